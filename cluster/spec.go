@@ -1,0 +1,120 @@
+package cluster
+
+import "time"
+
+// NodeState is what the operator or the driver says of a node.
+type NodeState uint8
+
+// The node states.
+const (
+	Up       NodeState = iota
+	Draining           // running jobs may end, nothing starts
+	Down
+)
+
+// Node is one machine. Its GPUs are all of one model.
+type Node struct {
+	Name    string    `json:"name"`
+	Model   string    `json:"model,omitempty"` // GPU model name; empty: no GPUs
+	GPUs    int       `json:"gpus,omitempty"`
+	CPU     Milli     `json:"cpu,omitempty"`     // milli-cores; 0: not modelled (never a bottleneck)
+	RAM     MiB       `json:"ram,omitempty"`     // MiB; 0: not modelled
+	Islands int       `json:"islands,omitempty"` // NVLink islands inside the node; 0 or 1: one
+	NVLink  string    `json:"nvlink,omitempty"`  // NVLink domain spanning nodes (e.g. an NVL72 rack); empty: the node
+	Rack    string    `json:"rack,omitempty"`
+	Fabric  string    `json:"fabric,omitempty"` // spine block
+	State   NodeState `json:"state,omitempty"`
+	Bad     uint64    `json:"bad,omitempty"` // bit i: GPU i is unhealthy
+}
+
+// Partition is a named set of nodes with its own rules (Slurm's partition,
+// a node pool elsewhere).
+type Partition struct {
+	Name         string        `json:"name"`
+	Nodes        []string      `json:"nodes"`                   // names; "n[1-4]" ranges are expanded by the reader
+	Default      bool          `json:"default,omitempty"`       // used by jobs that name none
+	MaxTime      time.Duration `json:"max_time,omitempty"`      // a longer limit is rejected
+	DefaultTime  time.Duration `json:"default_time,omitempty"`  // limit of jobs that state none
+	MaxGPUs      int           `json:"max_gpus,omitempty"`      // most GPUs of one job
+	Queues       []string      `json:"queues,omitempty"`        // allowed queues (with their children); none: all
+	Tiers        []Tier        `json:"tiers,omitempty"`         // allowed tiers; none: all
+	PriorityTier int64         `json:"priority_tier,omitempty"` // higher is considered first
+}
+
+// Reservation keeps devices free for a purpose during a time.
+type Reservation struct {
+	Name   string        `json:"name"`
+	Start  Time          `json:"start"`
+	End    Time          `json:"end"`              // exclusive
+	Every  time.Duration `json:"every,omitempty"`  // repeats with this period; 0: once
+	Nodes  []string      `json:"nodes,omitempty"`  // whole nodes by name; or
+	GPUs   int           `json:"gpus,omitempty"`   // so many GPUs, chosen by the engine when the time comes near
+	Users  []string      `json:"users,omitempty"`  // who may run in it; none and no queues: maintenance, nobody
+	Queues []string      `json:"queues,omitempty"` // which queues may run in it
+}
+
+// Spec is a cluster and its rules, as read from a file, a trace or a short form.
+type Spec struct {
+	Name         string        `json:"name,omitempty"`
+	Models       []GPUModel    `json:"models,omitempty"` // in addition to, or instead of, Models()
+	Nodes        []Node        `json:"nodes"`
+	Partitions   []Partition   `json:"partitions,omitempty"`
+	Queues       []Queue       `json:"queues,omitempty"`
+	Reservations []Reservation `json:"reservations,omitempty"`
+	Epoch        int64         `json:"epoch,omitempty"` // Unix seconds of Time 0, for windows and calendars
+	Zone         int           `json:"zone,omitempty"`  // seconds east of UTC, for windows
+}
+
+// GPUs returns the number of GPUs in the cluster.
+func (s *Spec) GPUs() int {
+	n := 0
+	for i := range s.Nodes {
+		n += s.Nodes[i].GPUs
+	}
+	return n
+}
+
+// Model returns the spec's own definition of a GPU model, else the built-in one.
+func (s *Spec) Model(name string) (GPUModel, bool) {
+	for i := range s.Models {
+		if s.Models[i].Name == name {
+			return s.Models[i], true
+		}
+	}
+	return FindModel(name)
+}
+
+// Unlimited marks a quota without an upper bound.
+const Unlimited Milli = -1
+
+// Queue is a node of the queue tree. Amounts are milli-GPU.
+type Queue struct {
+	Name      string        `json:"name"`
+	Parent    string        `json:"parent,omitempty"`    // empty: a child of the root
+	Guarantee Milli         `json:"guarantee,omitempty"` // owed at any time it is asked for
+	Limit     Milli         `json:"limit"`               // burst limit; Unlimited: none
+	Lend      Milli         `json:"lend"`                // most of the guarantee that may be lent; Unlimited: all
+	Weight    int64         `json:"weight,omitempty"`    // over-quota weight in thousandths; 0: in proportion to the guarantee, else 1000
+	Reserve   Milli         `json:"reserve,omitempty"`   // kept idle for the critical tier (not even lent)
+	NoReclaim bool          `json:"no_reclaim,omitempty"`
+	UserGPUs  Milli         `json:"user_gpus,omitempty"` // most that one user may hold; 0: no cap
+	MaxJobs   int           `json:"max_jobs,omitempty"`  // most running jobs; 0: no cap
+	UserJobs  int           `json:"user_jobs,omitempty"` // most running jobs of one user; 0: no cap
+	Budget    int64         `json:"budget,omitempty"`    // GPU-hours per period; 0: none
+	Period    time.Duration `json:"period,omitempty"`    // of the budget; 0: 30 days
+	Shares    int64         `json:"shares,omitempty"`    // fair-tree shares; 0: 1
+	Priority  int64         `json:"priority,omitempty"`  // queues of higher priority get over-quota first
+	Windows   []Window      `json:"windows,omitempty"`
+}
+
+// Window changes a queue's guarantee and limit at certain hours, for example
+// to let training use the serving reserve at night. It is given back in time:
+// from GiveBack before the end, borrowers that would outlast it do not start,
+// and at the end they are preempted.
+type Window struct {
+	Days      uint8         `json:"days,omitempty"` // bit 0: Sunday ... bit 6: Saturday; 0: every day
+	From      time.Duration `json:"from"`           // since midnight
+	To        time.Duration `json:"to"`             // since midnight; at or before From: the next day
+	Guarantee Milli         `json:"guarantee"`      // Unlimited: unchanged
+	Limit     Milli         `json:"limit"`          // Unlimited: unchanged
+}

@@ -1,0 +1,3 @@
+module github.com/muster-gpu/muster
+
+go 1.26

@@ -1,0 +1,55 @@
+// Package trace reads recorded and invented workloads: one file per format.
+// A reader turns rows into jobs; a row that it cannot understand is an error
+// with file, line and reason, or is counted when the caller asks to skip it.
+// Nothing is dropped silently.
+package trace
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Outcome is how a recorded job ended.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Succeeded Outcome = iota
+	Failed
+	Cancelled
+)
+
+// Entry is a job with what the scheduler may not know: how long it really runs.
+type Entry struct {
+	Job cluster.Job `json:"job"`
+	// Run is the useful run time on the reference GPU at the requested size,
+	// without checkpoints and restarts. A service has Run 0 and ends at End.
+	Run time.Duration `json:"run"`
+	// End is when a service (or any job) is cancelled; 0: never.
+	End     cluster.Time `json:"end,omitempty"`
+	Outcome Outcome      `json:"outcome,omitempty"`
+	// Flexible says that Job.Tasks is one set of one-GPU tasks that stand for
+	// "so many GPUs": the simulator may group them by node (cluster.GroupTasks).
+	Flexible bool `json:"flexible,omitempty"`
+}
+
+// Workload is what a trace holds. Jobs are in order of submission (ties in the
+// order of the file) and numbered densely from 0; Time 0 is the trace's origin.
+type Workload struct {
+	Name   string         `json:"name"`
+	Format string         `json:"format"`
+	Epoch  int64          `json:"epoch,omitempty"` // Unix seconds of Time 0; 0: the trace has no calendar
+	Jobs   []Entry        `json:"jobs"`
+	Nodes  []cluster.Node `json:"nodes,omitempty"`  // the trace's own machines, if it has any
+	Notes  []string       `json:"notes,omitempty"`  // oddities worth telling the reader
+	Bad    []RowError     `json:"bad,omitempty"`    // rows skipped because the caller asked for it
+	Models []string       `json:"models,omitempty"` // GPU models that the trace names
+}
+
+// RowError says which row is malformed and why.
+type RowError struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"` // from 1; 0: the whole file
+	Reason string `json:"reason"`
+}
