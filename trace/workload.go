@@ -5,6 +5,7 @@
 package trace
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -41,10 +42,11 @@ type Workload struct {
 	Format string         `json:"format"`
 	Epoch  int64          `json:"epoch,omitempty"` // Unix seconds of Time 0; 0: the trace has no calendar
 	Jobs   []Entry        `json:"jobs"`
-	Nodes  []cluster.Node `json:"nodes,omitempty"`  // the trace's own machines, if it has any
-	Notes  []string       `json:"notes,omitempty"`  // oddities worth telling the reader
-	Bad    []RowError     `json:"bad,omitempty"`    // rows skipped because the caller asked for it
-	Models []string       `json:"models,omitempty"` // GPU models that the trace names
+	Nodes  []cluster.Node `json:"nodes,omitempty"`   // the trace's own machines, if it has any
+	Notes  []string       `json:"notes,omitempty"`   // oddities worth telling the reader
+	Bad    []RowError     `json:"bad,omitempty"`     // rows skipped because the caller asked for it (the first 1000)
+	BadAll int            `json:"bad_all,omitempty"` // how many rows were skipped in all
+	Models []string       `json:"models,omitempty"`  // GPU models that the trace names
 }
 
 // RowError says which row is malformed and why.
@@ -52,4 +54,52 @@ type RowError struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"` // from 1; 0: the whole file
 	Reason string `json:"reason"`
+}
+
+// Error says where the row is and what is wrong with it.
+func (e RowError) Error() string {
+	switch {
+	case e.File == "" && e.Line == 0:
+		return e.Reason
+	case e.Line == 0:
+		return e.File + ": " + e.Reason
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason)
+}
+
+var outcomeNames = []string{"succeeded", "failed", "cancelled"}
+
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("invalid(%d)", o)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *Outcome) UnmarshalText(b []byte) error {
+	for i, n := range outcomeNames {
+		if n == string(b) {
+			*o = Outcome(i)
+			return nil
+		}
+	}
+	return cluster.Unknown("outcome", string(b), outcomeNames)
+}
+
+// GPUTime returns GPU-seconds of useful work: devices times run time, a shared
+// device counting by its share. A service counts until its end.
+func (e *Entry) GPUTime() float64 {
+	return float64(e.Job.GPUMilli()) / float64(cluster.Whole) * e.Lifetime().Seconds()
+}
+
+// Lifetime returns the run time, or, for a service, the time until its end.
+func (e *Entry) Lifetime() time.Duration {
+	if e.Run == 0 && e.End > e.Job.Submit {
+		return e.End.Sub(e.Job.Submit)
+	}
+	return e.Run
 }

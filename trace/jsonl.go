@@ -1,0 +1,165 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// jsonlFormat is Muster's own: a header object on the first line, then one
+// Entry per line. It holds everything that a Workload holds.
+var jsonlFormat = Format{
+	Name:  "muster",
+	About: "Muster's own JSON lines: a header object, then one job per line",
+	Detect: func(head []byte, _ string) bool {
+		line, _, _ := bytes.Cut(head, []byte("\n"))
+		return bytes.HasPrefix(bytes.TrimSpace(line), []byte("{")) && bytes.Contains(line, []byte(`"muster_trace"`))
+	},
+	Read: readJSONL,
+}
+
+const jsonlVersion = 1
+
+// jsonlHeader is the first line.
+type jsonlHeader struct {
+	Version int            `json:"muster_trace"`
+	Name    string         `json:"name"`
+	Format  string         `json:"format,omitempty"`
+	Epoch   int64          `json:"epoch,omitempty"`
+	Nodes   []cluster.Node `json:"nodes,omitempty"`
+	Notes   []string       `json:"notes,omitempty"`
+	Bad     []RowError     `json:"bad,omitempty"`
+	BadAll  int            `json:"bad_all,omitempty"`
+	Models  []string       `json:"models,omitempty"`
+}
+
+// jsonlJob writes the tier always: left out it means standard, which is not
+// the zero value.
+type jsonlJob struct {
+	cluster.Job
+	Tier cluster.Tier `json:"tier"`
+}
+
+// jsonlEntry shadows the job of the entry with the form above.
+type jsonlEntry struct {
+	Job jsonlJob `json:"job"`
+	Entry
+}
+
+// WriteJSONL writes the workload in Muster's own format, which reads back
+// exactly.
+func WriteJSONL(w io.Writer, wl *Workload) error {
+	out := bufio.NewWriterSize(w, 1<<16)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	h := jsonlHeader{jsonlVersion, wl.Name, wl.Format, wl.Epoch, wl.Nodes, wl.Notes, wl.Bad, wl.BadAll, wl.Models}
+	if err := enc.Encode(h); err != nil {
+		return err
+	}
+	for i := range wl.Jobs {
+		e := jsonlEntry{Entry: wl.Jobs[i]}
+		e.Job = jsonlJob{Job: e.Entry.Job, Tier: e.Entry.Job.Tier}
+		if err := enc.Encode(&e); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+func readJSONL(b *Builder) error {
+	in := lines{in: b.in}
+	line, _, err := in.next()
+	if err != nil {
+		return b.fatal(1, "%v", err)
+	}
+	var h jsonlHeader
+	if err := strictJSON(line, &h); err != nil {
+		return b.fatal(1, "header: %v", err)
+	}
+	if h.Version != jsonlVersion {
+		return b.fatal(1, "muster_trace %d: this program reads version %d", h.Version, jsonlVersion)
+	}
+	if err := b.header(h); err != nil {
+		return err
+	}
+	for {
+		line, long, err := in.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return b.fatal(in.n, "%v", err)
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var je jsonlEntry
+		je.Job.Tier = cluster.Standard
+		if long {
+			err = fmt.Errorf("the line is longer than %d MiB", maxLine>>20)
+		} else {
+			err = strictJSON(line, &je)
+		}
+		if err != nil {
+			err = b.bad(in.n, err.Error())
+		} else {
+			e := je.Entry
+			e.Job = je.Job.Job
+			e.Job.Tier = je.Job.Tier
+			err = b.add(&e, in.n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// header takes over what the first line says.
+func (b *Builder) header(h jsonlHeader) error {
+	const year = 365 * 24 * 3600
+	if h.Epoch < 0 || h.Epoch > 100*year {
+		return b.fatal(1, "epoch %d: must be Unix seconds between 1970 and 2069", h.Epoch)
+	}
+	for i := range h.Nodes {
+		n := &h.Nodes[i]
+		if n.Name == "" || n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode || n.CPU < 0 || n.CPU > cluster.MaxMilli ||
+			n.RAM < 0 || n.RAM > cluster.MaxMiB || n.Islands < 0 {
+			return b.fatal(1, "node %d (%q): must have a name, 0 to %d GPUs, and CPU and RAM of 0 or more",
+				i, n.Name, cluster.MaxGPUsPerNode)
+		}
+	}
+	if h.BadAll < len(h.Bad) {
+		h.BadAll = len(h.Bad)
+	}
+	b.verbatim = true
+	wl := b.wl
+	if h.Name != "" {
+		wl.Name = h.Name
+	}
+	if h.Format != "" {
+		wl.Format = h.Format
+	}
+	wl.Epoch, wl.Nodes, wl.Notes, wl.Bad, wl.BadAll, wl.Models = h.Epoch, h.Nodes, h.Notes, h.Bad, h.BadAll, h.Models
+	return nil
+}
+
+// strictJSON decodes one value and nothing else; unknown fields are errors,
+// because a misspelt field would otherwise be lost silently.
+func strictJSON(line []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return fmt.Errorf("not a complete JSON object: %s", quote(line))
+		}
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("more than one JSON value on the line: %s", quote(line))
+	}
+	return nil
+}
