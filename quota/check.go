@@ -1,0 +1,214 @@
+package quota
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Rule names what forbids a job.
+type Rule uint8
+
+// The rules. RuleAvailable is the only one that reclaim can cure; all others
+// concern the queue's, or the user's, own doing.
+const (
+	Allowed       Rule = iota
+	RuleLimit          // the queue's burst limit
+	RuleCritical       // critical jobs must fit the guarantee
+	RuleReserve        // what is left is kept for the critical tier
+	RuleAvailable      // guaranteed to, and not lent by, others; or lent out already
+	RuleUserGPUs       // cap on one user's GPUs
+	RuleMaxJobs        // cap on the queue's running jobs
+	RuleUserJobs       // cap on one user's running jobs
+	RuleBudget         // GPU-hours of the period
+)
+
+var ruleNames = []string{"allowed", "limit", "critical", "reserve", "available", "user-gpus", "max-jobs", "user-jobs", "budget"}
+
+// String returns the rule's name.
+func (r Rule) String() string {
+	if int(r) < len(ruleNames) {
+		return ruleNames[r]
+	}
+	return fmt.Sprintf("invalid(%d)", uint8(r))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Rule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Rule) UnmarshalText(b []byte) error {
+	for i, n := range ruleNames {
+		if n == string(b) {
+			*r = Rule(i)
+			return nil
+		}
+	}
+	return cluster.Unknown("quota rule", string(b), ruleNames)
+}
+
+// Refusal says what forbids a job. The zero value means that nothing does.
+// The amounts are milli-GPU, jobs for the job caps, GPU-hours for budgets.
+type Refusal struct {
+	Rule  Rule   `json:"rule,omitempty"`
+	Queue int    `json:"queue,omitempty"` // the node whose rule it is
+	Name  string `json:"name,omitempty"`  // its name
+	Used  int64  `json:"used,omitempty"`
+	Limit int64  `json:"limit,omitempty"`
+	Asked int64  `json:"asked,omitempty"` // Used+Asked > Limit
+}
+
+// OK reports that nothing forbids the job.
+func (r Refusal) OK() bool { return r.Rule == Allowed }
+
+// String says it in one line, in GPUs.
+func (r Refusal) String() string {
+	used, limit, asked := FormatGPUs(r.Used), FormatGPUs(r.Limit), FormatGPUs(r.Asked)
+	who := "queue " + strconv.Quote(r.Name)
+	if r.Queue == Root {
+		who = "the cluster"
+	}
+	switch r.Rule {
+	case Allowed:
+		return "allowed"
+	case RuleLimit:
+		return fmt.Sprintf("%s: %s GPUs asked, %s used, limit %s", who, asked, used, limit)
+	case RuleCritical:
+		return fmt.Sprintf("%s: %s GPUs asked for a critical job, %s used by critical jobs, guarantee %s", who, asked, used, limit)
+	case RuleReserve:
+		return fmt.Sprintf("%s: %s GPUs asked, %s of %s used or kept for the critical tier", who, asked, used, limit)
+	case RuleAvailable:
+		return fmt.Sprintf("%s: %s GPUs asked, %s of %s used", who, asked, used, limit)
+	case RuleUserGPUs:
+		return fmt.Sprintf("%s: %s GPUs asked, the user holds %s, user limit %s", who, asked, used, limit)
+	case RuleMaxJobs:
+		return fmt.Sprintf("%s: %d jobs running, at most %d", who, r.Used, r.Limit)
+	case RuleUserJobs:
+		return fmt.Sprintf("%s: the user runs %d jobs, at most %d", who, r.Used, r.Limit)
+	case RuleBudget:
+		return fmt.Sprintf("%s: %d of %d GPU-hours of this period spent", who, r.Used, r.Limit)
+	}
+	return r.Rule.String()
+}
+
+// FormatGPUs prints milli-GPU as GPUs: "4", "0.5".
+func FormatGPUs(m Milli) string {
+	s := ""
+	if m < 0 {
+		s, m = "-", -m
+	}
+	s += strconv.FormatInt(m/1000, 10)
+	if rest := m % 1000; rest != 0 {
+		frac := fmt.Sprintf(".%03d", rest)
+		for frac[len(frac)-1] == '0' {
+			frac = frac[:len(frac)-1]
+		}
+		s += frac
+	}
+	return s
+}
+
+// binding is the node that bounds what is available, as it is before more is
+// taken: what of its quota is used, as seen at its level.
+type binding struct {
+	node  int
+	used  Milli // idle reserve included
+	limit Milli
+	held  Milli // still kept idle for the critical tier when more is taken
+}
+
+// available is Kueue's formula (cohort tree, per flavor and resource):
+//
+//	available(root) = subtree - usage
+//	available(n)    = max(0, local-usage) + min(available(parent),
+//	                  (subtree-local) - max(0, usage-local) + borrowingLimit)
+//
+// with borrowingLimit = limit - guarantee, evaluated as if m more were in use
+// at the node where the recursion starts. dVis and dHold are the changes that
+// this makes to the node's usage and to the hold below it.
+func (t *Tree) available(q int, m, dVis, dHold Milli, critical bool) (Milli, binding) {
+	n := &t.nodes[q]
+	crit := n.crit
+	if critical {
+		crit += m
+	}
+	sumHold := n.sumHold + dHold
+	extra := max(0, n.reserve-crit-sumHold)
+	occ := n.vis + dVis + extra
+	if q == Root {
+		return n.subtree - occ, binding{Root, n.occ(), n.subtree, sumHold + extra}
+	}
+	up, bind := t.available(n.parent, m, max(0, occ-n.local)-n.bubble(), sumHold+extra-n.hold(), critical)
+	if n.limit != cluster.Unlimited {
+		most := n.subtree - n.local + n.limit - n.guarantee
+		if free := most - max(0, occ-n.local); free < up {
+			up, bind = free, binding{q, n.bubble(), most, sumHold + extra}
+		}
+	}
+	return max(0, n.local-occ) + up, bind
+}
+
+// Available returns how many more milli-GPU the quota allows q to use for
+// work that is not critical: what it was guaranteed and may borrow, by
+// Kueue's formula, the idle reserve counted as used. What is guaranteed to
+// nobody is the root's own and can be borrowed by all. It is negative after a
+// cut of capacity or quota. Whether devices are free is another question.
+func (t *Tree) Available(q int) Milli {
+	if t.open {
+		return Boundless
+	}
+	free, _ := t.available(q, 0, 0, 0, false)
+	return free
+}
+
+// Potential returns the most milli-GPU that q could ever use with the amounts
+// in force now, if everybody else were idle (Kueue's potential):
+// min(local + potential(parent), subtree + borrowingLimit).
+func (t *Tree) Potential(q int) Milli {
+	if t.open {
+		return Boundless
+	}
+	n := &t.nodes[q]
+	if q == Root {
+		return n.subtree
+	}
+	most := n.local + t.Potential(n.parent)
+	if n.limit != cluster.Unlimited {
+		most = min(most, n.subtree+n.limit-n.guarantee)
+	}
+	return most
+}
+
+// Check says what, if anything, forbids m more milli-GPU in q for a job of
+// the tier. In this order, each from the queue upwards: the limit; critical
+// jobs must fit the guarantee, of every ancestor that has its own too; what
+// is available.
+func (t *Tree) Check(q int, m Milli, tier cluster.Tier) Refusal {
+	if t.open || m <= 0 {
+		return Refusal{}
+	}
+	critical := tier == cluster.Critical
+	for p := q; p != Root; p = t.nodes[p].parent {
+		n := &t.nodes[p]
+		if n.limit != cluster.Unlimited && n.used+m > n.limit {
+			return t.refuse(RuleLimit, p, n.used, n.limit, m)
+		}
+		if critical && n.crit+m > n.guarantee && (n.set > 0 || len(n.children) == 0) {
+			return t.refuse(RuleCritical, p, n.crit, n.guarantee, m)
+		}
+	}
+	free, bind := t.available(q, m, m, 0, critical)
+	if free >= 0 {
+		return Refusal{}
+	}
+	rule := RuleAvailable
+	if -free <= bind.held {
+		rule = RuleReserve // without the idle reserve it would fit
+	}
+	return t.refuse(rule, bind.node, bind.used, bind.limit, m)
+}
+
+func (t *Tree) refuse(rule Rule, q int, used, limit, asked int64) Refusal {
+	return Refusal{Rule: rule, Queue: q, Name: t.nodes[q].spec.Name, Used: used, Limit: limit, Asked: asked}
+}

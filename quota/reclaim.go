@@ -1,0 +1,140 @@
+package quota
+
+import (
+	"cmp"
+	"math/bits"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Entitled reports whether m more milli-GPU in q, for a job of the tier, stay
+// within what q is guaranteed, so that the job may reclaim from borrowers.
+// Best-effort has no guarantee. For a standard job, the reserve that is kept
+// for the critical tier counts as used.
+//
+// This is the queue's own guarantee. Whether its ancestors' guarantees allow
+// reclaiming from a particular victim is Reclaimable's question: what a
+// sibling borrowed inside a full parent is owed back, what the parent's
+// neighbours use is not.
+func (t *Tree) Entitled(q int, m Milli, tier cluster.Tier) bool {
+	if t.open || tier == cluster.BestEffort || t.nodes[q].spec.NoReclaim {
+		return false
+	}
+	return t.within(q, m, tier)
+}
+
+func (t *Tree) within(q int, m Milli, tier cluster.Tier) bool {
+	n := &t.nodes[q]
+	used := n.used
+	if tier != cluster.Critical {
+		used += n.hold()
+	}
+	return used+m <= n.guarantee
+}
+
+// owed reports whether forQ, with need more, is within its guarantee at every
+// level from itself up to below the common ancestor lca. Groups without a
+// guarantee of their own do not count.
+func (t *Tree) owed(forQ, lca int, need Milli, tier cluster.Tier) bool {
+	for p := forQ; p != lca; p = t.nodes[p].parent {
+		n := &t.nodes[p]
+		if n.spec.NoReclaim || (n.set > 0 || len(n.children) == 0) && !t.within(p, need, tier) {
+			return false
+		}
+	}
+	return true
+}
+
+// Reclaimable reports whether a job of take milli-GPU in victimQ may be
+// preempted for need more milli-GPU in forQ (of the tier; 0 if they are
+// charged already): forQ stays within its guarantee and the victim's queue
+// does not fall below its own, both at every level below their lowest common
+// ancestor. A queue never reclaims from itself.
+func (t *Tree) Reclaimable(victimQ, forQ int, take, need Milli, tier cluster.Tier) bool {
+	if t.open || victimQ == forQ || tier == cluster.BestEffort {
+		return false
+	}
+	lca := t.LCA(victimQ, forQ)
+	for p := victimQ; p != lca; p = t.nodes[p].parent {
+		if n := &t.nodes[p]; n.used-take < n.guarantee {
+			return false
+		}
+	}
+	return t.owed(forQ, lca, need, tier)
+}
+
+// ReclaimableWhole is Reclaimable for a victim that straddles its queue's
+// guarantee: the queue must be above its guarantee before the job is taken
+// and may be below it afterwards, by part of one job (Kueue's and Volcano's
+// rule). Without it a borrower that runs one big job could never be made to
+// give back. The job cannot return by reclaim: with it the queue would be
+// above its guarantee again. Use it after Reclaimable found too little.
+func (t *Tree) ReclaimableWhole(victimQ, forQ int, need Milli, tier cluster.Tier) bool {
+	if t.open || victimQ == forQ || tier == cluster.BestEffort {
+		return false
+	}
+	lca := t.LCA(victimQ, forQ)
+	for p := victimQ; p != lca; p = t.nodes[p].parent {
+		if n := &t.nodes[p]; n.used <= n.guarantee {
+			return false
+		}
+	}
+	return t.owed(forQ, lca, need, tier)
+}
+
+// Ratio is a fraction compared without division. Den is positive.
+type Ratio struct{ Num, Den int64 }
+
+// Cmp orders ratios: -1 if r < s, 0, +1.
+func (r Ratio) Cmp(s Ratio) int {
+	if r.Num < 0 || s.Num < 0 {
+		if r.Num >= 0 {
+			return 1
+		}
+		if s.Num >= 0 {
+			return -1
+		}
+		return Ratio{-s.Num, s.Den}.Cmp(Ratio{-r.Num, r.Den})
+	}
+	return cmpProducts(r.Num, s.Den, s.Num, r.Den)
+}
+
+// cmpProducts compares a×b with c×d; none may be negative.
+func cmpProducts(a, b, c, d int64) int {
+	h1, l1 := bits.Mul64(uint64(a), uint64(b))
+	h2, l2 := bits.Mul64(uint64(c), uint64(d))
+	if h1 != h2 {
+		return cmp.Compare(h1, h2)
+	}
+	return cmp.Compare(l1, l2)
+}
+
+// Over returns (used - guarantee) / weight, milli-GPU per thousandth: the
+// queue where this is largest gives back first (B-quotas-tiers, "Guaranteed +
+// burst model"). It is negative below the guarantee.
+func (t *Tree) Over(q int) Ratio {
+	n := &t.nodes[q]
+	return Ratio{n.used - n.guarantee, n.weight}
+}
+
+// CompareVictims orders queues a and b as sources for forQ, negative if a
+// gives back first: by Over at the level below the lowest common ancestor
+// with forQ, the deeper first (nearer relatives), then by Over of the queue
+// itself, then by index.
+func (t *Tree) CompareVictims(a, b, forQ int) int {
+	if a == b {
+		return 0
+	}
+	la, lb := t.LCA(a, forQ), t.LCA(b, forQ)
+	if la == lb {
+		da := t.nodes[la].depth + 1
+		pa, pb := t.nodes[a].path, t.nodes[b].path
+		for ; da < len(pa) && da < len(pb); da++ {
+			if c := t.Over(pb[da]).Cmp(t.Over(pa[da])); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(a, b)
+	}
+	return cmp.Compare(t.nodes[lb].depth, t.nodes[la].depth)
+}
