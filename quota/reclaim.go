@@ -2,7 +2,6 @@ package quota
 
 import (
 	"cmp"
-	"math/bits"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -97,16 +96,6 @@ func (r Ratio) Cmp(s Ratio) int {
 		return Ratio{-s.Num, s.Den}.Cmp(Ratio{-r.Num, r.Den})
 	}
 	return cmpProducts(r.Num, s.Den, s.Num, r.Den)
-}
-
-// cmpProducts compares a×b with c×d; none may be negative.
-func cmpProducts(a, b, c, d int64) int {
-	h1, l1 := bits.Mul64(uint64(a), uint64(b))
-	h2, l2 := bits.Mul64(uint64(c), uint64(d))
-	if h1 != h2 {
-		return cmp.Compare(h1, h2)
-	}
-	return cmp.Compare(l1, l2)
 }
 
 // Over returns (used - guarantee) / weight, milli-GPU per thousandth: the
