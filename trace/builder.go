@@ -18,6 +18,7 @@ const (
 	chunkJobs  = 4096     // entries allocated together, so that growing copies nothing
 	maxBadKept = 1000     // reasons kept of skipped rows; the rest are counted
 	maxLine    = 16 << 20 // longest line, bytes
+	maxSteps   = 1e15     // most training iterations of one job
 )
 
 // Builder collects the jobs of a trace. A format's Read calls table (or reads
@@ -34,6 +35,7 @@ type Builder struct {
 	strs     map[string]string
 	unsorted int
 	zero     int
+	noGPU    int
 	last     cluster.Time
 }
 
@@ -126,6 +128,9 @@ func (b *Builder) add(e *Entry, line int) error {
 	if e.Run == 0 && e.Job.Kind != cluster.Service {
 		b.zero++
 	}
+	if e.Job.GPUs() == 0 && e.Job.Tasks[0].Request.Profile == "" {
+		b.noGPU++
+	}
 	return nil
 }
 
@@ -158,6 +163,16 @@ func checkEntry(e *Entry) string {
 	}
 	if j.Elastic.Min < 0 || j.Elastic.Max < j.Elastic.Min || j.Elastic.Max > cluster.MaxTasks {
 		return fmt.Sprintf("elastic %d..%d: must be 0 <= min <= max <= %d", j.Elastic.Min, j.Elastic.Max, cluster.MaxTasks)
+	}
+	if w := e.Work; w != nil {
+		if !(w.Steps >= 0 && w.Steps <= 1e15) || w.Batch < 0 || w.Step < 0 || w.Step > cluster.MaxDuration {
+			return "work: steps, batch and step time must be 0 or more, and below 10^15 steps and 100 years"
+		}
+		for _, s := range w.Stages {
+			if s < 0 || s > cluster.MaxDuration {
+				return fmt.Sprintf("stage time %d ns: must be between 0 and 100 years", s)
+			}
+		}
 	}
 	return checkTasks(e)
 }
@@ -240,6 +255,9 @@ func (b *Builder) remarks() {
 	}
 	if b.zero > 0 {
 		b.note("%d jobs have no run time (0 s)", b.zero)
+	}
+	if b.noGPU > 0 {
+		b.note("%d jobs ask for no GPU", b.noGPU)
 	}
 	if len(b.wl.Jobs) == 0 && len(b.wl.Nodes) == 0 {
 		b.note("the trace holds no jobs")
@@ -372,7 +390,7 @@ func (l *lines) next() (line []byte, long bool, err error) {
 	}
 	l.n++
 	if l.n == 1 {
-		part = bytes.TrimPrefix(part, []byte("\ufeff"))
+		part = trimBOM(part)
 	}
 	part = bytes.TrimSuffix(part, []byte("\n"))
 	return bytes.TrimSuffix(part, []byte("\r")), long || len(part) > maxLine, err

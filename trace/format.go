@@ -25,6 +25,7 @@ type Options struct {
 	Rate        float64 // gavel: jobs per hour of the unit-rate lists; 0: 4
 	Throughputs string  // gavel: path of the throughput table (.json or .json.gz)
 	Profiles    string  // pollux: directory with one directory of measurements per application
+	Partitions  bool    // sacct: keep the partition as a constraint of the job
 	dir         string  // directory of the trace, to look for companion files
 }
 
@@ -44,7 +45,22 @@ type Format struct {
 func Formats() []Format {
 	return []Format{
 		jsonlFormat,
+		csvFormat,
 		phillyFormat,
+		muriFormat,
+		chronusFormat,
+		openbFormat,
+		gavelFormat,
+		polluxFormat,
+		rubickFormat,
+		heliosFormat,
+		acmeFormat,
+		itpFormat,
+		tiresiasFormat,
+		paiFormat,
+		sacctFormat,
+		sacctJSONFormat,
+		swfFormat,
 	}
 }
 
@@ -85,7 +101,7 @@ func Read(name string, r io.Reader, o Options) (*Workload, error) {
 	if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 		return nil, RowError{File: name, Reason: err.Error()}
 	}
-	head = bytes.TrimPrefix(head, []byte("\ufeff"))
+	head = trimBOM(head)
 	if len(bytes.TrimSpace(head)) == 0 {
 		return nil, RowError{File: name, Reason: "is empty; a trace needs at least a header or one job"}
 	}
@@ -99,6 +115,9 @@ func Read(name string, r io.Reader, o Options) (*Workload, error) {
 	}
 	return b.finish()
 }
+
+// trimBOM removes the byte order mark that some spreadsheets write.
+func trimBOM(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\ufeff")) }
 
 // decompress looks at the first bytes, so a wrong file name does no harm.
 func decompress(r io.Reader) (io.Reader, func(), error) {

@@ -33,6 +33,19 @@ type Entry struct {
 	// Flexible says that Job.Tasks is one set of one-GPU tasks that stand for
 	// "so many GPUs": the simulator may group them by node (cluster.GroupTasks).
 	Flexible bool `json:"flexible,omitempty"`
+	// Work is what the trace knows of the computation itself; nil: nothing.
+	Work *Work `json:"work,omitempty"`
+}
+
+// Work describes a job's computation, for policies that schedule iterations.
+type Work struct {
+	Steps float64 `json:"steps,omitempty"` // training iterations in all
+	Batch int64   `json:"batch,omitempty"` // global batch size
+	// Step is the time of one iteration at the requested size when alone.
+	Step time.Duration `json:"step,omitempty"`
+	// Stages is the time per iteration spent on each resource (Muri: three of
+	// them, in the order of the trace).
+	Stages []time.Duration `json:"stages,omitempty"`
 }
 
 // Workload is what a trace holds. Jobs are in order of submission (ties in the
