@@ -1,0 +1,327 @@
+package engine
+
+import (
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Backfill: a blocked job is promised the earliest placement that the expected
+// ends of running jobs allow; others may run around it as long as what they
+// leave suffices. EASY promises to the first blocked job, conservative to each.
+
+// reservation is a promise made in this pass.
+type reservation struct {
+	job   cluster.JobID // NoJob: an advance reservation
+	at    cluster.Time
+	until cluster.Time
+	nodes []slack
+	any   classSet
+	masks []uint64 // devices that stand for it while the profile is walked
+}
+
+// slack is what others may use of a node from a reservation's start on.
+type slack struct {
+	node     int32
+	gpus     int32 // left beside the reservation
+	cpu      cluster.Milli
+	ram      cluster.MiB
+	tookGPUs int32 // by the reservation itself
+	tookCPU  cluster.Milli
+	tookRAM  cluster.MiB
+}
+
+// ending is a time at which the profile changes.
+type ending struct {
+	at   cluster.Time
+	job  cluster.JobID // ends; or
+	resv int32         // reservation begins (take) or ends
+	take bool
+}
+
+// holds is the least slack per node over the reservations that a candidate's
+// run would meet.
+type holds struct {
+	stamp []int32
+	now   int32
+	gpus  []int32
+	cpu   []cluster.Milli
+	ram   []cluster.MiB
+	only  int32 // advance reservation that the candidate must run in; -1: none
+}
+
+func (h *holds) reset(n int) {
+	for len(h.stamp) < n {
+		h.stamp = append(h.stamp, 0)
+		h.gpus = append(h.gpus, 0)
+		h.cpu = append(h.cpu, 0)
+		h.ram = append(h.ram, 0)
+	}
+	h.now++
+}
+
+func (h *holds) limit(s *slack) {
+	i := s.node
+	if h.stamp[i] != h.now {
+		h.stamp[i] = h.now
+		h.gpus[i], h.cpu[i], h.ram[i] = s.gpus, s.cpu, s.ram
+		return
+	}
+	h.gpus[i], h.cpu[i], h.ram[i] = min(h.gpus[i], s.gpus), min(h.cpu[i], s.cpu), min(h.ram[i], s.ram)
+}
+
+// room returns how many tasks the reservations leave room for on the node.
+func (h *holds) room(id int32, n *nodeState, r *cluster.Request, most int) int {
+	if h.stamp[id] != h.now {
+		return most
+	}
+	if r.CPU > 0 {
+		most = min(most, int(h.cpu[id]/r.CPU))
+	}
+	if r.RAM > 0 {
+		most = min(most, int(h.ram[id]/r.RAM))
+	}
+	if r.GPUs > 0 { // a share may open a whole device: it counts as one
+		most = min(most, int(h.gpus[id])/r.GPUs)
+	}
+	return max(0, most)
+}
+
+// constrain sets e.held to what a candidate must leave alone, if anything.
+func (e *Engine) constrain(j *jobState) bool {
+	e.held = nil
+	if len(e.resv) == 0 && len(e.advance) == 0 {
+		return false
+	}
+	return e.constrainAt(j, e.now)
+}
+
+func (e *Engine) constrainAt(j *jobState, from cluster.Time) bool {
+	h := &e.holds
+	h.reset(len(e.st.nodes))
+	end := from.Add(j.expectedRun(e.limitOf(j)))
+	met := false
+	for i := range e.resv {
+		r := &e.resv[i]
+		if r.at >= end || r.until <= from || r.job == j.spec.ID {
+			continue
+		}
+		met = true
+		for k := range r.nodes {
+			h.limit(&r.nodes[k])
+		}
+	}
+	met = e.constrainAdvance(h, j, from, end) || met
+	if met {
+		e.held = h
+	} else {
+		e.held = nil
+	}
+	return met
+}
+
+// consume books a job that started in this pass against the slack of the
+// reservations that it meets.
+func (e *Engine) consume(j *jobState) {
+	if len(e.resv) == 0 {
+		return
+	}
+	end := e.now.Add(j.expectedRun(e.limitOf(j)))
+	for i := range e.resv {
+		r := &e.resv[i]
+		if r.at >= end {
+			continue
+		}
+		for k := range r.nodes {
+			s := &r.nodes[k]
+			for a := range j.allocs {
+				if al := &j.allocs[a]; al.Node == s.node {
+					s.gpus -= int32(popcount(al.GPUs))
+					s.cpu -= al.CPU
+					s.ram -= al.RAM
+				}
+			}
+		}
+	}
+}
+
+func popcount(m uint64) (n int) {
+	for ; m != 0; m &= m - 1 {
+		n++
+	}
+	return n
+}
+
+// reservedFor reports whether a reservation already stands in the job's way:
+// EASY makes one for each separate part of the cluster.
+func (e *Engine) reservedFor(s *shape) bool {
+	for i := range e.resv {
+		for k := range s.any {
+			if e.resv[i].any[k]&s.any[k] != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reserve promises the job its earliest placement. If there is none in sight
+// (running jobs whose end nobody knows), nothing is promised.
+func (e *Engine) reserve(j *jobState) {
+	r, ok := e.earliest(j, true)
+	if !ok {
+		return
+	}
+	j.promise = r.at
+	e.resv = append(e.resv, r)
+}
+
+// earliest finds the first time at which the job fits, going through the
+// expected ends of running jobs and the reservations so far. The books are as
+// before when it returns.
+func (e *Engine) earliest(j *jobState, honour bool) (reservation, bool) {
+	s := e.shapeAt(j.shape)
+	mark := e.st.mark()
+	held, blocked := e.held, e.blockedBy
+	e.blockedBy = nil
+	defer func() {
+		e.st.rollback(mark)
+		e.held, e.blockedBy = held, blocked
+	}()
+	single := s.min == 1 && len(s.sets) == 1
+	changes := e.profile(honour)
+	for i := 0; i < len(changes); {
+		at := changes[i].at
+		near := !single
+		for ; i < len(changes) && changes[i].at == at; i++ {
+			near = e.applyChange(&changes[i], &s.sets[0].Request) || near
+		}
+		if !near {
+			continue
+		}
+		at = max(at, e.now)
+		e.held = nil
+		if honour {
+			e.constrainAt(j, at)
+		}
+		if allocs, ok := e.placeSize(j, s, s.min); ok {
+			return e.promiseOf(j, s, at, allocs), true
+		}
+	}
+	return reservation{}, false
+}
+
+// profile lists the changes of what is free, in order of time. Jobs that are
+// leaving have left the books already.
+func (e *Engine) profile(honour bool) []ending {
+	list := e.scratch.ends[:0]
+	extra := list[:0:0]
+	if honour {
+		for i := range e.resv {
+			r := &e.resv[i]
+			extra = append(extra, ending{at: r.at, job: cluster.NoJob, resv: int32(i), take: true},
+				ending{at: r.until, job: cluster.NoJob, resv: int32(i)})
+		}
+		for i := 1; i < len(extra); i++ { // few: insertion sort keeps ties in order
+			for k := i; k > 0 && extra[k].at < extra[k-1].at; k-- {
+				extra[k], extra[k-1] = extra[k-1], extra[k]
+			}
+		}
+	}
+	x := 0
+	// Jobs that are overdue stay at the head of the list: they count as ending soon.
+	e.ends.walk(func(it item) bool {
+		j := e.jobs[it.id]
+		at := cluster.Time(it.key[0])
+		if at <= e.now {
+			at = j.expectedEnd(e.now)
+		}
+		list = append(list, ending{at: at, job: j.spec.ID})
+		return true
+	})
+	sortEndings(list)
+	merged := make([]ending, 0, len(list)+len(extra))
+	for _, c := range list {
+		for x < len(extra) && extra[x].at < c.at {
+			merged = append(merged, extra[x])
+			x++
+		}
+		merged = append(merged, c)
+	}
+	e.scratch.ends = list
+	return append(merged, extra[x:]...)
+}
+
+// sortEndings is an insertion sort: the list is sorted but for overdue jobs.
+func sortEndings(l []ending) {
+	for i := 1; i < len(l); i++ {
+		for k := i; k > 0 && l[k].at < l[k-1].at; k-- {
+			l[k], l[k-1] = l[k-1], l[k]
+		}
+	}
+}
+
+// applyChange moves the tentative books past one change; it reports whether a
+// one-task job may fit now where it did not before.
+func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
+	if c.job == cluster.NoJob {
+		e.applyReservation(&e.resv[c.resv], c.take)
+		return !c.take
+	}
+	j := e.jobs[c.job]
+	near := false
+	for i := range j.allocs {
+		e.st.release(&j.allocs[i])
+	}
+	for i := range j.allocs {
+		n := &e.st.nodes[j.allocs[i].Node]
+		near = near || n.indexed && e.st.room(n, r, 1) > 0
+	}
+	return near
+}
+
+// applyReservation takes or returns a reservation's amounts. Which devices is
+// open until it starts; so amounts are moved by count.
+func (e *Engine) applyReservation(r *reservation, take bool) {
+	for i := range r.nodes {
+		s := &r.nodes[i]
+		n := &e.st.nodes[s.node]
+		a := Alloc{Node: s.node, CPU: s.tookCPU, RAM: s.tookRAM}
+		if take {
+			a.GPUs = n.pickWhole(min(int(s.tookGPUs), int(n.nfree)))
+			r.masks = append(r.masks, a.GPUs)
+			e.st.take(&a)
+			continue
+		}
+		a.GPUs = r.masks[i]
+		e.st.release(&a)
+	}
+	if !take {
+		r.masks = r.masks[:0]
+	}
+}
+
+// promiseOf turns a tentative placement into a reservation.
+func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []Alloc) reservation {
+	r := reservation{job: j.spec.ID, at: at, until: at.Add(j.expectedRun(e.limitOf(j))), any: s.any}
+	for i := range allocs {
+		a := &allocs[i]
+		k := -1
+		for x := range r.nodes {
+			if r.nodes[x].node == a.Node {
+				k = x
+			}
+		}
+		if k < 0 {
+			k = len(r.nodes)
+			r.nodes = append(r.nodes, slack{node: a.Node})
+		}
+		sl := &r.nodes[k]
+		sl.tookGPUs += int32(popcount(a.GPUs))
+		sl.tookCPU += a.CPU
+		sl.tookRAM += a.RAM
+	}
+	for i := range r.nodes { // what is left beside it, as the books stand now
+		n := &e.st.nodes[r.nodes[i].node]
+		r.nodes[i].gpus, r.nodes[i].cpu, r.nodes[i].ram = int32(n.nfree), n.cpu, n.ram
+	}
+	return r
+}

@@ -1,0 +1,63 @@
+package engine
+
+import "math/bits"
+
+// bitset is a set of small integers with a summary level, so that the next
+// member is found in a few words even among a hundred thousand.
+type bitset struct {
+	words []uint64
+	sum   []uint64 // bit i: words[i] != 0
+	n     int
+}
+
+func newBitset(size int) bitset {
+	w := (size + 63) / 64
+	return bitset{words: make([]uint64, w), sum: make([]uint64, (w+63)/64)}
+}
+
+func (b *bitset) add(i int32) {
+	w := i >> 6
+	bit := uint64(1) << (i & 63)
+	if b.words[w]&bit == 0 {
+		b.words[w] |= bit
+		b.sum[w>>6] |= 1 << (w & 63)
+		b.n++
+	}
+}
+
+func (b *bitset) del(i int32) {
+	w := i >> 6
+	bit := uint64(1) << (i & 63)
+	if b.words[w]&bit != 0 {
+		b.words[w] &^= bit
+		if b.words[w] == 0 {
+			b.sum[w>>6] &^= 1 << (w & 63)
+		}
+		b.n--
+	}
+}
+
+// next returns the lowest member >= i, or -1.
+func (b *bitset) next(i int32) int32 {
+	w := int(i >> 6)
+	if w >= len(b.words) {
+		return -1
+	}
+	if rest := b.words[w] >> (i & 63); rest != 0 {
+		return i + int32(bits.TrailingZeros64(rest))
+	}
+	w++
+	s := w >> 6
+	if s >= len(b.sum) {
+		return -1
+	}
+	rest := b.sum[s] >> (w & 63) << (w & 63)
+	for rest == 0 {
+		if s++; s >= len(b.sum) {
+			return -1
+		}
+		rest = b.sum[s]
+	}
+	w = s<<6 + bits.TrailingZeros64(rest)
+	return int32(w<<6 + bits.TrailingZeros64(b.words[w]))
+}

@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Check says why a job as specified is refused at once; "" if it is accepted.
+// Drivers call it before they accept a submission; Submitted events that fail
+// it are answered with Reject.
+func (e *Engine) Check(s *cluster.Job) string {
+	if _, text := e.check(s); text != "" {
+		return text
+	}
+	j := &jobState{spec: s, shape: e.shapeOf(s), user: e.users.id(s.User)}
+	q, _ := e.tree.Submit(e.queueName(s))
+	j.queue = int32(q)
+	j.milli = e.askedMilli(j)
+	return e.never(j)
+}
+
+// check validates the numbers and names of a spec and finds its queue.
+func (e *Engine) check(s *cluster.Job) (queue int, text string) {
+	if text = checkTasks(s); text != "" {
+		return 0, text
+	}
+	switch {
+	case s.Limit < 0 || s.Estimate < 0 || s.Limit > cluster.MaxDuration || s.Estimate > cluster.MaxDuration:
+		return 0, "limit and estimate must be between 0 and 100 years"
+	case s.Checkpoint.Interval < 0 || s.Checkpoint.Cost < 0 || s.Checkpoint.Restart < 0:
+		return 0, "checkpoint interval, cost and restart must not be negative"
+	case s.Tier > cluster.BestEffort || s.Kind > cluster.Trial || s.Topology.Level > cluster.LevelFabric:
+		return 0, "tier, kind or topology level is out of range"
+	case s.Array != nil && (s.Array.Cap < 0 || s.Array.ID < 0 || s.Array.ID > s.ID):
+		return 0, "array: the cap must not be negative and the id must be that of the first element"
+	}
+	for _, d := range s.After {
+		if d.Type != cluster.Singleton && (d.Job < 0 || d.Job >= s.ID) {
+			return 0, fmt.Sprintf("dependency on job %d: a job can only wait for one that was submitted before it", d.Job)
+		}
+	}
+	if text = e.checkPartitions(s); text != "" {
+		return 0, text
+	}
+	if s.Reservation != "" {
+		if text = e.mayUse(s.Reservation, s); text != "" {
+			return 0, text
+		}
+	}
+	queue, err := e.tree.Submit(e.queueName(s))
+	if err != nil {
+		return 0, err.Error()
+	}
+	return queue, ""
+}
+
+func checkTasks(s *cluster.Job) string {
+	if len(s.Tasks) == 0 {
+		return "the job has no tasks"
+	}
+	total := 0
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		r := &t.Request
+		switch {
+		case t.Count < 1 || t.Count > cluster.MaxTasks:
+			return fmt.Sprintf("task set %d: count %d; between 1 and %d are possible", i, t.Count, cluster.MaxTasks)
+		case r.GPUs < 0 || r.GPUs > cluster.MaxGPUsPerNode:
+			return fmt.Sprintf("task set %d: %d GPUs in a task; between 0 and %d are possible (a task runs on one node)", i, r.GPUs, cluster.MaxGPUsPerNode)
+		case r.Share < 0 || r.Share > cluster.Whole:
+			return fmt.Sprintf("task set %d: share %d; between 1 and 1000 thousandths of a GPU are possible", i, r.Share)
+		case r.CPU < 0 || r.CPU > cluster.MaxMilli || r.RAM < 0 || r.RAM > cluster.MaxMiB || r.Memory < 0 || r.Memory > cluster.MaxMiB:
+			return fmt.Sprintf("task set %d: CPU, RAM or GPU memory is negative or absurdly large", i)
+		case r.Profile != "" && (r.GPUs != 1 || r.Fractional()):
+			return fmt.Sprintf("task set %d: a MIG profile goes with gpus=1 and no share", i)
+		}
+		total += t.Count
+	}
+	if el := s.Elastic; el != (cluster.Elastic{}) && (el.Min < 1 || el.Max < el.Min || el.Max > cluster.MaxTasks) {
+		return fmt.Sprintf("elastic %d..%d: need 1 <= min <= max", el.Min, el.Max)
+	}
+	if total > cluster.MaxTasks {
+		return fmt.Sprintf("%d tasks; at most %d are possible", total, cluster.MaxTasks)
+	}
+	return ""
+}
+
+func (e *Engine) checkPartitions(s *cluster.Job) string {
+	if len(e.parts) == 0 {
+		if len(s.Partitions) > 0 {
+			return fmt.Sprintf("partition %q: this cluster has no partitions", s.Partitions[0])
+		}
+		return ""
+	}
+	var names []string
+	for i := range e.parts {
+		names = append(names, e.parts[i].spec.Name)
+	}
+	for _, n := range s.Partitions {
+		if cluster.Nearest(n, names) != n {
+			return cluster.Unknown("partition", n, names).Error()
+		}
+	}
+	mask, text := e.partMask(s.Partitions), ""
+	for i := range e.parts {
+		if mask>>i&1 == 0 {
+			continue
+		}
+		if t := e.checkPartition(&e.parts[i].spec, s); t == "" {
+			return "" // one of the named partitions will do
+		} else if text == "" {
+			text = t
+		}
+	}
+	return text
+}
+
+func (e *Engine) checkPartition(p *cluster.Partition, s *cluster.Job) string {
+	if p.MaxTime > 0 && s.Limit > p.MaxTime {
+		return fmt.Sprintf("time limit %s is beyond partition %s's %s", cluster.FormatDuration(s.Limit), p.Name, cluster.FormatDuration(p.MaxTime))
+	}
+	if p.MaxGPUs > 0 && s.GPUs() > p.MaxGPUs {
+		return fmt.Sprintf("%d GPUs; partition %s allows %d in one job", s.GPUs(), p.Name, p.MaxGPUs)
+	}
+	if len(p.Tiers) > 0 {
+		ok := false
+		for _, t := range p.Tiers {
+			ok = ok || t == s.Tier
+		}
+		if !ok {
+			return fmt.Sprintf("partition %s does not take %s jobs", p.Name, s.Tier)
+		}
+	}
+	if len(p.Queues) == 0 {
+		return ""
+	}
+	if q, ok := e.treeIndex(s.Queue); ok {
+		for _, a := range e.tree.Path(q) {
+			for _, allowed := range p.Queues {
+				if e.tree.Name(a) == allowed {
+					return ""
+				}
+			}
+		}
+	}
+	return fmt.Sprintf("partition %s does not take jobs of queue %q", p.Name, s.Queue)
+}
+
+func (e *Engine) treeIndex(name string) (int, bool) {
+	if name == "" {
+		name = "default"
+	}
+	return e.tree.Index(name)
+}
+
+// never says why the job can never run on this cluster, what it asked and the
+// most there is; "" if it can. It is decided once for each shape, by placing
+// the gang on the cluster as if it were empty and healthy.
+func (e *Engine) never(j *jobState) string {
+	s := e.shapeAt(j.shape)
+	if s.judged == len(e.st.nodes) && e.tree == s.tree {
+		return s.verdict
+	}
+	s.judged, s.tree = len(e.st.nodes), e.tree
+	s.verdict = e.judge(j, s)
+	return s.verdict
+}
+
+func (e *Engine) judge(j *jobState, s *shape) string {
+	if s.any.empty() {
+		return e.whyNoClass(s)
+	}
+	if lim := e.tree.Limit(int(j.queue)); e.limits.byQueue && lim >= 0 && e.milliOf(s, int(s.min)) > lim && len(e.tree.Spec(int(j.queue)).Windows) == 0 {
+		return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.gpus, e.tree.Name(int(j.queue)), float64(lim)/1000)
+	}
+	blank := e.blank()
+	st, held, blocked := e.st, e.held, e.blockedBy
+	e.st, e.held, e.blockedBy = *blank, nil, nil
+	mark := e.st.mark()
+	_, ok := e.placeSize(j, s, s.min)
+	e.st.rollback(mark)
+	*blank = e.st
+	e.st, e.held, e.blockedBy = st, held, blocked
+	if ok {
+		return ""
+	}
+	most := 0
+	for ci := range e.st.classes {
+		if s.any.has(int32(ci)) {
+			most += e.st.classes[ci].gpus * len(e.st.classes[ci].nodes)
+		}
+	}
+	text := fmt.Sprintf("asks for %d GPUs", s.gpus)
+	for i := range s.sets {
+		n := s.sets[i].Count
+		if i == 0 {
+			n = int(s.min)
+		}
+		text += fmt.Sprintf("%s %d x %d", [...]string{" in tasks of", " and"}[min(i, 1)], n, s.sets[i].Request.GPUs)
+	}
+	if s.topo.Required {
+		text += fmt.Sprintf(" within one %s", s.topo.Level)
+	}
+	return text + fmt.Sprintf("; even the empty cluster cannot hold that (%d suitable GPUs)", most)
+}
+
+func (e *Engine) whyNoClass(s *shape) string {
+	if len(e.st.classes) == 0 {
+		return "the cluster has no nodes"
+	}
+	if len(s.types) > 0 {
+		var have []string
+		found := false
+		for ci := range e.st.classes {
+			have = append(have, e.st.classes[ci].model.Name)
+			for _, t := range s.types {
+				found = found || matchType(e.st.classes[ci].model.Name, t)
+			}
+		}
+		if !found {
+			return cluster.Unknown("GPU type", s.types[0], have).Error()
+		}
+	}
+	text := ""
+	for ci := range e.st.classes {
+		c := &e.st.classes[ci]
+		if c.parts&e.partMask(s.parts) == 0 {
+			continue
+		}
+		for i := range s.sets {
+			if t := whyNotClass(&s.sets[i].Request, c); t != "" {
+				text = t
+			}
+		}
+	}
+	if text == "" {
+		return "no node of its partitions has what it asks for"
+	}
+	return text
+}
+
+// blank returns the nodes as they would be empty and healthy.
+func (e *Engine) blank() *nodeStore {
+	if e.empty != nil && len(e.empty.nodes) == len(e.st.nodes) {
+		return e.empty
+	}
+	b := &nodeStore{nodes: make([]nodeState, len(e.st.nodes)), classes: make([]class, len(e.st.classes))}
+	for i := range e.st.classes {
+		c := e.st.classes[i]
+		c.free = 0
+		c.buckets = make([]bitset, c.gpus+1)
+		c.partial = bitset{}
+		b.classes[i] = c
+		b.classes[i].grow(len(c.nodes))
+	}
+	for i := range e.st.nodes {
+		n := e.st.nodes[i]
+		n.cpu, n.ram = n.spec.CPU, n.spec.RAM
+		if n.cpu == 0 {
+			n.cpu = notModelled
+		}
+		if n.ram == 0 {
+			n.ram = notModelled
+		}
+		n.healthy = uint64(1)<<n.spec.GPUs - 1
+		n.free, n.nfree, n.indexed, n.stopping = n.healthy, int16(n.spec.GPUs), false, nil
+		n.devs = make([]device, n.spec.GPUs)
+		for k := range n.devs {
+			n.devs[k] = device{milli: int32(cluster.Whole), mem: b.classes[n.class].model.Memory}
+		}
+		b.nodes[i] = n
+		b.index(&b.nodes[i], true)
+	}
+	e.empty = b
+	return b
+}

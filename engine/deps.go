@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Parked says why a pending job is not considered at all.
+type Parked uint8
+
+// The reasons for which a job is parked.
+const (
+	NotParked Parked = iota
+	ParkedHold
+	ParkedBegin
+	ParkedDependency
+	ParkedArray
+	ParkedSingleton
+)
+
+type arrayState struct {
+	active  int // elements that are eligible or hold devices
+	waiting []cluster.JobID
+}
+
+// depState tracks who waits for whom. Its maps are looked up, never ranged over.
+type depState struct {
+	waiting map[cluster.JobID][]cluster.JobID // jobs that wait for the end of the key
+	arrays  map[cluster.JobID]*arrayState
+	singles map[cluster.JobID][]cluster.JobID // for a singleton: the earlier jobs of its name and user
+}
+
+func (d *depState) init() {
+	d.waiting = map[cluster.JobID][]cluster.JobID{}
+	d.arrays = map[cluster.JobID]*arrayState{}
+	d.singles = map[cluster.JobID][]cluster.JobID{}
+}
+
+// join registers a new job with those whose end it waits for.
+func (d *depState) join(e *Engine, j *jobState) {
+	id := j.spec.ID
+	for _, dep := range j.spec.After {
+		if dep.Type != cluster.Singleton {
+			d.waiting[dep.Job] = append(d.waiting[dep.Job], id)
+			continue
+		}
+		for _, o := range e.jobs[:id] { // rare enough for a scan
+			if o != nil && o.state != Done && o.user == j.user && o.spec.Name == j.spec.Name {
+				d.singles[id] = append(d.singles[id], o.spec.ID)
+				d.waiting[o.spec.ID] = append(d.waiting[o.spec.ID], id)
+			}
+		}
+	}
+}
+
+// admit makes a pending job eligible, or parks it and says why.
+func (e *Engine) admit(j *jobState) {
+	s := j.spec
+	park := NotParked
+	switch {
+	case s.Hold:
+		park = ParkedHold
+	case s.Begin > e.now:
+		park = ParkedBegin
+		e.timers.push(timer{s.Begin, timerBegin, int32(s.ID), j.gen})
+	default:
+		var never bool
+		if park, never = e.dependencies(j); never {
+			e.reject(j, NeverReady, "a dependency can no longer be satisfied")
+			return
+		}
+	}
+	if park == NotParked && s.Array != nil && s.Array.Cap > 0 && !e.deps.enterArray(j) {
+		park = ParkedArray
+	}
+	j.parked = park
+	if park == NotParked {
+		e.enqueue(j)
+	}
+}
+
+// dependencies reports whether a job's dependencies hold, or never will.
+func (e *Engine) dependencies(j *jobState) (Parked, bool) {
+	park := NotParked
+	for _, d := range j.spec.After {
+		if d.Type == cluster.Singleton {
+			for _, id := range e.deps.singles[j.spec.ID] {
+				if e.jobs[id].state != Done {
+					park = ParkedSingleton
+				}
+			}
+			continue
+		}
+		o := e.job(d.Job)
+		if o == nil {
+			return park, true
+		}
+		if o.state != Done {
+			park = ParkedDependency
+			continue
+		}
+		ok := o.reason == Completed
+		if d.Type == cluster.AfterOK && !ok || d.Type == cluster.AfterNotOK && ok {
+			return park, true
+		}
+	}
+	return park, false
+}
+
+// enterArray takes one of the array's places, or waits for one.
+func (d *depState) enterArray(j *jobState) bool {
+	if j.inArray {
+		return true // it was stopped and kept its place
+	}
+	a := d.arrays[j.spec.Array.ID]
+	if a == nil {
+		a = &arrayState{}
+		d.arrays[j.spec.Array.ID] = a
+	}
+	if a.active >= j.spec.Array.Cap {
+		a.waiting = append(a.waiting, j.spec.ID)
+		return false
+	}
+	a.active++
+	j.inArray = true
+	return true
+}
+
+// leaveArray gives the job's place in its array to the next element.
+func (d *depState) leaveArray(e *Engine, j *jobState) {
+	if !j.inArray {
+		return
+	}
+	j.inArray = false
+	a := d.arrays[j.spec.Array.ID]
+	a.active--
+	for len(a.waiting) > 0 && a.active < j.spec.Array.Cap {
+		next := e.jobs[a.waiting[0]]
+		a.waiting = a.waiting[1:]
+		if next.state == Pending && next.parked == ParkedArray {
+			e.admit(next)
+		}
+	}
+}
+
+// leave tells those that waited for a job's end.
+func (d *depState) leave(e *Engine, j *jobState) {
+	d.leaveArray(e, j)
+	waiting := d.waiting[j.spec.ID]
+	delete(d.waiting, j.spec.ID)
+	for _, id := range waiting {
+		e.readmit(e.jobs[id])
+	}
+}
+
+func (e *Engine) readmit(j *jobState) {
+	if j.state == Pending && !j.eligible && j.parked != ParkedHold && j.parked != ParkedBegin {
+		e.admit(j)
+	}
+}

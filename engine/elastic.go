@@ -1,0 +1,220 @@
+package engine
+
+import (
+	"math/bits"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Elastic jobs start as large as fits and grow into what nobody waits for.
+// What they hold above their minimum is lent: a job that cannot start takes it
+// back, task by task, before anything is preempted.
+
+// grow gives idle devices to elastic jobs, in order, when nobody waits for room.
+func (e *Engine) grow() {
+	if e.elastic == 0 || e.pending > 0 {
+		return
+	}
+	ids := e.scratch.ids[:0]
+	e.running.walk(func(it item) bool {
+		if j := e.jobs[it.id]; j.state == Running && j.tasks < e.shapes[j.shape].max && len(j.leaving) == 0 {
+			ids = append(ids, it.id)
+		}
+		return true
+	})
+	e.scratch.ids = ids
+	for _, id := range ids {
+		e.growJob(e.jobs[id])
+	}
+}
+
+func (e *Engine) growJob(j *jobState) {
+	s := e.shapeAt(j.shape)
+	model := e.st.classes[e.st.nodes[j.allocs[0].Node].class].model.Name
+	var classes []int32
+	for ci := range e.st.classes {
+		if s.any.has(int32(ci)) && e.st.classes[ci].model.Name == model {
+			classes = append(classes, int32(ci))
+		}
+	}
+	one := []cluster.TaskSet{{Count: 1, Request: s.sets[0].Request}}
+	var more []Alloc
+	for j.tasks+int32(len(more)) < s.max {
+		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, 1+len(more))-e.milliOf(s, 0)).code != notRefused {
+			break
+		}
+		site := &Site{e: e, job: j, req: one}
+		e.constrain(j)
+		if !e.placeStage(site, classes) || len(site.allocs) != 1 {
+			break
+		}
+		if e.contested(&site.allocs[0]) {
+			e.st.rollback(e.st.mark() - 1)
+			break
+		}
+		more = append(more, site.allocs[0])
+	}
+	e.held = nil
+	if len(more) == 0 {
+		return
+	}
+	e.st.commit()
+	e.charge(j, -1)
+	j.accrue(e.now)
+	j.allocs = append(append([]Alloc(nil), j.allocs...), more...)
+	e.resized(j, int(j.tasks)+len(more))
+}
+
+// contested reports whether a stopping job still holds part of the allocation.
+func (e *Engine) contested(a *Alloc) bool {
+	for _, id := range e.st.nodes[a.Node].stopping {
+		if overlaps(e.jobs[id].goingAllocs(), a) {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *Engine) resized(j *jobState, tasks int) {
+	s := &e.shapes[j.shape]
+	j.tasks, j.devices = int32(tasks), int32(s.devices(tasks))
+	j.milli = e.heldMilli(j)
+	e.charge(j, 1)
+	e.actions = append(e.actions, Action{Type: Resize, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob})
+}
+
+// goingAllocs is what a job still holds physically although the books have
+// promised it on: everything while it stops, the surplus while it shrinks.
+func (j *jobState) goingAllocs() []Alloc {
+	if j.state == Stopping {
+		return append(j.leaving[:len(j.leaving):len(j.leaving)], j.allocs...)
+	}
+	return j.leaving
+}
+
+// shrinkFor takes back surplus tasks of elastic jobs until the job fits.
+func (e *Engine) shrinkFor(j *jobState) bool {
+	if e.elastic == 0 {
+		return false
+	}
+	s := e.shapeAt(j.shape)
+	ids := e.scratch.ids[:0]
+	e.running.walkBack(func(it item) bool {
+		v := e.jobs[it.id]
+		if v.state == Running && v.tasks > e.shapes[v.shape].min && v.spec.Tier >= j.spec.Tier && len(v.leaving) == 0 {
+			ids = append(ids, it.id)
+		}
+		return true
+	})
+	e.scratch.ids = ids
+	mark := e.st.mark()
+	type cut struct {
+		v    *jobState
+		keep []Alloc
+		gone []Alloc
+	}
+	var cuts []cut
+	for _, id := range ids {
+		v := e.jobs[id]
+		c := cut{v: v, keep: append([]Alloc(nil), v.allocs...)}
+		for n := v.tasks; n > e.shapes[v.shape].min; n-- {
+			gone := splitTask(&c.keep, &e.shapes[v.shape].sets[0].Request)
+			if gone == nil {
+				break
+			}
+			for i := range gone {
+				e.st.release(&gone[i])
+			}
+			c.gone = append(c.gone, gone...)
+			if e.overQuota(j, e.milliOf(s, int(s.min))).code != notRefused {
+				continue
+			}
+			allocs, ok := e.placeSize(j, s, s.min)
+			if !ok {
+				continue
+			}
+			cuts = append(cuts, c)
+			e.st.commit()
+			for _, c := range cuts {
+				e.shrink(c.v, c.keep, c.gone)
+			}
+			e.book(j, allocs, s.min)
+			return true
+		}
+		cuts = append(cuts, c)
+	}
+	e.st.rollback(mark)
+	return false
+}
+
+// shrink books that a job gives back part of what it holds.
+func (e *Engine) shrink(v *jobState, keep, gone []Alloc) {
+	if len(gone) == 0 {
+		return
+	}
+	e.charge(v, -1)
+	v.accrue(e.now)
+	v.allocs, v.leaving = keep, gone
+	tasks := 0
+	for i := range keep {
+		if keep[i].Set == 0 {
+			tasks += int(keep[i].Tasks)
+		}
+	}
+	for i := range gone {
+		n := &e.st.nodes[gone[i].Node]
+		if !hasID(n.stopping, v.spec.ID) {
+			n.stopping = append(n.stopping, v.spec.ID)
+		}
+	}
+	e.resized(v, tasks)
+	e.epoch++
+}
+
+// splitTask cuts the last task of the first set out of the allocations.
+func splitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
+	list := *allocs
+	for i := len(list) - 1; i >= 0; i-- {
+		a := &list[i]
+		if a.Set != 0 || a.Tasks == 0 {
+			continue
+		}
+		if a.Share != 0 && r.GPUs > 1 {
+			return nil // a task over several shares is not cut
+		}
+		if a.Tasks == 1 {
+			gone := *a
+			*allocs = append(list[:i:i], list[i+1:]...)
+			return []Alloc{gone}
+		}
+		gone := *a
+		gone.Tasks, gone.CPU, gone.RAM, gone.GPUs = 1, r.CPU, r.RAM, 0
+		for range r.GPUs {
+			high := uint64(1) << (63 - bits.LeadingZeros64(a.GPUs))
+			gone.GPUs |= high
+			a.GPUs &^= high
+		}
+		a.Tasks, a.CPU, a.RAM = a.Tasks-1, a.CPU-r.CPU, a.RAM-r.RAM
+		return []Alloc{gone}
+	}
+	return nil
+}
+
+// leftDevices is called when a job that shrank, or that ends, has left devices.
+func (e *Engine) leftDevices(j *jobState) {
+	for i := range j.leaving {
+		n := &e.st.nodes[j.leaving[i].Node]
+		n.stopping = without(n.stopping, j.spec.ID)
+	}
+	j.leaving = nil
+	for _, id := range j.waiters {
+		w := e.jobs[id]
+		if w.state != Placed {
+			continue
+		}
+		if w.waits--; w.waits == 0 {
+			e.start(w)
+		}
+	}
+	j.waiters = nil
+}

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// EventType says what happened.
+type EventType uint8
+
+// The events. A driver reports facts; the engine answers with decisions.
+const (
+	Tick         EventType = iota // nothing but the time: a wake-up
+	Stopped                       // a job's devices are free again: it ended or was stopped
+	StartFailed                   // a Start did not happen; the devices are free again
+	NodeUp                        // a node joined or came back
+	NodeDown                      // a node is lost
+	NodeDrained                   // a person drains a node (Undo: takes it back)
+	GPUBad                        // devices became unhealthy (Undo: healthy again)
+	QueueChanged                  // the queue tree was replaced
+	Submitted                     // a new job
+	Updated                       // a pending job's spec was replaced
+	Cancelled                     // a person cancels a job
+	Held                          // a person holds a pending job (Undo: releases it)
+	Started                       // a Start happened; Rate is known now
+	Resized                       // a Resize happened
+	Progress                      // a job reports work done
+)
+
+// StopReason says why a job stopped.
+type StopReason uint8
+
+// The stop reasons.
+const (
+	Completed StopReason = iota // by itself, successfully
+	Failed                      // by itself, unsuccessfully
+	WasCancelled
+	TimedOut     // at its time limit
+	Preempted    // by the engine; it waits again
+	NodeLost     // its node, or a GPU of it, was lost; it waits again
+	LaunchFailed // it could not be started too many times
+	Impossible   // it can never run here: rejected
+	NeverReady   // a dependency can no longer be satisfied
+	MissedStart  // reserved for deadlines that can no longer be met
+)
+
+// Event is one fact. Which fields count depends on the type.
+type Event struct {
+	Type   EventType       `json:"type"`
+	Job    cluster.JobID   `json:"job,omitempty"`
+	Spec   *cluster.Job    `json:"spec,omitempty"`   // Submitted, Updated
+	Reason StopReason      `json:"reason,omitempty"` // Stopped
+	Done   time.Duration   `json:"done,omitempty"`   // Stopped, Progress: useful work so far, on the reference GPU
+	Saved  time.Duration   `json:"saved,omitempty"`  // Progress: ... of which a checkpoint is safe
+	Rate   int64           `json:"rate,omitempty"`   // Started, Resized, Progress: speed against the reference, in ppm; 0: unknown (taken as 1,000,000)
+	Node   string          `json:"node,omitempty"`   // Node*, GPUBad
+	Spare  *cluster.Node   `json:"spare,omitempty"`  // NodeUp of a node not seen before
+	GPUs   uint64          `json:"gpus,omitempty"`   // GPUBad: mask of devices
+	Undo   bool            `json:"undo,omitempty"`   // NodeDrained, GPUBad, Held
+	Queues []cluster.Queue `json:"queues,omitempty"` // QueueChanged
+}
+
+// Batch is the events of one instant.
+type Batch struct {
+	Seq    int64        `json:"seq"`
+	Now    cluster.Time `json:"now"`
+	Events []Event      `json:"events,omitempty"`
+}
+
+// ActionType says what the driver is asked to do.
+type ActionType uint8
+
+// The actions.
+const (
+	Start   ActionType = iota // bind the gang to its devices and run it
+	Preempt                   // stop a job (How says how); report Stopped when its devices are free
+	Resize                    // change an elastic job to the given tasks and devices
+	Reject                    // the job cannot ever run; it is done
+	Reserve                   // information: the job is promised these devices at At
+)
+
+// How says how a job is stopped.
+type How uint8
+
+// The ways to stop a job.
+const (
+	Suspend    How = iota // freeze in place; memory stays, nothing is lost
+	Checkpoint            // ask for a checkpoint, wait for the grace, then stop
+	Kill                  // stop after the grace; work since the last checkpoint is lost
+)
+
+// Alloc is what some tasks of one set hold on one node.
+type Alloc struct {
+	Node    int32         `json:"node"`              // index in the order in which nodes joined
+	Set     int32         `json:"set,omitempty"`     // index into Job.Tasks
+	Tasks   int32         `json:"tasks"`             // tasks of the set on this node
+	GPUs    uint64        `json:"gpus,omitempty"`    // mask of devices
+	Share   int32         `json:"share,omitempty"`   // milli-GPU of each device; 0: whole
+	Slots   uint8         `json:"slots,omitempty"`   // MIG memory slices held on the (single) device
+	Compute uint8         `json:"compute,omitempty"` // MIG compute slices held
+	Mem     cluster.MiB   `json:"mem,omitempty"`     // GPU memory on each shared device
+	CPU     cluster.Milli `json:"cpu,omitempty"`     // all tasks together
+	RAM     cluster.MiB   `json:"ram,omitempty"`     // all tasks together
+}
+
+// Action is one thing to do.
+type Action struct {
+	Type   ActionType    `json:"type"`
+	Job    cluster.JobID `json:"job"`
+	Allocs []Alloc       `json:"allocs,omitempty"` // Start, Resize, Reserve
+	How    How           `json:"how,omitempty"`    // Preempt
+	Grace  time.Duration `json:"grace,omitempty"`  // Preempt
+	Reason StopReason    `json:"reason,omitempty"` // Preempt, Reject: what it counts as
+	For    cluster.JobID `json:"for,omitempty"`    // Preempt: the job that needs the devices; NoJob: nobody
+	At     cluster.Time  `json:"at,omitempty"`     // Reserve
+	Text   string        `json:"text,omitempty"`   // Reject: what it asked and the most there is
+}
+
+// Decision is the engine's answer to a batch. Actions is valid until the next
+// Step: a driver that keeps them copies them.
+type Decision struct {
+	Actions []Action     `json:"actions,omitempty"`
+	WakeAt  cluster.Time `json:"wake_at,omitempty"` // send a Tick then, if nothing happens before; Never: no need
+	Hash    uint64       `json:"hash"`              // of all decisions so far
+}

@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// State is where a job is in its life.
+type State uint8
+
+// The states. A placed job has devices that its predecessors have not left yet.
+const (
+	Pending  State = iota
+	Placed         // devices chosen, waiting for those who leave them
+	Starting       // Start was decided, Started has not come back
+	Running
+	Stopping // Preempt was decided, Stopped has not come back
+	Done
+)
+
+// jobState is a job as the engine sees it. Times that accrue (attained, ran,
+// done) hold up to acc and are continued from there with what the job holds.
+type jobState struct {
+	spec     *cluster.Job
+	state    State
+	eligible bool // pending and in its group's list
+	inArray  bool // it has one of its array's places
+	promoted bool // waits longer than the starvation bound
+	reason   StopReason
+	parked   Parked
+	queue    int32
+	user     int32
+	shape    int32
+	group    int32 // while eligible
+	key      item  // while eligible: in the group; while running: in the running list
+	endKey   item  // while it holds devices: in the list of expected ends
+	nextKey  cluster.Time
+	waited   bool // listed while it was placed
+	gen      uint32
+
+	allocs  []Alloc
+	leaving []Alloc       // given back by a shrink, physically still held
+	milli   cluster.Milli // held, or asked for at full size
+	devices int32         // held, or asked for
+	tasks   int32         // of the (elastic) first set
+	waits   int32         // stopping jobs that must leave before it can start
+	waiters []cluster.JobID
+	fails   int32 // failed launches in a row
+
+	preemptions int32
+	since       cluster.Time // last became pending
+	started     cluster.Time // of the current run
+	firstStart  cluster.Time
+	ended       cluster.Time
+	acc         cluster.Time
+	attained    int64         // milli-GPU-milliseconds
+	ran         time.Duration // wall time on devices
+	done        time.Duration // useful, on the reference GPU
+	saved       time.Duration // ... of which safe in a checkpoint
+	rate        int64         // ppm of the reference; 0 until Started
+	limitAt     cluster.Time  // when the time limit strikes
+	promise     cluster.Time  // expected start from a reservation; Never: none
+}
+
+func (j *jobState) holding() bool { return j.state >= Starting && j.state <= Stopping }
+
+func (j *jobState) attainedAt(now cluster.Time) int64 {
+	if !j.holding() {
+		return j.attained
+	}
+	return j.attained + j.milli*(int64(now-j.acc)/int64(time.Millisecond))
+}
+
+func (j *jobState) ranAt(now cluster.Time) time.Duration {
+	if !j.holding() {
+		return j.ran
+	}
+	return j.ran + now.Sub(j.acc)
+}
+
+func (j *jobState) doneAt(now cluster.Time) time.Duration {
+	if !j.holding() || j.rate == 0 {
+		return j.done
+	}
+	return j.done + scale(now.Sub(j.acc), j.rate)
+}
+
+// scale returns d*ppm/1e6 without overflow for any accepted duration.
+func scale(d time.Duration, ppm int64) time.Duration {
+	if ppm == million {
+		return d
+	}
+	q, r := d/million, d%million
+	return q*time.Duration(ppm) + r*time.Duration(ppm)/million
+}
+
+const million = 1_000_000
+
+// unscale returns how long d of reference time takes at ppm.
+func unscale(d time.Duration, ppm int64) time.Duration {
+	if ppm == million || ppm <= 0 {
+		return d
+	}
+	q, r := d/time.Duration(ppm), d%time.Duration(ppm)
+	return q*million + r*million/time.Duration(ppm)
+}
+
+// remainingAt is the estimated wall time left; without an estimate, forever.
+func (j *jobState) remainingAt(now cluster.Time) time.Duration {
+	if j.spec.Estimate == 0 {
+		return cluster.MaxDuration
+	}
+	left := max(0, j.spec.Estimate-j.doneAt(now))
+	if j.holding() && j.rate > 0 {
+		return unscale(left, j.rate)
+	}
+	return left
+}
+
+// accrue brings the counters up to now.
+func (j *jobState) accrue(now cluster.Time) {
+	j.attained, j.ran, j.done = j.attainedAt(now), j.ranAt(now), j.doneAt(now)
+	j.acc = now
+}
+
+// unsavedAt is the useful work that an abrupt stop would lose: everything since
+// the last periodic checkpoint, or since the last one that the job reported.
+func (j *jobState) unsavedAt(now cluster.Time) time.Duration {
+	done := j.doneAt(now)
+	c := &j.spec.Checkpoint
+	if c.Interval > 0 && !c.None {
+		return min(done-j.saved, done%c.Interval)
+	}
+	return done - j.saved
+}
+
+// lostAt is the device time that stopping the job wastes, in milli-GPU times
+// milliseconds: what it computed since its last checkpoint (or the cost of
+// writing one now, if it can) plus the restart (C-checkpoint, victim choice).
+func (j *jobState) lostAt(now cluster.Time, how How) int64 {
+	if j.state == Placed {
+		return 0
+	}
+	c := &j.spec.Checkpoint
+	lost := j.unsavedAt(now)
+	switch {
+	case how == Suspend:
+		return 0
+	case how == Checkpoint && !c.None:
+		lost = min(lost, c.Cost)
+	}
+	return j.milli * int64((lost+c.Restart)/time.Millisecond)
+}
+
+// expectedEnd is when the scheduler may count on the devices: after the
+// estimate, at the latest at the limit. An overdue job is expected to end
+// after another twentieth of its run, at least a minute (never in the past).
+func (j *jobState) expectedEnd(now cluster.Time) cluster.Time {
+	end := j.limitAt
+	if j.spec.Estimate > 0 {
+		end = min(end, now.Add(j.remainingAt(now)))
+		if end <= now {
+			end = now.Add(max(time.Minute, j.ranAt(now)/20))
+		}
+	}
+	return end
+}
+
+// expectedRun is how long a pending job will hold its devices.
+func (j *jobState) expectedRun(limit time.Duration) time.Duration {
+	d := time.Duration(cluster.MaxDuration)
+	if limit > 0 {
+		d = limit
+	}
+	if j.spec.Estimate > 0 {
+		d = min(d, max(0, j.spec.Estimate-j.done)+j.spec.Checkpoint.Restart)
+	}
+	return d
+}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Pending work is kept in lanes and groups. A lane holds what the engine never
+// reorders by a job's key: tier, partition priority and, where queues matter,
+// the queue. Within a lane, a group holds the jobs of one shape (and one user,
+// where users matter): what is refused for its first job is refused for all.
+
+type laneKey struct {
+	rank  int8 // 0: waits longer than the starvation bound
+	tier  cluster.Tier
+	part  int64 // minus the partition's priority tier
+	queue int32 // -1: queues do not matter
+}
+
+type lane struct {
+	laneKey
+	groups olist // by the key of each group's first job
+	n      int
+}
+
+type groupKey struct {
+	lane, shape, user, queue int32
+}
+
+type group struct {
+	groupKey
+	jobs  olist
+	head  item  // as it is in the lane's list
+	inUse bool  // in the lane's list
+	stuck int64 // epoch at which its first job could not even preempt
+	why   refusal
+}
+
+func (e *Engine) laneOf(j *jobState) int32 {
+	k := laneKey{rank: 1, tier: j.spec.Tier, queue: -1}
+	if j.promoted {
+		k.rank = 0
+	}
+	if e.limits.byQueue || e.queues != nil {
+		k.queue = j.queue
+	}
+	for i := range e.parts {
+		if e.partMask(j.spec.Partitions)>>i&1 == 1 {
+			k.part = min(k.part, -e.parts[i].spec.PriorityTier)
+		}
+	}
+	id, ok := e.laneID[k]
+	if !ok {
+		id = int32(len(e.lanes))
+		e.lanes = append(e.lanes, lane{laneKey: k})
+		e.laneID[k] = id
+	}
+	return id
+}
+
+func (e *Engine) groupOf(j *jobState) int32 {
+	k := groupKey{lane: e.laneOf(j), shape: j.shape, user: -1, queue: -1}
+	if e.traits.ByUser || e.limits.byUser {
+		k.user, k.queue = j.user, j.queue
+	}
+	if e.limits.byQueue || e.queues != nil {
+		k.queue = j.queue
+	}
+	id, ok := e.groupID[k]
+	if !ok {
+		id = int32(len(e.groups))
+		e.groups = append(e.groups, group{groupKey: k, stuck: -1})
+		e.groupID[k] = id
+	}
+	return id
+}
+
+// enqueue makes a pending job eligible.
+func (e *Engine) enqueue(j *jobState) {
+	j.group = e.groupOf(j)
+	j.key = e.pendingItem(j)
+	j.eligible = true
+	g := &e.groups[j.group]
+	g.jobs.insert(j.key)
+	e.pending++
+	e.lanes[g.lane].n++
+	if first, _ := g.jobs.first(); first == j.key {
+		g.stuck = -1
+		e.relist(g)
+		e.fresh = true
+	} else if e.mode >= EASY {
+		e.fresh = true // it may be short enough to backfill
+	}
+}
+
+// pendingItem is a waiting job's place in the order.
+func (e *Engine) pendingItem(j *jobState) item {
+	it := item{submit: j.spec.Submit, id: int32(j.spec.ID)}
+	if !j.promoted {
+		it.key = e.cfg.Policy.Key(View{e}, JobView{e, j})
+	}
+	return it
+}
+
+func addSat(a, b int64) int64 {
+	if c := a + b; c >= a {
+		return c
+	}
+	return int64(cluster.Never)
+}
+
+// dequeue takes a job out of its group.
+func (e *Engine) dequeue(j *jobState) {
+	if !j.eligible {
+		return
+	}
+	j.eligible = false
+	g := &e.groups[j.group]
+	if !g.jobs.remove(j.key) {
+		panic("engine: an eligible job is missing from its group")
+	}
+	e.pending--
+	e.lanes[g.lane].n--
+	e.relist(g)
+}
+
+// relist puts the group where its first job belongs.
+func (e *Engine) relist(g *group) {
+	l := &e.lanes[g.lane]
+	first, ok := g.jobs.first()
+	if g.inUse {
+		if ok && g.head == e.groupItem(g, first) {
+			return
+		}
+		l.groups.remove(g.head)
+		g.inUse = false
+	}
+	if ok {
+		g.head = e.groupItem(g, first)
+		g.inUse = true
+		l.groups.insert(g.head)
+	}
+}
+
+// groupItem is the group's entry in its lane: that of its first job, with a
+// key evaluated now where the policy says that heads must be compared so.
+func (e *Engine) groupItem(g *group, first item) item {
+	if e.heads != nil && e.lanes[g.lane].rank > 0 {
+		first.key = e.heads.HeadKey(View{e}, JobView{e, e.jobs[first.id]})
+	}
+	return first
+}
+
+// rekey evaluates keys again: of the groups' first jobs where the order within
+// a group cannot change (HeadKeyer), else of every pending job.
+func (e *Engine) rekey() {
+	for gi := range e.groups {
+		g := &e.groups[gi]
+		if g.jobs.n == 0 || e.lanes[g.lane].rank == 0 {
+			continue
+		}
+		if e.heads == nil {
+			ids := e.scratch.ids[:0]
+			g.jobs.walk(func(it item) bool { ids = append(ids, it.id); return true })
+			g.jobs = olist{}
+			for _, id := range ids {
+				j := e.jobs[id]
+				j.key = e.pendingItem(j)
+				g.jobs.insert(j.key)
+			}
+			e.scratch.ids = ids
+		}
+		g.stuck = -1
+		e.relist(g)
+	}
+	e.fresh = true
+	e.epoch++
+}

@@ -1,0 +1,316 @@
+package engine
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// notModelled is the free CPU or RAM of a node that states none: never a bottleneck.
+const notModelled = math.MaxInt64 / 4
+
+// device is a GPU that is, or can be, shared.
+type device struct {
+	milli   int32 // free share, milli-GPU
+	slots   uint8 // MIG memory slices in use
+	compute uint8 // MIG compute slices in use
+	tenants int16
+	mem     cluster.MiB // free
+}
+
+// nodeState is a node as the engine sees it: what is free after everything
+// that the engine decided (devices of a stopping job count as free here; who
+// gets them waits until they really are, see jobState.waits).
+type nodeState struct {
+	spec     cluster.Node
+	class    int32
+	pos      int32 // index within the class
+	nfree    int16 // wholly free, healthy devices
+	indexed  bool  // in the class's buckets: up and not draining
+	free     uint64
+	healthy  uint64
+	cpu      cluster.Milli // free
+	ram      cluster.MiB   // free
+	devs     []device
+	stopping []cluster.JobID // jobs that still hold devices here physically
+	nvlink   int32           // domain ids; equal ids are near
+	rack     int32
+	fabric   int32
+}
+
+// class is the set of nodes that no job can tell apart by its constraints:
+// same GPU model, same partitions, same node size.
+type class struct {
+	model   cluster.GPUModel
+	gpus    int           // per node
+	cpu     cluster.Milli // largest total of a node
+	ram     cluster.MiB
+	parts   uint64 // partitions that contain it
+	nodes   []int32
+	buckets []bitset // by number of wholly free devices; positions of indexed nodes
+	partial bitset   // positions of indexed nodes with a partly used device
+	free    int      // wholly free devices on indexed nodes
+}
+
+func (c *class) grow(n int) {
+	for i := range c.buckets {
+		c.buckets[i].grow(n)
+	}
+	c.partial.grow(n)
+}
+
+func (b *bitset) grow(n int) {
+	for len(b.words) < (n+63)/64 {
+		b.words = append(b.words, 0)
+	}
+	for len(b.sum) < (len(b.words)+63)/64 {
+		b.sum = append(b.sum, 0)
+	}
+}
+
+// nodeStore is all nodes with their index, and the log that undoes tentative
+// changes. What-if is: mark, change, look, rollback.
+type nodeStore struct {
+	nodes   []nodeState
+	classes []class
+	undo    []undoRec
+}
+
+type undoRec struct {
+	alloc Alloc
+	taken bool
+}
+
+func (st *nodeStore) index(n *nodeState, in bool) {
+	if n.indexed == in {
+		return
+	}
+	c := &st.classes[n.class]
+	n.indexed = in
+	if in {
+		c.buckets[n.nfree].add(n.pos)
+		c.free += int(n.nfree)
+	} else {
+		c.buckets[n.nfree].del(n.pos)
+		c.free -= int(n.nfree)
+	}
+	st.indexPartial(n)
+}
+
+func (st *nodeStore) indexPartial(n *nodeState) {
+	c := &st.classes[n.class]
+	has := false
+	if n.indexed {
+		for i := range n.devs {
+			d := &n.devs[i]
+			if d.tenants > 0 && n.healthy>>i&1 == 1 {
+				has = true
+				break
+			}
+		}
+	}
+	if has {
+		c.partial.add(n.pos)
+	} else {
+		c.partial.del(n.pos)
+	}
+}
+
+// setFree changes the mask of wholly free devices and keeps the index right.
+func (st *nodeStore) setFree(n *nodeState, free uint64) {
+	old := n.nfree
+	n.free = free
+	n.nfree = int16(bits.OnesCount64(free))
+	if n.indexed && old != n.nfree {
+		c := &st.classes[n.class]
+		c.buckets[old].del(n.pos)
+		c.buckets[n.nfree].add(n.pos)
+		c.free += int(n.nfree) - int(old)
+	}
+}
+
+// take books an allocation; release is its exact inverse. Both log, so that
+// rollback can undo them.
+func (st *nodeStore) take(a *Alloc) {
+	st.apply(a, true)
+	st.undo = append(st.undo, undoRec{*a, true})
+}
+
+func (st *nodeStore) release(a *Alloc) {
+	st.apply(a, false)
+	st.undo = append(st.undo, undoRec{*a, false})
+}
+
+func (st *nodeStore) mark() int { return len(st.undo) }
+
+// rollback undoes everything since the mark.
+func (st *nodeStore) rollback(mark int) {
+	for i := len(st.undo) - 1; i >= mark; i-- {
+		st.apply(&st.undo[i].alloc, !st.undo[i].taken)
+	}
+	st.undo = st.undo[:mark]
+}
+
+// commit forgets how to undo: the changes stay.
+func (st *nodeStore) commit() { st.undo = st.undo[:0] }
+
+func (st *nodeStore) apply(a *Alloc, taken bool) {
+	n := &st.nodes[a.Node]
+	sign := int64(1)
+	if taken {
+		sign = -1
+	}
+	n.cpu += sign * a.CPU
+	n.ram += sign * a.RAM
+	if a.GPUs == 0 {
+		return
+	}
+	if a.Share == 0 {
+		if taken {
+			if n.free&a.GPUs != a.GPUs {
+				panic("engine: a device is taken twice")
+			}
+			st.setFree(n, n.free&^a.GPUs)
+		} else {
+			st.setFree(n, n.free|a.GPUs&n.healthy)
+		}
+		return
+	}
+	st.applyShared(n, a, taken)
+}
+
+// applyShared books a share or a slice on its (single) device.
+func (st *nodeStore) applyShared(n *nodeState, a *Alloc, taken bool) {
+	i := bits.TrailingZeros64(a.GPUs)
+	d := &n.devs[i]
+	if taken {
+		d.milli -= a.Share
+		d.mem -= a.Mem
+		d.slots |= a.Slots
+		d.compute += a.Compute
+		d.tenants++
+		if d.milli < 0 || d.mem < 0 {
+			panic("engine: a device is shared beyond its capacity")
+		}
+		if n.free&a.GPUs != 0 {
+			st.setFree(n, n.free&^a.GPUs)
+		}
+	} else {
+		d.milli += a.Share
+		d.mem += a.Mem
+		d.slots &^= a.Slots
+		d.compute -= a.Compute
+		if d.tenants--; d.tenants == 0 && n.healthy&a.GPUs != 0 {
+			st.setFree(n, n.free|a.GPUs)
+		}
+	}
+	st.indexPartial(n)
+}
+
+// room returns how many tasks fit on the node now (at most most).
+func (st *nodeStore) room(n *nodeState, r *cluster.Request, most int) int {
+	fit := most
+	if r.CPU > 0 {
+		fit = min(fit, int(n.cpu/r.CPU))
+	}
+	if r.RAM > 0 {
+		fit = min(fit, int(n.ram/r.RAM))
+	}
+	switch {
+	case fit <= 0:
+		return 0
+	case r.Profile != "":
+		return min(fit, st.roomSlices(n, r, fit))
+	case r.GPUs == 0:
+		return fit
+	case !r.Fractional():
+		return min(fit, int(n.nfree)/r.GPUs)
+	}
+	devices := 0 // devices with room; for one-device tasks: tasks that fit
+	for i := range n.devs {
+		d := &n.devs[i]
+		if n.healthy>>i&1 == 0 || d.slots != 0 || d.milli == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
+			continue
+		}
+		k := int(int64(d.milli) / r.Share)
+		if r.Memory > 0 {
+			k = min(k, int(d.mem/r.Memory))
+		}
+		if r.GPUs > 1 {
+			k = min(k, 1)
+		}
+		devices += k
+	}
+	return min(fit, devices/r.GPUs)
+}
+
+// roomSlices counts how many instances of the profile can be created, greedily.
+func (st *nodeStore) roomSlices(n *nodeState, r *cluster.Request, most int) int {
+	model := &st.classes[n.class].model
+	p, ok := model.Profile(r.Profile)
+	if !ok {
+		return 0
+	}
+	count := 0
+	for i := range n.devs {
+		d := &n.devs[i]
+		if n.healthy>>i&1 == 0 || d.tenants > 0 && d.slots == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
+			continue
+		}
+		slots, compute, made := d.slots, int(d.compute), 0
+		for _, s := range p.Starts {
+			if slots&p.Mask(s) == 0 && compute+p.Compute <= model.Compute && made < p.Max {
+				slots |= p.Mask(s)
+				compute += p.Compute
+				made++
+			}
+		}
+		if count += made; count >= most {
+			return most
+		}
+	}
+	return count
+}
+
+// lossOfStart counts the future instances that become impossible when the
+// profile is created at start (A-mig: least lost options keeps 4g possible).
+func lossOfStart(m *cluster.GPUModel, p *cluster.SliceProfile, slots uint8, start int) int {
+	loss := 0
+	after := slots | p.Mask(start)
+	for i := range m.Profiles {
+		q := &m.Profiles[i]
+		for _, s := range q.Starts {
+			if slots&q.Mask(s) == 0 && after&q.Mask(s) != 0 {
+				loss += q.Slots
+			}
+		}
+	}
+	return loss
+}
+
+// pickWhole chooses k free devices of the node, within one NVLink island where
+// that is possible (the island with the fewest free that suffice), lowest first.
+func (n *nodeState) pickWhole(k int) uint64 {
+	pool := n.free
+	if n.spec.Islands > 1 {
+		per := (n.spec.GPUs + n.spec.Islands - 1) / n.spec.Islands
+		best := 65
+		for i := 0; i < n.spec.Islands; i++ {
+			m := n.free & (uint64(1)<<per - 1) << (i * per)
+			if c := bits.OnesCount64(m); c >= k && c < best {
+				best, pool = c, m
+			}
+		}
+	}
+	if bits.OnesCount64(pool) == k {
+		return pool
+	}
+	var mask uint64
+	for range k {
+		low := pool & -pool
+		mask |= low
+		pool &^= low
+	}
+	return mask
+}

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// nodeEvent books a change of a node.
+func (e *Engine) nodeEvent(ev *Event) {
+	id, ok := e.nodeID[ev.Node]
+	if !ok {
+		if ev.Type == NodeUp && ev.Spare != nil && e.addNode(*ev.Spare) == nil {
+			e.capacityChanged()
+		}
+		return
+	}
+	n := &e.st.nodes[id]
+	switch ev.Type {
+	case NodeUp:
+		e.setNode(id, cluster.Up)
+	case NodeDown:
+		e.setNode(id, cluster.Down)
+		e.loseJobs(id, ^uint64(0))
+	case NodeDrained:
+		switch {
+		case !ev.Undo && n.spec.State == cluster.Up:
+			e.setNode(id, cluster.Draining)
+		case ev.Undo && n.spec.State == cluster.Draining:
+			e.setNode(id, cluster.Up)
+		}
+	case GPUBad:
+		e.setHealth(id, ev.GPUs, !ev.Undo)
+	}
+	e.capacityChanged()
+}
+
+func (e *Engine) setNode(id int32, s cluster.NodeState) {
+	n := &e.st.nodes[id]
+	n.spec.State = s
+	e.st.index(n, s == cluster.Up)
+	e.epoch++
+	e.fresh = true
+}
+
+// setHealth marks devices good or bad. Jobs on bad devices are lost.
+func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
+	n := &e.st.nodes[id]
+	all := uint64(1)<<n.spec.GPUs - 1
+	mask &= all
+	if bad {
+		e.loseJobs(id, mask)
+		n.healthy &^= mask
+		e.st.setFree(n, n.free&^mask)
+	} else {
+		back := mask &^ n.healthy
+		n.healthy |= back
+		for i := range n.devs {
+			if back>>i&1 == 1 && n.devs[i].tenants == 0 && !e.wholeHeld(id, uint64(1)<<i) {
+				e.st.setFree(n, n.free|uint64(1)<<i)
+			}
+		}
+	}
+	e.st.indexPartial(n)
+	e.epoch++
+	e.fresh = true
+}
+
+// wholeHeld reports whether a job holds the whole device in the books.
+func (e *Engine) wholeHeld(id int32, dev uint64) bool {
+	held := false
+	e.running.walk(func(it item) bool {
+		for _, a := range e.jobs[it.id].allocs {
+			held = held || a.Node == id && a.Share == 0 && a.GPUs&dev != 0
+		}
+		return !held
+	})
+	return held
+}
+
+// loseJobs stops every job that holds one of the devices: a gang is lost as a
+// whole, and requeued as a whole at its old place in the queue.
+func (e *Engine) loseJobs(id int32, mask uint64) {
+	ids := e.scratch.ids[:0]
+	e.running.walk(func(it item) bool {
+		for _, a := range e.jobs[it.id].allocs {
+			if a.Node == id && (a.GPUs&mask != 0 || mask == ^uint64(0)) {
+				ids = append(ids, it.id)
+				break
+			}
+		}
+		return true
+	})
+	e.scratch.ids = nil // requeueing may use it
+	for _, i := range ids {
+		j := e.jobs[i]
+		if j.state == Placed {
+			e.unplace(j)
+			e.admit(j)
+			continue
+		}
+		e.stop(j, Kill, NodeLost, cluster.NoJob)
+	}
+	e.scratch.ids = ids
+}
+
+// capacityChanged counts the GPUs that there are.
+func (e *Engine) capacityChanged() {
+	var m cluster.Milli
+	for i := range e.st.nodes {
+		n := &e.st.nodes[i]
+		if n.spec.State != cluster.Down {
+			m += cluster.Whole * cluster.Milli(popcount(n.healthy))
+		}
+	}
+	if m != e.capacity {
+		e.capacity = m
+		e.tree.SetCapacity(m)
+	}
+}

@@ -1,0 +1,174 @@
+package engine
+
+import "github.com/muster-gpu/muster/cluster"
+
+// Key orders jobs: lower first, compared from the left. The engine appends the
+// submit time and the id, so that no tie is left open.
+type Key [3]int64
+
+// item is an entry of an ordered list.
+type item struct {
+	key    Key
+	submit cluster.Time
+	id     int32
+}
+
+func (a *item) less(b *item) bool {
+	for i := range a.key {
+		if a.key[i] != b.key[i] {
+			return a.key[i] < b.key[i]
+		}
+	}
+	if a.submit != b.submit {
+		return a.submit < b.submit
+	}
+	return a.id < b.id
+}
+
+// chunkMax bounds a chunk: large enough that a million jobs make a few
+// thousand chunks, small enough that an insertion moves at most 20 kB.
+const chunkMax = 512
+
+// olist is an ordered list of items: chunks of sorted slices. Insertion and
+// removal cost a binary search and a short move; walking in order is a scan.
+// The dumb twin (a plain sorted slice) is in olist_test.go.
+type olist struct {
+	chunks [][]item
+	n      int
+}
+
+// chunkOf returns the first chunk whose last item is not before it.
+func (l *olist) chunkOf(it *item) int {
+	lo, hi := 0, len(l.chunks)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		c := l.chunks[mid]
+		if c[len(c)-1].less(it) {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// search returns the first position in c that is not before it.
+func search(c []item, it *item) int {
+	lo, hi := 0, len(c)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if c[mid].less(it) {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+func (l *olist) insert(it item) {
+	l.n++
+	if len(l.chunks) == 0 {
+		l.chunks = append(l.chunks, append(make([]item, 0, 8), it))
+		return
+	}
+	i := l.chunkOf(&it)
+	if i == len(l.chunks) {
+		i-- // beyond the end: append to the last chunk
+	}
+	c := l.chunks[i]
+	j := search(c, &it)
+	c = append(c, item{})
+	copy(c[j+1:], c[j:])
+	c[j] = it
+	l.chunks[i] = c
+	if len(c) < chunkMax {
+		return
+	}
+	// Split. A list that grows at its end (fifo) keeps its chunks full.
+	cut := chunkMax / 2
+	if i == len(l.chunks)-1 && j == len(c)-1 {
+		cut = chunkMax - 1
+	}
+	right := append(make([]item, 0, chunkMax), c[cut:]...)
+	l.chunks[i] = c[:cut]
+	l.chunks = append(l.chunks, nil)
+	copy(l.chunks[i+2:], l.chunks[i+1:])
+	l.chunks[i+1] = right
+}
+
+// remove deletes the item; it reports whether it was there.
+func (l *olist) remove(it item) bool {
+	i := l.chunkOf(&it)
+	if i == len(l.chunks) {
+		return false
+	}
+	c := l.chunks[i]
+	j := search(c, &it)
+	if j == len(c) || c[j] != it {
+		return false
+	}
+	l.n--
+	if len(c) == 1 {
+		l.chunks = append(l.chunks[:i], l.chunks[i+1:]...)
+		return true
+	}
+	if j == 0 {
+		l.chunks[i] = c[1:] // the head leaves most often: no move
+		return true
+	}
+	copy(c[j:], c[j+1:])
+	l.chunks[i] = c[:len(c)-1]
+	return true
+}
+
+// first returns the lowest item.
+func (l *olist) first() (item, bool) {
+	if l.n == 0 {
+		return item{}, false
+	}
+	return l.chunks[0][0], true
+}
+
+// after returns the lowest item that is above it.
+func (l *olist) after(it *item) (item, bool) {
+	i := l.chunkOf(it)
+	if i == len(l.chunks) {
+		return item{}, false
+	}
+	c := l.chunks[i]
+	j := search(c, it)
+	if j < len(c) && c[j] == *it {
+		j++
+	}
+	if j < len(c) {
+		return c[j], true
+	}
+	if i+1 < len(l.chunks) {
+		return l.chunks[i+1][0], true
+	}
+	return item{}, false
+}
+
+// walk calls f for each item in order until f returns false.
+func (l *olist) walk(f func(item) bool) {
+	for _, c := range l.chunks {
+		for i := range c {
+			if !f(c[i]) {
+				return
+			}
+		}
+	}
+}
+
+// walkBack is walk from the highest item down.
+func (l *olist) walkBack(f func(item) bool) {
+	for i := len(l.chunks) - 1; i >= 0; i-- {
+		c := l.chunks[i]
+		for j := len(c) - 1; j >= 0; j-- {
+			if !f(c[j]) {
+				return
+			}
+		}
+	}
+}

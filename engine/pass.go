@@ -1,0 +1,308 @@
+package engine
+
+import (
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// A pass considers pending jobs in order, once, from the best to the worst.
+// It never looks at a job twice and never at one whose shape has just failed;
+// so its cost follows the number of shapes and of jobs that start, not the
+// backlog.
+
+// verdict is what became of one candidate.
+type verdict uint8
+
+const (
+	started verdict = iota
+	closed          // nobody else of its group can start now either
+	deeper          // the next of its group may still start (it is shorter)
+)
+
+// laneCursor is how far a pass has come in one lane.
+type laneCursor struct {
+	last  item
+	begun bool
+	deep  []item // next jobs of groups that are walked beyond their first
+	done  bool
+}
+
+type passState struct {
+	cursors []laneCursor
+	depth   int // backfill candidates left
+	blocked classSet
+	stop    bool
+}
+
+func (e *Engine) pass() {
+	e.stats.Passes++
+	e.seenAt, e.fresh = e.epoch, false
+	e.resv = e.resv[:0]
+	e.blockedBy = nil
+	if e.pending == 0 {
+		e.grow()
+		return
+	}
+	p := &e.ps
+	for len(p.cursors) < len(e.lanes) {
+		p.cursors = append(p.cursors, laneCursor{})
+	}
+	for i := range p.cursors {
+		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0}
+	}
+	p.depth, p.blocked, p.stop = e.cfg.Depth, classSet{}, false
+	for !p.stop {
+		li, it := e.pickLane(p)
+		if li < 0 {
+			break
+		}
+		e.consider(p, li, it)
+	}
+	e.blockedBy, e.held = nil, nil
+	e.grow()
+}
+
+// peekLane returns the next candidate of a lane.
+func (e *Engine) peekLane(p *passState, li int) (it item, fromDeep, ok bool) {
+	c, l := &p.cursors[li], &e.lanes[li]
+	if c.done {
+		return item{}, false, false
+	}
+	if c.begun {
+		it, ok = l.groups.after(&c.last)
+	} else {
+		it, ok = l.groups.first()
+	}
+	if len(c.deep) > 0 && (!ok || c.deep[0].less(&it)) {
+		return c.deep[0], true, true
+	}
+	if !ok {
+		c.done = true
+	}
+	return it, false, ok
+}
+
+// pickLane chooses the lane to look at next, and takes its next candidate.
+func (e *Engine) pickLane(p *passState) (int, item) {
+	best := -1
+	var bestItem item
+	var bestDeep bool
+	for li := range e.lanes {
+		it, deep, ok := e.peekLane(p, li)
+		if !ok {
+			continue
+		}
+		if best < 0 || e.laneLess(li, &it, best, &bestItem) {
+			best, bestItem, bestDeep = li, it, deep
+		}
+	}
+	if best < 0 {
+		return -1, item{}
+	}
+	c := &p.cursors[best]
+	if bestDeep {
+		popItem(&c.deep)
+	} else {
+		c.last, c.begun = bestItem, true
+	}
+	return best, bestItem
+}
+
+// laneLess orders the next candidates of two lanes: starving jobs, then tiers,
+// then partitions; then jobs within their queue's guarantee before borrowers;
+// then the policy's order of queues; then the jobs' own.
+func (e *Engine) laneLess(a int, ai *item, b int, bi *item) bool {
+	la, lb := &e.lanes[a], &e.lanes[b]
+	switch {
+	case la.tier != lb.tier && (la.tier == cluster.Critical || lb.tier == cluster.Critical):
+		return la.tier < lb.tier
+	case la.rank != lb.rank:
+		return la.rank < lb.rank
+	case la.tier != lb.tier:
+		return la.tier < lb.tier
+	case la.part != lb.part:
+		return la.part < lb.part
+	}
+	if la.queue != lb.queue {
+		if e.limits.byQueue {
+			ea, eb := e.entitled(e.jobs[ai.id]), e.entitled(e.jobs[bi.id])
+			if ea != eb {
+				return ea
+			}
+		}
+		if e.queues != nil {
+			if c := e.compareQueues(int(la.queue), int(lb.queue)); c != 0 {
+				return c < 0
+			}
+		}
+	}
+	if *ai == *bi {
+		return a < b
+	}
+	return ai.less(bi)
+}
+
+func (e *Engine) entitled(j *jobState) bool {
+	return e.tree.Entitled(int(j.queue), j.milli, j.spec.Tier)
+}
+
+// compareQueues compares two queues where their paths part.
+func (e *Engine) compareQueues(a, b int) int {
+	pa, pb := e.tree.Path(a), e.tree.Path(b)
+	i := 0
+	for i < len(pa) && i < len(pb) && pa[i] == pb[i] {
+		i++
+	}
+	if i == len(pa) || i == len(pb) {
+		return 0
+	}
+	ka, kb := e.queues.QueueKey(View{e}, pa[i]), e.queues.QueueKey(View{e}, pb[i])
+	switch {
+	case ka < kb:
+		return -1
+	case ka > kb:
+		return 1
+	}
+	return 0 // equal queues: the jobs' own order decides
+}
+
+// consider tries one candidate and draws the consequences for the rest.
+func (e *Engine) consider(p *passState, li int, it item) {
+	j := e.jobs[it.id]
+	g := &e.groups[j.group]
+	gi := j.group
+	if len(e.resv) > 0 {
+		if p.depth--; p.depth < 0 {
+			p.stop = true
+			return
+		}
+	}
+	next, more := g.jobs.after(&j.key)
+	v, r := e.try(j)
+	g = &e.groups[gi] // try may have added groups
+	g.why = r
+	switch {
+	case v == started:
+		return // the group is listed again with its next job, after this one
+	case r.code == refusedRoom:
+		e.block(p, j)
+	}
+	if v == deeper && more {
+		pushItem(&p.cursors[li].deep, next)
+	}
+}
+
+// block draws the consequences of a job that cannot start for lack of room.
+func (e *Engine) block(p *passState, j *jobState) {
+	mode := e.mode
+	if j.promoted {
+		mode = max(mode, EASY)
+	}
+	s := e.shapeAt(j.shape)
+	switch mode {
+	case Strict:
+		p.blocked.union(&s.any)
+		e.blockedBy = &p.blocked
+		all := true
+		for ci := range e.st.classes {
+			all = all && p.blocked.has(int32(ci))
+		}
+		p.stop = all
+	case EASY:
+		if !e.reservedFor(s) {
+			e.reserve(j)
+		}
+	case Conservative:
+		if len(e.resv) < e.cfg.Reserve {
+			e.reserve(j)
+		}
+	}
+}
+
+// try starts the job if it can, with devices that are free or, if it may,
+// with those of jobs that it preempts.
+func (e *Engine) try(j *jobState) (verdict, refusal) {
+	g := &e.groups[j.group]
+	s := e.shapeAt(j.shape)
+	least := e.milliOf(s, int(s.min))
+	r := e.overQuota(j, least)
+	constrained := e.constrain(j)
+	deep := closed
+	if r.code == notRefused {
+		switch {
+		case s.failed == e.epoch:
+			r.code = refusedRoom
+		case e.blockedBy != nil && s.any.minus(e.blockedBy) == (classSet{}):
+			return closed, refusal{code: refusedOrder}
+		default:
+			allocs, tasks, ok := e.tryPlace(j)
+			if ok {
+				e.book(j, allocs, tasks)
+				e.consume(j)
+				return started, refusal{}
+			}
+			r.code = refusedRoom
+			if constrained && e.fitsUnconstrained(j, s) {
+				deep, r.code = deeper, refusedBackfill
+			} else if e.blockedBy == nil {
+				s.failed = e.epoch
+			}
+		}
+	}
+	if r.code == refusedRoom && e.shrinkFor(j) {
+		return started, refusal{}
+	}
+	if g.stuck != e.epoch && r.code != refusedBackfill && e.mayPreempt(j) {
+		if e.preemptFor(j) {
+			return started, refusal{}
+		}
+		if !constrained {
+			g.stuck = e.epoch
+		}
+	}
+	return deep, r
+}
+
+// fitsUnconstrained reports whether only a reservation keeps the job waiting.
+func (e *Engine) fitsUnconstrained(j *jobState, s *shape) bool {
+	held := e.held
+	e.held = nil
+	_, ok := e.placeTrial(j, s, s.min)
+	e.held = held
+	return ok
+}
+
+func pushItem(h *[]item, it item) {
+	*h = append(*h, it)
+	s := *h
+	for i := len(s) - 1; i > 0; {
+		p := (i - 1) / 2
+		if !s[i].less(&s[p]) {
+			break
+		}
+		s[i], s[p] = s[p], s[i]
+		i = p
+	}
+}
+
+func popItem(h *[]item) item {
+	s := *h
+	top := s[0]
+	last := len(s) - 1
+	s[0] = s[last]
+	s = s[:last]
+	*h = s
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= last {
+			return top
+		}
+		if c+1 < last && s[c+1].less(&s[c]) {
+			c++
+		}
+		if !s[c].less(&s[i]) {
+			return top
+		}
+		s[i], s[c] = s[c], s[i]
+		i = c
+	}
+}

@@ -1,0 +1,402 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// scratch is memory that is reused from step to step.
+type scratch struct {
+	key     []byte
+	ids     []int32
+	allocs  []Alloc
+	sets    []cluster.TaskSet
+	victims []victim
+	ends    []ending
+	domains []int32
+	perNode []int32
+}
+
+// trail collects what a step did, for explanations.
+type trail struct {
+	blocked cluster.JobID // the first job that was blocked in the last pass
+}
+
+// askedMilli is the milli-GPU that a job asks for at full size; a MIG slice
+// counts by its compute share on the first model that offers it.
+func (e *Engine) askedMilli(j *jobState) cluster.Milli {
+	s := e.shapeAt(j.shape)
+	return e.milliOf(s, int(s.max))
+}
+
+func (e *Engine) milliOf(s *shape, tasks int) cluster.Milli {
+	var sum cluster.Milli
+	for i := range s.sets {
+		n := s.sets[i].Count
+		if i == 0 {
+			n = tasks
+		}
+		r := &s.sets[i].Request
+		m := r.Milli()
+		if r.Profile != "" && len(s.stages) > 0 {
+			model := &e.st.classes[s.stages[0][0]].model
+			if p, ok := model.Profile(r.Profile); ok {
+				m = cluster.Milli(r.GPUs) * cluster.Milli(p.Compute) * cluster.Whole / cluster.Milli(model.Compute)
+			}
+		}
+		sum += cluster.Milli(n) * m
+	}
+	return sum
+}
+
+// tryPlace looks for devices for the job and books them. The allocations are
+// in scratch memory: book copies them. Elastic jobs get the largest size
+// between their bounds that fits; tasks is that of the first set.
+func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
+	s := e.shapeAt(j.shape)
+	e.stats.Tried++
+	if s.min == s.max {
+		allocs, ok = e.placeSize(j, s, s.max)
+		return allocs, s.max, ok
+	}
+	lo, hi := s.min, s.max // binary search: less always fits where more does
+	if _, ok = e.placeTrial(j, s, lo); !ok {
+		return nil, 0, false
+	}
+	for lo < hi {
+		mid := (lo + hi + 1) / 2
+		if _, ok := e.placeTrial(j, s, mid); ok {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	allocs, ok = e.placeSize(j, s, lo)
+	return allocs, lo, ok
+}
+
+func (e *Engine) placeTrial(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
+	mark := e.st.mark()
+	allocs, ok := e.placeSize(j, s, tasks)
+	e.st.rollback(mark)
+	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.milliOf(s, int(tasks))).code == 0
+}
+
+// placeSize runs the placer for the gang at one size, stage by stage.
+func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
+	sets := s.sets
+	if int(tasks) != sets[0].Count {
+		e.scratch.sets = append(e.scratch.sets[:0], s.sets...)
+		e.scratch.sets[0].Count = int(tasks)
+		sets = e.scratch.sets
+	}
+	site := &Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0]}
+	gang := len(sets) > 1 || sets[0].Count > 1
+	for _, stage := range s.stages {
+		if !gang || len(stage) == 1 {
+			if e.placeStage(site, stage) {
+				return site.allocs, true
+			}
+			continue
+		}
+		for len(stage) > 0 { // a gang's GPUs are of one model
+			var same, rest []int32
+			for _, ci := range stage {
+				if e.st.classes[ci].model.Name == e.st.classes[stage[0]].model.Name {
+					same = append(same, ci)
+				} else {
+					rest = append(rest, ci)
+				}
+			}
+			if e.placeStage(site, same) {
+				return site.allocs, true
+			}
+			stage = rest
+		}
+	}
+	return nil, false
+}
+
+func (e *Engine) placeStage(site *Site, classes []int32) bool {
+	if e.blockedBy != nil {
+		open := classes[:0:0]
+		for _, ci := range classes {
+			if !e.blockedBy.has(ci) {
+				open = append(open, ci)
+			}
+		}
+		if len(open) == 0 {
+			return false
+		}
+		classes = open
+	}
+	if !e.enoughFree(site, classes) {
+		return false
+	}
+	site.classes, site.within = classes, Domain{}
+	mark := e.st.mark()
+	site.allocs = e.scratch.allocs[:0]
+	ok := e.cfg.Placer.Place(site)
+	e.scratch.allocs = site.allocs
+	if !ok {
+		e.st.rollback(mark)
+	}
+	return ok
+}
+
+// enoughFree is a quick necessary condition: so many GPUs are free at all.
+func (e *Engine) enoughFree(site *Site, classes []int32) bool {
+	need := 0
+	for i := range site.req {
+		r := &site.req[i].Request
+		if r.Fractional() || r.Profile != "" {
+			return true
+		}
+		need += site.req[i].Count * r.GPUs
+	}
+	free := 0
+	for _, ci := range classes {
+		free += e.st.classes[ci].free
+	}
+	return free >= need
+}
+
+// book gives the placed devices to the job: it starts, or waits for those who
+// are told to leave them.
+func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
+	e.dequeue(j)
+	e.st.commit()
+	j.allocs = append([]Alloc(nil), allocs...)
+	s := &e.shapes[j.shape]
+	j.tasks = tasks
+	j.milli = e.heldMilli(j)
+	j.devices = int32(s.devices(int(tasks)))
+	e.charge(j, 1)
+	e.stats.Placed++
+	j.state = Placed
+	j.promise = cluster.Never
+	j.waits = 0
+	for i := range allocs {
+		a := &allocs[i]
+		for _, id := range e.st.nodes[a.Node].stopping {
+			v := e.jobs[id]
+			if overlaps(v.goingAllocs(), a) && !waitsFor(v, j.spec.ID) {
+				v.waiters = append(v.waiters, j.spec.ID)
+				j.waits++
+			}
+		}
+	}
+	if j.waits == 0 {
+		e.start(j)
+		return
+	}
+	j.waited = true
+	e.list(j)
+}
+
+// list and unlist keep the lists of jobs that hold devices.
+func (e *Engine) list(j *jobState) {
+	j.key = e.runItem(j)
+	e.running.insert(j.key)
+	j.endKey = item{key: Key{int64(e.endOf(j))}, id: int32(j.spec.ID)}
+	e.ends.insert(j.endKey)
+	e.holding[j.spec.Tier]++
+}
+
+func (e *Engine) unlist(j *jobState) {
+	e.running.remove(j.key)
+	e.ends.remove(j.endKey)
+	e.holding[j.spec.Tier]--
+}
+
+// endOf is when a listed job is expected to end.
+func (e *Engine) endOf(j *jobState) cluster.Time {
+	if j.state == Placed {
+		return e.now.Add(j.expectedRun(e.limitOf(j)))
+	}
+	return j.expectedEnd(e.now)
+}
+
+func (s *shape) devices(tasks int) int {
+	n := 0
+	for i := range s.sets {
+		c := s.sets[i].Count
+		if i == 0 {
+			c = tasks
+		}
+		n += c * s.sets[i].Request.GPUs
+	}
+	return n
+}
+
+// heldMilli is what the job's allocations count for.
+func (e *Engine) heldMilli(j *jobState) cluster.Milli {
+	var m cluster.Milli
+	for i := range j.allocs {
+		m += j.allocs[i].Milli()
+	}
+	return m
+}
+
+// Milli returns the milli-GPU of an allocation.
+func (a *Alloc) Milli() cluster.Milli {
+	if a.Share > 0 {
+		return cluster.Milli(a.Share)
+	}
+	n := 0
+	for m := a.GPUs; m != 0; m &= m - 1 {
+		n++
+	}
+	return cluster.Milli(n) * cluster.Whole
+}
+
+// overlaps reports whether a new allocation needs something that a stopping
+// job still holds: one of its devices, or CPU or RAM of the same node.
+func overlaps(held []Alloc, a *Alloc) bool {
+	for i := range held {
+		h := &held[i]
+		if h.Node == a.Node && (h.GPUs&a.GPUs != 0 || a.CPU > 0 && h.CPU > 0 || a.RAM > 0 && h.RAM > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+func waitsFor(v *jobState, id cluster.JobID) bool {
+	for _, w := range v.waiters {
+		if w == id {
+			return true
+		}
+	}
+	return false
+}
+
+// start emits the Start of a job whose devices are free.
+func (e *Engine) start(j *jobState) {
+	if j.waited {
+		e.unlist(j)
+		j.waited = false
+	}
+	j.state = Starting
+	j.started, j.acc, j.rate = e.now, e.now, 0
+	j.firstStart = min(j.firstStart, e.now)
+	j.gen++
+	j.limitAt = cluster.Never
+	if l := e.limitOf(j); l > 0 {
+		j.limitAt = e.now.Add(l)
+		e.timers.push(timer{j.limitAt, timerLimit, int32(j.spec.ID), j.gen})
+	}
+	if e.cfg.MinRuntime > 0 && e.traits.Preempts {
+		e.timers.push(timer{e.now.Add(e.cfg.MinRuntime), timerSafe, int32(j.spec.ID), j.gen})
+	}
+	e.list(j)
+	e.watchKey(j)
+	e.actions = append(e.actions, Action{Type: Start, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob})
+}
+
+// limitOf is the job's time limit: its own, else its partition's default.
+func (e *Engine) limitOf(j *jobState) time.Duration {
+	if j.spec.Limit > 0 || len(e.parts) == 0 {
+		return j.spec.Limit
+	}
+	mask := e.partMask(j.spec.Partitions)
+	for i := range e.parts {
+		if mask>>i&1 == 1 && e.parts[i].spec.DefaultTime > 0 {
+			return e.parts[i].spec.DefaultTime
+		}
+	}
+	return 0
+}
+
+// runItem is a holding job's place in the order of victims.
+func (e *Engine) runItem(j *jobState) item {
+	it := item{e.cfg.Policy.Key(View{e}, JobView{e, j}), j.spec.Submit, int32(j.spec.ID)}
+	if e.traits.Falling {
+		it.key[0] = addSat(it.key[0], int64(e.now))
+	}
+	return it
+}
+
+// rerun books a change of a running job's key.
+func (e *Engine) rerun(j *jobState) {
+	e.unlist(j)
+	e.list(j)
+	e.watchKey(j)
+}
+
+func (e *Engine) watchKey(j *jobState) {
+	if e.keyer == nil {
+		return
+	}
+	if at := e.keyer.NextChange(View{e}, JobView{e, j}); at != j.nextKey || at <= e.now {
+		j.nextKey = at
+		e.keyTimes.push(timer{at, timerKey, int32(j.spec.ID), j.gen})
+	}
+}
+
+// unbook gives back what a job holds in the books.
+func (e *Engine) unbook(j *jobState) {
+	e.unlist(j)
+	for i := range j.allocs {
+		e.st.release(&j.allocs[i])
+	}
+	e.st.commit()
+	e.charge(j, -1)
+	e.epoch++
+}
+
+// unplace takes back a placement that has not started: nothing is lost.
+func (e *Engine) unplace(j *jobState) {
+	e.unbook(j)
+	e.forgetPlacement(j)
+}
+
+// forgetPlacement puts a placed job, already unbooked, back to pending.
+func (e *Engine) forgetPlacement(j *jobState) {
+	for i := range j.allocs {
+		for _, id := range e.st.nodes[j.allocs[i].Node].stopping {
+			e.jobs[id].waiters = without(e.jobs[id].waiters, j.spec.ID)
+		}
+	}
+	j.allocs, j.waits, j.waited, j.state = nil, 0, false, Pending
+	j.gen++
+	s := e.shapeAt(j.shape)
+	j.milli, j.tasks, j.devices = e.milliOf(s, int(s.max)), s.max, int32(s.devices(int(s.max)))
+}
+
+// stop tells a running job to leave. Its devices are promised on at once; who
+// gets them starts when they are really free.
+func (e *Engine) stop(j *jobState, how How, reason StopReason, forJob cluster.JobID) {
+	e.unbook(j)
+	e.markStopping(j, how, reason, forJob)
+}
+
+// markStopping is stop for a job that is already unbooked.
+func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cluster.JobID) {
+	j.state, j.reason = Stopping, reason
+	j.gen++
+	for i := range j.allocs {
+		n := &e.st.nodes[j.allocs[i].Node]
+		if !hasID(n.stopping, j.spec.ID) {
+			n.stopping = append(n.stopping, j.spec.ID)
+		}
+	}
+	grace := e.cfg.Stop[j.spec.Tier].Grace
+	if reason == NodeLost {
+		grace = 0
+	}
+	if reason == Preempted {
+		e.stats.Preempted++
+	}
+	e.actions = append(e.actions, Action{Type: Preempt, Job: j.spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
+}
+
+func hasID(ids []cluster.JobID, id cluster.JobID) bool {
+	for _, v := range ids {
+		if v == id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Backfill says what may pass a job that cannot start.
+type Backfill uint8
+
+// The backfill modes.
+const (
+	Strict       Backfill = iota // nothing: the queue stops at the first job that does not fit
+	Skip                         // anything that fits; no reservation (starvation is possible)
+	EASY                         // what does not delay the first blocked job
+	Conservative                 // what does not delay any blocked job
+)
+
+// Traits tell the engine how to use a policy.
+type Traits struct {
+	Preempts bool          // a job may preempt one whose first key element is higher
+	Backfill Backfill      // unless the user chooses another
+	Falling  bool          // a running job's first key element falls by one per nanosecond
+	Rekey    time.Duration // evaluate the keys of all pending jobs again at this period; 0: never
+	Rerun    time.Duration // evaluate the keys of running jobs again at this period while jobs wait; 0: never
+	ByUser   bool          // jobs of different users may change places while they wait
+	Queues   bool          // the policy orders queues (it implements QueueOrder)
+}
+
+// Policy answers "who next?". It reads the view and keeps no memory.
+type Policy interface {
+	Name() string
+	Traits() Traits
+	// Key orders jobs, lower first. Among pending jobs of one user, queue and
+	// shape the order must not change while they wait (except at Rekey).
+	Key(v View, j JobView) Key
+}
+
+// KeyChanger is a policy whose running jobs change their key at known times.
+type KeyChanger interface {
+	// NextChange returns when the key of a running job changes next.
+	NextChange(v View, j JobView) cluster.Time
+}
+
+// HeadKeyer is a policy whose order between groups of jobs (of different users,
+// queues or shapes) changes with time, while Key orders jobs within a group for
+// good. HeadKey is evaluated when a group gets a new first job, and at Rekey.
+type HeadKeyer interface {
+	HeadKey(v View, j JobView) Key
+}
+
+// QueueOrder is a policy that chooses among queues before it chooses a job.
+// It is read again after each placement.
+type QueueOrder interface {
+	// QueueKey orders siblings of the queue tree, lower first.
+	QueueKey(v View, q int) int64
+}
+
+// Placer answers "where?". It binds tasks with Site.Take until all are bound,
+// or returns false; the engine undoes what was taken in vain.
+type Placer interface {
+	Name() string
+	Place(s *Site) bool
+}
+
+// View is what a policy may read of the engine's state.
+type View struct{ e *Engine }
+
+// JobView is what a policy may read of a job.
+type JobView struct {
+	e *Engine
+	j *jobState
+}
+
+// Now returns the time of the current step.
+func (v View) Now() cluster.Time { return v.e.now }
+
+// Capacity returns the milli-GPU of all healthy GPUs of nodes that are not down.
+func (v View) Capacity() cluster.Milli { return v.e.capacity }
+
+// Spec returns the job as it was submitted. It must not be changed.
+func (j JobView) Spec() *cluster.Job { return j.j.spec }
+
+// Running reports whether the job holds devices.
+func (j JobView) Running() bool { return j.j.state != Pending && j.j.state != Done }
+
+// Started returns when the job's current run started.
+func (j JobView) Started() cluster.Time { return j.j.started }
+
+// FirstStart returns when the job started for the first time; Never: not yet.
+func (j JobView) FirstStart() cluster.Time { return j.j.firstStart }
+
+// Milli returns the milli-GPU that the job holds, or asks for while it waits.
+func (j JobView) Milli() cluster.Milli { return j.j.milli }
+
+// Attained returns the service received so far, in milli-GPU-milliseconds.
+func (j JobView) Attained() int64 { return j.j.attainedAt(j.e.now) }
+
+// Ran returns the wall time that the job has held devices, over all runs.
+func (j JobView) Ran() time.Duration { return j.j.ranAt(j.e.now) }
+
+// Done returns the useful work done, as run time on the reference GPU.
+func (j JobView) Done() time.Duration { return j.j.doneAt(j.e.now) }
+
+// Remaining returns the estimated run time left at the job's present speed;
+// jobs without an estimate return a hundred years. It is never negative.
+func (j JobView) Remaining() time.Duration { return j.j.remainingAt(j.e.now) }
+
+// Waiting returns how long the job has waited since it was submitted or last stopped.
+func (j JobView) Waiting() time.Duration {
+	if j.Running() {
+		return 0
+	}
+	return j.e.now.Sub(j.j.since)
+}
+
+// Queue returns the index of the job's queue in the tree.
+func (j JobView) Queue() int { return int(j.j.queue) }
+
+// User returns the dense number of the job's owner.
+func (j JobView) User() int { return int(j.j.user) }
+
+// Preemptions returns how often the job was preempted.
+func (j JobView) Preemptions() int { return int(j.j.preemptions) }

@@ -1,0 +1,323 @@
+package engine
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Preemption falls out of the order: a job may take devices only from jobs
+// that come strictly after it, so a chain of preemptions at one instant always
+// descends and ends. Strictly after means: of a lower tier; or in a queue that
+// borrows what the job's queue is owed; or, where the policy preempts, with a
+// higher first key element in the same tier.
+
+// victim is a job that may have to leave.
+type victim struct {
+	j    *jobState
+	over int   // reclaim order between queues: resolved by quota.CompareVictims
+	key0 int64 // worst first, where the policy preempts by order
+	lost int64 // what stopping it wastes
+	only bool  // allowed by reclaim alone: never below its queue's guarantee
+}
+
+// mayPreempt is a quick necessary condition.
+func (e *Engine) mayPreempt(j *jobState) bool {
+	if e.running.n == 0 {
+		return false
+	}
+	if e.traits.Preempts || e.limits.byQueue && e.entitled(j) {
+		return true
+	}
+	for t := j.spec.Tier + 1; t <= cluster.BestEffort; t++ {
+		if e.holding[t] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// preemptFor finds the least harmful set of victims whose devices let the job
+// start, tells them to leave and places the job on their devices.
+func (e *Engine) preemptFor(j *jobState) bool {
+	victims := e.victims(j)
+	if len(victims) == 0 {
+		return false
+	}
+	s := e.shapeAt(j.shape)
+	mark := e.st.mark()
+	lifted, allocs, ok := e.liftUntilFits(j, s, victims)
+	if !ok {
+		e.st.rollback(mark)
+		for _, v := range lifted {
+			e.charge(v, 1)
+		}
+		return false
+	}
+	lifted = e.dropBack(j, s, lifted)
+	for _, v := range lifted {
+		e.unlist(v)
+	}
+	e.st.commit()
+	e.epoch++
+	for _, v := range lifted {
+		if v.state == Placed {
+			e.forgetPlacement(v)
+			e.admit(v)
+			continue
+		}
+		e.markStopping(v, e.howToStop(v), Preempted, j.spec.ID)
+	}
+	e.book(j, allocs, s.min)
+	return true
+}
+
+func (e *Engine) howToStop(v *jobState) How {
+	how := e.cfg.Stop[v.spec.Tier].How
+	if how == Checkpoint && v.spec.Checkpoint.None {
+		return Kill
+	}
+	return how
+}
+
+// victims lists who may have to leave for the job, best victim first.
+func (e *Engine) victims(j *jobState) []victim {
+	vs := e.scratch.victims[:0]
+	reclaim := e.limits.byQueue && e.entitled(j)
+	tiers := false
+	for t := j.spec.Tier + 1; t <= cluster.BestEffort; t++ {
+		tiers = tiers || e.holding[t] > 0
+	}
+	key0 := j.key.key[0]
+	if e.traits.Falling {
+		key0 = addSat(key0, int64(e.now))
+	}
+	s := e.shapeAt(j.shape)
+	e.running.walkBack(func(it item) bool {
+		if !tiers && !reclaim && it.key[0] <= key0 {
+			return false // those before come even earlier in the order
+		}
+		v := e.jobs[it.id]
+		ok, only := e.mayTake(j, v, key0, reclaim)
+		if ok && e.useful(s, v, j) {
+			x := victim{j: v, lost: v.lostAt(e.now, e.howToStop(v)), only: only}
+			if e.traits.Preempts {
+				x.key0 = it.key[0]
+			}
+			vs = append(vs, x)
+		}
+		return true
+	})
+	e.scratch.victims = vs
+	slices.SortFunc(vs, func(a, b victim) int {
+		if c := cmp.Compare(b.j.spec.Tier, a.j.spec.Tier); c != 0 {
+			return c
+		}
+		if reclaim && a.j.queue != b.j.queue {
+			if c := e.tree.CompareVictims(int(a.j.queue), int(b.j.queue), int(j.queue)); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(cmp.Compare(b.key0, a.key0), cmp.Compare(a.lost, b.lost),
+			cmp.Compare(b.j.started, a.j.started), cmp.Compare(b.j.spec.ID, a.j.spec.ID))
+	})
+	return vs
+}
+
+// mayTake reports whether the job may take v's devices; only says that reclaim
+// alone allows it.
+func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (ok, only bool) {
+	if v.spec.Tier == cluster.Critical {
+		return false, false
+	}
+	safe := v.state != Placed && e.now.Sub(v.started) < e.cfg.MinRuntime && j.spec.Tier != cluster.Critical
+	if safe {
+		return false, false
+	}
+	if v.spec.Tier > j.spec.Tier {
+		return true, false
+	}
+	if v.spec.Tier < j.spec.Tier {
+		return false, false
+	}
+	if e.traits.Preempts && key0 < v.key.key[0] && !v.promoted &&
+		(v.queue == j.queue || !e.limits.byQueue || e.tree.Borrowed(int(v.queue)) >= v.milli) {
+		return true, false
+	}
+	if !reclaim || v.queue == j.queue || e.tree.Spec(int(v.queue)).NoReclaim {
+		return false, false
+	}
+	return e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier), true
+}
+
+// useful reports whether v's departure can help at all: it holds something on
+// a node where the job can run, or quota that the job lacks.
+func (e *Engine) useful(s *shape, v, j *jobState) bool {
+	if e.limits.byQueue {
+		return true
+	}
+	for i := range v.allocs {
+		if s.any.has(e.st.nodes[v.allocs[i].Node].class) {
+			return true
+		}
+	}
+	return false
+}
+
+// liftUntilFits takes victims out of the books, best first, until the job
+// fits. What it lifted is returned even if the job does not fit in the end.
+func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted []*jobState, allocs []Alloc, ok bool) {
+	if !e.enoughWith(s, victims) {
+		return nil, nil, false
+	}
+	least := e.milliOf(s, int(s.min))
+	single := s.min == 1 && len(s.sets) == 1
+	quotaBound := e.limits.byQueue && e.overQuota(j, least).code != notRefused
+	for i := range victims {
+		v := victims[i].j
+		if victims[i].only && !e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier) {
+			continue
+		}
+		e.lift(v)
+		lifted = append(lifted, v)
+		if quotaBound {
+			if e.overQuota(j, least).code != notRefused {
+				continue
+			}
+			quotaBound, single = false, false // now any node may do
+		}
+		if single && !e.roomNear(v, &s.sets[0].Request) {
+			continue
+		}
+		if allocs, ok = e.placeSize(j, s, s.min); ok {
+			return lifted, allocs, true
+		}
+	}
+	return lifted, nil, false
+}
+
+// enoughWith is a quick necessary condition: free GPUs and the victims' are
+// as many as the job needs at its smallest size.
+func (e *Engine) enoughWith(s *shape, victims []victim) bool {
+	if s.sets[0].Request.Fractional() || s.sets[0].Request.Profile != "" {
+		return true
+	}
+	have := 0
+	for ci := range e.st.classes {
+		if s.any.has(int32(ci)) {
+			have += e.st.classes[ci].free
+		}
+	}
+	for i := range victims {
+		have += int(victims[i].j.devices)
+		if have >= s.gpus {
+			return true
+		}
+	}
+	return have >= s.gpus
+}
+
+// roomNear reports whether a node that v leaves has room for one task.
+func (e *Engine) roomNear(v *jobState, r *cluster.Request) bool {
+	for i := range v.allocs {
+		n := &e.st.nodes[v.allocs[i].Node]
+		if n.indexed && e.st.room(n, r, 1) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *Engine) lift(v *jobState) {
+	for i := range v.allocs {
+		e.st.release(&v.allocs[i])
+	}
+	e.charge(v, -1)
+}
+
+// dropBack returns those victims to the books that the job does not need after
+// all, the most valuable first; what is left is minimal.
+func (e *Engine) dropBack(j *jobState, s *shape, lifted []*jobState) []*jobState {
+	least := e.milliOf(s, int(s.min))
+	for i := len(lifted) - 1; i >= 0; i-- {
+		v := lifted[i]
+		if !e.takeBack(v.allocs) {
+			continue
+		}
+		e.charge(v, 1)
+		if e.limits.byQueue && e.overQuota(j, least).code != notRefused {
+			e.lift(v)
+			continue
+		}
+		lifted = append(lifted[:i], lifted[i+1:]...)
+	}
+	return lifted
+}
+
+// takeBack books exactly these allocations again, all or none.
+func (e *Engine) takeBack(allocs []Alloc) bool {
+	mark := e.st.mark()
+	for i := range allocs {
+		if !e.canTake(&allocs[i]) {
+			e.st.rollback(mark)
+			return false
+		}
+		e.st.take(&allocs[i])
+	}
+	return true
+}
+
+// canTake reports whether exactly this allocation is free.
+func (e *Engine) canTake(a *Alloc) bool {
+	n := &e.st.nodes[a.Node]
+	if n.cpu < a.CPU || n.ram < a.RAM {
+		return false
+	}
+	if a.Share == 0 {
+		return n.free&a.GPUs == a.GPUs
+	}
+	d := &n.devs[bits.TrailingZeros64(a.GPUs)]
+	if n.free&a.GPUs != 0 {
+		return true
+	}
+	return d.tenants > 0 && d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
+		(a.Slots == 0) == (d.slots == 0)
+}
+
+// limitsChanged makes queues leave what a window's end took from them.
+func (e *Engine) limitsChanged() {
+	for q := e.tree.Len() - 1; q > 0; q-- {
+		for e.tree.Excess(q) > 0 {
+			v := e.leastIn(q)
+			if v == nil {
+				break
+			}
+			if v.state == Placed {
+				e.unplace(v)
+				e.admit(v)
+				continue
+			}
+			e.stop(v, e.howToStop(v), Preempted, cluster.NoJob)
+		}
+	}
+}
+
+// leastIn returns the first job to leave a queue: lowest tier, least lost work.
+func (e *Engine) leastIn(q int) *jobState {
+	var best *jobState
+	var bestLost int64
+	e.running.walk(func(it item) bool {
+		v := e.jobs[it.id]
+		if v.spec.Tier == cluster.Critical || !slices.Contains(e.tree.Path(int(v.queue)), q) {
+			return true
+		}
+		lost := v.lostAt(e.now, e.howToStop(v))
+		if best == nil || v.spec.Tier > best.spec.Tier || v.spec.Tier == best.spec.Tier && lost < bestLost {
+			best, bestLost = v, lost
+		}
+		return true
+	})
+	return best
+}

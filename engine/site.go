@@ -1,0 +1,431 @@
+package engine
+
+import (
+	"math/bits"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Pick says which of several nodes with room a placer prefers.
+type Pick uint8
+
+// The preferences. Ties go to the node that joined first.
+const (
+	First    Pick = iota // the node that joined first
+	Fullest              // fewest free GPUs, then least free CPU (best fit)
+	Emptiest             // most free GPUs, then most free CPU (worst fit)
+)
+
+// Domain restricts a search to one domain of a topology level.
+type Domain struct {
+	Level cluster.Level
+	ID    int32
+}
+
+// Site is what a placer works with: the room there is for one job, tentatively.
+// Node numbers are dense, in the order in which nodes joined.
+type Site struct {
+	e       *Engine
+	job     *jobState
+	req     []cluster.TaskSet // what to place (elastic jobs: at the size tried)
+	classes []int32           // candidate classes of this attempt
+	within  Domain
+	allocs  []Alloc
+}
+
+// Job returns the job that is being placed.
+func (s *Site) Job() JobView { return JobView{s.e, s.job} }
+
+// View returns the engine's state for reading.
+func (s *Site) View() View { return View{s.e} }
+
+// Sets returns the task sets to place.
+func (s *Site) Sets() []cluster.TaskSet { return s.req }
+
+// Within restricts Find, Most and Nodes to a domain; the zero Domain lifts it.
+func (s *Site) Within(d Domain) { s.within = d }
+
+// Mark and Undo try something and take it back.
+func (s *Site) Mark() (int, int) { return s.e.st.mark(), len(s.allocs) }
+
+// Undo takes back every Take since the mark.
+func (s *Site) Undo(mark, allocs int) {
+	s.e.st.rollback(mark)
+	s.allocs = s.allocs[:allocs]
+}
+
+// Room returns how many tasks of a set fit on a node now, at most most.
+func (s *Site) Room(node, set, most int) int {
+	n := &s.e.st.nodes[node]
+	r := &s.req[set].Request
+	k := s.e.st.room(n, r, most)
+	if h := s.e.held; k > 0 && h != nil {
+		k = min(k, h.room(int32(node), n, r, most))
+	}
+	return k
+}
+
+// FreeGPUs returns the wholly free GPUs of a node.
+func (s *Site) FreeGPUs(node int) int { return int(s.e.st.nodes[node].nfree) }
+
+// GPUs returns the GPUs of a node.
+func (s *Site) GPUs(node int) int { return s.e.st.nodes[node].spec.GPUs }
+
+// DomainOf returns the domain of a node at a level.
+func (s *Site) DomainOf(node int, l cluster.Level) Domain {
+	return s.e.st.nodes[node].domain(int32(node), l)
+}
+
+func (n *nodeState) domain(id int32, l cluster.Level) Domain {
+	switch l {
+	case cluster.LevelNVLink:
+		return Domain{l, n.nvlink}
+	case cluster.LevelNode:
+		return Domain{l, id}
+	case cluster.LevelRack:
+		return Domain{l, n.rack}
+	case cluster.LevelFabric:
+		return Domain{l, n.fabric}
+	}
+	return Domain{}
+}
+
+func (s *Site) inside(node int32) bool {
+	if s.within.Level == cluster.LevelAny {
+		return true
+	}
+	return s.e.st.nodes[node].domain(node, s.within.Level).ID == s.within.ID
+}
+
+// Nodes calls f for each candidate node in order until f returns false. This is
+// the linear scan for placers that score every node.
+func (s *Site) Nodes(f func(node int) bool) {
+	if len(s.classes) == 1 {
+		for _, id := range s.e.st.classes[s.classes[0]].nodes {
+			if s.e.st.nodes[id].indexed && s.inside(id) && !f(int(id)) {
+				return
+			}
+		}
+		return
+	}
+	var mask [4]uint64
+	for _, c := range s.classes {
+		mask[c>>6] |= 1 << (c & 63)
+	}
+	for id := range s.e.st.nodes {
+		n := &s.e.st.nodes[id]
+		if n.indexed && mask[n.class>>6]>>(n.class&63)&1 == 1 && s.inside(int32(id)) && !f(id) {
+			return
+		}
+	}
+}
+
+// Find returns the preferred node with room for n tasks of the set, or -1.
+func (s *Site) Find(set, n int, pick Pick) int {
+	r := &s.req[set].Request
+	if r.Fractional() || r.Profile != "" {
+		return s.findShared(set, n, pick)
+	}
+	need := n * r.GPUs
+	best, bestFree := int32(-1), 0
+	var bestCPU cluster.Milli
+	for _, ci := range s.classes {
+		c := &s.e.st.classes[ci]
+		if need > c.gpus {
+			continue
+		}
+		for i := need; i <= c.gpus; i++ {
+			k := i
+			if pick == Emptiest {
+				k = c.gpus + need - i
+			}
+			if best >= 0 && (pick == Fullest && k > bestFree || pick == Emptiest && k < bestFree) {
+				break
+			}
+			node, cpu := s.scan(c, k, set, n, pick)
+			if node < 0 {
+				continue
+			}
+			if best < 0 || pick != First && k != bestFree || better(pick, node, cpu, best, bestCPU) {
+				best, bestFree, bestCPU = node, k, cpu
+			}
+			if pick != First {
+				break // the other buckets of this class are worse
+			}
+		}
+	}
+	return int(best)
+}
+
+// better compares two nodes of equally many free GPUs (or any two, for First).
+func better(pick Pick, a int32, aCPU cluster.Milli, b int32, bCPU cluster.Milli) bool {
+	if pick != First && aCPU != bCPU {
+		return (aCPU < bCPU) == (pick == Fullest)
+	}
+	return a < b
+}
+
+// scan looks through one bucket of a class for the preferred node with room.
+func (s *Site) scan(c *class, k, set, n int, pick Pick) (int32, cluster.Milli) {
+	b := &c.buckets[k]
+	if b.n == 0 {
+		return -1, 0
+	}
+	r := &s.req[set].Request
+	plain := r.CPU == 0 && r.RAM == 0 && s.e.held == nil // then every node of the bucket has room
+	best, bestCPU := int32(-1), cluster.Milli(0)
+	for pos := b.next(0); pos >= 0; pos = b.next(pos + 1) {
+		id := c.nodes[pos]
+		if !s.inside(id) || !plain && s.Room(int(id), set, n) < n {
+			continue
+		}
+		if r.CPU == 0 || pick == First {
+			return id, 0
+		}
+		if cpu := s.e.st.nodes[id].cpu; best < 0 || better(pick, id, cpu, best, bestCPU) {
+			best, bestCPU = id, cpu
+		}
+	}
+	return best, bestCPU
+}
+
+// findShared prefers nodes whose shared devices already have room over nodes
+// where a whole device must be opened (Emptiest: the other way round).
+func (s *Site) findShared(set, n int, pick Pick) int {
+	best, bestScore := -1, int64(0)
+	s.Nodes(func(node int) bool {
+		if s.Room(node, set, n) < n {
+			return true
+		}
+		score := s.sharedScore(node, set)
+		if pick == Emptiest {
+			score = -score
+		}
+		if best < 0 || pick != First && score < bestScore {
+			best, bestScore = node, score
+		}
+		return pick != First
+	})
+	return best
+}
+
+// sharedScore is lower the less is left on the device that would be used:
+// partly used devices first, then whole devices on the fullest node.
+func (s *Site) sharedScore(node, set int) int64 {
+	dev := s.pickDevice(node, set, Fullest)
+	if dev < 0 {
+		return 1 << 40
+	}
+	n := &s.e.st.nodes[node]
+	d := &n.devs[dev]
+	if d.tenants > 0 {
+		return int64(d.milli)
+	}
+	return 1<<20 + int64(n.nfree)<<10
+}
+
+// Spread returns the number of nodes on which tasks are bound so far.
+func (s *Site) Spread() int {
+	n := 0
+	for i := range s.allocs {
+		if !s.uses(s.allocs[:i], s.allocs[i].Node) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Site) uses(allocs []Alloc, node int32) bool {
+	for i := range allocs {
+		if allocs[i].Node == node {
+			return true
+		}
+	}
+	return false
+}
+
+// FindOther is Find among the nodes on which nothing is bound yet: a scan.
+func (s *Site) FindOther(set, n int, pick Pick) int {
+	best, bestFree := -1, 0
+	s.Nodes(func(node int) bool {
+		if s.uses(s.allocs, int32(node)) || s.Room(node, set, n) < n {
+			return true
+		}
+		free := s.FreeGPUs(node)
+		if best < 0 || pick == Fullest && free < bestFree || pick == Emptiest && free > bestFree {
+			best, bestFree = node, free
+		}
+		return true
+	})
+	return best
+}
+
+// Most returns the node with room for the most tasks of the set (at most
+// most), preferring the fullest among equals, and how many; -1 if none fits.
+func (s *Site) Most(set, most int) (node, tasks int) {
+	r := &s.req[set].Request
+	best, bestRoom := -1, 0
+	if r.GPUs > 0 && !r.Fractional() && r.Profile == "" {
+		for n := most; n > 0; n = bestPossible(s, r.GPUs, n-1) {
+			if node := s.Find(set, n, Fullest); node >= 0 {
+				return node, n
+			}
+		}
+		return -1, 0
+	}
+	s.Nodes(func(node int) bool {
+		if k := s.Room(node, set, most); k > bestRoom {
+			best, bestRoom = node, k
+		}
+		return bestRoom < most
+	})
+	return best, bestRoom
+}
+
+// bestPossible returns the largest n' <= n such that some node has that many
+// tasks' worth of free GPUs, so that Most does not try hopeless sizes.
+func bestPossible(s *Site, gpus, n int) int {
+	top := 0
+	for _, ci := range s.classes {
+		c := &s.e.st.classes[ci]
+		for k := c.gpus; k > 0; k-- {
+			if c.buckets[k].n > 0 {
+				top = max(top, k/gpus)
+				break
+			}
+		}
+	}
+	return min(n, top)
+}
+
+// Take binds n tasks of a set to a node; the caller has checked Room.
+func (s *Site) Take(node, set, n int) { s.TakeOn(node, set, n, Fullest) }
+
+// TakeOn is Take with a preference among shared devices.
+func (s *Site) TakeOn(node, set, n int, pick Pick) {
+	r := &s.req[set].Request
+	st := &s.e.st
+	if !r.Fractional() && r.Profile == "" {
+		a := Alloc{Node: int32(node), Set: int32(set), Tasks: int32(n),
+			CPU: r.CPU * int64(n), RAM: r.RAM * int64(n)}
+		if k := n * r.GPUs; k > 0 {
+			a.GPUs = st.nodes[node].pickWhole(k)
+		}
+		s.bind(&a)
+		return
+	}
+	for range n {
+		for i := range r.GPUs {
+			dev := s.pickDevice(node, set, pick)
+			a := Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory}
+			if i == 0 { // CPU and RAM count once for each task
+				a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
+			}
+			if r.Profile != "" {
+				s.sliceAlloc(&a, r)
+			}
+			s.bind(&a)
+		}
+	}
+}
+
+func (s *Site) bind(a *Alloc) {
+	s.e.st.take(a)
+	s.allocs = append(s.allocs, *a)
+}
+
+// pickDevice chooses the device for one share or slice: the fullest with room
+// (Emptiest: the emptiest), else a whole one; -1 if there is none.
+func (s *Site) pickDevice(node, set int, pick Pick) int {
+	r := &s.req[set].Request
+	n := &s.e.st.nodes[node]
+	best, bestLeft := -1, int64(0)
+	for i := range n.devs {
+		if n.healthy>>i&1 == 0 {
+			continue
+		}
+		d := &n.devs[i]
+		if n.free>>i&1 == 0 && d.tenants == 0 || s.holds(int32(node), i) {
+			continue
+		}
+		left, ok := s.deviceLeft(n, d, r)
+		if !ok {
+			continue
+		}
+		if pick == Emptiest {
+			left = -left
+		}
+		if best < 0 || left < bestLeft {
+			best, bestLeft = i, left
+		}
+	}
+	return best
+}
+
+// holds reports whether the task that is being bound already has the device:
+// a task with several shares wants distinct devices.
+func (s *Site) holds(node int32, dev int) bool {
+	for i := len(s.allocs) - 1; i >= 0; i-- {
+		a := &s.allocs[i]
+		if a.Node != node || s.req[a.Set].Request.GPUs < 2 {
+			return false
+		}
+		if a.GPUs>>dev&1 == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// deviceLeft returns what is left of a device after the request (lower is
+// fuller), or false if it has no room.
+func (s *Site) deviceLeft(n *nodeState, d *device, r *cluster.Request) (int64, bool) {
+	if r.Profile == "" {
+		if d.slots != 0 || int64(d.milli) < r.Share || d.mem < r.Memory {
+			return 0, false
+		}
+		return int64(d.milli) - r.Share, true
+	}
+	if d.tenants > 0 && d.slots == 0 {
+		return 0, false // shared by fractions: not in MIG mode
+	}
+	model := &s.e.st.classes[n.class].model
+	p, ok := model.Profile(r.Profile)
+	if !ok {
+		return 0, false
+	}
+	if startOf(model, p, d) < 0 {
+		return 0, false
+	}
+	return int64(8 - bits.OnesCount8(d.slots)), true
+}
+
+// startOf returns the legal start with the least loss of future options, or -1.
+func startOf(m *cluster.GPUModel, p *cluster.SliceProfile, d *device) int {
+	best, bestLoss := -1, 0
+	if int(d.compute)+p.Compute > m.Compute {
+		return -1
+	}
+	for i := len(p.Starts) - 1; i >= 0; i-- { // high starts first: they keep 4g possible
+		s := p.Starts[i]
+		if d.slots&p.Mask(s) != 0 {
+			continue
+		}
+		if l := lossOfStart(m, p, d.slots, s); best < 0 || l < bestLoss {
+			best, bestLoss = s, l
+		}
+	}
+	return best
+}
+
+func (s *Site) sliceAlloc(a *Alloc, r *cluster.Request) {
+	n := &s.e.st.nodes[a.Node]
+	model := &s.e.st.classes[n.class].model
+	p, _ := model.Profile(r.Profile)
+	d := &n.devs[bits.TrailingZeros64(a.GPUs)]
+	start := startOf(model, p, d)
+	a.Slots = p.Mask(start)
+	a.Compute = uint8(p.Compute)
+	a.Share = int32(int64(p.Compute) * cluster.Whole / int64(model.Compute))
+	a.Mem = min(p.Memory, d.mem)
+}

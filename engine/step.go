@@ -1,0 +1,312 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Step takes what happened at one instant and returns what to do about it.
+// Time never runs backwards; an event about a job that the engine does not
+// know, or that contradicts its state, is ignored where a late or repeated
+// report can explain it and panics where only a broken driver can.
+func (e *Engine) Step(b Batch) Decision {
+	if b.Now < e.now {
+		panic(fmt.Sprintf("engine: time runs backwards: %v after %v", b.Now, e.now))
+	}
+	e.now = b.Now
+	e.stats.Steps++
+	e.actions = e.actions[:0]
+	for phase := range 3 { // completions, then losses, then arrivals and the rest
+		for i := range b.Events {
+			if phaseOf(b.Events[i].Type) == phase {
+				e.handle(&b.Events[i])
+			}
+		}
+	}
+	e.runTimers()
+	if e.fresh || e.epoch != e.seenAt {
+		e.pass()
+	}
+	e.mix(uint64(b.Now))
+	for i := range e.actions {
+		e.mixAction(&e.actions[i])
+	}
+	return Decision{Actions: e.actions, WakeAt: e.nextWake(), Hash: e.hash}
+}
+
+func phaseOf(t EventType) int {
+	switch t {
+	case Stopped, StartFailed:
+		return 0
+	case NodeDown, GPUBad, NodeDrained, NodeUp:
+		return 1
+	}
+	return 2
+}
+
+func (e *Engine) handle(ev *Event) {
+	switch ev.Type {
+	case Submitted:
+		e.submit(ev.Spec)
+		return
+	case NodeUp, NodeDown, NodeDrained, GPUBad:
+		e.nodeEvent(ev)
+		return
+	case QueueChanged:
+		e.replaceQueues(ev.Queues)
+		return
+	case Tick:
+		return
+	}
+	j := e.job(ev.Job)
+	if j == nil {
+		return // about a job of another life: the driver's Diff will notice
+	}
+	switch ev.Type {
+	case Stopped:
+		e.stopped(j, ev)
+	case StartFailed:
+		e.startFailed(j)
+	case Started, Resized, Progress:
+		e.report(j, ev)
+	case Updated:
+		e.update(j, ev.Spec)
+	case Cancelled:
+		e.cancel(j)
+	case Held:
+		e.hold(j, !ev.Undo)
+	}
+}
+
+func (e *Engine) job(id cluster.JobID) *jobState {
+	if id < 0 || int(id) >= len(e.jobs) {
+		return nil
+	}
+	return e.jobs[id]
+}
+
+func (e *Engine) submit(spec *cluster.Job) {
+	if e.job(spec.ID) != nil {
+		return // a repeated report
+	}
+	for int(spec.ID) >= len(e.jobs) {
+		e.jobs = append(e.jobs, nil)
+	}
+	j := &jobState{spec: spec, firstStart: cluster.Never, promise: cluster.Never, since: e.now, group: -1,
+		user: e.users.id(spec.User), milli: spec.GPUMilli(), devices: int32(spec.GPUs())}
+	e.jobs[spec.ID] = j
+	e.live++
+	q, text := e.check(spec)
+	if text != "" {
+		e.reject(j, Impossible, text)
+		return
+	}
+	j.queue = int32(q)
+	j.shape = e.shapeOf(spec)
+	j.milli = e.askedMilli(j)
+	j.tasks = e.shapes[j.shape].max
+	if e.shapes[j.shape].min < e.shapes[j.shape].max {
+		e.elastic++
+	}
+	if text = e.never(j); text != "" {
+		e.reject(j, Impossible, text)
+		return
+	}
+	e.deps.join(e, j)
+	e.admit(j)
+	if e.cfg.Starvation > 0 {
+		e.timers.push(timer{e.now.Add(e.cfg.Starvation), timerStarving, int32(spec.ID), j.gen})
+	}
+}
+
+func (e *Engine) reject(j *jobState, reason StopReason, text string) {
+	e.finish(j, reason)
+	e.actions = append(e.actions, Action{Type: Reject, Job: j.spec.ID, Reason: reason, For: cluster.NoJob, Text: text})
+}
+
+// finish ends a job's life and wakes those that waited for its end.
+func (e *Engine) finish(j *jobState, reason StopReason) {
+	if j.state == Done {
+		return
+	}
+	e.dequeue(j)
+	j.state, j.reason, j.ended, j.parked = Done, reason, e.now, NotParked
+	j.gen++
+	e.live--
+	e.deps.leave(e, j)
+}
+
+// stopped books that a job's devices are free again.
+func (e *Engine) stopped(j *jobState, ev *Event) {
+	if j.state != Starting && j.state != Running && j.state != Stopping {
+		return
+	}
+	wanted := j.reason
+	was := j.state
+	j.accrue(e.now)
+	j.done = min(ev.Done, j.done)
+	if ev.Done > j.done {
+		j.done = ev.Done
+	}
+	j.saved, j.rate = j.done, 0
+	e.free(j, was)
+	reason := ev.Reason
+	if was == Stopping && reason == Preempted {
+		reason = wanted
+	}
+	switch {
+	case reason == Preempted || reason == NodeLost:
+		j.preemptions++
+		if j.spec.NoRequeue {
+			e.finish(j, reason)
+			return
+		}
+		e.requeue(j)
+	default:
+		e.finish(j, reason)
+	}
+}
+
+// free gives back what a job held, physically.
+func (e *Engine) free(j *jobState, was State) {
+	if was == Stopping { // the devices were promised on when it was told to stop
+		for i := range j.allocs {
+			n := &e.st.nodes[j.allocs[i].Node]
+			n.stopping = without(n.stopping, j.spec.ID)
+		}
+	} else {
+		e.unbook(j)
+	}
+	j.allocs = nil
+	e.leftDevices(j)
+}
+
+func without(ids []cluster.JobID, id cluster.JobID) []cluster.JobID {
+	for i, v := range ids {
+		if v == id {
+			return append(ids[:i], ids[i+1:]...)
+		}
+	}
+	return ids
+}
+
+// requeue puts a job that was stopped back into the queue, at its old place.
+func (e *Engine) requeue(j *jobState) {
+	j.state, j.since = Pending, e.now
+	j.gen++
+	j.milli, j.tasks = e.askedMilli(j), e.shapes[j.shape].max
+	j.devices = int32(j.spec.GPUs())
+	e.admit(j)
+	if e.cfg.Starvation > 0 {
+		e.timers.push(timer{e.now.Add(e.cfg.Starvation), timerStarving, int32(j.spec.ID), j.gen})
+	}
+}
+
+func (e *Engine) startFailed(j *jobState) {
+	if j.state != Starting && j.state != Stopping {
+		return
+	}
+	was, wanted := j.state, j.reason
+	j.accrue(e.now)
+	e.free(j, was)
+	j.fails++
+	switch {
+	case was == Stopping && wanted != Preempted && wanted != NodeLost:
+		e.finish(j, wanted)
+	case int(j.fails) >= e.cfg.Launches:
+		e.finish(j, LaunchFailed)
+	default:
+		e.requeue(j)
+	}
+}
+
+// report books what a running job tells of itself.
+func (e *Engine) report(j *jobState, ev *Event) {
+	if !j.holding() {
+		return
+	}
+	j.accrue(e.now)
+	if ev.Type == Started {
+		if j.state == Starting {
+			j.state = Running
+		}
+		j.fails = 0
+		j.rate = million
+	}
+	if ev.Type == Progress {
+		j.done, j.saved = max(j.done, ev.Done), max(j.saved, ev.Saved)
+	}
+	if ev.Rate > 0 {
+		j.rate = ev.Rate
+	}
+	if ev.Type == Resized && j.state != Stopping {
+		e.leftDevices(j)
+	}
+	if j.state != Stopping {
+		e.rerun(j)
+	}
+}
+
+func (e *Engine) update(j *jobState, spec *cluster.Job) {
+	if j.state != Pending || spec == nil || spec.ID != j.spec.ID {
+		return
+	}
+	q, text := e.check(spec)
+	if text != "" {
+		return // the driver validates with Check before it accepts an update
+	}
+	e.dequeue(j)
+	e.deps.leaveArray(e, j)
+	j.spec, j.queue, j.shape = spec, int32(q), e.shapeOf(spec)
+	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
+	e.admit(j)
+}
+
+func (e *Engine) cancel(j *jobState) {
+	switch j.state {
+	case Pending:
+		e.finish(j, WasCancelled)
+	case Placed:
+		e.unplace(j)
+		e.finish(j, WasCancelled)
+	case Starting, Running:
+		e.stop(j, Kill, WasCancelled, cluster.NoJob)
+	case Stopping:
+		j.reason = WasCancelled // what it stops for now: it does not come back
+	}
+}
+
+func (e *Engine) hold(j *jobState, hold bool) {
+	spec := *j.spec
+	spec.Hold = hold
+	j.spec = &spec
+	if j.state == Pending {
+		e.dequeue(j)
+		e.deps.leaveArray(e, j)
+		e.admit(j)
+	}
+}
+
+// nextWake is when the engine wants to be called even if nothing happens.
+func (e *Engine) nextWake() cluster.Time {
+	wake := cluster.Never
+	if t, ok := e.timers.peek(e); ok {
+		wake = min(wake, t)
+	}
+	if e.pending > 0 {
+		if t, ok := e.keyTimes.peek(e); ok {
+			wake = min(wake, t)
+		}
+		if p := cluster.Time(e.traits.Rekey); p > 0 {
+			wake = min(wake, (e.now/p+1)*p)
+		}
+		if p := cluster.Time(e.traits.Rerun); p > 0 {
+			wake = min(wake, (e.now/p+1)*p)
+		}
+		wake = min(wake, e.limits.nextChange(e), e.advanceChange())
+	} else if e.live > 0 {
+		wake = min(wake, e.limits.nextChange(e), e.advanceChange())
+	}
+	return wake
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// Tree returns the queue tree. It must not be changed.
+func (v View) Tree() *quota.Tree { return v.e.tree }
+
+// ppm expresses num/den in parts per million; nothing of nothing is zero,
+// something of nothing is more than everything.
+func ppm(num, den int64) int64 {
+	switch {
+	case num <= 0:
+		return 0
+	case den <= 0:
+		return 1 << 50
+	case num > (1<<62)/million:
+		return num / (den/million + 1)
+	}
+	return num * million / den
+}
+
+// UsedShare returns what the queue holds relative to its capacity, in ppm: its
+// guarantee, or its weight where its siblings have no guarantees.
+func (v View) UsedShare(q int) int64 {
+	t := v.e.tree
+	if g := t.Guarantee(q); g > 0 {
+		return ppm(t.Used(q), g)
+	}
+	for _, s := range t.Children(max(0, t.Parent(q))) {
+		if t.Guarantee(s) > 0 {
+			return ppm(t.Used(q), 1) // siblings with a capacity of their own come first
+		}
+	}
+	return v.WeightedUse(q)
+}
+
+// WeightedUse returns milli-GPU held per unit of over-quota weight, in ppm.
+func (v View) WeightedUse(q int) int64 { return ppm(v.e.tree.Used(q), v.e.tree.Weight(q)) }
+
+// DominantShare returns the queue's largest share of any resource of the
+// cluster, divided by its weight (1000: 1), in ppm (DRF; B-volcano).
+func (v View) DominantShare(q int) int64 {
+	u := &v.e.limits.queues[q]
+	share := ppm(v.e.tree.Used(q), v.e.capacity)
+	share = max(share, ppm(u.cpu, v.e.totalCPU), ppm(u.ram, v.e.totalRAM))
+	return share * 1000 / max(1, v.e.tree.Weight(q))
+}
+
+// cpuRAM sums what the job's allocations hold of CPU and RAM.
+func (j *jobState) cpuRAM() (cpu cluster.Milli, ram cluster.MiB) {
+	for i := range j.allocs {
+		cpu += j.allocs[i].CPU
+		ram += j.allocs[i].RAM
+	}
+	return cpu, ram
+}

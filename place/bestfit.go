@@ -1,0 +1,17 @@
+package place
+
+import "github.com/muster-gpu/muster/engine"
+
+var bestFit = Info{
+	Name:   "best-fit",
+	About:  "the node that is left with the least (pack): keeps whole nodes free for big jobs",
+	Source: "D-packing: best-fit; lexicographic over free GPUs, then CPU",
+	New:    func() engine.Placer { return best{} },
+}
+
+type best struct{}
+
+func (best) Name() string { return "best-fit" }
+
+// Place packs the gang on as few and as full nodes as possible.
+func (best) Place(s *engine.Site) bool { return constrained(s, pack) }

@@ -1,0 +1,38 @@
+package place
+
+import "github.com/muster-gpu/muster/engine"
+
+var consolidate = Info{
+	Name:   "consolidate",
+	About:  "Tiresias' rule: gangs of high skew on as few machines as possible, others fill the smallest holes",
+	Source: "D-topology: Tiresias skew placement; a job whose skew is unknown is consolidated",
+	New:    func() engine.Placer { return skew{limit: 100} },
+}
+
+// skew consolidates jobs whose largest message is more than limit thousandths
+// of their model; the limit is what Tiresias' profiler learns, 0.1 here.
+type skew struct{ limit int64 }
+
+func (skew) Name() string { return "consolidate" }
+
+// Place consolidates (largest-free first) or scatters (smallest-free first).
+func (p skew) Place(s *engine.Site) bool {
+	j := s.Job().Spec()
+	if j.Skew == 0 || j.Skew > p.limit {
+		return constrained(s, pack)
+	}
+	return constrained(s, func(s *engine.Site) bool {
+		return sets(s, func(set, count int) bool {
+			for count > 0 {
+				node := s.Find(set, 1, engine.Fullest)
+				if node < 0 {
+					return false
+				}
+				n := s.Room(node, set, count)
+				s.Take(node, set, n)
+				count -= n
+			}
+			return true
+		})
+	})
+}

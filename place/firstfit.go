@@ -1,0 +1,37 @@
+package place
+
+import "github.com/muster-gpu/muster/engine"
+
+var firstFit = Info{
+	Name:   "first-fit",
+	About:  "the first node with room, in the order in which nodes joined",
+	Source: "D-packing",
+	New:    func() engine.Placer { return first{} },
+}
+
+type first struct{}
+
+func (first) Name() string { return "first-fit" }
+
+// Place takes as many tasks as fit from each node in turn; a set that fits on
+// one node goes to the first such node.
+func (first) Place(s *engine.Site) bool {
+	return constrained(s, func(s *engine.Site) bool {
+		return sets(s, func(set, count int) bool {
+			if node := s.Find(set, count, engine.First); node >= 0 {
+				s.Take(node, set, count)
+				return true
+			}
+			for count > 0 {
+				node := s.Find(set, 1, engine.First)
+				if node < 0 {
+					return false
+				}
+				n := s.Room(node, set, count)
+				s.Take(node, set, n)
+				count -= n
+			}
+			return true
+		})
+	})
+}

@@ -1,0 +1,163 @@
+// Package place holds the placers, one file each: where a gang goes. A placer
+// binds tasks tentatively through engine.Site; all or nothing is the engine's
+// business. A new placer is one file and one line in list.
+package place
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Info describes a placer that can be selected by name.
+type Info struct {
+	Name, About, Source string
+	New                 func() engine.Placer
+}
+
+var list = []Info{firstFit, bestFit, worstFit, topology, consolidate}
+
+// List returns every placer.
+func List() []Info { return append([]Info(nil), list...) }
+
+// New makes a placer by name. "pack" and "spread" are the operators' words for
+// best-fit and worst-fit.
+func New(name string) (engine.Placer, error) {
+	alias := map[string]string{"pack": "best-fit", "spread": "worst-fit", "skew": "consolidate"}
+	if a, ok := alias[name]; ok {
+		name = a
+	}
+	var names []string
+	for _, info := range list {
+		if info.Name == name {
+			return info.New(), nil
+		}
+		names = append(names, info.Name)
+	}
+	return nil, fmt.Errorf("%w", cluster.Unknown("placer", strings.TrimSpace(name), names))
+}
+
+// sets calls f for each task set, those with the most GPUs per task first, so
+// that whole nodes are taken before remainders.
+func sets(s *engine.Site, f func(set, count int) bool) bool {
+	all := s.Sets()
+	if len(all) == 1 {
+		return f(0, all[0].Count)
+	}
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+		for k := i; k > 0 && all[order[k]].Request.GPUs > all[order[k-1]].Request.GPUs; k-- {
+			order[k], order[k-1] = order[k-1], order[k]
+		}
+	}
+	for _, i := range order {
+		if !f(i, all[i].Count) {
+			return false
+		}
+	}
+	return true
+}
+
+// pack binds the tasks to as few nodes as possible: all of a set on the
+// fullest node that holds them, else the node that holds the most, and so on
+// (D-packing: whole nodes first, the remainder by best fit).
+func pack(s *engine.Site) bool {
+	return sets(s, func(set, count int) bool {
+		for count > 0 {
+			node, n := s.Find(set, count, engine.Fullest), count
+			if node < 0 {
+				if count == 1 {
+					return false
+				}
+				if node, n = s.Most(set, count); node < 0 {
+					return false
+				}
+			}
+			s.Take(node, set, n)
+			count -= n
+		}
+		return true
+	})
+}
+
+// constrained places within the job's topology constraint: in the domain of
+// the wanted level that fits most tightly. Without a constraint, or where a
+// preferred one cannot be met, it places anywhere.
+func constrained(s *engine.Site, try func(*engine.Site) bool) bool {
+	t := s.Job().Spec().Topology
+	if t.Level == cluster.LevelAny || alone(s) {
+		return try(s)
+	}
+	if within(s, t.Level, try) {
+		return true
+	}
+	return !t.Required && try(s)
+}
+
+// alone reports whether the gang is one task: it is on one node anyway.
+func alone(s *engine.Site) bool {
+	all := s.Sets()
+	return len(all) == 1 && all[0].Count == 1
+}
+
+// within tries the domains of a level that have enough free GPUs, those with
+// the fewest first (ties: the one that joined first), until the gang fits.
+func within(s *engine.Site, level cluster.Level, try func(*engine.Site) bool) bool {
+	for _, d := range domains(s, level) {
+		s.Within(d)
+		mark, n := s.Mark()
+		if try(s) {
+			s.Within(engine.Domain{})
+			return true
+		}
+		s.Undo(mark, n)
+	}
+	s.Within(engine.Domain{})
+	return false
+}
+
+type domainFree struct {
+	d    engine.Domain
+	free int
+}
+
+// domains lists the domains of a level with enough free GPUs for the gang.
+func domains(s *engine.Site, level cluster.Level) []engine.Domain {
+	need := 0
+	for _, t := range s.Sets() {
+		if t.Request.Profile == "" && !t.Request.Fractional() {
+			need += t.Count * t.Request.GPUs
+		}
+	}
+	var list []domainFree
+	at := map[engine.Domain]int{} // looked up only
+	s.Nodes(func(node int) bool {
+		d := s.DomainOf(node, level)
+		i, ok := at[d]
+		if !ok {
+			i = len(list)
+			at[d] = i
+			list = append(list, domainFree{d: d})
+		}
+		list[i].free += s.FreeGPUs(node)
+		return true
+	})
+	var out []engine.Domain
+	for range list {
+		best := -1
+		for i := range list {
+			if list[i].free >= need && (best < 0 || list[i].free < list[best].free) {
+				best = i
+			}
+		}
+		if best < 0 {
+			break
+		}
+		out = append(out, list[best].d)
+		list[best].free = -1
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+package place
+
+import (
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var topology = Info{
+	Name:   "topology",
+	About:  "the tightest topology level that holds the gang (node, NVLink domain, rack, fabric), then best fit",
+	Source: "D-topology: gang placement; 4+4 is preferred to 7+1",
+	New:    func() engine.Placer { return tight{} },
+}
+
+type tight struct{}
+
+func (tight) Name() string { return "topology" }
+
+// Place tries levels from near to far, and within a level the domain with the
+// least free GPUs that suffice. A required level bounds the search.
+func (tight) Place(s *engine.Site) bool {
+	if alone(s) {
+		return pack(s)
+	}
+	t := s.Job().Spec().Topology
+	for _, l := range []cluster.Level{cluster.LevelNode, cluster.LevelNVLink, cluster.LevelRack, cluster.LevelFabric} {
+		if within(s, l, balanced) {
+			return true
+		}
+		if t.Required && l == t.Level {
+			return false
+		}
+	}
+	if t.Required && t.Level != cluster.LevelAny {
+		return within(s, t.Level, balanced)
+	}
+	return balanced(s)
+}
+
+// balanced packs on as few nodes as possible, splitting evenly between them
+// where they have room (4+4 rather than 7+1: the ring is as fast as its
+// slowest link, and the leftover holes are bigger).
+func balanced(s *engine.Site) bool {
+	all := s.Sets()
+	if len(all) > 1 || all[0].Count < 2 {
+		return pack(s)
+	}
+	count := all[0].Count
+	if node := s.Find(0, count, engine.Fullest); node >= 0 {
+		s.Take(node, 0, count)
+		return true
+	}
+	mark, n := s.Mark()
+	if !pack(s) {
+		return false
+	}
+	used := s.Spread()
+	if used < 2 || count%used != 0 {
+		return true
+	}
+	s.Undo(mark, n)
+	for range used { // the same number of nodes, an even split
+		node := s.FindOther(0, count/used, engine.Fullest)
+		if node < 0 {
+			s.Undo(mark, n)
+			return pack(s)
+		}
+		s.Take(node, 0, count/used)
+	}
+	return true
+}

@@ -1,0 +1,119 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var las = Info{
+	Name:   "las",
+	About:  "least attained GPU service first, in levels that double; preemptive",
+	Source: "LAS as discretised by C-tiresias (many levels, no promotion); dimension=time is the literature's one-dimensional LAS",
+	Needs:  "nothing",
+	Knobs: []Knob{
+		{"base", "1h", "service at which a job leaves the first level, in GPU time (1h: a GPU-hour)"},
+		{"levels", "16", "number of levels; each is twice as long as the one before"},
+		{"thresholds", "", "instead of base and levels: GPU-seconds at which levels end, e.g. 3250/7200/18000"},
+		{"dimension", "gpu", "gpu: GPU time; time: wall time on devices"},
+	},
+	New: newLAS,
+}
+
+type lasPolicy struct {
+	name  string
+	ends  []int64 // service at which each level but the last ends, milli-GPU-milliseconds
+	clock bool    // one-dimensional: by wall time
+}
+
+func newLAS(k *Knobs) (engine.Policy, error) {
+	p := &lasPolicy{name: k.label()}
+	switch d := k.text("dimension"); d {
+	case "gpu":
+	case "time":
+		p.clock = true
+	default:
+		return nil, cluster.Unknown("dimension", d, []string{"gpu", "time"})
+	}
+	if t := k.text("thresholds"); t != "" {
+		last := int64(0)
+		for f := range strings.SplitSeq(t, "/") {
+			s, err := strconv.ParseFloat(f, 64)
+			end := int64(s * 1e6)
+			if err != nil || !(s > 0) || s > 1e12 || end <= last {
+				return nil, fmt.Errorf("thresholds=%q: want increasing GPU-seconds separated by /", t)
+			}
+			p.ends = append(p.ends, end)
+			last = end
+		}
+		return p, nil
+	}
+	base, err := k.duration("base")
+	if err != nil {
+		return nil, err
+	}
+	levels, err := k.int("levels")
+	if err != nil {
+		return nil, err
+	}
+	if base < time.Second || levels < 1 || levels > 30 {
+		return nil, fmt.Errorf("base must be at least 1s and levels between 1 and 30")
+	}
+	end := int64(base/time.Millisecond) * cluster.Whole
+	for range levels - 1 {
+		p.ends = append(p.ends, end)
+		if end > math.MaxInt64/4 {
+			break
+		}
+		end *= 2
+	}
+	return p, nil
+}
+
+func (p *lasPolicy) Name() string { return p.name }
+
+func (p *lasPolicy) Traits() engine.Traits {
+	return engine.Traits{Preempts: true, Backfill: engine.Skip}
+}
+
+func (p *lasPolicy) served(j engine.JobView) int64 {
+	if p.clock {
+		return int64(j.Ran()/time.Millisecond) * cluster.Whole
+	}
+	return j.Attained()
+}
+
+// Key is the level, then the first start: inside a level jobs are served in
+// the order in which they started, those that never ran come last (C-tiresias).
+func (p *lasPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
+	return engine.Key{int64(p.level(p.served(j))), int64(j.FirstStart())}
+}
+
+func (p *lasPolicy) level(service int64) int {
+	for i, end := range p.ends {
+		if service < end {
+			return i
+		}
+	}
+	return len(p.ends)
+}
+
+// NextChange is when the job's service reaches the end of its level.
+func (p *lasPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
+	s := p.served(j)
+	l := p.level(s)
+	if l == len(p.ends) || j.Milli() == 0 && !p.clock {
+		return cluster.Never
+	}
+	rate := j.Milli()
+	if p.clock {
+		rate = cluster.Whole
+	}
+	ms := (p.ends[l] - s + rate - 1) / rate
+	return v.Now().Add(time.Duration(ms) * time.Millisecond)
+}

@@ -1,0 +1,152 @@
+// Package policy holds the scheduling policies, one file each: who is next,
+// and who may preempt whom. A policy reads the engine's view and keeps no
+// memory. A new policy is one file and one line in list.
+package policy
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Info describes a policy that can be selected by name.
+type Info struct {
+	Name   string
+	About  string // one line: the order, and whether it preempts
+	Source string // where it comes from
+	Needs  string // what it must know about jobs
+	Knobs  []Knob
+	New    func(k *Knobs) (engine.Policy, error)
+}
+
+// Knob is a parameter of a policy.
+type Knob struct {
+	Name, Default, About string
+}
+
+// list is every policy, in the order in which "all" runs them.
+var list = []Info{fifo, yarn, sjf, ssf, srtf, srsf, las, edf, drf, proportional}
+
+// List returns every policy.
+func List() []Info { return append([]Info(nil), list...) }
+
+// Names returns the names of all policies.
+func Names() []string {
+	var names []string
+	for _, p := range list {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// New makes a policy from its name and knobs: "las" or "las:base=1h,levels=8".
+func New(text string) (engine.Policy, error) {
+	name, args, _ := strings.Cut(text, ":")
+	for _, info := range list {
+		if info.Name != name {
+			continue
+		}
+		k := &Knobs{info: info, set: map[string]string{}}
+		for _, f := range strings.FieldsFunc(args, func(r rune) bool { return r == ',' || r == ';' }) {
+			key, value, ok := strings.Cut(f, "=")
+			if !ok {
+				return nil, fmt.Errorf("policy %s: %q is not knob=value", name, f)
+			}
+			if err := k.put(key, value); err != nil {
+				return nil, err
+			}
+		}
+		p, err := info.New(k)
+		if err != nil {
+			return nil, fmt.Errorf("policy %s: %w", name, err)
+		}
+		return p, nil
+	}
+	return nil, cluster.Unknown("policy", name, Names())
+}
+
+// Knobs holds the values of a policy's parameters.
+type Knobs struct {
+	info Info
+	set  map[string]string
+}
+
+func (k *Knobs) put(key, value string) error {
+	var names []string
+	for _, n := range k.info.Knobs {
+		names = append(names, n.Name)
+		if n.Name == key {
+			k.set[key] = value
+			return nil
+		}
+	}
+	if names == nil {
+		return fmt.Errorf("policy %s has no knobs; got %q", k.info.Name, key)
+	}
+	return fmt.Errorf("policy %s: %w", k.info.Name, cluster.Unknown("knob", key, names))
+}
+
+func (k *Knobs) text(name string) string {
+	if v, ok := k.set[name]; ok {
+		return v
+	}
+	for _, n := range k.info.Knobs {
+		if n.Name == name {
+			return n.Default
+		}
+	}
+	panic("policy: undeclared knob " + name)
+}
+
+func (k *Knobs) duration(name string) (time.Duration, error) {
+	d, err := cluster.ParseDuration(k.text(name))
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return d, nil
+}
+
+func (k *Knobs) int(name string) (int64, error) {
+	v, err := strconv.ParseInt(k.text(name), 10, 64)
+	if err != nil || v < -(1<<40) || v > 1<<40 {
+		return 0, fmt.Errorf("%s=%q is not an integer of sensible size", name, k.text(name))
+	}
+	return v, nil
+}
+
+func (k *Knobs) bool(name string) (bool, error) {
+	v, err := strconv.ParseBool(k.text(name))
+	if err != nil {
+		return false, fmt.Errorf("%s=%q is neither true nor false", name, k.text(name))
+	}
+	return v, nil
+}
+
+// label is the policy's name with the knobs that differ from their defaults.
+func (k *Knobs) label() string {
+	var parts []string
+	for key, v := range k.set {
+		parts = append(parts, key+"="+v)
+	}
+	if parts == nil {
+		return k.info.Name
+	}
+	sort.Strings(parts)
+	return k.info.Name + ":" + strings.Join(parts, ",")
+}
+
+// basic is a policy that needs nothing but a key function.
+type basic struct {
+	name   string
+	traits engine.Traits
+	key    func(v engine.View, j engine.JobView) engine.Key
+}
+
+func (b *basic) Name() string                                   { return b.name }
+func (b *basic) Traits() engine.Traits                          { return b.traits }
+func (b *basic) Key(v engine.View, j engine.JobView) engine.Key { return b.key(v, j) }

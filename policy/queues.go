@@ -1,0 +1,34 @@
+package policy
+
+import "github.com/muster-gpu/muster/engine"
+
+var proportional = Info{
+	Name:   "proportional",
+	About:  "weighted max-min over queues: the queue with the least GPUs per weight first, in order of submission",
+	Source: "B-volcano proportion, B-kai over-quota weights; guarantees are served first by the engine",
+	Needs:  "queues",
+	New: func(k *Knobs) (engine.Policy, error) {
+		return &weighted{basic{name: k.label(), traits: engine.Traits{Queues: true, Backfill: engine.Skip}, key: byPriority}}, nil
+	},
+}
+
+type weighted struct{ basic }
+
+// QueueKey returns milli-GPU held per weight: serving the smallest first fills
+// the queues like water, which is the weighted max-min allocation.
+func (*weighted) QueueKey(v engine.View, q int) int64 { return v.WeightedUse(q) }
+
+var drf = Info{
+	Name:   "drf",
+	About:  "dominant resource fairness over queues: GPU, CPU and RAM; the smallest dominant share first",
+	Source: "B-volcano: DRF, progressive filling by weighted dominant share",
+	Needs:  "queues; CPU and RAM of nodes and jobs where they matter",
+	New: func(k *Knobs) (engine.Policy, error) {
+		return &dominant{basic{name: k.label(), traits: engine.Traits{Queues: true, Backfill: engine.Skip}, key: byPriority}}, nil
+	},
+}
+
+type dominant struct{ basic }
+
+// QueueKey returns the queue's weighted dominant share.
+func (*dominant) QueueKey(v engine.View, q int) int64 { return v.DominantShare(q) }

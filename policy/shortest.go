@@ -1,0 +1,66 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/engine"
+)
+
+var sjf = Info{
+	Name:   "sjf",
+	About:  "shortest estimated run time first; no preemption; stops at the first that does not fit",
+	Source: "C-baselines: SJF",
+	Needs:  "estimates",
+	New: func(k *Knobs) (engine.Policy, error) {
+		return &basic{name: k.label(), key: func(_ engine.View, j engine.JobView) engine.Key {
+			return engine.Key{int64(j.Remaining())}
+		}}, nil
+	},
+}
+
+var ssf = Info{
+	Name:   "ssf",
+	About:  "least estimated service (GPUs x run time) first; no preemption; stops at the first that does not fit",
+	Source: "C-baselines: SSF",
+	Needs:  "estimates",
+	New: func(k *Knobs) (engine.Policy, error) {
+		return &basic{name: k.label(), key: func(_ engine.View, j engine.JobView) engine.Key {
+			return engine.Key{service(j)}
+		}}, nil
+	},
+}
+
+var srtf = Info{
+	Name:   "srtf",
+	About:  "shortest remaining time first, preemptive; smaller jobs may pass one that does not fit",
+	Source: "C-baselines: SRTF",
+	Needs:  "estimates",
+	New: func(k *Knobs) (engine.Policy, error) {
+		return &basic{name: k.label(),
+			traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Falling: true},
+			key: func(_ engine.View, j engine.JobView) engine.Key {
+				return engine.Key{int64(j.Remaining())}
+			}}, nil
+	},
+}
+
+var srsf = Info{
+	Name:   "srsf",
+	About:  "shortest remaining service (GPUs x time) first, preemptive; smaller jobs may pass one that does not fit",
+	Source: "C-baselines: SRSF, the ideal that 2D-LAS approximates",
+	Needs:  "estimates",
+	New: func(k *Knobs) (engine.Policy, error) {
+		return &basic{name: k.label(),
+			// The key of a running job falls faster the larger it is, so the order
+			// of running jobs is refreshed once a minute while jobs wait.
+			traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Rerun: time.Minute},
+			key: func(_ engine.View, j engine.JobView) engine.Key {
+				return engine.Key{service(j)}
+			}}, nil
+	},
+}
+
+// service is the remaining service in milli-GPU-milliseconds.
+func service(j engine.JobView) int64 {
+	return int64(j.Remaining()/time.Millisecond) * max(1, j.Milli()/1000)
+}

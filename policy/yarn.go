@@ -1,0 +1,20 @@
+package policy
+
+import "github.com/muster-gpu/muster/engine"
+
+var yarn = Info{
+	Name:   "yarn-cs",
+	About:  "capacity scheduler: the queue least above its share first, in order of submission; no preemption",
+	Source: "C-baselines: YARN-CS, the baseline of Tiresias and Philly",
+	Needs:  "queues; placement inside one node or on whole nodes (the default gang form)",
+	New: func(k *Knobs) (engine.Policy, error) {
+		return &capacityOrder{basic{name: k.label(), traits: engine.Traits{Queues: true}, key: byPriority}}, nil
+	},
+}
+
+// capacityOrder chooses the queue with the smallest use relative to its
+// capacity: its guarantee, or its weight where no queue has a guarantee.
+type capacityOrder struct{ basic }
+
+// QueueKey returns used/capacity in parts per million.
+func (*capacityOrder) QueueKey(v engine.View, q int) int64 { return v.UsedShare(q) }
