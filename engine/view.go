@@ -57,3 +57,6 @@ func (j *jobState) cpuRAM() (cpu cluster.Milli, ram cluster.MiB) {
 	}
 	return cpu, ram
 }
+
+// Stats returns what the engine did so far.
+func (e *Engine) Stats() Stats { return e.stats }

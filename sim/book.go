@@ -1,0 +1,274 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Record is what became of one job.
+type Record struct {
+	Submit      cluster.Time
+	FirstStart  cluster.Time // Never: it never started
+	End         cluster.Time // Never: it did not end
+	Reason      engine.StopReason
+	Rejected    bool
+	Waited      time.Duration // pending, over all waits
+	Ran         time.Duration // on devices, over all runs
+	Busy        int64         // milli-GPU-milliseconds computing
+	Held        int64         // milli-GPU-milliseconds on devices
+	Lost        int64         // of Busy: work thrown away
+	Preemptions int32
+	Losses      int32 // stops by node or GPU failure
+	GPUs        int32
+	Queue       int32
+	Why         string // of a rejection
+}
+
+// Span is a job's stay on some devices, for the Gantt strips of small runs.
+type Span struct {
+	Job   cluster.JobID
+	Node  int32
+	GPUs  uint64
+	Share int32
+	From  cluster.Time
+	To    cluster.Time
+}
+
+// maxSpans bounds what is kept for the Gantt strips.
+const maxSpans = 4000
+
+// maxQueues is how many queues get a curve of their own; the rest share one.
+const maxQueues = 24
+
+// Book keeps the records and integrals of a replay.
+type Book struct {
+	spec     *cluster.Spec
+	capacity cluster.Milli
+	now      cluster.Time
+	done     int
+	failures int
+
+	alloc    cluster.Milli // held by jobs
+	busy     cluster.Milli // of it by jobs that compute
+	pending  int64
+	running  int64
+	demand   cluster.Milli // asked for by pending jobs
+	nodeUsed []cluster.Milli
+	split    cluster.Milli // free on partly used nodes
+	queues   []string
+	queueID  map[string]int32
+	queueUse []cluster.Milli
+
+	Series Series
+	Spans  []Span
+	open   map[cluster.JobID]int // first open span of a job; looked up only
+	full   bool                  // too many spans: none are shown
+
+	First, Last cluster.Time // first submission, last end
+	active      int64
+	loadArea    float64 // integral of active jobs over seconds, for Themis' fair share
+	areaAt      []float64
+	Records     []Record
+}
+
+func newBook(spec *cluster.Spec, n int) *Book {
+	b := &Book{spec: spec, capacity: cluster.Milli(spec.GPUs()) * cluster.Whole, First: cluster.Never,
+		nodeUsed: make([]cluster.Milli, len(spec.Nodes)), queueID: map[string]int32{},
+		open: map[cluster.JobID]int{}, Records: make([]Record, n), areaAt: make([]float64, n)}
+	for i := range b.Records {
+		b.Records[i].FirstStart, b.Records[i].End = cluster.Never, cluster.Never
+	}
+	b.Series.init()
+	return b
+}
+
+// Queues returns the names of the queues with a curve of their own, in the
+// order in which they were first seen; the last may be "(others)".
+func (b *Book) Queues() []string { return b.queues }
+
+func (b *Book) queue(name string) int32 {
+	id, ok := b.queueID[name]
+	if !ok {
+		if len(b.queues) == maxQueues-1 {
+			name = "(others)"
+			if id, ok = b.queueID[name]; ok {
+				return id
+			}
+		}
+		id = int32(len(b.queues))
+		b.queueID[name] = id
+		b.queues = append(b.queues, name)
+		b.queueUse = append(b.queueUse, 0)
+	}
+	return id
+}
+
+// advance integrates everything up to an instant.
+func (b *Book) advance(at cluster.Time) {
+	if at <= b.now {
+		return
+	}
+	b.loadArea += float64(b.active) * at.Sub(b.now).Seconds()
+	b.Series.add(b.now, at, sample{alloc: b.alloc, busy: b.busy, pending: b.pending, running: b.running,
+		demand: b.demand, split: b.split, free: b.capacity - b.alloc}, b.queueUse)
+	b.now = at
+}
+
+func (b *Book) arrived(s *cluster.Job) {
+	r := &b.Records[s.ID]
+	r.Submit, r.GPUs, r.Queue = b.now, int32(s.GPUs()), b.queue(s.Queue)
+	b.First = min(b.First, b.now)
+	b.pending++
+	b.active++
+	b.areaAt[s.ID] = b.loadArea
+	b.demand += s.GPUMilli()
+}
+
+func (b *Book) started(j *jobRun, now cluster.Time) {
+	id := j.entry.Job.ID
+	r := &b.Records[id]
+	r.FirstStart = min(r.FirstStart, now)
+	r.Waited += now.Sub(j.since)
+	b.pending--
+	b.running++
+	b.demand -= j.entry.Job.GPUMilli()
+	b.hold(j, j.milli, now)
+}
+
+// hold books devices that a job gets.
+func (b *Book) hold(j *jobRun, milli cluster.Milli, now cluster.Time) {
+	r := &b.Records[j.entry.Job.ID]
+	b.alloc += milli
+	b.queueUse[r.Queue] += milli
+	for i := range j.allocs {
+		b.useNode(j.allocs[i].Node, j.allocs[i].Milli())
+	}
+	j.heldFrom = now
+	b.openSpans(j, now)
+}
+
+// drop books devices that a job leaves.
+func (b *Book) drop(j *jobRun, milli cluster.Milli, now cluster.Time) {
+	r := &b.Records[j.entry.Job.ID]
+	b.alloc -= milli
+	b.queueUse[r.Queue] -= milli
+	for i := range j.allocs {
+		b.useNode(j.allocs[i].Node, -j.allocs[i].Milli())
+	}
+	r.Held += milli * int64(now.Sub(j.heldFrom)/time.Millisecond)
+	r.Ran += now.Sub(j.heldFrom)
+	b.closeSpans(j, now)
+}
+
+func (b *Book) useNode(node int32, m cluster.Milli) {
+	total := cluster.Milli(b.spec.Nodes[node].GPUs) * cluster.Whole
+	if u := b.nodeUsed[node]; u > 0 {
+		b.split -= total - u
+	}
+	b.nodeUsed[node] += m
+	if u := b.nodeUsed[node]; u > 0 {
+		b.split += total - u
+	}
+}
+
+func (b *Book) openSpans(j *jobRun, now cluster.Time) {
+	if b.full {
+		return
+	}
+	if len(b.Spans)+len(j.allocs) > maxSpans {
+		b.full, b.Spans, b.open = true, nil, nil
+		return
+	}
+	b.open[j.entry.Job.ID] = len(b.Spans)
+	for i := range j.allocs {
+		a := &j.allocs[i]
+		b.Spans = append(b.Spans, Span{j.entry.Job.ID, a.Node, a.GPUs, a.Share, now, cluster.Never})
+	}
+}
+
+func (b *Book) closeSpans(j *jobRun, now cluster.Time) {
+	if b.full {
+		return
+	}
+	for i := b.open[j.entry.Job.ID]; i < len(b.Spans) && b.Spans[i].Job == j.entry.Job.ID; i++ {
+		b.Spans[i].To = now
+	}
+}
+
+// computing books that a job begins to do useful work.
+func (b *Book) computing(j *jobRun) { b.busy += j.milli }
+
+// computed books the useful device time since the job's phase began.
+func (b *Book) computed(j *jobRun, now cluster.Time) {
+	b.Records[j.entry.Job.ID].Busy += j.milli * int64(now.Sub(j.since)/time.Millisecond)
+}
+
+// lost books work that is thrown away: d of recorded run time.
+func (b *Book) lost(j *jobRun, d time.Duration) {
+	if d > 0 {
+		b.Records[j.entry.Job.ID].Lost += j.milli * int64(stretch(d, max(1, j.rate))/time.Millisecond)
+	}
+}
+
+func (b *Book) resized(j *jobRun, now cluster.Time, allocs []engine.Alloc) {
+	b.drop(j, j.milli, now)
+	old := j.allocs
+	j.allocs = allocs
+	var m cluster.Milli
+	for i := range allocs {
+		m += allocs[i].Milli()
+	}
+	b.hold(j, m, now)
+	j.allocs = old
+}
+
+// left books that a job is off its devices.
+func (b *Book) left(j *jobRun, now cluster.Time) {
+	b.drop(j, j.milli, now)
+	b.running--
+}
+
+func (b *Book) waits(j *jobRun, reason engine.StopReason) {
+	r := &b.Records[j.entry.Job.ID]
+	r.Preemptions++
+	if reason == engine.NodeLost {
+		r.Preemptions--
+		r.Losses++
+	}
+	b.pending++
+	b.demand += j.entry.Job.GPUMilli()
+}
+
+func (b *Book) ended(j *jobRun, now cluster.Time, reason engine.StopReason, waiting bool) {
+	r := &b.Records[j.entry.Job.ID]
+	if waiting {
+		r.Waited += now.Sub(j.since)
+		b.pending--
+		b.demand -= j.entry.Job.GPUMilli()
+	}
+	r.End, r.Reason = now, reason
+	r.Rejected = reason == engine.Impossible || reason == engine.NeverReady
+	b.Last = max(b.Last, now)
+	b.active--
+	b.done++
+	id := j.entry.Job.ID
+	b.areaAt[id] = b.loadArea - b.areaAt[id] // of active jobs over its life
+}
+
+// close books what is still going on when the replay ends.
+func (b *Book) close(w *World) {
+	b.advance(w.now)
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		switch j.phase {
+		case running, starting, leaving:
+			w.idle(j)
+			b.drop(j, j.milli, w.now)
+		case waiting:
+			b.Records[i].Waited += w.now.Sub(j.since)
+		}
+	}
+	b.Last = max(b.Last, w.now)
+}

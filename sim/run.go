@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// Estimates says what the scheduler is told about run times.
+type Estimates struct {
+	None  bool    // nothing
+	Sigma float64 // log-normal error: the estimate is run * exp(sigma*N(0,1)); 0: exact
+	Seed  uint64
+}
+
+// PerTask says how "so many GPUs" of a trace become tasks.
+type PerTask uint8
+
+// The gang forms.
+const (
+	PerNode PerTask = iota // as few node-sized tasks as possible
+	PerGPU                 // one task for each GPU: they may go anywhere
+)
+
+// Prepare fits a workload to a cluster: gangs are grouped, estimates drawn,
+// queues made. The entries are copied; the workload is not changed.
+func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask) []trace.Entry {
+	entries := make([]trace.Entry, len(wl.Jobs))
+	copy(entries, wl.Jobs)
+	perNode := 0
+	for i := range spec.Nodes {
+		perNode = max(perNode, spec.Nodes[i].GPUs)
+	}
+	known := map[string]bool{}
+	for i := range spec.Queues {
+		known[spec.Queues[i].Name] = true
+	}
+	rng := rand.New(rand.NewPCG(est.Seed, 0x65737469))
+	for i := range entries {
+		e := &entries[i]
+		s := &e.Job
+		if e.Flexible && form == PerNode && len(s.Tasks) == 1 && perNode > 0 {
+			s.Tasks = cluster.GroupTasks(s.Tasks[0].Count, perNode, s.Tasks[0].Request)
+		}
+		noise := 1.0
+		if est.Sigma > 0 {
+			noise = math.Exp(est.Sigma * rng.NormFloat64())
+		}
+		switch {
+		case est.None:
+			s.Estimate = 0
+		case s.Estimate == 0 && e.Run > 0:
+			s.Estimate = time.Duration(min(float64(e.Run)*noise, float64(cluster.MaxDuration)))
+			s.Estimate = max(s.Estimate, 1)
+		}
+	}
+	return entries
+}
+
+// AutoQueues gives a spec without queues one queue, without guarantee or
+// limit, for each queue that the workload names: so that policies over queues
+// have something to be fair to.
+func AutoQueues(spec *cluster.Spec, wl *trace.Workload) {
+	if len(spec.Queues) > 0 {
+		return
+	}
+	seen := map[string]bool{}
+	for i := range wl.Jobs {
+		q := wl.Jobs[i].Job.Queue
+		if q == "" {
+			q = "default"
+		}
+		if !seen[q] {
+			seen[q] = true
+			spec.Queues = append(spec.Queues, cluster.Queue{Name: q, Limit: cluster.Unlimited, Lend: cluster.Unlimited})
+		}
+	}
+}
+
+// Setup is one replay: a workload under one policy and placer.
+type Setup struct {
+	Policy   string
+	Placer   string
+	Backfill *engine.Backfill
+	Config   engine.Config // rules besides policy and placer; Spec is set by Run
+	World    Options
+	Journal  driver.Journal
+}
+
+// Outcome is what a replay gave.
+type Outcome struct {
+	Setup   Setup
+	Label   string // the policy with its knobs
+	Book    *Book
+	Hash    uint64
+	Stats   engine.Stats
+	Wall    time.Duration // of the machine; not part of any result that is compared
+	Partial bool          // it was interrupted
+	Err     error
+}
+
+// Run replays the entries on the cluster under one setup.
+func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup) Outcome {
+	out := Outcome{Setup: s, Label: s.Policy}
+	cfg := s.Config
+	cfg.Spec = *spec
+	cfg.Backfill = s.Backfill
+	var err error
+	if cfg.Policy, err = policy.New(s.Policy); err != nil {
+		out.Err = err
+		return out
+	}
+	out.Label = cfg.Policy.Name()
+	if cfg.Placer, err = place.New(s.Placer); err != nil {
+		out.Err = err
+		return out
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		out.Err = err
+		return out
+	}
+	w := NewWorld(spec, entries, s.World)
+	h := &hashKeeper{next: s.Journal}
+	out.Err = driver.Run(ctx, e, w, h)
+	out.Book, out.Hash, out.Stats = w.Book(), h.hash, e.Stats()
+	out.Partial = ctx.Err() != nil
+	return out
+}
+
+// hashKeeper remembers the last hash and passes everything on.
+type hashKeeper struct {
+	hash uint64
+	next driver.Journal
+}
+
+func (h *hashKeeper) Record(b *engine.Batch, d *engine.Decision) error {
+	h.hash = d.Hash
+	if h.next == nil {
+		return nil
+	}
+	return h.next.Record(b, d)
+}
+
+// RunAll replays several setups side by side on the cores there are. Results
+// come in the order of the setups. clock measures wall time (nil: not).
+func RunAll(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, setups []Setup, clock func() time.Duration) []Outcome {
+	out := make([]Outcome, len(setups))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := range setups {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			var from time.Duration
+			if clock != nil {
+				from = clock()
+			}
+			out[i] = Run(ctx, spec, entries, setups[i])
+			if clock != nil {
+				out[i].Wall = clock() - from
+			}
+		}()
+	}
+	wg.Wait()
+	return out
+}
+
+// SizeFor returns how many nodes of so many GPUs carry the workload at a load:
+// the GPU time asked for, divided by the span of submissions.
+func SizeFor(wl *trace.Workload, load float64, perNode int) (int, error) {
+	work, span := Demand(wl)
+	if span <= 0 || work <= 0 || !(load > 0) {
+		return 0, fmt.Errorf("load %g: the workload has no span or no GPU time to size a cluster by", load)
+	}
+	gpus := work / span / load
+	return max(1, int(math.Ceil(gpus/float64(perNode)))), nil
+}
+
+// Demand returns the workload's GPU-seconds and the seconds between its first
+// and last submission.
+func Demand(wl *trace.Workload) (gpuSeconds, span float64) {
+	for i := range wl.Jobs {
+		e := &wl.Jobs[i]
+		gpuSeconds += e.Run.Seconds() * float64(e.Job.GPUMilli()) / 1000
+	}
+	if n := len(wl.Jobs); n > 1 {
+		span = wl.Jobs[n-1].Job.Submit.Sub(wl.Jobs[0].Job.Submit).Seconds()
+	}
+	return gpuSeconds, span
+}

@@ -1,0 +1,506 @@
+// Package sim replays a workload in virtual time: a driver whose world is a
+// queue of future events. It knows what the scheduler does not (how long jobs
+// really run, when nodes fail) and keeps the books for the report.
+package sim
+
+import (
+	"context"
+	"io"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// Options are the world's rules. The zero value is an ideal world: nothing
+// takes time but the jobs, nothing fails.
+type Options struct {
+	Startup  time.Duration // from the decision to start until the job runs
+	NodeMTBF time.Duration // mean time between failures of a node; 0: never
+	GPUMTBF  time.Duration // of a GPU; 0: never
+	Repair   time.Duration // until a node or GPU is back; 0: 4 h
+	Seed     uint64
+	Until    cluster.Time // end of the simulation; 0: when all jobs are done
+	Model    Model        // how fast a job runs where; nil: everywhere as recorded
+	Progress func(done, total int, now cluster.Time)
+}
+
+// Model says how fast a job runs on what it got, in ppm of its recorded speed.
+type Model interface {
+	Rate(j *cluster.Job, p Placement) int64
+}
+
+// Placement is what a speed depends on.
+type Placement struct {
+	GPU      string        // model
+	GPUs     int           // devices
+	Tasks    int           // tasks, of those asked for in Want
+	Want     int           // tasks asked for
+	Nodes    int           // nodes
+	Level    cluster.Level // tightest level that holds the gang
+	Share    cluster.Milli // of each device; 1000: whole
+	Partners []string      // models of the jobs on the same devices
+}
+
+// jobRun is a job in the world.
+type jobRun struct {
+	entry    *trace.Entry
+	phase    phase
+	gen      uint32
+	rate     int64         // ppm while it computes
+	since    cluster.Time  // of the present phase
+	left     time.Duration // recorded run time left, at since
+	saved    time.Duration // work safe in a checkpoint
+	allocs   []engine.Alloc
+	milli    cluster.Milli
+	heldFrom cluster.Time
+	stop     engine.StopReason
+	resizing bool
+	restart  bool // it has run before: the next start restores a checkpoint
+}
+
+type phase uint8
+
+const (
+	absent phase = iota
+	waiting
+	starting
+	running
+	leaving
+	gone
+)
+
+type worldEvent struct {
+	at   cluster.Time
+	kind uint8
+	id   int32 // job, or node
+	gen  uint32
+}
+
+const (
+	evReady  uint8 = iota // a start is through
+	evFinish              // a job ends by itself
+	evLeft                // a stop is through
+	evCancel              // a person cancels
+	evFail                // a node fails
+	evRepair
+	evGPUFail
+	evGPURepair
+)
+
+// World is the simulator's driver.
+type World struct {
+	opt     Options
+	spec    *cluster.Spec
+	jobs    []jobRun
+	next    int // next arrival
+	queue   []worldEvent
+	wake    cluster.Time
+	now     cluster.Time
+	seq     int64
+	acts    []engine.Action
+	pool    []engine.Event
+	alive   int // submitted, not gone
+	runs    int // starting, running or leaving
+	quiet   cluster.Time
+	book    *Book
+	rng     *rand.Rand
+	badGPU  []uint64
+	stopped bool
+}
+
+// NewWorld prepares a replay. The entries must be sorted by submission and
+// numbered densely; they are shared between worlds and never written.
+func NewWorld(spec *cluster.Spec, entries []trace.Entry, opt Options) *World {
+	w := &World{opt: opt, spec: spec, jobs: make([]jobRun, len(entries)), wake: cluster.Never,
+		rng: rand.New(rand.NewPCG(opt.Seed, 0x6d757374)), badGPU: make([]uint64, len(spec.Nodes))}
+	if w.opt.Repair == 0 {
+		w.opt.Repair = 4 * time.Hour
+	}
+	for i := range entries {
+		w.jobs[i] = jobRun{entry: &entries[i], left: entries[i].Run}
+	}
+	w.book = newBook(spec, len(entries))
+	w.scheduleFailures()
+	return w
+}
+
+// Book returns the records of the replay.
+func (w *World) Book() *Book { return w.book }
+
+func (w *World) scheduleFailures() {
+	for i := range w.spec.Nodes {
+		if w.opt.NodeMTBF > 0 {
+			w.push(worldEvent{at: w.expo(w.opt.NodeMTBF), kind: evFail, id: int32(i)})
+		}
+		if w.opt.GPUMTBF > 0 && w.spec.Nodes[i].GPUs > 0 {
+			w.push(worldEvent{at: w.expo(w.opt.GPUMTBF / time.Duration(w.spec.Nodes[i].GPUs)), kind: evGPUFail, id: int32(i)})
+		}
+	}
+}
+
+// expo draws an exponential time from now.
+func (w *World) expo(mean time.Duration) cluster.Time {
+	d := -math.Log(1-w.rng.Float64()) * float64(mean)
+	return w.now.Add(time.Duration(min(d, float64(cluster.MaxDuration))))
+}
+
+// Stop makes Next return io.EOF at the next call: the run ends early.
+func (w *World) Stop() { w.stopped = true }
+
+// maxQuiet bounds how long a world may tick without anything happening: jobs
+// that can no longer start are reported as unfinished.
+const maxQuiet = 60 * 24 * time.Hour
+
+// Next returns the next instant with its events.
+func (w *World) Next(ctx context.Context) (engine.Batch, error) {
+	at := w.wake
+	if w.next < len(w.jobs) {
+		at = min(at, w.jobs[w.next].entry.Job.Submit)
+	}
+	if len(w.queue) > 0 && (w.alive > 0 || w.next < len(w.jobs)) {
+		at = min(at, w.queue[0].at)
+	}
+	switch {
+	case w.stopped || ctx.Err() != nil || at == cluster.Never,
+		w.next == len(w.jobs) && w.alive == 0,
+		w.opt.Until > 0 && at > w.opt.Until,
+		w.next == len(w.jobs) && w.runs == 0 && at.Sub(w.quiet) > maxQuiet:
+		if w.opt.Until > 0 && at > w.opt.Until {
+			w.now = max(w.now, w.opt.Until)
+		}
+		w.book.close(w)
+		return engine.Batch{}, io.EOF
+	}
+	at = max(at, w.now)
+	w.book.advance(at)
+	w.now = at
+	w.wake = cluster.Never
+	evs := w.pool[:0]
+	for len(w.queue) > 0 && w.queue[0].at <= at {
+		if ev, ok := w.happen(w.popEvent()); ok {
+			evs = append(evs, ev)
+		}
+	}
+	for w.next < len(w.jobs) && w.jobs[w.next].entry.Job.Submit <= at {
+		evs = append(evs, w.arrive(&w.jobs[w.next]))
+		w.next++
+	}
+	w.pool = evs
+	w.seq++
+	if w.opt.Progress != nil && w.seq&1023 == 0 {
+		w.opt.Progress(w.book.done, len(w.jobs), w.now)
+	}
+	return engine.Batch{Seq: w.seq, Now: at, Events: evs}, nil
+}
+
+func (w *World) arrive(j *jobRun) engine.Event {
+	s := &j.entry.Job
+	j.phase, j.since = waiting, w.now
+	w.alive++
+	w.quiet = w.now
+	w.book.arrived(s)
+	if j.entry.End > 0 {
+		w.push(worldEvent{at: max(j.entry.End, w.now), kind: evCancel, id: int32(s.ID)})
+	}
+	return engine.Event{Type: engine.Submitted, Job: s.ID, Spec: s}
+}
+
+// happen turns a due event into what the engine is told; false: it is void.
+func (w *World) happen(ev worldEvent) (engine.Event, bool) {
+	switch ev.kind {
+	case evFail, evRepair, evGPUFail, evGPURepair:
+		return w.nodeEvent(ev)
+	}
+	j := &w.jobs[ev.id]
+	id := cluster.JobID(ev.id)
+	if ev.kind == evCancel {
+		was := j.phase
+		if was == waiting {
+			w.end(j, engine.WasCancelled) // nothing runs: it is over at once
+		}
+		return engine.Event{Type: engine.Cancelled, Job: id}, was != gone
+	}
+	if j.gen != ev.gen {
+		return engine.Event{}, false
+	}
+	switch ev.kind {
+	case evReady:
+		j.phase, j.since = running, w.now
+		j.rate = w.rateOf(j)
+		w.book.computing(j)
+		w.plan(j)
+		if j.resizing {
+			j.resizing = false
+			return engine.Event{Type: engine.Resized, Job: id, Rate: j.rate}, true
+		}
+		return engine.Event{Type: engine.Started, Job: id, Rate: j.rate}, true
+	case evFinish:
+		w.idle(j)
+		reason := engine.Completed
+		if j.entry.Outcome != trace.Succeeded {
+			reason = engine.Failed
+			if j.entry.Outcome == trace.Cancelled {
+				reason = engine.WasCancelled
+			}
+		}
+		w.depart(j, reason)
+		return engine.Event{Type: engine.Stopped, Job: id, Reason: reason, Done: j.entry.Run}, true
+	}
+	done := j.entry.Run - j.left
+	reason := j.stop
+	w.depart(j, reason)
+	return engine.Event{Type: engine.Stopped, Job: id, Reason: reason, Done: done}, true
+}
+
+func (w *World) nodeEvent(ev worldEvent) (engine.Event, bool) {
+	n := &w.spec.Nodes[ev.id]
+	switch ev.kind {
+	case evFail:
+		w.push(worldEvent{at: w.now.Add(w.opt.Repair), kind: evRepair, id: ev.id})
+		w.book.failures++
+		return engine.Event{Type: engine.NodeDown, Node: n.Name}, true
+	case evRepair:
+		w.push(worldEvent{at: w.expo(w.opt.NodeMTBF), kind: evFail, id: ev.id})
+		return engine.Event{Type: engine.NodeUp, Node: n.Name}, true
+	case evGPUFail:
+		dev := uint64(1) << w.rng.IntN(n.GPUs)
+		w.badGPU[ev.id] = dev
+		w.push(worldEvent{at: w.now.Add(w.opt.Repair), kind: evGPURepair, id: ev.id})
+		w.book.failures++
+		return engine.Event{Type: engine.GPUBad, Node: n.Name, GPUs: dev}, true
+	}
+	w.push(worldEvent{at: w.expo(w.opt.GPUMTBF / time.Duration(n.GPUs)), kind: evGPUFail, id: ev.id})
+	return engine.Event{Type: engine.GPUBad, Node: n.Name, GPUs: w.badGPU[ev.id], Undo: true}, true
+}
+
+// Apply carries out a decision in virtual time.
+func (w *World) Apply(_ context.Context, d engine.Decision) error {
+	w.wake = d.WakeAt
+	for i := range d.Actions {
+		a := &d.Actions[i]
+		if a.Type == engine.Reserve {
+			continue
+		}
+		j := &w.jobs[a.Job]
+		w.quiet = w.now
+		switch a.Type {
+		case engine.Start:
+			w.begin(j, a)
+		case engine.Preempt:
+			w.evict(j, a)
+		case engine.Resize:
+			w.resize(j, a)
+		case engine.Reject:
+			w.book.Records[a.Job].Why = a.Text
+			w.end(j, a.Reason)
+		}
+	}
+	// A pending job that is cancelled or fails its dependency ends without
+	// having run: the engine tells by Reject; cancellations end here.
+	return nil
+}
+
+func (w *World) begin(j *jobRun, a *engine.Action) {
+	j.gen++
+	j.phase = starting
+	j.allocs = a.Allocs
+	j.milli = 0
+	for i := range a.Allocs {
+		j.milli += a.Allocs[i].Milli()
+	}
+	w.runs++
+	w.book.started(j, w.now)
+	j.since = w.now
+	latency := w.opt.Startup
+	if j.restart {
+		latency += j.entry.Job.Checkpoint.Restart
+	}
+	j.restart = true
+	w.push(worldEvent{at: w.now.Add(latency), kind: evReady, id: int32(a.Job), gen: j.gen})
+}
+
+// plan schedules the end of a running job at its present speed.
+func (w *World) plan(j *jobRun) {
+	j.gen++
+	if j.entry.Run == 0 && j.entry.Job.Kind == cluster.Service {
+		return // runs until it is cancelled
+	}
+	w.push(worldEvent{at: w.now.Add(stretch(j.left, j.rate)), kind: evFinish, id: int32(j.entry.Job.ID), gen: j.gen})
+}
+
+// stretch is how long work takes at a speed in ppm.
+func stretch(d time.Duration, ppm int64) time.Duration {
+	if ppm == 1_000_000 {
+		return d
+	}
+	hi, lo := bits.Mul64(uint64(d), 1_000_000)
+	if ppm <= 0 || hi >= uint64(ppm) {
+		return cluster.MaxDuration
+	}
+	q, r := bits.Div64(hi, lo, uint64(ppm))
+	if r > 0 {
+		q++
+	}
+	return time.Duration(min(q, uint64(cluster.MaxDuration)))
+}
+
+// shrinkBy is the work done in d at a speed in ppm.
+func shrinkBy(d time.Duration, ppm int64) time.Duration {
+	if ppm == 1_000_000 {
+		return d
+	}
+	hi, lo := bits.Mul64(uint64(d), uint64(ppm))
+	q, _ := bits.Div64(hi, lo, 1_000_000)
+	return time.Duration(q)
+}
+
+// settle brings a running job's work up to now.
+func (w *World) settle(j *jobRun) {
+	if j.phase != running {
+		return
+	}
+	j.left = max(0, j.left-shrinkBy(w.now.Sub(j.since), j.rate))
+	w.book.computed(j, w.now)
+	j.since = w.now
+}
+
+// idle settles a job that stops computing, for good or for a while.
+func (w *World) idle(j *jobRun) {
+	if j.phase == running {
+		w.settle(j)
+		w.book.busy -= j.milli
+		j.phase = leaving
+	}
+}
+
+// evict begins to stop a job as the engine asked. What is not saved is lost.
+func (w *World) evict(j *jobRun, a *engine.Action) {
+	c := &j.entry.Job.Checkpoint
+	was := j.phase
+	w.idle(j)
+	j.gen++
+	j.stop = a.Reason
+	delay := time.Duration(0)
+	done := j.entry.Run - j.left
+	if was == running {
+		kept := done
+		switch {
+		case a.How == engine.Suspend:
+		case a.How == engine.Checkpoint && !c.None && c.Cost <= a.Grace:
+			delay = c.Cost
+		default:
+			kept = j.lastCheckpoint(done)
+		}
+		w.book.lost(j, done-kept)
+		j.left = j.entry.Run - kept
+		j.saved = max(j.saved, kept)
+	}
+	j.phase, j.since = leaving, w.now
+	w.push(worldEvent{at: w.now.Add(delay), kind: evLeft, id: int32(a.Job), gen: j.gen})
+}
+
+// lastCheckpoint is the work that the last periodic checkpoint kept.
+func (j *jobRun) lastCheckpoint(done time.Duration) time.Duration {
+	c := &j.entry.Job.Checkpoint
+	if c.Interval <= 0 || c.None {
+		return j.saved
+	}
+	return max(j.saved, done-done%c.Interval)
+}
+
+func (w *World) resize(j *jobRun, a *engine.Action) {
+	was := j.phase
+	w.idle(j)
+	w.book.resized(j, w.now, a.Allocs)
+	j.allocs = a.Allocs
+	j.milli = 0
+	for i := range a.Allocs {
+		j.milli += a.Allocs[i].Milli()
+	}
+	if was != running && was != starting {
+		return
+	}
+	// The resize costs a restart: the job stands still for that long.
+	j.gen++
+	j.resizing = true
+	j.phase, j.since = starting, w.now
+	w.push(worldEvent{at: w.now.Add(j.entry.Job.Checkpoint.Restart), kind: evReady, id: int32(a.Job), gen: j.gen})
+}
+
+// depart takes a job off its devices.
+func (w *World) depart(j *jobRun, reason engine.StopReason) {
+	w.book.left(j, w.now)
+	w.runs--
+	j.gen++
+	j.allocs = nil
+	w.quiet = w.now
+	if (reason == engine.Preempted || reason == engine.NodeLost) && !j.entry.Job.NoRequeue {
+		j.phase, j.since = waiting, w.now
+		w.book.waits(j, reason)
+		return
+	}
+	w.end(j, reason)
+}
+
+func (w *World) end(j *jobRun, reason engine.StopReason) {
+	if j.phase == gone {
+		return
+	}
+	was := j.phase
+	j.phase = gone
+	w.alive--
+	w.book.ended(j, w.now, reason, was == waiting)
+}
+
+// push and popEvent keep the queue of future events: earliest first, then in
+// the fixed order of kinds and ids.
+func (a *worldEvent) less(b *worldEvent) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	if a.kind != b.kind {
+		return a.kind < b.kind
+	}
+	return a.id < b.id
+}
+
+func (w *World) push(ev worldEvent) {
+	w.queue = append(w.queue, ev)
+	q := w.queue
+	for i := len(q) - 1; i > 0; {
+		p := (i - 1) / 2
+		if !q[i].less(&q[p]) {
+			break
+		}
+		q[i], q[p] = q[p], q[i]
+		i = p
+	}
+}
+
+func (w *World) popEvent() worldEvent {
+	q := w.queue
+	top := q[0]
+	last := len(q) - 1
+	q[0] = q[last]
+	q = q[:last]
+	w.queue = q
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= last {
+			return top
+		}
+		if c+1 < last && q[c+1].less(&q[c]) {
+			c++
+		}
+		if !q[c].less(&q[i]) {
+			return top
+		}
+		q[i], q[c] = q[c], q[i]
+		i = c
+	}
+}
