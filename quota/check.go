@@ -10,8 +10,8 @@ import (
 // Rule names what forbids a job.
 type Rule uint8
 
-// The rules. RuleAvailable is the only one that reclaim can cure; all others
-// concern the queue's, or the user's, own doing.
+// The rules. Reclaim can cure RuleAvailable, and RuleLimit of an ancestor (of
+// which siblings borrow); the others are the queue's, or the user's, own doing.
 const (
 	Allowed       Rule = iota
 	RuleLimit          // the queue's burst limit
@@ -124,26 +124,19 @@ type binding struct {
 //	available(n)    = max(0, local-usage) + min(available(parent),
 //	                  (subtree-local) - max(0, usage-local) + borrowingLimit)
 //
-// with borrowingLimit = limit - guarantee, evaluated as if m more were in use
-// at the node where the recursion starts. dVis and dHold are the changes that
-// this makes to the node's usage and to the hold below it.
-func (t *Tree) available(q int, m, dVis, dHold Milli, critical bool) (Milli, binding) {
+// with borrowingLimit = limit - guarantee, evaluated as if the node's usage
+// and the hold of everything on the way up changed by so much.
+func (t *Tree) available(q int, dOcc, dHeld Milli) (Milli, binding) {
 	n := &t.nodes[q]
-	crit := n.crit
-	if critical {
-		crit += m
-	}
-	sumHold := n.sumHold + dHold
-	extra := max(0, n.reserve-crit-sumHold)
-	occ := n.vis + dVis + extra
+	occ := n.occ + dOcc
 	if q == Root {
-		return n.subtree - occ, binding{Root, n.occ(), n.subtree, sumHold + extra}
+		return n.subtree - occ, binding{Root, n.occ, n.subtree, n.held + dHeld}
 	}
-	up, bind := t.available(n.parent, m, max(0, occ-n.local)-n.bubble(), sumHold+extra-n.hold(), critical)
+	up, bind := t.available(n.parent, max(0, occ-n.local)-n.bubble(), dHeld)
 	if n.limit != cluster.Unlimited {
 		most := n.subtree - n.local + n.limit - n.guarantee
 		if free := most - max(0, occ-n.local); free < up {
-			up, bind = free, binding{q, n.bubble(), most, sumHold + extra}
+			up, bind = free, binding{q, n.bubble(), most, n.held + dHeld}
 		}
 	}
 	return max(0, n.local-occ) + up, bind
@@ -158,7 +151,7 @@ func (t *Tree) Available(q int) Milli {
 	if t.open {
 		return Boundless
 	}
-	free, _ := t.available(q, 0, 0, 0, false)
+	free, _ := t.available(q, 0, 0)
 	return free
 }
 
@@ -198,7 +191,8 @@ func (t *Tree) Check(q int, m Milli, tier cluster.Tier) Refusal {
 			return t.refuse(RuleCritical, p, n.crit, n.guarantee, m)
 		}
 	}
-	free, bind := t.available(q, m, m, 0, critical)
+	dHeld := t.nodes[q].fill(m, critical)
+	free, bind := t.available(q, m+dHeld, dHeld)
 	if free >= 0 {
 		return Refusal{}
 	}

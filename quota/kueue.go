@@ -80,7 +80,7 @@ func (t *Tree) DRS(q int, more Milli) DRS {
 	if q == Root {
 		return DRS{Weight: n.weight}
 	}
-	return DRS{Borrowed: max(0, n.used+more-n.guarantee), Lendable: t.lendable(n.parent), Weight: n.weight}
+	return DRS{Borrowed: max(0, n.over()+more), Lendable: t.lendable(n.parent), Weight: n.weight}
 }
 
 // lendable is what can be borrowed inside a node's hierarchy: Kueue's

@@ -8,54 +8,50 @@ import (
 
 // Entitled reports whether m more milli-GPU in q, for a job of the tier, stay
 // within what q is guaranteed, so that the job may reclaim from borrowers.
-// Best-effort has no guarantee. For a standard job, the reserve that is kept
-// for the critical tier counts as used.
+// Best-effort has no guarantee. The reserve that stays idle for the critical
+// tier counts as used.
 //
 // This is the queue's own guarantee. Whether its ancestors' guarantees allow
 // reclaiming from a particular victim is Reclaimable's question: what a
 // sibling borrowed inside a full parent is owed back, what the parent's
 // neighbours use is not.
 func (t *Tree) Entitled(q int, m Milli, tier cluster.Tier) bool {
-	if t.open || tier == cluster.BestEffort || t.nodes[q].spec.NoReclaim {
+	if t.open || q == Root || tier == cluster.BestEffort {
 		return false
 	}
-	return t.within(q, m, tier)
-}
-
-func (t *Tree) within(q int, m Milli, tier cluster.Tier) bool {
-	n := &t.nodes[q]
-	used := n.used
-	if tier != cluster.Critical {
-		used += n.hold()
-	}
-	return used+m <= n.guarantee
+	return t.owed(q, t.nodes[q].parent, m, tier)
 }
 
 // owed reports whether forQ, with need more, is within its guarantee at every
-// level from itself up to below the common ancestor lca. Groups without a
-// guarantee of their own do not count.
+// level from itself up to below the common ancestor lca, as each level sees
+// it. Groups without a guarantee of their own do not count.
 func (t *Tree) owed(forQ, lca int, need Milli, tier cluster.Tier) bool {
-	for p := forQ; p != lca; p = t.nodes[p].parent {
+	dOcc := need + t.nodes[forQ].fill(need, tier == cluster.Critical)
+	for p := forQ; p != lca; {
 		n := &t.nodes[p]
-		if n.spec.NoReclaim || (n.set > 0 || len(n.children) == 0) && !t.within(p, need, tier) {
+		occ := n.occ + dOcc
+		if n.spec.NoReclaim || (n.set > 0 || len(n.children) == 0) && occ > n.subtree {
 			return false
 		}
+		dOcc = max(0, occ-n.local) - n.bubble()
+		p = n.parent
 	}
 	return true
 }
 
 // Reclaimable reports whether a job of take milli-GPU in victimQ may be
-// preempted for need more milli-GPU in forQ (of the tier; 0 if they are
+// preempted for need more milli-GPU in forQ (of the tier; need 0 if they are
 // charged already): forQ stays within its guarantee and the victim's queue
 // does not fall below its own, both at every level below their lowest common
-// ancestor. A queue never reclaims from itself.
+// ancestor. A queue never reclaims from itself. Victims of the critical tier
+// are the caller's to leave out.
 func (t *Tree) Reclaimable(victimQ, forQ int, take, need Milli, tier cluster.Tier) bool {
 	if t.open || victimQ == forQ || tier == cluster.BestEffort {
 		return false
 	}
 	lca := t.LCA(victimQ, forQ)
 	for p := victimQ; p != lca; p = t.nodes[p].parent {
-		if n := &t.nodes[p]; n.used-take < n.guarantee {
+		if t.nodes[p].over() < take {
 			return false
 		}
 	}
@@ -69,16 +65,7 @@ func (t *Tree) Reclaimable(victimQ, forQ int, take, need Milli, tier cluster.Tie
 // give back. The job cannot return by reclaim: with it the queue would be
 // above its guarantee again. Use it after Reclaimable found too little.
 func (t *Tree) ReclaimableWhole(victimQ, forQ int, need Milli, tier cluster.Tier) bool {
-	if t.open || victimQ == forQ || tier == cluster.BestEffort {
-		return false
-	}
-	lca := t.LCA(victimQ, forQ)
-	for p := victimQ; p != lca; p = t.nodes[p].parent {
-		if n := &t.nodes[p]; n.used <= n.guarantee {
-			return false
-		}
-	}
-	return t.owed(forQ, lca, need, tier)
+	return t.Reclaimable(victimQ, forQ, 1, need, tier)
 }
 
 // Ratio is a fraction compared without division. Den is positive.
@@ -98,12 +85,22 @@ func (r Ratio) Cmp(s Ratio) int {
 	return cmpProducts(r.Num, s.Den, s.Num, r.Den)
 }
 
+// over is how far a node is above its guarantee, negative below it: idle
+// reserve counts as used, and what a child does not lend is neither the
+// group's quota nor, as far as it lies within, its usage.
+func (n *node) over() Milli { return n.occ - n.subtree }
+
+// Borrowed returns how far q is above its guarantee, the idle reserve counted
+// as used; 0 if it is not.
+func (t *Tree) Borrowed(q int) Milli { return max(0, t.nodes[q].over()) }
+
 // Over returns (used - guarantee) / weight, milli-GPU per thousandth: the
 // queue where this is largest gives back first (B-quotas-tiers, "Guaranteed +
-// burst model"). It is negative below the guarantee.
+// burst model"). It is negative below the guarantee; the idle reserve counts
+// as used.
 func (t *Tree) Over(q int) Ratio {
 	n := &t.nodes[q]
-	return Ratio{n.used - n.guarantee, n.weight}
+	return Ratio{n.over(), n.weight}
 }
 
 // CompareVictims orders queues a and b as sources for forQ, negative if a

@@ -41,21 +41,23 @@ type node struct {
 	local     Milli // the part of it that is never lent
 
 	// Usage.
-	used    Milli
-	crit    Milli // of it by the critical tier
-	vis     Milli // used, as far as this level sees it
-	sumHold Milli // held idle for the critical tier below the children
-	extra   Milli // held idle here in addition
+	used Milli
+	crit Milli // of it by the critical tier
+	held Milli // kept idle for the critical tier here and below
+	occ  Milli // what counts as used at this level: a leaf's used + held, a group's sum of bubbles
 }
 
-// occ is what counts as used at this level: usage and idle reserve.
-func (n *node) occ() Milli { return n.vis + n.extra }
-
-// hold is what the subtree keeps idle for the critical tier.
-func (n *node) hold() Milli { return n.sumHold + n.extra }
-
 // bubble is what the parent sees as used.
-func (n *node) bubble() Milli { return max(0, n.occ()-n.local) }
+func (n *node) bubble() Milli { return max(0, n.occ-n.local) }
+
+// fill returns by how much a leaf's hold changes if critical jobs use m more:
+// they take the idle reserve first.
+func (n *node) fill(m Milli, critical bool) Milli {
+	if !critical || len(n.children) > 0 {
+		return 0
+	}
+	return max(0, n.reserve-n.crit-m) - n.held
+}
 
 // Tree is the queue tree with current usage. Amounts are milli-GPU. Node 0 is
 // the root; parents come before children, children in the order of the spec.
@@ -118,7 +120,7 @@ func (t *Tree) build(queues []cluster.Queue) error {
 		}
 		below[p] = append(below[p], i)
 	}
-	t.nodes = append(t.nodes, node{parent: -1, path: []int{Root},
+	t.nodes = append(t.nodes, node{parent: -1, path: []int{Root}, limit: cluster.Unlimited,
 		spec: cluster.Queue{Name: "root", Limit: cluster.Unlimited, Lend: cluster.Unlimited}})
 	var add func(i, parent int)
 	add = func(i, parent int) {
@@ -253,9 +255,9 @@ func (t *Tree) Apply(wall int64) (next int64) {
 func (t *Tree) rebuild() {
 	for q := range t.nodes {
 		n := &t.nodes[q]
-		n.sumG, n.sumSeen, n.sumHold = 0, 0, 0
+		n.sumG, n.sumSeen, n.held, n.occ = 0, 0, 0, 0
 		if len(n.children) > 0 {
-			n.used, n.crit, n.vis = 0, 0, 0
+			n.used, n.crit = 0, 0
 		}
 	}
 	for q := len(t.nodes) - 1; q >= 0; q-- {
@@ -265,17 +267,20 @@ func (t *Tree) rebuild() {
 			n.guarantee, n.local = t.capacity, 0
 			n.subtree = t.capacity - n.sumG + n.sumSeen
 		}
-		n.extra = max(0, n.reserve-n.crit-n.sumHold)
 		if q == Root {
 			return
+		}
+		if len(n.children) == 0 {
+			n.held = max(0, n.reserve-n.crit)
+			n.occ = n.used + n.held
 		}
 		up := &t.nodes[n.parent]
 		up.sumG += n.guarantee
 		up.sumSeen += n.subtree - n.local
 		up.used += n.used
 		up.crit += n.crit
-		up.vis += n.bubble()
-		up.sumHold += n.hold()
+		up.held += n.held
+		up.occ += n.bubble()
 	}
 }
 
@@ -308,20 +313,20 @@ func (n *node) amounts() {
 // critical tier: it fills the idle reserve first.
 func (t *Tree) Charge(q int, m Milli, critical bool) {
 	n := &t.nodes[q]
-	dVis, dHold := m, Milli(0)
+	dHeld := n.fill(m, critical)
+	dOcc := m + dHeld
 	for {
-		bubble, hold := n.bubble(), n.hold()
 		n.used += m
 		if critical {
 			n.crit += m
 		}
-		n.vis += dVis
-		n.sumHold += dHold
-		n.extra = max(0, n.reserve-n.crit-n.sumHold)
+		n.held += dHeld
+		before := n.bubble()
+		n.occ += dOcc
 		if n.parent < 0 {
 			return
 		}
-		dVis, dHold = n.bubble()-bubble, n.hold()-hold
+		dOcc = n.bubble() - before
 		n = &t.nodes[n.parent]
 	}
 }
@@ -334,7 +339,7 @@ func (t *Tree) Critical(q int) Milli { return t.nodes[q].crit }
 
 // Held returns the milli-GPU that q and all below it keep idle for the
 // critical tier at the moment.
-func (t *Tree) Held(q int) Milli { return t.nodes[q].hold() }
+func (t *Tree) Held(q int) Milli { return t.nodes[q].held }
 
 // Guarantee returns the milli-GPU owed to q now: its own guarantee, else the
 // sum of its children's. The root's is the capacity.
@@ -346,9 +351,6 @@ func (t *Tree) Limit(q int) Milli { return t.nodes[q].limit }
 // Weight returns q's over-quota weight in thousandths, always positive: as
 // configured, else in proportion to the guarantee, else 1000.
 func (t *Tree) Weight(q int) int64 { return t.nodes[q].weight }
-
-// Borrowed returns how far q is above its guarantee; 0 if it is not.
-func (t *Tree) Borrowed(q int) Milli { return max(0, t.nodes[q].used-t.nodes[q].guarantee) }
 
 // Excess returns how far q is above its limit, after a window has closed or a
 // limit was lowered; 0 if it is not.

@@ -290,7 +290,7 @@ func TestValidation(t *testing.T) {
 		{[]cluster.Queue{queue("p", "", 0, limit(4)), queue("a", "p", 5)}, `queue "p": guarantee of 5 GPUs is above its limit of 4`},
 		{[]cluster.Queue{queue("a", "", 1, lend(2))}, `lends 2 GPUs, more than its guarantee of 1`},
 		{[]cluster.Queue{queue("a", "", 1, reserve(2))}, `reserves 2 GPUs`},
-		{[]cluster.Queue{queue("p", "", 4, reserve(1)), queue("a", "p", 2, reserve(2))}, `reserve 2 GPUs in sum`},
+		{[]cluster.Queue{queue("p", "", 4, reserve(1)), queue("a", "p", 2)}, `queue "p" groups other queues: set reserve on`},
 		{[]cluster.Queue{queue("a", "", 0, weight(-1))}, `weight is negative`},
 		{[]cluster.Queue{queue("a", "", -3)}, `guarantee is negative`},
 		{[]cluster.Queue{queue("a", "", 0, limit(-2))}, `limit is negative`},

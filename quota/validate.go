@@ -90,32 +90,25 @@ func checkWindow(w *cluster.Window) error {
 	return nil
 }
 
-// checkReserve checks that lend and reserve fit the guarantee (the largest of
-// the week; a window may leave less, and then less is lent and reserved), and
-// that a parent's reserve covers its children's.
+// checkReserve checks that lend and reserve fit the guarantee: the largest of
+// the week; a window may leave less, and then less is lent and reserved. Only
+// leaves have a reserve, because critical jobs must fit a leaf's guarantee.
 func (t *Tree) checkReserve(q int) error {
 	s := &t.nodes[q].spec
+	if s.Reserve > 0 && !t.Leaf(q) {
+		return fmt.Errorf("queue %q groups other queues: set reserve on those that run critical jobs", s.Name)
+	}
 	most := s.Guarantee
 	for i := range s.Windows {
 		most = max(most, s.Windows[i].Guarantee)
 	}
-	if most > 0 || t.Leaf(q) { // else a group, whose guarantee is its children's
-		if s.Lend > most {
-			return fmt.Errorf("queue %q: lends %s GPUs, more than its guarantee of %s",
-				s.Name, FormatGPUs(s.Lend), FormatGPUs(most))
-		}
-		if s.Reserve > most {
-			return fmt.Errorf("queue %q: reserves %s GPUs for the critical tier, more than its guarantee of %s",
-				s.Name, FormatGPUs(s.Reserve), FormatGPUs(most))
-		}
+	if s.Lend > most && (most > 0 || t.Leaf(q)) { // else a group, whose guarantee is its children's
+		return fmt.Errorf("queue %q: lends %s GPUs, more than its guarantee of %s",
+			s.Name, FormatGPUs(s.Lend), FormatGPUs(most))
 	}
-	var sum Milli
-	for _, c := range t.nodes[q].children {
-		sum += t.nodes[c].spec.Reserve
-	}
-	if s.Reserve > 0 && sum > s.Reserve {
-		return fmt.Errorf("the children of queue %q reserve %s GPUs in sum, more than its own %s",
-			s.Name, FormatGPUs(sum), FormatGPUs(s.Reserve))
+	if s.Reserve > most {
+		return fmt.Errorf("queue %q: reserves %s GPUs for the critical tier, more than its guarantee of %s",
+			s.Name, FormatGPUs(s.Reserve), FormatGPUs(most))
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ type VolcanoQueue struct {
 //
 // It differs from Waterfill in two ways: what a guarantee gave beyond the
 // weight is not made up for later, and a guarantee stays with its queue even
-// if it is not asked for. The shares sum up to total at most, unless the
-// guarantees alone are more.
+// if it is not asked for. The shares sum up to total at most, plus what
+// guarantees added at the end (Volcano takes that from nobody who is met).
 func Proportion(total, unit Milli, queues []VolcanoQueue) []Milli {
 	p := newProportion(total, queues)
 	// Every round meets a queue or shrinks what remains; a negative remaining
@@ -124,7 +124,7 @@ func (p *proportion) rounded(total, unit Milli) []Milli {
 	// own rounding lost (below one milli-GPU per queue) counts as given.
 	given := min(total, (sum+int64(len(p.queues))*fine-1)/fine)
 	if sum > total*fine {
-		given = 0 // guarantees beyond the total: each queue keeps its share
+		given = 0 // guarantees went beyond the total: each queue keeps its share
 	}
 	roundDown(given, claims, unit, share, rem)
 	return share

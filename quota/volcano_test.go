@@ -66,7 +66,7 @@ func TestProportionInvariants(t *testing.T) {
 				claims[i].Cap = min(claims[i].Cap, q.Capability)
 			}
 		}
-		if sum > max(total, guaranteed) {
+		if sum > total+guaranteed {
 			r.Fatalf("%v sums up to %d of %d", got, sum, total)
 		}
 		if plain {
