@@ -174,9 +174,9 @@ func (t *Tree) Potential(q int) Milli {
 }
 
 // Check says what, if anything, forbids m more milli-GPU in q for a job of
-// the tier. In this order, each from the queue upwards: the limit; critical
-// jobs must fit the guarantee, of every ancestor that has its own too; what
-// is available.
+// the tier. In this order: the limit, and that critical jobs must fit the
+// guarantee, of every ancestor too, from the queue upwards; then what is
+// available.
 func (t *Tree) Check(q int, m Milli, tier cluster.Tier) Refusal {
 	if t.open || m <= 0 {
 		return Refusal{}
@@ -187,7 +187,7 @@ func (t *Tree) Check(q int, m Milli, tier cluster.Tier) Refusal {
 		if n.limit != cluster.Unlimited && n.used+m > n.limit {
 			return t.refuse(RuleLimit, p, n.used, n.limit, m)
 		}
-		if critical && n.crit+m > n.guarantee && (n.set > 0 || len(n.children) == 0) {
+		if critical && n.crit+m > n.guarantee {
 			return t.refuse(RuleCritical, p, n.crit, n.guarantee, m)
 		}
 	}

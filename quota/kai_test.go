@@ -48,6 +48,7 @@ func TestKaiFairShare(t *testing.T) {
 		{"usage does not touch the quota", 10, 1000, 1e6, []KaiQueue{kai(4, 10, 1, usage(9e8)), kai(0, 10, 1)}, []Milli{4000, 6000}},
 		{"priority first", 10, 1000, 0, []KaiQueue{kai(1, 10, 9), kai(1, 7, 1, prio(1))}, []Milli{3000, 7000}},
 		{"satisfied: another round", 10, 1000, 0, []KaiQueue{kai(0, 1, 1), kai(0, 10, 1), kai(0, 10, 2)}, []Milli{1000, 3000, 6000}},
+		{"another round by weight", 12, 1000, 0, []KaiQueue{kai(0, 1, 4), kai(0, 12, 1), kai(0, 12, 3)}, []Milli{1000, 3000, 8000}},
 		{"limit", 10, 1000, 0, []KaiQueue{kai(0, 10, 1, most(2)), kai(0, 10, 1)}, []Milli{2000, 8000}},
 		{"unlimited quota", 10, 1000, 0, []KaiQueue{kai(-1, 7, 1), kai(0, 10, 1)}, []Milli{7000, 3000}},
 		{"no weight, no over-quota", 10, 1000, 0, []KaiQueue{kai(2, 10, 0), kai(0, 3, 1)}, []Milli{2000, 3000}},

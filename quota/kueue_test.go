@@ -45,6 +45,9 @@ func TestDRS(t *testing.T) {
 	if got := DRSOf([]int64{8, 5}, []int64{6, 2}, []int64{10, 10}, 1000).Value(); got != 300 {
 		t.Errorf("dominant resource: %d", got)
 	}
+	if got := DRSOf([]int64{1, 5}, []int64{6, 4}, []int64{10, 10}, 1000).Value(); got != 100 {
+		t.Errorf("one resource below nominal: %d", got)
+	}
 	if inf.Value() != -1 {
 		t.Error("infinite")
 	}

@@ -52,6 +52,8 @@ func TestPlanReclaim(t *testing.T) {
 		// B-quotas-tiers.md, Tests: a critical 2-GPU job, all GPUs held by standard.
 		{"2 GPUs with least lost work, not the 8", []Share{share(12, 0, 1)},
 			[]Victim{job(0, std, 8, 0, 9), job(0, std, 2, 50, 1), job(0, std, 2, 40, 1)}, 2, []int{2}},
+		{"in whatever order they come", []Share{share(12, 0, 1)},
+			[]Victim{job(0, std, 2, 50, 1), job(0, std, 2, 40, 1), job(0, std, 8, 0, 9)}, 2, []int{1}},
 		{"critical is never taken", []Share{share(8, 0, 1)}, []Victim{job(0, crit, 8, 0, 0)}, 1, nil},
 		{"the queue that is furthest over", []Share{share(6, 4, 1), share(8, 4, 1)}, []Victim{job(0, std, 1, 0, 0), job(1, std, 1, 9, 0)}, 1, []int{1}},
 		{"by weight", []Share{share(6, 4, 1), share(8, 4, 4)}, []Victim{job(0, std, 1, 0, 0), job(1, std, 1, 9, 0)}, 1, []int{0}},

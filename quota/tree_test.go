@@ -138,6 +138,12 @@ func TestCriticalAndReserve(t *testing.T) {
 	if r := tree.Check(tr, 6*gpu, cluster.Standard); r.Rule != RuleReserve || r.Used != 3*gpu {
 		t.Errorf("training 6: %+v", r)
 	}
+	if r := tree.Check(tr, 8*gpu, cluster.Standard); r.Rule != RuleReserve {
+		t.Errorf("training 8 would fit but for the reserve: %+v", r)
+	}
+	if r := tree.Check(tr, 9*gpu, cluster.Standard); r.Rule != RuleAvailable {
+		t.Errorf("training 9 never fits: %+v", r)
+	}
 	if r := tree.Check(s, 5*gpu, cluster.Critical); r.Rule != RuleCritical || r.Queue != s {
 		t.Errorf("critical beyond the guarantee: %+v", r)
 	}
@@ -202,6 +208,31 @@ func TestHierarchy(t *testing.T) {
 	}
 	if got := tree.Available(a); got != 5*gpu {
 		t.Errorf("available(a) = %d", got)
+	}
+}
+
+// A group without a guarantee of its own stands for its children's; it does
+// not keep them from reclaiming outside what a sibling borrowed inside.
+func TestGroup(t *testing.T) {
+	tree := mustTree(t, 16, queue("org", "", 0), queue("a", "org", 4), queue("b", "org", 4), queue("c", "", 4))
+	org, a, b, c := at(t, tree, "org"), at(t, tree, "a"), at(t, tree, "b"), at(t, tree, "c")
+	if got := tree.Guarantee(org); got != 8*gpu {
+		t.Errorf("guarantee(org) = %d", got)
+	}
+	tree.Charge(b, 8*gpu, false)
+	tree.Charge(c, 8*gpu, false)
+	if !tree.Reclaimable(b, a, 4*gpu, 4*gpu, cluster.Standard) || !tree.Reclaimable(c, a, 4*gpu, 4*gpu, cluster.Standard) {
+		t.Error("a may take from both borrowers")
+	}
+	if tree.CompareVictims(b, c, a) >= 0 {
+		t.Error("the sibling gives back first")
+	}
+	quiet := queue("a", "org", 4)
+	quiet.NoReclaim = true
+	tree = mustTree(t, 16, queue("org", "", 0), quiet, queue("b", "org", 4))
+	tree.Charge(at(t, tree, "b"), 16*gpu, false)
+	if tree.Entitled(at(t, tree, "a"), gpu, cluster.Standard) || tree.Reclaimable(at(t, tree, "b"), at(t, tree, "a"), gpu, gpu, cluster.Standard) {
+		t.Error("no_reclaim: a waits until the borrower is done")
 	}
 }
 

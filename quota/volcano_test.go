@@ -23,6 +23,7 @@ func TestProportion(t *testing.T) {
 		{"spec", 10, 1, []VolcanoQueue{q(1, 0, 1), q(1, 0, 10), q(2, 0, 10)}, []Milli{1, 3, 6}},
 		{"guarantee kept though not asked for", 10, 1, []VolcanoQueue{q(1, 4, 1), q(1, 0, 10)}, []Milli{4, 6}},
 		{"guarantee above the weight", 10, 1, []VolcanoQueue{q(9, 0, 10), q(1, 5, 10)}, []Milli{5, 5}},
+		{"guarantee above the weight, finely", 10_000, 1, []VolcanoQueue{q(9, 0, 10_000), q(1, 5500, 10_000)}, []Milli{4500, 5500}},
 		// Waterfill would give 4, 5, 11 here: the guarantee counts as a head start.
 		{"head start", 20_000, 1, []VolcanoQueue{q(9, 0, 4000), q(1, 5000, 100_000), q(10, 0, 100_000)}, []Milli{4000, 5091, 10_909}},
 		{"capability", 10, 1, []VolcanoQueue{{1, 0, 2, 10}, q(1, 0, 10)}, []Milli{2, 8}},
