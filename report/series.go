@@ -1,4 +1,4 @@
-package sim
+package report
 
 import (
 	"time"
@@ -23,15 +23,20 @@ type Bin struct {
 	Queues                                             []float64 // milli-GPU-seconds per queue
 }
 
-type sample struct {
-	alloc, busy, demand, split, free cluster.Milli
-	pending, running                 int64
+// Sample is the state of a cluster between two events.
+type Sample struct {
+	Alloc, Busy cluster.Milli // held by jobs; of it by jobs that compute
+	Demand      cluster.Milli // asked for by pending jobs
+	Split, Free cluster.Milli // free on partly used nodes; free at all
+	Pending     int64         // jobs
+	Running     int64
 }
 
-func (s *Series) init() { s.Width = time.Minute }
+// NewSeries returns an empty series with bins of a minute.
+func NewSeries() Series { return Series{Width: time.Minute} }
 
-// add integrates a constant state over [from, to).
-func (s *Series) add(from, to cluster.Time, v sample, queues []cluster.Milli) {
+// Add integrates a constant state over [from, to).
+func (s *Series) Add(from, to cluster.Time, v Sample, queues []cluster.Milli) {
 	for to > cluster.Time(s.Width)*maxBins {
 		s.double()
 	}
@@ -43,13 +48,13 @@ func (s *Series) add(from, to cluster.Time, v sample, queues []cluster.Milli) {
 		}
 		b := &s.Bins[i]
 		dt := end.Sub(from).Seconds()
-		b.Alloc += float64(v.alloc) * dt
-		b.Busy += float64(v.busy) * dt
-		b.Pending += float64(v.pending) * dt
-		b.Running += float64(v.running) * dt
-		b.Demand += float64(v.demand) * dt
-		b.Split += float64(v.split) * dt
-		b.Free += float64(v.free) * dt
+		b.Alloc += float64(v.Alloc) * dt
+		b.Busy += float64(v.Busy) * dt
+		b.Pending += float64(v.Pending) * dt
+		b.Running += float64(v.Running) * dt
+		b.Demand += float64(v.Demand) * dt
+		b.Split += float64(v.Split) * dt
+		b.Free += float64(v.Free) * dt
 		for len(b.Queues) < len(queues) {
 			b.Queues = append(b.Queues, 0)
 		}

@@ -5,36 +5,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/report"
 )
-
-// Record is what became of one job.
-type Record struct {
-	Submit      cluster.Time
-	FirstStart  cluster.Time // Never: it never started
-	End         cluster.Time // Never: it did not end
-	Reason      engine.StopReason
-	Rejected    bool
-	Waited      time.Duration // pending, over all waits
-	Ran         time.Duration // on devices, over all runs
-	Busy        int64         // milli-GPU-milliseconds computing
-	Held        int64         // milli-GPU-milliseconds on devices
-	Lost        int64         // of Busy: work thrown away
-	Preemptions int32
-	Losses      int32 // stops by node or GPU failure
-	GPUs        int32
-	Queue       int32
-	Why         string // of a rejection
-}
-
-// Span is a job's stay on some devices, for the Gantt strips of small runs.
-type Span struct {
-	Job   cluster.JobID
-	Node  int32
-	GPUs  uint64
-	Share int32
-	From  cluster.Time
-	To    cluster.Time
-}
 
 // maxSpans bounds what is kept for the Gantt strips.
 const maxSpans = 4000
@@ -61,8 +33,8 @@ type Book struct {
 	queueID  map[string]int32
 	queueUse []cluster.Milli
 
-	Series Series
-	Spans  []Span
+	Series report.Series
+	Spans  []report.Span
 	open   map[cluster.JobID]int // first open span of a job; looked up only
 	full   bool                  // too many spans: none are shown
 
@@ -70,17 +42,17 @@ type Book struct {
 	active      int64
 	loadArea    float64 // integral of active jobs over seconds, for Themis' fair share
 	areaAt      []float64
-	Records     []Record
+	Records     []report.Record
 }
 
 func newBook(spec *cluster.Spec, n int) *Book {
 	b := &Book{spec: spec, capacity: cluster.Milli(spec.GPUs()) * cluster.Whole, First: cluster.Never,
 		nodeUsed: make([]cluster.Milli, len(spec.Nodes)), queueID: map[string]int32{},
-		open: map[cluster.JobID]int{}, Records: make([]Record, n), areaAt: make([]float64, n)}
+		open: map[cluster.JobID]int{}, Records: make([]report.Record, n), areaAt: make([]float64, n)}
 	for i := range b.Records {
 		b.Records[i].FirstStart, b.Records[i].End = cluster.Never, cluster.Never
 	}
-	b.Series.init()
+	b.Series = report.NewSeries()
 	return b
 }
 
@@ -111,8 +83,8 @@ func (b *Book) advance(at cluster.Time) {
 		return
 	}
 	b.loadArea += float64(b.active) * at.Sub(b.now).Seconds()
-	b.Series.add(b.now, at, sample{alloc: b.alloc, busy: b.busy, pending: b.pending, running: b.running,
-		demand: b.demand, split: b.split, free: b.capacity - b.alloc}, b.queueUse)
+	b.Series.Add(b.now, at, report.Sample{Alloc: b.alloc, Busy: b.busy, Pending: b.pending, Running: b.running,
+		Demand: b.demand, Split: b.split, Free: b.capacity - b.alloc}, b.queueUse)
 	b.now = at
 }
 
@@ -184,7 +156,7 @@ func (b *Book) openSpans(j *jobRun, now cluster.Time) {
 	b.open[j.entry.Job.ID] = len(b.Spans)
 	for i := range j.allocs {
 		a := &j.allocs[i]
-		b.Spans = append(b.Spans, Span{j.entry.Job.ID, a.Node, a.GPUs, a.Share, now, cluster.Never})
+		b.Spans = append(b.Spans, report.Span{Job: j.entry.Job.ID, Node: a.Node, GPUs: a.GPUs, Share: a.Share, From: now, To: cluster.Never})
 	}
 }
 
@@ -248,13 +220,58 @@ func (b *Book) ended(j *jobRun, now cluster.Time, reason engine.StopReason, wait
 		b.pending--
 		b.demand -= j.entry.Job.GPUMilli()
 	}
-	r.End, r.Reason = now, reason
-	r.Rejected = reason == engine.Impossible || reason == engine.NeverReady
+	r.End, r.Outcome = now, outcomeOf(reason)
 	b.Last = max(b.Last, now)
 	b.active--
 	b.done++
 	id := j.entry.Job.ID
 	b.areaAt[id] = b.loadArea - b.areaAt[id] // of active jobs over its life
+}
+
+func outcomeOf(r engine.StopReason) report.Outcome {
+	switch r {
+	case engine.Completed:
+		return report.Completed
+	case engine.WasCancelled:
+		return report.Cancelled
+	case engine.TimedOut:
+		return report.TimedOut
+	case engine.Impossible, engine.NeverReady:
+		return report.Rejected
+	case engine.Preempted, engine.NodeLost:
+		return report.Lost
+	}
+	return report.Failed
+}
+
+// Run returns the books in the form that reports are made of.
+func (b *Book) Run(w *World) report.Run {
+	r := report.Run{Cluster: b.spec.Name, Capacity: b.capacity, Queues: b.queues, Epoch: b.spec.Epoch,
+		Records: b.Records, Series: b.Series, Failures: b.failures, First: b.First, Last: b.Last, Spans: b.Spans}
+	for i := range b.spec.Nodes {
+		r.Nodes = append(r.Nodes, b.spec.Nodes[i].Name)
+		r.GPUs = append(r.GPUs, b.spec.Nodes[i].GPUs)
+	}
+	for _, name := range b.queues {
+		var owed cluster.Milli
+		for i := range b.spec.Queues {
+			if b.spec.Queues[i].Name == name {
+				owed = b.spec.Queues[i].Guarantee
+			}
+		}
+		r.Owed = append(r.Owed, owed)
+	}
+	for i := range w.jobs {
+		e := w.jobs[i].entry
+		r.Jobs = append(r.Jobs, &e.Job)
+		r.Ideal = append(r.Ideal, e.Run)
+		mean := 0.0
+		if rec := &b.Records[i]; rec.End != cluster.Never && rec.End > rec.Submit {
+			mean = b.areaAt[i] / rec.End.Sub(rec.Submit).Seconds()
+		}
+		r.Active = append(r.Active, mean)
+	}
+	return r
 }
 
 // close books what is still going on when the replay ends.

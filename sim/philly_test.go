@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -32,12 +33,12 @@ func TestPhillySmoke(t *testing.T) {
 			}
 			var sum float64
 			n, pre, rej := 0, 0, 0
-			for _, r := range o.Book.Records {
-				if r.End != cluster.Never && !r.Rejected {
+			for _, r := range o.Run.Records {
+				if r.Outcome == report.Completed {
 					sum += r.End.Sub(r.Submit).Seconds()
 					n++
 				}
-				if r.Rejected {
+				if r.Outcome == report.Rejected {
 					rej++
 				}
 				pre += int(r.Preemptions)

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -100,14 +101,12 @@ type Setup struct {
 
 // Outcome is what a replay gave.
 type Outcome struct {
-	Setup   Setup
-	Label   string // the policy with its knobs
-	Book    *Book
-	Hash    uint64
-	Stats   engine.Stats
-	Wall    time.Duration // of the machine; not part of any result that is compared
-	Partial bool          // it was interrupted
-	Err     error
+	Setup Setup
+	Label string // the policy with its knobs
+	Run   report.Run
+	Hash  uint64
+	Stats engine.Stats
+	Err   error
 }
 
 // Run replays the entries on the cluster under one setup.
@@ -134,8 +133,10 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	w := NewWorld(spec, entries, s.World)
 	h := &hashKeeper{next: s.Journal}
 	out.Err = driver.Run(ctx, e, w, h)
-	out.Book, out.Hash, out.Stats = w.Book(), h.hash, e.Stats()
-	out.Partial = ctx.Err() != nil
+	out.Hash, out.Stats = h.hash, e.Stats()
+	out.Run = w.Book().Run(w)
+	out.Run.Policy, out.Run.Placer, out.Run.Backfill = out.Label, cfg.Placer.Name(), e.Backfill().String()
+	out.Run.Hash, out.Run.Decided, out.Run.Partial = out.Hash, out.Stats.Steps, ctx.Err() != nil
 	return out
 }
 
@@ -171,7 +172,7 @@ func RunAll(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, setu
 			}
 			out[i] = Run(ctx, spec, entries, setups[i])
 			if clock != nil {
-				out[i].Wall = clock() - from
+				out[i].Run.Wall = clock() - from
 			}
 		}()
 	}

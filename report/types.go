@@ -1,0 +1,79 @@
+// Package report turns the books of a run, recorded or live, into figures,
+// tables and pages. It knows nothing of engines and drivers.
+package report
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Outcome is how a job ended.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Unfinished Outcome = iota
+	Completed
+	Failed
+	Cancelled
+	TimedOut
+	Rejected // it could never run, or its dependency could never hold
+	Lost     // not requeued after a preemption or a failure
+)
+
+// Record is what became of one job.
+type Record struct {
+	Submit      cluster.Time
+	FirstStart  cluster.Time // Never: it never started
+	End         cluster.Time // Never: it did not end
+	Outcome     Outcome
+	Waited      time.Duration // pending, over all waits
+	Ran         time.Duration // on devices, over all runs
+	Busy        int64         // milli-GPU-milliseconds computing
+	Held        int64         // milli-GPU-milliseconds on devices
+	Lost        int64         // of Busy: work thrown away
+	Preemptions int32
+	Losses      int32 // stops by node or GPU failure
+	GPUs        int32
+	Queue       int32
+	Why         string // of a rejection
+}
+
+// Span is a job's stay on some devices, for the Gantt strips of small runs.
+type Span struct {
+	Job   cluster.JobID
+	Node  int32
+	GPUs  uint64
+	Share int32
+	From  cluster.Time
+	To    cluster.Time
+}
+
+// Run is the books of one run.
+type Run struct {
+	Policy   string // with its knobs
+	Placer   string
+	Backfill string
+	Cluster  string // in words
+	Trace    string
+	Capacity cluster.Milli
+	Nodes    []string        // names, for the Gantt strips
+	GPUs     []int           // per node
+	Queues   []string        // as Record.Queue counts; at most maxQueues
+	Owed     []cluster.Milli // guarantee per queue; 0: none
+	Epoch    int64           // Unix seconds of Time 0; 0: no calendar
+	Jobs     []*cluster.Job
+	Ideal    []time.Duration // run time alone on the reference GPU, per job
+	Records  []Record
+	Active   []float64 // mean number of active jobs over each job's life
+	Series   Series
+	Spans    []Span // empty: too many to draw
+	Failures int
+	First    cluster.Time // first submission
+	Last     cluster.Time // last end
+	Hash     uint64
+	Partial  bool          // interrupted
+	Wall     time.Duration // of the machine
+	Decided  int64         // steps of the engine
+}
