@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -203,13 +204,10 @@ func (a *polluxApp) timing(n int, local float64) (step, sync float64, err error)
 	points, ok := a.placed[key]
 	if !ok {
 		nodes, best := (n+polluxNode-1)/polluxNode, math.MaxInt
-		for k, p := range a.scaled {
-			d := 1000*abs(k[1]-n) + 10*abs(k[0]-nodes)
-			if k[0] < nodes {
-				d++ // ties go to the larger number of nodes, so that the map's order does not matter
-			}
-			if d < best {
-				best, points = d, p
+		for _, k := range slices.SortedFunc(maps.Keys(a.scaled), func(x, y [2]int) int { return slices.Compare(x[:], y[:]) }) {
+			// The number of GPUs matters first, then the number of nodes.
+			if d := 1000*abs(k[1]-n) + abs(k[0]-nodes); d < best {
+				best, points = d, a.scaled[k]
 			}
 		}
 	}

@@ -212,8 +212,8 @@ func (t *table) real(i int, lo, hi float64) float64 {
 	if i < 0 {
 		return 0
 	}
-	f, err := strconv.ParseFloat(string(t.raw(i)), 64)
-	if err != nil || !(f >= lo && f <= hi) {
+	f, ok := parseReal(t.raw(i))
+	if !ok || !(f >= lo && f <= hi) {
 		t.fail(i, fmt.Sprintf("a number from %g to %g", lo, hi))
 		return lo
 	}
@@ -300,9 +300,19 @@ func parseAmount(f []byte, unit time.Duration) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-func slowAmount(f []byte, unit time.Duration) (time.Duration, bool) {
+// parseReal reads a decimal number; Go's hexadecimal and underscored forms are
+// not numbers in a trace.
+func parseReal(f []byte) (float64, bool) {
+	if bytes.ContainsAny(f, "_xXpP") {
+		return 0, false
+	}
 	v, err := strconv.ParseFloat(string(f), 64)
-	if err != nil || !(v >= 0) || v > float64(cluster.MaxDuration/unit) {
+	return v, err == nil
+}
+
+func slowAmount(f []byte, unit time.Duration) (time.Duration, bool) {
+	v, ok := parseReal(f)
+	if !ok || !(v >= 0) || v > float64(cluster.MaxDuration/unit) {
 		return 0, false
 	}
 	return time.Duration(math.Round(v * float64(unit))), true

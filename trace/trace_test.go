@@ -106,6 +106,13 @@ func checkRoundTrip(t testing.TB, wl *Workload) {
 	}
 }
 
+// companions are options that name our own small companion files.
+func companions(format string) Options {
+	return Options{Format: format,
+		Throughputs: filepath.Join("testdata", "aux", "gavel_throughputs.json"),
+		Profiles:    filepath.Join("testdata", "aux", "pollux")}
+}
+
 // fuzzFormat fuzzes one format: no panic, and what is accepted is sane, also
 // under SkipBad, where a bad row must be counted.
 func fuzzFormat(f *testing.F, format string, seeds ...string) {
@@ -115,6 +122,9 @@ func fuzzFormat(f *testing.F, format string, seeds ...string) {
 		f.Fatal(err)
 	}
 	for _, s := range samples {
+		if st, err := os.Stat(s); err == nil && st.IsDir() {
+			continue
+		}
 		text, err := os.ReadFile(s)
 		if err != nil {
 			f.Fatal(err)
@@ -125,8 +135,10 @@ func fuzzFormat(f *testing.F, format string, seeds ...string) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		strict, errStrict := readText(t, "f", text, Options{Format: format})
-		wl, err := readText(t, "f", text, Options{Format: format, SkipBad: true})
+		o := companions(format)
+		strict, errStrict := readText(t, "f", text, o)
+		o.SkipBad = true
+		wl, err := readText(t, "f", text, o)
 		if err != nil {
 			if errStrict == nil {
 				t.Fatalf("skipping bad rows made a good file bad: %v", err)
@@ -153,11 +165,13 @@ func checkBad(t *testing.T, format string, rows []badRow) {
 	t.Helper()
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
-			_, err := readText(t, "x", r.text, Options{Format: format})
+			o := companions(format)
+			_, err := readText(t, "x", r.text, o)
 			if err == nil || !strings.Contains(err.Error(), r.want) {
 				t.Fatalf("error %q, want %q in it", err, r.want)
 			}
-			wl, err := readText(t, "x", r.text, Options{Format: format, SkipBad: true})
+			o.SkipBad = true
+			wl, err := readText(t, "x", r.text, o)
 			if err == nil && (wl.BadAll != 1 || len(wl.Bad) != 1 || !strings.Contains(wl.Bad[0].Error(), r.want)) {
 				t.Fatalf("with SkipBad: %d bad rows %v, want one with %q", wl.BadAll, wl.Bad, r.want)
 			}
