@@ -238,6 +238,8 @@ func (t *Tree) SetCapacity(m Milli) {
 //
 // A change may leave a queue above its limit (see Excess) or the cluster
 // overdrawn (Available(Root) < 0): the engine then preempts borrowers.
+// To see before a window closes what will have to be given back, Apply its
+// end, look, and Apply the present again: nothing else is remembered.
 func (t *Tree) Apply(wall int64) (next int64) {
 	next = math.MaxInt64
 	for q := 1; q < len(t.nodes); q++ {
