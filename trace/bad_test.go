@@ -3,8 +3,11 @@ package trace
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/cluster"
 )
 
 // Each case has one malformed row; the message says where and what is right.
@@ -177,6 +180,36 @@ func TestBadFiles(t *testing.T) {
 	}
 	if _, err := Open(filepath.Join(t.TempDir(), "none"), Options{}); !os.IsNotExist(err) {
 		t.Errorf("missing file: %v", err)
+	}
+}
+
+// A compressed file that was cut must not pass for a shorter trace.
+func TestCutFiles(t *testing.T) {
+	wl := &Workload{Name: "long", Format: "muster"}
+	for i := range 20000 {
+		wl.Jobs = append(wl.Jobs, Entry{Run: 1, Job: cluster.Job{ID: cluster.JobID(i), Name: strconv.Itoa(i * 7919), Submit: cluster.Time(i),
+			Tasks: []cluster.TaskSet{{Count: 1}}}})
+	}
+	dir := t.TempDir()
+	for _, ext := range []string{".gz", ".zst"} {
+		path := filepath.Join(dir, "long.jsonl"+ext)
+		if err := Create(path, wl); err != nil {
+			t.Fatal(err)
+		}
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{20, len(whole) / 2, len(whole) - 1} {
+			if err := os.WriteFile(path, whole[:n], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, skip := range []bool{false, true} {
+				if _, err := Open(path, Options{SkipBad: skip}); err == nil || !strings.Contains(err.Error(), "ends in the middle") {
+					t.Errorf("%s cut at %d of %d: %v", ext, n, len(whole), err)
+				}
+			}
+		}
 	}
 }
 

@@ -164,6 +164,9 @@ func checkEntry(e *Entry) string {
 	if j.Elastic.Min < 0 || j.Elastic.Max < j.Elastic.Min || j.Elastic.Max > cluster.MaxTasks {
 		return fmt.Sprintf("elastic %d..%d: must be 0 <= min <= max <= %d", j.Elastic.Min, j.Elastic.Max, cluster.MaxTasks)
 	}
+	if a := j.Array; a != nil && (a.Index < 0 || a.Cap < 0) {
+		return fmt.Sprintf("array index %d, cap %d: must be 0 or more", a.Index, a.Cap)
+	}
 	if w := e.Work; w != nil {
 		if !(w.Steps >= 0 && w.Steps <= 1e15) || w.Batch < 0 || w.Step < 0 || w.Step > cluster.MaxDuration {
 			return "work: steps, batch and step time must be 0 or more, and below 10^15 steps and 100 years"

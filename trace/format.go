@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -99,7 +100,7 @@ func Read(name string, r io.Reader, o Options) (*Workload, error) {
 	in := bufio.NewReaderSize(plain, headSize)
 	head, err := in.Peek(headSize)
 	if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
-		return nil, RowError{File: name, Reason: err.Error()}
+		return nil, RowError{File: name, Reason: readError(err)}
 	}
 	head = trimBOM(head)
 	if len(bytes.TrimSpace(head)) == 0 {
@@ -139,6 +140,14 @@ func decompress(r io.Reader) (io.Reader, func(), error) {
 		return z, z.Close, nil
 	}
 	return in, nothing, nil
+}
+
+// readError says what a failed read means; most are damaged compressed files.
+func readError(err error) string {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the file ends in the middle of its compressed data"
+	}
+	return "cannot be read: " + err.Error()
 }
 
 // pick finds the format by its name, or by content if no name is given.

@@ -90,11 +90,15 @@ type tally struct {
 }
 
 func newTally(order ...string) *tally {
-	return &tally{order, map[string]int{}, map[string]float64{}}
+	t := &tally{order, map[string]int{}, map[string]float64{}}
+	for _, name := range order {
+		t.jobs[name] = 0
+	}
+	return t
 }
 
 func (t *tally) add(name string, work float64) {
-	if _, ok := t.jobs[name]; !ok && !slices.Contains(t.order, name) {
+	if _, ok := t.jobs[name]; !ok {
 		t.order = append(t.order, name)
 	}
 	t.jobs[name]++
@@ -186,7 +190,7 @@ func Inspect(wl *Workload) Summary {
 }
 
 func (s *Summary) count(j *cluster.Job) {
-	if j.GPUs() == 0 && j.Tasks[0].Request.Profile == "" {
+	if gangBucket(j) == "none" {
 		s.CPUOnly++
 	}
 	if slices.ContainsFunc(j.Tasks, func(t cluster.TaskSet) bool { return t.Request.Fractional() }) {
@@ -218,7 +222,7 @@ func calendar(epoch int64, t cluster.Time) string {
 func gangBucket(j *cluster.Job) string {
 	n := j.GPUs()
 	switch {
-	case n == 0 && j.Tasks[0].Request.Profile != "":
+	case n == 0 && len(j.Tasks) > 0 && j.Tasks[0].Request.Profile != "":
 		return "slice"
 	case n == 0:
 		return "none"

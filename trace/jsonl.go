@@ -74,7 +74,7 @@ func readJSONL(b *Builder) error {
 	in := lines{in: b.in}
 	line, _, err := in.next()
 	if err != nil {
-		return b.fatal(1, "%v", err)
+		return b.fatal(1, "%s", readError(err))
 	}
 	var h jsonlHeader
 	if err := strictJSON(line, &h); err != nil {
@@ -92,7 +92,7 @@ func readJSONL(b *Builder) error {
 			return nil
 		}
 		if err != nil {
-			return b.fatal(in.n, "%v", err)
+			return b.fatal(in.n, "%s", readError(err))
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
@@ -110,6 +110,7 @@ func readJSONL(b *Builder) error {
 			e := je.Entry
 			e.Job = je.Job.Job
 			e.Job.Tier = je.Job.Tier
+			e.tidy()
 			err = b.add(&e, in.n)
 		}
 		if err != nil {
@@ -136,6 +137,7 @@ func (b *Builder) header(h jsonlHeader) error {
 		h.BadAll = len(h.Bad)
 	}
 	b.verbatim = true
+	h.Nodes, h.Notes, h.Bad, h.Models = noEmpty(h.Nodes), noEmpty(h.Notes), noEmpty(h.Bad), noEmpty(h.Models)
 	wl := b.wl
 	if h.Name != "" {
 		wl.Name = h.Name
@@ -145,6 +147,22 @@ func (b *Builder) header(h jsonlHeader) error {
 	}
 	wl.Epoch, wl.Nodes, wl.Notes, wl.Bad, wl.BadAll, wl.Models = h.Epoch, h.Nodes, h.Notes, h.Bad, h.BadAll, h.Models
 	return nil
+}
+
+// noEmpty makes an empty list nil: written and read, both are no list.
+func noEmpty[T any](s []T) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
+}
+
+func (e *Entry) tidy() {
+	j := &e.Job
+	j.GPUTypes, j.Partitions, j.After = noEmpty(j.GPUTypes), noEmpty(j.Partitions), noEmpty(j.After)
+	if e.Work != nil {
+		e.Work.Stages = noEmpty(e.Work.Stages)
+	}
 }
 
 // strictJSON decodes one value and nothing else; unknown fields are errors,

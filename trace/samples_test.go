@@ -227,6 +227,15 @@ func TestSacctSample(t *testing.T) {
 	equal(t, "partition", strings.Join(kept.Jobs[0].Job.Partitions, " "), "gpu")
 }
 
+// sacct --parsable ends every line, the header's too, with a separator.
+func TestSacctTrailingSeparator(t *testing.T) {
+	wl, err := readText(t, "x", "JobID|Submit|Start|Elapsed|State|ReqTRES|\n9|2024-01-01T00:00:00|2024-01-01T00:00:00|1-00:00:01|COMPLETED|gres/gpu=3|\n", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRows(t, wl, row{name: "9", run: 86401 * time.Second, gpus: 3, tier: std})
+}
+
 func TestSacctJSONSample(t *testing.T) {
 	wl := openSample(t, "sacct-json.json", Options{})
 	checkRows(t, wl,

@@ -61,7 +61,7 @@ func readSWF(b *Builder) error {
 			break
 		}
 		if err != nil {
-			return b.fatal(in.n, "%v", err)
+			return b.fatal(in.n, "%s", readError(err))
 		}
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue

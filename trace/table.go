@@ -40,7 +40,7 @@ func (b *Builder) table(sep byte, need ...string) (*table, error) {
 	t := &table{b: b, in: lines{in: b.in}, sep: sep, quotes: sep == ',', strict: true}
 	line, _, err := t.in.next()
 	if err != nil && err != io.EOF {
-		return nil, b.fatal(1, "%v", err)
+		return nil, b.fatal(1, "%s", readError(err))
 	}
 	seen := map[string]bool{}
 	for _, f := range bytes.Split(line, []byte{sep}) {
@@ -84,7 +84,7 @@ func (t *table) next() bool {
 		}
 		t.line, t.reason = t.in.n, ""
 		if err != nil {
-			t.err = t.b.fatal(t.line, "%v", err)
+			t.err = t.b.fatal(t.line, "%s", readError(err))
 			return false
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
