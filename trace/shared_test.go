@@ -4,7 +4,6 @@ import (
 	"math"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -148,18 +147,18 @@ func TestRubickShared(t *testing.T) {
 	}
 }
 
-// The load time is a promise; the bound is loose, for busy machines.
+// The load time is a promise (under 0.3 s on an idle machine; 0.08 s measured
+// on two shared cores of a Xeon); the bound is loose, for busy ones.
 func TestPhillyLoadsFast(t *testing.T) {
 	path := shared(t, "philly/philly_pollux.csv")
-	best := time.Hour
-	for range 3 {
-		start := time.Now()
-		if _, err := Open(path, Options{}); err != nil {
-			t.Fatal(err)
+	r := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Open(path, Options{}); err != nil {
+				b.Fatal(err)
+			}
 		}
-		best = min(best, time.Since(start))
-	}
-	if best > time.Second {
-		t.Errorf("82,247 jobs took %s, want under 0.3 s on an idle machine", best)
+	})
+	if r.NsPerOp() > 1e9 {
+		t.Errorf("82,247 jobs took %d ms", r.NsPerOp()/1e6)
 	}
 }
