@@ -166,7 +166,7 @@ func (e *Engine) reservedFor(s *shape) bool {
 // reserve promises the job its earliest placement. If there is none in sight
 // (running jobs whose end nobody knows), nothing is promised.
 func (e *Engine) reserve(j *jobState) {
-	r, ok := e.earliest(j, true)
+	r, ok := e.earliest(j, false)
 	if !ok {
 		return
 	}
@@ -174,10 +174,11 @@ func (e *Engine) reserve(j *jobState) {
 	e.resv = append(e.resv, r)
 }
 
-// earliest finds the first time at which the job fits, going through the
+// earliest finds the first time at which the job fits (now, if that is asked,
+// or later), going through the
 // expected ends of running jobs and the reservations so far. The books are as
 // before when it returns.
-func (e *Engine) earliest(j *jobState, honour bool) (reservation, bool) {
+func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 	s := e.shapeAt(j.shape)
 	mark := e.st.mark()
 	held, blocked := e.held, e.blockedBy
@@ -187,7 +188,13 @@ func (e *Engine) earliest(j *jobState, honour bool) (reservation, bool) {
 		e.held, e.blockedBy = held, blocked
 	}()
 	single := s.min == 1 && len(s.sets) == 1
-	changes := e.profile(honour)
+	if now {
+		e.constrainAt(j, e.now)
+		if allocs, ok := e.placeSize(j, s, s.min); ok {
+			return e.promiseOf(j, s, e.now, allocs), true
+		}
+	}
+	changes := e.profile()
 	for i := 0; i < len(changes); {
 		at := changes[i].at
 		near := !single
@@ -198,10 +205,7 @@ func (e *Engine) earliest(j *jobState, honour bool) (reservation, bool) {
 			continue
 		}
 		at = max(at, e.now)
-		e.held = nil
-		if honour {
-			e.constrainAt(j, at)
-		}
+		e.constrainAt(j, at)
 		if allocs, ok := e.placeSize(j, s, s.min); ok {
 			return e.promiseOf(j, s, at, allocs), true
 		}
@@ -211,22 +215,15 @@ func (e *Engine) earliest(j *jobState, honour bool) (reservation, bool) {
 
 // profile lists the changes of what is free, in order of time. Jobs that are
 // leaving have left the books already.
-func (e *Engine) profile(honour bool) []ending {
+func (e *Engine) profile() []ending {
 	list := e.scratch.ends[:0]
 	extra := list[:0:0]
-	if honour {
-		for i := range e.resv {
-			r := &e.resv[i]
-			extra = append(extra, ending{at: r.at, job: cluster.NoJob, resv: int32(i), take: true},
-				ending{at: r.until, job: cluster.NoJob, resv: int32(i)})
-		}
-		for i := 1; i < len(extra); i++ { // few: insertion sort keeps ties in order
-			for k := i; k > 0 && extra[k].at < extra[k-1].at; k-- {
-				extra[k], extra[k-1] = extra[k-1], extra[k]
-			}
-		}
+	for i := range e.resv {
+		r := &e.resv[i]
+		extra = append(extra, ending{at: r.at, job: cluster.NoJob, resv: int32(i), take: true},
+			ending{at: r.until, job: cluster.NoJob, resv: int32(i)})
 	}
-	x := 0
+	sortEndings(extra)
 	// Jobs that are overdue stay at the head of the list: they count as ending soon.
 	e.ends.walk(func(it item) bool {
 		j := e.jobs[it.id]
@@ -238,6 +235,7 @@ func (e *Engine) profile(honour bool) []ending {
 		return true
 	})
 	sortEndings(list)
+	x := 0
 	merged := make([]ending, 0, len(list)+len(extra))
 	for _, c := range list {
 		for x < len(extra) && extra[x].at < c.at {

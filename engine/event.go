@@ -42,7 +42,6 @@ const (
 	LaunchFailed // it could not be started too many times
 	Impossible   // it can never run here: rejected
 	NeverReady   // a dependency can no longer be satisfied
-	MissedStart  // reserved for deadlines that can no longer be met
 )
 
 // Event is one fact. Which fields count depends on the type.

@@ -63,17 +63,3 @@ func (e *Engine) Stats() Stats { return e.stats }
 
 // Backfill returns the backfill mode in force.
 func (e *Engine) Backfill() Backfill { return e.mode }
-
-var backfillNames = []string{"none", "skip", "easy", "conservative"}
-
-// ParseBackfill reads a backfill mode by name.
-func ParseBackfill(s string) (Backfill, error) {
-	for i, n := range backfillNames {
-		if n == s {
-			return Backfill(i), nil
-		}
-	}
-	return 0, cluster.Unknown("backfill", s, backfillNames)
-}
-
-func (b Backfill) String() string { return backfillNames[b] }

@@ -1,17 +1,22 @@
 package sim
 
 import (
+	"math/bits"
+	"slices"
+
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // rateOf asks the model for a job's speed on what it holds.
 func (w *World) rateOf(j *jobRun) int64 {
 	p := w.placement(j)
 	rate := int64(1_000_000)
-	if w.opt.Model != nil {
+	switch {
+	case w.opt.Model != nil:
 		rate = w.opt.Model.Rate(&j.entry.Job, p)
-	}
-	if p.Want > 0 && p.Tasks != p.Want { // elastic: linear unless the model says otherwise
+	case p.Want > 0 && p.Tasks != p.Want: // elastic: linear without a model
 		rate = rate * int64(p.Tasks) / int64(p.Want)
 	}
 	if c := &j.entry.Job.Checkpoint; c.Interval > 0 && c.Cost > 0 && !c.None {
@@ -21,8 +26,8 @@ func (w *World) rateOf(j *jobRun) int64 {
 }
 
 // placement describes what a job holds.
-func (w *World) placement(j *jobRun) Placement {
-	p := Placement{Share: cluster.Whole, Want: j.entry.Job.NumTasks()}
+func (w *World) placement(j *jobRun) perf.Placement {
+	p := perf.Placement{Share: cluster.Whole, Want: j.entry.Job.NumTasks()}
 	first := int32(-1)
 	seen := int32(-1)
 	level := cluster.LevelNode
@@ -44,6 +49,7 @@ func (w *World) placement(j *jobRun) Placement {
 		}
 	}
 	p.Level = level
+	p.Partners = w.partners(j)
 	return p
 }
 
@@ -61,4 +67,87 @@ func (w *World) distance(a, b int32) cluster.Level {
 		return cluster.LevelFabric
 	}
 	return cluster.LevelFabric + 1
+}
+
+// deviceKey is a GPU of a node.
+type deviceKey struct {
+	node int32
+	gpu  int8
+}
+
+func keyOf(a *engine.Alloc) (deviceKey, bool) {
+	return deviceKey{a.Node, int8(bits.TrailingZeros64(a.GPUs))}, a.Share > 0 && a.GPUs != 0
+}
+
+// partners names the models of the other jobs on a job's shared devices.
+// Slices are isolated: jobs in MIG instances of one GPU are no partners.
+func (w *World) partners(j *jobRun) []string {
+	var names []string
+	for i := range j.allocs {
+		k, shared := keyOf(&j.allocs[i])
+		if !shared || j.allocs[i].Slots != 0 {
+			continue
+		}
+		for _, id := range w.tenants[k] {
+			if o := &w.jobs[id]; o != j && o.phase == running {
+				names = append(names, o.entry.Job.Model)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// settleIn and moveOut keep track of who shares a device.
+func (w *World) settleIn(j *jobRun) {
+	for i := range j.allocs {
+		if k, shared := keyOf(&j.allocs[i]); shared {
+			w.tenants[k] = append(w.tenants[k], j.entry.Job.ID)
+		}
+	}
+}
+
+func (w *World) moveOut(j *jobRun) {
+	for i := range j.allocs {
+		if k, shared := keyOf(&j.allocs[i]); shared {
+			w.tenants[k] = slices.DeleteFunc(w.tenants[k], func(id cluster.JobID) bool { return id == j.entry.Job.ID })
+		}
+	}
+}
+
+// neighbours lists the other jobs that compute on a job's shared devices:
+// their speed changes when it comes or goes.
+func (w *World) neighbours(j *jobRun) []cluster.JobID {
+	if w.opt.Model == nil {
+		return nil
+	}
+	var ids []cluster.JobID
+	for i := range j.allocs {
+		k, shared := keyOf(&j.allocs[i])
+		if !shared || j.allocs[i].Slots != 0 {
+			continue
+		}
+		for _, id := range w.tenants[k] {
+			if o := &w.jobs[id]; o != j && o.phase == running && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// respeed gives jobs the speed of their present neighbourhood; the engine is
+// told as a live driver would tell it, by a progress report.
+func (w *World) respeed(ids []cluster.JobID) {
+	for _, id := range ids {
+		j := &w.jobs[id]
+		w.settle(j)
+		if rate := w.rateOf(j); rate != j.rate {
+			j.rate = rate
+			w.plan(j)
+			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: id, Rate: rate,
+				Done: j.entry.Run - j.left, Saved: j.saved})
+		}
+	}
 }

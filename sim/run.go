@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -178,28 +177,4 @@ func RunAll(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, setu
 	}
 	wg.Wait()
 	return out
-}
-
-// SizeFor returns how many nodes of so many GPUs carry the workload at a load:
-// the GPU time asked for, divided by the span of submissions.
-func SizeFor(wl *trace.Workload, load float64, perNode int) (int, error) {
-	work, span := Demand(wl)
-	if span <= 0 || work <= 0 || !(load > 0) {
-		return 0, fmt.Errorf("load %g: the workload has no span or no GPU time to size a cluster by", load)
-	}
-	gpus := work / span / load
-	return max(1, int(math.Ceil(gpus/float64(perNode)))), nil
-}
-
-// Demand returns the workload's GPU-seconds and the seconds between its first
-// and last submission.
-func Demand(wl *trace.Workload) (gpuSeconds, span float64) {
-	for i := range wl.Jobs {
-		e := &wl.Jobs[i]
-		gpuSeconds += e.Run.Seconds() * float64(e.Job.GPUMilli()) / 1000
-	}
-	if n := len(wl.Jobs); n > 1 {
-		span = wl.Jobs[n-1].Job.Submit.Sub(wl.Jobs[0].Job.Submit).Seconds()
-	}
-	return gpuSeconds, span
 }

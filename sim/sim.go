@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -25,25 +26,8 @@ type Options struct {
 	Repair   time.Duration // until a node or GPU is back; 0: 4 h
 	Seed     uint64
 	Until    cluster.Time // end of the simulation; 0: when all jobs are done
-	Model    Model        // how fast a job runs where; nil: everywhere as recorded
+	Model    perf.Model   // how fast a job runs where; nil: everywhere as recorded
 	Progress func(done, total int, now cluster.Time)
-}
-
-// Model says how fast a job runs on what it got, in ppm of its recorded speed.
-type Model interface {
-	Rate(j *cluster.Job, p Placement) int64
-}
-
-// Placement is what a speed depends on.
-type Placement struct {
-	GPU      string        // model
-	GPUs     int           // devices
-	Tasks    int           // tasks, of those asked for in Want
-	Want     int           // tasks asked for
-	Nodes    int           // nodes
-	Level    cluster.Level // tightest level that holds the gang
-	Share    cluster.Milli // of each device; 1000: whole
-	Partners []string      // models of the jobs on the same devices
 }
 
 // jobRun is a job in the world.
@@ -110,6 +94,8 @@ type World struct {
 	book    *Book
 	rng     *rand.Rand
 	badGPU  []uint64
+	tenants map[deviceKey][]cluster.JobID // jobs on shared devices; looked up only
+	reports []engine.Event                // to be told with the next batch
 	stopped bool
 }
 
@@ -117,7 +103,8 @@ type World struct {
 // numbered densely; they are shared between worlds and never written.
 func NewWorld(spec *cluster.Spec, entries []trace.Entry, opt Options) *World {
 	w := &World{opt: opt, spec: spec, jobs: make([]jobRun, len(entries)), wake: cluster.Never,
-		rng: rand.New(rand.NewPCG(opt.Seed, 0x6d757374)), badGPU: make([]uint64, len(spec.Nodes))}
+		rng: rand.New(rand.NewPCG(opt.Seed, 0x6d757374)), badGPU: make([]uint64, len(spec.Nodes)),
+		tenants: map[deviceKey][]cluster.JobID{}}
 	if w.opt.Repair == 0 {
 		w.opt.Repair = 4 * time.Hour
 	}
@@ -162,6 +149,9 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	if w.next < len(w.jobs) {
 		at = min(at, w.jobs[w.next].entry.Job.Submit)
 	}
+	if len(w.reports) > 0 {
+		at = min(at, w.now)
+	}
 	if len(w.queue) > 0 && (w.alive > 0 || w.next < len(w.jobs)) {
 		at = min(at, w.queue[0].at)
 	}
@@ -180,7 +170,8 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	w.book.advance(at)
 	w.now = at
 	w.wake = cluster.Never
-	evs := w.pool[:0]
+	evs := append(w.pool[:0], w.reports...)
+	w.reports = w.reports[:0]
 	for len(w.queue) > 0 && w.queue[0].at <= at {
 		if ev, ok := w.happen(w.popEvent()); ok {
 			evs = append(evs, ev)
@@ -234,6 +225,7 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		j.rate = w.rateOf(j)
 		w.book.computing(j)
 		w.plan(j)
+		w.respeed(w.neighbours(j))
 		if j.resizing {
 			j.resizing = false
 			return engine.Event{Type: engine.Resized, Job: id, Rate: j.rate}, true
@@ -315,6 +307,7 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 	}
 	w.runs++
 	w.book.started(j, w.now)
+	w.settleIn(j)
 	j.since = w.now
 	latency := w.opt.Startup
 	if j.restart {
@@ -417,7 +410,9 @@ func (w *World) resize(j *jobRun, a *engine.Action) {
 	was := j.phase
 	w.idle(j)
 	w.book.resized(j, w.now, a.Allocs)
+	w.moveOut(j)
 	j.allocs = a.Allocs
+	w.settleIn(j)
 	j.milli = 0
 	for i := range a.Allocs {
 		j.milli += a.Allocs[i].Milli()
@@ -435,6 +430,9 @@ func (w *World) resize(j *jobRun, a *engine.Action) {
 // depart takes a job off its devices.
 func (w *World) depart(j *jobRun, reason engine.StopReason) {
 	w.book.left(j, w.now)
+	near := w.neighbours(j)
+	w.moveOut(j)
+	w.respeed(near)
 	w.runs--
 	j.gen++
 	j.allocs = nil

@@ -1,0 +1,106 @@
+// Command muster is a GPU scheduler: it replays recorded clusters (sim), and
+// checks, explains and compares what its engine decides.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Exit codes, documented in docs/cli.md.
+const (
+	exitOK          = 0
+	exitFailed      = 1   // the command did not do what was asked
+	exitUsage       = 2   // unknown flags, bad values
+	exitDiffers     = 3   // a replay or a scenario differs from its recording
+	exitInterrupted = 130 // by Ctrl-C; partial results were written
+)
+
+// errUsage marks mistakes of the caller.
+var errUsage = errors.New("usage")
+
+// errDiffers marks a comparison that failed.
+var errDiffers = errors.New("differs")
+
+// errInterrupted marks a run that was ended by a signal.
+var errInterrupted = errors.New("interrupted: what was computed so far is shown, marked partial")
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintln(os.Stderr, "muster:", err)
+		return exitInterrupted
+	case errors.Is(err, errDiffers):
+		fmt.Fprintln(os.Stderr, "muster:", err)
+		return exitDiffers
+	case errors.Is(err, errUsage) || strings.HasPrefix(err.Error(), "unknown command"):
+		fmt.Fprintln(os.Stderr, "muster:", strings.TrimPrefix(err.Error(), "usage: "))
+		return exitUsage
+	}
+	fmt.Fprintln(os.Stderr, "muster:", err)
+	return exitFailed
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "muster",
+		Short: "A GPU scheduler: every GPU present and accounted for",
+		Long: "Muster decides which job gets which GPU, when, for how long and next to whom.\n" +
+			"One engine, tried on recorded workloads (muster sim) before it runs your machines.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(newSim(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd())
+	return root
+}
+
+// flagError names the nearest flag when one is unknown.
+func flagError(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return fmt.Errorf("%w: %s: %w (see muster %s --help)", errUsage, c.Name(), err, c.Name())
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	near := cluster.Nearest(unknown.GetSpecifiedName(), names)
+	if near == "" {
+		return fmt.Errorf("%w: %s: %w (see muster %s --help)", errUsage, c.Name(), err, c.Name())
+	}
+	return fmt.Errorf("%w: %s: unknown flag --%s: did you mean --%s?", errUsage, c.Name(), unknown.GetSpecifiedName(), near)
+}
+
+// usage marks an error as the caller's.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errUsage, err)
+}
+
+// wallClock measures how long things take, for progress bars and reports; no
+// decision depends on it.
+func wallClock() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
+)
+
+// openJournal opens a journal, compressed or not.
+func openJournal(path string) (*journal.Reader, func(), error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	var r io.Reader = f
+	if strings.HasSuffix(path, ".gz") {
+		if r, err = gzip.NewReader(f); err != nil {
+			f.Close()
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	j, err := journal.NewReader(path, r)
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return j, func() { f.Close() }, nil
+}
+
+func newReplay() *cobra.Command {
+	return &cobra.Command{
+		Use:   "replay JOURNAL",
+		Short: "Take the decisions of a journal again and compare them, hash by hash",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			j, done, err := openJournal(args[0])
+			if err != nil {
+				return err
+			}
+			defer done()
+			_, steps, err := journal.Replay(j, cluster.Never)
+			if err != nil {
+				if steps > 0 || strings.Contains(err.Error(), "decides differently") {
+					return fmt.Errorf("%w: %w", errDiffers, err)
+				}
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s: %d steps, every decision the same\n", args[0], steps)
+			return nil
+		},
+	}
+}
+
+func newExplain() *cobra.Command {
+	var job, at string
+	c := &cobra.Command{
+		Use:     "explain JOURNAL --job X --at T",
+		Short:   "Say why a job waits (or where it runs) at an instant of a journal",
+		Example: "  muster explain las.journal --job 4711 --at 2h30m",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			j, done, err := openJournal(args[0])
+			if err != nil {
+				return err
+			}
+			defer done()
+			until := cluster.Never
+			if at != "" {
+				d, err := durationFlag("at", at)
+				if err != nil {
+					return usage(err)
+				}
+				until = cluster.Time(d)
+			}
+			e, _, err := journal.Replay(j, until)
+			if err != nil {
+				return err
+			}
+			if until != cluster.Never {
+				e.Look(until)
+			}
+			id, ok := e.FindJob(job)
+			if !ok {
+				return fmt.Errorf("%s: no job has the number or name %q by then", args[0], job)
+			}
+			writeWhy(c.OutOrStdout(), e.Why(id))
+			return nil
+		},
+	}
+	c.Flags().StringVar(&job, "job", "", "the job's number or name")
+	c.Flags().StringVar(&at, "at", "", "the instant, since the start (default: the end of the journal)")
+	if err := c.MarkFlagRequired("job"); err != nil {
+		panic(err) // the flag is defined one line above
+	}
+	return c
+}
+
+// writeWhy prints an explanation for people.
+func writeWhy(w io.Writer, y engine.Why) {
+	fmt.Fprintf(w, "job %d %s: %s", y.Job, y.Name, y.State)
+	if y.State == "pending" {
+		fmt.Fprintf(w, " for %s", cluster.FormatDuration(y.Waiting.Round(time.Second)))
+		if y.Ahead >= 0 {
+			fmt.Fprintf(w, ", %d jobs ahead", y.Ahead)
+		}
+	}
+	fmt.Fprintln(w)
+	for _, b := range y.Blockers {
+		fmt.Fprintf(w, "  blocked: %s\n", b)
+	}
+	for _, h := range y.Holders {
+		fmt.Fprintf(w, "  held by: %s\n", h)
+	}
+	if y.Text != "" {
+		fmt.Fprintf(w, "  %s\n", y.Text)
+	}
+	if y.State == "pending" {
+		if y.Expected == cluster.Never {
+			fmt.Fprintln(w, "  expected start: unknown (run times ahead of it are not known)")
+		} else {
+			fmt.Fprintf(w, "  expected start: %v\n", y.Expected)
+		}
+	}
+}

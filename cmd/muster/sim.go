@@ -1,0 +1,520 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/report"
+	"github.com/muster-gpu/muster/sim"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// simFlags are the flags of muster sim.
+type simFlags struct {
+	traceFlags
+	demo                           bool
+	cluster                        string
+	load                           float64
+	tile                           int
+	policies, placers, backfill    string
+	depth, reserve                 int
+	estimates, gang, queues, perf  string
+	startup, minRuntime, starve    string
+	nodeMTBF, gpuMTBF, repair      string
+	ckptEvery, ckptCost, restart   string
+	preempt                        string
+	until                          string
+	seed                           uint64
+	html, json, csv, jobs, journal string
+}
+
+// traceFlags are the flags of everything that reads a trace.
+type traceFlags struct {
+	trace, format, nodes, throughputs, profiles string
+	rate                                        float64
+	skipBad, partitions                         bool
+	limit                                       int
+}
+
+func (f *traceFlags) register(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.trace, "trace", "", "recorded workload, in any format of `muster trace formats` (.gz, .zst are read as they are)")
+	fl.StringVar(&f.format, "format", "", "format of the trace (default: found out from its content)")
+	fl.BoolVar(&f.skipBad, "skip-bad", false, "count malformed rows and go on, instead of stopping at the first")
+	fl.IntVar(&f.limit, "limit", 0, "take only the first N jobs")
+	fl.StringVar(&f.nodes, "nodes", "", "node list that belongs to the trace (openb)")
+	fl.Float64Var(&f.rate, "rate", 0, "jobs per hour, for traces that leave it open (gavel)")
+	fl.StringVar(&f.throughputs, "throughputs", "", "throughput table, for traces in steps (gavel)")
+	fl.StringVar(&f.profiles, "profiles", "", "directory of measured step times (pollux)")
+	fl.BoolVar(&f.partitions, "partitions", false, "keep partitions of a Slurm export as constraints")
+}
+
+func (f *traceFlags) open() (*trace.Workload, error) {
+	return trace.Open(f.trace, trace.Options{Format: f.format, SkipBad: f.skipBad, Limit: f.limit, Nodes: f.nodes,
+		Rate: f.rate, Throughputs: f.throughputs, Profiles: f.profiles, Partitions: f.partitions})
+}
+
+func newSim() *cobra.Command {
+	f := &simFlags{}
+	c := &cobra.Command{
+		Use:   "sim [flags]",
+		Short: "Replay a workload under one or more policies and compare them",
+		Example: "  muster sim --demo --html report.html\n" +
+			"  muster sim --trace philly.csv --cluster 48x8xV100-32GB --policies fifo,las,srtf\n" +
+			"  muster sim --trace jobs.jsonl --load 0.9 --policies all --place topology --backfill easy",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runSim(c, f) },
+	}
+	f.register(c)
+	fl := c.Flags()
+	fl.BoolVar(&f.demo, "demo", false, "a made-up week of a small team's jobs on 8 nodes of 8 GPUs")
+	fl.StringVar(&f.cluster, "cluster", "", "cluster file, or a short form such as 64x8xA100-80GB (default: the trace's own machines)")
+	fl.Float64Var(&f.load, "load", 0, "offered load: without --cluster it sizes 8-GPU nodes for it, with one it stretches the arrivals")
+	fl.IntVar(&f.tile, "tile", 1, "repeat the trace N times, one after the other")
+	fl.StringVar(&f.policies, "policies", "fifo,las", "policies to compare, with knobs as name:knob=value; `all` for every one (muster policy list)")
+	fl.StringVar(&f.placers, "place", "best-fit", "placers to combine them with: "+placerNames())
+	fl.StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative (default: the policy's own)")
+	fl.IntVar(&f.depth, "backfill-depth", 100, "how many jobs behind a blocked one backfill looks at")
+	fl.IntVar(&f.reserve, "backfill-reserve", 16, "how many blocked jobs conservative backfill promises a start")
+	fl.StringVar(&f.estimates, "estimates", "exact", "what the scheduler knows of run times: exact, none, or noise:SIGMA (log-normal)")
+	fl.StringVar(&f.gang, "gang", "node", "what \"n GPUs\" means: node (as few nodes as possible) or gpu (anywhere)")
+	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
+	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/simulator.md)")
+	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
+	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
+	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
+	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none")
+	fl.StringVar(&f.ckptCost, "checkpoint-cost", "0s", "time to write a checkpoint, for jobs that state none")
+	fl.StringVar(&f.restart, "restart-cost", "0s", "time to restore a checkpoint, for jobs that state none")
+	fl.StringVar(&f.preempt, "preempt", "", "how standard jobs are preempted: checkpoint (default), suspend or kill")
+	fl.StringVar(&f.nodeMTBF, "node-mtbf", "0s", "mean time between failures of a node; 0: none fail")
+	fl.StringVar(&f.gpuMTBF, "gpu-mtbf", "0s", "mean time between failures of a GPU; 0: none fail")
+	fl.StringVar(&f.repair, "repair", "4h", "until a failed node or GPU is back")
+	fl.StringVar(&f.until, "until", "", "end the simulation at this time after its start")
+	fl.Uint64Var(&f.seed, "seed", 1, "seed of everything that is random")
+	fl.StringVar(&f.html, "html", "", "write a report page to this file")
+	fl.StringVar(&f.json, "json", "", "write the figures as JSON to this file (- for the terminal)")
+	fl.StringVar(&f.csv, "csv", "", "write the figures as CSV to this file (- for the terminal)")
+	fl.StringVar(&f.jobs, "jobs-csv", "", "write one line per job to this file (several policies: their names are added)")
+	fl.StringVar(&f.journal, "journal", "", "write a journal to this file (several policies: their names are added)")
+	return c
+}
+
+func runSim(c *cobra.Command, f *simFlags) error {
+	wl, spec, err := f.load1()
+	if err != nil {
+		return err
+	}
+	est, form, err := f.knowledge()
+	if err != nil {
+		return usage(err)
+	}
+	if f.queues == "auto" {
+		sim.AutoQueues(spec, wl)
+	} else if f.queues != "none" {
+		return usage(cluster.Unknown("--queues", f.queues, []string{"auto", "none"}))
+	}
+	entries := sim.Prepare(wl, spec, est, form)
+	if err := f.checkpoints(entries); err != nil {
+		return usage(err)
+	}
+	setups, err := f.setups()
+	if err != nil {
+		return usage(err)
+	}
+	return f.compare(c, wl, spec, entries, setups)
+}
+
+// compare runs the setups and writes the results.
+func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.Spec, entries []trace.Entry, setups []sim.Setup) error {
+	out, errw := c.OutOrStdout(), c.ErrOrStderr()
+	work, span := sim.Demand(wl)
+	fmt.Fprintf(errw, "%s: %d jobs, %.0f GPU-hours over %s; %s: %d GPUs on %d nodes, offered load %.2f\n",
+		wl.Name, len(entries), work/3600, cluster.FormatDuration((time.Duration(span) * time.Second).Round(time.Minute)),
+		describe(spec), spec.GPUs(), len(spec.Nodes), work/span/float64(max(1, spec.GPUs())))
+	if n := len(wl.Bad); n > 0 {
+		fmt.Fprintf(errw, "%d malformed rows skipped, the first: %s:%d: %s\n", n, wl.Bad[0].File, wl.Bad[0].Line, wl.Bad[0].Reason)
+	}
+	clock := wallClock()
+	bar := report.NewProgress(errw, isTTY(errw), 0, "replaying", clock)
+	var closers []func() error
+	for i := range setups {
+		part := bar.Part(len(entries))
+		setups[i].World.Progress = func(done, _ int, _ cluster.Time) { part.Update(done, "") }
+		if f.journal != "" {
+			closeIt, err := f.openJournal(&setups[i], spec, len(setups) > 1)
+			if err != nil {
+				return err
+			}
+			closers = append(closers, closeIt)
+		}
+	}
+	outs := sim.RunAll(c.Context(), spec, entries, setups, clock)
+	bar.Done()
+	for _, cl := range closers {
+		if err := cl(); err != nil {
+			return err
+		}
+	}
+	var runs []report.Run
+	var sums []report.Summary
+	for i := range outs {
+		if outs[i].Err != nil {
+			return fmt.Errorf("%s: %w", outs[i].Label, outs[i].Err)
+		}
+		outs[i].Run.Trace, outs[i].Run.Cluster = wl.Name, describe(spec)
+		if wl.Epoch != 0 {
+			outs[i].Run.Epoch = wl.Epoch
+		}
+		runs = append(runs, outs[i].Run)
+		sums = append(sums, outs[i].Run.Summarise())
+	}
+	if err := f.write(out, errw, runs, sums); err != nil {
+		return err
+	}
+	if c.Context().Err() != nil {
+		return errInterrupted
+	}
+	return nil
+}
+
+func describe(s *cluster.Spec) string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return fmt.Sprintf("%d nodes", len(s.Nodes))
+}
+
+// load1 reads the trace and the cluster, and fits one to the other.
+func (f *simFlags) load1() (*trace.Workload, *cluster.Spec, error) {
+	var wl *trace.Workload
+	var err error
+	switch {
+	case f.demo && f.trace != "":
+		return nil, nil, usage(fmt.Errorf("--demo and --trace exclude each other"))
+	case f.demo:
+		s, err := trace.SynthPreset("small-team")
+		if err != nil {
+			return nil, nil, err
+		}
+		if wl, err = trace.Synth(s); err != nil {
+			return nil, nil, err
+		}
+		if f.cluster == "" && f.load == 0 {
+			f.cluster = "8x8xH100-80GB"
+		}
+	case f.trace == "":
+		return nil, nil, usage(fmt.Errorf("--trace FILE or --demo is needed"))
+	default:
+		if wl, err = f.open(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(wl.Jobs) == 0 {
+		return nil, nil, fmt.Errorf("%s: no jobs", wl.Name)
+	}
+	if f.tile > 1 {
+		sim.Tile(wl, f.tile)
+	}
+	spec, err := f.clusterFor(wl)
+	if err != nil {
+		return nil, nil, err
+	}
+	if wl.Epoch != 0 && spec.Epoch == 0 {
+		spec.Epoch = wl.Epoch
+	}
+	return wl, spec, nil
+}
+
+func (f *simFlags) clusterFor(wl *trace.Workload) (*cluster.Spec, error) {
+	if f.load < 0 || f.load > 100 {
+		return nil, usage(fmt.Errorf("--load %g: between 0 and 100 are possible (1: as much work as the cluster can do)", f.load))
+	}
+	if f.cluster != "" {
+		spec, err := config.Load(f.cluster)
+		if err != nil {
+			return nil, usage(err)
+		}
+		if f.load > 0 {
+			err = sim.Stretch(wl, spec, f.load)
+		}
+		return spec, err
+	}
+	if f.load > 0 {
+		n, err := sim.SizeFor(wl, f.load, 8)
+		if err != nil {
+			return nil, err
+		}
+		return cluster.ParseShort(strconv.Itoa(n) + "x8")
+	}
+	if len(wl.Nodes) > 0 {
+		return &cluster.Spec{Name: wl.Name + "'s own nodes", Nodes: wl.Nodes, Models: sim.UnknownModels(wl.Nodes)}, nil
+	}
+	return nil, usage(fmt.Errorf("the trace has no machines of its own: give --cluster (for example 48x8xV100-32GB) or --load 0.9"))
+}
+
+func (f *simFlags) knowledge() (sim.Estimates, sim.PerTask, error) {
+	est := sim.Estimates{Seed: f.seed}
+	mode, arg, _ := strings.Cut(f.estimates, ":")
+	switch mode {
+	case "exact":
+	case "none":
+		est.None = true
+	case "noise":
+		s, err := strconv.ParseFloat(arg, 64)
+		if err != nil || !(s >= 0) || s > 10 {
+			return est, 0, fmt.Errorf("--estimates %q: want noise:SIGMA with SIGMA between 0 and 10", f.estimates)
+		}
+		est.Sigma = s
+	default:
+		return est, 0, cluster.Unknown("--estimates", f.estimates, []string{"exact", "none", "noise"})
+	}
+	switch f.gang {
+	case "node":
+		return est, sim.PerNode, nil
+	case "gpu":
+		return est, sim.PerGPU, nil
+	}
+	return est, 0, cluster.Unknown("--gang", f.gang, []string{"node", "gpu"})
+}
+
+// durationFlag reads a flag's value; its name stands in the error.
+func durationFlag(name, value string) (time.Duration, error) {
+	d, err := cluster.ParseDuration(value)
+	if err != nil {
+		return 0, fmt.Errorf("--%s: %w", name, err)
+	}
+	return d, nil
+}
+
+// checkpoints gives jobs that state nothing the costs of the flags.
+func (f *simFlags) checkpoints(entries []trace.Entry) error {
+	every, err := durationFlag("checkpoint-every", f.ckptEvery)
+	if err != nil {
+		return err
+	}
+	cost, err := durationFlag("checkpoint-cost", f.ckptCost)
+	if err != nil {
+		return err
+	}
+	restart, err := durationFlag("restart-cost", f.restart)
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		c := &entries[i].Job.Checkpoint
+		if *c == (cluster.Checkpoint{}) {
+			*c = cluster.Checkpoint{Interval: every, Cost: cost, Restart: restart}
+		}
+	}
+	return nil
+}
+
+// setups combines policies and placers.
+func (f *simFlags) setups() ([]sim.Setup, error) {
+	base, err := f.baseSetup()
+	if err != nil {
+		return nil, err
+	}
+	var setups []sim.Setup
+	for _, pl := range strings.Split(f.placers, ",") {
+		for _, po := range splitPolicies(f.policies) {
+			if _, err := policy.New(po); err != nil {
+				return nil, err
+			}
+			s := base
+			s.Policy, s.Placer = po, strings.TrimSpace(pl)
+			setups = append(setups, s)
+		}
+	}
+	return setups, nil
+}
+
+func (f *simFlags) baseSetup() (sim.Setup, error) {
+	var s sim.Setup
+	var err error
+	dur := func(name, value string) (d time.Duration) {
+		if err == nil {
+			d, err = durationFlag(name, value)
+		}
+		return d
+	}
+	s.Config = engine.Config{Depth: f.depth, Reserve: f.reserve, MinRuntime: dur("min-runtime", f.minRuntime),
+		Starvation: dur("starvation", f.starve)}
+	s.World = sim.Options{Startup: dur("startup", f.startup), NodeMTBF: dur("node-mtbf", f.nodeMTBF),
+		GPUMTBF: dur("gpu-mtbf", f.gpuMTBF), Repair: dur("repair", f.repair), Seed: f.seed}
+	if f.until != "" {
+		s.World.Until = cluster.Time(dur("until", f.until))
+	}
+	if err != nil {
+		return s, err
+	}
+	if f.depth < 1 || f.reserve < 1 {
+		return s, fmt.Errorf("--backfill-depth and --backfill-reserve must be at least 1")
+	}
+	if f.preempt != "" {
+		how, err := engine.ParseHow(f.preempt)
+		if err != nil {
+			return s, err
+		}
+		s.Config.Stop = engine.DefaultStop
+		s.Config.Stop[cluster.Standard].How = how
+	}
+	if f.backfill != "" {
+		b, err := engine.ParseBackfill(f.backfill)
+		if err != nil {
+			return s, err
+		}
+		s.Backfill = &b
+	}
+	if f.perf != "" {
+		m, err := config.LoadPerf(f.perf)
+		if err != nil {
+			return s, err
+		}
+		s.World.Model = m
+	}
+	return s, nil
+}
+
+// splitPolicies splits at commas, but leaves knobs with their policy:
+// "fifo,las:base=1h,levels=8" is two policies.
+func splitPolicies(text string) []string {
+	if text == "all" {
+		return policy.Names()
+	}
+	var out []string
+	for part := range strings.SplitSeq(text, ",") {
+		if strings.Contains(part, "=") && !strings.Contains(part, ":") && len(out) > 0 {
+			out[len(out)-1] += "," + part
+			continue
+		}
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+func (f *simFlags) openJournal(s *sim.Setup, spec *cluster.Spec, several bool) (func() error, error) {
+	path := variant(f.journal, s.Policy+"-"+s.Placer, several)
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	h := journal.Header{Spec: *spec, Policy: s.Policy, Placer: s.Placer, Depth: s.Config.Depth, Reserve: s.Config.Reserve,
+		MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation, Stop: s.Config.Stop}
+	if s.Backfill != nil {
+		h.Backfill = s.Backfill.String()
+	}
+	w, err := journal.NewWriter(file, h)
+	if err != nil {
+		return nil, err
+	}
+	s.Journal = w
+	return func() error {
+		if err := w.Flush(); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return file.Close()
+	}, nil
+}
+
+// variant adds a name to a path before its extension.
+func variant(path, name string, several bool) string {
+	if !several {
+		return path
+	}
+	ext := filepath.Ext(path)
+	clean := strings.NewReplacer(":", "-", "=", "-", ",", "-", "/", "-").Replace(name)
+	return strings.TrimSuffix(path, ext) + "-" + clean + ext
+}
+
+// write sends the results where the flags want them.
+func (f *simFlags) write(out, errw io.Writer, runs []report.Run, sums []report.Summary) error {
+	if f.json != "-" && f.csv != "-" {
+		if err := report.WriteTable(out, sums, report.TableOptions{Width: width(out), Color: isTTY(out)}); err != nil {
+			return err
+		}
+	}
+	files := []struct {
+		path string
+		emit func(io.Writer) error
+	}{
+		{f.json, func(w io.Writer) error { return report.WriteJSON(w, runs, sums) }},
+		{f.csv, func(w io.Writer) error { return report.WriteCSV(w, sums) }},
+		{f.html, func(w io.Writer) error { return report.WriteHTML(w, "Muster: "+runs[0].Trace, runs, sums) }},
+	}
+	if f.jobs != "" {
+		for i := range runs {
+			files = append(files, struct {
+				path string
+				emit func(io.Writer) error
+			}{variant(f.jobs, runs[i].Policy+"-"+runs[i].Placer, len(runs) > 1),
+				func(w io.Writer) error { return report.WriteJobsCSV(w, &runs[i]) }})
+		}
+	}
+	for _, x := range files {
+		if x.path == "" {
+			continue
+		}
+		if x.path == "-" {
+			if err := x.emit(out); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := writeFile(x.path, x.emit); err != nil {
+			return err
+		}
+		fmt.Fprintf(errw, "wrote %s\n", x.path)
+	}
+	return nil
+}
+
+// writeFile writes beside the file and renames: never half a file.
+func writeFile(path string, emit func(io.Writer) error) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	if err := emit(tmp); err != nil {
+		tmp.Close()
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := tmp.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := tmp.Close(); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+func isTTY(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func width(w any) int {
+	if f, ok := w.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 120
+}

@@ -1,0 +1,305 @@
+// Package config reads the files that people write: a cluster with its
+// queues, partitions and reservations. Unknown keys, bad units and impossible
+// values are errors that name file and line.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+type clusterFile struct {
+	Name         string            `yaml:"name"`
+	Epoch        string            `yaml:"epoch"`    // RFC 3339: the calendar time of a simulation's start
+	Timezone     string            `yaml:"timezone"` // "+01:00", for windows
+	Models       []modelFile       `yaml:"models"`
+	Nodes        []nodeFile        `yaml:"nodes"`
+	Partitions   []partitionFile   `yaml:"partitions"`
+	Queues       []queueFile       `yaml:"queues"`
+	Reservations []reservationFile `yaml:"reservations"`
+}
+
+type modelFile struct {
+	Name       string `yaml:"name"`
+	Memory     Memory `yaml:"memory"`
+	Generation string `yaml:"generation"`
+	NVLink     bool   `yaml:"nvlink"`
+	NVSwitch   bool   `yaml:"nvswitch"`
+	Like       string `yaml:"like"` // take MIG profiles from a known model
+}
+
+type nodeFile struct {
+	Name    string `yaml:"name"`
+	Model   string `yaml:"model"`
+	GPUs    int    `yaml:"gpus"`
+	CPU     Cores  `yaml:"cpu"`
+	RAM     Memory `yaml:"ram"`
+	Islands int    `yaml:"islands"`
+	NVLink  string `yaml:"nvlink"`
+	Rack    string `yaml:"rack"`
+	Fabric  string `yaml:"fabric"`
+	State   string `yaml:"state"`
+}
+
+type partitionFile struct {
+	Name         string   `yaml:"name"`
+	Nodes        string   `yaml:"nodes"`
+	Default      bool     `yaml:"default"`
+	MaxTime      Duration `yaml:"max_time"`
+	DefaultTime  Duration `yaml:"default_time"`
+	MaxGPUs      int      `yaml:"max_gpus"`
+	Queues       []string `yaml:"queues"`
+	Tiers        []string `yaml:"tiers"`
+	PriorityTier int64    `yaml:"priority_tier"`
+}
+
+type queueFile struct {
+	Name      string       `yaml:"name"`
+	Guarantee GPUs         `yaml:"guarantee"`
+	Limit     *GPUs        `yaml:"limit"`
+	Lend      *GPUs        `yaml:"lend"`
+	Weight    float64      `yaml:"weight"`
+	Reserve   GPUs         `yaml:"reserve"`
+	NoReclaim bool         `yaml:"no_reclaim"`
+	UserGPUs  GPUs         `yaml:"user_gpus"`
+	MaxJobs   int          `yaml:"max_jobs"`
+	UserJobs  int          `yaml:"user_jobs"`
+	Budget    int64        `yaml:"budget"`
+	Period    Duration     `yaml:"period"`
+	Shares    int64        `yaml:"shares"`
+	Priority  int64        `yaml:"priority"`
+	Windows   []windowFile `yaml:"windows"`
+	Children  []queueFile  `yaml:"children"`
+}
+
+type windowFile struct {
+	Days      Days  `yaml:"days"`
+	From      Clock `yaml:"from"`
+	To        Clock `yaml:"to"`
+	Guarantee *GPUs `yaml:"guarantee"`
+	Limit     *GPUs `yaml:"limit"`
+}
+
+type reservationFile struct {
+	Name   string   `yaml:"name"`
+	Start  Duration `yaml:"start"` // since the start of a simulation
+	End    Duration `yaml:"end"`
+	Every  Duration `yaml:"every"`
+	Nodes  string   `yaml:"nodes"`
+	GPUs   int      `yaml:"gpus"`
+	Users  []string `yaml:"users"`
+	Queues []string `yaml:"queues"`
+}
+
+// Load reads a cluster: from a YAML file if there is one of that name, else
+// the argument is taken as a short form such as 64x8xA100-80GB.
+func Load(arg string) (*cluster.Spec, error) {
+	f, err := os.Open(arg)
+	if errors.Is(err, os.ErrNotExist) {
+		if strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") || strings.ContainsRune(arg, '/') {
+			return nil, err
+		}
+		return cluster.ParseShort(arg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return Read(arg, f)
+}
+
+// Read reads a cluster file; name stands in error messages.
+func Read(name string, r io.Reader) (*cluster.Spec, error) {
+	data, err := io.ReadAll(io.LimitReader(r, 64<<20))
+	if err != nil {
+		return nil, err
+	}
+	var f clusterFile
+	if err := decode(name, data, &f); err != nil {
+		return nil, err
+	}
+	spec, err := f.spec()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return spec, nil
+}
+
+var unknownField = regexp.MustCompile(`line (\d+): field (\S+) not found in type config\.(\w+)`)
+
+// decode reads YAML strictly and says what an unknown key may have meant.
+func decode(name string, data []byte, into any) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	err := dec.Decode(into)
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%s: the file is empty", name)
+	case err == nil:
+		return nil
+	}
+	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%s:%s: %w", name, m[1], cluster.Unknown("key", m[2], keysOf(m[3])))
+	}
+	return fmt.Errorf("%s: %s", name, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ", ""))
+}
+
+func keysOf(typeName string) []string {
+	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}} {
+		t := reflect.TypeOf(v)
+		if t.Name() != typeName {
+			continue
+		}
+		var keys []string
+		for i := range t.NumField() {
+			keys = append(keys, t.Field(i).Tag.Get("yaml"))
+		}
+		return keys
+	}
+	return nil
+}
+
+func (f *clusterFile) spec() (*cluster.Spec, error) {
+	s := &cluster.Spec{Name: f.Name}
+	if f.Epoch != "" {
+		t, err := time.Parse(time.RFC3339, f.Epoch)
+		if err != nil {
+			return nil, fmt.Errorf("epoch %q is not a time such as 2026-11-16T00:00:00Z", f.Epoch)
+		}
+		s.Epoch = t.Unix()
+	}
+	if f.Timezone != "" {
+		t, err := time.Parse("-07:00", f.Timezone)
+		if err != nil {
+			return nil, fmt.Errorf("timezone %q is not an offset such as +01:00", f.Timezone)
+		}
+		_, s.Zone = t.Zone()
+	}
+	for _, m := range f.Models {
+		g := cluster.GPUModel{Name: m.Name, Memory: cluster.MiB(m.Memory), Generation: m.Generation, NVLink: m.NVLink, NVSwitch: m.NVSwitch}
+		if m.Like != "" {
+			known, ok := cluster.FindModel(m.Like)
+			if !ok {
+				return nil, fmt.Errorf("model %q: like %q is not a known GPU model", m.Name, m.Like)
+			}
+			known.Name = m.Name
+			if g.Memory > 0 {
+				known.Memory = g.Memory
+			}
+			g = known
+		}
+		s.Models = append(s.Models, g)
+	}
+	for _, step := range []func(*cluster.Spec) error{f.addNodes, f.addPartitions, f.addReservations} {
+		if err := step(s); err != nil {
+			return nil, err
+		}
+	}
+	return s, addQueues(s, f.Queues, "")
+}
+
+func (f *clusterFile) addNodes(s *cluster.Spec) error {
+	if len(f.Nodes) == 0 {
+		return errors.New("nodes: the cluster has none")
+	}
+	for _, n := range f.Nodes {
+		names, err := Expand(n.Name)
+		if err != nil {
+			return fmt.Errorf("nodes: %w", err)
+		}
+		if len(names) == 0 {
+			return errors.New("nodes: one has no name")
+		}
+		model := n.Model
+		if _, own := s.Model(model); n.GPUs > 0 && !own {
+			return fmt.Errorf("node %s: unknown GPU model %q; describe it under models", n.Name, model)
+		}
+		if m, ok := s.Model(model); ok {
+			model = m.Name
+		}
+		if n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode {
+			return fmt.Errorf("node %s: gpus: %d; between 0 and %d are possible", n.Name, n.GPUs, cluster.MaxGPUsPerNode)
+		}
+		var state cluster.NodeState
+		if n.State != "" {
+			if err := state.UnmarshalText([]byte(n.State)); err != nil {
+				return fmt.Errorf("node %s: %w", n.Name, err)
+			}
+		}
+		for _, name := range names {
+			s.Nodes = append(s.Nodes, cluster.Node{Name: name, Model: model, GPUs: n.GPUs, CPU: cluster.Milli(n.CPU),
+				RAM: cluster.MiB(n.RAM), Islands: n.Islands, NVLink: n.NVLink, Rack: n.Rack, Fabric: n.Fabric, State: state})
+		}
+	}
+	return nil
+}
+
+func (f *clusterFile) addPartitions(s *cluster.Spec) error {
+	for _, p := range f.Partitions {
+		names, err := Expand(p.Nodes)
+		if err != nil {
+			return fmt.Errorf("partition %s: %w", p.Name, err)
+		}
+		out := cluster.Partition{Name: p.Name, Nodes: names, Default: p.Default, MaxTime: time.Duration(p.MaxTime),
+			DefaultTime: time.Duration(p.DefaultTime), MaxGPUs: p.MaxGPUs, Queues: p.Queues, PriorityTier: p.PriorityTier}
+		for _, t := range p.Tiers {
+			tier, err := cluster.ParseTier(t)
+			if err != nil {
+				return fmt.Errorf("partition %s: %w", p.Name, err)
+			}
+			out.Tiers = append(out.Tiers, tier)
+		}
+		s.Partitions = append(s.Partitions, out)
+	}
+	return nil
+}
+
+func (f *clusterFile) addReservations(s *cluster.Spec) error {
+	for _, r := range f.Reservations {
+		names, err := Expand(r.Nodes)
+		if err != nil {
+			return fmt.Errorf("reservation %s: %w", r.Name, err)
+		}
+		s.Reservations = append(s.Reservations, cluster.Reservation{Name: r.Name, Start: cluster.Time(r.Start), End: cluster.Time(r.End),
+			Every: time.Duration(r.Every), Nodes: names, GPUs: r.GPUs, Users: r.Users, Queues: r.Queues})
+	}
+	return nil
+}
+
+func addQueues(s *cluster.Spec, queues []queueFile, parent string) error {
+	orUnlimited := func(g *GPUs) cluster.Milli {
+		if g == nil {
+			return cluster.Unlimited
+		}
+		return cluster.Milli(*g)
+	}
+	for _, q := range queues {
+		if q.Weight < 0 || q.Weight > 1e6 {
+			return fmt.Errorf("queue %s: weight %g; between 0 and 1e6 are possible", q.Name, q.Weight)
+		}
+		out := cluster.Queue{Name: q.Name, Parent: parent, Guarantee: cluster.Milli(q.Guarantee), Limit: orUnlimited(q.Limit),
+			Lend: orUnlimited(q.Lend), Weight: int64(q.Weight * 1000), Reserve: cluster.Milli(q.Reserve), NoReclaim: q.NoReclaim,
+			UserGPUs: cluster.Milli(q.UserGPUs), MaxJobs: q.MaxJobs, UserJobs: q.UserJobs, Budget: q.Budget,
+			Period: time.Duration(q.Period), Shares: q.Shares, Priority: q.Priority}
+		for _, w := range q.Windows {
+			out.Windows = append(out.Windows, cluster.Window{Days: uint8(w.Days), From: time.Duration(w.From), To: time.Duration(w.To),
+				Guarantee: orUnlimited(w.Guarantee), Limit: orUnlimited(w.Limit)})
+		}
+		s.Queues = append(s.Queues, out)
+		if err := addQueues(s, q.Children, q.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

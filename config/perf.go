@@ -1,0 +1,78 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/perf"
+)
+
+// perfFile is a performance table as people write it: factors, 1 being the
+// recorded speed.
+type perfFile struct {
+	Speed    map[string]map[string]float64 `yaml:"speed"`    // job model -> GPU model -> factor
+	Distance map[string]map[string]float64 `yaml:"distance"` // job model -> level -> factor
+	Pairs    map[string]float64            `yaml:"pairs"`    // "victim/partner" -> factor
+	Scale    map[string]map[int]float64    `yaml:"scale"`    // job model -> tasks -> factor
+}
+
+// LoadPerf reads a performance table.
+func LoadPerf(path string) (*perf.Table, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var f perfFile
+	if err := decode(path, data, &f); err != nil {
+		return nil, err
+	}
+	t := &perf.Table{Speed: map[string]map[string]int64{}, Distance: map[string]map[cluster.Level]int64{},
+		Pairs: map[[2]string]int64{}, Scale: map[string]map[int]int64{}}
+	for m, row := range f.Speed {
+		t.Speed[m] = map[string]int64{}
+		for gpu, v := range row {
+			name := gpu
+			if g, ok := cluster.FindModel(gpu); ok {
+				name = g.Name
+			}
+			t.Speed[m][name] = millionths(v)
+		}
+	}
+	for m, row := range f.Distance {
+		t.Distance[m] = map[cluster.Level]int64{}
+		for name, v := range row {
+			l, err := cluster.ParseLevel(name)
+			if err != nil {
+				return nil, fmt.Errorf("%s: distance of %s: %w", path, m, err)
+			}
+			t.Distance[m][l] = millionths(v)
+		}
+	}
+	for pair, v := range f.Pairs {
+		a, b, ok := strings.Cut(pair, "/")
+		if !ok {
+			return nil, fmt.Errorf("%s: pair %q: want victim/partner", path, pair)
+		}
+		t.Pairs[[2]string{a, b}] = millionths(v)
+	}
+	for m, row := range f.Scale {
+		t.Scale[m] = map[int]int64{}
+		for n, v := range row {
+			t.Scale[m][n] = millionths(v)
+		}
+	}
+	if err := t.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+func millionths(v float64) int64 {
+	if math.IsNaN(v) || v > 1e6 {
+		return -1
+	}
+	return int64(math.Round(v * perf.Million))
+}

@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Why explains a job's present state: what blocks it, who holds what it needs,
+// and when it is expected to start.
+type Why struct {
+	Job      cluster.JobID
+	Name     string
+	State    string // pending, placed, starting, running, stopping, done
+	Waiting  time.Duration
+	Ahead    int      // eligible jobs before it in its order; -1: it is not in line
+	Blockers []string // every one, not the first
+	Holders  []string // running jobs that hold what it needs, soonest end first
+	Text     string   // what it holds, or how it ended
+	Expected cluster.Time
+}
+
+// maxAhead bounds how many jobs ahead are promised a start before this one.
+const maxAhead = 64
+
+var stateNames = []string{"pending", "placed", "starting", "running", "stopping", "done"}
+
+func (s State) String() string { return nameOf(uint8(s), stateNames) }
+
+// FindJob finds a job by number or, the latest first, by name.
+func (e *Engine) FindJob(name string) (cluster.JobID, bool) {
+	if n, err := strconv.Atoi(name); err == nil && e.job(cluster.JobID(n)) != nil {
+		return cluster.JobID(n), true
+	}
+	for i := len(e.jobs) - 1; i >= 0; i-- {
+		if e.jobs[i] != nil && e.jobs[i].spec.Name == name {
+			return cluster.JobID(i), true
+		}
+	}
+	return cluster.NoJob, false
+}
+
+// Look moves the engine's idea of the time forward without a step, so that an
+// explanation counts waiting and remaining times from that instant.
+func (e *Engine) Look(at cluster.Time) { e.now = max(e.now, at) }
+
+// Why explains a job. It does not change what the engine will decide.
+func (e *Engine) Why(id cluster.JobID) Why {
+	j := e.job(id)
+	if j == nil {
+		return Why{Job: id, State: "unknown", Ahead: -1, Expected: cluster.Never}
+	}
+	y := Why{Job: id, Name: j.spec.Name, State: j.state.String(), Ahead: -1, Expected: cluster.Never}
+	switch j.state {
+	case Pending:
+		y.Waiting = e.now.Sub(j.since)
+		if !j.eligible {
+			y.Blockers = []string{e.parkedText(j)}
+			if j.parked == ParkedBegin {
+				y.Expected = j.spec.Begin
+			}
+			return y
+		}
+		e.whyPending(j, &y)
+	case Done:
+		y.Text = "ended " + j.reason.String() + " at " + j.ended.String()
+	case Placed:
+		y.Text = fmt.Sprintf("has devices on %s; waits for %d jobs to leave them", e.where(j), j.waits)
+		y.Expected = e.now
+	default:
+		y.Text = fmt.Sprintf("%d GPUs on %s since %v", j.devices, e.where(j), j.started)
+	}
+	return y
+}
+
+func (e *Engine) where(j *jobState) string {
+	var names []string
+	for i := range j.allocs {
+		n := e.st.nodes[j.allocs[i].Node].spec.Name
+		if len(names) == 0 || names[len(names)-1] != n {
+			names = append(names, n)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+func (e *Engine) parkedText(j *jobState) string {
+	switch j.parked {
+	case ParkedHold:
+		return "held by a person until it is released"
+	case ParkedBegin:
+		return fmt.Sprintf("not to begin before %v", j.spec.Begin)
+	case ParkedDependency:
+		var waits []string
+		for _, d := range j.spec.After {
+			if o := e.job(d.Job); d.Type != cluster.Singleton && o != nil && o.state != Done {
+				waits = append(waits, fmt.Sprintf("%s of job %d (%s)", d.Type, d.Job, o.state))
+			}
+		}
+		return "waits for " + strings.Join(waits, ", ")
+	case ParkedArray:
+		return fmt.Sprintf("its array runs at most %d at once", j.spec.Array.Cap)
+	case ParkedSingleton:
+		return "singleton: an earlier job of its name and user is not done"
+	}
+	return "not in line"
+}
+
+func (e *Engine) whyPending(j *jobState, y *Why) {
+	before := e.before(j)
+	y.Ahead = len(before)
+	s := e.shapeAt(j.shape)
+	least := e.milliOf(s, int(s.min))
+	if r := e.overQuota(j, least); r.code != notRefused {
+		y.Blockers = append(y.Blockers, e.refusalText(&r))
+	}
+	e.constrain(j)
+	fits := e.fitsNow(j, s)
+	constrained := e.held != nil
+	e.held = nil
+	switch free := e.fitsNow(j, s); {
+	case !free:
+		y.Blockers = append(y.Blockers, e.roomText(s))
+	case !fits && constrained:
+		y.Blockers = append(y.Blockers, "would delay a reservation: "+e.reservationText(j))
+	case len(y.Blockers) == 0 && len(before) > 0:
+		first := before[0]
+		y.Blockers = append(y.Blockers, fmt.Sprintf("order: job %d %s comes first and does not fit yet", first.spec.ID, first.spec.Name))
+	}
+	y.Holders = e.holders(j, s)
+	y.Expected = e.expectedStart(j, before)
+}
+
+func (e *Engine) fitsNow(j *jobState, s *shape) bool {
+	blocked := e.blockedBy
+	e.blockedBy = nil
+	mark := e.st.mark()
+	_, ok := e.placeSize(j, s, s.min)
+	e.st.rollback(mark)
+	e.blockedBy = blocked
+	return ok
+}
+
+// before lists the eligible jobs that come before j, the next first.
+func (e *Engine) before(j *jobState) []*jobState {
+	var list []*jobState
+	mine := e.groups[j.group].lane
+	head := e.groupItem(&e.groups[j.group], j.key)
+	for li := range e.lanes {
+		e.lanes[li].groups.walk(func(gi item) bool {
+			g := &e.groups[e.jobs[gi.id].group]
+			g.jobs.walk(func(it item) bool {
+				o := e.jobs[it.id]
+				if o == j {
+					return false
+				}
+				key := e.groupItem(g, it)
+				if e.laneLess(li, &key, int(mine), &head) {
+					list = append(list, o)
+					return true
+				}
+				return false
+			})
+			return true
+		})
+	}
+	sort.SliceStable(list, func(a, b int) bool {
+		x, y := list[a], list[b]
+		kx, ky := e.groupItem(&e.groups[x.group], x.key), e.groupItem(&e.groups[y.group], y.key)
+		return e.laneLess(int(e.groups[x.group].lane), &kx, int(e.groups[y.group].lane), &ky)
+	})
+	return list
+}
+
+// roomText says what the job needs and the best there is.
+func (e *Engine) roomText(s *shape) string {
+	r := &s.sets[0].Request
+	if len(s.sets) == 1 && s.min == 1 && r.GPUs > 0 {
+		best, bestFree := int32(-1), -1
+		for id := range e.st.nodes {
+			n := &e.st.nodes[id]
+			if n.indexed && s.any.has(n.class) && int(n.nfree) > bestFree {
+				best, bestFree = int32(id), int(n.nfree)
+			}
+		}
+		if best < 0 {
+			return "no node that suits it is up"
+		}
+		name := e.st.nodes[best].spec.Name
+		switch {
+		case r.Profile != "":
+			return fmt.Sprintf("needs a %s slice; no GPU has a legal start free", r.Profile)
+		case r.Fractional():
+			return fmt.Sprintf("needs %d/1000 of a GPU; no GPU has that much left", r.Share)
+		case bestFree >= r.GPUs:
+			return fmt.Sprintf("needs %g CPU cores and %d MiB of RAM beside %d GPUs on one node; no node with free GPUs has them", float64(r.CPU)/1000, r.RAM, r.GPUs)
+		}
+		return fmt.Sprintf("needs %d GPUs on one node; best %s has %d", r.GPUs, name, bestFree)
+	}
+	free := 0
+	for ci := range e.st.classes {
+		if s.any.has(int32(ci)) {
+			free += e.st.classes[ci].free
+		}
+	}
+	text := fmt.Sprintf("needs %d GPUs in %d tasks of %d", s.gpus, s.min, r.GPUs)
+	if s.topo.Level != cluster.LevelAny && s.topo.Required {
+		text += fmt.Sprintf(" within one %s", s.topo.Level)
+	}
+	return text + fmt.Sprintf("; %d suitable GPUs are free", free)
+}
+
+func (e *Engine) reservationText(j *jobState) string {
+	end := e.now.Add(j.expectedRun(e.limitOf(j)))
+	var parts []string
+	for i := range e.resv {
+		if r := &e.resv[i]; r.at < end && r.job != j.spec.ID {
+			parts = append(parts, fmt.Sprintf("job %d starts at %v", r.job, r.at))
+		}
+	}
+	for i := range e.advance {
+		if a := &e.advance[i]; a.start < end && a.end > e.now && !e.insider(a, j) {
+			parts = append(parts, fmt.Sprintf("%s begins at %v", a.spec.Name, a.start))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// holders lists running jobs on devices that suit the job, soonest end first.
+func (e *Engine) holders(j *jobState, s *shape) []string {
+	const most = 5
+	var out []string
+	more := 0
+	e.ends.walk(func(it item) bool {
+		v := e.jobs[it.id]
+		if !e.useful(s, v, j) {
+			return true
+		}
+		if len(out) == most {
+			more++
+			return true
+		}
+		out = append(out, fmt.Sprintf("job %d %s: %d GPUs on %s, expected to end %s", v.spec.ID, v.spec.Name, v.devices, e.where(v), endText(v.expectedEnd(e.now))))
+		return true
+	})
+	if more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
+}
+
+func endText(t cluster.Time) string {
+	if t >= cluster.Time(cluster.MaxDuration) {
+		return "at an unknown time"
+	}
+	return "at " + t.String()
+}
+
+// expectedStart promises starts to the jobs ahead, then to the job itself.
+func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
+	resv, held := e.resv, e.held
+	e.resv = nil
+	defer func() { e.resv, e.held = resv, held }()
+	for i, o := range before {
+		if i == maxAhead {
+			break
+		}
+		if r, ok := e.earliest(o, true); ok {
+			e.resv = append(e.resv, r)
+		}
+	}
+	r, ok := e.earliest(j, true)
+	if !ok || r.at >= e.now.Add(cluster.MaxDuration/2) {
+		return cluster.Never
+	}
+	return r.at
+}

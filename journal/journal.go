@@ -1,0 +1,164 @@
+// Package journal writes what went into an engine and the hashes of what came
+// out, and plays it back: a live incident, copied and replayed, takes the same
+// decisions. The format is JSON lines: a header, then one line per step.
+package journal
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// Version is the format's.
+const Version = "muster.journal/v1"
+
+// Header says how to build the engine that took the decisions.
+type Header struct {
+	Version    string             `json:"version"`
+	Spec       cluster.Spec       `json:"spec"`
+	Policy     string             `json:"policy"` // with its knobs
+	Placer     string             `json:"placer"`
+	Backfill   string             `json:"backfill,omitempty"` // empty: the policy's own
+	Depth      int                `json:"depth,omitempty"`
+	Reserve    int                `json:"reserve,omitempty"`
+	MinRuntime time.Duration      `json:"min_runtime,omitempty"`
+	Starvation time.Duration      `json:"starvation,omitempty"`
+	Launches   int                `json:"launches,omitempty"`
+	Stop       [3]engine.StopRule `json:"stop,omitzero"`
+}
+
+// NewEngine builds the engine that the header describes.
+func (h *Header) NewEngine() (*engine.Engine, error) {
+	cfg := engine.Config{Spec: h.Spec, Depth: h.Depth, Reserve: h.Reserve, MinRuntime: h.MinRuntime,
+		Starvation: h.Starvation, Launches: h.Launches, Stop: h.Stop}
+	var err error
+	if cfg.Policy, err = policy.New(h.Policy); err != nil {
+		return nil, err
+	}
+	if cfg.Placer, err = place.New(h.Placer); err != nil {
+		return nil, err
+	}
+	if h.Backfill != "" {
+		m, err := engine.ParseBackfill(h.Backfill)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Backfill = &m
+	}
+	return engine.New(cfg)
+}
+
+// line is one step. The hash is text: JSON numbers lose 64-bit integers.
+type line struct {
+	engine.Batch
+	Hash string `json:"hash"`
+}
+
+// Writer writes a journal. It is not safe for concurrent use.
+type Writer struct {
+	w   *bufio.Writer
+	enc *json.Encoder
+}
+
+// NewWriter writes the header and returns a writer for the steps.
+func NewWriter(w io.Writer, h Header) (*Writer, error) {
+	h.Version = Version
+	b := bufio.NewWriterSize(w, 1<<16)
+	j := &Writer{w: b, enc: json.NewEncoder(b)}
+	j.enc.SetEscapeHTML(false)
+	return j, j.enc.Encode(h)
+}
+
+// Record writes one step (driver.Journal).
+func (j *Writer) Record(b *engine.Batch, d *engine.Decision) error {
+	return j.enc.Encode(line{*b, strconv.FormatUint(d.Hash, 16)})
+}
+
+// Flush writes out what is buffered.
+func (j *Writer) Flush() error { return j.w.Flush() }
+
+// Reader reads a journal.
+type Reader struct {
+	Header Header
+	name   string
+	dec    *json.Decoder
+	step   int64
+}
+
+// NewReader reads the header; name stands in error messages.
+func NewReader(name string, r io.Reader) (*Reader, error) {
+	j := &Reader{name: name, dec: json.NewDecoder(bufio.NewReaderSize(r, 1<<16))}
+	if err := j.dec.Decode(&j.Header); err != nil {
+		return nil, fmt.Errorf("%s: not a journal: %w", name, err)
+	}
+	if j.Header.Version != Version {
+		return nil, fmt.Errorf("%s: version %q; this program reads %s", name, j.Header.Version, Version)
+	}
+	return j, nil
+}
+
+// Next returns the next step and the hash recorded with it; io.EOF ends it.
+func (j *Reader) Next() (engine.Batch, uint64, error) {
+	var l line
+	if err := j.dec.Decode(&l); err != nil {
+		if errors.Is(err, io.EOF) {
+			return engine.Batch{}, 0, io.EOF
+		}
+		return engine.Batch{}, 0, fmt.Errorf("%s: step %d: %w", j.name, j.step+1, err)
+	}
+	j.step++
+	h, err := strconv.ParseUint(l.Hash, 16, 64)
+	if err != nil {
+		return engine.Batch{}, 0, fmt.Errorf("%s: step %d: hash %q is not hexadecimal", j.name, j.step, l.Hash)
+	}
+	for i := range l.Events { // a job must be one that the engine can book
+		ev := &l.Events[i]
+		if ev.Spec != nil && (ev.Spec.ID < 0 || ev.Spec.ID > maxJob) || ev.Type == engine.Submitted && ev.Spec == nil {
+			return engine.Batch{}, 0, fmt.Errorf("%s: step %d: event %d has no valid job", j.name, j.step, i)
+		}
+	}
+	return l.Batch, h, nil
+}
+
+// maxJob bounds job numbers: the engine keeps a slot for each.
+const maxJob = 1 << 30
+
+// Replay feeds the journal to a new engine until just after the instant until,
+// comparing each hash. It returns the engine in the state it then has.
+func Replay(j *Reader, until cluster.Time) (e *engine.Engine, steps int64, err error) {
+	e, err = j.Header.NewEngine()
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", j.name, err)
+	}
+	last := cluster.Time(0)
+	for {
+		b, want, err := j.Next()
+		if errors.Is(err, io.EOF) {
+			return e, steps, nil
+		}
+		if err != nil {
+			return e, steps, err
+		}
+		if b.Now < last {
+			return e, steps, fmt.Errorf("%s: step %d: time runs backwards", j.name, j.step)
+		}
+		if b.Now > until {
+			return e, steps, nil
+		}
+		last = b.Now
+		if d := e.Step(b); d.Hash != want {
+			return e, steps, fmt.Errorf("%s: step %d at %v: decision hash %x, recorded %x: this program decides differently",
+				j.name, j.step, b.Now, d.Hash, want)
+		}
+		steps++
+	}
+}

@@ -1,0 +1,140 @@
+// Package perf says how fast a job runs where: relative speeds of GPU models,
+// what distance between the tasks of a gang costs, and what jobs on one GPU do
+// to each other. Speeds are in parts per million of the job's recorded speed,
+// so that everything downstream stays in integers.
+package perf
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Million is the recorded speed: ppm of itself.
+const Million = 1_000_000
+
+// Placement is what a job's speed depends on.
+type Placement struct {
+	GPU      string        // model
+	GPUs     int           // devices
+	Tasks    int           // tasks that run, of those asked for
+	Want     int           // tasks asked for
+	Nodes    int           // nodes
+	Level    cluster.Level // tightest level that holds the gang; beyond fabric: none
+	Share    cluster.Milli // of each device; 1000: whole
+	Partners []string      // models of the other jobs on its devices, sorted
+}
+
+// Model says how fast a job runs on what it got.
+type Model interface {
+	Rate(j *cluster.Job, p Placement) int64
+}
+
+// Table is a Model made of tables. What it does not list runs as recorded.
+type Table struct {
+	// Speed is the speed of a job model on a GPU model, in ppm of that on the
+	// reference GPU; the job model "*" stands for all that are not listed.
+	Speed map[string]map[string]int64
+	// Distance is the factor, in ppm, of a gang whose tasks are as far apart as
+	// the level; it holds for job model "*" or one of its own. Nearer levels
+	// that are not listed cost nothing.
+	Distance map[string]map[cluster.Level]int64
+	// Pairs is the factor, in ppm, of a job (first) beside another (second) on
+	// the same GPU, when both use it as much as their share allows.
+	Pairs map[[2]string]int64
+	// Scale is the speed of an elastic job at a number of tasks, in ppm of that
+	// at the tasks asked for; missing: linear.
+	Scale map[string]map[int]int64
+}
+
+// Rate returns the product of the factors that apply. It is at least 1 ppm.
+func (t *Table) Rate(j *cluster.Job, p Placement) int64 {
+	rate := t.speed(j.Model, p.GPU)
+	if p.Nodes > 1 {
+		rate = mul(rate, t.distance(j.Model, p.Level))
+	}
+	for _, other := range p.Partners {
+		rate = mul(rate, t.pair(j.Model, other))
+	}
+	if p.Tasks != p.Want && p.Want > 0 {
+		if f, ok := t.Scale[j.Model][p.Tasks]; ok {
+			rate = mul(rate, f)
+		} else {
+			rate = rate * int64(p.Tasks) / int64(p.Want)
+		}
+	}
+	return max(1, rate)
+}
+
+func mul(a, ppm int64) int64 { return a * ppm / Million }
+
+func (t *Table) speed(model, gpu string) int64 {
+	for _, m := range []string{model, "*"} {
+		if v, ok := t.Speed[m][gpu]; ok {
+			return v
+		}
+	}
+	return Million
+}
+
+func (t *Table) distance(model string, l cluster.Level) int64 {
+	for _, m := range []string{model, "*"} {
+		levels, ok := t.Distance[m]
+		if !ok {
+			continue
+		}
+		for l > cluster.LevelAny { // a level that is not listed costs what the next nearer one does
+			if v, ok := levels[l]; ok {
+				return v
+			}
+			l--
+		}
+		return Million
+	}
+	return Million
+}
+
+func (t *Table) pair(a, b string) int64 {
+	for _, k := range [][2]string{{a, b}, {a, "*"}, {"*", b}, {"*", "*"}} {
+		if v, ok := t.Pairs[k]; ok {
+			return v
+		}
+	}
+	return Million
+}
+
+// Check validates the table: factors between 1 and 100,000,000 ppm.
+func (t *Table) Check() error {
+	bad := func(what string, v int64) error {
+		if v < 1 || v > 100*Million {
+			return fmt.Errorf("%s: factor %g; between 0.000001 and 100 are possible", what, float64(v)/Million)
+		}
+		return nil
+	}
+	var models []string
+	for m := range t.Speed {
+		models = append(models, m)
+	}
+	sort.Strings(models)
+	for _, m := range models {
+		for gpu, v := range t.Speed[m] {
+			if err := bad("speed of "+m+" on "+gpu, v); err != nil {
+				return err
+			}
+		}
+	}
+	for m, levels := range t.Distance {
+		for l, v := range levels {
+			if err := bad("distance of "+m+" at "+l.String(), v); err != nil {
+				return err
+			}
+		}
+	}
+	for p, v := range t.Pairs {
+		if err := bad("pair "+p[0]+" beside "+p[1], v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

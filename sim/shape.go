@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// SizeFor returns how many nodes of so many GPUs carry the workload at a load:
+// the GPU time asked for, divided by the span of submissions.
+func SizeFor(wl *trace.Workload, load float64, perNode int) (int, error) {
+	work, span := Demand(wl)
+	if span <= 0 || work <= 0 || !(load > 0) {
+		return 0, fmt.Errorf("load %g: the workload has no span or no GPU time to size a cluster by", load)
+	}
+	nodes := math.Ceil(work / span / load / float64(perNode))
+	if nodes > 1<<20 {
+		return 0, fmt.Errorf("load %g needs %.0f nodes; at most %d are supported", load, nodes, 1<<20)
+	}
+	return max(1, int(nodes)), nil
+}
+
+// Demand returns the workload's GPU-seconds and the seconds between its first
+// and last submission.
+func Demand(wl *trace.Workload) (gpuSeconds, span float64) {
+	for i := range wl.Jobs {
+		e := &wl.Jobs[i]
+		gpuSeconds += e.Run.Seconds() * float64(e.Job.GPUMilli()) / 1000
+	}
+	if n := len(wl.Jobs); n > 1 {
+		span = wl.Jobs[n-1].Job.Submit.Sub(wl.Jobs[0].Job.Submit).Seconds()
+	}
+	return gpuSeconds, span
+}
+
+// Tile repeats the workload n times, one after the other: a copy begins a
+// second after the last submission of the one before.
+func Tile(wl *trace.Workload, n int) {
+	base := wl.Jobs
+	if len(base) == 0 || n < 2 {
+		return
+	}
+	span := base[len(base)-1].Job.Submit + cluster.Time(time.Second)
+	wl.Jobs = make([]trace.Entry, 0, n*len(base))
+	for k := range n {
+		off := cluster.Time(k) * span
+		for i := range base {
+			e := base[i]
+			e.Job.ID = cluster.JobID(len(wl.Jobs))
+			e.Job.Submit += off
+			move(&e, off)
+			wl.Jobs = append(wl.Jobs, e)
+		}
+	}
+}
+
+// move shifts what an entry says of times other than its submission.
+func move(e *trace.Entry, by cluster.Time) {
+	for _, t := range []*cluster.Time{&e.Job.Deadline, &e.Job.Begin, &e.End} {
+		if *t > 0 {
+			*t += by
+		}
+	}
+}
+
+// Stretch changes the distances between submissions so that the cluster is
+// offered the load. Deadlines move with their jobs.
+func Stretch(wl *trace.Workload, spec *cluster.Spec, load float64) error {
+	work, span := Demand(wl)
+	gpus := float64(spec.GPUs())
+	if span <= 0 || work <= 0 || gpus == 0 || !(load > 0) {
+		return fmt.Errorf("load %g: the workload has no span or no GPU time to stretch", load)
+	}
+	factor := work / (gpus * load) / span
+	if factor*span > cluster.MaxDuration.Seconds() {
+		return fmt.Errorf("load %g would stretch the workload beyond 100 years", load)
+	}
+	first := wl.Jobs[0].Job.Submit
+	for i := range wl.Jobs {
+		e := &wl.Jobs[i]
+		old := e.Job.Submit
+		e.Job.Submit = first + cluster.Time(float64(old-first)*factor)
+		move(e, e.Job.Submit-old)
+	}
+	return nil
+}
+
+// UnknownModels describes GPU models that nodes name and nobody knows: their
+// memory is taken as unbounded, so that it never keeps a job from running.
+func UnknownModels(nodes []cluster.Node) []cluster.GPUModel {
+	var out []cluster.GPUModel
+	seen := map[string]bool{}
+	for i := range nodes {
+		m := nodes[i].Model
+		if _, ok := cluster.FindModel(m); ok || m == "" || seen[m] {
+			continue
+		}
+		seen[m] = true
+		out = append(out, cluster.GPUModel{Name: m, Memory: cluster.MaxMiB})
+	}
+	return out
+}
