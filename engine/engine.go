@@ -30,6 +30,8 @@ type Config struct {
 	// Starvation bounds how long a job waits before it goes to the front and
 	// gets a reservation; 0: never.
 	Starvation time.Duration
+	// HalfLife is that of decayed usage, which fair shares count; 0: a week.
+	HalfLife time.Duration
 	// Launches is how often a job may fail to start before it is given up; 0: 3.
 	Launches int
 }
@@ -118,6 +120,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if cfg.Reserve == 0 {
 		cfg.Reserve = 16
+	}
+	if cfg.HalfLife == 0 {
+		cfg.HalfLife = quota.DefaultHalfLife
 	}
 	if cfg.Launches == 0 {
 		cfg.Launches = 3

@@ -50,6 +50,7 @@ type jobState struct {
 
 	preemptions int32
 	since       cluster.Time // last became pending
+	lined       cluster.Time // last became eligible
 	started     cluster.Time // of the current run
 	firstStart  cluster.Time
 	ended       cluster.Time

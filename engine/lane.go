@@ -77,6 +77,7 @@ func (e *Engine) groupOf(j *jobState) int32 {
 // enqueue makes a pending job eligible.
 func (e *Engine) enqueue(j *jobState) {
 	j.group = e.groupOf(j)
+	j.lined = e.now
 	j.key = e.pendingItem(j)
 	j.eligible = true
 	g := &e.groups[j.group]

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -10,7 +9,8 @@ import (
 )
 
 // limits is who may hold how much: the queue tree's quotas, caps of users and
-// queues, GPU-hour budgets. The arithmetic of the tree is in package quota.
+// queues, GPU-hour budgets; and who held how much, for fair shares. The
+// arithmetic is in package quota.
 type limits struct {
 	byQueue bool // a queue has a guarantee, limit or cap: queues matter
 	byUser  bool // a queue caps its users
@@ -18,68 +18,41 @@ type limits struct {
 	next    cluster.Time // when the windows change next
 	rekeyed cluster.Time // Now / Rekey when keys were last evaluated
 	rerun   cluster.Time // likewise for running jobs
-	queues  []queueUse   // by index in the tree
-	userID  map[[2]int32]int32
-	users   []use // by userID: one for each (queue, user) that ran
+	caps    *quota.Caps
+	budgets []quota.Budget // by index in the tree
+	queues  []queueUse     // likewise
+	decay   quota.Decay
+	userID  map[[2]int32]int32 // (leaf, user) to association; looked up only
+	users   []assoc
+	ranks   []int // Fair Tree, by association; nil: to be computed
+	ranked  int   // associations that were ranked
 }
 
-// use is what somebody holds now and has held.
-type use struct {
-	milli cluster.Milli
-	jobs  int32
-	meter meter
-}
-
+// queueUse is what a queue holds now, besides the GPUs in the tree.
 type queueUse struct {
-	use
-	period cluster.Time  // end of the budget's period
-	base   int64         // meter at its beginning
-	cpu    cluster.Milli // held
-	ram    cluster.MiB
+	since cluster.Time // budget spent up to here
+	cpu   cluster.Milli
+	ram   cluster.MiB
 }
 
-// meter integrates a held amount over time, as it is and decaying with a
-// half-life; both in milli-GPU-milliseconds.
-type meter struct {
-	total   int64
-	decayed int64
-	at      cluster.Time
-	steps   int64 // decay periods applied
+// assoc is a user in a queue, with decayed usage.
+type assoc struct {
+	queue, user int32
+	milli       cluster.Milli // held since
+	since       cluster.Time
+	usage       quota.Usage
 }
 
-// decayStep is the period in which usage decays, as Slurm's
-// PriorityCalcPeriod (five minutes).
-const decayStep = 5 * time.Minute
-
-// decayFactor is 2^(-decayStep/halfLife) in 2^-32ths, for a week's half-life.
-var decayFactor = func() uint64 {
-	return uint64(math.Round(math.Exp2(-float64(decayStep)/float64(7*24*time.Hour)) * (1 << 32)))
-}()
-
-// advance brings the meter to now, at the rate held since.
-func (m *meter) advance(now cluster.Time, milli cluster.Milli) {
-	for m.at < now {
-		end := cluster.Time((m.steps + 1) * int64(decayStep))
-		to := min(now, end)
-		got := milli * (int64(to-m.at) / int64(time.Millisecond))
-		if milli == 0 && m.decayed == 0 { // nothing to decay: jump
-			m.steps = int64(now) / int64(decayStep)
-			m.at = now
-			return
-		}
-		m.total += got
-		m.decayed += got
-		m.at = to
-		if to == end {
-			m.steps++
-			m.decayed = mulShift(m.decayed, decayFactor)
-		}
+// accrue counts what the association held up to now, period by period: work is
+// decayed from the period on in which it was done.
+func (a *assoc) accrue(d quota.Decay, now cluster.Time) {
+	for from := a.since; from < now && a.milli > 0; {
+		to := min(now, d.NextPeriod(from))
+		d.Add(&a.usage, quota.Work(a.milli, from, to), from)
+		from = to
 	}
-}
-
-func mulShift(v int64, f uint64) int64 {
-	hi, lo := v>>32, v&(1<<32-1)
-	return hi*int64(f) + lo*int64(f)>>32
+	a.since = now
+	d.Advance(&a.usage, now)
 }
 
 func (e *Engine) initQueues(queues []cluster.Queue) error {
@@ -89,9 +62,15 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 	}
 	e.tree = tree
 	l := &e.limits
-	l.queues = make([]queueUse, tree.Len())
-	l.userID = map[[2]int32]int32{}
-	l.users = nil
+	l.queues, l.caps, l.budgets = make([]queueUse, tree.Len()), quota.NewCaps(tree), nil
+	for q := range l.queues {
+		l.queues[q].since = e.now
+		l.budgets = append(l.budgets, quota.NewBudget(tree.Spec(q), 0))
+	}
+	l.userID, l.users, l.ranks = map[[2]int32]int32{}, nil, nil
+	if l.decay, err = quota.NewDecay(quota.DefaultDecayPeriod, e.cfg.HalfLife); err != nil {
+		return err
+	}
 	l.byQueue, l.byUser, l.windows, l.next = false, false, false, cluster.Never
 	for i := range queues {
 		q := &queues[i]
@@ -111,9 +90,9 @@ func (e *Engine) wall() int64 {
 
 // tick applies windows that begin or end now.
 func (l *limits) tick(e *Engine) {
-	for q := range l.queues {
-		if e.tree.Spec(q).Budget > 0 && e.now >= l.queues[q].period {
-			e.budget(q) // a new period begins
+	for q := range l.budgets {
+		if l.budgets[q].Limit > 0 && l.budgets[q].Renews(l.queues[q].since) <= e.now {
+			e.spend(q) // a new period begins
 			e.epoch++
 			e.fresh = true
 		}
@@ -133,9 +112,9 @@ func (l *limits) tick(e *Engine) {
 
 func (l *limits) nextChange(e *Engine) cluster.Time {
 	next := l.next
-	for q := range l.queues {
-		if e.tree.Spec(q).Budget > 0 && l.queues[q].period > 0 {
-			next = min(next, l.queues[q].period)
+	for q := range l.budgets {
+		if l.budgets[q].Limit > 0 {
+			next = min(next, l.budgets[q].Renews(e.now))
 		}
 	}
 	return next
@@ -204,33 +183,62 @@ func (e *Engine) queueName(s *cluster.Job) string {
 // charge books a job's share in its queue and user (sign 1) or takes it back (-1).
 func (e *Engine) charge(j *jobState, sign int64) {
 	m := sign * j.milli
-	e.tree.Charge(int(j.queue), m, j.spec.Tier == cluster.Critical)
+	q := int(j.queue)
 	cpu, ram := j.cpuRAM()
-	for _, q := range e.tree.Path(int(j.queue)) {
-		u := &e.limits.queues[q].use
-		u.meter.advance(e.now, u.milli)
-		u.milli += m
-		u.jobs += int32(sign)
-		e.limits.queues[q].cpu += sign * cpu
-		e.limits.queues[q].ram += sign * ram
-		if e.limits.byUser || e.traits.ByUser {
-			w := e.userUse(int32(q), j.user)
-			w.meter.advance(e.now, w.milli)
-			w.milli += m
-			w.jobs += int32(sign)
+	for _, p := range e.tree.Path(q) {
+		if e.limits.budgets[p].Limit > 0 {
+			e.spend(p)
 		}
+		e.limits.queues[p].cpu += sign * cpu
+		e.limits.queues[p].ram += sign * ram
+	}
+	e.tree.Charge(q, m, j.spec.Tier == cluster.Critical)
+	if e.limits.byQueue {
+		e.limits.caps.Charge(q, int(j.user), m, int(sign))
+	}
+	if e.traits.ByUser {
+		a := e.association(j.queue, j.user)
+		a.accrue(e.limits.decay, e.now)
+		a.milli += m
 	}
 }
 
-func (e *Engine) userUse(q, user int32) *use {
+// spend brings a queue's budget up to now.
+func (e *Engine) spend(q int) {
+	u := &e.limits.queues[q]
+	e.limits.budgets[q].Spend(e.tree.Used(q), u.since, e.now)
+	u.since = e.now
+}
+
+// association returns the user's association with a leaf queue.
+func (e *Engine) association(q, user int32) *assoc {
 	k := [2]int32{q, user}
 	id, ok := e.limits.userID[k]
 	if !ok {
 		id = int32(len(e.limits.users))
-		e.limits.users = append(e.limits.users, use{meter: meter{at: e.now, steps: int64(e.now) / int64(decayStep)}})
+		e.limits.users = append(e.limits.users, assoc{queue: q, user: user, since: e.now})
 		e.limits.userID[k] = id
 	}
 	return &e.limits.users[id]
+}
+
+// fairRanks computes Slurm's Fair Tree over queues (accounts, with their
+// shares) and users (one share each).
+func (e *Engine) fairRanks() {
+	l := &e.limits
+	n := e.tree.Len()
+	assocs := make([]quota.Assoc, n, n+len(l.users))
+	for q := range assocs {
+		assocs[q] = quota.Assoc{Parent: max(0, e.tree.Parent(q)), Shares: max(1, e.tree.Spec(q).Shares)}
+	}
+	for i := range l.users {
+		u := &l.users[i]
+		u.accrue(l.decay, e.now)
+		assocs = append(assocs, quota.Assoc{Parent: int(u.queue), Shares: 1, Usage: u.usage.Work, User: true})
+	}
+	quota.SumUsage(assocs)
+	ranks, users := quota.FairTree(assocs)
+	l.ranks, l.ranked = ranks[n:], users
 }
 
 // overQuota says what forbids the job to hold m, if anything does.
@@ -238,100 +246,45 @@ func (e *Engine) overQuota(j *jobState, m cluster.Milli) refusal {
 	if !e.limits.byQueue {
 		return refusal{}
 	}
-	if r := e.tree.Check(int(j.queue), m, j.spec.Tier); !r.OK() {
+	q := int(j.queue)
+	if r := e.tree.Check(q, m, j.spec.Tier); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
 	}
-	for _, q := range e.tree.Path(int(j.queue)) {
-		s := e.tree.Spec(q)
-		u := &e.limits.queues[q]
-		if s.MaxJobs > 0 && int(u.jobs) >= s.MaxJobs {
-			return refusal{code: refusedQueueJobs, queue: int32(q), limit: int64(s.MaxJobs), used: int64(u.jobs)}
+	if r := e.limits.caps.Check(q, int(j.user), m, 1); !r.OK() {
+		return refusal{code: refusedQuota, quota: r}
+	}
+	for _, p := range e.tree.Path(q) {
+		if e.limits.budgets[p].Limit > 0 {
+			e.spend(p)
 		}
-		if r := e.overUser(j, q, s, m); r.code != 0 {
-			return r
-		}
-		if s.Budget > 0 {
-			if spent, end := e.budget(q); spent >= s.Budget*hourMilliMs {
-				return refusal{code: refusedBudget, queue: int32(q), limit: s.Budget, used: spent / hourMilliMs, until: end}
-			}
-		}
+	}
+	if r := e.tree.CheckBudget(q, e.limits.budgets, e.now); !r.OK() {
+		return refusal{code: refusedQuota, quota: r, until: e.limits.budgets[r.Queue].Renews(e.now)}
 	}
 	return refusal{}
-}
-
-// hourMilliMs is a GPU-hour in milli-GPU-milliseconds.
-const hourMilliMs = 1000 * 3600 * 1000
-
-func (e *Engine) overUser(j *jobState, q int, s *cluster.Queue, m cluster.Milli) refusal {
-	if s.UserGPUs == 0 && s.UserJobs == 0 {
-		return refusal{}
-	}
-	u := e.userUse(int32(q), j.user)
-	if s.UserGPUs > 0 && u.milli+m > s.UserGPUs {
-		return refusal{code: refusedUserGPUs, queue: int32(q), limit: s.UserGPUs, used: u.milli}
-	}
-	if s.UserJobs > 0 && int(u.jobs) >= s.UserJobs {
-		return refusal{code: refusedUserJobs, queue: int32(q), limit: int64(s.UserJobs), used: int64(u.jobs)}
-	}
-	return refusal{}
-}
-
-// budget returns what the queue spent in the present period, and its end.
-func (e *Engine) budget(q int) (spent int64, end cluster.Time) {
-	u := &e.limits.queues[q]
-	u.meter.advance(e.now, u.milli)
-	period := e.tree.Spec(q).Period
-	if period == 0 {
-		period = 30 * 24 * time.Hour
-	}
-	if start := e.now - e.now%cluster.Time(period); u.period != start.Add(period) {
-		u.period = start.Add(period)
-		u.base = u.meter.total
-	}
-	return u.meter.total - u.base, u.period
 }
 
 // refusal is why a job could not start, in a form that costs nothing to keep.
 type refusal struct {
 	code  refusalCode
-	queue int32
-	limit int64
-	used  int64
-	until cluster.Time
+	until cluster.Time // a spent budget: when it renews
 	quota quota.Refusal
 }
 
 type refusalCode uint8
 
 const (
-	notRefused       refusalCode = iota
-	refusedOrder                 // the pass stopped before it came to this job
-	refusedRoom                  // no placement now
-	refusedBackfill              // it would delay a reservation
-	refusedQuota                 // the queue tree
-	refusedQueueJobs             // running jobs of the queue
-	refusedUserGPUs
-	refusedUserJobs
-	refusedBudget
+	notRefused      refusalCode = iota
+	refusedOrder                // the pass stopped before it came to this job
+	refusedRoom                 // no placement now
+	refusedBackfill             // it would delay a reservation
+	refusedQuota                // the queue tree, a cap or a budget
 )
 
-// text says the refusal in words, for those that are about quotas.
-func (e *Engine) refusalText(r *refusal) string {
-	name := ""
-	if e.tree.Len() > int(r.queue) {
-		name = e.tree.Name(int(r.queue))
+// text says in words what a quota refused.
+func (r *refusal) text() string {
+	if r.until > 0 {
+		return r.quota.String() + "; the next period begins at " + r.until.String()
 	}
-	switch r.code {
-	case refusedQuota:
-		return r.quota.String()
-	case refusedQueueJobs:
-		return fmt.Sprintf("queue %s runs %d jobs, at most %d", name, r.used, r.limit)
-	case refusedUserGPUs:
-		return fmt.Sprintf("the user holds %s GPUs in queue %s, at most %s", quota.FormatGPUs(r.used), name, quota.FormatGPUs(r.limit))
-	case refusedUserJobs:
-		return fmt.Sprintf("the user runs %d jobs in queue %s, at most %d", r.used, name, r.limit)
-	case refusedBudget:
-		return fmt.Sprintf("queue %s has spent its budget of %d GPU-hours; the next period begins at %v", name, r.limit, r.until)
-	}
-	return ""
+	return r.quota.String()
 }

@@ -106,6 +106,7 @@ func (e *Engine) runTimers() {
 	}
 	if p := cluster.Time(e.traits.Rekey); p > 0 && e.pending > 0 && e.now/p != e.limits.rekeyed {
 		e.limits.rekeyed = e.now / p
+		e.limits.ranks = nil // what the policy sees of usage is as of now
 		e.rekey()
 	}
 	if p := cluster.Time(e.traits.Rerun); p > 0 && e.pending > 0 && e.now/p != e.limits.rerun {

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/quota"
 )
@@ -47,6 +49,41 @@ func (v View) DominantShare(q int) int64 {
 	share := ppm(v.e.tree.Used(q), v.e.capacity)
 	share = max(share, ppm(u.cpu, v.e.totalCPU), ppm(u.ram, v.e.totalRAM))
 	return share * 1000 / max(1, v.e.tree.Weight(q))
+}
+
+// FairShare returns the Fair Tree factor of a job's owner in its queue, in ppm:
+// rank / users, larger is better. It is computed at each Rekey of the policy
+// and when a user appears who was not ranked yet.
+func (j JobView) FairShare() int64 {
+	e := j.e
+	e.association(j.j.queue, j.j.user)
+	id := e.limits.userID[[2]int32{j.j.queue, j.j.user}]
+	if int(id) >= len(e.limits.ranks) {
+		e.fairRanks()
+	}
+	return int64(e.limits.ranks[id]) * million / int64(max(1, e.limits.ranked))
+}
+
+// Age returns how long the job has been eligible in its present wait.
+func (j JobView) Age() time.Duration {
+	if !j.j.eligible && j.j.state != Pending {
+		return 0
+	}
+	return j.e.now.Sub(j.j.lined)
+}
+
+// PriorityTier returns the highest priority tier of the job's partitions, and
+// the highest of all.
+func (j JobView) PriorityTier() (own, most int64) {
+	mask := j.e.partMask(j.j.spec.Partitions)
+	for i := range j.e.parts {
+		t := j.e.parts[i].spec.PriorityTier
+		most = max(most, t)
+		if mask>>i&1 == 1 {
+			own = max(own, t)
+		}
+	}
+	return own, most
 }
 
 // cpuRAM sums what the job's allocations hold of CPU and RAM.

@@ -116,7 +116,7 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 	s := e.shapeAt(j.shape)
 	least := e.milliOf(s, int(s.min))
 	if r := e.overQuota(j, least); r.code != notRefused {
-		y.Blockers = append(y.Blockers, e.refusalText(&r))
+		y.Blockers = append(y.Blockers, r.text())
 	}
 	e.constrain(j)
 	fits := e.fitsNow(j, s)

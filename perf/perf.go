@@ -113,25 +113,25 @@ func (t *Table) Check() error {
 		return nil
 	}
 	var models []string
-	for m := range t.Speed {
+	for m := range t.Speed { // sorted below
 		models = append(models, m)
 	}
 	sort.Strings(models)
 	for _, m := range models {
-		for gpu, v := range t.Speed[m] {
+		for gpu, v := range t.Speed[m] { // order does not matter: any bad one will do
 			if err := bad("speed of "+m+" on "+gpu, v); err != nil {
 				return err
 			}
 		}
 	}
-	for m, levels := range t.Distance {
-		for l, v := range levels {
+	for m, levels := range t.Distance { // order does not matter: any bad one will do
+		for l, v := range levels { // order does not matter: any bad one will do
 			if err := bad("distance of "+m+" at "+l.String(), v); err != nil {
 				return err
 			}
 		}
 	}
-	for p, v := range t.Pairs {
+	for p, v := range t.Pairs { // order does not matter: any bad one will do
 		if err := bad("pair "+p[0]+" beside "+p[1], v); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ type Knob struct {
 }
 
 // list is every policy, in the order in which "all" runs them.
-var list = []Info{fifo, yarn, sjf, ssf, srtf, srsf, las, edf, drf, proportional}
+var list = []Info{fifo, yarn, sjf, ssf, srtf, srsf, las, edf, multifactor, drf, proportional}
 
 // List returns every policy.
 func List() []Info { return append([]Info(nil), list...) }
@@ -130,7 +130,7 @@ func (k *Knobs) bool(name string) (bool, error) {
 // label is the policy's name with the knobs that differ from their defaults.
 func (k *Knobs) label() string {
 	var parts []string
-	for key, v := range k.set {
+	for key, v := range k.set { // sorted below
 		parts = append(parts, key+"="+v)
 	}
 	if parts == nil {

@@ -80,7 +80,7 @@ func newSim() *cobra.Command {
 	}
 	f.register(c)
 	fl := c.Flags()
-	fl.BoolVar(&f.demo, "demo", false, "a made-up week of a small team's jobs on 8 nodes of 8 GPUs")
+	fl.BoolVar(&f.demo, "demo", false, "a made-up week of a small team's jobs on 4 nodes of 8 GPUs")
 	fl.StringVar(&f.cluster, "cluster", "", "cluster file, or a short form such as 64x8xA100-80GB (default: the trace's own machines)")
 	fl.Float64Var(&f.load, "load", 0, "offered load: without --cluster it sizes 8-GPU nodes for it, with one it stretches the arrivals")
 	fl.IntVar(&f.tile, "tile", 1, "repeat the trace N times, one after the other")
@@ -214,7 +214,7 @@ func (f *simFlags) load1() (*trace.Workload, *cluster.Spec, error) {
 			return nil, nil, err
 		}
 		if f.cluster == "" && f.load == 0 {
-			f.cluster = "8x8xH100-80GB"
+			f.cluster = "4x8xH100-80GB"
 		}
 	case f.trace == "":
 		return nil, nil, usage(fmt.Errorf("--trace FILE or --demo is needed"))

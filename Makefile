@@ -1,0 +1,43 @@
+# Ten targets, no more. CI calls `make test` and nothing else.
+GO ?= go
+
+.PHONY: run test build lint bench soak fuzz results rewrite clean
+
+run: build ## replay a sample cluster under all policies and write report.html
+	./muster sim --demo --policies all --html report.html
+	@echo
+	@echo "Open report.html in a browser for the plots. Then try:"
+	@echo "  ./muster policy list                                   what can be selected, and its knobs"
+	@echo "  ./muster sim --demo --policies fifo,srtf --cluster 3x8xH100-80GB   fewer machines"
+	@echo "  ./muster trace inspect YOUR-TRACE                      what your own history holds (docs/traces.md)"
+	@echo "  ./muster sim --trace YOUR-TRACE --load 0.9 --policies all"
+
+build: ## the muster binary
+	$(GO) build -o muster ./cmd/muster
+
+test: ## everything that CI checks; installs the browser that the report is tested in
+	./scripts/install-test-deps.sh
+	$(GO) vet ./...
+	$(GO) test -timeout 40m ./...
+	@test -d ../shared/traces || echo "note: the recorded traces are not beside the repository; tests on them were skipped"
+
+lint: ## the linters of .golangci.yml
+	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
+
+bench: ## the figures of docs/performance.md
+	$(GO) test -run xxx -bench . -benchmem ./engine ./sim ./trace ./quota
+
+soak: ## a million random events per policy, with all invariants
+	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Soak' -v ./engine ./driver/...
+
+fuzz: ## each fuzz target for half a minute
+	./scripts/fuzz.sh 30s
+
+results: ## replay the published experiments and write docs/results.md
+	$(GO) run ./cmd/muster results --traces ../shared/traces --out docs/results.md
+
+rewrite: ## accept what scenarios print now; commit only differences that you can explain
+	$(GO) test ./scenario -rewrite
+
+clean:
+	rm -f muster report.html

@@ -1,0 +1,281 @@
+// Package lint holds the house rules that a test can check: which package may
+// import which, calls that are banned, sizes, documentation.
+package lint
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/muster-gpu/muster/"
+
+// arrows lists what each package may import of this module. Arrows point
+// downward only; a package that is not listed may not exist.
+var arrows = map[string]string{
+	"cluster":           "",
+	"quota":             "cluster",
+	"perf":              "cluster",
+	"engine":            "cluster quota",
+	"policy":            "cluster quota engine",
+	"place":             "cluster engine",
+	"journal":           "cluster engine policy place",
+	"config":            "cluster perf engine policy place",
+	"driver":            "cluster engine",
+	"driver/drivertest": "cluster engine driver policy place",
+	"trace":             "cluster",
+	"report":            "cluster",
+	"sim":               "cluster perf engine policy place driver trace report",
+	"scenario":          "cluster perf engine policy place driver trace report sim config journal quota",
+	"results":           "cluster perf engine policy place driver trace report sim config",
+	"cmd/muster":        "cluster quota perf engine policy place journal config driver trace report sim scenario results",
+	"internal/shared":   "",
+	"internal/lint":     "",
+}
+
+// pure packages import the standard library and each other only, and know
+// neither clock nor chance.
+var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "policy": true, "place": true, "perf": true}
+
+// banned calls per package: "*" is everywhere outside tests.
+var banned = map[string]string{
+	"time.Now": "time is an argument", "time.Since": "time is an argument", "time.Sleep": "nothing waits by the clock",
+	"time.After": "nothing waits by the clock",
+}
+
+// clockAllowed are files that measure wall time for people.
+var clockAllowed = map[string]bool{"cmd/muster/main.go": true}
+
+const maxFunc, maxFile = 70, 700
+
+type file struct {
+	pkg, path string
+	test      bool
+	ast       *ast.File
+	lines     int
+}
+
+func load(t *testing.T) (*token.FileSet, []file) {
+	t.Helper()
+	fset := token.NewFileSet()
+	var files []file
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || d.Name() == "testdata" || d.Name() == "node_modules") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(fset, path, src, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		files = append(files, file{pkg: filepath.ToSlash(filepath.Dir(rel)), path: rel,
+			test: strings.HasSuffix(rel, "_test.go"), ast: f, lines: strings.Count(string(src), "\n")})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 50 {
+		t.Fatalf("only %d Go files found: the walk is broken", len(files))
+	}
+	return fset, files
+}
+
+func TestArrows(t *testing.T) {
+	_, files := load(t)
+	for _, f := range files {
+		allowed, ok := arrows[f.pkg]
+		if !ok {
+			t.Errorf("%s: package %s is not in the list of arrows", f.path, f.pkg)
+			continue
+		}
+		if f.test {
+			continue
+		}
+		may := map[string]bool{}
+		for _, p := range strings.Fields(allowed) {
+			may[p] = true
+		}
+		for _, im := range f.ast.Imports {
+			p, _ := strconv.Unquote(im.Path.Value)
+			inner, own := strings.CutPrefix(p, module)
+			switch {
+			case own && !may[inner]:
+				t.Errorf("%s imports %s: that arrow does not point down", f.path, inner)
+			case !own && pure[f.pkg] && strings.Contains(strings.Split(p, "/")[0], "."):
+				t.Errorf("%s imports %s: %s keeps to the standard library", f.path, p, f.pkg)
+			case pure[f.pkg] && (p == "math/rand" || p == "math/rand/v2" || p == "log" || p == "log/slog" || p == "os" || p == "sync"):
+				t.Errorf("%s imports %s: no chance, log, I/O or goroutine in %s", f.path, p, f.pkg)
+			}
+		}
+	}
+}
+
+func TestBannedCalls(t *testing.T) {
+	fset, files := load(t)
+	for _, f := range files {
+		if f.test || clockAllowed[f.path] {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if id, ok := sel.X.(*ast.Ident); ok {
+				name := id.Name + "." + sel.Sel.Name
+				if why, bad := banned[name]; bad {
+					t.Errorf("%s: %s is banned: %s", fset.Position(n.Pos()), name, why)
+				}
+				if id.Name == "rand" && globalRand[sel.Sel.Name] {
+					t.Errorf("%s: %s is banned: chance comes from a seeded source", fset.Position(n.Pos()), name)
+				}
+			}
+			return true
+		})
+		if pure[f.pkg] {
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				if g, ok := n.(*ast.GoStmt); ok {
+					t.Errorf("%s: no goroutines in %s", fset.Position(g.Pos()), f.pkg)
+				}
+				return true
+			})
+		}
+	}
+}
+
+var globalRand = map[string]bool{"Int": true, "IntN": true, "Intn": true, "Float64": true, "Perm": true, "Shuffle": true,
+	"Int63": true, "Int64": true, "Uint64": true, "ExpFloat64": true, "NormFloat64": true, "N": true}
+
+func TestSizes(t *testing.T) {
+	fset, files := load(t)
+	for _, f := range files {
+		if f.lines > maxFile {
+			t.Errorf("%s has %d lines; at most %d", f.path, f.lines, maxFile)
+		}
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil {
+				continue
+			}
+			n := fset.Position(fn.End()).Line - fset.Position(fn.Pos()).Line + 1
+			if n > maxFunc && !f.test {
+				t.Errorf("%s: %s has %d lines; at most %d", fset.Position(fn.Pos()), fn.Name.Name, n, maxFunc)
+			}
+		}
+	}
+}
+
+func TestExportedAreDocumented(t *testing.T) {
+	fset, files := load(t)
+	for _, f := range files {
+		if f.test || f.ast.Name.Name == "main" {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() && d.Doc == nil && !obvious(d) {
+					t.Errorf("%s: exported %s is not documented", fset.Position(d.Pos()), d.Name.Name)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if ts, ok := s.(*ast.TypeSpec); ok && ts.Name.IsExported() && d.Doc == nil && ts.Doc == nil {
+						t.Errorf("%s: exported type %s is not documented", fset.Position(ts.Pos()), ts.Name.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// obvious methods need no comment: they implement well-known interfaces.
+func obvious(d *ast.FuncDecl) bool {
+	switch d.Name.Name {
+	case "String", "Name", "Traits", "Error", "Key":
+		return d.Recv != nil
+	}
+	return d.Recv != nil && len(d.Recv.List) == 1 && !ast.IsExported(receiver(d.Recv.List[0].Type))
+}
+
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	}
+	return ""
+}
+
+// TestNoMapOrder type-checks the deciding packages and forbids ranging over a
+// map there: Go's order of maps is random. A loop that only collects keys, and
+// sorts them in the next statement, is marked "// sorted below".
+func TestNoMapOrder(t *testing.T) {
+	fset, files := load(t)
+	byPkg := map[string][]*ast.File{}
+	for _, f := range files {
+		if pure[f.pkg] && !f.test {
+			byPkg[f.pkg] = append(byPkg[f.pkg], f.ast)
+		}
+	}
+	var names []string
+	for p := range byPkg {
+		names = append(names, p)
+	}
+	sort.Strings(names)
+	imp := importer.ForCompiler(fset, "source", nil)
+	for _, p := range names {
+		conf := types.Config{Importer: imp}
+		info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+		if _, err := conf.Check(module+p, fset, byPkg[p], info); err != nil {
+			t.Fatalf("%s: %v", p, err)
+		}
+		for _, f := range byPkg[p] {
+			marked := map[int]bool{}
+			for _, g := range f.Comments {
+				for _, c := range g.List {
+					if strings.Contains(c.Text, "sorted below") || strings.Contains(c.Text, "order does not matter") {
+						marked[fset.Position(c.Pos()).Line] = true
+					}
+				}
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				r, ok := n.(*ast.RangeStmt)
+				if !ok {
+					return true
+				}
+				if _, isMap := info.Types[r.X].Type.Underlying().(*types.Map); isMap && !marked[fset.Position(r.Pos()).Line] {
+					t.Errorf("%s: a map is ranged over; its order is random", fset.Position(r.Pos()))
+				}
+				return true
+			})
+		}
+	}
+}

@@ -1,0 +1,25 @@
+// Package shared finds the recorded traces that tests use when they lie
+// beside the repository. They are not part of it: where they are missing, the
+// test is skipped and says so; in CI it fails.
+package shared
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// Path returns the path of a file under ../shared, seen from the repository.
+func Path(t testing.TB, rel string) string {
+	t.Helper()
+	_, self, _, _ := runtime.Caller(0)
+	p := filepath.Join(filepath.Dir(self), "..", "..", "..", "shared", filepath.FromSlash(rel))
+	if _, err := os.Stat(p); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("SKIP-SHARED: %s is missing, and CI may not skip", rel)
+		}
+		t.Skipf("SKIP-SHARED: %s is not there; recorded traces are not part of the repository", rel)
+	}
+	return p
+}

@@ -1,0 +1,89 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/muster-gpu/muster/engine"
+)
+
+var multifactor = Info{
+	Name:   "multifactor",
+	About:  "Slurm's priority: age, fair share (Fair Tree over queues and users, usage decayed), size, partition; EASY backfill",
+	Source: "B-slurm: multifactor priority and Fair Tree",
+	Needs:  "users and queues; time limits or estimates for backfill",
+	Knobs: []Knob{
+		{"age", "1000", "weight of the time that a job has been eligible"},
+		{"max_age", "7d", "age at which its factor is 1"},
+		{"fairshare", "10000", "weight of the Fair Tree factor"},
+		{"size", "0", "weight of GPUs asked for / GPUs of the cluster"},
+		{"small", "false", "whether size favours small jobs instead"},
+		{"partition", "1000", "weight of the partition's priority tier / the highest"},
+	},
+	New: newMultifactor,
+}
+
+type multifactorPolicy struct {
+	name                       string
+	age, fair, size, partition int64
+	maxAge                     time.Duration
+	small                      bool
+}
+
+func newMultifactor(k *Knobs) (engine.Policy, error) {
+	p := &multifactorPolicy{name: k.label()}
+	for _, f := range []struct {
+		name string
+		into *int64
+	}{{"age", &p.age}, {"fairshare", &p.fair}, {"size", &p.size}, {"partition", &p.partition}} {
+		v, err := k.int(f.name)
+		if err != nil {
+			return nil, err
+		}
+		if v < 0 || v > 1<<32-1 {
+			return nil, fmt.Errorf("%s=%d: weights are between 0 and 4294967295", f.name, v)
+		}
+		*f.into = v
+	}
+	var err error
+	if p.maxAge, err = k.duration("max_age"); err != nil {
+		return nil, err
+	}
+	if p.maxAge < time.Second {
+		return nil, fmt.Errorf("max_age must be at least 1s")
+	}
+	p.small, err = k.bool("small")
+	return p, err
+}
+
+func (p *multifactorPolicy) Name() string { return p.name }
+
+// Traits: usage decays and age grows, so heads are compared anew every five
+// minutes (Slurm's PriorityCalcPeriod).
+func (p *multifactorPolicy) Traits() engine.Traits {
+	return engine.Traits{Backfill: engine.EASY, Rekey: 5 * time.Minute, ByUser: true}
+}
+
+// Key orders one user's jobs of one shape: by the part of the priority that
+// is the job's own, then by age, which is the order of submission.
+func (p *multifactorPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
+	return engine.Key{-j.Spec().Priority}
+}
+
+// HeadKey is minus the priority, in millionths of a point:
+// age + fairshare + size + partition factors in [0,1] times their weights,
+// plus the job's own priority (site factor, minus nice).
+func (p *multifactorPolicy) HeadKey(v engine.View, j engine.JobView) engine.Key {
+	const one = 1_000_000
+	age := min(one, int64(j.Age())/max(1, int64(p.maxAge)/one))
+	size := min(one, j.Milli()*one/max(1, v.Capacity()))
+	if p.small {
+		size = one - size
+	}
+	part := int64(0)
+	if own, most := j.PriorityTier(); most > 0 {
+		part = own * one / most
+	}
+	points := p.age*age + p.fair*j.FairShare() + p.size*size + p.partition*part
+	return engine.Key{-points - j.Spec().Priority*one}
+}
