@@ -1,0 +1,190 @@
+package report
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Schema names the form of the JSON report. Fields may be added under it; a
+// change of meaning gets a new name.
+const Schema = "muster.report/v1"
+
+type jsonRun struct {
+	Summary
+	Trace   string `json:"trace,omitempty"`   // where it is not the report's
+	Cluster string `json:"cluster,omitempty"` // where it is not the report's
+}
+
+type jsonReport struct {
+	Schema   string    `json:"schema"`
+	Trace    string    `json:"trace"`
+	Cluster  string    `json:"cluster"`
+	Capacity int64     `json:"capacity_milli_gpu"`
+	Runs     []jsonRun `json:"runs"`
+}
+
+// WriteJSON writes the figures of the runs; docs/report.md has the schema.
+func WriteJSON(w io.Writer, runs []Run, sums []Summary) error {
+	r := jsonReport{Schema: Schema, Runs: make([]jsonRun, len(sums))}
+	if len(runs) > 0 {
+		r.Trace, r.Cluster, r.Capacity = runs[0].Trace, runs[0].Cluster, int64(runs[0].Capacity)
+	}
+	for i := range sums {
+		r.Runs[i].Summary = sums[i]
+		if i >= len(runs) {
+			continue
+		}
+		if runs[i].Trace != r.Trace {
+			r.Runs[i].Trace = runs[i].Trace
+		}
+		if runs[i].Cluster != r.Cluster {
+			r.Runs[i].Cluster = runs[i].Cluster
+		}
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+type field struct {
+	name string
+	get  func(*Summary) string
+}
+
+func text(name string, get func(*Summary) string) field { return field{name, get} }
+
+func whole(name string, get func(*Summary) int) field {
+	return field{name, func(s *Summary) string { return strconv.Itoa(get(s)) }}
+}
+
+func real(name string, get func(*Summary) float64) field {
+	return field{name, func(s *Summary) string { return number(get(s)) }}
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+func dist(name string, of func(*Summary) *Dist) []field {
+	return []field{
+		whole(name+".n", func(s *Summary) int { return of(s).N }),
+		real(name+".mean", func(s *Summary) float64 { return of(s).Mean }),
+		real(name+".p50", func(s *Summary) float64 { return of(s).P50 }),
+		real(name+".p95", func(s *Summary) float64 { return of(s).P95 }),
+		real(name+".p99", func(s *Summary) float64 { return of(s).P99 }),
+		real(name+".max", func(s *Summary) float64 { return of(s).Max }),
+	}
+}
+
+// fields lists the columns of the CSV: the JSON names, in the JSON's order.
+func fields() []field {
+	f := []field{
+		text("policy", func(s *Summary) string { return s.Policy }),
+		text("placer", func(s *Summary) string { return s.Placer }),
+		text("backfill", func(s *Summary) string { return s.Backfill }),
+		text("hash", func(s *Summary) string { return s.Hash }),
+		text("partial", func(s *Summary) string { return strconv.FormatBool(s.Partial) }),
+		whole("jobs", func(s *Summary) int { return s.Jobs }),
+		whole("completed", func(s *Summary) int { return s.Completed }),
+		whole("failed", func(s *Summary) int { return s.Failed }),
+		whole("cancelled", func(s *Summary) int { return s.Cancelled }),
+		whole("timed_out", func(s *Summary) int { return s.TimedOut }),
+		whole("rejected", func(s *Summary) int { return s.Rejected }),
+		whole("lost", func(s *Summary) int { return s.Lost }),
+		whole("unfinished", func(s *Summary) int { return s.Unfinished }),
+	}
+	f = append(f, dist("jct", func(s *Summary) *Dist { return &s.JCT })...)
+	f = append(f, dist("queueing_delay", func(s *Summary) *Dist { return &s.Delay })...)
+	f = append(f, dist("slowdown", func(s *Summary) *Dist { return &s.Slowdown })...)
+	f = append(f,
+		real("makespan", func(s *Summary) float64 { return s.Makespan }),
+		real("gpu_allocation", func(s *Summary) float64 { return s.Allocation }),
+		real("gpu_utilisation", func(s *Summary) float64 { return s.Utilisation }),
+		real("goodput", func(s *Summary) float64 { return s.Goodput }),
+		real("fragmentation", func(s *Summary) float64 { return s.Fragmentation }))
+	f = append(f, dist("finish_time_ratio", func(s *Summary) *Dist { return &s.FTF })...)
+	return append(f,
+		real("finish_time_unfair", func(s *Summary) float64 { return s.FTFOver }),
+		real("jain_queues", func(s *Summary) float64 { return s.Jain }),
+		whole("preemptions", func(s *Summary) int { return s.Preemptions }),
+		whole("failures", func(s *Summary) int { return s.Failures }),
+		real("gpu_hours_lost", func(s *Summary) float64 { return s.LostHours }),
+		real("gpu_hours_overhead", func(s *Summary) float64 { return s.OverheadHours }),
+		whole("deadlines", func(s *Summary) int { return s.Deadlines }),
+		whole("deadlines_met", func(s *Summary) int { return s.DeadlinesMet }),
+		real("wall_seconds", func(s *Summary) float64 { return s.WallSeconds }),
+		real("decision_us", func(s *Summary) float64 { return s.DecisionMicros }))
+}
+
+// WriteCSV writes a line per run; the header has the JSON names, joined by
+// dots.
+func WriteCSV(w io.Writer, sums []Summary) error {
+	c := csv.NewWriter(w)
+	f := fields()
+	row := make([]string, len(f))
+	for i := range f {
+		row[i] = f[i].name
+	}
+	if err := c.Write(row); err != nil {
+		return err
+	}
+	for k := range sums {
+		for i := range f {
+			row[i] = f[i].get(&sums[k])
+		}
+		if err := c.Write(row); err != nil {
+			return err
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// String returns the outcome's name, as reports write it.
+func (o Outcome) String() string {
+	names := [...]string{"unfinished", "completed", "failed", "cancelled", "timed-out", "rejected", "lost"}
+	if int(o) < len(names) {
+		return names[o]
+	}
+	return "outcome " + strconv.Itoa(int(o))
+}
+
+// WriteJobsCSV writes a line per job of a run. Instants are RFC 3339 in UTC
+// where the run has a calendar, else seconds from its start; durations are
+// seconds; what did not happen is empty.
+func WriteJobsCSV(w io.Writer, r *Run) error {
+	c := csv.NewWriter(w)
+	head := []string{"id", "name", "user", "queue", "gpus", "submit", "first_start", "end", "outcome", "waited_s", "ran_s", "jct_s", "preemptions", "lost_gpu_s"}
+	if err := c.Write(head); err != nil {
+		return err
+	}
+	for i := range r.Records {
+		rec, j := &r.Records[i], r.Jobs[i]
+		jct := ""
+		if rec.End != cluster.Never && rec.Outcome != Rejected {
+			jct = number(rec.End.Sub(rec.Submit).Seconds())
+		}
+		err := c.Write([]string{strconv.Itoa(i), j.Name, j.User, j.Queue, strconv.Itoa(int(rec.GPUs)),
+			r.instant(rec.Submit), r.instant(rec.FirstStart), r.instant(rec.End), rec.Outcome.String(),
+			number(rec.Waited.Seconds()), number(rec.Ran.Seconds()), jct,
+			strconv.Itoa(int(rec.Preemptions)), number(float64(rec.Lost) / 1e6)})
+		if err != nil {
+			return err
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+func (r *Run) instant(t cluster.Time) string {
+	switch {
+	case t == cluster.Never:
+		return ""
+	case r.Epoch == 0:
+		return number(time.Duration(t).Seconds())
+	}
+	return time.Unix(r.Epoch, int64(t)).UTC().Format("2006-01-02T15:04:05.999Z07:00")
+}
