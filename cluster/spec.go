@@ -90,27 +90,26 @@ const Unlimited Milli = -1
 // Queue is a node of the queue tree. Amounts are milli-GPU.
 type Queue struct {
 	Name      string        `json:"name"`
-	Parent    string        `json:"parent,omitempty"`    // empty: a child of the root
-	Guarantee Milli         `json:"guarantee,omitempty"` // owed at any time it is asked for
-	Limit     Milli         `json:"limit"`               // burst limit; Unlimited: none
-	Lend      Milli         `json:"lend"`                // most of the guarantee that may be lent; Unlimited: all
-	Weight    int64         `json:"weight,omitempty"`    // over-quota weight in thousandths; 0: in proportion to the guarantee, else 1000
-	Reserve   Milli         `json:"reserve,omitempty"`   // kept idle for the critical tier (not even lent)
-	NoReclaim bool          `json:"no_reclaim,omitempty"`
-	UserGPUs  Milli         `json:"user_gpus,omitempty"` // most that one user may hold; 0: no cap
-	MaxJobs   int           `json:"max_jobs,omitempty"`  // most running jobs; 0: no cap
-	UserJobs  int           `json:"user_jobs,omitempty"` // most running jobs of one user; 0: no cap
-	Budget    int64         `json:"budget,omitempty"`    // GPU-hours per period; 0: none
-	Period    time.Duration `json:"period,omitempty"`    // of the budget; 0: 30 days
-	Shares    int64         `json:"shares,omitempty"`    // fair-tree shares; 0: 1
-	Priority  int64         `json:"priority,omitempty"`  // queues of higher priority get over-quota first
+	Parent    string        `json:"parent,omitempty"`     // empty: a child of the root
+	Guarantee Milli         `json:"guarantee,omitempty"`  // owed at any time it is asked for
+	Limit     Milli         `json:"limit"`                // burst limit; Unlimited: none
+	Lend      Milli         `json:"lend"`                 // most of the guarantee that may be lent; Unlimited: all
+	Weight    int64         `json:"weight,omitempty"`     // over-quota weight in thousandths; 0: in proportion to the guarantee, else 1000
+	Reserve   Milli         `json:"reserve,omitempty"`    // kept idle for the critical tier (not even lent)
+	NoReclaim bool          `json:"no_reclaim,omitempty"` // others never reclaim from it (Volcano's reclaimable: false)
+	UserGPUs  Milli         `json:"user_gpus,omitempty"`  // most that one user may hold; 0: no cap
+	MaxJobs   int           `json:"max_jobs,omitempty"`   // most running jobs; 0: no cap
+	UserJobs  int           `json:"user_jobs,omitempty"`  // most running jobs of one user; 0: no cap
+	Budget    int64         `json:"budget,omitempty"`     // GPU-hours per period; 0: none
+	Period    time.Duration `json:"period,omitempty"`     // of the budget; 0: 30 days
+	Shares    int64         `json:"shares,omitempty"`     // fair-tree shares; 0: 1
+	Priority  int64         `json:"priority,omitempty"`   // queues of higher priority get over-quota first
 	Windows   []Window      `json:"windows,omitempty"`
 }
 
 // Window changes a queue's guarantee and limit at certain hours, for example
-// to let training use the serving reserve at night. It is given back in time:
-// from GiveBack before the end, borrowers that would outlast it do not start,
-// and at the end they are preempted.
+// to let training use the serving reserve at night. When it ends, borrowers are
+// preempted (checkpoint first) until every guarantee in force can be had again.
 type Window struct {
 	Days      uint8         `json:"days,omitempty"` // bit 0: Sunday ... bit 6: Saturday; 0: every day
 	From      time.Duration `json:"from"`           // since midnight

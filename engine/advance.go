@@ -208,14 +208,8 @@ func (e *Engine) clear(a *advance) {
 				break
 			}
 			v := e.outsiderOn(a, s.node)
-			if v == nil {
+			if !e.dismiss(v) {
 				break
-			}
-			if v.state == Placed {
-				e.unplace(v)
-				e.admit(v)
-			} else {
-				e.stop(v, e.howToStop(v), Preempted, cluster.NoJob)
 			}
 		}
 	}

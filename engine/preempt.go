@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/quota"
 )
 
 // Preemption falls out of the order: a job may take devices only from jobs
@@ -21,6 +22,7 @@ type victim struct {
 	key0 int64 // worst first, where the policy preempts by order
 	lost int64 // what stopping it wastes
 	only bool  // allowed by reclaim alone: never below its queue's guarantee
+	part bool  // ... except by part of this one job, where nothing else is left
 }
 
 // mayPreempt is a quick necessary condition.
@@ -100,9 +102,9 @@ func (e *Engine) victims(j *jobState) []victim {
 			return false // those before come even earlier in the order
 		}
 		v := e.jobs[it.id]
-		ok, only := e.mayTake(j, v, key0, reclaim)
+		ok, only, part := e.mayTake(j, v, key0, reclaim)
 		if ok && e.useful(s, v, j) {
-			x := victim{j: v, lost: v.lostAt(e.now, e.howToStop(v)), only: only}
+			x := victim{j: v, lost: v.lostAt(e.now, e.howToStop(v)), only: only, part: part}
 			if e.traits.Preempts {
 				x.key0 = it.key[0]
 			}
@@ -112,6 +114,12 @@ func (e *Engine) victims(j *jobState) []victim {
 	})
 	e.scratch.victims = vs
 	slices.SortFunc(vs, func(a, b victim) int {
+		if a.part != b.part {
+			if b.part {
+				return -1
+			}
+			return 1
+		}
 		if c := cmp.Compare(b.j.spec.Tier, a.j.spec.Tier); c != 0 {
 			return c
 		}
@@ -127,29 +135,32 @@ func (e *Engine) victims(j *jobState) []victim {
 }
 
 // mayTake reports whether the job may take v's devices; only says that reclaim
-// alone allows it.
-func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (ok, only bool) {
+// alone allows it, part that v's queue falls below its guarantee by part of it.
+func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (ok, only, part bool) {
 	if v.spec.Tier == cluster.Critical {
-		return false, false
+		return false, false, false
 	}
 	safe := v.state != Placed && e.now.Sub(v.started) < e.cfg.MinRuntime && j.spec.Tier != cluster.Critical
 	if safe {
-		return false, false
+		return false, false, false
 	}
 	if v.spec.Tier > j.spec.Tier {
-		return true, false
+		return true, false, false
 	}
 	if v.spec.Tier < j.spec.Tier {
-		return false, false
+		return false, false, false
 	}
 	if e.traits.Preempts && key0 < v.key.key[0] && !v.promoted &&
 		(v.queue == j.queue || !e.limits.byQueue || e.tree.Borrowed(int(v.queue)) >= v.milli) {
-		return true, false
+		return true, false, false
 	}
-	if !reclaim || v.queue == j.queue || e.tree.Spec(int(v.queue)).NoReclaim {
-		return false, false
+	if !reclaim || v.queue == j.queue {
+		return false, false, false
 	}
-	return e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier), true
+	if e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier) {
+		return true, true, false
+	}
+	return e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier), true, true
 }
 
 // useful reports whether v's departure can help at all: it holds something on
@@ -177,7 +188,7 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 	quotaBound := e.limits.byQueue && e.overQuota(j, least).code != notRefused
 	for i := range victims {
 		v := victims[i].j
-		if victims[i].only && !e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier) {
+		if victims[i].only && !e.stillReclaimable(j, &victims[i]) {
 			continue
 		}
 		e.lift(v)
@@ -196,6 +207,15 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 		}
 	}
 	return lifted, nil, false
+}
+
+// stillReclaimable asks again, with the victims lifted so far gone.
+func (e *Engine) stillReclaimable(j *jobState, x *victim) bool {
+	v := x.j
+	if x.part {
+		return e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier)
+	}
+	return e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier)
 }
 
 // enoughWith is a quick necessary condition: free GPUs and the victims' are
@@ -286,22 +306,39 @@ func (e *Engine) canTake(a *Alloc) bool {
 		(a.Slots == 0) == (d.slots == 0)
 }
 
-// limitsChanged makes queues leave what a window's end took from them.
+// limitsChanged makes queues leave what a window's end took from them: first
+// what exceeds a limit, then what others borrow of guarantees in force.
 func (e *Engine) limitsChanged() {
 	for q := e.tree.Len() - 1; q > 0; q-- {
-		for e.tree.Excess(q) > 0 {
-			v := e.leastIn(q)
-			if v == nil {
-				break
-			}
-			if v.state == Placed {
-				e.unplace(v)
-				e.admit(v)
-				continue
-			}
-			e.stop(v, e.howToStop(v), Preempted, cluster.NoJob)
+		for e.tree.Excess(q) > 0 && e.dismiss(e.leastIn(q)) {
 		}
 	}
+	for e.tree.Available(quota.Root) < 0 {
+		most := -1
+		for q := 1; q < e.tree.Len(); q++ {
+			if e.tree.Leaf(q) && e.tree.Borrowed(q) > 0 && e.leastIn(q) != nil &&
+				(most < 0 || e.tree.Over(q).Cmp(e.tree.Over(most)) > 0) {
+				most = q
+			}
+		}
+		if most < 0 || !e.dismiss(e.leastIn(most)) {
+			return
+		}
+	}
+}
+
+// dismiss makes a job leave for nobody in particular; false: there is none.
+func (e *Engine) dismiss(v *jobState) bool {
+	switch {
+	case v == nil:
+		return false
+	case v.state == Placed:
+		e.unplace(v)
+		e.admit(v)
+	default:
+		e.stop(v, e.howToStop(v), Preempted, cluster.NoJob)
+	}
+	return true
 }
 
 // leastIn returns the first job to leave a queue: lowest tier, least lost work.

@@ -30,7 +30,7 @@ func (t *Tree) owed(forQ, lca int, need Milli, tier cluster.Tier) bool {
 	for p := forQ; p != lca; {
 		n := &t.nodes[p]
 		occ := n.occ + dOcc
-		if n.spec.NoReclaim || (n.set > 0 || len(n.children) == 0) && occ > n.subtree {
+		if (n.set > 0 || len(n.children) == 0) && occ > n.subtree {
 			return false
 		}
 		dOcc = max(0, occ-n.local) - n.bubble()
@@ -41,7 +41,7 @@ func (t *Tree) owed(forQ, lca int, need Milli, tier cluster.Tier) bool {
 
 // Reclaimable reports whether a job of take milli-GPU in victimQ may be
 // preempted for need more milli-GPU in forQ (of the tier; need 0 if they are
-// charged already): forQ stays within its guarantee and the victim's queue
+// charged already): nothing on the victim's side is marked no_reclaim, forQ stays within its guarantee and the victim's queue
 // does not fall below its own, both at every level below their lowest common
 // ancestor. A queue never reclaims from itself. Victims of the critical tier
 // are the caller's to leave out.
@@ -51,7 +51,7 @@ func (t *Tree) Reclaimable(victimQ, forQ int, take, need Milli, tier cluster.Tie
 	}
 	lca := t.LCA(victimQ, forQ)
 	for p := victimQ; p != lca; p = t.nodes[p].parent {
-		if t.nodes[p].over() < take {
+		if t.nodes[p].over() < take || t.nodes[p].spec.NoReclaim {
 			return false
 		}
 	}

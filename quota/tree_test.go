@@ -227,12 +227,12 @@ func TestGroup(t *testing.T) {
 	if tree.CompareVictims(b, c, a) >= 0 {
 		t.Error("the sibling gives back first")
 	}
-	quiet := queue("a", "org", 4)
+	quiet := queue("b", "org", 4)
 	quiet.NoReclaim = true
-	tree = mustTree(t, 16, queue("org", "", 0), quiet, queue("b", "org", 4))
+	tree = mustTree(t, 16, queue("org", "", 0), queue("a", "org", 4), quiet)
 	tree.Charge(at(t, tree, "b"), 16*gpu, false)
-	if tree.Entitled(at(t, tree, "a"), gpu, cluster.Standard) || tree.Reclaimable(at(t, tree, "b"), at(t, tree, "a"), gpu, gpu, cluster.Standard) {
-		t.Error("no_reclaim: a waits until the borrower is done")
+	if !tree.Entitled(at(t, tree, "a"), gpu, cluster.Standard) || tree.Reclaimable(at(t, tree, "b"), at(t, tree, "a"), gpu, gpu, cluster.Standard) {
+		t.Error("no_reclaim: a is entitled, but b gives nothing back before its jobs end")
 	}
 }
 
