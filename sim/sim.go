@@ -27,7 +27,15 @@ type Options struct {
 	Seed     uint64
 	Until    cluster.Time // end of the simulation; 0: when all jobs are done
 	Model    perf.Model   // how fast a job runs where; nil: everywhere as recorded
+	Script   []Scripted   // what people do, and nodes, at set times
 	Progress func(done, total int, now cluster.Time)
+}
+
+// Scripted is an event that happens at a set time: a node fails or is drained,
+// a person cancels or holds a job, queues change.
+type Scripted struct {
+	At    cluster.Time
+	Event engine.Event
 }
 
 // jobRun is a job in the world.
@@ -74,6 +82,7 @@ const (
 	evRepair
 	evGPUFail
 	evGPURepair
+	evScript // id: index in Options.Script
 )
 
 // World is the simulator's driver.
@@ -112,6 +121,9 @@ func NewWorld(spec *cluster.Spec, entries []trace.Entry, opt Options) *World {
 		w.jobs[i] = jobRun{entry: &entries[i], left: entries[i].Run}
 	}
 	w.book = newBook(spec, len(entries))
+	for i := range opt.Script {
+		w.push(worldEvent{at: opt.Script[i].At, kind: evScript, id: int32(i)})
+	}
 	w.scheduleFailures()
 	return w
 }
@@ -160,7 +172,7 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 		w.next == len(w.jobs) && w.alive == 0,
 		w.opt.Until > 0 && at > w.opt.Until,
 		w.next == len(w.jobs) && w.runs == 0 && at.Sub(w.quiet) > maxQuiet:
-		if w.opt.Until > 0 && at > w.opt.Until {
+		if w.opt.Until > 0 && at > w.opt.Until && (w.alive > 0 || w.next < len(w.jobs)) {
 			w.now = max(w.now, w.opt.Until)
 		}
 		w.book.close(w)
@@ -206,15 +218,13 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 	switch ev.kind {
 	case evFail, evRepair, evGPUFail, evGPURepair:
 		return w.nodeEvent(ev)
+	case evScript:
+		return w.scripted(w.opt.Script[ev.id].Event)
 	}
 	j := &w.jobs[ev.id]
 	id := cluster.JobID(ev.id)
 	if ev.kind == evCancel {
-		was := j.phase
-		if was == waiting {
-			w.end(j, engine.WasCancelled) // nothing runs: it is over at once
-		}
-		return engine.Event{Type: engine.Cancelled, Job: id}, was != gone
+		return w.cancel(id)
 	}
 	if j.gen != ev.gen {
 		return engine.Event{}, false
@@ -247,6 +257,28 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 	reason := j.stop
 	w.depart(j, reason)
 	return engine.Event{Type: engine.Stopped, Job: id, Reason: reason, Done: done}, true
+}
+
+// cancel is a person's cancellation of a job.
+func (w *World) cancel(id cluster.JobID) (engine.Event, bool) {
+	j := &w.jobs[id]
+	was := j.phase
+	if was == waiting {
+		w.end(j, engine.WasCancelled) // nothing runs: it is over at once
+	}
+	return engine.Event{Type: engine.Cancelled, Job: id}, was != gone
+}
+
+func (w *World) scripted(ev engine.Event) (engine.Event, bool) {
+	switch ev.Type {
+	case engine.Cancelled:
+		return w.cancel(ev.Job)
+	case engine.NodeDown, engine.GPUBad:
+		if !ev.Undo {
+			w.book.failures++
+		}
+	}
+	return ev, true
 }
 
 func (w *World) nodeEvent(ev worldEvent) (engine.Event, bool) {
