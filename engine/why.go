@@ -265,17 +265,21 @@ func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
 	resv, held := e.resv, e.held
 	e.resv = nil
 	defer func() { e.resv, e.held = resv, held }()
+	s, first := e.shapeAt(j.shape), e.now
 	for i, o := range before {
 		if i == maxAhead {
 			break
 		}
 		if r, ok := e.earliest(o, true); ok {
 			e.resv = append(e.resv, r)
+			if e.mode == Strict && s.any.minus(&r.any) != s.any {
+				first = max(first, r.at) // nothing passes it
+			}
 		}
 	}
 	r, ok := e.earliest(j, true)
 	if !ok || r.at >= e.now.Add(cluster.MaxDuration/2) {
 		return cluster.Never
 	}
-	return r.at
+	return max(first, r.at)
 }
