@@ -1,0 +1,306 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/report"
+)
+
+// lookCmd looks at a variant of the last run at an instant: explain says why a
+// job waits, show what nodes or queues hold.
+type lookCmd struct {
+	choice
+	run  *runCmd
+	what string // job, nodes or queues
+	job  string
+	at   cluster.Time
+	set  bool // at= was given
+}
+
+// choice selects variants by policy, placer and backfill.
+type choice struct{ policy, place, backfill string }
+
+var choiceNames = []string{"policy", "place", "backfill"}
+
+func (c *choice) put(key, value string) bool {
+	switch key {
+	case "policy":
+		c.policy = value
+	case "place":
+		c.place = value
+	case "backfill":
+		c.backfill = value
+	default:
+		return false
+	}
+	return true
+}
+
+// check reports a choice that no variant of the run meets.
+func (c *choice) check(r *runCmd) error {
+	for _, x := range []struct {
+		what, have string
+		list       []string
+	}{{"policy", c.policy, r.policies}, {"place", c.place, r.places}, {"backfill", c.backfill, r.backfills}} {
+		if x.have != "" && !within(x.list, x.have) {
+			return cluster.Unknown(x.what+" of this run", x.have, x.list)
+		}
+	}
+	return nil
+}
+
+func (c *choice) meets(v *variant) bool {
+	return (c.policy == "" || c.policy == v.policy) && (c.place == "" || c.place == v.place) &&
+		(c.backfill == "" || c.backfill == v.backfill)
+}
+
+var lookKeys = []key[lookCmd]{
+	text("policy", func(l *lookCmd) *string { return &l.policy }),
+	text("place", func(l *lookCmd) *string { return &l.place }),
+	text("backfill", func(l *lookCmd) *string { return &l.backfill }),
+	text("job", func(l *lookCmd) *string { return &l.job }),
+	{name: "at", set: func(l *lookCmd, v string) (err error) {
+		l.set = true
+		l.at, err = parseTime(v)
+		return err
+	}},
+}
+
+func (p *parser) explain(args []string) error {
+	l := &lookCmd{what: "job"}
+	if err := apply(l, lookKeys, args); err != nil {
+		return err
+	}
+	if l.job == "" {
+		return errors.New("say which job: explain job=big at=30m")
+	}
+	return p.look(l)
+}
+
+func (p *parser) show(args []string) error {
+	what := []string{"nodes", "queues"}
+	if len(args) == 0 || !within(what, args[0]) {
+		return cluster.Unknown("thing to show", strings.Join(args, " "), what)
+	}
+	l := &lookCmd{what: args[0]}
+	if err := apply(l, lookKeys, args[1:]); err != nil {
+		return err
+	}
+	if l.job != "" {
+		return errors.New("show takes no job; explain does")
+	}
+	return p.look(l)
+}
+
+func (p *parser) look(l *lookCmd) error {
+	if l.run = p.last; l.run == nil {
+		return errors.New("there is no run above it")
+	}
+	if !l.set {
+		return errors.New("say when: at=30m")
+	}
+	if err := l.check(l.run); err != nil {
+		return err
+	}
+	n := 0
+	for i := range l.run.variants {
+		if l.meets(&l.run.variants[i]) {
+			n++
+		}
+	}
+	if n != 1 {
+		return fmt.Errorf("%d variants of the run are meant; choose one with %s=", n, strings.Join(choiceNames, "=, "))
+	}
+	if l.job != "" {
+		jobs, err := l.run.set.lookup(l.job)
+		if err == nil && len(jobs) != 1 {
+			err = fmt.Errorf("%q is %d jobs; choose one such as %s", l.job, len(jobs), l.run.set.names[jobs[0]])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	out := p.block()
+	if out == nil {
+		return errors.New("---- and the expected output must follow")
+	}
+	p.cmds = append(p.cmds, command{line: p.line, look: l, out: out})
+	return nil
+}
+
+func (l *lookCmd) render(all []*played) ([]string, error) {
+	for _, p := range all {
+		if !l.meets(&p.variant) {
+			continue
+		}
+		switch l.what {
+		case "nodes":
+			return p.nodesAt(l.at), nil
+		case "queues":
+			return p.queuesAt(l.at), nil
+		}
+		e, err := p.at(l.at)
+		if err != nil {
+			return nil, err
+		}
+		jobs, err := p.set.lookup(l.job)
+		if err != nil {
+			return nil, err
+		}
+		return whyLines(l.job, e.Why(p.ids[jobs[0]])), nil
+	}
+	return nil, errors.New("no such variant was run")
+}
+
+func whyLines(name string, y engine.Why) []string {
+	head := name + ": " + y.State
+	if y.State == "pending" {
+		head += " for " + human(y.Waiting.Round(time.Millisecond))
+		if y.Ahead >= 0 {
+			head += fmt.Sprintf(", %d ahead", y.Ahead)
+		}
+	}
+	out := []string{head}
+	for _, b := range y.Blockers {
+		out = append(out, "blocked: "+b)
+	}
+	for _, h := range y.Holders {
+		out = append(out, "held by: "+h)
+	}
+	if y.Text != "" {
+		out = append(out, y.Text)
+	}
+	if y.State == "pending" {
+		when := "unknown"
+		if y.Expected != cluster.Never {
+			when = clock(y.Expected)
+		}
+		out = append(out, "expected start: "+when)
+	}
+	return out
+}
+
+// heldAt returns what a job holds at an instant; nil: nothing. What starts at
+// the instant counts, what ends at it does not.
+func (s *story) heldAt(t cluster.Time) *stay {
+	for k := len(s.stays) - 1; k >= 0; k-- {
+		if st := &s.stays[k]; st.from <= t && t < st.to {
+			return st
+		}
+	}
+	return nil
+}
+
+// nodesAt lists who holds what on each node.
+func (p *played) nodesAt(t cluster.Time) []string {
+	var out []string
+	for n := range p.set.spec.Nodes {
+		var who []string
+		var used uint64
+		for i := range p.set.jobs {
+			st := p.stories[p.ids[i]].heldAt(t)
+			if st == nil {
+				continue
+			}
+			var mine []engine.Alloc
+			for k := range st.allocs {
+				if a := st.allocs[k]; int(a.Node) == n {
+					mine = append(mine, a)
+					used |= a.GPUs
+				}
+			}
+			if mine != nil {
+				what := strings.ReplaceAll(p.where(mine), p.set.nodeName(int32(n))+":", "")
+				who = append(who, p.set.names[i]+" "+what)
+			}
+		}
+		node := &p.set.spec.Nodes[n]
+		free := uint64(1)<<node.GPUs - 1&^used&^node.Bad
+		text := "idle"
+		if who != nil {
+			text = strings.Join(who, ", ")
+			if free != 0 {
+				text += fmt.Sprintf("; %d free", bits.OnesCount64(free))
+			}
+		}
+		out = append(out, node.Name+": "+text)
+	}
+	return out
+}
+
+// queuesAt lists what each queue holds, with the queues below it.
+func (p *played) queuesAt(t cluster.Time) []string {
+	var out []string
+	for i := range p.run.Queues { // queues that jobs name, where none is described
+		if len(p.set.spec.Queues) == 0 {
+			out = append(out, p.queueLine(&cluster.Queue{Name: p.run.Queues[i], Limit: cluster.Unlimited}, t))
+		}
+	}
+	for i := range p.set.spec.Queues {
+		out = append(out, p.queueLine(&p.set.spec.Queues[i], t))
+	}
+	return out
+}
+
+func (p *played) queueLine(q *cluster.Queue, t cluster.Time) string {
+	used, running, pending := cluster.Milli(0), 0, 0
+	for i := range p.set.jobs {
+		j := &p.set.jobs[i].entry.Job
+		rec := &p.run.Records[p.ids[i]]
+		if !p.set.inQueue(j.Queue, q.Name) || j.Submit > t || rec.End <= t || rec.Outcome == report.Rejected {
+			continue
+		}
+		if st := p.stories[p.ids[i]].heldAt(t); st != nil {
+			used += milli(st.allocs)
+			running++
+		} else {
+			pending++
+		}
+	}
+	line := fmt.Sprintf("%s: used %s", q.Name, gpus(used))
+	if q.Guarantee > 0 {
+		line += " of " + gpus(q.Guarantee) + " guaranteed"
+	}
+	if q.Limit != cluster.Unlimited {
+		line += ", limit " + gpus(q.Limit)
+	}
+	return line + fmt.Sprintf("; %d running, %d pending", running, pending)
+}
+
+// inQueue reports whether a queue is another or below it.
+func (s *setup) inQueue(queue, top string) bool {
+	if queue == "" {
+		queue = "default"
+		if len(s.spec.Queues) == 1 {
+			queue = s.spec.Queues[0].Name
+		}
+	}
+	for range len(s.spec.Queues) + 1 {
+		if queue == top {
+			return true
+		}
+		for i := range s.spec.Queues {
+			if s.spec.Queues[i].Name == queue {
+				queue = s.spec.Queues[i].Parent
+				break
+			}
+		}
+	}
+	return false
+}
+
+func milli(allocs []engine.Alloc) cluster.Milli {
+	var m cluster.Milli
+	for i := range allocs {
+		m += allocs[i].Milli()
+	}
+	return m
+}
+
+func gpus(m cluster.Milli) string { return fmt.Sprintf("%g", float64(m)/1000) }
