@@ -40,6 +40,8 @@ type jobState struct {
 	gen      uint32
 
 	allocs  []Alloc
+	home    []Alloc       // of a suspended job: its memory is there, it resumes nowhere else
+	how     How           // while it stops: how it was told to
 	leaving []Alloc       // given back by a shrink, physically still held
 	milli   cluster.Milli // held, or asked for at full size
 	devices int32         // held, or asked for

@@ -59,6 +59,9 @@ func (e *Engine) laneOf(j *jobState) int32 {
 
 func (e *Engine) groupOf(j *jobState) int32 {
 	k := groupKey{lane: e.laneOf(j), shape: j.shape, user: -1, queue: -1}
+	if j.home != nil { // only its own devices will do: a group of its own
+		k.shape = -1 - int32(j.spec.ID)
+	}
 	if e.traits.ByUser || e.limits.byUser {
 		k.user, k.queue = j.user, j.queue
 	}

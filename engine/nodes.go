@@ -19,6 +19,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 		e.setNode(id, cluster.Up)
 	case NodeDown:
 		e.setNode(id, cluster.Down)
+		e.loseHomes(id)
 		e.loseJobs(id, ^uint64(0))
 	case NodeDrained:
 		switch {
@@ -62,6 +63,27 @@ func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
 	e.st.indexPartial(n)
 	e.epoch++
 	e.fresh = true
+}
+
+// loseHomes forgets what suspended jobs had on a node: they start again from
+// their last checkpoint, anywhere.
+func (e *Engine) loseHomes(id int32) {
+	for _, j := range e.jobs {
+		if j == nil || j.state != Pending || j.home == nil {
+			continue
+		}
+		for i := range j.home {
+			if j.home[i].Node == id {
+				was := j.eligible
+				e.dequeue(j)
+				j.home, j.done = nil, j.saved
+				if was {
+					e.enqueue(j)
+				}
+				break
+			}
+		}
+	}
 }
 
 // wholeHeld reports whether a job holds the whole device in the books.

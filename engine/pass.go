@@ -229,7 +229,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 	deep := closed
 	if r.code == notRefused {
 		switch {
-		case s.failed == e.epoch:
+		case s.failed == e.epoch && j.home == nil:
 			r.code = refusedRoom
 		case e.blockedBy != nil && s.any.minus(e.blockedBy) == (classSet{}):
 			return closed, refusal{code: refusedOrder}
@@ -243,7 +243,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			r.code = refusedRoom
 			if constrained && e.fitsUnconstrained(j, s) {
 				deep, r.code = deeper, refusedBackfill
-			} else if e.blockedBy == nil {
+			} else if e.blockedBy == nil && j.home == nil {
 				s.failed = e.epoch
 			}
 		}

@@ -56,6 +56,10 @@ func (e *Engine) milliOf(s *shape, tasks int) cluster.Milli {
 func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 	s := e.shapeAt(j.shape)
 	e.stats.Tried++
+	if j.home != nil {
+		allocs, ok = e.placeHome(j)
+		return allocs, tasksOf(allocs), ok
+	}
 	if s.min == s.max {
 		allocs, ok = e.placeSize(j, s, s.max)
 		return allocs, s.max, ok
@@ -76,6 +80,32 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 	return allocs, lo, ok
 }
 
+// placeHome puts a suspended job back where its memory is.
+func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) {
+	for i := range j.home {
+		a := &j.home[i]
+		n := &e.st.nodes[a.Node]
+		if !n.indexed || e.held != nil && e.held.room(a.Node, n, &j.spec.Tasks[a.Set].Request, int(a.Tasks)) < int(a.Tasks) {
+			return nil, false
+		}
+	}
+	if !e.takeBack(j.home) {
+		return nil, false
+	}
+	e.scratch.allocs = append(e.scratch.allocs[:0], j.home...)
+	return e.scratch.allocs, true
+}
+
+// tasksOf counts the tasks of the first set.
+func tasksOf(allocs []Alloc) (n int32) {
+	for i := range allocs {
+		if allocs[i].Set == 0 {
+			n += allocs[i].Tasks
+		}
+	}
+	return n
+}
+
 func (e *Engine) placeTrial(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
 	mark := e.st.mark()
 	allocs, ok := e.placeSize(j, s, tasks)
@@ -85,6 +115,9 @@ func (e *Engine) placeTrial(j *jobState, s *shape, tasks int32) ([]Alloc, bool) 
 
 // placeSize runs the placer for the gang at one size, stage by stage.
 func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
+	if j.home != nil {
+		return e.placeHome(j)
+	}
 	sets := s.sets
 	if int(tasks) != sets[0].Count {
 		e.scratch.sets = append(e.scratch.sets[:0], s.sets...)
@@ -168,6 +201,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	e.dequeue(j)
 	e.st.commit()
 	j.allocs = append([]Alloc(nil), allocs...)
+	j.home = nil
 	s := &e.shapes[j.shape]
 	j.tasks = tasks
 	j.milli = e.heldMilli(j)
@@ -374,7 +408,7 @@ func (e *Engine) stop(j *jobState, how How, reason StopReason, forJob cluster.Jo
 
 // markStopping is stop for a job that is already unbooked.
 func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cluster.JobID) {
-	j.state, j.reason = Stopping, reason
+	j.state, j.reason, j.how = Stopping, reason, how
 	j.gen++
 	for i := range j.allocs {
 		n := &e.st.nodes[j.allocs[i].Node]

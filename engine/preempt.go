@@ -72,7 +72,11 @@ func (e *Engine) preemptFor(j *jobState) bool {
 		}
 		e.markStopping(v, e.howToStop(v), Preempted, j.spec.ID)
 	}
-	e.book(j, allocs, s.min)
+	tasks := s.min
+	if j.home != nil {
+		tasks = tasksOf(allocs)
+	}
+	e.book(j, allocs, tasks)
 	return true
 }
 

@@ -149,7 +149,11 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 	if ev.Done > j.done {
 		j.done = ev.Done
 	}
-	j.saved, j.rate = j.done, 0
+	j.rate = 0
+	if was != Stopping || j.how != Suspend {
+		j.saved = j.done
+	}
+	held := j.allocs
 	e.free(j, was)
 	reason := ev.Reason
 	if was == Stopping && reason == Preempted {
@@ -161,6 +165,9 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 		if j.spec.NoRequeue {
 			e.finish(j, reason)
 			return
+		}
+		if was == Stopping && reason == Preempted && j.how == Suspend {
+			j.home = held
 		}
 		e.requeue(j)
 	default:

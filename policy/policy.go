@@ -30,7 +30,7 @@ type Knob struct {
 }
 
 // list is every policy, in the order in which "all" runs them.
-var list = []Info{fifo, yarn, sjf, ssf, srtf, srsf, las, edf, multifactor, drf, proportional}
+var list = []Info{fifo, yarn, sjf, sjfGPU, ssf, srtf, srsf, las, edf, multifactor, drf, proportional}
 
 // List returns every policy.
 func List() []Info { return append([]Info(nil), list...) }

@@ -64,3 +64,24 @@ var srsf = Info{
 func service(j engine.JobView) int64 {
 	return int64(j.Remaining()/time.Millisecond) * max(1, j.Milli()/1000)
 }
+
+var sjfGPU = Info{
+	Name:   "sjf-gpu",
+	About:  "smallest gang first; by default no preemption; stops at the first that does not fit",
+	Source: "C-baselines: SJF-gpu; with preempt=true it is the \"sjf\" of Tiresias' simulator",
+	Needs:  "nothing",
+	Knobs:  []Knob{{"preempt", "false", "whether a smaller gang may preempt a larger one (smaller ones may then pass a blocked one, too)"}},
+	New: func(k *Knobs) (engine.Policy, error) {
+		preempts, err := k.bool("preempt")
+		if err != nil {
+			return nil, err
+		}
+		t := engine.Traits{Preempts: preempts}
+		if preempts {
+			t.Backfill = engine.Skip
+		}
+		return &basic{name: k.label(), traits: t, key: func(_ engine.View, j engine.JobView) engine.Key {
+			return engine.Key{j.Spec().GPUMilli()}
+		}}, nil
+	},
+}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,12 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 		s := &e.Job
 		if e.Flexible && form == PerNode && len(s.Tasks) == 1 && perNode > 0 {
 			s.Tasks = cluster.GroupTasks(s.Tasks[0].Count, perNode, s.Tasks[0].Request)
+		}
+		for k := range s.Tasks { // a slice is one device's, whatever the trace says of whole GPUs
+			if r := &s.Tasks[k].Request; r.Profile != "" && r.GPUs == 0 {
+				s.Tasks = slices.Clone(s.Tasks)
+				s.Tasks[k].Request.GPUs = 1
+			}
 		}
 		noise := 1.0
 		if est.Sigma > 0 {
@@ -177,4 +184,11 @@ func RunAll(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, setu
 	}
 	wg.Wait()
 	return out
+}
+
+// SetBackfill chooses a backfill mode by name.
+func (s *Setup) SetBackfill(name string) error {
+	b, err := engine.ParseBackfill(name)
+	s.Backfill = &b
+	return err
 }

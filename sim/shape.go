@@ -28,7 +28,7 @@ func SizeFor(wl *trace.Workload, load float64, perNode int) (int, error) {
 func Demand(wl *trace.Workload) (gpuSeconds, span float64) {
 	for i := range wl.Jobs {
 		e := &wl.Jobs[i]
-		gpuSeconds += e.Run.Seconds() * float64(e.Job.GPUMilli()) / 1000
+		gpuSeconds += e.GPUTime()
 	}
 	if n := len(wl.Jobs); n > 1 {
 		span = wl.Jobs[n-1].Job.Submit.Sub(wl.Jobs[0].Job.Submit).Seconds()

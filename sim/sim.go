@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -48,6 +49,7 @@ type jobRun struct {
 	left     time.Duration // recorded run time left, at since
 	saved    time.Duration // work safe in a checkpoint
 	allocs   []engine.Alloc
+	frozen   []engine.Alloc // where a suspended job's memory is
 	milli    cluster.Milli
 	heldFrom cluster.Time
 	stop     engine.StopReason
@@ -338,6 +340,13 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 		j.milli += a.Allocs[i].Milli()
 	}
 	w.runs++
+	if j.frozen != nil && !slices.Equal(j.frozen, a.Allocs) { // its memory is elsewhere, or lost
+		done := j.entry.Run - j.left
+		kept := j.lastCheckpoint(done)
+		w.book.lost(j, done-kept)
+		j.left = j.entry.Run - kept
+	}
+	j.frozen = nil
 	w.book.started(j, w.now)
 	w.settleIn(j)
 	j.since = w.now
@@ -416,6 +425,7 @@ func (w *World) evict(j *jobRun, a *engine.Action) {
 		kept := done
 		switch {
 		case a.How == engine.Suspend:
+			j.frozen = j.allocs
 		case a.How == engine.Checkpoint && !c.None && c.Cost <= a.Grace:
 			delay = c.Cost
 		default:
@@ -423,7 +433,9 @@ func (w *World) evict(j *jobRun, a *engine.Action) {
 		}
 		w.book.lost(j, done-kept)
 		j.left = j.entry.Run - kept
-		j.saved = max(j.saved, kept)
+		if a.How != engine.Suspend {
+			j.saved = max(j.saved, kept)
+		}
 	}
 	j.phase, j.since = leaving, w.now
 	w.push(worldEvent{at: w.now.Add(delay), kind: evLeft, id: int32(a.Job), gen: j.gen})

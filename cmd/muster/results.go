@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/results"
+)
+
+func newResults() *cobra.Command {
+	var traces, out string
+	c := &cobra.Command{
+		Use:   "results --traces DIR",
+		Short: "Replay published experiments and set our figures beside the published ones",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			tables, err := results.All(c.Context(), traces)
+			if err != nil {
+				return err
+			}
+			if out == "" || out == "-" {
+				return results.Write(c.OutOrStdout(), tables)
+			}
+			if err := writeFile(out, func(w io.Writer) error { return results.Write(w, tables) }); err != nil {
+				return err
+			}
+			for i := range tables {
+				if bad := tables[i].Failed(); len(bad) > 0 {
+					return fmt.Errorf("%w: %s: %d figures beyond the tolerance without a reason", errDiffers, tables[i].Title, len(bad))
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&traces, "traces", "", "directory of the recorded traces")
+	c.Flags().StringVar(&out, "out", "", "file to write (default: the terminal)")
+	if err := c.MarkFlagRequired("traces"); err != nil {
+		panic(err) // the flag is defined two lines above
+	}
+	return c
+}

@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// CheckInvariants compares everything that the engine keeps up to date step by
+// step with a recomputation from scratch: the books of each node, who holds
+// what physically, the index, the lists, the lanes, the queues' usage, who
+// waits for whom; and that no job waits for devices that it could have. It is
+// slow and meant for tests; it changes nothing that decisions depend on.
+func (e *Engine) CheckInvariants() error {
+	var errs []error
+	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBooks, e.checkPhysical, e.checkIndexes,
+		e.checkLists, e.checkLanes, e.checkUsage, e.checkWaits, e.checkDependencies, e.checkWork, e.checkWhys} {
+		if err := check(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkIdleState checks that nothing tentative is left.
+func (e *Engine) checkIdleState() error {
+	switch {
+	case len(e.st.undo) != 0:
+		return fmt.Errorf("the undo log has %d entries between steps", len(e.st.undo))
+	case e.held != nil:
+		return errors.New("what a candidate must leave alone is set between steps")
+	case e.blockedBy != nil:
+		return errors.New("blocked classes are set between steps")
+	}
+	return nil
+}
+
+// booked reports whether the books count the job's allocations as taken.
+func (j *jobState) booked() bool {
+	return j.state == Placed || j.state == Starting || j.state == Running
+}
+
+// checkJobs checks each job by itself: a gang is whole or absent.
+func (e *Engine) checkJobs() error {
+	live := 0
+	for id, j := range e.jobs {
+		if j == nil {
+			continue
+		}
+		if j.state != Done {
+			live++
+		}
+		var err error
+		switch {
+		case int(j.spec.ID) != id:
+			err = fmt.Errorf("is stored as job %d", id)
+		case j.state == Pending && j.eligible != (j.parked == NotParked):
+			err = fmt.Errorf("eligible %v, parked %d", j.eligible, j.parked)
+		case j.state != Pending && j.eligible:
+			err = errors.New("eligible, but not pending")
+		case (j.state == Pending || j.state == Done) && (len(j.allocs) > 0 || len(j.leaving) > 0 || j.waits != 0 || len(j.waiters) > 0):
+			err = fmt.Errorf("has %d allocations, %d leaving, waits for %d, %d wait for it", len(j.allocs), len(j.leaving), j.waits, len(j.waiters))
+		case j.state == Done && j.inArray:
+			err = errors.New("keeps its array's place")
+		case j.state == Placed && (j.waits < 1 || !j.waited):
+			err = fmt.Errorf("waits for %d jobs to leave", j.waits)
+		case j.state != Placed && j.waits != 0:
+			err = fmt.Errorf("waits for %d jobs to leave", j.waits)
+		case j.booked() || j.state == Stopping:
+			err = e.checkGang(j)
+		}
+		if err != nil {
+			return fmt.Errorf("job %d (%s): %w", j.spec.ID, j.state, err)
+		}
+	}
+	if live != e.live {
+		return fmt.Errorf("%d live jobs, counted %d", e.live, live)
+	}
+	return nil
+}
+
+// checkGang checks that a job holds exactly what it asked for, where it may.
+func (e *Engine) checkGang(j *jobState) error {
+	s := e.shapeAt(j.shape)
+	tasks := make([]int, len(s.sets))
+	gpus := make([]int, len(s.sets))
+	for i := range j.allocs {
+		a := &j.allocs[i]
+		if int(a.Node) >= len(e.st.nodes) || int(a.Set) >= len(s.sets) || a.Tasks < 0 {
+			return fmt.Errorf("holds %+v", *a)
+		}
+		r := &s.sets[a.Set].Request
+		n := bits.OnesCount64(a.GPUs)
+		tasks[a.Set] += int(a.Tasks)
+		gpus[a.Set] += n
+		shared := r.Fractional() || r.Profile != ""
+		switch {
+		case !s.any.has(e.st.nodes[a.Node].class):
+			return fmt.Errorf("is on node %d, which does not suit it", a.Node)
+		case a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks):
+			return fmt.Errorf("holds %d CPU and %d RAM for %d tasks of %+v", a.CPU, a.RAM, a.Tasks, *r)
+		case shared && (n != 1 || a.Share <= 0), !shared && (a.Share != 0 || n != int(a.Tasks)*r.GPUs):
+			return fmt.Errorf("holds %+v for %+v", *a, *r)
+		case shared && r.Profile == "" && (int64(a.Share) != r.Share || a.Mem != r.Memory || a.Slots != 0):
+			return fmt.Errorf("holds %+v for %+v", *a, *r)
+		case r.Profile != "":
+			if err := e.checkSlice(a, r); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range s.sets {
+		least, most := s.sets[i].Count, s.sets[i].Count
+		if i == 0 {
+			least, most = int(s.min), int(s.max)
+			if int(j.tasks) != tasks[0] {
+				return fmt.Errorf("counts %d tasks and holds %d", j.tasks, tasks[0])
+			}
+		}
+		if tasks[i] < least || tasks[i] > most || gpus[i] != tasks[i]*s.sets[i].Request.GPUs {
+			return fmt.Errorf("set %d has %d tasks on %d GPUs, wants %d to %d tasks of %d", i, tasks[i], gpus[i], least, most, s.sets[i].Request.GPUs)
+		}
+	}
+	if j.milli != e.heldMilli(j) || int(j.devices) != s.devices(int(j.tasks)) {
+		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.milli, j.devices, e.heldMilli(j), s.devices(int(j.tasks)))
+	}
+	return e.checkSpan(j, s)
+}
+
+// checkSlice checks that a MIG slice is at a legal start.
+func (e *Engine) checkSlice(a *Alloc, r *cluster.Request) error {
+	model := &e.st.classes[e.st.nodes[a.Node].class].model
+	p, ok := model.Profile(r.Profile)
+	if !ok {
+		return fmt.Errorf("holds a %s of a %s", r.Profile, model.Name)
+	}
+	for _, start := range p.Starts {
+		if p.Mask(start) == a.Slots && int(a.Compute) == p.Compute {
+			return nil
+		}
+	}
+	return fmt.Errorf("holds slots %08b of a %s for %s", a.Slots, model.Name, r.Profile)
+}
+
+// checkSpan checks that a gang is of one GPU model and within its domain.
+func (e *Engine) checkSpan(j *jobState, s *shape) error {
+	for i := 1; i < len(j.allocs); i++ {
+		a, b := j.allocs[0].Node, j.allocs[i].Node
+		m, n := &e.st.nodes[a], &e.st.nodes[b]
+		if e.st.classes[m.class].model.Name != e.st.classes[n.class].model.Name {
+			return fmt.Errorf("its gang is on two GPU models, nodes %d and %d", a, b)
+		}
+		if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && m.domain(a, l) != n.domain(b, l) {
+			return fmt.Errorf("must be within one %s and is on nodes %d and %d", l, a, b)
+		}
+	}
+	return nil
+}
+
+// tally is what some jobs hold of a node, added up.
+type tally struct {
+	whole uint64
+	cpu   cluster.Milli
+	ram   cluster.MiB
+	devs  []device // used, not free
+}
+
+// add counts an allocation; it fails where two cannot go together.
+func (t *tally) add(a *Alloc) error {
+	t.cpu += a.CPU
+	t.ram += a.RAM
+	if a.GPUs == 0 {
+		return nil
+	}
+	if hi := 64 - bits.LeadingZeros64(a.GPUs); hi > len(t.devs) {
+		return fmt.Errorf("device %d does not exist", hi-1)
+	}
+	if t.whole&a.GPUs != 0 {
+		return fmt.Errorf("devices %b are held twice", t.whole&a.GPUs)
+	}
+	for i := range t.devs {
+		if a.GPUs>>i&1 == 0 {
+			continue
+		}
+		d := &t.devs[i]
+		if a.Share == 0 {
+			if d.tenants > 0 {
+				return fmt.Errorf("device %d is held whole and shared", i)
+			}
+			continue
+		}
+		if d.slots&a.Slots != 0 {
+			return fmt.Errorf("device %d: slots %08b are held twice", i, d.slots&a.Slots)
+		}
+		if d.tenants > 0 && (d.slots == 0) != (a.Slots == 0) {
+			return fmt.Errorf("device %d is shared both by slices and by fractions", i)
+		}
+		d.tenants++
+		d.milli += a.Share
+		d.mem += a.Mem
+		d.slots |= a.Slots
+		d.compute += a.Compute
+	}
+	if a.Share == 0 {
+		t.whole |= a.GPUs
+	}
+	return nil
+}
+
+// fits checks a tally against what the node has.
+func (t *tally) fits(n *nodeState, model *cluster.GPUModel) error {
+	if n.spec.CPU > 0 && t.cpu > n.spec.CPU || n.spec.RAM > 0 && t.ram > n.spec.RAM {
+		return fmt.Errorf("%d CPU and %d RAM are held of %d and %d", t.cpu, t.ram, n.spec.CPU, n.spec.RAM)
+	}
+	for i := range t.devs {
+		d := &t.devs[i]
+		if int64(d.milli) > cluster.Whole || d.mem > model.Memory || int(d.compute) > max(0, model.Compute) {
+			return fmt.Errorf("device %d: %d milli-GPU, %d MiB, %d compute slices are held", i, d.milli, d.mem, d.compute)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) tallies() []tally {
+	ts := make([]tally, len(e.st.nodes))
+	for i := range ts {
+		ts[i].devs = make([]device, e.st.nodes[i].spec.GPUs)
+	}
+	return ts
+}
+
+// checkBooks recomputes what is free on each node.
+func (e *Engine) checkBooks() error {
+	ts := e.tallies()
+	for _, j := range e.jobs {
+		if j == nil || !j.booked() {
+			continue
+		}
+		for i := range j.allocs {
+			if err := ts[j.allocs[i].Node].add(&j.allocs[i]); err != nil {
+				return fmt.Errorf("books: node %d, job %d: %w", j.allocs[i].Node, j.spec.ID, err)
+			}
+		}
+	}
+	for id := range ts {
+		n, t := &e.st.nodes[id], &ts[id]
+		model := &e.st.classes[n.class].model
+		free := n.healthy &^ t.whole
+		for i := range t.devs {
+			d, u := &n.devs[i], &t.devs[i]
+			if u.tenants > 0 {
+				free &^= 1 << i
+			}
+			want := device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, model.Memory - u.mem}
+			if *d != want {
+				return fmt.Errorf("books: node %d, device %d: %+v, recomputed %+v", id, i, *d, want)
+			}
+			if (u.tenants > 0 || t.whole>>i&1 == 1) && n.healthy>>i&1 == 0 {
+				return fmt.Errorf("books: node %d, device %d is held though it is bad", id, i)
+			}
+		}
+		cpu, ram := n.spec.CPU, n.spec.RAM
+		if cpu == 0 {
+			cpu = notModelled
+		}
+		if ram == 0 {
+			ram = notModelled
+		}
+		switch {
+		case n.free != free || int(n.nfree) != bits.OnesCount64(free):
+			return fmt.Errorf("books: node %d: free %b (%d), recomputed %b", id, n.free, n.nfree, free)
+		case n.cpu != cpu-t.cpu || n.ram != ram-t.ram:
+			return fmt.Errorf("books: node %d: %d CPU and %d RAM free, recomputed %d and %d", id, n.cpu, n.ram, cpu-t.cpu, ram-t.ram)
+		}
+		if err := t.fits(n, model); err != nil {
+			return fmt.Errorf("books: node %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// checkPhysical checks that no two jobs are on one device at the same time,
+// those that are leaving included.
+func (e *Engine) checkPhysical() error {
+	ts := e.tallies()
+	stops := make([][]cluster.JobID, len(ts))
+	for _, j := range e.jobs {
+		if j == nil || !j.holding() {
+			continue
+		}
+		for _, a := range append(slices.Clone(j.allocs), j.leaving...) {
+			if err := ts[a.Node].add(&a); err != nil {
+				return fmt.Errorf("physically: node %d, job %d: %w", a.Node, j.spec.ID, err)
+			}
+		}
+		for _, a := range j.goingAllocs() {
+			if !hasID(stops[a.Node], j.spec.ID) {
+				stops[a.Node] = append(stops[a.Node], j.spec.ID)
+			}
+		}
+	}
+	for id := range ts {
+		n := &e.st.nodes[id]
+		if err := ts[id].fits(n, &e.st.classes[n.class].model); err != nil {
+			return fmt.Errorf("physically: node %d: %w", id, err)
+		}
+		have := slices.Clone(n.stopping)
+		slices.Sort(have)
+		if !slices.Equal(have, stops[id]) {
+			return fmt.Errorf("node %d: jobs %v are leaving, recomputed %v", id, have, stops[id])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,366 @@
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// checkIndexes recomputes the classes' buckets and counts.
+func (e *Engine) checkIndexes() error {
+	var capacity cluster.Milli
+	for ci := range e.st.classes {
+		c := &e.st.classes[ci]
+		free, in, partial := 0, 0, 0
+		for pos, id := range c.nodes {
+			n := &e.st.nodes[id]
+			if int(n.class) != ci || int(n.pos) != pos || n.indexed != (n.spec.State == cluster.Up) {
+				return fmt.Errorf("index: node %d: class %d, position %d, indexed %v, %s", id, n.class, n.pos, n.indexed, n.spec.State)
+			}
+			if n.spec.State != cluster.Down {
+				capacity += cluster.Whole * int64(bits.OnesCount64(n.healthy))
+			}
+			part := false
+			for i := range n.devs {
+				part = part || n.indexed && n.devs[i].tenants > 0 && n.healthy>>i&1 == 1
+			}
+			if part {
+				partial++
+			}
+			if part != c.partial.has(int32(pos)) {
+				return fmt.Errorf("index: node %d: partly used %v, indexed %v", id, part, !part)
+			}
+			if !n.indexed {
+				continue
+			}
+			in++
+			free += int(n.nfree)
+			if !c.buckets[n.nfree].has(int32(pos)) {
+				return fmt.Errorf("index: node %d with %d free is not in its bucket", id, n.nfree)
+			}
+		}
+		sum := 0
+		for k := range c.buckets {
+			if err := c.buckets[k].check(); err != nil {
+				return fmt.Errorf("index: class %d, bucket %d: %w", ci, k, err)
+			}
+			sum += c.buckets[k].n
+		}
+		if err := c.partial.check(); err != nil || c.partial.n != partial {
+			return fmt.Errorf("index: class %d has %d partly used nodes, recomputed %d (%w)", ci, c.partial.n, partial, err)
+		}
+		if sum != in || free != c.free {
+			return fmt.Errorf("index: class %d has %d nodes and %d free GPUs, recomputed %d and %d", ci, sum, c.free, in, free)
+		}
+	}
+	if capacity != e.capacity || capacity != e.tree.Capacity() {
+		return fmt.Errorf("capacity %d, of the tree %d, recomputed %d", e.capacity, e.tree.Capacity(), capacity)
+	}
+	return nil
+}
+
+func (b *bitset) has(i int32) bool { return b.words[i>>6]>>(i&63)&1 == 1 }
+
+// check compares a bitset's summary and count with its words.
+func (b *bitset) check() error {
+	n := 0
+	for w, word := range b.words {
+		n += bits.OnesCount64(word)
+		if (word != 0) != (b.sum[w>>6]>>(w&63)&1 == 1) {
+			return fmt.Errorf("word %d is %x, its summary says otherwise", w, word)
+		}
+	}
+	if n != b.n {
+		return fmt.Errorf("%d members, counted %d", b.n, n)
+	}
+	return nil
+}
+
+// items returns the list's items, checked to be in order and counted.
+func (l *olist) items() (items []item, err error) {
+	l.walk(func(it item) bool { items = append(items, it); return true })
+	for i := 1; i < len(items); i++ {
+		if !items[i-1].less(&items[i]) {
+			return nil, fmt.Errorf("%+v is not before %+v", items[i-1], items[i])
+		}
+	}
+	if len(items) != l.n {
+		return nil, fmt.Errorf("%d items, counted %d", l.n, len(items))
+	}
+	return items, nil
+}
+
+// checkLists compares the lists of jobs with devices with the jobs.
+func (e *Engine) checkLists() error {
+	run, err := e.running.items()
+	if err != nil {
+		return fmt.Errorf("running list: %w", err)
+	}
+	ends, err := e.ends.items()
+	if err != nil {
+		return fmt.Errorf("list of ends: %w", err)
+	}
+	inRun, inEnds := map[item]bool{}, map[item]bool{} // looked up only
+	for i := range run {
+		inRun[run[i]] = true
+	}
+	for i := range ends {
+		inEnds[ends[i]] = true
+	}
+	n, holding := 0, [3]int{}
+	for _, j := range e.jobs {
+		if j == nil || !j.booked() {
+			continue
+		}
+		n++
+		holding[j.spec.Tier]++
+		if !inRun[j.key] || !inEnds[j.endKey] || j.key.id != int32(j.spec.ID) || j.endKey.id != int32(j.spec.ID) {
+			return fmt.Errorf("job %d (%s) is not in the lists of jobs with devices", j.spec.ID, j.state)
+		}
+	}
+	if n != len(run) || n != len(ends) || holding != e.holding {
+		return fmt.Errorf("%d jobs with devices (%v by tier); lists have %d and %d (%v)", n, holding, len(run), len(ends), e.holding)
+	}
+	return nil
+}
+
+// checkLanes compares lanes and groups with the eligible jobs.
+func (e *Engine) checkLanes() error {
+	inGroup := map[int32]int32{} // job to group; looked up only
+	perLane, listed := make([]int, len(e.lanes)), make([]int, len(e.lanes))
+	for gi := range e.groups {
+		g := &e.groups[gi]
+		items, err := g.jobs.items()
+		if err != nil {
+			return fmt.Errorf("group %d: %w", gi, err)
+		}
+		perLane[g.lane] += len(items)
+		for _, it := range items {
+			inGroup[it.id] = int32(gi)
+		}
+		if g.inUse != (len(items) > 0) || g.inUse && g.head.id != items[0].id {
+			return fmt.Errorf("group %d of %d jobs: listed %v as job %d", gi, len(items), g.inUse, g.head.id)
+		}
+		if g.inUse {
+			listed[g.lane]++
+		}
+	}
+	for li := range e.lanes {
+		heads, err := e.lanes[li].groups.items()
+		if err != nil || len(heads) != listed[li] || e.lanes[li].n != perLane[li] {
+			return fmt.Errorf("lane %d has %d groups and %d jobs, recomputed %d and %d (%w)", li, len(heads), e.lanes[li].n, listed[li], perLane[li], err)
+		}
+		for _, h := range heads {
+			if g, ok := inGroup[h.id]; !ok || e.groups[g].head != h || int(e.groups[g].lane) != li {
+				return fmt.Errorf("lane %d lists job %d, which heads no group of it", li, h.id)
+			}
+		}
+	}
+	eligible, groups, lanes := 0, len(e.groups), len(e.lanes)
+	for _, j := range e.jobs {
+		if j == nil || !j.eligible {
+			continue
+		}
+		eligible++
+		if g, ok := inGroup[int32(j.spec.ID)]; !ok || g != j.group || g != e.groupOf(j) {
+			return fmt.Errorf("job %d is in group %d (%v), belongs to %d or %d", j.spec.ID, g, ok, j.group, e.groupOf(j))
+		}
+		if now := e.pendingItem(j); e.traits.Rekey == 0 && j.key != now {
+			return fmt.Errorf("job %d waits at %+v, its key is %+v", j.spec.ID, j.key, now)
+		}
+	}
+	if eligible != e.pending || eligible != len(inGroup) || groups != len(e.groups) || lanes != len(e.lanes) {
+		return fmt.Errorf("%d eligible jobs, counted %d, in groups %d", e.pending, eligible, len(inGroup))
+	}
+	return nil
+}
+
+// checkUsage compares the queues' usage with the sum over jobs.
+func (e *Engine) checkUsage() error {
+	used, crit := make([]cluster.Milli, e.tree.Len()), make([]cluster.Milli, e.tree.Len())
+	jobs := make([]int, e.tree.Len())
+	cpu, ram := make([]cluster.Milli, e.tree.Len()), make([]cluster.MiB, e.tree.Len())
+	for _, j := range e.jobs {
+		if j == nil || !j.booked() {
+			continue
+		}
+		for _, q := range e.tree.Path(int(j.queue)) {
+			used[q] += j.milli
+			jobs[q]++
+			c, r := j.cpuRAM()
+			cpu[q], ram[q] = cpu[q]+c, ram[q]+r
+			if j.spec.Tier == cluster.Critical {
+				crit[q] += j.milli
+			}
+		}
+	}
+	for q := range used {
+		u := &e.limits.queues[q]
+		switch {
+		case used[q] != e.tree.Used(q) || crit[q] != e.tree.Critical(q):
+			return fmt.Errorf("queue %s uses %d (critical %d), recomputed %d (%d)", e.tree.Name(q), e.tree.Used(q), e.tree.Critical(q), used[q], crit[q])
+		case cpu[q] != u.cpu || ram[q] != u.ram:
+			return fmt.Errorf("queue %s uses %d CPU and %d RAM, recomputed %d and %d", e.tree.Name(q), u.cpu, u.ram, cpu[q], ram[q])
+		case e.limits.byQueue && q > 0 && jobs[q] != e.limits.caps.Jobs(q):
+			return fmt.Errorf("queue %s runs %d jobs, recomputed %d", e.tree.Name(q), e.limits.caps.Jobs(q), jobs[q])
+		}
+	}
+	return nil
+}
+
+// checkWaits checks that placed jobs wait exactly for those who still hold
+// what they were promised.
+func (e *Engine) checkWaits() error {
+	waits := make([]int32, len(e.jobs))
+	for _, v := range e.jobs {
+		if v == nil {
+			continue
+		}
+		for i, id := range v.waiters {
+			w := e.job(id)
+			if w == nil || w.state != Placed || len(v.goingAllocs()) == 0 || slices.Contains(v.waiters[:i], id) {
+				return fmt.Errorf("job %d (%s) has waiter %d in vain", v.spec.ID, v.state, id)
+			}
+			waits[id]++
+		}
+	}
+	for _, j := range e.jobs {
+		if j == nil || j.state != Placed {
+			continue
+		}
+		if waits[j.spec.ID] != j.waits {
+			return fmt.Errorf("placed job %d waits for %d jobs, recomputed %d", j.spec.ID, j.waits, waits[j.spec.ID])
+		}
+		for i := range j.allocs {
+			a := &j.allocs[i]
+			if s := e.st.nodes[a.Node].spec.State; s != cluster.Up {
+				return fmt.Errorf("job %d is to start on node %d, which is %s", j.spec.ID, a.Node, s)
+			}
+			for _, id := range e.st.nodes[a.Node].stopping {
+				if v := e.jobs[id]; overlaps(v.goingAllocs(), a) && !waitsFor(v, j.spec.ID) {
+					return fmt.Errorf("placed job %d does not wait for job %d on node %d", j.spec.ID, id, a.Node)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkDependencies checks that parked jobs have a reason to be, and somebody
+// who will wake them.
+func (e *Engine) checkDependencies() error {
+	active := map[cluster.JobID]int{} // looked up only
+	for _, j := range e.jobs {
+		if j == nil {
+			continue
+		}
+		if j.inArray {
+			active[j.spec.Array.ID]++
+		}
+		if j.state != Pending || j.eligible {
+			continue
+		}
+		if err := e.checkParked(j); err != nil {
+			return fmt.Errorf("parked job %d: %w", j.spec.ID, err)
+		}
+	}
+	for _, j := range e.jobs {
+		if j == nil || j.spec.Array == nil {
+			continue
+		}
+		if a := e.deps.arrays[j.spec.Array.ID]; a != nil && a.active != active[j.spec.Array.ID] {
+			return fmt.Errorf("array %d has %d active elements, recomputed %d", j.spec.Array.ID, a.active, active[j.spec.Array.ID])
+		}
+	}
+	return nil
+}
+
+func (e *Engine) checkParked(j *jobState) error {
+	id := j.spec.ID
+	switch j.parked {
+	case ParkedHold:
+		if !j.spec.Hold {
+			return fmt.Errorf("nobody holds it")
+		}
+	case ParkedBegin:
+		if j.spec.Begin <= e.now {
+			return fmt.Errorf("it may begin since %v", j.spec.Begin)
+		}
+	case ParkedDependency, ParkedSingleton:
+		for _, o := range e.jobs {
+			if o != nil && o.state != Done && slices.Contains(e.deps.waiting[o.spec.ID], id) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no live job will wake it")
+	case ParkedArray:
+		a := e.deps.arrays[j.spec.Array.ID]
+		if a == nil || !slices.Contains(a.waiting, id) || a.active == 0 {
+			return fmt.Errorf("its array will not wake it")
+		}
+	default:
+		return fmt.Errorf("no reason")
+	}
+	return nil
+}
+
+// checkWork checks that no idle devices are left to a job that could have them
+// at once: the first of every group where anybody may pass, else the first in
+// line. It says nothing if the engine knows that it must look again.
+func (e *Engine) checkWork() error {
+	if e.epoch != e.seenAt || e.fresh || len(e.resv) > 0 || len(e.advance) > 0 {
+		return nil
+	}
+	first := e.firstInLine()
+	for gi := range e.groups {
+		g := &e.groups[gi]
+		it, ok := g.jobs.first()
+		if !ok || e.mode != Skip && it.id != first {
+			continue
+		}
+		j := e.jobs[it.id]
+		s := e.shapeAt(j.shape)
+		if e.overQuota(j, e.milliOf(s, int(s.min))).code != notRefused {
+			continue
+		}
+		if e.fitsNow(j, s) {
+			return fmt.Errorf("job %d (mode %s) fits now and waits", it.id, e.mode)
+		}
+	}
+	return nil
+}
+
+// firstInLine is the job that a pass would consider first, or -1.
+func (e *Engine) firstInLine() int32 {
+	best, id := -1, int32(-1)
+	var bestItem item
+	for li := range e.lanes {
+		it, ok := e.lanes[li].groups.first()
+		if ok && (best < 0 || e.laneLess(li, &it, best, &bestItem)) {
+			best, bestItem, id = li, it, it.id
+		}
+	}
+	return id
+}
+
+// checkWhys asks for explanations of a few pending jobs: there is always one.
+func (e *Engine) checkWhys() error {
+	if e.epoch != e.seenAt || e.fresh || len(e.jobs) == 0 {
+		return nil
+	}
+	from := int(e.stats.Steps * 7)
+	for n, asked := 0, 0; n < len(e.jobs) && asked < 2; n++ {
+		j := e.jobs[(from+n)%len(e.jobs)]
+		if j == nil || j.state != Pending {
+			continue
+		}
+		asked++
+		y := e.Why(j.spec.ID)
+		if len(y.Blockers) == 0 || y.Blockers[0] == "" || y.Blockers[0] == "not in line" {
+			return fmt.Errorf("job %d waits and nothing says why: %+v", j.spec.ID, y)
+		}
+	}
+	return nil
+}
