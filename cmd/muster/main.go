@@ -71,7 +71,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newSim(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newCheck())
+	root.AddCommand(newSim(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newCheck(), newResults())
 	return root
 }
 
