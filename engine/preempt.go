@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -44,18 +45,9 @@ func (e *Engine) mayPreempt(j *jobState) bool {
 // preemptFor finds the least harmful set of victims whose devices let the job
 // start, tells them to leave and places the job on their devices.
 func (e *Engine) preemptFor(j *jobState) bool {
-	victims := e.victims(j)
-	if len(victims) == 0 {
-		return false
-	}
 	s := e.shapeAt(j.shape)
-	mark := e.st.mark()
-	lifted, allocs, ok := e.liftUntilFits(j, s, victims)
+	lifted, allocs, ok := e.liftFor(j, s)
 	if !ok {
-		e.st.rollback(mark)
-		for _, v := range lifted {
-			e.charge(v, 1)
-		}
 		return false
 	}
 	lifted = e.dropBack(j, s, lifted)
@@ -80,6 +72,34 @@ func (e *Engine) preemptFor(j *jobState) bool {
 	return true
 }
 
+// fewVictims is how many candidates are looked at first. Where preemption is by
+// order alone they are the last in the order; only if those do not suffice is
+// everybody who may have to leave looked at.
+const fewVictims = 256
+
+// liftFor lifts victims until the job fits and leaves it placed, or leaves the
+// books as they were.
+func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Alloc, ok bool) {
+	for most := fewVictims; ; most = math.MaxInt {
+		victims, all := e.victims(j, most)
+		if len(victims) == 0 {
+			return nil, nil, false
+		}
+		mark := e.st.mark()
+		lifted, allocs, ok = e.liftUntilFits(j, s, victims)
+		if ok {
+			return lifted, allocs, true
+		}
+		e.st.rollback(mark)
+		for _, v := range lifted {
+			e.charge(v, 1)
+		}
+		if all {
+			return nil, nil, false
+		}
+	}
+}
+
 func (e *Engine) howToStop(v *jobState) How {
 	how := e.cfg.Stop[v.spec.Tier].How
 	if how == Checkpoint && v.spec.Checkpoint.None {
@@ -88,8 +108,10 @@ func (e *Engine) howToStop(v *jobState) How {
 	return how
 }
 
-// victims lists who may have to leave for the job, best victim first.
-func (e *Engine) victims(j *jobState) []victim {
+// victims lists who may have to leave for the job, best victim first; all says
+// that there are no more. most bounds the list where order alone decides.
+func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
+	all = true
 	vs := e.scratch.victims[:0]
 	reclaim := e.limits.byQueue && e.entitled(j)
 	tiers := false
@@ -104,6 +126,10 @@ func (e *Engine) victims(j *jobState) []victim {
 	e.running.walkBack(func(it item) bool {
 		if !tiers && !reclaim && it.key[0] <= key0 {
 			return false // those before come even earlier in the order
+		}
+		if !tiers && !reclaim && len(vs) >= most {
+			all = false
+			return false
 		}
 		v := e.jobs[it.id]
 		ok, only, part := e.mayTake(j, v, key0, reclaim)
@@ -135,7 +161,7 @@ func (e *Engine) victims(j *jobState) []victim {
 		return cmp.Or(cmp.Compare(b.key0, a.key0), cmp.Compare(a.lost, b.lost),
 			cmp.Compare(b.j.started, a.j.started), cmp.Compare(b.j.spec.ID, a.j.spec.ID))
 	})
-	return vs
+	return vs, all
 }
 
 // mayTake reports whether the job may take v's devices; only says that reclaim
