@@ -206,25 +206,27 @@ func best(f *figure, sums []Summary) []bool {
 	return out
 }
 
-// labels names the runs: by policy, and by placer and backfill where those
-// differ between runs; equal names get a number.
+// labels names the runs: by policy; where one policy ran several times, by
+// placer and backfill too; equal names get a number.
 func labels(sums []Summary) []string {
-	placer, backfill := false, false
-	for i := range sums {
-		placer = placer || sums[i].Placer != sums[0].Placer
-		backfill = backfill || sums[i].Backfill != sums[0].Backfill
-	}
 	out := make([]string, len(sums))
 	seen := map[string]int{}
 	for i := range sums {
+		placer, backfill := false, false
+		for k := range sums {
+			if sums[k].Policy == sums[i].Policy {
+				placer = placer || sums[k].Placer != sums[i].Placer
+				backfill = backfill || sums[k].Backfill != sums[i].Backfill
+			}
+		}
 		parts := []string{sums[i].Policy}
 		if placer && sums[i].Placer != "" {
 			parts = append(parts, sums[i].Placer)
 		}
 		if backfill && sums[i].Backfill != "" {
-			parts = append(parts, sums[i].Backfill)
+			parts = append(parts, "backfill "+sums[i].Backfill)
 		}
-		name := clean(strings.Join(parts, "+"))
+		name := clean(strings.Join(parts, " "))
 		if name == "" {
 			name = "run"
 		}

@@ -1,18 +1,71 @@
 package report
 
 import (
-	"fmt"
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
 	"html"
 	"io"
 	"strings"
 )
 
-// WriteHTML writes one self-contained page.
+//go:embed assets
+var assets embed.FS
+
+// scripts are the page's own, in order; they share one function scope.
+var scripts = []string{"base.js", "summary.js", "plots.js", "queues.js", "gantt.js", "main.js"}
+
+func asset(name string) string {
+	b, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return strings.TrimRight(string(b), "\n")
+}
+
+// inlineHash is the source expression that lets one inline element through.
+func inlineHash(s string) string {
+	h := sha256.Sum256([]byte(s))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(h[:]) + "'"
+}
+
+// WriteHTML writes the runs as one page that needs nothing else: data, styles
+// and scripts are in it, and its policy forbids it to load or send anything.
 func WriteHTML(w io.Writer, title string, runs []Run, sums []Summary) error {
-	var b strings.Builder
-	if err := WriteTable(&b, sums, TableOptions{Width: 160}); err != nil {
+	if title == "" {
+		title = "Muster report"
+	}
+	// json.Marshal writes <, > and & as escapes: no name can end the element
+	data, err := json.Marshal(newPage(title, runs, sums))
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "<!doctype html><meta charset=utf-8><title>%s</title><pre>%s</pre>\n", html.EscapeString(title), html.EscapeString(b.String()))
+	var table strings.Builder
+	if err := WriteTable(&table, sums, TableOptions{Width: 100}); err != nil {
+		return err
+	}
+	var own strings.Builder
+	own.WriteString("(function () {\n\"use strict\";\n")
+	for _, name := range scripts {
+		own.WriteString(asset(name) + "\n")
+	}
+	own.WriteString("})();")
+	plot := "/*\nuPlot 1.6.32\n" + asset("uPlot.LICENSE") + "\n*/\n" + asset("uPlot.iife.min.js")
+	style := asset("uPlot.min.css") + "\n" + asset("page.css")
+	policy := "default-src 'none'; script-src " + inlineHash(plot) + " " + inlineHash(own.String()) +
+		"; style-src " + inlineHash(style) + "; img-src data:; base-uri 'none'; form-action 'none'"
+	var b bytes.Buffer
+	b.WriteString("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
+	b.WriteString("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy + "\">\n")
+	b.WriteString("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")
+	b.WriteString("<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n")
+	b.WriteString("<link rel=\"icon\" href=\"data:,\">\n<title>" + html.EscapeString(clean(title)) + "</title>\n<style>" + style + "</style>\n</head>\n<body>\n")
+	b.WriteString(asset("page.html") + "\n<noscript><pre>" + html.EscapeString(table.String()) + "</pre></noscript>\n")
+	b.WriteString("<script id=\"data\" type=\"application/json\">")
+	b.Write(data)
+	b.WriteString("</script>\n<script>" + plot + "</script>\n<script>" + own.String() + "</script>\n</body>\n</html>\n")
+	_, err = w.Write(b.Bytes())
 	return err
 }

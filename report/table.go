@@ -231,19 +231,37 @@ func (t *table) notes(sums []Summary) {
 	if t.any {
 		t.wrap("* best of the policies")
 	}
-	if s := &sums[0]; s.Placer != "" {
-		same := true
-		for i := range sums {
-			same = same && sums[i].Placer == s.Placer && sums[i].Backfill == s.Backfill
-		}
-		if same {
-			t.wrap("placer " + clean(s.Placer) + ", backfill " + clean(s.Backfill))
-		}
-	}
+	t.setups("placer", sums, func(s *Summary) string { return s.Placer })
+	t.setups("backfill", sums, func(s *Summary) string { return s.Backfill })
 	for i := range sums {
 		if n := note(&sums[i]); n != "" {
 			t.wrap(t.names[i] + ": " + n)
 		}
+	}
+}
+
+// setups says which runs had which placer or backfill.
+func (t *table) setups(what string, sums []Summary, of func(*Summary) string) {
+	var values []string
+	who := map[string][]string{}
+	for i := range sums {
+		v := clean(of(&sums[i]))
+		if _, ok := who[v]; !ok {
+			values = append(values, v)
+		}
+		who[v] = append(who[v], t.names[i])
+	}
+	for i, v := range values {
+		switch {
+		case v == "":
+			continue
+		case len(values) > 1:
+			v += " (" + strings.Join(who[v], ", ") + ")"
+		}
+		values[i] = v
+	}
+	if s := strings.Join(values, ", "); s != "" {
+		t.wrap(what + ": " + s)
 	}
 }
 

@@ -35,13 +35,15 @@ func (u unit) human(v float64) string {
 	return humanRatio(v)
 }
 
-// humanSeconds shows seconds as 0.4s, 38s, 12m05s, 4h12m, 3d04h or 123d.
+// humanSeconds shows seconds as 12ms, 0.4s, 38s, 12m05s, 4h12m, 3d04h or 123d.
 func humanSeconds(v float64) string {
 	switch {
 	case v < 0:
 		return "-" + humanSeconds(-v)
 	case v == 0:
 		return "0s"
+	case v < 0.0995:
+		return strconv.FormatFloat(v*1000, 'f', 0, 64) + "ms"
 	case v < 9.95:
 		return strconv.FormatFloat(v, 'f', 1, 64) + "s"
 	case v < 59.5:
