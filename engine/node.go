@@ -297,7 +297,7 @@ func (n *nodeState) pickWhole(k int) uint64 {
 		per := (n.spec.GPUs + n.spec.Islands - 1) / n.spec.Islands
 		best := 65
 		for i := 0; i < n.spec.Islands; i++ {
-			m := n.free & (uint64(1)<<per - 1) << (i * per)
+			m := n.free & ((uint64(1)<<per - 1) << (i * per))
 			if c := bits.OnesCount64(m); c >= k && c < best {
 				best, pool = c, m
 			}
