@@ -265,7 +265,7 @@ func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
 	resv, held := e.resv, e.held
 	e.resv = nil
 	defer func() { e.resv, e.held = resv, held }()
-	s, first := e.shapeAt(j.shape), e.now
+	s, first := e.shapeAt(j.shape), e.quotaFree(j)
 	for i, o := range before {
 		if i == maxAhead {
 			break
@@ -278,8 +278,51 @@ func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
 		}
 	}
 	r, ok := e.earliest(j, true)
-	if !ok || r.at >= e.now.Add(cluster.MaxDuration/2) {
-		return cluster.Never
+	if at := max(first, r.at); ok && at < e.now.Add(cluster.MaxDuration/2) {
+		return at
 	}
-	return max(first, r.at)
+	return cluster.Never
+}
+
+// quotaFree is when the quotas allow the job, as jobs are expected to end:
+// now, if they do already; Never, if that is not in sight.
+func (e *Engine) quotaFree(j *jobState) cluster.Time {
+	least := e.milliOf(e.shapeAt(j.shape), int(e.shapeAt(j.shape).min))
+	r := e.overQuota(j, least)
+	if r.code == notRefused {
+		return e.now
+	}
+	var gone []*jobState
+	at := cluster.Never
+	e.ends.walk(func(it item) bool {
+		v := e.jobs[it.id]
+		e.forget(v, 1)
+		gone = append(gone, v)
+		if r = e.overQuota(j, least); r.code == notRefused {
+			at = v.expectedEnd(e.now)
+			return false
+		}
+		return true
+	})
+	for _, v := range gone {
+		e.forget(v, -1)
+	}
+	if r.code == refusedBudget {
+		at = r.until
+	}
+	return at
+}
+
+// forget takes a job out of the quotas (sign 1) and back (-1), for looking
+// only: what was used stays in the meters.
+func (e *Engine) forget(v *jobState, sign int64) {
+	e.tree.Charge(int(v.queue), -sign*v.milli, v.spec.Tier == cluster.Critical)
+	for _, q := range e.tree.Path(int(v.queue)) {
+		e.limits.queues[q].jobs -= int32(sign)
+		if e.limits.byUser {
+			u := e.userUse(int32(q), v.user)
+			u.milli -= sign * v.milli
+			u.jobs -= int32(sign)
+		}
+	}
 }
