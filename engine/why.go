@@ -292,6 +292,11 @@ func (e *Engine) quotaFree(j *jobState) cluster.Time {
 	if r.code == notRefused {
 		return e.now
 	}
+	for q := range e.limits.budgets { // so that looking spends nothing
+		if e.limits.budgets[q].Limit > 0 {
+			e.spend(q)
+		}
+	}
 	var gone []*jobState
 	at := cluster.Never
 	e.ends.walk(func(it item) bool {
@@ -307,22 +312,14 @@ func (e *Engine) quotaFree(j *jobState) cluster.Time {
 	for _, v := range gone {
 		e.forget(v, -1)
 	}
-	if r.code == refusedBudget {
-		at = r.until
+	if r.until > 0 {
+		at = r.until // a spent budget
 	}
 	return at
 }
 
-// forget takes a job out of the quotas (sign 1) and back (-1), for looking
-// only: what was used stays in the meters.
+// forget takes a job out of the quotas (sign 1) and back (-1), for looking.
 func (e *Engine) forget(v *jobState, sign int64) {
 	e.tree.Charge(int(v.queue), -sign*v.milli, v.spec.Tier == cluster.Critical)
-	for _, q := range e.tree.Path(int(v.queue)) {
-		e.limits.queues[q].jobs -= int32(sign)
-		if e.limits.byUser {
-			u := e.userUse(int32(q), v.user)
-			u.milli -= sign * v.milli
-			u.jobs -= int32(sign)
-		}
-	}
+	e.limits.caps.Charge(int(v.queue), int(v.user), -sign*v.milli, int(-sign))
 }
