@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -91,17 +94,19 @@ func (e *Engine) constrain(j *jobState) bool {
 	if len(e.resv) == 0 && len(e.advance) == 0 {
 		return false
 	}
-	return e.constrainAt(j, e.now)
+	return e.constrainAt(j, e.now, false)
 }
 
-func (e *Engine) constrainAt(j *jobState, from cluster.Time) bool {
+// constrainAt sets e.held for a run from an instant on; booked says that
+// reservations which have begun by then are in the books themselves.
+func (e *Engine) constrainAt(j *jobState, from cluster.Time, booked bool) bool {
 	h := &e.holds
 	h.reset(len(e.st.nodes))
 	end := from.Add(j.expectedRun(e.limitOf(j)))
 	met := false
 	for i := range e.resv {
 		r := &e.resv[i]
-		if r.at >= end || r.until <= from || r.job == j.spec.ID {
+		if r.at >= end || r.until <= from || r.job == j.spec.ID || booked && r.at <= from {
 			continue
 		}
 		met = true
@@ -189,23 +194,24 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 	}()
 	single := s.min == 1 && len(s.sets) == 1
 	if now {
-		e.constrainAt(j, e.now)
+		e.constrainAt(j, e.now, false)
 		if allocs, ok := e.placeSize(j, s, s.min); ok {
 			return e.promiseOf(j, s, e.now, allocs), true
 		}
 	}
-	changes := e.profile()
-	for i := 0; i < len(changes); {
-		at := changes[i].at
+	tl := e.timeline()
+	for c, ok := tl.peek(); ok; c, ok = tl.peek() {
+		at := c.at
 		near := !single
-		for ; i < len(changes) && changes[i].at == at; i++ {
-			near = e.applyChange(&changes[i], &s.sets[0].Request) || near
+		for ; ok && c.at == at; c, ok = tl.peek() {
+			tl.pop()
+			near = e.applyChange(&c, &s.sets[0].Request) || near
 		}
 		if !near {
 			continue
 		}
 		at = max(at, e.now)
-		e.constrainAt(j, at)
+		e.constrainAt(j, at, true)
 		if allocs, ok := e.placeSize(j, s, s.min); ok {
 			return e.promiseOf(j, s, at, allocs), true
 		}
@@ -213,47 +219,96 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 	return reservation{}, false
 }
 
-// profile lists the changes of what is free, in order of time. Jobs that are
-// leaving have left the books already.
-func (e *Engine) profile() []ending {
-	list := e.scratch.ends[:0]
-	extra := list[:0:0]
-	for i := range e.resv {
-		r := &e.resv[i]
-		extra = append(extra, ending{at: r.at, job: cluster.NoJob, resv: int32(i), take: true},
-			ending{at: r.until, job: cluster.NoJob, resv: int32(i)})
-	}
-	sortEndings(extra)
-	// Jobs that are overdue stay at the head of the list: they count as ending soon.
-	e.ends.walk(func(it item) bool {
-		j := e.jobs[it.id]
-		at := cluster.Time(it.key[0])
-		if at <= e.now {
-			at = j.expectedEnd(e.now)
-		}
-		list = append(list, ending{at: at, job: j.spec.ID})
-		return true
-	})
-	sortEndings(list)
-	x := 0
-	merged := make([]ending, 0, len(list)+len(extra))
-	for _, c := range list {
-		for x < len(extra) && extra[x].at < c.at {
-			merged = append(merged, extra[x])
-			x++
-		}
-		merged = append(merged, c)
-	}
-	e.scratch.ends = list
-	return append(merged, extra[x:]...)
+// timeline goes through the changes of what is free, in order of time: expected
+// ends of jobs (those that are leaving have left the books already), and the
+// beginnings and ends of reservations.
+type timeline struct {
+	e     *Engine
+	late  []ending // overdue jobs, expected to end soon
+	extra []ending // reservations
+	chunk int      // position in e.ends
+	pos   int
 }
 
-// sortEndings is an insertion sort: the list is sorted but for overdue jobs.
+func (e *Engine) timeline() timeline {
+	tl := timeline{e: e, late: e.scratch.ends[:0]}
+	for i := range e.resv {
+		r := &e.resv[i]
+		tl.extra = append(tl.extra, ending{at: r.at, job: cluster.NoJob, resv: int32(i), take: true},
+			ending{at: r.until, job: cluster.NoJob, resv: int32(i)})
+	}
+	sortEndings(tl.extra)
+	for c, ok := tl.listed(); ok && c.at <= e.now; c, ok = tl.listed() {
+		c.at = e.jobs[c.job].expectedEnd(e.now)
+		tl.late = append(tl.late, c)
+		tl.skip()
+	}
+	sortEndings(tl.late)
+	e.scratch.ends = tl.late
+	return tl
+}
+
+// listed returns the next entry of the list of expected ends.
+func (tl *timeline) listed() (ending, bool) {
+	l := &tl.e.ends
+	if tl.chunk == len(l.chunks) {
+		return ending{}, false
+	}
+	it := &l.chunks[tl.chunk][tl.pos]
+	return ending{at: cluster.Time(it.key[0]), job: cluster.JobID(it.id)}, true
+}
+
+func (tl *timeline) skip() {
+	if tl.pos++; tl.pos == len(tl.e.ends.chunks[tl.chunk]) {
+		tl.chunk, tl.pos = tl.chunk+1, 0
+	}
+}
+
+// peek returns the next change; at one instant jobs end first.
+func (tl *timeline) peek() (ending, bool) {
+	c, ok := tl.listed()
+	if len(tl.late) > 0 && (!ok || tl.late[0].at <= c.at) {
+		c, ok = tl.late[0], true
+	}
+	if len(tl.extra) > 0 && (!ok || tl.extra[0].at < c.at) {
+		return tl.extra[0], true
+	}
+	return c, ok
+}
+
+// pop takes what peek returned.
+func (tl *timeline) pop() {
+	c, ok := tl.listed()
+	late := len(tl.late) > 0 && (!ok || tl.late[0].at <= c.at)
+	if late {
+		c, ok = tl.late[0], true
+	}
+	switch {
+	case len(tl.extra) > 0 && (!ok || tl.extra[0].at < c.at):
+		tl.extra = tl.extra[1:]
+	case late:
+		tl.late = tl.late[1:]
+	default:
+		tl.skip()
+	}
+}
+
+// sortEndings sorts by time; equal times keep their order.
 func sortEndings(l []ending) {
-	for i := 1; i < len(l); i++ {
-		for k := i; k > 0 && l[k].at < l[k-1].at; k-- {
-			l[k], l[k-1] = l[k-1], l[k]
-		}
+	slices.SortStableFunc(l, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
+}
+
+// refreshEnds gives overdue jobs a new expected end: they are expected for
+// another twentieth of their run, so each is listed again a few times only.
+func (e *Engine) refreshEnds() {
+	if e.mode < EASY && e.cfg.Starvation == 0 {
+		return
+	}
+	for it, ok := e.ends.first(); ok && cluster.Time(it.key[0]) <= e.now; it, ok = e.ends.first() {
+		j := e.jobs[it.id]
+		e.ends.remove(it)
+		j.endKey.key[0] = int64(max(e.endOf(j), e.now+1))
+		e.ends.insert(j.endKey)
 	}
 }
 

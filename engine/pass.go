@@ -38,6 +38,7 @@ func (e *Engine) pass() {
 	e.seenAt, e.fresh = e.epoch, false
 	e.resv = e.resv[:0]
 	e.blockedBy = nil
+	e.refreshEnds()
 	if e.pending == 0 {
 		e.grow()
 		return
