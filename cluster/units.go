@@ -58,7 +58,7 @@ const (
 // units lose their zero parts ("2h", not "2h0m0s"), days are "3d4h".
 func FormatDuration(d time.Duration) string {
 	if d < 0 {
-		return "-" + FormatDuration(-d)
+		return "-" + FormatDuration(-max(d, -math.MaxInt64)) // the least one has no opposite
 	}
 	if d == 0 {
 		return "0s"
