@@ -133,7 +133,7 @@ func (e *Engine) capacityChanged() {
 			m += cluster.Whole * cluster.Milli(popcount(n.healthy))
 		}
 	}
-	if m != e.capacity {
+	if m != e.capacity || m != e.tree.Capacity() {
 		e.capacity = m
 		e.tree.SetCapacity(m)
 	}
