@@ -44,6 +44,7 @@ func (e *Engine) pass() {
 		return
 	}
 	p := &e.ps
+	p.cursors = p.cursors[:min(len(p.cursors), len(e.lanes))] // a new queue tree may have fewer
 	for len(p.cursors) < len(e.lanes) {
 		p.cursors = append(p.cursors, laneCursor{})
 	}
