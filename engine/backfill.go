@@ -334,6 +334,9 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 // applyReservation takes or returns a reservation's amounts. Which devices is
 // open until it starts; so amounts are moved by count.
 func (e *Engine) applyReservation(r *reservation, take bool) {
+	if take {
+		r.masks = r.masks[:0] // the profile may have been left half-way before
+	}
 	for i := range r.nodes {
 		s := &r.nodes[i]
 		n := &e.st.nodes[s.node]
@@ -346,9 +349,6 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 		}
 		a.GPUs = r.masks[i]
 		e.st.release(&a)
-	}
-	if !take {
-		r.masks = r.masks[:0]
 	}
 }
 
