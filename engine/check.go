@@ -159,20 +159,28 @@ func (e *Engine) treeIndex(name string) (int, bool) {
 // the gang on the cluster as if it were empty and healthy.
 func (e *Engine) never(j *jobState) string {
 	s := e.shapeAt(j.shape)
-	if s.judged == len(e.st.nodes) && e.tree == s.tree {
+	if s.judged != len(e.st.nodes) {
+		s.judged, s.verdict = len(e.st.nodes), e.judge(j, s)
+	}
+	if s.verdict != "" {
 		return s.verdict
 	}
-	s.judged, s.tree = len(e.st.nodes), e.tree
-	s.verdict = e.judge(j, s)
-	return s.verdict
+	return e.beyondLimit(j, s)
+}
+
+// beyondLimit says that the job is larger than its queue's limit at all times.
+// That is the queue's matter, not the shape's.
+func (e *Engine) beyondLimit(j *jobState, s *shape) string {
+	lim := e.tree.Limit(int(j.queue))
+	if !e.limits.byQueue || lim < 0 || e.milliOf(s, int(s.min)) <= lim || len(e.tree.Spec(int(j.queue)).Windows) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.gpus, e.tree.Name(int(j.queue)), float64(lim)/1000)
 }
 
 func (e *Engine) judge(j *jobState, s *shape) string {
 	if s.any.empty() {
 		return e.whyNoClass(s)
-	}
-	if lim := e.tree.Limit(int(j.queue)); e.limits.byQueue && lim >= 0 && e.milliOf(s, int(s.min)) > lim && len(e.tree.Spec(int(j.queue)).Windows) == 0 {
-		return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.gpus, e.tree.Name(int(j.queue)), float64(lim)/1000)
 	}
 	blank := e.blank()
 	st, held, blocked := e.st, e.held, e.blockedBy

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/quota"
 )
 
 // classSet is a set of node classes.
@@ -48,7 +47,6 @@ type shape struct {
 	failed int64
 
 	judged  int // nodes of the cluster when never was decided
-	tree    *quota.Tree
 	verdict string
 }
 
