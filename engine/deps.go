@@ -133,7 +133,7 @@ func (d *depState) leaveArray(e *Engine, j *jobState) {
 	j.inArray = false
 	a := d.arrays[j.spec.Array.ID]
 	a.active--
-	for len(a.waiting) > 0 && a.active < j.spec.Array.Cap {
+	for n := len(a.waiting); n > 0 && a.active < j.spec.Array.Cap; n-- { // each at most once: its own cap may be lower
 		next := e.jobs[a.waiting[0]]
 		a.waiting = a.waiting[1:]
 		if next.state == Pending && next.parked == ParkedArray {
