@@ -156,7 +156,7 @@ func decode(name string, data []byte, into any) error {
 }
 
 func keysOf(typeName string) []string {
-	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}} {
+	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, perfFile{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue

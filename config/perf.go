@@ -25,6 +25,11 @@ func LoadPerf(path string) (*perf.Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	return ReadPerf(path, data)
+}
+
+// ReadPerf reads a performance table from memory; path stands in errors.
+func ReadPerf(path string, data []byte) (*perf.Table, error) {
 	var f perfFile
 	if err := decode(path, data, &f); err != nil {
 		return nil, err

@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+)
+
+// Every policy can be made with its defaults, and says what it is.
+func TestList(t *testing.T) {
+	seen := map[string]bool{}
+	for _, info := range List() {
+		p, err := New(info.Name)
+		if err != nil {
+			t.Errorf("%s: %v", info.Name, err)
+			continue
+		}
+		if p.Name() != info.Name || seen[info.Name] {
+			t.Errorf("%s is named %q, or listed twice", info.Name, p.Name())
+		}
+		seen[info.Name] = true
+		if info.About == "" || info.Source == "" || info.Needs == "" {
+			t.Errorf("%s does not say what it is, where it comes from, or what it needs", info.Name)
+		}
+		for _, k := range info.Knobs { // a knob accepts its own default and refuses nonsense
+			if k.Default != "" {
+				if _, err := New(info.Name + ":" + k.Name + "=" + k.Default); err != nil {
+					t.Errorf("%s: knob %s refuses its default: %v", info.Name, k.Name, err)
+				}
+			}
+			if _, err := New(info.Name + ":" + k.Name + "=?"); err == nil {
+				t.Errorf("%s: knob %s accepts ?", info.Name, k.Name)
+			}
+		}
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"fifi", `unknown policy "fifi": did you mean "fifo"?`},
+		{"fifo:x=1", "policy fifo has no knobs"},
+		{"las:bse=1h", `unknown knob "bse": did you mean "base"?`},
+		{"las:base", "is not knob=value"},
+		{"las:levels=0", "levels between 1 and 30"},
+		{"las:thresholds=5/3", "increasing"},
+		{"las:thresholds=nan", "increasing"},
+		{"las:dimension=space", "unknown dimension"},
+		{"multifactor:age=-1", "weights are between"},
+		{"multifactor:max_age=0s", "at least 1s"},
+		{"edf:preempt=perhaps", "neither true nor false"},
+	} {
+		if _, err := New(c.text); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.text, err, c.want)
+		}
+	}
+	p, err := New("las:levels=8,base=30m")
+	if err != nil || p.Name() != "las:base=30m,levels=8" {
+		t.Errorf("a policy is labelled with its knobs in order: %v, %v", p, err)
+	}
+}
