@@ -130,11 +130,18 @@ func (e *Engine) finish(j *jobState, reason StopReason) {
 	if j.state == Done {
 		return
 	}
-	e.dequeue(j)
+	e.withdraw(j)
 	j.state, j.reason, j.ended, j.parked = Done, reason, e.now, NotParked
 	j.gen++
 	e.live--
 	e.deps.leave(e, j)
+}
+
+// withdraw takes a job out of the line by somebody else's will: those whom it
+// blocked are looked at again.
+func (e *Engine) withdraw(j *jobState) {
+	e.fresh = e.fresh || j.eligible
+	e.dequeue(j)
 }
 
 // stopped books that a job's devices are free again.
@@ -263,7 +270,7 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 	if text != "" {
 		return // the driver validates with Check before it accepts an update
 	}
-	e.dequeue(j)
+	e.withdraw(j)
 	e.deps.leaveArray(e, j)
 	j.spec, j.queue, j.shape = spec, int32(q), e.shapeOf(spec)
 	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
@@ -289,7 +296,7 @@ func (e *Engine) hold(j *jobState, hold bool) {
 	spec.Hold = hold
 	j.spec = &spec
 	if j.state == Pending {
-		e.dequeue(j)
+		e.withdraw(j)
 		e.deps.leaveArray(e, j)
 		e.admit(j)
 	}
