@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
+)
+
+// muster runs the command line in process.
+func muster(t *testing.T, ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	root := newRoot()
+	var out, errw bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&errw)
+	root.SetArgs(args)
+	err = root.ExecuteContext(ctx)
+	return out.String(), errw.String(), err
+}
+
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	out, errw, err := muster(t, context.Background(), args...)
+	if err != nil {
+		t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, errw)
+	}
+	return out
+}
+
+// TestFirstScreen does what the README's first screen says, on the demo.
+func TestFirstScreen(t *testing.T) {
+	dir := t.TempDir()
+	page, js, jr := filepath.Join(dir, "r.html"), filepath.Join(dir, "r.json"), filepath.Join(dir, "las.journal")
+	out := ok(t, "sim", "--demo", "--policies", "fifo,las", "--html", page, "--json", js, "--csv", filepath.Join(dir, "r.csv"),
+		"--jobs-csv", filepath.Join(dir, "jobs.csv"))
+	if !strings.Contains(out, "fifo") || !strings.Contains(out, "las") || !strings.Contains(out, "p99") {
+		t.Errorf("the table lacks policies or figures:\n%s", out)
+	}
+	for _, f := range []string{page, js, "jobs-fifo-best-fit.csv", "jobs-las-best-fit.csv"} {
+		if !filepath.IsAbs(f) {
+			f = filepath.Join(dir, f)
+		}
+		if info, err := os.Stat(f); err != nil || info.Size() < 200 {
+			t.Errorf("%s: %v, %v", f, info, err)
+		}
+	}
+	ok(t, "sim", "--demo", "--policies", "las", "--journal", jr)
+	if out = ok(t, "replay", jr); !strings.Contains(out, "every decision the same") {
+		t.Errorf("replay: %s", out)
+	}
+	if out = ok(t, "explain", jr, "--job", "5", "--at", "3d"); !strings.HasPrefix(out, "job 5 ") {
+		t.Errorf("explain: %s", out)
+	}
+	wl := filepath.Join(dir, "w.jsonl.zst")
+	ok(t, "trace", "synth", "preset=philly-like,jobs=200,gpus=64,load=0.9,seed=7", wl)
+	if out = ok(t, "trace", "inspect", wl); !strings.Contains(out, "200") {
+		t.Errorf("inspect: %s", out)
+	}
+	ok(t, "sim", "--trace", wl, "--load", "0.9", "--policies", "all", "--place", "topology", "--backfill", "easy")
+	if out = ok(t, "policy", "list"); !strings.Contains(out, "multifactor") || !strings.Contains(out, "consolidate") {
+		t.Errorf("policy list: %s", out)
+	}
+}
+
+// Two runs of every policy give equal hashes, on one core too.
+func TestHashes(t *testing.T) {
+	hashes := func() []string {
+		out := ok(t, "sim", "--demo", "--policies", "all", "--place", "best-fit,topology", "--node-mtbf", "20d", "--estimates", "noise:0.5", "--json", "-")
+		var r struct {
+			Runs []struct{ Policy, Hash string }
+		}
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatal(err)
+		}
+		var h []string
+		for _, x := range r.Runs {
+			h = append(h, x.Policy+" "+x.Hash)
+		}
+		return h
+	}
+	a := hashes()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	b := hashes()
+	if len(a) < 20 || strings.Join(a, "\n") != strings.Join(b, "\n") {
+		t.Errorf("hashes differ, or there are none:\n%v\n%v", a, b)
+	}
+}
+
+// TestPhilly is the acceptance run: every policy over the whole list.
+func TestPhilly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	path := shared.Path(t, "traces/philly/philly_pollux.csv")
+	out := ok(t, "sim", "--trace", path, "--cluster", "48x8xV100-32GB", "--policies", "all", "--json", "-")
+	var r struct {
+		Runs []struct {
+			Policy               string
+			Jobs, Completed      int
+			Unfinished, Rejected int
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Runs) < 12 {
+		t.Errorf("only %d policies ran", len(r.Runs))
+	}
+	for _, x := range r.Runs {
+		if x.Jobs != 82247 || x.Completed != 82247 {
+			t.Errorf("%+v: not every job completed", x)
+		}
+	}
+}
+
+// Ctrl-C: what was computed is shown and marked partial, files are whole.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	out, _, err := muster(t, ctx, "sim", "--demo", "--json", "-")
+	if !errors.Is(err, errInterrupted) {
+		t.Fatalf("error %v, want an interruption", err)
+	}
+	if !strings.Contains(out, `"partial": true`) && !strings.Contains(out, `"partial":true`) {
+		t.Errorf("not marked partial: %s", out)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.csv")
+	if err := os.WriteFile(bad, []byte("timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,a\n2017-10-09 06:13:03,-3,1,1,b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"sim", "--trace FILE or --demo is needed"},
+		{"sim --demo --polices fifo", "did you mean --policies?"},
+		{"sim --demo --policies fifi", `did you mean "fifo"?`},
+		{"sim --demo --place packed", "unknown placer"},
+		{"sim --demo --backfill easi", `did you mean "easy"?`},
+		{"sim --demo --cluster 8xA100", "is not NODESxGPUSxMODEL"},
+		{"sim --demo --cluster 8x8xA1000", "unknown GPU model"},
+		{"sim --demo --load -1", "--load -1"},
+		{"sim --demo --startup -5s", "--startup"},
+		{"sim --demo --estimates sometimes", "--estimates"},
+		{"sim --demo --gang rack", "--gang"},
+		{"sim --demo --queues many", "--queues"},
+		{"sim --demo --preempt maybe", `unknown way to preempt "maybe"`},
+		{"sim --demo --backfill-depth 0", "at least 1"},
+		{"sim --trace " + bad + " --cluster 1x1", "bad.csv:3"},
+		{"sim --trace " + filepath.Join(dir, "none.csv") + " --cluster 1x1", "none.csv"},
+		{"replay " + bad, "not a journal"},
+		{"explain " + bad, "job"},
+		{"trace synth presett=x out.jsonl", "presett"},
+		{"simm", "unknown command"},
+	} {
+		_, _, err := muster(t, context.Background(), strings.Fields(c.args)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("muster %s: %v, want ... %s", c.args, err, c.want)
+		}
+	}
+	out, errw, err := muster(t, context.Background(), "sim", "--trace", bad, "--cluster", "1x1", "--skip-bad", "--policies", "fifo")
+	if err != nil || !strings.Contains(errw, "1 malformed rows skipped") {
+		t.Errorf("--skip-bad: %v\n%s\n%s", err, out, errw)
+	}
+}
+
+// A job that can never run is rejected with what it asked and the most there is.
+func TestRejected(t *testing.T) {
+	dir := t.TempDir()
+	wl, jobs := filepath.Join(dir, "w.csv"), filepath.Join(dir, "jobs.csv")
+	if err := os.WriteFile(wl, []byte("timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,a\n2017-10-09 07:02:00,60,99,1,b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := ok(t, "sim", "--trace", wl, "--cluster", "2x8", "--policies", "fifo", "--jobs-csv", jobs)
+	if !strings.Contains(out, "rejected") {
+		t.Errorf("the table does not say that a job was rejected:\n%s", out)
+	}
+}
