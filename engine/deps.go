@@ -74,8 +74,25 @@ func (e *Engine) admit(j *jobState) {
 	}
 	j.parked = park
 	if park == NotParked {
+		e.hunger(j)
 		e.enqueue(j)
 	}
+}
+
+// hunger sets the time at which the job will have waited too long. Time for
+// which it was held, or waited for others' ends, does not count; a placement
+// that was taken back does not interrupt the waiting.
+func (e *Engine) hunger(j *jobState) {
+	if e.cfg.Starvation == 0 || j.promoted {
+		return
+	}
+	j.hungry = min(j.hungry, e.now)
+	at := j.hungry.Add(e.cfg.Starvation)
+	if at <= e.now {
+		j.promoted = true
+		return
+	}
+	e.timers.push(timer{at, timerStarving, int32(j.spec.ID), j.gen})
 }
 
 // dependencies reports whether a job's dependencies hold, or never will.

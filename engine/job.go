@@ -53,6 +53,7 @@ type jobState struct {
 	preemptions int32
 	since       cluster.Time // last became pending
 	lined       cluster.Time // last became eligible
+	hungry      cluster.Time // in line since then, for the starvation bound; Never: not in line
 	started     cluster.Time // of the current run
 	firstStart  cluster.Time
 	ended       cluster.Time

@@ -93,7 +93,7 @@ func (e *Engine) submit(spec *cluster.Job) {
 	for int(spec.ID) >= len(e.jobs) {
 		e.jobs = append(e.jobs, nil)
 	}
-	j := &jobState{spec: spec, firstStart: cluster.Never, promise: cluster.Never, since: e.now, group: -1,
+	j := &jobState{spec: spec, firstStart: cluster.Never, promise: cluster.Never, since: e.now, hungry: cluster.Never, group: -1,
 		user: e.users.id(spec.User), milli: spec.GPUMilli(), devices: int32(spec.GPUs())}
 	e.jobs[spec.ID] = j
 	e.live++
@@ -115,9 +115,6 @@ func (e *Engine) submit(spec *cluster.Job) {
 	}
 	e.deps.join(e, j)
 	e.admit(j)
-	if e.cfg.Starvation > 0 {
-		e.timers.push(timer{e.now.Add(e.cfg.Starvation), timerStarving, int32(spec.ID), j.gen})
-	}
 }
 
 func (e *Engine) reject(j *jobState, reason StopReason, text string) {
@@ -140,6 +137,8 @@ func (e *Engine) finish(j *jobState, reason StopReason) {
 // withdraw takes a job out of the line by somebody else's will: those whom it
 // blocked are looked at again.
 func (e *Engine) withdraw(j *jobState) {
+	j.hungry = cluster.Never // its waiting begins anew when it is in line again
+	j.gen++
 	e.fresh = e.fresh || j.eligible
 	e.dequeue(j)
 }
@@ -163,9 +162,18 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 	held := j.allocs
 	e.free(j, was)
 	reason := ev.Reason
-	if was == Stopping && reason == Preempted {
-		reason = wanted
+	if was == Stopping && (reason == Preempted || reason == NodeLost && wanted != Preempted) {
+		reason = wanted // its node may be lost while it stops: a cancelled job does not come back
 	}
+	if was != Stopping || reason != Preempted || j.how != Suspend {
+		held = nil
+	}
+	e.comeBack(j, reason, held)
+}
+
+// comeBack ends a stopped job, or puts it back into the queue; home is where
+// its memory stays if it is suspended.
+func (e *Engine) comeBack(j *jobState, reason StopReason, home []Alloc) {
 	switch {
 	case reason == Preempted || reason == NodeLost:
 		j.preemptions++
@@ -173,9 +181,7 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 			e.finish(j, reason)
 			return
 		}
-		if was == Stopping && reason == Preempted && j.how == Suspend {
-			j.home = held
-		}
+		j.home = home
 		e.requeue(j)
 	default:
 		e.finish(j, reason)
@@ -207,14 +213,11 @@ func without(ids []cluster.JobID, id cluster.JobID) []cluster.JobID {
 
 // requeue puts a job that was stopped back into the queue, at its old place.
 func (e *Engine) requeue(j *jobState) {
-	j.state, j.since = Pending, e.now
+	j.state, j.since, j.hungry = Pending, e.now, cluster.Never
 	j.gen++
 	j.milli, j.tasks = e.askedMilli(j), e.shapes[j.shape].max
 	j.devices = int32(j.spec.GPUs())
 	e.admit(j)
-	if e.cfg.Starvation > 0 {
-		e.timers.push(timer{e.now.Add(e.cfg.Starvation), timerStarving, int32(j.spec.ID), j.gen})
-	}
 }
 
 func (e *Engine) startFailed(j *jobState) {
@@ -224,15 +227,15 @@ func (e *Engine) startFailed(j *jobState) {
 	was, wanted := j.state, j.reason
 	j.accrue(e.now)
 	e.free(j, was)
-	j.fails++
-	switch {
-	case was == Stopping && wanted != Preempted && wanted != NodeLost:
-		e.finish(j, wanted)
-	case int(j.fails) >= e.cfg.Launches:
-		e.finish(j, LaunchFailed)
-	default:
-		e.requeue(j)
+	if was == Stopping { // it was called off: no fault of its own
+		e.comeBack(j, wanted, nil)
+		return
 	}
+	if j.fails++; int(j.fails) >= e.cfg.Launches {
+		e.finish(j, LaunchFailed)
+		return
+	}
+	e.requeue(j)
 }
 
 // report books what a running job tells of itself.

@@ -144,16 +144,13 @@ func (e *Engine) fire(j *jobState, kind timerKind) {
 			e.stop(j, Kill, TimedOut, cluster.NoJob)
 		}
 	case timerStarving:
-		if j.state != Pending || j.promoted {
+		if !j.eligible || j.promoted {
 			return
 		}
-		was := j.eligible
 		e.dequeue(j)
 		j.promoted = true
-		if was {
-			e.enqueue(j)
-			e.fresh = true
-		}
+		e.enqueue(j)
+		e.fresh = true
 	case timerSafe:
 		e.epoch++
 	case timerKey: // kept in a heap of their own
