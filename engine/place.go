@@ -314,6 +314,7 @@ func (e *Engine) start(j *jobState) {
 	}
 	j.state = Starting
 	j.started, j.acc, j.rate = e.now, e.now, 0
+	j.nextKey = 0 // timers of an earlier run are void
 	j.firstStart = min(j.firstStart, e.now)
 	j.gen++
 	j.limitAt = cluster.Never
@@ -321,7 +322,7 @@ func (e *Engine) start(j *jobState) {
 		j.limitAt = e.now.Add(l)
 		e.timers.push(timer{j.limitAt, timerLimit, int32(j.spec.ID), j.gen})
 	}
-	if e.cfg.MinRuntime > 0 && e.traits.Preempts {
+	if e.cfg.MinRuntime > 0 {
 		e.timers.push(timer{e.now.Add(e.cfg.MinRuntime), timerSafe, int32(j.spec.ID), j.gen})
 	}
 	e.list(j)
