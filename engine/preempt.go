@@ -377,7 +377,7 @@ func (e *Engine) leastIn(q int) *jobState {
 	var bestLost int64
 	e.running.walk(func(it item) bool {
 		v := e.jobs[it.id]
-		if v.spec.Tier == cluster.Critical || !slices.Contains(e.tree.Path(int(v.queue)), q) {
+		if v.spec.Tier == cluster.Critical || v.milli == 0 || !slices.Contains(e.tree.Path(int(v.queue)), q) {
 			return true
 		}
 		lost := v.lostAt(e.now, e.howToStop(v))
