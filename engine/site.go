@@ -31,6 +31,7 @@ type Site struct {
 	classes []int32           // candidate classes of this attempt
 	within  Domain
 	allocs  []Alloc
+	own     uint64 // devices of the task that is being bound: its shares are on distinct ones
 }
 
 // Job returns the job that is being placed.
@@ -315,6 +316,7 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 		return
 	}
 	for range n {
+		s.own = 0
 		for i := range r.GPUs {
 			dev := s.pickDevice(node, set, pick)
 			a := Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory}
@@ -325,8 +327,10 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 				s.sliceAlloc(&a, r)
 			}
 			s.bind(&a)
+			s.own |= a.GPUs
 		}
 	}
+	s.own = 0
 }
 
 func (s *Site) bind(a *Alloc) {
@@ -345,7 +349,7 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 			continue
 		}
 		d := &n.devs[i]
-		if n.free>>i&1 == 0 && d.tenants == 0 || s.holds(int32(node), i) {
+		if n.free>>i&1 == 0 && d.tenants == 0 || s.own>>i&1 == 1 {
 			continue
 		}
 		left, ok := s.deviceLeft(n, d, r)
@@ -360,21 +364,6 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 		}
 	}
 	return best
-}
-
-// holds reports whether the task that is being bound already has the device:
-// a task with several shares wants distinct devices.
-func (s *Site) holds(node int32, dev int) bool {
-	for i := len(s.allocs) - 1; i >= 0; i-- {
-		a := &s.allocs[i]
-		if a.Node != node || s.req[a.Set].Request.GPUs < 2 {
-			return false
-		}
-		if a.GPUs>>dev&1 == 1 {
-			return true
-		}
-	}
-	return false
 }
 
 // deviceLeft returns what is left of a device after the request (lower is
