@@ -17,7 +17,7 @@ func (e *Engine) grow() {
 	}
 	ids := e.scratch.ids[:0]
 	e.running.walk(func(it item) bool {
-		if j := e.jobs[it.id]; j.state == Running && j.tasks < e.shapes[j.shape].max && len(j.leaving) == 0 {
+		if j := e.jobs[it.id]; j.state == Running && j.tasks < e.shapes[j.shape].max && !j.resizing {
 			ids = append(ids, it.id)
 		}
 		return true
@@ -80,6 +80,7 @@ func (e *Engine) resized(j *jobState, tasks int) {
 	j.tasks, j.devices = int32(tasks), int32(s.devices(tasks))
 	j.milli = e.heldMilli(j)
 	e.charge(j, 1)
+	j.resizing = true // one at a time, so that the driver's answer is to this one
 	e.actions = append(e.actions, Action{Type: Resize, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob})
 }
 
@@ -101,7 +102,7 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 	ids := e.scratch.ids[:0]
 	e.running.walkBack(func(it item) bool {
 		v := e.jobs[it.id]
-		if v.state == Running && v.tasks > e.shapes[v.shape].min && v.spec.Tier >= j.spec.Tier && len(v.leaving) == 0 {
+		if v.state == Running && v.tasks > e.shapes[v.shape].min && v.spec.Tier >= j.spec.Tier && !v.resizing {
 			ids = append(ids, it.id)
 		}
 		return true
@@ -206,7 +207,7 @@ func (e *Engine) leftDevices(j *jobState) {
 		n := &e.st.nodes[j.leaving[i].Node]
 		n.stopping = without(n.stopping, j.spec.ID)
 	}
-	j.leaving = nil
+	j.leaving, j.resizing = nil, false
 	for _, id := range j.waiters {
 		w := e.jobs[id]
 		if w.state != Placed {

@@ -39,16 +39,17 @@ type jobState struct {
 	waited   bool // listed while it was placed
 	gen      uint32
 
-	allocs  []Alloc
-	home    []Alloc       // of a suspended job: its memory is there, it resumes nowhere else
-	how     How           // while it stops: how it was told to
-	leaving []Alloc       // given back by a shrink, physically still held
-	milli   cluster.Milli // held, or asked for at full size
-	devices int32         // held, or asked for
-	tasks   int32         // of the (elastic) first set
-	waits   int32         // stopping jobs that must leave before it can start
-	waiters []cluster.JobID
-	fails   int32 // failed launches in a row
+	allocs   []Alloc
+	home     []Alloc       // of a suspended job: its memory is there, it resumes nowhere else
+	how      How           // while it stops: how it was told to
+	leaving  []Alloc       // given back by a shrink, physically still held
+	resizing bool          // a Resize was decided, Resized has not come back
+	milli    cluster.Milli // held, or asked for at full size
+	devices  int32         // held, or asked for
+	tasks    int32         // of the (elastic) first set
+	waits    int32         // stopping jobs that must leave before it can start
+	waiters  []cluster.JobID
+	fails    int32 // failed launches in a row
 
 	preemptions int32
 	since       cluster.Time // last became pending

@@ -260,6 +260,9 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if ev.Type == Resized && j.state != Stopping {
 		e.leftDevices(j)
 	}
+	if e.elastic > 0 && ev.Type != Progress {
+		e.fresh = true // it can be resized now
+	}
 	if j.state != Stopping {
 		e.rerun(j)
 	}
@@ -277,6 +280,7 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 	e.deps.leaveArray(e, j)
 	j.spec, j.queue, j.shape = spec, int32(q), e.shapeOf(spec)
 	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
+	e.deps.join(e, j) // its dependencies may be new
 	e.admit(j)
 }
 
