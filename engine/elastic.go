@@ -93,6 +93,12 @@ func (j *jobState) goingAllocs() []Alloc {
 	return j.leaving
 }
 
+// cut is what a job could give back.
+type cut struct {
+	v          *jobState
+	keep, gone []Alloc
+}
+
 // shrinkFor takes back surplus tasks of elastic jobs until the job fits.
 func (e *Engine) shrinkFor(j *jobState) bool {
 	if e.elastic == 0 {
@@ -109,11 +115,6 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 	})
 	e.scratch.ids = ids
 	mark := e.st.mark()
-	type cut struct {
-		v    *jobState
-		keep []Alloc
-		gone []Alloc
-	}
 	var cuts []cut
 	for _, id := range ids {
 		v := e.jobs[id]
@@ -127,18 +128,17 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 				e.st.release(&gone[i])
 			}
 			c.gone = append(c.gone, gone...)
-			if e.overQuota(j, e.milliOf(s, int(s.min))).code != notRefused {
-				continue
-			}
 			allocs, ok := e.placeSize(j, s, s.min)
 			if !ok {
 				continue
 			}
-			cuts = append(cuts, c)
-			e.st.commit()
 			for _, c := range cuts {
-				e.shrink(c.v, c.keep, c.gone)
+				if !e.takeBack(c.gone) { // what was not needed after all is kept
+					e.shrink(c.v, c.keep, c.gone)
+				}
 			}
+			e.shrink(c.v, c.keep, c.gone)
+			e.st.commit()
 			e.book(j, allocs, s.min)
 			return true
 		}
