@@ -39,20 +39,22 @@ func (e *Engine) growJob(j *jobState) {
 	}
 	one := []cluster.TaskSet{{Count: 1, Request: s.sets[0].Request}}
 	var more []Alloc
-	for j.tasks+int32(len(more)) < s.max {
-		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, 1+len(more))-e.milliOf(s, 0)).code != notRefused {
+	tasks := int(j.tasks)
+	for tasks < int(s.max) {
+		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, tasks+1)-e.milliOf(s, int(j.tasks))).code != notRefused {
 			break
 		}
 		site := &Site{e: e, job: j, req: one}
 		e.constrain(j)
-		if !e.placeStage(site, classes) || len(site.allocs) != 1 {
+		mark := e.st.mark()
+		if !e.placeStage(site, classes) {
 			break
 		}
-		if e.contested(&site.allocs[0]) {
-			e.st.rollback(e.st.mark() - 1)
+		if e.contested(site.allocs) || !e.within(j, s, site.allocs) {
+			e.st.rollback(mark)
 			break
 		}
-		more = append(more, site.allocs[0])
+		more, tasks = append(more, site.allocs...), tasks+1
 	}
 	e.held = nil
 	if len(more) == 0 {
@@ -62,17 +64,35 @@ func (e *Engine) growJob(j *jobState) {
 	e.charge(j, -1)
 	j.accrue(e.now)
 	j.allocs = append(append([]Alloc(nil), j.allocs...), more...)
-	e.resized(j, int(j.tasks)+len(more))
+	e.resized(j, tasks)
 }
 
-// contested reports whether a stopping job still holds part of the allocation.
-func (e *Engine) contested(a *Alloc) bool {
-	for _, id := range e.st.nodes[a.Node].stopping {
-		if overlaps(e.jobs[id].goingAllocs(), a) {
-			return true
+// contested reports whether a stopping job still holds part of the allocations.
+func (e *Engine) contested(allocs []Alloc) bool {
+	for i := range allocs {
+		for _, id := range e.st.nodes[allocs[i].Node].stopping {
+			if overlaps(e.jobs[id].goingAllocs(), &allocs[i]) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// within reports whether a gang that must stay in one domain does so with more.
+func (e *Engine) within(j *jobState, s *shape, more []Alloc) bool {
+	l := s.topo.Level
+	if !s.topo.Required || l == cluster.LevelAny {
+		return true
+	}
+	at := j.allocs[0].Node
+	home := e.st.nodes[at].domain(at, l)
+	for i := range more {
+		if n := more[i].Node; e.st.nodes[n].domain(n, l) != home {
+			return false
+		}
+	}
+	return true
 }
 
 func (e *Engine) resized(j *jobState, tasks int) {
