@@ -172,16 +172,17 @@ func (e *Engine) consider(p *passState, li int, it item) {
 	j := e.jobs[it.id]
 	g := &e.groups[j.group]
 	gi := j.group
-	if len(e.resv) > 0 {
-		if p.depth--; p.depth < 0 {
-			p.stop = true
-			return
-		}
+	if p.depth < 0 {
+		p.stop = true
+		return
 	}
 	next, more := g.jobs.after(&j.key)
 	v, r := e.try(j)
 	g = &e.groups[gi] // try may have added groups
 	g.why = r
+	if len(e.resv) > 0 || v == deeper { // behind a reservation only so many are looked at
+		p.depth--
+	}
 	switch {
 	case v == started:
 		return // the group is listed again with its next job, after this one
@@ -196,8 +197,8 @@ func (e *Engine) consider(p *passState, li int, it item) {
 // block draws the consequences of a job that cannot start for lack of room.
 func (e *Engine) block(p *passState, j *jobState) {
 	mode := e.mode
-	if j.promoted {
-		mode = max(mode, EASY)
+	if j.promoted && mode == Skip {
+		mode = EASY
 	}
 	s := e.shapeAt(j.shape)
 	switch mode {
