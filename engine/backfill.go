@@ -219,6 +219,9 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 	return reservation{}, false
 }
 
+// noResv marks the beginning or end of an advance reservation.
+const noResv = -1
+
 // timeline goes through the changes of what is free, in order of time: expected
 // ends of jobs (those that are leaving have left the books already), and the
 // beginnings and ends of reservations.
@@ -236,6 +239,12 @@ func (e *Engine) timeline() timeline {
 		r := &e.resv[i]
 		tl.extra = append(tl.extra, ending{at: r.at, job: cluster.NoJob, resv: int32(i), take: true},
 			ending{at: r.until, job: cluster.NoJob, resv: int32(i)})
+	}
+	for i := range e.advance { // they hold nothing in the books, but what may start changes
+		if a := &e.advance[i]; a.end != cluster.Never {
+			tl.extra = append(tl.extra, ending{at: max(a.start, e.now), job: cluster.NoJob, resv: noResv},
+				ending{at: a.end, job: cluster.NoJob, resv: noResv})
+		}
 	}
 	sortEndings(tl.extra)
 	for c, ok := tl.listed(); ok && c.at <= e.now; c, ok = tl.listed() {
@@ -315,6 +324,9 @@ func (e *Engine) refreshEnds() {
 // applyChange moves the tentative books past one change; it reports whether a
 // one-task job may fit now where it did not before.
 func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
+	if c.resv == noResv {
+		return true
+	}
 	if c.job == cluster.NoJob {
 		e.applyReservation(&e.resv[c.resv], c.take)
 		return !c.take

@@ -179,7 +179,11 @@ func (j *jobState) expectedRun(limit time.Duration) time.Duration {
 		d = limit
 	}
 	if j.spec.Estimate > 0 {
-		d = min(d, max(0, j.spec.Estimate-j.done)+j.spec.Checkpoint.Restart)
+		left := j.spec.Estimate - j.done
+		if left <= 0 { // it was wrong: as for an overdue job that runs
+			left = max(time.Minute, j.ran/20)
+		}
+		d = min(d, left+j.spec.Checkpoint.Restart)
 	}
 	return d
 }
