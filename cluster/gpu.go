@@ -34,6 +34,9 @@ func (p *SliceProfile) Mask(start int) uint8 {
 	return uint8((1<<p.Slots - 1) << start)
 }
 
+// Media reports whether instances have the GPU's media engines: only one can.
+func (p *SliceProfile) Media() bool { return strings.HasSuffix(p.Name, "+me") }
+
 // Profile returns the named profile ("3g.40gb", or by shape alone "3g").
 func (m *GPUModel) Profile(name string) (*SliceProfile, bool) {
 	for i := range m.Profiles {

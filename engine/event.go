@@ -98,6 +98,7 @@ type Alloc struct {
 	Share   int32         `json:"share,omitempty"`   // milli-GPU of each device; 0: whole
 	Slots   uint8         `json:"slots,omitempty"`   // MIG memory slices held on the (single) device
 	Compute uint8         `json:"compute,omitempty"` // MIG compute slices held
+	Media   bool          `json:"media,omitempty"`   // ... with the GPU's media engines
 	Mem     cluster.MiB   `json:"mem,omitempty"`     // GPU memory on each shared device
 	CPU     cluster.Milli `json:"cpu,omitempty"`     // all tasks together
 	RAM     cluster.MiB   `json:"ram,omitempty"`     // all tasks together

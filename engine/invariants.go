@@ -192,6 +192,10 @@ func (t *tally) add(a *Alloc) error {
 			}
 			continue
 		}
+		if d.media && a.Media {
+			return fmt.Errorf("device %d: two instances have its media engines", i)
+		}
+		d.media = d.media || a.Media
 		if d.slots&a.Slots != 0 {
 			return fmt.Errorf("device %d: slots %08b are held twice", i, d.slots&a.Slots)
 		}
@@ -254,7 +258,7 @@ func (e *Engine) checkBooks() error {
 			if u.tenants > 0 {
 				free &^= 1 << i
 			}
-			want := device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, model.Memory - u.mem}
+			want := device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, u.media, model.Memory - u.mem}
 			if *d != want {
 				return fmt.Errorf("books: node %d, device %d: %+v, recomputed %+v", id, i, *d, want)
 			}

@@ -16,6 +16,7 @@ type device struct {
 	slots   uint8 // MIG memory slices in use
 	compute uint8 // MIG compute slices in use
 	tenants int16
+	media   bool        // its media engines are in use
 	mem     cluster.MiB // free
 }
 
@@ -189,6 +190,7 @@ func (st *nodeStore) applyShared(n *nodeState, a *Alloc, taken bool) {
 		d.mem -= a.Mem
 		d.slots |= a.Slots
 		d.compute += a.Compute
+		d.media = d.media || a.Media
 		d.tenants++
 		if d.milli < 0 || d.mem < 0 {
 			panic("engine: a device is shared beyond its capacity")
@@ -201,6 +203,7 @@ func (st *nodeStore) applyShared(n *nodeState, a *Alloc, taken bool) {
 		d.mem += a.Mem
 		d.slots &^= a.Slots
 		d.compute -= a.Compute
+		d.media = d.media && !a.Media
 		if d.tenants--; d.tenants == 0 && n.healthy&a.GPUs != 0 {
 			st.setFree(n, n.free|a.GPUs)
 		}
@@ -259,6 +262,9 @@ func (st *nodeStore) roomSlices(n *nodeState, r *cluster.Request, most int) int 
 			continue
 		}
 		slots, compute, made := d.slots, int(d.compute), 0
+		if p.Media() && d.media {
+			continue
+		}
 		for _, s := range p.Starts {
 			if slots&p.Mask(s) == 0 && compute+p.Compute <= model.Compute && made < p.Max {
 				slots |= p.Mask(s)

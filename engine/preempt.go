@@ -333,7 +333,7 @@ func (e *Engine) canTake(a *Alloc) bool {
 		return true
 	}
 	return d.tenants > 0 && d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
-		(a.Slots == 0) == (d.slots == 0)
+		(a.Slots == 0) == (d.slots == 0) && !(a.Media && d.media)
 }
 
 // limitsChanged makes queues leave what a window's end took from them: first

@@ -392,7 +392,7 @@ func (s *Site) deviceLeft(n *nodeState, d *device, r *cluster.Request) (int64, b
 // startOf returns the legal start with the least loss of future options, or -1.
 func startOf(m *cluster.GPUModel, p *cluster.SliceProfile, d *device) int {
 	best, bestLoss := -1, 0
-	if int(d.compute)+p.Compute > m.Compute {
+	if int(d.compute)+p.Compute > m.Compute || p.Media() && d.media {
 		return -1
 	}
 	for i := len(p.Starts) - 1; i >= 0; i-- { // high starts first: they keep 4g possible
@@ -414,7 +414,7 @@ func (s *Site) sliceAlloc(a *Alloc, r *cluster.Request) {
 	d := &n.devs[bits.TrailingZeros64(a.GPUs)]
 	start := startOf(model, p, d)
 	a.Slots = p.Mask(start)
-	a.Compute = uint8(p.Compute)
+	a.Compute, a.Media = uint8(p.Compute), p.Media()
 	a.Share = int32(int64(p.Compute) * cluster.Whole / int64(model.Compute))
 	a.Mem = min(p.Memory, d.mem)
 }
