@@ -177,6 +177,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 		return
 	}
 	next, more := g.jobs.after(&j.key)
+	first, _ := g.jobs.first()
 	v, r := e.try(j)
 	g = &e.groups[gi] // try may have added groups
 	g.why = r
@@ -184,8 +185,10 @@ func (e *Engine) consider(p *passState, li int, it item) {
 		p.depth--
 	}
 	switch {
-	case v == started:
+	case v == started && first == j.key:
 		return // the group is listed again with its next job, after this one
+	case v == started:
+		v = deeper // its first job still waits for a reservation: the next may pass, too
 	case r.code == refusedRoom:
 		e.block(p, j)
 	}
