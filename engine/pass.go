@@ -189,7 +189,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 		return // the group is listed again with its next job, after this one
 	case v == started:
 		v = deeper // its first job still waits for a reservation: the next may pass, too
-	case r.code == refusedRoom:
+	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == Conservative:
 		e.block(p, j)
 	}
 	if v == deeper && more {
