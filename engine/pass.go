@@ -255,10 +255,12 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 		}
 	}
 	if r.code == refusedRoom && e.shrinkFor(j) {
+		e.consume(j)
 		return started, refusal{}
 	}
 	if g.stuck != e.epoch && r.code != refusedBackfill && e.mayPreempt(j) {
 		if e.preemptFor(j) {
+			e.consume(j)
 			return started, refusal{}
 		}
 		if !constrained {
