@@ -91,7 +91,7 @@ func (e *Engine) enqueue(j *jobState) {
 		g.stuck = -1
 		e.relist(g)
 		e.fresh = true
-	} else if e.mode >= EASY {
+	} else if e.mode >= EASY || e.cfg.Starvation > 0 || len(e.advance) > 0 {
 		e.fresh = true // it may be short enough to backfill
 	}
 }
