@@ -25,6 +25,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 		switch {
 		case !ev.Undo && n.spec.State == cluster.Up:
 			e.setNode(id, cluster.Draining)
+			e.displace(id)
 		case ev.Undo && n.spec.State == cluster.Draining:
 			e.setNode(id, cluster.Up)
 		}
@@ -96,6 +97,21 @@ func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 		return !held
 	})
 	return held
+}
+
+// displace takes the jobs back that were to start on a node.
+func (e *Engine) displace(id int32) {
+	var placed []*jobState
+	e.running.walk(func(it item) bool {
+		if j := e.jobs[it.id]; j.state == Placed && holdsNode(j, id) {
+			placed = append(placed, j)
+		}
+		return true
+	})
+	for _, j := range placed {
+		e.unplace(j)
+		e.admit(j)
+	}
 }
 
 // loseJobs stops every job that holds one of the devices: a gang is lost as a
