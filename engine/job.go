@@ -64,6 +64,7 @@ type jobState struct {
 	done        time.Duration // useful, on the reference GPU
 	saved       time.Duration // ... of which safe in a checkpoint
 	rate        int64         // ppm of the reference; 0 until Started
+	speed       int64         // the last rate known; 0: none
 	limitAt     cluster.Time  // when the time limit strikes
 	promise     cluster.Time  // expected start from a reservation; Never: none
 }
@@ -120,7 +121,7 @@ func (j *jobState) remainingAt(now cluster.Time) time.Duration {
 	if j.holding() && j.rate > 0 {
 		return unscale(left, j.rate)
 	}
-	return left
+	return unscale(left, j.speed)
 }
 
 // accrue brings the counters up to now.

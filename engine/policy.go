@@ -103,7 +103,9 @@ func (j JobView) Ran() time.Duration { return j.j.ranAt(j.e.now) }
 // Done returns the useful work done, as run time on the reference GPU.
 func (j JobView) Done() time.Duration { return j.j.doneAt(j.e.now) }
 
-// Remaining returns the estimated run time left at the job's present speed;
+// Remaining returns the estimated run time left at the job's present speed, or
+// while it waits the one that it ran at last, so that being stopped changes
+// nothing in the order;
 // jobs without an estimate return a hundred years. It is never negative.
 func (j JobView) Remaining() time.Duration { return j.j.remainingAt(j.e.now) }
 

@@ -257,6 +257,7 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if ev.Rate > 0 {
 		j.rate = ev.Rate
 	}
+	j.speed = j.rate
 	if ev.Type == Resized && j.state != Stopping {
 		e.leftDevices(j)
 	}
