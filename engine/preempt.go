@@ -180,7 +180,7 @@ func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (ok, only, pa
 	if v.spec.Tier < j.spec.Tier {
 		return false, false, false
 	}
-	if e.traits.Preempts && key0 < v.key.key[0] && !v.promoted &&
+	if e.traits.Preempts && key0 < e.freshKey(v) && !v.promoted &&
 		(v.queue == j.queue || !e.limits.byQueue || e.tree.Borrowed(int(v.queue)) >= v.milli) {
 		return true, false, false
 	}
@@ -191,6 +191,16 @@ func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (ok, only, pa
 		return true, true, false
 	}
 	return e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier), true, true
+}
+
+// freshKey is the first element of a holding job's key. Where keys are
+// refreshed from time to time only, it is judged as it is now: who is taken by
+// an old key would take the devices back at once.
+func (e *Engine) freshKey(v *jobState) int64 {
+	if e.traits.Rerun == 0 || v.state == Placed {
+		return v.key.key[0]
+	}
+	return e.runItem(v).key[0]
 }
 
 // useful reports whether v's departure can help at all: it holds something on
