@@ -270,12 +270,15 @@ func (e *Engine) report(j *jobState, ev *Event) {
 }
 
 func (e *Engine) update(j *jobState, spec *cluster.Job) {
-	if j.state != Pending || spec == nil || spec.ID != j.spec.ID {
+	if j.state != Pending && j.state != Placed || spec == nil || spec.ID != j.spec.ID {
 		return
 	}
 	q, text := e.check(spec)
 	if text != "" {
 		return // the driver validates with Check before it accepts an update
+	}
+	if j.state == Placed { // it has not started: nothing is lost
+		e.unplace(j)
 	}
 	e.withdraw(j)
 	e.deps.leaveArray(e, j)
@@ -303,6 +306,9 @@ func (e *Engine) hold(j *jobState, hold bool) {
 	spec := *j.spec
 	spec.Hold = hold
 	j.spec = &spec
+	if j.state == Placed && hold {
+		e.unplace(j)
+	}
 	if j.state == Pending {
 		e.withdraw(j)
 		e.deps.leaveArray(e, j)
