@@ -250,7 +250,11 @@ func (e *Engine) overQuota(j *jobState, m cluster.Milli) refusal {
 	if r := e.tree.Check(q, m, j.spec.Tier); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
 	}
-	if r := e.limits.caps.Check(q, int(j.user), m, 1); !r.OK() {
+	jobs := 1
+	if j.booked() {
+		jobs = 0 // it grows
+	}
+	if r := e.limits.caps.Check(q, int(j.user), m, jobs); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
 	}
 	for _, p := range e.tree.Path(q) {
