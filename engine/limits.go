@@ -139,13 +139,16 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 	if err := e.initQueues(queues); err != nil {
 		panic("engine: a checked queue tree is refused: " + err.Error())
 	}
+	var orphans []*jobState
+	var errs []error
 	for _, j := range e.jobs {
 		if j == nil || j.state == Done {
 			continue
 		}
 		q, err := e.tree.Submit(e.queueName(j.spec))
-		if err != nil {
-			e.orphan(j, err)
+		if err != nil { // last: a rejection may wake others, who must be where they belong
+			j.queue = int32(e.tree.Len() - 1)
+			orphans, errs = append(orphans, j), append(errs, err)
 			continue
 		}
 		j.queue = int32(q)
@@ -155,6 +158,9 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 		case j.state == Placed || j.state == Starting || j.state == Running:
 			e.charge(j, 1)
 		}
+	}
+	for i, j := range orphans {
+		e.orphan(j, errs[i])
 	}
 	e.epoch++
 	e.fresh = true
@@ -167,7 +173,6 @@ func (e *Engine) orphan(j *jobState, err error) {
 		e.reject(j, Impossible, err.Error())
 		return
 	}
-	j.queue = int32(e.tree.Len() - 1)
 	if j.state != Stopping {
 		e.charge(j, 1)
 	}

@@ -257,7 +257,9 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if ev.Rate > 0 {
 		j.rate = ev.Rate
 	}
-	j.speed = j.rate
+	if j.rate > 0 {
+		j.speed = j.rate
+	}
 	if ev.Type == Resized && j.state != Stopping {
 		e.leftDevices(j)
 	}
