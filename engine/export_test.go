@@ -1,0 +1,56 @@
+package engine
+
+import "github.com/muster-gpu/muster/cluster"
+
+// Forget makes the engine forget everything that it remembers of earlier
+// passes only to save work: which shapes and groups failed, and that nothing
+// has happened since.
+func (e *Engine) Forget() {
+	e.epoch++
+	e.fresh = true
+	for i := range e.groups {
+		e.groups[i].stuck = -1
+	}
+	for i := range e.shapes {
+		e.shapes[i].failed = -1
+	}
+}
+
+// TimedPasses reports whether the outcome of a pass may depend on the time at
+// which it runs: reservations are judged anew in each.
+func (e *Engine) TimedPasses() bool {
+	return e.mode >= EASY || e.cfg.Starvation > 0 || len(e.advance) > 0
+}
+
+// Attained is the service that the engine counted for a job, in
+// milli-GPU-milliseconds.
+func (e *Engine) Attained(id cluster.JobID) int64 { return e.jobs[id].attainedAt(e.now) }
+
+// StateOf is the state of a job; Done if there is none.
+func (e *Engine) StateOf(id cluster.JobID) State {
+	if j := e.job(id); j != nil {
+		return j.state
+	}
+	return Done
+}
+
+// Queues lists the queues' names with what they use and may use, in tree order.
+func (e *Engine) Queues() (names []string, used, limit []cluster.Milli) {
+	for q := 1; q < e.tree.Len(); q++ {
+		names = append(names, e.tree.Name(q))
+		used = append(used, e.tree.Used(q))
+		limit = append(limit, e.tree.Limit(q))
+	}
+	return names, used, limit
+}
+
+// Promise is the start that a reservation promises to a pending job; Never: none.
+func (e *Engine) Promise(id cluster.JobID) cluster.Time { return e.jobs[id].promise }
+
+// Reservations are the promises of the last pass: jobs and times.
+func (e *Engine) Reservations() (jobs []cluster.JobID, at []cluster.Time) {
+	for i := range e.resv {
+		jobs, at = append(jobs, e.resv[i].job), append(at, e.resv[i].at)
+	}
+	return jobs, at
+}

@@ -1,0 +1,436 @@
+package engine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// hand drives an engine step by step, by hand: nothing is answered unless the
+// test answers it. Times are seconds.
+type hand struct {
+	t   *testing.T
+	e   *engine.Engine
+	now int
+	d   engine.Decision
+}
+
+func newHand(t *testing.T, spec string, pol string, change func(*engine.Config)) *hand {
+	t.Helper()
+	s, err := cluster.ParseShort(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := engine.Config{Spec: *s}
+	if cfg.Policy, err = policy.New(pol); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &hand{t: t, e: e}
+}
+
+// at steps the engine and returns its actions: "start 0", "preempt 1 for 2",
+// "resize 3", "reject 4".
+func (h *hand) at(now int, evs ...engine.Event) string {
+	h.t.Helper()
+	h.now = now
+	h.d = h.e.Step(engine.Batch{Now: cluster.Time(seconds(now)), Events: evs})
+	var out []string
+	for i := range h.d.Actions {
+		a := &h.d.Actions[i]
+		s := fmt.Sprintf("%s %d", a.Type, a.Job)
+		if a.Type == engine.Preempt && a.For != cluster.NoJob {
+			s += fmt.Sprintf(" for %d", a.For)
+		}
+		out = append(out, s)
+	}
+	if err := h.e.CheckInvariants(); err != nil {
+		h.t.Fatalf("at %ds, after %v: %v", now, out, err)
+	}
+	return strings.Join(out, ", ")
+}
+
+// want steps the engine and compares its actions.
+func (h *hand) want(now int, actions string, evs ...engine.Event) {
+	h.t.Helper()
+	if got := h.at(now, evs...); got != actions {
+		h.t.Fatalf("at %ds: got %q, want %q", now, got, actions)
+	}
+}
+
+func submit(j cluster.Job) engine.Event {
+	return engine.Event{Type: engine.Submitted, Job: j.ID, Spec: &j}
+}
+
+// job asks for one task of so many GPUs for so many seconds.
+func job(id, gpus, run int, change ...func(*cluster.Job)) cluster.Job {
+	j := cluster.Job{ID: cluster.JobID(id), User: "u", Tier: cluster.Standard, Estimate: seconds(run),
+		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}
+	for _, f := range change {
+		f(&j)
+	}
+	return j
+}
+
+func ev(typ engine.EventType, id int) engine.Event {
+	return engine.Event{Type: typ, Job: cluster.JobID(id)}
+}
+
+func stopped(id int, why engine.StopReason) engine.Event {
+	return engine.Event{Type: engine.Stopped, Job: cluster.JobID(id), Reason: why}
+}
+
+func tier(t cluster.Tier) func(*cluster.Job) { return func(j *cluster.Job) { j.Tier = t } }
+func inQueue(name string) func(*cluster.Job) { return func(j *cluster.Job) { j.Queue = name } }
+func elastic(min, max int) func(*cluster.Job) {
+	return func(j *cluster.Job) { j.Elastic = cluster.Elastic{Min: min, Max: max} }
+}
+func backfill(m engine.Backfill) func(*engine.Config) {
+	return func(c *engine.Config) { c.Backfill = &m }
+}
+func queue(name string, guarantee, limit int64) cluster.Queue {
+	return cluster.Queue{Name: name, Guarantee: guarantee, Limit: limit, Lend: cluster.Unlimited}
+}
+
+// A node that joins later counts for quotas, too.
+func TestNewNodeCountsForQuota(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Spec.Queues = []cluster.Queue{queue("a", 1000, -1)} })
+	h.want(0, "start 0", submit(job(0, 2, 100, inQueue("a"))))
+	n := cluster.Node{Name: "more", Model: "T4-16GB", GPUs: 2}
+	h.want(1, "", engine.Event{Type: engine.NodeUp, Node: "more", Spare: &n})
+	h.want(2, "start 1", submit(job(1, 2, 100, inQueue("a"))))
+}
+
+// A queue tree with fewer lanes than before.
+func TestQueuesShrink(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
+		c.Spec.Queues = []cluster.Queue{queue("a", 1000, -1), queue("b", 0, -1), queue("c", 0, -1)}
+	})
+	h.want(0, "start 0", submit(job(0, 2, 100, inQueue("a"))))
+	h.want(1, "", submit(job(1, 2, 100, inQueue("a"))), submit(job(2, 2, 100, inQueue("b"))), submit(job(3, 2, 100, inQueue("c"))))
+	h.want(2, "reject 2, reject 3", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 1000, -1)}})
+	h.want(3, "start 1", stopped(0, engine.Completed))
+}
+
+// A job that is rejected because its queue is gone wakes one that waits for
+// its end; that one is in line once, not twice.
+func TestQueueGoneWakesDependent(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
+		c.Spec.Queues = []cluster.Queue{queue("a", 1000, -1), queue("b", 0, -1)}
+	})
+	h.want(0, "start 0", submit(job(0, 2, 100, inQueue("a"))))
+	h.want(1, "", submit(job(1, 2, 100, inQueue("b"))), submit(job(2, 2, 100, inQueue("a"), func(j *cluster.Job) {
+		j.After = []cluster.Dependency{{Type: cluster.AfterAny, Job: 1}}
+	})))
+	h.want(2, "reject 1", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 1000, -1)}})
+	h.want(3, "start 2", stopped(0, engine.Completed))
+}
+
+// One queue's limit says nothing about jobs of the same shape in another.
+func TestLimitIsNotTheShapes(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
+		c.Spec.Queues = []cluster.Queue{queue("a", 0, 1000), queue("b", 0, -1)}
+	})
+	h.want(0, "reject 0, start 1", submit(job(0, 2, 100, inQueue("a"))), submit(job(1, 2, 100, inQueue("b"))))
+	h.want(1, "reject 2, start 3", submit(job(2, 2, 100, inQueue("a"))), submit(job(3, 2, 100, inQueue("b"))))
+}
+
+// Elements of one array may have different caps: after an update, for example.
+func TestArrayCapLowered(t *testing.T) {
+	cap := func(n int) func(*cluster.Job) {
+		return func(j *cluster.Job) { j.Array = &cluster.Array{ID: 0, Index: int(j.ID), Cap: n} }
+	}
+	h := newHand(t, "1x4xT4", "fifo", nil)
+	h.want(0, "start 0, start 1", submit(job(0, 1, 100, cap(2))), submit(job(1, 1, 100, cap(2))), submit(job(2, 1, 100, cap(2))))
+	low := job(2, 1, 100, cap(1))
+	h.want(1, "", engine.Event{Type: engine.Updated, Job: 2, Spec: &low})
+	h.want(2, "", stopped(0, engine.Completed))
+	h.want(3, "start 2", stopped(1, engine.Completed))
+}
+
+// The job that blocks the queue is cancelled or held: those behind it go on.
+func TestHeadGoesAway(t *testing.T) {
+	for _, mode := range []engine.Backfill{engine.Strict, engine.EASY, engine.Conservative} {
+		h := newHand(t, "1x4xT4", "fifo", backfill(mode))
+		h.want(0, "start 0", submit(job(0, 2, 100)))
+		h.want(1, "", submit(job(1, 4, 100)), submit(job(2, 2, 1000)))
+		h.want(2, "start 2", ev(engine.Cancelled, 1))
+		h = newHand(t, "1x4xT4", "fifo", backfill(mode))
+		h.want(0, "start 0", submit(job(0, 2, 100)))
+		h.want(1, "", submit(job(1, 4, 100)), submit(job(2, 2, 1000)))
+		h.want(2, "start 2", ev(engine.Held, 1))
+	}
+}
+
+// A cancelled job does not come back because its node is lost while it stops.
+func TestCancelledStaysCancelled(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", nil)
+	h.want(0, "start 0", submit(job(0, 2, 100)))
+	h.want(1, "", ev(engine.Started, 0))
+	h.want(2, "preempt 0", ev(engine.Cancelled, 0))
+	h.want(3, "", stopped(0, engine.NodeLost))
+	if s := h.e.StateOf(0); s != engine.Done {
+		t.Fatalf("the cancelled job is %s", s)
+	}
+}
+
+// A start that is called off by a preemption is no failed launch.
+func TestPreemptedStartIsNoFailure(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Launches = 1 })
+	h.want(0, "start 0", submit(job(0, 2, 100, tier(cluster.BestEffort))))
+	h.want(1, "preempt 0 for 1", submit(job(1, 2, 100)))
+	h.want(2, "start 1", ev(engine.StartFailed, 0))
+	if s := h.e.StateOf(0); s != engine.Pending {
+		t.Fatalf("the job is %s", s)
+	}
+}
+
+// A placement that is taken back does not cost the job its starvation bound;
+// a job that is held is not starving.
+func TestStarvation(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Starvation = seconds(100) })
+	h.want(0, "start 0", submit(job(0, 2, 1000, tier(cluster.BestEffort))))
+	h.want(1, "preempt 0 for 1", submit(job(1, 2, 1000)))                 // 1 is placed, 0 has not left
+	h.want(2, "", engine.Event{Type: engine.GPUBad, Node: "n1", GPUs: 1}) // 1 loses its place
+	h.want(3, "", stopped(0, engine.Preempted))
+	if got := h.d.WakeAt; got != cluster.Time(seconds(101)) {
+		t.Fatalf("the engine wants to wake at %v, not when job 1 has waited 100s", got)
+	}
+}
+
+func TestHeldIsNotStarving(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Starvation = seconds(100) })
+	h.want(0, "start 0", submit(job(0, 2, 1000)), submit(job(1, 2, 1000, func(j *cluster.Job) { j.Hold = true })))
+	h.want(200, "", submit(job(2, 2, 10, func(j *cluster.Job) { j.Priority = 1 })))
+	h.want(201, "", engine.Event{Type: engine.Held, Job: 1, Undo: true})
+	h.want(202, "start 2", stopped(0, engine.Completed))
+}
+
+// A job that is stopped and started again at one instant still changes its
+// level of service in time.
+func TestLevelAfterRestart(t *testing.T) {
+	h := newHand(t, "1x2xT4", "las:base=1m", nil)
+	h.want(0, "start 0", submit(job(0, 2, 1000)))
+	h.want(0, "start 0", ev(engine.StartFailed, 0))
+	h.want(0, "", ev(engine.Started, 0), submit(job(1, 2, 1000)))
+	if h.d.WakeAt != cluster.Time(seconds(30)) { // two GPUs: a minute of service in 30 s
+		t.Fatalf("wakes at %v", h.d.WakeAt)
+	}
+	h.want(30, "preempt 0 for 1")
+}
+
+// Elastic jobs give back what helps, and no more.
+func TestShrinkOnlyWhatHelps(t *testing.T) {
+	h := newHand(t, "1x4xT4+1x4xV100", "fifo", nil)
+	on := func(typ string) func(*cluster.Job) { return func(j *cluster.Job) { j.GPUTypes = []string{typ} } }
+	h.want(0, "start 0, start 1", submit(job(0, 1, 1000, elastic(1, 4), on("T4"))), submit(job(1, 1, 1000, elastic(1, 4), on("V100"))))
+	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1))
+	h.want(2, "resize 0", submit(job(2, 2, 10, on("T4"))))
+	h.want(3, "start 2", ev(engine.Resized, 0))
+}
+
+// A resize is confirmed before the next one is asked for: the driver's answer
+// cannot be taken for that to another.
+func TestOneResizeAtATime(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", nil)
+	h.want(0, "start 0, start 1", submit(job(0, 2, 1000)), submit(job(1, 1, 1000, elastic(1, 4))))
+	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1))
+	h.want(2, "resize 1", stopped(0, engine.Completed)) // grows
+	h.want(3, "", submit(job(2, 1, 10)))
+	h.want(4, "resize 1", ev(engine.Resized, 1)) // grown; now it shrinks
+	h.want(5, "start 2", ev(engine.Resized, 1))
+}
+
+// Growth of an elastic job whose tasks hold several shares leaves nothing behind.
+func TestGrowShares(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", nil)
+	two := job(0, 2, 1000, elastic(1, 3))
+	two.Tasks[0].Request.Share = 500
+	h.want(0, "start 1, start 0", submit(job(1, 2, 10, func(j *cluster.Job) { j.Priority = 1 })), submit(two))
+	h.at(1, ev(engine.Started, 0), ev(engine.Started, 1))
+	h.at(2, stopped(1, engine.Completed))
+	h.at(3, stopped(0, engine.Completed))
+	h.want(4, "start 2", submit(job(2, 4, 10)))
+}
+
+// A gang grows only within the domain that it must stay in.
+func TestGrowWithinRack(t *testing.T) {
+	h := newHand(t, "2x2xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[0].Rack, c.Spec.Nodes[1].Rack = "r1", "r2" })
+	h.want(0, "start 0, start 1", submit(job(0, 1, 100)), submit(job(1, 1, 100)))
+	h.want(1, "start 2", submit(job(2, 1, 1000, elastic(1, 4), func(j *cluster.Job) {
+		j.Topology = cluster.Topology{Level: cluster.LevelRack, Required: true}
+	})))
+	h.want(2, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2))
+	h.at(3, stopped(0, engine.Completed), stopped(1, engine.Completed))
+}
+
+// A task of a second set may share the devices that the first set opened.
+func TestSharesOfTwoSets(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", nil)
+	j := job(0, 2, 10)
+	j.Tasks[0].Request.Share = 300
+	j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 1, Request: cluster.Request{GPUs: 1, Share: 300}})
+	h.want(0, "start 0", submit(j))
+}
+
+// Media engines: one instance with them on each GPU.
+func TestOneMediaSlice(t *testing.T) {
+	h := newHand(t, "1x1xA100-80GB", "fifo", nil)
+	me := func(id int) cluster.Job {
+		return job(id, 1, 10, func(j *cluster.Job) { j.Tasks[0].Request.Profile = "1g.10gb+me" })
+	}
+	h.want(0, "start 0", submit(me(0)), submit(me(1)))
+	h.want(1, "start 1", stopped(0, engine.Completed))
+}
+
+// Of several short jobs of one shape behind a blocked head, all run that can.
+func TestBackfillGoesOn(t *testing.T) {
+	h := newHand(t, "1x8xT4", "fifo", backfill(engine.EASY))
+	h.want(0, "start 0", submit(job(0, 5, 100)))
+	h.want(1, "", submit(job(1, 8, 100)))
+	h.want(2, "start 3, start 4, start 5", submit(job(2, 1, 1000)), submit(job(3, 1, 50)), submit(job(4, 1, 50)), submit(job(5, 1, 50)))
+}
+
+// B-slurm, test 2: conservative backfill promises a slot to every blocked job.
+func TestConservativeVector(t *testing.T) {
+	for mode, want := range map[engine.Backfill]string{engine.EASY: "start 3", engine.Conservative: ""} {
+		h := newHand(t, "4x1xT4", "fifo", backfill(mode))
+		gang := func(id, n, run int) cluster.Job {
+			return job(id, 1, run, func(j *cluster.Job) { j.Tasks[0].Count = n; j.Limit = seconds(run) })
+		}
+		h.want(0, "start 0", submit(gang(0, 2, 10)))
+		h.want(0, want, ev(engine.Started, 0), submit(gang(1, 3, 10)), submit(gang(2, 4, 10)), submit(gang(3, 1, 30)))
+		if mode == engine.Conservative {
+			jobs, at := h.e.Reservations()
+			if fmt.Sprint(jobs, at) != "[1 2 3] [10s 20s 30s]" {
+				t.Fatalf("reservations %v at %v", jobs, at)
+			}
+		}
+	}
+}
+
+// A reservation that is looked through and left half-way leaves no trace.
+func TestReservationsInRow(t *testing.T) {
+	h := newHand(t, "2x4xT4", "fifo", backfill(engine.Conservative))
+	h.want(0, "start 0, start 1", submit(job(0, 4, 10)), submit(job(1, 4, 20)))
+	h.want(1, "", submit(job(2, 3, 100)), submit(job(3, 1, 100)), submit(job(4, 4, 5)), submit(job(5, 2, 500)), submit(job(6, 4, 50)))
+	h.at(10, stopped(0, engine.Completed))
+	h.at(20, stopped(1, engine.Completed))
+}
+
+// Nothing starts on a node that is drained, not even what was chosen for it.
+func TestDrainPlaced(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", nil)
+	h.want(0, "start 0", submit(job(0, 2, 1000, tier(cluster.BestEffort))))
+	h.want(1, "preempt 0 for 1", submit(job(1, 2, 1000)))
+	h.want(2, "", engine.Event{Type: engine.NodeDrained, Node: "n1"})
+	h.want(3, "", stopped(0, engine.Preempted))
+	h.want(4, "start 1", engine.Event{Type: engine.NodeDrained, Node: "n1", Undo: true})
+}
+
+// The end of a minimum run time is an occasion to preempt, whatever the policy.
+func TestMinRuntimeEnds(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.MinRuntime = seconds(60) })
+	h.want(0, "start 0", submit(job(0, 2, 1000, tier(cluster.BestEffort))))
+	h.want(1, "", submit(job(1, 2, 1000)))
+	if h.d.WakeAt != cluster.Time(seconds(60)) {
+		t.Fatalf("wakes at %v", h.d.WakeAt)
+	}
+	h.want(60, "preempt 0 for 1")
+}
+
+// What uses no GPU does not leave because a queue has too many.
+func TestExcessSparesCPUJobs(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
+		q := queue("a", 0, 2000)
+		q.Windows = []cluster.Window{{From: 10 * time.Minute, To: 20 * time.Minute, Guarantee: -1, Limit: 1000}}
+		c.Spec.Queues = []cluster.Queue{q}
+	})
+	h.want(0, "start 0, start 1", submit(job(0, 0, 5000, inQueue("a"))), submit(job(1, 2, 5000, inQueue("a"))))
+	h.want(600, "preempt 1")
+}
+
+// A job that runs slowly does not get faster in the order by being stopped:
+// two jobs would take each other's devices forever.
+func TestNoPingPong(t *testing.T) {
+	h := newHand(t, "1x2xT4", "srtf", nil)
+	h.want(0, "start 0", submit(job(0, 2, 100)))
+	h.want(0, "", engine.Event{Type: engine.Started, Job: 0, Rate: 500_000})
+	h.want(0, "preempt 0 for 1", submit(job(1, 2, 150)))
+	h.want(0, "start 1", stopped(0, engine.Preempted))
+	h.want(0, "", ev(engine.Started, 1))
+}
+
+// A running job's key may be older than a minute: who is taken is judged by
+// the key as it is now.
+func TestStaleKey(t *testing.T) {
+	h := newHand(t, "1x2xT4", "srsf", nil)
+	h.want(0, "start 0", submit(job(0, 2, 100)))
+	h.want(0, "", ev(engine.Started, 0))
+	h.want(59, "", submit(job(1, 2, 60)))
+}
+
+// An update may name other dependencies and another user; a job that has a
+// place but no devices yet can be held and updated.
+func TestUpdate(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", nil)
+	h.want(0, "start 0", submit(job(0, 2, 1000)), submit(job(1, 2, 10)))
+	j := job(1, 2, 10, func(j *cluster.Job) { j.After = []cluster.Dependency{{Type: cluster.AfterAny, Job: 0}} })
+	h.want(1, "", engine.Event{Type: engine.Updated, Job: 1, Spec: &j})
+	h.want(2, "start 1", stopped(0, engine.Completed))
+}
+
+func TestHoldPlaced(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", nil)
+	h.want(0, "start 0", submit(job(0, 2, 1000, tier(cluster.BestEffort))))
+	h.want(1, "preempt 0 for 1", submit(job(1, 2, 1000)))
+	h.want(2, "", ev(engine.Held, 1))
+	h.want(3, "start 0", stopped(0, engine.Preempted))
+}
+
+// A second job of a shape may be short enough to end before an advance
+// reservation although the first is not.
+func TestShortBeforeReservation(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
+		c.Spec.Reservations = []cluster.Reservation{{Name: "v", Start: cluster.Time(seconds(100)), End: cluster.Time(seconds(200)), Nodes: []string{"n1"}}}
+	})
+	h.want(0, "", submit(job(0, 1, 1000)))
+	h.want(1, "start 1", submit(job(1, 1, 50)))
+}
+
+// A job that is started at its full size counts the queue's running jobs once.
+func TestGrowAtJobCap(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
+		a := queue("a", 0, -1)
+		a.MaxJobs = 1
+		c.Spec.Queues = []cluster.Queue{a, queue("b", 0, -1)}
+	})
+	h.want(0, "start 0, start 1", submit(job(0, 2, 1000, inQueue("b"))), submit(job(1, 1, 1000, inQueue("a"), elastic(1, 4))))
+	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1))
+	h.want(2, "resize 1", stopped(0, engine.Completed))
+}
+
+// An elastic job that is still starting when devices become free grows as soon
+// as it runs.
+func TestGrowAfterStart(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", nil)
+	h.want(0, "start 0, start 1", submit(job(0, 2, 1000)), submit(job(1, 1, 1000, elastic(1, 4))))
+	h.want(1, "", ev(engine.Started, 0))
+	h.want(2, "", stopped(0, engine.Completed))
+	h.want(3, "resize 1", ev(engine.Started, 1))
+}
