@@ -53,7 +53,7 @@ function gantt() {
     var j = runs[run].jobs[b.job];
     if (by === "queue") return tint(j.queue);
     var k = (b.job * 0.61803398875) % 1, hue = Math.round(k * 360);
-    return dark() ? "hsl(" + hue + " 42% " + (46 + b.job % 3 * 6) + "%)" : "hsl(" + hue + " 48% " + (60 + b.job % 3 * 6) + "%)";
+    return dark() ? "hsl(" + hue + " 28% " + (38 + b.job % 3 * 5) + "%)" : "hsl(" + hue + " 42% " + (72 + b.job % 3 * 5) + "%)";
   }
 
   function draw() {

@@ -11,7 +11,7 @@ function policies() {
   function draw() {
     bar.textContent = "";
     runs.forEach(function (r, i) {
-      var c = chip(r.label, swatch(i), state.on[i], function (on) { state.on[i] = on; tell("toggled"); });
+      var c = chip(r.label, swatch(i), state.on[i], function (on) { state.on[i] = on; state.focus = -1; tell("toggled"); });
       c.addEventListener("mouseenter", function () { state.focus = state.on[i] ? i : -1; tell("focused"); });
       c.addEventListener("mouseleave", function () { state.focus = -1; tell("focused"); });
       bar.append(c);

@@ -270,10 +270,16 @@ function quantile(d, p) {
 var MARKS = [1, 10, 60, 600, 3600, 21600, 86400, 864000, 8640000, 86400000];
 
 function cdf(parent, o) {
-  var lines, top = 10;
-  runs.forEach(function (r) { if (r[o.key].q.length) top = Math.max(top, r[o.key].q[r[o.key].q.length - 1]); });
+  var lines, top = 10, low = 1e9;
+  runs.forEach(function (r) {
+    var q = r[o.key].q;
+    if (!q.length) return;
+    top = Math.max(top, q[q.length - 1]);
+    for (var i = 0; i < q.length && q[i] < low; i++) if (q[i] > 0) low = q[i];
+  });
+  low = Math.max(1, Math.min(low * 0.8, top / 10));
   function make(px, local) {
-    var r = local || [1, top * 1.05], n = Math.max(120, Math.round(px / 1.5)), xs = [], data, series = [];
+    var r = local || [low, top * 1.05], n = Math.max(120, Math.round(px / 1.5)), xs = [], data, series = [];
     for (var i = 0; i <= n; i++) xs.push(r[0] * Math.pow(r[1] / r[0], i / n));
     data = [xs];
     lines = [];
