@@ -71,7 +71,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newSim(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newCheck(), newResults())
+	root.AddCommand(newSim(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newCheck(), newResults(), newMan())
 	return root
 }
 

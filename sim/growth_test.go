@@ -1,0 +1,44 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// BenchmarkGrowth shows how the cost of a whole replay grows with the number
+// of jobs and of GPUs, at an offered load of 0.9. us/job is what one job costs
+// from submission to end, the simulated world included.
+func BenchmarkGrowth(b *testing.B) {
+	for _, gpus := range []int{100, 1_000, 10_000, 100_000} {
+		for _, jobs := range []int{1_000, 10_000, 100_000, 1_000_000} {
+			s, err := trace.ParseSynth(fmt.Sprintf("preset=philly-like,jobs=%d,gpus=%d,load=0.9,seed=1", jobs, gpus))
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, pol := range []string{"fifo", "las"} {
+				b.Run(fmt.Sprintf("gpus=%d/jobs=%d/%s", gpus, jobs, pol), func(b *testing.B) {
+					wl, err := trace.Synth(s)
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.ResetTimer()
+					for range b.N {
+						spec, err := cluster.ParseShort(fmt.Sprintf("%dx8", (gpus+7)/8))
+						if err != nil {
+							b.Fatal(err)
+						}
+						o := Run(context.Background(), spec, Prepare(wl, spec, Estimates{}, PerNode), Setup{Policy: pol, Placer: "best-fit"})
+						if o.Err != nil {
+							b.Fatal(o.Err)
+						}
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1000/float64(b.N)/float64(jobs), "us/job")
+				})
+			}
+		}
+	}
+}
