@@ -267,7 +267,10 @@ func (e *Engine) report(j *jobState, ev *Event) {
 		e.fresh = true // it can be resized now
 	}
 	if j.state != Stopping {
-		e.rerun(j)
+		before := j.key.key[0]
+		if e.rerun(j); e.traits.Preempts && j.key.key[0] > before {
+			e.epoch++ // it may be a victim now
+		}
 	}
 }
 
