@@ -239,7 +239,8 @@ func (e *Engine) checkWaits() error {
 				return fmt.Errorf("job %d is to start on node %d, which is %s", j.spec.ID, a.Node, s)
 			}
 			for _, id := range e.st.nodes[a.Node].stopping {
-				if v := e.jobs[id]; overlaps(v.goingAllocs(), a) && !waitsFor(v, j.spec.ID) {
+				devs := Alloc{Node: a.Node, GPUs: a.GPUs} // CPU and RAM of one that stopped later are none of its own
+				if v := e.jobs[id]; overlaps(v.goingAllocs(), &devs) && !waitsFor(v, j.spec.ID) {
 					return fmt.Errorf("placed job %d does not wait for job %d on node %d", j.spec.ID, id, a.Node)
 				}
 			}

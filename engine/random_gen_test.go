@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -38,7 +39,9 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 // generate makes a scenario for a policy; nil: the random configuration is not
 // a valid one.
 func generate(seed uint64, pol string, events int) (*scenario, error) {
-	r := rand.New(rand.NewPCG(seed, 0x72616e64))
+	h := fnv.New64a()
+	h.Write([]byte(pol))
+	r := rand.New(rand.NewPCG(seed, h.Sum64()))
 	sc := &scenario{seed: seed, instant: chance(r, 50)}
 	name := pol
 	if pol == "las" {
