@@ -24,7 +24,8 @@ type trail struct {
 }
 
 // askedMilli is the milli-GPU that a job asks for at full size; a MIG slice
-// counts by its compute share on the first model that offers it.
+// counts by its compute share on that of the possible models where it is
+// largest, so that what a quota allows never turns out to be more.
 func (e *Engine) askedMilli(j *jobState) cluster.Milli {
 	s := e.shapeAt(j.shape)
 	return e.milliOf(s, int(s.max))
@@ -39,15 +40,22 @@ func (e *Engine) milliOf(s *shape, tasks int) cluster.Milli {
 		}
 		r := &s.sets[i].Request
 		m := r.Milli()
-		if r.Profile != "" && len(s.stages) > 0 {
-			model := &e.st.classes[s.stages[0][0]].model
-			if p, ok := model.Profile(r.Profile); ok {
-				m = cluster.Milli(r.GPUs) * cluster.Milli(p.Compute) * cluster.Whole / cluster.Milli(model.Compute)
-			}
+		if r.Profile != "" {
+			m = e.sliceMilli(s, r.Profile)
 		}
 		sum += cluster.Milli(n) * m
 	}
 	return sum
+}
+
+func (e *Engine) sliceMilli(s *shape, profile string) (most cluster.Milli) {
+	for ci := range e.st.classes {
+		model := &e.st.classes[ci].model
+		if p, ok := model.Profile(profile); ok && s.any.has(int32(ci)) {
+			most = max(most, cluster.Milli(p.Compute)*cluster.Whole/cluster.Milli(model.Compute))
+		}
+	}
+	return most
 }
 
 // tryPlace looks for devices for the job and books them. The allocations are
@@ -198,6 +206,7 @@ func (e *Engine) enoughFree(site *Site, classes []int32) bool {
 // book gives the placed devices to the job: it starts, or waits for those who
 // are told to leave them.
 func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
+	if j.state != Pending { panic("booked twice") }
 	e.dequeue(j)
 	e.st.commit()
 	j.allocs = append([]Alloc(nil), allocs...)
