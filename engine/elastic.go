@@ -228,6 +228,7 @@ func (e *Engine) leftDevices(j *jobState) {
 		n.stopping = without(n.stopping, j.spec.ID)
 	}
 	j.leaving, j.resizing = nil, false
+	e.fresh = e.fresh || e.elastic > 0 // somebody may grow onto them
 	for _, id := range j.waiters {
 		w := e.jobs[id]
 		if w.state != Placed {
