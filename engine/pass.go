@@ -88,6 +88,9 @@ func (e *Engine) pickLane(p *passState) (int, item) {
 	best := -1
 	var bestItem item
 	var bestDeep bool
+	for len(p.cursors) < len(e.lanes) { // a victim went back to a lane of its own
+		p.cursors = append(p.cursors, laneCursor{})
+	}
 	for li := range e.lanes {
 		it, deep, ok := e.peekLane(p, li)
 		if !ok {
