@@ -34,6 +34,9 @@ func (e *Engine) StateOf(id cluster.JobID) State {
 	return Done
 }
 
+// TierOf is the tier of a job as the engine has it: updates may change it.
+func (e *Engine) TierOf(id cluster.JobID) cluster.Tier { return e.jobs[id].spec.Tier }
+
 // Queues lists the queues' names with what they use and may use, in tree order.
 func (e *Engine) Queues() (names []string, used, limit []cluster.Milli) {
 	for q := 1; q < e.tree.Len(); q++ {

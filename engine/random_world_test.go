@@ -55,7 +55,6 @@ type randomWorld struct {
 	e, twin  *engine.Engine
 	memoTwin bool
 	now      cluster.Time
-	lastPass cluster.Time
 	wake     cluster.Time
 	queue    []report
 	seq      int
@@ -180,10 +179,7 @@ func (w *randomWorld) decide(b engine.Batch) error {
 		return err
 	}
 	passed := w.e.Stats().Passes > before
-	if passed {
-		w.lastPass = b.Now
-	}
-	if w.memoTwin && (passed || w.lastPass == b.Now || !w.e.TimedPasses()) {
+	if w.memoTwin && (passed || !w.e.TimedPasses()) {
 		w.twin.Forget()
 	}
 	d2 := w.twin.Step(b)
@@ -349,7 +345,7 @@ func (w *randomWorld) apply(a *engine.Action) error {
 		if j.phase != starts && j.phase != runs {
 			return fmt.Errorf("the job is in phase %d", j.phase)
 		}
-		if a.Reason == engine.Preempted && j.spec.Tier == cluster.Critical && len(w.sc.cfg.Spec.Reservations) == 0 {
+		if a.Reason == engine.Preempted && w.e.TierOf(a.Job) == cluster.Critical && len(w.sc.cfg.Spec.Reservations) == 0 {
 			return errors.New("a critical job is preempted")
 		}
 		if a.For != cluster.NoJob {

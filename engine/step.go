@@ -287,7 +287,15 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 	}
 	e.withdraw(j)
 	e.deps.leaveArray(e, j)
-	j.spec, j.queue, j.shape = spec, int32(q), e.shapeOf(spec)
+	if shape := e.shapeOf(spec); shape != j.shape {
+		if j.shape = shape; j.home != nil { // where its memory is, it does not fit any more
+			j.home, j.done = nil, j.saved
+		}
+		if e.shapes[shape].min < e.shapes[shape].max {
+			e.elastic++
+		}
+	}
+	j.spec, j.queue, j.user = spec, int32(q), e.users.id(spec.User)
 	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
 	e.deps.join(e, j) // its dependencies may be new
 	e.admit(j)
