@@ -181,6 +181,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 	}
 	next, more := g.jobs.after(&j.key)
 	first, _ := g.jobs.first()
+	head := first == j.key // asked now: j.key is its place among running jobs once it starts
 	v, r := e.try(j)
 	g = &e.groups[gi] // try may have added groups
 	g.why = r
@@ -188,7 +189,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 		p.depth--
 	}
 	switch {
-	case v == started && first == j.key:
+	case v == started && head:
 		return // the group is listed again with its next job, after this one
 	case v == started:
 		v = deeper // its first job still waits for a reservation: the next may pass, too

@@ -206,7 +206,9 @@ func (e *Engine) enoughFree(site *Site, classes []int32) bool {
 // book gives the placed devices to the job: it starts, or waits for those who
 // are told to leave them.
 func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
-	if j.state != Pending { panic("booked twice") }
+	if j.state != Pending {
+		panic("engine: a job that is not pending is placed")
+	}
 	e.dequeue(j)
 	e.st.commit()
 	j.allocs = append([]Alloc(nil), allocs...)
