@@ -195,9 +195,9 @@ func (e *Engine) roomText(s *shape) string {
 		case r.Profile != "":
 			return fmt.Sprintf("needs a %s slice; no GPU has a legal start free", r.Profile)
 		case r.Fractional():
-			return fmt.Sprintf("needs %d/1000 of a GPU; no GPU has that much left", r.Share)
+			return fmt.Sprintf("needs %s on one GPU; no GPU has that left", shareText(r))
 		case bestFree >= r.GPUs:
-			return fmt.Sprintf("needs %g CPU cores and %d MiB of RAM beside %d GPUs on one node; no node with free GPUs has them", float64(r.CPU)/1000, r.RAM, r.GPUs)
+			return fmt.Sprintf("needs %s beside %d GPUs on one node; no node with free GPUs has them", hostText(r), r.GPUs)
 		}
 		return fmt.Sprintf("needs %d GPUs on one node; best %s has %d", r.GPUs, name, bestFree)
 	}
@@ -253,9 +253,34 @@ func (e *Engine) holders(j *jobState, s *shape) []string {
 	return out
 }
 
+// shareText says what a task needs of one device.
+func shareText(r *cluster.Request) string {
+	text := fmt.Sprintf("%d/1000 of the computing", r.Share)
+	if r.Memory > 0 {
+		text += fmt.Sprintf(" and %d MiB", r.Memory)
+	}
+	return text
+}
+
+// hostText says what a task needs besides devices.
+func hostText(r *cluster.Request) string {
+	var parts []string
+	if r.CPU > 0 {
+		parts = append(parts, fmt.Sprintf("%g CPU cores", float64(r.CPU)/1000))
+	}
+	if r.RAM > 0 {
+		parts = append(parts, fmt.Sprintf("%d MiB of RAM", r.RAM))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// endText rounds: an expectation is no better than to the second.
 func endText(t cluster.Time) string {
-	if t >= cluster.Time(cluster.MaxDuration) {
+	switch {
+	case t >= cluster.Time(cluster.MaxDuration):
 		return "at an unknown time"
+	case t > cluster.Time(time.Minute):
+		t = cluster.Time(time.Duration(t).Round(time.Second))
 	}
 	return "at " + t.String()
 }
