@@ -196,6 +196,8 @@ func (e *Engine) roomText(s *shape) string {
 			return fmt.Sprintf("needs a %s slice; no GPU has a legal start free", r.Profile)
 		case r.Fractional():
 			return fmt.Sprintf("needs %s on one GPU; no GPU has that left", shareText(r))
+		case bestFree >= r.GPUs && r.CPU == 0 && r.RAM == 0:
+			return fmt.Sprintf("suspended: its memory is on %d GPUs that others hold", r.GPUs)
 		case bestFree >= r.GPUs:
 			return fmt.Sprintf("needs %s beside %d GPUs on one node; no node with free GPUs has them", hostText(r), r.GPUs)
 		}
