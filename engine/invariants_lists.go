@@ -235,6 +235,9 @@ func (e *Engine) checkWaits() error {
 		}
 		for i := range j.allocs {
 			a := &j.allocs[i]
+			if a.Share > 0 { // whoever stopped later on the device was beside it
+				continue
+			}
 			if s := e.st.nodes[a.Node].spec.State; s != cluster.Up {
 				return fmt.Errorf("job %d is to start on node %d, which is %s", j.spec.ID, a.Node, s)
 			}
