@@ -151,6 +151,7 @@ func (e *Engine) capacityChanged() {
 	}
 	if m != e.capacity || m != e.tree.Capacity() {
 		e.capacity = m
+		e.limits.rekeyed = -1 // keys may be relative to it
 		e.tree.SetCapacity(m)
 	}
 }

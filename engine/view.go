@@ -60,16 +60,22 @@ func (j JobView) FairShare() int64 {
 	id := e.limits.userID[[2]int32{j.j.queue, j.j.user}]
 	if int(id) >= len(e.limits.ranks) {
 		e.fairRanks()
+		e.limits.rekeyed = -1 // everybody's rank may be another: compare all anew
 	}
 	return int64(e.limits.ranks[id]) * million / int64(max(1, e.limits.ranked))
 }
 
-// Age returns how long the job has been eligible in its present wait.
+// Lined returns when the job became eligible in its present wait.
+func (j JobView) Lined() cluster.Time { return j.j.lined }
+
+// Age returns how long the job has been eligible in its present wait, as of
+// the last Rekey: so that heads listed at different moments can be compared.
 func (j JobView) Age() time.Duration {
-	if !j.j.eligible && j.j.state != Pending {
-		return 0
+	at := j.e.now
+	if p := cluster.Time(j.e.traits.Rekey); p > 0 {
+		at -= at % p
 	}
-	return j.e.now.Sub(j.j.lined)
+	return max(0, at.Sub(j.j.lined))
 }
 
 // PriorityTier returns the highest priority tier of the job's partitions, and

@@ -65,9 +65,9 @@ func (p *multifactorPolicy) Traits() engine.Traits {
 }
 
 // Key orders one user's jobs of one shape: by the part of the priority that
-// is the job's own, then by age, which is the order of submission.
+// is the job's own, then by age.
 func (p *multifactorPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{-j.Spec().Priority}
+	return engine.Key{-j.Spec().Priority, int64(j.Lined())}
 }
 
 // HeadKey is minus the priority, in millionths of a point:
