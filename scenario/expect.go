@@ -254,8 +254,8 @@ func (x *expectCmd) holds(p *played, i int, a arg) (got string, ok bool, err err
 		want, got := 0.0, strconv.FormatFloat(v, 'g', 4, 64)
 		if d.kind == aDuration {
 			want, err = parseWhen(a.value)
-			if got = clock(cluster.Time(v)); v >= float64(cluster.Never) {
-				got = "never"
+			if got = "never"; v < float64(cluster.Never) {
+				got = clock(cluster.Time(v))
 			}
 		} else {
 			want, err = strconv.ParseFloat(a.value, 64)

@@ -220,18 +220,43 @@ func (p *played) nodesAt(t cluster.Time) []string {
 				who = append(who, p.set.names[i]+" "+what)
 			}
 		}
-		node := &p.set.spec.Nodes[n]
-		free := uint64(1)<<node.GPUs - 1&^used&^node.Bad
-		text := "idle"
-		if who != nil {
-			text = strings.Join(who, ", ")
-			if free != 0 {
-				text += fmt.Sprintf("; %d free", bits.OnesCount64(free))
-			}
-		}
-		out = append(out, node.Name+": "+text)
+		out = append(out, p.set.spec.Nodes[n].Name+": "+p.set.nodeLine(n, who, used, t))
 	}
 	return out
+}
+
+// nodeLine says who is on a node and what is left of it.
+func (s *setup) nodeLine(n int, who []string, used uint64, t cluster.Time) string {
+	node := s.spec.Nodes[n]
+	for i := range s.events {
+		if ev := &s.events[i].event; s.events[i].at <= t && ev.Node == node.Name {
+			switch {
+			case ev.Type == engine.NodeDown:
+				node.State = cluster.Down
+			case ev.Type == engine.NodeDrained && !ev.Undo:
+				node.State = cluster.Draining
+			case ev.Type == engine.NodeUp || ev.Type == engine.NodeDrained:
+				node.State = cluster.Up
+			case ev.Undo:
+				node.Bad &^= ev.GPUs
+			default:
+				node.Bad |= ev.GPUs
+			}
+		}
+	}
+	f := who
+	if node.State != cluster.Up {
+		f = append([]string{node.State.String()}, f...)
+	} else if free := (uint64(1)<<node.GPUs - 1) &^ used &^ node.Bad; free != 0 {
+		f = append(f, fmt.Sprintf("%d free", bits.OnesCount64(free)))
+	}
+	if node.Bad != 0 {
+		f = append(f, fmt.Sprintf("%d bad", bits.OnesCount64(node.Bad)))
+	}
+	if f == nil {
+		return "nothing"
+	}
+	return strings.Join(f, ", ")
 }
 
 // queuesAt lists what each queue holds, with the queues below it.

@@ -138,7 +138,7 @@ func (p *parser) command(f []string) error {
 	var have []string
 	for _, v := range verbs() {
 		if v.name == f[0] {
-			p.jobs = false
+			p.jobs = p.jobs && v.name == "event" // events may stand among the jobs
 			return v.read(p, f[1:])
 		}
 		have = append(have, v.name)

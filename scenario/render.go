@@ -108,79 +108,112 @@ func (p *played) jobLine(i int) string {
 	return p.set.names[i] + ": " + strings.Join(notes, "; ")
 }
 
+// tally is what a series line sums up.
+type tally struct {
+	first, last                    cluster.Time
+	wait, most, jct                duration
+	started, done, preempted, lost int
+	running, waiting               int
+	outcomes                       [report.Lost + 1]int
+}
+
+func (p *played) tally(jobs []int) tally {
+	t := tally{first: cluster.Never}
+	for _, i := range jobs {
+		rec, st := &p.run.Records[p.ids[i]], &p.stories[p.ids[i]]
+		t.outcomes[rec.Outcome]++
+		t.preempted += int(rec.Preemptions)
+		t.lost += int(rec.Losses)
+		if rec.Outcome == report.Unfinished {
+			t.waiting++
+			if n := len(st.stays); n > 0 && st.stays[n-1].to == cluster.Never {
+				t.waiting--
+				t.running++
+			}
+		}
+		if rec.FirstStart != cluster.Never {
+			t.started++
+			t.first, t.last = min(t.first, rec.FirstStart), max(t.last, rec.FirstStart)
+			t.wait += rec.Waited
+			t.most = max(t.most, rec.Waited)
+		}
+		if rec.Outcome == report.Completed {
+			t.done++
+			t.jct += rec.End.Sub(rec.Submit)
+		}
+	}
+	return t
+}
+
 // seriesLine sums up a series.
 func (p *played) seriesLine(base string) string {
 	jobs, err := p.set.lookup(base)
 	if err != nil {
 		panic("scenario: a series is lost: " + err.Error())
 	}
-	count := map[report.Outcome]int{}
-	first, last := cluster.Never, cluster.Time(0)
-	var wait, most, jct duration
-	started, done, preempted := 0, 0, 0
-	for _, i := range jobs {
-		rec := &p.run.Records[p.ids[i]]
-		count[rec.Outcome]++
-		preempted += int(rec.Preemptions)
-		if rec.FirstStart != cluster.Never {
-			started++
-			first, last = min(first, rec.FirstStart), max(last, rec.FirstStart)
-			wait += rec.Waited
-			most = max(most, rec.Waited)
-		}
-		if rec.Outcome == report.Completed {
-			done++
-			jct += rec.End.Sub(rec.Submit)
-		}
-	}
+	t := p.tally(jobs)
 	f := []string{}
-	for o := report.Unfinished; o <= report.Lost; o++ {
-		if count[o] > 0 {
-			f = append(f, fmt.Sprintf("%d %s", count[o], o))
+	for o := report.Completed; o <= report.Lost; o++ {
+		if t.outcomes[o] > 0 {
+			f = append(f, fmt.Sprintf("%d %s", t.outcomes[o], o))
 		}
 	}
-	if started > 0 {
-		f = append(f, fmt.Sprintf("started %s-%s", clock(first), clock(last)),
-			fmt.Sprintf("mean wait %s, most %s", human(wait/duration(started)), human(most)))
+	if t.running > 0 {
+		f = append(f, fmt.Sprintf("%d running", t.running))
 	}
-	if done > 0 {
-		f = append(f, "mean jct "+human(jct/duration(done)))
+	if t.waiting > 0 {
+		f = append(f, fmt.Sprintf("%d waiting", t.waiting))
 	}
-	if preempted > 0 {
-		f = append(f, fmt.Sprintf("preempted %d", preempted))
+	if t.started > 0 {
+		f = append(f, fmt.Sprintf("first starts %s-%s", clock(t.first), clock(t.last)),
+			fmt.Sprintf("mean wait %s, most %s", human(t.wait/duration(t.started)), human(t.most)))
 	}
-	return fmt.Sprintf("%s[%d]: %s", base, len(jobs), strings.Join(f, "; "))
+	if t.done > 0 {
+		f = append(f, "mean jct "+human(t.jct/duration(t.done)))
+	}
+	if t.preempted > 0 {
+		f = append(f, fmt.Sprintf("preempted %d", t.preempted))
+	}
+	if t.lost > 0 {
+		f = append(f, fmt.Sprintf("lost their devices %d", t.lost))
+	}
+	last := strings.TrimPrefix(p.set.names[jobs[len(jobs)-1]], base+"[")
+	first := strings.TrimSuffix(strings.TrimPrefix(p.set.names[jobs[0]], base+"["), "]")
+	return fmt.Sprintf("%s[%s..%s: %s", base, first, last, strings.Join(f, "; "))
 }
 
 // where names nodes and devices: "n1:0-3 n2:0", "n1:0 (0.5)", "n1:0 (slots 4-7)".
 func (p *played) where(allocs []engine.Alloc) string {
-	var f []string
-	gpus, last := 0, int32(-1)
 	nodes := p.nodesOf(allocs)
-	for i := 0; i < len(allocs); i++ {
-		a := &allocs[i]
-		gpus += bits.OnesCount64(a.GPUs)
-		mask := a.GPUs
-		for a.Share == 0 && i+1 < len(allocs) && allocs[i+1].Node == a.Node && allocs[i+1].Share == 0 {
-			i++
-			mask |= allocs[i].GPUs
-			gpus += bits.OnesCount64(allocs[i].GPUs)
-		}
-		s := p.set.nodeName(a.Node)
-		if mask != 0 {
-			s += ":" + devices(mask)
-		}
-		switch {
-		case a.Slots != 0:
-			s += fmt.Sprintf(" (slots %s)", devices(uint64(a.Slots)))
-		case a.Share != 0:
-			s += fmt.Sprintf(" (%g)", float64(a.Share)/1000)
-		}
-		f = append(f, s)
-		last = a.Node
-	}
 	if len(nodes) > maxPlaces {
-		return fmt.Sprintf("%s..%s (%d GPUs on %d nodes)", p.set.nodeName(allocs[0].Node), p.set.nodeName(last), gpus, len(nodes))
+		n := 0
+		for i := range allocs {
+			n += bits.OnesCount64(allocs[i].GPUs)
+		}
+		return fmt.Sprintf("%s..%s (%d GPUs on %d nodes)", nodes[0], nodes[len(nodes)-1], n, len(nodes))
+	}
+	var f []string
+	for _, n := range nodes {
+		var whole uint64
+		parts, bare := len(f), false
+		for i := range allocs {
+			a := &allocs[i]
+			switch {
+			case p.set.nodeName(a.Node) != n:
+			case a.Slots != 0:
+				f = append(f, fmt.Sprintf("%s:%s (slots %s)", n, devices(a.GPUs), devices(uint64(a.Slots))))
+			case a.Share != 0:
+				f = append(f, fmt.Sprintf("%s:%s (%g)", n, devices(a.GPUs), float64(a.Share)/1000))
+			default:
+				whole |= a.GPUs
+				bare = true
+			}
+		}
+		if whole != 0 {
+			f = append(f, n+":"+devices(whole))
+		} else if bare && len(f) == parts {
+			f = append(f, n)
+		}
 	}
 	return strings.Join(f, " ")
 }
