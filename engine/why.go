@@ -22,6 +22,7 @@ type Why struct {
 	Holders  []string // running jobs that hold what it needs, soonest end first
 	Text     string   // what it holds, or how it ended
 	Expected cluster.Time
+	Rough    bool // Expected is from the amount of work ahead, not from promises
 }
 
 // maxAhead bounds how many jobs ahead are promised a start before this one.
@@ -72,7 +73,7 @@ func (e *Engine) Why(id cluster.JobID) Why {
 		y.Text = fmt.Sprintf("has devices on %s; waits for %d jobs to leave them", e.where(j), j.waits)
 		y.Expected = e.now
 	default:
-		y.Text = fmt.Sprintf("%d GPUs on %s since %v", j.devices, e.where(j), j.started)
+		y.Text = fmt.Sprintf("%s on %s since %v", gpuText(int(j.devices)), e.where(j), j.started)
 	}
 	return y
 }
@@ -129,10 +130,13 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 		y.Blockers = append(y.Blockers, "would delay a reservation: "+e.reservationText(j))
 	case len(y.Blockers) == 0 && len(before) > 0:
 		first := before[0]
-		y.Blockers = append(y.Blockers, fmt.Sprintf("order: job %d %s comes first and does not fit yet", first.spec.ID, first.spec.Name))
+		y.Blockers = append(y.Blockers, "order: "+first.label()+" comes first and does not fit yet")
 	}
 	y.Holders = e.holders(j, s)
 	y.Expected = e.expectedStart(j, before)
+	if y.Expected != cluster.Never && len(before) > maxAhead {
+		y.Expected, y.Rough = max(y.Expected, e.workAhead(before)), true
+	}
 }
 
 func (e *Engine) fitsNow(j *jobState, s *shape) bool {
@@ -201,7 +205,7 @@ func (e *Engine) roomText(s *shape) string {
 		case bestFree >= r.GPUs:
 			return fmt.Sprintf("needs %s beside %d GPUs on one node; no node with free GPUs has them", hostText(r), r.GPUs)
 		}
-		return fmt.Sprintf("needs %d GPUs on one node; best %s has %d", r.GPUs, name, bestFree)
+		return fmt.Sprintf("needs %s on one node; best %s has %d", gpuText(r.GPUs), name, bestFree)
 	}
 	free := 0
 	for ci := range e.st.classes {
@@ -246,7 +250,7 @@ func (e *Engine) holders(j *jobState, s *shape) []string {
 			more++
 			return true
 		}
-		out = append(out, fmt.Sprintf("job %d %s: %d GPUs on %s, expected to end %s", v.spec.ID, v.spec.Name, v.devices, e.where(v), endText(v.expectedEnd(e.now))))
+		out = append(out, fmt.Sprintf("%s: %s on %s, expected to end %s", v.label(), gpuText(int(v.devices)), e.where(v), endText(v.expectedEnd(e.now))))
 		return true
 	})
 	if more > 0 {
@@ -277,6 +281,21 @@ func hostText(r *cluster.Request) string {
 }
 
 // endText rounds: an expectation is no better than to the second.
+// label is the job's number, and its name if it has one.
+func (j *jobState) label() string {
+	if j.spec.Name == "" {
+		return fmt.Sprintf("job %d", j.spec.ID)
+	}
+	return fmt.Sprintf("job %d %s", j.spec.ID, j.spec.Name)
+}
+
+func gpuText(n int) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return fmt.Sprintf("%d GPUs", n)
+}
+
 func endText(t cluster.Time) string {
 	switch {
 	case t >= cluster.Time(cluster.MaxDuration):
@@ -285,6 +304,37 @@ func endText(t cluster.Time) string {
 		t = cluster.Time(time.Duration(t).Round(time.Second))
 	}
 	return "at " + t.String()
+}
+
+// workAhead is when the work of those ahead would be done if it were a fluid
+// that fills every GPU as running jobs leave it: behind a long queue, a start
+// before it is not to be expected (jobs of unknown length count as nothing).
+func (e *Engine) workAhead(before []*jobState) cluster.Time {
+	var work int64 // milli-GPU-seconds
+	for _, o := range before {
+		if d := o.expectedRun(e.limitOf(o)); d < cluster.MaxDuration {
+			work += o.milli * int64(d/time.Second)
+		}
+	}
+	free, at := e.capacity, e.now
+	e.running.walk(func(it item) bool { free -= e.jobs[it.id].milli; return true })
+	done := false
+	e.ends.walk(func(it item) bool {
+		v := e.jobs[it.id]
+		end := v.expectedEnd(e.now)
+		if could := max(0, free) * int64(end.Sub(at)/time.Second); could >= work {
+			done = true
+			return false
+		} else if end > at {
+			work, at = work-could, end
+		}
+		free += v.milli
+		return true
+	})
+	if free <= 0 && !done {
+		return at
+	}
+	return at.Add(time.Duration(work/max(1, free)) * time.Second)
 }
 
 // expectedStart promises starts to the jobs ahead, then to the job itself.

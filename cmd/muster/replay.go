@@ -106,7 +106,11 @@ func newExplain() *cobra.Command {
 
 // writeWhy prints an explanation for people.
 func writeWhy(w io.Writer, y engine.Why) {
-	fmt.Fprintf(w, "job %d %s: %s", y.Job, y.Name, y.State)
+	fmt.Fprintf(w, "job %d", y.Job)
+	if y.Name != "" {
+		fmt.Fprintf(w, " %s", y.Name)
+	}
+	fmt.Fprintf(w, ": %s", y.State)
 	if y.State == "pending" {
 		fmt.Fprintf(w, " for %s", cluster.FormatDuration(y.Waiting.Round(time.Second)))
 		if y.Ahead >= 0 {
@@ -126,6 +130,8 @@ func writeWhy(w io.Writer, y engine.Why) {
 	if y.State == "pending" {
 		if y.Expected == cluster.Never {
 			fmt.Fprintln(w, "  expected start: unknown (run times ahead of it are not known)")
+		} else if y.Rough {
+			fmt.Fprintf(w, "  expected start: about %v (from the work ahead of it)\n", y.Expected)
 		} else {
 			fmt.Fprintf(w, "  expected start: %v\n", y.Expected)
 		}
