@@ -265,8 +265,11 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 func (w *World) cancel(id cluster.JobID) (engine.Event, bool) {
 	j := &w.jobs[id]
 	was := j.phase
-	if was == waiting {
+	switch was {
+	case waiting:
 		w.end(j, engine.WasCancelled) // nothing runs: it is over at once
+	case leaving:
+		j.stop = engine.WasCancelled // it does not come back
 	}
 	return engine.Event{Type: engine.Cancelled, Job: id}, was != gone
 }

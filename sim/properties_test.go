@@ -1,0 +1,222 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/report"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// entry is one job of one set of one-GPU tasks.
+func entry(id int, at, run time.Duration, gpus int, change ...func(*trace.Entry)) trace.Entry {
+	e := trace.Entry{Run: run, Job: cluster.Job{ID: cluster.JobID(id), User: "u", Tier: cluster.Standard, Submit: cluster.Time(at), Estimate: run,
+		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}}
+	for _, f := range change {
+		f(&e)
+	}
+	return e
+}
+
+func replayed(t *testing.T, size, pol string, entries []trace.Entry, opt Options, change ...func(*Setup)) Outcome {
+	t.Helper()
+	spec, err := cluster.ParseShort(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Setup{Policy: pol, Placer: "best-fit", World: opt}
+	for _, f := range change {
+		f(&s)
+	}
+	o := Run(context.Background(), spec, entries, s)
+	if o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	return o
+}
+
+// A job that is cancelled while it leaves (it writes a checkpoint for somebody
+// else's sake) is gone: it does not wait for ever in the world.
+func TestCancelWhileLeaving(t *testing.T) {
+	entries := []trace.Entry{
+		entry(0, 0, time.Hour, 2, func(e *trace.Entry) {
+			e.Job.Tier, e.Job.Checkpoint.Cost, e.End = cluster.BestEffort, time.Minute, cluster.Time(630*time.Second)
+		}),
+		entry(1, 10*time.Minute, time.Hour, 2),
+	}
+	o := replayed(t, "1x2xT4", "fifo", entries, Options{}, func(s *Setup) {
+		s.Config.Stop = [3]engine.StopRule{2: {How: engine.Checkpoint, Grace: time.Hour}}
+	})
+	if r := o.Run.Records[0]; r.Outcome != report.Cancelled || r.End != cluster.Time(660*time.Second) {
+		t.Fatalf("the cancelled job: %+v", r)
+	}
+}
+
+// randomEntries are jobs with distinct times, so that no tie is left to ids.
+func randomEntries(r *rand.Rand, n int) []trace.Entry {
+	var list []trace.Entry
+	at := time.Duration(0)
+	used := map[time.Duration]bool{}
+	for i := range n {
+		at += time.Duration(1+r.IntN(50_000)) * time.Millisecond
+		run := time.Duration(1+r.IntN(400_000)) * time.Millisecond
+		for used[run] {
+			run += time.Millisecond
+		}
+		used[run] = true
+		list = append(list, entry(i, at, run, 1<<r.IntN(4)))
+	}
+	return list
+}
+
+// ends are the jobs' ends and outcomes.
+func ends(o *Outcome) (list []string) {
+	for i := range o.Run.Records {
+		r := &o.Run.Records[i]
+		list = append(list, fmt.Sprintf("%v %v %d", time.Duration(r.End), r.Outcome, r.Preemptions))
+	}
+	return list
+}
+
+// TestWorkDone (U4): completed jobs did exactly their work; service is the
+// integral of what was held; without preemption they ran exactly that long.
+func TestWorkDone(t *testing.T) {
+	for _, pol := range []string{"fifo", "sjf", "srtf", "las:base=1m"} {
+		for seed := range uint64(5) {
+			entries := randomEntries(rand.New(rand.NewPCG(seed, 4)), 80)
+			for i := range entries {
+				entries[i].Job.Checkpoint = cluster.Checkpoint{Interval: 20 * time.Second, Restart: 5 * time.Second}
+			}
+			o := replayed(t, "2x8xT4", pol, entries, Options{Startup: 3 * time.Second}, func(s *Setup) {
+				s.Config.Stop = [3]engine.StopRule{{How: engine.Kill}, {How: engine.Kill}, {How: engine.Kill}}
+			})
+			for i := range o.Run.Records {
+				r, e := &o.Run.Records[i], &entries[i]
+				milli := e.Job.GPUMilli()
+				if r.Outcome != report.Completed {
+					t.Fatalf("%s seed %d: job %d: %+v", pol, seed, i, r)
+				}
+				if useful := r.Busy - r.Lost; useful != milli*int64(e.Run/time.Millisecond) {
+					t.Errorf("%s seed %d: job %d did %d milli-GPU-ms of useful work, its work is %d", pol, seed, i, useful, milli*int64(e.Run/time.Millisecond))
+				}
+				if r.Held != milli*int64(r.Ran/time.Millisecond) {
+					t.Errorf("%s seed %d: job %d held %d milli-GPU-ms in %v", pol, seed, i, r.Held, r.Ran)
+				}
+				if got := r.End.Sub(r.Submit); got != r.Waited+r.Ran {
+					t.Errorf("%s seed %d: job %d was there for %v: waited %v, ran %v", pol, seed, i, got, r.Waited, r.Ran)
+				}
+			}
+		}
+	}
+}
+
+// TestScale (U9): all times doubled, tripled: everything takes that much longer.
+func TestScale(t *testing.T) {
+	for _, pol := range []string{"fifo", "srtf", "las:base=%s"} {
+		for seed := range uint64(10) {
+			var want []string
+			for k := 1; k <= 3; k++ {
+				entries := randomEntries(rand.New(rand.NewPCG(seed, 9)), 100)
+				for i := range entries {
+					e := &entries[i]
+					e.Job.Submit *= cluster.Time(k)
+					e.Run *= time.Duration(k)
+					e.Job.Estimate *= time.Duration(k)
+				}
+				name := pol
+				if name[:3] == "las" {
+					name = fmt.Sprintf(pol, time.Duration(k)*time.Minute)
+				}
+				o := replayed(t, "2x8xT4", name, entries, Options{})
+				for i := range o.Run.Records {
+					if end := &o.Run.Records[i].End; *end%cluster.Time(k) != 0 {
+						t.Fatalf("%s seed %d: job %d ends at %v, no multiple of %d ns", pol, seed, i, *end, k)
+					} else {
+						*end /= cluster.Time(k)
+					}
+				}
+				if got := ends(&o); k == 1 {
+					want = got
+				} else if !slices.Equal(got, want) {
+					t.Fatalf("%s seed %d, times %d:\n%v\nwant\n%v", pol, seed, k, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestPermutation (U8): jobs are numbered in another order; no two are alike,
+// so nothing changes for any of them.
+func TestPermutation(t *testing.T) {
+	for _, pol := range []string{"fifo", "srtf", "las:base=1m", "sjf", "edf"} {
+		for seed := range uint64(10) {
+			r := rand.New(rand.NewPCG(seed, 8))
+			entries := randomEntries(r, 60)
+			for i := range entries { // batches of jobs at one instant, told apart by priority
+				entries[i].Job.Submit -= entries[i].Job.Submit % cluster.Time(4*time.Minute)
+				entries[i].Job.Priority = int64(r.IntN(1 << 30))
+				entries[i].Job.Deadline = entries[i].Job.Submit + cluster.Time(entries[i].Run)*3
+				entries[i].Job.Tasks[0].Request.GPUs = 1
+			}
+			if pol == "las:base=1m" {
+				for i := range entries { // las knows no priority: only the submission tells jobs apart
+					entries[i].Job.Submit += cluster.Time(i)
+				}
+			}
+			want := map[time.Duration]string{}
+			for n := range 3 {
+				mixed := slices.Clone(entries)
+				for i := range mixed { // only jobs of one instant may change places
+					j := i + r.IntN(len(mixed)-i)
+					if mixed[i].Job.Submit == mixed[j].Job.Submit {
+						mixed[i], mixed[j] = mixed[j], mixed[i]
+					}
+				}
+				for i := range mixed {
+					mixed[i].Job.ID = cluster.JobID(i)
+				}
+				o := replayed(t, "2x4xT4", pol, mixed, Options{})
+				for i, s := range ends(&o) {
+					if n == 0 {
+						want[mixed[i].Run] = s
+					} else if want[mixed[i].Run] != s {
+						t.Fatalf("%s seed %d: a job of %v ends %s when numbered %d, else %s", pol, seed, mixed[i].Run, s, i, want[mixed[i].Run])
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestHeadIsNotDelayed: under EASY, with exact estimates, fifo's blocked head
+// starts no later than if nothing had been backfilled: than under strict order.
+func TestHeadIsNotDelayed(t *testing.T) {
+	for seed := range uint64(20) {
+		entries := randomEntries(rand.New(rand.NewPCG(seed, 7)), 100)
+		start := func(m engine.Backfill) (list []cluster.Time, mean float64) {
+			o := replayed(t, "1x8xT4", "fifo", entries, Options{}, func(s *Setup) { s.Backfill = &m })
+			for i := range o.Run.Records {
+				list = append(list, o.Run.Records[i].FirstStart)
+				mean += o.Run.Records[i].End.Sub(o.Run.Records[i].Submit).Seconds() / float64(len(o.Run.Records))
+			}
+			return list, mean
+		}
+		strict, slow := start(engine.Strict)
+		cons, _ := start(engine.Conservative)
+		_, fast := start(engine.EASY)
+		for i := range strict { // conservative: nobody is later than in strict order
+			if cons[i] > strict[i] {
+				t.Errorf("seed %d: conservative backfill starts job %d at %v, strict order at %v", seed, i, cons[i], strict[i])
+			}
+		}
+		if fast > slow {
+			t.Errorf("seed %d: EASY has a mean JCT of %.0f s, strict order %.0f s", seed, fast, slow)
+		}
+	}
+}
