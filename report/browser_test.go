@@ -20,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/muster-gpu/muster/cluster"
 )
 
 const chromium = "/usr/bin/chromium"
@@ -270,7 +272,7 @@ func (b *browser) zooms(t *testing.T) {
 	}
 	x, y := b.at("#use .u-over", .4, .5)
 	b.do(chromedp.MouseEvent(chromedp.MouseMoved, x, y))
-	if got := b.js(`document.querySelector("#use .tip").textContent`); !strings.Contains(got, "fifo, allocated") {
+	if got := b.js(`document.querySelector("#use .tip").textContent`); !strings.Contains(got, "fifo") {
 		t.Errorf("the cursor reads %q", got)
 	}
 	b.shoot("zoomed")
@@ -370,4 +372,50 @@ func (b *browser) sizes(t *testing.T) {
 		}
 		b.shoot(fmt.Sprintf("wide-%d", w))
 	}
+}
+
+// TestOddPages looks at pages that lack something, or have much.
+func TestOddPages(t *testing.T) {
+	b := open(t)
+	runs, sums := fixtures()
+	var many []Run
+	for i := range 20 {
+		r := runs[i%3]
+		r.Policy = fmt.Sprintf("policy-%d(with=a-long-list,of=knobs)", i)
+		many = append(many, r)
+	}
+	var figures []Summary
+	for i := range many {
+		figures = append(figures, many[i].Summarise())
+	}
+	none := Run{Policy: "idle", First: cluster.Never, Series: NewSeries()}
+	dated := runs[0]
+	dated.Epoch = 1506996060
+	for _, c := range []struct {
+		name string
+		runs []Run
+		sums []Summary
+		want string // canvases drawn
+	}{
+		{"nothing", nil, nil, "0/0"},
+		{"figures only", nil, sums, "0/0"},
+		{"a run without jobs", []Run{none}, []Summary{none.Summarise()}, "0/0"},
+		{"one dated run", []Run{dated}, sums[:1], "8/8"},
+		{"twenty", many, figures, "8/8"},
+	} {
+		b.t = t
+		b.look(360, 740, "light")
+		b.do(chromedp.Navigate(writePage(t, c.name, c.runs, c.sums)))
+		b.settle()
+		if got := b.js(inked); got != c.want {
+			t.Errorf("%s: canvases drawn %s, want %s", c.name, got, c.want)
+		}
+		if got := b.js(`document.documentElement.scrollWidth`); got != "360" {
+			t.Errorf("%s: the page is %s wide on a phone of 360", c.name, got)
+		}
+		b.js(`document.querySelectorAll("details").forEach(d => { d.open = true })`)
+		b.settle()
+		b.shoot("odd-" + strings.ReplaceAll(c.name, " ", "-"))
+	}
+	b.clean()
 }

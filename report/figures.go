@@ -73,7 +73,7 @@ func useFigures() []figure {
 			help: "from the first submission to the last end", get: of(func(s *Summary) float64 { return s.Makespan })},
 		{key: "gpu_allocation", group: groupUse, label: "GPUs allocated", short: "alloc", unit: unitShare, better: 1,
 			help: "GPU time held by jobs, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Allocation })},
-		{key: "gpu_utilisation", group: groupUse, label: "GPUs computing", short: "compute", unit: unitShare, better: 1,
+		{key: "gpu_utilisation", group: groupUse, label: "GPUs computing", short: "computing", unit: unitShare, better: 1,
 			help: "GPU time of jobs that compute, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Utilisation })},
 		{key: "goodput", group: groupUse, label: "goodput", short: "goodput", unit: unitShare, better: 1,
 			help: "computing GPU time whose work was kept, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Goodput })},

@@ -149,7 +149,7 @@ func newPage(title string, runs []Run, sums []Summary) *page {
 	}
 	for k := range sums {
 		s, r := &sums[k], &p.Runs[k]
-		*r = pageRun{Label: names[k], Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill, Hash: s.Hash, Note: note(s)}
+		*r = pageRun{Label: names[k], Policy: s.Policy, Placer: s.Placer, Backfill: s.Backfill, Hash: s.Hash, Note: note(s), Queues: []pageQueue{}}
 		for i := range figs {
 			var value *float64
 			if v, ok := figs[i].get(s); ok && !math.IsNaN(v) && !math.IsInf(v, 0) {

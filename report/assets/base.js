@@ -47,6 +47,7 @@ function secs(v) {
 function num(v) {
   var a = Math.abs(v);
   if (a === 0) return "0";
+  if (a < 0.005) return "<0.01";
   if (a < 0.995) return v.toFixed(2);
   if (a < 99.5) return String(+v.toFixed(1));
   return comma(v);
@@ -67,6 +68,14 @@ function instant(t) {
   var hm = two(Math.floor(rest / 3600)) + ":" + two(Math.floor(rest / 60) % 60);
   if (ended(runs) < 7200) hm += ":" + two(rest % 60);
   return (d ? "day " + d + ", " : "") + hm;
+}
+
+/* day names a tick of the calendar. */
+function day(t, step) {
+  var iso = new Date(Math.round(D.epoch + t) * 1000).toISOString(), hm = iso.slice(11, 16);
+  if (step < 86400 && hm !== "00:00") return hm;
+  return +iso.slice(8, 10) + " " + ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][+iso.slice(5, 7) - 1] +
+    (step >= 2419200 ? " " + iso.slice(0, 4) : "");
 }
 
 function ended(list) { return Math.max.apply(null, list.map(function (r) { return r.series.end; })); }

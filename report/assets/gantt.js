@@ -121,7 +121,7 @@ function gantt() {
       c.fillStyle = css("--line");
       c.fillRect(Math.round(X(t)), 2, 1, y - 4);
       c.fillStyle = css("--muted");
-      var name = D.epoch ? instant(t).slice(5, step < 86400 ? 16 : 10) : ticks(null, [t])[0];
+      var name = D.epoch ? day(t, step) : ticks(null, [t])[0];
       c.fillText(name, Math.max(gutter, Math.min(w - 30, X(t))), y + 12);
     }
   }

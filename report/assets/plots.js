@@ -5,6 +5,7 @@
 /* bins merges a run's bins so that each covers at least width seconds; every
    column is a mean over the time that the run was in the bin. */
 function bins(s, cols, width) {
+  if (!s.width || !s[cols[0]].length) return cols.reduce(function (o, c) { o[c] = []; return o; }, { x: [], width: 1, end: 0 });
   var f = 1;
   while (s.width * f < width) f *= 2;
   var w = s.width * f, first = Math.floor(s.first / f), n = Math.ceil((s.first + s[cols[0]].length) / f) - first;
@@ -40,7 +41,7 @@ function column(b, y) {
 /* fine is the width of bins that suits a plot of so many pixels. */
 function fine(px) {
   var r = seen();
-  return (r[1] - r[0]) / Math.max(80, px / 2.6);
+  return (r[1] - r[0]) / Math.max(80, px / 1.7);
 }
 
 /* ---- a frame around uPlot: caption, size, keys, tooltip, table ---- */
@@ -118,7 +119,7 @@ Plot.prototype.draw = function () {
     scales: { x: made.x || { time: !!D.epoch, min: seen()[0] + D.epoch, max: seen()[1] + D.epoch, range: function () { var r = seen(); return [r[0] + D.epoch, r[1] + D.epoch]; } },
       y: { range: function (u, lo, hi) { return [0, o.top ? o.top(hi) : hi > 0 ? hi * 1.06 : 1]; } } },
     tzDate: function (ts) { return uPlot.tzDate(new Date(ts * 1e3), "Etc/UTC"); },
-    axes: [axis(made.axis || (D.epoch ? { space: 70 } : { space: 70, incrs: STEPS, values: ticks })),
+    axes: [axis(made.axis || (D.epoch ? { space: 70, values: function (u, v, i, space, step) { return v.map(function (t) { return day(t - D.epoch, step); }); } } : { space: 70, incrs: STEPS, values: ticks })),
       axis({ size: 52, space: 34, values: function (u, v) { return v.map(o.tick || short); } })],
     series: [{}].concat(made.series), bands: made.bands || [],
     focus: { alpha: 0.13 },
@@ -204,7 +205,7 @@ function overTime(parent, o) {
         o.cols.forEach(function (c) {
           if (o.shows && !o.shows(c)) return;
           var v = at(b, o.value ? o.value(b) : b[c], x - D.epoch);
-          if (v !== null) rows.push({ v: v, name: runs[i].label + (o.names ? ", " + o.names[c] : ""), mark: swatch(i), text: o.fmt(v) });
+          if (v !== null) rows.push({ v: v, name: runs[i].label + (o.names && o.cols.every(o.shows) ? ", " + o.names[c] : ""), mark: swatch(i), text: o.fmt(v) });
         });
       });
       return rows;

@@ -32,7 +32,8 @@ function queuePanels() {
     at: function (x) { return instant(x - D.epoch); }, top: function (hi) { return mode === "Stacked" ? Math.max(hi, D.capacity) * 1.02 : hi > 0 ? hi * 1.08 : 1; } });
   parts.splice(parts.indexOf(plot), 1); /* this part draws it */
   var panels = el("div", { class: "panels" });
-  holder.append(panels);
+  var scale = el("p", { class: "hint" });
+  holder.append(panels, scale);
   var shown = [];
 
   function make(px) {
@@ -85,7 +86,7 @@ function queuePanels() {
       s.append(svg("path", { d: "M" + pts.slice(1), fill: "none", stroke: colour(0), "stroke-width": 1.4, "vector-effect": "non-scaling-stroke" }));
     }
     if (e.q.owed) s.append(svg("line", { x1: 0, x2: W, y1: Y(e.q.owed), y2: Y(e.q.owed), stroke: colour(1), "stroke-width": 1.4, "stroke-dasharray": "5 4", "vector-effect": "non-scaling-stroke" }));
-    var cap = el("span", { text: "mean " + num(e.mean) + (e.q.owed ? " of " + num(e.q.owed) : "") }), was = cap.textContent;
+    var cap = el("span", { text: "mean " + num(e.mean) + (e.q.owed ? " · guarantee " + num(e.q.owed) : "") }), was = cap.textContent;
     var box = el("div", { class: "panel" }, el("div", { class: "cap" }, el("b", { text: e.name, title: e.name }), cap), s);
     s.addEventListener("mousemove", function (ev) {
       var g = s.getBoundingClientRect(), t = r[0] + (ev.clientX - g.left) / g.width * (r[1] - r[0]), v = at(b, b.use, t);
@@ -116,14 +117,14 @@ function queuePanels() {
   function all() {
     var each = mode === "Each queue";
     plot.fig.hidden = each;
-    legend.hidden = panels.hidden = false;
     legend.hidden = each;
-    panels.hidden = !each;
+    panels.hidden = scale.hidden = !each;
     panels.textContent = "";
     if (!each) { if (!legend.contains(document.activeElement)) chips(); plot.draw(); return; }
     var l = list(), top = 1e-9;
     l.forEach(function (e) { top = Math.max(top, e.top, e.q.owed); });
     l.forEach(function (e) { panels.append(panel(e, top)); });
+    scale.textContent = "All panels have one scale: 0 to " + num(top) + " GPUs, " + instant(seen()[0]) + " to " + instant(seen()[1]) + ".";
   }
   parts.push({ draw: all, ranged: all });
 }
