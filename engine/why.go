@@ -201,9 +201,9 @@ func (e *Engine) roomText(s *shape) string {
 		case r.Fractional():
 			return fmt.Sprintf("needs %s on one GPU; no GPU has that left", shareText(r))
 		case bestFree >= r.GPUs && r.CPU == 0 && r.RAM == 0:
-			return fmt.Sprintf("suspended: its memory is on %d GPUs that others hold", r.GPUs)
+			return fmt.Sprintf("suspended: its memory is on %s that others hold", gpuText(r.GPUs))
 		case bestFree >= r.GPUs:
-			return fmt.Sprintf("needs %s beside %d GPUs on one node; no node with free GPUs has them", hostText(r), r.GPUs)
+			return fmt.Sprintf("needs %s beside %s on one node; no node with free GPUs has them", hostText(r), gpuText(r.GPUs))
 		}
 		return fmt.Sprintf("needs %s on one node; best %s has %d", gpuText(r.GPUs), name, bestFree)
 	}
@@ -296,6 +296,7 @@ func gpuText(n int) string {
 	return fmt.Sprintf("%d GPUs", n)
 }
 
+// endText rounds: an expectation is no better than to the second.
 func endText(t cluster.Time) string {
 	switch {
 	case t >= cluster.Time(cluster.MaxDuration):
