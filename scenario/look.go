@@ -179,7 +179,9 @@ func whyLines(name string, y engine.Why) []string {
 	if y.State == "pending" {
 		when := "unknown"
 		if y.Expected != cluster.Never {
-			when = clock(y.Expected)
+			if when = clock(y.Expected); y.Rough {
+				when = "about " + when
+			}
 		}
 		out = append(out, "expected start: "+when)
 	}
