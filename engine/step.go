@@ -249,7 +249,9 @@ func (e *Engine) report(j *jobState, ev *Event) {
 			j.state = Running
 		}
 		j.fails = 0
-		j.rate = million
+		if j.rate == 0 { // else a repeated report
+			j.rate = million
+		}
 	}
 	if ev.Type == Progress {
 		j.done, j.saved = max(j.done, ev.Done), max(j.saved, ev.Saved)

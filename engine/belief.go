@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Belief is what the engine believes of a job that holds devices: a driver
+// compares it with what is really there (driver.Diff).
+type Belief struct {
+	Job      cluster.JobID
+	State    State      // Starting, Running or Stopping
+	Reason   StopReason // Stopping: why
+	Resizing bool       // a Resize to Allocs was decided and is not confirmed
+	Allocs   []Alloc    // a copy; node numbers are those of Nodes
+}
+
+// Beliefs lists the jobs that hold devices, by number. Jobs that wait are not
+// listed: nothing of them is to be seen in the world.
+func (e *Engine) Beliefs() []Belief {
+	var list []Belief
+	for _, j := range e.jobs {
+		if j != nil && j.holding() {
+			list = append(list, Belief{Job: j.spec.ID, State: j.state, Reason: j.reason, Resizing: j.resizing, Allocs: slices.Clone(j.allocs)})
+		}
+	}
+	return list
+}
+
+// Nodes returns the nodes in the order in which they joined, with the state
+// and the bad GPUs that the engine believes them to have.
+func (e *Engine) Nodes() []cluster.Node {
+	list := make([]cluster.Node, len(e.st.nodes))
+	for i := range list {
+		n := &e.st.nodes[i]
+		list[i] = n.spec
+		list[i].Bad = (uint64(1)<<n.spec.GPUs - 1) &^ n.healthy
+	}
+	return list
+}
+
+// Spec returns a job as the engine has it; nil if there is none. It must not
+// be changed.
+func (e *Engine) Spec(id cluster.JobID) *cluster.Job {
+	if j := e.job(id); j != nil {
+		return j.spec
+	}
+	return nil
+}
