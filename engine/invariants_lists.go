@@ -326,7 +326,7 @@ func (e *Engine) checkWork() error {
 		}
 		j := e.jobs[it.id]
 		s := e.shapeAt(j.shape)
-		if e.overQuota(j, e.milliOf(s, int(s.min))).code != notRefused {
+		if e.overQuota(j, e.leastMilli(j)).code != notRefused {
 			continue
 		}
 		if e.fitsNow(j, s) {

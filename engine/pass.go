@@ -233,7 +233,7 @@ func (e *Engine) block(p *passState, j *jobState) {
 func (e *Engine) try(j *jobState) (verdict, refusal) {
 	g := &e.groups[j.group]
 	s := e.shapeAt(j.shape)
-	least := e.milliOf(s, int(s.min))
+	least := e.leastMilli(j)
 	r := e.overQuota(j, least)
 	constrained := e.constrain(j)
 	deep := closed

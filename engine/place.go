@@ -48,6 +48,20 @@ func (e *Engine) milliOf(s *shape, tasks int) cluster.Milli {
 	return sum
 }
 
+// leastMilli is the least that the job can start with: its smallest size, or
+// where it is suspended what it held.
+func (e *Engine) leastMilli(j *jobState) cluster.Milli {
+	if j.home == nil {
+		s := e.shapeAt(j.shape)
+		return e.milliOf(s, int(s.min))
+	}
+	var m cluster.Milli
+	for i := range j.home {
+		m += j.home[i].Milli()
+	}
+	return m
+}
+
 func (e *Engine) sliceMilli(s *shape, profile string) (most cluster.Milli) {
 	for ci := range e.st.classes {
 		model := &e.st.classes[ci].model

@@ -223,7 +223,7 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 	if !e.enoughWith(s, victims) {
 		return nil, nil, false
 	}
-	least := e.milliOf(s, int(s.min))
+	least := e.leastMilli(j)
 	single := s.min == 1 && len(s.sets) == 1
 	quotaBound := e.limits.byQueue && e.overQuota(j, least).code != notRefused
 	for i := range victims {
@@ -300,7 +300,7 @@ func (e *Engine) lift(v *jobState) {
 // dropBack returns those victims to the books that the job does not need after
 // all, the most valuable first; what is left is minimal.
 func (e *Engine) dropBack(j *jobState, s *shape, lifted []*jobState) []*jobState {
-	least := e.milliOf(s, int(s.min))
+	least := e.leastMilli(j)
 	for i := len(lifted) - 1; i >= 0; i-- {
 		v := lifted[i]
 		if !e.takeBack(v.allocs) {

@@ -115,7 +115,7 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 	before := e.before(j)
 	y.Ahead = len(before)
 	s := e.shapeAt(j.shape)
-	least := e.milliOf(s, int(s.min))
+	least := e.leastMilli(j)
 	if r := e.overQuota(j, least); r.code != notRefused {
 		y.Blockers = append(y.Blockers, r.text())
 	}
@@ -365,7 +365,7 @@ func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
 // quotaFree is when the quotas allow the job, as jobs are expected to end:
 // now, if they do already; Never, if that is not in sight.
 func (e *Engine) quotaFree(j *jobState) cluster.Time {
-	least := e.milliOf(e.shapeAt(j.shape), int(e.shapeAt(j.shape).min))
+	least := e.leastMilli(j)
 	r := e.overQuota(j, least)
 	if r.code == notRefused {
 		return e.now
