@@ -235,8 +235,19 @@ func (e *Engine) leftDevices(j *jobState) {
 			continue
 		}
 		if w.waits--; w.waits == 0 {
-			e.start(w)
+			e.ready = append(e.ready, id)
 		}
 	}
 	j.waiters = nil
+}
+
+// startReady starts the placed jobs whose devices have become free, when all
+// that happened at this instant is known: their node may be lost, too.
+func (e *Engine) startReady() {
+	for _, id := range e.ready {
+		if j := e.jobs[id]; j.state == Placed && j.waits == 0 {
+			e.start(j)
+		}
+	}
+	e.ready = e.ready[:0]
 }

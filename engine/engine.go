@@ -76,12 +76,13 @@ type Engine struct {
 	laneID  map[laneKey]int32
 	groups  []group
 	groupID map[groupKey]int32
-	pending int        // eligible jobs
-	running olist      // jobs with devices (and not told to leave) by run key
-	ends    olist      // the same jobs by expected end
-	holding [3]int     // jobs in that list, by tier
-	elastic int        // jobs seen that can change their size
-	empty   *nodeStore // the cluster empty and healthy, for never
+	pending int             // eligible jobs
+	ready   []cluster.JobID // placed jobs whose devices became free in this step
+	running olist           // jobs with devices (and not told to leave) by run key
+	ends    olist           // the same jobs by expected end
+	holding [3]int          // jobs in that list, by tier
+	elastic int             // jobs seen that can change their size
+	empty   *nodeStore      // the cluster empty and healthy, for never
 	deps    depState
 
 	epoch     int64 // grows when devices are released: what failed may fit now

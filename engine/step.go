@@ -25,6 +25,7 @@ func (e *Engine) Step(b Batch) Decision {
 		}
 	}
 	e.runTimers()
+	e.startReady()
 	if e.fresh || e.epoch != e.seenAt {
 		e.pass()
 	}
