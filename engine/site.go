@@ -225,6 +225,17 @@ func (s *Site) sharedScore(node, set int) int64 {
 	return 1<<20 + int64(n.nfree)<<10
 }
 
+// Together reports whether all that is bound so far lies in one domain of a
+// level. Domains of different levels need not be nested.
+func (s *Site) Together(l cluster.Level) bool {
+	for i := range s.allocs {
+		if s.DomainOf(int(s.allocs[i].Node), l) != s.DomainOf(int(s.allocs[0].Node), l) {
+			return false
+		}
+	}
+	return true
+}
+
 // Spread returns the number of nodes on which tasks are bound so far.
 func (s *Site) Spread() int {
 	n := 0

@@ -24,7 +24,7 @@ func (tight) Place(s *engine.Site) bool {
 	}
 	t := s.Job().Spec().Topology
 	for _, l := range []cluster.Level{cluster.LevelNode, cluster.LevelNVLink, cluster.LevelRack, cluster.LevelFabric} {
-		if within(s, l, balanced) {
+		if within(s, l, func(s *engine.Site) bool { return balanced(s) && (!t.Required || s.Together(t.Level)) }) {
 			return true
 		}
 		if t.Required && l == t.Level {
