@@ -434,3 +434,28 @@ func TestGrowAfterStart(t *testing.T) {
 	h.want(2, "", stopped(0, engine.Completed))
 	h.want(3, "resize 1", ev(engine.Started, 1))
 }
+
+// A placed job's devices become free at the instant at which its node is lost.
+func TestReadyOnLostNode(t *testing.T) {
+	for _, typ := range []engine.EventType{engine.NodeDown, engine.NodeDrained} {
+		h := newHand(t, "1x2xT4", "fifo", nil)
+		h.want(0, "start 0", submit(job(0, 2, 1000, tier(cluster.BestEffort))))
+		h.want(1, "preempt 0 for 1", submit(job(1, 2, 1000)))
+		h.want(2, "", stopped(0, engine.Preempted), engine.Event{Type: typ, Node: "n1"})
+	}
+}
+
+// A suspended elastic job holds more than its smallest size: its queue's limit,
+// lowered in the meantime, counts that.
+func TestSuspendedAboveLimit(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
+		c.Stop = [3]engine.StopRule{1: {How: engine.Suspend}, 2: {How: engine.Suspend}}
+		c.Spec.Queues = []cluster.Queue{queue("a", 0, -1), queue("b", 1000, -1)}
+	})
+	h.want(0, "start 0", submit(job(0, 1, 1000, inQueue("a"), elastic(1, 4), tier(cluster.BestEffort))))
+	h.want(0, "", ev(engine.Started, 0))
+	h.want(1, "preempt 0 for 1", submit(job(1, 4, 1000, inQueue("b"))))
+	h.want(2, "start 1", stopped(0, engine.Preempted))
+	h.want(3, "", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 0, 2000), queue("b", 1000, -1)}})
+	h.want(4, "", stopped(1, engine.Completed))
+}
