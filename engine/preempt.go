@@ -95,9 +95,49 @@ func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Al
 			e.charge(v, 1)
 		}
 		if all {
-			return nil, nil, false
+			return e.liftOnNode(j, s, victims)
 		}
 	}
+}
+
+// liftOnNode tries the victims of one node at a time, for a job of one task.
+// Reclaim stops at the victims' guarantees: those that come first in the order
+// may be spread over nodes of which none then has room for the whole task.
+func (e *Engine) liftOnNode(j *jobState, s *shape, victims []victim) (lifted []*jobState, allocs []Alloc, ok bool) {
+	r := &s.sets[0].Request
+	if s.min != 1 || len(s.sets) != 1 || r.Fractional() || r.Profile != "" ||
+		!slices.ContainsFunc(victims, func(x victim) bool { return x.only }) {
+		return nil, nil, false
+	}
+	var nodes []int32
+	on := map[int32][]victim{} // looked up only
+	gain := map[int32]int{}    // looked up only
+	for i := range victims {
+		for _, a := range victims[i].j.allocs {
+			if on[a.Node] == nil {
+				nodes = append(nodes, a.Node)
+			}
+			if l := on[a.Node]; len(l) == 0 || l[len(l)-1].j != victims[i].j {
+				on[a.Node] = append(l, victims[i])
+			}
+			gain[a.Node] += popcount(a.GPUs)
+		}
+	}
+	for _, id := range nodes {
+		n := &e.st.nodes[id]
+		if !n.indexed || !s.any.has(n.class) || int(n.nfree)+gain[id] < r.GPUs {
+			continue
+		}
+		mark := e.st.mark()
+		if lifted, allocs, ok = e.liftUntilFits(j, s, on[id]); ok {
+			return lifted, allocs, true
+		}
+		e.st.rollback(mark)
+		for _, v := range lifted {
+			e.charge(v, 1)
+		}
+	}
+	return nil, nil, false
 }
 
 func (e *Engine) howToStop(v *jobState) How {
