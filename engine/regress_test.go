@@ -449,7 +449,7 @@ func TestReadyOnLostNode(t *testing.T) {
 // lowered in the meantime, counts that.
 func TestSuspendedAboveLimit(t *testing.T) {
 	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
-		c.Stop = [3]engine.StopRule{1: {How: engine.Suspend}, 2: {How: engine.Suspend}}
+		c.Stop = [3]engine.StopRule{1: {How: engine.Suspend, Grace: time.Second}, 2: {How: engine.Suspend, Grace: time.Second}}
 		c.Spec.Queues = []cluster.Queue{queue("a", 0, -1), queue("b", 1000, -1)}
 	})
 	h.want(0, "start 0", submit(job(0, 1, 1000, inQueue("a"), elastic(1, 4), tier(cluster.BestEffort))))
