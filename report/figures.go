@@ -172,38 +172,43 @@ func shown(all []figure, sums []Summary) []figure {
 // figures over ended jobs, runs that ended less than 99 % of the most.
 func best(f *figure, sums []Summary) []bool {
 	out := make([]bool, len(sums))
+	top, differ := -1, false
+	in := func(i int) bool {
+		_, ok := f.get(&sums[i])
+		return ok && !sums[i].Partial && !(f.ended && !competes(&sums[i], sums))
+	}
+	for i := range sums {
+		if v, ok := f.get(&sums[i]); ok && f.better != 0 {
+			differ = differ || f.show(&sums[i]) != f.show(&sums[0])
+			if !in(i) {
+				continue
+			}
+			if top >= 0 {
+				if w, _ := f.get(&sums[top]); (v-w)*float64(f.better) <= 0 {
+					continue
+				}
+			}
+			top = i
+		}
+	}
+	if top < 0 || !differ {
+		return out
+	}
+	for i := range sums {
+		out[i] = in(i) && f.show(&sums[i]) == f.show(&sums[top])
+	}
+	return out
+}
+
+// competes tells whether a run ended enough jobs for its times to be compared.
+func competes(s *Summary, sums []Summary) bool {
 	most := 0
 	for i := range sums {
 		if !sums[i].Partial {
 			most = max(most, sums[i].JCT.N)
 		}
 	}
-	top, differ := -1, false
-	for i := range sums {
-		s := &sums[i]
-		v, ok := f.get(s)
-		if !ok || f.better == 0 {
-			continue
-		}
-		differ = differ || f.show(s) != f.show(&sums[0])
-		if s.Partial || f.ended && float64(s.JCT.N) < 0.99*float64(most) {
-			continue
-		}
-		if top >= 0 {
-			if w, _ := f.get(&sums[top]); (v-w)*float64(f.better) <= 0 {
-				continue
-			}
-		}
-		top = i
-	}
-	if top < 0 || !differ {
-		return out
-	}
-	for i := range sums {
-		s := &sums[i]
-		out[i] = f.show(s) == f.show(&sums[top]) && !s.Partial && !(f.ended && float64(s.JCT.N) < 0.99*float64(most))
-	}
-	return out
+	return float64(s.JCT.N) >= 0.99*float64(most)
 }
 
 // labels names the runs: by policy; where one policy ran several times, by

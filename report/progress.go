@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -108,7 +109,7 @@ func (p *Progress) line(gone time.Duration) string {
 	full := int(share * progressCells)
 	s := fmt.Sprintf("%s %s%s %3.0f%%", clip(p.label, 24), strings.Repeat("█", full), strings.Repeat("░", progressCells-full), share*100)
 	if share > 0 && share < 1 {
-		s += "  " + humanSeconds(float64(int(gone.Seconds()*(1-share)/share+0.5))) + " left"
+		s += "  " + strings.Replace(humanSeconds(math.Round(gone.Seconds()*(1-share)/share)), ".0s", "s", 1) + " left"
 	}
 	if p.note != "" {
 		s += "  " + clean(p.note)

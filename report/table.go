@@ -204,11 +204,12 @@ func (t *table) blocks(room int) []block {
 
 // cell is a value right-aligned, with its mark behind it.
 func (t *table) cell(f, k, w int) string {
-	v := left(t.cells[f][k], w)
+	v := t.cells[f][k]
+	room := left("", w-width(v))
 	if t.best[f][k] {
-		return t.style(bold, v+"*")
+		return room + t.style(bold, v+"*")
 	}
-	return v + " "
+	return room + v + " "
 }
 
 func (t *table) style(on, s string) string {
@@ -229,39 +230,58 @@ func (t *table) line(head string, rest func(*strings.Builder)) {
 func (t *table) notes(sums []Summary) {
 	t.out.WriteByte('\n')
 	if t.any {
-		t.wrap("* best of the policies")
+		t.wrap("* best of the policies" + fewer(sums))
 	}
 	t.setups("placer", sums, func(s *Summary) string { return s.Placer })
 	t.setups("backfill", sums, func(s *Summary) string { return s.Backfill })
+	t.grouped(sums, note, func(text, who string) { t.wrap(who + ": " + text) })
+}
+
+// fewer explains why a seemingly best value has no mark.
+func fewer(sums []Summary) string {
 	for i := range sums {
-		if n := note(&sums[i]); n != "" {
-			t.wrap(t.names[i] + ": " + n)
+		if sums[i].Partial || !competes(&sums[i], sums) {
+			return "; runs cut short, or that ended fewer jobs, do not compete"
+		}
+	}
+	return ""
+}
+
+// grouped calls f for each text that of gives, with the runs that have it.
+func (t *table) grouped(sums []Summary, of func(*Summary) string, f func(text, who string)) {
+	var texts []string
+	who := map[string][]string{}
+	for i := range sums {
+		v := of(&sums[i])
+		if _, ok := who[v]; !ok {
+			texts = append(texts, v)
+		}
+		who[v] = append(who[v], t.names[i])
+	}
+	for _, v := range texts {
+		names := strings.Join(who[v], ", ")
+		if len(sums) > 1 && len(who[v]) == len(sums) {
+			names = "all"
+		} else if 2*len(who[v]) > len(sums) && len(who[v]) > 3 {
+			names = "the others"
+		}
+		if v != "" {
+			f(v, names)
 		}
 	}
 }
 
 // setups says which runs had which placer or backfill.
 func (t *table) setups(what string, sums []Summary, of func(*Summary) string) {
-	var values []string
-	who := map[string][]string{}
-	for i := range sums {
-		v := clean(of(&sums[i]))
-		if _, ok := who[v]; !ok {
-			values = append(values, v)
+	var parts []string
+	t.grouped(sums, of, func(text, who string) {
+		if len(sums) > 1 && who != "all" {
+			text += " (" + who + ")"
 		}
-		who[v] = append(who[v], t.names[i])
-	}
-	for i, v := range values {
-		switch {
-		case v == "":
-			continue
-		case len(values) > 1:
-			v += " (" + strings.Join(who[v], ", ") + ")"
-		}
-		values[i] = v
-	}
-	if s := strings.Join(values, ", "); s != "" {
-		t.wrap(what + ": " + s)
+		parts = append(parts, clean(text))
+	})
+	if len(parts) > 0 {
+		t.wrap(what + ": " + strings.Join(parts, ", "))
 	}
 }
 

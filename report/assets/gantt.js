@@ -113,7 +113,7 @@ function gantt() {
   }
 
   function axis(c, X, range, w, gutter, y) {
-    var want = (range[1] - range[0]) / Math.max(2, Math.floor((w - gutter) / 110)), step = STEPS[STEPS.length - 1];
+    var want = (range[1] - range[0]) / Math.max(2, Math.floor((w - gutter) / (w < 500 ? 75 : 110))), step = STEPS[STEPS.length - 1];
     for (var i = 0; i < STEPS.length; i++) if (STEPS[i] >= want) { step = STEPS[i]; break; }
     c.textAlign = "center";
     var shift = D.epoch ? D.epoch % 86400 : 0;

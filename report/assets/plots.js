@@ -120,7 +120,7 @@ Plot.prototype.draw = function () {
       y: { range: function (u, lo, hi) { return [0, o.top ? o.top(hi) : hi > 0 ? hi * 1.06 : 1]; } } },
     tzDate: function (ts) { return uPlot.tzDate(new Date(ts * 1e3), "Etc/UTC"); },
     axes: [axis(made.axis || (D.epoch ? { space: 70, values: function (u, v, i, space, step) { return v.map(function (t) { return day(t - D.epoch, step); }); } } : { space: 70, incrs: STEPS, values: ticks })),
-      axis({ size: 52, space: 34, values: function (u, v) { return v.map(o.tick || short); } })],
+      axis({ size: 52, space: 34, incrs: o.tick ? undefined : COUNTS, values: function (u, v) { return v.map(o.tick || short); } })],
     series: [{}].concat(made.series), bands: made.bands || [],
     focus: { alpha: 0.13 },
     cursor: { y: false, points: { show: false }, focus: { prox: -1 }, sync: time ? { key: "time", setSeries: false } : undefined,
@@ -152,6 +152,9 @@ Plot.prototype.focused = function () {
   this.u.series.forEach(function (s, i) { if (i) s.alpha = f < 0 || o.owner(i) === f || o.owner(i) < 0 ? 1 : 0.13; });
   this.u.redraw(false);
 };
+
+/* Steps of an axis of GPUs or jobs: whole ones where there is room. */
+var COUNTS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].concat([0, 1, 2, 3, 4, 5, 6, 7].reduce(function (l, p) { return l.concat([1, 2, 5].map(function (m) { return m * Math.pow(10, p); })); }, []));
 
 /* Ticks from the start, in days and hours. */
 var STEPS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 345600, 604800, 1209600, 2419200, 4838400, 9676800, 19353600];

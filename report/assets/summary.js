@@ -15,7 +15,7 @@ function keyAt(key) {
 }
 
 /* The figures that the page opens with; the rest is a click away. */
-var KEYS = ["jct.mean", "jct.p50", "jct.p99", "queueing_delay.mean", "queueing_delay.p99", "makespan", "gpu_utilisation", "goodput",
+var KEYS = ["jct.mean", "jct.p50", "jct.p99", "queueing_delay.mean", "makespan", "gpu_utilisation", "goodput",
   "fragmentation", "finish_time_ratio.mean", "jain_queues", "preemptions", "gpu_hours_lost", "deadlines_met", "unfinished"];
 
 function glance() {
