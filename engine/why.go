@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"sort"
 	"strconv"
 	"strings"
@@ -387,13 +388,38 @@ func (e *Engine) quotaFree(j *jobState) cluster.Time {
 		}
 		return true
 	})
+	switch {
+	case r.until > 0:
+		at = r.until // a spent budget
+	case r.code != notRefused && e.limits.windows:
+		at = e.windowFree(j, least)
+	}
 	for _, v := range gone {
 		e.forget(v, -1)
 	}
-	if r.until > 0 {
-		at = r.until // a spent budget
-	}
 	return at
+}
+
+// maxEdges is how many openings and ends of windows are looked at ahead.
+const maxEdges = 64
+
+// windowFree is when a window of the queues first allows the job. The tree is
+// as before when it returns.
+func (e *Engine) windowFree(j *jobState, least cluster.Milli) cluster.Time {
+	now := e.wall()
+	defer e.tree.Apply(now)
+	wall := now
+	for range maxEdges {
+		next := e.tree.Apply(wall)
+		if e.overQuota(j, least).code == notRefused {
+			return e.now.Add(time.Duration(wall-now) * time.Second)
+		}
+		if next == math.MaxInt64 {
+			break
+		}
+		wall = next
+	}
+	return cluster.Never
 }
 
 // forget takes a job out of the quotas (sign 1) and back (-1), for looking.
