@@ -48,7 +48,6 @@ type holds struct {
 	gpus  []int32
 	cpu   []cluster.Milli
 	ram   []cluster.MiB
-	only  int32 // advance reservation that the candidate must run in; -1: none
 }
 
 func (h *holds) reset(n int) {

@@ -10,11 +10,6 @@ type bitset struct {
 	n     int
 }
 
-func newBitset(size int) bitset {
-	w := (size + 63) / 64
-	return bitset{words: make([]uint64, w), sum: make([]uint64, (w+63)/64)}
-}
-
 func (b *bitset) add(i int32) {
 	w := i >> 6
 	bit := uint64(1) << (i & 63)

@@ -55,7 +55,7 @@ func (d *depState) join(e *Engine, j *jobState) {
 // admit makes a pending job eligible, or parks it and says why.
 func (e *Engine) admit(j *jobState) {
 	s := j.spec
-	park := NotParked
+	var park Parked
 	switch {
 	case s.Hold:
 		park = ParkedHold

@@ -98,11 +98,9 @@ type Engine struct {
 	advance   []advance
 
 	actions []Action
-	arena   []Alloc
 	hash    uint64
 	stats   Stats
 	scratch scratch
-	trail   trail
 }
 
 // Stats counts what the engine did, for benchmarks and reports.

@@ -175,7 +175,7 @@ func (j *jobState) expectedEnd(now cluster.Time) cluster.Time {
 
 // expectedRun is how long a pending job will hold its devices.
 func (j *jobState) expectedRun(limit time.Duration) time.Duration {
-	d := time.Duration(cluster.MaxDuration)
+	d := cluster.MaxDuration
 	if limit > 0 {
 		d = limit
 	}

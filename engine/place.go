@@ -14,13 +14,6 @@ type scratch struct {
 	sets    []cluster.TaskSet
 	victims []victim
 	ends    []ending
-	domains []int32
-	perNode []int32
-}
-
-// trail collects what a step did, for explanations.
-type trail struct {
-	blocked cluster.JobID // the first job that was blocked in the last pass
 }
 
 // askedMilli is the milli-GPU that a job asks for at full size; a MIG slice

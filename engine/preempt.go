@@ -19,7 +19,6 @@ import (
 // victim is a job that may have to leave.
 type victim struct {
 	j    *jobState
-	over int   // reclaim order between queues: resolved by quota.CompareVictims
 	key0 int64 // worst first, where the policy preempts by order
 	lost int64 // what stopping it wastes
 	only bool  // allowed by reclaim alone: never below its queue's guarantee

@@ -97,7 +97,6 @@ type World struct {
 	wake    cluster.Time
 	now     cluster.Time
 	seq     int64
-	acts    []engine.Action
 	pool    []engine.Event
 	alive   int // submitted, not gone
 	runs    int // starting, running or leaving

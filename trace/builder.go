@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -372,7 +373,7 @@ func (l *lines) next() (line []byte, long bool, err error) {
 	}
 	l.buf = l.buf[:0]
 	part, err := l.in.ReadSlice('\n')
-	for err == bufio.ErrBufferFull {
+	for errors.Is(err, bufio.ErrBufferFull) {
 		if len(l.buf) <= maxLine {
 			l.buf = append(l.buf, part...)
 		} else {

@@ -99,7 +99,7 @@ func Read(name string, r io.Reader, o Options) (*Workload, error) {
 	defer done()
 	in := bufio.NewReaderSize(plain, headSize)
 	head, err := in.Peek(headSize)
-	if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
 		return nil, RowError{File: name, Reason: readError(err)}
 	}
 	head = trimBOM(head)

@@ -131,7 +131,9 @@ func (l *lineCounter) line(at int64) int {
 
 func readSacctJSON(b *Builder) error {
 	if head, _ := b.in.Peek(3); len(trimBOM(head)) == 0 {
-		b.in.Discard(len(head)) // cannot fail: it was peeked
+		if _, err := b.in.Discard(len(head)); err != nil {
+			return err // it was peeked
+		}
 	}
 	lc := &lineCounter{in: b.in}
 	d := json.NewDecoder(lc)

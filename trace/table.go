@@ -39,7 +39,7 @@ const maxJoin = 100
 func (b *Builder) table(sep byte, need ...string) (*table, error) {
 	t := &table{b: b, in: lines{in: b.in}, sep: sep, quotes: sep == ',', strict: true}
 	line, _, err := t.in.next()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, b.fatal(1, "%s", readError(err))
 	}
 	seen := map[string]bool{}
