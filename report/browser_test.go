@@ -336,8 +336,8 @@ func (b *browser) tables(t *testing.T) {
 	b.js(`document.querySelectorAll("details").forEach(d => { d.open = true })`)
 	b.settle()
 	got := b.js(`[...document.querySelectorAll("details table")].every(t => t.tBodies[0].rows.length > 1) + " " + document.querySelectorAll("details table").length`)
-	if got != "true 8" {
-		t.Errorf("tables behind the figures: %s, want all of 8 filled", got)
+	if got != "true 9" {
+		t.Errorf("tables behind the figures: %s, want all of 9 filled", got)
 	}
 	b.js(`document.querySelectorAll("details").forEach(d => { d.open = false })`)
 }

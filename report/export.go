@@ -62,7 +62,7 @@ func whole(name string, get func(*Summary) int) field {
 	return field{name, func(s *Summary) string { return strconv.Itoa(get(s)) }}
 }
 
-func real(name string, get func(*Summary) float64) field {
+func decimal(name string, get func(*Summary) float64) field {
 	return field{name, func(s *Summary) string { return number(get(s)) }}
 }
 
@@ -71,11 +71,11 @@ func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 func dist(name string, of func(*Summary) *Dist) []field {
 	return []field{
 		whole(name+".n", func(s *Summary) int { return of(s).N }),
-		real(name+".mean", func(s *Summary) float64 { return of(s).Mean }),
-		real(name+".p50", func(s *Summary) float64 { return of(s).P50 }),
-		real(name+".p95", func(s *Summary) float64 { return of(s).P95 }),
-		real(name+".p99", func(s *Summary) float64 { return of(s).P99 }),
-		real(name+".max", func(s *Summary) float64 { return of(s).Max }),
+		decimal(name+".mean", func(s *Summary) float64 { return of(s).Mean }),
+		decimal(name+".p50", func(s *Summary) float64 { return of(s).P50 }),
+		decimal(name+".p95", func(s *Summary) float64 { return of(s).P95 }),
+		decimal(name+".p99", func(s *Summary) float64 { return of(s).P99 }),
+		decimal(name+".max", func(s *Summary) float64 { return of(s).Max }),
 	}
 }
 
@@ -100,23 +100,23 @@ func fields() []field {
 	f = append(f, dist("queueing_delay", func(s *Summary) *Dist { return &s.Delay })...)
 	f = append(f, dist("slowdown", func(s *Summary) *Dist { return &s.Slowdown })...)
 	f = append(f,
-		real("makespan", func(s *Summary) float64 { return s.Makespan }),
-		real("gpu_allocation", func(s *Summary) float64 { return s.Allocation }),
-		real("gpu_utilisation", func(s *Summary) float64 { return s.Utilisation }),
-		real("goodput", func(s *Summary) float64 { return s.Goodput }),
-		real("fragmentation", func(s *Summary) float64 { return s.Fragmentation }))
+		decimal("makespan", func(s *Summary) float64 { return s.Makespan }),
+		decimal("gpu_allocation", func(s *Summary) float64 { return s.Allocation }),
+		decimal("gpu_utilisation", func(s *Summary) float64 { return s.Utilisation }),
+		decimal("goodput", func(s *Summary) float64 { return s.Goodput }),
+		decimal("fragmentation", func(s *Summary) float64 { return s.Fragmentation }))
 	f = append(f, dist("finish_time_ratio", func(s *Summary) *Dist { return &s.FTF })...)
 	return append(f,
-		real("finish_time_unfair", func(s *Summary) float64 { return s.FTFOver }),
-		real("jain_queues", func(s *Summary) float64 { return s.Jain }),
+		decimal("finish_time_unfair", func(s *Summary) float64 { return s.FTFOver }),
+		decimal("jain_queues", func(s *Summary) float64 { return s.Jain }),
 		whole("preemptions", func(s *Summary) int { return s.Preemptions }),
 		whole("failures", func(s *Summary) int { return s.Failures }),
-		real("gpu_hours_lost", func(s *Summary) float64 { return s.LostHours }),
-		real("gpu_hours_overhead", func(s *Summary) float64 { return s.OverheadHours }),
+		decimal("gpu_hours_lost", func(s *Summary) float64 { return s.LostHours }),
+		decimal("gpu_hours_overhead", func(s *Summary) float64 { return s.OverheadHours }),
 		whole("deadlines", func(s *Summary) int { return s.Deadlines }),
 		whole("deadlines_met", func(s *Summary) int { return s.DeadlinesMet }),
-		real("wall_seconds", func(s *Summary) float64 { return s.WallSeconds }),
-		real("decision_us", func(s *Summary) float64 { return s.DecisionMicros }))
+		decimal("wall_seconds", func(s *Summary) float64 { return s.WallSeconds }),
+		decimal("decision_us", func(s *Summary) float64 { return s.DecisionMicros }))
 }
 
 // WriteCSV writes a line per run; the header has the JSON names, joined by

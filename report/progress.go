@@ -84,7 +84,7 @@ func (q *Part) Update(done int, note string) {
 		return
 	}
 	p.shown, p.drawn = true, now
-	io.WriteString(p.w, "\r\x1b[K"+p.line(now-p.begun))
+	fmt.Fprint(p.w, "\r\x1b[K"+p.line(now-p.begun))
 }
 
 // Done erases the bar.
@@ -92,7 +92,7 @@ func (p *Progress) Done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shown && !p.done {
-		io.WriteString(p.w, "\r\x1b[K")
+		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 	p.done = true
 }

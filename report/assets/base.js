@@ -57,7 +57,7 @@ function share(v) { return v === 0 ? "0%" : v === 1 ? "100%" : (v * 100).toFixed
 
 function short(v) {
   if (v >= 1e6) return +(v / 1e6).toFixed(1) + "M";
-  if (v >= 1e4) return +(v / 1e3).toFixed(1) + "k";
+  if (v >= 1e3) return +(v / 1e3).toFixed(1) + "k";
   return String(+v.toFixed(v < 1 ? 2 : 1));
 }
 

@@ -118,8 +118,8 @@ function summary() {
 function footer() {
   var f = $("foot");
   f.append(el("p", { text: "Completion times cover jobs that ended; jobs that never finished are counted above, never dropped. Curves are means over short intervals that become finer as you zoom in." }));
-  runs.forEach(function (r) {
-    if (r.hash) f.append(el("p", { text: r.label + ": placer " + (r.placer || "–") + ", backfill " + (r.backfill || "–") + ", decisions " + r.hash }));
-  });
+  if (runs.length) f.append(more("Placers, backfill and decision hashes", function () {
+    return grid(["policy", "placer", "backfill", "hash of all decisions"], runs.map(function (r) { return [r.label, r.placer || "–", r.backfill || "–", r.hash || "–"]; }));
+  }));
   f.append(el("p", { text: "Plots drawn with uPlot (MIT). This page loads and sends nothing." }));
 }
