@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -217,6 +220,58 @@ func TestHeadIsNotDelayed(t *testing.T) {
 		}
 		if fast > slow {
 			t.Errorf("seed %d: EASY has a mean JCT of %.0f s, strict order %.0f s", seed, fast, slow)
+		}
+	}
+}
+
+// again is a driver that applies every decision twice.
+type again struct{ *World }
+
+func (w again) Apply(ctx context.Context, d engine.Decision) error {
+	if err := w.World.Apply(ctx, d); err != nil {
+		return err
+	}
+	return w.World.Apply(ctx, d)
+}
+
+// TestRepeatedDecision: a decision that is applied again changes nothing.
+func TestRepeatedDecision(t *testing.T) {
+	entries := randomEntries(rand.New(rand.NewPCG(3, 3)), 60)
+	for i := range entries {
+		if i%3 == 0 {
+			entries[i].Job.Elastic = cluster.Elastic{Min: 1, Max: 2}
+		}
+	}
+	var want []report.Record
+	for n := range 2 {
+		spec, err := cluster.ParseShort("2x8xT4")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := policy.New("srtf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pl, err := place.New("best-fit")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := NewWorld(spec, entries, Options{Startup: time.Second})
+		var d driver.Driver = w
+		if n == 1 {
+			d = again{w}
+		}
+		if err := driver.Run(context.Background(), e, d, nil); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			want = slices.Clone(w.Book().Records)
+		} else if !slices.Equal(want, w.Book().Records) {
+			t.Errorf("records differ:\n%+v\n%+v", w.Book().Records, want)
 		}
 	}
 }

@@ -334,6 +334,9 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 }
 
 func (w *World) begin(j *jobRun, a *engine.Action) {
+	if j.phase != waiting {
+		return // a decision that is applied again
+	}
 	j.gen++
 	j.phase = starting
 	j.allocs = a.Allocs
@@ -416,6 +419,9 @@ func (w *World) idle(j *jobRun) {
 
 // evict begins to stop a job as the engine asked. What is not saved is lost.
 func (w *World) evict(j *jobRun, a *engine.Action) {
+	if j.phase != starting && j.phase != running {
+		return // a decision that is applied again
+	}
 	c := &j.entry.Job.Checkpoint
 	was := j.phase
 	w.idle(j)
@@ -453,6 +459,9 @@ func (j *jobRun) lastCheckpoint(done time.Duration) time.Duration {
 }
 
 func (w *World) resize(j *jobRun, a *engine.Action) {
+	if slices.Equal(j.allocs, a.Allocs) {
+		return // a decision that is applied again
+	}
 	was := j.phase
 	w.idle(j)
 	w.book.resized(j, w.now, a.Allocs)
