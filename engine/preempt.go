@@ -265,23 +265,32 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 	least := e.leastMilli(j)
 	single := s.min == 1 && len(s.sets) == 1
 	quotaBound := e.limits.byQueue && e.overQuota(j, least).code != notRefused
-	for i := range victims {
-		v := victims[i].j
-		if victims[i].only && !e.stillReclaimable(j, &victims[i]) {
-			continue
-		}
+	leaves := func(v *jobState) bool {
 		e.lift(v)
 		lifted = append(lifted, v)
 		if quotaBound {
 			if e.overQuota(j, least).code != notRefused {
-				continue
+				return false
 			}
 			quotaBound, single = false, false // now any node may do
 		}
 		if single && !e.roomNear(v, &s.sets[0].Request) {
-			continue
+			return false
 		}
-		if allocs, ok = e.placeSize(j, s, s.min); ok {
+		allocs, ok = e.placeSize(j, s, s.min)
+		return ok
+	}
+	var straddle []int // jobs that now reach below their queue's guarantee: last
+	for i := range victims {
+		if victims[i].only && !e.stillReclaimable(j, &victims[i]) {
+			straddle = append(straddle, i)
+		} else if leaves(victims[i].j) {
+			return lifted, allocs, true
+		}
+	}
+	for _, i := range straddle {
+		v := victims[i].j
+		if e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier) && leaves(v) {
 			return lifted, allocs, true
 		}
 	}
