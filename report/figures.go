@@ -71,7 +71,7 @@ func useFigures() []figure {
 	return []figure{
 		{key: "makespan", group: groupUse, label: "makespan", short: "makespan", unit: unitSeconds, better: -1, ended: true,
 			help: "from the first submission to the last end", get: of(func(s *Summary) float64 { return s.Makespan })},
-		{key: "gpu_allocation", group: groupUse, label: "GPUs allocated", short: "alloc", unit: unitShare, better: 1,
+		{key: "gpu_allocation", group: groupUse, label: "GPUs allocated", short: "alloc", unit: unitShare, // held is not yet good: the work may be lost
 			help: "GPU time held by jobs, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Allocation })},
 		{key: "gpu_utilisation", group: groupUse, label: "GPUs computing", short: "computing", unit: unitShare, better: 1,
 			help: "GPU time of jobs that compute, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Utilisation })},
@@ -168,7 +168,7 @@ func shown(all []figure, sums []Summary) []figure {
 }
 
 // best tells which runs have the best value of a figure, as shown; none where
-// there is nothing to choose between. Interrupted runs do not compete, nor, in
+// there is nothing to choose between, or where most runs share it. Interrupted runs do not compete, nor, in
 // figures over ended jobs, runs that ended less than 99 % of the most.
 func best(f *figure, sums []Summary) []bool {
 	out := make([]bool, len(sums))
@@ -194,8 +194,15 @@ func best(f *figure, sums []Summary) []bool {
 	if top < 0 || !differ {
 		return out
 	}
+	marked := 0
 	for i := range sums {
-		out[i] = in(i) && f.show(&sums[i]) == f.show(&sums[top])
+		if in(i) && f.show(&sums[i]) == f.show(&sums[top]) {
+			out[i] = true
+			marked++
+		}
+	}
+	if len(sums) > 3 && 2*marked > len(sums) {
+		clear(out)
 	}
 	return out
 }

@@ -38,10 +38,11 @@ function column(b, y) {
   return [b.x.concat([Math.max(b.end, b.x.length ? b.x[b.x.length - 1] + 1 : 0)]), y.concat([y.length ? y[y.length - 1] : null])];
 }
 
-/* fine is the width of bins that suits a plot of so many pixels. */
-function fine(px) {
+/* fine is the width of bins that suits a plot of so many pixels and lines:
+   many noisy lines would hide each other. */
+function fine(px, lines) {
   var r = seen();
-  return (r[1] - r[0]) / Math.max(80, px / 1.7);
+  return (r[1] - r[0]) / Math.max(60, px / 1.7 / Math.max(1, (lines || 1) / 3));
 }
 
 /* ---- a frame around uPlot: caption, size, keys, tooltip, table ---- */
@@ -186,7 +187,7 @@ function overTime(parent, o) {
     }
     runs.forEach(function (r, i) {
       if (!state.on[i] || !r.series[o.cols[0]].length) return;
-      var b = bins(r.series, o.need || o.cols, fine(px));
+      var b = bins(r.series, o.need || o.cols, fine(px, state.on.filter(Boolean).length));
       cache[i] = b;
       o.cols.forEach(function (c, k) {
         if (o.shows && !o.shows(c)) return;

@@ -2,6 +2,7 @@
 
 function header() {
   $("title").textContent = D.title;
+  document.querySelector(".brand").hidden = /^muster\b/i.test(D.title);
   document.title = D.title;
   var jobs = runs.length ? runs[0].values[keyAt("jobs")] : 0;
   var bits = [D.cluster, D.capacity ? num(D.capacity) + " GPUs" : "", D.trace, jobs ? comma(jobs) + " jobs" : "",
@@ -23,7 +24,7 @@ function glance() {
   if (runs.length < 2) { $("glance").hidden = true; return; }
   function draw() {
     box.textContent = "";
-    ["jct.mean", "jct.p99", "queueing_delay.mean", "gpu_utilisation"].forEach(function (key) {
+    ["jct.mean", "jct.p99", "queueing_delay.mean", "goodput"].forEach(function (key) {
       var f = keyAt(key);
       if (f >= 0) box.append(bars(f));
     });
@@ -66,7 +67,11 @@ function summary() {
     sec.append(el("div", { class: "tools" }, seg("Figures shown", ["Key figures", "All figures"], "Key figures", function (n) { all = n === "All figures"; draw(); })), body);
   }
   var notes = el("ul", { class: "notes" });
-  runs.forEach(function (r) { if (r.note) notes.append(el("li", { text: r.label + ": " + r.note })); });
+  var said = {};
+  runs.forEach(function (r) { if (r.note) (said[r.note] = said[r.note] || []).push(r.label); });
+  Object.keys(said).forEach(function (n) {
+    notes.append(el("li", { text: (said[n].length === runs.length && runs.length > 1 ? "all" : said[n].join(", ")) + ": " + n }));
+  });
   if (notes.children.length) sec.append(notes);
   if (runs.length === 1) return;
 
