@@ -183,8 +183,9 @@ func (e *Engine) tickAdvance() {
 			if a.spec.Every == 0 {
 				a.start, a.end = cluster.Never, cluster.Never
 			}
-			for a.end <= e.now {
-				a.start, a.end = a.start.Add(a.spec.Every), a.end.Add(a.spec.Every)
+			if a.end <= e.now {
+				gone := e.now.Sub(a.end)/a.spec.Every + 1
+				a.start, a.end = a.start.Add(gone*a.spec.Every), a.end.Add(gone*a.spec.Every)
 			}
 			e.epoch++
 		}

@@ -41,7 +41,11 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 func generate(seed uint64, pol string, events int) (*scenario, error) {
 	h := fnv.New64a()
 	h.Write([]byte(pol))
-	r := rand.New(rand.NewPCG(seed, h.Sum64()))
+	return generateFrom(rand.New(rand.NewPCG(seed, h.Sum64())), seed, pol, func(n int) bool { return n < events })
+}
+
+// generateFrom draws from r as long as more says so.
+func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) (*scenario, error) {
 	sc := &scenario{seed: seed, instant: chance(r, 50)}
 	name := pol
 	if pol == "las" {
@@ -73,7 +77,7 @@ func generate(seed uint64, pol string, events int) (*scenario, error) {
 	}
 	sc.label = fmt.Sprintf("%s/%s/%s instant=%v", name, sc.cfg.Placer.Name(), mode, sc.instant)
 	g := &generator{r: r, spec: &sc.cfg.Spec}
-	for n := 0; n < events; n++ {
+	for n := 0; more(n); n++ {
 		if !chance(r, 40) { // often several things at one instant
 			g.at = g.at.Add(seconds(r.IntN(60)))
 		}

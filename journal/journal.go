@@ -92,6 +92,7 @@ type Reader struct {
 	name   string
 	dec    *json.Decoder
 	step   int64
+	most   cluster.JobID // highest number so far
 }
 
 // NewReader reads the header; name stands in error messages.
@@ -122,15 +123,19 @@ func (j *Reader) Next() (engine.Batch, uint64, error) {
 	}
 	for i := range l.Events { // a job must be one that the engine can book
 		ev := &l.Events[i]
-		if ev.Spec != nil && (ev.Spec.ID < 0 || ev.Spec.ID > maxJob) || ev.Type == engine.Submitted && ev.Spec == nil {
+		if ev.Spec != nil && (ev.Spec.ID < 0 || ev.Spec.ID > j.most+maxGap) || ev.Type == engine.Submitted && ev.Spec == nil {
 			return engine.Batch{}, 0, fmt.Errorf("%s: step %d: event %d has no valid job", j.name, j.step, i)
+		}
+		if ev.Spec != nil {
+			j.most = max(j.most, ev.Spec.ID)
 		}
 	}
 	return l.Batch, h, nil
 }
 
-// maxJob bounds job numbers: the engine keeps a slot for each.
-const maxJob = 1 << 30
+// maxGap bounds how far job numbers, which are dense, may jump: the engine keeps
+// a slot for each, and a damaged file must not ask for all memory.
+const maxGap = 1 << 16
 
 // Replay feeds the journal to a new engine until just after the instant until,
 // comparing each hash. It returns the engine in the state it then has.
