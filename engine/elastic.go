@@ -100,6 +100,7 @@ func (e *Engine) resized(j *jobState, tasks int) {
 	j.tasks, j.devices = int32(tasks), int32(s.devices(tasks))
 	j.milli = e.heldMilli(j)
 	e.charge(j, 1)
+	e.gotMore()
 	j.resizing = true // one at a time, so that the driver's answer is to this one
 	e.actions = append(e.actions, Action{Type: Resize, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob})
 }

@@ -86,6 +86,7 @@ type Engine struct {
 	deps    depState
 
 	epoch     int64 // grows when devices are released: what failed may fit now
+	lent      int64 // grows when jobs get devices, where queues matter
 	seenAt    int64 // epoch of the last pass
 	fresh     bool  // something arrived since the last pass
 	timers    timerHeap

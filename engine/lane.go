@@ -31,7 +31,7 @@ type group struct {
 	jobs  olist
 	head  item  // as it is in the lane's list
 	inUse bool  // in the lane's list
-	stuck int64 // epoch at which its first job could not even preempt
+	stuck int64 // claims at which its first job could not even preempt
 	why   refusal
 }
 

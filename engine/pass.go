@@ -262,16 +262,29 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 		e.consume(j)
 		return started, refusal{}
 	}
-	if g.stuck != e.epoch && r.code != refusedBackfill && e.mayPreempt(j) {
+	if g.stuck != e.claims() && r.code != refusedBackfill && e.mayPreempt(j) {
 		if e.preemptFor(j) {
 			e.consume(j)
 			return started, refusal{}
 		}
 		if !constrained {
-			g.stuck = e.epoch
+			g.stuck = e.claims()
 		}
 	}
 	return deep, r
+}
+
+// claims grows whenever a job that could not even preempt may be able to now:
+// when devices are released, and where queues matter also when a job gets some,
+// because its queue may then be one that borrows.
+func (e *Engine) claims() int64 { return e.epoch + e.lent }
+
+// gotMore notes that a job got devices.
+func (e *Engine) gotMore() {
+	if e.limits.byQueue {
+		e.lent++
+		e.fresh = e.fresh || e.pending > 0
+	}
 }
 
 // fitsUnconstrained reports whether only a reservation keeps the job waiting.

@@ -225,6 +225,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	j.milli = e.heldMilli(j)
 	j.devices = int32(s.devices(int(tasks)))
 	e.charge(j, 1)
+	e.gotMore()
 	e.stats.Placed++
 	j.state = Placed
 	j.promise = cluster.Never
