@@ -21,7 +21,8 @@ type victim struct {
 	j    *jobState
 	key0 int64 // worst first, where the policy preempts by order
 	lost int64 // what stopping it wastes
-	only bool  // allowed by reclaim alone: never below its queue's guarantee
+	only bool  // allowed only while its queue stays at its guarantee, by reclaim or by order
+	lend bool  // ... by order, of what its queue borrows
 	part bool  // ... except by part of this one job, where nothing else is left
 }
 
@@ -171,9 +172,9 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 			return false
 		}
 		v := e.jobs[it.id]
-		ok, only, part := e.mayTake(j, v, key0, reclaim)
+		x, ok := e.mayTake(j, v, key0, reclaim)
 		if ok && e.useful(s, v, j) {
-			x := victim{j: v, lost: v.lostAt(e.now, e.howToStop(v)), only: only, part: part}
+			x.lost = v.lostAt(e.now, e.howToStop(v))
 			if e.traits.Preempts {
 				x.key0 = it.key[0]
 			}
@@ -203,33 +204,40 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 	return vs, all
 }
 
-// mayTake reports whether the job may take v's devices; only says that reclaim
-// alone allows it, part that v's queue falls below its guarantee by part of it.
-func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (ok, only, part bool) {
+// mayTake reports whether the job may take v's devices. If the victim is in
+// another queue, that queue keeps its guarantee: what is borrowed may be taken
+// by order (lend) or reclaimed, and a job that straddles the guarantee last
+// (part). Both are asked again when others have been lifted.
+func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (x victim, ok bool) {
+	x.j = v
 	if v.spec.Tier == cluster.Critical {
-		return false, false, false
+		return x, false
 	}
 	safe := v.state != Placed && e.now.Sub(v.started) < e.cfg.MinRuntime && j.spec.Tier != cluster.Critical
 	if safe {
-		return false, false, false
+		return x, false
 	}
 	if v.spec.Tier > j.spec.Tier {
-		return true, false, false
+		return x, true
 	}
 	if v.spec.Tier < j.spec.Tier {
-		return false, false, false
+		return x, false
 	}
-	if e.traits.Preempts && key0 < e.freshKey(v) && !v.promoted &&
-		(v.queue == j.queue || !e.limits.byQueue || e.tree.Borrowed(int(v.queue)) >= v.milli) {
-		return true, false, false
+	if e.traits.Preempts && key0 < e.freshKey(v) && !v.promoted {
+		if v.queue == j.queue || !e.limits.byQueue {
+			return x, true
+		}
+		x.lend = e.lends(v, j)
 	}
-	if !reclaim || v.queue == j.queue {
-		return false, false, false
+	if v.queue == j.queue || !reclaim && !x.lend {
+		return x, false
 	}
-	if e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier) {
-		return true, true, false
+	x.only = true
+	if x.lend || e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier) {
+		return x, true
 	}
-	return e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier), true, true
+	x.part = true
+	return x, e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier)
 }
 
 // freshKey is the first element of a holding job's key. Where keys are
@@ -297,9 +305,24 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 	return lifted, nil, false
 }
 
+// lends reports whether v's queue, and every queue above it that is not above
+// the job's, holds that much more than its guarantee.
+func (e *Engine) lends(v, j *jobState) bool {
+	top := e.tree.LCA(int(v.queue), int(j.queue))
+	for q := int(v.queue); q != top; q = e.tree.Parent(q) {
+		if e.tree.Borrowed(q) < v.milli {
+			return false
+		}
+	}
+	return true
+}
+
 // stillReclaimable asks again, with the victims lifted so far gone.
 func (e *Engine) stillReclaimable(j *jobState, x *victim) bool {
 	v := x.j
+	if x.lend && e.lends(v, j) {
+		return true
+	}
 	if x.part {
 		return e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier)
 	}
