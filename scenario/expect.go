@@ -24,7 +24,7 @@ type expectCmd struct {
 	facts   []arg
 }
 
-// kind is the type of a fact's value.
+// kindOfValue is the type of a fact's value.
 type kindOfValue uint8
 
 const (

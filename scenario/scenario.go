@@ -35,7 +35,7 @@ type Result struct {
 // OK reports whether everything was as the scenario says.
 func (r *Result) OK() bool { return len(r.Failures) == 0 }
 
-// Write says the failures as people read them.
+// String says the failures as people read them.
 func (r *Result) String() string {
 	var b strings.Builder
 	for _, f := range r.Failures {
