@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -199,6 +200,7 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 		}
 	}
 	tl := e.timeline()
+	e.shy.reset(len(e.st.nodes))
 	for c, ok := tl.peek(); ok; c, ok = tl.peek() {
 		at := c.at
 		near := !single
@@ -211,11 +213,74 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 		}
 		at = max(at, e.now)
 		e.constrainAt(j, at, true)
+		before := e.st.mark()
 		if allocs, ok := e.placeSize(j, s, s.min); ok {
-			return e.promiseOf(j, s, at, allocs), true
+			return e.promiseOf(j, s, at, e.spareIdle(j, s, allocs, before)), true
 		}
 	}
 	return reservation{}, false
+}
+
+// shyness marks the nodes of which something comes free in a timeline, and
+// those that a promise shall keep off.
+type shyness struct {
+	freed []int32 // stamp: released something
+	keep  []int32 // stamp: keep off
+	now   int32
+	on    bool
+}
+
+func (y *shyness) reset(n int) {
+	for len(y.freed) < n {
+		y.freed, y.keep = append(y.freed, 0), append(y.keep, 0)
+	}
+	y.now++
+}
+
+func (y *shyness) off(node int32) bool { return y.on && y.keep[node] == y.now }
+
+// spareIdle moves a promise off nodes that are idle already, as far as it can:
+// they are what others may run on until then, and beyond. It places anew with
+// as few of the idle nodes as suffice, the first ones.
+func (e *Engine) spareIdle(j *jobState, s *shape, allocs []Alloc, before int) []Alloc {
+	uses := false
+	for i := range allocs {
+		uses = uses || e.shy.freed[allocs[i].Node] != e.shy.now
+	}
+	if !uses || j.home != nil {
+		return allocs
+	}
+	e.st.rollback(before)
+	idle := e.scratch.idle[:0]
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		if n.indexed && e.shy.freed[id] != e.shy.now && (n.nfree > 0 || n.spec.GPUs == 0) && s.any.has(n.class) {
+			idle = append(idle, int32(id))
+		}
+	}
+	e.scratch.idle = idle
+	e.shy.on = true
+	defer func() { e.shy.on = false }()
+	with := func(k int) bool { // the first k idle nodes may be used
+		for i, id := range idle {
+			e.shy.keep[id] = 0
+			if i >= k {
+				e.shy.keep[id] = e.shy.now
+			}
+		}
+		var ok bool
+		allocs, ok = e.placeSize(j, s, s.min)
+		return ok
+	}
+	k := sort.Search(len(idle), func(k int) bool {
+		ok := with(k)
+		e.st.rollback(before)
+		return ok
+	})
+	if !with(k) {
+		panic("engine: a promise that fits with every node does not fit with every node")
+	}
+	return allocs
 }
 
 // noResv marks the beginning or end of an advance reservation.
@@ -336,6 +401,7 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 		e.st.release(&j.allocs[i])
 	}
 	for i := range j.allocs {
+		e.shy.freed[j.allocs[i].Node] = e.shy.now
 		n := &e.st.nodes[j.allocs[i].Node]
 		near = near || n.indexed && e.st.room(n, r, 1) > 0
 	}

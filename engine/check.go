@@ -171,6 +171,10 @@ func (e *Engine) never(j *jobState) string {
 // beyondLimit says that the job is larger than its queue's limit at all times.
 // That is the queue's matter, not the shape's.
 func (e *Engine) beyondLimit(j *jobState, s *shape) string {
+	if owed := e.tree.Guarantee(int(j.queue)); e.limits.byQueue && j.spec.Tier == cluster.Critical &&
+		e.milliOf(s, int(s.min)) > owed && len(e.tree.Spec(int(j.queue)).Windows) == 0 {
+		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.gpus, e.tree.Name(int(j.queue)), float64(owed)/1000)
+	}
 	lim := e.tree.Limit(int(j.queue))
 	if !e.limits.byQueue || lim < 0 || e.milliOf(s, int(s.min)) <= lim || len(e.tree.Spec(int(j.queue)).Windows) > 0 {
 		return ""

@@ -499,13 +499,13 @@ func (d *dumb) preempt(j *dumbJob, f free, blocked map[string]bool) bool {
 	}
 	f.take(allocs)
 	for i := len(gone) - 1; i >= 0; i-- {
-		back := true
-		for _, a := range gone[i].allocs {
-			back = back && f.gpus[a.Node]&a.GPUs == a.GPUs && f.cpu[a.Node] >= a.CPU
+		back, then := true, f.clone()
+		for k, a := range gone[i].allocs {
+			back = back && then.gpus[a.Node]&a.GPUs == a.GPUs && then.cpu[a.Node] >= a.CPU
+			then.take(gone[i].allocs[k : k+1])
 		}
 		if back {
-			f.take(gone[i].allocs)
-			gone = slices.Delete(gone, i, i+1)
+			f, gone = then, slices.Delete(gone, i, i+1)
 		}
 	}
 	for _, v := range gone {

@@ -190,7 +190,10 @@ func (e *Engine) consider(p *passState, li int, it item) {
 	}
 	switch {
 	case v == started && head:
-		return // the group is listed again with its next job, after this one
+		if c := &p.cursors[li]; g.inUse && g.head.less(&c.last) && g.head.id != it.id {
+			pushItem(&c.deep, g.head) // its next job comes before where the pass is
+		}
+		return // else the group is listed again with its next job, after this one
 	case v == started:
 		v = deeper // its first job still waits for a reservation: the next may pass, too
 	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == Conservative:

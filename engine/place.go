@@ -8,6 +8,7 @@ import (
 
 // scratch is memory that is reused from step to step.
 type scratch struct {
+	idle    []int32
 	key     []byte
 	ids     []int32
 	allocs  []Alloc
@@ -327,7 +328,8 @@ func waitsFor(v *jobState, id cluster.JobID) bool {
 
 // start emits the Start of a job whose devices are free.
 func (e *Engine) start(j *jobState) {
-	if j.waited {
+	before, waited := j.key.key[0], j.waited
+	if waited {
 		e.unlist(j)
 		j.waited = false
 	}
@@ -345,6 +347,9 @@ func (e *Engine) start(j *jobState) {
 		e.timers.push(timer{e.now.Add(e.cfg.MinRuntime), timerSafe, int32(j.spec.ID), j.gen})
 	}
 	e.list(j)
+	if waited && e.traits.Preempts && j.key.key[0] > before {
+		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
+	}
 	e.watchKey(j)
 	e.actions = append(e.actions, Action{Type: Start, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob})
 }

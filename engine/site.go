@@ -92,6 +92,9 @@ func (n *nodeState) domain(id int32, l cluster.Level) Domain {
 }
 
 func (s *Site) inside(node int32) bool {
+	if s.e.shy.off(node) {
+		return false
+	}
 	if s.within.Level == cluster.LevelAny {
 		return true
 	}

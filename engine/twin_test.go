@@ -52,6 +52,7 @@ type pair struct {
 	jobs   []*cluster.Job
 	events int
 	log    []string
+	never  map[cluster.JobID]bool // looked up only
 }
 
 func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64) int {
@@ -74,7 +75,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &pair{r: r, d: &dumb{policy: pol, placer: placer, strict: mode == engine.Strict, nodes: slices.Clone(spec.Nodes)}}
+	w := &pair{r: r, never: map[cluster.JobID]bool{}, d: &dumb{policy: pol, placer: placer, strict: mode == engine.Strict, nodes: slices.Clone(spec.Nodes)}}
 	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func (w *pair) later() cluster.Time {
 }
 
 func (w *pair) play() error {
-	wake, gone := cluster.Never, map[cluster.JobID]bool{}
+	wake := cluster.Never
 	attempt := map[cluster.JobID]int{} // starts; looked up only
 	for w.events < 3000 {
 		at := wake
@@ -156,7 +157,7 @@ func (w *pair) play() error {
 		if err := w.e.CheckInvariants(); err != nil {
 			return err
 		}
-		others, preempts := w.d.step(b)
+		others, preempts := w.d.step(w.possible(b, &dec))
 		var got, stops []string
 		for i := range dec.Actions {
 			a := &dec.Actions[i]
@@ -167,8 +168,6 @@ func (w *pair) play() error {
 					s += fmt.Sprintf(" n%d:%b", al.Node, al.GPUs)
 				}
 			case engine.Reject:
-				w.d.jobs[a.Job].state = engine.Done // the twin leaves it to the engine what is impossible
-				gone[a.Job] = true
 				continue
 			case engine.Preempt:
 				stops = append(stops, fmt.Sprintf("%s %s for %d", s, a.Reason, a.For))
@@ -184,6 +183,21 @@ func (w *pair) play() error {
 		w.answer(&dec, attempt)
 	}
 	return nil
+}
+
+// possible leaves out what the engine rejects: the twin leaves it to the engine
+// what is impossible.
+func (w *pair) possible(b engine.Batch, dec *engine.Decision) engine.Batch {
+	evs := slices.Clone(b.Events)
+	for i := range dec.Actions {
+		if a := &dec.Actions[i]; a.Type == engine.Reject {
+			w.never[a.Job] = true
+		}
+	}
+	b.Events = slices.DeleteFunc(evs, func(ev engine.Event) bool {
+		return w.never[ev.Job] && (ev.Type == engine.Submitted || ev.Type == engine.Cancelled)
+	})
+	return b
 }
 
 // answer is what the world will say to a decision.

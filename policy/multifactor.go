@@ -64,10 +64,12 @@ func (p *multifactorPolicy) Traits() engine.Traits {
 	return engine.Traits{Backfill: engine.EASY, Rekey: 5 * time.Minute, ByUser: true}
 }
 
-// Key orders one user's jobs of one shape: by the part of the priority that
-// is the job's own, then by age.
+// Key orders one user's jobs of one shape as HeadKey does: what they do not
+// share is their own priority and their age, whose difference stays the same
+// while they wait (until the older one reaches max_age).
 func (p *multifactorPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{-j.Spec().Priority, int64(j.Lined())}
+	const one = 1_000_000
+	return engine.Key{p.age*(int64(j.Lined())/max(1, int64(p.maxAge)/one)) - j.Spec().Priority*one, int64(j.Lined())}
 }
 
 // HeadKey is minus the priority, in millionths of a point:
