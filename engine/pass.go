@@ -31,11 +31,16 @@ type passState struct {
 	depth   int // backfill candidates left
 	blocked classSet
 	stop    bool
+	placed  int64 // Stats.Placed when the pass began
 }
 
 func (e *Engine) pass() {
 	e.stats.Passes++
 	e.seenAt, e.fresh = e.epoch, false
+	e.kept = reservation{job: cluster.NoJob}
+	if len(e.resv) == 1 {
+		e.kept = e.resv[0]
+	}
 	e.resv = e.resv[:0]
 	e.blockedBy = nil
 	e.refreshEnds()
@@ -51,7 +56,7 @@ func (e *Engine) pass() {
 	for i := range p.cursors {
 		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0}
 	}
-	p.depth, p.blocked, p.stop = e.cfg.Depth, classSet{}, false
+	p.depth, p.blocked, p.stop, p.placed = e.cfg.Depth, classSet{}, false, e.stats.Placed
 	for !p.stop {
 		li, it := e.pickLane(p)
 		if li < 0 {
@@ -270,7 +275,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			e.consume(j)
 			return started, refusal{}
 		}
-		if !constrained {
+		if !constrained && e.blockedBy == nil { // else it might, were it first
 			g.stuck = e.claims()
 		}
 	}
