@@ -31,16 +31,11 @@ type passState struct {
 	depth   int // backfill candidates left
 	blocked classSet
 	stop    bool
-	placed  int64 // Stats.Placed when the pass began
 }
 
 func (e *Engine) pass() {
 	e.stats.Passes++
 	e.seenAt, e.fresh = e.epoch, false
-	e.kept = reservation{job: cluster.NoJob}
-	if len(e.resv) == 1 {
-		e.kept = e.resv[0]
-	}
 	e.resv = e.resv[:0]
 	e.blockedBy = nil
 	e.refreshEnds()
@@ -56,7 +51,7 @@ func (e *Engine) pass() {
 	for i := range p.cursors {
 		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0}
 	}
-	p.depth, p.blocked, p.stop, p.placed = e.cfg.Depth, classSet{}, false, e.stats.Placed
+	p.depth, p.blocked, p.stop = e.cfg.Depth, classSet{}, false
 	for !p.stop {
 		li, it := e.pickLane(p)
 		if li < 0 {
