@@ -332,8 +332,10 @@ func (e *Engine) stillReclaimable(j *jobState, x *victim) bool {
 // enoughWith is a quick necessary condition: free GPUs and the victims' are
 // as many as the job needs at its smallest size.
 func (e *Engine) enoughWith(s *shape, victims []victim) bool {
-	if s.sets[0].Request.Fractional() || s.sets[0].Request.Profile != "" {
-		return true
+	for i := range s.sets {
+		if r := &s.sets[i].Request; r.Fractional() || r.Profile != "" {
+			return true // several on one GPU
+		}
 	}
 	have := 0
 	for ci := range e.st.classes {

@@ -459,3 +459,12 @@ func TestSuspendedAboveLimit(t *testing.T) {
 	h.want(3, "", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 0, 2000), queue("b", 1000, -1)}})
 	h.want(4, "", stopped(1, engine.Completed))
 }
+
+// A gang of a whole GPU and of slices needs fewer GPUs than it has tasks.
+func TestPreemptForSlices(t *testing.T) {
+	h := newHand(t, "1x3xA100-80GB", "fifo", nil)
+	h.want(0, "start 0", submit(job(0, 2, 1000, tier(cluster.BestEffort))))
+	h.want(1, "preempt 0 for 1", submit(job(1, 1, 1000, func(j *cluster.Job) {
+		j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 3, Request: cluster.Request{GPUs: 1, Profile: "2g"}})
+	})))
+}
