@@ -414,7 +414,6 @@ func (w *randomWorld) checkDevices(act *engine.Action, first bool) error {
 	type dev struct {
 		whole, tenants int
 		share          int64
-		mem            int64
 		slots          uint8
 	}
 	devs := make([][64]dev, len(w.specs))

@@ -176,7 +176,7 @@ func (w *pair) play() error {
 			got = append(got, s)
 		}
 		slices.Sort(stops)
-		w.log = append(w.log, fmt.Sprintf("%s", describe(&b, &dec)))
+		w.log = append(w.log, describe(&b, &dec))
 		if !slices.Equal(got, others) || !slices.Equal(stops, preempts) {
 			return fmt.Errorf("at %v the engine decides %q %q, its twin %q %q", at, got, stops, others, preempts)
 		}

@@ -32,7 +32,7 @@ type jsonReport struct {
 func WriteJSON(w io.Writer, runs []Run, sums []Summary) error {
 	r := jsonReport{Schema: Schema, Runs: make([]jsonRun, len(sums))}
 	if len(runs) > 0 {
-		r.Trace, r.Cluster, r.Capacity = runs[0].Trace, runs[0].Cluster, int64(runs[0].Capacity)
+		r.Trace, r.Cluster, r.Capacity = runs[0].Trace, runs[0].Cluster, runs[0].Capacity
 	}
 	for i := range sums {
 		r.Runs[i].Summary = sums[i]

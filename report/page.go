@@ -193,7 +193,7 @@ func (p *page) add(to *pageRun, r *Run, queues map[string]int) {
 func (r *Run) bin(i int, width float64) (cover float64) {
 	from, to := float64(i)*width, float64(i+1)*width
 	if r.Last != cluster.Never && r.Last > 0 {
-		to = min(to, cluster.Time(r.Last).Sub(0).Seconds())
+		to = min(to, r.Last.Sub(0).Seconds())
 	}
 	return max(to-from, 1e-3)
 }

@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -138,7 +139,7 @@ func readSacctJSON(b *Builder) error {
 	lc := &lineCounter{in: b.in}
 	d := json.NewDecoder(lc)
 	broken := func(err error) error {
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = fmt.Errorf("the file ends in the middle")
 		}
 		return b.fatal(lc.line(d.InputOffset()), "not readable as JSON: %v", err)

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strconv"
 	"time"
@@ -57,7 +58,7 @@ func readSWF(b *Builder) error {
 	unknown, parts, chained := 0, 0, 0
 	for t.err == nil {
 		line, long, err := in.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

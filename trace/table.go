@@ -79,7 +79,7 @@ func (t *table) col(name string) int {
 func (t *table) next() bool {
 	for t.err == nil {
 		line, long, err := t.in.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return false
 		}
 		t.line, t.reason = t.in.n, ""

@@ -229,7 +229,7 @@ func testWake(t *testing.T, make maker) {
 
 // When the context is done, Next returns soon, with io.EOF or its error.
 func testContext(t *testing.T, make maker) {
-	f := small(job(0, 1, 50*ms), job(time.Duration(cluster.MaxDuration)/1000, 1, 50*ms))
+	f := small(job(0, 1, 50*ms), job(cluster.MaxDuration/1000, 1, 50*ms))
 	d := make(t, &f)
 	ctx, cancel := context.WithCancel(t.Context())
 	e := newEngine(t, &f.Spec)
