@@ -160,7 +160,7 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 			}
 			e.shrink(c.v, c.keep, c.gone)
 			e.st.commit()
-			e.book(j, allocs, s.min)
+			e.book(j, allocs, tasksOf(allocs))
 			return true
 		}
 		cuts = append(cuts, c)

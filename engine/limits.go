@@ -173,7 +173,7 @@ func (e *Engine) orphan(j *jobState, err error) {
 		e.reject(j, Impossible, err.Error())
 		return
 	}
-	if j.state != Stopping {
+	if j.booked() { // one that was rejected with another is done
 		e.charge(j, 1)
 	}
 }

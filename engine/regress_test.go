@@ -468,3 +468,29 @@ func TestPreemptForSlices(t *testing.T) {
 		j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 3, Request: cluster.Request{GPUs: 1, Profile: "2g"}})
 	})))
 }
+
+// Two jobs lose their queue, and one of them waits for the other.
+func TestOrphansOfOrphans(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
+		c.Spec.Queues = []cluster.Queue{queue("a", 1000, -1), queue("b", 0, -1)}
+	})
+	h.want(0, "start 0", submit(job(0, 2, 100, inQueue("a"))))
+	h.want(1, "", submit(job(1, 2, 100, inQueue("b"))), submit(job(2, 2, 100, inQueue("b"), func(j *cluster.Job) {
+		j.After = []cluster.Dependency{{Type: cluster.AfterOK, Job: 1}}
+	})))
+	h.want(2, "reject 2, reject 1", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 1000, -1)}})
+}
+
+// A suspended elastic job gets room from another one: it comes back at its size.
+func TestSuspendedTakesSurplus(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
+		c.Stop = [3]engine.StopRule{{How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}}
+	})
+	h.want(0, "start 0", submit(job(0, 1, 1000, tier(cluster.BestEffort), elastic(1, 2))))
+	h.want(1, "start 1", ev(engine.Started, 0), submit(job(1, 2, 1000)))
+	h.want(2, "preempt 0 for 2", submit(job(2, 2, 1000)))
+	h.want(3, "start 2", stopped(0, engine.Preempted))
+	h.want(4, "start 3", stopped(2, engine.Completed), submit(job(3, 1, 1000, elastic(1, 2), func(j *cluster.Job) { j.Priority = 1 })), ev(engine.Held, 0))
+	h.want(5, "", ev(engine.Started, 3))
+	h.want(6, "resize 3", engine.Event{Type: engine.Held, Job: 0, Undo: true})
+}
