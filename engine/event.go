@@ -76,7 +76,6 @@ const (
 	Preempt                   // stop a job (How says how); report Stopped when its devices are free
 	Resize                    // change an elastic job to the given tasks and devices
 	Reject                    // the job cannot ever run; it is done
-	Reserve                   // information: the job is promised these devices at At
 )
 
 // How says how a job is stopped.
@@ -108,12 +107,11 @@ type Alloc struct {
 type Action struct {
 	Type   ActionType    `json:"type"`
 	Job    cluster.JobID `json:"job"`
-	Allocs []Alloc       `json:"allocs,omitempty"` // Start, Resize, Reserve
+	Allocs []Alloc       `json:"allocs,omitempty"` // Start, Resize
 	How    How           `json:"how,omitempty"`    // Preempt
 	Grace  time.Duration `json:"grace,omitempty"`  // Preempt
 	Reason StopReason    `json:"reason,omitempty"` // Preempt, Reject: what it counts as
 	For    cluster.JobID `json:"for,omitempty"`    // Preempt: the job that needs the devices; NoJob: nobody
-	At     cluster.Time  `json:"at,omitempty"`     // Reserve
 	Text   string        `json:"text,omitempty"`   // Reject: what it asked and the most there is
 }
 

@@ -82,7 +82,7 @@ func (b *bitset) check() error {
 func (l *olist) items() (items []item, err error) {
 	l.walk(func(it item) bool { items = append(items, it); return true })
 	for i := 1; i < len(items); i++ {
-		if !items[i-1].less(&items[i]) {
+		if !items[i-1].Before(&items[i]) {
 			return nil, fmt.Errorf("%+v is not before %+v", items[i-1], items[i])
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/heap"
 )
 
 func compareItems(a, b item) int {
@@ -175,12 +176,12 @@ func TestCandidateHeap(t *testing.T) {
 	for range 2000 {
 		if len(h) == 0 || r.IntN(5) < 3 {
 			it := item{key: Key{int64(r.IntN(9))}, id: int32(r.IntN(1 << 20))}
-			pushItem(&h, it)
+			heap.Push(&h, it)
 			at, _ := slices.BinarySearchFunc(twin, it, compareItems)
 			twin = slices.Insert(twin, at, it)
 			continue
 		}
-		if got := popItem(&h); got != twin[0] {
+		if got := heap.Pop(&h); got != twin[0] {
 			t.Fatalf("%+v comes out, not %+v", got, twin[0])
 		}
 		twin = twin[1:]

@@ -7,7 +7,7 @@ var (
 		"submitted", "updated", "cancelled", "held", "started", "resized", "progress"}
 	reasonNames   = []string{"completed", "failed", "cancelled", "timed-out", "preempted", "node-lost", "launch-failed", "impossible", "never-ready"}
 	howNames      = []string{"suspend", "checkpoint", "kill"}
-	actionNames   = []string{"start", "preempt", "resize", "reject", "reserve"}
+	actionNames   = []string{"start", "preempt", "resize", "reject"}
 	backfillNames = []string{"none", "skip", "easy", "conservative"}
 )
 

@@ -13,7 +13,8 @@ type item struct {
 	id     int32
 }
 
-func (a *item) less(b *item) bool {
+// Before orders items by key, submit time and id: a total order.
+func (a *item) Before(b *item) bool {
 	for i := range a.key {
 		if a.key[i] != b.key[i] {
 			return a.key[i] < b.key[i]
@@ -43,7 +44,7 @@ func (l *olist) chunkOf(it *item) int {
 	for lo < hi {
 		mid := (lo + hi) / 2
 		c := l.chunks[mid]
-		if c[len(c)-1].less(it) {
+		if c[len(c)-1].Before(it) {
 			lo = mid + 1
 		} else {
 			hi = mid
@@ -57,7 +58,7 @@ func search(c []item, it *item) int {
 	lo, hi := 0, len(c)
 	for lo < hi {
 		mid := (lo + hi) / 2
-		if c[mid].less(it) {
+		if c[mid].Before(it) {
 			lo = mid + 1
 		} else {
 			hi = mid

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/heap"
 )
 
 // A pass considers pending jobs in order, once, from the best to the worst.
@@ -74,7 +75,7 @@ func (e *Engine) peekLane(p *passState, li int) (it item, fromDeep, ok bool) {
 	} else {
 		it, ok = l.groups.first()
 	}
-	if len(c.deep) > 0 && (!ok || c.deep[0].less(&it)) {
+	if len(c.deep) > 0 && (!ok || c.deep[0].Before(&it)) {
 		return c.deep[0], true, true
 	}
 	if !ok {
@@ -105,7 +106,7 @@ func (e *Engine) pickLane(p *passState) (int, item) {
 	}
 	c := &p.cursors[best]
 	if bestDeep {
-		popItem(&c.deep)
+		heap.Pop(&c.deep)
 	} else {
 		c.last, c.begun = bestItem, true
 	}
@@ -143,7 +144,7 @@ func (e *Engine) laneLess(a int, ai *item, b int, bi *item) bool {
 	if *ai == *bi {
 		return a < b
 	}
-	return ai.less(bi)
+	return ai.Before(bi)
 }
 
 func (e *Engine) entitled(j *jobState) bool {
@@ -190,8 +191,8 @@ func (e *Engine) consider(p *passState, li int, it item) {
 	}
 	switch {
 	case v == started && head:
-		if c := &p.cursors[li]; g.inUse && g.head.less(&c.last) && g.head.id != it.id {
-			pushItem(&c.deep, g.head) // its next job comes before where the pass is
+		if c := &p.cursors[li]; g.inUse && g.head.Before(&c.last) && g.head.id != it.id {
+			heap.Push(&c.deep, g.head) // its next job comes before where the pass is
 		}
 		return // else the group is listed again with its next job, after this one
 	case v == started:
@@ -200,7 +201,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 		e.block(p, j)
 	}
 	if v == deeper && more {
-		pushItem(&p.cursors[li].deep, next)
+		heap.Push(&p.cursors[li].deep, next)
 	}
 }
 
@@ -297,40 +298,4 @@ func (e *Engine) fitsUnconstrained(j *jobState, s *shape) bool {
 	_, ok := e.placeTrial(j, s, s.min)
 	e.held = held
 	return ok
-}
-
-func pushItem(h *[]item, it item) {
-	*h = append(*h, it)
-	s := *h
-	for i := len(s) - 1; i > 0; {
-		p := (i - 1) / 2
-		if !s[i].less(&s[p]) {
-			break
-		}
-		s[i], s[p] = s[p], s[i]
-		i = p
-	}
-}
-
-func popItem(h *[]item) item {
-	s := *h
-	top := s[0]
-	last := len(s) - 1
-	s[0] = s[last]
-	s = s[:last]
-	*h = s
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= last {
-			return top
-		}
-		if c+1 < last && s[c+1].less(&s[c]) {
-			c++
-		}
-		if !s[c].less(&s[i]) {
-			return top
-		}
-		s[i], s[c] = s[c], s[i]
-		i = c
-	}
 }

@@ -318,9 +318,6 @@ func milliOf(allocs []engine.Alloc) (m cluster.Milli) {
 
 // apply carries out an action and checks that it is a legal one.
 func (w *randomWorld) apply(a *engine.Action) error {
-	if a.Type == engine.Reserve {
-		return nil
-	}
 	if a.Job < 0 || int(a.Job) >= len(w.jobs) || w.jobs[a.Job] == nil {
 		return errors.New("the job was never submitted")
 	}

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/muster-gpu/muster/cluster"
+import (
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/heap"
+)
 
 type timerKind uint8
 
@@ -19,7 +22,8 @@ type timer struct {
 	gen  uint32 // of the job when it was set; a different one now: void
 }
 
-func (a *timer) less(b *timer) bool {
+// Before orders timers by time, then by job and kind.
+func (a *timer) Before(b *timer) bool {
 	if a.at != b.at {
 		return a.at < b.at
 	}
@@ -33,43 +37,12 @@ func (a *timer) less(b *timer) bool {
 type timerHeap []timer
 
 func (h *timerHeap) push(t timer) {
-	if t.at == cluster.Never {
-		return
-	}
-	*h = append(*h, t)
-	s := *h
-	for i := len(s) - 1; i > 0; {
-		p := (i - 1) / 2
-		if !s[i].less(&s[p]) {
-			break
-		}
-		s[i], s[p] = s[p], s[i]
-		i = p
+	if t.at != cluster.Never {
+		heap.Push((*[]timer)(h), t)
 	}
 }
 
-func (h *timerHeap) pop() timer {
-	s := *h
-	top := s[0]
-	last := len(s) - 1
-	s[0] = s[last]
-	s = s[:last]
-	*h = s
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= last {
-			return top
-		}
-		if c+1 < last && s[c+1].less(&s[c]) {
-			c++
-		}
-		if !s[c].less(&s[i]) {
-			return top
-		}
-		s[i], s[c] = s[c], s[i]
-		i = c
-	}
-}
+func (h *timerHeap) pop() timer { return heap.Pop((*[]timer)(h)) }
 
 // peek returns the time of the first timer that still holds.
 func (h *timerHeap) peek(e *Engine) (cluster.Time, bool) {

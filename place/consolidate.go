@@ -23,16 +23,7 @@ func (p skew) Place(s *engine.Site) bool {
 	}
 	return constrained(s, func(s *engine.Site) bool {
 		return sets(s, func(set, count int) bool {
-			for count > 0 {
-				node := s.Find(set, 1, engine.Fullest)
-				if node < 0 {
-					return false
-				}
-				n := s.Room(node, set, count)
-				s.Take(node, set, n)
-				count -= n
-			}
-			return true
+			return fill(s, set, count, engine.Fullest)
 		})
 	})
 }

@@ -22,16 +22,7 @@ func (first) Place(s *engine.Site) bool {
 				s.Take(node, set, count)
 				return true
 			}
-			for count > 0 {
-				node := s.Find(set, 1, engine.First)
-				if node < 0 {
-					return false
-				}
-				n := s.Room(node, set, count)
-				s.Take(node, set, n)
-				count -= n
-			}
-			return true
+			return fill(s, set, count, engine.First)
 		})
 	})
 }

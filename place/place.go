@@ -83,6 +83,20 @@ func pack(s *engine.Site) bool {
 	})
 }
 
+// fill takes as many tasks as fit from each node in turn, in the order of pick.
+func fill(s *engine.Site, set, count int, pick engine.Pick) bool {
+	for count > 0 {
+		node := s.Find(set, 1, pick)
+		if node < 0 {
+			return false
+		}
+		n := s.Room(node, set, count)
+		s.Take(node, set, n)
+		count -= n
+	}
+	return true
+}
+
 // constrained places within the job's topology constraint: in the domain of
 // the wanted level that fits most tightly. Without a constraint, or where a
 // preferred one cannot be met, it places anywhere.

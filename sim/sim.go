@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/heap"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -311,9 +312,6 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 	w.wake = d.WakeAt
 	for i := range d.Actions {
 		a := &d.Actions[i]
-		if a.Type == engine.Reserve {
-			continue
-		}
 		j := &w.jobs[a.Job]
 		w.quiet = w.now
 		switch a.Type {
@@ -510,9 +508,9 @@ func (w *World) end(j *jobRun, reason engine.StopReason) {
 	w.book.ended(j, w.now, reason, was == waiting)
 }
 
-// push and popEvent keep the queue of future events: earliest first, then in
+// Before, push and popEvent keep the queue of future events: earliest first, then in
 // the fixed order of kinds and ids.
-func (a *worldEvent) less(b *worldEvent) bool {
+func (a *worldEvent) Before(b *worldEvent) bool {
 	if a.at != b.at {
 		return a.at < b.at
 	}
@@ -522,38 +520,6 @@ func (a *worldEvent) less(b *worldEvent) bool {
 	return a.id < b.id
 }
 
-func (w *World) push(ev worldEvent) {
-	w.queue = append(w.queue, ev)
-	q := w.queue
-	for i := len(q) - 1; i > 0; {
-		p := (i - 1) / 2
-		if !q[i].less(&q[p]) {
-			break
-		}
-		q[i], q[p] = q[p], q[i]
-		i = p
-	}
-}
+func (w *World) push(ev worldEvent) { heap.Push(&w.queue, ev) }
 
-func (w *World) popEvent() worldEvent {
-	q := w.queue
-	top := q[0]
-	last := len(q) - 1
-	q[0] = q[last]
-	q = q[:last]
-	w.queue = q
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= last {
-			return top
-		}
-		if c+1 < last && q[c+1].less(&q[c]) {
-			c++
-		}
-		if !q[c].less(&q[i]) {
-			return top
-		}
-		q[i], q[c] = q[c], q[i]
-		i = c
-	}
-}
+func (w *World) popEvent() worldEvent { return heap.Pop(&w.queue) }

@@ -25,7 +25,7 @@ var arrows = map[string]string{
 	"cluster":           "",
 	"quota":             "cluster",
 	"perf":              "cluster",
-	"engine":            "cluster quota",
+	"engine":            "cluster quota internal/heap",
 	"policy":            "cluster quota engine",
 	"place":             "cluster engine",
 	"journal":           "cluster engine policy place",
@@ -34,11 +34,12 @@ var arrows = map[string]string{
 	"driver/drivertest": "cluster engine driver policy place",
 	"trace":             "cluster",
 	"report":            "cluster",
-	"sim":               "cluster perf engine policy place driver trace report",
+	"sim":               "cluster perf engine policy place driver trace report internal/heap",
 	"scenario":          "cluster perf engine policy place driver trace report sim config journal quota",
 	"results":           "cluster perf engine policy place driver trace report sim config",
 	"cmd/muster":        "cluster quota perf engine policy place journal config driver trace report sim scenario results",
 	"internal/shared":   "",
+	"internal/heap":     "",
 	"internal/lint":     "",
 }
 

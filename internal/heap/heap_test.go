@@ -1,0 +1,33 @@
+package heap
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+type num int
+
+func (a *num) Before(b *num) bool { return *a < *b }
+
+// Against the dumb twin: a sorted slice.
+func TestHeap(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var h, twin []num
+	for range 20_000 {
+		if rng.IntN(5) < 3 || len(twin) == 0 {
+			v := num(rng.IntN(1000))
+			Push(&h, v)
+			i, _ := slices.BinarySearch(twin, v)
+			twin = slices.Insert(twin, i, v)
+			continue
+		}
+		if got := Pop(&h); got != twin[0] {
+			t.Fatalf("popped %d, want %d", got, twin[0])
+		}
+		twin = twin[1:]
+	}
+	if len(h) != len(twin) {
+		t.Errorf("%d left, want %d", len(h), len(twin))
+	}
+}
