@@ -486,11 +486,12 @@ func TestSuspendedTakesSurplus(t *testing.T) {
 	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
 		c.Stop = [3]engine.StopRule{{How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}}
 	})
-	h.want(0, "start 0", submit(job(0, 1, 1000, tier(cluster.BestEffort), elastic(1, 2))))
-	h.want(1, "start 1", ev(engine.Started, 0), submit(job(1, 2, 1000)))
-	h.want(2, "preempt 0 for 2", submit(job(2, 2, 1000)))
-	h.want(3, "start 2", stopped(0, engine.Preempted))
-	h.want(4, "start 3", stopped(2, engine.Completed), submit(job(3, 1, 1000, elastic(1, 2), func(j *cluster.Job) { j.Priority = 1 })), ev(engine.Held, 0))
+	h.want(0, "start 1", submit(job(1, 2, 1000)))
+	h.want(1, "start 0", submit(job(0, 1, 1000, tier(cluster.BestEffort), elastic(1, 2))))
+	h.want(2, "preempt 0 for 2", ev(engine.Started, 0), submit(job(2, 2, 1000)))
+	h.want(3, "start 2", stopped(0, engine.Preempted), ev(engine.Held, 0))
+	h.want(4, "start 3", stopped(1, engine.Completed), stopped(2, engine.Completed), submit(job(3, 1, 1000, elastic(1, 4), tier(cluster.BestEffort))))
 	h.want(5, "", ev(engine.Started, 3))
 	h.want(6, "resize 3", engine.Event{Type: engine.Held, Job: 0, Undo: true})
+	h.want(7, "start 0", ev(engine.Resized, 3))
 }
