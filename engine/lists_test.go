@@ -189,7 +189,7 @@ func TestCandidateHeap(t *testing.T) {
 }
 
 // store makes an engine's node store with nodes of one model.
-func store(t *testing.T, model string, nodes ...cluster.Node) *Engine {
+func store(t testing.TB, model string, nodes ...cluster.Node) *Engine {
 	t.Helper()
 	m, ok := cluster.FindModel(model)
 	if !ok {
