@@ -38,11 +38,11 @@ func FuzzStep(f *testing.F) {
 	}
 	names := policy.Names()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) < 2 || len(data) > 1<<14 {
+		if len(data) < 2 || len(data) > 4000 {
 			return
 		}
 		src := &bytesSource{data: data[2:], rest: rand.NewPCG(1, 2)}
-		sc, err := generateFrom(rand.New(src), uint64(data[1]), names[int(data[0])%len(names)], func(n int) bool { return src.pos < len(src.data) && n < 300 })
+		sc, err := generateFrom(rand.New(src), uint64(data[1]), names[int(data[0])%len(names)], func(n int) bool { return src.pos < len(src.data) && n < 100 })
 		if err != nil {
 			t.Fatal(err)
 		}
