@@ -7,6 +7,6 @@ grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do
 	dir=$(dirname "$file")
 	sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' "$file" | while read -r target; do
 		echo "== $dir $target"
-		go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time"
+		go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 10x
 	done
 done
