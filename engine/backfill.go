@@ -71,19 +71,20 @@ func (h *holds) limit(s *slack) {
 	h.gpus[i], h.cpu[i], h.ram[i] = min(h.gpus[i], s.gpus), min(h.cpu[i], s.cpu), min(h.ram[i], s.ram)
 }
 
-// room returns how many tasks the reservations leave room for on the node.
-func (h *holds) room(id int32, n *nodeState, r *cluster.Request, most int) int {
+// room returns how many tasks the reservations leave room for on the node,
+// beside what the candidate has bound there already.
+func (h *holds) room(id int32, bound Alloc, r *cluster.Request, most int) int {
 	if h.stamp[id] != h.now {
 		return most
 	}
 	if r.CPU > 0 {
-		most = min(most, int(h.cpu[id]/r.CPU))
+		most = min(most, int((h.cpu[id]-bound.CPU)/r.CPU))
 	}
 	if r.RAM > 0 {
-		most = min(most, int(h.ram[id]/r.RAM))
+		most = min(most, int((h.ram[id]-bound.RAM)/r.RAM))
 	}
 	if r.GPUs > 0 { // a share may open a whole device: it counts as one
-		most = min(most, int(h.gpus[id])/r.GPUs)
+		most = min(most, (int(h.gpus[id])-popcount(bound.GPUs))/r.GPUs)
 	}
 	return max(0, most)
 }
@@ -176,7 +177,23 @@ func (e *Engine) reserve(j *jobState) {
 		return
 	}
 	j.promise = r.at
+	for i := range e.resv { // it uses up what was left beside those that begin meanwhile
+		if o := &e.resv[i]; r.at < o.at && o.at < r.until {
+			o.share(&r)
+		}
+	}
 	e.resv = append(e.resv, r)
+}
+
+// share takes what another reservation holds from what is left beside r.
+func (r *reservation) share(o *reservation) {
+	for i := range r.nodes {
+		for k := range o.nodes {
+			if s, t := &r.nodes[i], &o.nodes[k]; s.node == t.node {
+				s.gpus, s.cpu, s.ram = s.gpus-t.tookGPUs, s.cpu-t.tookCPU, s.ram-t.tookRAM
+			}
+		}
+	}
 }
 
 // earliest finds the first time at which the job fits (now, if that is asked,
@@ -301,6 +318,7 @@ func (e *Engine) timeline() timeline {
 	tl := timeline{e: e, late: e.scratch.ends[:0]}
 	for i := range e.resv {
 		r := &e.resv[i]
+		r.masks = r.masks[:0] // the last one may have been left half-way
 		tl.extra = append(tl.extra, ending{at: r.at, job: cluster.NoJob, resv: int32(i), take: true},
 			ending{at: r.until, job: cluster.NoJob, resv: int32(i)})
 	}
@@ -366,9 +384,20 @@ func (tl *timeline) pop() {
 	}
 }
 
-// sortEndings sorts by time; equal times keep their order.
+// sortEndings sorts by time; at one instant what ends comes before what begins
+// on its devices.
 func sortEndings(l []ending) {
-	slices.SortStableFunc(l, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(l, func(a, b ending) int {
+		switch {
+		case a.at != b.at:
+			return cmp.Compare(a.at, b.at)
+		case a.take == b.take:
+			return 0
+		case a.take:
+			return 1
+		}
+		return -1
+	})
 }
 
 // refreshEnds gives overdue jobs a new expected end: they are expected for
@@ -411,8 +440,8 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 // applyReservation takes or returns a reservation's amounts. Which devices is
 // open until it starts; so amounts are moved by count.
 func (e *Engine) applyReservation(r *reservation, take bool) {
-	if take {
-		r.masks = r.masks[:0] // the profile may have been left half-way before
+	if !take && len(r.masks) == 0 {
+		return // it ends as it begins
 	}
 	for i := range r.nodes {
 		s := &r.nodes[i]
@@ -427,11 +456,14 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 		a.GPUs = r.masks[i]
 		e.st.release(&a)
 	}
+	if !take {
+		r.masks = r.masks[:0]
+	}
 }
 
 // promiseOf turns a tentative placement into a reservation.
 func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []Alloc) reservation {
-	r := reservation{job: j.spec.ID, at: at, until: at.Add(j.expectedRun(e.limitOf(j))), any: s.any}
+	r := reservation{job: j.spec.ID, at: at, until: at.Add(max(1, j.expectedRun(e.limitOf(j)))), any: s.any}
 	for i := range allocs {
 		a := &allocs[i]
 		k := -1

@@ -198,7 +198,10 @@ func (e *Engine) consider(p *passState, li int, it item) {
 	case v == started:
 		v = deeper // its first job still waits for a reservation: the next may pass, too
 	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == Conservative:
-		e.block(p, j)
+		made := len(e.resv)
+		if e.block(p, j); e.mode == Conservative && len(e.resv) > made {
+			v = deeper // each blocked job has a promise of its own, also one of the same shape
+		}
 	}
 	if v == deeper && more {
 		heap.Push(&p.cursors[li].deep, next)

@@ -98,12 +98,14 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 
 // placeHome puts a suspended job back where its memory is.
 func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) {
+	back := Site{e: e, job: j, req: j.spec.Tasks}
 	for i := range j.home {
 		a := &j.home[i]
-		n := &e.st.nodes[a.Node]
-		if !n.indexed || e.held != nil && e.held.room(a.Node, n, &j.spec.Tasks[a.Set].Request, int(a.Tasks)) < int(a.Tasks) {
+		r := &j.spec.Tasks[a.Set].Request
+		if !e.st.nodes[a.Node].indexed || e.held != nil && e.held.room(a.Node, back.bound(a.Node), r, int(a.Tasks)) < int(a.Tasks) {
 			return nil, false
 		}
+		back.allocs = j.home[:i+1]
 	}
 	if !e.takeBack(j.home) {
 		return nil, false

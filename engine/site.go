@@ -61,9 +61,21 @@ func (s *Site) Room(node, set, most int) int {
 	r := &s.req[set].Request
 	k := s.e.st.room(n, r, most)
 	if h := s.e.held; k > 0 && h != nil {
-		k = min(k, h.room(int32(node), n, r, most))
+		k = min(k, h.room(int32(node), s.bound(int32(node)), r, most))
 	}
 	return k
+}
+
+// bound sums what is bound on a node so far.
+func (s *Site) bound(node int32) (sum Alloc) {
+	for i := range s.allocs {
+		if a := &s.allocs[i]; a.Node == node {
+			sum.GPUs |= a.GPUs
+			sum.CPU += a.CPU
+			sum.RAM += a.RAM
+		}
+	}
+	return sum
 }
 
 // FreeGPUs returns the wholly free GPUs of a node.
