@@ -180,7 +180,10 @@ func TestRejected(t *testing.T) {
 	if err := os.WriteFile(wl, []byte("timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,1,66.0,a\n2017-10-09 07:02:00,60,99,1,b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := ok(t, "sim", "--trace", wl, "--cluster", "2x8", "--policies", "fifo", "--jobs-csv", jobs)
+	out, errw, err := muster(t, context.Background(), "sim", "--trace", wl, "--cluster", "2x8", "--policies", "fifo", "--jobs-csv", jobs)
+	if err != nil || !strings.Contains(errw, "asks for 99 GPUs") || !strings.Contains(errw, "16 suitable GPUs") {
+		t.Errorf("the reason does not say what was asked and the most there is: %v\n%s", err, errw)
+	}
 	if !strings.Contains(out, "rejected") {
 		t.Errorf("the table does not say that a job was rejected:\n%s", out)
 	}

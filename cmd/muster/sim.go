@@ -185,10 +185,30 @@ func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.S
 	if err := f.write(out, errw, runs, sums); err != nil {
 		return err
 	}
+	sayRejected(errw, runs)
 	if c.Context().Err() != nil {
 		return errInterrupted
 	}
 	return nil
+}
+
+// sayRejected says why jobs were rejected: the first of them, and how many.
+func sayRejected(w io.Writer, runs []report.Run) {
+	for i := range runs {
+		first, n := -1, 0
+		for k := range runs[i].Records {
+			if runs[i].Records[k].Why != "" {
+				if n++; first < 0 {
+					first = k
+				}
+			}
+		}
+		if n > 0 {
+			j := runs[i].Jobs[first]
+			fmt.Fprintf(w, "%s: %d jobs rejected, the first: job %d %s: %s\n", runs[i].Policy, n, j.ID, j.Name, runs[i].Records[first].Why)
+			return // the same jobs under every policy
+		}
+	}
 }
 
 func describe(s *cluster.Spec) string {
