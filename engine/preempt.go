@@ -162,7 +162,7 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 	if e.traits.Falling {
 		key0 = addSat(key0, int64(e.now))
 	}
-	s := e.shapeAt(j.shape)
+	s, lacks := e.shapeAt(j.shape), e.lacksQuota(j)
 	e.running.walkBack(func(it item) bool {
 		if !tiers && !reclaim && it.key[0] <= key0 {
 			return false // those before come even earlier in the order
@@ -173,7 +173,7 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 		}
 		v := e.jobs[it.id]
 		x, ok := e.mayTake(j, v, key0, reclaim)
-		if ok && e.useful(s, v, j) {
+		if ok && e.useful(s, v, lacks) {
 			x.lost = v.lostAt(e.now, e.howToStop(v))
 			if e.traits.Preempts {
 				x.key0 = it.key[0]
@@ -250,15 +250,27 @@ func (e *Engine) freshKey(v *jobState) int64 {
 	return e.runItem(v).key[0]
 }
 
-// useful reports whether v's departure can help at all: it holds something on
-// a node where the job can run, or quota that the job lacks.
-func (e *Engine) useful(s *shape, v, j *jobState) bool {
-	if e.limits.byQueue {
+// lacksQuota reports whether quotas keep the job from starting: then the
+// departure of others helps wherever they are.
+func (e *Engine) lacksQuota(j *jobState) bool {
+	return e.limits.byQueue && e.overQuota(j, e.leastMilli(j)).code != notRefused
+}
+
+// useful reports whether v's departure can help at all: it holds something that
+// the job needs on a node where the job can run, or quota that the job lacks.
+func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
+	if lacksQuota {
 		return true
 	}
 	for i := range v.allocs {
-		if s.any.has(e.st.nodes[v.allocs[i].Node].class) {
-			return true
+		a := &v.allocs[i]
+		if !s.any.has(e.st.nodes[a.Node].class) {
+			continue
+		}
+		for k := range s.sets {
+			if r := &s.sets[k].Request; r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0 {
+				return true
+			}
 		}
 	}
 	return false
@@ -272,7 +284,7 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 	}
 	least := e.leastMilli(j)
 	single := s.min == 1 && len(s.sets) == 1
-	quotaBound := e.limits.byQueue && e.overQuota(j, least).code != notRefused
+	quotaBound := e.lacksQuota(j)
 	leaves := func(v *jobState) bool {
 		e.lift(v)
 		lifted = append(lifted, v)

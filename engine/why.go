@@ -241,10 +241,10 @@ func (e *Engine) reservationText(j *jobState) string {
 func (e *Engine) holders(j *jobState, s *shape) []string {
 	const most = 5
 	var out []string
-	more := 0
+	more, lacks := 0, e.lacksQuota(j)
 	e.ends.walk(func(it item) bool {
 		v := e.jobs[it.id]
-		if !e.useful(s, v, j) {
+		if !e.useful(s, v, lacks) {
 			return true
 		}
 		if len(out) == most {
