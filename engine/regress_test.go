@@ -495,3 +495,12 @@ func TestSuspendedTakesSurplus(t *testing.T) {
 	h.want(6, "resize 3", engine.Event{Type: engine.Held, Job: 0, Undo: true})
 	h.want(7, "start 0", ev(engine.Resized, 3))
 }
+
+// The set that only one node can hold is placed first, else the gang would be
+// rejected as impossible.
+func TestHardestSetFirst(t *testing.T) {
+	h := newHand(t, "1x1xT4+1x8xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[0].CPU, c.Spec.Nodes[1].CPU = 64000, 1000 })
+	h.want(0, "start 0", submit(job(0, 1, 10, func(j *cluster.Job) {
+		j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 1, Request: cluster.Request{GPUs: 1, CPU: 60000}})
+	})))
+}

@@ -4,6 +4,7 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -49,7 +50,7 @@ func sets(s *engine.Site, f func(set, count int) bool) bool {
 	order := make([]int, len(all))
 	for i := range order {
 		order[i] = i
-		for k := i; k > 0 && all[order[k]].Request.GPUs > all[order[k-1]].Request.GPUs; k-- {
+		for k := i; k > 0 && larger(&all[order[k]].Request, &all[order[k-1]].Request); k-- {
 			order[k], order[k-1] = order[k-1], order[k]
 		}
 	}
@@ -59,6 +60,11 @@ func sets(s *engine.Site, f func(set, count int) bool) bool {
 		}
 	}
 	return true
+}
+
+// larger says which of two requests is harder to place.
+func larger(a, b *cluster.Request) bool {
+	return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.RAM, b.RAM)) > 0
 }
 
 // pack binds the tasks to as few nodes as possible: all of a set on the
