@@ -499,8 +499,9 @@ func TestSuspendedTakesSurplus(t *testing.T) {
 // The set that only one node can hold is placed first, else the gang would be
 // rejected as impossible.
 func TestHardestSetFirst(t *testing.T) {
-	h := newHand(t, "1x1xT4+1x8xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[0].CPU, c.Spec.Nodes[1].CPU = 64000, 1000 })
+	h := newHand(t, "2x2xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[0].CPU, c.Spec.Nodes[1].CPU = 64000, 1000 })
 	h.want(0, "start 0", submit(job(0, 1, 10, func(j *cluster.Job) {
+		j.Tasks[0].Count = 2
 		j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 1, Request: cluster.Request{GPUs: 1, CPU: 60000}})
 	})))
 }
