@@ -107,7 +107,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	if rest != "" && rest != "0" {
 		d, err := time.ParseDuration(rest)
-		if err != nil {
+		if err != nil || d < 0 {
 			return 0, fmt.Errorf("%q is not a duration such as 90s, 30m, 1h30m or 2d4h", s)
 		}
 		total += d
