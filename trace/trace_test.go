@@ -9,30 +9,13 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	sharedfiles "github.com/muster-gpu/muster/internal/shared"
 )
 
 // shared returns the path of a recorded trace beside the repository, or skips.
 func shared(t testing.TB, name string) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatal("no go.mod above the working directory")
-		}
-		dir = up
-	}
-	path := filepath.Join(dir, "..", "shared", "traces", filepath.FromSlash(name))
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("SKIP-SHARED: no %s beside the repository", filepath.Join("shared", "traces", name))
-	}
-	return path
+	return sharedfiles.Path(t, "traces/"+name)
 }
 
 // readText reads a trace from a string; the name gives messages their file.
