@@ -9,7 +9,7 @@ import (
 
 // advance is an advance reservation: maintenance, a class, a promised gang.
 // Others may use its devices as long as they are expected to be gone in time;
-// who is still there when it begins is preempted.
+// who is still there when it begins is preempted, unless it is critical.
 type advance struct {
 	spec  cluster.Reservation
 	start cluster.Time // of the present or next occurrence
@@ -221,7 +221,7 @@ func (e *Engine) outsiderOn(a *advance, node int32) *jobState {
 	var bestLost int64
 	e.running.walk(func(it item) bool {
 		v := e.jobs[it.id]
-		if e.insider(a, v) || !holdsNode(v, node) {
+		if v.spec.Tier == cluster.Critical || e.insider(a, v) || !holdsNode(v, node) {
 			return true
 		}
 		if lost := v.lostAt(e.now, e.howToStop(v)); best == nil || lost < bestLost {

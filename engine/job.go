@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/quota"
 )
 
 // State is where a job is in its life.
@@ -75,7 +76,7 @@ func (j *jobState) attainedAt(now cluster.Time) int64 {
 	if !j.holding() {
 		return j.attained
 	}
-	return j.attained + j.milli*(int64(now-j.acc)/int64(time.Millisecond))
+	return j.attained + quota.Work(j.milli, j.acc, now)
 }
 
 func (j *jobState) ranAt(now cluster.Time) time.Duration {
