@@ -108,8 +108,9 @@ type Queue struct {
 }
 
 // Window changes a queue's guarantee and limit at certain hours, for example
-// to let training use the serving reserve at night. When it ends, borrowers are
-// preempted (checkpoint first) until every guarantee in force can be had again.
+// to let training use the serving reserve at night. A grace before it ends,
+// borrowers are preempted (checkpoint first) until every guarantee that will be
+// in force can be had: what is lent until 07:00 is back by 07:00.
 type Window struct {
 	Days      uint8         `json:"days,omitempty"` // bit 0: Sunday ... bit 6: Saturday; 0: every day
 	From      time.Duration `json:"from"`           // since midnight

@@ -16,6 +16,7 @@ type limits struct {
 	byUser  bool // a queue caps its users
 	windows bool
 	next    cluster.Time // when the windows change next
+	ahead   bool         // so soon that the coming amounts hold already, too
 	rekeyed cluster.Time // Now / Rekey when keys were last evaluated
 	rerun   cluster.Time // likewise for running jobs
 	caps    *quota.Caps
@@ -71,7 +72,7 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 	if l.decay, err = quota.NewDecay(quota.DefaultDecayPeriod, e.cfg.HalfLife); err != nil {
 		return err
 	}
-	l.byQueue, l.byUser, l.windows, l.next = false, false, false, cluster.Never
+	l.byQueue, l.byUser, l.windows, l.ahead, l.next = false, false, false, false, cluster.Never
 	for i := range queues {
 		q := &queues[i]
 		l.byQueue = l.byQueue || q.Guarantee > 0 || q.Limit >= 0 || q.MaxJobs > 0 || q.Budget > 0 || len(q.Windows) > 0
@@ -97,9 +98,19 @@ func (l *limits) tick(e *Engine) {
 			e.fresh = true
 		}
 	}
+	if l.windows && !l.ahead && e.now >= l.leads(e) && e.now < l.next {
+		l.ahead = true
+		now := e.wall()
+		e.tree.Apply(l.nextWall(e))
+		e.limitsChanged()
+		e.tree.Apply(now)
+		e.epoch++
+		e.fresh = true
+	}
 	if !l.windows || e.now < l.next && l.next != cluster.Never {
 		return
 	}
+	l.ahead = false
 	next := e.tree.Apply(e.wall())
 	l.next = cluster.Never
 	if next != math.MaxInt64 {
@@ -110,8 +121,26 @@ func (l *limits) tick(e *Engine) {
 	e.limitsChanged()
 }
 
+// leads is when the next change of a window casts its shadow: a grace before
+// it, so that what is given back is free by then. Until the change, what the
+// present and the coming amounts both allow may start.
+func (l *limits) leads(e *Engine) cluster.Time {
+	if l.next == cluster.Never {
+		return cluster.Never
+	}
+	return max(0, l.next-cluster.Time(e.cfg.Stop[cluster.Standard].Grace))
+}
+
+// nextWall is the local time of the next change, in seconds.
+func (l *limits) nextWall(e *Engine) int64 {
+	return e.wall() + int64((l.next.Sub(e.now)+time.Second-1)/time.Second)
+}
+
 func (l *limits) nextChange(e *Engine) cluster.Time {
 	next := l.next
+	if at := l.leads(e); !l.ahead && at > e.now {
+		next = at
+	}
 	for q := range l.budgets {
 		if l.budgets[q].Limit > 0 {
 			next = min(next, l.budgets[q].Renews(e.now))
@@ -254,6 +283,15 @@ func (e *Engine) overQuota(j *jobState, m cluster.Milli) refusal {
 	q := int(j.queue)
 	if r := e.tree.Check(q, m, j.spec.Tier); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
+	}
+	if e.limits.ahead {
+		now := e.wall()
+		e.tree.Apply(e.limits.nextWall(e))
+		r := e.tree.Check(q, m, j.spec.Tier)
+		e.tree.Apply(now)
+		if !r.OK() {
+			return refusal{code: refusedQuota, quota: r}
+		}
 	}
 	jobs := 1
 	if j.booked() {

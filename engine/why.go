@@ -406,8 +406,12 @@ const maxEdges = 64
 // windowFree is when a window of the queues first allows the job. The tree is
 // as before when it returns.
 func (e *Engine) windowFree(j *jobState, least cluster.Milli) cluster.Time {
-	now := e.wall()
-	defer e.tree.Apply(now)
+	now, ahead := e.wall(), e.limits.ahead
+	e.limits.ahead = false
+	defer func() {
+		e.tree.Apply(now)
+		e.limits.ahead = ahead
+	}()
 	wall := now
 	for range maxEdges {
 		next := e.tree.Apply(wall)
