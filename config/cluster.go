@@ -5,6 +5,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +67,7 @@ type partitionFile struct {
 
 type queueFile struct {
 	Name      string       `yaml:"name"`
+	Parent    string       `yaml:"parent"` // or stand among the parent's children
 	Guarantee GPUs         `yaml:"guarantee"`
 	Limit     *GPUs        `yaml:"limit"`
 	Lend      *GPUs        `yaml:"lend"`
@@ -285,10 +287,13 @@ func addQueues(s *cluster.Spec, queues []queueFile, parent string) error {
 		return cluster.Milli(*g)
 	}
 	for _, q := range queues {
+		if q.Parent != "" && parent != "" && q.Parent != parent {
+			return fmt.Errorf("queue %s: parent %q, but it stands among the children of %q", q.Name, q.Parent, parent)
+		}
 		if q.Weight < 0 || q.Weight > 1e6 {
 			return fmt.Errorf("queue %s: weight %g; between 0 and 1e6 are possible", q.Name, q.Weight)
 		}
-		out := cluster.Queue{Name: q.Name, Parent: parent, Guarantee: cluster.Milli(q.Guarantee), Limit: orUnlimited(q.Limit),
+		out := cluster.Queue{Name: q.Name, Parent: cmp.Or(parent, q.Parent), Guarantee: cluster.Milli(q.Guarantee), Limit: orUnlimited(q.Limit),
 			Lend: orUnlimited(q.Lend), Weight: int64(q.Weight * 1000), Reserve: cluster.Milli(q.Reserve), NoReclaim: q.NoReclaim,
 			UserGPUs: cluster.Milli(q.UserGPUs), MaxJobs: q.MaxJobs, UserJobs: q.UserJobs, Budget: q.Budget,
 			Period: time.Duration(q.Period), Shares: q.Shares, Priority: q.Priority}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -80,6 +82,10 @@ type Clock time.Duration
 
 // UnmarshalText reads the time of day.
 func (c *Clock) UnmarshalText(b []byte) error {
+	if d, err := cluster.ParseDuration(string(b)); err == nil && d <= 24*time.Hour {
+		*c = Clock(d) // "22h"
+		return nil
+	}
 	h, m, ok := strings.Cut(string(b), ":")
 	hh, err1 := strconv.Atoi(h)
 	mm, err2 := strconv.Atoi(m)
@@ -94,6 +100,19 @@ var dayNames = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
 // Days is a set of weekdays in a file: "mon-fri", "sat,sun", "daily".
 type Days uint8
+
+// UnmarshalYAML reads the days, as a text or as a list.
+func (d *Days) UnmarshalYAML(n *yaml.Node) error {
+	text := n.Value
+	if n.Kind == yaml.SequenceNode {
+		var days []string
+		if err := n.Decode(&days); err != nil {
+			return err
+		}
+		text = strings.Join(days, ",")
+	}
+	return d.UnmarshalText([]byte(text))
+}
 
 // UnmarshalText reads the days.
 func (d *Days) UnmarshalText(b []byte) error {
