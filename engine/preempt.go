@@ -31,7 +31,7 @@ func (e *Engine) mayPreempt(j *jobState) bool {
 	if e.running.n == 0 {
 		return false
 	}
-	if e.traits.Preempts || e.limits.byQueue && e.entitled(j) {
+	if e.traits.Preempts || e.limits.byQueue && j.milli > 0 && e.entitled(j) {
 		return true
 	}
 	for t := j.spec.Tier + 1; t <= cluster.BestEffort; t++ {
@@ -153,7 +153,7 @@ func (e *Engine) howToStop(v *jobState) How {
 func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 	all = true
 	vs := e.scratch.victims[:0]
-	reclaim := e.limits.byQueue && e.entitled(j)
+	reclaim := e.limits.byQueue && j.milli > 0 && e.entitled(j) // guarantees are of GPUs: a job without any is owed none
 	tiers := false
 	for t := j.spec.Tier + 1; t <= cluster.BestEffort; t++ {
 		tiers = tiers || e.holding[t] > 0
