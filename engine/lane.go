@@ -32,7 +32,6 @@ type group struct {
 	head  item  // as it is in the lane's list
 	inUse bool  // in the lane's list
 	stuck int64 // claims at which its first job could not even preempt
-	why   refusal
 }
 
 func (e *Engine) laneOf(j *jobState) int32 {

@@ -184,8 +184,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 	first, _ := g.jobs.first()
 	head := first == j.key // asked now: j.key is its place among running jobs once it starts
 	v, r := e.try(j)
-	g = &e.groups[gi] // try may have added groups
-	g.why = r
+	g = &e.groups[gi]                   // try may have added groups
 	if len(e.resv) > 0 || v == deeper { // behind a reservation only so many are looked at
 		p.depth--
 	}

@@ -137,6 +137,9 @@ func (j *Reader) Next() (engine.Batch, uint64, error) {
 // a slot for each, and a damaged file must not ask for all memory.
 const maxGap = 1 << 16
 
+// ErrDiffers marks a replay whose decisions are not those of the journal.
+var ErrDiffers = errors.New("this program decides differently")
+
 // Replay feeds the journal to a new engine until just after the instant until,
 // comparing each hash. It returns the engine in the state it then has.
 func Replay(j *Reader, until cluster.Time) (e *engine.Engine, steps int64, err error) {
@@ -161,8 +164,8 @@ func Replay(j *Reader, until cluster.Time) (e *engine.Engine, steps int64, err e
 		}
 		last = b.Now
 		if d := e.Step(b); d.Hash != want {
-			return e, steps, fmt.Errorf("%s: step %d at %v: decision hash %x, recorded %x: this program decides differently",
-				j.name, j.step, b.Now, d.Hash, want)
+			return e, steps, fmt.Errorf("%s: step %d at %v: decision hash %x, recorded %x: %w",
+				j.name, j.step, b.Now, d.Hash, want, ErrDiffers)
 		}
 		steps++
 	}

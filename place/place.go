@@ -5,8 +5,6 @@ package place
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -37,7 +35,7 @@ func New(name string) (engine.Placer, error) {
 		}
 		names = append(names, info.Name)
 	}
-	return nil, fmt.Errorf("%w", cluster.Unknown("placer", strings.TrimSpace(name), names))
+	return nil, cluster.Unknown("placer", name, names)
 }
 
 // sets calls f for each task set, those with the most GPUs per task first, so

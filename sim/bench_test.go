@@ -121,20 +121,7 @@ func (w *stepWorld) arrival() engine.Event {
 func (w *stepWorld) step(evs []engine.Event) {
 	for len(evs) > 0 {
 		d := w.e.Step(engine.Batch{Now: w.now, Events: evs})
-		evs = w.events[:0]
-		for i := range d.Actions {
-			a := &d.Actions[i]
-			switch a.Type {
-			case engine.Start:
-				w.at[a.Job] = len(w.running)
-				w.running = append(w.running, a.Job)
-				evs = append(evs, engine.Event{Type: engine.Started, Job: a.Job})
-			case engine.Preempt:
-				w.leave(a.Job)
-				evs = append(evs, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: engine.Preempted})
-			}
-		}
-		w.events = evs
+		evs = w.answers(d)
 	}
 }
 
@@ -165,7 +152,7 @@ func BenchmarkStep(b *testing.B) {
 					d := w.e.Step(engine.Batch{Now: w.now, Events: ev})
 					lat = append(lat, time.Since(from))
 					b.StopTimer()
-					w.answer(d)
+					w.step(w.answers(d))
 					b.StartTimer()
 				}
 				slices.Sort(lat)
@@ -186,8 +173,10 @@ func (w *stepWorld) arrivalOrEnd(i int) []engine.Event {
 	return []engine.Event{w.arrival()}
 }
 
-func (w *stepWorld) answer(d engine.Decision) {
-	var evs []engine.Event
+// answers are what a world without latency reports after a decision. They are
+// valid until the next call.
+func (w *stepWorld) answers(d engine.Decision) []engine.Event {
+	evs := w.events[:0]
 	for i := range d.Actions {
 		a := &d.Actions[i]
 		switch a.Type {
@@ -200,5 +189,6 @@ func (w *stepWorld) answer(d engine.Decision) {
 			evs = append(evs, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: engine.Preempted})
 		}
 	}
-	w.step(evs)
+	w.events = evs
+	return evs
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,10 +49,10 @@ func newReplay() *cobra.Command {
 			}
 			defer done()
 			_, steps, err := journal.Replay(j, cluster.Never)
+			if errors.Is(err, journal.ErrDiffers) {
+				return fmt.Errorf("%w: %w", errDiffers, err)
+			}
 			if err != nil {
-				if steps > 0 || strings.Contains(err.Error(), "decides differently") {
-					return fmt.Errorf("%w: %w", errDiffers, err)
-				}
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: %d steps, every decision the same\n", args[0], steps)
