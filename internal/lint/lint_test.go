@@ -30,6 +30,8 @@ var arrows = map[string]string{
 	"place":             "cluster engine",
 	"journal":           "cluster engine policy place",
 	"config":            "cluster perf engine policy place",
+	"api":               "cluster",
+	"slurm":             "cluster api",
 	"driver":            "cluster engine",
 	"driver/drivertest": "cluster engine driver policy place",
 	"trace":             "cluster",

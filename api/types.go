@@ -1,0 +1,206 @@
+// Package api holds the types that travel between muster serve and whoever
+// talks to it: the command line, the dashboard, scripts. Amounts are milli-GPU
+// (1000: one whole device), milli-cores and MiB; times are RFC 3339; durations
+// are text such as "1h30m" or "2d4h".
+package api
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Duration is a time span that reads and writes as text ("1h30m", "2d4h").
+type Duration time.Duration
+
+// MarshalText writes the duration as people say it.
+func (d Duration) MarshalText() ([]byte, error) {
+	return []byte(cluster.FormatDuration(time.Duration(d))), nil
+}
+
+// UnmarshalText reads "90s", "1h30m", "2d4h" or "1w".
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := cluster.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// String is the duration as text.
+func (d Duration) String() string { return cluster.FormatDuration(time.Duration(d)) }
+
+// Submission is what a user asks to be run. Either Command or Script is given.
+type Submission struct {
+	Name        string   `json:"name,omitempty" doc:"Name of the job; the command's or script's base name if empty" maxLength:"256"`
+	Queue       string   `json:"queue,omitempty" doc:"Queue that the job counts for; the user's default queue if empty"`
+	Partitions  []string `json:"partitions,omitempty" doc:"Acceptable partitions; the default ones if empty"`
+	Reservation string   `json:"reservation,omitempty" doc:"Advance reservation to run in"`
+	Tier        string   `json:"tier,omitempty" enum:"critical,standard,best-effort" doc:"Who may preempt the job, and how; standard if empty"`
+	Kind        string   `json:"kind,omitempty" enum:"training,batch,service,interactive,trial" doc:"What the job is for; training if empty"`
+	Priority    int64    `json:"priority,omitempty" doc:"Higher first, within what the policy allows"`
+
+	Command    []string `json:"command,omitempty" doc:"Program and arguments"`
+	Script     string   `json:"script,omitempty" doc:"Text of a script that begins with #!; it is kept as it was when it was submitted"`
+	ScriptName string   `json:"script_name,omitempty" doc:"File name that the script had"`
+	Args       []string `json:"args,omitempty" doc:"Arguments of the script"`
+	Dir        string   `json:"dir,omitempty" doc:"Working directory; the user's home if empty"`
+	Env        []string `json:"env,omitempty" doc:"Environment, as NAME=VALUE"`
+	Umask      string   `json:"umask,omitempty" doc:"File mode mask in octal; 0022 if empty"`
+	Input      string   `json:"input,omitempty" doc:"File for standard input; /dev/null if empty"`
+	Output     string   `json:"output,omitempty" doc:"File for standard output, relative to dir; patterns %j %A %a %x %u %N %n %t %s %r %%; muster-%j.out if empty"`
+	Error      string   `json:"error,omitempty" doc:"File for standard error; together with the output if empty"`
+	Truncate   bool     `json:"truncate,omitempty" doc:"Begin the files anew at each start instead of appending"`
+	Pty        bool     `json:"pty,omitempty" doc:"Run the first task on a terminal of its own, for muster attach"`
+	Attached   bool     `json:"attached,omitempty" doc:"The output goes to whoever waits with muster run, not to a file in dir"`
+
+	Tasks    int      `json:"tasks,omitempty" minimum:"0" doc:"Tasks of the gang; 1 if 0"`
+	Once     bool     `json:"once,omitempty" doc:"Run the command once with everything that the tasks hold, as sbatch does, instead of once per task"`
+	GPUs     int      `json:"gpus,omitempty" minimum:"0" doc:"GPUs of each task"`
+	Share    int64    `json:"share,omitempty" minimum:"0" maximum:"1000" doc:"Milli-GPU of each device; 0 or 1000: whole devices"`
+	Memory   int64    `json:"gpu_memory,omitempty" minimum:"0" doc:"GPU memory needed on each device, MiB"`
+	Profile  string   `json:"profile,omitempty" doc:"MIG profile instead of whole devices, such as 1g.10gb"`
+	CPU      int64    `json:"cpu,omitempty" minimum:"0" doc:"Milli-cores of each task"`
+	RAM      int64    `json:"ram,omitempty" minimum:"0" doc:"Host memory of each task, MiB"`
+	GPUTypes []string `json:"gpu_types,omitempty" doc:"Acceptable GPU models in order of preference; any if empty"`
+	Level    string   `json:"level,omitempty" enum:"any,nvlink,node,rack,fabric" doc:"How near the tasks must be"`
+	Required bool     `json:"required,omitempty" doc:"The level is required, not only preferred"`
+	MinTasks int      `json:"min_tasks,omitempty" minimum:"0" doc:"Elastic: the fewest tasks to run with"`
+	MaxTasks int      `json:"max_tasks,omitempty" minimum:"0" doc:"Elastic: the most tasks to run with"`
+
+	Limit        Duration   `json:"limit,omitempty" doc:"Wall-clock limit, enforced"`
+	Estimate     Duration   `json:"estimate,omitempty" doc:"Expected run time, if it is known"`
+	Begin        *time.Time `json:"begin,omitempty" doc:"Not before"`
+	Deadline     *time.Time `json:"deadline,omitempty" doc:"To be done by"`
+	After        []After    `json:"after,omitempty" doc:"Other jobs to wait for; all of them"`
+	Array        string     `json:"array,omitempty" doc:"Indices of a job array and its cap, such as 0-15:2%4"`
+	Hold         bool       `json:"hold,omitempty" doc:"Wait until a person releases it"`
+	NoRequeue    bool       `json:"no_requeue,omitempty" doc:"End instead of waiting again after a preemption or a lost node"`
+	Signal       string     `json:"signal,omitempty" doc:"Signal that asks for a checkpoint; USR1 if empty"`
+	SignalBefore Duration   `json:"signal_before,omitempty" doc:"Send the signal so long before the time limit; 0: not"`
+	SignalShell  bool       `json:"signal_shell,omitempty" doc:"The signal goes to the first process only, not to the whole task"`
+
+	CheckpointInterval Duration `json:"checkpoint_interval,omitempty" doc:"Time between periodic checkpoints; 0: only when asked"`
+	CheckpointCost     Duration `json:"checkpoint_cost,omitempty" doc:"Time to write one"`
+	RestartCost        Duration `json:"restart_cost,omitempty" doc:"Time from start to useful work after a restore"`
+	NoCheckpoint       bool     `json:"no_checkpoint,omitempty" doc:"The job cannot checkpoint: stopping it loses everything"`
+
+	Model   string `json:"model,omitempty" doc:"What it computes: a key of the throughput tables"`
+	Comment string `json:"comment,omitempty" doc:"Free text"`
+}
+
+// After is a dependency on another job.
+type After struct {
+	Type  string   `json:"type" enum:"after,afterok,afterany,afternotok,aftercorr,singleton" doc:"Condition, as in Slurm"`
+	Job   int      `json:"job,omitempty" doc:"The other job; not for singleton"`
+	Delay Duration `json:"delay,omitempty" doc:"after: time after the other job's start"`
+}
+
+// The states of a job, as users see them.
+const (
+	StatePending   = "pending"
+	StateStarting  = "starting"
+	StateRunning   = "running"
+	StateSuspended = "suspended"
+	StateStopping  = "stopping"
+	StateCompleted = "completed"
+	StateFailed    = "failed"
+	StateCancelled = "cancelled"
+	StateTimeout   = "timeout"
+	StatePreempted = "preempted" // ended by preemption: it may not be requeued
+	StateLost      = "lost"      // ended with its node
+	StateRejected  = "rejected"
+)
+
+// Job is a job as it is now.
+type Job struct {
+	ID          int        `json:"id"`
+	Array       int        `json:"array,omitempty" doc:"Number of the array that it belongs to; 0: none"`
+	Index       int        `json:"index,omitempty" doc:"Its index in the array"`
+	User        string     `json:"user"`
+	State       string     `json:"state" doc:"pending, starting, running, suspended, stopping, completed, failed, cancelled, timeout, preempted, lost, rejected"`
+	Reason      string     `json:"reason,omitempty" doc:"One line: why it waits, or how it ended"`
+	Code        string     `json:"code,omitempty" doc:"The reason as one of Slurm's codes: Resources, Priority, Dependency, BeginTime, JobHeldUser, ..."`
+	Submitted   time.Time  `json:"submitted"`
+	Eligible    *time.Time `json:"eligible,omitempty"`
+	Started     *time.Time `json:"started,omitempty" doc:"Start of the present or last run"`
+	FirstStart  *time.Time `json:"first_start,omitempty"`
+	Ended       *time.Time `json:"ended,omitempty"`
+	Expected    *time.Time `json:"expected,omitempty" doc:"When a waiting job is expected to start"`
+	Rough       bool       `json:"rough,omitempty" doc:"The expectation is an estimate from the work ahead, not a promise"`
+	Position    int        `json:"position,omitempty" doc:"Place in the line, from 1; 0: it is not in line"`
+	Waited      Duration   `json:"waited" doc:"Time that it waited so far, all waits together"`
+	Ran         Duration   `json:"ran" doc:"Time on devices so far, all runs together"`
+	GPUHours    float64    `json:"gpu_hours"`
+	Restarts    int        `json:"restarts" doc:"How often it was started again"`
+	Preemptions int        `json:"preemptions"`
+	ExitCode    int        `json:"exit_code"`
+	ExitSignal  int        `json:"exit_signal,omitempty"`
+	Node        string     `json:"node,omitempty"`
+	Devices     []Device   `json:"devices,omitempty" doc:"What it holds, or held last"`
+	StdOut      string     `json:"stdout,omitempty" doc:"Path of the output, of the first task"`
+	StdErr      string     `json:"stderr,omitempty"`
+	Progress    *Progress  `json:"progress,omitempty"`
+	Submission  Submission `json:"submission"`
+}
+
+// Device is a GPU, or part of one, that a job holds.
+type Device struct {
+	Index   int    `json:"index"`
+	UUID    string `json:"uuid"`
+	Share   int64  `json:"share,omitempty" doc:"Milli-GPU, if it is not the whole device"`
+	Profile string `json:"profile,omitempty" doc:"MIG profile, if it is a slice"`
+}
+
+// Progress is what a job last told of itself.
+type Progress struct {
+	At            time.Time `json:"at"`
+	Step          float64   `json:"step"`
+	Steps         float64   `json:"steps,omitempty"`
+	Epoch         float64   `json:"epoch,omitempty"`
+	SamplesPerSec float64   `json:"samples_per_s,omitempty"`
+	Checkpoint    string    `json:"checkpoint,omitempty" doc:"The last checkpoint that it reported"`
+}
+
+// Why says what keeps a job from starting, and what would change that.
+type Why struct {
+	Job      Job      `json:"job"`
+	Blockers []string `json:"blockers" doc:"Everything that blocks it, not the first thing only"`
+	Holders  []string `json:"holders,omitempty" doc:"Running jobs that hold what it needs, soonest end first"`
+	Changes  []string `json:"changes,omitempty" doc:"Single changes that would start it now"`
+	Text     string   `json:"text,omitempty"`
+}
+
+// GPU is a device of the machine.
+type GPU struct {
+	Index       int      `json:"index"`
+	UUID        string   `json:"uuid"`
+	Model       string   `json:"model"`
+	Memory      int64    `json:"memory" doc:"MiB"`
+	Simulated   bool     `json:"simulated,omitempty" doc:"There is no such device: Muster only plays it"`
+	Healthy     bool     `json:"healthy"`
+	Jobs        []int    `json:"jobs,omitempty"`
+	Free        int64    `json:"free" doc:"Milli-GPU"`
+	Utilisation *float64 `json:"utilisation,omitempty" doc:"Percent; absent: not measured"`
+	MemoryUsed  *int64   `json:"memory_used,omitempty" doc:"MiB"`
+	Power       *float64 `json:"power,omitempty" doc:"Watt"`
+	Temperature *float64 `json:"temperature,omitempty" doc:"Celsius"`
+}
+
+// Node is a machine with its GPUs.
+type Node struct {
+	Name  string `json:"name"`
+	State string `json:"state" enum:"up,draining,down"`
+	CPU   int64  `json:"cpu" doc:"Milli-cores"`
+	RAM   int64  `json:"ram" doc:"MiB"`
+	GPUs  []GPU  `json:"gpus"`
+}
+
+// Queue is a queue of the tree with what it holds.
+type Queue struct {
+	Name      string `json:"name"`
+	Parent    string `json:"parent,omitempty"`
+	Guarantee int64  `json:"guarantee" doc:"Milli-GPU"`
+	Limit     int64  `json:"limit" doc:"Milli-GPU; -1: none"`
+	Used      int64  `json:"used" doc:"Milli-GPU"`
+	Running   int    `json:"running"`
+	Pending   int    `json:"pending"`
+}
