@@ -174,8 +174,8 @@ func diffState(n, b *cluster.Node) []engine.Event {
 		return []engine.Event{{Type: engine.NodeDown, Node: b.Name}}
 	case b.State == cluster.Down && n.State == cluster.Draining:
 		return []engine.Event{up, drain}
-	case b.State == cluster.Down:
-		return []engine.Event{up}
+	case b.State == cluster.Down: // the engine may remember a drain from before that is over
+		return []engine.Event{undo, up}
 	case n.State == cluster.Draining:
 		return []engine.Event{drain}
 	}

@@ -233,7 +233,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 	e.totalCPU += n.CPU
 	e.totalRAM += n.RAM
 	e.nodeID[n.Name] = id
-	ns := nodeState{spec: n, cpu: n.CPU, ram: n.RAM, devs: make([]device, n.GPUs)}
+	ns := nodeState{spec: n, cpu: n.CPU, ram: n.RAM, devs: make([]device, n.GPUs), drained: n.State == cluster.Draining}
 	if n.CPU == 0 {
 		ns.cpu = notModelled
 	}

@@ -14,9 +14,9 @@ const (
 	Tick         EventType = iota // nothing but the time: a wake-up
 	Stopped                       // a job's devices are free again: it ended or was stopped
 	StartFailed                   // a Start did not happen; the devices are free again
-	NodeUp                        // a node joined or came back
+	NodeUp                        // a node joined or came back; one that was drained stays so
 	NodeDown                      // a node is lost
-	NodeDrained                   // a person drains a node (Undo: takes it back)
+	NodeDrained                   // a person drains a node, also one that is down (Undo: takes it back)
 	GPUBad                        // devices became unhealthy (Undo: healthy again)
 	QueueChanged                  // the queue tree was replaced
 	Submitted                     // a new job

@@ -29,6 +29,7 @@ type nodeState struct {
 	pos      int32 // index within the class
 	nfree    int16 // wholly free, healthy devices
 	indexed  bool  // in the class's buckets: up and not draining
+	drained  bool  // by a person, until it is taken back: also through an outage
 	free     uint64
 	healthy  uint64
 	cpu      cluster.Milli // free

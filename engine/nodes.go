@@ -16,12 +16,17 @@ func (e *Engine) nodeEvent(ev *Event) {
 	n := &e.st.nodes[id]
 	switch ev.Type {
 	case NodeUp:
-		e.setNode(id, cluster.Up)
+		if n.drained { // whoever drained it meant it: a reboot changes nothing
+			e.setNode(id, cluster.Draining)
+		} else {
+			e.setNode(id, cluster.Up)
+		}
 	case NodeDown:
 		e.setNode(id, cluster.Down)
 		e.loseHomes(id)
 		e.loseJobs(id, ^uint64(0))
 	case NodeDrained:
+		n.drained = !ev.Undo
 		switch {
 		case !ev.Undo && n.spec.State == cluster.Up:
 			e.setNode(id, cluster.Draining)

@@ -61,6 +61,7 @@ type randomWorld struct {
 	jobs     []*worldJob
 	nodes    map[string]int
 	state    []cluster.NodeState
+	drained  []bool
 	specs    []cluster.Node
 	bad      []uint64
 	events   int
@@ -110,6 +111,7 @@ var errInvalid = errors.New("not a valid configuration")
 func (w *randomWorld) addNode(n cluster.Node) {
 	w.nodes[n.Name] = len(w.specs)
 	w.specs, w.state, w.bad = append(w.specs, n), append(w.state, n.State), append(w.bad, n.Bad)
+	w.drained = append(w.drained, n.State == cluster.Draining)
 }
 
 func (w *randomWorld) push(r report) {
@@ -284,14 +286,19 @@ func (w *randomWorld) outside(ev *engine.Event) (engine.Event, bool) {
 			return *ev, true
 		}
 		switch {
+		case ev.Type == engine.NodeUp && w.drained[i]:
+			w.state[i] = cluster.Draining
 		case ev.Type == engine.NodeUp:
 			w.state[i] = cluster.Up
 		case ev.Type == engine.NodeDown:
 			w.state[i] = cluster.Down
-		case ev.Type == engine.NodeDrained && !ev.Undo && w.state[i] == cluster.Up:
-			w.state[i] = cluster.Draining
-		case ev.Type == engine.NodeDrained && ev.Undo && w.state[i] == cluster.Draining:
-			w.state[i] = cluster.Up
+		case ev.Type == engine.NodeDrained:
+			if w.drained[i] = !ev.Undo; w.state[i] == cluster.Down {
+				break
+			}
+			if w.state[i] = cluster.Up; !ev.Undo {
+				w.state[i] = cluster.Draining
+			}
 		case ev.Type == engine.GPUBad && ev.Undo:
 			w.bad[i] &^= ev.GPUs
 		case ev.Type == engine.GPUBad:

@@ -230,19 +230,29 @@ func (p *played) nodesAt(t cluster.Time) []string {
 // nodeLine says who is on a node and what is left of it.
 func (s *setup) nodeLine(n int, who []string, used uint64, t cluster.Time) string {
 	node := s.spec.Nodes[n]
+	drained := node.State == cluster.Draining
 	for i := range s.events {
 		if ev := &s.events[i].event; s.events[i].at <= t && ev.Node == node.Name {
+			down := node.State == cluster.Down
 			switch {
 			case ev.Type == engine.NodeDown:
-				node.State = cluster.Down
-			case ev.Type == engine.NodeDrained && !ev.Undo:
-				node.State = cluster.Draining
-			case ev.Type == engine.NodeUp || ev.Type == engine.NodeDrained:
-				node.State = cluster.Up
+				down = true
+			case ev.Type == engine.NodeUp:
+				down = false
+			case ev.Type == engine.NodeDrained:
+				drained = !ev.Undo
 			case ev.Undo:
 				node.Bad &^= ev.GPUs
 			default:
 				node.Bad |= ev.GPUs
+			}
+			switch {
+			case down:
+				node.State = cluster.Down
+			case drained:
+				node.State = cluster.Draining
+			default:
+				node.State = cluster.Up
 			}
 		}
 	}
