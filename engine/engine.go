@@ -24,9 +24,9 @@ type Config struct {
 	Reserve int
 	// MinRuntime protects a job from preemption after each start.
 	MinRuntime time.Duration
-	// Stop says how jobs of each tier are preempted. The zero value suspends
-	// nobody: standard jobs are asked for a checkpoint, best-effort killed.
-	Stop [3]StopRule
+	// Stop says how jobs of each tier are preempted; nil: DefaultStop. It is a
+	// pointer because all zero is a rule, too: suspend everybody, at once.
+	Stop *[3]StopRule
 	// Starvation bounds how long a job waits before it goes to the front and
 	// gets a reservation; 0: never.
 	Starvation time.Duration
@@ -42,7 +42,7 @@ type StopRule struct {
 	Grace time.Duration
 }
 
-// DefaultStop is the rule of each tier where Config.Stop is zero
+// DefaultStop is the rule of each tier where Config.Stop is nil
 // (B-quotas-tiers): critical jobs are only ever stopped by a lost node.
 var DefaultStop = [3]StopRule{
 	{Checkpoint, 10 * time.Minute}, {Checkpoint, 2 * time.Minute}, {Kill, 15 * time.Second}}
@@ -128,9 +128,11 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Launches == 0 {
 		cfg.Launches = 3
 	}
-	if cfg.Stop == ([3]StopRule{}) {
-		cfg.Stop = DefaultStop
+	stop := DefaultStop
+	if cfg.Stop != nil {
+		stop = *cfg.Stop // a copy: the caller may write to its own
 	}
+	cfg.Stop = &stop
 	e := &Engine{cfg: cfg, traits: cfg.Policy.Traits(),
 		nodeID: map[string]int32{}, domains: map[string]int32{}, shapeID: map[string]int32{},
 		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}

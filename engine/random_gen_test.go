@@ -68,7 +68,7 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 		sc.cfg.Starvation = seconds(pick(r, 60, 600, 3000))
 	}
 	if chance(r, 30) {
-		sc.cfg.Stop = [3]engine.StopRule{{How: engine.Kill}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Kill, Grace: 5 * time.Second}}
+		sc.cfg.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Kill, Grace: 5 * time.Second}}
 	}
 	sc.cfg.Spec = randomSpec(r)
 	mode := "own"

@@ -449,7 +449,7 @@ func TestReadyOnLostNode(t *testing.T) {
 // lowered in the meantime, counts that.
 func TestSuspendedAboveLimit(t *testing.T) {
 	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
-		c.Stop = [3]engine.StopRule{1: {How: engine.Suspend, Grace: time.Second}, 2: {How: engine.Suspend, Grace: time.Second}}
+		c.Stop = &[3]engine.StopRule{1: {How: engine.Suspend, Grace: time.Second}, 2: {How: engine.Suspend, Grace: time.Second}}
 		c.Spec.Queues = []cluster.Queue{queue("a", 0, -1), queue("b", 1000, -1)}
 	})
 	h.want(0, "start 0", submit(job(0, 1, 1000, inQueue("a"), elastic(1, 4), tier(cluster.BestEffort))))
@@ -484,7 +484,7 @@ func TestOrphansOfOrphans(t *testing.T) {
 // A suspended elastic job gets room from another one: it comes back at its size.
 func TestSuspendedTakesSurplus(t *testing.T) {
 	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
-		c.Stop = [3]engine.StopRule{{How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}}
+		c.Stop = &[3]engine.StopRule{{How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend, Grace: time.Second}}
 	})
 	h.want(0, "start 1", submit(job(1, 2, 1000)))
 	h.want(1, "start 0", submit(job(0, 1, 1000, tier(cluster.BestEffort), elastic(1, 2))))

@@ -23,17 +23,17 @@ const Version = "muster.journal/v1"
 
 // Header says how to build the engine that took the decisions.
 type Header struct {
-	Version    string             `json:"version"`
-	Spec       cluster.Spec       `json:"spec"`
-	Policy     string             `json:"policy"` // with its knobs
-	Placer     string             `json:"placer"`
-	Backfill   string             `json:"backfill,omitempty"` // empty: the policy's own
-	Depth      int                `json:"depth,omitempty"`
-	Reserve    int                `json:"reserve,omitempty"`
-	MinRuntime time.Duration      `json:"min_runtime,omitempty"`
-	Starvation time.Duration      `json:"starvation,omitempty"`
-	Launches   int                `json:"launches,omitempty"`
-	Stop       [3]engine.StopRule `json:"stop,omitzero"`
+	Version    string              `json:"version"`
+	Spec       cluster.Spec        `json:"spec"`
+	Policy     string              `json:"policy"` // with its knobs
+	Placer     string              `json:"placer"`
+	Backfill   string              `json:"backfill,omitempty"` // empty: the policy's own
+	Depth      int                 `json:"depth,omitempty"`
+	Reserve    int                 `json:"reserve,omitempty"`
+	MinRuntime time.Duration       `json:"min_runtime,omitempty"`
+	Starvation time.Duration       `json:"starvation,omitempty"`
+	Launches   int                 `json:"launches,omitempty"`
+	Stop       *[3]engine.StopRule `json:"stop,omitempty"` // absent: the default
 }
 
 // NewEngine builds the engine that the header describes.

@@ -181,8 +181,9 @@ func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Head
 		su.Backfill = &b
 	}
 	if r.preempt != "" {
-		su.Config.Stop = engine.DefaultStop
-		su.Config.Stop[cluster.Standard].How, _ = engine.ParseHow(r.preempt)
+		stop := engine.DefaultStop
+		stop[cluster.Standard].How, _ = engine.ParseHow(r.preempt)
+		su.Config.Stop = &stop
 	}
 	return su, journal.Header{Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill, Depth: r.depth, Reserve: r.reserve,
 		MinRuntime: r.minRuntime, Starvation: r.starvation, Stop: su.Config.Stop}

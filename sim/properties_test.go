@@ -54,7 +54,7 @@ func TestCancelWhileLeaving(t *testing.T) {
 		entry(1, 10*time.Minute, time.Hour, 2),
 	}
 	o := replayed(t, "1x2xT4", "fifo", entries, Options{}, func(s *Setup) {
-		s.Config.Stop = [3]engine.StopRule{2: {How: engine.Checkpoint, Grace: time.Hour}}
+		s.Config.Stop = &[3]engine.StopRule{2: {How: engine.Checkpoint, Grace: time.Hour}}
 	})
 	if r := o.Run.Records[0]; r.Outcome != report.Cancelled || r.End != cluster.Time(660*time.Second) {
 		t.Fatalf("the cancelled job: %+v", r)
@@ -97,7 +97,7 @@ func TestWorkDone(t *testing.T) {
 				entries[i].Job.Checkpoint = cluster.Checkpoint{Interval: 20 * time.Second, Restart: 5 * time.Second}
 			}
 			o := replayed(t, "2x8xT4", pol, entries, Options{Startup: 3 * time.Second}, func(s *Setup) {
-				s.Config.Stop = [3]engine.StopRule{{How: engine.Kill}, {How: engine.Kill}, {How: engine.Kill}}
+				s.Config.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Kill}, {How: engine.Kill}}
 			})
 			for i := range o.Run.Records {
 				r, e := &o.Run.Records[i], &entries[i]

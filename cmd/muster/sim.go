@@ -390,8 +390,9 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 		if err != nil {
 			return s, err
 		}
-		s.Config.Stop = engine.DefaultStop
-		s.Config.Stop[cluster.Standard].How = how
+		stop := engine.DefaultStop
+		stop[cluster.Standard].How = how
+		s.Config.Stop = &stop
 	}
 	if f.backfill != "" {
 		b, err := engine.ParseBackfill(f.backfill)
