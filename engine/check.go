@@ -14,7 +14,7 @@ func (e *Engine) Check(s *cluster.Job) string {
 		return text
 	}
 	j := &jobState{spec: s, shape: e.shapeOf(s), user: e.users.id(s.User)}
-	q, _ := e.tree.Submit(e.queueName(s))
+	q, _ := e.queueOf(s)
 	j.queue = int32(q)
 	j.milli = e.askedMilli(j)
 	return e.never(j)
@@ -48,7 +48,7 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 			return 0, text
 		}
 	}
-	queue, err := e.tree.Submit(e.queueName(s))
+	queue, err := e.queueOf(s)
 	if err != nil {
 		return 0, err.Error()
 	}

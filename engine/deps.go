@@ -54,6 +54,10 @@ func (d *depState) join(e *Engine, j *jobState) {
 
 // admit makes a pending job eligible, or parks it and says why.
 func (e *Engine) admit(j *jobState) {
+	if e.limits.closed > 0 && e.isClosed(int(j.queue)) {
+		e.refuseClosed(j)
+		return
+	}
 	s := j.spec
 	var park Parked
 	switch {

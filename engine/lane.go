@@ -78,8 +78,13 @@ func (e *Engine) groupOf(j *jobState) int32 {
 
 // enqueue makes a pending job eligible.
 func (e *Engine) enqueue(j *jobState) {
-	j.group = e.groupOf(j)
 	j.lined = e.now
+	e.line(j)
+}
+
+// line is enqueue for a job that was in line already: its age is what it was.
+func (e *Engine) line(j *jobState) {
+	j.group = e.groupOf(j)
 	j.key = e.pendingItem(j)
 	j.eligible = true
 	g := &e.groups[j.group]

@@ -25,6 +25,7 @@ type limits struct {
 	decay   quota.Decay
 	userID  map[[2]int32]int32 // (leaf, user) to association; looked up only
 	users   []assoc
+	closed  int   // queues at the end of the tree that are removed, but jobs of theirs still run
 	ranks   []int // Fair Tree, by association; nil: to be computed
 	ranked  int   // associations that were ranked
 }
@@ -68,7 +69,7 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 		l.queues[q].since = e.now
 		l.budgets = append(l.budgets, quota.NewBudget(tree.Spec(q), 0))
 	}
-	l.userID, l.users, l.ranks = map[[2]int32]int32{}, nil, nil
+	l.userID, l.users, l.ranks, l.closed = map[[2]int32]int32{}, nil, nil, 0
 	if l.decay, err = quota.NewDecay(quota.DefaultDecayPeriod, e.cfg.HalfLife); err != nil {
 		return err
 	}
@@ -147,71 +148,6 @@ func (l *limits) nextChange(e *Engine) cluster.Time {
 		}
 	}
 	return next
-}
-
-func (e *Engine) replaceQueues(queues []cluster.Queue) {
-	if _, err := quota.New(queues, e.capacity); err != nil {
-		return // the driver checks the tree before it asks for a change
-	}
-	e.rebuildQueues(queues)
-}
-
-// rebuildQueues replaces the tree and books again what jobs hold.
-func (e *Engine) rebuildQueues(queues []cluster.Queue) {
-	for _, j := range e.jobs {
-		if j != nil {
-			e.dequeue(j)
-		}
-	}
-	e.lanes, e.groups = nil, nil
-	e.laneID, e.groupID = map[laneKey]int32{}, map[groupKey]int32{}
-	if err := e.initQueues(queues); err != nil {
-		panic("engine: a checked queue tree is refused: " + err.Error())
-	}
-	var orphans []*jobState
-	var errs []error
-	for _, j := range e.jobs {
-		if j == nil || j.state == Done {
-			continue
-		}
-		q, err := e.tree.Submit(e.queueName(j.spec))
-		if err != nil { // last: a rejection may wake others, who must be where they belong
-			j.queue = int32(e.tree.Len() - 1)
-			orphans, errs = append(orphans, j), append(errs, err)
-			continue
-		}
-		j.queue = int32(q)
-		switch {
-		case j.state == Pending && j.parked == NotParked:
-			e.enqueue(j)
-		case j.state == Placed || j.state == Starting || j.state == Running:
-			e.charge(j, 1)
-		}
-	}
-	for i, j := range orphans {
-		e.orphan(j, errs[i])
-	}
-	e.epoch++
-	e.fresh = true
-}
-
-// orphan handles a job whose queue is gone: pending jobs are rejected, others
-// stay where they are and count for the root's first leaf.
-func (e *Engine) orphan(j *jobState, err error) {
-	if j.state == Pending {
-		e.reject(j, Impossible, err.Error())
-		return
-	}
-	if j.booked() { // one that was rejected with another is done
-		e.charge(j, 1)
-	}
-}
-
-func (e *Engine) queueName(s *cluster.Job) string {
-	if len(e.cfg.Spec.Queues) == 0 && e.tree.Len() == 2 && !e.limits.byQueue {
-		return "" // no queues are configured: names are the trace's own
-	}
-	return s.Queue
 }
 
 // charge books a job's share in its queue and user (sign 1) or takes it back (-1).

@@ -84,7 +84,7 @@ func (e *Engine) loseHomes(id int32) {
 				e.dequeue(j)
 				j.home, j.done = nil, j.saved
 				if was {
-					e.enqueue(j)
+					e.line(j)
 				}
 				break
 			}

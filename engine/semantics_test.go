@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -25,5 +26,68 @@ func TestStopAllZero(t *testing.T) {
 		if len(d.Actions) != 1 || d.Actions[0].How != how || d.Actions[0].Grace != grace {
 			t.Errorf("rules %v: %+v; want %s, grace %s", rules, d.Actions, how, grace)
 		}
+	}
+}
+
+// What a user has used is not forgotten when the queues change, nor is a
+// budget; both are gone with the queue, and a queue elsewhere in the tree is
+// another one.
+func TestQueueChangeKeepsHistory(t *testing.T) {
+	lab := cluster.Queue{Name: "lab", Limit: -1, Lend: -1, Budget: 2, Period: 24 * time.Hour}
+	other, top := queue("other", 0, -1), queue("top", 0, -1)
+	moved, longer := lab, lab
+	moved.Parent, longer.Period = "top", 48*time.Hour
+	change := func(qs ...cluster.Queue) engine.Event { return engine.Event{Type: engine.QueueChanged, Queues: qs} }
+	for what, c := range map[string]struct {
+		changes []engine.Event
+		spent   bool
+	}{
+		"limit of another":  {[]engine.Event{change(lab, queue("other", 0, 1000))}, true},
+		"removed and back":  {[]engine.Event{change(other), change(lab, other)}, false},
+		"moved":             {[]engine.Event{change(top, moved, other)}, false},
+		"moved down and up": {[]engine.Event{change(top, moved, other), change(lab, other)}, false},
+		"another period":    {[]engine.Event{change(longer, other)}, false},
+		"twice":             {[]engine.Event{change(other, lab), change(lab, other)}, true},
+	} {
+		h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Spec.Queues = []cluster.Queue{lab, other} })
+		h.want(0, "start 0", submit(job(0, 2, 4000, inQueue("lab"))))
+		h.want(1, "", ev(engine.Started, 0))
+		h.want(3600, "", stopped(0, engine.Completed))
+		for i, ev := range c.changes {
+			h.want(3601+i, "", ev)
+		}
+		want := "start 1"
+		if c.spent {
+			want = ""
+		}
+		if got := h.at(3700, submit(job(1, 1, 10, inQueue("lab")))); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+}
+
+// Jobs of a removed queue: those that wait are rejected by name; those that run
+// end in peace, owed nothing, and do not come back when they are preempted.
+func TestRemovedQueue(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", func(c *engine.Config) {
+		c.Spec.Queues = []cluster.Queue{queue("a", 2000, -1), queue("b", 2000, -1)}
+	})
+	h.want(0, "start 0, start 1", submit(job(0, 1, 1000, inQueue("a"))), submit(job(1, 1, 1000, inQueue("a"))))
+	h.want(1, "start 2", ev(engine.Started, 0), ev(engine.Started, 1), submit(job(2, 2, 1000, inQueue("b"))))
+	h.want(2, "", ev(engine.Started, 2), submit(job(3, 2, 1000, inQueue("a"))))
+	d := h.e.Step(engine.Batch{Now: cluster.Time(3 * time.Second), Events: []engine.Event{{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("b", 4000, -1)}}}})
+	if len(d.Actions) != 1 || d.Actions[0].Type != engine.Reject || d.Actions[0].Job != 3 || !strings.HasPrefix(d.Actions[0].Text, `unknown queue "a"`) {
+		t.Fatalf("%+v", d.Actions)
+	}
+	d = h.e.Step(engine.Batch{Now: cluster.Time(4 * time.Second), Events: []engine.Event{submit(job(4, 1, 1000, inQueue("a"))), submit(job(5, 1, 1000, inQueue("a (removed)")))}})
+	if len(d.Actions) != 2 || d.Actions[0].Type != engine.Reject || d.Actions[1].Type != engine.Reject || strings.Contains(d.Actions[0].Text, "removed") {
+		t.Fatalf("%+v", d.Actions)
+	}
+	h.want(5, "preempt 1 for 6", submit(job(6, 1, 1000, inQueue("b"))))
+	h.want(6, "reject 1, start 6", stopped(1, engine.Preempted))
+	h.want(7, "", engine.Event{Type: engine.QueueChanged, Queues: []cluster.Queue{queue("a", 1000, -1), queue("b", 3000, -1)}})
+	h.want(8, "", stopped(2, engine.Completed))
+	if names, used, _ := h.e.Queues(); len(names) != 2 || used[0] != 1000 || used[1] != 1000 {
+		t.Errorf("%v use %v", names, used)
 	}
 }

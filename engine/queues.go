@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// A live change of the queue tree. Nothing that runs is touched: what is above
+// a lowered limit runs on, and nothing starts there until it is below. What
+// queues have used so far is kept by path; a queue that is removed while jobs
+// of it run is closed: it is owed nothing and takes nobody until they are gone.
+
+func (e *Engine) replaceQueues(queues []cluster.Queue) {
+	if _, err := quota.New(queues, e.capacity); err != nil {
+		return // the driver checks the tree before it asks for a change
+	}
+	e.rebuildQueues(queues)
+}
+
+// rebuildQueues replaces the tree and books again what jobs hold.
+func (e *Engine) rebuildQueues(queues []cluster.Queue) {
+	for _, j := range e.jobs {
+		if j != nil {
+			e.dequeue(j)
+		}
+	}
+	e.lanes, e.groups = nil, nil
+	e.laneID, e.groupID = map[laneKey]int32{}, map[groupKey]int32{}
+	history := e.history()
+	e.mustInitQueues(queues)
+	if closed := e.closedQueues(queues); len(closed) > 0 {
+		if len(queues) == 0 { // what the tree means by no queues
+			queues = []cluster.Queue{{Name: "default", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+		}
+		e.mustInitQueues(append(slices.Clone(queues), closed...))
+		e.limits.closed = len(closed)
+	}
+	history.restore(e)
+	var orphans []*jobState
+	for _, j := range e.jobs {
+		if j == nil || j.state == Done {
+			continue
+		}
+		q, err := e.queueOf(j.spec)
+		switch {
+		case err == nil:
+			j.queue = int32(q)
+		case j.state == Pending: // last: a rejection may wake others, who must be where they belong
+			j.queue = int32(e.tree.Len() - 1)
+			orphans = append(orphans, j)
+			continue
+		default:
+			q, _ = e.tree.Index(closedName(j.spec.Queue, queues))
+			j.queue = int32(q)
+		}
+		if j.state == Pending && j.parked == NotParked {
+			e.line(j)
+		} else if j.booked() {
+			e.charge(j, 1)
+		}
+	}
+	for _, j := range orphans {
+		if _, err := e.queueOf(j.spec); j.state == Pending { // else it was rejected with another
+			e.reject(j, Impossible, err.Error())
+		}
+	}
+	e.epoch++
+	e.fresh = true
+}
+
+func (e *Engine) mustInitQueues(queues []cluster.Queue) {
+	if err := e.initQueues(queues); err != nil {
+		panic("engine: a checked queue tree is refused: " + err.Error())
+	}
+}
+
+// closedQueues are those that the tree does not have any more and whose jobs
+// hold devices, in the order of the jobs.
+func (e *Engine) closedQueues(queues []cluster.Queue) (closed []cluster.Queue) {
+	for _, j := range e.jobs {
+		if j == nil || j.state == Done || j.state == Pending {
+			continue
+		}
+		if _, err := e.queueOf(j.spec); err == nil {
+			continue
+		}
+		q := cluster.Queue{Name: closedName(j.spec.Queue, queues), Limit: cluster.Unlimited, Lend: cluster.Unlimited}
+		if !slices.ContainsFunc(closed, func(c cluster.Queue) bool { return c.Name == q.Name }) {
+			closed = append(closed, q)
+		}
+	}
+	return closed
+}
+
+// closedName is the name of a removed queue: another than any that there is.
+func closedName(name string, queues []cluster.Queue) string {
+	name += " (removed)"
+	for slices.ContainsFunc(queues, func(q cluster.Queue) bool { return q.Name == name }) {
+		name += "*"
+	}
+	return name
+}
+
+// isClosed reports whether jobs of a queue run, but none are taken any more.
+func (e *Engine) isClosed(q int) bool { return q >= e.tree.Len()-e.limits.closed }
+
+// queueOf finds the queue that the job goes to.
+func (e *Engine) queueOf(s *cluster.Job) (int, error) {
+	name := e.queueName(s)
+	q, err := e.tree.Submit(name)
+	if e.limits.closed == 0 || err == nil && !e.isClosed(q) {
+		return q, err
+	}
+	if _, ok := e.tree.Index(name); ok && err != nil {
+		return 0, err // it only groups others
+	}
+	open := e.tree.Leaves()
+	return 0, cluster.Unknown("queue", name, open[:len(open)-e.limits.closed])
+}
+
+func (e *Engine) queueName(s *cluster.Job) string {
+	if len(e.cfg.Spec.Queues) == 0 && e.tree.Len() == 2 && !e.limits.byQueue {
+		return "" // no queues are configured: names are the trace's own
+	}
+	return s.Queue
+}
+
+// refuseClosed ends a job that would wait again in a queue that is gone.
+func (e *Engine) refuseClosed(j *jobState) {
+	e.reject(j, Impossible, fmt.Sprintf("queue %q was removed while the job ran", j.spec.Queue))
+}
+
+// history is what queues and users have used, by path of names: spent budgets
+// and decayed usage.
+type history struct {
+	at      map[string]int // path to index in budgets; looked up only
+	budgets []quota.Budget
+	users   []assoc
+	leaf    []string // by user: the path of the queue
+}
+
+// history brings everything up to now.
+func (e *Engine) history() history {
+	l := &e.limits
+	h := history{at: map[string]int{}, budgets: l.budgets, users: l.users}
+	for q := range l.budgets {
+		if l.budgets[q].Limit > 0 {
+			e.spend(q)
+		}
+		h.at[e.pathOf(q)] = q
+	}
+	for i := range l.users {
+		l.users[i].accrue(l.decay, e.now)
+		h.leaf = append(h.leaf, e.pathOf(int(l.users[i].queue)))
+	}
+	return h
+}
+
+// pathOf is the queue's name with those above it.
+func (e *Engine) pathOf(q int) string {
+	var names []string
+	for _, p := range e.tree.Path(q) {
+		names = append(names, e.tree.Name(p))
+	}
+	return strings.Join(names, "\x00")
+}
+
+// restore gives a new tree the history of the queues that it still has. A
+// budget of another period begins anew.
+func (h *history) restore(e *Engine) {
+	l := &e.limits
+	leaf := map[string]int{} // looked up only
+	for q := range l.budgets {
+		path := e.pathOf(q)
+		if e.tree.Leaf(q) {
+			leaf[path] = q
+		}
+		b := &l.budgets[q]
+		if old, ok := h.at[path]; ok && b.Limit > 0 && h.budgets[old].Limit > 0 && h.budgets[old].Period == b.Period {
+			b.Spent, b.Index = h.budgets[old].Spent, h.budgets[old].Index
+		}
+	}
+	for i := range h.users {
+		if q, ok := leaf[h.leaf[i]]; ok {
+			e.association(int32(q), h.users[i].user).usage = h.users[i].usage
+		}
+	}
+}
