@@ -234,16 +234,18 @@ func (e *Engine) whyNoClass(s *shape) string {
 			return cluster.Unknown("GPU type", s.types[0], have).Error()
 		}
 	}
-	text := ""
-	for ci := range e.st.classes {
-		c := &e.st.classes[ci]
-		if c.parts&e.partMask(s.parts) == 0 {
-			continue
-		}
-		for i := range s.sets {
-			if t := whyNotClass(&s.sets[i].Request, c); t != "" {
-				text = t
+	text, most := "", 0
+	for i := range s.sets { // the set that fits nowhere, else one that fits least
+		misfits, why := 0, ""
+		for ci := range e.st.classes {
+			if c := &e.st.classes[ci]; c.parts&e.partMask(s.parts) != 0 {
+				if t := whyNotClass(&s.sets[i].Request, c); t != "" {
+					misfits, why = misfits+1, t
+				}
 			}
+		}
+		if misfits > most {
+			text, most = why, misfits
 		}
 	}
 	if text == "" {

@@ -30,13 +30,7 @@ func (e *Engine) grow() {
 
 func (e *Engine) growJob(j *jobState) {
 	s := e.shapeAt(j.shape)
-	model := e.st.classes[e.st.nodes[j.allocs[0].Node].class].model.Name
-	var classes []int32
-	for ci := range e.st.classes {
-		if s.any.has(int32(ci)) && e.st.classes[ci].model.Name == model {
-			classes = append(classes, int32(ci))
-		}
-	}
+	stage := e.growStage(j, s)
 	one := []cluster.TaskSet{{Count: 1, Request: s.sets[0].Request}}
 	var more []Alloc
 	tasks := int(j.tasks)
@@ -47,7 +41,7 @@ func (e *Engine) growJob(j *jobState) {
 		site := &Site{e: e, job: j, req: one}
 		e.constrain(j)
 		mark := e.st.mark()
-		if !e.placeStage(site, classes) {
+		if !e.placeStage(site, &stage) {
 			break
 		}
 		if e.contested(site.allocs) || !e.within(j, s, site.allocs) {
@@ -65,6 +59,25 @@ func (e *Engine) growJob(j *jobState) {
 	j.accrue(e.now)
 	j.allocs = append(append([]Alloc(nil), j.allocs...), more...)
 	e.resized(j, tasks)
+}
+
+// growStage is where a running job's first set may grow: if it has GPUs, on
+// nodes of the model that it has.
+func (e *Engine) growStage(j *jobState, s *shape) stage {
+	model := ""
+	for i := range j.allocs {
+		if a := &j.allocs[i]; a.GPUs != 0 {
+			model = e.st.classes[e.st.nodes[a.Node].class].model.Name
+			break
+		}
+	}
+	g := stage{gpus: s.suits[0]}
+	for ci := range e.st.classes {
+		if s.suits[0].has(int32(ci)) && (s.sets[0].Request.GPUs == 0 || e.st.classes[ci].model.Name == model) {
+			g.classes = append(g.classes, int32(ci))
+		}
+	}
+	return g
 }
 
 // contested reports whether a stopping job still holds part of the allocations.

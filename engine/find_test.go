@@ -16,7 +16,7 @@ func scanFind(s *Site, set, n int, pick Pick) int {
 	best := -1
 	for id := range s.e.st.nodes {
 		nd := &s.e.st.nodes[id]
-		if !nd.indexed || !slices.Contains(s.classes, nd.class) || !s.inside(int32(id)) || s.Room(id, set, n) < n {
+		if !nd.indexed || !slices.Contains(s.stage.classes, nd.class) || !s.inside(int32(id)) || s.Room(id, set, n) < n {
 			continue
 		}
 		if best < 0 {
@@ -64,7 +64,7 @@ func TestFindTwin(t *testing.T) {
 				s.within = s.DomainOf(r.IntN(len(nodes)), cluster.LevelRack)
 			}
 			if r.IntN(3) == 0 {
-				s.classes = s.classes[:1+r.IntN(len(s.classes))]
+				s.stage.classes = s.stage.classes[:1+r.IntN(len(s.stage.classes))]
 			}
 			n := 1 + r.IntN(4)
 			for _, pick := range []Pick{First, Fullest, Emptiest} {

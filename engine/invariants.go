@@ -98,7 +98,7 @@ func (e *Engine) checkGang(j *jobState) error {
 		gpus[a.Set] += n
 		shared := r.Fractional() || r.Profile != ""
 		switch {
-		case !s.any.has(e.st.nodes[a.Node].class):
+		case !s.suits[a.Set].has(e.st.nodes[a.Node].class):
 			return fmt.Errorf("is on node %d, which does not suit it", a.Node)
 		case a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks):
 			return fmt.Errorf("holds %d CPU and %d RAM for %d tasks of %+v", a.CPU, a.RAM, a.Tasks, *r)
@@ -145,14 +145,24 @@ func (e *Engine) checkSlice(a *Alloc, r *cluster.Request) error {
 	return fmt.Errorf("holds slots %08b of a %s for %s", a.Slots, model.Name, r.Profile)
 }
 
-// checkSpan checks that a gang is of one GPU model and within its domain.
+// checkSpan checks that a gang's GPUs are of one model, and that it is within
+// its domain.
 func (e *Engine) checkSpan(j *jobState, s *shape) error {
+	model := ""
+	for i := range j.allocs {
+		if a := &j.allocs[i]; a.GPUs != 0 {
+			m := e.st.classes[e.st.nodes[a.Node].class].model.Name
+			if model == "" {
+				model = m
+			}
+			if m != model {
+				return fmt.Errorf("its gang is on two GPU models, %s and %s", model, m)
+			}
+		}
+	}
 	for i := 1; i < len(j.allocs); i++ {
 		a, b := j.allocs[0].Node, j.allocs[i].Node
 		m, n := &e.st.nodes[a], &e.st.nodes[b]
-		if e.st.classes[m.class].model.Name != e.st.classes[n.class].model.Name {
-			return fmt.Errorf("its gang is on two GPU models, nodes %d and %d", a, b)
-		}
 		if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && m.domain(a, l) != n.domain(b, l) {
 			return fmt.Errorf("must be within one %s and is on nodes %d and %d", l, a, b)
 		}

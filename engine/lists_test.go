@@ -221,7 +221,7 @@ func siteFor(e *Engine, r cluster.Request, count int) *Site {
 	j := &jobState{spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
 	s := &Site{e: e, job: j, req: j.spec.Tasks}
 	for ci := range e.st.classes {
-		s.classes = append(s.classes, int32(ci))
+		s.stage.classes = append(s.stage.classes, int32(ci))
 	}
 	return s
 }

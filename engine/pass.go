@@ -247,7 +247,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 		switch {
 		case s.failed == e.epoch && j.home == nil:
 			r.code = refusedRoom
-		case e.blockedBy != nil && s.any.minus(e.blockedBy) == (classSet{}):
+		case e.blockedBy != nil && s.shut(e.blockedBy):
 			return closed, refusal{code: refusedOrder}
 		default:
 			allocs, tasks, ok := e.tryPlace(j)

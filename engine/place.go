@@ -35,7 +35,7 @@ func (e *Engine) milliOf(s *shape, tasks int) cluster.Milli {
 		r := &s.sets[i].Request
 		m := r.Milli()
 		if r.Profile != "" {
-			m = e.sliceMilli(s, r.Profile)
+			m = e.sliceMilli(&s.suits[i], r.Profile)
 		}
 		sum += cluster.Milli(n) * m
 	}
@@ -56,10 +56,10 @@ func (e *Engine) leastMilli(j *jobState) cluster.Milli {
 	return m
 }
 
-func (e *Engine) sliceMilli(s *shape, profile string) (most cluster.Milli) {
+func (e *Engine) sliceMilli(suits *classSet, profile string) (most cluster.Milli) {
 	for ci := range e.st.classes {
 		model := &e.st.classes[ci].model
-		if p, ok := model.Profile(profile); ok && s.any.has(int32(ci)) {
+		if p, ok := model.Profile(profile); ok && suits.has(int32(ci)) {
 			most = max(most, cluster.Milli(p.Compute)*cluster.Whole/cluster.Milli(model.Compute))
 		}
 	}
@@ -144,48 +144,28 @@ func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
 	}
 	site := &Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0]}
 	gang := len(sets) > 1 || sets[0].Count > 1
-	for _, stage := range s.stages {
-		if !gang || len(stage) == 1 {
-			if e.placeStage(site, stage) {
-				return site.allocs, true
-			}
-			continue
-		}
-		for len(stage) > 0 { // a gang's GPUs are of one model
-			var same, rest []int32
-			for _, ci := range stage {
-				if e.st.classes[ci].model.Name == e.st.classes[stage[0]].model.Name {
-					same = append(same, ci)
-				} else {
-					rest = append(rest, ci)
-				}
-			}
-			if e.placeStage(site, same) {
-				return site.allocs, true
-			}
-			stage = rest
+	stages := s.stages
+	if gang {
+		stages = s.gangs
+	}
+	for i := range stages {
+		if e.placeStage(site, &stages[i]) {
+			return site.allocs, true
 		}
 	}
 	return nil, false
 }
 
-func (e *Engine) placeStage(site *Site, classes []int32) bool {
+func (e *Engine) placeStage(site *Site, g *stage) bool {
 	if e.blockedBy != nil {
-		open := classes[:0:0]
-		for _, ci := range classes {
-			if !e.blockedBy.has(ci) {
-				open = append(open, ci)
-			}
-		}
-		if len(open) == 0 {
+		if g = e.unblocked(g); g == nil {
 			return false
 		}
-		classes = open
 	}
-	if !e.enoughFree(site, classes) {
+	if !e.enoughFree(site, g) {
 		return false
 	}
-	site.classes, site.within = classes, Domain{}
+	site.stage, site.within = *g, Domain{}
 	mark := e.st.mark()
 	site.allocs = e.scratch.allocs[:0]
 	ok := e.cfg.Placer.Place(site)
@@ -196,8 +176,33 @@ func (e *Engine) placeStage(site *Site, classes []int32) bool {
 	return ok
 }
 
+// unblocked is the stage without the classes behind a blocked job; nil if a
+// task set has none left.
+func (e *Engine) unblocked(g *stage) *stage {
+	open := func(classes []int32) []int32 {
+		list := classes[:0:0]
+		for _, ci := range classes {
+			if !e.blockedBy.has(ci) {
+				list = append(list, ci)
+			}
+		}
+		return list
+	}
+	o := stage{classes: open(g.classes), gpus: g.gpus.minus(e.blockedBy)}
+	if len(o.classes) == 0 {
+		return nil
+	}
+	for i := range g.sets {
+		o.sets = append(o.sets, open(g.sets[i]))
+		if len(o.sets[i]) == 0 {
+			return nil
+		}
+	}
+	return &o
+}
+
 // enoughFree is a quick necessary condition: so many GPUs are free at all.
-func (e *Engine) enoughFree(site *Site, classes []int32) bool {
+func (e *Engine) enoughFree(site *Site, g *stage) bool {
 	need := 0
 	for i := range site.req {
 		r := &site.req[i].Request
@@ -207,8 +212,10 @@ func (e *Engine) enoughFree(site *Site, classes []int32) bool {
 		need += site.req[i].Count * r.GPUs
 	}
 	free := 0
-	for _, ci := range classes {
-		free += e.st.classes[ci].free
+	for _, ci := range g.classes {
+		if g.gpus.has(ci) {
+			free += e.st.classes[ci].free
+		}
 	}
 	return free >= need
 }

@@ -264,11 +264,9 @@ func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
 	}
 	for i := range v.allocs {
 		a := &v.allocs[i]
-		if !s.any.has(e.st.nodes[a.Node].class) {
-			continue
-		}
+		class := e.st.nodes[a.Node].class
 		for k := range s.sets {
-			if r := &s.sets[k].Request; r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0 {
+			if r := &s.sets[k].Request; s.suits[k].has(class) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
 				return true
 			}
 		}

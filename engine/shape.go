@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -40,9 +41,11 @@ type shape struct {
 	parts  []string
 	topo   cluster.Topology
 	resv   string
-	stale  bool     // classes must be computed again: a new class appeared
-	any    classSet // all classes on which a task can ever run
-	stages [][]int32
+	stale  bool       // classes must be computed again: a new class appeared
+	suits  []classSet // by task set: all classes on which its tasks can ever run
+	any    classSet   // those of the sets with GPUs (without any: of all): the part of the cluster that it competes for
+	stages []stage    // single tasks
+	gangs  []stage
 	gpus   int // devices at the smallest size
 	failed int64
 
@@ -117,31 +120,136 @@ func (e *Engine) shapeAt(id int32) *shape {
 	return s
 }
 
-// computeStages finds the classes on which the shape can run: one stage for
-// each acceptable GPU type in order of preference, or a single stage.
+// stage is a set of classes to try: where each task set can run.
+type stage struct {
+	classes []int32   // of all sets
+	sets    [][]int32 // of each set; nil: a single set
+	gpus    classSet  // where the gang's GPUs can be
+}
+
+// of lists the classes of one task set.
+func (g *stage) of(set int) []int32 {
+	if g.sets == nil {
+		return g.classes
+	}
+	return g.sets[set]
+}
+
+// computeStages finds the classes on which each task set can run: one stage for
+// each acceptable GPU type in order of preference, or a single stage; for gangs
+// divided by GPU model. Types and models are a matter of the sets that have
+// GPUs: a launcher without any runs wherever it fits.
 func (e *Engine) computeStages(s *shape) {
-	s.stale, s.stages, s.any = false, nil, classSet{}
-	stage := func(typ string) {
-		var list []int32
-		for ci := range e.st.classes {
-			c := &e.st.classes[ci]
-			if (typ == "" || matchType(c.model.Name, typ)) && !s.any.has(int32(ci)) && e.fitsClass(s, c) {
-				list = append(list, int32(ci))
+	s.stale, s.stages, s.gangs, s.any = false, nil, nil, classSet{}
+	s.suits = make([]classSet, len(s.sets))
+	withGPUs := false
+	for i := range s.sets {
+		withGPUs = withGPUs || s.sets[i].Request.GPUs > 0
+	}
+	types := s.types
+	if len(types) == 0 {
+		types = []string{""}
+	}
+	seen := make([]classSet, len(s.sets))
+	for _, typ := range types {
+		fits := make([][]int32, len(s.sets))
+		for i := range s.sets {
+			bound := !withGPUs || s.sets[i].Request.GPUs > 0
+			for ci := range e.st.classes {
+				c := &e.st.classes[ci]
+				if bound && (seen[i].has(int32(ci)) || typ != "" && !matchType(c.model.Name, typ)) || !e.fitsClass(s, i, c) {
+					continue
+				}
+				fits[i] = append(fits[i], int32(ci))
+				seen[i].add(int32(ci))
 			}
 		}
-		for _, ci := range list {
-			s.any.add(ci)
+		e.addStages(s, fits, withGPUs)
+	}
+	for i := range s.sets {
+		if !withGPUs || s.sets[i].Request.GPUs > 0 {
+			s.any.union(&s.suits[i])
 		}
-		if list != nil {
-			s.stages = append(s.stages, list)
+	}
+}
+
+// addStages adds a stage of the classes that fit each set, whole and, for
+// gangs, by model.
+func (e *Engine) addStages(s *shape, fits [][]int32, withGPUs bool) {
+	if len(s.sets) == 1 {
+		if fits[0] == nil {
+			return
+		}
+		g := newStage(s, fits, withGPUs)
+		s.stages = append(s.stages, g)
+		s.suits[0].union(&g.gpus)
+	}
+	if !withGPUs {
+		e.addGang(s, fits, withGPUs)
+		return
+	}
+	var models []string // a gang's GPUs are of one model
+	for i := range fits {
+		for _, ci := range fits[i] {
+			if m := e.st.classes[ci].model.Name; s.sets[i].Request.GPUs > 0 && !slices.Contains(models, m) {
+				models = append(models, m)
+			}
 		}
 	}
-	if len(s.types) == 0 {
-		stage("")
+	for _, m := range models {
+		same := make([][]int32, len(fits))
+		for i := range fits {
+			for _, ci := range fits[i] {
+				if s.sets[i].Request.GPUs == 0 || e.st.classes[ci].model.Name == m {
+					same[i] = append(same[i], ci)
+				}
+			}
+		}
+		e.addGang(s, same, withGPUs)
 	}
-	for _, t := range s.types {
-		stage(t)
+}
+
+// addGang adds a stage for gangs, unless one of the sets has no class in it.
+func (e *Engine) addGang(s *shape, fits [][]int32, withGPUs bool) {
+	for i := range fits {
+		if fits[i] == nil {
+			return
+		}
 	}
+	s.gangs = append(s.gangs, newStage(s, fits, withGPUs))
+	for i := range fits {
+		for _, ci := range fits[i] {
+			s.suits[i].add(ci)
+		}
+	}
+}
+
+func newStage(s *shape, fits [][]int32, withGPUs bool) stage {
+	g := stage{classes: fits[0]}
+	for i := range fits {
+		for _, ci := range fits[i] {
+			if !withGPUs || s.sets[i].Request.GPUs > 0 {
+				g.gpus.add(ci)
+			}
+		}
+	}
+	if len(fits) > 1 {
+		g.sets = fits
+		g.classes = slices.Concat(fits...)
+		slices.Sort(g.classes)
+		g.classes = slices.Compact(g.classes)
+	}
+	return g
+}
+
+// shut reports whether one of the shape's task sets has no class outside t.
+func (s *shape) shut(t *classSet) bool {
+	for i := range s.suits {
+		if s.suits[i].minus(t) == (classSet{}) {
+			return true
+		}
+	}
+	return false
 }
 
 // matchType reports whether a node's model is what the job asks for: the same
@@ -151,17 +259,9 @@ func matchType(model, want string) bool {
 		len(model) > len(want) && model[len(want)] == '-' && strings.EqualFold(model[:len(want)], want)
 }
 
-// fitsClass reports whether every task set could run on an empty node of c.
-func (e *Engine) fitsClass(s *shape, c *class) bool {
-	if c.parts&e.partMask(s.parts) == 0 {
-		return false
-	}
-	for i := range s.sets {
-		if whyNotClass(&s.sets[i].Request, c) != "" {
-			return false
-		}
-	}
-	return true
+// fitsClass reports whether a task set could run on an empty node of c.
+func (e *Engine) fitsClass(s *shape, set int, c *class) bool {
+	return c.parts&e.partMask(s.parts) != 0 && whyNotClass(&s.sets[set].Request, c) == ""
 }
 
 // whyNotClass says why one task can never run on a node of the class.

@@ -25,13 +25,13 @@ type Domain struct {
 // Site is what a placer works with: the room there is for one job, tentatively.
 // Node numbers are dense, in the order in which nodes joined.
 type Site struct {
-	e       *Engine
-	job     *jobState
-	req     []cluster.TaskSet // what to place (elastic jobs: at the size tried)
-	classes []int32           // candidate classes of this attempt
-	within  Domain
-	allocs  []Alloc
-	own     uint64 // devices of the task that is being bound: its shares are on distinct ones
+	e      *Engine
+	job    *jobState
+	req    []cluster.TaskSet // what to place (elastic jobs: at the size tried)
+	stage  stage             // candidate classes of this attempt
+	within Domain
+	allocs []Alloc
+	own    uint64 // devices of the task that is being bound: its shares are on distinct ones
 }
 
 // Job returns the job that is being placed.
@@ -78,8 +78,14 @@ func (s *Site) bound(node int32) (sum Alloc) {
 	return sum
 }
 
-// FreeGPUs returns the wholly free GPUs of a node.
-func (s *Site) FreeGPUs(node int) int { return int(s.e.st.nodes[node].nfree) }
+// FreeGPUs returns the wholly free GPUs of a node, as far as they suit the gang.
+func (s *Site) FreeGPUs(node int) int {
+	n := &s.e.st.nodes[node]
+	if s.stage.sets != nil && !s.stage.gpus.has(n.class) {
+		return 0
+	}
+	return int(n.nfree)
+}
 
 // GPUs returns the GPUs of a node.
 func (s *Site) GPUs(node int) int { return s.e.st.nodes[node].spec.GPUs }
@@ -115,9 +121,11 @@ func (s *Site) inside(node int32) bool {
 
 // Nodes calls f for each candidate node in order until f returns false. This is
 // the linear scan for placers that score every node.
-func (s *Site) Nodes(f func(node int) bool) {
-	if len(s.classes) == 1 {
-		for _, id := range s.e.st.classes[s.classes[0]].nodes {
+func (s *Site) Nodes(f func(node int) bool) { s.nodes(s.stage.classes, f) }
+
+func (s *Site) nodes(classes []int32, f func(node int) bool) {
+	if len(classes) == 1 {
+		for _, id := range s.e.st.classes[classes[0]].nodes {
 			if s.e.st.nodes[id].indexed && s.inside(id) && !f(int(id)) {
 				return
 			}
@@ -125,7 +133,7 @@ func (s *Site) Nodes(f func(node int) bool) {
 		return
 	}
 	var mask [4]uint64
-	for _, c := range s.classes {
+	for _, c := range classes {
 		mask[c>>6] |= 1 << (c & 63)
 	}
 	for id := range s.e.st.nodes {
@@ -145,7 +153,7 @@ func (s *Site) Find(set, n int, pick Pick) int {
 	need := n * r.GPUs
 	best, bestFree := int32(-1), 0
 	var bestCPU cluster.Milli
-	for _, ci := range s.classes {
+	for _, ci := range s.stage.of(set) {
 		c := &s.e.st.classes[ci]
 		if need > c.gpus {
 			continue
@@ -209,7 +217,7 @@ func (s *Site) scan(c *class, k, set, n int, pick Pick) (int32, cluster.Milli) {
 // where a whole device must be opened (Emptiest: the other way round).
 func (s *Site) findShared(set, n int, pick Pick) int {
 	best, bestScore := -1, int64(0)
-	s.Nodes(func(node int) bool {
+	s.nodes(s.stage.of(set), func(node int) bool {
 		if s.Room(node, set, n) < n {
 			return true
 		}
@@ -274,7 +282,7 @@ func (s *Site) uses(allocs []Alloc, node int32) bool {
 // FindOther is Find among the nodes on which nothing is bound yet: a scan.
 func (s *Site) FindOther(set, n int, pick Pick) int {
 	best, bestFree := -1, 0
-	s.Nodes(func(node int) bool {
+	s.nodes(s.stage.of(set), func(node int) bool {
 		if s.uses(s.allocs, int32(node)) || s.Room(node, set, n) < n {
 			return true
 		}
@@ -293,14 +301,14 @@ func (s *Site) Most(set, most int) (node, tasks int) {
 	r := &s.req[set].Request
 	best, bestRoom := -1, 0
 	if r.GPUs > 0 && !r.Fractional() && r.Profile == "" {
-		for n := most; n > 0; n = bestPossible(s, r.GPUs, n-1) {
+		for n := most; n > 0; n = bestPossible(s, set, n-1) {
 			if node := s.Find(set, n, Fullest); node >= 0 {
 				return node, n
 			}
 		}
 		return -1, 0
 	}
-	s.Nodes(func(node int) bool {
+	s.nodes(s.stage.of(set), func(node int) bool {
 		if k := s.Room(node, set, most); k > bestRoom {
 			best, bestRoom = node, k
 		}
@@ -311,9 +319,9 @@ func (s *Site) Most(set, most int) (node, tasks int) {
 
 // bestPossible returns the largest n' <= n such that some node has that many
 // tasks' worth of free GPUs, so that Most does not try hopeless sizes.
-func bestPossible(s *Site, gpus, n int) int {
-	top := 0
-	for _, ci := range s.classes {
+func bestPossible(s *Site, set, n int) int {
+	top, gpus := 0, s.req[set].Request.GPUs
+	for _, ci := range s.stage.of(set) {
 		c := &s.e.st.classes[ci]
 		for k := c.gpus; k > 0; k-- {
 			if c.buckets[k].n > 0 {
