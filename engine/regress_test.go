@@ -505,3 +505,19 @@ func TestHardestSetFirst(t *testing.T) {
 		j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 1, Request: cluster.Request{GPUs: 1, CPU: 60000}})
 	})))
 }
+
+// Heads are compared anew once in a period, not in every step: a pass needs a reason.
+func TestRekeyOncePerPeriod(t *testing.T) {
+	h := newHand(t, "1x2xT4", "multifactor", nil)
+	by := func(user string) func(*cluster.Job) { return func(j *cluster.Job) { j.User = user } }
+	h.want(0, "start 0", submit(job(0, 2, 10_000, by("a"))))
+	h.want(1, "", submit(job(1, 2, 100, by("b"))), submit(job(2, 2, 100, by("c"))))
+	h.want(2, "") // new users: everybody's rank is another
+	before := h.e.Stats().Passes
+	for now := 3; now < 903; now++ {
+		h.want(now, "")
+	}
+	if n := h.e.Stats().Passes - before; n != 3 {
+		t.Fatalf("%d passes in three periods in which nothing happens", n)
+	}
+}

@@ -79,7 +79,9 @@ func (e *Engine) runTimers() {
 	}
 	if p := cluster.Time(e.traits.Rekey); p > 0 && e.pending > 0 && e.now/p != e.limits.rekeyed {
 		e.limits.rekeyed = e.now / p
-		e.limits.ranks = nil // what the policy sees of usage is as of now
+		if e.limits.ranks != nil { // what the policy sees of usage is as of now
+			e.fairRanks() // not left to whoever asks first: ranks that change then have everybody compared once more
+		}
 		e.rekey()
 	}
 	if p := cluster.Time(e.traits.Rerun); p > 0 && e.pending > 0 && e.now/p != e.limits.rerun {
