@@ -95,6 +95,7 @@ type Engine struct {
 	held      *holds // what a candidate must leave alone; nil: nothing
 	holds     holds
 	blockedBy *classSet // strict order: classes behind a blocked job; nil: none
+	thorough  bool      // tests: every candidate is really tried
 	shy       shyness
 	ps        passState
 	advance   []advance

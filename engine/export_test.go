@@ -4,8 +4,9 @@ import "github.com/muster-gpu/muster/cluster"
 
 // Forget makes the engine forget everything that it remembers of earlier
 // passes only to save work: which shapes and groups failed, and that nothing
-// has happened since.
+// has happened since. From then on it also remembers nothing within a pass.
 func (e *Engine) Forget() {
+	e.thorough = true
 	e.epoch++
 	e.fresh = true
 	for i := range e.groups {

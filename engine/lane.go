@@ -102,7 +102,7 @@ func (e *Engine) line(j *jobState) {
 
 // pendingItem is a waiting job's place in the order.
 func (e *Engine) pendingItem(j *jobState) item {
-	it := item{submit: j.spec.Submit, id: int32(j.spec.ID)}
+	it := item{submit: j.spec.Submit, id: int32(j.spec.ID), group: j.group}
 	if !j.promoted {
 		it.key = e.cfg.Policy.Key(View{e}, JobView{e, j})
 	}

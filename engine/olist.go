@@ -11,6 +11,7 @@ type item struct {
 	key    Key
 	submit cluster.Time
 	id     int32
+	group  int32 // of a pending job: a pass refuses most without looking at the job itself
 }
 
 // Before orders items by key, submit time and id: a total order.
@@ -34,8 +35,9 @@ const chunkMax = 512
 // removal cost a binary search and a short move; walking in order is a scan.
 // The dumb twin (a plain sorted slice) is in olist_test.go.
 type olist struct {
-	chunks [][]item
-	n      int
+	chunks  [][]item
+	n       int
+	changes int // so far: a position is good until the next
 }
 
 // chunkOf returns the first chunk whose last item is not before it.
@@ -69,6 +71,7 @@ func search(c []item, it *item) int {
 
 func (l *olist) insert(it item) {
 	l.n++
+	l.changes++
 	if len(l.chunks) == 0 {
 		l.chunks = append(l.chunks, append(make([]item, 0, 8), it))
 		return
@@ -110,6 +113,7 @@ func (l *olist) remove(it item) bool {
 		return false
 	}
 	l.n--
+	l.changes++
 	if len(c) == 1 {
 		l.chunks = append(l.chunks[:i], l.chunks[i+1:]...)
 		return true
@@ -133,22 +137,36 @@ func (l *olist) first() (item, bool) {
 
 // after returns the lowest item that is above it.
 func (l *olist) after(it *item) (item, bool) {
+	p := l.seek(it)
+	return l.at(&p)
+}
+
+// place is a position in a list.
+type place struct{ chunk, pos int }
+
+// seek returns the position of the lowest item that is above it.
+func (l *olist) seek(it *item) place {
 	i := l.chunkOf(it)
 	if i == len(l.chunks) {
-		return item{}, false
+		return place{i, 0}
 	}
 	c := l.chunks[i]
 	j := search(c, it)
 	if j < len(c) && c[j] == *it {
 		j++
 	}
-	if j < len(c) {
-		return c[j], true
+	return place{i, j}
+}
+
+// at returns the item at a position, which may be one past the end of a chunk.
+func (l *olist) at(p *place) (item, bool) {
+	if p.chunk < len(l.chunks) && p.pos == len(l.chunks[p.chunk]) {
+		p.chunk, p.pos = p.chunk+1, 0
 	}
-	if i+1 < len(l.chunks) {
-		return l.chunks[i+1][0], true
+	if p.chunk >= len(l.chunks) {
+		return item{}, false
 	}
-	return item{}, false
+	return l.chunks[p.chunk][p.pos], true
 }
 
 // walk calls f for each item in order until f returns false.

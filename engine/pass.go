@@ -25,6 +25,19 @@ type laneCursor struct {
 	begun bool
 	deep  []item // next jobs of groups that are walked beyond their first
 	done  bool
+	next  place // of the next group,
+	as    int   // while the list has changed so often
+}
+
+// group returns the lane's next group.
+func (c *laneCursor) group(l *lane) (item, bool) {
+	if c.as != l.groups.changes {
+		c.next, c.as = place{}, l.groups.changes
+		if c.begun {
+			c.next = l.groups.seek(&c.last)
+		}
+	}
+	return l.groups.at(&c.next)
 }
 
 type passState struct {
@@ -50,7 +63,7 @@ func (e *Engine) pass() {
 		p.cursors = append(p.cursors, laneCursor{})
 	}
 	for i := range p.cursors {
-		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0}
+		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0, as: -1}
 	}
 	p.depth, p.blocked, p.stop = e.cfg.Depth, classSet{}, false
 	for !p.stop {
@@ -70,11 +83,7 @@ func (e *Engine) peekLane(p *passState, li int) (it item, fromDeep, ok bool) {
 	if c.done {
 		return item{}, false, false
 	}
-	if c.begun {
-		it, ok = l.groups.after(&c.last)
-	} else {
-		it, ok = l.groups.first()
-	}
+	it, ok = c.group(l)
 	if len(c.deep) > 0 && (!ok || c.deep[0].Before(&it)) {
 		return c.deep[0], true, true
 	}
@@ -90,7 +99,7 @@ func (e *Engine) pickLane(p *passState) (int, item) {
 	var bestItem item
 	var bestDeep bool
 	for len(p.cursors) < len(e.lanes) { // a victim went back to a lane of its own
-		p.cursors = append(p.cursors, laneCursor{})
+		p.cursors = append(p.cursors, laneCursor{as: -1})
 	}
 	for li := range e.lanes {
 		it, deep, ok := e.peekLane(p, li)
@@ -109,6 +118,7 @@ func (e *Engine) pickLane(p *passState) (int, item) {
 		heap.Pop(&c.deep)
 	} else {
 		c.last, c.begun = bestItem, true
+		c.next.pos++
 	}
 	return best, bestItem
 }
@@ -173,13 +183,19 @@ func (e *Engine) compareQueues(a, b int) int {
 
 // consider tries one candidate and draws the consequences for the rest.
 func (e *Engine) consider(p *passState, li int, it item) {
-	j := e.jobs[it.id]
-	g := &e.groups[j.group]
-	gi := j.group
 	if p.depth < 0 {
 		p.stop = true
 		return
 	}
+	if e.hopeless(&e.groups[it.group]) {
+		if len(e.resv) > 0 {
+			p.depth--
+		}
+		return
+	}
+	j := e.jobs[it.id]
+	g := &e.groups[j.group]
+	gi := j.group
 	next, more := g.jobs.after(&j.key)
 	first, _ := g.jobs.first()
 	head := first == j.key // asked now: j.key is its place among running jobs once it starts
@@ -205,6 +221,30 @@ func (e *Engine) consider(p *passState, li int, it item) {
 	if v == deeper && more {
 		heap.Push(&p.cursors[li].deep, next)
 	}
+}
+
+// hopeless reports whether to try a job of the group would find what is known:
+// its shape failed since devices were last released, it may take none from
+// anybody, and its being blocked has no consequence that is not drawn already.
+// Most of those that backfill looks at are; the rest of try costs more than this.
+func (e *Engine) hopeless(g *group) bool {
+	if g.shape < 0 || e.limits.byQueue || e.elastic > 0 || e.thorough {
+		return false
+	}
+	s, l := &e.shapes[g.shape], &e.lanes[g.lane]
+	if s.failed != e.epoch || s.stale || g.stuck != e.claims() && e.outranks(l.tier) {
+		return false
+	}
+	switch e.mode {
+	case Skip:
+		return l.rank > 0
+	case EASY:
+		return e.reservedFor(s)
+	case Conservative:
+		return len(e.resv) >= e.cfg.Reserve
+	case Strict:
+	}
+	return false
 }
 
 // block draws the consequences of a job that cannot start for lack of room.

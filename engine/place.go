@@ -379,7 +379,7 @@ func (e *Engine) limitOf(j *jobState) time.Duration {
 
 // runItem is a holding job's place in the order of victims.
 func (e *Engine) runItem(j *jobState) item {
-	it := item{e.cfg.Policy.Key(View{e}, JobView{e, j}), j.spec.Submit, int32(j.spec.ID)}
+	it := item{key: e.cfg.Policy.Key(View{e}, JobView{e, j}), submit: j.spec.Submit, id: int32(j.spec.ID)}
 	if e.traits.Falling {
 		it.key[0] = addSat(it.key[0], int64(e.now))
 	}

@@ -31,10 +31,16 @@ func (e *Engine) mayPreempt(j *jobState) bool {
 	if e.running.n == 0 {
 		return false
 	}
-	if e.traits.Preempts || e.limits.byQueue && j.milli > 0 && e.entitled(j) {
+	return e.limits.byQueue && j.milli > 0 && e.entitled(j) || e.outranks(j.spec.Tier)
+}
+
+// outranks reports whether a job of the tier may preempt some jobs as they are,
+// whatever its queue.
+func (e *Engine) outranks(tier cluster.Tier) bool {
+	if e.traits.Preempts {
 		return true
 	}
-	for t := j.spec.Tier + 1; t <= cluster.BestEffort; t++ {
+	for t := tier + 1; t <= cluster.BestEffort; t++ {
 		if e.holding[t] > 0 {
 			return true
 		}
