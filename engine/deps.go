@@ -63,6 +63,7 @@ func (e *Engine) admit(j *jobState) {
 	switch {
 	case s.Hold:
 		park = ParkedHold
+		e.deps.leaveArray(e, j) // it may have run when it was held: others go on
 	case s.Begin > e.now:
 		park = ParkedBegin
 		e.timers.push(timer{s.Begin, timerBegin, int32(s.ID), j.gen})
@@ -146,9 +147,14 @@ func (d *depState) enterArray(j *jobState) bool {
 	return true
 }
 
-// leaveArray gives the job's place in its array to the next element.
+// leaveArray gives the job's place in its array to the next element; one that
+// waits for a place will ask anew.
 func (d *depState) leaveArray(e *Engine, j *jobState) {
 	if !j.inArray {
+		if j.parked == ParkedArray {
+			a := d.arrays[j.spec.Array.ID]
+			a.waiting = without(a.waiting, j.spec.ID)
+		}
 		return
 	}
 	j.inArray = false

@@ -3,7 +3,7 @@ package engine_test
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
+	"math"
 	"slices"
 	"time"
 
@@ -13,39 +13,48 @@ import (
 
 // dumb is the engine's twin: the documented rules and nothing else. It keeps no
 // index, no list and no memory: what is free is added up for every question,
-// what-if is a copy, every order is a sort. It knows whole GPUs, CPU, gangs of
-// one task set, GPU types, tiers, priorities, fifo, sjf, srtf and las, three
-// placers, strict order and skip.
+// what-if is a copy, every order is a sort. It knows gangs of whole GPUs, of
+// shares and of MIG slices, with CPU and RAM; GPU types, tiers, priorities; the
+// policies that key knows; three placers; strict order and skip; arrays,
+// dependencies, begin times, holds and time limits.
+//
+// dumb_books_test.go: where? dumb_pass_test.go: who? dumb_line_test.go: who may be considered at all?
 type dumb struct {
 	policy, placer string
-	strict         bool
+	mode           engine.Backfill
+	minRuntime     time.Duration
 	now            cluster.Time
 	nodes          []cluster.Node
+	drained        map[int]bool // looked up only
 	jobs           []*dumbJob
-	booked         int
+	turns          int
+	minute         cluster.Time // srsf: when the order of running jobs was last refreshed
 	preempts       []string
 	others         []string
 }
 
 type dumbJob struct {
 	*cluster.Job
+	shape      string // what is refused for one of these is refused for all
 	state      engine.State
+	hold       bool
+	begun      bool // its begin time is over
+	eligible   bool
+	inArray    bool
+	asked      int // when it asked for its array's place; 0: it did not
 	allocs     []engine.Alloc
 	waits      []cluster.JobID
 	turn       int // when it was placed
 	reason     engine.StopReason
 	started    cluster.Time
 	firstStart cluster.Time
+	limitAt    cluster.Time
 	acc        cluster.Time
 	attained   int64
 	done       time.Duration
 	saved      time.Duration
 	computes   bool
-	falling    int64 // srtf: remaining + now when it was listed
-}
-
-func (j *dumbJob) milli() int64 {
-	return int64(j.Tasks[0].Count*j.Tasks[0].Request.GPUs) * 1000
+	refreshed  int64 // its first key element when it was listed last
 }
 
 func (j *dumbJob) holds() bool {
@@ -56,10 +65,35 @@ func (j *dumbJob) inBooks() bool {
 	return j.state == engine.Placed || j.state == engine.Starting || j.state == engine.Running
 }
 
+// milli is what it holds, or asks for: a slice counts by its compute share, the
+// largest of those that it may get.
+func (d *dumb) milli(j *dumbJob) (m int64) {
+	if j.holds() || j.state == engine.Placed {
+		for i := range j.allocs {
+			m += j.allocs[i].Milli()
+		}
+		return m
+	}
+	for _, t := range j.Tasks {
+		one := t.Request.Milli()
+		if t.Request.Profile != "" {
+			one = 0
+			for i := range d.nodes {
+				model := modelOf(&d.nodes[i])
+				if p, ok := model.Profile(t.Request.Profile); ok && d.suits(j, i) {
+					one = max(one, int64(p.Compute*1000/model.Compute))
+				}
+			}
+		}
+		m += one * int64(t.Count)
+	}
+	return m
+}
+
 // accrue counts service and work up to now.
 func (d *dumb) accrue(j *dumbJob) {
 	if j.holds() {
-		j.attained += j.milli() * int64(d.now.Sub(j.acc)/time.Millisecond)
+		j.attained += d.milli(j) * int64(d.now.Sub(j.acc)/time.Millisecond)
 		if j.computes {
 			j.done += d.now.Sub(j.acc)
 		}
@@ -82,178 +116,57 @@ func (d *dumb) key(j *dumbJob) [2]int64 {
 		return [2]int64{-j.Priority}
 	case "sjf", "srtf":
 		return [2]int64{d.remaining(j)}
+	case "ssf", "srsf":
+		return [2]int64{d.remaining(j) / int64(time.Millisecond) * max(1, d.milli(j)/1000)}
+	case "sjf-gpu", "sjf-gpu:preempt=true":
+		return [2]int64{j.GPUMilli()}
+	case "edf":
+		if j.Deadline == 0 {
+			return [2]int64{math.MaxInt64}
+		}
+		return [2]int64{int64(j.Deadline)}
+	case "las:base=1m": // levels end at 1, 2, 4 ... GPU-minutes
+		d.accrue(j)
+		level := int64(0)
+		for end := int64(60_000_000); level < 15 && j.attained >= end; end *= 2 {
+			level++
+		}
+		return [2]int64{level, int64(j.firstStart)}
 	}
-	d.accrue(j) // las:base=1m: levels end at 1, 2, 4 ... GPU-minutes
-	level := int64(0)
-	for end := int64(60_000_000); level < 15 && j.attained >= end; end *= 2 {
-		level++
-	}
-	return [2]int64{level, int64(j.firstStart)}
+	panic("the twin does not know " + d.policy)
 }
 
-func (d *dumb) preempting() bool { return d.policy == "srtf" || d.policy == "las" }
+func (d *dumb) preempting() bool {
+	return slices.Contains([]string{"srtf", "srsf", "las:base=1m", "edf", "sjf-gpu:preempt=true"}, d.policy)
+}
 
-// listed is the first key element of a job with devices, as of its last change.
-func (d *dumb) listed(j *dumbJob) int64 {
+// first is the first element of a job's key as it compares with that of jobs
+// that run: under srtf theirs falls, so it counts from the origin of time.
+func (d *dumb) first(j *dumbJob) int64 {
 	if d.policy == "srtf" {
-		return j.falling
+		return d.key(j)[0] + int64(d.now)
 	}
 	return d.key(j)[0]
 }
 
-// free is what the books leave free, added up anew.
-type free struct {
-	gpus []uint64
-	cpu  []int64
-}
+// list notes the key of a job with devices, which counts until it is noted again.
+func (d *dumb) list(j *dumbJob) { j.refreshed = d.first(j) }
 
-func (d *dumb) free() free {
-	f := free{make([]uint64, len(d.nodes)), make([]int64, len(d.nodes))}
-	for i := range d.nodes {
-		f.gpus[i], f.cpu[i] = uint64(1)<<d.nodes[i].GPUs-1, d.nodes[i].CPU
+// listed is the first key element of a job with devices, as of its last change.
+func (d *dumb) listed(j *dumbJob) int64 {
+	if d.policy == "srtf" || d.policy == "srsf" {
+		return j.refreshed
 	}
-	for _, j := range d.jobs {
-		if j != nil && j.inBooks() {
-			f.take(j.allocs)
-		}
-	}
-	return f
-}
-
-func (f *free) take(allocs []engine.Alloc) {
-	for _, a := range allocs {
-		f.gpus[a.Node] &^= a.GPUs
-		f.cpu[a.Node] -= a.CPU
-	}
-}
-
-func (f *free) give(allocs []engine.Alloc) {
-	for _, a := range allocs {
-		f.gpus[a.Node] |= a.GPUs
-		f.cpu[a.Node] += a.CPU
-	}
-}
-
-func (f *free) clone() free { return free{slices.Clone(f.gpus), slices.Clone(f.cpu)} }
-
-// kind is what no job can tell apart: model and size of a node.
-func (d *dumb) kind(i int) string { return fmt.Sprintf("%s/%d", d.nodes[i].Model, d.nodes[i].GPUs) }
-
-// suits reports whether a task of the job can ever run on nodes like this.
-func (d *dumb) suits(j *dumbJob, i int) bool {
-	r := j.Tasks[0].Request
-	n := &d.nodes[i]
-	cpu := int64(0)
-	for k := range d.nodes {
-		if d.kind(k) == d.kind(i) {
-			cpu = max(cpu, d.nodes[k].CPU)
-		}
-	}
-	return n.GPUs >= r.GPUs && cpu >= r.CPU && (len(j.GPUTypes) == 0 || slices.Contains(j.GPUTypes, n.Model))
-}
-
-// stages are the sets of nodes to try one after the other: by preferred GPU
-// type, and for gangs by model.
-func (d *dumb) stages(j *dumbJob, blocked map[string]bool) (list [][]int) {
-	types := j.GPUTypes
-	if len(types) == 0 && j.Tasks[0].Count > 1 {
-		for i := range d.nodes {
-			if !slices.Contains(types, d.nodes[i].Model) {
-				types = append(slices.Clone(types), d.nodes[i].Model)
-			}
-		}
-	}
-	if len(types) == 0 {
-		types = []string{""}
-	}
-	for _, typ := range types {
-		var nodes []int
-		for i := range d.nodes {
-			if d.nodes[i].State == cluster.Up && d.suits(j, i) && !blocked[d.kind(i)] && (typ == "" || d.nodes[i].Model == typ) {
-				nodes = append(nodes, i)
-			}
-		}
-		list = append(list, nodes)
-	}
-	return list
-}
-
-// place finds devices for the whole gang, or nothing.
-func (d *dumb) place(j *dumbJob, f free, blocked map[string]bool) []engine.Alloc {
-	for _, nodes := range d.stages(j, blocked) {
-		if allocs := d.placeOn(j, f.clone(), nodes); allocs != nil {
-			return allocs
-		}
-	}
-	return nil
-}
-
-func (d *dumb) placeOn(j *dumbJob, f free, nodes []int) (allocs []engine.Alloc) {
-	r := j.Tasks[0].Request
-	room := func(i int) int {
-		n := bits.OnesCount64(f.gpus[i]) / r.GPUs
-		if r.CPU > 0 {
-			n = min(n, int(f.cpu[i]/r.CPU))
-		}
-		return n
-	}
-	// find is the best node with room for n tasks; sign 1: the fullest, -1: the
-	// emptiest, 0: the first.
-	find := func(n, sign int) int {
-		fit := slices.DeleteFunc(slices.Clone(nodes), func(i int) bool { return room(i) < n })
-		slices.SortStableFunc(fit, func(a, b int) int {
-			c := cmp.Compare(bits.OnesCount64(f.gpus[a]), bits.OnesCount64(f.gpus[b]))
-			if c == 0 && r.CPU > 0 {
-				c = cmp.Compare(f.cpu[a], f.cpu[b])
-			}
-			return c * sign
-		})
-		if len(fit) == 0 {
-			return -1
-		}
-		return fit[0]
-	}
-	for left := j.Tasks[0].Count; left > 0; {
-		node, n := -1, left
-		switch d.placer {
-		case "best-fit": // as many as fit on one node, on the fullest
-			for ; n > 0 && node < 0; n-- {
-				node = find(n, 1)
-			}
-			n++
-		case "first-fit": // all on the first that holds them, if all are still to be placed
-			if left == j.Tasks[0].Count {
-				node = find(left, 0)
-			}
-			if node < 0 {
-				if node = find(1, 0); node >= 0 {
-					n = min(left, room(node))
-				}
-			}
-		case "worst-fit":
-			node, n = find(1, -1), 1
-		}
-		if node < 0 {
-			return nil
-		}
-		a := engine.Alloc{Node: int32(node), Tasks: int32(n), CPU: r.CPU * int64(n)}
-		for range n * r.GPUs {
-			a.GPUs |= f.gpus[node] &^ a.GPUs & -(f.gpus[node] &^ a.GPUs)
-		}
-		f.take([]engine.Alloc{a})
-		allocs = append(allocs, a)
-		left -= n
-	}
-	return allocs
+	return d.key(j)[0]
 }
 
 // book gives devices to a job; it starts when nobody is on them any more.
 func (d *dumb) book(j *dumbJob, allocs []engine.Alloc) {
-	d.booked++
-	j.allocs, j.state, j.turn, j.waits = allocs, engine.Placed, d.booked, nil
-	j.falling = d.remaining(j) + int64(d.now)
+	d.turns++
+	j.allocs, j.state, j.turn, j.waits, j.eligible = allocs, engine.Placed, d.turns, nil, false
+	d.list(j)
 	for _, v := range d.jobs {
-		if v != nil && v.state == engine.Stopping && overlap(v.allocs, allocs) {
+		if v.state == engine.Stopping && overlap(v.allocs, allocs) {
 			j.waits = append(j.waits, v.ID)
 		}
 	}
@@ -265,7 +178,7 @@ func (d *dumb) book(j *dumbJob, allocs []engine.Alloc) {
 func overlap(a, b []engine.Alloc) bool {
 	for _, x := range a {
 		for _, y := range b {
-			if x.Node == y.Node && (x.GPUs&y.GPUs != 0 || x.CPU > 0 && y.CPU > 0) {
+			if x.Node == y.Node && (x.GPUs&y.GPUs != 0 || x.CPU > 0 && y.CPU > 0 || x.RAM > 0 && y.RAM > 0) {
 				return true
 			}
 		}
@@ -275,12 +188,11 @@ func overlap(a, b []engine.Alloc) bool {
 
 func (d *dumb) start(j *dumbJob) {
 	j.state, j.started, j.firstStart, j.acc, j.computes = engine.Starting, d.now, min(j.firstStart, d.now), d.now, false
-	j.falling = d.remaining(j) + int64(d.now)
-	s := fmt.Sprintf("start %d", j.ID)
-	for _, a := range j.allocs {
-		s += fmt.Sprintf(" n%d:%b", a.Node, a.GPUs)
+	if j.limitAt = cluster.Never; j.Limit > 0 {
+		j.limitAt = d.now.Add(j.Limit)
 	}
-	d.others = append(d.others, s)
+	d.list(j)
+	d.others = append(d.others, fmt.Sprintf("start %d %+v", j.ID, j.allocs))
 }
 
 // stop tells a job to leave.
@@ -288,6 +200,12 @@ func (d *dumb) stop(j *dumbJob, why engine.StopReason, whom cluster.JobID) {
 	d.accrue(j)
 	j.state, j.reason = engine.Stopping, why
 	d.preempts = append(d.preempts, fmt.Sprintf("preempt %d %s for %d", j.ID, why, whom))
+}
+
+// unplace takes back devices of a job that has not started.
+func (d *dumb) unplace(j *dumbJob) {
+	j.state, j.allocs, j.waits = engine.Pending, nil, nil
+	d.line()
 }
 
 // step is Step.
@@ -300,13 +218,14 @@ func (d *dumb) step(b engine.Batch) (others, preempts []string) {
 		}
 	}
 	for _, ev := range b.Events {
-		if ev.Type == engine.NodeDown || ev.Type == engine.NodeUp {
-			d.node(&ev)
+		if i := slices.IndexFunc(d.nodes, func(n cluster.Node) bool { return n.Name == ev.Node }); i >= 0 {
+			d.node(&ev, i)
 		}
 	}
 	for _, ev := range b.Events {
 		d.event(&ev)
 	}
+	d.timers()
 	for _, j := range ready {
 		if j.state == engine.Placed && len(j.waits) == 0 {
 			d.start(j)
@@ -315,6 +234,34 @@ func (d *dumb) step(b engine.Batch) (others, preempts []string) {
 	d.pass()
 	slices.Sort(d.preempts)
 	return d.others, d.preempts
+}
+
+// timers: begin times and time limits that are over; srsf refreshes the order
+// of running jobs once a minute while jobs wait.
+func (d *dumb) timers() {
+	var begin []*dumbJob
+	for _, j := range d.jobs {
+		if j.state == engine.Pending && !j.hold && !j.begun && j.Begin <= d.now {
+			begin = append(begin, j)
+		}
+		if (j.state == engine.Running || j.state == engine.Starting) && j.limitAt <= d.now {
+			d.stop(j, engine.TimedOut, cluster.NoJob)
+		}
+	}
+	slices.SortStableFunc(begin, func(a, b *dumbJob) int { return cmp.Compare(a.Begin, b.Begin) })
+	for _, j := range begin {
+		j.begun = true
+		d.line()
+	}
+	waiting := slices.ContainsFunc(d.jobs, func(j *dumbJob) bool { return j.eligible })
+	if m := d.now / cluster.Time(time.Minute); d.policy == "srsf" && waiting && m != d.minute {
+		d.minute = m
+		for _, j := range d.jobs {
+			if j.inBooks() {
+				d.list(j)
+			}
+		}
+	}
 }
 
 // left books that a job is off its devices; it returns the placed jobs that
@@ -329,19 +276,17 @@ func (d *dumb) left(ev *engine.Event) (ready []*dumbJob) {
 		j.done = ev.Done
 		j.saved = j.done
 	}
-	reason := ev.Reason
+	reason, requeue := ev.Reason, !j.NoRequeue
 	if j.state == engine.Stopping && (ev.Type == engine.StartFailed || reason == engine.Preempted || reason == engine.NodeLost && j.reason != engine.Preempted) {
 		reason = j.reason
 	} else if ev.Type == engine.StartFailed {
-		reason = engine.Preempted
+		reason, requeue = engine.Preempted, true // it tries again
 	}
-	if j.state = engine.Done; reason == engine.Preempted || reason == engine.NodeLost {
-		j.state = engine.Pending
-	}
-	j.allocs, j.computes = nil, false
+	again := requeue && (reason == engine.Preempted || reason == engine.NodeLost)
+	j.allocs, j.computes, j.state = nil, false, engine.Pending
 	var placed []*dumbJob
 	for _, w := range d.jobs {
-		if w != nil && w.state == engine.Placed && slices.Contains(w.waits, j.ID) {
+		if w.state == engine.Placed && slices.Contains(w.waits, j.ID) {
 			placed = append(placed, w)
 		}
 	}
@@ -352,28 +297,53 @@ func (d *dumb) left(ev *engine.Event) (ready []*dumbJob) {
 			ready = append(ready, w)
 		}
 	}
+	if again {
+		d.admit(j)
+	} else {
+		d.finish(j, reason)
+	}
 	return ready
 }
 
-func (d *dumb) node(ev *engine.Event) {
-	for i := range d.nodes {
-		if d.nodes[i].Name != ev.Node {
-			continue
-		}
-		if ev.Type == engine.NodeUp {
-			d.nodes[i].State = cluster.Up
-			return
-		}
-		d.nodes[i].State = cluster.Down
+func (d *dumb) node(ev *engine.Event, i int) {
+	n := &d.nodes[i]
+	if ev.Type == engine.NodeDrained {
+		d.drained[i] = !ev.Undo
+	}
+	switch {
+	case ev.Type == engine.NodeUp && d.drained[i]: // whoever drained it meant it
+		n.State = cluster.Draining
+	case ev.Type == engine.NodeUp:
+		n.State = cluster.Up
+	case ev.Type == engine.NodeDown:
+		n.State = cluster.Down
+		d.lose(func(a engine.Alloc) bool { return int(a.Node) == i })
+	case ev.Type == engine.NodeDrained && !ev.Undo && n.State == cluster.Up:
+		n.State = cluster.Draining
 		for _, j := range d.jobs {
-			if j == nil || !j.inBooks() || !slices.ContainsFunc(j.allocs, func(a engine.Alloc) bool { return int(a.Node) == i }) {
-				continue
+			if j.state == engine.Placed && slices.ContainsFunc(j.allocs, func(a engine.Alloc) bool { return int(a.Node) == i }) {
+				d.unplace(j)
 			}
-			if j.state == engine.Placed {
-				j.state, j.allocs = engine.Pending, nil
-			} else {
-				d.stop(j, engine.NodeLost, cluster.NoJob)
-			}
+		}
+	case ev.Type == engine.NodeDrained && ev.Undo && n.State == cluster.Draining:
+		n.State = cluster.Up
+	case ev.Type == engine.GPUBad && ev.Undo:
+		n.Bad &^= ev.GPUs
+	case ev.Type == engine.GPUBad:
+		n.Bad |= ev.GPUs & (uint64(1)<<n.GPUs - 1)
+		d.lose(func(a engine.Alloc) bool { return int(a.Node) == i && a.GPUs&ev.GPUs != 0 })
+	}
+}
+
+// lose stops every job that holds something that is lost.
+func (d *dumb) lose(lost func(a engine.Alloc) bool) {
+	for _, j := range d.jobs {
+		switch {
+		case !j.inBooks() || !slices.ContainsFunc(j.allocs, lost):
+		case j.state == engine.Placed:
+			d.unplace(j)
+		default:
+			d.stop(j, engine.NodeLost, cluster.NoJob)
 		}
 	}
 }
@@ -381,10 +351,7 @@ func (d *dumb) node(ev *engine.Event) {
 func (d *dumb) event(ev *engine.Event) {
 	switch ev.Type {
 	case engine.Submitted:
-		for len(d.jobs) <= int(ev.Job) {
-			d.jobs = append(d.jobs, nil)
-		}
-		d.jobs[ev.Job] = &dumbJob{Job: ev.Spec, firstStart: cluster.Never}
+		d.submit(ev.Spec)
 	case engine.Started:
 		if j := d.jobs[ev.Job]; j.holds() {
 			d.accrue(j)
@@ -392,166 +359,25 @@ func (d *dumb) event(ev *engine.Event) {
 				j.state = engine.Running
 			}
 			if j.computes = true; j.state == engine.Running {
-				j.falling = d.remaining(j) + int64(d.now)
+				d.list(j)
 			}
+		}
+	case engine.Held:
+		j := d.jobs[ev.Job]
+		if j.hold = !ev.Undo; j.state == engine.Placed && j.hold {
+			j.state, j.allocs, j.waits = engine.Pending, nil, nil
+		}
+		if j.state == engine.Pending {
+			d.admit(j)
 		}
 	case engine.Cancelled:
 		switch j := d.jobs[ev.Job]; j.state {
 		case engine.Pending, engine.Placed:
-			j.state, j.allocs = engine.Done, nil
+			d.finish(j, engine.WasCancelled)
 		case engine.Starting, engine.Running:
 			d.stop(j, engine.WasCancelled, cluster.NoJob)
 		case engine.Stopping:
 			j.reason = engine.WasCancelled
 		}
 	}
-}
-
-// order compares pending jobs: tier, key, submission, number.
-func (d *dumb) order(a, b *dumbJob) int {
-	ka, kb := d.key(a), d.key(b)
-	return cmp.Or(cmp.Compare(a.Tier, b.Tier), slices.Compare(ka[:], kb[:]), cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID))
-}
-
-// pass considers each pending job once, in order. Jobs of a shape that was
-// refused are passed over; a tier in which nothing was waiting, or in which all
-// have been looked at, is done with.
-func (d *dumb) pass() {
-	var last *dumbJob
-	closed, blocked := map[string]bool{}, map[string]bool{}
-	var done [3]bool
-	for t := range done {
-		done[t] = !slices.ContainsFunc(d.jobs, func(j *dumbJob) bool { return j != nil && j.state == engine.Pending && int(j.Tier) == t })
-	}
-	for {
-		var next *dumbJob
-		var any [3]bool
-		for _, j := range d.jobs {
-			if j == nil || j.state != engine.Pending || done[j.Tier] || closed[shapeText(j)] || last != nil && d.order(j, last) <= 0 {
-				continue
-			}
-			any[j.Tier] = true
-			if next == nil || d.order(j, next) < 0 {
-				next = j
-			}
-		}
-		for t := range done {
-			done[t] = done[t] || !any[t]
-		}
-		if next == nil {
-			return
-		}
-		before := *next
-		if !d.try(next, blocked) {
-			closed[shapeText(next)] = true
-			if d.strict && d.block(next, blocked) {
-				return
-			}
-		}
-		last = &before
-	}
-}
-
-func shapeText(j *dumbJob) string { return fmt.Sprint(j.Tier, j.Tasks, j.GPUTypes) }
-
-// block closes the kinds of node on which a blocked job could run; true: none
-// is left open.
-func (d *dumb) block(j *dumbJob, blocked map[string]bool) bool {
-	all := true
-	for i := range d.nodes {
-		if d.suits(j, i) {
-			blocked[d.kind(i)] = true
-		}
-	}
-	for i := range d.nodes {
-		all = all && blocked[d.kind(i)]
-	}
-	return all
-}
-
-func (d *dumb) try(j *dumbJob, blocked map[string]bool) bool {
-	f := d.free()
-	if allocs := d.place(j, f, blocked); allocs != nil {
-		d.book(j, allocs)
-		return true
-	}
-	open := false
-	for i := range d.nodes {
-		open = open || d.suits(j, i) && !blocked[d.kind(i)]
-	}
-	return open && d.preempt(j, f, blocked)
-}
-
-// preempt takes victims, best first, until the job fits; those who need not
-// leave after all stay, the last chosen first.
-func (d *dumb) preempt(j *dumbJob, f free, blocked map[string]bool) bool {
-	var gone []*dumbJob
-	var allocs []engine.Alloc
-	for _, v := range d.victims(j) {
-		f.give(v.allocs)
-		gone = append(gone, v)
-		if allocs = d.place(j, f, blocked); allocs != nil {
-			break
-		}
-	}
-	if allocs == nil {
-		return false
-	}
-	f.take(allocs)
-	for i := len(gone) - 1; i >= 0; i-- {
-		back, then := true, f.clone()
-		for k, a := range gone[i].allocs {
-			back = back && then.gpus[a.Node]&a.GPUs == a.GPUs && then.cpu[a.Node] >= a.CPU
-			then.take(gone[i].allocs[k : k+1])
-		}
-		if back {
-			f, gone = then, slices.Delete(gone, i, i+1)
-		}
-	}
-	for _, v := range gone {
-		if v.state == engine.Placed {
-			v.state, v.allocs, v.waits = engine.Pending, nil, nil
-		} else {
-			d.stop(v, engine.Preempted, j.ID)
-		}
-	}
-	d.book(j, allocs)
-	return true
-}
-
-// victims are the jobs that come strictly after: of a lower tier, or of the
-// same and later in the order of a policy that preempts; only those on nodes
-// that suit. Best first: the lowest tier, the last in the order, the least
-// lost work, the youngest, the highest number.
-func (d *dumb) victims(j *dumbJob) (list []*dumbJob) {
-	mine := d.key(j)[0]
-	if d.policy == "srtf" {
-		mine += int64(d.now)
-	}
-	for _, v := range d.jobs {
-		if v == nil || !v.inBooks() || v.Tier == cluster.Critical || v.Tier < j.Tier ||
-			v.Tier == j.Tier && !(d.preempting() && mine < d.listed(v)) ||
-			!slices.ContainsFunc(v.allocs, func(a engine.Alloc) bool { return d.suits(j, int(a.Node)) }) {
-			continue
-		}
-		list = append(list, v)
-	}
-	slices.SortFunc(list, func(a, b *dumbJob) int {
-		c := cmp.Compare(b.Tier, a.Tier)
-		if c == 0 && d.preempting() {
-			c = cmp.Compare(d.listed(b), d.listed(a))
-		}
-		return cmp.Or(c, cmp.Compare(d.lost(a), d.lost(b)), cmp.Compare(b.started, a.started), cmp.Compare(b.ID, a.ID))
-	})
-	return list
-}
-
-// lost is the work that a stop wastes: standard jobs write a checkpoint, which
-// costs nothing here; best-effort jobs are killed.
-func (d *dumb) lost(v *dumbJob) int64 {
-	d.accrue(v)
-	if v.state == engine.Placed || v.Tier != cluster.BestEffort && !v.Checkpoint.None {
-		return 0
-	}
-	return v.milli() * int64((v.done-v.saved)/time.Millisecond)
 }

@@ -521,3 +521,25 @@ func TestRekeyOncePerPeriod(t *testing.T) {
 		t.Fatalf("%d passes in three periods in which nothing happens", n)
 	}
 }
+
+// A gang of shares that no node holds alone: of two nodes with room for equally
+// many tasks, the fuller one gets most of it, as with whole GPUs.
+func TestMostOnTheFuller(t *testing.T) {
+	h := newHand(t, "2x2xT4", "fifo", nil)
+	share := func(n int, milli, mem int64) func(*cluster.Job) {
+		return func(j *cluster.Job) {
+			j.Tasks = []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1, Share: milli, Memory: mem}}}
+		}
+	}
+	h.want(0, "start 0", submit(job(0, 2, 1000)))
+	h.want(1, "start 1", submit(job(1, 1, 1000, share(1, 100, 1000))))
+	h.want(2, "", stopped(0, engine.Completed))
+	h.want(3, "start 2", submit(job(2, 1, 1000, share(3, 500, 9000))))
+	on := [2]int{}
+	for _, a := range h.d.Actions[0].Allocs {
+		on[a.Node]++
+	}
+	if on != [2]int{1, 2} {
+		t.Errorf("%v tasks on the two nodes, want 1 on the empty one and 2 on the other", on)
+	}
+}

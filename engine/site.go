@@ -299,7 +299,6 @@ func (s *Site) FindOther(set, n int, pick Pick) int {
 // most), preferring the fullest among equals, and how many; -1 if none fits.
 func (s *Site) Most(set, most int) (node, tasks int) {
 	r := &s.req[set].Request
-	best, bestRoom := -1, 0
 	if r.GPUs > 0 && !r.Fractional() && r.Profile == "" {
 		for n := most; n > 0; n = bestPossible(s, set, n-1) {
 			if node := s.Find(set, n, Fullest); node >= 0 {
@@ -308,13 +307,15 @@ func (s *Site) Most(set, most int) (node, tasks int) {
 		}
 		return -1, 0
 	}
+	room := 0
 	s.nodes(s.stage.of(set), func(node int) bool {
-		if k := s.Room(node, set, most); k > bestRoom {
-			best, bestRoom = node, k
-		}
-		return bestRoom < most
+		room = max(room, s.Room(node, set, most))
+		return room < most
 	})
-	return best, bestRoom
+	if room == 0 {
+		return -1, 0
+	}
+	return s.Find(set, room, Fullest), room // the fullest of those with that much
 }
 
 // bestPossible returns the largest n' <= n such that some node has that many

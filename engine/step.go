@@ -319,6 +319,9 @@ func (e *Engine) cancel(j *jobState) {
 }
 
 func (e *Engine) hold(j *jobState, hold bool) {
+	if j.spec.Hold == hold {
+		return // a repeated report: it keeps its place in the line
+	}
 	spec := *j.spec
 	spec.Hold = hold
 	j.spec = &spec

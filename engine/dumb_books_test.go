@@ -1,0 +1,491 @@
+package engine_test
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// books is what is held: a list, added up anew for every question.
+type books struct {
+	nodes []cluster.Node
+	held  [][]engine.Alloc     // by node
+	keep  map[int]engine.Alloc // node to what must be left for a promise; looked up only
+	off   map[int]bool         // nodes that a promise shall keep off; looked up only
+}
+
+func newBooks(nodes []cluster.Node) books {
+	return books{nodes: nodes, held: make([][]engine.Alloc, len(nodes))}
+}
+
+func (b *books) take(allocs []engine.Alloc) {
+	for _, a := range allocs {
+		b.held[a.Node] = append(slices.Clip(b.held[a.Node]), a)
+	}
+}
+
+func (b *books) give(allocs []engine.Alloc) {
+	for _, a := range allocs {
+		i := slices.Index(b.held[a.Node], a)
+		b.held[a.Node] = slices.Delete(slices.Clone(b.held[a.Node]), i, i+1)
+	}
+}
+
+func (b *books) clone() books {
+	c := *b
+	c.held = slices.Clone(b.held) // the lists themselves are never written to
+	return c
+}
+
+// free is the wholly free devices of a node.
+func (b *books) free(node int) uint64 {
+	n := &b.nodes[node]
+	m := (uint64(1)<<n.GPUs - 1) &^ n.Bad
+	for _, a := range b.held[node] {
+		m &^= a.GPUs
+	}
+	return m
+}
+
+func (b *books) cpu(node int) int64 {
+	left := capacityOf(b.nodes[node].CPU)
+	for _, a := range b.held[node] {
+		left -= a.CPU
+	}
+	return left
+}
+
+func (b *books) ram(node int) int64 {
+	left := capacityOf(b.nodes[node].RAM)
+	for _, a := range b.held[node] {
+		left -= a.RAM
+	}
+	return left
+}
+
+// capacityOf takes a node that states nothing for one with plenty.
+func capacityOf(v int64) int64 {
+	if v == 0 {
+		return math.MaxInt64 / 4
+	}
+	return v
+}
+
+var models = cluster.Models()
+
+func modelOf(n *cluster.Node) *cluster.GPUModel {
+	return &models[slices.IndexFunc(models, func(m cluster.GPUModel) bool { return m.Name == n.Model })]
+}
+
+// gpu is one device as it is: what is left, and who is on it.
+type gpu struct {
+	milli, mem     int64
+	slots          uint8
+	compute        int
+	media          bool
+	tenants, whole int
+}
+
+func (b *books) gpu(node, i int) gpu {
+	g := gpu{milli: cluster.Whole, mem: modelOf(&b.nodes[node]).Memory}
+	for _, a := range b.held[node] {
+		switch {
+		case a.GPUs>>i&1 == 0:
+		case a.Share == 0:
+			g.whole++
+		default:
+			g.milli -= int64(a.Share)
+			g.mem -= a.Mem
+			g.slots |= a.Slots
+			g.compute += int(a.Compute)
+			g.media = g.media || a.Media
+			g.tenants++
+		}
+	}
+	return g
+}
+
+// pickGPU chooses the device for one share or slice: the fullest with room, or
+// the emptiest; the first of those that are alike. -1: there is none.
+func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool) int {
+	best, bestLeft := -1, int64(0)
+	for i := range b.nodes[node].GPUs {
+		g := b.gpu(node, i)
+		if (b.nodes[node].Bad|not)>>i&1 == 1 || g.whole > 0 {
+			continue
+		}
+		var left int64
+		if r.Profile == "" {
+			if g.slots != 0 || g.milli < r.Share || g.mem < r.Memory {
+				continue
+			}
+			left = g.milli - r.Share
+		} else {
+			if g.tenants > 0 && g.slots == 0 || b.startAt(node, &g, r) < 0 {
+				continue
+			}
+			left = int64(8 - bits.OnesCount8(g.slots))
+		}
+		if emptiest {
+			left = -left
+		}
+		if best < 0 || left < bestLeft {
+			best, bestLeft = i, left
+		}
+	}
+	return best
+}
+
+// startAt is the memory slice at which a new instance does least harm: fewest
+// slices of instances that become impossible, the highest of equals.
+func (b *books) startAt(node int, g *gpu, r *cluster.Request) int {
+	m := modelOf(&b.nodes[node])
+	p, ok := m.Profile(r.Profile)
+	if !ok || g.compute+p.Compute > m.Compute || p.Media() && g.media {
+		return -1
+	}
+	best, bestHarm := -1, 0
+	for _, s := range p.Starts {
+		if g.slots&p.Mask(s) != 0 {
+			continue
+		}
+		harm := 0
+		for i := range m.Profiles {
+			for _, t := range m.Profiles[i].Starts {
+				q := m.Profiles[i].Mask(t)
+				if g.slots&q == 0 && q&p.Mask(s) != 0 {
+					harm += m.Profiles[i].Slots
+				}
+			}
+		}
+		if best < 0 || harm <= bestHarm {
+			best, bestHarm = s, harm
+		}
+	}
+	return best
+}
+
+// one binds one task of shares or a slice; nil: there is no room.
+func (b *books) one(node, set int, r *cluster.Request, emptiest bool) (allocs []engine.Alloc) {
+	own, then := uint64(0), b.clone()
+	if b.cpu(node) < r.CPU || b.ram(node) < r.RAM {
+		return nil
+	}
+	for k := range r.GPUs {
+		i := then.pickGPU(node, r, own, emptiest)
+		if i < 0 {
+			return nil
+		}
+		a := engine.Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << i, Share: int32(r.Share), Mem: r.Memory}
+		if k == 0 {
+			a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
+		}
+		if r.Profile != "" {
+			m, g := modelOf(&b.nodes[node]), then.gpu(node, i)
+			p, _ := m.Profile(r.Profile)
+			a.Slots, a.Compute, a.Media = p.Mask(then.startAt(node, &g, r)), uint8(p.Compute), p.Media()
+			a.Share, a.Mem = int32(p.Compute*1000/m.Compute), min(p.Memory, g.mem)
+		}
+		then.take([]engine.Alloc{a})
+		allocs, own = append(allocs, a), own|a.GPUs
+	}
+	return allocs
+}
+
+// shared says that a request does not take whole devices.
+func shared(r *cluster.Request) bool { return r.Fractional() || r.Profile != "" }
+
+// room is how many tasks fit on a node, at most so many; bound is what the job
+// itself has there already.
+func (b *books) room(node int, r *cluster.Request, most int, bound []engine.Alloc) int {
+	n := most
+	if r.CPU > 0 {
+		n = min(n, int(b.cpu(node)/r.CPU))
+	}
+	if r.RAM > 0 {
+		n = min(n, int(b.ram(node)/r.RAM))
+	}
+	switch {
+	case shared(r) && r.GPUs > 1: // a device counts once, however much is left of it
+		k := 0
+		for i := range b.nodes[node].GPUs {
+			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory {
+				k++
+			}
+		}
+		n = min(n, k/r.GPUs)
+	case shared(r): // as many as can be bound, one after the other
+		then, k := b.clone(), 0
+		for ; k < n; k++ {
+			a := then.one(node, 0, r, false)
+			if a == nil {
+				break
+			}
+			then.take(a)
+		}
+		n = k
+	case r.GPUs > 0:
+		n = min(n, bits.OnesCount64(b.free(node))/r.GPUs)
+	}
+	if keep, ok := b.keep[node]; ok {
+		n = min(n, besidePromise(keep, r, node, bound))
+	}
+	return max(0, n)
+}
+
+// besidePromise is how many tasks a promise leaves room for on its node. keep is
+// what others may use; a share counts as a device, because it may open one.
+func besidePromise(keep engine.Alloc, r *cluster.Request, node int, bound []engine.Alloc) int {
+	n, used := math.MaxInt32, uint64(0)
+	for _, a := range bound {
+		if int(a.Node) == node {
+			used |= a.GPUs
+			keep.CPU -= a.CPU
+			keep.RAM -= a.RAM
+		}
+	}
+	if r.CPU > 0 {
+		n = min(n, int(keep.CPU/r.CPU))
+	}
+	if r.RAM > 0 {
+		n = min(n, int(keep.RAM/r.RAM))
+	}
+	if r.GPUs > 0 {
+		n = min(n, (int(keep.Tasks)-bits.OnesCount64(used))/r.GPUs)
+	}
+	return n
+}
+
+// pickWhole chooses free devices: of the island with the fewest that suffice,
+// the lowest.
+func (b *books) pickWhole(node, k int) (m uint64) {
+	n := &b.nodes[node]
+	pool := b.free(node)
+	if n.Islands > 1 {
+		per, fewest := (n.GPUs+n.Islands-1)/n.Islands, math.MaxInt
+		for i := range n.Islands {
+			island := b.free(node) & ((uint64(1)<<per - 1) << (i * per))
+			if c := bits.OnesCount64(island); c >= k && c < fewest {
+				pool, fewest = island, c
+			}
+		}
+	}
+	for i := 0; bits.OnesCount64(m) < k; i++ {
+		m |= pool & (1 << i)
+	}
+	return m
+}
+
+// exactly reports whether just these allocations are free.
+func (b *books) exactly(allocs []engine.Alloc) bool {
+	then := b.clone()
+	for _, a := range allocs {
+		node := int(a.Node)
+		if then.cpu(node) < a.CPU || then.ram(node) < a.RAM {
+			return false
+		}
+		if a.Share == 0 {
+			if then.free(node)&a.GPUs != a.GPUs {
+				return false
+			}
+		} else {
+			g := then.gpu(node, bits.TrailingZeros64(a.GPUs))
+			if g.whole > 0 || g.milli < int64(a.Share) || g.mem < a.Mem || g.slots&a.Slots != 0 ||
+				g.tenants > 0 && (g.slots == 0) != (a.Slots == 0) || g.media && a.Media {
+				return false
+			}
+		}
+		then.take([]engine.Alloc{a})
+	}
+	return true
+}
+
+// kind is what no job can tell apart: model and size of a node.
+func (d *dumb) kind(i int) kind { return kind{d.nodes[i].Model, d.nodes[i].GPUs} }
+
+type kind struct {
+	model string
+	gpus  int
+}
+
+// suits reports whether each task of the job can ever run on nodes like this.
+func (d *dumb) suits(j *dumbJob, i int) bool {
+	m := modelOf(&d.nodes[i])
+	cpu, ram := int64(0), int64(0)
+	for k := range d.nodes {
+		if d.kind(k) == d.kind(i) {
+			cpu, ram = max(cpu, capacityOf(d.nodes[k].CPU)), max(ram, capacityOf(d.nodes[k].RAM))
+		}
+	}
+	for _, t := range j.Tasks {
+		r := &t.Request
+		if d.nodes[i].GPUs < r.GPUs || r.GPUs > 0 && r.Memory > m.Memory || cpu < r.CPU || ram < r.RAM {
+			return false
+		}
+		if _, ok := m.Profile(r.Profile); r.Profile != "" && !ok {
+			return false
+		}
+	}
+	return len(j.GPUTypes) == 0 || slices.ContainsFunc(j.GPUTypes, func(t string) bool { return isType(m.Name, t) })
+}
+
+// isType: "A100" is the family of "A100-80GB".
+func isType(model, want string) bool { return model == want || strings.HasPrefix(model, want+"-") }
+
+// stages are the sets of nodes to try one after the other: by preferred GPU
+// type, and for gangs by model.
+func (d *dumb) stages(j *dumbJob, blocked map[kind]bool) (list [][]int) {
+	types := j.GPUTypes
+	if len(types) == 0 {
+		types = []string{""}
+	}
+	var seen []int
+	for _, typ := range types {
+		var models []string
+		byModel := map[string][]int{} // looked up only
+		for i := range d.nodes {
+			if !d.suits(j, i) || typ != "" && !isType(d.nodes[i].Model, typ) || slices.Contains(seen, i) {
+				continue
+			}
+			seen = append(seen, i)
+			m := d.nodes[i].Model
+			if !j.gang() {
+				m = ""
+			}
+			if !slices.Contains(models, m) {
+				models = append(models, m)
+			}
+			if d.nodes[i].State == cluster.Up && !blocked[d.kind(i)] {
+				byModel[m] = append(byModel[m], i)
+			}
+		}
+		for _, m := range models {
+			list = append(list, byModel[m])
+		}
+	}
+	return list
+}
+
+func (j *dumbJob) gang() bool { return len(j.Tasks) > 1 || j.Tasks[0].Count > 1 }
+
+// place finds devices for the whole gang, or nothing.
+func (d *dumb) place(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc {
+	for _, nodes := range d.stages(j, blocked) {
+		nodes = slices.DeleteFunc(nodes, func(i int) bool { return b.off[i] })
+		if allocs, ok := d.placeOn(j, b.clone(), nodes); ok {
+			return allocs
+		}
+	}
+	return nil
+}
+
+// placeOn places the task sets, the hardest first: most GPUs, then CPU, then RAM.
+func (d *dumb) placeOn(j *dumbJob, b books, nodes []int) (allocs []engine.Alloc, ok bool) {
+	order := make([]int, len(j.Tasks))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, c int) int {
+		x, y := &j.Tasks[a].Request, &j.Tasks[c].Request
+		return cmp.Or(cmp.Compare(y.GPUs, x.GPUs), cmp.Compare(y.CPU, x.CPU), cmp.Compare(y.RAM, x.RAM))
+	})
+	for _, set := range order {
+		s := site{d, b, nodes, set, &j.Tasks[set].Request, allocs}
+		if !s.fill(j.Tasks[set].Count) {
+			return nil, false
+		}
+		b, allocs = s.b, s.allocs
+	}
+	return allocs, true
+}
+
+// site places one set of tasks.
+type site struct {
+	d      *dumb
+	b      books
+	nodes  []int
+	set    int
+	r      *cluster.Request
+	allocs []engine.Alloc
+}
+
+func (s *site) fill(count int) bool {
+	for left := count; left > 0; {
+		node, n := -1, left
+		switch s.d.placer {
+		case "best-fit": // as many as fit on one node, on the fullest
+			for ; n > 0 && node < 0; n-- {
+				node = s.find(n, 1)
+			}
+			n++
+		case "first-fit": // all on the first that holds them, if all are still to be placed
+			if left == count {
+				node = s.find(left, 0)
+			}
+			if node < 0 {
+				if node = s.find(1, 0); node >= 0 {
+					n = s.b.room(node, s.r, left, s.allocs)
+				}
+			}
+		case "worst-fit":
+			node, n = s.find(1, -1), 1
+		}
+		if node < 0 {
+			return false
+		}
+		s.bind(node, n)
+		left -= n
+	}
+	return true
+}
+
+// find is the best node with room for n tasks; sign 1: the fullest, -1: the
+// emptiest, 0: the first.
+func (s *site) find(n, sign int) int {
+	fit := slices.DeleteFunc(slices.Clone(s.nodes), func(i int) bool { return s.b.room(i, s.r, n, s.allocs) < n })
+	slices.SortStableFunc(fit, func(a, b int) int {
+		if shared(s.r) {
+			return sign * cmp.Compare(s.openness(a), s.openness(b))
+		}
+		c := cmp.Compare(bits.OnesCount64(s.b.free(a)), bits.OnesCount64(s.b.free(b)))
+		if c == 0 && s.r.CPU > 0 {
+			c = cmp.Compare(s.b.cpu(a), s.b.cpu(b))
+		}
+		return c * sign
+	})
+	if len(fit) == 0 {
+		return -1
+	}
+	return fit[0]
+}
+
+// openness is how little a share or slice would fill up: what is left of the
+// partly used device that it would go to, or more than that where it opens a
+// new one, the more the emptier the node.
+func (s *site) openness(node int) int {
+	g := s.b.gpu(node, s.b.pickGPU(node, s.r, 0, false))
+	if g.tenants > 0 {
+		return int(g.milli)
+	}
+	return 1_000_000 + bits.OnesCount64(s.b.free(node))
+}
+
+func (s *site) bind(node, n int) {
+	if !shared(s.r) {
+		a := engine.Alloc{Node: int32(node), Set: int32(s.set), Tasks: int32(n), CPU: s.r.CPU * int64(n), RAM: s.r.RAM * int64(n)}
+		a.GPUs = s.b.pickWhole(node, n*s.r.GPUs)
+		s.b.take([]engine.Alloc{a})
+		s.allocs = append(s.allocs, a)
+		return
+	}
+	for range n {
+		a := s.b.one(node, s.set, s.r, s.d.placer == "worst-fit")
+		s.b.take(a)
+		s.allocs = append(s.allocs, a...)
+	}
+}
