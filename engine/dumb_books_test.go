@@ -313,71 +313,90 @@ type kind struct {
 	gpus  int
 }
 
-// suits reports whether each task of the job can ever run on nodes like this.
-func (d *dumb) suits(j *dumbJob, i int) bool {
-	m := modelOf(&d.nodes[i])
+// fits reports whether a task of the set can ever run on nodes like this.
+func (d *dumb) fits(j *dumbJob, set, i int) bool {
+	m, r := modelOf(&d.nodes[i]), &j.Tasks[set].Request
 	cpu, ram := int64(0), int64(0)
 	for k := range d.nodes {
 		if d.kind(k) == d.kind(i) {
 			cpu, ram = max(cpu, capacityOf(d.nodes[k].CPU)), max(ram, capacityOf(d.nodes[k].RAM))
 		}
 	}
-	for _, t := range j.Tasks {
-		r := &t.Request
-		if d.nodes[i].GPUs < r.GPUs || r.GPUs > 0 && r.Memory > m.Memory || cpu < r.CPU || ram < r.RAM {
-			return false
-		}
-		if _, ok := m.Profile(r.Profile); r.Profile != "" && !ok {
-			return false
+	_, ok := m.Profile(r.Profile)
+	return d.nodes[i].GPUs >= r.GPUs && (r.GPUs == 0 || r.Memory <= m.Memory) && cpu >= r.CPU && ram >= r.RAM && (r.Profile == "" || ok)
+}
+
+// suits: some stage has the node for the task set.
+func (d *dumb) suits(j *dumbJob, set, i int) bool {
+	return slices.ContainsFunc(d.stages(j), func(st [][]int) bool { return slices.Contains(st[set], i) })
+}
+
+// competes: a task with GPUs can run there; any task of a job without GPUs.
+func (d *dumb) competes(j *dumbJob, i int) bool {
+	for set := range j.Tasks {
+		if j.bound(set) && d.suits(j, set, i) {
+			return true
 		}
 	}
-	return len(j.GPUTypes) == 0 || slices.ContainsFunc(j.GPUTypes, func(t string) bool { return isType(m.Name, t) })
+	return false
 }
 
 // isType: "A100" is the family of "A100-80GB".
 func isType(model, want string) bool { return model == want || strings.HasPrefix(model, want+"-") }
 
-// stages are the sets of nodes to try one after the other: by preferred GPU
-// type, and for gangs by model.
-func (d *dumb) stages(j *dumbJob, blocked map[kind]bool) (list [][]int) {
-	types := j.GPUTypes
+// stages are where the task sets can run, to be tried one after the other: by
+// preferred GPU type, and for gangs by model, because a gang's GPUs are of one
+// model. Types and models are a matter of the sets that have GPUs.
+func (d *dumb) stages(j *dumbJob) (list [][][]int) {
+	types, seen := j.GPUTypes, map[[2]int]bool{} // looked up only
 	if len(types) == 0 {
 		types = []string{""}
 	}
-	var seen []int
 	for _, typ := range types {
-		var models []string
-		byModel := map[string][]int{} // looked up only
-		for i := range d.nodes {
-			if !d.suits(j, i) || typ != "" && !isType(d.nodes[i].Model, typ) || slices.Contains(seen, i) {
-				continue
-			}
-			seen = append(seen, i)
-			m := d.nodes[i].Model
-			if !j.gang() {
-				m = ""
-			}
-			if !slices.Contains(models, m) {
-				models = append(models, m)
-			}
-			if d.nodes[i].State == cluster.Up && !blocked[d.kind(i)] {
-				byModel[m] = append(byModel[m], i)
+		models, fits := []string{}, make([][]int, len(j.Tasks))
+		for set := range j.Tasks {
+			for i, n := range d.nodes {
+				if d.fits(j, set, i) && (!j.bound(set) || !seen[[2]int{set, i}] && (typ == "" || isType(n.Model, typ))) {
+					fits[set], seen[[2]int{set, i}] = append(fits[set], i), true
+					if j.bound(set) && !slices.Contains(models, n.Model) {
+						models = append(models, n.Model)
+					}
+				}
 			}
 		}
+		if !j.gang() || j.GPUs() == 0 {
+			models = []string{""} // any
+		}
 		for _, m := range models {
-			list = append(list, byModel[m])
+			stage, empty := slices.Clone(fits), false
+			for set := range stage {
+				stage[set] = slices.DeleteFunc(slices.Clone(fits[set]), func(i int) bool {
+					return m != "" && j.bound(set) && d.nodes[i].Model != m
+				})
+				empty = empty || len(stage[set]) == 0
+			}
+			if !empty {
+				list = append(list, stage)
+			}
 		}
 	}
 	return list
 }
 
+// bound: types and models matter to the task set.
+func (j *dumbJob) bound(set int) bool { return j.GPUs() == 0 || j.Tasks[set].Request.GPUs > 0 }
+
 func (j *dumbJob) gang() bool { return len(j.Tasks) > 1 || j.Tasks[0].Count > 1 }
 
 // place finds devices for the whole gang, or nothing.
 func (d *dumb) place(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc {
-	for _, nodes := range d.stages(j, blocked) {
-		nodes = slices.DeleteFunc(nodes, func(i int) bool { return b.off[i] })
-		if allocs, ok := d.placeOn(j, b.clone(), nodes); ok {
+	for _, stage := range d.stages(j) {
+		for set := range stage {
+			stage[set] = slices.DeleteFunc(stage[set], func(i int) bool {
+				return d.nodes[i].State != cluster.Up || blocked[d.kind(i)] || b.off[i]
+			})
+		}
+		if allocs, ok := d.placeOn(j, b.clone(), stage); ok {
 			return allocs
 		}
 	}
@@ -385,7 +404,7 @@ func (d *dumb) place(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc 
 }
 
 // placeOn places the task sets, the hardest first: most GPUs, then CPU, then RAM.
-func (d *dumb) placeOn(j *dumbJob, b books, nodes []int) (allocs []engine.Alloc, ok bool) {
+func (d *dumb) placeOn(j *dumbJob, b books, stage [][]int) (allocs []engine.Alloc, ok bool) {
 	order := make([]int, len(j.Tasks))
 	for i := range order {
 		order[i] = i
@@ -395,7 +414,7 @@ func (d *dumb) placeOn(j *dumbJob, b books, nodes []int) (allocs []engine.Alloc,
 		return cmp.Or(cmp.Compare(y.GPUs, x.GPUs), cmp.Compare(y.CPU, x.CPU), cmp.Compare(y.RAM, x.RAM))
 	})
 	for _, set := range order {
-		s := site{d, b, nodes, set, &j.Tasks[set].Request, allocs}
+		s := site{d, b, stage[set], set, &j.Tasks[set].Request, allocs}
 		if !s.fill(j.Tasks[set].Count) {
 			return nil, false
 		}

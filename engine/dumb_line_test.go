@@ -12,13 +12,19 @@ import (
 // cluster there is no place for it.
 func (d *dumb) submit(spec *cluster.Job) {
 	j := &dumbJob{Job: spec, firstStart: cluster.Never, hold: spec.Hold, shape: fmt.Sprint(spec.Tier, spec.Tasks, spec.GPUTypes)}
+	if d.queued() {
+		j.shape += spec.Queue
+	}
+	if d.byUser() {
+		j.shape += " " + spec.User
+	}
 	d.jobs = append(d.jobs, j)
 	blank := *d
 	blank.nodes = slices.Clone(d.nodes)
 	for i := range blank.nodes {
 		blank.nodes[i].State, blank.nodes[i].Bad = cluster.Up, 0
 	}
-	if blank.place(j, newBooks(blank.nodes), nil) == nil {
+	if d.refused(j) || blank.place(j, newBooks(blank.nodes), nil) == nil {
 		d.reject(j, engine.Impossible)
 		return
 	}

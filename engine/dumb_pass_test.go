@@ -25,43 +25,62 @@ func (d *dumb) order(a, b *dumbJob) int {
 	return cmp.Or(slices.Compare(ka[:], kb[:]), cmp.Compare(a.Submit, b.Submit), cmp.Compare(a.ID, b.ID))
 }
 
-// pass considers each pending job once, in order: tier, then key. Jobs of a
-// shape that was refused are passed over; a tier in which nothing was waiting,
-// or in which all have been looked at, is done with.
+// lane is jobs whose order only their keys decide: of one tier, and where queues
+// matter of one queue.
+type lane struct {
+	tier  cluster.Tier
+	queue string
+}
+
+func (d *dumb) laneOf(j *dumbJob) lane {
+	if d.queued() {
+		return lane{j.Tier, j.Queue}
+	}
+	return lane{tier: j.Tier}
+}
+
+// pass considers each pending job once. In each lane it goes through the jobs in
+// order; jobs of a shape that was refused there are passed over. A lane in which
+// nothing was waiting, or in which all have been looked at, is done with.
 func (d *dumb) pass() {
 	closed, blocked := map[string]bool{}, map[kind]bool{}
-	var last [3]*dumbJob
-	var done [3]bool
-	for t := range done {
-		done[t] = !slices.ContainsFunc(d.jobs, func(j *dumbJob) bool { return j.eligible && int(j.Tier) == t })
+	last, open := map[lane]*dumbJob{}, map[lane]bool{}
+	for _, j := range d.jobs {
+		open[d.laneOf(j)] = open[d.laneOf(j)] || j.eligible
 	}
 	for {
-		var next [3]*dumbJob
+		next := map[lane]*dumbJob{}
+		var heads []*dumbJob
 		for _, j := range d.jobs {
-			t := j.Tier
-			if !j.eligible || done[t] || closed[j.shape] || last[t] != nil && d.order(j, last[t]) <= 0 {
+			l := d.laneOf(j)
+			if !j.eligible || !open[l] || closed[j.shape] || last[l] != nil && d.order(j, last[l]) <= 0 {
 				continue
 			}
-			if next[t] == nil || d.order(j, next[t]) < 0 {
-				next[t] = j
+			if next[l] == nil || d.order(j, next[l]) < 0 {
+				next[l] = j
 			}
 		}
-		for t := range done {
-			done[t] = next[t] == nil
+		for _, j := range d.jobs {
+			if l := d.laneOf(j); next[l] == j {
+				heads = append(heads, j)
+			} else if next[l] == nil {
+				open[l] = false
+			}
 		}
-		t := slices.IndexFunc(next[:], func(j *dumbJob) bool { return j != nil })
-		if t < 0 {
+		j := d.best(heads)
+		if j == nil {
 			return
 		}
-		j := next[t]
 		before := *j
-		if !d.try(j, blocked) {
-			closed[j.shape] = true
-			if d.mode == engine.Strict && d.block(j, blocked) {
-				return
-			}
+		last[d.laneOf(j)] = &before
+		over := d.over(j, nil)
+		if d.try(j, blocked, over) {
+			continue
 		}
-		last[t] = &before
+		closed[j.shape] = true
+		if !over && d.mode == engine.Strict && d.block(j, blocked) {
+			return
+		}
 	}
 }
 
@@ -70,7 +89,7 @@ func (d *dumb) pass() {
 func (d *dumb) block(j *dumbJob, blocked map[kind]bool) bool {
 	all := true
 	for i := range d.nodes {
-		if d.suits(j, i) {
+		if d.competes(j, i) {
 			blocked[d.kind(i)] = true
 		}
 	}
@@ -80,39 +99,72 @@ func (d *dumb) block(j *dumbJob, blocked map[kind]bool) bool {
 	return all
 }
 
-func (d *dumb) try(j *dumbJob, blocked map[kind]bool) bool {
+func (d *dumb) try(j *dumbJob, blocked map[kind]bool, over bool) bool {
 	b := d.books()
-	if allocs := d.place(j, b, blocked); allocs != nil {
-		d.book(j, allocs)
-		return true
-	}
-	open := false
-	for i := range d.nodes {
-		open = open || d.suits(j, i) && !blocked[d.kind(i)]
-	}
-	return open && d.preempt(j, b, blocked)
-}
-
-// preempt takes victims, best first, until the job fits; those who need not
-// leave after all stay, the last chosen first.
-func (d *dumb) preempt(j *dumbJob, b books, blocked map[kind]bool) bool {
-	var gone []*dumbJob
-	var allocs []engine.Alloc
-	for _, v := range d.victims(j) {
-		b.give(v.allocs)
-		gone = append(gone, v)
-		if allocs = d.place(j, b, blocked); allocs != nil {
-			break
+	if !over {
+		if allocs := d.place(j, b, blocked); allocs != nil {
+			d.book(j, allocs)
+			return true
 		}
 	}
-	if allocs == nil {
+	list := d.victims(j)
+	if d.preempt(j, b, blocked, list) {
+		return true
+	}
+	// Reclaim stops at guarantees, so the first victims may be spread over nodes of
+	// which none then has room: one node after the other, for a job of one task.
+	if j.gang() || shared(&j.Tasks[0].Request) || !slices.ContainsFunc(list, func(x victim) bool { return x.only }) {
+		return false
+	}
+	var seen []int32
+	for _, x := range list {
+		for _, a := range x.allocs {
+			if slices.Contains(seen, a.Node) || d.nodes[a.Node].State != cluster.Up || !d.competes(j, int(a.Node)) {
+				continue
+			}
+			seen = append(seen, a.Node)
+			here := slices.DeleteFunc(slices.Clone(list), func(x victim) bool {
+				return !slices.ContainsFunc(x.allocs, func(b engine.Alloc) bool { return b.Node == a.Node })
+			})
+			if d.preempt(j, b, blocked, here) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// preempt takes victims, best first, until the job fits and its quota allows it;
+// those who need not leave after all stay, the last chosen first.
+func (d *dumb) preempt(j *dumbJob, b books, blocked map[kind]bool, list []victim) bool {
+	b = b.clone()
+	var gone []*dumbJob
+	var allocs []engine.Alloc
+	leaves := func(v *dumbJob) bool {
+		b.give(v.allocs)
+		gone = append(gone, v)
+		if d.over(j, gone) {
+			return false
+		}
+		allocs = d.place(j, b, blocked)
+		return allocs != nil
+	}
+	var straddle []*dumbJob // jobs that now reach below their queue's guarantee: last
+	fits := slices.ContainsFunc(list, func(x victim) bool {
+		if x.only && !d.stillMayTake(j, x, gone) {
+			straddle = append(straddle, x.dumbJob)
+			return false
+		}
+		return leaves(x.dumbJob)
+	}) || slices.ContainsFunc(straddle, func(v *dumbJob) bool { return d.straddles(j, v, gone) && leaves(v) })
+	if !fits {
 		return false
 	}
 	b.take(allocs)
 	for i := len(gone) - 1; i >= 0; i-- {
-		if b.exactly(gone[i].allocs) {
+		if rest := slices.Delete(slices.Clone(gone), i, i+1); b.exactly(gone[i].allocs) && !d.over(j, rest) {
 			b.take(gone[i].allocs)
-			gone = slices.Delete(gone, i, i+1)
+			gone = rest
 		}
 	}
 	for _, v := range gone {
@@ -126,36 +178,89 @@ func (d *dumb) preempt(j *dumbJob, b books, blocked map[kind]bool) bool {
 	return true
 }
 
-// victims are the jobs that come strictly after: of a lower tier, or of the
-// same and later in the order of a policy that preempts; only those who hold
-// what is needed on nodes that suit, and who have run for as long as is granted
-// to all. Best first: the lowest tier, the last in the order, the least lost
-// work, the youngest, the highest number.
-func (d *dumb) victims(j *dumbJob) (list []*dumbJob) {
-	mine := d.first(j)
+// victim is a job that may have to leave.
+type victim struct {
+	*dumbJob
+	only, lend, part bool // see mayTake
+}
+
+// victims are the jobs that come strictly after, if they hold what is needed on
+// nodes that suit, or quota that the job lacks. Best first: those who can leave
+// as a whole, the lowest tier, the queue that is furthest above its guarantee,
+// the last in the order, the least lost work, the youngest, the highest number.
+func (d *dumb) victims(j *dumbJob) (list []victim) {
 	for _, v := range d.jobs {
-		safe := v.state != engine.Placed && d.now.Sub(v.started) < d.minRuntime && j.Tier != cluster.Critical
-		later := d.preempting() && mine < d.listed(v) && (v.state == engine.Placed || mine < d.first(v))
-		if v.inBooks() && v.Tier != cluster.Critical && !safe && (v.Tier > j.Tier || v.Tier == j.Tier && later) && d.useful(j, v) {
-			list = append(list, v)
+		if v.inBooks() && (d.over(j, nil) || d.useful(j, v)) {
+			if x, ok := d.mayTake(j, v); ok {
+				list = append(list, x)
+			}
 		}
 	}
-	slices.SortFunc(list, func(a, b *dumbJob) int {
-		c := cmp.Compare(b.Tier, a.Tier)
-		if c == 0 && d.preempting() {
-			c = cmp.Compare(d.listed(b), d.listed(a))
+	slices.SortFunc(list, func(a, b victim) int {
+		c := cmp.Or(yes(a.part)-yes(b.part), cmp.Compare(b.Tier, a.Tier))
+		if c == 0 && d.owed(j) && a.Queue != b.Queue {
+			l := d.ledger(nil)
+			c = l.CompareVictims(l.of(a.dumbJob), l.of(b.dumbJob), l.of(j))
 		}
-		return cmp.Or(c, cmp.Compare(d.lost(a), d.lost(b)), cmp.Compare(b.started, a.started), cmp.Compare(b.ID, a.ID))
+		if c == 0 && d.preempting() {
+			c = cmp.Compare(d.listed(b.dumbJob), d.listed(a.dumbJob))
+		}
+		return cmp.Or(c, cmp.Compare(d.lost(a.dumbJob), d.lost(b.dumbJob)), cmp.Compare(b.started, a.started), cmp.Compare(b.ID, a.ID))
 	})
 	return list
+}
+
+func yes(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// mayTake: of a lower tier; of the same and later in the order of a policy that
+// preempts, in the same queue or as far as the other queue borrows (lend); or
+// reclaimed from a queue that borrows. Critical jobs never leave, nor, but for
+// them, those who have not yet run for as long as is granted to all. only says
+// that the queue must stay at its guarantee, part that it does not by this job.
+func (d *dumb) mayTake(j, v *dumbJob) (x victim, ok bool) {
+	x.dumbJob = v
+	safe := v.state != engine.Placed && d.now.Sub(v.started) < d.minRuntime && j.Tier != cluster.Critical
+	if safe || v.Tier == cluster.Critical || v.Tier < j.Tier {
+		return x, false
+	}
+	later := d.preempting() && d.first(j) < d.listed(v) && (v.state == engine.Placed || d.first(j) < d.first(v))
+	if v.Tier > j.Tier || later && (!d.byQueue() || v.Queue == j.Queue) {
+		return x, true
+	}
+	x.lend = later && d.lends(j, v, nil)
+	if !d.byQueue() || v.Queue == j.Queue || !x.lend && !d.owed(j) {
+		return x, false
+	}
+	x.only = true
+	if x.lend || d.reclaimable(j, v, nil) {
+		return x, true
+	}
+	x.part = true
+	return x, d.straddles(j, v, nil)
+}
+
+// stillMayTake asks again when others are gone.
+func (d *dumb) stillMayTake(j *dumbJob, x victim, gone []*dumbJob) bool {
+	switch {
+	case x.lend && d.lends(j, x.dumbJob, gone):
+		return true
+	case x.part:
+		return d.straddles(j, x.dumbJob, gone)
+	}
+	return d.reclaimable(j, x.dumbJob, gone)
 }
 
 // useful: v holds something that the job needs where the job can run.
 func (d *dumb) useful(j, v *dumbJob) bool {
 	for _, a := range v.allocs {
-		for _, t := range j.Tasks {
-			r := t.Request
-			if d.suits(j, int(a.Node)) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
+		for set := range j.Tasks {
+			r := j.Tasks[set].Request
+			if d.suits(j, set, int(a.Node)) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
 				return true
 			}
 		}

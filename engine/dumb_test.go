@@ -16,9 +16,11 @@ import (
 // what-if is a copy, every order is a sort. It knows gangs of whole GPUs, of
 // shares and of MIG slices, with CPU and RAM; GPU types, tiers, priorities; the
 // policies that key knows; three placers; strict order and skip; arrays,
-// dependencies, begin times, holds and time limits.
+// dependencies, begin times, holds and time limits; queues.
 //
-// dumb_books_test.go: where? dumb_pass_test.go: who? dumb_line_test.go: who may be considered at all?
+// The files: dumb_line_test.go, who may be considered at all; dumb_pass_test.go,
+// who is next and who has to leave; dumb_queues_test.go, who may hold how much;
+// dumb_books_test.go, what is free and where a gang goes.
 type dumb struct {
 	policy, placer string
 	mode           engine.Backfill
@@ -26,6 +28,7 @@ type dumb struct {
 	now            cluster.Time
 	nodes          []cluster.Node
 	drained        map[int]bool // looked up only
+	queues         []cluster.Queue
 	jobs           []*dumbJob
 	turns          int
 	minute         cluster.Time // srsf: when the order of running jobs was last refreshed
@@ -74,13 +77,13 @@ func (d *dumb) milli(j *dumbJob) (m int64) {
 		}
 		return m
 	}
-	for _, t := range j.Tasks {
+	for set, t := range j.Tasks {
 		one := t.Request.Milli()
 		if t.Request.Profile != "" {
 			one = 0
 			for i := range d.nodes {
 				model := modelOf(&d.nodes[i])
-				if p, ok := model.Profile(t.Request.Profile); ok && d.suits(j, i) {
+				if p, ok := model.Profile(t.Request.Profile); ok && d.suits(j, set, i) {
 					one = max(one, int64(p.Compute*1000/model.Compute))
 				}
 			}
@@ -112,7 +115,7 @@ func (d *dumb) remaining(j *dumbJob) int64 {
 // key is the policy's: lower first.
 func (d *dumb) key(j *dumbJob) [2]int64 {
 	switch d.policy {
-	case "fifo":
+	case "fifo", "yarn-cs", "drf", "proportional":
 		return [2]int64{-j.Priority}
 	case "sjf", "srtf":
 		return [2]int64{d.remaining(j)}

@@ -212,7 +212,8 @@ func (e *Engine) consider(p *passState, li int, it item) {
 		return // else the group is listed again with its next job, after this one
 	case v == started:
 		v = deeper // its first job still waits for a reservation: the next may pass, too
-	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == Conservative:
+	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == Conservative,
+		r.code == refusedOrder: // what one of its task sets waits for is taken before it; nobody passes it to where the others run
 		made := len(e.resv)
 		if e.block(p, j); e.mode == Conservative && len(e.resv) > made {
 			v = deeper // each blocked job has a promise of its own, also one of the same shape
@@ -330,6 +331,9 @@ func (e *Engine) gotMore() {
 	if e.limits.byQueue {
 		e.lent++
 		e.fresh = e.fresh || e.pending > 0
+	}
+	if e.queues != nil && e.mode != Skip {
+		e.fresh = e.fresh || e.pending > 0 // its queue holds more now: another may be the first in line
 	}
 }
 

@@ -543,3 +543,33 @@ func TestMostOnTheFuller(t *testing.T) {
 		t.Errorf("%v tasks on the two nodes, want 1 on the empty one and 2 on the other", on)
 	}
 }
+
+// In strict order nobody passes a gang of two task sets that is behind a blocked
+// job: also not to the nodes on which only its smaller tasks can run.
+func TestStrictKeepsForGang(t *testing.T) {
+	h := newHand(t, "2x4xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[1].GPUs = 2 })
+	h.want(0, "start 0", submit(job(0, 4, 1000)))
+	h.want(1, "", submit(job(1, 4, 1000)))
+	h.want(2, "", submit(job(2, 4, 1000, func(j *cluster.Job) {
+		j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 2, Request: cluster.Request{GPUs: 1}})
+	})))
+	h.want(3, "", submit(job(3, 1, 1000)))
+	h.want(4, "start 1", stopped(0, engine.Completed))
+}
+
+// Where the policy orders queues, a start may make another job the first in
+// line: strict order looks again with the next event, whatever it is.
+func TestStrictQueuesLookAgain(t *testing.T) {
+	h := newHand(t, "2x4xT4", "proportional", func(c *engine.Config) {
+		m := engine.Strict
+		c.Backfill = &m
+		c.Spec.Nodes[1] = cluster.Node{Name: "other", Model: "V100-16GB", GPUs: 4}
+		c.Spec.Queues = []cluster.Queue{queue("a", 0, -1), queue("b", 0, -1)}
+	})
+	on := func(model string) func(*cluster.Job) { return func(j *cluster.Job) { j.GPUTypes = []string{model} } }
+	h.want(0, "start 0", submit(job(0, 2, 1000, inQueue("b"), on("T4"))))
+	// a is first: its first job waits for T4s and keeps b's from them; its second gets V100s.
+	h.want(1, "start 2", submit(job(1, 3, 1000, inQueue("a"), on("T4"))), submit(job(2, 4, 1000, inQueue("a"), on("V100"))),
+		submit(job(3, 1, 1000, inQueue("b"), on("T4"))))
+	h.want(2, "start 3", ev(engine.Started, 2)) // b holds less than a now
+}

@@ -20,6 +20,42 @@ import (
 // starts (with nodes and devices) must be the same in the same order; their
 // preemptions and rejections the same, in any order within a step.
 func TestTwin(t *testing.T) {
+	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", "edf", "sjf-gpu:preempt=true"} {
+		for _, placer := range []string{"best-fit", "first-fit", "worst-fit"} {
+			for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
+				t.Run(fmt.Sprintf("%s/%s/%s", pol, placer, mode), func(t *testing.T) {
+					t.Parallel()
+					for seed, n := uint64(1), 0; n < twinEvents(t); seed++ {
+						n += twins(t, pol, placer, mode, seed, nil)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestTwinQueues is TestTwin with queues, which limit, guarantee and lend.
+func TestTwinQueues(t *testing.T) {
+	for _, pol := range []string{"fifo", "yarn-cs", "drf", "proportional", "sjf", "srtf", "srsf", "las:base=1m", "edf"} {
+		for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
+			t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
+				t.Parallel()
+				for seed, n := uint64(1), 0; n < twinEvents(t); seed++ {
+					n += twins(t, pol, []string{"best-fit", "first-fit", "worst-fit"}[seed%3], mode, seed, func(r *rand.Rand) []cluster.Queue {
+						qs := randomQueues(r)
+						for i := range qs { // the twin knows neither budgets nor windows
+							qs[i].Budget, qs[i].Windows = 0, nil
+						}
+						return qs
+					})
+				}
+			})
+		}
+	}
+}
+
+// twinEvents is how many events a twin goes through.
+func twinEvents(t *testing.T) int {
 	want := 1000
 	if s := os.Getenv("MUSTER_SOAK"); s != "" {
 		n, err := strconv.Atoi(s)
@@ -28,18 +64,7 @@ func TestTwin(t *testing.T) {
 		}
 		want = n / 10
 	}
-	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", "edf", "sjf-gpu:preempt=true"} {
-		for _, placer := range []string{"best-fit", "first-fit", "worst-fit"} {
-			for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
-				t.Run(fmt.Sprintf("%s/%s/%s", pol, placer, mode), func(t *testing.T) {
-					t.Parallel()
-					for seed, n := uint64(1), 0; n < want; seed++ {
-						n += twins(t, pol, placer, mode, seed)
-					}
-				})
-			}
-		}
-	}
+	return want
 }
 
 // pair is the engine, its twin, and a world that answers both.
@@ -54,7 +79,7 @@ type pair struct {
 	log    []string
 }
 
-func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64) int {
+func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, queues func(r *rand.Rand) []cluster.Queue) int {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0x7477696e))
 	spec := cluster.Spec{}
@@ -75,15 +100,21 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &pair{r: r, d: &dumb{policy: pol, placer: placer, mode: mode, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute)}}
+	if queues != nil {
+		spec.Queues = queues(r)
+	}
+	w := &pair{r: r, d: &dumb{policy: pol, placer: placer, mode: mode, queues: spec.Queues, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute)}}
 	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime}); err != nil {
+		if queues != nil {
+			return 0 // more is guaranteed than there is
+		}
 		t.Fatal(err)
 	}
 	for at := cluster.Time(0); len(w.jobs) < 60; at = at.Add(seconds(r.IntN(40))) {
 		w.draw(at, spec.Nodes)
 	}
 	if err := w.play(); err != nil {
-		t.Fatalf("seed %d: %v\nnodes %+v\n%s", seed, err, spec.Nodes, strings.Join(w.log, "\n"))
+		t.Fatalf("seed %d: %v\nnodes %+v\nqueues %+v\n%s", seed, err, spec.Nodes, spec.Queues, strings.Join(w.log, "\n"))
 	}
 	return w.events
 }
@@ -115,7 +146,7 @@ func (w *pair) some() cluster.JobID { return cluster.JobID(w.r.IntN(len(w.jobs))
 
 func (w *pair) job(at cluster.Time) *cluster.Job {
 	r := w.r
-	j := &cluster.Job{ID: cluster.JobID(len(w.jobs)), User: "u", Submit: at, Priority: int64(r.IntN(3)), Estimate: seconds(r.IntN(400)),
+	j := &cluster.Job{ID: cluster.JobID(len(w.jobs)), User: pick(r, "u1", "u2"), Queue: pick(r, "a", "b", "c", "d"), Submit: at, Priority: int64(r.IntN(3)), Estimate: seconds(r.IntN(400)),
 		Tier:  pick(r, cluster.Standard, cluster.Standard, cluster.BestEffort, cluster.Critical),
 		Tasks: []cluster.TaskSet{{Count: pick(r, 1, 1, 1, 2, 3, 5), Request: w.request()}}}
 	if chance(r, 8) {

@@ -1,0 +1,222 @@
+package engine_test
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// byQueue: a queue says how much its jobs may hold.
+func (d *dumb) byQueue() bool {
+	return slices.ContainsFunc(d.queues, func(q cluster.Queue) bool {
+		return q.Guarantee > 0 || q.Limit >= 0 || q.MaxJobs > 0 || q.UserGPUs > 0 || q.UserJobs > 0
+	})
+}
+
+// byUser: ... or how much one user may.
+func (d *dumb) byUser() bool {
+	return slices.ContainsFunc(d.queues, func(q cluster.Queue) bool { return q.UserGPUs > 0 || q.UserJobs > 0 })
+}
+
+// ordersQueues: the policy chooses among queues before it chooses a job.
+func (d *dumb) ordersQueues() bool {
+	return slices.Contains([]string{"yarn-cs", "drf", "proportional"}, d.policy)
+}
+
+func (d *dumb) queued() bool { return d.byQueue() || d.ordersQueues() }
+
+func (d *dumb) capacity() (m int64) {
+	for _, n := range d.nodes {
+		if n.State != cluster.Down {
+			m += 1000 * int64(n.GPUs-bits.OnesCount64(n.Bad))
+		}
+	}
+	return m
+}
+
+// ledger is the queues with what everybody holds, added up anew.
+type ledger struct {
+	*quota.Tree
+	caps     *quota.Caps
+	cpu, ram []int64 // by queue, those below included
+}
+
+func (d *dumb) ledger(without []*dumbJob) ledger {
+	t, err := quota.New(d.queues, cluster.Unlimited)
+	if err != nil {
+		panic(err)
+	}
+	t.SetCapacity(d.capacity())
+	l := ledger{t, quota.NewCaps(t), make([]int64, t.Len()), make([]int64, t.Len())}
+	for _, j := range d.jobs {
+		if !j.inBooks() || slices.Contains(without, j) {
+			continue
+		}
+		q := l.of(j)
+		t.Charge(q, d.milli(j), j.Tier == cluster.Critical)
+		l.caps.Charge(q, userNumber(j), d.milli(j), 1)
+		for _, p := range t.Path(q) {
+			for _, a := range j.allocs {
+				l.cpu[p] += a.CPU
+				l.ram[p] += a.RAM
+			}
+		}
+	}
+	return l
+}
+
+func (l *ledger) of(j *dumbJob) int {
+	if l.Len() == 2 {
+		return 1
+	}
+	q, err := l.Submit(j.Queue)
+	if err != nil {
+		panic(err)
+	}
+	return q
+}
+
+func userNumber(j *dumbJob) int { return int(j.User[len(j.User)-1] - '0') }
+
+// refused: there is no such queue, or it will never allow so much.
+func (d *dumb) refused(j *dumbJob) bool {
+	if len(d.queues) == 0 {
+		return false
+	}
+	l := d.ledger(nil)
+	q, err := l.Submit(j.Queue)
+	return err != nil || d.byQueue() && (j.Tier == cluster.Critical && d.milli(j) > l.Guarantee(q) ||
+		l.Limit(q) >= 0 && d.milli(j) > l.Limit(q))
+}
+
+// over: limits, guarantees of others, caps forbid that the job starts.
+func (d *dumb) over(j *dumbJob, without []*dumbJob) bool {
+	if !d.byQueue() {
+		return false
+	}
+	l := d.ledger(without)
+	return !l.Check(l.of(j), d.milli(j), j.Tier).OK() || !l.caps.Check(l.of(j), userNumber(j), d.milli(j), 1).OK()
+}
+
+// owed: with the job its queue is still within what it is guaranteed.
+func (d *dumb) owed(j *dumbJob) bool {
+	l := d.ledger(nil)
+	return d.byQueue() && d.milli(j) > 0 && l.Entitled(l.of(j), d.milli(j), j.Tier)
+}
+
+func (d *dumb) reclaimable(j, v *dumbJob, without []*dumbJob) bool {
+	l := d.ledger(without)
+	return d.owed(j) && l.Reclaimable(l.of(v), l.of(j), d.milli(v), d.milli(j), j.Tier)
+}
+
+// straddles: the victim's queue is above its guarantee now and may be below it
+// afterwards, by part of this one job.
+func (d *dumb) straddles(j, v *dumbJob, without []*dumbJob) bool {
+	l := d.ledger(without)
+	return d.owed(j) && l.ReclaimableWhole(l.of(v), l.of(j), d.milli(j), j.Tier)
+}
+
+// lends: the victim's queue, and those above it up to where the job's are, hold
+// as much as the victim beyond their guarantees.
+func (d *dumb) lends(j, v *dumbJob, without []*dumbJob) bool {
+	l := d.ledger(without)
+	for q := l.of(v); q != l.LCA(l.of(v), l.of(j)); q = l.Parent(q) {
+		if l.Borrowed(q) < d.milli(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// best of the heads of lanes: the tier; jobs within their queue's guarantee
+// before borrowers; the policy's order of queues, level by level; the key.
+func (d *dumb) best(heads []*dumbJob) *dumbJob {
+	for _, less := range []func(j *dumbJob) int{
+		func(j *dumbJob) int { return int(j.Tier) },
+		func(j *dumbJob) int { return yes(!d.entitled(j)) },
+	} {
+		least := math.MaxInt
+		for _, j := range heads {
+			least = min(least, less(j))
+		}
+		heads = slices.DeleteFunc(heads, func(j *dumbJob) bool { return less(j) > least })
+	}
+	return d.bestOf(heads, 1)
+}
+
+// entitled is owed, but jobs without any GPU are, too: nobody has to give them any.
+func (d *dumb) entitled(j *dumbJob) bool {
+	l := d.ledger(nil)
+	return d.byQueue() && l.Entitled(l.of(j), d.milli(j), j.Tier)
+}
+
+// bestOf chooses among queues at a depth of the tree: the lowest key first; of
+// equal ones, and where the policy does not choose, the job that comes first.
+func (d *dumb) bestOf(heads []*dumbJob, depth int) (best *dumbJob) {
+	l := d.ledger(nil)
+	child := func(j *dumbJob) int {
+		if path := l.Path(l.of(j)); depth < len(path) {
+			return path[depth]
+		}
+		return -1
+	}
+	least := int64(math.MaxInt64)
+	for _, j := range heads {
+		least = min(least, d.queueKey(&l, child(j)))
+	}
+	for _, j := range heads {
+		if d.queueKey(&l, child(j)) > least {
+			continue
+		}
+		same := slices.DeleteFunc(slices.Clone(heads), func(o *dumbJob) bool { return child(o) != child(j) })
+		if d.ordersQueues() && child(j) >= 0 {
+			j = d.bestOf(same, depth+1)
+		}
+		if best == nil || d.order(j, best) < 0 {
+			best = j
+		}
+	}
+	return best
+}
+
+// queueKey is the policy's key of a queue.
+func (d *dumb) queueKey(l *ledger, q int) int64 {
+	if q < 0 {
+		return 0
+	}
+	switch d.policy {
+	case "proportional":
+		return millionths(l.Used(q), l.Weight(q))
+	case "yarn-cs":
+		siblings := slices.ContainsFunc(l.Children(l.Parent(q)), func(s int) bool { return l.Guarantee(s) > 0 })
+		switch {
+		case l.Guarantee(q) > 0:
+			return millionths(l.Used(q), l.Guarantee(q))
+		case siblings:
+			return millionths(l.Used(q), 1)
+		}
+		return millionths(l.Used(q), l.Weight(q))
+	case "drf":
+		var cpu, ram int64
+		for _, n := range d.nodes {
+			cpu += n.CPU
+			ram += n.RAM
+		}
+		share := max(millionths(l.Used(q), d.capacity()), millionths(l.cpu[q], cpu), millionths(l.ram[q], ram))
+		return share * 1000 / l.Weight(q)
+	}
+	return 0
+}
+
+func millionths(num, den int64) int64 {
+	switch {
+	case num == 0:
+		return 0
+	case den == 0:
+		return math.MaxInt64 / 1_000_000
+	}
+	return num * 1_000_000 / den
+}
