@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -78,15 +77,6 @@ func randomEntries(r *rand.Rand, n int) []trace.Entry {
 	return list
 }
 
-// ends are the jobs' ends and outcomes.
-func ends(o *Outcome) (list []string) {
-	for i := range o.Run.Records {
-		r := &o.Run.Records[i]
-		list = append(list, fmt.Sprintf("%v %v %d", time.Duration(r.End), r.Outcome, r.Preemptions))
-	}
-	return list
-}
-
 // TestWorkDone (U4): completed jobs did exactly their work; service is the
 // integral of what was held; without preemption they ran exactly that long.
 func TestWorkDone(t *testing.T) {
@@ -113,84 +103,6 @@ func TestWorkDone(t *testing.T) {
 				}
 				if got := r.End.Sub(r.Submit); got != r.Waited+r.Ran {
 					t.Errorf("%s seed %d: job %d was there for %v: waited %v, ran %v", pol, seed, i, got, r.Waited, r.Ran)
-				}
-			}
-		}
-	}
-}
-
-// TestScale (U9): all times doubled, tripled: everything takes that much longer.
-func TestScale(t *testing.T) {
-	for _, pol := range []string{"fifo", "srtf", "las:base=%s"} {
-		for seed := range uint64(10) {
-			var want []string
-			for k := 1; k <= 3; k++ {
-				entries := randomEntries(rand.New(rand.NewPCG(seed, 9)), 100)
-				for i := range entries {
-					e := &entries[i]
-					e.Job.Submit *= cluster.Time(k)
-					e.Run *= time.Duration(k)
-					e.Job.Estimate *= time.Duration(k)
-				}
-				name := pol
-				if name[:3] == "las" {
-					name = fmt.Sprintf(pol, time.Duration(k)*time.Minute)
-				}
-				o := replayed(t, "2x8xT4", name, entries, Options{})
-				for i := range o.Run.Records {
-					if end := &o.Run.Records[i].End; *end%cluster.Time(k) != 0 {
-						t.Fatalf("%s seed %d: job %d ends at %v, no multiple of %d ns", pol, seed, i, *end, k)
-					} else {
-						*end /= cluster.Time(k)
-					}
-				}
-				if got := ends(&o); k == 1 {
-					want = got
-				} else if !slices.Equal(got, want) {
-					t.Fatalf("%s seed %d, times %d:\n%v\nwant\n%v", pol, seed, k, got, want)
-				}
-			}
-		}
-	}
-}
-
-// TestPermutation (U8): jobs are numbered in another order; no two are alike,
-// so nothing changes for any of them.
-func TestPermutation(t *testing.T) {
-	for _, pol := range []string{"fifo", "srtf", "las:base=1m", "sjf", "edf"} {
-		for seed := range uint64(10) {
-			r := rand.New(rand.NewPCG(seed, 8))
-			entries := randomEntries(r, 60)
-			for i := range entries { // batches of jobs at one instant, told apart by priority
-				entries[i].Job.Submit -= entries[i].Job.Submit % cluster.Time(4*time.Minute)
-				entries[i].Job.Priority = int64(r.IntN(1 << 30))
-				entries[i].Job.Deadline = entries[i].Job.Submit + cluster.Time(entries[i].Run)*3
-				entries[i].Job.Tasks[0].Request.GPUs = 1
-			}
-			if pol == "las:base=1m" {
-				for i := range entries { // las knows no priority: only the submission tells jobs apart
-					entries[i].Job.Submit += cluster.Time(i)
-				}
-			}
-			want := map[time.Duration]string{}
-			for n := range 3 {
-				mixed := slices.Clone(entries)
-				for i := range mixed { // only jobs of one instant may change places
-					j := i + r.IntN(len(mixed)-i)
-					if mixed[i].Job.Submit == mixed[j].Job.Submit {
-						mixed[i], mixed[j] = mixed[j], mixed[i]
-					}
-				}
-				for i := range mixed {
-					mixed[i].Job.ID = cluster.JobID(i)
-				}
-				o := replayed(t, "2x4xT4", pol, mixed, Options{})
-				for i, s := range ends(&o) {
-					if n == 0 {
-						want[mixed[i].Run] = s
-					} else if want[mixed[i].Run] != s {
-						t.Fatalf("%s seed %d: a job of %v ends %s when numbered %d, else %s", pol, seed, mixed[i].Run, s, i, want[mixed[i].Run])
-					}
 				}
 			}
 		}

@@ -1,0 +1,269 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/report"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// Laws that hold for every policy (00-conventions), or of which a test shows why
+// they cannot. U7, work conservation, is an invariant of the engine: TestInvariants
+// checks it after every step under every policy and backfill mode.
+
+// law replays jobs in two queues, one of which weighs twice as much.
+func law(t *testing.T, size string, cfg engine.Config, entries []trace.Entry) []report.Record {
+	t.Helper()
+	spec, err := cluster.ParseShort(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Queues = []cluster.Queue{{Name: "a", Limit: -1, Lend: -1, Weight: 1000}, {Name: "b", Limit: -1, Lend: -1, Weight: 2000}}
+	cfg.Spec = *spec
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWorld(spec, entries, Options{})
+	if err := driver.Run(t.Context(), e, w, nil); err != nil {
+		t.Fatal(err)
+	}
+	return w.Book().Records
+}
+
+func mustPolicy(t *testing.T, text string) engine.Policy {
+	t.Helper()
+	p, err := policy.New(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// queued spreads jobs over users and the queues of law.
+func queued(r *rand.Rand, entries []trace.Entry) []trace.Entry {
+	for i := range entries {
+		j := &entries[i].Job
+		j.User, j.Queue = fmt.Sprintf("u%d", r.IntN(3)), []string{"a", "b"}[r.IntN(2)]
+	}
+	return entries
+}
+
+// ends are the jobs' ends and outcomes, times divided by k.
+func ends(t *testing.T, records []report.Record, k int) (list []string) {
+	t.Helper()
+	for i := range records {
+		r := &records[i]
+		if r.End%cluster.Time(k) != 0 {
+			t.Fatalf("job %d ends at %v, no multiple of %d ns", i, r.End, k)
+		}
+		list = append(list, fmt.Sprintf("%v %v %d", r.End/cluster.Time(k), r.Outcome, r.Preemptions))
+	}
+	return list
+}
+
+// slower is a policy whose own periods are k times as long.
+type slower struct {
+	engine.Policy
+	k time.Duration
+}
+
+func (s slower) Traits() engine.Traits {
+	t := s.Policy.Traits()
+	t.Rekey, t.Rerun = t.Rekey*s.k, t.Rerun*s.k
+	return t
+}
+
+type slowerHeads struct{ slower }
+
+func (s slowerHeads) HeadKey(v engine.View, j engine.JobView) engine.Key {
+	return s.Policy.(engine.HeadKeyer).HeadKey(v, j)
+}
+
+// scaled is a policy with everything that is a time k times as long.
+func scaled(t *testing.T, name string, k int) engine.Policy {
+	t.Helper()
+	d := time.Duration(k)
+	switch name {
+	case "las":
+		return mustPolicy(t, fmt.Sprintf("las:base=%s", d*time.Minute))
+	case "las:dimension=time":
+		return mustPolicy(t, fmt.Sprintf("las:base=%s,dimension=time", d*time.Minute))
+	case "multifactor": // see TestScaleOfFairShares
+		p := mustPolicy(t, fmt.Sprintf("multifactor:fairshare=0,size=500,age=100000,max_age=%s", d*time.Hour))
+		return slowerHeads{slower{p, d}}
+	case "srsf":
+		return slower{mustPolicy(t, name), d}
+	}
+	return mustPolicy(t, name)
+}
+
+func longer(entries []trace.Entry, k int) []trace.Entry {
+	for i := range entries {
+		e := &entries[i]
+		e.Job.Submit *= cluster.Time(k)
+		e.Job.Deadline *= cluster.Time(k)
+		e.Run *= time.Duration(k)
+		e.Job.Estimate *= time.Duration(k)
+	}
+	return entries
+}
+
+// TestScale (U9): all times doubled, tripled, those of the policy, too:
+// everything takes that much longer.
+func TestScale(t *testing.T) {
+	for _, pol := range append(policy.Names(), "las:dimension=time", "sjf-gpu:preempt=true") {
+		for seed := range uint64(10) {
+			var want []string
+			for k := 1; k <= 3; k++ {
+				r := rand.New(rand.NewPCG(seed, 9))
+				entries := queued(r, randomEntries(r, 100))
+				for i := range entries {
+					entries[i].Job.Deadline = entries[i].Job.Submit.Add(entries[i].Run * time.Duration(1+r.IntN(6)))
+				}
+				cfg := engine.Config{Policy: scaled(t, pol, k)}
+				got := ends(t, law(t, "2x8xT4", cfg, longer(entries, k)), k)
+				if k == 1 {
+					want = got
+				} else if !slices.Equal(got, want) {
+					t.Fatalf("%s seed %d, times %d:\n%v\nwant\n%v", pol, seed, k, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestScaleOfFairShares: usage is decayed at the end of every five minutes, as
+// Slurm does, however long the half-life is; so with fair shares multifactor is
+// not scale-free. u0 works before five minutes are over and then waits; u1 works
+// a little more, later. What u0 did has decayed when they compete: it goes first.
+// All times shortened to a tenth it is in the same five minutes and goes second.
+func TestScaleOfFairShares(t *testing.T) {
+	first := func(second time.Duration) int {
+		by := func(u string) func(e *trace.Entry) { return func(e *trace.Entry) { e.Job.User, e.Job.Queue = u, "a" } }
+		entries := []trace.Entry{
+			entry(0, 0, 280*second, 1, by("u0")), entry(1, 310*second, 279*second, 1, by("u1")), entry(2, 600*second, 100*second, 1, by("u2")),
+			entry(3, 610*second, 10*second, 1, by("u1")), entry(4, 611*second, 11*second, 1, by("u0")),
+		}
+		cfg := engine.Config{Policy: mustPolicy(t, "multifactor:age=0"), HalfLife: 300 * second}
+		rec := law(t, "1x1xT4", cfg, entries)
+		if rec[3].FirstStart < rec[4].FirstStart {
+			return 3
+		}
+		return 4
+	}
+	if a, b := first(time.Second), first(time.Second/10); a != 4 || b != 3 {
+		t.Errorf("job %d goes first, with all times shortened job %d; want 4 and 3", a, b)
+	}
+}
+
+// TestPermutation (U8): jobs are numbered in another order; no two are alike in
+// what the policy looks at, so nothing changes for any of them.
+func TestPermutation(t *testing.T) {
+	for _, pol := range policy.Names() {
+		if pol == "las" {
+			continue // see TestPermutationOfEquals
+		}
+		for seed := range uint64(10) {
+			r := rand.New(rand.NewPCG(seed, 8))
+			entries, size := queued(r, randomEntries(r, 60)), "2x4xT4"
+			sizes, last := r.Perm(16), cluster.Time(-1)
+			for i := range entries { // batches of jobs at one instant
+				j := &entries[i].Job
+				j.Submit -= j.Submit % cluster.Time(4*time.Minute)
+				j.Priority, j.Deadline, j.Tasks[0].Request.GPUs = int64(r.IntN(1<<30)), j.Submit+cluster.Time(entries[i].Run)*3, 1
+				if pol != "sjf-gpu" {
+					continue
+				}
+				size = "1x16xT4" // sizes tell jobs apart; there are as many in a batch as there are sizes
+				if j.Submit != last {
+					sizes, last = r.Perm(16), j.Submit
+				}
+				j.Tasks[0].Request.GPUs, sizes = 1+sizes[0], append(sizes[1:], sizes[0])
+			}
+			want := map[time.Duration]string{}
+			for n := range 3 {
+				mixed := slices.Clone(entries)
+				for i := range mixed { // only jobs of one instant may change places
+					j := i + r.IntN(len(mixed)-i)
+					if mixed[i].Job.Submit == mixed[j].Job.Submit {
+						mixed[i], mixed[j] = mixed[j], mixed[i]
+					}
+				}
+				for i := range mixed {
+					mixed[i].Job.ID = cluster.JobID(i)
+				}
+				for i, s := range ends(t, law(t, size, engine.Config{Policy: mustPolicy(t, pol)}, mixed), 1) {
+					if n == 0 {
+						want[mixed[i].Run] = s
+					} else if want[mixed[i].Run] != s {
+						t.Fatalf("%s seed %d: a job of %v ends %s when numbered %d, else %s", pol, seed, mixed[i].Run, s, i, want[mixed[i].Run])
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPermutationOfEquals: las looks at nothing but service. Two jobs that come
+// at one instant are equal to it; which goes first is their numbers' matter, and
+// the mean JCT with it. What does not depend on it is when the last one ends.
+func TestPermutationOfEquals(t *testing.T) {
+	short, long := 10*time.Second, 50*time.Second
+	play := func(a, b time.Duration) (sum, last cluster.Time) {
+		for _, r := range law(t, "1x1xT4", engine.Config{Policy: mustPolicy(t, "las:base=1h")}, queued(rand.New(rand.NewPCG(1, 1)),
+			[]trace.Entry{entry(0, 0, a, 1), entry(1, 0, b, 1)})) {
+			sum, last = sum+r.End, max(last, r.End)
+		}
+		return sum, last
+	}
+	sum1, last1 := play(short, long)
+	sum2, last2 := play(long, short)
+	if sum1 != cluster.Time(70*time.Second) || sum2 != cluster.Time(110*time.Second) || last1 != last2 {
+		t.Errorf("ends add up to %v and %v, want 1m10s and 1m50s; the last is at %v and %v", sum1, sum2, last1, last2)
+	}
+}
+
+// TestStarvation (U6): a job that needs both GPUs, and small ones that come one
+// after the other so that never both are idle. Policies that promise a start
+// start it when those before it are done; under the others it waits until no
+// more small ones come. With a starvation bound none of them keeps it waiting.
+func TestStarvation(t *testing.T) {
+	promises := map[string]bool{ // looked up only; by arrival and strict, or with a reservation for the first
+		"fifo": true, "yarn-cs": true, "multifactor": true,
+	}
+	const small, run, bound = 400, 50 * time.Second, 10 * time.Minute
+	last := cluster.Time(small * 30 * time.Second)
+	for _, pol := range append(policy.Names(), "sjf-gpu:preempt=true") {
+		for _, guard := range []time.Duration{0, bound} {
+			entries := []trace.Entry{entry(0, 0, run, 1), entry(1, time.Second, 10*time.Minute, 2)}
+			for i := range small {
+				entries = append(entries, entry(2+i, time.Duration(i+1)*30*time.Second, run, 1))
+			}
+			for i := range entries {
+				entries[i].Job.Queue = "a"
+			}
+			at := law(t, "1x2xT4", engine.Config{Policy: mustPolicy(t, pol), Starvation: guard}, entries)[1].FirstStart
+			switch {
+			case promises[pol] && at > cluster.Time(run):
+				t.Errorf("%s: the large job starts at %v only", pol, at)
+			case guard > 0 && at > cluster.Time(time.Second+bound+run):
+				t.Errorf("%s: the large job starts at %v although nobody shall wait for more than %v", pol, at, bound)
+			case guard == 0 && !promises[pol] && at < last:
+				t.Errorf("%s: the large job starts at %v: does it promise to start it?", pol, at)
+			}
+		}
+	}
+}
