@@ -1,0 +1,123 @@
+package slurm
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+)
+
+// Env is what a job finds in its environment beside what was submitted: the
+// SLURM_* variables, as NAME=VALUE in a fixed order. Which devices CUDA shows
+// is the server's to set.
+func Env(j api.Job) []string {
+	s := &j.Submission
+	id, n, node := strconv.Itoa(j.ID), gpus(&j), j.Node
+	var out []string
+	add := func(name, value string) { out = append(out, name+"="+value) }
+	for _, name := range []string{"SLURM_JOB_ID", "SLURM_JOBID"} {
+		add(name, id)
+	}
+	add("SLURM_CLUSTER_NAME", "muster")
+	add("SLURM_JOB_NAME", s.Name)
+	add("SLURM_JOB_USER", j.User)
+	if len(s.Partitions) > 0 {
+		add("SLURM_JOB_PARTITION", s.Partitions[0])
+	}
+	if s.Queue != "" {
+		add("SLURM_JOB_ACCOUNT", s.Queue)
+	}
+	if s.Tier != "" {
+		add("SLURM_JOB_QOS", s.Tier)
+	}
+	if s.Reservation != "" {
+		add("SLURM_JOB_RESERVATION", s.Reservation)
+	}
+	for _, name := range []string{"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURMD_NODENAME", "SLURM_TOPOLOGY_ADDR"} {
+		add(name, node)
+	}
+	for _, name := range []string{"SLURM_JOB_NUM_NODES", "SLURM_NNODES"} {
+		add(name, "1")
+	}
+	add("SLURM_NODEID", "0")
+	add("SLURM_PROCID", "0")
+	add("SLURM_LOCALID", "0")
+	add("SLURM_GTIDS", "0")
+	tasks, perTask := taskLayout(&j)
+	if !s.Once { // a job of muster's own: sbatch says these itself, if they were asked for
+		add("SLURM_NTASKS", strconv.Itoa(tasks))
+		add("SLURM_NPROCS", strconv.Itoa(tasks))
+		add("SLURM_CPUS_PER_TASK", strconv.Itoa(perTask))
+	}
+	add("SLURM_TASKS_PER_NODE", strconv.Itoa(tasks))
+	if c := cpus(&j); c > 0 {
+		add("SLURM_CPUS_ON_NODE", strconv.FormatInt(c, 10))
+		add("SLURM_JOB_CPUS_PER_NODE", strconv.FormatInt(c, 10))
+	}
+	if _, given := lookupEnv(s.Env, "SLURM_MEM_PER_CPU"); memory(&j) > 0 && !given {
+		add("SLURM_MEM_PER_NODE", strconv.FormatInt(memory(&j), 10))
+	}
+	if n > 0 {
+		add("SLURM_GPUS_ON_NODE", strconv.Itoa(n))
+		add("SLURM_JOB_GPUS", deviceList(&j))
+	}
+	if j.Started != nil {
+		add("SLURM_JOB_START_TIME", strconv.FormatInt(j.Started.Unix(), 10))
+		if s.Limit > 0 {
+			add("SLURM_JOB_END_TIME", strconv.FormatInt(j.Started.Add(time.Duration(s.Limit)).Unix(), 10))
+		}
+	}
+	if j.Restarts > 0 {
+		add("SLURM_RESTART_COUNT", strconv.Itoa(j.Restarts))
+	}
+	if s.Dir != "" {
+		if _, given := lookupEnv(s.Env, "SLURM_SUBMIT_DIR"); !given {
+			add("SLURM_SUBMIT_DIR", s.Dir)
+		}
+	}
+	return append(out, arrayEnv(&j)...)
+}
+
+func arrayEnv(j *api.Job) []string {
+	a, err := ParseArray(j.Submission.Array)
+	if j.Array == 0 || err != nil {
+		return nil
+	}
+	return []string{
+		"SLURM_ARRAY_JOB_ID=" + strconv.Itoa(j.Array),
+		"SLURM_ARRAY_TASK_ID=" + strconv.Itoa(j.Index),
+		"SLURM_ARRAY_TASK_COUNT=" + strconv.Itoa(len(a.Indices)),
+		"SLURM_ARRAY_TASK_MIN=" + strconv.Itoa(a.Indices[0]),
+		"SLURM_ARRAY_TASK_MAX=" + strconv.Itoa(a.Indices[len(a.Indices)-1]),
+		"SLURM_ARRAY_TASK_STEP=" + strconv.Itoa(a.Step()),
+	}
+}
+
+// TaskEnv is what one task of a job that runs its command once per task finds
+// as well; it comes after Env.
+func TaskEnv(task int) []string {
+	n := strconv.Itoa(task)
+	return []string{"SLURM_PROCID=" + n, "SLURM_LOCALID=" + n}
+}
+
+// FileNames are what the patterns of a job's file names stand for.
+func FileNames(j api.Job, task int) Names {
+	return Names{Job: j.ID, Array: j.Array, Index: j.Index, User: j.User, JobName: j.Submission.Name, Node: strings.SplitN(j.Node, ".", 2)[0],
+		Task: task, Restart: j.Restarts}
+}
+
+// deviceList is 0,1,5: each device by itself, as SLURM_JOB_GPUS has it.
+func deviceList(j *api.Job) string {
+	v := make([]int, len(j.Devices))
+	for i, d := range j.Devices {
+		v[i] = d.Index
+	}
+	slices.Sort(v)
+	out := make([]string, len(v))
+	for i, n := range v {
+		out[i] = strconv.Itoa(n)
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,170 @@
+package slurm
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+)
+
+// fake is a stand-in for the server: it keeps jobs in memory and runs nothing.
+// Tests start and end its jobs by hand. It knows no rights and no scheduler;
+// what only a real server can show is tested there.
+type fake struct {
+	now   time.Time
+	user  string
+	jobs  []api.Job
+	nodes []api.Node
+	parts []Partition
+	log   []string // what was called, with its arguments
+	fail  error    // what Submit and Test answer
+}
+
+func newFake() *fake {
+	gpus := make([]api.GPU, 8)
+	for i := range gpus {
+		gpus[i] = api.GPU{Index: i, UUID: fmt.Sprintf("GPU-%d", i), Model: "H100-80GB", Memory: 81920, Healthy: true, Free: 1000}
+	}
+	return &fake{now: time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC), user: "ann",
+		nodes: []api.Node{{Name: "box", State: "up", CPU: 64000, RAM: 20000, GPUs: gpus}},
+		parts: []Partition{{Name: "gpu", Default: true, MaxTime: 7 * 24 * time.Hour, DefaultTime: time.Hour, Nodes: []string{"box"}},
+			{Name: "debug", MaxTime: 30 * time.Minute, Nodes: []string{"box"}}}}
+}
+
+func (f *fake) Now() time.Time { return f.now }
+func (f *fake) User() string   { return f.user }
+func (f *fake) Step() []string { return []string{"muster", "slurm", "srun"} }
+
+func (f *fake) Submit(s api.Submission) (api.Job, error) {
+	if f.fail != nil {
+		return api.Job{}, f.fail
+	}
+	indices := []int{0}
+	array := 0
+	if s.Array != "" {
+		a, err := ParseArray(s.Array)
+		if err != nil {
+			return api.Job{}, err
+		}
+		indices, array = a.Indices, len(f.jobs)+1
+	}
+	first := len(f.jobs)
+	for _, i := range indices {
+		t := f.now
+		j := api.Job{ID: len(f.jobs) + 1, Array: array, User: f.user, State: api.StatePending, Submitted: f.now, Eligible: &t, Code: "Resources",
+			Position: len(f.jobs) + 1, Submission: s}
+		if array != 0 {
+			j.Index = i
+		}
+		if s.Hold {
+			j.Code = "JobHeldUser"
+		}
+		j.Node = "box"
+		j.StdOut = ExpandPattern(s.Output, FileNames(j, 0))
+		j.Node = ""
+		f.jobs = append(f.jobs, j)
+	}
+	return f.jobs[first], nil
+}
+
+func (f *fake) Test(s api.Submission) (api.Job, error) {
+	t := f.now
+	return api.Job{ID: len(f.jobs) + 1, Expected: &t, Node: "box", Submission: s}, f.fail
+}
+
+func (f *fake) Jobs() ([]api.Job, error) {
+	var out []api.Job
+	for i := range f.jobs {
+		if !stateOf(&f.jobs[i]).over {
+			out = append(out, f.jobs[i])
+		}
+	}
+	return out, nil
+}
+
+func (f *fake) Job(id int) (api.Job, error) {
+	if id < 1 || id > len(f.jobs) {
+		return api.Job{}, ErrNoJob
+	}
+	return f.jobs[id-1], nil
+}
+
+func (f *fake) History(since, until time.Time) ([]api.Job, error) {
+	var out []api.Job
+	for _, j := range f.jobs {
+		if (j.Ended == nil || !j.Ended.Before(since)) && !j.Submitted.After(until) {
+			out = append(out, j)
+		}
+	}
+	return out, nil
+}
+
+func (f *fake) call(format string, args ...any) error {
+	f.log = append(f.log, fmt.Sprintf(format, args...))
+	return nil
+}
+
+func (f *fake) Wait(id int) (api.Job, error) { f.call("wait %d", id); f.end(id, 0); return f.Job(id) }
+func (f *fake) Attach(id int, _ io.Reader, out, _ io.Writer) (api.Job, error) {
+	fmt.Fprintln(out, "attached")
+	f.end(id, 0)
+	return f.Job(id)
+}
+func (f *fake) Cancel(id int) error {
+	f.jobs[id-1].State = api.StateCancelled
+	return f.call("cancel %d", id)
+}
+func (f *fake) Signal(id int, s string, to Receivers) error {
+	return f.call("signal %d %s %d", id, s, to)
+}
+func (f *fake) Hold(id int) error    { return f.call("hold %d", id) }
+func (f *fake) Release(id int) error { return f.call("release %d", id) }
+func (f *fake) Requeue(id int) error { return f.call("requeue %d", id) }
+func (f *fake) Suspend(id int) error { return f.call("suspend %d", id) }
+func (f *fake) Resume(id int) error  { return f.call("resume %d", id) }
+func (f *fake) Update(id int, u Update) error {
+	u.Apply(&f.jobs[id-1].Submission)
+	return f.call("update %d", id)
+}
+func (f *fake) Nodes() ([]api.Node, error)       { return f.nodes, nil }
+func (f *fake) Partitions() ([]Partition, error) { return f.parts, nil }
+func (f *fake) SetNode(name, state, reason string) error {
+	return f.call("node %s %s %s", name, state, reason)
+}
+
+// start puts a job on devices.
+func (f *fake) start(id int, devices ...int) {
+	j := &f.jobs[id-1]
+	t := f.now
+	j.State, j.Code, j.Node, j.Started, j.FirstStart, j.Position = api.StateRunning, "", "box", &t, &t, 0
+	for _, d := range devices {
+		j.Devices = append(j.Devices, api.Device{Index: d, UUID: fmt.Sprintf("GPU-%d", d)})
+		f.nodes[0].GPUs[d].Free = 0
+	}
+}
+
+func (f *fake) end(id, code int) {
+	j := &f.jobs[id-1]
+	t := f.now
+	j.State, j.ExitCode, j.Ended, j.Position = api.StateCompleted, code, &t, 0
+	if code != 0 {
+		j.State = api.StateFailed
+	}
+}
+
+// do runs a command line against the stand-in.
+func (f *fake) do(t *testing.T, stdin string, words ...string) (code int, out, errs string) {
+	t.Helper()
+	return f.doEnv(t, stdin, []string{"PATH=/usr/bin:/bin", "HOME=/home/ann", "USER=ann"}, words...)
+}
+
+func (f *fake) doEnv(t *testing.T, stdin string, env []string, words ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = Main(words[0], words[1:], env, strings.NewReader(stdin), &o, &e, f)
+	return code, o.String(), e.String()
+}

@@ -1,0 +1,382 @@
+package slurm
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// number reads an unsigned decimal without sign or space; Slurm's own parser
+// takes "-5" as a number of minutes near 2^32, which nobody can have meant.
+func number(s string, most int64) (int64, bool) {
+	if s == "" || len(s) > 18 {
+		return 0, false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && n <= most
+}
+
+// ParseTime reads a time limit: M, M:S, H:M:S, D-H, D-H:M or D-H:M:S. Like
+// Slurm it rounds up to whole minutes; 0, -1, INFINITE and UNLIMITED are 0.
+func ParseTime(s string) (time.Duration, error) {
+	switch strings.ToUpper(s) {
+	case "-1", "INFINITE", "UNLIMITED":
+		return 0, nil
+	}
+	bad := fmt.Errorf("%q is not a time: write minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S", s)
+	days, rest, hasDays := strings.Cut(s, "-")
+	if !hasDays {
+		days, rest = "0", s
+	}
+	parts := strings.Split(rest, ":")
+	if hasDays && rest == "" {
+		parts = []string{"0"} // "1-" is a day
+	}
+	if len(parts) > 3 {
+		return 0, bad
+	}
+	const most = 1 << 32
+	var v [3]int64
+	for i, p := range parts {
+		n, ok := number(p, most)
+		if !ok {
+			return 0, bad
+		}
+		v[i] = n
+	}
+	h, m, sec := v[0], v[1], v[2]
+	switch {
+	case hasDays: // the first is hours
+	case len(parts) == 1:
+		h, m, sec = 0, v[0], 0
+	case len(parts) == 2:
+		h, m, sec = 0, v[0], v[1]
+	}
+	d, ok := number(days, most)
+	if !ok {
+		return 0, bad
+	}
+	minutes := d*24*60 + h*60 + m + (sec+59)/60
+	if minutes > int64(cluster.MaxDuration/time.Minute) {
+		return 0, fmt.Errorf("%q is longer than a hundred years; UNLIMITED says that there is no limit", s)
+	}
+	return time.Duration(minutes) * time.Minute, nil
+}
+
+// ParseMemory reads an amount of memory in MiB, or with a suffix K, M, G or T
+// and perhaps B. Kibibytes are rounded up.
+func ParseMemory(s string) (cluster.MiB, error) {
+	bad := fmt.Errorf("%q is not an amount of memory: write MiB, or a whole number with K, M, G or T", s)
+	digits := strings.TrimRight(s, "kKmMgGtTbB")
+	n, ok := number(digits, cluster.MaxMiB)
+	if !ok {
+		return 0, bad
+	}
+	switch strings.TrimSuffix(strings.ToUpper(s[len(digits):]), "B") {
+	case "K":
+		n = (n + 1023) / 1024
+	case "":
+		if len(digits) != len(s) {
+			return 0, bad // "4B"
+		}
+	case "M":
+	case "G":
+		n *= 1024
+	case "T":
+		n *= 1024 * 1024
+	default:
+		return 0, bad
+	}
+	if n > cluster.MaxMiB {
+		return 0, fmt.Errorf("%q is more memory than any machine has", s)
+	}
+	return n, nil
+}
+
+// signals are those that Slurm knows by name, with their Linux numbers.
+var signals = []struct {
+	name string
+	num  int
+}{{"HUP", 1}, {"INT", 2}, {"QUIT", 3}, {"ABRT", 6}, {"KILL", 9}, {"USR1", 10}, {"SEGV", 11}, {"USR2", 12}, {"PIPE", 13}, {"ALRM", 14}, {"TERM", 15},
+	{"CHLD", 17}, {"CONT", 18}, {"STOP", 19}, {"TSTP", 20}, {"TTIN", 21}, {"TTOU", 22}, {"URG", 23}, {"XCPU", 24}, {"PROF", 27}}
+
+// signalName reads a signal as people write it: a name with or without SIG, or
+// a number.
+func signalName(s string) (string, error) {
+	up := strings.TrimPrefix(strings.ToUpper(s), "SIG")
+	n, isNum := number(s, 64)
+	for _, k := range signals {
+		if k.name == up || isNum && int64(k.num) == n {
+			return k.name, nil
+		}
+	}
+	if isNum && n > 0 {
+		return s, nil
+	}
+	names := make([]string, len(signals))
+	for i, k := range signals {
+		names[i] = k.name
+	}
+	return "", cluster.Unknown("signal", up, names)
+}
+
+// Signal is what --signal asks for.
+type Signal struct {
+	Name        string        // without SIG, or a number
+	Before      time.Duration // how long before the time limit
+	Shell       bool          // B: the first process only
+	Reservation bool          // R: the job may reach into a reservation
+}
+
+// ParseSignal reads [R|B|RB:]signal[@seconds]; a minute before is the default.
+func ParseSignal(s string) (Signal, error) {
+	var v Signal
+	rest := s
+	if flags, after, ok := strings.Cut(s, ":"); ok {
+		for _, f := range flags {
+			switch f {
+			case 'B', 'b':
+				v.Shell = true
+			case 'R', 'r':
+				v.Reservation = true
+			default:
+				return Signal{}, fmt.Errorf("%q: before the colon stand R, B or both", s)
+			}
+		}
+		rest = after
+	}
+	name, at, hasAt := strings.Cut(rest, "@")
+	var err error
+	if v.Name, err = signalName(name); err != nil {
+		return Signal{}, fmt.Errorf("%q: %w", s, err)
+	}
+	v.Before = time.Minute
+	if hasAt && at != "" {
+		n, ok := number(at, math.MaxUint16)
+		if !ok {
+			return Signal{}, fmt.Errorf("%q: after the @ stand seconds, 0 to 65535", s)
+		}
+		v.Before = time.Duration(n) * time.Second
+	}
+	return v, nil
+}
+
+// Array is a job array: its indices in order, and how many run at once.
+type Array struct {
+	Indices []int
+	Cap     int // 0: no cap
+}
+
+// Limits of an array. Slurm's own default is 1001 and most sites raise it.
+const (
+	MaxArrayIndex = 4_000_000
+	MaxArraySize  = 100_000
+)
+
+// ParseArray reads indices such as 0-15:2%4, 1,3,5-7 or [1-3].
+func ParseArray(s string) (Array, error) {
+	bad := func(why string) (Array, error) {
+		return Array{}, fmt.Errorf("%q is not an array such as 0-15, 1,3,7 or 0-31:2%%4: %s", s, why)
+	}
+	spec, cut := s, ""
+	if i := strings.IndexByte(s, '%'); i >= 0 { // Slurm takes the cap wherever it stands
+		j := i + 1
+		for j < len(s) && s[j] >= '0' && s[j] <= '9' {
+			j++
+		}
+		spec, cut = s[:i]+s[j:], s[i+1:j]
+		if cut == "" {
+			return bad("no number after %")
+		}
+	}
+	if strings.HasPrefix(spec, "[") && strings.HasSuffix(spec, "]") {
+		spec = spec[1 : len(spec)-1]
+	}
+	var a Array
+	if cut != "" {
+		n, ok := number(cut, MaxArrayIndex)
+		if !ok {
+			return bad("the number after % is too large")
+		}
+		a.Cap = int(n)
+	}
+	for _, term := range strings.Split(spec, ",") {
+		lo, hi, step, ok := arrayTerm(term)
+		if !ok {
+			return bad(fmt.Sprintf("%q is neither an index nor a range; indices go to %d", term, MaxArrayIndex))
+		}
+		if (hi-lo)/step+1 > MaxArraySize-len(a.Indices) {
+			return bad(fmt.Sprintf("more than %d elements", MaxArraySize))
+		}
+		for i := lo; i <= hi; i += step {
+			a.Indices = append(a.Indices, i)
+		}
+	}
+	sort.Ints(a.Indices)
+	n := 0
+	for i, v := range a.Indices {
+		if i == 0 || v != a.Indices[n-1] {
+			a.Indices[n] = v
+			n++
+		}
+	}
+	a.Indices = a.Indices[:n]
+	return a, nil
+}
+
+func arrayTerm(s string) (lo, hi, step int, ok bool) {
+	span, by, hasStep := strings.Cut(s, ":")
+	from, to, isRange := strings.Cut(span, "-")
+	if hasStep && !isRange {
+		return 0, 0, 0, false
+	}
+	a, ok1 := number(from, MaxArrayIndex)
+	b, n, ok2, ok3 := a, int64(1), true, true
+	if isRange {
+		b, ok2 = number(to, MaxArrayIndex)
+	}
+	if hasStep {
+		n, ok3 = number(by, MaxArrayIndex)
+	}
+	return int(a), int(b), int(n), ok1 && ok2 && ok3 && a <= b && n > 0
+}
+
+// String is the array as it is submitted and shown: ranges, the cap last.
+func (a Array) String() string {
+	s := Ranges(a.Indices)
+	if a.Cap > 0 {
+		s += "%" + strconv.Itoa(a.Cap)
+	}
+	return s
+}
+
+// Step is the distance between the first two indices, as
+// SLURM_ARRAY_TASK_STEP has it.
+func (a Array) Step() int {
+	if len(a.Indices) < 2 {
+		return 1
+	}
+	return a.Indices[1] - a.Indices[0]
+}
+
+// Ranges writes ascending numbers as 1-3,5.
+func Ranges(v []int) string {
+	var b strings.Builder
+	for i := 0; i < len(v); {
+		j := i
+		for j+1 < len(v) && v[j+1] == v[j]+1 {
+			j++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(v[i]))
+		if j > i {
+			b.WriteString("-" + strconv.Itoa(v[j]))
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// Term is one condition of a dependency. Index is -1 unless the other job was
+// written as an element of an array (12_3); 12_* is the array.
+type Term struct {
+	Type  string
+	Job   int
+	Index int
+	Delay time.Duration
+}
+
+// Dependency is what --dependency asks for.
+type Dependency struct {
+	Terms []Term
+	Any   bool // ?: one of the terms is enough
+}
+
+var dependencyTypes = []string{"after", "afterany", "afterburstbuffer", "aftercorr", "afternotok", "afterok", "expand", "singleton"}
+
+// ParseDependency reads type:job[+minutes][:job...][,...], with ? instead of
+// the commas if one is enough, and singleton. A type may be left out in the
+// first term (Slurm: afterany).
+func ParseDependency(s string) (Dependency, error) {
+	var d Dependency
+	bad := func(format string, args ...any) (Dependency, error) {
+		return Dependency{}, fmt.Errorf("%q is not a dependency such as afterok:12:13,afterany:14: %s", s, fmt.Sprintf(format, args...))
+	}
+	sep := ","
+	if strings.Contains(s, "?") {
+		if strings.Contains(s, ",") {
+			return bad("it mixes , (all) and ? (any)")
+		}
+		sep, d.Any = "?", true
+	}
+	for _, part := range strings.Split(s, sep) {
+		fields := strings.Split(part, ":")
+		typ := strings.ToLower(fields[0])
+		if _, ok := number(strings.SplitN(fields[0], "_", 2)[0], math.MaxInt32); ok {
+			typ, fields = "afterany", append([]string{""}, fields...)
+		}
+		if !slices.Contains(dependencyTypes, typ) {
+			return Dependency{}, fmt.Errorf("%q: %w", s, cluster.Unknown("dependency", fields[0], dependencyTypes))
+		}
+		if typ == "singleton" {
+			if len(fields) > 1 {
+				return bad("singleton names no job")
+			}
+			d.Terms = append(d.Terms, Term{Type: typ, Index: -1})
+			continue
+		}
+		if len(fields) < 2 {
+			return bad("%s needs a job", typ)
+		}
+		for _, f := range fields[1:] {
+			t, err := dependencyJob(typ, f)
+			if err != nil {
+				return bad("%v", err)
+			}
+			d.Terms = append(d.Terms, t)
+		}
+	}
+	return d, nil
+}
+
+func dependencyJob(typ, s string) (Term, error) {
+	t := Term{Type: typ, Index: -1}
+	id, delay, hasDelay := strings.Cut(s, "+")
+	if hasDelay {
+		if typ != "after" {
+			return t, fmt.Errorf("only after takes +minutes")
+		}
+		n, ok := number(delay, 1<<24)
+		if !ok {
+			return t, fmt.Errorf("%q are no minutes", delay)
+		}
+		t.Delay = time.Duration(n) * time.Minute
+	}
+	job, index, hasIndex := strings.Cut(id, "_")
+	n, ok := number(job, math.MaxInt32)
+	if !ok || n == 0 {
+		return t, fmt.Errorf("%q is not a job", s)
+	}
+	t.Job = int(n)
+	if hasIndex && index != "*" {
+		i, ok := number(index, MaxArrayIndex)
+		if !ok {
+			return t, fmt.Errorf("%q is not an element of an array", s)
+		}
+		t.Index = int(i)
+	}
+	return t, nil
+}

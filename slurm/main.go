@@ -1,0 +1,132 @@
+package slurm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Commands are the names that Main answers to.
+var Commands = []string{"sacct", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun"}
+
+// version is the Slurm whose man pages and formats were followed.
+const version = "slurm 22.05.8"
+
+// command is one run of one of the commands.
+type command struct {
+	name        string
+	args, env   []string
+	in          io.Reader
+	out, errOut io.Writer
+	svc         Service
+}
+
+// Main runs one of the commands and returns its exit status.
+func Main(name string, args, env []string, stdin io.Reader, stdout, stderr io.Writer, svc Service) int {
+	c := &command{name, args, env, stdin, stdout, stderr, svc}
+	var run func() (int, error)
+	switch name {
+	case "sacct":
+		run = c.sacct
+	case "sbatch":
+		run = c.sbatch
+	case "scancel":
+		run = c.scancel
+	case "scontrol":
+		run = c.scontrol
+	case "sinfo":
+		run = c.sinfo
+	case "squeue":
+		run = c.squeue
+	case "srun":
+		run = c.srun
+	default:
+		c.fail(cluster.Unknown("Slurm command", name, Commands))
+		return 2
+	}
+	code, err := run()
+	if err != nil {
+		c.fail(err)
+		if code == 0 {
+			code = 1
+		}
+	}
+	return code
+}
+
+// fail prints an error as Slurm's commands do, so that scripts which look for
+// "sbatch: error:" find it.
+func (c *command) fail(err error) {
+	var bad argError
+	if errors.As(err, &bad) {
+		c.errorf("%s: %s\nTry \"%s --help\" for more information\n", c.name, bad.text, c.name)
+		return
+	}
+	c.errorf("%s: error: %v\n", c.name, err)
+}
+
+func (c *command) errorf(format string, args ...any) { fmt.Fprintf(c.errOut, format, args...) }
+
+func (c *command) printf(format string, args ...any) { fmt.Fprintf(c.out, format, args...) }
+
+func (c *command) warn(warnings []string) {
+	for _, w := range warnings {
+		c.errorf("%s: warning: %s\n", c.name, w)
+	}
+}
+
+// help prints the options of a command, from its table.
+func (c *command) help(usage string, table []option) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Usage: %s\n\n", usage)
+	for _, o := range table {
+		short := "    "
+		if o.short != 0 {
+			short = "-" + string(rune(o.short)) + ", "
+		}
+		arg := map[argument]string{flag: "", needs: "=VALUE", optional: "[=VALUE]"}[o.arg]
+		note := map[use]string{used: "", warned: "ignored: " + o.note, refused: "refused: " + o.note}[o.use]
+		fmt.Fprintf(&b, "  %s%-28s %s\n", short, "--"+o.name+arg, note)
+	}
+	b.WriteString("\nThe options mean what Slurm's manual says; docs/slurm.md lists the differences.\n")
+	c.printf("%s", b.Bytes())
+}
+
+// machine gathers what a submission depends on.
+func (c *command) machine() (machine, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return machine{}, err
+	}
+	nodes, err := c.svc.Nodes()
+	return machine{now: c.svc.Now(), nodes: nodes, jobs: c.recent, env: c.env, dir: dir}, err
+}
+
+// recent are the jobs that are there and those of the last day.
+func (c *command) recent() ([]api.Job, error) {
+	now := c.svc.Now()
+	return c.svc.History(now.AddDate(0, 0, -1), now)
+}
+
+// umask is the caller's, without changing it for an instant to learn it.
+func umask() string {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return ""
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		if v, ok := strings.CutPrefix(line, "Umask:"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// says is an error in Slurm's own words, which people search for.
+func says(format string, args ...any) error { return fmt.Errorf(format, args...) }

@@ -1,0 +1,111 @@
+package slurm
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// directives are the options of a script's #SBATCH and #MUSTER lines.
+type directives struct {
+	sbatch, muster []string
+}
+
+// maxScript is the longest script that is taken; Slurm's own default is 4 MiB.
+const maxScript = 4 << 20
+
+// checkScript says what is wrong with a text as a batch script.
+func checkScript(text []byte) error {
+	switch {
+	case len(text) == 0:
+		return fmt.Errorf("the batch script is empty")
+	case len(text) > maxScript:
+		return fmt.Errorf("the batch script is longer than %d bytes", maxScript)
+	case len(bytes.TrimSpace(text)) == 0:
+		return fmt.Errorf("the batch script contains only whitespace")
+	case !bytes.HasPrefix(text, []byte("#!")):
+		return fmt.Errorf("this does not look like a batch script: the first line must start with #! and the path of an interpreter, such as #!/bin/sh")
+	case bytes.IndexByte(text, 0) >= 0:
+		return fmt.Errorf("the batch script contains NUL bytes")
+	case bytes.Contains(text, []byte("\r\n")):
+		return fmt.Errorf("the batch script has DOS line breaks (\\r\\n) instead of UNIX ones (\\n)")
+	}
+	return nil
+}
+
+// parseDirectives reads a script's option lines: those before the first line
+// that is neither empty nor a comment.
+func parseDirectives(name, text string) (directives, error) {
+	var d directives
+	for i, line := range strings.Split(text, "\n") {
+		into, rest := &d.sbatch, ""
+		var ok bool
+		if rest, ok = strings.CutPrefix(line, "#SBATCH"); !ok {
+			if rest, ok = strings.CutPrefix(line, "#MUSTER"); ok {
+				into = &d.muster
+			}
+		}
+		if !ok {
+			if t := strings.TrimSpace(line); t != "" && t[0] != '#' {
+				break
+			}
+			continue
+		}
+		words, err := splitWords(rest)
+		if err != nil {
+			return directives{}, fmt.Errorf("%s: line %d: %w", name, i+1, err)
+		}
+		if into == &d.muster {
+			for _, w := range words {
+				if len(w) > 1 && w[0] == '-' && w[1] != '-' {
+					return directives{}, fmt.Errorf("%s: line %d: %s: #MUSTER lines take long options only", name, i+1, w)
+				}
+			}
+		}
+		*into = append(*into, words...)
+	}
+	return d, nil
+}
+
+// splitWords splits a line at white space. Quotes and backslashes protect, a
+// bare # begins a comment.
+func splitWords(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	var quote byte
+	inWord, escaped := false, false
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case escaped:
+			word.WriteByte(c)
+			escaped = false
+		case c == '\\':
+			escaped, inWord = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteByte(c)
+		case c == '"' || c == '\'':
+			quote, inWord = c, true
+		case c == '#' && !inWord:
+			return words, nil
+		case c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f':
+			if inWord {
+				words = append(words, word.String())
+				word.Reset()
+				inWord = false
+			}
+		default:
+			word.WriteByte(c)
+			inWord = true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("unmatched %c in [%s]", quote, strings.TrimSpace(line))
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
