@@ -54,6 +54,7 @@ func (d *depState) join(e *Engine, j *jobState) {
 
 // admit makes a pending job eligible, or parks it and says why.
 func (e *Engine) admit(j *jobState) {
+	e.touch(j)
 	if e.limits.closed > 0 && e.isClosed(int(j.queue)) {
 		e.refuseClosed(j)
 		return
@@ -128,16 +129,22 @@ func (e *Engine) dependencies(j *jobState) (Parked, bool) {
 	return park, false
 }
 
+// array returns what is known of an array.
+func (d *depState) array(id cluster.JobID) *arrayState {
+	a := d.arrays[id]
+	if a == nil {
+		a = &arrayState{}
+		d.arrays[id] = a
+	}
+	return a
+}
+
 // enterArray takes one of the array's places, or waits for one.
 func (d *depState) enterArray(j *jobState) bool {
 	if j.inArray {
 		return true // it was stopped and kept its place
 	}
-	a := d.arrays[j.spec.Array.ID]
-	if a == nil {
-		a = &arrayState{}
-		d.arrays[j.spec.Array.ID] = a
-	}
+	a := d.array(j.spec.Array.ID)
 	if a.active >= j.spec.Array.Cap {
 		a.waiting = append(a.waiting, j.spec.ID)
 		return false
@@ -157,6 +164,7 @@ func (d *depState) leaveArray(e *Engine, j *jobState) {
 		}
 		return
 	}
+	e.touch(j)
 	j.inArray = false
 	a := d.arrays[j.spec.Array.ID]
 	a.active--

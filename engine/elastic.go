@@ -109,6 +109,7 @@ func (e *Engine) within(j *jobState, s *shape, more []Alloc) bool {
 }
 
 func (e *Engine) resized(j *jobState, tasks int) {
+	e.touch(j)
 	s := &e.shapes[j.shape]
 	j.tasks, j.devices = int32(tasks), int32(s.devices(tasks))
 	j.milli = e.heldMilli(j)
@@ -237,6 +238,7 @@ func splitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
 
 // leftDevices is called when a job that shrank, or that ends, has left devices.
 func (e *Engine) leftDevices(j *jobState) {
+	e.touch(j)
 	for i := range j.leaving {
 		n := &e.st.nodes[j.leaving[i].Node]
 		n.stopping = without(n.stopping, j.spec.ID)
@@ -248,6 +250,7 @@ func (e *Engine) leftDevices(j *jobState) {
 		if w.state != Placed {
 			continue
 		}
+		e.touch(w)
 		if w.waits--; w.waits == 0 {
 			e.ready = append(e.ready, id)
 		}

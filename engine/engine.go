@@ -101,6 +101,7 @@ type Engine struct {
 	advance   []advance
 
 	actions []Action
+	touched []cluster.JobID // jobs whose records changed in this step
 	hash    uint64
 	stats   Stats
 	scratch scratch
@@ -113,7 +114,10 @@ type Stats struct {
 
 // New checks the configuration and builds an engine at time 0 with the nodes
 // of the spec.
-func New(cfg Config) (*Engine, error) {
+func New(cfg Config) (*Engine, error) { return build(cfg, nil) }
+
+// build is New for an engine that goes on from a snapshot, if there is one.
+func build(cfg Config, from *Snapshot) (*Engine, error) {
 	if cfg.Policy == nil || cfg.Placer == nil {
 		return nil, errors.New("engine: a policy and a placer are needed")
 	}
@@ -145,13 +149,20 @@ func New(cfg Config) (*Engine, error) {
 		e.mode = *cfg.Backfill
 	}
 	e.deps.init()
-	if err := e.initCluster(); err != nil {
+	var joined []cluster.Node
+	if from != nil {
+		e.now = from.Now
+		joined = from.joined(cfg.Spec.Nodes)
+	}
+	if err := e.initCluster(joined); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-func (e *Engine) initCluster() error {
+// initCluster makes the cluster of the configuration, then the nodes that
+// joined it later.
+func (e *Engine) initCluster(joined []cluster.Node) error {
 	if err := e.initPartitions(e.cfg.Spec.Partitions); err != nil {
 		return err
 	}
@@ -169,6 +180,11 @@ func (e *Engine) initCluster() error {
 	}
 	if err := e.initAdvance(); err != nil {
 		return err
+	}
+	for i := range joined {
+		if err := e.addNode(joined[i]); err != nil {
+			return err
+		}
 	}
 	return e.initQueues(e.cfg.Spec.Queues)
 }

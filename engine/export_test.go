@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/muster-gpu/muster/cluster"
+import (
+	"errors"
+
+	"github.com/muster-gpu/muster/cluster"
+)
 
 // Forget makes the engine forget everything that it remembers of earlier
 // passes only to save work: which shapes and groups failed, and that nothing
@@ -57,4 +61,10 @@ func (e *Engine) Reservations() (jobs []cluster.JobID, at []cluster.Time) {
 		jobs, at = append(jobs, e.resv[i].job), append(at, e.resv[i].at)
 	}
 	return jobs, at
+}
+
+// CheckBooks is CheckInvariants without what holds only after a pass.
+func (e *Engine) CheckBooks() error {
+	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(), e.checkLists(),
+		e.checkLanes(), e.checkUsage(), e.checkWaits())
 }

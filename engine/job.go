@@ -39,6 +39,7 @@ type jobState struct {
 	nextKey  cluster.Time
 	waited   bool // listed while it was placed
 	gen      uint32
+	touched  bool // its record changed in this step
 
 	allocs   []Alloc
 	home     []Alloc       // of a suspended job: its memory is there, it resumes nowhere else

@@ -79,11 +79,12 @@ func (e *Engine) groupOf(j *jobState) int32 {
 // enqueue makes a pending job eligible.
 func (e *Engine) enqueue(j *jobState) {
 	j.lined = e.now
-	e.line(j)
+	e.lineUp(j)
 }
 
-// line is enqueue for a job that was in line already: its age is what it was.
-func (e *Engine) line(j *jobState) {
+// lineUp is enqueue for a job that was in line already: its age is what it was.
+func (e *Engine) lineUp(j *jobState) {
+	e.touch(j)
 	j.group = e.groupOf(j)
 	j.key = e.pendingItem(j)
 	j.eligible = true
@@ -121,6 +122,7 @@ func (e *Engine) dequeue(j *jobState) {
 	if !j.eligible {
 		return
 	}
+	e.touch(j)
 	j.eligible = false
 	g := &e.groups[j.group]
 	if !g.jobs.remove(j.key) {
@@ -172,6 +174,7 @@ func (e *Engine) rekey() {
 			g.jobs = olist{}
 			for _, id := range ids {
 				j := e.jobs[id]
+				e.touch(j)
 				j.key = e.pendingItem(j)
 				g.jobs.insert(j.key)
 			}

@@ -25,9 +25,10 @@ type limits struct {
 	decay   quota.Decay
 	userID  map[[2]int32]int32 // (leaf, user) to association; looked up only
 	users   []assoc
-	closed  int   // queues at the end of the tree that are removed, but jobs of theirs still run
-	ranks   []int // Fair Tree, by association; nil: to be computed
-	ranked  int   // associations that were ranked
+	closed  int    // queues at the end of the tree that are removed, but jobs of theirs still run
+	ranks   []int  // Fair Tree, by association; nil: to be computed
+	ranked  int    // associations that were ranked
+	nested  []bool // by queue: not all of its children are leaves
 }
 
 // queueUse is what a queue holds now, besides the GPUs in the tree.
@@ -65,7 +66,11 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 	e.tree = tree
 	l := &e.limits
 	l.queues, l.caps, l.budgets = make([]queueUse, tree.Len()), quota.NewCaps(tree), nil
+	l.nested = make([]bool, tree.Len())
 	for q := range l.queues {
+		if parent := tree.Parent(q); parent >= 0 && !tree.Leaf(q) {
+			l.nested[parent] = true
+		}
 		l.queues[q].since = e.now
 		l.budgets = append(l.budgets, quota.NewBudget(tree.Spec(q), 0))
 	}

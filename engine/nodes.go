@@ -81,10 +81,11 @@ func (e *Engine) loseHomes(id int32) {
 		for i := range j.home {
 			if j.home[i].Node == id {
 				was := j.eligible
+				e.touch(j)
 				e.dequeue(j)
 				j.home, j.done = nil, j.saved
 				if was {
-					e.line(j)
+					e.lineUp(j)
 				}
 				break
 			}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/heap"
 )
@@ -177,8 +179,10 @@ func (e *Engine) compareQueues(a, b int) int {
 		return -1
 	case ka > kb:
 		return 1
+	case e.limits.nested[pa[i-1]]: // jobs of leaves in turn of age and whole subtrees by key would be no order at all
+		return cmp.Compare(pa[i], pb[i])
 	}
-	return 0 // equal queues: the jobs' own order decides
+	return 0 // equal leaves: the jobs' own order decides
 }
 
 // consider tries one candidate and draws the consequences for the rest.

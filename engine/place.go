@@ -245,6 +245,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 		for _, id := range e.st.nodes[a.Node].stopping {
 			v := e.jobs[id]
 			if overlaps(v.goingAllocs(), a) && !waitsFor(v, j.spec.ID) {
+				e.touch(v)
 				v.waiters = append(v.waiters, j.spec.ID)
 				j.waits++
 			}
@@ -260,6 +261,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 
 // list and unlist keep the lists of jobs that hold devices.
 func (e *Engine) list(j *jobState) {
+	e.touch(j)
 	j.key = e.runItem(j)
 	e.running.insert(j.key)
 	j.endKey = item{key: Key{int64(e.endOf(j))}, id: int32(j.spec.ID)}
@@ -268,6 +270,7 @@ func (e *Engine) list(j *jobState) {
 }
 
 func (e *Engine) unlist(j *jobState) {
+	e.touch(j)
 	e.running.remove(j.key)
 	e.ends.remove(j.endKey)
 	e.holding[j.spec.Tier]--
@@ -422,8 +425,10 @@ func (e *Engine) unplace(j *jobState) {
 
 // forgetPlacement puts a placed job, already unbooked, back to pending.
 func (e *Engine) forgetPlacement(j *jobState) {
+	e.touch(j)
 	for i := range j.allocs {
 		for _, id := range e.st.nodes[j.allocs[i].Node].stopping {
+			e.touch(e.jobs[id])
 			e.jobs[id].waiters = without(e.jobs[id].waiters, j.spec.ID)
 		}
 	}
@@ -442,6 +447,7 @@ func (e *Engine) stop(j *jobState, how How, reason StopReason, forJob cluster.Jo
 
 // markStopping is stop for a job that is already unbooked.
 func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cluster.JobID) {
+	e.touch(j)
 	j.state, j.reason, j.how = Stopping, reason, how
 	j.gen++
 	for i := range j.allocs {

@@ -32,13 +32,7 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 	e.laneID, e.groupID = map[laneKey]int32{}, map[groupKey]int32{}
 	history := e.history()
 	e.mustInitQueues(queues)
-	if closed := e.closedQueues(queues); len(closed) > 0 {
-		if len(queues) == 0 { // what the tree means by no queues
-			queues = []cluster.Queue{{Name: "default", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
-		}
-		e.mustInitQueues(append(slices.Clone(queues), closed...))
-		e.limits.closed = len(closed)
-	}
+	queues = e.keepClosed(queues, e.closedQueues(queues))
 	history.restore(e)
 	var orphans []*jobState
 	for _, j := range e.jobs {
@@ -58,7 +52,7 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 			j.queue = int32(q)
 		}
 		if j.state == Pending && j.parked == NotParked {
-			e.line(j)
+			e.lineUp(j)
 		} else if j.booked() {
 			e.charge(j, 1)
 		}
@@ -70,6 +64,19 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 	}
 	e.epoch++
 	e.fresh = true
+}
+
+// keepClosed adds closed queues to the tree and returns the others.
+func (e *Engine) keepClosed(queues, closed []cluster.Queue) []cluster.Queue {
+	if len(closed) == 0 {
+		return queues
+	}
+	if len(queues) == 0 { // what the tree means by no queues
+		queues = []cluster.Queue{{Name: "default", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+	}
+	e.mustInitQueues(append(slices.Clone(queues), closed...))
+	e.limits.closed = len(closed)
+	return queues
 }
 
 func (e *Engine) mustInitQueues(queues []cluster.Queue) {

@@ -71,12 +71,14 @@ type randomWorld struct {
 	log      []string
 	keepLog  bool
 	used     map[string]cluster.Milli
-	changed  bool // limits changed in this batch
+	changed  bool                     // limits changed in this batch
+	records  map[cluster.JobID]string // as kept by whoever writes down only what changed; looked up only
 }
 
 // play runs a scenario to its end; it returns how many events it took.
 func play(sc *scenario, keepLog bool) (w *randomWorld, err error) {
-	w = &randomWorld{sc: sc, wake: cluster.Never, nodes: map[string]int{}, keepLog: keepLog, memoTwin: sc.seed%2 == 0}
+	w = &randomWorld{sc: sc, wake: cluster.Never, nodes: map[string]int{}, keepLog: keepLog, memoTwin: sc.seed%2 == 0,
+		records: map[cluster.JobID]string{}}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -181,12 +183,19 @@ func (w *randomWorld) decide(b engine.Batch) error {
 	before := w.e.Stats().Passes
 	d := w.e.Step(b)
 	w.note("%v %s", b.Now, describe(&b, &d))
+	w.keepRecords()
 	if err := w.e.CheckInvariants(); err != nil {
+		return err
+	}
+	if err := w.checkRecords(); err != nil {
 		return err
 	}
 	passed := w.e.Stats().Passes > before
 	if w.memoTwin && (passed || !w.e.TimedPasses()) {
 		w.twin.Forget()
+	}
+	if err := w.restart(); err != nil {
+		return err
 	}
 	d2 := w.twin.Step(b)
 	if !reflect.DeepEqual(d.Actions, d2.Actions) && len(d.Actions)+len(d2.Actions) > 0 || d.Hash != d2.Hash || !w.memoTwin && d.WakeAt != d2.WakeAt {

@@ -15,6 +15,7 @@ func (e *Engine) Step(b Batch) Decision {
 		panic(fmt.Sprintf("engine: time runs backwards: %v after %v", b.Now, e.now))
 	}
 	e.now = b.Now
+	e.untouch()
 	e.stats.Steps++
 	e.actions = e.actions[:0]
 	for phase := range 3 { // completions, then losses, then arrivals and the rest
@@ -128,6 +129,7 @@ func (e *Engine) finish(j *jobState, reason StopReason) {
 	if j.state == Done {
 		return
 	}
+	e.touch(j)
 	e.withdraw(j)
 	j.state, j.reason, j.ended, j.parked = Done, reason, e.now, NotParked
 	j.gen++
@@ -149,6 +151,7 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 	if j.state != Starting && j.state != Running && j.state != Stopping {
 		return
 	}
+	e.touch(j)
 	wanted := j.reason
 	was := j.state
 	j.accrue(e.now)
@@ -225,6 +228,7 @@ func (e *Engine) startFailed(j *jobState) {
 	if j.state != Starting && j.state != Stopping {
 		return
 	}
+	e.touch(j)
 	was, wanted := j.state, j.reason
 	j.accrue(e.now)
 	e.free(j, was)
@@ -244,6 +248,7 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if !j.holding() {
 		return
 	}
+	e.touch(j)
 	j.accrue(e.now)
 	if ev.Type == Started {
 		if j.state == Starting {
@@ -314,6 +319,7 @@ func (e *Engine) cancel(j *jobState) {
 	case Starting, Running:
 		e.stop(j, Kill, WasCancelled, cluster.NoJob)
 	case Stopping:
+		e.touch(j)
 		j.reason = WasCancelled // what it stops for now: it does not come back
 	}
 }
@@ -322,6 +328,7 @@ func (e *Engine) hold(j *jobState, hold bool) {
 	if j.spec.Hold == hold {
 		return // a repeated report: it keeps its place in the line
 	}
+	e.touch(j)
 	spec := *j.spec
 	spec.Hold = hold
 	j.spec = &spec

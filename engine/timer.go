@@ -100,6 +100,7 @@ func (e *Engine) rerunAll() {
 	for _, id := range ids {
 		j := e.jobs[id]
 		if it := e.runItem(j); it != j.key {
+			e.touch(j)
 			e.running.remove(j.key)
 			j.key = it
 			e.running.insert(it)

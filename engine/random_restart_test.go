@@ -1,0 +1,91 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// restart lets the second engine end, now and then, and go on from its
+// snapshot: what it decides must stay the same.
+func (w *randomWorld) restart() error {
+	if w.draw(-3, uint32(w.events), 0).IntN(15) > 0 {
+		return nil
+	}
+	text, err := json.Marshal(w.twin.Snapshot())
+	if err != nil {
+		return err
+	}
+	var s engine.Snapshot
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	cfg := w.sc.cfg
+	cfg.Spec.Queues = s.Queues
+	e, err := engine.Restore(cfg, &s)
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	again, err := json.Marshal(e.Snapshot())
+	if err != nil {
+		return err
+	}
+	if i := firstDifference(text, again); i >= 0 {
+		from := max(0, i-300)
+		return fmt.Errorf("a snapshot of the restored engine is\n%s\ninstead of\n%s",
+			again[from:min(len(again), i+200)], text[from:min(len(text), i+200)])
+	}
+	w.twin = e
+	if err := e.CheckBooks(); err != nil {
+		return fmt.Errorf("after a restart: %w", err)
+	}
+	return nil
+}
+
+// firstDifference is where two texts part; -1: nowhere.
+func firstDifference(a, b []byte) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	if len(a) != len(b) {
+		return min(len(a), len(b))
+	}
+	return -1
+}
+
+// keepRecords writes down what the step changed.
+func (w *randomWorld) keepRecords() {
+	for _, id := range w.e.Changed() {
+		w.records[id] = recordText(w.e, id)
+	}
+}
+
+// checkRecords compares what was written down step by step with what is.
+func (w *randomWorld) checkRecords() error {
+	for i := range w.jobs {
+		id := cluster.JobID(i)
+		if w.e.Record(id) == nil {
+			continue
+		}
+		if have, want := w.records[id], recordText(w.e, id); have != want {
+			return fmt.Errorf("the record of job %d changed unnoticed:\n%s\nis\n%s", id, have, want)
+		}
+	}
+	return nil
+}
+
+// recordText is a record without the expected end, which moves for jobs that
+// are overdue whenever somebody looks.
+func recordText(e *engine.Engine, id cluster.JobID) string {
+	r := *e.Record(id)
+	r.EndKey = 0
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}

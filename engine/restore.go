@@ -1,0 +1,270 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Restore builds an engine that goes on from a snapshot. The configuration may
+// be another than the one under which the snapshot was written: what does not
+// depend on the policy is kept, keys are computed anew under another policy,
+// jobs whose devices are no longer there wait again, and the queues are those
+// of the configuration.
+func Restore(cfg Config, s *Snapshot) (*Engine, error) {
+	if s.Next < 0 || s.Now < 0 {
+		return nil, fmt.Errorf("snapshot: number %d or time %d is negative", s.Next, s.Now)
+	}
+	e, err := build(cfg, s)
+	if err != nil {
+		return nil, err
+	}
+	e.hash, e.elastic = s.Hash, s.Elastic
+	for _, u := range s.Users {
+		e.users.id(u)
+	}
+	e.jobs = make([]*jobState, s.Next)
+	for i := range s.Jobs {
+		if err := e.restoreJob(&s.Jobs[i]); err != nil {
+			return nil, err
+		}
+	}
+	queues, closed := e.cfg.Spec.Queues, s.Closed
+	if !reflect.DeepEqual(s.Queues, queues) {
+		closed = e.closedQueues(queues)
+	}
+	queues = e.keepClosed(queues, closed)
+	e.restoreNodes(s)
+	e.limits.rekeyed, e.limits.rerun = s.Rekeyed, s.Rerun
+	same := s.Policy == e.cfg.Policy.Name()
+	if same {
+		e.restoreUsage(s)
+		e.limits.ranks, e.limits.ranked = append([]int(nil), s.Ranks...), s.Ranked
+	}
+	for i := range s.Arrays {
+		a := e.deps.array(s.Arrays[i].ID)
+		a.waiting = append(a.waiting, s.Arrays[i].Waiting...)
+	}
+	for i := range s.Jobs {
+		if !e.resume(&s.Jobs[i], same, queues) {
+			same = false
+		}
+	}
+	e.restoreUsage(s)
+	for i := range s.Advance {
+		for k := range e.advance {
+			if a := &e.advance[k]; a.spec.Name == s.Advance[i].Name && a.spec.Start <= s.Advance[i].Start {
+				a.start, a.end, a.begun = s.Advance[i].Start, s.Advance[i].End, s.Advance[i].Begun
+			}
+		}
+	}
+	e.fresh, e.seenAt = s.Fresh || !same, e.epoch
+	e.actions, e.touched = nil, nil
+	return e, nil
+}
+
+// joined returns the nodes that joined after the configured ones, as they were
+// when they were whole.
+func (s *Snapshot) joined(configured []cluster.Node) (list []cluster.Node) {
+	known := map[string]bool{} // looked up only
+	for i := range configured {
+		known[configured[i].Name] = true
+	}
+	for _, n := range s.Nodes {
+		if !known[n.Name] {
+			n.State, n.Bad = cluster.Up, 0
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// restoreNodes sets the nodes' states. It comes after the queues' guarantees
+// were compared with what the cluster has when it is whole.
+func (e *Engine) restoreNodes(s *Snapshot) {
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		id := e.nodeID[n.Name]
+		ns := &e.st.nodes[id]
+		ns.spec.State = n.State
+		ns.drained = slices.Contains(s.Drained, n.Name)
+		ns.healthy = (uint64(1)<<ns.spec.GPUs - 1) &^ n.Bad
+		e.st.setFree(ns, ns.healthy)
+		e.st.index(ns, n.State == cluster.Up)
+	}
+	e.capacityChanged()
+}
+
+// restoreUsage sets what users and queues used so far.
+func (e *Engine) restoreUsage(s *Snapshot) {
+	for _, u := range s.Usage {
+		q, ok := e.treeIndex(u.Queue)
+		if !ok || !e.tree.Leaf(q) {
+			continue
+		}
+		a := e.association(int32(q), e.users.id(u.User))
+		a.since, a.usage = u.Since, u.Usage
+	}
+	for _, b := range s.Budgets {
+		if q, ok := e.treeIndex(b.Queue); ok {
+			e.limits.queues[q].since = b.Since
+			e.limits.budgets[q].Spent, e.limits.budgets[q].Index = b.Spent, b.Index
+		}
+	}
+}
+
+// restoreJob makes the job known, so that others can refer to it.
+func (e *Engine) restoreJob(r *JobRecord) error {
+	if r.Spec == nil || r.Spec.ID < 0 || int(r.Spec.ID) >= len(e.jobs) || e.jobs[r.Spec.ID] != nil {
+		return fmt.Errorf("snapshot: a job without a number of its own below %d", len(e.jobs))
+	}
+	j := &jobState{spec: r.Spec, state: r.State, reason: r.Reason, parked: r.Parked, inArray: r.InArray, promoted: r.Promoted,
+		how: r.How, waiters: r.Waiters, fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry,
+		started: r.Started, firstStart: r.FirstStart, ended: r.Ended, acc: r.Acc, attained: r.Attained, ran: r.Ran, done: r.Done,
+		saved: r.Saved, rate: r.Rate, speed: r.Speed, limitAt: r.LimitAt, promise: cluster.Never, group: -1,
+		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs())}
+	e.jobs[r.Spec.ID] = j
+	if j.state == Done {
+		j.tasks = r.Tasks
+		return nil
+	}
+	e.live++
+	if text := checkTasks(r.Spec); text != "" {
+		return fmt.Errorf("snapshot: job %d: %s", r.Spec.ID, text)
+	}
+	j.shape = e.shapeOf(r.Spec)
+	return nil
+}
+
+// resume puts a job where it was, or reports that it cannot. All jobs are
+// known by now.
+func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
+	j := e.jobs[r.Spec.ID]
+	if j.state == Done {
+		return true
+	}
+	q, err := e.queueOf(j.spec)
+	if err != nil && j.state != Pending {
+		q, _ = e.tree.Index(closedName(j.spec.Queue, queues))
+	}
+	j.queue = int32(q)
+	s := e.shapeAt(j.shape)
+	j.milli, j.tasks, j.devices = e.askedMilli(j), s.max, int32(j.spec.GPUs())
+	e.deps.join(e, j)
+	if j.inArray && j.spec.Array != nil {
+		e.deps.array(j.spec.Array.ID).active++
+	}
+	if j.home = r.Home; !e.validAllocs(r.Home, false) {
+		j.home = nil
+	}
+	switch {
+	case j.state == Pending && err != nil:
+		j.queue = int32(e.tree.Len() - 1)
+		e.finish(j, Impossible)
+		return false
+	case j.state == Pending && !e.validAllocs(r.Home, false):
+		e.resumeLost(j)
+		return false
+	case j.state == Pending:
+		e.resumePending(j, r, same)
+	case !e.validAllocs(r.Allocs, j.state != Stopping):
+		e.resumeLost(j)
+		return false
+	default:
+		e.resumeHolding(j, r, same)
+	}
+	return true
+}
+
+// validAllocs reports whether all that is there, and free if it must be.
+func (e *Engine) validAllocs(allocs []Alloc, free bool) bool {
+	for i := range allocs {
+		a := &allocs[i]
+		if a.Node < 0 || int(a.Node) >= len(e.st.nodes) || a.GPUs>>e.st.nodes[a.Node].spec.GPUs != 0 {
+			return false
+		}
+	}
+	if !free {
+		return true
+	}
+	mark := e.st.mark()
+	ok := e.takeBack(allocs)
+	e.st.rollback(mark)
+	return ok
+}
+
+func (e *Engine) resumePending(j *jobState, r *JobRecord, same bool) {
+	if !r.Eligible {
+		if j.parked == ParkedBegin || j.parked == NotParked {
+			e.admit(j)
+		}
+		return
+	}
+	e.lineUp(j)
+	if g := &e.groups[j.group]; same && j.key.key != r.Key {
+		g.jobs.remove(j.key)
+		j.key.key = r.Key
+		g.jobs.insert(j.key)
+		e.relist(g)
+	}
+	if e.cfg.Starvation > 0 && !j.promoted {
+		at := min(j.hungry, e.now).Add(e.cfg.Starvation)
+		e.timers.push(timer{at, timerStarving, int32(j.spec.ID), j.gen})
+	}
+}
+
+// resumeLost makes a job wait again whose devices are not there any more.
+func (e *Engine) resumeLost(j *jobState) {
+	j.state, j.since, j.hungry, j.rate = Pending, e.now, cluster.Never, 0
+	j.done = j.saved
+	e.admit(j)
+}
+
+// resumeHolding books what a job holds, or what it still has to leave.
+func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
+	s := e.shapeAt(j.shape)
+	j.allocs, j.leaving, j.resizing, j.waits = r.Allocs, r.Leaving, r.Resizing, r.Waits
+	j.tasks, j.devices = r.Tasks, int32(s.devices(int(r.Tasks)))
+	j.milli = e.heldMilli(j)
+	leaves := j.leaving
+	if j.state == Stopping {
+		leaves = j.goingAllocs()
+	}
+	for i := range leaves {
+		n := &e.st.nodes[leaves[i].Node]
+		if !hasID(n.stopping, j.spec.ID) {
+			n.stopping = append(n.stopping, j.spec.ID)
+		}
+	}
+	if j.state == Stopping {
+		return
+	}
+	for i := range j.allocs {
+		e.st.take(&j.allocs[i])
+	}
+	e.st.commit()
+	e.charge(j, 1)
+	j.waited = j.state == Placed
+	e.list(j)
+	if same {
+		e.unlist(j)
+		j.key.key, j.endKey.key[0] = r.Key, r.EndKey
+		e.running.insert(j.key)
+		e.ends.insert(j.endKey)
+		e.holding[j.spec.Tier]++
+	}
+	if j.state == Placed {
+		return
+	}
+	if j.limitAt != cluster.Never && j.limitAt != 0 {
+		e.timers.push(timer{j.limitAt, timerLimit, int32(j.spec.ID), j.gen})
+	}
+	if safe := j.started.Add(e.cfg.MinRuntime); e.cfg.MinRuntime > 0 && safe > e.now {
+		e.timers.push(timer{safe, timerSafe, int32(j.spec.ID), j.gen})
+	}
+	j.nextKey = math.MinInt64
+	e.watchKey(j)
+}

@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// Snapshot is everything that an engine knows and that its configuration does
+// not say: plain facts, so that another version of this program, or another
+// policy, can go on from them. An engine restored from it decides as the one
+// that wrote it would have.
+type Snapshot struct {
+	Now     cluster.Time    `json:"now"`
+	Hash    uint64          `json:"hash,string"`
+	Policy  string          `json:"policy"` // under which the keys hold
+	Next    cluster.JobID   `json:"next"`   // the number of the next new job
+	Nodes   []cluster.Node  `json:"nodes"`
+	Drained []string        `json:"drained,omitempty"` // nodes that a person drained, whether they are down or not
+	Queues  []cluster.Queue `json:"queues,omitempty"`  // as they were last set
+	Closed  []cluster.Queue `json:"closed,omitempty"`  // removed, but jobs of theirs still run
+	Users   []string        `json:"users,omitempty"`   // in the order in which they were first seen
+	Jobs    []JobRecord     `json:"jobs,omitempty"`    // by number
+	Arrays  []ArrayRecord   `json:"arrays,omitempty"`
+	Usage   []UsageRecord   `json:"usage,omitempty"`
+	Budgets []BudgetRecord  `json:"budgets,omitempty"`
+	Advance []AdvanceRecord `json:"advance,omitempty"`
+	Ranks   []int           `json:"ranks,omitempty"` // fair-share ranks in force, by entry of Usage
+	Ranked  int             `json:"ranked,omitempty"`
+	Rekeyed cluster.Time    `json:"rekeyed,omitempty"`
+	Rerun   cluster.Time    `json:"rerun,omitempty"`
+	Elastic int             `json:"elastic,omitempty"`
+	Fresh   bool            `json:"fresh,omitempty"` // something is to be looked at in the next step
+}
+
+// JobRecord is what the engine knows of one job. Attained, Ran and Done hold
+// up to Acc; what the job holds since then counts on.
+type JobRecord struct {
+	Spec        *cluster.Job    `json:"spec"`
+	State       State           `json:"state"`
+	Reason      StopReason      `json:"reason,omitempty"`
+	Parked      Parked          `json:"parked,omitempty"`
+	Eligible    bool            `json:"eligible,omitempty"`
+	InArray     bool            `json:"in_array,omitempty"`
+	Promoted    bool            `json:"promoted,omitempty"`
+	Resizing    bool            `json:"resizing,omitempty"`
+	How         How             `json:"how,omitempty"`
+	Allocs      []Alloc         `json:"allocs,omitempty"`
+	Home        []Alloc         `json:"home,omitempty"`
+	Leaving     []Alloc         `json:"leaving,omitempty"`
+	Waiters     []cluster.JobID `json:"waiters,omitempty"`
+	Waits       int32           `json:"waits,omitempty"`
+	Tasks       int32           `json:"tasks,omitempty"`
+	Fails       int32           `json:"fails,omitempty"`
+	Preemptions int32           `json:"preemptions,omitempty"`
+	Since       cluster.Time    `json:"since,omitempty"`
+	Lined       cluster.Time    `json:"lined,omitempty"`
+	Hungry      cluster.Time    `json:"hungry,omitempty"`
+	Started     cluster.Time    `json:"started,omitempty"`
+	FirstStart  cluster.Time    `json:"first_start,omitempty"`
+	Ended       cluster.Time    `json:"ended,omitempty"`
+	Acc         cluster.Time    `json:"acc,omitempty"`
+	Attained    int64           `json:"attained,omitempty"` // milli-GPU-milliseconds
+	Ran         time.Duration   `json:"ran,omitempty"`
+	Done        time.Duration   `json:"done,omitempty"`
+	Saved       time.Duration   `json:"saved,omitempty"`
+	Rate        int64           `json:"rate,omitempty"`
+	Speed       int64           `json:"speed,omitempty"`
+	LimitAt     cluster.Time    `json:"limit_at,omitempty"`
+	Key         Key             `json:"key,omitzero"`
+	EndKey      int64           `json:"end_key,omitempty"`
+}
+
+// ArrayRecord is the elements of an array that wait for a place, in order.
+type ArrayRecord struct {
+	ID      cluster.JobID   `json:"id"`
+	Waiting []cluster.JobID `json:"waiting"`
+}
+
+// UsageRecord is the decayed usage of a user in a queue.
+type UsageRecord struct {
+	Queue string       `json:"queue"`
+	User  string       `json:"user"`
+	Since cluster.Time `json:"since"`
+	Usage quota.Usage  `json:"usage"`
+}
+
+// BudgetRecord is what a queue spent of its GPU-hours.
+type BudgetRecord struct {
+	Queue string       `json:"queue"`
+	Since cluster.Time `json:"since"`
+	Spent int64        `json:"spent"` // milli-GPU-milliseconds in period Index
+	Index int64        `json:"index"`
+}
+
+// AdvanceRecord is where an advance reservation is in its repetitions.
+type AdvanceRecord struct {
+	Name  string       `json:"name"`
+	Start cluster.Time `json:"start"`
+	End   cluster.Time `json:"end"`
+	Begun bool         `json:"begun,omitempty"`
+}
+
+// Snapshot writes down what the engine knows. It changes nothing.
+func (e *Engine) Snapshot() Snapshot {
+	s := Snapshot{Now: e.now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
+		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
+		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun}
+	for i := range e.st.nodes {
+		if n := &e.st.nodes[i]; n.drained {
+			s.Drained = append(s.Drained, n.spec.Name)
+		}
+	}
+	s.Queues, s.Closed = e.queueSpecs()
+	var arrays []cluster.JobID
+	for i := range e.jobs {
+		if e.jobs[i] == nil {
+			continue
+		}
+		s.Jobs = append(s.Jobs, *e.Record(cluster.JobID(i)))
+		if a := e.jobs[i].spec.Array; a != nil && !slices.Contains(arrays, a.ID) {
+			arrays = append(arrays, a.ID)
+		}
+	}
+	for _, id := range arrays {
+		if a := e.deps.arrays[id]; a != nil && len(a.waiting) > 0 {
+			s.Arrays = append(s.Arrays, ArrayRecord{id, slices.Clone(a.waiting)})
+		}
+	}
+	s.Usage, s.Budgets = e.Usage()
+	for i := range e.advance {
+		a := &e.advance[i]
+		s.Advance = append(s.Advance, AdvanceRecord{a.spec.Name, a.start, a.end, a.begun})
+	}
+	return s
+}
+
+// queueSpecs lists the queues as they were last set, parents first, and those
+// that are closed.
+func (e *Engine) queueSpecs() (open, closed []cluster.Queue) {
+	if len(e.cfg.Spec.Queues) == 0 && e.tree.Len() == 2 && !e.limits.byQueue {
+		return nil, nil // the one that the tree makes up
+	}
+	for q := 1; q < e.tree.Len(); q++ {
+		open = append(open, *e.tree.Spec(q))
+	}
+	n := len(open) - e.limits.closed
+	return open[:n:n], open[n:]
+}
+
+// Usage lists the decayed usage of users and the budgets of queues.
+func (e *Engine) Usage() (usage []UsageRecord, budgets []BudgetRecord) {
+	for i := range e.limits.users {
+		u := &e.limits.users[i]
+		usage = append(usage, UsageRecord{e.tree.Name(int(u.queue)), e.users.names[u.user], u.since, u.usage})
+	}
+	for q := range e.limits.budgets {
+		if b := &e.limits.budgets[q]; b.Limit > 0 {
+			budgets = append(budgets, BudgetRecord{e.tree.Name(q), e.limits.queues[q].since, b.Spent, b.Index})
+		}
+	}
+	return usage, budgets
+}
+
+// Record writes down what the engine knows of a job; nil: nothing.
+func (e *Engine) Record(id cluster.JobID) *JobRecord {
+	j := e.job(id)
+	if j == nil {
+		return nil
+	}
+	r := &JobRecord{Spec: j.spec, State: j.state, Reason: j.reason, Parked: j.parked, Eligible: j.eligible, InArray: j.inArray,
+		Promoted: j.promoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
+		Leaving: slices.Clone(j.leaving), Waiters: slices.Clone(j.waiters), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
+		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
+		Ended: j.ended, Acc: j.acc, Attained: j.attained, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed,
+		LimitAt: j.limitAt}
+	if j.state == Done {
+		r.Home = nil
+	}
+	switch {
+	case j.eligible:
+		r.Key = j.key.key
+	case j.state >= Placed && j.state <= Running:
+		r.Key, r.EndKey = j.key.key, j.endKey.key[0]
+	}
+	return r
+}
+
+// Changed lists the jobs whose records the last step changed, in no order. It
+// is valid until the next step.
+func (e *Engine) Changed() []cluster.JobID { return e.touched }
+
+// touch notes that a job's record changes.
+func (e *Engine) touch(j *jobState) {
+	if !j.touched {
+		j.touched = true
+		e.touched = append(e.touched, j.spec.ID)
+	}
+}
+
+// untouch begins a new step.
+func (e *Engine) untouch() {
+	for _, id := range e.touched {
+		e.jobs[id].touched = false
+	}
+	e.touched = e.touched[:0]
+}
