@@ -48,6 +48,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		a := e.deps.array(s.Arrays[i].ID)
 		a.waiting = append(a.waiting, s.Arrays[i].Waiting...)
 	}
+	e.unlistedElements(s)
 	for i := range s.Jobs {
 		if !e.resume(&s.Jobs[i], same, queues) {
 			same = false
@@ -64,6 +65,23 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	e.fresh, e.seenAt = s.Fresh || !same, e.epoch
 	e.actions, e.touched = nil, nil
 	return e, nil
+}
+
+// unlistedElements lets elements wait for their arrays that no list names.
+func (e *Engine) unlistedElements(s *Snapshot) {
+	listed := map[cluster.JobID]bool{} // looked up only
+	for i := range s.Arrays {
+		for _, id := range s.Arrays[i].Waiting {
+			listed[id] = true
+		}
+	}
+	for i := range s.Jobs {
+		r := &s.Jobs[i]
+		if r.State == Pending && r.Parked == ParkedArray && r.Spec.Array != nil && !listed[r.Spec.ID] {
+			a := e.deps.array(r.Spec.Array.ID)
+			a.waiting = append(a.waiting, r.Spec.ID)
+		}
+	}
 }
 
 // joined returns the nodes that joined after the configured ones, as they were

@@ -105,15 +105,7 @@ type AdvanceRecord struct {
 
 // Snapshot writes down what the engine knows. It changes nothing.
 func (e *Engine) Snapshot() Snapshot {
-	s := Snapshot{Now: e.now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
-		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
-		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun}
-	for i := range e.st.nodes {
-		if n := &e.st.nodes[i]; n.drained {
-			s.Drained = append(s.Drained, n.spec.Name)
-		}
-	}
-	s.Queues, s.Closed = e.queueSpecs()
+	s := e.Common()
 	var arrays []cluster.JobID
 	for i := range e.jobs {
 		if e.jobs[i] == nil {
@@ -129,6 +121,22 @@ func (e *Engine) Snapshot() Snapshot {
 			s.Arrays = append(s.Arrays, ArrayRecord{id, slices.Clone(a.waiting)})
 		}
 	}
+	return s
+}
+
+// Common is a snapshot without jobs and arrays, for a keeper of records who
+// writes down the jobs that Changed names: elements that wait for a place in
+// their array are then restored in the order of their numbers.
+func (e *Engine) Common() Snapshot {
+	s := Snapshot{Now: e.now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
+		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
+		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun}
+	for i := range e.st.nodes {
+		if n := &e.st.nodes[i]; n.drained {
+			s.Drained = append(s.Drained, n.spec.Name)
+		}
+	}
+	s.Queues, s.Closed = e.queueSpecs()
 	s.Usage, s.Budgets = e.Usage()
 	for i := range e.advance {
 		a := &e.advance[i]
