@@ -14,9 +14,9 @@ import (
 // books is what is held: a list, added up anew for every question.
 type books struct {
 	nodes []cluster.Node
-	held  [][]engine.Alloc     // by node
-	keep  map[int]engine.Alloc // node to what must be left for a promise; looked up only
-	off   map[int]bool         // nodes that a promise shall keep off; looked up only
+	held  [][]engine.Alloc // by node
+	keep  map[int]amount   // what promises leave on a node; looked up only
+	off   map[int]bool     // nodes that a promise shall keep off; looked up only
 }
 
 func newBooks(nodes []cluster.Node) books {
@@ -238,25 +238,24 @@ func (b *books) room(node int, r *cluster.Request, most int, bound []engine.Allo
 	return max(0, n)
 }
 
-// besidePromise is how many tasks a promise leaves room for on its node. keep is
-// what others may use; a share counts as a device, because it may open one.
-func besidePromise(keep engine.Alloc, r *cluster.Request, node int, bound []engine.Alloc) int {
+// besidePromise is how many tasks fit into what promises leave of a node, beside
+// what the job has bound there. A share counts as a device: it may open one.
+func besidePromise(left amount, r *cluster.Request, node int, bound []engine.Alloc) int {
 	n, used := math.MaxInt32, uint64(0)
 	for _, a := range bound {
 		if int(a.Node) == node {
 			used |= a.GPUs
-			keep.CPU -= a.CPU
-			keep.RAM -= a.RAM
 		}
 	}
+	left = left.minus(sum(bound, node))
 	if r.CPU > 0 {
-		n = min(n, int(keep.CPU/r.CPU))
+		n = min(n, int(left.cpu/r.CPU))
 	}
 	if r.RAM > 0 {
-		n = min(n, int(keep.RAM/r.RAM))
+		n = min(n, int(left.ram/r.RAM))
 	}
-	if r.GPUs > 0 {
-		n = min(n, (int(keep.Tasks)-bits.OnesCount64(used))/r.GPUs)
+	if r.GPUs > 0 { // several shares on one device count once
+		n = min(n, (left.gpus+sum(bound, node).gpus-bits.OnesCount64(used))/r.GPUs)
 	}
 	return n
 }

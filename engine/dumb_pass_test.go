@@ -44,6 +44,7 @@ func (d *dumb) laneOf(j *dumbJob) lane {
 // nothing was waiting, or in which all have been looked at, is done with.
 func (d *dumb) pass() {
 	closed, blocked := map[string]bool{}, map[kind]bool{}
+	d.promises = nil
 	last, open := map[lane]*dumbJob{}, map[lane]bool{}
 	for _, j := range d.jobs {
 		open[d.laneOf(j)] = open[d.laneOf(j)] || j.eligible
@@ -73,16 +74,31 @@ func (d *dumb) pass() {
 		}
 		before := *j
 		last[d.laneOf(j)] = &before
-		over := d.over(j, nil)
-		if d.try(j, blocked, over) {
+		switch v := d.try(j, blocked); {
+		case v == begun:
 			continue
+		case d.mode == engine.Conservative && (v == noRoom || v == notBeside) && len(d.promises) < 16 && d.promise(j):
+			continue // each blocked job has a promise of its own, also one of the same shape
+		case d.mode == engine.EASY && v == noRoom && !d.stands(j):
+			d.promise(j)
+		case d.mode == engine.Strict && v == noRoom && d.block(j, blocked):
+			return
+		case v == notBeside:
+			continue // the next of its shape may be shorter
 		}
 		closed[j.shape] = true
-		if !over && d.mode == engine.Strict && d.block(j, blocked) {
-			return
-		}
 	}
 }
+
+// verdict is what becomes of a job that is considered.
+type verdict int
+
+const (
+	begun     verdict = iota
+	noQuota           // limits, or guarantees of others
+	noRoom            // nor may it take enough from others
+	notBeside         // only a promise is in its way
+)
 
 // block closes the kinds of node on which a blocked job could run; true: none
 // is left open.
@@ -99,14 +115,26 @@ func (d *dumb) block(j *dumbJob, blocked map[kind]bool) bool {
 	return all
 }
 
-func (d *dumb) try(j *dumbJob, blocked map[kind]bool, over bool) bool {
-	b := d.books()
-	if !over {
-		if allocs := d.place(j, b, blocked); allocs != nil {
-			d.book(j, allocs)
-			return true
-		}
+func (d *dumb) try(j *dumbJob, blocked map[kind]bool) verdict {
+	b, v, until := d.beside(d.books(), j, d.now, false), noRoom, d.now.Add(d.run(j))
+	if d.over(j, nil) {
+		v = noQuota
+	} else if allocs := d.place(j, b, blocked); allocs != nil {
+		d.book(j, allocs)
+		d.uses(j, until)
+		return begun
+	} else if len(b.keep) > 0 && d.place(j, d.books(), blocked) != nil {
+		return notBeside
 	}
+	if d.takes(j, b, blocked) {
+		d.uses(j, until)
+		return begun
+	}
+	return v
+}
+
+// takes: others have to leave for the job.
+func (d *dumb) takes(j *dumbJob, b books, blocked map[kind]bool) bool {
 	list := d.victims(j)
 	if d.preempt(j, b, blocked, list) {
 		return true

@@ -153,28 +153,31 @@ func (d *dumb) entitled(j *dumbJob) bool {
 	return d.byQueue() && l.Entitled(l.of(j), d.milli(j), j.Tier)
 }
 
-// bestOf chooses among queues at a depth of the tree: the lowest key first; of
-// equal ones, and where the policy does not choose, the job that comes first.
+// bestOf chooses among queues at a depth of the tree: the lowest key first. Equal
+// leaves, and queues where the policy does not choose, serve the job that comes
+// first; where groups are among the siblings, equal ones come as they are listed.
 func (d *dumb) bestOf(heads []*dumbJob, depth int) (best *dumbJob) {
 	l := d.ledger(nil)
-	child := func(j *dumbJob) int {
-		if path := l.Path(l.of(j)); depth < len(path) {
-			return path[depth]
-		}
-		return -1
-	}
+	child := func(j *dumbJob) int { return l.Path(l.of(j))[depth] }
 	least := int64(math.MaxInt64)
 	for _, j := range heads {
 		least = min(least, d.queueKey(&l, child(j)))
 	}
+	heads = slices.DeleteFunc(heads, func(j *dumbJob) bool { return d.queueKey(&l, child(j)) > least })
+	if len(heads) > 0 && d.ordersQueues() {
+		siblings := l.Children(l.Parent(child(heads[0])))
+		if slices.ContainsFunc(siblings, func(q int) bool { return !l.Leaf(q) }) {
+			q := l.Len()
+			for _, j := range heads {
+				q = min(q, child(j))
+			}
+			heads = slices.DeleteFunc(heads, func(j *dumbJob) bool { return child(j) != q })
+			if !l.Leaf(q) {
+				return d.bestOf(heads, depth+1)
+			}
+		}
+	}
 	for _, j := range heads {
-		if d.queueKey(&l, child(j)) > least {
-			continue
-		}
-		same := slices.DeleteFunc(slices.Clone(heads), func(o *dumbJob) bool { return child(o) != child(j) })
-		if d.ordersQueues() && child(j) >= 0 {
-			j = d.bestOf(same, depth+1)
-		}
 		if best == nil || d.order(j, best) < 0 {
 			best = j
 		}
@@ -184,9 +187,6 @@ func (d *dumb) bestOf(heads []*dumbJob, depth int) (best *dumbJob) {
 
 // queueKey is the policy's key of a queue.
 func (d *dumb) queueKey(l *ledger, q int) int64 {
-	if q < 0 {
-		return 0
-	}
 	switch d.policy {
 	case "proportional":
 		return millionths(l.Used(q), l.Weight(q))

@@ -16,11 +16,12 @@ import (
 // what-if is a copy, every order is a sort. It knows gangs of whole GPUs, of
 // shares and of MIG slices, with CPU and RAM; GPU types, tiers, priorities; the
 // policies that key knows; three placers; strict order and skip; arrays,
-// dependencies, begin times, holds and time limits; queues.
+// dependencies, begin times, holds and time limits; queues; promises and backfill.
 //
 // The files: dumb_line_test.go, who may be considered at all; dumb_pass_test.go,
 // who is next and who has to leave; dumb_queues_test.go, who may hold how much;
-// dumb_books_test.go, what is free and where a gang goes.
+// dumb_backfill_test.go, what is promised; dumb_books_test.go, what is free and
+// where a gang goes.
 type dumb struct {
 	policy, placer string
 	mode           engine.Backfill
@@ -32,6 +33,7 @@ type dumb struct {
 	jobs           []*dumbJob
 	turns          int
 	minute         cluster.Time // srsf: when the order of running jobs was last refreshed
+	promises       []*promise
 	preempts       []string
 	others         []string
 }
@@ -54,6 +56,8 @@ type dumbJob struct {
 	limitAt    cluster.Time
 	acc        cluster.Time
 	attained   int64
+	ran        time.Duration
+	end        cluster.Time // expected, as of when it was listed last
 	done       time.Duration
 	saved      time.Duration
 	computes   bool
@@ -97,6 +101,7 @@ func (d *dumb) milli(j *dumbJob) (m int64) {
 func (d *dumb) accrue(j *dumbJob) {
 	if j.holds() {
 		j.attained += d.milli(j) * int64(d.now.Sub(j.acc)/time.Millisecond)
+		j.ran += d.now.Sub(j.acc)
 		if j.computes {
 			j.done += d.now.Sub(j.acc)
 		}
@@ -152,8 +157,12 @@ func (d *dumb) first(j *dumbJob) int64 {
 	return d.key(j)[0]
 }
 
-// list notes the key of a job with devices, which counts until it is noted again.
-func (d *dumb) list(j *dumbJob) { j.refreshed = d.first(j) }
+// list notes the key and the expected end of a job with devices: they count until
+// they are noted again.
+func (d *dumb) list(j *dumbJob) {
+	j.refreshed = d.first(j)
+	d.expect(j)
+}
 
 // listed is the first key element of a job with devices, as of its last change.
 func (d *dumb) listed(j *dumbJob) int64 {
@@ -211,8 +220,9 @@ func (d *dumb) unplace(j *dumbJob) {
 	d.line()
 }
 
-// step is Step.
-func (d *dumb) step(b engine.Batch) (others, preempts []string) {
+// step is Step. Around promises it matters when the scheduler looks, because time
+// goes by: there the twin is told.
+func (d *dumb) step(b engine.Batch, looks bool) (others, preempts []string) {
 	d.now, d.others, d.preempts = b.Now, nil, nil
 	var ready []*dumbJob
 	for _, ev := range b.Events {
@@ -234,7 +244,10 @@ func (d *dumb) step(b engine.Batch) (others, preempts []string) {
 			d.start(j)
 		}
 	}
-	d.pass()
+	if looks || d.mode < engine.EASY {
+		d.overdue()
+		d.pass()
+	}
 	slices.Sort(d.preempts)
 	return d.others, d.preempts
 }
@@ -261,7 +274,7 @@ func (d *dumb) timers() {
 		d.minute = m
 		for _, j := range d.jobs {
 			if j.inBooks() {
-				d.list(j)
+				j.refreshed = d.first(j)
 			}
 		}
 	}

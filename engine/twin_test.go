@@ -54,6 +54,20 @@ func TestTwinQueues(t *testing.T) {
 	}
 }
 
+// TestTwinBackfill is TestTwin with promises to blocked jobs, and others around them.
+func TestTwinBackfill(t *testing.T) {
+	for _, pol := range []string{"fifo", "sjf", "sjf-gpu", "srtf", "edf"} {
+		for _, mode := range []engine.Backfill{engine.EASY, engine.Conservative} {
+			t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
+				t.Parallel()
+				for seed, n := uint64(1), 0; n < 4*twinEvents(t); seed++ {
+					n += twins(t, pol, []string{"best-fit", "first-fit", "worst-fit"}[seed%3], mode, seed, nil)
+				}
+			})
+		}
+	}
+}
+
 // twinEvents is how many events a twin goes through.
 func twinEvents(t *testing.T) int {
 	want := 1000
@@ -233,12 +247,13 @@ func (w *pair) play() error {
 			b.Events = append(b.Events, ev)
 		}
 		w.events += max(1, len(b.Events))
+		passes := w.e.Stats().Passes
 		dec := w.e.Step(b)
 		wake = dec.WakeAt
 		if err := w.e.CheckInvariants(); err != nil {
 			return err
 		}
-		others, preempts := w.d.step(b)
+		others, preempts := w.d.step(b, w.e.Stats().Passes > passes)
 		var got, stops []string
 		for i := range dec.Actions {
 			switch a := &dec.Actions[i]; a.Type {
