@@ -1,19 +1,25 @@
 #!/bin/sh
-# Installs what the tests need beyond Go: a browser for the report's page.
-# Debian, as root; does nothing where it is there already.
+# Installs what the tests need beyond Go: a browser for the report's page, and
+# a Slurm that slurm's test compares us with (it starts daemons of its own).
+# Debian, as root; does nothing where they are there already.
 set -eu
 
-if [ -x /usr/bin/chromium ]; then
+# The packages of whatever is missing.
+want=
+[ -x /usr/bin/chromium ] || want="chromium fonts-dejavu-core"
+[ -x /usr/sbin/slurmctld ] && [ -x /usr/sbin/slurmd ] && [ -x /usr/sbin/munged ] && [ -x /usr/bin/sbatch ] || want="$want slurm-wlm munge"
+if [ -z "$want" ]; then
 	exit 0
 fi
 if [ "$(id -u)" -ne 0 ]; then
-	echo "install-test-deps: no /usr/bin/chromium, and only root can install it; browser tests will be skipped" >&2
+	echo "install-test-deps: missing:$(printf ' %s' $want); only root can install them; the tests that need them will be skipped" >&2
 	exit 0
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export DEBIAN_FRONTEND=noninteractive
-if ! { apt-get update && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >"$log" 2>&1; then
+# RUNLEVEL: the packages' own services are not to be started; nobody needs them.
+if ! { apt-get update && RUNLEVEL=1 apt-get install -y --no-install-recommends $want; } >"$log" 2>&1; then
 	cat "$log" >&2
 	exit 1
 fi

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/muster-gpu/muster/api"
 )
@@ -23,6 +22,9 @@ func Env(j api.Job) []string {
 	add("SLURM_CLUSTER_NAME", "muster")
 	add("SLURM_JOB_NAME", s.Name)
 	add("SLURM_JOB_USER", j.User)
+	add("SLURM_JOB_UID", idOf(j.User))
+	_, gid := groupOf(j.User)
+	add("SLURM_JOB_GID", gid)
 	if len(s.Partitions) > 0 {
 		add("SLURM_JOB_PARTITION", s.Partitions[0])
 	}
@@ -38,13 +40,8 @@ func Env(j api.Job) []string {
 	for _, name := range []string{"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURMD_NODENAME", "SLURM_TOPOLOGY_ADDR"} {
 		add(name, node)
 	}
-	for _, name := range []string{"SLURM_JOB_NUM_NODES", "SLURM_NNODES"} {
-		add(name, "1")
-	}
-	add("SLURM_NODEID", "0")
-	add("SLURM_PROCID", "0")
-	add("SLURM_LOCALID", "0")
-	add("SLURM_GTIDS", "0")
+	add("SLURM_TOPOLOGY_ADDR_PATTERN", "node")
+	out = append(out, "SLURM_JOB_NUM_NODES=1", "SLURM_NNODES=1", "SLURM_NODEID=0", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_GTIDS=0")
 	tasks, perTask := taskLayout(&j)
 	if !s.Once { // a job of muster's own: sbatch says these itself, if they were asked for
 		add("SLURM_NTASKS", strconv.Itoa(tasks))
@@ -65,8 +62,8 @@ func Env(j api.Job) []string {
 	}
 	if j.Started != nil {
 		add("SLURM_JOB_START_TIME", strconv.FormatInt(j.Started.Unix(), 10))
-		if s.Limit > 0 {
-			add("SLURM_JOB_END_TIME", strconv.FormatInt(j.Started.Add(time.Duration(s.Limit)).Unix(), 10))
+		if limit(s) > 0 {
+			add("SLURM_JOB_END_TIME", strconv.FormatInt(j.Started.Add(limit(s)).Unix(), 10))
 		}
 	}
 	if j.Restarts > 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -64,11 +65,21 @@ func (f *fake) Submit(s api.Submission) (api.Job, error) {
 			j.Code = "JobHeldUser"
 		}
 		j.Node = "box"
-		j.StdOut = ExpandPattern(s.Output, FileNames(j, 0))
+		j.StdOut = abs(s.Dir, ExpandPattern(s.Output, FileNames(j, 0)))
+		if s.Error != "" {
+			j.StdErr = abs(s.Dir, ExpandPattern(s.Error, FileNames(j, 0)))
+		}
 		j.Node = ""
 		f.jobs = append(f.jobs, j)
 	}
 	return f.jobs[first], nil
+}
+
+func abs(dir, file string) string {
+	if filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(dir, file)
 }
 
 func (f *fake) Test(s api.Submission) (api.Job, error) {

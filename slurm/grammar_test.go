@@ -278,7 +278,7 @@ func FuzzDirectives(f *testing.F) {
 		if s.has("export-file") {
 			return // it would read files
 		}
-		sub, r, err := s.submission(machine{now: svc.now, nodes: svc.nodes, jobs: svc.Jobs, dir: "/"})
+		sub, r, err := s.submission(machine{now: svc.now, nodes: svc.nodes, jobs: svc.Jobs, job: svc.Job, dir: "/"})
 		if err != nil {
 			return
 		}

@@ -72,7 +72,7 @@ func jobsJSON(v *view, rows []row) any {
 			State: stateOf(j).name, Name: j.Submission.Name, Nodes: nodeOf(r), NodeCount: 1, Nice: nice(j), Partition: v.partitionText(j),
 			Memory: memory(j), Priority: priority(j), QOS: j.Submission.Tier, Requeue: !j.Submission.NoRequeue, Restarts: j.Restarts,
 			Reservation: j.Submission.Reservation, Start: unix(j.Started), Reason: reason(j), Description: j.Reason, StdErr: j.StdErr,
-			StdIn: j.Submission.Input, StdOut: j.StdOut, Submit: unix(&j.Submitted), Limit: int64(time.Duration(j.Submission.Limit) / time.Minute),
+			StdIn: j.Submission.Input, StdOut: j.StdOut, Submit: unix(&j.Submitted), Limit: int64(limit(&j.Submission) / time.Minute),
 			TresReq: tresText(j), TresPerNode: strings.TrimPrefix(gresText(j), "N/A"), User: j.User, GPUHours: j.GPUHours, Devices: []int{}}
 		if j.State == api.StatePending {
 			x.Start = unix(j.Expected)

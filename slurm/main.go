@@ -105,7 +105,11 @@ func (c *command) machine() (machine, error) {
 		return machine{}, err
 	}
 	nodes, err := c.svc.Nodes()
-	return machine{now: c.svc.Now(), nodes: nodes, jobs: c.recent, env: c.env, dir: dir}, err
+	if err != nil {
+		return machine{}, err
+	}
+	parts, err := c.svc.Partitions()
+	return machine{now: c.svc.Now(), nodes: nodes, parts: parts, jobs: c.recent, job: c.svc.Job, env: c.env, dir: dir}, err
 }
 
 // recent are the jobs that are there and those of the last day.

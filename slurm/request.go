@@ -17,7 +17,9 @@ import (
 type machine struct {
 	now   time.Time
 	nodes []api.Node
-	jobs  func() ([]api.Job, error) // to find elements of arrays
+	parts []Partition
+	jobs  func() ([]api.Job, error)  // to find elements of arrays
+	job   func(int) (api.Job, error) // to find the others of a dependency
 	env   []string
 	dir   string
 }
@@ -197,9 +199,13 @@ func features(opt, s string) ([]string, error) {
 // where takes partitions, node lists and the directory.
 func (s *settings) where(sub *api.Submission, _ *resources, m machine) error {
 	for _, p := range strings.Split(s.get("partition"), ",") {
-		if p != "" {
-			sub.Partitions = append(sub.Partitions, p)
+		if p == "" {
+			continue
 		}
+		if len(m.parts) > 0 && !slices.ContainsFunc(m.parts, func(k Partition) bool { return k.Name == p }) {
+			return says("Invalid partition name specified: %s", p)
+		}
+		sub.Partitions = append(sub.Partitions, p)
 	}
 	for _, name := range []string{"nodelist", "exclude"} {
 		hosts, err := ExpandHosts(s.get(name))
@@ -231,6 +237,9 @@ func (s *settings) times(sub *api.Submission, _ *resources, m machine) error {
 		if err != nil {
 			return fmt.Errorf("invalid --time specification: %w", err)
 		}
+		if d == 0 {
+			d = cluster.MaxDuration // 0 would be the partition's default
+		}
 		sub.Limit = api.Duration(d)
 	}
 	for _, w := range []struct {
@@ -254,7 +263,7 @@ func (s *settings) times(sub *api.Submission, _ *resources, m machine) error {
 		if sub.Begin != nil {
 			from = *sub.Begin
 		}
-		if from.Add(time.Duration(sub.Limit)).After(*sub.Deadline) || !sub.Deadline.After(m.now) {
+		if from.Add(limit(sub)).After(*sub.Deadline) || !sub.Deadline.After(m.now) {
 			return fmt.Errorf("--deadline=%s: the job cannot be done by %s", s.get("deadline"), stamp(sub.Deadline, ""))
 		}
 	}
@@ -303,12 +312,13 @@ func (s *settings) after(sub *api.Submission, _ *resources, m machine) error {
 		return nil
 	}
 	var err error
-	sub.After, err = dependencies(s.get("dependency"), m.jobs)
+	sub.After, err = dependencies(s.get("dependency"), m.jobs, m.job)
 	return err
 }
 
-// dependencies translates a dependency; jobs finds elements of arrays.
-func dependencies(text string, jobs func() ([]api.Job, error)) ([]api.After, error) {
+// dependencies translates a dependency; jobs finds elements of arrays. A job
+// that nobody knows is a mistake: Slurm would take it for one that is over.
+func dependencies(text string, jobs func() ([]api.Job, error), job func(int) (api.Job, error)) ([]api.After, error) {
 	d, err := ParseDependency(text)
 	if err != nil {
 		return nil, fmt.Errorf("job dependency problem: %w", err)
@@ -333,8 +343,14 @@ func dependencies(text string, jobs func() ([]api.Job, error)) ([]api.After, err
 				return nil, fmt.Errorf("--dependency=%s: there is no job %d_%d: %w", text, t.Job, t.Index, ErrNoJob)
 			}
 			a.Job = all[i].ID
+		} else if a.Job != 0 {
+			if _, err := job(a.Job); err != nil {
+				return nil, fmt.Errorf("job dependency problem: job %d: %w", a.Job, err)
+			}
 		}
-		out = append(out, a)
+		if !slices.Contains(out, a) {
+			out = append(out, a)
+		}
 	}
 	return out, nil
 }

@@ -338,7 +338,7 @@ var acctFields = []acctField{
 	{"End", 19, false, func(_ *view, r record) string { return stamp(r.Ended, "Unknown") }},
 	{"ExitCode", 8, false, func(_ *view, r record) string { return exitText(r.Job) }},
 	{"GPUHours", 10, false, only(func(_ *view, r record) string { return strconv.FormatFloat(r.GPUHours, 'f', 2, 64) })},
-	{"Group", 9, false, only(func(_ *view, r record) string { return groupOf(r.User) })},
+	{"Group", 9, false, only(func(_ *view, r record) string { return groupName(r.User) })},
 	{"JobID", 12, true, func(_ *view, r record) string { return r.text((&row{Job: r.Job}).idText()) }},
 	{"JobIDRaw", 12, true, func(_ *view, r record) string { return r.text(strconv.Itoa(r.ID)) }},
 	{"JobName", 10, false, func(_ *view, r record) string { return cmpOr(r.step, r.Submission.Name) }},
@@ -374,10 +374,10 @@ var acctFields = []acctField{
 }
 
 func limitMinutes(j *api.Job) string {
-	if j.Submission.Limit == 0 {
+	if limit(&j.Submission) == 0 {
 		return "UNLIMITED"
 	}
-	return strconv.FormatInt(int64(time.Duration(j.Submission.Limit)/time.Minute), 10)
+	return strconv.FormatInt(int64(limit(&j.Submission)/time.Minute), 10)
 }
 
 // text is a job's number with the step's name.

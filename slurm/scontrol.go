@@ -250,9 +250,10 @@ func (v *view) jobBlock(r *row, details bool) []string {
 		batch = 0
 	}
 	tasks, perTask := taskLayout(j)
+	group, gid := groupOf(j.User)
 	lines := []string{
 		id + "JobName=" + s.Name,
-		fmt.Sprintf("UserId=%s(%s) GroupId=%s MCS_label=N/A", j.User, idOf(j.User), groupOf(j.User)),
+		fmt.Sprintf("UserId=%s(%s) GroupId=%s(%s) MCS_label=N/A", j.User, idOf(j.User), group, gid),
 		fmt.Sprintf("Priority=%d Nice=%d Account=%s QOS=%s", priority(j), nice(j), orNull(s.Queue), orNull(s.Tier)),
 		fmt.Sprintf("JobState=%s Reason=%s Dependency=%s", stateOf(j).name, reason(j), dependencyText(j)),
 		fmt.Sprintf("Requeue=%d Restarts=%d BatchFlag=%d Reboot=0 ExitCode=%s", requeue, j.Restarts, batch, exitText(j)),
@@ -310,10 +311,10 @@ func startOf(j *api.Job) string {
 }
 
 func longLimit(s *api.Submission) string {
-	if s.Limit == 0 {
+	if limit(s) == 0 {
 		return "UNLIMITED"
 	}
-	return longClock(time.Duration(s.Limit))
+	return longClock(limit(s))
 }
 
 func deviceText(j *api.Job) string {

@@ -67,8 +67,10 @@ func parseDirectives(name, text string) (directives, error) {
 	return d, nil
 }
 
-// splitWords splits a line at white space. Quotes and backslashes protect, a
-// bare # begins a comment.
+func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f' }
+
+// splitWords splits a line at white space. Quotes and backslashes protect, a #
+// begins a comment, even within a word.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -77,7 +79,7 @@ func splitWords(line string) ([]string, error) {
 	for i := 0; i < len(line); i++ {
 		c := line[i]
 		switch {
-		case escaped:
+		case escaped && (quote != 0 || !blank(c)): // a blank ends the word all the same
 			word.WriteByte(c)
 			escaped = false
 		case c == '\\':
@@ -88,10 +90,12 @@ func splitWords(line string) ([]string, error) {
 			word.WriteByte(c)
 		case c == '"' || c == '\'':
 			quote, inWord = c, true
-		case c == '#' && !inWord:
+		case c == '#' && inWord:
+			return append(words, word.String()), nil
+		case c == '#':
 			return words, nil
-		case c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f':
-			if inWord {
+		case blank(c):
+			if escaped = false; inWord {
 				words = append(words, word.String())
 				word.Reset()
 				inWord = false

@@ -16,7 +16,7 @@ import (
 const (
 	squeueDefault = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 	squeueLong    = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
-	squeueStart   = "%.18i %.9P %.8j %.8u %.2t  %.19S %.6D %20Y %R"
+	squeueStart   = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 )
 
 var squeueOptions = []option{
@@ -203,16 +203,19 @@ func idOf(name string) string {
 	return "-1"
 }
 
-func groupOf(name string) string {
+// groupOf is a user's first group, by name and by number.
+func groupOf(name string) (group, id string) {
 	u, err := user.Lookup(name)
 	if err != nil {
-		return "-1"
+		return "-1", "-1"
 	}
 	if g, err := user.LookupGroupId(u.Gid); err == nil {
-		return g.Name
+		return g.Name, u.Gid
 	}
-	return u.Gid
+	return u.Gid, u.Gid
 }
+
+func groupName(name string) string { g, _ := groupOf(name); return g }
 
 // jobFields are squeue's fields by letter and by name.
 var jobFields = []field[row]{
@@ -238,18 +241,18 @@ var jobFields = []field[row]{
 		}
 		return strconv.Itoa(r.ID)
 	}},
-	{'g', "groupname", "GROUP", "", func(_ *view, r row) string { return groupOf(r.User) }},
+	{'g', "groupname", "GROUP", "", func(_ *view, r row) string { return groupName(r.User) }},
 	{'h', "oversubscribe", "OVER_SUBSCRIBE", "", fixed("OK")},
 	{'i', "jobarrayid", "JOBID", "", func(_ *view, r row) string { return r.idText() }},
 	{'j', "name", "NAME", "", func(_ *view, r row) string { return r.Submission.Name }},
 	{'k', "comment", "COMMENT", "", func(_ *view, r row) string { return orNull(r.Submission.Comment) }},
 	{'K', "arraytaskid", "ARRAY_TASK_ID", "", func(_ *view, r row) string { return r.indexText() }},
-	{'l', "timelimit", "TIME_LIMIT", "", func(_ *view, r row) string { return limitText(time.Duration(r.Submission.Limit)) }},
+	{'l', "timelimit", "TIME_LIMIT", "", func(_ *view, r row) string { return limitText(limit(&r.Submission)) }},
 	{'L', "timeleft", "TIME_LEFT", "", func(v *view, r row) string {
-		if r.Submission.Limit == 0 {
+		if limit(&r.Submission) == 0 {
 			return "UNLIMITED"
 		}
-		return clockText(time.Duration(r.Submission.Limit) - ranFor(r.Job, v.now))
+		return clockText(limit(&r.Submission) - ranFor(r.Job, v.now))
 	}},
 	{'m', "minmemory", "MIN_MEMORY", "", func(_ *view, r row) string { return sizeText(memory(r.Job)) }},
 	{'M', "timeused", "TIME", "", func(v *view, r row) string { return clockText(ranFor(r.Job, v.now)) }},
@@ -274,7 +277,7 @@ var jobFields = []field[row]{
 	{'U', "userid", "UID", "", func(_ *view, r row) string { return idOf(r.User) }},
 	{'v', "reservation", "RESERVATION", "", func(_ *view, r row) string { return orNull(r.Submission.Reservation) }},
 	{'V', "submittime", "SUBMIT_TIME", "", func(_ *view, r row) string { return stamp(&r.Submitted, "N/A") }},
-	{'x', "excnodes", "EXC_NODES", "", fixed("")},
+	{'x', "", "EXC_NODES", "", fixed("")},
 	{'y', "nice", "NICE", "", func(_ *view, r row) string { return strconv.FormatInt(nice(r.Job), 10) }},
 	{'Y', "schednodes", "SCHEDNODES", "", fixed("(null)")},
 	{'z', "sct", "S:C:T", "", fixed("*:*:*")},
@@ -284,7 +287,8 @@ var jobFields = []field[row]{
 	{0, "restartcnt", "RESTART_COUNT", "", func(_ *view, r row) string { return strconv.Itoa(r.Restarts) }},
 	{0, "eligibletime", "ELIGIBLE_TIME", "", func(_ *view, r row) string { return stamp(r.Eligible, "N/A") }},
 	{0, "deadline", "DEADLINE", "", func(_ *view, r row) string { return stamp(r.Submission.Deadline, "N/A") }},
-	{0, "tres", "TRES", "", func(_ *view, r row) string { return tresText(r.Job) }},
+	{0, "tres-alloc", "TRES_ALLOC", "", func(_ *view, r row) string { return tresText(r.Job) }},
+	{0, "tres", "TRES_ALLOC", "", func(_ *view, r row) string { return tresText(r.Job) }},
 	{0, "tres-per-job", "TRES_PER_JOB", "", func(_ *view, r row) string { return gresText(r.Job) }},
 	{0, "gres", "TRES_PER_NODE", "", func(_ *view, r row) string { return gresText(r.Job) }},
 	{0, "exit_code", "EXIT_CODE", "", func(_ *view, r row) string { return exitText(r.Job) }},

@@ -115,11 +115,19 @@ func endOf(j *api.Job) *time.Time {
 	if j.State == api.StatePending {
 		start = j.Expected
 	}
-	if start == nil || j.Submission.Limit == 0 {
+	if start == nil || limit(&j.Submission) == 0 {
 		return nil
 	}
-	t := start.Add(time.Duration(j.Submission.Limit))
+	t := start.Add(limit(&j.Submission))
 	return &t
+}
+
+// limit is the time limit; 0: none, which is submitted as a hundred years.
+func limit(s *api.Submission) time.Duration {
+	if d := time.Duration(s.Limit); d < cluster.MaxDuration {
+		return d
+	}
+	return 0
 }
 
 func limitText(d time.Duration) string {

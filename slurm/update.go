@@ -103,7 +103,7 @@ func (c *command) change(u *Update, field, text string) error {
 		after := []api.After{}
 		if text != "" {
 			var err error
-			if after, err = dependencies(text, c.recent); err != nil {
+			if after, err = dependencies(text, c.recent, c.svc.Job); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --cpus-per-t=4 --job=short
+sleep 1

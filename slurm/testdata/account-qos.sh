@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --account=lab
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --cpus-per=4
+sleep 1

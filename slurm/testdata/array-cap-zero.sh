@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=0-3%0
+sleep 1

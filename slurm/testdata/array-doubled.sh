@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=1,1,2
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=3-1
+sleep 1

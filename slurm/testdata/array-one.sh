@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=5
+sleep 1

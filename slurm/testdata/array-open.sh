@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=1-
+sleep 1

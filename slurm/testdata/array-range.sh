@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=0-7
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=0-31:8%2
+sleep 1

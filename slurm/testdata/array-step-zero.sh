@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=1-5:0
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --array=all
+sleep 1

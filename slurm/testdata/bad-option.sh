@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --nix=1
+sleep 1

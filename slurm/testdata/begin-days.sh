@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --begin=now+2days
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --begin=020331
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --begin=now+1hour
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --begin=now+90minutes
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --begin="tomorrow noon"
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --begin=now
+sleep 1

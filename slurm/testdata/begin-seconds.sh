@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --begin=now+3600
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --begin=tomorrow
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --begin=soon
+sleep 1

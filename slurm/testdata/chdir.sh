@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -D /tmp
+sleep 1

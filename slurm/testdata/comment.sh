@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --comment="for ann"
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -C volta
+sleep 1

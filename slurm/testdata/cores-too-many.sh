@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -c 65
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -G 2 --cpus-per-gpu=4
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=after:3+5
+sleep 1

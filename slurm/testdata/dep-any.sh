@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=afterany:3
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=3
+sleep 1

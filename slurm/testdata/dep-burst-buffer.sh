@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=afterburstbuffer:3
+sleep 1

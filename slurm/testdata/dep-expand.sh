@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=expand:3
+sleep 1

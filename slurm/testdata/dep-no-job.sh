@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=afterok
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=afternotok:3
+sleep 1

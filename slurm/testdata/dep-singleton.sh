@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=singleton
+sleep 1

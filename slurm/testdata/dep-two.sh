@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=afterok:3,afterany:3
+sleep 1

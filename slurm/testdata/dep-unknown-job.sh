@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=afterok:99999
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=whenever:3
+sleep 1

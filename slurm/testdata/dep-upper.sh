@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --dependency=AFTEROK:3
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --job-name=
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -x box
+sleep 1

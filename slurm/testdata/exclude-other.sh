@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -x nix
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --exclusive
+sleep 1

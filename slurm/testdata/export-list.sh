@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --export=HOME,FOO=bar
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gpus=h100:3
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gpus-per-node=2
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gpus-per-task=1
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -n 4 --gpus-per-task=1
+sleep 1

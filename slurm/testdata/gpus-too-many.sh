@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gpus=9
+sleep 1

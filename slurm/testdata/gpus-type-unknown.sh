@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gpus=a100:1
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gpus=two
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gpus=0
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -G 2
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gres=none
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gres=gpu
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gres=shard:1
+sleep 1

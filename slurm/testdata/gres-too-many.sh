@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gres=gpu:9
+sleep 1

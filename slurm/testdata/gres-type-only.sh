@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gres=gpu:h100
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --gres=fpga:1
+sleep 1

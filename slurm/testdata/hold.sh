@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -H
+sleep 1

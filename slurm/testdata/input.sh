@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -i /dev/zero
+sleep 1

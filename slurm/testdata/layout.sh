@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --ntasks-per-core=1 --hint=nomultithread --distribution=block
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -L matlab:1
+sleep 1

@@ -1,0 +1,4 @@
+#!/bin/sh
+# args: --requeue
+#SBATCH --no-requeue
+sleep 1

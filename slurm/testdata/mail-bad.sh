@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mail-type=SOMETIMES
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mail-type=END,FAIL --mail-user=ann@example.org
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=1.5G
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=4G
+sleep 1

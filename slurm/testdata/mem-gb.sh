@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=4GB
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=1025K
+sleep 1

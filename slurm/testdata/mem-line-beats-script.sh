@@ -1,0 +1,4 @@
+#!/bin/sh
+# args: --mem-per-cpu=1G
+#SBATCH --mem=4G
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=2g
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=-1
+sleep 1

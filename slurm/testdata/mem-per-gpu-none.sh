@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem-per-gpu=2G
+sleep 1

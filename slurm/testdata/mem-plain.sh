@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=512
+sleep 1

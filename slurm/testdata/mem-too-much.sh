@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=99G
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=4Q
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mem=0
+sleep 1

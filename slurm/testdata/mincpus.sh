@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --mincpus=6
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time
+sleep 1

@@ -1,0 +1,4 @@
+#!/bin/sh
+#MUSTER --tier=best-effort
+#SBATCH -t 4
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --nice=much
+sleep 1

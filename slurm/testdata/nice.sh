@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --nice=50
+sleep 1

@@ -1,0 +1,2 @@
+echo hello
+sleep 1

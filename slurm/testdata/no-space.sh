@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH--time=6
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -w nix
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -w box
+sleep 1

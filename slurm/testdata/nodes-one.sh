@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -N 1
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -N 1-4
+sleep 1

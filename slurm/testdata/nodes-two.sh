@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -N 2
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -N 0
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --open-mode=new
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -o /tmp/x-%x-%u.log
+sleep 1

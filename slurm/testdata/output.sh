@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -o out-%j.txt -e err-%j.txt
+sleep 1

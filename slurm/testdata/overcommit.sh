@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -n 8 -O
+sleep 1

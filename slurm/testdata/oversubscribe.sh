@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -s
+sleep 1

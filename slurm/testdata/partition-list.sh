@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -p gpu,debug
+sleep 1

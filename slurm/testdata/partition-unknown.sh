@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -p nix
+sleep 1

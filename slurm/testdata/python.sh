@@ -1,0 +1,3 @@
+#!/usr/bin/env python3
+#SBATCH -t 3
+print(1)

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --no-requeue
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --reservation=nix
+sleep 1

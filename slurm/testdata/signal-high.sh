@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --signal=99
+sleep 1

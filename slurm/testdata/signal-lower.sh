@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --signal=sigusr1
+sleep 1

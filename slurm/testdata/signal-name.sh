@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --signal=USR1@30
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --signal=10
+sleep 1

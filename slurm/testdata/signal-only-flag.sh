@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --signal=B:
+sleep 1

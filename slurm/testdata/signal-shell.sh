@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --signal=B:USR1@60
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --signal=FOO@3
+sleep 1

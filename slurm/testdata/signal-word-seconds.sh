@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --signal=USR1@x
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --signal=0
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --switches=1
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --ntasks-per-node=4
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -n two
+sleep 1

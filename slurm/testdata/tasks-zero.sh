@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -n 0
+sleep 1

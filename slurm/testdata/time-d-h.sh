@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=1-2
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH -p debug -t 20
+sleep 1

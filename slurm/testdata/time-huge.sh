@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=99999999999
+sleep 1

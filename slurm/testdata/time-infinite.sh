@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=infinite
+sleep 1

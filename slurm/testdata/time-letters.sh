@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=1h
+sleep 1

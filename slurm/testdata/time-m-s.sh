@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=10:30
+sleep 1

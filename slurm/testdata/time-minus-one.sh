@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=-1
+sleep 1

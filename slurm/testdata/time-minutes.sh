@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=90
+sleep 1

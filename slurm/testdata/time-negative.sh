@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=-5
+sleep 1

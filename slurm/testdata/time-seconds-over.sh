@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=0:61
+sleep 1

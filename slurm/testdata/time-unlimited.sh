@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=UNLIMITED
+sleep 1

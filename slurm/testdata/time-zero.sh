@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --time=0
+sleep 1

@@ -1,0 +1,3 @@
+#!/bin/sh
+# args: --wrap=true
+sleep 1
