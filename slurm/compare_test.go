@@ -479,7 +479,7 @@ func (d *differences) dependencies(t *testing.T, o *oracle) {
 	o.until("the first jobs to end", func() bool { return waiting(over[0].id, over[1].id, over[2].id, over[5].id, over[6].id) == "" })
 	type dependent struct {
 		key  string
-		id   int
+		id   string
 		want Verdict
 	}
 	var all []dependent
@@ -497,12 +497,29 @@ func (d *differences) dependencies(t *testing.T, o *oracle) {
 			jobs = append(jobs, j)
 		}
 		for _, typ := range []string{"after", "afterany", "afterok", "afternotok"} {
-			all = append(all, dependent{"dep " + typ + " " + x.name, submit("-d", fmt.Sprintf("%s:%d", typ, x.id), "-J", "dep", "--wrap", "true"),
+			all = append(all, dependent{"dep " + typ + " " + x.name, strconv.Itoa(submit("-d", fmt.Sprintf("%s:%d", typ, x.id), "-J", "dep", "--wrap", "true")),
 				Judge(api.After{Type: typ, Job: x.id}, &api.Job{ID: 1 << 20}, jobs, time.Now())})
 		}
 	}
-	state := func(id int) Verdict {
-		_, out, _ := o.run("", nil, "squeue", "-h", "-t", "all", "-o", "%T %r", "-j", strconv.Itoa(id))
+	array := over[5] // each element waits for its like
+	corr := submit("-a", "1-2", "-d", fmt.Sprintf("aftercorr:%d", array.id), "--wrap", "true")
+	for i := 1; i <= 2; i++ {
+		var jobs []api.Job
+		for k, s := range array.states {
+			jobs = append(jobs, api.Job{ID: array.id + k, Array: array.id, Index: k + 1, State: s, Started: &start})
+		}
+		all = append(all, dependent{fmt.Sprint("dep aftercorr ", i), fmt.Sprintf("%d_%d", corr, i),
+			Judge(api.After{Type: "aftercorr", Job: array.id}, &api.Job{ID: 1 << 20, Array: corr, Index: i}, jobs, time.Now())})
+	}
+	single := submit("-H", "-J", "single", "--wrap", "true")
+	before := []api.Job{{ID: single, User: "u", State: api.StatePending, Submission: api.Submission{Name: "single"}}}
+	for _, name := range []string{"single", "another"} {
+		id := submit("-J", name, "-d", "singleton", "--wrap", "true")
+		all = append(all, dependent{"dep singleton " + name, strconv.Itoa(id),
+			Judge(api.After{Type: "singleton"}, &api.Job{ID: id, User: "u", Submission: api.Submission{Name: name}}, before, time.Now())})
+	}
+	state := func(id string) Verdict {
+		_, out, _ := o.run("", nil, "squeue", "-h", "-t", "all", "-o", "%T %r", "-j", id)
 		switch {
 		case strings.Contains(out, "DependencyNeverSatisfied"):
 			return Never
