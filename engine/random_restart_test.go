@@ -64,6 +64,13 @@ func (w *randomWorld) keepRecords() {
 	}
 }
 
+// keepTwinRecords does so for the second engine, which is restarted.
+func (w *randomWorld) keepTwinRecords() {
+	for _, id := range w.twin.Changed() {
+		w.twinRecords[id] = recordText(w.twin, id)
+	}
+}
+
 // checkRecords compares what was written down step by step with what is.
 func (w *randomWorld) checkRecords() error {
 	for i := range w.jobs {
@@ -73,6 +80,9 @@ func (w *randomWorld) checkRecords() error {
 		}
 		if have, want := w.records[id], recordText(w.e, id); have != want {
 			return fmt.Errorf("the record of job %d changed unnoticed:\n%s\nis\n%s", id, have, want)
+		}
+		if have, want := w.twinRecords[id], recordText(w.twin, id); have != want {
+			return fmt.Errorf("in the second engine the record of job %d changed unnoticed:\n%s\nis\n%s", id, have, want)
 		}
 	}
 	return nil

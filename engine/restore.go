@@ -63,7 +63,8 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		}
 	}
 	e.fresh, e.seenAt = s.Fresh || !same, e.epoch
-	e.actions, e.touched = nil, nil
+	e.actions = nil
+	e.untouch()
 	return e, nil
 }
 
@@ -228,9 +229,13 @@ func (e *Engine) resumePending(j *jobState, r *JobRecord, same bool) {
 		g.jobs.insert(j.key)
 		e.relist(g)
 	}
-	if e.cfg.Starvation > 0 && !j.promoted {
-		at := min(j.hungry, e.now).Add(e.cfg.Starvation)
-		e.timers.push(timer{at, timerStarving, int32(j.spec.ID), j.gen})
+	e.starveAgain(j)
+}
+
+// starveAgain sets the time again at which the job will have waited too long.
+func (e *Engine) starveAgain(j *jobState) {
+	if e.cfg.Starvation > 0 && !j.promoted && j.hungry != cluster.Never {
+		e.timers.push(timer{j.hungry.Add(e.cfg.Starvation), timerStarving, int32(j.spec.ID), j.gen})
 	}
 }
 
@@ -275,6 +280,7 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		e.holding[j.spec.Tier]++
 	}
 	if j.state == Placed {
+		e.starveAgain(j) // its placement may be taken back
 		return
 	}
 	if j.limitAt != cluster.Never && j.limitAt != 0 {

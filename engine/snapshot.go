@@ -215,3 +215,17 @@ func (e *Engine) untouch() {
 	}
 	e.touched = e.touched[:0]
 }
+
+// QueueUse is a queue and what its jobs hold, in milli-GPU.
+type QueueUse struct {
+	Spec cluster.Queue
+	Used cluster.Milli
+}
+
+// QueueUse lists the queues, parents first.
+func (e *Engine) QueueUse() (list []QueueUse) {
+	for q := 1; q < e.tree.Len(); q++ {
+		list = append(list, QueueUse{*e.tree.Spec(q), e.tree.Used(q)})
+	}
+	return list
+}

@@ -38,23 +38,32 @@ type Header struct {
 
 // NewEngine builds the engine that the header describes.
 func (h *Header) NewEngine() (*engine.Engine, error) {
+	cfg, err := h.Config()
+	if err != nil {
+		return nil, err
+	}
+	return engine.New(cfg)
+}
+
+// Config is the configuration of that engine.
+func (h *Header) Config() (engine.Config, error) {
 	cfg := engine.Config{Spec: h.Spec, Depth: h.Depth, Reserve: h.Reserve, MinRuntime: h.MinRuntime,
 		Starvation: h.Starvation, Launches: h.Launches, Stop: h.Stop}
 	var err error
 	if cfg.Policy, err = policy.New(h.Policy); err != nil {
-		return nil, err
+		return cfg, err
 	}
 	if cfg.Placer, err = place.New(h.Placer); err != nil {
-		return nil, err
+		return cfg, err
 	}
 	if h.Backfill != "" {
 		m, err := engine.ParseBackfill(h.Backfill)
 		if err != nil {
-			return nil, err
+			return cfg, err
 		}
 		cfg.Backfill = &m
 	}
-	return engine.New(cfg)
+	return cfg, nil
 }
 
 // line is one step. The hash is text: JSON numbers lose 64-bit integers.

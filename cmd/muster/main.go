@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -39,14 +40,20 @@ var errInterrupted = errors.New("interrupted: what was computed so far is shown,
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	if code, ok := runShim(args); ok {
+		return code
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	var code exitCode
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &code):
+		return int(code) // a job's own
 	case errors.Is(err, errInterrupted):
 		fmt.Fprintln(os.Stderr, "muster:", err)
 		return exitInterrupted
@@ -72,7 +79,17 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newSim(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newCheck(), newResults(), newMan())
+	root.AddCommand(newServe(), newSubmit(), newRun(), newQueue(), newShow(), newWhy(), newLogs(), newWait(), newNodes(), newQueues())
+	root.AddCommand(newVerbs()...)
 	return root
+}
+
+// version is that of the module this program was built from.
+func version() string {
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		return b.Main.Version
+	}
+	return "unknown"
 }
 
 // flagError names the nearest flag when one is unknown.

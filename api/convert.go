@@ -1,0 +1,203 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// FieldError says which field of a submission is wrong, and what would be right.
+type FieldError struct{ Field, Text string }
+
+// Error names the field.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Text }
+
+func bad(field, format string, args ...any) error {
+	return &FieldError{field, fmt.Sprintf(format, args...)}
+}
+
+// MostIndices bounds the elements of one array.
+const MostIndices = 100_000
+
+// Job returns what the engine is asked for, without number, user, submit time
+// and dependencies. Every error is a FieldError.
+func (s *Submission) Job() (cluster.Job, error) {
+	j := cluster.Job{Name: s.Name, Queue: s.Queue, Partitions: s.Partitions, Reservation: s.Reservation, Priority: s.Priority,
+		Tier: cluster.Standard, GPUTypes: s.GPUTypes, Limit: time.Duration(s.Limit), Estimate: time.Duration(s.Estimate),
+		Hold: s.Hold, NoRequeue: s.NoRequeue, Model: s.Model,
+		Checkpoint: cluster.Checkpoint{Interval: time.Duration(s.CheckpointInterval), Cost: time.Duration(s.CheckpointCost),
+			Restart: time.Duration(s.RestartCost), None: s.NoCheckpoint},
+		Topology: cluster.Topology{Required: s.Required}}
+	if err := s.names(&j); err != nil {
+		return j, err
+	}
+	if err := s.program(); err != nil {
+		return j, err
+	}
+	if err := s.tasks(&j); err != nil {
+		return j, err
+	}
+	for _, t := range []struct {
+		field string
+		at    *time.Time
+		to    *cluster.Time
+	}{{"begin", s.Begin, &j.Begin}, {"deadline", s.Deadline, &j.Deadline}} {
+		if t.at != nil {
+			if y := t.at.Year(); y < 1970 || y > 2200 {
+				return j, bad(t.field, "%s lies out of range", t.at.Format(time.RFC3339))
+			}
+			*t.to = cluster.Time(t.at.UnixNano())
+		}
+	}
+	return j, nil
+}
+
+// names reads the fields that hold names.
+func (s *Submission) names(j *cluster.Job) (err error) {
+	if s.Tier != "" {
+		if j.Tier, err = cluster.ParseTier(s.Tier); err != nil {
+			return bad("tier", "%v", err)
+		}
+	}
+	if s.Kind != "" {
+		if j.Kind, err = cluster.ParseKind(s.Kind); err != nil {
+			return bad("kind", "%v", err)
+		}
+	}
+	if s.Level != "" {
+		if j.Topology.Level, err = cluster.ParseLevel(s.Level); err != nil {
+			return bad("level", "%v", err)
+		}
+	}
+	return nil
+}
+
+// program checks what is to be executed.
+func (s *Submission) program() error {
+	switch {
+	case len(s.Command) == 0 && s.Script == "":
+		return bad("command", "nothing to run: give a command or a script")
+	case len(s.Command) > 0 && s.Script != "":
+		return bad("script", "give a command or a script, not both")
+	case s.Script != "" && !strings.HasPrefix(s.Script, "#!"):
+		return bad("script", "the first line must name the interpreter, such as #!/bin/sh")
+	case len(s.Command) > 0 && s.Command[0] == "":
+		return bad("command", "the program's name is empty")
+	}
+	for _, kv := range s.Env {
+		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" || strings.ContainsRune(kv, 0) {
+			return bad("env", "%q is not NAME=VALUE", kv)
+		}
+	}
+	for _, p := range slices.Concat(s.Command, s.Args, []string{s.Dir, s.Input, s.Output, s.Error, s.Script}) {
+		if strings.ContainsRune(p, 0) {
+			return bad("command", "texts must not contain NUL")
+		}
+	}
+	if _, err := s.Mask(); err != nil {
+		return bad("umask", "%q is not a mask in octal, such as 0022", s.Umask)
+	}
+	return nil
+}
+
+// Mask is the file mode mask; 0022 unless another is given.
+func (s *Submission) Mask() (int, error) {
+	if s.Umask == "" {
+		return 0o022, nil
+	}
+	m, err := strconv.ParseUint(s.Umask, 8, 9)
+	return int(m), err
+}
+
+// tasks makes the gang.
+func (s *Submission) tasks(j *cluster.Job) error {
+	n := max(1, s.Tasks)
+	for _, f := range []struct {
+		field    string
+		v, limit int64
+	}{{"tasks", int64(s.Tasks), cluster.MaxTasks}, {"gpus", int64(s.GPUs), cluster.MaxGPUsPerNode}, {"share", s.Share, cluster.Whole},
+		{"gpu_memory", s.Memory, cluster.MaxMiB}, {"cpu", s.CPU, cluster.MaxMilli}, {"ram", s.RAM, cluster.MaxMiB},
+		{"min_tasks", int64(s.MinTasks), cluster.MaxTasks}, {"max_tasks", int64(s.MaxTasks), cluster.MaxTasks}} {
+		if f.v < 0 || f.v > f.limit {
+			return bad(f.field, "%d is out of range: between 0 and %d", f.v, f.limit)
+		}
+	}
+	r := cluster.Request{GPUs: s.GPUs, Share: s.Share, Memory: s.Memory, Profile: s.Profile, CPU: s.CPU, RAM: s.RAM}
+	if r.Profile != "" && r.GPUs == 0 {
+		r.GPUs = 1
+	}
+	if s.Once && n > 1 { // one process holds it all: it must be on one node
+		if r.Fractional() || r.Profile != "" {
+			return bad("tasks", "a script over %d tasks cannot share GPUs or hold slices; ask for them per task", n)
+		}
+		if n*r.GPUs > cluster.MaxGPUsPerNode {
+			return bad("gpus", "%d GPUs in one process: at most %d are on one node", n*r.GPUs, cluster.MaxGPUsPerNode)
+		}
+		r.GPUs, r.CPU, r.RAM, n = n*r.GPUs, int64(n)*r.CPU, int64(n)*r.RAM, 1
+	}
+	if s.MinTasks > 0 || s.MaxTasks > 0 {
+		if s.Once {
+			return bad("min_tasks", "a script that is run once is not elastic")
+		}
+		j.Elastic = cluster.Elastic{Min: max(1, s.MinTasks), Max: max(s.MaxTasks, n, s.MinTasks)}
+		n = j.Elastic.Max
+	}
+	j.Tasks = []cluster.TaskSet{{Count: n, Request: r}}
+	return nil
+}
+
+// Indices reads an array's indices and its cap (0: none): "0-15:2%4", "1,3,5-7".
+func Indices(text string) (list []int, most int, err error) {
+	spec, limit, capped := strings.Cut(text, "%")
+	if capped {
+		if most, err = strconv.Atoi(limit); err != nil || most < 1 {
+			return nil, 0, bad("array", "%q: the cap after %% must be a positive number", text)
+		}
+	}
+	seen := map[int]bool{}
+	for _, part := range strings.Split(spec, ",") {
+		from, to, step, ok := indexRange(part)
+		if !ok || (to-from)/step >= MostIndices {
+			return nil, 0, bad("array", "%q: write indices such as 0-15, 1,3,5-7 or 0-15:4, each with at most %d elements", text, MostIndices)
+		}
+		for i := from; i <= to; i += step {
+			if !seen[i] {
+				seen[i] = true
+				list = append(list, i)
+			}
+		}
+		if len(list) > MostIndices {
+			return nil, 0, bad("array", "more than %d elements", MostIndices)
+		}
+	}
+	slices.Sort(list)
+	return list, most, nil
+}
+
+// mostIndex bounds an index, as in Slurm.
+const mostIndex = 4_000_000
+
+func indexRange(part string) (from, to, step int, ok bool) {
+	part, by, stepped := strings.Cut(part, ":")
+	step = 1
+	var err error
+	if stepped {
+		if step, err = strconv.Atoi(by); err != nil || step < 1 {
+			return 0, 0, 0, false
+		}
+	}
+	a, b, ranged := strings.Cut(part, "-")
+	if from, err = strconv.Atoi(a); err != nil || from < 0 || from > mostIndex {
+		return 0, 0, 0, false
+	}
+	if to = from; ranged {
+		if to, err = strconv.Atoi(b); err != nil || to < from || to > mostIndex {
+			return 0, 0, 0, false
+		}
+	}
+	return from, to, step, !stepped || ranged
+}

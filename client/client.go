@@ -1,0 +1,222 @@
+// Package client talks to muster serve.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/muster-gpu/muster/api"
+)
+
+// Client is a connection to a server.
+type Client struct {
+	http *http.Client
+	base string
+	name string // of the server, in errors
+}
+
+// RootSocket is where a daemon of root listens.
+const RootSocket = "/run/muster/muster.sock"
+
+// Socket is the path of the Unix socket: MUSTER_SOCKET, else that of the user's
+// own daemon if there is one, else root's.
+func Socket() string {
+	if s := os.Getenv("MUSTER_SOCKET"); s != "" {
+		return s
+	}
+	if os.Getuid() != 0 {
+		if own := UserSocket(); own != "" {
+			if _, err := os.Stat(own); err == nil {
+				return own
+			}
+		}
+	}
+	return RootSocket
+}
+
+// UserSocket is where a daemon without root listens.
+func UserSocket() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "muster.sock")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "muster", "muster.sock")
+}
+
+// Unix returns a client of the daemon behind a socket.
+func Unix(path string) *Client {
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}}
+	return &Client{http: &http.Client{Transport: t}, base: "http://muster", name: path}
+}
+
+// Error is an answer that says no (problem+json).
+type Error struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+	Errors []struct {
+		Message  string `json:"message"`
+		Location string `json:"location"`
+	} `json:"errors"`
+}
+
+// Error says what was wrong, and where.
+func (e *Error) Error() string {
+	text := e.Detail
+	if text == "" {
+		text = e.Title
+	}
+	for _, d := range e.Errors {
+		if !strings.Contains(text, d.Message) {
+			text += "; " + strings.TrimPrefix(d.Location, "body.") + ": " + d.Message
+		}
+	}
+	return text
+}
+
+// ErrNoServer is returned when nobody answers.
+var ErrNoServer = errors.New("no Muster daemon answers")
+
+// do makes a request and reads the answer into out.
+func (c *Client) do(ctx context.Context, method, path string, in, out any, header ...string) error {
+	resp, err := c.open(ctx, method, path, in, header...)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+func (c *Client) open(ctx context.Context, method, path string, in any, header ...string) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			return nil, fmt.Errorf("%w at %s: start one with muster serve, or name its socket in MUSTER_SOCKET (%w)", ErrNoServer, c.name, op.Err)
+		}
+		return nil, err
+	}
+	if resp.StatusCode >= 400 {
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		e := &Error{}
+		if json.Unmarshal(text, e) != nil || e.Status == 0 {
+			e = &Error{Status: resp.StatusCode, Detail: strings.TrimSpace(string(text))}
+		}
+		return nil, e
+	}
+	return resp, nil
+}
+
+// Submitted is the answer to a submission.
+type Submitted struct {
+	Jobs []int   `json:"jobs"`
+	Job  api.Job `json:"job"`
+	Why  api.Why `json:"why"`
+}
+
+// Submit submits a job; key, if it is not empty, makes it safe to try again.
+func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out Submitted, err error) {
+	var header []string
+	if key != "" {
+		header = []string{"Idempotency-Key", key}
+	}
+	return out, c.do(ctx, http.MethodPost, "/v1/jobs", s, &out, header...)
+}
+
+// Job returns a job.
+func (c *Client) Job(ctx context.Context, id int) (j api.Job, err error) {
+	return j, c.do(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id), nil, &j)
+}
+
+// Wait returns a job when it is over.
+func (c *Client) Wait(ctx context.Context, id int) (j api.Job, err error) {
+	return j, c.do(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/wait", nil, &j)
+}
+
+// Why explains a job.
+func (c *Client) Why(ctx context.Context, id int) (w api.Why, err error) {
+	return w, c.do(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/why", nil, &w)
+}
+
+// Act does something to a job: cancel, hold, release, requeue, suspend, resume.
+func (c *Client) Act(ctx context.Context, id int, verb string) (j api.Job, err error) {
+	return j, c.do(ctx, http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/"+verb, nil, &j)
+}
+
+// List returns the jobs that a query chooses, the latest first, all pages.
+func (c *Client) List(ctx context.Context, q url.Values) (list []api.Job, err error) {
+	for {
+		var page struct {
+			Jobs []api.Job `json:"jobs"`
+			Next int       `json:"next"`
+		}
+		if err := c.do(ctx, http.MethodGet, "/v1/jobs?"+q.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		list = append(list, page.Jobs...)
+		if page.Next == 0 {
+			return list, nil
+		}
+		q.Set("before", strconv.Itoa(page.Next))
+	}
+}
+
+// Nodes lists the machines.
+func (c *Client) Nodes(ctx context.Context) (list []api.Node, err error) {
+	return list, c.do(ctx, http.MethodGet, "/v1/nodes", nil, &list)
+}
+
+// Queues lists the queues.
+func (c *Client) Queues(ctx context.Context) (list []api.Queue, err error) {
+	return list, c.do(ctx, http.MethodGet, "/v1/queues", nil, &list)
+}
+
+// Log copies a task's output to w, and with follow what comes until the job is over.
+func (c *Client) Log(ctx context.Context, id, task int, stream string, follow bool, w io.Writer) error {
+	q := url.Values{"task": {strconv.Itoa(task)}, "stream": {stream}, "follow": {strconv.FormatBool(follow)}}
+	resp, err := c.open(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/log?"+q.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, resp.Body)
+	return errors.Join(err, resp.Body.Close())
+}

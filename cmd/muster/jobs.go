@@ -1,0 +1,362 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// jobFlags are the options of muster run and muster submit.
+type jobFlags struct {
+	s                       api.Submission
+	limit, estimate, memory string
+	cpus                    float64
+	gpus                    string
+	dependency              string
+	env                     []string
+}
+
+func (f *jobFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVarP(&f.s.Name, "name", "J", "", "name of the job")
+	fl.StringVarP(&f.s.Queue, "queue", "q", "", "queue that it counts for")
+	fl.StringVar(&f.s.Tier, "tier", "", "critical, standard or best-effort")
+	fl.StringVar(&f.s.Kind, "kind", "", "training, batch, service, interactive or trial")
+	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
+	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, or a fraction such as 0.5")
+	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
+	fl.Float64VarP(&f.cpus, "cpus", "c", 0, "CPU cores of each task")
+	fl.StringVar(&f.memory, "mem", "", "host memory of each task, such as 16GiB")
+	fl.StringSliceVar(&f.s.GPUTypes, "gpu-type", nil, "acceptable GPU models, best first")
+	fl.StringVarP(&f.limit, "time", "t", "", "time limit, such as 2h30m")
+	fl.StringVar(&f.estimate, "estimate", "", "expected run time, such as 1h")
+	fl.StringSliceVarP(&f.env, "env", "e", nil, "environment in addition, NAME=VALUE")
+	fl.StringVarP(&f.s.Dir, "chdir", "D", "", "working directory; the present one if not given")
+	fl.StringVar(&f.s.Signal, "signal", "", "signal that asks for a checkpoint; USR1 if not given")
+	fl.BoolVar(&f.s.NoRequeue, "no-requeue", false, "end instead of waiting again after a preemption")
+	fl.BoolVarP(&f.s.Hold, "hold", "H", false, "wait until it is released")
+	fl.StringVarP(&f.dependency, "dependency", "d", "", "other jobs to wait for, such as afterok:12")
+}
+
+// submission is what the flags say.
+func (f *jobFlags) submission() (*api.Submission, error) {
+	s := f.s
+	for _, d := range []struct {
+		name, text string
+		to         *api.Duration
+	}{{"time", f.limit, &s.Limit}, {"estimate", f.estimate, &s.Estimate}} {
+		if d.text != "" {
+			if err := d.to.UnmarshalText([]byte(d.text)); err != nil {
+				return nil, fmt.Errorf("--%s: %w", d.name, err)
+			}
+		}
+	}
+	if err := f.resources(&s); err != nil {
+		return nil, err
+	}
+	if f.dependency != "" {
+		for _, d := range strings.Split(f.dependency, ",") {
+			t, id, _ := strings.Cut(d, ":")
+			a := api.After{Type: t}
+			var err error
+			if t != "singleton" {
+				if a.Job, err = strconv.Atoi(id); err != nil {
+					return nil, fmt.Errorf("--dependency %s: write afterok:12, afterany:12, afternotok:12 or singleton", d)
+				}
+			}
+			s.After = append(s.After, a)
+		}
+	}
+	var err error
+	if s.Dir == "" {
+		if s.Dir, err = os.Getwd(); err != nil {
+			return nil, err
+		}
+	} else if s.Dir, err = filepath.Abs(s.Dir); err != nil {
+		return nil, err
+	}
+	s.Env = append(os.Environ(), f.env...)
+	s.Umask = fmt.Sprintf("%04o", umask())
+	return &s, nil
+}
+
+func (f *jobFlags) resources(s *api.Submission) error {
+	g, err := strconv.ParseFloat(f.gpus, 64)
+	switch {
+	case err != nil || g < 0 || g > cluster.MaxGPUsPerNode:
+		return fmt.Errorf("--gpus %s: give a number of GPUs, or a fraction such as 0.5", f.gpus)
+	case g > 0 && g < 1:
+		s.GPUs, s.Share = 1, int64(g*1000)
+	case g != float64(int(g)):
+		return fmt.Errorf("--gpus %s: whole GPUs, or a fraction below one", f.gpus)
+	default:
+		s.GPUs = int(g)
+	}
+	if f.cpus < 0 || f.cpus > 1<<20 {
+		return fmt.Errorf("--cpus %g: out of range", f.cpus)
+	}
+	s.CPU = int64(f.cpus * 1000)
+	if f.memory != "" {
+		if s.RAM, err = parseMemory(f.memory); err != nil {
+			return fmt.Errorf("--mem: %w", err)
+		}
+	}
+	return nil
+}
+
+func newSubmit() *cobra.Command {
+	f := &jobFlags{}
+	var array, output, errFile string
+	var asJSON, parsable bool
+	c := &cobra.Command{
+		Use:   "submit [flags] SCRIPT [ARG...] | -- COMMAND [ARG...]",
+		Short: "Submit a job and go on",
+		Example: "  muster submit --gpus 2 -- python train.py\n" +
+			"  muster submit train.sh",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := f.submission()
+			if err != nil {
+				return usage(err)
+			}
+			s.Array, s.Output, s.Error = array, output, errFile
+			if err := program(c, s, args); err != nil {
+				return usage(err)
+			}
+			out, err := client.Unix(client.Socket()).Submit(c.Context(), s, "")
+			if err != nil {
+				return err
+			}
+			switch {
+			case asJSON:
+				return json.NewEncoder(c.OutOrStdout()).Encode(out)
+			case parsable:
+				_, err = fmt.Fprintln(c.OutOrStdout(), out.Job.ID)
+				return err
+			}
+			return tellAccepted(c.OutOrStdout(), &out)
+		},
+	}
+	f.add(c)
+	c.Flags().StringVarP(&array, "array", "a", "", "indices of an array and its cap, such as 0-15%4")
+	c.Flags().StringVarP(&output, "output", "o", "", "file for the output; muster-%j.out if not given")
+	c.Flags().StringVar(&errFile, "error", "", "file for standard error; with the output if not given")
+	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
+	c.Flags().BoolVar(&parsable, "parsable", false, "answer with the number only")
+	return c
+}
+
+// program puts a script or a command into the submission: a command after --,
+// or a file that begins with #!.
+func program(c *cobra.Command, s *api.Submission, args []string) error {
+	if c.ArgsLenAtDash() == 0 {
+		s.Command = args
+		return nil
+	}
+	text, err := os.ReadFile(args[0])
+	if err != nil {
+		return fmt.Errorf("%w (a command is given after --)", err)
+	}
+	s.Script, s.ScriptName, s.Args = string(text), args[0], args[1:]
+	return nil
+}
+
+// tellAccepted says what became of a submission: it runs, or it waits, for
+// what, where in the line, and until when.
+func tellAccepted(w io.Writer, out *client.Submitted) error {
+	j := &out.Job
+	name := fmt.Sprintf("job %d (%s)", j.ID, j.Submission.Name)
+	if n := len(out.Jobs); n > 1 {
+		name = fmt.Sprintf("array %d (%s, %d elements)", j.ID, j.Submission.Name, n)
+	}
+	var b strings.Builder
+	if j.State != api.StatePending {
+		fmt.Fprintf(&b, "%s: %s", name, j.State)
+		if len(j.Devices) > 0 {
+			fmt.Fprintf(&b, " on %s", deviceText(j))
+		}
+		_, err := fmt.Fprintln(w, b.String())
+		return err
+	}
+	fmt.Fprintf(&b, "%s: waiting", name)
+	if j.Position > 0 {
+		fmt.Fprintf(&b, ", number %d in the line", j.Position)
+	}
+	if e := out.Why.Job.Expected; e != nil {
+		about := ""
+		if out.Why.Job.Rough {
+			about = "about "
+		}
+		fmt.Fprintf(&b, ", expected to start %s%s", about, e.Local().Format("15:04:05 Mon 2 Jan"))
+	}
+	b.WriteString("\n")
+	for _, t := range out.Why.Blockers {
+		fmt.Fprintf(&b, "  %s\n", t)
+	}
+	for _, t := range out.Why.Holders {
+		fmt.Fprintf(&b, "  %s\n", t)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func deviceText(j *api.Job) string {
+	var names []string
+	for _, d := range j.Devices {
+		names = append(names, strconv.Itoa(d.Index))
+	}
+	if len(names) == 0 {
+		return j.Node
+	}
+	return "GPU " + strings.Join(names, ",")
+}
+
+func newRun() *cobra.Command {
+	f := &jobFlags{}
+	c := &cobra.Command{
+		Use:   "run [flags] [--] COMMAND [ARG...]",
+		Short: "Run a command on GPUs, attached: its output comes here, its exit code is ours",
+		Example: "  muster run --gpus 2 -- python train.py\n" +
+			"  muster run --gpus 1 nvidia-smi",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := f.submission()
+			if err != nil {
+				return usage(err)
+			}
+			s.Command, s.Attached = args, true
+			return runAttached(c.Context(), c, s)
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	f.add(c)
+	return c
+}
+
+// exitCode is an error that only carries an exit code.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// runAttached submits, shows the output, and ends as the job does. A first
+// Ctrl-C cancels the job.
+func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error {
+	cl := client.Unix(client.Socket())
+	out, err := cl.Submit(ctx, s, "")
+	if err != nil {
+		return err
+	}
+	id := out.Job.ID
+	if out.Job.State == api.StatePending {
+		if err := tellAccepted(c.ErrOrStderr(), &out); err != nil {
+			return err
+		}
+	}
+	alive := context.WithoutCancel(ctx)
+	stop := context.AfterFunc(ctx, func() {
+		fmt.Fprintf(c.ErrOrStderr(), "muster: cancelling job %d\n", id)
+		_, _ = cl.Act(alive, id, "cancel")
+	})
+	defer stop()
+	errs := make(chan error, 2*max(1, s.Tasks))
+	for task := range max(1, s.Tasks) {
+		go func() { errs <- cl.Log(alive, id, task, "out", true, c.OutOrStdout()) }()
+		go func() { errs <- cl.Log(alive, id, task, "err", true, c.ErrOrStderr()) }()
+	}
+	j, err := cl.Wait(alive, id)
+	for range cap(errs) {
+		err = errors.Join(err, <-errs)
+	}
+	if err != nil {
+		return err
+	}
+	if j.State != api.StateCompleted && j.State != api.StateFailed || j.ExitCode == 127 {
+		fmt.Fprintf(c.ErrOrStderr(), "muster: job %d: %s: %s\n", id, j.State, j.Reason)
+	}
+	switch {
+	case j.ExitCode != 0:
+		return exitCode(j.ExitCode)
+	case j.State != api.StateCompleted:
+		return exitCode(exitFailed)
+	}
+	return nil
+}
+
+func newQueue() *cobra.Command {
+	var all, asJSON, mine bool
+	var states []string
+	c := &cobra.Command{
+		Use: "queue", Aliases: []string{"ls"}, Args: cobra.NoArgs,
+		Short: "List the jobs that run and wait",
+		RunE: func(c *cobra.Command, _ []string) error {
+			q := url.Values{}
+			switch {
+			case len(states) > 0:
+				q["state"] = states
+			case !all:
+				q["state"] = []string{"active"}
+			}
+			if mine {
+				u, err := user.Current()
+				if err != nil {
+					return err
+				}
+				q.Set("user", u.Username)
+			}
+			list, err := client.Unix(client.Socket()).List(c.Context(), q)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(c.OutOrStdout()).Encode(list)
+			}
+			return printJobs(c.OutOrStdout(), list)
+		},
+	}
+	c.Flags().BoolVarP(&all, "all", "a", false, "also those that are over")
+	c.Flags().BoolVarP(&mine, "mine", "m", false, "only mine")
+	c.Flags().StringSliceVarP(&states, "state", "s", nil, "only those in these states")
+	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
+	return c
+}
+
+func printJobs(w io.Writer, list []api.Job) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "JOB\tNAME\tUSER\tQUEUE\tGPUS\tSTATE\tTIME\tWHERE OR WHY")
+	for i := len(list) - 1; i >= 0; i-- {
+		j := &list[i]
+		span, where := j.Ran, j.Reason
+		if j.State == api.StatePending {
+			span = j.Waited
+		} else if j.Ended == nil && len(j.Devices) > 0 {
+			where = deviceText(j)
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Submission.Name, j.User, j.Submission.Queue, gpuCount(&j.Submission), j.State,
+			cluster.FormatDuration(time.Duration(span).Round(time.Second)), where)
+	}
+	return t.Flush()
+}
+
+func gpuCount(s *api.Submission) string {
+	n := max(1, s.Tasks) * s.GPUs
+	if s.Share > 0 && s.Share < cluster.Whole {
+		return strconv.FormatFloat(float64(n)*float64(s.Share)/1000, 'g', 4, 64)
+	}
+	return strconv.Itoa(n)
+}

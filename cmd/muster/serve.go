@@ -1,0 +1,185 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/server"
+)
+
+type serveFlags struct {
+	state, socket, gpus      string
+	policy, placer, backfill string
+}
+
+func newServe() *cobra.Command {
+	f := &serveFlags{}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Schedule real jobs on this machine",
+		Long: "Runs the scheduler of this machine: everybody on it submits jobs with muster run and muster submit.\n" +
+			"Jobs are real processes of the users who submitted them; they outlive the daemon, which may be killed\n" +
+			"and started again at any time. The state is one SQLite file.\n\n" +
+			"Without GPUs, --gpus sim:8xH100-80GB plays some: the jobs are real all the same.",
+		Example: "  muster serve --gpus sim:8xH100-80GB\n  muster run --gpus 2 -- python train.py",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return runServe(c.Context(), c, f) },
+	}
+	dir, socket := defaultPlaces()
+	c.Flags().StringVar(&f.state, "state", dir, "folder of the state")
+	c.Flags().StringVar(&f.socket, "socket", socket, "Unix socket for the users of this machine")
+	c.Flags().StringVar(&f.gpus, "gpus", "", "simulated devices, such as sim:8xH100-80GB")
+	c.Flags().StringVar(&f.policy, "policy", "multifactor", "who is next (see muster policy list)")
+	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
+	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
+	return c
+}
+
+// defaultPlaces are the state's folder and the socket of this user.
+func defaultPlaces() (dir, socket string) {
+	if os.Getuid() == 0 {
+		return "/var/lib/muster", client.RootSocket
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "muster-state", "muster.sock"
+	}
+	return filepath.Join(home, ".local", "state", "muster"), client.UserSocket()
+}
+
+func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
+	gpus, spec, err := f.machine()
+	if err != nil {
+		return usage(err)
+	}
+	state, err := filepath.Abs(f.state)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(f.socket), 0o755); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(state, 0o711); err != nil {
+		return err
+	}
+	unlock, err := lockState(state)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+	rules := journal.Header{Version: journal.Version, Spec: spec, Policy: f.policy, Placer: f.placer, Backfill: f.backfill}
+	if _, err := rules.Config(); err != nil {
+		return usage(err)
+	}
+	m, err := local.Open(ctx, local.Options{Dir: state, Rules: rules, GPUs: gpus, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
+	if err != nil {
+		return err
+	}
+	s := server.New(m, server.Info{Version: version(), Policy: f.policy, Placer: f.placer, Simulated: len(gpus) > 0 && gpus[0].Simulated})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	served := make(chan error, 1)
+	go func() {
+		err := s.ServeUnix(ctx, f.socket)
+		if err != nil {
+			cancel(err)
+		}
+		served <- err
+	}()
+	log.Info("scheduling", "gpus", describeGPUs(gpus), "policy", f.policy, "socket", f.socket, "state", state)
+	err = m.Run(ctx)
+	cancel(nil)
+	return errors.Join(err, <-served)
+}
+
+// lockState keeps a second daemon off the state.
+func lockState(dir string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "daemon.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: another daemon runs on this state", dir), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// machine is this machine as a cluster of one node.
+func (f *serveFlags) machine() ([]api.GPU, cluster.Spec, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, cluster.Spec{}, err
+	}
+	host, _, _ = strings.Cut(host, ".")
+	node := cluster.Node{Name: host, CPU: int64(runtime.NumCPU()) * 1000, RAM: memory()}
+	text, ok := strings.CutPrefix(f.gpus, "sim:")
+	if !ok {
+		return nil, cluster.Spec{}, fmt.Errorf("--gpus %q: name simulated devices, such as sim:8xH100-80GB", f.gpus)
+	}
+	spec, err := cluster.ParseShort("1x" + text)
+	if err != nil {
+		return nil, cluster.Spec{}, fmt.Errorf("--gpus %s: %w", f.gpus, err)
+	}
+	node.Model, node.GPUs = spec.Nodes[0].Model, spec.Nodes[0].GPUs
+	model, _ := spec.Model(node.Model)
+	spec.Nodes = []cluster.Node{node}
+	var gpus []api.GPU
+	for i := range node.GPUs {
+		gpus = append(gpus, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Model: node.Model, Memory: model.Memory, Simulated: true, Healthy: true})
+	}
+	return gpus, *spec, nil
+}
+
+// memory is the machine's RAM in MiB; 0: unknown.
+func memory() int64 {
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) != nil {
+		return 0
+	}
+	return int64(si.Totalram) * int64(si.Unit) >> 20
+}
+
+func describeGPUs(gpus []api.GPU) string {
+	if len(gpus) == 0 {
+		return "none"
+	}
+	text := fmt.Sprintf("%d x %s", len(gpus), gpus[0].Model)
+	if gpus[0].Simulated {
+		text += " (simulated)"
+	}
+	return text
+}
+
+// shimVerb is the hidden sub-command that the daemon starts for each task.
+const shimVerb = "__shim"
+
+// runShim is a shim, if this process is to be one.
+func runShim(args []string) (code int, ok bool) {
+	if len(args) != 2 || args[0] != shimVerb {
+		return 0, false
+	}
+	return shim.Main(args[1], time.Now), true
+}

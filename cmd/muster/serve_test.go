@@ -1,0 +1,206 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// daemon is a real muster serve with a state of its own; devices are simulated.
+type daemon struct {
+	t                 *testing.T
+	bin, dir, socket  string
+	cmd               *exec.Cmd
+	log               bytes.Buffer
+	simulated, policy string
+}
+
+// startDaemon builds the program once and starts it.
+func startDaemon(t *testing.T, gpus string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, bin: buildMuster(t), dir: t.TempDir(), simulated: gpus, policy: "multifactor"}
+	sock, err := os.MkdirTemp("", "m") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.socket = filepath.Join(sock, "s")
+	t.Cleanup(func() {
+		d.kill()
+		_ = exec.Command("pkill", "-9", "-f", "__shim "+d.dir).Run()
+		_ = os.RemoveAll(sock)
+		if t.Failed() {
+			t.Log(d.log.String())
+		}
+	})
+	d.start()
+	return d
+}
+
+var musterBinary string
+
+// buildMuster builds the program as it is installed: the shim is the program
+// itself, executed again.
+func buildMuster(t *testing.T) string {
+	t.Helper()
+	if musterBinary == "" {
+		dir, err := os.MkdirTemp("", "muster")
+		if err != nil {
+			t.Fatal(err)
+		}
+		bin := filepath.Join(dir, "muster")
+		if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v\n%s", err, out)
+		}
+		musterBinary = bin
+	}
+	return musterBinary
+}
+
+func (d *daemon) start() {
+	d.t.Helper()
+	d.cmd = exec.Command(d.bin, "serve", "--gpus", "sim:"+d.simulated, "--state", filepath.Join(d.dir, "state"), "--socket", d.socket, "--policy", d.policy)
+	d.cmd.Stderr = &d.log
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	for range 500 {
+		if _, code := d.try("nodes"); code == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	d.t.Fatalf("the daemon does not answer:\n%s", d.log.String())
+}
+
+// kill ends the daemon as a power cut would.
+func (d *daemon) kill() {
+	if d.cmd != nil && d.cmd.ProcessState == nil {
+		_ = d.cmd.Process.Signal(syscall.SIGKILL)
+		_ = d.cmd.Wait()
+	}
+}
+
+// try runs a command and returns its output and exit code.
+func (d *daemon) try(args ...string) (string, int) {
+	cmd := exec.Command("timeout", append([]string{"60", d.bin}, args...)...)
+	cmd.Dir = d.dir
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return string(out), 0
+	case errors.As(err, &exit):
+		return string(out), exit.ExitCode()
+	}
+	d.t.Fatal(err)
+	return "", 0
+}
+
+// must is try for what has to succeed.
+func (d *daemon) must(args ...string) string {
+	d.t.Helper()
+	out, code := d.try(args...)
+	if code != 0 {
+		d.t.Fatalf("muster %s: exit code %d\n%s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+func (d *daemon) want(out string, parts ...string) {
+	d.t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(out, p) {
+			d.t.Errorf("%q is missing in\n%s", p, out)
+		}
+	}
+}
+
+// A job's output, errors and exit code come to whoever runs it.
+func TestRunAttached(t *testing.T) {
+	d := startDaemon(t, "4xH100-80GB")
+	out, code := d.try("run", "--gpus", "2", "--", "sh", "-c", `echo "on $CUDA_VISIBLE_DEVICES"; echo oops >&2; exit 3`)
+	if code != 3 {
+		t.Errorf("exit code %d, not the job's 3", code)
+	}
+	d.want(out, "on GPU-simulated-0,GPU-simulated-1", "oops")
+	out, code = d.try("run", "--", "no-such-program")
+	if code != 127 {
+		t.Errorf("exit code %d for a program that does not exist", code)
+	}
+	d.want(out, "no-such-program: command not found")
+	out, code = d.try("submit", "--gpus", "5", "--", "true")
+	if code != exitFailed {
+		t.Errorf("a job that can never run: exit code %d", code)
+	}
+	d.want(out, "5 GPUs")
+}
+
+// A daemon that is killed loses nothing: running jobs go on, their exit codes
+// are found, waiting jobs start, and none runs twice.
+func TestKillDaemon(t *testing.T) {
+	d := startDaemon(t, "2xH100-80GB")
+	once := `echo "$MUSTER_JOB_ID $MUSTER_RESTART_COUNT" >> ` + d.dir + `/runs; `
+	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c", once+"sleep 2; exit 7"), "job 1")
+	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c", once+"sleep 0.5; exit 5"), "job 2")
+	d.want(d.must("submit", "--gpus", "2", "--", "sh", "-c", once+"true"), "job 3", "waiting, number 1 in the line", "needs 2 GPUs")
+	for range 200 {
+		if text, _ := os.ReadFile(d.dir + "/runs"); bytes.Count(text, []byte("\n")) == 2 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	d.kill()
+	time.Sleep(time.Second) // job 2 ends while nobody watches
+	d.start()
+	if out, code := d.try("wait", "1"); code != 7 {
+		t.Errorf("job 1 ended with %d: %s", code, out)
+	}
+	if out, code := d.try("wait", "2"); code != 5 {
+		t.Errorf("job 2 ended with %d: %s", code, out)
+	}
+	d.must("wait", "3")
+	text, err := os.ReadFile(d.dir + "/runs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Fields(strings.ReplaceAll(string(text), " ", ":")); len(got) != 3 {
+		t.Errorf("runs (job:restarts): %v; each of three jobs must run once", got)
+	}
+}
+
+// A standard job that is preempted is asked for a checkpoint, waits, and starts
+// again under its number.
+func TestPreemptResume(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	script := `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/x; exit 0' USR1
+if [ -e $MUSTER_CHECKPOINT_DIR/x ]; then echo "resumed $MUSTER_RESTART_COUNT"; exit 0; fi
+echo started; while :; do sleep 0.05; done`
+	d.must("submit", "--gpus", "1", "--name", "train", "-o", "train.out", "--", "sh", "-c", script)
+	for range 200 {
+		if text, _ := os.ReadFile(d.dir + "/train.out"); len(text) > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	out, code := d.try("run", "--gpus", "1", "--tier", "critical", "--", "echo", "urgent")
+	if code != 0 {
+		t.Fatalf("the critical job: exit code %d\n%s", code, out)
+	}
+	d.want(out, "urgent")
+	d.must("wait", "1")
+	text, err := os.ReadFile(d.dir + "/train.out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.want(string(text), "started", "resumed 1")
+	d.want(d.must("show", "1"), `"restarts": 1`, `"preemptions": 1`, `"state": "completed"`)
+}

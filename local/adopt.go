@@ -1,0 +1,206 @@
+//go:build linux
+
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/shim"
+)
+
+// adopt compares what the engine believes with the shims that are there and
+// prepares what it missed. A job whose tasks all ended meanwhile counts as
+// running until its runner, which finds that out at once, says so.
+func (m *Machine) adopt() error {
+	o := driver.Observed{Nodes: m.eng.Nodes()}
+	var mine []*runner
+	for _, b := range m.eng.Beliefs() {
+		j := m.jobs[b.Job]
+		r := m.newRunner(j)
+		if !r.find(b.Allocs) {
+			r.forget()
+			continue
+		}
+		f := driver.Found{Job: b.Job, Rate: 1_000_000}
+		for i := range b.Allocs {
+			f.On = append(f.On, driver.Held{Node: o.Nodes[b.Allocs[i].Node].Name, GPUs: b.Allocs[i].GPUs})
+		}
+		o.Running = append(o.Running, f)
+		mine = append(mine, r)
+	}
+	for _, j := range m.sorted() { // suspended: frozen, and not on devices
+		if r := &j.info.Record; r.State == engine.Pending && r.Home != nil {
+			run := m.newRunner(j)
+			run.frozen = true
+			if run.find(r.Home) {
+				mine = append(mine, run)
+				continue
+			}
+			run.forget()
+			m.event(engine.Event{Type: engine.Cancelled, Job: j.id})
+			j.info.Text = "killed while it was suspended"
+		}
+	}
+	events, _ := driver.Diff(o, driver.ViewOf(m.eng))
+	if len(events) > 0 {
+		m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) { return events, nil })
+	} else {
+		m.event(engine.Event{Type: engine.Tick})
+	}
+	for _, r := range mine {
+		r.resumeOrders()
+		go func() {
+			defer m.runners.Done()
+			r.loop()
+		}()
+	}
+	return m.sweep()
+}
+
+// forget drops a runner of which nothing is to be seen.
+func (r *runner) forget() {
+	r.job.run = nil
+	r.m.runners.Done()
+}
+
+// sorted lists the jobs by number.
+func (m *Machine) sorted() (list []*job) {
+	for id := range m.next {
+		if j := m.jobs[id]; j != nil {
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// resumeOrders gives a job that was told to stop the rest of its time.
+func (r *runner) resumeOrders() {
+	rec := &r.job.info.Record
+	if rec.State == engine.Running && rec.LimitAt != cluster.Never {
+		r.limit = time.Unix(0, int64(rec.LimitAt))
+	}
+	if rec.State == engine.Stopping {
+		r.stop(order{how: rec.How, grace: max(time.Millisecond, r.job.info.StopUntil.Sub(r.m.opt.Now()))})
+	}
+}
+
+// find looks for the tasks of the job's last run. It reports false when the run
+// did not begin; a gang that began in part is killed.
+func (r *runner) find(allocs []engine.Alloc) bool {
+	n := 0
+	for i := range allocs {
+		n += int(allocs[i].Tasks)
+	}
+	r.ended = make(chan *task, n)
+	begun := 0
+	for rank := range n {
+		t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), spec: &shim.Task{Mark: r.m.mark(r.id, r.n, rank)}}
+		if r.examine(t) {
+			begun++
+			r.tasks = append(r.tasks, t)
+		}
+	}
+	if begun == n && n > 0 {
+		for _, t := range r.tasks {
+			r.live++
+			go r.await(t)
+		}
+		return true
+	}
+	for _, t := range r.tasks {
+		t.kill()
+	}
+	for _, t := range r.tasks {
+		go r.await(t)
+		<-r.ended
+	}
+	return false
+}
+
+// examine reads a task's state; false: it never began. A shim that waits for
+// the word to go has seen its daemon die, and ends; one that has begun says
+// soon what became of it.
+func (r *runner) examine(t *task) bool {
+	for try := 0; ; try++ {
+		held := locked(t.dir + ".lock")
+		s, err := shim.ReadState(t.dir)
+		t.state = s
+		switch {
+		case err != nil:
+			return true // something was there: it counts as lost
+		case s == nil && !held:
+			return false
+		case s != nil && (s.Phase != shim.Starting || !held):
+			t.alive = held
+			return true
+		case try > 5000:
+			return s != nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// await reports the end of a task whose shim is not our child: its lock is free
+// then.
+func (r *runner) await(t *task) {
+	if f, err := os.OpenFile(t.dir+".lock", os.O_RDWR, 0); err == nil {
+		for unix.Flock(int(f.Fd()), unix.LOCK_EX) == unix.EINTR {
+		}
+		_ = f.Close()
+	}
+	r.ended <- t.over()
+}
+
+// locked reports whether somebody holds the lock.
+func locked(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+}
+
+// sweep kills the tasks that nobody knows any more: their daemon died between
+// stopping them and writing it down, or their job is over.
+func (m *Machine) sweep() error {
+	locks, err := filepath.Glob(filepath.Join(m.opt.Dir, "jobs", "*", "*", "*.lock"))
+	if err != nil {
+		return err
+	}
+	for _, path := range locks {
+		id, run, rank, ok := parseLock(path)
+		if j := m.jobs[id]; !ok || j != nil && j.run != nil && j.info.Run == run || !locked(path) {
+			continue
+		}
+		m.opt.Log.Warn("a task is left over from a job that is not running; it is killed", "job", id, "run", run, "task", rank)
+		killAll(m.mark(id, run, rank))
+	}
+	return nil
+}
+
+// parseLock reads the numbers in jobs/ID/RUN/RANK.lock.
+func parseLock(path string) (id cluster.JobID, run, rank int, ok bool) {
+	parts := strings.Split(strings.TrimSuffix(path, ".lock"), string(filepath.Separator))
+	if len(parts) < 3 {
+		return 0, 0, 0, false
+	}
+	var n [3]int
+	for i, p := range parts[len(parts)-3:] {
+		v, err := strconv.Atoi(p)
+		if err != nil {
+			return 0, 0, 0, false
+		}
+		n[i] = v
+	}
+	return cluster.JobID(n[0]), n[1], n[2], true
+}

@@ -1,0 +1,79 @@
+//go:build linux
+
+package local
+
+import (
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/slurm"
+)
+
+// describe fills in what a task executes, and with which files.
+func (r *runner) describe(t *task, devices []api.Device) {
+	s := r.job.sub
+	t.devices = devices
+	t.spec.Dir, t.spec.Input, t.spec.Truncate = s.Dir, "/dev/null", s.Truncate
+	t.spec.Umask, _ = s.Mask() // it was checked at submission
+	if s.Input != "" {
+		t.spec.Input = inDir(s.Dir, s.Input)
+	}
+	t.spec.Output, t.spec.Error = r.m.outputs(r.job, t.rank)
+	if s.Script == "" {
+		t.spec.Argv = s.Command
+		return
+	}
+	t.spec.Argv = append([]string{filepath.Join(r.m.taskDir(r.id, r.n, 0), shim.ScriptFile)}, s.Args...)
+}
+
+// environment is the user's, with what Muster says of the job.
+func (r *runner) environment(t *task, size int) []string {
+	s, u := r.job.sub, &r.job.info.User
+	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + u.Home, "USER=" + u.Name,
+		"LOGNAME=" + u.Name, "SHELL=/bin/sh"}, s.Env...)
+	view := view(&r.job.info, s, int(r.id), r.m.opt.Now())
+	view.Node = r.m.opt.Rules.Spec.Nodes[0].Name
+	env = append(env, slurm.Env(view)...)
+	rank, world := strconv.Itoa(t.rank), strconv.Itoa(size)
+	env = append(env, r.deviceVariables(t.devices)...)
+	return append(env,
+		"MUSTER_JOB_ID="+strconv.Itoa(int(r.id)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
+		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.n-1), "MUSTER_CHECKPOINT_DIR="+filepath.Join(r.m.jobDir(r.id), "checkpoint"),
+		"MUSTER_PROGRESS="+filepath.Join(t.dir, shim.ProgressFile), "MUSTER_RANK="+rank, "MUSTER_WORLD_SIZE="+world,
+		"RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE="+world, "LOCAL_WORLD_SIZE="+world, "SLURM_PROCID="+rank, "SLURM_LOCALID="+rank,
+		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(r.port), t.spec.Mark)
+}
+
+// deviceVariables say which GPUs a task may see; that it may see none is said, too.
+func (r *runner) deviceVariables(devices []api.Device) []string {
+	var uuids, index []string
+	for _, d := range devices {
+		uuids, index = append(uuids, d.UUID), append(index, strconv.Itoa(d.Index))
+	}
+	visible := strings.Join(uuids, ",")
+	nvidia := visible
+	if len(devices) == 0 {
+		nvidia = "void"
+	}
+	return []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=" + visible, "NVIDIA_VISIBLE_DEVICES=" + nvidia,
+		"MUSTER_GPUS=" + strings.Join(index, ",")}
+}
+
+// freePort finds a port for the tasks to meet at. Somebody else may take it
+// before they do; then they fail at once, and say so.
+func freePort() int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 29500 // as torchrun's default
+	}
+	defer l.Close()
+	a, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 29500
+	}
+	return a.Port
+}

@@ -1,0 +1,230 @@
+//go:build linux
+
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/slurm"
+	"github.com/muster-gpu/muster/store"
+)
+
+// stateOf is the state that users see.
+func stateOf(r *engine.JobRecord, frozen bool) string {
+	switch r.State {
+	case engine.Pending:
+		if r.Home != nil {
+			return api.StateSuspended
+		}
+		return api.StatePending
+	case engine.Placed:
+		return api.StatePending
+	case engine.Starting:
+		return api.StateStarting
+	case engine.Running:
+		if frozen {
+			return api.StateSuspended
+		}
+		return api.StateRunning
+	case engine.Stopping:
+		return api.StateStopping
+	}
+	return endStates[r.Reason]
+}
+
+var endStates = map[engine.StopReason]string{
+	engine.Completed: api.StateCompleted, engine.Failed: api.StateFailed, engine.WasCancelled: api.StateCancelled,
+	engine.TimedOut: api.StateTimeout, engine.Preempted: api.StatePreempted, engine.NodeLost: api.StateLost,
+	engine.LaunchFailed: api.StateFailed, engine.Impossible: api.StateRejected, engine.NeverReady: api.StateCancelled,
+}
+
+// noteActions prepares what is stored with a step: a start is a run of its own
+// with a number of its own before anything is started.
+func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
+	for i := range d.Actions {
+		a := &d.Actions[i]
+		j := m.jobs[a.Job]
+		if j == nil {
+			continue
+		}
+		switch a.Type {
+		case engine.Start:
+			if j.run == nil { // else it resumes where it is
+				j.info.Run++
+				j.info.Waited += b.Now.Sub(j.info.Record.Since)
+				j.info.Exit, j.info.Signal, j.info.Text, j.info.Progress = 0, 0, "", nil
+				j.info.StdOut, j.info.StdErr = m.outputs(j, 0)
+			}
+			j.info.Devices = m.devices(a.Allocs)
+		case engine.Resize:
+			j.info.Devices = m.devices(a.Allocs)
+		case engine.Preempt:
+			if a.Reason == engine.TimedOut {
+				j.info.Text = "its time limit is over"
+			} else if a.For != cluster.NoJob {
+				j.info.Text = fmt.Sprintf("preempted for job %d", a.For)
+			}
+			j.info.StopUntil = time.Unix(0, int64(b.Now)).Add(a.Grace)
+		case engine.Reject:
+			j.info.Text = a.Text
+		}
+	}
+}
+
+// writeJob stores a job that the step changed.
+func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
+	j := m.jobs[id]
+	if j == nil {
+		return nil // done, and stored as such
+	}
+	before := j.info.State
+	j.info.Record = *m.eng.Record(id)
+	r := &j.info.Record
+	j.info.State = stateOf(r, j.info.Frozen)
+	data, err := json.Marshal(&j.info)
+	if err != nil {
+		return err
+	}
+	row := store.Job{ID: int(id), User: j.info.User.Name, Name: r.Spec.Name, Queue: r.Spec.Queue, State: j.info.State,
+		Active: r.State != engine.Done, Submitted: int64(r.Spec.Submit), Ended: int64(r.Ended), Data: data}
+	if r.FirstStart != cluster.Never {
+		row.Started = int64(r.FirstStart)
+	}
+	if !j.row {
+		if row.Submission, err = json.Marshal(j.sub); err != nil {
+			return err
+		}
+	}
+	if err := t.PutJob(&row); err != nil {
+		return err
+	}
+	if j.info.State != before {
+		return t.PutHistory(int(id), int64(m.clock.at), j.info.State, j.info.Text)
+	}
+	return nil
+}
+
+// settle is called when a step's changes of a job are stored and carried out.
+func (m *Machine) settle(id cluster.JobID) {
+	j := m.jobs[id]
+	if j == nil {
+		return
+	}
+	j.row = true
+	if j.info.Record.State != engine.Done {
+		return
+	}
+	if j.run != nil { // it was suspended when it was cancelled
+		j.run.stop(order{how: engine.Kill, grace: 0})
+	}
+	delete(m.jobs, id)
+}
+
+// devices lists what allocations hold of this machine's GPUs.
+func (m *Machine) devices(allocs []engine.Alloc) (list []api.Device) {
+	for i := range allocs {
+		a := &allocs[i]
+		for _, g := range m.opt.GPUs {
+			if a.GPUs>>g.Index&1 == 1 && !slices.ContainsFunc(list, func(d api.Device) bool { return d.Index == g.Index && d.Share == 0 }) {
+				list = append(list, api.Device{Index: g.Index, UUID: g.UUID, Share: int64(a.Share)})
+			}
+		}
+	}
+	return list
+}
+
+// outputs are the files of a task's output and error; the error's is empty
+// where both are one.
+func (m *Machine) outputs(j *job, task int) (out, errs string) {
+	s := j.sub
+	if s.Attached {
+		return m.attachedLog(j.id, task, "out"), m.attachedLog(j.id, task, "err")
+	}
+	n := slurm.Names{Job: int(j.id), Array: j.info.Array, Index: j.info.Index, User: j.info.User.Name, JobName: s.Name,
+		Node: m.opt.Rules.Spec.Nodes[0].Name, Task: task, Step: "batch", Restart: j.info.Run - 1}
+	pattern := s.Output
+	if pattern == "" {
+		if pattern = "muster-%j.out"; j.info.Array > 0 {
+			pattern = "muster-%A_%a.out"
+		}
+	}
+	out = inDir(s.Dir, slurm.ExpandPattern(pattern, n))
+	if s.Error != "" {
+		errs = inDir(s.Dir, slurm.ExpandPattern(s.Error, n))
+	}
+	if errs == out {
+		errs = ""
+	}
+	return out, errs
+}
+
+// attachedLog keeps what whoever waits with muster run is shown.
+func (m *Machine) attachedLog(id cluster.JobID, task int, stream string) string {
+	return filepath.Join(m.jobDir(id), "log", strconv.Itoa(task)+"."+stream)
+}
+
+// LogPath returns the file of a task's output and whose it must be; "": none.
+func (m *Machine) LogPath(id, task int, errs bool) (string, User, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	j := m.jobs[cluster.JobID(id)]
+	if j == nil {
+		row, err := m.store.Job(m.running, id)
+		if err != nil {
+			return "", User{}, err
+		}
+		j = &job{id: cluster.JobID(id), sub: &api.Submission{}}
+		if err := errors.Join(json.Unmarshal(row.Data, &j.info), json.Unmarshal(row.Submission, j.sub)); err != nil {
+			return "", User{}, err
+		}
+	}
+	if j.info.Run == 0 {
+		return "", j.info.User, nil
+	}
+	out, e := m.outputs(j, task)
+	if errs {
+		out = e
+	}
+	return out, j.info.User, nil
+}
+
+// view is a job as the interface shows it.
+func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
+	r := &info.Record
+	at := func(t cluster.Time) *time.Time {
+		if t <= 0 || t == cluster.Never {
+			return nil
+		}
+		v := time.Unix(0, int64(t)).UTC()
+		return &v
+	}
+	j := api.Job{ID: id, Array: info.Array, Index: info.Index, User: info.User.Name, State: info.State, Reason: info.Text,
+		Submitted: time.Unix(0, int64(r.Spec.Submit)).UTC(), Eligible: at(r.Lined), Started: at(r.Started), FirstStart: at(r.FirstStart),
+		Ended: at(r.Ended), Waited: api.Duration(info.Waited), Ran: api.Duration(r.Ran), GPUHours: float64(r.Attained) / 3.6e9,
+		Restarts: max(0, info.Run-1), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
+		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Submission: *sub}
+	t := cluster.Time(now.UnixNano())
+	switch {
+	case r.State == engine.Pending || r.State == engine.Placed:
+		j.Waited += api.Duration(max(0, t.Sub(r.Since)))
+	case r.State < engine.Done:
+		j.Ran += api.Duration(max(0, t.Sub(r.Acc)))
+		for _, d := range info.Devices {
+			share := d.Share
+			if share == 0 {
+				share = cluster.Whole
+			}
+			j.GPUHours += float64(share) / float64(cluster.Whole) * max(0, t.Sub(r.Acc).Hours())
+		}
+	}
+	return j
+}

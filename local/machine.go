@@ -1,0 +1,320 @@
+//go:build linux
+
+// Package local drives the engine on one machine: its decisions become real
+// processes. Everything that must not be lost is in the store before anything
+// is done about it, and every task belongs to a shim that outlives the daemon,
+// so that the daemon may be killed at any instant.
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/store"
+)
+
+// Options configures a machine.
+type Options struct {
+	Dir   string // of the state
+	Rules journal.Header
+	GPUs  []api.GPU // in the order of the node's devices
+	Now   func() time.Time
+	Log   *slog.Logger
+	Shim  []string // the command that runs a shim; the task's folder is appended
+	// KillWait is how long a task has after SIGTERM; 0: 10 s.
+	KillWait time.Duration
+}
+
+// Machine is this machine with its jobs. It is the driver of its engine.
+type Machine struct {
+	opt   Options
+	store *store.Store
+	clock clock
+
+	// mu is held for writing from the moment that a batch is complete until its
+	// decision is carried out; readers see the state between two steps.
+	mu   sync.RWMutex
+	eng  *engine.Engine
+	jobs map[cluster.JobID]*job // those that are not done
+	next cluster.JobID
+	seq  int64
+	wake cluster.Time
+
+	inbox   inbox
+	acks    []func(error) // to be told when the batch is in the store
+	keys    []submissionKey
+	ready   atomic.Bool // the last step could be stored
+	watch   watchers
+	runners sync.WaitGroup
+	stopped context.CancelFunc
+	running context.Context // ends when the daemon does
+}
+
+// job is a job that is not done.
+type job struct {
+	id   cluster.JobID
+	info Info
+	sub  *api.Submission
+	row  bool // it is in the store
+	run  *runner
+}
+
+// Info is what is stored of a job besides its submission.
+type Info struct {
+	Record    engine.JobRecord `json:"record"`
+	User      User             `json:"user"`
+	Run       int              `json:"run"` // number of the present or last run, from 1
+	State     string           `json:"state"`
+	Text      string           `json:"text,omitempty"` // how it ended
+	Exit      int              `json:"exit,omitempty"`
+	Signal    int              `json:"signal,omitempty"`
+	Devices   []api.Device     `json:"devices,omitempty"`
+	StdOut    string           `json:"stdout,omitempty"`
+	StdErr    string           `json:"stderr,omitempty"`
+	Array     int              `json:"array,omitempty"`
+	Index     int              `json:"index,omitempty"`
+	Indices   *ArrayRange      `json:"indices,omitempty"`
+	Waited    time.Duration    `json:"waited,omitempty"` // in earlier waits
+	Frozen    bool             `json:"frozen,omitempty"` // by a person, on its devices
+	StopUntil time.Time        `json:"stop_until,omitzero"`
+	Progress  *api.Progress    `json:"progress,omitempty"`
+}
+
+// ArrayRange is what an element's environment says of its array.
+type ArrayRange struct{ Count, Min, Max, Step int }
+
+// Open opens the state, restores the engine and finds the tasks that run.
+func Open(ctx context.Context, opt Options) (*Machine, error) {
+	if opt.KillWait == 0 {
+		opt.KillWait = 10 * time.Second
+	}
+	st, err := store.Open(filepath.Join(opt.Dir, "muster.db"))
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, wake: cluster.Never}
+	m.running, m.stopped = context.WithCancel(context.WithoutCancel(ctx))
+	m.inbox.init()
+	if err := m.restore(ctx); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return m, nil
+}
+
+// Run schedules until the context ends. Tasks go on running.
+func (m *Machine) Run(ctx context.Context) error {
+	err := driver.Run(ctx, m.eng, m, m)
+	m.stopped()
+	m.runners.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return errors.Join(err, m.store.Close())
+}
+
+// restore builds the engine from what is stored, and begins a new segment of
+// the journal.
+func (m *Machine) restore(ctx context.Context) error {
+	seq, last, err := m.store.Last(ctx)
+	if err != nil {
+		return err
+	}
+	m.seq, m.next = seq, cluster.JobID(max(0, last)+1)
+	snap, err := m.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	m.clock.start(m.opt.Now(), snap.Now)
+	if snap.Next == 0 {
+		snap.Now = m.clock.now(m.opt.Now())
+	}
+	snap.Next = m.next
+	cfg, err := m.opt.Rules.Config()
+	if err != nil {
+		return err
+	}
+	if m.eng, err = engine.Restore(cfg, snap); err != nil {
+		return err
+	}
+	header, err := json.Marshal(m.opt.Rules)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(snap)
+	if err != nil {
+		return err
+	}
+	if err := m.store.Write(ctx, func(t *store.Tx) error { return t.PutSegment(m.seq+1, header, text) }); err != nil {
+		return err
+	}
+	return m.adopt()
+}
+
+// snapshot collects what the engine knew from the stored jobs.
+func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
+	snap := &engine.Snapshot{Nodes: slices.Clone(m.opt.Rules.Spec.Nodes), Queues: m.opt.Rules.Spec.Queues}
+	text, err := m.store.Meta(ctx, "engine")
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if err == nil {
+		snap = &engine.Snapshot{}
+		if err := json.Unmarshal(text, snap); err != nil {
+			return nil, fmt.Errorf("the stored state of the engine: %w", err)
+		}
+	}
+	rows, err := m.store.Active(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := map[cluster.JobID]bool{}
+	for i := range rows {
+		j := &job{id: cluster.JobID(rows[i].ID), sub: &api.Submission{}, row: true}
+		if err := errors.Join(json.Unmarshal(rows[i].Data, &j.info), json.Unmarshal(rows[i].Submission, j.sub)); err != nil {
+			return nil, fmt.Errorf("stored job %d: %w", rows[i].ID, err)
+		}
+		m.jobs[j.id], known[j.id] = j, true
+		snap.Jobs = append(snap.Jobs, j.info.Record)
+	}
+	return snap, m.doneBefore(ctx, snap, known)
+}
+
+// doneBefore adds the jobs that are done and that others still wait for.
+func (m *Machine) doneBefore(ctx context.Context, snap *engine.Snapshot, known map[cluster.JobID]bool) error {
+	for _, r := range snap.Jobs {
+		for _, d := range r.Spec.After {
+			if d.Type == cluster.Singleton || known[d.Job] {
+				continue
+			}
+			row, err := m.store.Job(ctx, int(d.Job))
+			if err != nil {
+				return fmt.Errorf("job %d, which job %d waits for: %w", d.Job, r.Spec.ID, err)
+			}
+			var info Info
+			if err := json.Unmarshal(row.Data, &info); err != nil {
+				return fmt.Errorf("stored job %d: %w", d.Job, err)
+			}
+			known[d.Job] = true
+			snap.Jobs = append(snap.Jobs, info.Record)
+		}
+	}
+	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
+	return nil
+}
+
+// Next waits until something happened or the engine wants to be woken. It
+// returns with the state locked; Apply unlocks it.
+func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
+	for {
+		wait := time.Duration(1<<62 - 1)
+		if m.wake != cluster.Never {
+			wait = max(0, m.wake.Sub(m.clock.now(m.opt.Now())))
+		}
+		if err := m.inbox.wait(ctx, wait); err != nil {
+			return engine.Batch{}, err
+		}
+		items := m.inbox.take()
+		m.mu.Lock()
+		b := engine.Batch{Now: m.clock.now(m.opt.Now())}
+		for _, it := range items {
+			events, ack := it(b.Now)
+			b.Events = append(b.Events, events...)
+			if ack != nil {
+				m.acks = append(m.acks, ack)
+			}
+		}
+		if len(b.Events) > 0 || b.Now >= m.wake || len(m.acks) > 0 {
+			m.seq++
+			b.Seq = m.seq
+			return b, nil
+		}
+		m.mu.Unlock()
+	}
+}
+
+// Record stores the step and every job that it changed (driver.Journal). While
+// the store cannot be written, nothing is decided: it is tried again until it
+// can, or the daemon ends.
+func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
+	batch, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	m.noteActions(b, d)
+	for delay := 50 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
+		err := m.store.Write(m.running, func(t *store.Tx) error { return m.write(t, b, batch, d) })
+		if err == nil {
+			break
+		}
+		m.ready.Store(false)
+		m.opt.Log.Error("the state cannot be written; nothing is decided until it can", "error", err)
+		select {
+		case <-m.running.Done():
+			return err
+		case <-time.After(delay):
+		}
+	}
+	m.ready.Store(true)
+	for _, ack := range m.acks {
+		ack(nil)
+	}
+	m.acks, m.keys = m.acks[:0], m.keys[:0]
+	return nil
+}
+
+func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.Decision) error {
+	for _, id := range m.eng.Changed() {
+		if err := m.writeJob(t, id); err != nil {
+			return err
+		}
+	}
+	for _, k := range m.keys {
+		ids, err := json.Marshal(k.ids)
+		if err != nil {
+			return err
+		}
+		if err := t.PutKey(k.user, k.key, string(ids), int64(b.Now)); err != nil {
+			return err
+		}
+	}
+	if err := t.PutStep(b.Seq, batch, strconv.FormatUint(d.Hash, 16)); err != nil {
+		return err
+	}
+	s := m.eng.Common() // jobs have rows of their own
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return t.PutMeta("engine", text)
+}
+
+// Ready reports whether the last step could be stored.
+func (m *Machine) Ready() bool { return m.ready.Load() }
+
+// Apply carries out what was decided and unlocks the state.
+func (m *Machine) Apply(_ context.Context, d engine.Decision) error {
+	defer m.mu.Unlock()
+	m.wake = d.WakeAt
+	for i := range d.Actions {
+		m.act(&d.Actions[i])
+	}
+	for _, id := range m.eng.Changed() {
+		m.settle(id)
+	}
+	m.watch.tell()
+	return nil
+}

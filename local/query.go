@@ -1,0 +1,184 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/store"
+)
+
+// Job returns a job, done or not.
+func (m *Machine) Job(ctx context.Context, id int) (api.Job, error) {
+	m.mu.RLock()
+	if j := m.jobs[cluster.JobID(id)]; j != nil && j.row {
+		v := m.view(j)
+		m.mu.RUnlock()
+		return v, nil
+	}
+	m.mu.RUnlock()
+	row, err := m.store.Job(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return api.Job{}, fmt.Errorf("%w: %d", ErrNoJob, id)
+	}
+	if err != nil {
+		return api.Job{}, err
+	}
+	return m.stored(row)
+}
+
+// stored is a job as its row says.
+func (m *Machine) stored(row *store.Job) (api.Job, error) {
+	var info Info
+	var sub api.Submission
+	if err := errors.Join(json.Unmarshal(row.Data, &info), json.Unmarshal(row.Submission, &sub)); err != nil {
+		return api.Job{}, fmt.Errorf("stored job %d: %w", row.ID, err)
+	}
+	v := view(&info, &sub, row.ID, m.opt.Now())
+	v.Node = m.opt.Rules.Spec.Nodes[0].Name
+	return v, nil
+}
+
+// view is a job that is not done.
+func (m *Machine) view(j *job) api.Job {
+	v := view(&j.info, j.sub, int(j.id), m.opt.Now())
+	if j.info.Record.State != engine.Pending {
+		v.Node = m.opt.Rules.Spec.Nodes[0].Name
+	}
+	if j.info.Record.State == engine.Pending {
+		v.Code = codes[j.info.Record.Parked]
+	}
+	return v
+}
+
+// codes are Slurm's names of what keeps a job out of the line.
+var codes = map[engine.Parked]string{engine.NotParked: "Priority", engine.ParkedHold: "JobHeldUser", engine.ParkedBegin: "BeginTime",
+	engine.ParkedDependency: "Dependency", engine.ParkedArray: "JobArrayTaskLimit", engine.ParkedSingleton: "Dependency"}
+
+// Jobs lists jobs, the latest first.
+func (m *Machine) Jobs(ctx context.Context, f store.Filter) ([]api.Job, error) {
+	rows, err := m.store.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]api.Job, 0, len(rows))
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for i := range rows {
+		if j := m.jobs[cluster.JobID(rows[i].ID)]; j != nil {
+			list = append(list, m.view(j))
+			continue
+		}
+		v, err := m.stored(&rows[i])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// Why explains why a job waits. The engine looks ahead for it, which needs the
+// state for itself.
+func (m *Machine) Why(ctx context.Context, id int) (api.Why, error) {
+	m.mu.Lock()
+	j := m.jobs[cluster.JobID(id)]
+	if j == nil {
+		m.mu.Unlock()
+		v, err := m.Job(ctx, id)
+		return api.Why{Job: v, Text: v.Reason, Blockers: []string{}}, err
+	}
+	defer m.mu.Unlock()
+	m.eng.Look(m.clock.now(m.opt.Now()))
+	y := m.eng.Why(j.id)
+	w := api.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
+	w.Job.Position, w.Job.Rough = y.Ahead+1, y.Rough
+	if y.Expected != cluster.Never {
+		at := time.Unix(0, int64(y.Expected)).UTC()
+		w.Job.Expected = &at
+	}
+	if w.Blockers == nil {
+		w.Blockers = []string{}
+	}
+	return w, nil
+}
+
+// Wait returns a job when it is done.
+func (m *Machine) Wait(ctx context.Context, id int) (api.Job, error) {
+	for {
+		changed := m.watch.changed()
+		v, err := m.Job(ctx, id)
+		if err != nil || v.Ended != nil && !slices.Contains(liveStates, v.State) {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, ctx.Err()
+		case <-m.running.Done():
+			return v, errors.New("the daemon is ending")
+		case <-changed:
+		}
+	}
+}
+
+var liveStates = []string{api.StatePending, api.StateStarting, api.StateRunning, api.StateSuspended, api.StateStopping}
+
+// Changed returns a channel that is closed when something changed.
+func (m *Machine) Changed() <-chan struct{} { return m.watch.changed() }
+
+// Nodes lists this machine.
+func (m *Machine) Nodes() []api.Node {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	n := m.eng.Nodes()[0]
+	v := api.Node{Name: n.Name, State: n.State.String(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
+	for i := range v.GPUs {
+		g := &v.GPUs[i]
+		g.Healthy, g.Free = n.Bad>>g.Index&1 == 0, cluster.Whole
+		for _, b := range m.eng.Beliefs() {
+			for _, a := range b.Allocs {
+				if a.GPUs>>g.Index&1 == 0 {
+					continue
+				}
+				g.Jobs = append(g.Jobs, int(b.Job))
+				if g.Free -= cluster.Milli(a.Share); a.Share == 0 {
+					g.Free = 0
+				}
+			}
+		}
+	}
+	return []api.Node{v}
+}
+
+// Queues lists the queues with what they hold.
+func (m *Machine) Queues() []api.Queue {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	list := []api.Queue{}
+	for _, q := range m.eng.QueueUse() {
+		v := api.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used}
+		for _, j := range m.jobs {
+			name := j.info.Record.Spec.Queue
+			if name == "" {
+				name = "default"
+			}
+			switch {
+			case name != v.Name:
+			case j.info.Record.State == engine.Pending:
+				v.Pending++
+			default:
+				v.Running++
+			}
+		}
+		list = append(list, v)
+	}
+	return list
+}

@@ -1,0 +1,389 @@
+//go:build linux
+
+package local
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// order tells a runner what to do with its job.
+type order struct {
+	how    engine.How
+	grace  time.Duration
+	again  bool           // a person wants it to wait again
+	resume bool           // a suspended job gets its devices back
+	freeze bool           // a person stops it on its devices
+	thaw   bool           // ... and lets it go on
+	signal unix.Signal    // sent as it is; 0: none
+	shell  bool           // ... to the first process only
+	resize []engine.Alloc // run on these from now on
+}
+
+// phase is how far a runner is in stopping its job.
+type phase uint8
+
+const (
+	calm  phase = iota
+	asked       // the checkpoint signal was sent
+	told        // SIGTERM was sent
+	killed
+)
+
+// runner owns the processes of one run of a job.
+type runner struct {
+	m      *Machine
+	id     cluster.JobID
+	job    *job // its id, submission and user never change; the rest belongs to the step
+	n      int  // number of the run
+	tasks  []*task
+	orders chan order
+	ended  chan *task
+	timer  *time.Timer
+
+	phase  phase
+	saved  bool // it may have written a checkpoint when it was asked
+	told   bool // somebody wanted it to stop
+	frozen bool // suspended: its devices are another's
+	live   int
+	limit  time.Time // when the time limit strikes; zero: never
+	alarm  bool      // the signal before the limit was sent
+	news   progress
+	port   int // at which the tasks meet
+}
+
+// progressEvery is how often the progress of a job is looked at.
+const progressEvery = time.Second
+
+func (m *Machine) newRunner(j *job) *runner {
+	r := &runner{m: m, id: j.id, job: j, n: j.info.Run, orders: make(chan order, 16), timer: time.NewTimer(time.Hour)}
+	r.timer.Stop()
+	j.run = r
+	m.runners.Add(1)
+	return r
+}
+
+// stop gives an order. It never blocks: a runner that is behind has the same
+// orders before it.
+func (r *runner) stop(o order) {
+	select {
+	case r.orders <- o:
+	default:
+	}
+}
+
+// act carries out one decision. It runs with the state locked.
+func (m *Machine) act(a *engine.Action) {
+	j := m.jobs[a.Job]
+	if j == nil {
+		return
+	}
+	switch a.Type {
+	case engine.Start:
+		if j.run != nil {
+			j.run.stop(order{resume: true})
+			return
+		}
+		r := m.newRunner(j)
+		tasks := r.plan(a.Allocs)
+		if l := m.eng.Record(j.id).LimitAt; l != cluster.Never {
+			r.limit = time.Unix(0, int64(l))
+		}
+		go r.launch(tasks)
+	case engine.Preempt:
+		if j.run != nil {
+			j.run.stop(order{how: a.How, grace: a.Grace})
+		}
+	case engine.Resize:
+		if j.run != nil {
+			j.run.stop(order{resize: append([]engine.Alloc(nil), a.Allocs...)})
+		}
+	case engine.Reject: // it is stored as done
+	}
+}
+
+// launch starts the tasks and stays with them to their end.
+func (r *runner) launch(tasks []*task) {
+	defer r.m.runners.Done()
+	r.tasks = tasks
+	r.ended = make(chan *task, len(tasks))
+	for _, t := range tasks {
+		if err := r.spawn(t); err != nil {
+			r.m.opt.Log.Warn("a task could not be started", "job", r.id, "task", t.rank, "error", err)
+			r.abandon()
+			select { // a machine without processes or room needs time, not more attempts
+			case <-r.m.running.Done():
+				return
+			case <-time.After(time.Second):
+			}
+			r.report(engine.Event{Type: engine.StartFailed, Job: r.id}, true)
+			return
+		}
+		r.live++
+	}
+	r.m.event(engine.Event{Type: engine.Started, Job: r.id, Rate: 1_000_000})
+	r.loop()
+}
+
+// abandon kills what was started of a gang that cannot be started.
+func (r *runner) abandon() {
+	for _, t := range r.tasks {
+		if t.alive {
+			t.kill()
+		}
+	}
+	for r.live > 0 {
+		select {
+		case <-r.ended:
+			r.live--
+		case <-r.m.running.Done():
+			return
+		}
+	}
+}
+
+// loop follows the job until all its tasks have ended.
+func (r *runner) loop() {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for r.live > 0 {
+		select {
+		case <-r.m.running.Done():
+			return // the shims go on
+		case t := <-r.ended:
+			r.live--
+			if r.live > 0 && r.phase == calm && t.failed() { // the others would wait for it for ever
+				r.signal(unix.SIGTERM)
+				r.to(told, r.m.opt.KillWait)
+			}
+		case o := <-r.orders:
+			r.obey(o)
+		case <-r.timer.C:
+			r.escalate()
+		case <-tick.C:
+			r.look()
+		}
+	}
+	r.look()
+	r.finish()
+}
+
+// obey carries out an order.
+func (r *runner) obey(o order) {
+	switch {
+	case o.signal != 0:
+		r.send(o.signal, o.shell)
+	case o.freeze:
+		r.signal(unix.SIGSTOP)
+	case o.thaw:
+		r.signal(unix.SIGCONT)
+	case o.resume:
+		r.frozen = false
+		r.signal(unix.SIGCONT)
+		r.m.event(engine.Event{Type: engine.Started, Job: r.id, Rate: 1_000_000})
+	case o.resize != nil:
+		r.m.event(engine.Event{Type: engine.Resized, Job: r.id, Rate: 1_000_000})
+	case o.how == engine.Suspend:
+		r.signal(unix.SIGSTOP)
+		r.frozen = true
+		r.suspended()
+	case o.how == engine.Checkpoint && r.phase == calm:
+		r.told, r.saved = true, true
+		r.send(r.checkpointSignal(), r.job.sub.SignalShell)
+		r.signal(unix.SIGCONT) // it may be stopped
+		r.to(asked, o.grace)
+	case r.phase < told:
+		r.told = true
+		if o.grace <= 0 {
+			r.kill()
+			return
+		}
+		r.signal(unix.SIGTERM)
+		r.signal(unix.SIGCONT)
+		r.to(told, o.grace)
+	}
+}
+
+// to enters a phase that lasts so long.
+func (r *runner) to(p phase, d time.Duration) {
+	r.phase = p
+	r.timer.Reset(d)
+}
+
+// escalate is called when a phase is over and the job is still there.
+func (r *runner) escalate() {
+	switch r.phase {
+	case asked:
+		r.signal(unix.SIGTERM)
+		r.to(told, r.m.opt.KillWait)
+	case told:
+		r.kill()
+	case killed: // a process that cannot die yet (disk wait): look again
+		r.kill()
+	case calm:
+	}
+}
+
+func (r *runner) kill() {
+	if r.phase != asked || !r.saved {
+		r.saved = false
+	}
+	for _, t := range r.tasks {
+		if t.alive {
+			t.kill()
+		}
+	}
+	r.to(killed, 5*time.Second)
+}
+
+// signal sends a signal to every process group.
+func (r *runner) signal(s unix.Signal) { r.send(s, false) }
+
+func (r *runner) send(s unix.Signal, shell bool) {
+	for _, t := range r.tasks {
+		if t.alive {
+			t.signal(s, shell)
+		}
+	}
+}
+
+// checkpointSignal is the one that the job asked for.
+func (r *runner) checkpointSignal() unix.Signal {
+	if s := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(r.job.sub.Signal), "SIG")); s != 0 {
+		return s
+	}
+	return unix.SIGUSR1
+}
+
+// look reads what the job tells of itself, and warns it before its limit.
+func (r *runner) look() {
+	if b := time.Duration(r.job.sub.SignalBefore); b > 0 && !r.alarm && !r.limit.IsZero() && r.m.opt.Now().Add(b).After(r.limit) && r.phase == calm {
+		r.alarm = true
+		r.send(r.checkpointSignal(), r.job.sub.SignalShell)
+	}
+	if p, saved := r.news.read(r.tasks); p != nil {
+		r.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) { return r.progressed(now, p, saved), nil })
+	}
+}
+
+// progressed books what the job reported.
+func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []engine.Event {
+	if r.job.run != r {
+		return nil
+	}
+	p.At = time.Unix(0, int64(now)).UTC()
+	if old := r.job.info.Progress; old != nil && p.Checkpoint == "" {
+		p.Checkpoint = old.Checkpoint
+	}
+	r.job.info.Progress = p
+	rec := r.m.eng.Record(r.id)
+	ev := engine.Event{Type: engine.Progress, Job: r.id}
+	if est := rec.Spec.Estimate; est > 0 && p.Steps > 0 {
+		ev.Done = time.Duration(float64(est) * min(1, max(0, p.Step/p.Steps)))
+	}
+	if saved {
+		ev.Saved = max(ev.Done, doneAt(rec, now))
+	}
+	return []engine.Event{ev}
+}
+
+// doneAt is the useful work of a job up to now.
+func doneAt(r *engine.JobRecord, now cluster.Time) time.Duration {
+	if r.State < engine.Starting || r.State > engine.Stopping || r.Rate == 0 {
+		return r.Done
+	}
+	return r.Done + now.Sub(r.Acc)
+}
+
+// suspended tells the engine that the job is frozen: its devices are free.
+func (r *runner) suspended() {
+	r.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) {
+		return []engine.Event{{Type: engine.Stopped, Job: r.id, Reason: engine.Preempted, Done: doneAt(r.m.eng.Record(r.id), now)}}, nil
+	})
+}
+
+// finish tells the engine that nothing of the job is left on its devices.
+func (r *runner) finish() {
+	ev := engine.Event{Type: engine.Stopped, Job: r.id}
+	exit, signal, text := r.outcome()
+	lost := false
+	for _, t := range r.tasks {
+		lost = lost || t.lost
+	}
+	switch {
+	case r.told:
+		ev.Reason = engine.Preempted // or what the engine stopped it for, which it knows
+	case lost:
+		ev.Reason, text = engine.NodeLost, "the process that watched over it was killed"
+	case exit == 0:
+		ev.Reason = engine.Completed
+	default:
+		ev.Reason = engine.Failed
+	}
+	r.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) {
+		j := r.job
+		rec := r.m.eng.Record(r.id)
+		ev.Done = doneAt(rec, now)
+		if r.told && !r.saved || lost {
+			ev.Done = rec.Saved
+		}
+		j.info.Exit, j.info.Signal = exit, signal
+		if text != "" && (j.info.Text == "" || !r.told) {
+			j.info.Text = text
+		}
+		if j.run = nil; rec.State == engine.Pending { // it was suspended: its memory is gone
+			if r.frozen {
+				return r.fellAsleep(rec), nil
+			}
+			return nil, nil
+		}
+		return []engine.Event{ev}, nil
+	})
+}
+
+// fellAsleep ends a job that died while it was suspended.
+func (r *runner) fellAsleep(*engine.JobRecord) []engine.Event {
+	r.job.info.Text = "killed while it was suspended"
+	return []engine.Event{{Type: engine.Cancelled, Job: r.id}}
+}
+
+// report sends an event after which the run is no more.
+func (r *runner) report(ev engine.Event, over bool) {
+	r.m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) {
+		if over {
+			r.job.run = nil
+		}
+		return []engine.Event{ev}, nil
+	})
+}
+
+// outcome is the exit code of the gang: of the first task that failed.
+func (r *runner) outcome() (exit, signal int, text string) {
+	for _, t := range r.tasks {
+		s := t.state
+		if s == nil || s.Exit == 0 {
+			continue
+		}
+		if s.Error != "" {
+			text = s.Error
+		} else if s.Signal != 0 {
+			text = fmt.Sprintf("killed by %s", unix.SignalName(unix.Signal(s.Signal)))
+		} else {
+			text = fmt.Sprintf("exit code %d", s.Exit)
+		}
+		if len(r.tasks) > 1 {
+			text = fmt.Sprintf("task %d: %s", t.rank, text)
+		}
+		return s.Exit, s.Signal, text
+	}
+	return 0, 0, ""
+}
+
+func (t *task) failed() bool { return t.lost || t.state == nil || t.state.Exit != 0 }

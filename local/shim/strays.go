@@ -1,0 +1,128 @@
+//go:build linux
+
+package shim
+
+import (
+	"bytes"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// signalsOff makes the shim deaf to what is meant for its task, or for a
+// terminal that it no longer has. The signals are caught, not ignored: what is
+// ignored stays so in the task, whose shell could then not trap it.
+func signalsOff() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGTSTP)
+}
+
+// Birth returns the start time of a process in clock ticks since boot; 0: there
+// is none. With it a process number cannot be mistaken for a later one.
+func Birth(pid int) uint64 {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0
+	}
+	_, rest, ok := cut(string(text))
+	f := strings.Fields(rest)
+	if !ok || len(f) < 20 {
+		return 0
+	}
+	n, _ := strconv.ParseUint(f[19], 10, 64) // field 22 of proc_pid_stat(5)
+	return n
+}
+
+// cut splits a stat line behind the command's name, which may hold anything.
+func cut(stat string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(stat, ')')
+	if i < 0 {
+		return "", "", false
+	}
+	return stat[:i], stat[i+1:], true
+}
+
+// Strays lists the processes whose environment holds the mark.
+func Strays(mark string) (pids []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	want := []byte(mark)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err != nil {
+			continue // gone, or another user's
+		}
+		for _, kv := range bytes.Split(env, []byte{0}) {
+			if bytes.Equal(kv, want) {
+				pids = append(pids, pid)
+				break
+			}
+		}
+	}
+	return pids
+}
+
+// children lists the processes whose parent is this one: a subreaper inherits
+// whatever its task leaves behind.
+func children() (pids []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	me := strconv.Itoa(os.Getpid())
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if err != nil {
+			continue
+		}
+		if _, rest, ok := cut(string(text)); ok {
+			if f := strings.Fields(rest); len(f) > 1 && f[1] == me && f[0] != "Z" {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// killStrays kills what the task left behind: children that were orphaned, and
+// theirs, until there is nobody left. It returns how many there were.
+func killStrays(mark string) (n int) {
+	for round := range 100 {
+		pids := children()
+		if round == 0 {
+			pids = append(pids, Strays(mark)...)
+		}
+		if len(pids) == 0 {
+			return n
+		}
+		for _, pid := range pids {
+			if unix.Kill(pid, unix.SIGKILL) == nil {
+				n++
+			}
+		}
+		var status unix.WaitStatus
+		for {
+			if got, err := unix.Wait4(-1, &status, unix.WNOHANG, nil); err != nil || got <= 0 {
+				break
+			}
+		}
+		if round > 0 {
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 1_000_000}, nil)
+		}
+	}
+	return n
+}

@@ -1,0 +1,265 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/store"
+)
+
+// ErrNoJob is returned for a job that there is not.
+var ErrNoJob = errors.New("no such job")
+
+// Submit accepts a job, or an array, for a user. When it returns, the jobs are
+// stored: they survive whatever happens next. A second submission of the user
+// with the same key answers with the jobs of the first.
+func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key string) ([]int, error) {
+	if err := mayRun(&u); err != nil {
+		return nil, err
+	}
+	spec, err := s.Job()
+	if err != nil {
+		return nil, err
+	}
+	spec.User = u.Name
+	m.defaults(s, &spec, &u)
+	indices, most := []int{0}, 0
+	if s.Array != "" {
+		if indices, most, err = api.Indices(s.Array); err != nil {
+			return nil, err
+		}
+	}
+	var ids []int
+	err = m.commit(ctx, func(now cluster.Time) ([]engine.Event, error) {
+		var err error
+		if ids, err = m.sameKey(u.Name, key); err != nil || ids != nil {
+			return nil, err
+		}
+		if spec.After, err = m.dependencies(s.After); err != nil {
+			return nil, err
+		}
+		spec.Submit = now
+		if text := m.eng.Check(&spec); text != "" {
+			return nil, &api.FieldError{Field: "submission", Text: text}
+		}
+		var events []engine.Event
+		for k, index := range indices {
+			j := m.newJob(u, s, spec)
+			if s.Array != "" {
+				first := j.id - cluster.JobID(k)
+				j.info.Record.Spec.Array = &cluster.Array{ID: first, Index: index, Cap: most}
+				j.info.Array, j.info.Index = int(first), index
+				j.info.Indices = rangeOf(indices)
+			}
+			ids = append(ids, int(j.id))
+			events = append(events, engine.Event{Type: engine.Submitted, Job: j.id, Spec: j.info.Record.Spec})
+		}
+		if key != "" {
+			m.keys = append(m.keys, submissionKey{u.Name, key, ids})
+		}
+		return events, nil
+	})
+	return ids, err
+}
+
+// submissionKey is an idempotency key with the jobs that came of it.
+type submissionKey struct {
+	user, key string
+	ids       []int
+}
+
+// sameKey returns the jobs of an earlier submission with the key; nil: none.
+func (m *Machine) sameKey(user, key string) ([]int, error) {
+	if key == "" {
+		return nil, nil
+	}
+	for _, k := range m.keys { // of this very step
+		if k.user == user && k.key == key {
+			return k.ids, nil
+		}
+	}
+	text, err := m.store.Key(m.running, user, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ids []int
+	return ids, json.Unmarshal([]byte(text), &ids)
+}
+
+// defaults fills what the user left open.
+func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) {
+	if s.Dir == "" {
+		s.Dir = u.Home
+	}
+	if s.Name == "" {
+		switch {
+		case s.ScriptName != "":
+			s.Name = filepath.Base(s.ScriptName)
+		case len(s.Command) > 0:
+			s.Name = filepath.Base(s.Command[0])
+		default:
+			s.Name = "job"
+		}
+		spec.Name = s.Name
+	}
+	if spec.Queue == "" && len(m.opt.Rules.Spec.Queues) > 0 {
+		spec.Queue = m.defaultQueue(u)
+		s.Queue = spec.Queue
+	}
+}
+
+// defaultQueue is the queue named after the user, after "default", or the first
+// one that takes jobs.
+func (m *Machine) defaultQueue(u *User) string {
+	queues := m.opt.Rules.Spec.Queues
+	var leaves []string
+	for i := range queues {
+		if !slices.ContainsFunc(queues, func(q cluster.Queue) bool { return q.Parent == queues[i].Name }) {
+			leaves = append(leaves, queues[i].Name)
+		}
+	}
+	for _, name := range []string{u.Name, "default"} {
+		if slices.Contains(leaves, name) {
+			return name
+		}
+	}
+	return leaves[0]
+}
+
+func rangeOf(indices []int) *ArrayRange {
+	r := &ArrayRange{Count: len(indices), Min: indices[0], Max: indices[len(indices)-1], Step: 1}
+	if len(indices) > 1 {
+		r.Step = indices[1] - indices[0]
+	}
+	return r
+}
+
+// newJob makes a job known under the next number.
+func (m *Machine) newJob(u User, s *api.Submission, spec cluster.Job) *job {
+	spec.ID = m.next
+	m.next++
+	j := &job{id: spec.ID, sub: s, info: Info{User: u, Record: engine.JobRecord{Spec: &spec, Since: spec.Submit}}}
+	m.jobs[j.id] = j
+	return j
+}
+
+// dependencies translates what a submission waits for. The number of an array
+// stands for all its elements.
+func (m *Machine) dependencies(after []api.After) (list []cluster.Dependency, err error) {
+	for i, a := range after {
+		t, err := cluster.ParseDependencyType(a.Type)
+		if err != nil {
+			return nil, &api.FieldError{Field: fmt.Sprintf("after[%d]", i), Text: err.Error()}
+		}
+		if t == cluster.Singleton {
+			list = append(list, cluster.Dependency{Type: t})
+			continue
+		}
+		id := cluster.JobID(a.Job)
+		if m.eng.Record(id) == nil {
+			if err := m.doneDependency(a.Job, t); err != nil {
+				return nil, &api.FieldError{Field: fmt.Sprintf("after[%d]", i), Text: err.Error()}
+			}
+			continue
+		}
+		list = append(list, cluster.Dependency{Type: t, Job: id})
+		for k := id + 1; ; k++ {
+			r := m.eng.Record(k)
+			if r == nil || r.Spec.Array == nil || r.Spec.Array.ID != id {
+				break
+			}
+			list = append(list, cluster.Dependency{Type: t, Job: k})
+		}
+	}
+	return list, nil
+}
+
+// doneDependency checks a dependency on a job that was done before the daemon
+// started: it holds now, or never.
+func (m *Machine) doneDependency(id int, t cluster.DependencyType) error {
+	row, err := m.store.Job(m.running, id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("there is no job %d", id)
+	case t == cluster.AfterOK && row.State != api.StateCompleted, t == cluster.AfterNotOK && row.State == api.StateCompleted:
+		return fmt.Errorf("job %d is %s: the condition can never hold", id, row.State)
+	}
+	return nil
+}
+
+// commit lets change run at the beginning of the next step, with the state
+// locked, and returns when its events are stored.
+func (m *Machine) commit(ctx context.Context, change func(cluster.Time) ([]engine.Event, error)) error {
+	done := make(chan error, 1)
+	m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) {
+		if ctx.Err() != nil {
+			done <- ctx.Err() // whoever asked has gone: nothing happens
+			return nil, nil
+		}
+		events, err := change(now)
+		if err != nil {
+			done <- err
+			return nil, nil
+		}
+		return events, func(err error) { done <- err }
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.running.Done():
+		return errors.New("the daemon is ending")
+	}
+}
+
+// Act does what a person asks of a job: cancel, hold, release, requeue.
+func (m *Machine) Act(ctx context.Context, id int, verb string) error {
+	return m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
+		j := m.jobs[cluster.JobID(id)]
+		if j == nil {
+			return nil, ErrNoJob
+		}
+		switch verb {
+		case "cancel":
+			j.info.Text = "cancelled"
+			return []engine.Event{{Type: engine.Cancelled, Job: j.id}}, nil
+		case "hold":
+			if j.info.Record.State > engine.Placed {
+				return nil, fmt.Errorf("job %d is %s: only a waiting job can be held", id, j.info.State)
+			}
+			return []engine.Event{{Type: engine.Held, Job: j.id}}, nil
+		case "release":
+			return []engine.Event{{Type: engine.Held, Job: j.id, Undo: true}}, nil
+		case "requeue":
+			if j.run == nil || j.info.Record.State != engine.Running {
+				return nil, fmt.Errorf("job %d is %s: only a running job can be requeued", id, j.info.State)
+			}
+			j.run.stop(order{how: engine.Checkpoint, grace: m.grace(j), again: true})
+			return nil, nil
+		}
+		return nil, fmt.Errorf("%q cannot be done to a job", verb)
+	})
+}
+
+// grace is how long a job of this tier has to write a checkpoint.
+func (m *Machine) grace(j *job) time.Duration {
+	rules := engine.DefaultStop
+	if s := m.opt.Rules.Stop; s != nil {
+		rules = *s
+	}
+	return rules[j.info.Record.Spec.Tier].Grace
+}

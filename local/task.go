@@ -1,0 +1,247 @@
+//go:build linux
+
+package local
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/shim"
+)
+
+// task is one process of a gang, with its shim.
+type task struct {
+	rank    int
+	dir     string
+	spec    *shim.Task
+	devices []api.Device
+	state   *shim.State
+	alive   bool // its shim is there, as far as the runner knows
+	lost    bool // its shim ended without saying how the task did
+}
+
+func (m *Machine) jobDir(id cluster.JobID) string {
+	return filepath.Join(m.opt.Dir, "jobs", strconv.Itoa(int(id)))
+}
+
+func (m *Machine) taskDir(id cluster.JobID, run, rank int) string {
+	return filepath.Join(m.jobDir(id), strconv.Itoa(run), strconv.Itoa(rank))
+}
+
+// mark is the environment variable by which processes of a task are known.
+func (m *Machine) mark(id cluster.JobID, run, rank int) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(m.opt.Dir))
+	return fmt.Sprintf("MUSTER_TASK_ID=%d.%d.%d.%08x", id, run, rank, h.Sum32())
+}
+
+// makeDirs makes the folders of a run. Users may pass through them, and own
+// those of their tasks.
+func (r *runner) makeDirs(t *task) error {
+	j := r.m.jobDir(r.id)
+	if err := os.MkdirAll(filepath.Dir(t.dir), 0o711); err != nil {
+		return err
+	}
+	for _, d := range []string{t.dir, filepath.Join(j, "checkpoint"), filepath.Join(j, "log")} {
+		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := r.own(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own gives a path to the job's user.
+func (r *runner) own(path string) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return os.Lchown(path, r.job.info.User.UID, r.job.info.User.GID)
+}
+
+// spawn starts a task under a new shim and returns when it runs, or when it is
+// known why it cannot. That a program does not exist is the task's own end,
+// not an error of the launch.
+func (r *runner) spawn(t *task) error {
+	if err := r.makeDirs(t); err != nil {
+		return err
+	}
+	if s := r.job.sub.Script; s != "" && t.rank == 0 {
+		path := filepath.Join(t.dir, shim.ScriptFile)
+		if err := os.WriteFile(path, []byte(s), 0o700); err != nil {
+			return err
+		}
+		if err := r.own(path); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(t.spec)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(t.dir, shim.TaskFile), text, 0o600); err != nil {
+		return err
+	}
+	if err := r.own(filepath.Join(t.dir, shim.TaskFile)); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(t.dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%s: %w", lock.Name(), err)
+	}
+	return r.spawnShim(t, lock)
+}
+
+func (r *runner) spawnShim(t *task, lock *os.File) error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
+	defer ours.Close()
+	cmd := exec.Command(r.m.opt.Shim[0], append(r.m.opt.Shim[1:len(r.m.opt.Shim):len(r.m.opt.Shim)], t.dir)...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2"}
+	cmd.ExtraFiles = []*os.File{lock, theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: r.credential()}
+	err = cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		return err
+	}
+	answer := make(chan string, 1)
+	go func() {
+		_ = ours.SetDeadline(r.m.opt.Now().Add(30 * time.Second))
+		line := ""
+		if _, err := ours.WriteString("go\n"); err == nil {
+			line, _ = bufio.NewReader(ours).ReadString('\n')
+		}
+		answer <- line
+	}()
+	switch line := <-answer; {
+	case strings.HasPrefix(line, "started "), strings.HasPrefix(line, "failed "):
+	default:
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return errors.New("the shim did not answer")
+	}
+	t.alive = true
+	t.state, _ = shim.ReadState(t.dir)
+	go func() {
+		_ = cmd.Wait()
+		r.ended <- t.over()
+	}()
+	return nil
+}
+
+// credential is the user that the task runs as.
+func (r *runner) credential() *syscall.Credential {
+	u := &r.job.info.User
+	if os.Getuid() != 0 {
+		return nil
+	}
+	c := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
+	for _, g := range u.Groups {
+		c.Groups = append(c.Groups, uint32(g))
+	}
+	return c
+}
+
+// over is called when the shim has ended.
+func (t *task) over() *task {
+	s, err := shim.ReadState(t.dir)
+	t.alive = false
+	if err != nil || s == nil || s.Phase != shim.Ended {
+		t.lost = true
+		killAll(t.spec.Mark) // the shim was killed: nobody else will
+	}
+	if s != nil {
+		t.state = s
+	}
+	return t
+}
+
+// killAll kills the processes that hold the mark, until there is none.
+func killAll(mark string) {
+	for range 100 {
+		pids := shim.Strays(mark)
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// signal sends to the task's process group, or to its first process. The
+// process number is the task's own as long as its shim lives: it reaps last.
+func (t *task) signal(s unix.Signal, shell bool) {
+	if t.state == nil || t.state.Pid == 0 || shim.Birth(t.state.Pid) != t.state.Birth {
+		return
+	}
+	if shell {
+		_ = unix.Kill(t.state.Pid, s)
+		return
+	}
+	_ = unix.Kill(-t.state.Pid, s)
+}
+
+// kill kills the process group and whoever left it.
+func (t *task) kill() {
+	t.signal(unix.SIGKILL, false)
+	for _, pid := range shim.Strays(t.spec.Mark) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+// plan makes the tasks of a run from what the engine gave it.
+func (r *runner) plan(allocs []engine.Alloc) (tasks []*task) {
+	r.port = freePort()
+	for i := range allocs {
+		a := &allocs[i]
+		devices := r.m.devices(allocs[i : i+1])
+		each := len(devices)
+		if a.Tasks > 0 && a.Share == 0 {
+			each = len(devices) / int(a.Tasks)
+		}
+		for k := range int(a.Tasks) {
+			own := devices
+			if a.Share == 0 {
+				own = devices[k*each : (k+1)*each]
+			}
+			rank := len(tasks)
+			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank)}
+			t.spec = &shim.Task{Mark: r.m.mark(r.id, r.n, rank)}
+			r.describe(t, own)
+			tasks = append(tasks, t)
+		}
+	}
+	for _, t := range tasks {
+		t.spec.Env = r.environment(t, len(tasks))
+	}
+	return tasks
+}

@@ -1,0 +1,106 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/local"
+)
+
+// followEvery is how often a growing log is looked at.
+const followEvery = 50 * time.Millisecond
+
+// log sends a job's output, and with follow=true what comes until it is over.
+// Query: stream=out|err, task=N, follow=true, from=BYTES.
+func (s *Server) log(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	id, err := strconv.Atoi(r.PathValue("id"))
+	if err != nil {
+		http.Error(w, "the job's number is not a number", http.StatusNotFound)
+		return
+	}
+	if err := s.mayTouch(ctx, id); err != nil {
+		var st interface{ GetStatus() int }
+		code := http.StatusInternalServerError
+		if errors.As(err, &st) {
+			code = st.GetStatus()
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	q := r.URL.Query()
+	rank, _ := strconv.Atoi(q.Get("task"))
+	at, _ := strconv.ParseInt(q.Get("from"), 10, 64)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	out := http.NewResponseController(w)
+	for {
+		over := s.over(r, id)
+		n, err := s.copyLog(w, id, rank, q.Get("stream") == "err", at)
+		at += n
+		if err != nil || q.Get("follow") != "true" || over && n == 0 {
+			return
+		}
+		if err := out.Flush(); err != nil {
+			return
+		}
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+// over reports whether nothing more will be written.
+func (s *Server) over(r *http.Request, id int) bool {
+	j, err := s.m.Job(r.Context(), id)
+	return err != nil || j.Ended != nil
+}
+
+// copyLog sends what there is from a position on. A file that is not the job
+// owner's is not read: the path is the owner's to choose.
+func (s *Server) copyLog(w io.Writer, id, rank int, errs bool, at int64) (int64, error) {
+	path, u, err := s.m.LogPath(id, rank, errs)
+	if err != nil || path == "" {
+		return 0, err
+	}
+	f, err := openOwned(path, &u)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return io.Copy(w, io.NewSectionReader(f, at, 1<<62))
+}
+
+func openOwned(path string, u *local.User) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil {
+		if st, ok := fi.Sys().(*syscall.Stat_t); !ok || !fi.Mode().IsRegular() || int(st.Uid) != u.UID {
+			err = errors.New(path + ": not a regular file of " + u.Name)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

@@ -1,0 +1,168 @@
+// Package store keeps what muster serve must not lose in one SQLite file: jobs,
+// the journal, usage. A transaction that Write reports as done survives a power
+// cut (WAL with synchronous=FULL).
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// version is the schema's. A file of a later version is refused.
+const version = 1
+
+const schema = `
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS jobs (
+	id INTEGER PRIMARY KEY,
+	user TEXT NOT NULL, name TEXT NOT NULL, queue TEXT NOT NULL, state TEXT NOT NULL,
+	active INTEGER NOT NULL,      -- 1: not done
+	submitted INTEGER NOT NULL,   -- Unix nanoseconds
+	started INTEGER NOT NULL, ended INTEGER NOT NULL,
+	submission BLOB NOT NULL,     -- written once
+	data BLOB NOT NULL);          -- written with every change
+CREATE INDEX IF NOT EXISTS jobs_active ON jobs (id) WHERE active = 1;
+CREATE INDEX IF NOT EXISTS jobs_ended ON jobs (ended) WHERE active = 0;
+CREATE TABLE IF NOT EXISTS segments (
+	id INTEGER PRIMARY KEY,       -- one for each start of the daemon, and each change of its rules
+	first INTEGER NOT NULL,       -- its first step
+	header BLOB NOT NULL, snapshot BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS steps (
+	seq INTEGER PRIMARY KEY, batch BLOB NOT NULL, hash TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS history (
+	job INTEGER NOT NULL, at INTEGER NOT NULL, what TEXT NOT NULL, text TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS history_job ON history (job);
+CREATE TABLE IF NOT EXISTS keys (
+	user TEXT NOT NULL, key TEXT NOT NULL, jobs TEXT NOT NULL, at INTEGER NOT NULL,
+	PRIMARY KEY (user, key)) WITHOUT ROWID;
+`
+
+// Store is an open file. Its methods are safe for concurrent use.
+type Store struct {
+	write *sql.DB // one connection
+	read  *sql.DB
+}
+
+// ErrNotFound is returned for what is not in the store.
+var ErrNotFound = errors.New("not found")
+
+// Open opens or creates the file.
+func Open(path string) (*Store, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	dsn := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	s := &Store{}
+	var err error
+	if s.write, err = sql.Open("sqlite", dsn+"&_txlock=immediate"); err != nil {
+		return nil, err
+	}
+	s.write.SetMaxOpenConns(1)
+	if err := s.init(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), s.write.Close())
+	}
+	if s.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(1)"); err != nil {
+		return nil, err
+	}
+	s.read.SetMaxOpenConns(4)
+	return s, nil
+}
+
+func (s *Store) init() error {
+	if _, err := s.write.Exec(schema); err != nil {
+		return err
+	}
+	var have int
+	err := s.write.QueryRow(`SELECT value FROM meta WHERE key = 'version'`).Scan(&have)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		_, err = s.write.Exec(`INSERT INTO meta VALUES ('version', ?)`, version)
+		return err
+	case err != nil:
+		return err
+	case have > version:
+		return fmt.Errorf("the file is of version %d; this program writes version %d: use a newer one", have, version)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (s *Store) Close() error { return errors.Join(s.read.Close(), s.write.Close()) }
+
+// Job is a job as it is stored. Times are Unix nanoseconds; 0: not yet.
+type Job struct {
+	ID                        int
+	User, Name, Queue, State  string
+	Active                    bool
+	Submitted, Started, Ended int64
+	Submission                []byte // nil in PutJob: it stays as it is
+	Data                      []byte
+}
+
+// Tx is a transaction being written.
+type Tx struct {
+	ctx context.Context
+	tx  *sql.Tx
+}
+
+// Write runs f in a transaction; when it returns nil, what f wrote is durable.
+func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(&Tx{ctx, tx}); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+func (t *Tx) exec(query string, args ...any) error {
+	_, err := t.tx.ExecContext(t.ctx, query, args...)
+	return err
+}
+
+// PutJob writes a job: a new one with its submission, or the change of one.
+func (t *Tx) PutJob(j *Job) error {
+	if j.Submission == nil {
+		return t.exec(`UPDATE jobs SET name=?, queue=?, state=?, active=?, started=?, ended=?, data=? WHERE id=?`,
+			j.Name, j.Queue, j.State, j.Active, j.Started, j.Ended, j.Data, j.ID)
+	}
+	return t.exec(`INSERT INTO jobs (id, user, name, queue, state, active, submitted, started, ended, submission, data)
+		VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET name=excluded.name, queue=excluded.queue, state=excluded.state,
+		active=excluded.active, started=excluded.started, ended=excluded.ended, submission=excluded.submission, data=excluded.data`,
+		j.ID, j.User, j.Name, j.Queue, j.State, j.Active, j.Submitted, j.Started, j.Ended, j.Submission, j.Data)
+}
+
+// PutStep appends a step to the journal.
+func (t *Tx) PutStep(seq int64, batch []byte, hash string) error {
+	return t.exec(`INSERT INTO steps VALUES (?,?,?)`, seq, batch, hash)
+}
+
+// PutSegment begins a segment of the journal with the step first.
+func (t *Tx) PutSegment(first int64, header, snapshot []byte) error {
+	return t.exec(`INSERT INTO segments (first, header, snapshot) VALUES (?,?,?)`, first, header, snapshot)
+}
+
+// PutMeta sets a value.
+func (t *Tx) PutMeta(key string, value []byte) error {
+	return t.exec(`INSERT INTO meta VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value=excluded.value`, key, string(value))
+}
+
+// PutHistory notes something that happened to a job.
+func (t *Tx) PutHistory(job int, at int64, what, text string) error {
+	return t.exec(`INSERT INTO history VALUES (?,?,?,?)`, job, at, what, text)
+}
+
+// PutKey remembers which jobs came of a submission with an idempotency key.
+func (t *Tx) PutKey(user, key, jobs string, at int64) error {
+	return t.exec(`INSERT INTO keys VALUES (?,?,?,?)`, user, key, jobs, at)
+}
