@@ -19,7 +19,7 @@ type Node struct {
 	GPUs    int       `json:"gpus,omitempty"`
 	CPU     Milli     `json:"cpu,omitempty"`     // milli-cores; 0: not modelled (never a bottleneck)
 	RAM     MiB       `json:"ram,omitempty"`     // MiB; 0: not modelled
-	Islands int       `json:"islands,omitempty"` // NVLink islands inside the node; 0 or 1: one
+	Islands int       `json:"islands,omitempty"` // NVLink islands inside the node, equal parts of its GPUs; 0 or 1: one. With NVLink they are preferred only
 	NVLink  string    `json:"nvlink,omitempty"`  // NVLink domain spanning nodes (e.g. an NVL72 rack); empty: the node
 	Rack    string    `json:"rack,omitempty"`
 	Fabric  string    `json:"fabric,omitempty"` // spine block

@@ -233,6 +233,9 @@ func (f *clusterFile) addNodes(s *cluster.Spec) error {
 		if n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode {
 			return fmt.Errorf("node %s: gpus: %d; between 0 and %d are possible", n.Name, n.GPUs, cluster.MaxGPUsPerNode)
 		}
+		if n.Islands < 0 || n.Islands > max(1, n.GPUs) {
+			return fmt.Errorf("node %s: islands: %d; between 1 and %d (its GPUs) are possible", n.Name, n.Islands, max(1, n.GPUs))
+		}
 		var state cluster.NodeState
 		if n.State != "" {
 			if err := state.UnmarshalText([]byte(n.State)); err != nil {

@@ -448,7 +448,7 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 		n := &e.st.nodes[s.node]
 		a := Alloc{Node: s.node, CPU: s.tookCPU, RAM: s.tookRAM}
 		if take {
-			a.GPUs = n.pickWhole(min(int(s.tookGPUs), int(n.nfree)))
+			a.GPUs = n.pickWhole(min(int(s.tookGPUs), int(n.nfree)), anyDevice)
 			r.masks = append(r.masks, a.GPUs)
 			e.st.take(&a)
 			continue

@@ -31,6 +31,10 @@ func (e *Engine) grow() {
 func (e *Engine) growJob(j *jobState) {
 	s := e.shapeAt(j.shape)
 	stage := e.growStage(j, s)
+	var home Domain
+	if s.topo.Required && s.topo.Level != cluster.LevelAny {
+		home = e.homeOf(j, s.topo.Level)
+	}
 	one := []cluster.TaskSet{{Count: 1, Request: s.sets[0].Request}}
 	var more []Alloc
 	tasks := int(j.tasks)
@@ -38,13 +42,13 @@ func (e *Engine) growJob(j *jobState) {
 		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, tasks+1)-e.milliOf(s, int(j.tasks))).code != notRefused {
 			break
 		}
-		site := &Site{e: e, job: j, req: one}
+		site := &Site{e: e, job: j, req: one, home: home}
 		e.constrain(j)
 		mark := e.st.mark()
 		if !e.placeStage(site, &stage) {
 			break
 		}
-		if e.contested(site.allocs) || !e.within(j, s, site.allocs) {
+		if e.contested(site.allocs) {
 			e.st.rollback(mark)
 			break
 		}
@@ -90,22 +94,6 @@ func (e *Engine) contested(allocs []Alloc) bool {
 		}
 	}
 	return false
-}
-
-// within reports whether a gang that must stay in one domain does so with more.
-func (e *Engine) within(j *jobState, s *shape, more []Alloc) bool {
-	l := s.topo.Level
-	if !s.topo.Required || l == cluster.LevelAny {
-		return true
-	}
-	at := j.allocs[0].Node
-	home := e.st.nodes[at].domain(at, l)
-	for i := range more {
-		if n := more[i].Node; e.st.nodes[n].domain(n, l) != home {
-			return false
-		}
-	}
-	return true
 }
 
 func (e *Engine) resized(j *jobState, tasks int) {

@@ -271,7 +271,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 	if n.NVLink != "" {
 		ns.nvlink = e.domain("nvlink", n.NVLink)
 	} else {
-		ns.nvlink = e.domain("node", n.Name)
+		ns.nvlink, ns.split = e.domain("node", n.Name), ns.islands() > 1
 	}
 	e.st.nodes = append(e.st.nodes, ns)
 	if err := e.classify(id, model); err != nil {
@@ -331,7 +331,7 @@ func (e *Engine) classify(id int32, model cluster.GPUModel) error {
 	c := &e.st.classes[n.class]
 	n.pos = int32(len(c.nodes))
 	c.nodes = append(c.nodes, id)
-	c.cpu, c.ram = max(c.cpu, n.cpu), max(c.ram, n.ram)
+	c.cpu, c.ram, c.split = max(c.cpu, n.cpu), max(c.ram, n.ram), c.split || n.split
 	c.grow(len(c.nodes))
 	return nil
 }

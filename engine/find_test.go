@@ -101,7 +101,7 @@ func TestPickWhole(t *testing.T) {
 		{1 << 63, 64, 1, 1, 1 << 63}, {^uint64(0), 64, 2, 32, 1<<32 - 1},
 	} {
 		n := &nodeState{free: c.free, spec: cluster.Node{GPUs: c.gpus, Islands: c.islands}}
-		if got := n.pickWhole(c.k); got != c.want {
+		if got := n.pickWhole(c.k, anyDevice); got != c.want {
 			t.Errorf("%d of %08b in %d islands: %08b, want %08b", c.k, c.free, c.islands, got, c.want)
 		}
 	}
@@ -113,7 +113,7 @@ func TestPickWhole(t *testing.T) {
 			continue
 		}
 		k := 1 + r.IntN(bits.OnesCount64(n.free))
-		got := n.pickWhole(k)
+		got := n.pickWhole(k, anyDevice)
 		if got&^n.free != 0 || bits.OnesCount64(got) != k {
 			t.Fatalf("%d of %b: %b", k, n.free, got)
 		}

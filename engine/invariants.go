@@ -160,12 +160,8 @@ func (e *Engine) checkSpan(j *jobState, s *shape) error {
 			}
 		}
 	}
-	for i := 1; i < len(j.allocs); i++ {
-		a, b := j.allocs[0].Node, j.allocs[i].Node
-		m, n := &e.st.nodes[a], &e.st.nodes[b]
-		if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && m.domain(a, l) != n.domain(b, l) {
-			return fmt.Errorf("must be within one %s and is on nodes %d and %d", l, a, b)
-		}
+	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.together(j.allocs, l) {
+		return fmt.Errorf("must be within one %s and holds %+v", l, j.allocs)
 	}
 	return nil
 }

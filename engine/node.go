@@ -36,6 +36,7 @@ type nodeState struct {
 	ram      cluster.MiB   // free
 	devs     []device
 	stopping []cluster.JobID // jobs that still hold devices here physically
+	split    bool            // its NVLink domains are islands inside it
 	nvlink   int32           // domain ids; equal ids are near
 	rack     int32
 	fabric   int32
@@ -52,6 +53,7 @@ type class struct {
 	nodes   []int32
 	buckets []bitset // by number of wholly free devices; positions of indexed nodes
 	partial bitset   // positions of indexed nodes with a partly used device
+	split   bool     // some of its nodes have islands
 	free    int      // wholly free devices on indexed nodes
 }
 
@@ -214,6 +216,14 @@ func (st *nodeStore) applyShared(n *nodeState, a *Alloc, taken bool) {
 
 // room returns how many tasks fit on the node now (at most most).
 func (st *nodeStore) room(n *nodeState, r *cluster.Request, most int) int {
+	return st.roomOn(n, r, most, anyDevice)
+}
+
+// anyDevice is the mask that excludes none.
+const anyDevice = ^uint64(0)
+
+// roomOn is room on some of the node's devices.
+func (st *nodeStore) roomOn(n *nodeState, r *cluster.Request, most int, on uint64) int {
 	fit := most
 	if r.CPU > 0 {
 		fit = min(fit, int(n.cpu/r.CPU))
@@ -225,16 +235,16 @@ func (st *nodeStore) room(n *nodeState, r *cluster.Request, most int) int {
 	case fit <= 0:
 		return 0
 	case r.Profile != "":
-		return min(fit, st.roomSlices(n, r, fit))
+		return min(fit, st.roomSlices(n, r, fit, on))
 	case r.GPUs == 0:
 		return fit
 	case !r.Fractional():
-		return min(fit, int(n.nfree)/r.GPUs)
+		return min(fit, n.freeOn(on)/r.GPUs)
 	}
 	devices := 0 // devices with room; for one-device tasks: tasks that fit
 	for i := range n.devs {
 		d := &n.devs[i]
-		if n.healthy>>i&1 == 0 || d.slots != 0 || d.milli == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
+		if n.healthy&on>>i&1 == 0 || d.slots != 0 || d.milli == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
 			continue
 		}
 		k := int(int64(d.milli) / r.Share)
@@ -250,7 +260,7 @@ func (st *nodeStore) room(n *nodeState, r *cluster.Request, most int) int {
 }
 
 // roomSlices counts how many instances of the profile can be created, greedily.
-func (st *nodeStore) roomSlices(n *nodeState, r *cluster.Request, most int) int {
+func (st *nodeStore) roomSlices(n *nodeState, r *cluster.Request, most int, on uint64) int {
 	model := &st.classes[n.class].model
 	p, ok := model.Profile(r.Profile)
 	if !ok {
@@ -259,7 +269,7 @@ func (st *nodeStore) roomSlices(n *nodeState, r *cluster.Request, most int) int 
 	count := 0
 	for i := range n.devs {
 		d := &n.devs[i]
-		if n.healthy>>i&1 == 0 || d.tenants > 0 && d.slots == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
+		if n.healthy&on>>i&1 == 0 || d.tenants > 0 && d.slots == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
 			continue
 		}
 		slots, compute, made := d.slots, int(d.compute), 0
@@ -294,30 +304,4 @@ func lossOfStart(m *cluster.GPUModel, p *cluster.SliceProfile, slots uint8, star
 		}
 	}
 	return loss
-}
-
-// pickWhole chooses k free devices of the node, within one NVLink island where
-// that is possible (the island with the fewest free that suffice), lowest first.
-func (n *nodeState) pickWhole(k int) uint64 {
-	pool := n.free
-	if n.spec.Islands > 1 {
-		per := (n.spec.GPUs + n.spec.Islands - 1) / n.spec.Islands
-		best := 65
-		for i := 0; i < n.spec.Islands; i++ {
-			m := n.free & ((uint64(1)<<per - 1) << (i * per))
-			if c := bits.OnesCount64(m); c >= k && c < best {
-				best, pool = c, m
-			}
-		}
-	}
-	if bits.OnesCount64(pool) == k {
-		return pool
-	}
-	var mask uint64
-	for range k {
-		low := pool & -pool
-		mask |= low
-		pool &^= low
-	}
-	return mask
 }

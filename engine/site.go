@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -30,6 +31,7 @@ type Site struct {
 	req    []cluster.TaskSet // what to place (elastic jobs: at the size tried)
 	stage  stage             // candidate classes of this attempt
 	within Domain
+	home   Domain // of a gang that grows: where it must stay
 	allocs []Alloc
 	own    uint64 // devices of the task that is being bound: its shares are on distinct ones
 }
@@ -59,7 +61,7 @@ func (s *Site) Undo(mark, allocs int) {
 func (s *Site) Room(node, set, most int) int {
 	n := &s.e.st.nodes[node]
 	r := &s.req[set].Request
-	k := s.e.st.room(n, r, most)
+	k := s.e.st.roomOn(n, r, most, s.devices(n))
 	if h := s.e.held; k > 0 && h != nil {
 		k = min(k, h.room(int32(node), s.bound(int32(node)), r, most))
 	}
@@ -109,14 +111,67 @@ func (n *nodeState) domain(id int32, l cluster.Level) Domain {
 	return Domain{}
 }
 
+// Domains calls f for each domain of a level that is on the node, with its
+// wholly free GPUs there: several where the node has NVLink islands.
+func (s *Site) Domains(node int, l cluster.Level, f func(d Domain, free int)) {
+	n := &s.e.st.nodes[node]
+	if l != cluster.LevelNVLink || !n.split {
+		f(n.domain(int32(node), l), s.FreeGPUs(node))
+		return
+	}
+	for i := range n.islands() {
+		f(islandDomain(int32(node), i), min(s.FreeGPUs(node), n.freeOn(n.island(i))))
+	}
+}
+
+// Islands reports whether a candidate node has NVLink islands: then one task
+// may be in several NVLink domains.
+func (s *Site) Islands() bool {
+	for _, ci := range s.stage.classes {
+		if s.e.st.classes[ci].split {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *Site) inside(node int32) bool {
 	if s.e.shy.off(node) {
 		return false
 	}
-	if s.within.Level == cluster.LevelAny {
+	return s.in(s.within, node) && s.in(s.home, node)
+}
+
+func (s *Site) in(d Domain, node int32) bool {
+	if d.Level == cluster.LevelAny {
 		return true
 	}
-	return s.e.st.nodes[node].domain(node, s.within.Level).ID == s.within.ID
+	if at, _, ok := d.island(); ok {
+		return at == node
+	}
+	return s.e.st.nodes[node].domain(node, d.Level).ID == d.ID
+}
+
+// devices is the mask of the devices that the search is restricted to, on a
+// node inside.
+func (s *Site) devices(n *nodeState) uint64 { return s.within.devices(n) & s.home.devices(n) }
+
+// only returns the single node to which the search is restricted, if it is.
+func (s *Site) only() (int32, bool) {
+	if s.within.Level == cluster.LevelNode {
+		return s.within.ID, true
+	}
+	node, _, ok := s.within.island()
+	return node, ok
+}
+
+// one is Find where there is only one node to look at.
+func (s *Site) one(id int32, set, n int) int {
+	nd := &s.e.st.nodes[id]
+	if nd.indexed && s.inside(id) && slices.Contains(s.stage.of(set), nd.class) && s.Room(int(id), set, n) >= n {
+		return int(id)
+	}
+	return -1
 }
 
 // Nodes calls f for each candidate node in order until f returns false. This is
@@ -124,6 +179,12 @@ func (s *Site) inside(node int32) bool {
 func (s *Site) Nodes(f func(node int) bool) { s.nodes(s.stage.classes, f) }
 
 func (s *Site) nodes(classes []int32, f func(node int) bool) {
+	if id, ok := s.only(); ok {
+		if n := &s.e.st.nodes[id]; n.indexed && s.inside(id) && slices.Contains(classes, n.class) {
+			f(int(id))
+		}
+		return
+	}
 	if len(classes) == 1 {
 		for _, id := range s.e.st.classes[classes[0]].nodes {
 			if s.e.st.nodes[id].indexed && s.inside(id) && !f(int(id)) {
@@ -147,6 +208,9 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 // Find returns the preferred node with room for n tasks of the set, or -1.
 func (s *Site) Find(set, n int, pick Pick) int {
 	r := &s.req[set].Request
+	if id, ok := s.only(); ok {
+		return s.one(id, set, n)
+	}
 	if r.Fractional() || r.Profile != "" {
 		return s.findShared(set, n, pick)
 	}
@@ -196,7 +260,8 @@ func (s *Site) scan(c *class, k, set, n int, pick Pick) (int32, cluster.Milli) {
 		return -1, 0
 	}
 	r := &s.req[set].Request
-	plain := r.CPU == 0 && r.RAM == 0 && s.e.held == nil // then every node of the bucket has room
+	_, _, narrow := s.home.island()
+	plain := r.CPU == 0 && r.RAM == 0 && s.e.held == nil && !narrow // then every node of the bucket has room
 	best, bestCPU := int32(-1), cluster.Milli(0)
 	for pos := b.next(0); pos >= 0; pos = b.next(pos + 1) {
 		id := c.nodes[pos]
@@ -250,14 +315,7 @@ func (s *Site) sharedScore(node, set int) int64 {
 
 // Together reports whether all that is bound so far lies in one domain of a
 // level. Domains of different levels need not be nested.
-func (s *Site) Together(l cluster.Level) bool {
-	for i := range s.allocs {
-		if s.DomainOf(int(s.allocs[i].Node), l) != s.DomainOf(int(s.allocs[0].Node), l) {
-			return false
-		}
-	}
-	return true
-}
+func (s *Site) Together(l cluster.Level) bool { return s.e.together(s.allocs, l) }
 
 // Spread returns the number of nodes on which tasks are bound so far.
 func (s *Site) Spread() int {
@@ -345,7 +403,7 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 		a := Alloc{Node: int32(node), Set: int32(set), Tasks: int32(n),
 			CPU: r.CPU * int64(n), RAM: r.RAM * int64(n)}
 		if k := n * r.GPUs; k > 0 {
-			a.GPUs = st.nodes[node].pickWhole(k)
+			a.GPUs = st.nodes[node].pickWhole(k, s.devices(&st.nodes[node]))
 		}
 		s.bind(&a)
 		return
@@ -379,8 +437,9 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 	r := &s.req[set].Request
 	n := &s.e.st.nodes[node]
 	best, bestLeft := -1, int64(0)
+	on := n.healthy & s.devices(n)
 	for i := range n.devs {
-		if n.healthy>>i&1 == 0 {
+		if on>>i&1 == 0 {
 			continue
 		}
 		d := &n.devs[i]

@@ -196,6 +196,9 @@ func (e *Engine) roomText(s *shape) string {
 			return "no node that suits it is up"
 		}
 		name := e.st.nodes[best].spec.Name
+		if s.topo.Required && s.topo.Level == cluster.LevelNVLink && e.st.classes[e.st.nodes[best].class].split {
+			return e.islandText(s, r)
+		}
 		switch {
 		case r.Profile != "":
 			return fmt.Sprintf("needs a %s slice; no GPU has a legal start free", r.Profile)
@@ -219,6 +222,24 @@ func (e *Engine) roomText(s *shape) string {
 		text += fmt.Sprintf(" within one %s", s.topo.Level)
 	}
 	return text + fmt.Sprintf("; %d suitable GPUs are free", free)
+}
+
+// islandText is roomText for a task that must stay in one NVLink island.
+func (e *Engine) islandText(s *shape, r *cluster.Request) string {
+	best, bestFree := int32(-1), -1
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		for i := 0; i < n.islands() && n.indexed && s.any.has(n.class); i++ {
+			on := n.island(i)
+			if !n.split {
+				on = anyDevice
+			}
+			if k := n.freeOn(on); k > bestFree {
+				best, bestFree = int32(id), k
+			}
+		}
+	}
+	return fmt.Sprintf("needs %s in one NVLink island; the best, on %s, has %d free", gpuText(r.GPUs), e.st.nodes[best].spec.Name, bestFree)
 }
 
 func (e *Engine) reservationText(j *jobState) string {

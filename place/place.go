@@ -5,6 +5,7 @@ package place
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -106,7 +107,7 @@ func fill(s *engine.Site, set, count int, pick engine.Pick) bool {
 // preferred one cannot be met, it places anywhere.
 func constrained(s *engine.Site, try func(*engine.Site) bool) bool {
 	t := s.Job().Spec().Topology
-	if t.Level == cluster.LevelAny || alone(s) {
+	if t.Level == cluster.LevelAny || alone(s) && !divisible(s) {
 		return try(s)
 	}
 	if within(s, t.Level, try) {
@@ -119,6 +120,12 @@ func constrained(s *engine.Site, try func(*engine.Site) bool) bool {
 func alone(s *engine.Site) bool {
 	all := s.Sets()
 	return len(all) == 1 && all[0].Count == 1
+}
+
+// divisible reports whether the GPUs of one task may be in several NVLink
+// domains although the job cares: on nodes with islands.
+func divisible(s *engine.Site) bool {
+	return s.Job().Spec().Topology.Level == cluster.LevelNVLink && s.Sets()[0].Request.GPUs > 1 && s.Islands()
 }
 
 // within tries the domains of a level that have enough free GPUs, those with
@@ -152,30 +159,24 @@ func domains(s *engine.Site, level cluster.Level) []engine.Domain {
 	}
 	var list []domainFree
 	at := map[engine.Domain]int{} // looked up only
-	s.Nodes(func(node int) bool {
-		d := s.DomainOf(node, level)
+	add := func(d engine.Domain, free int) {
 		i, ok := at[d]
 		if !ok {
 			i = len(list)
 			at[d] = i
 			list = append(list, domainFree{d: d})
 		}
-		list[i].free += s.FreeGPUs(node)
+		list[i].free += free
+	}
+	s.Nodes(func(node int) bool {
+		s.Domains(node, level, add)
 		return true
 	})
-	var out []engine.Domain
-	for range list {
-		best := -1
-		for i := range list {
-			if list[i].free >= need && (best < 0 || list[i].free < list[best].free) {
-				best = i
-			}
-		}
-		if best < 0 {
-			break
-		}
-		out = append(out, list[best].d)
-		list[best].free = -1
+	list = slices.DeleteFunc(list, func(d domainFree) bool { return d.free < need })
+	slices.SortStableFunc(list, func(a, b domainFree) int { return cmp.Compare(a.free, b.free) })
+	out := make([]engine.Domain, len(list))
+	for i := range list {
+		out[i] = list[i].d
 	}
 	return out
 }

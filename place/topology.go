@@ -19,10 +19,18 @@ func (tight) Name() string { return "topology" }
 // Place tries levels from near to far, and within a level the domain with the
 // least free GPUs that suffice. A required level bounds the search.
 func (tight) Place(s *engine.Site) bool {
+	t := s.Job().Spec().Topology
+	if t.Level == cluster.LevelNVLink && s.Islands() { // nearer than the node
+		if within(s, t.Level, balanced) {
+			return true
+		}
+		if t.Required {
+			return false
+		}
+	}
 	if alone(s) {
 		return pack(s)
 	}
-	t := s.Job().Spec().Topology
 	for _, l := range []cluster.Level{cluster.LevelNode, cluster.LevelNVLink, cluster.LevelRack, cluster.LevelFabric} {
 		if within(s, l, func(s *engine.Site) bool { return balanced(s) && (!t.Required || s.Together(t.Level)) }) {
 			return true
