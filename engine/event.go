@@ -92,7 +92,7 @@ const (
 type Alloc struct {
 	Node    int32         `json:"node"`              // index in the order in which nodes joined
 	Set     int32         `json:"set,omitempty"`     // index into Job.Tasks
-	Tasks   int32         `json:"tasks"`             // tasks of the set on this node
+	Tasks   int32         `json:"tasks"`             // tasks of the set on this node; each has its devices in ascending order
 	GPUs    uint64        `json:"gpus,omitempty"`    // mask of devices
 	Share   int32         `json:"share,omitempty"`   // milli-GPU of each device; 0: whole
 	Slots   uint8         `json:"slots,omitempty"`   // MIG memory slices held on the (single) device
@@ -110,7 +110,7 @@ type Action struct {
 	Allocs []Alloc       `json:"allocs,omitempty"` // Start, Resize
 	How    How           `json:"how,omitempty"`    // Preempt
 	Grace  time.Duration `json:"grace,omitempty"`  // Preempt
-	Reason StopReason    `json:"reason,omitempty"` // Preempt, Reject: what it counts as
+	Reason StopReason    `json:"reason,omitempty"` // Preempt, Reject: what it counts as; Resize: NodeLost where tasks were lost
 	For    cluster.JobID `json:"for,omitempty"`    // Preempt: the job that needs the devices; NoJob: nobody
 	Text   string        `json:"text,omitempty"`   // Reject: what it asked and the most there is
 }

@@ -120,8 +120,9 @@ func (e *Engine) displace(id int32) {
 	}
 }
 
-// loseJobs stops every job that holds one of the devices: a gang is lost as a
-// whole, and requeued as a whole at its old place in the queue.
+// loseJobs stops every job that holds one of the devices. A gang is lost as a
+// whole, and requeued as a whole at its old place in the queue, unless it is
+// elastic and what is left of it is large enough.
 func (e *Engine) loseJobs(id int32, mask uint64) {
 	ids := e.scratch.ids[:0]
 	e.running.walk(func(it item) bool {
@@ -141,7 +142,9 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 			e.admit(j)
 			continue
 		}
-		e.stop(j, Kill, NodeLost, cluster.NoJob)
+		if !e.survive(j, id, mask) {
+			e.stop(j, Kill, NodeLost, cluster.NoJob)
+		}
 	}
 	e.scratch.ids = ids
 }

@@ -462,6 +462,13 @@ func (w *World) resize(j *jobRun, a *engine.Action) {
 	}
 	was := j.phase
 	w.idle(j)
+	if a.Reason == engine.NodeLost { // tasks were lost: the others go on from the last checkpoint
+		done := j.entry.Run - j.left
+		kept := j.lastCheckpoint(done)
+		w.book.lost(j, done-kept)
+		j.left = j.entry.Run - kept
+		j.saved = max(j.saved, kept)
+	}
 	w.book.resized(j, w.now, a.Allocs)
 	w.moveOut(j)
 	j.allocs = a.Allocs
