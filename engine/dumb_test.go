@@ -21,7 +21,7 @@ import (
 // The files: dumb_line_test.go, who may be considered at all; dumb_pass_test.go,
 // who is next and who has to leave; dumb_queues_test.go, who may hold how much;
 // dumb_backfill_test.go, what is promised; dumb_books_test.go, what is free and
-// where a gang goes.
+// where a gang goes; dumb_waits_test.go, who waits for those who leave.
 type dumb struct {
 	policy, placer string
 	mode           engine.Backfill
@@ -49,6 +49,7 @@ type dumbJob struct {
 	asked      int // when it asked for its array's place; 0: it did not
 	allocs     []engine.Alloc
 	waits      []cluster.JobID
+	claims     []dumbClaim
 	turn       int // when it was placed
 	reason     engine.StopReason
 	started    cluster.Time
@@ -175,27 +176,12 @@ func (d *dumb) listed(j *dumbJob) int64 {
 // book gives devices to a job; it starts when nobody is on them any more.
 func (d *dumb) book(j *dumbJob, allocs []engine.Alloc) {
 	d.turns++
-	j.allocs, j.state, j.turn, j.waits, j.eligible = allocs, engine.Placed, d.turns, nil, false
+	j.allocs, j.state, j.turn, j.eligible = allocs, engine.Placed, d.turns, false
 	d.list(j)
-	for _, v := range d.jobs {
-		if v.state == engine.Stopping && overlap(v.allocs, allocs) {
-			j.waits = append(j.waits, v.ID)
-		}
-	}
+	d.waitForLeavers(j)
 	if len(j.waits) == 0 {
 		d.start(j)
 	}
-}
-
-func overlap(a, b []engine.Alloc) bool {
-	for _, x := range a {
-		for _, y := range b {
-			if x.Node == y.Node && (x.GPUs&y.GPUs != 0 || x.CPU > 0 && y.CPU > 0 || x.RAM > 0 && y.RAM > 0) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (d *dumb) start(j *dumbJob) {

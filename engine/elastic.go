@@ -84,18 +84,6 @@ func (e *Engine) growStage(j *jobState, s *shape) stage {
 	return g
 }
 
-// contested reports whether a stopping job still holds part of the allocations.
-func (e *Engine) contested(allocs []Alloc) bool {
-	for i := range allocs {
-		for _, id := range e.st.nodes[allocs[i].Node].stopping {
-			if overlaps(e.jobs[id].goingAllocs(), &allocs[i]) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 func (e *Engine) resized(j *jobState, tasks int) {
 	e.touch(j)
 	s := &e.shapes[j.shape]
@@ -243,7 +231,7 @@ func (e *Engine) leftDevices(j *jobState) {
 			e.ready = append(e.ready, id)
 		}
 	}
-	j.waiters = nil
+	j.waiters, j.claims = nil, nil
 }
 
 // startReady starts the placed jobs whose devices have become free, when all

@@ -226,6 +226,9 @@ func (e *Engine) checkWaits() error {
 			waits[id]++
 		}
 	}
+	if err := e.checkClaims(); err != nil {
+		return err
+	}
 	for _, j := range e.jobs {
 		if j == nil || j.state != Placed {
 			continue
@@ -242,10 +245,33 @@ func (e *Engine) checkWaits() error {
 				return fmt.Errorf("job %d is to start on node %d, which is %s", j.spec.ID, a.Node, s)
 			}
 			for _, id := range e.st.nodes[a.Node].stopping {
-				devs := Alloc{Node: a.Node, GPUs: a.GPUs} // CPU and RAM of one that stopped later are none of its own
-				if v := e.jobs[id]; overlaps(v.goingAllocs(), &devs) && !waitsFor(v, j.spec.ID) {
+				if v := e.jobs[id]; v.leavesDevice(a) && !waitsFor(v, j.spec.ID) {
 					return fmt.Errorf("placed job %d does not wait for job %d on node %d", j.spec.ID, id, a.Node)
 				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkClaims checks that whatever CPU and RAM the books promised is free, or
+// claimed by those who wait for it; and that nobody counts on more than there is.
+func (e *Engine) checkClaims() error {
+	for id := range e.st.nodes {
+		if h := e.short(int32(id)); h.cpu > 0 || h.ram > 0 {
+			return fmt.Errorf("node %d: %+v is promised to jobs that do not wait for it", id, h)
+		}
+	}
+	for _, v := range e.jobs {
+		if v == nil {
+			continue
+		}
+		for _, c := range v.claims {
+			if !waitsFor(v, c.By) {
+				return fmt.Errorf("job %d counts on job %d and does not wait for it", c.By, v.spec.ID)
+			}
+			if h := v.unclaimed(c.Node); h.cpu < 0 || h.ram < 0 {
+				return fmt.Errorf("more is claimed of job %d on node %d than it has: %+v", v.spec.ID, c.Node, h)
 			}
 		}
 	}

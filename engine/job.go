@@ -51,7 +51,8 @@ type jobState struct {
 	tasks    int32         // of the (elastic) first set
 	waits    int32         // stopping jobs that must leave before it can start
 	waiters  []cluster.JobID
-	fails    int32 // failed launches in a row
+	claims   []Claim // what they count on of its CPU and RAM
+	fails    int32   // failed launches in a row
 
 	preemptions int32
 	since       cluster.Time // last became pending

@@ -239,18 +239,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	e.stats.Placed++
 	j.state = Placed
 	j.promise = cluster.Never
-	j.waits = 0
-	for i := range allocs {
-		a := &allocs[i]
-		for _, id := range e.st.nodes[a.Node].stopping {
-			v := e.jobs[id]
-			if overlaps(v.goingAllocs(), a) && !waitsFor(v, j.spec.ID) {
-				e.touch(v)
-				v.waiters = append(v.waiters, j.spec.ID)
-				j.waits++
-			}
-		}
-	}
+	e.waitForLeavers(j)
 	if j.waits == 0 {
 		e.start(j)
 		return
@@ -315,27 +304,6 @@ func (a *Alloc) Milli() cluster.Milli {
 		n++
 	}
 	return cluster.Milli(n) * cluster.Whole
-}
-
-// overlaps reports whether a new allocation needs something that a stopping
-// job still holds: one of its devices, or CPU or RAM of the same node.
-func overlaps(held []Alloc, a *Alloc) bool {
-	for i := range held {
-		h := &held[i]
-		if h.Node == a.Node && (h.GPUs&a.GPUs != 0 || a.CPU > 0 && h.CPU > 0 || a.RAM > 0 && h.RAM > 0) {
-			return true
-		}
-	}
-	return false
-}
-
-func waitsFor(v *jobState, id cluster.JobID) bool {
-	for _, w := range v.waiters {
-		if w == id {
-			return true
-		}
-	}
-	return false
 }
 
 // start emits the Start of a job whose devices are free.
@@ -428,8 +396,7 @@ func (e *Engine) forgetPlacement(j *jobState) {
 	e.touch(j)
 	for i := range j.allocs {
 		for _, id := range e.st.nodes[j.allocs[i].Node].stopping {
-			e.touch(e.jobs[id])
-			e.jobs[id].waiters = without(e.jobs[id].waiters, j.spec.ID)
+			e.stopWaiting(j, e.jobs[id])
 		}
 	}
 	j.allocs, j.waits, j.waited, j.state = nil, 0, false, Pending

@@ -141,7 +141,7 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 		return fmt.Errorf("snapshot: a job without a number of its own below %d", len(e.jobs))
 	}
 	j := &jobState{spec: r.Spec, state: r.State, reason: r.Reason, parked: r.Parked, inArray: r.InArray, promoted: r.Promoted,
-		how: r.How, waiters: r.Waiters, fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry,
+		how: r.How, waiters: r.Waiters, claims: r.Claims, fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry,
 		started: r.Started, firstStart: r.FirstStart, ended: r.Ended, acc: r.Acc, attained: r.Attained, ran: r.Ran, done: r.Done,
 		saved: r.Saved, rate: r.Rate, speed: r.Speed, limitAt: r.LimitAt, promise: cluster.Never, group: -1,
 		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs())}
@@ -241,6 +241,11 @@ func (e *Engine) starveAgain(j *jobState) {
 
 // resumeLost makes a job wait again whose devices are not there any more.
 func (e *Engine) resumeLost(j *jobState) {
+	for _, v := range e.jobs {
+		if v != nil && j.state == Placed { // nobody's leaving is for this one any more
+			e.stopWaiting(j, v)
+		}
+	}
 	j.state, j.since, j.hungry, j.rate = Pending, e.now, cluster.Never, 0
 	j.done = j.saved
 	e.admit(j)

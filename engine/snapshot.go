@@ -51,6 +51,7 @@ type JobRecord struct {
 	Home        []Alloc         `json:"home,omitempty"`
 	Leaving     []Alloc         `json:"leaving,omitempty"`
 	Waiters     []cluster.JobID `json:"waiters,omitempty"`
+	Claims      []Claim         `json:"claims,omitempty"` // what the waiters count on of its CPU and RAM
 	Waits       int32           `json:"waits,omitempty"`
 	Tasks       int32           `json:"tasks,omitempty"`
 	Fails       int32           `json:"fails,omitempty"`
@@ -180,7 +181,7 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 	}
 	r := &JobRecord{Spec: j.spec, State: j.state, Reason: j.reason, Parked: j.parked, Eligible: j.eligible, InArray: j.inArray,
 		Promoted: j.promoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
-		Leaving: slices.Clone(j.leaving), Waiters: slices.Clone(j.waiters), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
+		Leaving: slices.Clone(j.leaving), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
 		Ended: j.ended, Acc: j.acc, Attained: j.attained, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed,
 		LimitAt: j.limitAt}
