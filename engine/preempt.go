@@ -215,12 +215,24 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 // by order (lend) or reclaimed, and a job that straddles the guarantee last
 // (part). Both are asked again when others have been lifted.
 func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (x victim, ok bool) {
-	x.j = v
-	if v.spec.Tier == cluster.Critical {
+	if e.safeUntil(j, v) > e.now {
 		return x, false
 	}
-	safe := v.state != Placed && e.now.Sub(v.started) < e.cfg.MinRuntime && j.spec.Tier != cluster.Critical
-	if safe {
+	return e.after(j, v, key0, reclaim)
+}
+
+// safeUntil is when v's minimum run time protects it from j no more.
+func (e *Engine) safeUntil(j, v *jobState) cluster.Time {
+	if v.state == Placed || j.spec.Tier == cluster.Critical {
+		return 0
+	}
+	return v.started.Add(e.cfg.MinRuntime)
+}
+
+// after is mayTake without regard to the minimum run time.
+func (e *Engine) after(j, v *jobState, key0 int64, reclaim bool) (x victim, ok bool) {
+	x.j = v
+	if v.spec.Tier == cluster.Critical {
 		return x, false
 	}
 	if v.spec.Tier > j.spec.Tier {

@@ -133,6 +133,9 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 		first := before[0]
 		y.Blockers = append(y.Blockers, "order: "+first.label()+" comes first and does not fit yet")
 	}
+	if list, from := e.protected(j, s); len(list) > 0 {
+		y.Blockers = append(y.Blockers, fmt.Sprintf("minimum run time: %s on what it needs; the first may be preempted from %v on", jobsText(len(list)), from))
+	}
 	y.Holders = e.holders(j, s)
 	y.Expected = e.expectedStart(j, before)
 	if y.Expected != cluster.Never && len(before) > maxAhead {
@@ -311,6 +314,13 @@ func (j *jobState) label() string {
 	return fmt.Sprintf("job %d %s", j.spec.ID, j.spec.Name)
 }
 
+func jobsText(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
 func gpuText(n int) string {
 	if n == 1 {
 		return "1 GPU"
@@ -365,19 +375,22 @@ func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
 	resv, held := e.resv, e.held
 	e.resv = nil
 	defer func() { e.resv, e.held = resv, held }()
-	s, first := e.shapeAt(j.shape), e.quotaFree(j)
+	s := e.shapeAt(j.shape)
+	ends := e.foresee(j)
+	first := e.quotaFree(j)
+	e.unforesee(ends)
 	for i, o := range before {
 		if i == maxAhead {
 			break
 		}
-		if r, ok := e.earliest(o, true); ok {
+		if r, ok := e.foreseen(o); ok {
 			e.resv = append(e.resv, r)
 			if e.mode == Strict && s.any.minus(&r.any) != s.any {
 				first = max(first, r.at) // nothing passes it
 			}
 		}
 	}
-	r, ok := e.earliest(j, true)
+	r, ok := e.foreseen(j)
 	if at := max(first, r.at); ok && at < e.now.Add(cluster.MaxDuration/2) {
 		return at
 	}
@@ -404,7 +417,9 @@ func (e *Engine) quotaFree(j *jobState) cluster.Time {
 		e.forget(v, 1)
 		gone = append(gone, v)
 		if r = e.overQuota(j, least); r.code == notRefused {
-			at = v.expectedEnd(e.now)
+			if at = cluster.Time(it.key[0]); at <= e.now {
+				at = v.expectedEnd(e.now)
+			}
 			return false
 		}
 		return true

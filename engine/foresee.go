@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// What a minimum run time only delays is foreseen: a job that comes before
+// running ones in the order gets their devices as soon as they have run for that
+// long. For looking, such jobs are listed as if they ended then.
+
+// sooner is a running job that leaves before its expected end.
+type sooner struct {
+	victim
+	at   cluster.Time
+	safe bool // until then
+}
+
+// protected lists those who would have to leave for the job if they had run for
+// long enough, and the first time at which one has.
+func (e *Engine) protected(j *jobState, s *shape) (list []sooner, from cluster.Time) {
+	if e.cfg.MinRuntime == 0 {
+		return nil, cluster.Never
+	}
+	list, from = e.comeAfter(j, s)
+	return slices.DeleteFunc(list, func(x sooner) bool { return !x.safe }), from
+}
+
+// comeAfter lists the running jobs whose devices the job may take now or once
+// their minimum run time is over, soonest first; none if no minimum run time
+// stands between them and it.
+func (e *Engine) comeAfter(j *jobState, s *shape) (list []sooner, from cluster.Time) {
+	reclaim := e.limits.byQueue && j.milli > 0 && e.entitled(j)
+	lacks := e.lacksQuota(j)
+	from = cluster.Never
+	e.running.walk(func(it item) bool {
+		v := e.jobs[it.id]
+		at := e.safeUntil(j, v)
+		key0 := j.key.key[0]
+		if e.traits.Falling {
+			key0 = addSat(key0, int64(max(at, e.now))) // the victim is closer to its end by then
+		}
+		if x, ok := e.after(j, v, key0, reclaim); ok && e.useful(s, v, lacks) {
+			list = append(list, sooner{x, at, at > e.now})
+			if at > e.now {
+				from = min(from, at)
+			}
+		}
+		return true
+	})
+	if from == cluster.Never {
+		return nil, from
+	}
+	for i := range list {
+		list[i].at = max(list[i].at, from) // with whom it could leave already, the job does not fit
+	}
+	slices.SortFunc(list, func(a, b sooner) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
+	})
+	return list, from
+}
+
+// foreseen is earliest, the minimum run times of those who come after the job
+// considered.
+func (e *Engine) foreseen(j *jobState) (reservation, bool) {
+	defer e.unforesee(e.foresee(j))
+	return e.earliest(j, true)
+}
+
+// moved is a job in the list of expected ends, and where it was.
+type moved struct {
+	j   *jobState
+	end int64
+}
+
+// foresee lists those who will leave for the job as if they ended then, until
+// unforesee.
+func (e *Engine) foresee(j *jobState) (out []moved) {
+	if e.cfg.MinRuntime == 0 {
+		return nil
+	}
+	list, _ := e.comeAfter(j, e.shapeAt(j.shape))
+	var gone []sooner
+	for i := range list {
+		x := &list[i]
+		if x.only && !e.stillReclaimable(j, &x.victim) {
+			continue
+		}
+		e.forget(x.j, 1) // the next is reclaimable only beside this one
+		gone = append(gone, *x)
+	}
+	for i := range gone {
+		v := gone[i].j
+		e.forget(v, -1)
+		if at := int64(gone[i].at.Add(e.leaving(v))); at < v.endKey.key[0] {
+			out = append(out, moved{v, v.endKey.key[0]})
+			e.listEnd(v, at)
+		}
+	}
+	return out
+}
+
+func (e *Engine) unforesee(list []moved) {
+	for i := range list {
+		e.listEnd(list[i].j, list[i].end)
+	}
+}
+
+// leaving is how long a job that is preempted is expected to stay: as long as
+// it takes to write a checkpoint.
+func (e *Engine) leaving(j *jobState) time.Duration {
+	if e.howToStop(j) != Checkpoint || j.state == Placed {
+		return 0
+	}
+	return min(j.spec.Checkpoint.Cost, e.cfg.Stop[j.spec.Tier].Grace)
+}
+
+func (e *Engine) listEnd(j *jobState, at int64) {
+	e.ends.remove(j.endKey)
+	j.endKey.key[0] = at
+	e.ends.insert(j.endKey)
+}
