@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -143,6 +145,9 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 			continue
 		}
 		if !e.survive(j, id, mask) {
+			if i := e.lossNow(j); i >= 0 {
+				e.actions = slices.Delete(e.actions, i, i+1)
+			}
 			e.stop(j, Kill, NodeLost, cluster.NoJob)
 		}
 	}

@@ -91,3 +91,49 @@ func TestRemovedQueue(t *testing.T) {
 		t.Errorf("%v use %v", names, used)
 	}
 }
+
+// An elastic job loses two nodes at one instant: the driver is told once, and of
+// what is left. A loss while that is under way, of another task set, or of too
+// much takes the whole job.
+func TestElasticLoss(t *testing.T) {
+	down := func(n string) engine.Event { return engine.Event{Type: engine.NodeDown, Node: n} }
+	start := func(change ...func(*cluster.Job)) *hand {
+		h := newHand(t, "4x2xT4", "fifo", nil)
+		h.want(0, "start 0", submit(job(0, 1, 1000, append(change, elastic(2, 7))...)))
+		h.want(1, "", ev(engine.Started, 0))
+		return h
+	}
+	h := start()
+	d := h.e.Step(engine.Batch{Now: cluster.Time(2 * time.Second), Events: []engine.Event{down("n1"), down("n2")}})
+	if len(d.Actions) != 1 || d.Actions[0].Type != engine.Resize || d.Actions[0].Reason != engine.NodeLost {
+		t.Fatalf("%+v", d.Actions)
+	}
+	for _, a := range d.Actions[0].Allocs {
+		if a.Node < 2 {
+			t.Errorf("still on node %d: %+v", a.Node, d.Actions[0].Allocs)
+		}
+	}
+	if err := h.e.CheckInvariants(); err != nil {
+		t.Fatal(err)
+	}
+	h.want(3, "preempt 0", down("n4"))
+
+	h = start()
+	h.want(2, "resize 0", down("n1"))
+	h.want(3, "resize 0", ev(engine.Resized, 0)) // it grows onto the GPU that it left idle
+	h.want(4, "", ev(engine.Resized, 0))
+	h.want(5, "preempt 0", down("n2"), down("n3"), down("n4"))
+
+	h = start(func(j *cluster.Job) {
+		j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 1, Request: cluster.Request{GPUs: 1}})
+	})
+	for _, b := range h.e.Beliefs() {
+		for _, a := range b.Allocs {
+			if a.Set == 1 {
+				h.want(2, "preempt 0", down(h.e.Nodes()[a.Node].Name))
+				return
+			}
+		}
+	}
+	t.Error("the second set is nowhere")
+}

@@ -19,12 +19,7 @@ func (e *Engine) survive(j *jobState, node int32, mask uint64) bool {
 	if j.state != Running || s.min == s.max {
 		return false
 	}
-	same := -1 // the resize of a loss in this same step: the driver gets one for both
-	for i := range e.actions {
-		if a := &e.actions[i]; a.Type == Resize && a.Job == j.spec.ID && a.Reason == NodeLost {
-			same = i
-		}
-	}
+	same := e.lossNow(j)
 	if j.resizing && same < 0 {
 		return false
 	}
@@ -45,6 +40,14 @@ func (e *Engine) survive(j *jobState, node int32, mask uint64) bool {
 	j.done -= j.unsavedAt(e.now)
 	e.rerun(j)
 	return true
+}
+
+// lossNow finds the resize that an earlier loss in this same step asks for, or
+// -1: the driver gets one action for all of them.
+func (e *Engine) lossNow(j *jobState) int {
+	return slices.IndexFunc(e.actions, func(a Action) bool {
+		return a.Type == Resize && a.Job == j.spec.ID && a.Reason == NodeLost
+	})
 }
 
 // splitLost divides what a gang holds into what a loss leaves and what it
