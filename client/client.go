@@ -162,6 +162,11 @@ func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out
 	return out, c.do(ctx, http.MethodPost, "/v1/jobs", s, &out, header...)
 }
 
+// Test says what Submit would; nothing is submitted.
+func (c *Client) Test(ctx context.Context, s *api.Submission) (out Submitted, err error) {
+	return out, c.do(ctx, http.MethodPost, "/v1/jobs?test=true", s, &out)
+}
+
 // Job returns a job.
 func (c *Client) Job(ctx context.Context, id int) (j api.Job, err error) {
 	return j, c.do(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id), nil, &j)

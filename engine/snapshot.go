@@ -230,3 +230,6 @@ func (e *Engine) QueueUse() (list []QueueUse) {
 	}
 	return list
 }
+
+// Now is the time of the last step, or the last instant that was looked at.
+func (e *Engine) Now() cluster.Time { return e.now }

@@ -101,6 +101,9 @@ func (m *Machine) Why(ctx context.Context, id int) (api.Why, error) {
 	y := m.eng.Why(j.id)
 	w := api.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
 	w.Job.Position, w.Job.Rough = y.Ahead+1, y.Rough
+	if j.info.Record.State == engine.Pending && j.info.Record.Parked == engine.NotParked {
+		w.Changes = m.tryChanges(j.info.Record.Spec)
+	}
 	if y.Expected != cluster.Never {
 		at := time.Unix(0, int64(y.Expected)).UTC()
 		w.Job.Expected = &at

@@ -17,6 +17,7 @@ import (
 
 type submitInput struct {
 	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"A second submission with the same key answers with the jobs of the first"`
+	Test bool   `query:"test" doc:"Submit nothing: say whether it would be accepted, and when it would be expected to start"`
 	Body api.Submission
 }
 
@@ -113,6 +114,12 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitWait)
 	defer cancel()
+	if in.Test {
+		j, err := s.m.Test(who.User, &in.Body)
+		out := &submitOutput{}
+		out.Body.Jobs, out.Body.Job, out.Body.Why.Blockers = []int{}, j, []string{}
+		return out, problem(err)
+	}
 	ids, err := s.m.Submit(ctx, who.User, &in.Body, in.Key)
 	if err != nil {
 		return nil, problem(err)

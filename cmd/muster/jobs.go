@@ -212,6 +212,9 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 	for _, t := range out.Why.Holders {
 		fmt.Fprintf(&b, "  %s\n", t)
 	}
+	if len(out.Why.Changes) > 0 {
+		fmt.Fprintf(&b, "  would start now with: %s\n", strings.Join(out.Why.Changes, "; "))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -1,0 +1,171 @@
+//go:build linux
+
+package local
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What-if questions are answered by a second engine, restored from a snapshot
+// of the first: the very code that will decide, asked in advance.
+
+// Test says what would become of a submission: an error, or a job that is not
+// there with the time at which it would be expected to start.
+func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
+	if err := mayRun(&u); err != nil {
+		return api.Job{}, err
+	}
+	spec, err := s.Job()
+	if err != nil {
+		return api.Job{}, err
+	}
+	spec.User = u.Name
+	m.defaults(s, &spec, &u)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if spec.After, err = m.dependencies(s.After); err != nil {
+		return api.Job{}, err
+	}
+	now := m.clock.now(m.opt.Now())
+	spec.ID, spec.Submit = m.next, now
+	if text := m.eng.Check(&spec); text != "" {
+		return api.Job{}, &api.FieldError{Field: "submission", Text: text}
+	}
+	e, err := m.fork(func(snap *engine.Snapshot) { snap.Next++ })
+	if err != nil {
+		return api.Job{}, err
+	}
+	d := e.Step(engine.Batch{Now: max(now, m.eng.Now()), Events: []engine.Event{{Type: engine.Submitted, Job: spec.ID, Spec: &spec}}})
+	info := Info{User: u, Record: *e.Record(spec.ID)}
+	info.State = stateOf(&info.Record, false)
+	v := view(&info, s, int(spec.ID), m.opt.Now())
+	at := now
+	if !starts(&d, spec.ID) {
+		y := e.Why(spec.ID)
+		v.Position, v.Rough = y.Ahead+1, y.Rough
+		at = y.Expected
+	}
+	if at != cluster.Never {
+		t := time.Unix(0, int64(at)).UTC()
+		v.Expected = &t
+	}
+	return v, nil
+}
+
+// fork makes a second engine in the present state. It runs with the state locked.
+func (m *Machine) fork(change func(*engine.Snapshot)) (*engine.Engine, error) {
+	snap := m.eng.Snapshot()
+	if change != nil {
+		change(&snap)
+	}
+	cfg, err := m.opt.Rules.Config()
+	if err != nil {
+		return nil, err
+	}
+	return engine.Restore(cfg, &snap)
+}
+
+func starts(d *engine.Decision, id cluster.JobID) bool {
+	for i := range d.Actions {
+		if d.Actions[i].Type == engine.Start && d.Actions[i].Job == id {
+			return true
+		}
+	}
+	return false
+}
+
+// placed reports whether the job got devices, be it that others leave them first.
+func placed(e *engine.Engine, id cluster.JobID) bool {
+	s := e.Record(id).State
+	return s != engine.Pending && s != engine.Done
+}
+
+// change is something that a user could ask for instead.
+type change struct {
+	text string
+	edit func(*cluster.Job)
+}
+
+// changes lists what the job could ask for instead, the smallest first.
+func (m *Machine) changes(spec *cluster.Job) (list []change) {
+	r := spec.Tasks[0].Request
+	add := func(text string, edit func(*cluster.Job)) { list = append(list, change{text, edit}) }
+	request := func(edit func(*cluster.TaskSet)) func(*cluster.Job) {
+		return func(j *cluster.Job) {
+			j.Tasks = append([]cluster.TaskSet(nil), j.Tasks...)
+			edit(&j.Tasks[0])
+		}
+	}
+	if len(spec.GPUTypes) > 0 {
+		add("any GPU model", func(j *cluster.Job) { j.GPUTypes = nil })
+	}
+	if r.Memory > 0 {
+		add("less GPU memory", request(func(t *cluster.TaskSet) { t.Request.Memory = 0 }))
+	}
+	if r.RAM > 0 {
+		add(fmt.Sprintf("half the host memory (%d MiB per task)", r.RAM/2), request(func(t *cluster.TaskSet) { t.Request.RAM /= 2 }))
+	}
+	if r.CPU > 1000 {
+		add(fmt.Sprintf("half the CPU cores (%g per task)", float64(r.CPU)/2000), request(func(t *cluster.TaskSet) { t.Request.CPU /= 2 }))
+	}
+	if spec.Topology.Required {
+		add("without the required topology level", func(j *cluster.Job) { j.Topology.Required = false })
+	}
+	if spec.Limit == 0 || spec.Limit > 10*time.Minute {
+		add("a time limit of 10m (it may pass in a gap)", func(j *cluster.Job) { j.Limit = 10 * time.Minute })
+	}
+	for n := spec.Tasks[0].Count - 1; n >= 1 && len(list) < mostChanges; n-- {
+		add(fmt.Sprintf("%d tasks instead of %d", n, spec.Tasks[0].Count), request(func(t *cluster.TaskSet) { t.Count = n }))
+	}
+	for g := r.GPUs - 1; g >= 1 && len(list) < mostChanges; g-- {
+		add(fmt.Sprintf("%d GPUs per task instead of %d", g, r.GPUs), request(func(t *cluster.TaskSet) { t.Request.GPUs = g }))
+	}
+	if r.GPUs == 1 && r.Profile == "" && !r.Fractional() {
+		add("half a GPU", request(func(t *cluster.TaskSet) { t.Request.Share = 500 }))
+	}
+	if spec.Tier == cluster.Standard {
+		add("tier best-effort (it may use what its queue is not owed, and is the first to leave)", func(j *cluster.Job) { j.Tier = cluster.BestEffort })
+	}
+	if spec.Tier != cluster.Critical {
+		add("tier critical (it would preempt)", func(j *cluster.Job) { j.Tier = cluster.Critical })
+	}
+	return list
+}
+
+const (
+	mostChanges = 12     // how many single changes are tried
+	mostJobs    = 20_000 // with more jobs than this nobody waits for the answer
+)
+
+// tryChanges returns the single changes that would give the job devices now.
+func (m *Machine) tryChanges(spec *cluster.Job) (list []string) {
+	if len(m.jobs) > mostJobs || len(spec.Tasks) != 1 {
+		return nil
+	}
+	tasks := false
+	for _, c := range m.changes(spec) {
+		if tasks && c.text[0] >= '1' && c.text[0] <= '9' {
+			continue // fewer still would do as well
+		}
+		e, err := m.fork(nil)
+		if err != nil {
+			return nil
+		}
+		other := *spec
+		c.edit(&other)
+		if e.Check(&other) != "" {
+			continue
+		}
+		e.Step(engine.Batch{Now: m.eng.Now(), Events: []engine.Event{{Type: engine.Updated, Job: spec.ID, Spec: &other}}})
+		if placed(e, spec.ID) {
+			list = append(list, c.text)
+			tasks = tasks || c.text[0] >= '1' && c.text[0] <= '9'
+		}
+	}
+	return list
+}
