@@ -32,6 +32,9 @@ type Config struct {
 	Starvation time.Duration
 	// HalfLife is that of decayed usage, which fair shares count; 0: a week.
 	HalfLife time.Duration
+	// Clock writes an instant in explanations (never in decisions); nil: as the
+	// time since the origin, as in the simulator.
+	Clock func(cluster.Time) string
 	// Launches is how often a job may fail to start before it is given up; 0: 3.
 	Launches int
 }

@@ -269,10 +269,10 @@ const (
 	refusedQuota                // the queue tree, a cap or a budget
 )
 
-// text says in words what a quota refused.
-func (r *refusal) text() string {
+// refusalText says in words what a quota refused.
+func (e *Engine) refusalText(r *refusal) string {
 	if r.until > 0 {
-		return r.quota.String() + "; the next period begins at " + r.until.String()
+		return r.quota.String() + "; the next period begins at " + e.clock(r.until)
 	}
 	return r.quota.String()
 }

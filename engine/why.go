@@ -69,12 +69,12 @@ func (e *Engine) Why(id cluster.JobID) Why {
 		}
 		e.whyPending(j, &y)
 	case Done:
-		y.Text = "ended " + j.reason.String() + " at " + j.ended.String()
+		y.Text = "ended " + j.reason.String() + " at " + e.clock(j.ended)
 	case Placed:
 		y.Text = fmt.Sprintf("has devices on %s; waits for %d jobs to leave them", e.where(j), j.waits)
 		y.Expected = e.now
 	default:
-		y.Text = fmt.Sprintf("%s on %s since %v", gpuText(int(j.devices)), e.where(j), j.started)
+		y.Text = fmt.Sprintf("%s on %s since %s", gpuText(int(j.devices)), e.where(j), e.clock(j.started))
 	}
 	return y
 }
@@ -95,7 +95,7 @@ func (e *Engine) parkedText(j *jobState) string {
 	case ParkedHold:
 		return "held by a person until it is released"
 	case ParkedBegin:
-		return fmt.Sprintf("not to begin before %v", j.spec.Begin)
+		return "not to begin before " + e.clock(j.spec.Begin)
 	case ParkedDependency:
 		var waits []string
 		for _, d := range j.spec.After {
@@ -118,7 +118,7 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 	s := e.shapeAt(j.shape)
 	least := e.leastMilli(j)
 	if r := e.overQuota(j, least); r.code != notRefused {
-		y.Blockers = append(y.Blockers, r.text())
+		y.Blockers = append(y.Blockers, e.refusalText(&r))
 	}
 	e.constrain(j)
 	fits := e.fitsNow(j, s)
@@ -134,7 +134,7 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 		y.Blockers = append(y.Blockers, "order: "+first.label()+" comes first and does not fit yet")
 	}
 	if list, from := e.protected(j, s); len(list) > 0 {
-		y.Blockers = append(y.Blockers, fmt.Sprintf("minimum run time: %s on what it needs; the first may be preempted from %v on", jobsText(len(list)), from))
+		y.Blockers = append(y.Blockers, fmt.Sprintf("minimum run time: %s on what it needs; the first may be preempted from %s on", jobsText(len(list)), e.clock(from)))
 	}
 	y.Holders = e.holders(j, s)
 	y.Expected = e.expectedStart(j, before)
@@ -250,12 +250,12 @@ func (e *Engine) reservationText(j *jobState) string {
 	var parts []string
 	for i := range e.resv {
 		if r := &e.resv[i]; r.at < end && r.job != j.spec.ID {
-			parts = append(parts, fmt.Sprintf("job %d starts at %v", r.job, r.at))
+			parts = append(parts, fmt.Sprintf("job %d starts at %s", r.job, e.clock(r.at)))
 		}
 	}
 	for i := range e.advance {
 		if a := &e.advance[i]; a.start < end && a.end > e.now && !e.insider(a, j) {
-			parts = append(parts, fmt.Sprintf("%s begins at %v", a.spec.Name, a.start))
+			parts = append(parts, fmt.Sprintf("%s begins at %s", a.spec.Name, e.clock(a.start)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -275,7 +275,7 @@ func (e *Engine) holders(j *jobState, s *shape) []string {
 			more++
 			return true
 		}
-		out = append(out, fmt.Sprintf("%s: %s on %s, expected to end %s", v.label(), gpuText(int(v.devices)), e.where(v), endText(v.expectedEnd(e.now))))
+		out = append(out, fmt.Sprintf("%s: %s on %s, expected to end %s", v.label(), gpuText(int(v.devices)), e.where(v), e.endText(v.expectedEnd(e.now))))
 		return true
 	})
 	if more > 0 {
@@ -329,14 +329,14 @@ func gpuText(n int) string {
 }
 
 // endText rounds: an expectation is no better than to the second.
-func endText(t cluster.Time) string {
+func (e *Engine) endText(t cluster.Time) string {
 	switch {
 	case t >= cluster.Time(cluster.MaxDuration):
 		return "at an unknown time"
 	case t > cluster.Time(time.Minute):
 		t = cluster.Time(time.Duration(t).Round(time.Second))
 	}
-	return "at " + t.String()
+	return "at " + e.clock(t)
 }
 
 // workAhead is when the work of those ahead would be done if it were a fluid
@@ -466,4 +466,12 @@ func (e *Engine) windowFree(j *jobState, least cluster.Milli) cluster.Time {
 func (e *Engine) forget(v *jobState, sign int64) {
 	e.tree.Charge(int(v.queue), -sign*v.milli, v.spec.Tier == cluster.Critical)
 	e.limits.caps.Charge(int(v.queue), int(v.user), -sign*v.milli, int(-sign))
+}
+
+// clock writes an instant as the configuration wants it.
+func (e *Engine) clock(t cluster.Time) string {
+	if e.cfg.Clock != nil && t != cluster.Never {
+		return e.cfg.Clock(t)
+	}
+	return t.String()
 }

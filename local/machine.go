@@ -143,7 +143,7 @@ func (m *Machine) restore(ctx context.Context) error {
 		snap.Now = m.clock.now(m.opt.Now())
 	}
 	snap.Next = m.next
-	cfg, err := m.opt.Rules.Config()
+	cfg, err := m.config()
 	if err != nil {
 		return err
 	}
@@ -162,6 +162,19 @@ func (m *Machine) restore(ctx context.Context) error {
 		return err
 	}
 	return m.adopt()
+}
+
+// config is the engine's, which explains itself in local time.
+func (m *Machine) config() (engine.Config, error) {
+	cfg, err := m.opt.Rules.Config()
+	cfg.Clock = func(t cluster.Time) string {
+		at := time.Unix(0, int64(t))
+		if at.Sub(m.opt.Now()).Abs() < 12*time.Hour {
+			return at.Format("15:04:05")
+		}
+		return at.Format("15:04 Mon 2 Jan 2006")
+	}
+	return cfg, err
 }
 
 // snapshot collects what the engine knew from the stored jobs.

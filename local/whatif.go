@@ -63,7 +63,7 @@ func (m *Machine) fork(change func(*engine.Snapshot)) (*engine.Engine, error) {
 	if change != nil {
 		change(&snap)
 	}
-	cfg, err := m.opt.Rules.Config()
+	cfg, err := m.config()
 	if err != nil {
 		return nil, err
 	}

@@ -204,3 +204,18 @@ echo started; while :; do sleep 0.05; done`
 	d.want(string(text), "started", "resumed 1")
 	d.want(d.must("show", "1"), `"restarts": 1`, `"preemptions": 1`, `"state": "completed"`)
 }
+
+// A waiting job is told everything: what blocks it, who holds it, until when,
+// and what single change would start it now.
+func TestWhy(t *testing.T) {
+	d := startDaemon(t, "4xH100-80GB")
+	d.must("submit", "--gpus", "3", "--time", "1h", "--name", "big", "--", "sleep", "100")
+	d.must("submit", "--gpus", "2", "--name", "next", "--", "true")
+	out := d.must("why", "2")
+	d.want(out, "needs 2 GPUs on one node; best", "job 1 big: 3 GPUs", "expected to end at", "would start now with: ", "1 GPUs per task instead of 2", "tier critical")
+	if strings.Contains(out, "20777d") {
+		t.Errorf("an instant is shown as a time since 1970:\n%s", out)
+	}
+	d.must("cancel", "1")
+	d.must("wait", "2")
+}
