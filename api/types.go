@@ -204,3 +204,19 @@ type Queue struct {
 	Running   int    `json:"running"`
 	Pending   int    `json:"pending"`
 }
+
+// Partition is a named group of nodes with rules of its own.
+type Partition struct {
+	Name         string   `json:"name"`
+	Default      bool     `json:"default,omitempty"`
+	Nodes        []string `json:"nodes"`
+	MaxTime      Duration `json:"max_time,omitempty" doc:"A longer limit is rejected; absent: none"`
+	DefaultTime  Duration `json:"default_time,omitempty" doc:"Limit of jobs that state none; absent: none"`
+	PriorityTier int64    `json:"priority_tier,omitempty" doc:"Higher is considered first"`
+}
+
+// SignalRequest asks for a signal to a running job.
+type SignalRequest struct {
+	Signal string `json:"signal" doc:"Name or number, such as USR1"`
+	Shell  bool   `json:"shell,omitempty" doc:"To the first process of each task only, not to its process group"`
+}

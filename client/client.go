@@ -225,3 +225,13 @@ func (c *Client) Log(ctx context.Context, id, task int, stream string, follow bo
 	_, err = io.Copy(w, resp.Body)
 	return errors.Join(err, resp.Body.Close())
 }
+
+// Signal sends a signal to a running job.
+func (c *Client) Signal(ctx context.Context, id int, r api.SignalRequest) error {
+	return c.do(ctx, http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/signal", &r, nil)
+}
+
+// Partitions lists the partitions.
+func (c *Client) Partitions(ctx context.Context) (list []api.Partition, err error) {
+	return list, c.do(ctx, http.MethodGet, "/v1/partitions", nil, &list)
+}

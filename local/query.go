@@ -185,3 +185,18 @@ func (m *Machine) Queues() []api.Queue {
 	}
 	return list
 }
+
+// Partitions lists the partitions; without any there is one of everything.
+func (m *Machine) Partitions() []api.Partition {
+	spec := &m.opt.Rules.Spec
+	list := []api.Partition{}
+	for i := range spec.Partitions {
+		p := &spec.Partitions[i]
+		list = append(list, api.Partition{Name: p.Name, Default: p.Default, Nodes: p.Nodes, MaxTime: api.Duration(p.MaxTime),
+			DefaultTime: api.Duration(p.DefaultTime), PriorityTier: p.PriorityTier})
+	}
+	if len(list) == 0 {
+		list = append(list, api.Partition{Name: "main", Default: true, Nodes: []string{spec.Nodes[0].Name}})
+	}
+	return list
+}

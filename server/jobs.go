@@ -33,6 +33,11 @@ type idInput struct {
 	ID int `path:"id" minimum:"1" doc:"Number of the job"`
 }
 
+type signalInput struct {
+	ID   int `path:"id" minimum:"1"`
+	Body api.SignalRequest
+}
+
 type jobOutput struct{ Body api.Job }
 
 type listInput struct {
@@ -89,6 +94,15 @@ func (s *Server) jobs(a huma.API) {
 			}
 			j, err := s.m.Wait(ctx, in.ID)
 			return &jobOutput{shown(who, j)}, problem(err)
+		})
+	huma.Register(a, huma.Operation{OperationID: "signal", Method: http.MethodPost, Path: "/v1/jobs/{id}/signal", Summary: "Send a signal to a running job"},
+		func(ctx context.Context, in *signalInput) (*struct{}, error) {
+			if err := s.mayTouch(ctx, in.ID); err != nil {
+				return nil, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, commitWait)
+			defer cancel()
+			return nil, problem(s.m.Signal(ctx, in.ID, in.Body.Signal, in.Body.Shell))
 		})
 	for _, verb := range []string{"cancel", "hold", "release", "requeue", "suspend", "resume"} {
 		huma.Register(a, huma.Operation{OperationID: verb, Method: http.MethodPost, Path: "/v1/jobs/{id}/" + verb,

@@ -23,6 +23,10 @@ func (s *Server) machine(a huma.API) {
 		func(ctx context.Context, _ *none) (*struct{ Body []api.Queue }, error) {
 			return &struct{ Body []api.Queue }{s.m.Queues()}, nil
 		})
+	huma.Register(a, huma.Operation{OperationID: "partitions", Method: http.MethodGet, Path: "/v1/partitions", Summary: "The partitions"},
+		func(context.Context, *none) (*struct{ Body []api.Partition }, error) {
+			return &struct{ Body []api.Partition }{s.m.Partitions()}, nil
+		})
 	huma.Register(a, huma.Operation{OperationID: "info", Method: http.MethodGet, Path: "/v1/info", Summary: "The server itself"},
 		func(context.Context, *none) (*struct{ Body Info }, error) {
 			return &struct{ Body Info }{s.info}, nil
