@@ -71,16 +71,16 @@ type randomWorld struct {
 	log      []string
 	keepLog  bool
 	used     map[string]cluster.Milli
-	changed  bool                     // limits changed in this batch
-	records  map[cluster.JobID]string // as kept by whoever writes down only what changed; looked up only
+	changed  bool                               // limits changed in this batch
+	records  map[cluster.JobID]engine.JobRecord // as kept by whoever writes down only what changed; looked up only
 
-	twinRecords map[cluster.JobID]string // likewise
+	twinRecords map[cluster.JobID]engine.JobRecord // likewise
 }
 
 // play runs a scenario to its end; it returns how many events it took.
 func play(sc *scenario, keepLog bool) (w *randomWorld, err error) {
 	w = &randomWorld{sc: sc, wake: cluster.Never, nodes: map[string]int{}, keepLog: keepLog, memoTwin: sc.seed%2 == 0,
-		records: map[cluster.JobID]string{}, twinRecords: map[cluster.JobID]string{}}
+		records: map[cluster.JobID]engine.JobRecord{}, twinRecords: map[cluster.JobID]engine.JobRecord{}}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
