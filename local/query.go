@@ -71,7 +71,6 @@ func (m *Machine) Jobs(ctx context.Context, f store.Filter) ([]api.Job, error) {
 	}
 	list := make([]api.Job, 0, len(rows))
 	m.mu.RLock()
-	defer m.mu.RUnlock()
 	for i := range rows {
 		if j := m.jobs[cluster.JobID(rows[i].ID)]; j != nil {
 			list = append(list, m.view(j))
@@ -79,11 +78,46 @@ func (m *Machine) Jobs(ctx context.Context, f store.Filter) ([]api.Job, error) {
 		}
 		v, err := m.stored(&rows[i])
 		if err != nil {
+			m.mu.RUnlock()
 			return nil, err
 		}
 		list = append(list, v)
 	}
+	m.mu.RUnlock()
+	m.explain(list)
 	return list, nil
+}
+
+// mostExplained bounds how many waiting jobs of a list are explained, the
+// oldest first; muster why explains any.
+const mostExplained = 50
+
+// explain says of waiting jobs where in the line they are, what blocks them
+// first, and when they are expected to start.
+func (m *Machine) explain(list []api.Job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.eng.Look(m.clock.now(m.opt.Now()))
+	n := 0
+	for i := len(list) - 1; i >= 0 && n < mostExplained; i-- {
+		v := &list[i]
+		if v.State != api.StatePending || m.jobs[cluster.JobID(v.ID)] == nil {
+			continue
+		}
+		n++
+		y := m.eng.Why(cluster.JobID(v.ID))
+		v.Position, v.Rough = y.Ahead+1, y.Rough
+		if y.Ahead == 0 {
+			v.Code = "Resources"
+		}
+		if len(y.Blockers) > 0 {
+			v.Reason = y.Blockers[0]
+		}
+		if y.Expected != cluster.Never {
+			at := time.Unix(0, int64(y.Expected)).UTC()
+			v.Expected = &at
+		}
+	}
 }
 
 // Why explains why a job waits. The engine looks ahead for it, which needs the

@@ -48,7 +48,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 		if spec.After, err = m.dependencies(s.After); err != nil {
 			return nil, err
 		}
-		spec.Submit = now
+		spec.ID, spec.Submit = m.next, now
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &api.FieldError{Field: "submission", Text: text}
 		}

@@ -45,6 +45,9 @@ func run(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if name := slurmName(); name != "" {
+		return runSlurm(ctx, name, args)
+	}
 	root := newRoot()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -79,7 +82,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newSim(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newCheck(), newResults(), newMan())
-	root.AddCommand(newServe(), newSubmit(), newRun(), newQueue(), newShow(), newWhy(), newLogs(), newWait(), newNodes(), newQueues())
+	root.AddCommand(newServe(), newSubmit(), newRun(), newQueue(), newShow(), newWhy(), newLogs(), newWait(), newNodes(), newQueues(), newSlurm())
 	root.AddCommand(newVerbs()...)
 	return root
 }
@@ -114,6 +117,9 @@ func usage(err error) error {
 	}
 	return fmt.Errorf("%w: %w", errUsage, err)
 }
+
+// wallTime is what time it is, for commands that speak of days and hours.
+func wallTime() time.Time { return time.Now() }
 
 // wallClock measures how long things take, for progress bars and reports; no
 // decision depends on it.

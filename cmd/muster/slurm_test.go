@@ -1,0 +1,58 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// slurm runs one of the installed commands.
+func (d *daemon) slurm(name string, args ...string) string {
+	d.t.Helper()
+	bin := filepath.Join(d.dir, "bin")
+	cmd := exec.Command("timeout", append([]string{"60", filepath.Join(bin, name)}, args...)...)
+	cmd.Dir = d.dir
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket, "PATH="+bin+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		d.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// Slurm's commands, installed as links, talk to the daemon: a script with
+// directives, a step inside it, a dependency, a listing, the accounting.
+func TestSlurmCommands(t *testing.T) {
+	d := startDaemon(t, "8xH100-80GB")
+	d.want(d.must("slurm", "install", filepath.Join(d.dir, "bin")), "sbatch", "export PATH=")
+	script := `#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --gres=gpu:2
+#SBATCH --ntasks=2
+#SBATCH -o out-%j.txt
+echo "gpus $SLURM_JOB_GPUS of job $SLURM_JOB_ID"
+srun bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $CUDA_VISIBLE_DEVICES'
+`
+	if err := os.WriteFile(filepath.Join(d.dir, "job.sh"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d.want(d.slurm("sbatch", "--hold", "job.sh"), "Submitted batch job 1")
+	if out := d.slurm("sbatch", "--parsable", "--dependency=afterok:1", "--wrap", "cat out-1.txt > copy"); strings.TrimSpace(out) != "2" {
+		t.Errorf("sbatch --parsable says %q", out)
+	}
+	d.want(d.slurm("squeue"), "JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)", "(JobHeldUser)", "(Dependency)")
+	d.slurm("scontrol", "release", "1")
+	d.must("wait", "2")
+	text, err := os.ReadFile(filepath.Join(d.dir, "copy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.want(string(text), "gpus 0,1 of job 1", "rank 0 of 2", "rank 1 of 2")
+	d.want(d.slurm("sacct", "-n", "-X", "-o", "JobID,JobName,State,ExitCode", "-P"), "1|train|COMPLETED|0:0", "2|wrap|COMPLETED|0:0")
+	d.want(d.slurm("srun", "--gpus=1", "printenv", "CUDA_VISIBLE_DEVICES"), "GPU-simulated-0")
+	d.want(d.slurm("sinfo"), "main*", "idle")
+}
