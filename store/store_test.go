@@ -1,0 +1,127 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func open(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// What was written is there after the file is closed and opened again; a
+// transaction that fails leaves nothing behind.
+func TestWriteRead(t *testing.T) {
+	ctx, path := t.Context(), filepath.Join(t.TempDir(), "x", "muster.db")
+	s := open(t, path)
+	a := Job{ID: 1, User: "ann", Name: "train", Queue: "vision", State: "running", Active: true, Submitted: 10, Submission: []byte(`{"a":1}`), Data: []byte(`{}`)}
+	if err := s.Write(ctx, func(tx *Tx) error {
+		return errors.Join(tx.PutJob(&a), tx.PutStep(1, []byte("b"), "h"), tx.PutMeta("k", []byte("v")), tx.PutHistory(1, 11, "running", ""), tx.PutKey("ann", "key", "[1]", 12))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a.Submission, a.State, a.Active, a.Ended, a.Data = nil, "completed", false, 20, []byte(`{"x":2}`)
+	no := errors.New("no")
+	if err := s.Write(ctx, func(tx *Tx) error { return errors.Join(tx.PutJob(&a), no) }); !errors.Is(err, no) {
+		t.Fatalf("error %v", err)
+	}
+	if list, err := s.Active(ctx); err != nil || len(list) != 1 || list[0].State != "running" {
+		t.Fatalf("after a transaction that failed: %v, %v", list, err)
+	}
+	if err := s.Write(ctx, func(tx *Tx) error { return tx.PutJob(&a) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	j, err := s.Job(ctx, 1)
+	if err != nil || j.State != "completed" || string(j.Submission) != `{"a":1}` || string(j.Data) != `{"x":2}` || j.Active {
+		t.Errorf("job %+v, %v", j, err)
+	}
+	if _, err := s.Job(ctx, 2); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a job that is not there: %v", err)
+	}
+	if jobs, err := s.Key(ctx, "ann", "key"); err != nil || jobs != "[1]" {
+		t.Errorf("key: %q, %v", jobs, err)
+	}
+	if seq, last, err := s.Last(ctx); seq != 1 || last != 1 || err != nil {
+		t.Errorf("last step %d, job %d, %v", seq, last, err)
+	}
+}
+
+// Lists are filtered, paged, and have the latest first.
+func TestList(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, filepath.Join(t.TempDir(), "muster.db"))
+	if err := s.Write(ctx, func(tx *Tx) error {
+		var err error
+		for i := 1; i <= 9; i++ {
+			j := Job{ID: i, User: []string{"ann", "bob"}[i%2], Queue: "q", State: "pending", Active: i > 3, Ended: int64(i), Submission: []byte("{}"), Data: []byte("{}")}
+			if i <= 3 {
+				j.State = "completed"
+			}
+			err = errors.Join(err, tx.PutJob(&j))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		f    Filter
+		want []int
+	}{
+		{Filter{Limit: 3}, []int{9, 8, 7}},
+		{Filter{Limit: 2, Before: 4}, []int{3, 2}},
+		{Filter{User: "ann", Limit: 2}, []int{8, 6}},
+		{Filter{States: []string{"completed"}}, []int{3, 2, 1}},
+		{Filter{Since: 3, Before: 5}, []int{4, 3}},
+		{Filter{Queue: "other"}, nil},
+	} {
+		list, err := s.List(ctx, c.f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for i := range list {
+			got = append(got, list[i].ID)
+		}
+		if len(got) != len(c.want) || len(got) > 0 && got[0] != c.want[0] || len(got) > 1 && got[1] != c.want[1] {
+			t.Errorf("%+v lists %v, not %v", c.f, got, c.want)
+		}
+	}
+}
+
+// The files are the daemon's alone, and a later program's are refused.
+func TestFile(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	path := filepath.Join(dir, "a?b#c%d.db") // names mean nothing to the driver
+	s := open(t, path)
+	if err := s.Write(ctx, func(tx *Tx) error { return tx.PutMeta("version", []byte("99")) }); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if fi, err := f.Info(); err != nil || fi.Mode().Perm() != 0o600 || !strings.HasPrefix(f.Name(), "a?b#c%d.db") {
+			t.Errorf("%s has mode %v (%v)", f.Name(), fi.Mode(), err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "version 99") {
+		t.Errorf("a file of a later version: %v", err)
+	}
+}
