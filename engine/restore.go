@@ -13,7 +13,7 @@ import (
 // be another than the one under which the snapshot was written: what does not
 // depend on the policy is kept, keys are computed anew under another policy,
 // jobs whose devices are no longer there wait again, and the queues are those
-// of the configuration.
+// of the configuration. The snapshot can be used again.
 func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	if s.Next < 0 || s.Now < 0 {
 		return nil, fmt.Errorf("snapshot: number %d or time %d is negative", s.Next, s.Now)
@@ -141,7 +141,7 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 		return fmt.Errorf("snapshot: a job without a number of its own below %d", len(e.jobs))
 	}
 	j := &jobState{spec: r.Spec, state: r.State, reason: r.Reason, parked: r.Parked, inArray: r.InArray, promoted: r.Promoted,
-		how: r.How, waiters: r.Waiters, claims: r.Claims, fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry,
+		how: r.How, waiters: slices.Clone(r.Waiters), claims: slices.Clone(r.Claims), fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry,
 		started: r.Started, firstStart: r.FirstStart, ended: r.Ended, acc: r.Acc, attained: r.Attained, ran: r.Ran, done: r.Done,
 		saved: r.Saved, rate: r.Rate, speed: r.Speed, limitAt: r.LimitAt, promise: cluster.Never, group: -1,
 		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs())}
@@ -176,7 +176,7 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	if j.inArray && j.spec.Array != nil {
 		e.deps.array(j.spec.Array.ID).active++
 	}
-	if j.home = r.Home; !e.validAllocs(r.Home, false) {
+	if j.home = slices.Clone(r.Home); !e.validAllocs(r.Home, false) {
 		j.home = nil
 	}
 	switch {
@@ -254,7 +254,7 @@ func (e *Engine) resumeLost(j *jobState) {
 // resumeHolding books what a job holds, or what it still has to leave.
 func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 	s := e.shapeAt(j.shape)
-	j.allocs, j.leaving, j.resizing, j.waits = r.Allocs, r.Leaving, r.Resizing, r.Waits
+	j.allocs, j.leaving, j.resizing, j.waits = slices.Clone(r.Allocs), slices.Clone(r.Leaving), r.Resizing, r.Waits
 	j.tasks, j.devices = r.Tasks, int32(s.devices(int(r.Tasks)))
 	j.milli = e.heldMilli(j)
 	leaves := j.leaving

@@ -120,24 +120,31 @@ func (m *Machine) explain(list []api.Job) {
 	}
 }
 
-// Why explains why a job waits. The engine looks ahead for it, which needs the
-// state for itself.
-func (m *Machine) Why(ctx context.Context, id int) (api.Why, error) {
+// Why explains why a job waits and, if changes are wanted, what single change
+// would start it now.
+func (m *Machine) Why(ctx context.Context, id int, changes bool) (api.Why, error) {
+	w, spec, snap, err := m.why(ctx, id, changes)
+	if err == nil && snap != nil {
+		w.Changes, err = m.tryChanges(spec, snap)
+	}
+	return w, err
+}
+
+// why is what the engine says. It looks ahead for it, which needs the state for
+// itself; a snapshot is for questions that take longer.
+func (m *Machine) why(ctx context.Context, id int, changes bool) (api.Why, *cluster.Job, *engine.Snapshot, error) {
 	m.mu.Lock()
 	j := m.jobs[cluster.JobID(id)]
 	if j == nil {
 		m.mu.Unlock()
 		v, err := m.Job(ctx, id)
-		return api.Why{Job: v, Text: v.Reason, Blockers: []string{}}, err
+		return api.Why{Job: v, Text: v.Reason, Blockers: []string{}}, nil, nil, err
 	}
 	defer m.mu.Unlock()
 	m.eng.Look(m.clock.now(m.opt.Now()))
 	y := m.eng.Why(j.id)
 	w := api.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
 	w.Job.Position, w.Job.Rough = y.Ahead+1, y.Rough
-	if j.info.Record.State == engine.Pending && j.info.Record.Parked == engine.NotParked {
-		w.Changes = m.tryChanges(j.info.Record.Spec)
-	}
 	if y.Expected != cluster.Never {
 		at := time.Unix(0, int64(y.Expected)).UTC()
 		w.Job.Expected = &at
@@ -145,7 +152,11 @@ func (m *Machine) Why(ctx context.Context, id int) (api.Why, error) {
 	if w.Blockers == nil {
 		w.Blockers = []string{}
 	}
-	return w, nil
+	if rec := &j.info.Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked && len(rec.Spec.Tasks) == 1 {
+		snap := m.eng.Snapshot()
+		return w, rec.Spec, &snap, nil
+	}
+	return w, nil, nil, nil
 }
 
 // Wait returns a job when it is done.

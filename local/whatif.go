@@ -36,7 +36,9 @@ func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
 	if text := m.eng.Check(&spec); text != "" {
 		return api.Job{}, &api.FieldError{Field: "submission", Text: text}
 	}
-	e, err := m.fork(func(snap *engine.Snapshot) { snap.Next++ })
+	snap := m.eng.Snapshot()
+	snap.Next++
+	e, err := m.fork(&snap)
 	if err != nil {
 		return api.Job{}, err
 	}
@@ -57,17 +59,13 @@ func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
 	return v, nil
 }
 
-// fork makes a second engine in the present state. It runs with the state locked.
-func (m *Machine) fork(change func(*engine.Snapshot)) (*engine.Engine, error) {
-	snap := m.eng.Snapshot()
-	if change != nil {
-		change(&snap)
-	}
+// fork makes a second engine in the state of a snapshot.
+func (m *Machine) fork(snap *engine.Snapshot) (*engine.Engine, error) {
 	cfg, err := m.config()
 	if err != nil {
 		return nil, err
 	}
-	return engine.Restore(cfg, &snap)
+	return engine.Restore(cfg, snap)
 }
 
 func starts(d *engine.Decision, id cluster.JobID) bool {
@@ -137,35 +135,30 @@ func (m *Machine) changes(spec *cluster.Job) (list []change) {
 	return list
 }
 
-const (
-	mostChanges = 12     // how many single changes are tried
-	mostJobs    = 20_000 // with more jobs than this nobody waits for the answer
-)
+// mostChanges is how many single changes are tried.
+const mostChanges = 12
 
 // tryChanges returns the single changes that would give the job devices now.
-func (m *Machine) tryChanges(spec *cluster.Job) (list []string) {
-	if len(m.jobs) > mostJobs || len(spec.Tasks) != 1 {
-		return nil
-	}
+func (m *Machine) tryChanges(spec *cluster.Job, snap *engine.Snapshot) (list []string, err error) {
 	tasks := false
 	for _, c := range m.changes(spec) {
 		if tasks && c.text[0] >= '1' && c.text[0] <= '9' {
 			continue // fewer still would do as well
 		}
-		e, err := m.fork(nil)
+		e, err := m.fork(snap)
 		if err != nil {
-			return nil
+			return nil, err
 		}
 		other := *spec
 		c.edit(&other)
 		if e.Check(&other) != "" {
 			continue
 		}
-		e.Step(engine.Batch{Now: m.eng.Now(), Events: []engine.Event{{Type: engine.Updated, Job: spec.ID, Spec: &other}}})
+		e.Step(engine.Batch{Now: snap.Now, Events: []engine.Event{{Type: engine.Updated, Job: spec.ID, Spec: &other}}})
 		if placed(e, spec.ID) {
 			list = append(list, c.text)
 			tasks = tasks || c.text[0] >= '1' && c.text[0] <= '9'
 		}
 	}
-	return list
+	return list, nil
 }

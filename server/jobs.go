@@ -82,7 +82,7 @@ func (s *Server) jobs(a huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			w, err := s.m.Why(ctx, in.ID)
+			w, err := s.m.Why(ctx, in.ID, true)
 			w.Job = shown(who, w.Job)
 			return &struct{ Body api.Why }{w}, problem(err)
 		})
@@ -143,7 +143,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 	if out.Body.Job, err = s.m.Job(ctx, ids[0]); err != nil {
 		return nil, problem(err)
 	}
-	out.Body.Why, err = s.m.Why(ctx, ids[0])
+	out.Body.Why, err = s.m.Why(ctx, ids[0], false)
 	out.Body.Job.Expected, out.Body.Job.Position = out.Body.Why.Job.Expected, out.Body.Why.Job.Position
 	return out, problem(err)
 }
