@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -63,8 +64,46 @@ func (m *Machine) view(j *job) api.Job {
 var codes = map[engine.Parked]string{engine.NotParked: "Priority", engine.ParkedHold: "JobHeldUser", engine.ParkedBegin: "BeginTime",
 	engine.ParkedDependency: "Dependency", engine.ParkedArray: "JobArrayTaskLimit", engine.ParkedSingleton: "Dependency"}
 
-// Jobs lists jobs, the latest first.
+// Jobs lists jobs, the latest first, without what is long and seldom wanted:
+// environments and scripts.
 func (m *Machine) Jobs(ctx context.Context, f store.Filter) ([]api.Job, error) {
+	list, err := m.list(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		list[i].Submission.Env, list[i].Submission.Script = nil, ""
+	}
+	m.explain(list)
+	return list, nil
+}
+
+// live lists jobs that are not over from memory.
+func (m *Machine) live(f *store.Filter) []api.Job {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	ids := slices.Sorted(maps.Keys(m.jobs))
+	slices.Reverse(ids)
+	list := []api.Job{}
+	for _, id := range ids {
+		j := m.jobs[id]
+		if f.Limit > 0 && len(list) == f.Limit {
+			break
+		}
+		spec := j.info.Record.Spec
+		if j.row && (f.Before == 0 || int(id) < f.Before) && (f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&
+			(f.Name == "" || f.Name == spec.Name) && slices.Contains(f.States, j.info.State) {
+			list = append(list, m.view(j))
+		}
+	}
+	return list
+}
+
+// list finds the jobs that a filter chooses.
+func (m *Machine) list(ctx context.Context, f store.Filter) ([]api.Job, error) {
+	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(liveStates, s) }) {
+		return m.live(&f), nil
+	}
 	rows, err := m.store.List(ctx, f)
 	if err != nil {
 		return nil, err
@@ -84,7 +123,6 @@ func (m *Machine) Jobs(ctx context.Context, f store.Filter) ([]api.Job, error) {
 		list = append(list, v)
 	}
 	m.mu.RUnlock()
-	m.explain(list)
 	return list, nil
 }
 

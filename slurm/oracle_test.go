@@ -18,7 +18,7 @@ import (
 // oracle is a real Slurm on this machine: its own ports and directories, one
 // node "box" with 64 CPUs and 8 GPUs that are empty files, two partitions.
 type oracle struct {
-	t   *testing.T
+	t   testing.TB
 	dir string // short: a socket's path has at most 108 characters
 	env []string
 }
@@ -57,7 +57,7 @@ PartitionName=debug Nodes=box MaxTime=30:00 DefaultTime=10:00 State=UP
 `
 
 // startOracle starts a Slurm, or skips; with CI=true its absence is a failure.
-func startOracle(t *testing.T) *oracle {
+func startOracle(t testing.TB) *oracle {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("a real Slurm takes some seconds")
@@ -105,7 +105,7 @@ func lookProgram(name string) (string, error) {
 	return exec.LookPath("/usr/sbin/" + name)
 }
 
-func me(t *testing.T) string {
+func me(t testing.TB) string {
 	u, err := user.Current()
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func (o *oracle) write() {
 	}
 }
 
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

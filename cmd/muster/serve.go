@@ -28,6 +28,7 @@ import (
 type serveFlags struct {
 	state, socket, gpus      string
 	policy, placer, backfill string
+	cpus                     int
 }
 
 func newServe() *cobra.Command {
@@ -47,6 +48,7 @@ func newServe() *cobra.Command {
 	c.Flags().StringVar(&f.state, "state", dir, "folder of the state")
 	c.Flags().StringVar(&f.socket, "socket", socket, "Unix socket for the users of this machine")
 	c.Flags().StringVar(&f.gpus, "gpus", "", "simulated devices, such as sim:8xH100-80GB")
+	c.Flags().IntVar(&f.cpus, "cpus", runtime.NumCPU(), "CPU cores to give to jobs; more than there are overcommits them")
 	c.Flags().StringVar(&f.policy, "policy", "multifactor", "who is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
@@ -134,7 +136,10 @@ func (f *serveFlags) machine() ([]api.GPU, cluster.Spec, error) {
 		return nil, cluster.Spec{}, err
 	}
 	host, _, _ = strings.Cut(host, ".")
-	node := cluster.Node{Name: host, CPU: int64(runtime.NumCPU()) * 1000, RAM: memory()}
+	if f.cpus < 1 || f.cpus > 1<<16 {
+		return nil, cluster.Spec{}, fmt.Errorf("--cpus %d: between 1 and %d", f.cpus, 1<<16)
+	}
+	node := cluster.Node{Name: host, CPU: int64(f.cpus) * 1000, RAM: memory()}
 	text, ok := strings.CutPrefix(f.gpus, "sim:")
 	if !ok {
 		return nil, cluster.Spec{}, fmt.Errorf("--gpus %q: name simulated devices, such as sim:8xH100-80GB", f.gpus)

@@ -1,0 +1,240 @@
+package slurm
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BenchmarkBeside measures Muster beside a real Slurm on the same machine with
+// the same commands: sbatch and squeue, Slurm's own and those that muster slurm
+// install makes. Run it with -benchtime 1x; docs/performance.md has the figures.
+func BenchmarkBeside(b *testing.B) {
+	for _, s := range []struct {
+		name  string
+		start func(testing.TB) *subject
+	}{{"slurm", realSlurm}, {"muster", musterAsSlurm}} {
+		b.Run(s.name, func(b *testing.B) {
+			u := s.start(b)
+			b.Run("submit", func(b *testing.B) { u.submissions(b, 1) })
+			b.Run("submit-4-clients", func(b *testing.B) { u.submissions(b, 4) })
+			b.Run("submit-to-exec", u.latency)
+			b.Run("2000-jobs", u.throughput)
+			b.Run("list-10000", u.listing)
+			b.Run("idle", u.idle)
+		})
+	}
+}
+
+// subject is a scheduler under measurement.
+type subject struct {
+	dir string // of the jobs
+	env []string
+	bin string // folder of its commands; "": in PATH
+	pid func() []int
+}
+
+func realSlurm(t testing.TB) *subject {
+	o := startOracle(t)
+	return &subject{dir: filepath.Join(o.dir, "work"), env: o.env, pid: func() (pids []int) {
+		for _, n := range []string{"slurmctld", "slurmd"} {
+			out, _ := exec.Command("pgrep", "-f", n+".*"+o.dir).Output()
+			for _, f := range strings.Fields(string(out)) {
+				p, _ := strconv.Atoi(f)
+				pids = append(pids, p)
+			}
+		}
+		return pids
+	}}
+}
+
+func musterAsSlurm(t testing.TB) *subject {
+	dir, err := os.MkdirTemp("", "mus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	bin := filepath.Join(dir, "muster")
+	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/muster").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	u := &subject{dir: filepath.Join(dir, "work"), bin: filepath.Join(dir, "bin"), env: append(os.Environ(), "MUSTER_SOCKET="+dir+"/s")}
+	if err := os.Mkdir(u.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(bin, "slurm", "install", u.bin).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	// 64 cores, as the other's node claims to have
+	cmd := exec.Command(bin, "serve", "--gpus", "sim:8xH100-80GB", "--cpus", "64", "--state", dir+"/state", "--socket", dir+"/s")
+	log, err := os.Create(dir + "/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr, cmd.Env = log, u.env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() })
+	u.pid = func() []int { return []int{cmd.Process.Pid} }
+	for i := 0; ; i++ {
+		if _, err := os.Stat(dir + "/s"); err == nil {
+			return u
+		}
+		if i == 500 {
+			t.Fatal("muster serve does not listen")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (u *subject) run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(u.bin, name), args...)
+	if u.bin == "" {
+		cmd = exec.Command(name, args...)
+	}
+	cmd.Dir, cmd.Env = u.dir, u.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// drain waits until nothing is left in the queue.
+func (u *subject) drain(t testing.TB) {
+	for range 6000 {
+		if u.run(t, "squeue", "-h") == "" {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("the queue does not empty")
+}
+
+const submissions = 100
+
+// submissions measures durable submissions per second.
+func (u *subject) submissions(b *testing.B, clients int) {
+	for range b.N {
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range clients {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for range submissions / clients {
+					u.run(b, "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")
+				}
+			}()
+		}
+		wg.Wait()
+		b.ReportMetric(submissions/time.Since(start).Seconds(), "jobs/s")
+		u.run(b, "scancel", "-u", me(b))
+		u.drain(b)
+	}
+}
+
+// latency measures from before sbatch is executed until the job's first command.
+func (u *subject) latency(b *testing.B) {
+	for range b.N {
+		var ms []float64
+		for i := range 50 {
+			file := fmt.Sprintf("start-%d", i)
+			before := time.Now().UnixNano()
+			u.run(b, "sbatch", "-o", "/dev/null", "--wrap", "date +%s%N > "+file+".new; mv "+file+".new "+file)
+			for {
+				if text, err := os.ReadFile(filepath.Join(u.dir, file)); err == nil {
+					at, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+					if err != nil {
+						b.Fatal(err)
+					}
+					ms = append(ms, float64(at-before)/1e6)
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+		slices.Sort(ms)
+		b.ReportMetric(ms[len(ms)/2], "p50-ms")
+		b.ReportMetric(ms[len(ms)-1], "max-ms")
+		u.drain(b)
+	}
+}
+
+// throughput measures two arrays of a thousand short jobs, from the first
+// submission to the last end.
+func (u *subject) throughput(b *testing.B) {
+	for range b.N {
+		start := time.Now()
+		for range 2 {
+			u.run(b, "sbatch", "--array=0-999", "-n", "1", "-o", "/dev/null", "--wrap", "true")
+		}
+		u.drain(b)
+		b.ReportMetric(2000/time.Since(start).Seconds(), "jobs/s")
+	}
+}
+
+// listing measures squeue over ten thousand waiting jobs.
+func (u *subject) listing(b *testing.B) {
+	for range 10 {
+		u.run(b, "sbatch", "--hold", "--array=0-999", "-o", "/dev/null", "--wrap", "true")
+	}
+	b.ResetTimer()
+	for range b.N {
+		start := time.Now()
+		if n := strings.Count(u.run(b, "squeue", "-h", "-r"), "\n") + 1; n != 10_000 {
+			b.Fatalf("%d jobs are listed", n)
+		}
+		b.ReportMetric(float64(time.Since(start).Milliseconds()), "ms")
+		b.ReportMetric(u.memory(), "MiB")
+	}
+	u.run(b, "scancel", "-u", me(b))
+	u.drain(b)
+}
+
+// memory is what the daemons hold, in MiB.
+func (u *subject) memory() (mib float64) {
+	for _, pid := range u.pid() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if _, rest, ok := strings.Cut(string(text), "VmRSS:"); ok {
+			kib, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			mib += kib / 1024
+		}
+	}
+	return mib
+}
+
+// idle measures the processor time of daemons that have nothing to do.
+func (u *subject) idle(b *testing.B) {
+	for range b.N {
+		before, start := u.ticks(), time.Now()
+		time.Sleep(5 * time.Second)
+		b.ReportMetric(float64(u.ticks()-before)/100/time.Since(start).Seconds()*100, "%core")
+		b.ReportMetric(u.memory(), "MiB")
+	}
+}
+
+// ticks is the daemons' processor time in hundredths of a second.
+func (u *subject) ticks() (n int64) {
+	for _, pid := range u.pid() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if i := strings.LastIndexByte(string(text), ')'); i > 0 {
+			f := strings.Fields(string(text)[i+1:])
+			for _, k := range []int{11, 12} {
+				v, _ := strconv.ParseInt(f[k], 10, 64)
+				n += v
+			}
+		}
+	}
+	return n
+}
