@@ -5,6 +5,7 @@ package local
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,26 +23,31 @@ import (
 // running until its runner, which finds that out at once, says so.
 func (m *Machine) adopt() error {
 	o := driver.Observed{Nodes: m.eng.Nodes()}
-	var mine []*runner
+	var mine, begin []*runner
 	for _, b := range m.eng.Beliefs() {
 		j := m.jobs[b.Job]
 		r := m.newRunner(j)
-		if !r.find(b.Allocs) {
+		switch {
+		case r.find(j.info.On):
+			mine = append(mine, r)
+		case b.State == engine.Starting, b.State == engine.Running && b.Resizing:
+			r.on = b.Allocs // it is started in place: the devices are its own
+			begin = append(begin, r)
+		default:
 			r.forget()
 			continue
 		}
 		f := driver.Found{Job: b.Job, Rate: 1_000_000}
-		for i := range b.Allocs {
-			f.On = append(f.On, driver.Held{Node: o.Nodes[b.Allocs[i].Node].Name, GPUs: b.Allocs[i].GPUs})
+		for _, a := range r.on {
+			f.On = append(f.On, driver.Held{Node: o.Nodes[a.Node].Name, GPUs: a.GPUs})
 		}
 		o.Running = append(o.Running, f)
-		mine = append(mine, r)
 	}
 	for _, j := range m.sorted() { // suspended: frozen, and not on devices
 		if r := &j.info.Record; r.State == engine.Pending && r.Home != nil {
 			run := m.newRunner(j)
-			run.frozen = true
-			if run.find(r.Home) {
+			run.frozen, run.asleep = true, true
+			if run.find(j.info.On) {
 				mine = append(mine, run)
 				continue
 			}
@@ -50,20 +56,40 @@ func (m *Machine) adopt() error {
 			j.info.Text = "killed while it was suspended"
 		}
 	}
+	m.crash("adopting")
 	events, _ := driver.Diff(o, driver.ViewOf(m.eng))
+	events = slices.DeleteFunc(events, func(ev engine.Event) bool { // they have yet to say so themselves
+		return slices.ContainsFunc(begin, func(r *runner) bool { return r.id == ev.Job })
+	})
 	if len(events) > 0 {
 		m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) { return events, nil })
 	} else {
 		m.event(engine.Event{Type: engine.Tick})
 	}
+	if err := m.sweep(); err != nil {
+		return err
+	}
+	m.crash("adopted")
 	for _, r := range mine {
 		r.resumeOrders()
 		go func() {
 			defer m.runners.Done()
-			r.loop()
+			r.follow()
 		}()
 	}
-	return m.sweep()
+	for _, r := range begin {
+		says := engine.Started
+		if r.job.info.Record.State == engine.Running {
+			says = engine.Resized
+		}
+		go func() {
+			defer m.runners.Done()
+			if r.again(says) {
+				r.follow()
+			}
+		}()
+	}
+	return nil
 }
 
 // forget drops a runner of which nothing is to be seen.
@@ -88,14 +114,25 @@ func (r *runner) resumeOrders() {
 	if rec.State == engine.Running && rec.LimitAt != cluster.Never {
 		r.limit = time.Unix(0, int64(rec.LimitAt))
 	}
-	if rec.State == engine.Stopping {
-		r.stop(order{how: rec.How, grace: max(time.Millisecond, r.job.info.StopUntil.Sub(r.m.opt.Now()))})
+	switch {
+	case rec.State == engine.Stopping:
+		r.stop(order{how: rec.How, grace: r.remaining()})
+	case rec.State == engine.Running && r.job.info.Requeue:
+		r.stop(order{how: engine.Checkpoint, grace: r.remaining()})
+	case r.asleep, r.job.info.Frozen: // the daemon may have died before it sent the signal
+		r.stop(order{freeze: true})
+	default:
+		r.stop(order{thaw: true})
+	}
+	if rec.State == engine.Running && rec.Resizing && !sameAllocs(r.on, rec.Allocs) {
+		r.stop(order{resize: slices.Clone(rec.Allocs), grace: r.m.grace(r.job)})
 	}
 }
 
 // find looks for the tasks of the job's last run. It reports false when the run
 // did not begin; a gang that began in part is killed.
 func (r *runner) find(allocs []engine.Alloc) bool {
+	r.on = allocs
 	n := 0
 	for i := range allocs {
 		n += int(allocs[i].Tasks)
@@ -112,7 +149,7 @@ func (r *runner) find(allocs []engine.Alloc) bool {
 	if begun == n && n > 0 {
 		for _, t := range r.tasks {
 			r.live++
-			go r.await(t)
+			go await(t, r.ended)
 		}
 		return true
 	}
@@ -120,8 +157,8 @@ func (r *runner) find(allocs []engine.Alloc) bool {
 		t.kill()
 	}
 	for _, t := range r.tasks {
-		go r.await(t)
-		<-r.ended
+		go await(t, r.ended)
+		(<-r.ended).over()
 	}
 	return false
 }
@@ -151,13 +188,13 @@ func (r *runner) examine(t *task) bool {
 
 // await reports the end of a task whose shim is not our child: its lock is free
 // then.
-func (r *runner) await(t *task) {
+func await(t *task, ended chan<- *task) {
 	if f, err := os.OpenFile(t.dir+".lock", os.O_RDWR, 0); err == nil {
 		for unix.Flock(int(f.Fd()), unix.LOCK_EX) == unix.EINTR {
 		}
 		_ = f.Close()
 	}
-	r.ended <- t.over()
+	ended <- t
 }
 
 // locked reports whether somebody holds the lock.

@@ -60,6 +60,8 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 		case engine.Start:
 			if j.run == nil { // else it resumes where it is
 				j.info.Run++
+				j.info.On = slices.Clone(a.Allocs)
+				j.info.Frozen, j.info.Requeue = false, false
 				j.info.Waited += b.Now.Sub(j.info.Record.Since)
 				j.info.Exit, j.info.Signal, j.info.Text, j.info.Progress = 0, 0, "", nil
 				j.info.StdOut, j.info.StdErr = m.outputs(j, 0)
@@ -120,6 +122,12 @@ func (m *Machine) settle(id cluster.JobID) {
 		return
 	}
 	j.row = true
+	for _, o := range j.then {
+		if j.run != nil {
+			j.run.stop(o)
+		}
+	}
+	j.then = nil
 	if j.info.Record.State != engine.Done {
 		return
 	}
@@ -150,7 +158,7 @@ func (m *Machine) outputs(j *job, task int) (out, errs string) {
 		return m.attachedLog(j.id, task, "out"), m.attachedLog(j.id, task, "err")
 	}
 	n := slurm.Names{Job: int(j.id), Array: j.info.Array, Index: j.info.Index, User: j.info.User.Name, JobName: s.Name,
-		Node: m.opt.Rules.Spec.Nodes[0].Name, Task: task, Step: "batch", Restart: j.info.Run - 1}
+		Node: m.opt.Rules.Spec.Nodes[0].Name, Task: task, Step: "batch", Restart: j.info.restarts()}
 	pattern := s.Output
 	if pattern == "" {
 		if pattern = "muster-%j.out"; j.info.Array > 0 {
@@ -210,7 +218,7 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 	j := api.Job{ID: id, Array: info.Array, Index: info.Index, User: info.User.Name, State: info.State, Reason: info.Text,
 		Submitted: time.Unix(0, int64(r.Spec.Submit)).UTC(), Eligible: at(r.Lined), Started: at(r.Started), FirstStart: at(r.FirstStart),
 		Ended: at(r.Ended), Waited: api.Duration(info.Waited), Ran: api.Duration(r.Ran), GPUHours: float64(r.Attained) / 3.6e9,
-		Restarts: max(0, info.Run-1), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
+		Restarts: info.restarts(), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
 		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Submission: *sub}
 	t := cluster.Time(now.UnixNano())
 	switch {

@@ -37,6 +37,9 @@ type Options struct {
 	Shim  []string // the command that runs a shim; the task's folder is appended
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
+	// Crash, if it is set, is called at each of CrashPoints: a test makes the
+	// daemon die there.
+	Crash func(point string)
 }
 
 // Machine is this machine with its jobs. It is the driver of its engine.
@@ -71,13 +74,16 @@ type job struct {
 	sub  *api.Submission
 	row  bool // it is in the store
 	run  *runner
+	then []order // for the runner, when the step is stored
 }
 
 // Info is what is stored of a job besides its submission.
 type Info struct {
 	Record    engine.JobRecord `json:"record"`
 	User      User             `json:"user"`
-	Run       int              `json:"run"` // number of the present or last run, from 1
+	Run       int              `json:"run"`                // number of the present or last run, from 1
+	InPlace   int              `json:"in_place,omitempty"` // runs that began in place, not out of the queue
+	On        []engine.Alloc   `json:"on,omitempty"`       // what that run was started on
 	State     string           `json:"state"`
 	Text      string           `json:"text,omitempty"` // how it ended
 	Exit      int              `json:"exit,omitempty"`
@@ -91,6 +97,7 @@ type Info struct {
 	Waited    time.Duration    `json:"waited,omitempty"` // in earlier waits
 	Frozen    bool             `json:"frozen,omitempty"` // by a person, on its devices
 	StopUntil time.Time        `json:"stop_until,omitzero"`
+	Requeue   bool             `json:"requeue,omitempty"` // a person wants it to stop and wait again
 	Progress  *api.Progress    `json:"progress,omitempty"`
 }
 
@@ -268,6 +275,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 		return err
 	}
 	m.noteActions(b, d)
+	m.crash("before-commit")
 	for delay := 50 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
 		err := m.store.Write(m.running, func(t *store.Tx) error { return m.write(t, b, batch, d) })
 		if err == nil {
@@ -281,6 +289,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 		case <-time.After(delay):
 		}
 	}
+	m.crash("after-commit")
 	m.ready.Store(true)
 	for _, ack := range m.acks {
 		ack(nil)
@@ -312,7 +321,11 @@ func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.De
 	if err != nil {
 		return err
 	}
-	return t.PutMeta("engine", text)
+	if err := t.PutMeta("engine", text); err != nil {
+		return err
+	}
+	m.crash("in-commit")
+	return nil
 }
 
 // Ready reports whether the last step could be stored.
@@ -329,5 +342,6 @@ func (m *Machine) Apply(_ context.Context, d engine.Decision) error {
 		m.settle(id)
 	}
 	m.watch.tell()
+	m.crash("applied")
 	return nil
 }

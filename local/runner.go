@@ -4,6 +4,10 @@ package local
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +22,6 @@ import (
 type order struct {
 	how    engine.How
 	grace  time.Duration
-	again  bool           // a person wants it to wait again
 	resume bool           // a suspended job gets its devices back
 	freeze bool           // a person stops it on its devices
 	thaw   bool           // ... and lets it go on
@@ -41,8 +44,11 @@ const (
 type runner struct {
 	m      *Machine
 	id     cluster.JobID
-	job    *job // its id, submission and user never change; the rest belongs to the step
-	n      int  // number of the run
+	job    *job           // its id, submission and user never change; the rest belongs to the step
+	n      int            // number of the run
+	on     []engine.Alloc // what this run runs on
+	next   []engine.Alloc // what it shall run on when it has stopped; nil: it ends then
+	asleep bool           // suspended, and the engine knows; belongs to the step, like the job
 	tasks  []*task
 	orders chan order
 	ended  chan *task
@@ -88,11 +94,14 @@ func (m *Machine) act(a *engine.Action) {
 	switch a.Type {
 	case engine.Start:
 		if j.run != nil {
-			j.run.stop(order{resume: true})
+			if j.run.asleep {
+				j.run.asleep = false
+				j.run.stop(order{resume: true})
+			}
 			return
 		}
 		r := m.newRunner(j)
-		tasks := r.plan(a.Allocs)
+		tasks := r.plan(j.info.On)
 		if l := m.eng.Record(j.id).LimitAt; l != cluster.Never {
 			r.limit = time.Unix(0, int64(l))
 		}
@@ -103,7 +112,7 @@ func (m *Machine) act(a *engine.Action) {
 		}
 	case engine.Resize:
 		if j.run != nil {
-			j.run.stop(order{resize: append([]engine.Alloc(nil), a.Allocs...)})
+			j.run.stop(order{resize: slices.Clone(a.Allocs), grace: m.grace(j)})
 		}
 	case engine.Reject: // it is stored as done
 	}
@@ -112,7 +121,18 @@ func (m *Machine) act(a *engine.Action) {
 // launch starts the tasks and stays with them to their end.
 func (r *runner) launch(tasks []*task) {
 	defer r.m.runners.Done()
-	r.tasks = tasks
+	if !r.spawnAll(tasks) {
+		r.report(engine.Event{Type: engine.StartFailed, Job: r.id}, true)
+		return
+	}
+	r.m.crash("started")
+	r.m.event(engine.Event{Type: engine.Started, Job: r.id, Rate: 1_000_000})
+	r.follow()
+}
+
+// spawnAll starts all tasks or, in the end, none.
+func (r *runner) spawnAll(tasks []*task) bool {
+	r.tasks, r.live = tasks, 0
 	r.ended = make(chan *task, len(tasks))
 	for _, t := range tasks {
 		if err := r.spawn(t); err != nil {
@@ -120,16 +140,27 @@ func (r *runner) launch(tasks []*task) {
 			r.abandon()
 			select { // a machine without processes or room needs time, not more attempts
 			case <-r.m.running.Done():
-				return
 			case <-time.After(time.Second):
 			}
-			r.report(engine.Event{Type: engine.StartFailed, Job: r.id}, true)
-			return
+			return false
 		}
 		r.live++
 	}
-	r.m.event(engine.Event{Type: engine.Started, Job: r.id, Rate: 1_000_000})
-	r.loop()
+	return true
+}
+
+// follow stays with the job until it is over, or the daemon is.
+func (r *runner) follow() {
+	for r.loop() {
+		if r.next == nil {
+			r.finish()
+			return
+		}
+		r.m.crash("resize-ended")
+		if !r.again(engine.Resized) {
+			return
+		}
+	}
 }
 
 // abandon kills what was started of a gang that cannot be started.
@@ -141,7 +172,8 @@ func (r *runner) abandon() {
 	}
 	for r.live > 0 {
 		select {
-		case <-r.ended:
+		case t := <-r.ended:
+			t.over()
 			r.live--
 		case <-r.m.running.Done():
 			return
@@ -149,15 +181,17 @@ func (r *runner) abandon() {
 	}
 }
 
-// loop follows the job until all its tasks have ended.
-func (r *runner) loop() {
+// loop follows the job until all its tasks have ended; false: the daemon ends
+// before they do.
+func (r *runner) loop() bool {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for r.live > 0 {
 		select {
 		case <-r.m.running.Done():
-			return // the shims go on
+			return false // the shims go on
 		case t := <-r.ended:
+			t.over()
 			r.live--
 			if r.live > 0 && r.phase == calm && t.failed() { // the others would wait for it for ever
 				r.signal(unix.SIGTERM)
@@ -172,7 +206,7 @@ func (r *runner) loop() {
 		}
 	}
 	r.look()
-	r.finish()
+	return true
 }
 
 // obey carries out an order.
@@ -189,18 +223,26 @@ func (r *runner) obey(o order) {
 		r.signal(unix.SIGCONT)
 		r.m.event(engine.Event{Type: engine.Started, Job: r.id, Rate: 1_000_000})
 	case o.resize != nil:
-		r.m.event(engine.Event{Type: engine.Resized, Job: r.id, Rate: 1_000_000})
-	case o.how == engine.Suspend:
-		r.signal(unix.SIGSTOP)
-		r.frozen = true
-		r.suspended()
-	case o.how == engine.Checkpoint && r.phase == calm:
-		r.told, r.saved = true, true
-		r.send(r.checkpointSignal(), r.job.sub.SignalShell)
-		r.signal(unix.SIGCONT) // it may be stopped
-		r.to(asked, o.grace)
+		if !r.told && !sameAllocs(o.resize, r.on) && r.next == nil {
+			r.next = o.resize
+			r.ask(o.grace)
+		}
+	case o.how == engine.Suspend && r.phase == calm:
+		if !r.frozen {
+			r.signal(unix.SIGSTOP)
+			r.frozen = true
+			r.m.crash("frozen")
+			r.suspended()
+		}
+	case o.how == engine.Checkpoint, o.how == engine.Suspend: // suspended while it leaves for a resize: it leaves
+		if r.phase <= asked || r.next != nil {
+			r.told, r.next = true, nil
+		}
+		r.ask(o.grace)
+	case r.phase == told && r.next != nil:
+		r.told, r.next = true, nil
 	case r.phase < told:
-		r.told = true
+		r.told, r.next = true, nil
 		if o.grace <= 0 {
 			r.kill()
 			return
@@ -209,6 +251,30 @@ func (r *runner) obey(o order) {
 		r.signal(unix.SIGCONT)
 		r.to(told, o.grace)
 	}
+}
+
+// ask asks for a checkpoint, once in the life of a run: a handler that is called
+// a second time while it writes may spoil what it wrote.
+func (r *runner) ask(grace time.Duration) {
+	if r.phase != calm {
+		return
+	}
+	r.saved = true
+	r.m.crash("before-signal")
+	if note := filepath.Join(r.m.jobDir(r.id), strconv.Itoa(r.n), "asked"); !exists(note) {
+		r.send(r.checkpointSignal(), r.job.sub.SignalShell)
+		if err := os.WriteFile(note, nil, 0o600); err != nil {
+			r.m.opt.Log.Warn("that a job was asked for a checkpoint cannot be noted", "job", r.id, "error", err)
+		}
+	}
+	r.m.crash("after-signal")
+	r.signal(unix.SIGCONT) // it may be stopped
+	r.to(asked, grace)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // to enters a phase that lasts so long.
@@ -305,6 +371,7 @@ func doneAt(r *engine.JobRecord, now cluster.Time) time.Duration {
 // suspended tells the engine that the job is frozen: its devices are free.
 func (r *runner) suspended() {
 	r.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) {
+		r.asleep = true
 		return []engine.Event{{Type: engine.Stopped, Job: r.id, Reason: engine.Preempted, Done: doneAt(r.m.eng.Record(r.id), now)}}, nil
 	})
 }
@@ -327,8 +394,10 @@ func (r *runner) finish() {
 	default:
 		ev.Reason = engine.Failed
 	}
+	r.m.crash("ended")
 	r.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		j := r.job
+		j.info.Frozen = false
 		rec := r.m.eng.Record(r.id)
 		ev.Done = doneAt(rec, now)
 		if r.told && !r.saved || lost {

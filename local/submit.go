@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
@@ -224,42 +223,4 @@ func (m *Machine) commit(ctx context.Context, change func(cluster.Time) ([]engin
 	case <-m.running.Done():
 		return errors.New("the daemon is ending")
 	}
-}
-
-// Act does what a person asks of a job: cancel, hold, release, requeue.
-func (m *Machine) Act(ctx context.Context, id int, verb string) error {
-	return m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
-		j := m.jobs[cluster.JobID(id)]
-		if j == nil {
-			return nil, ErrNoJob
-		}
-		switch verb {
-		case "cancel":
-			j.info.Text = "cancelled"
-			return []engine.Event{{Type: engine.Cancelled, Job: j.id}}, nil
-		case "hold":
-			if j.info.Record.State > engine.Placed {
-				return nil, fmt.Errorf("job %d is %s: only a waiting job can be held", id, j.info.State)
-			}
-			return []engine.Event{{Type: engine.Held, Job: j.id}}, nil
-		case "release":
-			return []engine.Event{{Type: engine.Held, Job: j.id, Undo: true}}, nil
-		case "requeue":
-			if j.run == nil || j.info.Record.State != engine.Running {
-				return nil, fmt.Errorf("job %d is %s: only a running job can be requeued", id, j.info.State)
-			}
-			j.run.stop(order{how: engine.Checkpoint, grace: m.grace(j), again: true})
-			return nil, nil
-		}
-		return nil, fmt.Errorf("%q cannot be done to a job", verb)
-	})
-}
-
-// grace is how long a job of this tier has to write a checkpoint.
-func (m *Machine) grace(j *job) time.Duration {
-	rules := engine.DefaultStop
-	if s := m.opt.Rules.Stop; s != nil {
-		rules = *s
-	}
-	return rules[j.info.Record.Spec.Tier].Grace
 }

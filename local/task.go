@@ -126,11 +126,13 @@ func (r *runner) spawnShim(t *task, lock *os.File) error {
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2"}
 	cmd.ExtraFiles = []*os.File{lock, theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: r.credential()}
+	r.m.crash("before-fork")
 	err = cmd.Start()
 	_ = theirs.Close()
 	if err != nil {
 		return err
 	}
+	r.m.crash("after-fork")
 	answer := make(chan string, 1)
 	go func() {
 		_ = ours.SetDeadline(r.m.opt.Now().Add(30 * time.Second))
@@ -147,11 +149,13 @@ func (r *runner) spawnShim(t *task, lock *os.File) error {
 		_ = cmd.Wait()
 		return errors.New("the shim did not answer")
 	}
+	r.m.crash("after-go")
 	t.alive = true
 	t.state, _ = shim.ReadState(t.dir)
+	ended := r.ended // another run has another
 	go func() {
 		_ = cmd.Wait()
-		r.ended <- t.over()
+		ended <- t
 	}()
 	return nil
 }
@@ -170,7 +174,7 @@ func (r *runner) credential() *syscall.Credential {
 }
 
 // over is called when the shim has ended.
-func (t *task) over() *task {
+func (t *task) over() {
 	s, err := shim.ReadState(t.dir)
 	t.alive = false
 	if err != nil || s == nil || s.Phase != shim.Ended {
@@ -180,7 +184,6 @@ func (t *task) over() *task {
 	if s != nil {
 		t.state = s
 	}
-	return t
 }
 
 // killAll kills the processes that hold the mark, until there is none.

@@ -41,6 +41,8 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
 	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, or a fraction such as 0.5")
 	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
+	fl.IntVar(&f.s.MinTasks, "min-tasks", 0, "elastic: the fewest tasks to run with")
+	fl.IntVar(&f.s.MaxTasks, "max-tasks", 0, "elastic: the most tasks to run with")
 	fl.Float64VarP(&f.cpus, "cpus", "c", 0, "CPU cores of each task")
 	fl.StringVar(&f.memory, "mem", "", "host memory of each task, such as 16GiB")
 	fl.StringSliceVar(&f.s.GPUTypes, "gpu-type", nil, "acceptable GPU models, best first")

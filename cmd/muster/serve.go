@@ -96,7 +96,11 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if _, err := rules.Config(); err != nil {
 		return usage(err)
 	}
-	m, err := local.Open(ctx, local.Options{Dir: state, Rules: rules, GPUs: gpus, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
+	crash, err := crashPoint()
+	if err != nil {
+		return usage(err)
+	}
+	m, err := local.Open(ctx, local.Options{Crash: crash, Dir: state, Rules: rules, GPUs: gpus, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
 	if err != nil {
 		return err
 	}

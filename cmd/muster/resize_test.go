@@ -1,0 +1,69 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An elastic job is resized in place: asked for a checkpoint, stopped, started
+// with other tasks on other devices, without waiting again.
+func TestElasticResize(t *testing.T) {
+	d := startDaemon(t, "4xH100-80GB")
+	script := `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/$MUSTER_RANK; exit 0' USR1
+[ "$MUSTER_RANK" = 0 ] && echo "size=$MUSTER_WORLD_SIZE restart=$MUSTER_RESTART_COUNT $(cat $MUSTER_CHECKPOINT_DIR/0)" >> ` + d.dir + `/sizes
+while :; do sleep 0.05; done`
+	sizes := func(want string) {
+		t.Helper()
+		var text []byte
+		for range 500 {
+			if text, _ = os.ReadFile(d.dir + "/sizes"); string(text) == want {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("the job noted\n%swanted\n%s%s", text, want, d.must("nodes"))
+	}
+	d.must("submit", "--gpus", "1", "--min-tasks", "1", "--max-tasks", "4", "-o", "train.out", "--", "sh", "-c", script)
+	sizes("size=4 restart=0 \n")
+	d.must("submit", "--gpus", "3", "--", "sh", "-c", "sleep 0.3")
+	sizes("size=4 restart=0 \nsize=1 restart=0 saved\n")
+	d.must("wait", "2")
+	sizes("size=4 restart=0 \nsize=1 restart=0 saved\nsize=4 restart=0 saved\n")
+	d.want(d.must("show", "1"), `"restarts": 0`, `"preemptions": 0`, `"state": "running"`)
+}
+
+// A person suspends a job, which stays on its GPU over a restart of the daemon.
+func TestSuspend(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	d.must("submit", "--gpus", "1", "--", "sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do echo $i >> `+d.dir+`/ticks; sleep 0.2; done`)
+	ticks := func() int {
+		text, _ := os.ReadFile(d.dir + "/ticks")
+		return bytes.Count(text, []byte("\n"))
+	}
+	for !strings.Contains(d.must("show", "1"), `"state": "running"`) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if out, code := d.try("resume", "1"); code == 0 {
+		t.Errorf("a running job was resumed: %s", out)
+	}
+	d.want(d.must("suspend", "1"), "job 1: suspended")
+	d.kill()
+	d.start()
+	time.Sleep(200 * time.Millisecond)
+	before := ticks()
+	time.Sleep(300 * time.Millisecond)
+	if after := ticks(); after != before {
+		t.Errorf("suspended, the job went from %d to %d", before, after)
+	}
+	d.want(d.must("nodes"), " 0% ")
+	d.want(d.must("resume", "1"), "job 1: running")
+	d.must("wait", "1")
+	if n := ticks(); n != 10 {
+		t.Errorf("the job ticked %d times, not 10", n)
+	}
+}

@@ -1,0 +1,79 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Act does what a person asks of a job: cancel, hold, release, requeue,
+// suspend, resume. When it returns, the wish is stored.
+func (m *Machine) Act(ctx context.Context, id int, verb string) error {
+	return m.commit(ctx, func(now cluster.Time) ([]engine.Event, error) {
+		j := m.jobs[cluster.JobID(id)]
+		if j == nil {
+			return nil, ErrNoJob
+		}
+		switch verb {
+		case "cancel":
+			j.info.Text = "cancelled"
+			return []engine.Event{{Type: engine.Cancelled, Job: j.id}}, nil
+		case "hold":
+			if j.info.Record.State > engine.Placed {
+				return nil, fmt.Errorf("job %d is %s: only a waiting job can be held", id, j.info.State)
+			}
+			return []engine.Event{{Type: engine.Held, Job: j.id}}, nil
+		case "release":
+			return []engine.Event{{Type: engine.Held, Job: j.id, Undo: true}}, nil
+		}
+		if err := m.actRunning(j, verb, now); err != nil {
+			return nil, err
+		}
+		return []engine.Event{{Type: engine.Progress, Job: j.id}}, nil // so that it is stored
+	})
+}
+
+// actRunning does what can be done to a running job. The signals are sent when
+// the wish is stored.
+func (m *Machine) actRunning(j *job, verb string, now cluster.Time) error {
+	running := j.run != nil && j.info.Record.State == engine.Running && !j.info.Requeue
+	switch {
+	case verb == "resume" && !j.info.Frozen && j.info.Record.Home != nil:
+		return fmt.Errorf("job %d was suspended for another: it goes on when there is room again", j.id)
+	case verb == "resume" && (!running || !j.info.Frozen):
+		return fmt.Errorf("job %d is %s: only a suspended job can be resumed", j.id, j.info.State)
+	case verb == "requeue" && !running:
+		return fmt.Errorf("job %d is %s: only a running job can be requeued", j.id, j.info.State)
+	case verb == "suspend" && (!running || j.info.Frozen):
+		return fmt.Errorf("job %d is %s: only a running job can be suspended", j.id, j.info.State)
+	}
+	switch verb {
+	case "requeue":
+		grace := m.grace(j)
+		j.info.Requeue, j.info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)
+		j.then = append(j.then, order{how: engine.Checkpoint, grace: grace})
+	case "suspend":
+		j.info.Frozen = true
+		j.then = append(j.then, order{freeze: true})
+	case "resume":
+		j.info.Frozen = false
+		j.then = append(j.then, order{thaw: true})
+	default:
+		return fmt.Errorf("%q cannot be done to a job", verb)
+	}
+	return nil
+}
+
+// grace is how long a job of this tier has to write a checkpoint.
+func (m *Machine) grace(j *job) time.Duration {
+	rules := engine.DefaultStop
+	if s := m.opt.Rules.Stop; s != nil {
+		rules = *s
+	}
+	return rules[j.info.Record.Spec.Tier].Grace
+}

@@ -1,0 +1,87 @@
+//go:build linux
+
+package local
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// again starts a job in place, on what the engine believes it to be on: after
+// a resize, or after a daemon that died in the middle of a start. It gets a run
+// with a number of its own, which is stored before anything is executed, as
+// every start is. It reports as the event says when the tasks run; false: the
+// job is no longer this runner's.
+func (r *runner) again(says engine.EventType) bool {
+	var tasks []*task
+	stored := make(chan bool, 1)
+	r.m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) {
+		rec := r.m.eng.Record(r.id)
+		if rec.State == engine.Stopping { // somebody wants it to stop: it has
+			r.told = true
+			stored <- false
+			return nil, nil
+		}
+		j := r.job
+		j.info.Run++
+		j.info.InPlace++
+		j.info.On = slices.Clone(rec.Allocs)
+		r.on, r.next, r.n = j.info.On, nil, j.info.Run
+		tasks = r.plan(r.on)
+		return []engine.Event{{Type: engine.Progress, Job: r.id}}, func(err error) { stored <- err == nil }
+	})
+	select {
+	case <-r.m.running.Done():
+		return false
+	case ok := <-stored:
+		if !ok {
+			r.finish()
+			return false
+		}
+	}
+	r.m.crash("again-stored")
+	r.phase, r.saved, r.news = calm, false, progress{}
+	r.timer.Stop()
+	if !r.spawnAll(tasks) {
+		ev := engine.Event{Type: engine.StartFailed, Job: r.id}
+		if says == engine.Resized { // it runs, as the engine sees it; what it has not saved is lost
+			ev = engine.Event{Type: engine.Stopped, Job: r.id, Reason: engine.NodeLost}
+		}
+		r.report(ev, true)
+		return false
+	}
+	r.m.crash("again-started")
+	r.m.event(engine.Event{Type: says, Job: r.id, Rate: 1_000_000})
+	return true
+}
+
+// sameAllocs reports whether two placements are the same, task by task.
+func sameAllocs(a, b []engine.Alloc) bool {
+	return slices.EqualFunc(a, b, func(x, y engine.Alloc) bool {
+		return x.Node == y.Node && x.Set == y.Set && x.Tasks == y.Tasks && x.GPUs == y.GPUs && x.Share == y.Share && x.Slots == y.Slots
+	})
+}
+
+// CrashPoints are the places at which a daemon can be made to die, for tests of
+// what survives (docs/reliability.md).
+var CrashPoints = []string{"before-commit", "in-commit", "after-commit", "applied", "before-fork", "after-fork", "after-go", "started",
+	"before-signal", "after-signal", "frozen", "ended", "resize-ended", "again-stored", "again-started", "adopting", "adopted"}
+
+// crash is a place at which the daemon may be made to die.
+func (m *Machine) crash(point string) {
+	if m.opt.Crash != nil {
+		m.opt.Crash(point)
+	}
+}
+
+// restarts is how often a job was started again by its queue: starts in place
+// are none.
+func (i *Info) restarts() int { return max(0, i.Run-1-i.InPlace) }
+
+// remaining is what is left of a job's time to stop.
+func (r *runner) remaining() time.Duration {
+	return max(time.Millisecond, r.job.info.StopUntil.Sub(r.m.opt.Now()))
+}
