@@ -21,9 +21,12 @@ import (
 
 // Client is a connection to a server.
 type Client struct {
-	http *http.Client
-	base string
-	name string // of the server, in errors
+	http   *http.Client
+	base   string
+	name   string // of the server, in errors
+	token  string
+	socket bool
+	err    error // why there is no connection
 }
 
 // RootSocket is where a daemon of root listens.
@@ -63,7 +66,7 @@ func Unix(path string) *Client {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)
 	}}
-	return &Client{http: &http.Client{Transport: t}, base: "http://muster", name: path}
+	return &Client{http: &http.Client{Transport: t}, base: "http://muster", name: path, socket: true}
 }
 
 // Error is an answer that says no (problem+json).
@@ -101,13 +104,16 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, heade
 		return err
 	}
 	defer resp.Body.Close()
-	if out == nil {
+	if out == nil || resp.StatusCode == http.StatusNoContent {
 		return nil
 	}
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
 func (c *Client) open(ctx context.Context, method, path string, in any, header ...string) (*http.Response, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -123,6 +129,9 @@ func (c *Client) open(ctx context.Context, method, path string, in any, header .
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -130,7 +139,7 @@ func (c *Client) open(ctx context.Context, method, path string, in any, header .
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) && op.Op == "dial" {
-			return nil, fmt.Errorf("%w at %s: start one with muster serve, or name its socket in MUSTER_SOCKET (%w)", ErrNoServer, c.name, op.Err)
+			return nil, fmt.Errorf("%w at %s: start one with muster serve, or name its socket in MUSTER_SOCKET or its address with muster login (%w)", ErrNoServer, c.name, op.Err)
 		}
 		return nil, err
 	}
@@ -141,7 +150,7 @@ func (c *Client) open(ctx context.Context, method, path string, in any, header .
 		if json.Unmarshal(text, e) != nil || e.Status == 0 {
 			e = &Error{Status: resp.StatusCode, Detail: strings.TrimSpace(string(text))}
 		}
-		return nil, e
+		return nil, c.explain(e)
 	}
 	return resp, nil
 }

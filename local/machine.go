@@ -35,6 +35,9 @@ type Options struct {
 	Now   func() time.Time
 	Log   *slog.Logger
 	Shim  []string // the command that runs a shim; the task's folder is appended
+	// Members says who may submit to a queue and those below it; a queue that is
+	// not named takes jobs of everybody.
+	Members map[string]Members
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
 	// Crash, if it is set, is called at each of CrashPoints: a test makes the
@@ -131,6 +134,13 @@ func (m *Machine) Run(ctx context.Context) error {
 		err = nil
 	}
 	return errors.Join(err, m.store.Close())
+}
+
+// Close closes a machine that was never run.
+func (m *Machine) Close() error {
+	m.stopped()
+	m.runners.Wait()
+	return m.store.Close()
 }
 
 // restore builds the engine from what is stored, and begins a new segment of

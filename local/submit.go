@@ -31,7 +31,9 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 		return nil, err
 	}
 	spec.User = u.Name
-	m.defaults(s, &spec, &u)
+	if err := m.defaults(s, &spec, &u); err != nil {
+		return nil, err
+	}
 	indices, most := []int{0}, 0
 	if s.Array != "" {
 		if indices, most, err = api.Indices(s.Array); err != nil {
@@ -99,7 +101,9 @@ func (m *Machine) sameKey(user, key string) ([]int, error) {
 }
 
 // defaults fills what the user left open.
-func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) {
+func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	if s.Dir == "" {
 		s.Dir = u.Home
 	}
@@ -118,10 +122,11 @@ func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) {
 		spec.Queue = m.defaultQueue(u)
 		s.Queue = spec.Queue
 	}
+	return m.maySubmit(u, spec.Queue)
 }
 
 // defaultQueue is the queue named after the user, after "default", or the first
-// one that takes jobs.
+// one that takes jobs of the user's.
 func (m *Machine) defaultQueue(u *User) string {
 	queues := m.opt.Rules.Spec.Queues
 	var leaves []string
@@ -130,8 +135,8 @@ func (m *Machine) defaultQueue(u *User) string {
 			leaves = append(leaves, queues[i].Name)
 		}
 	}
-	for _, name := range []string{u.Name, "default"} {
-		if slices.Contains(leaves, name) {
+	for _, name := range append([]string{u.Name, "default"}, leaves...) {
+		if slices.Contains(leaves, name) && m.maySubmit(u, name) == nil {
 			return name
 		}
 	}

@@ -46,6 +46,9 @@ func UserOf(uid int) (User, error) {
 // mayRun says why jobs of this user cannot run here, if they cannot: without
 // root, a daemon runs its own user's jobs only.
 func mayRun(u *User) error {
+	if u.UID < 0 {
+		return fmt.Errorf("%s is no user of this machine: nothing can run as them", u.Name)
+	}
 	if me := os.Getuid(); me != 0 && me != u.UID {
 		return fmt.Errorf("this daemon runs as user %d without root: it cannot run jobs of %s", me, u.Name)
 	}

@@ -25,7 +25,9 @@ func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
 		return api.Job{}, err
 	}
 	spec.User = u.Name
-	m.defaults(s, &spec, &u)
+	if err := m.defaults(s, &spec, &u); err != nil {
+		return api.Job{}, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if spec.After, err = m.dependencies(s.After); err != nil {

@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -25,7 +26,7 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	id, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil {
-		http.Error(w, "the job's number is not a number", http.StatusNotFound)
+		refuse(w, http.StatusNotFound, fmt.Sprintf("%q is not the number of a job", r.PathValue("id")))
 		return
 	}
 	if err := s.mayTouch(ctx, id); err != nil {
@@ -34,18 +35,22 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		if errors.As(err, &st) {
 			code = st.GetStatus()
 		}
-		http.Error(w, err.Error(), code)
+		refuse(w, code, err.Error())
 		return
 	}
 	q := r.URL.Query()
-	rank, _ := strconv.Atoi(q.Get("task"))
-	at, _ := strconv.ParseInt(q.Get("from"), 10, 64)
+	rank, err := whole(q.Get("task"))
+	at, err2 := whole(q.Get("from"))
+	if err := errors.Join(err, err2); err != nil {
+		refuse(w, http.StatusUnprocessableEntity, "task, from: "+err.Error())
+		return
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	out := http.NewResponseController(w)
 	for {
 		over := s.over(r, id)
-		n, err := s.copyLog(w, id, rank, q.Get("stream") == "err", at)
+		n, err := s.copyLog(w, id, int(rank), q.Get("stream") == "err", at)
 		at += n
 		if err != nil || q.Get("follow") != "true" || over && n == 0 {
 			return
@@ -62,6 +67,18 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		case <-time.After(followEvery):
 		}
 	}
+}
+
+// whole reads a number from 0 on; 0 if there is none.
+func whole(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 62)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number from 0 on", text)
+	}
+	return int64(n), nil
 }
 
 // over reports whether nothing more will be written.

@@ -29,12 +29,16 @@ func (s *Server) machine(a huma.API) {
 		})
 	huma.Register(a, huma.Operation{OperationID: "info", Method: http.MethodGet, Path: "/v1/info", Summary: "The server itself"},
 		func(context.Context, *none) (*struct{ Body Info }, error) {
-			return &struct{ Body Info }{s.info}, nil
+			info := s.opt.Info
+			if url := s.url.Load(); url != nil {
+				info.URL = *url
+			}
+			return &struct{ Body Info }{info}, nil
 		})
-	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	s.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	s.handle("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	s.handle("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.m.Ready() {
-			http.Error(w, "the state cannot be written", http.StatusServiceUnavailable)
+			refuse(w, http.StatusServiceUnavailable, "the state cannot be written")
 			return
 		}
 		w.WriteHeader(http.StatusOK)
@@ -43,10 +47,6 @@ func (s *Server) machine(a huma.API) {
 
 // events tells a browser, or a script, whenever something changed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	if _, err := caller(r.Context()); err != nil {
-		http.Error(w, err.Error(), http.StatusUnauthorized)
-		return
-	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	out := http.NewResponseController(w)

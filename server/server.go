@@ -7,16 +7,17 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local"
@@ -24,9 +25,21 @@ import (
 
 // Server serves a machine.
 type Server struct {
-	m    *local.Machine
-	mux  *http.ServeMux
-	info Info
+	m        *local.Machine
+	mux      *http.ServeMux
+	api      huma.API
+	plain    []string // routes that are not in the interface's document
+	opt      Options
+	roles    atomic.Pointer[Roles]
+	url      atomic.Pointer[string] // of the TCP listener
+	cookie   string
+	sessions sessions
+}
+
+// Options says what the server tells, and whom it lets in.
+type Options struct {
+	Info  Info
+	Hosts []string // names, besides addresses, that the server answers to over TCP
 }
 
 // Info is what the server says of itself.
@@ -35,29 +48,35 @@ type Info struct {
 	Policy    string `json:"policy"`
 	Placer    string `json:"placer"`
 	Simulated bool   `json:"simulated,omitempty" doc:"The GPUs are only played"`
+	URL       string `json:"url,omitempty" doc:"Where the server listens besides the Unix socket"`
 }
-
-// Caller is who makes a request.
-type Caller struct {
-	User  local.User
-	Admin bool
-}
-
-type callerKey struct{}
 
 // New makes a server.
-func New(m *local.Machine, info Info) *Server {
-	s := &Server{m: m, mux: http.NewServeMux(), info: info}
-	cfg := huma.DefaultConfig("Muster", info.Version)
+func New(m *local.Machine, opt Options) *Server {
+	s := &Server{m: m, mux: http.NewServeMux(), opt: opt, cookie: "muster_session"}
+	s.SetRoles(Roles{})
+	cfg := huma.DefaultConfig("Muster", opt.Info.Version)
 	cfg.DocsPath = "" // its page loads scripts from elsewhere
 	cfg.CreateHooks = nil
-	a := humago.New(s.mux, cfg)
+	s.api = humago.New(s.mux, cfg)
+	a := s.api
 	s.jobs(a)
 	s.machine(a)
-	s.mux.HandleFunc("GET /v1/jobs/{id}/log", s.log)
-	s.mux.HandleFunc("GET /v1/events", s.events)
+	s.identityRoutes(a)
+	s.tokens(a)
+	s.handle("GET /v1/jobs/{id}/log", s.log)
+	s.handle("GET /v1/events", s.events)
 	return s
 }
+
+// handle registers a route that is not in the interface's document.
+func (s *Server) handle(pattern string, h http.HandlerFunc) {
+	s.plain = append(s.plain, pattern)
+	s.mux.HandleFunc(pattern, h)
+}
+
+// SetRoles says who has which role at the Unix socket, from now on.
+func (s *Server) SetRoles(r Roles) { s.roles.Store(&r) }
 
 // ServeUnix serves the socket until the context ends. Everybody on this machine
 // may connect; the kernel says who it is.
@@ -66,14 +85,38 @@ func (s *Server) ServeUnix(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Handler: s.mux, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			who, err := peer(c)
-			if err != nil {
-				return ctx
-			}
-			return context.WithValue(ctx, callerKey{}, who)
-		}}
+	return s.serve(ctx, l, &http.Server{Handler: s.guard(false), ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+		uid, err := peer(c)
+		if err != nil {
+			return ctx
+		}
+		return context.WithValue(ctx, uidKey{}, uid)
+	}})
+}
+
+// ServeTCP serves an address until the context ends. Who calls says so with a
+// token, or is a browser that was let in. Without TLS, cfg is nil.
+func (s *Server) ServeTCP(ctx context.Context, l net.Listener, cfg *tls.Config) error {
+	scheme := "http"
+	if cfg != nil {
+		scheme, l = "https", tls.NewListener(l, cfg)
+	}
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return err
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // the link is opened on this machine
+	}
+	url := scheme + "://" + net.JoinHostPort(host, port)
+	s.url.Store(&url)
+	s.cookie += "_" + port // browsers send a host's cookies to all its ports
+	return s.serve(ctx, l, &http.Server{Handler: s.guard(true), IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10})
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener, srv *http.Server) error {
+	srv.ReadHeaderTimeout = 10 * time.Second
+	srv.BaseContext = func(net.Listener) context.Context { return ctx }
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -98,40 +141,6 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	return l, os.Chmod(path, 0o666)
-}
-
-// peer is the user at the other end of a Unix socket.
-func peer(c net.Conn) (*Caller, error) {
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, errors.New("not a Unix socket")
-	}
-	raw, err := uc.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return nil, err
-	}
-	if credErr != nil {
-		return nil, credErr
-	}
-	u, err := local.UserOf(int(cred.Uid))
-	if err != nil {
-		return nil, err
-	}
-	return &Caller{User: u, Admin: cred.Uid == 0 || int(cred.Uid) == os.Getuid()}, nil
-}
-
-// caller is who makes the request.
-func caller(ctx context.Context) (*Caller, error) {
-	who, ok := ctx.Value(callerKey{}).(*Caller)
-	if !ok {
-		return nil, huma.Error401Unauthorized("nobody knows who you are")
-	}
-	return who, nil
 }
 
 // problem translates an error of the machine.
@@ -160,16 +169,22 @@ func (s *Server) mayTouch(ctx context.Context, id int) error {
 	if err != nil {
 		return problem(err)
 	}
-	if !who.Admin && j.User != who.User.Name {
+	if !who.owns(j.User) {
 		return huma.Error403Forbidden(fmt.Sprintf("job %d is %s's", id, j.User))
 	}
 	return nil
 }
 
-// shown is a job as the caller may see it: what others run is their own.
+// shown is a job as the caller may see it. What others run is theirs, and an
+// environment, which may hold secrets, is for its owner and admins only.
 func shown(who *Caller, j api.Job) api.Job {
+	if !who.owns(j.User) {
+		j.Submission.Script, j.Submission.Command, j.Submission.Args = "", nil, nil
+		j.Submission.Dir, j.Submission.Input, j.Submission.Output, j.Submission.Error = "", "", "", ""
+		j.StdOut, j.StdErr, j.Submission.Comment = "", "", ""
+	}
 	if !who.Admin && j.User != who.User.Name {
-		j.Submission.Env, j.Submission.Script, j.Submission.Command, j.Submission.Args = nil, "", nil, nil
+		j.Submission.Env = nil
 	}
 	return j
 }

@@ -85,7 +85,7 @@ func Open(path string) (*Store, error) {
 }
 
 func (s *Store) init() error {
-	if _, err := s.write.Exec(schema); err != nil {
+	if _, err := s.write.Exec(schema + tokenSchema); err != nil {
 		return err
 	}
 	var have int

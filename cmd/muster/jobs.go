@@ -141,7 +141,7 @@ func newSubmit() *cobra.Command {
 			if err := program(c, s, args); err != nil {
 				return usage(err)
 			}
-			out, err := client.Unix(client.Socket()).Submit(c.Context(), s, "")
+			out, err := client.Connect().Submit(c.Context(), s, "")
 			if err != nil {
 				return err
 			}
@@ -262,7 +262,7 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // runAttached submits, shows the output, and ends as the job does. A first
 // Ctrl-C cancels the job.
 func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error {
-	cl := client.Unix(client.Socket())
+	cl := client.Connect()
 	out, err := cl.Submit(ctx, s, "")
 	if err != nil {
 		return err
@@ -324,7 +324,7 @@ func newQueue() *cobra.Command {
 				}
 				q.Set("user", u.Username)
 			}
-			list, err := client.Unix(client.Socket()).List(c.Context(), q)
+			list, err := client.Connect().List(c.Context(), q)
 			if err != nil {
 				return err
 			}

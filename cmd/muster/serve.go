@@ -29,6 +29,7 @@ type serveFlags struct {
 	state, socket, gpus      string
 	policy, placer, backfill string
 	cpus                     int
+	tcp                      listenFlags
 }
 
 func newServe() *cobra.Command {
@@ -52,6 +53,7 @@ func newServe() *cobra.Command {
 	c.Flags().StringVar(&f.policy, "policy", "multifactor", "who is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
+	f.tcp.add(c)
 	return c
 }
 
@@ -69,7 +71,7 @@ func defaultPlaces() (dir, socket string) {
 
 func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	gpus, spec, err := f.machine()
-	if err != nil {
+	if err = errors.Join(err, f.tcp.check()); err != nil {
 		return usage(err)
 	}
 	state, err := filepath.Abs(f.state)
@@ -104,21 +106,29 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
-	s := server.New(m, server.Info{Version: version(), Policy: f.policy, Placer: f.placer, Simulated: len(gpus) > 0 && gpus[0].Simulated})
+	s := server.New(m, server.Options{Hosts: f.tcp.names(), Info: server.Info{Version: version(), Policy: f.policy, Placer: f.placer,
+		Simulated: len(gpus) > 0 && gpus[0].Simulated}})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	served := make(chan error, 1)
-	go func() {
-		err := s.ServeUnix(ctx, f.socket)
+	door, err := f.tcp.open(ctx, state, time.Now())
+	if err != nil {
+		return errors.Join(err, m.Close())
+	}
+	served := make(chan error, 2)
+	serve := func(f func() error) {
+		err := f()
 		if err != nil {
 			cancel(err)
 		}
 		served <- err
-	}()
+	}
+	go serve(func() error { return s.ServeUnix(ctx, f.socket) })
+	go serve(func() error { return door.serve(ctx, s) })
 	log.Info("scheduling", "gpus", describeGPUs(gpus), "policy", f.policy, "socket", f.socket, "state", state)
+	door.tell(log)
 	err = m.Run(ctx)
 	cancel(nil)
-	return errors.Join(err, <-served)
+	return errors.Join(err, <-served, <-served)
 }
 
 // lockState keeps a second daemon off the state.

@@ -21,6 +21,7 @@ type daemon struct {
 	cmd               *exec.Cmd
 	log               bytes.Buffer
 	simulated, policy string
+	args, env         []string // more of the daemon's; of the commands'
 }
 
 // startDaemon builds the program once and starts it.
@@ -66,7 +67,8 @@ func buildMuster(t *testing.T) string {
 
 func (d *daemon) start() {
 	d.t.Helper()
-	d.cmd = exec.Command(d.bin, "serve", "--gpus", "sim:"+d.simulated, "--state", filepath.Join(d.dir, "state"), "--socket", d.socket, "--policy", d.policy)
+	d.cmd = exec.Command(d.bin, append([]string{"serve", "--gpus", "sim:" + d.simulated, "--state", filepath.Join(d.dir, "state"),
+		"--socket", d.socket, "--policy", d.policy}, d.args...)...)
 	d.cmd.Stderr = &d.log
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
@@ -92,7 +94,7 @@ func (d *daemon) kill() {
 func (d *daemon) try(args ...string) (string, int) {
 	cmd := exec.Command("timeout", append([]string{"60", d.bin}, args...)...)
 	cmd.Dir = d.dir
-	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+	cmd.Env = append(append(os.Environ(), "MUSTER_SOCKET="+d.socket), d.env...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

@@ -103,7 +103,7 @@ func slurmName() string {
 
 // runSlurm runs one of Slurm's commands.
 func runSlurm(ctx context.Context, name string, args []string) int {
-	return slurm.Main(name, args, os.Environ(), os.Stdin, os.Stdout, os.Stderr, &slurmService{ctx: ctx, c: client.Unix(client.Socket())})
+	return slurm.Main(name, args, os.Environ(), os.Stdin, os.Stdout, os.Stderr, &slurmService{ctx: ctx, c: client.Connect()})
 }
 
 // slurmService answers Slurm's commands through the daemon.

@@ -45,7 +45,7 @@ func newVerbs() (list []*cobra.Command) {
 				if err != nil {
 					return err
 				}
-				cl := client.Unix(client.Socket())
+				cl := client.Connect()
 				for _, id := range ids {
 					j, err := cl.Act(c.Context(), id, v.name)
 					if err != nil {
@@ -68,7 +68,7 @@ func newShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			j, err := client.Unix(client.Socket()).Job(c.Context(), ids[0])
+			j, err := client.Connect().Job(c.Context(), ids[0])
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func newWhy() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w, err := client.Unix(client.Socket()).Why(c.Context(), ids[0])
+			w, err := client.Connect().Why(c.Context(), ids[0])
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ func newLogs() *cobra.Command {
 			if errs {
 				stream = "err"
 			}
-			return client.Unix(client.Socket()).Log(c.Context(), ids[0], task, stream, follow, c.OutOrStdout())
+			return client.Connect().Log(c.Context(), ids[0], task, stream, follow, c.OutOrStdout())
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job is over")
@@ -140,7 +140,7 @@ func newWait() *cobra.Command {
 			}
 			code := 0
 			for _, id := range ids {
-				j, err := client.Unix(client.Socket()).Wait(c.Context(), id)
+				j, err := client.Connect().Wait(c.Context(), id)
 				if err != nil {
 					return err
 				}
@@ -162,7 +162,7 @@ func newNodes() *cobra.Command {
 	c := &cobra.Command{
 		Use: "nodes", Aliases: []string{"gpus"}, Short: "Show the GPUs and who holds them", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			list, err := client.Unix(client.Socket()).Nodes(c.Context())
+			list, err := client.Connect().Nodes(c.Context())
 			if err != nil {
 				return err
 			}
@@ -202,7 +202,7 @@ func newQueues() *cobra.Command {
 	return &cobra.Command{
 		Use: "queues", Short: "Show the queues and what they hold", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			list, err := client.Unix(client.Socket()).Queues(c.Context())
+			list, err := client.Connect().Queues(c.Context())
 			if err != nil {
 				return err
 			}

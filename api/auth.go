@@ -1,0 +1,41 @@
+package api
+
+import "time"
+
+// The roles, each of which may do what those before it may.
+const (
+	RoleUser     = "user"     // own jobs
+	RoleOperator = "operator" // all jobs; nodes
+	RoleAdmin    = "admin"    // tokens, rules, the journal
+)
+
+// Roles lists the roles, the least first.
+var Roles = []string{RoleUser, RoleOperator, RoleAdmin}
+
+// Me is who the server takes the caller for.
+type Me struct {
+	User  string `json:"user"`
+	Role  string `json:"role" enum:"user,operator,admin"`
+	Admin bool   `json:"admin"`
+	CSRF  string `json:"csrf,omitempty" doc:"In a browser: to be sent as X-Muster-CSRF with whatever changes something"`
+}
+
+// Token is a token as it is listed. The text that lets somebody in is shown
+// once, when it is made.
+type Token struct {
+	ID      int64      `json:"id"`
+	Name    string     `json:"name,omitempty" maxLength:"100" doc:"What it is for"`
+	User    string     `json:"user"`
+	Role    string     `json:"role" enum:"user,operator,admin"`
+	Created time.Time  `json:"created"`
+	Expires *time.Time `json:"expires,omitempty" doc:"Absent: never"`
+	Token   string     `json:"token,omitempty" doc:"The token itself; shown only in the answer that makes it"`
+}
+
+// NewToken asks for a token.
+type NewToken struct {
+	Name string   `json:"name,omitempty" maxLength:"100" doc:"What it is for"`
+	User string   `json:"user,omitempty" doc:"Whose jobs it may touch; the caller's if empty. Only admins make tokens for others"`
+	Role string   `json:"role,omitempty" enum:"user,operator,admin" doc:"user if empty; at most the caller's own"`
+	For  Duration `json:"for,omitempty" doc:"How long it is valid; 90 days if 0"`
+}

@@ -1,0 +1,188 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Login is how a server over TCP is reached: what muster login saves.
+type Login struct {
+	Host        string `json:"host"`                  // URL
+	Token       string `json:"token,omitempty"`       //
+	Fingerprint string `json:"fingerprint,omitempty"` // of its certificate, SHA-256 in hexadecimal
+	CA          string `json:"ca,omitempty"`          // certificates that vouch for it, PEM; the system's if empty
+}
+
+// LoginFile is where a login is saved.
+func LoginFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "muster", "login.json"), nil
+}
+
+// Save writes a login for this user's eyes only.
+func (l *Login) Save() (string, error) {
+	path, err := LoginFile()
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "login") // 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return path, nil
+}
+
+// Saved reads the saved login; nil: there is none.
+func Saved() (*Login, error) {
+	path, err := LoginFile()
+	if err != nil {
+		return nil, nil // without a home there is none
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := &Login{}
+	if err := json.Unmarshal(text, l); err != nil {
+		return nil, fmt.Errorf("%s: %w (muster login writes another)", path, err)
+	}
+	return l, nil
+}
+
+// Connect returns a client of the server that the user means: MUSTER_HOST (with
+// MUSTER_TOKEN), MUSTER_SOCKET, the saved login, or else the daemon of this
+// machine. What is wrong with them, the client's calls say.
+func Connect() *Client {
+	if host := os.Getenv("MUSTER_HOST"); host != "" {
+		l := Login{Host: host}
+		if saved, err := Saved(); err == nil && saved != nil && saved.Host == host {
+			l = *saved
+		}
+		if token := os.Getenv("MUSTER_TOKEN"); token != "" {
+			l.Token = token
+		}
+		return TCP(l)
+	}
+	if os.Getenv("MUSTER_SOCKET") == "" {
+		switch saved, err := Saved(); {
+		case err != nil:
+			return &Client{err: err}
+		case saved != nil:
+			return TCP(*saved)
+		}
+	}
+	return Unix(Socket())
+}
+
+// TCP returns a client of a server over TCP.
+func TCP(l Login) *Client {
+	u, err := url.Parse(l.Host)
+	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		err = errors.New("write http://HOST:PORT or https://HOST:PORT")
+	}
+	if err != nil {
+		return &Client{err: fmt.Errorf("the server's address %q: %w", l.Host, err)}
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && l.Token != "" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) &&
+		os.Getenv("MUSTER_INSECURE") == "" {
+		return &Client{err: fmt.Errorf("%s: a token is not sent unencrypted over a network; use https, or set MUSTER_INSECURE=1", l.Host)}
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	if t.TLSClientConfig, err = l.tls(); err != nil {
+		return &Client{err: err}
+	}
+	return &Client{http: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		base: strings.TrimRight(l.Host, "/"), name: l.Host, token: l.Token}
+}
+
+// errFingerprint is returned for a server with another certificate.
+var errFingerprint = errors.New("the server's certificate is not the one that muster login was told to trust")
+
+func (l *Login) tls() (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if l.CA != "" {
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM([]byte(l.CA)) {
+			return nil, errors.New("the saved login holds no readable certificate of an authority")
+		}
+	}
+	if l.Fingerprint == "" {
+		return cfg, nil
+	}
+	want, err := ParseFingerprint(l.Fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	cfg.InsecureSkipVerify = true // instead, it has to be exactly this certificate
+	cfg.VerifyConnection = func(s tls.ConnectionState) error {
+		have := sha256.Sum256(s.PeerCertificates[0].Raw)
+		if subtle.ConstantTimeCompare(have[:], want) != 1 {
+			return errFingerprint
+		}
+		return nil
+	}
+	return cfg, nil
+}
+
+// ParseFingerprint reads a SHA-256 in hexadecimal, with colons or without.
+func ParseFingerprint(text string) ([]byte, error) {
+	b, err := hex.DecodeString(strings.ReplaceAll(strings.ToLower(text), ":", ""))
+	if err != nil || len(b) != sha256.Size {
+		return nil, fmt.Errorf("fingerprint %q: write the SHA-256 of the certificate, 64 hexadecimal digits", text)
+	}
+	return b, nil
+}
+
+// explain says which server refused a token.
+func (c *Client) explain(e *Error) error {
+	if e.Status == http.StatusUnauthorized && c.token != "" {
+		return fmt.Errorf("%s: %w", c.name, e)
+	}
+	return e
+}
+
+// Do makes a request and reads the answer into out, if that is not nil.
+func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	return c.do(ctx, method, path, in, out)
+}
+
+// URL is the address of a server over TCP; "" for a socket.
+func (c *Client) URL() string {
+	if c.socket {
+		return ""
+	}
+	return c.base
+}

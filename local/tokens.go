@@ -1,0 +1,55 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"os/user"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/store"
+)
+
+// AddToken stores a token and returns its number.
+func (m *Machine) AddToken(ctx context.Context, k store.Token) (id int64, err error) {
+	err = m.store.Write(ctx, func(t *store.Tx) error {
+		id, err = t.PutToken(&k)
+		return err
+	})
+	return id, err
+}
+
+// RemoveToken removes a token: from now on it lets nobody in.
+func (m *Machine) RemoveToken(ctx context.Context, id int64) error {
+	return m.store.Write(ctx, func(t *store.Tx) error { return t.DeleteToken(id) })
+}
+
+// Tokens lists the tokens.
+func (m *Machine) Tokens(ctx context.Context) ([]store.Token, error) { return m.store.Tokens(ctx) }
+
+// Token returns the token with a hash; store.ErrNotFound: there is none.
+func (m *Machine) Token(ctx context.Context, hash string) (*store.Token, error) {
+	return m.store.Token(ctx, hash)
+}
+
+// UserNamed looks up a user of this machine. A name that nobody has is kept,
+// with the number -1: such a user may look, but nothing can run as them.
+func UserNamed(name string) User {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return User{Name: name, UID: -1, GID: -1}
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return User{Name: name, UID: -1, GID: -1}
+	}
+	w, err := UserOf(uid)
+	if err != nil {
+		return User{Name: name, UID: -1, GID: -1}
+	}
+	return w
+}
+
+// Now is the wall clock's time.
+func (m *Machine) Now() time.Time { return m.opt.Now() }

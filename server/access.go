@@ -1,0 +1,172 @@
+//go:build linux
+
+package server
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"net"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/muster-gpu/muster/api"
+)
+
+// What a route asks of its caller, besides the three roles. Whose job it is,
+// the operations on jobs look at themselves.
+const (
+	anybody = "anybody" // no name needed
+	nearby  = "nearby"  // no name needed on this machine
+)
+
+// access is who may use which route. A route that is not listed here is
+// refused to everybody; a test asks of each what becomes of each role.
+var access = map[string]string{
+	"GET /healthz":               anybody,
+	"GET /readyz":                anybody,
+	"GET /login":                 anybody,
+	"GET /openapi.json":          anybody,
+	"GET /openapi.yaml":          anybody,
+	"GET /openapi-3.0.json":      anybody,
+	"GET /openapi-3.0.yaml":      anybody,
+	"GET /schemas/{schema}":      anybody,
+	"GET /v1/me":                 api.RoleUser,
+	"POST /v1/logout":            api.RoleUser,
+	"POST /v1/dashboard":         api.RoleUser,
+	"GET /v1/tokens":             api.RoleUser, // their own
+	"POST /v1/tokens":            api.RoleUser, // for themselves
+	"DELETE /v1/tokens/{id}":     api.RoleUser, // their own
+	"GET /v1/info":               api.RoleUser,
+	"GET /v1/nodes":              api.RoleUser,
+	"GET /v1/partitions":         api.RoleUser,
+	"GET /v1/queues":             api.RoleUser,
+	"GET /v1/events":             api.RoleUser,
+	"POST /v1/jobs":              api.RoleUser,
+	"GET /v1/jobs":               api.RoleUser,
+	"GET /v1/jobs/{id}":          api.RoleUser, // what others run is masked
+	"GET /v1/jobs/{id}/why":      api.RoleUser,
+	"GET /v1/jobs/{id}/wait":     api.RoleUser,
+	"GET /v1/jobs/{id}/log":      api.RoleUser, // their own, as everything below
+	"POST /v1/jobs/{id}/signal":  api.RoleUser,
+	"POST /v1/jobs/{id}/cancel":  api.RoleUser,
+	"POST /v1/jobs/{id}/hold":    api.RoleUser,
+	"POST /v1/jobs/{id}/release": api.RoleUser,
+	"POST /v1/jobs/{id}/requeue": api.RoleUser,
+	"POST /v1/jobs/{id}/suspend": api.RoleUser,
+	"POST /v1/jobs/{id}/resume":  api.RoleUser,
+}
+
+// pageRules is what a browser may do with a page of ours: load what comes from
+// here, and nothing else.
+const pageRules = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
+	"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// guard lets those through to the routes who may use them. Over TCP a caller
+// says who they are; at the socket the kernel does.
+func (s *Server) guard(tcp bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", pageRules)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer") // a link with a code in it must not be passed on
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		_, pattern := s.mux.Handler(r)
+		who, err := s.who(r, tcp)
+		switch {
+		case tcp && !s.hostKnown(r.Host):
+			refuse(w, http.StatusMisdirectedRequest, hostText(r.Host))
+		case pattern == "":
+			s.noRoute(w, r)
+		case err != nil:
+			unknownCaller(w, err.Error())
+		default:
+			if code, text := allowed(access[pattern], who, r, tcp); code == http.StatusUnauthorized {
+				unknownCaller(w, text)
+				return
+			} else if code != 0 {
+				refuse(w, code, text)
+				return
+			}
+			if who != nil {
+				r = r.WithContext(context.WithValue(r.Context(), callerKey{}, who))
+			}
+			s.mux.ServeHTTP(w, r)
+		}
+	})
+}
+
+func (s *Server) who(r *http.Request, tcp bool) (*Caller, error) {
+	if tcp {
+		return s.identify(r)
+	}
+	if uid, ok := r.Context().Value(uidKey{}).(int); ok {
+		return s.atSocket(uid), nil
+	}
+	return nil, nil
+}
+
+// uidKey is under which a connection's context keeps the number of its user.
+type uidKey struct{}
+
+// allowed says why a caller may not use a route that needs something; 0: they may.
+func allowed(need string, who *Caller, r *http.Request, tcp bool) (int, string) {
+	switch {
+	case need == "":
+		return http.StatusForbidden, "nobody may use this: it is in no list of who may"
+	case need == anybody, need == nearby && (!tcp || isLoopback(r.RemoteAddr)):
+		return 0, ""
+	case who == nil:
+		return http.StatusUnauthorized, nobody
+	case need != nearby && !who.may(need):
+		return http.StatusForbidden, "only " + need + "s may do that; you are " + who.User.Name + ", with the role " + who.Role
+	case who.session != nil && r.Method != http.MethodGet && r.Method != http.MethodHead &&
+		subtle.ConstantTimeCompare([]byte(r.Header.Get("X-Muster-CSRF")), []byte(who.session.csrf)) != 1:
+		return http.StatusForbidden, "the header X-Muster-CSRF does not hold what GET /v1/me says"
+	}
+	return 0, ""
+}
+
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && ip != nil && ip.IsLoopback()
+}
+
+func unknownCaller(w http.ResponseWriter, text string) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="muster"`)
+	refuse(w, http.StatusUnauthorized, text)
+}
+
+// refuse answers with a problem (RFC 9457), as every error of the interface.
+func refuse(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: text}) // whoever asked has gone
+}
+
+// noRoute says that there is no such path, or that it takes another method.
+func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
+	seen := &statusOnly{header: http.Header{}}
+	s.mux.ServeHTTP(seen, r)
+	if seen.code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", seen.header.Get("Allow"))
+		refuse(w, seen.code, r.URL.Path+" takes "+seen.header.Get("Allow")+", not "+r.Method)
+		return
+	}
+	refuse(w, http.StatusNotFound, "there is no "+r.URL.Path+" here; /openapi.json lists what there is")
+}
+
+// statusOnly keeps the status of an answer and its headers.
+type statusOnly struct {
+	header http.Header
+	code   int
+}
+
+func (s *statusOnly) Header() http.Header         { return s.header }
+func (s *statusOnly) WriteHeader(code int)        { s.code = code }
+func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,160 @@
+//go:build linux
+
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/local"
+)
+
+// Caller is who makes a request.
+type Caller struct {
+	User    local.User
+	Role    string
+	Admin   bool
+	token   int64    // number of the token that let them in; 0: none
+	session *session // of a browser
+}
+
+// may reports whether the caller has a role, or a higher one.
+func (c *Caller) may(role string) bool {
+	return slices.Index(api.Roles, c.Role) >= slices.Index(api.Roles, role)
+}
+
+// owns reports whether a user's jobs are the caller's to change.
+func (c *Caller) owns(user string) bool { return c.may(api.RoleOperator) || c.User.Name == user }
+
+type callerKey struct{}
+
+// caller is who makes the request.
+func caller(ctx context.Context) (*Caller, error) {
+	who, ok := ctx.Value(callerKey{}).(*Caller)
+	if !ok {
+		return nil, huma.Error401Unauthorized(nobody)
+	}
+	return who, nil
+}
+
+const nobody = "nobody knows who you are: give a token (muster login, MUSTER_TOKEN), or open the dashboard with muster dashboard"
+
+// Roles says who has which role without a token: at the Unix socket.
+type Roles struct{ Operators, Admins local.Members }
+
+// roleOf is the role of a user of this machine. Root, and who runs the daemon,
+// are admins: they could change everything anyway.
+func (r *Roles) roleOf(u *local.User) string {
+	switch {
+	case u.UID == 0 || u.UID == os.Getuid() || r.Admins.Has(u):
+		return api.RoleAdmin
+	case r.Operators.Has(u):
+		return api.RoleOperator
+	}
+	return api.RoleUser
+}
+
+func newCaller(u local.User, role string) *Caller {
+	return &Caller{User: u, Role: role, Admin: role == api.RoleAdmin}
+}
+
+// peer is the user at the other end of a Unix socket, by number.
+func peer(c net.Conn) (uid int, err error) {
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("not a Unix socket")
+	}
+	raw, err := uc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if credErr != nil {
+		return 0, credErr
+	}
+	return int(cred.Uid), nil
+}
+
+// atSocket is who the kernel says is at the socket.
+func (s *Server) atSocket(uid int) *Caller {
+	u, err := local.UserOf(uid)
+	var unknown user.UnknownUserIdError
+	if errors.As(err, &unknown) { // no name, but a user all the same
+		u, err = local.User{Name: strconv.Itoa(uid), UID: uid, GID: uid, Home: "/"}, nil
+	}
+	if err != nil {
+		return nil
+	}
+	return newCaller(u, s.roles.Load().roleOf(&u))
+}
+
+// secret is a new text that nobody can guess.
+func secret() string { return rand.Text() + rand.Text() }
+
+// tokenPrefix lets people, and programs that look for leaked secrets, tell
+// what a token is.
+const tokenPrefix = "muster_"
+
+func hashOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// identify is who a request over TCP comes from; nil without an error: it does
+// not say.
+func (s *Server) identify(r *http.Request) (*Caller, error) {
+	if text := r.Header.Get("Authorization"); text != "" {
+		kind, token, ok := strings.Cut(text, " ")
+		if !ok || !strings.EqualFold(kind, "Bearer") {
+			return nil, errors.New("the header Authorization must be: Bearer, a space, a token")
+		}
+		return s.byToken(r.Context(), strings.TrimSpace(token))
+	}
+	if c, err := r.Cookie(s.cookie); err == nil {
+		return s.bySession(c.Value)
+	}
+	return nil, nil
+}
+
+func (s *Server) byToken(ctx context.Context, token string) (*Caller, error) {
+	k, err := s.m.Token(ctx, hashOf(token))
+	if err != nil || k.Expires > 0 && k.Expires <= s.m.Now().UnixNano() {
+		return nil, errors.New("the token is not known here, was revoked or has expired: muster token create makes another")
+	}
+	who := newCaller(local.UserNamed(k.User), k.Role)
+	who.token = k.ID
+	return who, nil
+}
+
+// hostKnown reports whether a request is meant for this server: a page from
+// elsewhere whose name was made to point here (DNS rebinding) names its own.
+func (s *Server) hostKnown(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	return host == "localhost" || net.ParseIP(host) != nil || slices.Contains(s.opt.Hosts, host)
+}
+
+func hostText(host string) string {
+	return fmt.Sprintf("this server does not answer to the name %q; add it to hosts in the configuration, or use the address", host)
+}
