@@ -246,6 +246,10 @@ func TestMasked(t *testing.T) {
 	for who, sees := range map[string][2]bool{"o": {true, true}, "s": {false, false}, "p": {true, false}, "a": {true, true}} {
 		for _, path := range []string{fmt.Sprintf("/v1/jobs/%d", id), fmt.Sprintf("/v1/jobs/%d/why", id), "/v1/jobs"} {
 			text := w.ask(who, "GET", path, "").Body.String()
+			sees := sees
+			if path == "/v1/jobs" {
+				sees[1] = false // a list has no environments at all
+			}
 			if got := [2]bool{strings.Contains(text, "\"private\"]"), strings.Contains(text, "hunter2")}; got != sees {
 				t.Errorf("%s as %q: sees command, environment: %v, not %v\n%s", path, who, got, sees, text)
 			}
