@@ -1,5 +1,6 @@
 # Ten targets, no more. CI calls `make test` and nothing else.
 GO ?= go
+export CGO_CFLAGS = -O2 -g -Wno-deprecated-declarations # of NVML's header
 
 .PHONY: run test build lint bench soak fuzz results rewrite clean
 

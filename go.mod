@@ -3,6 +3,7 @@ module github.com/muster-gpu/muster
 go 1.26.0
 
 require (
+	github.com/NVIDIA/go-nvml v0.13.3-1
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.0
 	github.com/danielgtaylor/huma/v2 v2.37.2

@@ -176,7 +176,9 @@ type GPU struct {
 	Model       string   `json:"model"`
 	Memory      int64    `json:"memory" doc:"MiB"`
 	Simulated   bool     `json:"simulated,omitempty" doc:"There is no such device: Muster only plays it"`
+	MIG         bool     `json:"mig,omitempty" doc:"It is in MIG mode"`
 	Healthy     bool     `json:"healthy"`
+	Fault       string   `json:"fault,omitempty" doc:"What is wrong with it"`
 	Jobs        []int    `json:"jobs,omitempty"`
 	Free        int64    `json:"free" doc:"Milli-GPU"`
 	Utilisation *float64 `json:"utilisation,omitempty" doc:"Percent; absent: not measured"`

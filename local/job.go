@@ -72,6 +72,8 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 		case engine.Preempt:
 			if a.Reason == engine.TimedOut {
 				j.info.Text = "its time limit is over"
+			} else if a.Reason == engine.NodeLost {
+				j.info.Text = m.lostText(j)
 			} else if a.For != cluster.NoJob {
 				j.info.Text = fmt.Sprintf("preempted for job %d", a.For)
 			}
@@ -141,8 +143,8 @@ func (m *Machine) settle(id cluster.JobID) {
 func (m *Machine) devices(allocs []engine.Alloc) (list []api.Device) {
 	for i := range allocs {
 		a := &allocs[i]
-		for _, g := range m.opt.GPUs {
-			if a.GPUs>>g.Index&1 == 1 && !slices.ContainsFunc(list, func(d api.Device) bool { return d.Index == g.Index && d.Share == 0 }) {
+		for slot, g := range m.opt.GPUs {
+			if a.GPUs>>slot&1 == 1 && !slices.ContainsFunc(list, func(d api.Device) bool { return d.Index == g.Index && d.Share == 0 }) {
 				list = append(list, api.Device{Index: g.Index, UUID: g.UUID, Share: int64(a.Share)})
 			}
 		}

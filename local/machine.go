@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -32,9 +33,11 @@ type Options struct {
 	Dir   string // of the state
 	Rules journal.Header
 	GPUs  []api.GPU // in the order of the node's devices
-	Now   func() time.Time
-	Log   *slog.Logger
-	Shim  []string // the command that runs a shim; the task's folder is appended
+	// Devices are asked how the GPUs are and what they do; nil: nobody asks.
+	Devices gpu.Source
+	Now     func() time.Time
+	Log     *slog.Logger
+	Shim    []string // the command that runs a shim; the task's folder is appended
 	// Members says who may submit to a queue and those below it; a queue that is
 	// not named takes jobs of everybody.
 	Members map[string]Members
@@ -68,6 +71,7 @@ type Machine struct {
 	runners sync.WaitGroup
 	stopped context.CancelFunc
 	running context.Context // ends when the daemon does
+	faults  []string        // what is wrong with each GPU; "": nothing
 }
 
 // job is a job that is not done.
@@ -127,6 +131,10 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 
 // Run schedules until the context ends. Tasks go on running.
 func (m *Machine) Run(ctx context.Context) error {
+	if m.opt.Devices != nil {
+		m.runners.Add(1)
+		go m.watchHealth()
+	}
 	err := driver.Run(ctx, m.eng, m, m)
 	m.stopped()
 	m.runners.Wait()
@@ -151,6 +159,9 @@ func (m *Machine) restore(ctx context.Context) error {
 		return err
 	}
 	m.seq, m.next = seq, cluster.JobID(max(0, last)+1)
+	if err := m.steady(ctx); err != nil {
+		return err
+	}
 	snap, err := m.snapshot(ctx)
 	if err != nil {
 		return err

@@ -228,10 +228,10 @@ func (m *Machine) Nodes() []api.Node {
 	v := api.Node{Name: n.Name, State: n.State.String(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
 	for i := range v.GPUs {
 		g := &v.GPUs[i]
-		g.Healthy, g.Free = n.Bad>>g.Index&1 == 0, cluster.Whole
+		g.Healthy, g.Free, g.Fault = n.Bad>>i&1 == 0, cluster.Whole, m.faults[i]
 		for _, b := range m.eng.Beliefs() {
 			for _, a := range b.Allocs {
-				if a.GPUs>>g.Index&1 == 0 {
+				if a.GPUs>>i&1 == 0 {
 					continue
 				}
 				g.Jobs = append(g.Jobs, int(b.Job))

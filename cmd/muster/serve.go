@@ -10,15 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/shim"
@@ -41,14 +38,14 @@ func newServe() *cobra.Command {
 			"Jobs are real processes of the users who submitted them; they outlive the daemon, which may be killed\n" +
 			"and started again at any time. The state is one SQLite file.\n\n" +
 			"Without GPUs, --gpus sim:8xH100-80GB plays some: the jobs are real all the same.",
-		Example: "  muster serve --gpus sim:8xH100-80GB\n  muster run --gpus 2 -- python train.py",
+		Example: "  muster serve\n  muster serve --gpus sim:8xH100-80GB\n  muster run --gpus 2 -- python train.py",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return runServe(c.Context(), c, f) },
 	}
 	dir, socket := defaultPlaces()
 	c.Flags().StringVar(&f.state, "state", dir, "folder of the state")
 	c.Flags().StringVar(&f.socket, "socket", socket, "Unix socket for the users of this machine")
-	c.Flags().StringVar(&f.gpus, "gpus", "", "simulated devices, such as sim:8xH100-80GB")
+	c.Flags().StringVar(&f.gpus, "gpus", "", "GPUs by index or UUID, such as 0,2; all if empty; or simulated ones: sim:8xH100-80GB")
 	c.Flags().IntVar(&f.cpus, "cpus", runtime.NumCPU(), "CPU cores to give to jobs; more than there are overcommits them")
 	c.Flags().StringVar(&f.policy, "policy", "multifactor", "who is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
@@ -70,14 +67,18 @@ func defaultPlaces() (dir, socket string) {
 }
 
 func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
-	gpus, spec, err := f.machine()
-	if err = errors.Join(err, f.tcp.check()); err != nil {
+	if err := f.tcp.check(); err != nil {
 		return usage(err)
 	}
 	state, err := filepath.Abs(f.state)
 	if err != nil {
 		return err
 	}
+	dev, err := openDevices(f.gpus, state, f.cpus)
+	if err != nil {
+		return err
+	}
+	defer dev.source.Close()
 	if err := os.MkdirAll(filepath.Dir(f.socket), 0o755); err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-	rules := journal.Header{Version: journal.Version, Spec: spec, Policy: f.policy, Placer: f.placer, Backfill: f.backfill}
+	rules := journal.Header{Version: journal.Version, Spec: dev.spec, Policy: f.policy, Placer: f.placer, Backfill: f.backfill}
 	if _, err := rules.Config(); err != nil {
 		return usage(err)
 	}
@@ -102,12 +103,12 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if err != nil {
 		return usage(err)
 	}
-	m, err := local.Open(ctx, local.Options{Crash: crash, Dir: state, Rules: rules, GPUs: gpus, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
+	m, err := local.Open(ctx, local.Options{Crash: crash, Dir: state, Rules: rules, GPUs: dev.gpus, Devices: dev.source, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
 	if err != nil {
 		return err
 	}
 	s := server.New(m, server.Options{Hosts: f.tcp.names(), Info: server.Info{Version: version(), Policy: f.policy, Placer: f.placer,
-		Simulated: len(gpus) > 0 && gpus[0].Simulated}})
+		Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	door, err := f.tcp.open(ctx, state, time.Now())
@@ -124,7 +125,10 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	}
 	go serve(func() error { return s.ServeUnix(ctx, f.socket) })
 	go serve(func() error { return door.serve(ctx, s) })
-	log.Info("scheduling", "gpus", describeGPUs(gpus), "policy", f.policy, "socket", f.socket, "state", state)
+	for _, n := range dev.notes {
+		log.Warn(n)
+	}
+	log.Info("scheduling", "gpus", describeGPUs(dev.gpus), "policy", f.policy, "socket", f.socket, "state", state)
 	door.tell(log)
 	err = m.Run(ctx)
 	cancel(nil)
@@ -141,55 +145,6 @@ func lockState(dir string) (unlock func(), err error) {
 		return nil, errors.Join(fmt.Errorf("%s: another daemon runs on this state", dir), f.Close())
 	}
 	return func() { _ = f.Close() }, nil
-}
-
-// machine is this machine as a cluster of one node.
-func (f *serveFlags) machine() ([]api.GPU, cluster.Spec, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, cluster.Spec{}, err
-	}
-	host, _, _ = strings.Cut(host, ".")
-	if f.cpus < 1 || f.cpus > 1<<16 {
-		return nil, cluster.Spec{}, fmt.Errorf("--cpus %d: between 1 and %d", f.cpus, 1<<16)
-	}
-	node := cluster.Node{Name: host, CPU: int64(f.cpus) * 1000, RAM: memory()}
-	text, ok := strings.CutPrefix(f.gpus, "sim:")
-	if !ok {
-		return nil, cluster.Spec{}, fmt.Errorf("--gpus %q: name simulated devices, such as sim:8xH100-80GB", f.gpus)
-	}
-	spec, err := cluster.ParseShort("1x" + text)
-	if err != nil {
-		return nil, cluster.Spec{}, fmt.Errorf("--gpus %s: %w", f.gpus, err)
-	}
-	node.Model, node.GPUs = spec.Nodes[0].Model, spec.Nodes[0].GPUs
-	model, _ := spec.Model(node.Model)
-	spec.Nodes = []cluster.Node{node}
-	var gpus []api.GPU
-	for i := range node.GPUs {
-		gpus = append(gpus, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Model: node.Model, Memory: model.Memory, Simulated: true, Healthy: true})
-	}
-	return gpus, *spec, nil
-}
-
-// memory is the machine's RAM in MiB; 0: unknown.
-func memory() int64 {
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) != nil {
-		return 0
-	}
-	return int64(si.Totalram) * int64(si.Unit) >> 20
-}
-
-func describeGPUs(gpus []api.GPU) string {
-	if len(gpus) == 0 {
-		return "none"
-	}
-	text := fmt.Sprintf("%d x %s", len(gpus), gpus[0].Model)
-	if gpus[0].Simulated {
-		text += " (simulated)"
-	}
-	return text
 }
 
 // shimVerb is the hidden sub-command that the daemon starts for each task.

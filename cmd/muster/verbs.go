@@ -189,7 +189,7 @@ func printNodes(w io.Writer, list []api.Node) error {
 				notes = append(notes, "simulated")
 			}
 			if !g.Healthy {
-				notes = append(notes, "unhealthy")
+				notes = append(notes, strings.TrimSuffix("unhealthy: "+g.Fault, ": "))
 			}
 			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d MiB\t%d%%\t%s\t%s\n", n.Name, n.State, g.Index, g.Model, g.Memory, g.Free/10,
 				strings.Join(jobs, ","), strings.Join(notes, ", "))

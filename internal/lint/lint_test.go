@@ -35,7 +35,8 @@ var arrows = map[string]string{
 	"client":            "api",
 	"store":             "",
 	"local/shim":        "",
-	"local":             "cluster engine driver journal api slurm store local/shim",
+	"local/gpu":         "cluster",
+	"local":             "cluster engine driver journal api slurm store local/shim local/gpu",
 	"server":            "cluster api local store",
 	"driver":            "cluster engine",
 	"driver/drivertest": "cluster engine driver policy place",
@@ -44,7 +45,7 @@ var arrows = map[string]string{
 	"sim":               "cluster perf engine policy place driver trace report internal/heap",
 	"scenario":          "cluster perf engine policy place driver trace report sim config journal quota",
 	"results":           "cluster perf engine policy place driver trace report sim config",
-	"cmd/muster":        "cluster quota perf engine policy place journal config driver trace report sim scenario results api client local local/shim server store slurm",
+	"cmd/muster":        "cluster quota perf engine policy place journal config driver trace report sim scenario results api client local local/shim local/gpu server store slurm",
 	"internal/shared":   "",
 	"internal/heap":     "",
 	"internal/lint":     "",
@@ -62,7 +63,7 @@ var banned = map[string]string{
 
 // live packages wait for the real world; what time it is they are told, too.
 var (
-	live  = map[string]bool{"local": true, "local/shim": true, "server": true, "client": true}
+	live  = map[string]bool{"local": true, "local/shim": true, "local/gpu": true, "server": true, "client": true}
 	waits = map[string]bool{"time.Sleep": true, "time.After": true}
 )
 

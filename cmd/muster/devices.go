@@ -1,0 +1,105 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/gpu"
+)
+
+// faultsFile, in the folder of the state, says which simulated GPUs are unwell.
+const faultsFile = "simulated-faults"
+
+// devices is what a machine schedules.
+type devices struct {
+	source gpu.Source
+	gpus   []api.GPU
+	spec   cluster.Spec
+	notes  []string // for the operator
+}
+
+// openDevices finds the GPUs that --gpus asks for: simulated ones, all real
+// ones, or some of them.
+func openDevices(flag, state string, cpus int) (*devices, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	host, _, _ = strings.Cut(host, ".")
+	if cpus < 1 || cpus > 1<<16 {
+		return nil, usage(fmt.Errorf("--cpus %d: between 1 and %d", cpus, 1<<16))
+	}
+	node := cluster.Node{Name: host, CPU: int64(cpus) * 1000, RAM: memory()}
+	if text, ok := strings.CutPrefix(flag, "sim:"); ok {
+		return simulatedDevices(flag, text, state, node)
+	}
+	source, err := gpu.Open()
+	if err != nil {
+		return nil, fmt.Errorf("no GPUs: %w; muster serve --gpus sim:8xH100-80GB plays some, the jobs are real all the same", err)
+	}
+	d, err := realDevices(source, flag, node)
+	if err != nil {
+		return nil, errors.Join(err, source.Close())
+	}
+	return d, nil
+}
+
+func simulatedDevices(flag, text, state string, node cluster.Node) (*devices, error) {
+	spec, err := cluster.ParseShort("1x" + text)
+	if err != nil {
+		return nil, usage(fmt.Errorf("--gpus %s: %w", flag, err))
+	}
+	node.Model, node.GPUs = spec.Nodes[0].Model, spec.Nodes[0].GPUs
+	model, _ := spec.Model(node.Model)
+	spec.Nodes = []cluster.Node{node}
+	d := &devices{source: gpu.Simulated(node.GPUs, model, filepath.Join(state, faultsFile)), spec: *spec}
+	d.gpus = local.DescribeGPUs(d.source.Devices())
+	return d, nil
+}
+
+func realDevices(source gpu.Source, flag string, node cluster.Node) (*devices, error) {
+	found := source.Devices()
+	if flag != "" {
+		var err error
+		if found, err = gpu.Choose(found, flag); err != nil {
+			return nil, usage(fmt.Errorf("--gpus: %w", err))
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("the driver is there, but no GPU; muster serve --gpus sim:8xH100-80GB plays some")
+	}
+	taken, model, islands, notes := gpu.Node(found)
+	node.Model, node.GPUs, node.Islands = model.Name, len(taken), islands
+	return &devices{source: source, gpus: local.DescribeGPUs(taken), notes: notes,
+		spec: cluster.Spec{Models: []cluster.GPUModel{model}, Nodes: []cluster.Node{node}}}, nil
+}
+
+// memory is the machine's RAM in MiB; 0: unknown.
+func memory() int64 {
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) != nil {
+		return 0
+	}
+	return int64(si.Totalram) * int64(si.Unit) >> 20
+}
+
+func describeGPUs(gpus []api.GPU) string {
+	if len(gpus) == 0 {
+		return "none"
+	}
+	text := fmt.Sprintf("%d x %s", len(gpus), gpus[0].Model)
+	if gpus[0].Simulated {
+		text += " (simulated)"
+	}
+	return text
+}
