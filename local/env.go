@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/slurm"
@@ -43,6 +45,7 @@ func (r *runner) environment(t *task, size int) []string {
 	return append(env,
 		"MUSTER_JOB_ID="+strconv.Itoa(int(r.id)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
 		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()), "MUSTER_CHECKPOINT_DIR="+filepath.Join(r.m.jobDir(r.id), "checkpoint"),
+		"MUSTER_CHECKPOINT_SIGNAL="+strings.TrimPrefix(unix.SignalName(r.checkpointSignal()), "SIG"),
 		"MUSTER_PROGRESS="+filepath.Join(t.dir, shim.ProgressFile), "MUSTER_RANK="+rank, "MUSTER_WORLD_SIZE="+world,
 		"RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE="+world, "LOCAL_WORLD_SIZE="+world, "SLURM_PROCID="+rank, "SLURM_LOCALID="+rank,
 		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(r.port), t.spec.Mark)

@@ -19,6 +19,7 @@ import (
 type progress struct {
 	at   map[int]int64 // by rank
 	last api.Progress
+	done bool // a task said that the work is finished
 }
 
 // note is a line of a progress file.
@@ -28,6 +29,7 @@ type note struct {
 	Epoch      *float64 `json:"epoch"`
 	Samples    *float64 `json:"samples_per_s"`
 	Checkpoint string   `json:"checkpoint"`
+	Finished   bool     `json:"finished"`
 }
 
 // mostProgress bounds what is read of a task at a time: the file is the user's.
@@ -53,7 +55,7 @@ func (p *progress) read(tasks []*task) (news *api.Progress, saved bool) {
 			if json.Unmarshal(line, &n) != nil {
 				continue // the user's own words
 			}
-			heard = true
+			heard, p.done = true, p.done || n.Finished
 			for _, f := range []struct{ from, to *float64 }{{n.Step, &p.last.Step}, {n.Steps, &p.last.Steps},
 				{n.Epoch, &p.last.Epoch}, {n.Samples, &p.last.SamplesPerSec}} {
 				if f.from != nil {

@@ -152,7 +152,7 @@ func (r *runner) spawnAll(tasks []*task) bool {
 // follow stays with the job until it is over, or the daemon is.
 func (r *runner) follow() {
 	for r.loop() {
-		if r.next == nil {
+		if r.next == nil || r.finished() {
 			r.finish()
 			return
 		}
@@ -385,6 +385,8 @@ func (r *runner) finish() {
 		lost = lost || t.lost
 	}
 	switch {
+	case r.finished():
+		ev.Reason, r.told, text = engine.Completed, false, "finished when it was asked for a checkpoint"
 	case r.told:
 		ev.Reason = engine.Preempted // or what the engine stopped it for, which it knows
 	case lost:
@@ -415,6 +417,12 @@ func (r *runner) finish() {
 		}
 		return []engine.Event{ev}, nil
 	})
+}
+
+// finished reports whether the job was asked for a checkpoint when there was
+// nothing left to do.
+func (r *runner) finished() bool {
+	return r.saved && r.news.done && !slices.ContainsFunc(r.tasks, (*task).failed)
 }
 
 // fellAsleep ends a job that died while it was suspended.

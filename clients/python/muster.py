@@ -1,0 +1,509 @@
+"""What a Python program says to Muster, and asks of it.
+
+One file, the standard library only, Python 3.8 or later: copy it beside your
+program. Inside a job it reports progress, saves when the job is preempted and
+finds the checkpoint again; outside of one, all of that does nothing, so the
+same program runs on a laptop. It also submits jobs to the daemon of this
+machine.
+
+    import muster
+
+    state = load(muster.latest_checkpoint()) if muster.latest_checkpoint() else fresh()
+
+    def save():
+        path = os.path.join(muster.checkpoint_dir(), "state.ckpt")
+        with muster.atomic_write(path) as f:
+            f.write(state.to_bytes())
+        return path
+
+    with muster.checkpoint_on_signal(save):
+        while state.step < STEPS:
+            train_one_step(state)
+            muster.progress(state.step, steps=STEPS)   # saves here and exits, if it was asked to
+    muster.done()
+
+As a program it runs another one and hands the checkpoint signal on to those of
+its processes that want it, wherever they are; launchers such as torchrun start
+their workers out of the signal's reach:
+
+    muster run --gpus 4 -- python muster.py torchrun --nproc-per-node 4 train.py
+
+docs/checkpointing.md explains what happens when.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+
+__all__ = [
+    "EXIT_SAVED", "JobError", "NoDaemon", "atomic_write", "cancel", "checkpoint_dir", "checkpoint_on_signal",
+    "checkpoint_point", "done", "in_job", "job", "job_id", "latest_checkpoint", "progress", "rank",
+    "report_checkpoint", "request", "restart_count", "should_checkpoint", "submit", "wait", "why", "world_size",
+]
+
+#: The exit code after a checkpoint that was asked for (EX_TEMPFAIL). It is not
+#: 0, so that a job that was only warned of its time limit does not look finished.
+EXIT_SAVED = 75
+
+_LATEST = "latest"  # names the last complete checkpoint in its folder
+
+
+# ---- where am I ------------------------------------------------------------
+
+
+def in_job() -> bool:
+    """Whether this process is part of a Muster job."""
+    return "MUSTER_JOB_ID" in os.environ
+
+
+def job_id() -> Optional[int]:
+    """Number of the job; None outside of one."""
+    return _number("MUSTER_JOB_ID", None)
+
+
+def rank() -> int:
+    """This task's number in its gang, from 0.
+
+    Under a launcher such as torchrun it is the launcher's RANK.
+    """
+    return _number("RANK", 0) or 0
+
+
+def world_size() -> int:
+    """How many tasks the gang has now.
+
+    An elastic job that is resized is asked for a checkpoint and started again
+    with another number: read it at the start, do not keep it in a checkpoint.
+    """
+    return _number("WORLD_SIZE", 1) or 1
+
+
+def restart_count() -> int:
+    """How often the job was started again."""
+    return _number("MUSTER_RESTART_COUNT", 0) or 0
+
+
+def _number(name: str, otherwise: Optional[int]) -> Optional[int]:
+    try:
+        return int(os.environ[name])
+    except (KeyError, ValueError):
+        return otherwise
+
+
+# ---- progress --------------------------------------------------------------
+
+_said = float("-inf")  # when the last line was written
+
+
+def progress(
+    step: float,
+    steps: Optional[float] = None,
+    epoch: Optional[float] = None,
+    samples_per_s: Optional[float] = None,
+    every: float = 1.0,
+) -> None:
+    """Say how far the job is; call it once per step.
+
+    At most one line per `every` seconds is written, so it may be called in
+    every step however short; the last step is always written. Inside
+    checkpoint_on_signal, it is also the point between two steps at which a
+    checkpoint that was asked for is written. Outside of a job nothing is written.
+    """
+    global _said
+    now = time.monotonic()
+    if now - _said >= every or (steps is not None and step >= steps):
+        _said = now
+        note = {"step": step, "steps": steps, "epoch": epoch, "samples_per_s": samples_per_s}
+        _tell({k: v for k, v in note.items() if v is not None})
+    checkpoint_point()
+
+
+def done() -> None:
+    """Say that the work is finished.
+
+    A job that ends within the grace of a checkpoint waits again, whatever its
+    exit code. After done() and with exit code 0 it is complete all the same.
+    """
+    _tell({"finished": True})
+
+
+def _tell(note: Mapping[str, Any]) -> None:
+    path = os.environ.get("MUSTER_PROGRESS")
+    if not path:
+        return
+    line = (json.dumps(note) + "\n").encode()
+    try:  # one write, so that lines of several processes do not mix
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(fd, line)
+        finally:
+            os.close(fd)
+    except OSError as err:  # a full disk must not end the training
+        print("muster: the progress cannot be written: %s" % err, file=sys.stderr)
+
+
+# ---- checkpoints -----------------------------------------------------------
+
+
+def checkpoint_dir() -> str:
+    """The job's folder for checkpoints, which is kept over restarts.
+
+    Outside of a job: the folder named in MUSTER_CHECKPOINT_DIR, else
+    "checkpoint" in the working directory. It is made if it does not exist.
+    """
+    path = os.environ.get("MUSTER_CHECKPOINT_DIR") or os.path.abspath("checkpoint")
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+def latest_checkpoint() -> Optional[str]:
+    """Path of the last checkpoint in checkpoint_dir(); None: there is none.
+
+    It is the one last given to report_checkpoint(), else the newest file or
+    folder there. What atomic_write has not finished is never returned.
+    """
+    where = checkpoint_dir()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        with open(os.path.join(where, _LATEST), encoding="utf-8") as f:
+            path = os.path.join(where, f.read().rstrip("\n"))
+        if path != os.path.join(where, "") and os.path.exists(path):
+            return path
+    found = [e for e in os.scandir(where) if not e.name.startswith(".") and e.name != _LATEST]
+    if not found:
+        return None
+    return max(found, key=lambda e: (e.stat().st_mtime_ns, e.name)).path
+
+
+def report_checkpoint(path: Union[str, "os.PathLike[str]"]) -> None:
+    """Say that a checkpoint is complete: the work up to here is safe.
+
+    latest_checkpoint() returns it from now on, and the scheduler knows that the
+    job loses little when it is stopped. In a gang one task says it for all.
+    """
+    where, path = checkpoint_dir(), os.path.abspath(os.fspath(path))
+    inside = os.path.relpath(path, where)
+    with atomic_write(os.path.join(where, _LATEST)) as f:
+        f.write(((path if inside.startswith("..") else inside) + "\n").encode())
+    _tell({"checkpoint": path})
+
+
+@contextlib.contextmanager
+def atomic_write(path: Union[str, "os.PathLike[str]"]) -> Iterator[BinaryIO]:
+    """A file to write to that appears under its name complete, or not at all.
+
+    It is written under another name in the same folder, brought to the disk and
+    renamed: whatever happens meanwhile, the old content or the new one is there.
+    """
+    path = os.path.abspath(os.fspath(path))
+    folder = os.path.dirname(path)
+    fd, tmp = tempfile.mkstemp(prefix="." + os.path.basename(path) + ".", dir=folder)
+    try:
+        with os.fdopen(fd, "wb") as f:
+            yield f
+            f.flush()
+            os.fsync(f.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(tmp, 0o666 & ~mask)
+        os.replace(tmp, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(tmp)
+        raise
+    d = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(d)
+    finally:
+        os.close(d)
+
+
+_asked = False  # the signal came
+_listening: Optional[int] = None  # the signal that is caught
+_save: Optional[Callable[[], Any]] = None
+_agree: Optional[Callable[[bool], bool]] = None
+
+
+def _signal_number() -> int:
+    name = os.environ.get("MUSTER_CHECKPOINT_SIGNAL") or "USR1"
+    return int(getattr(signal, "SIG" + (name[3:] if name.startswith("SIG") else name), signal.SIGUSR1))
+
+
+def _on_signal(_number: int, _frame: Any) -> None:
+    global _asked
+    _asked = True  # nothing else: a handler may run in the middle of anything
+
+
+def should_checkpoint(agree: Optional[Callable[[bool], bool]] = None) -> bool:
+    """Whether a checkpoint was asked for; ask once per step, from the main thread on.
+
+    The first call begins to listen for the signal, so make it before the work
+    begins. In a gang the signal reaches the tasks at different steps: give a
+    function that takes this task's answer and returns whether any task's is yes
+    (for example an all_reduce with MAX), and call this in every step.
+    """
+    _listen()
+    return agree(_asked) if agree else _asked
+
+
+def _listen() -> Any:
+    """Catches the signal and returns what was done with it before."""
+    global _listening
+    if _listening is not None:
+        return None
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("muster: signals can be caught in the main thread only: call should_checkpoint() or enter checkpoint_on_signal() there first")
+    _listening = _signal_number()
+    return signal.signal(_listening, _on_signal)
+
+
+@contextlib.contextmanager
+def checkpoint_on_signal(save: Callable[[], Any], agree: Optional[Callable[[bool], bool]] = None) -> Iterator[None]:
+    """Within the block, a checkpoint that is asked for is written between two steps.
+
+    That is in progress() or checkpoint_point(), whichever you call once per
+    step. save() writes the checkpoint; if it returns a path, that is reported.
+    Then the process exits with EXIT_SAVED and the job waits for its next turn.
+    agree: as in should_checkpoint. A signal that comes too late for the last
+    step changes nothing.
+    """
+    global _save, _agree, _listening
+    before = _listen()
+    outer = (_save, _agree)
+    _save, _agree = save, agree
+    try:
+        yield
+    finally:
+        _save, _agree = outer
+        if before is not None and _listening is not None:
+            # Not back to what kills: the signal may come while the results are written.
+            signal.signal(_listening, signal.SIG_IGN if before == signal.SIG_DFL else before)
+            _listening = None
+
+
+def checkpoint_point() -> None:
+    """A point between two steps: saves and exits if that was asked for."""
+    if _save is None or not should_checkpoint(_agree):
+        return
+    path = _save()
+    if path is not None:
+        report_checkpoint(path)
+    sys.stdout.flush()
+    sys.exit(EXIT_SAVED)
+
+
+# ---- the daemon ------------------------------------------------------------
+
+
+class JobError(Exception):
+    """The daemon said no; status is the HTTP status."""
+
+    def __init__(self, status: int, text: str):
+        super().__init__(text)
+        self.status = status
+
+
+class NoDaemon(ConnectionError):
+    """Nobody answers at the socket."""
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str):
+        super().__init__("muster")
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self.sock.connect(self.path)
+        except OSError as err:
+            self.sock.close()
+            raise NoDaemon("no Muster daemon answers at %s: start one with muster serve, or name its socket in MUSTER_SOCKET (%s)" % (self.path, err)) from err
+
+
+def _socket_path() -> str:
+    """Where the command line looks, too."""
+    if os.environ.get("MUSTER_SOCKET"):
+        return os.environ["MUSTER_SOCKET"]
+    if os.getuid() != 0:
+        runtime = os.environ.get("XDG_RUNTIME_DIR")
+        own = os.path.join(runtime, "muster.sock") if runtime else os.path.expanduser("~/.local/state/muster/muster.sock")
+        if os.path.exists(own):
+            return own
+    return "/run/muster/muster.sock"
+
+
+def request(method: str, path: str, body: Any = None, headers: Optional[Mapping[str, str]] = None) -> Any:
+    """One request to the daemon's API, such as request("GET", "/v1/nodes").
+
+    What it answers is described by the daemon itself, at /openapi.json.
+    """
+    c = _UnixConnection(_socket_path())
+    try:
+        send = dict(headers or {})
+        if body is not None:
+            send["Content-Type"] = "application/json"
+        c.request(method, path, None if body is None else json.dumps(body), send)
+        answer = c.getresponse()
+        text = answer.read()
+    finally:
+        c.close()
+    if answer.status < 400:
+        return json.loads(text) if text else None
+    try:
+        said = json.loads(text)
+        words = [said.get("detail") or said.get("title") or ""]
+        words += ["%s: %s" % (e.get("location", ""), e["message"]) for e in said.get("errors") or [] if e["message"] not in words[0]]
+        why_not = "; ".join(words)
+    except (ValueError, KeyError, AttributeError):
+        why_not = text.decode(errors="replace").strip()
+    raise JobError(answer.status, why_not)
+
+
+def submit(
+    command: Sequence[str],
+    gpus: float = 0,
+    tasks: int = 1,
+    name: Optional[str] = None,
+    env: Optional[Mapping[str, str]] = None,
+    dir: Optional[str] = None,
+    time_limit: Optional[str] = None,
+    patience: float = 60,
+    **more: Any,
+) -> int:
+    """Submit a job and return its number.
+
+    command: program and arguments. gpus: of each task, or a fraction below 1.
+    env: in addition to this process's environment. time_limit: such as "2h30m".
+    more: any other field of a submission in /openapi.json, such as
+    tier="critical", queue="nlp", output="train-%j.log", min_tasks=2.
+
+    While no daemon answers (it may be restarting) it is tried again for so many
+    seconds of patience; the job is submitted once, however often it is tried.
+    """
+    if isinstance(command, str):
+        raise TypeError('muster: command is a list of program and arguments, such as ["python", "train.py"], not one text')
+    mask = os.umask(0)
+    os.umask(mask)
+    body: Dict[str, Any] = {"command": [os.fspath(c) for c in command], "tasks": tasks, "dir": os.path.abspath(dir or os.getcwd()),
+                            "env": ["%s=%s" % kv for kv in {**os.environ, **(env or {})}.items()], "umask": "%04o" % mask}
+    if 0 < gpus < 1:
+        body["gpus"], body["share"] = 1, int(round(gpus * 1000))
+    elif gpus == int(gpus):
+        body["gpus"] = int(gpus)
+    else:
+        raise ValueError("muster: gpus=%r: whole GPUs, or a fraction below 1" % (gpus,))
+    if name:
+        body["name"] = name
+    if time_limit:
+        body["limit"] = time_limit
+    body.update(more)
+    headers = {"Idempotency-Key": uuid.uuid4().hex}
+    answer = _patiently(lambda: request("POST", "/v1/jobs", body, headers), patience)
+    return int(answer["job"]["id"])
+
+
+def wait(id: int, patience: float = 60) -> Dict[str, Any]:
+    """Wait until a job is over and return it as a dict.
+
+    state is then completed, failed, cancelled, timeout, preempted, lost or
+    rejected; exit_code is the job's. A daemon that is restarted meanwhile is
+    waited for, for so many seconds of patience.
+    """
+    return _patiently(lambda: request("GET", "/v1/jobs/%d/wait" % id), patience)
+
+
+def job(id: int) -> Dict[str, Any]:
+    """A job as it is now: state, devices, progress, and so on."""
+    return request("GET", "/v1/jobs/%d" % id)
+
+
+def why(id: int) -> List[str]:
+    """What keeps a job from starting."""
+    return request("GET", "/v1/jobs/%d/why" % id)["blockers"]
+
+
+def cancel(id: int) -> None:
+    """End a job, whether it runs or waits."""
+    request("POST", "/v1/jobs/%d/cancel" % id)
+
+
+def _patiently(ask: Callable[[], Any], patience: float) -> Any:
+    until, last = None, 0.0  # how long to try when nobody answers; when it was last tried
+    while True:
+        try:
+            return ask()
+        except (OSError, http.client.HTTPException, JobError) as err:
+            if isinstance(err, JobError) and err.status != 503 and not (err.status == 409 and "ending" in str(err)):
+                raise
+            now = time.monotonic()
+            if until is None or now - last > 1:  # it answered meanwhile
+                until = now + patience
+            if now >= until:
+                raise
+            time.sleep(0.2)
+            last = time.monotonic()
+
+
+# ---- as a program ----------------------------------------------------------
+
+
+def _catchers(number: int) -> Iterator[int]:
+    """The processes of this task, except this one, that catch the signal."""
+    mark = ("MUSTER_TASK_ID=" + os.environ.get("MUSTER_TASK_ID", "")).encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open("/proc/%s/environ" % name, "rb") as f:
+                if mark not in f.read().split(b"\0"):
+                    continue
+            with open("/proc/%s/status" % name) as f:
+                caught = next((line.split()[1] for line in f if line.startswith("SigCgt:")), "0")
+        except OSError:
+            continue  # gone
+        if int(caught, 16) >> (number - 1) & 1:
+            yield int(name)
+
+
+def _main(argv: Sequence[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print("usage: python muster.py COMMAND [ARG...]\n\nRuns the command and hands the checkpoint signal on to those of its processes that catch it.", file=sys.stderr)
+        return 0 if argv else 2
+    number, group = _signal_number(), os.getpgrp()
+    asked = threading.Event()
+    signal.signal(number, lambda *_: asked.set())
+
+    def ignore() -> None:  # until it says otherwise: a launcher that knows nothing of it must not die
+        signal.signal(number, signal.SIG_IGN)
+
+    try:
+        child = subprocess.Popen(list(argv), preexec_fn=ignore)
+    except OSError as err:
+        print("muster: %s: %s" % (argv[0], err.strerror), file=sys.stderr)
+        return 127
+    told: set = set()
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = child.wait(0.2)
+            return code if code >= 0 else 128 - code
+        if not asked.is_set() or "MUSTER_TASK_ID" not in os.environ:
+            continue
+        for pid in _catchers(number):  # again and again: a worker may still be starting
+            with contextlib.suppress(OSError):
+                if pid not in told and os.getpgid(pid) != group:  # the group had it from the daemon
+                    os.kill(pid, number)
+                told.add(pid)
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

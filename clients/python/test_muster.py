@@ -1,0 +1,185 @@
+"""Tests of muster.py. Those of Daemon run where MUSTER_SOCKET names one (the
+Go test in cmd/muster starts it); the others need nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import muster
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def python(code: str, **env: str) -> "subprocess.Popen[str]":
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
+    return subprocess.Popen([sys.executable, "-c", code], env={**clean, "PYTHONPATH": HERE, **env}, stdout=subprocess.PIPE, text=True)
+
+
+class Alone(unittest.TestCase):
+    def setUp(self) -> None:
+        self.tmp = tempfile.TemporaryDirectory()
+        self.dir = self.tmp.name
+        self.notes = os.path.join(self.dir, "progress.jsonl")
+        self.ckpt = os.path.join(self.dir, "ckpt")
+
+    def tearDown(self) -> None:
+        self.tmp.cleanup()
+
+    def told(self) -> list:
+        with open(self.notes) as f:
+            return [json.loads(line) for line in f]
+
+    def run_job(self, code: str, **env: str) -> "subprocess.Popen[str]":
+        return python(code, MUSTER_JOB_ID="7", MUSTER_PROGRESS=self.notes, MUSTER_CHECKPOINT_DIR=self.ckpt, **env)
+
+    def test_outside_a_job_nothing_happens(self) -> None:
+        p = python("import muster, os; os.chdir(%r); muster.progress(1); muster.done(); print(muster.in_job(), muster.job_id(), muster.rank(), muster.world_size(), muster.restart_count(), muster.latest_checkpoint())" % self.dir)
+        self.assertEqual(p.communicate(timeout=30)[0].split(), ["False", "None", "0", "1", "0", "None"])
+        self.assertEqual(os.listdir(self.dir), ["checkpoint"])
+
+    def test_progress_is_limited_but_the_last_step_is_told(self) -> None:
+        p = self.run_job("import muster\nfor i in range(1, 10001): muster.progress(i, steps=10000, epoch=i/100)\nmuster.done()")
+        p.communicate(timeout=30)
+        told = self.told()
+        self.assertLess(len(told), 100)
+        self.assertEqual(told[0], {"step": 1, "steps": 10000, "epoch": 0.01})
+        self.assertEqual(told[-2], {"step": 10000, "steps": 10000, "epoch": 100})
+        self.assertEqual(told[-1], {"finished": True})
+
+    def test_a_full_disk_does_not_end_the_training(self) -> None:
+        p = python("import muster; muster.progress(1); print('on')", MUSTER_PROGRESS="/dev/full")
+        self.assertEqual(p.communicate(timeout=30)[0], "on\n")
+
+    def test_atomic_write(self) -> None:
+        path = os.path.join(self.dir, "x")
+        with muster.atomic_write(path) as f:
+            f.write(b"one")
+        with self.assertRaises(KeyError):
+            with muster.atomic_write(path) as f:
+                f.write(b"tw")
+                raise KeyError
+        with open(path, "rb") as g:
+            self.assertEqual(g.read(), b"one")
+        self.assertEqual(os.listdir(self.dir), ["x"])
+
+    def test_latest_checkpoint(self) -> None:
+        p = self.run_job("""
+import muster, os
+d = muster.checkpoint_dir()
+print(muster.latest_checkpoint())
+for i, name in enumerate(["b", "a", ".half"]):
+    open(os.path.join(d, name), "w").close(); os.utime(os.path.join(d, name), (i, i))
+print(os.path.basename(muster.latest_checkpoint()))
+muster.report_checkpoint(os.path.join(d, "b"))
+print(os.path.basename(muster.latest_checkpoint()))
+os.unlink(os.path.join(d, "b"))
+print(os.path.basename(muster.latest_checkpoint()))
+""")
+        self.assertEqual(p.communicate(timeout=30)[0].split(), ["None", "a", "b", "a"])
+        self.assertEqual(self.told(), [{"checkpoint": os.path.join(self.ckpt, "b")}])
+
+    def test_saves_between_steps_and_exits(self) -> None:
+        p = self.run_job("""
+import muster, os, time
+state = {"n": 0, "inside": False}
+def save():
+    assert not state["inside"], "in the middle of a step"
+    path = os.path.join(muster.checkpoint_dir(), "n")
+    with muster.atomic_write(path) as f: f.write(str(state["n"]).encode())
+    return path
+with muster.checkpoint_on_signal(save):
+    print("ready", flush=True)
+    while True:
+        state["inside"] = True; time.sleep(0.01); state["n"] += 1; state["inside"] = False
+        muster.progress(state["n"])
+""")
+        assert p.stdout
+        p.stdout.readline()
+        p.send_signal(signal.SIGUSR1)
+        p.communicate(timeout=30)
+        self.assertEqual(p.returncode, muster.EXIT_SAVED)
+        self.assertEqual(self.told()[-1], {"checkpoint": os.path.join(self.ckpt, "n")})
+
+    def test_the_signal_that_the_job_chose_and_agreement(self) -> None:
+        p = self.run_job("""
+import muster, time
+seen = []
+def agree(mine): seen.append(mine); return mine
+muster.should_checkpoint(agree)
+print("ready", flush=True)
+while not muster.should_checkpoint(agree): time.sleep(0.01)
+print(seen[0], seen[-1])
+""", MUSTER_CHECKPOINT_SIGNAL="USR2")
+        assert p.stdout
+        p.stdout.readline()
+        p.send_signal(signal.SIGUSR2)
+        self.assertEqual(p.communicate(timeout=30)[0], "False True\n")
+
+    def test_too_late_for_the_last_step_changes_nothing(self) -> None:
+        p = self.run_job("""
+import muster, os, signal
+with muster.checkpoint_on_signal(lambda: None): muster.progress(1)
+os.kill(os.getpid(), signal.SIGUSR1)
+print("written")
+""")
+        self.assertEqual((p.communicate(timeout=30)[0], p.returncode), ("written\n", 0))
+
+    def test_the_launcher_hands_the_signal_on(self) -> None:
+        worker = "import muster, time; muster.should_checkpoint(); print('ready', flush=True)\nwhile not muster.should_checkpoint(): time.sleep(0.01)\nprint('asked', flush=True)"
+        launcher = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', %r], start_new_session=True) + 3)" % worker
+        env = {**os.environ, "PYTHONPATH": HERE, "MUSTER_TASK_ID": "test.%d" % os.getpid()}
+        p = subprocess.Popen([sys.executable, os.path.join(HERE, "muster.py"), sys.executable, "-c", launcher],
+                             env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        assert p.stdout
+        self.assertEqual(p.stdout.readline(), "ready\n")
+        os.killpg(p.pid, signal.SIGUSR1)
+        self.assertEqual((p.communicate(timeout=30)[0], p.returncode), ("asked\n", 3))
+
+
+@unittest.skipUnless("MUSTER_SOCKET" in os.environ, "no daemon")
+class Daemon(unittest.TestCase):
+    def test_submit_and_wait(self) -> None:
+        with tempfile.TemporaryDirectory() as d:
+            id = muster.submit(["sh", "-c", "echo $WORLD_SIZE $RANK $X; exit 4"], gpus=1, name="from-python", env={"X": "y"}, dir=d, output="out")
+            j = muster.wait(id)
+            self.assertEqual((j["state"], j["exit_code"], j["submission"]["name"]), ("failed", 4, "from-python"))
+            with open(os.path.join(d, "out")) as f:
+                self.assertEqual(f.read(), "1 0 y\n")
+
+    def test_why_and_cancel(self) -> None:
+        id = muster.submit(["sleep", "100"], hold=True)
+        self.assertIn("held", " ".join(muster.why(id)))
+        self.assertEqual(muster.job(id)["state"], "pending")
+        muster.cancel(id)
+        self.assertEqual(muster.wait(id)["state"], "cancelled")
+
+    def test_no(self) -> None:
+        with self.assertRaises(muster.JobError) as e:
+            muster.submit(["true"], gpus=100)
+        self.assertEqual(e.exception.status, 422)
+        with self.assertRaisesRegex(muster.JobError, "no such job"):
+            muster.job(999999)
+        with self.assertRaises(TypeError):
+            muster.submit("true")
+        with self.assertRaises(ValueError):
+            muster.submit(["true"], gpus=1.5)
+
+    def test_nobody_answers(self) -> None:
+        before = os.environ["MUSTER_SOCKET"]
+        os.environ["MUSTER_SOCKET"] = "/nonexistent/socket"
+        try:
+            began = time.monotonic()
+            with self.assertRaisesRegex(muster.NoDaemon, "muster serve"):
+                muster.submit(["true"], patience=0)
+            self.assertLess(time.monotonic() - began, 30)
+        finally:
+            os.environ["MUSTER_SOCKET"] = before
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,126 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// python is the interpreter and the folders of the client and the examples.
+func python(t *testing.T) (exe, client, examples string) {
+	t.Helper()
+	exe, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3 here")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe, filepath.Join(root, "clients", "python"), filepath.Join(root, "examples")
+}
+
+// until waits for something to become true.
+func (d *daemon) until(what string, ok func() bool) {
+	d.t.Helper()
+	for range 3000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	d.t.Fatalf("waited in vain: %s\n%s", what, d.must("queue", "--all"))
+}
+
+func (d *daemon) read(name string) string {
+	text, err := os.ReadFile(filepath.Join(d.dir, name))
+	if err != nil && !os.IsNotExist(err) {
+		d.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What muster.py promises is tested in Python, with a daemon to talk to.
+func TestPythonClient(t *testing.T) {
+	exe, dir, _ := python(t)
+	d := startDaemon(t, "2xH100-80GB")
+	cmd := exec.Command("timeout", "120", exe, "-m", "unittest", "-v", "test_muster")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket, "PYTHONDONTWRITEBYTECODE=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("skipped")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The PyTorch example is only parsed: PyTorch is not here.
+func TestExamplesAreParsed(t *testing.T) {
+	exe, _, examples := python(t)
+	for _, name := range []string{"plain", "pytorch"} {
+		out, err := exec.Command(exe, "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())", filepath.Join(examples, name, "train.py")).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// A training that is preempted twice, while the daemon is killed as well, ends
+// with the same weights, bit for bit, as one that was never interrupted.
+func TestTrainingSurvivesBitForBit(t *testing.T) {
+	exe, client, examples := python(t)
+	d := startDaemon(t, "1xH100-80GB")
+	train := func(out, pause string) []string {
+		return []string{"--gpus", "1", "-e", "PYTHONPATH=" + client, "-e", "PYTHONDONTWRITEBYTECODE=1", "--", exe,
+			filepath.Join(examples, "plain", "train.py"), "--steps", "400", "--every", "50", "--pause", pause, "--out", out}
+	}
+	d.want(d.must(append([]string{"run"}, train("whole.json", "0")...)...), "begins at step 0, start 1", "finished at step 400")
+	d.must(append([]string{"submit", "-o", "parts.out"}, train("parts.json", "0.01")...)...) // job 2
+	for k := range 2 {
+		d.until(fmt.Sprintf("start %d", k+1), func() bool {
+			_, later, ok := strings.Cut(d.read("parts.out"), fmt.Sprintf("start %d\n", k+1))
+			return ok && strings.Contains(later, "loss")
+		})
+		if k == 1 {
+			d.kill()
+			d.start()
+		}
+		out, code := d.try("run", "--gpus", "1", "--tier", "critical", "--", "echo", "urgent")
+		if code != 0 {
+			t.Fatalf("the critical job: exit code %d\n%s", code, out)
+		}
+	}
+	d.must("wait", "2")
+	whole, parts := d.read("whole.json"), d.read("parts.json")
+	if whole == "" || whole != parts {
+		t.Errorf("the weights differ:\n%s%s%s", whole, parts, d.read("parts.out"))
+	}
+	if n := strings.Count(d.read("parts.out"), "begins at step"); n != 3 {
+		t.Errorf("it began %d times, not 3:\n%s", n, d.read("parts.out"))
+	}
+	d.want(d.must("show", "2"), `"state": "completed"`, `"preemptions": 2`, `"restarts": 2`, "training.json")
+}
+
+// A job that says it has finished, and ends well within its grace, is complete;
+// one that says nothing waits again.
+func TestFinishedWithinTheGrace(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	script := `trap 'test $MUSTER_JOB_ID = 1 && echo "{\"finished\": true}" >> $MUSTER_PROGRESS; exit 0' USR1
+test $MUSTER_RESTART_COUNT = 0 || exit 0; touch started.$MUSTER_JOB_ID; while :; do sleep 0.05; done`
+	for id, want := range []string{`"preemptions": 0`, `"preemptions": 1`} {
+		job := fmt.Sprint(2*id + 1)
+		d.must("submit", "--gpus", "1", "--", "sh", "-c", script)
+		d.until("job "+job, func() bool { _, err := os.Stat(filepath.Join(d.dir, "started."+job)); return err == nil })
+		if out, code := d.try("run", "--gpus", "1", "--tier", "critical", "--", "true"); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, out)
+		}
+		d.must("wait", job)
+		d.want(d.must("show", job), `"state": "completed"`, want)
+	}
+}
