@@ -189,11 +189,12 @@ type GPU struct {
 
 // Node is a machine with its GPUs.
 type Node struct {
-	Name  string `json:"name"`
-	State string `json:"state" enum:"up,draining,down"`
-	CPU   int64  `json:"cpu" doc:"Milli-cores"`
-	RAM   int64  `json:"ram" doc:"MiB"`
-	GPUs  []GPU  `json:"gpus"`
+	Name   string `json:"name"`
+	State  string `json:"state" enum:"up,draining,down"`
+	Reason string `json:"reason,omitempty" doc:"Why it is drained, by whom and when"`
+	CPU    int64  `json:"cpu" doc:"Milli-cores"`
+	RAM    int64  `json:"ram" doc:"MiB"`
+	GPUs   []GPU  `json:"gpus"`
 }
 
 // Queue is a queue of the tree with what it holds.

@@ -103,7 +103,7 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 	if r.FirstStart != cluster.Never {
 		row.Started = int64(r.FirstStart)
 	}
-	if !j.row {
+	if !j.row || j.edited {
 		if row.Submission, err = json.Marshal(j.sub); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (m *Machine) settle(id cluster.JobID) {
 	if j == nil {
 		return
 	}
-	j.row = true
+	j.row, j.edited = true, false
 	for _, o := range j.then {
 		if j.run != nil {
 			j.run.stop(o)

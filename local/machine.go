@@ -66,7 +66,8 @@ type Machine struct {
 	inbox   inbox
 	acks    []func(error) // to be told when the batch is in the store
 	keys    []submissionKey
-	ready   atomic.Bool // the last step could be stored
+	drained atomic.Pointer[drained] // why the node takes no jobs
+	ready   atomic.Bool             // the last step could be stored
 	watch   watchers
 	runners sync.WaitGroup
 	stopped context.CancelFunc
@@ -76,12 +77,13 @@ type Machine struct {
 
 // job is a job that is not done.
 type job struct {
-	id   cluster.JobID
-	info Info
-	sub  *api.Submission
-	row  bool // it is in the store
-	run  *runner
-	then []order // for the runner, when the step is stored
+	id     cluster.JobID
+	info   Info
+	sub    *api.Submission
+	row    bool // it is in the store
+	edited bool // its submission changed since it was stored
+	run    *runner
+	then   []order // for the runner, when the step is stored
 }
 
 // Info is what is stored of a job besides its submission.
@@ -123,7 +125,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, wake: cluster.Never}
 	m.running, m.stopped = context.WithCancel(context.WithoutCancel(ctx))
 	m.inbox.init()
-	if err := m.restore(ctx); err != nil {
+	if err := errors.Join(m.restore(ctx), m.whyDrained(ctx)); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	return m, nil

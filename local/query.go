@@ -225,7 +225,7 @@ func (m *Machine) Nodes() []api.Node {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	n := m.eng.Nodes()[0]
-	v := api.Node{Name: n.Name, State: n.State.String(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
+	v := api.Node{Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
 	for i := range v.GPUs {
 		g := &v.GPUs[i]
 		g.Healthy, g.Free, g.Fault = n.Bad>>i&1 == 0, cluster.Whole, m.faults[i]

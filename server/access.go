@@ -24,38 +24,42 @@ const (
 // access is who may use which route. A route that is not listed here is
 // refused to everybody; a test asks of each what becomes of each role.
 var access = map[string]string{
-	"GET /healthz":               anybody,
-	"GET /readyz":                anybody,
-	"GET /login":                 anybody,
-	"GET /openapi.json":          anybody,
-	"GET /openapi.yaml":          anybody,
-	"GET /openapi-3.0.json":      anybody,
-	"GET /openapi-3.0.yaml":      anybody,
-	"GET /schemas/{schema}":      anybody,
-	"GET /v1/me":                 api.RoleUser,
-	"POST /v1/logout":            api.RoleUser,
-	"POST /v1/dashboard":         api.RoleUser,
-	"GET /v1/tokens":             api.RoleUser, // their own
-	"POST /v1/tokens":            api.RoleUser, // for themselves
-	"DELETE /v1/tokens/{id}":     api.RoleUser, // their own
-	"GET /v1/info":               api.RoleUser,
-	"GET /v1/nodes":              api.RoleUser,
-	"GET /v1/partitions":         api.RoleUser,
-	"GET /v1/queues":             api.RoleUser,
-	"GET /v1/events":             api.RoleUser,
-	"POST /v1/jobs":              api.RoleUser,
-	"GET /v1/jobs":               api.RoleUser,
-	"GET /v1/jobs/{id}":          api.RoleUser, // what others run is masked
-	"GET /v1/jobs/{id}/why":      api.RoleUser,
-	"GET /v1/jobs/{id}/wait":     api.RoleUser,
-	"GET /v1/jobs/{id}/log":      api.RoleUser, // their own, as everything below
-	"POST /v1/jobs/{id}/signal":  api.RoleUser,
-	"POST /v1/jobs/{id}/cancel":  api.RoleUser,
-	"POST /v1/jobs/{id}/hold":    api.RoleUser,
-	"POST /v1/jobs/{id}/release": api.RoleUser,
-	"POST /v1/jobs/{id}/requeue": api.RoleUser,
-	"POST /v1/jobs/{id}/suspend": api.RoleUser,
-	"POST /v1/jobs/{id}/resume":  api.RoleUser,
+	"GET /healthz":                 anybody,
+	"GET /readyz":                  anybody,
+	"GET /login":                   anybody,
+	"GET /openapi.json":            anybody,
+	"GET /openapi.yaml":            anybody,
+	"GET /openapi-3.0.json":        anybody,
+	"GET /openapi-3.0.yaml":        anybody,
+	"GET /schemas/{schema}":        anybody,
+	"GET /v1/me":                   api.RoleUser,
+	"POST /v1/logout":              api.RoleUser,
+	"POST /v1/dashboard":           api.RoleUser,
+	"GET /v1/tokens":               api.RoleUser, // their own
+	"POST /v1/tokens":              api.RoleUser, // for themselves
+	"DELETE /v1/tokens/{id}":       api.RoleUser, // their own
+	"GET /v1/info":                 api.RoleUser,
+	"GET /v1/nodes":                api.RoleUser,
+	"GET /v1/partitions":           api.RoleUser,
+	"GET /v1/queues":               api.RoleUser,
+	"GET /v1/events":               api.RoleUser,
+	"POST /v1/jobs":                api.RoleUser,
+	"GET /v1/jobs":                 api.RoleUser,
+	"GET /v1/jobs/{id}":            api.RoleUser, // what others run is masked
+	"GET /v1/jobs/{id}/why":        api.RoleUser,
+	"GET /v1/jobs/{id}/wait":       api.RoleUser,
+	"GET /v1/jobs/{id}/log":        api.RoleUser, // their own, as everything below
+	"PATCH /v1/jobs/{id}":          api.RoleUser,
+	"GET /v1/jobs/{id}/history":    api.RoleUser,
+	"POST /v1/nodes/{name}/drain":  api.RoleOperator,
+	"POST /v1/nodes/{name}/resume": api.RoleOperator,
+	"POST /v1/jobs/{id}/signal":    api.RoleUser,
+	"POST /v1/jobs/{id}/cancel":    api.RoleUser,
+	"POST /v1/jobs/{id}/hold":      api.RoleUser,
+	"POST /v1/jobs/{id}/release":   api.RoleUser,
+	"POST /v1/jobs/{id}/requeue":   api.RoleUser,
+	"POST /v1/jobs/{id}/suspend":   api.RoleUser,
+	"POST /v1/jobs/{id}/resume":    api.RoleUser,
 }
 
 // pageRules is what a browser may do with a page of ours: load what comes from

@@ -124,42 +124,47 @@ func (w *world) ask(who, method, path, body string, header ...string) *httptest.
 // mayUse says of every route who may use it: n(obody known), the o(wner) of the
 // job, a s(tranger), an o(p)erator, an a(dmin).
 var mayUse = map[string]string{
-	"GET /healthz":               "nospa",
-	"GET /readyz":                "nospa",
-	"GET /login":                 "nospa",
-	"GET /openapi.json":          "nospa",
-	"GET /openapi.yaml":          "nospa",
-	"GET /openapi-3.0.json":      "nospa",
-	"GET /openapi-3.0.yaml":      "nospa",
-	"GET /schemas/{schema}":      "nospa",
-	"GET /v1/me":                 "ospa",
-	"POST /v1/logout":            "ospa",
-	"POST /v1/dashboard":         "ospa",
-	"GET /v1/tokens":             "ospa",
-	"POST /v1/tokens":            "ospa",
-	"DELETE /v1/tokens/{id}":     "oa",
-	"GET /v1/info":               "ospa",
-	"GET /v1/nodes":              "ospa",
-	"GET /v1/partitions":         "ospa",
-	"GET /v1/queues":             "ospa",
-	"GET /v1/events":             "ospa",
-	"POST /v1/jobs":              "ospa",
-	"GET /v1/jobs":               "ospa",
-	"GET /v1/jobs/{id}":          "ospa",
-	"GET /v1/jobs/{id}/why":      "ospa",
-	"GET /v1/jobs/{id}/wait":     "ospa",
-	"GET /v1/jobs/{id}/log":      "opa",
-	"POST /v1/jobs/{id}/signal":  "opa",
-	"POST /v1/jobs/{id}/cancel":  "opa",
-	"POST /v1/jobs/{id}/hold":    "opa",
-	"POST /v1/jobs/{id}/release": "opa",
-	"POST /v1/jobs/{id}/requeue": "opa",
-	"POST /v1/jobs/{id}/suspend": "opa",
-	"POST /v1/jobs/{id}/resume":  "opa",
+	"GET /healthz":                 "nospa",
+	"GET /readyz":                  "nospa",
+	"GET /login":                   "nospa",
+	"GET /openapi.json":            "nospa",
+	"GET /openapi.yaml":            "nospa",
+	"GET /openapi-3.0.json":        "nospa",
+	"GET /openapi-3.0.yaml":        "nospa",
+	"GET /schemas/{schema}":        "nospa",
+	"GET /v1/me":                   "ospa",
+	"POST /v1/logout":              "ospa",
+	"POST /v1/dashboard":           "ospa",
+	"GET /v1/tokens":               "ospa",
+	"POST /v1/tokens":              "ospa",
+	"DELETE /v1/tokens/{id}":       "oa",
+	"GET /v1/info":                 "ospa",
+	"GET /v1/nodes":                "ospa",
+	"GET /v1/partitions":           "ospa",
+	"GET /v1/queues":               "ospa",
+	"GET /v1/events":               "ospa",
+	"POST /v1/jobs":                "ospa",
+	"GET /v1/jobs":                 "ospa",
+	"GET /v1/jobs/{id}":            "ospa",
+	"GET /v1/jobs/{id}/why":        "ospa",
+	"GET /v1/jobs/{id}/wait":       "ospa",
+	"GET /v1/jobs/{id}/log":        "opa",
+	"PATCH /v1/jobs/{id}":          "opa",
+	"GET /v1/jobs/{id}/history":    "ospa",
+	"POST /v1/nodes/{name}/drain":  "pa",
+	"POST /v1/nodes/{name}/resume": "pa",
+	"POST /v1/jobs/{id}/signal":    "opa",
+	"POST /v1/jobs/{id}/cancel":    "opa",
+	"POST /v1/jobs/{id}/hold":      "opa",
+	"POST /v1/jobs/{id}/release":   "opa",
+	"POST /v1/jobs/{id}/requeue":   "opa",
+	"POST /v1/jobs/{id}/suspend":   "opa",
+	"POST /v1/jobs/{id}/resume":    "opa",
 }
 
 // bodies are what the routes need to be told.
 var bodies = map[string]string{
+	"PATCH /v1/jobs/{id}":       `{"name": "other"}`,
 	"POST /v1/jobs":             `{"command": ["true"], "hold": true}`,
 	"POST /v1/tokens":           `{}`,
 	"POST /v1/jobs/{id}/signal": `{"signal": "USR1"}`,
@@ -224,7 +229,7 @@ func (w *world) subject(route string) int {
 }
 
 func concrete(pattern string, id int) string {
-	return strings.NewReplacer("{id}", strconv.Itoa(id), "{schema}", "Job.json").Replace(pattern)
+	return strings.NewReplacer("{id}", strconv.Itoa(id), "{name}", "box", "{schema}", "Job.json").Replace(pattern)
 }
 
 // routes lists what the server answers to.

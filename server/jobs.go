@@ -44,7 +44,7 @@ type listInput struct {
 	User   string   `query:"user"`
 	Queue  string   `query:"queue"`
 	Name   string   `query:"name"`
-	State  []string `query:"state" doc:"States; active stands for all that are not over"`
+	State  []string `query:"state,explode" doc:"States, each by itself or several with commas; active stands for all that are not over"`
 	Since  string   `query:"since" doc:"Only jobs that ended after this time (RFC 3339), or have not ended"`
 	Before int      `query:"before" minimum:"0" doc:"Only jobs with a smaller number: the next page"`
 	Limit  int      `query:"limit" minimum:"0" maximum:"10000" default:"1000"`
@@ -154,10 +154,12 @@ func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 		return nil, err
 	}
 	f := store.Filter{User: in.User, Queue: in.Queue, Name: in.Name, Before: in.Before, Limit: in.Limit}
-	for _, st := range in.State {
-		if st == "active" {
+	for _, st := range strings.Split(strings.Join(in.State, ","), ",") {
+		switch st {
+		case "":
+		case "active":
 			f.States = append(f.States, active...)
-		} else {
+		default:
 			f.States = append(f.States, st)
 		}
 	}

@@ -64,6 +64,7 @@ func New(m *local.Machine, opt Options) *Server {
 	s.machine(a)
 	s.identityRoutes(a)
 	s.tokens(a)
+	s.changes(a)
 	s.handle("GET /v1/jobs/{id}/log", s.log)
 	s.handle("GET /v1/events", s.events)
 	return s
@@ -151,7 +152,7 @@ func problem(err error) error {
 		return nil
 	case errors.As(err, &field):
 		return huma.Error422UnprocessableEntity(field.Error(), &huma.ErrorDetail{Message: field.Text, Location: "body." + field.Field})
-	case errors.Is(err, local.ErrNoJob):
+	case errors.Is(err, local.ErrNoJob), errors.Is(err, local.ErrNoNode):
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return huma.Error503ServiceUnavailable("the state cannot be written at the moment; try again")

@@ -6,14 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -301,61 +297,6 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 		return exitCode(exitFailed)
 	}
 	return nil
-}
-
-func newQueue() *cobra.Command {
-	var all, asJSON, mine bool
-	var states []string
-	c := &cobra.Command{
-		Use: "queue", Aliases: []string{"ls"}, Args: cobra.NoArgs,
-		Short: "List the jobs that run and wait",
-		RunE: func(c *cobra.Command, _ []string) error {
-			q := url.Values{}
-			switch {
-			case len(states) > 0:
-				q["state"] = states
-			case !all:
-				q["state"] = []string{"active"}
-			}
-			if mine {
-				u, err := user.Current()
-				if err != nil {
-					return err
-				}
-				q.Set("user", u.Username)
-			}
-			list, err := client.Connect().List(c.Context(), q)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(c.OutOrStdout()).Encode(list)
-			}
-			return printJobs(c.OutOrStdout(), list)
-		},
-	}
-	c.Flags().BoolVarP(&all, "all", "a", false, "also those that are over")
-	c.Flags().BoolVarP(&mine, "mine", "m", false, "only mine")
-	c.Flags().StringSliceVarP(&states, "state", "s", nil, "only those in these states")
-	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
-	return c
-}
-
-func printJobs(w io.Writer, list []api.Job) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tNAME\tUSER\tQUEUE\tGPUS\tSTATE\tTIME\tWHERE OR WHY")
-	for i := len(list) - 1; i >= 0; i-- {
-		j := &list[i]
-		span, where := j.Ran, j.Reason
-		if j.State == api.StatePending {
-			span = j.Waited
-		} else if j.Ended == nil && len(j.Devices) > 0 {
-			where = deviceText(j)
-		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Submission.Name, j.User, j.Submission.Queue, gpuCount(&j.Submission), j.State,
-			cluster.FormatDuration(time.Duration(span).Round(time.Second)), where)
-	}
-	return t.Flush()
 }
 
 func gpuCount(s *api.Submission) string {

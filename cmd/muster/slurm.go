@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -200,14 +201,20 @@ func (s *slurmService) Signal(id int, signal string, to slurm.Receivers) error {
 	return noJob(s.c.Signal(s.ctx, id, api.SignalRequest{Signal: signal, Shell: to == slurm.Shell}))
 }
 
-func (s *slurmService) Update(int, slurm.Update) error {
-	return errors.New("jobs cannot be updated yet")
+func (s *slurmService) Update(id int, u slurm.Update) error {
+	return noJob(s.c.Do(s.ctx, http.MethodPatch, "/v1/jobs/"+strconv.Itoa(id), &api.Update{Name: u.Name, Queue: u.Queue, Partitions: u.Partitions,
+		Reservation: u.Reservation, Tier: u.Tier, Priority: u.Priority, Limit: (*api.Duration)(u.Limit), Begin: u.Begin, Deadline: u.Deadline,
+		After: u.After, Cap: u.Cap, NoRequeue: u.NoRequeue, Comment: u.Comment}, nil))
 }
 
 func (s *slurmService) Nodes() ([]api.Node, error) { return s.c.Nodes(s.ctx) }
 
-func (s *slurmService) SetNode(string, string, string) error {
-	return errors.New("nodes cannot be drained yet")
+func (s *slurmService) SetNode(name, state, reason string) error {
+	verb, ok := map[string]string{"up": "resume", "draining": "drain", "drain": "drain"}[state]
+	if !ok {
+		return fmt.Errorf("this machine cannot be set %s; it can be drained and resumed", state)
+	}
+	return s.c.Do(s.ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(name)+"/"+verb, &api.Drain{Reason: reason}, nil)
 }
 
 func (s *slurmService) Partitions() ([]slurm.Partition, error) {

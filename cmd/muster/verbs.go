@@ -38,8 +38,9 @@ func newVerbs() (list []*cobra.Command) {
 		{"suspend", "Freeze running jobs on their GPUs"},
 		{"resume", "Let suspended jobs go on"},
 	} {
-		list = append(list, &cobra.Command{
-			Use: v.name + " JOB...", Short: v.short, Args: cobra.MinimumNArgs(1),
+		var asJSON bool
+		c := &cobra.Command{
+			Use: v.name + " JOB...", Short: v.short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(),
 			RunE: func(c *cobra.Command, args []string) error {
 				ids, err := jobIDs(args)
 				if err != nil {
@@ -51,18 +52,22 @@ func newVerbs() (list []*cobra.Command) {
 					if err != nil {
 						return err
 					}
-					fmt.Fprintf(c.OutOrStdout(), "job %d: %s\n", id, j.State)
+					if err := tellJob(c, &j, asJSON); err != nil {
+						return err
+					}
 				}
 				return nil
 			},
-		})
+		}
+		c.Flags().BoolVar(&asJSON, "json", false, "JSON")
+		list = append(list, c)
 	}
 	return list
 }
 
 func newShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show JOB", Short: "Show everything about a job, as JSON", Args: cobra.ExactArgs(1),
+		Use: "show JOB", Short: "Show everything about a job, as JSON", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(jobStates[1:]...),
 		RunE: func(c *cobra.Command, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
@@ -83,7 +88,7 @@ func newShow() *cobra.Command {
 func newWhy() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "why JOB", Short: "Say why a job waits, for whom, and until when", Args: cobra.ExactArgs(1),
+		Use: "why JOB", Short: "Say why a job waits, for whom, and until when", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(),
 		RunE: func(c *cobra.Command, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
@@ -111,7 +116,7 @@ func newLogs() *cobra.Command {
 	var follow, errs bool
 	var task int
 	c := &cobra.Command{
-		Use: "logs JOB", Short: "Show a job's output", Args: cobra.ExactArgs(1),
+		Use: "logs JOB", Short: "Show a job's output", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(jobStates[1:]...),
 		RunE: func(c *cobra.Command, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
@@ -131,8 +136,9 @@ func newLogs() *cobra.Command {
 }
 
 func newWait() *cobra.Command {
-	return &cobra.Command{
-		Use: "wait JOB...", Short: "Wait until jobs are over; the exit code is that of the last one that failed", Args: cobra.MinimumNArgs(1),
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "wait JOB...", Short: "Wait until jobs are over; the exit code is that of the last one that failed", Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(),
 		RunE: func(c *cobra.Command, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
@@ -144,7 +150,9 @@ func newWait() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(c.OutOrStdout(), "job %d: %s\n", id, j.State)
+				if err := tellJob(c, &j, asJSON); err != nil {
+					return err
+				}
 				if j.State != api.StateCompleted {
 					code = max(1, j.ExitCode)
 				}
@@ -155,6 +163,8 @@ func newWait() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
+	return c
 }
 
 func newNodes() *cobra.Command {
@@ -182,6 +192,9 @@ func printNodes(w io.Writer, list []api.Node) error {
 	for _, n := range list {
 		for _, g := range n.GPUs {
 			var jobs, notes []string
+			if n.Reason != "" {
+				notes = append(notes, n.Reason)
+			}
 			for _, id := range g.Jobs {
 				jobs = append(jobs, strconv.Itoa(id))
 			}
@@ -199,12 +212,16 @@ func printNodes(w io.Writer, list []api.Node) error {
 }
 
 func newQueues() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use: "queues", Short: "Show the queues and what they hold", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			list, err := client.Connect().Queues(c.Context())
 			if err != nil {
 				return err
+			}
+			if asJSON {
+				return json.NewEncoder(c.OutOrStdout()).Encode(list)
 			}
 			t := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
 			fmt.Fprintln(t, "QUEUE\tPARENT\tGUARANTEE\tLIMIT\tHOLDS\tRUNNING\tWAITING")
@@ -218,6 +235,8 @@ func newQueues() *cobra.Command {
 			return t.Flush()
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
+	return c
 }
 
 // parseMemory reads an amount such as 16GiB, in MiB.

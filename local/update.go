@@ -1,0 +1,137 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/store"
+)
+
+// Update changes a waiting job: what is refused at submission is refused here.
+func (m *Machine) Update(ctx context.Context, id int, u *api.Update) error {
+	return m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
+		j := m.jobs[cluster.JobID(id)]
+		if j == nil {
+			return nil, fmt.Errorf("%w that waits: %d", ErrNoJob, id)
+		}
+		old := m.eng.Record(j.id)
+		if old != nil && (old.State > engine.Placed || j.run != nil) {
+			return nil, fmt.Errorf("job %d is %s: only a waiting job can be changed", id, j.info.State)
+		}
+		was := j.info.Record.Spec
+		sub := u.Apply(*j.sub)
+		spec, err := sub.Job()
+		if err != nil {
+			return nil, err
+		}
+		spec.ID, spec.User, spec.Submit, spec.Hold, spec.After, spec.Array = was.ID, was.User, was.Submit, was.Hold, was.After, was.Array
+		if old != nil {
+			spec.Hold = old.Spec.Hold
+		}
+		if spec.Queue == "" {
+			spec.Queue, sub.Queue = was.Queue, was.Queue
+		}
+		if u.After != nil {
+			if spec.After, err = m.dependencies(*u.After); err != nil {
+				return nil, err
+			}
+		}
+		if u.Cap != nil && spec.Array == nil {
+			return nil, &api.FieldError{Field: "cap", Text: fmt.Sprintf("job %d is no element of an array", id)}
+		} else if u.Cap != nil {
+			a := *spec.Array
+			a.Cap, spec.Array = *u.Cap, &a
+		}
+		if err := m.maySubmit(&j.info.User, spec.Queue); u.Queue != nil && err != nil {
+			return nil, err
+		}
+		if text := m.eng.Check(&spec); text != "" {
+			return nil, &api.FieldError{Field: "update", Text: text}
+		}
+		j.sub, j.edited = &sub, true
+		return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}, nil
+	})
+}
+
+// drained is what is kept of a node that a person drained.
+type drained struct {
+	Reason string    `json:"reason,omitempty"`
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+}
+
+// Drain lets a node take no more jobs (undo: again); what runs there goes on.
+func (m *Machine) Drain(ctx context.Context, node, reason, by string, undo bool) error {
+	if name := m.opt.Rules.Spec.Nodes[0].Name; node != name {
+		return fmt.Errorf("%w: %q; there is %s", ErrNoNode, node, name)
+	}
+	d := drained{reason, by, m.opt.Now().UTC()}
+	if undo {
+		d = drained{}
+	}
+	text, err := json.Marshal(&d)
+	if err != nil {
+		return err
+	}
+	if err := m.store.Write(ctx, func(t *store.Tx) error { return t.PutMeta("drained", text) }); err != nil {
+		return err
+	}
+	m.drained.Store(&d)
+	return m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
+		return []engine.Event{{Type: engine.NodeDrained, Node: node, Undo: undo}}, nil
+	})
+}
+
+// ErrNoNode is returned for a node that there is not.
+var ErrNoNode = errors.New("no such node")
+
+// whyDrained reads why the node was drained, if it was.
+func (m *Machine) whyDrained(ctx context.Context) error {
+	text, err := m.store.Meta(ctx, "drained")
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d := &drained{}
+	if err := json.Unmarshal(text, d); err != nil {
+		return fmt.Errorf("why the node is drained: %w", err)
+	}
+	m.drained.Store(d)
+	return nil
+}
+
+// drainReason says why the node is drained; "": it is not, or nobody said why.
+func (m *Machine) drainReason() string {
+	d := m.drained.Load()
+	if d == nil || d.By == "" {
+		return ""
+	}
+	return strings.TrimSpace(d.Reason + " (" + d.By + ", " + d.At.Local().Format("2006-01-02 15:04") + ")")
+}
+
+// History returns what happened to a job, in order.
+func (m *Machine) History(ctx context.Context, id int) ([]api.Moment, error) {
+	if _, err := m.Job(ctx, id); err != nil {
+		return nil, err
+	}
+	rows, err := m.store.History(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	list := []api.Moment{}
+	for _, r := range rows {
+		list = append(list, api.Moment{At: time.Unix(0, r.At).UTC(), State: r.What, Text: r.Text})
+	}
+	return list, nil
+}
