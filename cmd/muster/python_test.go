@@ -27,8 +27,8 @@ func python(t *testing.T) (exe, client, examples string) {
 	return exe, filepath.Join(root, "clients", "python"), filepath.Join(root, "examples")
 }
 
-// until waits for something to become true.
-func (d *daemon) until(what string, ok func() bool) {
+// waitFor waits for something to become true.
+func (d *daemon) waitFor(what string, ok func() bool) {
 	d.t.Helper()
 	for range 3000 {
 		if ok() {
@@ -83,7 +83,7 @@ func TestTrainingSurvivesBitForBit(t *testing.T) {
 	d.want(d.must(append([]string{"run"}, train("whole.json", "0")...)...), "begins at step 0, start 1", "finished at step 400")
 	d.must(append([]string{"submit", "-o", "parts.out"}, train("parts.json", "0.01")...)...) // job 2
 	for k := range 2 {
-		d.until(fmt.Sprintf("start %d", k+1), func() bool {
+		d.waitFor(fmt.Sprintf("start %d", k+1), func() bool {
 			_, later, ok := strings.Cut(d.read("parts.out"), fmt.Sprintf("start %d\n", k+1))
 			return ok && strings.Contains(later, "loss")
 		})
@@ -116,7 +116,7 @@ test $MUSTER_RESTART_COUNT = 0 || exit 0; touch started.$MUSTER_JOB_ID; while :;
 	for id, want := range []string{`"preemptions": 0`, `"preemptions": 1`} {
 		job := fmt.Sprint(2*id + 1)
 		d.must("submit", "--gpus", "1", "--", "sh", "-c", script)
-		d.until("job "+job, func() bool { _, err := os.Stat(filepath.Join(d.dir, "started."+job)); return err == nil })
+		d.waitFor("job "+job, func() bool { _, err := os.Stat(filepath.Join(d.dir, "started."+job)); return err == nil })
 		if out, code := d.try("run", "--gpus", "1", "--tier", "critical", "--", "true"); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, out)
 		}

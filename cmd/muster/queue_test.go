@@ -37,10 +37,10 @@ func TestUpdateAndQueue(t *testing.T) {
 		t.Errorf("after the update: %+v", s)
 	}
 	for args, want := range map[string]string{
-		"update 1 --gpus 1":     "only a waiting job can be changed",
-		"update 3 --gpus 3":     "3 GPUs",
-		"update 99 --gpus 1":    "no such job",
-		"update 3":              "nothing to change",
+		"update 1 --gpus 1":  "only a waiting job can be changed",
+		"update 3 --gpus 3":  "3 GPUs",
+		"update 99 --gpus 1": "no such job",
+		"update 3":           "nothing to change",
 	} {
 		if out, code := d.try(strings.Fields(args)...); code == exitOK || !strings.Contains(out, want) {
 			t.Errorf("%s: exit code %d\n%s", args, code, out)
