@@ -14,12 +14,13 @@ import (
 
 // reservation is a promise made in this pass.
 type reservation struct {
-	job   cluster.JobID // NoJob: an advance reservation
-	at    cluster.Time
-	until cluster.Time
-	nodes []slack
-	any   classSet
-	masks []uint64 // devices that stand for it while the profile is walked
+	job    cluster.JobID // NoJob: an advance reservation
+	at     cluster.Time
+	until  cluster.Time
+	nodes  []slack
+	any    classSet
+	masks  []uint64 // devices that stand for it while the profile is walked
+	allocs []Alloc  // as it was planned: scratch memory, good until something else is placed
 }
 
 // slack is what others may use of a node from a reservation's start on.
@@ -176,6 +177,10 @@ func (e *Engine) reserve(j *jobState) {
 	if !ok {
 		return
 	}
+	if e.mode == Conservative && (r.at != j.promise || !slices.Equal(r.allocs, j.plan)) {
+		e.touch(j)
+		j.plan = append(j.plan[:0], r.allocs...)
+	}
 	j.promise = r.at
 	for i := range e.resv { // it uses up what was left beside those that begin meanwhile
 		if o := &e.resv[i]; r.at < o.at && o.at < r.until {
@@ -231,11 +236,39 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 		at = max(at, e.now)
 		e.constrainAt(j, at, true)
 		before := e.st.mark()
+		if at == j.promise {
+			if allocs, ok := e.placePlanned(j, s); ok {
+				return e.promiseOf(j, s, at, allocs), true
+			}
+		}
 		if allocs, ok := e.placeSize(j, s, s.min); ok {
 			return e.promiseOf(j, s, at, e.spareIdle(j, s, allocs, before)), true
 		}
 	}
 	return reservation{}, false
+}
+
+// placePlanned places the job where it was promised to run, if that is free.
+// Plans are made anew in every pass; were a job planned on other nodes at the
+// same time as before, or did it start on others, those behind it might not find
+// what they were promised.
+func (e *Engine) placePlanned(j *jobState, s *shape) ([]Alloc, bool) {
+	if len(j.plan) == 0 || j.home != nil {
+		return nil, false
+	}
+	site := &Site{e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0]}
+	mark := e.st.mark()
+	for i := range j.plan {
+		a := &j.plan[i]
+		node, set, n := int(a.Node), int(a.Set), int(a.Tasks)
+		if a.Share != 0 || !e.st.nodes[node].indexed || site.Room(node, set, n) < n {
+			e.st.rollback(mark)
+			return nil, false
+		}
+		site.Take(node, set, n)
+	}
+	e.scratch.allocs = site.allocs
+	return site.allocs, true
 }
 
 // shyness marks the nodes of which something comes free in a timeline, and
@@ -463,7 +496,7 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 
 // promiseOf turns a tentative placement into a reservation.
 func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []Alloc) reservation {
-	r := reservation{job: j.spec.ID, at: at, until: at.Add(max(1, j.expectedRun(e.limitOf(j)))), any: s.any}
+	r := reservation{job: j.spec.ID, at: at, until: at.Add(max(1, j.expectedRun(e.limitOf(j)))), any: s.any, allocs: allocs}
 	for i := range allocs {
 		a := &allocs[i]
 		k := -1

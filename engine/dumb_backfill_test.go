@@ -158,12 +158,39 @@ func (d *dumb) promise(j *dumbJob) bool {
 			}
 		}
 		then := d.beside(b, j, at, true)
+		if allocs := d.planned(j, then); at == j.promisedAt && allocs != nil {
+			d.promised(j, at, b, allocs)
+			return true
+		}
 		if allocs := d.place(j, then, nil); allocs != nil {
 			d.promised(j, at, b, d.spareIdle(j, then, allocs, freed))
 			return true
 		}
 	}
 	return false
+}
+
+// planned places a job where it was promised to run; nil: something is not free.
+func (d *dumb) planned(j *dumbJob, b books) []engine.Alloc {
+	s := site{d: d, b: b.clone()}
+	for _, a := range j.plan {
+		s.set, s.r = int(a.Set), &j.Tasks[a.Set].Request
+		if a.Share != 0 || d.nodes[a.Node].State != cluster.Up || b.off[int(a.Node)] || s.b.room(int(a.Node), s.r, int(a.Tasks), s.allocs) < int(a.Tasks) {
+			return nil
+		}
+		s.bind(int(a.Node), int(a.Tasks))
+	}
+	return s.allocs
+}
+
+// placeNow places a job where it was promised to run, else where there is room.
+func (d *dumb) placeNow(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc {
+	if j.promisedAt <= d.now {
+		if allocs := d.planned(j, b); allocs != nil {
+			return allocs
+		}
+	}
+	return d.place(j, b, blocked)
 }
 
 // stand puts devices into the books for a promise that begins, as many as are free.
@@ -204,6 +231,9 @@ func (d *dumb) spareIdle(j *dumbJob, b books, allocs []engine.Alloc, freed map[i
 // promised notes a promise. It uses up what was left beside those that begin
 // while it runs.
 func (d *dumb) promised(j *dumbJob, at cluster.Time, b books, allocs []engine.Alloc) {
+	if j.promisedAt = at; d.mode == engine.Conservative {
+		j.plan = allocs
+	}
 	p := &promise{job: j, at: at, until: at.Add(max(1, d.run(j))), took: map[int]amount{}, left: map[int]amount{}}
 	b.take(allocs)
 	for i := range d.nodes {

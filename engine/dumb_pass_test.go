@@ -119,7 +119,7 @@ func (d *dumb) try(j *dumbJob, blocked map[kind]bool) verdict {
 	b, v, until := d.beside(d.books(), j, d.now, false), noRoom, d.now.Add(d.run(j))
 	if d.over(j, nil) {
 		v = noQuota
-	} else if allocs := d.place(j, b, blocked); allocs != nil {
+	} else if allocs := d.placeNow(j, b, blocked); allocs != nil {
 		d.book(j, allocs)
 		d.uses(j, until)
 		return begun

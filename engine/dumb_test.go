@@ -63,6 +63,8 @@ type dumbJob struct {
 	saved      time.Duration
 	computes   bool
 	refreshed  int64 // its first key element when it was listed last
+	promisedAt cluster.Time
+	plan       []engine.Alloc // conservative: where it is promised to run
 }
 
 func (j *dumbJob) holds() bool {
@@ -177,6 +179,7 @@ func (d *dumb) listed(j *dumbJob) int64 {
 func (d *dumb) book(j *dumbJob, allocs []engine.Alloc) {
 	d.turns++
 	j.allocs, j.state, j.turn, j.eligible = allocs, engine.Placed, d.turns, false
+	j.promisedAt, j.plan = 0, nil
 	d.list(j)
 	d.waitForLeavers(j)
 	if len(j.waits) == 0 {

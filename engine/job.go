@@ -70,6 +70,7 @@ type jobState struct {
 	speed       int64         // the last rate known; 0: none
 	limitAt     cluster.Time  // when the time limit strikes
 	promise     cluster.Time  // expected start from a reservation; Never: none
+	plan        []Alloc       // conservative: where the promise would have it run
 }
 
 func (j *jobState) holding() bool { return j.state >= Starting && j.state <= Stopping }

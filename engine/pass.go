@@ -304,7 +304,8 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			r.code = refusedRoom
 			if constrained && e.fitsUnconstrained(j, s) {
 				deep, r.code = deeper, refusedBackfill
-			} else if e.blockedBy == nil && j.home == nil {
+			} else if e.blockedBy == nil && j.home == nil && len(s.sets) == 1 {
+				// of several sets, where the first goes decides whether the next fits: that may change without a release
 				s.failed = e.epoch
 			}
 		}

@@ -77,6 +77,11 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 		return allocs, tasksOf(allocs), ok
 	}
 	if s.min == s.max {
+		if e.mode == Conservative && j.promise <= e.now {
+			if allocs, ok = e.placePlanned(j, s); ok {
+				return allocs, s.max, true
+			}
+		}
 		allocs, ok = e.placeSize(j, s, s.max)
 		return allocs, s.max, ok
 	}
@@ -238,7 +243,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	e.gotMore()
 	e.stats.Placed++
 	j.state = Placed
-	j.promise = cluster.Never
+	j.promise, j.plan = cluster.Never, nil
 	e.waitForLeavers(j)
 	if j.waits == 0 {
 		e.start(j)

@@ -176,6 +176,9 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	if j.inArray && j.spec.Array != nil {
 		e.deps.array(j.spec.Array.ID).active++
 	}
+	if r.Promise != 0 && e.mode == Conservative && e.validAllocs(r.Plan, false) {
+		j.promise, j.plan = r.Promise, slices.Clone(r.Plan)
+	}
 	if j.home = slices.Clone(r.Home); !e.validAllocs(r.Home, false) {
 		j.home = nil
 	}

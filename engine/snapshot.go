@@ -70,6 +70,8 @@ type JobRecord struct {
 	Rate        int64           `json:"rate,omitempty"`
 	Speed       int64           `json:"speed,omitempty"`
 	LimitAt     cluster.Time    `json:"limit_at,omitempty"`
+	Promise     cluster.Time    `json:"promise,omitempty"` // conservative backfill: the start that it was promised
+	Plan        []Alloc         `json:"plan,omitempty"`    // ... and where
 	Key         Key             `json:"key,omitzero"`
 	EndKey      int64           `json:"end_key,omitempty"`
 }
@@ -187,6 +189,9 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		LimitAt: j.limitAt}
 	if j.state == Done {
 		r.Home = nil
+	}
+	if e.mode == Conservative && j.state == Pending && j.promise != cluster.Never {
+		r.Promise, r.Plan = j.promise, slices.Clone(j.plan)
 	}
 	switch {
 	case j.eligible:

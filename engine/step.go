@@ -296,6 +296,7 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 	e.withdraw(j)
 	e.deps.leaveArray(e, j)
 	if shape := e.shapeOf(spec); shape != j.shape {
+		j.plan = nil                        // its sets are others
 		if j.shape = shape; j.home != nil { // where its memory is, it does not fit any more
 			j.home, j.done = nil, j.saved
 		}
