@@ -26,6 +26,7 @@ func (r *runner) again(says engine.EventType) bool {
 			return nil, nil
 		}
 		j := r.job
+		j.info.Use.add(r.tasks)
 		j.info.Run++
 		j.info.InPlace++
 		j.info.On = slices.Clone(rec.Allocs)

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/store"
 )
@@ -35,9 +36,11 @@ type Options struct {
 	GPUs  []api.GPU // in the order of the node's devices
 	// Devices are asked how the GPUs are and what they do; nil: nobody asks.
 	Devices gpu.Source
-	Now     func() time.Time
-	Log     *slog.Logger
-	Shim    []string // the command that runs a shim; the task's folder is appended
+	// Groups keep tasks to what they asked for; nil: nothing does.
+	Groups *cgroup.Manager
+	Now    func() time.Time
+	Log    *slog.Logger
+	Shim   []string // the command that runs a shim; the task's folder is appended
 	// Members says who may submit to a queue and those below it; a queue that is
 	// not named takes jobs of everybody.
 	Members map[string]Members
@@ -72,7 +75,8 @@ type Machine struct {
 	runners sync.WaitGroup
 	stopped context.CancelFunc
 	running context.Context // ends when the daemon does
-	faults  []string        // what is wrong with each GPU; "": nothing
+	groups  *cgroup.Manager
+	faults  []string // what is wrong with each GPU; "": nothing
 }
 
 // job is a job that is not done.
@@ -108,6 +112,7 @@ type Info struct {
 	StopUntil time.Time        `json:"stop_until,omitzero"`
 	Requeue   bool             `json:"requeue,omitempty"` // a person wants it to stop and wait again
 	Progress  *api.Progress    `json:"progress,omitempty"`
+	Use       Use              `json:"use,omitzero"`
 }
 
 // ArrayRange is what an element's environment says of its array.
@@ -124,6 +129,9 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	}
 	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, wake: cluster.Never}
 	m.running, m.stopped = context.WithCancel(context.WithoutCancel(ctx))
+	if m.groups = opt.Groups; m.groups == nil {
+		m.groups = &cgroup.Manager{}
+	}
 	m.inbox.init()
 	if err := errors.Join(m.restore(ctx), m.whyDrained(ctx)); err != nil {
 		return nil, errors.Join(err, st.Close())

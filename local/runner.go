@@ -406,6 +406,10 @@ func (r *runner) finish() {
 			ev.Done = rec.Saved
 		}
 		j.info.Exit, j.info.Signal = exit, signal
+		j.info.Use.add(r.tasks)
+		if lost || r.told && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {
+			j.info.Use.lose(rec, now, ev.Done)
+		}
 		if text != "" && (j.info.Text == "" || !r.told) {
 			j.info.Text = text
 		}
@@ -450,6 +454,8 @@ func (r *runner) outcome() (exit, signal int, text string) {
 		}
 		if s.Error != "" {
 			text = s.Error
+		} else if killed := r.killed(t); killed != "" {
+			text = killed
 		} else if s.Signal != 0 {
 			text = fmt.Sprintf("killed by %s", unix.SignalName(unix.Signal(s.Signal)))
 		} else {

@@ -22,6 +22,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/shim"
 )
 
@@ -34,6 +35,9 @@ type task struct {
 	state   *shim.State
 	alive   bool // its shim is there, as far as the runner knows
 	lost    bool // its shim ended without saying how the task did
+	set     int  // of the job's task sets
+	group   *cgroup.Group
+	used    cgroup.Usage
 }
 
 func (m *Machine) jobDir(id cluster.JobID) string {
@@ -133,6 +137,11 @@ func (r *runner) spawnShim(t *task, lock *os.File) error {
 		return err
 	}
 	r.m.crash("after-fork")
+	if err := r.confine(t, cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return err
+	}
 	answer := make(chan string, 1)
 	go func() {
 		_ = ours.SetDeadline(r.m.opt.Now().Add(30 * time.Second))
@@ -184,6 +193,7 @@ func (t *task) over() {
 	if s != nil {
 		t.state = s
 	}
+	t.release()
 }
 
 // killAll kills the processes that hold the mark, until there is none.
@@ -200,8 +210,8 @@ func killAll(mark string) {
 	}
 }
 
-// signal sends to the task's process group, or to its first process. The
-// process number is the task's own as long as its shim lives: it reaps last.
+// signal sends to the task's process group, or to its first process; what stops
+// or continues it does so for all of its group. The process number is the task's own as long as its shim lives: it reaps last.
 func (t *task) signal(s unix.Signal, shell bool) {
 	if t.state == nil || t.state.Pid == 0 || shim.Birth(t.state.Pid) != t.state.Birth {
 		return
@@ -210,7 +220,13 @@ func (t *task) signal(s unix.Signal, shell bool) {
 		_ = unix.Kill(t.state.Pid, s)
 		return
 	}
+	if s == unix.SIGCONT {
+		t.group.Freeze(false)
+	}
 	_ = unix.Kill(-t.state.Pid, s)
+	if s == unix.SIGSTOP { // whoever left the process group does not get the signal
+		t.group.Freeze(true)
+	}
 }
 
 // kill kills the process group and whoever left it.
@@ -218,6 +234,9 @@ func (t *task) kill() {
 	t.signal(unix.SIGKILL, false)
 	for _, pid := range shim.Strays(t.spec.Mark) {
 		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	if t.state != nil { // the shim stays: it says how the task ended
+		t.group.Kill(t.state.Shim)
 	}
 }
 
@@ -237,8 +256,9 @@ func (r *runner) plan(allocs []engine.Alloc) (tasks []*task) {
 				own = devices[k*each : (k+1)*each]
 			}
 			rank := len(tasks)
-			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank)}
+			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), set: int(a.Set)}
 			t.spec = &shim.Task{Mark: r.m.mark(r.id, r.n, rank)}
+			t.group = r.m.groupOf(t.spec.Mark)
 			r.describe(t, own)
 			tasks = append(tasks, t)
 		}

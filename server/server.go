@@ -48,7 +48,9 @@ type Info struct {
 	Policy    string `json:"policy"`
 	Placer    string `json:"placer"`
 	Simulated bool   `json:"simulated,omitempty" doc:"The GPUs are only played"`
-	URL       string `json:"url,omitempty" doc:"Where the server listens besides the Unix socket"`
+	// NotEnforced is what jobs are not kept to.
+	NotEnforced []string `json:"not_enforced,omitempty" doc:"What jobs are not kept to here, and why"`
+	URL         string   `json:"url,omitempty" doc:"Where the server listens besides the Unix socket"`
 }
 
 // New makes a server.

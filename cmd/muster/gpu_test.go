@@ -18,8 +18,8 @@ func (d *daemon) fault(text string) {
 	}
 }
 
-// until waits until a command's output contains the text.
-func (d *daemon) until(text string, args ...string) string {
+// untilSays waits until a command's output contains the text.
+func (d *daemon) untilSays(text string, args ...string) string {
 	d.t.Helper()
 	out := ""
 	for range 400 {
@@ -38,17 +38,18 @@ func (d *daemon) until(text string, args ...string) string {
 func TestGPUFails(t *testing.T) {
 	d := startDaemon(t, "2xH100-80GB")
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done")
-	d.until("running", "queue")
+	d.untilSays("running", "queue")
 	d.fault("0 fell off the bus\n")
-	d.until("unhealthy: simulated fault: fell off the bus", "nodes")
-	d.until(`"restarts": 1`, "show", "1")
-	d.until("GPU 1", "queue")
+	d.untilSays("unhealthy: simulated fault: fell off the bus", "nodes")
+	d.untilSays(`"restarts": 1`, "show", "1")
+	d.untilSays("running  ", "queue")
+	d.want(d.must("queue"), "GPU 1")
 	if out, code := d.try("submit", "--gpus", "1", "--", "true"); code != 0 || !strings.Contains(out, "waiting") {
 		t.Errorf("with one GPU bad and the other held, a job does not wait: %d\n%s", code, out)
 	}
 	d.kill()
 	d.start()
-	d.until("unhealthy: simulated fault: fell off the bus", "nodes")
+	d.untilSays("unhealthy: simulated fault: fell off the bus", "nodes")
 	d.want(d.must("show", "2"), `"state": "pending"`)
 	d.fault("")
 	d.must("wait", "2")
@@ -69,4 +70,63 @@ func TestNoDriver(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	d.want(out, "no GPUs: ", "--gpus sim:8xH100-80GB")
+}
+
+// A job that takes more memory than it asked for fails, and is told why; what
+// is not enforced on this machine is told at the start.
+func TestOutOfMemory(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	if strings.Contains(d.log.String(), "not enforced: memory") {
+		t.Skip("NOT TESTED: memory is not enforced here")
+	}
+	_, code := d.try("run", "--mem", "64MiB", "--", "sh", "-c", "x=x; while :; do x=$x$x; done")
+	if code != 137 {
+		t.Errorf("exit code %d, not that of a killed process", code)
+	}
+	d.want(d.must("show", "1"), "out of memory: killed at its limit of 64 MiB", `"state": "failed"`)
+	if out, code := d.try("run", "--mem", "64MiB", "--", "sh", "-c", "echo fine"); code != 0 {
+		t.Errorf("a small job: exit code %d\n%s", code, out)
+	}
+}
+
+// Suspending a job stops all of it, also what left its process group.
+func TestSuspendAll(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	if os.Getuid() != 0 {
+		t.Skip("NOT TESTED: only root can make control groups")
+	}
+	file := filepath.Join(d.dir, "count")
+	d.must("submit", "--gpus", "1", "--", "sh", "-c", "setsid sh -c 'while :; do echo x >> "+file+"; sleep 0.01; done' & wait")
+	size := func() int64 {
+		fi, err := os.Stat(file)
+		if err != nil {
+			return 0
+		}
+		return fi.Size()
+	}
+	for try := 0; size() == 0 && try < 400; try++ {
+		time.Sleep(10 * time.Millisecond)
+	}
+	d.must("suspend", "1")
+	for try, last := 0, int64(-1); size() != last; try++ {
+		if try > 50 {
+			t.Fatal("it goes on while it is suspended")
+		}
+		last = size()
+		time.Sleep(100 * time.Millisecond)
+	}
+	before := size()
+	d.must("resume", "1")
+	for try := 0; size() == before; try++ {
+		if try > 400 {
+			t.Fatal("it does not go on after it was resumed")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	d.must("suspend", "1")
+	d.must("cancel", "1") // frozen processes die, too
+	d.must("queue")
+	if out, _ := d.try("wait", "1"); !strings.Contains(out, "cancelled") {
+		t.Errorf("a suspended job that is cancelled: %s", out)
+	}
 }

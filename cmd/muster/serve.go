@@ -18,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/server"
 )
@@ -99,16 +100,18 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if _, err := rules.Config(); err != nil {
 		return usage(err)
 	}
+	groups := cgroup.Open()
+	defer groups.Close()
 	crash, err := crashPoint()
 	if err != nil {
 		return usage(err)
 	}
-	m, err := local.Open(ctx, local.Options{Crash: crash, Dir: state, Rules: rules, GPUs: dev.gpus, Devices: dev.source, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
+	m, err := local.Open(ctx, local.Options{Crash: crash, Dir: state, Rules: rules, GPUs: dev.gpus, Devices: dev.source, Groups: groups, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
 	if err != nil {
 		return err
 	}
 	s := server.New(m, server.Options{Hosts: f.tcp.names(), Info: server.Info{Version: version(), Policy: f.policy, Placer: f.placer,
-		Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
+		NotEnforced: groups.Notes(), Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	door, err := f.tcp.open(ctx, state, time.Now())
@@ -125,7 +128,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	}
 	go serve(func() error { return s.ServeUnix(ctx, f.socket) })
 	go serve(func() error { return door.serve(ctx, s) })
-	for _, n := range dev.notes {
+	for _, n := range append(dev.notes, groups.Notes()...) {
 		log.Warn(n)
 	}
 	log.Info("scheduling", "gpus", describeGPUs(dev.gpus), "policy", f.policy, "socket", f.socket, "state", state)

@@ -1,0 +1,191 @@
+//go:build linux
+
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// need opens the groups of this machine, or skips the test, loudly.
+func need(t *testing.T, controllers ...string) *Manager {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("NOT TESTED: only root can make control groups")
+	}
+	m := Open()
+	for _, c := range controllers {
+		if m.dirs[c] == "" {
+			t.Skipf("NOT TESTED: no %s controller here: %v", c, m.Notes())
+		}
+	}
+	return m
+}
+
+// start runs a shell in a group: it waits for a line before it does anything.
+func start(t *testing.T, m *Manager, l Limits, script string) (*Group, *exec.Cmd) {
+	t.Helper()
+	g := m.Group("test." + strings.ReplaceAll(t.Name(), "/", "."))
+	if err := g.Create(l); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", "read go; "+script)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		g.Kill(0)
+		_ = cmd.Wait()
+		g.Remove()
+		if g.exists() {
+			t.Error("the group is still there")
+		}
+	})
+	if err := g.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write([]byte("go\n")); err != nil {
+		t.Fatal(err)
+	}
+	return g, cmd
+}
+
+func (g *Group) exists() bool {
+	for _, d := range g.m.folders() {
+		if _, err := os.Stat(g.path(d)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// A task that takes more memory than it was given is killed, and that is known.
+func TestMemory(t *testing.T) {
+	m := need(t, Memory)
+	g, cmd := start(t, m, Limits{Memory: 64 << 20}, "x=x; while :; do x=$x$x; done")
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v, not by SIGKILL", err)
+	}
+	u, ok := g.Usage()
+	if !ok || u.Killed == 0 || u.Peak < 32<<20 || u.Peak > 64<<20 {
+		t.Errorf("usage %+v %v: the kernel killed it at 64 MiB", u, ok)
+	}
+}
+
+// A task of half a core gets no more than that, and its time is counted.
+func TestCPU(t *testing.T) {
+	m := need(t, CPU)
+	g, cmd := start(t, m, Limits{CPU: 500}, "while :; do :; done")
+	time.Sleep(time.Second)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	u, ok := g.Usage()
+	if !ok || u.CPU == 0 || u.CPU > 900*time.Millisecond {
+		t.Errorf("it used %v of CPU within a second or so; at most half of it is its own", u.CPU)
+	}
+}
+
+// A task cannot have more processes than it may.
+func TestPids(t *testing.T) {
+	m := need(t, Pids)
+	_, cmd := start(t, m, Limits{Pids: 4}, "for i in 1 2 3 4 5 6 7 8; do sleep 5 & done; wait")
+	if err := cmd.Wait(); err == nil {
+		t.Error("eight processes ran where four may")
+	}
+}
+
+// What is frozen stands still, whichever process group it is in; killing
+// reaches all, frozen or not, but the one that is spared.
+func TestFreezeKill(t *testing.T) {
+	m := need(t)
+	if m.unified == "" && m.dirs[Freezer] == "" {
+		t.Skip("NOT TESTED: nothing can be frozen here")
+	}
+	file := t.TempDir() + "/count"
+	g, cmd := start(t, m, Limits{}, "setsid sh -c 'while :; do echo x >> "+file+"; sleep 0.01; done' & wait")
+	size := func() int64 {
+		fi, err := os.Stat(file)
+		if err != nil {
+			return 0
+		}
+		return fi.Size()
+	}
+	for size() == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	g.Freeze(true)
+	time.Sleep(50 * time.Millisecond)
+	before := size()
+	time.Sleep(200 * time.Millisecond)
+	if size() != before {
+		t.Error("it went on while it was frozen")
+	}
+	g.Freeze(false)
+	for try := 0; size() == before; try++ {
+		if try > 400 {
+			t.Fatal("it did not go on after it was thawed")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	g.Freeze(true)
+	g.Kill(cmd.Process.Pid)
+	if pids := g.Pids(); len(pids) > 1 || len(pids) == 1 && pids[0] != cmd.Process.Pid {
+		t.Errorf("left are %v; only %d was to be spared", pids, cmd.Process.Pid)
+	}
+}
+
+// A device that belongs to another cannot be opened; others can. /dev/zero
+// stands for a GPU.
+func TestDevices(t *testing.T) {
+	m := need(t, Devices)
+	check := func(t *testing.T) {
+		g, cmd := start(t, m, Limits{Deny: []Device{{1, 5}, {195, 3}}}, "head -c1 /dev/zero >/dev/null 2>&1 && exit 1; head -c1 /dev/urandom >/dev/null || exit 2")
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v (1: it opened what is not its own, 2: it could not open what is)", g.name, err)
+		}
+	}
+	t.Run("version 1 or 2", check)
+	if m.unified == "" || !m.v1[Devices] {
+		return
+	}
+	m.v1[Devices], m.dirs[Devices] = false, m.unified // the program of version 2, too
+	probe := m.Group("test.probe")
+	if err := probe.make(m.unified); err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Remove()
+	if err := denyByProgram(probe.path(m.unified), []Device{{195, 254}}); err != nil {
+		t.Skipf("NOT TESTED: programs for devices: %v", err)
+	}
+	t.Run("version 2", check)
+}
+
+// Without groups everything is still called, and the notes say what is missing.
+func TestNothing(t *testing.T) {
+	m := &Manager{}
+	m.describe(errors.New("permission denied"))
+	if n := m.Notes(); len(n) != 1 || n[0] != "not enforced: memory, CPU, the number of processes, access to GPUs of others (permission denied)" {
+		t.Errorf("notes %q", n)
+	}
+	g := m.Group("task")
+	if err := errors.Join(g.Create(Limits{CPU: 1, Memory: 1, Pids: 1, Deny: []Device{{1, 5}}}), g.Add(1)); err != nil {
+		t.Error(err)
+	}
+	g.Freeze(true)
+	g.Kill(0)
+	g.Remove()
+	if _, ok := g.Usage(); ok {
+		t.Error("nothing counts, but there is a usage")
+	}
+}

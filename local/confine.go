@@ -1,0 +1,133 @@
+//go:build linux
+
+package local
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/cgroup"
+)
+
+// nvidiaMajor is the major number of /dev/nvidiaN (Linux, devices.txt).
+const nvidiaMajor = 195
+
+// groupOf is the control group of a task.
+func (m *Machine) groupOf(mark string) *cgroup.Group {
+	_, name, _ := strings.Cut(mark, "=")
+	return m.groups.Group(name)
+}
+
+// limits is what a task of a set is kept to.
+func (r *runner) limits(t *task) cgroup.Limits {
+	l := cgroup.Limits{Pids: mostPids()}
+	if sets := r.job.info.Record.Spec.Tasks; t.set < len(sets) {
+		l.CPU, l.Memory = sets[t.set].Request.CPU, sets[t.set].Request.RAM<<20
+	}
+	if r.m.opt.Devices == nil {
+		return l
+	}
+	own := map[string]bool{} // looked up only
+	for _, d := range t.devices {
+		own[d.UUID] = true
+	}
+	for _, d := range r.m.opt.Devices.Devices() {
+		if d.Minor >= 0 && !own[d.UUID] {
+			l.Deny = append(l.Deny, cgroup.Device{Major: nvidiaMajor, Minor: int64(d.Minor)})
+		}
+	}
+	return l
+}
+
+// mostPids is half of the process numbers that there are: a job that starts
+// processes without end does not take the machine with it.
+func mostPids() int64 {
+	text, err := os.ReadFile("/proc/sys/kernel/pid_max")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n / 2
+}
+
+// confine puts a task's shim, which has not begun, into the task's group.
+func (r *runner) confine(t *task, pid int) error {
+	g := t.group
+	if err := g.Create(r.limits(t)); err != nil {
+		g.Remove()
+		return fmt.Errorf("control group: %w", err)
+	}
+	if err := g.Add(pid); err != nil {
+		g.Remove()
+		return fmt.Errorf("control group: %w", err)
+	}
+	return nil
+}
+
+// release takes the last account of a task that is over, kills what it left
+// behind, and removes its group.
+func (t *task) release() {
+	t.used, _ = t.group.Usage()
+	if s := t.state; s != nil {
+		t.used.CPU = max(t.used.CPU, s.User+s.System)
+		t.used.Peak = max(t.used.Peak, s.MaxRSS<<10)
+	}
+	t.group.Kill(0)
+	t.group.Remove()
+}
+
+// setOf is the task set to which the task of a rank belongs.
+func setOf(allocs []engine.Alloc, rank int) int {
+	for i := range allocs {
+		if rank -= int(allocs[i].Tasks); rank < 0 {
+			return int(allocs[i].Set)
+		}
+	}
+	return 0
+}
+
+// killed is what the kernel did to a task that took too much memory; "": nothing.
+func (r *runner) killed(t *task) string {
+	if t.used.Killed == 0 {
+		return ""
+	}
+	if l := r.limits(t).Memory; l > 0 {
+		return fmt.Sprintf("out of memory: killed at its limit of %d MiB; ask for more with --mem", l>>20)
+	}
+	return "out of memory: the machine had none left"
+}
+
+// Use is what the tasks of a job used of the machine, all runs together.
+type Use struct {
+	CPU  time.Duration `json:"cpu,omitempty"`
+	Peak int64         `json:"peak,omitempty"` // bytes of host memory, all tasks of a run
+	// Lost is the GPU time, in whole GPUs, whose work runs that were stopped did
+	// not save.
+	Lost time.Duration `json:"lost,omitempty"`
+}
+
+// add books a run that is over.
+func (u *Use) add(tasks []*task) {
+	var peak int64
+	for _, t := range tasks {
+		u.CPU += t.used.CPU
+		peak += t.used.Peak
+	}
+	u.Peak = max(u.Peak, peak)
+}
+
+// lose books the work that a stopped run takes with it.
+func (u *Use) lose(rec *engine.JobRecord, now cluster.Time, kept time.Duration) {
+	var milli cluster.Milli
+	for i := range rec.Allocs {
+		milli += rec.Allocs[i].Milli()
+	}
+	if lost := doneAt(rec, now) - kept; lost > 0 {
+		u.Lost += time.Duration(float64(lost) * float64(milli) / float64(cluster.Whole))
+	}
+}
