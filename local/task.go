@@ -127,7 +127,7 @@ func (r *runner) spawnShim(t *task, lock *os.File) error {
 	defer ours.Close()
 	cmd := exec.Command(r.m.opt.Shim[0], append(r.m.opt.Shim[1:len(r.m.opt.Shim):len(r.m.opt.Shim)], t.dir)...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2"}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=1"}
 	cmd.ExtraFiles = []*os.File{lock, theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: r.credential()}
 	r.m.crash("before-fork")

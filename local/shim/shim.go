@@ -84,7 +84,7 @@ func Main(dir string, now func() time.Time) int {
 	control := os.NewFile(4, "control")
 	err := run(dir, control, now)
 	if err != nil {
-		_ = writeState(dir, &State{Phase: Ended, Shim: os.Getpid(), Error: err.Error(), Exit: 127, Ended: now()})
+		_ = writeState(dir, &State{Phase: Ended, Shim: os.Getpid(), Error: err.Error(), Exit: 127, Ended: now()}, durable)
 		fmt.Fprintf(control, "failed %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
 		return 1
 	}
@@ -108,7 +108,7 @@ func run(dir string, control *os.File, now func() time.Time) error {
 	}
 	signalsOff()
 	st := State{Phase: Starting, Shim: os.Getpid(), Started: now()}
-	if err := writeState(dir, &st); err != nil {
+	if err := writeState(dir, &st, fleeting); err != nil {
 		return err
 	}
 	syscall.Umask(t.Umask)
@@ -122,7 +122,7 @@ func run(dir string, control *os.File, now func() time.Time) error {
 		return err
 	}
 	st.Phase, st.Pid, st.Birth = Running, p.Pid, Birth(p.Pid)
-	_ = writeState(dir, &st) // on a full disk the task runs all the same, and is known by its mark
+	_ = writeState(dir, &st, fleeting) // on a full disk the task runs all the same, and is known by its mark
 	fmt.Fprintf(control, "started %d\n", p.Pid)
 	status, usage := waitFor(p.Pid)
 	st.Strays = killStrays(t.Mark)
@@ -133,7 +133,7 @@ func run(dir string, control *os.File, now func() time.Time) error {
 	}
 	st.User, st.System, st.MaxRSS = time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano()), usage.Maxrss
 	for try := 0; ; try++ { // the exit code must not be lost: wait for room
-		err := writeState(dir, &st)
+		err := writeState(dir, &st, durable)
 		if err == nil || try == 600 {
 			return err
 		}
@@ -202,8 +202,15 @@ func waitFor(pid int) (unix.WaitStatus, unix.Rusage) {
 	}
 }
 
+// Whether what is written must survive a power cut. That a task was running need
+// not: it is not any more.
+const (
+	fleeting = false
+	durable  = true
+)
+
 // writeState writes the state so that a reader sees all of it or the one before.
-func writeState(dir string, s *State) error {
+func writeState(dir string, s *State, sync bool) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -214,10 +221,13 @@ func writeState(dir string, s *State) error {
 		return err
 	}
 	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if sync {
+		err = errors.Join(err, f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, filepath.Join(dir, StateFile)); err != nil {
+	if err := os.Rename(tmp, filepath.Join(dir, StateFile)); err != nil || !sync {
 		return err
 	}
 	d, err := os.Open(dir)
