@@ -28,8 +28,9 @@ lint: ## the linters of .golangci.yml
 bench: ## the figures of docs/performance.md
 	$(GO) test -run xxx -bench . -benchmem ./engine ./sim ./trace ./quota
 
-soak: ## a million random events per policy, with all invariants
+soak: ## a million random events per policy, with all invariants; a thousand deaths of the daemon
 	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Soak' -v ./engine ./driver/...
+	MUSTER_SOAK=1 $(GO) test -timeout 1h -run 'TestCrash$$' -v ./cmd/muster
 
 fuzz: ## each fuzz target for half a minute
 	./scripts/fuzz.sh 30s

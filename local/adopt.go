@@ -71,9 +71,12 @@ func (m *Machine) adopt() error {
 	}
 	m.crash("adopted")
 	for _, r := range mine {
-		r.resumeOrders()
+		orders := r.owed()
 		go func() {
 			defer m.runners.Done()
+			for _, o := range orders { // before it is seen that the job has ended, perhaps because of them
+				r.obey(o)
+			}
 			r.follow()
 		}()
 	}
@@ -108,25 +111,27 @@ func (m *Machine) sorted() (list []*job) {
 	return list
 }
 
-// resumeOrders gives a job that was told to stop the rest of its time.
-func (r *runner) resumeOrders() {
+// owed is what a job was told, and may not have heard, when the daemon died. One
+// that was told to stop gets the rest of its time.
+func (r *runner) owed() (list []order) {
 	rec := &r.job.info.Record
 	if rec.State == engine.Running && rec.LimitAt != cluster.Never {
 		r.limit = time.Unix(0, int64(rec.LimitAt))
 	}
 	switch {
 	case rec.State == engine.Stopping:
-		r.stop(order{how: rec.How, grace: r.remaining()})
+		return []order{{how: rec.How, grace: r.remaining()}}
 	case rec.State == engine.Running && r.job.info.Requeue:
-		r.stop(order{how: engine.Checkpoint, grace: r.remaining()})
-	case r.asleep, r.job.info.Frozen: // the daemon may have died before it sent the signal
-		r.stop(order{freeze: true})
+		return []order{{how: engine.Checkpoint, grace: r.remaining()}}
+	case r.asleep, r.job.info.Frozen:
+		list = append(list, order{freeze: true})
 	default:
-		r.stop(order{thaw: true})
+		list = append(list, order{thaw: true})
 	}
 	if rec.State == engine.Running && rec.Resizing && !sameAllocs(r.on, rec.Allocs) {
-		r.stop(order{resize: slices.Clone(rec.Allocs), grace: r.m.grace(r.job)})
+		list = append(list, order{resize: slices.Clone(rec.Allocs), grace: r.m.grace(r.job)})
 	}
+	return list
 }
 
 // find looks for the tasks of the job's last run. It reports false when the run
