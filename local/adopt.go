@@ -43,19 +43,7 @@ func (m *Machine) adopt() error {
 		}
 		o.Running = append(o.Running, f)
 	}
-	for _, j := range m.sorted() { // suspended: frozen, and not on devices
-		if r := &j.info.Record; r.State == engine.Pending && r.Home != nil {
-			run := m.newRunner(j)
-			run.frozen, run.asleep = true, true
-			if run.find(j.info.On) {
-				mine = append(mine, run)
-				continue
-			}
-			run.forget()
-			m.event(engine.Event{Type: engine.Cancelled, Job: j.id})
-			j.info.Text = "killed while it was suspended"
-		}
-	}
+	mine = append(mine, m.adoptSuspended()...)
 	m.crash("adopting")
 	events, _ := driver.Diff(o, driver.ViewOf(m.eng))
 	events = slices.DeleteFunc(events, func(ev engine.Event) bool { // they have yet to say so themselves
@@ -93,6 +81,24 @@ func (m *Machine) adopt() error {
 		}()
 	}
 	return nil
+}
+
+// adoptSuspended finds the jobs that are frozen, and not on devices.
+func (m *Machine) adoptSuspended() (mine []*runner) {
+	for _, j := range m.sorted() {
+		if r := &j.info.Record; r.State == engine.Pending && r.Home != nil {
+			run := m.newRunner(j)
+			run.frozen, run.asleep = true, true
+			if run.find(j.info.On) {
+				mine = append(mine, run)
+				continue
+			}
+			run.forget()
+			m.event(engine.Event{Type: engine.Cancelled, Job: j.id})
+			j.info.Text = "killed while it was suspended"
+		}
+	}
+	return mine
 }
 
 // forget drops a runner of which nothing is to be seen.

@@ -15,6 +15,9 @@ import (
 	"github.com/muster-gpu/muster/slurm"
 )
 
+// logRoom is what logs in the state's folder leave free on its disk, bytes.
+const logRoom = 64 << 20
+
 // describe fills in what a task executes, and with which files.
 func (r *runner) describe(t *task, devices []api.Device) {
 	s := r.job.sub
@@ -25,6 +28,9 @@ func (r *runner) describe(t *task, devices []api.Device) {
 		t.spec.Input = inDir(s.Dir, s.Input)
 	}
 	t.spec.Output, t.spec.Error = r.m.outputs(r.job, t.rank)
+	if s.Attached { // its log is on the disk of the state, which must not be full
+		t.spec.LogRoom = logRoom
+	}
 	if s.Script == "" {
 		t.spec.Argv = s.Command
 		return

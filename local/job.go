@@ -90,7 +90,6 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 	if j == nil {
 		return nil // done, and stored as such
 	}
-	before := j.info.State
 	j.info.Record = *m.eng.Record(id)
 	r := &j.info.Record
 	j.info.State = stateOf(r, j.info.Frozen)
@@ -111,8 +110,8 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 	if err := t.PutJob(&row); err != nil {
 		return err
 	}
-	if j.info.State != before {
-		return t.PutHistory(int(id), int64(m.clock.at), j.info.State, j.info.Text)
+	if j.info.State != j.was {
+		return t.PutHistory(int(id), int64(m.eng.Now()), j.info.State, j.info.Text)
 	}
 	return nil
 }
@@ -123,7 +122,7 @@ func (m *Machine) settle(id cluster.JobID) {
 	if j == nil {
 		return
 	}
-	j.row, j.edited = true, false
+	j.row, j.edited, j.was = true, false, j.info.State
 	for _, o := range j.then {
 		if j.run != nil {
 			j.run.stop(o)

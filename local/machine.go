@@ -71,6 +71,7 @@ type Machine struct {
 	keys    []submissionKey
 	drained atomic.Pointer[drained] // why the node takes no jobs
 	ready   atomic.Bool             // the last step could be stored
+	stuck   atomic.Bool             // the last step could not be stored yet
 	watch   watchers
 	runners sync.WaitGroup
 	stopped context.CancelFunc
@@ -87,6 +88,7 @@ type job struct {
 	row    bool // it is in the store
 	edited bool // its submission changed since it was stored
 	run    *runner
+	was    string  // the state that is stored
 	then   []order // for the runner, when the step is stored
 }
 
@@ -238,6 +240,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 		if err := errors.Join(json.Unmarshal(rows[i].Data, &j.info), json.Unmarshal(rows[i].Submission, j.sub)); err != nil {
 			return nil, fmt.Errorf("stored job %d: %w", rows[i].ID, err)
 		}
+		j.was = j.info.State
 		m.jobs[j.id], known[j.id] = j, true
 		snap.Jobs = append(snap.Jobs, j.info.Record)
 	}
@@ -313,15 +316,19 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 			break
 		}
 		m.ready.Store(false)
+		m.stuck.Store(true)
 		m.opt.Log.Error("the state cannot be written; nothing is decided until it can", "error", err)
+		m.mu.Unlock() // whoever reads meanwhile sees what will be, as soon as it is stored
 		select {
 		case <-m.running.Done():
 			return err
 		case <-time.After(delay):
 		}
+		m.mu.Lock()
 	}
 	m.crash("after-commit")
 	m.ready.Store(true)
+	m.stuck.Store(false)
 	for _, ack := range m.acks {
 		ack(nil)
 	}
@@ -358,6 +365,10 @@ func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.De
 	m.crash("in-commit")
 	return nil
 }
+
+// Stuck reports that the state cannot be written: nothing is decided, and what
+// is asked of the machine has to wait.
+func (m *Machine) Stuck() bool { return m.stuck.Load() }
 
 // Ready reports whether the last step could be stored.
 func (m *Machine) Ready() bool { return m.ready.Load() }

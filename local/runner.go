@@ -59,6 +59,7 @@ type runner struct {
 	told   bool // somebody wanted it to stop
 	frozen bool // suspended: its devices are another's
 	live   int
+	cannot string    // why the last launch failed
 	limit  time.Time // when the time limit strikes; zero: never
 	alarm  bool      // the signal before the limit was sent
 	news   progress
@@ -137,6 +138,7 @@ func (r *runner) spawnAll(tasks []*task) bool {
 	for _, t := range tasks {
 		if err := r.spawn(t); err != nil {
 			r.m.opt.Log.Warn("a task could not be started", "job", r.id, "task", t.rank, "error", err)
+			r.cannot = err.Error()
 			r.abandon()
 			select { // a machine without processes or room needs time, not more attempts
 			case <-r.m.running.Done():
@@ -330,7 +332,7 @@ func (r *runner) checkpointSignal() unix.Signal {
 
 // look reads what the job tells of itself, and warns it before its limit.
 func (r *runner) look() {
-	if b := time.Duration(r.job.sub.SignalBefore); b > 0 && !r.alarm && !r.limit.IsZero() && r.m.opt.Now().Add(b).After(r.limit) && r.phase == calm {
+	if b := time.Duration(r.job.sub.SignalBefore); b > 0 && !r.alarm && !r.limit.IsZero() && r.m.time().Add(b).After(r.limit) && r.phase == calm {
 		r.alarm = true
 		r.send(r.checkpointSignal(), r.job.sub.SignalShell)
 	}
@@ -440,6 +442,7 @@ func (r *runner) report(ev engine.Event, over bool) {
 	r.m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) {
 		if over {
 			r.job.run = nil
+			r.job.info.Text = "it could not be started: " + r.cannot
 		}
 		return []engine.Event{ev}, nil
 	})

@@ -67,6 +67,9 @@ var access = map[string]string{
 const pageRules = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
+// alwaysAnswered are the routes that answer while the state cannot be written.
+var alwaysAnswered = map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /metrics": true}
+
 // guard lets those through to the routes who may use them. Over TCP a caller
 // says who they are; at the socket the kernel does.
 func (s *Server) guard(tcp bool) http.Handler {
@@ -98,6 +101,11 @@ func (s *Server) guard(tcp bool) http.Handler {
 			}
 			if who != nil {
 				r = r.WithContext(context.WithValue(r.Context(), callerKey{}, who))
+			}
+			if s.m.Stuck() && !alwaysAnswered[pattern] {
+				w.Header().Set("Retry-After", "5")
+				refuse(w, http.StatusServiceUnavailable, "the state cannot be written at the moment (is its disk full?); running jobs go on; try again")
+				return
 			}
 			s.mux.ServeHTTP(w, r)
 		}

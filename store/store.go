@@ -84,7 +84,26 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
+// sound looks at every page of the file: a daemon must not build on what is
+// damaged.
+func (s *Store) sound() error {
+	var text string
+	if err := s.write.QueryRow(`PRAGMA quick_check(1)`).Scan(&text); err != nil {
+		text = err.Error()
+	}
+	if text == "ok" {
+		return nil
+	}
+	if strings.Contains(text, "readonly") || strings.Contains(text, "read-only") {
+		return errors.New("the state is on a read-only file system, or this user may not write to it")
+	}
+	return fmt.Errorf("the state is damaged (%s): restore it from a backup, or move it away to begin anew", text)
+}
+
 func (s *Store) init() error {
+	if err := s.sound(); err != nil {
+		return err
+	}
 	if _, err := s.write.Exec(schema + tokenSchema); err != nil {
 		return err
 	}

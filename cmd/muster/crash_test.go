@@ -252,9 +252,9 @@ func (s *storm) disturb(ctx context.Context, r *rand.Rand) {
 	}
 	s.mu.Unlock()
 	if p != nil {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		_, _ = s.cl.Act(ctx, id, verb)
+		_, _ = s.cl.Act(soon, id, verb)
 	}
 }
 

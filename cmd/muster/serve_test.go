@@ -27,6 +27,14 @@ type daemon struct {
 // startDaemon builds the program once and starts it.
 func startDaemon(t *testing.T, gpus string) *daemon {
 	t.Helper()
+	d := prepareDaemon(t, gpus)
+	d.start()
+	return d
+}
+
+// prepareDaemon is startDaemon without the start.
+func prepareDaemon(t *testing.T, gpus string) *daemon {
+	t.Helper()
 	d := &daemon{t: t, bin: buildMuster(t), dir: t.TempDir(), simulated: gpus, policy: "multifactor"}
 	sock, err := os.MkdirTemp("", "m") // a socket's path is short
 	if err != nil {
@@ -41,7 +49,6 @@ func startDaemon(t *testing.T, gpus string) *daemon {
 			t.Log(d.log.String())
 		}
 	})
-	d.start()
 	return d
 }
 

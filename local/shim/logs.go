@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // logs carries a task's output to its files. The task writes into a pipe: a
@@ -29,6 +31,7 @@ type logFile struct {
 	size    int64
 	most    int64
 	keep    int
+	room    int64 // to leave on its disk
 	dropped int64
 }
 
@@ -70,7 +73,7 @@ func (l *logs) open(t *Task, path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	lf := &logFile{path: path, f: f, size: fi.Size(), most: t.LogMax, keep: max(1, t.LogKeep)}
+	lf := &logFile{path: path, f: f, size: fi.Size(), most: t.LogMax, keep: max(1, t.LogKeep), room: t.LogRoom}
 	l.files, l.pipes = append(l.files, lf), append(l.pipes, r)
 	l.wait.Add(1)
 	go func() {
@@ -122,11 +125,26 @@ func (f *logFile) write(b []byte) {
 	if f.most > 0 && f.size+int64(len(b)) > f.most && f.size > 0 {
 		f.rotate()
 	}
+	if f.full(len(b)) {
+		f.dropped += int64(len(b))
+		return
+	}
 	n, err := f.f.Write(b)
 	f.size += int64(n)
 	if err != nil {
 		f.dropped += int64(len(b) - n)
 	}
+}
+
+// full reports that so much more would take the last of the disk's room, which
+// others need more than this log does.
+func (f *logFile) full(more int) bool {
+	var fs unix.Statfs_t
+	if f.room == 0 || unix.Fstatfs(int(f.f.Fd()), &fs) != nil {
+		return false
+	}
+	free, all := int64(fs.Bavail)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
+	return free-int64(more) < min(f.room, all/10)
 }
 
 // rotate renames path to path.1, that to path.2, and so on.

@@ -49,7 +49,8 @@ type Task struct {
 	Truncate bool     `json:"truncate,omitempty"`
 	LogMax   int64    `json:"log_max,omitempty"` // bytes after which a log is rotated; 0: never
 	LogKeep  int      `json:"log_keep,omitempty"`
-	Mark     string   `json:"mark"` // NAME=VALUE of the environment, by which stray processes are known
+	LogRoom  int64    `json:"log_room,omitempty"` // bytes of its disk that a log leaves free, at most a tenth of it
+	Mark     string   `json:"mark"`               // NAME=VALUE of the environment, by which stray processes are known
 }
 
 // The phases of a task.

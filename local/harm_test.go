@@ -1,0 +1,207 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/shim"
+)
+
+// alive is a machine with two GPUs that schedules until the test ends.
+func alive(t *testing.T, change ...func(*Options)) *Machine {
+	t.Helper()
+	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 2}}})
+	for _, f := range change {
+		f(&opt)
+	}
+	m, err := Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+		m.jobs = nil
+		if err := m.sweep(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// submit submits a shell script that holds a GPU.
+func submit(t *testing.T, m *Machine, script string, change ...func(*api.Submission)) int {
+	t.Helper()
+	s := &api.Submission{Command: []string{"sh", "-c", script}, Dir: t.TempDir(), Output: "/dev/null", GPUs: 1}
+	for _, f := range change {
+		f(s)
+	}
+	ids, err := m.Submit(t.Context(), self(t), s, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids[0]
+}
+
+// until waits until a job is in a state.
+func until(t *testing.T, m *Machine, id int, state string) api.Job {
+	t.Helper()
+	var j api.Job
+	for range 2000 {
+		var err error
+		if j, err = m.Job(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if j.State == state {
+			return j
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("job %d is %s (%s), not %s", id, j.State, j.Reason, state)
+	return j
+}
+
+// left lists the processes of a job's first task that are there.
+func left(m *Machine, id, run int) []int { return shim.Strays(m.mark(cluster.JobID(id), run, 0)) }
+
+// When a job is over, or told to be, nothing of it is left on its devices,
+// whatever it did to get away.
+func TestNobodyGetsAway(t *testing.T) {
+	m := alive(t)
+	for name, script := range map[string]string{
+		"setsid":      "setsid sleep 1000 & sleep 0.1",
+		"double fork": "(setsid sh -c 'sleep 1000 & sleep 1000 &' &) ; sleep 0.1",
+		"nohup":       "nohup sleep 1000 >/dev/null 2>&1 & sleep 0.1",
+		"orphans":     "(trap '' TERM HUP INT; while :; do sleep 0.01; done) & sleep 0.1",
+		"clean":       "env -i setsid sh -c 'sleep 1000 & sleep 1000' & sleep 0.1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := submit(t, m, script)
+			until(t, m, id, api.StateCompleted)
+			if pids := left(m, id, 1); len(pids) > 0 {
+				t.Errorf("processes %v are left", pids)
+			}
+		})
+	}
+	stubborn := submit(t, m, "trap '' TERM USR1; setsid sh -c \"trap '' TERM; while :; do sleep 0.01; done\" & while :; do sleep 0.01; done")
+	until(t, m, stubborn, api.StateRunning)
+	if err := m.Act(t.Context(), stubborn, "cancel"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, m, stubborn, api.StateCancelled)
+	if pids := left(m, stubborn, 1); len(pids) > 0 {
+		t.Errorf("of a cancelled job that ignores SIGTERM processes %v are left", pids)
+	}
+}
+
+// A shim that is killed takes its task with it, and the job runs again.
+func TestShimKilled(t *testing.T) {
+	m := alive(t)
+	id := submit(t, m, `[ "$MUSTER_RESTART_COUNT" = 1 ] && exit 0; setsid sleep 1000 & sleep 1000`)
+	until(t, m, id, api.StateRunning)
+	s, err := shim.ReadState(m.taskDir(cluster.JobID(id), 1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(s.Shim, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	j := until(t, m, id, api.StateCompleted)
+	if pids := left(m, id, 1); len(pids) > 0 || j.Restarts != 1 {
+		t.Errorf("%d restarts; processes %v of the first run are left", j.Restarts, pids)
+	}
+}
+
+// A machine on which nothing can be started fails a job after three attempts
+// and says why; one that recovers meanwhile runs it.
+func TestCannotStart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shim")
+	m := alive(t, func(o *Options) {
+		exe := o.Shim[0]
+		o.Shim = []string{path}
+		time.AfterFunc(4500*time.Millisecond, func() {
+			if err := os.WriteFile(path, []byte("#!/bin/sh\nexec "+exe+" "+shimWord+" \"$@\"\n"), 0o700); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	id := submit(t, m, "true")
+	j := until(t, m, id, api.StateFailed)
+	if !strings.Contains(j.Reason, path+": no such file") {
+		t.Errorf("the job failed because %q", j.Reason)
+	}
+	id = submit(t, m, "exit 0")
+	until(t, m, id, api.StateCompleted)
+}
+
+// The wall clock may be set as anybody likes: jobs neither time out at once nor
+// run for ever.
+func TestClockIsSet(t *testing.T) {
+	for name, off := range map[string]time.Duration{"forward": 24 * time.Hour, "back": -24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			m := alive(t)
+			limit := func(s *api.Submission) { s.Limit = api.Duration(time.Second) }
+			short := submit(t, m, "sleep 0.5", limit)
+			long := submit(t, m, "sleep 1000", limit)
+			until(t, m, short, api.StateRunning)
+			until(t, m, long, api.StateRunning)
+			begin := time.Now()
+			m.clock.mu.Lock()
+			m.clock.off = off
+			m.clock.mu.Unlock()
+			m.event(engine.Event{Type: engine.Tick})
+			until(t, m, short, api.StateCompleted)
+			until(t, m, long, api.StateTimeout)
+			if took := time.Since(begin); took < 700*time.Millisecond {
+				t.Errorf("the limit of a second struck after %v", took)
+			}
+		})
+	}
+}
+
+// Steps of the wall clock become slopes of a tenth; time never falls.
+func TestClock(t *testing.T) {
+	var c clock
+	wall := time.Now()
+	c.start(wall, 0)
+	begin := c.at
+	c.off = time.Hour
+	for range 100 {
+		wall = wall.Add(time.Second)
+		c.now(wall)
+	}
+	if got := c.at.Sub(begin); got != 110*time.Second {
+		t.Errorf("set forward, 100 s take %v", got)
+	}
+	begin, c.off = c.at, -time.Hour
+	for range 100 {
+		last := c.at
+		wall = wall.Add(time.Second)
+		if c.now(wall) < last {
+			t.Fatal("time falls")
+		}
+	}
+	if got := c.at.Sub(begin); got != 90*time.Second {
+		t.Errorf("set back, 100 s take %v", got)
+	}
+	last := c.at
+	if c.now(wall.Add(-time.Second)) < last {
+		t.Error("an older reading makes time fall")
+	}
+}
