@@ -88,6 +88,14 @@ func (s *Submission) program() error {
 	case len(s.Command) > 0 && s.Command[0] == "":
 		return bad("command", "the program's name is empty")
 	}
+	switch {
+	case s.Pty && s.Stdin:
+		return bad("stdin", "a job on a terminal has no other standard input")
+	case (s.Pty || s.Stdin) && s.Input != "":
+		return bad("input", "standard input is either a file or comes from whoever is attached")
+	case s.Pty && s.Error != "":
+		return bad("error", "a terminal has one output only")
+	}
 	for _, kv := range s.Env {
 		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" || strings.ContainsRune(kv, 0) {
 			return bad("env", "%q is not NAME=VALUE", kv)

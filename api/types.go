@@ -50,6 +50,7 @@ type Submission struct {
 	Error      string   `json:"error,omitempty" doc:"File for standard error; together with the output if empty"`
 	Truncate   bool     `json:"truncate,omitempty" doc:"Begin the files anew at each start instead of appending"`
 	Pty        bool     `json:"pty,omitempty" doc:"Run the first task on a terminal of its own, for muster attach"`
+	Stdin      bool     `json:"stdin,omitempty" doc:"The first task's standard input comes from whoever is attached, as with muster run in a pipe"`
 	Attached   bool     `json:"attached,omitempty" doc:"The output goes to whoever waits with muster run, not to a file in dir"`
 
 	Tasks    int      `json:"tasks,omitempty" minimum:"0" doc:"Tasks of the gang; 1 if 0"`

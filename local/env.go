@@ -27,6 +27,11 @@ func (r *runner) describe(t *task, devices []api.Device) {
 	if s.Input != "" {
 		t.spec.Input = inDir(s.Dir, s.Input)
 	}
+	if t.rank == 0 && s.Pty {
+		t.spec.TTY = shim.InputPty
+	} else if t.rank == 0 && s.Stdin {
+		t.spec.TTY = shim.InputPipe
+	}
 	t.spec.Output, t.spec.Error = r.m.outputs(r.job, t.rank)
 	if s.Attached { // its log is on the disk of the state, which must not be full
 		t.spec.LogRoom = logRoom

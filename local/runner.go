@@ -318,6 +318,9 @@ func (r *runner) send(s unix.Signal, shell bool) {
 	for _, t := range r.tasks {
 		if t.alive {
 			t.signal(s, shell)
+			if s == unix.SIGTERM && r.job.sub.Pty { // a shell at its terminal does not mind; that its terminal goes, it does
+				t.signal(unix.SIGHUP, shell)
+			}
 		}
 	}
 }

@@ -149,6 +149,7 @@ var mayUse = map[string]string{
 	"GET /v1/jobs/{id}/why":        "ospa",
 	"GET /v1/jobs/{id}/wait":       "ospa",
 	"GET /v1/jobs/{id}/log":        "opa",
+	"GET /v1/jobs/{id}/tty":        "oa",
 	"PATCH /v1/jobs/{id}":          "opa",
 	"GET /v1/jobs/{id}/history":    "ospa",
 	"POST /v1/nodes/{name}/drain":  "pa",

@@ -30,12 +30,7 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := s.mayTouch(ctx, id); err != nil {
-		var st interface{ GetStatus() int }
-		code := http.StatusInternalServerError
-		if errors.As(err, &st) {
-			code = st.GetStatus()
-		}
-		refuse(w, code, err.Error())
+		refuseFor(w, err)
 		return
 	}
 	q := r.URL.Query()
@@ -67,6 +62,16 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		case <-time.After(followEvery):
 		}
 	}
+}
+
+// refuseFor answers with an error that knows its status.
+func refuseFor(w http.ResponseWriter, err error) {
+	var st interface{ GetStatus() int }
+	code := http.StatusInternalServerError
+	if errors.As(err, &st) {
+		code = st.GetStatus()
+	}
+	refuse(w, code, err.Error())
 }
 
 // whole reads a number from 0 on; 0 if there is none.

@@ -68,6 +68,7 @@ func New(m *local.Machine, opt Options) *Server {
 	s.tokens(a)
 	s.changes(a)
 	s.handle("GET /v1/jobs/{id}/log", s.log)
+	s.handle("GET /v1/jobs/{id}/tty", s.tty)
 	s.handle("GET /v1/events", s.events)
 	return s
 }

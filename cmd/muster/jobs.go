@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -49,6 +47,7 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.s.Signal, "signal", "", "signal that asks for a checkpoint; USR1 if not given")
 	fl.BoolVar(&f.s.NoRequeue, "no-requeue", false, "end instead of waiting again after a preemption")
 	fl.BoolVarP(&f.s.Hold, "hold", "H", false, "wait until it is released")
+	fl.BoolVar(&f.s.Pty, "pty", false, "run the first task on a terminal of its own, such as a shell (see muster attach)")
 	fl.StringVarP(&f.dependency, "dependency", "d", "", "other jobs to wait for, such as afterok:12")
 }
 
@@ -234,7 +233,8 @@ func newRun() *cobra.Command {
 		Use:   "run [flags] [--] COMMAND [ARG...]",
 		Short: "Run a command on GPUs, attached: its output comes here, its exit code is ours",
 		Example: "  muster run --gpus 2 -- python train.py\n" +
-			"  muster run --gpus 1 nvidia-smi",
+			"  muster run --gpus 1 nvidia-smi\n" +
+			"  muster run --gpus 1 --pty bash",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := f.submission()
@@ -254,50 +254,6 @@ func newRun() *cobra.Command {
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// runAttached submits, shows the output, and ends as the job does. A first
-// Ctrl-C cancels the job.
-func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error {
-	cl := client.Connect()
-	out, err := cl.Submit(ctx, s, "")
-	if err != nil {
-		return err
-	}
-	id := out.Job.ID
-	if out.Job.State == api.StatePending {
-		if err := tellAccepted(c.ErrOrStderr(), &out); err != nil {
-			return err
-		}
-	}
-	alive := context.WithoutCancel(ctx)
-	stop := context.AfterFunc(ctx, func() {
-		fmt.Fprintf(c.ErrOrStderr(), "muster: cancelling job %d\n", id)
-		_, _ = cl.Act(alive, id, "cancel")
-	})
-	defer stop()
-	errs := make(chan error, 2*max(1, s.Tasks))
-	for task := range max(1, s.Tasks) {
-		go func() { errs <- cl.Log(alive, id, task, "out", true, c.OutOrStdout()) }()
-		go func() { errs <- cl.Log(alive, id, task, "err", true, c.ErrOrStderr()) }()
-	}
-	j, err := cl.Wait(alive, id)
-	for range cap(errs) {
-		err = errors.Join(err, <-errs)
-	}
-	if err != nil {
-		return err
-	}
-	if j.State != api.StateCompleted && j.State != api.StateFailed || j.ExitCode == 127 {
-		fmt.Fprintf(c.ErrOrStderr(), "muster: job %d: %s: %s\n", id, j.State, j.Reason)
-	}
-	switch {
-	case j.ExitCode != 0:
-		return exitCode(j.ExitCode)
-	case j.State != api.StateCompleted:
-		return exitCode(exitFailed)
-	}
-	return nil
-}
 
 func gpuCount(s *api.Submission) string {
 	n := max(1, s.Tasks) * s.GPUs

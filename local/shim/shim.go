@@ -44,6 +44,7 @@ type Task struct {
 	Env      []string `json:"env"`
 	Umask    int      `json:"umask"`
 	Input    string   `json:"input"`
+	TTY      string   `json:"tty,omitempty"` // InputPipe or InputPty: the input comes from whoever is attached
 	Output   string   `json:"output"`
 	Error    string   `json:"error"` // empty: where the output goes
 	Truncate bool     `json:"truncate,omitempty"`
@@ -117,16 +118,24 @@ func run(dir string, control *os.File, now func() time.Time) error {
 	if err != nil {
 		return err
 	}
-	p, err := execute(&t, logs)
+	var term *tty
+	if t.TTY != InputFile {
+		if term, err = openTTY(dir, &t, logs, st.Started); err != nil {
+			return err
+		}
+	}
+	p, err := execute(&t, logs, term)
 	logs.started()
 	if err != nil {
 		return err
 	}
+	term.started()
 	st.Phase, st.Pid, st.Birth = Running, p.Pid, Birth(p.Pid)
 	_ = writeState(dir, &st, fleeting) // on a full disk the task runs all the same, and is known by its mark
 	fmt.Fprintf(control, "started %d\n", p.Pid)
 	status, usage := waitFor(p.Pid)
 	st.Strays = killStrays(t.Mark)
+	term.finish(now)
 	st.Dropped = logs.finish()
 	st.Phase, st.Ended = Ended, now()
 	if st.Exit = status.ExitStatus(); status.Signaled() {
@@ -143,18 +152,27 @@ func run(dir string, control *os.File, now func() time.Time) error {
 }
 
 // execute starts the task in a process group of its own.
-func execute(t *Task, logs *logs) (*os.Process, error) {
-	in, err := os.Open(t.Input)
-	if err != nil {
-		return nil, fmt.Errorf("standard input: %w", err)
+func execute(t *Task, logs *logs, term *tty) (*os.Process, error) {
+	files := []*os.File{nil, logs.out, logs.err}
+	switch {
+	case term == nil:
+		in, err := os.Open(t.Input)
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		defer in.Close()
+		files[0] = in
+	case term.pty:
+		files = []*os.File{term.theirs, term.theirs, term.theirs}
+	default:
+		files[0] = term.theirs
 	}
-	defer in.Close()
 	path, err := lookPath(t)
 	if err != nil {
 		return nil, err
 	}
 	return os.StartProcess(path, t.Argv, &os.ProcAttr{Dir: t.Dir, Env: t.Env,
-		Files: []*os.File{in, logs.out, logs.err}, Sys: &syscall.SysProcAttr{Setpgid: true}})
+		Files: files, Sys: term.attributes()})
 }
 
 // lookPath finds the program as a shell in the task's folder and environment would.

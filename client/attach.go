@@ -1,0 +1,300 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/frames"
+)
+
+// How long a daemon that went away, perhaps to be restarted, is waited for.
+const (
+	patience   = time.Minute
+	retryEvery = 200 * time.Millisecond
+)
+
+// away reports whether an error says that the daemon went away, and not that
+// it said no.
+func away(ctx context.Context, err error) bool {
+	var no *Error
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return false
+	case errors.As(err, &no):
+		return no.Status == http.StatusServiceUnavailable || strings.Contains(no.Detail, "daemon is ending")
+	}
+	return true
+}
+
+// patiently tries again while the daemon is away.
+func patiently(ctx context.Context, ask func() error) error {
+	for waited := time.Duration(0); ; waited += retryEvery {
+		err := ask()
+		if !away(ctx, err) || waited >= patience {
+			return err
+		}
+		if !errors.Is(err, ErrNoServer) {
+			waited = 0 // it answered, and went away just now
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// WaitOn is Wait that outlives the daemon: it waits for the next one.
+func (c *Client) WaitOn(ctx context.Context, id int) (j api.Job, err error) {
+	return j, patiently(ctx, func() (err error) {
+		j, err = c.Wait(ctx, id)
+		return err
+	})
+}
+
+// FollowLog copies a task's output to w until the job is over, over the
+// daemon's death.
+func (c *Client) FollowLog(ctx context.Context, id, task int, stream string, w io.Writer) error {
+	at := int64(0)
+	return patiently(ctx, func() error {
+		for {
+			q := url.Values{"task": {strconv.Itoa(task)}, "stream": {stream}, "follow": {"true"}, "from": {strconv.FormatInt(at, 10)}}
+			resp, err := c.open(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/log?"+q.Encode(), nil)
+			if err != nil {
+				return err
+			}
+			n, err := io.Copy(w, resp.Body)
+			at += n
+			if err = errors.Join(err, resp.Body.Close()); err != nil {
+				return err
+			}
+			if j, err := c.Job(ctx, id); err != nil || j.Ended != nil {
+				return err
+			}
+		}
+	})
+}
+
+// terminal connects to a job's terminal, or its standard input.
+func (c *Client) terminal(ctx context.Context, id int, input bool) (io.ReadWriteCloser, error) {
+	resp, err := c.open(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d/tty?input=%t", id, input), nil, "Connection", "Upgrade", "Upgrade", "muster-tty")
+	if err != nil {
+		return nil, err
+	}
+	conn, ok := resp.Body.(io.ReadWriteCloser)
+	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
+		return nil, errors.Join(fmt.Errorf("the server answers %s where it should switch to the terminal", resp.Status), resp.Body.Close())
+	}
+	return conn, nil
+}
+
+// Window is the size of a terminal.
+type Window struct{ Rows, Columns int }
+
+// Screen ties a job's terminal to the caller's: typed goes to the job, what it
+// shows to out, until the job is over or the context ends. A daemon that is
+// restarted meanwhile is waited for; nothing is shown twice.
+func (c *Client) Screen(ctx context.Context, id int, typed <-chan []byte, size <-chan Window, out io.Writer) error {
+	s := &screen{typed: typed, size: size, out: out}
+	return patiently(ctx, func() error {
+		for {
+			conn, err := c.terminal(ctx, id, false)
+			if err == nil {
+				err = s.tie(ctx, conn)
+			}
+			if ctx.Err() != nil || away(ctx, err) {
+				return err
+			}
+			if j, gone := c.Job(ctx, id); gone != nil || j.Ended != nil {
+				return gone
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+type screen struct {
+	typed  <-chan []byte
+	size   <-chan Window
+	last   Window
+	out    io.Writer
+	run    uint64
+	seen   uint64 // bytes of its output
+	failed error  // of out
+}
+
+// tie serves one connection until it breaks; nil: what to do about that is seen
+// from the job.
+func (s *screen) tie(ctx context.Context, conn io.ReadWriteCloser) error {
+	defer conn.Close()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.show(conn)
+	}()
+	var err error
+	if s.last.Rows > 0 {
+		err = frames.WriteSize(conn, s.last.Rows, s.last.Columns)
+	}
+	for err == nil {
+		select {
+		case <-over:
+			return s.failed
+		case <-ctx.Done():
+			err = ctx.Err()
+		case s.last = <-s.size:
+			err = frames.WriteSize(conn, s.last.Rows, s.last.Columns)
+		case b := <-s.typed:
+			for ; len(b) > 0 && err == nil; b = b[min(len(b), frames.Most):] {
+				err = frames.Write(conn, frames.Data, b[:min(len(b), frames.Most)])
+			}
+		}
+	}
+	_ = conn.Close()
+	<-over
+	return s.failed
+}
+
+// show copies what the terminal shows, except what was seen already.
+func (s *screen) show(conn io.Reader) {
+	buf := make([]byte, frames.Most)
+	at := uint64(0)
+	for {
+		k, b, err := frames.Read(conn, buf)
+		if err != nil {
+			return
+		}
+		switch k {
+		case frames.Screen:
+			run, from, ok := frames.ReadScreen(b)
+			if !ok {
+				return
+			}
+			if at = from; run != s.run { // its output begins anew
+				s.run, s.seen = run, 0
+			}
+		case frames.Data:
+			end := at + uint64(len(b))
+			if fresh := min(uint64(len(b)), end-min(end, s.seen)); fresh > 0 {
+				if _, s.failed = s.out.Write(b[uint64(len(b))-fresh:]); s.failed != nil {
+					return
+				}
+			}
+			at, s.seen = end, max(s.seen, end)
+		}
+	}
+}
+
+// mostKept is how much of the input is kept in case that the job, or the
+// daemon, has to be given it again.
+const mostKept = 1 << 20
+
+// ErrInputLost is returned when a job was started again after it had read more
+// input than is kept.
+var ErrInputLost = errors.New("the job was started again, and the input that it had read is gone")
+
+// Feed passes in on to a job's standard input until the job is over. A daemon
+// that dies meanwhile loses none of it.
+func (c *Client) Feed(ctx context.Context, id int, in io.Reader) error {
+	f := &feeder{more: make(chan []byte)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go f.read(ctx, in)
+	return patiently(ctx, func() error {
+		for {
+			conn, err := c.terminal(ctx, id, true)
+			if err != nil {
+				var no *Error
+				if errors.As(err, &no) && no.Status == http.StatusConflict && !away(ctx, err) {
+					return nil // it is over
+				}
+				return err
+			}
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			err = f.feed(conn)
+			stop()
+			if err = errors.Join(err, conn.Close()); errors.Is(err, ErrInputLost) || ctx.Err() != nil {
+				return err
+			}
+		}
+	})
+}
+
+type feeder struct {
+	more chan []byte
+	kept bytes.Buffer
+	base uint64 // of kept in the whole input
+	end  bool
+}
+
+// read reads the input in pieces.
+func (f *feeder) read(ctx context.Context, in io.Reader) {
+	defer close(f.more)
+	for {
+		b := make([]byte, 32<<10)
+		n, err := in.Read(b)
+		if n > 0 {
+			select {
+			case f.more <- b[:n]:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// feed serves one connection until it breaks: one piece at a time, the next
+// when the task has it.
+func (f *feeder) feed(conn io.ReadWriter) error {
+	buf := make([]byte, frames.Most)
+	said := false
+	for {
+		k, b, err := frames.Read(conn, buf)
+		if err != nil {
+			return nil
+		}
+		taken, ok := frames.ReadCount(b)
+		if k != frames.Taken || !ok {
+			return errors.New("the task's side speaks another language: it may be of another version")
+		}
+		if taken < f.base {
+			return ErrInputLost
+		}
+		if said {
+			continue // nothing more to say: wait for the end
+		}
+		rest := f.kept.Bytes()[min(taken-f.base, uint64(f.kept.Len())):]
+		if len(rest) == 0 && !f.end {
+			if f.kept.Len() > mostKept {
+				f.base += uint64(f.kept.Len())
+				f.kept.Reset()
+			}
+			if rest, ok = <-f.more; !ok {
+				f.end = true
+			}
+			f.kept.Write(rest)
+		}
+		if len(rest) == 0 {
+			said, err = true, frames.Write(conn, frames.End, nil)
+		} else {
+			err = frames.Write(conn, frames.Data, rest[:min(len(rest), frames.Most)])
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}

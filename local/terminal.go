@@ -1,0 +1,57 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/local/shim"
+)
+
+// Terminal connects to the terminal of a job's first task, or, with input, to
+// the pipe that is its standard input. It waits until the job runs.
+func (m *Machine) Terminal(ctx context.Context, id int, input bool) (net.Conn, error) {
+	for {
+		changed := m.watch.changed()
+		v, err := m.Job(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case input && !v.Submission.Stdin:
+			return nil, fmt.Errorf("job %d does not get its standard input from whoever is attached", id)
+		case !input && !v.Submission.Pty:
+			return nil, fmt.Errorf("job %d has no terminal: muster run --pty and muster submit --pty give one; muster logs -f %d shows its output", id, id)
+		case v.Ended != nil:
+			return nil, fmt.Errorf("job %d is over: %s", id, v.State)
+		}
+		if v.State == api.StateRunning || v.State == api.StateSuspended || v.State == api.StateStopping {
+			if c, err := m.dialTask(id); err == nil { // else it is ending, and its end will be heard of
+				return c, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-m.running.Done():
+			return nil, errors.New("the daemon is ending")
+		case <-changed:
+		}
+	}
+}
+
+func (m *Machine) dialTask(id int) (net.Conn, error) {
+	m.mu.RLock()
+	j := m.jobs[cluster.JobID(id)]
+	if j == nil || j.run == nil {
+		m.mu.RUnlock()
+		return nil, ErrNoJob
+	}
+	dir, uid := m.taskDir(j.id, j.info.Run, 0), j.info.User.UID
+	m.mu.RUnlock()
+	return shim.Dial(dir, uid)
+}

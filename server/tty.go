@@ -1,0 +1,98 @@
+//go:build linux
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/muster-gpu/muster/internal/frames"
+)
+
+// ttyProtocol is what a connection to a terminal is upgraded to.
+const ttyProtocol = "muster-tty"
+
+// tty connects the caller to the terminal of a job's first task, or, with
+// input=true, to its standard input: the connection is upgraded and carries
+// frames both ways (internal/frames).
+func (s *Server) tty(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.Atoi(r.PathValue("id"))
+	if err != nil {
+		refuse(w, http.StatusNotFound, fmt.Sprintf("%q is not the number of a job", r.PathValue("id")))
+		return
+	}
+	if err := s.mayType(r.Context(), id); err != nil {
+		refuseFor(w, err)
+		return
+	}
+	if !strings.EqualFold(r.Header.Get("Upgrade"), ttyProtocol) {
+		w.Header().Set("Upgrade", ttyProtocol)
+		refuse(w, http.StatusUpgradeRequired, "ask for the upgrade to "+ttyProtocol+", as muster attach does")
+		return
+	}
+	input := r.URL.Query().Get("input") == "true"
+	task, err := s.m.Terminal(r.Context(), id, input)
+	if err != nil {
+		refuseFor(w, problem(err))
+		return
+	}
+	defer task.Close()
+	c, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+ttyProtocol+"\r\n\r\n"); err != nil {
+		return
+	}
+	if gone := join(r.Context(), c, buffered, task); !gone || !input {
+		return
+	}
+	// Whoever fed the task has gone, perhaps in the middle of a frame: there is no more.
+	if task, err := s.m.Terminal(r.Context(), id, true); err == nil {
+		_ = frames.Write(task, frames.End, nil)
+		_ = task.Close()
+	}
+}
+
+// join passes on what either side says until one of them, or the daemon, goes,
+// and reports whether it was the caller.
+func join(ctx context.Context, c net.Conn, from io.Reader, task net.Conn) bool {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { _ = c.Close(); _ = task.Close() })
+	go func() {
+		defer close(over)
+		_, _ = io.Copy(c, task) // whoever is gone needs no word of it
+		_ = c.Close()
+	}()
+	_, err := io.Copy(task, from)
+	gone := err == nil && stop()
+	_ = task.Close()
+	<-over
+	return gone
+}
+
+// mayType says why the caller may not use a job's terminal, if so: it is its
+// owner's hand, so an operator's role is not enough.
+func (s *Server) mayType(ctx context.Context, id int) error {
+	who, err := caller(ctx)
+	if err != nil {
+		return err
+	}
+	j, err := s.m.Job(ctx, id)
+	if err != nil {
+		return problem(err)
+	}
+	if !who.Admin && who.User.Name != j.User {
+		return huma.Error403Forbidden(fmt.Sprintf("job %d is %s's: only they and admins may type into it", id, j.User))
+	}
+	return nil
+}
