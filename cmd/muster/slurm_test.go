@@ -45,6 +45,8 @@ srun bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $CUDA_VISIBLE_DEVICES'
 		t.Errorf("sbatch --parsable says %q", out)
 	}
 	d.want(d.slurm("squeue"), "JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)", "(JobHeldUser)", "(Dependency)")
+	d.slurm("scontrol", "update", "JobId=1", "TimeLimit=5", "JobName=renamed")
+	d.want(d.slurm("scontrol", "show", "job", "1"), "JobName=renamed", "TimeLimit=00:05:00")
 	d.slurm("scontrol", "release", "1")
 	d.must("wait", "2")
 	text, err := os.ReadFile(filepath.Join(d.dir, "copy"))
@@ -52,7 +54,12 @@ srun bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $CUDA_VISIBLE_DEVICES'
 		t.Fatal(err)
 	}
 	d.want(string(text), "gpus 0,1 of job 1", "rank 0 of 2", "rank 1 of 2")
-	d.want(d.slurm("sacct", "-n", "-X", "-o", "JobID,JobName,State,ExitCode", "-P"), "1|train|COMPLETED|0:0", "2|wrap|COMPLETED|0:0")
+	d.want(d.slurm("sacct", "-n", "-X", "-o", "JobID,JobName,State,ExitCode", "-P"), "1|renamed|COMPLETED|0:0", "2|wrap|COMPLETED|0:0")
 	d.want(d.slurm("srun", "--gpus=1", "printenv", "CUDA_VISIBLE_DEVICES"), "GPU-simulated-0")
 	d.want(d.slurm("sinfo"), "main*", "idle")
+	node := strings.TrimSpace(d.slurm("sinfo", "-h", "-o", "%n"))
+	d.slurm("scontrol", "update", "NodeName="+node, "State=DRAIN", "Reason=fan")
+	d.want(d.slurm("sinfo", "-h", "-o", "%t"), "drain")
+	d.slurm("scontrol", "update", "NodeName="+node, "State=RESUME")
+	d.want(d.slurm("sinfo", "-h", "-o", "%t"), "idle")
 }
