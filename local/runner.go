@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/shim"
 )
 
 // order tells a runner what to do with its job.
@@ -262,16 +263,45 @@ func (r *runner) ask(grace time.Duration) {
 		return
 	}
 	r.saved = true
+	heard := true
 	r.m.crash("before-signal")
 	if note := filepath.Join(r.m.jobDir(r.id), strconv.Itoa(r.n), "asked"); !exists(note) {
-		r.send(r.checkpointSignal(), r.job.sub.SignalShell)
+		heard = r.tell(r.checkpointSignal())
 		if err := os.WriteFile(note, nil, 0o600); err != nil {
 			r.m.opt.Log.Warn("that a job was asked for a checkpoint cannot be noted", "job", r.id, "error", err)
 		}
 	}
 	r.m.crash("after-signal")
 	r.signal(unix.SIGCONT) // it may be stopped
+	if !heard {            // nobody would save anything: to wait for it is time lost
+		r.saved = false
+		r.signal(unix.SIGTERM)
+		r.to(told, r.m.opt.KillWait)
+		return
+	}
 	r.to(asked, grace)
+}
+
+// tell sends a signal to those processes of the job that handle it, or to the
+// first process of each task if the job wants that. It reports whether there
+// is one: to the others, such as a shell around the program that saves, the
+// signal would be the end before the program has saved.
+func (r *runner) tell(s unix.Signal) (heard bool) {
+	for _, t := range r.tasks {
+		if !t.alive || t.state == nil || t.state.Pid == 0 || shim.Birth(t.state.Pid) != t.state.Birth {
+			continue
+		}
+		pids := []int{t.state.Pid}
+		if !r.job.sub.SignalShell {
+			pids = shim.Family(t.state.Pid)
+		}
+		for _, pid := range pids {
+			if shim.Handles(pid, s) && unix.Kill(pid, s) == nil {
+				heard = true
+			}
+		}
+	}
+	return heard
 }
 
 func exists(path string) bool {
@@ -289,6 +319,7 @@ func (r *runner) to(p phase, d time.Duration) {
 func (r *runner) escalate() {
 	switch r.phase {
 	case asked:
+		r.saved = false // what it has saved all the same it has reported
 		r.signal(unix.SIGTERM)
 		r.to(told, r.m.opt.KillWait)
 	case told:
@@ -337,7 +368,7 @@ func (r *runner) checkpointSignal() unix.Signal {
 func (r *runner) look() {
 	if b := time.Duration(r.job.sub.SignalBefore); b > 0 && !r.alarm && !r.limit.IsZero() && r.m.time().Add(b).After(r.limit) && r.phase == calm {
 		r.alarm = true
-		r.send(r.checkpointSignal(), r.job.sub.SignalShell)
+		r.tell(r.checkpointSignal())
 	}
 	if p, saved := r.news.read(r.tasks); p != nil {
 		r.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) { return r.progressed(now, p, saved), nil })

@@ -228,3 +228,40 @@ func TestWhy(t *testing.T) {
 	d.must("cancel", "1")
 	d.must("wait", "2")
 }
+
+// The signal that asks for a checkpoint goes to whoever handles it: a shell
+// around the program does not die of it, and a program that handles nothing is
+// not waited for.
+func TestCheckpointSignal(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	program := `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/x; exit 0' USR1
+if [ -e $MUSTER_CHECKPOINT_DIR/x ]; then echo resumed; exit 0; fi
+echo started; while :; do sleep 0.05; done`
+	if err := os.WriteFile(filepath.Join(d.dir, "program"), []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d.must("submit", "--gpus", "1", "-o", "wrapped.out", "--", "sh", "-c", "sh program; echo left with $?")
+	for range 500 {
+		if text, _ := os.ReadFile(d.dir + "/wrapped.out"); len(text) > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
+	d.must("wait", "1")
+	text, err := os.ReadFile(d.dir + "/wrapped.out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.want(string(text), "started", "resumed", "left with 0")
+	if strings.Count(string(text), "started") != 1 {
+		t.Errorf("the program did not find its checkpoint:\n%s", text)
+	}
+	d.must("submit", "--gpus", "1", "--name", "deaf", "--", "sleep", "1000")
+	start := time.Now()
+	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
+	if took := time.Since(start); took > 60*time.Second {
+		t.Errorf("a program that handles no signal was waited for, %v of the two minutes' grace", took)
+	}
+	d.must("cancel", "3")
+}

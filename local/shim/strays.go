@@ -138,3 +138,59 @@ func killStrays(mark string) (n int) {
 	}
 	return n
 }
+
+// Family lists a process and all its descendants.
+func Family(pid int) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return []int{pid}
+	}
+	parent := map[int]int{} // looked up only
+	var all []int
+	for _, e := range entries {
+		p, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if err != nil {
+			continue
+		}
+		if _, rest, ok := cut(string(text)); ok {
+			if f := strings.Fields(rest); len(f) > 1 {
+				parent[p], _ = strconv.Atoi(f[1])
+				all = append(all, p)
+			}
+		}
+	}
+	var family []int
+	for _, p := range all {
+		for up, steps := p, 0; up > 1 && steps < 1000; up, steps = parent[up], steps+1 {
+			if up == pid {
+				family = append(family, p)
+				break
+			}
+		}
+	}
+	return family
+}
+
+// Handles reports whether a process catches a signal, or waits for it blocked:
+// whether it would do anything but die of it, or not notice.
+func Handles(pid int, s unix.Signal) bool {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return false
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		name, mask, ok := strings.Cut(line, ":")
+		if !ok || name != "SigCgt" && name != "SigBlk" {
+			continue
+		}
+		bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+		if err == nil && bits>>(uint(s)-1)&1 == 1 {
+			return true
+		}
+	}
+	return false
+}
