@@ -113,34 +113,39 @@ const (
 
 // Job is a job as it is now.
 type Job struct {
-	ID          int        `json:"id"`
-	Array       int        `json:"array,omitempty" doc:"Number of the array that it belongs to; 0: none"`
-	Index       int        `json:"index,omitempty" doc:"Its index in the array"`
-	User        string     `json:"user"`
-	State       string     `json:"state" doc:"pending, starting, running, suspended, stopping, completed, failed, cancelled, timeout, preempted, lost, rejected"`
-	Reason      string     `json:"reason,omitempty" doc:"One line: why it waits, or how it ended"`
-	Code        string     `json:"code,omitempty" doc:"The reason as one of Slurm's codes: Resources, Priority, Dependency, BeginTime, JobHeldUser, ..."`
-	Submitted   time.Time  `json:"submitted"`
-	Eligible    *time.Time `json:"eligible,omitempty"`
-	Started     *time.Time `json:"started,omitempty" doc:"Start of the present or last run"`
-	FirstStart  *time.Time `json:"first_start,omitempty"`
-	Ended       *time.Time `json:"ended,omitempty"`
-	Expected    *time.Time `json:"expected,omitempty" doc:"When a waiting job is expected to start"`
-	Rough       bool       `json:"rough,omitempty" doc:"The expectation is an estimate from the work ahead, not a promise"`
-	Position    int        `json:"position,omitempty" doc:"Place in the line, from 1; 0: it is not in line"`
-	Waited      Duration   `json:"waited" doc:"Time that it waited so far, all waits together"`
-	Ran         Duration   `json:"ran" doc:"Time on devices so far, all runs together"`
-	GPUHours    float64    `json:"gpu_hours"`
-	Restarts    int        `json:"restarts" doc:"How often it was started again"`
-	Preemptions int        `json:"preemptions"`
-	ExitCode    int        `json:"exit_code"`
-	ExitSignal  int        `json:"exit_signal,omitempty"`
-	Node        string     `json:"node,omitempty"`
-	Devices     []Device   `json:"devices,omitempty" doc:"What it holds, or held last"`
-	StdOut      string     `json:"stdout,omitempty" doc:"Path of the output, of the first task"`
-	StdErr      string     `json:"stderr,omitempty"`
-	Progress    *Progress  `json:"progress,omitempty"`
-	Submission  Submission `json:"submission"`
+	ID           int        `json:"id"`
+	Array        int        `json:"array,omitempty" doc:"Number of the array that it belongs to; 0: none"`
+	Index        int        `json:"index,omitempty" doc:"Its index in the array"`
+	User         string     `json:"user"`
+	State        string     `json:"state" doc:"pending, starting, running, suspended, stopping, completed, failed, cancelled, timeout, preempted, lost, rejected"`
+	Reason       string     `json:"reason,omitempty" doc:"One line: why it waits, or how it ended"`
+	Code         string     `json:"code,omitempty" doc:"The reason as one of Slurm's codes: Resources, Priority, Dependency, BeginTime, JobHeldUser, ..."`
+	Submitted    time.Time  `json:"submitted"`
+	Eligible     *time.Time `json:"eligible,omitempty"`
+	Started      *time.Time `json:"started,omitempty" doc:"Start of the present or last run"`
+	FirstStart   *time.Time `json:"first_start,omitempty"`
+	Ended        *time.Time `json:"ended,omitempty"`
+	Expected     *time.Time `json:"expected,omitempty" doc:"When a waiting job is expected to start"`
+	Earliest     *time.Time `json:"earliest,omitempty" doc:"... and not before, as earlier runs of the jobs ahead suggest"`
+	Latest       *time.Time `json:"latest,omitempty" doc:"... and not after, likewise"`
+	Rough        bool       `json:"rough,omitempty" doc:"The expectation is an estimate from the work ahead, not a promise"`
+	Position     int        `json:"position,omitempty" doc:"Place in the line, from 1; 0: it is not in line"`
+	Waited       Duration   `json:"waited" doc:"Time that it waited so far, all waits together"`
+	Ran          Duration   `json:"ran" doc:"Time on devices so far, all runs together"`
+	GPUHours     float64    `json:"gpu_hours"`
+	LostGPUHours float64    `json:"lost_gpu_hours,omitempty" doc:"GPU-hours whose work stopped runs did not save"`
+	CPUTime      Duration   `json:"cpu_time,omitempty" doc:"CPU time of the runs that are over"`
+	RAMPeak      int64      `json:"ram_peak,omitempty" doc:"MiB of host memory, the most of a run that is over"`
+	Restarts     int        `json:"restarts" doc:"How often it was started again"`
+	Preemptions  int        `json:"preemptions"`
+	ExitCode     int        `json:"exit_code"`
+	ExitSignal   int        `json:"exit_signal,omitempty"`
+	Node         string     `json:"node,omitempty"`
+	Devices      []Device   `json:"devices,omitempty" doc:"What it holds, or held last"`
+	StdOut       string     `json:"stdout,omitempty" doc:"Path of the output, of the first task"`
+	StdErr       string     `json:"stderr,omitempty"`
+	Progress     *Progress  `json:"progress,omitempty"`
+	Submission   Submission `json:"submission"`
 }
 
 // Device is a GPU, or part of one, that a job holds.

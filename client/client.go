@@ -219,6 +219,12 @@ func (c *Client) Nodes(ctx context.Context) (list []api.Node, err error) {
 	return list, c.do(ctx, http.MethodGet, "/v1/nodes", nil, &list)
 }
 
+// Usage reports what was used since a time, or so long ago.
+func (c *Client) Usage(ctx context.Context, by, since string) (u api.Usage, err error) {
+	q := url.Values{"by": {by}, "since": {since}}
+	return u, c.do(ctx, http.MethodGet, "/v1/usage?"+q.Encode(), nil, &u)
+}
+
 // Queues lists the queues.
 func (c *Client) Queues(ctx context.Context) (list []api.Queue, err error) {
 	return list, c.do(ctx, http.MethodGet, "/v1/queues", nil, &list)

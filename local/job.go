@@ -220,7 +220,8 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 		Submitted: time.Unix(0, int64(r.Spec.Submit)).UTC(), Eligible: at(r.Lined), Started: at(r.Started), FirstStart: at(r.FirstStart),
 		Ended: at(r.Ended), Waited: api.Duration(info.Waited), Ran: api.Duration(r.Ran), GPUHours: float64(r.Attained) / 3.6e9,
 		Restarts: info.restarts(), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
-		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Submission: *sub}
+		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Submission: *sub,
+		LostGPUHours: info.Use.Lost.Hours(), CPUTime: api.Duration(info.Use.CPU), RAMPeak: info.Use.Peak >> 20}
 	t := cluster.Time(now.UnixNano())
 	switch {
 	case r.State == engine.Pending || r.State == engine.Placed:

@@ -35,7 +35,9 @@ type Options struct {
 	Rules journal.Header
 	GPUs  []api.GPU // in the order of the node's devices
 	// Devices are asked how the GPUs are and what they do; nil: nobody asks.
-	Devices gpu.Source
+	Devices     gpu.Source
+	SampleEvery time.Duration // 0: nothing is measured
+	HourCost    float64       // of a GPU; 0: unknown
 	// Groups keep tasks to what they asked for; nil: nothing does.
 	Groups *cgroup.Manager
 	Now    func() time.Time
@@ -77,7 +79,8 @@ type Machine struct {
 	stopped context.CancelFunc
 	running context.Context // ends when the daemon does
 	groups  *cgroup.Manager
-	faults  []string // what is wrong with each GPU; "": nothing
+	seen    atomic.Pointer[map[string]gpu.Sample] // by UUID
+	faults  []string                              // what is wrong with each GPU; "": nothing
 }
 
 // job is a job that is not done.
@@ -146,6 +149,10 @@ func (m *Machine) Run(ctx context.Context) error {
 	if m.opt.Devices != nil {
 		m.runners.Add(1)
 		go m.watchHealth()
+		if m.opt.SampleEvery > 0 {
+			m.runners.Add(1)
+			go m.sample()
+		}
 	}
 	err := driver.Run(ctx, m.eng, m, m)
 	m.stopped()

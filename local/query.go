@@ -229,6 +229,7 @@ func (m *Machine) Nodes() []api.Node {
 	for i := range v.GPUs {
 		g := &v.GPUs[i]
 		g.Healthy, g.Free, g.Fault = n.Bad>>i&1 == 0, cluster.Whole, m.faults[i]
+		m.show(g)
 		for _, b := range m.eng.Beliefs() {
 			for _, a := range b.Allocs {
 				if a.GPUs>>i&1 == 0 {

@@ -142,6 +142,8 @@ var mayUse = map[string]string{
 	"GET /v1/nodes":                "ospa",
 	"GET /v1/partitions":           "ospa",
 	"GET /v1/queues":               "ospa",
+	"GET /v1/usage":                "ospa",
+	"GET /v1/jobs/{id}/samples":    "ospa",
 	"GET /v1/events":               "ospa",
 	"POST /v1/jobs":                "ospa",
 	"GET /v1/jobs":                 "ospa",

@@ -144,6 +144,9 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 		return nil, problem(err)
 	}
 	out.Body.Why, err = s.m.Why(ctx, ids[0], false)
+	if err == nil { // what it is told is compared with what happens; that must not fail a submission
+		_ = s.m.Told(ctx, &out.Body.Why.Job)
+	}
 	out.Body.Job.Expected, out.Body.Job.Position = out.Body.Why.Job.Expected, out.Body.Why.Job.Position
 	return out, problem(err)
 }

@@ -64,6 +64,7 @@ func New(m *local.Machine, opt Options) *Server {
 	a := s.api
 	s.jobs(a)
 	s.machine(a)
+	s.usage(a)
 	s.identityRoutes(a)
 	s.tokens(a)
 	s.changes(a)

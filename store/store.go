@@ -104,7 +104,7 @@ func (s *Store) init() error {
 	if err := s.sound(); err != nil {
 		return err
 	}
-	if _, err := s.write.Exec(schema + tokenSchema); err != nil {
+	if _, err := s.write.Exec(schema + tokenSchema + usageSchema); err != nil {
 		return err
 	}
 	var have int

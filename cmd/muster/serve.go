@@ -27,6 +27,8 @@ type serveFlags struct {
 	state, socket, gpus      string
 	policy, placer, backfill string
 	cpus                     int
+	sample                   time.Duration
+	hourCost                 float64
 	tcp                      listenFlags
 }
 
@@ -48,6 +50,8 @@ func newServe() *cobra.Command {
 	c.Flags().StringVar(&f.socket, "socket", socket, "Unix socket for the users of this machine")
 	c.Flags().StringVar(&f.gpus, "gpus", "", "GPUs by index or UUID, such as 0,2; all if empty; or simulated ones: sim:8xH100-80GB")
 	c.Flags().IntVar(&f.cpus, "cpus", runtime.NumCPU(), "CPU cores to give to jobs; more than there are overcommits them")
+	c.Flags().DurationVar(&f.sample, "sample-every", 10*time.Second, "how often GPUs and jobs are measured; 0: never")
+	c.Flags().Float64Var(&f.hourCost, "gpu-hour-cost", 0, "what an hour of a GPU costs, for muster usage")
 	c.Flags().StringVar(&f.policy, "policy", "multifactor", "who is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
@@ -106,7 +110,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if err != nil {
 		return usage(err)
 	}
-	m, err := local.Open(ctx, local.Options{Crash: crash, Dir: state, Rules: rules, GPUs: dev.gpus, Devices: dev.source, Groups: groups, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
+	m, err := local.Open(ctx, local.Options{Crash: crash, Dir: state, Rules: rules, GPUs: dev.gpus, Devices: dev.source, Groups: groups, SampleEvery: f.sample, HourCost: f.hourCost, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/cluster"
+)
+
+func newUsage() *cobra.Command {
+	var by, since string
+	var waste, predictions, asJSON bool
+	c := &cobra.Command{
+		Use: "usage", Short: "Report who used how much, what was wasted, and how good expected starts were", Args: cobra.NoArgs,
+		Example: "  muster usage --by queue --since 7d\n  muster usage --waste",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if waste && predictions {
+				return usage(fmt.Errorf("--waste and --predictions are two reports: give one of them"))
+			}
+			u, err := client.Unix(client.Socket()).Usage(c.Context(), by, since)
+			if err != nil {
+				return err
+			}
+			switch {
+			case asJSON:
+				return json.NewEncoder(c.OutOrStdout()).Encode(u)
+			case waste:
+				return printWaste(c.OutOrStdout(), &u)
+			case predictions:
+				return printScore(c.OutOrStdout(), &u.Score)
+			}
+			return printUsage(c.OutOrStdout(), &u)
+		},
+	}
+	c.Flags().StringVar(&by, "by", "user", "user, queue, job (its name) or model (what it computes)")
+	c.Flags().StringVar(&since, "since", "30d", "a time, or how long ago")
+	c.Flags().BoolVar(&waste, "waste", false, "GPU time that somebody could have had, the worst first")
+	c.Flags().BoolVar(&predictions, "predictions", false, "how far the expected starts were off that waiting jobs were told")
+	c.Flags().BoolVar(&asJSON, "json", false, "all of it, in JSON")
+	return c
+}
+
+// known prints a figure, or a dash where it was not measured.
+func known(v *float64, format string) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf(format, *v)
+}
+
+func printUsage(w io.Writer, u *api.Usage) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(t, "%s\tJOBS\tGPU-HOURS\tCOST\tUTIL %%\tKWH\tCPU-HOURS\tWAITED\tPREEMPTED\tLOST GPU-H\tSAMPLES/GPU-H\n", strings.ToUpper(u.By))
+	for _, r := range append(u.Rows, u.Total) {
+		fmt.Fprintf(t, "%s\t%d\t%.2f\t%s\t%s\t%s\t%.2f\t%s\t%d\t%.2f\t%s\n", r.Key, r.Jobs, r.GPUHours, known(r.Cost, "%.2f"), known(r.Utilisation, "%.0f"),
+			known(r.KWh, "%.2f"), r.CPUHours, cluster.FormatDuration(time.Duration(r.Waited).Round(time.Second)), r.Preemptions, r.LostHours,
+			known(r.Samples, "%.0f"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printNotes(w, u)
+}
+
+func printNotes(w io.Writer, u *api.Usage) error {
+	for _, n := range u.Notes {
+		if _, err := fmt.Fprintln(w, "note: "+n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printWaste(w io.Writer, u *api.Usage) error {
+	if len(u.Waste) == 0 {
+		fmt.Fprintln(w, "nothing was found that was wasted")
+		return printNotes(w, u)
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "WHAT\tGPU-HOURS\tCOST\tJOB\tUSER\tWHY")
+	for _, v := range u.Waste {
+		job := ""
+		if v.Job > 0 {
+			job = strings.TrimSpace(fmt.Sprintf("%d %s", v.Job, v.Name))
+		}
+		fmt.Fprintf(t, "%s\t%.2f\t%s\t%s\t%s\t%s\n", v.Kind, v.GPUHours, known(v.Cost, "%.2f"), job, v.User, v.Text)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printNotes(w, u)
+}
+
+func printScore(w io.Writer, s *api.Score) error {
+	fmt.Fprintf(w, "%d jobs waited and were told when they would start; %d of them have started\n", s.Told, s.Started)
+	if s.Started == 0 {
+		return nil
+	}
+	round := func(d api.Duration) string { return cluster.FormatDuration(time.Duration(d).Round(time.Second)) }
+	fmt.Fprintf(w, "half of them within %s of the time, nine of ten within %s; %d started earlier than expected\n", round(s.Median), round(s.Ninety), s.Early)
+	if s.Intervals > 0 {
+		fmt.Fprintf(w, "%d were told an interval; %d of these (%d %%) started within it\n", s.Intervals, s.Within, 100*s.Within/s.Intervals)
+	}
+	return nil
+}

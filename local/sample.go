@@ -1,0 +1,333 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/store"
+)
+
+const (
+	mostPoints = 240              // of a job's series: when there are more, every second is dropped
+	flushEvery = 60 * time.Second // what was measured since then may be lost with the daemon
+	idleBelow  = 1.0              // percent
+	holdsAbove = 512              // MiB of GPU memory: a context without data has less
+)
+
+// meter is what was measured of one job; it is stored as it is.
+type meter struct {
+	Samples int                `json:"samples"`
+	Seconds float64            `json:"seconds"`
+	Util    float64            `json:"util"` // percent x GPU-seconds
+	GPU     float64            `json:"gpu"`  // GPU-seconds with known utilisation
+	Most    map[string]float64 `json:"most,omitempty"`
+	Memory  *int64             `json:"memory,omitempty"`
+	Energy  *float64           `json:"energy,omitempty"`
+	Idle    float64            `json:"idle,omitempty"`
+	Holding float64            `json:"holding,omitempty"`
+	Every   int                `json:"every"`
+	Points  []api.Point        `json:"points,omitempty"`
+	cpu     time.Duration      // of the run, at the last sample
+	run     int
+}
+
+// sampled is a job as the sampler sees it.
+type sampled struct {
+	id      cluster.JobID
+	run     int
+	tasks   int
+	devices []api.Device
+}
+
+// sampler looks at all running jobs every now and then.
+type sampler struct {
+	m     *Machine
+	jobs  map[cluster.JobID]*meter
+	place map[string]int // of a UUID among the source's devices
+	last  time.Time
+	flush time.Time
+	hours map[int64]*store.Hour
+}
+
+// sample measures until the daemon ends.
+func (m *Machine) sample() {
+	defer m.runners.Done()
+	s := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: map[string]int{}, hours: map[int64]*store.Hour{}}
+	for i, d := range m.opt.Devices.Devices() {
+		s.place[d.UUID] = i
+	}
+	s.last = m.opt.Now()
+	s.flush = s.last
+	tick := time.NewTicker(m.opt.SampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.running.Done():
+			s.store(nil)
+			return
+		case <-tick.C:
+			s.look(m.opt.Now())
+		}
+	}
+}
+
+// look takes one sample of everything.
+func (s *sampler) look(now time.Time) {
+	dt := min(now.Sub(s.last), 3*s.m.opt.SampleEvery).Seconds() // a machine that slept measured nothing
+	s.last = now
+	values := s.m.opt.Devices.Sample()
+	s.m.setSeen(values)
+	jobs, healthy, held := s.m.sampled()
+	hour := s.hour(now)
+	hour.Total += dt * float64(healthy)
+	hour.Held += dt * held
+	users := s.processes(values)
+	gone := map[cluster.JobID]*meter{}
+	for id, v := range s.jobs {
+		gone[id] = v
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		v := s.jobs[j.id]
+		if v == nil {
+			v = s.load(j.id)
+			s.jobs[j.id] = v
+		}
+		delete(gone, j.id)
+		s.measure(v, j, values, users, dt, now, hour)
+	}
+	if len(gone) > 0 || now.Sub(s.flush) >= flushEvery {
+		s.flush = now
+		s.store(gone)
+	}
+}
+
+func (s *sampler) hour(now time.Time) *store.Hour {
+	at := now.Truncate(time.Hour).Unix()
+	if s.hours[at] == nil {
+		s.hours[at] = &store.Hour{At: at}
+	}
+	return s.hours[at]
+}
+
+// load goes on with what is stored of a job.
+func (s *sampler) load(id cluster.JobID) *meter {
+	v := &meter{Every: 1}
+	text, err := s.m.store.Usage(s.m.running, int(id))
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		s.m.opt.Log.Warn("what was measured of a job cannot be read; it begins anew", "job", id, "error", err)
+		v = &meter{Every: 1}
+	}
+	return v
+}
+
+// sampled lists the jobs that run, the healthy GPUs, and what is held of them.
+func (m *Machine) sampled() (list []sampled, healthy int, held float64) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, f := range m.faults {
+		if f == "" {
+			healthy++
+		}
+	}
+	for _, j := range m.jobs {
+		r := &j.info.Record
+		if r.State < engine.Starting || r.State > engine.Stopping {
+			continue
+		}
+		v := sampled{id: j.id, run: j.info.Run, devices: j.info.Devices}
+		for i := range r.Allocs {
+			v.tasks += int(r.Allocs[i].Tasks)
+			held += float64(r.Allocs[i].Milli()) / float64(cluster.Whole)
+		}
+		list = append(list, v)
+	}
+	return list, healthy, held
+}
+
+// used is what processes of one job use of one GPU.
+type used struct {
+	util   *float64
+	memory *int64
+}
+
+// processes adds up, for each GPU, what the processes of each job use.
+func (s *sampler) processes(values []gpu.Sample) []map[cluster.JobID]*used {
+	list := make([]map[cluster.JobID]*used, len(values))
+	for i := range values {
+		list[i] = map[cluster.JobID]*used{}
+		for _, p := range values[i].Processes {
+			id, ok := s.m.jobOf(p.PID)
+			if !ok {
+				continue
+			}
+			u := list[i][id]
+			if u == nil {
+				u = &used{}
+				list[i][id] = u
+			}
+			u.util, u.memory = plus(u.util, p.Utilisation), plus(u.memory, p.Memory)
+		}
+	}
+	return list
+}
+
+// plus adds what is known; nil: nothing is.
+func plus[T int64 | float64](a, b *T) *T {
+	if a == nil || b == nil {
+		if a == nil {
+			return b
+		}
+		return a
+	}
+	v := *a + *b
+	return &v
+}
+
+// jobOf finds the job of a process by the mark in its environment.
+func (m *Machine) jobOf(pid int) (cluster.JobID, bool) {
+	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	if err != nil {
+		return 0, false
+	}
+	for _, kv := range strings.Split(string(env), "\x00") {
+		mark, ok := strings.CutPrefix(kv, "MUSTER_TASK_ID=")
+		if !ok {
+			continue
+		}
+		f := strings.Split(mark, ".")
+		id, err := strconv.Atoi(f[0])
+		if err != nil || len(f) != 4 || !strings.HasSuffix(m.mark(0, 0, 0), "."+f[3]) {
+			return 0, false
+		}
+		return cluster.JobID(id), true
+	}
+	return 0, false
+}
+
+// measure books one sample of a job.
+func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map[cluster.JobID]*used, dt float64, now time.Time, hour *store.Hour) {
+	p := api.Point{At: now.Unix()}
+	n := 0.0
+	for _, d := range j.devices {
+		at, ok := s.place[d.UUID]
+		if !ok || at >= len(values) {
+			continue
+		}
+		g := values[at]
+		util, memory := g.Utilisation, g.MemoryUsed
+		part := 1.0
+		if d.Share > 0 { // others use it, too: only what its own processes do is its own
+			part = float64(d.Share) / float64(cluster.Whole)
+			util, memory = nil, nil
+			if u := users[at][j.id]; u != nil {
+				util, memory = u.util, u.memory
+			}
+		}
+		if util != nil {
+			n++
+			v.book(d.UUID, *util, memory, dt)
+			hour.Busy += dt * min(*util/100, 1)
+			hour.Measured += dt * part
+		}
+		p.Utilisation, p.Memory = plus(p.Utilisation, util), plus(p.Memory, memory)
+		if memory != nil && (v.Memory == nil || *memory > *v.Memory) {
+			v.Memory = memory
+		}
+		if g.Power != nil {
+			watt, joule := *g.Power*part, *g.Power*part*dt
+			p.Power, v.Energy = plus(p.Power, &watt), plus(v.Energy, &joule)
+		}
+	}
+	if p.Utilisation != nil {
+		mean := *p.Utilisation / n
+		p.Utilisation = &mean
+	}
+	s.host(v, j, &p, dt)
+	if v.Samples%max(1, v.Every) == 0 {
+		v.Points = append(v.Points, p)
+	}
+	if len(v.Points) > mostPoints {
+		for i := 0; i < len(v.Points)/2; i++ {
+			v.Points[i] = v.Points[2*i]
+		}
+		v.Points, v.Every = v.Points[:len(v.Points)/2], 2*max(1, v.Every)
+	}
+	v.Samples++
+	v.Seconds += dt
+}
+
+// book adds what one GPU did.
+func (v *meter) book(uuid string, util float64, memory *int64, dt float64) {
+	if v.Most == nil {
+		v.Most = map[string]float64{}
+	}
+	v.Most[uuid] = max(v.Most[uuid], util)
+	v.Util += util * dt
+	v.GPU += dt
+	if util < idleBelow {
+		v.Idle += dt
+		if memory != nil && *memory > holdsAbove {
+			v.Holding += dt
+		}
+	}
+}
+
+// host adds what the job's tasks use of the host.
+func (s *sampler) host(v *meter, j *sampled, p *api.Point, dt float64) {
+	var cpu time.Duration
+	for rank := range j.tasks {
+		if u, ok := s.m.groupOf(s.m.mark(j.id, j.run, rank)).Usage(); ok {
+			cpu += u.CPU
+			p.RAM += u.Memory >> 20
+		}
+	}
+	if v.run == j.run && dt > 0 {
+		p.CPU = max(0, (cpu-v.cpu).Seconds()/dt)
+	}
+	v.run, v.cpu = j.run, cpu
+}
+
+// store writes what was measured; the jobs in over are not looked at any more.
+func (s *sampler) store(over map[cluster.JobID]*meter) {
+	err := s.m.store.Write(context.WithoutCancel(s.m.running), func(t *store.Tx) error {
+		for id, v := range s.jobs {
+			text, err := json.Marshal(v)
+			if err != nil {
+				return err
+			}
+			if err := t.PutUsage(int(id), text); err != nil {
+				return err
+			}
+		}
+		for _, h := range s.hours {
+			if err := t.AddHour(*h); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.m.opt.Log.Warn("what was measured cannot be written; it is tried again", "error", err)
+		return
+	}
+	clear(s.hours)
+	for id := range over {
+		delete(s.jobs, id)
+	}
+}

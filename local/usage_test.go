@@ -1,0 +1,229 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/local/cgroup"
+	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/store"
+)
+
+// played are GPUs that report what a test says.
+type played struct {
+	devices []gpu.Device
+	values  []gpu.Sample
+}
+
+func (p *played) Devices() []gpu.Device { return p.devices }
+func (p *played) Sample() []gpu.Sample  { return p.values }
+func (p *played) Close() error          { return nil }
+func (p *played) Health(context.Context, time.Duration) []string {
+	return make([]string, len(p.devices))
+}
+
+func (p *played) set(i int, util float64, memory int64, watt float64) {
+	p.values[i] = gpu.Sample{Utilisation: &util, MemoryUsed: &memory, Power: &watt}
+}
+
+var t0 = time.Unix(1_700_000_000, 0).Truncate(time.Hour)
+
+// accounts is a machine of four GPUs of which only the accounts are looked at.
+func accounts(t *testing.T) (*Machine, *played) {
+	t.Helper()
+	st, err := store.Open(filepath.Join(t.TempDir(), "m.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	src := &played{values: make([]gpu.Sample, 4)}
+	for i := range 4 {
+		src.devices = append(src.devices, gpu.Device{Index: i, UUID: "GPU-" + string(rune('a'+i)), Model: "H100-80GB", Memory: 80 * 1024})
+	}
+	now := t0.Add(2 * time.Hour)
+	m := &Machine{store: st, jobs: map[cluster.JobID]*job{}, groups: &cgroup.Manager{}, faults: make([]string, 4), running: t.Context()}
+	m.opt = Options{Dir: t.TempDir(), Devices: src, GPUs: DescribeGPUs(src.devices), SampleEvery: 10 * time.Second, HourCost: 2, Log: slog.Default(),
+		Now: func() time.Time { return now }, Rules: journal.Header{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "here", Model: "H100-80GB", GPUs: 4}}}}}
+	return m, src
+}
+
+// hold lets a job run on GPUs since t0; with over it is done after an hour.
+func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int) {
+	t.Helper()
+	spec := &cluster.Job{ID: cluster.JobID(id), User: user, Submit: cluster.Time(t0.UnixNano())}
+	info := Info{Run: 1, State: api.StateRunning, User: User{Name: user}}
+	info.Record = engine.JobRecord{Spec: spec, State: engine.Running, Acc: cluster.Time(t0.UnixNano()), Started: cluster.Time(t0.UnixNano()), FirstStart: cluster.Time(t0.UnixNano())}
+	a := engine.Alloc{Tasks: 1}
+	for _, g := range gpus {
+		a.GPUs |= 1 << g
+		info.Devices = append(info.Devices, api.Device{Index: g, UUID: m.opt.GPUs[g].UUID})
+	}
+	info.Record.Allocs = []engine.Alloc{a}
+	row := store.Job{ID: id, User: user, Active: true, State: info.State, Submitted: t0.UnixNano(), Submission: []byte(`{"name":"train","limit":"24h"}`)}
+	if over {
+		info.State, row.State, row.Active, row.Ended = api.StateCompleted, api.StateCompleted, false, t0.Add(time.Hour).UnixNano()
+		info.Record.State, info.Record.Ran, info.Record.Ended = engine.Done, time.Hour, cluster.Time(row.Ended)
+		info.Record.Attained = int64(len(gpus)) * 3_600_000_000
+	} else {
+		m.jobs[spec.ID] = &job{id: spec.ID, info: info, sub: &api.Submission{Name: "train"}, row: true}
+	}
+	var err error
+	if row.Data, err = json.Marshal(&info); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.store.Write(t.Context(), func(tx *store.Tx) error { return tx.PutJob(&row) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// watch samples an hour of the machine, every ten seconds.
+func watch(m *Machine) *sampler {
+	s := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: map[string]int{}, hours: map[int64]*store.Hour{}, last: t0, flush: t0}
+	for i, d := range m.opt.Devices.Devices() {
+		s.place[d.UUID] = i
+	}
+	for at := 10 * time.Second; at <= time.Hour; at += 10 * time.Second {
+		s.look(t0.Add(at))
+	}
+	s.store(nil)
+	return s
+}
+
+func near(got, want float64) bool { return got > want*0.99-1e-9 && got < want*1.01+1e-9 }
+
+// What jobs do is counted per job: utilisation, energy, idle time, GPUs that
+// are never used, memory that is held without computing; the series is bounded.
+func TestSampling(t *testing.T) {
+	m, src := accounts(t)
+	src.set(0, 90, 40_000, 600)
+	src.set(1, 0, 10, 100)
+	src.set(2, 0, 20_000, 100)
+	src.set(3, 50, 9_000, 300)
+	hold(t, m, 1, "ann", false, 0, 1)
+	hold(t, m, 2, "bob", false, 2)
+	watch(m)
+	s, err := m.Samples(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := s.Measured
+	if v.Samples != 360 || !near(v.Seconds, 3600) || !near(*v.Utilisation, 45) || *v.Most != 90 || v.Unused != 1 || !near(v.Idle, 3600) ||
+		v.Holding != 0 || !near(*v.Energy, 700*3600) || *v.MemoryMost != 40_000 {
+		t.Errorf("job 1: %+v (utilisation %v, energy %v)", v, *v.Utilisation, *v.Energy)
+	}
+	if len(s.Points) > mostPoints || len(s.Points) < mostPoints/3 || s.Every != 2 || !near(*s.Points[3].Utilisation, 45) || !near(*s.Points[3].Power, 700) {
+		t.Errorf("%d points, one of %d looks; the fourth is %+v", len(s.Points), s.Every, s.Points[3])
+	}
+	for i := 1; i < len(s.Points); i++ {
+		if s.Points[i].At <= s.Points[i-1].At {
+			t.Fatalf("point %d is not after the one before it", i)
+		}
+	}
+	if s, err = m.Samples(t.Context(), 2); err != nil || !near(s.Measured.Holding, 3600) {
+		t.Errorf("job 2 held memory for %v s: %v", s.Measured.Holding, err)
+	}
+	hours, err := m.store.Hours(t.Context(), 0)
+	var total, held, busy float64
+	for _, h := range hours {
+		total, held, busy = total+h.Total, held+h.Held, busy+h.Busy
+	}
+	if err != nil || !near(total, 4*3600) || !near(held, 3*3600) || !near(busy, 0.9*3600) {
+		t.Errorf("GPU-seconds: %v in all, %v held, %v busy: %v", total, held, busy, err)
+	}
+	nodes := &api.GPU{UUID: "GPU-d"}
+	if m.show(nodes); nodes.Utilisation == nil || *nodes.Utilisation != 50 {
+		t.Error("the list of GPUs does not show what they do")
+	}
+}
+
+// Usage is added up by user, priced, and the waste is named.
+func TestUsage(t *testing.T) {
+	m, src := accounts(t)
+	src.set(0, 90, 40_000, 600)
+	src.set(1, 0, 10, 100)
+	src.set(2, 0, 20_000, 100)
+	src.set(3, 10, 7_000, 200)
+	hold(t, m, 1, "ann", false, 0, 1)
+	hold(t, m, 2, "bob", false, 2)
+	hold(t, m, 3, "bob", false, 3)
+	watch(m)
+	hold(t, m, 1, "ann", true, 0, 1)
+	hold(t, m, 2, "bob", true, 2)
+	hold(t, m, 3, "bob", true, 3)
+	clear(m.jobs)
+	u, err := m.Usage(t.Context(), "user", t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(u.Rows) != 2 || u.Rows[0].Key != "ann" || u.Rows[0].GPUHours != 2 || *u.Rows[0].Cost != 4 || !near(*u.Rows[0].Utilisation, 45) ||
+		!near(*u.Rows[0].KWh, 0.7) || u.Total.GPUHours != 4 || u.Total.Jobs != 3 || len(u.Notes) != 0 {
+		t.Errorf("usage %+v, notes %q", u.Rows, u.Notes)
+	}
+	found := map[string]api.Waste{}
+	for _, w := range u.Waste {
+		found[w.Kind+" "+w.User] = w
+	}
+	for want, text := range map[string]string{"idle ann": "did nothing for 1.0 of 2.0", "unused-gpus ann": "never used 1 of its 2 GPUs: ask for 1",
+		"memory-only bob": "without computing", "fits-less bob": "a MIG slice 1g.10gb would do", "long-limit bob": "24h"} {
+		if w, ok := found[want]; !ok || !strings.Contains(w.Text, text) && want != "long-limit bob" || w.Cost == nil {
+			t.Errorf("%s: %+v", want, w)
+		}
+	}
+	if u, err = m.Usage(t.Context(), "colour", t0); err == nil || !strings.Contains(err.Error(), "colour") {
+		t.Errorf("an unknown way to add up: %v", err)
+	}
+}
+
+// A simulated machine reports what it cannot know as unknown.
+func TestNotMeasured(t *testing.T) {
+	m, _ := accounts(t)
+	hold(t, m, 1, "ann", false, 0)
+	watch(m)
+	u, err := m.Usage(t.Context(), "queue", t0)
+	if err != nil || len(u.Rows) != 1 || u.Rows[0].Utilisation != nil || u.Rows[0].KWh != nil || len(u.Notes) != 1 {
+		t.Errorf("usage %+v, notes %q: %v", u.Rows, u.Notes, err)
+	}
+	for _, w := range u.Waste {
+		if w.Kind != "empty-hours" {
+			t.Errorf("waste that nobody measured: %+v", w)
+		}
+	}
+}
+
+// Expected starts are scored against what happened.
+func TestScore(t *testing.T) {
+	m, _ := accounts(t)
+	for id, off := range []time.Duration{-5 * time.Minute, time.Minute, 10 * time.Minute} {
+		hold(t, m, id+1, "ann", true, 0)
+		start := t0.Add(30 * time.Minute)
+		told, low, high := start.Add(-off), start.Add(-off-6*time.Minute), start.Add(-off+6*time.Minute)
+		j := api.Job{ID: id + 1, State: api.StatePending, Expected: &told, Earliest: &low, Latest: &high}
+		if err := m.Told(t.Context(), &j); err != nil {
+			t.Fatal(err)
+		}
+		row, err := m.store.Job(t.Context(), id+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.Started = start.UnixNano()
+		if err := m.store.Write(t.Context(), func(tx *store.Tx) error { return tx.PutJob(row) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := m.score(t.Context(), t0)
+	if err != nil || s.Told != 3 || s.Started != 3 || s.Early != 1 || time.Duration(s.Median) != 5*time.Minute || time.Duration(s.Ninety) != 10*time.Minute ||
+		s.Intervals != 3 || s.Within != 2 {
+		t.Errorf("score %+v: %v", s, err)
+	}
+}
