@@ -30,7 +30,7 @@ bench: ## the figures of docs/performance.md
 
 soak: ## a million random events per policy, with all invariants; a thousand deaths of the daemon
 	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Soak' -v ./engine ./driver/...
-	MUSTER_SOAK=1 $(GO) test -timeout 1h -run 'TestCrash$$' -v ./cmd/muster
+	MUSTER_SOAK=1000 $(GO) test -timeout 1h -run 'TestCrash$$' -v ./cmd/muster
 
 fuzz: ## each fuzz target for half a minute
 	./scripts/fuzz.sh 30s

@@ -19,7 +19,7 @@ import (
 )
 
 // alive is a machine with two GPUs that schedules until the test ends.
-func alive(t *testing.T, change ...func(*Options)) *Machine {
+func alive(t testing.TB, change ...func(*Options)) *Machine {
 	t.Helper()
 	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 2}}})
 	for _, f := range change {

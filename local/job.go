@@ -136,6 +136,7 @@ func (m *Machine) settle(id cluster.JobID) {
 		j.run.stop(order{how: engine.Kill, grace: 0})
 	}
 	delete(m.jobs, id)
+	m.ended++
 }
 
 // devices lists what allocations hold of this machine's GPUs.

@@ -21,7 +21,6 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
@@ -48,6 +47,9 @@ type Options struct {
 	Members map[string]Members
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
+	// Keep is how long the journal and the folders of jobs that are over are kept;
+	// 0: for ever.
+	Keep time.Duration
 	// Crash, if it is set, is called at each of CrashPoints: a test makes the
 	// daemon die there.
 	Crash func(point string)
@@ -67,6 +69,9 @@ type Machine struct {
 	next cluster.JobID
 	seq  int64
 	wake cluster.Time
+
+	renewed cluster.Time // when the engine last began anew
+	ended   int          // jobs that ended since
 
 	inbox   inbox
 	acks    []func(error) // to be told when the batch is in the store
@@ -154,7 +159,7 @@ func (m *Machine) Run(ctx context.Context) error {
 			go m.sample()
 		}
 	}
-	err := driver.Run(ctx, m.eng, m, m)
+	err := m.schedule(ctx)
 	m.stopped()
 	m.runners.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -190,22 +195,8 @@ func (m *Machine) restore(ctx context.Context) error {
 		snap.Now = m.clock.now(m.opt.Now())
 	}
 	snap.Next = m.next
-	cfg, err := m.config()
-	if err != nil {
-		return err
-	}
-	if m.eng, err = engine.Restore(cfg, snap); err != nil {
-		return err
-	}
-	header, err := json.Marshal(m.opt.Rules)
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(snap)
-	if err != nil {
-		return err
-	}
-	if err := m.store.Write(ctx, func(t *store.Tx) error { return t.PutSegment(m.seq+1, header, text) }); err != nil {
+	m.renewed = m.clock.now(m.opt.Now())
+	if m.eng, err = m.begin(ctx, snap); err != nil {
 		return err
 	}
 	return m.adopt()
@@ -280,6 +271,9 @@ func (m *Machine) doneBefore(ctx context.Context, snap *engine.Snapshot, known m
 // Next waits until something happened or the engine wants to be woken. It
 // returns with the state locked; Apply unlocks it.
 func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
+	if m.stale(m.clock.now(m.opt.Now())) {
+		return engine.Batch{}, errRenew
+	}
 	for {
 		wait := time.Duration(1<<62 - 1)
 		if m.wake != cluster.Never {

@@ -22,7 +22,7 @@ import (
 )
 
 // testOptions are those of a machine with a state of its own and these nodes.
-func testOptions(t *testing.T, spec *cluster.Spec) Options {
+func testOptions(t testing.TB, spec *cluster.Spec) Options {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -39,7 +39,7 @@ func testOptions(t *testing.T, spec *cluster.Spec) Options {
 }
 
 // testLog is a test's log, which a machine may write to until it is closed.
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
 
 func (l testLog) Write(b []byte) (int, error) {
 	l.t.Logf("%s", b)
@@ -70,7 +70,7 @@ func closeMachine(t *testing.T, m *Machine) {
 }
 
 // self is the user of the test.
-func self(t *testing.T) User {
+func self(t testing.TB) User {
 	t.Helper()
 	u, err := UserOf(os.Getuid())
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
@@ -18,6 +19,10 @@ import (
 
 // ErrNoJob is returned for a job that there is not.
 var ErrNoJob = errors.New("no such job")
+
+// ErrStuck is returned for a change that could not be stored: it is carried out
+// when it can be, unless the daemon ends before.
+var ErrStuck = errors.New("the state cannot be written (is its disk full?); what was asked is done when it can be, if the daemon lives until then")
 
 // Submit accepts a job, or an array, for a user. When it returns, the jobs are
 // stored: they survive whatever happens next. A second submission of the user
@@ -220,12 +225,20 @@ func (m *Machine) commit(ctx context.Context, change func(cluster.Time) ([]engin
 		}
 		return events, func(err error) { done <- err }
 	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-m.running.Done():
-		return errors.New("the daemon is ending")
+	look := time.NewTicker(250 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.running.Done():
+			return errors.New("the daemon is ending")
+		case <-look.C:
+			if m.Stuck() {
+				return ErrStuck
+			}
+		}
 	}
 }

@@ -158,6 +158,8 @@ func problem(err error) error {
 		return huma.Error422UnprocessableEntity(field.Error(), &huma.ErrorDetail{Message: field.Text, Location: "body." + field.Field})
 	case errors.Is(err, local.ErrNoJob), errors.Is(err, local.ErrNoNode):
 		return huma.Error404NotFound(err.Error())
+	case errors.Is(err, local.ErrStuck):
+		return huma.Error503ServiceUnavailable(err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return huma.Error503ServiceUnavailable("the state cannot be written at the moment; try again")
 	}

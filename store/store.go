@@ -179,6 +179,15 @@ func (t *Tx) PutSegment(first int64, header, snapshot []byte) error {
 	return t.exec(`INSERT INTO segments (first, header, snapshot) VALUES (?,?,?)`, first, header, snapshot)
 }
 
+// Forget removes what is older than a time in Unix nanoseconds: segments of the
+// journal that ended before it, with their steps, and idempotency keys.
+func (t *Tx) Forget(before int64) error {
+	return errors.Join(
+		t.exec(`DELETE FROM keys WHERE at < ?`, before),
+		t.exec(`DELETE FROM segments WHERE id < (SELECT MAX(id) FROM segments WHERE CAST(json_extract(CAST(snapshot AS TEXT), '$.now') AS INTEGER) < ?)`, before),
+		t.exec(`DELETE FROM steps WHERE seq < (SELECT MIN(first) FROM segments)`))
+}
+
 // PutMeta sets a value.
 func (t *Tx) PutMeta(key string, value []byte) error {
 	return t.exec(`INSERT INTO meta VALUES (?,?) ON CONFLICT (key) DO UPDATE SET value=excluded.value`, key, string(value))

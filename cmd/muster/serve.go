@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/cgroup"
@@ -24,7 +25,7 @@ import (
 )
 
 type serveFlags struct {
-	state, socket, gpus      string
+	state, socket, gpus, keep      string
 	policy, placer, backfill string
 	cpus                     int
 	sample                   time.Duration
@@ -48,6 +49,7 @@ func newServe() *cobra.Command {
 	dir, socket := defaultPlaces()
 	c.Flags().StringVar(&f.state, "state", dir, "folder of the state")
 	c.Flags().StringVar(&f.socket, "socket", socket, "Unix socket for the users of this machine")
+	c.Flags().StringVar(&f.keep, "keep", "30d", "how long the journal and the folders of jobs that are over are kept; 0s: for ever")
 	c.Flags().StringVar(&f.gpus, "gpus", "", "GPUs by index or UUID, such as 0,2; all if empty; or simulated ones: sim:8xH100-80GB")
 	c.Flags().IntVar(&f.cpus, "cpus", runtime.NumCPU(), "CPU cores to give to jobs; more than there are overcommits them")
 	c.Flags().DurationVar(&f.sample, "sample-every", 10*time.Second, "how often GPUs and jobs are measured; 0: never")
@@ -106,11 +108,15 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	}
 	groups := cgroup.Open()
 	defer groups.Close()
+	keep, err := cluster.ParseDuration(f.keep)
+	if err != nil {
+		return usage(fmt.Errorf("--keep: %w", err))
+	}
 	crash, err := crashPoint()
 	if err != nil {
 		return usage(err)
 	}
-	m, err := local.Open(ctx, local.Options{Crash: crash, Dir: state, Rules: rules, GPUs: dev.gpus, Devices: dev.source, Groups: groups, SampleEvery: f.sample, HourCost: f.hourCost, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
+	m, err := local.Open(ctx, local.Options{Crash: crash, Keep: keep, Dir: state, Rules: rules, GPUs: dev.gpus, Devices: dev.source, Groups: groups, SampleEvery: f.sample, HourCost: f.hourCost, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,138 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/store"
+)
+
+// What grows is cut now and then: the journal, idempotency keys, the folders of
+// jobs that are over, and the engine's memory of them. The rows of jobs stay.
+
+// renewEvery and renewJobs are after what time, or after how many jobs that
+// ended, the engine begins anew from what is still of interest.
+const (
+	renewEvery = 24 * time.Hour
+	renewJobs  = 10_000
+)
+
+// errRenew ends the loop for a moment.
+var errRenew = errors.New("the engine begins anew")
+
+// schedule is the loop, under one engine after the other.
+func (m *Machine) schedule(ctx context.Context) error {
+	for {
+		err := driver.Run(ctx, m.eng, m, m)
+		if !errors.Is(err, errRenew) {
+			return err
+		}
+		if err := m.renew(ctx); err != nil { // it is tried again when it is due again
+			m.opt.Log.Error("old entries of the journal cannot be removed", "error", err)
+		}
+	}
+}
+
+// stale reports that the engine should begin anew.
+func (m *Machine) stale(now cluster.Time) bool {
+	return m.ended >= renewJobs || now.Sub(m.renewed) >= renewEvery
+}
+
+// renew restores the engine from what a restart of the daemon would find, as a
+// new segment of the journal, and forgets what is older than it is to be kept.
+func (m *Machine) renew(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.renewed, m.ended = m.clock.now(m.opt.Now()), 0
+	snap := m.eng.Common()
+	known := map[cluster.JobID]bool{}
+	for _, j := range m.sorted() {
+		known[j.id] = true
+		snap.Jobs = append(snap.Jobs, *m.eng.Record(j.id))
+	}
+	if err := m.doneBefore(ctx, &snap, known); err != nil {
+		return err
+	}
+	e, err := m.begin(ctx, &snap)
+	if err != nil {
+		return err
+	}
+	m.eng = e
+	m.event(engine.Event{Type: engine.Tick})
+	return nil
+}
+
+// begin makes an engine that goes on from a snapshot, in a new segment of the
+// journal.
+func (m *Machine) begin(ctx context.Context, snap *engine.Snapshot) (*engine.Engine, error) {
+	cfg, err := m.config()
+	if err != nil {
+		return nil, err
+	}
+	e, err := engine.Restore(cfg, snap)
+	if err != nil {
+		return nil, err
+	}
+	header, err := json.Marshal(m.opt.Rules)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(snap)
+	if err != nil {
+		return nil, err
+	}
+	oldest := m.oldest()
+	if err := m.store.Write(ctx, func(t *store.Tx) error {
+		if err := t.PutSegment(m.seq+1, header, text); err != nil {
+			return err
+		}
+		return t.Forget(int64(oldest))
+	}); err != nil {
+		return nil, err
+	}
+	m.runners.Add(1)
+	go func() {
+		defer m.runners.Done()
+		m.removeFolders(oldest)
+	}()
+	return e, nil
+}
+
+// oldest is the time before which things are forgotten.
+func (m *Machine) oldest() cluster.Time {
+	if m.opt.Keep <= 0 {
+		return 0
+	}
+	return m.renewed.Add(-m.opt.Keep)
+}
+
+// removeFolders removes the folders of jobs that ended before a time.
+func (m *Machine) removeFolders(before cluster.Time) {
+	entries, err := os.ReadDir(filepath.Join(m.opt.Dir, "jobs"))
+	if err != nil || before <= 0 {
+		return
+	}
+	for _, e := range entries {
+		id, err := strconv.Atoi(e.Name())
+		if err != nil || m.running.Err() != nil {
+			continue
+		}
+		row, err := m.store.Job(m.running, id)
+		if err != nil || row.Active || row.Ended >= int64(before) {
+			continue
+		}
+		if err := os.RemoveAll(m.jobDir(cluster.JobID(id))); err != nil {
+			m.opt.Log.Warn("the folder of an old job cannot be removed", "job", id, "error", err)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+//go:build linux
+
+package local
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What is older than it is to be kept goes, and nothing else: jobs that run or
+// wait go on, rows of old jobs stay, dependencies on them hold.
+func TestForget(t *testing.T) {
+	m := alive(t, func(o *Options) { o.Keep = time.Millisecond })
+	old := submit(t, m, "true")
+	until(t, m, old, api.StateCompleted)
+	failed := submit(t, m, "exit 1")
+	until(t, m, failed, api.StateFailed)
+	running := submit(t, m, "sleep 2; exit 0")
+	until(t, m, running, api.StateRunning)
+	waiting := submit(t, m, "true", func(s *api.Submission) { s.After = []api.After{{Type: "afterok", Job: running}} })
+	m.mu.Lock()
+	seq := m.seq
+	m.ended = renewJobs
+	m.mu.Unlock()
+	m.event(engine.Event{Type: engine.Tick})
+	for try := 0; ; try++ {
+		_, err := os.Stat(m.jobDir(cluster.JobID(old)))
+		if os.IsNotExist(err) {
+			break
+		}
+		if time.Sleep(5 * time.Millisecond); try == 200 {
+			t.Fatal("the folder of an old job is still there")
+		}
+	}
+	if _, err := os.Stat(m.jobDir(cluster.JobID(running))); err != nil {
+		t.Error(err)
+	}
+	m.mu.RLock()
+	if m.eng.Record(cluster.JobID(old)) != nil || m.eng.Record(cluster.JobID(running)) == nil {
+		t.Error("the engine remembers the old job, or forgot the running one")
+	}
+	m.mu.RUnlock()
+	list, err := m.store.Segments(t.Context())
+	if err != nil || len(list) != 1 || list[0].First <= seq-1 {
+		t.Errorf("%d segments are left (%v), not the new one alone", len(list), err)
+	}
+	if err := m.store.Steps(t.Context(), 0, list[0].First-1, func([]byte, string) error {
+		t.Error("a step of an old segment is left")
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	until(t, m, running, api.StateCompleted)
+	until(t, m, waiting, api.StateCompleted)
+	until(t, m, submit(t, m, "true", func(s *api.Submission) { s.After = []api.After{{Type: "afternotok", Job: failed}} }), api.StateCompleted)
+	if j := until(t, m, old, api.StateCompleted); j.ExitCode != 0 || j.Ended == nil {
+		t.Errorf("the row of the old job: %+v", j)
+	}
+}
