@@ -193,3 +193,20 @@ func TestDamagedState(t *testing.T) {
 		t.Errorf("the damaged file was changed (%v)", err)
 	}
 }
+
+// A time limit that strikes while no daemon runs is kept by the next one.
+func TestLimitWhileDown(t *testing.T) {
+	d := startDaemon(t, "2xH100-80GB")
+	d.must("submit", "--gpus", "1", "--time", "1s", "-o", "/dev/null", "--", "sleep", "1000")
+	d.must("submit", "--gpus", "1", "--time", "1h", "-o", "/dev/null", "--", "sleep", "1000")
+	for !strings.Contains(d.must("show", "1"), `"state": "running"`) || !strings.Contains(d.must("show", "2"), `"state": "running"`) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	d.kill()
+	time.Sleep(time.Second)
+	d.start()
+	if out, code := d.try("wait", "1"); code == 0 || !strings.Contains(out, "timeout") {
+		t.Errorf("the job whose time is over: exit code %d: %s", code, out)
+	}
+	d.want(d.must("show", "2"), `"state": "running"`)
+}

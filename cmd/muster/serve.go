@@ -25,12 +25,12 @@ import (
 )
 
 type serveFlags struct {
-	state, socket, gpus, keep      string
-	policy, placer, backfill string
-	cpus                     int
-	sample                   time.Duration
-	hourCost                 float64
-	tcp                      listenFlags
+	state, socket, gpus, keep string
+	policy, placer, backfill  string
+	cpus                      int
+	sample                    time.Duration
+	hourCost                  float64
+	tcp                       listenFlags
 }
 
 func newServe() *cobra.Command {
@@ -97,10 +97,6 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	defer unlock()
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	rules := journal.Header{Version: journal.Version, Spec: dev.spec, Policy: f.policy, Placer: f.placer, Backfill: f.backfill}
 	if _, err := rules.Config(); err != nil {
@@ -108,15 +104,12 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	}
 	groups := cgroup.Open()
 	defer groups.Close()
-	keep, err := cluster.ParseDuration(f.keep)
-	if err != nil {
-		return usage(fmt.Errorf("--keep: %w", err))
-	}
-	crash, err := crashPoint()
+	opt, err := f.options()
 	if err != nil {
 		return usage(err)
 	}
-	m, err := local.Open(ctx, local.Options{Crash: crash, Keep: keep, Dir: state, Rules: rules, GPUs: dev.gpus, Devices: dev.source, Groups: groups, SampleEvery: f.sample, HourCost: f.hourCost, Now: time.Now, Log: log, Shim: []string{exe, shimVerb}})
+	opt.Dir, opt.Rules, opt.GPUs, opt.Devices, opt.Groups, opt.Now, opt.Log = state, rules, dev.gpus, dev.source, groups, time.Now, log
+	m, err := local.Open(ctx, opt)
 	if err != nil {
 		return err
 	}
@@ -146,6 +139,21 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	err = m.Run(ctx)
 	cancel(nil)
 	return errors.Join(err, <-served, <-served)
+}
+
+// options are what the flags and the environment say of the machine.
+func (f *serveFlags) options() (opt local.Options, err error) {
+	if opt.Keep, err = cluster.ParseDuration(f.keep); err != nil {
+		return opt, fmt.Errorf("--keep: %w", err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return opt, err
+	}
+	opt.Shim = []string{exe, shimVerb}
+	opt.SampleEvery, opt.HourCost = f.sample, f.hourCost
+	opt.Crash, err = crashPoint()
+	return opt, err
 }
 
 // lockState keeps a second daemon off the state.
