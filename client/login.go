@@ -10,11 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -185,4 +187,13 @@ func (c *Client) URL() string {
 		return ""
 	}
 	return c.base
+}
+
+// Journal opens a segment of the journal; 0 is the last, 1 the first.
+func (c *Client) Journal(ctx context.Context, segment int) (io.ReadCloser, error) {
+	resp, err := c.open(ctx, http.MethodGet, "/v1/journal?segment="+strconv.Itoa(segment), nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
 }

@@ -33,7 +33,8 @@ type Header struct {
 	MinRuntime time.Duration       `json:"min_runtime,omitempty"`
 	Starvation time.Duration       `json:"starvation,omitempty"`
 	Launches   int                 `json:"launches,omitempty"`
-	Stop       *[3]engine.StopRule `json:"stop,omitempty"` // absent: the default
+	Stop       *[3]engine.StopRule `json:"stop,omitempty"`     // absent: the default
+	Snapshot   *engine.Snapshot    `json:"snapshot,omitempty"` // what the engine knew already; absent: nothing
 }
 
 // NewEngine builds the engine that the header describes.
@@ -41,6 +42,9 @@ func (h *Header) NewEngine() (*engine.Engine, error) {
 	cfg, err := h.Config()
 	if err != nil {
 		return nil, err
+	}
+	if h.Snapshot != nil {
+		return engine.Restore(cfg, h.Snapshot)
 	}
 	return engine.New(cfg)
 }
@@ -113,6 +117,12 @@ func NewReader(name string, r io.Reader) (*Reader, error) {
 	if j.Header.Version != Version {
 		return nil, fmt.Errorf("%s: version %q; this program reads %s", name, j.Header.Version, Version)
 	}
+	if s := j.Header.Snapshot; s != nil {
+		if s.Next < 0 || s.Next > mostJobs {
+			return nil, fmt.Errorf("%s: the snapshot's next number, %d, is out of range", name, s.Next)
+		}
+		j.most = s.Next
+	}
 	return j, nil
 }
 
@@ -146,6 +156,9 @@ func (j *Reader) Next() (engine.Batch, uint64, error) {
 // a slot for each, and a damaged file must not ask for all memory.
 const maxGap = 1 << 16
 
+// mostJobs bounds, for the same reason, what a snapshot may begin with.
+const mostJobs = 1 << 24
+
 // ErrDiffers marks a replay whose decisions are not those of the journal.
 var ErrDiffers = errors.New("this program decides differently")
 
@@ -157,6 +170,9 @@ func Replay(j *Reader, until cluster.Time) (e *engine.Engine, steps int64, err e
 		return nil, 0, fmt.Errorf("%s: %w", j.name, err)
 	}
 	last := cluster.Time(0)
+	if s := j.Header.Snapshot; s != nil {
+		last = s.Now
+	}
 	for {
 		b, want, err := j.Next()
 		if errors.Is(err, io.EOF) {

@@ -135,6 +135,7 @@ func (m *Machine) settle(id cluster.JobID) {
 	if j.run != nil { // it was suspended when it was cancelled
 		j.run.stop(order{how: engine.Kill, grace: 0})
 	}
+	m.opt.Observe.Ended(j.info.State)
 	delete(m.jobs, id)
 	m.ended++
 }

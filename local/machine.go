@@ -45,6 +45,7 @@ type Options struct {
 	// Members says who may submit to a queue and those below it; a queue that is
 	// not named takes jobs of everybody.
 	Members map[string]Members
+	Observe Observer // nil: nobody
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
 	// Keep is how long the journal and the folders of jobs that are over are kept;
@@ -63,12 +64,13 @@ type Machine struct {
 
 	// mu is held for writing from the moment that a batch is complete until its
 	// decision is carried out; readers see the state between two steps.
-	mu   sync.RWMutex
-	eng  *engine.Engine
-	jobs map[cluster.JobID]*job // those that are not done
-	next cluster.JobID
-	seq  int64
-	wake cluster.Time
+	mu    sync.RWMutex
+	eng   *engine.Engine
+	jobs  map[cluster.JobID]*job // those that are not done
+	next  cluster.JobID
+	seq   int64
+	wake  cluster.Time
+	began time.Time // the present step
 
 	renewed cluster.Time // when the engine last began anew
 	ended   int          // jobs that ended since
@@ -90,14 +92,15 @@ type Machine struct {
 
 // job is a job that is not done.
 type job struct {
-	id     cluster.JobID
-	info   Info
-	sub    *api.Submission
-	row    bool // it is in the store
-	edited bool // its submission changed since it was stored
-	run    *runner
-	was    string  // the state that is stored
-	then   []order // for the runner, when the step is stored
+	id       cluster.JobID
+	info     Info
+	sub      *api.Submission
+	row      bool         // it is in the store
+	foretold cluster.Time // start that was foretold first; 0: nobody asked yet
+	edited   bool         // its submission changed since it was stored
+	run      *runner
+	was      string  // the state that is stored
+	then     []order // for the runner, when the step is stored
 }
 
 // Info is what is stored of a job besides its submission.
@@ -130,6 +133,9 @@ type ArrayRange struct{ Count, Min, Max, Step int }
 
 // Open opens the state, restores the engine and finds the tasks that run.
 func Open(ctx context.Context, opt Options) (*Machine, error) {
+	if opt.Observe == nil {
+		opt.Observe = nobody{}
+	}
 	if opt.KillWait == 0 {
 		opt.KillWait = 10 * time.Second
 	}
@@ -295,6 +301,7 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 		if len(b.Events) > 0 || b.Now >= m.wake || len(m.acks) > 0 {
 			m.seq++
 			b.Seq = m.seq
+			m.began = m.opt.Now()
 			return b, nil
 		}
 		m.mu.Unlock()
@@ -305,10 +312,12 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 // the store cannot be written, nothing is decided: it is tried again until it
 // can, or the daemon ends.
 func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
+	decided := m.opt.Now()
 	batch, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}
+	m.observe(b, d)
 	m.noteActions(b, d)
 	m.crash("before-commit")
 	for delay := 50 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
@@ -318,6 +327,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 		}
 		m.ready.Store(false)
 		m.stuck.Store(true)
+		m.opt.Observe.NotStored()
 		m.opt.Log.Error("the state cannot be written; nothing is decided until it can", "error", err)
 		m.mu.Unlock() // whoever reads meanwhile sees what will be, as soon as it is stored
 		select {
@@ -327,6 +337,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 		}
 		m.mu.Lock()
 	}
+	m.opt.Observe.Stepped(decided.Sub(m.began), m.opt.Now().Sub(decided))
 	m.crash("after-commit")
 	m.ready.Store(true)
 	m.stuck.Store(false)

@@ -186,6 +186,9 @@ func (m *Machine) why(ctx context.Context, id int, changes bool) (api.Why, *clus
 	if y.Expected != cluster.Never {
 		at := time.Unix(0, int64(y.Expected)).UTC()
 		w.Job.Expected = &at
+		if j.foretold == 0 && j.info.Run == 0 && j.info.Record.State <= engine.Placed {
+			j.foretold = y.Expected
+		}
 	}
 	if w.Blockers == nil {
 		w.Blockers = []string{}

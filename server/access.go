@@ -25,6 +25,7 @@ const (
 // refused to everybody; a test asks of each what becomes of each role.
 var access = map[string]string{
 	"GET /healthz":                 anybody,
+	"GET /metrics":                 nearby,
 	"GET /readyz":                  anybody,
 	"GET /login":                   anybody,
 	"GET /openapi.json":            anybody,
@@ -56,6 +57,7 @@ var access = map[string]string{
 	"GET /v1/jobs/{id}/history":    api.RoleUser,
 	"POST /v1/nodes/{name}/drain":  api.RoleOperator,
 	"POST /v1/nodes/{name}/resume": api.RoleOperator,
+	"GET /v1/journal":              api.RoleAdmin,
 	"POST /v1/jobs/{id}/signal":    api.RoleUser,
 	"POST /v1/jobs/{id}/cancel":    api.RoleUser,
 	"POST /v1/jobs/{id}/hold":      api.RoleUser,

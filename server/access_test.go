@@ -125,6 +125,7 @@ func (w *world) ask(who, method, path, body string, header ...string) *httptest.
 // job, a s(tranger), an o(p)erator, an a(dmin).
 var mayUse = map[string]string{
 	"GET /healthz":                 "nospa",
+	"GET /metrics":                 "ospa", // and all of this machine
 	"GET /readyz":                  "nospa",
 	"GET /login":                   "nospa",
 	"GET /openapi.json":            "nospa",
@@ -156,6 +157,7 @@ var mayUse = map[string]string{
 	"GET /v1/jobs/{id}/history":    "ospa",
 	"POST /v1/nodes/{name}/drain":  "pa",
 	"POST /v1/nodes/{name}/resume": "pa",
+	"GET /v1/journal":              "a",
 	"POST /v1/jobs/{id}/signal":    "opa",
 	"POST /v1/jobs/{id}/cancel":    "opa",
 	"POST /v1/jobs/{id}/hold":      "opa",

@@ -38,8 +38,9 @@ type Server struct {
 
 // Options says what the server tells, and whom it lets in.
 type Options struct {
-	Info  Info
-	Hosts []string // names, besides addresses, that the server answers to over TCP
+	Info    Info
+	Metrics *Metrics // nil: its own, which nobody feeds
+	Hosts   []string // names, besides addresses, that the server answers to over TCP
 }
 
 // Info is what the server says of itself.
@@ -56,6 +57,9 @@ type Info struct {
 // New makes a server.
 func New(m *local.Machine, opt Options) *Server {
 	s := &Server{m: m, mux: http.NewServeMux(), opt: opt, cookie: "muster_session"}
+	if s.opt.Metrics == nil {
+		s.opt.Metrics = NewMetrics()
+	}
 	s.SetRoles(Roles{})
 	cfg := huma.DefaultConfig("Muster", opt.Info.Version)
 	cfg.DocsPath = "" // its page loads scripts from elsewhere
@@ -68,9 +72,11 @@ func New(m *local.Machine, opt Options) *Server {
 	s.identityRoutes(a)
 	s.tokens(a)
 	s.changes(a)
+	s.metrics()
 	s.handle("GET /v1/jobs/{id}/log", s.log)
 	s.handle("GET /v1/jobs/{id}/tty", s.tty)
 	s.handle("GET /v1/events", s.events)
+	s.handle("GET /v1/journal", s.journal)
 	return s
 }
 
@@ -90,7 +96,7 @@ func (s *Server) ServeUnix(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return s.serve(ctx, l, &http.Server{Handler: s.guard(false), ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+	return s.serve(ctx, l, &http.Server{Handler: s.counted(s.guard(false)), ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		uid, err := peer(c)
 		if err != nil {
 			return ctx
@@ -116,7 +122,7 @@ func (s *Server) ServeTCP(ctx context.Context, l net.Listener, cfg *tls.Config) 
 	url := scheme + "://" + net.JoinHostPort(host, port)
 	s.url.Store(&url)
 	s.cookie += "_" + port // browsers send a host's cookies to all its ports
-	return s.serve(ctx, l, &http.Server{Handler: s.guard(true), IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10})
+	return s.serve(ctx, l, &http.Server{Handler: s.counted(s.guard(true)), IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10})
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, srv *http.Server) error {

@@ -109,18 +109,30 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return usage(err)
 	}
 	opt.Dir, opt.Rules, opt.GPUs, opt.Devices, opt.Groups, opt.Now, opt.Log = state, rules, dev.gpus, dev.source, groups, time.Now, log
+	metrics := server.NewMetrics()
+	opt.Observe = metrics
 	m, err := local.Open(ctx, opt)
 	if err != nil {
 		return err
 	}
-	s := server.New(m, server.Options{Hosts: f.tcp.names(), Info: server.Info{Version: version(), Policy: f.policy, Placer: f.placer,
+	s := server.New(m, server.Options{Metrics: metrics, Hosts: f.tcp.names(), Info: server.Info{Version: version(), Policy: f.policy, Placer: f.placer,
 		NotEnforced: groups.Notes(), Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	door, err := f.tcp.open(ctx, state, time.Now())
 	if err != nil {
 		return errors.Join(err, m.Close())
 	}
+	for _, n := range append(dev.notes, groups.Notes()...) {
+		log.Warn(n)
+	}
+	log.Info("scheduling", "gpus", describeGPUs(dev.gpus), "policy", f.policy, "socket", f.socket, "state", state)
+	door.tell(log)
+	return together(ctx, m, s, door, f.socket)
+}
+
+// together schedules and answers until the context ends, or one of them fails.
+func together(ctx context.Context, m *local.Machine, s *server.Server, d *door, socket string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	served := make(chan error, 2)
 	serve := func(f func() error) {
 		err := f()
@@ -129,14 +141,9 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		}
 		served <- err
 	}
-	go serve(func() error { return s.ServeUnix(ctx, f.socket) })
-	go serve(func() error { return door.serve(ctx, s) })
-	for _, n := range append(dev.notes, groups.Notes()...) {
-		log.Warn(n)
-	}
-	log.Info("scheduling", "gpus", describeGPUs(dev.gpus), "policy", f.policy, "socket", f.socket, "state", state)
-	door.tell(log)
-	err = m.Run(ctx)
+	go serve(func() error { return s.ServeUnix(ctx, socket) })
+	go serve(func() error { return d.serve(ctx, s) })
+	err := m.Run(ctx)
 	cancel(nil)
 	return errors.Join(err, <-served, <-served)
 }

@@ -1,0 +1,48 @@
+//go:build linux
+
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A scraper on this machine finds what happens in Prometheus's format.
+func TestMetrics(t *testing.T) {
+	d := startDaemon(t, "4xH100-80GB")
+	d.must("run", "--gpus", "1", "--", "true")
+	d.must("submit", "--gpus", "2", "--time", "1h", "--", "sleep", "100")
+	d.must("submit", "--gpus", "4", "--", "true")
+	d.untilSays("running", "queue")
+	d.must("run", "--gpus", "4", "--tier", "critical", "--", "true")
+	d.untilSays("running", "queue")
+	base, _, _ := strings.Cut(d.must("dashboard", "--no-open"), "/login")
+	resp, err := http.Get(base + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s %v", resp.StatusCode, text, err)
+	}
+	d.want(string(text), `muster_jobs{state="running"} 1`, `muster_jobs{state="pending"} 1`, `muster_gpus{state="allocated"} 2`, `muster_gpus{state="free"} 2`,
+		"muster_gpu_allocated_ratio 0.5", `muster_queue_jobs{queue="default",state="pending"} 1`, `muster_queue_limit_gpus{queue="default"} +Inf`,
+		"muster_submissions_total 4", `muster_preemptions_total{reason="tier"} 1`, `muster_jobs_ended_total{state="completed"} 2`,
+		"muster_step_duration_seconds_count ", "muster_store_write_duration_seconds_bucket", `muster_prediction_error_seconds_count{direction="`,
+		`muster_http_requests_total{code="201",route="POST /v1/jobs"} 4`, "muster_ready 1", `simulated="true"`)
+	if strings.Contains(string(text), "muster_step_duration_seconds_count 0\n") {
+		t.Error("no step was counted")
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/jobs": 401} {
+		resp, err := http.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != want {
+			t.Errorf("%s: %d, %v", path, resp.StatusCode, err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/store"
+)
+
+// ErrNoSegment is returned for a stretch of the journal that there is not.
+var ErrNoSegment = errors.New("no such segment of the journal")
+
+// Journal writes a segment of the stored journal, from its snapshot on, as
+// muster replay reads it; 0 is the last one, 1 the first.
+func (m *Machine) Journal(ctx context.Context, segment int, w io.Writer) error {
+	header, first, last, err := m.segment(ctx, segment)
+	if err != nil {
+		return err
+	}
+	j, err := journal.NewWriter(w, header)
+	if err != nil {
+		return err
+	}
+	next := first
+	err = m.store.Steps(ctx, first, last, func(batch []byte, hash string) error {
+		var b engine.Batch
+		if err := json.Unmarshal(batch, &b); err != nil {
+			return fmt.Errorf("step %d: %w", next, err)
+		}
+		if b.Seq != next {
+			return fmt.Errorf("step %d is not stored any more", next)
+		}
+		next++
+		h, err := strconv.ParseUint(hash, 16, 64)
+		if err != nil {
+			return fmt.Errorf("step %d: hash %q: %w", b.Seq, hash, err)
+		}
+		return j.Record(&b, &engine.Decision{Hash: h})
+	})
+	return errors.Join(err, j.Flush())
+}
+
+// segment returns how a segment begins and which steps it has.
+func (m *Machine) segment(ctx context.Context, n int) (h journal.Header, first, last int64, err error) {
+	list, err := m.store.Segments(ctx)
+	if err != nil {
+		return h, 0, 0, err
+	}
+	if n == 0 {
+		n = len(list)
+	}
+	if n < 1 || n > len(list) {
+		return h, 0, 0, fmt.Errorf("%w: %d; there are 1 to %d", ErrNoSegment, n, len(list))
+	}
+	g := list[n-1]
+	if last = 1 << 62; n < len(list) {
+		last = list[n].First - 1
+	}
+	h.Snapshot = &engine.Snapshot{}
+	if err := errors.Join(json.Unmarshal(g.Header, &h), json.Unmarshal(g.Snapshot, h.Snapshot)); err != nil {
+		return h, 0, 0, fmt.Errorf("segment %d of the journal: %w", n, err)
+	}
+	return h, g.First, last, nil
+}
+
+// JournalFits says why a segment cannot be exported, before anything is sent.
+func (m *Machine) JournalFits(ctx context.Context, segment int) error {
+	_, first, last, err := m.segment(ctx, segment)
+	if err != nil {
+		return err
+	}
+	at := int64(0)
+	err = m.store.Steps(ctx, first, min(first, last), func([]byte, string) error { at = first; return nil })
+	if err == nil && at != first && first <= last {
+		if seq, _, err := m.store.Last(ctx); err == nil && seq >= first {
+			return fmt.Errorf("%w: its first step is not stored any more", store.ErrNotFound)
+		}
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+//go:build linux
+
+package local
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Observer is told what happens, for metrics. Its methods return at once.
+type Observer interface {
+	// Stepped tells how long a step took, and how long it took to store it.
+	Stepped(took, stored time.Duration)
+	// NotStored tells that the store could not be written.
+	NotStored()
+	Submitted(jobs int)
+	// Preempted tells why: tier, reclaim, priority or other.
+	Preempted(reason string)
+	// Predicted tells by how much a job started later (or, below 0, earlier)
+	// than was foretold when it was first asked.
+	Predicted(late time.Duration)
+	Ended(state string)
+}
+
+type nobody struct{}
+
+func (nobody) Stepped(_, _ time.Duration) {}
+func (nobody) NotStored()                 {}
+func (nobody) Submitted(int)              {}
+func (nobody) Preempted(string)           {}
+func (nobody) Predicted(time.Duration)    {}
+func (nobody) Ended(string)               {}
+
+// observe tells of what a step decided.
+func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
+	submitted := 0
+	for i := range b.Events {
+		if b.Events[i].Type == engine.Submitted {
+			submitted++
+		}
+	}
+	if submitted > 0 {
+		m.opt.Observe.Submitted(submitted)
+	}
+	for i := range d.Actions {
+		a := &d.Actions[i]
+		j := m.jobs[a.Job]
+		switch {
+		case j == nil:
+		case a.Type == engine.Preempt && a.Reason == engine.Preempted:
+			m.opt.Observe.Preempted(m.whyPreempted(j, a.For))
+		case a.Type == engine.Start && j.foretold != 0:
+			m.opt.Observe.Predicted(b.Now.Sub(j.foretold))
+			j.foretold = 0
+		}
+	}
+}
+
+// whyPreempted says what let one job displace another.
+func (m *Machine) whyPreempted(victim *job, by cluster.JobID) string {
+	other := m.eng.Record(by)
+	if by == cluster.NoJob || other == nil {
+		return "other"
+	}
+	v := victim.info.Record.Spec
+	switch {
+	case other.Spec.Tier < v.Tier:
+		return "tier"
+	case other.Spec.Queue != v.Queue:
+		return "reclaim"
+	}
+	return "priority"
+}
+
+// Counts is how many jobs and devices there are in which state.
+type Counts struct {
+	Jobs   map[string]int // by state; those that are not over
+	Oldest time.Duration  // how long the oldest waiting job waits already
+}
+
+// Counts counts the jobs.
+func (m *Machine) Counts() Counts {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	c := Counts{Jobs: map[string]int{}}
+	now := cluster.Time(m.opt.Now().UnixNano())
+	for _, j := range m.jobs {
+		if !j.row {
+			continue
+		}
+		c.Jobs[j.info.State]++
+		if j.info.Record.State == engine.Pending && j.info.Record.Home == nil {
+			c.Oldest = max(c.Oldest, now.Sub(j.info.Record.Since))
+		}
+	}
+	return c
+}

@@ -1,0 +1,199 @@
+//go:build linux
+
+package server
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/local"
+)
+
+// Metrics counts what happens, for Prometheus. It is the machine's observer.
+type Metrics struct {
+	reg         *prometheus.Registry
+	steps       prometheus.Histogram
+	stores      prometheus.Histogram
+	notStored   prometheus.Counter
+	submissions prometheus.Counter
+	preemptions *prometheus.CounterVec
+	ended       *prometheus.CounterVec
+	predictions *prometheus.HistogramVec
+	requests    *prometheus.CounterVec
+}
+
+// NewMetrics makes the counters.
+func NewMetrics() *Metrics {
+	// From 10 microseconds, a step in which little changed, to 10 s.
+	quick := []float64{1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10}
+	// From a second to a day.
+	slow := []float64{1, 10, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
+	m := &Metrics{reg: prometheus.NewRegistry(),
+		steps:       prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muster_step_duration_seconds", Help: "Time to decide a step.", Buckets: quick}),
+		stores:      prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muster_store_write_duration_seconds", Help: "Time to store a step durably.", Buckets: quick}),
+		notStored:   prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_store_write_failures_total", Help: "Attempts to store a step that failed."}),
+		submissions: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_submissions_total", Help: "Jobs submitted; each element of an array is one."}),
+		preemptions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_preemptions_total",
+			Help: "Jobs preempted: for a higher tier, to give a queue back what it is owed, for a higher priority, other."}, []string{"reason"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_jobs_ended_total", Help: "Jobs that are over, by how they ended."}, []string{"state"}),
+		predictions: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "muster_prediction_error_seconds",
+			Help: "By how much jobs started later or earlier than was foretold when somebody first asked.", Buckets: slow}, []string{"direction"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_http_requests_total", Help: "Requests answered."}, []string{"route", "code"})}
+	m.reg.MustRegister(m.steps, m.stores, m.notStored, m.submissions, m.preemptions, m.ended, m.predictions, m.requests,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Stepped implements local.Observer.
+func (m *Metrics) Stepped(took, stored time.Duration) {
+	m.steps.Observe(took.Seconds())
+	m.stores.Observe(stored.Seconds())
+}
+
+// NotStored implements local.Observer.
+func (m *Metrics) NotStored() { m.notStored.Inc() }
+
+// Submitted implements local.Observer.
+func (m *Metrics) Submitted(jobs int) { m.submissions.Add(float64(jobs)) }
+
+// Preempted implements local.Observer.
+func (m *Metrics) Preempted(reason string) { m.preemptions.WithLabelValues(reason).Inc() }
+
+// Ended implements local.Observer.
+func (m *Metrics) Ended(state string) { m.ended.WithLabelValues(state).Inc() }
+
+// Predicted implements local.Observer.
+func (m *Metrics) Predicted(late time.Duration) {
+	direction := "late"
+	if late < 0 {
+		direction = "early"
+	}
+	m.predictions.WithLabelValues(direction).Observe(late.Abs().Seconds())
+}
+
+// state is what is read when somebody asks for the metrics.
+type state struct {
+	m    *local.Machine
+	info Info
+
+	build, jobs, oldest, gpus, ratio, ready           *prometheus.Desc
+	queueHolds, queueOwed, queueLimit, queueJobs, cap *prometheus.Desc
+}
+
+func newState(m *local.Machine, info Info) *state {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &state{m: m, info: info,
+		build:      desc("muster_info", "The server: version, policy, placer, and whether the GPUs are simulated.", "version", "policy", "placer", "simulated"),
+		jobs:       desc("muster_jobs", "Jobs that are not over, by state.", "state"),
+		oldest:     desc("muster_oldest_pending_seconds", "How long the job that waits longest waits already."),
+		gpus:       desc("muster_gpus", "GPUs, by state: allocated (whole or in part), free, unhealthy.", "state"),
+		ratio:      desc("muster_gpu_allocated_ratio", "Share of the healthy GPUs that jobs hold, parts counted as parts."),
+		ready:      desc("muster_ready", "1: the last step could be stored."),
+		cap:        desc("muster_node_draining", "1: the node takes no more jobs.", "node"),
+		queueHolds: desc("muster_queue_allocated_gpus", "GPUs that a queue's jobs hold.", "queue"),
+		queueOwed:  desc("muster_queue_guarantee_gpus", "GPUs that a queue is owed.", "queue"),
+		queueLimit: desc("muster_queue_limit_gpus", "GPUs that a queue may hold at most; +Inf: no limit.", "queue"),
+		queueJobs:  desc("muster_queue_jobs", "Jobs of a queue, pending or running.", "queue", "state")}
+}
+
+// Describe implements prometheus.Collector.
+func (s *state) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(s, ch) }
+
+// Collect implements prometheus.Collector.
+func (s *state) Collect(ch chan<- prometheus.Metric) {
+	put := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	put(s.build, 1, s.info.Version, s.info.Policy, s.info.Placer, strconv.FormatBool(s.info.Simulated))
+	c := s.m.Counts()
+	for _, st := range active {
+		put(s.jobs, float64(c.Jobs[st]), st)
+	}
+	put(s.oldest, c.Oldest.Seconds())
+	put(s.ready, truth(s.m.Ready()))
+	var allocated, free, bad int
+	var held int64
+	for _, n := range s.m.Nodes() {
+		put(s.cap, truth(n.State != "up"), n.Name)
+		for i := range n.GPUs {
+			switch g := &n.GPUs[i]; {
+			case !g.Healthy:
+				bad++
+			case g.Free == cluster.Whole:
+				free++
+			default:
+				allocated++
+				held += cluster.Whole - g.Free
+			}
+		}
+	}
+	put(s.gpus, float64(allocated), "allocated")
+	put(s.gpus, float64(free), "free")
+	put(s.gpus, float64(bad), "unhealthy")
+	if well := allocated + free; well > 0 {
+		put(s.ratio, float64(held)/float64(cluster.Whole)/float64(well))
+	}
+	for _, q := range s.m.Queues() {
+		put(s.queueHolds, gpus(q.Used), q.Name)
+		put(s.queueOwed, gpus(q.Guarantee), q.Name)
+		put(s.queueLimit, gpus(q.Limit), q.Name)
+		put(s.queueJobs, float64(q.Pending), q.Name, "pending")
+		put(s.queueJobs, float64(q.Running), q.Name, "running")
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// gpus is milli-GPU as GPUs.
+func gpus(milli int64) float64 {
+	if milli == cluster.Unlimited {
+		return math.Inf(1)
+	}
+	return float64(milli) / float64(cluster.Whole)
+}
+
+// metrics registers the metrics of the server's machine.
+func (s *Server) metrics() {
+	s.opt.Metrics.reg.MustRegister(newState(s.m, s.opt.Info))
+	h := promhttp.HandlerFor(s.opt.Metrics.reg, promhttp.HandlerOpts{})
+	s.handle("GET /metrics", h.ServeHTTP)
+}
+
+// counted counts the answers of a handler.
+func (s *Server) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, route := s.mux.Handler(r)
+		seen := &codeWriter{ResponseWriter: w, code: http.StatusOK}
+		defer func() { s.opt.Metrics.requests.WithLabelValues(route, strconv.Itoa(seen.code)).Inc() }()
+		h.ServeHTTP(seen, r)
+	})
+}
+
+// codeWriter notes the status of an answer.
+type codeWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader notes the status and passes it on.
+func (c *codeWriter) WriteHeader(code int) {
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets http.ResponseController find what can flush.
+func (c *codeWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
