@@ -86,6 +86,7 @@ type Machine struct {
 	stopped context.CancelFunc
 	running context.Context // ends when the daemon does
 	groups  *cgroup.Manager
+	history history
 	seen    atomic.Pointer[map[string]gpu.Sample] // by UUID
 	faults  []string                              // what is wrong with each GPU; "": nothing
 }
@@ -126,6 +127,7 @@ type Info struct {
 	Requeue   bool             `json:"requeue,omitempty"` // a person wants it to stop and wait again
 	Progress  *api.Progress    `json:"progress,omitempty"`
 	Use       Use              `json:"use,omitzero"`
+	Guessed   bool             `json:"guessed,omitempty"` // its estimate is from earlier runs
 }
 
 // ArrayRange is what an element's environment says of its array.
@@ -190,6 +192,9 @@ func (m *Machine) restore(ctx context.Context) error {
 	}
 	m.seq, m.next = seq, cluster.JobID(max(0, last)+1)
 	if err := m.steady(ctx); err != nil {
+		return err
+	}
+	if err := m.remember(ctx); err != nil {
 		return err
 	}
 	snap, err := m.snapshot(ctx)

@@ -162,6 +162,9 @@ func (m *Machine) explain(list []api.Job) {
 // would start it now.
 func (m *Machine) Why(ctx context.Context, id int, changes bool) (api.Why, error) {
 	w, spec, snap, err := m.why(ctx, id, changes)
+	if err == nil {
+		err = m.interval(&w.Job)
+	}
 	if err == nil && snap != nil {
 		w.Changes, err = m.tryChanges(spec, snap)
 	}

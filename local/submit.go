@@ -55,12 +55,14 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 			return nil, err
 		}
 		spec.ID, spec.Submit = m.next, now
+		guessed := m.guess(&spec)
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &api.FieldError{Field: "submission", Text: text}
 		}
 		var events []engine.Event
 		for k, index := range indices {
 			j := m.newJob(u, s, spec)
+			j.info.Guessed = guessed
 			if s.Array != "" {
 				first := j.id - cluster.JobID(k)
 				j.info.Record.Spec.Array = &cluster.Array{ID: first, Index: index, Cap: most}

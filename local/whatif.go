@@ -35,6 +35,7 @@ func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
 	}
 	now := m.clock.now(m.opt.Now())
 	spec.ID, spec.Submit = m.next, now
+	m.guess(&spec)
 	if text := m.eng.Check(&spec); text != "" {
 		return api.Job{}, &api.FieldError{Field: "submission", Text: text}
 	}

@@ -201,6 +201,9 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 			about = "about "
 		}
 		fmt.Fprintf(&b, ", expected to start %s%s", about, e.Local().Format("15:04:05 Mon 2 Jan"))
+		if from, to := out.Why.Job.Earliest, out.Why.Job.Latest; from != nil && to != nil {
+			fmt.Fprintf(&b, ", between %s and %s as earlier runs suggest", from.Local().Format("15:04:05"), to.Local().Format("15:04:05 Mon 2 Jan"))
+		}
 	}
 	b.WriteString("\n")
 	for _, t := range out.Why.Blockers {

@@ -25,7 +25,7 @@ func newUsage() *cobra.Command {
 			if waste && predictions {
 				return usage(fmt.Errorf("--waste and --predictions are two reports: give one of them"))
 			}
-			u, err := client.Unix(client.Socket()).Usage(c.Context(), by, since)
+			u, err := client.Connect().Usage(c.Context(), by, since)
 			if err != nil {
 				return err
 			}

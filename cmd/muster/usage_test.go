@@ -25,3 +25,23 @@ func TestUsageReports(t *testing.T) {
 		t.Errorf("an unknown way to add up is accepted:\n%s", out)
 	}
 }
+
+// A job that states no run time is expected to take as long as its like took
+// before, also by a daemon that was started since; who waits for it is told
+// between when and when.
+func TestEstimates(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	for _, span := range []string{"0.1", "1", "3"} {
+		d.must("run", "--gpus", "1", "--name", "eval", "--", "sleep", span)
+	}
+	d.kill()
+	d.start()
+	d.must("submit", "--gpus", "1", "--name", "eval", "--", "sleep", "60")
+	out := d.must("submit", "--gpus", "1", "--", "true")
+	d.want(out, "waiting, number 1 in the line, expected to start ", ", between ", " as earlier runs suggest")
+	d.want(d.must("why", "5"), ", between ")
+	d.want(d.must("why", "5", "--json"), `"earliest":`, `"latest":`)
+	d.must("cancel", "4")
+	d.must("wait", "5")
+	d.want(d.must("usage", "--predictions"), "1 were told an interval")
+}
