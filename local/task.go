@@ -56,7 +56,9 @@ func (m *Machine) mark(id cluster.JobID, run, rank int) string {
 }
 
 // makeDirs makes the folders of a run. Users may pass through them, and own
-// those of their tasks.
+// those of their tasks: the task's own folder as soon as the daemon has written
+// what it has to. A daemon of root that wrote into a user's folder could be led
+// by a link to write anywhere.
 func (r *runner) makeDirs(t *task) error {
 	j := r.m.jobDir(r.id)
 	if err := os.MkdirAll(filepath.Dir(t.dir), 0o711); err != nil {
@@ -66,11 +68,27 @@ func (r *runner) makeDirs(t *task) error {
 		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
+		if d == t.dir {
+			continue
+		}
 		if err := r.own(d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeOwn writes a file of the task's folder, which is the daemon's still.
+func (r *runner) writeOwn(path string, text []byte, mode os.FileMode) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close(), r.own(path))
 }
 
 // own gives a path to the job's user.
@@ -89,11 +107,7 @@ func (r *runner) spawn(t *task) error {
 		return err
 	}
 	if s := r.job.sub.Script; s != "" && t.rank == 0 {
-		path := filepath.Join(t.dir, shim.ScriptFile)
-		if err := os.WriteFile(path, []byte(s), 0o700); err != nil {
-			return err
-		}
-		if err := r.own(path); err != nil {
+		if err := r.writeOwn(filepath.Join(t.dir, shim.ScriptFile), []byte(s), 0o700); err != nil {
 			return err
 		}
 	}
@@ -101,10 +115,10 @@ func (r *runner) spawn(t *task) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(t.dir, shim.TaskFile), text, 0o600); err != nil {
+	if err := r.writeOwn(filepath.Join(t.dir, shim.TaskFile), text, 0o600); err != nil {
 		return err
 	}
-	if err := r.own(filepath.Join(t.dir, shim.TaskFile)); err != nil {
+	if err := r.own(t.dir); err != nil {
 		return err
 	}
 	lock, err := os.OpenFile(t.dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)

@@ -77,6 +77,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if err := f.tcp.check(); err != nil {
 		return usage(err)
 	}
+	plainUmask()
 	state, err := filepath.Abs(f.state)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func buildMuster(t *testing.T) string {
 
 func (d *daemon) start() {
 	d.t.Helper()
-	d.cmd = exec.Command(d.bin, append([]string{"serve", "--gpus", "sim:" + d.simulated, "--state", filepath.Join(d.dir, "state"),
+	d.cmd = exec.Command("sh", append([]string{"-c", `umask 077; exec "$@"`, "sh", d.bin, "serve", "--gpus", "sim:" + d.simulated, "--state", filepath.Join(d.dir, "state"),
 		"--socket", d.socket, "--policy", d.policy}, d.args...)...)
 	d.cmd.Stderr = &d.log
 	if err := d.cmd.Start(); err != nil {
@@ -264,4 +264,43 @@ echo started; while :; do sleep 0.05; done`
 		t.Errorf("a program that handles no signal was waited for, %v of the two minutes' grace", took)
 	}
 	d.must("cancel", "3")
+}
+
+// Jobs run as the user who submitted them, with that user's groups and rights,
+// also under a daemon that was started with a strict umask; others can neither
+// see into their folders nor end them.
+func TestOtherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can run jobs of other users")
+	}
+	d := startDaemon(t, "1xH100-80GB")
+	for p := d.dir; p != "/tmp" && p != "/"; p = filepath.Dir(p) {
+		if err := os.Chmod(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []string{filepath.Dir(d.bin), filepath.Dir(d.socket)} {
+		if err := os.Chmod(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	as := func(user string, args ...string) (string, error) {
+		cmd := exec.Command("setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups", "timeout", "60", d.bin}, args...)...)
+		cmd.Dir, cmd.Env = "/tmp", append(os.Environ(), "MUSTER_SOCKET="+d.socket, "HOME=/tmp")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := as("nobody", "run", "--gpus", "1", "--", "sh", "-c", "id -un; id -gn; touch $MUSTER_CHECKPOINT_DIR/mine && echo can write; cat "+d.dir+"/state/muster.db || echo cannot read")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	d.want(out, "nobody\n", "nogroup\n", "can write", "cannot read")
+	d.must("submit", "--gpus", "1", "--name", "roots", "-o", "/dev/null", "--", "sleep", "100")
+	if out, err := as("nobody", "cancel", "2"); err == nil || !strings.Contains(out, "root") {
+		t.Errorf("nobody cancels root's job: %v, %s", err, out)
+	}
+	if out, err := as("nobody", "show", "2"); err != nil || strings.Contains(out, "sleep") && strings.Contains(out, `"100"`) {
+		t.Errorf("nobody sees what root runs: %v, %s", err, out)
+	}
+	d.must("cancel", "2")
 }
