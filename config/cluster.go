@@ -158,7 +158,7 @@ func decode(name string, data []byte, into any) error {
 }
 
 func keysOf(typeName string) []string {
-	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, perfFile{}} {
+	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, perfFile{}, serveFile{}, stopFile{}, People{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue

@@ -31,6 +31,7 @@ type serveFlags struct {
 	sample                    time.Duration
 	hourCost                  float64
 	tcp                       listenFlags
+	config                    string
 }
 
 func newServe() *cobra.Command {
@@ -57,6 +58,7 @@ func newServe() *cobra.Command {
 	c.Flags().StringVar(&f.policy, "policy", "multifactor", "who is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
+	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules and roles (default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
 	f.tcp.add(c)
 	return c
 }
@@ -100,14 +102,15 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	defer unlock()
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	rules := journal.Header{Version: journal.Version, Spec: dev.spec, Policy: f.policy, Placer: f.placer, Backfill: f.backfill}
-	if _, err := rules.Config(); err != nil {
-		return usage(err)
-	}
 	groups := cgroup.Open()
 	defer groups.Close()
 	opt, err := f.options()
 	if err != nil {
 		return usage(err)
+	}
+	conf, err := f.configure(c, &rules, &opt)
+	if _, bad := rules.Config(); err != nil || bad != nil {
+		return usage(errors.Join(err, bad))
 	}
 	opt.Dir, opt.Rules, opt.GPUs, opt.Devices, opt.Groups, opt.Now, opt.Log = state, rules, dev.gpus, dev.source, groups, time.Now, log
 	metrics := server.NewMetrics()
@@ -118,6 +121,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	}
 	s := server.New(m, server.Options{Metrics: metrics, Hosts: f.tcp.names(), Info: server.Info{Version: version(), Policy: f.policy, Placer: f.placer,
 		NotEnforced: groups.Notes(), Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
+	s.SetRoles(server.Roles{Operators: local.Members(conf.Operators), Admins: local.Members(conf.Admins)})
 	door, err := f.tcp.open(ctx, state, time.Now())
 	if err != nil {
 		return errors.Join(err, m.Close())
