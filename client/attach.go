@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -297,4 +298,26 @@ func (f *feeder) feed(conn io.ReadWriter) error {
 			return nil
 		}
 	}
+}
+
+// Changes calls tell whenever something changed, and once at the beginning,
+// until the context ends; a daemon that is restarted meanwhile is waited for.
+func (c *Client) Changes(ctx context.Context, tell func()) error {
+	return patiently(ctx, func() error {
+		for {
+			resp, err := c.open(ctx, http.MethodGet, "/v1/events", nil)
+			if err != nil {
+				return err
+			}
+			lines := bufio.NewScanner(resp.Body)
+			for lines.Scan() {
+				if strings.HasPrefix(lines.Text(), "data:") {
+					tell()
+				}
+			}
+			if err := errors.Join(lines.Err(), resp.Body.Close(), ctx.Err()); err != nil {
+				return err
+			}
+		}
+	})
 }

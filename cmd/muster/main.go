@@ -82,7 +82,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newSim(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newCheck(), newResults(), newMan())
-	root.AddCommand(newServe(), newSubmit(), newRun(), newQueue(), newShow(), newWhy(), newLogs(), newWait(), newAttach(), newNodes(), newQueues(), newSlurm())
+	root.AddCommand(newServe(), newSubmit(), newRun(), newQueue(), newShow(), newWhy(), newLogs(), newWait(), newAttach(), newTop(), newNodes(), newQueues(), newSlurm())
 	root.AddCommand(newToken(), newLogin(), newLogout(), newDashboard(), newUpdate(), newHistory(), newUsage())
 	root.AddCommand(newJournal(), newConfig())
 	root.AddCommand(newDrains()...)
