@@ -2,9 +2,15 @@
 GO ?= go
 export CGO_CFLAGS = -O2 -g -Wno-deprecated-declarations # of NVML's header
 
-.PHONY: run test build lint bench soak fuzz results rewrite clean
+.PHONY: run sim test build lint bench soak fuzz results clean
 
-run: build ## replay a sample cluster under all policies and write report.html
+# Without an NVIDIA driver the devices are simulated; the jobs are real processes.
+GPUS ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo --gpus sim:8xH100-80GB)
+
+run: build ## the service of this machine with its dashboard; README.md says what to type next
+	./muster serve $(GPUS)
+
+sim: build ## replay a sample cluster under all policies and write report.html
 	./muster sim --demo --policies all --html report.html
 	@echo
 	@echo "Open report.html in a browser for the plots. Then try:"
@@ -27,9 +33,10 @@ lint: ## the linters of .golangci.yml
 
 bench: ## the figures of docs/performance.md
 	$(GO) test -run xxx -bench . -benchmem ./engine ./sim ./trace ./quota
+	$(GO) test -run xxx -bench Beside -benchtime 1x -timeout 30m ./slurm
 
 soak: ## a million random events per policy, with all invariants; a thousand deaths of the daemon
-	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Soak' -v ./engine ./driver/...
+	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Soak|Crash' -v ./engine ./driver/... ./cmd/muster
 	MUSTER_SOAK=1000 $(GO) test -timeout 1h -run 'TestCrash$$' -v ./cmd/muster
 
 fuzz: ## each fuzz target for half a minute
@@ -37,9 +44,6 @@ fuzz: ## each fuzz target for half a minute
 
 results: ## replay the published experiments and write docs/results.md
 	$(GO) run ./cmd/muster results --traces ../shared/traces --out docs/results.md
-
-rewrite: ## accept what scenarios print now; commit only differences that you can explain
-	$(GO) test ./scenario -rewrite
 
 clean:
 	rm -f muster report.html
