@@ -234,6 +234,7 @@ func (m *Machine) sweep() error {
 		m.opt.Log.Warn("a task is left over from a job that is not running; it is killed", "job", id, "run", run, "task", rank)
 		killAll(m.mark(id, run, rank))
 	}
+	m.sweepGroups()
 	return nil
 }
 

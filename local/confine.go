@@ -102,6 +102,22 @@ func (r *runner) killed(t *task) string {
 	return "out of memory: the machine had none left"
 }
 
+// sweepGroups removes the groups of tasks that ended with their daemon.
+func (m *Machine) sweepGroups() {
+	_, ours, _ := strings.Cut(m.mark(0, 0, 0), "=0.0.0")
+	m.groups.Sweep(func(name string) bool {
+		rest, mine := strings.CutSuffix(name, ours)
+		f := strings.Split(rest, ".")
+		if !mine || len(f) != 3 {
+			return false
+		}
+		id, _ := strconv.Atoi(f[0])
+		run, _ := strconv.Atoi(f[1])
+		j := m.jobs[cluster.JobID(id)]
+		return j == nil || j.info.Run != run
+	})
+}
+
 // Use is what the tasks of a job used of the machine, all runs together.
 type Use struct {
 	CPU  time.Duration `json:"cpu,omitempty"`

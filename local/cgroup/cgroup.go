@@ -180,6 +180,21 @@ func (m *Manager) folders() (list []string) {
 	return list
 }
 
+// Sweep removes the empty groups whose names are left over.
+func (m *Manager) Sweep(leftOver func(name string) bool) {
+	for _, d := range m.folders() {
+		entries, err := os.ReadDir(d)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if e.IsDir() && leftOver(e.Name()) {
+				_ = os.Remove(filepath.Join(d, e.Name())) // the kernel keeps those with processes
+			}
+		}
+	}
+}
+
 // Group is a task's group; whether it exists is another question.
 func (m *Manager) Group(name string) *Group { return &Group{m, name} }
 

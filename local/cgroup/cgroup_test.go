@@ -171,6 +171,20 @@ func TestDevices(t *testing.T) {
 	t.Run("version 2", check)
 }
 
+// What is left over is removed, unless processes are in it.
+func TestSweep(t *testing.T) {
+	m := need(t)
+	old := m.Group("test.old")
+	if err := old.Create(Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	live, _ := start(t, m, Limits{}, "sleep 10")
+	m.Sweep(func(name string) bool { return name == old.name || name == live.name })
+	if old.exists() || len(m.folders()) > 0 && !live.exists() {
+		t.Errorf("the empty group is there: %v; the one with a process: %v", old.exists(), live.exists())
+	}
+}
+
 // Without groups everything is still called, and the notes say what is missing.
 func TestNothing(t *testing.T) {
 	m := &Manager{}
