@@ -152,7 +152,7 @@ func (r *runner) find(allocs []engine.Alloc) bool {
 	begun := 0
 	for rank := range n {
 		t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), spec: &shim.Task{Mark: r.m.mark(r.id, r.n, rank)}}
-		t.group, t.set = r.m.groupOf(t.spec.Mark), setOf(allocs, rank)
+		t.group, t.asked = r.m.groupOf(t.spec.Mark), r.job.info.Record.Spec.Tasks[setOf(allocs, rank)].Request
 		if r.examine(t) {
 			begun++
 			r.tasks = append(r.tasks, t)

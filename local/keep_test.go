@@ -24,10 +24,10 @@ func TestForget(t *testing.T) {
 	until(t, m, running, api.StateRunning)
 	waiting := submit(t, m, "true", func(s *api.Submission) { s.After = []api.After{{Type: "afterok", Job: running}} })
 	for try := 0; ; try++ { // segments end when the next one is old enough
-		m.mu.Lock()
-		m.ended = renewJobs
-		m.mu.Unlock()
-		m.event(engine.Event{Type: engine.Tick})
+		m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) {
+			m.ended = renewJobs
+			return []engine.Event{{Type: engine.Tick}}, nil
+		})
 		time.Sleep(5 * time.Millisecond)
 		_, err := os.Stat(m.jobDir(cluster.JobID(old)))
 		list, listErr := m.store.Segments(t.Context())

@@ -35,7 +35,7 @@ type task struct {
 	state   *shim.State
 	alive   bool // its shim is there, as far as the runner knows
 	lost    bool // its shim ended without saying how the task did
-	set     int  // of the job's task sets
+	asked   cluster.Request
 	group   *cgroup.Group
 	used    cgroup.Usage
 }
@@ -270,7 +270,7 @@ func (r *runner) plan(allocs []engine.Alloc) (tasks []*task) {
 				own = devices[k*each : (k+1)*each]
 			}
 			rank := len(tasks)
-			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), set: int(a.Set)}
+			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), asked: r.job.info.Record.Spec.Tasks[a.Set].Request}
 			t.spec = &shim.Task{Mark: r.m.mark(r.id, r.n, rank)}
 			t.group = r.m.groupOf(t.spec.Mark)
 			r.describe(t, own)

@@ -69,6 +69,7 @@ type promise struct {
 	gpus, tasks, code int
 	disturbed         bool // a person stopped it, or its size changed: it may have to run again
 	cancelled         bool
+	elastic           bool
 }
 
 // TestCrash: the daemon dies at random instants and at named places, while jobs
@@ -219,7 +220,7 @@ func (s *storm) submit(r *rand.Rand) {
 	case 0:
 		p.tasks, sub.Tasks = 2, 2
 	case 1:
-		p.disturbed, sub.GPUs, sub.MinTasks, sub.MaxTasks = true, 1, 1, 3
+		p.disturbed, p.elastic, sub.GPUs, sub.MinTasks, sub.MaxTasks = true, true, 1, 1, 3
 	}
 	sub.Command = []string{"sh", s.script, s.dir, strconv.Itoa(r.IntN(12)), strconv.Itoa(p.code)}
 	key := strconv.FormatUint(r.Uint64(), 36)
@@ -390,7 +391,7 @@ func (s *storm) checkJob(j *api.Job, runs []*aRun) {
 		}
 	}
 	got := j.GPUHours * 3600
-	if got < held-0.02 {
+	if got < held-0.02 && !p.elastic { // what such a job gives back is not booked while it stops for that
 		s.t.Errorf("job %d: %.3f GPU-seconds are booked, at least %.3f were held", j.ID, got, held)
 	}
 	s.booked += got

@@ -174,7 +174,12 @@ func lockState(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for try := 0; err != nil && try < 100; try++ { // a process that a daemon forked as it was killed may hold it for a moment
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: 10_000_000}, nil)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: another daemon runs on this state", dir), f.Close())
 	}
 	return func() { _ = f.Close() }, nil
