@@ -391,6 +391,13 @@ func (e *Engine) checkWhys() error {
 		if len(y.Blockers) == 0 || y.Blockers[0] == "" || y.Blockers[0] == "not in line" {
 			return fmt.Errorf("job %d waits and nothing says why: %+v", j.spec.ID, y)
 		}
+		if y.Ahead < 0 || e.stats.Steps%32 != 0 {
+			continue
+		}
+		line := e.Line(y.Ahead + 1)
+		if w := line[min(y.Ahead, len(line)-1)]; w.Job != j.spec.ID || y.Ahead < maxAhead && w.Expected != y.Expected {
+			return fmt.Errorf("job %d is expected at %v behind %d others; the line says job %d at %v there", j.spec.ID, y.Expected, y.Ahead, w.Job, w.Expected)
+		}
 	}
 	return nil
 }

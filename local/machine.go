@@ -82,6 +82,9 @@ type Machine struct {
 	ready   atomic.Bool             // the last step could be stored
 	stuck   atomic.Bool             // the last step could not be stored yet
 	watch   watchers
+	watches watches
+	series  series
+	lines   lines
 	runners sync.WaitGroup
 	stopped context.CancelFunc
 	running context.Context // ends when the daemon does
@@ -167,6 +170,7 @@ func (m *Machine) Run(ctx context.Context) error {
 			go m.sample()
 		}
 	}
+	go m.keepSeries()
 	err := m.schedule(ctx)
 	m.stopped()
 	m.runners.Wait()
@@ -401,6 +405,7 @@ func (m *Machine) Apply(_ context.Context, d engine.Decision) error {
 		m.settle(id)
 	}
 	m.watch.tell()
+	m.watches.tell(m.eng.Changed())
 	m.crash("applied")
 	return nil
 }

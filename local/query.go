@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -92,11 +94,22 @@ func (m *Machine) live(f *store.Filter) []api.Job {
 		}
 		spec := j.info.Record.Spec
 		if j.row && (f.Before == 0 || int(id) < f.Before) && (f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&
-			(f.Name == "" || f.Name == spec.Name) && slices.Contains(f.States, j.info.State) {
+			(f.Name == "" || f.Name == spec.Name) && found(f.Search, j) && slices.Contains(f.States, j.info.State) {
 			list = append(list, m.view(j))
 		}
 	}
 	return list
+}
+
+// found reports whether a text is part of what a job is called, or its number.
+func found(text string, j *job) bool {
+	if text == "" || text == strconv.Itoa(int(j.id)) {
+		return true
+	}
+	text = strings.ToLower(text)
+	return slices.ContainsFunc([]string{j.info.Record.Spec.Name, j.info.User.Name, j.info.Record.Spec.Queue}, func(s string) bool {
+		return strings.Contains(strings.ToLower(s), text)
+	})
 }
 
 // list finds the jobs that a filter chooses.
@@ -232,11 +245,12 @@ func (m *Machine) Nodes() []api.Node {
 	defer m.mu.RUnlock()
 	n := m.eng.Nodes()[0]
 	v := api.Node{Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
+	holders := m.eng.Beliefs()
 	for i := range v.GPUs {
 		g := &v.GPUs[i]
 		g.Healthy, g.Free, g.Fault = n.Bad>>i&1 == 0, cluster.Whole, m.faults[i]
 		m.show(g)
-		for _, b := range m.eng.Beliefs() {
+		for _, b := range holders {
 			for _, a := range b.Allocs {
 				if a.GPUs>>i&1 == 0 {
 					continue

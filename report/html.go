@@ -9,6 +9,8 @@ import (
 	"html"
 	"io"
 	"strings"
+
+	"github.com/muster-gpu/muster/internal/plot"
 )
 
 //go:embed assets
@@ -17,8 +19,10 @@ var assets embed.FS
 // scripts are the page's own, in order; they share one function scope.
 var scripts = []string{"base.js", "summary.js", "plots.js", "queues.js", "gantt.js", "main.js"}
 
-func asset(name string) string {
-	b, err := assets.ReadFile("assets/" + name)
+func asset(name string) string { return embedded(assets, "assets/"+name) }
+
+func embedded(files embed.FS, name string) string {
+	b, err := files.ReadFile(name)
 	if err != nil {
 		panic(err) // it is embedded
 	}
@@ -52,9 +56,9 @@ func WriteHTML(w io.Writer, title string, runs []Run, sums []Summary) error {
 		own.WriteString(asset(name) + "\n")
 	}
 	own.WriteString("})();")
-	plot := "/*\nuPlot 1.6.32\n" + asset("uPlot.LICENSE") + "\n*/\n" + asset("uPlot.iife.min.js")
-	style := asset("uPlot.min.css") + "\n" + asset("page.css")
-	policy := "default-src 'none'; script-src " + inlineHash(plot) + " " + inlineHash(own.String()) +
+	draw := "/*\nuPlot " + plot.Version + "\n" + embedded(plot.Files, "uPlot.LICENSE") + "\n*/\n" + embedded(plot.Files, "uPlot.iife.min.js")
+	style := embedded(plot.Files, "uPlot.min.css") + "\n" + asset("page.css")
+	policy := "default-src 'none'; script-src " + inlineHash(draw) + " " + inlineHash(own.String()) +
 		"; style-src " + inlineHash(style) + "; img-src data:; base-uri 'none'; form-action 'none'"
 	var b bytes.Buffer
 	b.WriteString("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
@@ -65,7 +69,7 @@ func WriteHTML(w io.Writer, title string, runs []Run, sums []Summary) error {
 	b.WriteString(asset("page.html") + "\n<noscript><pre>" + html.EscapeString(table.String()) + "</pre></noscript>\n")
 	b.WriteString("<script id=\"data\" type=\"application/json\">")
 	b.Write(data)
-	b.WriteString("</script>\n<script>" + plot + "</script>\n<script>" + own.String() + "</script>\n</body>\n</html>\n")
+	b.WriteString("</script>\n<script>" + draw + "</script>\n<script>" + own.String() + "</script>\n</body>\n</html>\n")
 	_, err = w.Write(b.Bytes())
 	return err
 }

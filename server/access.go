@@ -28,6 +28,13 @@ var access = map[string]string{
 	"GET /metrics":                 nearby,
 	"GET /readyz":                  anybody,
 	"GET /login":                   anybody,
+	"GET /{$}":                     anybody, // the pages hold nothing; what they show they ask for
+	"GET /jobs":                    anybody,
+	"GET /jobs/{id}":               anybody,
+	"GET /submit":                  anybody,
+	"GET /usage":                   anybody,
+	"GET /assets/{name}":           anybody,
+	"GET /favicon.ico":             anybody,
 	"GET /openapi.json":            anybody,
 	"GET /openapi.yaml":            anybody,
 	"GET /openapi-3.0.json":        anybody,
@@ -46,6 +53,7 @@ var access = map[string]string{
 	"GET /v1/usage":                api.RoleUser,
 	"GET /v1/jobs/{id}/samples":    api.RoleUser,
 	"GET /v1/events":               api.RoleUser,
+	"GET /v1/overview":             api.RoleUser,
 	"POST /v1/jobs":                api.RoleUser,
 	"GET /v1/jobs":                 api.RoleUser,
 	"GET /v1/jobs/{id}":            api.RoleUser, // what others run is masked

@@ -128,6 +128,13 @@ var mayUse = map[string]string{
 	"GET /metrics":                 "ospa", // and all of this machine
 	"GET /readyz":                  "nospa",
 	"GET /login":                   "nospa",
+	"GET /{$}":                     "nospa",
+	"GET /jobs":                    "nospa",
+	"GET /jobs/{id}":               "nospa",
+	"GET /submit":                  "nospa",
+	"GET /usage":                   "nospa",
+	"GET /assets/{name}":           "nospa",
+	"GET /favicon.ico":             "nospa",
 	"GET /openapi.json":            "nospa",
 	"GET /openapi.yaml":            "nospa",
 	"GET /openapi-3.0.json":        "nospa",
@@ -146,6 +153,7 @@ var mayUse = map[string]string{
 	"GET /v1/usage":                "ospa",
 	"GET /v1/jobs/{id}/samples":    "ospa",
 	"GET /v1/events":               "ospa",
+	"GET /v1/overview":             "ospa",
 	"POST /v1/jobs":                "ospa",
 	"GET /v1/jobs":                 "ospa",
 	"GET /v1/jobs/{id}":            "ospa",
@@ -234,7 +242,7 @@ func (w *world) subject(route string) int {
 }
 
 func concrete(pattern string, id int) string {
-	return strings.NewReplacer("{id}", strconv.Itoa(id), "{name}", "box", "{schema}", "Job.json").Replace(pattern)
+	return strings.NewReplacer("{id}", strconv.Itoa(id), "{name}", "box", "{schema}", "Job.json", "{$}", "").Replace(pattern)
 }
 
 // routes lists what the server answers to.
@@ -372,7 +380,7 @@ func TestNoRoute(t *testing.T) {
 	if got := w.ask("o", "GET", "/v1/jobs/x/log", ""); got.Code != 404 || !strings.Contains(got.Body.String(), "not the number of a job") {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
-	if got := w.ask("o", "GET", fmt.Sprintf("/v1/jobs/%d/log?from=-1", w.job()), ""); got.Code != 422 {
+	if got := w.ask("o", "GET", fmt.Sprintf("/v1/jobs/%d/log?from=-x", w.job()), ""); got.Code != 422 {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
 }

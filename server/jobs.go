@@ -44,10 +44,12 @@ type listInput struct {
 	User   string   `query:"user"`
 	Queue  string   `query:"queue"`
 	Name   string   `query:"name"`
+	Search string   `query:"search" maxLength:"200" doc:"Part of the name, the user or the queue, or the number"`
 	State  []string `query:"state,explode" doc:"States, each by itself or several with commas; active stands for all that are not over"`
 	Since  string   `query:"since" doc:"Only jobs that ended after this time (RFC 3339), or have not ended"`
 	Before int      `query:"before" minimum:"0" doc:"Only jobs with a smaller number: the next page"`
 	Limit  int      `query:"limit" minimum:"0" maximum:"10000" default:"1000"`
+	Brief  bool     `query:"brief" doc:"Without environment, command, script and arguments"`
 }
 
 type listOutput struct {
@@ -156,7 +158,7 @@ func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := store.Filter{User: in.User, Queue: in.Queue, Name: in.Name, Before: in.Before, Limit: in.Limit}
+	f := store.Filter{User: in.User, Queue: in.Queue, Name: in.Name, Search: in.Search, Before: in.Before, Limit: in.Limit}
 	for _, st := range strings.Split(strings.Join(in.State, ","), ",") {
 		switch st {
 		case "":
@@ -181,7 +183,9 @@ func (s *Server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	out := &listOutput{}
 	out.Body.Jobs = list
 	for i := range list {
-		list[i] = shown(who, list[i])
+		if list[i] = shown(who, list[i]); in.Brief {
+			brief(&list[i])
+		}
 	}
 	if in.Limit > 0 && len(list) == in.Limit {
 		out.Body.Next = list[len(list)-1].ID

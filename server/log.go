@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,7 +22,8 @@ import (
 const followEvery = 50 * time.Millisecond
 
 // log sends a job's output, and with follow=true what comes until it is over.
-// Query: stream=out|err, task=N, follow=true, from=BYTES.
+// Query: stream=out|err, task=N, follow=true, from=BYTES; a negative position
+// counts from the end.
 func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	id, err := strconv.Atoi(r.PathValue("id"))
@@ -34,12 +36,17 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
+	back := strings.HasPrefix(q.Get("from"), "-")
 	rank, err := whole(q.Get("task"))
-	at, err2 := whole(q.Get("from"))
+	at, err2 := whole(strings.TrimPrefix(q.Get("from"), "-"))
 	if err := errors.Join(err, err2); err != nil {
 		refuse(w, http.StatusUnprocessableEntity, "task, from: "+err.Error())
 		return
 	}
+	if back {
+		at = s.fromEnd(id, int(rank), q.Get("stream") == "err", at)
+	}
+	w.Header().Set("X-Muster-Log-From", strconv.FormatInt(at, 10))
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	out := http.NewResponseController(w)
@@ -108,6 +115,24 @@ func (s *Server) copyLog(w io.Writer, id, rank int, errs bool, at int64) (int64,
 	}
 	defer f.Close()
 	return io.Copy(w, io.NewSectionReader(f, at, 1<<62))
+}
+
+// fromEnd is the position that lies so far before the end of what there is now.
+func (s *Server) fromEnd(id, rank int, errs bool, back int64) int64 {
+	path, u, err := s.m.LogPath(id, rank, errs)
+	if err != nil || path == "" {
+		return 0
+	}
+	f, err := openOwned(path, &u)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return 0
+	}
+	return max(0, fi.Size()-back)
 }
 
 func openOwned(path string, u *local.User) (*os.File, error) {

@@ -44,24 +44,3 @@ func (s *Server) machine(a huma.API) {
 		w.WriteHeader(http.StatusOK)
 	})
 }
-
-// events tells a browser, or a script, whenever something changed.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	out := http.NewResponseController(w)
-	for {
-		changed := s.m.Changed()
-		if _, err := w.Write([]byte("event: changed\ndata: {}\n\n")); err != nil {
-			return
-		}
-		if err := out.Flush(); err != nil {
-			return
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-changed:
-		}
-	}
-}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/web"
 )
 
 // Server serves a machine.
@@ -77,6 +78,10 @@ func New(m *local.Machine, opt Options) *Server {
 	s.handle("GET /v1/jobs/{id}/tty", s.tty)
 	s.handle("GET /v1/events", s.events)
 	s.handle("GET /v1/journal", s.journal)
+	s.overview(a)
+	for pattern, page := range web.Pages() {
+		s.handle(pattern, page)
+	}
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
 	"strings"
 )
 
@@ -45,6 +46,7 @@ func (s *Store) Job(ctx context.Context, id int) (*Job, error) {
 // Filter chooses jobs. Zero fields choose all.
 type Filter struct {
 	User, Queue, Name string
+	Search            string // part of the name, the user or the queue, or the number
 	States            []string
 	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not done are in, too
 	Before            int   // number below; 0: any
@@ -60,6 +62,14 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Job, error) {
 		if c.v != "" {
 			add(c.col+" = ?", c.v)
 		}
+	}
+	if f.Search != "" {
+		number, err := strconv.Atoi(f.Search)
+		if err != nil {
+			number = -1
+		}
+		part := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(f.Search) + "%"
+		add(`(name LIKE ? ESCAPE '\' OR user LIKE ? ESCAPE '\' OR queue LIKE ? ESCAPE '\' OR id = ?)`, part, part, part, number)
 	}
 	if len(f.States) > 0 {
 		var in []any

@@ -32,6 +32,7 @@ type serveFlags struct {
 	hourCost                  float64
 	tcp                       listenFlags
 	config                    string
+	demo                      bool
 }
 
 func newServe() *cobra.Command {
@@ -45,7 +46,12 @@ func newServe() *cobra.Command {
 			"Without GPUs, --gpus sim:8xH100-80GB plays some: the jobs are real all the same.",
 		Example: "  muster serve\n  muster serve --gpus sim:8xH100-80GB\n  muster run --gpus 2 -- python train.py",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return runServe(c.Context(), c, f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if f.demo {
+				f.demoDefaults(c)
+			}
+			return runServe(c.Context(), c, f)
+		},
 	}
 	dir, socket := defaultPlaces()
 	c.Flags().StringVar(&f.state, "state", dir, "folder of the state")
@@ -59,6 +65,7 @@ func newServe() *cobra.Command {
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
 	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules and roles (default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
+	c.Flags().BoolVar(&f.demo, "demo", false, "submit made-up jobs all the time, in a state of its own with simulated GPUs, to look at")
 	f.tcp.add(c)
 	return c
 }
@@ -89,10 +96,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	defer dev.source.Close()
-	if err := os.MkdirAll(filepath.Dir(f.socket), 0o755); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(state, 0o711); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(f.socket), 0o755), os.MkdirAll(state, 0o711)); err != nil {
 		return err
 	}
 	unlock, err := lockState(state)
@@ -109,6 +113,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return usage(err)
 	}
 	conf, err := f.configure(c, &rules, &opt)
+	f.demoRules(&rules.Spec)
 	if _, bad := rules.Config(); err != nil || bad != nil {
 		return usage(errors.Join(err, bad))
 	}
@@ -131,6 +136,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	}
 	log.Info("scheduling", "gpus", describeGPUs(dev.gpus), "policy", f.policy, "socket", f.socket, "state", state)
 	door.tell(log)
+	f.startDemo(ctx, m, len(dev.gpus), filepath.Join(state, "demo"), log)
 	return together(ctx, m, s, door, f.socket)
 }
 

@@ -1,0 +1,23 @@
+package api
+
+import "time"
+
+// Sample is the machine at an instant.
+type Sample struct {
+	At          time.Time `json:"at"`
+	Allocated   int64     `json:"allocated" doc:"Milli-GPU"`
+	Running     int       `json:"running" doc:"Jobs on devices"`
+	Waiting     int       `json:"waiting"`
+	Utilisation *float64  `json:"utilisation,omitempty" doc:"Percent, mean of the GPUs that are measured; absent: none is"`
+}
+
+// Overview is the whole machine in one answer.
+type Overview struct {
+	At      time.Time      `json:"at" doc:"The server's clock"`
+	Counts  map[string]int `json:"counts" doc:"Jobs that are not over, by state"`
+	Nodes   []Node         `json:"nodes"`
+	Queues  []Queue        `json:"queues"`
+	Running []Job          `json:"running" doc:"Jobs that are not waiting, the first hundred"`
+	Waiting []Job          `json:"waiting" doc:"The first in line, with place and expected start"`
+	Series  []Sample       `json:"series" doc:"The last hour, since the daemon started"`
+}

@@ -1,0 +1,177 @@
+// Package browser drives a real browser in tests: it opens pages, looks at
+// them as a person would, and keeps what they complain of.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+const chromium = "/usr/bin/chromium"
+
+// Browser is a browser with one page.
+type Browser struct {
+	t    *testing.T
+	ctx  context.Context
+	mu   sync.Mutex
+	bad  []string
+	asks []string
+}
+
+// Open starts a browser that ends with the test.
+func Open(t *testing.T) *Browser {
+	t.Helper()
+	if _, err := os.Stat(chromium); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("no browser: %v (scripts/install-test-deps.sh installs it)", err)
+		}
+		t.Skip("SKIP-BROWSER: " + chromium + " is not installed; scripts/install-test-deps.sh installs it")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true), chromedp.NoFirstRun, chromedp.WindowSize(1280, 900))
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), opts...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	b := &Browser{t: t, ctx: ctx}
+	b.Do() // the browser lives as long as the context of the first call
+	b.ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(stop)
+	if err := chromedp.Listen(ctx, b.heard); err != nil {
+		t.Fatal(err)
+	}
+	tell(b, network.Enable, network.EnableParams{})
+	tell(b, log.Enable, cdp.Empty{})
+	return b
+}
+
+// tell sends a command of the protocol.
+func tell[P any](b *Browser, c cdp.Command[P, cdp.Empty], p P) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.ctx, c, p); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *Browser) heard(ev any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := ev.(type) {
+	case *runtime.EventConsoleAPICalled:
+		if k := string(e.Type); k == "error" || k == "warning" || k == "assert" {
+			b.bad = append(b.bad, fmt.Sprintf("console %s: %v", e.Type, e.Args))
+		}
+	case *runtime.EventExceptionThrown:
+		d := e.ExceptionDetails
+		b.bad = append(b.bad, d.Text)
+		if d.Exception != nil {
+			b.bad = append(b.bad, d.Exception.Description)
+		}
+	case *log.EventEntryAdded:
+		b.bad = append(b.bad, e.Entry.Text+" "+e.Entry.URL)
+	case *network.EventRequestWillBeSent:
+		b.asks = append(b.asks, e.Request.URL)
+	}
+}
+
+// Do carries out actions.
+func (b *Browser) Do(a ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, a...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// JS evaluates an expression to a string.
+func (b *Browser) JS(expr string) string {
+	b.t.Helper()
+	out, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("String("+expr+")"))
+	if err != nil {
+		b.t.Fatalf("%v in %s", err, expr)
+	}
+	return out
+}
+
+// Await waits until an expression is true, at most 20 seconds.
+func (b *Browser) Await(what, expr string) {
+	b.t.Helper()
+	for range 200 {
+		if b.JS("!!("+expr+")") == "true" {
+			return
+		}
+		b.Do(chromedp.Sleep(100 * time.Millisecond))
+	}
+	b.t.Fatalf("%s: %s does not become true; the page reads\n%s", what, expr, b.JS("document.body.innerText"))
+}
+
+// Settle lets animation frames and observers pass.
+func (b *Browser) Settle() { b.Do(chromedp.Sleep(250 * time.Millisecond)) }
+
+// Look sets the size of the window and whether the system is light or dark.
+func (b *Browser) Look(width, height int64, scheme string) {
+	b.t.Helper()
+	tell(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500})
+	tell(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	b.Settle()
+}
+
+// Shoot keeps a picture of the page in the folder that MUSTER_SCREENSHOTS names.
+func (b *Browser) Shoot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("MUSTER_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// In lets a sub-test fail by itself.
+func (b *Browser) In(t *testing.T) { b.t = t }
+
+// Forgive forgets the complaints so far, which the test has caused on purpose.
+func (b *Browser) Forgive() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bad = nil
+}
+
+// Clean fails for what the page complained of, and for requests that go
+// elsewhere than the given beginnings of addresses.
+func (b *Browser) Clean(own ...string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.bad {
+		b.t.Errorf("the page complains: %s", s)
+	}
+asks:
+	for _, u := range b.asks {
+		for _, o := range own {
+			if strings.HasPrefix(u, o) {
+				continue asks
+			}
+		}
+		b.t.Errorf("the page asks for %s", u)
+	}
+	b.bad, b.asks = nil, nil
+}

@@ -1,0 +1,162 @@
+//go:build linux
+
+package local
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+const (
+	// sampleEvery is how often the machine's state is kept for the last hour.
+	sampleEvery = 5 * time.Second
+	samplesKept = int(time.Hour / sampleEvery)
+	// mostShown bounds the lists of an overview.
+	mostShown = 100
+	// promised is how many waiting jobs an overview expects a start for.
+	promised = 20
+)
+
+// series are the samples of the last hour.
+type series struct {
+	mu   sync.Mutex
+	list []api.Sample
+}
+
+// keepSeries samples until the daemon ends.
+func (m *Machine) keepSeries() {
+	t := time.NewTicker(sampleEvery)
+	defer t.Stop()
+	for {
+		s := m.present()
+		m.series.mu.Lock()
+		m.series.list = append(m.series.list, s)
+		if over := len(m.series.list) - samplesKept; over > 0 {
+			m.series.list = slices.Delete(m.series.list, 0, over)
+		}
+		m.series.mu.Unlock()
+		select {
+		case <-m.running.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// present is the machine as it is now.
+func (m *Machine) present() api.Sample {
+	s := api.Sample{At: m.opt.Now().UTC()}
+	var sum float64
+	measured := 0
+	for _, n := range m.Nodes() {
+		for _, g := range n.GPUs {
+			s.Allocated += cluster.Whole - g.Free
+			if g.Utilisation != nil {
+				sum += *g.Utilisation
+				measured++
+			}
+		}
+	}
+	if measured > 0 {
+		mean := sum / float64(measured)
+		s.Utilisation = &mean
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, j := range m.jobs {
+		if j.info.Record.State == engine.Pending || j.info.Record.State == engine.Placed {
+			s.Waiting++
+		} else {
+			s.Running++
+		}
+	}
+	return s
+}
+
+// Overview is the whole machine in one answer.
+func (m *Machine) Overview() api.Overview {
+	o := api.Overview{At: m.opt.Now().UTC(), Counts: map[string]int{}, Nodes: m.Nodes(), Queues: m.Queues(), Running: []api.Job{}, Waiting: []api.Job{}}
+	m.series.mu.Lock()
+	o.Series = slices.Clone(m.series.list)
+	m.series.mu.Unlock()
+	o.Series = append(o.Series, m.present())
+	line := m.line()
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var ids []cluster.JobID
+	for id, j := range m.jobs {
+		if !j.row {
+			continue
+		}
+		o.Counts[j.info.State]++
+		if j.info.Record.State != engine.Pending {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range ids[:min(len(ids), mostShown)] {
+		o.Running = append(o.Running, m.view(m.jobs[id]))
+	}
+	for i := range line.list {
+		j := m.jobs[line.list[i].Job]
+		if j == nil || !j.row || j.info.Record.State != engine.Pending {
+			continue // it started meanwhile
+		}
+		if len(o.Waiting) == promised {
+			break
+		}
+		v := m.view(j)
+		line.place(&v)
+		o.Waiting = append(o.Waiting, v)
+	}
+	return o
+}
+
+// lineNow is the line of waiting jobs as it was at a step.
+type lineNow struct {
+	list []engine.Waiting
+	pos  map[cluster.JobID]int
+}
+
+// lines keeps the last line that was looked at; it is guarded by Machine.mu.
+type lines struct {
+	last *lineNow
+	seq  int64
+	at   time.Time
+}
+
+// line is the line of waiting jobs. The engine looks ahead for it, which needs
+// the state for itself; so it is looked at once for each step and second.
+func (m *Machine) line() *lineNow {
+	now := m.opt.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := &m.lines; l.last != nil && l.seq == m.seq && now.Sub(l.at) < time.Second {
+		return l.last
+	}
+	m.eng.Look(m.clock.now(now))
+	l := &lineNow{list: m.eng.Line(promised), pos: map[cluster.JobID]int{}}
+	for i := range l.list {
+		l.pos[l.list[i].Job] = i
+	}
+	m.lines = lines{l, m.seq, now}
+	return l
+}
+
+// place says where in the line a job is.
+func (l *lineNow) place(v *api.Job) {
+	i, ok := l.pos[cluster.JobID(v.ID)]
+	if !ok || v.State != api.StatePending {
+		return
+	}
+	v.Position = i + 1
+	if at := l.list[i].Expected; at != cluster.Never {
+		t := time.Unix(0, int64(at)).UTC()
+		v.Expected = &t
+	}
+}

@@ -1,0 +1,138 @@
+// The machine at a glance: figures, the last hour, GPUs, queues, who runs, who is next.
+import { ask, badge, clock, el, failure, fill, gpus, asked, jobLink, mib, num, owner, poller, progress, queueOf, rows, timeOf } from "./lib.js";
+import { hour } from "./plots.js";
+
+export function overview({ box }) {
+  const parts = {
+    head: el("div", { class: "head" }), figures: el("dl", { class: "figures" }), chart: el("div", { class: "chart" }),
+    gpus: el("ul", { class: "gpus" }), queues: el("tbody"), running: el("tbody"), waiting: el("tbody"), state: el("div"),
+  };
+  const plot = hour(parts.chart);
+  box.append(parts.head, parts.state, parts.figures,
+    section("GPUs", parts.gpus),
+    section("The last hour", parts.chart),
+    section("Queues", table("Queues", ["Queue", "", ["Holds", 1], ["Guarantee", 1], ["Limit", 1], ["Running", 1], ["Waiting", 1]], parts.queues, "queues")),
+    el("div", { class: "pair" },
+      section("Running", table("Running jobs", ["Job", ["GPUs", 1], "State", ["Time", 1]], parts.running, "slim"), el("a", { href: "/jobs?state=running", "data-link": true, text: "all running" })),
+      section("Next in line", table("Waiting jobs, the next first", [["", 1], "Job", ["GPUs", 1], "Expected start"], parts.waiting, "slim"), el("a", { href: "/jobs?state=pending", "data-link": true, text: "all waiting" }))));
+  fill(parts.head, el("h1", { text: "Overview" }));
+
+  function show(o, err) {
+    fill(parts.state, err ? failure(err) : []);
+    if (err) return;
+    const all = o.nodes.flatMap((n) => n.gpus || []);
+    head(parts.head, o, all);
+    figures(parts.figures, o, all);
+    const byId = new Map(o.running.map((j) => [j.id, j]));
+    rows(parts.gpus, all, (g) => g.index, (g) => gpu(g, byId));
+    if (!all.length) fill(parts.gpus, el("li", { class: "empty", text: "No GPUs: jobs that ask for none can run." }));
+    plot.show(o.series, all.length);
+    rows(parts.queues, o.queues, (q) => q.name, (q) => queue(q, all.length * 1000, o.queues));
+    rows(parts.running, o.running.slice(0, 12), (j) => j.id, running);
+    rows(parts.waiting, o.waiting.slice(0, 12), (j) => j.id, waiting);
+    empty(parts.running, 4, "Nothing runs.");
+    empty(parts.waiting, 4, "Nothing waits.");
+    empty(parts.queues, 7, "No queues.");
+  }
+  const p = poller(() => ask("/v1/overview"), show, 1000);
+  p.nudge();
+  const slow = setInterval(p.nudge, 10000); // what is measured changes without an event
+  return { title: "Overview", changed: p.nudge, themed: plot.draw, leave() { p.stop(); clearInterval(slow); plot.stop(); } };
+}
+
+function section(title, ...kids) {
+  const id = "s-" + title.toLowerCase().replace(/\W+/g, "-");
+  return el("section", { "aria-labelledby": id }, el("h2", { id, text: title }), ...kids);
+}
+
+/* table makes a table with a caption for screen readers. A column is its name,
+   or a name and that it holds numbers. */
+export function table(caption, columns, body, cls) {
+  return el("div", { class: "scroll" }, el("table", { class: cls }, el("caption", { class: "hidden", text: caption }),
+    el("thead", null, el("tr", null, columns.map((c) => {
+      const [name, n] = Array.isArray(c) ? c : [c, 0];
+      return name ? el("th", { scope: "col", class: n ? "n" : null, text: name }) : el("td");
+    }))), body));
+}
+
+export function empty(body, columns, text) {
+  if (!body.children.length) body.append(el("tr", { "data-key": "none" }, el("td", { colspan: columns, class: "empty", text })));
+}
+
+function head(box, o, all) {
+  const n = o.nodes[0], models = [...new Set(all.map((g) => g.model))].join(", ");
+  const played = all.some((g) => g.simulated);
+  fill(box, el("h1", { text: "Overview" }),
+    el("p", { class: "sub" }, el("b", { text: n ? n.name : "" }), ` · ${all.length} × ${models || "no GPU"} · ${Math.round((n?.cpu || 0) / 1000)} cores · ${mib(n?.ram || 0)}`,
+      n && n.state !== "up" ? ` · ${n.state}` : ""),
+    played ? el("p", { class: "note" }, el("b", { text: "Simulated GPUs." }), " The jobs are real processes; the devices are only played, so nothing is measured on them.") : null);
+}
+
+function figures(box, o, all) {
+  const total = all.length * 1000, used = all.reduce((s, g) => s + 1000 - g.free, 0);
+  const measured = all.filter((g) => g.utilisation !== undefined);
+  const mean = measured.length ? measured.reduce((s, g) => s + g.utilisation, 0) / measured.length : null;
+  const c = o.counts, run = (c.running || 0) + (c.starting || 0) + (c.stopping || 0), bad = all.filter((g) => !g.healthy).length;
+  const figure = (name, value, unit, part, cls) => el("div", { class: cls }, el("dt", { text: name }), el("dd", null, el("b", { text: value }), unit ? ` ${unit}` : "",
+    part === null ? null : el("span", { class: "meter", "aria-hidden": "true" }, el("span", { "width%": part }))));
+  fill(box,
+    figure("GPUs held", gpus(used), `of ${all.length}`, total ? used / total * 100 : null),
+    figure("Utilisation", mean === null ? "–" : num(mean), mean === null ? "not measured" : "%", mean),
+    figure("Running", String(run), run === 1 ? "job" : "jobs", null),
+    figure("Waiting", String(c.pending || 0), (c.pending || 0) === 1 ? "job" : "jobs", null),
+    c.suspended ? figure("Suspended", String(c.suspended), "", null) : null,
+    bad ? figure("Unhealthy", String(bad), "GPUs", null, "bad") : null);
+}
+
+function gpu(g, byId) {
+  const used = (1000 - g.free) / 10, jobs = (g.jobs || []).map((id) => byId.get(id) || { id, submission: {}, user: "", devices: [] });
+  const facts = [];
+  if (g.utilisation !== undefined) facts.push(el("span", null, el("b", { text: num(g.utilisation) }), " % busy"));
+  if (g.memory_used !== undefined) facts.push(el("span", null, el("b", { text: mib(g.memory_used) }), ` of ${mib(g.memory)}`));
+  if (g.temperature !== undefined) facts.push(el("span", null, el("b", { text: Math.round(g.temperature) }), " °C"));
+  if (g.power !== undefined) facts.push(el("span", null, el("b", { text: Math.round(g.power) }), " W"));
+  const whole = jobs.length === 1 ? owner(queueOf(jobs[0])) : "";
+  return el("li", { class: `gpu ${whole} ${g.healthy ? "" : "sick"} ${jobs.length ? "" : "idle"}` },
+    el("div", { class: "top" }, el("h3", null, "GPU ", el("b", { text: g.index })), g.healthy ? null : el("span", { class: "state bad", text: "unhealthy" }),
+      g.simulated ? el("span", { class: "tag", text: "simulated" }) : null),
+    el("div", { class: "share", "aria-hidden": "true" }, jobs.map((j) => {
+      const d = (j.devices || []).find((x) => x.index === g.index);
+      return el("span", { class: owner(queueOf(j)), "width%": d && d.share ? d.share / 10 : used / jobs.length });
+    })),
+    el("div", { class: "held" }, jobs.length ? jobs.map((j) => {
+      const d = (j.devices || []).find((x) => x.index === g.index), part = d?.profile || (d?.share && d.share < 1000 ? gpus(d.share) : "");
+      return el("div", { class: "holder" }, el("i", { class: owner(queueOf(j)), "aria-hidden": "true" }), jobLink(j),
+        el("span", { class: "by", text: [j.user, queueOf(j), part && `${part} GPU`].filter(Boolean).join(" · ") }));
+    }) : el("span", { class: "free", text: "free" })),
+    facts.length ? el("div", { class: "facts" }, facts) : null);
+}
+
+function queue(q, total, all) {
+  const over = q.guarantee > 0 && q.used > q.guarantee, scale = Math.max(total, 1);
+  let deep = 0;
+  for (let p = q.parent; p && deep < 8; deep++) p = all.find((x) => x.name === p)?.parent;
+  const own = q.guarantee > 0 ? Math.min(q.used, q.guarantee) : q.used;
+  return el("tr", null,
+    el("th", { scope: "row" }, el("i", { class: "sw " + owner(q.name), "aria-hidden": "true" }), "\u2003".repeat(deep) + q.name),
+    el("td", { class: "wide" }, el("span", { class: "qbar", "aria-hidden": "true" },
+      el("span", { class: "own", "width%": own / scale * 100 }), over ? el("span", { class: "over", "width%": (q.used - q.guarantee) / scale * 100 }) : null,
+      q.guarantee > 0 ? el("i", { class: "mark", title: "guarantee", "left%": q.guarantee / scale * 100 }) : null,
+      q.limit >= 0 ? el("i", { class: "mark limit", title: "limit", "left%": q.limit / scale * 100 }) : null)),
+    el("td", { class: "n" }, gpus(q.used), over ? el("span", { class: "sub", text: ` ${gpus(q.used - q.guarantee)} borrowed` }) : null),
+    el("td", { class: "n", text: gpus(q.guarantee) }), el("td", { class: "n", text: q.limit < 0 ? "none" : gpus(q.limit) }),
+    el("td", { class: "n", text: q.running }), el("td", { class: "n", text: q.pending }));
+}
+
+function who(j) {
+  return el("td", null, jobLink(j), el("span", { class: "sub", text: [`${j.id}`, j.user, queueOf(j), j.submission.tier && j.submission.tier !== "standard" ? j.submission.tier : ""].filter(Boolean).join(" · ") }));
+}
+
+function running(j) {
+  return el("tr", null, who(j), el("td", { class: "n", text: asked(j.submission) }),
+    el("td", null, j.state === "running" ? progress(j) || badge(j) : badge(j)), el("td", { class: "n" }, timeOf(j)));
+}
+
+function waiting(j) {
+  return el("tr", null, el("td", { class: "n", text: j.position }), who(j), el("td", { class: "n", text: asked(j.submission) }),
+    el("td", null, j.expected ? clock(j.expected) : el("span", { class: "muted", text: "not in sight" })));
+}
