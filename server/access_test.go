@@ -28,7 +28,8 @@ import (
 
 // world is a server over a machine whose jobs are all held: nothing is started.
 type world struct {
-	t      *testing.T
+	t      testing.TB
+	ctx    context.Context
 	m      *local.Machine
 	s      *Server
 	h      http.Handler
@@ -36,7 +37,7 @@ type world struct {
 	tokens map[string]string // by who: o(wner), s(tranger), p (operator), a(dmin)
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	me, err := local.UserOf(os.Getuid())
 	if err != nil {
@@ -55,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	}
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()
-	w := &world{t: t, m: m, s: New(m, Options{Info: Info{Version: "test"}, Hosts: []string{"box.example"}}), me: me, tokens: map[string]string{}}
+	w := &world{t: t, ctx: ctx, m: m, s: New(m, Options{Info: Info{Version: "test"}, Hosts: []string{"box.example"}}), me: me, tokens: map[string]string{}}
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -100,7 +101,7 @@ func (a *answer) Flush() { a.stop() }
 
 // ask makes a request as somebody; the header's names and values alternate.
 func (w *world) ask(who, method, path, body string, header ...string) *httptest.ResponseRecorder {
-	ctx, stop := context.WithCancel(w.t.Context())
+	ctx, stop := context.WithCancel(w.ctx)
 	defer stop()
 	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
 	r.Host = "127.0.0.1:8765"
