@@ -227,3 +227,15 @@ func (c *command) readScript(name string) ([]byte, string, error) {
 	}
 	return nil, name, err
 }
+
+// ReadScript reads a batch script with its #SBATCH and #MUSTER lines as sbatch
+// does, for a command with options of its own: args are the file and what the
+// script is called with. It returns the submission and what there is to warn of.
+func ReadScript(args, env []string, svc Service) (api.Submission, []string, error) {
+	c := &command{name: "sbatch", env: env, in: strings.NewReader(""), out: io.Discard, errOut: io.Discard, svc: svc}
+	b, err := c.readBatch(nil, args)
+	if !b.set.has("output") {
+		b.sub.Output = "" // Muster's own name for it
+	}
+	return b.sub, b.warnings, err
+}

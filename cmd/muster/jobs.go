@@ -122,10 +122,12 @@ func newSubmit() *cobra.Command {
 	var array, output, errFile string
 	var asJSON, parsable bool
 	c := &cobra.Command{
-		Use:   "submit [flags] SCRIPT [ARG...] | -- COMMAND [ARG...]",
+		Use:   "submit [flags] SCRIPT [ARG...] | FILE.yaml | -- COMMAND [ARG...]",
 		Short: "Submit a job and go on",
+		Long: "Submits a command, a script with #SBATCH or #MUSTER lines, or a YAML file with the fields of a submission\n" +
+			"(the names of the HTTP interface: command, gpus, tasks, limit, queue, ...). What the command line says counts more.",
 		Example: "  muster submit --gpus 2 -- python train.py\n" +
-			"  muster submit train.sh",
+			"  muster submit --time 4h train.sh",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := f.submission()
@@ -133,7 +135,7 @@ func newSubmit() *cobra.Command {
 				return usage(err)
 			}
 			s.Array, s.Output, s.Error = array, output, errFile
-			if err := program(c, s, args); err != nil {
+			if s, err = f.program(c, s, args); err != nil {
 				return usage(err)
 			}
 			out, err := client.Connect().Submit(c.Context(), s, "")
@@ -159,19 +161,20 @@ func newSubmit() *cobra.Command {
 	return c
 }
 
-// program puts a script or a command into the submission: a command after --,
-// or a file that begins with #!.
-func program(c *cobra.Command, s *api.Submission, args []string) error {
+// program completes a submission: a command stands after --, a script or a
+// description in a file; what the command line says counts more than the file.
+func (f *jobFlags) program(c *cobra.Command, s *api.Submission, args []string) (*api.Submission, error) {
 	if c.ArgsLenAtDash() == 0 {
 		s.Command = args
-		return nil
+		return s, nil
 	}
-	text, err := os.ReadFile(args[0])
+	file, err := fromFile(c.Context(), c, args)
 	if err != nil {
-		return fmt.Errorf("%w (a command is given after --)", err)
+		return nil, err
 	}
-	s.Script, s.ScriptName, s.Args = string(text), args[0], args[1:]
-	return nil
+	overlay(c, file, s)
+	file.Env = append(file.Env, f.env...)
+	return file, nil
 }
 
 // tellAccepted says what became of a submission: it runs, or it waits, for

@@ -304,3 +304,39 @@ func TestOtherUser(t *testing.T) {
 	}
 	d.must("cancel", "2")
 }
+
+// A job is submitted as a script with directives, or as a file; the command line
+// counts more than either, and mistakes are named with their line.
+func TestSubmitFile(t *testing.T) {
+	d := startDaemon(t, "8xH100-80GB")
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("job.sh", "#!/bin/sh\n#SBATCH --gres=gpu:2 -J fromscript\n#MUSTER --time=00:30:00\necho $MUSTER_GPUS $1\n")
+	write("job.yaml", "name: fromyaml\ncommand: [sh, -c, \"echo $MUSTER_GPUS $WHO\"]\ngpus: 3\nlimit: 1h30m\nenv: [WHO=yaml]\noutput: yaml.out\n")
+	write("bad.yaml", "name: x\ncomand: [true]\n")
+	write("worse.yaml", "command: [sh]\ngpus: many\n")
+	d.must("submit", "-o", "script.out", "job.sh", "argument")
+	d.must("submit", "job.yaml")
+	d.must("submit", "--gpus", "1", "--name", "mine", "-o", "mine.out", "job.sh")
+	d.must("wait", "1", "2", "3")
+	for file, want := range map[string]string{"script.out": "0,1 argument\n", "yaml.out": " yaml\n", "mine.out": "\n"} {
+		if text, err := os.ReadFile(filepath.Join(d.dir, file)); err != nil || !strings.HasSuffix(string(text), want) {
+			t.Errorf("%s holds %q (%v), not %q", file, text, err, want)
+		}
+	}
+	d.want(d.must("show", "1"), `"name": "fromscript"`, `"limit": "30m"`, `"gpus": 2`)
+	d.want(d.must("show", "2"), `"name": "fromyaml"`, `"limit": "1h30m"`, `"gpus": 3`)
+	d.want(d.must("show", "3"), `"name": "mine"`, `"limit": "30m"`, `"gpus": 1`)
+	out, code := d.try("submit", "bad.yaml")
+	d.want(out, "bad.yaml:2:", "did you mean \"command\"")
+	if code != exitUsage {
+		t.Errorf("exit code %d for an unknown field", code)
+	}
+	out, _ = d.try("submit", "worse.yaml")
+	d.want(out, "worse.yaml:2: gpus:", "int")
+	out, _ = d.try("submit", "nowhere.sh")
+	d.want(out, "nowhere.sh", "after --")
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/slurm"
+)
+
+// fromFile reads what a file asks for: a YAML or JSON file with the fields of a
+// submission, or a script with #SBATCH and #MUSTER lines.
+func fromFile(ctx context.Context, c *cobra.Command, args []string) (*api.Submission, error) {
+	if _, err := os.Stat(args[0]); err != nil {
+		return nil, fmt.Errorf("%w (a command is given after --)", err)
+	}
+	switch ext := filepath.Ext(args[0]); ext {
+	case ".yaml", ".yml", ".json":
+		if len(args) > 1 {
+			return nil, fmt.Errorf("%s is a description of a job and takes no arguments", args[0])
+		}
+		return readSubmission(args[0])
+	}
+	s, warnings, err := slurm.ReadScript(args, os.Environ(), &slurmService{ctx: ctx, c: client.Connect()})
+	for _, w := range warnings {
+		fmt.Fprintf(c.ErrOrStderr(), "muster: %s: warning: %s\n", args[0], w)
+	}
+	return &s, err
+}
+
+// readSubmission reads the fields of a submission. Unknown keys are errors that
+// name the line and the nearest one.
+func readSubmission(path string) (*api.Submission, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node // JSON is YAML, too
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s: a job is described by fields such as command: [python, train.py]", path)
+	}
+	keys := submissionKeys()
+	fields := doc.Content[0].Content
+	s := &api.Submission{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		name, line := fields[i].Value, fields[i].Line
+		if keys[name] == "" {
+			return nil, fmt.Errorf("%s:%d: %w", path, line, cluster.Unknown("field", name, fieldNames()))
+		}
+		var v any
+		if err := fields[i+1].Decode(&v); err != nil {
+			return nil, fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
+		}
+		one, err := json.Marshal(map[string]any{name: v})
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
+		}
+		if err := json.NewDecoder(bytes.NewReader(one)).Decode(s); err != nil {
+			var wrong *json.UnmarshalTypeError
+			if errors.As(err, &wrong) {
+				err = fmt.Errorf("a %s is needed, not a %s", keys[name], wrong.Value)
+			}
+			return nil, fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
+		}
+	}
+	s.Env = append(os.Environ(), s.Env...)
+	return s, nil
+}
+
+// submissionKeys are the names of a submission's fields with their types.
+func submissionKeys() map[string]string {
+	keys := map[string]string{}
+	t := reflect.TypeFor[api.Submission]()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		keys[name] = t.Field(i).Type.String()
+	}
+	return keys
+}
+
+func fieldNames() (names []string) {
+	t := reflect.TypeFor[api.Submission]()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// overlay puts what was given on the command line over what the file says.
+func overlay(c *cobra.Command, file, line *api.Submission) {
+	for flag, set := range map[string]func(){
+		"name": func() { file.Name = line.Name }, "queue": func() { file.Queue = line.Queue }, "tier": func() { file.Tier = line.Tier },
+		"kind": func() { file.Kind = line.Kind }, "priority": func() { file.Priority = line.Priority },
+		"gpus":  func() { file.GPUs, file.Share = line.GPUs, line.Share },
+		"tasks": func() { file.Tasks = line.Tasks }, "cpus": func() { file.CPU = line.CPU }, "mem": func() { file.RAM = line.RAM },
+		"gpu-type": func() { file.GPUTypes = line.GPUTypes }, "time": func() { file.Limit = line.Limit },
+		"estimate": func() { file.Estimate = line.Estimate }, "chdir": func() { file.Dir = line.Dir }, "signal": func() { file.Signal = line.Signal },
+		"no-requeue": func() { file.NoRequeue = line.NoRequeue }, "hold": func() { file.Hold = line.Hold },
+		"dependency": func() { file.After = line.After }, "array": func() { file.Array = line.Array },
+		"output": func() { file.Output = line.Output }, "error": func() { file.Error = line.Error },
+		"min-tasks": func() { file.MinTasks = line.MinTasks }, "max-tasks": func() { file.MaxTasks = line.MaxTasks },
+	} {
+		if c.Flags().Changed(flag) {
+			set() // each sets fields of its own: their order does not matter
+		}
+	}
+	if file.Dir == "" {
+		file.Dir = line.Dir
+	}
+	if file.Umask == "" {
+		file.Umask = line.Umask
+	}
+}
