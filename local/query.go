@@ -140,12 +140,21 @@ func (m *Machine) list(ctx context.Context, f store.Filter) ([]api.Job, error) {
 }
 
 // mostExplained bounds how many waiting jobs of a list are explained, the
-// oldest first; muster why explains any.
-const mostExplained = 50
+// oldest first; muster why explains any. An explanation costs as much as there
+// are jobs in line: of a long line fewer are, the others are told their places.
+const (
+	mostExplained = 50
+	longLine      = 1000
+	inLongLine    = 3
+)
 
 // explain says of waiting jobs where in the line they are, what blocks them
 // first, and when they are expected to start.
 func (m *Machine) explain(list []api.Job) {
+	if !slices.ContainsFunc(list, func(v api.Job) bool { return v.State == api.StatePending }) {
+		return
+	}
+	line := m.line()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.eng.Look(m.clock.now(m.opt.Now()))
@@ -156,6 +165,10 @@ func (m *Machine) explain(list []api.Job) {
 			continue
 		}
 		n++
+		if _, ok := line.pos[cluster.JobID(v.ID)]; ok && len(line.list) > longLine && n > inLongLine {
+			line.place(v)
+			continue
+		}
 		y := m.eng.Why(cluster.JobID(v.ID))
 		v.Position, v.Rough = y.Ahead+1, y.Rough
 		if y.Ahead == 0 {
