@@ -391,13 +391,31 @@ func (e *Engine) checkWhys() error {
 		if len(y.Blockers) == 0 || y.Blockers[0] == "" || y.Blockers[0] == "not in line" {
 			return fmt.Errorf("job %d waits and nothing says why: %+v", j.spec.ID, y)
 		}
-		if y.Ahead < 0 || e.stats.Steps%32 != 0 {
-			continue
+		if y.Ahead >= 0 {
+			if err := e.checkLine(j, y.Expected); err != nil {
+				return err
+			}
 		}
-		line := e.Line(y.Ahead + 1)
-		if w := line[min(y.Ahead, len(line)-1)]; w.Job != j.spec.ID || y.Ahead < maxAhead && w.Expected != y.Expected {
-			return fmt.Errorf("job %d is expected at %v behind %d others; the line says job %d at %v there", j.spec.ID, y.Expected, y.Ahead, w.Job, w.Expected)
-		}
+	}
+	return nil
+}
+
+// checkLine holds the line against what a pass looks at first and, where a job
+// has the same ones ahead of it as its explanation says, against that.
+func (e *Engine) checkLine(j *jobState, expected cluster.Time) error {
+	list, before := e.inLine(), e.before(j)
+	if list[0].spec.ID != cluster.JobID(e.firstInLine()) {
+		return fmt.Errorf("the line begins with job %d; a pass looks at job %d first", list[0].spec.ID, e.firstInLine())
+	}
+	at := slices.Index(list, j)
+	if at < 0 {
+		return fmt.Errorf("job %d is eligible and not in the line", j.spec.ID)
+	}
+	if at >= maxAhead || e.stats.Steps%32 != 0 || !slices.Equal(list[:at], before) {
+		return nil
+	}
+	if w := e.Line(at + 1)[at]; w.Expected != expected {
+		return fmt.Errorf("job %d is expected at %v; the line says %v", j.spec.ID, expected, w.Expected)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"sort"
+	"container/heap"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -13,56 +13,96 @@ type Waiting struct {
 	Expected cluster.Time
 }
 
-// Line lists the jobs that could start if there were room, the next first, and
-// promises starts to the first most of them (at most as many as Why does, and
-// the same). It does not change what the engine will decide.
+// Line lists the jobs that could start if there were room, in the order in
+// which a pass considers them, and says when the first most of them (at most as
+// many as Why looks ahead) are expected to start. It does not change what the
+// engine will decide.
 func (e *Engine) Line(most int) []Waiting {
 	list := e.inLine()
 	out := make([]Waiting, len(list))
 	for i, j := range list {
 		out[i] = Waiting{j.spec.ID, cluster.Never}
 	}
-	resv, held := e.resv, e.held
-	e.resv = nil
-	defer func() { e.resv, e.held = resv, held }()
+	held := e.held
+	e.held = nil
+	defer func() { e.held = held }()
 	for i := range min(most, maxAhead, len(list)) {
-		s, at := e.shapeAt(list[i].shape), e.quotaFree(list[i])
-		for k := range e.resv {
-			if r := &e.resv[k]; e.mode == Strict && s.any.minus(&r.any) != s.any {
-				at = max(at, r.at) // nothing passes it
-			}
-		}
-		r, ok := e.earliest(list[i], true)
-		if !ok {
-			continue
-		}
-		e.resv = append(e.resv, r)
-		if at = max(at, r.at); at < e.now.Add(cluster.MaxDuration/2) {
-			out[i].Expected = at
-		}
+		out[i].Expected = e.expectedStart(list[i], list[:i])
 	}
 	return out
 }
 
-// inLine lists the eligible jobs in their order.
+// inLine lists the eligible jobs: of each lane the group whose next job is the
+// best, and of the lanes the best, as a pass picks them.
 func (e *Engine) inLine() (list []*jobState) {
+	lanes := make([]laneLine, len(e.lanes))
 	for li := range e.lanes {
+		l := &lanes[li]
+		l.e, l.lane = e, li
 		e.lanes[li].groups.walk(func(gi item) bool {
+			n := next{}
 			e.groups[e.jobs[gi.id].group].jobs.walk(func(it item) bool {
-				list = append(list, e.jobs[it.id])
+				n.jobs = append(n.jobs, e.jobs[it.id])
 				return true
 			})
+			n.rekey(e)
+			l.groups = append(l.groups, n)
 			return true
 		})
+		heap.Init(l)
 	}
-	keys := make(map[cluster.JobID]item, len(list))
-	for _, j := range list {
-		keys[j.spec.ID] = e.groupItem(&e.groups[j.group], j.key)
+	for {
+		best := -1
+		for li := range lanes {
+			if l := &lanes[li]; len(l.groups) > 0 && (best < 0 || e.laneLess(li, &l.groups[0].head, best, &lanes[best].groups[0].head)) {
+				best = li
+			}
+		}
+		if best < 0 {
+			return list
+		}
+		list = append(list, lanes[best].take())
 	}
-	sort.SliceStable(list, func(a, b int) bool {
-		x, y := list[a], list[b]
-		kx, ky := keys[x.spec.ID], keys[y.spec.ID]
-		return e.laneLess(int(e.groups[x.group].lane), &kx, int(e.groups[y.group].lane), &ky)
-	})
-	return list
+}
+
+// next is what is left of a group, in order, with the key of its first job.
+type next struct {
+	head item
+	jobs []*jobState
+}
+
+func (n *next) rekey(e *Engine) {
+	j := n.jobs[0]
+	n.head = e.groupItem(&e.groups[j.group], j.key)
+}
+
+// laneLine is a heap of a lane's groups.
+type laneLine struct {
+	e      *Engine
+	lane   int
+	groups []next
+}
+
+// take removes the first job.
+func (l *laneLine) take() *jobState {
+	n := &l.groups[0]
+	j := n.jobs[0]
+	if n.jobs = n.jobs[1:]; len(n.jobs) == 0 {
+		heap.Pop(l)
+		return j
+	}
+	n.rekey(l.e)
+	heap.Fix(l, 0)
+	return j
+}
+
+func (l *laneLine) Len() int { return len(l.groups) }
+func (l *laneLine) Less(a, b int) bool {
+	return l.e.laneLess(l.lane, &l.groups[a].head, l.lane, &l.groups[b].head)
+}
+func (l *laneLine) Swap(a, b int) { l.groups[a], l.groups[b] = l.groups[b], l.groups[a] }
+func (l *laneLine) Push(any)      {} // nothing is added
+func (l *laneLine) Pop() any {
+	l.groups = l.groups[:len(l.groups)-1]
+	return nil
 }
