@@ -139,7 +139,7 @@ func (f *serveFlags) demoDefaults(c *cobra.Command) {
 // demoRules gives a demo its queues instead of the configured ones.
 func (f *serveFlags) demoRules(spec *cluster.Spec) {
 	if f.demo {
-		spec.Queues = demoQueues(int(spec.Nodes[0].GPUs))
+		spec.Queues = demoQueues(spec.Nodes[0].GPUs)
 	}
 }
 
