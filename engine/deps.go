@@ -52,6 +52,26 @@ func (d *depState) join(e *Engine, j *jobState) {
 	}
 }
 
+// rejoin registers a restored job. Whom a singleton waits for was settled when it
+// came: jobs may have got other names since.
+func (d *depState) rejoin(e *Engine, j *jobState, singles []cluster.JobID) {
+	id := j.spec.ID
+	for _, dep := range j.spec.After {
+		if dep.Type != cluster.Singleton {
+			d.waiting[dep.Job] = append(d.waiting[dep.Job], id)
+		}
+	}
+	for _, o := range singles {
+		if e.job(o) == nil {
+			continue // over, and forgotten
+		}
+		d.singles[id] = append(d.singles[id], o)
+		if e.jobs[o].state != Done {
+			d.waiting[o] = append(d.waiting[o], id)
+		}
+	}
+}
+
 // admit makes a pending job eligible, or parks it and says why.
 func (e *Engine) admit(j *jobState) {
 	e.touch(j)

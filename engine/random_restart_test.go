@@ -3,6 +3,7 @@ package engine_test
 import (
 	"encoding/json"
 	"fmt"
+	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -100,4 +101,30 @@ func recordText(r engine.JobRecord) string {
 		panic(err)
 	}
 	return string(text)
+}
+
+// Whom a singleton waits for is settled when it comes: a restart does not ask
+// anew who bears its name by then.
+func TestRestoreSingleton(t *testing.T) {
+	var cfg engine.Config
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { cfg = *c })
+	named := func(name string, after ...cluster.Dependency) func(*cluster.Job) {
+		return func(j *cluster.Job) { j.Name, j.User, j.After = name, "u", after }
+	}
+	h.want(0, "start 0", submit(job(0, 2, 1000, named("a"))))
+	h.want(1, "", ev(engine.Started, 0))
+	h.want(2, "", submit(job(1, 2, 10, named("b"))))
+	h.want(3, "", submit(job(2, 2, 10, named("b", cluster.Dependency{Type: cluster.Singleton}))))
+	renamed := job(1, 2, 10, named("c"))
+	h.want(4, "", engine.Event{Type: engine.Updated, Job: 1, Spec: &renamed})
+	snap := h.e.Snapshot()
+	e, err := engine.Restore(cfg, &snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []*hand{h, {t: t, e: e, now: h.now}} { // the one that went on, and the restored one
+		h.want(5, "start 1", stopped(0, engine.Completed))
+		h.want(6, "", ev(engine.Started, 1))
+		h.want(7, "start 2", stopped(1, engine.Completed))
+	}
 }

@@ -202,7 +202,8 @@ func (w *randomWorld) decide(b engine.Batch) error {
 		return err
 	}
 	if !reflect.DeepEqual(d.Actions, d2.Actions) && len(d.Actions)+len(d2.Actions) > 0 || d.Hash != d2.Hash || !w.memoTwin && d.WakeAt != d2.WakeAt {
-		return fmt.Errorf("a second engine (memory disabled: %v) decides\n%s\ninstead of\n%s", w.memoTwin, describe(&b, &d2), describe(&b, &d))
+		return fmt.Errorf("a second engine (memory disabled: %v) decides\n%s (wakes at %v)\ninstead of\n%s (wakes at %v)", w.memoTwin,
+			describe(&b, &d2), d2.WakeAt, describe(&b, &d), d.WakeAt)
 	}
 	if d.WakeAt <= b.Now {
 		return fmt.Errorf("wake-up at %v, not after %v", d.WakeAt, b.Now)

@@ -172,7 +172,7 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	j.queue = int32(q)
 	s := e.shapeAt(j.shape)
 	j.milli, j.tasks, j.devices = e.askedMilli(j), s.max, int32(j.spec.GPUs())
-	e.deps.join(e, j)
+	e.deps.rejoin(e, j, r.Singles)
 	if j.inArray && j.spec.Array != nil {
 		e.deps.array(j.spec.Array.ID).active++
 	}

@@ -70,6 +70,7 @@ type JobRecord struct {
 	Rate        int64           `json:"rate,omitempty"`
 	Speed       int64           `json:"speed,omitempty"`
 	LimitAt     cluster.Time    `json:"limit_at,omitempty"`
+	Singles     []cluster.JobID `json:"singles,omitempty"` // a singleton's: the jobs that it waits for
 	Promise     cluster.Time    `json:"promise,omitempty"` // conservative backfill: the start that it was promised
 	Plan        []Alloc         `json:"plan,omitempty"`    // ... and where
 	Key         Key             `json:"key,omitzero"`
@@ -189,6 +190,9 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		LimitAt: j.limitAt}
 	if j.state == Done {
 		r.Home = nil
+	}
+	if j.state == Pending {
+		r.Singles = slices.Clone(e.deps.singles[id])
 	}
 	if e.mode == Conservative && j.state == Pending && j.promise != cluster.Never {
 		r.Promise, r.Plan = j.promise, slices.Clone(j.plan)
