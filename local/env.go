@@ -50,7 +50,7 @@ func (r *runner) environment(t *task, size int) []string {
 		"LOGNAME=" + u.Name, "SHELL=/bin/sh"}, s.Env...)
 	view := view(&r.job.info, s, int(r.id), r.m.opt.Now())
 	view.Node = r.m.opt.Rules.Spec.Nodes[0].Name
-	env = append(env, slurm.Env(view)...)
+	env = append(append(env, slurm.Env(view)...), slurm.TaskEnv(t.rank)...)
 	rank, world := strconv.Itoa(t.rank), strconv.Itoa(size)
 	env = append(env, r.deviceVariables(t.devices)...)
 	return append(env,
@@ -58,7 +58,7 @@ func (r *runner) environment(t *task, size int) []string {
 		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()), "MUSTER_CHECKPOINT_DIR="+filepath.Join(r.m.jobDir(r.id), "checkpoint"),
 		"MUSTER_CHECKPOINT_SIGNAL="+strings.TrimPrefix(unix.SignalName(r.checkpointSignal()), "SIG"),
 		"MUSTER_PROGRESS="+filepath.Join(t.dir, shim.ProgressFile), "MUSTER_RANK="+rank, "MUSTER_WORLD_SIZE="+world,
-		"RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE="+world, "LOCAL_WORLD_SIZE="+world, "SLURM_PROCID="+rank, "SLURM_LOCALID="+rank,
+		"RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE="+world, "LOCAL_WORLD_SIZE="+world,
 		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(r.port), t.spec.Mark)
 }
 

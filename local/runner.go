@@ -331,7 +331,7 @@ func (r *runner) escalate() {
 }
 
 func (r *runner) kill() {
-	if r.phase != asked || !r.saved {
+	if r.phase != asked {
 		r.saved = false
 	}
 	for _, t := range r.tasks {
@@ -451,7 +451,7 @@ func (r *runner) finish() {
 		}
 		if j.run = nil; rec.State == engine.Pending { // it was suspended: its memory is gone
 			if r.frozen {
-				return r.fellAsleep(rec), nil
+				return r.fellAsleep(), nil
 			}
 			return nil, nil
 		}
@@ -466,7 +466,7 @@ func (r *runner) finished() bool {
 }
 
 // fellAsleep ends a job that died while it was suspended.
-func (r *runner) fellAsleep(*engine.JobRecord) []engine.Event {
+func (r *runner) fellAsleep() []engine.Event {
 	r.job.info.Text = "killed while it was suspended"
 	return []engine.Event{{Type: engine.Cancelled, Job: r.id}}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 )
 
 // jobFlags are the options of muster run and muster submit.
@@ -110,7 +111,7 @@ func (f *jobFlags) resources(s *api.Submission) error {
 	}
 	s.CPU = int64(f.cpus * 1000)
 	if f.memory != "" {
-		if s.RAM, err = parseMemory(f.memory); err != nil {
+		if s.RAM, err = config.ParseMemory(f.memory); err != nil {
 			return fmt.Errorf("--mem: %w", err)
 		}
 	}

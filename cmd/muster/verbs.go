@@ -13,7 +13,6 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/config"
 )
 
 // jobIDs reads job numbers.
@@ -238,6 +237,3 @@ func newQueues() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
 	return c
 }
-
-// parseMemory reads an amount such as 16GiB, in MiB.
-func parseMemory(s string) (cluster.MiB, error) { return config.ParseMemory(s) }
