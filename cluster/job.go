@@ -101,20 +101,36 @@ const (
 	AfterAny                         // the other job ended
 	AfterNotOK                       // the other job failed
 	Singleton                        // no earlier job of the same name and user is left
+	AfterStart                       // the other job started (or ended without), Delay ago
 )
 
 // Dependency delays a job until its condition holds. A condition that can no
-// longer hold ends the job (cancelled: dependency never satisfied).
+// longer hold ends the job (cancelled: dependency never satisfied). Of several
+// jobs all must have started, succeeded or ended; AfterNotOK holds when all
+// ended and one of them failed.
 type Dependency struct {
-	Type DependencyType `json:"type"`
-	Job  JobID          `json:"job,omitempty"` // not for Singleton
+	Type     DependencyType `json:"type"`
+	Job      JobID          `json:"job,omitempty"`      // not for Singleton
+	Elements int            `json:"elements,omitempty"` // so many jobs from Job on, an array; 0: one
+	Delay    time.Duration  `json:"delay,omitempty"`    // AfterStart only
 }
+
+// Last is the last job that the dependency names.
+func (d *Dependency) Last() JobID { return d.Job + JobID(max(1, d.Elements)) - 1 }
 
 // Array makes a job an element of a job array.
 type Array struct {
 	ID    JobID `json:"id"`            // the array's first element
 	Index int   `json:"index"`         // the element's number
 	Cap   int   `json:"cap,omitempty"` // most elements at once; 0: no cap
+}
+
+// NodeLimit bounds the tasks of a job on some nodes together. It is a fact of
+// the moment that the engine cannot see (a port in use, a pod that must not be a
+// neighbour), so a job waits for it to change and is not refused for good.
+type NodeLimit struct {
+	Nodes []string `json:"nodes"`
+	Tasks int      `json:"tasks,omitempty"` // 0: none
 }
 
 // Job is what a user asks for. It does not change while the engine holds it,
@@ -134,11 +150,15 @@ type Job struct {
 	Reservation string        `json:"reservation,omitempty"`
 	Topology    Topology      `json:"topology,omitzero"`
 	Elastic     Elastic       `json:"elastic,omitzero"`
-	Limit       time.Duration `json:"limit,omitempty"`    // wall-clock limit, enforced; 0: the partition's default
-	Estimate    time.Duration `json:"estimate,omitempty"` // expected run time on the reference GPU; 0: unknown
+	PerNode     int           `json:"per_node,omitempty"`    // most tasks on one node; 0: as many as fit (Slurm: --ntasks-per-node)
+	NodeLimits  []NodeLimit   `json:"node_limits,omitempty"` // what some nodes take of it, as things are now
+	NoPreempt   bool          `json:"no_preempt,omitempty"`  // it waits rather than have others leave
+	Limit       time.Duration `json:"limit,omitempty"`       // wall-clock limit, enforced; 0: the partition's default
+	Estimate    time.Duration `json:"estimate,omitempty"`    // expected run time on the reference GPU; 0: unknown
 	Checkpoint  Checkpoint    `json:"checkpoint,omitzero"`
 	Deadline    Time          `json:"deadline,omitempty"` // 0: none
 	After       []Dependency  `json:"after,omitempty"`
+	AnyOf       bool          `json:"any_of,omitempty"` // one of After is enough
 	Array       *Array        `json:"array,omitempty"`
 	Begin       Time          `json:"begin,omitempty"` // not before
 	Hold        bool          `json:"hold,omitempty"`

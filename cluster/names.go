@@ -9,7 +9,7 @@ var (
 	kindNames  = []string{"training", "batch", "service", "interactive", "trial"}
 	tierNames  = []string{"critical", "standard", "best-effort"}
 	levelNames = []string{"any", "nvlink", "node", "rack", "fabric"}
-	depNames   = []string{"afterok", "afterany", "afternotok", "singleton"}
+	depNames   = []string{"afterok", "afterany", "afternotok", "singleton", "after"}
 	stateNames = []string{"up", "draining", "down"}
 )
 

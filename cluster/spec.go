@@ -25,6 +25,7 @@ type Node struct {
 	Fabric  string    `json:"fabric,omitempty"` // spine block
 	State   NodeState `json:"state,omitempty"`
 	Bad     uint64    `json:"bad,omitempty"` // bit i: GPU i is unhealthy
+	MIG     string    `json:"mig,omitempty"` // instances that stay as they are (Geometry); empty: they are made as jobs ask for them
 }
 
 // Partition is a named set of nodes with its own rules (Slurm's partition,

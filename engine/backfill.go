@@ -256,7 +256,7 @@ func (e *Engine) placePlanned(j *jobState, s *shape) ([]Alloc, bool) {
 	if len(j.plan) == 0 || j.home != nil {
 		return nil, false
 	}
-	site := &Site{e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0]}
+	site := &Site{e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
 	mark := e.st.mark()
 	for i := range j.plan {
 		a := &j.plan[i]
@@ -268,6 +268,10 @@ func (e *Engine) placePlanned(j *jobState, s *shape) ([]Alloc, bool) {
 		site.Take(node, set, n)
 	}
 	e.scratch.allocs = site.allocs
+	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.together(site.allocs, l) {
+		e.st.rollback(mark) // on the same node, but not on the same island of it
+		return nil, false
+	}
 	return site.allocs, true
 }
 

@@ -32,15 +32,20 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 		return 0, "checkpoint interval, cost and restart must not be negative"
 	case s.Tier > cluster.BestEffort || s.Kind > cluster.Trial || s.Topology.Level > cluster.LevelFabric:
 		return 0, "tier, kind or topology level is out of range"
+	case s.PerNode < 0 || s.PerNode > cluster.MaxTasks:
+		return 0, fmt.Sprintf("%d tasks on one node; between 1 and %d are possible, 0 for as many as fit", s.PerNode, cluster.MaxTasks)
 	case s.Array != nil && (s.Array.Cap < 0 || s.Array.ID < 0 || s.Array.ID > s.ID):
 		return 0, "array: the cap must not be negative and the id must be that of the first element"
 	}
 	for _, d := range s.After {
-		if d.Type != cluster.Singleton && (d.Job < 0 || d.Job >= s.ID) {
-			return 0, fmt.Sprintf("dependency on job %d: a job can only wait for one that was submitted before it", d.Job)
+		if text = checkDependency(s.ID, &d); text != "" {
+			return 0, text
 		}
 	}
 	if text = e.checkPartitions(s); text != "" {
+		return 0, text
+	}
+	if text = e.checkNodeLimits(s.NodeLimits); text != "" {
 		return 0, text
 	}
 	if s.Reservation != "" {
@@ -53,6 +58,19 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 		return 0, err.Error()
 	}
 	return queue, ""
+}
+
+func checkDependency(id cluster.JobID, d *cluster.Dependency) string {
+	switch {
+	case d.Type > cluster.AfterStart || d.Elements < 0 || d.Elements > cluster.MaxTasks:
+		return "dependency: type or number of elements is out of range"
+	case d.Delay != 0 && d.Type != cluster.AfterStart || d.Delay < 0 || d.Delay > cluster.MaxDuration:
+		return "dependency: a delay goes with after only, and is not negative"
+	case d.Type == cluster.Singleton:
+	case d.Job < 0 || d.Job >= id || d.Last() >= id:
+		return fmt.Sprintf("dependency on job %d: a job can only wait for one that was submitted before it", d.Last())
+	}
+	return ""
 }
 
 func checkTasks(s *cluster.Job) string {
@@ -188,12 +206,12 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 	}
 	blank := e.blank()
 	st, held, blocked := e.st, e.held, e.blockedBy
-	e.st, e.held, e.blockedBy = *blank, nil, nil
+	e.st, e.held, e.blockedBy, e.possible = *blank, nil, nil, true
 	mark := e.st.mark()
 	_, ok := e.placeSize(j, s, s.min)
 	e.st.rollback(mark)
 	*blank = e.st
-	e.st, e.held, e.blockedBy = st, held, blocked
+	e.st, e.held, e.blockedBy, e.possible = st, held, blocked, false
 	if ok {
 		return ""
 	}
@@ -210,6 +228,12 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 			n = int(s.min)
 		}
 		text += fmt.Sprintf("%s %d x %d", [...]string{" in tasks of", " and"}[min(i, 1)], n, s.sets[i].Request.GPUs)
+		if p := s.sets[i].Request.Profile; p != "" {
+			text += " (MIG " + p + ")"
+		}
+	}
+	if s.most.any > 0 {
+		text += fmt.Sprintf(", at most %d on a node", s.most.any)
 	}
 	if s.topo.Required {
 		text += fmt.Sprintf(" within one %s", s.topo.Level)
@@ -278,7 +302,7 @@ func (e *Engine) blank() *nodeStore {
 			n.ram = notModelled
 		}
 		n.healthy = uint64(1)<<n.spec.GPUs - 1
-		n.free, n.nfree, n.indexed, n.stopping = n.healthy, int16(n.spec.GPUs), false, nil
+		n.free, n.nfree, n.indexed, n.stopping = n.whole(), int16(popcount(n.whole())), false, nil
 		n.devs = make([]device, n.spec.GPUs)
 		for k := range n.devs {
 			n.devs[k] = device{milli: int32(cluster.Whole), mem: b.classes[n.class].model.Memory}

@@ -15,6 +15,7 @@ const (
 	ParkedDependency
 	ParkedArray
 	ParkedSingleton
+	ParkedPlan // the policy's plan gives it nothing now
 )
 
 type arrayState struct {
@@ -27,26 +28,29 @@ type depState struct {
 	waiting map[cluster.JobID][]cluster.JobID // jobs that wait for the end of the key
 	arrays  map[cluster.JobID]*arrayState
 	singles map[cluster.JobID][]cluster.JobID // for a singleton: the earlier jobs of its name and user
+	groups  map[several]*depGroup             // of several jobs at once, while one of them is not done
+	members map[cluster.JobID][]*depGroup     // in which groups a job is that is not done
 }
 
 func (d *depState) init() {
 	d.waiting = map[cluster.JobID][]cluster.JobID{}
 	d.arrays = map[cluster.JobID]*arrayState{}
 	d.singles = map[cluster.JobID][]cluster.JobID{}
+	d.groups, d.members = map[several]*depGroup{}, map[cluster.JobID][]*depGroup{}
 }
 
 // join registers a new job with those whose end it waits for.
 func (d *depState) join(e *Engine, j *jobState) {
 	id := j.spec.ID
-	for _, dep := range j.spec.After {
-		if dep.Type != cluster.Singleton {
-			d.waiting[dep.Job] = append(d.waiting[dep.Job], id)
+	for i := range j.spec.After {
+		if dep := &j.spec.After[i]; dep.Type != cluster.Singleton {
+			d.waitFor(e, dep, id)
 			continue
 		}
 		for _, o := range e.jobs[:id] { // rare enough for a scan
 			if o != nil && o.state != Done && o.user == j.user && o.spec.Name == j.spec.Name {
 				d.singles[id] = append(d.singles[id], o.spec.ID)
-				d.waiting[o.spec.ID] = append(d.waiting[o.spec.ID], id)
+				d.waiting[o.spec.ID] = with(d.waiting[o.spec.ID], id)
 			}
 		}
 	}
@@ -56,9 +60,9 @@ func (d *depState) join(e *Engine, j *jobState) {
 // came: jobs may have got other names since.
 func (d *depState) rejoin(e *Engine, j *jobState, singles []cluster.JobID) {
 	id := j.spec.ID
-	for _, dep := range j.spec.After {
-		if dep.Type != cluster.Singleton {
-			d.waiting[dep.Job] = append(d.waiting[dep.Job], id)
+	for i := range j.spec.After {
+		if dep := &j.spec.After[i]; dep.Type != cluster.Singleton {
+			d.waitFor(e, dep, id)
 		}
 	}
 	for _, o := range singles {
@@ -67,7 +71,7 @@ func (d *depState) rejoin(e *Engine, j *jobState, singles []cluster.JobID) {
 		}
 		d.singles[id] = append(d.singles[id], o)
 		if e.jobs[o].state != Done {
-			d.waiting[o] = append(d.waiting[o], id)
+			d.waiting[o] = with(d.waiting[o], id)
 		}
 	}
 }
@@ -98,9 +102,15 @@ func (e *Engine) admit(j *jobState) {
 	if park == NotParked && s.Array != nil && s.Array.Cap > 0 && !e.deps.enterArray(j) {
 		park = ParkedArray
 	}
-	j.parked = park
 	if park == NotParked {
-		e.hunger(j)
+		if e.hunger(j); e.gated(j) {
+			park = ParkedPlan
+		}
+	}
+	if !j.idle() { // else it is as the plan has it
+		e.replan()
+	}
+	if j.parked = park; park == NotParked {
 		e.enqueue(j)
 	}
 }
@@ -119,34 +129,6 @@ func (e *Engine) hunger(j *jobState) {
 		return
 	}
 	e.timers.push(timer{at, timerStarving, int32(j.spec.ID), j.gen})
-}
-
-// dependencies reports whether a job's dependencies hold, or never will.
-func (e *Engine) dependencies(j *jobState) (Parked, bool) {
-	park := NotParked
-	for _, d := range j.spec.After {
-		if d.Type == cluster.Singleton {
-			for _, id := range e.deps.singles[j.spec.ID] {
-				if e.jobs[id].state != Done {
-					park = ParkedSingleton
-				}
-			}
-			continue
-		}
-		o := e.job(d.Job)
-		if o == nil {
-			return park, true
-		}
-		if o.state != Done {
-			park = ParkedDependency
-			continue
-		}
-		ok := o.reason == Completed
-		if d.Type == cluster.AfterOK && !ok || d.Type == cluster.AfterNotOK && ok {
-			return park, true
-		}
-	}
-	return park, false
 }
 
 // array returns what is known of an array.
@@ -200,15 +182,20 @@ func (d *depState) leaveArray(e *Engine, j *jobState) {
 // leave tells those that waited for a job's end.
 func (d *depState) leave(e *Engine, j *jobState) {
 	d.leaveArray(e, j)
-	waiting := d.waiting[j.spec.ID]
-	delete(d.waiting, j.spec.ID)
-	for _, id := range waiting {
-		e.readmit(e.jobs[id])
+	id := j.spec.ID
+	waiting, groups := d.waiting[id], d.members[id]
+	delete(d.waiting, id)
+	delete(d.members, id)
+	for _, w := range waiting {
+		e.readmit(e.jobs[w])
+	}
+	for _, g := range groups {
+		g.left(e, j)
 	}
 }
 
 func (e *Engine) readmit(j *jobState) {
-	if j.state == Pending && !j.eligible && j.parked != ParkedHold && j.parked != ParkedBegin {
+	if j.state == Pending && !j.eligible && j.parked != ParkedHold && j.parked != ParkedBegin && j.parked != ParkedArray && j.parked != ParkedPlan {
 		e.admit(j)
 	}
 }

@@ -172,10 +172,10 @@ func (d *dumb) promise(j *dumbJob) bool {
 
 // planned places a job where it was promised to run; nil: something is not free.
 func (d *dumb) planned(j *dumbJob, b books) []engine.Alloc {
-	s := site{d: d, b: b.clone()}
+	s := site{d: d, j: j, b: b.clone()}
 	for _, a := range j.plan {
 		s.set, s.r = int(a.Set), &j.Tasks[a.Set].Request
-		if a.Share != 0 || d.nodes[a.Node].State != cluster.Up || b.off[int(a.Node)] || s.b.room(int(a.Node), s.r, int(a.Tasks), s.allocs) < int(a.Tasks) {
+		if a.Share != 0 || d.nodes[a.Node].State != cluster.Up || b.off[int(a.Node)] || s.room(int(a.Node), int(a.Tasks)) < int(a.Tasks) {
 			return nil
 		}
 		s.bind(int(a.Node), int(a.Tasks))

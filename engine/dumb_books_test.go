@@ -49,7 +49,30 @@ func (b *books) free(node int) uint64 {
 	for _, a := range b.held[node] {
 		m &^= a.GPUs
 	}
+	for i := range n.GPUs {
+		if cutAt(n, i) {
+			m &^= 1 << i
+		}
+	}
 	return m
+}
+
+func cutAt(n *cluster.Node, dev int) bool {
+	cut, _ := instancesOf(n, dev)
+	return cut
+}
+
+// instancesOf lists the MIG instances that stay as they are on a device; cut: it
+// has nothing else.
+func instancesOf(n *cluster.Node, dev int) (cut bool, list []cluster.Instance) {
+	geometry, fixed, err := n.Geometry(modelOf(n))
+	if err != nil {
+		panic(err)
+	}
+	if !fixed {
+		return false, nil
+	}
+	return geometry[dev] != nil, geometry[dev]
 }
 
 func (b *books) cpu(node int) int64 {
@@ -121,12 +144,12 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 		}
 		var left int64
 		if r.Profile == "" {
-			if g.slots != 0 || g.milli < r.Share || g.mem < r.Memory {
+			if cutAt(&b.nodes[node], i) || g.slots != 0 || g.milli < r.Share || g.mem < r.Memory {
 				continue
 			}
 			left = g.milli - r.Share
 		} else {
-			if g.tenants > 0 && g.slots == 0 || b.startAt(node, &g, r) < 0 {
+			if g.tenants > 0 && g.slots == 0 || b.startAt(node, i, &g, r) < 0 {
 				continue
 			}
 			left = int64(8 - bits.OnesCount8(g.slots))
@@ -142,10 +165,20 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 }
 
 // startAt is the memory slice at which a new instance does least harm: fewest
-// slices of instances that become impossible, the highest of equals.
-func (b *books) startAt(node int, g *gpu, r *cluster.Request) int {
+// slices of instances that become impossible, the highest of equals. Where the
+// instances stay as they are, the first free one of the profile.
+func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) int {
 	m := modelOf(&b.nodes[node])
 	p, ok := m.Profile(r.Profile)
+	if b.nodes[node].MIG != "" {
+		_, list := instancesOf(&b.nodes[node], dev)
+		for _, in := range list {
+			if ok && in.Profile == p.Name && g.slots&p.Mask(in.Start) == 0 {
+				return in.Start
+			}
+		}
+		return -1
+	}
 	if !ok || g.compute+p.Compute > m.Compute || p.Media() && g.media {
 		return -1
 	}
@@ -188,7 +221,7 @@ func (b *books) one(node, set int, r *cluster.Request, emptiest bool) (allocs []
 		if r.Profile != "" {
 			m, g := modelOf(&b.nodes[node]), then.gpu(node, i)
 			p, _ := m.Profile(r.Profile)
-			a.Slots, a.Compute, a.Media = p.Mask(then.startAt(node, &g, r)), uint8(p.Compute), p.Media()
+			a.Slots, a.Compute, a.Media = p.Mask(then.startAt(node, i, &g, r)), uint8(p.Compute), p.Media()
 			a.Share, a.Mem = int32(p.Compute*1000/m.Compute), min(p.Memory, g.mem)
 		}
 		then.take([]engine.Alloc{a})
@@ -214,7 +247,7 @@ func (b *books) room(node int, r *cluster.Request, most int, bound []engine.Allo
 	case shared(r) && r.GPUs > 1: // a device counts once, however much is left of it
 		k := 0
 		for i := range b.nodes[node].GPUs {
-			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory {
+			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && !cutAt(&b.nodes[node], i) && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory {
 				k++
 			}
 		}
@@ -347,7 +380,7 @@ func isType(model, want string) bool { return model == want || strings.HasPrefix
 // preferred GPU type, and for gangs by model, because a gang's GPUs are of one
 // model. Types and models are a matter of the sets that have GPUs.
 func (d *dumb) stages(j *dumbJob) (list [][][]int) {
-	types, seen := j.GPUTypes, map[[2]int]bool{} // looked up only
+	types, seen := j.types(), map[[2]int]bool{} // looked up only
 	if len(types) == 0 {
 		types = []string{""}
 	}
@@ -413,7 +446,7 @@ func (d *dumb) placeOn(j *dumbJob, b books, stage [][]int) (allocs []engine.Allo
 		return cmp.Or(cmp.Compare(y.GPUs, x.GPUs), cmp.Compare(y.CPU, x.CPU), cmp.Compare(y.RAM, x.RAM))
 	})
 	for _, set := range order {
-		s := site{d, b, stage[set], set, &j.Tasks[set].Request, allocs}
+		s := site{d, j, b, stage[set], set, &j.Tasks[set].Request, allocs}
 		if !s.fill(j.Tasks[set].Count) {
 			return nil, false
 		}
@@ -425,6 +458,7 @@ func (d *dumb) placeOn(j *dumbJob, b books, stage [][]int) (allocs []engine.Allo
 // site places one set of tasks.
 type site struct {
 	d      *dumb
+	j      *dumbJob
 	b      books
 	nodes  []int
 	set    int
@@ -447,7 +481,7 @@ func (s *site) fill(count int) bool {
 			}
 			if node < 0 {
 				if node = s.find(1, 0); node >= 0 {
-					n = s.b.room(node, s.r, left, s.allocs)
+					n = s.room(node, left)
 				}
 			}
 		case "worst-fit":
@@ -462,10 +496,46 @@ func (s *site) fill(count int) bool {
 	return true
 }
 
+// room is how many more tasks of the job fit on a node, which may take fewer of
+// them than there is room for.
+func (s *site) room(node, most int) int {
+	n := s.b.room(node, s.r, most, s.allocs)
+	for _, l := range s.d.limitsOf(s.j, node) {
+		left := l.Tasks
+		for _, a := range s.allocs {
+			if slices.Contains(l.Nodes, s.d.nodes[a.Node].Name) {
+				left -= int(a.Tasks)
+			}
+		}
+		n = min(n, left)
+	}
+	return max(0, n)
+}
+
+// limitsOf lists what bounds a job on a node: as things are now, unless what is
+// possible is asked for.
+func (d *dumb) limitsOf(j *dumbJob, node int) (list []cluster.NodeLimit) {
+	name := d.nodes[node].Name
+	if j.PerNode > 0 {
+		list = append(list, cluster.NodeLimit{Nodes: []string{name}, Tasks: j.PerNode})
+	}
+	for _, l := range j.NodeLimits {
+		if slices.Contains(l.Nodes, name) && !d.possible {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// shut: a node takes nothing of the job.
+func (d *dumb) shut(j *dumbJob, node int) bool {
+	return slices.ContainsFunc(d.limitsOf(j, node), func(l cluster.NodeLimit) bool { return l.Tasks == 0 })
+}
+
 // find is the best node with room for n tasks; sign 1: the fullest, -1: the
 // emptiest, 0: the first.
 func (s *site) find(n, sign int) int {
-	fit := slices.DeleteFunc(slices.Clone(s.nodes), func(i int) bool { return s.b.room(i, s.r, n, s.allocs) < n })
+	fit := slices.DeleteFunc(slices.Clone(s.nodes), func(i int) bool { return s.room(i, n) < n })
 	slices.SortStableFunc(fit, func(a, b int) int {
 		if shared(s.r) {
 			return sign * cmp.Compare(s.openness(a), s.openness(b))

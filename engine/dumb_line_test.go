@@ -11,7 +11,10 @@ import (
 // submit takes a job in, unless it can never run: even on the empty, healthy
 // cluster there is no place for it.
 func (d *dumb) submit(spec *cluster.Job) {
-	j := &dumbJob{Job: spec, firstStart: cluster.Never, hold: spec.Hold, shape: fmt.Sprint(spec.Tier, spec.Tasks, spec.GPUTypes)}
+	j := &dumbJob{Job: spec, predicted: d.predict(spec), promoted: promoted{since: d.now}, firstStart: cluster.Never, hold: spec.Hold, shape: fmt.Sprint(spec.Tier, spec.Tasks, spec.GPUTypes, spec.PerNode, spec.NodeLimits, spec.NoPreempt)}
+	if d.mf != nil {
+		j.shape += fmt.Sprint(d.ownerOf(j))
+	}
 	if d.queued() {
 		j.shape += spec.Queue
 	}
@@ -19,16 +22,21 @@ func (d *dumb) submit(spec *cluster.Job) {
 		j.shape += " " + spec.User
 	}
 	d.jobs = append(d.jobs, j)
-	blank := *d
-	blank.nodes = slices.Clone(d.nodes)
-	for i := range blank.nodes {
-		blank.nodes[i].State, blank.nodes[i].Bad = cluster.Up, 0
-	}
-	if d.refused(j) || blank.place(j, newBooks(blank.nodes), nil) == nil {
+	if d.refused(j) || !d.everFits(j) {
 		d.reject(j, engine.Impossible)
 		return
 	}
 	d.admit(j)
+}
+
+// everFits reports whether there is a place for a job on the empty, healthy cluster.
+func (d *dumb) everFits(j *dumbJob) bool {
+	blank := *d
+	blank.nodes, blank.possible = slices.Clone(d.nodes), true
+	for i := range blank.nodes {
+		blank.nodes[i].State, blank.nodes[i].Bad = cluster.Up, 0
+	}
+	return blank.place(j, newBooks(blank.nodes), nil) != nil
 }
 
 func (d *dumb) reject(j *dumbJob, why engine.StopReason) {
@@ -37,14 +45,17 @@ func (d *dumb) reject(j *dumbJob, why engine.StopReason) {
 }
 
 func (d *dumb) finish(j *dumbJob, why engine.StopReason) {
-	j.state, j.reason, j.allocs, j.waits, j.eligible, j.inArray = engine.Done, why, nil, nil, false, false
+	if why == engine.Completed {
+		d.completed = append(d.completed, earlier{j.attained, j.ran, j.User, j.Name, j.GPUMilli()})
+	}
+	j.state, j.reason, j.allocs, j.waits, j.eligible, j.idled, j.inArray = engine.Done, why, nil, nil, false, false, false
 	d.line()
 }
 
 // admit puts a pending job into the line, at its old place in the order. A job
 // that is held leaves it, and its array's place to others.
 func (d *dumb) admit(j *dumbJob) {
-	j.eligible, j.begun = false, j.Begin <= d.now
+	j.eligible, j.idled, j.begun = false, false, j.Begin <= d.now
 	if j.hold {
 		j.inArray, j.asked = false, 0
 	}
@@ -59,7 +70,7 @@ func (d *dumb) line() {
 		again = false
 		var asks []*dumbJob
 		for _, j := range d.jobs {
-			if j.state != engine.Pending || j.eligible || j.hold || !j.begun {
+			if j.state != engine.Pending || j.eligible || j.idled || j.hold || !j.begun {
 				continue
 			}
 			ok, never := d.depends(j)
@@ -69,7 +80,10 @@ func (d *dumb) line() {
 				return // it has looked at everybody else
 			case !ok:
 			case j.Array == nil || j.Array.Cap == 0 || j.inArray:
-				j.eligible = true
+				if j.idled = d.gated(j); !j.idled {
+					j.eligible = true
+					d.enters(j)
+				}
 			default:
 				if j.asked == 0 {
 					d.turns++
@@ -95,22 +109,44 @@ func (d *dumb) line() {
 
 // depends reports whether a job's dependencies hold, or never will.
 func (d *dumb) depends(j *dumbJob) (ok, never bool) {
+	one, lost := false, 0
 	ok = true
 	for _, dep := range j.After {
-		if dep.Type == cluster.Singleton {
-			for _, o := range d.jobs[:j.ID] {
-				ok = ok && (o.state == engine.Done || o.User != j.User || o.Name != j.Name)
-			}
-			continue
-		}
-		o := d.jobs[dep.Job]
-		good := o.reason == engine.Completed
-		switch {
-		case o.state != engine.Done:
-			ok = false
-		case dep.Type == cluster.AfterOK && !good, dep.Type == cluster.AfterNotOK && good:
-			never = true
+		this, out := d.depend(j, dep)
+		ok, one = ok && this, one || this
+		if out {
+			lost++
 		}
 	}
-	return ok, never
+	if j.AnyOf && len(j.After) > 0 {
+		return one, lost == len(j.After)
+	}
+	return ok, lost > 0
+}
+
+func (d *dumb) depend(j *dumbJob, dep cluster.Dependency) (ok, never bool) {
+	ok = true
+	if dep.Type == cluster.Singleton {
+		for _, o := range d.jobs[:j.ID] {
+			ok = ok && (o.state == engine.Done || o.User != j.User || o.Name != j.Name)
+		}
+		return ok, false
+	}
+	failed := false
+	for _, o := range d.jobs[dep.Job : dep.Last()+1] {
+		done := o.state == engine.Done
+		failed = failed || done && o.reason != engine.Completed
+		if dep.Type == cluster.AfterStart {
+			ok = ok && (done || o.began) && (o.firstStart == cluster.Never || d.now >= o.firstStart.Add(dep.Delay))
+		} else {
+			ok = ok && done
+		}
+	}
+	switch dep.Type {
+	case cluster.AfterOK:
+		return ok && !failed, failed
+	case cluster.AfterNotOK:
+		return ok && failed, ok && !failed
+	}
+	return ok, false
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/quota"
 )
 
 func (d *dumb) books() books {
@@ -30,31 +31,31 @@ func (d *dumb) order(a, b *dumbJob) int {
 type lane struct {
 	tier  cluster.Tier
 	queue string
+	shape string // multifactor: only one user's jobs of a shape keep their order
 }
 
 func (d *dumb) laneOf(j *dumbJob) lane {
-	if d.queued() {
-		return lane{j.Tier, j.Queue}
+	switch {
+	case d.mf != nil:
+		return lane{tier: j.Tier, shape: j.shape}
+	case d.queued():
+		return lane{tier: j.Tier, queue: j.Queue}
 	}
 	return lane{tier: j.Tier}
 }
 
 // pass considers each pending job once. In each lane it goes through the jobs in
-// order; jobs of a shape that was refused there are passed over. A lane in which
-// nothing was waiting, or in which all have been looked at, is done with.
+// order; jobs of a shape that was refused there are passed over.
 func (d *dumb) pass() {
 	closed, blocked := map[string]bool{}, map[kind]bool{}
 	d.promises = nil
-	last, open := map[lane]*dumbJob{}, map[lane]bool{}
-	for _, j := range d.jobs {
-		open[d.laneOf(j)] = open[d.laneOf(j)] || j.eligible
-	}
+	last := map[lane]*dumbJob{}
 	for {
 		next := map[lane]*dumbJob{}
 		var heads []*dumbJob
 		for _, j := range d.jobs {
 			l := d.laneOf(j)
-			if !j.eligible || !open[l] || closed[j.shape] || last[l] != nil && d.order(j, last[l]) <= 0 {
+			if !j.eligible || closed[j.shape+j.narrow] || last[l] != nil && d.order(j, last[l]) <= 0 {
 				continue
 			}
 			if next[l] == nil || d.order(j, next[l]) < 0 {
@@ -62,10 +63,10 @@ func (d *dumb) pass() {
 			}
 		}
 		for _, j := range d.jobs {
-			if l := d.laneOf(j); next[l] == j {
+			if next[d.laneOf(j)] == j && !slices.ContainsFunc(d.jobs, func(o *dumbJob) bool {
+				return next[d.laneOf(o)] == o && o.Tier == j.Tier && (!d.queued() || o.Queue == j.Queue) && d.before(o, j) < 0
+			}) {
 				heads = append(heads, j)
-			} else if next[l] == nil {
-				open[l] = false
 			}
 		}
 		j := d.best(heads)
@@ -86,7 +87,7 @@ func (d *dumb) pass() {
 		case v == notBeside:
 			continue // the next of its shape may be shorter
 		}
-		closed[j.shape] = true
+		closed[j.shape+j.narrow] = true
 	}
 }
 
@@ -135,6 +136,9 @@ func (d *dumb) try(j *dumbJob, blocked map[kind]bool) verdict {
 
 // takes: others have to leave for the job.
 func (d *dumb) takes(j *dumbJob, b books, blocked map[kind]bool) bool {
+	if j.NoPreempt {
+		return false
+	}
 	list := d.victims(j)
 	if d.preempt(j, b, blocked, list) {
 		return true
@@ -168,29 +172,36 @@ func (d *dumb) preempt(j *dumbJob, b books, blocked map[kind]bool, list []victim
 	b = b.clone()
 	var gone []*dumbJob
 	var allocs []engine.Alloc
-	leaves := func(v *dumbJob) bool {
+	var owing []*dumbJob // of its own queue, and not borrowed: only within the guarantee
+	leaves := func(x victim) bool {
+		v := x.dumbJob
+		if x.swap && !d.lendsUpTo(v, quota.Root, gone) {
+			owing = append(owing, v)
+		}
 		b.give(v.allocs)
 		gone = append(gone, v)
-		if d.over(j, gone) {
+		if d.over(j, gone) || len(owing) > 0 && !d.within(j, gone) {
 			return false
 		}
 		allocs = d.place(j, b, blocked)
 		return allocs != nil
 	}
-	var straddle []*dumbJob // jobs that now reach below their queue's guarantee: last
+	var straddle []victim // jobs that now reach below their queue's guarantee: last
 	fits := slices.ContainsFunc(list, func(x victim) bool {
 		if x.only && !d.stillMayTake(j, x, gone) {
-			straddle = append(straddle, x.dumbJob)
+			straddle = append(straddle, x)
 			return false
 		}
-		return leaves(x.dumbJob)
-	}) || slices.ContainsFunc(straddle, func(v *dumbJob) bool { return d.straddles(j, v, gone) && leaves(v) })
+		return leaves(x)
+	}) || slices.ContainsFunc(straddle, func(x victim) bool { return d.straddles(j, x.dumbJob, gone) && leaves(x) })
 	if !fits {
 		return false
 	}
 	b.take(allocs)
 	for i := len(gone) - 1; i >= 0; i-- {
-		if rest := slices.Delete(slices.Clone(gone), i, i+1); b.exactly(gone[i].allocs) && !d.over(j, rest) {
+		rest := slices.Delete(slices.Clone(gone), i, i+1)
+		owes := slices.ContainsFunc(rest, func(v *dumbJob) bool { return slices.Contains(owing, v) })
+		if b.exactly(gone[i].allocs) && !d.over(j, rest) && (!owes || d.within(j, rest)) {
 			b.take(gone[i].allocs)
 			gone = rest
 		}
@@ -209,7 +220,7 @@ func (d *dumb) preempt(j *dumbJob, b books, blocked map[kind]bool, list []victim
 // victim is a job that may have to leave.
 type victim struct {
 	*dumbJob
-	only, lend, part bool // see mayTake
+	only, lend, part, swap bool // see mayTake
 }
 
 // victims are the jobs that come strictly after, if they hold what is needed on
@@ -225,7 +236,7 @@ func (d *dumb) victims(j *dumbJob) (list []victim) {
 		}
 	}
 	slices.SortFunc(list, func(a, b victim) int {
-		c := cmp.Or(yes(a.part)-yes(b.part), cmp.Compare(b.Tier, a.Tier))
+		c := cmp.Or(yes(a.part)-yes(b.part), cmp.Compare(b.tier(), a.tier()))
 		if c == 0 && d.owed(j) && a.Queue != b.Queue {
 			l := d.ledger(nil)
 			c = l.CompareVictims(l.of(a.dumbJob), l.of(b.dumbJob), l.of(j))
@@ -249,15 +260,17 @@ func yes(b bool) int {
 // preempts, in the same queue or as far as the other queue borrows (lend); or
 // reclaimed from a queue that borrows. Critical jobs never leave, nor, but for
 // them, those who have not yet run for as long as is granted to all. only says
-// that the queue must stay at its guarantee, part that it does not by this job.
+// that the queue must stay at its guarantee, part that it does not by this job,
+// swap that a larger job of its own queue takes its place.
 func (d *dumb) mayTake(j, v *dumbJob) (x victim, ok bool) {
 	x.dumbJob = v
 	safe := v.state != engine.Placed && d.now.Sub(v.started) < d.minRuntime && j.Tier != cluster.Critical
-	if safe || v.Tier == cluster.Critical || v.Tier < j.Tier {
+	if safe || v.Tier == cluster.Critical || v.tier() < j.Tier {
 		return x, false
 	}
-	later := d.preempting() && d.first(j) < d.listed(v) && (v.state == engine.Placed || d.first(j) < d.first(v))
-	if v.Tier > j.Tier || later && (!d.byQueue() || v.Queue == j.Queue) {
+	later := d.preempting() && d.first(j) < d.listed(v) && (v.state == engine.Placed || d.policy != "srsf" || d.first(j) < d.first(v))
+	if v.tier() > j.Tier || later && (!d.byQueue() || v.Queue == j.Queue) {
+		x.swap = v.tier() == j.Tier && d.byQueue() && d.milli(v) < d.milli(j) && j.Tier != cluster.BestEffort
 		return x, true
 	}
 	x.lend = later && d.lends(j, v, nil)
@@ -286,6 +299,9 @@ func (d *dumb) stillMayTake(j *dumbJob, x victim, gone []*dumbJob) bool {
 // useful: v holds something that the job needs where the job can run.
 func (d *dumb) useful(j, v *dumbJob) bool {
 	for _, a := range v.allocs {
+		if d.shut(j, int(a.Node)) {
+			continue
+		}
 		for set := range j.Tasks {
 			r := j.Tasks[set].Request
 			if d.suits(j, set, int(a.Node)) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {

@@ -107,6 +107,12 @@ func (d *dumb) owed(j *dumbJob) bool {
 	return d.byQueue() && d.milli(j) > 0 && l.Entitled(l.of(j), d.milli(j), j.Tier)
 }
 
+// within is owed when others are gone.
+func (d *dumb) within(j *dumbJob, without []*dumbJob) bool {
+	l := d.ledger(without)
+	return l.Entitled(l.of(j), d.milli(j), j.Tier)
+}
+
 func (d *dumb) reclaimable(j, v *dumbJob, without []*dumbJob) bool {
 	l := d.ledger(without)
 	return d.owed(j) && l.Reclaimable(l.of(v), l.of(j), d.milli(v), d.milli(j), j.Tier)
@@ -123,7 +129,12 @@ func (d *dumb) straddles(j, v *dumbJob, without []*dumbJob) bool {
 // as much as the victim beyond their guarantees.
 func (d *dumb) lends(j, v *dumbJob, without []*dumbJob) bool {
 	l := d.ledger(without)
-	for q := l.of(v); q != l.LCA(l.of(v), l.of(j)); q = l.Parent(q) {
+	return d.milli(v) > 0 && d.lendsUpTo(v, l.LCA(l.of(v), l.of(j)), without)
+}
+
+func (d *dumb) lendsUpTo(v *dumbJob, top int, without []*dumbJob) bool {
+	l := d.ledger(without)
+	for q := l.of(v); q != top; q = l.Parent(q) {
 		if l.Borrowed(q) < d.milli(v) {
 			return false
 		}
@@ -178,7 +189,7 @@ func (d *dumb) bestOf(heads []*dumbJob, depth int) (best *dumbJob) {
 		}
 	}
 	for _, j := range heads {
-		if best == nil || d.order(j, best) < 0 {
+		if best == nil || d.before(j, best) < 0 {
 			best = j
 		}
 	}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/quota"
 )
 
 // dumb is the engine's twin: the documented rules and nothing else. It keeps no
@@ -16,7 +18,7 @@ import (
 // what-if is a copy, every order is a sort. It knows gangs of whole GPUs, of
 // shares and of MIG slices, with CPU and RAM; GPU types, tiers, priorities; the
 // policies that key knows; three placers; strict order and skip; arrays,
-// dependencies, begin times, holds and time limits; queues; promises and backfill.
+// dependencies, begin times, holds and time limits; bounds of single nodes; queues; promises and backfill.
 //
 // The files: dumb_line_test.go, who may be considered at all; dumb_pass_test.go,
 // who is next and who has to leave; dumb_queues_test.go, who may hold how much;
@@ -32,8 +34,13 @@ type dumb struct {
 	queues         []cluster.Queue
 	jobs           []*dumbJob
 	turns          int
-	minute         cluster.Time // srsf: when the order of running jobs was last refreshed
+	completed      []earlier
+	known          []earlier    // of them, those that count
+	learned        cluster.Time // when they were looked at
+	minute         cluster.Time // srsf, e-las: when the order of running jobs was last refreshed
 	promises       []*promise
+	possible       bool         // asking what could ever be
+	mf             *multifactor // nil: another policy
 	preempts       []string
 	others         []string
 }
@@ -44,6 +51,7 @@ type dumbJob struct {
 	state      engine.State
 	hold       bool
 	begun      bool // its begin time is over
+	began      bool // it ran at all
 	eligible   bool
 	inArray    bool
 	asked      int // when it asked for its array's place; 0: it did not
@@ -62,9 +70,24 @@ type dumbJob struct {
 	done       time.Duration
 	saved      time.Duration
 	computes   bool
-	refreshed  int64 // its first key element when it was listed last
+	lined      cluster.Time // when it came into line last
+	demoted    bool
+	refreshed  int64          // its first key element when it was listed last
+	goal       *engine.Target // what the policy's plan gives it
+	narrow     string         // the only GPU model that it takes while it waits
+	idled      bool           // it would be eligible, but for the plan
 	promisedAt cluster.Time
 	plan       []engine.Alloc // conservative: where it is promised to run
+	predicted  time.Duration  // as of its submission
+	promoted
+}
+
+// tier is what it counts as: best-effort while it is demoted.
+func (j *dumbJob) tier() cluster.Tier {
+	if j.demoted {
+		return cluster.BestEffort
+	}
+	return j.Tier
 }
 
 func (j *dumbJob) holds() bool {
@@ -103,7 +126,7 @@ func (d *dumb) milli(j *dumbJob) (m int64) {
 // accrue counts service and work up to now.
 func (d *dumb) accrue(j *dumbJob) {
 	if j.holds() {
-		j.attained += d.milli(j) * int64(d.now.Sub(j.acc)/time.Millisecond)
+		j.attained += quota.Work(d.milli(j), j.acc, d.now)
 		j.ran += d.now.Sub(j.acc)
 		if j.computes {
 			j.done += d.now.Sub(j.acc)
@@ -127,10 +150,14 @@ func (d *dumb) key(j *dumbJob) [2]int64 {
 		return [2]int64{-j.Priority}
 	case "sjf", "srtf":
 		return [2]int64{d.remaining(j)}
+	case "qssf":
+		return [2]int64{int64(j.predicted/time.Millisecond) * j.GPUMilli(), j.GPUMilli()}
 	case "ssf", "srsf":
 		return [2]int64{d.remaining(j) / int64(time.Millisecond) * max(1, d.milli(j)/1000)}
 	case "sjf-gpu", "sjf-gpu:preempt=true":
 		return [2]int64{j.GPUMilli()}
+	case "multifactor", weighted:
+		return d.mf.among(j)
 	case "edf":
 		if j.Deadline == 0 {
 			return [2]int64{math.MaxInt64}
@@ -144,11 +171,17 @@ func (d *dumb) key(j *dumbJob) [2]int64 {
 		}
 		return [2]int64{level, int64(j.firstStart)}
 	}
+	if slices.Contains(ofLevels, d.policy) {
+		return d.levelKey(j)
+	}
+	if strings.HasPrefix(d.policy, "scatter") {
+		return j.scattered()
+	}
 	panic("the twin does not know " + d.policy)
 }
 
 func (d *dumb) preempting() bool {
-	return slices.Contains([]string{"srtf", "srsf", "las:base=1m", "edf", "sjf-gpu:preempt=true"}, d.policy)
+	return strings.HasPrefix(d.policy, "scatter") || slices.Contains(append(ofLevels, "srtf", "srsf", "las:base=1m", "edf", "sjf-gpu:preempt=true"), d.policy)
 }
 
 // first is the first element of a job's key as it compares with that of jobs
@@ -169,11 +202,15 @@ func (d *dumb) list(j *dumbJob) {
 
 // listed is the first key element of a job with devices, as of its last change.
 func (d *dumb) listed(j *dumbJob) int64 {
-	if d.policy == "srtf" || d.policy == "srsf" {
+	if d.policy == "srtf" || d.minutely() {
 		return j.refreshed
 	}
 	return d.key(j)[0]
 }
+
+// minutely: the order of running jobs is refreshed once a minute, under srsf only
+// while jobs wait.
+func (d *dumb) minutely() bool { return d.policy == "srsf" || d.policy == byPace || d.policy == byRest }
 
 // book gives devices to a job; it starts when nobody is on them any more.
 func (d *dumb) book(j *dumbJob, allocs []engine.Alloc) {
@@ -210,9 +247,10 @@ func (d *dumb) unplace(j *dumbJob) {
 }
 
 // step is Step. Around promises it matters when the scheduler looks, because time
-// goes by: there the twin is told.
-func (d *dumb) step(b engine.Batch, looks bool) (others, preempts []string) {
+// goes by: there the twin is told; and when a policy plans.
+func (d *dumb) step(b engine.Batch, looks, plans bool) (others, preempts []string) {
 	d.now, d.others, d.preempts = b.Now, nil, nil
+	d.used()
 	var ready []*dumbJob
 	for _, ev := range b.Events {
 		if ev.Type == engine.Stopped || ev.Type == engine.StartFailed {
@@ -228,10 +266,20 @@ func (d *dumb) step(b engine.Batch, looks bool) (others, preempts []string) {
 		d.event(&ev)
 	}
 	d.timers()
+	for _, j := range d.jobs {
+		if j.eligible {
+			d.promote(j)
+		}
+	}
+	d.learn()
+	d.compare()
 	for _, j := range ready {
 		if j.state == engine.Placed && len(j.waits) == 0 {
 			d.start(j)
 		}
+	}
+	if plans {
+		d.plan()
 	}
 	if looks || d.mode < engine.EASY {
 		d.overdue()
@@ -246,6 +294,7 @@ func (d *dumb) step(b engine.Batch, looks bool) (others, preempts []string) {
 func (d *dumb) timers() {
 	var begin []*dumbJob
 	for _, j := range d.jobs {
+		d.follow(j)
 		if j.state == engine.Pending && !j.hold && !j.begun && j.Begin <= d.now {
 			begin = append(begin, j)
 		}
@@ -258,14 +307,11 @@ func (d *dumb) timers() {
 		j.begun = true
 		d.line()
 	}
+	d.line() // delays may be over
 	waiting := slices.ContainsFunc(d.jobs, func(j *dumbJob) bool { return j.eligible })
-	if m := d.now / cluster.Time(time.Minute); d.policy == "srsf" && waiting && m != d.minute {
+	if m := d.now / cluster.Time(time.Minute); d.minutely() && (waiting || d.policy != "srsf") && m != d.minute {
 		d.minute = m
-		for _, j := range d.jobs {
-			if j.inBooks() {
-				j.refreshed = d.first(j)
-			}
-		}
+		d.refresh()
 	}
 }
 
@@ -288,7 +334,7 @@ func (d *dumb) left(ev *engine.Event) (ready []*dumbJob) {
 		reason, requeue = engine.Preempted, true // it tries again
 	}
 	again := requeue && (reason == engine.Preempted || reason == engine.NodeLost)
-	j.allocs, j.computes, j.state = nil, false, engine.Pending
+	j.allocs, j.computes, j.demoted, j.state, j.since = nil, false, false, engine.Pending, d.now
 	var placed []*dumbJob
 	for _, w := range d.jobs {
 		if w.state == engine.Placed && slices.Contains(w.waits, j.ID) {
@@ -338,6 +384,7 @@ func (d *dumb) node(ev *engine.Event, i int) {
 		n.Bad |= ev.GPUs & (uint64(1)<<n.GPUs - 1)
 		d.lose(func(a engine.Alloc) bool { return int(a.Node) == i && a.GPUs&ev.GPUs != 0 })
 	}
+	d.resized()
 }
 
 // lose stops every job that holds something that is lost.
@@ -366,9 +413,28 @@ func (d *dumb) event(ev *engine.Event) {
 			if j.computes = true; j.state == engine.Running {
 				d.list(j)
 			}
+			j.began = true
+			d.line()
+		}
+	case engine.Progress:
+		if j := d.jobs[ev.Job]; j.holds() {
+			d.accrue(j)
+			spec := *j.Job
+			j.Job, spec.Estimate = &spec, ev.Estimate
+			if j.state != engine.Stopping {
+				d.list(j)
+			}
+		}
+	case engine.Demoted:
+		if j := d.jobs[ev.Job]; (j.state == engine.Starting || j.state == engine.Running) && j.Tier != cluster.Critical && j.demoted == ev.Undo {
+			j.demoted = !ev.Undo
+			d.list(j)
 		}
 	case engine.Held:
 		j := d.jobs[ev.Job]
+		if j.hold == !ev.Undo {
+			return // a repeated report: it keeps its place in the line
+		}
 		if j.hold = !ev.Undo; j.state == engine.Placed && j.hold {
 			j.state, j.allocs, j.waits = engine.Pending, nil, nil
 		}

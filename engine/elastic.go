@@ -12,12 +12,12 @@ import (
 
 // grow gives idle devices to elastic jobs, in order, when nobody waits for room.
 func (e *Engine) grow() {
-	if e.elastic == 0 || e.pending > 0 {
+	if e.elastic == 0 || e.pending > 0 && e.plans.planner == nil { // a plan has weighed who waits
 		return
 	}
 	ids := e.scratch.ids[:0]
 	e.running.walk(func(it item) bool {
-		if j := e.jobs[it.id]; j.state == Running && j.tasks < e.shapes[j.shape].max && !j.resizing {
+		if j := e.jobs[it.id]; j.state == Running && j.tasks < e.mostTasks(j) && !j.resizing {
 			ids = append(ids, it.id)
 		}
 		return true
@@ -38,11 +38,11 @@ func (e *Engine) growJob(j *jobState) {
 	one := []cluster.TaskSet{{Count: 1, Request: s.sets[0].Request}}
 	var more []Alloc
 	tasks := int(j.tasks)
-	for tasks < int(s.max) {
+	for tasks < int(e.mostTasks(j)) {
 		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, tasks+1)-e.milliOf(s, int(j.tasks))).code != notRefused {
 			break
 		}
-		site := &Site{e: e, job: j, req: one, home: home}
+		site := &Site{e: e, job: j, req: one, home: home, most: s.bounds(), has: append(more[:len(more):len(more)], j.allocs...)}
 		e.constrain(j)
 		mark := e.st.mark()
 		if !e.placeStage(site, &stage) {
@@ -60,7 +60,7 @@ func (e *Engine) growJob(j *jobState) {
 	}
 	e.st.commit()
 	e.charge(j, -1)
-	j.accrue(e.now)
+	e.accrue(j)
 	j.allocs = append(append([]Alloc(nil), j.allocs...), more...)
 	e.resized(j, tasks)
 }
@@ -91,6 +91,7 @@ func (e *Engine) resized(j *jobState, tasks int) {
 	j.milli = e.heldMilli(j)
 	e.charge(j, 1)
 	e.gotMore()
+	e.watchKey(j)     // what it attains grows at another rate
 	j.resizing = true // one at a time, so that the driver's answer is to this one
 	e.actions = append(e.actions, Action{Type: Resize, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob})
 }
@@ -119,7 +120,7 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 	ids := e.scratch.ids[:0]
 	e.running.walkBack(func(it item) bool {
 		v := e.jobs[it.id]
-		if v.state == Running && v.tasks > e.shapes[v.shape].min && v.spec.Tier >= j.spec.Tier && !v.resizing {
+		if v.state == Running && v.tasks > e.leastTasks(v) && v.tier() >= j.spec.Tier && !v.resizing {
 			ids = append(ids, it.id)
 		}
 		return true
@@ -130,7 +131,7 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 	for _, id := range ids {
 		v := e.jobs[id]
 		c := cut{v: v, keep: append([]Alloc(nil), v.allocs...)}
-		for n := v.tasks; n > e.shapes[v.shape].min; n-- {
+		for n := v.tasks; n > e.leastTasks(v); n-- {
 			gone := splitTask(&c.keep, &e.shapes[v.shape].sets[0].Request)
 			if gone == nil {
 				break
@@ -165,7 +166,7 @@ func (e *Engine) shrink(v *jobState, keep, gone []Alloc) {
 		return
 	}
 	e.charge(v, -1)
-	v.accrue(e.now)
+	e.accrue(v)
 	v.allocs, v.leaving = keep, gone
 	tasks := 0
 	for i := range keep {

@@ -35,6 +35,9 @@ type Config struct {
 	// Clock writes an instant in explanations (never in decisions); nil: as the
 	// time since the origin, as in the simulator.
 	Clock func(cluster.Time) string
+	// Speeds is what a policy that plans is told of speeds; nil: a job is as
+	// fast as it has tasks, on every GPU.
+	Speeds Speeds
 	// Launches is how often a job may fail to start before it is given up; 0: 3.
 	Launches int
 }
@@ -58,6 +61,8 @@ type Engine struct {
 	keyer    KeyChanger // nil: keys of running jobs change with events only
 	heads    HeadKeyer  // nil: Key compares groups, too
 	queues   QueueOrder // nil: the policy does not choose among queues
+	promoter Promoter   // nil: what a job received counts for ever
+	plans    planState
 	mode     Backfill
 	now      cluster.Time
 	st       nodeStore
@@ -80,6 +85,8 @@ type Engine struct {
 	groups  []group
 	groupID map[groupKey]int32
 	pending int             // eligible jobs
+	greedy  int             // ... of several task sets, which a start can make fit
+	owing   []*jobState     // liftUntilFits: lifted of the job's own queue, and not borrowed
 	ready   []cluster.JobID // placed jobs whose devices became free in this step
 	running olist           // jobs with devices (and not told to leave) by run key
 	ends    olist           // the same jobs by expected end
@@ -97,11 +104,15 @@ type Engine struct {
 	resv      []reservation
 	held      *holds // what a candidate must leave alone; nil: nothing
 	holds     holds
+	restoring bool      // being built from a snapshot: nodes are not yet in their states
+	straddled bool      // which of a queue's jobs could leave depended on who left first
+	possible  bool      // asking what could ever be: bounds of the moment do not count
 	blockedBy *classSet // strict order: classes behind a blocked job; nil: none
 	thorough  bool      // tests: every candidate is really tried
 	shy       shyness
 	ps        passState
 	advance   []advance
+	past      past
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -112,7 +123,7 @@ type Engine struct {
 
 // Stats counts what the engine did, for benchmarks and reports.
 type Stats struct {
-	Steps, Passes, Tried, Placed, Preempted int64
+	Steps, Passes, Plans, Tried, Placed, Preempted int64
 }
 
 // New checks the configuration and builds an engine at time 0 with the nodes
@@ -147,6 +158,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.keyer, _ = cfg.Policy.(KeyChanger)
 	e.heads, _ = cfg.Policy.(HeadKeyer)
 	e.queues, _ = cfg.Policy.(QueueOrder)
+	e.promoter, _ = cfg.Policy.(Promoter)
+	e.plans.planner, _ = cfg.Policy.(Planner)
+	e.plans.next = cluster.Never
 	e.mode = e.traits.Backfill
 	if cfg.Backfill != nil {
 		e.mode = *cfg.Backfill
@@ -155,11 +169,12 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	var joined []cluster.Node
 	if from != nil {
 		e.now = from.Now
-		joined = from.joined(cfg.Spec.Nodes)
+		e.restoring, joined = true, from.joined(cfg.Spec.Nodes)
 	}
 	if err := e.initCluster(joined); err != nil {
 		return nil, err
 	}
+	e.restoring = false
 	return e, nil
 }
 
@@ -262,11 +277,15 @@ func (e *Engine) addNode(n cluster.Node) error {
 	if n.RAM == 0 {
 		ns.ram = notModelled
 	}
+	var err error
+	if ns.fixed, err = fixedOf(&n, &model); err != nil {
+		return err
+	}
 	for i := range ns.devs {
 		ns.devs[i] = device{milli: int32(cluster.Whole), mem: model.Memory}
 	}
 	ns.healthy = (uint64(1)<<n.GPUs - 1) &^ n.Bad
-	ns.free = ns.healthy
+	ns.free = ns.whole()
 	for m := ns.free; m != 0; m &= m - 1 {
 		ns.nfree++
 	}
@@ -283,7 +302,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 	nodes := &e.st.nodes[id]
 	e.st.index(nodes, n.State == cluster.Up)
 	if n.State != cluster.Down {
-		e.capacity += cluster.Whole * int64(nodes.nfree)
+		e.capacity += cluster.Whole * int64(popcount(nodes.healthy))
 	}
 	e.epoch++
 	return nil

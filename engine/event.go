@@ -26,6 +26,7 @@ const (
 	Started                       // a Start happened; Rate is known now
 	Resized                       // a Resize happened
 	Progress                      // a job reports work done
+	Demoted                       // a running job counts as best-effort from now on, until this run is over (Undo: no more)
 )
 
 // StopReason says why a job stopped.
@@ -46,18 +47,19 @@ const (
 
 // Event is one fact. Which fields count depends on the type.
 type Event struct {
-	Type   EventType       `json:"type"`
-	Job    cluster.JobID   `json:"job,omitempty"`
-	Spec   *cluster.Job    `json:"spec,omitempty"`   // Submitted, Updated
-	Reason StopReason      `json:"reason,omitempty"` // Stopped
-	Done   time.Duration   `json:"done,omitempty"`   // Stopped, Progress: useful work so far, on the reference GPU
-	Saved  time.Duration   `json:"saved,omitempty"`  // Progress: ... of which a checkpoint is safe
-	Rate   int64           `json:"rate,omitempty"`   // Started, Resized, Progress: speed against the reference, in ppm; 0: unknown (taken as 1,000,000)
-	Node   string          `json:"node,omitempty"`   // Node*, GPUBad
-	Spare  *cluster.Node   `json:"spare,omitempty"`  // NodeUp of a node not seen before
-	GPUs   uint64          `json:"gpus,omitempty"`   // GPUBad: mask of devices
-	Undo   bool            `json:"undo,omitempty"`   // NodeDrained, GPUBad, Held
-	Queues []cluster.Queue `json:"queues,omitempty"` // QueueChanged
+	Type     EventType       `json:"type"`
+	Job      cluster.JobID   `json:"job,omitempty"`
+	Spec     *cluster.Job    `json:"spec,omitempty"`     // Submitted, Updated
+	Reason   StopReason      `json:"reason,omitempty"`   // Stopped
+	Done     time.Duration   `json:"done,omitempty"`     // Stopped, Progress: useful work so far, on the reference GPU
+	Saved    time.Duration   `json:"saved,omitempty"`    // Progress: ... of which a checkpoint is safe
+	Rate     int64           `json:"rate,omitempty"`     // Started, Resized, Progress: speed against the reference, in ppm; 0: unknown (taken as 1,000,000)
+	Estimate time.Duration   `json:"estimate,omitempty"` // Progress: all of its useful work, as it looks now; 0: as before
+	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
+	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before
+	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices
+	Undo     bool            `json:"undo,omitempty"`     // NodeDrained, GPUBad, Held, Demoted
+	Queues   []cluster.Queue `json:"queues,omitempty"`   // QueueChanged
 }
 
 // Batch is the events of one instant.

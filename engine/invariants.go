@@ -17,7 +17,7 @@ import (
 func (e *Engine) CheckInvariants() error {
 	var errs []error
 	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBooks, e.checkPhysical, e.checkIndexes,
-		e.checkLists, e.checkLanes, e.checkUsage, e.checkWaits, e.checkDependencies, e.checkWork, e.checkWhys} {
+		e.checkLists, e.checkLanes, e.checkUsage, e.checkPast, e.checkWaits, e.checkDependencies, e.checkWork, e.checkWhys} {
 		if err := check(); err != nil {
 			errs = append(errs, err)
 		}
@@ -65,6 +65,14 @@ func (e *Engine) checkJobs() error {
 			err = fmt.Errorf("has %d allocations, %d leaving, waits for %d, %d wait for it", len(j.allocs), len(j.leaving), j.waits, len(j.waiters))
 		case j.state == Done && j.inArray:
 			err = errors.New("keeps its array's place")
+		case j.servedBefore < 0 || j.servedBefore > j.attained || j.ranBefore < 0 || j.ranBefore > j.ran || j.promotion > e.now:
+			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.promotion, j.servedBefore, j.attained, j.ranBefore, j.ran)
+		case j.eligible && e.promoter != nil && e.promoter.PromoteAt(View{e}, JobView{e, j}) != j.promoteAt || j.eligible && e.promoter != nil && j.promoteAt <= e.now:
+			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promoter.PromoteAt(View{e}, JobView{e, j}), j.promoteAt)
+		case j.state != Done && j.shape != j.base && (!j.eligible || j.shape != j.asks()):
+			err = errors.New("asks for something else than its spec and its plan say")
+		case j.eligible && e.gated(j):
+			err = errors.New("is in line although its plan gives it nothing")
 		case j.state == Placed && (j.waits < 1 || !j.waited):
 			err = fmt.Errorf("waits for %d jobs to leave", j.waits)
 		case j.state != Placed && j.waits != 0:
@@ -87,10 +95,14 @@ func (e *Engine) checkGang(j *jobState) error {
 	s := e.shapeAt(j.shape)
 	tasks := make([]int, len(s.sets))
 	gpus := make([]int, len(s.sets))
+	on := map[int32]int{} // looked up only
 	for i := range j.allocs {
 		a := &j.allocs[i]
 		if int(a.Node) >= len(e.st.nodes) || int(a.Set) >= len(s.sets) || a.Tasks < 0 {
 			return fmt.Errorf("holds %+v", *a)
+		}
+		if on[a.Node] += int(a.Tasks); on[a.Node] > s.most.each() {
+			return fmt.Errorf("has %d tasks on node %d; at most %d may be on one", on[a.Node], a.Node, s.most.each())
 		}
 		r := &s.sets[a.Set].Request
 		n := bits.OnesCount64(a.GPUs)
@@ -137,6 +149,10 @@ func (e *Engine) checkSlice(a *Alloc, r *cluster.Request) error {
 	if !ok {
 		return fmt.Errorf("holds a %s of a %s", r.Profile, model.Name)
 	}
+	n, dev := &e.st.nodes[a.Node], bits.TrailingZeros64(a.GPUs)
+	if n.fixed != nil && !slices.ContainsFunc(n.fixed.instances[dev], func(in existing) bool { return in.profile == p.Name && in.mask == a.Slots }) {
+		return fmt.Errorf("holds slots %08b of GPU %d for %s, where there is no such instance", a.Slots, dev, r.Profile)
+	}
 	for _, start := range p.Starts {
 		if p.Mask(start) == a.Slots && int(a.Compute) == p.Compute {
 			return nil
@@ -169,6 +185,7 @@ func (e *Engine) checkSpan(j *jobState, s *shape) error {
 // tally is what some jobs hold of a node, added up.
 type tally struct {
 	whole uint64
+	cut   uint64 // devices in MIG mode
 	cpu   cluster.Milli
 	ram   cluster.MiB
 	devs  []device // used, not free
@@ -192,6 +209,9 @@ func (t *tally) add(a *Alloc) error {
 			continue
 		}
 		d := &t.devs[i]
+		if a.Slots == 0 && t.cut>>i&1 == 1 {
+			return fmt.Errorf("device %d is in MIG mode and not held in slices", i)
+		}
 		if a.Share == 0 {
 			if d.tenants > 0 {
 				return fmt.Errorf("device %d is held whole and shared", i)
@@ -238,6 +258,9 @@ func (e *Engine) tallies() []tally {
 	ts := make([]tally, len(e.st.nodes))
 	for i := range ts {
 		ts[i].devs = make([]device, e.st.nodes[i].spec.GPUs)
+		if f := e.st.nodes[i].fixed; f != nil {
+			ts[i].cut = f.cut
+		}
 	}
 	return ts
 }
@@ -258,7 +281,7 @@ func (e *Engine) checkBooks() error {
 	for id := range ts {
 		n, t := &e.st.nodes[id], &ts[id]
 		model := &e.st.classes[n.class].model
-		free := n.healthy &^ t.whole
+		free := n.whole() &^ t.whole
 		for i := range t.devs {
 			d, u := &n.devs[i], &t.devs[i]
 			if u.tenants > 0 {

@@ -115,9 +115,17 @@ func (e *Engine) checkLists() error {
 			continue
 		}
 		n++
-		holding[j.spec.Tier]++
+		holding[j.tier()]++
+		if j.demoted && (j.spec.Tier == cluster.Critical || j.state == Placed) {
+			return fmt.Errorf("job %d (%s, %s) is demoted", j.spec.ID, j.spec.Tier, j.state)
+		}
 		if !inRun[j.key] || !inEnds[j.endKey] || j.key.id != int32(j.spec.ID) || j.endKey.id != int32(j.spec.ID) {
 			return fmt.Errorf("job %d (%s) is not in the lists of jobs with devices", j.spec.ID, j.state)
+		}
+		if e.keyer != nil && j.state != Placed {
+			if at := e.keyer.NextChange(View{e}, JobView{e, j}); at != j.nextKey {
+				return fmt.Errorf("job %d (%s): its key changes at %v; it is watched for %v", j.spec.ID, j.state, at, j.nextKey)
+			}
 		}
 	}
 	if n != len(run) || n != len(ends) || holding != e.holding {
@@ -158,18 +166,22 @@ func (e *Engine) checkLanes() error {
 			}
 		}
 	}
-	eligible, groups, lanes := 0, len(e.groups), len(e.lanes)
+	eligible, greedy, groups, lanes := 0, 0, len(e.groups), len(e.lanes)
 	for _, j := range e.jobs {
 		if j == nil || !j.eligible {
 			continue
 		}
 		eligible++
+		greedy += count(e.several(j))
 		if g, ok := inGroup[int32(j.spec.ID)]; !ok || g != j.group || g != e.groupOf(j) {
 			return fmt.Errorf("job %d is in group %d (%v), belongs to %d or %d", j.spec.ID, g, ok, j.group, e.groupOf(j))
 		}
 		if now := e.pendingItem(j); e.traits.Rekey == 0 && j.key != now {
 			return fmt.Errorf("job %d waits at %+v, its key is %+v", j.spec.ID, j.key, now)
 		}
+	}
+	if greedy != e.greedy {
+		return fmt.Errorf("%d eligible jobs of several task sets, counted %d", greedy, e.greedy)
 	}
 	if eligible != e.pending || eligible != len(inGroup) || groups != len(e.groups) || lanes != len(e.lanes) {
 		return fmt.Errorf("%d eligible jobs, counted %d, in groups %d", e.pending, eligible, len(inGroup))
@@ -296,12 +308,37 @@ func (e *Engine) checkDependencies() error {
 			return fmt.Errorf("parked job %d: %w", j.spec.ID, err)
 		}
 	}
+	if err := e.checkGroups(); err != nil {
+		return err
+	}
 	for _, j := range e.jobs {
 		if j == nil || j.spec.Array == nil {
 			continue
 		}
 		if a := e.deps.arrays[j.spec.Array.ID]; a != nil && a.active != active[j.spec.Array.ID] {
 			return fmt.Errorf("array %d has %d active elements, recomputed %d", j.spec.Array.ID, a.active, active[j.spec.Array.ID])
+		}
+	}
+	return nil
+}
+
+// checkGroups counts again how the jobs stand that dependencies name together.
+func (e *Engine) checkGroups() error {
+	fresh := depState{groups: map[several]*depGroup{}, members: map[cluster.JobID][]*depGroup{}}
+	for _, j := range e.jobs {
+		if j == nil || j.state == Done {
+			continue
+		}
+		for i := range j.spec.After {
+			d := &j.spec.After[i]
+			g := e.deps.groups[several{d.Job, d.Last()}]
+			if d.Elements <= 1 || g == nil {
+				continue
+			}
+			if n := fresh.group(e, d); n.live != g.live || n.failed != g.failed || n.idle != g.idle || n.unknown != g.unknown {
+				return fmt.Errorf("jobs %d to %d: %d live, %d failed, %d idle, %d unknown; recomputed %d, %d, %d, %d", d.Job, d.Last(),
+					g.live, g.failed, g.idle, g.unknown, n.live, n.failed, n.idle, n.unknown)
+			}
 		}
 	}
 	return nil
@@ -319,12 +356,13 @@ func (e *Engine) checkParked(j *jobState) error {
 			return fmt.Errorf("it may begin since %v", j.spec.Begin)
 		}
 	case ParkedDependency, ParkedSingleton:
-		for _, o := range e.jobs {
-			if o != nil && o.state != Done && slices.Contains(e.deps.waiting[o.spec.ID], id) {
-				return nil
-			}
+		if !e.wakes(j) {
+			return fmt.Errorf("no live job will wake it, and no timer")
 		}
-		return fmt.Errorf("no live job will wake it")
+	case ParkedPlan:
+		if !e.gated(j) {
+			return fmt.Errorf("the plan does not keep it from running")
+		}
 	case ParkedArray:
 		a := e.deps.arrays[j.spec.Array.ID]
 		if a == nil || !slices.Contains(a.waiting, id) || a.active == 0 {
@@ -334,6 +372,20 @@ func (e *Engine) checkParked(j *jobState) error {
 		return fmt.Errorf("no reason")
 	}
 	return nil
+}
+
+// wakes reports whether somebody will look at a job again that waits for others.
+func (e *Engine) wakes(j *jobState) bool {
+	id := j.spec.ID
+	for _, o := range e.jobs {
+		if o == nil || o.state == Done {
+			continue
+		}
+		if slices.Contains(e.deps.waiting[o.spec.ID], id) || slices.ContainsFunc(e.deps.members[o.spec.ID], func(g *depGroup) bool { return slices.Contains(g.waiters, id) }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(e.timers, func(t timer) bool { return t.kind == timerBegin && t.id == int32(id) && t.gen == j.gen && t.at > e.now })
 }
 
 // checkWork checks that no idle devices are left to a job that could have them

@@ -33,6 +33,8 @@ type jobState struct {
 	queue    int32
 	user     int32
 	shape    int32
+	base     int32 // the shape of its spec; shape is narrow while it waits in line under a plan
+	narrow   int32 // the shape of its spec as its target has it
 	group    int32 // while eligible
 	key      item  // while eligible: in the group; while running: in the running list
 	endKey   item  // while it holds devices: in the list of expected ends
@@ -40,6 +42,7 @@ type jobState struct {
 	waited   bool // listed while it was placed
 	gen      uint32
 	touched  bool // its record changed in this step
+	demoted  bool // while it runs: it counts as best-effort
 
 	allocs   []Alloc
 	home     []Alloc       // of a suspended job: its memory is there, it resumes nowhere else
@@ -66,14 +69,32 @@ type jobState struct {
 	ran         time.Duration // wall time on devices
 	done        time.Duration // useful, on the reference GPU
 	saved       time.Duration // ... of which safe in a checkpoint
-	rate        int64         // ppm of the reference; 0 until Started
-	speed       int64         // the last rate known; 0: none
-	limitAt     cluster.Time  // when the time limit strikes
-	promise     cluster.Time  // expected start from a reservation; Never: none
-	plan        []Alloc       // conservative: where the promise would have it run
+
+	predicted    time.Duration // how long such jobs ran, as of its submission
+	servedBefore int64         // of attained, what was received before the last promotion
+	ranBefore    time.Duration // of ran, likewise
+	promotion    cluster.Time  // the last one; 0: there was none
+	promoteAt    cluster.Time  // while eligible: the next one, if it waits on
+
+	rate    int64        // ppm of the reference; 0 until Started
+	speed   int64        // the last rate known; 0: none
+	limitAt cluster.Time // when the time limit strikes
+	promise cluster.Time // expected start from a reservation; Never: none
+	plan    []Alloc      // conservative: where the promise would have it run
+
+	target *Target  // what the policy's plan gives it; nil: not planned yet
+	served []Served // wall time on devices by GPU model, where a policy plans
 }
 
 func (j *jobState) holding() bool { return j.state >= Starting && j.state <= Stopping }
+
+// tier is what the job counts as against others.
+func (j *jobState) tier() cluster.Tier {
+	if j.demoted {
+		return cluster.BestEffort
+	}
+	return j.spec.Tier
+}
 
 func (j *jobState) attainedAt(now cluster.Time) int64 {
 	if !j.holding() {
@@ -129,9 +150,10 @@ func (j *jobState) remainingAt(now cluster.Time) time.Duration {
 }
 
 // accrue brings the counters up to now.
-func (j *jobState) accrue(now cluster.Time) {
-	j.attained, j.ran, j.done = j.attainedAt(now), j.ranAt(now), j.doneAt(now)
-	j.acc = now
+func (e *Engine) accrue(j *jobState) {
+	e.serve(j)
+	j.attained, j.ran, j.done = j.attainedAt(e.now), j.ranAt(e.now), j.doneAt(e.now)
+	j.acc = e.now
 }
 
 // unsavedAt is the useful work that an abrupt stop would lose: everything since

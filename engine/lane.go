@@ -85,12 +85,15 @@ func (e *Engine) enqueue(j *jobState) {
 // lineUp is enqueue for a job that was in line already: its age is what it was.
 func (e *Engine) lineUp(j *jobState) {
 	e.touch(j)
+	e.awaitPromotion(j)
+	e.ask(j)
 	j.group = e.groupOf(j)
 	j.key = e.pendingItem(j)
 	j.eligible = true
 	g := &e.groups[j.group]
 	g.jobs.insert(j.key)
 	e.pending++
+	e.greedy += count(e.several(j))
 	e.lanes[g.lane].n++
 	if first, _ := g.jobs.first(); first == j.key {
 		g.stuck = -1
@@ -100,6 +103,14 @@ func (e *Engine) lineUp(j *jobState) {
 		e.fresh = true // it may be short enough to backfill
 	}
 }
+
+// several reports whether a job has several task sets. They are placed one
+// after the other, so that where the first goes decides whether the next fits:
+// what somebody else takes may send the first elsewhere.
+func (e *Engine) several(j *jobState) bool { return e.shapeAt(j.shape).several() }
+
+// several tasks of one set are alike in this where nodes are bounded together.
+func (s *shape) several() bool { return len(s.sets) > 1 || s.most.groups != nil && s.max > 1 }
 
 // pendingItem is a waiting job's place in the order.
 func (e *Engine) pendingItem(j *jobState) item {
@@ -129,8 +140,10 @@ func (e *Engine) dequeue(j *jobState) {
 		panic("engine: an eligible job is missing from its group")
 	}
 	e.pending--
+	e.greedy -= count(e.several(j))
 	e.lanes[g.lane].n--
 	e.relist(g)
+	e.reshape(j, j.base)
 }
 
 // relist puts the group where its first job belongs.

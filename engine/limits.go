@@ -59,7 +59,7 @@ func (a *assoc) accrue(d quota.Decay, now cluster.Time) {
 }
 
 func (e *Engine) initQueues(queues []cluster.Queue) error {
-	tree, err := quota.New(queues, e.capacity)
+	tree, err := quota.New(queues, e.promised())
 	if err != nil {
 		return err
 	}
@@ -90,9 +90,30 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 	return nil
 }
 
+// promised is the milli-GPU that queues may be guaranteed: what there is, but
+// for an engine that goes on from a snapshot what there is when all nodes are up;
+// guarantees were compared with that when they were made.
+func (e *Engine) promised() cluster.Milli {
+	if !e.restoring {
+		return e.capacity
+	}
+	var m cluster.Milli
+	for i := range e.st.nodes {
+		m += cluster.Whole * cluster.Milli(e.st.nodes[i].spec.GPUs)
+	}
+	return m
+}
+
 // wall is the local time in seconds, for windows.
-func (e *Engine) wall() int64 {
-	return e.cfg.Spec.Epoch + int64(e.now)/int64(time.Second) + int64(e.cfg.Spec.Zone)
+func (e *Engine) wall() int64 { return e.wallAt(e.now) }
+
+func (e *Engine) wallAt(t cluster.Time) int64 {
+	return e.cfg.Spec.Epoch + int64(t)/int64(time.Second) + int64(e.cfg.Spec.Zone)
+}
+
+// atWall is when the local time becomes the given second.
+func (e *Engine) atWall(seconds int64) cluster.Time {
+	return cluster.Time((seconds - e.wallAt(0)) * int64(time.Second))
 }
 
 // tick applies windows that begin or end now.
@@ -120,7 +141,7 @@ func (l *limits) tick(e *Engine) {
 	next := e.tree.Apply(e.wall())
 	l.next = cluster.Never
 	if next != math.MaxInt64 {
-		l.next = e.now.Add(time.Duration(next-e.wall()) * time.Second)
+		l.next = e.atWall(next) // not from now, of which the wall shows whole seconds only
 	}
 	e.epoch++
 	e.fresh = true
@@ -138,9 +159,7 @@ func (l *limits) leads(e *Engine) cluster.Time {
 }
 
 // nextWall is the local time of the next change, in seconds.
-func (l *limits) nextWall(e *Engine) int64 {
-	return e.wall() + int64((l.next.Sub(e.now)+time.Second-1)/time.Second)
-}
+func (l *limits) nextWall(e *Engine) int64 { return e.wallAt(l.next) }
 
 func (l *limits) nextChange(e *Engine) cluster.Time {
 	next := l.next

@@ -32,6 +32,7 @@ type nodeState struct {
 	drained  bool  // by a person, until it is taken back: also through an outage
 	free     uint64
 	healthy  uint64
+	fixed    *fixed        // MIG instances that stay as they are; nil: they are made as needed
 	cpu      cluster.Milli // free
 	ram      cluster.MiB   // free
 	devs     []device
@@ -177,7 +178,7 @@ func (st *nodeStore) apply(a *Alloc, taken bool) {
 			}
 			st.setFree(n, n.free&^a.GPUs)
 		} else {
-			st.setFree(n, n.free|a.GPUs&n.healthy)
+			st.setFree(n, n.free|a.GPUs&n.whole())
 		}
 		return
 	}
@@ -207,7 +208,7 @@ func (st *nodeStore) applyShared(n *nodeState, a *Alloc, taken bool) {
 		d.slots &^= a.Slots
 		d.compute -= a.Compute
 		d.media = d.media && !a.Media
-		if d.tenants--; d.tenants == 0 && n.healthy&a.GPUs != 0 {
+		if d.tenants--; d.tenants == 0 && n.whole()&a.GPUs != 0 {
 			st.setFree(n, n.free|a.GPUs)
 		}
 	}
@@ -244,7 +245,7 @@ func (st *nodeStore) roomOn(n *nodeState, r *cluster.Request, most int, on uint6
 	devices := 0 // devices with room; for one-device tasks: tasks that fit
 	for i := range n.devs {
 		d := &n.devs[i]
-		if n.healthy&on>>i&1 == 0 || d.slots != 0 || d.milli == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
+		if n.whole()&on>>i&1 == 0 || d.slots != 0 || d.milli == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
 			continue
 		}
 		k := int(int64(d.milli) / r.Share)
@@ -269,6 +270,12 @@ func (st *nodeStore) roomSlices(n *nodeState, r *cluster.Request, most int, on u
 	count := 0
 	for i := range n.devs {
 		d := &n.devs[i]
+		if n.fixed != nil {
+			if n.healthy&on&n.fixed.cut>>i&1 == 1 {
+				count += n.idleInstances(i, p.Name)
+			}
+			continue
+		}
 		if n.healthy&on>>i&1 == 0 || d.tenants > 0 && d.slots == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
 			continue
 		}
@@ -287,7 +294,7 @@ func (st *nodeStore) roomSlices(n *nodeState, r *cluster.Request, most int, on u
 			return most
 		}
 	}
-	return count
+	return min(count, most)
 }
 
 // lossOfStart counts the future instances that become impossible when the

@@ -63,7 +63,7 @@ func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
 		back := mask &^ n.healthy
 		n.healthy |= back
 		for i := range n.devs {
-			if back>>i&1 == 1 && n.devs[i].tenants == 0 && !e.wholeHeld(id, uint64(1)<<i) {
+			if back&n.whole()>>i&1 == 1 && n.devs[i].tenants == 0 && !e.wholeHeld(id, uint64(1)<<i) {
 				e.st.setFree(n, n.free|uint64(1)<<i)
 			}
 		}
@@ -145,10 +145,12 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 			continue
 		}
 		if !e.survive(j, id, mask) {
-			if i := e.lossNow(j); i >= 0 {
-				e.actions = slices.Delete(e.actions, i, i+1)
-			}
+			resize := e.lossNow(j)
 			e.stop(j, Kill, NodeLost, cluster.NoJob)
+			if resize >= 0 {
+				e.actions = slices.Delete(e.actions, resize, resize+1)
+				e.unshrink(j)
+			}
 		}
 	}
 	e.scratch.ids = ids
@@ -156,6 +158,7 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 
 // capacityChanged counts the GPUs that there are.
 func (e *Engine) capacityChanged() {
+	e.replan()
 	var m cluster.Milli
 	for i := range e.st.nodes {
 		n := &e.st.nodes[i]

@@ -26,9 +26,10 @@ type laneCursor struct {
 	last  item
 	begun bool
 	deep  []item // next jobs of groups that are walked beyond their first
-	done  bool
-	next  place // of the next group,
-	as    int   // while the list has changed so often
+	done  bool   // nobody is left,
+	upTo  int    // unless the list has changed more often: a victim came back
+	next  place  // of the next group,
+	as    int    // while the list has changed so often
 }
 
 // group returns the lane's next group.
@@ -65,7 +66,7 @@ func (e *Engine) pass() {
 		p.cursors = append(p.cursors, laneCursor{})
 	}
 	for i := range p.cursors {
-		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0, as: -1}
+		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0, upTo: e.lanes[i].groups.changes, as: -1}
 	}
 	p.depth, p.blocked, p.stop = e.cfg.Depth, classSet{}, false
 	for !p.stop {
@@ -82,16 +83,14 @@ func (e *Engine) pass() {
 // peekLane returns the next candidate of a lane.
 func (e *Engine) peekLane(p *passState, li int) (it item, fromDeep, ok bool) {
 	c, l := &p.cursors[li], &e.lanes[li]
-	if c.done {
+	if c.done && c.upTo == l.groups.changes {
 		return item{}, false, false
 	}
 	it, ok = c.group(l)
 	if len(c.deep) > 0 && (!ok || c.deep[0].Before(&it)) {
 		return c.deep[0], true, true
 	}
-	if !ok {
-		c.done = true
-	}
+	c.done, c.upTo = !ok, l.groups.changes
 	return it, false, ok
 }
 
@@ -224,7 +223,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 		}
 	}
 	if v == deeper && more {
-		heap.Push(&p.cursors[li].deep, next)
+		heap.Push(&p.cursors[li].deep, e.groupItem(g, next)) // which compares with the firsts of other groups
 	}
 }
 
@@ -304,7 +303,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			r.code = refusedRoom
 			if constrained && e.fitsUnconstrained(j, s) {
 				deep, r.code = deeper, refusedBackfill
-			} else if e.blockedBy == nil && j.home == nil && len(s.sets) == 1 {
+			} else if e.blockedBy == nil && j.home == nil && !s.several() {
 				// of several sets, where the first goes decides whether the next fits: that may change without a release
 				s.failed = e.epoch
 			}
@@ -319,7 +318,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			e.consume(j)
 			return started, refusal{}
 		}
-		if !constrained && e.blockedBy == nil { // else it might, were it first
+		if !constrained && e.blockedBy == nil && !e.straddled && !s.several() { // else it might, were it first, or others first to leave, or where its first set goes taken
 			g.stuck = e.claims()
 		}
 	}
@@ -333,6 +332,7 @@ func (e *Engine) claims() int64 { return e.epoch + e.lent }
 
 // gotMore notes that a job got devices.
 func (e *Engine) gotMore() {
+	e.fresh = e.fresh || e.greedy > 0
 	if e.limits.byQueue {
 		e.lent++
 		e.fresh = e.fresh || e.pending > 0

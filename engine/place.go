@@ -103,11 +103,11 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 
 // placeHome puts a suspended job back where its memory is.
 func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) {
-	back := Site{e: e, job: j, req: j.spec.Tasks}
+	back := Site{e: e, job: j, req: j.spec.Tasks, most: e.shapeAt(j.shape).bounds()}
 	for i := range j.home {
 		a := &j.home[i]
 		r := &j.spec.Tasks[a.Set].Request
-		if !e.st.nodes[a.Node].indexed || e.held != nil && e.held.room(a.Node, back.bound(a.Node), r, int(a.Tasks)) < int(a.Tasks) {
+		if !e.st.nodes[a.Node].indexed || back.most != nil && back.bounded(a.Node) < int(a.Tasks) || e.held != nil && e.held.room(a.Node, back.bound(a.Node), r, int(a.Tasks)) < int(a.Tasks) {
 			return nil, false
 		}
 		back.allocs = j.home[:i+1]
@@ -147,7 +147,7 @@ func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
 		e.scratch.sets[0].Count = int(tasks)
 		sets = e.scratch.sets
 	}
-	site := &Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0]}
+	site := &Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
 	gang := len(sets) > 1 || sets[0].Count > 1
 	stages := s.stages
 	if gang {
@@ -260,14 +260,14 @@ func (e *Engine) list(j *jobState) {
 	e.running.insert(j.key)
 	j.endKey = item{key: Key{int64(e.endOf(j))}, id: int32(j.spec.ID)}
 	e.ends.insert(j.endKey)
-	e.holding[j.spec.Tier]++
+	e.holding[j.tier()]++
 }
 
 func (e *Engine) unlist(j *jobState) {
 	e.touch(j)
 	e.running.remove(j.key)
 	e.ends.remove(j.endKey)
-	e.holding[j.spec.Tier]--
+	e.holding[j.tier()]--
 }
 
 // endOf is when a listed job is expected to end.

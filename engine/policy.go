@@ -26,9 +26,14 @@ type Traits struct {
 	Rerun    time.Duration // evaluate the keys of running jobs again at this period while jobs wait; 0: never
 	ByUser   bool          // jobs of different users may change places while they wait
 	Queues   bool          // the policy orders queues (it implements QueueOrder)
+	Round    time.Duration // a Planner plans at multiples of this only; 0: whenever who could run changes
+	Gated    bool          // under a Planner: a job starts only when a plan has had a look at it
+	Learns   time.Duration // the policy looks at completed jobs (View.Past), which are brought up to date at this period; 0: it does not
+	Predicts bool          // the policy looks at JobView.Predicted
 }
 
-// Policy answers "who next?". It reads the view and keeps no memory.
+// Policy answers "who next?"; if it is a Planner, "how much?", too. It reads the
+// view and keeps no memory.
 type Policy interface {
 	Name() string
 	Traits() Traits

@@ -24,11 +24,12 @@ type victim struct {
 	only bool  // allowed only while its queue stays at its guarantee, by reclaim or by order
 	lend bool  // ... by order, of what its queue borrows
 	part bool  // ... except by part of this one job, where nothing else is left
+	swap bool  // it is smaller, and of the same queue
 }
 
 // mayPreempt is a quick necessary condition.
 func (e *Engine) mayPreempt(j *jobState) bool {
-	if e.running.n == 0 {
+	if e.running.n == 0 || e.shapeAt(j.shape).meek {
 		return false
 	}
 	return e.limits.byQueue && j.milli > 0 && e.entitled(j) || e.outranks(j.spec.Tier)
@@ -56,7 +57,7 @@ func (e *Engine) preemptFor(j *jobState) bool {
 	if !ok {
 		return false
 	}
-	lifted = e.dropBack(j, s, lifted)
+	lifted = e.dropBack(j, lifted)
 	for _, v := range lifted {
 		e.unlist(v)
 	}
@@ -86,6 +87,7 @@ const fewVictims = 256
 // liftFor lifts victims until the job fits and leaves it placed, or leaves the
 // books as they were.
 func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Alloc, ok bool) {
+	e.straddled = false
 	for most := fewVictims; ; most = math.MaxInt {
 		victims, all := e.victims(j, most)
 		if len(victims) == 0 {
@@ -196,7 +198,7 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 			}
 			return 1
 		}
-		if c := cmp.Compare(b.j.spec.Tier, a.j.spec.Tier); c != 0 {
+		if c := cmp.Compare(b.j.tier(), a.j.tier()); c != 0 {
 			return c
 		}
 		if reclaim && a.j.queue != b.j.queue {
@@ -235,14 +237,15 @@ func (e *Engine) after(j, v *jobState, key0 int64, reclaim bool) (x victim, ok b
 	if v.spec.Tier == cluster.Critical {
 		return x, false
 	}
-	if v.spec.Tier > j.spec.Tier {
+	if v.tier() > j.spec.Tier {
 		return x, true
 	}
-	if v.spec.Tier < j.spec.Tier {
+	if v.tier() < j.spec.Tier {
 		return x, false
 	}
 	if e.traits.Preempts && key0 < e.freshKey(v) && !v.promoted {
 		if v.queue == j.queue || !e.limits.byQueue {
+			x.swap = e.limits.byQueue && v.milli < j.milli && j.spec.Tier != cluster.BestEffort
 			return x, true
 		}
 		x.lend = e.lends(v, j)
@@ -259,13 +262,14 @@ func (e *Engine) after(j, v *jobState, key0 int64, reclaim bool) (x victim, ok b
 }
 
 // freshKey is the first element of a holding job's key. Where keys are
-// refreshed from time to time only, it is judged as it is now: who is taken by
-// an old key would take the devices back at once.
+// refreshed from time to time only, it is judged as it is now, too: who is taken
+// by an old key would take the devices back at once. What has grown meanwhile
+// counts from the next refresh on.
 func (e *Engine) freshKey(v *jobState) int64 {
 	if e.traits.Rerun == 0 || v.state == Placed {
 		return v.key.key[0]
 	}
-	return e.runItem(v).key[0]
+	return min(v.key.key[0], e.runItem(v).key[0])
 }
 
 // lacksQuota reports whether quotas keep the job from starting: then the
@@ -283,6 +287,9 @@ func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
 	for i := range v.allocs {
 		a := &v.allocs[i]
 		class := e.st.nodes[a.Node].class
+		if s.most.on(a.Node) == 0 {
+			continue
+		}
 		for k := range s.sets {
 			if r := &s.sets[k].Request; s.suits[k].has(class) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
 				return true
@@ -301,7 +308,13 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 	least := e.leastMilli(j)
 	single := s.min == 1 && len(s.sets) == 1
 	quotaBound := e.lacksQuota(j)
-	leaves := func(v *jobState) bool {
+	e.owing = e.owing[:0]
+	leaves := func(x *victim) bool {
+		v := x.j
+		if x.swap && !e.lendsUpTo(v, quota.Root) {
+			e.owing = append(e.owing, v)
+			single, e.straddled = false, true // the room may be there before the guarantee is
+		}
 		e.lift(v)
 		lifted = append(lifted, v)
 		if quotaBound {
@@ -310,6 +323,9 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 			}
 			quotaBound, single = false, false // now any node may do
 		}
+		if len(e.owing) > 0 && !e.entitled(j) {
+			return false
+		}
 		if single && !e.roomNear(v, &s.sets[0].Request) {
 			return false
 		}
@@ -317,16 +333,17 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 		return ok
 	}
 	var straddle []int // jobs that now reach below their queue's guarantee: last
+	defer func() { e.straddled = e.straddled || len(straddle) > 0 }()
 	for i := range victims {
 		if victims[i].only && !e.stillReclaimable(j, &victims[i]) {
 			straddle = append(straddle, i)
-		} else if leaves(victims[i].j) {
+		} else if leaves(&victims[i]) {
 			return lifted, allocs, true
 		}
 	}
 	for _, i := range straddle {
 		v := victims[i].j
-		if e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier) && leaves(v) {
+		if e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier) && leaves(&victims[i]) {
 			return lifted, allocs, true
 		}
 	}
@@ -336,7 +353,10 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 // lends reports whether v's queue, and every queue above it that is not above
 // the job's, holds that much more than its guarantee.
 func (e *Engine) lends(v, j *jobState) bool {
-	top := e.tree.LCA(int(v.queue), int(j.queue))
+	return v.milli > 0 && e.lendsUpTo(v, e.tree.LCA(int(v.queue), int(j.queue))) // without GPUs it borrows none; jobs could go round in a circle
+}
+
+func (e *Engine) lendsUpTo(v *jobState, top int) bool {
 	for q := int(v.queue); q != top; q = e.tree.Parent(q) {
 		if e.tree.Borrowed(q) < v.milli {
 			return false
@@ -400,7 +420,7 @@ func (e *Engine) lift(v *jobState) {
 
 // dropBack returns those victims to the books that the job does not need after
 // all, the most valuable first; what is left is minimal.
-func (e *Engine) dropBack(j *jobState, s *shape, lifted []*jobState) []*jobState {
+func (e *Engine) dropBack(j *jobState, lifted []*jobState) []*jobState {
 	least := e.leastMilli(j)
 	for i := len(lifted) - 1; i >= 0; i-- {
 		v := lifted[i]
@@ -408,13 +428,26 @@ func (e *Engine) dropBack(j *jobState, s *shape, lifted []*jobState) []*jobState
 			continue
 		}
 		e.charge(v, 1)
-		if e.limits.byQueue && e.overQuota(j, least).code != notRefused {
+		if e.limits.byQueue && (e.overQuota(j, least).code != notRefused || e.owes(lifted, v) && !e.entitled(j)) {
 			e.lift(v)
 			continue
 		}
 		lifted = append(lifted[:i], lifted[i+1:]...)
 	}
 	return lifted
+}
+
+// owes reports whether the job takes from its own queue, besides from one job,
+// what is not borrowed. It may do that only within the guarantee: else another
+// queue would reclaim it, who left would reclaim from others in turn, and so on
+// without an end.
+func (e *Engine) owes(lifted []*jobState, but *jobState) bool {
+	for _, v := range e.owing {
+		if v != but && slices.Contains(lifted, v) {
+			return true
+		}
+	}
+	return false
 }
 
 // takeBack books exactly these allocations again, all or none.
@@ -443,8 +476,8 @@ func (e *Engine) canTake(a *Alloc) bool {
 	if n.free&a.GPUs != 0 {
 		return true
 	}
-	return d.tenants > 0 && d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
-		(a.Slots == 0) == (d.slots == 0) && !(a.Media && d.media)
+	return (d.tenants > 0 || n.isCut(bits.TrailingZeros64(a.GPUs))) && d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
+		(d.tenants == 0 || (a.Slots == 0) == (d.slots == 0)) && !(a.Media && d.media)
 }
 
 // limitsChanged makes queues leave what a window's end took from them: first
@@ -492,7 +525,7 @@ func (e *Engine) leastIn(q int) *jobState {
 			return true
 		}
 		lost := v.lostAt(e.now, e.howToStop(v))
-		if best == nil || v.spec.Tier > best.spec.Tier || v.spec.Tier == best.spec.Tier && lost < bestLost {
+		if best == nil || v.tier() > best.tier() || v.tier() == best.tier() && lost < bestLost {
 			best, bestLost = v, lost
 		}
 		return true

@@ -10,7 +10,6 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/place"
-	"github.com/muster-gpu/muster/policy"
 )
 
 // scenario is everything that a random run depends on. Reactions of the world
@@ -51,7 +50,18 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	if pol == "las" {
 		name = pick(r, "las:base=1m", "las:base=5m,dimension=time", "las:thresholds=30/120/600")
 	}
-	p, err := policy.New(name)
+	if pol == "tiresias-l" {
+		name = pick(r, "tiresias-l:thresholds=60", "tiresias-l:thresholds=60,promote=1", "tiresias-l:thresholds=30/120/600,promote=0.25")
+	}
+	switch pol {
+	case "tiresias-g":
+		name = pick(r, "tiresias-g:thresholds=60,learn=2m", "tiresias-g:thresholds=30/120,promote=1,learn=5m,steps=3")
+	case "qssf":
+		name = pick(r, "qssf", "qssf:alpha=0.3", "qssf:strict=false")
+	case "e-las":
+		name = pick(r, "e-las:thresholds=30/120,T0=1m", "e-las:thresholds=60,learn=5m", "e-las:thresholds=60/600,learn=2m,index=remaining,promote=0.5,beta=3")
+	}
+	p, err := newPolicy(name)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +123,9 @@ func randomSpec(r *rand.Rand) cluster.Spec {
 		}
 		if chance(r, 5) {
 			n.Bad = 1
+		}
+		if n.Model != "T4-16GB" && chance(r, 25) {
+			n.MIG = randomGeometry(r, &n)
 		}
 		spec.Nodes = append(spec.Nodes, n)
 	}
@@ -248,8 +261,11 @@ func (g *generator) event() (engine.Event, bool) {
 		return engine.Event{Type: engine.NodeUp, Node: n.Name, Spare: &n}, true
 	case k < 95 && len(g.spec.Queues) > 0:
 		return engine.Event{Type: engine.QueueChanged, Queues: randomQueues(r)}, true
+	case k < 98:
+		return engine.Event{Type: engine.Progress, Job: g.some(), Done: seconds(r.IntN(100)), Saved: seconds(r.IntN(50)), Rate: pick[int64](r, 0, 0, 700_000),
+			Estimate: seconds(pick(r, 0, 0, 1+r.IntN(600)))}, true
 	case k < 99:
-		return engine.Event{Type: engine.Progress, Job: g.some(), Done: seconds(r.IntN(100)), Saved: seconds(r.IntN(50)), Rate: pick[int64](r, 0, 0, 700_000)}, true
+		return engine.Event{Type: engine.Demoted, Job: g.some(), Undo: chance(r, 30)}, true
 	}
 	return engine.Event{Type: engine.Tick}, true
 }
@@ -310,6 +326,7 @@ func (g *generator) job(id cluster.JobID) *cluster.Job {
 	if chance(r, 25) {
 		j.Topology = cluster.Topology{Level: cluster.Level(r.IntN(5)), Required: chance(r, 50)}
 	}
+	boundNodes(r, j, g.spec.Nodes)
 	if chance(r, 10) && len(g.spec.Reservations) > 0 {
 		j.Reservation = "v0"
 	}
@@ -327,7 +344,11 @@ func (g *generator) job(id cluster.JobID) *cluster.Job {
 		j.Deadline = g.at.Add(seconds(run * (1 + r.IntN(5))))
 	}
 	if chance(r, 10) && id > 0 {
-		j.After = append(j.After, cluster.Dependency{Type: cluster.DependencyType(r.IntN(4)), Job: cluster.JobID(r.IntN(int(id)))})
+		j.After = append(j.After, someDependency(r, cluster.JobID(r.IntN(int(id))), id))
+		for chance(r, 40) {
+			j.After = append(j.After, someDependency(r, cluster.JobID(r.IntN(int(id))), id))
+		}
+		j.AnyOf = chance(r, 30)
 	}
 	if chance(r, 12) {
 		first := max(0, id-cluster.JobID(r.IntN(6)))
@@ -342,4 +363,17 @@ func (g *generator) job(id cluster.JobID) *cluster.Job {
 	j.Hold = chance(r, 4)
 	j.Skew = pick[int64](r, 0, 0, 50, 500)
 	return j
+}
+
+// someDependency is on a job, perhaps with some of those after it, as of an
+// array; all are below the limit.
+func someDependency(r *rand.Rand, on, limit cluster.JobID) cluster.Dependency {
+	d := cluster.Dependency{Type: cluster.DependencyType(r.IntN(5)), Job: on}
+	if chance(r, 30) {
+		d.Elements = min(r.IntN(8), int(limit-on))
+	}
+	if d.Type == cluster.AfterStart && chance(r, 50) {
+		d.Delay = seconds(r.IntN(200))
+	}
+	return d
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/quota"
 )
 
 // phases of a job in the random world
@@ -139,6 +140,15 @@ func (w *randomWorld) delay(r *rand.Rand) time.Duration {
 	return seconds(r.IntN(40))
 }
 
+// forgive forgets who was preempted at this instant.
+func (w *randomWorld) forgive() {
+	for _, j := range w.jobs {
+		if j != nil {
+			j.kicked = 0
+		}
+	}
+}
+
 // step delivers the next batch; false: nothing more will happen.
 func (w *randomWorld) step() (bool, error) {
 	at := w.wake
@@ -160,11 +170,7 @@ func (w *randomWorld) step() (bool, error) {
 		}
 	} else {
 		w.sameNow = 0
-		for _, j := range w.jobs {
-			if j != nil {
-				j.kicked = 0
-			}
-		}
+		w.forgive()
 	}
 	w.now = at
 	b := engine.Batch{Seq: int64(w.seq), Now: at}
@@ -245,6 +251,9 @@ func (w *randomWorld) happen(r report) (engine.Event, bool) {
 		j.resize, j.held = false, nil
 		ev.Rate = w.rate(r.job)
 	case engine.StartFailed:
+		if j.phase == starts {
+			w.forgive() // who starts in vain may take the same again: no circle, and tries are counted
+		}
 		w.depart(j, waits)
 	case engine.Stopped:
 		ev.Reason, ev.Done = engine.Completed, 0
@@ -329,7 +338,7 @@ func (w *randomWorld) outside(ev *engine.Event) (engine.Event, bool) {
 }
 
 func (w *randomWorld) serve(j *worldJob) {
-	j.served += j.milli * int64(w.now.Sub(j.since)/time.Millisecond)
+	j.served += quota.Work(j.milli, j.since, w.now)
 	j.since = w.now
 }
 

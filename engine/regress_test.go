@@ -365,6 +365,104 @@ func TestExcessSparesCPUJobs(t *testing.T) {
 	h.want(600, "preempt 1")
 }
 
+// A starving job that loses its place to a critical one is looked at again in
+// the same pass, also if nobody else of its kind was waiting when it began.
+func TestLostPlaceInTheSamePass(t *testing.T) {
+	h := newHand(t, "2x4xT4", "fifo", func(c *engine.Config) { skip := engine.Skip; c.Starvation, c.Backfill = seconds(60), &skip })
+	h.want(0, "start 1, start 0", submit(job(0, 4, 1000, tier(cluster.BestEffort))), submit(job(1, 4, 1000, tier(cluster.Critical))))
+	h.want(0, "", ev(engine.Started, 0), ev(engine.Started, 1))
+	h.want(1, "", submit(job(2, 4, 100, func(j *cluster.Job) { j.Tasks[0].Count = 2 })))
+	h.want(100, "preempt 0 for 2", stopped(1, engine.Completed))
+	h.want(101, "", submit(job(3, 1, 5000, tier(cluster.BestEffort))))
+	h.want(102, "start 4", submit(job(4, 4, 500, tier(cluster.Critical)))) // where the first critical job was
+	h.want(103, "", stopped(0, engine.Preempted))                          // for the starving one: job 3 would delay it
+}
+
+// A job that shrinks and then stops for two losses at one instant holds all that
+// it had until it has left: it is told once.
+func TestTwoLossesAtOnce(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", nil)
+	h.want(0, "start 0", submit(job(0, 1, 1000, func(j *cluster.Job) { j.Tasks[0].Count, j.Elastic = 4, cluster.Elastic{Min: 2, Max: 4} })))
+	h.want(0, "", ev(engine.Started, 0))
+	h.want(10, "preempt 0", engine.Event{Type: engine.GPUBad, Node: "n1", GPUs: 1}, engine.Event{Type: engine.GPUBad, Node: "n1", GPUs: 0b110})
+	h.want(20, "", stopped(0, engine.NodeLost))
+	if got := h.e.Attained(0); got != 4*1000*20_000 {
+		t.Errorf("it was served %d milli-GPU-ms", got)
+	}
+}
+
+// Task sets are placed one after the other: a gang that found no place may find
+// one when somebody else has started, for then its first set goes elsewhere.
+func TestStartMakesGangFit(t *testing.T) {
+	h := newHand(t, "2x4xT4", "fifo", func(c *engine.Config) {
+		skip := engine.Skip
+		c.Backfill = &skip
+		c.Spec.Nodes[0].RAM, c.Spec.Nodes[1].RAM = 10, 100
+		c.Placer, _ = place.New("worst-fit")
+	})
+	h.want(0, "start 0, start 1, start 2", submit(job(0, 1, 1000)), submit(job(1, 1, 1000)), submit(job(2, 1, 1000))) // two free, three free
+	h.want(1, "", submit(job(3, 2, 10, func(j *cluster.Job) {
+		j.Tasks[0].Request.CPU = 1
+		j.Tasks = append(j.Tasks, cluster.TaskSet{Count: 1, Request: cluster.Request{GPUs: 2, RAM: 100}})
+	})))
+	h.want(2, "start 4", submit(job(4, 1, 1000)))
+	h.want(2, "start 3", engine.Event{Type: engine.Tick})
+}
+
+// A promise names nodes and not devices: a gang that must be within one NVLink
+// domain does not get devices of two islands of the promised node.
+func TestPromiseWithinIsland(t *testing.T) {
+	h := newHand(t, "1x8xT4", "fifo", func(c *engine.Config) {
+		mode := engine.Conservative
+		c.Backfill, c.Spec.Nodes[0].Islands = &mode, 2
+		c.Placer, _ = place.New("worst-fit") // task by task
+	})
+	h.want(0, "start 0, start 1, start 2", submit(job(0, 2, 100)), submit(job(1, 2, 100)), submit(job(2, 2, 1000))) // the first island, and half of the second
+	h.want(0, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2))
+	h.want(1, "", submit(job(3, 2, 10, func(j *cluster.Job) {
+		j.Tasks[0].Count, j.Topology = 2, cluster.Topology{Level: cluster.LevelNVLink, Required: true}
+	})))
+	h.want(100, "start 3", stopped(0, engine.Completed), stopped(1, engine.Completed))
+}
+
+// Within its queue a job takes by order what the queue borrows, or what fits into
+// the guarantee; not what is guaranteed for what would then be borrowed: others
+// would reclaim that, and so on in a circle.
+func TestOrderKeepsGuarantee(t *testing.T) {
+	for guarantee, want := range map[int64]string{0: "preempt 0 for 1", 2000: "", 4000: "preempt 0 for 1"} {
+		h := newHand(t, "1x4xT4", "las:base=1m", func(c *engine.Config) { c.Spec.Queues = []cluster.Queue{queue("a", guarantee, -1), queue("b", 0, -1)} })
+		h.want(0, "start 0", submit(job(0, 2, 5000, inQueue("a"))))
+		h.want(0, "", ev(engine.Started, 0))
+		h.want(600, want, submit(job(1, 4, 5000, inQueue("a"))))
+	}
+}
+
+// A window opens on the second, also for who learnt of it between two seconds.
+func TestWindowOnTheSecond(t *testing.T) {
+	q := queue("a", 0, 2000)
+	q.Windows = []cluster.Window{{From: 10 * time.Minute, To: 20 * time.Minute, Guarantee: -1, Limit: 1000}}
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Spec.Queues = []cluster.Queue{queue("a", 0, 2000)} })
+	h.want(0, "start 0", submit(job(0, 2, 5000, inQueue("a"))), submit(job(1, 2, 5000, inQueue("a"))))
+	d := h.e.Step(engine.Batch{Now: cluster.Time(500 * time.Millisecond), Events: []engine.Event{{Type: engine.QueueChanged, Queues: []cluster.Queue{q}}}})
+	if want := cluster.Time(8 * time.Minute); d.WakeAt != want { // a grace before, for those who have to leave
+		t.Fatalf("wakes at %v, want %v", d.WakeAt, want)
+	}
+}
+
+// What a job attains grows at another rate from the moment that it gets more
+// devices, not only once the driver has seen to it.
+func TestGrownJobChangesLevelSooner(t *testing.T) {
+	h := newHand(t, "1x2xT4", "las:base=1m", nil)
+	h.want(0, "start 1", submit(job(1, 1, 1000)))
+	h.want(0, "start 0", submit(job(0, 1, 1000, func(j *cluster.Job) { j.Elastic = cluster.Elastic{Min: 1, Max: 2} })))
+	h.want(0, "", ev(engine.Started, 0), ev(engine.Started, 1))
+	h.want(20, "resize 0", stopped(1, engine.Completed))
+	h.want(21, "", submit(job(2, 2, 10)))
+	if want := cluster.Time(seconds(40)); h.d.WakeAt != want {
+		t.Fatalf("wakes at %v, want %v", h.d.WakeAt, want)
+	}
+}
+
 // A job that runs slowly does not get faster in the order by being stopped:
 // two jobs would take each other's devices forever.
 func TestNoPingPong(t *testing.T) {

@@ -26,12 +26,16 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	for _, u := range s.Users {
 		e.users.id(u)
 	}
+	if err = e.restorePast(s.Past); err != nil {
+		return nil, err
+	}
 	e.jobs = make([]*jobState, s.Next)
 	for i := range s.Jobs {
 		if err := e.restoreJob(&s.Jobs[i]); err != nil {
 			return nil, err
 		}
 	}
+	e.restoreTargets(s)
 	queues, closed := e.cfg.Spec.Queues, s.Closed
 	if !reflect.DeepEqual(s.Queues, queues) {
 		closed = e.closedQueues(queues)
@@ -63,6 +67,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		}
 	}
 	e.fresh, e.seenAt = s.Fresh || !same, e.epoch
+	e.restorePlan(s)
 	e.actions = nil
 	e.untouch()
 	return e, nil
@@ -111,7 +116,7 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 		ns.spec.State = n.State
 		ns.drained = slices.Contains(s.Drained, n.Name)
 		ns.healthy = (uint64(1)<<ns.spec.GPUs - 1) &^ n.Bad
-		e.st.setFree(ns, ns.healthy)
+		e.st.setFree(ns, ns.whole())
 		e.st.index(ns, n.State == cluster.Up)
 	}
 	e.capacityChanged()
@@ -140,11 +145,15 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 	if r.Spec == nil || r.Spec.ID < 0 || int(r.Spec.ID) >= len(e.jobs) || e.jobs[r.Spec.ID] != nil {
 		return fmt.Errorf("snapshot: a job without a number of its own below %d", len(e.jobs))
 	}
-	j := &jobState{spec: r.Spec, state: r.State, reason: r.Reason, parked: r.Parked, inArray: r.InArray, promoted: r.Promoted,
+	j := &jobState{spec: r.Spec, state: r.State, reason: r.Reason, parked: r.Parked, inArray: r.InArray, promoted: r.Promoted, demoted: r.Demoted,
 		how: r.How, waiters: slices.Clone(r.Waiters), claims: slices.Clone(r.Claims), fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry,
 		started: r.Started, firstStart: r.FirstStart, ended: r.Ended, acc: r.Acc, attained: r.Attained, ran: r.Ran, done: r.Done,
 		saved: r.Saved, rate: r.Rate, speed: r.Speed, limitAt: r.LimitAt, promise: cluster.Never, group: -1,
+		promotion: r.Promotion, servedBefore: r.Before, ranBefore: r.RanBefore, predicted: r.Predicted,
 		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs())}
+	if e.plans.planner != nil {
+		j.served = slices.Clone(r.Served)
+	}
 	e.jobs[r.Spec.ID] = j
 	if j.state == Done {
 		j.tasks = r.Tasks
@@ -155,6 +164,10 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 		return fmt.Errorf("snapshot: job %d: %s", r.Spec.ID, text)
 	}
 	j.shape = e.shapeOf(r.Spec)
+	j.base = j.shape
+	if e.plans.planner != nil {
+		e.plans.live = append(e.plans.live, r.Spec.ID)
+	}
 	return nil
 }
 
@@ -176,9 +189,6 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	if j.inArray && j.spec.Array != nil {
 		e.deps.array(j.spec.Array.ID).active++
 	}
-	if r.Promise != 0 && e.mode == Conservative && e.validAllocs(r.Plan, false) {
-		j.promise, j.plan = r.Promise, slices.Clone(r.Plan)
-	}
 	if j.home = slices.Clone(r.Home); !e.validAllocs(r.Home, false) {
 		j.home = nil
 	}
@@ -192,6 +202,9 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 		return false
 	case j.state == Pending:
 		e.resumePending(j, r, same)
+		if r.Promise != 0 && e.mode == Conservative && e.validAllocs(r.Plan, false) {
+			j.promise, j.plan = r.Promise, slices.Clone(r.Plan)
+		}
 	case !e.validAllocs(r.Allocs, j.state != Stopping):
 		e.resumeLost(j)
 		return false
@@ -220,8 +233,13 @@ func (e *Engine) validAllocs(allocs []Alloc, free bool) bool {
 
 func (e *Engine) resumePending(j *jobState, r *JobRecord, same bool) {
 	if !r.Eligible {
-		if j.parked == ParkedBegin || j.parked == NotParked {
+		switch j.parked {
+		case ParkedBegin, NotParked:
 			e.admit(j)
+		case ParkedDependency, ParkedSingleton:
+			e.dependencies(j) // sets the timers of delays again
+		case ParkedPlan:
+			e.starveAgain(j)
 		}
 		return
 	}
@@ -249,7 +267,7 @@ func (e *Engine) resumeLost(j *jobState) {
 			e.stopWaiting(j, v)
 		}
 	}
-	j.state, j.since, j.hungry, j.rate = Pending, e.now, cluster.Never, 0
+	j.state, j.since, j.hungry, j.rate, j.demoted = Pending, e.now, cluster.Never, 0, false
 	j.done = j.saved
 	e.admit(j)
 }
@@ -285,7 +303,7 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		j.key.key, j.endKey.key[0] = r.Key, r.EndKey
 		e.running.insert(j.key)
 		e.ends.insert(j.endKey)
-		e.holding[j.spec.Tier]++
+		e.holding[j.tier()]++
 	}
 	if j.state == Placed {
 		e.starveAgain(j) // its placement may be taken back

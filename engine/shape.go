@@ -41,6 +41,8 @@ type shape struct {
 	parts  []string
 	topo   cluster.Topology
 	resv   string
+	most   nodeMost
+	meek   bool       // its jobs preempt nobody
 	stale  bool       // classes must be computed again: a new class appeared
 	suits  []classSet // by task set: all classes on which its tasks can ever run
 	any    classSet   // those of the sets with GPUs (without any: of all): the part of the cluster that it competes for
@@ -83,6 +85,18 @@ func shapeKey(buf []byte, j *cluster.Job) []byte {
 	num(int64(j.Elastic.Min))
 	num(int64(j.Elastic.Max))
 	num(j.Skew)
+	num(int64(j.PerNode))
+	num(int64(len(j.NodeLimits)))
+	for i := range j.NodeLimits {
+		num(int64(j.NodeLimits[i].Tasks))
+		num(int64(len(j.NodeLimits[i].Nodes)))
+		for _, n := range j.NodeLimits[i].Nodes {
+			str(n)
+		}
+	}
+	if j.NoPreempt {
+		num(1)
+	}
 	str(j.Reservation)
 	return buf
 }
@@ -93,7 +107,7 @@ func (e *Engine) shapeOf(j *cluster.Job) int32 {
 		return id
 	}
 	s := shape{sets: j.Tasks, types: j.GPUTypes, parts: j.Partitions, topo: j.Topology,
-		resv: j.Reservation, stale: true, failed: -1}
+		resv: j.Reservation, most: e.nodeMost(j), meek: j.NoPreempt, stale: true, failed: -1}
 	s.min, s.max = int32(j.Tasks[0].Count), int32(j.Tasks[0].Count)
 	if j.Elastic.Max > 0 {
 		s.min, s.max = int32(j.Elastic.Min), int32(j.Elastic.Max)

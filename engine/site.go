@@ -33,7 +33,9 @@ type Site struct {
 	within Domain
 	home   Domain // of a gang that grows: where it must stay
 	allocs []Alloc
-	own    uint64 // devices of the task that is being bound: its shares are on distinct ones
+	most   *nodeMost // nil: it has no bounds of its own
+	has    []Alloc   // what a job that grows holds already
+	own    uint64    // devices of the task that is being bound: its shares are on distinct ones
 }
 
 // Job returns the job that is being placed.
@@ -64,6 +66,9 @@ func (s *Site) Room(node, set, most int) int {
 	k := s.e.st.roomOn(n, r, most, s.devices(n))
 	if h := s.e.held; k > 0 && h != nil {
 		k = min(k, h.room(int32(node), s.bound(int32(node)), r, most))
+	}
+	if k > 0 && s.most != nil {
+		k = min(k, s.bounded(int32(node)))
 	}
 	return k
 }
@@ -208,6 +213,9 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 // Find returns the preferred node with room for n tasks of the set, or -1.
 func (s *Site) Find(set, n int, pick Pick) int {
 	r := &s.req[set].Request
+	if s.most != nil && n > s.most.each() {
+		return -1
+	}
 	if id, ok := s.only(); ok {
 		return s.one(id, set, n)
 	}
@@ -261,7 +269,7 @@ func (s *Site) scan(c *class, k, set, n int, pick Pick) (int32, cluster.Milli) {
 	}
 	r := &s.req[set].Request
 	_, _, narrow := s.home.island()
-	plain := r.CPU == 0 && r.RAM == 0 && s.e.held == nil && !narrow // then every node of the bucket has room
+	plain := r.CPU == 0 && r.RAM == 0 && s.e.held == nil && s.most == nil && !narrow // then every node of the bucket has room
 	best, bestCPU := int32(-1), cluster.Milli(0)
 	for pos := b.next(0); pos >= 0; pos = b.next(pos + 1) {
 		id := c.nodes[pos]
@@ -357,6 +365,9 @@ func (s *Site) FindOther(set, n int, pick Pick) int {
 // most), preferring the fullest among equals, and how many; -1 if none fits.
 func (s *Site) Most(set, most int) (node, tasks int) {
 	r := &s.req[set].Request
+	if s.most != nil {
+		most = min(most, s.most.each())
+	}
 	if r.GPUs > 0 && !r.Fractional() && r.Profile == "" {
 		for n := most; n > 0; n = bestPossible(s, set, n-1) {
 			if node := s.Find(set, n, Fullest); node >= 0 {
@@ -443,10 +454,10 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 			continue
 		}
 		d := &n.devs[i]
-		if n.free>>i&1 == 0 && d.tenants == 0 || s.own>>i&1 == 1 {
+		if n.free>>i&1 == 0 && d.tenants == 0 && !n.isCut(i) || s.own>>i&1 == 1 {
 			continue
 		}
-		left, ok := s.deviceLeft(n, d, r)
+		left, ok := s.deviceLeft(n, i, r)
 		if !ok {
 			continue
 		}
@@ -462,9 +473,10 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 
 // deviceLeft returns what is left of a device after the request (lower is
 // fuller), or false if it has no room.
-func (s *Site) deviceLeft(n *nodeState, d *device, r *cluster.Request) (int64, bool) {
+func (s *Site) deviceLeft(n *nodeState, dev int, r *cluster.Request) (int64, bool) {
+	d := &n.devs[dev]
 	if r.Profile == "" {
-		if d.slots != 0 || int64(d.milli) < r.Share || d.mem < r.Memory {
+		if n.isCut(dev) || d.slots != 0 || int64(d.milli) < r.Share || d.mem < r.Memory {
 			return 0, false
 		}
 		return int64(d.milli) - r.Share, true
@@ -477,7 +489,7 @@ func (s *Site) deviceLeft(n *nodeState, d *device, r *cluster.Request) (int64, b
 	if !ok {
 		return 0, false
 	}
-	if startOf(model, p, d) < 0 {
+	if n.startOn(model, p, dev) < 0 {
 		return 0, false
 	}
 	return int64(8 - bits.OnesCount8(d.slots)), true
@@ -505,8 +517,8 @@ func (s *Site) sliceAlloc(a *Alloc, r *cluster.Request) {
 	n := &s.e.st.nodes[a.Node]
 	model := &s.e.st.classes[n.class].model
 	p, _ := model.Profile(r.Profile)
-	d := &n.devs[bits.TrailingZeros64(a.GPUs)]
-	start := startOf(model, p, d)
+	dev := bits.TrailingZeros64(a.GPUs)
+	start, d := n.startOn(model, p, dev), &n.devs[dev]
 	a.Slots = p.Mask(start)
 	a.Compute, a.Media = uint8(p.Compute), p.Media()
 	a.Share = int32(int64(p.Compute) * cluster.Whole / int64(model.Compute))

@@ -32,7 +32,17 @@ type Snapshot struct {
 	Rekeyed cluster.Time    `json:"rekeyed,omitempty"`
 	Rerun   cluster.Time    `json:"rerun,omitempty"`
 	Elastic int             `json:"elastic,omitempty"`
+	Past    *PastRecord     `json:"past,omitempty"`
 	Fresh   bool            `json:"fresh,omitempty"` // something is to be looked at in the next step
+	Planned *PlanRecord     `json:"planned,omitempty"`
+}
+
+// PlanRecord is where a policy that plans is.
+type PlanRecord struct {
+	Last  cluster.Time `json:"last"`
+	Next  cluster.Time `json:"next"`
+	Dirty bool         `json:"dirty,omitempty"` // who could run has changed since
+	Memo  []int64      `json:"memo,omitempty"`
 }
 
 // JobRecord is what the engine knows of one job. Attained, Ran and Done hold
@@ -45,6 +55,7 @@ type JobRecord struct {
 	Eligible    bool            `json:"eligible,omitempty"`
 	InArray     bool            `json:"in_array,omitempty"`
 	Promoted    bool            `json:"promoted,omitempty"`
+	Demoted     bool            `json:"demoted,omitempty"` // while it runs: it counts as best-effort
 	Resizing    bool            `json:"resizing,omitempty"`
 	How         How             `json:"how,omitempty"`
 	Allocs      []Alloc         `json:"allocs,omitempty"`
@@ -70,9 +81,15 @@ type JobRecord struct {
 	Rate        int64           `json:"rate,omitempty"`
 	Speed       int64           `json:"speed,omitempty"`
 	LimitAt     cluster.Time    `json:"limit_at,omitempty"`
+	Promotion   cluster.Time    `json:"promotion,omitempty"`  // the last one by the policy (Promoter)
+	Before      int64           `json:"before,omitempty"`     // ... what of Attained was received before
+	RanBefore   time.Duration   `json:"ran_before,omitempty"` // ... and of Ran
+	Predicted   time.Duration   `json:"predicted,omitempty"`
 	Singles     []cluster.JobID `json:"singles,omitempty"` // a singleton's: the jobs that it waits for
 	Promise     cluster.Time    `json:"promise,omitempty"` // conservative backfill: the start that it was promised
 	Plan        []Alloc         `json:"plan,omitempty"`    // ... and where
+	Target      *Target         `json:"target,omitempty"`  // what the policy's plan gives it
+	Served      []Served        `json:"served,omitempty"`  // wall time on devices by GPU model, where a policy plans
 	Key         Key             `json:"key,omitzero"`
 	EndKey      int64           `json:"end_key,omitempty"`
 }
@@ -135,6 +152,9 @@ func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
 		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
 		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun}
+	if p := &e.plans; p.planner != nil {
+		s.Planned = &PlanRecord{Last: p.last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.memo)}
+	}
 	for i := range e.st.nodes {
 		if n := &e.st.nodes[i]; n.drained {
 			s.Drained = append(s.Drained, n.spec.Name)
@@ -142,6 +162,7 @@ func (e *Engine) Common() Snapshot {
 	}
 	s.Queues, s.Closed = e.queueSpecs()
 	s.Usage, s.Budgets = e.Usage()
+	s.Past = e.past.record()
 	for i := range e.advance {
 		a := &e.advance[i]
 		s.Advance = append(s.Advance, AdvanceRecord{a.spec.Name, a.start, a.end, a.begun})
@@ -183,11 +204,12 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		return nil
 	}
 	r := &JobRecord{Spec: j.spec, State: j.state, Reason: j.reason, Parked: j.parked, Eligible: j.eligible, InArray: j.inArray,
-		Promoted: j.promoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
+		Promoted: j.promoted, Demoted: j.demoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
 		Leaving: slices.Clone(j.leaving), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
 		Ended: j.ended, Acc: j.acc, Attained: j.attained, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed,
-		LimitAt: j.limitAt}
+		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, Predicted: j.predicted,
+		Target: j.target, Served: slices.Clone(j.served)}
 	if j.state == Done {
 		r.Home = nil
 	}

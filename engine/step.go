@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -27,8 +28,13 @@ func (e *Engine) Step(b Batch) Decision {
 	}
 	e.runTimers()
 	e.startReady()
+	if e.planDue() {
+		e.makePlan()
+	}
 	if e.fresh || e.epoch != e.seenAt {
+		dirty := e.plans.dirty
 		e.pass()
+		e.plans.dirty = dirty // who comes back from a placement could run before
 	}
 	e.mix(uint64(b.Now))
 	for i := range e.actions {
@@ -78,6 +84,8 @@ func (e *Engine) handle(ev *Event) {
 		e.cancel(j)
 	case Held:
 		e.hold(j, !ev.Undo)
+	case Demoted:
+		e.demote(j, !ev.Undo)
 	}
 }
 
@@ -106,6 +114,10 @@ func (e *Engine) submit(spec *cluster.Job) {
 	}
 	j.queue = int32(q)
 	j.shape = e.shapeOf(spec)
+	j.base = j.shape
+	if e.plans.planner != nil {
+		e.plans.live = append(e.plans.live, spec.ID)
+	}
 	j.milli = e.askedMilli(j)
 	j.tasks = e.shapes[j.shape].max
 	if e.shapes[j.shape].min < e.shapes[j.shape].max {
@@ -115,6 +127,7 @@ func (e *Engine) submit(spec *cluster.Job) {
 		e.reject(j, Impossible, text)
 		return
 	}
+	j.predicted = e.predict(spec)
 	e.deps.join(e, j)
 	e.admit(j)
 }
@@ -131,9 +144,13 @@ func (e *Engine) finish(j *jobState, reason StopReason) {
 	}
 	e.touch(j)
 	e.withdraw(j)
+	e.replan()
 	j.state, j.reason, j.ended, j.parked = Done, reason, e.now, NotParked
 	j.gen++
 	e.live--
+	if reason == Completed {
+		e.completed(j)
+	}
 	e.deps.leave(e, j)
 }
 
@@ -154,7 +171,7 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 	e.touch(j)
 	wanted := j.reason
 	was := j.state
-	j.accrue(e.now)
+	e.accrue(j)
 	j.done = min(ev.Done, j.done)
 	if ev.Done > j.done {
 		j.done = ev.Done
@@ -202,7 +219,7 @@ func (e *Engine) free(j *jobState, was State) {
 	} else {
 		e.unbook(j)
 	}
-	j.allocs = nil
+	j.allocs, j.demoted = nil, false
 	e.leftDevices(j)
 }
 
@@ -230,7 +247,7 @@ func (e *Engine) startFailed(j *jobState) {
 	}
 	e.touch(j)
 	was, wanted := j.state, j.reason
-	j.accrue(e.now)
+	e.accrue(j)
 	e.free(j, was)
 	if was == Stopping { // it was called off: no fault of its own
 		e.comeBack(j, wanted, nil)
@@ -249,7 +266,11 @@ func (e *Engine) report(j *jobState, ev *Event) {
 		return
 	}
 	e.touch(j)
-	j.accrue(e.now)
+	e.accrue(j)
+	began, before := j.began(), int64(0)
+	if e.traits.Preempts && j.state != Stopping {
+		before = e.freshKey(j) // as a job that wants to preempt sees it, however long ago it was listed
+	}
 	if ev.Type == Started {
 		if j.state == Starting {
 			j.state = Running
@@ -261,6 +282,7 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	}
 	if ev.Type == Progress {
 		j.done, j.saved = max(j.done, ev.Done), max(j.saved, ev.Saved)
+		e.reckon(j, ev.Estimate)
 	}
 	if ev.Rate > 0 {
 		j.rate = ev.Rate
@@ -268,18 +290,48 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if j.rate > 0 {
 		j.speed = j.rate
 	}
+	if !began && j.began() {
+		e.deps.began(e, j)
+	}
 	if ev.Type == Resized && j.state != Stopping {
 		e.leftDevices(j)
 	}
 	if e.elastic > 0 && ev.Type != Progress {
 		e.fresh = true // it can be resized now
 	}
+	if ev.Type != Progress && e.follow(j) {
+		return
+	}
 	if j.state != Stopping {
-		before := j.key.key[0]
 		if e.rerun(j); e.traits.Preempts && j.key.key[0] > before {
 			e.epoch++ // it may be a victim now
 		}
 	}
+}
+
+// reckon takes over how much work a job is, as its own progress tells.
+func (e *Engine) reckon(j *jobState, work time.Duration) {
+	if work <= 0 || work > cluster.MaxDuration || work == j.spec.Estimate {
+		return
+	}
+	spec := *j.spec
+	spec.Estimate = work
+	j.spec = &spec
+	e.fresh = e.fresh || e.pending > 0 // what others were promised rests on it
+}
+
+// demote lets a running job count as best-effort, or no more: whoever is of a
+// higher tier may then take its devices. How it is stopped stays that of its own
+// tier. Critical jobs hold what their queue is owed, and stay what they are.
+func (e *Engine) demote(j *jobState, demoted bool) {
+	if j.state != Starting && j.state != Running || j.spec.Tier == cluster.Critical || j.demoted == demoted {
+		return // it stops or waits already, or a repeated report
+	}
+	e.unlist(j)
+	j.demoted = demoted
+	e.list(j)
+	e.watchKey(j)
+	e.epoch++ // it may be a victim now
 }
 
 func (e *Engine) update(j *jobState, spec *cluster.Job) {
@@ -293,21 +345,30 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 	if j.state == Placed { // it has not started: nothing is lost
 		e.unplace(j)
 	}
+	waits, lined := j.eligible, j.lined
 	e.withdraw(j)
 	e.deps.leaveArray(e, j)
-	if shape := e.shapeOf(spec); shape != j.shape {
-		j.plan = nil                        // its sets are others
-		if j.shape = shape; j.home != nil { // where its memory is, it does not fit any more
+	e.deps.quit(j)
+	if shape := e.shapeOf(spec); shape != j.base {
+		j.plan, j.base, j.target = nil, shape, nil // its sets are others
+		if j.shape = shape; j.home != nil {        // where its memory is, it does not fit any more
 			j.home, j.done = nil, j.saved
 		}
 		if e.shapes[shape].min < e.shapes[shape].max {
 			e.elastic++
 		}
 	}
+	if spec.User != j.spec.User || spec.Name != j.spec.Name || spec.GPUMilli() != j.spec.GPUMilli() {
+		j.predicted = e.predict(spec)
+	}
 	j.spec, j.queue, j.user = spec, int32(q), e.users.id(spec.User)
 	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
-	e.deps.join(e, j) // its dependencies may be new
-	e.admit(j)
+	e.deps.join(e, j)                                        // its dependencies may be new
+	if e.admit(j); waits && j.eligible && j.lined != lined { // it keeps its age
+		e.dequeue(j)
+		j.lined = lined
+		e.lineUp(j)
+	}
 }
 
 func (e *Engine) cancel(j *jobState) {
@@ -363,5 +424,5 @@ func (e *Engine) nextWake() cluster.Time {
 	} else if e.live > 0 {
 		wake = min(wake, e.limits.nextChange(e), e.advanceChange())
 	}
-	return wake
+	return min(wake, e.planWake())
 }

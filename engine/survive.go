@@ -42,6 +42,15 @@ func (e *Engine) survive(j *jobState, node int32, mask uint64) bool {
 	return true
 }
 
+// unshrink gives a job that stops the devices back that it shrank by in this
+// very step: nobody will tell it to, so it holds them until it has left them all.
+func (e *Engine) unshrink(j *jobState) {
+	j.allocs = append(slices.Clone(j.allocs), j.leaving...)
+	j.leaving, j.resizing = nil, false
+	j.tasks = tasksOf(j.allocs)
+	j.devices, j.milli = int32(e.shapes[j.shape].devices(int(j.tasks))), e.heldMilli(j)
+}
+
 // lossNow finds the resize that an earlier loss in this same step asks for, or
 // -1: the driver gets one action for all of them.
 func (e *Engine) lossNow(j *jobState) int {

@@ -8,11 +8,12 @@ import (
 type timerKind uint8
 
 const (
-	timerBegin    timerKind = iota // a job may be considered from now on
+	timerBegin    timerKind = iota // a job may be considered from now on, or what it depends on is long enough ago
 	timerLimit                     // a job's time limit strikes
 	timerKey                       // a running job's key changes
 	timerStarving                  // a pending job has waited too long
 	timerSafe                      // a job's minimum run time is over
+	timerPromote                   // a pending job has waited long for how long it ran
 )
 
 type timer struct {
@@ -23,14 +24,14 @@ type timer struct {
 }
 
 // Before orders timers by time, then by job and kind.
-func (a *timer) Before(b *timer) bool {
-	if a.at != b.at {
-		return a.at < b.at
+func (t *timer) Before(b *timer) bool {
+	if t.at != b.at {
+		return t.at < b.at
 	}
-	if a.id != b.id {
-		return a.id < b.id
+	if t.id != b.id {
+		return t.id < b.id
 	}
-	return a.kind < b.kind
+	return t.kind < b.kind
 }
 
 // timerHeap is a binary heap; void timers are dropped when they surface.
@@ -48,12 +49,35 @@ func (h *timerHeap) pop() timer { return heap.Pop((*[]timer)(h)) }
 func (h *timerHeap) peek(e *Engine) (cluster.Time, bool) {
 	for len(*h) > 0 {
 		t := (*h)[0]
-		if j := e.jobs[t.id]; j.gen == t.gen && (t.kind != timerKey || t.at == j.nextKey) {
+		if t.holds(e.jobs[t.id]) {
 			return t.at, true
 		}
 		h.pop()
 	}
 	return 0, false
+}
+
+// holds reports whether a timer would do anything. One that would not is dropped:
+// should its job come to need it again, it is set again.
+func (t *timer) holds(j *jobState) bool {
+	switch {
+	case j.gen != t.gen:
+		return false
+	case t.kind == timerKey:
+		return t.at == j.nextKey
+	case t.kind == timerBegin:
+		return j.awaitsTime()
+	case t.kind == timerStarving:
+		return j.state == Pending && (j.eligible || j.parked == ParkedPlan) && !j.promoted
+	case t.kind == timerPromote:
+		return j.eligible && t.at == j.promoteAt
+	}
+	return true
+}
+
+// awaitsTime reports whether a job may be considered as time goes by.
+func (j *jobState) awaitsTime() bool {
+	return j.state == Pending && !j.eligible && j.parked != ParkedHold && j.parked != ParkedArray && j.parked != ParkedPlan
 }
 
 // runTimers acts on everything that is due.
@@ -77,6 +101,7 @@ func (e *Engine) runTimers() {
 			e.epoch++ // it may be a victim now
 		}
 	}
+	e.learn()
 	if p := cluster.Time(e.traits.Rekey); p > 0 && e.pending > 0 && e.now/p != e.limits.rekeyed {
 		e.limits.rekeyed = e.now / p
 		if e.limits.ranks != nil { // what the policy sees of usage is as of now
@@ -112,7 +137,7 @@ func (e *Engine) rerunAll() {
 func (e *Engine) fire(j *jobState, kind timerKind) {
 	switch kind {
 	case timerBegin:
-		if j.state == Pending && !j.eligible {
+		if j.awaitsTime() {
 			e.admit(j)
 		}
 	case timerLimit:
@@ -120,15 +145,16 @@ func (e *Engine) fire(j *jobState, kind timerKind) {
 			e.stop(j, Kill, TimedOut, cluster.NoJob)
 		}
 	case timerStarving:
-		if !j.eligible || j.promoted {
-			return
-		}
 		e.dequeue(j)
 		j.promoted = true
+		j.parked = NotParked
 		e.enqueue(j)
 		e.fresh = true
 	case timerSafe:
 		e.epoch++
+		e.follow(j)
+	case timerPromote:
+		e.promote(j)
 	case timerKey: // kept in a heap of their own
 	}
 }

@@ -52,6 +52,14 @@ func (e *Engine) Look(at cluster.Time) { e.now = max(e.now, at) }
 
 // Why explains a job. It does not change what the engine will decide.
 func (e *Engine) Why(id cluster.JobID) Why {
+	y := e.whyNow(id)
+	if j := e.job(id); j != nil && j.state != Done && j.target != nil && j.target.Deadline != DeadlineUnanswered {
+		y.Text = strings.TrimPrefix(y.Text+"; "+j.target.Deadline.text(), "; ")
+	}
+	return y
+}
+
+func (e *Engine) whyNow(id cluster.JobID) Why {
 	j := e.job(id)
 	if j == nil {
 		return Why{Job: id, State: "unknown", Ahead: -1, Expected: cluster.Never}
@@ -97,19 +105,39 @@ func (e *Engine) parkedText(j *jobState) string {
 	case ParkedBegin:
 		return "not to begin before " + e.clock(j.spec.Begin)
 	case ParkedDependency:
-		var waits []string
-		for _, d := range j.spec.After {
-			if o := e.job(d.Job); d.Type != cluster.Singleton && o != nil && o.state != Done {
-				waits = append(waits, fmt.Sprintf("%s of job %d (%s)", d.Type, d.Job, o.state))
-			}
-		}
-		return "waits for " + strings.Join(waits, ", ")
+		return e.dependencyText(j)
 	case ParkedArray:
 		return fmt.Sprintf("its array runs at most %d at once", j.spec.Array.Cap)
+	case ParkedPlan:
+		return e.planText(j)
 	case ParkedSingleton:
 		return "singleton: an earlier job of its name and user is not done"
 	}
 	return "not in line"
+}
+
+// dependencyText says which conditions do not hold yet.
+func (e *Engine) dependencyText(j *jobState) string {
+	var texts []string
+	for i := range j.spec.After {
+		d := &j.spec.After[i]
+		o := e.job(d.Job)
+		if v, _ := e.dependency(j, d); d.Type == cluster.Singleton || o == nil || v != unmet {
+			continue
+		}
+		text := fmt.Sprintf("%s of job %d (%s)", d.Type, d.Job, o.state)
+		if d.Elements > 1 {
+			text = fmt.Sprintf("%s of jobs %d to %d (%d of them not done)", d.Type, d.Job, d.Last(), e.deps.group(e, d).live)
+		}
+		if d.Delay > 0 {
+			text += " + " + cluster.FormatDuration(d.Delay)
+		}
+		texts = append(texts, text)
+	}
+	if j.spec.AnyOf {
+		return "waits for " + strings.Join(texts, " or ")
+	}
+	return "waits for " + strings.Join(texts, ", ")
 }
 
 func (e *Engine) whyPending(j *jobState, y *Why) {
@@ -185,13 +213,46 @@ func (e *Engine) before(j *jobState) []*jobState {
 }
 
 // roomText says what the job needs and the best there is.
-func (e *Engine) roomText(s *shape) string {
+func (e *Engine) roomText(s *shape) string { return e.bestRoomText(s) + e.mostText(s) }
+
+// mostText says what of it single nodes take for its own bounds.
+func (e *Engine) mostText(s *shape) (text string) {
+	if s.most.any > 0 && s.most.any < s.min {
+		text = fmt.Sprintf("; at most %d of its tasks on a node", s.most.any)
+	}
+	none, some := 0, 0
+	for id, groups := range s.most.of {
+		switch n := &e.st.nodes[id]; {
+		case len(groups) == 0 || !n.indexed || !s.any.has(n.class):
+		case s.most.on(int32(id)) == 0:
+			none++
+		case s.most.on(int32(id)) < int(s.min):
+			some++
+		}
+	}
+	if none > 0 {
+		text += fmt.Sprintf("; %s none of it now", take(none))
+	}
+	if some > 0 {
+		text += fmt.Sprintf("; %s only a part of it now", take(some))
+	}
+	return text
+}
+
+func take(n int) string {
+	if n == 1 {
+		return "1 node takes"
+	}
+	return fmt.Sprintf("%d nodes take", n)
+}
+
+func (e *Engine) bestRoomText(s *shape) string {
 	r := &s.sets[0].Request
 	if len(s.sets) == 1 && s.min == 1 && r.GPUs > 0 {
 		best, bestFree := int32(-1), -1
 		for id := range e.st.nodes {
 			n := &e.st.nodes[id]
-			if n.indexed && s.any.has(n.class) && int(n.nfree) > bestFree {
+			if n.indexed && s.any.has(n.class) && int(n.nfree) > bestFree && s.most.on(int32(id)) > 0 {
 				best, bestFree = int32(id), int(n.nfree)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -34,6 +35,7 @@ type Header struct {
 	Starvation time.Duration       `json:"starvation,omitempty"`
 	Launches   int                 `json:"launches,omitempty"`
 	Stop       *[3]engine.StopRule `json:"stop,omitempty"`     // absent: the default
+	Perf       *perf.Table         `json:"perf,omitempty"`     // what policies that plan know of speeds; absent: nothing
 	Snapshot   *engine.Snapshot    `json:"snapshot,omitempty"` // what the engine knew already; absent: nothing
 }
 
@@ -53,6 +55,9 @@ func (h *Header) NewEngine() (*engine.Engine, error) {
 func (h *Header) Config() (engine.Config, error) {
 	cfg := engine.Config{Spec: h.Spec, Depth: h.Depth, Reserve: h.Reserve, MinRuntime: h.MinRuntime,
 		Starvation: h.Starvation, Launches: h.Launches, Stop: h.Stop}
+	if h.Perf != nil {
+		cfg.Speeds = perf.Belief{Model: h.Perf}
+	}
 	var err error
 	if cfg.Policy, err = policy.New(h.Policy); err != nil {
 		return cfg, err

@@ -7,6 +7,7 @@ package perf
 import (
 	"fmt"
 	"sort"
+	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -31,6 +32,34 @@ type Model interface {
 	Rate(j *cluster.Job, p Placement) int64
 }
 
+// Pair is a job model, and that of the job beside it. In files it is "a/b".
+type Pair [2]string
+
+// MarshalText writes "a/b".
+func (p Pair) MarshalText() ([]byte, error) { return []byte(p[0] + "/" + p[1]), nil }
+
+// UnmarshalText reads "a/b".
+func (p *Pair) UnmarshalText(text []byte) error {
+	a, b, ok := strings.Cut(string(text), "/")
+	if !ok {
+		return fmt.Errorf("pair %q: want job/neighbour", text)
+	}
+	*p = Pair{a, b}
+	return nil
+}
+
+// Belief is what a scheduler knows of speeds: a model, asked about gangs that
+// have whole GPUs for themselves and are as near together as can be.
+type Belief struct{ Model Model }
+
+// Speed implements engine.Speeds.
+func (b Belief) Speed(j *cluster.Job, gpu string, tasks int) int64 {
+	want := j.NumTasks()
+	first := &j.Tasks[0]
+	return b.Model.Rate(j, Placement{GPU: gpu, GPUs: j.GPUs() + (tasks-first.Count)*first.Request.GPUs,
+		Tasks: want + tasks - first.Count, Want: want, Nodes: 1, Level: cluster.LevelNode, Share: cluster.Whole})
+}
+
 // Table is a Model made of tables. What it does not list runs as recorded.
 type Table struct {
 	// Speed is the speed of a job model on a GPU model, in ppm of that on the
@@ -42,7 +71,7 @@ type Table struct {
 	Distance map[string]map[cluster.Level]int64
 	// Pairs is the factor, in ppm, of a job (first) beside another (second) on
 	// the same GPU, when both use it as much as their share allows.
-	Pairs map[[2]string]int64
+	Pairs map[Pair]int64
 	// Scale is the speed of an elastic job at a number of tasks, in ppm of that
 	// at the tasks asked for; missing: linear.
 	Scale map[string]map[int]int64
@@ -96,7 +125,7 @@ func (t *Table) distance(model string, l cluster.Level) int64 {
 }
 
 func (t *Table) pair(a, b string) int64 {
-	for _, k := range [][2]string{{a, b}, {a, "*"}, {"*", b}, {"*", "*"}} {
+	for _, k := range []Pair{{a, b}, {a, "*"}, {"*", b}, {"*", "*"}} {
 		if v, ok := t.Pairs[k]; ok {
 			return v
 		}

@@ -10,7 +10,7 @@ func TestRate(t *testing.T) {
 	tab := &Table{
 		Speed:    map[string]map[string]int64{"r": {"T4": 500_000}, "*": {"T4": 250_000}},
 		Distance: map[string]map[cluster.Level]int64{"*": {cluster.LevelRack: 800_000, cluster.LevelFabric: 600_000}, "r": {cluster.LevelFabric: 900_000}},
-		Pairs:    map[[2]string]int64{{"r", "b"}: 700_000, {"r", "*"}: 900_000, {"*", "*"}: 850_000},
+		Pairs:    map[Pair]int64{{"r", "b"}: 700_000, {"r", "*"}: 900_000, {"*", "*"}: 850_000},
 		Scale:    map[string]map[int]int64{"r": {1: 300_000}},
 	}
 	for _, c := range []struct {
@@ -38,7 +38,7 @@ func TestRate(t *testing.T) {
 }
 
 func TestRateIsNeverZero(t *testing.T) {
-	tab := &Table{Speed: map[string]map[string]int64{"*": {"T4": 1}}, Pairs: map[[2]string]int64{{"*", "*"}: 1}}
+	tab := &Table{Speed: map[string]map[string]int64{"*": {"T4": 1}}, Pairs: map[Pair]int64{{"*", "*"}: 1}}
 	if got := tab.Rate(&cluster.Job{}, Placement{GPU: "T4", Partners: []string{"a"}}); got != 1 {
 		t.Errorf("%d ppm, want 1", got)
 	}
@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 	for _, tab := range []Table{
 		{Speed: map[string]map[string]int64{"a": {"T4": 0}}},
 		{Distance: map[string]map[cluster.Level]int64{"a": {cluster.LevelRack: -1}}},
-		{Pairs: map[[2]string]int64{{"a", "b"}: 1 << 40}},
+		{Pairs: map[Pair]int64{{"a", "b"}: 1 << 40}},
 	} {
 		if tab.Check() == nil {
 			t.Errorf("%+v was accepted", tab)

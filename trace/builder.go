@@ -322,6 +322,11 @@ func (b *Builder) renumber(jobs []Entry) error {
 			if !ok && j.After[k].Type != cluster.Singleton {
 				return b.fatal(0, "job %d waits for job %d, which is not in the trace", j.ID, j.After[k].Job)
 			}
+			for e := 1; e < j.After[k].Elements; e++ {
+				if next, ok := now[j.After[k].Job+cluster.JobID(e)]; !ok || next != to+cluster.JobID(e) {
+					return b.fatal(0, "job %d waits for %d jobs from %d on: they must follow each other in the trace", j.ID, j.After[k].Elements, j.After[k].Job)
+				}
+			}
 			j.After[k].Job = to
 		}
 		if j.Array != nil {
@@ -340,7 +345,7 @@ func (b *Builder) within(jobs []Entry) error {
 	for i := range jobs {
 		j := &jobs[i].Job
 		for _, a := range j.After {
-			if int(a.Job) >= len(jobs) {
+			if int(a.Last()) >= len(jobs) {
 				return b.fatal(0, "the first %d jobs refer to later ones (job %d waits for job %d); raise the limit", len(jobs), j.ID, a.Job)
 			}
 		}

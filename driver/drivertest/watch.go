@@ -52,6 +52,10 @@ type watch struct {
 	seen   map[engine.EventType]int // events by type; looked up only
 	acts   map[engine.ActionType]int
 	repeat bool // apply every decision twice
+	own    Own
+	left   int // jobs that had to leave, and did
+
+	cancelled map[cluster.JobID]bool // looked up only
 }
 
 // Watch returns a driver that does what d does and reports every breach of the
@@ -63,7 +67,7 @@ func Watch(d driver.Driver, late time.Duration, fail func(format string, args ..
 
 func newWatch(d driver.Driver, late time.Duration, fail func(format string, args ...any)) *watch {
 	return &watch{d: d, fail: fail, late: late, wake: cluster.Never, jobs: map[cluster.JobID]*jobState{},
-		held: map[device]cluster.JobID{}, seen: map[engine.EventType]int{}, acts: map[engine.ActionType]int{}}
+		held: map[device]cluster.JobID{}, seen: map[engine.EventType]int{}, acts: map[engine.ActionType]int{}, cancelled: map[cluster.JobID]bool{}}
 }
 
 // Next passes on the driver's next batch.
@@ -122,8 +126,14 @@ func (w *watch) event(ev *engine.Event) {
 		w.leave(ev.Job, j)
 	case engine.Stopped:
 		ok = j.phase != away
-		j.over = ev.Reason != engine.Preempted && ev.Reason != engine.NodeLost
+		again := ev.Reason == engine.Preempted || ev.Reason == engine.NodeLost
+		if j.over = !again || w.own.Again != ""; again {
+			w.left++
+		}
+		w.cancelled[ev.Job] = w.cancelled[ev.Job] || ev.Reason == engine.WasCancelled
 		w.leave(ev.Job, j)
+	case engine.Cancelled:
+		w.cancelled[ev.Job] = true
 	case engine.Resized:
 		ok = j.phase == stopping || j.phase == running && j.resizes == 1
 		j.resizes = 0

@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Instance is a MIG instance that exists: its profile and first memory slice.
+type Instance struct {
+	Profile string
+	Start   int
+}
+
+// Unpartitioned is the Node.MIG of a node none of whose GPUs is in MIG mode.
+const Unpartitioned = "none"
+
+// Geometry reads Node.MIG: the instances of each GPU that is in MIG mode, by
+// device; nil for one that is not. fixed says that they stay as they are; else
+// the engine makes instances as jobs ask for them.
+//
+// The text is "none", or for each GPU in MIG mode its number and its instances:
+// "0:3g.40gb@0,3g.40gb@4;1:1g.10gb@0". One without instances is "0:".
+func (n *Node) Geometry(m *GPUModel) (geometry [][]Instance, fixed bool, err error) {
+	if n.MIG == "" {
+		return nil, false, nil
+	}
+	geometry = make([][]Instance, n.GPUs)
+	if n.MIG == Unpartitioned {
+		return geometry, true, nil
+	}
+	for _, part := range strings.Split(n.MIG, ";") {
+		number, list, ok := strings.Cut(part, ":")
+		dev, err := strconv.Atoi(number)
+		switch {
+		case !ok || err != nil:
+			return nil, true, fmt.Errorf("%q is not GPU:PROFILE@START,..., such as 0:3g.40gb@0,3g.40gb@4", part)
+		case dev < 0 || dev >= n.GPUs:
+			return nil, true, fmt.Errorf("GPU %d: the node has GPUs 0 to %d", dev, n.GPUs-1)
+		case geometry[dev] != nil:
+			return nil, true, fmt.Errorf("GPU %d is described twice", dev)
+		}
+		if geometry[dev], err = m.instances(list); err != nil {
+			return nil, true, fmt.Errorf("GPU %d: %w", dev, err)
+		}
+	}
+	return geometry, true, nil
+}
+
+// instances reads the instances of one GPU, which must be able to exist together.
+func (m *GPUModel) instances(text string) ([]Instance, error) {
+	list := []Instance{}
+	if text == "" {
+		return list, nil
+	}
+	slots, compute, media := uint8(0), 0, false
+	for _, word := range strings.Split(text, ",") {
+		name, at, ok := strings.Cut(word, "@")
+		start, err := strconv.Atoi(at)
+		if !ok || err != nil {
+			return nil, fmt.Errorf("%q is not PROFILE@START, such as 3g.40gb@4", word)
+		}
+		p, ok := m.Profile(name)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("%s does not offer MIG profile %s", m.Name, name)
+		case !slices.Contains(p.Starts, start):
+			return nil, fmt.Errorf("%s cannot start at memory slice %d; %v are possible", p.Name, start, p.Starts)
+		case slots&p.Mask(start) != 0 || compute+p.Compute > m.Compute || media && p.Media():
+			return nil, fmt.Errorf("%s@%d cannot exist beside the instances before it", p.Name, start)
+		}
+		slots, compute, media = slots|p.Mask(start), compute+p.Compute, media || p.Media()
+		list = append(list, Instance{p.Name, start})
+	}
+	return list, nil
+}
+
+// GeometryText writes what Geometry reads; a nil list is a GPU that is not in
+// MIG mode.
+func GeometryText(geometry [][]Instance) string {
+	var parts []string
+	for dev, list := range geometry {
+		if list == nil {
+			continue
+		}
+		var words []string
+		for _, in := range list {
+			words = append(words, fmt.Sprintf("%s@%d", in.Profile, in.Start))
+		}
+		parts = append(parts, fmt.Sprintf("%d:%s", dev, strings.Join(words, ",")))
+	}
+	if parts == nil {
+		return Unpartitioned
+	}
+	return strings.Join(parts, ";")
+}

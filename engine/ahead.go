@@ -1,0 +1,31 @@
+package engine
+
+import "github.com/muster-gpu/muster/cluster"
+
+// Wake is when the engine wants to be called even if nothing happens, as the
+// last decision said: for whoever goes on with an engine that was restored.
+func (e *Engine) Wake() cluster.Time { return e.nextWake() }
+
+// WakeRare is Wake without the looks at the order that a policy takes at fixed
+// intervals: when time alone changes who may start.
+func (e *Engine) WakeRare() cluster.Time {
+	wake := cluster.Never
+	if t, ok := e.timers.peek(e); ok {
+		wake = min(wake, t)
+	}
+	if t, ok := e.keyTimes.peek(e); ok {
+		wake = min(wake, t)
+	}
+	return min(wake, e.limits.nextChange(e), e.advanceChange())
+}
+
+// Waiting lists the jobs that wait for a start, by number, whatever they wait
+// for; those that a person holds are not listed.
+func (e *Engine) Waiting() (list []cluster.JobID) {
+	for _, j := range e.jobs {
+		if j != nil && j.state <= Placed && !j.spec.Hold {
+			list = append(list, j.spec.ID)
+		}
+	}
+	return list
+}

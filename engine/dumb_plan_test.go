@@ -1,0 +1,97 @@
+package engine_test
+
+import (
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// scattered is the key of a job under the policy scatter.
+func (j *dumbJob) scattered() [2]int64 {
+	if j.goal == nil {
+		return [2]int64{9}
+	}
+	return [2]int64{j.goal.Rank, -1}
+}
+
+// types are the GPU models that a job takes.
+func (j *dumbJob) types() []string {
+	if j.narrow != "" {
+		return []string{j.narrow}
+	}
+	return j.GPUTypes
+}
+
+// gated reports whether a job that has become ready waits for a plan.
+func (d *dumb) gated(j *dumbJob) bool {
+	return j.Tier != cluster.Critical && (j.goal == nil && d.policy == "scatter:gated" || j.goal != nil && j.goal.Idle)
+}
+
+// plan gives every job a target that could run, and has it go there.
+func (d *dumb) plan() {
+	var kinds []string
+	for i := range d.nodes {
+		if m := d.nodes[i].Model; !slices.Contains(kinds, m) {
+			kinds = append(kinds, m)
+		}
+	}
+	for _, j := range d.jobs {
+		back := j.state == engine.Stopping && (j.reason == engine.Preempted || j.reason == engine.NodeLost) && !j.NoRequeue
+		if !(j.eligible || j.idled || j.inBooks() || back) {
+			continue
+		}
+		t := chanceTarget(j.ID, d.now)
+		if j.goal, j.narrow = &t, ""; t.Tasks%3 == 0 {
+			d.aim(j, kinds[t.Tasks%len(kinds)])
+		}
+		switch {
+		case j.eligible && d.gated(j):
+			j.eligible, j.idled = false, true
+		case j.idled && !d.gated(j):
+			d.admit(j)
+		case j.state == engine.Placed && (d.gated(j) || d.astray(j)):
+			lined := j.lined
+			d.unplace(j)
+			d.admit(j)
+			j.lined = lined
+		case j.inBooks():
+			if d.follow(j); j.inBooks() {
+				d.list(j)
+			}
+		}
+	}
+}
+
+// aim has a job take only one GPU model, if it accepts that and can ever run so.
+func (d *dumb) aim(j *dumbJob, model string) {
+	if len(j.GPUTypes) > 0 && !slices.ContainsFunc(j.GPUTypes, func(want string) bool {
+		return model == want || len(model) > len(want) && model[:len(want)+1] == want+"-"
+	}) {
+		return
+	}
+	if j.narrow = model; !d.everFits(j) {
+		j.narrow = ""
+	}
+}
+
+// astray reports whether a job holds devices of another model than it is to have.
+func (d *dumb) astray(j *dumbJob) bool {
+	if j.narrow == "" || j.Tier == cluster.Critical {
+		return false
+	}
+	for _, a := range j.allocs {
+		if a.GPUs != 0 {
+			return d.nodes[a.Node].Model != j.narrow
+		}
+	}
+	return false
+}
+
+// follow stops a job that is to have nothing, or something else, once it has had
+// its minimum run time.
+func (d *dumb) follow(j *dumbJob) {
+	if (j.state == engine.Starting || j.state == engine.Running) && j.goal != nil && (d.gated(j) || d.astray(j)) && j.started.Add(d.minRuntime) <= d.now {
+		d.stop(j, engine.Preempted, cluster.NoJob)
+	}
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Earlier is what is kept of a job that completed, where the policy learns
+// from earlier jobs.
+type Earlier struct {
+	User   string        `json:"user,omitempty"` // where the policy predicts
+	Name   string        `json:"name,omitempty"` // likewise
+	Milli  cluster.Milli `json:"milli,omitempty"`
+	Ran    time.Duration `json:"ran"`    // wall time on devices, over all runs
+	Served int64         `json:"served"` // milli-GPU-milliseconds
+}
+
+// Past is what the jobs that completed last tell of jobs in general. It is
+// brought up to date once in each of the policy's periods (Traits.Learns).
+type Past struct {
+	Services []int64       // what each received in all, in milli-GPU-milliseconds, ascending
+	Sums     []int64       // Sums[i] is the sum of the first i services; one more than there are
+	Median   time.Duration // of their run times; 0: none completed yet
+}
+
+// NewPast orders services, given in milli-GPU-milliseconds. Where their sum
+// would not fit into an integer, the largest are cut.
+func NewPast(services []int64, runs []time.Duration) Past {
+	p := Past{Services: slices.Clone(services), Sums: make([]int64, 1, len(services)+1)}
+	slices.Sort(p.Services)
+	for i, s := range p.Services {
+		p.Services[i] = min(s, math.MaxInt64/int64(len(services)))
+		p.Sums = append(p.Sums, p.Sums[i]+p.Services[i])
+	}
+	if runs = slices.Clone(runs); len(runs) > 0 {
+		slices.Sort(runs)
+		p.Median = runs[(len(runs)-1)/2]
+	}
+	return p
+}
+
+// Past returns what completed jobs tell, as of the policy's last period.
+func (v View) Past() *Past { return &v.e.past.known }
+
+// mostPast is how many completed jobs are kept: the last ones.
+const mostPast = 1000
+
+// past is the jobs that completed last, the latest last. The first inForce of
+// them are those that the policy sees.
+type past struct {
+	jobs    []Earlier
+	inForce int
+	period  cluster.Time // in which they were last looked at
+	known   Past
+}
+
+// learns reports whether completed jobs are kept at all.
+func (e *Engine) learns() bool { return e.traits.Learns > 0 || e.traits.Predicts }
+
+// completed keeps what a job tells that completed.
+func (e *Engine) completed(j *jobState) {
+	if !e.learns() {
+		return
+	}
+	c := Earlier{Milli: j.spec.GPUMilli(), Ran: j.ran, Served: j.attained}
+	if e.traits.Predicts {
+		c.User, c.Name = j.spec.User, j.spec.Name
+	}
+	p := &e.past
+	if p.jobs = append(p.jobs, c); len(p.jobs)-p.inForce > mostPast {
+		p.jobs = slices.Delete(p.jobs, p.inForce, p.inForce+1) // it would be too old by the time that it counted
+	}
+}
+
+// learn lets the policy see the jobs that completed since its last period; so
+// everybody's key may be another.
+func (e *Engine) learn() {
+	p := cluster.Time(e.traits.Learns)
+	if p == 0 || e.now/p == e.past.period {
+		return
+	}
+	e.past.period = e.now / p
+	if len(e.past.jobs) == e.past.inForce {
+		return
+	}
+	e.past.jobs = slices.Delete(e.past.jobs, 0, max(0, len(e.past.jobs)-mostPast))
+	e.past.count(len(e.past.jobs))
+	e.rekey()
+	e.rerunAll()
+	for _, id := range e.scratch.ids {
+		if j := e.jobs[id]; j.state != Placed {
+			e.watchKey(j)
+		}
+	}
+}
+
+// count makes the first n jobs those that the policy sees.
+func (p *past) count(n int) {
+	p.inForce = n
+	services, runs := make([]int64, n), make([]time.Duration, n)
+	for i := range n {
+		services[i], runs[i] = p.jobs[i].Served, p.jobs[i].Ran
+	}
+	p.known = NewPast(services, runs)
+}
+
+// PastRecord is the completed jobs that the policy learns from.
+type PastRecord struct {
+	Jobs    []Earlier    `json:"jobs,omitempty"`     // the latest last
+	InForce int          `json:"in_force,omitempty"` // so many of them are what the policy sees
+	Period  cluster.Time `json:"period,omitempty"`   // in which it last looked
+}
+
+func (p *past) record() *PastRecord {
+	if len(p.jobs) == 0 && p.period == 0 {
+		return nil
+	}
+	return &PastRecord{slices.Clone(p.jobs), p.inForce, p.period}
+}
+
+// restorePast goes on with what was learned, if this policy learns.
+func (e *Engine) restorePast(r *PastRecord) error {
+	if r == nil || !e.learns() {
+		return nil
+	}
+	if r.InForce < 0 || r.InForce > len(r.Jobs) || r.Period < 0 {
+		return fmt.Errorf("snapshot: past: in_force %d of %d jobs, period %d", r.InForce, len(r.Jobs), r.Period)
+	}
+	for i := range r.Jobs {
+		if c := &r.Jobs[i]; c.Served < 0 || c.Ran < 0 || c.Milli < 0 {
+			return fmt.Errorf("snapshot: past: job %d has a negative service, run time or size", i)
+		}
+	}
+	e.past.jobs, e.past.period = slices.Clone(r.Jobs), r.Period
+	e.past.count(r.InForce)
+	return nil
+}
+
+// checkPast checks what is kept of completed jobs.
+func (e *Engine) checkPast() error {
+	p := &e.past
+	if !e.learns() && len(p.jobs) > 0 || p.inForce > min(mostPast, len(p.jobs)) || len(p.jobs) > p.inForce+mostPast || len(p.known.Services) != p.inForce {
+		return fmt.Errorf("%d completed jobs are kept, %d of them count, %d are known", len(p.jobs), p.inForce, len(p.known.Services))
+	}
+	return nil
+}

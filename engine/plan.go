@@ -1,0 +1,612 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// A policy that plans says from time to time how much of what each job gets.
+// The engine keeps the targets, and every mechanism that there is carries them
+// out: a target's rank is (part of) the job's key, so that who is planned takes
+// the devices of who is not by preemption; its GPU model and size narrow what a
+// waiting job asks for; a running job is stopped, shrunk or grown towards it.
+
+// Planner is a policy that answers "how much, and of which kind?", too.
+type Planner interface {
+	Policy
+	// Plan returns a target for each of the jobs, in the same order. They are
+	// those that could run: that wait in line, or for a plan, or hold devices;
+	// by number. What it returns belongs to the engine.
+	Plan(v View, jobs []JobView) Plan
+}
+
+// Plan is what a planner says at one instant.
+type Plan struct {
+	Targets []Target
+	Next    cluster.Time // plan again then, even if nothing happens; Never: no need
+	Memo    []int64      // what the policy wants to be shown next time (View.Memo)
+}
+
+// Target is what one job gets until the next plan.
+type Target struct {
+	Rank  int64   `json:"rank,omitempty"`  // for the policy's own Key
+	GPU   string  `json:"gpu,omitempty"`   // the model that it runs on; "": any that it accepts
+	Tasks int     `json:"tasks,omitempty"` // size of an elastic job's first set; 0: what fits of its own range
+	Least int     `json:"least,omitempty"` // ... it may start with so few; 0: with Tasks
+	Idle  bool    `json:"idle,omitempty"`  // it gets nothing: it waits; if it runs, it is stopped
+	Memo  []int64 `json:"memo,omitempty"`  // what the policy wants to be shown next time
+
+	Deadline DeadlineAnswer `json:"deadline,omitempty"` // what the policy says of the job's deadline
+}
+
+// DeadlineAnswer is what a policy that plans says of a job's deadline.
+type DeadlineAnswer uint8
+
+// The answers. An accepted deadline is kept if nothing fails and the job is as
+// fast as it is believed to be.
+const (
+	DeadlineUnanswered DeadlineAnswer = iota
+	DeadlineAccepted
+	DeadlineDeclined // it cannot be promised; the job runs when it can
+)
+
+// text is the answer for people.
+func (a DeadlineAnswer) text() string {
+	return [...]string{"", "its deadline is accepted", "its deadline cannot be promised"}[a]
+}
+
+// Speeds is what a scheduler believes of how fast jobs run where.
+type Speeds interface {
+	// Speed returns a job's speed with so many tasks of its first set on GPUs of
+	// a model, as near to each other as can be, in ppm of that on the reference
+	// GPU with the tasks that it asks for.
+	Speed(j *cluster.Job, gpu string, tasks int) int64
+}
+
+// planState is what the engine knows of the plan in force.
+type planState struct {
+	planner Planner // nil: the policy does not plan
+	dirty   bool    // who could run, or where, has changed since
+	last    cluster.Time
+	next    cluster.Time
+	memo    []int64
+	live    []cluster.JobID // who may be planned, by number; those that are done are dropped now and then
+	jobs    []JobView
+	targets []Target // memory for the next plan
+	scratch any      // ... for what a policy needs meanwhile, a *[]T
+}
+
+// planDue reports whether it is time to plan.
+func (e *Engine) planDue() bool {
+	p := &e.plans
+	if p.planner == nil {
+		return false
+	}
+	if r := cluster.Time(e.traits.Round); r > 0 && e.now/r == p.last/r {
+		return false
+	}
+	return p.dirty || e.now >= p.next
+}
+
+// planWake is when the engine wants to be called to plan.
+func (e *Engine) planWake() cluster.Time {
+	p := &e.plans
+	if p.planner == nil || e.live == 0 {
+		return cluster.Never
+	}
+	at, r := p.next, cluster.Time(e.traits.Round)
+	if p.dirty {
+		at = e.now
+	}
+	if at == cluster.Never || r == 0 {
+		return at
+	}
+	at = max(at, (p.last/r+1)*r)
+	return (at + r - 1) / r * r
+}
+
+// plans reports whether a job could run if it were given something.
+func (j *jobState) plans() bool {
+	switch j.state {
+	case Pending:
+		return j.eligible || j.parked == ParkedPlan
+	case Stopping:
+		return (j.reason == Preempted || j.reason == NodeLost) && !j.spec.NoRequeue
+	case Done:
+		return false
+	}
+	return true
+}
+
+// makePlan asks the policy for targets and sets out for them.
+func (e *Engine) makePlan() {
+	p := &e.plans
+	jobs, live := p.jobs[:0], p.live[:0]
+	for _, id := range p.live {
+		j := e.jobs[id]
+		if j.state == Done {
+			continue
+		}
+		live = append(live, id)
+		if j.plans() {
+			jobs = append(jobs, JobView{e, j})
+		}
+	}
+	p.live, p.jobs, p.dirty = live, jobs, false
+	if len(jobs) == 0 {
+		p.last, p.next = e.now, cluster.Never
+		return
+	}
+	e.stats.Plans++
+	plan := p.planner.Plan(View{e}, jobs)
+	if len(plan.Targets) != len(jobs) {
+		panic(fmt.Sprintf("engine: policy %s has %d targets for %d jobs", p.planner.Name(), len(plan.Targets), len(jobs)))
+	}
+	p.last, p.next, p.memo = e.now, plan.Next, plan.Memo
+	for i := range jobs {
+		e.aim(jobs[i].j, &plan.Targets[i])
+	}
+	p.dirty = false // what follows from a plan is no reason for another
+	e.epoch++       // others may be victims now
+	e.fresh = true
+}
+
+// aim gives a job its target.
+func (e *Engine) aim(j *jobState, t *Target) {
+	e.tidy(j, t)
+	if !t.same(j.target) {
+		e.touch(j)
+		e.setTarget(j, t)
+	} else if j.parked == ParkedPlan && j.state == Pending {
+		return
+	}
+	switch j.state {
+	case Pending:
+		e.aimPending(j)
+	case Placed:
+		if j.idle() || e.astray(j) {
+			lined := j.lined
+			e.unplace(j)
+			e.admit(j)
+			e.keepAge(j, lined)
+		} else {
+			e.relistHolding(j)
+		}
+	case Starting, Running:
+		if !e.follow(j) {
+			e.relistHolding(j)
+		}
+	case Stopping, Done: // what it holds it leaves anyhow
+	}
+}
+
+// relistHolding books that the key of a job with devices may be another.
+func (e *Engine) relistHolding(j *jobState) {
+	if e.runItem(j) != j.key {
+		e.rerun(j)
+	}
+}
+
+// same reports whether nothing changes with the new target.
+func (t *Target) same(old *Target) bool {
+	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Deadline == old.Deadline &&
+		slices.Equal(t.Memo, old.Memo)
+}
+
+// tidy takes out of a target what does not concern the job.
+func (e *Engine) tidy(j *jobState, t *Target) {
+	s := &e.shapes[j.base]
+	switch {
+	case s.min == s.max || t.Tasks <= 0:
+		t.Tasks, t.Least = 0, 0
+	default:
+		t.Tasks = min(max(t.Tasks, int(s.min)), int(s.max))
+		if t.Least == 0 {
+			t.Least = t.Tasks
+		}
+		t.Least = min(max(t.Least, int(s.min)), t.Tasks)
+	}
+	if t.GPU != "" && !acceptsGPU(j.spec, t.GPU) {
+		t.GPU = ""
+	}
+}
+
+// setTarget notes a copy of a target, without what the job can never follow: what
+// most jobs keep must not hold on to the whole of an old plan.
+func (e *Engine) setTarget(j *jobState, t *Target) {
+	c := *t
+	c.Memo = slices.Clone(t.Memo)
+	j.target, j.narrow = &c, e.narrowed(j.spec, &c, j.base)
+	if j.narrow < 0 {
+		j.narrow, c.GPU, c.Tasks, c.Least = j.base, "", 0, 0
+	}
+}
+
+// aimPending has a waiting job ask for what its target says.
+func (e *Engine) aimPending(j *jobState) {
+	switch {
+	case j.eligible && j.idle():
+		e.dequeue(j)
+		j.parked = ParkedPlan
+	case j.eligible:
+		if j.asks() == j.shape && e.pendingItem(j) == j.key {
+			return
+		}
+		lined := j.lined
+		e.dequeue(j)
+		e.lineUp(j)
+		e.keepAge(j, lined)
+	case j.parked == ParkedPlan && !j.idle():
+		e.admit(j)
+	}
+}
+
+// keepAge gives a job that is in line again the age that it had.
+func (e *Engine) keepAge(j *jobState, lined cluster.Time) {
+	if j.eligible && j.lined != lined {
+		e.dequeue(j)
+		j.lined = lined
+		e.lineUp(j)
+	}
+}
+
+// idle reports whether the plan in force gives the job nothing.
+func (j *jobState) idle() bool { return j.target != nil && j.target.Idle && !j.planless() }
+
+// planless reports whether no plan takes from the job: it has waited too long,
+// or it is critical.
+func (j *jobState) planless() bool { return j.promoted || j.spec.Tier == cluster.Critical }
+
+// gated reports whether a job that has become ready waits for a plan.
+func (e *Engine) gated(j *jobState) bool {
+	if e.plans.planner == nil || j.planless() {
+		return false
+	}
+	return j.target == nil && e.traits.Gated || j.idle()
+}
+
+// narrowed is the shape of a job as a target has it; -1: it can never run so. It
+// tries placements: not while one is being looked for.
+func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
+	if t.Tasks == 0 && t.GPU == "" {
+		return base
+	}
+	spec := *of
+	if t.Tasks > 0 {
+		spec.Tasks = append([]cluster.TaskSet(nil), spec.Tasks...)
+		spec.Tasks[0].Count = t.Tasks
+		spec.Elastic = cluster.Elastic{}
+		if t.Least < t.Tasks {
+			spec.Elastic = cluster.Elastic{Min: t.Least, Max: t.Tasks}
+		}
+	}
+	if t.GPU != "" {
+		spec.GPUTypes = []string{t.GPU}
+	}
+	shape := e.shapeOf(&spec)
+	s := e.shapeAt(shape)
+	if s.judged != len(e.st.nodes) {
+		s.judged, s.verdict = len(e.st.nodes), e.judge(&jobState{spec: &spec, shape: shape}, s)
+	}
+	if s.verdict != "" {
+		return -1
+	}
+	return shape
+}
+
+// asks is the shape of a job while it waits in line.
+func (j *jobState) asks() int32 {
+	if j.promoted || j.target == nil {
+		return j.base
+	}
+	return j.narrow
+}
+
+// acceptsGPU reports whether the job may run on the model.
+func acceptsGPU(spec *cluster.Job, model string) bool {
+	for _, want := range spec.GPUTypes {
+		if matchType(model, want) {
+			return true
+		}
+	}
+	return len(spec.GPUTypes) == 0
+}
+
+// ask sets what a job that comes into line asks for.
+func (e *Engine) ask(j *jobState) {
+	if e.plans.planner == nil {
+		return
+	}
+	if j.home != nil && e.estranged(j) { // its memory is not where it is to run
+		j.home, j.done = nil, j.saved
+	}
+	e.reshape(j, j.asks())
+}
+
+// reshape has a waiting job ask for something else.
+func (e *Engine) reshape(j *jobState, shape int32) {
+	if shape == j.shape {
+		return
+	}
+	j.shape, j.promise, j.plan = shape, cluster.Never, nil // its tasks are others
+	s := e.shapeAt(shape)
+	j.milli, j.tasks, j.devices = e.askedMilli(j), s.max, int32(s.devices(int(s.max)))
+}
+
+// estranged reports whether a suspended job's target is not where its memory is.
+func (e *Engine) estranged(j *jobState) bool {
+	t := j.target
+	return t != nil && !j.planless() &&
+		(t.Tasks > 0 && t.Tasks != int(tasksOf(j.home)) || t.GPU != "" && e.gpuOf(j.home) != t.GPU)
+}
+
+// astray reports whether a job holds devices of another model than its target's.
+func (e *Engine) astray(j *jobState) bool {
+	t := j.target
+	if t == nil || j.planless() {
+		return false
+	}
+	if j.state == Placed && t.Tasks > 0 && (int(j.tasks) > t.Tasks || int(j.tasks) < t.Least) {
+		return true
+	}
+	held := e.gpuOf(j.allocs)
+	return t.GPU != "" && held != "" && held != t.GPU
+}
+
+// gpuOf is the model of the first GPU among the allocations; "": there is none.
+func (e *Engine) gpuOf(allocs []Alloc) string {
+	for i := range allocs {
+		if a := &allocs[i]; a.GPUs != 0 {
+			return e.st.classes[e.st.nodes[a.Node].class].model.Name
+		}
+	}
+	return ""
+}
+
+// follow has a running job go where its target is: it stops if it is to have
+// nothing, or another model; it gives back what it has too much. It reports
+// whether the job was told anything. Growing waits for the end of the pass.
+func (e *Engine) follow(j *jobState) bool {
+	t := j.target
+	if t == nil || j.planless() || j.state != Starting && j.state != Running {
+		return false
+	}
+	switch {
+	case j.idle() || e.astray(j):
+		if j.started.Add(e.cfg.MinRuntime) > e.now {
+			return false // when that is over, it follows
+		}
+		e.stop(j, e.howToStop(j), Preempted, cluster.NoJob)
+	case t.Tasks > 0 && int(j.tasks) > t.Tasks && j.state == Running && !j.resizing:
+		return e.cutTo(j, t.Tasks)
+	default:
+		return false
+	}
+	return true
+}
+
+// cutTo shrinks a running job to so many tasks of its first set.
+func (e *Engine) cutTo(j *jobState, tasks int) bool {
+	keep := append([]Alloc(nil), j.allocs...)
+	var gone []Alloc
+	for n := int(j.tasks); n > tasks; n-- {
+		g := splitTask(&keep, &e.shapes[j.shape].sets[0].Request)
+		if g == nil {
+			break
+		}
+		for i := range g {
+			e.st.release(&g[i])
+		}
+		gone = append(gone, g...)
+	}
+	e.st.commit()
+	e.shrink(j, keep, gone)
+	if len(gone) > 0 {
+		e.rerun(j)
+	}
+	return len(gone) > 0
+}
+
+// leastTasks and mostTasks bound the first set of a job that holds devices.
+func (e *Engine) leastTasks(j *jobState) int32 {
+	if t := j.target; t != nil && t.Tasks > 0 {
+		return int32(t.Least)
+	}
+	return e.shapes[j.shape].min
+}
+
+func (e *Engine) mostTasks(j *jobState) int32 {
+	if t := j.target; t != nil && t.Tasks > 0 {
+		return int32(t.Tasks)
+	}
+	return e.shapes[j.shape].max
+}
+
+// replan notes that who could run has changed.
+func (e *Engine) replan() { e.plans.dirty = e.plans.planner != nil }
+
+// Targets returns n empty targets for a plan, in memory that the engine uses
+// again: a policy has one plan at a time.
+func (v View) Targets(n int) []Target {
+	p := &v.e.plans
+	if cap(p.targets) < n {
+		p.targets = make([]Target, n+n/2)
+	}
+	clear(p.targets[:n])
+	return p.targets[:n]
+}
+
+// Scratch returns n zero values, in memory that the engine uses again for the
+// next plan.
+func Scratch[T any](v View, n int) []T {
+	list, ok := v.e.plans.scratch.(*[]T)
+	if !ok || cap(*list) < n {
+		fresh := make([]T, n, n+n/2)
+		v.e.plans.scratch = &fresh
+		return fresh
+	}
+	clear((*list)[:n])
+	return (*list)[:n]
+}
+
+// Memo is what the policy's last plan asked to be shown. It must not be changed.
+func (v View) Memo() []int64 { return v.e.plans.memo }
+
+// Planned returns when the last plan was made; 0: none was yet.
+func (v View) Planned() cluster.Time { return v.e.plans.last }
+
+// Kind is a GPU model, and how much of it there is.
+type Kind struct {
+	GPU     string
+	GPUs    int // healthy ones of nodes that take jobs
+	PerNode int // of the largest node
+}
+
+// Kinds lists the GPU models of the cluster, in the order in which their first
+// nodes joined.
+func (v View) Kinds() []Kind {
+	var list []Kind
+	for ci := range v.e.st.classes {
+		c := &v.e.st.classes[ci]
+		if c.gpus == 0 {
+			continue
+		}
+		k := 0
+		for k < len(list) && list[k].GPU != c.model.Name {
+			k++
+		}
+		if k == len(list) {
+			list = append(list, Kind{GPU: c.model.Name})
+		}
+		list[k].PerNode = max(list[k].PerNode, c.gpus)
+		for _, id := range c.nodes {
+			if n := &v.e.st.nodes[id]; n.indexed {
+				list[k].GPUs += popcount(n.healthy)
+			}
+		}
+	}
+	return list
+}
+
+// Speed returns what the scheduler believes of the job's speed with so many
+// tasks of its first set on GPUs of a model, in ppm (see Speeds): without any
+// knowledge, as the tasks are to those that it asks for.
+func (v View) Speed(j JobView, gpu string, tasks int) int64 {
+	if s := v.e.cfg.Speeds; s != nil {
+		return s.Speed(j.j.spec, gpu, tasks)
+	}
+	return million * int64(tasks) / int64(j.j.spec.Tasks[0].Count)
+}
+
+// Target returns what the last plan gave the job; nil: it was not there.
+func (j JobView) Target() *Target { return j.j.target }
+
+// GPU returns the model of the GPUs that the job holds; "" while it waits.
+func (j JobView) GPU() string { return j.e.gpuOf(j.j.allocs) }
+
+// Tasks returns how many tasks of its first set the job has running, 0 while it
+// waits; least and most are its own bounds.
+func (j JobView) Tasks() (now, least, most int) {
+	if j.Running() {
+		now = int(j.j.tasks)
+	}
+	s := &j.e.shapes[j.j.base]
+	return now, int(s.min), int(s.max)
+}
+
+// GPUs returns the devices that the job takes with so many tasks of its first set.
+func (j JobView) GPUs(tasks int) int { return j.e.shapes[j.j.base].devices(tasks) }
+
+// Accepts reports whether the job may run on GPUs of the model, and fits nodes
+// that have it.
+func (j JobView) Accepts(gpu string) bool {
+	s := j.e.shapeAt(j.j.base)
+	for ci := range j.e.st.classes {
+		if s.any.has(int32(ci)) && j.e.st.classes[ci].model.Name == gpu {
+			return true
+		}
+	}
+	return false
+}
+
+// Loses reports whether stopping the job would lose work that it has done: it
+// saves nothing when it is told to leave.
+func (j JobView) Loses() bool { return j.e.howToStop(j.j) == Kill }
+
+// Served returns the wall time that the job has held GPUs of the model.
+func (j JobView) Served(gpu string) time.Duration {
+	d := time.Duration(0)
+	for i := range j.j.served {
+		if j.j.served[i].GPU == gpu {
+			d = j.j.served[i].Time
+		}
+	}
+	if j.j.holding() && j.e.gpuOf(j.j.allocs) == gpu {
+		d += j.e.now.Sub(j.j.acc)
+	}
+	return d
+}
+
+// Served is how long a job held GPUs of a model.
+type Served struct {
+	GPU  string        `json:"gpu"`
+	Time time.Duration `json:"time"`
+}
+
+// serve counts the time that a job has held what it holds. It comes before
+// accrue.
+func (e *Engine) serve(j *jobState) {
+	if e.plans.planner == nil || !j.holding() || e.now == j.acc {
+		return
+	}
+	gpu := e.gpuOf(j.allocs)
+	for i := range j.served {
+		if j.served[i].GPU == gpu {
+			j.served[i].Time += e.now.Sub(j.acc)
+			return
+		}
+	}
+	j.served = append(j.served, Served{gpu, e.now.Sub(j.acc)})
+}
+
+// planText says why a job waits for a plan.
+func (e *Engine) planText(j *jobState) string {
+	text := "policy " + e.plans.planner.Name() + " gives it nothing for now"
+	if j.target == nil {
+		text = "waits for policy " + e.plans.planner.Name() + " to plan"
+	}
+	if at := e.planWake(); at != cluster.Never {
+		text += "; it plans again at " + e.clock(at)
+	}
+	return text
+}
+
+// restoreTargets gives the jobs the targets that they had, if the policy is the
+// same.
+func (e *Engine) restoreTargets(s *Snapshot) {
+	if e.plans.planner == nil || s.Policy != e.cfg.Policy.Name() {
+		return
+	}
+	for i := range s.Jobs {
+		if j, t := e.jobs[s.Jobs[i].Spec.ID], s.Jobs[i].Target; t != nil && j.state == Done {
+			j.target = t
+		} else if t != nil {
+			c := *t
+			e.tidy(j, &c)
+			e.setTarget(j, &c)
+		}
+	}
+}
+
+// restorePlan sets when the policy plans next: another policy does so at once,
+// or at its next round.
+func (e *Engine) restorePlan(s *Snapshot) {
+	p := &e.plans
+	p.last, p.next, p.dirty, p.memo = 0, cluster.Never, p.planner != nil, nil
+	if r := s.Planned; p.planner != nil && r != nil && s.Policy == e.cfg.Policy.Name() {
+		p.last, p.next, p.dirty, p.memo = r.Last, r.Next, r.Dirty, r.Memo
+	}
+}

@@ -1,0 +1,77 @@
+package engine_test
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// scatter is a policy that plans as if by chance: ranks, idle jobs, GPU models
+// and sizes are functions of a job's number and of the time of the plan. Its
+// memory counts plans, and how often a job was planned.
+type scatter struct {
+	name  string
+	round time.Duration
+	gated bool
+}
+
+// newPolicy makes a policy by name, those of the tests among them.
+func newPolicy(name string) (engine.Policy, error) {
+	switch name {
+	case "scatter":
+		return &scatter{name: name}, nil
+	case "scatter:round":
+		return &scatter{name: name, round: time.Minute}, nil
+	case "scatter:gated":
+		return &scatter{name: name, round: 45 * time.Second, gated: true}, nil
+	}
+	return policy.New(name)
+}
+
+func (s *scatter) Name() string { return s.name }
+
+func (s *scatter) Traits() engine.Traits {
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated}
+}
+
+func (s *scatter) Key(_ engine.View, j engine.JobView) engine.Key {
+	if t := j.Target(); t != nil {
+		return engine.Key{t.Rank, -int64(len(t.Memo))}
+	}
+	return engine.Key{9}
+}
+
+func (s *scatter) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	n := int64(1)
+	if m := v.Memo(); m != nil {
+		n += m[0]
+	}
+	p := engine.Plan{Next: cluster.Never, Memo: []int64{n}}
+	if n%3 == 0 {
+		p.Next = v.Now().Add(time.Duration(7+n%50) * time.Second)
+	}
+	kinds := v.Kinds()
+	for _, j := range jobs {
+		t := chanceTarget(j.Spec().ID, v.Now())
+		if k := len(kinds); k > 0 && t.Tasks%3 == 0 {
+			t.GPU = kinds[t.Tasks%k].GPU
+		}
+		if _, least, most := j.Tasks(); least < most {
+			t.Tasks = least + t.Tasks%(most-least+1)
+		} else {
+			t.Tasks = 0
+		}
+		t.Memo = []int64{n}
+		p.Targets = append(p.Targets, t)
+	}
+	return p
+}
+
+// chanceTarget draws a target; Tasks is any number.
+func chanceTarget(id cluster.JobID, at cluster.Time) engine.Target {
+	h := (uint64(id)*0x9e3779b97f4a7c15 ^ uint64(at)/uint64(time.Second)) * 0xbf58476d1ce4e5b9
+	h ^= h >> 29
+	return engine.Target{Rank: int64(h % 4), Idle: h>>8%8 == 0, Tasks: int(h >> 16 % 97), Least: int(h >> 24 % 3)}
+}

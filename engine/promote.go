@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Promoter is a policy of levels that takes jobs back into the first one when
+// they have waited long for how long they ran: from then on their service
+// counts from zero (C-tiresias, PROMOTEKNOB).
+type Promoter interface {
+	// PromoteAt returns when a job that waits on is promoted; Never: not at all.
+	// It must not change while the job waits.
+	PromoteAt(v View, j JobView) cluster.Time
+}
+
+// Executed returns the service in milli-GPU-milliseconds and the wall time that
+// the job received since it was last promoted.
+func (j JobView) Executed() (service int64, ran time.Duration) {
+	return j.Attained() - j.j.servedBefore, j.Ran() - j.j.ranBefore
+}
+
+// WaitsSince returns when the job's waiting began: when it was submitted, last
+// stopped, or last promoted.
+func (j JobView) WaitsSince() cluster.Time { return max(j.j.since, j.j.promotion) }
+
+// awaitPromotion sets the time at which a job that enters the line is promoted.
+// One that is due already, because it was held meanwhile, is promoted at once.
+func (e *Engine) awaitPromotion(j *jobState) {
+	if e.promoter == nil {
+		return
+	}
+	j.promoteAt = e.promoter.PromoteAt(View{e}, JobView{e, j})
+	if j.promoteAt <= e.now {
+		e.beginAgain(j)
+	}
+	e.timers.push(timer{j.promoteAt, timerPromote, int32(j.spec.ID), j.gen})
+}
+
+// beginAgain counts a job's service from zero.
+func (e *Engine) beginAgain(j *jobState) {
+	e.touch(j)
+	j.servedBefore, j.ranBefore, j.promotion, j.promoteAt = j.attained, j.ran, e.now, cluster.Never
+}
+
+// promote takes a waiting job to where it belongs as one that has not run. It
+// keeps its age.
+func (e *Engine) promote(j *jobState) {
+	e.dequeue(j)
+	e.beginAgain(j)
+	e.lineUp(j)
+	e.fresh = true
+}

@@ -1,0 +1,66 @@
+package forward_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// BenchmarkWaiting: until all of so many jobs of ten users, of 1 to 4 GPUs and
+// a few minutes to some hours, have started on 8 GPUs: restored and looked ahead.
+func BenchmarkWaiting(b *testing.B) {
+	for _, pol := range []string{"fifo", "multifactor", "srtf", "las"} {
+		for _, n := range []int{1_000, 10_000} {
+			b.Run(fmt.Sprintf("%s/%d", pol, n), func(b *testing.B) {
+				cfg, snap := crowd(b, pol, n)
+				var r *forward.Result
+				for b.Loop() {
+					e, err := engine.Restore(cfg, &snap)
+					if err != nil {
+						b.Fatal(err)
+					}
+					r = forward.Run(e, forward.Options{})
+				}
+				if r.End != forward.AllStarted {
+					b.Fatalf("it ended %d after %d starts", r.End, len(r.Starts))
+				}
+				b.ReportMetric(float64(r.Steps), "steps")
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*r.Steps), "µs/step")
+			})
+		}
+	}
+}
+
+func crowd(b *testing.B, pol string, n int) (engine.Config, engine.Snapshot) {
+	spec, err := cluster.ParseShort("1x8xH100-80GB")
+	if err != nil {
+		b.Fatal(err)
+	}
+	cfg := engine.Config{Spec: *spec}
+	if cfg.Policy, err = policy.New(pol); err != nil {
+		b.Fatal(err)
+	}
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		b.Fatal(err)
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var events []engine.Event
+	for i := range n {
+		events = append(events, engine.Event{Type: engine.Submitted, Job: cluster.JobID(i), Spec: &cluster.Job{ID: cluster.JobID(i),
+			User: fmt.Sprintf("u%d", r.IntN(10)), Name: "train", Tier: cluster.Standard, Estimate: time.Duration(300+r.IntN(14_000)) * time.Second,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: pick(r, 1, 1, 2, 4)}}}}})
+	}
+	e.Step(engine.Batch{Now: 1, Events: events})
+	return cfg, e.Snapshot()
+}

@@ -1,0 +1,167 @@
+package forward_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// small is an engine with one GPU under fifo (and these tiers' rules) that knows these jobs;
+// those that it starts run at once.
+func small(t *testing.T, stop *[3]engine.StopRule, jobs ...cluster.Job) *engine.Engine {
+	t.Helper()
+	return smallUnder(t, "fifo", nil, stop, jobs...)
+}
+
+func smallUnder(t *testing.T, pol string, queues []cluster.Queue, stop *[3]engine.StopRule, jobs ...cluster.Job) *engine.Engine {
+	t.Helper()
+	spec, err := cluster.ParseShort("1x1xT4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Queues = queues
+	cfg := engine.Config{Spec: *spec, Stop: stop}
+	if cfg.Policy, err = policy.New(pol); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		j.ID = cluster.JobID(i)
+		if j.Tasks == nil {
+			j.Tasks = []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}
+		}
+		d := e.Step(engine.Batch{Now: j.Submit, Events: []engine.Event{{Type: engine.Submitted, Job: j.ID, Spec: j}}})
+		for _, a := range d.Actions {
+			if a.Type == engine.Start {
+				e.Step(engine.Batch{Now: j.Submit, Events: []engine.Event{{Type: engine.Started, Job: a.Job, Rate: 1_000_000}}})
+			}
+		}
+	}
+	return e
+}
+
+func at(s int) cluster.Time { return cluster.Time(time.Duration(s) * time.Second) }
+
+func lasts(s int, edit ...func(*cluster.Job)) cluster.Job {
+	j := cluster.Job{Tier: cluster.Standard, Estimate: time.Duration(s) * time.Second}
+	for _, f := range edit {
+		f(&j)
+	}
+	return j
+}
+
+// want compares the starts that were seen; -1: none.
+func want(t *testing.T, r *forward.Result, end forward.End, starts ...int) {
+	t.Helper()
+	if r.End != end {
+		t.Errorf("it ended %d, not %d", r.End, end)
+	}
+	for i, s := range starts {
+		got, ok := r.Starts[cluster.JobID(i)]
+		if ok != (s >= 0) || ok && got != at(s) {
+			t.Errorf("job %d starts at %v (%v), not at %d s", i, got, ok, s)
+		}
+	}
+}
+
+// Who waits behind a job of unknown length has no start in sight; a limit is a
+// length; a chain is followed; who is held is not waited for.
+func TestLengths(t *testing.T) {
+	after := func(id cluster.JobID, typ cluster.DependencyType) func(*cluster.Job) {
+		return func(j *cluster.Job) { j.After = []cluster.Dependency{{Type: typ, Job: id}} }
+	}
+	want(t, forward.Run(small(t, nil, lasts(0), lasts(5)), forward.Options{}), forward.Idle, -1, -1)
+	limited := lasts(0)
+	limited.Limit = time.Minute
+	want(t, forward.Run(small(t, nil, limited, lasts(5), lasts(5)), forward.Options{}), forward.AllStarted, -1, 60, 65)
+	chain := []cluster.Job{lasts(10), lasts(20, after(0, cluster.AfterOK)), lasts(5, after(1, cluster.AfterAny)), lasts(7, func(j *cluster.Job) { j.Hold = true }),
+		lasts(1, func(j *cluster.Job) { j.Begin = at(100) })}
+	want(t, forward.Run(small(t, nil, chain...), forward.Options{}), forward.AllStarted, -1, 10, 30, -1, 100)
+	r := forward.Run(small(t, nil, lasts(10), lasts(5, after(0, cluster.AfterNotOK)), lasts(1)), forward.Options{})
+	want(t, r, forward.AllStarted, -1, -1, 10)
+	if r.Never[1] == "" {
+		t.Error("a job whose dependency cannot hold any more has no reason")
+	}
+}
+
+// Who runs for longer than expected ends a bit later than now, as the engine
+// expects, and what is asked later counts from then.
+func TestOverdue(t *testing.T) {
+	e := small(t, nil, lasts(10), lasts(5))
+	r := forward.Run(e, forward.Options{Now: at(15)})
+	want(t, r, forward.AllStarted, -1, 75)
+	if r.Now != at(15) || r.Until != at(75) {
+		t.Errorf("it looked from %v to %v", r.Now, r.Until)
+	}
+	w := func(*engine.JobRecord, time.Duration) time.Duration { return 25 * time.Second }
+	want(t, forward.Run(small(t, nil, lasts(10), lasts(5), lasts(5)), forward.Options{Work: w}), forward.AllStarted, -1, 25, 50)
+}
+
+// A critical job gets the GPU when the other has written its checkpoint, which
+// then needs its restart and what was left; one that is killed begins anew.
+func TestPreempted(t *testing.T) {
+	job := func(cost, restart int) []cluster.Job {
+		return []cluster.Job{
+			lasts(100, func(j *cluster.Job) {
+				j.Checkpoint = cluster.Checkpoint{Cost: time.Duration(cost) * time.Second, Restart: time.Duration(restart) * time.Second}
+			}),
+			lasts(30, func(j *cluster.Job) { j.Tier, j.Submit = cluster.Critical, at(40) }),
+			lasts(1, func(j *cluster.Job) { j.Submit = at(40) })}
+	}
+	ckpt := &[3]engine.StopRule{{How: engine.Checkpoint, Grace: time.Minute}, {How: engine.Checkpoint, Grace: time.Minute}, {}}
+	kill := &[3]engine.StopRule{{}, {How: engine.Kill}, {}}
+	// 40 s done, 5 s of checkpoint, 30 s of the other, 2 s of restart, 60 s of what is left
+	want(t, forward.Run(small(t, ckpt, job(5, 2)...), forward.Options{}), forward.AllStarted, 75, 45, 137)
+	want(t, forward.Run(small(t, kill, job(5, 2)...), forward.Options{}), forward.AllStarted, 70, 40, 172)
+	// it is as good as a kill if there is no time for it
+	want(t, forward.Run(small(t, &[3]engine.StopRule{{}, {How: engine.Checkpoint, Grace: time.Second}, {}}, job(5, 2)[0], lasts(1)), forward.Options{
+		Now: at(40), Events: []engine.Event{{Type: engine.Submitted, Job: 2, Spec: &cluster.Job{ID: 2, Tier: cluster.Critical, Submit: at(40), Estimate: time.Second,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}}, For: []cluster.JobID{1, 2}}), forward.AllStarted, 41, 143, 40)
+}
+
+// Each bound ends the looking and is told; who is asked for alone ends it, too.
+func TestBounds(t *testing.T) {
+	jobs := []cluster.Job{lasts(10), lasts(10), lasts(10), lasts(10)}
+	want(t, forward.Run(small(t, nil, jobs...), forward.Options{Horizon: 25 * time.Second}), forward.HorizonPast, -1, 10, 20, -1)
+	want(t, forward.Run(small(t, nil, jobs...), forward.Options{Steps: 2}), forward.StepsSpent, -1, 10, -1, -1)
+	want(t, forward.Run(small(t, nil, jobs...), forward.Options{Stop: func() bool { return true }}), forward.Stopped, -1, -1, -1, -1)
+	r := forward.Run(small(t, nil, jobs...), forward.Options{For: []cluster.JobID{2}})
+	want(t, r, forward.AllStarted, -1, 10, 20, -1)
+	for end, complete := range map[forward.End]bool{forward.AllStarted: true, forward.Idle: true, forward.Quiet: false, forward.StepsSpent: false} {
+		if r.End = end; r.Complete() != complete {
+			t.Errorf("end %d: complete %v", end, !complete)
+		}
+	}
+}
+
+// Who may run only on Mondays (time begins on a Thursday) waits until then, and
+// it is not looked at every five minutes in between; who waits for what never
+// comes has no start in sight, and that is found soon.
+func TestWindow(t *testing.T) {
+	day := 24 * time.Hour
+	shut := cluster.Queue{Name: "q", Limit: 0, Lend: cluster.Unlimited, Windows: []cluster.Window{{Days: 2, From: 10 * time.Hour, To: 12 * time.Hour,
+		Guarantee: cluster.Unlimited, Limit: 1000}}}
+	job := lasts(5, func(j *cluster.Job) { j.Queue, j.Submit = "q", at(100) })
+	r := forward.Run(smallUnder(t, "multifactor", []cluster.Queue{shut}, nil, job), forward.Options{})
+	want(t, r, forward.AllStarted, int((4*day+10*time.Hour)/time.Second))
+	if r.Steps > 60 {
+		t.Errorf("%d steps", r.Steps)
+	}
+	r = forward.Run(smallUnder(t, "multifactor", nil, nil, lasts(0), lasts(5)), forward.Options{})
+	want(t, r, forward.Idle, -1, -1)
+	if r.Steps > 60 {
+		t.Errorf("%d steps", r.Steps)
+	}
+}

@@ -1,0 +1,474 @@
+// Package forward lets an engine go on from where it is, in virtual time, to
+// see when the jobs that wait will start: the very code that will decide,
+// asked in advance. The world around it is a simple one: jobs take as long as
+// the caller expects, nothing fails, nobody submits or cancels anything.
+package forward
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/heap"
+)
+
+// Options say how far to look, and what to expect.
+type Options struct {
+	// Now is the instant at which the looking begins: the engine's, if that is
+	// later. Who should have ended before then ends at once.
+	Now cluster.Time
+	// Events happen at Now before anything else; none: the engine is not stepped
+	// before something is due.
+	Events []engine.Event
+	// Work is the whole of a job's useful work, on the reference GPU, of which
+	// done is done; 0: unknown, it ends at its limit only. nil: Expected.
+	Work func(r *engine.JobRecord, done time.Duration) time.Duration
+	// Rate is the speed, in ppm of the reference, of a job on what it holds; nil:
+	// the last one known, else a million.
+	Rate func(r *engine.JobRecord) int64
+	// For are the jobs that are asked for: when all of them have started, the
+	// looking ends. nil: all that wait, those apart that a person holds.
+	For []cluster.JobID
+	// Steps bounds how often the engine is asked; 0: DefaultSteps.
+	Steps int
+	// Horizon bounds how far ahead of Now it is looked; 0: DefaultHorizon.
+	Horizon time.Duration
+	// Stop is asked now and then; true: the looking ends. nil: it never does.
+	Stop func() bool
+}
+
+// The bounds where the options state none.
+const (
+	DefaultSteps   = 1_000_000
+	DefaultHorizon = 366 * 24 * time.Hour
+)
+
+// While nothing is due in the world, the engine may wake so often without doing
+// anything; then it is asked only when a timer, a window, a budget or a
+// reservation changes something, and for so long in virtual time: every weekly
+// window has opened by then, and every monthly budget has begun anew.
+const (
+	idleWakes = 24
+	patience  = 32 * 24 * time.Hour
+)
+
+// End says why the looking ended.
+type End uint8
+
+// The ends. After the first two, a job without a start has none in sight; after
+// the others one may have been just beyond.
+const (
+	AllStarted  End = iota // all that were asked for
+	Idle                   // nothing is due any more
+	Quiet                  // only time changed anything, and nothing that matters, for long
+	HorizonPast            // a start may be later than that
+	StepsSpent             // as many as were allowed
+	Stopped                // the caller wanted it
+)
+
+// Result is what was seen.
+type Result struct {
+	Now    cluster.Time                   // where the looking began
+	Until  cluster.Time                   // the last instant that was looked at
+	Starts map[cluster.JobID]cluster.Time // when jobs that did not run at Now start first
+	Never  map[cluster.JobID]string       // jobs that will be refused, and why
+	Steps  int
+	End    End
+}
+
+// Complete reports whether a job without a start has none in sight.
+func (r *Result) Complete() bool { return r.End <= Idle }
+
+// Run lets the engine go on. The engine is another when it returns: the caller
+// restored it for this (engine.Restore).
+func Run(e *engine.Engine, opt Options) *Result {
+	w := newWorld(e, opt)
+	if len(opt.Events) > 0 {
+		w.step(opt.Events)
+	} else {
+		w.wake = e.Wake()
+	}
+	for !w.over() {
+		at := w.due()
+		if at == cluster.Never {
+			w.res.End = Idle
+			break
+		}
+		if end, ok := w.bounded(at); ok {
+			w.res.End = end
+			break
+		}
+		w.now = at
+		w.step(w.happened())
+	}
+	w.res.Until = w.now
+	return w.res
+}
+
+// Expected is the work that a job is expected to be: its estimate or, when more
+// than that is done, another twentieth, at least a minute, as the engine
+// expects of a job that is overdue; 0: unknown.
+func Expected(r *engine.JobRecord, done time.Duration) time.Duration {
+	if r.Spec.Estimate == 0 || done < r.Spec.Estimate {
+		return r.Spec.Estimate
+	}
+	return done + max(time.Minute, done/20)
+}
+
+type phase uint8
+
+const (
+	waiting phase = iota
+	starting
+	running
+	leaving
+)
+
+// run is a job that holds, or held, devices.
+type run struct {
+	phase    phase
+	gen      uint32
+	resizing bool
+	work     time.Duration // all of it; 0: unknown
+	done     time.Duration // at since
+	saved    time.Duration // safe in a checkpoint
+	rate     int64
+	since    cluster.Time
+	stop     engine.StopReason
+	ckpt     cluster.Checkpoint
+}
+
+// The kinds of what is due, in the order in which they happen at one instant.
+const (
+	dueReady  uint8 = iota // a start, or a resize, is through
+	dueFinish              // a job ends by itself
+	dueLeft                // a stop is through
+)
+
+type due struct {
+	at   cluster.Time
+	kind uint8
+	id   cluster.JobID
+	gen  uint32 // of the run when it was planned; another now: void
+}
+
+// Before orders what is due by time, then by kind and job.
+func (a *due) Before(b *due) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	if a.kind != b.kind {
+		return a.kind < b.kind
+	}
+	return a.id < b.id
+}
+
+// world answers the engine.
+type world struct {
+	e     *engine.Engine
+	opt   Options
+	runs  map[cluster.JobID]*run     // looked up only
+	asked map[cluster.JobID]struct{} // who has not started; looked up only
+	queue []due
+	pool  []engine.Event
+	now   cluster.Time
+	wake  cluster.Time
+	last  cluster.Time // when something was done
+	idle  int          // steps since then
+	end   cluster.Time // the horizon
+	res   *Result
+}
+
+func newWorld(e *engine.Engine, opt Options) *world {
+	if opt.Work == nil {
+		opt.Work = Expected
+	}
+	if opt.Rate == nil {
+		opt.Rate = lastSpeed
+	}
+	if opt.Steps == 0 {
+		opt.Steps = DefaultSteps
+	}
+	if opt.Horizon == 0 {
+		opt.Horizon = DefaultHorizon
+	}
+	now := max(opt.Now, e.Now())
+	w := &world{e: e, opt: opt, runs: map[cluster.JobID]*run{}, asked: map[cluster.JobID]struct{}{}, now: now, wake: cluster.Never, last: now,
+		end: now.Add(opt.Horizon), res: &Result{Now: now, Starts: map[cluster.JobID]cluster.Time{}, Never: map[cluster.JobID]string{}}}
+	ids := opt.For
+	if ids == nil {
+		ids = e.Waiting()
+	}
+	for _, id := range ids {
+		w.asked[id] = struct{}{}
+	}
+	for _, b := range e.Beliefs() {
+		w.adopt(e.Record(b.Job))
+	}
+	return w
+}
+
+func lastSpeed(r *engine.JobRecord) int64 {
+	if r.Speed > 0 {
+		return r.Speed
+	}
+	return million
+}
+
+const million = 1_000_000
+
+// adopt takes over a job that holds devices. Since when one stops is not on
+// record: it is taken to have been told just now.
+func (w *world) adopt(r *engine.JobRecord) {
+	j := w.runOf(r)
+	switch {
+	case r.State == engine.Stopping:
+		if r.Rate > 0 { // it has computed
+			j.done += workIn(w.now.Sub(r.Acc), r.Rate)
+		}
+		j.stop = r.Reason
+		w.leave(r.Spec.ID, j, r.How, j.ckpt.Cost, r.Rate > 0)
+	case r.State == engine.Starting:
+		w.push(dueReady, r.Spec.ID, j, r.Started.Add(j.restart(r.FirstStart < r.Started)))
+	case r.Resizing:
+		j.done, j.resizing = j.done+workIn(w.now.Sub(r.Acc), r.Rate), true
+		w.push(dueReady, r.Spec.ID, j, r.Acc.Add(j.ckpt.Restart))
+	default:
+		j.phase, j.rate, j.since = running, r.Rate, r.Acc
+		// Its work is asked for as of now: who has done more than was expected is overdue.
+		j.work = w.opt.Work(r, j.done+workIn(w.now.Sub(r.Acc), r.Rate))
+		w.plan(r.Spec.ID, j)
+	}
+}
+
+// runOf is a run as the engine's record has it.
+func (w *world) runOf(r *engine.JobRecord) *run {
+	j := w.runs[r.Spec.ID]
+	if j == nil {
+		j = &run{}
+		w.runs[r.Spec.ID] = j
+	}
+	*j = run{phase: starting, gen: j.gen + 1, done: r.Done, saved: r.Saved, since: w.now, ckpt: r.Spec.Checkpoint}
+	return j
+}
+
+func (j *run) restart(again bool) time.Duration {
+	if again {
+		return j.ckpt.Restart
+	}
+	return 0
+}
+
+func (w *world) push(kind uint8, id cluster.JobID, j *run, at cluster.Time) {
+	heap.Push(&w.queue, due{max(at, w.now), kind, id, j.gen})
+}
+
+// plan says when a running job ends by itself.
+func (w *world) plan(id cluster.JobID, j *run) {
+	if j.work > 0 {
+		w.push(dueFinish, id, j, j.since.Add(timeFor(max(0, j.work-j.done), j.rate)))
+	}
+}
+
+func (w *world) over() bool { return len(w.asked) == 0 }
+
+// due is the next instant at which something happens.
+func (w *world) due() cluster.Time {
+	for len(w.queue) > 0 && w.runs[w.queue[0].id].gen != w.queue[0].gen {
+		heap.Pop(&w.queue)
+	}
+	at := w.wake
+	if len(w.queue) > 0 {
+		at = min(at, w.queue[0].at)
+	}
+	return max(at, w.now)
+}
+
+// askEvery is how many steps there are between two questions whether to stop.
+const askEvery = 64
+
+// bounded reports whether a bound is reached, and which.
+func (w *world) bounded(at cluster.Time) (End, bool) {
+	switch {
+	case at > w.end:
+		return HorizonPast, true
+	case w.res.Steps >= w.opt.Steps:
+		return StepsSpent, true
+	case len(w.queue) == 0 && at.Sub(w.last) > patience:
+		return Quiet, true
+	case w.opt.Stop != nil && w.res.Steps%askEvery == 0 && w.opt.Stop():
+		return Stopped, true
+	}
+	return 0, false
+}
+
+// happened is what is due by now.
+func (w *world) happened() []engine.Event {
+	evs := w.pool[:0]
+	for len(w.queue) > 0 && w.queue[0].at <= w.now {
+		d := heap.Pop(&w.queue)
+		if j := w.runs[d.id]; j.gen == d.gen {
+			evs = append(evs, w.happen(&d, j))
+		}
+	}
+	w.pool = evs
+	return evs
+}
+
+func (w *world) happen(d *due, j *run) engine.Event {
+	switch d.kind {
+	case dueReady:
+		r := w.e.Record(d.id)
+		j.phase, j.since, j.rate, j.work = running, w.now, max(1, w.opt.Rate(r)), w.opt.Work(r, j.done)
+		j.gen++
+		w.plan(d.id, j)
+		if j.resizing {
+			j.resizing = false
+			return engine.Event{Type: engine.Resized, Job: d.id, Rate: j.rate}
+		}
+		return engine.Event{Type: engine.Started, Job: d.id, Rate: j.rate}
+	case dueFinish:
+		j.phase = waiting
+		j.gen++
+		return engine.Event{Type: engine.Stopped, Job: d.id, Reason: engine.Completed, Done: j.work}
+	}
+	j.phase = waiting
+	j.gen++
+	return engine.Event{Type: engine.Stopped, Job: d.id, Reason: j.stop, Done: j.done}
+}
+
+// step asks the engine and does what it decides.
+func (w *world) step(events []engine.Event) {
+	w.res.Steps++
+	d := w.e.Step(engine.Batch{Seq: int64(w.res.Steps), Now: w.now, Events: events})
+	w.wake = d.WakeAt
+	if w.idle++; len(events)+len(d.Actions) > 0 {
+		w.last, w.idle = w.now, 0
+	}
+	if w.idle > idleWakes && len(w.queue) == 0 {
+		w.wake = w.e.WakeRare()
+	}
+	for i := range d.Actions {
+		a := &d.Actions[i]
+		switch a.Type {
+		case engine.Start:
+			w.start(a)
+		case engine.Preempt:
+			w.preempt(a)
+		case engine.Resize:
+			w.resize(a)
+		case engine.Reject:
+			delete(w.asked, a.Job)
+			if _, ok := w.res.Starts[a.Job]; !ok {
+				w.res.Never[a.Job] = a.Text
+			}
+		}
+	}
+}
+
+func (w *world) start(a *engine.Action) {
+	if _, ok := w.res.Starts[a.Job]; !ok {
+		w.res.Starts[a.Job] = w.now
+	}
+	delete(w.asked, a.Job)
+	r := w.e.Record(a.Job)
+	again := w.runs[a.Job] != nil || r.FirstStart < r.Started
+	j := w.runOf(r)
+	w.push(dueReady, a.Job, j, w.now.Add(j.restart(again)))
+}
+
+// settle brings a run's work up to now.
+func (w *world) settle(j *run) {
+	if j.phase == running {
+		j.done, j.since = j.done+workIn(w.now.Sub(j.since), j.rate), w.now
+		if j.work > 0 {
+			j.done = min(j.done, j.work)
+		}
+	}
+}
+
+func (w *world) preempt(a *engine.Action) {
+	j := w.runs[a.Job]
+	if j == nil || j.phase != starting && j.phase != running {
+		return
+	}
+	w.settle(j)
+	j.stop = a.Reason
+	w.leave(a.Job, j, a.How, a.Grace, j.phase == running)
+}
+
+// leave lets a job stop as it was told to: with a checkpoint, if one can be
+// written within the grace; else what is not saved is lost.
+func (w *world) leave(id cluster.JobID, j *run, how engine.How, grace time.Duration, computed bool) {
+	delay := time.Duration(0)
+	switch {
+	case !computed || how == engine.Suspend:
+	case how == engine.Checkpoint && !j.ckpt.None && j.ckpt.Cost <= grace:
+		delay = j.ckpt.Cost
+		j.saved = max(j.saved, j.done)
+	default:
+		j.done = j.lastCheckpoint()
+		j.saved = max(j.saved, j.done)
+	}
+	j.phase, j.since = leaving, w.now
+	j.gen++
+	w.push(dueLeft, id, j, w.now.Add(delay))
+}
+
+// lastCheckpoint is the work that the last periodic checkpoint kept.
+func (j *run) lastCheckpoint() time.Duration {
+	if j.ckpt.Interval <= 0 || j.ckpt.None {
+		return min(j.saved, j.done)
+	}
+	return max(min(j.saved, j.done), j.done-j.done%j.ckpt.Interval)
+}
+
+// resize lets a job stand still for as long as a restart takes.
+func (w *world) resize(a *engine.Action) {
+	j := w.runs[a.Job]
+	if j == nil || j.phase != starting && j.phase != running {
+		return
+	}
+	w.settle(j)
+	if a.Reason == engine.NodeLost { // tasks were lost: the others go on from the last checkpoint
+		j.done = j.lastCheckpoint()
+		j.saved = max(j.saved, j.done)
+	}
+	j.phase, j.since, j.resizing = starting, w.now, true
+	j.gen++
+	w.push(dueReady, a.Job, j, w.now.Add(j.ckpt.Restart))
+}
+
+// timeFor is how long work takes at a speed in ppm, rounded up.
+func timeFor(d time.Duration, ppm int64) time.Duration {
+	if ppm == million {
+		return d
+	}
+	hi, lo := bits.Mul64(uint64(d), million)
+	if ppm <= 0 || hi >= uint64(ppm) {
+		return cluster.MaxDuration
+	}
+	q, r := bits.Div64(hi, lo, uint64(ppm))
+	if r > 0 && q < math.MaxUint64 {
+		q++
+	}
+	return time.Duration(min(q, uint64(cluster.MaxDuration)))
+}
+
+// workIn is the work done in a time at a speed in ppm.
+func workIn(d time.Duration, ppm int64) time.Duration {
+	switch {
+	case d <= 0 || ppm <= 0:
+		return 0
+	case ppm == million:
+		return d
+	}
+	hi, lo := bits.Mul64(uint64(d), uint64(ppm))
+	if hi >= million {
+		return cluster.MaxDuration
+	}
+	q, _ := bits.Div64(hi, lo, million)
+	return time.Duration(min(q, uint64(cluster.MaxDuration)))
+}

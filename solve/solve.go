@@ -1,0 +1,167 @@
+// Package solve solves the programs by which policies divide GPUs: shares of
+// time x_ij of job i on GPU type j. They are linear, or a search over linear
+// ones, and there are few types: an interior-point method that knows this costs
+// O(jobs x types^2) per step.
+//
+// It is arithmetic in floating point: whoever decides by it rounds to integers.
+// Sources: Narayanan et al., Heterogeneity-Aware Cluster Scheduling Policies for
+// Deep Learning Workloads (OSDI 2020); Mehrotra's predictor-corrector method.
+package solve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Shares says who divides what: every job may use at most all of its time,
+// sum_j x_ij <= 1, and every type gives what it has, sum_i s_i x_ij <= W_j.
+// Matrices over jobs and types are stored by job: x_ij is x[i*len(Capacity)+j].
+type Shares struct {
+	GPUs     []float64 // s_i > 0: what job i takes of a type while it runs on it
+	Capacity []float64 // W_j >= 0: GPUs of the type
+}
+
+// ErrInfeasible is returned where no shares satisfy what was asked.
+var ErrInfeasible = errors.New("solve: no shares satisfy what was asked")
+
+// errStuck means that the method came to no end, which is a defect.
+var errStuck = errors.New("solve: the interior-point method did not come to an end")
+
+// check refuses what no program is made of.
+func (s *Shares) check(what string, matrix []float64) error {
+	n, k := len(s.GPUs), len(s.Capacity)
+	if n == 0 || k == 0 {
+		return fmt.Errorf("solve: %d jobs and %d types; at least one of each is needed", n, k)
+	}
+	if len(matrix) != n*k {
+		return fmt.Errorf("solve: %d %s for %d jobs and %d types; want %d", len(matrix), what, n, k, n*k)
+	}
+	for i, g := range s.GPUs {
+		if !(g > 0) || math.IsInf(g, 0) {
+			return fmt.Errorf("solve: job %d takes %g GPUs; more than 0 are possible", i, g)
+		}
+	}
+	for j, w := range s.Capacity {
+		if !(w >= 0) || math.IsInf(w, 0) {
+			return fmt.Errorf("solve: type %d has %g GPUs; 0 or more are possible", j, w)
+		}
+	}
+	for ij, v := range matrix {
+		if !(v >= 0) || math.IsInf(v, 0) {
+			return fmt.Errorf("solve: job %d has %s %g on type %d; 0 or more are possible", ij/k, what, v, ij%k)
+		}
+	}
+	return nil
+}
+
+// program is a linear program over the shares, without objective and rows.
+func (s *Shares) program(open func(ij int) bool) *linear {
+	n, k := len(s.GPUs), len(s.Capacity)
+	p := &linear{n: n, k: k, s: s.GPUs, W: make([]float64, k), a: make([]float64, n*k), c: make([]float64, n*k),
+		b: make([]float64, n), m: make([]float64, n), row: make([]bool, n), open: make([]bool, n*k), count: make([]float64, n)}
+	for j, w := range s.Capacity {
+		if p.W[j] = w; w == 0 {
+			p.W[j] = 1 // nobody may use it: any number will do
+		}
+	}
+	for i := range n {
+		p.count[i] = 1
+		for j := range k {
+			p.open[i*k+j] = s.Capacity[j] > 0 && open(i*k+j)
+		}
+	}
+	return p
+}
+
+// MaxMin maximises the least of the jobs' rates, sum_j rate_ij x_ij, and returns
+// it with the shares. Of many optima they are (nearly) the analytic centre. A
+// share is 0 where the rate is. ErrInfeasible: a job has a rate on no type.
+func (s *Shares) MaxMin(rate []float64) (level float64, x []float64, err error) {
+	if err := s.check("rate", rate); err != nil {
+		return 0, nil, err
+	}
+	p := s.program(func(ij int) bool { return rate[ij] > 0 })
+	scale, err := s.unit(rate, p)
+	if err != nil {
+		return 0, nil, err
+	}
+	for i := range p.n {
+		p.row[i], p.b[i] = true, 1
+		for j := range p.k {
+			p.a[i*p.k+j] = rate[i*p.k+j] / scale
+		}
+	}
+	p.gain = 1
+	small, of := merge(p)
+	q := newInterior(small)
+	if _, ok := q.run(); !ok {
+		return 0, nil, errStuck
+	}
+	q.tidy()
+	x, level = spreadOut(q.x, of, p.k), math.Inf(1)
+	for i := range p.n {
+		level = min(level, dot(rate[i*p.k:(i+1)*p.k], x[i*p.k:(i+1)*p.k]))
+	}
+	return level, x, nil
+}
+
+// unit is the least rate if everybody had an equal part of everything: the
+// optimum is not far from it.
+func (s *Shares) unit(rate []float64, p *linear) (float64, error) {
+	unit, total := math.Inf(1), 0.0
+	for _, g := range s.GPUs {
+		total += g
+	}
+	for i := range p.n {
+		equal := 0.0
+		for j := range p.k {
+			if p.open[i*p.k+j] {
+				equal += rate[i*p.k+j] * min(1/float64(p.k), s.Capacity[j]/total)
+			}
+		}
+		if equal == 0 {
+			return 0, fmt.Errorf("solve: job %d has a rate on no type that has GPUs: %w", i, ErrInfeasible)
+		}
+		unit = min(unit, equal)
+	}
+	return unit, nil
+}
+
+// merge makes one of jobs that are equal: they have equal shares in the centre.
+// of says which of them stands for each job.
+func merge(p *linear) (small *linear, of []int) {
+	k, order := p.k, make([]int, p.n)
+	for i := range order {
+		order[i] = i
+	}
+	compare := func(x, y int) int {
+		return cmp.Or(cmp.Compare(p.s[x], p.s[y]), slices.Compare(p.a[x*k:(x+1)*k], p.a[y*k:(y+1)*k]))
+	}
+	slices.SortStableFunc(order, compare)
+	small, of = &linear{k: k, W: p.W, gain: p.gain}, make([]int, p.n)
+	for z, i := range order {
+		if z > 0 && compare(order[z-1], i) == 0 {
+			of[i] = small.n - 1
+			small.count[small.n-1]++
+			continue
+		}
+		of[i] = small.n
+		small.n++
+		small.a, small.c, small.open = append(small.a, p.a[i*k:(i+1)*k]...), append(small.c, p.c[i*k:(i+1)*k]...), append(small.open, p.open[i*k:(i+1)*k]...)
+		small.b, small.m, small.s = append(small.b, p.b[i]), append(small.m, p.m[i]), append(small.s, p.s[i])
+		small.row, small.count = append(small.row, p.row[i]), append(small.count, 1)
+	}
+	return small, of
+}
+
+// spreadOut gives every job the shares of the one that stands for it.
+func spreadOut(x []float64, of []int, k int) []float64 {
+	all := make([]float64, 0, len(of)*k)
+	for _, z := range of {
+		all = append(all, x[z*k:(z+1)*k]...)
+	}
+	return all
+}

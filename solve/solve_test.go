@@ -1,0 +1,350 @@
+package solve
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/optimize/convex/lp"
+)
+
+// oracle solves the program of MaxMin, or with value that of Most, by a general
+// simplex: variables x, t and the slacks of rows, times and types.
+func oracle(t *testing.T, s *Shares, rate, least, value []float64) float64 {
+	t.Helper()
+	n, k := len(s.GPUs), len(s.Capacity)
+	vars, T := n*k+1+2*n+k, n*k
+	A, b, c := mat.NewDense(2*n+k, vars, nil), make([]float64, 2*n+k), make([]float64, vars)
+	for i := range n {
+		for j := range k {
+			A.Set(i, i*k+j, rate[i*k+j])
+			A.Set(n+i, i*k+j, 1)
+			A.Set(2*n+j, i*k+j, s.GPUs[i])
+		}
+		if value == nil {
+			A.Set(i, T, -1)
+		} else {
+			b[i] = least[i]
+		}
+		A.Set(i, T+1+i, -1)
+		A.Set(n+i, T+1+n+i, 1)
+		b[n+i] = 1
+	}
+	for j := range k {
+		A.Set(2*n+j, T+1+2*n+j, 1)
+		b[2*n+j] = s.Capacity[j]
+	}
+	if value == nil {
+		c[T] = -1
+	}
+	for ij, v := range value {
+		c[ij] = -v
+	}
+	if value != nil { // no t
+		A.Set(0, T, -1)
+		c[T] = 1
+	}
+	opt, _, err := lp.Simplex(c, A, b, 1e-10, nil)
+	if errors.Is(err, lp.ErrInfeasible) {
+		return math.NaN()
+	}
+	if err != nil {
+		t.Skipf("the oracle gave up: %v", err)
+	}
+	return -opt
+}
+
+// random draws a program; some jobs cannot use some types.
+func random(r *rand.Rand, n, k int) (*Shares, []float64) {
+	s := &Shares{}
+	for range n {
+		s.GPUs = append(s.GPUs, []float64{1, 1, 1, 2, 4, 0.5}[r.IntN(6)])
+	}
+	for range k {
+		s.Capacity = append(s.Capacity, float64(1+r.IntN(2*n)))
+	}
+	rate := make([]float64, n*k)
+	for i := range rate {
+		if rate[i] = math.Exp(1.5 * r.NormFloat64()); i%k != 0 && r.IntN(8) == 0 {
+			rate[i] = 0
+		}
+	}
+	return s, rate
+}
+
+// feasible fails unless the shares satisfy the constraints.
+func feasible(t *testing.T, s *Shares, x []float64) {
+	t.Helper()
+	k := len(s.Capacity)
+	used := make([]float64, k)
+	for i, g := range s.GPUs {
+		sum := 0.0
+		for j := range k {
+			if x[i*k+j] < 0 {
+				t.Fatalf("job %d has %g of type %d", i, x[i*k+j], j)
+			}
+			sum += x[i*k+j]
+			used[j] += g * x[i*k+j]
+		}
+		if sum > 1+1e-9 {
+			t.Fatalf("job %d has %g of its time", i, sum)
+		}
+	}
+	for j, u := range used {
+		if u > s.Capacity[j]*(1+1e-9) {
+			t.Fatalf("type %d gives %g of %g", j, u, s.Capacity[j])
+		}
+	}
+}
+
+func near(a, b, to float64) bool { return math.Abs(a-b) <= to*max(1, math.Abs(a), math.Abs(b)) }
+
+func TestMaxMinIsTheOptimum(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s, rate := random(r, 1+r.IntN(12), 1+r.IntN(6))
+		got, x, err := s.MaxMin(rate)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		feasible(t, s, x)
+		if want := oracle(t, s, rate, nil, nil); math.Abs(got-want) > 1e-6*want {
+			t.Errorf("seed %d: %.9f, the simplex has %.9f", seed, got, want)
+		}
+	}
+}
+
+func TestMostIsTheOptimum(t *testing.T) {
+	infeasible := 0
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		s, speed := random(r, 1+r.IntN(10), 1+r.IntN(4))
+		n, k := len(s.GPUs), len(s.Capacity)
+		value, least := make([]float64, n*k), make([]float64, n)
+		for ij := range value {
+			value[ij] = speed[ij] / float64(1+r.IntN(4))
+		}
+		for i := range least {
+			if r.IntN(2) == 0 {
+				least[i] = r.Float64() * speed[i*k]
+			}
+		}
+		want := oracle(t, s, speed, least, value)
+		got, x, err := s.Most(value, speed, least)
+		if math.IsNaN(want) {
+			infeasible++
+			if !errors.Is(err, ErrInfeasible) {
+				t.Errorf("seed %d: %v, want infeasible", seed, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		feasible(t, s, x)
+		if !near(got, want, 1e-6) {
+			t.Errorf("seed %d: %.9f, the simplex has %.9f", seed, got, want)
+		}
+	}
+	if infeasible < 10 || infeasible > 200 {
+		t.Errorf("%d of 300 programs are infeasible: the test is lopsided", infeasible)
+	}
+}
+
+func wants(t *testing.T, what string, got []float64, to float64, want ...float64) {
+	t.Helper()
+	for i := range want {
+		if !near(got[i], want[i], to) {
+			t.Errorf("%s: %.6f, want %v", what, got, want)
+			return
+		}
+	}
+}
+
+// C-gavel's vectors 1, 2, 3 and 5, and those of G-gavel section 8.
+func TestVectors(t *testing.T) {
+	two := func(n int) *Shares {
+		return &Shares{GPUs: slices.Repeat([]float64{1}, n), Capacity: []float64{1, 1}}
+	}
+	level, x, err := two(3).MaxMin([]float64{4 / 2.5, 1 / 2.5, 1, 1, 1, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "vector 1", append([]float64{level}, x[:2]...), 1e-6, 16.0/21, 10.0/21, 0)
+	levels, _, err := two(2).WaterFill([]float64{1.6, 0.4, 1, 1}, []float64{1, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "vector 2", levels, 1e-5, 1.6, 1)
+	span, x, err := two(2).Makespan([]float64{4, 1, 1, 1}, []float64{8, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "vector 3", append([]float64{span}, x...), 1e-5, 2, 1, 0, 0, 1)
+	wants(t, "vector 5", two(2).Isolated(), 1e-12, 0.5, 0.5, 0.5, 0.5)
+	level, x, err = two(3).MaxMin([]float64{1.6, 0.4, 4.0 / 3, 2.0 / 3, 1, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "G-gavel, three jobs", append([]float64{level}, x...), 1e-6, 0.8, 0.5, 0, 0.5, 0.2, 0, 0.8)
+	four := &Shares{GPUs: []float64{1, 1, 1, 1}, Capacity: []float64{1, 1, 1}}
+	level, x, err = four.MaxMin(slices.Repeat([]float64{1}, 12))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "G-gavel, four equal jobs", append([]float64{level}, x...), 1e-6, append([]float64{0.75}, slices.Repeat([]float64{0.25}, 12)...)...)
+}
+
+// One job that is as fast on 1 GPU of the one type as on any of 10 of the other:
+// every division of its time is optimal. The centre is where the product of all
+// slacks is largest, those of the types among them.
+func TestCentre(t *testing.T) {
+	s := &Shares{GPUs: []float64{1}, Capacity: []float64{1, 10}}
+	_, x, err := s.MaxMin([]float64{1, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	best, where := 0.0, 0.0
+	for y := 0.0001; y < 1; y += 0.0001 {
+		if p := y * (1 - y) * (1 - y) * (10 - (1 - y)); p > best {
+			best, where = p, y
+		}
+	}
+	wants(t, "centre", x, 1e-3, where, 1-where)
+}
+
+// The levels of water filling cannot be raised for anybody: of those whose rates
+// are no higher, nobody loses, and the job gains nothing.
+func TestWaterFillLeavesNothing(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		s, rate := random(r, 2+r.IntN(5), 1+r.IntN(3))
+		n, k := len(s.GPUs), len(s.Capacity)
+		weight := make([]float64, n)
+		for i := range weight {
+			weight[i] = float64(1 + r.IntN(3))
+		}
+		level, x, err := s.WaterFill(rate, weight)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		feasible(t, s, x)
+		for i := range n {
+			least, value := make([]float64, n), make([]float64, n*k)
+			for m := range n {
+				if level[m]/weight[m] <= level[i]/weight[i]*(1+1e-4) {
+					least[m] = level[m] * (1 - 1e-5)
+				}
+			}
+			copy(value[i*k:(i+1)*k], rate[i*k:(i+1)*k])
+			if most := oracle(t, s, rate, least, value); most > level[i]*(1+1e-2) {
+				t.Errorf("seed %d: job %d has %g, and could have %g (levels %v)", seed, i, level[i], most, level)
+			}
+		}
+	}
+}
+
+// The finish-time fairness found is kept by its shares, and no smaller one can be.
+func TestFinishTime(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		s, speed := random(r, 1+r.IntN(8), 1+r.IntN(4))
+		n, k := len(s.GPUs), len(s.Capacity)
+		left, age, alone := make([]float64, n), make([]float64, n), make([]float64, n)
+		for i := range n {
+			left[i], age[i] = math.Exp(8*r.Float64()), 1000*r.Float64()
+			alone[i] = 10 + 1000*r.Float64()
+		}
+		rho, x, err := s.FinishTime(speed, left, age, alone)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		feasible(t, s, x)
+		rate := make([]float64, n*k)
+		for i := range n {
+			if got := (age[i] + left[i]/dot(speed[i*k:(i+1)*k], x[i*k:(i+1)*k])) / alone[i]; got > rho*(1+1e-6) {
+				t.Errorf("seed %d: job %d has %g, more than %g", seed, i, got, rho)
+			}
+			for j := range k {
+				rate[i*k+j] = max(0, speed[i*k+j]*(rho*(1-1e-4)*alone[i]-age[i])/left[i])
+			}
+		}
+		if level, _, err := s.MaxMin(rate); err == nil && level >= 1 {
+			t.Errorf("seed %d: a finish-time fairness of 0.9999 x %g is possible", seed, rho)
+		}
+	}
+}
+
+// Rates multiplied by a number leave the shares as they are; a GPU more never
+// lowers the level, a job more never raises it.
+func TestMaxMinMoves(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		s, rate := random(r, 2+r.IntN(8), 1+r.IntN(4))
+		n, k := len(s.GPUs), len(s.Capacity)
+		level, x, err := s.MaxMin(rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		thrice := make([]float64, len(rate))
+		for i := range rate {
+			thrice[i] = 3 * rate[i]
+		}
+		l3, x3, err := s.MaxMin(thrice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wants(t, "three times the rates", append([]float64{l3}, x3...), 1e-4, append([]float64{3 * level}, x...)...)
+		more := &Shares{GPUs: s.GPUs, Capacity: slices.Clone(s.Capacity)}
+		more.Capacity[r.IntN(k)]++
+		if l, _, _ := more.MaxMin(rate); l < level*(1-1e-6) {
+			t.Errorf("seed %d: a GPU more, and the level falls from %g to %g", seed, level, l)
+		}
+		fewer := &Shares{GPUs: s.GPUs[:n-1], Capacity: s.Capacity}
+		if l, _, _ := fewer.MaxMin(rate[:(n-1)*k]); l < level*(1-1e-6) {
+			t.Errorf("seed %d: a job less, and the level falls from %g to %g", seed, level, l)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	one := &Shares{GPUs: []float64{1}, Capacity: []float64{1}}
+	for _, c := range []struct {
+		s    *Shares
+		rate []float64
+		want string
+	}{
+		{&Shares{Capacity: []float64{1}}, nil, "0 jobs and 1 types"},
+		{one, []float64{1, 2}, "want 1"},
+		{one, []float64{math.NaN()}, "job 0 has rate NaN on type 0"},
+		{one, []float64{0}, "on no type"},
+		{&Shares{GPUs: []float64{0}, Capacity: []float64{1}}, []float64{1}, "takes 0 GPUs"},
+		{&Shares{GPUs: []float64{1}, Capacity: []float64{-1}}, []float64{1}, "type 0 has -1 GPUs"},
+	} {
+		if _, _, err := c.s.MaxMin(c.rate); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %s", c.rate, err, c.want)
+		}
+	}
+	if _, _, err := one.Makespan([]float64{1}, []float64{0}); err == nil || !strings.Contains(err.Error(), "0 work left") {
+		t.Errorf("no work: %v", err)
+	}
+}
+
+// Ten thousand different jobs on six types, and a thousand on three.
+func BenchmarkMaxMin(b *testing.B) {
+	for _, c := range [][2]int{{100, 3}, {1000, 3}, {10_000, 6}} {
+		b.Run(fmt.Sprintf("%dx%d", c[0], c[1]), func(b *testing.B) {
+			s, rate := random(rand.New(rand.NewPCG(1, 1)), c[0], c[1])
+			for b.Loop() {
+				if _, _, err := s.MaxMin(rate); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
