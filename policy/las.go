@@ -3,8 +3,6 @@ package policy
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -27,8 +25,8 @@ var las = Info{
 
 type lasPolicy struct {
 	name  string
-	ends  []int64 // service at which each level but the last ends, milli-GPU-milliseconds
-	clock bool    // one-dimensional: by wall time
+	ends  levels
+	clock bool // one-dimensional: by wall time
 }
 
 func newLAS(k *Knobs) (engine.Policy, error) {
@@ -41,17 +39,9 @@ func newLAS(k *Knobs) (engine.Policy, error) {
 		return nil, cluster.Unknown("dimension", d, []string{"gpu", "time"})
 	}
 	if t := k.text("thresholds"); t != "" {
-		last := int64(0)
-		for f := range strings.SplitSeq(t, "/") {
-			s, err := strconv.ParseFloat(f, 64)
-			end := int64(s * 1e6)
-			if err != nil || !(s > 0) || s > 1e12 || end <= last {
-				return nil, fmt.Errorf("thresholds=%q: want increasing GPU-seconds separated by /", t)
-			}
-			p.ends = append(p.ends, end)
-			last = end
-		}
-		return p, nil
+		var err error
+		p.ends, err = parseLevels("thresholds", t)
+		return p, err
 	}
 	base, err := k.duration("base")
 	if err != nil {
@@ -91,29 +81,20 @@ func (p *lasPolicy) served(j engine.JobView) int64 {
 // Key is the level, then the first start: inside a level jobs are served in
 // the order in which they started, those that never ran come last (C-tiresias).
 func (p *lasPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{int64(p.level(p.served(j))), int64(j.FirstStart())}
-}
-
-func (p *lasPolicy) level(service int64) int {
-	for i, end := range p.ends {
-		if service < end {
-			return i
-		}
-	}
-	return len(p.ends)
+	return engine.Key{int64(p.ends.of(p.served(j))), int64(j.FirstStart())}
 }
 
 // NextChange is when the job's service reaches the end of its level.
 func (p *lasPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
 	s := p.served(j)
-	l := p.level(s)
-	if l == len(p.ends) || j.Milli() == 0 && !p.clock {
+	if !p.clock {
+		return when(v, s, p.ends.end(s), j.Milli())
+	}
+	to := p.ends.end(s)
+	if to == math.MaxInt64 {
 		return cluster.Never
 	}
-	rate := j.Milli()
-	if p.clock {
-		rate = cluster.Whole
-	}
-	ms := (p.ends[l] - s + rate - 1) / rate
+	// Wall time counts from the start of each run, not by milliseconds of the clock.
+	ms := (to - s + cluster.Whole - 1) / cluster.Whole
 	return v.Now().Add(time.Duration(ms) * time.Millisecond)
 }

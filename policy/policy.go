@@ -30,7 +30,29 @@ type Knob struct {
 }
 
 // list is every policy, in the order in which "all" runs them.
-var list = []Info{fifo, yarn, sjf, sjfGPU, ssf, srtf, srsf, las, edf, multifactor, drf, proportional}
+var list = []Info{
+	fifo,
+	yarn,
+	sjf,
+	sjfGPU,
+	ssf,
+	srtf,
+	srsf,
+	las,
+	tiresiasL,
+	tiresiasG,
+	eLAS,
+	qssf,
+	edf,
+	multifactor,
+	drf,
+	proportional,
+	afs,
+	optimus,
+	themis,
+	gavel,
+	elasticflow,
+}
 
 // List returns every policy.
 func List() []Info { return append([]Info(nil), list...) }
@@ -44,9 +66,20 @@ func Names() []string {
 	return names
 }
 
+// Aliases are other names by which policies are known, in pairs: the other name
+// and ours.
+var Aliases = [][2]string{{"tiresias", "tiresias-l"}}
+
 // New makes a policy from its name and knobs: "las" or "las:base=1h,levels=8".
 func New(text string) (engine.Policy, error) {
 	name, args, _ := strings.Cut(text, ":")
+	names := Names()
+	for _, a := range Aliases {
+		names = append(names, a[0])
+		if a[0] == name {
+			name = a[1]
+		}
+	}
 	for _, info := range list {
 		if info.Name != name {
 			continue
@@ -67,7 +100,7 @@ func New(text string) (engine.Policy, error) {
 		}
 		return p, nil
 	}
-	return nil, cluster.Unknown("policy", name, Names())
+	return nil, cluster.Unknown("policy", name, names)
 }
 
 // Knobs holds the values of a policy's parameters.

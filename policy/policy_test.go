@@ -44,9 +44,20 @@ func TestNewErrors(t *testing.T) {
 		{"las:thresholds=5/3", "increasing"},
 		{"las:thresholds=nan", "increasing"},
 		{"las:dimension=space", "unknown dimension"},
+		{"tiresias-l:thresholds=", "increasing GPU-seconds"},
+		{"tiresias:thresholds=8/8", "increasing GPU-seconds"},
+		{"tiresias-l:promote=-1", "promote=\"-1\": want 0"},
+		{"tiresias-l:promote=inf", "between 0.001 and 1000000"},
+		{"tiresias:base=1h", "unknown knob"},
 		{"multifactor:age=-1", "weights are between"},
 		{"multifactor:max_age=0s", "at least 1s"},
 		{"edf:preempt=perhaps", "neither true nor false"},
+		{"gavel:objective=speed", "unknown objective"},
+		{"gavel:round=0s", "rounds of 1s or more"},
+		{"gavel:objective=cost", "need each other"},
+		{"gavel:prices=T4-16GB:1", "need each other"},
+		{"gavel:objective=cost,prices=T4-16GB", "is not MODEL:PRICE"},
+		{"gavel:heterogeneity=some", "neither true nor false"},
 	} {
 		if _, err := New(c.text); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.text, err, c.want)

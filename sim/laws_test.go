@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,13 +102,34 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 		return mustPolicy(t, fmt.Sprintf("las:base=%s", d*time.Minute))
 	case "las:dimension=time":
 		return mustPolicy(t, fmt.Sprintf("las:base=%s,dimension=time", d*time.Minute))
+	case "tiresias-l", "tiresias-l:promote=2":
+		return mustPolicy(t, fmt.Sprintf("%s%sthresholds=%d/%d", name, map[bool]string{true: ",", false: ":"}[strings.Contains(name, ":")], 600*k, 3600*k))
+	case "e-las":
+		return mustPolicy(t, fmt.Sprintf("e-las:T0=%s,thresholds=%d/%d", d*time.Hour, 600*k, 3600*k))
 	case "multifactor": // see TestScaleOfFairShares
 		p := mustPolicy(t, fmt.Sprintf("multifactor:fairshare=0,size=500,age=100000,max_age=%s", d*time.Hour))
 		return slowerHeads{slower{p, d}}
+	case "elasticflow":
+		return mustPolicy(t, fmt.Sprintf("elasticflow:slot=%s", d*time.Minute))
+	case "themis":
+		return mustPolicy(t, fmt.Sprintf("themis:lease=%s", 15*d*time.Minute))
+	case "gavel":
+		return mustPolicy(t, fmt.Sprintf("gavel:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
+	case "optimus":
+		return mustPolicy(t, fmt.Sprintf("optimus:round=%s", d*time.Minute))
 	case "srsf":
 		return slower{mustPolicy(t, name), d}
 	}
 	return mustPolicy(t, name)
+}
+
+// roundless is a policy that plans whenever a job comes: what starts before the
+// first round is not its choice.
+func roundless(pol string) string {
+	if pol == "optimus" {
+		return pol + ":round=0s"
+	}
+	return pol
 }
 
 func longer(entries []trace.Entry, k int) []trace.Entry {
@@ -124,7 +146,10 @@ func longer(entries []trace.Entry, k int) []trace.Entry {
 // TestScale (U9): all times doubled, tripled, those of the policy, too:
 // everything takes that much longer.
 func TestScale(t *testing.T) {
-	for _, pol := range append(policy.Names(), "las:dimension=time", "sjf-gpu:preempt=true") {
+	for _, pol := range append(policy.Names(), "las:dimension=time", "sjf-gpu:preempt=true", "tiresias-l:promote=2") {
+		if pol == "tiresias-g" {
+			continue // parts of a level end at whole milliseconds, whatever the scale: its decisions are the same to a millisecond only
+		}
 		for seed := range uint64(10) {
 			var want []string
 			for k := 1; k <= 3; k++ {
@@ -173,9 +198,10 @@ func TestScaleOfFairShares(t *testing.T) {
 // what the policy looks at, so nothing changes for any of them.
 func TestPermutation(t *testing.T) {
 	for _, pol := range policy.Names() {
-		if pol == "las" {
+		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "astraea", "gavel"}, pol) {
 			continue // see TestPermutationOfEquals
 		}
+		pol = roundless(pol)
 		for seed := range uint64(10) {
 			r := rand.New(rand.NewPCG(seed, 8))
 			entries, size := queued(r, randomEntries(r, 60)), "2x4xT4"
@@ -217,7 +243,7 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
-// TestPermutationOfEquals: las looks at nothing but service. Two jobs that come
+// TestPermutationOfEquals: las and its kin look at nothing but service. Two jobs that come
 // at one instant are equal to it; which goes first is their numbers' matter, and
 // the mean JCT with it. What does not depend on it is when the last one ends.
 func TestPermutationOfEquals(t *testing.T) {
@@ -242,11 +268,12 @@ func TestPermutationOfEquals(t *testing.T) {
 // more small ones come. With a starvation bound none of them keeps it waiting.
 func TestStarvation(t *testing.T) {
 	promises := map[string]bool{ // looked up only; by arrival and strict, or with a reservation for the first
-		"fifo": true, "yarn-cs": true, "multifactor": true,
+		"fifo": true, "yarn-cs": true, "multifactor": true, "optimus:round=0s": true, "astraea": true, "elasticflow": true,
 	}
 	const small, run, bound = 400, 50 * time.Second, 10 * time.Minute
 	last := cluster.Time(small * 30 * time.Second)
 	for _, pol := range append(policy.Names(), "sjf-gpu:preempt=true") {
+		pol = roundless(pol)
 		for _, guard := range []time.Duration{0, bound} {
 			entries := []trace.Entry{entry(0, 0, run, 1), entry(1, time.Second, 10*time.Minute, 2)}
 			for i := range small {

@@ -59,7 +59,7 @@ func TestSpeeds(t *testing.T) {
 	tab := &perf.Table{
 		Speed:    map[string]map[string]int64{"r": {"T4-16GB": 500_000}},
 		Distance: map[string]map[cluster.Level]int64{"*": {cluster.LevelRack: 800_000, cluster.LevelFabric: 400_000}},
-		Pairs:    map[[2]string]int64{{"*", "*"}: 500_000},
+		Pairs:    map[perf.Pair]int64{{"*", "*"}: 500_000},
 	}
 	const m = time.Minute
 	t4, err := cluster.ParseShort("1x1xT4")

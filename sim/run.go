@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
@@ -130,6 +131,9 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	if cfg.Placer, err = place.New(s.Placer); err != nil {
 		out.Err = err
 		return out
+	}
+	if cfg.Speeds == nil && s.World.Model != nil {
+		cfg.Speeds = perf.Belief{Model: s.World.Model}
 	}
 	e, err := engine.New(cfg)
 	if err != nil {

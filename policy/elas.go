@@ -1,0 +1,126 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var eLAS = Info{
+	Name:   "e-las",
+	About:  "least attained GPU service times the run time that a job's progress lets expect, in levels; preemptive",
+	Source: "C-elas: E-LAS (ICPP'20), reconstructed from its abstract",
+	Needs:  "progress reports (or estimates, of which the share that is done counts)",
+	Knobs: []Knob{
+		{"thresholds", "3600/36000/360000", "at which weighted GPU-seconds levels end"},
+		{"index", "total", "what weighs: the total run time that progress lets expect, or what remains of it"},
+		{"beta", "1", "weight of a job that has not reported progress"},
+		{"T0", "median", "run time with the weight 1: a duration, or the median of the last 1000 jobs that completed (1h until there is one)"},
+		{"learn", "1h", "how often the median is computed anew"},
+		promoteKnob,
+	},
+	New: newELAS,
+}
+
+type eLASPolicy struct {
+	name string
+	levels
+	promotion
+	remaining bool
+	beta      int64         // in thousandths
+	unit      time.Duration // T0; 0: the median
+	learn     time.Duration
+}
+
+func newELAS(k *Knobs) (engine.Policy, error) {
+	p := &eLASPolicy{name: k.label()}
+	var err error
+	if p.levels, err = parseLevels("thresholds", k.text("thresholds")); err != nil {
+		return nil, err
+	}
+	if p.promotion, err = k.promotion(); err != nil {
+		return nil, err
+	}
+	switch i := k.text("index"); i {
+	case "total", "remaining":
+		p.remaining = i == "remaining"
+	default:
+		return nil, cluster.Unknown("index", i, []string{"total", "remaining"})
+	}
+	b, err := strconv.ParseFloat(k.text("beta"), 64)
+	if err != nil || !(b >= 0.001) || b > 1e6 {
+		return nil, fmt.Errorf("beta=%q: want a factor between 0.001 and 1000000", k.text("beta"))
+	}
+	p.beta = int64(math.Round(b * 1000))
+	if p.learn, err = k.learn(); err != nil {
+		return nil, err
+	}
+	if k.text("T0") == "median" {
+		return p, nil
+	}
+	if p.unit, err = k.duration("T0"); err == nil && p.unit < time.Millisecond {
+		err = fmt.Errorf("T0 must be at least 1ms, or median")
+	}
+	p.learn = 0
+	return p, err
+}
+
+func (p *eLASPolicy) Name() string { return p.name }
+
+func (p *eLASPolicy) Traits() engine.Traits {
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Learns: p.learn}
+}
+
+// NextChange is the next whole minute: progress moves running jobs between
+// levels, in both directions. A report of progress counts at once.
+func (p *eLASPolicy) NextChange(v engine.View, _ engine.JobView) cluster.Time {
+	const minute = cluster.Time(time.Minute)
+	return (v.Now()/minute + 1) * minute
+}
+
+// Key is the level of the index, and in it the first start, as in Tiresias.
+func (p *eLASPolicy) Key(v engine.View, j engine.JobView) engine.Key {
+	unit := p.unit
+	if unit == 0 {
+		if unit = v.Past().Median; unit <= 0 {
+			unit = time.Hour
+		}
+	}
+	service, _ := j.Executed()
+	return engine.Key{inLevel(p.of(p.index(service, j.Ran(), j.Done(), j.Spec().Estimate, unit)), j.FirstStart()), int64(j.FirstStart())}
+}
+
+// index is a job's attained service a, weighted (C-elas): by t/p over the unit,
+// where t is how long it ran and p which part of its work is done, that is by
+// the run time that its progress lets expect; or by t(1-p)/p, what remains of
+// that. Without progress it is a times beta. p counts as 0.99 at most: the last
+// part may be longer than it looks. In milli-GPU-milliseconds.
+func (p *eLASPolicy) index(a int64, t, done, work, unit time.Duration) int64 {
+	if done <= 0 || work <= 0 {
+		return mulDiv(a, p.beta, 1000)
+	}
+	done = min(done, work-work/100)
+	if done <= 0 {
+		done = 1
+	}
+	if p.remaining {
+		work -= done
+	}
+	return mulDiv(a, mulDiv(int64(t), int64(work), int64(done)), int64(unit))
+}
+
+// mulDiv is a*b/c, rounded down, or the largest number there is. None may be
+// negative, and c is not 0.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(q, math.MaxInt64))
+}

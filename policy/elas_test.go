@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// C-elas, test vectors with T0=1s: GPU-seconds times seconds.
+func TestELASIndex(t *testing.T) {
+	total, remaining := &eLASPolicy{beta: 1000}, &eLASPolicy{beta: 1000, remaining: true}
+	for _, c := range []struct {
+		gpus, ran int64
+		done      float64
+		total     float64
+		remaining float64
+	}{
+		{1, 10, 0.5, 200, 100}, {1, 10, 0.1, 1000, 900}, {4, 10, 0.5, 800, 400}, {1, 0, 0, 0, 0}, {1, 10, 0, 10, 10},
+		{1, 100, 0.95, 10526, 526},
+		{1, 100, 1, 10101, 101}, // p counts as 0.99 until it is over
+	} {
+		work := 1000 * time.Second
+		a, ran, done := c.gpus*c.ran*gpuSecond, time.Duration(c.ran)*time.Second, time.Duration(c.done*float64(work))
+		for p, want := range map[*eLASPolicy]float64{total: c.total, remaining: c.remaining} {
+			if got := float64(p.index(a, ran, done, work, time.Second)) / gpuSecond; math.Abs(got-want) > 0.5 {
+				t.Errorf("%+v, remaining %v: %v, want %v", c, p.remaining, got, want)
+			}
+		}
+	}
+	if got := (&eLASPolicy{beta: 2500}).index(4*gpuSecond, time.Second, 0, time.Hour, time.Second); got != 10*gpuSecond {
+		t.Errorf("without progress it is %d, want service times beta", got)
+	}
+}
+
+// Never negative, more with more GPUs, less with more progress, nothing for new
+// jobs, also at the largest numbers.
+func TestELASOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 5000 {
+		p := &eLASPolicy{beta: 1000, remaining: r.IntN(2) == 0}
+		ran, work := time.Duration(r.Int64N(1<<r.IntN(61)+1)), time.Duration(1+r.Int64N(1<<r.IntN(61)))
+		done, unit := time.Duration(r.Int64N(int64(work)+1)), time.Duration(1+r.Int64N(1<<r.IntN(50)))
+		a := r.Int64N(1<<r.IntN(58) + 1)
+		got, wider := p.index(a, ran, done, work, unit), p.index(4*a, ran, done, work, unit)
+		if got < 0 || wider < got || p.index(0, 0, done, work, unit) != 0 {
+			t.Fatalf("index(%d %v %v %v %v) = %d, four times as wide %d", a, ran, done, work, unit, got, wider)
+		}
+		if further := p.index(a, ran, done+(work-done)/2, work, unit); done > 0 && further > got {
+			t.Fatalf("index(%d %v %v %v %v) = %d, further on %d", a, ran, done, work, unit, got, further)
+		}
+	}
+}
+
+func TestELASKnobs(t *testing.T) {
+	for text, want := range map[string]string{
+		"e-las:index=rest": "unknown index", "e-las:beta=0": "want a factor between", "e-las:T0=0s": "at least 1ms",
+		"e-las:learn=0s": "at least 1s", "tiresias-g:steps=0": "between 1 and 1000", "tiresias-g:learn=1ms": "at least 1s",
+		"tiresias-g:samples=/nowhere": "samples:",
+	} {
+		if _, err := New(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if p, err := New("e-las:T0=1m"); err != nil || p.Traits().Learns != 0 {
+		t.Errorf("with a unit of its own nothing is learned: %v, %v", p, err)
+	}
+}

@@ -1,0 +1,295 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var elasticflow = Info{
+	Name: "elasticflow",
+	About: "deadlines: a job is accepted if it and all accepted ones can be done in time, with as few GPUs as late as possible; " +
+		"idle GPUs go where they save most GPU time, then to jobs without an accepted deadline",
+	Source: "C-deadlines: ElasticFlow (ASPLOS'23); jobs that are declined run without a promise instead of being dropped",
+	Needs:  "deadlines, run times, elastic jobs, speeds by size (else linear)",
+	Knobs:  []Knob{{"slot", "60s", "plans are made in slots of this length; what is left of a deadline's slot is not counted on"}},
+	New: func(k *Knobs) (engine.Policy, error) {
+		r := &flowRules{}
+		var err error
+		if r.slot, err = k.duration("slot"); err != nil {
+			return nil, err
+		}
+		if r.slot < time.Second {
+			return nil, fmt.Errorf("slot=%s: at least 1s", k.text("slot"))
+		}
+		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}}, nil
+	},
+}
+
+type flowRules struct{ slot time.Duration }
+
+// mostSlots bounds how far plans look ahead: a deadline beyond counts as there.
+const mostSlots = 4096
+
+// flow is a job while a plan is made.
+type flow struct {
+	claim
+	sizes    []int // the first set's tasks that it may run with: doubling from the least, and the most
+	deadline int   // slots up to which it may run; 0: no deadline that counts
+	accepted bool
+	plan     []int // index into sizes plus one, by slot; 0: nothing
+}
+
+// horizon is the slots ahead, and the GPUs that are free in each.
+type horizon struct {
+	v     engine.View
+	ends  []cluster.Time
+	begin cluster.Time
+	free  []int
+}
+
+func (h *horizon) length(t int) float64 {
+	if t == 0 {
+		return h.ends[0].Sub(h.begin).Seconds()
+	}
+	return h.ends[t].Sub(h.ends[t-1]).Seconds()
+}
+
+func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	list := make([]flow, len(jobs))
+	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
+	h := r.horizon(v, list)
+	for i := range list {
+		r.recall(h, &list[i])
+	}
+	var kept, fresh []*flow
+	for i := range list {
+		switch f := &list[i]; {
+		case f.accepted:
+			kept = append(kept, f)
+		case f.deadline > 0 && f.j.Target() == nil:
+			fresh = append(fresh, f)
+		}
+	}
+	h.satisfy(kept) // if the cluster has shrunk: whoever can be
+	slices.SortStableFunc(fresh, byDeadline)
+	for _, f := range fresh {
+		r.admit(h, &kept, f)
+	}
+	slices.SortStableFunc(kept, byDeadline)
+	h.speedUp(kept)
+	h.rest(list)
+	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
+	for i := range list {
+		f := &list[i]
+		t := engine.Target{Rank: 1, Idle: f.tasks == 0, Tasks: f.tasks, Least: f.tasks}
+		switch {
+		case f.accepted:
+			t.Rank, t.Deadline = 0, engine.DeadlineAccepted
+			p.Next = h.ends[0]
+		case f.j.Spec().Deadline > 0:
+			t.Deadline = engine.DeadlineDeclined
+		}
+		p.Targets[i] = t
+	}
+	return p
+}
+
+func byDeadline(a, b *flow) int {
+	return cmp.Or(cmp.Compare(a.j.Spec().Deadline, b.j.Spec().Deadline), cmp.Compare(a.j.Spec().ID, b.j.Spec().ID))
+}
+
+// horizon makes the slots up to the last deadline.
+func (r *flowRules) horizon(v engine.View, list []flow) *horizon {
+	last := cluster.Time(0)
+	for i := range list {
+		last = max(last, list[i].j.Spec().Deadline)
+	}
+	now, slot := v.Now(), cluster.Time(r.slot)
+	h := &horizon{v: v, begin: now}
+	for end := (now/slot + 1) * slot; len(h.ends) == 0 || end <= last && len(h.ends) < mostSlots; end += slot {
+		h.ends = append(h.ends, end)
+	}
+	h.free = make([]int, len(h.ends))
+	for t := range h.free {
+		h.free[t] = totalGPUs(v)
+	}
+	return h
+}
+
+// recall finds out what the job may run with, until when, and whether its
+// deadline has been accepted.
+func (r *flowRules) recall(h *horizon, f *flow) {
+	for n := f.least; n < f.most; n *= 2 {
+		f.sizes = append(f.sizes, n)
+	}
+	f.sizes = append(f.sizes, f.most)
+	if d := f.j.Spec().Deadline; d > 0 && f.j.Spec().Estimate > 0 {
+		f.deadline, _ = slices.BinarySearch(h.ends, d+1) // slots that end by then
+	}
+	if f.left <= 0 { // it takes longer than it was thought to
+		f.left = r.slot.Seconds()
+	}
+	t := f.j.Target()
+	f.accepted = t != nil && t.Deadline == engine.DeadlineAccepted && f.deadline > 0
+}
+
+// admit accepts a job if there is a plan for it and for all that were accepted.
+func (r *flowRules) admit(h *horizon, kept *[]*flow, f *flow) {
+	free := slices.Clone(h.free)
+	plans := make([][]int, len(*kept))
+	for i, k := range *kept {
+		plans[i] = k.plan
+	}
+	with := append(slices.Clone(*kept), f)
+	for t := range h.free {
+		h.free[t] = totalGPUs(h.v)
+	}
+	if h.satisfy(with) {
+		f.accepted, *kept = true, with
+		return
+	}
+	h.free, f.plan = free, nil
+	for i, k := range *kept {
+		k.plan = plans[i]
+	}
+}
+
+// satisfy plans jobs with accepted deadlines, the earliest first: each with its
+// minimum satisfactory share. It reports whether all can be done in time; who
+// cannot gets all that is left for it.
+func (h *horizon) satisfy(list []*flow) bool {
+	order := slices.Clone(list)
+	slices.SortStableFunc(order, byDeadline)
+	all := true
+	for _, f := range order {
+		plan, ok := h.share(f, 0, f.left)
+		f.plan, all = plan, all && ok
+		h.take(f, plan, 1)
+	}
+	return all
+}
+
+// share is the minimum satisfactory share of a job for so much work, from a slot
+// on: the smallest size with which it is done by its deadline, the latest slots
+// first. Without one it is the plan with the largest size.
+func (h *horizon) share(f *flow, from int, work float64) (plan []int, ok bool) {
+	for size := range f.sizes {
+		plan = make([]int, f.deadline)
+		left := work
+		for t := f.deadline - 1; t >= from && left > 0; t-- {
+			for s := size; s >= 0; s-- {
+				if n := f.sizes[s]; f.j.GPUs(n) <= h.free[t] {
+					plan[t] = s + 1
+					left -= f.speed(h.v, n) * h.length(t)
+					break
+				}
+			}
+		}
+		if left <= 1e-9 {
+			return plan, true
+		}
+	}
+	return plan, work <= 1e-9
+}
+
+// take books a plan, or with sign -1 gives it back.
+func (h *horizon) take(f *flow, plan []int, sign int) {
+	for t, s := range plan {
+		if s > 0 {
+			h.free[t] -= sign * f.j.GPUs(f.sizes[s-1])
+		}
+	}
+}
+
+// gpuTime is what a plan costs, in GPU-seconds.
+func (h *horizon) gpuTime(f *flow, plan []int) (sum float64) {
+	for t, s := range plan {
+		if s > 0 {
+			sum += float64(f.j.GPUs(f.sizes[s-1])) * h.length(t)
+		}
+	}
+	return sum
+}
+
+// speedUp gives GPUs that are free in the first slot to accepted jobs, one step
+// of a size at a time, where they save most GPU time later; a job that is to
+// wait comes first. It sets what each gets now.
+func (h *horizon) speedUp(kept []*flow) {
+	for {
+		var best *flow
+		var bestPlan []int
+		most := math.Inf(-1)
+		for _, f := range kept {
+			if plan, gain, ok := h.larger(f); ok && gain > most {
+				best, bestPlan, most = f, plan, gain
+			}
+		}
+		if best == nil {
+			break
+		}
+		h.take(best, best.plan, -1)
+		best.plan = bestPlan
+		h.take(best, best.plan, 1)
+	}
+	for _, f := range kept {
+		if len(f.plan) > 0 && f.plan[0] > 0 {
+			f.tasks = f.sizes[f.plan[0]-1]
+		}
+	}
+}
+
+// larger is the job's plan with the next size in the first slot, and what each
+// more GPU saves; ok: it fits, is faster, and the deadline is kept.
+func (h *horizon) larger(f *flow) (plan []int, gain float64, ok bool) {
+	if len(f.plan) == 0 || f.plan[0] == len(f.sizes) || f.left <= 0 {
+		return nil, 0, false
+	}
+	now := f.plan[0]
+	next, held, speed := f.sizes[now], 0, 0.0
+	if now > 0 {
+		held, speed = f.j.GPUs(f.sizes[now-1]), f.speed(h.v, f.sizes[now-1])
+	}
+	if more := f.j.GPUs(next) - held; more > h.free[0] || f.speed(h.v, next) <= speed {
+		return nil, 0, false
+	}
+	h.take(f, f.plan, -1)
+	plan, ok = h.share(f, 1, f.left-f.speed(h.v, next)*h.length(0))
+	h.take(f, f.plan, 1)
+	if !ok {
+		return nil, 0, false
+	}
+	plan[0] = now + 1
+	if now == 0 {
+		return plan, math.MaxFloat64, true
+	}
+	return plan, (h.gpuTime(f, f.plan) - h.gpuTime(f, plan)) / float64(f.j.GPUs(next)-held), true
+}
+
+// rest gives what is left of the first slot to jobs without an accepted
+// deadline: each its least, by submission, then more.
+func (h *horizon) rest(list []flow) {
+	var others []*flow // by submission; of those that came together the shorter first
+	for i := range list {
+		if !list[i].accepted {
+			others = append(others, &list[i])
+		}
+	}
+	slices.SortStableFunc(others, func(a, b *flow) int {
+		return cmp.Or(cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), cmp.Compare(a.left, b.left))
+	})
+	for again := true; again; {
+		again = false
+		for _, f := range others {
+			if n, g := f.next(); n > 0 && g <= h.free[0] {
+				f.tasks, again = n, true
+				h.free[0] -= g
+			}
+		}
+	}
+}

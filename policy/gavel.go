@@ -1,0 +1,361 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var gavel = Info{
+	Name: "gavel",
+	About: "GPUs of several models: a program says what part of the time each job should have on which model, rounds see to it " +
+		"that it gets that",
+	Source: "C-gavel: Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads (OSDI'20)",
+	Needs:  "speeds per GPU model; run times for ftf and makespan, prices for cost; checkpoints: jobs take turns",
+	Knobs: []Knob{
+		{"objective", "las", "las (the least normalised speed as high as can be), waterfill (and then the next), ftf (finish-time fairness), makespan, fifo, throughput, cost"},
+		{"round", "6m", "jobs take turns at multiples of this"},
+		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
+		{"heterogeneity", "true", "false: all models count as equally fast"},
+		{"prices", "", "for objective=cost, per GPU-hour: prices=H100-80GB:3/T4-16GB:0.4; a model that is not listed costs 1"},
+	},
+	New: newGavel,
+}
+
+var gavelObjectives = []string{"las", "waterfill", "ftf", "makespan", "fifo", "throughput", "cost"}
+
+// gavelPolicy is Gavel: what X, the parts of time, is, depends on the objective;
+// the rounds are the same for all.
+type gavelPolicy struct {
+	name, objective string
+	round, reset    time.Duration
+	aware           bool
+	prices          map[string]float64
+}
+
+func newGavel(k *Knobs) (engine.Policy, error) {
+	g := &gavelPolicy{name: k.label(), objective: k.text("objective")}
+	if !slices.Contains(gavelObjectives, g.objective) {
+		return nil, cluster.Unknown("objective", g.objective, gavelObjectives)
+	}
+	var err error
+	if g.round, err = k.round(); err != nil {
+		return nil, err
+	}
+	if g.round == 0 {
+		return nil, fmt.Errorf("round=%q: jobs take turns in rounds of 1s or more", k.text("round"))
+	}
+	if g.reset, err = k.duration("reset"); err != nil {
+		return nil, err
+	}
+	if g.aware, err = k.bool("heterogeneity"); err != nil {
+		return nil, err
+	}
+	g.prices, err = parsePrices(k.text("prices"))
+	if err == nil && (g.objective == "cost") != (len(g.prices) > 0) {
+		err = fmt.Errorf("prices=%q with objective=%s: prices and objective=cost need each other", k.text("prices"), g.objective)
+	}
+	return g, err
+}
+
+func parsePrices(text string) (map[string]float64, error) {
+	prices := map[string]float64{}
+	for _, f := range strings.FieldsFunc(text, func(r rune) bool { return r == '/' }) {
+		model, price, _ := strings.Cut(f, ":")
+		p, err := strconv.ParseFloat(price, 64)
+		if err != nil || !(p > 0 && p < 1e9) || model == "" {
+			return nil, fmt.Errorf("prices=%q: %q is not MODEL:PRICE with a price above 0", text, f)
+		}
+		prices[model] = p
+	}
+	return prices, nil
+}
+
+func (g *gavelPolicy) Name() string { return g.name }
+
+func (g *gavelPolicy) Traits() engine.Traits {
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: g.round, Gated: g.objective == "fifo"}
+}
+
+// A target's rank is a class and a place in it: jobs preempt those of higher
+// classes only. A job that was selected in vain, since the idle GPUs lie on
+// several nodes, may preempt those selected, who find a place elsewhere.
+const (
+	gavelInVain   = -1
+	gavelSelected = 0
+	gavelLeft     = 1 // takes what nobody wants
+	gavelPlaces   = 1 << 40
+)
+
+func (g *gavelPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
+	if t := j.Target(); t != nil {
+		return engine.Key{t.Rank >> 40, t.Rank & (gavelPlaces - 1)}
+	}
+	return engine.Key{gavelLeft, gavelPlaces}
+}
+
+// gavelJob is a job during a plan.
+type gavelJob struct {
+	j     engine.JobView
+	milli int64   // milli-GPU
+	speed []int64 // ppm per kind; 0: cannot run there
+	pairs []gavelPair
+	known bool // a plan has seen it before
+	kind  int  // selected for it; -1: none
+	// For finish-time fairness, at the last solution: work left, in ms; speed if
+	// every job had an equal part of each kind, in ppm; and the time that it would
+	// have taken so far with such parts, in ms.
+	left, iso, alone int64
+}
+
+// gavelPair is a job on a kind of GPU.
+type gavelPair struct {
+	x       int64 // part of its time that it should have there, ppm
+	base    int64 // what it had had at the last reset, less half a round: ns
+	due     int64 // what it should have had since: ns
+	deficit int64 // what it should have had before, and had not: ns
+	had     int64 // since the last reset, and half a round: ns
+}
+
+// gavelPlan is one plan in the making.
+type gavelPlan struct {
+	*gavelPolicy
+	v     engine.View
+	kinds []engine.Kind
+	jobs  []gavelJob
+	since cluster.Time // counters start then
+	state int64        // fingerprint of what X depends on
+	names int64        // fingerprint of the kinds that memories speak of
+}
+
+// Plan is a round.
+func (g *gavelPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	p := &gavelPlan{gavelPolicy: g, v: v, kinds: v.Kinds(), since: cluster.Never}
+	before := p.recall(jobs)
+	if p.state != before {
+		if now := v.Now(); p.since == cluster.Never || now.Sub(p.since) >= g.reset {
+			p.restart()
+		}
+		p.shares()
+	}
+	p.choose()
+	return p.plan()
+}
+
+// recall reads the memories, counts what happened since the last plan, and
+// returns what X was computed for.
+func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
+	h := newFingerprint()
+	for _, k := range p.kinds {
+		h.text(k.GPU)
+	}
+	p.names = h.sum()
+	last := p.v.Now()
+	memo := p.v.Memo()
+	if len(memo) == 4 && memo[3] == p.names {
+		p.since, last, before = cluster.Time(memo[0]), cluster.Time(memo[1]), memo[2]
+	}
+	for _, k := range p.kinds {
+		h.number(int64(k.GPUs))
+	}
+	half := int64(p.round / 2)
+	for _, j := range jobs {
+		job := p.job(j)
+		h.number(int64(j.Spec().ID))
+		if t := j.Target(); t != nil && p.since != cluster.Never && len(t.Memo) == 3+4*len(p.kinds) {
+			job.known, job.left, job.iso, job.alone = true, t.Memo[0], t.Memo[1], t.Memo[2]
+			for k := range p.kinds {
+				m := t.Memo[3+4*k:]
+				job.pairs[k] = gavelPair{x: m[0], base: m[1], due: m[2], deficit: m[3]}
+			}
+		}
+		for k := range p.kinds {
+			served, pair := int64(j.Served(p.kinds[k].GPU)), &job.pairs[k]
+			if !job.known {
+				pair.base = served - half
+			}
+			pair.due += pair.x * (int64(p.v.Now().Sub(last)) / 1e6) // ppm of ms: ns
+			pair.had = max(served-pair.base, 1)
+			h.number(job.speed[k])
+		}
+		p.jobs = append(p.jobs, job)
+	}
+	p.state = h.sum()
+	return before
+}
+
+// job is a job that no plan has seen yet.
+func (p *gavelPlan) job(j engine.JobView) gavelJob {
+	spec := j.Spec()
+	job := gavelJob{j: j, milli: int64(spec.GPUMilli()), kind: -1, speed: make([]int64, len(p.kinds)), pairs: make([]gavelPair, len(p.kinds))}
+	if job.milli == 0 {
+		job.milli = int64(j.Milli()) // slices
+	}
+	_, least, most := j.Tasks()
+	for k, kind := range p.kinds {
+		if !j.Accepts(kind.GPU) {
+			continue
+		}
+		if job.speed[k] = 1_000_000; p.aware {
+			job.speed[k] = max(1, p.v.Speed(j, kind.GPU, min(max(spec.Tasks[0].Count, least), most)))
+		}
+	}
+	return job
+}
+
+// restart has what jobs have had count from now on; what they should have had
+// more is remembered.
+func (p *gavelPlan) restart() {
+	p.since = p.v.Now()
+	half := int64(p.round / 2)
+	for i := range p.jobs {
+		for k := range p.kinds {
+			pair := &p.jobs[i].pairs[k]
+			pair.deficit += pair.due - (pair.had - half)
+			pair.base, pair.due, pair.had = pair.base+pair.had-half, 0, half
+		}
+	}
+}
+
+// before orders a job's claim on a kind before another's: by what it should have
+// relative to what it had, then by what it is owed.
+func (a gavelPair) before(b gavelPair) int {
+	hi1, lo1 := bits.Mul64(uint64(a.x), uint64(b.had))
+	hi2, lo2 := bits.Mul64(uint64(b.x), uint64(a.had))
+	return cmp.Or(cmp.Compare(hi2, hi1), cmp.Compare(lo2, lo1), cmp.Compare(b.deficit, a.deficit), cmp.Compare(b.x, a.x))
+}
+
+// choose selects the jobs of this round and their kinds: kind by kind, in each by
+// claim. Tiers come one after the other, as they do in the engine.
+func (p *gavelPlan) choose() {
+	free := make([]int64, len(p.kinds))
+	for k := range p.kinds {
+		free[k] = int64(p.kinds[k].GPUs) * cluster.Whole
+	}
+	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
+		for i := range p.jobs {
+			job := &p.jobs[i]
+			if k := p.kindOf(job.j.GPU()); k >= 0 && job.stays() && job.j.Spec().Tier == tier && job.j.Milli() <= free[k] {
+				job.kind = k
+				free[k] -= job.j.Milli()
+			}
+		}
+		for _, k := range p.kindOrder() {
+			var line []*gavelJob
+			for i := range p.jobs {
+				job := &p.jobs[i]
+				if job.kind < 0 && job.milli > 0 && job.speed[k] > 0 && job.j.Spec().Tier == tier && (job.pairs[k].x > 0 || p.objective != "fifo") {
+					line = append(line, job)
+				}
+			}
+			slices.SortStableFunc(line, func(a, b *gavelJob) int { return a.pairs[k].before(b.pairs[k]) })
+			for _, job := range line {
+				if job.milli <= free[k] {
+					job.kind = k
+					free[k] -= job.milli
+				}
+			}
+		}
+	}
+}
+
+// stays reports whether a job is left where it is: a critical one that runs, and
+// one that would lose its work, which might never end if it had to take turns.
+func (job *gavelJob) stays() bool {
+	return job.j.Running() && (job.j.Spec().Tier == cluster.Critical || job.j.Loses())
+}
+
+func (p *gavelPlan) kindOf(gpu string) int {
+	return slices.IndexFunc(p.kinds, func(k engine.Kind) bool { return k.GPU == gpu })
+}
+
+// kindOrder is the fastest kind first, by the sum of all jobs' speeds; where all
+// count as equal, another one each round.
+func (p *gavelPlan) kindOrder() []int {
+	order, sum := make([]int, len(p.kinds)), make([]int64, len(p.kinds))
+	turn := int(p.v.Now() / cluster.Time(p.round) % cluster.Time(max(1, len(p.kinds))))
+	for k := range order {
+		order[k] = k
+		if !p.aware {
+			order[k] = (k + turn) % len(p.kinds)
+		}
+		for i := range p.jobs {
+			sum[k] += p.jobs[i].speed[k]
+		}
+	}
+	if p.aware {
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sum[b], sum[a]) })
+	}
+	return order
+}
+
+// plan makes targets of what was chosen: those selected first, larger ones before
+// smaller ones, because they are harder to place.
+func (p *gavelPlan) plan() engine.Plan {
+	out := engine.Plan{Next: cluster.Never, Targets: make([]engine.Target, len(p.jobs)),
+		Memo: []int64{int64(p.since), int64(p.v.Now()), p.state, p.names}}
+	order := make([]int, len(p.jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.jobs[b].milli, p.jobs[a].milli) })
+	moves := p.moves()
+	for place, i := range order {
+		job, t := &p.jobs[i], &out.Targets[i]
+		class := int64(gavelSelected)
+		switch {
+		case job.milli == 0: // needs no GPU
+		case job.kind < 0:
+			class, t.Idle = gavelLeft, p.objective == "fifo" || moves && !job.j.Running()
+		default:
+			t.GPU = p.kinds[job.kind].GPU
+			if old := job.j.Target(); job.stays() || old != nil && old.Rank < gavelPlaces && !job.j.Running() {
+				class = gavelInVain
+			}
+		}
+		t.Rank = class*gavelPlaces + int64(place)
+		t.Memo = append(t.Memo, job.left, job.iso, job.alone)
+		for _, pair := range job.pairs {
+			t.Memo = append(t.Memo, pair.x, pair.base, pair.due, pair.deficit)
+		}
+		if job.milli > 0 && (job.kind < 0 || job.speed[job.kind] < slices.Max(job.speed)) {
+			out.Next = p.v.Now().Add(p.round) // somebody waits for a turn
+		}
+	}
+	return out
+}
+
+// moves reports whether a job goes from one kind to another in this round. What it
+// will take may be idle before it has left what it has: nobody else starts on that.
+func (p *gavelPlan) moves() bool {
+	return slices.ContainsFunc(p.jobs, func(job gavelJob) bool {
+		return job.kind >= 0 && job.j.Running() && job.j.GPU() != p.kinds[job.kind].GPU
+	})
+}
+
+// fingerprint is FNV-1a of 64 bits.
+type fingerprint uint64
+
+func newFingerprint() fingerprint { return 14695981039346656037 }
+
+func (f *fingerprint) number(n int64) {
+	for s := 0; s < 64; s += 8 {
+		*f = (*f ^ fingerprint(byte(n>>s))) * 1099511628211
+	}
+}
+
+func (f *fingerprint) text(s string) {
+	for i := range len(s) {
+		f.number(int64(s[i]))
+	}
+	f.number(-1)
+}
+
+func (f fingerprint) sum() int64 { return int64(f) }

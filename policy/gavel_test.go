@@ -1,0 +1,30 @@
+package policy
+
+import "testing"
+
+// The order of a round: C-gavel, vector 4, and H2 of G-gavel-simulator. Shares of
+// 0.8 and 0.2; after four rounds and one both have what they should, and what is
+// owed decides; after one more of the first the second goes first.
+func TestGavelTurns(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		a, b gavelPair
+		want int
+	}{
+		{"vector 4, even: owed", gavelPair{x: 800_000, had: 4}, gavelPair{x: 200_000, had: 1, deficit: 1}, 1},
+		{"vector 4, even: the larger share", gavelPair{x: 800_000, had: 4}, gavelPair{x: 200_000, had: 1}, -1},
+		{"vector 4, a round later", gavelPair{x: 800_000, had: 5}, gavelPair{x: 200_000, had: 1}, 1},
+		{"H2, after a reset", gavelPair{x: 750_000, had: 180}, gavelPair{x: 250_000, had: 180}, -1},
+		{"H2, a round later: tie, then the larger share", gavelPair{x: 750_000, had: 540}, gavelPair{x: 250_000, had: 180}, -1},
+		{"H2, two rounds later", gavelPair{x: 750_000, had: 900}, gavelPair{x: 250_000, had: 180}, 1},
+		{"nothing is due", gavelPair{had: 1}, gavelPair{x: 1, had: 1 << 62}, 1},
+		{"large numbers", gavelPair{x: 1_000_000, had: 1 << 62}, gavelPair{x: 999_999, had: 1 << 62}, -1},
+	} {
+		if got := c.a.before(c.b); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+		if got := c.b.before(c.a); got != -c.want {
+			t.Errorf("%s, the other way round: %d, want %d", c.name, got, -c.want)
+		}
+	}
+}

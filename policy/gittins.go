@@ -1,0 +1,197 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var tiresiasG = Info{
+	Name:   "tiresias-g",
+	About:  "2D-Gittins: levels of attained GPU service, inside a level who is likeliest to be done soon, as earlier jobs were; preemptive",
+	Source: "C-tiresias: discretised 2D-Gittins (NSDI'19)",
+	Needs:  "how much GPU time earlier jobs took: the cluster's own, or a file",
+	Knobs: []Knob{
+		{"thresholds", "36000", "GPU-seconds at which levels end, e.g. 3250/7200/18000"},
+		{"samples", "", "file with the GPU-seconds of earlier jobs, one a line; none: the last 1000 that completed here"},
+		{"learn", "1h", "how often the jobs that completed here are looked at anew"},
+		{"steps", "16", "how often in a level the index of a running job is computed anew"},
+		promoteKnob,
+	},
+	New: newTiresiasG,
+}
+
+type tiresiasGPolicy struct {
+	name string
+	levels
+	promotion
+	steps int64
+	learn time.Duration
+	table *engine.Past // nil: the cluster's own
+}
+
+func newTiresiasG(k *Knobs) (engine.Policy, error) {
+	p := &tiresiasGPolicy{name: k.label()}
+	var err error
+	if p.levels, err = parseLevels("thresholds", k.text("thresholds")); err != nil {
+		return nil, err
+	}
+	if p.promotion, err = k.promotion(); err != nil {
+		return nil, err
+	}
+	if p.steps, err = k.int("steps"); err != nil {
+		return nil, err
+	}
+	if p.steps < 1 || p.steps > 1000 {
+		return nil, fmt.Errorf("steps=%d: between 1 and 1000 are possible", p.steps)
+	}
+	if p.learn, err = k.learn(); err != nil {
+		return nil, err
+	}
+	if file := k.text("samples"); file != "" {
+		p.learn = 0
+		p.table, err = readSamples(file)
+	}
+	return p, err
+}
+
+// learn is the period in which completed jobs are looked at.
+func (k *Knobs) learn() (time.Duration, error) {
+	d, err := k.duration("learn")
+	if err == nil && d < time.Second {
+		err = errors.New("learn must be at least 1s")
+	}
+	return d, err
+}
+
+// mostSamples bounds a file of samples.
+const mostSamples = 1 << 20
+
+// ReadFile reads the files that knobs name. Policies themselves do no I/O: a
+// program that has files sets it before it makes a policy.
+var ReadFile func(name string) ([]byte, error)
+
+// readSamples reads GPU-seconds, one a line, below a line that is a heading.
+func readSamples(file string) (*engine.Past, error) {
+	if ReadFile == nil {
+		return nil, errors.New("samples: this program reads no files for policies")
+	}
+	content, err := ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("samples: %w", err)
+	}
+	var list []int64
+	n := 0
+	for text := range strings.Lines(string(content)) {
+		n++
+		text = strings.TrimSpace(text)
+		s, err := strconv.ParseFloat(text, 64)
+		switch {
+		case text == "" || err != nil && n == 1:
+			continue
+		case err != nil || !(s >= 0) || s > 1e12:
+			return nil, fmt.Errorf("samples=%s: line %d is not a number of GPU-seconds between 0 and 1e12", file, n)
+		case len(list) == mostSamples:
+			return nil, fmt.Errorf("samples=%s: more than %d lines", file, mostSamples)
+		}
+		list = append(list, int64(s*gpuSecond))
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("samples=%s: no number in it; want a heading and then GPU-seconds, one a line", file)
+	}
+	p := engine.NewPast(list, nil)
+	return &p, nil
+}
+
+func (p *tiresiasGPolicy) Name() string { return p.name }
+
+func (p *tiresiasGPolicy) Traits() engine.Traits {
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Learns: p.learn}
+}
+
+func (p *tiresiasGPolicy) past(v engine.View) *engine.Past {
+	if p.table != nil {
+		return p.table
+	}
+	return v.Past()
+}
+
+// Key is the level, then the index, the largest first; equals by submission.
+func (p *tiresiasGPolicy) Key(v engine.View, j engine.JobView) engine.Key {
+	service, _ := j.Executed()
+	past := p.past(v)
+	from, _, quantum := p.step(past, service)
+	return engine.Key{int64(p.of(service))<<indexBits + 1<<indexBits - 1 - gittins(past, from, quantum)}
+}
+
+// NextChange is when the index is computed anew, or the level ends.
+func (p *tiresiasGPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
+	service, _ := j.Executed()
+	_, to, _ := p.step(p.past(v), service)
+	return when(v, service, to, j.Milli())
+}
+
+// step is the part of a level in which the index stays the same: the service at
+// which it begins, for which the index is computed, and at which it ends. The
+// quantum of service is the upper limit of the level; in the last level it is
+// the largest sample.
+func (p *tiresiasGPolicy) step(past *engine.Past, service int64) (from, to, quantum int64) {
+	low, end := int64(0), p.end(service)
+	if i := p.of(service); i > 0 {
+		low = p.levels[i-1]
+	}
+	quantum = end
+	width := end - low
+	if end == math.MaxInt64 {
+		quantum = 0
+		if n := len(past.Services); n > 0 {
+			quantum = past.Services[n-1]
+		}
+		width = quantum
+	}
+	width = max(1, width/p.steps)
+	from = low + (service-low)/width*width
+	if end == math.MaxInt64 && from >= quantum {
+		return from, end, quantum // nobody took that long: nothing more is known
+	}
+	return from, min(from+width, end), quantum
+}
+
+// indexBits hold a Gittins index.
+const indexBits = 57
+
+// gittins is the Gittins index of a job that has attained a, for a quantum d
+// (C-tiresias): the chance that it ends within d more, per mean service until
+// then, both among those samples that took more than a:
+//
+//	P = Pr[S - a <= d | S > a], E = mean(min(S - a, d) | S > a), G = P/E
+//
+// in 2^-57 per milli-GPU-millisecond; 0 where no sample took longer.
+func gittins(past *engine.Past, a, d int64) int64 {
+	s, n := past.Services, len(past.Services)
+	after := func(x int64) int { return sort.Search(n, func(i int) bool { return s[i] > x }) }
+	lo, hi := after(a), n
+	if d < math.MaxInt64-a {
+		hi = after(a + d)
+	}
+	ends := int64(hi - lo)
+	if ends == 0 {
+		return 0
+	}
+	sum := past.Sums[hi] - past.Sums[lo] - a*ends
+	if hi < n {
+		sum += d * int64(n-hi)
+	}
+	// sum >= ends, as each sample counts at least 1: the quotient is at most 2^57.
+	h, l := bits.Mul64(uint64(ends), 1<<indexBits)
+	g, _ := bits.Div64(h, l, uint64(sum))
+	return int64(min(g, 1<<indexBits-1))
+}

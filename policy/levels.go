@@ -1,0 +1,103 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// levels are the queues of a multi-level order: the service at which each but
+// the last ends, in milli-GPU-milliseconds, increasing.
+type levels []int64
+
+// maxLevels bounds the levels: a level and a finer order share one number.
+const maxLevels = 31
+
+// gpuSecond is a GPU-second in milli-GPU-milliseconds.
+const gpuSecond = 1_000_000
+
+// parseLevels reads GPU-seconds separated by slashes.
+func parseLevels(knob, text string) (levels, error) {
+	var l levels
+	last := int64(0)
+	for f := range strings.SplitSeq(text, "/") {
+		s, err := strconv.ParseFloat(f, 64)
+		end := int64(s * gpuSecond)
+		if err != nil || !(s > 0) || s > 1e12 || end <= last || len(l) == maxLevels-1 {
+			return nil, fmt.Errorf("%s=%q: want increasing GPU-seconds separated by /, at most %d", knob, text, maxLevels-1)
+		}
+		l = append(l, end)
+		last = end
+	}
+	return l, nil
+}
+
+// of is the level of so much service.
+func (l levels) of(service int64) int {
+	for i, end := range l {
+		if service < end {
+			return i
+		}
+	}
+	return len(l)
+}
+
+// end is where the level of so much service ends; MaxInt64: nowhere.
+func (l levels) end(service int64) int64 {
+	if i := l.of(service); i < len(l) {
+		return l[i]
+	}
+	return math.MaxInt64
+}
+
+// when is the instant at which a running job that has received so much service
+// will have received as much as to, at so many milli-GPU (C-tiresias: the whole
+// milliseconds that the missing service takes at this width).
+func when(v engine.View, served, to, rate int64) cluster.Time {
+	if to == math.MaxInt64 || rate <= 0 {
+		return cluster.Never
+	}
+	ms := (to - served + rate - 1) / rate
+	if ms > int64(cluster.MaxDuration/time.Millisecond) {
+		return cluster.Never
+	}
+	// Service counts whole milliseconds of the clock: whenever this is asked, it is the same instant.
+	now := v.Now() - v.Now()%cluster.Time(time.Millisecond)
+	return now.Add(time.Duration(ms) * time.Millisecond)
+}
+
+// promotion is Tiresias' PROMOTEKNOB: a job that has run since its last
+// promotion is taken back to the first level when it has waited as long as it
+// ran, times the knob; in thousandths. 0: never.
+type promotion int64
+
+var promoteKnob = Knob{"promote", "0", "take a job back to the first level when it has waited this many times as long as it ran; 0: never"}
+
+func (k *Knobs) promotion() (promotion, error) {
+	s, err := strconv.ParseFloat(k.text("promote"), 64)
+	if err != nil || !(s >= 0) || s > 1e6 || s > 0 && s < 0.001 {
+		return 0, fmt.Errorf("promote=%q: want 0 (never), or a factor between 0.001 and 1000000", k.text("promote"))
+	}
+	return promotion(math.Round(s * 1000)), nil
+}
+
+// PromoteAt is when wait >= knob * exec (C-tiresias).
+func (p promotion) PromoteAt(_ engine.View, j engine.JobView) cluster.Time {
+	_, ran := j.Executed()
+	if p == 0 || ran <= 0 {
+		return cluster.Never
+	}
+	wait := time.Duration(mulDiv(int64(ran), int64(p), 1000))
+	if wait >= cluster.MaxDuration {
+		return cluster.Never
+	}
+	if int64(wait)*1000 != int64(ran)*int64(p) { // rounded down: it has not yet waited that long
+		wait++
+	}
+	return j.WaitsSince().Add(wait)
+}

@@ -1,0 +1,72 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var optimus = Info{
+	Name:   "optimus",
+	About:  "elastic jobs share the GPUs: everyone gets its least, then each GPU goes where it shortens a job most",
+	Source: "C-optimus-afs: Optimus (EuroSys'18), the all-reduce form with workers only",
+	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
+	Knobs:  []Knob{{"round", "10m", "plan at multiples of this only; 0s: whenever a job comes or ends"}},
+	New: func(k *Knobs) (engine.Policy, error) {
+		round, err := k.round()
+		if err != nil {
+			return nil, err
+		}
+		return &planner{name: k.label(), plan: optimusPlan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: round}}, nil
+	},
+}
+
+// optimusPlan is greedy in what is saved per GPU: R/f(k) - R/f(k+1). Ties go to
+// the job that came first.
+func optimusPlan(v engine.View, jobs []engine.JobView) engine.Plan {
+	list := claims(v, jobs)
+	free := totalGPUs(v)
+	give := func(c *claim) {
+		n, g := c.next()
+		c.tasks = n
+		free -= g
+	}
+	order := make([]int, len(list)) // by arrival; of those that come together the shorter first
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := &list[a], &list[b]
+		return cmp.Or(cmp.Compare(x.j.Spec().Submit, y.j.Spec().Submit), cmp.Compare(x.left, y.left))
+	})
+	for _, i := range order {
+		if _, g := list[i].next(); g <= free {
+			give(&list[i])
+		}
+	}
+	var open []int // who has something and may get more
+	for i := range list {
+		if n, _ := list[i].next(); list[i].tasks > 0 && n > 0 {
+			open = append(open, i)
+		}
+	}
+	for {
+		best, most := -1, 0.0
+		for _, i := range open {
+			c := &list[i]
+			n, g := c.next()
+			if n == 0 || g > free {
+				continue
+			}
+			if saved := (c.left/c.speed(v, c.tasks) - c.left/c.speed(v, n)) / float64(max(1, g)); saved > most {
+				best, most = i, saved
+			}
+		}
+		if best < 0 {
+			return elasticPlan(v, list, cluster.Never)
+		}
+		give(&list[best])
+	}
+}

@@ -1,0 +1,145 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// planner is a policy whose order is in the targets of its plans.
+type planner struct {
+	name   string
+	traits engine.Traits
+	plan   func(v engine.View, jobs []engine.JobView) engine.Plan
+}
+
+func (p *planner) Name() string          { return p.name }
+func (p *planner) Traits() engine.Traits { return p.traits }
+
+// unplanned is the rank of a job that no plan has seen: it comes last.
+const unplanned = math.MaxInt64 / 2
+
+func (p *planner) Key(_ engine.View, j engine.JobView) engine.Key {
+	if t := j.Target(); t != nil {
+		return engine.Key{t.Rank}
+	}
+	return engine.Key{unplanned}
+}
+
+func (p *planner) Plan(v engine.View, jobs []engine.JobView) engine.Plan { return p.plan(v, jobs) }
+
+// claim is an elastic job while a plan divides the GPUs: so many tasks of its
+// first set as it has been given so far.
+type claim struct {
+	j           engine.JobView
+	gpu         string
+	tasks       int
+	least, most int
+	left        float64     // work, in seconds at the reference speed
+	known       [3]struct { // speeds asked for last
+		tasks int
+		speed float64
+	}
+	last int
+}
+
+// claims lists the jobs as claims of nothing yet. A job whose run time nobody
+// knows is taken to have as much left as all the others that nobody knows.
+func claims(v engine.View, jobs []engine.JobView) []claim {
+	list := make([]claim, len(jobs))
+	claimAll(v, jobs, func(i int) *claim { return &list[i] })
+	return list
+}
+
+// claimAll makes the claims where at says.
+func claimAll(v engine.View, jobs []engine.JobView, at func(i int) *claim) {
+	kinds := v.Kinds()
+	for i, j := range jobs {
+		c := at(i)
+		*c = claim{j: j, gpu: j.GPU()}
+		for k := 0; c.gpu == "" && k < len(kinds); k++ {
+			if j.Accepts(kinds[k].GPU) {
+				c.gpu = kinds[k].GPU
+			}
+		}
+		_, c.least, c.most = j.Tasks()
+		if now, _, _ := j.Tasks(); now > 0 && j.Spec().Tier == cluster.Critical {
+			c.least, c.most = now, now // nobody takes from it, and it does not grow at others' cost
+		}
+		c.left = workLeft(j)
+	}
+}
+
+// leaseEnd is when a lease that begins now is over: at a multiple of a thirtieth
+// of its full length, so that many end together.
+func leaseEnd(now cluster.Time, lease, full time.Duration) cluster.Time {
+	grid := cluster.Time(max(full/30, 1))
+	return (now.Add(lease) + grid - 1) / grid * grid
+}
+
+// workLeft is what is left of a job, in seconds at the reference speed.
+func workLeft(j engine.JobView) float64 {
+	if e := j.Spec().Estimate; e > 0 {
+		return max(e-j.Done(), 0).Seconds()
+	}
+	return equalWork
+}
+
+// equalWork is what is left of a job of unknown length, in seconds: with all
+// jobs unknown, any value gives the same plan.
+const equalWork = 3600
+
+// speed is how fast the job is with so many tasks, in reference seconds of work
+// per second; none: not at all.
+func (c *claim) speed(v engine.View, tasks int) float64 {
+	if tasks == 0 {
+		return 0
+	}
+	for i := range c.known {
+		if c.known[i].tasks == tasks {
+			return c.known[i].speed
+		}
+	}
+	c.last = (c.last + 1) % len(c.known)
+	k := &c.known[c.last]
+	k.tasks, k.speed = tasks, float64(v.Speed(c.j, c.gpu, tasks))/1e6
+	return k.speed
+}
+
+// next is the size after the present one, and how many GPUs it costs; 0: there
+// is none.
+func (c *claim) next() (tasks, gpus int) {
+	switch {
+	case c.tasks == 0:
+		return c.least, c.j.GPUs(c.least)
+	case c.tasks < c.most:
+		return c.tasks + 1, c.j.GPUs(c.tasks+1) - c.j.GPUs(c.tasks)
+	}
+	return 0, 0
+}
+
+// stepGPUs is what the next size costs more.
+func (c *claim) stepGPUs() int {
+	_, g := c.next()
+	return g
+}
+
+// totalGPUs is what a plan has to give.
+func totalGPUs(v engine.View) (n int) {
+	for _, k := range v.Kinds() {
+		n += k.GPUs
+	}
+	return n
+}
+
+// elasticPlan makes targets of claims: who got nothing is idle.
+func elasticPlan(v engine.View, list []claim, next cluster.Time) engine.Plan {
+	p := engine.Plan{Next: next, Targets: v.Targets(len(list))}
+	for i := range list {
+		c := &list[i]
+		p.Targets[i] = engine.Target{Tasks: c.tasks, Least: c.least, Idle: c.tasks == 0}
+	}
+	return p
+}

@@ -1,0 +1,54 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/engine"
+)
+
+var qssf = Info{
+	Name:   "qssf",
+	About:  "least service first, by how long earlier jobs of the user and name ran; no preemption; stops at the first that does not fit",
+	Source: "C-qssf-helios: quasi shortest service first (SC'21), its rolling estimate",
+	Needs:  "users and job names that come back",
+	Knobs: []Knob{
+		{"alpha", "1", "weight of earlier jobs against the job's own estimate, where it has one (0 to 1)"},
+		{"strict", "true", "whether the queue stops at the first job that does not fit"},
+	},
+	New: func(k *Knobs) (engine.Policy, error) {
+		alpha, err := strconv.ParseFloat(k.text("alpha"), 64)
+		if err != nil || !(alpha >= 0 && alpha <= 1) {
+			return nil, fmt.Errorf("alpha=%q: want a weight between 0 and 1", k.text("alpha"))
+		}
+		strict, err := k.bool("strict")
+		if err != nil {
+			return nil, err
+		}
+		t := engine.Traits{Predicts: true}
+		if !strict {
+			t.Backfill = engine.Skip
+		}
+		weight := int64(math.Round(alpha * 1000))
+		return &basic{name: k.label(), traits: t, key: func(_ engine.View, j engine.JobView) engine.Key {
+			asked := j.Spec().GPUMilli()
+			return engine.Key{quasiService(asked, j.Predicted(), j.Spec().Estimate, weight), asked}
+		}}, nil
+	},
+}
+
+// quasiService is P = g * (alpha*rolling + (1-alpha)*model) of C-qssf-helios, in
+// milli-GPU-milliseconds: the job's own estimate stands for the model's. Where
+// one of the two is missing, the other counts alone. alpha is in thousandths.
+func quasiService(milli int64, rolling, own time.Duration, alpha int64) int64 {
+	switch {
+	case own <= 0:
+		own = rolling
+	case rolling <= 0:
+		rolling = own
+	}
+	r, o := int64(rolling/time.Millisecond), int64(own/time.Millisecond)
+	return mulDiv(r*alpha+o*(1000-alpha), milli, 1000)
+}

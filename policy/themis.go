@@ -1,0 +1,297 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/quota"
+)
+
+var themis = Info{
+	Name: "themis",
+	About: "finish-time fairness: the jobs that do worst against a private share of the cluster bid for the free GPUs; " +
+		"what they win is leased",
+	Source: "C-themis: Themis (NSDI'20); each job is an app of its own",
+	Needs:  "run times (else twice what was done, an hour at least), speeds by size for elastic jobs",
+	Knobs: []Knob{
+		{"lease", "20m", "how long what was won is kept"},
+		{"fairness", "0.8", "of the jobs without a lease, so many stay out of an auction: more is fairer, less lets bids match better"},
+	},
+	New: newThemis,
+}
+
+type themisRules struct {
+	lease time.Duration
+	f     float64
+}
+
+func newThemis(k *Knobs) (engine.Policy, error) {
+	r := &themisRules{}
+	var err error
+	if r.lease, err = k.duration("lease"); err != nil {
+		return nil, err
+	}
+	if r.lease < time.Second {
+		return nil, fmt.Errorf("lease=%s: at least 1s", k.text("lease"))
+	}
+	if r.f, err = strconv.ParseFloat(k.text("fairness"), 64); err != nil || !(r.f >= 0 && r.f <= 1) {
+		return nil, fmt.Errorf("fairness=%q: want a number between 0 and 1", k.text("fairness"))
+	}
+	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true}, plan: r.plan}, nil
+}
+
+// app is a job while an auction is held.
+type app struct {
+	claim
+	until    cluster.Time // end of its lease; 0: it has none
+	activity int64        // the number of active apps, integrated from the origin of time to its first plan, in ms
+	elapsed  float64      // seconds since its submission
+	ideal    float64      // seconds that it would take with a private share
+	rho      float64      // as things are: without GPUs until the next lease
+}
+
+// offer is a size that an app could get, and what that is worth to it.
+type offer struct {
+	tasks, gpus int
+	value       float64 // 1/rho
+}
+
+func (r *themisRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	apps := engine.Scratch[app](v, len(jobs))
+	activity := r.recall(v, jobs, apps)
+	free := totalGPUs(v)
+	var bare []*app // who has no lease, worst off first
+	for i := range apps {
+		if a := &apps[i]; a.until > 0 {
+			free -= a.j.GPUs(a.tasks)
+		} else {
+			bare = append(bare, a)
+		}
+	}
+	if free > 0 {
+		r.sell(v, bare, free)
+	}
+	p := engine.Plan{Next: cluster.Never, Memo: []int64{int64(v.Now()), int64(len(jobs)), activity}, Targets: v.Targets(len(apps))}
+	memos := make([]int64, 2*len(apps))
+	for i := range apps {
+		a := &apps[i]
+		memo := memos[2*i : 2*i+2 : 2*i+2]
+		memo[0], memo[1] = int64(a.until), a.activity
+		if p.Targets[i] = (engine.Target{Tasks: a.tasks, Least: a.least, Idle: a.until == 0, Memo: memo}); a.until > 0 {
+			p.Next = min(p.Next, a.until)
+		}
+	}
+	return p
+}
+
+// sell leases the free GPUs: by auction among those who are worst off, then to
+// whoever they are enough for.
+func (r *themisRules) sell(v engine.View, bare []*app, free int) {
+	slices.SortStableFunc(bare, func(a, b *app) int {
+		return cmp.Or(cmp.Compare(b.rho, a.rho), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit))
+	})
+	bidders := min(len(bare), max(1, int(math.Ceil((1-r.f)*float64(len(bare))))))
+	bids := make([][]offer, bidders)
+	for i := range bids {
+		bids[i] = r.bid(v, bare[i])
+	}
+	won := auction(bids, free)
+	for i, w := range won {
+		free -= r.grant(v, bare[i], bids[i][w.offer], w.kept)
+	}
+	for _, a := range append(slices.Clone(bare[bidders:]), bare[:bidders]...) { // nothing stays idle: who was not asked, then the others
+		if n, g := a.next(); a.until == 0 && g <= free {
+			free -= r.grant(v, a, offer{tasks: n, gpus: g}, 1)
+		}
+	}
+}
+
+// recall brings the jobs' accounts up to now. Between two plans the number of
+// apps is what it was at the first; activity is its integral over time.
+func (r *themisRules) recall(v engine.View, jobs []engine.JobView, apps []app) (activity int64) {
+	now := v.Now()
+	if m := v.Memo(); len(m) == 3 {
+		activity = m[2] + quota.Work(m[1], cluster.Time(m[0]), now)
+	}
+	claimAll(v, jobs, func(i int) *claim { return &apps[i].claim })
+	for i := range apps {
+		a, c := &apps[i], &apps[i].claim
+		a.activity = activity
+		if t := c.j.Target(); t != nil && len(t.Memo) == 2 {
+			a.until, a.activity = cluster.Time(t.Memo[0]), t.Memo[1]
+		}
+		running, _, _ := c.j.Tasks()
+		switch {
+		case running > 0 && c.j.Spec().Tier == cluster.Critical:
+			a.until, a.tasks = cluster.Never, running
+		case running > 0 && a.until > now:
+			a.tasks = running
+		default:
+			a.until = 0
+		}
+		if a.until == 0 {
+			r.rate(v, a, len(jobs), activity)
+		}
+	}
+	return activity
+}
+
+// rate finds out how an app does: what it would take with a private share of
+// the cluster, and what it will with nothing until the next lease.
+func (r *themisRules) rate(v engine.View, a *app, active int, activity int64) {
+	spec := a.j.Spec()
+	done := a.j.Done().Seconds()
+	if spec.Estimate == 0 {
+		a.left = max(done, equalWork-done)
+	}
+	age := v.Now().Sub(spec.Submit)
+	a.elapsed = age.Seconds()
+	n := float64(active)
+	if ms := age.Milliseconds(); ms > 0 && activity > a.activity {
+		n = max(1, float64(activity-a.activity)/float64(ms))
+	}
+	a.ideal = max(finishAlone(a.left+done, a.speed(v, a.most), n), 1e-3)
+	a.rho = (a.elapsed + r.lease.Seconds() + a.left/a.speed(v, a.most)) / a.ideal
+}
+
+// finishAlone is T_id: the run time of the whole work on all that the job can
+// use, times the apps among which the cluster is divided.
+func finishAlone(work, speed, apps float64) float64 { return work / speed * apps }
+
+// bid is the table of an app: each size that it can have, the empty one first.
+func (r *themisRules) bid(v engine.View, a *app) []offer {
+	list := []offer{{value: 1 / a.rho}}
+	for n := a.least; n <= a.most; n++ {
+		rho := (a.elapsed + a.left/a.speed(v, n)) / a.ideal
+		list = append(list, offer{n, a.j.GPUs(n), 1 / max(rho, 1e-9)})
+	}
+	return list
+}
+
+// grant leases what an app won. It keeps only so much of it: an elastic job as
+// many tasks, a gang, which cannot be divided, for as long. It returns the GPUs.
+func (r *themisRules) grant(v engine.View, a *app, o offer, kept float64) int {
+	if o.tasks == 0 {
+		return 0
+	}
+	lease := r.lease
+	if n := int(kept*float64(o.tasks) + 1e-9); n >= a.least && a.least < a.most {
+		o.tasks = n
+	} else {
+		lease = max(lease/8, time.Duration(kept*float64(lease)))
+	}
+	a.tasks, a.until = o.tasks, leaseEnd(v.Now(), lease, r.lease)
+	return a.j.GPUs(o.tasks)
+}
+
+// win is an app's part of a proportionally fair allocation, and what it keeps of
+// it after the hidden payment.
+type win struct {
+	offer int
+	kept  float64 // 0 < kept <= 1
+}
+
+// auction is the partial allocation mechanism: the product of the values is
+// made as large as possible, and each winner keeps as much as the others lose
+// by its presence: prod V_j(pf) / prod V_j(pf without i), over j other than i.
+func auction(bids [][]offer, free int) []win {
+	combinations := 1
+	for i := range bids {
+		if combinations <= exactly {
+			combinations *= len(bids[i])
+		}
+	}
+	choose := func(but int) []int { return fairest(bids, free, but) }
+	if combinations > exactly {
+		steps := stepsOf(bids)
+		choose = func(but int) []int { return greedily(steps, len(bids), free, but) }
+	}
+	pf := choose(-1)
+	won := make([]win, len(bids))
+	for i := range bids {
+		won[i] = win{pf[i], 1}
+		if pf[i] == 0 {
+			continue
+		}
+		without, log := choose(i), 0.0
+		for j := range bids {
+			if j != i {
+				log += math.Log(bids[j][pf[j]].value) - math.Log(bids[j][without[j]].value)
+			}
+		}
+		won[i].kept = min(1, math.Exp(log))
+	}
+	return won
+}
+
+// exactly is up to how many combinations of offers are looked at one by one.
+const exactly = 4096
+
+// fairest chooses an offer of each bid but one (-1: of each) so that the product
+// of their values is largest.
+func fairest(bids [][]offer, free, but int) []int {
+	now, best, most := make([]int, len(bids)), make([]int, len(bids)), math.Inf(-1)
+	var try func(i, left int, log float64)
+	try = func(i, left int, log float64) {
+		if i == len(bids) {
+			if log > most+1e-12 {
+				most = log
+				copy(best, now)
+			}
+			return
+		}
+		for k, o := range bids[i] {
+			if o.gpus > left || i == but && k > 0 {
+				break // larger ones cost more
+			}
+			now[i] = k
+			l := log
+			if i != but {
+				l += math.Log(o.value)
+			}
+			try(i+1, left-o.gpus, l)
+		}
+		now[i] = 0
+	}
+	try(0, free, 0)
+	return best
+}
+
+// step is from one offer of a bid to the next.
+type step struct {
+	bid, to, gpus int
+	gain          float64 // in the logarithm of the value, per GPU
+}
+
+// stepsOf lists all steps by what they bring.
+func stepsOf(bids [][]offer) []step {
+	var steps []step
+	for i, list := range bids {
+		for k := 1; k < len(list); k++ {
+			g := list[k].gpus - list[k-1].gpus
+			steps = append(steps, step{i, k, g, (math.Log(list[k].value) - math.Log(list[k-1].value)) / float64(max(1, g))})
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain, a.gain) })
+	return steps
+}
+
+// greedily is fairest for many combinations: each GPU goes where it raises a
+// value by the largest factor. It is exact where offers are concave, as they are
+// where speeds are.
+func greedily(steps []step, bids, free, but int) []int {
+	at := make([]int, bids)
+	for _, s := range steps {
+		if s.bid != but && s.to == at[s.bid]+1 && s.gpus <= free && s.gain > 0 {
+			at[s.bid] = s.to
+			free -= s.gpus
+		}
+	}
+	return at
+}

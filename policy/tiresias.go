@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var tiresiasL = Info{
+	Name:   "tiresias-l",
+	About:  "2D-LAS: levels of attained GPU service, inside a level in the order of first starts; preemptive",
+	Source: "C-tiresias: discretised 2D-LAS (NSDI'19)",
+	Needs:  "nothing",
+	Knobs: []Knob{
+		{"thresholds", "36000", "GPU-seconds at which levels end, e.g. 3250/7200/18000"},
+		promoteKnob,
+	},
+	New: func(k *Knobs) (engine.Policy, error) {
+		p := &tiresiasLPolicy{name: k.label()}
+		var err error
+		if p.levels, err = parseLevels("thresholds", k.text("thresholds")); err != nil {
+			return nil, err
+		}
+		p.promotion, err = k.promotion()
+		return p, err
+	},
+}
+
+type tiresiasLPolicy struct {
+	name string
+	levels
+	promotion
+}
+
+func (p *tiresiasLPolicy) Name() string { return p.name }
+
+func (p *tiresiasLPolicy) Traits() engine.Traits {
+	return engine.Traits{Preempts: true, Backfill: engine.Skip}
+}
+
+// Key is the level and the first start: the paper places all jobs anew in this
+// order, so a job may also take from one of its own level that started later.
+// Jobs that never ran come last in the first level, by submission.
+func (p *tiresiasLPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
+	return engine.Key{inLevel(p.Level(j), j.FirstStart()), int64(j.FirstStart())}
+}
+
+// Level is the level of a job, from 0.
+func (p *tiresiasLPolicy) Level(j engine.JobView) int {
+	service, _ := j.Executed()
+	return p.of(service)
+}
+
+// NextChange is when the job's service reaches the end of its level.
+func (p *tiresiasLPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
+	service, _ := j.Executed()
+	return when(v, service, p.end(service), j.Milli())
+}
+
+// startBits hold a first start in microseconds: 2^53 of them are 285 years.
+const startBits = 53
+
+// inLevel puts a level and the order in it into one number: to the microsecond,
+// which is as fine as one job may take from another.
+func inLevel(level int, first cluster.Time) int64 {
+	us := int64(first) / int64(time.Microsecond)
+	return int64(level)<<startBits | min(us, 1<<startBits-1)
+}

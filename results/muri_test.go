@@ -1,0 +1,70 @@
+package results
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
+	"github.com/muster-gpu/muster/sim/compat"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// TestMuri holds the replays to the published figures, to the last digit that was printed.
+func TestMuri(t *testing.T) {
+	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/muri/expected_fig9_fig10.csv")))
+	tab, err := Muri(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tab.Rows) != 48 || len(tab.Failed()) > 0 {
+		t.Errorf("%d rows, want 48; beyond the tolerance are %v", len(tab.Rows), tab.Failed())
+	}
+	for _, r := range tab.Rows {
+		if r.Reason == muriResidue && math.Abs(r.Off()) > 0.002 {
+			t.Errorf("%s, %s: off by %+.3f %%", r.Case, r.Figure, 100*r.Off())
+		}
+		if r.Reason != "" {
+			continue
+		}
+		text := strconv.FormatFloat(r.Published, 'f', -1, 64)
+		_, decimals, _ := strings.Cut(text, ".")
+		if d := r.Ours - r.Published; d > half(len(decimals)) || d < -half(len(decimals)) {
+			t.Errorf("%s, %s: %s, ours %f", r.Case, r.Figure, text, r.Ours)
+		}
+	}
+}
+
+// half is half a unit of the last of so many decimals (and what doubles add to it).
+func half(decimals int) float64 {
+	u := 0.5000001
+	for range decimals {
+		u /= 10
+	}
+	return u + 5e-9
+}
+
+// The number of events in which the world stirs is that of the published simulator, too.
+func TestMuriEvents(t *testing.T) {
+	for _, c := range []struct {
+		trace, pol string
+		world      compat.Profile
+		want       int
+	}{
+		{"trace3", "srtf", compat.Muri(), 1984}, {"trace4", "srtf", compat.Muri(), 5169}, {"trace4", "srsf", compat.Muri(), 5169},
+		{"trace3", "tiresias-l:thresholds=3250/7200", compat.MuriLevels(), 3358}, {"trace4", "tiresias-l:thresholds=3250/7200", compat.MuriLevels(), 7918},
+	} {
+		wl, err := trace.Open(shared.Path(t, fmt.Sprintf("traces/muri/%s.csv", c.trace)), trace.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := compat.Run(context.Background(), c.world, wl.Jobs, 64, c.pol)
+		if err != nil || f.Stirs != c.want {
+			t.Errorf("%s under %s: %d events, %v; want %d", c.trace, c.pol, f.Stirs, err, c.want)
+		}
+	}
+}

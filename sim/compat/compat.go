@@ -1,0 +1,382 @@
+// Package compat replays workloads in the worlds of published simulators, under
+// our engine and our policies: a profile is a set of models (how long an
+// iteration takes, what a stir of the cluster costs, which jobs end together,
+// when the scheduler is asked) that says what is peculiar to such a world. The
+// engine and the policies know nothing of it. Virtual time is a double here, as
+// in those simulators; the engine sees it in whole nanoseconds.
+package compat
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// Profile is what is peculiar to a simulator's world.
+type Profile struct {
+	Name string
+	// Slower multiplies every iteration's time.
+	Slower float64
+	// Stall is the seconds of progress that a running job loses in every interval
+	// between two events of the cluster, except in the one that its end ends; nil: none.
+	Stall func(gpus int, model string) (float64, error)
+	// Together is the relative distance of ends that count as one instant, that
+	// of the job that was listed first; 0: only equal ones.
+	Together float64
+	// Lists has a policy of levels take the jobs of a level in the order of a list:
+	// who arrives or comes down a level goes to its tail; after each event those who
+	// run are moved before those who wait.
+	Lists bool
+	// Asked is the GPU-seconds at which a running job's service has the scheduler
+	// asked, in whole seconds of its run; each once.
+	Asked []float64
+}
+
+// job is a job in the world.
+type job struct {
+	entry   *trace.Entry
+	gpus    float64
+	submit  float64 // seconds
+	step    float64 // seconds per iteration
+	stall   float64
+	left    float64      // iterations
+	seen    float64      // when it was last accounted
+	clock   cluster.Time // ... as the engine saw it
+	used    float64      // seconds in the running state
+	level   int          // of Asked
+	place   int64        // in the list of its level
+	running bool
+	done    time.Duration // what the engine believes that it has done
+}
+
+// World is a driver whose world is a profile's.
+type World struct {
+	p       Profile
+	jobs    []job
+	next    int    // next to arrive
+	live    []*job // arrived and not over, in order of arrival
+	lists   [][]*job
+	now     float64
+	clock   cluster.Time   // now, as the engine sees it
+	reports []engine.Event // to be told at the same instant
+	ends    []group
+	fresh   bool // the end groups are to be made anew
+	jct     []float64
+	last    float64 // the last end
+	stirs   int     // events of the cluster
+}
+
+// group is jobs that end together.
+type group struct {
+	at   float64
+	jobs []*job
+}
+
+// New makes a world of a workload whose entries tell their work in iterations.
+// Tiers of the trace do not count. Entries are in order of submission, and are
+// copied.
+func New(p Profile, entries []trace.Entry) (*World, error) {
+	w := &World{p: p, clock: -1, jobs: make([]job, len(entries)), lists: make([][]*job, len(p.Asked)+1)}
+	for i := range entries {
+		e := entries[i]
+		if e.Work == nil || e.Work.Step <= 0 {
+			return nil, fmt.Errorf("compat: job %d does not tell its work in iterations", i)
+		}
+		n := e.Job.GPUs()
+		e.Job.Tier, e.Job.ID = cluster.Standard, cluster.JobID(i)
+		e.Job.Tasks = []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}} // anywhere: GPUs are counted only
+		e.Job.Checkpoint = cluster.Checkpoint{}
+		// Written as the simulator computes it: (milliseconds x factor) / 1000.
+		ms := float64(e.Work.Step) / float64(time.Millisecond)
+		j := job{entry: &e, gpus: float64(n), submit: e.Job.Submit.Sub(0).Seconds(), step: float64(ms*p.Slower) / 1000, left: e.Work.Steps}
+		j.seen = j.submit
+		if p.Stall != nil {
+			var err error
+			if j.stall, err = p.Stall(n, e.Job.Model); err != nil {
+				return nil, fmt.Errorf("compat: job %d: %w", i, err)
+			}
+		}
+		e.Job.Estimate = max(1, j.remaining())
+		w.jobs[i] = j
+	}
+	return w, nil
+}
+
+// remaining is the run time left, for the engine.
+func (j *job) remaining() time.Duration { return nanos(j.left * j.step) }
+
+func nanos(seconds float64) time.Duration { return time.Duration(math.Round(seconds * 1e9)) }
+
+// instant is a time of the world as the engine sees it: to the microsecond, so
+// that what doubles are off by is not seen. A second would not count as one where
+// the engine counts whole milliseconds of the clock.
+func instant(seconds float64) cluster.Time {
+	return cluster.Time(math.Round(seconds*1e6)) * cluster.Time(time.Microsecond)
+}
+
+// Next returns the next event of the cluster. When the engine wants to be woken
+// is not asked: these simulators look at their order at events only.
+func (w *World) Next(ctx context.Context) (engine.Batch, error) {
+	if len(w.reports) > 0 {
+		return w.batch(), nil
+	}
+	w.regroup()
+	w.runningFirst()
+	arrive, end, asked := math.Inf(1), math.Inf(1), w.asked()
+	if w.next < len(w.jobs) {
+		arrive = w.jobs[w.next].submit
+	}
+	if len(w.ends) > 0 {
+		end = w.ends[0].at
+	}
+	if math.IsInf(min(arrive, end), 1) || ctx.Err() != nil {
+		return engine.Batch{}, io.EOF
+	}
+	w.stirs++
+	w.now = min(arrive, end, asked)
+	w.clock = max(w.clock+1, instant(w.now)) // an event after another is a new instant, however near
+	if min(arrive, end) <= asked {           // else nobody comes or goes in this event
+		if end == w.now {
+			w.finish(w.ends[0].jobs)
+		}
+		w.arrive(arrive)
+	}
+	w.account()
+	w.number()
+	w.fresh = true
+	return w.batch(), nil
+}
+
+func (w *World) batch() engine.Batch {
+	b := engine.Batch{Seq: int64(w.stirs), Now: w.clock, Events: w.reports}
+	w.reports = nil
+	return b
+}
+
+// finish ends jobs at the instant of their group.
+func (w *World) finish(jobs []*job) {
+	for _, j := range jobs {
+		w.jct = append(w.jct, w.now-j.submit)
+		w.last = max(w.last, w.now)
+		w.forget(j)
+		w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: j.entry.Job.ID, Reason: engine.Completed, Done: w.believed(j)})
+	}
+}
+
+// arrive submits all whose time it is.
+func (w *World) arrive(at float64) {
+	for at == w.now && w.next < len(w.jobs) && near(w.jobs[w.next].submit, at, 1e-9) {
+		j := &w.jobs[w.next]
+		w.next++
+		w.live, w.lists[0] = append(w.live, j), append(w.lists[0], j)
+		w.reports = append(w.reports, engine.Event{Type: engine.Submitted, Job: j.entry.Job.ID, Spec: &j.entry.Job})
+	}
+}
+
+// account brings every job up to now. Running jobs lose their stall. The engine
+// is told what is left, as a job would tell that reports progress.
+func (w *World) account() {
+	for _, j := range w.live {
+		if j.running {
+			j.left -= max(w.now-j.seen-j.stall, 0) / j.step
+			done := w.believed(j)
+			j.used = j.used + w.now - j.seen
+			if j.level < len(w.p.Asked) && float64(j.used*j.gpus) >= w.p.Asked[j.level] {
+				w.lists[j.level] = without(w.lists[j.level], j)
+				j.level++
+				w.lists[j.level] = append(w.lists[j.level], j)
+			}
+			j.done = done
+			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.entry.Job.ID, Done: done, Estimate: done + max(1, j.remaining())})
+		}
+		j.seen, j.clock = w.now, w.clock
+	}
+}
+
+func without(list []*job, j *job) []*job {
+	return slices.DeleteFunc(list, func(o *job) bool { return o == j })
+}
+
+// forget takes out a job that is over.
+func (w *World) forget(j *job) {
+	w.live, w.lists[j.level] = without(w.live, j), without(w.lists[j.level], j)
+}
+
+// runningFirst moves, in each list, those who run before those who wait.
+func (w *World) runningFirst() {
+	for _, l := range w.lists {
+		slices.SortStableFunc(l, func(a, b *job) int {
+			switch {
+			case a.running == b.running:
+				return 0
+			case a.running:
+				return -1
+			}
+			return 1
+		})
+	}
+}
+
+// number gives the jobs the places that the order of the lists says.
+func (w *World) number() {
+	for _, l := range w.lists {
+		for i, j := range l {
+			j.place = int64(i)
+		}
+	}
+}
+
+// leveller is a policy of levels.
+type leveller interface {
+	engine.Policy
+	Level(j engine.JobView) int
+}
+
+// listed is a policy of levels whose order inside a level is that of the world's
+// lists. Every place may be another after an event, so all keys are.
+type listed struct {
+	leveller
+	w *World
+}
+
+// Traits has every key computed anew at each instant.
+func (l *listed) Traits() engine.Traits {
+	t := l.leveller.Traits()
+	t.Rekey, t.Rerun = 1, 1
+	return t
+}
+
+// Key is the policy's level, then the place in the world's list.
+func (l *listed) Key(_ engine.View, j engine.JobView) engine.Key {
+	return engine.Key{int64(l.Level(j))<<40 + l.w.jobs[j.Spec().ID].place}
+}
+
+// believed is the work that the engine counts by now: the wall time that the job ran.
+func (w *World) believed(j *job) time.Duration { return j.done + w.clock.Sub(j.clock) }
+
+// asked is when a running job's service next has the scheduler asked.
+func (w *World) asked() float64 {
+	at := math.Inf(1)
+	for _, j := range w.live {
+		if j.running && j.level < len(w.p.Asked) {
+			at = min(at, math.Ceil(w.p.Asked[j.level]/j.gpus)-j.used+w.now)
+		}
+	}
+	return at
+}
+
+// regroup foretells who ends when, as if nothing stirred any more.
+func (w *World) regroup() {
+	if !w.fresh {
+		return
+	}
+	w.fresh, w.ends = false, w.ends[:0]
+next:
+	for _, j := range w.live {
+		if !j.running {
+			continue
+		}
+		at := w.now + float64(j.left*j.step)
+		for i := range w.ends {
+			if near(w.ends[i].at, at, w.p.Together) {
+				w.ends[i].jobs = append(w.ends[i].jobs, j)
+				continue next
+			}
+		}
+		w.ends = append(w.ends, group{at, []*job{j}})
+	}
+	slices.SortStableFunc(w.ends, func(a, b group) int { return cmp.Compare(a.at, b.at) })
+}
+
+func near(a, b, rel float64) bool {
+	return a == b || math.Abs(a-b) <= rel*max(math.Abs(a), math.Abs(b))
+}
+
+// Apply carries out a decision: it takes no time, and nothing is lost.
+func (w *World) Apply(_ context.Context, d engine.Decision) error {
+	for i := range d.Actions {
+		a := &d.Actions[i]
+		j := &w.jobs[a.Job]
+		switch a.Type {
+		case engine.Start:
+			j.running = true
+			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job})
+		case engine.Preempt:
+			j.running = false
+			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: j.done})
+		case engine.Reject:
+			w.forget(j)
+		case engine.Resize:
+			return errors.New("compat: jobs have one size")
+		}
+	}
+	return nil
+}
+
+// Figures are what such simulators report, in seconds, of the jobs that completed.
+type Figures struct {
+	Jobs               int
+	JCT, Makespan, P99 float64
+	Stirs              int // events of the cluster
+}
+
+// Figures returns the mean completion time, the last end, and the completion
+// time at floor(0.99 n), counted from 0, of all in ascending order.
+func (w *World) Figures() Figures {
+	f := Figures{Jobs: len(w.jct), Makespan: w.last, Stirs: w.stirs}
+	if f.Jobs == 0 {
+		return f
+	}
+	for _, v := range w.jct {
+		f.JCT += v
+	}
+	f.JCT /= float64(f.Jobs)
+	f.P99 = slices.Sorted(slices.Values(w.jct))[f.Jobs*99/100]
+	return f
+}
+
+// Run replays entries on one node of so many GPUs, which are only counted.
+func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol string) (Figures, error) {
+	w, err := New(p, entries)
+	if err != nil {
+		return Figures{}, err
+	}
+	spec, err := cluster.ParseShort(fmt.Sprintf("1x%d", gpus))
+	if err != nil {
+		return Figures{}, err
+	}
+	cfg := engine.Config{Spec: *spec}
+	if cfg.Policy, err = policy.New(pol); err != nil {
+		return Figures{}, err
+	}
+	if p.Lists {
+		levels, ok := cfg.Policy.(leveller)
+		if !ok {
+			return Figures{}, fmt.Errorf("compat: profile %s goes with a policy of levels, not with %s", p.Name, pol)
+		}
+		cfg.Policy = &listed{levels, w}
+	}
+	if cfg.Placer, err = place.New("first-fit"); err != nil {
+		return Figures{}, err
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		return Figures{}, err
+	}
+	if err := driver.Run(ctx, e, w, nil); err != nil {
+		return Figures{}, err
+	}
+	return w.Figures(), ctx.Err()
+}
