@@ -15,6 +15,7 @@ import (
 type nodesArg struct {
 	nodes, gpus, racks, fabrics, islands int
 	model, name, rack, fabric, nvlink    string
+	mig                                  string
 	cpu                                  cluster.Milli
 	ram                                  cluster.MiB
 	bad                                  uint64
@@ -35,6 +36,7 @@ var clusterKeys = []key[nodesArg]{
 	text("fabric", func(a *nodesArg) *string { return &a.fabric }),
 	text("nvlink", func(a *nodesArg) *string { return &a.nvlink }),
 	text("name", func(a *nodesArg) *string { return &a.name }),
+	text("mig", func(a *nodesArg) *string { return &a.mig }),
 	{name: "bad", set: func(a *nodesArg, v string) (err error) { a.bad, err = parseDevices(v); return err }},
 }
 
@@ -69,7 +71,10 @@ func (p *parser) cluster(args []string) error {
 	}
 	for i := range a.nodes {
 		n := cluster.Node{Name: a.name + strconv.Itoa(len(s.Nodes)+1), Model: m.Name, GPUs: a.gpus, CPU: a.cpu, RAM: a.ram,
-			Islands: a.islands, NVLink: a.nvlink, Rack: a.rack, Fabric: a.fabric, Bad: a.bad}
+			Islands: a.islands, NVLink: a.nvlink, Rack: a.rack, Fabric: a.fabric, Bad: a.bad, MIG: a.mig}
+		if _, _, err := n.Geometry(&m); err != nil {
+			return fmt.Errorf("mig=: %w", err)
+		}
 		if a.racks > 0 {
 			n.Rack = "r" + strconv.Itoa(p.set.racks+1+i*a.racks/a.nodes)
 		}
@@ -88,6 +93,23 @@ func (p *parser) clusterYAML() error {
 	if len(p.set.spec.Nodes) > 0 {
 		return errors.New("a cluster is there already: write `clear` before another one")
 	}
+	body := p.indented()
+	if body == "" {
+		return errors.New("cluster yaml: indented lines with a cluster file must follow")
+	}
+	spec, err := config.Read(p.name, strings.NewReader(body))
+	if err != nil {
+		return trimFile(p.name, err)
+	}
+	queues := p.set.spec.Queues
+	p.set.spec = *spec
+	p.set.spec.Queues = append(p.set.spec.Queues, queues...)
+	return nil
+}
+
+// indented takes the indented lines that follow. Empty lines in front make a
+// reader's line numbers those of this file.
+func (p *parser) indented() string {
 	from := p.at
 	for p.at < len(p.lines) && (strings.TrimSpace(p.lines[p.at]) == "" || strings.ContainsRune(" \t", rune(p.lines[p.at][0]))) {
 		p.at++
@@ -96,17 +118,25 @@ func (p *parser) clusterYAML() error {
 		p.at--
 	}
 	if p.at == from {
-		return errors.New("cluster yaml: indented lines with a cluster file must follow")
+		return ""
 	}
-	// Empty lines in front make the reader's line numbers those of this file.
-	body := strings.Repeat("\n", from) + strings.Join(p.lines[from:p.at], "\n") + "\n"
-	spec, err := config.Read(p.name, strings.NewReader(body))
+	return strings.Repeat("\n", from) + strings.Join(p.lines[from:p.at], "\n") + "\n"
+}
+
+// perf takes a performance table, as --perf does.
+func (p *parser) perf(args []string) error {
+	if len(args) > 0 {
+		return errors.New("perf takes no arguments; indented lines with a performance table follow")
+	}
+	body := p.indented()
+	if body == "" {
+		return errors.New("perf: indented lines with a performance table must follow")
+	}
+	t, err := config.ReadPerf(p.name, []byte(body))
 	if err != nil {
 		return trimFile(p.name, err)
 	}
-	queues := p.set.spec.Queues
-	p.set.spec = *spec
-	p.set.spec.Queues = append(p.set.spec.Queues, queues...)
+	p.set.perf = t
 	return nil
 }
 

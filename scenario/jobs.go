@@ -33,8 +33,9 @@ type draft struct {
 
 // ref is a dependency by name.
 type ref struct {
-	typ  cluster.DependencyType
-	name string
+	typ   cluster.DependencyType
+	name  string
+	delay time.Duration
 }
 
 const (
@@ -70,6 +71,8 @@ var jobKeys = []key[draft]{
 	text("reservation", func(d *draft) *string { return &d.entry.Job.Reservation }),
 	{name: "within", set: func(d *draft, v string) error { return d.topology(v, true) }},
 	{name: "prefer", set: func(d *draft, v string) error { return d.topology(v, false) }},
+	whole("pernode", 1, cluster.MaxTasks, func(d *draft) *int { return &d.entry.Job.PerNode }),
+	{name: "onnode", set: setNodeLimits},
 	{name: "elastic", set: setElastic},
 	span("limit", func(d *draft) *duration { return &d.entry.Job.Limit }),
 	span("estimate", func(d *draft) *duration { return &d.entry.Job.Estimate }),
@@ -81,6 +84,8 @@ var jobKeys = []key[draft]{
 	instant("deadline", func(d *draft) *cluster.Time { return &d.entry.Job.Deadline }),
 	{name: "after", set: func(d *draft, v string) error { return d.depend(cluster.AfterOK, v) }},
 	{name: "afterany", set: func(d *draft, v string) error { return d.depend(cluster.AfterAny, v) }},
+	{name: "afterstart", set: func(d *draft, v string) error { return d.depend(cluster.AfterStart, v) }},
+	toggle("anyof", func(d *draft) *bool { return &d.entry.Job.AnyOf }),
 	{name: "afternotok", set: func(d *draft, v string) error { return d.depend(cluster.AfterNotOK, v) }},
 	{name: "singleton", flag: true, set: func(d *draft, _ string) error {
 		d.entry.Job.After = append(d.entry.Job.After, cluster.Dependency{Type: cluster.Singleton})
@@ -90,6 +95,7 @@ var jobKeys = []key[draft]{
 	whole("cap", 1, maxSeries, func(d *draft) *int { return &d.cap }),
 	instant("begin", func(d *draft) *cluster.Time { return &d.entry.Job.Begin }),
 	toggle("hold", func(d *draft) *bool { return &d.entry.Job.Hold }),
+	toggle("nopreempt", func(d *draft) *bool { return &d.entry.Job.NoPreempt }),
 	toggle("norequeue", func(d *draft) *bool { return &d.entry.Job.NoRequeue }),
 	{name: "skew", set: func(d *draft, v string) error {
 		f, err := strconv.ParseFloat(v, 64)
@@ -149,6 +155,20 @@ func setCheckpoint(d *draft, v string) error {
 	return nil
 }
 
+// setNodeLimits reads "n1+n2:2,n3:0": two tasks at most on n1 and n2 together,
+// none on n3.
+func setNodeLimits(d *draft, v string) error {
+	for _, part := range list(v) {
+		name, most, ok := strings.Cut(part, ":")
+		n, err := strconv.Atoi(most)
+		if !ok || name == "" || err != nil || n < 0 || n > cluster.MaxTasks {
+			return fmt.Errorf("%q is not NODE:TASKS, such as n1:2 or n1+n2:0", part)
+		}
+		d.entry.Job.NodeLimits = append(d.entry.Job.NodeLimits, cluster.NodeLimit{Nodes: strings.Split(name, "+"), Tasks: n})
+	}
+	return nil
+}
+
 func (d *draft) topology(level string, required bool) error {
 	l, err := cluster.ParseLevel(level)
 	if d.entry.Job.Topology.Level != cluster.LevelAny {
@@ -160,7 +180,15 @@ func (d *draft) topology(level string, required bool) error {
 
 func (d *draft) depend(t cluster.DependencyType, v string) error {
 	for _, name := range list(v) {
-		d.after = append(d.after, ref{t, name})
+		r := ref{typ: t, name: name}
+		if base, delay, ok := strings.Cut(name, "+"); ok && t == cluster.AfterStart {
+			var err error
+			if r.delay, err = cluster.ParseDuration(delay); err != nil {
+				return err
+			}
+			r.name = base
+		}
+		d.after = append(d.after, r)
 	}
 	return nil
 }

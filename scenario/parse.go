@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // file is a parsed scenario.
@@ -43,6 +44,7 @@ type setup struct {
 	byName  map[string]int // looked up only
 	series  map[string]int // looked up only: base name to first job
 	events  []scripted
+	perf    *perf.Table // speeds, which the scheduler knows; nil: everywhere as recorded
 }
 
 type parser struct {
@@ -68,6 +70,7 @@ func verbs() []verb {
 	return []verb{
 		{"cluster", "nodes, or a whole cluster file", (*parser).cluster},
 		{"queue", "a queue", (*parser).queue},
+		{"perf", "a performance table follows", (*parser).perf},
 		{"jobs", "job lines follow", (*parser).jobsBlock},
 		{"event", "what happens to nodes, jobs and queues meanwhile", (*parser).event},
 		{"run", "replay it", (*parser).run},

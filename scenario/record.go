@@ -115,8 +115,12 @@ func (s *setup) workload() (wl trace.Workload, ids []cluster.JobID) {
 			if err != nil {
 				panic("scenario: a job that was found is lost: " + err.Error())
 			}
-			for _, k := range jobs {
-				e.Job.After = append(e.Job.After, cluster.Dependency{Type: r.typ, Job: ids[k]})
+			if dep := (cluster.Dependency{Type: r.typ, Job: ids[jobs[0]], Elements: len(jobs), Delay: r.delay}); ids[jobs[len(jobs)-1]] == dep.Last() {
+				e.Job.After = append(e.Job.After, dep)
+				continue
+			}
+			for _, k := range jobs { // others came between them
+				e.Job.After = append(e.Job.After, cluster.Dependency{Type: r.typ, Job: ids[k], Delay: r.delay})
 			}
 		}
 		wl.Jobs = append(wl.Jobs, e)
@@ -185,7 +189,10 @@ func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Head
 		stop[cluster.Standard].How, _ = engine.ParseHow(r.preempt)
 		su.Config.Stop = &stop
 	}
-	return su, journal.Header{Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill, Depth: r.depth, Reserve: r.reserve,
+	if r.set.perf != nil {
+		su.World.Model = r.set.perf
+	}
+	return su, journal.Header{Perf: r.set.perf, Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill, Depth: r.depth, Reserve: r.reserve,
 		MinRuntime: r.minRuntime, Starvation: r.starvation, Stop: su.Config.Stop}
 }
 
