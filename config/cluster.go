@@ -51,6 +51,7 @@ type nodeFile struct {
 	Rack    string `yaml:"rack"`
 	Fabric  string `yaml:"fabric"`
 	State   string `yaml:"state"`
+	MIG     string `yaml:"mig"`
 }
 
 type partitionFile struct {
@@ -154,11 +155,67 @@ func decode(name string, data []byte, into any) error {
 	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
 		return fmt.Errorf("%s:%s: %w", name, m[1], cluster.Unknown("key", m[2], keysOf(m[3])))
 	}
-	return fmt.Errorf("%s: %s", name, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ", ""))
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ", "")
+	if m := lineFirst.FindStringSubmatch(text); m != nil {
+		return fmt.Errorf("%s:%s: %s", name, m[1], wanted(text[len(m[0]):]))
+	}
+	if m := wrongValue.FindStringSubmatch(text); m != nil {
+		if line := lineWith(data, m[1]); line > 0 {
+			return fmt.Errorf("%s:%d: %s", name, line, text)
+		}
+	}
+	return fmt.Errorf("%s: %s", name, text)
+}
+
+var (
+	lineFirst  = regexp.MustCompile(`^line (\d+): `)
+	wrongValue = regexp.MustCompile(`^"([^"]*)"`) // what a unit's reader says of what it was given
+)
+
+var wrongType = regexp.MustCompile("^cannot unmarshal !!\\w+ (?:`([^`]*)` )?into (\\S+)")
+
+// wanted says in plain words of which kind a value had to be.
+func wanted(text string) string {
+	m := wrongType.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	kind := map[string]string{"bool": "true or false", "int": "a whole number", "int64": "a whole number", "float64": "a number", "string": "a text"}[m[2]]
+	switch {
+	case strings.HasPrefix(m[2], "[]"):
+		kind = "a list, such as [a, b]"
+	case kind == "":
+		kind = "keys with values, such as {name: a}"
+	}
+	if m[1] == "" {
+		return "this is to be " + kind
+	}
+	return fmt.Sprintf("%q is not %s", m[1], kind)
+}
+
+// lineWith is the first line on which a value stands; 0: none.
+func lineWith(data []byte, value string) int {
+	var root yaml.Node
+	if yaml.Unmarshal(data, &root) != nil {
+		return 0
+	}
+	var walk func(n *yaml.Node) int
+	walk = func(n *yaml.Node) int {
+		if n.Kind == yaml.ScalarNode && n.Value == value {
+			return n.Line
+		}
+		for _, c := range n.Content {
+			if line := walk(c); line > 0 {
+				return line
+			}
+		}
+		return 0
+	}
+	return walk(&root)
 }
 
 func keysOf(typeName string) []string {
-	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, perfFile{}, serveFile{}, stopFile{}, People{}} {
+	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{}, stopFile{}, tlsFile{}, People{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue
@@ -182,11 +239,11 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		s.Epoch = t.Unix()
 	}
 	if f.Timezone != "" {
-		t, err := time.Parse("-07:00", f.Timezone)
+		zone, err := parseZone(f.Timezone)
 		if err != nil {
-			return nil, fmt.Errorf("timezone %q is not an offset such as +01:00", f.Timezone)
+			return nil, fmt.Errorf("timezone %w", err)
 		}
-		_, s.Zone = t.Zone()
+		s.Zone = zone
 	}
 	for _, m := range f.Models {
 		g := cluster.GPUModel{Name: m.Name, Memory: cluster.MiB(m.Memory), Generation: m.Generation, NVLink: m.NVLink, NVSwitch: m.NVSwitch}
@@ -209,6 +266,16 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		}
 	}
 	return s, addQueues(s, f.Queues, "")
+}
+
+// parseZone reads how far local time is ahead of UTC, in seconds.
+func parseZone(text string) (int, error) {
+	t, err := time.Parse("-07:00", text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not an offset such as +01:00", text)
+	}
+	_, zone := t.Zone()
+	return zone, nil
 }
 
 func (f *clusterFile) addNodes(s *cluster.Spec) error {
@@ -242,9 +309,16 @@ func (f *clusterFile) addNodes(s *cluster.Spec) error {
 				return fmt.Errorf("node %s: %w", n.Name, err)
 			}
 		}
+		one := cluster.Node{Model: model, GPUs: n.GPUs, CPU: cluster.Milli(n.CPU), RAM: cluster.MiB(n.RAM), Islands: n.Islands,
+			NVLink: n.NVLink, Rack: n.Rack, Fabric: n.Fabric, State: state, MIG: n.MIG}
+		if m, ok := s.Model(model); ok {
+			if _, _, err := one.Geometry(&m); err != nil {
+				return fmt.Errorf("node %s: mig: %w", n.Name, err)
+			}
+		}
 		for _, name := range names {
-			s.Nodes = append(s.Nodes, cluster.Node{Name: name, Model: model, GPUs: n.GPUs, CPU: cluster.Milli(n.CPU),
-				RAM: cluster.MiB(n.RAM), Islands: n.Islands, NVLink: n.NVLink, Rack: n.Rack, Fabric: n.Fabric, State: state})
+			one.Name = name
+			s.Nodes = append(s.Nodes, one)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/perf"
 )
 
 const lab = `
@@ -133,7 +134,7 @@ func TestPerfTable(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"speed: {a: {T4: -1}}", "factor"},
 		{"distance: {a: {rak: 0.5}}", `did you mean "rack"?`},
-		{"pairs: {ab: 0.5}", "want victim/partner"},
+		{"pairs: {ab: 0.5}", "want job/neighbour"},
 		{"sped: {}", "sped"},
 	} {
 		if _, err := ReadPerf("p.yaml", []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -145,7 +146,7 @@ func TestPerfTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tab.Speed["r"]["T4-16GB"] != 500_000 || tab.Distance["*"][cluster.LevelRack] != 800_000 ||
-		tab.Pairs[[2]string{"r", "*"}] != 500_000 || tab.Scale["r"][1] != 300_000 {
+		tab.Pairs[perf.Pair{"r", "*"}] != 500_000 || tab.Scale["r"][1] != 300_000 {
 		t.Errorf("%+v", tab)
 	}
 }

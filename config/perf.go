@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/perf"
@@ -34,8 +33,17 @@ func ReadPerf(path string, data []byte) (*perf.Table, error) {
 	if err := decode(path, data, &f); err != nil {
 		return nil, err
 	}
+	t, err := f.table()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// table makes the table of a file.
+func (f *perfFile) table() (*perf.Table, error) {
 	t := &perf.Table{Speed: map[string]map[string]int64{}, Distance: map[string]map[cluster.Level]int64{},
-		Pairs: map[[2]string]int64{}, Scale: map[string]map[int]int64{}}
+		Pairs: map[perf.Pair]int64{}, Scale: map[string]map[int]int64{}}
 	for m, row := range f.Speed {
 		t.Speed[m] = map[string]int64{}
 		for gpu, v := range row {
@@ -51,17 +59,17 @@ func ReadPerf(path string, data []byte) (*perf.Table, error) {
 		for name, v := range row {
 			l, err := cluster.ParseLevel(name)
 			if err != nil {
-				return nil, fmt.Errorf("%s: distance of %s: %w", path, m, err)
+				return nil, fmt.Errorf("distance of %s: %w", m, err)
 			}
 			t.Distance[m][l] = millionths(v)
 		}
 	}
-	for pair, v := range f.Pairs {
-		a, b, ok := strings.Cut(pair, "/")
-		if !ok {
-			return nil, fmt.Errorf("%s: pair %q: want victim/partner", path, pair)
+	for text, v := range f.Pairs {
+		var p perf.Pair
+		if err := p.UnmarshalText([]byte(text)); err != nil {
+			return nil, err
 		}
-		t.Pairs[[2]string{a, b}] = millionths(v)
+		t.Pairs[p] = millionths(v)
 	}
 	for m, row := range f.Scale {
 		t.Scale[m] = map[int]int64{}
@@ -69,10 +77,7 @@ func ReadPerf(path string, data []byte) (*perf.Table, error) {
 			t.Scale[m][n] = millionths(v)
 		}
 	}
-	if err := t.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return t, nil
+	return t, t.Check()
 }
 
 func millionths(v float64) int64 {

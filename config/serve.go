@@ -1,14 +1,18 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -19,14 +23,33 @@ type People struct {
 	Groups []string `yaml:"groups"`
 }
 
-// Serve is the configuration of muster serve. What is empty has its default.
+// Serve is the configuration of muster serve. What is empty, or nil, has its
+// default.
 type Serve struct {
 	Policy, Placer, Backfill         string
 	MinRuntime, Starvation, KillWait time.Duration
 	Stop                             [3]engine.StopRule
 	Queues                           []cluster.Queue
-	Members                          map[string]People // by queue: who may submit there
+	Partitions                       []cluster.Partition // without nodes: of this machine
+	Members                          map[string]People   // by queue: who may submit there
 	Operators, Admins                People
+	Idle                             *Idle       // nil: idle jobs are left alone
+	Perf                             *perf.Table // what policies that plan know of speeds; nil: nothing
+
+	State, Socket string
+	GPUs          string // as --gpus takes it
+	CPUs          int
+	Keep          *time.Duration // of the journal and the folders of old jobs; 0: for ever
+	SampleEvery   *time.Duration // 0: never
+	HourCost      float64        // of a GPU; 0: unknown
+	LogLevel      slog.Level
+	Zone          *int // of the queues' windows, in seconds ahead of UTC; nil: this machine's
+
+	Listen     string // "": the default; none: nowhere
+	Cert, Key  string // files
+	SelfSigned bool
+	Insecure   bool
+	Hosts      []string
 }
 
 type serveFile struct {
@@ -38,9 +61,33 @@ type serveFile struct {
 	KillWait   Duration            `yaml:"kill_wait"`
 	Stop       map[string]stopFile `yaml:"stop"`
 	Queues     []queueFile         `yaml:"queues"`
+	Partitions []partitionFile     `yaml:"partitions"`
 	Members    map[string]People   `yaml:"members"`
 	Operators  People              `yaml:"operators"`
 	Admins     People              `yaml:"admins"`
+	Idle       *idleFile           `yaml:"idle"`
+	Perf       *perfFile           `yaml:"performance"`
+
+	State       string    `yaml:"state"`
+	Socket      string    `yaml:"socket"`
+	GPUs        string    `yaml:"gpus"`
+	CPUs        int       `yaml:"cpus"`
+	Keep        *Duration `yaml:"keep"`
+	SampleEvery *Duration `yaml:"sample_every"`
+	HourCost    float64   `yaml:"gpu_hour_cost"`
+	LogLevel    string    `yaml:"log_level"`
+	Timezone    string    `yaml:"timezone"`
+
+	Listen   string   `yaml:"listen"`
+	TLS      tlsFile  `yaml:"tls"`
+	Insecure bool     `yaml:"insecure"`
+	Hosts    []string `yaml:"hosts"`
+}
+
+type tlsFile struct {
+	Cert       string `yaml:"cert"`
+	Key        string `yaml:"key"`
+	SelfSigned bool   `yaml:"self_signed"`
 }
 
 type stopFile struct {
@@ -48,7 +95,8 @@ type stopFile struct {
 	Grace *Duration `yaml:"grace"`
 }
 
-// ReadServe reads the configuration of muster serve; name stands in errors.
+// ReadServe reads the configuration of muster serve; name stands in errors,
+// which name the line, too.
 func ReadServe(name string, r io.Reader) (*Serve, error) {
 	data, err := io.ReadAll(io.LimitReader(r, 16<<20))
 	if err != nil {
@@ -59,58 +107,165 @@ func ReadServe(name string, r io.Reader) (*Serve, error) {
 		return nil, err
 	}
 	c, err := f.serve()
+	if err == nil {
+		err = c.checkQueues()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, Locate(name, data, err)
 	}
 	return c, nil
 }
 
 func (f *serveFile) serve() (*Serve, error) {
 	c := &Serve{Policy: f.Policy, Placer: f.Place, Backfill: f.Backfill, MinRuntime: time.Duration(f.MinRuntime), Starvation: time.Duration(f.Starvation),
-		KillWait: time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators, Admins: f.Admins}
-	if c.Policy != "" {
-		if _, err := policy.New(c.Policy); err != nil {
-			return nil, fmt.Errorf("policy: %w", err)
-		}
-	}
-	if c.Placer != "" {
-		if _, err := place.New(c.Placer); err != nil {
-			return nil, fmt.Errorf("place: %w", err)
-		}
-	}
-	if c.Backfill != "" {
-		if _, err := engine.ParseBackfill(c.Backfill); err != nil {
-			return nil, fmt.Errorf("backfill: %w", err)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(f.Stop)) {
-		tier, err := cluster.ParseTier(name)
-		if err != nil {
-			return nil, fmt.Errorf("stop: %w", err)
-		}
-		rule, s := &c.Stop[tier], f.Stop[name]
-		if s.How != "" {
-			if rule.How, err = engine.ParseHow(s.How); err != nil {
-				return nil, fmt.Errorf("stop: %s: how: %w", name, err)
-			}
-		}
-		if s.Grace != nil {
-			rule.Grace = time.Duration(*s.Grace)
+		KillWait: time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators, Admins: f.Admins,
+		State: f.State, Socket: f.Socket, GPUs: f.GPUs, CPUs: f.CPUs, Keep: (*time.Duration)(f.Keep), SampleEvery: (*time.Duration)(f.SampleEvery),
+		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned, Insecure: f.Insecure, Hosts: f.Hosts}
+	for _, step := range []func(*Serve) error{f.checkRules, f.checkMachine, f.stopRules} {
+		if err := step(c); err != nil {
+			return nil, err
 		}
 	}
 	var spec cluster.Spec
 	if err := addQueues(&spec, f.Queues, ""); err != nil {
 		return nil, err
 	}
-	c.Queues = spec.Queues
-	var names []string
+	if err := (&clusterFile{Partitions: f.Partitions}).addPartitions(&spec); err != nil {
+		return nil, err
+	}
+	for i := range spec.Partitions {
+		if f.Partitions[i].Nodes == "" {
+			spec.Partitions[i].Nodes = nil
+		}
+	}
+	c.Queues, c.Partitions = spec.Queues, spec.Partitions
+	names := make([]string, 0, len(c.Queues))
 	for i := range c.Queues {
 		names = append(names, c.Queues[i].Name)
 	}
 	for _, q := range slices.Sorted(maps.Keys(f.Members)) {
 		if !slices.Contains(names, q) {
-			return nil, fmt.Errorf("members: %w", cluster.Unknown("queue", q, names))
+			return nil, At(cluster.Unknown("queue", q, names), "members", q)
+		}
+	}
+	for i := range c.Partitions {
+		for _, q := range c.Partitions[i].Queues {
+			if !slices.Contains(names, q) {
+				return nil, At(fmt.Errorf("%s: %w", c.Partitions[i].Name, cluster.Unknown("queue", q, names)), "partitions", c.Partitions[i].Name)
+			}
+		}
+	}
+	var err error
+	if c.Idle, err = f.Idle.idle(names); err != nil {
+		return nil, At(err, "idle")
+	}
+	if f.Perf != nil {
+		if c.Perf, err = f.Perf.table(); err != nil {
+			return nil, At(err, "performance")
 		}
 	}
 	return c, nil
+}
+
+// checkRules checks what the engine is told.
+func (f *serveFile) checkRules(c *Serve) error {
+	if c.Policy != "" {
+		if _, err := policy.New(c.Policy); err != nil {
+			return At(err, "policy")
+		}
+	}
+	if c.Placer != "" {
+		if _, err := place.New(c.Placer); err != nil {
+			return At(err, "place")
+		}
+	}
+	if c.Backfill != "" {
+		if _, err := engine.ParseBackfill(c.Backfill); err != nil {
+			return At(err, "backfill")
+		}
+	}
+	for key, d := range map[string]*Duration{"min_runtime": &f.MinRuntime, "starvation": &f.Starvation, "kill_wait": &f.KillWait, "keep": f.Keep, "sample_every": f.SampleEvery} {
+		if d != nil && *d < 0 {
+			return At(fmt.Errorf("%s is below 0", cluster.FormatDuration(time.Duration(*d))), key)
+		}
+	}
+	return nil
+}
+
+// checkMachine checks what the daemon itself is told.
+func (f *serveFile) checkMachine(c *Serve) error {
+	switch {
+	case f.CPUs < 0 || f.CPUs > 1<<16:
+		return At(fmt.Errorf("%d; between 1 and %d are possible", f.CPUs, 1<<16), "cpus")
+	case !(f.HourCost >= 0) || f.HourCost > 1e9:
+		return At(fmt.Errorf("%g is not what an hour of a GPU can cost", f.HourCost), "gpu_hour_cost")
+	case (f.TLS.Cert == "") != (f.TLS.Key == ""):
+		return At(errors.New("give cert and key, or neither"), "tls")
+	case f.TLS.Cert != "" && f.TLS.SelfSigned:
+		return At(errors.New("a certificate is given already (cert)"), "tls", "self_signed")
+	}
+	if f.Timezone != "" {
+		zone, err := parseZone(f.Timezone)
+		if err != nil {
+			return At(err, "timezone")
+		}
+		c.Zone = &zone
+	}
+	if f.LogLevel == "" {
+		return nil
+	}
+	level, err := ParseLevel(f.LogLevel)
+	c.LogLevel = level
+	return At(err, "log_level")
+}
+
+// levels are the names of what is logged, from everything to next to nothing.
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+// ParseLevel reads what is logged: debug, info, warn or error.
+func ParseLevel(text string) (slog.Level, error) {
+	if v, ok := levels[strings.ToLower(text)]; ok {
+		return v, nil
+	}
+	return slog.LevelInfo, cluster.Unknown("log level", text, []string{"debug", "info", "warn", "error"})
+}
+
+func (f *serveFile) stopRules(c *Serve) error {
+	for _, name := range slices.Sorted(maps.Keys(f.Stop)) {
+		tier, err := cluster.ParseTier(name)
+		if err != nil {
+			return At(err, "stop", name)
+		}
+		rule, s := &c.Stop[tier], f.Stop[name]
+		if s.How != "" {
+			if rule.How, err = engine.ParseHow(s.How); err != nil {
+				return At(err, "stop", name, "how")
+			}
+		}
+		if s.Grace != nil {
+			rule.Grace = time.Duration(*s.Grace)
+		}
+	}
+	return nil
+}
+
+// checkQueues checks the tree and the partitions as far as it can be done
+// without the machine: names, parents, windows, limits below guarantees.
+func (c *Serve) checkQueues() error {
+	spec := cluster.Spec{Queues: c.Queues}
+	for i := range 1024 { // guarantees are held against the GPUs that there really are later
+		spec.Nodes = append(spec.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i), Model: "H100-80GB", GPUs: cluster.MaxGPUsPerNode})
+	}
+	if err := Validate(&spec); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for i := range c.Partitions {
+		p := &c.Partitions[i]
+		if p.Name == "" || seen[p.Name] {
+			return At(fmt.Errorf("%q is defined twice or has no name", p.Name), "partitions", p.Name)
+		}
+		seen[p.Name] = true
+	}
+	return nil
 }

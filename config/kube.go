@@ -1,0 +1,218 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
+)
+
+// Kube is the configuration of muster kube, with its defaults filled in.
+type Kube struct {
+	Policy, Placer, Backfill string
+	MinRuntime, Starvation   time.Duration
+	Stop                     [3]engine.StopRule
+	Queues                   []cluster.Queue
+	Repair                   bool   // gangs that say nothing of it are repaired when they lose a node
+	DefaultQueue             string // of pods that name none; "": the queue "default", if there are queues
+	Zone                     *int   // of the queues' windows, in seconds ahead of UTC; nil: this machine's
+	LogLevel                 slog.Level
+	Perf                     *perf.Table // what policies that plan know of speeds; nil: nothing
+
+	Scheduler string   // the schedulerName of the pods that are ours
+	GPUs      []string // extended resources that count as GPUs
+	Drivers   []string // of dynamic resource allocation, whose devices count as GPUs
+	Labels    KubeLabels
+	// Classes are the tiers of pods by the name of their PriorityClass, where no
+	// label of theirs names a tier.
+	Classes map[string]cluster.Tier
+}
+
+// kubeVersion and kubeKind may stand at the head of the file, as they do in
+// other files of a cluster.
+const kubeVersion, kubeKind = "muster.sh/v1alpha1", "MusterConfiguration"
+
+// KubeLabels are the labels of nodes that say what is where.
+type KubeLabels struct {
+	Product  string `yaml:"product"`  // GPU model
+	Memory   string `yaml:"memory"`   // of a GPU, in MiB
+	Replicas string `yaml:"replicas"` // that each shared GPU has
+	Clique   string `yaml:"clique"`   // NVLink domain over several nodes
+	Rack     string `yaml:"rack"`
+	Fabric   string `yaml:"fabric"` // spine block
+}
+
+type kubeFile struct {
+	APIVersion   string              `yaml:"apiVersion"`
+	Kind         string              `yaml:"kind"`
+	Policy       string              `yaml:"policy"`
+	Place        string              `yaml:"place"`
+	Backfill     string              `yaml:"backfill"`
+	MinRuntime   Duration            `yaml:"min_runtime"`
+	Starvation   Duration            `yaml:"starvation"`
+	Stop         map[string]stopFile `yaml:"stop"`
+	Queues       []queueFile         `yaml:"queues"`
+	DefaultQueue string              `yaml:"default_queue"`
+	OnNodeLoss   string              `yaml:"on_node_loss"`
+	Timezone     string              `yaml:"timezone"`
+	LogLevel     string              `yaml:"log_level"`
+	Perf         *perfFile           `yaml:"performance"`
+	Scheduler    string              `yaml:"scheduler_name"`
+	GPUs         []string            `yaml:"gpu_resources"`
+	Drivers      []string            `yaml:"gpu_drivers"`
+	Labels       KubeLabels          `yaml:"labels"`
+	Classes      map[string]string   `yaml:"priority_classes"`
+}
+
+// ReadKube reads the configuration of muster kube; name stands in errors, which
+// name the line, too. A text of only white space is a configuration with all
+// defaults.
+func ReadKube(name string, r io.Reader) (*Kube, error) {
+	data, err := io.ReadAll(io.LimitReader(r, 16<<20))
+	if err != nil {
+		return nil, err
+	}
+	var f kubeFile
+	if strings.TrimSpace(string(data)) != "" {
+		if err := decode(name, data, &f); err != nil {
+			return nil, err
+		}
+	}
+	c, err := f.kube()
+	if err != nil {
+		return nil, Locate(name, data, err)
+	}
+	return c, nil
+}
+
+// IsKube reports whether a file says that it is a configuration of muster kube.
+func IsKube(data []byte) bool {
+	var f struct {
+		Kind string `yaml:"kind"`
+	}
+	return yaml.Unmarshal(data, &f) == nil && f.Kind == kubeKind
+}
+
+func (f *kubeFile) kube() (*Kube, error) {
+	if f.APIVersion != "" && f.APIVersion != kubeVersion {
+		return nil, At(fmt.Errorf("%q is not %s", f.APIVersion, kubeVersion), "apiVersion")
+	}
+	if f.Kind != "" && f.Kind != kubeKind {
+		return nil, At(fmt.Errorf("%q is not %s", f.Kind, kubeKind), "kind")
+	}
+	rules := &serveFile{Policy: f.Policy, Place: f.Place, Backfill: f.Backfill, MinRuntime: f.MinRuntime, Starvation: f.Starvation,
+		Stop: f.Stop, Queues: f.Queues, Timezone: f.Timezone, LogLevel: f.LogLevel, Perf: f.Perf}
+	s, err := rules.serve()
+	if err == nil {
+		err = s.checkQueues()
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &Kube{Policy: cmp.Or(s.Policy, "multifactor"), Placer: cmp.Or(s.Placer, "best-fit"), Backfill: s.Backfill, MinRuntime: s.MinRuntime,
+		Starvation: s.Starvation, Stop: s.Stop, Queues: s.Queues, DefaultQueue: f.DefaultQueue, Zone: s.Zone, LogLevel: s.LogLevel, Perf: s.Perf,
+		Scheduler: cmp.Or(f.Scheduler, "muster"), GPUs: f.GPUs, Drivers: f.Drivers, Labels: f.Labels}
+	for tier := range c.Stop {
+		if c.Stop[tier].How == engine.Suspend {
+			name := cluster.Tier(tier).String()
+			return nil, At(errors.New("suspend: a pod cannot be frozen on Kubernetes; checkpoint and kill are possible"), "stop", name, "how")
+		}
+	}
+	switch f.OnNodeLoss {
+	case "", "requeue":
+	case "repair":
+		c.Repair = true
+	default:
+		return nil, At(fmt.Errorf("%q is neither requeue nor repair", f.OnNodeLoss), "on_node_loss")
+	}
+	if len(c.GPUs) == 0 {
+		c.GPUs = []string{"nvidia.com/gpu"}
+	}
+	for _, r := range c.GPUs {
+		if d, n, ok := strings.Cut(r, "/"); !ok || d == "" || n == "" || strings.Contains(n, "/") {
+			return nil, At(fmt.Errorf("%q is not an extended resource such as nvidia.com/gpu", r), "gpu_resources")
+		}
+	}
+	if len(c.Drivers) == 0 {
+		c.Drivers = []string{"gpu.nvidia.com"}
+	}
+	for _, r := range c.Drivers {
+		if r == "" || strings.ContainsAny(r, "/ ") || !strings.Contains(r, ".") {
+			return nil, At(fmt.Errorf("%q is not the name of a DRA driver such as gpu.nvidia.com (kubectl get resourceslices lists them)", r), "gpu_drivers")
+		}
+	}
+	if c.Classes, err = f.classes(); err != nil {
+		return nil, err
+	}
+	if c.DefaultQueue != "" && len(c.Queues) > 0 && !slices.ContainsFunc(c.Queues, func(q cluster.Queue) bool { return q.Name == c.DefaultQueue }) {
+		var names []string
+		for i := range c.Queues {
+			names = append(names, c.Queues[i].Name)
+		}
+		return nil, At(cluster.Unknown("queue", c.DefaultQueue, names), "default_queue")
+	}
+	l := &c.Labels
+	l.Product, l.Memory = cmp.Or(l.Product, "nvidia.com/gpu.product"), cmp.Or(l.Memory, "nvidia.com/gpu.memory")
+	l.Replicas, l.Clique = cmp.Or(l.Replicas, "nvidia.com/gpu.replicas"), cmp.Or(l.Clique, "nvidia.com/gpu.clique")
+	return c, nil
+}
+
+// classes are the PriorityClasses that stand for tiers: those that deploy/
+// makes, and what the file says.
+func (f *kubeFile) classes() (map[string]cluster.Tier, error) {
+	list := map[string]cluster.Tier{"muster-critical": cluster.Critical, "muster-standard": cluster.Standard, "muster-best-effort": cluster.BestEffort}
+	for _, class := range slices.Sorted(maps.Keys(f.Classes)) {
+		tier, err := cluster.ParseTier(f.Classes[class])
+		if err != nil {
+			return nil, At(err, "priority_classes", class)
+		}
+		list[class] = tier
+	}
+	return list, nil
+}
+
+// Settings lists the configuration, defaults included. All of it counts when
+// the scheduler starts.
+func (c *Kube) Settings() (list []Setting) {
+	s := &Serve{Policy: c.Policy, Placer: c.Placer, Backfill: c.Backfill, MinRuntime: c.MinRuntime, Starvation: c.Starvation, Stop: c.Stop,
+		Queues: c.Queues, Zone: c.Zone, LogLevel: c.LogLevel, Perf: c.Perf}
+	for _, v := range s.Settings() {
+		switch head, _, _ := strings.Cut(v.Key, "."); head {
+		case "policy", "place", "backfill", "min_runtime", "starvation", "stop", "queues", "timezone", "log_level", "performance":
+			list = append(list, Setting{Key: v.Key, Value: v.Value})
+		}
+	}
+	add := func(key, value string) {
+		if value != "" {
+			list = append(list, Setting{Key: key, Value: value})
+		}
+	}
+	add("default_queue", cmp.Or(c.DefaultQueue, "default"))
+	loss := "requeue"
+	if c.Repair {
+		loss = "repair"
+	}
+	add("on_node_loss", loss)
+	add("scheduler_name", c.Scheduler)
+	add("gpu_resources", strings.Join(c.GPUs, " "))
+	add("gpu_drivers", strings.Join(c.Drivers, " "))
+	for _, l := range []struct{ key, value string }{{"product", c.Labels.Product}, {"memory", c.Labels.Memory}, {"replicas", c.Labels.Replicas}, {"clique", c.Labels.Clique},
+		{"rack", c.Labels.Rack}, {"fabric", c.Labels.Fabric}} {
+		add("labels."+l.key, l.value)
+	}
+	for _, class := range slices.Sorted(maps.Keys(c.Classes)) {
+		add("priority_classes."+class, c.Classes[class].String())
+	}
+	return list
+}

@@ -1,0 +1,104 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What muster kube is told is read, with its defaults, and what makes no sense
+// is refused by line.
+func TestKube(t *testing.T) {
+	c, err := ReadKube("kube.yaml", strings.NewReader("\n"))
+	if err != nil || c.Policy != "multifactor" || c.Scheduler != "muster" || c.GPUs[0] != "nvidia.com/gpu" || c.Repair || c.Labels.Clique != "nvidia.com/gpu.clique" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	c, err = ReadKube("kube.yaml", strings.NewReader(`
+policy: fifo
+default_queue: a
+queues: [{name: a, guarantee: 4}]
+gpu_resources: [nvidia.com/gpu, amd.com/gpu]
+gpu_drivers: [gpu.nvidia.com, gpu.amd.com]
+labels: {rack: topology.example.com/rack}
+stop: {standard: {grace: 30s}}
+apiVersion: muster.sh/v1alpha1
+kind: MusterConfiguration
+priority_classes: {scavenger: best-effort}
+on_node_loss: repair
+`))
+	if err != nil || !c.Repair || c.DefaultQueue != "a" || len(c.GPUs) != 2 || c.Labels.Rack != "topology.example.com/rack" || c.Labels.Product != "nvidia.com/gpu.product" ||
+		c.Stop[1].How != engine.Checkpoint || c.Classes["scavenger"] != cluster.BestEffort || c.Classes["muster-critical"] != cluster.Critical {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	for text, want := range map[string]string{
+		"policy: fifo\nplase: best-fit\n":             `kube.yaml:2: unknown key "plase": did you mean "place"?`,
+		"labels: {rak: x}\n":                          `unknown key "rak": did you mean "rack"?`,
+		"gpu_resources: [gpu]\n":                      "not an extended resource such as nvidia.com/gpu",
+		"gpu_drivers: [nvidia.com/gpu]\n":             "not the name of a DRA driver such as gpu.nvidia.com",
+		"queues: [{name: a}]\ndefault_queue: b\n":     "kube.yaml:2",
+		"stop: {standard: {how: suspend}}\n":          "a pod cannot be frozen on Kubernetes",
+		"starvation: -1s\n":                           "",
+		"apiVersion: v1\n":                            `"v1" is not muster.sh/v1alpha1`,
+		"policy: fifo\nkind: Pod\n":                   `kube.yaml:2: kind: "Pod" is not MusterConfiguration`,
+		"on_node_loss: restart\n":                     `on_node_loss: "restart" is neither requeue nor repair`,
+		"priority_classes: {a: urgent}\n":             "urgent",
+		"log_level: loud\n":                           "unknown log level",
+		"queues: [{name: a, guarantee: 5, limit: 2}]": "limit",
+	} {
+		if _, err := ReadKube("kube.yaml", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// A Queue object's spec is read in the words of a file; what makes no sense is
+// an error that names the field.
+func TestKubeQueue(t *testing.T) {
+	q, err := ReadKubeQueue("a", []byte(`{"parent": "org", "guarantee": 0.5, "limit": 8, "weight": 2, "period": "4w", "budget": 9, "userGPUs": 4, "noReclaim": true,
+		"tiers": ["best-effort"], "namespaces": ["x", "team-*"], "windows": [{"days": ["mon-tue", "sat"], "from": "22h", "to": "07:30", "limit": 2}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := cluster.Window{Days: 1<<1 | 1<<2 | 1<<6, From: 22 * time.Hour, To: 7*time.Hour + 30*time.Minute, Guarantee: cluster.Unlimited, Limit: 2000}
+	want := cluster.Queue{Name: "a", Parent: "org", Guarantee: 500, Limit: 8000, Lend: cluster.Unlimited, Weight: 2000, Period: 28 * 24 * time.Hour, Budget: 9,
+		UserGPUs: 4000, NoReclaim: true, Windows: []cluster.Window{w}}
+	if !reflect.DeepEqual(q.Queue, want) || q.Tiers[0] != cluster.BestEffort {
+		t.Errorf("%+v, want %+v", q, want)
+	}
+	for namespace, want := range map[string]bool{"x": true, "team-a": true, "y": false} {
+		if takes, said := q.Takes(namespace); takes != want || !said {
+			t.Errorf("%s: %v, %v", namespace, takes, said)
+		}
+	}
+	for spec, want := range map[string]string{
+		`{"guarante": 1}`:                    `unknown field "guarante"`,
+		`{"guarantee": -1}`:                  "spec.guarantee: -1 is not a number of GPUs",
+		`{"weight": -1}`:                     "spec.weight",
+		`{"tiers": ["urgent"]}`:              "spec.tiers",
+		`{"namespaces": ["["]}`:              "spec.namespaces",
+		`{"period": "a while"}`:              "spec:",
+		`{"windows": [{"from": "25:00"}]}`:   "not a time of day",
+		`{"windows": [{"days": ["noday"]}]}`: "not a set of weekdays",
+		`{"windows": [{}, {"limit": -2}]}`:   "spec.windows[1].limit",
+		`[]`:                                 "spec:",
+	} {
+		if _, err := ReadKubeQueue("a", []byte(spec)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", spec, err, want)
+		}
+	}
+}
+
+// Whatever a spec says, reading it ends with a queue or an error.
+func FuzzKubeQueue(f *testing.F) {
+	f.Add([]byte(`{"guarantee": 0.5, "windows": [{"days": ["mon"], "from": "22h", "to": "7h", "limit": 1}], "tiers": ["standard"], "namespaces": ["a*"]}`))
+	f.Fuzz(func(t *testing.T, spec []byte) {
+		q, err := ReadKubeQueue("a", spec)
+		if err == nil && (q.Guarantee < 0 || q.Limit < cluster.Unlimited || q.Weight < 0) {
+			t.Errorf("%+v", q)
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Setting is one value of a configuration, as people are shown it.
+type Setting struct {
+	Key, Value string
+	Live       bool // a reload applies it; else it needs a restart
+}
+
+// Change is a setting that differs between two configurations. An empty value
+// stands for what is not there.
+type Change struct {
+	Key, Old, New string
+	Live          bool
+}
+
+// Settings lists a configuration, defaults included, in the order of the
+// documentation.
+func (c *Serve) Settings() (list []Setting) {
+	add := func(live bool, key, value string) {
+		if value != "" {
+			list = append(list, Setting{key, value, live})
+		}
+	}
+	duration := func(d time.Duration) string { return cluster.FormatDuration(d) }
+	optional := func(d *time.Duration) string {
+		if d == nil {
+			return ""
+		}
+		return duration(*d)
+	}
+	add(true, "policy", c.Policy)
+	add(true, "place", c.Placer)
+	add(true, "backfill", c.Backfill)
+	add(true, "min_runtime", duration(c.MinRuntime))
+	add(true, "starvation", duration(c.Starvation))
+	add(true, "kill_wait", duration(c.KillWait))
+	for tier, r := range c.Stop {
+		add(true, "stop."+cluster.Tier(tier).String(), r.How.String()+" "+duration(r.Grace))
+	}
+	for i := range c.Queues {
+		add(true, "queues."+c.Queues[i].Name, queueText(&c.Queues[i]))
+	}
+	if c.Zone != nil {
+		add(true, "timezone", time.Unix(0, 0).In(time.FixedZone("", *c.Zone)).Format("-07:00"))
+	}
+	for i := range c.Partitions {
+		add(true, "partitions."+c.Partitions[i].Name, partitionText(&c.Partitions[i]))
+	}
+	for _, q := range slices.Sorted(maps.Keys(c.Members)) {
+		add(true, "members."+q, peopleText(c.Members[q]))
+	}
+	if c.Idle != nil {
+		add(true, "idle", idleText(c.Idle))
+	}
+	if c.Perf != nil {
+		add(true, "performance", fmt.Sprintf("%d job models on GPU models, %d distances, %d pairs, %d scales", len(c.Perf.Speed), len(c.Perf.Distance), len(c.Perf.Pairs), len(c.Perf.Scale)))
+	}
+	add(true, "operators", peopleText(c.Operators))
+	add(true, "admins", peopleText(c.Admins))
+	if c.HourCost > 0 {
+		add(true, "gpu_hour_cost", number(c.HourCost))
+	}
+	add(true, "keep", optional(c.Keep))
+	add(true, "log_level", strings.ToLower(c.LogLevel.String()))
+	add(true, "hosts", strings.Join(c.Hosts, " "))
+	c.atStart(add, optional(c.SampleEvery))
+	return list
+}
+
+// atStart adds what counts when the daemon starts. Of the certificate, only
+// that there is one does: where its files are may change.
+func (c *Serve) atStart(add func(live bool, key, value string), sample string) {
+	add(true, "tls.cert", c.Cert)
+	add(true, "tls.key", c.Key)
+	add(false, "tls", tlsText(c))
+	if c.Insecure {
+		add(false, "insecure", "true")
+	}
+	add(false, "listen", cmp.Or(c.Listen, "127.0.0.1:8765 or the next free port"))
+	add(false, "socket", c.Socket)
+	add(false, "state", c.State)
+	add(false, "gpus", c.GPUs)
+	if c.CPUs > 0 {
+		add(false, "cpus", strconv.Itoa(c.CPUs))
+	}
+	add(false, "sample_every", sample)
+}
+
+// KeepStart takes over from a running configuration what counts only when the
+// daemon starts.
+func (c *Serve) KeepStart(running *Serve) {
+	if tlsText(c) != tlsText(running) {
+		c.Cert, c.Key, c.SelfSigned = running.Cert, running.Key, running.SelfSigned
+	}
+	c.State, c.Socket, c.GPUs, c.CPUs = running.State, running.Socket, running.GPUs, running.CPUs
+	c.SampleEvery, c.Listen, c.Insecure = running.SampleEvery, running.Listen, running.Insecure
+}
+
+func tlsText(c *Serve) string {
+	switch {
+	case c.Cert != "":
+		return "with a certificate"
+	case c.SelfSigned:
+		return "self-signed"
+	}
+	return "no"
+}
+
+// Compare lists what differs between two configurations.
+func Compare(old, now *Serve) (list []Change) {
+	was, is := old.Settings(), now.Settings()
+	find := func(in []Setting, key string) int {
+		return slices.IndexFunc(in, func(s Setting) bool { return s.Key == key })
+	}
+	for _, s := range is {
+		i := find(was, s.Key)
+		switch {
+		case i < 0:
+			list = append(list, Change{s.Key, "", s.Value, s.Live})
+		case was[i].Value != s.Value:
+			list = append(list, Change{s.Key, was[i].Value, s.Value, s.Live})
+		}
+	}
+	for _, s := range was {
+		if find(is, s.Key) < 0 {
+			list = append(list, Change{s.Key, s.Value, "", s.Live})
+		}
+	}
+	if tlsText(old) != tlsText(now) { // its files count with it
+		for i := range list {
+			list[i].Live = list[i].Live && !strings.HasPrefix(list[i].Key, "tls.")
+		}
+	}
+	return list
+}
+
+// words collects the fields of an entry that say something.
+type words []string
+
+func (w *words) add(key, value string) {
+	if value != "" {
+		*w = append(*w, key+" "+value)
+	}
+}
+
+func (w *words) number(key string, v int64) {
+	if v != 0 {
+		w.add(key, strconv.FormatInt(v, 10))
+	}
+}
+
+func (w *words) gpus(key string, v cluster.Milli) {
+	if v > 0 {
+		w.add(key, number(float64(v)/float64(cluster.Whole)))
+	}
+}
+
+// atMost is gpus for what is unlimited unless it is said.
+func (w *words) atMost(key string, v cluster.Milli) {
+	if v != cluster.Unlimited {
+		w.add(key, number(float64(v)/float64(cluster.Whole)))
+	}
+}
+
+// text never is empty: an entry that says nothing is there all the same.
+func (w words) text() string {
+	if len(w) == 0 {
+		return "(nothing)"
+	}
+	return strings.Join(w, ", ")
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+func queueText(q *cluster.Queue) string {
+	var w words
+	w.add("below", q.Parent)
+	w.gpus("guarantee", q.Guarantee)
+	w.atMost("limit", q.Limit)
+	w.atMost("lend", q.Lend)
+	if q.Weight != 0 {
+		w.add("weight", number(float64(q.Weight)/1000))
+	}
+	w.gpus("reserve", q.Reserve)
+	if q.NoReclaim {
+		w = append(w, "no_reclaim")
+	}
+	w.gpus("user_gpus", q.UserGPUs)
+	w.number("max_jobs", int64(q.MaxJobs))
+	w.number("user_jobs", int64(q.UserJobs))
+	w.number("budget", q.Budget)
+	if q.Period > 0 {
+		w.add("period", cluster.FormatDuration(q.Period))
+	}
+	w.number("shares", q.Shares)
+	w.number("priority", q.Priority)
+	for i := range q.Windows {
+		w.add("window", windowText(&q.Windows[i]))
+	}
+	return w.text()
+}
+
+func windowText(v *cluster.Window) string {
+	days := ""
+	for i, name := range dayNames {
+		if v.Days>>i&1 == 1 {
+			days += name + " "
+		}
+	}
+	w := words{fmt.Sprintf("%s%s-%s", days, clockText(v.From), clockText(v.To))}
+	w.atMost("guarantee", v.Guarantee)
+	w.atMost("limit", v.Limit)
+	return strings.Join(w, " ")
+}
+
+func clockText(d time.Duration) string {
+	return fmt.Sprintf("%02d:%02d", int(d.Hours()), int(d.Minutes())%60)
+}
+
+func partitionText(p *cluster.Partition) string {
+	var w words
+	if p.Default {
+		w = append(w, "default")
+	}
+	w.add("nodes", strings.Join(p.Nodes, " "))
+	if p.MaxTime > 0 {
+		w.add("max_time", cluster.FormatDuration(p.MaxTime))
+	}
+	if p.DefaultTime > 0 {
+		w.add("default_time", cluster.FormatDuration(p.DefaultTime))
+	}
+	w.number("max_gpus", int64(p.MaxGPUs))
+	w.add("queues", strings.Join(p.Queues, " "))
+	for _, t := range p.Tiers {
+		w.add("tier", t.String())
+	}
+	w.number("priority_tier", p.PriorityTier)
+	return w.text()
+}
+
+func idleText(i *Idle) string {
+	w := words{"below " + number(i.Below) + "%"}
+	for _, s := range []struct {
+		name string
+		d    time.Duration
+	}{{"warn", i.Warn}, {"demote", i.Demote}, {"stop", i.Stop}} {
+		if s.d > 0 {
+			w.add(s.name, cluster.FormatDuration(s.d))
+		}
+	}
+	if i.Requeue {
+		w = append(w, "requeue")
+	}
+	var spared []string
+	for _, t := range i.Tiers {
+		spared = append(spared, t.String())
+	}
+	for _, k := range i.Kinds {
+		spared = append(spared, k.String())
+	}
+	w.add("except", strings.Join(append(spared, i.Queues...), " "))
+	return w.text()
+}
+
+func peopleText(p People) string {
+	var w words
+	w.add("users", strings.Join(p.Users, " "))
+	w.add("groups", strings.Join(p.Groups, " "))
+	if len(w) == 0 {
+		return "nobody"
+	}
+	return strings.Join(w, "; ")
+}
