@@ -17,7 +17,10 @@ type Me struct {
 	User  string `json:"user"`
 	Role  string `json:"role" enum:"user,operator,admin"`
 	Admin bool   `json:"admin"`
-	CSRF  string `json:"csrf,omitempty" doc:"In a browser: to be sent as X-Muster-CSRF with whatever changes something"`
+	// ReadOnly says that nothing can be changed here: what is looked at is a
+	// cluster, whose jobs and nodes are changed with Kubernetes' own tools.
+	ReadOnly bool   `json:"read_only,omitempty" doc:"Nothing can be changed through this server: it shows a cluster"`
+	CSRF     string `json:"csrf,omitempty" doc:"In a browser: to be sent as X-Muster-CSRF with whatever changes something"`
 }
 
 // Token is a token as it is listed. The text that lets somebody in is shown

@@ -20,15 +20,12 @@ func bad(field, format string, args ...any) error {
 	return &FieldError{field, fmt.Sprintf(format, args...)}
 }
 
-// MostIndices bounds the elements of one array.
-const MostIndices = 100_000
-
 // Job returns what the engine is asked for, without number, user, submit time
 // and dependencies. Every error is a FieldError.
 func (s *Submission) Job() (cluster.Job, error) {
 	j := cluster.Job{Name: s.Name, Queue: s.Queue, Partitions: s.Partitions, Reservation: s.Reservation, Priority: s.Priority,
 		Tier: cluster.Standard, GPUTypes: s.GPUTypes, Limit: time.Duration(s.Limit), Estimate: time.Duration(s.Estimate),
-		Hold: s.Hold, NoRequeue: s.NoRequeue, Model: s.Model,
+		Hold: s.Hold, NoRequeue: s.NoRequeue, Model: s.Model, AnyOf: s.AnyOf,
 		Checkpoint: cluster.Checkpoint{Interval: time.Duration(s.CheckpointInterval), Cost: time.Duration(s.CheckpointCost),
 			Restart: time.Duration(s.RestartCost), None: s.NoCheckpoint},
 		Topology: cluster.Topology{Required: s.Required}}
@@ -106,6 +103,11 @@ func (s *Submission) program() error {
 			return bad("command", "texts must not contain NUL")
 		}
 	}
+	if s.Signal != "" {
+		if _, _, err := ParseSignal(s.Signal); err != nil {
+			return bad("signal", "%v", err)
+		}
+	}
 	if _, err := s.Mask(); err != nil {
 		return bad("umask", "%q is not a mask in octal, such as 0022", s.Umask)
 	}
@@ -158,54 +160,8 @@ func (s *Submission) tasks(j *cluster.Job) error {
 	return nil
 }
 
-// Indices reads an array's indices and its cap (0: none): "0-15:2%4", "1,3,5-7".
-func Indices(text string) (list []int, most int, err error) {
-	spec, limit, capped := strings.Cut(text, "%")
-	if capped {
-		if most, err = strconv.Atoi(limit); err != nil || most < 1 {
-			return nil, 0, bad("array", "%q: the cap after %% must be a positive number", text)
-		}
-	}
-	seen := map[int]bool{}
-	for _, part := range strings.Split(spec, ",") {
-		from, to, step, ok := indexRange(part)
-		if !ok || (to-from)/step >= MostIndices {
-			return nil, 0, bad("array", "%q: write indices such as 0-15, 1,3,5-7 or 0-15:4, each with at most %d elements", text, MostIndices)
-		}
-		for i := from; i <= to; i += step {
-			if !seen[i] {
-				seen[i] = true
-				list = append(list, i)
-			}
-		}
-		if len(list) > MostIndices {
-			return nil, 0, bad("array", "more than %d elements", MostIndices)
-		}
-	}
-	slices.Sort(list)
-	return list, most, nil
-}
-
-// mostIndex bounds an index, as in Slurm.
-const mostIndex = 4_000_000
-
-func indexRange(part string) (from, to, step int, ok bool) {
-	part, by, stepped := strings.Cut(part, ":")
-	step = 1
-	var err error
-	if stepped {
-		if step, err = strconv.Atoi(by); err != nil || step < 1 {
-			return 0, 0, 0, false
-		}
-	}
-	a, b, ranged := strings.Cut(part, "-")
-	if from, err = strconv.Atoi(a); err != nil || from < 0 || from > mostIndex {
-		return 0, 0, 0, false
-	}
-	if to = from; ranged {
-		if to, err = strconv.Atoi(b); err != nil || to < from || to > mostIndex {
-			return 0, 0, 0, false
-		}
-	}
-	return from, to, step, !stepped || ranged
+// Corresponds reports whether each element of an array waits for elements of
+// its own.
+func (s *Submission) Corresponds() bool {
+	return slices.ContainsFunc(s.After, func(a After) bool { return a.Type == "aftercorr" })
 }

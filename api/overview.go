@@ -11,11 +11,24 @@ type Sample struct {
 	Utilisation *float64  `json:"utilisation,omitempty" doc:"Percent, mean of the GPUs that are measured; absent: none is"`
 }
 
+// Whole is all nodes of a cluster together.
+type Whole struct {
+	Nodes     int      `json:"nodes"`
+	Off       int      `json:"off" doc:"Nodes on which nothing starts now"`
+	GPUs      int      `json:"gpus"`
+	Free      int64    `json:"free" doc:"Milli-GPU"`
+	Unhealthy int      `json:"unhealthy" doc:"GPUs"`
+	CPU       int64    `json:"cpu" doc:"Milli-cores"`
+	RAM       int64    `json:"ram" doc:"MiB"`
+	Models    []string `json:"models"`
+}
+
 // Overview is the whole machine in one answer.
 type Overview struct {
 	At      time.Time      `json:"at" doc:"The server's clock"`
 	Counts  map[string]int `json:"counts" doc:"Jobs that are not over, by state"`
-	Nodes   []Node         `json:"nodes"`
+	Nodes   []Node         `json:"nodes" doc:"On a cluster at most a hundred, those with something wrong first"`
+	Whole   *Whole         `json:"whole,omitempty" doc:"On a cluster: all nodes together"`
 	Queues  []Queue        `json:"queues"`
 	Running []Job          `json:"running" doc:"Jobs that are not waiting, the first hundred"`
 	Waiting []Job          `json:"waiting" doc:"The first in line, with place and expected start"`

@@ -5,6 +5,7 @@
 package api
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -72,6 +73,7 @@ type Submission struct {
 	Begin        *time.Time `json:"begin,omitempty" doc:"Not before"`
 	Deadline     *time.Time `json:"deadline,omitempty" doc:"To be done by"`
 	After        []After    `json:"after,omitempty" doc:"Other jobs to wait for; all of them"`
+	AnyOf        bool       `json:"any_of,omitempty" doc:"One condition of after is enough"`
 	Array        string     `json:"array,omitempty" doc:"Indices of a job array and its cap, such as 0-15:2%4"`
 	Hold         bool       `json:"hold,omitempty" doc:"Wait until a person releases it"`
 	NoRequeue    bool       `json:"no_requeue,omitempty" doc:"End instead of waiting again after a preemption or a lost node"`
@@ -128,12 +130,17 @@ type Job struct {
 	Expected     *time.Time `json:"expected,omitempty" doc:"When a waiting job is expected to start"`
 	Earliest     *time.Time `json:"earliest,omitempty" doc:"... and not before, as earlier runs of the jobs ahead suggest"`
 	Latest       *time.Time `json:"latest,omitempty" doc:"... and not after, likewise"`
-	Rough        bool       `json:"rough,omitempty" doc:"The expectation is an estimate from the work ahead, not a promise"`
+	ExpectedEnd  *time.Time `json:"expected_end,omitempty" doc:"When a running job is expected to end"`
+	EndBy        string     `json:"end_by,omitempty" enum:"progress,estimate,history,limit" doc:"How that is known: from its progress, the stated estimate, earlier runs, its time limit"`
+	Rough        bool       `json:"rough,omitempty" doc:"The expectation is an estimate from the amount of work ahead: going on in virtual time did not reach it"`
+	Promise      string     `json:"deadline_answer,omitempty" enum:"accepted,declined" doc:"What a policy that answers deadlines said of its; declined: it runs when it can"`
 	Position     int        `json:"position,omitempty" doc:"Place in the line, from 1; 0: it is not in line"`
 	Waited       Duration   `json:"waited" doc:"Time that it waited so far, all waits together"`
 	Ran          Duration   `json:"ran" doc:"Time on devices so far, all runs together"`
 	GPUHours     float64    `json:"gpu_hours"`
 	LostGPUHours float64    `json:"lost_gpu_hours,omitempty" doc:"GPU-hours whose work stopped runs did not save"`
+	StepRate     *float64   `json:"steps_per_gpu_hour,omitempty" doc:"Steps that it did per GPU-hour, of those that it reported; repeated ones are not counted"`
+	SampleRate   *float64   `json:"samples_per_gpu_hour,omitempty" doc:"Training samples that it computed per GPU-hour, from the samples_per_s that it reported"`
 	CPUTime      Duration   `json:"cpu_time,omitempty" doc:"CPU time of the runs that are over"`
 	RAMPeak      int64      `json:"ram_peak,omitempty" doc:"MiB of host memory, the most of a run that is over"`
 	Restarts     int        `json:"restarts" doc:"How often it was started again"`
@@ -145,7 +152,61 @@ type Job struct {
 	StdOut       string     `json:"stdout,omitempty" doc:"Path of the output, of the first task"`
 	StdErr       string     `json:"stderr,omitempty"`
 	Progress     *Progress  `json:"progress,omitempty"`
+	Idle         *Idle      `json:"idle,omitempty" doc:"It holds GPUs and does not use them; present from the warning on"`
+	Tasks        []Task     `json:"tasks,omitempty" doc:"On a cluster, of one job: its pods, and where they are"`
 	Submission   Submission `json:"submission"`
+	Elements     []Element  `json:"elements,omitempty" doc:"In a list with arrays=true: more waiting elements of the array, of which all else is the same"`
+}
+
+// Element is one of many that are alike: the number of a job, and its index in
+// the array.
+type Element [2]int
+
+// Expand returns the list with every element as a job of its own.
+func Expand(list []Job) []Job {
+	n := len(list)
+	for i := range list {
+		n += len(list[i].Elements)
+	}
+	if n == len(list) {
+		return list
+	}
+	all := make([]Job, 0, n)
+	for i := range list {
+		j := &list[i]
+		more := j.Elements
+		j.Elements = nil
+		all = append(all, *j)
+		for _, e := range more {
+			all = append(all, *j)
+			last := &all[len(all)-1]
+			last.ID, last.Index = e[0], e[1]
+		}
+	}
+	return all
+}
+
+// How far it has come with a job that does not use its GPUs.
+const (
+	IdleWarned  = "warned"
+	IdleDemoted = "demoted"
+	IdleStopped = "stopped"
+)
+
+// How the expected end of a running job is known.
+const (
+	EndByProgress = "progress"
+	EndByEstimate = "estimate"
+	EndByHistory  = "history"
+	EndByLimit    = "limit"
+)
+
+// Idle says since when a running job does not use its GPUs, and what is done
+// about it.
+type Idle struct {
+	Since time.Time `json:"since"`
+	Stage string    `json:"stage" enum:"warned,demoted,stopped" doc:"warned; demoted: it counts as best-effort; stopped: it was told to leave"`
+	Text  string    `json:"text" doc:"One line: what follows from it, and when"`
 }
 
 // Device is a GPU, or part of one, that a job holds.
@@ -154,7 +215,11 @@ type Device struct {
 	UUID    string `json:"uuid"`
 	Share   int64  `json:"share,omitempty" doc:"Milli-GPU, if it is not the whole device"`
 	Profile string `json:"profile,omitempty" doc:"MIG profile, if it is a slice"`
+	Parent  string `json:"parent,omitempty" doc:"UUID of the GPU of a slice"`
 }
+
+// GPU returns the UUID of the device, or of the one that the slice is of.
+func (d *Device) GPU() string { return cmp.Or(d.Parent, d.UUID) }
 
 // Progress is what a job last told of itself.
 type Progress struct {
@@ -175,6 +240,14 @@ type Why struct {
 	Text     string   `json:"text,omitempty"`
 }
 
+// MIG is a MIG instance of a GPU.
+type MIG struct {
+	Profile string `json:"profile" doc:"Such as 3g.40gb"`
+	Start   int    `json:"start" doc:"First memory slice"`
+	UUID    string `json:"uuid"`
+	Job     *int   `json:"job,omitempty" doc:"Who holds it"`
+}
+
 // GPU is a device of the machine.
 type GPU struct {
 	Index       int      `json:"index"`
@@ -183,6 +256,7 @@ type GPU struct {
 	Memory      int64    `json:"memory" doc:"MiB"`
 	Simulated   bool     `json:"simulated,omitempty" doc:"There is no such device: Muster only plays it"`
 	MIG         bool     `json:"mig,omitempty" doc:"It is in MIG mode"`
+	Instances   []MIG    `json:"instances,omitempty" doc:"Its MIG instances"`
 	Healthy     bool     `json:"healthy"`
 	Fault       string   `json:"fault,omitempty" doc:"What is wrong with it"`
 	Jobs        []int    `json:"jobs,omitempty"`
@@ -210,6 +284,7 @@ type Queue struct {
 	Guarantee int64  `json:"guarantee" doc:"Milli-GPU"`
 	Limit     int64  `json:"limit" doc:"Milli-GPU; -1: none"`
 	Used      int64  `json:"used" doc:"Milli-GPU"`
+	Share     int64  `json:"share" doc:"Thousandths of the whole that its fair-tree shares come to: what the multifactor policy's order aims at over time"`
 	Running   int    `json:"running"`
 	Pending   int    `json:"pending"`
 }
@@ -228,4 +303,40 @@ type Partition struct {
 type SignalRequest struct {
 	Signal string `json:"signal" doc:"Name or number, such as USR1"`
 	Shell  bool   `json:"shell,omitempty" doc:"To the first process of each task only, not to its process group"`
+}
+
+// Task is a task of a job on a cluster: a pod.
+type Task struct {
+	Name  string `json:"name" doc:"Name of the pod, in the job's namespace"`
+	State string `json:"state" doc:"waiting, gated, binding, bound, running, succeeded, failed, leaving"`
+	Node  string `json:"node,omitempty"`
+	GPUs  int    `json:"gpus,omitempty"`
+}
+
+// Filter chooses jobs of a list.
+type Filter struct {
+	User, Queue, Name string
+	Search            string // part of the name, the user or the queue, or the number
+	States            []string
+	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not done are in, too
+	Before            int   // number below; 0: any
+	Limit             int   // most; 0: all
+	Arrays            bool  // waiting elements of an array may come as one; a wish
+}
+
+// Live are the states of jobs that are not over; active stands for them in a list.
+var Live = []string{StatePending, StateStarting, StateRunning, StateSuspended, StateStopping}
+
+// FairShares says of each queue what part of the whole its shares come to, in
+// thousandths. Parents come before their children.
+func FairShares(queues []Queue, shares []int64) {
+	sum, whole := map[string]int64{}, map[string]float64{"": 1000}
+	for i := range queues {
+		sum[queues[i].Parent] += max(1, shares[i])
+	}
+	for i := range queues {
+		q := &queues[i]
+		v := whole[q.Parent] * float64(max(1, shares[i])) / float64(sum[q.Parent])
+		whole[q.Name], q.Share = v, int64(v+0.5)
+	}
 }

@@ -12,6 +12,7 @@ type Update struct {
 	Priority    *int64     `json:"priority,omitempty"`
 	Tasks       *int       `json:"tasks,omitempty" minimum:"1"`
 	GPUs        *int       `json:"gpus,omitempty" minimum:"0" doc:"Whole GPUs of each task"`
+	Profile     *string    `json:"profile,omitempty" doc:"MIG profile instead of whole devices; empty: none"`
 	Share       *int64     `json:"share,omitempty" minimum:"0" maximum:"1000" doc:"Milli-GPU of each device; 0: whole devices"`
 	CPU         *int64     `json:"cpu,omitempty" minimum:"0" doc:"Milli-cores of each task"`
 	RAM         *int64     `json:"ram,omitempty" minimum:"0" doc:"Host memory of each task, MiB"`
@@ -21,6 +22,7 @@ type Update struct {
 	Begin       *time.Time `json:"begin,omitempty" doc:"1970-01-01T00:00:00Z: now"`
 	Deadline    *time.Time `json:"deadline,omitempty" doc:"1970-01-01T00:00:00Z: none"`
 	After       *[]After   `json:"after,omitempty" doc:"Other jobs to wait for, instead of those so far"`
+	AnyOf       *bool      `json:"any_of,omitempty" doc:"One condition of after is enough"`
 	Cap         *int       `json:"cap,omitempty" minimum:"0" doc:"Elements of its array at once; 0: no cap"`
 	NoRequeue   *bool      `json:"no_requeue,omitempty"`
 	Comment     *string    `json:"comment,omitempty"`
@@ -44,6 +46,7 @@ func (u *Update) Apply(s Submission) Submission {
 	set(&s.Tasks, u.Tasks)
 	set(&s.GPUs, u.GPUs)
 	set(&s.Share, u.Share)
+	set(&s.Profile, u.Profile)
 	set(&s.CPU, u.CPU)
 	set(&s.RAM, u.RAM)
 	set(&s.GPUTypes, u.GPUTypes)
@@ -60,6 +63,7 @@ func (u *Update) Apply(s Submission) Submission {
 		}
 	}
 	set(&s.After, u.After)
+	set(&s.AnyOf, u.AnyOf)
 	set(&s.NoRequeue, u.NoRequeue)
 	set(&s.Comment, u.Comment)
 	return s

@@ -26,12 +26,15 @@ type Point struct {
 	Power       *float64 `json:"power,omitempty" doc:"Watt, all GPUs together"`
 	CPU         float64  `json:"cpu" doc:"Cores in use"`
 	RAM         int64    `json:"ram" doc:"MiB of host memory"`
+	Step        *float64 `json:"step,omitempty" doc:"Where its progress was; absent: it reported none in this run"`
+	Rate        *float64 `json:"samples_per_s,omitempty" doc:"Training samples per second, as it reported them"`
 }
 
 // Samples are what was seen of a job, with at most a few hundred points: the
 // longer it runs, the farther they are apart.
 type Samples struct {
 	Measured Measured `json:"measured"`
+	Cost     *float64 `json:"cost,omitempty" doc:"Of its GPU-hours; absent: no price is configured"`
 	Every    int      `json:"every" doc:"Looks at the job between two points"`
 	Points   []Point  `json:"points"`
 }
@@ -64,13 +67,42 @@ type Waste struct {
 
 // Score says how good the expected starts were that jobs were told.
 type Score struct {
-	Told      int      `json:"told" doc:"Jobs that waited and were told when they would start"`
-	Started   int      `json:"started" doc:"Those that have started since"`
-	Median    Duration `json:"median_error"`
-	Ninety    Duration `json:"ninety_error" doc:"Nine of ten were not farther off"`
-	Intervals int      `json:"intervals" doc:"Those that were told an interval"`
-	Within    int      `json:"within" doc:"Those that started within it"`
-	Early     int      `json:"early" doc:"Those that started earlier than expected"`
+	Told        int      `json:"told" doc:"Jobs that waited and were told when they would start"`
+	Started     int      `json:"started" doc:"Those that have started since"`
+	Median      Duration `json:"median_error"`
+	Ninety      Duration `json:"ninety_error" doc:"Nine of ten were not farther off"`
+	Intervals   int      `json:"intervals" doc:"Those that were told an interval"`
+	Within      int      `json:"within" doc:"Those that started within it"`
+	Early       int      `json:"early" doc:"Those that started earlier than expected"`
+	Later       int      `json:"later" doc:"What else waiting jobs were told, when somebody asked again and it had changed"`
+	LaterMedian Duration `json:"later_median_error"`
+	LaterNinety Duration `json:"later_ninety_error" doc:"Nine of ten were not farther off"`
+	EndsTold    int      `json:"ends_told" doc:"Jobs whose progress said when they would end"`
+	Ended       int      `json:"ended" doc:"Those that have completed since"`
+	EndMedian   Duration `json:"end_median_error"`
+	EndNinety   Duration `json:"end_ninety_error" doc:"Nine of ten were not farther off"`
+	Off         []Off    `json:"off" doc:"How many were how far off"`
+}
+
+// Off counts the jobs whose start was off by at most a time, and by more than
+// the one before.
+type Off struct {
+	UpTo Duration `json:"up_to,omitempty" doc:"Absent: any farther off"`
+	Jobs int      `json:"jobs"`
+}
+
+// Load is what became of the machine's healthy GPUs within a span of time, in GPU-hours.
+type Load struct {
+	At    int64    `json:"at" doc:"Unix seconds at which it begins"`
+	Total float64  `json:"total" doc:"GPU-hours that there were"`
+	Held  float64  `json:"held" doc:"... of these held by jobs"`
+	Busy  *float64 `json:"busy,omitempty" doc:"... and computing; absent: not measured"`
+}
+
+// WeekHour is an hour of the week, all weeks of a report together.
+type WeekHour struct {
+	Total float64 `json:"total" doc:"GPU-hours that there were; 0: nothing is known of this hour"`
+	Held  float64 `json:"held" doc:"... of these held by jobs"`
 }
 
 // Usage is a report of what was used since a time: of jobs that ended since
@@ -85,4 +117,7 @@ type Usage struct {
 	Total    UsageRow   `json:"total"`
 	Waste    []Waste    `json:"waste" doc:"The worst first"`
 	Score    Score      `json:"predictions"`
+	Load     []Load     `json:"load" doc:"Hour by hour; day by day in a report of more than two weeks"`
+	Daily    bool       `json:"daily,omitempty" doc:"The load is day by day"`
+	Week     []WeekHour `json:"week" doc:"The 168 hours of the week from Sunday 00:00 on, in the server's time zone"`
 }

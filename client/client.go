@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -196,8 +197,14 @@ func (c *Client) Act(ctx context.Context, id int, verb string) (j api.Job, err e
 	return j, c.do(ctx, http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/"+verb, nil, &j)
 }
 
+// most is how many jobs a page may hold.
+const most = "10000"
+
 // List returns the jobs that a query chooses, the latest first, all pages.
 func (c *Client) List(ctx context.Context, q url.Values) (list []api.Job, err error) {
+	q = maps.Clone(q)
+	q.Set("arrays", "true")
+	q.Set("limit", most)
 	for {
 		var page struct {
 			Jobs []api.Job `json:"jobs"`
@@ -206,7 +213,11 @@ func (c *Client) List(ctx context.Context, q url.Values) (list []api.Job, err er
 		if err := c.do(ctx, http.MethodGet, "/v1/jobs?"+q.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
-		list = append(list, page.Jobs...)
+		if page.Jobs = api.Expand(page.Jobs); list == nil {
+			list = page.Jobs
+		} else {
+			list = append(list, page.Jobs...)
+		}
 		if page.Next == 0 {
 			return list, nil
 		}

@@ -134,6 +134,7 @@ var mayUse = map[string]string{
 	"GET /jobs/{id}":               "nospa",
 	"GET /submit":                  "nospa",
 	"GET /usage":                   "nospa",
+	"GET /history":                 "nospa",
 	"GET /assets/{name}":           "nospa",
 	"GET /favicon.ico":             "nospa",
 	"GET /openapi.json":            "nospa",
@@ -167,6 +168,9 @@ var mayUse = map[string]string{
 	"POST /v1/nodes/{name}/drain":  "pa",
 	"POST /v1/nodes/{name}/resume": "pa",
 	"GET /v1/journal":              "a",
+	"GET /v1/policy":               "ospa",
+	"POST /v1/policy":              "pa",
+	"POST /v1/config/reload":       "a",
 	"POST /v1/jobs/{id}/signal":    "opa",
 	"POST /v1/jobs/{id}/cancel":    "opa",
 	"POST /v1/jobs/{id}/hold":      "opa",
@@ -181,6 +185,7 @@ var bodies = map[string]string{
 	"PATCH /v1/jobs/{id}":       `{"name": "other"}`,
 	"POST /v1/jobs":             `{"command": ["true"], "hold": true}`,
 	"POST /v1/tokens":           `{}`,
+	"POST /v1/policy":           `{"policy": "las", "dry_run": true}`,
 	"POST /v1/jobs/{id}/signal": `{"signal": "USR1"}`,
 }
 

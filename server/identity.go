@@ -38,8 +38,17 @@ func (c *Caller) may(role string) bool {
 	return slices.Index(api.Roles, c.Role) >= slices.Index(api.Roles, role)
 }
 
-// owns reports whether a user's jobs are the caller's to change.
-func (c *Caller) owns(user string) bool { return c.may(api.RoleOperator) || c.User.Name == user }
+// Owns reports whether a user's jobs are the caller's to change, and to see in full.
+func (c *Caller) Owns(user string) bool { return c.may(api.RoleOperator) || c.User.Name == user }
+
+// Me is the caller as the caller sees it.
+func (c *Caller) Me() api.Me {
+	me := api.Me{User: c.User.Name, Role: c.Role, Admin: c.Admin}
+	if c.session != nil {
+		me.CSRF = c.session.csrf
+	}
+	return me
+}
 
 type callerKey struct{}
 
@@ -152,7 +161,7 @@ func (s *Server) hostKnown(host string) bool {
 		host = h
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	return host == "localhost" || net.ParseIP(host) != nil || slices.Contains(s.opt.Hosts, host)
+	return host == "localhost" || net.ParseIP(host) != nil || slices.Contains(*s.hosts.Load(), host)
 }
 
 func hostText(host string) string {

@@ -9,31 +9,66 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/server/view"
+	"github.com/muster-gpu/muster/store"
 )
 
 type none struct{}
 
-// machine registers what is asked of the machine.
-func (s *Server) machine(a huma.API) {
-	huma.Register(a, huma.Operation{OperationID: "nodes", Method: http.MethodGet, Path: "/v1/nodes", Summary: "The machine and its GPUs"},
-		func(ctx context.Context, _ *none) (*struct{ Body []api.Node }, error) {
-			return &struct{ Body []api.Node }{s.m.Nodes()}, nil
-		})
-	huma.Register(a, huma.Operation{OperationID: "queues", Method: http.MethodGet, Path: "/v1/queues", Summary: "The queues and what they hold"},
-		func(ctx context.Context, _ *none) (*struct{ Body []api.Queue }, error) {
-			return &struct{ Body []api.Queue }{s.m.Queues()}, nil
-		})
+// source is the machine as it is looked at (view.Source).
+type source struct{ *local.Machine }
+
+func (m source) Scheduling(context.Context) (policy, placer string, err error) {
+	policy, placer = m.Machine.Scheduling()
+	return policy, placer, nil
+}
+
+func (m source) Jobs(ctx context.Context, f api.Filter) ([]api.Job, error) {
+	return m.Machine.Jobs(ctx, store.Filter(f))
+}
+
+// Why explains a job. What it is told is compared later with what happens, as at
+// a submission.
+func (m source) Why(ctx context.Context, id int) (api.Why, error) {
+	w, err := m.Machine.Why(ctx, id, true)
+	if err == nil {
+		_ = m.Told(ctx, &w.Job)
+	}
+	return w, err
+}
+
+func (m source) Nodes(context.Context) ([]api.Node, error)      { return m.Machine.Nodes(), nil }
+func (m source) Queues(context.Context) ([]api.Queue, error)    { return m.Machine.Queues(), nil }
+func (m source) Overview(context.Context) (api.Overview, error) { return m.Machine.Overview(), nil }
+
+func (m source) Watch() (changed <-chan struct{}, take func() ([]int, bool), stop func()) {
+	w, stop := m.Machine.Watch()
+	return w.C, w.Take, stop
+}
+
+var _ view.Source = source{}
+
+// look registers what only looks at the machine.
+func (s *Server) look(a huma.API) {
+	src := source{s.m}
+	view.Register(a, view.Options{Source: src, Problem: problem, Info: func() view.Info {
+		info := s.opt.Info
+		if url := s.url.Load(); url != nil {
+			info.URL = *url
+		}
+		return info
+	}, Caller: func(ctx context.Context) (view.Who, error) {
+		who, err := caller(ctx)
+		if err != nil {
+			return nil, err // and no Who that holds nobody
+		}
+		return who, nil
+	}})
+	s.handle("GET /v1/events", view.Events(src))
 	huma.Register(a, huma.Operation{OperationID: "partitions", Method: http.MethodGet, Path: "/v1/partitions", Summary: "The partitions"},
 		func(context.Context, *none) (*struct{ Body []api.Partition }, error) {
 			return &struct{ Body []api.Partition }{s.m.Partitions()}, nil
-		})
-	huma.Register(a, huma.Operation{OperationID: "info", Method: http.MethodGet, Path: "/v1/info", Summary: "The server itself"},
-		func(context.Context, *none) (*struct{ Body Info }, error) {
-			info := s.opt.Info
-			if url := s.url.Load(); url != nil {
-				info.URL = *url
-			}
-			return &struct{ Body Info }{info}, nil
 		})
 	s.handle("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s.handle("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/local"
 )
@@ -25,6 +26,7 @@ type Metrics struct {
 	submissions prometheus.Counter
 	preemptions *prometheus.CounterVec
 	ended       *prometheus.CounterVec
+	idle        *prometheus.CounterVec
 	predictions *prometheus.HistogramVec
 	requests    *prometheus.CounterVec
 }
@@ -43,10 +45,12 @@ func NewMetrics() *Metrics {
 		preemptions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_preemptions_total",
 			Help: "Jobs preempted: for a higher tier, to give a queue back what it is owed, for a higher priority, other."}, []string{"reason"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_jobs_ended_total", Help: "Jobs that are over, by how they ended."}, []string{"state"}),
+		idle: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_idle_actions_total",
+			Help: "What was done about jobs that do not use their GPUs: warned, demoted, stopped; busy: it was taken back."}, []string{"action"}),
 		predictions: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "muster_prediction_error_seconds",
 			Help: "By how much jobs started later or earlier than was foretold when somebody first asked.", Buckets: slow}, []string{"direction"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_http_requests_total", Help: "Requests answered."}, []string{"route", "code"})}
-	m.reg.MustRegister(m.steps, m.stores, m.notStored, m.submissions, m.preemptions, m.ended, m.predictions, m.requests,
+	m.reg.MustRegister(m.steps, m.stores, m.notStored, m.submissions, m.preemptions, m.ended, m.idle, m.predictions, m.requests,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -69,6 +73,9 @@ func (m *Metrics) Preempted(reason string) { m.preemptions.WithLabelValues(reaso
 // Ended implements local.Observer.
 func (m *Metrics) Ended(state string) { m.ended.WithLabelValues(state).Inc() }
 
+// Idle implements local.Observer.
+func (m *Metrics) Idle(what string) { m.idle.WithLabelValues(what).Inc() }
+
 // Predicted implements local.Observer.
 func (m *Metrics) Predicted(late time.Duration) {
 	direction := "late"
@@ -83,7 +90,7 @@ type state struct {
 	m    *local.Machine
 	info Info
 
-	build, jobs, oldest, gpus, ratio, ready           *prometheus.Desc
+	build, jobs, oldest, gpus, ratio, ready, idle     *prometheus.Desc
 	queueHolds, queueOwed, queueLimit, queueJobs, cap *prometheus.Desc
 }
 
@@ -95,6 +102,7 @@ func newState(m *local.Machine, info Info) *state {
 		build:      desc("muster_info", "The server: version, policy, placer, and whether the GPUs are simulated.", "version", "policy", "placer", "simulated"),
 		jobs:       desc("muster_jobs", "Jobs that are not over, by state.", "state"),
 		oldest:     desc("muster_oldest_pending_seconds", "How long the job that waits longest waits already."),
+		idle:       desc("muster_idle_jobs", "Running jobs that do not use their GPUs, by what was done about them.", "stage"),
 		gpus:       desc("muster_gpus", "GPUs, by state: allocated (whole or in part), free, unhealthy.", "state"),
 		ratio:      desc("muster_gpu_allocated_ratio", "Share of the healthy GPUs that jobs hold, parts counted as parts."),
 		ready:      desc("muster_ready", "1: the last step could be stored."),
@@ -113,10 +121,14 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	put := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	put(s.build, 1, s.info.Version, s.info.Policy, s.info.Placer, strconv.FormatBool(s.info.Simulated))
+	policy, placer := s.m.Scheduling()
+	put(s.build, 1, s.info.Version, policy, placer, strconv.FormatBool(s.info.Simulated))
 	c := s.m.Counts()
-	for _, st := range active {
+	for _, st := range api.Live {
 		put(s.jobs, float64(c.Jobs[st]), st)
+	}
+	for _, stage := range []string{api.IdleWarned, api.IdleDemoted, api.IdleStopped} {
+		put(s.idle, float64(c.Idle[stage]), stage)
 	}
 	put(s.oldest, c.Oldest.Seconds())
 	put(s.ready, truth(s.m.Ready()))

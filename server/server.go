@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/server/view"
 	"github.com/muster-gpu/muster/web"
 )
 
@@ -32,6 +33,7 @@ type Server struct {
 	plain    []string // routes that are not in the interface's document
 	opt      Options
 	roles    atomic.Pointer[Roles]
+	hosts    atomic.Pointer[[]string]
 	url      atomic.Pointer[string] // of the TCP listener
 	cookie   string
 	sessions sessions
@@ -42,18 +44,12 @@ type Options struct {
 	Info    Info
 	Metrics *Metrics // nil: its own, which nobody feeds
 	Hosts   []string // names, besides addresses, that the server answers to over TCP
+	// Reload reads the configuration again; by says who wants it. nil: it cannot.
+	Reload func(ctx context.Context, by string) (api.Reloaded, error)
 }
 
 // Info is what the server says of itself.
-type Info struct {
-	Version   string `json:"version"`
-	Policy    string `json:"policy"`
-	Placer    string `json:"placer"`
-	Simulated bool   `json:"simulated,omitempty" doc:"The GPUs are only played"`
-	// NotEnforced is what jobs are not kept to.
-	NotEnforced []string `json:"not_enforced,omitempty" doc:"What jobs are not kept to here, and why"`
-	URL         string   `json:"url,omitempty" doc:"Where the server listens besides the Unix socket"`
-}
+type Info = view.Info
 
 // New makes a server.
 func New(m *local.Machine, opt Options) *Server {
@@ -62,23 +58,22 @@ func New(m *local.Machine, opt Options) *Server {
 		s.opt.Metrics = NewMetrics()
 	}
 	s.SetRoles(Roles{})
+	s.SetHosts(opt.Hosts)
 	cfg := huma.DefaultConfig("Muster", opt.Info.Version)
 	cfg.DocsPath = "" // its page loads scripts from elsewhere
 	cfg.CreateHooks = nil
 	s.api = humago.New(s.mux, cfg)
 	a := s.api
+	s.look(a)
 	s.jobs(a)
-	s.machine(a)
-	s.usage(a)
 	s.identityRoutes(a)
 	s.tokens(a)
 	s.changes(a)
+	s.rules(a)
 	s.metrics()
 	s.handle("GET /v1/jobs/{id}/log", s.log)
 	s.handle("GET /v1/jobs/{id}/tty", s.tty)
-	s.handle("GET /v1/events", s.events)
 	s.handle("GET /v1/journal", s.journal)
-	s.overview(a)
 	for pattern, page := range web.Pages() {
 		s.handle(pattern, page)
 	}
@@ -93,6 +88,9 @@ func (s *Server) handle(pattern string, h http.HandlerFunc) {
 
 // SetRoles says who has which role at the Unix socket, from now on.
 func (s *Server) SetRoles(r Roles) { s.roles.Store(&r) }
+
+// SetHosts says which names, besides addresses, the server answers to over TCP.
+func (s *Server) SetHosts(names []string) { s.hosts.Store(&names) }
 
 // ServeUnix serves the socket until the context ends. Everybody on this machine
 // may connect; the kernel says who it is.
@@ -187,22 +185,8 @@ func (s *Server) mayTouch(ctx context.Context, id int) error {
 	if err != nil {
 		return problem(err)
 	}
-	if !who.owns(j.User) {
+	if !who.Owns(j.User) {
 		return huma.Error403Forbidden(fmt.Sprintf("job %d is %s's", id, j.User))
 	}
 	return nil
-}
-
-// shown is a job as the caller may see it. What others run is theirs, and an
-// environment, which may hold secrets, is for its owner and admins only.
-func shown(who *Caller, j api.Job) api.Job {
-	if !who.owns(j.User) {
-		j.Submission.Script, j.Submission.Command, j.Submission.Args = "", nil, nil
-		j.Submission.Dir, j.Submission.Input, j.Submission.Output, j.Submission.Error = "", "", "", ""
-		j.StdOut, j.StdErr, j.Submission.Comment = "", "", ""
-	}
-	if !who.Admin && j.User != who.User.Name {
-		j.Submission.Env = nil
-	}
-	return j
 }

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/muster-gpu/muster/api"
 )
 
 const (
@@ -118,21 +116,9 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url=/\"><title>Muster</title><a href=\"/\">Muster</a>\n")
 }
 
-// identityRoutes registers who the caller is, and the dashboard's door.
+// identityRoutes registers the dashboard's door.
 func (s *Server) identityRoutes(a huma.API) {
 	s.handle("GET /login", s.login)
-	huma.Register(a, huma.Operation{OperationID: "me", Method: http.MethodGet, Path: "/v1/me", Summary: "Who the server takes the caller for"},
-		func(ctx context.Context, _ *none) (*struct{ Body api.Me }, error) {
-			who, err := caller(ctx)
-			if err != nil {
-				return nil, err
-			}
-			me := api.Me{User: who.User.Name, Role: who.Role, Admin: who.Admin}
-			if who.session != nil {
-				me.CSRF = who.session.csrf
-			}
-			return &struct{ Body api.Me }{me}, nil
-		})
 	huma.Register(a, huma.Operation{OperationID: "dashboard", Method: http.MethodPost, Path: "/v1/dashboard",
 		Summary: "A link that lets one browser in, once"}, s.dashboard)
 	huma.Register(a, huma.Operation{OperationID: "logout", Method: http.MethodPost, Path: "/v1/logout", Summary: "End the browser's session"},

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/server/view"
 )
 
 type updateInput struct {
@@ -23,7 +24,7 @@ type drainInput struct {
 
 type nodesOutput struct{ Body []api.Node }
 
-// changes registers what changes waiting jobs and nodes, and a job's history.
+// changes registers what changes waiting jobs and nodes.
 func (s *Server) changes(a huma.API) {
 	huma.Register(a, huma.Operation{OperationID: "update", Method: http.MethodPatch, Path: "/v1/jobs/{id}", Summary: "Change a waiting job"},
 		func(ctx context.Context, in *updateInput) (*jobOutput, error) {
@@ -40,12 +41,7 @@ func (s *Server) changes(a huma.API) {
 				return nil, problem(err)
 			}
 			j, err := s.m.Job(ctx, in.ID)
-			return &jobOutput{shown(who, j)}, problem(err)
-		})
-	huma.Register(a, huma.Operation{OperationID: "history", Method: http.MethodGet, Path: "/v1/jobs/{id}/history", Summary: "What happened to a job"},
-		func(ctx context.Context, in *idInput) (*struct{ Body []api.Moment }, error) {
-			list, err := s.m.History(ctx, in.ID)
-			return &struct{ Body []api.Moment }{list}, problem(err)
+			return &jobOutput{view.Shown(who, j)}, problem(err)
 		})
 	for verb, summary := range map[string]string{"drain": "Let a node take no more jobs; what runs there goes on", "resume": "Let a drained node take jobs again"} {
 		huma.Register(a, huma.Operation{OperationID: verb + "-node", Method: http.MethodPost, Path: "/v1/nodes/{name}/" + verb, Summary: summary},

@@ -1,0 +1,109 @@
+//go:build linux
+
+// Package terminal ties the caller's terminal to that of a job.
+package terminal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/muster-gpu/muster/client"
+)
+
+// detachKey is Ctrl-\, which leaves a terminal without ending what runs there.
+const detachKey = 0x1c
+
+// ErrDetached says that the terminal was left.
+var ErrDetached = errors.New("detached")
+
+// Use ties a terminal to a job's, until the job is over or the terminal is left
+// (ErrDetached; what to do then is said on errOut). The terminal is as it was
+// when Use returns, whatever happened. watch: nothing that is typed reaches the job.
+func Use(ctx context.Context, cl *client.Client, id int, in *os.File, out, errOut io.Writer, watch bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // the window was closed: the job goes on
+	defer signal.Stop(hangup)
+	size := make(chan client.Window, 1)
+	if fd := int(in.Fd()); term.IsTerminal(fd) {
+		old, err := term.MakeRaw(fd)
+		if err != nil {
+			return fmt.Errorf("this terminal: %w", err)
+		}
+		defer func() { _ = term.Restore(fd, old) }()
+		changed := make(chan os.Signal, 1)
+		signal.Notify(changed, syscall.SIGWINCH)
+		defer signal.Stop(changed)
+		changed <- syscall.SIGWINCH // what it is now
+		go tellSize(ctx, fd, changed, size)
+	}
+	typed := make(chan []byte)
+	go readKeys(ctx, in, typed, watch, func() { cancel(ErrDetached) })
+	go func() {
+		select {
+		case <-hangup:
+			cancel(ErrDetached)
+		case <-ctx.Done():
+		}
+	}()
+	err := cl.Screen(ctx, id, typed, size, out)
+	if ctx.Err() == nil {
+		return err
+	}
+	fmt.Fprintf(errOut, "\r\nmuster: job %d goes on; muster attach %d comes back to it, muster cancel %d ends it\r\n", id, id, id)
+	return ErrDetached
+}
+
+// tellSize passes on how large the window is whenever that changes.
+func tellSize(ctx context.Context, fd int, changed <-chan os.Signal, size chan<- client.Window) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		if columns, rows, err := term.GetSize(fd); err == nil {
+			select {
+			case size <- client.Window{Rows: rows, Columns: columns}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// readKeys passes on what is typed, up to the key that leaves.
+func readKeys(ctx context.Context, in io.Reader, typed chan<- []byte, watch bool, leave func()) {
+	for {
+		b := make([]byte, 4096)
+		n, err := in.Read(b)
+		if err != nil {
+			return // what it shows may still be of interest
+		}
+		for i, k := range b[:n] {
+			if k == detachKey {
+				n, err = i, io.EOF
+				break
+			}
+		}
+		if n > 0 && !watch {
+			select {
+			case typed <- b[:n]:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err != nil {
+			leave()
+			return
+		}
+	}
+}
