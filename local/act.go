@@ -62,6 +62,7 @@ func (m *Machine) actRunning(j *job, verb string, now cluster.Time) error {
 		j.then = append(j.then, order{freeze: true})
 	case "resume":
 		j.info.Frozen = false
+		j.info.Pace.Run = -1 // its clock went on: the speed is measured anew
 		j.then = append(j.then, order{thaw: true})
 	default:
 		return fmt.Errorf("%q cannot be done to a job", verb)
@@ -72,7 +73,7 @@ func (m *Machine) actRunning(j *job, verb string, now cluster.Time) error {
 // grace is how long a job of this tier has to write a checkpoint.
 func (m *Machine) grace(j *job) time.Duration {
 	rules := engine.DefaultStop
-	if s := m.opt.Rules.Stop; s != nil {
+	if s := m.rules().Stop; s != nil {
 		rules = *s
 	}
 	return rules[j.info.Record.Spec.Tier].Grace

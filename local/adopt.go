@@ -50,7 +50,7 @@ func (m *Machine) adopt() error {
 		return slices.ContainsFunc(begin, func(r *runner) bool { return r.id == ev.Job })
 	})
 	if len(events) > 0 {
-		m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) { return events, nil })
+		m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) { return events, nil })
 	} else {
 		m.event(engine.Event{Type: engine.Tick})
 	}

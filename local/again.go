@@ -18,7 +18,7 @@ import (
 func (r *runner) again(says engine.EventType) bool {
 	var tasks []*task
 	stored := make(chan bool, 1)
-	r.m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) {
+	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 		rec := r.m.eng.Record(r.id)
 		if rec.State == engine.Stopping { // somebody wants it to stop: it has
 			r.told = true
@@ -44,7 +44,7 @@ func (r *runner) again(says engine.EventType) bool {
 		}
 	}
 	r.m.crash("again-stored")
-	r.phase, r.saved, r.news = calm, false, progress{}
+	r.phase, r.saved, r.asks, r.news = calm, false, false, progress{}
 	r.timer.Stop()
 	if !r.spawnAll(tasks) {
 		ev := engine.Event{Type: engine.StartFailed, Job: r.id}
@@ -69,7 +69,7 @@ func sameAllocs(a, b []engine.Alloc) bool {
 // CrashPoints are the places at which a daemon can be made to die, for tests of
 // what survives (docs/reliability.md).
 var CrashPoints = []string{"before-commit", "in-commit", "after-commit", "applied", "before-fork", "after-fork", "after-go", "started",
-	"before-signal", "after-signal", "frozen", "ended", "resize-ended", "again-stored", "again-started", "adopting", "adopted"}
+	"before-signal", "after-signal", "frozen", "ended", "resize-ended", "again-stored", "again-started", "adopting", "adopted", "turned"}
 
 // crash is a place at which the daemon may be made to die.
 func (m *Machine) crash(point string) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -31,7 +32,7 @@ func (r *runner) limits(t *task) cgroup.Limits {
 	}
 	own := map[string]bool{} // looked up only
 	for _, d := range t.devices {
-		own[d.UUID] = true
+		own[d.GPU()] = true
 	}
 	for _, d := range r.m.opt.Devices.Devices() {
 		if d.Minor >= 0 && !own[d.UUID] {
@@ -43,14 +44,14 @@ func (r *runner) limits(t *task) cgroup.Limits {
 
 // mostPids is half of the process numbers that there are: a job that starts
 // processes without end does not take the machine with it.
-func mostPids() int64 {
+var mostPids = sync.OnceValue(func() int64 {
 	text, err := os.ReadFile("/proc/sys/kernel/pid_max")
 	if err != nil {
 		return 0
 	}
 	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	return n / 2
-}
+})
 
 // confine puts a task's shim, which has not begun, into the task's group.
 func (r *runner) confine(t *task, pid int) error {
@@ -122,6 +123,9 @@ type Use struct {
 	// Lost is the GPU time, in whole GPUs, whose work runs that were stopped did
 	// not save.
 	Lost time.Duration `json:"lost,omitempty"`
+	// Back is the GPU time, in whole GPUs, for which an elastic job held devices
+	// that it had been told to give back: the engine counts what it is to hold.
+	Back time.Duration `json:"back,omitempty"`
 }
 
 // add books a run that is over.
@@ -136,11 +140,60 @@ func (u *Use) add(tasks []*task) {
 
 // lose books the work that a stopped run takes with it.
 func (u *Use) lose(rec *engine.JobRecord, now cluster.Time, kept time.Duration) {
-	var milli cluster.Milli
-	for i := range rec.Allocs {
-		milli += rec.Allocs[i].Milli()
-	}
+	milli := milliOf(rec.Allocs)
 	if lost := doneAt(rec, now) - kept; lost > 0 {
 		u.Lost += time.Duration(float64(lost) * float64(milli) / float64(cluster.Whole))
 	}
+}
+
+// milliOf is what allocations hold of GPUs.
+func milliOf(allocs []engine.Alloc) (milli cluster.Milli) {
+	for i := range allocs {
+		milli += allocs[i].Milli()
+	}
+	return milli
+}
+
+// givenBack is what a job that shrinks still holds of what it gives back.
+type givenBack struct {
+	Since cluster.Time  `json:"since"`
+	Milli cluster.Milli `json:"milli"`
+}
+
+func (b *givenBack) until(now cluster.Time) time.Duration {
+	return time.Duration(float64(max(0, now.Sub(b.Since))) * float64(b.Milli) / float64(cluster.Whole))
+}
+
+// giveBack books, with its record, since when a job holds devices that it gives
+// back, and what that came to when it has left them.
+func (i *Info) giveBack(now cluster.Time) {
+	milli := milliOf(i.Record.Leaving)
+	if i.Back != nil && i.Back.Milli == milli {
+		return
+	}
+	if i.Back != nil {
+		i.Use.Back += i.Back.until(now)
+		i.Back = nil
+	}
+	if milli > 0 {
+		i.Back = &givenBack{now, milli}
+	}
+}
+
+// backHours is the GPU-hours of devices that were given back, until they were left.
+func (i *Info) backHours(now cluster.Time) float64 {
+	d := i.Use.Back
+	if i.Back != nil {
+		d += i.Back.until(now)
+	}
+	return d.Hours()
+}
+
+// per is an amount per GPU-hour; nil: there is none.
+func per(amount, hours float64) *float64 {
+	if amount <= 0 || hours <= 0 {
+		return nil
+	}
+	v := amount / hours
+	return &v
 }

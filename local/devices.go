@@ -26,8 +26,40 @@ func DescribeGPUs(devices []gpu.Device) (list []api.GPU) {
 	for _, d := range devices {
 		list = append(list, api.GPU{Index: d.Index, UUID: d.UUID, Model: d.Model, Memory: d.Memory, Simulated: d.Simulated,
 			MIG: d.MIG, Healthy: true})
+		for _, in := range d.Instances {
+			g := &list[len(list)-1]
+			g.Instances = append(g.Instances, api.MIG{Profile: in.Profile, Start: in.Start, UUID: in.UUID})
+		}
 	}
 	return list
+}
+
+// Geometry is the MIG instances of devices, as cluster.Node has it: they stay as
+// they are.
+func Geometry(gpus []api.GPU) string {
+	list := make([][]cluster.Instance, len(gpus))
+	for i, g := range gpus {
+		if g.MIG {
+			list[i] = []cluster.Instance{}
+		}
+		for _, in := range g.Instances {
+			list[i] = append(list[i], cluster.Instance{Profile: in.Profile, Start: in.Start})
+		}
+	}
+	return cluster.GeometryText(list)
+}
+
+// known keeps those of a GPU's instances that can be what they say.
+func known(model *cluster.GPUModel, g *api.GPU) {
+	all := g.Instances
+	g.Instances = nil
+	for _, in := range all {
+		g.Instances = append(g.Instances, in)
+		node := cluster.Node{GPUs: 1, MIG: Geometry([]api.GPU{*g})}
+		if _, _, err := node.Geometry(model); err != nil {
+			g.Instances = g.Instances[:len(g.Instances)-1]
+		}
+	}
 }
 
 // steady keeps every GPU at the place by which the engine knows it: the driver
@@ -56,6 +88,12 @@ func (m *Machine) steady(ctx context.Context) error {
 	if n := len(m.opt.GPUs); n != nodes[0].GPUs {
 		nodes[0].GPUs = n
 	}
+	if model, ok := m.opt.Rules.Spec.Model(nodes[0].Model); ok {
+		for i := range m.opt.GPUs {
+			known(&model, &m.opt.GPUs[i])
+		}
+	}
+	nodes[0].MIG = Geometry(m.opt.GPUs)
 	m.opt.Rules.Spec.Nodes = nodes
 	m.faults = make([]string, len(m.opt.GPUs))
 	for i, g := range m.opt.GPUs {
@@ -118,13 +156,13 @@ func (m *Machine) watchHealth() {
 			switch {
 			case g.Fault != "":
 				faults[i] = g.Fault
-			case g.MIG:
-				faults[i] = "it is in MIG mode: Muster hands out whole GPUs here (nvidia-smi -mig 0, then start the daemon again)"
+			case g.MIG && len(g.Instances) == 0:
+				faults[i] = "it is in MIG mode and has no instance that Muster knows (nvidia-smi mig -lgi; make some, or nvidia-smi -mig 0, and start the daemon again)"
 			default:
 				faults[i] = found[place[i]]
 			}
 		}
-		m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) { return m.healthEvents(faults), nil })
+		m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) { return m.healthEvents(faults), nil })
 	}
 }
 
@@ -163,7 +201,7 @@ func (m *Machine) healthEvents(faults []string) (events []engine.Event) {
 // lostText says which GPU of a job failed.
 func (m *Machine) lostText(j *job) string {
 	for i, g := range m.opt.GPUs {
-		if f := m.faults[i]; f != "" && slices.ContainsFunc(j.info.Devices, func(d api.Device) bool { return d.UUID == g.UUID }) {
+		if f := m.faults[i]; f != "" && slices.ContainsFunc(j.info.Devices, func(d api.Device) bool { return d.GPU() == g.UUID }) {
 			return fmt.Sprintf("GPU %d failed: %s", g.Index, f)
 		}
 	}

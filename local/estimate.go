@@ -11,7 +11,6 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -21,7 +20,7 @@ const (
 	leastRuns  = 3    // fewer say nothing
 	mostRuns   = 50   // the latest count
 	readBack   = 5000 // jobs that are read when the daemon starts
-	mostForked = 2000 // live jobs up to which an interval is computed
+	mostForked = 2000 // live jobs up to which an interval is computed: it takes three times as long
 )
 
 // runKey is what earlier runs must have in common with a job.
@@ -92,68 +91,4 @@ func (m *Machine) guess(spec *cluster.Job) bool {
 	}
 	spec.Estimate = m.history.of(spec, 0, 50)
 	return spec.Estimate > 0
-}
-
-// interval says between when and when a waiting job will start: another engine
-// is asked what it expects if all jobs whose run times are guessed are short,
-// and if they are long (10 and 90 percent of the earlier runs).
-func (m *Machine) interval(j *api.Job) error {
-	if j.Expected == nil || j.State != api.StatePending {
-		return nil
-	}
-	m.mu.RLock()
-	guessed := map[cluster.JobID]bool{}
-	for id, o := range m.jobs {
-		if o.info.Guessed {
-			guessed[id] = true
-		}
-	}
-	if len(guessed) == 0 || len(m.jobs) > mostForked {
-		m.mu.RUnlock()
-		return nil
-	}
-	snap, now := m.eng.Snapshot(), m.eng.Now()
-	edges := [2][]engine.JobRecord{slices.Clone(snap.Jobs), slices.Clone(snap.Jobs)}
-	for e, percent := range []int{10, 90} {
-		for i := range edges[e] {
-			r := &edges[e][i]
-			if !guessed[r.Spec.ID] {
-				continue
-			}
-			spec := *r.Spec
-			done := doneAt(r, now)
-			if d := m.history.of(&spec, done, percent); d > 0 {
-				spec.Estimate = d
-				if r.State >= engine.Placed && r.State <= engine.Running { // its end is on record
-					r.EndKey = int64(min(r.LimitAt, now.Add(d-done)))
-				}
-			}
-			r.Spec = &spec
-		}
-	}
-	m.mu.RUnlock()
-	first, last := *j.Expected, *j.Expected
-	for _, jobs := range edges {
-		snap.Jobs = jobs
-		e, err := m.fork(&snap)
-		if err != nil {
-			return err
-		}
-		e.Look(now)
-		y := e.Why(cluster.JobID(j.ID))
-		if y.Expected == cluster.Never {
-			return nil // nobody can say until when
-		}
-		at := time.Unix(0, int64(y.Expected)).UTC()
-		if at.Before(first) {
-			first = at
-		}
-		if at.After(last) {
-			last = at
-		}
-	}
-	if first.Before(last) {
-		j.Earliest, j.Latest = &first, &last
-	}
-	return nil
 }

@@ -58,6 +58,7 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 		}
 		switch a.Type {
 		case engine.Start:
+			j.info.Idle = nil
 			if j.run == nil { // else it resumes where it is
 				j.info.Run++
 				j.info.On = slices.Clone(a.Allocs)
@@ -93,6 +94,10 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 	j.info.Record = *m.eng.Record(id)
 	r := &j.info.Record
 	j.info.State = stateOf(r, j.info.Frozen)
+	j.info.giveBack(m.eng.Now())
+	if r.State == engine.Pending {
+		j.info.Idle = nil // what it computes is seen when it runs again
+	}
 	data, err := json.Marshal(&j.info)
 	if err != nil {
 		return err
@@ -110,8 +115,19 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 	if err := t.PutJob(&row); err != nil {
 		return err
 	}
+	if j.foretell != 0 {
+		if err := t.PutEnd(store.Prediction{Job: int(id), At: int64(m.eng.Now()), Expected: int64(j.foretell)}); err != nil {
+			return err
+		}
+	}
+	said := j.said
 	if j.info.State != j.was {
-		return t.PutHistory(int(id), int64(m.eng.Now()), j.info.State, j.info.Text)
+		said = append(slices.Clone(said), j.info.Text)
+	}
+	for _, text := range said {
+		if err := t.PutHistory(int(id), int64(m.eng.Now()), j.info.State, text); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -122,7 +138,7 @@ func (m *Machine) settle(id cluster.JobID) {
 	if j == nil {
 		return
 	}
-	j.row, j.edited, j.was = true, false, j.info.State
+	j.row, j.edited, j.was, j.said, j.foretell = true, false, j.info.State, nil, 0
 	for _, o := range j.then {
 		if j.run != nil {
 			j.run.stop(o)
@@ -149,11 +165,24 @@ func (m *Machine) devices(allocs []engine.Alloc) (list []api.Device) {
 		a := &allocs[i]
 		for slot, g := range m.opt.GPUs {
 			if a.GPUs>>slot&1 == 1 && !slices.ContainsFunc(list, func(d api.Device) bool { return d.Index == g.Index && d.Share == 0 }) {
-				list = append(list, api.Device{Index: g.Index, UUID: g.UUID, Share: int64(a.Share)})
+				list = append(list, m.device(&g, a))
 			}
 		}
 	}
 	return list
+}
+
+// device is what an allocation holds of a GPU.
+func (m *Machine) device(g *api.GPU, a *engine.Alloc) api.Device {
+	d := api.Device{Index: g.Index, UUID: g.UUID, Share: int64(a.Share)}
+	spec := &m.opt.Rules.Spec
+	model, _ := spec.Model(spec.Nodes[0].Model)
+	for _, in := range g.Instances {
+		if p, ok := model.Profile(in.Profile); ok && a.Slots == p.Mask(in.Start) && int(a.Compute) == p.Compute {
+			d.UUID, d.Profile, d.Parent = in.UUID, in.Profile, g.UUID
+		}
+	}
+	return d
 }
 
 // outputs are the files of a task's output and error; the error's is empty
@@ -227,6 +256,12 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 		Restarts: info.restarts(), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
 		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Submission: *sub,
 		LostGPUHours: info.Use.Lost.Hours(), CPUTime: api.Duration(info.Use.CPU), RAMPeak: info.Use.Peak >> 20}
+	if r.State == engine.Done && r.Reason == engine.NeverReady {
+		j.Code = "DependencyNeverSatisfied"
+	}
+	if r.Target != nil {
+		j.Promise = answers[r.Target.Deadline]
+	}
 	t := cluster.Time(now.UnixNano())
 	switch {
 	case r.State == engine.Pending || r.State == engine.Placed:
@@ -240,6 +275,15 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 			}
 			j.GPUHours += float64(share) / float64(cluster.Whole) * max(0, t.Sub(r.Acc).Hours())
 		}
+	}
+	j.GPUHours += info.backHours(t)
+	j.StepRate, j.SampleRate = per(info.Pace.Steps, j.GPUHours), per(info.Pace.Sample, j.GPUHours)
+	if end, by := endOf(info, sub, t); by != "" {
+		j.ExpectedEnd, j.EndBy = at(end), by
+	}
+	if i := info.Idle; i != nil && r.State < engine.Done {
+		j.Idle = &api.Idle{Since: i.Since, Stage: i.Stage, Text: i.Text}
+		j.Reason = i.Text
 	}
 	return j
 }

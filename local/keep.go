@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -37,6 +38,10 @@ func (m *Machine) schedule(ctx context.Context) error {
 		if !errors.Is(err, errRenew) {
 			return err
 		}
+		if len(m.turns) > 0 {
+			m.turnAll()
+			continue
+		}
 		if err := m.renew(ctx); err != nil { // it is tried again when it is due again
 			m.opt.Log.Error("old entries of the journal cannot be removed", "error", err)
 		}
@@ -53,18 +58,17 @@ func (m *Machine) stale(now cluster.Time) bool {
 func (m *Machine) renew(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	rules := m.rules()
 	m.renewed, m.ended = m.clock.now(m.opt.Now()), 0
-	snap := m.eng.Common()
-	known := map[cluster.JobID]bool{}
-	for _, j := range m.sorted() {
-		known[j.id] = true
-		snap.Jobs = append(snap.Jobs, *m.eng.Record(j.id))
-	}
-	if err := m.doneBefore(ctx, &snap, known); err != nil {
+	snap, err := m.facts(ctx)
+	if err != nil {
 		return err
 	}
-	e, err := m.begin(ctx, &snap)
+	e, err := m.restored(&rules, snap)
 	if err != nil {
+		return err
+	}
+	if err := m.begin(ctx, &rules, snap, nil); err != nil {
 		return err
 	}
 	m.eng = e
@@ -72,40 +76,57 @@ func (m *Machine) renew(ctx context.Context) error {
 	return nil
 }
 
-// begin makes an engine that goes on from a snapshot, in a new segment of the
-// journal.
-func (m *Machine) begin(ctx context.Context, snap *engine.Snapshot) (*engine.Engine, error) {
-	cfg, err := m.config()
+// facts are what a restart of the daemon would find now. The state is locked.
+func (m *Machine) facts(ctx context.Context) (*engine.Snapshot, error) {
+	snap := m.eng.Common()
+	known := map[cluster.JobID]bool{}
+	for _, j := range m.sorted() {
+		known[j.id] = true
+		snap.Jobs = append(snap.Jobs, *m.eng.Record(j.id))
+	}
+	return &snap, m.doneBefore(ctx, &snap, known)
+}
+
+// restored makes an engine that goes on from a snapshot under these rules.
+func (m *Machine) restored(rules *journal.Header, snap *engine.Snapshot) (*engine.Engine, error) {
+	cfg, err := m.config(rules)
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.Restore(cfg, snap)
+	return engine.Restore(cfg, snap)
+}
+
+// begin begins a segment of the journal with a snapshot; what also is to be
+// stored is stored in the same moment.
+func (m *Machine) begin(ctx context.Context, rules *journal.Header, snap *engine.Snapshot, also func(*store.Tx) error) error {
+	header, err := json.Marshal(rules)
 	if err != nil {
-		return nil, err
-	}
-	header, err := json.Marshal(m.opt.Rules)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	text, err := json.Marshal(snap)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	oldest := m.oldest()
 	if err := m.store.Write(ctx, func(t *store.Tx) error {
+		if also != nil {
+			if err := also(t); err != nil {
+				return err
+			}
+		}
 		if err := t.PutSegment(m.seq+1, header, text); err != nil {
 			return err
 		}
 		return t.Forget(int64(oldest))
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	m.runners.Add(1)
 	go func() {
 		defer m.runners.Done()
 		m.removeFolders(oldest)
 	}()
-	return e, nil
+	return nil
 }
 
 // oldest is the time before which things are forgotten.

@@ -24,7 +24,7 @@ func TestForget(t *testing.T) {
 	until(t, m, running, api.StateRunning)
 	waiting := submit(t, m, "true", func(s *api.Submission) { s.After = []api.After{{Type: "afterok", Job: running}} })
 	for try := 0; ; try++ { // segments end when the next one is old enough
-		m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) {
+		m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 			m.ended = renewJobs
 			return []engine.Event{{Type: engine.Tick}}, nil
 		})

@@ -22,6 +22,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
@@ -37,6 +38,7 @@ type Options struct {
 	Devices     gpu.Source
 	SampleEvery time.Duration // 0: nothing is measured
 	HourCost    float64       // of a GPU; 0: unknown
+	Idle        *IdleRules    // what becomes of idle jobs; nil: they are left alone
 	// Groups keep tasks to what they asked for; nil: nothing does.
 	Groups *cgroup.Manager
 	Now    func() time.Time
@@ -75,7 +77,11 @@ type Machine struct {
 	renewed cluster.Time // when the engine last began anew
 	ended   int          // jobs that ended since
 
-	inbox   inbox
+	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
+	policy *policyNow
+	turns  []*turn // changes of the rules that wait for the end of a step
+
+	inbox   inbox.Inbox[item]
 	acks    []func(error) // to be told when the batch is in the store
 	keys    []submissionKey
 	drained atomic.Pointer[drained] // why the node takes no jobs
@@ -85,13 +91,16 @@ type Machine struct {
 	watches watches
 	series  series
 	lines   lines
+	outlook outlook
 	runners sync.WaitGroup
 	stopped context.CancelFunc
 	running context.Context // ends when the daemon does
 	groups  *cgroup.Manager
 	history history
+	sampler atomic.Pointer[sampler]
 	seen    atomic.Pointer[map[string]gpu.Sample] // by UUID
-	faults  []string                              // what is wrong with each GPU; "": nothing
+	idle    atomic.Pointer[IdleRules]
+	faults  []string // what is wrong with each GPU; "": nothing
 }
 
 // job is a job that is not done.
@@ -101,10 +110,13 @@ type job struct {
 	sub      *api.Submission
 	row      bool         // it is in the store
 	foretold cluster.Time // start that was foretold first; 0: nobody asked yet
+	told     time.Time    // expected start that somebody was told last
 	edited   bool         // its submission changed since it was stored
 	run      *runner
-	was      string  // the state that is stored
-	then     []order // for the runner, when the step is stored
+	was      string       // the state that is stored
+	then     []order      // for the runner, when the step is stored
+	said     []string     // for its history, with the next step
+	foretell cluster.Time // expected end that is stored with the next step; 0: none
 }
 
 // Info is what is stored of a job besides its submission.
@@ -131,6 +143,9 @@ type Info struct {
 	Progress  *api.Progress    `json:"progress,omitempty"`
 	Use       Use              `json:"use,omitzero"`
 	Guessed   bool             `json:"guessed,omitempty"` // its estimate is from earlier runs
+	Pace      pace             `json:"pace,omitzero"`
+	Idle      *idleness        `json:"idle,omitempty"`
+	Back      *givenBack       `json:"back,omitempty"` // devices that it was told to give back and still holds
 }
 
 // ArrayRange is what an element's environment says of its array.
@@ -153,7 +168,11 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if m.groups = opt.Groups; m.groups == nil {
 		m.groups = &cgroup.Manager{}
 	}
-	m.inbox.init()
+	m.inbox.Init()
+	m.SetIdle(opt.Idle)
+	if err := m.choosePolicy(ctx); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
 	if err := errors.Join(m.restore(ctx), m.whyDrained(ctx)); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
@@ -211,15 +230,38 @@ func (m *Machine) restore(ctx context.Context) error {
 	}
 	snap.Next = m.next
 	m.renewed = m.clock.now(m.opt.Now())
-	if m.eng, err = m.begin(ctx, snap); err != nil {
+	rules := m.rules()
+	if m.eng, err = m.restored(&rules, snap); err != nil {
+		return err
+	}
+	if err := m.begin(ctx, &rules, snap, nil); err != nil {
+		return err
+	}
+	if err := m.endHomeless(ctx); err != nil {
 		return err
 	}
 	return m.adopt()
 }
 
+// endHomeless ends the jobs whose queue was removed while the daemon was down.
+func (m *Machine) endHomeless(ctx context.Context) error {
+	for _, j := range m.sorted() {
+		if rec := m.eng.Record(j.id); rec.State != engine.Done || j.info.Record.State == engine.Done {
+			continue
+		}
+		j.info.Text = fmt.Sprintf("queue %q was removed while the job waited", j.info.Record.Spec.Queue)
+		m.opt.Log.Warn("a waiting job ends", "job", j.id, "reason", j.info.Text)
+		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
+			return err
+		}
+		m.settle(j.id)
+	}
+	return nil
+}
+
 // config is the engine's, which explains itself in local time.
-func (m *Machine) config() (engine.Config, error) {
-	cfg, err := m.opt.Rules.Config()
+func (m *Machine) config(rules *journal.Header) (engine.Config, error) {
+	cfg, err := rules.Config()
 	cfg.Clock = func(t cluster.Time) string {
 		at := time.Unix(0, int64(t))
 		if at.Sub(m.opt.Now()).Abs() < 12*time.Hour {
@@ -248,9 +290,14 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 		return nil, err
 	}
 	known := map[cluster.JobID]bool{}
+	var subs submissions
 	for i := range rows {
-		j := &job{id: cluster.JobID(rows[i].ID), sub: &api.Submission{}, row: true}
-		if err := errors.Join(json.Unmarshal(rows[i].Data, &j.info), json.Unmarshal(rows[i].Submission, j.sub)); err != nil {
+		j := &job{id: cluster.JobID(rows[i].ID), row: true}
+		err := json.Unmarshal(rows[i].Data, &j.info)
+		if err == nil {
+			j.sub, err = subs.read(j.info.Array, rows[i].Submission)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("stored job %d: %w", rows[i].ID, err)
 		}
 		j.was = j.info.State
@@ -260,33 +307,14 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 	return snap, m.doneBefore(ctx, snap, known)
 }
 
-// doneBefore adds the jobs that are done and that others still wait for.
-func (m *Machine) doneBefore(ctx context.Context, snap *engine.Snapshot, known map[cluster.JobID]bool) error {
-	for _, r := range snap.Jobs {
-		for _, d := range r.Spec.After {
-			if d.Type == cluster.Singleton || known[d.Job] {
-				continue
-			}
-			row, err := m.store.Job(ctx, int(d.Job))
-			if err != nil {
-				return fmt.Errorf("job %d, which job %d waits for: %w", d.Job, r.Spec.ID, err)
-			}
-			var info Info
-			if err := json.Unmarshal(row.Data, &info); err != nil {
-				return fmt.Errorf("stored job %d: %w", d.Job, err)
-			}
-			known[d.Job] = true
-			snap.Jobs = append(snap.Jobs, info.Record)
-		}
-	}
+func sortJobs(snap *engine.Snapshot) {
 	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
-	return nil
 }
 
 // Next waits until something happened or the engine wants to be woken. It
 // returns with the state locked; Apply unlocks it.
 func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
-	if m.stale(m.clock.now(m.opt.Now())) {
+	if len(m.turns) > 0 || m.stale(m.clock.now(m.opt.Now())) {
 		return engine.Batch{}, errRenew
 	}
 	for {
@@ -294,10 +322,10 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 		if m.wake != cluster.Never {
 			wait = max(0, m.wake.Sub(m.clock.now(m.opt.Now())))
 		}
-		if err := m.inbox.wait(ctx, wait); err != nil {
+		if err := m.inbox.Wait(ctx, wait); err != nil {
 			return engine.Batch{}, err
 		}
-		items := m.inbox.take()
+		items := m.inbox.Take()
 		m.mu.Lock()
 		b := engine.Batch{Now: m.clock.now(m.opt.Now())}
 		for _, it := range items {
@@ -314,6 +342,9 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 			return b, nil
 		}
 		m.mu.Unlock()
+		if len(m.turns) > 0 {
+			return engine.Batch{}, errRenew
+		}
 	}
 }
 

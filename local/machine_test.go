@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +30,7 @@ func testOptions(t testing.TB, spec *cluster.Spec) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt := Options{Dir: filepath.Join(t.TempDir(), "state"), Now: time.Now, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
+	opt := Options{Dir: filepath.Join(folder(t), "state"), Now: time.Now, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 		Shim: []string{exe, shimWord}, KillWait: 200 * time.Millisecond,
 		Rules: journal.Header{Version: journal.Version, Spec: *spec, Policy: "fifo", Placer: "best-fit",
 			Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second}, {How: engine.Kill, Grace: 50 * time.Millisecond}}}}
@@ -36,6 +38,26 @@ func testOptions(t testing.TB, spec *cluster.Spec) Options {
 		opt.GPUs = append(opt.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
 	}
 	return opt
+}
+
+// folder is a temporary one for the test. A task that is being killed may still
+// write to it when the test is over.
+func folder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "muster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 200 {
+			if err = os.RemoveAll(dir); err == nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Error(err)
+	})
+	return dir
 }
 
 // testLog is a test's log, which a machine may write to until it is closed.
@@ -96,9 +118,10 @@ func newConform(t *testing.T, f *drivertest.Fixture) driver.Driver {
 	m.next = 0 // the suite counts from there
 	d := &conform{t: t, m: m, left: len(f.Jobs)}
 	u := self(t)
+	var list []happening
 	for i := range f.Jobs {
 		j := &f.Jobs[i]
-		d.after(time.Duration(j.Job.Submit), func(now cluster.Time) []engine.Event {
+		list = append(list, happening{time.Duration(j.Job.Submit), func(now cluster.Time) []engine.Event {
 			d.left--
 			spec := j.Job
 			spec.Submit = now
@@ -106,11 +129,12 @@ func newConform(t *testing.T, f *drivertest.Fixture) driver.Driver {
 			made := m.newJob(u, &api.Submission{Name: "job", Command: command(j), Dir: "/", Output: "/dev/null"}, spec)
 			m.next = max(m.next, cluster.JobID(len(f.Jobs)))
 			return []engine.Event{{Type: engine.Submitted, Job: made.id, Spec: made.info.Record.Spec}}
-		})
+		}})
 		if j.Cancel > 0 {
-			d.after(j.Cancel, func(cluster.Time) []engine.Event { return []engine.Event{{Type: engine.Cancelled, Job: j.Job.ID}} })
+			list = append(list, happening{j.Cancel, func(cluster.Time) []engine.Event { return []engine.Event{{Type: engine.Cancelled, Job: j.Job.ID}} }})
 		}
 	}
+	d.happen(list)
 	return d
 }
 
@@ -126,17 +150,35 @@ func command(j *drivertest.Job) []string {
 	return []string{"sh", "-c", sleep}
 }
 
-// after puts events at a time from now.
-func (d *conform) after(wait time.Duration, events func(cluster.Time) []engine.Event) {
-	put := func() {
-		d.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) { return events(now), nil })
+// happening is what comes from outside at a time after the beginning.
+type happening struct {
+	after  time.Duration
+	events func(cluster.Time) []engine.Event
+}
+
+// happen puts what happens into the inbox, in order also where the machine that
+// the test runs on is late.
+func (d *conform) happen(list []happening) {
+	slices.SortStableFunc(list, func(a, b happening) int { return cmp.Compare(a.after, b.after) })
+	put := func(h happening) {
+		d.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) { return h.events(now), nil })
 	}
-	if wait <= 0 {
-		put()
-		return
+	for len(list) > 0 && list[0].after <= 0 {
+		put(list[0])
+		list = list[1:]
 	}
-	timer := time.AfterFunc(wait, put)
-	d.t.Cleanup(func() { timer.Stop() })
+	begin := time.Now()
+	ctx := d.t.Context()
+	go func() {
+		for _, h := range list {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Until(begin.Add(h.after))):
+				put(h)
+			}
+		}
+	}()
 }
 
 // Next ends when all jobs were submitted and are over.

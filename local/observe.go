@@ -22,6 +22,9 @@ type Observer interface {
 	// than was foretold when it was first asked.
 	Predicted(late time.Duration)
 	Ended(state string)
+	// Idle tells what was done about a job that does not use its GPUs: warned,
+	// demoted, stopped; or busy: it computes again.
+	Idle(what string)
 }
 
 type nobody struct{}
@@ -32,6 +35,7 @@ func (nobody) Submitted(int)              {}
 func (nobody) Preempted(string)           {}
 func (nobody) Predicted(time.Duration)    {}
 func (nobody) Ended(string)               {}
+func (nobody) Idle(string)                {}
 
 // observe tells of what a step decided.
 func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
@@ -66,7 +70,7 @@ func (m *Machine) whyPreempted(victim *job, by cluster.JobID) string {
 	}
 	v := victim.info.Record.Spec
 	switch {
-	case other.Spec.Tier < v.Tier:
+	case other.Spec.Tier < v.Tier, victim.info.Record.Demoted && other.Spec.Tier < cluster.BestEffort:
 		return "tier"
 	case other.Spec.Queue != v.Queue:
 		return "reclaim"
@@ -77,6 +81,7 @@ func (m *Machine) whyPreempted(victim *job, by cluster.JobID) string {
 // Counts is how many jobs and devices there are in which state.
 type Counts struct {
 	Jobs   map[string]int // by state; those that are not over
+	Idle   map[string]int // by stage: running jobs that do not use their GPUs
 	Oldest time.Duration  // how long the oldest waiting job waits already
 }
 
@@ -84,13 +89,16 @@ type Counts struct {
 func (m *Machine) Counts() Counts {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	c := Counts{Jobs: map[string]int{}}
+	c := Counts{Jobs: map[string]int{}, Idle: map[string]int{}}
 	now := cluster.Time(m.opt.Now().UnixNano())
 	for _, j := range m.jobs {
 		if !j.row {
 			continue
 		}
 		c.Jobs[j.info.State]++
+		if stage := j.info.idleStage(); stage != "" {
+			c.Idle[stage]++
+		}
 		if j.info.Record.State == engine.Pending && j.info.Record.Home == nil {
 			c.Oldest = max(c.Oldest, now.Sub(j.info.Record.Since))
 		}

@@ -85,9 +85,11 @@ func (m *Machine) Overview() api.Overview {
 	o.Series = slices.Clone(m.series.list)
 	m.series.mu.Unlock()
 	o.Series = append(o.Series, m.present())
-	line := m.line()
+	seen := m.forecast(noJob, waitToList)
+	line := m.line(seen)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
+	now := m.clock.now(m.opt.Now())
 	var ids []cluster.JobID
 	for id, j := range m.jobs {
 		if !j.row {
@@ -112,6 +114,7 @@ func (m *Machine) Overview() api.Overview {
 		}
 		v := m.view(j)
 		line.place(&v)
+		seen.tell(&v, now)
 		o.Waiting = append(o.Waiting, v)
 	}
 	return o
@@ -121,6 +124,7 @@ func (m *Machine) Overview() api.Overview {
 type lineNow struct {
 	list []engine.Waiting
 	pos  map[cluster.JobID]int
+	told bool // when the first will start is estimated
 }
 
 // lines keeps the last line that was looked at; it is guarded by Machine.mu.
@@ -131,16 +135,21 @@ type lines struct {
 }
 
 // line is the line of waiting jobs. The engine looks ahead for it, which needs
-// the state for itself; so it is looked at once for each step and second.
-func (m *Machine) line() *lineNow {
+// the state for itself; so it is looked at once for each step and second. Where
+// nothing was foreseen, it is estimated when the first jobs will start.
+func (m *Machine) line(seen *forecast) *lineNow {
 	now := m.opt.Now()
+	most := 0
+	if seen == nil || seen.mid == nil || !seen.mid.Complete() {
+		most = promised
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if l := &m.lines; l.last != nil && l.seq == m.seq && now.Sub(l.at) < time.Second {
+	if l := &m.lines; l.last != nil && l.seq == m.seq && now.Sub(l.at) < time.Second && (l.last.told || most == 0) {
 		return l.last
 	}
 	m.eng.Look(m.clock.now(now))
-	l := &lineNow{list: m.eng.Line(promised), pos: map[cluster.JobID]int{}}
+	l := &lineNow{list: m.eng.Line(most), pos: map[cluster.JobID]int{}, told: most > 0}
 	for i := range l.list {
 		l.pos[l.list[i].Job] = i
 	}
@@ -148,15 +157,12 @@ func (m *Machine) line() *lineNow {
 	return l
 }
 
-// place says where in the line a job is.
+// place says where in the line a job is, and roughly when it will start.
 func (l *lineNow) place(v *api.Job) {
 	i, ok := l.pos[cluster.JobID(v.ID)]
 	if !ok || v.State != api.StatePending {
 		return
 	}
 	v.Position = i + 1
-	if at := l.list[i].Expected; at != cluster.Never {
-		t := time.Unix(0, int64(at)).UTC()
-		v.Expected = &t
-	}
+	tellRoughly(v, l.list[i].Expected)
 }

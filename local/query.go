@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
@@ -62,9 +60,12 @@ func (m *Machine) view(j *job) api.Job {
 	return v
 }
 
+// answers are what the policy says of a job's deadline.
+var answers = map[engine.DeadlineAnswer]string{engine.DeadlineAccepted: "accepted", engine.DeadlineDeclined: "declined"}
+
 // codes are Slurm's names of what keeps a job out of the line.
 var codes = map[engine.Parked]string{engine.NotParked: "Priority", engine.ParkedHold: "JobHeldUser", engine.ParkedBegin: "BeginTime",
-	engine.ParkedDependency: "Dependency", engine.ParkedArray: "JobArrayTaskLimit", engine.ParkedSingleton: "Dependency"}
+	engine.ParkedDependency: "Dependency", engine.ParkedArray: "JobArrayTaskLimit", engine.ParkedSingleton: "Dependency", engine.ParkedPlan: "Resources"}
 
 // Jobs lists jobs, the latest first, without what is long and seldom wanted:
 // environments and scripts.
@@ -78,27 +79,6 @@ func (m *Machine) Jobs(ctx context.Context, f store.Filter) ([]api.Job, error) {
 	}
 	m.explain(list)
 	return list, nil
-}
-
-// live lists jobs that are not over from memory.
-func (m *Machine) live(f *store.Filter) []api.Job {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	ids := slices.Sorted(maps.Keys(m.jobs))
-	slices.Reverse(ids)
-	list := []api.Job{}
-	for _, id := range ids {
-		j := m.jobs[id]
-		if f.Limit > 0 && len(list) == f.Limit {
-			break
-		}
-		spec := j.info.Record.Spec
-		if j.row && (f.Before == 0 || int(id) < f.Before) && (f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&
-			(f.Name == "" || f.Name == spec.Name) && found(f.Search, j) && slices.Contains(f.States, j.info.State) {
-			list = append(list, m.view(j))
-		}
-	}
-	return list
 }
 
 // found reports whether a text is part of what a job is called, or its number.
@@ -142,6 +122,7 @@ func (m *Machine) list(ctx context.Context, f store.Filter) ([]api.Job, error) {
 // mostExplained bounds how many waiting jobs of a list are explained, the
 // oldest first; muster why explains any. An explanation costs as much as there
 // are jobs in line: of a long line fewer are, the others are told their places.
+// Others are told only when they will start, elements of arrays apart.
 const (
 	mostExplained = 50
 	longLine      = 1000
@@ -154,32 +135,39 @@ func (m *Machine) explain(list []api.Job) {
 	if !slices.ContainsFunc(list, func(v api.Job) bool { return v.State == api.StatePending }) {
 		return
 	}
-	line := m.line()
+	seen := m.forecast(noJob, waitToList)
+	line := m.line(seen)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.eng.Look(m.clock.now(m.opt.Now()))
+	now := m.clock.now(m.opt.Now())
+	m.eng.Look(now)
 	n := 0
-	for i := len(list) - 1; i >= 0 && n < mostExplained; i-- {
+	for i := len(list) - 1; i >= 0; i-- {
 		v := &list[i]
-		if v.State != api.StatePending || m.jobs[cluster.JobID(v.ID)] == nil {
+		if v.State != api.StatePending || len(v.Elements) > 0 || m.jobs[cluster.JobID(v.ID)] == nil {
 			continue
 		}
-		n++
+		if n++; n > mostExplained {
+			if v.Array == 0 { // the same is said of elements, whether they come as one or each alone
+				seen.tell(v, now)
+			}
+			continue
+		}
 		if _, ok := line.pos[cluster.JobID(v.ID)]; ok && len(line.list) > longLine && n > inLongLine {
 			line.place(v)
+			seen.tell(v, now)
 			continue
 		}
 		y := m.eng.Why(cluster.JobID(v.ID))
-		v.Position, v.Rough = y.Ahead+1, y.Rough
+		v.Position = y.Ahead + 1
 		if y.Ahead == 0 {
 			v.Code = "Resources"
 		}
 		if len(y.Blockers) > 0 {
 			v.Reason = y.Blockers[0]
 		}
-		if y.Expected != cluster.Never {
-			at := time.Unix(0, int64(y.Expected)).UTC()
-			v.Expected = &at
+		if !seen.tell(v, now) {
+			tellRoughly(v, y.Expected)
 		}
 	}
 }
@@ -187,19 +175,28 @@ func (m *Machine) explain(list []api.Job) {
 // Why explains why a job waits and, if changes are wanted, what single change
 // would start it now.
 func (m *Machine) Why(ctx context.Context, id int, changes bool) (api.Why, error) {
-	w, spec, snap, err := m.why(ctx, id, changes)
-	if err == nil {
-		err = m.interval(&w.Job)
-	}
+	w, spec, snap, err := m.why(ctx, id, changes, m.foreseen(id))
 	if err == nil && snap != nil {
 		w.Changes, err = m.tryChanges(spec, snap)
 	}
 	return w, err
 }
 
-// why is what the engine says. It looks ahead for it, which needs the state for
-// itself; a snapshot is for questions that take longer.
-func (m *Machine) why(ctx context.Context, id int, changes bool) (api.Why, *cluster.Job, *engine.Snapshot, error) {
+// foreseen looks ahead for a job, if it waits.
+func (m *Machine) foreseen(id int) *forecast {
+	m.mu.RLock()
+	j := m.jobs[cluster.JobID(id)]
+	waits := j != nil && j.info.Record.State <= engine.Placed
+	m.mu.RUnlock()
+	if !waits {
+		return nil
+	}
+	return m.forecast(cluster.JobID(id), waitToTell)
+}
+
+// why is what the engine says, and what was foreseen. It looks ahead for it,
+// which needs the state for itself; a snapshot is for questions that take longer.
+func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast) (api.Why, *cluster.Job, *engine.Snapshot, error) {
 	m.mu.Lock()
 	j := m.jobs[cluster.JobID(id)]
 	if j == nil {
@@ -208,15 +205,15 @@ func (m *Machine) why(ctx context.Context, id int, changes bool) (api.Why, *clus
 		return api.Why{Job: v, Text: v.Reason, Blockers: []string{}}, nil, nil, err
 	}
 	defer m.mu.Unlock()
-	m.eng.Look(m.clock.now(m.opt.Now()))
+	now := m.clock.now(m.opt.Now())
+	m.eng.Look(now)
 	y := m.eng.Why(j.id)
 	w := api.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
-	w.Job.Position, w.Job.Rough = y.Ahead+1, y.Rough
-	if y.Expected != cluster.Never {
-		at := time.Unix(0, int64(y.Expected)).UTC()
-		w.Job.Expected = &at
-		if j.foretold == 0 && j.info.Run == 0 && j.info.Record.State <= engine.Placed {
-			j.foretold = y.Expected
+	w.Job.Position = y.Ahead + 1
+	if j.info.Record.State <= engine.Placed {
+		tellWhen(&w.Job, seen, &y, now)
+		if at := w.Job.Expected; at != nil && j.foretold == 0 && j.info.Run == 0 {
+			j.foretold = cluster.Time(at.UnixNano())
 		}
 	}
 	if w.Blockers == nil {
@@ -227,6 +224,18 @@ func (m *Machine) why(ctx context.Context, id int, changes bool) (api.Why, *clus
 		return w, rec.Spec, &snap, nil
 	}
 	return w, nil, nil, nil
+}
+
+// tellWhen says when a waiting job is expected to start, and between when and
+// when: as was foreseen, else roughly.
+func tellWhen(v *api.Job, seen *forecast, y *engine.Why, now cluster.Time) {
+	if !seen.tell(v, now) {
+		tellRoughly(v, y.Expected)
+		return
+	}
+	if first, last, ok := seen.interval(cluster.JobID(v.ID)); ok && last > now {
+		v.Earliest, v.Latest = instant(max(first, now)), instant(last)
+	}
 }
 
 // Wait returns a job when it is done.
@@ -258,6 +267,9 @@ func (m *Machine) Nodes() []api.Node {
 	defer m.mu.RUnlock()
 	n := m.eng.Nodes()[0]
 	v := api.Node{Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
+	for i := range v.GPUs {
+		v.GPUs[i].Instances = slices.Clone(v.GPUs[i].Instances)
+	}
 	holders := m.eng.Beliefs()
 	for i := range v.GPUs {
 		g := &v.GPUs[i]
@@ -269,6 +281,7 @@ func (m *Machine) Nodes() []api.Node {
 					continue
 				}
 				g.Jobs = append(g.Jobs, int(b.Job))
+				m.occupy(g, int(b.Job), &a)
 				if g.Free -= cluster.Milli(a.Share); a.Share == 0 {
 					g.Free = 0
 				}
@@ -278,12 +291,25 @@ func (m *Machine) Nodes() []api.Node {
 	return []api.Node{v}
 }
 
+// occupy says on a GPU's instances whose they are.
+func (m *Machine) occupy(g *api.GPU, id int, a *engine.Alloc) {
+	d := m.device(g, a)
+	for i := range g.Instances {
+		if g.Instances[i].UUID == d.UUID {
+			g.Instances[i].Job = &id
+		}
+	}
+}
+
 // Queues lists the queues with what they hold.
 func (m *Machine) Queues() []api.Queue {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	list := []api.Queue{}
-	for _, q := range m.eng.QueueUse() {
+	queues := m.eng.QueueUse()
+	var shares []int64
+	for _, q := range queues {
+		shares = append(shares, q.Spec.Shares)
 		v := api.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used}
 		for _, j := range m.jobs {
 			name := j.info.Record.Spec.Queue
@@ -300,12 +326,14 @@ func (m *Machine) Queues() []api.Queue {
 		}
 		list = append(list, v)
 	}
+	api.FairShares(list, shares)
 	return list
 }
 
 // Partitions lists the partitions; without any there is one of everything.
 func (m *Machine) Partitions() []api.Partition {
-	spec := &m.opt.Rules.Spec
+	rules := m.rules()
+	spec := &rules.Spec
 	list := []api.Partition{}
 	for i := range spec.Partitions {
 		p := &spec.Partitions[i]

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +62,7 @@ type runner struct {
 	cannot string    // why the last launch failed
 	limit  time.Time // when the time limit strikes; zero: never
 	alarm  bool      // the signal before the limit was sent
+	asks   bool      // it was this daemon that asked for a checkpoint
 	news   progress
 	port   int // at which the tasks meet
 }
@@ -198,6 +198,10 @@ func (r *runner) loop() bool {
 			r.live--
 			if r.live > 0 && r.phase == calm && t.failed() { // the others would wait for it for ever
 				r.signal(unix.SIGTERM)
+				r.to(told, r.m.killWait())
+			}
+			if r.live > 0 && r.phase == asked && r.asks && !r.saving() {
+				r.signal(unix.SIGTERM)
 				r.to(told, r.m.opt.KillWait)
 			}
 		case o := <-r.orders:
@@ -206,6 +210,9 @@ func (r *runner) loop() bool {
 			r.escalate()
 		case <-tick.C:
 			r.look()
+			if r.phase == asked && r.asks {
+				r.askTasks()
+			}
 		}
 	}
 	r.look()
@@ -266,7 +273,7 @@ func (r *runner) ask(grace time.Duration) {
 	heard := true
 	r.m.crash("before-signal")
 	if note := filepath.Join(r.m.jobDir(r.id), strconv.Itoa(r.n), "asked"); !exists(note) {
-		heard = r.tell(r.checkpointSignal())
+		heard = r.askTasks()
 		if err := os.WriteFile(note, nil, 0o600); err != nil {
 			r.m.opt.Log.Warn("that a job was asked for a checkpoint cannot be noted", "job", r.id, "error", err)
 		}
@@ -276,7 +283,7 @@ func (r *runner) ask(grace time.Duration) {
 	if !heard {            // nobody would save anything: to wait for it is time lost
 		r.saved = false
 		r.signal(unix.SIGTERM)
-		r.to(told, r.m.opt.KillWait)
+		r.to(told, r.m.killWait())
 		return
 	}
 	r.to(asked, grace)
@@ -288,20 +295,42 @@ func (r *runner) ask(grace time.Duration) {
 // signal would be the end before the program has saved.
 func (r *runner) tell(s unix.Signal) (heard bool) {
 	for _, t := range r.tasks {
-		if !t.alive || t.state == nil || t.state.Pid == 0 || shim.Birth(t.state.Pid) != t.state.Birth {
-			continue
-		}
-		pids := []int{t.state.Pid}
-		if !r.job.sub.SignalShell {
-			pids = shim.Family(t.state.Pid)
-		}
-		for _, pid := range pids {
-			if shim.Handles(pid, s) && unix.Kill(pid, s) == nil {
-				heard = true
-			}
+		heard = r.tellTask(t, s) || heard
+	}
+	return heard
+}
+
+func (r *runner) tellTask(t *task, s unix.Signal) (heard bool) {
+	if !t.alive || t.state == nil || t.state.Pid == 0 || shim.Birth(t.state.Pid) != t.state.Birth {
+		return false
+	}
+	pids := []int{t.state.Pid}
+	if !r.job.sub.SignalShell {
+		pids = shim.Family(t.state.Pid)
+	}
+	for _, pid := range pids {
+		if shim.Handles(pid, s) && unix.Kill(pid, s) == nil {
+			heard = true
 		}
 	}
 	return heard
+}
+
+// askTasks asks each task for a checkpoint that was not asked so far: one that
+// has just begun may not have got to its handler yet.
+func (r *runner) askTasks() (heard bool) {
+	r.asks = true
+	for _, t := range r.tasks {
+		t.heard = t.heard || r.tellTask(t, r.checkpointSignal())
+		heard = heard || t.heard
+	}
+	return heard
+}
+
+// saving reports whether a task that was asked for a checkpoint is still there.
+// When none is, the others have nothing to wait for.
+func (r *runner) saving() bool {
+	return slices.ContainsFunc(r.tasks, func(t *task) bool { return t.heard && t.alive })
 }
 
 func exists(path string) bool {
@@ -321,7 +350,7 @@ func (r *runner) escalate() {
 	case asked:
 		r.saved = false // what it has saved all the same it has reported
 		r.signal(unix.SIGTERM)
-		r.to(told, r.m.opt.KillWait)
+		r.to(told, r.m.killWait())
 	case told:
 		r.kill()
 	case killed: // a process that cannot die yet (disk wait): look again
@@ -358,10 +387,10 @@ func (r *runner) send(s unix.Signal, shell bool) {
 
 // checkpointSignal is the one that the job asked for.
 func (r *runner) checkpointSignal() unix.Signal {
-	if s := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(r.job.sub.Signal), "SIG")); s != 0 {
-		return s
+	if _, n, err := api.ParseSignal(r.job.sub.Signal); err == nil {
+		return unix.Signal(n)
 	}
-	return unix.SIGUSR1
+	return unix.SIGUSR1 // none was asked for
 }
 
 // look reads what the job tells of itself, and warns it before its limit.
@@ -371,7 +400,7 @@ func (r *runner) look() {
 		r.tell(r.checkpointSignal())
 	}
 	if p, saved := r.news.read(r.tasks); p != nil {
-		r.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) { return r.progressed(now, p, saved), nil })
+		r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) { return r.progressed(now, p, saved), nil })
 	}
 }
 
@@ -387,11 +416,18 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 	r.job.info.Progress = p
 	rec := r.m.eng.Record(r.id)
 	ev := engine.Event{Type: engine.Progress, Job: r.id}
-	if est := rec.Spec.Estimate; est > 0 && p.Steps > 0 {
+	left, paced := r.job.info.Pace.hear(r.n, ranAt(rec, now), p)
+	if est := rec.Spec.Estimate; est > 0 && p.Steps > 0 && !paced { // part of what was expected, until its speed is known
 		ev.Done = time.Duration(float64(est) * min(1, max(0, p.Step/p.Steps)))
 	}
 	if saved {
 		ev.Saved = max(ev.Done, doneAt(rec, now))
+	}
+	if paced {
+		ev.Estimate = work(doneAt(rec, now), left, rec.Spec.Estimate)
+		if r.job.info.Pace.Told != r.n {
+			r.job.info.Pace.Told, r.job.foretell = r.n, now.Add(left)
+		}
 	}
 	return []engine.Event{ev}
 }
@@ -406,7 +442,7 @@ func doneAt(r *engine.JobRecord, now cluster.Time) time.Duration {
 
 // suspended tells the engine that the job is frozen: its devices are free.
 func (r *runner) suspended() {
-	r.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) {
+	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		r.asleep = true
 		return []engine.Event{{Type: engine.Stopped, Job: r.id, Reason: engine.Preempted, Done: doneAt(r.m.eng.Record(r.id), now)}}, nil
 	})
@@ -433,7 +469,7 @@ func (r *runner) finish() {
 		ev.Reason = engine.Failed
 	}
 	r.m.crash("ended")
-	r.m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) {
+	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		j := r.job
 		j.info.Frozen = false
 		rec := r.m.eng.Record(r.id)
@@ -445,6 +481,9 @@ func (r *runner) finish() {
 		j.info.Use.add(r.tasks)
 		if lost || r.told && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {
 			j.info.Use.lose(rec, now, ev.Done)
+		}
+		if ev.Reason == engine.Preempted && j.info.endsIdle() {
+			ev.Reason, text = engine.WasCancelled, j.info.Idle.Text
 		}
 		if text != "" && (j.info.Text == "" || !r.told) {
 			j.info.Text = text
@@ -473,7 +512,7 @@ func (r *runner) fellAsleep() []engine.Event {
 
 // report sends an event after which the run is no more.
 func (r *runner) report(ev engine.Event, over bool) {
-	r.m.inbox.put(func(cluster.Time) ([]engine.Event, func(error)) {
+	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 		if over {
 			r.job.run = nil
 			r.job.info.Text = "it could not be started: " + r.cannot

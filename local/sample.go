@@ -6,10 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -39,21 +42,29 @@ type meter struct {
 	Holding float64            `json:"holding,omitempty"`
 	Every   int                `json:"every"`
 	Points  []api.Point        `json:"points,omitempty"`
+	Began   cluster.Time       `json:"began,omitempty"` // the run that Still is of
+	Still   float64            `json:"still,omitempty"` // seconds for which its GPUs have been below the threshold, without a break
 	cpu     time.Duration      // of the run, at the last sample
 	run     int
 }
 
 // sampled is a job as the sampler sees it.
 type sampled struct {
-	id      cluster.JobID
-	run     int
-	tasks   int
-	devices []api.Device
+	id         cluster.JobID
+	run        int
+	tasks      int
+	devices    []api.Device
+	began      cluster.Time // of the run
+	tier       cluster.Tier
+	idle       string   // stage
+	spared     bool     // from the rules for idle jobs
+	step, rate *float64 // what it last reported
 }
 
 // sampler looks at all running jobs every now and then.
 type sampler struct {
 	m     *Machine
+	mu    sync.Mutex // of jobs: others read them
 	jobs  map[cluster.JobID]*meter
 	place map[string]int // of a UUID among the source's devices
 	last  time.Time
@@ -70,6 +81,7 @@ func (m *Machine) sample() {
 	}
 	s.last = m.opt.Now()
 	s.flush = s.last
+	m.sampler.Store(s)
 	tick := time.NewTicker(m.opt.SampleEvery)
 	defer tick.Stop()
 	for {
@@ -95,6 +107,7 @@ func (s *sampler) look(now time.Time) {
 	hour.Held += dt * held
 	users := s.processes(values)
 	gone := map[cluster.JobID]*meter{}
+	s.mu.Lock()
 	for id, v := range s.jobs {
 		gone[id] = v
 	}
@@ -108,10 +121,29 @@ func (s *sampler) look(now time.Time) {
 		delete(gone, j.id)
 		s.measure(v, j, values, users, dt, now, hour)
 	}
+	s.mu.Unlock()
 	if len(gone) > 0 || now.Sub(s.flush) >= flushEvery {
 		s.flush = now
 		s.store(gone)
 	}
+}
+
+// meterNow is what was measured so far of a job that is being looked at; nil:
+// it is not, or not yet.
+func (m *Machine) meterNow(id int) *meter {
+	s := m.sampler.Load()
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.jobs[cluster.JobID(id)]
+	if v == nil {
+		return nil
+	}
+	c := *v
+	c.Points, c.Most = slices.Clone(v.Points), maps.Clone(v.Most)
+	return &c
 }
 
 func (s *sampler) hour(now time.Time) *store.Hour {
@@ -150,11 +182,21 @@ func (m *Machine) sampled() (list []sampled, healthy int, held float64) {
 		if r.State < engine.Starting || r.State > engine.Stopping {
 			continue
 		}
-		v := sampled{id: j.id, run: j.info.Run, devices: j.info.Devices}
+		v := sampled{id: j.id, run: j.info.Run, devices: j.info.Devices, began: r.Started, tier: r.Spec.Tier, idle: j.info.idleStage()}
+		if rules := m.idle.Load(); rules != nil {
+			v.spared = m.spared(rules, r.Spec)
+		}
+		if p := j.info.Progress; p != nil {
+			step, rate := p.Step, p.SamplesPerSec
+			if v.step = &step; rate > 0 {
+				v.rate = &rate
+			}
+		}
 		for i := range r.Allocs {
 			v.tasks += int(r.Allocs[i].Tasks)
 			held += float64(r.Allocs[i].Milli()) / float64(cluster.Whole)
 		}
+		held += float64(milliOf(r.Leaving)) / float64(cluster.Whole)
 		list = append(list, v)
 	}
 	return list, healthy, held
@@ -222,10 +264,10 @@ func (m *Machine) jobOf(pid int) (cluster.JobID, bool) {
 
 // measure books one sample of a job.
 func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map[cluster.JobID]*used, dt float64, now time.Time, hour *store.Hour) {
-	p := api.Point{At: now.Unix()}
-	n := 0.0
+	p := api.Point{At: now.Unix(), Step: j.step, Rate: j.rate}
+	n, busiest := 0.0, 0.0
 	for _, d := range j.devices {
-		at, ok := s.place[d.UUID]
+		at, ok := s.place[d.GPU()]
 		if !ok || at >= len(values) {
 			continue
 		}
@@ -237,10 +279,12 @@ func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map
 			util, memory = nil, nil
 			if u := users[at][j.id]; u != nil {
 				util, memory = u.util, u.memory
+			} else if g.PerProcess { // none of its processes is on the GPU
+				util, memory = new(float64), new(int64)
 			}
 		}
 		if util != nil {
-			n++
+			n, busiest = n+1, max(busiest, *util)
 			v.book(d.UUID, *util, memory, dt)
 			hour.Busy += dt * min(*util/100, 1)
 			hour.Measured += dt * part
@@ -258,6 +302,7 @@ func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map
 		mean := *p.Utilisation / n
 		p.Utilisation = &mean
 	}
+	s.rest(v, j, busiest, int(n) == len(j.devices), dt, now)
 	s.host(v, j, &p, dt)
 	if v.Samples%max(1, v.Every) == 0 {
 		v.Points = append(v.Points, p)
@@ -327,6 +372,8 @@ func (s *sampler) store(over map[cluster.JobID]*meter) {
 		return
 	}
 	clear(s.hours)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for id := range over {
 		delete(s.jobs, id)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -39,10 +38,10 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 	if err := m.defaults(s, &spec, &u); err != nil {
 		return nil, err
 	}
-	indices, most := []int{0}, 0
+	array := api.Array{Indices: []int{notElement}}
 	if s.Array != "" {
-		if indices, most, err = api.Indices(s.Array); err != nil {
-			return nil, err
+		if array, err = api.ParseArray(s.Array); err != nil {
+			return nil, &api.FieldError{Field: "array", Text: err.Error()}
 		}
 	}
 	var ids []int
@@ -51,7 +50,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 		if ids, err = m.sameKey(u.Name, key); err != nil || ids != nil {
 			return nil, err
 		}
-		if spec.After, err = m.dependencies(s.After); err != nil {
+		if spec.After, err = m.dependencies(s, array.Indices[0]); err != nil {
 			return nil, err
 		}
 		spec.ID, spec.Submit = m.next, now
@@ -60,14 +59,19 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 			return nil, &api.FieldError{Field: "submission", Text: text}
 		}
 		var events []engine.Event
-		for k, index := range indices {
+		for k, index := range array.Indices {
+			if k > 0 && s.Corresponds() { // each element waits for its like
+				if spec.After, err = m.dependencies(s, index); err != nil {
+					return nil, err
+				}
+			}
 			j := m.newJob(u, s, spec)
 			j.info.Guessed = guessed
 			if s.Array != "" {
 				first := j.id - cluster.JobID(k)
-				j.info.Record.Spec.Array = &cluster.Array{ID: first, Index: index, Cap: most}
+				j.info.Record.Spec.Array = &cluster.Array{ID: first, Index: index, Cap: array.Cap}
 				j.info.Array, j.info.Index = int(first), index
-				j.info.Indices = rangeOf(indices)
+				j.info.Indices = rangeOf(array)
 			}
 			ids = append(ids, int(j.id))
 			events = append(events, engine.Event{Type: engine.Submitted, Job: j.id, Spec: j.info.Record.Spec})
@@ -150,12 +154,9 @@ func (m *Machine) defaultQueue(u *User) string {
 	return leaves[0]
 }
 
-func rangeOf(indices []int) *ArrayRange {
-	r := &ArrayRange{Count: len(indices), Min: indices[0], Max: indices[len(indices)-1], Step: 1}
-	if len(indices) > 1 {
-		r.Step = indices[1] - indices[0]
-	}
-	return r
+func rangeOf(a api.Array) *ArrayRange {
+	n := len(a.Indices)
+	return &ArrayRange{Count: n, Min: a.Indices[0], Max: a.Indices[n-1], Step: a.Step()}
 }
 
 // newJob makes a job known under the next number.
@@ -167,55 +168,11 @@ func (m *Machine) newJob(u User, s *api.Submission, spec cluster.Job) *job {
 	return j
 }
 
-// dependencies translates what a submission waits for. The number of an array
-// stands for all its elements.
-func (m *Machine) dependencies(after []api.After) (list []cluster.Dependency, err error) {
-	for i, a := range after {
-		t, err := cluster.ParseDependencyType(a.Type)
-		if err != nil {
-			return nil, &api.FieldError{Field: fmt.Sprintf("after[%d]", i), Text: err.Error()}
-		}
-		if t == cluster.Singleton {
-			list = append(list, cluster.Dependency{Type: t})
-			continue
-		}
-		id := cluster.JobID(a.Job)
-		if m.eng.Record(id) == nil {
-			if err := m.doneDependency(a.Job, t); err != nil {
-				return nil, &api.FieldError{Field: fmt.Sprintf("after[%d]", i), Text: err.Error()}
-			}
-			continue
-		}
-		list = append(list, cluster.Dependency{Type: t, Job: id})
-		for k := id + 1; ; k++ {
-			r := m.eng.Record(k)
-			if r == nil || r.Spec.Array == nil || r.Spec.Array.ID != id {
-				break
-			}
-			list = append(list, cluster.Dependency{Type: t, Job: k})
-		}
-	}
-	return list, nil
-}
-
-// doneDependency checks a dependency on a job that was done before the daemon
-// started: it holds now, or never.
-func (m *Machine) doneDependency(id int, t cluster.DependencyType) error {
-	row, err := m.store.Job(m.running, id)
-	switch {
-	case err != nil:
-		return fmt.Errorf("there is no job %d", id)
-	case t == cluster.AfterOK && row.State != api.StateCompleted, t == cluster.AfterNotOK && row.State == api.StateCompleted:
-		return fmt.Errorf("job %d is %s: the condition can never hold", id, row.State)
-	}
-	return nil
-}
-
 // commit lets change run at the beginning of the next step, with the state
 // locked, and returns when its events are stored.
 func (m *Machine) commit(ctx context.Context, change func(cluster.Time) ([]engine.Event, error)) error {
 	done := make(chan error, 1)
-	m.inbox.put(func(now cluster.Time) ([]engine.Event, func(error)) {
+	m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		if ctx.Err() != nil {
 			done <- ctx.Err() // whoever asked has gone: nothing happens
 			return nil, nil
@@ -227,6 +184,11 @@ func (m *Machine) commit(ctx context.Context, change func(cluster.Time) ([]engin
 		}
 		return events, func(err error) { done <- err }
 	})
+	return m.await(ctx, done)
+}
+
+// await returns what becomes of a change, unless it cannot be stored now.
+func (m *Machine) await(ctx context.Context, done <-chan error) error {
 	look := time.NewTicker(250 * time.Millisecond)
 	defer look.Stop()
 	for {

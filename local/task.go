@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,6 +35,7 @@ type task struct {
 	devices []api.Device
 	state   *shim.State
 	alive   bool // its shim is there, as far as the runner knows
+	heard   bool // it was asked for a checkpoint, and handles that
 	lost    bool // its shim ended without saying how the task did
 	asked   cluster.Request
 	group   *cgroup.Group
@@ -64,7 +66,11 @@ func (r *runner) makeDirs(t *task) error {
 	if err := os.MkdirAll(filepath.Dir(t.dir), 0o711); err != nil {
 		return err
 	}
-	for _, d := range []string{t.dir, filepath.Join(j, "checkpoint"), filepath.Join(j, "log")} {
+	dirs := []string{t.dir, filepath.Join(j, "checkpoint")}
+	if r.job.sub.Attached {
+		dirs = append(dirs, filepath.Join(j, "log"))
+	}
+	for _, d := range dirs {
 		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -80,10 +86,12 @@ func (r *runner) makeDirs(t *task) error {
 
 // writeOwn writes a file of the task's folder, which is the daemon's still.
 func (r *runner) writeOwn(path string, text []byte, mode os.FileMode) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if errors.Is(err, fs.ErrExist) { // of a start that was interrupted
+		if err = os.Remove(path); err == nil {
+			f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -142,6 +150,9 @@ func (r *runner) spawnShim(t *task, lock *os.File) error {
 	cmd := exec.Command(r.m.opt.Shim[0], append(r.m.opt.Shim[1:len(r.m.opt.Shim):len(r.m.opt.Shim)], t.dir)...)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=1"}
+	if null, err := devNull(); err == nil { // else it is opened three times for each start
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = null, null, null
+	}
 	cmd.ExtraFiles = []*os.File{lock, theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: r.credential()}
 	r.m.crash("before-fork")
@@ -182,6 +193,9 @@ func (r *runner) spawnShim(t *task, lock *os.File) error {
 	}()
 	return nil
 }
+
+// devNull is what a shim has for standard input, output and error.
+var devNull = sync.OnceValues(func() (*os.File, error) { return os.OpenFile(os.DevNull, os.O_RDWR, 0) })
 
 // credential is the user that the task runs as.
 func (r *runner) credential() *syscall.Credential {

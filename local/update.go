@@ -37,11 +37,18 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update) error {
 		if old != nil {
 			spec.Hold = old.Spec.Hold
 		}
+		if u.Estimate == nil { // what it told of itself, or its like did before
+			spec.Estimate = was.Estimate
+		}
 		if spec.Queue == "" {
 			spec.Queue, sub.Queue = was.Queue, was.Queue
 		}
-		if u.After != nil {
-			if spec.After, err = m.dependencies(*u.After); err != nil {
+		if u.After != nil || u.AnyOf != nil {
+			index := notElement
+			if j.info.Array != 0 {
+				index = j.info.Index
+			}
+			if spec.After, err = m.dependencies(&sub, index); err != nil {
 				return nil, err
 			}
 		}

@@ -40,11 +40,13 @@ func (m *Machine) Samples(ctx context.Context, id int) (api.Samples, error) {
 	if err != nil {
 		return api.Samples{}, err
 	}
-	v, err := m.meterOf(ctx, id)
-	if err != nil {
-		return api.Samples{}, err
+	v := m.meterNow(id)
+	if v == nil {
+		if v, err = m.meterOf(ctx, id); err != nil {
+			return api.Samples{}, err
+		}
 	}
-	s := api.Samples{Measured: v.measured(), Every: max(1, v.Every), Points: v.Points}
+	s := api.Samples{Measured: v.measured(), Every: max(1, v.Every), Points: v.Points, Cost: cost(j.GPUHours, m.opt.HourCost)}
 	s.Measured.CPU, s.Measured.RAM = j.CPUTime, j.RAMPeak
 	if s.Points == nil {
 		s.Points = []api.Point{}
@@ -103,7 +105,8 @@ func usageKey(j *api.Job, by string) string {
 // Usage reports what was used since a time, by user, queue, job (its name) or
 // model (what it computes).
 func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (api.Usage, error) {
-	out := api.Usage{Since: since.UTC(), Until: m.opt.Now().UTC(), By: by, HourCost: m.opt.HourCost, Rows: []api.UsageRow{}, Waste: []api.Waste{}}
+	hourly := m.settings().HourCost
+	out := api.Usage{Since: since.UTC(), Until: m.opt.Now().UTC(), By: by, HourCost: hourly, Rows: []api.UsageRow{}, Waste: []api.Waste{}}
 	if !slices.Contains(UsageBy, by) {
 		return out, &api.FieldError{Field: "by", Text: cluster.Unknown("way to add up", by, UsageBy).Error()}
 	}
@@ -117,9 +120,11 @@ func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (api.Us
 		if err != nil {
 			return out, err
 		}
-		v, err := m.meterOf(ctx, j.ID)
-		if err != nil {
-			return out, err
+		v := &meter{}
+		if j.FirstStart != nil { // of what never ran nothing was measured
+			if v, err = m.meterOf(ctx, j.ID); err != nil {
+				return out, err
+			}
 		}
 		key := usageKey(&j, by)
 		if sums[key] == nil {
@@ -130,21 +135,21 @@ func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (api.Us
 		out.Waste = append(out.Waste, m.wasteOf(&j, v)...)
 	}
 	for key, s := range sums {
-		out.Rows = append(out.Rows, s.row(key, m.opt.HourCost))
+		out.Rows = append(out.Rows, s.row(key, hourly))
 	}
 	slices.SortFunc(out.Rows, func(a, b api.UsageRow) int {
 		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), cmp.Compare(a.Key, b.Key))
 	})
-	out.Total = total.row("all", m.opt.HourCost)
+	out.Total = total.row("all", hourly)
 	if total.gpu == 0 && total.out.GPUHours > 0 {
 		out.Notes = append(out.Notes, "utilisation was not measured: simulated GPUs have none, and idle time, unused GPUs and jobs that would fit less cannot be told")
 	}
-	if err := m.emptyHours(ctx, since, &out); err != nil {
+	if err := m.load(ctx, since, &out); err != nil {
 		return out, err
 	}
 	slices.SortStableFunc(out.Waste, func(a, b api.Waste) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
 	for i := range out.Waste {
-		out.Waste[i].Cost = cost(out.Waste[i].GPUHours, m.opt.HourCost)
+		out.Waste[i].Cost = cost(out.Waste[i].GPUHours, hourly)
 	}
 	out.Score, err = m.score(ctx, since)
 	return out, err
@@ -175,8 +180,8 @@ func (s *sum) add(j *api.Job, v *meter) {
 	s.out.LostHours += j.LostGPUHours
 	s.waited += time.Duration(j.Waited)
 	s.util, s.gpu, s.energy = s.util+v.Util, s.gpu+v.GPU, plus(s.energy, v.Energy)
-	if p := j.Progress; p != nil && p.SamplesPerSec > 0 && j.GPUHours > 0 && j.Ran > 0 {
-		s.samples += p.SamplesPerSec * time.Duration(j.Ran).Seconds()
+	if j.SampleRate != nil {
+		s.samples += *j.SampleRate * j.GPUHours
 		s.sampleHours += j.GPUHours
 	}
 }
@@ -241,7 +246,8 @@ func (m *Machine) smaller(j *api.Job, v *meter, seen *api.Measured) string {
 	if len(j.Devices) != 1 || j.Devices[0].Share > 0 || seen.Most == nil || v.Memory == nil || seen.Utilisation == nil {
 		return ""
 	}
-	model, ok := m.opt.Rules.Spec.Model(m.opt.Rules.Spec.Nodes[0].Model)
+	rules := m.rules()
+	model, ok := rules.Spec.Model(rules.Spec.Nodes[0].Model)
 	if !ok || model.Memory == 0 || *seen.Utilisation > 45 {
 		return ""
 	}
@@ -256,82 +262,4 @@ func (m *Machine) smaller(j *api.Job, v *meter, seen *api.Measured) string {
 		return used + ": half a GPU (--gpus 0.5) would do"
 	}
 	return ""
-}
-
-// emptyHours adds the hours of the week in which the machine stands empty.
-func (m *Machine) emptyHours(ctx context.Context, since time.Time, out *api.Usage) error {
-	hours, err := m.store.Hours(ctx, since.Unix())
-	if err != nil {
-		return err
-	}
-	var week [7 * 24]store.Hour
-	for _, h := range hours {
-		at := time.Unix(h.At, 0).Local()
-		w := &week[int(at.Weekday())*24+at.Hour()]
-		w.Total += h.Total
-		w.Held += h.Held
-	}
-	empty := func(i int) bool { return week[i].Total > 0 && week[i].Held < week[i].Total/10 }
-	for i := 0; i < len(week); {
-		if !empty(i) {
-			i++
-			continue
-		}
-		from, free := i, 0.0
-		for ; i < len(week) && empty(i); i++ {
-			free += week[i].Total - week[i].Held
-		}
-		if free /= 3600; free >= leastWaste {
-			out.Waste = append(out.Waste, api.Waste{Kind: "empty-hours", GPUHours: free,
-				Text: fmt.Sprintf("%s to %s: nine tenths of the GPUs and more are free", hourOf(from), hourOf(i))})
-		}
-	}
-	return nil
-}
-
-func hourOf(i int) string {
-	return fmt.Sprintf("%s %02d:00", time.Weekday(i / 24 % 7).String()[:3], i%24)
-}
-
-// Told remembers when a waiting job was told that it would start.
-func (m *Machine) Told(ctx context.Context, j *api.Job) error {
-	if j.Expected == nil || j.State != api.StatePending {
-		return nil
-	}
-	p := store.Prediction{Job: j.ID, At: m.opt.Now().UnixNano(), Expected: j.Expected.UnixNano()}
-	if j.Earliest != nil && j.Latest != nil {
-		p.Low, p.High = j.Earliest.UnixNano(), j.Latest.UnixNano()
-	}
-	return m.store.Write(ctx, func(t *store.Tx) error { return t.PutPrediction(p) })
-}
-
-// score compares what jobs were told with what happened.
-func (m *Machine) score(ctx context.Context, since time.Time) (s api.Score, err error) {
-	list, err := m.store.Predictions(ctx, since.UnixNano())
-	if err != nil {
-		return s, err
-	}
-	var errs []int64
-	for _, p := range list {
-		s.Told++
-		if p.Started == 0 {
-			continue
-		}
-		s.Started++
-		off := p.Started - p.Expected
-		if off < 0 {
-			s.Early++
-		}
-		errs = append(errs, max(off, -off))
-		if p.High > 0 {
-			s.Intervals++
-			if p.Low <= p.Started && p.Started <= p.High {
-				s.Within++
-			}
-		}
-	}
-	if slices.Sort(errs); len(errs) > 0 {
-		s.Median, s.Ninety = api.Duration(errs[len(errs)/2]), api.Duration(errs[len(errs)*9/10])
-	}
-	return s, nil
 }

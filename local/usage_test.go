@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,6 +213,13 @@ func TestScore(t *testing.T) {
 		if err := m.Told(t.Context(), &j); err != nil {
 			t.Fatal(err)
 		}
+		nearer := start.Add(-off / 5) // told again, as somebody asked why
+		j.Expected = &nearer
+		at := m.opt.Now().Add(time.Second)
+		m.opt.Now = func() time.Time { return at }
+		if err := m.Told(t.Context(), &j); err != nil {
+			t.Fatal(err)
+		}
 		row, err := m.store.Job(t.Context(), id+1)
 		if err != nil {
 			t.Fatal(err)
@@ -223,7 +231,77 @@ func TestScore(t *testing.T) {
 	}
 	s, err := m.score(t.Context(), t0)
 	if err != nil || s.Told != 3 || s.Started != 3 || s.Early != 1 || time.Duration(s.Median) != 5*time.Minute || time.Duration(s.Ninety) != 10*time.Minute ||
-		s.Intervals != 3 || s.Within != 2 {
+		s.Intervals != 3 || s.Within != 2 || s.Later != 3 || time.Duration(s.LaterMedian) != time.Minute || time.Duration(s.LaterNinety) != 2*time.Minute {
 		t.Errorf("score %+v: %v", s, err)
+	}
+	var off []int
+	for _, o := range s.Off {
+		off = append(off, o.Jobs)
+	}
+	if !slices.Equal(off, []int{0, 1, 1, 1, 0, 0}) {
+		t.Errorf("how far the starts were off: %v", s.Off)
+	}
+}
+
+// What is measured is shown at once, not only when it is stored, with how far
+// the job is; the machine's load adds up hour by hour, day by day in a long
+// report, and over the hours of the week.
+func TestLoad(t *testing.T) {
+	m, src := accounts(t)
+	src.set(0, 80, 40_000, 600)
+	hold(t, m, 1, "ann", false, 0)
+	m.jobs[1].info.Progress = &api.Progress{Step: 30, Steps: 100, SamplesPerSec: 12}
+	s := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: map[string]int{src.devices[0].UUID: 0}, hours: map[int64]*store.Hour{}, last: t0, flush: t0}
+	m.sampler.Store(s)
+	s.look(t0.Add(10 * time.Second))
+	got, err := m.Samples(t.Context(), 1)
+	if err != nil || len(got.Points) != 1 || *got.Points[0].Step != 30 || *got.Points[0].Rate != 12 || got.Cost == nil {
+		t.Fatalf("samples of a running job: %+v: %v", got, err)
+	}
+	for at := 20 * time.Second; at <= 3*time.Hour; at += 10 * time.Second {
+		s.look(t0.Add(at))
+	}
+	s.store(nil)
+	if len(got.Points) != 1 {
+		t.Error("what was handed out changes with what is measured")
+	}
+	for _, c := range []struct {
+		back time.Duration
+		most int // spans
+	}{{time.Hour, 4}, {60 * 24 * time.Hour, 2}} {
+		m.opt.Now = func() time.Time { return t0.Add(3 * time.Hour) }
+		u := api.Usage{Until: t0.Add(3 * time.Hour)}
+		if err := m.load(t.Context(), t0.Add(-c.back), &u); err != nil {
+			t.Fatal(err)
+		}
+		var sum, week api.WeekHour
+		var busy float64
+		for _, l := range u.Load {
+			sum.Total, sum.Held = sum.Total+l.Total, sum.Held+l.Held
+			busy += *l.Busy
+		}
+		for _, w := range u.Week {
+			week.Total, week.Held = week.Total+w.Total, week.Held+w.Held
+		}
+		if len(u.Load) > c.most || len(u.Week) != 168 || u.Daily != (c.back > daily) || !near(sum.Total, 3*float64(len(m.faults))) || !near(sum.Held, 3) || !near(busy, 2.4) ||
+			!near(week.Total, sum.Total) || !near(week.Held, sum.Held) {
+			t.Errorf("%v back: %d spans, %+v, busy %v, the week %+v", c.back, len(u.Load), sum, busy, week)
+		}
+	}
+}
+
+// Who asks again and again is told something new now and then only.
+func TestToldNews(t *testing.T) {
+	m, _ := accounts(t)
+	m.jobs[1] = &job{id: 1}
+	now := m.opt.Now()
+	for _, x := range []struct {
+		in   time.Duration
+		news bool
+	}{{time.Hour, true}, {time.Hour, false}, {time.Hour + 30*time.Second, false}, {time.Hour + time.Minute, true}, {time.Hour, true}, {2 * time.Second, true}, {time.Second, false}} {
+		at := now.Add(x.in)
+		if got := m.news(&api.Job{ID: 1, Expected: &at}); got != x.news {
+			t.Errorf("a start in %s: news %v, want %v", x.in, got, x.news)
+		}
 	}
 }

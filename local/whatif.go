@@ -9,6 +9,8 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/journal"
 )
 
 // What-if questions are answered by a second engine, restored from a snapshot
@@ -28,47 +30,78 @@ func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
 	if err := m.defaults(s, &spec, &u); err != nil {
 		return api.Job{}, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if spec.After, err = m.dependencies(s.After); err != nil {
-		return api.Job{}, err
-	}
-	now := m.clock.now(m.opt.Now())
-	spec.ID, spec.Submit = m.next, now
-	m.guess(&spec)
-	if text := m.eng.Check(&spec); text != "" {
-		return api.Job{}, &api.FieldError{Field: "submission", Text: text}
-	}
-	snap := m.eng.Snapshot()
-	snap.Next++
-	e, err := m.fork(&snap)
+	q, err := m.question(s, &spec)
 	if err != nil {
 		return api.Job{}, err
 	}
-	d := e.Step(engine.Batch{Now: max(now, m.eng.Now()), Events: []engine.Event{{Type: engine.Submitted, Job: spec.ID, Spec: &spec}}})
+	m.outlook.tests.Lock()
+	defer m.outlook.tests.Unlock()
+	e, err := m.restored(&q.rules, &q.snap)
+	if err != nil {
+		return api.Job{}, err
+	}
+	asked := []engine.Event{{Type: engine.Submitted, Job: spec.ID, Spec: &spec}}
+	d := e.Step(engine.Batch{Now: max(q.now, e.Now()), Events: asked})
 	info := Info{User: u, Record: *e.Record(spec.ID)}
 	info.State = stateOf(&info.Record, false)
 	v := view(&info, s, int(spec.ID), m.opt.Now())
-	at := now
-	if !starts(&d, spec.ID) {
-		y := e.Why(spec.ID)
-		v.Position, v.Rough = y.Ahead+1, y.Rough
-		at = y.Expected
+	if starts(&d, spec.ID) {
+		v.Expected = instant(q.now)
+		return v, nil
 	}
-	if at != cluster.Never {
-		t := time.Unix(0, int64(at)).UTC()
-		v.Expected = &t
+	y := e.Why(spec.ID)
+	v.Position = y.Ahead + 1
+	r, err := m.ahead(&q.rules, &q.snap, forward.Options{Now: q.now, Events: asked, Work: q.known.work(50), For: []cluster.JobID{spec.ID}})
+	if err != nil {
+		return api.Job{}, err
 	}
+	seen := forecast{mid: r, waiting: map[cluster.JobID]bool{spec.ID: true}}
+	tellWhen(&v, &seen, &y, q.now)
 	return v, nil
+}
+
+// question is the state in which it is asked what would become of a submission.
+type question struct {
+	now   cluster.Time
+	rules journal.Header
+	snap  engine.Snapshot
+	known *expectations
+}
+
+// question prepares a job for a place among those that there are.
+func (m *Machine) question(s *api.Submission, spec *cluster.Job) (q question, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if spec.After, err = m.dependencies(s, firstIndex(s)); err != nil {
+		return q, err
+	}
+	q.now, q.rules = m.clock.now(m.opt.Now()), m.rules()
+	spec.ID, spec.Submit = m.next, q.now
+	guessed := m.guess(spec)
+	if text := m.eng.Check(spec); text != "" {
+		return q, &api.FieldError{Field: "submission", Text: text}
+	}
+	q.snap, q.known = m.eng.Snapshot(), m.expectations()
+	if guessed {
+		q.known.guess(spec.ID, spec, m.history)
+	}
+	q.snap.Next++
+	return q, nil
+}
+
+// firstIndex is the index of the first element that a submission asks for.
+func firstIndex(s *api.Submission) int {
+	a, err := api.ParseArray(s.Array)
+	if err != nil {
+		return notElement
+	}
+	return a.Indices[0]
 }
 
 // fork makes a second engine in the state of a snapshot.
 func (m *Machine) fork(snap *engine.Snapshot) (*engine.Engine, error) {
-	cfg, err := m.config()
-	if err != nil {
-		return nil, err
-	}
-	return engine.Restore(cfg, snap)
+	rules := m.rules()
+	return m.restored(&rules, snap)
 }
 
 func starts(d *engine.Decision, id cluster.JobID) bool {

@@ -31,6 +31,11 @@ func (s *Store) Active(ctx context.Context) ([]Job, error) {
 	return s.jobs(ctx, columns+`WHERE active = 1 ORDER BY id`)
 }
 
+// Between returns the jobs with these numbers and those between them, by number.
+func (s *Store) Between(ctx context.Context, first, last int) ([]Job, error) {
+	return s.jobs(ctx, columns+`WHERE id BETWEEN ? AND ? ORDER BY id`, first, last)
+}
+
 // Job returns a job.
 func (s *Store) Job(ctx context.Context, id int) (*Job, error) {
 	list, err := s.jobs(ctx, columns+`WHERE id = ?`, id)
@@ -51,6 +56,7 @@ type Filter struct {
 	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not done are in, too
 	Before            int   // number below; 0: any
 	Limit             int   // most; 0: all
+	Arrays            bool  // waiting elements of an array may come as one; a wish that List does not know
 }
 
 // List returns jobs that are done or not, the latest first.

@@ -7,15 +7,19 @@ import (
 )
 
 // usageSchema is what was measured of jobs and of the machine, and what waiting
-// jobs were told.
+// jobs were told, and what running ones told of their end.
 const usageSchema = `
 CREATE TABLE IF NOT EXISTS usage (job INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS hours (
 	at INTEGER PRIMARY KEY,       -- Unix seconds at which the hour begins
 	total REAL NOT NULL, held REAL NOT NULL, busy REAL NOT NULL, measured REAL NOT NULL); -- GPU-seconds
-CREATE TABLE IF NOT EXISTS predictions (
-	job INTEGER PRIMARY KEY, at INTEGER NOT NULL, -- Unix nanoseconds
-	expected INTEGER NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS told (
+	job INTEGER NOT NULL, at INTEGER NOT NULL, -- Unix nanoseconds
+	expected INTEGER NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL, PRIMARY KEY (job, at)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS predictions (job, at, expected, low, high); -- of earlier versions: a job's first ones
+INSERT OR IGNORE INTO told SELECT job, at, expected, low, high FROM predictions;
+DROP TABLE predictions;
+CREATE TABLE IF NOT EXISTS ends (job INTEGER PRIMARY KEY, at INTEGER NOT NULL, expected INTEGER NOT NULL); -- of running jobs, Unix nanoseconds
 `
 
 // Hour is what became of the machine's GPUs within an hour, in GPU-seconds.
@@ -26,11 +30,13 @@ type Hour struct {
 	Busy, Measured float64 // computing, of those whose utilisation is known
 }
 
-// Prediction is when a job was expected to start, as it was told at submission,
-// and when it did. Unix nanoseconds; Started 0: not yet.
+// Prediction is when a job was expected to start, as it was told at submission
+// or later, and when it did; or likewise its end. Unix nanoseconds; Happened 0:
+// not yet.
 type Prediction struct {
-	Job                              int
-	At, Expected, Low, High, Started int64
+	Job                               int
+	At, Expected, Low, High, Happened int64
+	Later                             bool // it is not the first that the job was told
 }
 
 // PutUsage stores what was measured of a job.
@@ -44,9 +50,14 @@ func (t *Tx) AddHour(h Hour) error {
 		busy=busy+excluded.busy, measured=measured+excluded.measured`, h.At, h.Total, h.Held, h.Busy, h.Measured)
 }
 
-// PutPrediction stores what a job was told; the first one counts.
+// PutPrediction stores what a job was told.
 func (t *Tx) PutPrediction(p Prediction) error {
-	return t.exec(`INSERT INTO predictions VALUES (?,?,?,?,?) ON CONFLICT (job) DO NOTHING`, p.Job, p.At, p.Expected, p.Low, p.High)
+	return t.exec(`INSERT INTO told VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING`, p.Job, p.At, p.Expected, p.Low, p.High)
+}
+
+// PutEnd stores when a job will end by its own account; each run counts anew.
+func (t *Tx) PutEnd(p Prediction) error {
+	return t.exec(`INSERT INTO ends VALUES (?,?,?) ON CONFLICT (job) DO UPDATE SET at=excluded.at, expected=excluded.expected`, p.Job, p.At, p.Expected)
 }
 
 // Usage returns what was measured of a job.
@@ -76,17 +87,38 @@ func (s *Store) Hours(ctx context.Context, since int64) (list []Hour, err error)
 	return list, rows.Err()
 }
 
-// Predictions returns what jobs were told from a time on (Unix nanoseconds).
+// Predictions returns what jobs were told from a time on (Unix nanoseconds), by
+// job and time.
 func (s *Store) Predictions(ctx context.Context, since int64) (list []Prediction, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT p.job, p.at, p.expected, p.low, p.high, j.started FROM predictions p
-		JOIN jobs j ON j.id = p.job WHERE p.at >= ? ORDER BY p.job`, since)
+	rows, err := s.read.QueryContext(ctx, `SELECT p.job, p.at, p.expected, p.low, p.high, j.started,
+		EXISTS (SELECT 1 FROM told o WHERE o.job = p.job AND o.at < p.at) FROM told p
+		JOIN jobs j ON j.id = p.job WHERE p.at >= ? ORDER BY p.job, p.at`, since)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var p Prediction
-		if err := rows.Scan(&p.Job, &p.At, &p.Expected, &p.Low, &p.High, &p.Started); err != nil {
+		if err := rows.Scan(&p.Job, &p.At, &p.Expected, &p.Low, &p.High, &p.Happened, &p.Later); err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, rows.Err()
+}
+
+// Ends returns when jobs were to end by their own account, said from a time on
+// (Unix nanoseconds), and when those did that completed.
+func (s *Store) Ends(ctx context.Context, since int64) (list []Prediction, err error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT e.job, e.at, e.expected, CASE WHEN j.state = 'completed' THEN j.ended ELSE 0 END FROM ends e
+		JOIN jobs j ON j.id = e.job WHERE e.at >= ? ORDER BY e.job`, since)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var p Prediction
+		if err := rows.Scan(&p.Job, &p.At, &p.Expected, &p.Happened); err != nil {
 			return nil, err
 		}
 		list = append(list, p)

@@ -68,7 +68,8 @@ type Group struct {
 // what each controller is for, in the words of the notes, in their order.
 var purposes = []struct{ controller, text string }{{Memory, "memory"}, {CPU, "CPU"}, {Pids, "the number of processes"}, {Devices, "access to GPUs of others"}}
 
-// Open finds the hierarchies and makes our own folder in each.
+// Open finds the hierarchies and makes our own folder in each. The folders stay:
+// another daemon of this machine may be about to use them.
 func Open() *Manager {
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -77,6 +78,7 @@ func Open() *Manager {
 	defer mounts.Close()
 	m := &Manager{dirs: map[string]string{}, v1: map[string]bool{}}
 	var failed error
+	freezer := ""
 	for lines := bufio.NewScanner(mounts); lines.Scan(); {
 		before, after, _ := strings.Cut(lines.Text(), " - ")
 		at, kind := strings.Fields(before), strings.Fields(after)
@@ -92,16 +94,28 @@ func Open() *Manager {
 				if !slices.Contains([]string{CPU, Account, Memory, Pids, Freezer, Devices}, c) || m.dirs[c] != "" {
 					continue
 				}
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					failed = errors.Join(failed, err)
+				if c == Freezer {
+					freezer = dir
 					continue
 				}
-				m.dirs[c], m.v1[c] = dir, true
+				failed = errors.Join(failed, m.openOld(c, dir))
 			}
 		}
 	}
+	if freezer != "" && m.unified == "" { // version 2 freezes as well: one folder less for each task
+		failed = errors.Join(failed, m.openOld(Freezer, freezer))
+	}
 	m.describe(failed)
 	return m
+}
+
+// openOld makes our folder for a controller of version 1.
+func (m *Manager) openOld(controller, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	m.dirs[controller], m.v1[controller] = dir, true
+	return nil
 }
 
 // openUnified makes our folder in version 2 and asks for its controllers.
@@ -159,13 +173,6 @@ func (m *Manager) describe(failed error) {
 
 // Notes says what is not enforced, and why.
 func (m *Manager) Notes() []string { return m.notes }
-
-// Close removes our folders if nothing is left in them.
-func (m *Manager) Close() {
-	for _, d := range m.folders() {
-		_ = os.Remove(d)
-	}
-}
 
 // folders lists our folders, each once.
 func (m *Manager) folders() (list []string) {

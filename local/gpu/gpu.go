@@ -22,8 +22,15 @@ type Device struct {
 	Memory    cluster.MiB
 	Minor     int  // of /dev/nvidiaN; -1: there is none
 	MIG       bool // it is cut into MIG instances, or about to be
-	Island    int  // GPUs of one island are joined by NVLink
+	Instances []Instance
+	Island    int // GPUs of one island are joined by NVLink
 	Simulated bool
+}
+
+// Instance is a MIG instance of a device.
+type Instance struct {
+	cluster.Instance
+	UUID string
 }
 
 // Sample is what a GPU does at one instant. What the driver does not tell is nil.
@@ -34,6 +41,7 @@ type Sample struct {
 	Temperature *float64 // Celsius
 	Energy      *float64 // joule since the driver was loaded
 	Processes   []Process
+	PerProcess  bool // the driver tells what each process computes: one that is not listed computes nothing
 }
 
 // Process is a process that uses a GPU.

@@ -5,6 +5,7 @@ package gpu
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -95,8 +96,46 @@ func describeDevice(h nvml.Device, i int) (d Device, err error) {
 	}
 	if now, next, ret := h.GetMigMode(); ret == nvml.SUCCESS {
 		d.MIG = now == nvml.DEVICE_MIG_ENABLE || next == nvml.DEVICE_MIG_ENABLE
+		if now == nvml.DEVICE_MIG_ENABLE {
+			d.Instances = instancesOf(h)
+		}
 	}
 	return d, nil
+}
+
+// instancesOf lists a device's MIG instances, as far as the driver tells where
+// they are. One that is divided further, into compute instances ("1c.3g.20gb"),
+// is not among them.
+func instancesOf(h nvml.Device) (list []Instance) {
+	most, ret := h.GetMaxMigDeviceCount()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	for i := range most {
+		m, ret := h.GetMigDeviceHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			continue // there are fewer
+		}
+		var in Instance
+		name, named := m.GetName()
+		in.UUID, ret = m.GetUUID()
+		id, known := m.GetGpuInstanceId()
+		if named != nvml.SUCCESS || ret != nvml.SUCCESS || known != nvml.SUCCESS {
+			continue
+		}
+		gi, ret := h.GetGpuInstanceById(id)
+		if ret != nvml.SUCCESS {
+			continue
+		}
+		info, ret := gi.GetInfo()
+		_, profile, ok := strings.Cut(name, "MIG ")
+		if ret != nvml.SUCCESS || !ok || strings.Contains(profile, "c.") {
+			continue
+		}
+		in.Profile, in.Start = profile, int(info.Placement.Start)
+		list = append(list, in)
+	}
+	return list
 }
 
 // islands finds which GPUs are joined by NVLink, directly or through others.
@@ -256,19 +295,24 @@ func (s *real) Sample() []Sample {
 		if e, ret := h.GetTotalEnergyConsumption(); ret == nvml.SUCCESS {
 			v.Energy = number(float64(e) / 1000) // from mJ
 		}
-		v.Processes = s.processes(i)
+		v.Processes, v.PerProcess = s.processes(i, v.Utilisation)
 	}
 	return list
 }
 
-// processes lists who uses a GPU, with what the driver says of each.
-func (s *real) processes(i int) (list []Process) {
+// processes lists who uses a GPU, with what the driver says of each; each says
+// that it tells what every process computes. It names those only that computed
+// since it was asked last, and finds nothing when nobody did: where the GPU as a
+// whole did nothing either, that can be believed.
+func (s *real) processes(i int, util *float64) (list []Process, each bool) {
 	running, ret := s.handles[i].GetComputeRunningProcesses()
 	if ret != nvml.SUCCESS {
-		return nil
+		return nil, false
 	}
 	use := map[uint32]float64{} // looked up only
-	if samples, ret := s.handles[i].GetProcessUtilization(s.seen[i]); ret == nvml.SUCCESS {
+	samples, ret := s.handles[i].GetProcessUtilization(s.seen[i])
+	each = ret == nvml.SUCCESS || ret == nvml.ERROR_NOT_FOUND && util != nil && *util == 0
+	if ret == nvml.SUCCESS {
 		for _, u := range samples {
 			use[u.Pid] = max(use[u.Pid], float64(u.SmUtil))
 			s.seen[i] = max(s.seen[i], u.TimeStamp)
@@ -279,12 +323,12 @@ func (s *real) processes(i int) (list []Process) {
 		if p.UsedGpuMemory != notAvailable {
 			v.Memory = mib(p.UsedGpuMemory)
 		}
-		if u, ok := use[p.Pid]; ok {
+		if u, ok := use[p.Pid]; ok || each {
 			v.Utilisation = number(u)
 		}
 		list = append(list, v)
 	}
-	return list
+	return list, each
 }
 
 func number(v float64) *float64 { return &v }

@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh100"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh200"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
+
+	"github.com/muster-gpu/muster/cluster"
 )
 
 // complete sets what the mock leaves out: links between all GPUs of a group,
@@ -113,6 +116,7 @@ func TestMixedAndMIG(t *testing.T) {
 		d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: 46068 << 20}, nvml.SUCCESS }
 	}
 	list[1].MigMode = nvml.DEVICE_MIG_ENABLE
+	list[1].GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
 	taken, model, _, left := Node(open(t, s).Devices())
 	if len(taken) != 5 || model.Name != "H100-80GB" || len(left) != 3 || !strings.Contains(left[0], "GPU 5 is a L40S-48GB") {
 		t.Errorf("%d x %s, left out %q", len(taken), model.Name, left)
@@ -213,11 +217,36 @@ func TestSample(t *testing.T) {
 	if *v.Utilisation != 73 || *v.Power != 345.6 || *v.Temperature != 61 || *v.Energy != 5 || len(v.Processes) != 2 {
 		t.Errorf("sample %+v", v)
 	}
-	if p := v.Processes; *p[0].Memory != 3072 || *p[0].Utilisation != 70 || p[1].Memory != nil || p[1].Utilisation != nil {
+	if p := v.Processes; *p[0].Memory != 3072 || *p[0].Utilisation != 70 || p[1].Memory != nil || *p[1].Utilisation != 0 || !v.PerProcess {
 		t.Errorf("processes %+v", p)
 	}
 	if v := list[1]; v.Utilisation != nil || v.Power != nil || v.Temperature != nil || v.Energy != nil || v.Processes != nil {
 		t.Errorf("a driver that tells nothing gives %+v", v)
+	}
+}
+
+// The driver names the processes that computed, and finds nothing when none did:
+// that is believed if the GPU as a whole did nothing either.
+func TestIdleProcess(t *testing.T) {
+	for _, c := range []struct {
+		gpu   uint32 // percent
+		ret   nvml.Return
+		known bool
+	}{{0, nvml.ERROR_NOT_FOUND, true}, {40, nvml.ERROR_NOT_FOUND, false}, {0, nvml.ERROR_NOT_SUPPORTED, false}, {40, nvml.SUCCESS, true}} {
+		s := dgxh100.New()
+		no := nvml.ERROR_NOT_SUPPORTED
+		for _, d := range complete(s, 8) {
+			d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: c.gpu}, nvml.SUCCESS }
+			d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, no }
+			d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, no }
+			d.GetTotalEnergyConsumptionFunc = func() (uint64, nvml.Return) { return 0, no }
+			d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return []nvml.ProcessInfo{{Pid: 41}}, nvml.SUCCESS }
+			d.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) { return nil, c.ret }
+		}
+		v := open(t, s).Sample()[0]
+		if u := v.Processes[0].Utilisation; v.PerProcess != c.known || (u != nil) != c.known || c.known && *u != 0 {
+			t.Errorf("GPU at %d %%, %v: each process known %v, its use %v", c.gpu, c.ret, v.PerProcess, u)
+		}
 	}
 }
 
@@ -238,5 +267,41 @@ func TestChoose(t *testing.T) {
 		if _, err := Choose(all, list); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", list, err)
 		}
+	}
+}
+
+// The MIG instances of a GPU are those of the driver: where they start, what they
+// are, and by which UUID a job names them. One that is divided into compute
+// instances is left out.
+func TestInstances(t *testing.T) {
+	s := dgxa100.New()
+	list := complete(s, 8)
+	d := list[2]
+	d.MigMode = nvml.DEVICE_MIG_ENABLE
+	made := []struct {
+		name  string
+		start uint32
+	}{{"NVIDIA A100-SXM4-40GB MIG 3g.20gb", 4}, {"NVIDIA A100-SXM4-40GB MIG 1c.2g.10gb", 2}, {"NVIDIA A100-SXM4-40GB MIG 1g.5gb", 0}}
+	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
+	d.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if i >= len(made) {
+			return nil, nvml.ERROR_NOT_FOUND
+		}
+		return &mock.Device{GetNameFunc: func() (string, nvml.Return) { return made[i].name, nvml.SUCCESS },
+			GetUUIDFunc:          func() (string, nvml.Return) { return fmt.Sprintf("MIG-%d", i), nvml.SUCCESS },
+			GetGpuInstanceIdFunc: func() (int, nvml.Return) { return i + 1, nvml.SUCCESS }}, nvml.SUCCESS
+	}
+	d.GetGpuInstanceByIdFunc = func(id int) (nvml.GpuInstance, nvml.Return) {
+		return &mock.GpuInstance{GetInfoFunc: func() (nvml.GpuInstanceInfo, nvml.Return) {
+			return nvml.GpuInstanceInfo{Id: uint32(id), Placement: nvml.GpuInstancePlacement{Start: made[id-1].start, Size: 1}}, nvml.SUCCESS
+		}}, nvml.SUCCESS
+	}
+	found := open(t, s).Devices()
+	want := []Instance{{cluster.Instance{Profile: "3g.20gb", Start: 4}, "MIG-0"}, {cluster.Instance{Profile: "1g.5gb", Start: 0}, "MIG-2"}}
+	if !found[2].MIG || !slices.Equal(found[2].Instances, want) {
+		t.Errorf("GPU 2 has %+v, want %+v", found[2].Instances, want)
+	}
+	if found[1].MIG || found[1].Instances != nil {
+		t.Errorf("GPU 1 has %+v", found[1].Instances)
 	}
 }

@@ -1,20 +1,21 @@
 //go:build linux
 
 // Package shim is the small process that owns a task: its process group, its
-// output, its exit code. It is this program executed again; it outlives the
-// daemon, which finds it again by its lock and its state file.
+// output, its exit code. It is cmd/muster-shim, or muster executed again; it
+// outlives the daemon, which finds it again by its lock and its state file.
 //
 // The daemon makes a folder for the task with task.json in it, takes an
 // exclusive lock on the lock file and starts the shim with the lock as file
 // descriptor 3 and one end of a socket pair as 4. Nothing runs before the
 // daemon says go; a daemon that dies before that leaves nothing behind.
-// state.json says "starting" before the task is executed, "running" with its
-// process number after, and "ended" with its exit code at the end; then the
-// shim ends and the lock is free.
+// state.json, a line for each state, says "starting" before the task is
+// executed, "running" with its process number after, and "ended" with its exit
+// code at the end; then the shim ends and the lock is free.
 package shim
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,16 +85,18 @@ func Main(dir string, now func() time.Time) int {
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
 	control := os.NewFile(4, "control")
-	err := run(dir, control, now)
+	w := &stateFile{dir: dir}
+	err := run(w, control, now)
 	if err != nil {
-		_ = writeState(dir, &State{Phase: Ended, Shim: os.Getpid(), Error: err.Error(), Exit: 127, Ended: now()}, durable)
+		_ = w.write(&State{Phase: Ended, Shim: os.Getpid(), Error: err.Error(), Exit: 127, Ended: now()}, durable)
 		fmt.Fprintf(control, "failed %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
 		return 1
 	}
 	return 0
 }
 
-func run(dir string, control *os.File, now func() time.Time) error {
+func run(w *stateFile, control *os.File, now func() time.Time) error {
+	dir := w.dir
 	text, err := os.ReadFile(filepath.Join(dir, TaskFile))
 	if err != nil {
 		return err
@@ -110,7 +113,7 @@ func run(dir string, control *os.File, now func() time.Time) error {
 	}
 	signalsOff()
 	st := State{Phase: Starting, Shim: os.Getpid(), Started: now()}
-	if err := writeState(dir, &st, fleeting); err != nil {
+	if err := w.write(&st, fleeting); err != nil {
 		return err
 	}
 	syscall.Umask(t.Umask)
@@ -131,7 +134,7 @@ func run(dir string, control *os.File, now func() time.Time) error {
 	}
 	term.started()
 	st.Phase, st.Pid, st.Birth = Running, p.Pid, Birth(p.Pid)
-	_ = writeState(dir, &st, fleeting) // on a full disk the task runs all the same, and is known by its mark
+	_ = w.write(&st, fleeting) // on a full disk the task runs all the same, and is known by its mark
 	fmt.Fprintf(control, "started %d\n", p.Pid)
 	status, usage := waitFor(p.Pid)
 	st.Strays = killStrays(t.Mark)
@@ -143,7 +146,7 @@ func run(dir string, control *os.File, now func() time.Time) error {
 	}
 	st.User, st.System, st.MaxRSS = time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano()), usage.Maxrss
 	for try := 0; ; try++ { // the exit code must not be lost: wait for room
-		err := writeState(dir, &st, durable)
+		err := w.write(&st, durable)
 		if err == nil || try == 600 {
 			return err
 		}
@@ -228,27 +231,41 @@ const (
 	durable  = true
 )
 
-// writeState writes the state so that a reader sees all of it or the one before.
-func writeState(dir string, s *State, sync bool) error {
+// stateFile is the file in which a shim keeps its task's state. It grows by a
+// line for each state: the last line that is complete counts. Its first block
+// has room for all of them, so that what is said first finds room for the rest.
+type stateFile struct {
+	dir  string
+	f    *os.File
+	size int64 // of the lines that are complete
+}
+
+// write adds a state; a line that could not be written is overwritten by the next.
+func (w *stateFile) write(s *State, sync bool) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, StateFile+".new")
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
+	if w.f == nil {
+		if w.f, err = os.OpenFile(filepath.Join(w.dir, StateFile), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600); err != nil {
+			w.f = nil
+			return err
+		}
+	}
+	text = append(text, '\n')
+	if _, err := w.f.WriteAt(text, w.size); err != nil {
 		return err
 	}
-	_, err = f.Write(append(text, '\n'))
 	if sync {
-		err = errors.Join(err, f.Sync())
+		if err := errors.Join(w.f.Sync(), syncDir(w.dir)); err != nil {
+			return err
+		}
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, StateFile)); err != nil || !sync {
-		return err
-	}
+	w.size += int64(len(text))
+	return nil
+}
+
+func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -268,9 +285,19 @@ func ReadState(dir string) (*State, error) {
 	}
 	f := os.NewFile(uintptr(fd), StateFile)
 	defer f.Close()
-	var s State
-	if err := json.NewDecoder(io.LimitReader(f, 1<<16)).Decode(&s); err != nil {
+	text, err := io.ReadAll(io.LimitReader(f, 1<<16))
+	if err != nil {
+		return nil, err
+	}
+	lines := bytes.Split(text, []byte{'\n'})
+	for i := len(lines) - 2; i >= 0; i-- { // behind the last newline stands what is being written
+		var s State
+		if err = json.Unmarshal(lines[i], &s); err == nil {
+			return &s, nil
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, StateFile), err)
 	}
-	return &s, nil
+	return nil, nil
 }

@@ -1,0 +1,147 @@
+//go:build linux
+
+package local
+
+import (
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/store"
+)
+
+// A forecast holds while nothing happens, for a few seconds; one that was
+// costly holds for longer, whatever happens.
+func TestForecastHolds(t *testing.T) {
+	made := time.Unix(1000, 0)
+	for _, c := range []struct {
+		took, age time.Duration
+		seq       int64
+		want      bool
+		job       cluster.JobID
+	}{
+		{time.Millisecond, 0, 8, true, noJob}, {time.Millisecond, 19 * time.Millisecond, 8, true, noJob},
+		{time.Millisecond, 21 * time.Millisecond, 8, false, noJob}, {time.Millisecond, 4 * time.Second, 7, true, noJob},
+		{time.Millisecond, 6 * time.Second, 7, false, noJob}, {time.Second, 19 * time.Second, 8, true, noJob}, {time.Second, 21 * time.Second, 7, false, noJob},
+		{time.Millisecond, 19 * time.Millisecond, 8, true, 1}, {time.Millisecond, 5 * time.Millisecond, 8, false, 2}, {time.Second, 5 * time.Second, 8, true, 2},
+	} {
+		f := &forecast{seq: 7, made: made, took: c.took, waiting: map[cluster.JobID]bool{1: true}}
+		if got := f.fresh(c.job, c.seq, made.Add(c.age)); got != c.want {
+			t.Errorf("one of step 7 that took %v holds after %v, in step %d: %v", c.took, c.age, c.seq, got)
+		}
+	}
+}
+
+// What a forecast says of a job: a start, none, or that it does not know; then
+// the engine's estimate is told, as a rough one.
+func TestForecastTells(t *testing.T) {
+	at := func(s int64) cluster.Time { return cluster.Time(s * 1e9) }
+	r := func(end forward.End, starts ...int64) *forward.Result {
+		m := map[cluster.JobID]cluster.Time{}
+		for i, s := range starts {
+			m[cluster.JobID(i+1)] = at(s)
+		}
+		return &forward.Result{End: end, Starts: m}
+	}
+	f := &forecast{waiting: map[cluster.JobID]bool{1: true, 2: true, 3: true}, mid: r(forward.Idle, 100, 200),
+		edges: [2]*forward.Result{r(forward.Idle, 100, 150), r(forward.Idle, 100, 300)}}
+	y := &engine.Why{Expected: at(500)}
+	for _, c := range []struct {
+		f                    *forecast
+		id                   int
+		want, earliest, last int64 // 0: none
+		rough                bool
+	}{
+		{f, 1, 100, 0, 0, false}, {f, 2, 200, 150, 300, false}, {f, 3, 0, 0, 0, false}, {f, 4, 500, 0, 0, true}, {nil, 1, 500, 0, 0, true},
+		{&forecast{waiting: f.waiting, mid: r(forward.StepsSpent, 100)}, 3, 500, 0, 0, true}, {&forecast{waiting: f.waiting}, 1, 500, 0, 0, true},
+	} {
+		v := api.Job{ID: c.id}
+		tellWhen(&v, c.f, y, at(50))
+		for i, p := range []*time.Time{v.Expected, v.Earliest, v.Latest} {
+			want := []int64{c.want, c.earliest, c.last}[i]
+			if (p != nil) != (want > 0) || p != nil && p.Unix() != want {
+				t.Errorf("job %d, figure %d: %v, not %d", c.id, i, p, want)
+			}
+		}
+		if v.Rough != c.rough {
+			t.Errorf("job %d: rough %v", c.id, v.Rough)
+		}
+	}
+	v := api.Job{ID: 1}
+	if f.tell(&v, at(120)); v.Expected.Unix() != 120 {
+		t.Errorf("a start that should have been is expected at %v", v.Expected)
+	}
+}
+
+// How long a job takes: what is stated, else a quantile of its like that ran for
+// longer; nobody knows of one that a person froze.
+func TestExpectations(t *testing.T) {
+	spec := &cluster.Job{ID: 1, User: "ann", Name: "train", Estimate: 6 * time.Minute, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+	h := history{}
+	for i := range 11 {
+		h.add(spec, time.Duration(i+1)*time.Minute)
+	}
+	x := &expectations{map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, history{}}
+	rec := &engine.JobRecord{Spec: spec}
+	work := func(percent int, done, want time.Duration) {
+		t.Helper()
+		if d := x.work(percent)(rec, done); d != want {
+			t.Errorf("at %d %%, with %v done: %v, not %v", percent, done, d, want)
+		}
+	}
+	work(10, 0, 6*time.Minute)
+	work(90, 7*time.Minute, 8*time.Minute)
+	x.guess(1, spec, h)
+	h.add(spec, time.Hour) // it has its own copy
+	work(10, 0, 2*time.Minute)
+	work(50, 0, 6*time.Minute)
+	work(90, 0, 10*time.Minute)
+	work(10, 9*time.Minute, 10*time.Minute)
+	work(50, 9*time.Minute, 11*time.Minute)
+	work(50, 20*time.Minute, 21*time.Minute)
+	x.frozen[1] = true
+	work(50, 0, 0)
+}
+
+// A list tells of each waiting job when it will start, also of those beyond the
+// ones that it explains; so do the overview and the answer what would become of
+// another submission.
+func TestListForetells(t *testing.T) {
+	m := alive(t)
+	u := self(t)
+	submit := func(s *api.Submission) *api.Submission {
+		s.Command, s.Dir, s.Output = []string{"sleep", "1000"}, "/", "/dev/null"
+		return s
+	}
+	const n = mostExplained + 10
+	for range n + 1 {
+		if _, err := m.Submit(t.Context(), u, submit(&api.Submission{GPUs: len(m.opt.GPUs), Estimate: api.Duration(time.Minute)}), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := m.look() // what a list waits for, if the machine is not too slow
+	m.outlook.mu.Lock()
+	f.took = time.Hour
+	m.outlook.last = f
+	m.outlook.mu.Unlock()
+	list, err := m.Jobs(t.Context(), store.Filter{States: []string{api.StatePending}})
+	if err != nil || len(list) != n {
+		t.Fatalf("%d jobs wait (%v)", len(list), err)
+	}
+	for i := range list {
+		if v := &list[i]; v.Expected == nil || v.Rough || i > 0 && !v.Expected.Before(*list[i-1].Expected) {
+			t.Errorf("job %d is expected to start at %v (rough: %v)", v.ID, v.Expected, v.Rough)
+		}
+	}
+	o := m.Overview()
+	if len(o.Waiting) != promised || o.Waiting[0].Expected == nil || !o.Waiting[0].Expected.Equal(*list[n-1].Expected) {
+		t.Errorf("the overview tells of %d jobs, of the first %v", len(o.Waiting), o.Waiting)
+	}
+	v, err := m.Test(u, submit(&api.Submission{GPUs: 1, After: []api.After{{Type: "afterany", Job: list[0].ID}}}))
+	if err != nil || v.Expected == nil || v.Rough || v.Expected.Before(list[0].Expected.Add(30*time.Second)) {
+		t.Errorf("a job after the last one would start at %v, that is not a minute after %v (%v)", v.Expected, list[0].Expected, err)
+	}
+}

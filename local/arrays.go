@@ -1,0 +1,91 @@
+//go:build linux
+
+package local
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/store"
+)
+
+// An array of a thousand waiting elements is a thousand jobs that are alike but
+// for their numbers. They share their submission in memory, and who asks for it
+// gets them as one entry of a list.
+
+// live lists jobs that are not over from memory.
+func (m *Machine) live(f *store.Filter) []api.Job {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	ids := slices.Sorted(maps.Keys(m.jobs))
+	slices.Reverse(ids)
+	chosen := make([]*job, 0, len(ids))
+	waiting := 0
+	for _, id := range ids {
+		if f.Limit > 0 && len(chosen) == f.Limit {
+			break
+		}
+		if j := m.jobs[id]; m.chooses(f, j) {
+			chosen = append(chosen, j)
+			if j.info.State == api.StatePending {
+				waiting++
+			}
+		}
+	}
+	list := []api.Job{}
+	var last *job
+	for _, j := range chosen {
+		if j.info.State == api.StatePending {
+			waiting--
+		}
+		if f.Arrays && last != nil && waiting >= mostExplained && alike(last, j) { // those that are explained stand alone
+			v := &list[len(list)-1]
+			v.Elements = append(v.Elements, api.Element{int(j.id), j.info.Index})
+			continue
+		}
+		list, last = append(list, m.view(j)), j
+	}
+	return list
+}
+
+// chooses reports whether a filter chooses a job that is not over.
+func (m *Machine) chooses(f *store.Filter, j *job) bool {
+	spec := j.info.Record.Spec
+	return j.row && (f.Before == 0 || int(j.id) < f.Before) && (f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&
+		(f.Name == "" || f.Name == spec.Name) && found(f.Search, j) && slices.Contains(f.States, j.info.State)
+}
+
+// alike reports whether two jobs are waiting elements of an array of which a
+// list says the same, but for their numbers.
+func alike(a, b *job) bool {
+	x, y := &a.info, &b.info
+	r, s := &x.Record, &y.Record
+	return x.Array > 0 && x.Array == y.Array && a.sub == b.sub && x.State == api.StatePending && y.State == api.StatePending &&
+		x.Run == 0 && y.Run == 0 && x.Text == y.Text && x.Waited == y.Waited && x.Progress == nil && y.Progress == nil &&
+		r.State == engine.Pending && s.State == engine.Pending && r.Home == nil && s.Home == nil && r.Parked == s.Parked &&
+		r.Since == s.Since && r.Lined == s.Lined && r.Spec.Submit == s.Spec.Submit && r.Ran == s.Ran && r.Attained == s.Attained
+}
+
+// submissions reads stored submissions. The elements of an array that say the
+// same share one, as they did when they were submitted.
+type submissions struct {
+	array int
+	text  string
+	sub   *api.Submission
+}
+
+// read reads the submission of a job, given in order of their numbers.
+func (s *submissions) read(array int, text []byte) (*api.Submission, error) {
+	if array > 0 && array == s.array && string(text) == s.text {
+		return s.sub, nil
+	}
+	sub := &api.Submission{}
+	if err := json.Unmarshal(text, sub); err != nil {
+		return nil, err
+	}
+	*s = submissions{array, string(text), sub}
+	return sub, nil
+}

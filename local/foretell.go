@@ -1,0 +1,172 @@
+//go:build linux
+
+package local
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/journal"
+)
+
+// mostForeseen is for how many waiting jobs an expected start is estimated where
+// looking ahead did not reach.
+const mostForeseen = 50
+
+// ForetellPolicy says what another policy would change: two engines go on from
+// the present state, one under each policy, and what they do is compared.
+func (m *Machine) ForetellPolicy(r *api.PolicyRequest) (api.PolicyChange, error) {
+	m.conf.RLock()
+	p, old := *m.policy, m.opt.Rules
+	m.conf.RUnlock()
+	to, err := m.wanted(r, &p)
+	if err != nil {
+		return api.PolicyChange{}, err
+	}
+	rules := old
+	rules.Policy, rules.Placer, rules.Backfill = to.Policy, to.Placer, to.Backfill
+	m.mu.RLock()
+	now, snap, known := m.clock.now(m.opt.Now()), m.eng.Snapshot(), m.expectations()
+	m.mu.RUnlock()
+	before, err := m.future(&old, &snap, now, known)
+	if err != nil {
+		return api.PolicyChange{}, err
+	}
+	snap.Fresh = true
+	after, err := m.future(&rules, &snap, now, known)
+	if err != nil {
+		return api.PolicyChange{}, err
+	}
+	return compare(before, after, api.PolicyChange{Before: p.view(), After: to.view(), DryRun: true}), nil
+}
+
+// future is what an engine does at once, and the line of those who then wait.
+type future struct {
+	eng       *engine.Engine
+	starts    map[cluster.JobID]bool
+	preempted []engine.Action
+	line      []engine.Waiting
+	pos       map[cluster.JobID]int // from 1
+	seen      *forward.Result
+}
+
+// future lets a second engine go on from a snapshot until nothing happens any
+// more at this instant; who is told to leave leaves at once.
+func (m *Machine) future(rules *journal.Header, snap *engine.Snapshot, now cluster.Time, known *expectations) (*future, error) {
+	e, err := m.restored(rules, snap)
+	if err != nil {
+		return nil, err
+	}
+	f := &future{eng: e, starts: map[cluster.JobID]bool{}, pos: map[cluster.JobID]int{}}
+	now = max(now, e.Now())
+	events := []engine.Event{{Type: engine.Tick}}
+	for round := 0; len(events) > 0 && round < mostRounds; round++ {
+		d := e.Step(engine.Batch{Now: now, Events: events})
+		events = f.follow(&d, now)
+	}
+	tick := []engine.Event{{Type: engine.Tick}}
+	if f.seen, err = m.ahead(rules, snap, forward.Options{Now: now, Events: tick, Work: known.work(50)}); err != nil {
+		return nil, err
+	}
+	most := mostForeseen
+	if f.seen.Complete() {
+		most = 0
+	}
+	f.line = e.Line(most)
+	for i := range f.line {
+		f.pos[f.line[i].Job] = i + 1
+	}
+	return f, nil
+}
+
+// mostRounds bounds how often who starts lets others leave at one instant.
+const mostRounds = 16
+
+// follow notes what is decided and returns what comes of it.
+func (f *future) follow(d *engine.Decision, now cluster.Time) (events []engine.Event) {
+	for i := range d.Actions {
+		a := d.Actions[i]
+		switch a.Type {
+		case engine.Start:
+			f.starts[a.Job] = true
+			events = append(events, engine.Event{Type: engine.Started, Job: a.Job, Rate: 1_000_000})
+		case engine.Resize:
+			events = append(events, engine.Event{Type: engine.Resized, Job: a.Job, Rate: 1_000_000})
+		case engine.Preempt:
+			if a.Reason != engine.Preempted {
+				continue
+			}
+			f.preempted = append(f.preempted, a)
+			rec := f.eng.Record(a.Job)
+			done := doneAt(rec, now)
+			if a.How == engine.Kill {
+				done = rec.Saved
+			}
+			events = append(events, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: engine.Preempted, Done: done})
+		}
+	}
+	return events
+}
+
+// compare says how two futures differ.
+func compare(before, after *future, v api.PolicyChange) api.PolicyChange {
+	var starts []cluster.JobID
+	for id := range after.starts {
+		if !before.starts[id] {
+			starts = append(starts, id)
+		}
+	}
+	slices.Sort(starts)
+	for _, id := range starts {
+		v.Starts = append(v.Starts, row(before, after, id))
+	}
+	for _, a := range after.preempted {
+		if slices.ContainsFunc(before.preempted, func(b engine.Action) bool { return b.Job == a.Job }) {
+			continue
+		}
+		j := row(before, after, a.Job)
+		j.How = a.How.String()
+		if a.For != cluster.NoJob {
+			j.For = int(a.For)
+		}
+		v.Preempted = append(v.Preempted, j)
+	}
+	for _, w := range after.line {
+		v.Waiting = append(v.Waiting, row(before, after, w.Job))
+	}
+	return v
+}
+
+// row is a job in two futures.
+func row(before, after *future, id cluster.JobID) api.PolicyJob {
+	spec := after.eng.Spec(id)
+	j := api.PolicyJob{Job: int(id), Name: spec.Name, User: spec.User, Queue: spec.Queue, GPUs: float64(spec.GPUMilli()) / float64(cluster.Whole),
+		Before: before.pos[id], After: after.pos[id]}
+	if j.Before > 0 {
+		j.ExpectedBefore = before.start(id)
+	}
+	if j.After > 0 {
+		j.ExpectedAfter = after.start(id)
+	}
+	return j
+}
+
+// start is when a job in line is expected to start.
+func (f *future) start(id cluster.JobID) *time.Time {
+	if at, ok := f.seen.Starts[id]; ok {
+		return instant(at)
+	}
+	return instant(f.line[f.pos[id]-1].Expected)
+}
+
+func instant(t cluster.Time) *time.Time {
+	if t == cluster.Never {
+		return nil
+	}
+	v := time.Unix(0, int64(t)).UTC()
+	return &v
+}

@@ -1,0 +1,174 @@
+//go:build linux
+
+package local
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/store"
+)
+
+// How far it comes with an idle job depends on how long it is idle, and on its tier.
+func TestIdleStages(t *testing.T) {
+	all := &IdleRules{Below: 5, Warn: 30 * time.Minute, Demote: time.Hour, Stop: 2 * time.Hour}
+	again := *all
+	again.Warn, again.Requeue = 0, true
+	since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.Local)
+	for _, c := range []struct {
+		rules *IdleRules
+		tier  cluster.Tier
+		idle  time.Duration
+		stage string
+		text  string
+	}{
+		{all, cluster.Standard, 29 * time.Minute, "", ""},
+		{all, cluster.Standard, 30 * time.Minute, api.IdleWarned, "idle since 03:04:05: its GPUs compute less than 5 %; after 1h of that it counts as best-effort; after 2h it is stopped"},
+		{all, cluster.Standard, time.Hour, api.IdleDemoted, "it counts as best-effort until it computes again; after 2h it is stopped"},
+		{all, cluster.Standard, 3 * time.Hour, api.IdleStopped, "stopped as idle: its GPUs computed less than 5 % for 2h"},
+		{all, cluster.BestEffort, 90 * time.Minute, api.IdleWarned, "less than 5 %; after 2h it is stopped"},
+		{&again, cluster.Standard, 30 * time.Minute, "", ""},
+		{&again, cluster.Critical, 90 * time.Minute, "", ""},
+		{&again, cluster.Standard, 2 * time.Hour, api.IdleStopped, "stopped to wait again as idle"},
+	} {
+		if got := c.rules.stage(c.idle, c.tier); got != c.stage {
+			t.Errorf("%v, %v idle: %q, not %q", c.tier, c.idle, got, c.stage)
+		}
+		if c.stage != "" && !strings.Contains(c.rules.text(c.stage, since, c.tier), c.text) {
+			t.Errorf("%s", c.rules.text(c.stage, since, c.tier))
+		}
+	}
+}
+
+// idleFor looks at a machine for so long and returns the stage that a job is to
+// be taken to at the end, by what its sampler would do.
+func idleFor(s *sampler, from, span time.Duration) {
+	for at := from + 10*time.Second; at <= from+span; at += 10 * time.Second {
+		s.look(t0.Add(at))
+	}
+}
+
+// A job is idle while all of its GPUs are known to be below the threshold; one
+// that tells nothing stops the count, one that computes ends it. How long it
+// lasts survives the daemon; another run begins anew.
+func TestIdleCount(t *testing.T) {
+	m, src := accounts(t)
+	m.inbox.Init()
+	m.SetIdle(&IdleRules{Below: 5, Warn: 24 * time.Hour, Queues: []string{"spared"}})
+	src.set(0, 4.9, 100, 100)
+	src.set(1, 0, 100, 100)
+	src.set(2, 0, 100, 100)
+	hold(t, m, 1, "ann", false, 0, 1)
+	hold(t, m, 2, "bob", false, 2)
+	m.jobs[2].info.Record.Spec.Queue = "spared"
+	s := watch(m) // for an hour
+	still := func(want time.Duration, what string) {
+		t.Helper()
+		if got := s.jobs[1].Still; got != want.Seconds() {
+			t.Errorf("%s: idle for %v s, not %v", what, got, want)
+		}
+	}
+	still(time.Hour, "all below")
+	if v := s.jobs[2].Still; v != 0 {
+		t.Errorf("a job that is left alone is idle for %v s", v)
+	}
+	src.values[1] = gpu.Sample{}
+	idleFor(s, time.Hour, time.Minute)
+	still(time.Hour, "one of two tells nothing")
+	src.set(1, 0, 100, 100)
+	idleFor(s, time.Hour+time.Minute, time.Minute)
+	still(time.Hour+time.Minute, "it tells again")
+	s.store(nil)
+	again := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: s.place, hours: map[int64]*store.Hour{}, last: t0.Add(2 * time.Hour)}
+	s = again
+	idleFor(s, 2*time.Hour, time.Minute)
+	still(time.Hour+2*time.Minute, "another daemon")
+	src.set(0, 60, 100, 100)
+	idleFor(s, 2*time.Hour+time.Minute, 10*time.Second)
+	still(0, "one of two computes")
+	src.set(0, 0, 100, 100)
+	idleFor(s, 2*time.Hour+2*time.Minute, time.Minute)
+	m.jobs[1].info.Record.Started++
+	idleFor(s, 2*time.Hour+3*time.Minute, 20*time.Second)
+	still(20*time.Second, "the next run")
+}
+
+// Of a shared GPU, a job whose processes do not show does nothing, where the
+// driver tells of each process; else nobody knows.
+func TestSharedWithoutProcess(t *testing.T) {
+	for _, tells := range []bool{false, true} {
+		m, src := accounts(t)
+		src.set(0, 80, 100, 100)
+		src.values[0].PerProcess = tells
+		hold(t, m, 1, "ann", false, 0)
+		m.jobs[1].info.Devices[0].Share = 500
+		s := watch(m)
+		if v := s.jobs[1]; (v.GPU > 0) != tells || v.Util != 0 {
+			t.Errorf("the driver tells %v: measured %v s at %v", tells, v.GPU, v.Util)
+		}
+	}
+}
+
+// A job's pace is measured on its own clock, from the first report of a run on;
+// a checkpoint that it goes back to, a new run and silence do not spoil it.
+func TestPace(t *testing.T) {
+	var p pace
+	at := func(run int, seconds float64, step float64, want float64) {
+		t.Helper()
+		left, ok := p.hear(run, time.Duration(seconds*float64(time.Second)), &api.Progress{Step: step, Steps: 1000, SamplesPerSec: 10})
+		if ok != (want >= 0) || ok && left != time.Duration(want*float64(time.Second)) {
+			t.Errorf("run %d, step %v after %v s: %v left (known: %v), not %v s", run, step, seconds, left, ok, want)
+		}
+	}
+	at(1, 100, 50, -1) // compiled for a long time: that does not count
+	at(1, 101, 60, -1) // too short
+	at(1, 110, 150, 85)
+	at(1, 150, 450, 55*50/40.0)
+	at(2, 160, 400, 60*50/40.0) // from its checkpoint, at the pace so far
+	at(2, 170, 500, 50)
+	at(2, 175, 420, 58) // back again
+	if p.Steps != 450 || p.Sample != 10*(1+9+40+10) {
+		t.Errorf("%v steps and %v samples", p.Steps, p.Sample)
+	}
+	if _, ok := p.hear(2, 200*time.Second, &api.Progress{Step: 600}); ok {
+		t.Error("without a number of steps, an end is expected")
+	}
+	if left, ok := p.hear(2, 200*time.Second, &api.Progress{Step: 600, Steps: 1e300}); ok {
+		t.Errorf("an end in %v", left)
+	}
+	if w := work(100*time.Second, 50*time.Second, 150*time.Second+500*time.Millisecond); w != 0 {
+		t.Errorf("half a second more is told the engine: %v", w)
+	}
+	if w := work(100*time.Second, 50*time.Second, 200*time.Second); w != 150*time.Second {
+		t.Errorf("the work is %v", w)
+	}
+}
+
+// What an elastic job still holds of what it gives back is counted until it has
+// left it.
+func TestGivenBack(t *testing.T) {
+	start := cluster.Time(t0.UnixNano())
+	var i Info
+	step := func(after time.Duration, gone uint64) {
+		if i.Record.Leaving = nil; gone != 0 {
+			i.Record.Leaving = []engine.Alloc{{Tasks: 1, GPUs: gone}}
+		}
+		i.giveBack(start.Add(after))
+	}
+	step(0, 0)
+	step(time.Hour, 0b110)
+	step(90*time.Minute, 0b110)
+	if h := i.backHours(start.Add(2 * time.Hour)); h != 2 {
+		t.Errorf("two GPUs for an hour: %v GPU-hours", h)
+	}
+	step(2*time.Hour, 0b1110) // it loses another one meanwhile
+	step(3*time.Hour, 0)
+	if h := i.backHours(start.Add(9 * time.Hour)); h != 5 || i.Back != nil {
+		t.Errorf("then three for an hour: %v GPU-hours", h)
+	}
+}

@@ -1,0 +1,181 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/store"
+)
+
+// daily is the length of a report from which on its load is told day by day.
+const daily = 14 * 24 * time.Hour
+
+const weekHours = 7 * 24
+
+// load adds what became of the machine's GPUs hour by hour, the hours of the
+// week, and those in which the machine stands empty.
+func (m *Machine) load(ctx context.Context, since time.Time, out *api.Usage) error {
+	hours, err := m.store.Hours(ctx, since.Truncate(time.Hour).Unix())
+	if err != nil {
+		return err
+	}
+	out.Daily = out.Until.Sub(since) > daily
+	out.Load, out.Week = []api.Load{}, make([]api.WeekHour, weekHours)
+	for i := range hours {
+		h := &hours[i]
+		at := time.Unix(h.At, 0).Local()
+		w := &out.Week[int(at.Weekday())*24+at.Hour()]
+		w.Total += h.Total / 3600
+		w.Held += h.Held / 3600
+		if out.Daily {
+			at = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, at.Location())
+		}
+		addLoad(out, at.Unix(), h)
+	}
+	out.Waste = append(out.Waste, emptyHours(out.Week)...)
+	return nil
+}
+
+// addLoad adds an hour to the span that begins at a time.
+func addLoad(out *api.Usage, at int64, h *store.Hour) {
+	if n := len(out.Load); n == 0 || out.Load[n-1].At != at {
+		out.Load = append(out.Load, api.Load{At: at})
+	}
+	l := &out.Load[len(out.Load)-1]
+	l.Total += h.Total / 3600
+	l.Held += h.Held / 3600
+	if h.Measured > 0 {
+		busy := h.Busy / 3600
+		l.Busy = plus(l.Busy, &busy)
+	}
+}
+
+// emptyHours lists the hours of the week in which the machine stands empty.
+func emptyHours(week []api.WeekHour) (list []api.Waste) {
+	empty := func(i int) bool { return week[i].Total > 0 && week[i].Held < week[i].Total/10 }
+	for i := 0; i < len(week); {
+		if !empty(i) {
+			i++
+			continue
+		}
+		from, free := i, 0.0
+		for ; i < len(week) && empty(i); i++ {
+			free += week[i].Total - week[i].Held
+		}
+		if free >= leastWaste {
+			list = append(list, api.Waste{Kind: "empty-hours", GPUHours: free,
+				Text: fmt.Sprintf("%s to %s: nine tenths of the GPUs and more are free", hourOf(from), hourOf(i))})
+		}
+	}
+	return list
+}
+
+func hourOf(i int) string {
+	return fmt.Sprintf("%s %02d:00", time.Weekday(i / 24 % 7).String()[:3], i%24)
+}
+
+// Told remembers when a waiting job was told that it would start, unless it was
+// told about the same before.
+func (m *Machine) Told(ctx context.Context, j *api.Job) error {
+	if j.Expected == nil || j.State != api.StatePending || !m.news(j) {
+		return nil
+	}
+	p := store.Prediction{Job: j.ID, At: m.opt.Now().UnixNano(), Expected: j.Expected.UnixNano()}
+	if j.Earliest != nil && j.Latest != nil {
+		p.Low, p.High = j.Earliest.UnixNano(), j.Latest.UnixNano()
+	}
+	return m.store.Write(ctx, func(t *store.Tx) error { return t.PutPrediction(p) })
+}
+
+// news reports whether an expected start differs from the one that the job was
+// told last: by more than a second and a hundredth of what it still has to wait.
+func (m *Machine) news(v *api.Job) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j := m.jobs[cluster.JobID(v.ID)]
+	if j == nil {
+		return true
+	}
+	if off := v.Expected.Sub(j.told).Abs(); off <= max(time.Second, v.Expected.Sub(m.opt.Now())/100) {
+		return false
+	}
+	j.told = *v.Expected
+	return true
+}
+
+// offUpTo are the steps in which a report counts how far expected starts were off.
+var offUpTo = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 0}
+
+// score compares what jobs were told with what happened.
+func (m *Machine) score(ctx context.Context, since time.Time) (s api.Score, err error) {
+	s.Off = []api.Off{}
+	for _, d := range offUpTo {
+		s.Off = append(s.Off, api.Off{UpTo: api.Duration(d)})
+	}
+	list, err := m.store.Predictions(ctx, since.UnixNano())
+	if err != nil {
+		return s, err
+	}
+	var errs, later []int64
+	for _, p := range list {
+		off := p.Happened - p.Expected
+		if p.Later {
+			if s.Later++; p.Happened != 0 {
+				later = append(later, max(off, -off))
+			}
+			continue
+		}
+		s.Told++
+		if p.Happened == 0 {
+			continue
+		}
+		s.Started++
+		if off < 0 {
+			s.Early++
+		}
+		off = max(off, -off)
+		errs = append(errs, off)
+		s.Off[slices.IndexFunc(offUpTo, func(d time.Duration) bool { return d == 0 || off <= int64(d) })].Jobs++
+		if p.High > 0 {
+			s.Intervals++
+			if p.Low <= p.Happened && p.Happened <= p.High {
+				s.Within++
+			}
+		}
+	}
+	s.Median, s.Ninety = spread(errs)
+	s.LaterMedian, s.LaterNinety = spread(later)
+	return s, m.scoreEnds(ctx, since, &s)
+}
+
+// scoreEnds compares when jobs were to end by their own account with when they did.
+func (m *Machine) scoreEnds(ctx context.Context, since time.Time, s *api.Score) error {
+	list, err := m.store.Ends(ctx, since.UnixNano())
+	if err != nil {
+		return err
+	}
+	var errs []int64
+	for _, p := range list {
+		s.EndsTold++
+		if p.Happened != 0 {
+			s.Ended++
+			errs = append(errs, max(p.Happened-p.Expected, p.Expected-p.Happened))
+		}
+	}
+	s.EndMedian, s.EndNinety = spread(errs)
+	return nil
+}
+
+// spread is the median of errors, and what nine of ten are not beyond.
+func spread(errs []int64) (median, ninety api.Duration) {
+	if slices.Sort(errs); len(errs) == 0 {
+		return 0, 0
+	}
+	return api.Duration(errs[len(errs)/2]), api.Duration(errs[len(errs)*9/10])
+}

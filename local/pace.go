@@ -1,0 +1,102 @@
+//go:build linux
+
+package local
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// pace is how fast a job goes by its own account. Its clock is the time on
+// devices, which stands still while the job waits, and which a new daemon reads
+// from the job's record.
+type pace struct {
+	Run    int           `json:"run,omitempty"`    // run in which From and Since hold
+	From   float64       `json:"from,omitempty"`   // first step that the run reported
+	Since  time.Duration `json:"since,omitempty"`  // ... and when
+	Heard  time.Duration `json:"heard,omitempty"`  // when it reported last
+	Last   float64       `json:"last,omitempty"`   // ... and which step
+	Rate   float64       `json:"rate,omitempty"`   // steps per second on devices, of this run or the one before; 0: unknown
+	Top    float64       `json:"top,omitempty"`    // highest step so far
+	Steps  float64       `json:"steps,omitempty"`  // done since the first report, repeated ones not counted
+	Sample float64       `json:"sample,omitempty"` // samples computed since the first report
+	Told   int           `json:"told,omitempty"`   // run whose expected end was stored
+}
+
+// leastPace is how long a run has to report until its speed counts.
+const leastPace = 2 * time.Second
+
+// hear books a report at a time on devices, and returns how long the job still
+// needs if it goes on as it does; false: nobody can say. A step below the one
+// before (it went back to a checkpoint) and a new run begin the measurement
+// anew, with the speed so far until there is another.
+func (p *pace) hear(run int, at time.Duration, n *api.Progress) (left time.Duration, ok bool) {
+	switch {
+	case p.Run == 0: // the first report of all
+		p.From, p.Since, p.Top = n.Step, at, n.Step
+	case p.Run != run || n.Step < p.Last:
+		p.From, p.Since = n.Step, at
+	default:
+		p.Sample += n.SamplesPerSec * max(0, (at-p.Heard).Seconds())
+	}
+	p.Run, p.Heard, p.Last = run, at, n.Step
+	if n.Step > p.Top {
+		p.Steps, p.Top = p.Steps+n.Step-p.Top, n.Step
+	}
+	if d := at - p.Since; d >= leastPace && n.Step > p.From {
+		p.Rate = (n.Step - p.From) / d.Seconds()
+	}
+	if p.Rate <= 0 || n.Steps <= 0 {
+		return 0, false
+	}
+	s := max(0, n.Steps-n.Step) / p.Rate
+	if s >= cluster.MaxDuration.Seconds() {
+		return 0, false
+	}
+	return time.Duration(s * float64(time.Second)), true
+}
+
+// ranAt is a job's time on devices up to now.
+func ranAt(r *engine.JobRecord, now cluster.Time) time.Duration {
+	if r.State < engine.Starting || r.State > engine.Stopping {
+		return r.Ran
+	}
+	return r.Ran + now.Sub(r.Acc)
+}
+
+// work is the whole of a job's work as its progress tells, if that differs from
+// what is known by more than a fiftieth of what is left; else 0.
+func work(done, left, known time.Duration) time.Duration {
+	w := max(time.Second, done+left)
+	if d := max(w-known, known-w); d <= max(time.Second, left/50) && known > 0 {
+		return 0
+	}
+	return min(w, cluster.MaxDuration)
+}
+
+// endOf is when a running job is expected to end, and how one knows: from its
+// progress, an estimate that was stated, earlier runs, or its time limit.
+func endOf(info *Info, sub *api.Submission, now cluster.Time) (end cluster.Time, by string) {
+	r := &info.Record
+	if r.State < engine.Starting || r.State > engine.Running || r.EndKey == 0 || cluster.Time(r.EndKey) == cluster.Never {
+		return cluster.Never, ""
+	}
+	switch end = cluster.Time(r.EndKey); {
+	case info.Progress != nil && info.Progress.Steps > 0 && info.Pace.Rate > 0:
+		by = api.EndByProgress
+	case sub.Estimate > 0:
+		by = api.EndByEstimate
+	case info.Guessed:
+		by = api.EndByHistory
+	}
+	if end <= now { // it was expected earlier: as the engine does
+		end = now.Add(max(time.Minute, ranAt(r, now)/20))
+	}
+	if end >= r.LimitAt {
+		return r.LimitAt, api.EndByLimit
+	}
+	return end, by
+}

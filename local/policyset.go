@@ -1,0 +1,186 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/store"
+)
+
+// choice is who is next, where, and what may pass a blocked job (empty: the
+// policy's own).
+type choice struct {
+	Policy   string `json:"policy"`
+	Placer   string `json:"place"`
+	Backfill string `json:"backfill,omitempty"`
+}
+
+func (c *choice) text() string {
+	backfill := c.Backfill
+	if backfill == "" {
+		backfill = "of its own"
+	}
+	return fmt.Sprintf("%s (place %s, backfill %s)", c.Policy, c.Placer, backfill)
+}
+
+func (c *choice) view() api.PolicyChoice {
+	return api.PolicyChoice{Policy: c.Policy, Place: c.Placer, Backfill: c.Backfill}
+}
+
+// policyNow is what is stored of the policy: what counts, since when and by
+// whom, and what the file and the flags said then. The last to speak wins: a
+// live setting stays until the file says something else than it did.
+type policyNow struct {
+	choice
+	Configured choice    `json:"configured"`
+	Live       bool      `json:"live,omitempty"` // set by a person, not by the file
+	At         time.Time `json:"at"`
+	By         string    `json:"by"`
+}
+
+const policyKey = "policy"
+
+func (p *policyNow) put(t *store.Tx) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return t.PutMeta(policyKey, text)
+}
+
+// byConfig stands for who set the policy where nobody did it live.
+const byConfig = "the configuration"
+
+// choosePolicy settles which policy counts when the daemon starts: the one that
+// was set live, unless the file or a flag has spoken since.
+func (m *Machine) choosePolicy(ctx context.Context) error {
+	r := &m.opt.Rules
+	file := choice{r.Policy, r.Placer, r.Backfill}
+	now := &policyNow{choice: file, Configured: file, At: m.opt.Now().UTC(), By: byConfig}
+	old := &policyNow{}
+	text, err := m.store.Meta(ctx, policyKey)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		old = nil
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(text, old); err != nil {
+			return fmt.Errorf("the stored policy: %w", err)
+		}
+	}
+	if old != nil && old.Configured == file && (old.Live || old.choice == file) {
+		h := *r
+		h.Policy, h.Placer, h.Backfill = old.Policy, old.Placer, old.Backfill
+		if _, err := h.Config(); err != nil { // of another version of this program
+			m.opt.Log.Warn("the policy that was set live is not known any more", "policy", old.text(), "error", err)
+		} else {
+			*r, m.policy = h, old
+			return nil
+		}
+	}
+	m.policy = now
+	return m.store.Write(ctx, func(t *store.Tx) error {
+		if err := now.put(t); err != nil || old == nil {
+			return err
+		}
+		return t.PutHistory(noJob, now.At.UnixNano(), policyKey, byConfig+": "+old.text()+" -> "+now.text())
+	})
+}
+
+// mostTold is how many of the latest changes are told.
+const mostTold = 20
+
+// Policy says which policy counts, since when, and what changed lately.
+func (m *Machine) Policy(ctx context.Context) (api.Policy, error) {
+	rows, err := m.store.History(ctx, noJob)
+	if err != nil {
+		return api.Policy{}, err
+	}
+	m.conf.RLock()
+	p := *m.policy
+	m.conf.RUnlock()
+	v := api.Policy{PolicyChoice: p.view(), Since: p.At, By: p.By, Live: p.Live, Configured: p.Configured.view(), Changes: []api.Moment{}}
+	for _, r := range rows[max(0, len(rows)-mostTold):] {
+		v.Changes = append(v.Changes, api.Moment{At: time.Unix(0, r.At).UTC(), State: r.What, Text: r.Text})
+	}
+	return v, nil
+}
+
+// Scheduling is the policy and the placer that count.
+func (m *Machine) Scheduling() (policy, placer string) {
+	s := m.settings()
+	return s.Policy, s.Placer
+}
+
+// wanted is what a request comes to beside what counts now; it says what of it
+// is wrong.
+func (m *Machine) wanted(r *api.PolicyRequest, p *policyNow) (choice, error) {
+	c := p.choice
+	switch {
+	case r.FromConfig && (r.Policy != "" || r.Place != "" || r.Backfill != ""):
+		return c, &api.FieldError{Field: "from_config", Text: "the configuration says which policy it is: name none"}
+	case r.FromConfig:
+		return p.Configured, nil
+	case r.Policy == "" && r.Place == "" && r.Backfill == "":
+		return c, &api.FieldError{Field: "policy", Text: "name a policy, a placer or a backfill"}
+	}
+	try := func(field, value string, set func(h *journal.Header)) error {
+		if value == "" {
+			return nil
+		}
+		h := journal.Header{Policy: "fifo", Placer: "best-fit"}
+		set(&h)
+		if _, err := h.Config(); err != nil {
+			return &api.FieldError{Field: field, Text: err.Error()}
+		}
+		return nil
+	}
+	if r.Backfill == "own" {
+		c.Backfill = ""
+	} else if r.Backfill != "" {
+		c.Backfill = r.Backfill
+	}
+	if r.Policy != "" {
+		c.Policy = r.Policy
+	}
+	if r.Place != "" {
+		c.Placer = r.Place
+	}
+	return c, errors.Join(try("policy", r.Policy, func(h *journal.Header) { h.Policy = c.Policy }),
+		try("place", r.Place, func(h *journal.Header) { h.Placer = c.Placer }),
+		try("backfill", r.Backfill, func(h *journal.Header) { h.Backfill = c.Backfill }))
+}
+
+// SetPolicy changes the policy between two steps. When it returns, the change is
+// stored: it survives the daemon.
+func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string) (v api.PolicyChange, err error) {
+	err = m.turnTo(ctx, func(s *Settings, p *policyNow) (string, string, error) {
+		to, err := m.wanted(r, p)
+		if err != nil {
+			return "", "", err
+		}
+		v = api.PolicyChange{Before: p.view(), After: to.view()}
+		if to == p.choice && p.Live != r.FromConfig {
+			return "", "", errNothing
+		}
+		text := by + ": " + p.text() + " -> " + to.text()
+		if r.FromConfig {
+			text += ", as configured"
+		}
+		*p = policyNow{choice: to, Configured: p.Configured, Live: !r.FromConfig, At: m.opt.Now().UTC(), By: by}
+		s.Policy, s.Placer, s.Backfill = to.Policy, to.Placer, to.Backfill
+		return policyKey, text, nil
+	})
+	if err == nil {
+		m.opt.Log.Info("policy set", "by", by, "before", v.Before.Text(), "after", v.After.Text())
+	}
+	return v, err
+}

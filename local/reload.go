@@ -1,0 +1,255 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/store"
+)
+
+// The rules can change while the machine runs. The engine then begins anew,
+// between two steps, from a snapshot of what it knows, under the new rules and
+// in a new segment of the journal: what a restart of the daemon does, without
+// the restart. Nothing that runs is touched by the change itself; what the new
+// rules mean for it, the next step decides.
+
+// Settings is what of the options can change while the machine runs.
+type Settings struct {
+	Policy, Placer, Backfill string
+	MinRuntime, Starvation   time.Duration
+	Stop                     *[3]engine.StopRule
+	Queues                   []cluster.Queue
+	Partitions               []cluster.Partition
+	Members                  map[string]Members
+	KillWait, Keep           time.Duration
+	HourCost                 float64
+	Zone                     int        // of windows, in seconds ahead of UTC
+	Idle                     *IdleRules // nil: idle jobs are left alone
+	Perf                     *perf.Table
+}
+
+// Apply puts the settings into the options of a machine.
+func (s *Settings) Apply(o *Options) {
+	r := &o.Rules
+	r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop = s.Policy, s.Placer, s.Backfill, s.MinRuntime, s.Starvation, s.Stop
+	r.Spec.Queues, r.Spec.Partitions, r.Spec.Zone, r.Perf = s.Queues, s.Partitions, s.Zone, s.Perf
+	o.Members, o.KillWait, o.Keep, o.HourCost, o.Idle = s.Members, s.KillWait, s.Keep, s.HourCost, s.Idle
+}
+
+// settings are those in force.
+func (m *Machine) settings() Settings {
+	m.conf.RLock()
+	defer m.conf.RUnlock()
+	o := &m.opt
+	r := &o.Rules
+	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop, r.Spec.Queues, r.Spec.Partitions,
+		o.Members, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf}
+}
+
+// rules are how the engine is built at the moment.
+func (m *Machine) rules() journal.Header {
+	m.conf.RLock()
+	defer m.conf.RUnlock()
+	return m.opt.Rules
+}
+
+func (m *Machine) killWait() time.Duration { s := m.settings(); return s.KillWait }
+
+// turn is a change of the rules that waits for the end of a step.
+type turn struct {
+	ctx    context.Context
+	change func(s *Settings, p *policyNow) (what, text string, err error)
+	done   chan error
+}
+
+// errNothing is returned by a change that changes nothing.
+var errNothing = errors.New("nothing changes")
+
+// turnTo changes the rules between two steps and returns when the change is
+// stored and in force. change runs with the state locked; what and text go into
+// the record of changes.
+func (m *Machine) turnTo(ctx context.Context, change func(s *Settings, p *policyNow) (what, text string, err error)) error {
+	t := &turn{ctx, change, make(chan error, 1)}
+	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
+		m.turns = append(m.turns, t)
+		return nil, nil
+	})
+	return m.await(ctx, t.done)
+}
+
+// turnAll makes the changes that wait, one after the other.
+func (m *Machine) turnAll() {
+	turns := m.turns
+	m.turns = nil
+	for _, t := range turns {
+		err := t.ctx.Err() // whoever asked has gone: nothing happens
+		if err == nil {
+			err = m.turn(t)
+		}
+		if errors.Is(err, errNothing) {
+			err = nil
+		}
+		t.done <- err
+	}
+}
+
+// turn makes a change: all of it, or none.
+func (m *Machine) turn(t *turn) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, p := m.settings(), *m.policy
+	what, text, err := t.change(&s, &p)
+	if err != nil {
+		return err
+	}
+	opt := m.opt
+	s.Apply(&opt)
+	record := func(tx *store.Tx) error {
+		if err := p.put(tx); err != nil || what == "" {
+			return err
+		}
+		return tx.PutHistory(noJob, m.opt.Now().UnixNano(), what, text)
+	}
+	if reflect.DeepEqual(opt.Rules, m.opt.Rules) {
+		if err := m.store.Write(m.running, record); err != nil {
+			return err
+		}
+		m.install(&s, &p)
+		return nil
+	}
+	snap, err := m.facts(m.running)
+	if err != nil {
+		return err
+	}
+	snap.Fresh = true
+	e, err := m.restored(&opt.Rules, snap)
+	if err == nil {
+		err = m.allStay(&opt.Rules, e)
+	}
+	if err == nil {
+		err = m.begin(m.running, &opt.Rules, snap, record)
+	}
+	if err != nil {
+		return err
+	}
+	m.crash("turned")
+	m.install(&s, &p)
+	m.eng, m.lines = e, lines{}
+	m.outlook.forget()
+	m.event(engine.Event{Type: engine.Tick})
+	return nil
+}
+
+// install lets settings count. The state is locked.
+func (m *Machine) install(s *Settings, p *policyNow) {
+	m.conf.Lock()
+	defer m.conf.Unlock()
+	if !reflect.DeepEqual(s.Idle, m.opt.Idle) {
+		m.SetIdle(s.Idle)
+	}
+	s.Apply(&m.opt)
+	m.policy = p
+}
+
+// noJob is under which number the record of changes is kept.
+const noJob = 0
+
+// allStay says why rules cannot count while the jobs are what they are: no job
+// that was accepted is lost to a change of the rules. e is the engine under them.
+func (m *Machine) allStay(rules *journal.Header, e *engine.Engine) error {
+	var parts []string
+	for i := range rules.Spec.Partitions {
+		parts = append(parts, rules.Spec.Partitions[i].Name)
+	}
+	lost := map[string][]string{}
+	for _, j := range m.sorted() {
+		rec := m.eng.Record(j.id)
+		if rec == nil || rec.State == engine.Done {
+			continue
+		}
+		number := fmt.Sprint(j.id)
+		for _, p := range rec.Spec.Partitions {
+			if !slices.Contains(parts, p) {
+				lost["partition "+p] = append(lost["partition "+p], number)
+			}
+		}
+		if e.Record(j.id).State == engine.Done {
+			name := "queue " + rec.Spec.Queue
+			if rec.Spec.Queue == "" {
+				name = "queue default"
+			}
+			lost[name] = append(lost[name], number)
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(lost)) {
+		return fmt.Errorf("%s would be gone, and jobs wait there (%s): move them (muster update JOB --queue NAME) or cancel them first, or keep it with limit: 0",
+			what, fewOf(lost[what]))
+	}
+	return nil
+}
+
+// fewOf names jobs, the first few of many.
+func fewOf(ids []string) string {
+	text := strings.Join(ids[:min(len(ids), 10)], ", ")
+	if len(ids) > 10 {
+		text += fmt.Sprintf(" and %d more", len(ids)-10)
+	}
+	return text
+}
+
+// Reconfigure lets new settings count, as a file has them: all, or none. by says
+// who wanted it and text what changes, for the record. It returns what is worth
+// knowing besides.
+func (m *Machine) Reconfigure(ctx context.Context, s Settings, by, text string) (notes []string, err error) {
+	err = m.turnTo(ctx, func(now *Settings, p *policyNow) (string, string, error) {
+		notes = closing(m, &s)
+		file := choice{s.Policy, s.Placer, s.Backfill}
+		if p.Live && file == p.Configured {
+			notes = append(notes, fmt.Sprintf("policy %s, set by %s, stays: the file says of it what it said then (muster policy set --from-config goes back to it)", p.text(), p.By))
+			s.Policy, s.Placer, s.Backfill = p.Policy, p.Placer, p.Backfill
+		} else if file != p.choice || p.Live {
+			*p = policyNow{choice: file, Configured: file, At: m.opt.Now().UTC(), By: by}
+		}
+		if text == "" && reflect.DeepEqual(*now, s) {
+			return "", "", errNothing
+		}
+		*now = s
+		return "config", by + ": " + text, nil
+	})
+	return notes, err
+}
+
+// closing names the queues that the settings do not have any more while jobs of
+// theirs hold devices. The state is locked.
+func closing(m *Machine, s *Settings) (notes []string) {
+	if len(s.Queues) == 0 {
+		return nil
+	}
+	gone := map[string][]string{}
+	for _, j := range m.sorted() {
+		rec := m.eng.Record(j.id)
+		if rec == nil || rec.State == engine.Done || rec.State == engine.Pending {
+			continue
+		}
+		name := rec.Spec.Queue
+		if !slices.ContainsFunc(s.Queues, func(q cluster.Queue) bool { return q.Name == name }) {
+			gone[name] = append(gone[name], fmt.Sprint(j.id))
+		}
+	}
+	for _, q := range slices.Sorted(maps.Keys(gone)) {
+		notes = append(notes, fmt.Sprintf("queue %q is gone: it is closed, owed nothing and takes nobody, until its jobs that run have ended (%s)", q, fewOf(gone[q])))
+	}
+	return notes
+}
