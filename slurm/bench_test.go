@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ func BenchmarkBeside(b *testing.B) {
 			u := s.start(b)
 			b.Run("submit", func(b *testing.B) { u.submissions(b, 1) })
 			b.Run("submit-4-clients", func(b *testing.B) { u.submissions(b, 4) })
+			b.Run("submit-arrays", u.arrays)
 			b.Run("submit-to-exec", u.latency)
 			b.Run("2000-jobs", u.throughput)
 			b.Run("list-10000", u.listing)
@@ -42,8 +44,9 @@ type subject struct {
 	pid func() []int
 }
 
-func realSlurm(t testing.TB) *subject {
-	o := startOracle(t)
+func realSlurm(t testing.TB) *subject { return startOracle(t).subject() }
+
+func (o *oracle) subject() *subject {
 	return &subject{dir: filepath.Join(o.dir, "work"), env: o.env, pid: func() (pids []int) {
 		for _, n := range []string{"slurmctld", "slurmd"} {
 			out, _ := exec.Command("pgrep", "-f", n+".*"+o.dir).Output()
@@ -63,8 +66,15 @@ func musterAsSlurm(t testing.TB) *subject {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	bin := filepath.Join(dir, "muster")
-	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/muster").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	_, here, _, _ := runtime.Caller(0)                                       // a test may work in another folder
+	for _, name := range []string{"muster", "muster-shim", "muster-slurm"} { // as make build does
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../cmd/"+name)
+		if cmd.Dir, cmd.Env = filepath.Dir(here), os.Environ(); name != "muster" {
+			cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
 	u := &subject{dir: filepath.Join(dir, "work"), bin: filepath.Join(dir, "bin"), env: append(os.Environ(), "MUSTER_SOCKET="+dir+"/s")}
 	if err := os.Mkdir(u.dir, 0o755); err != nil {
@@ -83,7 +93,14 @@ func musterAsSlurm(t testing.TB) *subject {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() })
+	t.Cleanup(func() {
+		u.run(t, "scancel", "-u", me(t)) // its jobs would outlive it
+		for i := 0; i < 200 && u.run(t, "squeue", "-h") != ""; i++ {
+			time.Sleep(50 * time.Millisecond)
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
 	u.pid = func() []int { return []int{cmd.Process.Pid} }
 	for i := 0; ; i++ {
 		if _, err := os.Stat(dir + "/s"); err == nil {
@@ -139,6 +156,19 @@ func (u *subject) submissions(b *testing.B, clients int) {
 		}
 		wg.Wait()
 		b.ReportMetric(submissions/time.Since(start).Seconds(), "jobs/s")
+		u.run(b, "scancel", "-u", me(b))
+		u.drain(b)
+	}
+}
+
+// arrays measures submissions of a hundred jobs at once.
+func (u *subject) arrays(b *testing.B) {
+	for range b.N {
+		start := time.Now()
+		for range 50 {
+			u.run(b, "sbatch", "--hold", "--array=0-99", "-o", "/dev/null", "--wrap", "true")
+		}
+		b.ReportMetric(50*100/time.Since(start).Seconds(), "jobs/s")
 		u.run(b, "scancel", "-u", me(b))
 		u.drain(b)
 	}

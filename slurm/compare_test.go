@@ -31,8 +31,11 @@ var chosen = map[string]string{
 
 	// what does not exist here
 	"dep-burst-buffer": "there is no burst buffer",
-	"dep-either":       "all conditions must hold",
-	"dep-mixed":        "all conditions must hold",
+	"dep-mixed":        "Slurm's manual knows commas or question marks, not both",
+
+	// what can no longer hold is said at once; Slurm looks when the whole array is over
+	"dep afterok half":          "one element failed",
+	"dep aftercorr of no array": "one element failed",
 
 	// what is told in another place
 	"mail-bad":            "no mail is sent, so its types are not checked",
@@ -67,7 +70,7 @@ var chosen = map[string]string{
 func sameAs(t *testing.T) *fake {
 	f := newFake()
 	f.user, f.now = me(t), time.Now()
-	f.parts[1].DefaultTime = 10 * time.Minute
+	f.parts[1].DefaultTime = api.Duration(10 * time.Minute)
 	return f
 }
 
@@ -80,7 +83,7 @@ func submitFake(f *fake, id int) {
 	}
 	for _, p := range f.parts {
 		if p.Name == j.Submission.Partitions[0] && j.Submission.Limit == 0 {
-			j.Submission.Limit = api.Duration(p.DefaultTime)
+			j.Submission.Limit = p.DefaultTime
 		}
 	}
 	if j.Submission.Begin != nil {
@@ -440,107 +443,6 @@ func (d *differences) running(t *testing.T, o *oracle) {
 		}
 	}
 	d.environment(t, filepath.Join(work, "env-3.txt"))
-}
-
-// dependencies lets jobs wait for others that ended in all ways, and compares
-// what runs, what waits and what never will with Judge.
-func (d *differences) dependencies(t *testing.T, o *oracle) {
-	type other struct {
-		name   string
-		id     int
-		states []string // of its elements
-	}
-	submit := func(words ...string) int {
-		code, out, errs := o.run("", nil, append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, words...)...)
-		id, err := strconv.Atoi(strings.TrimSpace(out))
-		if code != 0 || err != nil {
-			t.Fatalf("%v: %s", words, errs)
-		}
-		return id
-	}
-	over := []other{
-		{"completed", submit("--wrap", "true"), []string{api.StateCompleted}},
-		{"failed", submit("--wrap", "exit 3"), []string{api.StateFailed}},
-		{"cancelled", submit("-H", "--wrap", "true"), []string{api.StateCancelled}},
-		{"running", submit("--wrap", "exec sleep 600"), []string{api.StateRunning}},
-		{"pending", submit("-H", "--wrap", "true"), []string{api.StatePending}},
-		{"array", submit("-a", "1-2", "--wrap", "[ $SLURM_ARRAY_TASK_ID = 1 ]"), []string{api.StateCompleted, api.StateFailed}},
-		{"array-ok", submit("-a", "1-2", "--wrap", "true"), []string{api.StateCompleted, api.StateCompleted}},
-	}
-	o.run("", nil, "scancel", strconv.Itoa(over[2].id))
-	waiting := func(ids ...int) string {
-		var s []string
-		for _, id := range ids {
-			s = append(s, strconv.Itoa(id))
-		}
-		_, out, _ := o.run("", nil, "squeue", "-h", "-t", "PD,R,CG", "-o", "%i", "-j", strings.Join(s, ","))
-		return out
-	}
-	o.until("the first jobs to end", func() bool { return waiting(over[0].id, over[1].id, over[2].id, over[5].id, over[6].id) == "" })
-	type dependent struct {
-		key  string
-		id   string
-		want Verdict
-	}
-	var all []dependent
-	start := time.Now().Add(-time.Minute)
-	for _, x := range over {
-		var jobs []api.Job
-		for i, s := range x.states {
-			j := api.Job{ID: x.id + i, State: s}
-			if len(x.states) > 1 {
-				j.Array, j.Index = x.id, i+1
-			}
-			if s != api.StatePending && s != api.StateCancelled {
-				j.Started = &start
-			}
-			jobs = append(jobs, j)
-		}
-		for _, typ := range []string{"after", "afterany", "afterok", "afternotok"} {
-			all = append(all, dependent{"dep " + typ + " " + x.name, strconv.Itoa(submit("-d", fmt.Sprintf("%s:%d", typ, x.id), "-J", "dep", "--wrap", "true")),
-				Judge(api.After{Type: typ, Job: x.id}, &api.Job{ID: 1 << 20}, jobs, time.Now())})
-		}
-	}
-	array := over[5] // each element waits for its like
-	corr := submit("-a", "1-2", "-d", fmt.Sprintf("aftercorr:%d", array.id), "--wrap", "true")
-	for i := 1; i <= 2; i++ {
-		var jobs []api.Job
-		for k, s := range array.states {
-			jobs = append(jobs, api.Job{ID: array.id + k, Array: array.id, Index: k + 1, State: s, Started: &start})
-		}
-		all = append(all, dependent{fmt.Sprint("dep aftercorr ", i), fmt.Sprintf("%d_%d", corr, i),
-			Judge(api.After{Type: "aftercorr", Job: array.id}, &api.Job{ID: 1 << 20, Array: corr, Index: i}, jobs, time.Now())})
-	}
-	single := submit("-H", "-J", "single", "--wrap", "true")
-	before := []api.Job{{ID: single, User: "u", State: api.StatePending, Submission: api.Submission{Name: "single"}}}
-	for _, name := range []string{"single", "another"} {
-		id := submit("-J", name, "-d", "singleton", "--wrap", "true")
-		all = append(all, dependent{"dep singleton " + name, strconv.Itoa(id),
-			Judge(api.After{Type: "singleton"}, &api.Job{ID: id, User: "u", Submission: api.Submission{Name: name}}, before, time.Now())})
-	}
-	state := func(id string) Verdict {
-		_, out, _ := o.run("", nil, "squeue", "-h", "-t", "all", "-o", "%T %r", "-j", id)
-		switch {
-		case strings.Contains(out, "DependencyNeverSatisfied"):
-			return Never
-		case strings.HasPrefix(out, "PENDING"):
-			return Waits
-		}
-		return Holds
-	}
-	// those that change first: when they have, the scheduler has been at the others too
-	slices.SortStableFunc(all, func(a, b dependent) int { return int(b.want) - int(a.want) })
-	for _, x := range all {
-		for range 400 {
-			if state(x.id) == x.want {
-				break
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		if got := state(x.id); got != x.want {
-			d.add(x.key, "Slurm: %v; Muster: %v", got, x.want)
-		}
-	}
 }
 
 // environment compares a job's variables with Env and what sbatch sends.

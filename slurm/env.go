@@ -78,7 +78,7 @@ func Env(j api.Job) []string {
 }
 
 func arrayEnv(j *api.Job) []string {
-	a, err := ParseArray(j.Submission.Array)
+	a, err := api.ParseArray(j.Submission.Array)
 	if j.Array == 0 || err != nil {
 		return nil
 	}
@@ -97,12 +97,6 @@ func arrayEnv(j *api.Job) []string {
 func TaskEnv(task int) []string {
 	n := strconv.Itoa(task)
 	return []string{"SLURM_PROCID=" + n, "SLURM_LOCALID=" + n}
-}
-
-// FileNames are what the patterns of a job's file names stand for.
-func FileNames(j api.Job, task int) Names {
-	return Names{Job: j.ID, Array: j.Array, Index: j.Index, User: j.User, JobName: j.Submission.Name, Node: strings.SplitN(j.Node, ".", 2)[0],
-		Task: task, Restart: j.Restarts}
 }
 
 // deviceList is 0,1,5: each device by itself, as SLURM_JOB_GPUS has it.

@@ -20,7 +20,7 @@ type fake struct {
 	user  string
 	jobs  []api.Job
 	nodes []api.Node
-	parts []Partition
+	parts []api.Partition
 	log   []string // what was called, with its arguments
 	fail  error    // what Submit and Test answer
 }
@@ -32,8 +32,8 @@ func newFake() *fake {
 	}
 	return &fake{now: time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC), user: "ann",
 		nodes: []api.Node{{Name: "box", State: "up", CPU: 64000, RAM: 20000, GPUs: gpus}},
-		parts: []Partition{{Name: "gpu", Default: true, MaxTime: 7 * 24 * time.Hour, DefaultTime: time.Hour, Nodes: []string{"box"}},
-			{Name: "debug", MaxTime: 30 * time.Minute, Nodes: []string{"box"}}}}
+		parts: []api.Partition{{Name: "gpu", Default: true, MaxTime: api.Duration(7 * 24 * time.Hour), DefaultTime: api.Duration(time.Hour), Nodes: []string{"box"}},
+			{Name: "debug", MaxTime: api.Duration(30 * time.Minute), Nodes: []string{"box"}}}}
 }
 
 func (f *fake) Now() time.Time { return f.now }
@@ -47,7 +47,7 @@ func (f *fake) Submit(s api.Submission) (api.Job, error) {
 	indices := []int{0}
 	array := 0
 	if s.Array != "" {
-		a, err := ParseArray(s.Array)
+		a, err := api.ParseArray(s.Array)
 		if err != nil {
 			return api.Job{}, err
 		}
@@ -65,14 +65,20 @@ func (f *fake) Submit(s api.Submission) (api.Job, error) {
 			j.Code = "JobHeldUser"
 		}
 		j.Node = "box"
-		j.StdOut = abs(s.Dir, ExpandPattern(s.Output, FileNames(j, 0)))
+		j.StdOut = abs(s.Dir, ExpandPattern(s.Output, fileNames(j)))
 		if s.Error != "" {
-			j.StdErr = abs(s.Dir, ExpandPattern(s.Error, FileNames(j, 0)))
+			j.StdErr = abs(s.Dir, ExpandPattern(s.Error, fileNames(j)))
 		}
 		j.Node = ""
 		f.jobs = append(f.jobs, j)
 	}
 	return f.jobs[first], nil
+}
+
+// fileNames are what the patterns of a job's file names stand for, as the
+// server has it.
+func fileNames(j api.Job) Names {
+	return Names{Job: j.ID, Array: j.Array, Index: j.Index, User: j.User, JobName: j.Submission.Name, Node: j.Node, Step: "batch"}
 }
 
 func abs(dir, file string) string {
@@ -137,12 +143,12 @@ func (f *fake) Release(id int) error { return f.call("release %d", id) }
 func (f *fake) Requeue(id int) error { return f.call("requeue %d", id) }
 func (f *fake) Suspend(id int) error { return f.call("suspend %d", id) }
 func (f *fake) Resume(id int) error  { return f.call("resume %d", id) }
-func (f *fake) Update(id int, u Update) error {
-	u.Apply(&f.jobs[id-1].Submission)
+func (f *fake) Update(id int, u *api.Update) error {
+	f.jobs[id-1].Submission = u.Apply(f.jobs[id-1].Submission)
 	return f.call("update %d", id)
 }
-func (f *fake) Nodes() ([]api.Node, error)       { return f.nodes, nil }
-func (f *fake) Partitions() ([]Partition, error) { return f.parts, nil }
+func (f *fake) Nodes() ([]api.Node, error)           { return f.nodes, nil }
+func (f *fake) Partitions() ([]api.Partition, error) { return f.parts, nil }
 func (f *fake) SetNode(name, state, reason string) error {
 	return f.call("node %s %s %s", name, state, reason)
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -104,33 +104,6 @@ func ParseMemory(s string) (cluster.MiB, error) {
 	return n, nil
 }
 
-// signals are those that Slurm knows by name, with their Linux numbers.
-var signals = []struct {
-	name string
-	num  int
-}{{"HUP", 1}, {"INT", 2}, {"QUIT", 3}, {"ABRT", 6}, {"KILL", 9}, {"USR1", 10}, {"SEGV", 11}, {"USR2", 12}, {"PIPE", 13}, {"ALRM", 14}, {"TERM", 15},
-	{"CHLD", 17}, {"CONT", 18}, {"STOP", 19}, {"TSTP", 20}, {"TTIN", 21}, {"TTOU", 22}, {"URG", 23}, {"XCPU", 24}, {"PROF", 27}}
-
-// signalName reads a signal as people write it: a name with or without SIG, or
-// a number.
-func signalName(s string) (string, error) {
-	up := strings.TrimPrefix(strings.ToUpper(s), "SIG")
-	n, isNum := number(s, 64)
-	for _, k := range signals {
-		if k.name == up || isNum && int64(k.num) == n {
-			return k.name, nil
-		}
-	}
-	if isNum && n > 0 {
-		return s, nil
-	}
-	names := make([]string, len(signals))
-	for i, k := range signals {
-		names[i] = k.name
-	}
-	return "", cluster.Unknown("signal", up, names)
-}
-
 // Signal is what --signal asks for.
 type Signal struct {
 	Name        string        // without SIG, or a number
@@ -158,7 +131,7 @@ func ParseSignal(s string) (Signal, error) {
 	}
 	name, at, hasAt := strings.Cut(rest, "@")
 	var err error
-	if v.Name, err = signalName(name); err != nil {
+	if v.Name, _, err = api.ParseSignal(name); err != nil {
 		return Signal{}, fmt.Errorf("%q: %w", s, err)
 	}
 	v.Before = time.Minute
@@ -170,124 +143,6 @@ func ParseSignal(s string) (Signal, error) {
 		v.Before = time.Duration(n) * time.Second
 	}
 	return v, nil
-}
-
-// Array is a job array: its indices in order, and how many run at once.
-type Array struct {
-	Indices []int
-	Cap     int // 0: no cap
-}
-
-// Limits of an array. Slurm's own default is 1001 and most sites raise it.
-const (
-	MaxArrayIndex = 4_000_000
-	MaxArraySize  = 100_000
-)
-
-// ParseArray reads indices such as 0-15:2%4, 1,3,5-7 or [1-3].
-func ParseArray(s string) (Array, error) {
-	bad := func(why string) (Array, error) {
-		return Array{}, fmt.Errorf("%q is not an array such as 0-15, 1,3,7 or 0-31:2%%4: %s", s, why)
-	}
-	spec, cut := s, ""
-	if i := strings.IndexByte(s, '%'); i >= 0 { // Slurm takes the cap wherever it stands
-		j := i + 1
-		for j < len(s) && s[j] >= '0' && s[j] <= '9' {
-			j++
-		}
-		spec, cut = s[:i]+s[j:], s[i+1:j]
-		if cut == "" {
-			return bad("no number after %")
-		}
-	}
-	if strings.HasPrefix(spec, "[") && strings.HasSuffix(spec, "]") {
-		spec = spec[1 : len(spec)-1]
-	}
-	var a Array
-	if cut != "" {
-		n, ok := number(cut, MaxArrayIndex)
-		if !ok {
-			return bad("the number after % is too large")
-		}
-		a.Cap = int(n)
-	}
-	for _, term := range strings.Split(spec, ",") {
-		lo, hi, step, ok := arrayTerm(term)
-		if !ok {
-			return bad(fmt.Sprintf("%q is neither an index nor a range; indices go to %d", term, MaxArrayIndex))
-		}
-		if (hi-lo)/step+1 > MaxArraySize-len(a.Indices) {
-			return bad(fmt.Sprintf("more than %d elements", MaxArraySize))
-		}
-		for i := lo; i <= hi; i += step {
-			a.Indices = append(a.Indices, i)
-		}
-	}
-	sort.Ints(a.Indices)
-	n := 0
-	for i, v := range a.Indices {
-		if i == 0 || v != a.Indices[n-1] {
-			a.Indices[n] = v
-			n++
-		}
-	}
-	a.Indices = a.Indices[:n]
-	return a, nil
-}
-
-func arrayTerm(s string) (lo, hi, step int, ok bool) {
-	span, by, hasStep := strings.Cut(s, ":")
-	from, to, isRange := strings.Cut(span, "-")
-	if hasStep && !isRange {
-		return 0, 0, 0, false
-	}
-	a, ok1 := number(from, MaxArrayIndex)
-	b, n, ok2, ok3 := a, int64(1), true, true
-	if isRange {
-		b, ok2 = number(to, MaxArrayIndex)
-	}
-	if hasStep {
-		n, ok3 = number(by, MaxArrayIndex)
-	}
-	return int(a), int(b), int(n), ok1 && ok2 && ok3 && a <= b && n > 0
-}
-
-// String is the array as it is submitted and shown: ranges, the cap last.
-func (a Array) String() string {
-	s := Ranges(a.Indices)
-	if a.Cap > 0 {
-		s += "%" + strconv.Itoa(a.Cap)
-	}
-	return s
-}
-
-// Step is the distance between the first two indices, as
-// SLURM_ARRAY_TASK_STEP has it.
-func (a Array) Step() int {
-	if len(a.Indices) < 2 {
-		return 1
-	}
-	return a.Indices[1] - a.Indices[0]
-}
-
-// Ranges writes ascending numbers as 1-3,5.
-func Ranges(v []int) string {
-	var b strings.Builder
-	for i := 0; i < len(v); {
-		j := i
-		for j+1 < len(v) && v[j+1] == v[j]+1 {
-			j++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(v[i]))
-		if j > i {
-			b.WriteString("-" + strconv.Itoa(v[j]))
-		}
-		i = j + 1
-	}
-	return b.String()
 }
 
 // Term is one condition of a dependency. Index is -1 unless the other job was
@@ -372,7 +227,7 @@ func dependencyJob(typ, s string) (Term, error) {
 	}
 	t.Job = int(n)
 	if hasIndex && index != "*" {
-		i, ok := number(index, MaxArrayIndex)
+		i, ok := number(index, api.MaxArrayIndex)
 		if !ok {
 			return t, fmt.Errorf("%q is not an element of an array", s)
 		}

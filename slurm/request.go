@@ -17,7 +17,7 @@ import (
 type machine struct {
 	now   time.Time
 	nodes []api.Node
-	parts []Partition
+	parts []api.Partition
 	jobs  func() ([]api.Job, error)  // to find elements of arrays
 	job   func(int) (api.Job, error) // to find the others of a dependency
 	env   []string
@@ -202,7 +202,7 @@ func (s *settings) where(sub *api.Submission, _ *resources, m machine) error {
 		if p == "" {
 			continue
 		}
-		if len(m.parts) > 0 && !slices.ContainsFunc(m.parts, func(k Partition) bool { return k.Name == p }) {
+		if len(m.parts) > 0 && !slices.ContainsFunc(m.parts, func(k api.Partition) bool { return k.Name == p }) {
 			return says("Invalid partition name specified: %s", p)
 		}
 		sub.Partitions = append(sub.Partitions, p)
@@ -298,7 +298,7 @@ func (s *settings) order(sub *api.Submission, _ *resources, _ machine) error {
 
 func (s *settings) jobArray(sub *api.Submission, _ *resources, _ machine) error {
 	if text := s.get("array"); text != "" {
-		a, err := ParseArray(text)
+		a, err := api.ParseArray(text)
 		if err != nil {
 			return says("Invalid job array specification: %w", err)
 		}
@@ -312,47 +312,44 @@ func (s *settings) after(sub *api.Submission, _ *resources, m machine) error {
 		return nil
 	}
 	var err error
-	sub.After, err = dependencies(s.get("dependency"), m.jobs, m.job)
+	sub.After, sub.AnyOf, err = Dependencies(s.get("dependency"), m.jobs, m.job)
 	return err
 }
 
-// dependencies translates a dependency; jobs finds elements of arrays. A job
-// that nobody knows is a mistake: Slurm would take it for one that is over.
-func dependencies(text string, jobs func() ([]api.Job, error), job func(int) (api.Job, error)) ([]api.After, error) {
+// Dependencies translates what --dependency says, and whether one of the
+// conditions is enough; jobs finds elements of arrays. A job that nobody knows
+// is a mistake: Slurm would take it for one that is over.
+func Dependencies(text string, jobs func() ([]api.Job, error), job func(int) (api.Job, error)) (out []api.After, anyOf bool, err error) {
 	d, err := ParseDependency(text)
 	if err != nil {
-		return nil, fmt.Errorf("job dependency problem: %w", err)
+		return nil, false, fmt.Errorf("job dependency problem: %w", err)
 	}
-	if d.Any && len(d.Terms) > 1 {
-		return nil, fmt.Errorf("--dependency=%s is not supported: all conditions must hold here, ? (any of them) does not exist", text)
-	}
-	var out []api.After
 	for _, t := range d.Terms {
 		switch t.Type {
 		case "afterburstbuffer", "expand":
-			return nil, fmt.Errorf("--dependency=%s is not supported: %s does not exist here", text, t.Type)
+			return nil, false, fmt.Errorf("--dependency=%s is not supported: %s does not exist here", text, t.Type)
 		}
 		a := api.After{Type: t.Type, Job: t.Job, Delay: api.Duration(t.Delay)}
 		if t.Index >= 0 {
 			all, err := jobs()
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			i := slices.IndexFunc(all, func(j api.Job) bool { return j.Array == t.Job && j.Index == t.Index })
 			if i < 0 {
-				return nil, fmt.Errorf("--dependency=%s: there is no job %d_%d: %w", text, t.Job, t.Index, ErrNoJob)
+				return nil, false, fmt.Errorf("--dependency=%s: there is no job %d_%d: %w", text, t.Job, t.Index, ErrNoJob)
 			}
 			a.Job = all[i].ID
 		} else if a.Job != 0 {
 			if _, err := job(a.Job); err != nil {
-				return nil, fmt.Errorf("job dependency problem: job %d: %w", a.Job, err)
+				return nil, false, fmt.Errorf("job dependency problem: job %d: %w", a.Job, err)
 			}
 		}
 		if !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}
-	return out, nil
+	return out, d.Any && len(out) > 1, nil
 }
 
 func (s *settings) signal(sub *api.Submission, _ *resources, _ machine) error {

@@ -110,7 +110,7 @@ func (c *command) cancelOne(s *settings, j *api.Job) error {
 	sig := "KILL"
 	if s.has("signal") {
 		var err error
-		if sig, err = signalName(s.get("signal")); err != nil {
+		if sig, _, err = api.ParseSignal(s.get("signal")); err != nil {
 			return err
 		}
 	}

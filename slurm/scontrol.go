@@ -128,7 +128,7 @@ func (c *command) top(id int) error {
 			highest = max(highest, j.Submission.Priority+1)
 		}
 	}
-	return c.svc.Update(id, Update{Priority: &highest})
+	return c.svc.Update(id, &api.Update{Priority: &highest})
 }
 
 // named are the jobs that lists of numbers or names mean.
@@ -323,7 +323,7 @@ func deviceText(j *api.Job) string {
 		v[i] = d.Index
 	}
 	slices.Sort(v)
-	return Ranges(v)
+	return api.Ranges(v)
 }
 
 // taskLayout is how many tasks srun starts by itself, and their cores. sbatch
@@ -416,12 +416,11 @@ func (c *command) showPartitions(s *settings, names string) (int, error) {
 			}
 		}
 		yes := map[bool]string{true: "YES", false: "NO"}
-		up := map[bool]string{true: "DOWN", false: "UP"}
-		limit := func(d time.Duration, none string) string {
+		limit := func(d api.Duration, none string) string {
 			if d == 0 {
 				return none
 			}
-			return longClock(d)
+			return longClock(time.Duration(d))
 		}
 		c.block(s, []string{
 			"PartitionName=" + p.Name,
@@ -431,7 +430,7 @@ func (c *command) showPartitions(s *settings, names string) (int, error) {
 			"MaxNodes=UNLIMITED MaxTime=" + limit(p.MaxTime, "UNLIMITED") + " MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
 			"Nodes=" + CompressHosts(p.Nodes),
 			fmt.Sprintf("PriorityJobFactor=1 PriorityTier=%d RootOnly=NO ReqResv=NO OverSubscribe=NO", max(p.PriorityTier, 1)),
-			fmt.Sprintf("State=%s TotalCPUs=%d TotalNodes=%d SelectTypeParameters=NONE", up[p.Down], cpu, len(p.Nodes)),
+			fmt.Sprintf("State=UP TotalCPUs=%d TotalNodes=%d SelectTypeParameters=NONE", cpu, len(p.Nodes)),
 			fmt.Sprintf("TRES=cpu=%d,mem=%dM,node=%d,billing=%d", cpu, ram, len(p.Nodes), cpu),
 		})
 	}

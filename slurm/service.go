@@ -48,12 +48,12 @@ type Service interface {
 	Requeue(id int) error
 	Suspend(id int) error
 	Resume(id int) error
-	Update(id int, u Update) error
+	Update(id int, u *api.Update) error
 
 	Nodes() ([]api.Node, error)
 	// SetNode puts a node up, draining or down, with a reason.
 	SetNode(name, state, reason string) error
-	Partitions() ([]Partition, error)
+	Partitions() ([]api.Partition, error)
 }
 
 // Receivers are the processes of a job that a signal goes to.
@@ -65,31 +65,3 @@ const (
 	Shell                  // the script's shell only
 	Full                   // all
 )
-
-// Partition is a group of nodes as Slurm's users see it.
-type Partition struct {
-	Name         string        `json:"name"`
-	Default      bool          `json:"default,omitempty"`
-	Down         bool          `json:"down,omitempty"`
-	MaxTime      time.Duration `json:"max_time,omitempty"`     // 0: none
-	DefaultTime  time.Duration `json:"default_time,omitempty"` // 0: none
-	PriorityTier int           `json:"priority_tier,omitempty"`
-	Nodes        []string      `json:"nodes"`
-}
-
-// Update is what scontrol update changes; nil fields stay as they are.
-type Update struct {
-	Name        *string        `json:"name,omitempty"`
-	Queue       *string        `json:"queue,omitempty"`
-	Partitions  *[]string      `json:"partitions,omitempty"`
-	Reservation *string        `json:"reservation,omitempty"`
-	Tier        *string        `json:"tier,omitempty"`
-	Priority    *int64         `json:"priority,omitempty"`
-	Limit       *time.Duration `json:"limit,omitempty"` // 0: none
-	Begin       *time.Time     `json:"begin,omitempty"`
-	Deadline    *time.Time     `json:"deadline,omitempty"`
-	After       *[]api.After   `json:"after,omitempty"`
-	Cap         *int           `json:"cap,omitempty"` // elements of an array at once; 0: no cap
-	NoRequeue   *bool          `json:"no_requeue,omitempty"`
-	Comment     *string        `json:"comment,omitempty"`
-}

@@ -58,7 +58,7 @@ type nodeState struct {
 
 // nodeRow is a line of sinfo: nodes of one partition in one state.
 type nodeRow struct {
-	part  *Partition
+	part  *api.Partition
 	nodes []*nodeState
 }
 
@@ -305,7 +305,7 @@ func nodeGres(n *nodeState) string {
 	return orNull(strings.Join(out, ","))
 }
 
-func starred(p *Partition) string {
+func starred(p *api.Partition) string {
 	if p.Default {
 		return p.Name + "*"
 	}
@@ -326,12 +326,7 @@ func stateText(short bool) func(*view, nodeRow) string {
 
 // nodeFields are sinfo's fields by letter and by name.
 var nodeFields = []field[nodeRow]{
-	{'a', "available", "AVAIL", "", func(_ *view, r nodeRow) string {
-		if r.part.Down {
-			return "down"
-		}
-		return "up"
-	}},
+	{'a', "available", "AVAIL", "", nodeText("up")},
 	{'A', "nodeai", "NODES(A/I)", "", func(_ *view, r nodeRow) string {
 		a, i, _ := r.counts()
 		return fmt.Sprintf("%d/%d", a, i)
@@ -357,19 +352,19 @@ var nodeFields = []field[nodeRow]{
 		if r.part.MaxTime == 0 {
 			return "infinite"
 		}
-		return clockText(r.part.MaxTime)
+		return clockText(time.Duration(r.part.MaxTime))
 	}},
 	{'L', "defaulttime", "DEFAULTTIME", "", func(_ *view, r nodeRow) string {
 		if r.part.DefaultTime == 0 {
 			return "n/a"
 		}
-		return clockText(r.part.DefaultTime)
+		return clockText(time.Duration(r.part.DefaultTime))
 	}},
 	{'m', "memory", "MEMORY", "", first(func(n *nodeState) string { return strconv.FormatInt(n.RAM, 10) })},
 	{'n', "nodehost", "HOSTNAMES", "", first(func(n *nodeState) string { return n.Name })},
 	{'N', "nodelist", "NODELIST", "", func(_ *view, r nodeRow) string { return CompressHosts(r.names()) }},
 	{'o', "nodeaddr", "NODE_ADDR", "", first(func(n *nodeState) string { return n.Name })},
-	{'p', "prioritytier", "PRIO_TIER", "", func(_ *view, r nodeRow) string { return strconv.Itoa(max(r.part.PriorityTier, 1)) }},
+	{'p', "prioritytier", "PRIO_TIER", "", func(_ *view, r nodeRow) string { return strconv.FormatInt(max(r.part.PriorityTier, 1), 10) }},
 	{'P', "partition", "PARTITION", "", func(_ *view, r nodeRow) string { return starred(r.part) }},
 	{'r', "root", "ROOT", "", nodeText("no")},
 	{'R', "partitionname", "PARTITION", "", func(_ *view, r nodeRow) string { return r.part.Name }},
@@ -397,5 +392,5 @@ func gresUsed(n *nodeState) string {
 	if len(held) == 0 {
 		return "gpu:0(IDX:N/A)"
 	}
-	return fmt.Sprintf("gpu:%d(IDX:%s)", len(held), Ranges(held))
+	return fmt.Sprintf("gpu:%d(IDX:%s)", len(held), api.Ranges(held))
 }

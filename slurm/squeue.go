@@ -3,7 +3,6 @@ package slurm
 import (
 	"fmt"
 	"os"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,8 +97,8 @@ func (c *command) common(table []option, usage string) (l listing, rest []string
 func userNames(users []string) []string {
 	for i, u := range users {
 		if _, ok := number(u, 1<<32); ok {
-			if k, err := user.LookupId(u); err == nil {
-				users[i] = k.Username
+			if k, ok := accountOf(u); ok {
+				users[i] = k.name
 			}
 		}
 	}
@@ -197,22 +196,19 @@ func nodeOf(r row) string {
 }
 
 func idOf(name string) string {
-	if u, err := user.Lookup(name); err == nil {
-		return u.Uid
+	if a, ok := accountOf(name); ok {
+		return a.id
 	}
 	return "-1"
 }
 
 // groupOf is a user's first group, by name and by number.
 func groupOf(name string) (group, id string) {
-	u, err := user.Lookup(name)
-	if err != nil {
+	a, ok := accountOf(name)
+	if !ok {
 		return "-1", "-1"
 	}
-	if g, err := user.LookupGroupId(u.Gid); err == nil {
-		return g.Name, u.Gid
-	}
-	return u.Gid, u.Gid
+	return groupNameOf(a.group), a.group
 }
 
 func groupName(name string) string { g, _ := groupOf(name); return g }

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,6 +111,12 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 	if sub.Name == "" {
 		sub.Name = filepath.Base(rest[0])
 	}
+	switch sub.Input {
+	case "", "all":
+		sub.Input, sub.Stdin = "", !s.has("pty") && piped(c.in)
+	case "none":
+		sub.Input = ""
+	}
 	sub.Attached, sub.Pty, sub.Kind = sub.Output == "", s.has("pty"), cmpOr(sub.Kind, "interactive")
 	if max(r.tasks, 1) > 1 || s.has("label") {
 		if sub.Pty {
@@ -144,6 +151,9 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 	if err != nil {
 		return 1, err
 	}
+	if end.Ended == nil {
+		return 0, nil // its terminal was left; the job goes on
+	}
 	if status := exitStatus(&end); status != 0 {
 		if st := stateOf(&end); st.name != "FAILED" {
 			c.errorf("srun: error: job %d: %s\n", end.ID, st.name)
@@ -151,6 +161,17 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 		return status, nil
 	}
 	return 0, nil
+}
+
+// piped reports whether there is something to read that is not a terminal, nor
+// nothing: a file or a pipe.
+func piped(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	fi, err := f.Stat()
+	return err == nil && fi.Mode()&os.ModeCharDevice == 0
 }
 
 // layoutOf is how the tasks of a step divide what the job holds.

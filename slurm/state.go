@@ -187,6 +187,9 @@ func dependencyText(j *api.Job) string {
 		}
 		out = append(out, t)
 	}
+	if j.Submission.AnyOf {
+		return orNull(strings.Join(out, "?"))
+	}
 	return orNull(strings.Join(out, ","))
 }
 

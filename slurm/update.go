@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
@@ -37,7 +36,7 @@ func (c *command) update(args []string) (int, error) {
 			return 1, says("No valid entity in update command: it begins with jobid=JOB or nodename=NODE")
 		}
 	}
-	var u Update
+	var u api.Update
 	for _, k := range keys {
 		if k == "jobid" || k == "job" {
 			continue
@@ -55,7 +54,7 @@ func (c *command) update(args []string) (int, error) {
 		if stateOf(&j).over {
 			code = 1
 			c.errorf("Job has already finished for job %s\n", (&row{Job: &j}).idText())
-		} else if err = c.svc.Update(j.ID, u); err != nil {
+		} else if err = c.svc.Update(j.ID, &u); err != nil {
 			code = 1
 			c.errorf("%v for job %s\n", err, (&row{Job: &j}).idText())
 		}
@@ -67,7 +66,7 @@ var updatable = []string{"account", "arraytaskthrottle", "comment", "deadline", 
 	"requeue", "reservationname", "starttime", "timelimit"}
 
 // change translates one field.
-func (c *command) change(u *Update, field, text string) error {
+func (c *command) change(u *api.Update, field, text string) error {
 	switch field {
 	case "account":
 		u.Queue = &text
@@ -90,7 +89,7 @@ func (c *command) change(u *Update, field, text string) error {
 		if err != nil {
 			return says("TimeLimit: %w", err)
 		}
-		u.Limit = &d
+		u.Limit = (*api.Duration)(&d)
 	case "starttime", "eligibletime", "deadline":
 		t, err := ParseWhen(text, c.svc.Now())
 		if err != nil {
@@ -100,21 +99,21 @@ func (c *command) change(u *Update, field, text string) error {
 			u.Begin, u.Deadline = nil, &t
 		}
 	case "dependency":
-		after := []api.After{}
+		after, anyOf := []api.After{}, false
 		if text != "" {
 			var err error
-			if after, err = dependencies(text, c.recent, c.svc.Job); err != nil {
+			if after, anyOf, err = Dependencies(text, c.recent, c.svc.Job); err != nil {
 				return err
 			}
 		}
-		u.After = &after
+		u.After, u.AnyOf = &after, &anyOf
 	default:
 		return changeNumber(u, field, text)
 	}
 	return nil
 }
 
-func changeNumber(u *Update, field, text string) error {
+func changeNumber(u *api.Update, field, text string) error {
 	n, err := strconv.ParseInt(text, 10, 64)
 	bad := fmt.Errorf("%s=%s: not a number that can be", field, text)
 	switch field {
@@ -127,7 +126,7 @@ func changeNumber(u *Update, field, text string) error {
 		}
 		u.Priority = &n
 	case "arraytaskthrottle":
-		if err != nil || n < 0 || n > MaxArrayIndex {
+		if err != nil || n < 0 || n > api.MaxArrayIndex {
 			return bad
 		}
 		limit := int(n)
@@ -169,44 +168,3 @@ func (c *command) updateNode(names string, pairs map[string]string, keys []strin
 	}
 	return 0, nil
 }
-
-// Apply changes a submission as an update says; for the server.
-func (u Update) Apply(s *api.Submission) {
-	set := func(to *string, v *string) {
-		if v != nil {
-			*to = *v
-		}
-	}
-	set(&s.Name, u.Name)
-	set(&s.Queue, u.Queue)
-	set(&s.Reservation, u.Reservation)
-	set(&s.Tier, u.Tier)
-	set(&s.Comment, u.Comment)
-	if u.Partitions != nil {
-		s.Partitions = *u.Partitions
-	}
-	if u.Priority != nil {
-		s.Priority = *u.Priority
-	}
-	if u.Limit != nil {
-		s.Limit = api.Duration(*u.Limit)
-	}
-	if u.Begin != nil {
-		s.Begin = clone(u.Begin)
-	}
-	if u.Deadline != nil {
-		s.Deadline = clone(u.Deadline)
-	}
-	if u.After != nil {
-		s.After = *u.After
-	}
-	if u.NoRequeue != nil {
-		s.NoRequeue = *u.NoRequeue
-	}
-	if a, err := ParseArray(s.Array); u.Cap != nil && err == nil {
-		a.Cap = *u.Cap
-		s.Array = a.String()
-	}
-}
-
-func clone(t *time.Time) *time.Time { v := *t; return &v }

@@ -15,7 +15,7 @@ import (
 type view struct {
 	now   time.Time
 	jobs  []api.Job
-	parts []Partition
+	parts []api.Partition
 	nodes []api.Node
 }
 
@@ -59,7 +59,7 @@ func parseRef(s string) (jobRef, error) {
 	}
 	r := jobRef{id: int(n)}
 	if isArray && idx != "*" {
-		a, err := ParseArray(strings.SplitN(idx, ".", 2)[0])
+		a, err := api.ParseArray(strings.SplitN(idx, ".", 2)[0])
 		if err != nil {
 			return jobRef{}, says("Invalid job id %s", s)
 		}
@@ -171,7 +171,7 @@ func linePlace(j *api.Job) int {
 
 func (v *view) partIndex(j *api.Job) int {
 	first := strings.SplitN(v.partitionText(j), ",", 2)[0]
-	if i := slices.IndexFunc(v.parts, func(p Partition) bool { return p.Name == first }); i >= 0 {
+	if i := slices.IndexFunc(v.parts, func(p api.Partition) bool { return p.Name == first }); i >= 0 {
 		return i
 	}
 	return len(v.parts)
@@ -183,7 +183,7 @@ func (r *row) idText() string {
 	case r.Array == 0:
 		return strconv.Itoa(r.ID)
 	case r.indices != nil:
-		return fmt.Sprintf("%d_[%s]", r.Array, Array{r.indices, arrayCap(r.Job)}.String())
+		return fmt.Sprintf("%d_[%s]", r.Array, api.Array{Indices: r.indices, Cap: arrayCap(r.Job)}.String())
 	}
 	return fmt.Sprintf("%d_%d", r.Array, r.Index)
 }
@@ -193,13 +193,13 @@ func (r *row) indexText() string {
 	case r.Array == 0:
 		return "N/A"
 	case r.indices != nil:
-		return Array{r.indices, arrayCap(r.Job)}.String()
+		return api.Array{Indices: r.indices, Cap: arrayCap(r.Job)}.String()
 	}
 	return strconv.Itoa(r.Index)
 }
 
 func arrayCap(j *api.Job) int {
-	a, err := ParseArray(j.Submission.Array)
+	a, err := api.ParseArray(j.Submission.Array)
 	if err != nil {
 		return 0
 	}

@@ -1,0 +1,163 @@
+//go:build linux
+
+// Package remote answers Slurm's commands through the daemon.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/client/terminal"
+	"github.com/muster-gpu/muster/slurm"
+)
+
+// New returns the daemon, as Slurm's commands see it. Inside a job, step and
+// srun's arguments are a command that runs srun again.
+func New(ctx context.Context, step []string, now func() time.Time) slurm.Service {
+	return &service{ctx, client.Connect(), now, step}
+}
+
+// Main runs one of Slurm's commands on this process's streams and returns its
+// exit status.
+func Main(ctx context.Context, name string, args, step []string, now func() time.Time) int {
+	return slurm.Main(name, args, os.Environ(), os.Stdin, os.Stdout, os.Stderr, New(ctx, step, now))
+}
+
+// service is the daemon, to Slurm's commands.
+type service struct {
+	ctx  context.Context
+	c    *client.Client
+	now  func() time.Time
+	step []string
+}
+
+// noJob translates the answer for a job that is not there.
+func noJob(err error) error {
+	var e *client.Error
+	if errors.As(err, &e) && e.Status == http.StatusNotFound {
+		return slurm.ErrNoJob
+	}
+	return err
+}
+
+func (s *service) Now() time.Time { return s.now() }
+
+func (s *service) User() string {
+	u, err := user.Current()
+	if err != nil {
+		return os.Getenv("USER")
+	}
+	return u.Username
+}
+
+func (s *service) Submit(sub api.Submission) (api.Job, error) {
+	out, err := s.c.Submit(s.ctx, &sub, "")
+	return out.Job, err
+}
+
+func (s *service) Test(sub api.Submission) (api.Job, error) {
+	out, err := s.c.Test(s.ctx, &sub)
+	return out.Job, err
+}
+
+func (s *service) Jobs() ([]api.Job, error) {
+	list, err := s.c.List(s.ctx, url.Values{"state": {"active"}})
+	slices.Reverse(list)
+	return list, err
+}
+
+func (s *service) Job(id int) (api.Job, error) {
+	j, err := s.c.Job(s.ctx, id)
+	return j, noJob(err)
+}
+
+func (s *service) History(since, until time.Time) ([]api.Job, error) {
+	list, err := s.c.List(s.ctx, url.Values{"since": {since.UTC().Format(time.RFC3339)}})
+	list = slices.DeleteFunc(list, func(j api.Job) bool { return j.Submitted.After(until) })
+	slices.Reverse(list)
+	return list, err
+}
+
+func (s *service) Wait(id int) (api.Job, error) {
+	j, err := s.c.Wait(s.ctx, id)
+	return j, noJob(err)
+}
+
+func (s *service) Attach(id int, stdin io.Reader, stdout, stderr io.Writer) (api.Job, error) {
+	j, err := s.c.Job(s.ctx, id)
+	if err != nil {
+		return j, noJob(err)
+	}
+	alive := context.WithoutCancel(s.ctx)
+	stop := context.AfterFunc(s.ctx, func() { _, _ = s.c.Act(alive, id, "cancel") })
+	defer stop()
+	if in, ok := stdin.(*os.File); ok && j.Submission.Pty {
+		if err := terminal.Use(alive, s.c, id, in, stdout, stderr, false); errors.Is(err, terminal.ErrDetached) {
+			return s.c.Job(alive, id)
+		} else if err != nil {
+			return j, err
+		}
+		return s.c.WaitOn(alive, id)
+	}
+	if j.Submission.Stdin {
+		fed, enough := context.WithCancel(alive)
+		defer enough()
+		go func() {
+			if err := s.c.Feed(fed, id, stdin); err != nil && fed.Err() == nil {
+				fmt.Fprintf(stderr, "srun: error: standard input of job %d: %v; it is cancelled\n", id, err)
+				_, _ = s.c.Act(alive, id, "cancel")
+			}
+		}()
+	}
+	errs := make(chan error, 2)
+	go func() { errs <- s.c.FollowLog(alive, id, 0, "out", stdout) }()
+	go func() { errs <- s.c.FollowLog(alive, id, 0, "err", stderr) }()
+	err = errors.Join(<-errs, <-errs)
+	j, waitErr := s.c.WaitOn(alive, id)
+	return j, errors.Join(err, waitErr)
+}
+
+func (s *service) Step() []string { return s.step }
+
+func (s *service) act(id int, verb string) error {
+	_, err := s.c.Act(s.ctx, id, verb)
+	return noJob(err)
+}
+
+func (s *service) Cancel(id int) error  { return s.act(id, "cancel") }
+func (s *service) Hold(id int) error    { return s.act(id, "hold") }
+func (s *service) Release(id int) error { return s.act(id, "release") }
+func (s *service) Requeue(id int) error { return s.act(id, "requeue") }
+func (s *service) Suspend(id int) error { return s.act(id, "suspend") }
+func (s *service) Resume(id int) error  { return s.act(id, "resume") }
+
+func (s *service) Signal(id int, signal string, to slurm.Receivers) error {
+	return noJob(s.c.Signal(s.ctx, id, api.SignalRequest{Signal: signal, Shell: to == slurm.Shell}))
+}
+
+func (s *service) Update(id int, u *api.Update) error {
+	return noJob(s.c.Do(s.ctx, http.MethodPatch, "/v1/jobs/"+strconv.Itoa(id), u, nil))
+}
+
+func (s *service) Nodes() ([]api.Node, error) { return s.c.Nodes(s.ctx) }
+
+func (s *service) SetNode(name, state, reason string) error {
+	verb, ok := map[string]string{"up": "resume", "draining": "drain", "drain": "drain"}[state]
+	if !ok {
+		return fmt.Errorf("this machine cannot be set %s; it can be drained and resumed", state)
+	}
+	return s.c.Do(s.ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(name)+"/"+verb, &api.Drain{Reason: reason}, nil)
+}
+
+func (s *service) Partitions() ([]api.Partition, error) { return s.c.Partitions(s.ctx) }
