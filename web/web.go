@@ -29,7 +29,7 @@ var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/
 
 // addresses of the dashboard; each is the same document, which shows what its
 // address says.
-var addresses = []string{"/{$}", "/jobs", "/jobs/{id}", "/submit", "/usage"}
+var addresses = []string{"/{$}", "/jobs", "/jobs/{id}", "/submit", "/usage", "/history"}
 
 // Pages returns the dashboard by route. The pages hold nothing that is secret:
 // what they show they ask for, as whoever is signed in.

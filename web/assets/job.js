@@ -1,13 +1,16 @@
 // A job: what it does, why it waits, what happened to it, its output.
-import { alive, ask, asked, badge, clock, devices, el, failure, fill, gpus, held, mib, msOf, now, num, poller, queueOf, say, session, since, span, stateClass } from "./lib.js";
+import { alive, ask, asked, badge, clock, confirmed, devices, el, failure, fill, gpus, held, mib, msOf, now, num, poller, queueOf, say, session, since, span, stateClass } from "./lib.js";
+import { curves } from "./curves.js";
 import { follow } from "./log.js";
+import { section, table } from "./overview.js";
 
 export function job({ box, args, title }) {
   const id = args[0], path = `/v1/jobs/${id}`;
-  const part = { head: el("div", { class: "head" }), problem: el("div"), now: el("p", { class: "lead" }), prog: el("div"), acts: el("div", { class: "acts", role: "group", "aria-label": "Actions" }), why: el("div"), line: el("div"), facts: el("div"), log: el("div") };
-  box.append(part.head, part.problem, part.now, part.prog, part.acts, part.why, part.line, part.log, part.facts);
+  const part = { head: el("div", { class: "head" }), problem: el("div"), now: el("p", { class: "lead" }), prog: el("div"), acts: el("div", { class: "acts", role: "group", "aria-label": "Actions" }), refused: el("div"), pods: el("div"), why: el("div"), line: el("div"), curves: el("div"), used: el("div"), facts: el("div"), log: el("div") };
+  box.append(part.head, part.problem, part.now, part.prog, part.acts, part.refused, part.why, part.line, part.pods, part.log, part.curves, part.used, part.facts);
   fill(part.head, el("h1", { text: `Job ${id}` }));
-  let log = null, last = null;
+  let log = null, last = null, acted = 0;
+  const drawn = curves(part.curves);
 
   async function get() {
     const j = await ask(path);
@@ -26,64 +29,70 @@ export function job({ box, args, title }) {
     fill(part.why, blockers(j, why));
     fill(part.line, timeline(j, moments));
     fill(part.facts, facts(j));
-    if (!last || last.state !== j.state || held(last) !== held(j)) fill(part.acts, actions(j));
+    fill(part.pods, pods(j));
+    if (!last || last.state !== j.state || held(last) !== held(j) || last.code !== j.code) fill(part.acts, actions(j));
+    if (last?.state !== j.state) {
+      measure.nudge();
+      if (last && performance.now() - acted > 3000) say(`Job ${id} is ${j.state === "pending" ? "waiting" : j.state} now.`);
+    }
     last = j;
-    if (!log && (session.admin || j.user === session.user)) log = follow(part.log, j);
+    if (!log && !session.readonly && (session.admin || j.user === session.user)) log = follow(part.log, j);
     log?.changed(j);
   }
   function actions(j) {
-    if (!session.admin && j.user !== session.user) return [];
-    const list = [];
+    if (session.readonly || !session.admin && j.user !== session.user) return [];
+    const list = [], byPerson = j.state === "suspended" && !j.code; // else it goes on by itself when there is room
     const b = (verb, text, done, sure) => list.push(el("button", { type: "button", class: verb === "cancel" ? "danger" : "", text, onclick: (e) => act(e.currentTarget, verb, done, sure) }));
     if (j.state === "pending") held(j) ? b("release", "Release", "released") : b("hold", "Hold", "held");
-    if (j.state === "running") b("requeue", "Requeue", "asked to stop and wait again", ["Requeue this job?", "It is asked for a checkpoint, then it waits again under its number.", "Requeue it"]);
-    if (alive(j.state) && j.state !== "stopping") b("cancel", "Cancel", "cancelled", ["Cancel this job?", j.state === "pending" ? "It will not run." : "It is stopped. What it has not saved is lost.", "Cancel it"]);
+    if (j.state === "running") b("suspend", "Suspend", "suspended", { question: "Suspend this job?", text: "Its processes stand still and keep their GPUs and memory until it is resumed.", yes: "Suspend it" });
+    if (byPerson) b("resume", "Resume", "resumed");
+    if (j.state === "running") b("requeue", "Requeue", "asked to stop and wait again", { question: "Requeue this job?", text: "It is asked for a checkpoint, then it waits again under its number.", yes: "Requeue it" });
+    if (alive(j.state) && j.state !== "stopping") b("cancel", "Cancel", "cancelled", { question: "Cancel this job?", text: j.state === "pending" ? "It will not run." : "It is stopped. What it has not saved is lost.", yes: "Cancel it", danger: true });
     return list;
   }
   async function act(button, verb, done, sure) {
-    if (sure && !await confirm(...sure)) return;
+    if (sure && !await confirmed(sure)) return;
     button.disabled = true;
+    acted = performance.now();
     try {
       await ask(`${path}/${verb}`, { method: "POST" });
       say(`Job ${id} is ${done}.`);
+      fill(part.refused);
     } catch (e) {
       say(e.message, true);
+      fill(part.refused, failure(e));
     }
     button.disabled = false;
     p.nudge();
   }
+  const measure = poller(() => ask(path + "/samples"), (m, err) => {
+    if (err) return; // the job itself says what is wrong
+    drawn.show(m, last);
+    fill(part.used, used(last, m));
+  }, 4000);
   const p = poller(get, show, 700);
   p.nudge();
-  const slow = setInterval(() => { if (last && alive(last.state)) p.nudge(); }, 5000); // what holders and starts are expected changes without an event
+  const slow = setInterval(() => { if (last && alive(last.state)) { p.nudge(); measure.nudge(); } }, 5000); // what holders and starts are expected changes without an event
   return {
     title: `Job ${id}`,
     changed(c) { if (c.many || c.jobs.includes(Number(id)) || last?.state === "pending") p.nudge(); },
-    leave() { p.stop(); clearInterval(slow); log?.stop(); },
+    themed: drawn.draw,
+    leave() { p.stop(); measure.stop(); clearInterval(slow); drawn.stop(); log?.stop(); },
   };
 }
 
-function confirm(question, text, yes) {
-  const d = document.getElementById("ask");
-  document.getElementById("ask-title").textContent = question;
-  document.getElementById("ask-text").textContent = text;
-  document.getElementById("ask-yes").textContent = yes;
-  d.showModal();
-  return new Promise((answer) => {
-    const end = new AbortController(), say = (yes) => () => { end.abort(); d.close(); answer(yes); };
-    document.getElementById("ask-yes").addEventListener("click", say(true), { signal: end.signal });
-    document.getElementById("ask-no").addEventListener("click", say(false), { signal: end.signal });
-    d.addEventListener("cancel", say(false), { signal: end.signal });
-  });
-}
+/* how the expected end of a running job is known */
+const how = { progress: " by its progress", estimate: " as was stated", history: " as earlier runs suggest", limit: " at its time limit" };
 
 function sentence(j) {
   switch (j.state) {
     case "pending":
       return ["Waiting for ", since(j.submitted && new Date(now()).toISOString(), msOf(j.waited)), held(j) ? ", held until it is released" : j.position ? `, number ${j.position} in the line` : "",
-        j.expected ? [j.rough ? ", expected to start about " : ", expected to start ", clock(j.expected)].flat() : "", "."].flat();
+        j.expected ? [j.rough ? ", expected to start about " : ", expected to start ", clock(j.expected)].flat() : "",
+        j.expected && j.earliest && j.latest ? [", between ", clock(j.earliest), " and ", clock(j.latest), " as earlier runs suggest"] : "", "."].flat();
     case "running": case "starting": case "stopping":
       return [`${j.state === "starting" ? "Starting" : j.state === "stopping" ? "Stopping" : "Running"} on ${devices(j)} of ${j.node || "this machine"} since `, j.started ? clock(j.started) : "now", ", in all ", since(new Date(now()).toISOString(), msOf(j.ran)),
-        j.submission.limit ? ` of at most ${j.submission.limit}` : "", j.state === "stopping" && j.reason ? `: ${j.reason}` : "", "."];
+        j.submission.limit ? ` of at most ${j.submission.limit}` : "", j.state === "stopping" && j.reason ? `: ${j.reason}` : "", j.expected_end ? [", expected to end ", clock(j.expected_end), how[j.end_by] || ""].flat() : "", ".", j.idle ? ` It is ${j.idle.text}.` : ""].flat();
     case "suspended":
       return [`Suspended${j.reason ? ": " + j.reason : ""}.`];
   }
@@ -106,24 +115,39 @@ function bar(j) {
 
 function blockers(j, why) {
   if (!why || !(why.blockers?.length || why.holders?.length || why.changes?.length)) return [];
-  const list = (name, items) => items?.length ? [el("h3", { text: name }), el("ul", null, items.map((t) => el("li", { text: t })))] : [];
+  const list = (name, items) => items?.length ? [el("h3", { text: name }), el("ul", null, items.map((t) => el("li", null, linked(t))))] : [];
   return el("section", { class: "card why", "aria-labelledby": "why" }, el("h2", { id: "why", text: "Why it waits" }),
     list("What blocks it", why.blockers), list("Who holds what it needs, the soonest to end first", why.holders), list("What would start it now", why.changes));
 }
 
-/* words of the timeline */
-const words = { pending: "waiting", completed: "completed", starting: "starting" };
+/* linked makes a link of the job that a line begins with. */
+function linked(text) {
+  const m = text.match(/^job (\d+)/);
+  return m ? [el("a", { href: `/jobs/${m[1]}`, "data-link": true, text: m[0] }), text.slice(m[0].length)] : text;
+}
+
+/* words of the timeline; a wait after a preemption has one of its own */
+const words = { pending: "waiting" };
+const kindOf = (m) => (m.state === "pending" && /^preempted/.test(m.text || "") ? "preempted" : m.state);
 
 function timeline(j, moments) {
   if (!moments.length) return [];
   const from = Date.parse(moments[0].at), end = j.ended ? Date.parse(j.ended) : now(), all = Math.max(1, end - from);
-  const parts = moments.map((m, i) => ({ ...m, ms: (moments[i + 1] ? Date.parse(moments[i + 1].at) : alive(m.state) ? now() : Date.parse(m.at)) - Date.parse(m.at) }));
-  const sum = {};
-  for (const p of parts) if (p.ms > 0) sum[words[p.state] || p.state] = (sum[words[p.state] || p.state] || 0) + p.ms;
+  const parts = moments.map((m, i) => ({ ...m, kind: kindOf(m), ms: (moments[i + 1] ? Date.parse(moments[i + 1].at) : alive(m.state) ? now() : Date.parse(m.at)) - Date.parse(m.at) }));
+  const sum = new Map(), word = (k) => words[k] || k;
+  for (const p of parts) if (p.ms > 0) sum.set(p.kind, (sum.get(p.kind) || 0) + p.ms);
   return el("section", { "aria-labelledby": "line" }, el("h2", { id: "line", text: "What happened" }),
-    el("div", { class: "tl", "aria-hidden": "true" }, parts.filter((p) => p.ms > 0).map((p) => el("span", { class: stateClass(p.state), "width%": p.ms / all * 100, title: `${words[p.state] || p.state} ${span(p.ms)}` }))),
-    el("p", { class: "sub legend" }, Object.entries(sum).filter(([, ms]) => ms >= 500).map(([k, ms]) => el("span", null, el("i", { class: "key " + stateClass(Object.keys(words).find((w) => words[w] === k) || k), "aria-hidden": "true" }), `${k} ${span(ms)}`))),
-    el("ol", { class: "moments" }, parts.slice(-30).map((m) => el("li", null, clock(m.at), " ", badge(m.state), m.text ? el("span", { class: "muted", text: " " + m.text }) : null, m.ms >= 1000 && !(alive(m.state) && m === parts[parts.length - 1]) ? el("span", { class: "muted", text: `, for ${span(m.ms)}` }) : null))));
+    el("div", { class: "tl", "aria-hidden": "true" }, parts.filter((p) => p.ms > 0).map((p) => el("span", { class: stateClass(p.kind), "width%": p.ms / all * 100, title: `${word(p.kind)} ${span(p.ms)}` }))),
+    el("p", { class: "ends", "aria-hidden": "true" }, clock(moments[0].at), j.ended ? clock(j.ended) : el("span", { text: "now" })),
+    el("p", { class: "sub legend" }, [...sum].filter(([, ms]) => ms >= 500).map(([k, ms]) => el("span", null, el("i", { class: "key " + stateClass(k), "aria-hidden": "true" }), `${word(k)} ${span(ms)}`))),
+    el("ol", { class: "moments" }, parts.slice(-30).map((m) => el("li", null, clock(m.at), " ", badge(m.kind), m.text ? el("span", { class: "muted", text: " " + m.text }) : null, m.ms >= 1000 && !(alive(m.state) && m === parts[parts.length - 1]) ? el("span", { class: "muted", text: `, for ${span(m.ms)}` }) : null))));
+}
+
+/* pods are the tasks of a job on a cluster. */
+function pods(j) {
+  if (!j.tasks?.length) return [];
+  const r = j.tasks.slice(0, 200).map((t) => el("tr", null, el("th", { scope: "row", text: t.name }), el("td", { text: t.state }), el("td", { text: t.node || "" }), el("td", { class: "n", text: t.gpus || 0 })));
+  return section("Pods", table("Pods", ["Pod", "State", "Node", ["GPUs", 1]], el("tbody", null, r), "slim"), j.tasks.length > 200 ? el("p", { class: "sub", text: `and ${j.tasks.length - 200} more` }) : null);
 }
 
 function facts(j) {
@@ -140,14 +164,10 @@ function facts(j) {
   add("Priority", s.priority);
   add("Time limit", s.limit && s.limit !== "0s" ? s.limit : "none");
   add("Expected run time", s.estimate !== "0s" && s.estimate);
-  add("Waits for", s.after?.map((a) => a.type + (a.job ? `:${a.job}` : "")).join(", "));
+  add("Waits for", s.after?.map((a) => a.type + (a.job ? `:${a.job}` : "")).join(s.any_of ? " or " : ", "));
   add("Submitted", clock(j.submitted));
   add("First start", j.first_start && clock(j.first_start));
   add("Ended", j.ended && clock(j.ended));
-  add("Waited", span(msOf(j.waited)));
-  add("GPU-hours", num(j.gpu_hours));
-  add("Restarts", j.restarts);
-  add("Preemptions", j.preemptions);
   add("Exit code", j.ended && j.started ? String(j.exit_code) : "");
   add("Folder", s.dir && el("code", { text: s.dir }));
   add("Output", j.stdout && el("code", { text: j.stdout }));
@@ -156,6 +176,30 @@ function facts(j) {
   const text = s.script || (s.command || []).map(quote).join(" ");
   return [el("section", { "aria-labelledby": "facts" }, el("h2", { id: "facts", text: "What it asked for" }), el("dl", { class: "facts2" }, list)),
     text ? el("section", { "aria-labelledby": "cmd" }, el("h2", { id: "cmd", text: s.script ? "Script" : "Command" }), el("pre", { class: "code", tabindex: 0, role: "region", "aria-labelledby": "cmd", text })) : null];
+}
+
+/* used is what it cost, as far as it is known. */
+function used(j, m) {
+  const list = [], v = m.measured, hours = (s) => `${num(s / 3600)} GPU-hours`;
+  const add = (name, text) => { if (text !== undefined && text !== null && text !== "" && text !== false) list.push(el("div", null, el("dt", { text: name }), el("dd", { text }))); };
+  add("GPU-hours", num(j.gpu_hours));
+  add("Cost", m.cost !== undefined && m.cost.toFixed(2));
+  add("Waited", span(msOf(j.waited)));
+  add("Ran", span(msOf(j.ran)));
+  add("Restarts", j.restarts ? String(j.restarts) : "");
+  add("Preemptions", j.preemptions ? String(j.preemptions) : "");
+  add("Work lost by stops", j.lost_gpu_hours ? `${num(j.lost_gpu_hours)} GPU-hours` : "");
+  add("GPU utilisation", v.utilisation !== undefined && `${num(v.utilisation)} % on average, at most ${num(v.most)} %`);
+  add("GPU memory", v.memory_most !== undefined && `at most ${mib(v.memory_most)} on one GPU`);
+  add("Energy", v.energy !== undefined && `${num(v.energy / 3.6e6)} kWh`);
+  add("GPUs did nothing", v.idle >= 1 && `for ${hours(v.idle)}${v.holding >= 1 ? `, of these ${hours(v.holding)} with memory in use` : ""}`);
+  add("GPUs never used", v.unused ? String(v.unused) : "");
+  add("Samples per GPU-hour", j.samples_per_gpu_hour !== undefined && num(j.samples_per_gpu_hour));
+  add("Steps per GPU-hour", j.steps_per_gpu_hour !== undefined && num(j.steps_per_gpu_hour));
+  add("CPU time", j.cpu_time && j.cpu_time !== "0s" && span(msOf(j.cpu_time)));
+  add("Host memory", v.ram ? `at most ${mib(v.ram)}` : "");
+  return el("section", { "aria-labelledby": "used" }, el("h2", { id: "used", text: "What it used" }), el("dl", { class: "facts2" }, list),
+    v.samples && v.utilisation === undefined && j.gpu_hours ? el("p", { class: "sub", text: "The GPUs' utilisation was not measured: simulated GPUs have none." }) : null);
 }
 
 const quote = (a) => /^[\w@%+=:,./-]+$/.test(a) ? a : "'" + a.replaceAll("'", `'\\''`) + "'";

@@ -60,7 +60,7 @@ export function rows(parent, list, key, make) {
 
 /* ---- requests ---- */
 
-export const session = { user: "", admin: false, csrf: "", offset: 0 };
+export const session = { user: "", admin: false, csrf: "", offset: 0, readonly: false };
 
 /* Problem is an answer that says no (problem+json). */
 export class Problem extends Error {
@@ -187,7 +187,7 @@ const shapes = {
   starting: ["run", [["circle", { cx: 6, cy: 6, r: 4, fill: "none", "stroke-width": 2 }], ["path", { d: "M6 2a4 4 0 0 1 0 8z", "stroke-width": 0 }]]],
   running: ["run", [["circle", { cx: 6, cy: 6, r: 5, "stroke-width": 0 }]]],
   suspended: ["hold", [["path", { d: "M3 2h2v8H3zM7 2h2v8H7z", "stroke-width": 0 }]]],
-  stopping: ["hold", [["rect", { x: 2, y: 2, width: 8, height: 8, "stroke-width": 0 }]]],
+  stopping: ["over", [["rect", { x: 2, y: 2, width: 8, height: 8, "stroke-width": 0 }]]],
   completed: ["good", [["path", { d: "M2 6.5l3 3 5-7", fill: "none", "stroke-width": 2 }]]],
   failed: ["bad", [["path", { d: "M2.5 2.5l7 7m0-7l-7 7", fill: "none", "stroke-width": 2 }]]],
   cancelled: ["over", [["path", { d: "M2 6h8", fill: "none", "stroke-width": 2 }]]],
@@ -235,19 +235,19 @@ export function whereOrWhy(j) {
     const parts = [];
     if (j.position) parts.push(`${j.position}. in line`);
     else if (j.code && j.code !== "Priority") parts.push(waits[j.code] || j.code);
-    if (j.expected) parts.push(el("span", null, "expected ", clock(j.expected)));
-    else if (j.reason) parts.push(j.reason);
-    return parts.flatMap((p, i) => i ? [" · ", p] : [p]);
+    if (j.expected) parts.push(el("span", null, j.rough ? "expected about " : "expected ", clock(j.expected)));
+    const line = parts.flatMap((p, i) => i ? [" · ", p] : [p]);
+    return j.reason ? [...line, el("span", { class: "sub", text: j.reason })] : line;
   }
-  if (alive(j.state) && (j.devices || []).length) return [devices(j), j.state === "stopping" && j.reason ? ` · ${j.reason}` : ""];
-  return [j.reason || ""];
+  if (alive(j.state) && (j.devices || []).length) return [devices(j), j.idle ? ` · idle, ${j.idle.stage}` : j.state === "stopping" && j.reason ? ` · ${j.reason}` : ""];
+  return [j.reason || (alive(j.state) && j.node) || ""];
 }
 
 const waits = { JobHeldUser: "held until it is released", BeginTime: "not to begin yet", Dependency: "waits for another job", JobArrayTaskLimit: "its array runs no more at once" };
 
 export function devices(j) {
   const d = j.devices || [];
-  if (!d.length) return "no GPU";
+  if (!d.length) return j.submission.gpus ? `${asked(j.submission)} GPUs` : "no GPU";
   const part = d[0].profile ? ` (${d[0].profile})` : d[0].share && d[0].share < 1000 ? ` (${gpus(d[0].share)} of it)` : "";
   return `GPU ${d.map((x) => x.index).join(", ")}${part}`;
 }
@@ -270,5 +270,28 @@ export function say(text, bad) {
 }
 
 export function failure(e) {
-  return el("p", { class: "note bad", role: "alert", text: e.status === 404 ? "There is no such job." : e.message });
+  return el("p", { class: "note bad", role: "alert", text: e.message });
+}
+
+/* confirmed asks before something is done; with what a line of text is asked
+   for, too. The answer is false, or true, or the text. */
+export function confirmed({ question, text, yes, what, danger }) {
+  const $ = (id) => document.getElementById(id), d = $("ask"), field = $("ask-field");
+  $("ask-title").textContent = question;
+  $("ask-text").textContent = text;
+  $("ask-yes").textContent = yes;
+  $("ask-yes").className = danger ? "danger" : "";
+  field.hidden = !what;
+  field.firstElementChild.textContent = what || "";
+  field.lastElementChild.value = "";
+  d.showModal();
+  return new Promise((answer) => {
+    const end = new AbortController(), { signal } = end;
+    const reply = (v) => { end.abort(); d.close(); answer(v); };
+    const agreed = () => reply(what ? { text: field.lastElementChild.value.trim() } : true);
+    $("ask-yes").addEventListener("click", agreed, { signal });
+    $("ask-no").addEventListener("click", () => reply(false), { signal });
+    field.addEventListener("keydown", (e) => { if (e.key === "Enter") { e.preventDefault(); agreed(); } }, { signal });
+    d.addEventListener("cancel", () => reply(false), { signal });
+  });
 }

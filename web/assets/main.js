@@ -1,7 +1,7 @@
 // The frame around the pages: which page an address is, the live stream, keys.
 import { ask, el, fill, session, say, tick, failure } from "./lib.js";
 import { overview } from "./overview.js";
-import { jobs } from "./jobs.js";
+import { jobs, ended } from "./jobs.js";
 import { job } from "./job.js";
 import { submit } from "./submit.js";
 import { usage } from "./usage.js";
@@ -10,7 +10,7 @@ const $ = (id) => document.getElementById(id);
 const main = $("main");
 
 const routes = [
-  [/^\/$/, overview], [/^\/jobs$/, jobs], [/^\/jobs\/(\d+)$/, job], [/^\/submit$/, submit], [/^\/usage$/, usage],
+  [/^\/$/, overview], [/^\/jobs$/, jobs], [/^\/jobs\/(\d+)$/, job], [/^\/submit$/, submit], [/^\/usage$/, usage], [/^\/history$/, ended],
 ];
 
 let page = null; // what is shown: { title, changed(change), leave() }
@@ -25,7 +25,7 @@ export function go(to, { replace = false, keepFocus = false } = {}) {
 function show(keepFocus) {
   page?.leave?.();
   page = null;
-  const hit = routes.map(([r, make]) => [location.pathname.match(r), make]).find(([m]) => m);
+  const hit = routes.map(([r, make]) => [location.pathname.match(r), make]).find(([m]) => m && !(session.readonly && m[0] === "/submit"));
   for (const a of document.querySelectorAll("header nav a")) {
     const here = a.pathname === location.pathname || a.pathname === "/jobs" && location.pathname.startsWith("/jobs");
     if (here) a.setAttribute("aria-current", "page"); else a.removeAttribute("aria-current");
@@ -50,7 +50,7 @@ function title(text) {
 
 /* ---- live: one stream for all pages ---- */
 
-let stream = null;
+let stream = null, lost = false;
 
 function state(cls, text) {
   $("live").className = "live " + cls;
@@ -62,10 +62,16 @@ function listen() {
   stream = null;
   if (document.hidden) return; // a window that nobody sees needs none of the browser's few connections
   stream = new EventSource("/v1/events");
-  stream.addEventListener("open", () => state("on", "live"));
+  stream.addEventListener("open", () => {
+    state("on", "live");
+    if (lost) say("The daemon answers again.");
+    lost = false;
+  });
   stream.addEventListener("changed", (e) => page?.changed?.(JSON.parse(e.data)));
   stream.addEventListener("error", () => {
     state("off", "not connected");
+    if (!lost && stream.readyState !== EventSource.CLOSED) say("The daemon does not answer: what is shown may be old. It is tried again.", true);
+    lost = true;
     if (stream.readyState === EventSource.CLOSED) {
       stream = null;
       setTimeout(begin, 3000); // the browser has given up: perhaps the session is over
@@ -91,7 +97,9 @@ async function begin() {
     setTimeout(begin, 3000);
     return;
   }
-  Object.assign(session, { user: me.user, admin: !!me.admin || me.role === "operator", csrf: me.csrf || "" });
+  const readonly = !!me.read_only; // a cluster: Kubernetes' own tools change it
+  Object.assign(session, { user: me.user, admin: !readonly && (!!me.admin || me.role === "operator"), csrf: me.csrf || "", readonly });
+  document.documentElement.toggleAttribute("data-readonly", readonly);
   $("who").textContent = me.user + (me.role && me.role !== "user" ? ` (${me.role})` : "");
   if (!page) show(true);
   listen();
@@ -150,7 +158,7 @@ document.addEventListener("keydown", (e) => {
   const k = e.key, chord = first === "g" && e.timeStamp - firstAt < 1500;
   first = chord ? "" : k;
   firstAt = e.timeStamp;
-  const to = chord && { o: "/", j: "/jobs", s: "/submit", u: "/usage" }[k];
+  const to = chord && { o: "/", j: "/jobs", s: "/submit", h: "/history", u: "/usage" }[k];
   if (to) go(to);
   else if (k === "?") $("help").showModal();
   else if (k === "t") nextTheme();

@@ -1,38 +1,64 @@
 // The machine at a glance: figures, the last hour, GPUs, queues, who runs, who is next.
-import { ask, badge, clock, el, failure, fill, gpus, asked, jobLink, mib, num, owner, poller, progress, queueOf, rows, timeOf } from "./lib.js";
+import { ask, badge, clock, confirmed, el, failure, fill, gpus, asked, jobLink, mib, num, owner, poller, progress, queueOf, rows, say, session, timeOf } from "./lib.js";
 import { hour } from "./plots.js";
 
 export function overview({ box }) {
   const parts = {
-    head: el("div", { class: "head" }), figures: el("dl", { class: "figures" }), chart: el("div", { class: "chart" }),
+    head: el("div", { class: "head" }), acts: el("div", { class: "acts", role: "group", "aria-label": "The node" }), refused: el("div"), figures: el("dl", { class: "figures" }), chart: el("div", { class: "chart" }),
     gpus: el("ul", { class: "gpus" }), queues: el("tbody"), running: el("tbody"), waiting: el("tbody"), state: el("div"),
   };
   const plot = hour(parts.chart);
-  box.append(parts.head, parts.state, parts.figures,
+  box.append(parts.head, parts.acts, parts.refused, parts.state, parts.figures,
     section("GPUs", parts.gpus),
     section("The last hour", parts.chart),
-    section("Queues", table("Queues", ["Queue", "", ["Holds", 1], ["Guarantee", 1], ["Limit", 1], ["Running", 1], ["Waiting", 1]], parts.queues, "queues")),
+    section("Queues", table("Queues", ["Queue", "", ["Holds", 1], ["Fair share", 1], ["Guarantee", 1], ["Limit", 1], ["Running", 1], ["Waiting", 1]], parts.queues, "queues")),
     el("div", { class: "pair" },
       section("Running", table("Running jobs", ["Job", ["GPUs", 1], "State", ["Time", 1]], parts.running, "slim"), el("a", { href: "/jobs?state=running", "data-link": true, text: "all running" })),
       section("Next in line", table("Waiting jobs, the next first", [["", 1], "Job", ["GPUs", 1], "Expected start"], parts.waiting, "slim"), el("a", { href: "/jobs?state=pending", "data-link": true, text: "all waiting" }))));
   fill(parts.head, el("h1", { text: "Overview" }));
+  let node = null;
+
+  async function turn(button, verb) {
+    const reason = verb === "drain" && await confirmed({ question: `Drain ${node.name}?`, text: "It takes no more jobs. What runs there goes on to its end.", yes: "Drain it", what: "Why (others read it)" });
+    if (verb === "drain" && !reason) return;
+    button.disabled = true;
+    try {
+      await ask(`/v1/nodes/${encodeURIComponent(node.name)}/${verb}`, { method: "POST", body: reason ? { reason: reason.text } : {} });
+      say(verb === "drain" ? `${node.name} takes no more jobs.` : `${node.name} takes jobs again.`);
+      fill(parts.refused);
+    } catch (e) {
+      say(e.message, true);
+      fill(parts.refused, failure(e));
+    }
+    button.disabled = false;
+    p.nudge();
+  }
 
   function show(o, err) {
     fill(parts.state, err ? failure(err) : []);
     if (err) return;
     const all = o.nodes.flatMap((n) => n.gpus || []);
     head(parts.head, o, all);
+    if (session.admin && o.nodes[0] && node?.state !== o.nodes[0].state) {
+      node = o.nodes[0];
+      fill(parts.acts, node.state === "up" ? el("button", { type: "button", text: "Drain this node", onclick: (e) => turn(e.currentTarget, "drain") })
+        : el("button", { type: "button", text: "Take jobs again", onclick: (e) => turn(e.currentTarget, "resume") }));
+    }
     figures(parts.figures, o, all);
     const byId = new Map(o.running.map((j) => [j.id, j]));
-    rows(parts.gpus, all, (g) => g.index, (g) => gpu(g, byId));
-    if (!all.length) fill(parts.gpus, el("li", { class: "empty", text: "No GPUs: jobs that ask for none can run." }));
-    plot.show(o.series, all.length);
-    rows(parts.queues, o.queues, (q) => q.name, (q) => queue(q, all.length * 1000, o.queues));
+    const count = o.whole ? o.whole.gpus : all.length;
+    if (o.whole) {
+      rows(parts.gpus, o.nodes, (n) => n.name, (n) => machine(n, byId));
+      if (o.nodes.length < o.whole.nodes) parts.gpus.append(el("li", { class: "empty", "data-key": "", text: `and ${o.whole.nodes - o.nodes.length} more nodes: muster nodes lists all` }));
+    } else rows(parts.gpus, all, (g) => g.index, (g) => gpu(g, byId));
+    if (!count) fill(parts.gpus, el("li", { class: "empty", text: "No GPUs: jobs that ask for none can run." }));
+    plot.show(o.series, count);
+    rows(parts.queues, o.queues, (q) => q.name, (q) => queue(q, count * 1000, o.queues));
     rows(parts.running, o.running.slice(0, 12), (j) => j.id, running);
     rows(parts.waiting, o.waiting.slice(0, 12), (j) => j.id, waiting);
     empty(parts.running, 4, "Nothing runs.");
     empty(parts.waiting, 4, "Nothing waits.");
-    empty(parts.queues, 7, "No queues.");
+    empty(parts.queues, 8, "No queues.");
   }
   const p = poller(() => ask("/v1/overview"), show, 1000);
   p.nudge();
@@ -40,7 +66,7 @@ export function overview({ box }) {
   return { title: "Overview", changed: p.nudge, themed: plot.draw, leave() { p.stop(); clearInterval(slow); plot.stop(); } };
 }
 
-function section(title, ...kids) {
+export function section(title, ...kids) {
   const id = "s-" + title.toLowerCase().replace(/\W+/g, "-");
   return el("section", { "aria-labelledby": id }, el("h2", { id, text: title }), ...kids);
 }
@@ -60,33 +86,55 @@ export function empty(body, columns, text) {
 }
 
 function head(box, o, all) {
+  const w = o.whole;
+  if (w) {
+    fill(box, el("h1", { text: "Overview" }),
+      el("p", { class: "sub" }, el("b", { text: `${w.nodes} ${w.nodes === 1 ? "node" : "nodes"}` }), ` · ${w.gpus} × ${w.models.join(", ") || "no GPU"} · ${Math.round(w.cpu / 1000)} cores · ${mib(w.ram)}`),
+      w.off ? el("p", { class: "note bad" }, el("b", { text: `On ${w.off} of ${w.nodes} nodes nothing starts.` }), " What runs there goes on.") : null);
+    return;
+  }
   const n = o.nodes[0], models = [...new Set(all.map((g) => g.model))].join(", ");
   const played = all.some((g) => g.simulated);
   fill(box, el("h1", { text: "Overview" }),
     el("p", { class: "sub" }, el("b", { text: n ? n.name : "" }), ` · ${all.length} × ${models || "no GPU"} · ${Math.round((n?.cpu || 0) / 1000)} cores · ${mib(n?.ram || 0)}`,
       n && n.state !== "up" ? ` · ${n.state}` : ""),
+    n && n.state !== "up" ? el("p", { class: "note bad" }, el("b", { text: n.state === "draining" ? "It takes no more jobs." : "It is down." }), n.reason ? ` ${n.reason}` : "") : null,
     played ? el("p", { class: "note" }, el("b", { text: "Simulated GPUs." }), " The jobs are real processes; the devices are only played, so nothing is measured on them.") : null);
 }
 
 function figures(box, o, all) {
-  const total = all.length * 1000, used = all.reduce((s, g) => s + 1000 - g.free, 0);
+  const w = o.whole, count = w ? w.gpus : all.length, total = count * 1000, used = w ? total - w.free : all.reduce((s, g) => s + 1000 - g.free, 0);
   const measured = all.filter((g) => g.utilisation !== undefined);
   const mean = measured.length ? measured.reduce((s, g) => s + g.utilisation, 0) / measured.length : null;
-  const c = o.counts, run = (c.running || 0) + (c.starting || 0) + (c.stopping || 0), bad = all.filter((g) => !g.healthy).length;
+  const c = o.counts, run = (c.running || 0) + (c.starting || 0) + (c.stopping || 0), bad = w ? w.unhealthy : all.filter((g) => !g.healthy).length;
   const figure = (name, value, unit, part, cls) => el("div", { class: cls }, el("dt", { text: name }), el("dd", null, el("b", { text: value }), unit ? ` ${unit}` : "",
     part === null ? null : el("span", { class: "meter", "aria-hidden": "true" }, el("span", { "width%": part }))));
   fill(box,
-    figure("GPUs held", gpus(used), `of ${all.length}`, total ? used / total * 100 : null),
+    figure("GPUs held", gpus(used), `of ${count}`, total ? used / total * 100 : null),
     figure("Utilisation", mean === null ? "–" : num(mean), mean === null ? "not measured" : "%", mean),
     figure("Running", String(run), run === 1 ? "job" : "jobs", null),
     figure("Waiting", String(c.pending || 0), (c.pending || 0) === 1 ? "job" : "jobs", null),
     c.suspended ? figure("Suspended", String(c.suspended), "", null) : null,
-    bad ? figure("Unhealthy", String(bad), "GPUs", null, "bad") : null);
+    bad ? figure("Unhealthy", String(bad), bad === 1 ? "GPU" : "GPUs", null, "bad") : null);
+}
+
+/* machine is a node of a cluster: which device a job has, the kubelet decides. */
+function machine(n, byId) {
+  const ids = [...new Set(n.gpus.flatMap((g) => g.jobs || []))], jobs = ids.map((id) => byId.get(id) || { id, submission: {}, user: "", devices: [] });
+  const free = n.gpus.filter((g) => g.healthy && g.free).length, sick = n.gpus.filter((g) => !g.healthy).length, off = n.state !== "up";
+  return el("li", { class: `gpu ${off || sick ? "sick" : ""} ${ids.length ? "" : "idle"}` },
+    el("div", { class: "top" }, el("h3", null, el("b", { text: n.name })), off ? el("span", { class: "state bad", text: n.state }) : null),
+    el("div", { class: "share", "aria-hidden": "true" }, n.gpus.map((g) => el("span", { class: g.jobs?.length ? owner(queueOf(byId.get(g.jobs[0]) || { submission: {} })) : "none", "width%": 100 / n.gpus.length }))),
+    el("div", { class: "held" }, jobs.slice(0, 4).map((j) => el("div", { class: "holder" }, el("i", { class: owner(queueOf(j)), "aria-hidden": "true" }), jobLink(j),
+      el("span", { class: "by", text: [n.gpus.filter((g) => g.jobs?.includes(j.id)).length + " GPUs", j.submission.queue].filter(Boolean).join(" · ") }))),
+    jobs.length > 4 ? el("span", { class: "free", text: `and ${jobs.length - 4} more jobs` }) : null,
+    el("span", { class: "free", text: n.gpus.length ? `${free} of ${n.gpus.length} GPUs free` : "no GPUs" })),
+    n.reason || sick ? el("p", { class: "fault", text: [n.reason, sick ? `${sick} not offered` : ""].filter(Boolean).join("; ") }) : null);
 }
 
 function gpu(g, byId) {
   const used = (1000 - g.free) / 10, jobs = (g.jobs || []).map((id) => byId.get(id) || { id, submission: {}, user: "", devices: [] });
-  const facts = [];
+  const facts = [], open = (g.instances || []).filter((x) => x.job === undefined); // MIG
   if (g.utilisation !== undefined) facts.push(el("span", null, el("b", { text: num(g.utilisation) }), " % busy"));
   if (g.memory_used !== undefined) facts.push(el("span", null, el("b", { text: mib(g.memory_used) }), ` of ${mib(g.memory)}`));
   if (g.temperature !== undefined) facts.push(el("span", null, el("b", { text: Math.round(g.temperature) }), " °C"));
@@ -103,7 +151,10 @@ function gpu(g, byId) {
       const d = (j.devices || []).find((x) => x.index === g.index), part = d?.profile || (d?.share && d.share < 1000 ? gpus(d.share) : "");
       return el("div", { class: "holder" }, el("i", { class: owner(queueOf(j)), "aria-hidden": "true" }), jobLink(j),
         el("span", { class: "by", text: [j.user, queueOf(j), part && `${part} GPU`].filter(Boolean).join(" · ") }));
-    }) : el("span", { class: "free", text: "free" })),
+    }) : el("span", { class: "free", text: g.healthy ? "free" : "not handed out" })),
+    open.length ? el("span", { class: "free", text: `free slices: ${open.map((x) => x.profile).join(", ")}` }) : null,
+    g.fault ? el("p", { class: "fault", text: g.fault }) : null,
+    g.memory_used !== undefined ? el("span", { class: "meter thin", title: "memory in use", "aria-hidden": "true" }, el("span", { "width%": g.memory_used / Math.max(1, g.memory) * 100 })) : null,
     facts.length ? el("div", { class: "facts" }, facts) : null);
 }
 
@@ -119,7 +170,7 @@ function queue(q, total, all) {
       q.guarantee > 0 ? el("i", { class: "mark", title: "guarantee", "left%": q.guarantee / scale * 100 }) : null,
       q.limit >= 0 ? el("i", { class: "mark limit", title: "limit", "left%": q.limit / scale * 100 }) : null)),
     el("td", { class: "n" }, gpus(q.used), over ? el("span", { class: "sub", text: ` ${gpus(q.used - q.guarantee)} borrowed` }) : null),
-    el("td", { class: "n", text: gpus(q.guarantee) }), el("td", { class: "n", text: q.limit < 0 ? "none" : gpus(q.limit) }),
+    el("td", { class: "n fair", title: "what the multifactor order aims at over time, by the queues' shares", text: String(+(q.share * total / 1e6).toFixed(1)) }), el("td", { class: "n", text: gpus(q.guarantee) }), el("td", { class: "n", text: q.limit < 0 ? "none" : gpus(q.limit) }),
     el("td", { class: "n", text: q.running }), el("td", { class: "n", text: q.pending }));
 }
 
@@ -134,5 +185,5 @@ function running(j) {
 
 function waiting(j) {
   return el("tr", null, el("td", { class: "n", text: j.position }), who(j), el("td", { class: "n", text: asked(j.submission) }),
-    el("td", null, j.expected ? clock(j.expected) : el("span", { class: "muted", text: "not in sight" })));
+    el("td", null, j.expected ? (j.rough ? el("span", null, "about ", clock(j.expected)) : clock(j.expected)) : el("span", { class: "muted", text: "not in sight" })));
 }
