@@ -110,8 +110,12 @@ func (b *Browser) JS(expr string) string {
 func (b *Browser) Await(what, expr string) {
 	b.t.Helper()
 	for range 200 {
-		if b.JS("!!("+expr+")") == "true" {
+		out, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("String(!!("+expr+"))"))
+		if err == nil && out == "true" {
 			return
+		}
+		if err != nil && !strings.Contains(err.Error(), "Inspected target navigated") { // else the page is on its way
+			b.t.Fatalf("%v in %s", err, expr)
 		}
 		b.Do(chromedp.Sleep(100 * time.Millisecond))
 	}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/muster-gpu/muster/kube"
+	"github.com/muster-gpu/muster/kube/front"
+)
+
+// apiFlags say where the cluster can be looked at.
+type apiFlags struct{ listen, address, cert, key string }
+
+func (a *apiFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&a.listen, "api-listen", "none", "where the API that muster --context and the dashboard read answers, over TLS, such as :8443; none: nowhere")
+	c.Flags().StringVar(&a.address, "api-address", "", "HOST:PORT at which the API server reaches that; $POD_IP, else the address towards the API server, if not given")
+	c.Flags().StringVar(&a.cert, "api-cert", "", "file with that API's certificate; one of its own, written into the APIService, if not given")
+	c.Flags().StringVar(&a.key, "api-key", "", "file with the certificate's key")
+}
+
+// apiQPS bounds how often the API server is asked who somebody is and what they may.
+const apiQPS = 100
+
+// serve answers those who look at the cluster. What it sends ends the scheduler.
+func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, log *slog.Logger, served chan<- error) error {
+	if a.listen == "none" || a.listen == "" {
+		return nil
+	}
+	rc, err := reach(f.kubeconfig, f.context)
+	if err != nil {
+		return err
+	}
+	rc.QPS, rc.Burst = apiQPS, 2*apiQPS
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return err
+	}
+	cert, bundle, err := a.certificate()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.listen)
+	if err != nil {
+		return fmt.Errorf("--api-listen: %w", err)
+	}
+	address, err := a.reachable(ctx, l, rc.Host)
+	if err != nil {
+		return err
+	}
+	fr := front.New(front.Options{Source: d.View(), Client: client, Build: version(), Now: wallClock, Log: log,
+		Missing: func(err error) bool { return errors.Is(err, kube.ErrNoJob) }, Away: func(err error) bool { return errors.Is(err, kube.ErrNotLeading) }})
+	go func() {
+		if err := fr.Serve(ctx, l, cert); err != nil {
+			served <- fmt.Errorf("--api-listen: %w", err)
+		}
+	}()
+	p := &front.Publisher{Front: fr, Bundle: bundle, Address: address, Leads: d.Ready}
+	go p.Run(ctx)
+	log.Info("showing the cluster", "address", l.Addr().String())
+	return nil
+}
+
+// certificate is what the API shows; bundle vouches for it, if it is of its own.
+func (a *apiFlags) certificate() (cert front.Certificate, bundle []byte, err error) {
+	switch {
+	case (a.cert == "") != (a.key == ""):
+		return nil, nil, errors.New("--api-cert and --api-key belong together")
+	case a.cert == "":
+		return front.SelfMade(wallClock())
+	}
+	if _, err := tls.LoadX509KeyPair(a.cert, a.key); err != nil {
+		return nil, nil, err
+	}
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // it may be another tomorrow
+		c, err := tls.LoadX509KeyPair(a.cert, a.key)
+		return &c, err
+	}, nil, nil
+}
+
+// reachable is where the API server finds the listener.
+func (a *apiFlags) reachable(ctx context.Context, l net.Listener, apiserver string) (string, error) {
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return "", err
+	}
+	if a.address != "" {
+		if _, _, err := net.SplitHostPort(a.address); err != nil {
+			return "", fmt.Errorf("%w: --api-address: %w", errUsage, err)
+		}
+		return a.address, nil
+	}
+	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
+		return l.Addr().String(), nil
+	}
+	if ip := os.Getenv("POD_IP"); ip != "" {
+		return net.JoinHostPort(ip, port), nil
+	}
+	u, err := hostOf(apiserver)
+	if err != nil {
+		return "", err
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, "udp", u) // nothing is sent: the kernel says from which address it would be
+	if err != nil {
+		return "", fmt.Errorf("the address towards the API server: %w (give --api-address)", err)
+	}
+	defer c.Close()
+	if host, _, err = net.SplitHostPort(c.LocalAddr().String()); err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(host, port), nil
+}

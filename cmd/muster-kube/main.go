@@ -1,0 +1,273 @@
+// Command muster-kube schedules pods on a Kubernetes cluster. It is what muster
+// kube starts: a program of its own, because the tables of Kubernetes' libraries
+// would double what every start of muster costs.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// wallClock is what time it is.
+var wallClock = time.Now
+
+func main() {
+	policy.ReadFile = os.ReadFile
+	os.Exit(run(os.Args[1:]))
+}
+
+// run returns the exit code: 2 for mistakes of the caller, 1 for what went wrong.
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c := newKube()
+	c.SetArgs(args)
+	err := c.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "muster kube:", strings.TrimPrefix(err.Error(), "usage: "))
+	if errors.Is(err, errUsage) {
+		return 2
+	}
+	return 1
+}
+
+// errUsage marks mistakes of the caller.
+var errUsage = errors.New("usage")
+
+// version is that of the module this program was built from.
+func version() string {
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		return b.Main.Version
+	}
+	return "unknown"
+}
+
+type kubeFlags struct {
+	kubeconfig, context, config string
+	listen, journal, namespace  string
+	logLevel                    string
+	elect, check                bool
+	api                         apiFlags
+	qps                         float32
+	workers                     int
+}
+
+func newKube() *cobra.Command {
+	f := &kubeFlags{}
+	c := &cobra.Command{
+		Use:   "muster-kube",
+		Short: "Schedule pods on a Kubernetes cluster",
+		Long: "Runs an independent scheduler for pods with schedulerName: muster, with the engine of muster sim and muster serve.\n" +
+			"Gangs start together or not at all. It keeps nothing of its own: killed at any moment, it goes on from what it\n" +
+			"finds bound. docs/kubernetes.md says what it looks at and what it does not yet.",
+		Example: "  muster kube --kubeconfig ~/.kube/config --config kube.yaml\n  muster kube --leader-elect=false --journal kube.journal",
+		Args:    cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c) },
+	}
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			var names []string
+			c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+			if near := cluster.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+				return fmt.Errorf("%w: unknown flag --%s: did you mean --%s?", errUsage, unknown.GetSpecifiedName(), near)
+			}
+		}
+		return fmt.Errorf("%w: %w (see muster kube --help)", errUsage, err)
+	})
+	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says which cluster and who asks; inside a cluster not needed (default $KUBECONFIG or ~/.kube/config)")
+	c.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig")
+	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, resource names and labels (docs/kubernetes.md)")
+	c.Flags().BoolVar(&f.check, "check", false, "read the configuration, say what is wrong with it or what is understood, and end")
+	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9095", "where /healthz, /readyz and /metrics answer; none: nowhere")
+	f.api.add(c)
+	c.Flags().StringVar(&f.journal, "journal", "", "write what it is told and decides to this file, for muster replay and explain")
+	c.Flags().BoolVar(&f.elect, "leader-elect", true, "of several schedulers one leads; the others wait")
+	c.Flags().StringVar(&f.namespace, "namespace", "kube-system", "namespace of the lease of the leader")
+	c.Flags().Float32Var(&f.qps, "qps", 2000, "most requests per second that bind and evict; conditions and events have 50 more")
+	c.Flags().IntVar(&f.workers, "workers", 32, "how many requests bind or evict at a time")
+	c.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error; the configuration's if not given")
+	c.AddCommand(newProxy())
+	return c
+}
+
+func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
+	conf, err := f.read()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if f.check {
+		return tellChecked(c.OutOrStdout(), cmp.Or(f.config, "no file"), conf)
+	}
+	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: conf.LogLevel}))
+	client, tell, objects, err := f.clients()
+	if err != nil {
+		return err
+	}
+	metrics := kube.NewMetrics()
+	opt := f.options(conf)
+	opt.Client, opt.Tell, opt.Dynamic, opt.Log, opt.Observe = client, tell, objects, log, metrics
+	d := kube.New(opt)
+	served, err := f.serve(ctx, d, metrics, log)
+	if err != nil {
+		return err
+	}
+	if err := f.api.serve(ctx, f, d, log, served); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	go func() { stop(<-served) }()
+	if !f.elect {
+		err = d.Run(ctx)
+	} else {
+		host, e := os.Hostname()
+		if e != nil {
+			return e
+		}
+		l := &kube.Lease{Client: tell, Namespace: f.namespace, Name: conf.Scheduler, Identity: fmt.Sprintf("%s-%d", host, os.Getpid()), Log: log}
+		err = l.Lead(ctx, d.Run)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	return err
+}
+
+func (f *kubeFlags) read() (*config.Kube, error) {
+	text := ""
+	if f.config != "" {
+		data, err := os.ReadFile(f.config)
+		if err != nil {
+			return nil, err
+		}
+		text = string(data)
+	}
+	conf, err := config.ReadKube(f.config, strings.NewReader(text))
+	if err == nil && f.logLevel != "" {
+		conf.LogLevel, err = config.ParseLevel(f.logLevel)
+	}
+	return conf, err
+}
+
+// tellChecked lists a configuration that makes sense.
+func tellChecked(w io.Writer, name string, conf *config.Kube) error {
+	fmt.Fprintf(w, "%s: fine; %d queues (Queue objects of a cluster come on top)\n", name, len(conf.Queues))
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, s := range conf.Settings() {
+		fmt.Fprintf(t, "  %s\t%s\n", s.Key, s.Value)
+	}
+	return t.Flush()
+}
+
+// options are what the configuration says; the rules are tried on an empty
+// cluster first.
+func (f *kubeFlags) options(conf *config.Kube) kube.Options {
+	rules := journal.Header{Spec: cluster.Spec{Queues: conf.Queues}, Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill,
+		MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, Stop: &conf.Stop, Perf: conf.Perf}
+	if _, rules.Spec.Zone = time.Now().Zone(); conf.Zone != nil {
+		rules.Spec.Zone = *conf.Zone
+	}
+	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers, Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Classes: conf.Classes,
+		Workers: f.workers, Now: time.Now}
+	if f.journal != "" {
+		opt.Journal = kube.Segments(f.journal)
+	}
+	return opt
+}
+
+// reach says how a cluster is reached.
+func reach(kubeconfig, context string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("how to reach the cluster: %w (give --kubeconfig)", err)
+	}
+	rc.UserAgent = "muster/" + version()
+	return rc, nil
+}
+
+// clients are one that schedules, one that only tells, and one for Queue objects
+// and what makes gangs, with the limits of the second.
+func (f *kubeFlags) clients() (client, tell *kubernetes.Clientset, objects dynamic.Interface, err error) {
+	rc, err := reach(f.kubeconfig, f.context)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	rc.ContentType, rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	rc.QPS, rc.Burst = f.qps, int(f.qps)
+	if client, err = kubernetes.NewForConfig(rc); err != nil {
+		return nil, nil, nil, err
+	}
+	slow := rest.CopyConfig(rc)
+	slow.QPS, slow.Burst = 50, 100
+	if tell, err = kubernetes.NewForConfig(slow); err != nil {
+		return nil, nil, nil, err
+	}
+	plain := rest.CopyConfig(slow)
+	plain.ContentType, plain.AcceptContentTypes = "", "" // no protobuf for what the API server knows by definition only
+	objects, err = dynamic.NewForConfig(plain)
+	return client, tell, objects, err
+}
+
+// serve answers those who look after the scheduler. What it sends ends it.
+func (f *kubeFlags) serve(ctx context.Context, d *kube.Driver, m *kube.Metrics, log *slog.Logger) (chan error, error) {
+	served := make(chan error, 2)
+	if f.listen == "none" || f.listen == "" {
+		return served, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", m.Handler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if f.elect || d.Ready() { // one that waits for the lead is ready to take it
+			fmt.Fprintln(w, "ok")
+			return
+		}
+		http.Error(w, "the cluster is being listed", http.StatusServiceUnavailable)
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = s.Close() })
+	go func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			served <- err
+		}
+	}()
+	log.Info("answering", "address", l.Addr().String())
+	return served, nil
+}

@@ -1,0 +1,195 @@
+// Package deploy is what installs Muster on a cluster: a Helm chart, and what it
+// makes of its defaults as a kustomize base. The tests apply all of it to a real
+// API server, and run the scheduler with exactly the rights that it is given.
+package deploy
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube"
+)
+
+var update = flag.Bool("update", false, "write base and monitoring from the chart")
+
+// helm runs helm and returns what it wrote to its standard output.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("helm is built first")
+	}
+	controlplane.Reads(t, "..")
+	program, err := controlplane.Helm(t.Context(), t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), program, args...)
+	home := t.TempDir()
+	c.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		return errs.String(), err
+	}
+	return out.String(), nil
+}
+
+// render is what the chart makes of its defaults, with more settings if given.
+func render(t *testing.T, more ...string) string {
+	t.Helper()
+	out, err := helm(t, append([]string{"template", "muster", "helm/muster", "--namespace", "muster-system"}, more...)...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return out
+}
+
+// The kustomize base is what the chart makes of its defaults.
+func TestBase(t *testing.T) {
+	const definition, extra = "templates/queues.yaml", "templates/monitoring.yaml"
+	all := render(t)
+	queues := render(t, "--show-only", definition)
+	for file, text := range map[string]string{
+		"base/queues.yaml":           queues,
+		"base/muster.yaml":           strings.Replace(all, queues, "", 1),
+		"monitoring/monitoring.yaml": render(t, "--show-only", extra, "--set", "monitoring.enabled=true"),
+	} {
+		text = "# Written by go test ./deploy -update from helm/muster.\n" + text
+		if *update {
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if have, err := os.ReadFile(file); err != nil || string(have) != text {
+			t.Errorf("%s is not what the chart makes (%v): go test ./deploy -update", file, err)
+		}
+	}
+	if !strings.Contains(all, queues) {
+		t.Error("the definition of queues is not in what the chart makes of its defaults")
+	}
+}
+
+// The chart passes helm's own linter, refuses settings that it does not know, and
+// what can be set is where it belongs.
+func TestChart(t *testing.T) {
+	if out, err := helm(t, "lint", "--strict", "helm/muster"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := helm(t, "template", "muster", "helm/muster", "--set", "replica=3"); err == nil || !strings.Contains(out, "replica") {
+		t.Errorf("an unknown value is taken: %v: %s", err, out)
+	}
+	out := render(t, "--set", "config.scheduler_name=gold,image.repository=example.org/muster,image.tag=v9,replicas=3,priorityClassName=system-cluster-critical",
+		"--set", "nodeSelector.pool=infra,podLabels.team=x,podAnnotations.note=y,crds.install=false,networkPolicy.apiServerPorts={8443}")
+	for _, want := range []string{"resourceNames: [gold]", `image: "example.org/muster:v9"`, "replicas: 3", "priorityClassName: system-cluster-critical",
+		"pool: infra", "team: x", "note: \"y\"", "{port: 8443, protocol: TCP}", "scheduler_name: gold"} {
+		if !strings.Contains(out, want) && !strings.Contains(out, strings.ReplaceAll(want, `"y"`, "y")) {
+			t.Errorf("%q is not in what the chart makes", want)
+		}
+	}
+	if strings.Contains(out, "CustomResourceDefinition") {
+		t.Error("crds.install=false installs the definition")
+	}
+}
+
+// The configuration that is installed is one that Muster reads.
+func TestConfiguration(t *testing.T) {
+	text := configuration(t)
+	if !config.IsKube([]byte(text)) {
+		t.Errorf("it does not say what it is:\n%s", text)
+	}
+	if _, err := config.ReadKube("muster.yaml", strings.NewReader(text)); err != nil {
+		t.Error(err)
+	}
+}
+
+// configuration is what the ConfigMap of the base has.
+func configuration(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("base/muster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(data), "  muster.yaml: |\n")
+	if !found {
+		t.Fatal("there is no muster.yaml in the base")
+	}
+	var lines []string
+	for line := range strings.Lines(text) {
+		rest, in := strings.CutPrefix(line, "    ")
+		if !in {
+			break
+		}
+		lines = append(lines, rest)
+	}
+	return strings.Join(lines, "")
+}
+
+// Alert rules and the dashboard name metrics that there are.
+func TestMetricsAreThere(t *testing.T) {
+	m := kube.NewMetrics()
+	known := map[string]bool{}
+	for _, name := range kube.MetricNames(m) {
+		known[name] = true
+	}
+	var dashboard any
+	data, err := os.ReadFile("helm/muster/dashboard.json")
+	if err != nil || json.Unmarshal(data, &dashboard) != nil {
+		t.Fatalf("the dashboard is not JSON: %v", err)
+	}
+	rules, err := os.ReadFile("monitoring/monitoring.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`muster_kube_[a-z_]+`).FindAllString(string(data)+string(rules), -1)
+	if len(found) < 20 {
+		t.Errorf("only %d metrics are named", len(found))
+	}
+	for _, name := range found {
+		base := name
+		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+			if known[strings.TrimSuffix(name, suffix)] {
+				base = strings.TrimSuffix(name, suffix)
+			}
+		}
+		if !known[base] {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+}
+
+// What the Dockerfile builds needs nothing of C, so it is static and runs in an
+// image that has nothing.
+func TestDockerfile(t *testing.T) {
+	data, err := os.ReadFile("../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^RUN CGO_ENABLED=0 go build .* -o /muster-kube (\S+)$`).FindStringSubmatch(string(data))
+	if m == nil {
+		t.Fatal("there is no line that builds muster-kube")
+	}
+	c := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.ImportPath}} {{.CgoFiles}}", m[1])
+	c.Dir, c.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasSuffix(line, " []\n") {
+			t.Errorf("it needs C: %s", line)
+		}
+	}
+	for _, want := range []string{"FROM gcr.io/distroless/static-debian12:nonroot", "USER 65532:65532", `ENTRYPOINT ["/muster-kube"]`} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("the Dockerfile lacks %s", want)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+// Package controlplane runs a real Kubernetes control plane for tests: etcd,
+// kube-apiserver, and where a test needs them kube-controller-manager and KWOK,
+// which plays nodes. They are built once from their Go modules (the nested
+// module tools) into the user's cache folder.
+package controlplane
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// version is what the binaries say of themselves; it is that in tools/go.mod.
+const version = "v1.37.1"
+
+// programs are the binaries by name, with the packages that they are built from,
+// the cheapest to build first.
+var programs = []struct{ name, pkg string }{
+	{"kwok", "sigs.k8s.io/kwok/cmd/kwok"},
+	{"etcd", "go.etcd.io/etcd/server/v3"},
+	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
+	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
+}
+
+// Helm returns the path of helm, which is built the first time (some 200 seconds
+// of processor time): a module of its own, whose versions are other ones.
+func Helm(ctx context.Context, log func(format string, args ...any)) (string, error) {
+	root, err := Root(ctx)
+	if err != nil {
+		return "", err
+	}
+	tools := filepath.Join(root, "internal", "controlplane", "helm")
+	mod, err := os.ReadFile(filepath.Join(tools, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("where to keep helm: %w", err)
+	}
+	sum := sha256.Sum256(mod)
+	dir := filepath.Join(cache, "muster", fmt.Sprintf("helm-%x", sum[:6]))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(filepath.Join(dir, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	to := filepath.Join(dir, "helm")
+	if _, err := os.Stat(to); err == nil {
+		return to, nil
+	}
+	log("building helm (once; it is kept in %s)", dir)
+	const at = "helm.sh/helm/v3/pkg/"
+	minor := strings.Split(version, ".")[1]
+	flags := fmt.Sprintf("-s -w -X %[1]slint/rules.k8sVersionMajor=1 -X %[1]slint/rules.k8sVersionMinor=%[2]s -X %[1]schartutil.k8sVersionMajor=1 -X %[1]schartutil.k8sVersionMinor=%[2]s", at, minor)
+	if err := build(ctx, tools, flags, "helm.sh/helm/v3/cmd/helm", to); err != nil {
+		return "", fmt.Errorf("helm cannot be built: %w", err)
+	}
+	return to, nil
+}
+
+// Build makes sure that the binaries are there and returns their folder. The
+// first time that takes some 800 seconds of processor time; a second build waits
+// for the first. What failed stands in the error.
+func Build(ctx context.Context, log func(format string, args ...any)) (string, error) {
+	tools, err := toolsDir(ctx)
+	if err != nil {
+		return "", err
+	}
+	mod, err := os.ReadFile(filepath.Join(tools, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("where to keep the control plane: %w", err)
+	}
+	sum := sha256.Sum256(mod)
+	dir := filepath.Join(cache, "muster", fmt.Sprintf("controlplane-%s-%x", version, sum[:6]))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(filepath.Join(dir, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	const v = "k8s.io/component-base/version"
+	flags := fmt.Sprintf("-s -w -X %s.gitVersion=%s -X %s.gitMajor=1 -X %s.gitMinor=%s", v, version, v, v, strings.Split(version, ".")[1])
+	for _, p := range programs {
+		to := filepath.Join(dir, p.name)
+		if _, err := os.Stat(to); err == nil {
+			continue
+		}
+		log("building %s %s (once; it is kept in %s)", p.name, version, dir)
+		if err := build(ctx, tools, flags, p.pkg, to); err != nil {
+			return "", fmt.Errorf("the control plane for the tests cannot be built: %s: %w", p.name, err)
+		}
+	}
+	return dir, nil
+}
+
+func build(ctx context.Context, tools, flags, pkg, to string) error {
+	c := exec.CommandContext(ctx, "go", "build", "-p", "2", "-trimpath", "-ldflags", flags, "-o", to+".new", pkg)
+	c.Dir = tools
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly -buildvcs=false", "GOWORK=off")
+	if out, err := c.CombinedOutput(); err != nil {
+		return errors.Join(fmt.Errorf("go build %s: %w\n%s", pkg, err, tail(out)), os.RemoveAll(to+".new"))
+	}
+	return os.Rename(to+".new", to)
+}
+
+// tail is the last of what a program wrote.
+func tail(out []byte) []byte { return out[max(0, len(out)-4000):] }
+
+// Root is the folder of Muster's repository, in which this runs.
+func Root(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}
+
+// toolsDir finds the nested module beside this package.
+func toolsDir(ctx context.Context) (string, error) {
+	root, err := Root(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "internal", "controlplane", "tools")
+	if _, err := os.Stat(dir); err != nil {
+		return "", fmt.Errorf("the control plane is built inside Muster's repository only: %w", err)
+	}
+	return dir, nil
+}
+
+// lock waits until nobody else holds the file.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}

@@ -1,0 +1,252 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	_ "embed"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+//go:embed stages.yaml
+var stages []byte
+
+// Options say what a test needs besides etcd and kube-apiserver.
+type Options struct {
+	// Controllers starts kube-controller-manager: ServiceAccounts, Jobs, garbage
+	// collection.
+	Controllers bool
+	// Args are appended to kube-apiserver's.
+	Args []string
+}
+
+// Host is for whom a control plane runs: a test, or a program that shows one.
+type Host interface {
+	Helper()
+	Context() context.Context
+	Logf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Cleanup(f func()) // when it ends, the last first
+}
+
+// Plane is a control plane that runs.
+type Plane struct {
+	t     Host
+	bin   string
+	dir   string
+	port  int
+	ca    []byte
+	caKey *ecdsa.PrivateKey
+	ended *atomic.Pointer[string] // a program that did
+	// programs are those that run, by name; all planes of For have the same.
+	programs map[string]*program
+	// Admin is the configuration of a client that may do everything.
+	Admin *rest.Config
+	// Kubeconfig is the same as a file.
+	Kubeconfig string
+}
+
+const adminToken, group = "admin-token", "system:masters"
+
+// Start starts a control plane with KWOK that ends with the test. Where it cannot
+// be built, the test fails, unless it is a short one.
+func Start(t Host, opt Options) *Plane {
+	t.Helper()
+	if t, ok := t.(*testing.T); ok && testing.Short() {
+		t.Skip("a real control plane takes long")
+	}
+	bin, err := Build(t.Context(), t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "muster-plane")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p := &Plane{t: t, bin: bin, dir: dir, ended: &atomic.Pointer[string]{}, programs: map[string]*program{}}
+	p.keys()
+	etcd := p.etcd()
+	p.apiserver(etcd, opt)
+	p.connect()
+	p.run("kwok", "--kubeconfig", p.Kubeconfig, "--manage-all-nodes", "--config", p.file("stages.yaml", stages),
+		"--node-lease-duration-seconds", "0", "--v", "ERROR")
+	if opt.Controllers {
+		p.run("kube-controller-manager", "--kubeconfig", p.Kubeconfig, "--service-account-private-key-file", p.path("sa.key"),
+			"--root-ca-file", p.path("ca.crt"), "--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0",
+			"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-ttl-controller")
+		p.Wait("the default ServiceAccount is there", func(ctx context.Context) bool {
+			_, err := p.Client().CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+			return err == nil
+		})
+	}
+	return p
+}
+
+// For is the plane for a sub-test, whose failures are its own.
+func (p *Plane) For(t Host) *Plane {
+	return &Plane{t: t, bin: p.bin, dir: p.dir, port: p.port, ca: p.ca, caKey: p.caKey, ended: p.ended, programs: p.programs, Admin: p.Admin, Kubeconfig: p.Kubeconfig}
+}
+
+// Client is a client of an admin.
+func (p *Plane) Client() *kubernetes.Clientset {
+	p.t.Helper()
+	c := rest.CopyConfig(p.Admin)
+	c.QPS, c.Burst = -1, 0
+	cs, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return cs
+}
+
+// Program is the path of one of the binaries.
+func (p *Plane) Program(name string) string { return filepath.Join(p.bin, name) }
+
+func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *Plane) file(name string, data []byte) string {
+	p.t.Helper()
+	if err := os.WriteFile(p.path(name), data, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return p.path(name)
+}
+
+func (p *Plane) etcd() string {
+	client, peer := freePort(p.t), freePort(p.t)
+	url := fmt.Sprintf("http://127.0.0.1:%d", client)
+	peerURL := fmt.Sprintf("http://127.0.0.1:%d", peer)
+	p.run("etcd", "--data-dir", p.path("etcd"), "--unsafe-no-fsync", "--listen-client-urls", url, "--advertise-client-urls", url,
+		"--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL, "--initial-cluster", "default="+peerURL, "--log-level", "error")
+	return url
+}
+
+func (p *Plane) apiserver(etcd string, opt Options) {
+	p.port = freePort(p.t)
+	tokens := p.file("tokens.csv", []byte(adminToken+",admin,admin,"+group+"\n"))
+	args := []string{"--etcd-servers", etcd, "--secure-port", strconv.Itoa(p.port), "--bind-address", "127.0.0.1", "--endpoint-reconciler-type", "none",
+		"--tls-cert-file", p.path("api.crt"), "--tls-private-key-file", p.path("api.key"), "--token-auth-file", tokens,
+		"--client-ca-file", p.path("ca.crt"), "--requestheader-client-ca-file", p.path("proxy-ca.crt"), "--requestheader-allowed-names", proxyName,
+		"--requestheader-username-headers", "X-Remote-User", "--requestheader-group-headers", "X-Remote-Group",
+		"--requestheader-extra-headers-prefix", "X-Remote-Extra-", "--proxy-client-cert-file", p.path("proxy.crt"), "--proxy-client-key-file", p.path("proxy.key"),
+		"--authorization-mode", "RBAC", "--service-account-key-file", p.path("sa.pub"), "--service-account-signing-key-file", p.path("sa.key"),
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.0.0.0/24",
+		"--watch-cache=true", "--profiling=false"}
+	off := "TaintNodesByCondition" // nobody would take the taint away again
+	if !opt.Controllers {          // nobody makes the default ServiceAccounts
+		off += ",ServiceAccount"
+	}
+	args = append(args, "--disable-admission-plugins", off)
+	p.run("kube-apiserver", append(args, opt.Args...)...)
+}
+
+// KubeconfigFor is a kubeconfig for whoever has a token.
+func (p *Plane) KubeconfigFor(token string) []byte {
+	return p.kubeconfig(fmt.Sprintf("token: %q", token))
+}
+
+func (p *Plane) kubeconfig(user string) []byte {
+	return fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{name: test, context: {cluster: test, user: user}}]
+clusters: [{name: test, cluster: {server: %q, certificate-authority: %q}}]
+users: [{name: user, user: {%s}}]
+`, p.Admin.Host, p.path("ca.crt"), user)
+}
+
+// connect waits until the API server answers.
+func (p *Plane) connect() {
+	p.Admin = &rest.Config{Host: fmt.Sprintf("https://127.0.0.1:%d", p.port), BearerToken: adminToken,
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.ca}}
+	p.Kubeconfig = p.file("kubeconfig", p.KubeconfigFor(adminToken))
+	p.answers()
+}
+
+// answers waits until the API server says that it is ready.
+func (p *Plane) answers() {
+	p.t.Helper()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(p.ca)
+	tr := http.DefaultTransport.(*http.Transport).Clone()
+	tr.TLSClientConfig = &tls.Config{RootCAs: pool}
+	defer tr.CloseIdleConnections()
+	p.Wait("the API server answers", func(ctx context.Context) bool {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Admin.Host+"/readyz", nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+adminToken)
+		resp, err := (&http.Client{Transport: tr}).Do(req)
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// patience is how long anything may take on a machine that does other things,
+// too.
+const patience = 4 * time.Minute
+
+// Wait waits until something is so.
+func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !so(ctx) {
+		select {
+		case <-ctx.Done():
+			p.t.Fatalf("waited in vain until %s; logs:\n%s", what, p.logs())
+		case <-tick.C:
+			if name := p.ended.Load(); name != nil {
+				p.t.Fatalf("%s ended by itself; logs:\n%s", *name, p.logs())
+			}
+		}
+	}
+}
+
+// logs are the ends of what the programs wrote.
+func (p *Plane) logs() string {
+	if p.ended.Load() == nil {
+		text, _ := exec.Command(filepath.Join(p.bin, "kubectl"), "--kubeconfig", p.Kubeconfig, "get", "nodes,pods,jobs,events", "-A", "-o", "wide").CombinedOutput()
+		return string(text)
+	}
+	var b bytes.Buffer
+	files, _ := filepath.Glob(p.path("*.log"))
+	for _, f := range files {
+		text, _ := os.ReadFile(f)
+		fmt.Fprintf(&b, "== %s\n%s\n", filepath.Base(f), tail(text))
+	}
+	return b.String()
+}
+
+func freePort(t Host) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,29 @@
+package controlplane
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Reads looks at the files of a folder that other programs will read for a test:
+// go test keeps a result as long as what the test itself looked at is the same,
+// and a program that it builds, or a chart, is not among that.
+func Reads(t Host, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (path != dir && strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata"):
+			return filepath.SkipDir
+		case e.Type().IsRegular() && (filepath.Ext(path) == ".go" || filepath.Ext(path) == ".mod" || strings.Contains(path, "deploy"+string(filepath.Separator))):
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// The demo shows what it promises.
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a real control plane takes long")
+	}
+	root, err := controlplane.Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	controlplane.Reads(t, root)
+	var out bytes.Buffer
+	d := &demo{Host: t, root: root, program: filepath.Join(t.TempDir(), "muster-kube"), out: &out}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Dir(d.program), "./cmd/muster-kube", "./cmd/muster")
+	build.Dir = root
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	d.run()
+	text := out.String()
+	for _, want := range []string{`(?m)^research +32 +33 +52% +2 +1 .*True$`, `(?m)^product +16 +12 +19% +5 +0 .*True$`,
+		`research/ablation-0-\w+: queue "research": 16 GPUs asked, 33 used, limit 40`} {
+		if !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("%s is not shown", want)
+		}
+	}
+	if _, rest, _ := strings.Cut(text, "muster --context test why research/ablation\n"); !strings.Contains(rest, "limit 40") {
+		t.Errorf("muster why does not say what blocks a gang")
+	}
+	if !regexp.MustCompile(`research/pretrain +research +research +32 +running +\S+ +(gpu-1,gpu-2,gpu-3,gpu-4|gpu-5,gpu-6,gpu-7,gpu-8)\n`).MatchString(text) {
+		t.Error("pretraining is not inside one NVLink domain")
+	}
+	if t.Failed() || strings.Contains(text, "rror") {
+		t.Errorf("it showed:\n%s", text)
+	}
+}

@@ -1,0 +1,349 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// plan is where a gang is, as every pod of it carries it.
+type plan struct {
+	Tasks  []cluster.TaskSet `json:"tasks"`
+	On     []planned         `json:"on"`
+	Repair int               `json:"repair,omitempty"` // how often the gang was repaired: of two plans that its pods carry, the later counts
+	Alone  bool              `json:"alone,omitempty"`  // it started after its gang, which did not need it
+}
+
+// planned is how many tasks of a set are on a node.
+type planned struct {
+	Node  string `json:"node"`
+	Set   int    `json:"set,omitempty"`
+	Tasks int    `json:"tasks"`
+}
+
+// planOf reads the plan that a pod carries; nil: it has none that makes sense.
+func planOf(obj *v1.Pod) *plan {
+	var p plan
+	if json.Unmarshal([]byte(obj.Annotations[AnnotationPlan]), &p) != nil || len(p.Tasks) == 0 || len(p.On) == 0 {
+		return nil
+	}
+	count := make([]int, len(p.Tasks))
+	for _, on := range p.On {
+		if on.Set < 0 || on.Set >= len(p.Tasks) || on.Tasks < 1 || on.Tasks > cluster.MaxTasks || on.Node == "" {
+			return nil
+		}
+		count[on.Set] += on.Tasks
+	}
+	for i := range p.Tasks {
+		r := &p.Tasks[i].Request
+		if count[i] != p.Tasks[i].Count || r.GPUs < 0 || r.GPUs > cluster.MaxGPUsPerNode || r.CPU < 0 || r.RAM < 0 {
+			return nil
+		}
+	}
+	return &p
+}
+
+// start binds a gang as the engine wants it.
+func (d *Driver) start(g *gang, a *engine.Action) {
+	if g.phase != waiting {
+		return // a repeated decision
+	}
+	if why := d.fits(g, a); why != "" {
+		d.notThere(g, why)
+		return
+	}
+	p := plan{Tasks: g.spec.Tasks, Alone: g.of != "" && !g.repair.patch}
+	for i := range a.Allocs {
+		al := &a.Allocs[i]
+		p.On = append(p.On, planned{d.order[al.Node], int(al.Set), int(al.Tasks)})
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // of numbers and names
+	}
+	g.phase, g.plan, g.run, g.refused = starting, string(text), g.run+1, ""
+	g.slots = slotsOf(&p)
+	if g.repair.patch {
+		g.plan = cmp.Or(d.patchPlan(g), g.plan)
+	}
+	pods := make([]*pod, 0, len(g.members))
+	for _, uid := range g.members {
+		if p := g.pods[uid]; p != nil {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, podOrder)
+	d.touch(g)
+	for i := range g.slots {
+		s := &g.slots[i]
+		k := slices.IndexFunc(pods, func(p *pod) bool { return p.request == g.spec.Tasks[s.set].Request && d.pinned(p, s.node) })
+		if k < 0 {
+			return // a pod went in this very moment: settling it finds the place empty
+		}
+		s.pod = pods[k].obj.UID
+		pods = slices.Delete(pods, k, k+1)
+	}
+	if why := d.grantAll(g); why != "" {
+		g.phase, g.plan, g.slots = waiting, "", nil
+		d.notThere(g, why)
+		return
+	}
+	for i := range g.slots {
+		d.bind(g, g.pods[g.slots[i].pod], g.slots[i].node)
+	}
+	d.endTurn(g)
+}
+
+// notThere refuses a start before anything of it is bound: somebody came before
+// it since the engine was told what is where.
+func (d *Driver) notThere(g *gang, why string) {
+	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.name, "reason", why)
+	g.fails++
+	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id})
+	if ev, ok := d.limit(g); ok {
+		d.queued = append(d.queued, ev)
+	}
+}
+
+// slotsOf lists the places of a plan, one for each task.
+func slotsOf(p *plan) (slots []slot) {
+	for _, on := range p.On {
+		for range on.Tasks {
+			slots = append(slots, slot{node: on.Node, set: on.Set})
+		}
+	}
+	return slots
+}
+
+// bindTries bounds how often a binding is tried before it is given up; with the
+// pauses between, about half a minute.
+const bindTries = 8
+
+// bind lets a worker bind a pod.
+func (d *Driver) bind(g *gang, p *pod, node string) {
+	p.binding, p.assumed = true, node
+	d.move(p, false)
+	obj, run, text := p.obj, g.run, g.plan
+	done := func(err error) { d.inbox.Put(func() { d.bound(g, p, run, node, err) }) }
+	list := d.given(p)
+	bind := func(ctx context.Context) {
+		claims, err := d.reserve(ctx, obj, list)
+		if len(claims) > 0 {
+			d.inbox.Put(func() { d.reserved(claims) })
+		}
+		if err == nil {
+			d.crash("kube-binding")
+			err = d.bindNow(ctx, obj, node, text)
+			d.crash("kube-bound")
+		}
+		done(err)
+	}
+	mounts, err := d.choose(p, node)
+	if err != nil {
+		done(err)
+		return
+	}
+	d.do(func(ctx context.Context) { d.mounted(ctx, obj, node, mounts, 0, bind, done) })
+}
+
+// bindNow binds a pod, and tries again what may be a passing trouble.
+func (d *Driver) bindNow(ctx context.Context, obj *v1.Pod, node, text string) error {
+	b := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID,
+		Annotations: map[string]string{AnnotationPlan: text}}, Target: v1.ObjectReference{Kind: "Node", Name: node}}
+	for try := 0; ; try++ {
+		err := d.opt.Client.CoreV1().Pods(obj.Namespace).Bind(ctx, b, metav1.CreateOptions{})
+		switch {
+		case err == nil:
+			return nil
+		case apierrors.IsConflict(err):
+			if bound, open := d.conflict(ctx, obj, node); bound {
+				return nil
+			} else if !open {
+				return err
+			}
+		case definite(err):
+			return err
+		}
+		if try+1 == bindTries || !pause(ctx, min(100*time.Millisecond<<try, 10*time.Second)) {
+			return err
+		}
+	}
+}
+
+// conflict looks what is behind a conflict. It may be our own success, when no
+// answer came of it; and the API server calls it a conflict, too, when its store
+// failed: then the pod is still open.
+func (d *Driver) conflict(ctx context.Context, obj *v1.Pod, node string) (bound, open bool) {
+	now, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Get(ctx, obj.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return false, !definite(err)
+	case now.UID != obj.UID:
+		return false, false
+	case now.Spec.NodeName != "":
+		return now.Spec.NodeName == node, false
+	}
+	return false, now.DeletionTimestamp == nil && len(now.Spec.SchedulingGates) == 0
+}
+
+// definite reports whether trying again cannot help.
+func definite(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// pause waits; false: the context ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// bound books what became of a binding.
+func (d *Driver) bound(g *gang, p *pod, run int, node string, err error) {
+	p.binding = false
+	d.touch(g)
+	if err == nil && p.node == "" {
+		p.node = node
+	}
+	p.assumed = ""
+	if d.pods[p.obj.UID] == p {
+		d.move(p, false)
+	}
+	switch {
+	case err == nil:
+		d.ungrant(p)
+		d.opt.Observe.Bound(d.opt.Now().Sub(p.obj.CreationTimestamp.Time))
+		d.told.event(p.obj, v1.EventTypeNormal, "Scheduled", fmt.Sprintf("Muster bound %s to %s", p.name(), node))
+		return
+	case errors.Is(err, context.Canceled):
+		return // the scheduler ends
+	}
+	if p.claimed.busy {
+		d.takeBack(p)
+	}
+	d.opt.Observe.BindFailed(string(apierrors.ReasonForError(err)))
+	d.opt.Log.Warn("a pod could not be bound", "pod", p.name(), "node", node, "error", err)
+	if g.run == run && g.phase == starting {
+		g.refused = fmt.Sprintf("pod %s could not be bound to %s: %v", p.obj.Name, node, err)
+	}
+	for i := range g.slots {
+		if g.slots[i].pod == p.obj.UID && g.phase == running { // a replacement: it is tried again
+			g.slots[i].pod = ""
+		}
+	}
+}
+
+// stop lets a gang leave.
+func (d *Driver) stop(g *gang, a *engine.Action) {
+	if g.phase != starting && g.phase != running && g.phase != unwinding {
+		return
+	}
+	g.run++
+	g.phase, g.grace = stopping, max(1, int64(a.Grace/time.Second))
+	why := "preempted: Muster needs its place"
+	if other := d.byID[a.For]; other != nil && a.For != cluster.NoJob {
+		why = "preempted for " + other.name
+	}
+	switch {
+	case a.Reason == engine.NodeLost:
+		why = "its gang lost a node"
+	case a.Reason == engine.WasCancelled && g.leaves != "":
+		why = g.leaves
+	}
+	for _, p := range g.sorted() {
+		if d.occupies(p) && !p.leaving {
+			d.told.event(p.obj, v1.EventTypeWarning, "Preempted", why)
+			d.evict(g, p)
+		}
+	}
+	d.opt.Observe.Evicted(a.Reason.String())
+	d.recall(g, true)
+	d.touch(g)
+}
+
+// evict asks for a pod's eviction until it is granted: a disruption budget may
+// refuse it for a while.
+func (d *Driver) evict(g *gang, p *pod) {
+	p.leaving = true
+	obj, seconds := p.obj, grace(p.obj, g.grace)
+	d.do(func(ctx context.Context) { d.evictNow(ctx, obj, seconds, 0) })
+}
+
+func (d *Driver) evictNow(ctx context.Context, obj *v1.Pod, seconds int64, try int) {
+	d.crash("kube-evicting")
+	ev := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name},
+		DeleteOptions: deleteOptions(obj.UID, seconds)}
+	err := d.opt.Client.PolicyV1().Evictions(obj.Namespace).Evict(ctx, ev)
+	d.tryAgain(ctx, obj, err, try, func(ctx context.Context) { d.evictNow(ctx, obj, seconds, try+1) })
+}
+
+// remove deletes a pod of a gang that is unwound, or of a node that is gone.
+func (d *Driver) remove(p *pod) {
+	p.leaving = true
+	obj, seconds := p.obj, grace(p.obj, 30)
+	if !d.occupies(p) {
+		p.ended, seconds = true, 0 // nobody is there to end it
+	}
+	d.do(func(ctx context.Context) { d.removeNow(ctx, obj, seconds, 0) })
+}
+
+func (d *Driver) removeNow(ctx context.Context, obj *v1.Pod, seconds int64, try int) {
+	_, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, disrupted(obj, seconds == 0, d.opt.Now()), metav1.PatchOptions{}, "status")
+	if err == nil {
+		err = d.opt.Client.CoreV1().Pods(obj.Namespace).Delete(ctx, obj.Name, *deleteOptions(obj.UID, seconds))
+	}
+	d.tryAgain(ctx, obj, err, try, func(ctx context.Context) { d.removeNow(ctx, obj, seconds, try+1) })
+}
+
+// disrupted says on a pod that its end is no fault of its own, which a Job's
+// podFailurePolicy can leave uncounted; dead: nobody else will say that it ended.
+func disrupted(obj *v1.Pod, dead bool, now time.Time) []byte {
+	status := map[string]any{"conditions": []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "GangEndedByMuster",
+		Message: "its gang cannot run as a whole", LastTransitionTime: metav1.NewTime(now)}}}
+	if dead {
+		status["phase"] = v1.PodFailed
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID}, "status": status})
+	if err != nil {
+		panic(err) // of texts
+	}
+	return patch
+}
+
+func deleteOptions(uid types.UID, seconds int64) *metav1.DeleteOptions {
+	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid}}
+}
+
+// tryAgain repeats a request until it is granted, or the pod is another or gone.
+func (d *Driver) tryAgain(ctx context.Context, obj *v1.Pod, err error, try int, again func(context.Context)) {
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil {
+		return
+	}
+	if try%10 == 0 {
+		d.opt.Log.Warn("a pod does not go yet", "pod", obj.Namespace+"/"+obj.Name, "error", err)
+	}
+	time.AfterFunc(min(time.Second<<min(try, 5), 30*time.Second), func() {
+		select {
+		case d.work <- again:
+		case <-ctx.Done():
+		}
+	})
+}

@@ -1,0 +1,300 @@
+package kube
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What is remembered for those who look: the scheduler itself decides nothing
+// by it, and a successor begins it anew.
+const (
+	mostPast    = 10_000 // gangs that are over
+	mostMoments = 50     // of a gang
+	mostHours   = 24 * 35
+	sampleEvery = 5 * time.Second
+	mostSamples = int(time.Hour / sampleEvery)
+)
+
+// book is what is remembered of a gang.
+type book struct {
+	number         int // for people; 0: none yet
+	over           bool
+	was            phase
+	outcome        engine.StopReason // how its last run ended
+	spec           *cluster.Job      // as it was last submitted; nil: it never was
+	submit         cluster.Time
+	lined          cluster.Time // since when it waits; 0: it does not
+	first, started cluster.Time // of its first run, and the present or last; 0: never
+	waited, ran    time.Duration
+	runs, evicted  int
+	gpus           int           // that it holds, or held last
+	gpuTime        time.Duration // of all its runs that are over: GPUs times time
+	nodes          []string      // ... where
+	moments        []moment      // never changed in place: those who look have it, too
+}
+
+// moment is when something happened to a gang.
+type moment struct {
+	at          cluster.Time
+	state, text string
+}
+
+// hour is what became of the GPUs within an hour, in GPU time.
+type hour struct {
+	at          cluster.Time
+	total, held time.Duration
+}
+
+// records are the books of all gangs together.
+type records struct {
+	numbers int
+	past    []*row // gangs that are over, in the order of their ends; never changed in place
+	since   cluster.Time
+	upTo    cluster.Time // hours are counted up to there
+	held    int          // GPUs that gangs hold now
+	total   int          // GPUs that are healthy
+	hours   []hour
+	series  []api.Sample
+}
+
+// note books what became of a gang; it is called wherever its phase may have changed.
+func (d *Driver) note(g *gang, now cluster.Time) {
+	b := &g.book
+	if b.number == 0 || b.over && g.asks() {
+		d.open(g, now)
+	}
+	if g.spec != nil {
+		b.spec = g.spec
+	}
+	if d.gangs[g.key] != g {
+		d.shut(g, now, "its pods are gone")
+		return
+	}
+	if b.was == g.phase {
+		return
+	}
+	was := b.was
+	b.was = g.phase
+	switch g.phase {
+	case gathering:
+		d.left(g, was, now)
+	case waiting:
+		b.outcome = engine.WasCancelled
+		b.tell(now, api.StatePending, "all of it is there: it waits for GPUs")
+	case starting:
+		d.begun(g, now)
+		b.tell(now, api.StateStarting, "")
+	case running:
+		if was <= waiting { // another scheduler started it
+			d.begun(g, g.startedAt(now))
+		}
+		b.tell(now, api.StateRunning, "")
+	case stopping:
+		b.evicted++
+		b.tell(now, api.StateStopping, "told to leave for others")
+	}
+}
+
+// open begins a gang's book, or goes on with that of pods which had to leave and
+// whose owner made others.
+func (d *Driver) open(g *gang, now cluster.Time) {
+	r := &d.records
+	i := slices.IndexFunc(r.past, func(p *row) bool { return p.key == g.key && p.state == api.StatePreempted })
+	if i >= 0 {
+		g.book = r.past[i].book
+		g.over, g.was, g.lined = false, gathering, now
+		r.past = slices.Concat(r.past[:i], r.past[i+1:])
+		g.book.tell(now, api.StatePending, "its pods are there again")
+		return
+	}
+	r.numbers++
+	g.book = book{number: r.numbers, submit: now}
+	for _, p := range g.pods {
+		if at := cluster.Time(p.obj.CreationTimestamp.UnixNano()); at > 0 {
+			g.submit = min(g.submit, at)
+		}
+	}
+	g.lined = g.submit
+	g.book.tell(g.submit, api.StatePending, "")
+}
+
+// begun books the start of a run.
+func (d *Driver) begun(g *gang, at cluster.Time) {
+	b := &g.book
+	if b.lined > 0 {
+		b.waited += max(0, at.Sub(b.lined))
+	}
+	b.lined, b.started, b.gpus, b.outcome, b.nodes = 0, at, g.spec.GPUs(), engine.WasCancelled, nil
+	for _, s := range g.slots {
+		if !slices.Contains(b.nodes, s.node) {
+			b.nodes = append(b.nodes, s.node)
+		}
+	}
+	if b.runs++; b.first == 0 {
+		b.first = at
+	}
+	d.countHours(d.now)
+	d.records.held += b.gpus
+}
+
+// resize books that a running gang holds other places than before.
+func (d *Driver) resize(g *gang, now cluster.Time) {
+	b := &g.book
+	if b.was != running || b.over {
+		return // it is found running, and booked as such later
+	}
+	d.countHours(now)
+	more := g.spec.GPUs() - b.gpus
+	d.records.held += more
+	b.gpuTime -= max(0, now.Sub(b.started)) * time.Duration(more) // what is held at the end counts from the start on
+	b.gpus, b.nodes = b.gpus+more, nil
+	for _, s := range g.slots {
+		if !slices.Contains(b.nodes, s.node) {
+			b.nodes = append(b.nodes, s.node)
+		}
+	}
+}
+
+// left books that a gang is not in the engine any more: it ended, or waits again.
+func (d *Driver) left(g *gang, was phase, now cluster.Time) {
+	b := &g.book
+	if was >= starting {
+		d.countHours(now)
+		d.records.held -= b.gpus
+		ran := max(0, now.Sub(b.started))
+		b.ran, b.gpuTime = b.ran+ran, b.gpuTime+ran*time.Duration(b.gpus)
+		b.lined = now
+	}
+	switch {
+	case was == running:
+		d.shut(g, now, "")
+	case was == stopping:
+		b.tell(now, api.StatePending, "preempted: it waits again when its pods are there again")
+	case was == unwinding:
+		b.tell(now, api.StatePending, g.refused)
+	}
+}
+
+// shut closes a gang's book.
+func (d *Driver) shut(g *gang, now cluster.Time, text string) {
+	b := &g.book
+	if b.over || b.number == 0 {
+		return
+	}
+	b.over = true
+	state := api.StateCancelled
+	if b.runs > 0 {
+		switch b.outcome {
+		case engine.Completed:
+			state = api.StateCompleted
+		case engine.Failed:
+			state = api.StateFailed
+		case engine.Preempted:
+			state, text = api.StatePreempted, "its pods had to leave; their owner has not made others yet"
+		}
+	}
+	if b.lined > 0 {
+		b.waited, b.lined = b.waited+max(0, now.Sub(b.lined)), 0
+	}
+	b.tell(now, state, text)
+	r := d.rowOf(g)
+	r.state, r.reason, r.ended = state, text, now
+	list := d.records.past
+	list = list[max(0, len(list)+1-mostPast):]
+	d.records.past = append(list[:len(list):len(list)], r)
+}
+
+func (b *book) tell(at cluster.Time, state, text string) {
+	if n := len(b.moments); n > 0 && b.moments[n-1].state == state && b.moments[n-1].text == text {
+		return
+	}
+	from := max(0, len(b.moments)+1-mostMoments)
+	b.moments = append(b.moments[from:len(b.moments):len(b.moments)], moment{at, state, text})
+}
+
+// startedAt is when the pods of a gang that is found running started.
+func (g *gang) startedAt(now cluster.Time) cluster.Time {
+	at := now
+	for _, p := range g.pods {
+		if s := p.obj.Status.StartTime; s != nil {
+			at = min(at, cluster.Time(s.UnixNano()))
+		}
+	}
+	return at
+}
+
+// countHours counts the GPUs' time up to now, hour by hour.
+func (d *Driver) countHours(now cluster.Time) {
+	r := &d.records
+	if r.upTo == 0 {
+		r.upTo, r.since = now, now
+	}
+	for r.upTo < now {
+		at := r.upTo - r.upTo%cluster.Time(time.Hour)
+		if n := len(r.hours); n == 0 || r.hours[n-1].at != at {
+			r.hours = append(r.hours[max(0, n+1-mostHours):n:n], hour{at: at})
+		}
+		end := min(now, at.Add(time.Hour))
+		h := r.hours[len(r.hours)-1]
+		h.total += end.Sub(r.upTo) * time.Duration(r.total)
+		h.held += end.Sub(r.upTo) * time.Duration(r.held)
+		r.hours[len(r.hours)-1] = h
+		r.upTo = end
+	}
+}
+
+// sample keeps the cluster's state for the last hour.
+func (d *Driver) sample(now cluster.Time) {
+	r := &d.records
+	if n := len(r.series); n > 0 && time.Unix(0, int64(now)).Sub(r.series[n-1].At) < sampleEvery {
+		return
+	}
+	d.countHours(now)
+	r.total = 0
+	for _, n := range d.nodes {
+		if n.obj != nil && n.state() == cluster.Up {
+			r.total += d.gpusOf(n.obj.Status.Allocatable)
+		}
+	}
+	r.series = append(r.series[max(0, len(r.series)+1-mostSamples):len(r.series):len(r.series)], d.present(now))
+}
+
+func (d *Driver) present(now cluster.Time) api.Sample {
+	s := api.Sample{At: time.Unix(0, int64(now)).UTC(), Allocated: int64(d.records.held) * cluster.Whole}
+	for _, g := range d.gangs {
+		switch {
+		case g.phase > waiting:
+			s.Running++
+		case g.phase == waiting || !g.over && g.asks():
+			s.Waiting++
+		}
+	}
+	return s
+}
+
+// taskState is what a pod is doing, for people.
+func taskState(p *pod) string {
+	switch {
+	case p.obj.Status.Phase == v1.PodSucceeded:
+		return "succeeded"
+	case p.obj.Status.Phase == v1.PodFailed:
+		return "failed"
+	case p.leaving || p.obj.DeletionTimestamp != nil:
+		return "leaving"
+	case p.binding:
+		return "binding"
+	case p.obj.Status.Phase == v1.PodRunning:
+		return "running"
+	case p.node != "":
+		return "bound"
+	case len(p.obj.Spec.SchedulingGates) > 0:
+		return "gated"
+	}
+	return "waiting"
+}

@@ -1,0 +1,414 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Which devices a claim gets on a node, the allocator of kube-scheduler says
+// (k8s.io/dynamic-resource-allocation): selectors, counts, constraints across
+// requests, devices that are parts of others. Here is what it has to know, and
+// what the engine counts of it.
+
+// features are what of the interface the allocator respects.
+var features = structured.Features{PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true}
+
+// compiled remembers selectors that were compiled, those of the last claims.
+var compiled = cel.NewCache(1000, cel.Features{})
+
+// pool is a driver's devices that are published together.
+type pool struct{ driver, name string }
+
+func poolOf(s *resourceapi.ResourceSlice) pool { return pool{s.Spec.Driver, s.Spec.Pool.Name} }
+
+// pools is what the slices of a cluster say.
+type pools struct {
+	slices  map[pool][]*resourceapi.ResourceSlice
+	near    map[string][]pool // by node: those that it alone reaches
+	far     []pool            // the others
+	parts   map[structured.DeviceID]part
+	gpus    map[string]int    // by node: GPUs of our drivers
+	product map[string]string // by node: what they are called
+}
+
+// part is what a device is of a GPU of a node, in milli-GPU.
+type part struct {
+	node  string
+	milli int64
+}
+
+// pools reads the slices, if they changed.
+func (d *Driver) pools() *pools {
+	if d.dra.found != nil {
+		return d.dra.found
+	}
+	f := &pools{slices: map[pool][]*resourceapi.ResourceSlice{}, near: map[string][]pool{}, parts: map[structured.DeviceID]part{}, gpus: map[string]int{}, product: map[string]string{}}
+	for _, s := range d.dra.slices {
+		f.slices[poolOf(s)] = append(f.slices[poolOf(s)], s)
+	}
+	for p, list := range f.slices {
+		slices.SortFunc(list, func(a, b *resourceapi.ResourceSlice) int { return compare(a.Name, b.Name) })
+		newest := int64(0)
+		for _, s := range list {
+			newest = max(newest, s.Spec.Pool.Generation)
+		}
+		node, alone := "", true
+		for _, s := range list {
+			n := ""
+			if s.Spec.NodeName != nil {
+				n = *s.Spec.NodeName
+			}
+			if node != "" && n != node {
+				alone = false
+			}
+			node = n
+			alone = alone && n != ""
+		}
+		if alone {
+			f.near[node] = append(f.near[node], p)
+		} else {
+			f.far = append(f.far, p)
+		}
+		if slices.Contains(d.opt.Drivers, p.driver) {
+			f.count(slices.DeleteFunc(slices.Clone(list), func(s *resourceapi.ResourceSlice) bool { return s.Spec.Pool.Generation < newest }))
+		}
+	}
+	d.dra.found = f
+	return f
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// count adds the GPUs of a pool. Devices that are parts of one GPU, or the whole
+// of it, draw on one set of counters.
+func (f *pools) count(list []*resourceapi.ResourceSlice) {
+	have := map[string]map[string]resourceapi.Counter{}
+	for _, s := range list {
+		for _, c := range s.Spec.SharedCounters {
+			have[c.Name] = c.Counters
+		}
+	}
+	cut := map[string]bool{}
+	for _, s := range list {
+		for i := range s.Spec.Devices {
+			dev := &s.Spec.Devices[i]
+			node := deviceNode(s, dev)
+			if node == "" {
+				continue
+			}
+			milli := cluster.Whole
+			for k, c := range dev.ConsumesCounters {
+				if k == 0 {
+					milli = 1
+				}
+				milli = max(milli, fraction(c.Counters, have[c.CounterSet]))
+				if !cut[node+"/"+c.CounterSet] {
+					cut[node+"/"+c.CounterSet] = true
+					f.gpus[node]++
+				}
+			}
+			if len(dev.ConsumesCounters) == 0 {
+				f.gpus[node]++
+			}
+			f.parts[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, dev.Name)] = part{node, milli}
+			if a := dev.Attributes["productName"]; a.StringValue != nil {
+				f.product[node] = *a.StringValue
+			}
+		}
+	}
+}
+
+func deviceNode(s *resourceapi.ResourceSlice, dev *resourceapi.Device) string {
+	switch {
+	case s.Spec.NodeName != nil:
+		return *s.Spec.NodeName
+	case dev.NodeName != nil:
+		return *dev.NodeName
+	}
+	return ""
+}
+
+// fraction is the largest share that a device draws of any counter, in
+// thousandths.
+func fraction(draws, have map[string]resourceapi.Counter) (milli int64) {
+	for name, c := range draws {
+		all := have[name]
+		if total := all.Value.Value(); total > 0 {
+			milli = max(milli, c.Value.Value()*cluster.Whole/total)
+		}
+	}
+	return min(milli, cluster.Whole)
+}
+
+// taken is which devices claims have.
+type taken struct {
+	devices map[pool]map[structured.DeviceID]bool // false: a pod that holds its place pays for it, and may leave
+	others  map[string]int                        // by node: GPUs, rounded up, for which no pod of ours pays
+}
+
+// devicesTaken is that now.
+func (d *Driver) devicesTaken() *taken {
+	if d.dra.used != nil {
+		return d.dra.used
+	}
+	t := &taken{devices: map[pool]map[structured.DeviceID]bool{}, others: map[string]int{}}
+	milli, found := map[string]int64{}, d.pools()
+	add := func(key string, a *resourceapi.AllocationResult) {
+		payer := d.dra.payer[key]
+		fixed := payer == nil || payer.where == "" || payer.gang == nil
+		for i := range a.Devices.Results {
+			r := &a.Devices.Results[i]
+			if r.AdminAccess != nil && *r.AdminAccess {
+				continue
+			}
+			p, id := pool{r.Driver, r.Pool}, structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+			if t.devices[p] == nil {
+				t.devices[p] = map[structured.DeviceID]bool{}
+			}
+			t.devices[p][id] = fixed
+			if at, ok := found.parts[id]; ok && fixed {
+				milli[at.node] += at.milli
+			}
+		}
+	}
+	for key := range d.dra.claims {
+		if a := d.allocation(key); a != nil {
+			add(key, a)
+		}
+	}
+	for key, g := range d.dra.grants { // of claims that are gone already
+		if d.dra.claims[key] == nil || d.dra.claims[key].UID != g.uid {
+			add(key, g.allocation)
+		}
+	}
+	for node, m := range milli {
+		t.others[node] = int((m + cluster.Whole - 1) / cluster.Whole)
+	}
+	d.dra.used = t
+	return t
+}
+
+// reach lists the pools that a node may reach.
+func (f *pools) reach(node string) []pool { return slices.Concat(f.near[node], f.far) }
+
+// takenOn is which devices that a node reaches are taken; ever: only those that no
+// pod of ours, if it left, would free.
+func (d *Driver) takenOn(node string, ever bool) sets.Set[structured.DeviceID] {
+	list, t := sets.New[structured.DeviceID](), d.devicesTaken()
+	for _, p := range d.pools().reach(node) {
+		for id, fixed := range t.devices[p] {
+			if fixed || !ever {
+				list.Insert(id)
+			}
+		}
+	}
+	return list
+}
+
+// searchFor bounds how long devices are searched for in one go: constraints can
+// make that very long.
+const searchFor = time.Second
+
+// errNone says that a node does not have the devices that claims ask for.
+var errNone = errors.New("the devices that its resource claims ask for are not free there")
+
+// allocate chooses devices of a node for claims, none of those that are taken.
+func (d *Driver) allocate(n *v1.Node, used sets.Set[structured.DeviceID], claims []*resourceapi.ResourceClaim) ([]resourceapi.AllocationResult, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), searchFor)
+	defer cancel()
+	return d.search(ctx, n, used, claims)
+}
+
+func (d *Driver) search(ctx context.Context, n *v1.Node, used sets.Set[structured.DeviceID], claims []*resourceapi.ResourceClaim) ([]resourceapi.AllocationResult, error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	var list []*resourceapi.ResourceSlice
+	f := d.pools()
+	for _, p := range f.reach(n.Name) {
+		list = append(list, f.slices[p]...)
+	}
+	if len(list) == 0 {
+		return nil, errNone
+	}
+	a, err := structured.NewAllocator(ctx, features, structured.AllocatedState{AllocatedDevices: used}, classLister(d.dra.classes), list, compiled)
+	if err != nil {
+		return nil, err
+	}
+	results, err := a.Allocate(ctx, n, claims)
+	switch {
+	case ctx.Err() != nil:
+		return nil, errors.New("the search for devices takes too long")
+	case err != nil:
+		return nil, err
+	case results == nil:
+		return nil, errNone
+	}
+	return results, nil
+}
+
+// sizeOf is what a claim counts for: what it has, or what it would get of an
+// empty node.
+func (d *Driver) sizeOf(key string) (size, error) {
+	if a := d.allocation(key); a != nil {
+		return d.weigh(a), nil
+	}
+	c := d.dra.claims[key]
+	text := jsonText(c.Spec)
+	if s, ok := d.dra.sizes[text]; ok {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), searchFor)
+	defer cancel()
+	err := errNone
+	for _, name := range d.nodeNames() {
+		results, e := d.search(ctx, d.nodes[name].obj, sets.New[structured.DeviceID](), []*resourceapi.ResourceClaim{c})
+		if e == nil {
+			s := d.weigh(&results[0])
+			d.dra.sizes[text] = s
+			return s, nil
+		}
+		if !errors.Is(e, errNone) {
+			err = e
+		}
+	}
+	if !errors.Is(err, errNone) {
+		return size{}, fmt.Errorf("resource claim %s: %w", c.Name, err)
+	}
+	return size{}, fmt.Errorf("resource claim %s asks for devices that no node has", c.Name)
+}
+
+// nodeNames lists the nodes that there are, by name.
+func (d *Driver) nodeNames() (names []string) {
+	for name, n := range d.nodes {
+		if n.obj != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// weigh adds what devices count for.
+func (d *Driver) weigh(a *resourceapi.AllocationResult) (s size) {
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		switch at, ok := d.pools().parts[structured.MakeDeviceID(r.Driver, r.Pool, r.Device)]; {
+		case !ok && slices.Contains(d.opt.Drivers, r.Driver): // its slice is gone
+			s.whole++
+		case !ok:
+		case at.milli == cluster.Whole:
+			s.whole++
+		default:
+			s.milli += at.milli
+		}
+	}
+	return s
+}
+
+// devices adds on which nodes the claims of the gang can be met, and of how many
+// of its pods. Who would have to leave for that, the engine decides: it counts
+// GPUs, so a node is closed only where it counts more than there is, because what
+// is free is not what the claims ask for.
+func (l *looker) devices() {
+	open := false
+	for _, p := range l.pods {
+		for _, key := range p.claimed.keys {
+			if a := l.d.allocation(key); a == nil {
+				open = true
+			} else {
+				l.shutIf("where its resource claims are allocated", func(n *v1.Node) bool { return !reaches(a, n) })
+			}
+		}
+	}
+	if !open {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), searchFor)
+	defer cancel()
+	for _, name := range l.d.order {
+		n := l.d.nodes[name]
+		if n == nil || n.obj == nil || l.shut[name] != "" {
+			continue
+		}
+		most, why := l.fitting(ctx, n.obj, true)
+		if most > 0 {
+			if now, text := l.fitting(ctx, n.obj, false); now < most && now < l.believed(name, n) {
+				most, why = now, text
+			}
+		}
+		l.most(name, int64(most), why)
+	}
+}
+
+// fitting counts how many of the gang's pods get their devices on a node, one
+// after the other; ever: if all who may leave had left.
+func (l *looker) fitting(ctx context.Context, n *v1.Node, ever bool) (count int, why string) {
+	used := l.d.takenOn(n.Name, ever)
+	made, failed := map[string]bool{}, map[string]bool{}
+	for _, p := range l.pods {
+		var open []*resourceapi.ResourceClaim
+		for _, key := range p.claimed.keys {
+			if c := l.d.dra.claims[key]; c != nil && l.d.allocation(key) == nil && !made[key] {
+				open = append(open, c)
+			}
+		}
+		if failed[p.claimed.wants] && len(open) > 0 {
+			continue
+		}
+		results, err := l.d.search(ctx, n, used, open)
+		if err != nil {
+			failed[p.claimed.wants], why = true, "its resource claims"
+			if !errors.Is(err, errNone) {
+				why += " (" + err.Error() + ")"
+			}
+			continue
+		}
+		count++
+		for i := range results {
+			made[open[i].Namespace+"/"+open[i].Name] = true
+			for k := range results[i].Devices.Results {
+				r := &results[i].Devices.Results[k]
+				used.Insert(structured.MakeDeviceID(r.Driver, r.Pool, r.Device))
+			}
+		}
+	}
+	return count, why
+}
+
+// believed is how many of the gang's pods the engine finds GPUs for on a node.
+func (l *looker) believed(name string, n *node) int {
+	need := cluster.Milli(0)
+	for _, p := range l.pods {
+		if m := p.request.Milli(); m > 0 && (need == 0 || m < need) {
+			need = m
+		}
+	}
+	if need == 0 {
+		return len(l.pods)
+	}
+	free := cluster.Milli(max(l.d.gpusOf(n.obj.Status.Allocatable), l.d.pools().gpus[name])-l.d.devicesTaken().others[name]) * cluster.Whole
+	for p := range n.pods {
+		free -= p.request.Milli()
+	}
+	return int(max(0, free) / need)
+}

@@ -1,0 +1,416 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// TestDifferential asks the real kube-scheduler and Muster about the same pods on
+// the same random clusters: does some node fit? Where Muster binds, the node must
+// be one that kube-scheduler takes, too.
+func TestDifferential(t *testing.T) {
+	b := newBench(t, controlplane.Options{Controllers: true})
+	b.p.Scheduler()
+	rounds := 3
+	if s := os.Getenv("MUSTER_SOAK"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rounds = max(rounds, n/10_000)
+	}
+	b.shelf()
+	_, stop := b.schedule()
+	defer stop()
+	var yes, no int
+	for seed := range rounds {
+		r := rand.New(rand.NewPCG(uint64(seed), 0x646966666572))
+		b.world(r)
+		y, n := b.compare(r, seed)
+		yes, no = yes+y, no+n
+		b.clear()
+	}
+	t.Logf("%d pods fit, %d did not; both schedulers agreed", yes, no)
+	if yes < 5*rounds/2 || no < 5*rounds/2 {
+		t.Errorf("%d pods fit and %d did not: the generator has lost its balance", yes, no)
+	}
+}
+
+// oracle makes kube-scheduler's copy of a pod.
+func oracle(p *v1.Pod, name string) *v1.Pod {
+	o := p.DeepCopy()
+	o.Name, o.Spec.SchedulerName = name, "default-scheduler"
+	return o
+}
+
+// compare asks about pods one after the other, each alone on the cluster.
+func (b *bench) compare(r *rand.Rand, seed int) (yes, no int) {
+	b.Helper()
+	var refused []*v1.Pod
+	for i := range 14 {
+		p := randomPod(r, fmt.Sprintf("probe-%d-%d", seed, i))
+		fits := b.judged(oracle(p, p.Name+"-k"))
+		if !fits && len(p.Spec.Volumes) > 0 { // it may not have heard yet that the volumes are there again
+			fits = b.judged(oracle(p, p.Name+"-k2"))
+		}
+		if !fits {
+			refused = append(refused, p)
+			continue
+		}
+		yes++
+		b.create(p)
+		node := ""
+		b.wait("Muster binds "+p.Name+" as kube-scheduler did "+asText(p), func() bool {
+			node = b.podIn(p).Spec.NodeName
+			return node != ""
+		})
+		b.gone(p)
+		pinned := oracle(p, p.Name+"-at")
+		pin(pinned, node)
+		b.create(pinned)
+		b.wait(fmt.Sprintf("kube-scheduler binds %s to %s, as Muster did: %s", p.Name, node, asText(p)), func() bool { return b.podIn(pinned).Spec.NodeName != "" })
+		b.gone(pinned)
+	}
+	b.create(refused...) // all at once: none of them gets a place
+	for _, p := range refused {
+		b.wait("Muster says why "+p.Name+" waits", func() bool {
+			now := b.podIn(p)
+			if now.Spec.NodeName != "" {
+				b.Fatalf("Muster bound %s to %s, where kube-scheduler finds no node: %s", p.Name, now.Spec.NodeName, asText(p))
+			}
+			return condition(now).Status == v1.ConditionFalse
+		})
+	}
+	return yes, len(refused)
+}
+
+// judged is what kube-scheduler says about a pod, which is gone afterwards.
+func (b *bench) judged(p *v1.Pod) (fits bool) {
+	b.Helper()
+	b.create(p)
+	b.wait("kube-scheduler judges "+p.Name, func() bool {
+		now := b.podIn(p)
+		fits = now.Spec.NodeName != ""
+		return fits || condition(now).Status == v1.ConditionFalse
+	})
+	b.gone(p)
+	return fits
+}
+
+func (b *bench) podIn(p *v1.Pod) *v1.Pod {
+	b.Helper()
+	now, err := b.c.CoreV1().Pods(p.Namespace).Get(b.ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return now
+}
+
+// gone deletes a pod and frees the volumes that were given to it.
+func (b *bench) gone(p *v1.Pod) {
+	b.Helper()
+	if err := b.c.CoreV1().Pods(p.Namespace).Delete(b.ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
+		b.Fatal(err)
+	}
+	for _, v := range p.Spec.Volumes {
+		if c := v.PersistentVolumeClaim; c != nil && strings.HasPrefix(c.ClaimName, "late") {
+			b.freshClaim(c.ClaimName)
+		}
+	}
+}
+
+func pin(p *v1.Pod, node string) {
+	req := v1.NodeSelectorRequirement{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{node}}
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &v1.Affinity{}
+	}
+	if p.Spec.Affinity.NodeAffinity == nil {
+		p.Spec.Affinity.NodeAffinity = &v1.NodeAffinity{}
+	}
+	a := p.Spec.Affinity.NodeAffinity
+	if a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		a.RequiredDuringSchedulingIgnoredDuringExecution = &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{}}}
+	}
+	for i := range a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		t := &a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
+		t.MatchFields = append(t.MatchFields, req)
+	}
+}
+
+func asText(p *v1.Pod) string {
+	s := p.Spec.DeepCopy()
+	text, err := json.Marshal([]any{p.Namespace, p.Labels, s})
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// world makes six nodes in three zones and pods on them.
+func (b *bench) world(r *rand.Rand) {
+	b.Helper()
+	for i := range 6 {
+		n := controlplane.Node(fmt.Sprintf("n%d", i), []int{0, 2, 4}[r.IntN(3)], map[string]string{"zone": fmt.Sprintf("z%d", i%3), "size": strconv.Itoa(r.IntN(4))})
+		if r.IntN(3) > 0 {
+			n.Labels["rack"] = fmt.Sprintf("r%d", r.IntN(2))
+		}
+		if r.IntN(4) == 0 {
+			n.Spec.Taints = []v1.Taint{{Key: "only", Value: "x", Effect: []v1.TaintEffect{v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute, v1.TaintEffectPreferNoSchedule}[r.IntN(3)]}}
+		}
+		n.Spec.Unschedulable = r.IntN(8) == 0
+		size := n.Status.Allocatable
+		size[v1.ResourceCPU] = *resource.NewQuantity(int64(4+r.IntN(8)), resource.DecimalSI)
+		size[v1.ResourceEphemeralStorage] = resource.MustParse([]string{"10Gi", "100Gi"}[r.IntN(2)])
+		if r.IntN(2) == 0 {
+			size["example.com/hca"] = resource.MustParse("2")
+		}
+		if r.IntN(4) == 0 {
+			size[v1.ResourcePods] = resource.MustParse("2")
+		}
+		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, n, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.wait("the nodes are ready", func() bool {
+		list, err := b.c.CoreV1().Nodes().List(b.ctx, metav1.ListOptions{})
+		for i := range list.Items {
+			if (&node{obj: &list.Items[i]}).unready() {
+				return false
+			}
+		}
+		return err == nil
+	})
+	for i := range 8 {
+		p := randomPod(r, fmt.Sprintf("there-%d", i))
+		p.Spec.NodeName, p.Spec.SchedulerName = fmt.Sprintf("n%d", r.IntN(6)), "other"
+		p.Spec.Volumes, p.Spec.TopologySpreadConstraints = nil, nil
+		p.Spec.Containers[0].VolumeMounts = nil
+		delete(p.Spec.Containers[0].Resources.Requests, v1.ResourceEphemeralStorage)
+		b.create(p)
+	}
+}
+
+// unready reports whether KWOK has not yet said that the node is ready.
+func (n *node) unready() bool {
+	for _, c := range n.obj.Status.Conditions {
+		if c.Type == v1.NodeReady {
+			return c.Status != v1.ConditionTrue
+		}
+	}
+	return true
+}
+
+var apps = []string{"a", "b", "c"}
+
+func randomPod(r *rand.Rand, name string) *v1.Pod {
+	p := controlplane.Pod(name, []int{0, 0, 1, 2, 4}[r.IntN(5)], map[string]string{"app": apps[r.IntN(3)], "rev": strconv.Itoa(r.IntN(2))})
+	if r.IntN(4) == 0 {
+		p.Namespace = "elsewhere"
+	}
+	s := &p.Spec
+	s.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewQuantity(int64(1+r.IntN(3)), resource.DecimalSI)
+	if r.IntN(2) == 0 {
+		s.Tolerations = append(s.Tolerations, v1.Toleration{Key: "only", Operator: v1.TolerationOpExists})
+	}
+	for _, add := range []func(*rand.Rand, *v1.Pod){addTerms, addTerms, addSpreads, addPorts, addOther, addNodes, addVolumes} {
+		if r.IntN(4) == 0 {
+			add(r, p)
+		}
+	}
+	return p
+}
+
+func randomSelector(r *rand.Rand) *metav1.LabelSelector {
+	switch r.IntN(5) {
+	case 0:
+		return &metav1.LabelSelector{}
+	case 1:
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{apps[r.IntN(3)]}}}}
+	}
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": apps[r.IntN(3)]}}
+}
+
+func randomKey(r *rand.Rand) string { return []string{v1.LabelHostname, "zone", "rack"}[r.IntN(3)] }
+
+func addTerms(r *rand.Rand, p *v1.Pod) {
+	t := v1.PodAffinityTerm{LabelSelector: randomSelector(r), TopologyKey: randomKey(r)}
+	switch r.IntN(4) {
+	case 0:
+		t.Namespaces = []string{"elsewhere"}
+	case 1:
+		t.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}
+	case 2:
+		t.MatchLabelKeys = []string{"rev"}
+	}
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &v1.Affinity{}
+	}
+	if r.IntN(2) == 0 {
+		p.Spec.Affinity.PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{t}}
+	} else {
+		p.Spec.Affinity.PodAffinity = &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{t}}
+	}
+}
+
+func addSpreads(r *rand.Rand, p *v1.Pod) {
+	for i, key := range []string{"zone", v1.LabelHostname} {
+		if r.IntN(2) == 0 {
+			continue
+		}
+		c := v1.TopologySpreadConstraint{MaxSkew: int32(1 + r.IntN(2)), TopologyKey: key, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: randomSelector(r)}
+		if r.IntN(3) == 0 {
+			c.MinDomains = ptr.To(int32(1 + r.IntN(7)))
+		}
+		if r.IntN(3) == 0 {
+			c.NodeAffinityPolicy = ptr.To(v1.NodeInclusionPolicyIgnore)
+		}
+		if r.IntN(3) == 0 {
+			c.NodeTaintsPolicy = ptr.To(v1.NodeInclusionPolicyHonor)
+		}
+		if i == 0 && r.IntN(3) == 0 {
+			c.MatchLabelKeys = []string{"rev"}
+		}
+		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, c)
+	}
+}
+
+func addPorts(r *rand.Rand, p *v1.Pod) {
+	port := v1.ContainerPort{ContainerPort: 80, HostPort: int32(8080 + r.IntN(2)), HostIP: []string{"", "127.0.0.1", "10.0.0.1"}[r.IntN(3)]}
+	port.Protocol = []v1.Protocol{v1.ProtocolTCP, v1.ProtocolUDP}[r.IntN(2)]
+	p.Spec.Containers[0].Ports = []v1.ContainerPort{port}
+}
+
+func addOther(r *rand.Rand, p *v1.Pod) {
+	q := &p.Spec.Containers[0].Resources
+	if r.IntN(2) == 0 {
+		n := *resource.NewQuantity(int64(1+r.IntN(2)), resource.DecimalSI)
+		if q.Limits == nil {
+			q.Limits = v1.ResourceList{}
+		}
+		q.Limits["example.com/hca"], q.Requests["example.com/hca"] = n, n
+		return
+	}
+	q.Requests[v1.ResourceEphemeralStorage] = resource.MustParse([]string{"5Gi", "50Gi", "500Gi"}[r.IntN(3)])
+}
+
+func addNodes(r *rand.Rand, p *v1.Pod) {
+	if r.IntN(2) == 0 {
+		p.Spec.NodeSelector = map[string]string{"zone": fmt.Sprintf("z%d", r.IntN(3))}
+		return
+	}
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &v1.Affinity{}
+	}
+	req := []v1.NodeSelectorRequirement{
+		{Key: "size", Operator: v1.NodeSelectorOpGt, Values: []string{strconv.Itoa(r.IntN(3))}},
+		{Key: "rack", Operator: v1.NodeSelectorOpDoesNotExist},
+		{Key: "zone", Operator: v1.NodeSelectorOpNotIn, Values: []string{"z0", "z1"}},
+	}[r.IntN(3)]
+	p.Spec.Affinity.NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{req}}}}}
+}
+
+func addVolumes(r *rand.Rand, p *v1.Pod) {
+	if p.Namespace != "default" {
+		return
+	}
+	name := []string{"in-z1", "late", "nowhere", "absent"}[r.IntN(4)]
+	p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
+}
+
+// shelf makes claims: one that is bound to a volume in zone z1, one that is bound
+// where its pod goes, to a volume of node n2 or n3, and one of a class that binds
+// at once and that nobody serves.
+func (b *bench) shelf() {
+	b.Helper()
+	if _, err := b.c.CoreV1().Namespaces().Create(b.ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Labels: map[string]string{"team": "x"}}}, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	late := storagev1.VolumeBindingWaitForFirstConsumer
+	for _, c := range []*storagev1.StorageClass{
+		{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late},
+		{ObjectMeta: metav1.ObjectMeta{Name: "unserved"}, Provisioner: "example.com/nobody"},
+	} {
+		if _, err := b.c.StorageV1().StorageClasses().Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.volume("v-z1", "manual", "zone", "z1")
+	b.claimVolume("in-z1", "manual", "v-z1")
+	b.claimVolume("nowhere", "unserved", "")
+	b.freshClaim("late")
+	b.wait("the claim in zone z1 is bound", func() bool {
+		c, err := b.c.CoreV1().PersistentVolumeClaims("default").Get(b.ctx, "in-z1", metav1.GetOptions{})
+		return err == nil && c.Status.Phase == v1.ClaimBound
+	})
+	b.wait("the ServiceAccount of the other namespace is there", func() bool {
+		_, err := b.c.CoreV1().ServiceAccounts("elsewhere").Get(b.ctx, "default", metav1.GetOptions{})
+		return err == nil
+	})
+}
+
+func (b *bench) volume(name, class, key, value string) {
+	b.Helper()
+	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{StorageClassName: class,
+		Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
+		PersistentVolumeSource:        v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/data"}},
+		NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}}}}}}}}}
+	if _, err := b.c.CoreV1().PersistentVolumes().Create(b.ctx, v, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) claimVolume(name, class, volume string) {
+	b.Helper()
+	c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.PersistentVolumeClaimSpec{
+		StorageClassName: &class, VolumeName: volume, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("5Gi")}}}}
+	if _, err := b.c.CoreV1().PersistentVolumeClaims("default").Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// freshClaim makes the claim anew that waits for its first consumer, and the
+// volumes that it can have.
+func (b *bench) freshClaim(name string) {
+	b.Helper()
+	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
+	_ = b.c.CoreV1().PersistentVolumeClaims("default").Delete(b.ctx, name, now)
+	b.wait("the old claim is gone", func() bool {
+		_, err := b.c.CoreV1().PersistentVolumeClaims("default").Get(b.ctx, name, metav1.GetOptions{})
+		return err != nil
+	})
+	for _, n := range []string{"n2", "n3"} {
+		_ = b.c.CoreV1().PersistentVolumes().Delete(b.ctx, "local-"+n, now)
+		b.wait("the old volume is gone", func() bool {
+			_, err := b.c.CoreV1().PersistentVolumes().Get(b.ctx, "local-"+n, metav1.GetOptions{})
+			return err != nil
+		})
+		b.volume("local-"+n, "local", v1.LabelHostname, n)
+	}
+	b.wait("the volumes are available", func() bool {
+		for _, n := range []string{"n2", "n3"} {
+			v, err := b.c.CoreV1().PersistentVolumes().Get(b.ctx, "local-"+n, metav1.GetOptions{})
+			if err != nil || v.Status.Phase != v1.VolumeAvailable {
+				return false
+			}
+		}
+		return true
+	})
+	b.claimVolume(name, "local", "")
+}

@@ -1,0 +1,408 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/inbox"
+	"github.com/muster-gpu/muster/journal"
+)
+
+// Recorder records the steps of a segment of the journal.
+type Recorder interface {
+	driver.Journal
+	Close() error
+}
+
+// Driver is a Kubernetes cluster. It is the driver of its engine. All of its
+// state belongs to the loop; what other goroutines have to say, they put into
+// the inbox.
+type Driver struct {
+	opt   Options
+	inbox inbox.Inbox[func()] // items run on the loop, which alone touches the driver's state
+
+	nodes map[string]*node
+	order []string // the engine's nodes
+	pods  map[types.UID]*pod
+	// Pods of gangs that came to their end before this scheduler was there.
+	earlier []*v1.Pod
+	jobs    map[types.UID]*batchv1.Job
+	// What makes gangs, besides Jobs: objects of the kinds that can be read, the
+	// Jobs that they own, and the gangs that look at them.
+	objects  map[objKey]*unstructured.Unstructured
+	readable map[*objectKind]bool
+	children map[objKey]map[types.UID]*batchv1.Job
+	uses     map[objKey]map[*gang]bool
+	ones     map[string]int // by a gang's key: gangs of one that belong to it
+
+	gangs map[string]*gang
+	byID  map[cluster.JobID]*gang
+	dirty []*gang
+	parts map[string]bool // partitions of the present engine
+	full  bool            // it cannot have more
+	sets  map[string]nodeSet
+
+	eng     *engine.Engine
+	journal Recorder
+	next    cluster.JobID
+	seq     int64
+	now     cluster.Time
+	wake    cluster.Time
+	stale   string           // why the engine has to begin anew; "": it has not
+	nodesAt bool             // a node's state or health may differ from the engine's
+	sizesAt bool             // a node may be of another size than the engine knows
+	life    int              // of the engine: counts how often it began
+	tellAt  cluster.Time     // when gangs that wait are told next
+	queued  []engine.Event   // for the next batch
+	renewed cluster.Time     // when the engine last began anew
+	ended   int              // jobs that ended since
+	checked cluster.Time     // when engine and cluster were last compared
+	retries map[string]*gang // by key: to be looked at again at their time
+
+	queueObjects map[string]*queueObject
+	tree         *queueTree
+	queuesAt     bool            // Queue objects may make another tree
+	fitted       []cluster.Queue // as the engine has them
+	refit        bool            // ... for fewer nodes than there are
+	statusAt     bool            // the status of Queue objects may be another
+	statusOf     cluster.Time    // when it was last looked at
+	statusTook   time.Duration   // ... and for how long
+
+	neighbours
+	storage
+	dra devices
+
+	work    chan func(context.Context)
+	workers sync.WaitGroup
+	ready   atomic.Bool
+	told    tells
+
+	records records // for those who look
+	looks   looks
+}
+
+// errRenew ends the loop for a moment: the engine begins anew.
+var errRenew = errors.New("the engine begins anew")
+
+// The engine begins anew now and then, so that it forgets what is over; and it
+// is compared with the cluster as after a restart, which finds nothing unless
+// something went wrong.
+const (
+	renewEvery = 24 * time.Hour
+	renewJobs  = 10_000
+	checkEvery = time.Minute
+	// Nodes change their size with every foreign pod: they are looked at so often.
+	resizeEvery = time.Second
+)
+
+// New makes a driver; Run connects it to its cluster.
+func New(opt Options) *Driver {
+	if opt.Observe == nil {
+		opt.Observe = nobody{}
+	}
+	if opt.Workers == 0 {
+		opt.Workers = 32
+	}
+	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
+	d := &Driver{opt: opt, nodes: map[string]*node{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
+		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
+		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
+		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, parts: map[string]bool{}, sets: map[string]nodeSet{}, wake: cluster.Never,
+		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), dra: newDevices(),
+		work: make(chan func(context.Context), 1<<16)}
+	d.inbox.Init()
+	d.told.init(opt.Tell, opt.Scheduler)
+	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
+	return d
+}
+
+// Ready reports whether the driver has seen the cluster and schedules.
+func (d *Driver) Ready() bool { return d.ready.Load() }
+
+// Run schedules until the context ends. Nothing of it outlives Run: when it
+// returns, another scheduler may take over. It runs once.
+func (d *Driver) Run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	for range d.opt.Workers {
+		d.workers.Go(func() { d.worker(ctx) })
+	}
+	d.workers.Go(func() { d.told.run(ctx) })
+	defer func() {
+		d.ready.Store(false)
+		d.opt.Observe.Leading(false)
+		close(d.looks.over)
+		cancel()
+		d.workers.Wait()
+		err = errors.Join(err, d.closeJournal())
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+	}()
+	if err := d.arrive(ctx); err != nil {
+		return err
+	}
+	d.ready.Store(true)
+	d.opt.Observe.Leading(true)
+	d.opt.Log.Info("scheduling", "nodes", len(d.order), "pods", len(d.pods), "policy", d.opt.Rules.Policy)
+	for {
+		err := driver.Run(ctx, d.eng, d, d)
+		if !errors.Is(err, errRenew) {
+			return err
+		}
+		if err := d.renew(); err != nil {
+			return err
+		}
+	}
+}
+
+// arrive looks at the cluster as it is and begins the first engine.
+func (d *Driver) arrive(ctx context.Context) error {
+	if err := d.watch(ctx); err != nil {
+		return err
+	}
+	d.collect()
+	d.meetEarlier()
+	d.retree()
+	return d.begin(d.found(), "start")
+}
+
+func (d *Driver) worker(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case f := <-d.work:
+			f(ctx)
+		}
+	}
+}
+
+// do gives work to a worker. The queue is long; when it is full all the same,
+// scheduling waits for it.
+func (d *Driver) do(f func(context.Context)) { d.work <- f }
+
+func (d *Driver) closeJournal() error {
+	if d.journal == nil {
+		return nil
+	}
+	err := d.journal.Close()
+	d.journal = nil
+	return err
+}
+
+func (d *Driver) crash(point string) {
+	if d.opt.Crash != nil {
+		d.opt.Crash(point)
+	}
+}
+
+// clock is the time, which never runs backwards.
+func (d *Driver) clock() cluster.Time {
+	d.now = max(d.now, cluster.Time(d.opt.Now().UnixNano()))
+	return d.now
+}
+
+// collect takes in what happened since the last time.
+func (d *Driver) collect() {
+	for _, it := range d.inbox.Take() {
+		it()
+	}
+}
+
+// Next waits until something happened that the engine has to know, or until it
+// wants to be woken.
+func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
+	for {
+		now := d.clock()
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus())
+		if d.sizesAt {
+			until = min(until, d.renewed.Add(resizeEvery))
+		}
+		if d.seen != d.moves {
+			until = min(until, d.lookAt)
+		}
+		if len(d.queued) == 0 && len(d.dirty) == 0 && !d.nodesAt && !d.queuesAt && d.stale == "" {
+			if err := d.inbox.Wait(ctx, max(0, until.Sub(now))); err != nil {
+				return engine.Batch{}, err
+			}
+		} else if err := ctx.Err(); err != nil {
+			return engine.Batch{}, err
+		}
+		d.collect()
+		now = d.clock()
+		d.dueRetries(now)
+		events := d.events(now)
+		if d.sizesAt && now >= d.renewed.Add(resizeEvery) {
+			if d.sizesAt = false; d.resized() {
+				d.stale = cmp.Or(d.stale, "size of nodes")
+			}
+		}
+		if d.stale == "" && (d.ended >= renewJobs || now.Sub(d.renewed) >= renewEvery) {
+			d.stale = "age"
+		}
+		if d.stale != "" && len(events) == 0 {
+			return engine.Batch{}, errRenew
+		}
+		if len(events) > 0 || now >= d.wake {
+			d.seq++
+			return engine.Batch{Seq: d.seq, Now: now, Events: events}, nil
+		}
+		d.sample(now)
+		d.tell(now)
+		d.writeStatus(now)
+	}
+}
+
+// events are what the engine has to know now.
+func (d *Driver) events(now cluster.Time) []engine.Event {
+	events := append(d.queued, d.refresh(now)...)
+	d.queued = nil
+	if (d.nodesAt || now >= d.checked.Add(checkEvery)) && d.hurtGangs() {
+		// The engine hears of the node when it has begun anew.
+	} else if now >= d.checked.Add(checkEvery) {
+		events = append(events, d.compare(now)...)
+	} else if d.nodesAt {
+		events = append(events, d.nodeEvents()...)
+	}
+	if d.queuesAt {
+		events = append(events, d.queueEvents()...)
+	}
+	d.statusAt = d.statusAt || len(d.dirty) > 0
+	for len(d.dirty) > 0 {
+		list := d.dirty
+		d.dirty = nil
+		for _, g := range list {
+			g.dirty = false
+			events = append(events, d.settle(g, now)...)
+			d.note(g, now)
+		}
+	}
+	return events
+}
+
+// touch marks a gang to be settled.
+func (d *Driver) touch(g *gang) {
+	if !g.dirty {
+		g.dirty = true
+		d.dirty = append(d.dirty, g)
+	}
+}
+
+// later looks at a gang again at a time.
+func (d *Driver) later(g *gang, at cluster.Time) {
+	g.retry = at
+	d.retries[g.key] = g
+}
+
+func (d *Driver) nextRetry() cluster.Time {
+	at := cluster.Never
+	for _, g := range d.retries {
+		at = min(at, g.retry)
+	}
+	return at
+}
+
+func (d *Driver) dueRetries(now cluster.Time) {
+	for key, g := range d.retries {
+		if g.retry <= now {
+			delete(d.retries, key)
+			d.touch(g)
+		}
+	}
+}
+
+// Record records the step (driver.Journal).
+func (d *Driver) Record(b *engine.Batch, dec *engine.Decision) error {
+	d.opt.Observe.Stepped(d.opt.Now().Sub(time.Unix(0, int64(b.Now))))
+	d.watchers()
+	if d.journal == nil {
+		return nil
+	}
+	return d.journal.Record(b, dec)
+}
+
+// Apply carries out what was decided.
+func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
+	d.wake = dec.WakeAt
+	for i := range dec.Actions {
+		a := &dec.Actions[i]
+		g := d.byID[a.Job]
+		if g == nil {
+			continue
+		}
+		switch a.Type {
+		case engine.Start:
+			d.start(g, a)
+		case engine.Preempt:
+			d.stop(g, a)
+		case engine.Reject:
+			switch {
+			case g.phase != waiting:
+			case g.atHome(): // it may be elsewhere
+				g.home++
+				d.withdraw(g)
+			default:
+				g.phase, g.refused, g.refusedIn, g.refusedFor = gathering, a.Text, d.life, g.members
+				if len(g.spec.Partitions) > 0 {
+					g.wants = g.spec.Partitions[0] // so that the next engine has it, too, and does not have to begin anew for it
+				}
+				d.forget(g)
+			}
+		case engine.Resize: // no gang is elastic here
+			return fmt.Errorf("gang %s is to be resized, which pods cannot be", g.name)
+		}
+		d.note(g, d.now)
+	}
+	d.count()
+	d.sample(d.now)
+	d.tell(d.now)
+	d.statusAt = true
+	d.writeStatus(d.now)
+	return nil
+}
+
+// forget drops a gang's job, which is over in the engine.
+func (d *Driver) forget(g *gang) {
+	delete(d.byID, g.id)
+	delete(d.minding, g)
+	g.id, g.spec, g.members = cluster.NoJob, nil, nil
+	d.ended++
+}
+
+// count tells how many gangs are where.
+func (d *Driver) count() {
+	var n [stopping + 1]int
+	for _, g := range d.gangs {
+		n[g.phase]++
+	}
+	d.opt.Observe.Gangs(n[gathering], n[waiting], n[starting]+n[unwinding]+n[running]+n[stopping])
+}
+
+// rules are how an engine is built for the cluster as it is.
+func (d *Driver) rules(spec cluster.Spec) (journal.Header, engine.Config, error) {
+	r := d.opt.Rules
+	spec.Queues, spec.Zone, spec.Epoch = scaled(d.tree.list, spec.GPUs()), r.Spec.Zone, r.Spec.Epoch
+	r.Spec, r.Version = spec, journal.Version
+	cfg, err := r.Config()
+	cfg.Clock = func(t cluster.Time) string {
+		at := time.Unix(0, int64(t))
+		if at.Sub(d.opt.Now()).Abs() < 12*time.Hour {
+			return at.Format("15:04:05")
+		}
+		return at.Format("15:04 Mon 2 Jan 2006")
+	}
+	return r, cfg, err
+}

@@ -1,0 +1,442 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What events cannot tell an engine - nodes of another size, other sets of
+// nodes that constraints select, gangs that somebody bound before it was there -
+// it learns by beginning anew, from a snapshot of what it knows and of what is
+// found bound, in a new segment of the journal. A start of the scheduler is the
+// same thing with nothing known.
+
+// maxParts is how many different sets of nodes an engine tells apart.
+const maxParts = 63
+
+// found is what a scheduler knows that has just started.
+func (d *Driver) found() *engine.Snapshot { return &engine.Snapshot{Now: d.clock()} }
+
+// renew begins anew with what the engine knows.
+func (d *Driver) renew() error {
+	snap := d.eng.Snapshot()
+	snap.Now = d.clock()
+	snap.Jobs = slices.DeleteFunc(snap.Jobs, func(r engine.JobRecord) bool { return r.State == engine.Done })
+	return d.begin(&snap, d.stale)
+}
+
+// begin builds the engine that goes on from a snapshot, and from what is found
+// bound besides.
+func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
+	d.stale, d.sets, d.sizesAt = "", map[string]nodeSet{}, false
+	d.life++
+	d.nodeOrder()
+	adopted := d.adoptAll(snap)
+	d.repairAll(snap)
+	helds := d.helds(snap)
+	spec := cluster.Spec{Name: "kubernetes"}
+	for _, name := range d.order {
+		spec.Nodes = append(spec.Nodes, d.nodeSpec(name, d.nodes[name], helds[name]))
+	}
+	spec.Models = d.models(spec.Nodes)
+	if err := d.reslice(snap, &spec); err != nil {
+		return err
+	}
+	spec.Partitions = d.partitions(snap)
+	snap.Nodes = d.nodeStates(snap.Nodes, spec.Nodes)
+	snap.Next, snap.Fresh = d.next, true
+	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
+	rules, cfg, err := d.rules(spec)
+	if err != nil {
+		return err
+	}
+	e, err := engine.Restore(cfg, snap)
+	if err != nil {
+		return fmt.Errorf("the engine cannot be made for this cluster: %w", err)
+	}
+	d.fitted, d.refit = rules.Spec.Queues, false
+	d.eng, d.renewed, d.ended, d.wake = e, d.now, 0, cluster.Never
+	if err := d.closeJournal(); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if d.opt.Journal != nil {
+		rules.Snapshot = snap
+		if d.journal, err = d.opt.Journal(rules); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+	}
+	d.opt.Observe.Renewed(reason)
+	d.opt.Log.Debug("the engine begins anew", "reason", reason, "nodes", len(spec.Nodes), "partitions", len(spec.Partitions), "adopted", adopted)
+	d.queued = append(d.compare(d.now), engine.Event{Type: engine.Tick})
+	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
+		if g := d.gangs[key]; g.phase != waiting {
+			d.touch(g)
+		}
+	}
+	return nil
+}
+
+// nodeOrder adds new nodes to the engine's, by name. One that is gone keeps its
+// number, and is down.
+func (d *Driver) nodeOrder() {
+	known := map[string]bool{}
+	for _, name := range d.order {
+		known[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
+		if !known[name] && d.nodes[name].obj != nil {
+			d.order = append(d.order, name)
+		}
+	}
+}
+
+// helds is what jobs really hold of nodes, by name: those that are placed only,
+// hold nothing yet.
+func (d *Driver) helds(snap *engine.Snapshot) map[string]held {
+	list := map[string]held{}
+	for name, slices := range d.heldSlices(snap) {
+		list[name] = held{slices: slices}
+	}
+	for i := range snap.Jobs {
+		r := &snap.Jobs[i]
+		if r.State < engine.Starting || r.State > engine.Stopping {
+			continue
+		}
+		for k := range r.Allocs {
+			a := &r.Allocs[k]
+			h := list[d.order[a.Node]]
+			if a.Slots == 0 && profileOf(r, a) == "" {
+				h.gpus |= a.GPUs
+			}
+			h.cpu += a.CPU
+			h.ram += a.RAM
+			list[d.order[a.Node]] = h
+		}
+	}
+	return list
+}
+
+// nodeStates are the nodes with the states that the engine believed in; what
+// they really are, Diff finds.
+func (d *Driver) nodeStates(before, now []cluster.Node) []cluster.Node {
+	list := slices.Clone(now)
+	for i := range list {
+		if i < len(before) {
+			list[i].State = before[i].State
+			list[i].Bad = before[i].Bad & (uint64(1)<<list[i].GPUs - 1)
+		}
+	}
+	return list
+}
+
+// partitions are the sets of nodes that gangs ask for; what waits is told which
+// of them is its own.
+func (d *Driver) partitions(snap *engine.Snapshot) (list []cluster.Partition) {
+	d.parts, d.full = map[string]bool{}, false
+	add := func(s *nodeSet) bool {
+		if d.parts[s.name] {
+			return true
+		}
+		if len(list) == maxParts {
+			d.full = true
+			return false
+		}
+		d.parts[s.name] = true
+		list = append(list, cluster.Partition{Name: s.name, Nodes: s.names})
+		return true
+	}
+	for i := range snap.Jobs {
+		r := &snap.Jobs[i]
+		g := d.byID[r.Spec.ID]
+		var pods []*pod
+		if g != nil && g.phase == waiting {
+			for _, uid := range g.members {
+				if p := g.pods[uid]; p != nil {
+					pods = append(pods, p)
+				}
+			}
+		}
+		spec := *r.Spec // the engine before this one still has it
+		spec.Partitions = nil
+		if s := d.partition(pods); len(pods) > 0 && add(s) {
+			spec.Partitions = []string{s.name}
+		}
+		r.Spec = &spec
+		if g != nil {
+			g.spec = &spec
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
+		if g := d.gangs[key]; g.phase == gathering && g.wants != "" {
+			if s := d.partition(g.ready()); s.why == "" {
+				add(s)
+			}
+		}
+	}
+	if len(list) == 0 { // so that a job's partition is always one that it names
+		list = append(list, cluster.Partition{Name: "none"})
+	}
+	return list
+}
+
+// adoptAll turns gangs that are found bound into jobs of the engine.
+func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
+	taken := d.inUse(snap)
+	keys := slices.Sorted(maps.Keys(d.gangs))
+	slices.SortStableFunc(keys, func(a, b string) int { // places that nobody has may have been given to others since
+		return cmp.Compare(d.gangs[a].unseated(), d.gangs[b].unseated())
+	})
+	for _, key := range keys {
+		if g := d.gangs[key]; g.phase == gathering && g.boundByPlan() {
+			if err := d.adopt(g, snap, taken); err != nil {
+				d.opt.Log.Error("pods that are bound count as foreign", "gang", g.name, "error", err)
+				d.expel(g)
+				continue
+			}
+			n++
+		}
+	}
+	return n
+}
+
+// expel makes the bound pods of a gang foreign: they take room, no more.
+func (d *Driver) expel(g *gang) {
+	for _, p := range g.sorted() {
+		if p.node != "" {
+			d.disown(p)
+		}
+	}
+}
+
+// disown makes a bound pod foreign.
+func (d *Driver) disown(p *pod) {
+	d.unpay(p)
+	d.leave(p)
+	p.request = d.requestOf(p.obj)
+	if !p.over() {
+		d.addForeign(p.node, p)
+	}
+}
+
+// adopt makes a job of a gang from the plan that its pods carry. Whether its
+// start was complete cannot be seen. If pods wait for all places that are
+// empty, it goes on being bound; else it counts as running, and its owner makes
+// the pods that it lacks.
+func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) error {
+	p, pods := g.latest()
+	var from time.Time
+	for _, q := range pods {
+		if at := q.obj.CreationTimestamp.Time; from.IsZero() || at.Before(from) {
+			from = at
+		}
+	}
+	if p == nil {
+		return fmt.Errorf("their annotation %s cannot be read", AnnotationPlan)
+	}
+	g.slots, g.nth = slotsOf(p), p.Repair
+	empty := d.seat(g, pods, p)
+	spec, unclear := d.specOf(g, pods, membership{})
+	allocs, err := d.allocs(p, taken)
+	if err != nil && g.repair.wanted {
+		p, empty = g.shrunk(p), 0
+		allocs, err = d.allocs(p, taken)
+	}
+	if err != nil {
+		return err
+	}
+	if unclear != nil { // it is bound all the same
+		spec = &cluster.Job{Name: g.name, User: pods[0].obj.Namespace, Tier: cluster.Standard, Submit: cluster.Time(from.UnixNano())}
+	}
+	spec.NoRequeue, spec.Tasks, spec.Topology, spec.ID = true, p.Tasks, cluster.Topology{}, d.next
+	if !d.hasQueue(spec.Queue) {
+		spec.Queue = d.opt.DefaultQueue
+	}
+	d.next++
+	n, open := 0, 0
+	for i := range p.Tasks {
+		n += p.Tasks[i].Count
+	}
+	rec := engine.JobRecord{Spec: spec, State: engine.Running, Allocs: allocs, Tasks: int32(n), Rate: 1_000_000, Hungry: cluster.Never,
+		Since: spec.Submit, Lined: spec.Submit, Started: cluster.Time(from.UnixNano()), LimitAt: cluster.Never, Promise: 0}
+	rec.FirstStart, rec.Acc = rec.Started, rec.Started
+	g.id, g.spec, g.phase, g.members, g.refused = spec.ID, spec, running, nil, ""
+	d.byID[g.id] = g
+	if open = d.fill(g); empty > 0 && open == 0 {
+		g.phase, rec.State = starting, engine.Starting
+	}
+	snap.Jobs = append(snap.Jobs, rec)
+	return nil
+}
+
+// seat finds the place of each bound pod and returns how many places are left.
+func (d *Driver) seat(g *gang, pods []*pod, p *plan) int {
+	empty := len(g.slots)
+	for _, q := range pods {
+		at := slices.IndexFunc(g.slots, func(s slot) bool {
+			return s.pod == "" && s.node == q.node && q.asks(&p.Tasks[s.set].Request)
+		})
+		if at < 0 && q.needs != nil && q.needs.devices { // which of them counts a claim that they share, or what it has, may be another now
+			at = slices.IndexFunc(g.slots, func(s slot) bool {
+				r := p.Tasks[s.set].Request
+				return s.pod == "" && s.node == q.node && r.CPU == q.request.CPU && r.RAM == q.request.RAM
+			})
+		}
+		if at >= 0 {
+			g.slots[at].pod = q.obj.UID
+			q.give(&p.Tasks[g.slots[at].set].Request)
+			empty--
+		}
+	}
+	for _, q := range g.sorted() { // those that are over have had a place
+		if q.over() && q.node != "" && empty > 0 {
+			empty--
+		}
+	}
+	return empty
+}
+
+// fill binds pods that wait to the empty places of a gang that was found, if
+// there is one for each; it returns how many places stay empty.
+func (d *Driver) fill(g *gang) (open int) {
+	wait := g.wanted()
+	for i := range g.slots {
+		if g.slots[i].pod == "" {
+			open++
+		}
+	}
+	if len(wait) < open || open == 0 {
+		return open
+	}
+	for _, s := range g.slots {
+		if n := d.nodes[s.node]; s.pod == "" && (n == nil || n.state() != cluster.Up) {
+			return open
+		}
+	}
+	for i := range g.slots {
+		s := &g.slots[i]
+		if s.pod != "" {
+			continue
+		}
+		k := slices.IndexFunc(wait, func(p *pod) bool { return p.asks(&g.spec.Tasks[s.set].Request) && d.grant(p, s.node) == "" })
+		if k < 0 {
+			continue
+		}
+		s.pod = wait[k].obj.UID
+		wait[k].give(&g.spec.Tasks[s.set].Request)
+		d.bind(g, wait[k], s.node)
+		wait = slices.Delete(wait, k, k+1)
+		open--
+	}
+	return open
+}
+
+// wholeOf is the GPUs of a task that are not slices.
+func wholeOf(r *cluster.Request) int {
+	if r.Profile != "" {
+		return 0
+	}
+	return r.GPUs
+}
+
+func (d *Driver) hasQueue(name string) bool {
+	return len(d.tree.list) == 0 || d.tree.has(cmp.Or(name, "default"))
+}
+
+// observed is what the cluster really has.
+func (d *Driver) observed() driver.Observed {
+	var o driver.Observed
+	helds := map[string]held{}
+	names := d.eng.Nodes()
+	for _, b := range d.eng.Beliefs() {
+		g := d.byID[b.Job]
+		if g == nil {
+			continue // nothing is bound of it: Diff says that it is gone
+		}
+		f := driver.Found{Job: b.Job, Rate: 1_000_000}
+		for _, a := range b.Allocs {
+			f.On = append(f.On, driver.Held{Node: names[a.Node].Name, GPUs: a.GPUs})
+			h := helds[names[a.Node].Name]
+			if a.Slots != 0 {
+				continue
+			}
+			h.gpus |= a.GPUs
+			helds[names[a.Node].Name] = h
+		}
+		o.Running = append(o.Running, f)
+	}
+	for _, believed := range names {
+		n := d.nodes[believed.Name]
+		if n == nil || n.obj == nil {
+			continue
+		}
+		believed.State = n.state()
+		believed.Bad = d.badGPUs(n, &believed, helds[believed.Name])
+		o.Nodes = append(o.Nodes, believed)
+	}
+	return o
+}
+
+// compare finds what the engine missed (driver.Diff). A gang that is still
+// being bound is found, but has yet to say so itself.
+func (d *Driver) compare(now cluster.Time) []engine.Event {
+	d.checked, d.nodesAt, d.queuesAt = now, false, d.queuesAt || d.refit
+	events, orphans := driver.Diff(d.observed(), driver.ViewOf(d.eng))
+	for _, id := range orphans {
+		if g := d.byID[id]; g != nil {
+			d.opt.Log.Error("a gang is bound that the engine does not want", "gang", g.name)
+		}
+	}
+	events = slices.DeleteFunc(events, func(ev engine.Event) bool {
+		g := d.byID[ev.Job]
+		return ev.Type == engine.Started && g != nil && g.phase != running
+	})
+	return events
+}
+
+// nodeEvents are what the engine missed of nodes.
+func (d *Driver) nodeEvents() []engine.Event {
+	d.nodesAt, d.queuesAt = false, d.queuesAt || d.refit
+	events, _ := driver.Diff(driver.Observed{Nodes: d.observed().Nodes}, driver.View{Nodes: d.eng.Nodes()})
+	return events
+}
+
+// resized reports whether nodes are not of the size any more that the
+// engine knows.
+func (d *Driver) resized() bool {
+	snap := d.eng.Snapshot()
+	helds := d.helds(&snap)
+	for i, believed := range snap.Nodes {
+		n := d.nodes[believed.Name]
+		if n == nil || n.obj == nil {
+			continue
+		}
+		s := d.nodeSpec(d.order[i], n, helds[believed.Name])
+		s.State, s.Bad = believed.State, believed.Bad
+		if s != believed {
+			return true
+		}
+	}
+	return false
+}
+
+// taintsOf is a node's taints as text, without those that stand for conditions.
+func taintsOf(n *v1.Node) string {
+	var list []string
+	for i := range n.Spec.Taints {
+		if t := &n.Spec.Taints[i]; !passing(t) {
+			list = append(list, t.ToString())
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}

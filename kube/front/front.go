@@ -1,0 +1,199 @@
+// Package front lets people look at a cluster over HTTP: it finds out who asks,
+// asks the API server whether they may, and answers with the routes of package
+// view. People come through the API server, which has authenticated them
+// (aggregated API), or with a bearer token of the cluster's.
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/server/view"
+	"github.com/muster-gpu/muster/web"
+)
+
+// The aggregated API, as it is registered with the API server.
+const (
+	Group   = "view.muster.sh"
+	Version = "v1"
+	Base    = "/apis/" + Group + "/" + Version
+	// Service is the name of the APIService.
+	Service = Version + "." + Group
+)
+
+// Options say what is shown to whom.
+type Options struct {
+	Source view.Source
+	Client kubernetes.Interface // asks who somebody is, and what they may do
+	// Missing reports whether an error of the source says that there is no such
+	// thing, Away that another scheduler has to be asked.
+	Missing, Away func(error) bool
+	Build         string // version of the program
+	Now           func() time.Time
+	Log           *slog.Logger
+}
+
+// Front answers those who look.
+type Front struct {
+	opt    Options
+	mux    *http.ServeMux
+	proxy  proxies
+	people cache[*person]
+	rights cache[bool]
+}
+
+// New makes a front.
+func New(opt Options) *Front {
+	f := &Front{opt: opt, mux: http.NewServeMux()}
+	cfg := huma.DefaultConfig("Muster", opt.Build)
+	cfg.DocsPath = ""
+	cfg.CreateHooks = nil
+	view.Register(humago.New(f.mux, cfg), view.Options{Source: opt.Source, Problem: f.problem, Info: func() view.Info { return view.Info{Version: opt.Build, Cluster: true} },
+		Caller: func(ctx context.Context) (view.Who, error) {
+			p, ok := ctx.Value(personKey{}).(*person)
+			if !ok {
+				return nil, huma.Error401Unauthorized(nobody)
+			}
+			return p, nil
+		}})
+	f.mux.HandleFunc("GET /v1/events", view.Events(opt.Source))
+	for pattern, page := range web.Pages() {
+		f.mux.HandleFunc(pattern, page)
+	}
+	f.mux.HandleFunc("GET /apis", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{group()}})
+	})
+	f.mux.HandleFunc("GET /apis/"+Group, func(w http.ResponseWriter, _ *http.Request) {
+		g := group()
+		g.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
+		reply(w, &g)
+	})
+	f.mux.HandleFunc("GET "+Base, func(w http.ResponseWriter, _ *http.Request) { reply(w, resources()) })
+	f.mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	f.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := opt.Source.Queues(r.Context()); err != nil {
+			refuse(w, http.StatusServiceUnavailable, err.Error())
+		}
+	})
+	return f
+}
+
+// nobody is the answer to those who do not say who they are.
+const nobody = "nobody knows who you are: ask through the API server (muster --context NAME queue), or give a token of the cluster's (Authorization: Bearer)"
+
+// readOnly is the answer to those who want to change something.
+const readOnly = "Muster only shows a cluster. To change something: kubectl delete ends pods, Jobs and what else owns them; kubectl cordon and drain are for nodes; " +
+	"queues and rules are the scheduler's configuration"
+
+// problem turns an error of the source into an answer.
+func (f *Front) problem(err error) error {
+	var field *api.FieldError
+	switch {
+	case errors.As(err, &field):
+		return huma.Error422UnprocessableEntity(field.Error())
+	case f.opt.Missing(err):
+		return huma.Error404NotFound(err.Error())
+	case f.opt.Away(err):
+		return huma.Error503ServiceUnavailable(err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return huma.Error503ServiceUnavailable("the scheduler is too busy to answer; try again")
+	}
+	return huma.Error500InternalServerError(err.Error())
+}
+
+// answerTime is how long the scheduler may take to be asked.
+const answerTime = 20 * time.Second
+
+// ServeHTTP lets those through to the routes who may use them. The paths of the
+// aggregated API stand for those of the interface: /apis/view.muster.sh/v1/jobs
+// is /v1/jobs.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	path := r.URL.Path
+	if rest, ok := strings.CutPrefix(path, Base+"/"); ok {
+		path = "/v1/" + rest
+		r = r.Clone(r.Context())
+		r.URL.Path, r.URL.RawPath = path, ""
+	}
+	switch {
+	case !strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/apis"): // pages hold nothing: what they show they ask for
+		f.mux.ServeHTTP(w, r)
+		return
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		refuse(w, http.StatusNotImplemented, readOnly)
+		return
+	}
+	ctx := r.Context()
+	p, err := f.identify(r)
+	if err != nil {
+		h.Set("WWW-Authenticate", `Bearer realm="muster"`)
+		refuse(w, http.StatusUnauthorized, err.Error())
+		return
+	}
+	if rest, ok := strings.CutPrefix(path, "/v1/"); ok {
+		switch ok, why, err := f.mayLook(ctx, p, rest, r.URL.Query().Get("watch")); {
+		case err != nil:
+			refuse(w, http.StatusServiceUnavailable, "the API server cannot be asked whether you may look: "+err.Error())
+			return
+		case !ok:
+			refuse(w, http.StatusForbidden, why)
+			return
+		}
+	}
+	_, pattern := f.mux.Handler(r)
+	if pattern == "" {
+		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %s here; a cluster shows jobs, why, history, nodes, queues, usage, overview and events", r.URL.Path))
+		return
+	}
+	if pattern != "GET /v1/events" {
+		limited, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		ctx = limited
+	}
+	p = p.in(ctx)
+	f.mux.ServeHTTP(w, r.WithContext(context.WithValue(ctx, personKey{}, p)))
+}
+
+type personKey struct{}
+
+func refuse(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: text}) // whoever asked has gone
+}
+
+func reply(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
+}
+
+func group() metav1.APIGroup {
+	v := metav1.GroupVersionForDiscovery{GroupVersion: Group + "/" + Version, Version: Version}
+	return metav1.APIGroup{Name: Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v}
+}
+
+// resources are what the API server's discovery lists: none of them can be
+// watched, changed or deleted as an object.
+func resources() *metav1.APIResourceList {
+	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: Group + "/" + Version, APIResources: []metav1.APIResource{}}
+	for _, name := range []string{"events", "info", "jobs", "jobs/history", "jobs/samples", "jobs/why", "me", "nodes", "overview", "queues", "usage"} {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, SingularName: "", Kind: "View", Verbs: metav1.Verbs{"get"}})
+	}
+	return list
+}

@@ -1,0 +1,130 @@
+package kube
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// phase is where a gang is.
+type phase uint8
+
+const (
+	gathering phase = iota // not all of its pods are there, or something keeps it from the engine
+	waiting                // the engine has it, nothing is bound
+	starting               // its pods are being bound
+	unwinding              // it could not be bound as a whole: those that were bound go
+	running                // all are bound
+	stopping               // the engine told it to leave
+)
+
+// gang is pods that start together or not at all; most are one pod.
+type gang struct {
+	key  string // what makes it one: the gang's name, its owner's, or the pod's own
+	name string // for people and the journal: namespace/name
+	need func() (membership, error)
+	pods map[types.UID]*pod // those that still exist
+
+	of     string // the gang that this pod alone belongs to, which runs without it; "": none
+	object objKey // what made it
+	kind   cluster.Kind
+	uses   map[objKey]bool // objects that it looked at: it is settled again when they change
+
+	phase   phase
+	id      cluster.JobID // in the engine; NoJob: it is not there
+	members []types.UID   // in the engine: the pods that it stood for when it was submitted
+	spec    *cluster.Job
+	slots   []slot // where its tasks are, from starting on
+	plan    string // ... as it is written to the pods
+	run     int    // counts starts: what is on its way for an earlier one is void
+	grace   int64  // stopping: seconds that its tier has
+	failed  bool   // a pod of this run failed
+	done    bool   // a pod of this run succeeded
+	fails   int    // starts that failed, since the last that did not
+	retry   cluster.Time
+	refused string // why it is not in the engine though it is complete
+	// An engine refused these pods in this life of it: it would again.
+	refusedIn  int
+	refusedFor []types.UID
+	wants      string // partition that the engine does not have yet
+	leaves     string // why it was told to leave as a whole
+	dirty      bool
+	around     string // what keeps it off some nodes, besides room
+	turn       string // among pods that are in each other's way
+
+	teller
+	book
+	repair
+}
+
+// slot is the place of one task.
+type slot struct {
+	node string
+	set  int
+	pod  types.UID // "": nobody's, or not any more
+	done bool      // its pod succeeded
+	lost bool      // its node takes nobody, and the gang is to be repaired
+}
+
+// sorted lists the gang's pods in their order.
+func (g *gang) sorted() []*pod {
+	list := make([]*pod, 0, len(g.pods))
+	for _, p := range g.pods {
+		list = append(list, p)
+	}
+	slices.SortFunc(list, podOrder)
+	return list
+}
+
+// ready lists the pods that want to be bound.
+func (g *gang) ready() (list []*pod) {
+	for _, p := range g.sorted() {
+		if p.ready() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// specOf makes the engine's job of a gang whose pods these are.
+func (d *Driver) specOf(g *gang, pods []*pod, m membership) (*cluster.Job, error) {
+	first := pods[0].obj
+	submit := m.submit
+	for _, p := range pods {
+		if at := p.obj.CreationTimestamp.Time; m.submit.IsZero() && (submit.IsZero() || at.Before(submit)) {
+			submit = at
+		}
+	}
+	t, err := d.terms(g, first)
+	if err != nil {
+		return nil, err
+	}
+	g.repair.wanted = t.repair
+	if d.shares(pods) {
+		t.topology = cluster.Topology{Level: cluster.LevelNode, Required: true}
+	}
+	return &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier, Priority: t.priority, Topology: t.topology,
+		Estimate: t.runTime, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true, Tasks: taskSets(pods),
+		NoPreempt: g.atHome() || first.Spec.PreemptionPolicy != nil && *first.Spec.PreemptionPolicy == v1.PreemptNever}, nil
+}
+
+// taskSets groups pods that ask for the same, the largest first.
+func taskSets(pods []*pod) (sets []cluster.TaskSet) {
+	for _, p := range pods {
+		if i := setOf(sets, &p.request); i >= 0 {
+			sets[i].Count++
+		} else {
+			sets = append(sets, cluster.TaskSet{Count: 1, Request: p.request})
+		}
+	}
+	slices.SortStableFunc(sets, func(a, b cluster.TaskSet) int { return b.Request.GPUs - a.Request.GPUs })
+	return sets
+}
+
+// setOf finds the task set of a request; -1: there is none.
+func setOf(sets []cluster.TaskSet, r *cluster.Request) int {
+	return slices.IndexFunc(sets, func(s cluster.TaskSet) bool { return s.Request == *r })
+}

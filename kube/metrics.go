@@ -1,0 +1,126 @@
+package kube
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Metrics is an Observer that answers Prometheus.
+type Metrics struct {
+	reg                     *prometheus.Registry
+	steps, binds            prometheus.Histogram
+	failed, evicted, renews *prometheus.CounterVec
+	unwound                 prometheus.Counter
+	gangs                   *prometheus.GaugeVec
+	leading                 prometheus.Gauge
+	gpus, inQueue, oldest   *prometheus.GaugeVec
+}
+
+// NewMetrics makes metrics that nothing was told yet.
+func NewMetrics() *Metrics {
+	m := &Metrics{reg: prometheus.NewRegistry(),
+		steps: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muster_kube_step_seconds",
+			Help: "From when a batch of events was complete until the engine had decided.", Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10)}),
+		binds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "muster_kube_pod_bound_seconds",
+			Help: "From a pod's creation (whole seconds) until it was bound.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 12)}),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_bind_failures_total",
+			Help: "Bindings that were given up."}, []string{"reason"}),
+		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_gangs_evicted_total",
+			Help: "Gangs (a single pod is one, too) that had to leave."}, []string{"reason"}),
+		renews: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_engine_renewed_total",
+			Help: "How often the engine began anew from a snapshot."}, []string{"reason"}),
+		unwound: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_kube_gangs_unwound_total",
+			Help: "Gangs that could not be bound as a whole: what was bound of them was deleted."}),
+		gangs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_gangs",
+			Help: "Gangs: gathering, their pods are not all there; waiting; bound, or being so."}, []string{"state"}),
+		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_kube_leading",
+			Help: "1: this scheduler schedules. 0: it waits to take over, or lists the cluster."}),
+		gpus: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_queue_gpus",
+			Help: "GPUs of a queue, those of queues below included: guarantee (in force), used, borrowed (used beyond it), pending (asked for by what waits)."}, []string{"queue", "parent", "kind"}),
+		inQueue: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_queue_gangs",
+			Help: "Gangs (a single pod is one, too) of a queue that are running or pending."}, []string{"queue", "state"}),
+		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_queue_oldest_pending_timestamp_seconds",
+			Help: "When the pod was created that waits longest in a queue; not there if none waits."}, []string{"queue"})}
+	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler answers GET /metrics.
+func (m *Metrics) Handler() http.Handler { return promhttp.HandlerFor(m.reg, promhttp.HandlerOpts{}) }
+
+// Stepped implements Observer.
+func (m *Metrics) Stepped(took time.Duration) { m.steps.Observe(took.Seconds()) }
+
+// Bound implements Observer.
+func (m *Metrics) Bound(waited time.Duration) { m.binds.Observe(waited.Seconds()) }
+
+// BindFailed implements Observer.
+func (m *Metrics) BindFailed(reason string) { m.failed.WithLabelValues(reason).Inc() }
+
+// Evicted implements Observer.
+func (m *Metrics) Evicted(reason string) { m.evicted.WithLabelValues(reason).Inc() }
+
+// Unwound implements Observer.
+func (m *Metrics) Unwound() { m.unwound.Inc() }
+
+// Renewed implements Observer.
+func (m *Metrics) Renewed(reason string) { m.renews.WithLabelValues(reason).Inc() }
+
+// Gangs implements Observer.
+func (m *Metrics) Gangs(gathering, waiting, bound int) {
+	m.gangs.WithLabelValues("gathering").Set(float64(gathering))
+	m.gangs.WithLabelValues("waiting").Set(float64(waiting))
+	m.gangs.WithLabelValues("bound").Set(float64(bound))
+}
+
+// Leading implements Observer.
+func (m *Metrics) Leading(yes bool) {
+	m.leading.Set(0)
+	if yes {
+		m.leading.Set(1)
+	}
+}
+
+// Queues implements Observer.
+func (m *Metrics) Queues(list []QueueFigures) {
+	for _, v := range []*prometheus.GaugeVec{m.gpus, m.inQueue, m.oldest} {
+		v.Reset() // queues come and go
+	}
+	for i := range list {
+		q := &list[i]
+		for kind, v := range map[string]cluster.Milli{"guarantee": q.Guarantee, "used": q.Used, "borrowed": max(0, q.Used-q.Guarantee), "pending": q.PendingGPUs} {
+			m.gpus.WithLabelValues(q.Name, q.Parent, kind).Set(inGPUs(v))
+		}
+		m.inQueue.WithLabelValues(q.Name, "running").Set(float64(q.Running))
+		m.inQueue.WithLabelValues(q.Name, "pending").Set(float64(q.Pending))
+		if !q.Oldest.IsZero() {
+			m.oldest.WithLabelValues(q.Name).Set(float64(q.Oldest.Unix()))
+		}
+	}
+}
+
+// MetricNames lists the metrics of Muster's own, without those of Go.
+func MetricNames(m *Metrics) (list []string) {
+	all := make(chan *prometheus.Desc, 1024)
+	m.reg.Describe(all)
+	close(all)
+	for d := range all {
+		if name := fqName.FindStringSubmatch(d.String()); name != nil && strings.HasPrefix(name[1], "muster_") {
+			list = append(list, name[1])
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+var fqName = regexp.MustCompile(`fqName: "([^"]+)"`)

@@ -1,0 +1,249 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// MIG slices are resources of their own (nvidia.com/mig-3g.40gb): the device
+// plugin says how many of each profile a node has, not on which GPU. To the engine
+// such a node has GPUs whose instances stay as they are, put together so that they
+// can exist; so slices count in queues for what they are, gangs of them start
+// together, and they are taken from others as GPUs are. Which instance a pod gets,
+// the kubelet decides.
+
+// sliceOf reads the profile of a MIG resource: nvidia.com/mig-1g.10gb.me is
+// 1g.10gb+me; "", false: it is none.
+func (d *Driver) sliceOf(name v1.ResourceName) (profile string, ok bool) {
+	for _, g := range d.opt.GPUs {
+		vendor, _, _ := strings.Cut(g, "/")
+		if text, found := strings.CutPrefix(string(name), vendor+"/mig-"); found && text != "" && !strings.HasSuffix(text, sharedSuffix) { // replicas of a slice are none
+			if base, media := strings.CutSuffix(text, ".me"); media {
+				return base + "+me", true
+			}
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// slicesOf counts MIG slices by profile.
+func (d *Driver) slicesOf(list v1.ResourceList) map[string]int {
+	var count map[string]int
+	for name, q := range list {
+		if profile, ok := d.sliceOf(name); ok && q.Value() > 0 {
+			if count == nil {
+				count = map[string]int{}
+			}
+			count[profile] += int(min(q.Value(), 1<<16))
+		}
+	}
+	return count
+}
+
+// slice makes the request of a pod for one MIG slice. A pod that asks for several,
+// or for whole GPUs beside them, is counted per node and no more (needs.other).
+func (d *Driver) slice(r *cluster.Request, sum v1.ResourceList) {
+	count := d.slicesOf(sum)
+	if r.GPUs > 0 || len(count) != 1 {
+		return
+	}
+	for profile, n := range count {
+		if n == 1 {
+			r.GPUs, r.Profile = 1, profile
+		}
+	}
+}
+
+// migOf describes the slices of a node as a geometry behind its whole GPUs: those
+// that it has but for what pods hold that the engine does not count, and never
+// fewer than our gangs hold.
+// whole is how many GPUs the node has besides.
+func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[string]int) (mig string, gpus int) {
+	count := map[string]int{}
+	if n != nil && n.obj != nil {
+		count = d.slicesOf(n.obj.Status.Allocatable)
+		for p := range n.pods {
+			if p.gang != nil && p.request.Profile != "" {
+				continue // the engine's own
+			}
+			for profile, k := range d.slicesOf(requestsOf(p.obj)) {
+				count[profile] -= k
+			}
+		}
+	}
+	all := map[string]int{}
+	for profile, k := range count {
+		all[profile] = max(k, held[profile])
+	}
+	for profile, k := range held {
+		all[profile] = max(k, all[profile])
+	}
+	geometry := make([][]cluster.Instance, whole)
+	if devices := pack(model, all, cluster.MaxGPUsPerNode-whole); len(devices) > 0 {
+		geometry = append(geometry, devices...)
+	}
+	return cluster.GeometryText(geometry), len(geometry)
+}
+
+// slicesAside reports whether a pod holds slices that the engine does not count.
+func (d *Driver) slicesAside(p *pod) bool {
+	return (p.gang == nil || p.request.Profile == "") && p.needs != nil && len(d.slicesOf(requestsOf(p.obj))) > 0
+}
+
+// pack puts slices together on as few GPUs as could have them: the largest first,
+// each where there is the most room, as administrators partition all GPUs alike.
+func pack(model *cluster.GPUModel, count map[string]int, most int) (devices [][]cluster.Instance) {
+	var profiles []*cluster.SliceProfile
+	slots, compute := 0, 0
+	for _, name := range slices.Sorted(maps.Keys(count)) {
+		if p, ok := model.Profile(name); ok && p.Name == name && count[name] > 0 {
+			profiles = append(profiles, p)
+			slots, compute = slots+p.Slots*count[name], compute+p.Compute*count[name]
+		}
+	}
+	if profiles == nil {
+		return nil
+	}
+	least := max((slots+model.MemSlots-1)/model.MemSlots, (compute+model.Compute-1)/model.Compute)
+	devices = make([][]cluster.Instance, min(least, most))
+	slices.SortStableFunc(profiles, func(a, b *cluster.SliceProfile) int { return cmp.Compare(b.Slots*8+b.Compute, a.Slots*8+a.Compute) })
+	for _, p := range profiles {
+		for range count[p.Name] {
+			if putIn(model, devices, p) {
+				continue
+			}
+			if len(devices) == most {
+				return devices
+			}
+			devices = append(devices, nil)
+			putIn(model, devices[len(devices)-1:], p)
+		}
+	}
+	return slices.DeleteFunc(devices, func(list []cluster.Instance) bool { return list == nil })
+}
+
+// putIn adds an instance to the emptiest device that can have it, at the last
+// start where it can be.
+func putIn(model *cluster.GPUModel, devices [][]cluster.Instance, p *cluster.SliceProfile) bool {
+	best, used := -1, 0
+	var with []cluster.Instance
+	for i := range devices {
+		n := 0
+		for _, in := range devices[i] {
+			q, _ := model.Profile(in.Profile)
+			n += q.Slots
+		}
+		if best >= 0 && n >= used {
+			continue
+		}
+		for k := len(p.Starts) - 1; k >= 0; k-- {
+			list := append(slices.Clip(devices[i]), cluster.Instance{Profile: p.Name, Start: p.Starts[k]})
+			one := cluster.Node{GPUs: 1, MIG: cluster.GeometryText([][]cluster.Instance{list})}
+			if _, _, err := one.Geometry(model); err == nil {
+				best, used, with = i, n, list
+				break
+			}
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	devices[best] = with
+	return true
+}
+
+// wholeGPUs is how many GPUs of a node are not in slices; those that are come last.
+func wholeGPUs(n *cluster.Node) int {
+	first, _, cut := strings.Cut(n.MIG, ":")
+	if whole := 0; cut {
+		if _, err := fmt.Sscan(first, &whole); err == nil {
+			return whole
+		}
+	}
+	return n.GPUs
+}
+
+// heldSlices counts the slices that jobs hold, by node and profile.
+func (d *Driver) heldSlices(snap *engine.Snapshot) map[string]map[string]int {
+	list := map[string]map[string]int{}
+	for i := range snap.Jobs {
+		r := &snap.Jobs[i]
+		for k := range r.Allocs {
+			a := &r.Allocs[k]
+			profile := profileOf(r, a)
+			if profile == "" {
+				continue
+			}
+			name := d.order[a.Node]
+			if list[name] == nil {
+				list[name] = map[string]int{}
+			}
+			list[name][profile] += int(a.Tasks)
+		}
+	}
+	return list
+}
+
+func profileOf(r *engine.JobRecord, a *engine.Alloc) string {
+	if int(a.Set) >= len(r.Spec.Tasks) {
+		return ""
+	}
+	return r.Spec.Tasks[a.Set].Request.Profile
+}
+
+// reslice gives the slices that jobs hold their instances anew: which they are is
+// nobody's business but the books', and the geometry may be another now.
+func (d *Driver) reslice(snap *engine.Snapshot, spec *cluster.Spec) error {
+	used := map[int32][]uint8{} // by node and device: memory slices in use
+	for i := range snap.Jobs {
+		r := &snap.Jobs[i]
+		r.Allocs = slices.Clone(r.Allocs)
+		for k := range r.Allocs {
+			a := &r.Allocs[k]
+			name := profileOf(r, a)
+			if name == "" {
+				continue
+			}
+			n := &spec.Nodes[a.Node]
+			model, _ := spec.Model(n.Model)
+			geometry, _, err := n.Geometry(&model)
+			if err != nil {
+				return fmt.Errorf("node %s: mig: %w", n.Name, err)
+			}
+			if used[a.Node] == nil {
+				used[a.Node] = make([]uint8, n.GPUs)
+			}
+			takeSlice(a, &model, name, geometry, used[a.Node])
+		}
+	}
+	return nil
+}
+
+// takeSlice gives an allocation the first free instance of a profile; without one
+// it keeps what it has, and the engine finds that it is lost.
+func takeSlice(a *engine.Alloc, model *cluster.GPUModel, name string, geometry [][]cluster.Instance, used []uint8) {
+	p, ok := model.Profile(name)
+	if !ok {
+		return
+	}
+	for dev, list := range geometry {
+		for _, in := range list {
+			if in.Profile != p.Name || used[dev]&p.Mask(in.Start) != 0 {
+				continue
+			}
+			used[dev] |= p.Mask(in.Start)
+			a.GPUs, a.Slots, a.Compute, a.Media = 1<<dev, p.Mask(in.Start), uint8(p.Compute), p.Media()
+			a.Share, a.Mem = int32(p.Compute*int(cluster.Whole)/model.Compute), p.Memory
+			return
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package kube
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/bits"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// node is a node as the driver knows it.
+type node struct {
+	obj     *v1.Node                       // nil: it is gone
+	pods    map[*pod]bool                  // all that are on it, or going there
+	foreign map[*pod]bool                  // pods on it that the engine did not put there
+	other   struct{ cpu, ram, gpus int64 } // ... what they hold: milli-cores, MiB, devices
+}
+
+// addForeign books what a pod that is not ours holds of a node.
+func (d *Driver) addForeign(name string, p *pod) {
+	n := d.nodeNamed(name)
+	if n.foreign[p] {
+		return
+	}
+	n.foreign[p] = true
+	n.count(p, 1)
+	d.nodesAt, d.sizesAt = true, true
+}
+
+func (d *Driver) dropForeign(name string, p *pod) {
+	n := d.nodes[name]
+	if n == nil || !n.foreign[p] {
+		return
+	}
+	delete(n.foreign, p)
+	n.count(p, -1)
+	d.nodesAt, d.sizesAt = true, true
+}
+
+func (n *node) count(p *pod, by int64) {
+	n.other.cpu += by * p.request.CPU
+	n.other.ram += by * p.request.RAM
+	if p.request.Profile == "" {
+		n.other.gpus += by * int64(p.request.GPUs)
+	}
+}
+
+func (d *Driver) nodeNamed(name string) *node {
+	n := d.nodes[name]
+	if n == nil {
+		n = &node{foreign: map[*pod]bool{}, pods: map[*pod]bool{}}
+		d.nodes[name] = n
+	}
+	return n
+}
+
+// state says what may be done with a node. One that is not ready keeps what
+// runs there: Kubernetes evicts that itself when it has been away for long.
+func (n *node) state() cluster.NodeState {
+	switch {
+	case n.obj == nil:
+		return cluster.Down
+	case n.obj.Spec.Unschedulable || n.obj.DeletionTimestamp != nil:
+		return cluster.Draining
+	}
+	for i := range n.obj.Spec.Taints {
+		if t := &n.obj.Spec.Taints[i]; passing(t) && t.Effect != v1.TaintEffectPreferNoSchedule {
+			return cluster.Draining
+		}
+	}
+	for _, c := range n.obj.Status.Conditions {
+		if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
+			return cluster.Up
+		}
+	}
+	return cluster.Draining
+}
+
+// passing reports whether a taint is Kubernetes' own word for a condition.
+func passing(t *v1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") }
+
+// held is what our gangs hold of a node.
+type held struct {
+	gpus     uint64         // whole ones
+	slices   map[string]int // by MIG profile
+	cpu, ram int64
+}
+
+// nodeSpec describes a node to the engine. What our gangs hold there always
+// fits: what is running is not lost because somebody else took what was left.
+func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
+	s := cluster.Node{Name: name, CPU: max(1, h.cpu), RAM: max(1, h.ram), GPUs: bits.Len64(h.gpus)}
+	if n == nil || n.obj == nil {
+		return d.sliced(s, n, &h)
+	}
+	have := n.obj.Status.Allocatable
+	s.CPU = max(s.CPU, have.Cpu().MilliValue()-n.other.cpu)
+	s.RAM = max(s.RAM, mebi(have.Memory(), false)-n.other.ram)
+	replicas, _ := d.onlyShared(n)
+	s.GPUs = min(max(s.GPUs, d.gpusOf(n.obj.Status.Capacity), d.gpusOf(have), d.pools().gpus[name], replicas.gpus()), cluster.MaxGPUsPerNode)
+	s = d.sliced(s, n, &h)
+	l := n.obj.Labels
+	s.Rack, s.Fabric = l[d.opt.Labels.Rack], l[d.opt.Labels.Fabric]
+	s.NVLink = l[d.opt.Labels.Clique]
+	return s
+}
+
+// sliced adds the GPUs of a node that are partitioned, and says of what model all are.
+func (d *Driver) sliced(s cluster.Node, n *node, h *held) cluster.Node {
+	name := d.modelOf(n, 1)
+	model, _ := cluster.FindModel(name)
+	if s.MIG, s.GPUs = d.migOf(n, &model, s.GPUs, h.slices); s.GPUs > 0 {
+		s.Model = name
+	}
+	return s
+}
+
+// badGPUs says which devices of a node are not for us: those that are not
+// healthy, and those of foreign pods. Only counts are known, so those that our
+// gangs hold are never among them.
+func (d *Driver) badGPUs(n *node, s *cluster.Node, h held) uint64 {
+	if n == nil || n.obj == nil {
+		return 0
+	}
+	whole := wholeGPUs(s)
+	want := whole - max(d.gpusOf(n.obj.Status.Allocatable), d.pools().gpus[s.Name]) + int(n.other.gpus) + d.devicesTaken().others[s.Name]
+	if replicas, ok := d.onlyShared(n); ok {
+		want = replicas.lost(whole)
+	}
+	var bad uint64
+	for i := whole - 1; i >= 0 && want > 0; i-- {
+		if dev := uint64(1) << i; h.gpus&dev == 0 {
+			bad |= dev
+			want--
+		}
+	}
+	return bad
+}
+
+// unknownModel is what GPUs are called on nodes that do not say.
+const unknownModel = "GPU"
+
+// modelOf is the model of a node's GPUs, as its labels have it; those that
+// Muster knows by another name get that.
+func (d *Driver) modelOf(n *node, gpus int) string {
+	if gpus == 0 {
+		return ""
+	}
+	if n == nil || n.obj == nil {
+		return unknownModel
+	}
+	product := cmp.Or(n.obj.Labels[d.opt.Labels.Product], d.pools().product[n.obj.Name])
+	if product == "" {
+		return unknownModel
+	}
+	if strings.Contains(product, "-MIG-") { // all of its GPUs are slices of one profile, and counted as GPUs
+		return product
+	}
+	words := strings.FieldsFunc(strings.ToUpper(product), func(r rune) bool { return r == '-' || r == '_' || r == ' ' })
+	best := ""
+	for _, m := range cluster.Models() {
+		family, size, _ := strings.Cut(m.Name, "-")
+		if !slices.Contains(words, family) {
+			continue
+		}
+		if slices.Contains(words, size) || best == "" && near(n.obj.Labels[d.opt.Labels.Memory], m.Memory) {
+			best = m.Name
+		}
+	}
+	if best == "" {
+		return product
+	}
+	return best
+}
+
+// near reports whether a label's MiB are about so much: drivers keep a little
+// for themselves.
+func near(label string, memory cluster.MiB) bool {
+	m := memoryLabel(label)
+	return m > memory*9/10 && m < memory*11/10
+}
+
+func memoryLabel(label string) (m cluster.MiB) {
+	if _, err := fmt.Sscanf(label, "%d", &m); err != nil || m < 0 {
+		return 0
+	}
+	return m
+}
+
+// models defines the models that Muster does not know.
+func (d *Driver) models(nodes []cluster.Node) (list []cluster.GPUModel) {
+	for i := range nodes {
+		name := nodes[i].Model
+		if _, known := cluster.FindModel(name); known || name == "" || slices.ContainsFunc(list, func(m cluster.GPUModel) bool { return m.Name == name }) {
+			continue
+		}
+		m := cluster.GPUModel{Name: name}
+		if n := d.nodes[nodes[i].Name]; n != nil && n.obj != nil {
+			m.Memory = memoryLabel(n.obj.Labels[d.opt.Labels.Memory])
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// suits says why a pod may not run on a node, whatever is free there; "": it
+// may. Conditions of the node are no part of it (state).
+func (d *Driver) suits(obj *v1.Pod, request v1.ResourceList, n *v1.Node) string {
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(obj).Match(n); err != nil || !ok {
+		return "its node selector or affinity"
+	}
+	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, obj.Spec.Tolerations, func(t *v1.Taint) bool {
+		return t.Effect != v1.TaintEffectPreferNoSchedule && !passing(t)
+	}, false)
+	if found {
+		return "taint " + taint.Key
+	}
+	for _, name := range d.opt.GPUs { // of one vendor's devices there are none at another's
+		want, have := request[v1.ResourceName(name)], n.Status.Capacity[v1.ResourceName(name)]
+		if !want.IsZero() && have.IsZero() {
+			return "no " + name
+		}
+	}
+	for name := range request {
+		if _, slice := d.sliceOf(name); slice && cmpZero(n.Status.Capacity, name) {
+			return "no " + string(name)
+		}
+	}
+	return ""
+}
+
+func cmpZero(list v1.ResourceList, name v1.ResourceName) bool {
+	q := list[name]
+	return q.IsZero()
+}
+
+// signature is what of a pod decides which nodes suit it, as text.
+func signature(d *Driver, obj *v1.Pod) string {
+	var gpus []string
+	sum := resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{})
+	for _, name := range d.opt.GPUs {
+		if q := sum[v1.ResourceName(name)]; !q.IsZero() {
+			gpus = append(gpus, name)
+		}
+	}
+	for name := range sum {
+		if _, slice := d.sliceOf(name); slice || d.isShared(name) {
+			gpus = append(gpus, string(name))
+		}
+	}
+	slices.Sort(gpus)
+	var need *v1.NodeSelector
+	if a := obj.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		need = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	text, err := json.Marshal([]any{obj.Spec.NodeSelector, need, obj.Spec.Tolerations, gpus})
+	if err != nil {
+		panic(err) // it came as JSON
+	}
+	return string(text)
+}
+
+// nodeSet is the nodes on which all pods of a gang may run: a partition of the
+// engine. why says what keeps them off the others, if there are none.
+type nodeSet struct {
+	names     []string
+	name, why string
+}
+
+// partition finds the node set of a gang with these pods.
+func (d *Driver) partition(pods []*pod) *nodeSet {
+	var distinct []*pod // pods of a gang are mostly alike
+	for _, p := range pods {
+		if !slices.ContainsFunc(distinct, func(q *pod) bool { return p.signature == q.signature }) {
+			distinct = append(distinct, p)
+		}
+	}
+	key := ""
+	for _, p := range distinct {
+		key += p.signature + "\n"
+	}
+	s, ok := d.sets[key]
+	if !ok {
+		s = d.match(distinct)
+		d.sets[key] = s
+	}
+	return &s
+}
+
+func (d *Driver) match(pods []*pod) (s nodeSet) {
+	reasons := map[string]int{}
+	lists := make([]v1.ResourceList, len(pods))
+	for i, p := range pods {
+		lists[i] = resourcehelper.PodRequests(p.obj, resourcehelper.PodResourcesOptions{})
+	}
+	nodes := 0
+	for _, name := range d.order {
+		n := d.nodes[name]
+		if n == nil || n.obj == nil {
+			continue
+		}
+		nodes++
+		reason := ""
+		for i, p := range pods {
+			if reason = cmp.Or(d.suits(p.obj, lists[i], n.obj), d.replicaSuits(p, name)); reason != "" {
+				reasons[reason]++
+				break
+			}
+		}
+		if reason == "" {
+			s.names = append(s.names, name)
+		}
+	}
+	if s.name = partitionName(s.names); len(s.names) > 0 {
+		return s
+	}
+	var parts []string
+	for r, k := range reasons {
+		parts = append(parts, fmt.Sprintf("%d: %s", k, r))
+	}
+	slices.Sort(parts)
+	s.why = fmt.Sprintf("none of %d nodes suits it (%s)", nodes, strings.Join(parts, "; "))
+	return s
+}
+
+// partitionName is that of a set of nodes.
+func partitionName(names []string) string {
+	h := fnv.New64a()
+	for _, n := range names {
+		_, _ = h.Write([]byte(n))
+		_, _ = h.Write([]byte{0})
+	}
+	return fmt.Sprintf("nodes-%016x", h.Sum64())
+}

@@ -1,0 +1,88 @@
+package kube
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// The device plugin's names of models are ours where we know them.
+func TestModels(t *testing.T) {
+	d := New(testOptions(nil, nil))
+	for _, c := range []struct{ product, memory, want string }{
+		{"NVIDIA-H100-80GB-HBM3", "81559", "H100-80GB"},
+		{"NVIDIA-A100-SXM4-40GB", "40960", "A100-40GB"},
+		{"Tesla-T4", "15360", "T4-16GB"},
+		{"NVIDIA-H200", "143771", "H200-141GB"},
+		{"AMD-Instinct-MI300X", "196608", "AMD-Instinct-MI300X"},
+		{"", "", unknownModel},
+	} {
+		n := &node{obj: &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"nvidia.com/gpu.product": c.product, "nvidia.com/gpu.memory": c.memory}}}}
+		if got := d.modelOf(n, 8); got != c.want {
+			t.Errorf("%s with %s MiB is %s, not %s", c.product, c.memory, got, c.want)
+		}
+	}
+}
+
+// What foreign pods hold, and what is not healthy, is not for us; what we hold
+// always fits.
+func TestNodeSpec(t *testing.T) {
+	d := New(testOptions(nil, nil))
+	n := &node{obj: controlplane.Node("n1", 8, nil), foreign: map[*pod]bool{}}
+	n.other.gpus, n.other.cpu = 3, 90_000
+	h := held{gpus: 0b11, cpu: 10_000}
+	s := d.nodeSpec("n1", n, h)
+	if s.GPUs != 8 || s.CPU != 10_000 || s.Model != "H100-80GB" {
+		t.Errorf("%+v", s)
+	}
+	if bad := d.badGPUs(n, &s, h); bad != 0b11100000 {
+		t.Errorf("bad: %b", bad)
+	}
+	n.other.gpus = 8 // more than there is: ours stay
+	if bad := d.badGPUs(n, &s, h); bad != 0b11111100 {
+		t.Errorf("bad: %b", bad)
+	}
+}
+
+// A cluster that is smaller than what its queues are guaranteed schedules all
+// the same, with all guarantees lowered in proportion.
+func TestScaled(t *testing.T) {
+	queues := []cluster.Queue{{Name: "a", Guarantee: 12_000, Limit: cluster.Unlimited}, {Name: "b", Guarantee: 4_000, Reserve: 2_000}}
+	if got := scaled(queues, 16); got[0].Guarantee != 12_000 {
+		t.Errorf("%+v", got)
+	}
+	got := scaled(queues, 8)
+	if got[0].Guarantee != 6_000 || got[1].Guarantee != 2_000 || got[1].Reserve != 1_000 || got[0].Limit != cluster.Unlimited || queues[0].Guarantee != 12_000 {
+		t.Errorf("%+v of %+v", got, queues)
+	}
+	if scaled(queues, 0)[0].Guarantee != 0 {
+		t.Error("an empty cluster guarantees something")
+	}
+}
+
+// A plan that does not make sense is none.
+func TestPlan(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`{"tasks":[{"count":2,"request":{"gpus":1}}],"on":[{"node":"n1","tasks":2}]}`:            true,
+		`{"tasks":[{"count":2,"request":{"gpus":1}}],"on":[{"node":"n1","tasks":1}]}`:            false,
+		`{"tasks":[{"count":2,"request":{"gpus":1}}],"on":[{"node":"n1","set":1,"tasks":2}]}`:    false,
+		`{"tasks":[{"count":2,"request":{"gpus":-1}}],"on":[{"node":"n1","tasks":2}]}`:           false,
+		`{"tasks":[{"count":2,"request":{"gpus":1}}],"on":[{"node":"n1","tasks":999999999999}]}`: false,
+		`[]`: false, ``: false, `{}`: false,
+	} {
+		if got := planOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: text}}}); (got != nil) != ok {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	if backOff(1) != time.Second || backOff(3) != 4*time.Second || backOff(1000) != time.Minute {
+		t.Error(backOff(1), backOff(3), backOff(1000))
+	}
+}

@@ -1,0 +1,106 @@
+package kube
+
+import (
+	"log/slog"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/journal"
+)
+
+// Labels and annotations that people put on pods (and on Jobs, for gangs of
+// their pods), and what Muster writes there. docs/kubernetes.md lists them.
+const (
+	Prefix = "muster.sh/"
+
+	LabelGang  = Prefix + "gang"  // pods with the same value in a namespace are one gang; "true" on a Job: its pods are
+	LabelQueue = Prefix + "queue" // the queue
+	LabelTier  = Prefix + "tier"  // critical, standard or best-effort
+
+	AnnotationSize    = Prefix + "gang-size"     // tasks of the gang
+	AnnotationMin     = Prefix + "min-available" // with so many it starts; the others follow one by one
+	AnnotationWithin  = Prefix + "within"        // nvlink, node, rack or fabric: the gang must stay inside one
+	AnnotationPrefer  = Prefix + "prefer"        // ... should
+	AnnotationRunTime = Prefix + "run-time"      // how long it is expected to run, such as 2h30m
+
+	AnnotationLoss = Prefix + "on-node-loss" // requeue or repair
+
+	AnnotationPlan = Prefix + "plan" // written with the binding: where the whole gang is
+)
+
+// Labels are the labels of nodes that say what is where; an empty one is not
+// looked at.
+type Labels struct{ Product, Memory, Replicas, Clique, Rack, Fabric string }
+
+// Options configure a driver.
+type Options struct {
+	Client kubernetes.Interface // for what schedules
+	// Dynamic reads and writes Queue objects, and reads what makes gangs of pods, of
+	// kinds that not every cluster has; nil: there are none. Rescan is how often it
+	// is looked which kinds are served; 0: every minute.
+	Dynamic dynamic.Interface
+	Rescan  time.Duration
+	Tell    kubernetes.Interface // for conditions and events, with its own limit; nil: nothing is told
+	// Rules are those of the engine, without nodes and partitions: the cluster
+	// itself says what there is.
+	Rules        journal.Header
+	Scheduler    string   // the schedulerName of our pods
+	GPUs         []string // extended resources that count as GPUs
+	Drivers      []string // of dynamic resource allocation, whose devices count as GPUs
+	Labels       Labels
+	DefaultQueue string // of pods that name none
+	// Classes are tiers by the name of a PriorityClass.
+	Classes map[string]cluster.Tier
+	// Workers is how many requests bind or evict at a time; 0: 32.
+	Workers int
+	Repair  bool // gangs that say nothing of it are repaired when they lose a node
+	Now     func() time.Time
+	Log     *slog.Logger
+	Observe Observer // nil: nobody
+	// Journal begins a segment: the steps that follow are recorded there. nil:
+	// nothing is recorded.
+	Journal func(journal.Header) (Recorder, error)
+	// Crash, if it is set, is called where a test lets the scheduler die.
+	Crash func(point string)
+}
+
+// Observer is told what happens, for metrics.
+type Observer interface {
+	Stepped(took time.Duration)          // a step of the engine
+	Bound(waited time.Duration)          // a pod, so long after it was created
+	BindFailed(reason string)            // a binding that was given up
+	Evicted(reason string)               // a pod
+	Unwound()                            // a gang that could not be bound as a whole
+	Renewed(reason string)               // the engine began anew from a snapshot
+	Gangs(gathering, waiting, bound int) // after a step
+	Leading(bool)                        // whether this scheduler schedules
+	Queues([]QueueFigures)               // every few seconds where something changed: all of them
+}
+
+type nobody struct{}
+
+func (nobody) Stepped(time.Duration) {}
+func (nobody) Bound(time.Duration)   {}
+func (nobody) BindFailed(string)     {}
+func (nobody) Evicted(string)        {}
+func (nobody) Unwound()              {}
+func (nobody) Renewed(string)        {}
+func (nobody) Gangs(int, int, int)   {}
+func (nobody) Leading(bool)          {}
+func (nobody) Queues([]QueueFigures) {}
+
+// QueueFigures are what a queue has and what waits there, those of queues below
+// it included. Amounts are milli-GPU.
+type QueueFigures struct {
+	Name, Parent     string
+	Guarantee, Used  cluster.Milli // the guarantee that is in force
+	Running, Pending int           // gangs
+	PendingGPUs      cluster.Milli
+	Oldest           time.Time // creation of the pod that waits longest; zero: none does
+}
+
+// CrashPoints are where Options.Crash is called.
+var CrashPoints = []string{"kube-binding", "kube-bound", "kube-started", "kube-evicting", "kube-reserving", "kube-reserved", "kube-releasing"}

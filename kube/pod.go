@@ -1,0 +1,132 @@
+package kube
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// pod is a pod as the driver knows it.
+type pod struct {
+	obj     *v1.Pod
+	gang    *gang // nil: not ours
+	request cluster.Request
+	node    string // where it is bound, or being bound; "": nowhere
+	binding bool   // a binding is on its way
+	leaving bool   // an eviction or a deletion was asked for
+	ended   bool   // ... by force, because its node is gone
+	assumed string // where its binding is on its way to
+	where   string // where it counts as a neighbour
+	needs   *needs // of its neighbours; nil: nothing
+	around  string // what of it decides where they let it run; ours only
+	claimed claimed
+	replica replica
+	// signature is what of it decides on which nodes it may run; base is that
+	// without how large its replica of a shared GPU is.
+	signature, base string
+}
+
+// over reports whether the pod holds nothing any more, though it is still there.
+func (p *pod) over() bool {
+	return p.obj.Status.Phase == v1.PodSucceeded || p.obj.Status.Phase == v1.PodFailed
+}
+
+// ready reports whether the pod wants to be bound, and it is known what it asks for.
+func (p *pod) ready() bool { return p.waits() && p.claimed.lacks == "" }
+
+// waits reports whether the pod wants to be bound.
+func (p *pod) waits() bool {
+	return p.node == "" && !p.over() && p.obj.DeletionTimestamp == nil && len(p.obj.Spec.SchedulingGates) == 0
+}
+
+func (p *pod) name() string { return p.obj.Namespace + "/" + p.obj.Name }
+
+// requestOf is what a pod asks for of what the engine counts.
+func (d *Driver) requestOf(obj *v1.Pod) cluster.Request {
+	sum := requestsOf(obj)
+	r := cluster.Request{GPUs: d.gpusOf(sum), CPU: sum.Cpu().MilliValue(), RAM: mebi(sum.Memory(), true)}
+	d.slice(&r, sum)
+	return r
+}
+
+func requestsOf(obj *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{})
+}
+
+// gpusOf adds the resources that count as GPUs.
+func (d *Driver) gpusOf(list v1.ResourceList) int {
+	n := int64(0)
+	for _, name := range d.opt.GPUs {
+		if q, ok := list[v1.ResourceName(name)]; ok {
+			n += q.Value()
+		}
+	}
+	return int(min(n, 1<<20))
+}
+
+// mebi is an amount of memory in MiB; up: what is asked for is rounded up, what
+// is there down.
+func mebi(q *resource.Quantity, up bool) cluster.MiB {
+	v := q.Value()
+	if up {
+		v += 1<<20 - 1
+	}
+	return v >> 20
+}
+
+// owner is the controller of a pod, if it is of this kind.
+func owner(obj *v1.Pod, group, kind string) *metav1.OwnerReference {
+	ref := metav1.GetControllerOf(obj)
+	if ref == nil || ref.Kind != kind || !strings.HasPrefix(ref.APIVersion, group+"/") {
+		return nil
+	}
+	return ref
+}
+
+// index orders the pods of a gang: by completion index, then by name.
+func index(obj *v1.Pod) int {
+	n, err := strconv.Atoi(obj.Annotations["batch.kubernetes.io/job-completion-index"])
+	if err != nil {
+		return 1 << 30
+	}
+	return n
+}
+
+func podOrder(a, b *pod) int {
+	return cmp.Or(cmp.Compare(index(a.obj), index(b.obj)), cmp.Compare(a.obj.Name, b.obj.Name), cmp.Compare(a.obj.UID, b.obj.UID))
+}
+
+func priority(obj *v1.Pod) int64 {
+	if obj.Spec.Priority == nil {
+		return 0
+	}
+	return int64(*obj.Spec.Priority)
+}
+
+// grace is how long an evicted pod has, in seconds: its own time, but no longer
+// than its tier's, and never nothing: that would be a deletion by force.
+func grace(obj *v1.Pod, most int64) int64 {
+	own := int64(30) // Kubernetes' default
+	if s := obj.Spec.TerminationGracePeriodSeconds; s != nil {
+		own = *s
+	}
+	return max(1, min(own, most))
+}
+
+func uids(pods []*pod) []types.UID {
+	list := make([]types.UID, 0, len(pods))
+	for _, p := range pods {
+		list = append(list, p.obj.UID)
+	}
+	slices.Sort(list)
+	return list
+}

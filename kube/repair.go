@@ -1,0 +1,461 @@
+package kube
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What becomes of a gang that loses a node (muster.sh/on-node-loss). requeue: it
+// leaves as a whole and waits as a whole. repair: those of its pods that are on
+// other nodes run on, and the places that are lost are taken out of it. The pods
+// that its owner makes for these are a gang for themselves, its patch, until all
+// of them are bound; then both are one again. The bindings of a patch carry the
+// plan of the whole, so whoever comes next finds one gang, by the latest plan.
+
+// repair keeps what a gang needs to be repaired.
+type repair struct {
+	wanted  bool              // rather than leaving as a whole
+	missing []cluster.TaskSet // places that were lost, and that nobody has taken yet
+	nth     int               // repairs that its plan has seen
+	patch   bool              // it is a patch, of the gang that it belongs to
+	homes   []home            // a patch: where it is looked for places, one after the other, then anywhere
+	home    int
+	asked   int64 // ... the batch in which the engine was asked last
+}
+
+// home is a topology domain that all of what is left of a gang is in.
+type home struct {
+	label, value string
+	level        cluster.Level
+	must         bool
+}
+
+// Answers to muster.sh/on-node-loss.
+const (
+	lossRequeue = "requeue"
+	lossRepair  = "repair"
+)
+
+// repairFor reads whether a gang wants to be repaired.
+func (d *Driver) repairFor(who []speaker) (bool, error) {
+	s := ask(who, AnnotationLoss)
+	switch s.value {
+	case "":
+		return d.opt.Repair, nil
+	case lossRequeue, lossRepair:
+		return s.value == lossRepair, nil
+	}
+	return false, fmt.Errorf("%s: %q is neither %s nor %s", s.where, s.value, lossRequeue, lossRepair)
+}
+
+func patchKey(g *gang) string { return g.key + "/patch" }
+
+// lost reports whether the place of a task is on a node that is not there.
+func (d *Driver) lost(s *slot) bool {
+	n := d.nodes[s.node]
+	return s.lost || n == nil || n.obj == nil
+}
+
+// hurt reports whether a running gang lost places and is to be repaired: some
+// of it is still there.
+func (d *Driver) hurt(g *gang) bool {
+	if g.phase != running || !g.repair.wanted || g.leaves != "" {
+		return false
+	}
+	some, left := false, false
+	for i := range g.slots {
+		s := &g.slots[i]
+		p := g.pods[s.pod]
+		if d.lost(s) {
+			some = true
+		} else if p != nil && !p.over() && p.obj.DeletionTimestamp == nil {
+			left = true
+		}
+	}
+	return some && left
+}
+
+// hurtGangs reports whether the engine has to begin anew before it hears of a
+// lost node: it would stop a gang that is to be repaired.
+func (d *Driver) hurtGangs() bool {
+	for _, g := range d.gangs {
+		if d.hurt(g) {
+			d.stale = cmp.Or(d.stale, "a gang lost a node")
+			return true
+		}
+	}
+	return false
+}
+
+// repairAll cuts what was lost out of the gangs that are to be repaired, and puts
+// the patches in that are bound.
+func (d *Driver) repairAll(snap *engine.Snapshot) {
+	recs := map[cluster.JobID]*engine.JobRecord{}
+	for i := range snap.Jobs {
+		recs[snap.Jobs[i].Spec.ID] = &snap.Jobs[i]
+	}
+	gone := map[cluster.JobID]bool{}
+	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
+		g := d.gangs[key]
+		if g == nil {
+			continue // it was a patch
+		}
+		rec := recs[g.id]
+		if rec == nil || rec.State != engine.Running || g.phase != running {
+			g.repair.wanted = g.repair.wanted && !d.hurt(g) // it leaves as a whole
+			continue
+		}
+		if d.hurt(g) {
+			d.cut(g, rec)
+		}
+		w := d.gangs[patchKey(g)]
+		if w == nil || w.phase != running || w.leaves != "" {
+			continue
+		}
+		if r := recs[w.id]; r != nil && r.State == engine.Running {
+			gone[w.id] = true
+			d.mendWith(g, w, rec, r)
+		}
+	}
+	snap.Jobs = slices.DeleteFunc(snap.Jobs, func(r engine.JobRecord) bool { return gone[r.Spec.ID] })
+}
+
+// cut takes the lost places out of a gang. Pods that are on a node that is gone
+// hold what they have of it, should it come back, until they are gone themselves.
+func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
+	type place struct {
+		node string
+		set  int
+	}
+	lost, count := map[place]int{}, make([]int, len(rec.Spec.Tasks))
+	was := rec.Spec.Tasks
+	var slots []slot
+	for _, s := range g.slots {
+		if !d.lost(&s) {
+			slots = append(slots, s)
+			count[s.set]++
+			continue
+		}
+		lost[place{s.node, s.set}]++
+		if !s.done {
+			g.missing = addTasks(g.missing, cluster.TaskSet{Count: 1, Request: was[s.set].Request})
+		}
+		if p := g.pods[s.pod]; p != nil {
+			d.lose(p)
+		}
+	}
+	var sets []cluster.TaskSet
+	at := make([]int, len(was)) // a set's place among those that are left
+	for i := range was {
+		if at[i] = len(sets); count[i] > 0 {
+			sets = append(sets, cluster.TaskSet{Count: count[i], Request: was[i].Request})
+		}
+	}
+	var allocs []engine.Alloc
+	for _, a := range rec.Allocs {
+		key := place{d.order[a.Node], int(a.Set)}
+		k := min(lost[key], int(a.Tasks))
+		lost[key] -= k
+		if k < int(a.Tasks) {
+			a = fewer(a, k)
+			a.Set = int32(at[a.Set])
+			allocs = append(allocs, a)
+		}
+	}
+	for i := range slots {
+		slots[i].set = at[slots[i].set]
+	}
+	d.reform(g, rec, sets, allocs, slots)
+	g.tell(d.now, api.StateRunning, "lost a node: what is left runs on, and waits for its owner to make other pods")
+	if w := d.gangs[patchKey(g)]; w != nil { // it has to be larger
+		d.touch(w)
+	}
+}
+
+// lose lets a pod go whose node is lost.
+func (d *Driver) lose(p *pod) {
+	d.told.event(p.obj, v1.EventTypeWarning, "NodeLost", "its node "+p.node+" is gone; its gang runs on and waits for another pod")
+	d.disown(p)
+	d.remove(p)
+}
+
+// fewer is an allocation without k of its tasks.
+func fewer(a engine.Alloc, k int) engine.Alloc {
+	each, cpu, ram := bits.OnesCount64(a.GPUs)/int(a.Tasks), a.CPU/cluster.Milli(a.Tasks), a.RAM/cluster.MiB(a.Tasks)
+	for range k * each {
+		a.GPUs &^= 1 << (bits.Len64(a.GPUs) - 1)
+	}
+	a.Tasks -= int32(k)
+	a.CPU, a.RAM = cpu*cluster.Milli(a.Tasks), ram*cluster.MiB(a.Tasks)
+	return a
+}
+
+// addTasks adds tasks to the set that asks for the same.
+func addTasks(sets []cluster.TaskSet, t cluster.TaskSet) []cluster.TaskSet {
+	sets = slices.Clone(sets)
+	if i := setOf(sets, &t.Request); i >= 0 {
+		sets[i].Count += t.Count
+		return sets
+	}
+	return append(sets, t)
+}
+
+// reform books what a running gang is now, in the record that the next engine
+// begins with, too.
+func (d *Driver) reform(g *gang, rec *engine.JobRecord, sets []cluster.TaskSet, allocs []engine.Alloc, slots []slot) {
+	spec := *rec.Spec
+	spec.Tasks = sets
+	rec.Spec, rec.Allocs, rec.Tasks = &spec, allocs, 0
+	for _, s := range sets {
+		rec.Tasks += int32(s.Count)
+	}
+	g.spec, g.slots = &spec, slots
+	d.resize(g, d.now)
+}
+
+// mendWith makes one gang of a gang and its patch.
+func (d *Driver) mendWith(g, w *gang, rec, patch *engine.JobRecord) {
+	sets, slots, at := joined(g, w)
+	allocs := slices.Clone(rec.Allocs)
+	for _, a := range patch.Allocs {
+		a.Set = int32(at[a.Set])
+		allocs = append(allocs, a)
+	}
+	for _, t := range w.spec.Tasks {
+		if i := setOf(g.missing, &t.Request); i >= 0 {
+			g.missing[i].Count -= t.Count
+		}
+	}
+	g.missing = slices.DeleteFunc(g.missing, func(t cluster.TaskSet) bool { return t.Count <= 0 })
+	for uid, p := range w.pods {
+		g.pods[uid], p.gang = p, g
+	}
+	w.pods = nil
+	if w.was >= starting {
+		d.countHours(d.now)
+		d.records.held -= w.gpus
+	}
+	w.over = true // what becomes of it stands in the gang's own book
+	delete(d.byID, w.id)
+	d.drop(w)
+	g.plan, g.nth = w.plan, g.nth+1
+	d.reform(g, rec, sets, allocs, slots)
+	g.tell(d.now, api.StateRunning, "repaired: as many pods run as before")
+	d.touch(g)
+}
+
+// joined is a gang and its patch together; at is where the patch's task sets are.
+func joined(g, w *gang) (sets []cluster.TaskSet, slots []slot, at []int) {
+	sets, slots = g.spec.Tasks, slices.Clone(g.slots)
+	for _, t := range w.spec.Tasks {
+		sets = addTasks(sets, t)
+		at = append(at, setOf(sets, &t.Request))
+	}
+	for _, s := range w.slots {
+		s.set = at[s.set]
+		slots = append(slots, s)
+	}
+	return sets, slots, at
+}
+
+// patchPlan is the plan that the pods of a patch carry: that of the whole gang.
+func (d *Driver) patchPlan(w *gang) string {
+	g := d.gangs[w.of]
+	if g == nil || g.phase != running {
+		return ""
+	}
+	p := plan{Repair: g.nth + 1}
+	var slots []slot
+	p.Tasks, slots, _ = joined(g, w)
+	p.place(slots)
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // of numbers and names
+	}
+	return string(text)
+}
+
+// patch gives pods that take the places of lost ones to the patch of their gang.
+func (d *Driver) patch(g *gang) {
+	if len(g.missing) == 0 || g.phase != running {
+		return
+	}
+	w := d.gangs[patchKey(g)]
+	if w != nil && w.phase > waiting {
+		return
+	}
+	var have []cluster.TaskSet
+	if w != nil {
+		have = taskSets(w.ready())
+	}
+	for _, p := range g.wanted() {
+		i := slices.IndexFunc(g.missing, func(t cluster.TaskSet) bool { return p.asks(&t.Request) })
+		if p.binding || i < 0 {
+			continue
+		}
+		if k := setOf(have, &g.missing[i].Request); k >= 0 && have[k].Count >= g.missing[i].Count {
+			continue
+		}
+		p.give(&g.missing[i].Request)
+		have = addTasks(have, cluster.TaskSet{Count: 1, Request: p.request})
+		if w == nil {
+			w = d.gangFor(&claim{key: patchKey(g), name: g.name + "-repair", object: g.object, kind: g.kind, of: g.key,
+				need: func(*gang) (membership, error) { return g.patchNeed(), nil }})
+			w.repair.patch, w.repair.homes = true, d.homesOf(g)
+		}
+		delete(g.pods, p.obj.UID)
+		p.gang = w
+		w.pods[p.obj.UID] = p
+		d.touch(w)
+	}
+}
+
+// patchNeed is how many pods a patch has, which is as old as its gang.
+func (g *gang) patchNeed() membership {
+	m := membership{}
+	for _, t := range g.missing {
+		m.size += t.Count
+	}
+	if g.spec != nil {
+		m.submit = time.Unix(0, int64(g.spec.Submit))
+	}
+	return m
+}
+
+// homesOf lists the topology domains in which all of what is left of a gang is,
+// the closest first; only the one that it has to be in, if there is such.
+func (d *Driver) homesOf(g *gang) (list []home) {
+	t := cluster.Topology{}
+	for _, p := range g.sorted() {
+		if who, err := d.speakers(g, p.obj); err == nil && p.node != "" {
+			t, _ = d.topologyFor(who) // it was understood when the gang began
+			break
+		}
+	}
+	l := &d.opt.Labels
+	for _, h := range []home{{label: l.Clique, level: cluster.LevelNVLink}, {label: l.Rack, level: cluster.LevelRack}, {label: l.Fabric, level: cluster.LevelFabric}} {
+		if h.label == "" || t.Required && h.level != t.Level {
+			continue
+		}
+		h.must = t.Required
+		same := len(g.slots) > 0
+		for i := range g.slots {
+			v, ok := d.domain(g.slots[i].node, h.label)
+			same = same && ok && (i == 0 || v == h.value)
+			h.value = v
+		}
+		if same {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// atHome reports whether a patch is looked for places in a domain only that it
+// need not be in: nobody leaves for that.
+func (g *gang) atHome() bool {
+	r := &g.repair
+	return r.patch && r.home < len(r.homes) && !r.homes[r.home].must
+}
+
+// confine adds to what nodes take of a patch that those outside its home take
+// nothing.
+func (d *Driver) confine(g *gang, l limits) limits {
+	r := &g.repair
+	if !r.patch || r.home >= len(r.homes) || l.why != "" {
+		return l
+	}
+	h := &r.homes[r.home]
+	var outside []string
+	for _, name := range d.order {
+		if v, ok := d.domain(name, h.label); !ok || v != h.value {
+			outside = append(outside, name)
+		}
+	}
+	if len(outside) == 0 {
+		return l
+	}
+	slices.Sort(outside)
+	l.nodes = append([]cluster.NodeLimit{{Nodes: outside}}, l.nodes...)
+	text := fmt.Sprintf("%d: outside the %s domain of its gang", len(outside), h.level)
+	if l.text != "" {
+		text = l.text + "; " + text
+	}
+	l.text = text
+	return l
+}
+
+// widen looks further away for places, where the engine found none.
+func (d *Driver) widen(g *gang) bool {
+	if !g.atHome() || d.seq < g.asked {
+		return false
+	}
+	g.home++
+	return true
+}
+
+// latest is the plan that counts of a gang that is found bound, with its pods
+// that are: of a gang that was repaired, the last.
+func (g *gang) latest() (p *plan, pods []*pod) {
+	for _, q := range g.sorted() {
+		if q.node == "" || q.over() {
+			continue
+		}
+		pods = append(pods, q)
+		if o := planOf(q.obj); o != nil && (p == nil || o.Repair > p.Repair) {
+			p, g.plan = o, q.obj.Annotations[AnnotationPlan]
+		}
+	}
+	return p, pods
+}
+
+// unseated counts the places of a gang's plan that no pod has.
+func (g *gang) unseated() int {
+	p, pods := g.latest()
+	if p == nil {
+		return 0
+	}
+	return max(0, len(slotsOf(p))-len(pods))
+}
+
+// shrunk takes the places that no pod has out of a gang, whose plan this was:
+// others have them now, because they were lost once.
+func (g *gang) shrunk(p *plan) *plan {
+	small := plan{Repair: p.Repair}
+	var slots []slot
+	for _, s := range g.slots {
+		t := cluster.TaskSet{Count: 1, Request: p.Tasks[s.set].Request}
+		if s.pod == "" {
+			g.missing = addTasks(g.missing, t)
+			continue
+		}
+		small.Tasks = addTasks(small.Tasks, t)
+		s.set = setOf(small.Tasks, &t.Request)
+		slots = append(slots, s)
+	}
+	g.slots = slots
+	small.place(slots)
+	return &small
+}
+
+// place fills in where a plan's tasks are.
+func (p *plan) place(slots []slot) {
+	for _, s := range slots {
+		i := slices.IndexFunc(p.On, func(on planned) bool { return on.Node == s.node && on.Set == s.set })
+		if i < 0 {
+			i, p.On = len(p.On), append(p.On, planned{Node: s.node, Set: s.set})
+		}
+		p.On[i].Tasks++
+	}
+}

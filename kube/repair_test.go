@@ -1,0 +1,206 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// hall makes nodes of eight GPUs in two NVLink domains, c1 and c2, with a guard.
+func (b *bench) hall(cliques map[string]string) {
+	b.Helper()
+	have := map[string]int64{}
+	for _, n := range slices.Sorted(maps.Keys(cliques)) {
+		have[n] = 8
+		o := controlplane.Node(n, 8, map[string]string{"nvidia.com/gpu.clique": cliques[n]})
+		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, o, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.guard(have)
+}
+
+// team1 lists the pods of a gang that hold something and are not told to leave,
+// by UID, with their nodes.
+func (b *bench) team1(gang string) map[types.UID]string {
+	on := map[types.UID]string{}
+	for _, p := range b.pods() {
+		if p.Labels[LabelGang] == gang && live(&p) && p.DeletionTimestamp == nil {
+			on[p.UID] = p.Spec.NodeName
+		}
+	}
+	return on
+}
+
+func (b *bench) loseNode(name string) {
+	b.Helper()
+	if err := b.c.CoreV1().Nodes().Delete(b.ctx, name, metav1.DeleteOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// repaired waits until a gang has all of its pods again, none where it lost them.
+func (b *bench) repaired(c *crew, size int, lost string) {
+	b.Helper()
+	b.wait("it is whole again", func() bool {
+		c.tend()
+		on := b.team1("train")
+		return len(on) == size && !slices.Contains(used(on), lost)
+	})
+}
+
+// kept counts the pods of a gang that it had before.
+func kept(before, now map[types.UID]string) (n int) {
+	for uid, node := range before {
+		if now[uid] == node {
+			n++
+		}
+	}
+	return n
+}
+
+// used lists the nodes.
+func used(on map[types.UID]string) (nodes []string) {
+	return slices.Compact(slices.Sorted(maps.Values(on)))
+}
+
+// A gang that is to be repaired loses a node, twice, with a restart of the
+// scheduler between: what is left runs on, and what its owner makes comes to it,
+// in the NVLink domain of the others if there is room. What was lost is given to
+// others when the node is back. The whole is one gang again, which leaves as one.
+func testRepair(b *bench) {
+	b.hall(map[string]string{"a1": "c2", "n1": "c1", "n2": "c1", "n3": "c1"})
+	_, stop := b.schedule()
+	defer func() { stop() }()
+	filler := controlplane.Pod("filler", 8, nil)
+	filler.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "a1"}
+	b.create(filler)
+	b.wait("the filler is bound", func() bool { return live(b.pod("filler")) })
+	c := b.crew()
+	c.add("train", 4, 4, map[string]string{"!" + AnnotationLoss: "repair", LabelTier: "best-effort"})
+	c.tend()
+	b.wait("the gang is bound", func() bool { return len(b.team1("train")) == 4 })
+	b.gone(b.pod("filler")) // whoever looks at room only, would take this
+	before := b.team1("train")
+	lost := used(before)[0]
+	b.loseNode(lost)
+	b.repaired(c, 4, lost)
+	now := b.team1("train")
+	if kept(before, now) != 2 || slices.Contains(used(now), "a1") || slices.Contains(used(now), lost) {
+		b.Errorf("it was on %v, node %s was lost, and it is on %v", before, lost, now)
+	}
+	if _, err := b.c.CoreV1().Nodes().Create(b.ctx, controlplane.Node(lost, 8, nil), metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	whole := controlplane.Pod("whole", 8, nil)
+	whole.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": lost}
+	b.create(whole)
+	b.wait("the lost node is another's", func() bool { return live(b.pod("whole")) })
+	stop()
+	_, stop = b.schedule()
+	before = now
+	lost = used(now)[0]
+	b.loseNode(lost)
+	b.repaired(c, 4, lost) // in the other domain, as there is no room in its own
+	now = b.team1("train")
+	if kept(before, now) != 2 || !slices.Contains(used(now), "a1") {
+		b.Errorf("it was on %v, and is on %v", before, now)
+	}
+	b.wait("its pods say how often it was repaired", func() bool {
+		return slices.ContainsFunc(b.pods(), func(p v1.Pod) bool { return repairs1(p.Annotations[AnnotationPlan]) == 2 })
+	})
+	urgent := controlplane.Pod("urgent", 8, map[string]string{LabelTier: "critical"})
+	urgent.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "a1"}
+	b.create(urgent)
+	b.wait("the gang leaves as one", func() bool { return live(b.pod("urgent")) && b.holding("train") == 0 })
+}
+
+// With requeue all of a gang leaves with one of its nodes, and comes again as a
+// whole, also where the configuration says repair.
+func testRequeue(b *bench) {
+	b.eights("n1", "n2", "n3")
+	_, stop := b.schedule(func(o *Options) { o.Repair = true })
+	defer stop()
+	c := b.crew()
+	c.add("train", 4, 4, map[string]string{"!" + AnnotationLoss: "requeue"})
+	c.add("bad", 2, 1, map[string]string{"!" + AnnotationLoss: "restart"})
+	c.tend()
+	b.wait("the gang is bound", func() bool { return len(b.team1("train")) == 4 })
+	b.wait("the other says what is wrong with it", func() bool {
+		return strings.Contains(condition(b.pod("bad-0")).Message, `"restart" is neither requeue nor repair`)
+	})
+	before := b.team1("train")
+	lost := used(before)[0]
+	b.loseNode(lost)
+	b.wait("it is whole again", func() bool {
+		c.tend()
+		now := b.team1("train")
+		return len(now) == 4 && kept(before, now) == 0
+	})
+	if on := used(b.team1("train")); slices.Contains(on, lost) {
+		b.Errorf("it is on %v; %s is lost", on, lost)
+	}
+}
+
+// The scheduler is dead when a node is lost under a gang, the next one dies in the
+// middle of the repair, and the one after that finishes it.
+func testRepairKilled(b *bench) {
+	b.eights("n1", "n2", "n3", "n4")
+	c := b.crew()
+	c.add("train", 12, 2, map[string]string{"!" + AnnotationLoss: "repair"})
+	c.tend()
+	first := b.scheduler("")
+	b.wait("the gang is bound", func() bool { return len(b.team1("train")) == 12 })
+	first.kill()
+	before := b.team1("train")
+	lost := used(before)[0]
+	b.loseNode(lost)
+	second := b.scheduler("kube-bound:1")
+	dead := make(chan struct{})
+	go func() {
+		_ = second.c.Wait()
+		close(dead)
+	}()
+	b.wait("the second scheduler dies", func() bool {
+		c.tend()
+		select {
+		case <-dead:
+			return true
+		default:
+			return false
+		}
+	})
+	part := b.team1("train")
+	if kept(before, part) != 8 || len(part) == 8 || len(part) == 12 {
+		b.Errorf("it was on %v, and in the middle of its repair on %v", before, part)
+	}
+	_, stop := b.schedule(func(o *Options) { o.Repair = true })
+	defer stop()
+	b.repaired(c, 12, lost)
+	if now := b.team1("train"); kept(before, now) != 8 || kept(part, now) != len(part) {
+		b.Errorf("it was on %v, then %v, and is on %v", before, part, now)
+	}
+}
+
+// An allocation of several tasks loses some of them, whole ones.
+func TestFewer(t *testing.T) {
+	for _, c := range []struct {
+		tasks, less int
+		gpus, want  uint64
+	}{{2, 1, 0b1111, 0b0011}, {3, 2, 0b1011, 0b0001}, {4, 1, 0, 0}, {2, 1, 0b110110, 0b000110}} {
+		a := engine.Alloc{Tasks: int32(c.tasks), GPUs: c.gpus, CPU: cluster.Milli(500 * c.tasks), RAM: cluster.MiB(10 * c.tasks)}
+		want := engine.Alloc{Tasks: int32(c.tasks - c.less), GPUs: c.want, CPU: cluster.Milli(500 * (c.tasks - c.less)), RAM: cluster.MiB(10 * (c.tasks - c.less))}
+		if got := fewer(a, c.less); got != want {
+			t.Errorf("%+v without %d tasks is %+v, not %+v", a, c.less, got, want)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package kube
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Replicas of shared GPUs (time-slicing, MPS) are a resource beside the GPUs' own,
+// nvidia.com/gpu.shared; a label of the node says how many a GPU has. To the engine
+// a pod with one replica is a pod with that share of a GPU. How large the share is
+// depends on the node, and all of a gang is to be counted alike: so a gang goes to
+// nodes whose GPUs have equally many, and which these are is decided when the
+// engine is told of it, and again if it waits while it fits elsewhere. Which replica
+// a pod gets, the kubelet decides.
+
+// sharedSuffix is what the device plugin adds to a resource that it shares.
+const sharedSuffix = ".shared"
+
+// mostReplicas is how many replicas of a GPU can be told apart: a share is a
+// thousandth of a GPU at least.
+const mostReplicas = int(cluster.Whole)
+
+// replica is what of a pod is about replicas of shared GPUs.
+type replica struct {
+	name v1.ResourceName // "": it asks for none
+	n    int64
+	one  bool // it asks for one and for no other GPU: the engine counts that
+	of   int  // how many of them a GPU has where the pod may go; 0: that is open
+}
+
+// isShared reports whether a resource is replicas of what counts as a GPU. One
+// that the configuration lists itself is counted as GPUs.
+func (d *Driver) isShared(name v1.ResourceName) bool {
+	base, ok := strings.CutSuffix(string(name), sharedSuffix)
+	return ok && slices.Contains(d.opt.GPUs, base) && !slices.Contains(d.opt.GPUs, string(name))
+}
+
+// replicaOf reads what a pod asks for.
+func (d *Driver) replicaOf(obj *v1.Pod, r *cluster.Request) (rep replica) {
+	kinds := 0
+	for name, q := range requestsOf(obj) {
+		if d.isShared(name) && !q.IsZero() {
+			kinds++
+			rep = replica{name: name, n: q.Value()}
+		}
+	}
+	rep.one = kinds == 1 && rep.n == 1 && r.GPUs == 0 && len(obj.Spec.ResourceClaims) == 0
+	return rep
+}
+
+// counted reports whether the engine counts the replica of a pod that has its place.
+func (p *pod) counted() bool { return p.replica.one && p.gang != nil && p.request.GPUs > 0 }
+
+// asks reports whether a pod asks for the same as a task: how large the share of a
+// replica is, the task's node says.
+func (p *pod) asks(r *cluster.Request) bool {
+	if !p.replica.one {
+		return p.request == *r
+	}
+	return p.request.CPU == r.CPU && p.request.RAM == r.RAM && r.GPUs <= 1 && r.Profile == "" // 0: an earlier version's
+}
+
+// give makes a pod's request that of the place which it gets.
+func (p *pod) give(r *cluster.Request) {
+	if p.replica.one {
+		p.request = *r
+	}
+}
+
+// shared is the replicas of a node.
+type shared struct {
+	name  v1.ResourceName // "": it has none
+	of    int             // how many a GPU has; 0: its label does not say
+	most  int64           // those that there are, healthy or not
+	free  int64           // those that nobody has
+	aside int64           // those that the engine cannot give: not healthy, or of pods that it does not count
+}
+
+// sharedOn is what replicas a node has.
+func (d *Driver) sharedOn(n *node) (s shared) {
+	if n == nil || n.obj == nil {
+		return s
+	}
+	for _, g := range d.opt.GPUs {
+		name := v1.ResourceName(g + sharedSuffix)
+		most, have := n.obj.Status.Capacity[name], n.obj.Status.Allocatable[name]
+		if !d.isShared(name) || most.IsZero() && have.IsZero() {
+			continue
+		}
+		s.name, s.most, s.free = name, max(most.Value(), have.Value()), have.Value()
+		s.aside = s.most - s.free
+		break
+	}
+	if s.name == "" {
+		return s
+	}
+	if of, err := strconv.Atoi(n.obj.Labels[d.opt.Labels.Replicas]); err == nil && of >= 1 && of <= mostReplicas {
+		s.of = of
+	}
+	for p := range n.pods {
+		if p.replica.name != s.name {
+			continue
+		}
+		s.free -= p.replica.n
+		if !p.counted() {
+			s.aside += p.replica.n
+		}
+	}
+	return s
+}
+
+// gpus is how many GPUs the replicas are of.
+func (s *shared) gpus() int {
+	if s.of == 0 {
+		return 0
+	}
+	return int(min((s.most+int64(s.of)-1)/int64(s.of), int64(cluster.MaxGPUsPerNode)))
+}
+
+// lost is how many of so many GPUs, whole ones, have no replica for us.
+func (s *shared) lost(gpus int) int {
+	if s.of == 0 {
+		return gpus
+	}
+	return int((int64(gpus*s.of) - s.most + s.aside) / int64(s.of))
+}
+
+// onlyShared is what replicas a node has, if none of its GPUs are given away whole.
+func (d *Driver) onlyShared(n *node) (s shared, ok bool) {
+	if s = d.sharedOn(n); s.name == "" || d.gpusOf(n.obj.Status.Capacity) > 0 || d.pools().gpus[n.obj.Name] > 0 {
+		return shared{}, false
+	}
+	return s, true
+}
+
+// replicaSuits says why the replica of a pod cannot be one of a node's; "": it can.
+func (d *Driver) replicaSuits(p *pod, name string) string {
+	if !p.replica.one {
+		return ""
+	}
+	s := d.sharedOn(d.nodes[name])
+	_, only := d.onlyShared(d.nodes[name])
+	switch {
+	case s.name != p.replica.name:
+		return "no " + string(p.replica.name)
+	case !only:
+		return "GPUs that are not shared beside those that are"
+	case s.of == 0:
+		return fmt.Sprintf("label %s does not say how many replicas a GPU has (1 to %d)", d.opt.Labels.Replicas, mostReplicas)
+	case p.replica.of != 0 && s.of != p.replica.of:
+		return fmt.Sprintf("%d replicas of a GPU, not %d", s.of, p.replica.of)
+	}
+	return ""
+}
+
+// room is what nodes with equally many replicas of a GPU have.
+type room struct{ most, free int64 }
+
+// better reports whether pods that want n replicas should rather be here: where
+// they fit now, else where there are more.
+func (a room) better(b room, n int64) bool {
+	switch {
+	case (a.free >= n) != (b.free >= n):
+		return a.free >= n
+	case a.free >= n:
+		return a.free > b.free
+	}
+	return a.most > b.most
+}
+
+// rooms finds what the pods of a gang could have, by how many replicas a GPU has.
+func (d *Driver) rooms(pods []*pod) map[int]room {
+	open := make([]pod, len(pods))
+	list := make([]*pod, len(pods))
+	for i, p := range pods {
+		open[i] = pod{obj: p.obj, replica: p.replica, base: p.base, signature: p.signature}
+		open[i].settleOn(0)
+		list[i] = &open[i]
+	}
+	found := map[int]room{}
+	for _, name := range d.partition(list).names {
+		s := d.sharedOn(d.nodes[name])
+		r := found[s.of]
+		if r.most += s.most; d.nodes[name].state() == cluster.Up {
+			r.free += max(0, s.free)
+		}
+		found[s.of] = r
+	}
+	return found
+}
+
+// settleOn says of a pod how many replicas a GPU has where it goes; 0: that is open.
+func (p *pod) settleOn(of int) {
+	if !p.replica.one {
+		return
+	}
+	p.replica.of, p.request.GPUs, p.request.Share = of, min(of, 1), 0
+	if of > 1 {
+		p.request.Share = cluster.Whole / cluster.Milli(of)
+	}
+	p.signature = fmt.Sprintf("%s replicas=%d", p.base, of)
+}
+
+// replicasOf counts the pods with a replica, and says on what GPUs they are to be.
+func replicasOf(pods []*pod) (n int64, of int) {
+	for _, p := range pods {
+		if p.replica.one {
+			n, of = n+1, p.replica.of
+		}
+	}
+	return n, of
+}
+
+// share decides for the pods of a gang that want replicas how large these are.
+func (d *Driver) share(pods []*pod) {
+	n, _ := replicasOf(pods)
+	if n == 0 {
+		return
+	}
+	best, found := 0, d.rooms(pods)
+	for of := range found {
+		if a, b := found[of], found[best]; best == 0 || a.better(b, n) || !b.better(a, n) && of < best {
+			best = of
+		}
+	}
+	for _, p := range pods {
+		p.settleOn(best)
+	}
+}
+
+// elsewhere reports whether a gang that waits for replicas fits on GPUs that have
+// more of them, or fewer, and not on those for which it waits.
+func (d *Driver) elsewhere(pods []*pod) bool {
+	n, of := replicasOf(pods)
+	if n == 0 {
+		return false
+	}
+	found := d.rooms(pods)
+	if found[of].free >= n {
+		return false
+	}
+	for _, r := range found {
+		if r.free >= n {
+			return true
+		}
+	}
+	return false
+}
+
+// replicas bounds nodes where the engine counts more replicas than there are: of a
+// GPU some of whose replicas others have, or are not healthy.
+func (l *looker) replicas(p *pod) {
+	if !p.replica.one {
+		return
+	}
+	for _, believed := range l.d.eng.Nodes() {
+		n := l.d.nodes[believed.Name]
+		s := l.d.sharedOn(n)
+		if s.of == 0 || s.name != p.replica.name {
+			continue
+		}
+		whole := wholeGPUs(&believed)
+		good := whole - bits.OnesCount64(believed.Bad&(uint64(1)<<whole-1))
+		if int64(good*s.of) > s.most-s.aside {
+			l.most(believed.Name, max(0, s.free), "too little "+string(s.name))
+		}
+	}
+}

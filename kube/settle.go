@@ -1,0 +1,485 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// podChanged books a pod as it is now.
+func (d *Driver) podChanged(obj *v1.Pod) {
+	p := d.pods[obj.UID]
+	if p == nil {
+		if obj.Status.Phase == v1.PodSucceeded || obj.Status.Phase == v1.PodFailed { // it was over before we met it
+			if !d.ready.Load() && obj.Spec.SchedulerName == d.opt.Scheduler && finished(obj) {
+				d.earlier = append(d.earlier, obj)
+			}
+			return
+		}
+		p = d.meet(obj)
+		d.move(p, false)
+		return
+	}
+	if p.where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
+		d.moves++
+	}
+	p.obj = obj
+	defer d.move(p, false)
+	if d.resolve(p); p.over() {
+		d.unpay(p)
+	}
+	if p.gang == nil {
+		if was := p.node; obj.Spec.NodeName != was || p.over() {
+			p.node = obj.Spec.NodeName
+			d.dropForeign(was, p)
+			if p.node != "" && !p.over() {
+				d.addForeign(p.node, p)
+			}
+		}
+		return
+	}
+	if obj.Spec.NodeName != "" {
+		p.node = obj.Spec.NodeName
+	}
+	d.touch(p.gang)
+}
+
+// meet takes in a pod that was not known.
+func (d *Driver) meet(obj *v1.Pod) *pod {
+	p := &pod{obj: obj, request: d.requestOf(obj), node: obj.Spec.NodeName}
+	p.replica = d.replicaOf(obj, &p.request)
+	p.needs = d.needsOf(obj, p)
+	d.pods[obj.UID] = p
+	d.join(p)
+	return p
+}
+
+// podGone books that a pod is not there any more.
+func (d *Driver) podGone(obj *v1.Pod) {
+	p := d.pods[obj.UID]
+	if p == nil {
+		return
+	}
+	delete(d.pods, obj.UID)
+	d.move(p, true)
+	d.unpay(p)
+	if p.gang == nil {
+		d.dropForeign(p.node, p)
+		return
+	}
+	d.leave(p)
+}
+
+// join finds out whose a pod is. One that is bound and not by a plan of ours is
+// foreign: it only takes room.
+func (d *Driver) join(p *pod) {
+	if p.obj.Spec.SchedulerName != d.opt.Scheduler || p.node != "" && planOf(p.obj) == nil {
+		if p.node != "" {
+			d.addForeign(p.node, p)
+		}
+		return
+	}
+	p.base, p.around = signature(d, p.obj), aroundKey(p.obj)
+	p.signature = p.base
+	p.gang = d.gangOf(p.obj)
+	p.gang.pods[p.obj.UID] = p
+	d.resolve(p)
+	d.touch(p.gang)
+}
+
+// leave takes a pod out of its gang.
+func (d *Driver) leave(p *pod) {
+	g := p.gang
+	delete(g.pods, p.obj.UID)
+	p.gang = nil
+	d.touch(g)
+}
+
+// settle compares a gang with its pods and returns what the engine has to know.
+func (d *Driver) settle(g *gang, now cluster.Time) []engine.Event {
+	switch g.phase {
+	case gathering:
+		return d.gather(g, now)
+	case waiting:
+		return d.settleWaiting(g)
+	case starting:
+		return d.settleStarting(g, now)
+	case unwinding:
+		return d.settleUnwinding(g, now)
+	case running:
+		return d.settleRunning(g)
+	}
+	return d.settleStopping(g)
+}
+
+// gather submits a gang that is complete.
+func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
+	if len(g.pods) == 0 {
+		d.endTurn(g)
+		d.drop(g)
+		return nil
+	}
+	if g.boundByPlan() { // by the scheduler before this one
+		d.stale = "found bound"
+		return nil
+	}
+	if g.retry > now {
+		d.later(g, g.retry)
+		return nil
+	}
+	if !g.asks() {
+		g.refused = ""
+		d.endTurn(g)
+		return nil
+	}
+	m, err := g.need()
+	if err != nil {
+		g.refused = err.Error()
+		return nil
+	}
+	if d.leftover(g) {
+		return nil
+	}
+	pods, lacks := m.pick(g.ready()) // more than it needs wait for one of these to go, or for it to start
+	if size := max(1, m.size); len(pods) < size {
+		g.refused = d.missing(g, len(pods), size, lacks)
+		return nil
+	}
+	if g.refusedIn == d.life && slices.Equal(g.refusedFor, uids(pods)) {
+		return nil
+	}
+	d.share(pods)
+	spec, err := d.specOf(g, pods, m)
+	if err != nil {
+		g.refused = err.Error()
+		return nil
+	}
+	if !d.lookAround(g, pods, spec) {
+		return nil
+	}
+	set := d.partition(pods)
+	part := set.name
+	out := d.admits(spec)
+	switch {
+	case out != nil:
+		g.refused = out.Error()
+		return nil
+	case set.why != "":
+		g.refused = set.why
+		return nil
+	case !d.parts[part] && d.full:
+		g.refused = fmt.Sprintf("the gangs that wait ask for more than %d different sets of nodes; this one's has to wait", maxParts)
+		return nil
+	case !d.parts[part]:
+		d.stale = "constraints"
+		g.wants = part
+		return nil
+	}
+	g.refused, g.wants = "", ""
+	spec.Partitions = []string{part}
+	return d.submit(g, spec, pods, now)
+}
+
+// submit gives a gang to the engine.
+func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Time) []engine.Event {
+	spec.ID = d.next
+	d.next++
+	g.id, g.spec, g.members, g.phase = spec.ID, spec, uids(pods), waiting
+	d.byID[g.id] = g
+	g.since(now)
+	if g.asked = d.seq + 1; g.atHome() {
+		d.later(g, now)
+	}
+	return []engine.Event{{Type: engine.Submitted, Job: g.id, Spec: spec}}
+}
+
+// asks reports whether a pod of the gang wants to be bound, now or later.
+func (g *gang) asks() bool {
+	for _, p := range g.pods {
+		if p.node == "" && !p.over() && p.obj.DeletionTimestamp == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// missing says what a gang waits for before it can be scheduled.
+func (d *Driver) missing(g *gang, have, want int, lacks string) string {
+	gated := 0
+	for _, p := range g.pods {
+		if len(p.obj.Spec.SchedulingGates) > 0 {
+			gated++
+		}
+	}
+	text := fmt.Sprintf("%d of the gang's %d pods are there", have, want)
+	if want == 1 {
+		text = "not ready to be scheduled"
+	}
+	if lacks != "" {
+		text += " (" + lacks + ")"
+	}
+	if why := g.lacking(); why != "" {
+		text += "; " + why
+	}
+	if gated > 0 {
+		text += fmt.Sprintf("; %d have scheduling gates", gated)
+	}
+	return text
+}
+
+// boundByPlan reports whether pods are bound though this driver did not do it.
+func (g *gang) boundByPlan() bool {
+	for _, p := range g.pods {
+		if p.node != "" && !p.over() && !p.binding && !p.leaving {
+			return true
+		}
+	}
+	return false
+}
+
+// settleWaiting takes a gang back whose pods are not what was submitted.
+func (d *Driver) settleWaiting(g *gang) []engine.Event {
+	m, err := g.need()
+	if err == nil && !d.widen(g) {
+		pods, _ := m.pick(g.ready())
+		if len(pods) == max(1, m.size) && slices.Equal(uids(pods), g.members) && !g.boundByPlan() && d.admits(g.spec) == nil {
+			return nil
+		}
+	}
+	ev := engine.Event{Type: engine.Cancelled, Job: g.id}
+	d.withdraw(g)
+	return []engine.Event{ev}
+}
+
+// withdraw makes a gang gather again.
+func (d *Driver) withdraw(g *gang) {
+	d.endTurn(g)
+	d.forget(g)
+	g.phase, g.slots, g.plan, g.failed, g.done, g.leaves = gathering, nil, "", false, false, ""
+	g.missing, g.nth = nil, 0
+	d.touch(g)
+}
+
+// settleStarting waits until all are bound. If one cannot be, those that are
+// bound have to go: a part of a gang must not run.
+func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
+	open := false
+	for i := range g.slots {
+		p := g.pods[g.slots[i].pod]
+		switch {
+		case p == nil || p.node == "" && !p.binding || p.node == "" && p.obj.DeletionTimestamp != nil:
+			if g.refused == "" {
+				g.refused = "a pod of the gang went while it was being bound"
+			}
+			d.unwind(g)
+			return d.settleUnwinding(g, now)
+		case p.binding:
+			open = true
+		case p.node != g.slots[i].node:
+			g.refused = fmt.Sprintf("pod %s was bound to %s by somebody else", p.obj.Name, p.node)
+			d.unwind(g)
+			return d.settleUnwinding(g, now)
+		}
+	}
+	if open {
+		return nil
+	}
+	g.phase, g.fails, g.refused = running, 0, ""
+	d.crash("kube-started")
+	if g.repair.patch {
+		d.stale = cmp.Or(d.stale, "a gang is repaired")
+	}
+	if up := d.gangs[g.of]; up != nil && up.phase == stopping { // it was not running yet when that was told to leave
+		d.leaveAll(g, "the gang that it belongs to, "+up.name+", leaves")
+	}
+	return append([]engine.Event{{Type: engine.Started, Job: g.id}}, d.settleRunning(g)...)
+}
+
+// unwind lets those go that were bound.
+func (d *Driver) unwind(g *gang) {
+	g.phase = unwinding
+	g.run++
+	d.opt.Observe.Unwound()
+	for _, p := range g.sorted() {
+		if p.node != "" && !p.over() {
+			d.told.event(p.obj, v1.EventTypeWarning, "GangUnwound", "deleted, because its gang could not be bound as a whole: "+g.refused)
+			d.remove(p)
+		}
+	}
+}
+
+// settleUnwinding waits until nothing of the gang is bound, and nothing is on
+// its way; then the devices are free, and the gang gathers again.
+func (d *Driver) settleUnwinding(g *gang, now cluster.Time) []engine.Event {
+	if !d.vacated(g, d.remove) {
+		return nil
+	}
+	g.fails++
+	d.later(g, now.Add(backOff(g.fails)))
+	events := []engine.Event{{Type: engine.StartFailed, Job: g.id}, {Type: engine.Cancelled, Job: g.id}}
+	d.withdraw(g)
+	return events
+}
+
+// vacated reports whether nothing of a gang is bound any more, and nothing is on
+// its way. What still is, is asked to leave. One whose node is gone is ended by
+// force, because nobody else does; it counts until that is done: the node may be
+// back by then, and its devices would be given away twice.
+func (d *Driver) vacated(g *gang, leave func(*pod)) bool {
+	all := true
+	for _, p := range g.pods {
+		switch {
+		case p.binding:
+			all = false
+		case p.node != "" && !p.over():
+			all = false
+			switch {
+			case !d.occupies(p) && !p.ended:
+				d.remove(p)
+			case !p.leaving: // it was bound by a request that was on its way
+				leave(p)
+			}
+		}
+	}
+	return all
+}
+
+// backOff is how long a gang waits after a start that failed: from a second to
+// a minute.
+func backOff(fails int) time.Duration {
+	return min(time.Second<<min(fails-1, 10), time.Minute)
+}
+
+// occupies reports whether a pod holds something of a node that is there.
+func (d *Driver) occupies(p *pod) bool {
+	if p.node == "" || p.over() {
+		return false
+	}
+	n := d.nodes[p.node]
+	return n != nil && n.obj != nil
+}
+
+// settleRunning frees the places of pods that are over, gives them to pods that
+// replace these, and ends the gang with its last pod.
+func (d *Driver) settleRunning(g *gang) []engine.Event {
+	held := 0
+	for i := range g.slots {
+		s := &g.slots[i]
+		p := g.pods[s.pod]
+		if p != nil {
+			g.done = g.done || p.obj.Status.Phase == v1.PodSucceeded
+			g.failed = g.failed || p.obj.Status.Phase == v1.PodFailed
+		}
+		if p == nil || p.over() {
+			s.pod, s.done = "", s.done || p != nil && p.obj.Status.Phase == v1.PodSucceeded
+			continue
+		}
+		held++
+	}
+	if held == 0 {
+		ev := engine.Event{Type: engine.Stopped, Job: g.id, Reason: engine.WasCancelled}
+		switch {
+		case g.failed:
+			ev.Reason = engine.Failed
+		case g.done:
+			ev.Reason = engine.Completed
+		}
+		if g.failed || !g.done {
+			d.recall(g, false)
+		}
+		g.outcome = ev.Reason
+		d.withdraw(g)
+		return []engine.Event{ev}
+	}
+	m, err := g.need()
+	switch {
+	case suspended(err) && g.partly():
+		d.leaveAll(g, err.Error())
+		return nil
+	case suspended(err):
+		return nil
+	}
+	d.replace(g)
+	d.patch(g)
+	d.leftover(g)
+	if err == nil {
+		d.release(g, &m)
+	}
+	return nil
+}
+
+// partly reports whether a running gang is not whole any more, or will not be.
+func (g *gang) partly() bool {
+	return len(g.missing) > 0 || slices.ContainsFunc(g.slots, func(s slot) bool {
+		p := g.pods[s.pod]
+		return p == nil || p.obj.DeletionTimestamp != nil
+	})
+}
+
+// leaveAll makes the engine stop a running gang as a whole, and it does not
+// come back by itself.
+func (d *Driver) leaveAll(g *gang, why string) {
+	if g.leaves == "" {
+		g.leaves, g.grace = why, 30
+		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.id})
+	}
+}
+
+// settleStopping reports a gang gone when nothing of it is left.
+func (d *Driver) settleStopping(g *gang) []engine.Event {
+	if !d.vacated(g, func(p *pod) { d.evict(g, p) }) {
+		return nil
+	}
+	ev := engine.Event{Type: engine.Stopped, Job: g.id, Reason: engine.Preempted}
+	g.outcome = engine.Preempted
+	d.withdraw(g)
+	return []engine.Event{ev}
+}
+
+// replace binds pods that are new to the places of those that are over: a Job
+// makes another pod for one that failed, and a gang goes on with it. A place
+// whose node takes nobody any more cannot be filled: then the gang waits as a
+// whole for another.
+func (d *Driver) replace(g *gang) {
+	if !slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == "" }) {
+		return
+	}
+	pods := g.wanted()
+	for i := range g.slots {
+		if len(pods) == 0 {
+			return
+		}
+		s := &g.slots[i]
+		if s.pod != "" {
+			continue
+		}
+		fits := func(p *pod) bool { return p.asks(&g.spec.Tasks[s.set].Request) && !p.binding }
+		if n := d.nodes[s.node]; g.repair.wanted && (n == nil || n.state() != cluster.Up) && slices.ContainsFunc(pods, fits) {
+			s.lost = true // it may be elsewhere, if others of its gang are left
+			if d.hurt(g) {
+				d.stale = cmp.Or(d.stale, "a gang lost a node")
+				continue
+			}
+		}
+		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.grant(p, s.node) == "" })
+		if k < 0 {
+			d.waits[g] = true // for the devices of the pod before it, perhaps
+			continue
+		}
+		if n := d.nodes[s.node]; n == nil || n.state() != cluster.Up {
+			d.leaveAll(g, "node "+s.node+", where a pod of its gang was, takes no new ones")
+			return
+		}
+		s.pod, s.done = pods[k].obj.UID, false
+		pods[k].give(&g.spec.Tasks[s.set].Request)
+		d.bind(g, pods[k], s.node)
+		pods = slices.Delete(pods, k, k+1)
+	}
+}

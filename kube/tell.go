@@ -1,0 +1,211 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Every waiting pod says why it waits: in the condition PodScheduled, which
+// autoscalers read, too, and in an event. A second of waiting is not spoken of;
+// then a gang is looked at less and less often, and written to only when what
+// blocks it is another.
+const (
+	tellAfter = time.Second
+	tellFirst = 5 * time.Second
+	tellLast  = 5 * time.Minute
+	tellMost  = 16   // gangs explained in one go
+	tellQueue = 1024 // pods that wait for their condition to be written
+)
+
+// teller is what is remembered of what a gang was told.
+type teller struct {
+	nextTell cluster.Time
+	every    time.Duration
+	text     string
+	toldTo   []types.UID
+}
+
+func (t *teller) since(now cluster.Time) { t.nextTell, t.every = now.Add(tellAfter), tellFirst }
+
+// tells writes conditions and events, in its own time.
+type tells struct {
+	client kubernetes.Interface
+	queue  chan func(context.Context)
+	rec    record.EventRecorder
+	cast   record.EventBroadcaster
+}
+
+func (t *tells) init(client kubernetes.Interface, name string) {
+	t.queue = make(chan func(context.Context), tellQueue)
+	if t.client = client; client != nil {
+		t.cast = record.NewBroadcaster()
+		t.rec = t.cast.NewRecorder(scheme.Scheme, v1.EventSource{Component: name})
+	}
+}
+
+func (t *tells) run(ctx context.Context) {
+	if t.client == nil {
+		return
+	}
+	t.cast.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: t.client.CoreV1().Events("")})
+	defer t.cast.Shutdown()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case f := <-t.queue:
+			f(ctx)
+		}
+	}
+}
+
+func (t *tells) event(obj *v1.Pod, kind, reason, text string) {
+	if t.rec != nil {
+		t.rec.Event(obj, kind, reason, text)
+	}
+}
+
+// full reports whether no more can be queued.
+func (t *tells) full(n int) bool { return len(t.queue)+n > cap(t.queue) }
+
+// unschedulable writes the condition of a pod that waits. A pod that changed
+// since, perhaps because it was bound, is left alone.
+func (t *tells) unschedulable(obj *v1.Pod, text string, now time.Time) {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion},
+		"status": map[string]any{"conditions": []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			Message: text, LastTransitionTime: metav1.NewTime(now)}}}})
+	if err != nil {
+		panic(err) // of texts
+	}
+	t.queue <- func(ctx context.Context) {
+		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+}
+
+// nextTell is when gangs are to be told again.
+func (d *Driver) nextTell(now cluster.Time) cluster.Time {
+	if d.opt.Tell == nil {
+		return cluster.Never
+	}
+	for _, g := range d.gangs {
+		if g.waits() {
+			return max(d.tellAt, now)
+		}
+	}
+	return cluster.Never
+}
+
+func (g *gang) waits() bool { return g.phase == waiting || g.phase == gathering && g.refused != "" }
+
+// tell tells gangs that wait what they wait for.
+func (d *Driver) tell(now cluster.Time) {
+	if d.opt.Tell == nil || now < d.tellAt {
+		return
+	}
+	d.tellAt = now.Add(tellAfter)
+	var due []*gang
+	for _, g := range d.gangs {
+		if !g.waits() {
+			continue
+		}
+		if g.every == 0 {
+			g.since(now)
+		}
+		if g.nextTell <= now {
+			due = append(due, g)
+		}
+	}
+	slices.SortFunc(due, func(a, b *gang) int {
+		if a.nextTell != b.nextTell {
+			return int(min(max(a.nextTell-b.nextTell, -1), 1))
+		}
+		return strings.Compare(a.key, b.key)
+	})
+	for _, g := range due[:min(len(due), tellMost)] {
+		g.nextTell, g.every = now.Add(g.every), min(2*g.every, tellLast)
+		d.tellGang(g, now)
+	}
+}
+
+// tellGang writes to the pods of a gang what it waits for, if that is news.
+func (d *Driver) tellGang(g *gang, now cluster.Time) {
+	stem, text := g.refused, g.refused
+	if g.phase == waiting {
+		stem, text = d.why(g, now)
+	}
+	pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return !p.waits() })
+	to := uids(pods)
+	if stem == g.text && slices.Equal(to, g.toldTo) || d.told.full(len(pods)) {
+		return
+	}
+	fresh := stem != g.text
+	g.text, g.toldTo = stem, to
+	for i, p := range pods {
+		d.told.unschedulable(p.obj, text, time.Unix(0, int64(now)))
+		if i == 0 && fresh { // one event for a gang
+			d.told.event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
+		}
+	}
+}
+
+// why is what blocks a gang; stem is that part of it that is news when it is
+// another.
+func (d *Driver) why(g *gang, now cluster.Time) (stem, text string) {
+	y := d.explain(g, now)
+	stem = strings.Join(y.Blockers, "; ")
+	if stem == "" {
+		stem = strings.TrimSpace("waits for its turn " + y.Text)
+	}
+	if g.around != "" {
+		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.order), g.around)
+	}
+	text = stem
+	if n := min(len(y.Holders), 3); n > 0 {
+		text += ". Held by " + strings.Join(y.Holders[:n], "; ")
+		if len(y.Holders) > n {
+			text += fmt.Sprintf("; and %d more", len(y.Holders)-n)
+		}
+	}
+	switch {
+	case y.Expected == cluster.Never || y.Expected <= now:
+	case y.Rough:
+		text += ". Expected to start about " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
+	default:
+		text += ". Expected to start at " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
+	}
+	return stem, text
+}
+
+// status writes the status of a Queue object. What fails is written again later.
+func (t *tells) status(client dynamic.Interface, name string, s *queueStatus) {
+	fields := map[string]any{"oldestPending": nil, "inForce": nil} // a merge keeps what it does not name
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err == nil {
+		text, err = json.Marshal(map[string]any{"status": fields})
+	}
+	if err != nil {
+		panic(err) // of numbers and texts
+	}
+	t.queue <- func(ctx context.Context) {
+		_, _ = client.Resource(QueueResource).Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{}, "status")
+	}
+}

@@ -1,0 +1,311 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// terms are on which terms a gang runs: what its first pod says, else that pod's
+// owners, the nearest first, each in Muster's words; only then what they say in
+// the words of others.
+type terms struct {
+	queue    string
+	tier     cluster.Tier
+	priority int64
+	topology cluster.Topology
+	runTime  time.Duration
+	repair   bool // what is left runs on when a node is lost
+}
+
+// said is where something was said, for people: label K of pod P.
+type said struct{ value, where string }
+
+// speaker is a pod or an owner of it.
+type speaker struct {
+	meta metav1.Object
+	what string
+	body map[string]any // nil for pods and Jobs
+}
+
+// ask looks for keys in labels and annotations, the first key first, and of
+// those the nearest owner's.
+func ask(speakers []speaker, keys ...string) said {
+	for _, key := range keys {
+		for _, s := range speakers {
+			if v := s.meta.GetLabels()[key]; v != "" {
+				return said{v, "label " + key + " of " + s.what}
+			}
+			if v := s.meta.GetAnnotations()[key]; v != "" {
+				return said{v, "annotation " + key + " of " + s.what}
+			}
+		}
+	}
+	return said{}
+}
+
+// askBody looks for a field in what the speakers specify.
+func askBody(speakers []speaker, kinds []*objectKind, path ...string) said {
+	for _, s := range speakers {
+		if s.body == nil {
+			continue
+		}
+		o := unstructured.Unstructured{Object: s.body}
+		gvk := o.GroupVersionKind()
+		if !slices.ContainsFunc(kinds, func(k *objectKind) bool { return k.group == gvk.Group && k.kind == gvk.Kind }) {
+			continue
+		}
+		if v := textOf(s.body, path...); v != "" {
+			return said{v, fmt.Sprintf("%v of %s", path, s.what)}
+		}
+	}
+	return said{}
+}
+
+// terms reads a gang's terms. An owner that should be there and is not is an
+// error: it may say something.
+func (d *Driver) terms(g *gang, first *v1.Pod) (t terms, err error) {
+	who, err := d.speakers(g, first)
+	if err != nil {
+		return t, err
+	}
+	t.queue = d.queueFor(g, first.Namespace, who)
+	var class string
+	if t.priority, class, err = d.priorityFor(g, first, who); err != nil {
+		return t, err
+	}
+	if t.tier, err = d.tierFor(who, class, t.priority); err != nil {
+		return t, err
+	}
+	if t.topology, err = d.topologyFor(who); err != nil {
+		return t, err
+	}
+	if t.repair, err = d.repairFor(who); err != nil {
+		return t, err
+	}
+	t.runTime, err = runTimeFor(first, who)
+	return t, err
+}
+
+// speakers lists the pod, its Job, what made the gang, and who owns these.
+func (d *Driver) speakers(g *gang, first *v1.Pod) ([]speaker, error) {
+	who := []speaker{{first, "pod " + first.Name, nil}}
+	seen := map[objKey]bool{}
+	add := func(key objKey) error {
+		for key.kind != nil && !seen[key] {
+			seen[key] = true
+			o, err := d.object(g, key)
+			if o == nil {
+				return err
+			}
+			who = append(who, speaker{o, key.String(), o.Object})
+			key = ownerKey(o)
+		}
+		return nil
+	}
+	up := ownerKey(first)
+	if ref := owner(first, "batch", "Job"); ref != nil {
+		j := d.jobs[ref.UID]
+		if j == nil {
+			return nil, fmt.Errorf("its Job %s is gone", ref.Name)
+		}
+		who, up = append(who, speaker{j, "Job " + j.Name, nil}), ownerKey(j)
+	}
+	if err := add(g.object); err != nil {
+		return nil, err
+	}
+	return who, add(up)
+}
+
+// ownerKey names the controller of an object, if it is of a kind that is watched.
+func ownerKey(o metav1.Object) objKey {
+	ref := metav1.GetControllerOf(o)
+	if ref == nil {
+		return objKey{}
+	}
+	k := kindOf(ref)
+	if k == nil {
+		return objKey{}
+	}
+	return k.in(o.GetNamespace(), ref.Name)
+}
+
+// queueOf is the queue of a gang that waits for something, as far as it can be known.
+func (d *Driver) queueOf(g *gang, first *v1.Pod) string {
+	who, err := d.speakers(g, first)
+	if err != nil {
+		who = []speaker{{first, "pod " + first.Name, nil}}
+	}
+	return d.queueFor(g, first.Namespace, who)
+}
+
+// queueFor finds the queue of a gang.
+func (d *Driver) queueFor(g *gang, namespace string, who []speaker) string {
+	if s := ask(who, LabelQueue); s.value != "" {
+		return s.value
+	}
+	if s := askBody(who, groupKinds, "spec", "queue"); s.value != "" && (d.hasQueue(s.value) || s.value != "default") { // Volcano's own default says nothing
+		return s.value
+	}
+	if s := askBody(who, kubeflowKinds, "spec", "runPolicy", "schedulingPolicy", "queue"); s.value != "" {
+		return s.value
+	}
+	if s := ask(who, kueueQueue); s.value != "" {
+		return d.localQueue(g, namespace, s.value)
+	}
+	if s := ask(who, queueKeys...); s.value != "" {
+		return s.value
+	}
+	return d.opt.DefaultQueue
+}
+
+// priorityFor finds the priority of a gang, and the name of its class.
+func (d *Driver) priorityFor(g *gang, first *v1.Pod, who []speaker) (value int64, class string, err error) {
+	for _, s := range who {
+		if g.object.kind == podGroupKind && s.body != nil {
+			if p := numberOf(s.body, -1<<40, "spec", "priority"); p != -1<<40 {
+				return int64(p), textOf(s.body, "spec", "priorityClassName"), nil
+			}
+		}
+	}
+	if s := ask(who, kueuePriority); s.value != "" {
+		value, err = d.classValue(g, s, kueuePriorityKind, priorityKind)
+		return value, s.value, err
+	}
+	for _, s := range []said{askBody(who, groupKinds, "spec", "priorityClassName"), ask(who, kaiPriority),
+		askBody(who, kubeflowKinds, "spec", "runPolicy", "schedulingPolicy", "priorityClass")} {
+		if s.value != "" {
+			value, err = d.classValue(g, s, priorityKind)
+			return value, s.value, err
+		}
+	}
+	return priority(first), first.Spec.PriorityClassName, nil
+}
+
+// classValue is the value of a priority class, of the first kind that has it.
+func (d *Driver) classValue(g *gang, s said, kinds ...*objectKind) (int64, error) {
+	names := ""
+	for _, k := range kinds {
+		if o, _ := d.object(g, k.in("", s.value)); o != nil {
+			return int64(numberOf(o.Object, 0, "value")), nil
+		}
+		if names != "" {
+			names += " or "
+		}
+		names += k.kind
+	}
+	return 0, fmt.Errorf("%s: there is no %s %q that Muster can read", s.where, names, s.value)
+}
+
+// tierFor is the tier that is stated, else the one that the priority class stands
+// for, else what the priority says.
+func (d *Driver) tierFor(who []speaker, class string, priority int64) (cluster.Tier, error) {
+	if s := ask(who, LabelTier); s.value != "" {
+		t, err := cluster.ParseTier(s.value)
+		if err != nil {
+			return cluster.Standard, fmt.Errorf("%s: %w", s.where, err)
+		}
+		return t, nil
+	}
+	if t, ok := d.opt.Classes[class]; ok {
+		return t, nil
+	}
+	switch {
+	case priority >= 2_000_000_000: // system-cluster-critical and above
+		return cluster.Critical, nil
+	case priority < 0:
+		return cluster.BestEffort, nil
+	}
+	return cluster.Standard, nil
+}
+
+// topologyFor reads how far apart the gang may be.
+func (d *Driver) topologyFor(who []speaker) (cluster.Topology, error) {
+	for _, a := range []struct {
+		key      string
+		required bool
+	}{{AnnotationWithin, true}, {AnnotationPrefer, false}} {
+		if s := ask(who, a.key); s.value != "" {
+			l, err := cluster.ParseLevel(s.value)
+			if err != nil {
+				return cluster.Topology{}, fmt.Errorf("%s: %w", s.where, err)
+			}
+			return cluster.Topology{Level: l, Required: a.required}, nil
+		}
+	}
+	required := []said{ask(who, kueueRequired), ask(who, kaiRequired), askBody(who, []*objectKind{kaiKind}, "spec", "topologyConstraint", "requiredTopologyLevel")}
+	for _, s := range who {
+		if s.body == nil {
+			continue
+		}
+		for _, c := range listOf(s.body, "spec", "schedulingConstraints", "topology") {
+			required = append(required, said{textOf(c, "key"), "spec.schedulingConstraints of " + s.what})
+		}
+	}
+	for _, s := range required {
+		if s.value == "" {
+			continue
+		}
+		l, ok := d.levelOf(s.value)
+		if !ok {
+			return cluster.Topology{}, fmt.Errorf("%s: %q is none of the labels that the configuration names (labels: clique, rack, fabric), nor kubernetes.io/hostname", s.where, s.value)
+		}
+		return cluster.Topology{Level: l, Required: true}, nil
+	}
+	for _, s := range []said{ask(who, kueuePreferred), ask(who, kaiPreferred), askBody(who, []*objectKind{kaiKind}, "spec", "topologyConstraint", "preferredTopologyLevel")} {
+		if l, ok := d.levelOf(s.value); ok {
+			return cluster.Topology{Level: l}, nil
+		}
+	}
+	return cluster.Topology{}, nil
+}
+
+// levelOf is the level that a label of nodes stands for.
+func (d *Driver) levelOf(label string) (cluster.Level, bool) {
+	l := &d.opt.Labels
+	switch label {
+	case "":
+	case v1.LabelHostname:
+		return cluster.LevelNode, true
+	case l.Clique:
+		return cluster.LevelNVLink, true
+	case l.Rack:
+		return cluster.LevelRack, true
+	case l.Fabric:
+		return cluster.LevelFabric, true
+	}
+	return cluster.LevelAny, false
+}
+
+// runTimeFor is how long the gang is expected to run; 0: nobody knows.
+func runTimeFor(first *v1.Pod, who []speaker) (time.Duration, error) {
+	if s := ask(who, AnnotationRunTime); s.value != "" {
+		t, err := cluster.ParseDuration(s.value)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", s.where, err)
+		}
+		return t, nil
+	}
+	if s := first.Spec.ActiveDeadlineSeconds; s != nil {
+		return seconds(*s), nil
+	}
+	if s := ask(who, kueueMaxTime); s.value != "" {
+		n, err := strconv.ParseInt(s.value, 10, 64)
+		if err != nil || n < 1 {
+			return 0, fmt.Errorf("%s: %q is not a number of seconds", s.where, s.value)
+		}
+		return seconds(n), nil
+	}
+	return 0, nil
+}
+
+func seconds(n int64) time.Duration {
+	return min(time.Duration(n), cluster.MaxDuration/time.Second) * time.Second
+}

@@ -1,0 +1,197 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watch starts the informers and returns when all that is there is in the
+// inbox. A relist reaches us as the differences that it found.
+func (d *Driver) watch(ctx context.Context) error {
+	f := informers.NewSharedInformerFactoryWithOptions(d.opt.Client, 0, informers.WithTransform(trim))
+	d.workers.Go(func() {
+		<-ctx.Done()
+		f.Shutdown()
+	})
+	// What makes gangs comes before the pods, so that nothing that is found bound
+	// is taken for what it is not.
+	err := d.watchThese(ctx, f, []watched{
+		{f.Core().V1().Nodes().Informer(), d.onNode, d.onNodeGone},
+		{f.Batch().V1().Jobs().Informer(), d.onJob, d.onJobGone},
+		{f.Core().V1().Namespaces().Informer(), d.onSpace, func(any) {}},
+		{f.Core().V1().PersistentVolumeClaims().Informer(), keep(d, d.claims), drop(d, d.claims)},
+		{f.Core().V1().PersistentVolumes().Informer(), keep(d, d.storage.volumes), drop(d, d.storage.volumes)},
+		{f.Storage().V1().StorageClasses().Informer(), keep(d, d.classes), drop(d, d.classes)},
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.watchDevices(ctx, f); err != nil {
+		return err
+	}
+	if err := d.watchKinds(ctx); err != nil {
+		return err
+	}
+	queues, err := d.watchQueues(ctx)
+	if err != nil {
+		return err
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), queues...) {
+		return errors.Join(ctx.Err(), fmt.Errorf("the cluster's queues could not be listed"))
+	}
+	return d.watchThese(ctx, f, []watched{{f.Core().V1().Pods().Informer(), d.onPod, d.onPodGone}})
+}
+
+// watched is an informer and what is done with what it sees.
+type watched struct {
+	in      cache.SharedIndexInformer
+	changed func(old, obj any)
+	gone    func(obj any)
+}
+
+// watchThese starts informers and waits until all that is there is in the inbox.
+func (d *Driver) watchThese(ctx context.Context, f informers.SharedInformerFactory, these []watched) error {
+	var synced []cache.InformerSynced
+	for _, w := range these {
+		reg, err := w.in.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { w.changed(nil, obj) },
+			UpdateFunc: w.changed,
+			DeleteFunc: func(obj any) {
+				if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+					obj = last.Obj
+				}
+				w.gone(obj)
+			},
+		})
+		if err != nil {
+			return err
+		}
+		synced = append(synced, reg.HasSynced)
+	}
+	f.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return errors.Join(ctx.Err(), fmt.Errorf("the cluster's pods, nodes and jobs could not be listed"))
+	}
+	return nil
+}
+
+// trim drops what nobody here reads: most of an object's bytes.
+func trim(obj any) (any, error) {
+	if m, ok := obj.(metav1.Object); ok {
+		m.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func (d *Driver) onSpace(_, obj any) {
+	if s, ok := obj.(*v1.Namespace); ok {
+		d.inbox.Put(func() {
+			if !maps.Equal(d.spaces[s.Name], s.Labels) {
+				d.spaces[s.Name] = s.Labels
+				d.moves++
+			}
+		})
+	}
+}
+
+// keep and drop keep a list of objects by namespace/name.
+func keep[T metav1.Object](d *Driver, list map[string]T) func(_, obj any) {
+	return func(_, obj any) {
+		if o, ok := obj.(T); ok {
+			d.inbox.Put(func() {
+				list[cache.MetaObjectToName(o).String()] = o
+				d.moves++
+			})
+		}
+	}
+}
+
+func drop[T metav1.Object](d *Driver, list map[string]T) func(obj any) {
+	return func(obj any) {
+		if o, ok := obj.(T); ok {
+			d.inbox.Put(func() {
+				key := cache.MetaObjectToName(o).String()
+				delete(list, key)
+				maps.DeleteFunc(d.taken, func(v, claim string) bool { return v == key || claim == key })
+				d.moves++
+			})
+		}
+	}
+}
+
+func (d *Driver) onPod(_, obj any) {
+	if p, ok := obj.(*v1.Pod); ok {
+		d.inbox.Put(func() { d.podChanged(p) })
+	}
+}
+
+func (d *Driver) onPodGone(obj any) {
+	if p, ok := obj.(*v1.Pod); ok {
+		d.inbox.Put(func() { d.podGone(p) })
+	}
+}
+
+func (d *Driver) onJob(_, obj any) {
+	if j, ok := obj.(*batchv1.Job); ok {
+		d.inbox.Put(func() { d.jobChanged(j) })
+	}
+}
+
+func (d *Driver) onJobGone(obj any) {
+	if j, ok := obj.(*batchv1.Job); ok {
+		d.inbox.Put(func() { d.jobGone(j) })
+	}
+}
+
+func (d *Driver) onNode(_, obj any) {
+	if n, ok := obj.(*v1.Node); ok {
+		d.inbox.Put(func() { d.nodeChanged(n) })
+	}
+}
+
+func (d *Driver) onNodeGone(obj any) {
+	if n, ok := obj.(*v1.Node); ok {
+		d.inbox.Put(func() { d.nodeGone(n.Name) })
+	}
+}
+
+// nodeChanged books a node as it is now. What the engine cannot be told by
+// events makes it begin anew.
+func (d *Driver) nodeChanged(obj *v1.Node) {
+	n := d.nodeNamed(obj.Name)
+	old, was := n.obj, n.state()
+	n.obj = obj
+	d.count1(obj.Name, n)
+	switch {
+	case old == nil:
+		d.stale = "node joined"
+		d.moves++
+	case !maps.Equal(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj):
+		d.stale = "labels or taints"
+		d.moves++
+	case !equality.Semantic.DeepEqual(old.Status.Capacity, obj.Status.Capacity) || !equality.Semantic.DeepEqual(old.Status.Allocatable, obj.Status.Allocatable):
+		d.sizesAt, d.nodesAt = true, true
+		d.moves++
+	}
+	d.nodesAt = d.nodesAt || n.state() != was
+}
+
+// nodeGone books that a node was deleted: what was there is lost.
+func (d *Driver) nodeGone(name string) {
+	d.nodeNamed(name).obj = nil
+	d.nodesAt = true
+	for _, g := range d.gangs {
+		if g.phase > waiting {
+			d.touch(g)
+		}
+	}
+}
