@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_CFLAGS = -O2 -g -Wno-deprecated-declarations # of NVML's header
 
-.PHONY: run sim test build lint bench soak fuzz results clean
+.PHONY: run sim kube-demo test build lint bench bench-kube soak results
 
 # Without an NVIDIA driver the devices are simulated; the jobs are real processes.
 GPUS ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo --gpus sim:8xH100-80GB)
@@ -19,8 +19,15 @@ sim: build ## replay a sample cluster under all policies and write report.html
 	@echo "  ./muster trace inspect YOUR-TRACE                      what your own history holds (docs/traces.md)"
 	@echo "  ./muster sim --trace YOUR-TRACE --load 0.9 --policies all"
 
-build: ## the muster binary
+kube-demo: build ## a Kubernetes control plane of this machine, Muster installed on it, a team's worth of work
+	$(GO) build -o muster-kubedemo ./internal/kubedemo # go run would call Ctrl-C a failure
+	./muster-kubedemo
+
+build: ## the muster binary, and the small programs beside it that start faster for what is started often
 	$(GO) build -o muster ./cmd/muster
+	CGO_ENABLED=0 $(GO) build -o muster-shim ./cmd/muster-shim
+	CGO_ENABLED=0 $(GO) build -o muster-slurm ./cmd/muster-slurm
+	CGO_ENABLED=0 $(GO) build -o muster-kube ./cmd/muster-kube
 
 test: ## everything that CI checks; installs the browser that the report is tested in
 	./scripts/install-test-deps.sh
@@ -35,15 +42,14 @@ bench: ## the figures of docs/performance.md
 	$(GO) test -run xxx -bench . -benchmem ./engine ./sim ./trace ./quota
 	$(GO) test -run xxx -bench Beside -benchtime 1x -timeout 30m ./slurm
 
-soak: ## a million random events per policy, with all invariants; a thousand deaths of the daemon
-	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Soak|Crash' -v ./engine ./driver/... ./cmd/muster
-	MUSTER_SOAK=1000 $(GO) test -timeout 1h -run 'TestCrash$$' -v ./cmd/muster
+bench-kube: ## schedulers on a real Kubernetes control plane, side by side (half an hour)
+	$(GO) test -run xxx -bench 'Cluster|Backlog' -benchtime 1x -timeout 90m ./kube
 
-fuzz: ## each fuzz target for half a minute
+soak: ## a million random events per policy, with all invariants; a thousand deaths of the daemon, 600 of a cluster's scheduler; each fuzz target for half a minute
+	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin' -v ./engine ./driver/... ./quota
+	MUSTER_SOAK=1000 $(GO) test -timeout 1h -run 'TestCrash$$' -v ./cmd/muster
+	MUSTER_SOAK=200 $(GO) test -timeout 2h -run 'TestKube$$/^(deaths|many|scenarios)$$' -v ./kube
 	./scripts/fuzz.sh 30s
 
 results: ## replay the published experiments and write docs/results.md
 	$(GO) run ./cmd/muster results --traces ../shared/traces --out docs/results.md
-
-clean:
-	rm -f muster report.html

@@ -9,20 +9,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/client/terminal"
 )
-
-// detachKey is Ctrl-\, which leaves a terminal without ending what runs there.
-const detachKey = 0x1c
-
-// errDetached says that the terminal was left.
-var errDetached = errors.New("detached")
 
 func newAttach() *cobra.Command {
 	var watch bool
@@ -37,8 +34,8 @@ func newAttach() *cobra.Command {
 				return err
 			}
 			cl := client.Connect()
-			err = useTerminal(c.Context(), c, cl, ids[0], watch)
-			if errors.Is(err, errDetached) {
+			err = terminal.Use(c.Context(), cl, ids[0], os.Stdin, c.OutOrStdout(), c.ErrOrStderr(), watch)
+			if errors.Is(err, terminal.ErrDetached) {
 				return nil
 			}
 			if err != nil {
@@ -54,90 +51,6 @@ func newAttach() *cobra.Command {
 	}
 	c.Flags().BoolVar(&watch, "read-only", false, "look on: nothing that is typed reaches the job, except Ctrl-\\ to leave")
 	return c
-}
-
-// useTerminal ties this terminal to a job's. It is as it was when it returns,
-// whatever happened.
-func useTerminal(ctx context.Context, c *cobra.Command, cl *client.Client, id int, watch bool) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // the window was closed: the job goes on
-	defer signal.Stop(hangup)
-	size := make(chan client.Window, 1)
-	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
-		old, err := term.MakeRaw(fd)
-		if err != nil {
-			return fmt.Errorf("this terminal: %w", err)
-		}
-		defer func() { _ = term.Restore(fd, old) }()
-		changed := make(chan os.Signal, 1)
-		signal.Notify(changed, syscall.SIGWINCH)
-		defer signal.Stop(changed)
-		changed <- syscall.SIGWINCH // what it is now
-		go tellSize(ctx, fd, changed, size)
-	}
-	typed := make(chan []byte)
-	go readKeys(ctx, os.Stdin, typed, watch, func() { cancel(errDetached) })
-	go func() {
-		select {
-		case <-hangup:
-			cancel(errDetached)
-		case <-ctx.Done():
-		}
-	}()
-	err := cl.Screen(ctx, id, typed, size, c.OutOrStdout())
-	if ctx.Err() == nil {
-		return err
-	}
-	fmt.Fprintf(c.ErrOrStderr(), "\r\nmuster: job %d goes on; muster attach %d comes back to it, muster cancel %d ends it\r\n", id, id, id)
-	return errDetached
-}
-
-// tellSize passes on how large the window is whenever that changes.
-func tellSize(ctx context.Context, fd int, changed <-chan os.Signal, size chan<- client.Window) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		if columns, rows, err := term.GetSize(fd); err == nil {
-			select {
-			case size <- client.Window{Rows: rows, Columns: columns}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-}
-
-// readKeys passes on what is typed, up to the key that leaves.
-func readKeys(ctx context.Context, in io.Reader, typed chan<- []byte, watch bool, leave func()) {
-	for {
-		b := make([]byte, 4096)
-		n, err := in.Read(b)
-		if err != nil {
-			return // what it shows may still be of interest
-		}
-		for i, k := range b[:n] {
-			if k == detachKey {
-				n, err = i, io.EOF
-				break
-			}
-		}
-		if n > 0 && !watch {
-			select {
-			case typed <- b[:n]:
-			case <-ctx.Done():
-				return
-			}
-		}
-		if err != nil {
-			leave()
-			return
-		}
-	}
 }
 
 // runAttached submits, shows the output, and ends as the job does.
@@ -163,8 +76,13 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	eol := "\n"
 	if s.Pty {
-		if err := useTerminal(ctx, c, cl, id, false); errors.Is(err, errDetached) {
+		eol = "\r\n" // the terminal is raw
+	}
+	go tellIdle(ctx, cl, id, c.ErrOrStderr(), eol)
+	if s.Pty {
+		if err := terminal.Use(ctx, cl, id, os.Stdin, c.OutOrStdout(), c.ErrOrStderr(), false); errors.Is(err, terminal.ErrDetached) {
 			return nil
 		} else if err != nil {
 			return err
@@ -198,6 +116,34 @@ func runAttached(ctx context.Context, c *cobra.Command, s *api.Submission) error
 		return err
 	}
 	return endLike(c.ErrOrStderr(), &j)
+}
+
+// idleNews is how often whoever is attached asks whether the job counts as idle.
+const idleNews = 5 * time.Second
+
+// tellIdle tells whoever is attached that the job does not use its GPUs, and what
+// follows from it, until the context ends.
+func tellIdle(ctx context.Context, cl *client.Client, id int, w io.Writer, eol string) {
+	again := time.NewTicker(idleNews)
+	defer again.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		j, err := cl.Job(ctx, id)
+		if err != nil {
+			continue // the daemon may come back
+		}
+		if j.Idle != nil && j.Idle.Text != last {
+			last = j.Idle.Text
+			fmt.Fprintf(w, "%smuster: job %d: %s%s", strings.TrimSuffix(eol, "\n"), id, last, eol)
+		} else if j.Idle == nil {
+			last = ""
+		}
+	}
 }
 
 // endLike says how a job ended, if its output does not, and carries its exit code.

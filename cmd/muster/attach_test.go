@@ -32,6 +32,12 @@ type seat struct {
 // sit starts a muster command on a terminal of 30 rows and 100 columns.
 func (d *daemon) sit(args ...string) *seat {
 	d.t.Helper()
+	return d.sitAt(d.bin, args...)
+}
+
+// sitAt is sit for any program.
+func (d *daemon) sitAt(program string, args ...string) *seat {
+	d.t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		d.t.Fatal(err)
@@ -48,7 +54,7 @@ func (d *daemon) sit(args ...string) *seat {
 		d.t.Fatal(err)
 	}
 	s.resize(30, 100)
-	s.cmd = exec.Command(d.bin, args...)
+	s.cmd = exec.Command(program, args...)
 	s.cmd.Dir, s.cmd.Env = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket, "TERM=xterm", "PS1=$ ", "ENV=")
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = s.tty, s.tty, s.tty
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

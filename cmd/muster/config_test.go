@@ -22,6 +22,13 @@ func TestConfig(t *testing.T) {
 	}
 	write("policy: fifo\nqueues:\n  - {name: research, guarantee: 3}\n  - {name: closed, guarantee: 1}\nmembers:\n  closed: {users: [nobody-at-all]}\nstop:\n  standard: {how: kill, grace: 1s}\n")
 	d.want(d.must("config", "check", file), "fine; 2 queues")
+	write("kind: MusterConfiguration\npolicy: fifo\n") // of another program
+	d.want(d.must("config", "check", file), "fine, for muster kube", "gpu_resources", "nvidia.com/gpu")
+	write("kind: MusterConfiguration\nplase: best-fit\n")
+	if out, code := d.try("config", "check", file); code == exitOK || !strings.Contains(out, `muster.yaml:2: unknown key "plase"`) {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	write("policy: fifo\nqueues:\n  - {name: research, guarantee: 3}\n  - {name: closed, guarantee: 1}\nmembers:\n  closed: {users: [nobody-at-all]}\nstop:\n  standard: {how: kill, grace: 1s}\n")
 	d.args = []string{"--config", file}
 	d.policy = "las"
 	d.start()

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -74,7 +75,7 @@ type promise struct {
 
 // TestCrash: the daemon dies at random instants and at named places, while jobs
 // are submitted, started, suspended, requeued, resized, preempted and
-// cancelled; nothing of docs/reliability.md is broken.
+// cancelled, and the policy changes; nothing of docs/reliability.md is broken.
 func TestCrash(t *testing.T) {
 	points, seed := 30, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("MUSTER_SOAK")); err == nil {
@@ -208,8 +209,20 @@ func (s *storm) work(ctx context.Context, r *rand.Rand) {
 			}
 			continue
 		}
+		if r.IntN(10) == 0 {
+			s.setPolicy(ctx, r)
+			continue
+		}
 		s.disturb(ctx, r)
 	}
+}
+
+// setPolicy changes who is next, under the feet of those who run and wait.
+func (s *storm) setPolicy(ctx context.Context, r *rand.Rand) {
+	soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	to := api.PolicyRequest{Policy: []string{"multifactor", "fifo", "las:base=1s", "srtf"}[r.IntN(4)], Place: []string{"best-fit", "worst-fit"}[r.IntN(2)]}
+	_ = s.cl.Do(soon, http.MethodPost, "/v1/policy", &to, nil)
 }
 
 // submit submits a job, as often as it takes until it is accepted.
@@ -263,7 +276,7 @@ func (s *storm) disturb(ctx context.Context, r *rand.Rand) {
 // what happened.
 func (s *storm) check() (jobs, runs int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	for {
 		list, err := s.cl.List(ctx, url.Values{"state": {"active"}})
@@ -275,7 +288,7 @@ func (s *storm) check() (jobs, runs int) {
 			_, _ = s.cl.Act(ctx, list[i].ID, "resume")
 		}
 		if ctx.Err() != nil {
-			s.t.Errorf("after a minute %d jobs are not over (%v): %+v", len(list), err, list)
+			s.t.Errorf("after five minutes %d jobs are not over (%v): %.3000s", len(list), err, fmt.Sprintf("%+v", list))
 			return 0, 0
 		}
 		time.Sleep(20 * time.Millisecond)

@@ -27,8 +27,17 @@ type board struct {
 // openBoard signs a browser in, as a user does: with the link of muster dashboard.
 func openBoard(t *testing.T, gpus string) *board {
 	t.Helper()
-	b := &board{Browser: browser.Open(t), daemon: startDaemon(t, gpus)}
-	link := strings.TrimSpace(b.must("dashboard", "--no-open"))
+	return signIn(t, startDaemon(t, gpus))
+}
+
+func signIn(t *testing.T, d *daemon) *board {
+	t.Helper()
+	return signInBy(t, d, strings.TrimSpace(d.must("dashboard", "--no-open")))
+}
+
+func signInBy(t *testing.T, d *daemon, link string) *board {
+	t.Helper()
+	b := &board{Browser: browser.Open(t), daemon: d}
 	b.base = link[:strings.Index(link, "/login")]
 	b.Look(1280, 900, "light")
 	b.Do(chromedp.Navigate(link))
@@ -107,9 +116,15 @@ func TestDashboardJob(t *testing.T) {
 	b.Await("its end", has(".head .state", "failed")+` && `+has(".lead", "exit code 3"))
 	b.visit("/jobs/2")
 	b.Await("it runs", has(".head .state", "running"))
-	b.Do(chromedp.Click(chromedp.CSS(".acts .danger")))
+	b.JS(`document.querySelector(".acts .danger").focus()`)
+	b.Do(chromedp.KeyEvent(kb.Enter))
 	b.Await("a question first", `document.querySelector("#ask").open`)
-	b.Do(chromedp.Click(chromedp.CSS("#ask-yes")))
+	b.Do(chromedp.KeyEvent(kb.Escape))
+	b.Await("which can be left", `!document.querySelector("#ask").open && document.activeElement.classList.contains("danger")`)
+	b.want(b.must("show", "2"), `"state": "running"`)
+	b.Do(chromedp.KeyEvent(kb.Enter))
+	b.Await("the question again, on the harmless answer", `document.querySelector("#ask").open && document.activeElement.id === "ask-no"`)
+	b.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
 	b.Await("cancelled", has(".head .state", "cancelled"))
 	b.want(b.must("show", "2"), `"state": "cancelled"`)
 	b.Clean(b.base, "data:")
@@ -166,7 +181,9 @@ func TestDashboardList(t *testing.T) {
 	b.Settle()
 	b.Do(chromedp.KeyEvent("hold"))
 	b.Await("what is searched", `document.querySelectorAll(".jobs tbody tr").length === 1 && location.search.includes("hold")`)
-	b.JS(`document.activeElement.blur()`)
+	b.visit("/jobs?search=hold") // a page of its own: no field has the focus, and nothing that was typed is on its way
+	b.Await("the same again", `document.querySelectorAll(".jobs tbody tr").length === 1 && document.activeElement.id !== "search"`)
+	b.Settle()
 	b.Do(chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.Enter))
 	b.Await("the job by keys", `location.pathname === "/jobs/1"`)
 	b.Do(chromedp.KeyEvent("g"), chromedp.KeyEvent("o"))
@@ -196,7 +213,7 @@ func TestDashboardLooks(t *testing.T) {
 	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "a-rather-long-name-of-a-job-that-does-not-end-"+strings.Repeat("x", 60), "--", "sleep", "300")
 	b.must("submit", "--gpus", "4", "--time", "10m", "--name", "big", "--", "sleep", "300")
 	b.must("submit", "--gpus", "0.25", "--time", "10m", "--", "sh", "-c", "echo x; exit 1")
-	for _, path := range []string{"/", "/jobs?state=", "/jobs/1", "/jobs/2", "/submit", "/usage?by=name"} {
+	for _, path := range []string{"/", "/jobs?state=", "/jobs/1", "/jobs/2", "/submit", "/usage?by=job", "/history"} {
 		b.Look(1280, 900, "light")
 		b.visit(path)
 		b.Settle()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
 )
 
@@ -127,19 +128,12 @@ func (d *demo) run(ctx context.Context, log *slog.Logger) {
 
 // demoDefaults gives a demo simulated GPUs and a state of its own, unless it is
 // told otherwise: made-up jobs are not to be among those of the team.
-func (f *serveFlags) demoDefaults(c *cobra.Command) {
+func (f *serveFlags) demoDefaults(c *cobra.Command, conf *config.Serve) {
 	if f.gpus == "" {
-		f.gpus = demoGPUs
+		conf.GPUs = demoGPUs
 	}
 	if !c.Flags().Changed("state") {
-		f.state += "-demo"
-	}
-}
-
-// demoRules gives a demo its queues instead of the configured ones.
-func (f *serveFlags) demoRules(spec *cluster.Spec) {
-	if f.demo {
-		spec.Queues = demoQueues(spec.Nodes[0].GPUs)
+		conf.State += "-demo"
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 // faultsFile, in the folder of the state, says which simulated GPUs are unwell.
 const faultsFile = "simulated-faults"
 
+// useFile, likewise, says what simulated GPUs play to compute.
+const useFile = "simulated-use"
+
 // devices is what a machine schedules.
 type devices struct {
 	source gpu.Source
@@ -55,14 +58,23 @@ func openDevices(flag, state string, cpus int) (*devices, error) {
 }
 
 func simulatedDevices(flag, text, state string, node cluster.Node) (*devices, error) {
+	text, mig, cut := strings.Cut(text, "/")
 	spec, err := cluster.ParseShort("1x" + text)
 	if err != nil {
 		return nil, usage(fmt.Errorf("--gpus %s: %w", flag, err))
 	}
 	node.Model, node.GPUs = spec.Nodes[0].Model, spec.Nodes[0].GPUs
 	model, _ := spec.Model(node.Model)
+	if node.MIG = cluster.Unpartitioned; cut {
+		node.MIG = mig
+	}
+	geometry, _, err := node.Geometry(&model)
+	if err != nil {
+		return nil, usage(fmt.Errorf("--gpus %s: %w", flag, err))
+	}
 	spec.Nodes = []cluster.Node{node}
-	d := &devices{source: gpu.Simulated(node.GPUs, model, filepath.Join(state, faultsFile)), spec: *spec}
+	d := &devices{source: gpu.Simulated(node.GPUs, model, filepath.Join(state, faultsFile), filepath.Join(state, useFile)), spec: *spec}
+	gpu.Partitioned(d.source, geometry)
 	d.gpus = local.DescribeGPUs(d.source.Devices())
 	return d, nil
 }

@@ -104,7 +104,10 @@ func TestSuspendAll(t *testing.T) {
 		}
 		return fi.Size()
 	}
-	for try := 0; size() == 0 && try < 400; try++ {
+	for try := 0; size() == 0 || !strings.Contains(d.must("show", "1"), `"state": "running"`); try++ {
+		if try > 1000 {
+			t.Fatalf("it does not run: %s", d.must("show", "1"))
+		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	d.must("suspend", "1")
@@ -129,4 +132,36 @@ func TestSuspendAll(t *testing.T) {
 	if out, _ := d.try("wait", "1"); !strings.Contains(out, "cancelled") {
 		t.Errorf("a suspended job that is cancelled: %s", out)
 	}
+}
+
+// GPUs in MIG mode: a job gets an instance that there is and sees no more than
+// that; it keeps it over a death of the daemon; a GPU in MIG mode is never handed
+// out whole, and one that is not never in slices.
+func TestInstances(t *testing.T) {
+	d := startDaemon(t, "2xA100-80GB/0:3g.40gb@4,1g.10gb@0")
+	d.want(d.must("nodes"), "3g.40gb@4", "1g.10gb@0")
+	until := "env | grep VISIBLE; trap 'exit 0' TERM; while [ ! -e go ]; do sleep 0.05; done"
+	d.must("submit", "--gpus", "3g.40gb", "--", "sh", "-c", until)
+	d.must("submit", "--gpus", "3g.40gb", "--", "sh", "-c", until)
+	d.must("submit", "--gpus", "1", "--", "sh", "-c", until)
+	d.untilSays("3g.40gb@4: job 1, 1g.10gb@0", "nodes")
+	d.untilSays("CUDA_VISIBLE_DEVICES=MIG-simulated-0-3g.40gb-4", "logs", "1")
+	d.want(d.must("logs", "1"), "NVIDIA_VISIBLE_DEVICES=MIG-simulated-0-3g.40gb-4")
+	d.untilSays("CUDA_VISIBLE_DEVICES=GPU-simulated-1", "logs", "3")
+	d.want(d.must("why", "2"), "3g.40gb", "job 1")
+	if out, code := d.try("submit", "--gpus", "2", "--", "true"); code == 0 || !strings.Contains(out, "even the empty cluster") {
+		t.Errorf("two whole GPUs where one is in MIG mode: %d\n%s", code, out)
+	}
+	if out, code := d.try("submit", "--gpus", "2g.20gb", "--", "true"); code == 0 || !strings.Contains(out, "2g.20gb") {
+		t.Errorf("an instance that there is not: %d\n%s", code, out)
+	}
+	d.kill()
+	d.start()
+	d.untilSays("3g.40gb@4: job 1", "nodes")
+	d.want(d.must("show", "1"), `"profile": "3g.40gb"`, `"uuid": "MIG-simulated-0-3g.40gb-4"`, `"parent": "GPU-simulated-0"`)
+	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.must("wait", "1", "2", "3")
+	d.want(d.must("logs", "2"), "CUDA_VISIBLE_DEVICES=MIG-simulated-0-3g.40gb-4")
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -15,6 +17,8 @@ import (
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/slurm"
+	"github.com/muster-gpu/muster/slurm/remote"
 )
 
 // jobFlags are the options of muster run and muster submit.
@@ -23,7 +27,7 @@ type jobFlags struct {
 	limit, estimate, memory string
 	cpus                    float64
 	gpus                    string
-	dependency              string
+	dependency, deadline    string
 	env                     []string
 }
 
@@ -34,7 +38,7 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.s.Tier, "tier", "", "critical, standard or best-effort")
 	fl.StringVar(&f.s.Kind, "kind", "", "training, batch, service, interactive or trial")
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
-	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, or a fraction such as 0.5")
+	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
 	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
 	fl.IntVar(&f.s.MinTasks, "min-tasks", 0, "elastic: the fewest tasks to run with")
 	fl.IntVar(&f.s.MaxTasks, "max-tasks", 0, "elastic: the most tasks to run with")
@@ -43,17 +47,18 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringSliceVar(&f.s.GPUTypes, "gpu-type", nil, "acceptable GPU models, best first")
 	fl.StringVarP(&f.limit, "time", "t", "", "time limit, such as 2h30m")
 	fl.StringVar(&f.estimate, "estimate", "", "expected run time, such as 1h")
+	fl.StringVar(&f.deadline, "deadline", "", "to be done by then: 18:00, 2026-12-24T12:00, now+2hours")
 	fl.StringSliceVarP(&f.env, "env", "e", nil, "environment in addition, NAME=VALUE")
 	fl.StringVarP(&f.s.Dir, "chdir", "D", "", "working directory; the present one if not given")
 	fl.StringVar(&f.s.Signal, "signal", "", "signal that asks for a checkpoint; USR1 if not given")
 	fl.BoolVar(&f.s.NoRequeue, "no-requeue", false, "end instead of waiting again after a preemption")
 	fl.BoolVarP(&f.s.Hold, "hold", "H", false, "wait until it is released")
 	fl.BoolVar(&f.s.Pty, "pty", false, "run the first task on a terminal of its own, such as a shell (see muster attach)")
-	fl.StringVarP(&f.dependency, "dependency", "d", "", "other jobs to wait for, such as afterok:12")
+	fl.StringVarP(&f.dependency, "dependency", "d", "", "other jobs to wait for, such as afterok:12 (all of a list with commas, one of a list with ?)")
 }
 
 // submission is what the flags say.
-func (f *jobFlags) submission() (*api.Submission, error) {
+func (f *jobFlags) submission(ctx context.Context) (*api.Submission, error) {
 	s := f.s
 	for _, d := range []struct {
 		name, text string
@@ -65,20 +70,21 @@ func (f *jobFlags) submission() (*api.Submission, error) {
 			}
 		}
 	}
+	if f.deadline != "" {
+		at, err := slurm.ParseWhen(f.deadline, wallTime()) // one grammar, Slurm's
+		if err != nil {
+			return nil, fmt.Errorf("--deadline: %w", err)
+		}
+		s.Deadline = &at
+	}
 	if err := f.resources(&s); err != nil {
 		return nil, err
 	}
 	if f.dependency != "" {
-		for _, d := range strings.Split(f.dependency, ",") {
-			t, id, _ := strings.Cut(d, ":")
-			a := api.After{Type: t}
-			var err error
-			if t != "singleton" {
-				if a.Job, err = strconv.Atoi(id); err != nil {
-					return nil, fmt.Errorf("--dependency %s: write afterok:12, afterany:12, afternotok:12 or singleton", d)
-				}
-			}
-			s.After = append(s.After, a)
+		svc := remote.New(ctx, nil, wallTime) // one grammar, Slurm's
+		var err error
+		if s.After, s.AnyOf, err = slurm.Dependencies(f.dependency, svc.Jobs, svc.Job); err != nil {
+			return nil, err
 		}
 	}
 	var err error
@@ -94,11 +100,16 @@ func (f *jobFlags) submission() (*api.Submission, error) {
 	return &s, nil
 }
 
+// profile is the name of a MIG profile.
+var profile = regexp.MustCompile(`^[1-9]g(\.[0-9]+gb(\+me)?)?$`)
+
 func (f *jobFlags) resources(s *api.Submission) error {
 	g, err := strconv.ParseFloat(f.gpus, 64)
 	switch {
+	case profile.MatchString(f.gpus):
+		s.GPUs, s.Profile = 1, f.gpus
 	case err != nil || g < 0 || g > cluster.MaxGPUsPerNode:
-		return fmt.Errorf("--gpus %s: give a number of GPUs, or a fraction such as 0.5", f.gpus)
+		return fmt.Errorf("--gpus %s: give a number of GPUs, a fraction such as 0.5, or a MIG profile such as 3g.40gb", f.gpus)
 	case g > 0 && g < 1:
 		s.GPUs, s.Share = 1, int64(g*1000)
 	case g != float64(int(g)):
@@ -131,7 +142,7 @@ func newSubmit() *cobra.Command {
 			"  muster submit --time 4h train.sh",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := f.submission()
+			s, err := f.submission(c.Context())
 			if err != nil {
 				return usage(err)
 			}
@@ -160,6 +171,17 @@ func newSubmit() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "answer in JSON")
 	c.Flags().BoolVar(&parsable, "parsable", false, "answer with the number only")
 	return c
+}
+
+// answerText says whether a job's deadline is accepted, where a policy answers that.
+func answerText(j *api.Job) string {
+	switch j.Promise {
+	case "accepted":
+		return ", its deadline is accepted"
+	case "declined":
+		return ", its deadline cannot be promised: it runs when it can"
+	}
+	return ""
 }
 
 // program completes a submission: a command stands after --, a script or a
@@ -192,6 +214,7 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 		if len(j.Devices) > 0 {
 			fmt.Fprintf(&b, " on %s", deviceText(j))
 		}
+		b.WriteString(answerText(j))
 		_, err := fmt.Fprintln(w, b.String())
 		return err
 	}
@@ -209,7 +232,7 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 			fmt.Fprintf(&b, ", between %s and %s as earlier runs suggest", from.Local().Format("15:04:05"), to.Local().Format("15:04:05 Mon 2 Jan"))
 		}
 	}
-	b.WriteString("\n")
+	b.WriteString(answerText(j) + "\n")
 	for _, t := range out.Why.Blockers {
 		fmt.Fprintf(&b, "  %s\n", t)
 	}
@@ -244,7 +267,7 @@ func newRun() *cobra.Command {
 			"  muster run --gpus 1 --pty bash",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := f.submission()
+			s, err := f.submission(c.Context())
 			if err != nil {
 				return usage(err)
 			}
@@ -266,6 +289,9 @@ func gpuCount(s *api.Submission) string {
 	n := max(1, s.Tasks) * s.GPUs
 	if s.Share > 0 && s.Share < cluster.Whole {
 		return strconv.FormatFloat(float64(n)*float64(s.Share)/1000, 'g', 4, 64)
+	}
+	if s.Profile != "" {
+		return strings.TrimPrefix(fmt.Sprintf("%dx%s", n, s.Profile), "1x")
 	}
 	return strconv.Itoa(n)
 }

@@ -18,7 +18,7 @@ func newJournal() *cobra.Command {
 	var out string
 	var segment int
 	export := &cobra.Command{
-		Use: "export", Short: "Write the journal since the daemon's last start, for muster replay and muster explain", Args: cobra.NoArgs,
+		Use: "export", Short: "Write the journal since the daemon's last start, or change of its rules, for muster replay and muster explain", Args: cobra.NoArgs,
 		Long: "A segment begins with each start of the daemon and each change of its rules. It holds what jobs asked for,\n" +
 			"their names and users; no commands, scripts or environments. Only admins may read it.",
 		Example: "  muster journal export -o incident.journal && muster replay incident.journal",

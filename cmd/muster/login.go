@@ -174,6 +174,9 @@ func newDashboard() *cobra.Command {
 	c := &cobra.Command{
 		Use: "dashboard", Short: "Open the dashboard in a browser: a link that works once, for two minutes", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if kubeCluster.given() {
+				return kubeCluster.dashboard(c, quiet)
+			}
 			var link struct {
 				URL  string `json:"url"`
 				Path string `json:"path"`

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/policy"
 )
 
 // Exit codes, documented in docs/cli.md.
@@ -37,7 +38,10 @@ var errDiffers = errors.New("differs")
 // errInterrupted marks a run that was ended by a signal.
 var errInterrupted = errors.New("interrupted: what was computed so far is shown, marked partial")
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	policy.ReadFile = os.ReadFile
+	os.Exit(run(os.Args[1:]))
+}
 
 func run(args []string) int {
 	if code, ok := runShim(args); ok {
@@ -81,10 +85,11 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(flagError)
+	kubeCluster.add(root)
 	root.AddCommand(newSim(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newCheck(), newResults(), newMan())
 	root.AddCommand(newServe(), newSubmit(), newRun(), newQueue(), newShow(), newWhy(), newLogs(), newWait(), newAttach(), newTop(), newNodes(), newQueues(), newSlurm())
 	root.AddCommand(newToken(), newLogin(), newLogout(), newDashboard(), newUpdate(), newHistory(), newUsage())
-	root.AddCommand(newJournal(), newConfig())
+	root.AddCommand(newJournal(), newConfig(), newKube())
 	root.AddCommand(newDrains()...)
 	root.AddCommand(newVerbs()...)
 	return root

@@ -12,7 +12,8 @@ import (
 )
 
 func newPolicy() *cobra.Command {
-	c := &cobra.Command{Use: "policy", Short: "List policies and placers"}
+	c := &cobra.Command{Use: "policy", Short: "List policies and placers; show and change what a daemon schedules by"}
+	c.AddCommand(newPolicyShow(), newPolicySet())
 	c.AddCommand(&cobra.Command{
 		Use:   "list",
 		Short: "Every policy and placer, what it needs and its knobs",
@@ -25,6 +26,9 @@ func newPolicy() *cobra.Command {
 				for _, k := range p.Knobs {
 					fmt.Fprintf(w, "  %-13s %s=%s: %s\n", "", k.Name, k.Default, k.About)
 				}
+			}
+			for _, a := range policy.Aliases {
+				fmt.Fprintf(w, "  %-13s another name of %s\n", a[0], a[1])
 			}
 			fmt.Fprintln(w, "\nPlacers (where):")
 			for _, p := range place.List() {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +65,10 @@ func limitText(d api.Duration) string {
 
 // where says where a job runs, or what keeps it from running.
 func where(j *api.Job) string {
-	if j.State != api.StatePending && j.Ended == nil && len(j.Devices) > 0 {
+	if j.State != api.StatePending && j.Ended == nil && (len(j.Devices) > 0 || j.Reason == "") {
+		if text := idleText(j); text != "" {
+			return deviceText(j) + "; " + text
+		}
 		return deviceText(j)
 	}
 	return j.Reason
@@ -96,6 +100,7 @@ var columns = []column{
 	{"started", "STARTED", func(j *api.Job) string { return instant(j.Started) }, func(j *api.Job) float64 { return seconds(j.Started) }},
 	{"ended", "ENDED", func(j *api.Job) string { return instant(j.Ended) }, func(j *api.Job) float64 { return seconds(j.Ended) }},
 	{"expected", "EXPECTED", func(j *api.Job) string { return instant(j.Expected) }, func(j *api.Job) float64 { return seconds(j.Expected) }},
+	{"end", "EXPECTED END", func(j *api.Job) string { return instant(j.ExpectedEnd) }, func(j *api.Job) float64 { return seconds(j.ExpectedEnd) }},
 	{"position", "POSITION", func(j *api.Job) string { return strconv.Itoa(j.Position) }, func(j *api.Job) float64 { return float64(j.Position) }},
 	{"priority", "PRIORITY", func(j *api.Job) string { return strconv.FormatInt(j.Submission.Priority, 10) }, func(j *api.Job) float64 { return float64(j.Submission.Priority) }},
 	{"tier", "TIER", func(j *api.Job) string { return cmp.Or(j.Submission.Tier, "standard") }, nil},
@@ -155,15 +160,30 @@ func sortJobs(list []api.Job, by string) error {
 			sign[len(sign)-1] = -1
 		}
 	}
-	slices.SortStableFunc(list, func(a, b api.Job) int {
+	orderJobs(list, func(a, b *api.Job) int {
 		for i := range keys {
-			if n := keys[i].compare(&a, &b); n != 0 {
+			if n := keys[i].compare(a, b); n != 0 {
 				return sign[i] * n
 			}
 		}
 		return a.ID - b.ID
 	})
 	return nil
+}
+
+// orderJobs sorts jobs. They are large, so pointers are moved about, and each
+// job once.
+func orderJobs(list []api.Job, compare func(a, b *api.Job) int) {
+	order := make([]*api.Job, len(list))
+	for i := range list {
+		order[i] = &list[i]
+	}
+	slices.SortStableFunc(order, compare)
+	sorted := make([]api.Job, len(list))
+	for i, j := range order {
+		sorted[i] = *j
+	}
+	copy(list, sorted)
 }
 
 // queueFlags are the options of muster queue.
@@ -218,6 +238,9 @@ func (f *queueFlags) query() (url.Values, error) {
 		q["state"] = f.states
 	case !f.all:
 		q["state"] = []string{"active"}
+	}
+	if f.mine && kubeCluster.given() {
+		return nil, usage(errors.New("--mine: on a cluster the user of a job is its namespace: give --user NAMESPACE"))
 	}
 	if f.mine {
 		u, err := user.Current()
@@ -309,7 +332,7 @@ func printJobs(w io.Writer, list []api.Job, cols []column, header, coloured bool
 	wide := make([]int, len(cols))
 	for _, row := range rows {
 		for k, text := range row {
-			wide[k] = max(wide[k], len([]rune(text)))
+			wide[k] = max(wide[k], utf8.RuneCountInString(text))
 		}
 	}
 	var b strings.Builder
@@ -317,7 +340,7 @@ func printJobs(w io.Writer, list []api.Job, cols []column, header, coloured bool
 		for k, text := range row {
 			pad := ""
 			if k < len(row)-1 {
-				pad = strings.Repeat(" ", wide[k]-len([]rune(text))+2)
+				pad = strings.Repeat(" ", wide[k]-utf8.RuneCountInString(text)+2)
 			}
 			if c := stateColours[text]; coloured && c != "" && cols[k].name == "state" {
 				text = c + text + "\x1b[0m"

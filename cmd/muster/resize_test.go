@@ -5,6 +5,8 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ while :; do sleep 0.05; done`
 	sizes := func(want string) {
 		t.Helper()
 		var text []byte
-		for range 500 {
+		for range 6000 {
 			if text, _ = os.ReadFile(d.dir + "/sizes"); string(text) == want {
 				return
 			}
@@ -35,6 +37,37 @@ while :; do sleep 0.05; done`
 	d.must("wait", "2")
 	sizes("size=4 restart=0 \nsize=1 restart=0 saved\nsize=4 restart=0 saved\n")
 	d.want(d.must("show", "1"), `"restarts": 0`, `"preemptions": 0`, `"state": "running"`)
+}
+
+// Tasks of a gang that reach their handler late are asked for a checkpoint when
+// they do; those that have none do not hold up the others until the grace is over.
+func TestAskedTaskByTask(t *testing.T) {
+	d := startDaemon(t, "2xH100-80GB")
+	for id, script := range []string{
+		`cd $MUSTER_CHECKPOINT_DIR; [ -e 1 ] && exit 0; [ $MUSTER_RANK = 1 ] && sleep 1.5
+trap 'until [ -e 1 ] || [ $MUSTER_RANK = 1 ]; do sleep 0.05; done; touch $MUSTER_RANK; exit 0' USR1
+[ $MUSTER_RANK = 0 ] && touch up; while :; do sleep 0.05; done`,
+		`cd $MUSTER_CHECKPOINT_DIR; [ -e 0 ] && exit 0; [ $MUSTER_RANK = 1 ] && exec sleep 1000
+trap 'touch 0; exit 0' USR1; touch up; while :; do sleep 0.05; done`,
+	} {
+		number := strconv.Itoa(id + 1)
+		d.must("submit", "--gpus", "1", "--tasks", "2", "-o", "/dev/null", "--", "sh", "-c", script)
+		up := filepath.Join(d.dir, "state", "jobs", number, "checkpoint", "up")
+		for try := 0; ; try++ {
+			if _, err := os.Stat(up); err == nil && strings.Contains(d.must("show", number), `"state": "running"`) {
+				break
+			}
+			if try > 3000 {
+				t.Fatalf("there is no %s: %s", up, d.must("show", number))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		d.must("requeue", number)
+		if out, code := d.try("wait", number); code != 0 {
+			t.Fatalf("job %s does not end: %s %s", number, out, d.must("show", number))
+		}
+		d.want(d.must("show", number), `"restarts": 1`, `"state": "completed"`)
+	}
 }
 
 // A person suspends a job, which stays on its GPU over a restart of the daemon.

@@ -16,8 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/client"
-	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/shim"
@@ -27,6 +25,7 @@ import (
 type serveFlags struct {
 	state, socket, gpus, keep string
 	policy, placer, backfill  string
+	logLevel                  string
 	cpus                      int
 	sample                    time.Duration
 	hourCost                  float64
@@ -47,12 +46,14 @@ func newServe() *cobra.Command {
 		Example: "  muster serve\n  muster serve --gpus sim:8xH100-80GB\n  muster run --gpus 2 -- python train.py",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if f.demo {
-				f.demoDefaults(c)
-			}
 			return runServe(c.Context(), c, f)
 		},
 	}
+	f.add(c)
+	return c
+}
+
+func (f *serveFlags) add(c *cobra.Command) {
 	dir, socket := defaultPlaces()
 	c.Flags().StringVar(&f.state, "state", dir, "folder of the state")
 	c.Flags().StringVar(&f.socket, "socket", socket, "Unix socket for the users of this machine")
@@ -64,10 +65,10 @@ func newServe() *cobra.Command {
 	c.Flags().StringVar(&f.policy, "policy", "multifactor", "who is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
-	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules and roles (default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
+	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, roles, and what flags do not say (docs/config.md; default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
 	c.Flags().BoolVar(&f.demo, "demo", false, "submit made-up jobs all the time, in a state of its own with simulated GPUs, to look at")
+	c.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.tcp.add(c)
-	return c
 }
 
 // defaultPlaces are the state's folder and the socket of this user.
@@ -83,20 +84,20 @@ func defaultPlaces() (dir, socket string) {
 }
 
 func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
-	if err := f.tcp.check(); err != nil {
-		return usage(err)
-	}
-	plainUmask()
-	state, err := filepath.Abs(f.state)
+	hup, stop := hangups()
+	defer stop()
+	conf, err := f.effective(c)
 	if err != nil {
 		return err
 	}
-	dev, err := openDevices(f.gpus, state, f.cpus)
+	plainUmask()
+	state := conf.State
+	dev, err := openDevices(conf.GPUs, state, conf.CPUs)
 	if err != nil {
 		return err
 	}
 	defer dev.source.Close()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(f.socket), 0o755), os.MkdirAll(state, 0o711)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(conf.Socket), 0o755), os.MkdirAll(state, 0o711)); err != nil {
 		return err
 	}
 	unlock, err := lockState(state)
@@ -104,40 +105,34 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	defer unlock()
-	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-	rules := journal.Header{Version: journal.Version, Spec: dev.spec, Policy: f.policy, Placer: f.placer, Backfill: f.backfill}
+	r := &reloader{f: f, c: c, spec: &dev.spec, level: &slog.LevelVar{}, running: conf.Serve}
+	r.level.Set(conf.LogLevel)
+	r.log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: r.level}))
 	groups := cgroup.Open()
-	defer groups.Close()
-	opt, err := f.options()
+	opt, err := f.options(ctx, conf, dev, r.log)
 	if err != nil {
 		return usage(err)
 	}
-	conf, err := f.configure(c, &rules, &opt)
-	f.demoRules(&rules.Spec)
-	if _, bad := rules.Config(); err != nil || bad != nil {
-		return usage(errors.Join(err, bad))
-	}
-	opt.Dir, opt.Rules, opt.GPUs, opt.Devices, opt.Groups, opt.Now, opt.Log = state, rules, dev.gpus, dev.source, groups, time.Now, log
 	metrics := server.NewMetrics()
-	opt.Observe = metrics
-	m, err := local.Open(ctx, opt)
-	if err != nil {
+	opt.Groups, opt.Log, opt.Observe = groups, r.log, metrics
+	if r.m, err = local.Open(ctx, opt); err != nil {
 		return err
 	}
-	s := server.New(m, server.Options{Metrics: metrics, Hosts: f.tcp.names(), Info: server.Info{Version: version(), Policy: f.policy, Placer: f.placer,
+	r.s = server.New(r.m, server.Options{Metrics: metrics, Reload: r.reload, Info: server.Info{Version: version(),
 		NotEnforced: groups.Notes(), Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
-	s.SetRoles(server.Roles{Operators: local.Members(conf.Operators), Admins: local.Members(conf.Admins)})
-	door, err := f.tcp.open(ctx, state, time.Now())
-	if err != nil {
-		return errors.Join(err, m.Close())
+	if r.door, err = openDoor(ctx, conf.Serve, time.Now()); err != nil {
+		return errors.Join(err, r.m.Close())
 	}
+	r.install(conf.Serve)
 	for _, n := range append(dev.notes, groups.Notes()...) {
-		log.Warn(n)
+		r.log.Warn(n)
 	}
-	log.Info("scheduling", "gpus", describeGPUs(dev.gpus), "policy", f.policy, "socket", f.socket, "state", state)
-	door.tell(log)
-	f.startDemo(ctx, m, len(dev.gpus), filepath.Join(state, "demo"), log)
-	return together(ctx, m, s, door, f.socket)
+	policy, _ := r.m.Scheduling()
+	r.log.Info("scheduling", "gpus", describeGPUs(dev.gpus), "policy", policy, "socket", conf.Socket, "state", state)
+	r.door.tell(r.log)
+	f.startDemo(ctx, r.m, len(dev.gpus), filepath.Join(state, "demo"), r.log)
+	go r.onHangup(ctx, hup)
+	return together(ctx, r.m, r.s, r.door, conf.Socket)
 }
 
 // together schedules and answers until the context ends, or one of them fails.
@@ -159,17 +154,21 @@ func together(ctx context.Context, m *local.Machine, s *server.Server, d *door, 
 	return errors.Join(err, <-served, <-served)
 }
 
-// options are what the flags and the environment say of the machine.
-func (f *serveFlags) options() (opt local.Options, err error) {
-	if opt.Keep, err = cluster.ParseDuration(f.keep); err != nil {
-		return opt, fmt.Errorf("--keep: %w", err)
+// options are what the configuration and the environment say of the machine.
+func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices, log *slog.Logger) (local.Options, error) {
+	opt, err := f.fits(conf, &dev.spec)
+	if err != nil {
+		return opt, err
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		return opt, err
 	}
-	opt.Shim = []string{exe, shimVerb}
-	opt.SampleEvery, opt.HourCost = f.sample, f.hourCost
+	var note string
+	if opt.Shim, note = shimCommand(ctx, exe, conf.State); note != "" {
+		log.Info(note)
+	}
+	opt.Dir, opt.GPUs, opt.Devices, opt.SampleEvery, opt.Now = conf.State, dev.gpus, dev.source, *conf.SampleEvery, time.Now
 	opt.Crash, err = crashPoint()
 	return opt, err
 }
@@ -191,12 +190,9 @@ func lockState(dir string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// shimVerb is the hidden sub-command that the daemon starts for each task.
-const shimVerb = "__shim"
-
 // runShim is a shim, if this process is to be one.
 func runShim(args []string) (code int, ok bool) {
-	if len(args) != 2 || args[0] != shimVerb {
+	if len(args) != 2 || args[0] != shim.Verb {
 		return 0, false
 	}
 	return shim.Main(args[1], time.Now), true

@@ -8,10 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // daemon is a real muster serve with a state of its own; devices are simulated.
@@ -44,6 +47,7 @@ func prepareDaemon(t *testing.T, gpus string) *daemon {
 	t.Cleanup(func() {
 		d.kill()
 		_ = exec.Command("pkill", "-9", "-f", "__shim "+d.dir).Run()
+		killTasks(d.dir)
 		_ = os.RemoveAll(sock)
 		if t.Failed() {
 			t.Log(d.log.String())
@@ -52,10 +56,33 @@ func prepareDaemon(t *testing.T, gpus string) *daemon {
 	return d
 }
 
+// killTasks kills what a daemon's tasks are, and what they started: they outlive
+// the daemon and, when those are killed, the shims.
+func killTasks(dir string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(text, []byte("MUSTER_CHECKPOINT_DIR="+dir)) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// TestMain removes the programs that tests built.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if musterBinary != "" {
+		_ = os.RemoveAll(filepath.Dir(musterBinary))
+	}
+	os.Exit(code)
+}
+
 var musterBinary string
 
-// buildMuster builds the program as it is installed: the shim is the program
-// itself, executed again.
+// buildMuster builds the programs as make build does.
 func buildMuster(t *testing.T) string {
 	t.Helper()
 	if musterBinary == "" {
@@ -64,8 +91,14 @@ func buildMuster(t *testing.T) string {
 			t.Fatal(err)
 		}
 		bin := filepath.Join(dir, "muster")
-		if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-			t.Fatalf("go build: %v\n%s", err, out)
+		for _, name := range []string{"muster", shimProgram, slurmProgram} {
+			cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../"+name)
+			if cmd.Env = os.Environ(); name != "muster" {
+				cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
+			}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("go build: %v\n%s", err, out)
+			}
 		}
 		musterBinary = bin
 	}
@@ -75,7 +108,7 @@ func buildMuster(t *testing.T) string {
 func (d *daemon) start() {
 	d.t.Helper()
 	d.cmd = exec.Command("sh", append([]string{"-c", `umask 077; exec "$@"`, "sh", d.bin, "serve", "--gpus", "sim:" + d.simulated, "--state", filepath.Join(d.dir, "state"),
-		"--socket", d.socket, "--policy", d.policy}, d.args...)...)
+		"--socket", d.socket}, d.flags()...)...)
 	d.cmd.Stderr = &d.log
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
@@ -87,6 +120,14 @@ func (d *daemon) start() {
 		time.Sleep(20 * time.Millisecond)
 	}
 	d.t.Fatalf("the daemon does not answer:\n%s", d.log.String())
+}
+
+// flags are the daemon's besides those that every daemon has.
+func (d *daemon) flags() []string {
+	if d.policy == "" {
+		return d.args
+	}
+	return append([]string{"--policy", d.policy}, d.args...)
 }
 
 // kill ends the daemon as a power cut would.
@@ -266,6 +307,27 @@ echo started; while :; do sleep 0.05; done`
 	d.must("cancel", "3")
 }
 
+// others lets other users reach the daemon, and returns how to run a command as one.
+func (d *daemon) others() func(user string, args ...string) (string, error) {
+	d.t.Helper()
+	for p := d.dir; p != "/tmp" && p != "/"; p = filepath.Dir(p) {
+		if err := os.Chmod(p, 0o755); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	for _, p := range []string{filepath.Dir(d.bin), filepath.Dir(d.socket)} {
+		if err := os.Chmod(p, 0o755); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	return func(user string, args ...string) (string, error) {
+		cmd := exec.Command("setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups", "timeout", "60", d.bin}, args...)...)
+		cmd.Dir, cmd.Env = "/tmp", append(os.Environ(), "MUSTER_SOCKET="+d.socket, "HOME=/tmp")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+}
+
 // Jobs run as the user who submitted them, with that user's groups and rights,
 // also under a daemon that was started with a strict umask; others can neither
 // see into their folders nor end them.
@@ -274,22 +336,7 @@ func TestOtherUser(t *testing.T) {
 		t.Skip("only root can run jobs of other users")
 	}
 	d := startDaemon(t, "1xH100-80GB")
-	for p := d.dir; p != "/tmp" && p != "/"; p = filepath.Dir(p) {
-		if err := os.Chmod(p, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, p := range []string{filepath.Dir(d.bin), filepath.Dir(d.socket)} {
-		if err := os.Chmod(p, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	as := func(user string, args ...string) (string, error) {
-		cmd := exec.Command("setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups", "timeout", "60", d.bin}, args...)...)
-		cmd.Dir, cmd.Env = "/tmp", append(os.Environ(), "MUSTER_SOCKET="+d.socket, "HOME=/tmp")
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
+	as := d.others()
 	out, err := as("nobody", "run", "--gpus", "1", "--", "sh", "-c", "id -un; id -gn; touch $MUSTER_CHECKPOINT_DIR/mine && echo can write; cat "+d.dir+"/state/muster.db || echo cannot read")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

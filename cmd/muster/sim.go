@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/sim"
@@ -438,6 +439,7 @@ func (f *simFlags) openJournal(s *sim.Setup, spec *cluster.Spec, several bool) (
 	}
 	h := journal.Header{Spec: *spec, Policy: s.Policy, Placer: s.Placer, Depth: s.Config.Depth, Reserve: s.Config.Reserve,
 		MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation, Stop: s.Config.Stop}
+	h.Perf, _ = s.World.Model.(*perf.Table)
 	if s.Backfill != nil {
 		h.Backfill = s.Backfill.String()
 	}

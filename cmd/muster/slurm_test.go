@@ -63,3 +63,42 @@ srun bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $CUDA_VISIBLE_DEVICES'
 	d.slurm("scontrol", "update", "NodeName="+node, "State=RESUME")
 	d.want(d.slurm("sinfo", "-h", "-o", "%t"), "idle")
 }
+
+// srun --pty is a shell on a GPU; Ctrl-\ leaves it, and it goes on.
+func TestSrunPty(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
+	s := d.sitAt(filepath.Join(d.dir, "bin", "srun"), "--gpus=1", "--pty", "sh", "-i")
+	s.see("$ ")
+	s.write("stty size; tty | cut -c1-8; echo on $CUDA_VISIBLE_DEVICES\n")
+	s.see("30 100")
+	s.see("/dev/pts")
+	s.see("on GPU-simulated-0")
+	s.write("exit 7\n")
+	if code := s.leaves(); code != 7 {
+		t.Errorf("exit code %d, not the shell's 7\n%s", code, s.shown())
+	}
+	s = d.sitAt(filepath.Join(d.dir, "bin", "srun"), "--pty", "sh", "-i")
+	s.see("$ ")
+	s.write("\x1c")
+	s.see("job 2 goes on")
+	if code := s.leaves(); code != 0 {
+		t.Errorf("exit code %d of a terminal that was left", code)
+	}
+	d.want(d.slurm("squeue", "-h", "-o", "%i %t"), "2 R")
+	d.must("cancel", "2")
+}
+
+// What is piped into srun reaches the command, and nothing does with -i none.
+func TestSrunInput(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
+	for args, want := range map[string]string{"cat": "one\ntwo\n", "-n2 -l cat": "0: one\n0: two\n", "-i none cat": ""} {
+		cmd := exec.Command("timeout", append([]string{"60", filepath.Join(d.dir, "bin", "srun"), "-Q"}, strings.Fields(args)...)...)
+		cmd.Dir, cmd.Env, cmd.Stdin = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket), strings.NewReader("one\ntwo\n")
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != want {
+			t.Errorf("srun %s: %v, %q; want %q", args, err, out, want)
+		}
+	}
+}

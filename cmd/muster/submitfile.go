@@ -15,9 +15,9 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/muster-gpu/muster/api"
-	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/slurm"
+	"github.com/muster-gpu/muster/slurm/remote"
 )
 
 // fromFile reads what a file asks for: a YAML or JSON file with the fields of a
@@ -33,7 +33,7 @@ func fromFile(ctx context.Context, c *cobra.Command, args []string) (*api.Submis
 		}
 		return readSubmission(args[0])
 	}
-	s, warnings, err := slurm.ReadScript(args, os.Environ(), &slurmService{ctx: ctx, c: client.Connect()})
+	s, warnings, err := slurm.ReadScript(args, os.Environ(), remote.New(ctx, srunAgain(), wallTime))
 	for _, w := range warnings {
 		fmt.Fprintf(c.ErrOrStderr(), "muster: %s: warning: %s\n", args[0], w)
 	}
@@ -107,12 +107,12 @@ func overlay(c *cobra.Command, file, line *api.Submission) {
 	for flag, set := range map[string]func(){
 		"name": func() { file.Name = line.Name }, "queue": func() { file.Queue = line.Queue }, "tier": func() { file.Tier = line.Tier },
 		"kind": func() { file.Kind = line.Kind }, "priority": func() { file.Priority = line.Priority },
-		"gpus":  func() { file.GPUs, file.Share = line.GPUs, line.Share },
+		"gpus":  func() { file.GPUs, file.Share, file.Profile = line.GPUs, line.Share, line.Profile },
 		"tasks": func() { file.Tasks = line.Tasks }, "cpus": func() { file.CPU = line.CPU }, "mem": func() { file.RAM = line.RAM },
 		"gpu-type": func() { file.GPUTypes = line.GPUTypes }, "time": func() { file.Limit = line.Limit },
 		"estimate": func() { file.Estimate = line.Estimate }, "chdir": func() { file.Dir = line.Dir }, "signal": func() { file.Signal = line.Signal },
 		"no-requeue": func() { file.NoRequeue = line.NoRequeue }, "hold": func() { file.Hold = line.Hold },
-		"dependency": func() { file.After = line.After }, "array": func() { file.Array = line.Array },
+		"dependency": func() { file.After, file.AnyOf = line.After, line.AnyOf }, "array": func() { file.Array = line.Array },
 		"output": func() { file.Output = line.Output }, "error": func() { file.Error = line.Error },
 		"min-tasks": func() { file.MinTasks = line.MinTasks }, "max-tasks": func() { file.MaxTasks = line.MaxTasks },
 	} {

@@ -68,7 +68,7 @@ func (d *daemonTop) look() ([]api.Node, []api.Job, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	jobs, err := d.cl.List(d.ctx, url.Values{"state": {"active"}})
+	jobs, err := d.cl.List(d.ctx, url.Values{"state": {"active"}, "brief": {"true"}})
 	return nodes, jobs, err
 }
 
@@ -81,9 +81,12 @@ func (d *daemonTop) act(id int, verb string) error {
 
 // How often is looked: at once when something changed, but not more often than
 // the one, and for what is only measured not less often than the other.
+// After a look that took long, of ten thousand jobs, say, it rests longer: so
+// many times what the look took.
 const (
 	topSoonest = 200 * time.Millisecond
 	topLatest  = 2 * time.Second
+	topShare   = 9
 )
 
 // What happens to muster top, besides keys.
@@ -94,6 +97,7 @@ type (
 	topLooked  struct {
 		nodes []api.Node
 		jobs  []api.Job
+		took  time.Duration
 		err   error
 	}
 	topWhy struct {
@@ -143,8 +147,9 @@ func newTopModel(src topSource) *topModel {
 func (m *topModel) Init() tea.Cmd { return tea.Batch(m.look, m.tick()) }
 
 func (m *topModel) look() tea.Msg {
+	took := wallClock()
 	nodes, jobs, err := m.src.look()
-	return topLooked{nodes, jobs, err}
+	return topLooked{nodes, jobs, took(), err}
 }
 
 func (m *topModel) tick() tea.Cmd {
@@ -167,7 +172,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.nodes, m.all = msg.nodes, msg.jobs
 			m.arrange()
 		}
-		return m, tea.Tick(topSoonest, func(time.Time) tea.Msg { return topRested{} })
+		return m, tea.Tick(max(topSoonest, topShare*msg.took), func(time.Time) tea.Msg { return topRested{} })
 	case topRested:
 		if m.looking = false; m.late {
 			m.late = false
@@ -302,20 +307,18 @@ func (m *topModel) chosen() *api.Job {
 func (m *topModel) arrange() {
 	m.jobs = m.jobs[:0:0]
 	want := strings.ToLower(strings.TrimSpace(m.filter.Value()))
-	for _, j := range m.all {
-		text := strings.ToLower(strings.Join([]string{strconv.Itoa(j.ID), j.Submission.Name, j.User, j.Submission.Queue, j.State}, "\n"))
-		if want == "" || strings.Contains(text, want) {
-			m.jobs = append(m.jobs, j)
+	for i := range m.all {
+		if j := &m.all[i]; want == "" || strings.Contains(strings.ToLower(strings.Join([]string{strconv.Itoa(j.ID), j.Submission.Name, j.User, j.Submission.Queue, j.State}, "\n")), want) {
+			m.jobs = append(m.jobs, *j)
 		}
 	}
-	slices.SortStableFunc(m.jobs, func(a, b api.Job) int { return a.ID - b.ID })
-	cols, err := chosen(topSorts[m.sort])
-	if err == nil { // they are all known
-		slices.SortStableFunc(m.jobs, func(a, b api.Job) int {
+	if cols, err := chosen(topSorts[m.sort]); err == nil { // they are all known
+		orderJobs(m.jobs, func(a, b *api.Job) int {
+			n := cols[0].compare(a, b)
 			if m.down {
-				a, b = b, a
+				n = -n
 			}
-			return cmp.Or(cols[0].compare(&a, &b), 0)
+			return cmp.Or(n, a.ID-b.ID)
 		})
 	}
 	if i := slices.IndexFunc(m.jobs, func(j api.Job) bool { return j.ID == m.id }); i >= 0 {

@@ -121,6 +121,20 @@ func TestTopFitsAndTells(t *testing.T) {
 	}
 }
 
+// Of a cluster, a line stands for a node; those on which nothing starts come first.
+func TestTopNodes(t *testing.T) {
+	f := someTop()
+	f.nodes = append(f.nodes, api.Node{Name: "there", State: "draining", Reason: "cordoned", GPUs: []api.GPU{{Model: "H100-80GB", Healthy: true, Jobs: []int{7}}}})
+	m := newTopModel(f)
+	m.Update(tea.WindowSizeMsg{Width: 100, Height: 24})
+	m.Update(topLooked{nodes: f.nodes, jobs: f.jobs})
+	text := ansi.Strip(strings.Join(m.lines(), "\n"))
+	there, here := strings.Index(text, "there"), strings.Index(text, "here                     H100-80GB       8    7    up       1")
+	if there < 0 || here < there || !strings.Contains(text, "draining 7  cordoned") {
+		t.Errorf("it shows\n%s", text)
+	}
+}
+
 func TestTopKeys(t *testing.T) {
 	src := someTop()
 	m := newTopModel(src)

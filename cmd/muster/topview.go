@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -95,6 +96,9 @@ func (m *topModel) summary() string {
 
 // gpuLines show a line per GPU, those that there is room for.
 func (m *topModel) gpuLines() []string {
+	if len(m.nodes) > 1 {
+		return m.nodeLines()
+	}
 	lines := []string{topHead.Render(pad("GPU", 4) + pad("MODEL", 16) + pad("HELD", 17) + pad("USED", 6) + pad("MEMORY", 16) + pad("POWER", 6) + pad("TEMP", 5) + "JOBS")}
 	most, more := max(4, m.height/3), 0
 	for _, n := range m.nodes {
@@ -113,6 +117,46 @@ func (m *topModel) gpuLines() []string {
 		lines = append(lines, topFaint.Render(fmt.Sprintf("... and %d more (muster nodes)", more)))
 	}
 	return lines
+}
+
+// nodeLines show a line per node of a cluster, those that there is room for, those
+// with something wrong first.
+func (m *topModel) nodeLines() []string {
+	lines := []string{topHead.Render(pad("NODE", 25) + pad("MODEL", 16) + pad("GPUS", 5) + pad("FREE", 5) + pad("STATE", 9) + "JOBS")}
+	order := slices.Clone(m.nodes)
+	slices.SortStableFunc(order, func(a, b api.Node) int { return nodeRank(&a) - nodeRank(&b) })
+	most := min(max(4, m.height/3), len(order))
+	for i := range order[:most] {
+		n := &order[i]
+		model, free, jobs := "", int64(0), []string{}
+		for k := range n.GPUs {
+			model, free = n.GPUs[k].Model, free+n.GPUs[k].Free
+			for _, id := range n.GPUs[k].Jobs {
+				if text := strconv.Itoa(id); !slices.Contains(jobs, text) {
+					jobs = append(jobs, text)
+				}
+			}
+		}
+		line := pad(plain(n.Name), 25) + pad(plain(model), 16) + pad(strconv.Itoa(len(n.GPUs)), 5) + pad(fmt.Sprintf("%g", float64(free)/1000), 5) + pad(n.State, 9) + strings.Join(jobs, ",")
+		if n.State != "up" {
+			line = topWait.Render(line + "  " + plain(n.Reason))
+		}
+		lines = append(lines, line)
+	}
+	if more := len(order) - most; more > 0 {
+		lines = append(lines, topFaint.Render(fmt.Sprintf("... and %d more (muster nodes)", more)))
+	}
+	return lines
+}
+
+func nodeRank(n *api.Node) int {
+	switch {
+	case n.State != "up":
+		return 0
+	case len(n.GPUs) > 0:
+		return 1
+	}
+	return 2
 }
 
 func gpuLine(g *api.GPU) string {
@@ -200,6 +244,14 @@ func topWhere(j *api.Job) string {
 	return text
 }
 
+// idleText says what becomes of a job that does not use its GPUs; "": it does.
+func idleText(j *api.Job) string {
+	if j.Idle == nil {
+		return ""
+	}
+	return j.Idle.Text
+}
+
 func (m *topModel) detailLines(room int) []string {
 	j := &m.detail.Job
 	s := &j.Submission
@@ -211,7 +263,7 @@ func (m *topModel) detailLines(room int) []string {
 	for _, f := range [][2]string{{"user", j.User}, {"queue", s.Queue}, {"state", j.State}, {"where", topWhere(j)}, {"gpus", gpuCount(s)},
 		{"tasks", strconv.Itoa(max(1, s.Tasks))}, {"command", command}, {"submitted", instant(&j.Submitted)}, {"started", instant(j.Started)},
 		{"waited", spanText(j.Waited)}, {"ran", spanText(j.Ran)}, {"limit", limitText(s.Limit)}, {"restarts", strconv.Itoa(j.Restarts)},
-		{"output", j.StdOut}, {"expected", instant(j.Expected)}} {
+		{"output", j.StdOut}, {"expected", instant(j.Expected)}, {"ends", instant(j.ExpectedEnd)}, {"idle", idleText(j)}} {
 		if f[1] != "" {
 			lines = append(lines, pad(f[0], 12)+plain(f[1]))
 		}

@@ -51,7 +51,7 @@ func newUpdate() *cobra.Command {
 	fl.StringVarP(&f.s.Queue, "queue", "q", "", "queue that it counts for")
 	fl.StringVar(&f.s.Tier, "tier", "", "critical, standard or best-effort")
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
-	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, or a fraction such as 0.5")
+	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
 	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
 	fl.Float64VarP(&f.cpus, "cpus", "c", 0, "CPU cores of each task")
 	fl.StringVar(&f.memory, "mem", "", "host memory of each task, such as 16GiB")
@@ -76,7 +76,7 @@ func (f *jobFlags) update(c *cobra.Command) (*api.Update, error) {
 		"queue":    func() error { u.Queue = &s.Queue; return nil },
 		"tier":     func() error { u.Tier = &s.Tier; return nil },
 		"priority": func() error { u.Priority = &s.Priority; return nil },
-		"gpus":     func() error { u.GPUs, u.Share = &s.GPUs, &s.Share; return nil },
+		"gpus":     func() error { u.GPUs, u.Share, u.Profile = &s.GPUs, &s.Share, &s.Profile; return nil },
 		"tasks":    func() error { u.Tasks = &s.Tasks; return nil },
 		"cpus":     func() error { u.CPU = &s.CPU; return nil },
 		"mem":      func() error { u.RAM = &s.RAM; return nil },
@@ -113,6 +113,9 @@ func completeJobs(states ...string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(states) == 0 {
 			states = []string{"active"}
+		}
+		if kubeCluster.given() && kubeCluster.connect(c.Context()) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		list, err := client.Connect().List(c.Context(), url.Values{"state": states})
 		if err != nil {

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -25,6 +29,31 @@ func jobIDs(args []string) (ids []int, err error) {
 		ids = append(ids, id)
 	}
 	return ids, nil
+}
+
+// findJob finds a job by its number, or by its name if it is the only one of
+// that name that is not over, or the last that was.
+func findJob(ctx context.Context, cl *client.Client, text string) (int, error) {
+	if id, err := strconv.Atoi(text); err == nil && id > 0 {
+		return id, nil
+	}
+	for _, states := range []string{"active", ""} {
+		list, err := cl.List(ctx, url.Values{"name": {text}, "state": {states}, "brief": {"true"}})
+		if err != nil {
+			return 0, err
+		}
+		if len(list) > 1 && states != "" {
+			var which []string
+			for i := range list[:min(len(list), 5)] {
+				which = append(which, fmt.Sprintf("%d (%s, %s)", list[i].ID, list[i].Submission.Name, list[i].State))
+			}
+			return 0, fmt.Errorf("%d jobs are called %s: give a number, such as %s", len(list), text, strings.Join(which, ", "))
+		}
+		if len(list) > 0 {
+			return list[0].ID, nil
+		}
+	}
+	return 0, fmt.Errorf("no job is called %s, nor is that a number; muster queue lists them", text)
 }
 
 // newVerbs are the commands that do one thing to jobs.
@@ -67,12 +96,14 @@ func newVerbs() (list []*cobra.Command) {
 func newShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show JOB", Short: "Show everything about a job, as JSON", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(jobStates[1:]...),
+		Long: "Shows everything about a job, as JSON. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
+			cl := client.Connect()
+			id, err := findJob(c.Context(), cl, args[0])
 			if err != nil {
 				return err
 			}
-			j, err := client.Connect().Job(c.Context(), ids[0])
+			j, err := cl.Job(c.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -88,12 +119,14 @@ func newWhy() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "why JOB", Short: "Say why a job waits, for whom, and until when", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(),
+		Long: "Says why a job waits, for whom, and until when. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
+			cl := client.Connect()
+			id, err := findJob(c.Context(), cl, args[0])
 			if err != nil {
 				return err
 			}
-			w, err := client.Connect().Why(c.Context(), ids[0])
+			w, err := cl.Why(c.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -101,14 +134,29 @@ func newWhy() *cobra.Command {
 				return json.NewEncoder(c.OutOrStdout()).Encode(w)
 			}
 			if w.Job.State != api.StatePending {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "job %d (%s): %s %s\n", w.Job.ID, w.Job.Submission.Name, w.Job.State, w.Text)
+				_, err = fmt.Fprintf(c.OutOrStdout(), "job %d (%s): %s %s%s\n", w.Job.ID, w.Job.Submission.Name, w.Job.State, w.Text, runningText(&w.Job))
 				return err
 			}
-			return tellAccepted(c.OutOrStdout(), &client.Submitted{Jobs: ids, Job: w.Job, Why: w})
+			return tellAccepted(c.OutOrStdout(), &client.Submitted{Jobs: []int{id}, Job: w.Job, Why: w})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
 	return c
+}
+
+// runningText says of a running job when it is expected to end, and that it is
+// idle, if it is.
+func runningText(j *api.Job) string {
+	text := ""
+	if j.ExpectedEnd != nil {
+		how := map[string]string{api.EndByProgress: "by its progress", api.EndByEstimate: "as was stated", api.EndByHistory: "as earlier runs suggest",
+			api.EndByLimit: "at its time limit"}[j.EndBy]
+		text = fmt.Sprintf("; expected to end %s, %s", j.ExpectedEnd.Local().Format("15:04:05 Mon 2 Jan"), how)
+	}
+	if idle := idleText(j); idle != "" {
+		text += "\n  " + idle
+	}
+	return text
 }
 
 func newLogs() *cobra.Command {
@@ -167,7 +215,7 @@ func newWait() *cobra.Command {
 }
 
 func newNodes() *cobra.Command {
-	var asJSON bool
+	var asJSON, each bool
 	c := &cobra.Command{
 		Use: "nodes", Aliases: []string{"gpus"}, Short: "Show the GPUs and who holds them", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -178,9 +226,13 @@ func newNodes() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(list)
 			}
+			if len(list) > 1 && !each {
+				return printMany(c.OutOrStdout(), list)
+			}
 			return printNodes(c.OutOrStdout(), list)
 		},
 	}
+	c.Flags().BoolVar(&each, "gpus", false, "a line for each GPU, of several nodes, too")
 	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
 	return c
 }
@@ -200,12 +252,60 @@ func printNodes(w io.Writer, list []api.Node) error {
 			if g.Simulated {
 				notes = append(notes, "simulated")
 			}
-			if !g.Healthy {
+			for _, in := range g.Instances {
+				word := fmt.Sprintf("%s@%d", in.Profile, in.Start)
+				if in.Job != nil {
+					word += ": job " + strconv.Itoa(*in.Job)
+				}
+				notes = append(notes, word)
+			}
+			switch {
+			case !g.Healthy:
 				notes = append(notes, strings.TrimSuffix("unhealthy: "+g.Fault, ": "))
+			case g.Fault != "":
+				notes = append(notes, g.Fault)
 			}
 			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d MiB\t%d%%\t%s\t%s\n", n.Name, n.State, g.Index, g.Model, g.Memory, g.Free/10,
 				strings.Join(jobs, ","), strings.Join(notes, ", "))
 		}
+	}
+	return t.Flush()
+}
+
+// mostHolders bounds how many jobs of a node are named in its line.
+const mostHolders = 8
+
+// printMany writes a line for each of several nodes.
+func printMany(w io.Writer, list []api.Node) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tSTATE\tMODEL\tGPUS\tFREE\tJOBS\tNOTE")
+	for i := range list {
+		n := &list[i]
+		model, free, jobs, faults := "", int64(0), []string{}, map[string]int{}
+		for k := range n.GPUs {
+			g := &n.GPUs[k]
+			model = g.Model
+			free += g.Free
+			if g.Fault != "" {
+				faults[g.Fault]++
+			}
+			for _, id := range g.Jobs {
+				if text := strconv.Itoa(id); !slices.Contains(jobs, text) {
+					jobs = append(jobs, text)
+				}
+			}
+		}
+		if n := len(jobs); n > mostHolders {
+			jobs = append(jobs[:mostHolders], fmt.Sprintf("and %d more", n-mostHolders))
+		}
+		notes := []string{}
+		if n.Reason != "" {
+			notes = append(notes, n.Reason)
+		}
+		for _, fault := range slices.Sorted(maps.Keys(faults)) {
+			notes = append(notes, fmt.Sprintf("%d: %s", faults[fault], fault))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%g\t%s\t%s\n", n.Name, n.State, model, len(n.GPUs), float64(free)/1000, strings.Join(jobs, ","), strings.Join(notes, ", "))
 	}
 	return t.Flush()
 }

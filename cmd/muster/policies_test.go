@@ -1,0 +1,117 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// worker is a job that counts to a number, a step of 50 ms at a time, reports
+// its progress, and goes on from its checkpoint. Of a gang the first counts.
+const worker = `cd "$MUSTER_CHECKPOINT_DIR"
+[ "$MUSTER_RANK" = 0 ] || { trap 'exit 0' USR1; while [ ! -e done ]; do sleep 0.05; done; exit 0; }
+n=$(cat step 2>/dev/null || echo 0)
+trap 'echo $n > new; mv new step; exit 0' USR1
+while [ $n -lt %d ]; do
+  sleep 0.05; n=$((n+1)); echo $n >> steps
+  echo "{\"step\": $n, \"steps\": %d}" >> "$MUSTER_PROGRESS"
+done
+touch done; echo '{"finished": true}' >> "$MUSTER_PROGRESS"`
+
+// TestPoliciesLive runs policies of the literature on real processes: jobs are
+// preempted, resized and resumed as the policy says, none loses a step, and the
+// engine of the simulator, given what happened, takes every decision again.
+func TestPoliciesLive(t *testing.T) {
+	for _, c := range []struct {
+		policy string
+		jobs   []string // in order, a moment apart; the number is of steps
+		want   string   // of the first job
+	}{
+		{"tiresias-l:thresholds=2", []string{"100 --gpus 4", "10 --gpus 4", "10 --gpus 2"}, "preempted"},
+		{"tiresias-g:thresholds=2", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
+		{"e-las:thresholds=2,T0=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
+		{"qssf", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
+		{"themis:lease=1s", []string{"100 --gpus 4 --estimate 5s", "10 --gpus 4 --estimate 500ms"}, "preempted"},
+		{"afs", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
+		{"optimus:round=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
+	} {
+		t.Run(c.policy, func(t *testing.T) {
+			t.Parallel()
+			playLive(t, c.policy, c.jobs, c.want)
+		})
+	}
+}
+
+func playLive(t *testing.T, policy string, jobs []string, want string) {
+	t.Helper()
+	d, _ := configured(t, "4xH100-80GB", "policy: '"+policy+"'\nqueues: [{name: a}, {name: b}, {name: default}]\n")
+	var ids []string
+	for i, line := range jobs {
+		steps, args, _ := strings.Cut(line, " ")
+		n, err := strconv.Atoi(steps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := strconv.Itoa(i + 1)
+		ids = append(ids, id)
+		d.must(append(append([]string{"submit", "-o", "/dev/null"}, strings.Fields(args)...), "--", "sh", "-c", fmt.Sprintf(worker, n, n))...)
+		if i == 0 {
+			d.untilSays(`"state": "running"`, "show", "1")
+		}
+	}
+	d.must(append([]string{"wait"}, ids...)...)
+	for i, line := range jobs {
+		d.want(d.must("show", ids[i]), `"state": "completed"`)
+		steps, _, _ := strings.Cut(line, " ")
+		counted(t, filepath.Join(d.dir, "state", "jobs", ids[i], "checkpoint", "steps"), steps)
+	}
+	first := d.must("show", "1")
+	file := filepath.Join(d.dir, "journal")
+	d.must("journal", "export", "-o", file)
+	if undisturbed := strings.Contains(first, `"preemptions": 0`); undisturbed == (want == "preempted") ||
+		strings.Contains(d.read("journal"), `"resized"`) != (want == "resized") {
+		t.Errorf("the first job is not %s: %s", want, first)
+	}
+	d.replays()
+}
+
+// counted checks that a worker took every step, and none twice but the one that
+// it was in when it was asked for its checkpoint.
+func counted(t *testing.T, file, last string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(text))
+	before := 0
+	for _, l := range lines {
+		n, err := strconv.Atoi(l)
+		if err != nil || n != before+1 && n != before {
+			t.Errorf("after step %d comes %q", before, l)
+		}
+		before = n
+	}
+	if strconv.Itoa(before) != last {
+		t.Errorf("the last step is %d, want %s", before, last)
+	}
+}
+
+// A deadline is answered with the submission, and an accepted one is kept.
+func TestDeadlineAnswered(t *testing.T) {
+	d, _ := configured(t, "2xH100-80GB", "policy: 'elasticflow:slot=1s'\n")
+	d.want(d.must("submit", "--gpus", "2", "--estimate", "2s", "--deadline", "now+60", "-o", "/dev/null", "--", "sleep", "0.5"), "its deadline is accepted")
+	d.want(d.must("submit", "--gpus", "2", "--estimate", "2h", "--deadline", "now+60", "-o", "/dev/null", "--", "true"), "its deadline cannot be promised")
+	d.want(d.must("why", "1"), "its deadline is accepted")
+	d.must("wait", "1", "2")
+	d.want(d.must("show", "1"), `"deadline_answer": "accepted"`, `"state": "completed"`)
+	if out, code := d.try("submit", "--deadline", "soon", "--", "true"); code != exitUsage || !strings.Contains(out, "--deadline") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	d.replays()
+}
