@@ -22,7 +22,7 @@ func (d *daemon) fault(text string) {
 func (d *daemon) untilSays(text string, args ...string) string {
 	d.t.Helper()
 	out := ""
-	for range 400 {
+	for range 2400 {
 		if out, _ = d.try(args...); strings.Contains(out, text) {
 			return out
 		}

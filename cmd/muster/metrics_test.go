@@ -12,7 +12,12 @@ import (
 // A scraper on this machine finds what happens in Prometheus's format.
 func TestMetrics(t *testing.T) {
 	d := startDaemon(t, "4xH100-80GB")
-	d.must("run", "--gpus", "1", "--", "true")
+	// A job that is told when it will start, and starts, is scored.
+	d.must("submit", "--gpus", "4", "--time", "1h", "--", "sleep", "3600")
+	d.must("submit", "--gpus", "1", "--", "true")
+	d.expected("2")
+	d.must("cancel", "1")
+	d.must("wait", "2")
 	d.must("submit", "--gpus", "2", "--time", "1h", "--", "sleep", "100")
 	d.must("submit", "--gpus", "4", "--", "true")
 	d.untilSays("running", "queue")
@@ -30,9 +35,9 @@ func TestMetrics(t *testing.T) {
 	}
 	d.want(string(text), `muster_jobs{state="running"} 1`, `muster_jobs{state="pending"} 1`, `muster_gpus{state="allocated"} 2`, `muster_gpus{state="free"} 2`,
 		"muster_gpu_allocated_ratio 0.5", `muster_queue_jobs{queue="default",state="pending"} 1`, `muster_queue_limit_gpus{queue="default"} +Inf`,
-		"muster_submissions_total 4", `muster_preemptions_total{reason="tier"} 1`, `muster_jobs_ended_total{state="completed"} 2`,
-		"muster_step_duration_seconds_count ", "muster_store_write_duration_seconds_bucket", `muster_prediction_error_seconds_count{direction="`,
-		`muster_http_requests_total{code="201",route="POST /v1/jobs"} 4`, "muster_ready 1", `simulated="true"`)
+		"muster_submissions_total 5", `muster_preemptions_total{reason="tier"} 1`, `muster_jobs_ended_total{state="completed"} 2`,
+		"muster_step_duration_seconds_count ", "muster_store_write_duration_seconds_bucket", `muster_prediction_error_seconds_count{direction="early"} 1`,
+		`muster_http_requests_total{code="201",route="POST /v1/jobs"} 5`, "muster_ready 1", `simulated="true"`)
 	if strings.Contains(string(text), "muster_step_duration_seconds_count 0\n") {
 		t.Error("no step was counted")
 	}
