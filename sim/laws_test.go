@@ -268,7 +268,7 @@ func TestPermutationOfEquals(t *testing.T) {
 // more small ones come. With a starvation bound none of them keeps it waiting.
 func TestStarvation(t *testing.T) {
 	promises := map[string]bool{ // looked up only; by arrival and strict, or with a reservation for the first
-		"fifo": true, "yarn-cs": true, "multifactor": true, "optimus:round=0s": true: true, "elasticflow": true,
+		"fifo": true, "yarn-cs": true, "multifactor": true, "optimus:round=0s": true, "elasticflow": true,
 	}
 	const small, run, bound = 400, 50 * time.Second, 10 * time.Minute
 	last := cluster.Time(small * 30 * time.Second)
