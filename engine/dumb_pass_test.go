@@ -48,7 +48,8 @@ func (d *dumb) laneOf(j *dumbJob) lane {
 // order; jobs of a shape that was refused there are passed over.
 func (d *dumb) pass() {
 	closed, blocked := map[string]bool{}, map[kind]bool{}
-	d.promises = nil
+	d.promises, d.passing = nil, true
+	defer func() { d.passing = false }()
 	last := map[lane]*dumbJob{}
 	for {
 		next := map[lane]*dumbJob{}

@@ -78,7 +78,9 @@ func (d *dumb) used() {
 // never seen before changes everybody's share.
 func (d *dumb) enters(j *dumbJob) {
 	j.lined = d.now
-	d.promote(j)
+	if !d.passing { // else it would come before whoever sent it away
+		d.promote(j)
+	}
 	if m := d.mf; m != nil && !slices.Contains(m.owners, d.ownerOf(j)) {
 		m.owners, m.compared = append(m.owners, d.ownerOf(j)), -1
 	}

@@ -40,6 +40,7 @@ type dumb struct {
 	minute         cluster.Time // srsf, e-las: when the order of running jobs was last refreshed
 	promises       []*promise
 	possible       bool         // asking what could ever be
+	passing        bool         // going through the line
 	mf             *multifactor // nil: another policy
 	preempts       []string
 	others         []string

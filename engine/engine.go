@@ -62,6 +62,7 @@ type Engine struct {
 	heads    HeadKeyer  // nil: Key compares groups, too
 	queues   QueueOrder // nil: the policy does not choose among queues
 	promoter Promoter   // nil: what a job received counts for ever
+	settling bool       // a pass, or a restart, is going on: nobody is promoted
 	plans    planState
 	mode     Backfill
 	now      cluster.Time

@@ -67,7 +67,7 @@ func (e *Engine) checkJobs() error {
 			err = errors.New("keeps its array's place")
 		case j.servedBefore < 0 || j.servedBefore > j.attained || j.ranBefore < 0 || j.ranBefore > j.ran || j.promotion > e.now:
 			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.promotion, j.servedBefore, j.attained, j.ranBefore, j.ran)
-		case j.eligible && e.promoter != nil && e.promoter.PromoteAt(View{e}, JobView{e, j}) != j.promoteAt || j.eligible && e.promoter != nil && j.promoteAt <= e.now:
+		case j.eligible && e.promoter != nil && e.promoter.PromoteAt(View{e}, JobView{e, j}) != j.promoteAt || j.eligible && e.promoter != nil && j.promoteAt <= e.now && j.lined != e.now:
 			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promoter.PromoteAt(View{e}, JobView{e, j}), j.promoteAt)
 		case j.state != Done && j.shape != j.base && (!j.eligible || j.shape != j.asks()):
 			err = errors.New("asks for something else than its spec and its plan say")

@@ -69,6 +69,7 @@ func (e *Engine) pass() {
 		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0, upTo: e.lanes[i].groups.changes, as: -1}
 	}
 	p.depth, p.blocked, p.stop = e.cfg.Depth, classSet{}, false
+	e.settling = true
 	for !p.stop {
 		li, it := e.pickLane(p)
 		if li < 0 {
@@ -76,7 +77,7 @@ func (e *Engine) pass() {
 		}
 		e.consider(p, li, it)
 	}
-	e.blockedBy, e.held = nil, nil
+	e.settling, e.blockedBy, e.held = false, nil, nil
 	e.grow()
 }
 

@@ -26,16 +26,18 @@ func (j JobView) Executed() (service int64, ran time.Duration) {
 func (j JobView) WaitsSince() cluster.Time { return max(j.j.since, j.j.promotion) }
 
 // awaitPromotion sets the time at which a job that enters the line is promoted.
-// One that is due already, because it was held meanwhile, is promoted at once.
+// One that is due already, because it was held meanwhile, is promoted at once;
+// but one that lost its place in a pass not before that is over: whoever comes
+// back in a pass comes after the job that sent it there, so that a pass ends.
 func (e *Engine) awaitPromotion(j *jobState) {
 	if e.promoter == nil {
 		return
 	}
 	j.promoteAt = e.promoter.PromoteAt(View{e}, JobView{e, j})
-	if j.promoteAt <= e.now {
+	if j.promoteAt <= e.now && !e.settling {
 		e.beginAgain(j)
 	}
-	e.timers.push(timer{j.promoteAt, timerPromote, int32(j.spec.ID), j.gen})
+	e.timers.push(timer{max(j.promoteAt, e.now), timerPromote, int32(j.spec.ID), j.gen})
 }
 
 // beginAgain counts a job's service from zero.

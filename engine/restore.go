@@ -53,11 +53,13 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		a.waiting = append(a.waiting, s.Arrays[i].Waiting...)
 	}
 	e.unlistedElements(s)
+	e.settling = true
 	for i := range s.Jobs {
 		if !e.resume(&s.Jobs[i], same, queues) {
 			same = false
 		}
 	}
+	e.settling = false
 	e.restoreUsage(s)
 	for i := range s.Advance {
 		for k := range e.advance {

@@ -70,7 +70,7 @@ func (t *timer) holds(j *jobState) bool {
 	case t.kind == timerStarving:
 		return j.state == Pending && (j.eligible || j.parked == ParkedPlan) && !j.promoted
 	case t.kind == timerPromote:
-		return j.eligible && t.at == j.promoteAt
+		return j.eligible && t.at >= j.promoteAt
 	}
 	return true
 }
