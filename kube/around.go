@@ -140,21 +140,22 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) limits {
 	}
 	key := ""
 	if len(pods) == 1 {
-		key = fmt.Sprint(devices, pods[0].around)
+		key = fmt.Sprint(devices, careful, pods[0].around)
 		if n := pods[0].needs; n != nil {
-			key += fmt.Sprint(n.ports, n.other, pods[0].replica)
+			key += fmt.Sprint(n.ports, n.other, pods[0].replica, n.claims) // those of ephemeral volumes bear the pod's name
 		}
 	}
 	if l, ok := d.memory[key]; ok && key != "" {
 		return l
 	}
-	l := &looker{d: d, pods: pods, careful: careful, shut: map[string]string{}}
+	l := &looker{d: d, pods: pods, careful: careful, binding: !devices, shut: map[string]string{}}
 	for _, p := range pods {
 		if l.why == "" {
 			l.look(p)
 		}
 	}
 	l.within()
+	l.attach()
 	if devices && l.why == "" {
 		l.devices()
 	}
@@ -169,6 +170,7 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) limits {
 type looker struct {
 	d       *Driver
 	pods    []*pod
+	binding bool              // they are about to be bound: nobody leaves for them any more
 	careful bool              // an even spread was tried and came out wrong: say exactly where
 	shut    map[string]string // nodes that take none of it: why
 	groups  []cluster.NodeLimit
@@ -208,6 +210,7 @@ func (l *looker) look(p *pod) {
 	l.other(n)
 	l.replicas(p)
 	l.volumes(p)
+	l.alone(p)
 }
 
 // each calls f for all pods that have a place.

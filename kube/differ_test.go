@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,14 +25,7 @@ import (
 func TestDifferential(t *testing.T) {
 	b := newBench(t, controlplane.Options{Controllers: true})
 	b.p.Scheduler()
-	rounds := 3
-	if s := os.Getenv("MUSTER_SOAK"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rounds = max(rounds, n/10_000)
-	}
+	rounds := differentialRounds(t)
 	b.shelf()
 	_, stop := b.schedule()
 	defer stop()
@@ -49,6 +43,20 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
+// differentialRounds is on how many clusters a comparison is made.
+func differentialRounds(t *testing.T) int {
+	t.Helper()
+	rounds := 3
+	if s := os.Getenv("MUSTER_SOAK"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rounds = max(rounds, n/10_000)
+	}
+	return rounds
+}
+
 // oracle makes kube-scheduler's copy of a pod.
 func oracle(p *v1.Pod, name string) *v1.Pod {
 	o := p.DeepCopy()
@@ -63,7 +71,7 @@ func (b *bench) compare(r *rand.Rand, seed int) (yes, no int) {
 	for i := range 14 {
 		p := randomPod(r, fmt.Sprintf("probe-%d-%d", seed, i))
 		fits := b.judged(oracle(p, p.Name+"-k"))
-		if !fits && len(p.Spec.Volumes) > 0 { // it may not have heard yet that the volumes are there again
+		if !fits { // it may not have heard yet of all that is there: of volumes that are free again, of nodes
 			fits = b.judged(oracle(p, p.Name+"-k2"))
 		}
 		if !fits {
@@ -162,6 +170,7 @@ func asText(p *v1.Pod) string {
 // world makes six nodes in three zones and pods on them.
 func (b *bench) world(r *rand.Rand) {
 	b.Helper()
+	b.attachments(r)
 	for i := range 6 {
 		n := controlplane.Node(fmt.Sprintf("n%d", i), []int{0, 2, 4}[r.IntN(3)], map[string]string{"zone": fmt.Sprintf("z%d", i%3), "size": strconv.Itoa(r.IntN(4))})
 		if r.IntN(3) > 0 {
@@ -196,7 +205,8 @@ func (b *bench) world(r *rand.Rand) {
 	for i := range 8 {
 		p := randomPod(r, fmt.Sprintf("there-%d", i))
 		p.Spec.NodeName, p.Spec.SchedulerName = fmt.Sprintf("n%d", r.IntN(6)), "other"
-		p.Spec.Volumes, p.Spec.TopologySpreadConstraints = nil, nil
+		p.Spec.TopologySpreadConstraints = nil
+		p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v v1.Volume) bool { return !slices.Contains(disks, v.PersistentVolumeClaim.ClaimName) })
 		p.Spec.Containers[0].VolumeMounts = nil
 		delete(p.Spec.Containers[0].Resources.Requests, v1.ResourceEphemeralStorage)
 		b.create(p)
@@ -327,13 +337,64 @@ func addVolumes(r *rand.Rand, p *v1.Pod) {
 	if p.Namespace != "default" {
 		return
 	}
-	name := []string{"in-z1", "late", "nowhere", "absent"}[r.IntN(4)]
-	p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
+	if r.IntN(2) == 0 {
+		for _, i := range r.Perm(len(disks))[:1+r.IntN(2)] {
+			using(p, disks[i])
+		}
+		return
+	}
+	using(p, []string{"in-z1", "late", "late-csi", "nowhere", "absent"}[r.IntN(5)])
 }
 
-// shelf makes claims: one that is bound to a volume in zone z1, one that is bound
-// where its pod goes, to a volume of node n2 or n3, and one of a class that binds
-// at once and that nobody serves.
+// disks are claims that are bound to volumes which any node can attach: the first
+// is for one pod at a time, the last is of a driver that has to be on the node.
+var disks = []string{"disk-0", "disk-1", "disk-2", "disk-3"}
+
+// attachments says how many volumes each node attaches, and which it has attached.
+func (b *bench) attachments(r *rand.Rand) {
+	b.Helper()
+	if err := b.c.StorageV1().CSINodes().DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	if err := b.c.StorageV1().VolumeAttachments().DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	for i := range 6 {
+		limits, name := map[string]int32{}, fmt.Sprintf("n%d", i)
+		for _, driver := range []string{csi, csiThere} {
+			if k := r.IntN(5); k < 4 {
+				limits[driver] = int32(k) - 1 // -1: it says no number
+			}
+		}
+		if r.IntN(5) > 0 {
+			if _, err := b.c.StorageV1().CSINodes().Create(b.ctx, csiNode(name, limits), metav1.CreateOptions{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if r.IntN(3) == 0 {
+			volume := "v-" + append(disks, "spare")[r.IntN(len(disks)+1)]
+			va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("va-%d", i)}, Spec: storagev1.VolumeAttachmentSpec{Attacher: b.driverOf(volume), NodeName: name,
+				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}}
+			if _, err := b.c.StorageV1().VolumeAttachments().Create(b.ctx, va, metav1.CreateOptions{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// csiThere is a driver whose pods go only where it is.
+const csiThere = "there.example.com"
+
+func (b *bench) driverOf(volume string) string {
+	if volume == "v-disk-3" {
+		return csiThere
+	}
+	return csi
+}
+
+// shelf makes claims: one that is bound to a volume in zone z1, two that are bound
+// where their pod goes, to a volume of node n2 or n3, one of a class that binds
+// at once and that nobody serves, and those of disks.
 func (b *bench) shelf() {
 	b.Helper()
 	if _, err := b.c.CoreV1().Namespaces().Create(b.ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Labels: map[string]string{"team": "x"}}}, metav1.CreateOptions{}); err != nil {
@@ -342,43 +403,75 @@ func (b *bench) shelf() {
 	late := storagev1.VolumeBindingWaitForFirstConsumer
 	for _, c := range []*storagev1.StorageClass{
 		{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late},
+		{ObjectMeta: metav1.ObjectMeta{Name: "csi"}, Provisioner: csi, VolumeBindingMode: &late, AllowedTopologies: []v1.TopologySelectorTerm{
+			{MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"none"}}}}}}, // it makes none anywhere
 		{ObjectMeta: metav1.ObjectMeta{Name: "unserved"}, Provisioner: "example.com/nobody"},
 	} {
 		if _, err := b.c.StorageV1().StorageClasses().Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
+	there := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiThere}, Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: ptr.To(true)}}
+	if _, err := b.c.StorageV1().CSIDrivers().Create(b.ctx, there, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
 	b.volume("v-z1", "manual", "zone", "z1")
 	b.claimVolume("in-z1", "manual", "v-z1")
 	b.claimVolume("nowhere", "unserved", "")
 	b.freshClaim("late")
-	b.wait("the claim in zone z1 is bound", func() bool {
-		c, err := b.c.CoreV1().PersistentVolumeClaims("default").Get(b.ctx, "in-z1", metav1.GetOptions{})
-		return err == nil && c.Status.Phase == v1.ClaimBound
-	})
+	b.freshClaim("late-csi")
+	b.volume("v-spare", "manual", "", "")
+	for i, name := range disks {
+		mode := v1.ReadWriteMany
+		if i == 0 {
+			mode = v1.ReadWriteOncePod
+		}
+		b.volume("v-"+name, "manual", "", "", mode)
+		b.claimVolume(name, "manual", "v-"+name, mode)
+	}
+	for _, name := range append(disks, "in-z1") {
+		b.wait("the claim "+name+" is bound", func() bool {
+			c, err := b.c.CoreV1().PersistentVolumeClaims("default").Get(b.ctx, name, metav1.GetOptions{})
+			return err == nil && c.Status.Phase == v1.ClaimBound
+		})
+	}
 	b.wait("the ServiceAccount of the other namespace is there", func() bool {
 		_, err := b.c.CoreV1().ServiceAccounts("elsewhere").Get(b.ctx, "default", metav1.GetOptions{})
 		return err == nil
 	})
 }
 
-func (b *bench) volume(name, class, key, value string) {
+// volume makes a volume for the nodes with a label, or without a key for all; of
+// class local a folder of the node, else one of a driver.
+func (b *bench) volume(name, class, key, value string, modes ...v1.PersistentVolumeAccessMode) {
 	b.Helper()
 	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{StorageClassName: class,
-		Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}, AccessModes: modesOr(modes),
 		PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
-		PersistentVolumeSource:        v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/data"}},
-		NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}}}}}}}}}
+		PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: b.driverOf(name), VolumeHandle: name}}}}
+	if class == "local" {
+		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/data"}}
+	}
+	if key != "" {
+		v.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}}}}}}}
+	}
 	if _, err := b.c.CoreV1().PersistentVolumes().Create(b.ctx, v, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) claimVolume(name, class, volume string) {
+func modesOr(modes []v1.PersistentVolumeAccessMode) []v1.PersistentVolumeAccessMode {
+	if len(modes) > 0 {
+		return modes
+	}
+	return []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+}
+
+func (b *bench) claimVolume(name, class, volume string, modes ...v1.PersistentVolumeAccessMode) {
 	b.Helper()
 	c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.PersistentVolumeClaimSpec{
-		StorageClassName: &class, VolumeName: volume, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		StorageClassName: &class, VolumeName: volume, AccessModes: modesOr(modes),
 		Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("5Gi")}}}}
 	if _, err := b.c.CoreV1().PersistentVolumeClaims("default").Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -389,6 +482,7 @@ func (b *bench) claimVolume(name, class, volume string) {
 // volumes that it can have.
 func (b *bench) freshClaim(name string) {
 	b.Helper()
+	class := map[string]string{"late": "local", "late-csi": "csi"}[name]
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
 	_ = b.c.CoreV1().PersistentVolumeClaims("default").Delete(b.ctx, name, now)
 	b.wait("the old claim is gone", func() bool {
@@ -396,21 +490,21 @@ func (b *bench) freshClaim(name string) {
 		return err != nil
 	})
 	for _, n := range []string{"n2", "n3"} {
-		_ = b.c.CoreV1().PersistentVolumes().Delete(b.ctx, "local-"+n, now)
+		_ = b.c.CoreV1().PersistentVolumes().Delete(b.ctx, class+"-"+n, now)
 		b.wait("the old volume is gone", func() bool {
-			_, err := b.c.CoreV1().PersistentVolumes().Get(b.ctx, "local-"+n, metav1.GetOptions{})
+			_, err := b.c.CoreV1().PersistentVolumes().Get(b.ctx, class+"-"+n, metav1.GetOptions{})
 			return err != nil
 		})
-		b.volume("local-"+n, "local", v1.LabelHostname, n)
+		b.volume(class+"-"+n, class, v1.LabelHostname, n)
 	}
 	b.wait("the volumes are available", func() bool {
 		for _, n := range []string{"n2", "n3"} {
-			v, err := b.c.CoreV1().PersistentVolumes().Get(b.ctx, "local-"+n, metav1.GetOptions{})
+			v, err := b.c.CoreV1().PersistentVolumes().Get(b.ctx, class+"-"+n, metav1.GetOptions{})
 			if err != nil || v.Status.Phase != v1.VolumeAvailable {
 				return false
 			}
 		}
 		return true
 	})
-	b.claimVolume(name, "local", "")
+	b.claimVolume(name, class, "")
 }

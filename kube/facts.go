@@ -327,7 +327,9 @@ func (d *Driver) fill(g *gang) (open int) {
 		if s.pod != "" {
 			continue
 		}
-		k := slices.IndexFunc(wait, func(p *pod) bool { return p.asks(&g.spec.Tasks[s.set].Request) && d.grant(p, s.node) == "" })
+		k := slices.IndexFunc(wait, func(p *pod) bool {
+			return p.asks(&g.spec.Tasks[s.set].Request) && d.mounts(p, s.node) == "" && d.grant(p, s.node) == ""
+		})
 		if k < 0 {
 			continue
 		}

@@ -468,9 +468,9 @@ func (d *Driver) replace(g *gang) {
 				continue
 			}
 		}
-		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.grant(p, s.node) == "" })
+		k := slices.IndexFunc(pods, func(p *pod) bool { return fits(p) && d.mounts(p, s.node) == "" && d.grant(p, s.node) == "" })
 		if k < 0 {
-			d.waits[g] = true // for the devices of the pod before it, perhaps
+			d.waits[g] = true // for the devices or volumes of the pod before it, perhaps
 			continue
 		}
 		if n := d.nodes[s.node]; n == nil || n.state() != cluster.Up {

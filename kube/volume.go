@@ -26,11 +26,16 @@ type storage struct {
 	volumes map[string]*v1.PersistentVolume
 	classes map[string]*storagev1.StorageClass
 	taken   map[string]string // volumes that were chosen: for which claim
+
+	csiNodes   map[string]*storagev1.CSINode
+	csiDrivers map[string]*storagev1.CSIDriver
+	attached   map[string]map[string]*storagev1.VolumeAttachment // by node and name
 }
 
 func newStorage() storage {
 	return storage{claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
-		classes: map[string]*storagev1.StorageClass{}, taken: map[string]string{}}
+		classes: map[string]*storagev1.StorageClass{}, taken: map[string]string{},
+		csiNodes: map[string]*storagev1.CSINode{}, csiDrivers: map[string]*storagev1.CSIDriver{}, attached: map[string]map[string]*storagev1.VolumeAttachment{}}
 }
 
 // claimsOf lists the claims that a pod uses, by name.

@@ -28,9 +28,12 @@ func (d *Driver) watch(ctx context.Context) error {
 		{f.Core().V1().Nodes().Informer(), d.onNode, d.onNodeGone},
 		{f.Batch().V1().Jobs().Informer(), d.onJob, d.onJobGone},
 		{f.Core().V1().Namespaces().Informer(), d.onSpace, func(any) {}},
-		{f.Core().V1().PersistentVolumeClaims().Informer(), keep(d, d.claims), drop(d, d.claims)},
-		{f.Core().V1().PersistentVolumes().Informer(), keep(d, d.storage.volumes), drop(d, d.storage.volumes)},
+		{f.Core().V1().PersistentVolumeClaims().Informer(), keep(d, d.claims), drop(d, d.claims, d.untake)},
+		{f.Core().V1().PersistentVolumes().Informer(), keep(d, d.storage.volumes), drop(d, d.storage.volumes, d.untake)},
 		{f.Storage().V1().StorageClasses().Informer(), keep(d, d.classes), drop(d, d.classes)},
+		{f.Storage().V1().CSINodes().Informer(), keep(d, d.csiNodes), drop(d, d.csiNodes)},
+		{f.Storage().V1().CSIDrivers().Informer(), keep(d, d.csiDrivers), drop(d, d.csiDrivers)},
+		{f.Storage().V1().VolumeAttachments().Informer(), d.onAttachment, d.onAttachmentGone},
 	})
 	if err != nil {
 		return err
@@ -115,17 +118,24 @@ func keep[T metav1.Object](d *Driver, list map[string]T) func(_, obj any) {
 	}
 }
 
-func drop[T metav1.Object](d *Driver, list map[string]T) func(obj any) {
+func drop[T metav1.Object](d *Driver, list map[string]T, too ...func(key string)) func(obj any) {
 	return func(obj any) {
 		if o, ok := obj.(T); ok {
 			d.inbox.Put(func() {
 				key := cache.MetaObjectToName(o).String()
 				delete(list, key)
-				maps.DeleteFunc(d.taken, func(v, claim string) bool { return v == key || claim == key })
+				for _, f := range too {
+					f(key)
+				}
 				d.moves++
 			})
 		}
 	}
+}
+
+// untake forgets what was chosen for a claim, or of a volume, that is gone.
+func (d *Driver) untake(key string) {
+	maps.DeleteFunc(d.taken, func(v, claim string) bool { return v == key || claim == key })
 }
 
 func (d *Driver) onPod(_, obj any) {

@@ -90,7 +90,7 @@ func Start(t Host, opt Options) *Plane {
 	if opt.Controllers {
 		p.run("kube-controller-manager", "--kubeconfig", p.Kubeconfig, "--service-account-private-key-file", p.path("sa.key"),
 			"--root-ca-file", p.path("ca.crt"), "--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0",
-			"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-ttl-controller")
+			"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-ttl-controller,-persistentvolume-attach-detach-controller") // nobody attaches what the last would wait for
 		p.Wait("the default ServiceAccount is there", func(ctx context.Context) bool {
 			_, err := p.Client().CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 			return err == nil

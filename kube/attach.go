@@ -1,0 +1,310 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/component-helpers/storage/volume"
+)
+
+// A node attaches only so many volumes of a driver (CSINode), and a claim with
+// ReadWriteOncePod is for one pod at a time. Both are counted as kube-scheduler
+// does (NodeVolumeLimits, VolumeRestrictions), but for volumes of drivers that
+// were part of Kubernetes once: those are not translated, and so not counted.
+
+// attachable is a volume that is attached to nodes: what its driver calls it. A
+// claim that has no volume yet counts for one of its class.
+type attachable struct{ driver, handle string }
+
+// onAttachment books a volume that is attached to a node, or is about to be.
+func (d *Driver) onAttachment(_, obj any) {
+	if a, ok := obj.(*storagev1.VolumeAttachment); ok {
+		d.inbox.Put(func() {
+			on := d.attached[a.Spec.NodeName]
+			if on == nil {
+				on = map[string]*storagev1.VolumeAttachment{}
+				d.attached[a.Spec.NodeName] = on
+			}
+			on[a.Name] = a
+			d.moves++
+		})
+	}
+}
+
+func (d *Driver) onAttachmentGone(obj any) {
+	if a, ok := obj.(*storagev1.VolumeAttachment); ok {
+		d.inbox.Put(func() {
+			if delete(d.attached[a.Spec.NodeName], a.Name); len(d.attached[a.Spec.NodeName]) == 0 {
+				delete(d.attached, a.Spec.NodeName)
+			}
+			d.moves++
+		})
+	}
+}
+
+// attachableOf is the volume of a claim; false: it is none that is attached.
+func (d *Driver) attachableOf(c *v1.PersistentVolumeClaim) (attachable, bool) {
+	if v := d.storage.volumes[c.Spec.VolumeName]; v != nil {
+		if v.Spec.CSI == nil {
+			return attachable{}, false
+		}
+		return attachable{v.Spec.CSI.Driver, v.Spec.CSI.VolumeHandle}, true
+	}
+	class := d.classes[volume.GetPersistentVolumeClaimClass(c)]
+	if class == nil {
+		return attachable{}, false
+	}
+	return attachable{class.Provisioner, "claim " + c.Namespace + "/" + c.Name}, true // no handle has a space
+}
+
+// attachables lists the volumes of a pod that are attached, each once.
+func (d *Driver) attachables(p *pod) (list []attachable) {
+	if p.needs == nil {
+		return nil
+	}
+	for _, name := range p.needs.claims {
+		if c := d.claims[p.obj.Namespace+"/"+name]; c != nil {
+			if a, ok := d.attachableOf(c); ok && !slices.Contains(list, a) {
+				list = append(list, a)
+			}
+		}
+	}
+	return list
+}
+
+// attachLimits are how many volumes a node attaches, by driver; a driver that
+// says nothing attaches any number.
+func (d *Driver) attachLimits(node string) (limits map[string]int) {
+	c := d.csiNodes[node]
+	if c == nil {
+		return nil
+	}
+	for i := range c.Spec.Drivers {
+		if a := c.Spec.Drivers[i].Allocatable; a != nil && a.Count != nil {
+			if limits == nil {
+				limits = map[string]int{}
+			}
+			limits[c.Spec.Drivers[i].Name] = int(*a.Count)
+		}
+	}
+	return limits
+}
+
+// serves reports whether a driver attaches volumes to a node: one that asks for
+// it (preventPodSchedulingIfMissing) does so only where it says that it is.
+func (d *Driver) serves(driver, node string) bool {
+	c := d.csiDrivers[driver]
+	if c == nil || c.Spec.PreventPodSchedulingIfMissing == nil || !*c.Spec.PreventPodSchedulingIfMissing {
+		return true
+	}
+	on := d.csiNodes[node]
+	return on != nil && slices.ContainsFunc(on.Spec.Drivers, func(x storagev1.CSINodeDriver) bool { return x.Name == driver })
+}
+
+// attachedTo is what the pods of a node, and those that go there, have attached,
+// and how many volumes of each driver count; ever: only those that would stay if
+// all pods of ours had left. A volume that is attached for a pod that went counts
+// until it is detached, also for the pod that asks for it next.
+func (d *Driver) attachedTo(name string, ever bool) (by map[attachable]bool, count map[string]int) {
+	by, count = map[attachable]bool{}, map[string]int{}
+	leaving := map[attachable]bool{}
+	if n := d.nodes[name]; n != nil {
+		for q := range n.pods {
+			for _, a := range d.attachables(q) {
+				if ever && q.gang != nil {
+					leaving[a] = true
+				} else {
+					by[a] = true
+				}
+			}
+		}
+	}
+	all := maps.Clone(by)
+	for _, va := range d.attached[name] {
+		if va.Spec.Source.PersistentVolumeName == nil {
+			continue
+		}
+		v := d.storage.volumes[*va.Spec.Source.PersistentVolumeName]
+		if v == nil || v.Spec.CSI == nil {
+			continue
+		}
+		if a := (attachable{va.Spec.Attacher, v.Spec.CSI.VolumeHandle}); !leaving[a] {
+			all[a] = true
+		}
+	}
+	for a := range all {
+		count[a.driver]++
+	}
+	return by, count
+}
+
+// toAttach is what some pods want attached.
+type toAttach struct {
+	each    [][]attachable     // by pod
+	users   map[attachable]int // how many of them use it
+	drivers []string
+}
+
+func (d *Driver) toAttach(pods ...*pod) *toAttach {
+	w := &toAttach{each: make([][]attachable, len(pods)), users: map[attachable]int{}}
+	for i, p := range pods {
+		w.each[i] = d.attachables(p)
+		for _, a := range w.each[i] {
+			if w.users[a]++; !slices.Contains(w.drivers, a.driver) {
+				w.drivers = append(w.drivers, a.driver)
+			}
+		}
+	}
+	return w
+}
+
+// attaching is how many of the pods, whichever they are, a node can attach the
+// volumes of; why is what stops the next.
+func (d *Driver) attaching(name string, w *toAttach, ever bool) (most int, why string) {
+	limits, some := d.attachLimits(name), false
+	for _, driver := range w.drivers {
+		if !d.serves(driver, name) {
+			return 0, "driver " + driver + " of its volumes is not there"
+		}
+		_, has := limits[driver]
+		some = some || has
+	}
+	if most = len(w.each); !some {
+		return most, ""
+	}
+	by, count := d.attachedTo(name, ever)
+	// What several of them have counts for each, or once and beforehand: both
+	// bounds hold for any of them.
+	apart, shared := most, most
+	for _, driver := range w.drivers {
+		limit, has := limits[driver]
+		if !has {
+			continue
+		}
+		room := max(0, limit-count[driver])
+		each, own, common := w.of(driver, by)
+		apart, shared = min(apart, largest(each, room)), min(shared, largest(own, room-common))
+		if max(apart, shared) < most && why == "" {
+			why = fmt.Sprintf("no more volumes of %s can be attached", driver)
+		}
+	}
+	return max(apart, shared), why
+}
+
+// of counts the volumes of a driver that are not attached yet: all of each pod, its
+// own of each pod, and those that several have.
+func (w *toAttach) of(driver string, by map[attachable]bool) (each, own []int, common int) {
+	each, own = make([]int, len(w.each)), make([]int, len(w.each))
+	several := map[attachable]bool{}
+	for i, list := range w.each {
+		for _, a := range list {
+			switch {
+			case a.driver != driver || by[a]:
+				continue
+			case w.users[a] > 1:
+				several[a] = true
+			default:
+				own[i]++
+			}
+			each[i]++
+		}
+	}
+	return each, own, len(several)
+}
+
+// largest is how many of these never exceed the room together, whichever they are.
+func largest(list []int, room int) (n int) {
+	slices.Sort(list)
+	for i := len(list) - 1; i >= 0 && room >= list[i]; i-- {
+		room -= list[i]
+		n++
+	}
+	return n
+}
+
+// attach adds how many volumes the nodes attach. Who would have to leave for more,
+// the engine decides, so as for devices a node is closed only where it counts
+// more room than there is; and when the gang is about to be bound, or was in vain.
+func (l *looker) attach() {
+	w := l.d.toAttach(l.pods...)
+	if len(w.drivers) == 0 {
+		return
+	}
+	for _, name := range l.d.order {
+		n := l.d.nodes[name]
+		if n == nil || n.obj == nil || l.shut[name] != "" {
+			continue
+		}
+		most, why := l.d.attaching(name, w, true)
+		if now, text := l.d.attaching(name, w, false); now < most && (l.binding || l.careful || now < l.believed(name, n)) {
+			most, why = now, text
+		}
+		l.most(name, int64(most), why)
+	}
+}
+
+// forOne reports whether a claim is for one pod at a time.
+func forOne(c *v1.PersistentVolumeClaim) bool {
+	return c != nil && slices.Contains(c.Spec.AccessModes, v1.ReadWriteOncePod)
+}
+
+// alone says which claim of a pod, that is for one pod at a time, another has; "":
+// none. It is so wherever that pod is, and until it is gone.
+func (d *Driver) alone(p *pod) string {
+	if p.needs == nil {
+		return ""
+	}
+	for _, name := range p.needs.claims {
+		if !forOne(d.claims[p.obj.Namespace+"/"+name]) {
+			continue
+		}
+		user := ""
+		d.each(func(q *pod) {
+			if q != p && q.uses(p.obj.Namespace, name) && (user == "" || q.obj.Name < user) {
+				user = q.obj.Name
+			}
+		})
+		if user != "" {
+			return fmt.Sprintf("volume claim %s (ReadWriteOncePod) is in use by pod %s", name, user)
+		}
+	}
+	return ""
+}
+
+func (p *pod) uses(namespace, claim string) bool {
+	return p.needs != nil && p.obj.Namespace == namespace && slices.Contains(p.needs.claims, claim)
+}
+
+// alone adds the claims that only one pod may use: not two of a gang either.
+func (l *looker) alone(p *pod) {
+	if why := l.d.alone(p); why != "" {
+		l.why = why
+		return
+	}
+	for _, q := range l.pods {
+		if q == p {
+			return // those after it look at it
+		}
+		for _, name := range p.needs.claims {
+			if q.uses(p.obj.Namespace, name) && forOne(l.d.claims[p.obj.Namespace+"/"+name]) {
+				l.why = fmt.Sprintf("volume claim %s (ReadWriteOncePod) is for one pod, and both %s and %s of the gang use it", name, q.obj.Name, p.obj.Name)
+				return
+			}
+		}
+	}
+}
+
+// mounts says why the volumes of a pod that takes the place of another cannot be
+// used on its node now; "": they can.
+func (d *Driver) mounts(p *pod, node string) string {
+	if why := d.alone(p); why != "" {
+		return why
+	}
+	if n, why := d.attaching(node, d.toAttach(p), false); n == 0 {
+		return why
+	}
+	return ""
+}
