@@ -50,6 +50,7 @@ var list = []Info{
 	afs,
 	optimus,
 	themis,
+	astraea,
 	gavel,
 	elasticflow,
 }

@@ -113,6 +113,8 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 		return mustPolicy(t, fmt.Sprintf("elasticflow:slot=%s", d*time.Minute))
 	case "themis":
 		return mustPolicy(t, fmt.Sprintf("themis:lease=%s", 15*d*time.Minute))
+	case "astraea":
+		return mustPolicy(t, fmt.Sprintf("astraea:lease=%s,window=%s,starving=%s", 15*d*time.Minute, 4*d*time.Hour, d*time.Hour))
 	case "gavel":
 		return mustPolicy(t, fmt.Sprintf("gavel:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
 	case "optimus":
@@ -198,7 +200,7 @@ func TestScaleOfFairShares(t *testing.T) {
 // what the policy looks at, so nothing changes for any of them.
 func TestPermutation(t *testing.T) {
 	for _, pol := range policy.Names() {
-		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "gavel"}, pol) {
+		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "gavel", "astraea"}, pol) {
 			continue // see TestPermutationOfEquals
 		}
 		pol = roundless(pol)
@@ -243,7 +245,7 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
-// TestPermutationOfEquals: las and its kin look at nothing but service. Two jobs that come
+// TestPermutationOfEquals: las and its kin, and astraea in a tenant, look at nothing but service. Two jobs that come
 // at one instant are equal to it; which goes first is their numbers' matter, and
 // the mean JCT with it. What does not depend on it is when the last one ends.
 func TestPermutationOfEquals(t *testing.T) {
