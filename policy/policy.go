@@ -53,6 +53,7 @@ var list = []Info{
 	astraea,
 	gavel,
 	elasticflow,
+	chronus,
 }
 
 // List returns every policy.

@@ -111,6 +111,8 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 		return slowerHeads{slower{p, d}}
 	case "elasticflow":
 		return mustPolicy(t, fmt.Sprintf("elasticflow:slot=%s", d*time.Minute))
+	case "chronus":
+		return mustPolicy(t, fmt.Sprintf("chronus:lease=%s", d*time.Minute))
 	case "themis":
 		return mustPolicy(t, fmt.Sprintf("themis:lease=%s", 15*d*time.Minute))
 	case "astraea":

@@ -1,0 +1,584 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var chronus = Info{
+	Name: "chronus",
+	About: "deadlines of gangs of fixed size: a job is accepted if it and all accepted ones fit into leases before their deadlines; " +
+		"jobs change places only when a lease begins; idle GPUs go to the others, the least work first",
+	Source: "C-deadlines: Chronus (SoCC'21); leases are packed greedily, by no integer program",
+	Needs:  "deadlines, run times, checkpoints; tier best-effort marks soft deadlines",
+	Knobs: []Knob{
+		{"lease", "4m", "jobs take turns at multiples of this; a deadline counts to the end of its last whole lease"},
+		{"overhead", "0s", "of each lease so much is taken as lost to starting and saving"},
+		{"first", "least", "least: accepted jobs wait for their leases while others can use the GPUs; most: they come first, as early as they fit"},
+	},
+	New: newChronus,
+}
+
+type chronusPolicy struct {
+	name            string
+	lease, overhead time.Duration
+	eager           bool // accepted jobs take what is idle before others do
+}
+
+func newChronus(k *Knobs) (engine.Policy, error) {
+	c := &chronusPolicy{name: k.label()}
+	var err error
+	if c.lease, err = k.duration("lease"); err != nil {
+		return nil, err
+	}
+	if c.lease < time.Second {
+		return nil, fmt.Errorf("lease=%s: at least 1s", k.text("lease"))
+	}
+	if c.overhead, err = k.duration("overhead"); err != nil {
+		return nil, err
+	}
+	if c.overhead < 0 || c.overhead >= c.lease {
+		return nil, fmt.Errorf("overhead=%s: less than a lease (%s), and not below 0s", k.text("overhead"), k.text("lease"))
+	}
+	first := k.text("first")
+	if first != "least" && first != "most" {
+		return nil, cluster.Unknown("first", first, []string{"least", "most"})
+	}
+	c.eager = first == "most"
+	return c, nil
+}
+
+func (c *chronusPolicy) Name() string { return c.name }
+
+func (c *chronusPolicy) Traits() engine.Traits {
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}
+}
+
+// A target's rank is a class and a place in it: jobs preempt those of higher
+// classes only. Those with a lease come first, the largest tasks before smaller
+// ones, so that what fits by number fits on the nodes, too (see roundUp).
+const (
+	chronusTurn  = 64 // has its turn until the lease is over, but no promise
+	chronusLeft  = 65 // takes what nobody wants
+	chronusPlace = 1 << 40
+)
+
+func (c *chronusPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
+	if t := j.Target(); t != nil {
+		return engine.Key{t.Rank / chronusPlace, t.Rank % chronusPlace}
+	}
+	return engine.Key{chronusLeft + 1}
+}
+
+// booking is a job while leases are handed out.
+type booking struct {
+	j        engine.JobView
+	tasks    int // of its first set
+	gpus     int
+	left     int64 // work, in ns at the reference speed
+	due      int   // leases that are over by its deadline, counted from the current one
+	accepted bool
+	kind     int   // of an accepted one
+	wall     int64 // ... what is left at its speed there, ns
+	room     int   // ... what it takes of the kind (see roundUp)
+	class    int
+	leases   []int // ... counted from the current one, rising
+	turn     bool  // it runs until the lease is over, without a promise
+}
+
+// leaseBoard is one plan in the making.
+type leaseBoard struct {
+	*chronusPolicy
+	v      engine.View
+	kinds  []engine.Kind
+	number int64        // of the current lease: it begins at so many times the length
+	end    cluster.Time // of it
+	begins bool         // jobs may change places now
+	free   [][]int      // GPUs by kind and lease; below 0 after a loss
+	list   []booking
+}
+
+// Plan is made when jobs come and go, and when a lease begins.
+func (c *chronusPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	b := &leaseBoard{chronusPolicy: c, v: v, kinds: v.Kinds(), list: make([]booking, len(jobs))}
+	start := v.Now() / cluster.Time(c.lease) * cluster.Time(c.lease)
+	b.number, b.end = int64(start/cluster.Time(c.lease)), start.Add(c.lease)
+	m := v.Memo()
+	b.begins = len(m) != 1 || m[0] != b.number // the first plan of a lease: what it settles holds until the next
+	fresh := b.recall(jobs)
+	b.repair()
+	slices.SortStableFunc(fresh, byDue)
+	for _, t := range fresh {
+		b.admit(t)
+	}
+	if b.begins {
+		b.hasten()
+		b.turns()
+	}
+	return b.plan()
+}
+
+func byDue(a, b *booking) int {
+	return cmp.Or(cmp.Compare(a.j.Spec().Deadline, b.j.Spec().Deadline), cmp.Compare(a.j.Spec().ID, b.j.Spec().ID))
+}
+
+// recall brings the books up to now, and lists who waits for an answer.
+func (b *leaseBoard) recall(jobs []engine.JobView) (fresh []*booking) {
+	horizon := 1
+	for i, j := range jobs {
+		t := &b.list[i]
+		_, least, most := j.Tasks()
+		t.j, t.tasks = j, min(max(j.Spec().Tasks[0].Count, least), most)
+		t.gpus = j.GPUs(t.tasks)
+		t.left = int64(equalWork * time.Second)
+		if e := j.Spec().Estimate; e > 0 {
+			t.left = max(1, int64(e-j.Done())) // 1: it takes longer than it was thought to
+		}
+		if d := j.Spec().Deadline; d >= b.end {
+			t.due = 1 + int(min(int64(d.Sub(b.end)/b.lease), mostSlots-1))
+		}
+		horizon = max(horizon, t.due)
+	}
+	for k := range b.kinds {
+		b.free = append(b.free, make([]int, horizon))
+		for l := range b.free[k] {
+			b.free[k][l] = b.kinds[k].GPUs
+		}
+	}
+	for i := range b.list {
+		t := &b.list[i]
+		spec, old := t.j.Spec(), t.j.Target()
+		t.turn = !b.begins && old != nil && len(old.Memo) > 0 && old.Memo[0] == b.number
+		switch {
+		case spec.Tier == cluster.Critical:
+			b.reserve(t)
+		case old != nil && old.Deadline == engine.DeadlineAccepted && b.settle(t, max(0, b.kindOf(old.GPU))):
+			t.accepted = true
+			b.remember(t, old.Memo[min(1, len(old.Memo)):])
+		case old == nil && t.due > 0 && spec.Estimate > 0 && spec.Tier == cluster.Standard && t.gpus > 0 && !t.j.Loses():
+			fresh = append(fresh, t)
+		}
+	}
+	return fresh
+}
+
+func (b *leaseBoard) kindOf(gpu string) int {
+	return slices.IndexFunc(b.kinds, func(k engine.Kind) bool { return k.GPU == gpu })
+}
+
+// settle reckons what the job is and needs on a kind; false: it cannot run there.
+func (b *leaseBoard) settle(t *booking, kind int) bool {
+	if kind >= len(b.kinds) {
+		return false
+	}
+	k := &b.kinds[kind]
+	size, tasks := largestTask(t.j.Spec(), t.tasks, k.PerNode)
+	if !t.j.Accepts(k.GPU) || size > k.PerNode {
+		return false
+	}
+	t.kind = kind
+	t.room, t.class = roundUp(size, k.PerNode)
+	t.room *= tasks
+	hi, lo := bits.Mul64(uint64(t.left), 1_000_000)
+	if t.wall = math.MaxInt64; hi == 0 || hi < uint64(b.v.Speed(t.j, k.GPU, t.tasks))/2 {
+		speed := uint64(b.v.Speed(t.j, k.GPU, t.tasks))
+		q, r := bits.Div64(hi, lo, speed)
+		t.wall = int64(min(q, math.MaxInt64-1))
+		if r > 0 {
+			t.wall++
+		}
+	}
+	return true
+}
+
+// largestTask is what the job's tasks with GPUs count for each, and how many they
+// are: those of a gang that stays on one node are one.
+func largestTask(spec *cluster.Job, first, perNode int) (size, tasks int) {
+	sum := 0
+	for i := range spec.Tasks {
+		n, g := spec.Tasks[i].Count, spec.Tasks[i].Request.GPUs
+		if i == 0 {
+			n = first
+		}
+		if g > 0 {
+			size, tasks, sum = max(size, g), tasks+n, sum+n*g
+		}
+	}
+	if spec.Topology.Required && (spec.Topology.Level == cluster.LevelNode || spec.Topology.Level == cluster.LevelNVLink) {
+		return sum, min(tasks, 1)
+	}
+	if p := spec.PerNode; p > 0 && tasks > 0 {
+		size = max(size, (perNode+p-1)/p)
+	}
+	return size, tasks
+}
+
+// roundUp is the least part of a node that holds a task, of parts of which each
+// divides the next larger one: 8, 4, 2, 1. class counts them, whole nodes are 0.
+// Tasks that are placed by class, and those of later classes leave for them, find
+// a node whenever the rounded sizes leave room: the free part of each node, as
+// they see it, is a multiple of their size.
+func roundUp(gpus, perNode int) (size, class int) {
+	size = perNode
+	for next := largestDivisor(size); next >= max(1, gpus) && next < size; next = largestDivisor(size) {
+		size, class = next, class+1
+	}
+	return size, class
+}
+
+// largestDivisor is that of n which is less than n; 1 for 1.
+func largestDivisor(n int) int {
+	for p := 2; p*p <= n; p++ {
+		if n%p == 0 {
+			return n / p
+		}
+	}
+	return 1
+}
+
+// reserve books a critical job from now to its expected end: nobody takes from it.
+func (b *leaseBoard) reserve(t *booking) {
+	kind := b.kindOf(t.j.GPU())
+	for k := 0; kind < 0 && k < len(b.kinds); k++ {
+		if t.j.Accepts(b.kinds[k].GPU) {
+			kind = k
+		}
+	}
+	if kind < 0 || t.gpus == 0 || !b.settle(t, kind) {
+		return
+	}
+	if t.j.Spec().Estimate == 0 {
+		t.wall = math.MaxInt64
+	}
+	for l := range b.free[kind] {
+		if l > 0 && b.end.Add(time.Duration(l-1)*b.lease).Sub(b.v.Now()) >= time.Duration(t.wall) {
+			break
+		}
+		b.free[kind][l] -= t.room
+	}
+}
+
+// remember books the leases that an accepted job has, as many as it still needs:
+// the earliest are those that it needs no more, but not the one that it is in.
+func (b *leaseBoard) remember(t *booking, memo []int64) {
+	for i := 0; i+1 < len(memo); i += 2 {
+		for n := max(memo[i], b.number); n < memo[i+1] && n-b.number < int64(len(b.free[t.kind])); n++ {
+			t.leases = append(t.leases, int(n-b.number))
+		}
+	}
+	b.trim(t)
+	for _, l := range t.leases {
+		b.free[t.kind][l] -= t.room
+	}
+}
+
+// trim drops leases that are not needed.
+func (b *leaseBoard) trim(t *booking) {
+	for len(t.leases) > 0 {
+		i := 0
+		switch {
+		case b.eager:
+			i = len(t.leases) - 1
+		case !b.begins && t.leases[0] == 0 && len(t.leases) > 1:
+			i = 1
+		case !b.begins && t.leases[0] == 0:
+			return
+		}
+		if rest := slices.Delete(slices.Clone(t.leases), i, i+1); b.covers(t, rest) {
+			t.leases = rest
+		} else {
+			return
+		}
+	}
+}
+
+// useful is how long a job computes in a lease, in ns.
+func (b *leaseBoard) useful(l int) int64 {
+	switch {
+	case l > 0:
+		return int64(b.lease - b.overhead)
+	case b.begins:
+		return max(0, int64(b.end.Sub(b.v.Now())-b.overhead))
+	}
+	return int64(b.end.Sub(b.v.Now()))
+}
+
+// covers reports whether the leases suffice for what is left of the job.
+func (b *leaseBoard) covers(t *booking, leases []int) bool {
+	left := t.wall
+	for _, l := range leases {
+		left -= b.useful(l)
+	}
+	return left <= 0
+}
+
+// latest gives a job the latest leases before its deadline that have room for it,
+// besides those that it has. false: they do not suffice.
+func (b *leaseBoard) latest(t *booking) bool {
+	first := 1
+	if b.begins {
+		first = 0
+	}
+	for l := min(t.due, len(b.free[t.kind])) - 1; l >= first && !b.covers(t, t.leases); l-- {
+		b.take(t, l)
+	}
+	return b.covers(t, t.leases)
+}
+
+// take books a lease if there is room.
+func (b *leaseBoard) take(t *booking, l int) {
+	at, has := slices.BinarySearch(t.leases, l)
+	if free := &b.free[t.kind][l]; !has && *free >= t.room {
+		*free -= t.room
+		t.leases = slices.Insert(t.leases, at, l)
+	}
+}
+
+// drop gives back a job's leases, but not the one that it is in.
+func (b *leaseBoard) drop(t *booking) {
+	var keep []int
+	for _, l := range t.leases {
+		if l == 0 && !b.begins && b.free[t.kind][0] >= 0 {
+			keep = append(keep, l)
+		} else {
+			b.free[t.kind][l] += t.room
+		}
+	}
+	t.leases = keep
+}
+
+// kept lists the accepted jobs: the earliest deadline first, then who has the
+// least time to spare, then the largest.
+func (b *leaseBoard) kept() []*booking {
+	var list []*booking
+	for i := range b.list {
+		if b.list[i].accepted {
+			list = append(list, &b.list[i])
+		}
+	}
+	slices.SortStableFunc(list, func(x, y *booking) int {
+		return cmp.Or(cmp.Compare(x.due, y.due), cmp.Compare(y.wall, x.wall), cmp.Compare(y.room, x.room))
+	})
+	return list
+}
+
+// pack plans all accepted jobs anew. false: not all can be done in time.
+func (b *leaseBoard) pack() bool {
+	list, all := b.kept(), true
+	for _, t := range list {
+		b.drop(t)
+	}
+	for _, t := range list {
+		all = b.latest(t) && all
+	}
+	return all
+}
+
+// repair plans anew where books are not as they were foreseen: GPUs were lost, a
+// job could not run in its lease, or takes longer. Who cannot be done in time has
+// the earliest leases that nobody else needs.
+func (b *leaseBoard) repair() {
+	over := slices.ContainsFunc(b.free, func(free []int) bool { return slices.Min(free) < 0 })
+	short, list := over, b.kept()
+	for _, t := range list {
+		short = short || !b.latest(t)
+	}
+	if !short {
+		return
+	}
+	if free, leases := b.books(); !b.pack() && !over {
+		b.restore(free, leases) // the promises to others stand
+	}
+	for _, t := range list {
+		for l := 0; l < len(b.free[t.kind]) && !b.covers(t, t.leases); l++ {
+			if l > 0 || b.begins {
+				b.take(t, l)
+			}
+		}
+	}
+}
+
+// admit accepts a job if there are leases for it beside those that are booked, or
+// if all accepted jobs and it can be planned anew: on the fastest kind with which
+// that is so.
+func (b *leaseBoard) admit(t *booking) {
+	var order []int
+	for k := range b.kinds {
+		if b.settle(t, k) {
+			order = append(order, k)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y int) int {
+		return cmp.Compare(b.v.Speed(t.j, b.kinds[y].GPU, t.tasks), b.v.Speed(t.j, b.kinds[x].GPU, t.tasks))
+	})
+	t.accepted = true
+	for _, anew := range []bool{false, true} {
+		for _, k := range order {
+			b.settle(t, k)
+			if int64(t.due)*int64(b.lease) < t.wall {
+				continue
+			}
+			free, leases := b.books()
+			if !anew && b.latest(t) || anew && b.pack() {
+				return
+			}
+			b.restore(free, leases)
+		}
+	}
+	t.accepted = false
+}
+
+// books copies who has which lease.
+func (b *leaseBoard) books() (free, leases [][]int) {
+	for k := range b.free {
+		free = append(free, slices.Clone(b.free[k]))
+	}
+	for i := range b.list {
+		leases = append(leases, slices.Clone(b.list[i].leases))
+	}
+	return free, leases
+}
+
+func (b *leaseBoard) restore(free, leases [][]int) {
+	b.free = free
+	for i := range b.list {
+		b.list[i].leases = leases[i]
+	}
+}
+
+// hasten lets accepted jobs have the lease that begins, where there is room, in
+// the place of a later one.
+func (b *leaseBoard) hasten() {
+	if !b.eager {
+		return
+	}
+	list := b.kept()
+	slices.SortStableFunc(list, byDue)
+	for _, t := range list {
+		n := len(t.leases)
+		if b.take(t, 0); len(t.leases) == n {
+			continue
+		}
+		for _, l := range t.leases {
+			b.free[t.kind][l] += t.room
+		}
+		b.trim(t)
+		for _, l := range t.leases {
+			b.free[t.kind][l] -= t.room
+		}
+	}
+}
+
+// leased reports whether the job has the current lease.
+func (t *booking) leased() bool { return len(t.leases) > 0 && t.leases[0] == 0 }
+
+// service is what is left of a job times its GPUs, in GPU-milliseconds.
+func (t *booking) service() int64 {
+	return min(t.left/1e6, chronusPlace/int64(max(1, t.gpus))-1) * int64(max(1, t.gpus))
+}
+
+// turns chooses who runs on what the leases leave: the least work first, those
+// with a promise last. Who would lose its work goes on.
+func (b *leaseBoard) turns() {
+	free := make([]int, len(b.kinds))
+	for k := range b.kinds {
+		free[k] = b.kinds[k].GPUs
+	}
+	var order []*booking
+	for i := range b.list {
+		switch t := &b.list[i]; {
+		case t.leased():
+			free[t.kind] -= t.gpus
+		case t.j.Spec().Tier == cluster.Critical:
+			if k := b.kindOf(t.j.GPU()); k >= 0 {
+				free[k] -= t.gpus
+			}
+		default:
+			order = append(order, t)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y *booking) int {
+		return cmp.Or(-compareBool(x.stays(), y.stays()), cmp.Compare(x.j.Spec().Tier, y.j.Spec().Tier), compareBool(x.accepted, y.accepted),
+			cmp.Compare(x.service(), y.service()), cmp.Compare(x.j.Spec().Submit, y.j.Spec().Submit))
+	})
+	for _, t := range order {
+		best, most := -1, int64(0)
+		for k := range b.kinds {
+			if t.gpus > free[k] || t.accepted && k != t.kind || t.j.GPU() != "" && b.kinds[k].GPU != t.j.GPU() || !t.j.Accepts(b.kinds[k].GPU) {
+				continue
+			}
+			if s := b.v.Speed(t.j, b.kinds[k].GPU, t.tasks); s > most {
+				best, most = k, s
+			}
+		}
+		if best >= 0 {
+			t.turn = true
+			free[best] -= t.gpus
+		}
+	}
+}
+
+// stays reports whether a job is left where it is, if no lease needs its GPUs: it
+// might never end if it lost its work each time.
+func (t *booking) stays() bool { return t.j.Running() && t.j.Loses() }
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// plan makes targets of the board.
+func (b *leaseBoard) plan() engine.Plan {
+	p := engine.Plan{Next: cluster.Never, Memo: []int64{b.number}, Targets: b.v.Targets(len(b.list))}
+	for i := range b.list {
+		t := &b.list[i]
+		class, place := int64(chronusLeft), t.service()
+		switch {
+		case t.leased():
+			class, place = int64(t.class), int64(t.j.Spec().Deadline)/int64(time.Millisecond)%chronusPlace
+		case t.turn:
+			class = chronusTurn
+		}
+		goal := engine.Target{Rank: class*chronusPlace + place, Tasks: t.tasks, Least: t.tasks, Memo: []int64{-1}}
+		if t.turn {
+			goal.Memo[0] = b.number
+		}
+		switch {
+		case t.accepted:
+			goal.Deadline, goal.GPU = engine.DeadlineAccepted, b.kinds[t.kind].GPU
+			goal.Memo = append(goal.Memo, b.stretches(t)...)
+		case t.j.Spec().Deadline > 0:
+			goal.Deadline = engine.DeadlineDeclined
+		}
+		if t.accepted || !t.j.Running() {
+			p.Next = b.end
+		}
+		p.Targets[i] = goal
+	}
+	return p
+}
+
+// stretches writes the job's leases as stretches: from one number to before another.
+func (b *leaseBoard) stretches(t *booking) (memo []int64) {
+	for _, l := range t.leases {
+		n := b.number + int64(l)
+		if len(memo) > 0 && memo[len(memo)-1] == n {
+			memo[len(memo)-1]++
+		} else {
+			memo = append(memo, n, n+1)
+		}
+	}
+	return memo
+}
