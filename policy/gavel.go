@@ -194,9 +194,9 @@ func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
 // job is a job that no plan has seen yet.
 func (p *gavelPlan) job(j engine.JobView) gavelJob {
 	spec := j.Spec()
-	job := gavelJob{j: j, milli: int64(spec.GPUMilli()), kind: -1, speed: make([]int64, len(p.kinds)), pairs: make([]gavelPair, len(p.kinds))}
+	job := gavelJob{j: j, milli: spec.GPUMilli(), kind: -1, speed: make([]int64, len(p.kinds)), pairs: make([]gavelPair, len(p.kinds))}
 	if job.milli == 0 {
-		job.milli = int64(j.Milli()) // slices
+		job.milli = j.Milli() // slices
 	}
 	_, least, most := j.Tasks()
 	for k, kind := range p.kinds {
