@@ -54,6 +54,7 @@ var list = []Info{
 	gavel,
 	elasticflow,
 	chronus,
+	hypersched,
 }
 
 // List returns every policy.

@@ -113,6 +113,8 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 		return mustPolicy(t, fmt.Sprintf("elasticflow:slot=%s", d*time.Minute))
 	case "chronus":
 		return mustPolicy(t, fmt.Sprintf("chronus:lease=%s", d*time.Minute))
+	case "hypersched":
+		return mustPolicy(t, fmt.Sprintf("hypersched:rung=%s,overhead=%s,hold=%s,check=%s", d*time.Minute, d*20*time.Second, d*time.Minute, d*time.Minute))
 	case "themis":
 		return mustPolicy(t, fmt.Sprintf("themis:lease=%s", 15*d*time.Minute))
 	case "astraea":

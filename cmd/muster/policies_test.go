@@ -39,6 +39,9 @@ func TestPoliciesLive(t *testing.T) {
 		{"themis:lease=1s", []string{"100 --gpus 4 --estimate 5s", "10 --gpus 4 --estimate 500ms"}, "preempted"},
 		{"afs", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"optimus:round=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
+		{"chronus:lease=1s,first=most", []string{"100 --gpus 4", "10 --gpus 4 --estimate 1s --deadline now+60"}, "preempted"},
+		{"hypersched:rung=0s,overhead=0s,hold=0s,check=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4 --priority 1 --deadline now+60",
+			"20 --gpus 1 --min-tasks 1 --max-tasks 2 --priority 2 --deadline now+60"}, "resized"},
 	} {
 		t.Run(c.policy, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +107,14 @@ func counted(t *testing.T, file, last string) {
 
 // A deadline is answered with the submission, and an accepted one is kept.
 func TestDeadlineAnswered(t *testing.T) {
-	d, _ := configured(t, "2xH100-80GB", "policy: 'elasticflow:slot=1s'\n")
+	for _, policy := range []string{"elasticflow:slot=1s", "chronus:lease=1s"} {
+		t.Run(policy, func(t *testing.T) { answersLive(t, policy) })
+	}
+}
+
+func answersLive(t *testing.T, policy string) {
+	t.Helper()
+	d, _ := configured(t, "2xH100-80GB", "policy: '"+policy+"'\n")
 	d.want(d.must("submit", "--gpus", "2", "--estimate", "2s", "--deadline", "now+60", "-o", "/dev/null", "--", "sleep", "0.5"), "its deadline is accepted")
 	d.want(d.must("submit", "--gpus", "2", "--estimate", "2h", "--deadline", "now+60", "-o", "/dev/null", "--", "true"), "its deadline cannot be promised")
 	d.want(d.must("why", "1"), "its deadline is accepted")

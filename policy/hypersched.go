@@ -1,0 +1,203 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var hypersched = Info{
+	Name: "hypersched",
+	About: "trials of a search that ends at a deadline: first each gets so far that it can be judged, then the best, by priority, " +
+		"get as many GPUs as bring them furthest by then",
+	Source: "C-deadlines: HyperSched (SoCC'19), reconstructed",
+	Needs:  "deadlines, priorities (how good a trial is: higher is better), elastic jobs, speeds by size (else linear)",
+	Knobs: []Knob{
+		{"rung", "10m", "so much work lets a trial be judged; 0s: by its priority from the start"},
+		{"explore", "0.5", "new trials enter in this part of the time from their submission to their deadline"},
+		{"overhead", "20s", "what a start or a change of size is reckoned to cost"},
+		{"hold", "1m", "a trial that has been started or resized is left alone for so long"},
+		{"check", "1m", "plans are made so often, and when jobs come or end"},
+	},
+	New: newHyperSched,
+}
+
+type hyperRules struct {
+	rung, overhead, hold, check time.Duration
+	explore                     float64
+}
+
+func newHyperSched(k *Knobs) (engine.Policy, error) {
+	r := &hyperRules{}
+	for _, d := range []struct {
+		name  string
+		to    *time.Duration
+		least time.Duration
+	}{{"rung", &r.rung, 0}, {"overhead", &r.overhead, 0}, {"hold", &r.hold, 0}, {"check", &r.check, time.Second}} {
+		v, err := k.duration(d.name)
+		if err != nil {
+			return nil, err
+		}
+		if v < d.least {
+			return nil, fmt.Errorf("%s=%s: at least %s", d.name, k.text(d.name), cluster.FormatDuration(d.least))
+		}
+		*d.to = v
+	}
+	var err error
+	if r.explore, err = strconv.ParseFloat(k.text("explore"), 64); err != nil || !(r.explore >= 0 && r.explore <= 1) {
+		return nil, fmt.Errorf("explore=%q: want a number between 0 and 1", k.text("explore"))
+	}
+	return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}}, nil
+}
+
+// trial is a job while a plan is made.
+type trial struct {
+	claim
+	now   int           // tasks that run
+	since cluster.Time  // it has had this size since then
+	time  time.Duration // until its deadline; 0: it has none, or that is over
+}
+
+func (r *hyperRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	list := make([]trial, len(jobs))
+	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
+	free := totalGPUs(v)
+	var young, judged, others []*trial
+	for i := range list {
+		t := &list[i]
+		switch r.recall(v, t); {
+		case t.now > 0 && (t.j.Spec().Tier == cluster.Critical || v.Now().Sub(t.since) < r.hold):
+			t.tasks = t.now
+			free -= t.j.GPUs(t.now)
+		case t.time <= 0:
+			others = append(others, t)
+		case t.j.Done() >= r.rung:
+			judged = append(judged, t)
+		case r.enters(v, t):
+			young = append(young, t)
+		default:
+			others = append(others, t)
+		}
+	}
+	slices.SortStableFunc(young, func(a, b *trial) int {
+		return cmp.Or(-compareBool(a.now > 0, b.now > 0), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), better(a, b), cmp.Compare(a.left, b.left))
+	})
+	for _, t := range young {
+		if g := t.j.GPUs(t.least); g <= free {
+			t.tasks = t.least
+			free -= g
+		}
+	}
+	slices.SortStableFunc(judged, better)
+	for _, t := range judged {
+		t.tasks = r.furthest(v, t, free)
+		free -= t.j.GPUs(t.tasks)
+	}
+	spread(others, free)
+	return r.targets(v, list)
+}
+
+// better orders trials: by priority, then who is further.
+func better(a, b *trial) int {
+	return cmp.Or(cmp.Compare(b.j.Spec().Priority, a.j.Spec().Priority), cmp.Compare(b.j.Done(), a.j.Done()),
+		cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit))
+}
+
+// recall finds out since when a trial has had its size, and how long it still has.
+func (r *hyperRules) recall(v engine.View, t *trial) {
+	t.now, _, _ = t.j.Tasks()
+	t.since = v.Now()
+	if old := t.j.Target(); old == nil || len(old.Memo) != 2 {
+		t.since = t.j.Started()
+	} else if int(old.Memo[0]) == t.now {
+		t.since = cluster.Time(old.Memo[1])
+	}
+	if d := t.j.Spec().Deadline; d > v.Now() {
+		t.time = d.Sub(v.Now())
+	}
+}
+
+// enters reports whether a trial that cannot be judged yet is let in, or stays: if
+// it gets so far in time.
+func (r *hyperRules) enters(v engine.View, t *trial) bool {
+	spec := t.j.Spec()
+	if t.now == 0 && t.j.Done() == 0 && float64(v.Now().Sub(spec.Submit)) > r.explore*float64(spec.Deadline.Sub(spec.Submit)) {
+		return false
+	}
+	missing := r.rung - t.j.Done()
+	if spec.Estimate > 0 {
+		missing = min(missing, spec.Estimate-t.j.Done())
+	}
+	return r.reach(v, t, t.least) >= missing.Seconds()
+}
+
+// reach is how much work a trial can do by its deadline with so many tasks, in
+// seconds at the reference speed: thr(k) * (D - now - overhead), without the
+// overhead at its present size.
+func (r *hyperRules) reach(v engine.View, t *trial, tasks int) float64 {
+	left := t.time
+	if tasks != t.now {
+		left -= r.overhead
+	}
+	return max(0, left.Seconds()) * t.speed(v, tasks)
+}
+
+// furthest is the size with which a trial gets furthest by its deadline, of those
+// that fit; of equal ones the smallest. 0: none fits, or none gets anywhere.
+func (r *hyperRules) furthest(v engine.View, t *trial, free int) (best int) {
+	most := 0.0
+	for n := t.least; n <= t.most && t.j.GPUs(n) <= free; n++ {
+		work := r.reach(v, t, n)
+		if t.j.Spec().Estimate > 0 {
+			work = min(work, max(t.left, 1e-3)) // done is done; it may take longer than was thought
+		}
+		if work > most*(1+1e-9) {
+			best, most = n, work
+		}
+	}
+	return best
+}
+
+// spread gives what is left to the others: each its least, those that run first,
+// then by submission, then more.
+func spread(others []*trial, free int) {
+	slices.SortStableFunc(others, func(a, b *trial) int {
+		return cmp.Or(-compareBool(a.now > 0, b.now > 0), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), better(a, b), cmp.Compare(a.left, b.left))
+	})
+	for again := true; again; {
+		again = false
+		for _, t := range others {
+			if n, g := t.next(); n > 0 && g <= free {
+				t.tasks, again = n, true
+				free -= g
+			}
+		}
+	}
+}
+
+// targets makes targets of trials. No deadline is promised: at it, what there is
+// counts.
+func (r *hyperRules) targets(v engine.View, list []trial) engine.Plan {
+	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
+	for i := range list {
+		t := &list[i]
+		if t.tasks != t.now {
+			t.since = v.Now()
+		}
+		goal := engine.Target{Rank: 1, Tasks: t.tasks, Least: t.tasks, Idle: t.tasks == 0, Memo: []int64{int64(t.tasks), int64(t.since)}}
+		if t.time > 0 {
+			goal.Rank = 0
+			p.Next = v.Now().Add(r.check)
+		}
+		if t.j.Spec().Deadline > 0 {
+			goal.Deadline = engine.DeadlineDeclined
+		}
+		p.Targets[i] = goal
+	}
+	return p
+}
