@@ -52,6 +52,7 @@ var list = []Info{
 	themis,
 	astraea,
 	gavel,
+	allox,
 	elasticflow,
 	chronus,
 	hypersched,
