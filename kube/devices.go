@@ -40,6 +40,7 @@ type pools struct {
 	parts   map[structured.DeviceID]part
 	gpus    map[string]int    // by node: GPUs of our drivers
 	product map[string]string // by node: what they are called
+	cut     bool              // some devices are parts of a GPU
 }
 
 // part is what a device is of a GPU of a node, in milli-GPU.
@@ -129,6 +130,7 @@ func (f *pools) count(list []*resourceapi.ResourceSlice) {
 			if len(dev.ConsumesCounters) == 0 {
 				f.gpus[node]++
 			}
+			f.cut = f.cut || milli < cluster.Whole
 			f.parts[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, dev.Name)] = part{node, milli}
 			if a := dev.Attributes["productName"]; a.StringValue != nil {
 				f.product[node] = *a.StringValue
@@ -266,8 +268,9 @@ func (d *Driver) search(ctx context.Context, n *v1.Node, used sets.Set[structure
 	return results, nil
 }
 
-// sizeOf is what a claim counts for: what it has, or what it would get of an
-// empty node.
+// sizeOf is what a claim counts for: what it has, or the least that it would get
+// of an empty node. Counting more than that would keep it off nodes where it can
+// be met; that it gets more on others, those learn who come after it.
 func (d *Driver) sizeOf(key string) (size, error) {
 	if a := d.allocation(key); a != nil {
 		return d.weigh(a), nil
@@ -279,22 +282,66 @@ func (d *Driver) sizeOf(key string) (size, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), searchFor)
 	defer cancel()
-	err := errNone
+	best, err := (*size)(nil), errNone
+	forms := formsOf(c)
 	for _, name := range d.nodeNames() {
-		results, e := d.search(ctx, d.nodes[name].obj, sets.New[structured.DeviceID](), []*resourceapi.ResourceClaim{c})
-		if e == nil {
-			s := d.weigh(&results[0])
-			d.dra.sizes[text] = s
-			return s, nil
+		for _, form := range forms {
+			results, e := d.search(ctx, d.nodes[name].obj, sets.New[structured.DeviceID](), []*resourceapi.ResourceClaim{form})
+			switch {
+			case e == nil:
+				if s := d.weigh(&results[0]); best == nil || s.sum() < best.sum() {
+					best = &s
+				}
+			case !errors.Is(e, errNone) && ctx.Err() == nil:
+				err = e
+			}
 		}
-		if !errors.Is(e, errNone) {
-			err = e
+		if best != nil && (!d.varies(c) || ctx.Err() != nil) {
+			break
 		}
 	}
-	if !errors.Is(err, errNone) {
+	switch {
+	case best != nil:
+		d.dra.sizes[text] = *best
+		return *best, nil
+	case !errors.Is(err, errNone):
 		return size{}, fmt.Errorf("resource claim %s: %w", c.Name, err)
 	}
 	return size{}, fmt.Errorf("resource claim %s asks for devices that no node has", c.Name)
+}
+
+func (s size) sum() int64 { return s.whole*cluster.Whole + s.milli }
+
+// varies reports whether a claim may count for more on one node than on another.
+func (d *Driver) varies(c *resourceapi.ResourceClaim) bool {
+	return d.pools().cut || slices.ContainsFunc(c.Spec.Devices.Requests, func(r resourceapi.DeviceRequest) bool {
+		return len(r.FirstAvailable) > 0 || r.Exactly != nil && r.Exactly.AllocationMode == resourceapi.DeviceAllocationModeAll
+	})
+}
+
+// mostForms bounds in how many forms a claim is tried.
+const mostForms = 16
+
+// formsOf is a claim once for each choice of the alternatives that it allows: which
+// of them it gets is not known before. Where there are too many, the first ones.
+func formsOf(c *resourceapi.ResourceClaim) []*resourceapi.ResourceClaim {
+	forms := []*resourceapi.ResourceClaim{c}
+	for i := range c.Spec.Devices.Requests {
+		alternatives := c.Spec.Devices.Requests[i].FirstAvailable
+		if len(alternatives) < 2 || len(forms)*len(alternatives) > mostForms {
+			continue
+		}
+		var more []*resourceapi.ResourceClaim
+		for _, form := range forms {
+			for k := range alternatives {
+				one := form.DeepCopy()
+				one.Spec.Devices.Requests[i].FirstAvailable = one.Spec.Devices.Requests[i].FirstAvailable[k : k+1]
+				more = append(more, one)
+			}
+		}
+		forms = more
+	}
+	return forms
 }
 
 // nodeNames lists the nodes that there are, by name.
