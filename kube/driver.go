@@ -366,6 +366,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 		}
 		d.note(g, d.now)
 	}
+	d.nominate()
 	d.count()
 	d.sample(d.now)
 	d.tell(d.now)

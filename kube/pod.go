@@ -17,19 +17,20 @@ import (
 
 // pod is a pod as the driver knows it.
 type pod struct {
-	obj     *v1.Pod
-	gang    *gang // nil: not ours
-	request cluster.Request
-	node    string // where it is bound, or being bound; "": nowhere
-	binding bool   // a binding is on its way
-	leaving bool   // an eviction or a deletion was asked for
-	ended   bool   // ... by force, because its node is gone
-	assumed string // where its binding is on its way to
-	where   string // where it counts as a neighbour
-	needs   *needs // of its neighbours; nil: nothing
-	around  string // what of it decides where they let it run; ours only
-	claimed claimed
-	replica replica
+	obj       *v1.Pod
+	gang      *gang // nil: not ours
+	request   cluster.Request
+	node      string // where it is bound, or being bound; "": nowhere
+	binding   bool   // a binding is on its way
+	leaving   bool   // an eviction or a deletion was asked for
+	ended     bool   // ... by force, because its node is gone
+	nominated string // what its status says, or will: where it is to go
+	assumed   string // where its binding is on its way to
+	where     string // where it counts as a neighbour
+	needs     *needs // of its neighbours; nil: nothing
+	around    string // what of it decides where they let it run; ours only
+	claimed   claimed
+	replica   replica
 	// signature is what of it decides on which nodes it may run; base is that
 	// without how large its replica of a shared GPU is.
 	signature, base string

@@ -53,7 +53,7 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 
 // meet takes in a pod that was not known.
 func (d *Driver) meet(obj *v1.Pod) *pod {
-	p := &pod{obj: obj, request: d.requestOf(obj), node: obj.Spec.NodeName}
+	p := &pod{obj: obj, request: d.requestOf(obj), node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
 	p.replica = d.replicaOf(obj, &p.request)
 	p.needs = d.needsOf(obj, p)
 	d.pods[obj.UID] = p
@@ -261,6 +261,7 @@ func (d *Driver) settleWaiting(g *gang) []engine.Event {
 // withdraw makes a gang gather again.
 func (d *Driver) withdraw(g *gang) {
 	d.endTurn(g)
+	d.unnominate(g)
 	d.forget(g)
 	g.phase, g.slots, g.plan, g.failed, g.done, g.leaves = gathering, nil, "", false, false, ""
 	g.missing, g.nth = nil, 0

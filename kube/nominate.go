@@ -1,0 +1,79 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A gang for which others have to leave is nominated: each of its pods says in
+// its status to which node it will go (nominatedNodeName). Other schedulers then
+// leave the room alone, and an autoscaler makes no node for it. It is said when
+// the engine has placed the gang, and taken back when it has not any more.
+
+// nominate says where the gangs will be that the last step has placed, and takes
+// back what is not so any more.
+func (d *Driver) nominate() {
+	for _, id := range d.eng.Changed() {
+		g := d.byID[id]
+		if g == nil || g.phase != waiting {
+			continue
+		}
+		r := d.eng.Record(id)
+		if r == nil || r.State != engine.Placed {
+			d.unnominate(g)
+			continue
+		}
+		p := plan{Tasks: g.spec.Tasks}
+		for i := range r.Allocs {
+			a := &r.Allocs[i]
+			p.On = append(p.On, planned{d.order[a.Node], int(a.Set), int(a.Tasks)})
+		}
+		pods := d.membersOf(g)
+		for _, s := range slotsOf(&p) {
+			k := slices.IndexFunc(pods, func(q *pod) bool { return q.request == p.Tasks[s.set].Request && d.pinned(q, s.node) })
+			if k < 0 {
+				break // one is gone: it is settled in a moment
+			}
+			d.told.nominate(pods[k], s.node)
+			pods = slices.Delete(pods, k, k+1)
+		}
+	}
+}
+
+// unnominate takes back where the pods of a gang were to go. What is being bound
+// keeps it: the API server drops it with the binding.
+func (d *Driver) unnominate(g *gang) {
+	for _, p := range g.sorted() {
+		if p.node == "" && !p.binding && !p.over() {
+			d.told.nominate(p, "")
+		}
+	}
+}
+
+// nominate writes to which node a pod will go; "": to none that is known. If there
+// is much to write already, it is left out: nothing depends on it but what others
+// guess.
+func (t *tells) nominate(p *pod, node string) {
+	if t.client == nil || p.nominated == node || t.full(1) {
+		return
+	}
+	p.nominated = node
+	var value any
+	if node != "" {
+		value = node
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.obj.UID}, "status": map[string]any{"nominatedNodeName": value}})
+	if err != nil {
+		panic(err) // of texts
+	}
+	obj := p.obj
+	t.queue <- func(ctx context.Context) {
+		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+}
