@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -46,6 +47,8 @@ type jobState struct {
 
 	allocs   []Alloc
 	home     []Alloc       // of a suspended job: its memory is there, it resumes nowhere else
+	frozen   []Alloc       // where its memory is, also when it may go on elsewhere
+	asleep   time.Duration // useful work that it has in memory
 	how      How           // while it stops: how it was told to
 	leaving  []Alloc       // given back by a shrink, physically still held
 	resizing bool          // a Resize was decided, Resized has not come back
@@ -165,6 +168,32 @@ func (j *jobState) unsavedAt(now cluster.Time) time.Duration {
 		return min(done-j.saved, done%c.Interval)
 	}
 	return done - j.saved
+}
+
+// thaw lets a suspended job go where it likes: what it has in memory counts only
+// if it happens to come back there.
+func (j *jobState) thaw() {
+	j.home, j.done = nil, j.done-j.unsavedAt(0) // it computes nothing: the time does not matter
+}
+
+// wake is what a suspended job goes on with where it starts: with what it has in
+// memory, or elsewhere from its last checkpoint.
+func (j *jobState) wake() {
+	switch {
+	case j.frozen == nil:
+	case slices.Equal(j.frozen, j.allocs):
+		j.done, j.frozen, j.asleep = max(j.done, j.asleep), nil, 0
+	default:
+		j.forget()
+	}
+}
+
+// forget is the loss of what a suspended job had in memory.
+func (j *jobState) forget() {
+	if j.frozen != nil {
+		j.done = max(j.done, j.asleep)
+		j.done, j.home, j.frozen, j.asleep = j.done-j.unsavedAt(0), nil, nil, 0
+	}
 }
 
 // lostAt is the device time that stopping the job wastes, in milli-GPU times

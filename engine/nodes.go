@@ -77,20 +77,19 @@ func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
 // their last checkpoint, anywhere.
 func (e *Engine) loseHomes(id int32) {
 	for _, j := range e.jobs {
-		if j == nil || j.state != Pending || j.home == nil {
+		if j == nil || !slices.ContainsFunc(j.frozen, func(a Alloc) bool { return a.Node == id }) {
 			continue
 		}
-		for i := range j.home {
-			if j.home[i].Node == id {
-				was := j.eligible
-				e.touch(j)
-				e.dequeue(j)
-				j.home, j.done = nil, j.saved
-				if was {
-					e.lineUp(j)
-				}
-				break
-			}
+		e.touch(j)
+		if j.home == nil {
+			j.forget()
+			continue
+		}
+		was := j.eligible
+		e.dequeue(j)
+		j.forget()
+		if was {
+			e.lineUp(j)
 		}
 	}
 }

@@ -319,6 +319,7 @@ func (e *Engine) start(j *jobState) {
 		j.waited = false
 	}
 	j.state = Starting
+	j.wake()
 	j.started, j.acc, j.rate = e.now, e.now, 0
 	j.nextKey = 0 // timers of an earlier run are void
 	j.firstStart = min(j.firstStart, e.now)

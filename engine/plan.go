@@ -321,7 +321,7 @@ func (e *Engine) ask(j *jobState) {
 		return
 	}
 	if j.home != nil && e.estranged(j) { // its memory is not where it is to run
-		j.home, j.done = nil, j.saved
+		j.thaw()
 	}
 	e.reshape(j, j.asks())
 }

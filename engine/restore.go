@@ -194,6 +194,11 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	if j.home = slices.Clone(r.Home); !e.validAllocs(r.Home, false) {
 		j.home = nil
 	}
+	if j.frozen, j.asleep = slices.Clone(r.Frozen), r.Asleep; r.Frozen == nil && j.home != nil {
+		j.frozen, j.asleep = j.home, j.done
+	} else if !e.validAllocs(r.Frozen, false) {
+		j.frozen, j.asleep = nil, 0
+	}
 	switch {
 	case j.state == Pending && err != nil:
 		j.queue = int32(e.tree.Len() - 1)
@@ -270,7 +275,7 @@ func (e *Engine) resumeLost(j *jobState) {
 		}
 	}
 	j.state, j.since, j.hungry, j.rate, j.demoted = Pending, e.now, cluster.Never, 0, false
-	j.done = j.saved
+	j.done, j.frozen, j.asleep = j.saved, nil, 0
 	e.admit(j)
 }
 

@@ -60,6 +60,8 @@ type JobRecord struct {
 	How         How             `json:"how,omitempty"`
 	Allocs      []Alloc         `json:"allocs,omitempty"`
 	Home        []Alloc         `json:"home,omitempty"`
+	Frozen      []Alloc         `json:"frozen,omitempty"` // with Asleep, where it is not Home
+	Asleep      time.Duration   `json:"asleep,omitempty"`
 	Leaving     []Alloc         `json:"leaving,omitempty"`
 	Waiters     []cluster.JobID `json:"waiters,omitempty"`
 	Claims      []Claim         `json:"claims,omitempty"` // what the waiters count on of its CPU and RAM
@@ -212,6 +214,8 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		Target: j.target, Served: slices.Clone(j.served)}
 	if j.state == Done {
 		r.Home = nil
+	} else if j.frozen != nil && !(slices.Equal(j.frozen, j.home) && j.asleep == j.done) {
+		r.Frozen, r.Asleep = slices.Clone(j.frozen), j.asleep
 	}
 	if j.state == Pending {
 		r.Singles = slices.Clone(e.deps.singles[id])

@@ -202,7 +202,9 @@ func (e *Engine) comeBack(j *jobState, reason StopReason, home []Alloc) {
 			e.finish(j, reason)
 			return
 		}
-		j.home = home
+		if j.home = home; home != nil {
+			j.frozen, j.asleep = home, j.done
+		}
 		e.requeue(j)
 	default:
 		e.finish(j, reason)
@@ -352,7 +354,7 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 	if shape := e.shapeOf(spec); shape != j.base {
 		j.plan, j.base, j.target = nil, shape, nil // its sets are others
 		if j.shape = shape; j.home != nil {        // where its memory is, it does not fit any more
-			j.home, j.done = nil, j.saved
+			j.thaw()
 		}
 		if e.shapes[shape].min < e.shapes[shape].max {
 			e.elastic++

@@ -98,7 +98,11 @@ func (m *Machine) act(a *engine.Action) {
 		if j.run != nil {
 			if j.run.asleep {
 				j.run.asleep = false
-				j.run.stop(order{resume: true})
+				if o := (order{resume: true}); sameAllocs(a.Allocs, j.run.on) {
+					j.run.stop(o)
+				} else { // its memory is not there: it is stopped for good, and comes back from its checkpoint
+					j.run.stop(order{how: engine.Kill})
+				}
 			}
 			return
 		}

@@ -282,6 +282,9 @@ func (w *World) scripted(ev engine.Event) (engine.Event, bool) {
 		if !ev.Undo {
 			w.book.failures++
 		}
+		if ev.Type == engine.NodeDown {
+			w.wipe(ev.Node)
+		}
 	}
 	return ev, true
 }
@@ -292,6 +295,7 @@ func (w *World) nodeEvent(ev worldEvent) (engine.Event, bool) {
 	case evFail:
 		w.push(worldEvent{at: w.now.Add(w.opt.Repair), kind: evRepair, id: ev.id})
 		w.book.failures++
+		w.wipe(n.Name)
 		return engine.Event{Type: engine.NodeDown, Node: n.Name}, true
 	case evRepair:
 		w.push(worldEvent{at: w.expo(w.opt.NodeMTBF), kind: evFail, id: ev.id})
@@ -305,6 +309,24 @@ func (w *World) nodeEvent(ev worldEvent) (engine.Event, bool) {
 	}
 	w.push(worldEvent{at: w.expo(w.opt.GPUMTBF / time.Duration(n.GPUs)), kind: evGPUFail, id: ev.id})
 	return engine.Event{Type: engine.GPUBad, Node: n.Name, GPUs: w.badGPU[ev.id], Undo: true}, true
+}
+
+// forget loses what a suspended job has in memory.
+func (w *World) forget(j *jobRun) {
+	done := j.entry.Run - j.left
+	kept := j.lastCheckpoint(done)
+	w.book.lost(j, done-kept)
+	j.left, j.frozen = j.entry.Run-kept, nil
+}
+
+// wipe loses what suspended jobs have in the memory of a node.
+func (w *World) wipe(name string) {
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		if slices.ContainsFunc(j.frozen, func(a engine.Alloc) bool { return w.spec.Nodes[a.Node].Name == name }) {
+			w.forget(j)
+		}
+	}
 }
 
 // Apply carries out a decision in virtual time.
@@ -343,11 +365,8 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 		j.milli += a.Allocs[i].Milli()
 	}
 	w.runs++
-	if j.frozen != nil && !slices.Equal(j.frozen, a.Allocs) { // its memory is elsewhere, or lost
-		done := j.entry.Run - j.left
-		kept := j.lastCheckpoint(done)
-		w.book.lost(j, done-kept)
-		j.left = j.entry.Run - kept
+	if j.frozen != nil && !slices.Equal(j.frozen, a.Allocs) { // its memory is elsewhere
+		w.forget(j)
 	}
 	j.frozen = nil
 	w.book.started(j, w.now)

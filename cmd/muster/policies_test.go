@@ -37,6 +37,8 @@ func TestPoliciesLive(t *testing.T) {
 		{"e-las:thresholds=2,T0=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"qssf", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"themis:lease=1s", []string{"100 --gpus 4 --estimate 5s", "10 --gpus 4 --estimate 500ms"}, "preempted"},
+		{"astraea:lease=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
+		{"gavel:round=1s", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
 		{"afs", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"optimus:round=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"chronus:lease=1s,first=most", []string{"100 --gpus 4", "10 --gpus 4 --estimate 1s --deadline now+60"}, "preempted"},
