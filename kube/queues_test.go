@@ -1,8 +1,8 @@
 package kube
 
 import (
-	"fmt"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
