@@ -65,6 +65,10 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 		d.notThere(g, why)
 		return
 	}
+	if why := d.overdrawn(g, a); why != "" {
+		d.distrust(g, why)
+		return
+	}
 	p := plan{Tasks: g.spec.Tasks, Alone: g.of != "" && !g.repair.patch}
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
@@ -105,6 +109,57 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 		d.bind(g, g.pods[g.slots[i].pod], g.slots[i].node)
 	}
 	d.endTurn(g)
+}
+
+// overdrawn says on which node a start would give away more GPUs than the pods
+// that are there leave of it, and "" if it would not. The engine counts them; that
+// they are counted once more, from the pods alone, is so that a mistake in its
+// books costs a wait and not a GPU that is given twice. GPUs of claims and parts
+// of GPUs are not looked at: which those are, is known, or is the plugin's.
+func (d *Driver) overdrawn(g *gang, a *engine.Action) string {
+	whole := func(p *pod) int {
+		if p.request.Fractional() || len(p.obj.Spec.ResourceClaims) > 0 {
+			return 0
+		}
+		return wholeOf(&p.request)
+	}
+	if slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(p.obj.Spec.ResourceClaims) > 0 }) {
+		return ""
+	}
+	more := map[string]int{}
+	for i := range a.Allocs {
+		al := &a.Allocs[i]
+		if r := &g.spec.Tasks[al.Set].Request; !r.Fractional() {
+			more[d.order[al.Node]] += int(al.Tasks) * wholeOf(r)
+		}
+	}
+	for name, k := range more {
+		n := d.nodes[name]
+		if k == 0 || n == nil || n.obj == nil {
+			continue
+		}
+		have, used := d.gpusOf(n.obj.Status.Allocatable), 0
+		for p := range n.pods {
+			if p.node != "" || p.assumed != "" { // not those that are only nominated
+				used += whole(p)
+			}
+		}
+		if used+k > have {
+			return fmt.Sprintf("node %s has %d GPUs, pods hold %d, and it was to have %d more", name, have, used, k)
+		}
+	}
+	return ""
+}
+
+// distrust takes a gang back whose start cannot be right, and has the engine begin
+// anew; then it is submitted again.
+func (d *Driver) distrust(g *gang, why string) {
+	d.opt.Log.Error("the engine counts GPUs as free that are not", "gang", g.name, "reason", why)
+	g.fails++
+	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id}, engine.Event{Type: engine.Cancelled, Job: g.id})
+	d.later(g, d.now.Add(backOff(g.fails)))
+	d.withdraw(g)
+	d.stale = "the books were wrong"
 }
 
 // notThere refuses a start before anything of it is bound: somebody came before

@@ -216,3 +216,34 @@ func TestRefusedApart(t *testing.T) {
 		}
 	}
 }
+
+// GPUs that the engine counts as free by mistake are not given away twice.
+func TestOverdrawn(t *testing.T) {
+	d, now := still(t, 1)
+	d.come(t, now, controlplane.Pod("has", 6, nil))
+	if on := d.places("has"); on["n0000"] != 1 {
+		t.Fatalf("it is on %v", on)
+	}
+	id := d.pods["has"].gang.id
+	d.queued = append(d.queued, engine.Event{Type: engine.Stopped, Job: id, Reason: engine.Completed}) // a lie
+	steps(t, d)
+	life := d.life
+	p := controlplane.Pod("wants", 4, nil)
+	p.UID, p.CreationTimestamp = "wants", metav1.NewTime(*now)
+	d.podChanged(p)
+	for range 5 { // it is tried again only when time has passed
+		once(t, d)
+	}
+	if on := d.places("wants"); len(on) != 0 || d.life == life {
+		t.Errorf("6 of 8 GPUs are held, and a pod with 4 is on %v; the engine began %d times anew", on, d.life-life)
+	}
+	d.podGone(d.pods["has"].obj)
+	for range 3 {
+		*now = now.Add(time.Minute)
+		d.dueRetries(d.clock())
+		steps(t, d)
+	}
+	if on := d.places("wants"); on["n0000"] != 1 {
+		t.Errorf("the GPUs are free, and it is on %v", on)
+	}
+}
