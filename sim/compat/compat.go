@@ -248,7 +248,7 @@ type leveller interface {
 // lists. Every place may be another after an event, so all keys are.
 type listed struct {
 	leveller
-	w *World
+	place func(id cluster.JobID) int64
 }
 
 // Traits has every key computed anew at each instant.
@@ -260,7 +260,7 @@ func (l *listed) Traits() engine.Traits {
 
 // Key is the policy's level, then the place in the world's list.
 func (l *listed) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{int64(l.Level(j))<<40 + l.w.jobs[j.Spec().ID].place}
+	return engine.Key{int64(l.Level(j))<<40 + l.place(j.Spec().ID)}
 }
 
 // believed is the work that the engine counts by now: the wall time that the job ran.
@@ -366,7 +366,7 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 		if !ok {
 			return Figures{}, fmt.Errorf("compat: profile %s goes with a policy of levels, not with %s", p.Name, pol)
 		}
-		cfg.Policy = &listed{levels, w}
+		cfg.Policy = &listed{levels, func(id cluster.JobID) int64 { return w.jobs[id].place }}
 	}
 	if cfg.Placer, err = place.New("first-fit"); err != nil {
 		return Figures{}, err

@@ -1,0 +1,293 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// The world of the simulator of Pollux (OSDI'21) under its Tiresias: rounds of a
+// minute at whose ends the scheduler is asked, measured step times, progress in
+// steps of the smallest batch that are worth less as batches grow, half a minute
+// of standstill after every start, epochs that end at whole seconds. The
+// scheduler decides who runs; where is the world's own rule, in which who runs
+// stays.
+const (
+	polluxNodes   = 16
+	polluxPerNode = 4
+	polluxRound   = 60
+	polluxHold    = 30
+)
+
+// PolluxLimit is the GPU-seconds at which a job comes down to the second level.
+const PolluxLimit = 16 * 3600
+
+type polluxJob struct {
+	name     string
+	app      *polluxApp
+	spec     cluster.Job
+	gpus     int
+	batch    int
+	submit   int
+	known    bool // submitted
+	running  bool // as the engine decided
+	executed int  // seconds since it was granted GPUs, over all runs
+	level    int
+	place    int64
+	where    []int // nodes, one entry per GPU
+	shape    []int // ... as GPUs per node
+	atomic   int
+	more     int // accumulation steps
+	hold     int
+	progress float64
+	epoch    int
+	finish   int // 0: not yet
+}
+
+// PolluxWorld is a driver.
+type PolluxWorld struct {
+	jobs    []polluxJob
+	queues  [2][]int
+	now     int
+	left    int // jobs that are not finished
+	reports []engine.Event
+	rounds  int
+}
+
+// NewPolluxWorld reads a workload: name, time (s), application, num_replicas,
+// batch_size, by time.
+func NewPolluxWorld(apps PolluxApps, path string) (*PolluxWorld, error) {
+	rows, err := table(path, "name", "time", "num_replicas", "batch_size")
+	if err != nil {
+		return nil, err
+	}
+	named, err := table(path, "application")
+	if err != nil {
+		return nil, err
+	}
+	w := &PolluxWorld{left: len(rows)}
+	for i, r := range rows {
+		j := polluxJob{name: r.text[0], app: apps[named[i].text[0]], submit: int(r.n[1]), gpus: int(r.n[2]), batch: int(r.n[3])}
+		if j.app == nil {
+			return nil, fmt.Errorf("%s: line %d: unknown application %q", path, i+2, named[i].text[0])
+		}
+		j.spec = cluster.Job{ID: cluster.JobID(i), Name: j.name, Submit: cluster.Time(0).Add(time.Duration(j.submit) * time.Second), Tier: cluster.Standard,
+			Tasks: []cluster.TaskSet{{Count: j.gpus, Request: cluster.Request{GPUs: 1}}}}
+		w.jobs = append(w.jobs, j)
+	}
+	return w, nil
+}
+
+// Next returns what the engine is told at the end of a round.
+func (w *PolluxWorld) Next(ctx context.Context) (engine.Batch, error) {
+	for len(w.reports) == 0 {
+		if w.left == 0 || ctx.Err() != nil {
+			return engine.Batch{}, io.EOF
+		}
+		w.settle()
+		for i := range w.jobs {
+			if err := w.jobs[i].advance(w.now, polluxRound); err != nil {
+				return engine.Batch{}, fmt.Errorf("job %s: %w", w.jobs[i].name, err)
+			}
+		}
+		w.now += polluxRound
+		w.rounds++
+		w.look()
+	}
+	b := engine.Batch{Seq: int64(w.rounds), Now: w.clock(), Events: w.reports}
+	w.reports = nil
+	return b, nil
+}
+
+func (w *PolluxWorld) clock() cluster.Time {
+	return cluster.Time(0).Add(time.Duration(w.now) * time.Second)
+}
+
+// settle gives those who run and have no GPUs some: as many as there are of the
+// node with the most, and so on (section 6). Who runs on keeps its own.
+func (w *PolluxWorld) settle() {
+	free := [polluxNodes]int{}
+	for n := range free {
+		free[n] = polluxPerNode
+	}
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		if !j.running {
+			j.where, j.shape = nil, nil
+		}
+		for _, n := range j.where {
+			free[n]--
+		}
+	}
+	for _, q := range w.queues {
+		for _, id := range q {
+			if j := &w.jobs[id]; j.running && j.where == nil {
+				j.put(&free)
+			}
+		}
+	}
+}
+
+func (j *polluxJob) put(free *[polluxNodes]int) {
+	for need := j.gpus; need > 0; {
+		most := 0
+		for n := range free {
+			if free[n] > free[most] {
+				most = n
+			}
+		}
+		take := min(free[most], need)
+		if take == 0 {
+			panic("compat: more GPUs are given than there are")
+		}
+		for range take {
+			j.where = append(j.where, most)
+		}
+		j.shape = append(j.shape, take)
+		free[most] -= take
+		need -= take
+	}
+	j.atomic, j.more = j.app.split(j.batch, j.gpus)
+	j.hold = polluxHold
+}
+
+// advance is some seconds of a job (section 5).
+func (j *polluxJob) advance(now, seconds int) error {
+	if j.shape == nil || j.finish > 0 {
+		return nil
+	}
+	d := min(j.hold, seconds)
+	now, j.hold, seconds = now+d, j.hold-d, seconds-d
+	for seconds > 0 && j.finish == 0 {
+		step, sync, err := j.app.timing(j.shape, j.atomic)
+		if err != nil {
+			return err
+		}
+		gain, err := j.app.gain(j.gpus*j.atomic*(j.more+1), j.epoch)
+		if err != nil {
+			return err
+		}
+		v := gain / (step + (step-sync)*float64(j.more))
+		need := j.app.need(j.epoch + 1)
+		if j.progress+v*float64(seconds) < need {
+			j.progress += v * float64(seconds)
+			return nil
+		}
+		d := int(math.RoundToEven((need - j.progress) / v))
+		if j.epoch++; j.epoch > j.app.epochs-1 {
+			j.finish = now + d
+		}
+		j.progress = need
+		now, seconds = now+d, seconds-d
+	}
+	return nil
+}
+
+// look is what the scheduler sees at the end of a round: who is done, who came,
+// who has had so much that it comes down a level.
+func (w *PolluxWorld) look() {
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		switch {
+		case j.known && j.finish > 0 && j.running:
+			j.running = false
+			w.left--
+			w.queues[j.level] = slices.DeleteFunc(w.queues[j.level], func(id int) bool { return id == i })
+			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: j.spec.ID, Reason: engine.Completed})
+		case !j.known && j.submit <= w.now:
+			j.known = true
+			w.queues[0] = append(w.queues[0], i)
+			w.reports = append(w.reports, engine.Event{Type: engine.Submitted, Job: j.spec.ID, Spec: &j.spec})
+		case j.running:
+			if j.executed += polluxRound; j.level == 0 && j.executed*j.gpus >= PolluxLimit {
+				w.queues[0] = slices.DeleteFunc(w.queues[0], func(id int) bool { return id == i })
+				w.queues[1], j.level = append(w.queues[1], i), 1
+				w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID}) // so that somebody looks
+			}
+		}
+	}
+	for _, q := range w.queues {
+		for k, id := range q {
+			w.jobs[id].place = int64(k)
+		}
+	}
+}
+
+// Apply carries out a decision; where who runs does so is settled when all is decided.
+func (w *PolluxWorld) Apply(_ context.Context, d engine.Decision) error {
+	for i := range d.Actions {
+		a := &d.Actions[i]
+		j := &w.jobs[a.Job]
+		switch a.Type {
+		case engine.Start:
+			j.running = true
+			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job})
+		case engine.Preempt:
+			j.running = false
+			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason})
+		case engine.Reject:
+			return fmt.Errorf("compat: job %s can never run: %s", j.name, a.Text)
+		case engine.Resize:
+			return errors.New("compat: jobs have one size")
+		}
+	}
+	return nil
+}
+
+// JCT returns the completion times in seconds, in the order of the workload.
+func (w *PolluxWorld) JCT() []int {
+	list := make([]int, len(w.jobs))
+	for i := range w.jobs {
+		list[i] = w.jobs[i].finish - w.jobs[i].submit
+	}
+	return list
+}
+
+// Names returns the jobs' names, in the order of the workload.
+func (w *PolluxWorld) Names() []string {
+	list := make([]string, len(w.jobs))
+	for i := range w.jobs {
+		list[i] = w.jobs[i].name
+	}
+	return list
+}
+
+// RunPollux replays a workload in the world of Pollux' simulator under our
+// tiresias-l with its two levels. The order inside a level is the world's: the
+// queues are first come, first served.
+func RunPollux(ctx context.Context, apps PolluxApps, path string) (*PolluxWorld, error) {
+	w, err := NewPolluxWorld(apps, path)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := cluster.ParseShort(fmt.Sprintf("1x%d", polluxNodes*polluxPerNode)) // GPUs are counted only
+	if err != nil {
+		return nil, err
+	}
+	p, err := policy.New(fmt.Sprintf("tiresias-l:thresholds=%d", PolluxLimit))
+	if err != nil {
+		return nil, err
+	}
+	cfg := engine.Config{Spec: *spec, Policy: &listed{p.(leveller), func(id cluster.JobID) int64 { return w.jobs[id].place }}}
+	if cfg.Placer, err = place.New("first-fit"); err != nil {
+		return nil, err
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := driver.Run(ctx, e, w, nil); err != nil {
+		return nil, err
+	}
+	return w, ctx.Err()
+}

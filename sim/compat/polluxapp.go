@@ -1,0 +1,252 @@
+package compat
+
+import (
+	"compress/gzip"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// PolluxApps is what was measured of the applications of Pollux' workloads
+// (G-pollux-simulator, sections 1 to 4).
+type PolluxApps map[string]*polluxApp // looked up only
+
+// polluxEpochs is how many epochs a job of an application runs; set by hand there.
+var polluxEpochs = []struct {
+	app    string
+	epochs int
+}{{"bert", 2}, {"cifar10", 100}, {"ncf", 10}, {"imagenet", 90}, {"deepspeech2", 80}, {"yolov3", 50}}
+
+type polluxApp struct {
+	epochs     int
+	first, max int // smallest and largest batch that was measured
+	mostLocal  int // per GPU, without accumulation
+	placements map[string][]stepTime
+	spatial    map[[2]int][]stepSpan // by nodes and GPUs, of five nodes and more
+	batches    []epochs              // by size
+}
+
+// stepTime is seconds per step, and the part of it that is spent on waiting for
+// others, with so many samples per GPU.
+type stepTime struct {
+	local      int
+	step, sync float64
+}
+
+type stepSpan struct{ a, b stepTime }
+
+// epochs is how training with a batch size went, epoch by epoch.
+type epochs struct {
+	size int
+	rows []epochRow
+}
+
+type epochRow struct{ progress, sqr, variance float64 }
+
+// ReadPolluxApps reads traces/APP/*.csv and spatial.csv.gz of a folder.
+func ReadPolluxApps(dir string) (PolluxApps, error) {
+	apps := PolluxApps{}
+	for _, e := range polluxEpochs {
+		a := &polluxApp{epochs: e.epochs, placements: map[string][]stepTime{}, spatial: map[[2]int][]stepSpan{}}
+		if err := a.read(filepath.Join(dir, "traces", e.app)); err != nil {
+			return nil, err
+		}
+		if e.app == "yolov3" {
+			a.mostLocal = 8 // by hand, as there
+		}
+		apps[e.app] = a
+	}
+	rows, err := table(filepath.Join(dir, "spatial.csv.gz"), "app", "nodes", "gpus", "b_first", "b_last", "step_first", "sync_first", "step_last", "sync_last")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		a := apps[r.text[0]]
+		if a == nil {
+			return nil, fmt.Errorf("%s: unknown application %q", dir, r.text[0])
+		}
+		key := [2]int{int(r.n[1]), int(r.n[2])}
+		a.spatial[key] = append(a.spatial[key], stepSpan{stepTime{int(r.n[3]), r.n[5], r.n[6]}, stepTime{int(r.n[4]), r.n[7], r.n[8]}})
+	}
+	return apps, nil
+}
+
+func (a *polluxApp) read(dir string) error {
+	rows, err := table(filepath.Join(dir, "placements.csv"), "placement", "local_bsz", "step_time", "sync_time")
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		key := r.text[0]
+		a.placements[key] = append(a.placements[key], stepTime{int(r.n[1]), r.n[2], r.n[3]})
+		a.mostLocal = max(a.mostLocal, int(r.n[1]))
+	}
+	for _, r := range rows { // sorted more than once is sorted
+		list := a.placements[r.text[0]]
+		sort.SliceStable(list, func(i, k int) bool { return list[i].local < list[k].local })
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "validation-*.csv"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("%s: no validation-SIZE.csv (%v)", dir, err)
+	}
+	for _, f := range files {
+		size, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), "validation-"), ".csv"))
+		if err != nil {
+			return fmt.Errorf("%s: not a batch size in the name", f)
+		}
+		rows, err := table(f, "progress", "grad_sqr", "grad_var")
+		if err != nil {
+			return err
+		}
+		if len(rows) < a.epochs {
+			return fmt.Errorf("%s: %d epochs, want %d", f, len(rows), a.epochs)
+		}
+		b := epochs{size: size}
+		for _, r := range rows {
+			b.rows = append(b.rows, epochRow{r.n[0], r.n[1], r.n[2]})
+		}
+		a.batches = append(a.batches, b)
+	}
+	slices.SortFunc(a.batches, func(x, y epochs) int { return x.size - y.size })
+	a.first, a.max = a.batches[0].size, a.batches[len(a.batches)-1].size
+	return nil
+}
+
+// record is the columns of a row that were asked for, as text and as numbers.
+type record struct {
+	text []string
+	n    []float64
+}
+
+// table reads columns of a CSV file by their names; the first may be text.
+func table(path string, columns ...string) ([]record, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	in := io.Reader(f)
+	if strings.HasSuffix(path, ".gz") {
+		if in, err = gzip.NewReader(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	rows, err := csv.NewReader(in).ReadAll()
+	if err != nil || len(rows) == 0 {
+		return nil, fmt.Errorf("%s: no table (%v)", path, err)
+	}
+	at := make([]int, len(columns))
+	for i, c := range columns {
+		if at[i] = slices.Index(rows[0], c); at[i] < 0 {
+			return nil, fmt.Errorf("%s: no column %q", path, c)
+		}
+	}
+	list := make([]record, len(rows)-1)
+	for i := range list {
+		r := &list[i]
+		for k, col := range at {
+			text := rows[i+1][col]
+			n, err := strconv.ParseFloat(text, 64)
+			if err != nil && k > 0 {
+				return nil, fmt.Errorf("%s: line %d: %s is %q, not a number", path, i+2, columns[k], text)
+			}
+			r.text, r.n = append(r.text, text), append(r.n, n)
+		}
+	}
+	return list, nil
+}
+
+// timing is seconds per step, and of them those of synchronisation, of a job with
+// so many GPUs on each of its nodes, in their order (section 2).
+func (a *polluxApp) timing(shape []int, local int) (step, sync float64, err error) {
+	if len(shape) > 4 {
+		gpus := 0
+		for _, n := range shape {
+			gpus += n
+		}
+		for _, s := range a.spatial[[2]int{min(len(shape), 16), gpus}] {
+			if s.a.local <= local && local <= s.b.local {
+				if s.a.local == s.b.local {
+					return s.a.step, s.a.sync, nil
+				}
+				x := float64(local-s.a.local) / float64(s.b.local-s.a.local)
+				return s.a.step + (s.b.step-s.a.step)*x, s.a.sync + (s.b.sync-s.a.sync)*x, nil
+			}
+		}
+		return 0, 0, fmt.Errorf("no time for %d GPUs on %d nodes with %d samples each", gpus, len(shape), local)
+	}
+	rows := a.placements[rotated(shape)]
+	if len(rows) < 2 || local < rows[0].local || local > rows[len(rows)-1].local {
+		return 0, 0, fmt.Errorf("no time for GPUs %v with %d samples each", shape, local)
+	}
+	i := 1
+	for rows[i].local < local {
+		i++
+	}
+	p, q, d := rows[i-1], rows[i], float64(local-rows[i-1].local)
+	width := float64(q.local - p.local)
+	return p.step + (q.step-p.step)/width*d, p.sync + (q.sync-p.sync)/width*d, nil
+}
+
+// rotated is the smallest of the shape's digit strings among its rotations.
+func rotated(shape []int) string {
+	text := ""
+	for _, n := range shape {
+		text += strconv.Itoa(n)
+	}
+	best := text
+	for i := range text {
+		best = min(best, text[i:]+text[:i])
+	}
+	return best
+}
+
+// gain is the progress of one step with a batch, in steps of the first size,
+// after so many epochs (section 3).
+func (a *polluxApp) gain(batch, epoch int) (float64, error) {
+	if batch < a.first || batch > a.max {
+		return 0, fmt.Errorf("batch %d is not between %d and %d", batch, a.first, a.max)
+	}
+	hi := slices.IndexFunc(a.batches, func(b epochs) bool { return b.size >= batch })
+	lo := hi
+	if a.batches[hi].size != batch {
+		lo--
+	}
+	x, y := a.batches[lo].rows[epoch], a.batches[hi].rows[epoch]
+	sqr, variance := x.sqr, x.variance
+	if lo != hi {
+		below, above := float64(batch-a.batches[lo].size), float64(a.batches[hi].size-batch)
+		width := float64(a.batches[hi].size - a.batches[lo].size)
+		sqr, variance = (below*y.sqr+above*x.sqr)/width, (below*y.variance+above*x.variance)/width
+	}
+	return (variance + sqr) / (variance/(float64(batch)/float64(a.first)) + sqr), nil
+}
+
+// need is the progress at which so many epochs, at least one, are over.
+func (a *polluxApp) need(epochs int) float64 {
+	least := math.Inf(1)
+	for i := range a.batches {
+		least = min(least, a.batches[i].rows[epochs-1].progress)
+	}
+	return least
+}
+
+// split is how many samples a GPU takes at a time, and how often it does so
+// beyond the first before a step is complete (section 4).
+func (a *polluxApp) split(batch, gpus int) (atomic, accumulate int) {
+	up := func(x float64) int { return int(math.Ceil(x - 1e-8)) }
+	local := up(float64(batch) / float64(gpus))
+	accumulate = up(float64(local)/float64(a.mostLocal)) - 1
+	if gpus == 1 && batch > a.first {
+		accumulate = max(accumulate, 1)
+	}
+	atomic = up(float64(local) / float64(accumulate+1))
+	return min(atomic, a.max/(gpus*(accumulate+1))), accumulate
+}
