@@ -68,6 +68,8 @@ func (q *gavelProgram) solve() (x []float64, err error) {
 		_, x, err = q.who.Most(q.speed, nil, nil)
 	case "cost":
 		return q.cost()
+	case "tickets", "trade":
+		x = q.fairParts()
 	case "waterfill":
 		weight := make([]float64, len(q.jobs))
 		for i := range weight {

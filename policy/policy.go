@@ -52,6 +52,7 @@ var list = []Info{
 	themis,
 	astraea,
 	gavel,
+	gandivaFair,
 	allox,
 	elasticflow,
 	chronus,

@@ -1,0 +1,210 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/muster-gpu/muster/engine"
+)
+
+var gandivaFair = Info{
+	Name: "gandiva-fair",
+	About: "GPUs of several models: users have equal parts of each model; who gains little by fast GPUs trades them for more slow " +
+		"ones; rounds see to it that their jobs get that",
+	Source: "Gandiva-fair (EuroSys'20), reconstructed; its rounds are those of C-gavel",
+	Needs:  "users, speeds per GPU model; checkpoints: jobs take turns",
+	Knobs: []Knob{
+		{"round", "6m", "jobs take turns at multiples of this"},
+		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
+		{"trade", "true", "false: users keep their equal parts of each model"},
+	},
+	New: newGandivaFair,
+}
+
+func newGandivaFair(k *Knobs) (engine.Policy, error) {
+	g := &gavelPolicy{name: k.label(), objective: "tickets", aware: true}
+	var err error
+	if g.round, err = k.round(); err != nil {
+		return nil, err
+	}
+	if g.round == 0 {
+		return nil, fmt.Errorf("round=%q: jobs take turns in rounds of 1s or more", k.text("round"))
+	}
+	if g.reset, err = k.duration("reset"); err != nil {
+		return nil, err
+	}
+	trade, err := k.bool("trade")
+	if trade {
+		g.objective = "trade"
+	}
+	return g, err
+}
+
+// holder is a user: what it has of each kind, in GPUs, how many it can use, and
+// what a kind does for its jobs, as speed per GPU (0: nothing).
+type holder struct {
+	jobs   []int
+	demand float64
+	parts  []float64
+	speed  []float64
+}
+
+func (h *holder) total() (sum float64) {
+	for _, p := range h.parts {
+		sum += p
+	}
+	return sum
+}
+
+// fairParts divides the GPUs among users, not among jobs: each user's jobs have
+// equal parts of what the user has.
+func (q *gavelProgram) fairParts() []float64 {
+	k, users, index := len(q.kinds), []holder(nil), map[int]int{}
+	for i, job := range q.jobs {
+		u, known := index[job.j.User()]
+		if !known {
+			u = len(users)
+			index[job.j.User()] = u
+			users = append(users, holder{parts: make([]float64, k), speed: make([]float64, k)})
+		}
+		h := &users[u]
+		h.jobs = append(h.jobs, i)
+		h.demand += q.who.GPUs[i]
+		for j := range k {
+			h.speed[j] += q.who.GPUs[i] * q.speed[i*k+j]
+		}
+	}
+	for u := range users {
+		for j := range k {
+			users[u].speed[j] /= users[u].demand
+		}
+	}
+	divide(users, q.who.Capacity)
+	if q.objective == "trade" {
+		trade(users, k)
+	}
+	x := make([]float64, len(q.speed))
+	for u := range users {
+		q.spread(&users[u], x)
+	}
+	return x
+}
+
+// spread gives a user's jobs equal parts of its GPUs of each kind.
+func (q *gavelProgram) spread(h *holder, x []float64) {
+	k := len(q.kinds)
+	for j := range k {
+		usable := 0.0
+		for _, i := range h.jobs {
+			if q.speed[i*k+j] > 0 {
+				usable += q.who.GPUs[i]
+			}
+		}
+		for _, i := range h.jobs {
+			if q.speed[i*k+j] > 0 {
+				x[i*k+j] = h.parts[j] / usable
+			}
+		}
+	}
+	for _, i := range h.jobs {
+		sum := 0.0
+		for _, v := range x[i*k : i*k+k] {
+			sum += v
+		}
+		for j := i * k; j < i*k+k; j++ {
+			x[j] /= max(1, sum)
+		}
+	}
+}
+
+// divide gives every user the same of each kind that it can use, but no more than
+// it can use in all; what is left goes to the others in the same way. Each turn
+// leaves nothing, or satisfies somebody.
+func divide(users []holder, capacity []float64) {
+	left := slices.Clone(capacity)
+	for range len(users) + 1 {
+		wants, given := make([]float64, len(left)), 0.0
+		for u := range users {
+			for j := range left {
+				if h := &users[u]; h.speed[j] > 0 && h.total() < h.demand-tiny {
+					wants[j]++
+				}
+			}
+		}
+		offer := make([]float64, len(left))
+		for j := range left {
+			offer[j] = left[j] / max(1, wants[j])
+		}
+		for u := range users {
+			h, sum := &users[u], 0.0
+			room := h.demand - h.total()
+			for j := range offer {
+				if h.speed[j] > 0 {
+					sum += offer[j]
+				}
+			}
+			if room < tiny || sum < tiny {
+				continue
+			}
+			for j := range offer {
+				if h.speed[j] > 0 {
+					part := offer[j] * min(1, room/sum)
+					h.parts[j] += part
+					left[j] -= part
+					given += part
+				}
+			}
+		}
+		if given < tiny {
+			return
+		}
+	}
+}
+
+// tiny is a part of a GPU that does not count.
+const tiny = 1e-9
+
+// trade has users exchange GPUs, for each pair of kinds: who gains most by the
+// faster one buys it from who gains least, at a price, in slower GPUs, that is the
+// second highest of what users gain by it. So the seller is at least as well off,
+// and the buyer better.
+func trade(users []holder, kinds int) {
+	for a := range kinds {
+		for b := range kinds {
+			if a != b {
+				exchange(users, a, b)
+			}
+		}
+	}
+}
+
+// exchange is a market of kind a in terms of kind b. Each deal uses up what one of
+// the two has, or all that the seller can use.
+func exchange(users []holder, a, b int) {
+	var market []*holder
+	for u := range users {
+		if h := &users[u]; h.speed[a] > 0 && h.speed[b] > 0 {
+			market = append(market, h)
+		}
+	}
+	slices.SortStableFunc(market, func(x, y *holder) int { return cmp.Compare(y.speed[a]/y.speed[b], x.speed[a]/x.speed[b]) })
+	for len(market) > 1 {
+		buyer, seller := market[0], market[len(market)-1]
+		price := market[1].speed[a] / market[1].speed[b]
+		if price < 1 || buyer.speed[a]/buyer.speed[b] <= price*(1+tiny) {
+			return // who buys the slower kind is the seller of the faster one in another market
+		}
+		amount := min(seller.parts[a], buyer.parts[b]/price)
+		if price > 1+tiny {
+			amount = min(amount, max(0, seller.demand-seller.total())/(price-1))
+		}
+		buyer.parts[a], buyer.parts[b] = buyer.parts[a]+amount, buyer.parts[b]-amount*price
+		seller.parts[a], seller.parts[b] = seller.parts[a]-amount, seller.parts[b]+amount*price
+		if buyer.parts[b] < tiny {
+			market = market[1:]
+		} else {
+			market = market[:len(market)-1]
+		}
+	}
+}
