@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -13,19 +14,30 @@ var optimus = Info{
 	About:  "elastic jobs share the GPUs: everyone gets its least, then each GPU goes where it shortens a job most",
 	Source: "C-optimus-afs: Optimus (EuroSys'18), the all-reduce form with workers only",
 	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
-	Knobs:  []Knob{{"round", "10m", "plan at multiples of this only; 0s: whenever a job comes or ends"}},
+	Knobs:  []Knob{{"round", "10m", "plan at multiples of this; 0s: whenever a job comes or ends"}},
 	New: func(k *Knobs) (engine.Policy, error) {
 		round, err := k.round()
 		if err != nil {
 			return nil, err
 		}
-		return &planner{name: k.label(), plan: optimusPlan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: round}}, nil
+		return &planner{name: k.label(), plan: optimusPlan(round), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: round}}, nil
 	},
 }
 
-// optimusPlan is greedy in what is saved per GPU: R/f(k) - R/f(k+1). Ties go to
+// optimusPlan plans by rounds: what is left of jobs changes as they progress.
+func optimusPlan(round time.Duration) func(v engine.View, jobs []engine.JobView) engine.Plan {
+	return func(v engine.View, jobs []engine.JobView) engine.Plan {
+		next := cluster.Never
+		if round > 0 {
+			next = v.Now().Add(round)
+		}
+		return elasticPlan(v, optimusSizes(v, jobs), next)
+	}
+}
+
+// optimusSizes is greedy in what is saved per GPU: R/f(k) - R/f(k+1). Ties go to
 // the job that came first.
-func optimusPlan(v engine.View, jobs []engine.JobView) engine.Plan {
+func optimusSizes(v engine.View, jobs []engine.JobView) []claim {
 	list := claims(v, jobs)
 	free := totalGPUs(v)
 	give := func(c *claim) {
@@ -65,7 +77,7 @@ func optimusPlan(v engine.View, jobs []engine.JobView) engine.Plan {
 			}
 		}
 		if best < 0 {
-			return elasticPlan(v, list, cluster.Never)
+			return list
 		}
 		give(&list[best])
 	}

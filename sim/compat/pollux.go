@@ -2,7 +2,6 @@ package compat
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -16,12 +15,12 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// The world of the simulator of Pollux (OSDI'21) under its Tiresias: rounds of a
-// minute at whose ends the scheduler is asked, measured step times, progress in
+// The world of the simulator of Pollux (OSDI'21) under its Tiresias and its
+// Optimus: rounds of a minute at whose ends the scheduler is asked, measured step times, progress in
 // steps of the smallest batch that are worth less as batches grow, half a minute
 // of standstill after every start, epochs that end at whole seconds. The
-// scheduler decides who runs; where is the world's own rule, in which who runs
-// stays.
+// scheduler decides who runs, and on how many GPUs; where is the world's own rule,
+// in which who keeps its number stays.
 const (
 	polluxNodes   = 16
 	polluxPerNode = 4
@@ -40,7 +39,7 @@ type polluxJob struct {
 	batch    int
 	submit   int
 	known    bool // submitted
-	running  bool // as the engine decided
+	given    int  // GPUs that the engine decided; 0: it waits
 	executed int  // seconds since it was granted GPUs, over all runs
 	level    int
 	place    int64
@@ -49,14 +48,17 @@ type polluxJob struct {
 	atomic   int
 	more     int // accumulation steps
 	hold     int
+	speeds   []int64 // by GPUs, elastic
 	progress float64
 	epoch    int
 	finish   int // 0: not yet
 }
 
-// PolluxWorld is a driver.
+// PolluxWorld is a driver. In an elastic one jobs have any number of GPUs, of
+// which the workload says one, and tell how many steps they have left.
 type PolluxWorld struct {
 	jobs    []polluxJob
+	elastic bool
 	queues  [2][]int
 	now     int
 	left    int // jobs that are not finished
@@ -66,7 +68,7 @@ type PolluxWorld struct {
 
 // NewPolluxWorld reads a workload: name, time (s), application, num_replicas,
 // batch_size, by time.
-func NewPolluxWorld(apps PolluxApps, path string) (*PolluxWorld, error) {
+func NewPolluxWorld(apps PolluxApps, path string, elastic bool) (*PolluxWorld, error) {
 	rows, err := table(path, "name", "time", "num_replicas", "batch_size")
 	if err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func NewPolluxWorld(apps PolluxApps, path string) (*PolluxWorld, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &PolluxWorld{left: len(rows)}
+	w := &PolluxWorld{left: len(rows), elastic: elastic}
 	for i, r := range rows {
 		j := polluxJob{name: r.text[0], app: apps[named[i].text[0]], submit: int(r.n[1]), gpus: int(r.n[2]), batch: int(r.n[3])}
 		if j.app == nil {
@@ -83,14 +85,55 @@ func NewPolluxWorld(apps PolluxApps, path string) (*PolluxWorld, error) {
 		}
 		j.spec = cluster.Job{ID: cluster.JobID(i), Name: j.name, Submit: cluster.Time(0).Add(time.Duration(j.submit) * time.Second), Tier: cluster.Standard,
 			Tasks: []cluster.TaskSet{{Count: j.gpus, Request: cluster.Request{GPUs: 1}}}}
+		if elastic {
+			most := min(j.batch/j.app.leastLocal, polluxNodes*polluxPerNode)
+			if named[i].text[0] == "ncf" {
+				most = 1
+			}
+			j.spec.Tasks[0].Count, j.spec.Elastic = 1, cluster.Elastic{Min: 1, Max: most}
+			j.spec.Submit += cluster.Time(i) // in the order of the file where several come at once
+			_, j.spec.Estimate = j.steps()
+			for n := 1; n <= most; n++ {
+				p, err := j.app.predicted(j.batch, n, polluxPerNode)
+				if err != nil {
+					return nil, fmt.Errorf("%s: line %d: %w", path, i+2, err)
+				}
+				j.speeds = append(j.speeds, int64(math.Round(stepsPerSecond/p)))
+			}
+		}
 		w.jobs = append(w.jobs, j)
 	}
 	return w, nil
 }
 
+// The engine is told of work as if a step took a thousand seconds at the reference
+// speed, so that whole numbers are exact enough.
+const (
+	stepTimeTold   = 1000 * time.Second
+	stepsPerSecond = 1e6 * 1000
+)
+
+// steps is the work that is done and all of it, from the end of the first epoch
+// on, as the published Optimus counts.
+func (j *polluxJob) steps() (done, all time.Duration) {
+	last := j.app.epochs - 1
+	from, total := j.app.iterations(j.batch, 0), j.app.iterations(j.batch, last)
+	left := 1.0
+	if j.epoch < last {
+		left = total - j.app.iterations(j.batch, j.epoch)
+	}
+	all = time.Duration((total - from) * float64(stepTimeTold))
+	return max(0, all-time.Duration(left*float64(stepTimeTold))), all
+}
+
+// Speed implements engine.Speeds.
+func (w *PolluxWorld) Speed(j *cluster.Job, _ string, tasks int) int64 {
+	return w.jobs[j.ID].speeds[tasks-1]
+}
+
 // Next returns what the engine is told at the end of a round.
 func (w *PolluxWorld) Next(ctx context.Context) (engine.Batch, error) {
-	for len(w.reports) == 0 {
+	for again := true; again && len(w.reports) == 0; {
 		if w.left == 0 || ctx.Err() != nil {
 			return engine.Batch{}, io.EOF
 		}
@@ -102,7 +145,7 @@ func (w *PolluxWorld) Next(ctx context.Context) (engine.Batch, error) {
 		}
 		w.now += polluxRound
 		w.rounds++
-		w.look()
+		again = w.look() == 0
 	}
 	b := engine.Batch{Seq: int64(w.rounds), Now: w.clock(), Events: w.reports}
 	w.reports = nil
@@ -120,26 +163,34 @@ func (w *PolluxWorld) settle() {
 	for n := range free {
 		free[n] = polluxPerNode
 	}
+	var put []*polluxJob
 	for i := range w.jobs {
 		j := &w.jobs[i]
-		if !j.running {
+		if len(j.where) != j.given {
 			j.where, j.shape = nil, nil
 		}
 		for _, n := range j.where {
 			free[n]--
 		}
+		if w.elastic && j.given > 0 && j.where == nil {
+			put = append(put, j)
+		}
 	}
+	slices.SortStableFunc(put, func(a, b *polluxJob) int { return a.given - b.given })
 	for _, q := range w.queues {
 		for _, id := range q {
-			if j := &w.jobs[id]; j.running && j.where == nil {
-				j.put(&free)
+			if j := &w.jobs[id]; !w.elastic && j.given > 0 && j.where == nil {
+				put = append(put, j)
 			}
 		}
+	}
+	for _, j := range put {
+		j.put(&free)
 	}
 }
 
 func (j *polluxJob) put(free *[polluxNodes]int) {
-	for need := j.gpus; need > 0; {
+	for need := j.given; need > 0; {
 		most := 0
 		for n := range free {
 			if free[n] > free[most] {
@@ -157,7 +208,7 @@ func (j *polluxJob) put(free *[polluxNodes]int) {
 		free[most] -= take
 		need -= take
 	}
-	j.atomic, j.more = j.app.split(j.batch, j.gpus)
+	j.atomic, j.more = j.app.split(j.batch, j.given, j.given == 1 && j.batch > j.app.first)
 	j.hold = polluxHold
 }
 
@@ -173,7 +224,7 @@ func (j *polluxJob) advance(now, seconds int) error {
 		if err != nil {
 			return err
 		}
-		gain, err := j.app.gain(j.gpus*j.atomic*(j.more+1), j.epoch)
+		gain, err := j.app.gain(len(j.where)*j.atomic*(j.more+1), j.epoch)
 		if err != nil {
 			return err
 		}
@@ -194,13 +245,14 @@ func (j *polluxJob) advance(now, seconds int) error {
 }
 
 // look is what the scheduler sees at the end of a round: who is done, who came,
-// who has had so much that it comes down a level.
-func (w *PolluxWorld) look() {
+// who has had so much that it comes down a level, or how much is left of whom. It
+// returns the number of jobs that wait or run.
+func (w *PolluxWorld) look() (active int) {
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		switch {
-		case j.known && j.finish > 0 && j.running:
-			j.running = false
+		case j.given > 0 && j.finish > 0:
+			j.given = 0
 			w.left--
 			w.queues[j.level] = slices.DeleteFunc(w.queues[j.level], func(id int) bool { return id == i })
 			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: j.spec.ID, Reason: engine.Completed})
@@ -208,19 +260,31 @@ func (w *PolluxWorld) look() {
 			j.known = true
 			w.queues[0] = append(w.queues[0], i)
 			w.reports = append(w.reports, engine.Event{Type: engine.Submitted, Job: j.spec.ID, Spec: &j.spec})
-		case j.running:
+		case j.given > 0 && w.elastic:
+			done, all := j.steps()
+			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: done, Estimate: all})
+		case j.given > 0:
 			if j.executed += polluxRound; j.level == 0 && j.executed*j.gpus >= PolluxLimit {
 				w.queues[0] = slices.DeleteFunc(w.queues[0], func(id int) bool { return id == i })
 				w.queues[1], j.level = append(w.queues[1], i), 1
 				w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID}) // so that somebody looks
 			}
 		}
+		active += count(j.known && j.finish == 0)
 	}
 	for _, q := range w.queues {
 		for k, id := range q {
 			w.jobs[id].place = int64(k)
 		}
 	}
+	return active
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // Apply carries out a decision; where who runs does so is settled when all is decided.
@@ -230,18 +294,27 @@ func (w *PolluxWorld) Apply(_ context.Context, d engine.Decision) error {
 		j := &w.jobs[a.Job]
 		switch a.Type {
 		case engine.Start:
-			j.running = true
-			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job})
+			j.given = tasks(a.Allocs)
+			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job, Rate: 1}) // work is told, not measured by the clock
 		case engine.Preempt:
-			j.running = false
-			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason})
+			j.given = 0
+			done, _ := j.steps()
+			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: done})
 		case engine.Reject:
 			return fmt.Errorf("compat: job %s can never run: %s", j.name, a.Text)
 		case engine.Resize:
-			return errors.New("compat: jobs have one size")
+			j.given = tasks(a.Allocs)
+			w.reports = append(w.reports, engine.Event{Type: engine.Resized, Job: a.Job, Rate: 1})
 		}
 	}
 	return nil
+}
+
+func tasks(allocs []engine.Alloc) (n int) {
+	for i := range allocs {
+		n += int(allocs[i].Tasks)
+	}
+	return n
 }
 
 // JCT returns the completion times in seconds, in the order of the workload.
@@ -262,11 +335,11 @@ func (w *PolluxWorld) Names() []string {
 	return list
 }
 
-// RunPollux replays a workload in the world of Pollux' simulator under our
-// tiresias-l with its two levels. The order inside a level is the world's: the
-// queues are first come, first served.
-func RunPollux(ctx context.Context, apps PolluxApps, path string) (*PolluxWorld, error) {
-	w, err := NewPolluxWorld(apps, path)
+// RunPollux replays a workload in the world of Pollux' simulator: under our
+// tiresias-l with its two levels, the order inside a level being the world's, whose
+// queues are first come, first served; or elastic, under our optimus.
+func RunPollux(ctx context.Context, apps PolluxApps, path string, elastic bool) (*PolluxWorld, error) {
+	w, err := NewPolluxWorld(apps, path, elastic)
 	if err != nil {
 		return nil, err
 	}
@@ -274,11 +347,19 @@ func RunPollux(ctx context.Context, apps PolluxApps, path string) (*PolluxWorld,
 	if err != nil {
 		return nil, err
 	}
-	p, err := policy.New(fmt.Sprintf("tiresias-l:thresholds=%d", PolluxLimit))
-	if err != nil {
+	name := fmt.Sprintf("tiresias-l:thresholds=%d", PolluxLimit)
+	if elastic {
+		name = fmt.Sprintf("optimus:round=%ds", polluxRound)
+	}
+	cfg := engine.Config{Spec: *spec}
+	if cfg.Policy, err = policy.New(name); err != nil {
 		return nil, err
 	}
-	cfg := engine.Config{Spec: *spec, Policy: &listed{p.(leveller), func(id cluster.JobID) int64 { return w.jobs[id].place }}}
+	if elastic {
+		cfg.Speeds = w
+	} else {
+		cfg.Policy = &listed{cfg.Policy.(leveller), func(id cluster.JobID) int64 { return w.jobs[id].place }}
+	}
 	if cfg.Placer, err = place.New("first-fit"); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,8 @@ var polluxEpochs = []struct {
 type polluxApp struct {
 	epochs     int
 	first, max int // smallest and largest batch that was measured
-	mostLocal  int // per GPU, without accumulation
+	leastLocal int // per GPU ...
+	mostLocal  int // ... without accumulation
 	placements map[string][]stepTime
 	spatial    map[[2]int][]stepSpan // by nodes and GPUs, of five nodes and more
 	batches    []epochs              // by size
@@ -48,7 +49,7 @@ type epochs struct {
 	rows []epochRow
 }
 
-type epochRow struct{ progress, sqr, variance float64 }
+type epochRow struct{ progress, sqr, variance, iteration float64 }
 
 // ReadPolluxApps reads traces/APP/*.csv and spatial.csv.gz of a folder.
 func ReadPolluxApps(dir string) (PolluxApps, error) {
@@ -86,7 +87,9 @@ func (a *polluxApp) read(dir string) error {
 	for _, r := range rows {
 		key := r.text[0]
 		a.placements[key] = append(a.placements[key], stepTime{int(r.n[1]), r.n[2], r.n[3]})
-		a.mostLocal = max(a.mostLocal, int(r.n[1]))
+		if a.mostLocal = max(a.mostLocal, int(r.n[1])); a.leastLocal == 0 || int(r.n[1]) < a.leastLocal {
+			a.leastLocal = int(r.n[1])
+		}
 	}
 	for _, r := range rows { // sorted more than once is sorted
 		list := a.placements[r.text[0]]
@@ -101,7 +104,7 @@ func (a *polluxApp) read(dir string) error {
 		if err != nil {
 			return fmt.Errorf("%s: not a batch size in the name", f)
 		}
-		rows, err := table(f, "progress", "grad_sqr", "grad_var")
+		rows, err := table(f, "progress", "grad_sqr", "grad_var", "iteration")
 		if err != nil {
 			return err
 		}
@@ -110,7 +113,7 @@ func (a *polluxApp) read(dir string) error {
 		}
 		b := epochs{size: size}
 		for _, r := range rows {
-			b.rows = append(b.rows, epochRow{r.n[0], r.n[1], r.n[2]})
+			b.rows = append(b.rows, epochRow{r.n[0], r.n[1], r.n[2], r.n[3]})
 		}
 		a.batches = append(a.batches, b)
 	}
@@ -195,6 +198,19 @@ func (a *polluxApp) timing(shape []int, local int) (step, sync float64, err erro
 	return p.step + (q.step-p.step)/width*d, p.sync + (q.sync-p.sync)/width*d, nil
 }
 
+// predicted is the time of a step with so many GPUs, as few nodes as hold them,
+// as the published Optimus foretells it: on one GPU it takes each batch in two
+// parts at least.
+func (a *polluxApp) predicted(batch, gpus, perNode int) (float64, error) {
+	var shape []int
+	for n := gpus; n > 0; n -= perNode {
+		shape = append(shape, min(n, perNode))
+	}
+	atomic, more := a.split(batch, gpus, gpus == 1)
+	step, sync, err := a.timing(shape, atomic)
+	return step + (step-sync)*float64(more), err
+}
+
 // rotated is the smallest of the shape's digit strings among its rotations.
 func rotated(shape []int) string {
 	text := ""
@@ -214,19 +230,25 @@ func (a *polluxApp) gain(batch, epoch int) (float64, error) {
 	if batch < a.first || batch > a.max {
 		return 0, fmt.Errorf("batch %d is not between %d and %d", batch, a.first, a.max)
 	}
-	hi := slices.IndexFunc(a.batches, func(b epochs) bool { return b.size >= batch })
-	lo := hi
-	if a.batches[hi].size != batch {
-		lo--
-	}
-	x, y := a.batches[lo].rows[epoch], a.batches[hi].rows[epoch]
-	sqr, variance := x.sqr, x.variance
-	if lo != hi {
-		below, above := float64(batch-a.batches[lo].size), float64(a.batches[hi].size-batch)
-		width := float64(a.batches[hi].size - a.batches[lo].size)
-		sqr, variance = (below*y.sqr+above*x.sqr)/width, (below*y.variance+above*x.variance)/width
-	}
+	sqr := a.between(batch, epoch, func(r *epochRow) float64 { return r.sqr })
+	variance := a.between(batch, epoch, func(r *epochRow) float64 { return r.variance })
 	return (variance + sqr) / (variance/(float64(batch)/float64(a.first)) + sqr), nil
+}
+
+// between is a column at a row, interpolated between the batch sizes around one.
+func (a *polluxApp) between(batch, row int, column func(r *epochRow) float64) float64 {
+	hi := slices.IndexFunc(a.batches, func(b epochs) bool { return b.size >= batch })
+	if a.batches[hi].size == batch {
+		return column(&a.batches[hi].rows[row])
+	}
+	x, y := &a.batches[hi-1], &a.batches[hi]
+	below, above := float64(batch-x.size), float64(y.size-batch)
+	return (below*column(&y.rows[row]) + above*column(&x.rows[row])) / float64(y.size-x.size)
+}
+
+// iterations is how many steps with the batch are taken at the end of a row.
+func (a *polluxApp) iterations(batch, row int) float64 {
+	return a.between(batch, row, func(r *epochRow) float64 { return r.iteration })
 }
 
 // need is the progress at which so many epochs, at least one, are over.
@@ -239,12 +261,12 @@ func (a *polluxApp) need(epochs int) float64 {
 }
 
 // split is how many samples a GPU takes at a time, and how often it does so
-// beyond the first before a step is complete (section 4).
-func (a *polluxApp) split(batch, gpus int) (atomic, accumulate int) {
+// beyond the first before a step is complete, twice at least if twice (section 4).
+func (a *polluxApp) split(batch, gpus int, twice bool) (atomic, accumulate int) {
 	up := func(x float64) int { return int(math.Ceil(x - 1e-8)) }
 	local := up(float64(batch) / float64(gpus))
 	accumulate = up(float64(local)/float64(a.mostLocal)) - 1
-	if gpus == 1 && batch > a.first {
+	if twice {
 		accumulate = max(accumulate, 1)
 	}
 	atomic = up(float64(local) / float64(accumulate+1))
