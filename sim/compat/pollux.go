@@ -48,7 +48,8 @@ type polluxJob struct {
 	atomic   int
 	more     int // accumulation steps
 	hold     int
-	speeds   []int64 // by GPUs, elastic
+	speeds   []int64       // by GPUs, elastic
+	told     time.Duration // work that was never there, done: what is told counts more than what the engine reckons
 	progress float64
 	epoch    int
 	finish   int // 0: not yet
@@ -64,6 +65,7 @@ type PolluxWorld struct {
 	left    int // jobs that are not finished
 	reports []engine.Event
 	rounds  int
+	policy  string
 }
 
 // NewPolluxWorld reads a workload: name, time (s), application, num_replicas,
@@ -123,7 +125,7 @@ func (j *polluxJob) steps() (done, all time.Duration) {
 		left = total - j.app.iterations(j.batch, j.epoch)
 	}
 	all = time.Duration((total - from) * float64(stepTimeTold))
-	return max(0, all-time.Duration(left*float64(stepTimeTold))), all
+	return j.told + max(0, all-time.Duration(left*float64(stepTimeTold))), j.told + all
 }
 
 // Speed implements engine.Speeds.
@@ -261,6 +263,7 @@ func (w *PolluxWorld) look() (active int) {
 			w.queues[0] = append(w.queues[0], i)
 			w.reports = append(w.reports, engine.Event{Type: engine.Submitted, Job: j.spec.ID, Spec: &j.spec})
 		case j.given > 0 && w.elastic:
+			j.told += time.Second
 			done, all := j.steps()
 			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: done, Estimate: all})
 		case j.given > 0:
@@ -326,6 +329,9 @@ func (w *PolluxWorld) JCT() []int {
 	return list
 }
 
+// Policy returns our policy that decided.
+func (w *PolluxWorld) Policy() string { return w.policy }
+
 // Names returns the jobs' names, in the order of the workload.
 func (w *PolluxWorld) Names() []string {
 	list := make([]string, len(w.jobs))
@@ -355,6 +361,7 @@ func RunPollux(ctx context.Context, apps PolluxApps, path string, elastic bool) 
 	if cfg.Policy, err = policy.New(name); err != nil {
 		return nil, err
 	}
+	w.policy = name
 	if elastic {
 		cfg.Speeds = w
 	} else {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/internal/shared"
@@ -75,7 +76,8 @@ func TestPolluxTiresias(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := RunPollux(context.Background(), polluxApps(t), shared.Path(t, "traces/pollux/workloads/workload-1.csv"), false)
+	apps := polluxApps(t)
+	w, err := RunPollux(context.Background(), apps, shared.Path(t, "traces/pollux/workloads/workload-1.csv"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,5 +96,23 @@ func TestPolluxTiresias(t *testing.T) {
 	}
 	if n != 160 || wrong > 0 {
 		t.Errorf("%d of %d jobs differ", wrong, n)
+	}
+}
+
+// A table that lacks a column, or names an application that nobody measured, is told.
+func TestPolluxBadInput(t *testing.T) {
+	apps, dir := polluxApps(t), t.TempDir()
+	for text, want := range map[string]string{
+		"name,time,application,num_replicas\nx,1,ncf,1\n":              `no column "batch_size"`,
+		"name,time,application,num_replicas,batch_size\nx,1,gpt,1,8\n": `line 2: unknown application "gpt"`,
+		"name,time,application,num_replicas,batch_size\nx,y,ncf,1,8\n": `line 2: time is "y", not a number`,
+	} {
+		path := dir + "/w.csv"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RunPollux(context.Background(), apps, path, false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
 	}
 }

@@ -1,0 +1,24 @@
+package results
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
+)
+
+// TestPollux holds the replays to the published means, all 24.
+func TestPollux(t *testing.T) {
+	dir := filepath.Dir(filepath.Dir(filepath.Dir(shared.Path(t, "traces/pollux/expected/avg_jct.csv"))))
+	tab, err := Pollux(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tab.Rows) != 24 {
+		t.Errorf("%d rows, want 24", len(tab.Rows))
+	}
+	for _, r := range tab.Failed() {
+		t.Errorf("%s: published %g, ours %g", r.Case, r.Published, r.Ours)
+	}
+}
