@@ -52,6 +52,9 @@ func (p *tiresiasLPolicy) Level(j engine.JobView) int {
 	return p.of(service)
 }
 
+// LevelOf is the level at so much service, in milli-GPU-milliseconds.
+func (p *tiresiasLPolicy) LevelOf(service int64) int { return p.of(service) }
+
 // NextChange is when the job's service reaches the end of its level.
 func (p *tiresiasLPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
 	service, _ := j.Executed()

@@ -242,6 +242,7 @@ func (w *World) number() {
 type leveller interface {
 	engine.Policy
 	Level(j engine.JobView) int
+	LevelOf(service int64) int
 }
 
 // listed is a policy of levels whose order inside a level is that of the world's
@@ -249,6 +250,9 @@ type leveller interface {
 type listed struct {
 	leveller
 	place func(id cluster.JobID) int64
+	// service is what counts as service in the world, in milli-GPU-milliseconds; nil:
+	// what the engine counts, which is all the time on devices.
+	service func(id cluster.JobID) int64
 }
 
 // Traits has every key computed anew at each instant.
@@ -260,7 +264,13 @@ func (l *listed) Traits() engine.Traits {
 
 // Key is the policy's level, then the place in the world's list.
 func (l *listed) Key(_ engine.View, j engine.JobView) engine.Key {
-	return engine.Key{int64(l.Level(j))<<40 + l.place(j.Spec().ID)}
+	level := 0
+	if l.service != nil {
+		level = l.LevelOf(l.service(j.Spec().ID))
+	} else {
+		level = l.Level(j)
+	}
+	return engine.Key{int64(level)<<40 + l.place(j.Spec().ID)}
 }
 
 // believed is the work that the engine counts by now: the wall time that the job ran.
@@ -366,7 +376,7 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 		if !ok {
 			return Figures{}, fmt.Errorf("compat: profile %s goes with a policy of levels, not with %s", p.Name, pol)
 		}
-		cfg.Policy = &listed{levels, func(id cluster.JobID) int64 { return w.jobs[id].place }}
+		cfg.Policy = &listed{leveller: levels, place: func(id cluster.JobID) int64 { return w.jobs[id].place }}
 	}
 	if cfg.Placer, err = place.New("first-fit"); err != nil {
 		return Figures{}, err

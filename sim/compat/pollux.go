@@ -365,7 +365,7 @@ func RunPollux(ctx context.Context, apps PolluxApps, path string, elastic bool) 
 	if elastic {
 		cfg.Speeds = w
 	} else {
-		cfg.Policy = &listed{cfg.Policy.(leveller), func(id cluster.JobID) int64 { return w.jobs[id].place }}
+		cfg.Policy = &listed{leveller: cfg.Policy.(leveller), place: func(id cluster.JobID) int64 { return w.jobs[id].place }}
 	}
 	if cfg.Placer, err = place.New("first-fit"); err != nil {
 		return nil, err
