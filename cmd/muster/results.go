@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,10 +21,21 @@ func newResults() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if out == "" || out == "-" {
-				return results.Write(c.OutOrStdout(), tables)
+			from := time.Now()
+			all, err := results.Compare(c.Context(), traces, func() time.Duration { return time.Since(from) })
+			if err != nil {
+				return err
 			}
-			if err := writeFile(out, func(w io.Writer) error { return results.Write(w, tables) }); err != nil {
+			write := func(w io.Writer) error {
+				if err := results.Write(w, tables); err != nil {
+					return err
+				}
+				return results.WriteComparisons(w, all)
+			}
+			if out == "" || out == "-" {
+				return write(c.OutOrStdout())
+			}
+			if err := writeFile(out, write); err != nil {
 				return err
 			}
 			for i := range tables {

@@ -1,0 +1,125 @@
+package results
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/report"
+	"github.com/muster-gpu/muster/sim"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// Comparison is all policies on one workload.
+type Comparison struct {
+	Name  string
+	Jobs  int
+	Load  float64 // offered, while jobs arrive
+	Bound float64 // mean JCT in seconds that nobody gets below
+	Rows  []report.Summary
+}
+
+// The cluster and the overheads of the comparison.
+const (
+	commonCluster = "16x8xA100-80GB"
+	commonStartup = 10 * time.Second
+)
+
+var commonCheckpoint = cluster.Checkpoint{Interval: 30 * time.Minute, Cost: 10 * time.Second, Restart: 20 * time.Second}
+
+// commonTraces are the workloads: the first jobs of each.
+var commonTraces = []struct {
+	name, file string
+	jobs       int
+	load       float64 // more where jobs run for as long as others arrive
+}{
+	{"Philly", "philly/philly_pollux.csv", 1000, 0.9},
+	{"Muri's trace 3", "muri/trace3.csv", 1000, 0.9},
+	{"Pollux' workload 2", "pollux/workloads/workload-2.csv", 1000, 0.9},
+	{"ElasticFlow's cluster 10", "elasticflow-itp/deadline/cluster10.csv", 1000, 0.9},
+	{"Chronus' SLO", "chronus/trace_job_Philly_SLO.csv.gz", 600, 1.5},
+	{"Gavel's continuous trace", "gavel/continuous_single_seed0.csv.gz", 1000, 2},
+}
+
+// Compare replays the same workloads under every policy. clock measures wall time.
+func Compare(ctx context.Context, traces string, clock func() time.Duration) ([]Comparison, error) {
+	var out []Comparison
+	for _, c := range commonTraces {
+		wl, err := trace.Open(filepath.Join(traces, c.file), trace.Options{Limit: c.jobs})
+		if err != nil {
+			return nil, err
+		}
+		r, err := CompareOn(ctx, c.name, wl, c.load, policy.Names(), clock)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// CompareOn replays one workload, stretched to a load, under policies.
+func CompareOn(ctx context.Context, name string, wl *trace.Workload, load float64, policies []string, clock func() time.Duration) (Comparison, error) {
+	out := Comparison{Name: name, Load: load}
+	spec, err := cluster.ParseShort(commonCluster)
+	if err != nil {
+		return out, err
+	}
+	fits := wl.Jobs[:0:0]
+	for i := range wl.Jobs {
+		e := wl.Jobs[i]
+		e.Job.Tier, e.Job.GPUTypes, e.Job.Checkpoint = cluster.Standard, nil, commonCheckpoint
+		if e.Job.GPUs() <= spec.GPUs() && e.Run > 0 {
+			fits = append(fits, e)
+		}
+	}
+	same := *wl
+	same.Jobs = fits
+	if err := sim.Stretch(&same, spec, load); err != nil {
+		return out, err
+	}
+	sim.AutoQueues(spec, &same)
+	entries := sim.Prepare(&same, spec, sim.Estimates{}, sim.PerNode)
+	out.Jobs, out.Bound = len(entries), LowerBound(entries, float64(spec.GPUs()))
+	setups := make([]sim.Setup, len(policies))
+	for i, p := range policies {
+		setups[i] = sim.Setup{Policy: p, Placer: "best-fit", World: sim.Options{Startup: commonStartup}}
+	}
+	for _, o := range sim.RunAll(ctx, spec, entries, setups, clock) {
+		if o.Err != nil {
+			return out, fmt.Errorf("%s: %w", o.Label, o.Err)
+		}
+		out.Rows = append(out.Rows, o.Run.Summarise())
+	}
+	return out, ctx.Err()
+}
+
+// WriteComparisons writes them as Markdown.
+func WriteComparisons(w io.Writer, list []Comparison) error {
+	p := &printer{w: w}
+	p.f("\n# All policies on the same six workloads\n\nNobody has published this table. The cluster is %s, arrivals are stretched to the load that stands above each table (GPU time asked for while jobs arrive, over what there is), a start takes %v, a checkpoint "+
+		"%v (written every %v, and when a job is asked to leave), a restart %v; run times are known exactly, every policy has its defaults and best-fit, gangs are cut into tasks by nodes, no speeds are known (so policies for "+
+		"several GPU models or elastic jobs show only how they share). \"of bound\" is the mean JCT over a bound that no scheduler gets below: the largest of three relaxations with preemption at no cost "+
+		"(`results/bound.go`). rho is the finish-time ratio, Jain's index is over queues, hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
+		commonCluster, commonStartup, commonCheckpoint.Cost, commonCheckpoint.Interval, commonCheckpoint.Restart)
+	for i := range list {
+		c := &list[i]
+		p.f("\n## %s: %d jobs, load %.1f, bound %s s\n\n| policy | mean JCT, s | of bound | p99 | mean wait | rho mean | rho p95 | Jain | deadlines | preemptions | hours lost | not done | µs |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n", c.Name, c.Jobs, c.Load, whole(c.Bound))
+		for k := range c.Rows {
+			r := &c.Rows[k]
+			deadlines := ""
+			if r.Deadlines > 0 {
+				deadlines = fmt.Sprintf("%d of %d", r.DeadlinesMet, r.Deadlines)
+			}
+			p.f("| %s | %s | %.2f | %s | %s | %.2f | %.2f | %.2f | %s | %d | %.1f | %d | %.2g |\n", r.Policy, whole(r.JCT.Mean), r.JCT.Mean/c.Bound, whole(r.JCT.P99), whole(r.Delay.Mean),
+				r.FTF.Mean, r.FTF.P95, r.Jain, deadlines, r.Preemptions, r.LostHours+r.OverheadHours, r.Jobs-r.Completed, r.DecisionMicros)
+		}
+	}
+	return p.err
+}
+
+func whole(seconds float64) string { return fmt.Sprintf("%.0f", seconds) }
