@@ -162,6 +162,16 @@ func (r *Run) rho(i int, jct time.Duration) float64 {
 	return float64(jct) / max(alone, float64(time.Second))
 }
 
+// FinishTimeRatio is the job's finish-time fairness (see rho); false: it did
+// not end by itself, completed or failed, and has none.
+func (r *Run) FinishTimeRatio(i int) (float64, bool) {
+	rec := &r.Records[i]
+	if rec.Outcome != Completed && rec.Outcome != Failed {
+		return 0, false
+	}
+	return r.rho(i, rec.End.Sub(rec.Submit)), true
+}
+
 // jain is Jain's index over the means of the queues that completed jobs.
 func jain(sum []float64, n []int) float64 {
 	var s, sq, k float64

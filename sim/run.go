@@ -21,9 +21,10 @@ import (
 
 // Estimates says what the scheduler is told about run times.
 type Estimates struct {
-	None  bool    // nothing
-	Sigma float64 // log-normal error: the estimate is run * exp(sigma*N(0,1)); 0: exact
-	Seed  uint64
+	None   bool    // nothing
+	Stated bool    // what jobs state themselves, no more
+	Sigma  float64 // log-normal error: the estimate is run * exp(sigma*N(0,1)); 0: exact
+	Seed   uint64
 }
 
 // PerTask says how "so many GPUs" of a trace become tasks.
@@ -68,6 +69,7 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 		switch {
 		case est.None:
 			s.Estimate = 0
+		case est.Stated:
 		case s.Estimate == 0 && e.Run > 0:
 			s.Estimate = time.Duration(min(float64(e.Run)*noise, float64(cluster.MaxDuration)))
 			s.Estimate = max(s.Estimate, 1)

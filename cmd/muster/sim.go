@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -81,31 +82,11 @@ func newSim() *cobra.Command {
 	}
 	f.register(c)
 	fl := c.Flags()
-	fl.BoolVar(&f.demo, "demo", false, "a made-up week of a small team's jobs on 4 nodes of 8 GPUs")
-	fl.StringVar(&f.cluster, "cluster", "", "cluster file, or a short form such as 64x8xA100-80GB (default: the trace's own machines)")
-	fl.Float64Var(&f.load, "load", 0, "offered load: without --cluster it sizes 8-GPU nodes for it, with one it stretches the arrivals")
-	fl.IntVar(&f.tile, "tile", 1, "repeat the trace N times, one after the other")
+	f.registerWorld(fl, "exact", "0s", "0s")
 	fl.StringVar(&f.policies, "policies", "fifo,las", "policies to compare, with knobs as name:knob=value; `all` for every one (muster policy list)")
 	fl.StringVar(&f.placers, "place", "best-fit", "placers to combine them with: "+placerNames())
 	fl.StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative (default: the policy's own)")
-	fl.IntVar(&f.depth, "backfill-depth", 100, "how many jobs behind a blocked one backfill looks at")
-	fl.IntVar(&f.reserve, "backfill-reserve", 16, "how many blocked jobs conservative backfill promises a start")
-	fl.StringVar(&f.estimates, "estimates", "exact", "what the scheduler knows of run times: exact, none, or noise:SIGMA (log-normal)")
-	fl.StringVar(&f.gang, "gang", "node", "what \"n GPUs\" means: node (as few nodes as possible) or gpu (anywhere)")
-	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
-	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/simulator.md)")
-	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
-	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
-	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
-	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none")
-	fl.StringVar(&f.ckptCost, "checkpoint-cost", "0s", "time to write a checkpoint, for jobs that state none")
-	fl.StringVar(&f.restart, "restart-cost", "0s", "time to restore a checkpoint, for jobs that state none")
-	fl.StringVar(&f.preempt, "preempt", "", "how standard jobs are preempted: checkpoint (default), suspend or kill")
-	fl.StringVar(&f.nodeMTBF, "node-mtbf", "0s", "mean time between failures of a node; 0: none fail")
-	fl.StringVar(&f.gpuMTBF, "gpu-mtbf", "0s", "mean time between failures of a GPU; 0: none fail")
-	fl.StringVar(&f.repair, "repair", "4h", "until a failed node or GPU is back")
 	fl.StringVar(&f.until, "until", "", "end the simulation at this time after its start")
-	fl.Uint64Var(&f.seed, "seed", 1, "seed of everything that is random")
 	fl.StringVar(&f.html, "html", "", "write a report page to this file")
 	fl.StringVar(&f.json, "json", "", "write the figures as JSON to this file (- for the terminal)")
 	fl.StringVar(&f.csv, "csv", "", "write the figures as CSV to this file (- for the terminal)")
@@ -114,23 +95,39 @@ func newSim() *cobra.Command {
 	return c
 }
 
+// registerWorld adds the flags of the world that is replayed, policies apart.
+func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart string) {
+	fl.BoolVar(&f.demo, "demo", false, "a made-up week of a small team's jobs on 4 nodes of 8 GPUs")
+	fl.StringVar(&f.cluster, "cluster", "", "cluster file, or a short form such as 64x8xA100-80GB (default: the trace's own machines)")
+	fl.Float64Var(&f.load, "load", 0, "offered load: without --cluster it sizes 8-GPU nodes for it, with one it stretches the arrivals")
+	fl.IntVar(&f.tile, "tile", 1, "repeat the trace N times, one after the other")
+	fl.IntVar(&f.depth, "backfill-depth", 100, "how many jobs behind a blocked one backfill looks at")
+	fl.IntVar(&f.reserve, "backfill-reserve", 16, "how many blocked jobs conservative backfill promises a start")
+	fl.StringVar(&f.estimates, "estimates", estimates, "what the scheduler knows of run times: exact, stated (what jobs say themselves), none, or noise:SIGMA (log-normal)")
+	fl.StringVar(&f.gang, "gang", "node", "what \"n GPUs\" means: node (as few nodes as possible) or gpu (anywhere)")
+	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
+	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/simulator.md)")
+	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
+	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
+	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
+	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none")
+	fl.StringVar(&f.ckptCost, "checkpoint-cost", ckptCost, "time to write a checkpoint, for jobs that state none")
+	fl.StringVar(&f.restart, "restart-cost", restart, "time to restore a checkpoint, for jobs that state none")
+	fl.StringVar(&f.preempt, "preempt", "", "how standard jobs are preempted: checkpoint (default), suspend or kill")
+	fl.StringVar(&f.nodeMTBF, "node-mtbf", "0s", "mean time between failures of a node; 0: none fail")
+	fl.StringVar(&f.gpuMTBF, "gpu-mtbf", "0s", "mean time between failures of a GPU; 0: none fail")
+	fl.StringVar(&f.repair, "repair", "4h", "until a failed node or GPU is back")
+	fl.Uint64Var(&f.seed, "seed", 1, "seed of everything that is random")
+}
+
 func runSim(c *cobra.Command, f *simFlags) error {
 	wl, spec, err := f.load1()
 	if err != nil {
 		return err
 	}
-	est, form, err := f.knowledge()
+	entries, err := f.prepare(wl, spec)
 	if err != nil {
-		return usage(err)
-	}
-	if f.queues == "auto" {
-		sim.AutoQueues(spec, wl)
-	} else if f.queues != "none" {
-		return usage(cluster.Unknown("--queues", f.queues, []string{"auto", "none"}))
-	}
-	entries := sim.Prepare(wl, spec, est, form)
-	if err := f.checkpoints(entries); err != nil {
-		return usage(err)
+		return err
 	}
 	setups, err := f.setups()
 	if err != nil {
@@ -139,16 +136,25 @@ func runSim(c *cobra.Command, f *simFlags) error {
 	return f.compare(c, wl, spec, entries, setups)
 }
 
+// prepare fits the workload to the cluster, as the flags say.
+func (f *simFlags) prepare(wl *trace.Workload, spec *cluster.Spec) ([]trace.Entry, error) {
+	est, form, err := f.knowledge()
+	if err != nil {
+		return nil, usage(err)
+	}
+	if f.queues == "auto" {
+		sim.AutoQueues(spec, wl)
+	} else if f.queues != "none" {
+		return nil, usage(cluster.Unknown("--queues", f.queues, []string{"auto", "none"}))
+	}
+	entries := sim.Prepare(wl, spec, est, form)
+	return entries, usage(f.checkpoints(entries))
+}
+
 // compare runs the setups and writes the results.
 func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.Spec, entries []trace.Entry, setups []sim.Setup) error {
 	out, errw := c.OutOrStdout(), c.ErrOrStderr()
-	work, span := sim.Demand(wl)
-	fmt.Fprintf(errw, "%s: %d jobs, %.0f GPU-hours over %s; %s: %d GPUs on %d nodes, offered load %.2f\n",
-		wl.Name, len(entries), work/3600, cluster.FormatDuration((time.Duration(span) * time.Second).Round(time.Minute)),
-		describe(spec), spec.GPUs(), len(spec.Nodes), work/span/float64(max(1, spec.GPUs())))
-	if n := len(wl.Bad); n > 0 {
-		fmt.Fprintf(errw, "%d malformed rows skipped, the first: %s:%d: %s\n", n, wl.Bad[0].File, wl.Bad[0].Line, wl.Bad[0].Reason)
-	}
+	introduce(errw, wl, spec)
 	clock := wallClock()
 	bar := report.NewProgress(errw, isTTY(errw), 0, "replaying", clock)
 	var closers []func() error
@@ -191,6 +197,17 @@ func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.S
 		return errInterrupted
 	}
 	return nil
+}
+
+// introduce says what is replayed on what.
+func introduce(w io.Writer, wl *trace.Workload, spec *cluster.Spec) {
+	work, span := sim.Demand(wl)
+	fmt.Fprintf(w, "%s: %d jobs, %.0f GPU-hours over %s; %s: %d GPUs on %d nodes, offered load %.2f\n",
+		wl.Name, len(wl.Jobs), work/3600, cluster.FormatDuration((time.Duration(span) * time.Second).Round(time.Minute)),
+		describe(spec), spec.GPUs(), len(spec.Nodes), work/span/float64(max(1, spec.GPUs())))
+	if n := len(wl.Bad); n > 0 {
+		fmt.Fprintf(w, "%d malformed rows skipped, the first: %s:%d: %s\n", n, wl.Bad[0].File, wl.Bad[0].Line, wl.Bad[0].Reason)
+	}
 }
 
 // sayRejected says why jobs were rejected: the first of them, and how many.
@@ -294,6 +311,8 @@ func (f *simFlags) knowledge() (sim.Estimates, sim.PerTask, error) {
 	case "exact":
 	case "none":
 		est.None = true
+	case "stated":
+		est.Stated = true
 	case "noise":
 		s, err := strconv.ParseFloat(arg, 64)
 		if err != nil || !(s >= 0) || s > 10 {
@@ -301,7 +320,7 @@ func (f *simFlags) knowledge() (sim.Estimates, sim.PerTask, error) {
 		}
 		est.Sigma = s
 	default:
-		return est, 0, cluster.Unknown("--estimates", f.estimates, []string{"exact", "none", "noise"})
+		return est, 0, cluster.Unknown("--estimates", f.estimates, []string{"exact", "stated", "none", "noise"})
 	}
 	switch f.gang {
 	case "node":

@@ -1,0 +1,398 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/report"
+	"github.com/muster-gpu/muster/sim"
+	"github.com/muster-gpu/muster/trace"
+	"github.com/muster-gpu/muster/tune"
+)
+
+// tuneFlags are the flags of muster tune: a world as in muster sim, and what
+// is wanted.
+type tuneFlags struct {
+	simFlags
+	objective, current, block string
+	resamples                 int
+	holdout, asJSON           bool
+}
+
+// tuned is what muster tune says, in JSON.
+type tuned struct {
+	History     string      `json:"history"`
+	Jobs        int         `json:"jobs"`
+	Cluster     string      `json:"cluster"`
+	Placer      string      `json:"placer"`
+	Assumptions []string    `json:"assumptions"`
+	Left        []tune.Left `json:"left_out,omitempty"`
+	Notes       []string    `json:"notes,omitempty"`
+	*tune.Result
+}
+
+func newTune() *cobra.Command {
+	f := &tuneFlags{}
+	c := &cobra.Command{
+		Use:   "tune [flags]",
+		Short: "Choose a policy by replaying a cluster's own history under all that fit it",
+		Long: "Replays a history under the policies and their main knobs, and says which one would have served it best by the objective,\n" +
+			"how sure that is (bootstrap over weeks), and what it would have changed for whom. Policies that need what the history\n" +
+			"does not hold are left out, with the reason. Objectives (less is better):\n" +
+			"  mean-jct   mean time from submission to end\n" +
+			"  p95-wait   95th percentile of the time spent waiting\n" +
+			"  fairness   95th percentile of the finish-time ratio: JCT / JCT alone on an equal part of the cluster\n" +
+			"  deadlines  share of deadlines missed\n" +
+			"  weighted:mean-jct=0.7,p95-wait=0.3   each divided by what it is under the policy in force",
+		Example: "  muster tune --demo\n" +
+			"  muster tune --trace history.jsonl.zst --cluster cluster.yaml --current multifactor\n" +
+			"  muster tune --trace jobs.csv --load 0.9 --objective weighted:mean-jct=0.7,p95-wait=0.3 --holdout\n" +
+			"  muster tune --trace jobs.csv --load 0.9 --policies fifo+easy,las,tiresias-l:promote=4 --estimates noise:0.5",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	f.register(c)
+	fl := c.Flags()
+	// Preemption must cost something, else the policies that preempt win by it.
+	f.registerWorld(fl, "stated", "30s", "1m")
+	fl.StringVar(&f.policies, "policies", "", "candidates instead of Muster's own list, as POLICY[:knob=value,...][+BACKFILL]; tried whatever they need")
+	fl.StringVar(&f.placers, "place", "best-fit", "placer: "+placerNames())
+	fl.StringVar(&f.objective, "objective", "mean-jct", "what is to be least: mean-jct, p95-wait, fairness, deadlines or weighted:NAME=WEIGHT,...")
+	fl.StringVar(&f.current, "current", "fifo", "the policy in force, against which gains are counted, as POLICY[:knob=value,...][+BACKFILL]")
+	fl.StringVar(&f.block, "block", "", "length of the stretches that the bootstrap draws (default: 7d, or 1d where there are fewer than four weeks)")
+	fl.IntVar(&f.resamples, "resamples", 1000, "how often the bootstrap draws")
+	fl.BoolVar(&f.holdout, "holdout", false, "also choose by every second week only, and score the choice on the others")
+	fl.BoolVar(&f.asJSON, "json", false, "JSON")
+	return c
+}
+
+func (f *tuneFlags) run(c *cobra.Command) error {
+	opt, err := f.options()
+	if err != nil {
+		return usage(err)
+	}
+	wl, spec, err := f.load1()
+	if err != nil {
+		return err
+	}
+	entries, err := f.prepare(wl, spec)
+	if err != nil {
+		return err
+	}
+	base, err := f.baseSetup()
+	if err != nil {
+		return usage(err)
+	}
+	facts := tune.Look(entries, spec, base.World.Model != nil)
+	if opt.Objective.Uses(tune.Deadlines) && facts.Deadlines == 0 {
+		return fmt.Errorf("--objective %s: no job of %s has a deadline", opt.Objective, wl.Name)
+	}
+	try, left, current, err := f.candidates(facts)
+	if err != nil {
+		return usage(err)
+	}
+	setups, names, err := f.tries(base, try)
+	if err != nil {
+		return usage(err)
+	}
+	errw := c.ErrOrStderr()
+	introduce(errw, wl, spec)
+	runs, err := f.replay(c, spec, entries, setups)
+	if err != nil {
+		return err
+	}
+	r, err := tune.Choose(names, runs, current, opt)
+	if err != nil {
+		return err
+	}
+	t := &tuned{History: wl.Name, Jobs: len(entries), Cluster: describe(spec), Placer: f.placers, Assumptions: f.assumptions(), Left: left, Result: r}
+	if f.asJSON {
+		enc := json.NewEncoder(c.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return enc.Encode(t)
+	}
+	return t.write(c.OutOrStdout())
+}
+
+// options reads the flags that say what is wanted.
+func (f *tuneFlags) options() (tune.Options, error) {
+	opt := tune.Options{Resamples: f.resamples, Seed: f.seed, Holdout: f.holdout}
+	var err error
+	if opt.Objective, err = tune.ParseObjective(f.objective); err != nil {
+		return opt, err
+	}
+	if f.resamples < 0 || f.resamples > 100000 {
+		return opt, fmt.Errorf("--resamples %d: want 0 (no bootstrap) to 100000", f.resamples)
+	}
+	if f.block != "" {
+		if opt.Block, err = durationFlag("block", f.block); err != nil {
+			return opt, err
+		}
+		if opt.Block < time.Hour {
+			return opt, fmt.Errorf("--block %s: want an hour at least", f.block)
+		}
+	}
+	return opt, nil
+}
+
+// candidates are those to try, the policy in force among them, and where it stands.
+func (f *tuneFlags) candidates(facts tune.Facts) (try []tune.Candidate, left []tune.Left, current int, err error) {
+	if f.policies == "" {
+		try, left = tune.Candidates(facts, policy.Names())
+	} else {
+		for _, text := range splitPolicies(f.policies) {
+			try = append(try, tune.Parse(text))
+		}
+	}
+	force := tune.Parse(f.current)
+	if err = checkCandidate(&force); err != nil {
+		return nil, nil, 0, fmt.Errorf("--current: %w", err)
+	}
+	current = -1
+	for i := range try {
+		if err = checkCandidate(&try[i]); err != nil {
+			return nil, nil, 0, fmt.Errorf("--policies: %w", err)
+		}
+		if try[i] == force {
+			current = i
+		}
+	}
+	if current < 0 {
+		try, current = append([]tune.Candidate{force}, try...), 0
+	}
+	return try, left, current, nil
+}
+
+// checkCandidate checks a candidate and writes it as the policy itself does, so
+// that two ways to write it are one.
+func checkCandidate(c *tune.Candidate) error {
+	p, err := policy.New(c.Policy)
+	if err != nil {
+		return err
+	}
+	c.Policy = p.Name()
+	if c.Backfill != "" {
+		if _, err := engine.ParseBackfill(c.Backfill); err != nil {
+			return fmt.Errorf("%s: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// tries makes a setup of each candidate.
+func (f *tuneFlags) tries(base sim.Setup, try []tune.Candidate) (setups []sim.Setup, names []string, err error) {
+	for _, c := range try {
+		s := base
+		s.Policy, s.Placer = c.Policy, f.placers
+		if c.Backfill != "" {
+			if err := s.SetBackfill(c.Backfill); err != nil {
+				return nil, nil, err
+			}
+		}
+		setups, names = append(setups, s), append(names, c.String())
+	}
+	return setups, names, nil
+}
+
+// replay runs the setups side by side.
+func (f *tuneFlags) replay(c *cobra.Command, spec *cluster.Spec, entries []trace.Entry, setups []sim.Setup) ([]report.Run, error) {
+	errw, clock := c.ErrOrStderr(), wallClock()
+	bar := report.NewProgress(errw, isTTY(errw), 0, "replaying", clock)
+	for i := range setups {
+		part := bar.Part(len(entries))
+		setups[i].World.Progress = func(done, _ int, _ cluster.Time) { part.Update(done, "") }
+	}
+	outs := sim.RunAll(c.Context(), spec, entries, setups, clock)
+	bar.Done()
+	if c.Context().Err() != nil {
+		return nil, fmt.Errorf("%w: nothing was chosen, because not every candidate saw the whole history", c.Context().Err())
+	}
+	var runs []report.Run
+	for i := range outs {
+		if outs[i].Err != nil {
+			return nil, fmt.Errorf("%s: %w", outs[i].Label, outs[i].Err)
+		}
+		runs = append(runs, outs[i].Run)
+	}
+	sayRejected(errw, runs)
+	return runs, nil
+}
+
+// assumptions are what a replay takes for granted and a reader should know.
+func (f *tuneFlags) assumptions() []string {
+	return []string{
+		fmt.Sprintf("where a job states nothing else, writing a checkpoint takes %s, restoring one %s, starting %s", f.ckptCost, f.restart, f.startup),
+		"run times are known to the scheduler as --estimates " + f.estimates + " says",
+		"users would have submitted the same jobs at the same times under every policy",
+	}
+}
+
+// write says it for people.
+func (t *tuned) write(w io.Writer) error {
+	t.table(w)
+	t.leftOut(w)
+	t.verdict(w)
+	t.whom(w)
+	for _, h := range t.Holdout {
+		t.held(w, &h)
+	}
+	fmt.Fprintln(w, "assumed:")
+	for _, a := range t.Assumptions {
+		fmt.Fprintln(w, "  "+a)
+	}
+	return nil
+}
+
+func (t *tuned) table(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, "POLICY\tMEAN JCT\tP95 WAIT\tP95 RATIO\tMISSED\tPREEMPTED\tGAIN\t95 % INTERVAL\tBEST IN\tBETTER IN")
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		if r.Out != "" {
+			continue
+		}
+		mark := ""
+		if i == t.Current {
+			mark = " (in force)"
+		}
+		interval := "-"
+		if r.Low != nil && r.High != nil {
+			interval = percent(r.Low) + " .. " + percent(r.High)
+		}
+		fmt.Fprintf(tw, "%s%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.Policy, mark, lasted(r.MeanJCT), lasted(r.P95Wait), known(r.Fairness, "%.2f"),
+			percent(r.Missed), r.Preempted, percent(r.Gain), interval, percent(r.Best), percent(r.Better))
+	}
+	tw.Flush()
+	for i := range t.Rows {
+		if r := &t.Rows[i]; r.Out != "" {
+			fmt.Fprintf(w, "not comparable: %s: %s\n", r.Policy, r.Out)
+		}
+	}
+}
+
+// leftOut says once for each reason who was left out for it.
+func (t *tuned) leftOut(w io.Writer) {
+	var whys []string
+	who := map[string][]string{}
+	for _, l := range t.Left {
+		if who[l.Why] == nil {
+			whys = append(whys, l.Why)
+		}
+		who[l.Why] = append(who[l.Why], l.Policy)
+	}
+	for _, why := range whys {
+		fmt.Fprintf(w, "left out: %s: %s\n", strings.Join(who[why], ", "), why)
+	}
+	fmt.Fprintln(w)
+}
+
+// verdict says what was chosen and how sure it is.
+func (t *tuned) verdict(w io.Writer) {
+	win, force := &t.Rows[t.Winner], &t.Rows[t.Current]
+	if t.Winner == t.Current {
+		fmt.Fprintf(w, "keep %s: by %s nothing that was tried is better over this history", force.Policy, t.Objective)
+	} else {
+		fmt.Fprintf(w, "choose %s: by %s it is %s better than %s", win.Policy, t.Objective, percent(win.Gain), force.Policy)
+	}
+	if win.Best == nil {
+		fmt.Fprintln(w, "; how sure that is cannot be said: the history is one block (a few weeks, or days, would say)")
+		return
+	}
+	fmt.Fprintf(w, "\n%d resamples of %d %s: it is the best in %s of them", t.Resamples, t.Blocks, blockName(t.Block), percent(win.Best))
+	if t.Winner != t.Current && win.Low != nil {
+		fmt.Fprintf(w, " and better than %s in %s; its gain lies between %s and %s in 95 %% of them", force.Policy, percent(win.Better), percent(win.Low), percent(win.High))
+	}
+	fmt.Fprintln(w)
+	if t.Block < 7*24*time.Hour {
+		fmt.Fprintln(w, "the stretches are shorter than a week, and a backlog goes over from one to the next: be less sure than these numbers")
+	}
+}
+
+// mostChanged is how many of those who gain most, and of those who lose most, are shown.
+const mostChanged = 5
+
+// whom says what would have changed for users or queues.
+func (t *tuned) whom(w io.Writer) {
+	if t.Winner == t.Current || len(t.Changes) == 0 {
+		return
+	}
+	n, worse := len(t.Changes), 0
+	for i := range t.Changes {
+		if t.Changes[i].JCTNow > t.Changes[i].JCTThen {
+			worse++
+		}
+	}
+	fmt.Fprintf(w, "\nwhat it would have changed: %d of %d %ss would have had a longer mean JCT\n", worse, n, t.By)
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(tw, "%s\tJOBS\tMEAN WAIT\t\tMEAN JCT\t\t\n", t.By)
+	for i := range t.Changes {
+		if i >= mostChanged && i < n-mostChanged {
+			if i == mostChanged {
+				fmt.Fprintf(tw, "... and %d between (--json lists them)\n", n-2*mostChanged)
+			}
+			continue
+		}
+		c := &t.Changes[i]
+		who := c.Who
+		if who == "" {
+			who = "(none)"
+		}
+		fmt.Fprintf(tw, "%s\t%d\t%s\t-> %s\t%s\t-> %s\t\n", who, c.Jobs, lasted(&c.WaitThen), lasted(&c.WaitNow), lasted(&c.JCTThen), lasted(&c.JCTNow))
+	}
+	tw.Flush()
+	fmt.Fprintln(w)
+}
+
+// held says what a choice by half of the history was worth on the other half.
+func (t *tuned) held(w io.Writer, h *tune.Holdout) {
+	if h.Chosen == "" {
+		fmt.Fprintf(w, "holdout: the %s %s hold nothing to judge by\n", h.Tuned, blockName(t.Block))
+		return
+	}
+	fmt.Fprintf(w, "holdout: tuned on the %s %s: %s; on the others it is %.1f %% behind the best there (%s), and %.1f %% better than the policy in force\n",
+		h.Tuned, blockName(t.Block), h.Chosen, 100*h.Behind, h.Best, 100*(1-h.Cost/h.Current))
+}
+
+// blockName says what the history was cut into.
+func blockName(d time.Duration) string {
+	switch d {
+	case 7 * 24 * time.Hour:
+		return "weeks"
+	case 24 * time.Hour:
+		return "days"
+	}
+	return "stretches of " + cluster.FormatDuration(d)
+}
+
+// lasted prints seconds as a duration of sensible length; a dash if unknown.
+func lasted(s *float64) string {
+	if s == nil {
+		return "-"
+	}
+	d := time.Duration(*s * float64(time.Second))
+	if d >= time.Hour {
+		return cluster.FormatDuration(d.Round(time.Minute))
+	}
+	return cluster.FormatDuration(d.Round(time.Second))
+}
+
+// percent prints a share; a dash if unknown.
+func percent(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	if p := 100 * *v; math.Abs(p) < 10 {
+		return fmt.Sprintf("%.1f %%", p)
+	}
+	return fmt.Sprintf("%.0f %%", 100**v)
+}

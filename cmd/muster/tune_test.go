@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/tune"
+)
+
+func tunes(t *testing.T, args ...string) tuned {
+	t.Helper()
+	var r tuned
+	if err := json.Unmarshal([]byte(ok(t, append([]string{"tune", "--json"}, args...)...)), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestTuneDemo: the choice on the demo is the least of all, its figures are
+// those of muster sim, everything is said, and said twice the same.
+func TestTuneDemo(t *testing.T) {
+	args := []string{"--demo", "--policies", "fifo+skip,las,las:base=5m,tiresias-l,fifo", "--holdout"}
+	r := tunes(t, args...)
+	if len(r.Rows) != 5 || r.Rows[r.Current].Policy != "fifo" || *r.Rows[r.Current].Gain != 0 {
+		t.Fatalf("%+v", r.Result)
+	}
+	for _, x := range r.Rows {
+		if *x.Cost < *r.Rows[r.Winner].Cost {
+			t.Errorf("%s is better than the winner", x.Policy)
+		}
+	}
+	if win := r.Rows[r.Winner]; *win.Gain <= 0.5 || *win.Better < 0.99 || *win.Low > *win.Gain || *win.High < *win.Gain {
+		t.Errorf("the demo's fifo blocks the line for days, yet: %+v", win)
+	}
+	if len(r.Changes) < 5 || len(r.Holdout) != 2 || r.Holdout[0].Behind < 0 || r.Blocks < 7 {
+		t.Errorf("changes %v, holdout %+v, %d blocks", r.Changes, r.Holdout, r.Blocks)
+	}
+	var s struct {
+		Runs []struct {
+			Policy string
+			JCT    struct{ Mean float64 }
+		}
+	}
+	out := ok(t, "sim", "--demo", "--policies", "fifo,las", "--estimates", "stated", "--checkpoint-cost", "30s", "--restart-cost", "1m", "--json", "-")
+	if err := json.Unmarshal([]byte(out), &s); err != nil || len(s.Runs) != 2 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, want := range s.Runs {
+		for _, x := range r.Rows {
+			if x.Policy == want.Policy && math.Abs(*x.MeanJCT-want.JCT.Mean) > 1e-6*want.JCT.Mean {
+				t.Errorf("%s: mean JCT %v, muster sim says %v", x.Policy, *x.MeanJCT, want.JCT.Mean)
+			}
+		}
+	}
+	text := append([]string{"tune"}, args...)
+	a, b := ok(t, text...), ok(t, text...)
+	if a != b {
+		t.Errorf("two runs say different things:\n%s\n%s", a, b)
+	}
+	for _, part := range []string{"fifo (in force)", "choose ", "resamples of", "what it would have changed", "holdout: tuned on the odd days", "assumed:"} {
+		if !strings.Contains(a, part) {
+			t.Errorf("%q is not in:\n%s", part, a)
+		}
+	}
+}
+
+// TestTuneBadInput: the mistake is named, with what would be right.
+func TestTuneBadInput(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "short.jsonl")
+	ok(t, "trace", "synth", "preset=philly-like,jobs=3,gpus=8,load=0.5,seed=7", empty)
+	for _, x := range []struct{ args, want string }{
+		{"", "--trace FILE or --demo"},
+		{"--demo --objective mean", "mean-jct"},
+		{"--demo --objective weighted:mean-jct=x", "want a number above 0"},
+		{"--demo --current fifoo", "fifo"},
+		{"--demo --current fifo+eazy", "easy"},
+		{"--demo --policies las:bass=1h", "base"},
+		{"--demo --resamples -1", "0 (no bootstrap)"},
+		{"--demo --block 5m", "an hour at least"},
+		{"--demo --block soon", "--block"},
+		{"--demo --place nowhere --policies fifo", "placer"},
+		{"--trace " + empty + " --load 0.5 --objective deadlines", "no job"},
+	} {
+		_, errw, err := muster(t, context.Background(), append([]string{"tune"}, strings.Fields(x.args)...)...)
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("muster tune %s: %v %s; want an error that says %q", x.args, err, errw, x.want)
+		}
+	}
+	if _, err := os.Stat(empty); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTuneList: every candidate is a policy that there is, written as the
+// policy writes itself; and every policy is a candidate or is said to be left out.
+func TestTuneList(t *testing.T) {
+	try, left := tune.Candidates(tune.Facts{}, policy.Names())
+	all := ""
+	for _, c := range try {
+		as := c
+		if err := checkCandidate(&as); err != nil || as != c {
+			t.Errorf("%s: %v, written %s", c, err, as)
+		}
+		all += " " + c.Policy
+	}
+	for _, l := range left {
+		c := tune.Parse(l.Policy)
+		if err := checkCandidate(&c); err != nil {
+			t.Errorf("%s: %v", l.Policy, err)
+		}
+		all += " " + c.Policy
+	}
+	for _, name := range policy.Names() {
+		if !strings.Contains(all+" ", " "+name+" ") {
+			t.Errorf("%s is neither tried nor left out", name)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package tune
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/muster-gpu/muster/report"
+)
+
+// Options of a choice.
+type Options struct {
+	Objective Objective
+	Block     time.Duration // 0: weeks, or what there is (Divide)
+	Resamples int           // of the bootstrap
+	Seed      uint64
+	Holdout   bool
+}
+
+// Row is a candidate. Times are seconds, shares and gains 0..1.
+type Row struct {
+	Policy    string   `json:"policy"`   // as a candidate is written: POLICY[:KNOBS][+BACKFILL]
+	Backfill  string   `json:"backfill"` // that counted
+	MeanJCT   *float64 `json:"mean_jct"`
+	P95Wait   *float64 `json:"p95_wait"`
+	Fairness  *float64 `json:"p95_finish_time_ratio"`
+	Missed    *float64 `json:"deadlines_missed"`
+	Preempted int      `json:"preemptions"`
+	Unended   int      `json:"not_ended"` // jobs that did not end by themselves
+	Cost      *float64 `json:"cost"`      // what the objective makes of it; less is better
+	Gain      *float64 `json:"gain"`      // over the policy in force
+	Low       *float64 `json:"gain_low"`  // 95 % interval of the gain, over resamples
+	High      *float64 `json:"gain_high"`
+	Best      *float64 `json:"best_in"`       // share of resamples in which it is the best
+	Better    *float64 `json:"better_in"`     // ... in which it is better than the policy in force
+	Out       string   `json:"out,omitempty"` // why it cannot be chosen
+	run       int
+}
+
+// Result is a choice.
+type Result struct {
+	Objective string        `json:"objective"`
+	Block     time.Duration `json:"block"`  // length; 0: the history is one block
+	Blocks    int           `json:"blocks"` // those that hold jobs
+	Resamples int           `json:"resamples"`
+	Current   int           `json:"current"` // index of Rows
+	Winner    int           `json:"winner"`
+	Rows      []Row         `json:"candidates"` // the best first; those that cannot be chosen last
+	Changes   []Change      `json:"changes"`    // by user or queue: the best first
+	By        string        `json:"changes_by"`
+	Holdout   []Holdout     `json:"holdout,omitempty"`
+}
+
+// Change is what the choice would have changed for somebody, over the jobs that
+// ended under both. Times are seconds.
+type Change struct {
+	Who      string  `json:"who"`
+	Jobs     int     `json:"jobs"`
+	WaitThen float64 `json:"wait_then"` // mean, under the policy in force
+	WaitNow  float64 `json:"wait_now"`
+	JCTThen  float64 `json:"jct_then"`
+	JCTNow   float64 `json:"jct_now"`
+}
+
+// Holdout is a choice by some blocks and what it was worth on the others.
+type Holdout struct {
+	Tuned   string  `json:"tuned_on"` // odd or even
+	Chosen  string  `json:"chosen"`
+	Cost    float64 `json:"cost"`         // of the chosen, on the other blocks
+	Current float64 `json:"current_cost"` // of the policy in force there
+	Best    string  `json:"best_single"`  // the best candidate there
+	Least   float64 `json:"best_cost"`
+	Behind  float64 `json:"behind"` // by what part the chosen is worse than the best: 0.03 is 3 %
+}
+
+// mayMiss is the share of jobs that a candidate may leave unended beyond what
+// the policy in force leaves: more, and its means are over other jobs.
+const mayMiss = 0.001
+
+// Choose compares the runs of one history, one per name; current is the index
+// of the policy in force. It is an error if the history holds nothing to judge by.
+func Choose(names []string, runs []report.Run, current int, opt Options) (*Result, error) {
+	b := Divide(runs[0].Jobs, opt.Block)
+	if b.N == 0 {
+		return nil, fmt.Errorf("the history holds no jobs")
+	}
+	c := &chooser{opt: opt, names: names, blocks: b, current: current}
+	for i := range runs {
+		c.scores = append(c.scores, score(&runs[i], &b))
+	}
+	for i, s := range c.scores {
+		c.out = append(c.out, "")
+		if more := c.scores[current].total - s.total; float64(more) > mayMiss*float64(s.jobs) {
+			c.out[i] = fmt.Sprintf("%d jobs that end under the policy in force do not", more)
+		}
+	}
+	every := slices.Repeat([]int{1}, b.N)
+	best, costs := c.pick(every)
+	if best < 0 {
+		return nil, fmt.Errorf("objective %s: the history holds nothing to judge by (no job of it has that figure)", opt.Objective)
+	}
+	r := &Result{Objective: opt.Objective.String(), Block: b.Length, Blocks: b.N}
+	for i := range runs {
+		r.Rows = append(r.Rows, c.row(i, &runs[i], every, costs))
+	}
+	if b.N > 1 && opt.Resamples > 0 {
+		r.Resamples = opt.Resamples
+		c.bootstrap(r.Rows)
+	}
+	r.By, r.Changes = changes(&runs[0], c.scores[current], c.scores[best])
+	if opt.Holdout {
+		if b.N < 2 {
+			return nil, fmt.Errorf("--holdout: the history is one block; it needs two weeks (or days, --block 1d) at least")
+		}
+		for _, odd := range []bool{true, false} {
+			r.Holdout = append(r.Holdout, c.holdout(odd))
+		}
+	}
+	r.order(best, current)
+	return r, nil
+}
+
+type chooser struct {
+	opt     Options
+	names   []string
+	blocks  Blocks
+	scores  []*scores
+	out     []string // why a run cannot be chosen
+	current int
+}
+
+// costs are the objective's over blocks that count so many times each.
+func (c *chooser) costs(times []int) []float64 {
+	v := make([]float64, len(c.scores))
+	force := c.scores[c.current].over(times, &c.opt.Objective, false)
+	for i, s := range c.scores {
+		own := s.over(times, &c.opt.Objective, false)
+		v[i] = c.opt.Objective.cost(&own, &force)
+	}
+	return v
+}
+
+// pick returns the run with the least cost; -1: none has any. Among equals it
+// is the policy in force, else the first: a change needs a reason.
+func (c *chooser) pick(times []int) (best int, costs []float64) {
+	costs = c.costs(times)
+	if math.IsNaN(costs[c.current]) {
+		return -1, costs
+	}
+	best = c.current
+	for i, v := range costs {
+		if c.out[i] == "" && v < costs[best] { // false where v is NaN
+			best = i
+		}
+	}
+	return best, costs
+}
+
+func (c *chooser) row(i int, r *report.Run, every []int, costs []float64) Row {
+	f := c.scores[i].over(every, &c.opt.Objective, true)
+	return Row{Policy: c.names[i], Backfill: r.Backfill, MeanJCT: figure(f[MeanJCT]), P95Wait: figure(f[P95Wait]), Fairness: figure(f[Fairness]),
+		Missed: figure(f[Deadlines]), Preempted: c.scores[i].stopped, Unended: c.scores[i].jobs - c.scores[i].total,
+		Cost: figure(costs[i]), Gain: figure(gain(costs[i], costs[c.current])), Out: c.out[i], run: i}
+}
+
+// figure is nil for what is not a number: JSON has none.
+func figure(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+// bootstrap draws as many blocks as there are, with replacement, again and
+// again; each draw judges all candidates on the same blocks (paired). Blocks
+// are taken as independent, which the backlog between two of them is not.
+func (c *chooser) bootstrap(rows []Row) {
+	rng := rand.New(rand.NewPCG(c.opt.Seed, 0x74756e65))
+	best, better := make([]int, len(rows)), make([]int, len(rows))
+	gains := make([][]float64, len(rows))
+	times, drawn := make([]int, c.blocks.N), 0
+	for range c.opt.Resamples {
+		clear(times)
+		for range times {
+			times[rng.IntN(len(times))]++
+		}
+		k, costs := c.pick(times)
+		if k < 0 {
+			continue // drawn from blocks without the figure only
+		}
+		drawn++
+		best[k]++
+		for i, v := range costs {
+			if v < costs[c.current] {
+				better[i]++
+			}
+			if g := gain(v, costs[c.current]); !math.IsNaN(g) {
+				gains[i] = append(gains[i], g)
+			}
+		}
+	}
+	for i := range rows {
+		sort.Float64s(gains[i])
+		if n := len(gains[i]); n > 0 && c.out[i] == "" {
+			rows[i].Best, rows[i].Better = figure(float64(best[i])/float64(drawn)), figure(float64(better[i])/float64(drawn))
+			rows[i].Low = figure(gains[i][rank(0.025, n)])
+			rows[i].High = figure(gains[i][rank(0.975, n)])
+		}
+	}
+}
+
+// rank is the index of a percentile by nearest rank.
+func rank(p float64, n int) int { return max(0, int(math.Ceil(p*float64(n)))-1) }
+
+// holdout chooses by every second block and judges on the others. The blocks
+// are of one replay: a backlog goes over from one to the next.
+func (c *chooser) holdout(odd bool) Holdout {
+	tuned, other := make([]int, c.blocks.N), make([]int, c.blocks.N)
+	for k := range tuned {
+		if (k%2 == 0) == odd { // the first block is odd: number 1
+			tuned[k] = 1
+		} else {
+			other[k] = 1
+		}
+	}
+	h := Holdout{Tuned: "even"}
+	if odd {
+		h.Tuned = "odd"
+	}
+	chosen, _ := c.pick(tuned)
+	best, costs := c.pick(other)
+	if chosen < 0 || best < 0 {
+		return h
+	}
+	h.Chosen, h.Best = c.names[chosen], c.names[best]
+	h.Cost, h.Current, h.Least = costs[chosen], costs[c.current], costs[best]
+	if h.Cost > h.Least {
+		h.Behind = h.Cost/max(h.Least, 1e-9) - 1
+	}
+	return h
+}
+
+// order sorts the rows: the best first, those that cannot be chosen last.
+func (r *Result) order(best, current int) {
+	sort.SliceStable(r.Rows, func(i, k int) bool {
+		a, b := &r.Rows[i], &r.Rows[k]
+		if (a.Out == "") != (b.Out == "") {
+			return a.Out == ""
+		}
+		if (a.run == best) != (b.run == best) {
+			return a.run == best
+		}
+		if a.Cost == nil || b.Cost == nil {
+			return a.Cost != nil && b.Cost == nil
+		}
+		return *a.Cost < *b.Cost
+	})
+	for i := range r.Rows {
+		if r.Rows[i].run == best {
+			r.Winner = i
+		}
+		if r.Rows[i].run == current {
+			r.Current = i
+		}
+	}
+}
+
+// changes are means by user, or by queue where the history knows one user only.
+func changes(r *report.Run, then, now *scores) (by string, list []Change) {
+	users, queues := map[string]bool{}, map[string]bool{}
+	for _, j := range r.Jobs {
+		users[j.User], queues[j.Queue] = true, true
+	}
+	by = "user"
+	if len(users) < 2 {
+		by = "queue"
+	}
+	at := map[string]int{}
+	for i, j := range r.Jobs {
+		if math.IsNaN(then.jctAll[i]) || math.IsNaN(now.jctAll[i]) {
+			continue
+		}
+		who := j.User
+		if by == "queue" {
+			who = j.Queue
+		}
+		k, ok := at[who]
+		if !ok {
+			k = len(list)
+			at[who] = k
+			list = append(list, Change{Who: who})
+		}
+		c := &list[k]
+		c.Jobs++
+		c.WaitThen, c.WaitNow = c.WaitThen+then.waits[i], c.WaitNow+now.waits[i]
+		c.JCTThen, c.JCTNow = c.JCTThen+then.jctAll[i], c.JCTNow+now.jctAll[i]
+	}
+	for i := range list {
+		c, n := &list[i], float64(list[i].Jobs)
+		c.WaitThen, c.WaitNow, c.JCTThen, c.JCTNow = c.WaitThen/n, c.WaitNow/n, c.JCTThen/n, c.JCTNow/n
+	}
+	sort.Slice(list, func(i, k int) bool {
+		a, b := list[i].JCTNow-list[i].JCTThen, list[k].JCTNow-list[k].JCTThen
+		if a != b {
+			return a < b
+		}
+		return list[i].Who < list[k].Who
+	})
+	return by, list
+}

@@ -1,0 +1,117 @@
+// Package tune chooses a policy for a cluster from replays of its own history:
+// which candidate was best by a stated objective, how sure that is, and what it
+// would have changed for whom. It only counts; the replays are the caller's.
+package tune
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Metric is a figure of a replay; less is better.
+type Metric uint8
+
+// The metrics. A percentile is by nearest rank.
+const (
+	MeanJCT   Metric = iota // mean time from submission to end, seconds
+	P95Wait                 // 95th percentile of the time spent pending, seconds
+	Fairness                // 95th percentile of Themis' finish-time ratio: JCT / JCT alone on an equal part of the cluster
+	Deadlines               // share of the deadlines that were missed
+	metrics
+)
+
+var metricNames = [metrics]string{"mean-jct", "p95-wait", "fairness", "deadlines"}
+
+// floors are the least values by which a weighted objective divides: below
+// them differences mean nothing (a second; a tenth of a ratio; one in a hundred).
+var floors = [metrics]float64{1, 1, 0.1, 0.01}
+
+func (m Metric) String() string { return metricNames[m] }
+
+// Objective is what is to be least: a metric, or a weighted sum of several,
+// each divided by what it is under the policy in force.
+type Objective struct {
+	text    string
+	weights [metrics]float64
+	single  bool
+}
+
+func (o Objective) String() string { return o.text }
+
+// Uses says whether the metric counts.
+func (o *Objective) Uses(m Metric) bool { return o.weights[m] > 0 }
+
+// ParseObjective reads a metric's name, or weighted:NAME=WEIGHT,...
+func ParseObjective(text string) (Objective, error) {
+	o := Objective{text: text}
+	list, weighted := strings.CutPrefix(text, "weighted:")
+	if !weighted {
+		i := slices.Index(metricNames[:], text)
+		if i < 0 {
+			return o, cluster.Unknown("--objective", text, append(slices.Clone(metricNames[:]), "weighted:NAME=WEIGHT,..."))
+		}
+		o.weights[i], o.single = 1, true
+		return o, nil
+	}
+	sum := 0.0
+	for part := range strings.SplitSeq(list, ",") {
+		name, value, ok := strings.Cut(part, "=")
+		if !ok {
+			return o, fmt.Errorf("--objective %s: %q is not NAME=WEIGHT (for example weighted:mean-jct=0.7,p95-wait=0.3)", text, part)
+		}
+		i := slices.Index(metricNames[:], name)
+		if i < 0 {
+			return o, fmt.Errorf("--objective %s: %w", text, cluster.Unknown("metric", name, metricNames[:]))
+		}
+		w, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(w > 0) || w > 1e6 {
+			return o, fmt.Errorf("--objective %s: weight %s=%q: want a number above 0 and at most 1000000", text, name, value)
+		}
+		if o.weights[i] > 0 {
+			return o, fmt.Errorf("--objective %s: %s stands in it twice", text, name)
+		}
+		o.weights[i] = w
+		sum += w
+	}
+	for i := range o.weights {
+		o.weights[i] /= sum
+	}
+	return o, nil
+}
+
+// figures are the metrics of one candidate over some blocks; NaN: no job has it.
+type figures [metrics]float64
+
+// cost is what the objective makes of a candidate's figures, beside those of
+// the policy in force. NaN: the blocks hold nothing to judge by.
+func (o *Objective) cost(own, force *figures) float64 {
+	sum := 0.0
+	for m := range metrics {
+		switch {
+		case o.weights[m] == 0:
+		case o.single:
+			return own[m]
+		default:
+			// A metric below its floor counts as at it: 0.2 s of wait is no half of 0.4 s.
+			sum += o.weights[m] * max(own[m], floors[m]) / max(force[m], floors[m])
+		}
+	}
+	return sum
+}
+
+// gain is by what part a cost is less than that of the policy in force; NaN
+// where either is unknown, 0 where both are nothing.
+func gain(cost, force float64) float64 {
+	if cost == force {
+		return 0
+	}
+	if force == 0 {
+		return math.Inf(-1)
+	}
+	return 1 - cost/force
+}

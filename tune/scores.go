@@ -1,0 +1,183 @@
+package tune
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/report"
+)
+
+// Blocks are stretches of the history, by the submission of jobs: what is drawn
+// with replacement to see how far the choice hangs on single weeks.
+type Blocks struct {
+	Length time.Duration // 0: one block, the whole history
+	N      int           // blocks that hold jobs
+	of     []int32       // per job; blocks are numbered in their order
+}
+
+// fewest is how few blocks still say something about chance.
+const fewest = 4
+
+const day = 24 * time.Hour
+
+// Divide cuts the history into blocks of the length; 0: weeks, where there are
+// four at least, else days, else none.
+func Divide(jobs []*cluster.Job, length time.Duration) Blocks {
+	if length > 0 {
+		return divide(jobs, length)
+	}
+	for _, l := range []time.Duration{7 * day, day} {
+		if b := divide(jobs, l); b.N >= fewest {
+			return b
+		}
+	}
+	return Blocks{N: 1, of: make([]int32, len(jobs))}
+}
+
+func divide(jobs []*cluster.Job, length time.Duration) Blocks {
+	b := Blocks{Length: length, of: make([]int32, len(jobs))}
+	if len(jobs) == 0 {
+		return b
+	}
+	first := jobs[0].Submit
+	for _, j := range jobs {
+		first = min(first, j.Submit)
+	}
+	held := map[int64]bool{}
+	var order []int64
+	nth := func(j *cluster.Job) int64 { return int64(j.Submit.Sub(first) / length) }
+	for _, j := range jobs {
+		if k := nth(j); !held[k] {
+			held[k] = true
+			order = append(order, k)
+		}
+	}
+	slices.Sort(order)
+	for i, j := range jobs {
+		k, _ := slices.BinarySearch(order, nth(j))
+		b.of[i] = int32(k)
+	}
+	b.N = len(order)
+	return b
+}
+
+// sample is a figure of jobs, kept so that a percentile over any choice of
+// blocks is found without sorting again.
+type sample struct {
+	blocks [][]float64 // sorted
+	all    []float64   // sorted, each value once
+}
+
+func (s *sample) finish() {
+	s.all = nil
+	for _, b := range s.blocks {
+		sort.Float64s(b)
+		s.all = append(s.all, b...)
+	}
+	sort.Float64s(s.all)
+	s.all = slices.Compact(s.all)
+}
+
+// p95 is the 95th percentile by nearest rank over blocks that count so many
+// times each: the least value that enough others do not exceed.
+func (s *sample) p95(times []int) float64 {
+	n := 0
+	for k, b := range s.blocks {
+		n += times[k] * len(b)
+	}
+	if n == 0 {
+		return math.NaN()
+	}
+	rank := int(math.Ceil(0.95 * float64(n)))
+	i := sort.Search(len(s.all), func(i int) bool {
+		upTo := 0
+		for k, b := range s.blocks {
+			if times[k] > 0 {
+				upTo += times[k] * sort.Search(len(b), func(x int) bool { return b[x] > s.all[i] })
+			}
+		}
+		return upTo >= rank
+	})
+	return s.all[i]
+}
+
+// scores are one candidate's figures, block by block.
+type scores struct {
+	jct           []float64 // sum, seconds
+	ended         []int     // jobs that jct is over
+	wait, ratio   sample
+	due, late     []int // deadlines, those missed
+	total         int   // jobs that ended by themselves
+	jobs          int
+	stopped       int // preemptions
+	waits, jctAll []float64
+}
+
+// score counts a run. Jobs that did not end by themselves, completed or failed,
+// have no JCT; who never started has no wait; a deadline of either is missed.
+func score(r *report.Run, b *Blocks) *scores {
+	s := &scores{jct: make([]float64, b.N), ended: make([]int, b.N), due: make([]int, b.N), late: make([]int, b.N), jobs: len(r.Records),
+		waits: make([]float64, len(r.Records)), jctAll: make([]float64, len(r.Records))}
+	s.wait.blocks, s.ratio.blocks = make([][]float64, b.N), make([][]float64, b.N)
+	for i := range r.Records {
+		rec, k := &r.Records[i], b.of[i]
+		s.stopped += int(rec.Preemptions)
+		s.waits[i], s.jctAll[i] = math.NaN(), math.NaN()
+		if d := r.Jobs[i].Deadline; d > 0 {
+			s.due[k]++
+			if rec.Outcome != report.Completed || rec.End > d {
+				s.late[k]++
+			}
+		}
+		if rec.Outcome == report.Rejected || rec.FirstStart == cluster.Never {
+			continue
+		}
+		s.waits[i] = rec.Waited.Seconds()
+		s.wait.blocks[k] = append(s.wait.blocks[k], s.waits[i])
+		if ratio, ok := r.FinishTimeRatio(i); ok {
+			s.jctAll[i] = rec.End.Sub(rec.Submit).Seconds()
+			s.jct[k] += s.jctAll[i]
+			s.ended[k]++
+			s.total++
+			s.ratio.blocks[k] = append(s.ratio.blocks[k], ratio)
+		}
+	}
+	s.wait.finish()
+	s.ratio.finish()
+	return s
+}
+
+// over are the figures where each block counts so many times; metrics that the
+// objective does not use are left out (0) unless all are wanted.
+func (s *scores) over(times []int, o *Objective, all bool) figures {
+	var f figures
+	if all || o.Uses(MeanJCT) {
+		f[MeanJCT] = ratioOf(s.jct, s.ended, times)
+	}
+	if all || o.Uses(P95Wait) {
+		f[P95Wait] = s.wait.p95(times)
+	}
+	if all || o.Uses(Fairness) {
+		f[Fairness] = s.ratio.p95(times)
+	}
+	if all || o.Uses(Deadlines) {
+		f[Deadlines] = ratioOf(s.late, s.due, times)
+	}
+	return f
+}
+
+// ratioOf is the sum of the one over the sum of the other; NaN over nothing.
+func ratioOf[T int | float64](sum []T, n []int, times []int) float64 {
+	a, c := 0.0, 0
+	for k := range times {
+		a += float64(times[k]) * float64(sum[k])
+		c += times[k] * n[k]
+	}
+	if c == 0 {
+		return math.NaN()
+	}
+	return a / float64(c)
+}
