@@ -56,6 +56,7 @@ type past struct {
 	inForce int
 	period  cluster.Time // in which they were last looked at
 	known   Past
+	changes int64
 }
 
 // learns reports whether completed jobs are kept at all.
@@ -71,6 +72,7 @@ func (e *Engine) completed(j *jobState) {
 		c.User, c.Name = j.spec.User, j.spec.Name
 	}
 	p := &e.past
+	p.changes++
 	if p.jobs = append(p.jobs, c); len(p.jobs)-p.inForce > mostPast {
 		p.jobs = slices.Delete(p.jobs, p.inForce, p.inForce+1) // it would be too old by the time that it counted
 	}
@@ -84,6 +86,7 @@ func (e *Engine) learn() {
 		return
 	}
 	e.past.period = e.now / p
+	e.past.changes++
 	if len(e.past.jobs) == e.past.inForce {
 		return
 	}
@@ -107,6 +110,9 @@ func (p *past) count(n int) {
 	}
 	p.known = NewPast(services, runs)
 }
+
+// PastRevision grows whenever Common's Past becomes another.
+func (e *Engine) PastRevision() int64 { return e.past.changes }
 
 // PastRecord is the completed jobs that the policy learns from.
 type PastRecord struct {

@@ -34,7 +34,7 @@ func TestForget(t *testing.T) {
 		if os.IsNotExist(err) && listErr == nil && list[0].First > 1 {
 			break
 		}
-		if try == 200 {
+		if try == 4000 {
 			t.Fatalf("the folder of an old job (%v), or the first of %d segments (%v), is still there", err, len(list), listErr)
 		}
 	}

@@ -72,6 +72,7 @@ type Machine struct {
 	next  cluster.JobID
 	seq   int64
 	wake  cluster.Time
+	past  pastAt    // what is stored of completed jobs
 	began time.Time // the present step
 
 	renewed cluster.Time // when the engine last began anew
@@ -284,6 +285,12 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 		if err := json.Unmarshal(text, snap); err != nil {
 			return nil, fmt.Errorf("the stored state of the engine: %w", err)
 		}
+		if text, err = m.store.Meta(ctx, "past"); err == nil { // else the state is of a version that kept it in the engine's
+			err = json.Unmarshal(text, &snap.Past)
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, fmt.Errorf("the stored completed jobs: %w", err)
+		}
 	}
 	rows, err := m.store.Active(ctx)
 	if err != nil {
@@ -377,6 +384,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 		}
 		m.mu.Lock()
 	}
+	m.past = m.pastNow()
 	m.opt.Observe.Stepped(decided.Sub(m.began), m.opt.Now().Sub(decided))
 	m.crash("after-commit")
 	m.ready.Store(true)
@@ -387,6 +395,14 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	m.acks, m.keys = m.acks[:0], m.keys[:0]
 	return nil
 }
+
+// pastAt says which state of an engine's completed jobs is meant.
+type pastAt struct {
+	of       *engine.Engine
+	revision int64
+}
+
+func (m *Machine) pastNow() pastAt { return pastAt{m.eng, m.eng.PastRevision()} }
 
 func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.Decision) error {
 	for _, id := range m.eng.Changed() {
@@ -407,12 +423,22 @@ func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.De
 		return err
 	}
 	s := m.eng.Common() // jobs have rows of their own
+	past := s.Past      // and what completed jobs tell, which does not change with every step
+	s.Past = nil
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
 	if err := t.PutMeta("engine", text); err != nil {
 		return err
+	}
+	if m.past != m.pastNow() {
+		if text, err = json.Marshal(past); err != nil {
+			return err
+		}
+		if err := t.PutMeta("past", text); err != nil {
+			return err
+		}
 	}
 	m.crash("in-commit")
 	return nil
