@@ -49,6 +49,7 @@ var list = []Info{
 	proportional,
 	afs,
 	optimus,
+	pollux,
 	themis,
 	astraea,
 	gavel,

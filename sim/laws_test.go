@@ -123,6 +123,8 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 		return mustPolicy(t, fmt.Sprintf("gavel:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
 	case "gandiva-fair":
 		return mustPolicy(t, fmt.Sprintf("gandiva-fair:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
+	case "pollux":
+		return mustPolicy(t, fmt.Sprintf("pollux:round=%s,restart=%s", d*time.Minute, d*30*time.Second))
 	case "optimus":
 		return mustPolicy(t, fmt.Sprintf("optimus:round=%s", d*time.Minute))
 	case "srsf":
@@ -206,7 +208,7 @@ func TestScaleOfFairShares(t *testing.T) {
 // what the policy looks at, so nothing changes for any of them.
 func TestPermutation(t *testing.T) {
 	for _, pol := range policy.Names() {
-		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "gavel", "gandiva-fair", "astraea"}, pol) {
+		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "gavel", "gandiva-fair", "astraea", "pollux"}, pol) {
 			continue // see TestPermutationOfEquals
 		}
 		pol = roundless(pol)
@@ -251,7 +253,7 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
-// TestPermutationOfEquals: las and its kin, and astraea in a tenant, look at nothing but service. Two jobs that come
+// TestPermutationOfEquals: las and its kin, astraea in a tenant, and pollux look at nothing but service. Two jobs that come
 // at one instant are equal to it; which goes first is their numbers' matter, and
 // the mean JCT with it. What does not depend on it is when the last one ends.
 func TestPermutationOfEquals(t *testing.T) {

@@ -27,7 +27,7 @@ var arrows = map[string]string{
 	"perf":              "cluster",
 	"engine":            "cluster quota internal/heap",
 	"forward":           "cluster engine internal/heap",
-	"solve":             "",
+	"solve":             "internal/heap",
 	"policy":            "cluster quota solve engine",
 	"place":             "cluster engine",
 	"journal":           "cluster perf engine policy place",
