@@ -14,8 +14,10 @@ type Choice struct {
 	Cost       float64
 }
 
-// exchanges bounds how often two of the menus change their choices in the end.
-const exchanges = 100
+// looks bounds how many choices are looked at while menus exchange theirs in the
+// end: a hundred times each where there are few, ten times where there are fifty
+// thousand.
+const looks = 500_000
 
 // Choose takes one choice of each menu, so that no more GPUs of a kind are taken
 // than there are and the costs add up to little, and returns their places in the
@@ -23,7 +25,7 @@ const exchanges = 100
 // order of the menus.
 //
 // It is a multiple-choice knapsack, which is not solved exactly: a price per GPU of
-// each kind is found at which all choices together fit (with one kind, the
+// each kind is found at which all choices together fit, or nearly (with one kind, the
 // relaxation's dual optimum); what is left over is given away by cost saved per GPU;
 // and pairs exchange while that saves anything. The same is done from nothing, without
 // prices; the better one counts. A test compares it with trying all.
@@ -33,9 +35,11 @@ func Choose(menus [][]Choice, capacity []int) []int {
 	greedy, cost := slices.Clone(c.at), c.cost()
 	c.bargain()
 	for i := range menus {
-		c.move(i, c.cheapest(i))
+		c.move(i, 0)
 	}
-	c.repair()
+	for i := range menus {
+		c.move(i, c.cheapest(i, true))
+	}
 	c.improve()
 	if c.cost() < cost+worth {
 		return c.at
@@ -46,7 +50,11 @@ func Choose(menus [][]Choice, capacity []int) []int {
 // improve gives away what is left, and has pairs exchange.
 func (c *chooser) improve() {
 	c.fill()
-	for range exchanges {
+	choices := 0
+	for _, m := range c.menus {
+		choices += len(m)
+	}
+	for range min(looks/max(1, choices)+1, 100) {
 		if !c.exchange() {
 			break
 		}
@@ -64,7 +72,7 @@ func (c *chooser) cost() (sum float64) {
 type chooser struct {
 	menus    [][]Choice
 	capacity []int
-	left     []int // of each kind; below 0 while too much is taken
+	left     []int // of each kind
 	at       []int
 	price    []float64
 }
@@ -79,11 +87,12 @@ func (c *chooser) move(i, to int) {
 	c.at[i] = to
 }
 
-// cheapest is what menu i would have at the present prices.
-func (c *chooser) cheapest(i int) (best int) {
+// cheapest is what menu i would have at the present prices, or of what is left.
+func (c *chooser) cheapest(i int, fits bool) (best int) {
 	least := math.Inf(1)
-	for n, x := range c.menus[i] {
-		if pay := x.Cost + c.price[x.Kind]*float64(x.GPUs); pay < least {
+	for n := range c.menus[i] {
+		x := &c.menus[i][n]
+		if pay := x.Cost + c.price[x.Kind]*float64(x.GPUs); pay < least && (!fits || x.GPUs <= c.left[x.Kind]) {
 			best, least = n, pay
 		}
 	}
@@ -93,7 +102,7 @@ func (c *chooser) cheapest(i int) (best int) {
 // used is how many GPUs of a kind would be taken at the present prices.
 func (c *chooser) used(k int) (sum int) {
 	for i := range c.menus {
-		if x := &c.menus[i][c.cheapest(i)]; x.Kind == k {
+		if x := &c.menus[i][c.cheapest(i, false)]; x.Kind == k {
 			sum += x.GPUs
 		}
 	}
@@ -129,31 +138,6 @@ func (c *chooser) bargain() {
 				}
 			}
 			c.price[k] = high
-		}
-	}
-}
-
-// repair takes back what is not there, at the least loss per GPU.
-func (c *chooser) repair() {
-	for k := range c.capacity {
-		for c.left[k] < 0 {
-			job, to, least := -1, 0, math.Inf(1)
-			for i := range c.menus {
-				old := c.now(i)
-				if old.Kind != k || old.GPUs == 0 {
-					continue
-				}
-				for n, x := range c.menus[i] {
-					freed := c.freed(i, n)
-					if freed <= 0 || x.Kind != k && x.GPUs > c.left[x.Kind] {
-						continue
-					}
-					if loss := (x.Cost - old.Cost) / float64(min(freed, -c.left[k])); loss < least {
-						job, to, least = i, n, loss
-					}
-				}
-			}
-			c.move(job, to) // the first choice, if no other
 		}
 	}
 }

@@ -39,7 +39,8 @@ func chosen(t *testing.T, menus [][]Choice, capacity, at []int) (sum float64) {
 }
 
 // TestChoose compares with trying all: random menus, the costs of which fall with
-// the GPUs, and as they like. Most are exact, none is far off.
+// the GPUs, and as they like. Of these, which are as jagged
+// as can be, nearly all are exact, a few are off by more than a tenth.
 func TestChoose(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	exact, cases, worst, sum := 0, 2000, 0.0, 0.0
@@ -71,7 +72,7 @@ func TestChoose(t *testing.T) {
 		worst, sum = max(worst, got/want-1), sum+got/want-1
 	}
 	t.Logf("%d of %d are exact, the mean gap is %.4f %%, the worst %.2f %%", exact, cases, 100*sum/float64(cases), 100*worst)
-	if exact < cases*9/10 || worst > 0.25 || sum/float64(cases) > 0.005 {
+	if exact < cases*9/10 || worst > 0.3 || sum/float64(cases) > 0.002 {
 		t.Errorf("%d of %d are exact, the mean gap is %g, the worst %g", exact, cases, sum/float64(cases), worst)
 	}
 }
