@@ -86,6 +86,7 @@ var candidates = []listed{
 	{Candidate{"proportional", "skip"}, queues},
 	{Candidate{"afs", ""}, elastic | light},
 	{Candidate{"optimus", ""}, elastic | estimates | light},
+	{Candidate{"pollux", ""}, elastic | light},
 	{Candidate{"themis", ""}, estimates | light},
 	{Candidate{"themis:fairness=0.5", ""}, estimates | light},
 	{Candidate{"astraea", ""}, tenants | light},
