@@ -24,7 +24,9 @@ import (
 // is wanted.
 type tuneFlags struct {
 	simFlags
+	journals                  []string
 	objective, current, block string
+	notes                     []string // of the history
 	resamples                 int
 	holdout, asJSON           bool
 }
@@ -46,7 +48,9 @@ func newTune() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tune [flags]",
 		Short: "Choose a policy by replaying a cluster's own history under all that fit it",
-		Long: "Replays a history under the policies and their main knobs, and says which one would have served it best by the objective,\n" +
+		Long: "Without --trace, --from-journal or --demo the history is that of the daemon: every segment of its journal that is still kept\n" +
+			"(admins may read it), on its nodes and queues, against its policy.\n\n" +
+			"Replays a history under the policies and their main knobs, and says which one would have served it best by the objective,\n" +
 			"how sure that is (bootstrap over weeks), and what it would have changed for whom. Policies that need what the history\n" +
 			"does not hold are left out, with the reason. Objectives (less is better):\n" +
 			"  mean-jct   mean time from submission to end\n" +
@@ -54,7 +58,8 @@ func newTune() *cobra.Command {
 			"  fairness   95th percentile of the finish-time ratio: JCT / JCT alone on an equal part of the cluster\n" +
 			"  deadlines  share of deadlines missed\n" +
 			"  weighted:mean-jct=0.7,p95-wait=0.3   each divided by what it is under the policy in force",
-		Example: "  muster tune --demo\n" +
+		Example: "  muster tune                  # the daemon's own history\n" +
+			"  muster tune --demo\n" +
 			"  muster tune --trace history.jsonl.zst --cluster cluster.yaml --current multifactor\n" +
 			"  muster tune --trace jobs.csv --load 0.9 --objective weighted:mean-jct=0.7,p95-wait=0.3 --holdout\n" +
 			"  muster tune --trace jobs.csv --load 0.9 --policies fifo+easy,las,tiresias-l:promote=4 --estimates noise:0.5",
@@ -66,9 +71,10 @@ func newTune() *cobra.Command {
 	// Preemption must cost something, else the policies that preempt win by it.
 	f.registerWorld(fl, "stated", "30s", "1m")
 	fl.StringVar(&f.policies, "policies", "", "candidates instead of Muster's own list, as POLICY[:knob=value,...][+BACKFILL]; tried whatever they need")
-	fl.StringVar(&f.placers, "place", "best-fit", "placer: "+placerNames())
+	fl.StringVar(&f.placers, "place", "", "placer: "+placerNames()+" (default: the journal's, else best-fit)")
+	fl.StringSliceVar(&f.journals, "from-journal", nil, "journals of one daemon in their order (muster journal export --segment N): their jobs, cluster and policy in force")
 	fl.StringVar(&f.objective, "objective", "mean-jct", "what is to be least: mean-jct, p95-wait, fairness, deadlines or weighted:NAME=WEIGHT,...")
-	fl.StringVar(&f.current, "current", "fifo", "the policy in force, against which gains are counted, as POLICY[:knob=value,...][+BACKFILL]")
+	fl.StringVar(&f.current, "current", "", "the policy in force, against which gains are counted, as POLICY[:knob=value,...][+BACKFILL] (default: the journal's, else fifo)")
 	fl.StringVar(&f.block, "block", "", "length of the stretches that the bootstrap draws (default: 7d, or 1d where there are fewer than four weeks)")
 	fl.IntVar(&f.resamples, "resamples", 1000, "how often the bootstrap draws")
 	fl.BoolVar(&f.holdout, "holdout", false, "also choose by every second week only, and score the choice on the others")
@@ -81,7 +87,7 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return usage(err)
 	}
-	wl, spec, err := f.load1()
+	wl, spec, err := f.history(c)
 	if err != nil {
 		return err
 	}
@@ -107,6 +113,9 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	}
 	errw := c.ErrOrStderr()
 	introduce(errw, wl, spec)
+	for _, n := range f.notes {
+		fmt.Fprintln(errw, "note: "+n)
+	}
 	runs, err := f.replay(c, spec, entries, setups)
 	if err != nil {
 		return err
@@ -115,7 +124,7 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	t := &tuned{History: wl.Name, Jobs: len(entries), Cluster: describe(spec), Placer: f.placers, Assumptions: f.assumptions(), Left: left, Result: r}
+	t := &tuned{History: wl.Name, Jobs: len(entries), Cluster: describe(spec), Placer: f.placers, Assumptions: f.assumptions(), Left: left, Notes: f.notes, Result: r}
 	if f.asJSON {
 		enc := json.NewEncoder(c.OutOrStdout())
 		enc.SetIndent("", "  ")

@@ -75,7 +75,9 @@ func TestTuneBadInput(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "short.jsonl")
 	ok(t, "trace", "synth", "preset=philly-like,jobs=3,gpus=8,load=0.5,seed=7", empty)
 	for _, x := range []struct{ args, want string }{
-		{"", "--trace FILE or --demo"},
+		{"", "--trace FILE, --from-journal FILE"}, // no daemon is there
+		{"--demo --from-journal x", "--from-journal excludes"},
+		{"--from-journal " + empty, "journal"},
 		{"--demo --objective mean", "mean-jct"},
 		{"--demo --objective weighted:mean-jct=x", "want a number above 0"},
 		{"--demo --current fifoo", "fifo"},
@@ -94,6 +96,34 @@ func TestTuneBadInput(t *testing.T) {
 	}
 	if _, err := os.Stat(empty); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTuneJournal: what ran under fifo, read back from its journal, runs the
+// same under fifo, and fifo is known as the policy in force.
+func TestTuneJournal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "j.journal")
+	world := []string{"--estimates", "stated", "--checkpoint-cost", "30s", "--restart-cost", "1m"}
+	out := ok(t, append([]string{"sim", "--demo", "--policies", "fifo", "--backfill", "skip", "--place", "first-fit", "--journal", file, "--json", "-"}, world...)...)
+	var s struct {
+		Runs []struct {
+			Completed, Failed, Cancelled int
+			JCT                          struct{ Mean float64 }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &s); err != nil || len(s.Runs) != 1 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r := tunes(t, "--from-journal", file, "--policies", "las")
+	force, was := r.Rows[r.Current], s.Runs[0]
+	if force.Policy != "fifo+skip" || r.Placer != "first-fit" || r.Jobs != was.Completed+was.Failed+was.Cancelled {
+		t.Errorf("in force %s on %s, %d jobs of %+v", force.Policy, r.Placer, r.Jobs, was)
+	}
+	if math.Abs(*force.MeanJCT-was.JCT.Mean) > 1e-6*was.JCT.Mean {
+		t.Errorf("mean JCT %v, it was %v", *force.MeanJCT, was.JCT.Mean)
+	}
+	if r = tunes(t, "--from-journal", file, "--policies", "las", "--current", "drf", "--cluster", "8x8"); r.Rows[r.Current].Policy != "drf" || r.Cluster != "8x8" {
+		t.Errorf("in force %s, cluster %s", r.Rows[r.Current].Policy, r.Cluster)
 	}
 }
 
