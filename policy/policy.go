@@ -50,6 +50,7 @@ var list = []Info{
 	afs,
 	optimus,
 	pollux,
+	sia,
 	themis,
 	astraea,
 	gavel,

@@ -59,6 +59,7 @@ func TestNewErrors(t *testing.T) {
 		{"gavel:objective=cost,prices=T4-16GB", "is not MODEL:PRICE"},
 		{"pollux:round=0s", "rounds of 1s or more"},
 		{"pollux:grow=1", "grow=\"1\": want 2 to 1000, or 0"},
+		{"sia:round=0s", "rounds of 1s or more"},
 		{"gavel:heterogeneity=some", "neither true nor false"},
 	} {
 		if _, err := New(c.text); err == nil || !strings.Contains(err.Error(), c.want) {

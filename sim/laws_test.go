@@ -123,8 +123,8 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 		return mustPolicy(t, fmt.Sprintf("gavel:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
 	case "gandiva-fair":
 		return mustPolicy(t, fmt.Sprintf("gandiva-fair:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
-	case "pollux":
-		return mustPolicy(t, fmt.Sprintf("pollux:round=%s,restart=%s", d*time.Minute, d*30*time.Second))
+	case "pollux", "sia":
+		return mustPolicy(t, fmt.Sprintf("%s:round=%s,restart=%s", name, d*time.Minute, d*30*time.Second))
 	case "optimus":
 		return mustPolicy(t, fmt.Sprintf("optimus:round=%s", d*time.Minute))
 	case "srsf":
@@ -208,7 +208,7 @@ func TestScaleOfFairShares(t *testing.T) {
 // what the policy looks at, so nothing changes for any of them.
 func TestPermutation(t *testing.T) {
 	for _, pol := range policy.Names() {
-		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "gavel", "gandiva-fair", "astraea", "pollux"}, pol) {
+		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "gavel", "gandiva-fair", "astraea", "pollux", "sia"}, pol) {
 			continue // see TestPermutationOfEquals
 		}
 		pol = roundless(pol)
@@ -253,7 +253,7 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
-// TestPermutationOfEquals: las and its kin, astraea in a tenant, and pollux look at nothing but service. Two jobs that come
+// TestPermutationOfEquals: las and its kin, astraea in a tenant, pollux and sia look at nothing but service. Two jobs that come
 // at one instant are equal to it; which goes first is their numbers' matter, and
 // the mean JCT with it. What does not depend on it is when the last one ends.
 func TestPermutationOfEquals(t *testing.T) {
@@ -280,7 +280,10 @@ func TestStarvation(t *testing.T) {
 	promises := map[string]bool{ // looked up only; by arrival and strict, or with a reservation for the first
 		"fifo": true, "yarn-cs": true, "multifactor": true, "optimus:round=0s": true, "elasticflow": true,
 	}
-	turns := map[string]time.Duration{"gandiva-fair": 6 * time.Minute} // all jobs of a user have equal time: the first round is its
+	turns := map[string]time.Duration{ // not later than
+		"gandiva-fair": 6 * time.Minute, // all jobs of a user have equal time: the first round is its
+		"sia":          time.Minute,     // what a job takes at least is what it is worth: so is this
+	}
 	const small, run, bound = 400, 50 * time.Second, 10 * time.Minute
 	last := cluster.Time(small * 30 * time.Second)
 	for _, pol := range append(policy.Names(), "sjf-gpu:preempt=true") {

@@ -85,6 +85,7 @@ var candidates = []listed{
 	{Candidate{"afs", ""}, elastic | light},
 	{Candidate{"optimus", ""}, elastic | estimates | light},
 	{Candidate{"pollux", ""}, elastic | light},
+	{Candidate{"sia", ""}, elastic | speeds | light},
 	{Candidate{"themis", ""}, estimates | light},
 	{Candidate{"themis:fairness=0.5", ""}, estimates | light},
 	{Candidate{"astraea", ""}, tenants | light},

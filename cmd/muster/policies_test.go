@@ -42,6 +42,7 @@ func TestPoliciesLive(t *testing.T) {
 		{"afs", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"optimus:round=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"pollux:round=1s,restart=0s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
+		{"sia:round=1s,restart=0s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"chronus:lease=1s,first=most", []string{"100 --gpus 4", "10 --gpus 4 --estimate 1s --deadline now+60"}, "preempted"},
 		{"hypersched:rung=0s,overhead=0s,hold=0s,check=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4 --priority 1 --deadline now+60",
 			"20 --gpus 1 --min-tasks 1 --max-tasks 2 --priority 2 --deadline now+60"}, "resized"},

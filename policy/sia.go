@@ -1,0 +1,183 @@
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/solve"
+)
+
+var sia = Info{
+	Name: "sia",
+	About: "elastic jobs on GPUs of several models: each round every job is matched with a model and a size, so that the sum of " +
+		"powers of speeds, each relative to the job's slowest choice, is least; changes count as less by what a restart costs",
+	Source: "C-pollux-sia: Sia (SOSP'23); the search is ours",
+	Needs:  "elastic jobs (min..max tasks), speeds per GPU model and size; checkpoints: jobs are stopped, moved and resized",
+	Knobs: []Knob{
+		{"round", "1m", "jobs are matched at multiples of this; they start at rounds only"},
+		{"restart", "30s", "what a change is reckoned to cost at least; a job's own checkpoint and restart count if they take longer"},
+		{"grow", "2", "a job gets at most so many times the tasks that it has had at most; 0: no such limit"},
+	},
+	New: func(k *Knobs) (engine.Policy, error) {
+		r := &siaRules{}
+		err := r.read(k)
+		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: r.round, Gated: true}}, err
+	},
+}
+
+// siaRules are Sia's; knobs and what is remembered of a job are as for pollux.
+type siaRules struct{ polluxRules }
+
+// What the objective counts, as published: a job that gets nothing, and each choice
+// that comes or goes.
+const (
+	siaQueued = 1.1
+	siaChange = 0.01
+)
+
+// match is a GPU model and a size; the first of a job's is nothing.
+type match struct {
+	kind, tasks int
+	speed       float64
+}
+
+// siaConfig reports whether so many GPUs are a configuration of nodes with so many:
+// a power of two in a node, or whole nodes.
+func siaConfig(gpus, perNode int) bool {
+	return gpus <= perNode && gpus&(gpus-1) == 0 || gpus%max(1, perNode) == 0
+}
+
+// matches lists what the job could have: on each model that it may run on its
+// least, and each configuration that is one of its sizes. What it has is among
+// them, whatever it is.
+func (r *siaRules) matches(v engine.View, c *resizable, kinds []engine.Kind) []match {
+	list, most := []match{{}}, r.limit(c)
+	for k, kind := range kinds {
+		if !c.j.Accepts(kind.GPU) {
+			continue
+		}
+		has := c.now > 0 && kind.GPU == c.j.GPU()
+		for n := c.least; n <= most && c.j.GPUs(n) <= kind.GPUs; n++ {
+			if n == c.least || siaConfig(c.j.GPUs(n), kind.PerNode) || has && n == c.now {
+				list = append(list, match{k, n, float64(max(1, v.Speed(c.j, kind.GPU, n)))})
+			}
+		}
+	}
+	return list
+}
+
+// siaMenu makes choices of matches: (factor * speed)^(-1/2), the speed being in units
+// of the slowest match, times the GPUs that the job takes at least. now is the match
+// that the job has; 0: it waits. A job that waits has to start whatever it gets: the
+// factor is of those that run (ours).
+func siaMenu(list []match, now int, least float64, factor float64, gpus func(tasks int) int) []solve.Choice {
+	slowest := math.Inf(1)
+	for _, m := range list[1:] {
+		slowest = min(slowest, m.speed)
+	}
+	menu := make([]solve.Choice, len(list))
+	menu[0].Cost = siaQueued
+	for i := 1; i < len(list); i++ {
+		up := least * list[i].speed / slowest
+		if now > 0 && i != now {
+			up *= factor
+		}
+		menu[i] = solve.Choice{Kind: list[i].kind, GPUs: gpus(list[i].tasks), Cost: 1 / math.Sqrt(up)}
+	}
+	for i := range menu {
+		if i == now {
+			continue
+		}
+		for _, x := range []int{i, now} {
+			if x > 0 {
+				menu[i].Cost += siaChange
+			}
+		}
+	}
+	return menu
+}
+
+// siaJob is a job while matches are made.
+type siaJob struct {
+	resizable
+	list []match
+	kind int // of its match
+}
+
+// offer is the job's menu.
+func (r *siaRules) offer(v engine.View, c *siaJob, kinds []engine.Kind) []solve.Choice {
+	c.list = r.matches(v, &c.resizable, kinds)
+	now := 0
+	for i, m := range c.list {
+		if c.now > 0 && m.tasks == c.now && kinds[m.kind].GPU == c.j.GPU() {
+			now = i
+		}
+	}
+	return siaMenu(c.list, now, float64(max(1, c.j.GPUs(c.least))), r.penalty(v, &c.resizable), c.j.GPUs)
+}
+
+// plan makes matches, tier by tier.
+func (r *siaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	kinds := v.Kinds()
+	if len(kinds) == 0 {
+		kinds = []engine.Kind{{}} // jobs without GPUs only
+	}
+	list, free := make([]siaJob, len(jobs)), make([]int, len(kinds))
+	for k := range kinds {
+		free[k] = kinds[k].GPUs
+	}
+	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
+	order := make([]*siaJob, 0, len(list)) // of equal ones who has had least
+	for i := range list {
+		c := &list[i]
+		if c.recall(); !c.fixed {
+			order = append(order, c)
+			continue
+		}
+		c.tasks = c.now
+		if c.kind = slices.IndexFunc(kinds, func(k engine.Kind) bool { return k.GPU == c.j.GPU() }); c.kind >= 0 {
+			free[c.kind] = max(0, free[c.kind]-c.j.GPUs(c.now))
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *siaJob) int {
+		return cmp.Or(cmp.Compare(a.j.Attained(), b.j.Attained()), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit))
+	})
+	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
+		var who []*siaJob
+		var menus [][]solve.Choice
+		for _, c := range order {
+			if c.j.Spec().Tier == tier {
+				who, menus = append(who, c), append(menus, r.offer(v, c, kinds))
+			}
+		}
+		for i, n := range solve.Choose(menus, free) {
+			c, m := who[i], who[i].list[n]
+			c.kind, c.tasks = m.kind, m.tasks
+			free[m.kind] -= menus[i][n].GPUs
+		}
+	}
+	return r.targets(v, list, kinds)
+}
+
+// targets makes targets of matches. Ranks are as for pollux.
+func (r *siaRules) targets(v engine.View, list []siaJob, kinds []engine.Kind) engine.Plan {
+	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
+	for i := range list {
+		c := &list[i]
+		t := engine.Target{Tasks: c.tasks, Least: c.tasks, Idle: c.tasks == 0, Memo: c.memo()}
+		if c.tasks > 0 && c.kind >= 0 && c.j.GPUs(c.tasks) > 0 {
+			t.GPU = kinds[c.kind].GPU
+		}
+		if c.vain && c.tasks > 0 {
+			t.Rank = -1
+		}
+		if !c.fixed {
+			p.Next = v.Now().Add(r.round) // it could have something else: what a change costs falls
+		}
+		p.Targets[i] = t
+	}
+	return p
+}
