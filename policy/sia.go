@@ -72,7 +72,8 @@ func (r *siaRules) matches(v engine.View, c *resizable, kinds []engine.Kind) []m
 // siaMenu makes choices of matches: (factor * speed)^(-1/2), the speed being in units
 // of the slowest match, times the GPUs that the job takes at least. now is the match
 // that the job has; 0: it waits. A job that waits has to start whatever it gets: the
-// factor is of those that run (ours).
+// factor is of those that run (ours). It is of stopping them, too (ours): else a job would
+// be stopped in order to start elsewhere at the next round for nothing.
 func siaMenu(list []match, now int, least float64, factor float64, gpus func(tasks int) int) []solve.Choice {
 	slowest := math.Inf(1)
 	for _, m := range list[1:] {
@@ -80,6 +81,9 @@ func siaMenu(list []match, now int, least float64, factor float64, gpus func(tas
 	}
 	menu := make([]solve.Choice, len(list))
 	menu[0].Cost = siaQueued
+	if now > 0 {
+		menu[0].Cost /= math.Sqrt(factor)
+	}
 	for i := 1; i < len(list); i++ {
 		up := least * list[i].speed / slowest
 		if now > 0 && i != now {
