@@ -91,6 +91,15 @@ func tellPolicy(w io.Writer, v *api.PolicyChange) error {
 	if !v.DryRun {
 		return nil
 	}
+	if err := tellEffects(w, v); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "nothing was changed (--dry-run)")
+	return err
+}
+
+// tellEffects says who would start, leave and wait.
+func tellEffects(w io.Writer, v *api.PolicyChange) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	if len(v.Starts) == 0 {
 		fmt.Fprintln(t, "no job would start now")
@@ -126,7 +135,6 @@ func tellPolicy(w io.Writer, v *api.PolicyChange) error {
 		fmt.Fprintf(t, "  job %d\t%s\t%s\t%g GPUs\t%s\t->\t%s\n", j.Job, j.Name, j.User, j.GPUs,
 			inLine(j.Before, j.ExpectedBefore), inLine(j.After, j.ExpectedAfter))
 	}
-	fmt.Fprintln(t, "nothing was changed (--dry-run)")
 	return t.Flush()
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/policy"
@@ -28,7 +30,8 @@ type tuneFlags struct {
 	objective, current, block string
 	notes                     []string // of the history
 	resamples                 int
-	holdout, asJSON           bool
+	holdout, asJSON, apply    bool
+	sure                      float64
 }
 
 // tuned is what muster tune says, in JSON.
@@ -41,6 +44,7 @@ type tuned struct {
 	Left        []tune.Left `json:"left_out,omitempty"`
 	Notes       []string    `json:"notes,omitempty"`
 	*tune.Result
+	Applied *api.PolicyChange `json:"applied,omitempty"` // with who started and left by it, as the dry run foretold
 }
 
 func newTune() *cobra.Command {
@@ -78,6 +82,8 @@ func newTune() *cobra.Command {
 	fl.StringVar(&f.block, "block", "", "length of the stretches that the bootstrap draws (default: 7d, or 1d where there are fewer than four weeks)")
 	fl.IntVar(&f.resamples, "resamples", 1000, "how often the bootstrap draws")
 	fl.BoolVar(&f.holdout, "holdout", false, "also choose by every second week only, and score the choice on the others")
+	fl.BoolVar(&f.apply, "apply", false, "set what was chosen as the daemon's policy, as muster policy set does, after saying what that does to its jobs")
+	fl.Float64Var(&f.sure, "sure", 0.95, "with --apply: only if the choice is better than the policy in force in this share of the resamples")
 	fl.BoolVar(&f.asJSON, "json", false, "JSON")
 	return c
 }
@@ -125,12 +131,21 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 		return err
 	}
 	t := &tuned{History: wl.Name, Jobs: len(entries), Cluster: describe(spec), Placer: f.placers, Assumptions: f.assumptions(), Left: left, Notes: f.notes, Result: r}
+	if !f.asJSON {
+		if err := t.write(c.OutOrStdout()); err != nil {
+			return err
+		}
+	}
+	var failed error
+	if f.apply {
+		failed = f.applyTo(c, t, try)
+	}
 	if f.asJSON {
 		enc := json.NewEncoder(c.OutOrStdout())
 		enc.SetIndent("", "  ")
-		return enc.Encode(t)
+		return errors.Join(failed, enc.Encode(t))
 	}
-	return t.write(c.OutOrStdout())
+	return failed
 }
 
 // options reads the flags that say what is wanted.
@@ -142,6 +157,9 @@ func (f *tuneFlags) options() (tune.Options, error) {
 	}
 	if f.resamples < 0 || f.resamples > 100000 {
 		return opt, fmt.Errorf("--resamples %d: want 0 (no bootstrap) to 100000", f.resamples)
+	}
+	if !(f.sure >= 0 && f.sure <= 1) {
+		return opt, fmt.Errorf("--sure %g: want a share of resamples between 0 and 1", f.sure)
 	}
 	if f.block != "" {
 		if opt.Block, err = durationFlag("block", f.block); err != nil {
