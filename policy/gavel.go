@@ -23,11 +23,14 @@ var gavel = Info{
 		{"objective", "las", "las (the least normalised speed as high as can be), waterfill (and then the next), ftf (finish-time fairness), makespan, fifo, throughput, cost"},
 		{"round", "6m", "jobs take turns at multiples of this"},
 		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
+		{"solve", "changes", "when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; who comes between two takes what is left)"},
 		{"heterogeneity", "true", "false: all models count as equally fast"},
 		{"prices", "", "for objective=cost, per GPU-hour: prices=H100-80GB:3/T4-16GB:0.4; a model that is not listed costs 1"},
 	},
 	New: newGavel,
 }
+
+var gavelSolves = []string{"changes", "resets"}
 
 var gavelObjectives = []string{"las", "waterfill", "ftf", "makespan", "fifo", "throughput", "cost"}
 
@@ -37,6 +40,7 @@ type gavelPolicy struct {
 	name, objective string
 	round, reset    time.Duration
 	aware           bool
+	atResets        bool // else at changes
 	prices          map[string]float64
 }
 
@@ -58,6 +62,11 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 	if g.aware, err = k.bool("heterogeneity"); err != nil {
 		return nil, err
 	}
+	solve := k.text("solve")
+	if !slices.Contains(gavelSolves, solve) {
+		return nil, cluster.Unknown("solve", solve, gavelSolves)
+	}
+	g.atResets = solve == "resets"
 	g.prices, err = parsePrices(k.text("prices"))
 	if err == nil && (g.objective == "cost") != (len(g.prices) > 0) {
 		err = fmt.Errorf("prices=%q with objective=%s: prices and objective=cost need each other", k.text("prices"), g.objective)
@@ -132,6 +141,7 @@ type gavelPlan struct {
 	jobs  []gavelJob
 	since cluster.Time // counters start then
 	state int64        // fingerprint of what X depends on
+	stale bool         // ... which is not what it is now: X waits for a reset
 	names int64        // fingerprint of the kinds that memories speak of
 }
 
@@ -140,10 +150,15 @@ func (g *gavelPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := &gavelPlan{gavelPolicy: g, v: v, kinds: v.Kinds(), since: cluster.Never}
 	before := p.recall(jobs)
 	if p.state != before {
-		if now := v.Now(); p.since == cluster.Never || now.Sub(p.since) >= g.reset {
+		due := p.since == cluster.Never || v.Now().Sub(p.since) >= g.reset
+		if due {
 			p.restart()
 		}
-		p.shares()
+		if due || !g.atResets {
+			p.shares()
+		} else {
+			p.state, p.stale = before, true
+		}
 	}
 	p.choose()
 	return p.plan()
@@ -328,6 +343,9 @@ func (p *gavelPlan) plan() engine.Plan {
 		if job.milli > 0 && (job.kind < 0 || job.speed[job.kind] < slices.Max(job.speed)) {
 			out.Next = p.v.Now().Add(p.round) // somebody waits for a turn
 		}
+	}
+	if p.stale {
+		out.Next = min(out.Next, p.since.Add(p.reset))
 	}
 	return out
 }

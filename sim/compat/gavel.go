@@ -1,0 +1,318 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
+)
+
+// Gavel is an experiment in the world of the simulator of Gavel (OSDI'20): 36
+// K80, P100 and V100 each; jobs are drawn; in rounds of at most 360 s every job
+// makes whole steps, whoever comes or is done is heard of when the slowest has
+// made its own; moving is free. Jobs 4000 to 4999 are measured.
+type Gavel struct {
+	Seed    uint32
+	Rate    float64 // jobs per hour
+	Several bool    // GPUs per job: 1, 2, 4 or 8; else 1
+	// Policy is one of ours. "": that simulator's own FIFO without heterogeneity,
+	// which is no rule that anybody would want (gavelFIFO).
+	Policy string
+	// From and To bound the measured jobs; both 0: 4000 and 5000.
+	From, To int
+}
+
+const (
+	gavelRound = 360.0  // seconds
+	gavelReset = 1920.0 // seconds between two solutions, at least
+	gavelGPUs  = 36     // of each model
+)
+
+// gavelJob is a job in the world.
+type gavelJob struct {
+	gavelDraw
+	spec     cluster.Job
+	rate     [3]float64 // steps per second
+	total    float64    // steps
+	left     float64
+	admitted cluster.Time // as the engine saw it
+	on       int          // of gavelModels, while it runs; -1
+	steps    float64      // of this round
+	end      float64      // of those steps
+	got      [3]float64   // seconds on each model since it came
+	done     bool
+}
+
+// GavelWorld is a driver whose world is that of Gavel's simulator.
+type GavelWorld struct {
+	x        Gavel
+	table    *Throughputs
+	draw     *gavelGenerator
+	upcoming gavelDraw
+	jobs     []*gavelJob
+	live     []*gavelJob // admitted and not over, by number
+	clock    float64
+	roundEnd float64
+	now      cluster.Time // as the engine sees it
+	reports  []engine.Event
+	left     int // measured jobs that are not over
+	sum      float64
+	rounds   int
+	solved   cluster.Time   // when the policy last counted anew
+	planned  map[int]string // the policy's targets of this round: models by job
+}
+
+// NewGavel makes the world of an experiment.
+func NewGavel(x Gavel, table *Throughputs) (*GavelWorld, error) {
+	if x.From == 0 && x.To == 0 {
+		x.From, x.To = 4000, 5000
+	}
+	if !(x.Rate > 0) || x.From < 0 || x.To <= x.From {
+		return nil, fmt.Errorf("compat: %g jobs per hour, of which %d to %d are measured; more than 0 are possible", x.Rate, x.From, x.To)
+	}
+	w := &GavelWorld{x: x, table: table, draw: newGavelGenerator(x.Seed, x.Several, x.Rate), left: x.To - x.From, now: -1, solved: -1}
+	w.upcoming = w.draw.next()
+	return w, nil
+}
+
+// instant is the world's time as the engine sees it. The simulator lets the first
+// jobs have a solution at every round, because it takes "last solved at 0" for
+// "never solved": so all but time 0 is later by what else lies between two. (The
+// engine takes "last planned at 0" for "in this instant": so 0 is one nanosecond.)
+func (w *GavelWorld) instant(seconds float64) cluster.Time {
+	if seconds == 0 {
+		return 1
+	}
+	return cluster.Time(nanos(seconds+gavelReset)) + 1
+}
+
+// Next ends the round, or returns what happened at the same instant.
+func (w *GavelWorld) Next(ctx context.Context) (engine.Batch, error) {
+	if len(w.reports) == 0 {
+		if err := w.launch(); err != nil {
+			return engine.Batch{}, err
+		}
+		w.endRound()
+		if w.left == 0 || ctx.Err() != nil {
+			return engine.Batch{}, io.EOF
+		}
+		w.admit()
+		w.rounds++
+		w.now = max(w.now+1, w.instant(w.clock))
+	}
+	b := engine.Batch{Seq: int64(w.rounds), Now: w.now, Events: w.reports}
+	w.reports = nil
+	return b, nil
+}
+
+// launch begins a round: whole steps only, but for a job's last ones. What the
+// policy planned must be what runs: nothing in this world stands against it.
+func (w *GavelWorld) launch() error {
+	for _, j := range w.live {
+		if want, has := w.planned[int(j.spec.ID)], ""; w.planned != nil {
+			if j.on >= 0 {
+				has = gavelModels[j.on].ours
+			}
+			if want != has {
+				return fmt.Errorf("compat: job %d is planned on %q and runs on %q", j.spec.ID, want, has)
+			}
+		}
+		if j.on >= 0 {
+			v := j.rate[j.on]
+			j.steps = min(math.Floor(v*gavelRound), j.left)
+			j.end = w.clock + j.steps/v
+		}
+	}
+	return nil
+}
+
+// endRound books the steps of those who ran, and sets the clock to the end of the
+// slowest; without any, to the next arrival.
+func (w *GavelWorld) endRound() {
+	began, last := w.roundEnd, -1.0
+	for _, j := range w.live {
+		if j.on >= 0 {
+			last = max(last, j.end)
+		}
+	}
+	if last < 0 {
+		w.clock = w.upcoming.arrival
+		return
+	}
+	w.clock, w.roundEnd = last, last
+	for _, j := range w.live {
+		if j.on < 0 {
+			continue
+		}
+		j.left -= j.steps
+		j.got[j.on] += j.end - began
+		if j.left > 0 {
+			if w.x.Policy != "" {
+				w.report(engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: j.believed(), Rate: j.ppm(j.on)})
+			}
+			continue
+		}
+		j.done = true
+		w.report(engine.Event{Type: engine.Stopped, Job: j.spec.ID, Reason: engine.Completed, Done: j.spec.Estimate})
+		if id := int(j.spec.ID); id >= w.x.From && id < w.x.To {
+			w.sum += j.end - j.arrival
+			w.left--
+		}
+	}
+	w.live = slices.DeleteFunc(w.live, func(j *gavelJob) bool { return j.done })
+}
+
+func (w *GavelWorld) report(e engine.Event) { w.reports = append(w.reports, e) }
+
+// believed is the work done, as run time on V100.
+func (j *gavelJob) believed() time.Duration {
+	return time.Duration(float64(j.spec.Estimate) * (1 - j.left/j.total))
+}
+
+// ppm is the job's speed on a model, relative to V100.
+func (j *gavelJob) ppm(model int) int64 {
+	return int64(math.Round(1e6 * j.rate[model] / j.rate[gavelV100]))
+}
+
+// admit submits all who have arrived by now.
+func (w *GavelWorld) admit() {
+	for w.upcoming.arrival <= w.clock {
+		d := w.upcoming
+		w.upcoming = w.draw.next()
+		j := &gavelJob{gavelDraw: d, rate: w.table.rate[d.model][d.gpus], on: -1, admitted: max(w.now+1, w.instant(w.clock))}
+		j.total = d.duration * j.rate[gavelV100]
+		j.left = j.total
+		j.spec = cluster.Job{ID: cluster.JobID(len(w.jobs)), Model: d.model, Tier: cluster.Standard, Submit: w.instant(d.arrival),
+			Estimate: nanos(d.duration), Tasks: []cluster.TaskSet{{Count: d.gpus, Request: cluster.Request{GPUs: 1}}}}
+		for k, m := range gavelModels {
+			if j.rate[k] > 0 {
+				j.spec.GPUTypes = append(j.spec.GPUTypes, m.ours)
+			}
+		}
+		w.jobs, w.live = append(w.jobs, j), append(w.live, j)
+		w.report(engine.Event{Type: engine.Submitted, Job: j.spec.ID, Spec: &j.spec})
+	}
+}
+
+// Apply carries out a decision: it takes no time, and nothing is lost.
+func (w *GavelWorld) Apply(_ context.Context, d engine.Decision) error {
+	for i := range d.Actions {
+		a := &d.Actions[i]
+		j := w.jobs[a.Job]
+		switch a.Type {
+		case engine.Start:
+			j.on = int(a.Allocs[0].Node) // a node per model
+			w.report(engine.Event{Type: engine.Started, Job: a.Job, Rate: j.ppm(j.on)})
+		case engine.Preempt:
+			j.on = -1
+			w.report(engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: j.believed()})
+		case engine.Reject, engine.Resize:
+			return fmt.Errorf("compat: job %d is to be resized or rejected (%s)", a.Job, a.Text)
+		}
+	}
+	return nil
+}
+
+// Speed is what the scheduler believes of speeds: the table.
+func (w *GavelWorld) Speed(j *cluster.Job, gpu string, _ int) int64 {
+	for k, m := range gavelModels {
+		if m.ours == gpu {
+			return w.jobs[j.ID].ppm(k)
+		}
+	}
+	return 0
+}
+
+// gavelTurns has a policy plan at the ends of the world's rounds, which are a
+// little shorter than they should be, and lets run who was selected, nobody else:
+// who came since the last solution may be selected for what is left, and then
+// keeps it from others, but does not run.
+type gavelTurns struct {
+	engine.Planner
+	w *GavelWorld
+}
+
+func (t *gavelTurns) Traits() engine.Traits {
+	traits := t.Planner.Traits()
+	traits.Round = 1
+	return traits
+}
+
+// Plan is the policy's plan as this world carries it out.
+func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	plan := t.Planner.Plan(v, jobs)
+	if since := cluster.Time(plan.Memo[0]); since == v.Now() { // gavel's first memory: when it counted anew
+		t.w.solved = since
+	}
+	if plan.Next != cluster.Never {
+		plan.Next = max(v.Now()+1, plan.Next-cluster.Time(nanos(gavelRound)))
+	}
+	t.w.planned = map[int]string{}
+	for i := range plan.Targets {
+		to, id := &plan.Targets[i], int(jobs[i].Spec().ID)
+		if to.GPU == "" || t.w.jobs[id].admitted > t.w.solved {
+			to.Idle = true
+		}
+		if !to.Idle {
+			t.w.planned[id] = to.GPU
+		}
+	}
+	return plan
+}
+
+// GavelFigures are what comes of an experiment.
+type GavelFigures struct {
+	Hours  float64 // mean completion time of the measured jobs
+	Jobs   int     // that came, until the last measured one was done
+	Rounds int
+}
+
+// RunGavel replays an experiment.
+func RunGavel(ctx context.Context, x Gavel, table *Throughputs) (GavelFigures, error) {
+	w, err := NewGavel(x, table)
+	if err != nil {
+		return GavelFigures{}, err
+	}
+	cfg := engine.Config{Speeds: w}
+	for _, m := range gavelModels {
+		cfg.Spec.Nodes = append(cfg.Spec.Nodes, cluster.Node{Name: m.theirs, Model: m.ours, GPUs: gavelGPUs})
+	}
+	if cfg.Policy, err = w.policy(); err != nil {
+		return GavelFigures{}, err
+	}
+	if cfg.Placer, err = place.New("first-fit"); err != nil {
+		return GavelFigures{}, err
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		return GavelFigures{}, err
+	}
+	if err := driver.Run(ctx, e, w, nil); err != nil {
+		return GavelFigures{}, err
+	}
+	return GavelFigures{Hours: w.sum / float64(w.x.To-w.x.From) / 3600, Jobs: len(w.jobs), Rounds: w.rounds}, ctx.Err()
+}
+
+func (w *GavelWorld) policy() (engine.Policy, error) {
+	if w.x.Policy == "" {
+		return newGavelFIFO(w), nil
+	}
+	pol, err := policy.New(w.x.Policy)
+	if err != nil {
+		return nil, err
+	}
+	planner, ok := pol.(engine.Planner)
+	if !ok || pol.Traits().Round == 0 {
+		return nil, errors.New("compat: Gavel's world goes with a policy that plans in rounds, not with " + w.x.Policy)
+	}
+	return &gavelTurns{planner, w}, nil
+}

@@ -1,0 +1,89 @@
+package compat
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
+)
+
+// G-gavel-simulator, 2.
+func TestGavelChance(t *testing.T) {
+	r := newTwister(0)
+	for _, want := range []float64{0.8444218515250481, 0.7579544029403025} {
+		if got := r.random(); got != want {
+			t.Errorf("random: %v, want %v", got, want)
+		}
+	}
+}
+
+// G-gavel-simulator, 3: the first jobs of seed 0, single GPUs, one arrival per hour.
+func TestGavelJobs(t *testing.T) {
+	g := newGavelGenerator(0, false, 1)
+	for i, want := range []gavelDraw{
+		{1, "ResNet-18 (batch size 64)", 68344.35010595087, 0},
+		{1, "Transformer (batch size 16)", 31016.60914593223, 0.27176230323366835},
+		{1, "Recommendation (batch size 1024)", 2146.6088374387864, 1.05752758614344},
+		{1, "Recommendation (batch size 4096)", 7386.674819745945, 1.5194918840626528},
+	} {
+		got := g.next()
+		got.arrival /= 3600
+		near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-14*b }
+		if got.gpus != want.gpus || got.model != want.model || !near(got.duration, want.duration) || !near(got.arrival, want.arrival) {
+			t.Errorf("job %d: %v, want %v", i, got, want)
+		}
+	}
+	several := newGavelGenerator(0, true, 1)
+	count := map[int]int{}
+	for range 2000 {
+		d := several.next()
+		count[d.gpus]++
+		if d.gpus > 1 && (strings.HasPrefix(d.model, "A3C") || strings.HasPrefix(d.model, "Rec") || d.model == "CycleGAN") {
+			t.Fatalf("%v cannot be distributed", d)
+		}
+	}
+	for gpus, part := range map[int]float64{1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05} {
+		if got := float64(count[gpus]) / 2000; math.Abs(got-part) > 0.03 {
+			t.Errorf("%.3f of the jobs have %d GPUs, want about %.2f", got, gpus, part)
+		}
+	}
+}
+
+func gavelTable(t testing.TB) *Throughputs {
+	t.Helper()
+	f, err := os.Open(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := ReadThroughputs(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// G-gavel-simulator, 12.1: the mean to the printed digit.
+func TestGavelFIFO(t *testing.T) {
+	table := gavelTable(t)
+	for _, c := range []struct {
+		pol  string
+		rate float64
+		want string
+	}{{"gavel:objective=fifo,solve=resets", 4, "17.08"}, {"", 4, "25.38"}} {
+		f, err := RunGavel(context.Background(), Gavel{Rate: c.rate, Policy: c.pol}, table)
+		if got := fmt.Sprintf("%.2f", f.Hours); err != nil || got != c.want {
+			t.Errorf("%q at %g/h: %s h (%d jobs, %d rounds), %v; want %s", c.pol, c.rate, got, f.Jobs, f.Rounds, err, c.want)
+		}
+		t.Logf("%q at %g/h: %.4f h, %d jobs, %d rounds", c.pol, c.rate, f.Hours, f.Jobs, f.Rounds)
+	}
+}

@@ -1,0 +1,153 @@
+package compat
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/muster-gpu/muster/engine"
+)
+
+// gavelFIFO is FIFO without heterogeneity as Gavel's simulator has it
+// (G-gavel-simulator, 6, "as implemented"): a job is to get a model by lot, but a
+// slip gives it the last one of the list, and strikes another off the list when
+// that is full. So a model may be overbooked; those who hold it then take turns.
+// It is peculiar to that simulator, so it is here and no policy.
+type gavelFIFO struct {
+	w       *GavelWorld
+	chance  *twister
+	changed int // jobs that have come, and those that are over, at the last solution
+	last    float64
+	holds   map[int]*gavelHold
+	holders []int // numbers of those who hold, in order
+}
+
+// gavelHold is a job that holds a model.
+type gavelHold struct {
+	on      int
+	base    float64 // seconds that it had had there at the last reset, less half a round
+	deficit float64 // seconds that it should have had, and had not
+}
+
+func newGavelFIFO(w *GavelWorld) *gavelFIFO {
+	return &gavelFIFO{w: w, chance: newTwister(w.x.Seed), holds: map[int]*gavelHold{}}
+}
+
+func (*gavelFIFO) Name() string { return "gavel-fifo" }
+
+func (*gavelFIFO) Traits() engine.Traits {
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: 1, Gated: true}
+}
+
+func (*gavelFIFO) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
+
+// Plan solves anew where jobs have come or gone, and selects who runs this round.
+func (f *gavelFIFO) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	clock := f.w.clock
+	over := len(f.w.jobs) - len(f.w.live)
+	if f.changed != len(f.w.jobs)+over && (clock-f.last >= gavelReset || f.last == 0) {
+		f.changed = len(f.w.jobs) + over
+		f.recount(clock)
+		f.solve()
+		f.last = clock
+	}
+	f.w.planned = map[int]string{}
+	for k := range gavelModels {
+		f.selectOn(k)
+	}
+	plan := engine.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
+	for i, j := range jobs {
+		gpu := f.w.planned[int(j.Spec().ID)]
+		plan.Targets[i] = engine.Target{GPU: gpu, Idle: gpu == ""}
+	}
+	return plan
+}
+
+// recount has what jobs have had count from now on.
+func (f *gavelFIFO) recount(clock float64) {
+	for _, id := range f.holders {
+		h, j := f.holds[id], f.w.jobs[id]
+		h.deficit += clock - f.last - (j.got[h.on] - h.base - gavelRound/2)
+		h.base = j.got[h.on] - gavelRound/2
+	}
+}
+
+// solve gives models to jobs that have none: a to e of the specification.
+func (f *gavelFIFO) solve() {
+	var queue []*gavelJob
+	for _, j := range f.w.live {
+		if f.holds[int(j.spec.ID)] == nil {
+			queue = append(queue, j)
+		}
+	}
+	free := [3]int{gavelGPUs, gavelGPUs, gavelGPUs}
+	var gone []int
+	for _, id := range slices.Clone(f.holders) {
+		on, j := f.holds[id].on, f.w.jobs[id]
+		switch {
+		case !j.done:
+			free[on] -= j.gpus
+			continue
+		case len(queue) > 0 && queue[0].gpus <= free[on]:
+			f.hold(queue[0], on)
+			free[on] -= queue[0].gpus
+			queue = queue[1:]
+		}
+		gone = append(gone, id)
+	}
+	for _, id := range gone {
+		delete(f.holds, id)
+	}
+	f.holders = slices.DeleteFunc(f.holders, func(id int) bool { return f.holds[id] == nil })
+	var list []int
+	for k := range free {
+		if free[k] > 0 {
+			list = append(list, k)
+		}
+	}
+	for len(queue) > 0 && len(list) > 0 {
+		head := queue[0]
+		queue = queue[1:]
+		var room []int // places of the list
+		for at, k := range list {
+			if free[k] >= head.gpus {
+				room = append(room, at)
+			}
+		}
+		if len(room) == 0 {
+			break
+		}
+		drawn, on := room[f.chance.below(len(room))], list[len(list)-1]
+		f.hold(head, on)
+		if free[on] -= head.gpus; free[on] == 0 {
+			list = slices.Delete(list, drawn, drawn+1)
+		}
+	}
+	slices.Sort(f.holders)
+}
+
+func (f *gavelFIFO) hold(j *gavelJob, on int) {
+	id := int(j.spec.ID)
+	f.holds[id] = &gavelHold{on: on, base: j.got[on] - gavelRound/2}
+	f.holders = append(f.holders, id)
+}
+
+// selectOn lets those run who hold a model, least served first, as far as it goes.
+func (f *gavelFIFO) selectOn(model int) {
+	var line []int
+	for _, id := range f.holders {
+		if f.holds[id].on == model && !f.w.jobs[id].done {
+			line = append(line, id)
+		}
+	}
+	had := func(id int) float64 { return f.w.jobs[id].got[model] - f.holds[id].base }
+	slices.SortStableFunc(line, func(a, b int) int {
+		return cmp.Or(cmp.Compare(had(a), had(b)), cmp.Compare(f.holds[b].deficit, f.holds[a].deficit))
+	})
+	free := gavelGPUs
+	for _, id := range line {
+		if n := f.w.jobs[id].gpus; n <= free && f.w.jobs[id].rate[model] > 0 {
+			f.w.planned[id] = gavelModels[model].ours
+			free -= n
+		}
+	}
+}
