@@ -25,6 +25,7 @@ var gavel = Info{
 		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
 		{"solve", "changes", "when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; who comes between two takes what is left)"},
 		{"heterogeneity", "true", "false: all models count as equally fast"},
+		{"order", "", "the order in which models are gone through: order=H100-80GB/T4-16GB; others come after, the fastest first"},
 		{"prices", "", "for objective=cost, per GPU-hour: prices=H100-80GB:3/T4-16GB:0.4; a model that is not listed costs 1"},
 	},
 	New: newGavel,
@@ -40,7 +41,8 @@ type gavelPolicy struct {
 	name, objective string
 	round, reset    time.Duration
 	aware           bool
-	atResets        bool // else at changes
+	atResets        bool     // else at changes
+	order           []string // of kinds
 	prices          map[string]float64
 }
 
@@ -67,11 +69,27 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 		return nil, cluster.Unknown("solve", solve, gavelSolves)
 	}
 	g.atResets = solve == "resets"
+	if g.order, err = parseOrder(k.text("order")); err != nil {
+		return nil, err
+	}
 	g.prices, err = parsePrices(k.text("prices"))
 	if err == nil && (g.objective == "cost") != (len(g.prices) > 0) {
 		err = fmt.Errorf("prices=%q with objective=%s: prices and objective=cost need each other", k.text("prices"), g.objective)
 	}
 	return g, err
+}
+
+func parseOrder(text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	list := strings.Split(text, "/")
+	for i, model := range list {
+		if model == "" || strings.ContainsAny(model, "?*:; ") || slices.Contains(list[:i], model) {
+			return nil, fmt.Errorf("order=%q: %q is no GPU model, or there twice; want MODEL/MODEL/..., as in H100-80GB/T4-16GB", text, model)
+		}
+	}
+	return list, nil
 }
 
 func parsePrices(text string) (map[string]float64, error) {
@@ -262,7 +280,7 @@ func (p *gavelPlan) choose() {
 				free[k] -= job.j.Milli()
 			}
 		}
-		for _, k := range p.kindOrder() {
+		for _, k := range p.kindOrder(int(p.v.Now() / cluster.Time(p.round))) {
 			var line []*gavelJob
 			for i := range p.jobs {
 				job := &p.jobs[i]
@@ -291,24 +309,41 @@ func (p *gavelPlan) kindOf(gpu string) int {
 	return slices.IndexFunc(p.kinds, func(k engine.Kind) bool { return k.GPU == gpu })
 }
 
-// kindOrder is the fastest kind first, by the sum of all jobs' speeds; where all
-// count as equal, another one each round.
-func (p *gavelPlan) kindOrder() []int {
+// kindOrder is the order that is asked for; then the fastest kind first, by the sum
+// of all jobs' speeds, each relative to the job's mean over the kinds, so that it
+// does not matter which GPU is the reference; where all count as equal, another
+// one each round.
+func (p *gavelPlan) kindOrder(round int) []int {
 	order, sum := make([]int, len(p.kinds)), make([]int64, len(p.kinds))
-	turn := int(p.v.Now() / cluster.Time(p.round) % cluster.Time(max(1, len(p.kinds))))
 	for k := range order {
 		order[k] = k
 		if !p.aware {
-			order[k] = (k + turn) % len(p.kinds)
-		}
-		for i := range p.jobs {
-			sum[k] += p.jobs[i].speed[k]
+			order[k] = (k + round) % len(p.kinds)
 		}
 	}
-	if p.aware {
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sum[b], sum[a]) })
+	for i := range p.jobs {
+		total := int64(0)
+		for _, v := range p.jobs[i].speed {
+			total += v
+		}
+		for k, v := range p.jobs[i].speed {
+			if p.aware && total > 0 {
+				sum[k] += v * 1_000_000 / total
+			}
+		}
 	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(p.asked(a), p.asked(b)), cmp.Compare(sum[b], sum[a]))
+	})
 	return order
+}
+
+// asked is a kind's place in the order that is asked for.
+func (p *gavelPlan) asked(kind int) int {
+	if at := slices.Index(p.order, p.kinds[kind].GPU); at >= 0 {
+		return at
+	}
+	return len(p.order)
 }
 
 // plan makes targets of what was chosen: those selected first, larger ones before

@@ -1,6 +1,12 @@
 package policy
 
-import "testing"
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/muster-gpu/muster/engine"
+)
 
 // The order of a round: C-gavel, vector 4, and H2 of G-gavel-simulator. Shares of
 // 0.8 and 0.2; after four rounds and one both have what they should, and what is
@@ -25,6 +31,50 @@ func TestGavelTurns(t *testing.T) {
 		}
 		if got := c.b.before(c.a); got != -c.want {
 			t.Errorf("%s, the other way round: %d, want %d", c.name, got, -c.want)
+		}
+	}
+}
+
+// The models are gone through fastest first, whichever GPU the speeds are relative
+// to: two jobs are four times as fast on B as on A, one is three times slower there.
+func TestGavelOrder(t *testing.T) {
+	for _, c := range []struct {
+		name, knobs string
+		speeds      [][]int64
+		want        string
+	}{
+		{"A is the reference", "", [][]int64{{1_000_000, 4_000_000}, {1_000_000, 4_000_000}, {3_000_000, 1_000_000}}, "B A"},
+		{"B is", "", [][]int64{{250_000, 1_000_000}, {250_000, 1_000_000}, {3_000_000, 1_000_000}}, "B A"},
+		{"asked for", ":order=A/B", [][]int64{{250_000, 1_000_000}}, "A B"},
+		{"asked for in part", ":order=A", [][]int64{{250_000, 1_000_000}}, "A B"},
+		{"a model that is not there", ":order=C", [][]int64{{250_000, 1_000_000}}, "B A"},
+	} {
+		pol, err := New("gavel" + c.knobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &gavelPlan{gavelPolicy: pol.(*gavelPolicy), kinds: []engine.Kind{{GPU: "A"}, {GPU: "B"}}}
+		for _, s := range c.speeds {
+			p.jobs = append(p.jobs, gavelJob{speed: s})
+		}
+		var got []string
+		for _, k := range p.kindOrder(0) {
+			got = append(got, p.kinds[k].GPU)
+		}
+		if !slices.Equal(got, strings.Fields(c.want)) {
+			t.Errorf("%s: %v, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestGavelBadKnobs(t *testing.T) {
+	for knobs, want := range map[string]string{
+		"order=A//B":   `order="A//B"`,
+		"order=A/B/A":  `"A" is no GPU model, or there twice`,
+		"solve=always": "changes",
+	} {
+		if _, err := New("gavel:" + knobs); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want one with %s", knobs, err, want)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (t *Table) Failed() []Row {
 // All replays every experiment. traces is the directory of recorded traces.
 func All(ctx context.Context, traces string) ([]Table, error) {
 	var out []Table
-	for _, f := range []func(context.Context, string) (Table, error){Tiresias, Muri, Pollux, ElasticFlow} {
+	for _, f := range []func(context.Context, string) (Table, error){Tiresias, Muri, Pollux, ElasticFlow, Gavel} {
 		t, err := f(ctx, traces)
 		if err != nil {
 			return nil, err

@@ -27,6 +27,12 @@ type Gavel struct {
 	// Policy is one of ours. "": that simulator's own FIFO without heterogeneity,
 	// which is no rule that anybody would want (gavelFIFO).
 	Policy string
+	// Blind has the scheduler not know that some jobs make no steps at all on K80:
+	// that simulator's FIFO with heterogeneity gives them K80, which stay idle.
+	Blind bool
+	// Tells has jobs report their progress each round, for policies to which work
+	// that is left matters.
+	Tells bool
 	// From and To bound the measured jobs; both 0: 4000 and 5000.
 	From, To int
 }
@@ -35,6 +41,10 @@ const (
 	gavelRound = 360.0  // seconds
 	gavelReset = 1920.0 // seconds between two solutions, at least
 	gavelGPUs  = 36     // of each model
+
+	// gavelRounds is more than any published experiment has: that simulator's own
+	// FIFO may give a job K80 on which it makes no steps, and never take it back.
+	gavelRounds = 1_000_000
 )
 
 // gavelJob is a job in the world.
@@ -105,8 +115,10 @@ func (w *GavelWorld) Next(ctx context.Context) (engine.Batch, error) {
 		if w.left == 0 || ctx.Err() != nil {
 			return engine.Batch{}, io.EOF
 		}
+		if w.rounds++; w.rounds > gavelRounds {
+			return engine.Batch{}, fmt.Errorf("compat: %d measured jobs are not over after %d rounds", w.left, gavelRounds)
+		}
 		w.admit()
-		w.rounds++
 		w.now = max(w.now+1, w.instant(w.clock))
 	}
 	b := engine.Batch{Seq: int64(w.rounds), Now: w.now, Events: w.reports}
@@ -156,7 +168,7 @@ func (w *GavelWorld) endRound() {
 		j.left -= j.steps
 		j.got[j.on] += j.end - began
 		if j.left > 0 {
-			if w.x.Policy != "" {
+			if w.x.Tells {
 				w.report(engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: j.believed(), Rate: j.ppm(j.on)})
 			}
 			continue
@@ -194,7 +206,7 @@ func (w *GavelWorld) admit() {
 		j.spec = cluster.Job{ID: cluster.JobID(len(w.jobs)), Model: d.model, Tier: cluster.Standard, Submit: w.instant(d.arrival),
 			Estimate: nanos(d.duration), Tasks: []cluster.TaskSet{{Count: d.gpus, Request: cluster.Request{GPUs: 1}}}}
 		for k, m := range gavelModels {
-			if j.rate[k] > 0 {
+			if j.rate[k] > 0 || w.x.Blind {
 				j.spec.GPUTypes = append(j.spec.GPUTypes, m.ours)
 			}
 		}
@@ -224,12 +236,16 @@ func (w *GavelWorld) Apply(_ context.Context, d engine.Decision) error {
 
 // Speed is what the scheduler believes of speeds: the table.
 func (w *GavelWorld) Speed(j *cluster.Job, gpu string, _ int) int64 {
-	for k, m := range gavelModels {
-		if m.ours == gpu {
-			return w.jobs[j.ID].ppm(k)
-		}
+	return w.jobs[j.ID].ppm(gavelModel(gpu))
+}
+
+// gavelModel is a model's place among gavelModels, where it is.
+func gavelModel(gpu string) int {
+	k := 0
+	for gavelModels[k].ours != gpu {
+		k++
 	}
-	return 0
+	return k
 }
 
 // gavelTurns has a policy plan at the ends of the world's rounds, which are a
@@ -259,10 +275,10 @@ func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	t.w.planned = map[int]string{}
 	for i := range plan.Targets {
 		to, id := &plan.Targets[i], int(jobs[i].Spec().ID)
-		if to.GPU == "" || t.w.jobs[id].admitted > t.w.solved {
+		j := t.w.jobs[id]
+		if to.GPU == "" || j.admitted > t.w.solved || j.rate[gavelModel(to.GPU)] == 0 {
 			to.Idle = true
-		}
-		if !to.Idle {
+		} else {
 			t.w.planned[id] = to.GPU
 		}
 	}

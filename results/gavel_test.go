@@ -1,0 +1,32 @@
+package results
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
+)
+
+// TestGavel holds a cell of two rows to the published figures: FIFO-het. to the
+// printed digit, Gavel LAS within the tolerance. `make results` replays them all.
+func TestGavel(t *testing.T) {
+	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz")))
+	var rows []gavelRow
+	for _, i := range []int{1, 2} {
+		r := gavelRows[i]
+		r.rates = []string{"4.00"}
+		rows = append(rows, r)
+	}
+	tab, err := gavelTable(context.Background(), dir, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range tab.Failed() {
+		t.Errorf("%s, %s: published %g, ours %g (%+.2f %%)", r.Case, r.Figure, r.Published, r.Ours, 100*r.Off())
+	}
+	if got := fmt.Sprintf("%.2f", tab.Rows[0].Ours); len(tab.Rows) != 2 || got != "17.08" {
+		t.Errorf("%d rows, FIFO-het. %s h; want 2 and 17.08", len(tab.Rows), got)
+	}
+}
