@@ -122,19 +122,24 @@ func (q *gavelProgram) finishTime() ([]float64, error) {
 }
 
 // arrival gives each job in turn all of its time on the fastest kind that has room
-// for it, until one finds none.
+// for it, until one finds none. One that could not run where there is room is passed
+// over: what is there is of no use to it.
 func (q *gavelProgram) arrival() []float64 {
 	k := len(q.kinds)
 	x, free := make([]float64, len(q.speed)), append([]float64(nil), q.who.Capacity...)
 	for i := range q.jobs {
-		best := -1
+		best, room := -1, false
 		for j := range k {
+			room = room || free[j] >= q.who.GPUs[i]
 			if v := q.speed[i*k+j]; v > 0 && free[j] >= q.who.GPUs[i] && (best < 0 || v > q.speed[i*k+best]) {
 				best = j
 			}
 		}
-		if best < 0 {
+		if !room {
 			break
+		}
+		if best < 0 {
+			continue
 		}
 		x[i*k+best] = 1
 		free[best] -= q.who.GPUs[i]

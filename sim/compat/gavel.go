@@ -27,9 +27,6 @@ type Gavel struct {
 	// Policy is one of ours. "": that simulator's own FIFO without heterogeneity,
 	// which is no rule that anybody would want (gavelFIFO).
 	Policy string
-	// Blind has the scheduler not know that some jobs make no steps at all on K80:
-	// that simulator's FIFO with heterogeneity gives them K80, which stay idle.
-	Blind bool
 	// Tells has jobs report their progress each round, for policies to which work
 	// that is left matters.
 	Tells bool
@@ -42,8 +39,8 @@ const (
 	gavelReset = 1920.0 // seconds between two solutions, at least
 	gavelGPUs  = 36     // of each model
 
-	// gavelRounds is more than any published experiment has: that simulator's own
-	// FIFO may give a job K80 on which it makes no steps, and never take it back.
+	// gavelRounds is more than any published experiment has: a job that nobody ever
+	// gives GPUs would never end.
 	gavelRounds = 1_000_000
 )
 
@@ -206,7 +203,7 @@ func (w *GavelWorld) admit() {
 		j.spec = cluster.Job{ID: cluster.JobID(len(w.jobs)), Model: d.model, Tier: cluster.Standard, Submit: w.instant(d.arrival),
 			Estimate: nanos(d.duration), Tasks: []cluster.TaskSet{{Count: d.gpus, Request: cluster.Request{GPUs: 1}}}}
 		for k, m := range gavelModels {
-			if j.rate[k] > 0 || w.x.Blind {
+			if j.rate[k] > 0 {
 				j.spec.GPUTypes = append(j.spec.GPUTypes, m.ours)
 			}
 		}
@@ -276,7 +273,7 @@ func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	for i := range plan.Targets {
 		to, id := &plan.Targets[i], int(jobs[i].Spec().ID)
 		j := t.w.jobs[id]
-		if to.GPU == "" || j.admitted > t.w.solved || j.rate[gavelModel(to.GPU)] == 0 {
+		if to.GPU == "" || j.admitted > t.w.solved {
 			to.Idle = true
 		} else {
 			t.w.planned[id] = to.GPU

@@ -87,7 +87,7 @@ func (f *gavelFIFO) solve() {
 		case !j.done:
 			free[on] -= j.gpus
 			continue
-		case len(queue) > 0 && queue[0].gpus <= free[on]:
+		case len(queue) > 0 && queue[0].gpus <= free[on] && queue[0].rate[on] > 0:
 			f.hold(queue[0], on)
 			free[on] -= queue[0].gpus
 			queue = queue[1:]
@@ -117,6 +117,9 @@ func (f *gavelFIFO) solve() {
 			break
 		}
 		drawn, on := room[f.chance.below(len(room))], list[len(list)-1]
+		if head.rate[on] == 0 {
+			continue // it makes no steps there: it is passed over, with its lot drawn
+		}
 		f.hold(head, on)
 		if free[on] -= head.gpus; free[on] == 0 {
 			list = slices.Delete(list, drawn, drawn+1)
