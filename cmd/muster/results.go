@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,8 +20,7 @@ func newResults() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			from := time.Now()
-			all, err := results.Compare(c.Context(), traces, func() time.Duration { return time.Since(from) })
+			all, err := results.Compare(c.Context(), traces, wallClock())
 			if err != nil {
 				return err
 			}
