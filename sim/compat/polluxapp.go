@@ -97,7 +97,7 @@ func (a *polluxApp) read(dir string) error {
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "validation-*.csv"))
 	if err != nil || len(files) == 0 {
-		return fmt.Errorf("%s: no validation-SIZE.csv (%v)", dir, err)
+		return fmt.Errorf("%s: no validation-SIZE.csv", dir)
 	}
 	for _, f := range files {
 		size, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), "validation-"), ".csv"))
@@ -142,8 +142,11 @@ func table(path string, columns ...string) ([]record, error) {
 		}
 	}
 	rows, err := csv.NewReader(in).ReadAll()
-	if err != nil || len(rows) == 0 {
-		return nil, fmt.Errorf("%s: no table (%v)", path, err)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("%s: empty", path)
 	}
 	at := make([]int, len(columns))
 	for i, c := range columns {
