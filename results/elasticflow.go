@@ -2,9 +2,7 @@ package results
 
 import (
 	"context"
-	"encoding/csv"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -55,14 +53,9 @@ func ElasticFlow(ctx context.Context, traces string) (Table, error) {
 
 // readFigure8b reads the printed shares by policy and cluster.
 func readFigure8b(path string) (map[string]float64, error) {
-	f, err := os.Open(path)
+	rows, err := readCSV(path)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	out := map[string]float64{}
 	for _, r := range rows[1:] {

@@ -3,7 +3,6 @@ package results
 import (
 	"compress/gzip"
 	"context"
-	"encoding/csv"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -151,14 +150,9 @@ func readThroughputs(path string) (*compat.Throughputs, error) {
 // readGavel reads mean completion times by workload, policy and rate. The file has
 // ratios of finish-time fairness beside them, in later sections: the first counts.
 func readGavel(path string) (map[string]float64, error) {
-	f, err := os.Open(path)
+	rows, err := readCSV(path)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	out := map[string]float64{}
 	for _, r := range rows[1:] {

@@ -2,11 +2,8 @@ package results
 
 import (
 	"context"
-	"encoding/csv"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/muster-gpu/muster/sim/compat"
@@ -44,7 +41,7 @@ func Muri(ctx context.Context, traces string) (Table, error) {
 			"simulator's, whose lists put who runs before who waits, whoever started first. The rows \"its own order\" show what the paper's order, which " +
 			"`tiresias-l` has by itself, comes to in the same world. Themis, AntMan and Muri itself are not replayed yet."}
 	dir := filepath.Join(traces, "muri")
-	published, err := readMuri(filepath.Join(dir, "expected_fig9_fig10.csv"))
+	published, err := readFigures(filepath.Join(dir, "expected_fig9_fig10.csv"))
 	if err != nil {
 		return t, err
 	}
@@ -79,26 +76,4 @@ func Muri(ctx context.Context, traces string) (Table, error) {
 		}
 	}
 	return t, nil
-}
-
-// readMuri reads the published figures by policy, metric and trace.
-func readMuri(path string) (map[string]float64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	out := map[string]float64{}
-	for _, r := range rows[1:] {
-		v, err := strconv.ParseFloat(r[3], 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s: row %v: not a number of seconds", path, r)
-		}
-		out[r[0]+"/"+r[1]+"/"+r[2]] = v
-	}
-	return out, nil
 }

@@ -2,11 +2,8 @@ package results
 
 import (
 	"context"
-	"encoding/csv"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/muster-gpu/muster/sim/compat"
 )
@@ -25,7 +22,7 @@ func Pollux(ctx context.Context, traces string) (Table, error) {
 	if err != nil {
 		return t, err
 	}
-	published, err := readPollux(filepath.Join(dir, "expected", "avg_jct.csv"))
+	published, err := readFigures(filepath.Join(dir, "expected", "avg_jct.csv"))
 	if err != nil {
 		return t, err
 	}
@@ -51,26 +48,4 @@ func Pollux(ctx context.Context, traces string) (Table, error) {
 		}
 	}
 	return t, nil
-}
-
-// readPollux reads the published means by policy, load and workload.
-func readPollux(path string) (map[string]float64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	out := map[string]float64{}
-	for _, r := range rows[1:] {
-		v, err := strconv.ParseFloat(r[3], 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s: row %v: not a number of seconds", path, r)
-		}
-		out[r[0]+"/"+r[1]+"/"+r[2]] = v
-	}
-	return out, nil
 }

@@ -134,17 +134,47 @@ func replay(ctx context.Context, wl *trace.Workload, short, pol, backfill string
 	return s, nil
 }
 
-type measured struct{ jct, makespan float64 }
-
-func readMeasured(path string) (map[string]measured, error) {
+// readCSV reads the rows of a published table, its head first.
+func readCSV(path string) ([][]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
+	if err == nil && len(rows) == 0 {
+		err = io.ErrUnexpectedEOF
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rows, nil
+}
+
+// readFigures reads figures by the first three columns; the fourth is the figure,
+// in seconds.
+func readFigures(path string) (map[string]float64, error) {
+	rows, err := readCSV(path)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	for _, r := range rows[1:] {
+		v, err := strconv.ParseFloat(r[3], 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: row %v: not a number of seconds", path, r)
+		}
+		out[r[0]+"/"+r[1]+"/"+r[2]] = v
+	}
+	return out, nil
+}
+
+type measured struct{ jct, makespan float64 }
+
+func readMeasured(path string) (map[string]measured, error) {
+	rows, err := readCSV(path)
+	if err != nil {
+		return nil, err
 	}
 	out := map[string]measured{}
 	for _, r := range rows[1:] {
