@@ -378,15 +378,24 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 		}
 		cfg.Policy = &listed{leveller: levels, place: func(id cluster.JobID) int64 { return w.jobs[id].place }}
 	}
-	if cfg.Placer, err = place.New("first-fit"); err != nil {
+	if err := play(ctx, cfg, w); err != nil {
 		return Figures{}, err
+	}
+	return w.Figures(), nil
+}
+
+// play lets a world happen to its end, where GPUs are taken as they come: these
+// worlds place jobs themselves, or only count.
+func play(ctx context.Context, cfg engine.Config, world driver.Driver) (err error) {
+	if cfg.Placer, err = place.New("first-fit"); err != nil {
+		return err
 	}
 	e, err := engine.New(cfg)
 	if err != nil {
-		return Figures{}, err
+		return err
 	}
-	if err := driver.Run(ctx, e, w, nil); err != nil {
-		return Figures{}, err
+	if err := driver.Run(ctx, e, world, nil); err != nil {
+		return err
 	}
-	return w.Figures(), ctx.Err()
+	return ctx.Err()
 }

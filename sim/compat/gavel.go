@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -302,17 +300,10 @@ func RunGavel(ctx context.Context, x Gavel, table *Throughputs) (GavelFigures, e
 	if cfg.Policy, err = w.policy(); err != nil {
 		return GavelFigures{}, err
 	}
-	if cfg.Placer, err = place.New("first-fit"); err != nil {
+	if err := play(ctx, cfg, w); err != nil {
 		return GavelFigures{}, err
 	}
-	e, err := engine.New(cfg)
-	if err != nil {
-		return GavelFigures{}, err
-	}
-	if err := driver.Run(ctx, e, w, nil); err != nil {
-		return GavelFigures{}, err
-	}
-	return GavelFigures{Hours: w.sum / float64(w.x.To-w.x.From) / 3600, Jobs: len(w.jobs), Rounds: w.rounds}, ctx.Err()
+	return GavelFigures{Hours: w.sum / float64(w.x.To-w.x.From) / 3600, Jobs: len(w.jobs), Rounds: w.rounds}, nil
 }
 
 func (w *GavelWorld) policy() (engine.Policy, error) {

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -71,25 +69,21 @@ type PolluxWorld struct {
 // NewPolluxWorld reads a workload: name, time (s), application, num_replicas,
 // batch_size, by time.
 func NewPolluxWorld(apps PolluxApps, path string, elastic bool) (*PolluxWorld, error) {
-	rows, err := table(path, "name", "time", "num_replicas", "batch_size")
-	if err != nil {
-		return nil, err
-	}
-	named, err := table(path, "application")
+	rows, err := table(path, 2, "name", "application", "time", "num_replicas", "batch_size")
 	if err != nil {
 		return nil, err
 	}
 	w := &PolluxWorld{left: len(rows), elastic: elastic}
 	for i, r := range rows {
-		j := polluxJob{name: r.text[0], app: apps[named[i].text[0]], submit: int(r.n[1]), gpus: int(r.n[2]), batch: int(r.n[3])}
+		j := polluxJob{name: r.text[0], app: apps[r.text[1]], submit: int(r.n[2]), gpus: int(r.n[3]), batch: int(r.n[4])}
 		if j.app == nil {
-			return nil, fmt.Errorf("%s: line %d: unknown application %q", path, i+2, named[i].text[0])
+			return nil, fmt.Errorf("%s: line %d: unknown application %q", path, i+2, r.text[1])
 		}
 		j.spec = cluster.Job{ID: cluster.JobID(i), Name: j.name, Submit: cluster.Time(0).Add(time.Duration(j.submit) * time.Second), Tier: cluster.Standard,
 			Tasks: []cluster.TaskSet{{Count: j.gpus, Request: cluster.Request{GPUs: 1}}}}
 		if elastic {
 			most := min(j.batch/j.app.leastLocal, polluxNodes*polluxPerNode)
-			if named[i].text[0] == "ncf" {
+			if r.text[1] == "ncf" {
 				most = 1
 			}
 			j.spec.Tasks[0].Count, j.spec.Elastic = 1, cluster.Elastic{Min: 1, Max: most}
@@ -367,15 +361,5 @@ func RunPollux(ctx context.Context, apps PolluxApps, path string, elastic bool) 
 	} else {
 		cfg.Policy = &listed{leveller: cfg.Policy.(leveller), place: func(id cluster.JobID) int64 { return w.jobs[id].place }}
 	}
-	if cfg.Placer, err = place.New("first-fit"); err != nil {
-		return nil, err
-	}
-	e, err := engine.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := driver.Run(ctx, e, w, nil); err != nil {
-		return nil, err
-	}
-	return w, ctx.Err()
+	return w, play(ctx, cfg, w)
 }

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"compress/gzip"
 	"encoding/csv"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 )
@@ -64,7 +64,7 @@ func ReadPolluxApps(dir string) (PolluxApps, error) {
 		}
 		apps[e.app] = a
 	}
-	rows, err := table(filepath.Join(dir, "spatial.csv.gz"), "app", "nodes", "gpus", "b_first", "b_last", "step_first", "sync_first", "step_last", "sync_last")
+	rows, err := table(filepath.Join(dir, "spatial.csv.gz"), 1, "app", "nodes", "gpus", "b_first", "b_last", "step_first", "sync_first", "step_last", "sync_last")
 	if err != nil {
 		return nil, err
 	}
@@ -80,20 +80,17 @@ func ReadPolluxApps(dir string) (PolluxApps, error) {
 }
 
 func (a *polluxApp) read(dir string) error {
-	rows, err := table(filepath.Join(dir, "placements.csv"), "placement", "local_bsz", "step_time", "sync_time")
+	rows, err := table(filepath.Join(dir, "placements.csv"), 1, "placement", "local_bsz", "step_time", "sync_time")
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(rows, func(a, b record) int { return cmp.Compare(a.n[1], b.n[1]) })
 	for _, r := range rows {
 		key := r.text[0]
 		a.placements[key] = append(a.placements[key], stepTime{int(r.n[1]), r.n[2], r.n[3]})
 		if a.mostLocal = max(a.mostLocal, int(r.n[1])); a.leastLocal == 0 || int(r.n[1]) < a.leastLocal {
 			a.leastLocal = int(r.n[1])
 		}
-	}
-	for _, r := range rows { // sorted more than once is sorted
-		list := a.placements[r.text[0]]
-		sort.SliceStable(list, func(i, k int) bool { return list[i].local < list[k].local })
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "validation-*.csv"))
 	if err != nil || len(files) == 0 {
@@ -104,7 +101,7 @@ func (a *polluxApp) read(dir string) error {
 		if err != nil {
 			return fmt.Errorf("%s: not a batch size in the name", f)
 		}
-		rows, err := table(f, "progress", "grad_sqr", "grad_var", "iteration")
+		rows, err := table(f, 0, "progress", "grad_sqr", "grad_var", "iteration")
 		if err != nil {
 			return err
 		}
@@ -128,8 +125,8 @@ type record struct {
 	n    []float64
 }
 
-// table reads columns of a CSV file by their names; the first may be text.
-func table(path string, columns ...string) ([]record, error) {
+// table reads columns of a CSV file by their names; the first so many are text.
+func table(path string, texts int, columns ...string) ([]record, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -160,7 +157,7 @@ func table(path string, columns ...string) ([]record, error) {
 		for k, col := range at {
 			text := rows[i+1][col]
 			n, err := strconv.ParseFloat(text, 64)
-			if err != nil && k > 0 {
+			if err != nil && k >= texts {
 				return nil, fmt.Errorf("%s: line %d: %s is %q, not a number", path, i+2, columns[k], text)
 			}
 			r.text, r.n = append(r.text, text), append(r.n, n)

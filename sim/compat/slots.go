@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -78,7 +76,7 @@ const never = math.MaxInt / 2
 // NewSlotWorld reads a deadline trace: submission_time, deadline, num_gpu and
 // duration, in seconds.
 func NewSlotWorld(path string, gpus int) (*SlotWorld, error) {
-	rows, err := table(path, "job_id", "submission_time", "deadline", "num_gpu", "duration")
+	rows, err := table(path, 1, "job_id", "submission_time", "deadline", "num_gpu", "duration")
 	if err != nil {
 		return nil, err
 	}
@@ -295,17 +293,7 @@ func RunSlots(ctx context.Context, path string, nodes int) (*SlotWorld, error) {
 		return nil, err
 	}
 	cfg := engine.Config{Spec: spec, Policy: &listed{leveller: p.(leveller), place: func(id cluster.JobID) int64 { return w.jobs[id].place }, service: w.service}}
-	if cfg.Placer, err = place.New("first-fit"); err != nil {
-		return nil, err
-	}
-	e, err := engine.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := driver.Run(ctx, e, w, nil); err != nil {
-		return nil, err
-	}
-	return w, ctx.Err()
+	return w, play(ctx, cfg, w)
 }
 
 // SlotPolicy is our policy in ElasticFlow's world.
