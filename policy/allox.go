@@ -71,8 +71,7 @@ func (r *alloxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
 	var line []waiter
 	for i, j := range jobs {
-		_, least, most := j.Tasks()
-		w := waiter{at: i, j: j, tasks: min(max(j.Spec().Tasks[0].Count, least), most)}
+		w := waiter{at: i, j: j, tasks: asked(j)}
 		w.gpus = max(int64(j.GPUs(w.tasks)), (j.Milli()+cluster.Whole-1)/cluster.Whole)
 		t := &p.Targets[i]
 		t.Tasks, t.Least = w.tasks, w.tasks

@@ -84,10 +84,6 @@ type lessee struct {
 	starves  bool
 }
 
-// stays reports whether a running job keeps what it has until it ends: a critical
-// one, and one that would lose its work with each lease and might never end.
-func (l *lessee) stays() bool { return l.j.Spec().Tier == cluster.Critical || l.j.Loses() }
-
 // tenant is a user or a queue, with what it had and was to have over the window,
 // in parts of it by the clock.
 type tenant struct {
@@ -156,7 +152,7 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 	}
 	for i := range list {
 		l := &list[i]
-		l.tasks = min(max(l.j.Spec().Tasks[0].Count, l.least), l.most)
+		l.tasks = asked(l.j)
 		l.gpus = l.j.GPUs(l.tasks)
 		t := l.j.Target()
 		if t != nil && len(t.Memo) == 3 {
@@ -167,7 +163,7 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 		}
 		running, _, _ := l.j.Tasks()
 		switch {
-		case running > 0 && l.stays():
+		case running > 0 && stays(l.j):
 			l.until, l.tasks = cluster.Never, running
 		case running > 0 && l.until > v.Now():
 			l.tasks = running
@@ -190,7 +186,9 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 func (r *astraeaRules) tenants(v engine.View, list []lessee, past []tenant, then, until cluster.Time) []tenant {
 	queues, leaves := r.tenant == "queue", 0
 	for q := range v.Tree().Len() {
-		leaves += count(v.Tree().Leaf(q))
+		if v.Tree().Leaf(q) {
+			leaves++
+		}
 	}
 	queues = queues || r.tenant == "auto" && leaves > 1
 	part := cluster.Time(r.window / inWindow)
@@ -283,7 +281,7 @@ func (r *astraeaRules) divide(v engine.View, tenants []tenant, free int) int {
 			case a.starves && b.starves:
 				return bySubmit
 			case a.starves != b.starves:
-				return cmp.Compare(count(b.starves), count(a.starves))
+				return compareBool(b.starves, a.starves)
 			}
 			return cmp.Or(cmp.Compare(a.f, b.f), bySubmit)
 		})
@@ -310,13 +308,6 @@ func (r *astraeaRules) divide(v engine.View, tenants []tenant, free int) int {
 		}
 	}
 	return free
-}
-
-func count(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // parts is the first phase: max-min over tenants. Each time the one that has
@@ -394,7 +385,7 @@ func (r *astraeaRules) displace(v engine.View, tenants []tenant, list []lessee, 
 	young := make([][]*lessee, len(tenants))
 	for i := range list {
 		l := &list[i]
-		if running, _, _ := l.j.Tasks(); running > 0 && l.until > v.Now() && !l.stays() && v.Now().Sub(l.began) < r.delay && l.began < v.Now() {
+		if running, _, _ := l.j.Tasks(); running > 0 && l.until > v.Now() && !stays(l.j) && v.Now().Sub(l.began) < r.delay && l.began < v.Now() {
 			young[l.tenant] = append(young[l.tenant], l)
 		}
 	}

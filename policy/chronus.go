@@ -134,8 +134,7 @@ func (b *leaseBoard) recall(jobs []engine.JobView) (fresh []*booking) {
 	horizon := 1
 	for i, j := range jobs {
 		t := &b.list[i]
-		_, least, most := j.Tasks()
-		t.j, t.tasks = j, min(max(j.Spec().Tasks[0].Count, least), most)
+		t.j, t.tasks = j, asked(j)
 		t.gpus = j.GPUs(t.tasks)
 		t.left = int64(equalWork * time.Second)
 		if e := j.Spec().Estimate; e > 0 {

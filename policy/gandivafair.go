@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/muster-gpu/muster/engine"
@@ -25,11 +24,8 @@ var gandivaFair = Info{
 func newGandivaFair(k *Knobs) (engine.Policy, error) {
 	g := &gavelPolicy{name: k.label(), objective: "tickets", aware: true}
 	var err error
-	if g.round, err = k.round(); err != nil {
+	if g.round, err = k.turns(); err != nil {
 		return nil, err
-	}
-	if g.round == 0 {
-		return nil, fmt.Errorf("round=%q: jobs take turns in rounds of 1s or more", k.text("round"))
 	}
 	if g.reset, err = k.duration("reset"); err != nil {
 		return nil, err

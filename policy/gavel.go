@@ -52,11 +52,8 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 		return nil, cluster.Unknown("objective", g.objective, gavelObjectives)
 	}
 	var err error
-	if g.round, err = k.round(); err != nil {
+	if g.round, err = k.turns(); err != nil {
 		return nil, err
-	}
-	if g.round == 0 {
-		return nil, fmt.Errorf("round=%q: jobs take turns in rounds of 1s or more", k.text("round"))
 	}
 	if g.reset, err = k.duration("reset"); err != nil {
 		return nil, err
@@ -77,6 +74,15 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 		err = fmt.Errorf("prices=%q with objective=%s: prices and objective=cost need each other", k.text("prices"), g.objective)
 	}
 	return g, err
+}
+
+// turns reads the knob round of a policy that has jobs take turns.
+func (k *Knobs) turns() (time.Duration, error) {
+	d, err := k.round()
+	if err == nil && d == 0 {
+		err = fmt.Errorf("round=%q: jobs take turns in rounds of 1s or more", k.text("round"))
+	}
+	return d, err
 }
 
 func parseOrder(text string) ([]string, error) {
@@ -231,13 +237,12 @@ func (p *gavelPlan) job(j engine.JobView) gavelJob {
 	if job.milli == 0 {
 		job.milli = j.Milli() // slices
 	}
-	_, least, most := j.Tasks()
 	for k, kind := range p.kinds {
 		if !j.Accepts(kind.GPU) {
 			continue
 		}
 		if job.speed[k] = 1_000_000; p.aware {
-			job.speed[k] = max(1, p.v.Speed(j, kind.GPU, min(max(spec.Tasks[0].Count, least), most)))
+			job.speed[k] = max(1, p.v.Speed(j, kind.GPU, asked(j)))
 		}
 	}
 	return job
@@ -275,7 +280,7 @@ func (p *gavelPlan) choose() {
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
 		for i := range p.jobs {
 			job := &p.jobs[i]
-			if k := p.kindOf(job.j.GPU()); k >= 0 && job.stays() && job.j.Spec().Tier == tier && job.j.Milli() <= free[k] {
+			if k := p.kindOf(job.j.GPU()); k >= 0 && stays(job.j) && job.j.Spec().Tier == tier && job.j.Milli() <= free[k] {
 				job.kind = k
 				free[k] -= job.j.Milli()
 			}
@@ -297,12 +302,6 @@ func (p *gavelPlan) choose() {
 			}
 		}
 	}
-}
-
-// stays reports whether a job is left where it is: a critical one that runs, and
-// one that would lose its work, which might never end if it had to take turns.
-func (job *gavelJob) stays() bool {
-	return job.j.Running() && (job.j.Spec().Tier == cluster.Critical || job.j.Loses())
 }
 
 func (p *gavelPlan) kindOf(gpu string) int {
@@ -366,7 +365,7 @@ func (p *gavelPlan) plan() engine.Plan {
 			class, t.Idle = gavelLeft, p.objective == "fifo" || moves && !job.j.Running()
 		default:
 			t.GPU = p.kinds[job.kind].GPU
-			if old := job.j.Target(); job.stays() || old != nil && old.Rank < gavelPlaces && !job.j.Running() {
+			if old := job.j.Target(); stays(job.j) || old != nil && old.Rank < gavelPlaces && !job.j.Running() {
 				class = gavelInVain
 			}
 		}

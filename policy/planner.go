@@ -72,6 +72,19 @@ func claimAll(v engine.View, jobs []engine.JobView, at func(i int) *claim) {
 	}
 }
 
+// asked is how many tasks of its first set a job asks for, within its own bounds.
+func asked(j engine.JobView) int {
+	_, least, most := j.Tasks()
+	return min(max(j.Spec().Tasks[0].Count, least), most)
+}
+
+// stays reports whether a job is left where it is until it ends: a critical one
+// that runs, and one that would lose its work, which might never end if it had to
+// take turns.
+func stays(j engine.JobView) bool {
+	return j.Running() && (j.Spec().Tier == cluster.Critical || j.Loses())
+}
+
 // leaseEnd is when a lease that begins now is over: at a multiple of a thirtieth
 // of its full length, so that many end together.
 func leaseEnd(now cluster.Time, lease, full time.Duration) cluster.Time {

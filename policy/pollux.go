@@ -76,7 +76,7 @@ func (c *resizable) recall() {
 		c.restarts++
 	}
 	c.largest, c.last = max(c.largest, c.now), int64(c.now)
-	c.fixed = c.now > 0 && (c.j.Spec().Tier == cluster.Critical || c.j.Loses())
+	c.fixed = stays(c.j)
 	if c.j.Spec().Tier == cluster.Critical && c.now == 0 {
 		c.most = c.least // it keeps what it gets, so it gets no more than it must
 	}
