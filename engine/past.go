@@ -111,7 +111,7 @@ func (p *past) count(n int) {
 	p.known = NewPast(services, runs)
 }
 
-// PastRevision grows whenever Common's Past becomes another.
+// PastRevision grows whenever Past becomes another.
 func (e *Engine) PastRevision() int64 { return e.past.changes }
 
 // PastRecord is the completed jobs that the policy learns from.
@@ -121,7 +121,9 @@ type PastRecord struct {
 	Period  cluster.Time `json:"period,omitempty"`   // in which it last looked
 }
 
-func (p *past) record() *PastRecord {
+// Past writes down what completed jobs tell; nil: nothing is learned from them.
+func (e *Engine) Past() *PastRecord {
+	p := &e.past
 	if len(p.jobs) == 0 && p.period == 0 {
 		return nil
 	}

@@ -129,6 +129,7 @@ type AdvanceRecord struct {
 // Snapshot writes down what the engine knows. It changes nothing.
 func (e *Engine) Snapshot() Snapshot {
 	s := e.Common()
+	s.Past = e.Past()
 	var arrays []cluster.JobID
 	for i := range e.jobs {
 		if e.jobs[i] == nil {
@@ -147,8 +148,8 @@ func (e *Engine) Snapshot() Snapshot {
 	return s
 }
 
-// Common is a snapshot without jobs and arrays, for a keeper of records who
-// writes down the jobs that Changed names: elements that wait for a place in
+// Common is a snapshot without jobs, arrays and what completed jobs tell (Past),
+// for a keeper of records who writes down the jobs that Changed names: elements that wait for a place in
 // their array are then restored in the order of their numbers.
 func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
@@ -164,7 +165,6 @@ func (e *Engine) Common() Snapshot {
 	}
 	s.Queues, s.Closed = e.queueSpecs()
 	s.Usage, s.Budgets = e.Usage()
-	s.Past = e.past.record()
 	for i := range e.advance {
 		a := &e.advance[i]
 		s.Advance = append(s.Advance, AdvanceRecord{a.spec.Name, a.start, a.end, a.begun})

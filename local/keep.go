@@ -79,6 +79,7 @@ func (m *Machine) renew(ctx context.Context) error {
 // facts are what a restart of the daemon would find now. The state is locked.
 func (m *Machine) facts(ctx context.Context) (*engine.Snapshot, error) {
 	snap := m.eng.Common()
+	snap.Past = m.eng.Past()
 	known := map[cluster.JobID]bool{}
 	for _, j := range m.sorted() {
 		known[j.id] = true

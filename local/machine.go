@@ -422,10 +422,7 @@ func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.De
 	if err := t.PutStep(b.Seq, batch, strconv.FormatUint(d.Hash, 16)); err != nil {
 		return err
 	}
-	s := m.eng.Common() // jobs have rows of their own
-	past := s.Past      // and what completed jobs tell, which does not change with every step
-	s.Past = nil
-	text, err := json.Marshal(s)
+	text, err := json.Marshal(m.eng.Common()) // jobs have rows of their own
 	if err != nil {
 		return err
 	}
@@ -433,7 +430,7 @@ func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.De
 		return err
 	}
 	if m.past != m.pastNow() {
-		if text, err = json.Marshal(past); err != nil {
+		if text, err = json.Marshal(m.eng.Past()); err != nil {
 			return err
 		}
 		if err := t.PutMeta("past", text); err != nil {

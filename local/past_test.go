@@ -25,7 +25,7 @@ func TestPastIsKept(t *testing.T) {
 	until(t, m, submit(t, m, "exit 1"), api.StateFailed) // a step that nothing is learned from
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	want := m.eng.Common().Past
+	want := m.eng.Past()
 	if want == nil || len(want.Jobs) != 3 {
 		t.Fatalf("three jobs completed, kept are %+v", want)
 	}
@@ -44,7 +44,7 @@ func TestPastIsKept(t *testing.T) {
 		o.Dir = dir
 		return o
 	}())
-	if got := again.eng.Common().Past; !reflect.DeepEqual(got, want) {
+	if got := again.eng.Past(); !reflect.DeepEqual(got, want) {
 		t.Errorf("after a restart %+v, before %+v", got, want)
 	}
 }
