@@ -136,15 +136,7 @@ func (b *bench) deviceWorld(r *rand.Rand, seed int) {
 			b.slice(n+"-nics", resourceapi.ResourceSliceSpec{Driver: nicDriver, NodeName: &n, Devices: cards, Pool: resourceapi.ResourcePool{Name: n, ResourceSliceCount: 1}})
 		}
 	}
-	b.wait("the nodes are ready", func() bool {
-		list, err := b.c.CoreV1().Nodes().List(b.ctx, metav1.ListOptions{})
-		for i := range list.Items {
-			if (&node{obj: &list.Items[i]}).unready() {
-				return false
-			}
-		}
-		return err == nil
-	})
+	b.nodesReady()
 	for i := range 4 {
 		name := fmt.Sprintf("there-%d-%d", seed, i)
 		b.resourceClaim(name, randomClaim(r))

@@ -193,15 +193,7 @@ func (b *bench) world(r *rand.Rand) {
 			b.Fatal(err)
 		}
 	}
-	b.wait("the nodes are ready", func() bool {
-		list, err := b.c.CoreV1().Nodes().List(b.ctx, metav1.ListOptions{})
-		for i := range list.Items {
-			if (&node{obj: &list.Items[i]}).unready() {
-				return false
-			}
-		}
-		return err == nil
-	})
+	b.nodesReady()
 	for i := range 8 {
 		p := randomPod(r, fmt.Sprintf("there-%d", i))
 		p.Spec.NodeName, p.Spec.SchedulerName = fmt.Sprintf("n%d", r.IntN(6)), "other"
@@ -507,4 +499,18 @@ func (b *bench) freshClaim(name string) {
 		return true
 	})
 	b.claimVolume(name, class, "")
+}
+
+// nodesReady waits until every node is.
+func (b *bench) nodesReady() {
+	b.Helper()
+	b.wait("the nodes are ready", func() bool {
+		list, err := b.c.CoreV1().Nodes().List(b.ctx, metav1.ListOptions{})
+		for i := range list.Items {
+			if (&node{obj: &list.Items[i]}).unready() {
+				return false
+			}
+		}
+		return err == nil
+	})
 }
