@@ -146,13 +146,3 @@ func TestRubickShared(t *testing.T) {
 		equal(t, name, len(openShared(t, "profiles-misc/Rubick_workload-"+name+".csv", Options{}).Jobs), 406)
 	}
 }
-
-// Loading the whole list: 0.08 s on two shared cores of a Xeon.
-func BenchmarkOpenPhilly(b *testing.B) {
-	path := shared(b, "philly/philly_pollux.csv")
-	for b.Loop() {
-		if _, err := Open(path, Options{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
