@@ -125,12 +125,15 @@ func (d *dumb) predict(j *cluster.Job) time.Duration {
 			return sum / n * time.Millisecond
 		}
 	}
-	return j.Estimate
+	return 0
 }
 
 // learn: every three minutes, or at the first step after that, what completed
-// until then is known.
+// until then is known to a policy that learns.
 func (d *dumb) learn() {
+	if d.policy != byIndex && d.policy != byPace {
+		return
+	}
 	if at := d.now / cluster.Time(3*time.Minute); at != d.learned {
 		d.learned, d.known = at, slices.Clone(d.completed)
 		d.refresh()

@@ -141,6 +141,9 @@ func (d *dumb) takes(j *dumbJob, b books, blocked map[kind]bool) bool {
 		return false
 	}
 	list := d.victims(j)
+	if !d.looks && slices.ContainsFunc(list, func(x victim) bool { return x.only || x.swap }) {
+		return false
+	}
 	if d.preempt(j, b, blocked, list) {
 		return true
 	}

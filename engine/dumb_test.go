@@ -41,6 +41,7 @@ type dumb struct {
 	promises       []*promise
 	possible       bool         // asking what could ever be
 	passing        bool         // going through the line
+	looks          bool         // the engine goes through it in this step
 	mf             *multifactor // nil: another policy
 	preempts       []string
 	others         []string
@@ -152,7 +153,11 @@ func (d *dumb) key(j *dumbJob) [2]int64 {
 	case "sjf", "srtf":
 		return [2]int64{d.remaining(j)}
 	case "qssf":
-		return [2]int64{int64(j.predicted/time.Millisecond) * j.GPUMilli(), j.GPUMilli()}
+		runs := j.predicted
+		if runs == 0 {
+			runs = j.Estimate // which progress may have changed
+		}
+		return [2]int64{int64(runs/time.Millisecond) * j.GPUMilli(), j.GPUMilli()}
 	case "ssf", "srsf":
 		return [2]int64{d.remaining(j) / int64(time.Millisecond) * max(1, d.milli(j)/1000)}
 	case "sjf-gpu", "sjf-gpu:preempt=true":
@@ -248,9 +253,11 @@ func (d *dumb) unplace(j *dumbJob) {
 }
 
 // step is Step. Around promises it matters when the scheduler looks, because time
-// goes by: there the twin is told; and when a policy plans.
+// goes by: there the twin is told; and when a policy plans. So it does where victims
+// have to leave their queues what those are guaranteed: which of them come first,
+// by what they would lose, changes with time.
 func (d *dumb) step(b engine.Batch, looks, plans bool) (others, preempts []string) {
-	d.now, d.others, d.preempts = b.Now, nil, nil
+	d.now, d.looks, d.others, d.preempts = b.Now, looks, nil, nil
 	d.used()
 	var ready []*dumbJob
 	for _, ev := range b.Events {
@@ -295,13 +302,13 @@ func (d *dumb) step(b engine.Batch, looks, plans bool) (others, preempts []strin
 func (d *dumb) timers() {
 	var begin []*dumbJob
 	for _, j := range d.jobs {
-		d.follow(j)
 		if j.state == engine.Pending && !j.hold && !j.begun && j.Begin <= d.now {
 			begin = append(begin, j)
 		}
 		if (j.state == engine.Running || j.state == engine.Starting) && j.limitAt <= d.now {
 			d.stop(j, engine.TimedOut, cluster.NoJob)
 		}
+		d.follow(j)
 	}
 	slices.SortStableFunc(begin, func(a, b *dumbJob) int { return cmp.Compare(a.Begin, b.Begin) })
 	for _, j := range begin {

@@ -379,6 +379,9 @@ func (e *Engine) follow(j *jobState) bool {
 		if j.started.Add(e.cfg.MinRuntime) > e.now {
 			return false // when that is over, it follows
 		}
+		if 0 < j.limitAt && j.limitAt <= e.now {
+			return false // its time limit strikes in this very step: that is why it stops
+		}
 		e.stop(j, e.howToStop(j), Preempted, cluster.NoJob)
 	case t.Tasks > 0 && int(j.tasks) > t.Tasks && j.state == Running && !j.resizing:
 		return e.cutTo(j, t.Tasks)

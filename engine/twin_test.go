@@ -69,9 +69,14 @@ func TestTwinFound(t *testing.T) {
 		seed           uint64
 		queues         func(r *rand.Rand) []cluster.Queue
 	}{
-		{"las:base=1m", "worst-fit", engine.Skip, 299, nil}, // a start sends another gang's first set elsewhere: now it may preempt
-		{byRest, "first-fit", engine.Skip, 7, nil},          // who loses a place in a pass is not promoted before its end
-		{"srsf", "worst-fit", engine.Skip, 401, twinQueues}, // a job that has more left than it seemed, though less than when it was listed
+		{"las:base=1m", "worst-fit", engine.Skip, 299, nil},     // a start sends another gang's first set elsewhere: now it may preempt
+		{byRest, "first-fit", engine.Skip, 7, nil},              // who loses a place in a pass is not promoted before its end
+		{"srsf", "worst-fit", engine.Skip, 401, twinQueues},     // a job that has more left than it seemed, though less than when it was listed
+		{"scatter:gated", "worst-fit", engine.Strict, 131, nil}, // its time limit and the end of its minimum run time at one instant
+		{"scatter", "best-fit", engine.Skip, 126, twinQueues},   // nothing changed but what victims would lose
+		{"qssf", "worst-fit", engine.Strict, 22, nil},           // progress changes the run time of a job of which nobody knows another
+		{"srtf", "first-fit", engine.Conservative, 213, nil},    // who is overdue keeps its place until something is heard of it
+		{byIndex, "worst-fit", engine.Skip, 98, twinQueues},     // as under scatter: what victims would lose
 	} {
 		twins(t, c.policy, c.placer, c.mode, c.seed, c.queues)
 	}
