@@ -114,6 +114,7 @@ type Engine struct {
 	ps        passState
 	advance   []advance
 	past      past
+	demand    demand
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -350,6 +351,7 @@ func (e *Engine) classify(id int32, model cluster.GPUModel) error {
 		for i := range e.shapes {
 			e.shapes[i].stale = true
 		}
+		e.demand.stale = true
 	}
 	c := &e.st.classes[n.class]
 	n.pos = int32(len(c.nodes))

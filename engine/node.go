@@ -41,6 +41,7 @@ type nodeState struct {
 	nvlink   int32           // domain ids; equal ids are near
 	rack     int32
 	fabric   int32
+	version  uint64 // names its state: grows with each change, and comes back with what is undone
 }
 
 // class is the set of nodes that no job can tell apart by its constraints:
@@ -80,11 +81,20 @@ type nodeStore struct {
 	nodes   []nodeState
 	classes []class
 	undo    []undoRec
+	changes uint64 // counts versions of nodes
+	frag    fragCache
 }
 
 type undoRec struct {
-	alloc Alloc
-	taken bool
+	alloc   Alloc
+	taken   bool
+	version uint64 // of the node before
+}
+
+// changed gives a node a new version.
+func (st *nodeStore) changed(n *nodeState) {
+	st.changes++
+	n.version = st.changes
 }
 
 func (st *nodeStore) index(n *nodeState, in bool) {
@@ -93,6 +103,7 @@ func (st *nodeStore) index(n *nodeState, in bool) {
 	}
 	c := &st.classes[n.class]
 	n.indexed = in
+	st.changed(n)
 	if in {
 		c.buckets[n.nfree].add(n.pos)
 		c.free += int(n.nfree)
@@ -137,14 +148,15 @@ func (st *nodeStore) setFree(n *nodeState, free uint64) {
 
 // take books an allocation; release is its exact inverse. Both log, so that
 // rollback can undo them.
-func (st *nodeStore) take(a *Alloc) {
-	st.apply(a, true)
-	st.undo = append(st.undo, undoRec{*a, true})
-}
+func (st *nodeStore) take(a *Alloc) { st.book(a, true) }
 
-func (st *nodeStore) release(a *Alloc) {
-	st.apply(a, false)
-	st.undo = append(st.undo, undoRec{*a, false})
+func (st *nodeStore) release(a *Alloc) { st.book(a, false) }
+
+func (st *nodeStore) book(a *Alloc, taken bool) {
+	n := &st.nodes[a.Node]
+	st.undo = append(st.undo, undoRec{*a, taken, n.version})
+	st.apply(a, taken)
+	st.changed(n)
 }
 
 func (st *nodeStore) mark() int { return len(st.undo) }
@@ -152,7 +164,9 @@ func (st *nodeStore) mark() int { return len(st.undo) }
 // rollback undoes everything since the mark.
 func (st *nodeStore) rollback(mark int) {
 	for i := len(st.undo) - 1; i >= mark; i-- {
-		st.apply(&st.undo[i].alloc, !st.undo[i].taken)
+		u := &st.undo[i]
+		st.apply(&u.alloc, !u.taken)
+		st.nodes[u.alloc.Node].version = u.version
 	}
 	st.undo = st.undo[:mark]
 }

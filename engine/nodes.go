@@ -68,6 +68,7 @@ func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
 			}
 		}
 	}
+	e.st.changed(n)
 	e.st.indexPartial(n)
 	e.epoch++
 	e.fresh = true

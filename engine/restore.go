@@ -119,6 +119,7 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 		ns.drained = slices.Contains(s.Drained, n.Name)
 		ns.healthy = (uint64(1)<<ns.spec.GPUs - 1) &^ n.Bad
 		e.st.setFree(ns, ns.whole())
+		e.st.changed(ns)
 		e.st.index(ns, n.State == cluster.Up)
 	}
 	e.capacityChanged()

@@ -36,6 +36,9 @@ type Site struct {
 	most   *nodeMost // nil: it has no bounds of its own
 	has    []Alloc   // what a job that grows holds already
 	own    uint64    // devices of the task that is being bound: its shares are on distinct ones
+	row    *fragRow  // what Growth remembers of the set rowSet, under demand rowRev
+	rowSet int
+	rowRev int64
 }
 
 // Job returns the job that is being placed.

@@ -364,6 +364,7 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 		j.predicted = e.predict(spec)
 	}
 	j.spec, j.queue, j.user = spec, int32(q), e.users.id(spec.User)
+	e.demand.stale = true
 	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
 	e.deps.join(e, j)                                        // its dependencies may be new
 	if e.admit(j); waits && j.eligible && j.lined != lined { // it keeps its age

@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Demand is what tasks ask for, as the jobs have it that were submitted last:
+// those that wait, that run, and that are over. It is a function of the jobs
+// alone, so that a restart and a replay know it without a record of it.
+
+const (
+	mostDemand = 1000 // jobs that are looked at
+	mostKinds  = 64   // of tasks that are told apart
+	mostWeight = 1000 // tasks of one set that count
+	covered    = 95   // per cent of the tasks that the kinds must cover (G-fgd-procedure, 2)
+)
+
+// taskKind is tasks that ask for the same.
+type taskKind struct {
+	request cluster.Request
+	suits   classSet // where they can ever run
+	weight  int64    // tasks
+	key     []byte
+}
+
+// demand is the kinds of tasks that count, the most frequent first.
+type demand struct {
+	upto     int // jobs below this number were looked at
+	stale    bool
+	rev      int64 // grows whenever kinds do change
+	kinds    []taskKind
+	weight   int64         // of all kinds
+	byClass  [][]fragGroup // the kinds that suit a class, by what they need of devices
+	computed int64         // nodes that were evaluated, for tests and benchmarks
+}
+
+// demandUpto is the job at which demand was last estimated when n are known:
+// anew with each job at first, later when an eighth of them are new, at the
+// latest after 128.
+func demandUpto(n int) int {
+	step := 1
+	if n >= 16 {
+		step = min(128, 1<<(bits.Len(uint(n))-4))
+	}
+	return n - n%step
+}
+
+// demandNow returns the demand in force.
+func (e *Engine) demandNow() *demand {
+	d := &e.demand
+	if upto := demandUpto(len(e.jobs)); d.rev == 0 || d.stale || d.upto != upto {
+		d.upto, d.stale = upto, false
+		d.rev++
+		e.countDemand(d)
+	}
+	return d
+}
+
+// countDemand counts the tasks of the last jobs by kind and keeps the most
+// frequent kinds. Tasks without GPUs are left out: no free GPU is of use to them.
+func (e *Engine) countDemand(d *demand) {
+	var kinds []taskKind
+	at := map[string]int{} // looked up only
+	total := int64(0)
+	for _, j := range e.jobs[max(0, d.upto-mostDemand):d.upto] {
+		if j == nil || checkTasks(j.spec) != "" {
+			continue
+		}
+		for i := range j.spec.Tasks {
+			t := &j.spec.Tasks[i]
+			if t.Request.GPUs == 0 || t.Count < 1 {
+				continue
+			}
+			e.scratch.key = kindKey(e.scratch.key[:0], j.spec, &t.Request)
+			k, ok := at[string(e.scratch.key)]
+			if !ok {
+				k = len(kinds)
+				at[string(e.scratch.key)] = k
+				kinds = append(kinds, taskKind{request: t.Request, key: bytes.Clone(e.scratch.key), suits: e.suitsOf(j.spec, &t.Request)})
+			}
+			if !kinds[k].suits.empty() {
+				w := int64(min(t.Count, mostWeight))
+				kinds[k].weight += w
+				total += w
+			}
+		}
+	}
+	slices.SortFunc(kinds, func(a, b taskKind) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), bytes.Compare(a.key, b.key))
+	})
+	d.kinds, d.weight = nil, 0
+	for i := range kinds {
+		if kinds[i].weight == 0 || len(d.kinds) == mostKinds || d.weight*100 >= total*covered {
+			break
+		}
+		d.kinds = append(d.kinds, kinds[i])
+		d.weight += kinds[i].weight
+	}
+	d.group(e.st.classes)
+}
+
+// kindKey writes what makes up a kind into buf.
+func kindKey(buf []byte, j *cluster.Job, r *cluster.Request) []byte {
+	for _, v := range []int64{int64(r.GPUs), r.Share, r.Memory, r.CPU, r.RAM} {
+		buf = binary.BigEndian.AppendUint64(buf, uint64(v))
+	}
+	for _, list := range [][]string{{r.Profile}, j.GPUTypes, j.Partitions} {
+		buf = binary.AppendVarint(buf, int64(len(list)))
+		for _, s := range list {
+			buf = append(binary.AppendVarint(buf, int64(len(s))), s...)
+		}
+	}
+	return buf
+}
+
+// suitsOf is the classes on which a task of the job can ever run.
+func (e *Engine) suitsOf(j *cluster.Job, r *cluster.Request) (suits classSet) {
+	parts := e.partMask(j.Partitions)
+	for ci := range e.st.classes {
+		c := &e.st.classes[ci]
+		if c.parts&parts != 0 && whyNotClass(r, c) == "" &&
+			(len(j.GPUTypes) == 0 || slices.ContainsFunc(j.GPUTypes, func(t string) bool { return matchType(c.model.Name, t) })) {
+			suits.add(int32(ci))
+		}
+	}
+	return suits
+}
+
+// fragGroup is kinds that need the same of devices; they differ in CPU and RAM.
+type fragGroup struct {
+	gpus    int
+	share   cluster.Milli // of each; 0: whole ones
+	mem     cluster.MiB   // of each, with a share
+	profile *cluster.SliceProfile
+	members []fragMember // by CPU
+}
+
+type fragMember struct {
+	cpu    cluster.Milli
+	ram    cluster.MiB
+	weight int64
+}
+
+// group sorts the kinds by class and by what they need of devices.
+func (d *demand) group(classes []class) {
+	d.byClass = make([][]fragGroup, len(classes))
+	for i := range d.kinds {
+		k := &d.kinds[i]
+		for ci := range classes {
+			if !k.suits.has(int32(ci)) {
+				continue
+			}
+			g := fragGroup{gpus: k.request.GPUs}
+			if k.request.Profile != "" {
+				g.profile, _ = classes[ci].model.Profile(k.request.Profile)
+			} else if k.request.Fractional() {
+				g.share, g.mem = k.request.Share, k.request.Memory
+			}
+			at := slices.IndexFunc(d.byClass[ci], func(o fragGroup) bool {
+				return o.gpus == g.gpus && o.share == g.share && o.mem == g.mem && o.profile == g.profile
+			})
+			if at < 0 {
+				at = len(d.byClass[ci])
+				d.byClass[ci] = append(d.byClass[ci], g)
+			}
+			m := &d.byClass[ci][at].members
+			*m = append(*m, fragMember{k.request.CPU, k.request.RAM, k.weight})
+		}
+	}
+	for ci := range d.byClass {
+		for i := range d.byClass[ci] {
+			slices.SortStableFunc(d.byClass[ci][i].members, func(a, b fragMember) int { return cmp.Compare(a.cpu, b.cpu) })
+		}
+	}
+}

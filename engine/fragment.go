@@ -1,0 +1,286 @@
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Fragmentation (D-fgd): of what is free on a node, how much is of no use to the
+// tasks that people submit. A kind of task that fits on a node can use the free
+// parts of devices that are large enough for it; one that does not fit can use
+// nothing. Fragments are what is free less what can be used, averaged over the
+// kinds by their number of tasks. Everything here is counted in milli-GPU times
+// tasks, so that nothing is rounded.
+
+// fragCache remembers what was computed of nodes. A node's version names its
+// state: an undone change brings the old one back.
+type fragCache struct {
+	rev    int64 // of the demand for which all this holds
+	usable []fragEntry
+	rows   map[cluster.Request]*fragRow // looked up only
+}
+
+// fragEntry is what was computed of one node.
+type fragEntry struct {
+	version uint64 // of the node, plus one; 0: nothing yet
+	value   int64
+	device  int16
+}
+
+// fragRow is by how much the fragments of each node would grow under one more
+// task.
+type fragRow struct{ nodes []fragEntry }
+
+// noRoom marks an entry of a node on which the task does not fit.
+const noRoom = -2
+
+// mostRows bounds the memory for requests that were placed.
+const mostRows = 64
+
+// fresh makes the cache one for the demand in force and all nodes.
+func (c *fragCache) fresh(d *demand, nodes int) {
+	if c.rev == d.rev && len(c.usable) == nodes {
+		return
+	}
+	c.rev, c.rows = d.rev, map[cluster.Request]*fragRow{}
+	c.usable = make([]fragEntry, nodes)
+}
+
+// row returns the entries of a request.
+func (c *fragCache) row(r *cluster.Request) *fragRow {
+	row := c.rows[*r]
+	if row == nil {
+		if len(c.rows) >= mostRows {
+			c.rows = map[cluster.Request]*fragRow{}
+		}
+		row = &fragRow{make([]fragEntry, len(c.usable))}
+		c.rows[*r] = row
+	}
+	return row
+}
+
+// leftOn is what is free of a device, in milli-GPU.
+func (n *nodeState) leftOn(dev int) cluster.Milli {
+	if n.healthy>>dev&1 == 0 || n.free>>dev&1 == 0 && n.devs[dev].tenants == 0 && !n.isCut(dev) {
+		return 0
+	}
+	return cluster.Milli(n.devs[dev].milli)
+}
+
+// left is what is free of the node's GPUs, in milli-GPU.
+func (n *nodeState) left() (sum cluster.Milli) {
+	for i := range n.devs {
+		sum += n.leftOn(i)
+	}
+	return sum
+}
+
+// usableBy is what of the node's free GPUs is on devices that could take a task
+// of the group, if there are enough for one.
+func (n *nodeState) usableBy(model *cluster.GPUModel, g *fragGroup) (sum cluster.Milli) {
+	if g.share == 0 && g.profile == nil {
+		if int(n.nfree) < g.gpus {
+			return 0
+		}
+		return cluster.Milli(n.nfree) * cluster.Whole
+	}
+	count := 0
+	for i := range n.devs {
+		d, left := &n.devs[i], n.leftOn(i)
+		switch {
+		case left == 0:
+			continue
+		case g.profile != nil:
+			if d.tenants > 0 && d.slots == 0 || n.startOn(model, g.profile, i) < 0 {
+				continue
+			}
+		case left < g.share || d.mem < g.mem || d.slots != 0 || n.isCut(i):
+			continue
+		}
+		count++
+		sum += left
+	}
+	if count < g.gpus {
+		return 0
+	}
+	return sum
+}
+
+// usableOf sums over the kinds what each could use of the node's free GPUs, times
+// its tasks.
+func (st *nodeStore) usableOf(n *nodeState, d *demand) (sum int64) {
+	model, groups := &st.classes[n.class].model, d.byClass[n.class]
+	for i := range groups {
+		left := n.usableBy(model, &groups[i])
+		if left == 0 {
+			continue
+		}
+		for k := range groups[i].members {
+			m := &groups[i].members[k]
+			if m.cpu > n.cpu {
+				break
+			}
+			if m.ram <= n.ram {
+				sum += left * m.weight
+			}
+		}
+	}
+	return sum
+}
+
+// usable is usableOf from memory.
+func (st *nodeStore) usable(id int, d *demand) int64 {
+	n, e := &st.nodes[id], &st.frag.usable[id]
+	if e.version != n.version+1 {
+		d.computed++
+		e.version, e.value = n.version+1, st.usableOf(n, d)
+	}
+	return e.value
+}
+
+// Fragmentation is how much of the free GPUs is of use.
+type Fragmentation struct {
+	Free   cluster.Milli // on nodes that take jobs
+	Usable cluster.Milli // ... by the tasks submitted last, on average; Free where none was submitted yet
+}
+
+// Rate is the part of what is free that is of no use, between 0 and 1.
+func (f Fragmentation) Rate() float64 {
+	if f.Free == 0 {
+		return 0
+	}
+	return 1 - float64(f.Usable)/float64(f.Free)
+}
+
+// Fragmentation says how much of the free GPUs the tasks that were submitted
+// last could use on average (D-fgd: free less the fragments).
+func (e *Engine) Fragmentation() (f Fragmentation) {
+	d := e.demandNow()
+	e.st.frag.fresh(d, len(e.st.nodes))
+	var sum, part int64 // usable, in tasks' milli-GPU: whole ones and what is left of them
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		if !n.indexed {
+			continue
+		}
+		f.Free += n.left()
+		if d.weight > 0 {
+			part += e.st.usable(id, d)
+			sum, part = sum+part/d.weight, part%d.weight
+		}
+	}
+	if f.Usable = sum; d.weight == 0 {
+		f.Usable = f.Free
+	}
+	return f
+}
+
+// Candidates calls f for each node on which the set might run, in order, until f
+// returns false.
+func (s *Site) Candidates(set int, f func(node int) bool) { s.nodes(s.stage.of(set), f) }
+
+// FreeMilli returns what is free of a node's GPUs, in milli-GPU.
+func (s *Site) FreeMilli(node int) cluster.Milli { return s.e.st.nodes[node].left() }
+
+// Growth returns by how much the fragments of a node grow if one more task of the
+// set runs there, in milli-GPU times tasks, and for a share of one device on which
+// it grows them least (of equal devices the fullest, then the first); -1: any. ok
+// is false where there is no room. The caller still has to check Room.
+func (s *Site) Growth(node, set int) (growth int64, dev int, ok bool) {
+	d := s.e.demandNow()
+	n, r := &s.e.st.nodes[node], &s.req[set].Request
+	c := &s.e.st.frag
+	c.fresh(d, len(s.e.st.nodes))
+	if on := s.devices(n); on != anyDevice {
+		e := s.growth(node, set, d, on)
+		return e.value, int(e.device), e.device != noRoom
+	}
+	if s.row == nil || s.rowSet != set || s.rowRev != d.rev {
+		s.row, s.rowSet, s.rowRev = c.row(r), set, d.rev
+	}
+	e := &s.row.nodes[node]
+	if e.version != n.version+1 {
+		*e = s.growth(node, set, d, anyDevice)
+		e.version = n.version + 1
+	}
+	return e.value, int(e.device), e.device != noRoom
+}
+
+// growth computes an entry of a row: it tries, looks and takes back.
+func (s *Site) growth(node, set int, d *demand, on uint64) fragEntry {
+	st, r := &s.e.st, &s.req[set].Request
+	n := &st.nodes[node]
+	if st.roomOn(n, r, 1, on) < 1 {
+		return fragEntry{device: noRoom}
+	}
+	d.computed++
+	before := st.usable(node, d)
+	try := func(take func()) int64 {
+		mark, allocs := s.Mark()
+		take()
+		taken := cluster.Milli(0)
+		for i := allocs; i < len(s.allocs); i++ {
+			taken += s.allocs[i].Milli()
+		}
+		g := before - st.usableOf(n, d) - taken*d.weight
+		s.Undo(mark, allocs)
+		return g
+	}
+	if !oneShare(r) {
+		return fragEntry{value: try(func() { s.TakeOn(node, set, 1, Fullest) }), device: -1}
+	}
+	best := fragEntry{device: noRoom}
+	for m := n.whole() & on; m != 0; m &= m - 1 {
+		dev := bits.TrailingZeros64(m)
+		if _, ok := s.deviceLeft(n, dev, r); !ok || n.leftOn(dev) == 0 || s.alike(n, dev, on) {
+			continue
+		}
+		g := try(func() { s.TakeDevice(node, set, dev) })
+		if best.device < 0 || g < best.value || g == best.value && n.devs[dev].milli < n.devs[best.device].milli {
+			best.value, best.device = g, int16(dev)
+		}
+	}
+	return best
+}
+
+// alike reports whether an earlier device has as much free as this one.
+func (s *Site) alike(n *nodeState, dev int, on uint64) bool {
+	for i := range dev {
+		if on>>i&1 == 1 && n.leftOn(i) == n.leftOn(dev) && n.devs[i].mem == n.devs[dev].mem && n.devs[i].slots == n.devs[dev].slots && n.isCut(i) == n.isCut(dev) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneShare reports whether tasks take a share of one device.
+func oneShare(r *cluster.Request) bool { return r.Fractional() && r.Profile == "" && r.GPUs == 1 }
+
+// TakeDevice binds one task of a set to a node, its share to one device; the
+// caller has checked that it has room. Tasks that take anything else than a share
+// of one device are bound as Take does it.
+func (s *Site) TakeDevice(node, set, dev int) {
+	r := &s.req[set].Request
+	if dev < 0 || !oneShare(r) {
+		s.Take(node, set, 1)
+		return
+	}
+	s.bind(&Alloc{Node: int32(node), Set: int32(set), Tasks: 1, GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, CPU: r.CPU, RAM: r.RAM})
+}
+
+// checkFragments computes again what is remembered of nodes.
+func (e *Engine) checkFragments() error {
+	c, d := &e.st.frag, &e.demand
+	if c.rev != d.rev {
+		return nil // it will be forgotten
+	}
+	for id := range c.usable {
+		n := &e.st.nodes[id]
+		if m := &c.usable[id]; m.version == n.version+1 && m.value != e.st.usableOf(n, d) {
+			return fmt.Errorf("node %d: %d is remembered as usable, recomputed %d", id, m.value, e.st.usableOf(n, d))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package engine
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// wants makes the demand of an engine: so many single-task jobs of each request.
+func wants(e *Engine, kinds ...wanted) {
+	e.jobs = nil
+	for _, k := range kinds {
+		for range k.jobs {
+			e.jobs = append(e.jobs, &jobState{spec: &cluster.Job{ID: cluster.JobID(len(e.jobs)), GPUTypes: k.types,
+				Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, state: Done})
+		}
+	}
+	e.demand.stale = true
+}
+
+type wanted struct {
+	jobs    int
+	request cluster.Request
+	types   []string
+}
+
+func share(milli int64) cluster.Request { return cluster.Request{GPUs: 1, Share: milli} }
+func whole(gpus int) cluster.Request    { return cluster.Request{GPUs: gpus} }
+
+// fragments is the expected fragments of a node in milli-GPU.
+func fragments(e *Engine, id int) float64 {
+	d := e.demandNow()
+	n := &e.st.nodes[id]
+	return float64(n.left()) - float64(e.st.usableOf(n, d))/float64(d.weight)
+}
+
+// occupy leaves so many milli-GPU free on each device of a node.
+func occupy(e *Engine, id int, free ...int64) {
+	for i, f := range free {
+		a := Alloc{Node: int32(id), GPUs: 1 << i, Tasks: 1}
+		if f == cluster.Whole {
+			continue
+		}
+		if f > 0 {
+			a.Share = int32(cluster.Whole - f)
+		}
+		e.st.take(&a)
+	}
+	e.st.commit()
+}
+
+// TestFragmentVector is the one of D-fgd: tasks of 0.6 GPU with probability 0.5,
+// of one GPU 0.3, of two 0.2; a node with 0.5 and 1.0 free.
+func TestFragmentVector(t *testing.T) {
+	e := store(t, "V100-16GB", cluster.Node{GPUs: 2, CPU: 8000}, cluster.Node{GPUs: 2, CPU: 8000})
+	with := func(r cluster.Request, cpu int64) cluster.Request { r.CPU = cpu; return r }
+	mix := func(cpu int64) {
+		wants(e, wanted{5, with(share(600), cpu), nil}, wanted{3, with(whole(1), cpu), nil}, wanted{2, with(whole(2), cpu), nil},
+			wanted{40, cluster.Request{CPU: 1000}, nil}) // no GPU is of use to these: they do not count
+	}
+	mix(4000)
+	occupy(e, 0, 500, 1000)
+	if f := fragments(e, 0); f != 700 {
+		t.Errorf("fragments of (0.5, 1.0): %v, want 700", f)
+	}
+	if f := fragments(e, 1); f != 0 {
+		t.Errorf("fragments of an idle node on which every kind fits: %v", f)
+	}
+	s := siteFor(e, share(500), 1)
+	g, dev, ok := s.Growth(0, 0)
+	if d := e.demand.weight; !ok || dev != 0 || g != -500*d {
+		t.Errorf("a share of 0.5: device %d, growth %d, ok %v; want device 0, growth -0.5", dev, g/d, ok)
+	}
+	for dev, want := range []float64{200, 1000} {
+		mark, n := s.Mark()
+		s.TakeDevice(0, 0, dev)
+		if f := fragments(e, 0); f != want {
+			t.Errorf("fragments with 0.5 on device %d: %v, want %v", dev, f, want)
+		}
+		s.Undo(mark, n)
+	}
+	if f := e.Fragmentation(); f.Free != 3500 || f.Usable != 2800 || math.Abs(f.Rate()-0.2) > 1e-12 {
+		t.Errorf("fragmentation %+v, rate %v; want 3500 free, 2800 of use", f, f.Rate())
+	}
+	mix(9000) // too much for every node: nothing can be used, and such kinds do not count at all
+	if d := e.demandNow(); d.weight != 0 {
+		t.Errorf("kinds that no node can hold count: %+v", d.kinds)
+	}
+	mix(8000)
+	e.st.nodes[0].cpu -= 1
+	e.st.changed(&e.st.nodes[0])
+	if f := fragments(e, 0); f != 1500 {
+		t.Errorf("fragments where CPU is short for every kind: %v, want all that is free, 1500", f)
+	}
+	occupy(e, 1, 0, 0)
+	if f := fragments(e, 1); f != 0 {
+		t.Errorf("fragments of a full node: %v", f)
+	}
+}
+
+// TestFragmentTypes: a kind that names another GPU model cannot use the node.
+func TestFragmentTypes(t *testing.T) {
+	e, err := New(Config{Policy: nobody{}, Placer: nowhere{}, Spec: cluster.Spec{Nodes: []cluster.Node{
+		{Name: "a", Model: "V100-16GB", GPUs: 4}, {Name: "b", Model: "T4-16GB", GPUs: 4}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(e, wanted{1, whole(1), []string{"T4"}}, wanted{3, whole(1), nil})
+	if a, b := fragments(e, 0), fragments(e, 1); a != 1000 || b != 0 {
+		t.Errorf("fragments %v and %v, want 1000 (a quarter of the demand is for T4 alone) and 0", a, b)
+	}
+}
+
+// dumbFragments is D-fgd as it is written: kind by kind, GPU by GPU, in milli-GPU
+// times tasks.
+func dumbFragments(e *Engine, n *nodeState) (sum int64) {
+	model := &e.st.classes[n.class].model
+	for _, k := range e.demandNow().kinds {
+		var total, fits, small int64
+		for i := range n.devs {
+			d := n.devs[i]
+			free := int64(d.milli)
+			held := n.free>>i&1 == 0 && d.tenants == 0 && !n.isCut(i)
+			if n.healthy>>i&1 == 0 || held || free == 0 {
+				continue
+			}
+			total += free
+			can := false
+			switch r := k.request; {
+			case r.Profile != "":
+				p, ok := model.Profile(r.Profile)
+				can = ok && (d.tenants == 0 || d.slots != 0) && n.startOn(model, p, i) >= 0
+			case r.Share > 0:
+				can = free >= r.Share && d.mem >= r.Memory && d.slots == 0 && !n.isCut(i)
+			default:
+				can = free == 1000 && n.free>>i&1 == 1
+			}
+			if can {
+				fits++
+			} else {
+				small += free
+			}
+		}
+		if !k.suits.has(n.class) || fits < int64(k.request.GPUs) || n.cpu < k.request.CPU || n.ram < k.request.RAM {
+			small = total
+		}
+		sum += small * k.weight
+	}
+	return sum
+}
+
+// dumbGrowth tries every device that Room and deviceLeft allow.
+func dumbGrowth(s *Site, node int) (growth int64, dev int, ok bool) {
+	e, r := s.e, &s.req[0].Request
+	n := &e.st.nodes[node]
+	if s.Room(node, 0, 1) < 1 {
+		return 0, 0, false
+	}
+	before := dumbFragments(e, n)
+	if !r.Fractional() || r.Profile != "" || r.GPUs > 1 {
+		mark, k := s.Mark()
+		s.Take(node, 0, 1)
+		growth = dumbFragments(e, n) - before
+		s.Undo(mark, k)
+		return growth, -1, true
+	}
+	dev = -1
+	for i := range n.devs {
+		left, can := s.deviceLeft(n, i, r)
+		if !can || n.leftOn(i) == 0 {
+			continue
+		}
+		mark, k := s.Mark()
+		s.TakeDevice(node, 0, i)
+		g := dumbFragments(e, n) - before
+		s.Undo(mark, k)
+		if was := int64(0); dev >= 0 {
+			if was, _ = s.deviceLeft(n, dev, r); g > growth || g == growth && left >= was {
+				continue
+			}
+		}
+		growth, dev = g, i
+	}
+	return growth, dev, dev >= 0
+}
+
+// TestFragmentTwin: what is remembered, and what was taken over from one state to
+// another, is what the definition gives, through a thousand random changes each of
+// which may be taken back; 0 <= fragments <= free, and a placement changes its own
+// node only.
+func TestFragmentTwin(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		model := []string{"A100-80GB", "T4-16GB", "A30-24GB"}[r.IntN(3)]
+		var nodes []cluster.Node
+		for range 1 + r.IntN(6) {
+			nodes = append(nodes, cluster.Node{GPUs: []int{0, 1, 2, 4, 8}[r.IntN(5)], CPU: []int64{0, 8000, 16000}[r.IntN(3)],
+				RAM: []int64{0, 65536}[r.IntN(2)], Islands: r.IntN(3), Bad: uint64(r.IntN(2) & r.IntN(2))})
+		}
+		nodes[0].GPUs = 4
+		e := store(t, model, nodes...)
+		request := func() cluster.Request {
+			q := cluster.Request{GPUs: 1 + r.IntN(4), CPU: []int64{0, 1000, 5000}[r.IntN(3)], RAM: []int64{0, 9000}[r.IntN(2)]}
+			switch r.IntN(5) {
+			case 0, 1:
+				q.Share, q.Memory = int64(1+r.IntN(9))*100, []int64{0, 4096, 9000}[r.IntN(3)]
+				if r.IntN(4) > 0 {
+					q.GPUs = 1
+				}
+			case 2:
+				q.GPUs, q.Profile = 1, []string{"1g", "2g", "3g"}[r.IntN(3)]
+			case 3:
+				q.GPUs = r.IntN(2)
+			}
+			return q
+		}
+		var mix []wanted
+		for range 1 + r.IntN(9) {
+			mix = append(mix, wanted{1 + r.IntN(6), request(), nil})
+		}
+		wants(e, mix...)
+		var held []Alloc
+		for range 150 {
+			s := siteFor(e, request(), 1)
+			var before []int64
+			for id := range e.st.nodes {
+				n := &e.st.nodes[id]
+				f := dumbFragments(e, n)
+				before = append(before, f)
+				d := e.demandNow()
+				if f < 0 || f > n.left()*d.weight {
+					t.Fatalf("seed %d: fragments %d of %d free", seed, f, n.left())
+				}
+				e.st.frag.fresh(d, len(e.st.nodes))
+				if got := n.left()*d.weight - e.st.usable(id, d); got != f {
+					t.Fatalf("seed %d: node %d %+v: fragments %d, by definition %d", seed, id, n.devs, got, f)
+				}
+				g, dev, ok := s.Growth(id, 0)
+				wantG, wantDev, wantOK := dumbGrowth(s, id)
+				if ok != wantOK || ok && (g != wantG || dev != wantDev) {
+					t.Fatalf("seed %d: %+v on node %d %+v: growth %d on %d (%v), by definition %d on %d (%v)", seed, s.req[0].Request, id, n.devs, g, dev, ok, wantG, wantDev, wantOK)
+				}
+			}
+			id := r.IntN(len(nodes))
+			if len(held) > 0 && r.IntN(3) == 0 {
+				k := r.IntN(len(held))
+				e.st.release(&held[k])
+				id = int(held[k].Node)
+				held = slices.Delete(held, k, k+1)
+				e.st.commit()
+			} else if _, dev, ok := s.Growth(id, 0); ok {
+				mark, k := s.Mark()
+				if s.TakeDevice(id, 0, dev); r.IntN(3) == 0 {
+					s.Undo(mark, k)
+				} else {
+					held = append(held, s.allocs...)
+					e.st.commit()
+				}
+			}
+			for other := range before {
+				if other != id && dumbFragments(e, &e.st.nodes[other]) != before[other] {
+					t.Fatalf("seed %d: a change of node %d changed the fragments of node %d", seed, id, other)
+				}
+			}
+		}
+	}
+}
+
+// TestDemand: the last jobs count, by tasks, and only the most frequent kinds.
+func TestDemand(t *testing.T) {
+	for n, want := range map[int]int{0: 0, 1: 1, 15: 15, 16: 16, 17: 16, 31: 30, 33: 32, 1023: 960, 1024: 1024, 1151: 1024, 5000: 4992} {
+		if got := demandUpto(n); got != want {
+			t.Errorf("of %d jobs the first %d count, want %d", n, got, want)
+		}
+	}
+	e := store(t, "V100-16GB", cluster.Node{GPUs: 8})
+	var mix []wanted
+	for i := range 3 * mostKinds {
+		mix = append(mix, wanted{1, share(int64(i + 1)), nil})
+	}
+	wants(e, mix...)
+	if d := e.demandNow(); len(d.kinds) != mostKinds || d.weight != mostKinds {
+		t.Errorf("%d kinds of %d tasks count; at most %d", len(d.kinds), d.weight, mostKinds)
+	}
+	wants(e, wanted{96, whole(1), nil}, wanted{4, whole(2), nil})
+	if d := e.demandNow(); len(d.kinds) != 1 || d.kinds[0].weight != 96 {
+		t.Errorf("96 of 100 tasks are one kind, more than 95%%: %+v", d.kinds)
+	}
+	wants(e, wanted{30, whole(1), nil}, wanted{1000, whole(2), nil})
+	e.jobs[1029].spec.Tasks[0].Count = 5000
+	if d := e.demandNow(); d.upto != 1024 || len(d.kinds) != 1 || d.kinds[0].weight != 994 {
+		t.Errorf("of 1030 jobs numbers 24 to 1023 count: 6 of one GPU, 994 of two: %+v", d)
+	}
+	for range 122 {
+		e.jobs = append(e.jobs, e.jobs[1029])
+	}
+	if d := e.demandNow(); d.upto != 1152 || d.weight != 877+123*mostWeight {
+		t.Errorf("jobs 152 to 1151 count, a set of theirs for %d tasks at most: %+v", mostWeight, d)
+	}
+}
