@@ -302,7 +302,7 @@ func (e *Engine) blank() *nodeStore {
 			n.ram = notModelled
 		}
 		n.healthy = uint64(1)<<n.spec.GPUs - 1
-		n.free, n.nfree, n.indexed, n.stopping = n.whole(), int16(popcount(n.whole())), false, nil
+		n.free, n.nfree, n.indexed, n.stopping, n.sizes = n.whole(), int16(popcount(n.whole())), false, nil, sizes{}
 		n.devs = make([]device, n.spec.GPUs)
 		for k := range n.devs {
 			n.devs[k] = device{milli: int32(cluster.Whole), mem: b.classes[n.class].model.Memory}

@@ -184,6 +184,51 @@ func (s *Site) Candidates(set int, f func(node int) bool) { s.nodes(s.stage.of(s
 // FreeMilli returns what is free of a node's GPUs, in milli-GPU.
 func (s *Site) FreeMilli(node int) cluster.Milli { return s.e.st.nodes[node].left() }
 
+// Free appends what is free of each GPU of a node to buf, in milli-GPU.
+func (s *Site) Free(node int, buf []int64) []int64 {
+	n := &s.e.st.nodes[node]
+	for i := range n.devs {
+		buf = append(buf, n.leftOn(i))
+	}
+	return buf
+}
+
+// FreeCPU returns what is free of a node's CPU; 0 where it is not modelled.
+func (s *Site) FreeCPU(node int) cluster.Milli {
+	n := &s.e.st.nodes[node]
+	if n.spec.CPU == 0 {
+		return 0
+	}
+	return n.cpu
+}
+
+// Sizes returns the sizes of the tasks on a node: bit 0 stands for shares and
+// slices, bit k for tasks of k GPUs (63: that many or more).
+func (s *Site) Sizes(node int) (mask uint64) {
+	for k, n := range s.e.st.nodes[node].sizes {
+		if n > 0 {
+			mask |= 1 << k
+		}
+	}
+	return mask
+}
+
+// Devices returns the devices of a node that have room for a share of one device;
+// none where tasks ask for anything else.
+func (s *Site) Devices(node, set int) (mask uint64) {
+	n, r := &s.e.st.nodes[node], &s.req[set].Request
+	if !oneShare(r) {
+		return 0
+	}
+	for m := n.whole() & s.devices(n); m != 0; m &= m - 1 {
+		dev := bits.TrailingZeros64(m)
+		if _, ok := s.deviceLeft(n, dev, r); ok && n.leftOn(dev) > 0 {
+			mask |= 1 << dev
+		}
+	}
+	return mask
+}
+
 // Growth returns by how much the fragments of a node grow if one more task of the
 // set runs there, in milli-GPU times tasks, and for a share of one device on which
 // it grows them least (of equal devices the fullest, then the first); -1: any. ok
@@ -232,9 +277,9 @@ func (s *Site) growth(node, set int, d *demand, on uint64) fragEntry {
 		return fragEntry{value: try(func() { s.TakeOn(node, set, 1, Fullest) }), device: -1}
 	}
 	best := fragEntry{device: noRoom}
-	for m := n.whole() & on; m != 0; m &= m - 1 {
+	for m := s.Devices(node, set); m != 0; m &= m - 1 {
 		dev := bits.TrailingZeros64(m)
-		if _, ok := s.deviceLeft(n, dev, r); !ok || n.leftOn(dev) == 0 || s.alike(n, dev, on) {
+		if s.alike(n, dev, on) {
 			continue
 		}
 		g := try(func() { s.TakeDevice(node, set, dev) })

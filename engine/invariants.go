@@ -189,6 +189,7 @@ type tally struct {
 	cpu   cluster.Milli
 	ram   cluster.MiB
 	devs  []device // used, not free
+	sizes sizes
 }
 
 // add counts an allocation; it fails where two cannot go together.
@@ -233,6 +234,9 @@ func (t *tally) add(a *Alloc) error {
 		d.mem += a.Mem
 		d.slots |= a.Slots
 		d.compute += a.Compute
+	}
+	if a.GPUs != 0 {
+		t.sizes[sizeOf(a)] += max(1, a.Tasks)
 	}
 	if a.Share == 0 {
 		t.whole |= a.GPUs
@@ -305,6 +309,8 @@ func (e *Engine) checkBooks() error {
 		switch {
 		case n.free != free || int(n.nfree) != bits.OnesCount64(free):
 			return fmt.Errorf("books: node %d: free %b (%d), recomputed %b", id, n.free, n.nfree, free)
+		case n.sizes != t.sizes:
+			return fmt.Errorf("books: node %d: %v tasks by size, recomputed %v", id, n.sizes, t.sizes)
 		case n.cpu != cpu-t.cpu || n.ram != ram-t.ram:
 			return fmt.Errorf("books: node %d: %d CPU and %d RAM free, recomputed %d and %d", id, n.cpu, n.ram, cpu-t.cpu, ram-t.ram)
 		}

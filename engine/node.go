@@ -42,7 +42,11 @@ type nodeState struct {
 	rack     int32
 	fabric   int32
 	version  uint64 // names its state: grows with each change, and comes back with what is undone
+	sizes    sizes
 }
+
+// sizes counts the tasks on a node by size: shares and slices, of one GPU, of two ...
+type sizes [64]int32
 
 // class is the set of nodes that no job can tell apart by its constraints:
 // same GPU model, same partitions, same node size.
@@ -185,6 +189,7 @@ func (st *nodeStore) apply(a *Alloc, taken bool) {
 	if a.GPUs == 0 {
 		return
 	}
+	n.sizes[sizeOf(a)] -= int32(sign) * max(1, a.Tasks)
 	if a.Share == 0 {
 		if taken {
 			if n.free&a.GPUs != a.GPUs {
@@ -197,6 +202,14 @@ func (st *nodeStore) apply(a *Alloc, taken bool) {
 		return
 	}
 	st.applyShared(n, a, taken)
+}
+
+// sizeOf is how many GPUs each task of an allocation has; 0: a share or a slice.
+func sizeOf(a *Alloc) int {
+	if a.Share > 0 {
+		return 0
+	}
+	return min(63, bits.OnesCount64(a.GPUs)/int(max(1, a.Tasks)))
 }
 
 // applyShared books a share or a slice on its (single) device.

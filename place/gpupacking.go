@@ -1,0 +1,60 @@
+package place
+
+import (
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var gpuPacking = Info{
+	Name:   "gpu-packing",
+	About:  "partly used GPUs first, the fullest; then idle GPUs of nodes in use; then idle nodes, those with fewer GPUs first",
+	Source: "D-packing, G-fgd-procedure: GpuPacking of the FGD paper",
+	New: func() engine.Placer {
+		return byScore{"gpu-packing", func(s *engine.Site, node, set int) int64 {
+			r := &s.Sets()[set].Request
+			if r.GPUs == 0 {
+				return 0
+			}
+			var buf [cluster.MaxGPUsPerNode]int64
+			return PackingScore(s.Free(node, buf[:0]), max(1, r.Milli()/int64(r.GPUs)), r.GPUs)
+		}}
+	},
+}
+
+// PackingScore rates a node by what is free on each of its GPUs, in milli-GPU, for
+// a task of so many GPUs and so much of each (G-fgd-procedure, 6): 50 to 100 for
+// GPUs in use (the less is free on them, the more), 33 to 49 where idle ones must be
+// taken, and for a node without any in use 33 less the number of its GPUs, or that
+// number where it is larger. It reorders free.
+func PackingScore(free []int64, each int64, gpus int) int64 {
+	idle := int64(0)
+	for _, f := range free {
+		if f == cluster.Whole {
+			idle++
+		}
+	}
+	if idle == int64(len(free)) {
+		return max(33-idle, idle)
+	}
+	slices.Sort(free)
+	opened, percent := int64(0), int64(0)
+	for _, f := range free {
+		if gpus == 0 {
+			break
+		}
+		if f < each {
+			continue
+		}
+		gpus--
+		percent += f * 100 / cluster.Whole
+		if f == cluster.Whole {
+			opened++
+		}
+	}
+	if opened > 0 {
+		return max(50-opened, 33)
+	}
+	return max(100-percent/10, 50)
+}

@@ -1,0 +1,67 @@
+package place
+
+import (
+	"math/bits"
+
+	"github.com/muster-gpu/muster/engine"
+)
+
+var random = Info{
+	Name:   "random",
+	About:  "any node with room, and for a share any device, by a hash of the job's number: a baseline",
+	Source: "G-fgd-procedure: Random of the FGD paper, without its dependence on threads",
+	New:    func() engine.Placer { return anywhere{} },
+}
+
+type anywhere struct{}
+
+func (anywhere) Name() string { return "random" }
+
+// Place puts each task on one of the nodes with room, all equally likely.
+func (anywhere) Place(s *engine.Site) bool {
+	return constrained(s, func(s *engine.Site) bool {
+		return sets(s, func(set, count int) bool {
+			for i := range count {
+				draw := mix(uint64(s.Job().Spec().ID)<<32 | uint64(set)<<24 ^ uint64(i))
+				node := nth(draw, func(f func(int) bool) {
+					s.Candidates(set, func(id int) bool { return s.Room(id, set, 1) < 1 || f(id) })
+				})
+				if node < 0 {
+					return false
+				}
+				devices := s.Devices(node, set)
+				s.TakeDevice(node, set, nth(mix(draw), func(f func(int) bool) {
+					for m := devices; m != 0 && f(bits.TrailingZeros64(m)); m &= m - 1 {
+					}
+				}))
+			}
+			return true
+		})
+	})
+}
+
+// nth is one of what each goes through, by a drawn number; -1: there is none.
+func nth(draw uint64, each func(f func(int) bool)) int {
+	n := uint64(0)
+	each(func(int) bool { n++; return true })
+	if n == 0 {
+		return -1
+	}
+	left, found := draw%n, -1
+	each(func(v int) bool {
+		if left == 0 {
+			found = v
+		}
+		left--
+		return found < 0
+	})
+	return found
+}
+
+// mix spreads a number over 64 bits (splitmix64: Steele, Lea, Flood, 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

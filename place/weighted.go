@@ -1,0 +1,20 @@
+package place
+
+import "github.com/muster-gpu/muster/engine"
+
+// The scores of this file and of dotproduct.go are FGD's baselines without their
+// rounding to whole numbers from 0 to 100, which makes ties the rule. There CPU
+// counts in parts of 128 cores and GPUs in parts of 8 (G-fgd-procedure, 6).
+
+var weightedFit = Info{
+	Name:   "weighted-fit",
+	About:  "the node that is left with the least of CPU and GPUs together, 16 cores counting as one GPU",
+	Source: "G-fgd-procedure: BestFit of the FGD paper",
+	New: func() engine.Placer {
+		return byScore{"weighted-fit", func(s *engine.Site, node, _ int) int64 { return -leftover(s.FreeCPU(node), s.FreeMilli(node)) }}
+	},
+}
+
+// leftover weighs free CPU (milli-cores) and free GPUs (milli-GPU): 128 cores as 8
+// GPUs. What the task takes is the same on every node and left out.
+func leftover(cpu, gpu int64) int64 { return cpu + 16*gpu }
