@@ -54,15 +54,29 @@ func (t *Table) Failed() []Row {
 	return bad
 }
 
-// All replays every experiment. traces is the directory of recorded traces.
-func All(ctx context.Context, traces string) ([]Table, error) {
+// experiments are what is replayed, in the order of docs/results.md.
+var experiments = []struct {
+	name string
+	run  func(context.Context, string) (Table, error)
+}{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}}
+
+// All replays every experiment, or the one of that name. traces is the directory of
+// recorded traces.
+func All(ctx context.Context, traces, only string) ([]Table, error) {
 	var out []Table
-	for _, f := range []func(context.Context, string) (Table, error){Tiresias, Muri, Pollux, ElasticFlow, Gavel} {
-		t, err := f(ctx, traces)
+	var names []string
+	for _, e := range experiments {
+		if names = append(names, e.name); only != "" && only != e.name {
+			continue
+		}
+		t, err := e.run(ctx, traces)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, t)
+	}
+	if out == nil {
+		return nil, cluster.Unknown("experiment", only, names)
 	}
 	return out, nil
 }

@@ -10,23 +10,28 @@ import (
 )
 
 func newResults() *cobra.Command {
-	var traces, out string
+	var traces, out, only string
 	c := &cobra.Command{
 		Use:   "results --traces DIR",
 		Short: "Replay published experiments and set our figures beside the published ones",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			tables, err := results.All(c.Context(), traces)
+			tables, err := results.All(c.Context(), traces, only)
 			if err != nil {
 				return err
 			}
-			all, err := results.Compare(c.Context(), traces, wallClock())
-			if err != nil {
-				return err
+			var all []results.Comparison
+			if only == "" {
+				if all, err = results.Compare(c.Context(), traces, wallClock()); err != nil {
+					return err
+				}
 			}
 			write := func(w io.Writer) error {
 				if err := results.Write(w, tables); err != nil {
 					return err
+				}
+				if only != "" {
+					return nil
 				}
 				return results.WriteComparisons(w, all)
 			}
@@ -46,6 +51,7 @@ func newResults() *cobra.Command {
 	}
 	c.Flags().StringVar(&traces, "traces", "", "directory of the recorded traces")
 	c.Flags().StringVar(&out, "out", "", "file to write (default: the terminal)")
+	c.Flags().StringVar(&only, "only", "", "one experiment: tiresias, muri, pollux, elasticflow, gavel or fgd, without the comparison of all policies")
 	if err := c.MarkFlagRequired("traces"); err != nil {
 		panic(err) // the flag is defined two lines above
 	}
