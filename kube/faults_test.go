@@ -360,14 +360,7 @@ func (b *bench) dies(program string) {
 	<-at.Done()
 	b.p.Kill(program)
 	b.p.Revive(program)
-	tries := 0
-	b.wait("all gangs have run to their end", func() bool {
-		if tries++; tries%100 == 1 { // what plays the nodes does not try again what failed meanwhile
-			b.p.Kill("kwok")
-			b.p.Revive("kwok")
-		}
-		return c.tend()
-	})
+	b.wait("all gangs have run to their end", c.tend)
 	if !d.Ready() {
 		b.Error("the scheduler gave up")
 	}

@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
@@ -11,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -64,7 +62,7 @@ type Plane struct {
 
 const adminToken, group = "admin-token", "system:masters"
 
-// Start starts a control plane with KWOK that ends with the test. Where it cannot
+// Start starts a control plane, with nodes and pods that are played, that ends with the test. Where it cannot
 // be built, the test fails, unless it is a short one.
 func Start(t Host, opt Options) *Plane {
 	t.Helper()
@@ -87,6 +85,7 @@ func Start(t Host, opt Options) *Plane {
 	p.connect()
 	p.run("kwok", "--kubeconfig", p.Kubeconfig, "--manage-all-nodes", "--config", p.file("stages.yaml", stages),
 		"--node-lease-duration-seconds", "0", "--v", "ERROR")
+	p.play()
 	if opt.Controllers {
 		p.run("kube-controller-manager", "--kubeconfig", p.Kubeconfig, "--service-account-private-key-file", p.path("sa.key"),
 			"--root-ca-file", p.path("ca.crt"), "--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0",
@@ -217,28 +216,15 @@ func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
 	for !so(ctx) {
 		select {
 		case <-ctx.Done():
-			p.t.Fatalf("waited in vain until %s; logs:\n%s", what, p.logs())
+			p.t.Logf("the cluster:\n%s", p.logs()) // what failed stands below, as it is the end that is read
+			p.t.Fatalf("waited %s in vain until %s", patience, what)
 		case <-tick.C:
 			if name := p.ended.Load(); name != nil {
-				p.t.Fatalf("%s ended by itself; logs:\n%s", *name, p.logs())
+				p.t.Logf("logs:\n%s", p.logs())
+				p.t.Fatalf("%s ended by itself, while waiting until %s", *name, what)
 			}
 		}
 	}
-}
-
-// logs are the ends of what the programs wrote.
-func (p *Plane) logs() string {
-	if p.ended.Load() == nil {
-		text, _ := exec.Command(filepath.Join(p.bin, "kubectl"), "--kubeconfig", p.Kubeconfig, "get", "nodes,pods,jobs,events", "-A", "-o", "wide").CombinedOutput()
-		return string(text)
-	}
-	var b bytes.Buffer
-	files, _ := filepath.Glob(p.path("*.log"))
-	for _, f := range files {
-		text, _ := os.ReadFile(f)
-		fmt.Fprintf(&b, "== %s\n%s\n", filepath.Base(f), tail(text))
-	}
-	return b.String()
 }
 
 func freePort(t Host) int {

@@ -1,0 +1,211 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// RunFor is the annotation of a pod that comes to its end by itself, and says
+// after what time.
+const RunFor = "test.muster.sh/run"
+
+// player does for pods what the kubelets of their nodes would: a pod runs as soon
+// as it is bound, ends by itself where it says when, and goes when it is deleted.
+// Those of a node that is not there are left alone. KWOK, which plays the nodes,
+// could do that as well, but it acts on what it read a while ago, by name: it may
+// play the pod before the one that is meant, and forget one for good. Here every
+// step is for the very object that was read, and what failed is tried again.
+type player struct {
+	client kubernetes.Interface
+	pods   cache.Indexer
+	nodes  cache.Store
+	queue  workqueue.TypedDelayingInterface[string] // pods to look at, by namespace/name
+
+	mu   sync.Mutex
+	ends map[types.UID]time.Time // when those that run come to their end
+}
+
+const (
+	byNode      = "node"
+	playWorkers = 16
+	playAgain   = 100 * time.Millisecond // after a step that failed
+)
+
+// play plays the pods until the test ends.
+func (p *Plane) play() {
+	p.t.Helper()
+	c := rest.CopyConfig(p.Admin)
+	c.QPS, c.Burst, c.ContentType = -1, 0, "application/vnd.kubernetes.protobuf"
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(p.t.Context())
+	stop, err := playPods(ctx, client)
+	if err != nil {
+		cancel()
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		cancel()
+		stop()
+	})
+}
+
+// playPods plays the pods until the context ends; the function that it returns
+// waits for the last step.
+func playPods(ctx context.Context, client kubernetes.Interface) (wait func(), err error) {
+	f := informers.NewSharedInformerFactory(client, 0)
+	pods, nodes := f.Core().V1().Pods().Informer(), f.Core().V1().Nodes().Informer()
+	pl := &player{client: client, pods: pods.GetIndexer(), nodes: nodes.GetStore(), ends: map[types.UID]time.Time{},
+		queue: workqueue.NewTypedDelayingQueue[string]()}
+	err = pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
+		if pod, ok := obj.(*v1.Pod); ok {
+			return []string{pod.Spec.NodeName}, nil
+		}
+		return nil, nil
+	}})
+	if err == nil {
+		_, err = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pl.look, UpdateFunc: func(_, obj any) { pl.look(obj) }, DeleteFunc: pl.forget})
+	}
+	if err == nil {
+		_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pl.nodeCame})
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.Start(ctx.Done())
+	var wg sync.WaitGroup
+	for range playWorkers {
+		wg.Go(func() { pl.work(ctx) })
+	}
+	wg.Go(func() {
+		<-ctx.Done()
+		pl.queue.ShutDown()
+		f.Shutdown()
+	})
+	return wg.Wait, nil
+}
+
+func (pl *player) look(obj any) {
+	if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName != "" {
+		pl.queue.Add(cache.MetaObjectToName(pod).String())
+	}
+}
+
+func (pl *player) forget(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	if pod, ok := obj.(*v1.Pod); ok {
+		pl.mu.Lock()
+		defer pl.mu.Unlock()
+		delete(pl.ends, pod.UID)
+	}
+}
+
+// nodeCame looks at the pods of a node again that was away.
+func (pl *player) nodeCame(obj any) {
+	n, ok := obj.(*v1.Node)
+	if !ok {
+		return
+	}
+	list, _ := pl.pods.ByIndex(byNode, n.Name) // it fails without the index only
+	for _, pod := range list {
+		pl.look(pod)
+	}
+}
+
+func (pl *player) work(ctx context.Context) {
+	for {
+		key, over := pl.queue.Get()
+		if over {
+			return
+		}
+		if again := pl.step(ctx, key); again > 0 {
+			pl.queue.AddAfter(key, again)
+		}
+		pl.queue.Done(key)
+	}
+}
+
+// step does what is to be done for a pod now, and says after what time it is to
+// be looked at again though nothing is heard of it; 0: it need not be.
+func (pl *player) step(ctx context.Context, key string) time.Duration {
+	obj, ok, _ := pl.pods.GetByKey(key)
+	pod, is := obj.(*v1.Pod)
+	if !ok || !is || pod.Spec.NodeName == "" {
+		return 0
+	}
+	if _, there, _ := pl.nodes.GetByKey(pod.Spec.NodeName); !there {
+		return 0
+	}
+	var err error
+	now := time.Now()
+	switch leaves, phase := pod.DeletionTimestamp != nil, pod.Status.Phase; {
+	case leaves && phase == v1.PodRunning:
+		err = pl.become(ctx, pod, v1.PodStatus{Phase: v1.PodFailed})
+	case leaves:
+		err = pl.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	case phase == v1.PodPending:
+		at := metav1.NewTime(now)
+		err = pl.become(ctx, pod, v1.PodStatus{Phase: v1.PodRunning, StartTime: &at,
+			Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: at}}})
+	case phase == v1.PodRunning:
+		end, ends := pl.endOf(pod, now)
+		if !ends {
+			return 0
+		}
+		if left := end.Sub(now); left > 0 {
+			return left
+		}
+		err = pl.become(ctx, pod, v1.PodStatus{Phase: v1.PodSucceeded})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return playAgain
+	}
+	return 0
+}
+
+// endOf is when a pod that runs comes to its end, if it does by itself.
+func (pl *player) endOf(pod *v1.Pod, now time.Time) (end time.Time, ends bool) {
+	d, err := time.ParseDuration(pod.Annotations[RunFor])
+	if err != nil {
+		return end, false
+	}
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	end, known := pl.ends[pod.UID]
+	if !known {
+		end = now.Add(d)
+		pl.ends[pod.UID] = end
+	}
+	return end, true
+}
+
+// become writes the status of a pod, if it still is what it was when it was read.
+func (pl *player) become(ctx context.Context, pod *v1.Pod, status v1.PodStatus) error {
+	fields := map[string]any{"phase": status.Phase}
+	if status.StartTime != nil {
+		fields["startTime"], fields["conditions"] = status.StartTime, status.Conditions
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}, "status": fields})
+	if err != nil {
+		return err
+	}
+	_, err = pl.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
