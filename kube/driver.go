@@ -253,7 +253,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		if d.stale == "" && (d.ended >= renewJobs || now.Sub(d.renewed) >= renewEvery) {
 			d.stale = "age"
 		}
-		if d.stale != "" && len(events) == 0 {
+		if d.outdated(events) {
 			return engine.Batch{}, errRenew
 		}
 		if len(events) > 0 || now >= d.wake {
@@ -264,6 +264,12 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.tell(now)
 		d.writeStatus(now)
 	}
+}
+
+// outdated reports whether the engine is to begin anew now: it has heard all that
+// it was to hear before, also what came up while these events were gathered.
+func (d *Driver) outdated(events []engine.Event) bool {
+	return d.stale != "" && len(events) == 0 && len(d.queued) == 0
 }
 
 // events are what the engine has to know now.

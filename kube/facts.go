@@ -77,7 +77,9 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	}
 	d.opt.Observe.Renewed(reason)
 	d.opt.Log.Debug("the engine begins anew", "reason", reason, "nodes", len(spec.Nodes), "partitions", len(spec.Partitions), "adopted", adopted)
-	d.queued = append(d.compare(d.now), engine.Event{Type: engine.Tick})
+	// It is compared with the cluster in its first batch, and not here: what is seen
+	// by then would be compared with what it has yet to hear.
+	d.queued, d.checked = append(d.queued, engine.Event{Type: engine.Tick}), d.now.Add(-checkEvery)
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
 		if g := d.gangs[key]; g.phase != waiting {
 			d.touch(g)

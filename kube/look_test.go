@@ -55,14 +55,14 @@ func steps(t testing.TB, d *Driver) {
 func once(t testing.TB, d *Driver) bool {
 	t.Helper()
 	events := d.events(d.clock())
-	if d.stale != "" && len(events) == 0 {
+	if d.outdated(events) {
 		if err := d.renew(); err != nil {
 			t.Fatal(err)
 		}
 		return true
 	}
 	if len(events) == 0 {
-		return false
+		return len(d.queued) > 0
 	}
 	d.seq++
 	dec := d.eng.Step(engine.Batch{Seq: d.seq, Now: d.clock(), Events: events})

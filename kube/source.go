@@ -195,8 +195,12 @@ func (d *Driver) gangFor(c *claim) *gang {
 	return g
 }
 
-// drop forgets a gang that has no pods any more.
+// drop forgets a gang that has no pods any more. It may be forgotten already, and
+// another have its key: a binding may be answered after its pod is gone.
 func (d *Driver) drop(g *gang) {
+	if d.gangs[g.key] != g {
+		return
+	}
 	delete(d.gangs, g.key)
 	delete(d.retries, g.key)
 	if g.of != "" {

@@ -61,20 +61,33 @@ type watched struct {
 	gone    func(obj any)
 }
 
+// handler passes on what an informer sees. An object that is not the one which had
+// its name before comes as one that changed, if the end of that was missed: a
+// relist knows names only.
+func (w *watched) handler() cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { w.changed(nil, obj) },
+		UpdateFunc: func(old, obj any) {
+			if another(old, obj) {
+				w.gone(old)
+				old = nil
+			}
+			w.changed(old, obj)
+		},
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			w.gone(obj)
+		},
+	}
+}
+
 // watchThese starts informers and waits until all that is there is in the inbox.
 func (d *Driver) watchThese(ctx context.Context, f informers.SharedInformerFactory, these []watched) error {
 	var synced []cache.InformerSynced
 	for _, w := range these {
-		reg, err := w.in.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { w.changed(nil, obj) },
-			UpdateFunc: w.changed,
-			DeleteFunc: func(obj any) {
-				if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-					obj = last.Obj
-				}
-				w.gone(obj)
-			},
-		})
+		reg, err := w.in.AddEventHandler(w.handler())
 		if err != nil {
 			return err
 		}
@@ -85,6 +98,13 @@ func (d *Driver) watchThese(ctx context.Context, f informers.SharedInformerFacto
 		return errors.Join(ctx.Err(), fmt.Errorf("the cluster's pods, nodes and jobs could not be listed"))
 	}
 	return nil
+}
+
+// another reports whether an object is not the one that had its name before.
+func another(old, obj any) bool {
+	a, ok := old.(metav1.Object)
+	b, is := obj.(metav1.Object)
+	return ok && is && a.GetUID() != b.GetUID()
 }
 
 // trim drops what nobody here reads: most of an object's bytes.

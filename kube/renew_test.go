@@ -1,0 +1,138 @@
+package kube
+
+import (
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// comes lists the pods of a gang, each of so many GPUs, as they come from the API
+// server.
+func comes(name string, size, gpus int, generation string) []*v1.Pod {
+	list := controlplane.Gang(name, size, gpus, nil)
+	for _, p := range list {
+		p.UID = types.UID(p.Name + generation)
+	}
+	return list
+}
+
+// allBound answers the bindings of a gang that are on their way.
+func (d *Driver) allBound(t *testing.T, g *gang) {
+	t.Helper()
+	for i := range g.slots {
+		s := &g.slots[i]
+		d.bound(g, g.pods[s.pod], g.run, s.node, nil)
+	}
+	steps(t, d)
+}
+
+// A node joins, and is ready by the time at which the engine that begins anew for
+// it takes its first step: the engine does not take it for one that is not.
+func TestReadyMeanwhile(t *testing.T) {
+	d, _ := still(t, 1)
+	for _, p := range comes("train", 2, 8, "") {
+		d.podChanged(p)
+	}
+	steps(t, d)
+	g, life := d.gangs["gang/default/train"], d.life
+	if g.phase != gathering || g.refused == "" {
+		t.Fatalf("16 GPUs on a node of 8: phase %d, refused %q", g.phase, g.refused)
+	}
+	n := controlplane.Node("n0001", 8, nil)
+	d.nodeChanged(n)
+	for d.life == life {
+		once(t, d)
+	}
+	n = n.DeepCopy()
+	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+	d.nodeChanged(n)
+	if steps(t, d); g.phase != starting {
+		t.Errorf("both nodes are ready, and the gang is in phase %d", g.phase)
+	}
+}
+
+// A gang is told to leave in the moment in which the engine has to begin anew: it
+// leaves all the same.
+func TestLeavesMeanwhile(t *testing.T) {
+	d, _ := still(t, 2, controlplane.Gang("train", 2, 8, nil)...)
+	g := d.gangs["gang/default/train"]
+	d.allBound(t, g)
+	if g.phase != running {
+		t.Fatalf("phase %d", g.phase)
+	}
+	full := d.nodes["n0000"].obj.DeepCopy()
+	full.Spec.Unschedulable = true
+	d.nodeChanged(full)
+	steps(t, d)
+	lost := g.pods[g.slots[slices.IndexFunc(g.slots, func(s slot) bool { return s.node == "n0000" })].pod]
+	d.podGone(lost.obj)
+	steps(t, d)
+	other := comes("train", 1, 8, "-again")[0]
+	other.Name, other.Annotations[AnnotationSize] = "train-again", "2"
+	d.podChanged(other) // it cannot be where the lost one was
+	labelled := d.nodes["n0001"].obj.DeepCopy()
+	labelled.Labels["new"] = "label"
+	life := d.life
+	d.nodeChanged(labelled)
+	if steps(t, d); g.phase != stopping || d.life == life {
+		t.Errorf("the engine began %d times anew, and the gang is in phase %d", d.life-life, g.phase)
+	}
+}
+
+// A binding is answered when its pod is gone, and pods of a new gang have its
+// name: that stays one.
+func TestAnsweredLate(t *testing.T) {
+	first := comes("train", 2, 4, "-1")
+	d, _ := still(t, 1)
+	for _, p := range first {
+		d.podChanged(p)
+	}
+	steps(t, d)
+	old := d.gangs["gang/default/train"]
+	p, run := d.pods[first[0].UID], old.run
+	if old.phase != starting {
+		t.Fatalf("phase %d", old.phase)
+	}
+	for _, p := range first {
+		d.podGone(p)
+	}
+	steps(t, d)
+	second := comes("train", 2, 4, "-2")
+	d.podChanged(second[0])
+	steps(t, d)
+	d.bound(old, p, run, "n0000", nil)
+	steps(t, d)
+	d.podChanged(second[1])
+	steps(t, d)
+	if g := d.gangs["gang/default/train"]; g == old || g == nil || len(g.pods) != 2 || g.phase != starting {
+		t.Errorf("the gang that came second: %+v", g)
+	}
+}
+
+// A relist tells of a pod that took the name of another as of one that changed.
+func TestAnother(t *testing.T) {
+	var saw []string
+	name := func(obj any) string {
+		if p, ok := obj.(*v1.Pod); ok {
+			return string(p.UID)
+		}
+		return "none"
+	}
+	w := watched{changed: func(old, obj any) { saw = append(saw, "changed "+name(old)+" "+name(obj)) },
+		gone: func(obj any) { saw = append(saw, "gone "+name(obj)) }}
+	a, b := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "b"}}
+	h := w.handler()
+	h.OnAdd(a, false)
+	h.OnUpdate(a, a)
+	h.OnUpdate(a, b)
+	h.OnDelete(cache.DeletedFinalStateUnknown{Obj: b})
+	if want := []string{"changed none a", "changed a a", "gone a", "changed none b", "gone b"}; !slices.Equal(saw, want) {
+		t.Errorf("%q, not %q", saw, want)
+	}
+}
