@@ -42,7 +42,7 @@ func (b *bench) scheduler(point string) *process {
 // wait waits until it killed itself.
 func (p *process) wait() {
 	p.b.Helper()
-	t := time.AfterFunc(time.Minute, func() {
+	t := time.AfterFunc(4*time.Minute, func() {
 		p.b.Error("the scheduler did not come to its crash point")
 		_ = p.c.Process.Kill()
 	})

@@ -30,14 +30,13 @@ import (
 // with pods of a real API server.
 func testConform(b *bench) {
 	drivertest.Run(b.T, func(t *testing.T, f *drivertest.Fixture) driver.Driver {
-		s := *b
-		s.T, s.p, s.ctx, s.log = t, b.p.For(t), t.Context(), t.Output()
+		s := b.under(t)
 		t.Cleanup(func() {
 			s.ctx = context.Background()
 			s.audit()
 			s.clear()
 		})
-		return newConform(&s, f)
+		return newConform(s, f)
 	})
 }
 

@@ -86,11 +86,61 @@ type bench struct {
 	c   *kubernetes.Clientset
 	ctx context.Context
 	log io.Writer
+	bad *verdicts
 }
 
 func newBench(t *testing.T, opt controlplane.Options) *bench {
-	p := controlplane.Start(t, opt)
-	return &bench{T: t, p: p, c: p.Client(), ctx: t.Context(), log: t.Output()}
+	b := &bench{T: t, ctx: t.Context(), log: t.Output(), bad: &verdicts{}}
+	t.Cleanup(func() { b.bad.sum(t) }) // the first to be asked for comes last
+	b.p = controlplane.Start(t, opt).For(b)
+	b.c = b.p.Client()
+	return b
+}
+
+// under is the bench for a sub-test, whose failures are its own.
+func (b *bench) under(t *testing.T) *bench {
+	s := *b
+	s.T, s.ctx, s.log = t, t.Context(), t.Output()
+	s.p = b.p.For(&s)
+	return &s
+}
+
+// verdicts are what failed, in a few words: they are said once more when all is
+// over, because a cluster leaves so much behind that the end is all one may see.
+type verdicts struct {
+	mu   sync.Mutex
+	list []string
+}
+
+const verdictWidth = 300 // characters
+
+func (v *verdicts) add(name, text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	text = strings.ReplaceAll(text, "\n", " ")
+	v.list = append(v.list, name+": "+text[:min(len(text), verdictWidth)])
+}
+
+func (v *verdicts) sum(t *testing.T) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.list) > 0 {
+		t.Logf("what failed:\n%s", strings.Join(v.list, "\n"))
+	}
+}
+
+func (b *bench) Error(args ...any) { b.Helper(); b.Errorf("%s", fmt.Sprint(args...)) }
+func (b *bench) Fatal(args ...any) { b.Helper(); b.Fatalf("%s", fmt.Sprint(args...)) }
+func (b *bench) Errorf(format string, args ...any) {
+	b.Helper()
+	b.bad.add(b.Name(), fmt.Sprintf(format, args...))
+	b.T.Errorf(format, args...)
+}
+
+func (b *bench) Fatalf(format string, args ...any) {
+	b.Helper()
+	b.bad.add(b.Name(), fmt.Sprintf(format, args...))
+	b.T.Fatalf(format, args...)
 }
 
 func (b *bench) nodes(gpus int, names ...string) {
@@ -167,7 +217,7 @@ func (b *bench) child(point string) {
 	if err := c.Start(); err != nil {
 		b.Fatal(err)
 	}
-	t := time.AfterFunc(30*time.Second, func() {
+	t := time.AfterFunc(4*time.Minute, func() {
 		b.Errorf("the scheduler did not come to %s", point)
 		_ = c.Process.Kill()
 	})
@@ -240,18 +290,28 @@ func (b *bench) audit() {
 	}
 }
 
-// clear deletes all pods and nodes.
+// clear deletes all pods and nodes, and first what would make pods again.
 func (b *bench) clear() {
 	b.Helper()
-	now := int64(0)
-	del := metav1.DeleteOptions{GracePeriodSeconds: &now}
-	for _, p := range b.pods() {
-		_ = b.c.CoreV1().Pods(p.Namespace).Delete(b.ctx, p.Name, del)
+	now, background := int64(0), metav1.DeletePropagationBackground
+	of := metav1.DeleteOptions{PropagationPolicy: &background}
+	if err := b.c.BatchV1().Jobs("default").DeleteCollection(b.ctx, of, metav1.ListOptions{}); err != nil {
+		b.Error(err)
 	}
+	if err := b.c.AppsV1().Deployments("default").DeleteCollection(b.ctx, of, metav1.ListOptions{}); err != nil {
+		b.Error(err)
+	}
+	del := metav1.DeleteOptions{GracePeriodSeconds: &now}
 	if err := b.c.CoreV1().Nodes().DeleteCollection(b.ctx, del, metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.wait("nothing is left", func() bool { return len(b.pods()) == 0 })
+	b.wait("nothing is left", func() bool {
+		left := b.pods()
+		for i := range left { // one that was made meanwhile, or deleted before its place was known
+			_ = b.c.CoreV1().Pods(left[i].Namespace).Delete(b.ctx, left[i].Name, del)
+		}
+		return len(left) == 0
+	})
 	b.clearDevices()
 }
 
@@ -280,13 +340,12 @@ func TestKube(t *testing.T) {
 // sub plays a test of its own on the bench, looks at what it leaves, and clears up.
 func (b *bench) sub(name string, f func(*bench)) {
 	b.Run(name, func(t *testing.T) {
-		s := *b
-		s.T, s.p, s.ctx, s.log = t, b.p.For(t), t.Context(), t.Output()
+		s := b.under(t)
 		defer func() {
 			s.ctx = context.Background()
 			s.clear()
 		}()
-		f(&s)
+		f(s)
 		s.audit()
 	})
 }

@@ -274,9 +274,7 @@ func testOwners(b *bench) {
 		kubeflowPods(mpiKind, "mpiReplicaSpecs", 0, 0, object{"Launcher": object{"replicas": int64(1)}, "Worker": object{"replicas": int64(2)}}),
 		{"RayCluster", rayPods, 2}, {"Kueue", kueuePods, 0}, {"Volcano", volcanoPods, 1}, {"KAI", kaiPods, 0}} {
 		b.Run(k.name, func(t *testing.T) {
-			s := *b
-			s.T, s.p, s.ctx = t, b.p.For(t), t.Context()
-			s.whole(k)
+			b.under(t).whole(k)
 		})
 	}
 }
