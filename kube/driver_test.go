@@ -279,7 +279,7 @@ func (c *conform) due(j *contract) (at time.Time, do func() error) {
 // submit makes a job's pod.
 func (c *conform) submit(j *contract) error {
 	p := podsOf(&j.Job.Job)[0]
-	p.Name = fmt.Sprintf("job%d-%d", j.Job.Job.ID, j.tries) // KWOK takes a pod for an earlier one of its name
+	p.Name = fmt.Sprintf("job%d-%d", j.Job.Job.ID, j.tries)
 	p.Labels[LabelGang] = p.Name
 	if l := j.Job.Job.Limit; l > 0 {
 		most := int64(math.Ceil(l.Seconds()))

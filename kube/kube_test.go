@@ -105,6 +105,9 @@ func (b *bench) under(t *testing.T) *bench {
 	return &s
 }
 
+// Context is over when the test is, but for what clears up after it.
+func (b *bench) Context() context.Context { return b.ctx }
+
 // verdicts are what failed, in a few words: they are said once more when all is
 // over, because a cluster leaves so much behind that the end is all one may see.
 type verdicts struct {

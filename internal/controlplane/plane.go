@@ -216,6 +216,9 @@ func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
 	for !so(ctx) {
 		select {
 		case <-ctx.Done():
+			if p.t.Context().Err() != nil {
+				p.t.Fatalf("the test was over before %s", what)
+			}
 			p.t.Logf("the cluster:\n%s", p.logs()) // what failed stands below, as it is the end that is read
 			p.t.Fatalf("waited %s in vain until %s", patience, what)
 		case <-tick.C:
