@@ -49,6 +49,9 @@ type conform struct {
 	begin time.Time
 	last  engine.Batch
 	fresh bool // the last batch has yet to be applied
+	// What comes from outside could not be done, and does not come any more.
+	broken context.Context
+	broke  context.CancelCauseFunc
 
 	mu   sync.Mutex
 	jobs []*contract
@@ -82,6 +85,8 @@ var own = drivertest.Own{
 func newConform(b *bench, f *drivertest.Fixture) *conform {
 	b.Helper()
 	c := &conform{bench: b, ids: map[cluster.JobID]*contract{}}
+	c.broken, c.broke = context.WithCancelCause(context.Background())
+	b.Cleanup(func() { c.broke(nil) })
 	for i := range f.Jobs {
 		c.jobs = append(c.jobs, &contract{Job: f.Jobs[i]})
 	}
@@ -171,7 +176,13 @@ func (c *conform) Next(ctx context.Context) (engine.Batch, error) {
 	if over {
 		return engine.Batch{}, io.EOF
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.broken, cancel)()
 	b, err := c.d.Next(ctx)
+	if c.broken.Err() != nil { // nothing more will happen
+		return engine.Batch{}, context.Cause(c.broken)
+	}
 	if errors.Is(err, errRenew) {
 		err = fmt.Errorf("%w (%s), though nothing is new to it", err, c.d.stale)
 	}
@@ -232,7 +243,7 @@ func (c *conform) play() {
 		err := c.next()
 		c.mu.Unlock()
 		if err != nil && c.ctx.Err() == nil {
-			c.Error(err)
+			c.broke(err)
 			return
 		}
 	}
@@ -321,5 +332,8 @@ func (c *conform) end(j *contract) error {
 		text = `{"status": {"phase": "Failed"}}`
 	}
 	_, err = pods.Patch(c.ctx, j.name, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) { // it had to leave in this very moment
+		return nil
+	}
 	return err
 }
