@@ -54,7 +54,6 @@ func Dump(ctx context.Context, c kubernetes.Interface) string {
 		}
 		b.WriteString(text + "\n")
 	}
-	now := time.Now()
 	if list, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil {
 		line("nodes: %v", err)
 	} else {
@@ -68,7 +67,7 @@ func Dump(ctx context.Context, c kubernetes.Interface) string {
 	if list, err := c.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil {
 		line("pods: %v", err)
 	} else {
-		dumpOf(list.Items, now, line)
+		dumpOf(list.Items, line)
 	}
 	if list, err := c.BatchV1().Jobs("").List(ctx, metav1.ListOptions{}); err != nil {
 		line("jobs: %v", err)
@@ -82,10 +81,13 @@ func Dump(ctx context.Context, c kubernetes.Interface) string {
 	if list, err := c.CoreV1().Events("").List(ctx, metav1.ListOptions{}); err != nil {
 		line("events: %v", err)
 	} else {
-		dumpLast(list.Items, now, line)
+		dumpLast(list.Items, line)
 	}
 	return b.String()
 }
+
+// dumpTime is a time as the programs' logs have it, to the second.
+func dumpTime(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
 // takesNobody says why a node takes no pods; "": it does.
 func takesNobody(n *v1.Node) string {
@@ -104,15 +106,15 @@ func takesNobody(n *v1.Node) string {
 }
 
 // dumpOf counts the pods by their phases and lists those that something is to become of.
-func dumpOf(pods []v1.Pod, now time.Time, line func(string, ...any)) {
+func dumpOf(pods []v1.Pod, line func(string, ...any)) {
 	count, open := map[string]int{}, []string{}
 	for i := range pods {
 		p := &pods[i]
 		count[string(p.Status.Phase)]++
-		text := fmt.Sprintf("pod %s/%s %s %s old, on %q", p.Namespace, p.Name, p.Status.Phase, now.Sub(p.CreationTimestamp.Time).Round(time.Second), p.Spec.NodeName)
+		text := fmt.Sprintf("pod %s/%s of %s, %s, on %q", p.Namespace, p.Name, dumpTime(p.CreationTimestamp.Time), p.Status.Phase, p.Spec.NodeName)
 		switch ends := p.Annotations[RunFor]; {
 		case p.DeletionTimestamp != nil:
-			text += fmt.Sprintf(", to leave since %s, finalizers %v", now.Sub(p.DeletionTimestamp.Time).Round(time.Second), p.Finalizers)
+			text += fmt.Sprintf(", to leave since %s, finalizers %v", dumpTime(p.DeletionTimestamp.Time), p.Finalizers)
 		case p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodRunning && ends == "":
 			continue
 		case p.Status.Phase == v1.PodRunning:
@@ -139,7 +141,7 @@ func dumpOf(pods []v1.Pod, now time.Time, line func(string, ...any)) {
 }
 
 // dumpLast lists the last events.
-func dumpLast(events []v1.Event, now time.Time, line func(string, ...any)) {
+func dumpLast(events []v1.Event, line func(string, ...any)) {
 	at := func(e *v1.Event) time.Time {
 		if e.LastTimestamp.IsZero() {
 			return e.EventTime.Time
@@ -149,6 +151,6 @@ func dumpLast(events []v1.Event, now time.Time, line func(string, ...any)) {
 	slices.SortStableFunc(events, func(a, b v1.Event) int { return cmp.Compare(at(&a).UnixNano(), at(&b).UnixNano()) })
 	for i := max(0, len(events)-dumpEvents); i < len(events); i++ {
 		e := &events[i]
-		line("%s ago: %s %s/%s: %s", now.Sub(at(e)).Round(time.Second), e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
+		line("%s %s %s/%s: %s", dumpTime(at(e)), e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
 	}
 }

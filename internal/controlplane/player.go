@@ -34,7 +34,7 @@ type player struct {
 	queue  workqueue.TypedDelayingInterface[string] // pods to look at, by namespace/name
 
 	mu   sync.Mutex
-	ends map[types.UID]time.Time // when those that run come to their end
+	ends map[types.UID]bool // of those that run and come to their end: whether it is time
 }
 
 const (
@@ -69,7 +69,7 @@ func (p *Plane) play() {
 func playPods(ctx context.Context, client kubernetes.Interface) (wait func(), err error) {
 	f := informers.NewSharedInformerFactory(client, 0)
 	pods, nodes := f.Core().V1().Pods().Informer(), f.Core().V1().Nodes().Informer()
-	pl := &player{client: client, pods: pods.GetIndexer(), nodes: nodes.GetStore(), ends: map[types.UID]time.Time{},
+	pl := &player{client: client, pods: pods.GetIndexer(), nodes: nodes.GetStore(), ends: map[types.UID]bool{},
 		queue: workqueue.NewTypedDelayingQueue[string]()}
 	err = pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
 		if pod, ok := obj.(*v1.Pod); ok {
@@ -141,8 +141,8 @@ func (pl *player) work(ctx context.Context) {
 	}
 }
 
-// step does what is to be done for a pod now, and says after what time it is to
-// be looked at again though nothing is heard of it; 0: it need not be.
+// step does what is to be done for a pod now, and says after what time it is to be
+// tried again, if it failed; 0: it need not be.
 func (pl *player) step(ctx context.Context, key string) time.Duration {
 	obj, ok, _ := pl.pods.GetByKey(key)
 	pod, is := obj.(*v1.Pod)
@@ -153,7 +153,6 @@ func (pl *player) step(ctx context.Context, key string) time.Duration {
 		return 0
 	}
 	var err error
-	now := time.Now()
 	switch leaves, phase := pod.DeletionTimestamp != nil, pod.Status.Phase; {
 	case leaves && phase == v1.PodRunning:
 		err = pl.become(ctx, pod, v1.PodStatus{Phase: v1.PodFailed})
@@ -161,17 +160,10 @@ func (pl *player) step(ctx context.Context, key string) time.Duration {
 		err = pl.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
 			metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
 	case phase == v1.PodPending:
-		at := metav1.NewTime(now)
+		at := metav1.Now() // the kubelet's own clock
 		err = pl.become(ctx, pod, v1.PodStatus{Phase: v1.PodRunning, StartTime: &at,
 			Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: at}}})
-	case phase == v1.PodRunning:
-		end, ends := pl.endOf(pod, now)
-		if !ends {
-			return 0
-		}
-		if left := end.Sub(now); left > 0 {
-			return left
-		}
+	case phase == v1.PodRunning && pl.isDue(pod, key):
 		err = pl.become(ctx, pod, v1.PodStatus{Phase: v1.PodSucceeded})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -180,20 +172,31 @@ func (pl *player) step(ctx context.Context, key string) time.Duration {
 	return 0
 }
 
-// endOf is when a pod that runs comes to its end, if it does by itself.
-func (pl *player) endOf(pod *v1.Pod, now time.Time) (end time.Time, ends bool) {
+// isDue reports whether a pod that runs comes to its end now. One that does later is
+// looked at again then.
+func (pl *player) isDue(pod *v1.Pod, key string) bool {
 	d, err := time.ParseDuration(pod.Annotations[RunFor])
 	if err != nil {
-		return end, false
+		return false
 	}
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	end, known := pl.ends[pod.UID]
+	due, known := pl.ends[pod.UID]
 	if !known {
-		end = now.Add(d)
-		pl.ends[pod.UID] = end
+		pl.ends[pod.UID] = false
+		time.AfterFunc(d, func() { pl.due(pod.UID, key) })
 	}
-	return end, true
+	return due
+}
+
+// due notes that a pod's run time is over.
+func (pl *player) due(uid types.UID, key string) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if _, there := pl.ends[uid]; there {
+		pl.ends[uid] = true
+		pl.queue.Add(key)
+	}
 }
 
 // become writes the status of a pod, if it still is what it was when it was read.

@@ -22,7 +22,7 @@ func played(t *testing.T, objs ...runtime.Object) (pl *player, wrote func() stri
 	t.Helper()
 	c := fake.NewClientset(objs...)
 	pl = &player{client: c, pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
-		queue: workqueue.NewTypedDelayingQueue[string](), ends: map[types.UID]time.Time{}}
+		queue: workqueue.NewTypedDelayingQueue[string](), ends: map[types.UID]bool{}}
 	t.Cleanup(pl.queue.ShutDown)
 	for _, o := range objs {
 		var err error
@@ -68,14 +68,13 @@ func TestPlayer(t *testing.T) {
 		pod   *v1.Pod
 		wrote string // begins so
 		parts string // ... and has this
-		again bool
+		later bool   // its end is still to come
 	}{
 		"bound":               {pod(v1.PodPending, "n", "", false), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Running"`, false},
 		"not bound":           {pod(v1.PodPending, "", "", false), "", "", false},
 		"on a node of nobody": {pod(v1.PodPending, "gone", "", false), "", "", false},
 		"runs on":             {pod(v1.PodRunning, "n", "", false), "", "", false},
 		"is to end later":     {pod(v1.PodRunning, "n", "1h", false), "", "", true},
-		"ends now":            {pod(v1.PodRunning, "n", "0s", false), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Succeeded"`, false},
 		"is stopped":          {pod(v1.PodRunning, "n", "1h", true), `patch {"metadata":{"resourceVersion":"7","uid":"u"}`, `"phase":"Failed"`, false},
 		"goes":                {pod(v1.PodFailed, "n", "", true), "delete u", "", false},
 		"stays, lost":         {pod(v1.PodFailed, "gone", "", true), "", "", false},
@@ -83,9 +82,18 @@ func TestPlayer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pl, wrote := played(t, c.pod, Node("n", 8, nil))
 			again := pl.step(t.Context(), "default/p")
-			got := wrote()
-			if !strings.HasPrefix(got, c.wrote) || !strings.Contains(got, c.parts) || c.wrote == "" && got != "" || (again > 0) != c.again {
-				t.Errorf("it wrote %q, and looks again after %s", got, again)
+			got, later := wrote(), len(pl.ends) > 0
+			if !strings.HasPrefix(got, c.wrote) || !strings.Contains(got, c.parts) || c.wrote == "" && got != "" || again > 0 || later != c.later {
+				t.Errorf("it wrote %q, ends later: %t, and tries again after %s", got, later, again)
+			}
+			if !c.later {
+				return
+			}
+			pl.due(c.pod.UID, "default/p")
+			key, _ := pl.queue.Get()
+			pl.step(t.Context(), key)
+			if got = wrote(); !strings.HasPrefix(got, `patch {"metadata":{"resourceVersion":"7","uid":"u"}`) || !strings.Contains(got, `"phase":"Succeeded"`) {
+				t.Errorf("at its end it wrote %q", got)
 			}
 		})
 	}
@@ -137,7 +145,7 @@ func TestDump(t *testing.T) {
 			t.Errorf("%q is in\n%s", no, text)
 		}
 	}
-	if lines := strings.Split(strings.TrimSpace(text), "\n"); len(lines) != 3+2+dumpEvents || !strings.Contains(lines[len(lines)-1], "Rv") {
+	if lines := strings.Split(strings.TrimSpace(text), "\n"); len(lines) != 3+2+dumpEvents || !strings.Contains(lines[len(lines)-1], "Rv ") {
 		t.Errorf("%d lines\n%s", len(lines), text)
 	}
 }
