@@ -275,6 +275,7 @@ type Node struct {
 	CPU    int64  `json:"cpu" doc:"Milli-cores"`
 	RAM    int64  `json:"ram" doc:"MiB"`
 	GPUs   []GPU  `json:"gpus"`
+	Usable *int64 `json:"usable,omitempty" doc:"Milli-GPU that are free and that the tasks submitted last could use on average; absent: not known"`
 }
 
 // Queue is a queue of the tree with what it holds.

@@ -33,7 +33,9 @@ type taskKind struct {
 type demand struct {
 	upto     int // jobs below this number were looked at
 	stale    bool
-	rev      int64 // grows whenever kinds do change
+	all      []taskKind     // every kind of those jobs, and some without tasks
+	at       map[string]int // its place in all; looked up only
+	rev      int64          // grows whenever kinds do change
 	kinds    []taskKind
 	weight   int64         // of all kinds
 	byClass  [][]fragGroup // the kinds that suit a class, by what they need of devices
@@ -55,54 +57,66 @@ func demandUpto(n int) int {
 func (e *Engine) demandNow() *demand {
 	d := &e.demand
 	if upto := demandUpto(len(e.jobs)); d.rev == 0 || d.stale || d.upto != upto {
-		d.upto, d.stale = upto, false
 		d.rev++
-		e.countDemand(d)
+		e.countDemand(d, upto)
 	}
 	return d
 }
 
-// countDemand counts the tasks of the last jobs by kind and keeps the most
-// frequent kinds. Tasks without GPUs are left out: no free GPU is of use to them.
-func (e *Engine) countDemand(d *demand) {
-	var kinds []taskKind
-	at := map[string]int{} // looked up only
+// countDemand counts the tasks of the last jobs up to one by kind and keeps the
+// most frequent kinds. Tasks without GPUs are left out: no free GPU is of use to them.
+func (e *Engine) countDemand(d *demand, upto int) {
+	was := d.upto
+	d.upto = upto
+	if d.stale || d.at == nil || len(d.all) > 4*mostDemand || upto < was {
+		d.stale, d.all, d.at, was = false, nil, map[string]int{}, 0
+	}
+	from := func(upto int) int { return max(0, upto-mostDemand) }
+	e.addDemand(d, from(was), min(was, from(upto)), -1)
+	e.addDemand(d, max(was, from(upto)), upto, 1)
+	kinds := make([]*taskKind, 0, len(d.all))
 	total := int64(0)
-	for _, j := range e.jobs[max(0, d.upto-mostDemand):d.upto] {
+	for i := range d.all {
+		if k := &d.all[i]; k.weight > 0 && !k.suits.empty() {
+			kinds = append(kinds, k)
+			total += k.weight
+		}
+	}
+	slices.SortFunc(kinds, func(a, b *taskKind) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), bytes.Compare(a.key, b.key))
+	})
+	d.kinds, d.weight = nil, 0
+	for _, k := range kinds {
+		if len(d.kinds) == mostKinds || d.weight*100 >= total*covered {
+			break
+		}
+		d.kinds = append(d.kinds, *k)
+		d.weight += k.weight
+	}
+	d.group(e.st.classes)
+}
+
+// addDemand counts the tasks of jobs from number a to b, or takes them back.
+func (e *Engine) addDemand(d *demand, a, b int, sign int64) {
+	for _, j := range e.jobs[min(a, b):b] {
 		if j == nil || checkTasks(j.spec) != "" {
 			continue
 		}
 		for i := range j.spec.Tasks {
 			t := &j.spec.Tasks[i]
-			if t.Request.GPUs == 0 || t.Count < 1 {
+			if t.Request.GPUs == 0 {
 				continue
 			}
 			e.scratch.key = kindKey(e.scratch.key[:0], j.spec, &t.Request)
-			k, ok := at[string(e.scratch.key)]
+			k, ok := d.at[string(e.scratch.key)]
 			if !ok {
-				k = len(kinds)
-				at[string(e.scratch.key)] = k
-				kinds = append(kinds, taskKind{request: t.Request, key: bytes.Clone(e.scratch.key), suits: e.suitsOf(j.spec, &t.Request)})
+				k = len(d.all)
+				d.all = append(d.all, taskKind{request: t.Request, key: bytes.Clone(e.scratch.key), suits: e.suitsOf(j.spec, &t.Request)})
+				d.at[string(d.all[k].key)] = k
 			}
-			if !kinds[k].suits.empty() {
-				w := int64(min(t.Count, mostWeight))
-				kinds[k].weight += w
-				total += w
-			}
+			d.all[k].weight += sign * int64(min(t.Count, mostWeight))
 		}
 	}
-	slices.SortFunc(kinds, func(a, b taskKind) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), bytes.Compare(a.key, b.key))
-	})
-	d.kinds, d.weight = nil, 0
-	for i := range kinds {
-		if kinds[i].weight == 0 || len(d.kinds) == mostKinds || d.weight*100 >= total*covered {
-			break
-		}
-		d.kinds = append(d.kinds, kinds[i])
-		d.weight += kinds[i].weight
-	}
-	d.group(e.st.classes)
 }
 
 // kindKey writes what makes up a kind into buf.

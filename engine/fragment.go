@@ -18,7 +18,7 @@ import (
 // state: an undone change brings the old one back.
 type fragCache struct {
 	rev    int64 // of the demand for which all this holds
-	usable []fragEntry
+	usable []fragNode
 	rows   map[cluster.Request]*fragRow // looked up only
 }
 
@@ -27,6 +27,12 @@ type fragEntry struct {
 	version uint64 // of the node, plus one; 0: nothing yet
 	value   int64
 	device  int16
+}
+
+// fragNode is what is free of a node's GPUs, in milli-GPU, and what of it is usable.
+type fragNode struct {
+	version      uint64 // of the node, plus one; 0: nothing yet
+	free, usable int64
 }
 
 // fragRow is by how much the fragments of each node would grow under one more
@@ -45,7 +51,7 @@ func (c *fragCache) fresh(d *demand, nodes int) {
 		return
 	}
 	c.rev, c.rows = d.rev, map[cluster.Request]*fragRow{}
-	c.usable = make([]fragEntry, nodes)
+	c.usable = make([]fragNode, nodes)
 }
 
 // row returns the entries of a request.
@@ -130,14 +136,16 @@ func (st *nodeStore) usableOf(n *nodeState, d *demand) (sum int64) {
 	return sum
 }
 
-// usable is usableOf from memory.
-func (st *nodeStore) usable(id int, d *demand) int64 {
+// usable is what is free of a node, and usableOf it, from memory.
+func (st *nodeStore) usable(id int, d *demand) *fragNode {
 	n, e := &st.nodes[id], &st.frag.usable[id]
 	if e.version != n.version+1 {
 		d.computed++
-		e.version, e.value = n.version+1, st.usableOf(n, d)
+		if *e = (fragNode{version: n.version + 1, free: n.left()}); e.free > 0 {
+			e.usable = st.usableOf(n, d)
+		}
 	}
-	return e.value
+	return e
 }
 
 // Fragmentation is how much of the free GPUs is of use.
@@ -157,24 +165,40 @@ func (f Fragmentation) Rate() float64 {
 // Fragmentation says how much of the free GPUs the tasks that were submitted
 // last could use on average (D-fgd: free less the fragments).
 func (e *Engine) Fragmentation() (f Fragmentation) {
+	rest := int64(0) // what is less than a milli-GPU
+	e.fragmentation(func(_ int, n *fragNode, weight int64) {
+		f.Free += n.free
+		if weight > 0 {
+			f.Usable += n.usable / weight
+			rest += n.usable % weight
+			f.Usable, rest = f.Usable+rest/weight, rest%weight
+		} else {
+			f.Usable += n.free
+		}
+	})
+	return f
+}
+
+// FragmentationByNode is Fragmentation node by node, in the order of Nodes.
+func (e *Engine) FragmentationByNode() []Fragmentation {
+	list := make([]Fragmentation, len(e.st.nodes))
+	e.fragmentation(func(id int, n *fragNode, weight int64) {
+		if list[id] = (Fragmentation{n.free, n.free}); weight > 0 {
+			list[id].Usable = n.usable / weight
+		}
+	})
+	return list
+}
+
+// fragmentation calls f for each node that takes jobs, with the tasks that count.
+func (e *Engine) fragmentation(f func(id int, n *fragNode, weight int64)) {
 	d := e.demandNow()
 	e.st.frag.fresh(d, len(e.st.nodes))
-	var sum, part int64 // usable, in tasks' milli-GPU: whole ones and what is left of them
 	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
-		if !n.indexed {
-			continue
-		}
-		f.Free += n.left()
-		if d.weight > 0 {
-			part += e.st.usable(id, d)
-			sum, part = sum+part/d.weight, part%d.weight
+		if e.st.nodes[id].indexed {
+			f(id, e.st.usable(id, d), d.weight)
 		}
 	}
-	if f.Usable = sum; d.weight == 0 {
-		f.Usable = f.Free
-	}
-	return f
 }
 
 // Candidates calls f for each node on which the set might run, in order, until f
@@ -261,7 +285,7 @@ func (s *Site) growth(node, set int, d *demand, on uint64) fragEntry {
 		return fragEntry{device: noRoom}
 	}
 	d.computed++
-	before := st.usable(node, d)
+	before := st.usable(node, d).usable
 	try := func(take func()) int64 {
 		mark, allocs := s.Mark()
 		take()
@@ -323,8 +347,8 @@ func (e *Engine) checkFragments() error {
 	}
 	for id := range c.usable {
 		n := &e.st.nodes[id]
-		if m := &c.usable[id]; m.version == n.version+1 && m.value != e.st.usableOf(n, d) {
-			return fmt.Errorf("node %d: %d is remembered as usable, recomputed %d", id, m.value, e.st.usableOf(n, d))
+		if m := &c.usable[id]; m.version == n.version+1 && (m.usable != e.st.usableOf(n, d) || m.free != n.left()) {
+			return fmt.Errorf("node %d: %d free and %d usable are remembered, recomputed %d and %d", id, m.free, m.usable, n.left(), e.st.usableOf(n, d))
 		}
 	}
 	return nil

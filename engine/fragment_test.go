@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -235,7 +236,7 @@ func TestFragmentTwin(t *testing.T) {
 					t.Fatalf("seed %d: fragments %d of %d free", seed, f, n.left())
 				}
 				e.st.frag.fresh(d, len(e.st.nodes))
-				if got := n.left()*d.weight - e.st.usable(id, d); got != f {
+				if got := n.left()*d.weight - e.st.usable(id, d).usable; got != f {
 					t.Fatalf("seed %d: node %d %+v: fragments %d, by definition %d", seed, id, n.devs, got, f)
 				}
 				g, dev, ok := s.Growth(id, 0)
@@ -271,6 +272,20 @@ func TestFragmentTwin(t *testing.T) {
 
 // TestDemand: the last jobs count, by tasks, and only the most frequent kinds.
 func TestDemand(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6)) // what is counted on and off is what is counted anew
+	grown := store(t, "V100-16GB", cluster.Node{GPUs: 8})
+	for id := range 4000 {
+		grown.jobs = append(grown.jobs, &jobState{spec: &cluster.Job{ID: cluster.JobID(id), Tasks: []cluster.TaskSet{{Count: 1 + r.IntN(3), Request: share(int64(1 + r.IntN(9)))}}}})
+		if r.IntN(5) > 0 && id > 10 && id%700 < 500 {
+			continue // it is not looked at with every job
+		}
+		got := *grown.demandNow()
+		anew := demand{}
+		grown.countDemand(&anew, demandUpto(len(grown.jobs)))
+		if got.weight != anew.weight || !reflect.DeepEqual(got.kinds, anew.kinds) {
+			t.Fatalf("after %d jobs %+v, anew %+v", id+1, got.kinds, anew.kinds)
+		}
+	}
 	for n, want := range map[int]int{0: 0, 1: 1, 15: 15, 16: 16, 17: 16, 31: 30, 33: 32, 1023: 960, 1024: 1024, 1151: 1024, 5000: 4992} {
 		if got := demandUpto(n); got != want {
 			t.Errorf("of %d jobs the first %d count, want %d", n, got, want)

@@ -56,6 +56,7 @@ type seenNode struct {
 	memory  int64  // MiB of a GPU, as a label says; 0: none does
 	reason  string // why nothing starts there
 	foreign int    // GPUs that pods of other schedulers hold
+	usable  int64  // milli-GPU that are of use to the tasks submitted last
 	holders []holder
 }
 
@@ -204,9 +205,10 @@ func (d *Driver) seeLine(l *sight) {
 func (d *Driver) seeNodes(l *sight) {
 	list := d.eng.Nodes()
 	l.nodes = make([]seenNode, len(list))
+	left := d.eng.FragmentationByNode()
 	for i := range list {
 		s := &l.nodes[i]
-		s.Node = list[i]
+		s.Node, s.usable = list[i], left[i].Usable
 		if n := d.nodes[s.Name]; n != nil && n.obj != nil {
 			s.reason, s.foreign = n.reason(), int(n.other.gpus)
 			s.memory = memoryLabel(n.obj.Labels[d.opt.Labels.Memory])

@@ -206,7 +206,7 @@ func (l *sight) listNodes() []api.Node {
 			known[s.Model] = memory
 		}
 		memory = cmp.Or(s.memory, memory)
-		n := api.Node{Name: s.Name, State: s.State.String(), Reason: s.reason, CPU: s.CPU, RAM: s.RAM, GPUs: make([]api.GPU, s.GPUs)}
+		n := api.Node{Name: s.Name, State: s.State.String(), Reason: s.reason, CPU: s.CPU, RAM: s.RAM, GPUs: make([]api.GPU, s.GPUs), Usable: &s.usable}
 		foreign := s.foreign
 		for k := range n.GPUs {
 			g := &n.GPUs[k]

@@ -263,10 +263,11 @@ func (m *Machine) Changed() <-chan struct{} { return m.watch.changed() }
 
 // Nodes lists this machine.
 func (m *Machine) Nodes() []api.Node {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	m.mu.Lock() // what is usable is remembered
+	defer m.mu.Unlock()
 	n := m.eng.Nodes()[0]
-	v := api.Node{Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
+	usable := m.eng.FragmentationByNode()[0].Usable
+	v := api.Node{Usable: &usable, Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
 	for i := range v.GPUs {
 		v.GPUs[i].Instances = slices.Clone(v.GPUs[i].Instances)
 	}

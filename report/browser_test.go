@@ -59,8 +59,8 @@ func TestPageInBrowser(t *testing.T) {
 	b.Look(1280, 900, "light")
 	b.Do(chromedp.Navigate(writePage(t, "Made up "+hostile, runs, sums)))
 	b.Settle()
-	if got := b.JS(inked); got != "8/8" {
-		t.Errorf("canvases drawn: %s, want 8/8 (use, two of the queue, two distributions, queues, fragmentation, Gantt)", got)
+	if got := b.JS(inked); got != "9/9" {
+		t.Errorf("canvases drawn: %s, want 9/9 (use, two of the queue, two distributions, queues, two of the fragmentation, Gantt)", got)
 	}
 	if got := b.JS(`window.hacked + " " + document.querySelectorAll("img").length`); got != "undefined 0" {
 		t.Errorf("a name became markup: %s", got)
@@ -210,8 +210,8 @@ func (b *pageView) tables(t *testing.T) {
 	b.JS(`document.querySelectorAll("details").forEach(d => { d.open = true })`)
 	b.Settle()
 	got := b.JS(`[...document.querySelectorAll("details table")].every(t => t.tBodies[0].rows.length > 1) + " " + document.querySelectorAll("details table").length`)
-	if got != "true 9" {
-		t.Errorf("tables behind the figures: %s, want all of 9 filled", got)
+	if got != "true 10" {
+		t.Errorf("tables behind the figures: %s, want all of 10 filled", got)
 	}
 	b.JS(`document.querySelectorAll("details").forEach(d => { d.open = false })`)
 }
@@ -223,7 +223,7 @@ func (b *pageView) darkens(t *testing.T) {
 	if b.JS(back) == light || b.JS(useImage) == image {
 		t.Error("a dark screen changes nothing")
 	}
-	if got := b.JS(inked); got != "8/8" {
+	if got := b.JS(inked); got != "9/9" {
 		t.Errorf("dark: canvases drawn %s", got)
 	}
 	b.Shoot("dark")
@@ -241,7 +241,7 @@ func (b *pageView) sizes(t *testing.T) {
 		if got := b.JS(`document.documentElement.scrollWidth`); got != strconv.Itoa(int(w)) {
 			t.Errorf("%d wide: the page is %s wide and scrolls sideways", w, got)
 		}
-		if got := b.JS(inked); got != "8/8" {
+		if got := b.JS(inked); got != "9/9" {
 			t.Errorf("%d wide: canvases drawn %s", w, got)
 		}
 		b.Shoot(fmt.Sprintf("wide-%d", w))
@@ -274,8 +274,8 @@ func TestOddPages(t *testing.T) {
 		{"nothing", nil, nil, "0/0"},
 		{"figures only", nil, sums, "0/0"},
 		{"a run without jobs", []Run{none}, []Summary{none.Summarise()}, "0/0"},
-		{"one dated run", []Run{dated}, sums[:1], "8/8"},
-		{"twenty", many, figures, "8/8"},
+		{"one dated run", []Run{dated}, sums[:1], "9/9"},
+		{"twenty", many, figures, "9/9"},
 	} {
 		b.In(t)
 		b.Look(360, 740, "light")

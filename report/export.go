@@ -104,7 +104,8 @@ func fields() []field {
 		decimal("gpu_allocation", func(s *Summary) float64 { return s.Allocation }),
 		decimal("gpu_utilisation", func(s *Summary) float64 { return s.Utilisation }),
 		decimal("goodput", func(s *Summary) float64 { return s.Goodput }),
-		decimal("fragmentation", func(s *Summary) float64 { return s.Fragmentation }))
+		decimal("fragmentation", func(s *Summary) float64 { return s.Fragmentation }),
+		decimal("unusable", func(s *Summary) float64 { return s.Unusable }))
 	f = append(f, dist("finish_time_ratio", func(s *Summary) *Dist { return &s.FTF })...)
 	return append(f,
 		decimal("finish_time_unfair", func(s *Summary) float64 { return s.FTFOver }),

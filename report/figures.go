@@ -79,6 +79,8 @@ func useFigures() []figure {
 			help: "computing GPU time whose work was kept, of capacity over the makespan", get: of(func(s *Summary) float64 { return s.Goodput })},
 		{key: "fragmentation", group: groupUse, label: "fragmentation", short: "frag", unit: unitShare, better: -1,
 			help: "idle GPU time on partly used nodes, of all idle GPU time", get: of(func(s *Summary) float64 { return s.Fragmentation })},
+		{key: "unusable", group: groupUse, label: "idle, but unusable", short: "unusable", unit: unitShare, better: -1,
+			help: "idle GPU time that the tasks submitted last could not use on average: too small, too few, no CPU or RAM beside it, another model; of all idle GPU time", get: of(func(s *Summary) float64 { return s.Unusable })},
 	}
 }
 

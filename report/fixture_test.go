@@ -94,6 +94,7 @@ func (r *Run) integrate() {
 			s.Free += 4000 - u
 			if u > 0 {
 				s.Split += 4000 - u
+				s.Useless += (4000 - u) / 2
 			}
 		}
 		r.Series.Add(t, min(t.Add(step), r.Last), s, queues)

@@ -60,6 +60,7 @@ type Summary struct {
 	Utilisation   float64 `json:"gpu_utilisation"`    // computing GPU time / capacity
 	Goodput       float64 `json:"goodput"`            // computing and not thrown away / capacity
 	Fragmentation float64 `json:"fragmentation"`      // share of idle GPU time on partly used nodes
+	Unusable      float64 `json:"unusable"`           // share of idle GPU time that the tasks submitted last cannot use (D-fgd)
 	FTF           Dist    `json:"finish_time_ratio"`  // rho: JCT / JCT alone on a 1/N share
 	FTFOver       float64 `json:"finish_time_unfair"` // share of jobs with rho > 1
 	Jain          float64 `json:"jain_queues"`        // over queues' mean speed (ideal run time / JCT)
@@ -196,13 +197,14 @@ func (r *Run) shares(s *Summary, held, busy, lost int64) {
 	if total := s.Makespan * float64(r.Capacity) * 1000; total > 0 {
 		s.Allocation, s.Utilisation, s.Goodput = float64(held)/total, float64(busy)/total, float64(busy-lost)/total
 	}
-	var split, free float64
+	var split, useless, free float64
 	for i := range r.Series.Bins {
 		split += r.Series.Bins[i].Split
+		useless += r.Series.Bins[i].Useless
 		free += r.Series.Bins[i].Free
 	}
 	if free > 0 {
-		s.Fragmentation = split / free
+		s.Fragmentation, s.Unusable = split/free, useless/free
 	}
 	if r.Decided > 0 {
 		s.DecisionMicros = r.Wall.Seconds() * 1e6 / float64(r.Decided)

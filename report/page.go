@@ -99,6 +99,7 @@ type pageSeries struct {
 	Running curve   `json:"running"`
 	Demand  curve   `json:"demand"`
 	Split   curve   `json:"split"`
+	Useless curve   `json:"useless"`
 	Free    curve   `json:"free"`
 }
 
@@ -219,6 +220,7 @@ func (r *Run) pageSeries() pageSeries {
 		s.Running = append(s.Running, b.Running/c)
 		s.Demand = append(s.Demand, b.Demand/c/1000)
 		s.Split = append(s.Split, b.Split/c/1000)
+		s.Useless = append(s.Useless, b.Useless/c/1000)
 		s.Free = append(s.Free, b.Free/c/1000)
 	}
 	return s

@@ -23,7 +23,7 @@ func made() []Summary {
 	}
 	fifo := Summary{Policy: "fifo", Placer: "best-fit", Backfill: "none", Hash: "00ff", Jobs: 1000, Completed: 998, Rejected: 2,
 		JCT: d(15120, 1200, 90000, 200000), Delay: d(7200, 38, 40000, 86400), Slowdown: d(12.3, 1.04, 40, 1234), FTF: d(1.5, 1, 3, 4),
-		Makespan: 1e6, Allocation: .731, Utilisation: .7, Goodput: .7, Fragmentation: .21, FTFOver: .35, Jain: .82}
+		Makespan: 1e6, Allocation: .731, Utilisation: .7, Goodput: .7, Fragmentation: .21, Unusable: .12, FTFOver: .35, Jain: .82}
 	las := fifo
 	las.Policy, las.Backfill, las.Preemptions, las.LostHours, las.Jain = "las", "skip", 1234, 5.25, .91
 	las.JCT, las.Delay = d(7380, 600, 80000, 250000), d(3600, 4, 20000, 90000)
@@ -54,6 +54,7 @@ Cluster
   GPUs computing            70.0%    70.0%    70.0%
   goodput                   70.0%    70.0%    70.0%
   fragmentation             21.0%    21.0%    21.0%
+  idle, but unusable        12.0%    12.0%    12.0%
 Fairness
   finish-time ratio, mean    1.50     1.50     1.50
   finish-time ratio, p95     3.00     3.00     3.00

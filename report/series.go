@@ -19,8 +19,8 @@ type Series struct {
 
 // Bin is the integral over one bin of what it names, in unit-seconds.
 type Bin struct {
-	Alloc, Busy, Pending, Running, Demand, Split, Free float64
-	Queues                                             []float64 // milli-GPU-seconds per queue
+	Alloc, Busy, Pending, Running, Demand, Split, Useless, Free float64
+	Queues                                                      []float64 // milli-GPU-seconds per queue
 }
 
 // Sample is the state of a cluster between two events.
@@ -28,6 +28,7 @@ type Sample struct {
 	Alloc, Busy cluster.Milli // held by jobs; of it by jobs that compute
 	Demand      cluster.Milli // asked for by pending jobs
 	Split, Free cluster.Milli // free on partly used nodes; free at all
+	Useless     cluster.Milli // free, but not to the tasks that are submitted (engine.Fragmentation)
 	Pending     int64         // jobs
 	Running     int64
 }
@@ -54,6 +55,7 @@ func (s *Series) Add(from, to cluster.Time, v Sample, queues []cluster.Milli) {
 		b.Running += float64(v.Running) * dt
 		b.Demand += float64(v.Demand) * dt
 		b.Split += float64(v.Split) * dt
+		b.Useless += float64(v.Useless) * dt
 		b.Free += float64(v.Free) * dt
 		for len(b.Queues) < len(queues) {
 			b.Queues = append(b.Queues, 0)
@@ -90,6 +92,7 @@ func (b *Bin) merge(o *Bin) {
 	b.Running += o.Running
 	b.Demand += o.Demand
 	b.Split += o.Split
+	b.Useless += o.Useless
 	b.Free += o.Free
 	for len(b.Queues) < len(o.Queues) {
 		b.Queues = append(b.Queues, 0)

@@ -91,6 +91,7 @@ type state struct {
 	info Info
 
 	build, jobs, oldest, gpus, ratio, ready, idle     *prometheus.Desc
+	free, usable                                      *prometheus.Desc
 	queueHolds, queueOwed, queueLimit, queueJobs, cap *prometheus.Desc
 }
 
@@ -105,6 +106,8 @@ func newState(m *local.Machine, info Info) *state {
 		idle:       desc("muster_idle_jobs", "Running jobs that do not use their GPUs, by what was done about them.", "stage"),
 		gpus:       desc("muster_gpus", "GPUs, by state: allocated (whole or in part), free, unhealthy.", "state"),
 		ratio:      desc("muster_gpu_allocated_ratio", "Share of the healthy GPUs that jobs hold, parts counted as parts."),
+		free:       desc("muster_free_gpus", "GPUs that are free on nodes that take jobs, parts counted as parts."),
+		usable:     desc("muster_usable_gpus", "Of them what the tasks submitted last could use on average; the rest are fragments."),
 		ready:      desc("muster_ready", "1: the last step could be stored."),
 		cap:        desc("muster_node_draining", "1: the node takes no more jobs.", "node"),
 		queueHolds: desc("muster_queue_allocated_gpus", "GPUs that a queue's jobs hold.", "queue"),
@@ -133,9 +136,11 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	put(s.oldest, c.Oldest.Seconds())
 	put(s.ready, truth(s.m.Ready()))
 	var allocated, free, bad int
-	var held int64
+	var held, left, usable int64
 	for _, n := range s.m.Nodes() {
 		put(s.cap, truth(n.State != "up"), n.Name)
+		idle, of := n.Left()
+		left, usable = left+idle, usable+of
 		for i := range n.GPUs {
 			switch g := &n.GPUs[i]; {
 			case !g.Healthy:
@@ -151,6 +156,8 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	put(s.gpus, float64(allocated), "allocated")
 	put(s.gpus, float64(free), "free")
 	put(s.gpus, float64(bad), "unhealthy")
+	put(s.free, gpus(left))
+	put(s.usable, gpus(usable))
 	if well := allocated + free; well > 0 {
 		put(s.ratio, float64(held)/float64(cluster.Whole)/float64(well))
 	}

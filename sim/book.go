@@ -28,7 +28,10 @@ type Book struct {
 	running  int64
 	demand   cluster.Milli // asked for by pending jobs
 	nodeUsed []cluster.Milli
-	split    cluster.Milli // free on partly used nodes
+	split    cluster.Milli               // free on partly used nodes
+	looked   cluster.Time                // when useless was true last
+	useless  cluster.Milli               // free, but of no use (engine.Fragmentation)
+	frag     func() engine.Fragmentation // nil: nobody can tell
 	queues   []string
 	queueID  map[string]int32
 	queueUse []cluster.Milli
@@ -83,8 +86,12 @@ func (b *Book) advance(at cluster.Time) {
 		return
 	}
 	b.loadArea += float64(b.active) * at.Sub(b.now).Seconds()
+	if b.frag != nil && at.Sub(b.looked) >= b.Series.Width/4 { // of a bin four values at most: it costs a look at every node
+		f := b.frag()
+		b.useless, b.looked = f.Free-f.Usable, at
+	}
 	b.Series.Add(b.now, at, report.Sample{Alloc: b.alloc, Busy: b.busy, Pending: b.pending, Running: b.running,
-		Demand: b.demand, Split: b.split, Free: b.capacity - b.alloc}, b.queueUse)
+		Demand: b.demand, Split: b.split, Useless: min(b.useless, b.capacity-b.alloc), Free: b.capacity - b.alloc}, b.queueUse)
 	b.now = at
 }
 

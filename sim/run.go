@@ -143,6 +143,7 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 		return out
 	}
 	w := NewWorld(spec, entries, s.World)
+	w.book.frag = e.Fragmentation
 	h := &hashKeeper{next: s.Journal}
 	out.Err = driver.Run(ctx, e, w, h)
 	out.Hash, out.Stats = h.hash, e.Stats()

@@ -226,10 +226,17 @@ func newNodes() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(list)
 			}
+			print := printNodes
 			if len(list) > 1 && !each {
-				return printMany(c.OutOrStdout(), list)
+				print = printMany
 			}
-			return printNodes(c.OutOrStdout(), list)
+			if err := print(c.OutOrStdout(), list); err != nil {
+				return err
+			}
+			if text := api.LeftText(list); text != "" {
+				fmt.Fprintln(c.OutOrStdout(), text)
+			}
+			return nil
 		},
 	}
 	c.Flags().BoolVar(&each, "gpus", false, "a line for each GPU, of several nodes, too")

@@ -251,9 +251,13 @@ function queuePlots() {
 
 function fragPlot() {
   var sec = $("frag");
-  sec.append(el("p", { class: "lead", text: "Of the idle GPUs, the share on nodes that are partly used: whole-node jobs cannot have them. There is no value while no GPU is idle." }));
-  overTime(sec, { title: "Idle GPUs on partly used nodes", unit: "share of idle GPUs", cols: ["split"], need: ["split", "free"], fmt: share, tick: share0,
-    value: function (b) { return b.split.map(function (v, i) { return b.free[i] > 1e-6 ? Math.min(1, v / b.free[i]) : null; }); }, top: function () { return 1.02; } });
+  sec.append(el("p", { class: "lead", text: "Of the idle GPUs, the share on nodes that are partly used: whole-node jobs cannot have them; and the share that the tasks submitted last could not use on average: parts that are too small, too few GPUs, no CPU or memory beside them, another model. There is no value while no GPU is idle." }));
+  function ofIdle(title, col) {
+    overTime(sec, { title: title, unit: "share of idle GPUs", cols: [col], need: [col, "free"], fmt: share, tick: share0,
+      value: function (b) { return b[col].map(function (v, i) { return b.free[i] > 1e-6 ? Math.min(1, v / b.free[i]) : null; }); }, top: function () { return 1.02; } });
+  }
+  ofIdle("Idle GPUs on partly used nodes", "split");
+  ofIdle("Idle GPUs of no use to the tasks that are submitted", "useless");
 }
 
 function share0(v) { return Math.round(v * 100) + "%"; }
