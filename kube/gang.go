@@ -58,6 +58,7 @@ type gang struct {
 	teller
 	book
 	repair
+	wish
 }
 
 // slot is the place of one task.

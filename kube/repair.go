@@ -29,16 +29,18 @@ type repair struct {
 	missing []cluster.TaskSet // places that were lost, and that nobody has taken yet
 	nth     int               // repairs that its plan has seen
 	patch   bool              // it is a patch, of the gang that it belongs to
-	homes   []home            // a patch: where it is looked for places, one after the other, then anywhere
+	homes   []home            // of a patch, or one that prefers nodes: where it is looked for places, one after the other, then anywhere
 	home    int
 	asked   int64 // ... the batch in which the engine was asked last
 }
 
-// home is a topology domain that all of what is left of a gang is in.
+// home is a topology domain that all of what is left of a gang is in, or nodes that
+// a gang likes.
 type home struct {
 	label, value string
 	level        cluster.Level
 	must         bool
+	liked        map[string]bool // by node's name
 }
 
 // Answers to muster.sh/on-node-loss.
@@ -362,24 +364,24 @@ func (d *Driver) homesOf(g *gang) (list []home) {
 	return list
 }
 
-// atHome reports whether a patch is looked for places in a domain only that it
-// need not be in: nobody leaves for that.
+// atHome reports whether a gang is looked for places only where it need not be:
+// nobody leaves for that.
 func (g *gang) atHome() bool {
 	r := &g.repair
-	return r.patch && r.home < len(r.homes) && !r.homes[r.home].must
+	return r.home < len(r.homes) && !r.homes[r.home].must
 }
 
-// confine adds to what nodes take of a patch that those outside its home take
+// confine adds to what nodes take of a gang that those outside its home take
 // nothing.
 func (d *Driver) confine(g *gang, l limits) limits {
 	r := &g.repair
-	if !r.patch || r.home >= len(r.homes) || l.why != "" {
+	if r.home >= len(r.homes) || l.why != "" {
 		return l
 	}
 	h := &r.homes[r.home]
 	var outside []string
 	for _, name := range d.order {
-		if v, ok := d.domain(name, h.label); !ok || v != h.value {
+		if !d.isIn(h, name) {
 			outside = append(outside, name)
 		}
 	}
@@ -389,11 +391,23 @@ func (d *Driver) confine(g *gang, l limits) limits {
 	slices.Sort(outside)
 	l.nodes = append([]cluster.NodeLimit{{Nodes: outside}}, l.nodes...)
 	text := fmt.Sprintf("%d: outside the %s domain of its gang", len(outside), h.level)
+	if h.liked != nil {
+		text = fmt.Sprintf("%d: liked less than others", len(outside))
+	}
 	if l.text != "" {
 		text = l.text + "; " + text
 	}
 	l.text = text
 	return l
+}
+
+// isIn reports whether a node is in a home.
+func (d *Driver) isIn(h *home, name string) bool {
+	if h.liked != nil {
+		return h.liked[name]
+	}
+	v, ok := d.domain(name, h.label)
+	return ok && v == h.value
 }
 
 // widen looks further away for places, where the engine found none.

@@ -156,6 +156,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	d.share(pods)
+	d.wishes(g, pods)
 	spec, err := d.specOf(g, pods, m)
 	if err != nil {
 		g.refused = err.Error()

@@ -1,0 +1,119 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// zones puts the nodes of a driver into zones of so many, with a label.
+func zones(d *Driver, each int) {
+	for i, name := range d.order {
+		n := d.nodes[name].obj.DeepCopy()
+		n.Labels["zone"] = fmt.Sprint("z", i/each)
+		d.nodeChanged(n)
+	}
+}
+
+// likes makes pods prefer a zone, by a weight.
+func likes(zone string, weight int32, pods ...*v1.Pod) []*v1.Pod {
+	for _, p := range pods {
+		a := affinityOf(p)
+		if a.NodeAffinity == nil {
+			a.NodeAffinity = &v1.NodeAffinity{}
+		}
+		a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+			v1.PreferredSchedulingTerm{Weight: weight, Preference: v1.NodeSelectorTerm{
+				MatchExpressions: []v1.NodeSelectorRequirement{{Key: "zone", Operator: v1.NodeSelectorOpIn, Values: []string{zone}}}}})
+	}
+	return pods
+}
+
+func affinityOf(p *v1.Pod) *v1.Affinity {
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &v1.Affinity{}
+	}
+	return p.Spec.Affinity
+}
+
+// nearTo are terms that mean pods with a label, in a zone.
+func nearTo(app string, weight int32) []v1.WeightedPodAffinityTerm {
+	return []v1.WeightedPodAffinityTerm{{Weight: weight, PodAffinityTerm: v1.PodAffinityTerm{TopologyKey: "zone",
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}}
+}
+
+// comeAndLook lets pods come, and looks for places until they have been tried on all that they like.
+func comeAndLook(t *testing.T, d *Driver, now *time.Time, pods ...*v1.Pod) {
+	t.Helper()
+	at := *now
+	d.come(t, now, pods...)
+	for *now = at; len(d.retries) > 0; steps(t, d) {
+		d.dueRetries(d.clock())
+	}
+	*now = at.Add(time.Minute)
+}
+
+// Pods are where they prefer to be, if there is room; else anywhere that suits, and
+// at once: nobody waits or leaves for a preference.
+func TestPrefer(t *testing.T) {
+	d, now := still(t, 6) // two nodes in each of three zones
+	zones(d, 2)
+	steps(t, d)
+	expect := func(name string, want ...string) {
+		t.Helper()
+		got := map[string]bool{}
+		for node := range d.places(name) {
+			got[node] = true
+		}
+		list := map[string]bool{}
+		for _, w := range want {
+			list[w] = true
+		}
+		if !maps.Equal(got, list) {
+			t.Errorf("%s is on %v, not %v", name, got, want)
+		}
+	}
+	low := map[string]string{LabelTier: "best-effort"}
+	comeAndLook(t, d, now, likes("z2", 10, controlplane.Gang("whole", 2, 8, low)...)...)
+	expect("whole", "n0004", "n0005")
+	comeAndLook(t, d, now, likes("z1", 10, likes("z2", 90, controlplane.Pod("second", 4, map[string]string{LabelTier: "critical"}))...)...) // z2 is full of a gang that would have to leave
+	expect("second", "n0002")
+	comeAndLook(t, d, now, likes("z1", 10, controlplane.Gang("large", 2, 8, low)...)...) // in z1 there is room for one of them
+	expect("large", "n0000", "n0001")
+	comeAndLook(t, d, now, likes("z9", 10, controlplane.Pod("nowhere", 1, nil))...)
+	expect("nowhere", "n0002")
+	if g := d.gangs["gang/default/whole"]; g.phase != starting {
+		t.Errorf("the gang that came first is in phase %d", g.phase)
+	}
+}
+
+// Pods that others are to be near to or far from decide, too.
+func TestPreferNeighbours(t *testing.T) {
+	d, now := still(t, 3)
+	zones(d, 1)
+	steps(t, d)
+	web := controlplane.Pod("web", 1, map[string]string{"app": "web"})
+	web.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n0001"}
+	d.come(t, now, web)
+	by := controlplane.Pod("by", 1, nil)
+	affinityOf(by).PodAffinity = &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: nearTo("web", 5)}
+	far := controlplane.Pod("far", 1, nil)
+	affinityOf(far).PodAntiAffinity = &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: nearTo("web", 5)}
+	comeAndLook(t, d, now, by)
+	comeAndLook(t, d, now, far)
+	if on := d.places("by"); on["n0001"] != 1 {
+		t.Errorf("the pod that wants to be near is on %v", on)
+	}
+	if on := d.places("far"); len(on) != 1 || on["n0001"] != 0 {
+		t.Errorf("the pod that wants to be far is on %v", on)
+	}
+	if why := d.gangs["pod/far"].around; why != "1: liked less than others" {
+		t.Errorf("it says %q", why)
+	}
+}
