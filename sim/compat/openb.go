@@ -264,7 +264,7 @@ func (h *Host) fullest(k *Kind) int {
 	return best
 }
 
-// Scorer rates a host with room for a kind, from 0 to 100, and says on which device
+// Scorer rates a host with room for a kind, from 0 to 100 (ours: to 32767), and says on which device
 // a part would go.
 type Scorer func(t *Typical, h *Host, k *Kind) (score, device int)
 
@@ -282,9 +282,9 @@ type run struct {
 
 // rating is what is known of the hosts for a kind.
 type rating struct {
-	seen   int    // of the log
-	scores []int8 // -1: no room
-	tops   []int8 // of each block of hosts the highest score
+	seen   int     // of the log
+	scores []int16 // -1: no room
+	tops   []int16 // of each block of hosts the highest score
 	device []int8
 }
 
@@ -351,7 +351,7 @@ func (w *run) update(kind int32) *rating {
 	r, k := &w.rated[kind], &w.o.kinds[kind]
 	if r.scores == nil {
 		n := len(w.hosts)
-		r.scores, r.device, r.tops = make([]int8, n), make([]int8, n), make([]int8, (n+block-1)/block)
+		r.scores, r.device, r.tops = make([]int16, n), make([]int8, n), make([]int16, (n+block-1)/block)
 		for i := range w.hosts {
 			w.rate(r, k, i)
 		}
@@ -374,7 +374,7 @@ func (w *run) rate(r *rating, k *Kind, i int) {
 		if w.score != nil {
 			s, d = w.score(&w.o.Typical, h, k)
 		}
-		r.scores[i], r.device[i] = int8(s), int8(d)
+		r.scores[i], r.device[i] = int16(s), int8(d)
 	}
 	if r.scores[i] >= *top {
 		*top = r.scores[i]
@@ -387,7 +387,7 @@ func (w *run) rate(r *rating, k *Kind, i int) {
 // among equals; -1: none.
 func (w *run) best(kind int32, memory int64) (at, device int) {
 	r := w.update(kind)
-	at, most := -1, int8(-1)
+	at, most := -1, int16(-1)
 	for b, top := range r.tops {
 		if top <= most {
 			continue

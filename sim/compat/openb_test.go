@@ -208,7 +208,7 @@ func TestOpenbTwin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range OpenbPolicies()[1:] {
+		for _, p := range append(OpenbPolicies()[1:], OpenbPolicy{"Rooms", Rooms}) {
 			w := o.start(seed, p.Score)
 			lost := 0
 			for _, i := range w.pods {

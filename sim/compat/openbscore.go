@@ -6,15 +6,15 @@ import (
 	"github.com/muster-gpu/muster/place"
 )
 
-// OpenbPolicies are the policies of the published table; Random has no scorer.
-func OpenbPolicies() []struct {
+// OpenbPolicy is a rule by which pods are placed.
+type OpenbPolicy struct {
 	Name  string
-	Score Scorer
-} {
-	return []struct {
-		Name  string
-		Score Scorer
-	}{{"Random", nil}, {"DotProd", dotProd}, {"GpuClustering", gpuClustering}, {"GpuPacking", gpuPacking}, {"BestFit", bestFit}, {"FGD", FGD}}
+	Score Scorer // nil: any host with room, and any device
+}
+
+// OpenbPolicies are the policies of the published table.
+func OpenbPolicies() []OpenbPolicy {
+	return []OpenbPolicy{{"Random", nil}, {"DotProd", dotProd}, {"GpuClustering", gpuClustering}, {"GpuPacking", gpuPacking}, {"BestFit", bestFit}, {"FGD", FGD}}
 }
 
 // The expressions are evaluated in the order in which upstream has them: their

@@ -1,0 +1,72 @@
+package compat
+
+import "math"
+
+// Rooms is a rule of our own in the world of FGD's simulator: it keeps what still
+// fits instead of what is not a fragment. FGD counts all free GPUs of a machine as
+// usable by a kind of which one more pod fits, though the cores may not suffice for a
+// second, and a whole GPU as usable by pods of 0.81, though 0.19 of it will be left. A
+// host is worth, to each kind with GPUs, half of FGD's measure and half the GPUs that
+// so many pods of the kind would use as fit one after the other. The loss counts in
+// steps of 60 milli-GPU: what differs by less is no reason to leave the machines that
+// others filled before.
+func Rooms(t *Typical, h *Host, k *Kind) (score, device int) {
+	if !h.known {
+		h.fragments, h.known = t.worth(h), true
+	}
+	after := func(device int) int {
+		next := *h
+		next.take(k, device)
+		return max(0, 16000+int(math.Floor((t.worth(&next)-h.fragments)/roomStep)))
+	}
+	if k.Milli == 0 || k.Milli == 1000 {
+		return after(0), 0
+	}
+	score = -1
+	for d := range h.GPUs {
+		if h.Free[d] < k.Milli || seenBefore(h, d) {
+			continue
+		}
+		if s := after(d); s > score {
+			score, device = s, d
+		}
+	}
+	return score, device
+}
+
+// roomStep is in milli-GPU, of the mean over the kinds.
+const roomStep = 60
+
+// worth is the mean over the typical kinds with GPUs of what they could use of a
+// host, in milli-GPU.
+func (t *Typical) worth(h *Host) (sum float64) {
+	var fit, usable [mostSizes]int64 // by size: pods of one GPU that fit; free on devices that are large enough
+	for s, m := range t.sizes {
+		for _, f := range h.Free[:h.GPUs] {
+			if m > 0 && f >= m {
+				fit[s] += f / m
+				usable[s] += f
+			}
+		}
+	}
+	shares := 0.0
+	for i := range t.Kinds {
+		k := &t.Kinds[i]
+		if k.GPUs == 0 {
+			continue
+		}
+		shares += k.Share
+		n := fit[k.size] / int64(k.GPUs)
+		if n == 0 || h.CPU < k.CPU || h.Model&k.Models == 0 {
+			continue
+		}
+		if k.CPU > 0 {
+			n = min(n, h.CPU/k.CPU)
+		}
+		sum += float64(k.Share * float64(n*k.Milli*int64(k.GPUs)+usable[k.size]) / 2)
+	}
+	if shares == 0 {
+		return 0
+	}
+	return sum / shares
+}
