@@ -150,6 +150,7 @@ func (e *Engine) suitsOf(j *cluster.Job, r *cluster.Request) (suits classSet) {
 type fragGroup struct {
 	gpus    int
 	share   cluster.Milli // of each; 0: whole ones
+	each    cluster.Milli // what a task takes in all
 	mem     cluster.MiB   // of each, with a share
 	profile *cluster.SliceProfile
 	members []fragMember // by CPU
@@ -170,9 +171,10 @@ func (d *demand) group(classes []class) {
 			if !k.suits.has(int32(ci)) {
 				continue
 			}
-			g := fragGroup{gpus: k.request.GPUs}
+			g := fragGroup{gpus: k.request.GPUs, each: k.request.Milli()}
 			if k.request.Profile != "" {
 				g.profile, _ = classes[ci].model.Profile(k.request.Profile)
+				g.each = cluster.Milli(g.profile.Compute) * cluster.Whole / cluster.Milli(classes[ci].model.Compute)
 			} else if k.request.Fractional() {
 				g.share, g.mem = k.request.Share, k.request.Memory
 			}

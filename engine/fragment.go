@@ -19,8 +19,23 @@ import (
 type fragCache struct {
 	rev    int64 // of the demand for which all this holds
 	usable []fragNode
-	rows   map[cluster.Request]*fragRow // looked up only
+	rows   map[rowKey]*fragRow // looked up only
 }
+
+// rowKey is what a row is of.
+type rowKey struct {
+	request cluster.Request
+	measure Measure
+}
+
+// Measure is what of a node's free GPUs counts.
+type Measure uint8
+
+// The measures.
+const (
+	Fragments Measure = iota // what tasks submitted last cannot use (D-fgd)
+	Rooms                    // how many of them fit one after the other, and FGD's measure, half each
+)
 
 // fragEntry is what was computed of one node.
 type fragEntry struct {
@@ -42,6 +57,10 @@ type fragRow struct{ nodes []fragEntry }
 // noRoom marks an entry of a node on which the task does not fit.
 const noRoom = -2
 
+// roomStep, in milli-GPU, is what rooms are counted in: what differs by less is no
+// reason to leave the nodes that were filled before.
+const roomStep = 60
+
 // mostRows bounds the memory for requests that were placed.
 const mostRows = 64
 
@@ -50,19 +69,20 @@ func (c *fragCache) fresh(d *demand, nodes int) {
 	if c.rev == d.rev && len(c.usable) == nodes {
 		return
 	}
-	c.rev, c.rows = d.rev, map[cluster.Request]*fragRow{}
+	c.rev, c.rows = d.rev, map[rowKey]*fragRow{}
 	c.usable = make([]fragNode, nodes)
 }
 
 // row returns the entries of a request.
-func (c *fragCache) row(r *cluster.Request) *fragRow {
-	row := c.rows[*r]
+func (c *fragCache) row(r *cluster.Request, m Measure) *fragRow {
+	key := rowKey{*r, m}
+	row := c.rows[key]
 	if row == nil {
 		if len(c.rows) >= mostRows {
-			c.rows = map[cluster.Request]*fragRow{}
+			c.rows = map[rowKey]*fragRow{}
 		}
 		row = &fragRow{make([]fragEntry, len(c.usable))}
-		c.rows[*r] = row
+		c.rows[key] = row
 	}
 	return row
 }
@@ -84,13 +104,14 @@ func (n *nodeState) left() (sum cluster.Milli) {
 }
 
 // usableBy is what of the node's free GPUs is on devices that could take a task
-// of the group, if there are enough for one.
-func (n *nodeState) usableBy(model *cluster.GPUModel, g *fragGroup) (sum cluster.Milli) {
+// of the group, if there are enough for one, and how many such tasks fit one after
+// the other (of MIG slices and of shares of several devices one on each device).
+func (n *nodeState) usableBy(model *cluster.GPUModel, g *fragGroup) (sum cluster.Milli, fit int64) {
 	if g.share == 0 && g.profile == nil {
 		if int(n.nfree) < g.gpus {
-			return 0
+			return 0, 0
 		}
-		return cluster.Milli(n.nfree) * cluster.Whole
+		return cluster.Milli(n.nfree) * cluster.Whole, int64(n.nfree) / int64(g.gpus)
 	}
 	count := 0
 	for i := range n.devs {
@@ -107,11 +128,18 @@ func (n *nodeState) usableBy(model *cluster.GPUModel, g *fragGroup) (sum cluster
 		}
 		count++
 		sum += left
+		each := int64(1)
+		if g.profile == nil && g.gpus == 1 {
+			if each = left / g.share; g.mem > 0 {
+				each = min(each, d.mem/g.mem)
+			}
+		}
+		fit += each
 	}
 	if count < g.gpus {
-		return 0
+		return 0, 0
 	}
-	return sum
+	return sum, fit / int64(g.gpus)
 }
 
 // usableOf sums over the kinds what each could use of the node's free GPUs, times
@@ -119,7 +147,7 @@ func (n *nodeState) usableBy(model *cluster.GPUModel, g *fragGroup) (sum cluster
 func (st *nodeStore) usableOf(n *nodeState, d *demand) (sum int64) {
 	model, groups := &st.classes[n.class].model, d.byClass[n.class]
 	for i := range groups {
-		left := n.usableBy(model, &groups[i])
+		left, _ := n.usableBy(model, &groups[i])
 		if left == 0 {
 			continue
 		}
@@ -131,6 +159,37 @@ func (st *nodeStore) usableOf(n *nodeState, d *demand) (sum int64) {
 			if m.ram <= n.ram {
 				sum += left * m.weight
 			}
+		}
+	}
+	return sum
+}
+
+// roomsOf sums over the kinds, times their tasks, what each could use of the node's
+// free GPUs and what as many tasks of it would take as fit there.
+func (st *nodeStore) roomsOf(n *nodeState, d *demand) (sum int64) {
+	model, groups := &st.classes[n.class].model, d.byClass[n.class]
+	for i := range groups {
+		g := &groups[i]
+		left, fit := n.usableBy(model, g)
+		if left == 0 {
+			continue
+		}
+		for k := range g.members {
+			m := &g.members[k]
+			if m.cpu > n.cpu {
+				break
+			}
+			if m.ram > n.ram {
+				continue
+			}
+			tasks := fit
+			if m.cpu > 0 {
+				tasks = min(tasks, n.cpu/m.cpu)
+			}
+			if m.ram > 0 {
+				tasks = min(tasks, n.ram/m.ram)
+			}
+			sum += m.weight * (left + tasks*g.each)
 		}
 	}
 	return sum
@@ -253,39 +312,45 @@ func (s *Site) Devices(node, set int) (mask uint64) {
 	return mask
 }
 
-// Growth returns by how much the fragments of a node grow if one more task of the
-// set runs there, in milli-GPU times tasks, and for a share of one device on which
-// it grows them least (of equal devices the fullest, then the first); -1: any. ok
-// is false where there is no room. The caller still has to check Room.
-func (s *Site) Growth(node, set int) (growth int64, dev int, ok bool) {
+// Growth returns what one more task of the set costs on a node, and for a share of
+// one device on which it costs least (of equal devices the fullest, then the first);
+// -1: any. ok is false where there is no room. The caller still has to check Room.
+// Fragments: by how much they grow, in milli-GPU times tasks. Rooms: what is lost of
+// them, in steps of 60 milli-GPU of the mean over the tasks.
+func (s *Site) Growth(node, set int, measure Measure) (growth int64, dev int, ok bool) {
 	d := s.e.demandNow()
 	n, r := &s.e.st.nodes[node], &s.req[set].Request
 	c := &s.e.st.frag
 	c.fresh(d, len(s.e.st.nodes))
 	if on := s.devices(n); on != anyDevice {
-		e := s.growth(node, set, d, on)
+		e := s.growth(node, set, d, on, measure)
 		return e.value, int(e.device), e.device != noRoom
 	}
-	if s.row == nil || s.rowSet != set || s.rowRev != d.rev {
-		s.row, s.rowSet, s.rowRev = c.row(r), set, d.rev
+	if s.row == nil || s.rowSet != set || s.rowRev != d.rev || s.rowOf != measure {
+		s.row, s.rowSet, s.rowRev, s.rowOf = c.row(r, measure), set, d.rev, measure
 	}
 	e := &s.row.nodes[node]
 	if e.version != n.version+1 {
-		*e = s.growth(node, set, d, anyDevice)
+		*e = s.growth(node, set, d, anyDevice, measure)
 		e.version = n.version + 1
 	}
 	return e.value, int(e.device), e.device != noRoom
 }
 
 // growth computes an entry of a row: it tries, looks and takes back.
-func (s *Site) growth(node, set int, d *demand, on uint64) fragEntry {
+func (s *Site) growth(node, set int, d *demand, on uint64, measure Measure) fragEntry {
 	st, r := &s.e.st, &s.req[set].Request
 	n := &st.nodes[node]
 	if st.roomOn(n, r, 1, on) < 1 {
 		return fragEntry{device: noRoom}
 	}
 	d.computed++
-	before := st.usable(node, d).usable
+	before, step := int64(0), 2*roomStep*max(1, d.weight)
+	if measure == Fragments {
+		before = st.usable(node, d).usable
+	} else {
+		before = st.roomsOf(n, d)
+	}
 	try := func(take func()) int64 {
 		mark, allocs := s.Mark()
 		take()
@@ -293,7 +358,12 @@ func (s *Site) growth(node, set int, d *demand, on uint64) fragEntry {
 		for i := allocs; i < len(s.allocs); i++ {
 			taken += s.allocs[i].Milli()
 		}
-		g := before - st.usableOf(n, d) - taken*d.weight
+		g := int64(0)
+		if measure == Fragments {
+			g = before - st.usableOf(n, d) - taken*d.weight
+		} else {
+			g = (before - st.roomsOf(n, d) + step - 1) / step
+		}
 		s.Undo(mark, allocs)
 		return g
 	}

@@ -71,7 +71,7 @@ func TestFragmentVector(t *testing.T) {
 		t.Errorf("fragments of an idle node on which every kind fits: %v", f)
 	}
 	s := siteFor(e, share(500), 1)
-	g, dev, ok := s.Growth(0, 0)
+	g, dev, ok := s.Growth(0, 0, Fragments)
 	if d := e.demand.weight; !ok || dev != 0 || g != -500*d {
 		t.Errorf("a share of 0.5: device %d, growth %d, ok %v; want device 0, growth -0.5", dev, g/d, ok)
 	}
@@ -153,8 +153,74 @@ func dumbFragments(e *Engine, n *nodeState) (sum int64) {
 	return sum
 }
 
+// dumbRooms is what a node is worth under the measure Rooms, negative: kind by kind
+// what is free on devices that would take one more task, and tasks one after the
+// other, by counting down.
+func dumbRooms(e *Engine, n *nodeState) (sum int64) {
+	model := &e.st.classes[n.class].model
+	d := e.demandNow()
+	for _, k := range d.kinds {
+		r := k.request
+		var free, fits, each int64
+		devices := 0
+		for i := range n.devs {
+			left := n.leftOn(i)
+			p, _ := model.Profile(r.Profile)
+			switch {
+			case left == 0:
+			case r.Profile != "":
+				if (n.devs[i].tenants == 0 || n.devs[i].slots != 0) && p != nil && n.startOn(model, p, i) >= 0 {
+					free, fits, devices = free+left, fits+1, devices+1
+				}
+			case r.Share == 0:
+				if left == 1000 && n.free>>i&1 == 1 {
+					free, fits, devices = free+left, fits+1, devices+1
+				}
+			default:
+				mem, ok := n.devs[i].mem, false
+				for rest := left; rest >= r.Share && mem >= r.Memory && n.devs[i].slots == 0; rest, mem = rest-r.Share, mem-r.Memory {
+					if ok && r.GPUs > 1 {
+						break
+					}
+					ok = true
+					fits++
+				}
+				if ok {
+					free, devices = free+left, devices+1
+				}
+			}
+		}
+		if !k.suits.has(n.class) || devices < r.GPUs {
+			continue
+		}
+		tasks := int64(0)
+		for cpu, ram := n.cpu, n.ram; tasks < fits/int64(r.GPUs) && cpu >= r.CPU && ram >= r.RAM; cpu, ram = cpu-r.CPU, ram-r.RAM {
+			tasks++
+		}
+		if each = r.Milli(); r.Profile != "" {
+			p, _ := model.Profile(r.Profile)
+			each = int64(p.Compute) * 1000 / int64(model.Compute)
+		}
+		if tasks > 0 {
+			sum -= k.weight * (free + tasks*each)
+		}
+	}
+	return sum
+}
+
+// dumbSteps is what dumbRooms loses in steps of 60 milli-GPU of the mean, and half.
+func dumbSteps(e *Engine, lost int64) int64 {
+	return int64(math.Ceil(float64(lost) / float64(2*60*max(1, e.demandNow().weight))))
+}
+
 // dumbGrowth tries every device that Room and deviceLeft allow.
-func dumbGrowth(s *Site, node int) (growth int64, dev int, ok bool) {
+func dumbGrowth(s *Site, node int, measure Measure) (growth int64, dev int, ok bool) {
+	dumbFragments := dumbFragments
+	after := func(now, before int64) int64 { return now - before }
+	if measure == Rooms {
+		dumbFragments = dumbRooms
+		after = func(now, before int64) int64 { return dumbSteps(s.e, now-before) }
+	}
 	e, r := s.e, &s.req[0].Request
 	n := &e.st.nodes[node]
 	if s.Room(node, 0, 1) < 1 {
@@ -164,7 +230,7 @@ func dumbGrowth(s *Site, node int) (growth int64, dev int, ok bool) {
 	if !r.Fractional() || r.Profile != "" || r.GPUs > 1 {
 		mark, k := s.Mark()
 		s.Take(node, 0, 1)
-		growth = dumbFragments(e, n) - before
+		growth = after(dumbFragments(e, n), before)
 		s.Undo(mark, k)
 		return growth, -1, true
 	}
@@ -176,7 +242,7 @@ func dumbGrowth(s *Site, node int) (growth int64, dev int, ok bool) {
 		}
 		mark, k := s.Mark()
 		s.TakeDevice(node, 0, i)
-		g := dumbFragments(e, n) - before
+		g := after(dumbFragments(e, n), before)
 		s.Undo(mark, k)
 		if was := int64(0); dev >= 0 {
 			if was, _ = s.deviceLeft(n, dev, r); g > growth || g == growth && left >= was {
@@ -239,10 +305,12 @@ func TestFragmentTwin(t *testing.T) {
 				if got := n.left()*d.weight - e.st.usable(id, d).usable; got != f {
 					t.Fatalf("seed %d: node %d %+v: fragments %d, by definition %d", seed, id, n.devs, got, f)
 				}
-				g, dev, ok := s.Growth(id, 0)
-				wantG, wantDev, wantOK := dumbGrowth(s, id)
-				if ok != wantOK || ok && (g != wantG || dev != wantDev) {
-					t.Fatalf("seed %d: %+v on node %d %+v: growth %d on %d (%v), by definition %d on %d (%v)", seed, s.req[0].Request, id, n.devs, g, dev, ok, wantG, wantDev, wantOK)
+				for _, m := range []Measure{Fragments, Rooms} {
+					g, dev, ok := s.Growth(id, 0, m)
+					wantG, wantDev, wantOK := dumbGrowth(s, id, m)
+					if ok != wantOK || ok && (g != wantG || dev != wantDev) {
+						t.Fatalf("seed %d: measure %d, %+v on node %d %+v: growth %d on %d (%v), by definition %d on %d (%v)", seed, m, s.req[0].Request, id, n.devs, g, dev, ok, wantG, wantDev, wantOK)
+					}
 				}
 			}
 			id := r.IntN(len(nodes))
@@ -252,7 +320,7 @@ func TestFragmentTwin(t *testing.T) {
 				id = int(held[k].Node)
 				held = slices.Delete(held, k, k+1)
 				e.st.commit()
-			} else if _, dev, ok := s.Growth(id, 0); ok {
+			} else if _, dev, ok := s.Growth(id, 0, Fragments); ok {
 				mark, k := s.Mark()
 				if s.TakeDevice(id, 0, dev); r.IntN(3) == 0 {
 					s.Undo(mark, k)

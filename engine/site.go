@@ -39,6 +39,7 @@ type Site struct {
 	row    *fragRow  // what Growth remembers of the set rowSet, under demand rowRev
 	rowSet int
 	rowRev int64
+	rowOf  Measure
 }
 
 // Job returns the job that is being placed.

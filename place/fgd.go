@@ -14,12 +14,15 @@ type fgd struct{}
 func (fgd) Name() string { return "fgd" }
 
 // Place puts task after task where the fragments grow least.
-func (fgd) Place(s *engine.Site) bool { return constrained(s, descend) }
+func (fgd) Place(s *engine.Site) bool {
+	return constrained(s, func(s *engine.Site) bool { return descend(s, steepest) })
+}
 
-func descend(s *engine.Site) bool {
+// descend binds task after task where pick says.
+func descend(s *engine.Site, pick func(s *engine.Site, set int) (node, dev int)) bool {
 	return sets(s, func(set, count int) bool {
 		for range count {
-			node, dev := steepest(s, set)
+			node, dev := pick(s, set)
 			if node < 0 {
 				return false
 			}
@@ -35,7 +38,7 @@ func steepest(s *engine.Site, set int) (node, dev int) {
 	node = -1
 	var growth, free int64
 	s.Candidates(set, func(id int) bool {
-		g, on, ok := s.Growth(id, set)
+		g, on, ok := s.Growth(id, set, engine.Fragments)
 		if !ok || node >= 0 && g > growth {
 			return true
 		}

@@ -17,7 +17,7 @@ type Info struct {
 	New                 func() engine.Placer
 }
 
-var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, weightedFit, dotProduct, gpuPacking, gpuClustering, random}
+var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, rooms, weightedFit, dotProduct, gpuPacking, gpuClustering, random}
 
 // List returns every placer.
 func List() []Info { return append([]Info(nil), list...) }
