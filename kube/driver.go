@@ -116,6 +116,9 @@ func New(opt Options) *Driver {
 	if opt.Workers == 0 {
 		opt.Workers = 32
 	}
+	if opt.TellAfter == 0 {
+		opt.TellAfter = tellAfter
+	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
 	d := &Driver{opt: opt, nodes: map[string]*node{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
 		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},

@@ -73,7 +73,7 @@ func TestMain(m *testing.M) {
 }
 
 func testOptions(c kubernetes.Interface, log *slog.Logger) Options {
-	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"}, Drivers: []string{testDriver}, Now: time.Now, Log: log,
+	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"}, Drivers: []string{testDriver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond,
 		Labels: Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory", Replicas: "nvidia.com/gpu.replicas", Clique: "nvidia.com/gpu.clique"},
 		Rules: journal.Header{Policy: "fifo", Placer: "best-fit", Backfill: "skip",
 			Stop: &[3]engine.StopRule{{How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}}}}

@@ -44,6 +44,9 @@ type Options struct {
 	Dynamic dynamic.Interface
 	Rescan  time.Duration
 	Tell    kubernetes.Interface // for conditions and events, with its own limit; nil: nothing is told
+	// TellAfter is how long a gang waits before it is told why, and how often it is
+	// looked who is to be told; 0: a second.
+	TellAfter time.Duration
 	// Rules are those of the engine, without nodes and partitions: the cluster
 	// itself says what there is.
 	Rules        journal.Header

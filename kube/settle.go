@@ -194,7 +194,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	d.next++
 	g.id, g.spec, g.members, g.phase = spec.ID, spec, uids(pods), waiting
 	d.byID[g.id] = g
-	g.since(now)
+	g.since(now, d.opt.TellAfter)
 	if g.asked = d.seq + 1; g.atHome() {
 		d.later(g, now)
 	}

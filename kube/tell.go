@@ -40,7 +40,9 @@ type teller struct {
 	toldTo   []types.UID
 }
 
-func (t *teller) since(now cluster.Time) { t.nextTell, t.every = now.Add(tellAfter), tellFirst }
+func (t *teller) since(now cluster.Time, after time.Duration) {
+	t.nextTell, t.every = now.Add(after), tellFirst
+}
 
 // tells writes conditions and events, in its own time.
 type tells struct {
@@ -118,14 +120,14 @@ func (d *Driver) tell(now cluster.Time) {
 	if d.opt.Tell == nil || now < d.tellAt {
 		return
 	}
-	d.tellAt = now.Add(tellAfter)
+	d.tellAt = now.Add(d.opt.TellAfter)
 	var due []*gang
 	for _, g := range d.gangs {
 		if !g.waits() {
 			continue
 		}
 		if g.every == 0 {
-			g.since(now)
+			g.since(now, d.opt.TellAfter)
 		}
 		if g.nextTell <= now {
 			due = append(due, g)
