@@ -303,6 +303,7 @@ func (e *Engine) blank() *nodeStore {
 		}
 		n.healthy = uint64(1)<<n.spec.GPUs - 1
 		n.free, n.nfree, n.indexed, n.stopping, n.sizes = n.whole(), int16(popcount(n.whole())), false, nil, sizes{}
+		n.hosts, n.guested = 0, 0
 		n.devs = make([]device, n.spec.GPUs)
 		for k := range n.devs {
 			n.devs[k] = device{milli: int32(cluster.Whole), mem: b.classes[n.class].model.Memory}

@@ -38,6 +38,9 @@ type Config struct {
 	// Speeds is what a policy that plans is told of speeds; nil: a job is as
 	// fast as it has tasks, on every GPU.
 	Speeds Speeds
+	// Unshared says that nobody can be put beside another on whole GPUs, whatever
+	// plans say: Kubernetes' device plugins hand each out once.
+	Unshared bool
 	// Launches is how often a job may fail to start before it is given up; 0: 3.
 	Launches int
 }

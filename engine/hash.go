@@ -21,7 +21,11 @@ func (e *Engine) mixAction(a *Action) {
 		al := &a.Allocs[i]
 		e.mix(uint64(uint32(al.Node))<<32 | uint64(uint32(al.Set))<<16 | uint64(uint32(al.Tasks)))
 		e.mix(al.GPUs)
-		e.mix(uint64(uint32(al.Share))<<32 | uint64(al.Slots))
+		guest := uint64(0)
+		if al.Beside {
+			guest = 1
+		}
+		e.mix(uint64(uint32(al.Share))<<32 | guest<<8 | uint64(al.Slots))
 	}
 	for i := 0; i < len(a.Text); i++ {
 		e.mix(uint64(a.Text[i]))

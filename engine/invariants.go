@@ -16,7 +16,7 @@ import (
 // slow and meant for tests; it changes nothing that decisions depend on.
 func (e *Engine) CheckInvariants() error {
 	var errs []error
-	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBooks, e.checkPhysical, e.checkIndexes,
+	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBeside, e.checkBooks, e.checkPhysical, e.checkIndexes,
 		e.checkLists, e.checkLanes, e.checkUsage, e.checkPast, e.checkFragments, e.checkWaits, e.checkDependencies, e.checkWork, e.checkWhys} {
 		if err := check(); err != nil {
 			errs = append(errs, err)
@@ -185,6 +185,8 @@ func (e *Engine) checkSpan(j *jobState, s *shape) error {
 // tally is what some jobs hold of a node, added up.
 type tally struct {
 	whole uint64
+	among uint64 // ... by jobs that were not alone on them in this run
+	guest uint64 // devices on which guests are
 	cut   uint64 // devices in MIG mode
 	cpu   cluster.Milli
 	ram   cluster.MiB
@@ -193,7 +195,7 @@ type tally struct {
 }
 
 // add counts an allocation; it fails where two cannot go together.
-func (t *tally) add(a *Alloc) error {
+func (t *tally) add(a *Alloc, packed bool) error {
 	t.cpu += a.CPU
 	t.ram += a.RAM
 	if a.GPUs == 0 {
@@ -202,7 +204,15 @@ func (t *tally) add(a *Alloc) error {
 	if hi := 64 - bits.LeadingZeros64(a.GPUs); hi > len(t.devs) {
 		return fmt.Errorf("device %d does not exist", hi-1)
 	}
-	if t.whole&a.GPUs != 0 {
+	if a.Beside {
+		t.sizes[sizeOf(a)] += max(1, a.Tasks)
+		t.guest |= a.GPUs
+		for i := range t.devs {
+			t.devs[i].guests += int8(a.GPUs >> i & 1)
+		}
+		return nil
+	}
+	if t.whole&a.GPUs != 0 && !(packed && t.whole&a.GPUs&^t.among == 0) {
 		return fmt.Errorf("devices %b are held twice", t.whole&a.GPUs)
 	}
 	for i := range t.devs {
@@ -240,6 +250,9 @@ func (t *tally) add(a *Alloc) error {
 	}
 	if a.Share == 0 {
 		t.whole |= a.GPUs
+		if packed {
+			t.among |= a.GPUs
+		}
 	}
 	return nil
 }
@@ -269,6 +282,45 @@ func (e *Engine) tallies() []tally {
 	return ts
 }
 
+// checkBeside checks that guests and those on whose devices they are know of each
+// other, and that they are on the same.
+func (e *Engine) checkBeside() error {
+	for _, j := range e.jobs {
+		if j == nil {
+			continue
+		}
+		for _, id := range j.guests {
+			if g := e.jobs[id]; int(g.beside) != int(j.spec.ID)+1 || j.hosted() || !j.booked() || !g.booked() {
+				return fmt.Errorf("job %d (%s) has guest %d (%s), a guest of %d", j.spec.ID, j.state, id, g.state, g.beside-1)
+			}
+		}
+		for i := range j.allocs {
+			if j.allocs[i].Beside != j.hosted() && j.booked() {
+				return fmt.Errorf("job %d is a guest: %v, and holds %+v", j.spec.ID, j.hosted(), j.allocs[i])
+			}
+		}
+		if !j.hosted() {
+			continue
+		}
+		h := e.host(j)
+		if !hasID(h.guests, j.spec.ID) {
+			return fmt.Errorf("job %d is a guest of %d, which does not know of it", j.spec.ID, h.spec.ID)
+		}
+		for i := range j.allocs {
+			mask := uint64(0)
+			for k := range h.allocs {
+				if h.allocs[k].Node == j.allocs[i].Node {
+					mask |= h.allocs[k].GPUs
+				}
+			}
+			if mask != j.allocs[i].GPUs {
+				return fmt.Errorf("job %d, a guest of %d, holds %+v, that %+v", j.spec.ID, h.spec.ID, j.allocs, h.allocs)
+			}
+		}
+	}
+	return nil
+}
+
 // checkBooks recomputes what is free on each node.
 func (e *Engine) checkBooks() error {
 	ts := e.tallies()
@@ -277,7 +329,7 @@ func (e *Engine) checkBooks() error {
 			continue
 		}
 		for i := range j.allocs {
-			if err := ts[j.allocs[i].Node].add(&j.allocs[i]); err != nil {
+			if err := ts[j.allocs[i].Node].add(&j.allocs[i], false); err != nil {
 				return fmt.Errorf("books: node %d, job %d: %w", j.allocs[i].Node, j.spec.ID, err)
 			}
 		}
@@ -291,7 +343,7 @@ func (e *Engine) checkBooks() error {
 			if u.tenants > 0 {
 				free &^= 1 << i
 			}
-			want := device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, u.media, model.Memory - u.mem}
+			want := device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, u.guests, u.media, model.Memory - u.mem}
 			if *d != want {
 				return fmt.Errorf("books: node %d, device %d: %+v, recomputed %+v", id, i, *d, want)
 			}
@@ -307,6 +359,8 @@ func (e *Engine) checkBooks() error {
 			ram = notModelled
 		}
 		switch {
+		case t.guest&^t.whole != 0 || n.guested != t.guest || n.hosts != t.whole:
+			return fmt.Errorf("books: node %d: held %b with guests on %b, recomputed %b and %b", id, n.hosts, n.guested, t.whole, t.guest)
 		case n.free != free || int(n.nfree) != bits.OnesCount64(free):
 			return fmt.Errorf("books: node %d: free %b (%d), recomputed %b", id, n.free, n.nfree, free)
 		case n.sizes != t.sizes:
@@ -331,7 +385,7 @@ func (e *Engine) checkPhysical() error {
 			continue
 		}
 		for _, a := range append(slices.Clone(j.allocs), j.leaving...) {
-			if err := ts[a.Node].add(&a); err != nil {
+			if err := ts[a.Node].add(&a, j.packed); err != nil {
 				return fmt.Errorf("physically: node %d, job %d: %w", a.Node, j.spec.ID, err)
 			}
 		}

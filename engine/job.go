@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -57,8 +56,11 @@ type jobState struct {
 	tasks    int32         // of the (elastic) first set
 	waits    int32         // stopping jobs that must leave before it can start
 	waiters  []cluster.JobID
-	claims   []Claim // what they count on of its CPU and RAM
-	fails    int32   // failed launches in a row
+	beside   int32           // 1 + the job whose guest it is; 0: none's
+	guests   []cluster.JobID // who runs beside it, the first to come first
+	packed   bool            // in this run others were on its devices, or it on theirs
+	claims   []Claim         // what they count on of its CPU and RAM
+	fails    int32           // failed launches in a row
 
 	preemptions int32
 	since       cluster.Time // last became pending
@@ -103,7 +105,7 @@ func (j *jobState) attainedAt(now cluster.Time) int64 {
 	if !j.holding() {
 		return j.attained
 	}
-	return j.attained + quota.Work(j.milli, j.acc, now)
+	return j.attained + quota.Work(j.serves(), j.acc, now)
 }
 
 func (j *jobState) ranAt(now cluster.Time) time.Duration {
@@ -181,7 +183,7 @@ func (j *jobState) thaw() {
 func (j *jobState) wake() {
 	switch {
 	case j.frozen == nil:
-	case slices.Equal(j.frozen, j.allocs):
+	case SameDevices(j.frozen, j.allocs):
 		j.done, j.frozen, j.asleep = max(j.done, j.asleep), nil, 0
 	default:
 		j.forget()
@@ -211,7 +213,7 @@ func (j *jobState) lostAt(now cluster.Time, how How) int64 {
 	case how == Checkpoint && !c.None:
 		lost = min(lost, c.Cost)
 	}
-	return j.milli * int64((lost+c.Restart)/time.Millisecond)
+	return j.serves() * int64((lost+c.Restart)/time.Millisecond)
 }
 
 // expectedEnd is when the scheduler may count on the devices: after the

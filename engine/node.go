@@ -16,6 +16,7 @@ type device struct {
 	slots   uint8 // MIG memory slices in use
 	compute uint8 // MIG compute slices in use
 	tenants int16
+	guests  int8        // jobs beside whoever holds it whole
 	media   bool        // its media engines are in use
 	mem     cluster.MiB // free
 }
@@ -31,6 +32,8 @@ type nodeState struct {
 	indexed  bool  // in the class's buckets: up and not draining
 	drained  bool  // by a person, until it is taken back: also through an outage
 	free     uint64
+	hosts    uint64 // devices that a job holds whole, not as a guest
+	guested  uint64 // devices on which guests are
 	healthy  uint64
 	fixed    *fixed        // MIG instances that stay as they are; nil: they are made as needed
 	cpu      cluster.Milli // free
@@ -191,13 +194,11 @@ func (st *nodeStore) apply(a *Alloc, taken bool) {
 	}
 	n.sizes[sizeOf(a)] -= int32(sign) * max(1, a.Tasks)
 	if a.Share == 0 {
+		n.applyWhole(a, taken)
 		if taken {
-			if n.free&a.GPUs != a.GPUs {
-				panic("engine: a device is taken twice")
-			}
 			st.setFree(n, n.free&^a.GPUs)
 		} else {
-			st.setFree(n, n.free|a.GPUs&n.whole())
+			st.setFree(n, n.free|a.GPUs&n.whole()&^n.hosts&^n.guested)
 		}
 		return
 	}
@@ -210,6 +211,32 @@ func sizeOf(a *Alloc) int {
 		return 0
 	}
 	return min(63, bits.OnesCount64(a.GPUs)/int(max(1, a.Tasks)))
+}
+
+// applyWhole books who is on whole devices: one that holds them, and guests.
+func (n *nodeState) applyWhole(a *Alloc, taken bool) {
+	switch {
+	case !a.Beside && taken:
+		if n.hosts&a.GPUs != 0 || (n.free|n.guested)&a.GPUs != a.GPUs {
+			panic("engine: a device is taken twice")
+		}
+		n.hosts |= a.GPUs
+	case !a.Beside:
+		n.hosts &^= a.GPUs
+	default:
+		for m := a.GPUs; m != 0; m &= m - 1 {
+			i := bits.TrailingZeros64(m)
+			d := &n.devs[i]
+			if taken {
+				d.guests++
+			} else {
+				d.guests--
+			}
+			if n.guested &^= 1 << i; d.guests > 0 {
+				n.guested |= 1 << i
+			}
+		}
+	}
 }
 
 // applyShared books a share or a slice on its (single) device.

@@ -139,6 +139,9 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 	e.scratch.ids = nil // requeueing may use it
 	for _, i := range ids {
 		j := e.jobs[i]
+		if !j.booked() {
+			continue // it left with another whose guest it was
+		}
 		if j.state == Placed {
 			e.unplace(j)
 			e.admit(j)

@@ -299,8 +299,12 @@ func (e *Engine) heldMilli(j *jobState) cluster.Milli {
 	return m
 }
 
-// Milli returns the milli-GPU of an allocation.
+// Milli returns the milli-GPU of an allocation; devices of a guest count for whom
+// it is beside.
 func (a *Alloc) Milli() cluster.Milli {
+	if a.Beside {
+		return 0
+	}
 	if a.Share > 0 {
 		return cluster.Milli(a.Share)
 	}
@@ -388,6 +392,7 @@ func (e *Engine) unbook(j *jobState) {
 	}
 	e.st.commit()
 	e.charge(j, -1)
+	e.part(j)
 	e.epoch++
 }
 
@@ -405,7 +410,7 @@ func (e *Engine) forgetPlacement(j *jobState) {
 			e.stopWaiting(j, e.jobs[id])
 		}
 	}
-	j.allocs, j.waits, j.waited, j.state = nil, 0, false, Pending
+	j.allocs, j.waits, j.waited, j.packed, j.state = nil, 0, false, false, Pending
 	j.gen++
 	s := e.shapeAt(j.shape)
 	j.milli, j.tasks, j.devices = e.milliOf(s, int(s.max)), s.max, int32(s.devices(int(s.max)))

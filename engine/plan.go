@@ -39,6 +39,9 @@ type Target struct {
 	Idle  bool    `json:"idle,omitempty"`  // it gets nothing: it waits; if it runs, it is stopped
 	Memo  []int64 `json:"memo,omitempty"`  // what the policy wants to be shown next time
 
+	Beside int32 `json:"beside,omitempty"` // while it waits: 1 + the job on whose devices it starts, beside it; 0: on its own
+	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another, it is stopped
+
 	Deadline DeadlineAnswer `json:"deadline,omitempty"` // what the policy says of the job's deadline
 }
 
@@ -64,6 +67,9 @@ type Speeds interface {
 	// a model, as near to each other as can be, in ppm of that on the reference
 	// GPU with the tasks that it asks for.
 	Speed(j *cluster.Job, gpu string, tasks int) int64
+	// Beside returns what is left of a job's speed while others run on the same
+	// GPUs of a model, in ppm of its speed there alone.
+	Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64
 }
 
 // planState is what the engine knows of the plan in force.
@@ -149,6 +155,7 @@ func (e *Engine) makePlan() {
 	for i := range jobs {
 		e.aim(jobs[i].j, &plan.Targets[i])
 	}
+	e.joinPlanned(jobs)
 	p.dirty = false // what follows from a plan is no reason for another
 	e.epoch++       // others may be victims now
 	e.fresh = true
@@ -167,7 +174,7 @@ func (e *Engine) aim(j *jobState, t *Target) {
 	case Pending:
 		e.aimPending(j)
 	case Placed:
-		if j.idle() || e.astray(j) {
+		if j.idle() || e.astray(j) || j.target.Alone && j.hosted() {
 			lined := j.lined
 			e.unplace(j)
 			e.admit(j)
@@ -192,7 +199,7 @@ func (e *Engine) relistHolding(j *jobState) {
 
 // same reports whether nothing changes with the new target.
 func (t *Target) same(old *Target) bool {
-	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Deadline == old.Deadline &&
+	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Deadline == old.Deadline &&
 		slices.Equal(t.Memo, old.Memo)
 }
 
@@ -375,7 +382,7 @@ func (e *Engine) follow(j *jobState) bool {
 		return false
 	}
 	switch {
-	case j.idle() || e.astray(j):
+	case j.idle() || e.astray(j) || t.Alone && j.hosted():
 		if j.started.Add(e.cfg.MinRuntime) > e.now {
 			return false // when that is over, it follows
 		}

@@ -15,6 +15,7 @@ type scatter struct {
 	name  string
 	round time.Duration
 	gated bool
+	packs bool // puts jobs beside others
 }
 
 // newPolicy makes a policy by name, those of the tests among them.
@@ -26,6 +27,8 @@ func newPolicy(name string) (engine.Policy, error) {
 		return &scatter{name: name, round: time.Minute}, nil
 	case "scatter:gated":
 		return &scatter{name: name, round: 45 * time.Second, gated: true}, nil
+	case "scatter:packs":
+		return &scatter{name: name, packs: true}, nil
 	}
 	return policy.New(name)
 }
@@ -64,6 +67,13 @@ func (s *scatter) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			t.Tasks = 0
 		}
 		t.Memo = []int64{n}
+		if s.packs {
+			h := uint64(t.Rank)*7 + uint64(j.Spec().ID)*0x9e3779b97f4a7c15 + uint64(v.Now())
+			if h ^= h >> 31; h%3 > 0 {
+				t.Beside, t.Idle, t.GPU = 1+int32(jobs[h>>8%uint64(len(jobs))].Spec().ID), false, ""
+			}
+			t.Alone = h>>4%5 == 0
+		}
 		p.Targets = append(p.Targets, t)
 	}
 	return p

@@ -97,7 +97,7 @@ func (j JobView) Started() cluster.Time { return j.j.started }
 func (j JobView) FirstStart() cluster.Time { return j.j.firstStart }
 
 // Milli returns the milli-GPU that the job holds, or asks for while it waits.
-func (j JobView) Milli() cluster.Milli { return j.j.milli }
+func (j JobView) Milli() cluster.Milli { return j.j.serves() }
 
 // Attained returns the service received so far, in milli-GPU-milliseconds.
 func (j JobView) Attained() int64 { return j.j.attainedAt(j.e.now) }

@@ -62,6 +62,7 @@ func (e *Engine) preemptFor(j *jobState) bool {
 		e.unlist(v)
 	}
 	e.st.commit()
+	e.partAll(lifted)
 	e.epoch++
 	for _, v := range lifted {
 		if v.state == Placed {
@@ -424,7 +425,7 @@ func (e *Engine) dropBack(j *jobState, lifted []*jobState) []*jobState {
 	least := e.leastMilli(j)
 	for i := len(lifted) - 1; i >= 0; i-- {
 		v := lifted[i]
-		if !e.takeBack(v.allocs) {
+		if !e.takeBackHost(v, lifted) {
 			continue
 		}
 		e.charge(v, 1)
@@ -469,7 +470,10 @@ func (e *Engine) canTake(a *Alloc) bool {
 	if n.cpu < a.CPU || n.ram < a.RAM {
 		return false
 	}
-	if a.Share == 0 {
+	switch {
+	case a.Beside:
+		return n.hosts&a.GPUs == a.GPUs
+	case a.Share == 0:
 		return n.free&a.GPUs == a.GPUs
 	}
 	d := &n.devs[bits.TrailingZeros64(a.GPUs)]

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type worldJob struct {
 	allocs  []engine.Alloc
 	held    []engine.Alloc // physically, while a resize is under way
 	resize  bool
+	packed  bool // in this run it was on the devices of another, or another on its own
 	reason  engine.StopReason
 	milli   cluster.Milli
 	served  int64 // milli-GPU-milliseconds up to since
@@ -281,6 +283,7 @@ func (w *randomWorld) rate(id cluster.JobID) int64 {
 func (w *randomWorld) depart(j *worldJob, to int) {
 	w.serve(j)
 	j.phase, j.allocs, j.held, j.milli, j.resize = to, nil, nil, 0, false
+	j.packed = false
 	j.step++
 }
 
@@ -344,7 +347,9 @@ func (w *randomWorld) serve(j *worldJob) {
 
 func milliOf(allocs []engine.Alloc) (m cluster.Milli) {
 	for i := range allocs {
-		m += allocs[i].Milli()
+		a := allocs[i]
+		a.Beside = false // a guest is served, too
+		m += a.Milli()
 	}
 	return m
 }
@@ -370,6 +375,7 @@ func (w *randomWorld) apply(a *engine.Action) error {
 			typ = engine.StartFailed
 		}
 		w.push(report{at: w.now.Add(w.delay(d)), job: a.Job, step: j.step, typ: typ})
+		w.pack(a)
 		return w.checkDevices(a, true)
 	case engine.Preempt:
 		if j.phase != starts && j.phase != runs {
@@ -439,10 +445,24 @@ func (w *randomWorld) checkStates() error {
 	return nil
 }
 
+// pack notes who is beside whom.
+func (w *randomWorld) pack(a *engine.Action) {
+	for i := range a.Allocs {
+		for id, o := range w.jobs {
+			if al := &a.Allocs[i]; al.Beside && o != nil && id != int(a.Job) && slices.ContainsFunc(o.allocs, func(b engine.Alloc) bool {
+				return b.Node == al.Node && b.GPUs&al.GPUs != 0
+			}) {
+				o.packed, w.jobs[a.Job].packed = true, true
+			}
+		}
+	}
+}
+
 // checkDevices checks that nothing is on a device twice, counted by the world.
 func (w *randomWorld) checkDevices(act *engine.Action, first bool) error {
 	type dev struct {
 		whole, tenants int
+		lone           bool // whole for one that was never beside another
 		share          int64
 		slots          uint8
 	}
@@ -463,10 +483,11 @@ func (w *randomWorld) checkDevices(act *engine.Action, first bool) error {
 				d := &devs[a.Node][bits.TrailingZeros64(m)]
 				if a.Share == 0 {
 					d.whole++
+					d.lone = d.lone || !j.packed
 				} else {
 					d.tenants++
 				}
-				if d.whole > 1 || d.whole > 0 && d.tenants > 0 || d.slots&a.Slots != 0 {
+				if d.whole > 1 && d.lone || d.whole > 0 && d.tenants > 0 || d.slots&a.Slots != 0 {
 					return fmt.Errorf("job %d is on a device of node %d that another job still holds", id, a.Node)
 				}
 				d.slots |= a.Slots

@@ -54,10 +54,16 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	e.unlistedElements(s)
 	e.settling = true
-	for i := range s.Jobs {
-		if !e.resume(&s.Jobs[i], same, queues) {
-			same = false
+	for _, guests := range []bool{false, true} { // those whom they are beside come first
+		for i := range s.Jobs {
+			if r := &s.Jobs[i]; (r.Beside != 0) == guests && !e.resume(r, same, queues) {
+				same = false
+			}
 		}
+	}
+	for i := range s.Jobs {
+		r := &s.Jobs[i]
+		slices.SortFunc(e.jobs[r.Spec.ID].guests, func(a, b cluster.JobID) int { return slices.Index(r.Guests, a) - slices.Index(r.Guests, b) })
 	}
 	e.settling = false
 	e.restoreUsage(s)
@@ -285,7 +291,7 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 	s := e.shapeAt(j.shape)
 	j.allocs, j.leaving, j.resizing, j.waits = slices.Clone(r.Allocs), slices.Clone(r.Leaving), r.Resizing, r.Waits
 	j.tasks, j.devices = r.Tasks, int32(s.devices(int(r.Tasks)))
-	j.milli = e.heldMilli(j)
+	j.milli, j.packed = e.heldMilli(j), r.Packed
 	leaves := j.leaving
 	if j.state == Stopping {
 		leaves = j.goingAllocs()
@@ -303,6 +309,10 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		e.st.take(&j.allocs[i])
 	}
 	e.st.commit()
+	if j.beside = r.Beside; j.hosted() {
+		h := e.host(j)
+		h.guests = append(h.guests, j.spec.ID)
+	}
 	e.charge(j, 1)
 	j.waited = j.state == Placed
 	e.list(j)

@@ -65,6 +65,9 @@ type JobRecord struct {
 	Leaving     []Alloc         `json:"leaving,omitempty"`
 	Waiters     []cluster.JobID `json:"waiters,omitempty"`
 	Claims      []Claim         `json:"claims,omitempty"` // what the waiters count on of its CPU and RAM
+	Beside      int32           `json:"beside,omitempty"` // 1 + the job whose guest it is
+	Guests      []cluster.JobID `json:"guests,omitempty"` // its own, the first to come first
+	Packed      bool            `json:"packed,omitempty"` // in this run others were on its devices, or it on theirs
 	Waits       int32           `json:"waits,omitempty"`
 	Tasks       int32           `json:"tasks,omitempty"`
 	Fails       int32           `json:"fails,omitempty"`
@@ -211,7 +214,7 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
 		Ended: j.ended, Acc: j.acc, Attained: j.attained, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed,
 		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, Predicted: j.predicted,
-		Target: j.target, Served: slices.Clone(j.served)}
+		Beside: j.beside, Guests: slices.Clone(j.guests), Packed: j.packed, Target: j.target, Served: slices.Clone(j.served)}
 	if j.state == Done {
 		r.Home = nil
 	} else if j.frozen != nil && !(slices.Equal(j.frozen, j.home) && j.asleep == j.done) {

@@ -189,7 +189,7 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 	if was != Stopping || reason != Preempted || j.how != Suspend {
 		held = nil
 	}
-	e.comeBack(j, reason, held)
+	e.comeBack(j, reason, apart(held))
 }
 
 // comeBack ends a stopped job, or puts it back into the queue; home is where
@@ -221,7 +221,7 @@ func (e *Engine) free(j *jobState, was State) {
 	} else {
 		e.unbook(j)
 	}
-	j.allocs, j.demoted = nil, false
+	j.allocs, j.demoted, j.packed = nil, false, false
 	e.leftDevices(j)
 }
 

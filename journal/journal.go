@@ -34,6 +34,7 @@ type Header struct {
 	MinRuntime time.Duration       `json:"min_runtime,omitempty"`
 	Starvation time.Duration       `json:"starvation,omitempty"`
 	Launches   int                 `json:"launches,omitempty"`
+	Unshared   bool                `json:"unshared,omitempty"` // whole GPUs are handed out once
 	Stop       *[3]engine.StopRule `json:"stop,omitempty"`     // absent: the default
 	Perf       *perf.Table         `json:"perf,omitempty"`     // what policies that plan know of speeds; absent: nothing
 	Snapshot   *engine.Snapshot    `json:"snapshot,omitempty"` // what the engine knew already; absent: nothing
@@ -54,7 +55,7 @@ func (h *Header) NewEngine() (*engine.Engine, error) {
 // Config is the configuration of that engine.
 func (h *Header) Config() (engine.Config, error) {
 	cfg := engine.Config{Spec: h.Spec, Depth: h.Depth, Reserve: h.Reserve, MinRuntime: h.MinRuntime,
-		Starvation: h.Starvation, Launches: h.Launches, Stop: h.Stop}
+		Starvation: h.Starvation, Launches: h.Launches, Unshared: h.Unshared, Stop: h.Stop}
 	if h.Perf != nil {
 		cfg.Speeds = perf.Belief{Model: h.Perf}
 	}

@@ -405,7 +405,7 @@ func (d *Driver) count() {
 func (d *Driver) rules(spec cluster.Spec) (journal.Header, engine.Config, error) {
 	r := d.opt.Rules
 	spec.Queues, spec.Zone, spec.Epoch = scaled(d.tree.list, spec.GPUs()), r.Spec.Zone, r.Spec.Epoch
-	r.Spec, r.Version = spec, journal.Version
+	r.Spec, r.Version, r.Unshared = spec, journal.Version, true
 	cfg, err := r.Config()
 	cfg.Clock = func(t cluster.Time) string {
 		at := time.Unix(0, int64(t))

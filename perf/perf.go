@@ -60,6 +60,17 @@ func (b Belief) Speed(j *cluster.Job, gpu string, tasks int) int64 {
 		Tasks: want + tasks - first.Count, Want: want, Nodes: 1, Level: cluster.LevelNode, Share: cluster.Whole})
 }
 
+// Beside implements engine.Speeds.
+func (b Belief) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 {
+	p := Placement{GPU: gpu, GPUs: j.GPUs(), Tasks: j.NumTasks(), Want: j.NumTasks(), Nodes: 1, Level: cluster.LevelNode, Share: cluster.Whole}
+	alone := b.Model.Rate(j, p)
+	for _, o := range others {
+		p.Partners = append(p.Partners, o.Model)
+	}
+	sort.Strings(p.Partners)
+	return b.Model.Rate(j, p) * Million / max(1, alone)
+}
+
 // Table is a Model made of tables. What it does not list runs as recorded.
 type Table struct {
 	// Speed is the speed of a job model on a GPU model, in ppm of that on the
@@ -70,7 +81,9 @@ type Table struct {
 	// that are not listed cost nothing.
 	Distance map[string]map[cluster.Level]int64
 	// Pairs is the factor, in ppm, of a job (first) beside another (second) on
-	// the same GPU, when both use it as much as their share allows.
+	// the same GPU, when both use it as much as their share allows. Jobs that are
+	// not listed do not disturb each other in their shares, and take turns where
+	// both have the whole GPU.
 	Pairs map[Pair]int64
 	// Scale is the speed of an elastic job at a number of tasks, in ppm of that
 	// at the tasks asked for; missing: linear.
@@ -83,9 +96,15 @@ func (t *Table) Rate(j *cluster.Job, p Placement) int64 {
 	if p.Nodes > 1 {
 		rate = mul(rate, t.distance(j.Model, p.Level))
 	}
+	turns := int64(1)
 	for _, other := range p.Partners {
-		rate = mul(rate, t.pair(j.Model, other))
+		if f, ok := t.pair(j.Model, other); ok {
+			rate = mul(rate, f)
+		} else if p.Share == cluster.Whole {
+			turns++
+		}
 	}
+	rate /= turns
 	if p.Tasks != p.Want && p.Want > 0 {
 		if f, ok := t.Scale[j.Model][p.Tasks]; ok {
 			rate = mul(rate, f)
@@ -124,13 +143,13 @@ func (t *Table) distance(model string, l cluster.Level) int64 {
 	return Million
 }
 
-func (t *Table) pair(a, b string) int64 {
+func (t *Table) pair(a, b string) (ppm int64, ok bool) {
 	for _, k := range []Pair{{a, b}, {a, "*"}, {"*", b}, {"*", "*"}} {
 		if v, ok := t.Pairs[k]; ok {
-			return v
+			return v, true
 		}
 	}
-	return Million
+	return Million, false
 }
 
 // Check validates the table: factors between 1 and 100,000,000 ppm.

@@ -43,6 +43,7 @@ var list = []Info{
 	tiresiasG,
 	eLAS,
 	qssf,
+	lucid,
 	edf,
 	multifactor,
 	drf,

@@ -16,6 +16,8 @@ func (w *World) rateOf(j *jobRun) int64 {
 	switch {
 	case w.opt.Model != nil:
 		rate = w.opt.Model.Rate(&j.entry.Job, p)
+	case w.packing && p.Share == cluster.Whole && len(p.Partners) > 0: // they take turns
+		rate /= int64(1 + len(p.Partners))
 	case p.Want > 0 && p.Tasks != p.Want: // elastic: linear without a model
 		rate = rate * int64(p.Tasks) / int64(p.Want)
 	}
@@ -35,7 +37,11 @@ func (w *World) placement(j *jobRun) perf.Placement {
 		a := &j.allocs[i]
 		n := &w.spec.Nodes[a.Node]
 		p.Tasks += int(a.Tasks)
-		p.GPUs += int(a.Milli()+cluster.Whole-1) / int(cluster.Whole)
+		if a.Share == 0 {
+			p.GPUs += bits.OnesCount64(a.GPUs)
+		} else {
+			p.GPUs += int(a.Milli()+cluster.Whole-1) / int(cluster.Whole)
+		}
 		if a.Share > 0 {
 			p.Share = cluster.Milli(a.Share)
 		}
@@ -75,66 +81,113 @@ type deviceKey struct {
 	gpu  int8
 }
 
-func keyOf(a *engine.Alloc) (deviceKey, bool) {
-	return deviceKey{a.Node, int8(bits.TrailingZeros64(a.GPUs))}, a.Share > 0 && a.GPUs != 0
-}
-
-// partners names the models of the other jobs on a job's shared devices.
-// Slices are isolated: jobs in MIG instances of one GPU are no partners.
-func (w *World) partners(j *jobRun) []string {
-	var names []string
+// shared calls f for each device of the job that others may be on: shared ones,
+// and whole ones where jobs may be guests. Slices are isolated: jobs in MIG
+// instances of one GPU are no partners.
+func (w *World) shared(j *jobRun, f func(k deviceKey)) {
 	for i := range j.allocs {
-		k, shared := keyOf(&j.allocs[i])
-		if !shared || j.allocs[i].Slots != 0 {
+		a := &j.allocs[i]
+		if a.Slots != 0 || a.Share == 0 && !w.packing {
 			continue
 		}
-		for _, id := range w.tenants[k] {
-			if o := &w.jobs[id]; o != j && o.phase == running {
-				names = append(names, o.entry.Job.Model)
-			}
+		for m := a.GPUs; m != 0; m &= m - 1 {
+			f(deviceKey{a.Node, int8(bits.TrailingZeros64(m))})
 		}
 	}
-	slices.Sort(names)
-	return names
 }
 
 // settleIn and moveOut keep track of who shares a device.
 func (w *World) settleIn(j *jobRun) {
-	for i := range j.allocs {
-		if k, shared := keyOf(&j.allocs[i]); shared {
-			w.tenants[k] = append(w.tenants[k], j.entry.Job.ID)
-		}
-	}
+	w.shared(j, func(k deviceKey) { w.tenants[k] = append(w.tenants[k], j.entry.Job.ID) })
 }
 
 func (w *World) moveOut(j *jobRun) {
-	for i := range j.allocs {
-		if k, shared := keyOf(&j.allocs[i]); shared {
-			w.tenants[k] = slices.DeleteFunc(w.tenants[k], func(id cluster.JobID) bool { return id == j.entry.Job.ID })
+	w.shared(j, func(k deviceKey) {
+		w.tenants[k] = slices.DeleteFunc(w.tenants[k], func(id cluster.JobID) bool { return id == j.entry.Job.ID })
+	})
+}
+
+// beginPacking has the world look after whole devices from the first guest on.
+func (w *World) beginPacking(a *engine.Action) {
+	if w.packing || !slices.ContainsFunc(a.Allocs, func(a engine.Alloc) bool { return a.Beside }) {
+		return
+	}
+	w.packing = true
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		if j.entry.Job.ID != a.Job && (j.phase == starting || j.phase == running || j.phase == leaving) {
+			for k := range j.allocs {
+				if a := &j.allocs[k]; a.Share == 0 {
+					for m := a.GPUs; m != 0; m &= m - 1 {
+						d := deviceKey{a.Node, int8(bits.TrailingZeros64(m))}
+						w.tenants[d] = append(w.tenants[d], j.entry.Job.ID)
+					}
+				}
+			}
 		}
 	}
 }
 
-// neighbours lists the other jobs that compute on a job's shared devices:
-// their speed changes when it comes or goes.
-func (w *World) neighbours(j *jobRun) []cluster.JobID {
-	if w.opt.Model == nil {
-		return nil
+// inherit has a guest hold the devices from which the job that held them is gone,
+// as in the engine: the one that came first.
+func (w *World) inherit(gone *jobRun) {
+	if !w.packing || gone.milli == 0 || gone.allocs[0].Share != 0 {
+		return
 	}
-	var ids []cluster.JobID
-	for i := range j.allocs {
-		k, shared := keyOf(&j.allocs[i])
-		if !shared || j.allocs[i].Slots != 0 {
-			continue
+	first := cluster.NoJob
+	w.shared(gone, func(k deviceKey) {
+		if l := w.tenants[k]; first == cluster.NoJob && len(l) > 0 && w.jobs[l[0]].milli == 0 {
+			first = l[0]
 		}
+	})
+	if first == cluster.NoJob {
+		return
+	}
+	j := &w.jobs[first]
+	computes := j.phase == running
+	w.settle(j)
+	w.book.drop(j, 0, w.now)
+	j.allocs = slices.Clone(j.allocs)
+	for i := range j.allocs {
+		j.allocs[i].Beside = false
+		j.milli += j.allocs[i].Milli()
+	}
+	w.book.hold(j, j.milli, w.now)
+	if computes {
+		w.book.busy += j.milli
+	}
+}
+
+// others lists the jobs that compute on devices of the job, by number.
+func (w *World) others(j *jobRun) (ids []cluster.JobID) {
+	w.shared(j, func(k deviceKey) {
 		for _, id := range w.tenants[k] {
 			if o := &w.jobs[id]; o != j && o.phase == running && !slices.Contains(ids, id) {
 				ids = append(ids, id)
 			}
 		}
-	}
+	})
 	slices.Sort(ids)
 	return ids
+}
+
+// partners names the models of the other jobs on a job's shared devices.
+func (w *World) partners(j *jobRun) []string {
+	var names []string
+	for _, id := range w.others(j) {
+		names = append(names, w.jobs[id].entry.Job.Model)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// neighbours lists the other jobs that compute on a job's shared devices:
+// their speed changes when it comes or goes.
+func (w *World) neighbours(j *jobRun) []cluster.JobID {
+	if w.opt.Model == nil && !w.packing {
+		return nil
+	}
+	return w.others(j)
 }
 
 // respeed gives jobs the speed of their present neighbourhood; the engine is

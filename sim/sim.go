@@ -105,7 +105,8 @@ type World struct {
 	book    *Book
 	rng     *rand.Rand
 	badGPU  []uint64
-	tenants map[deviceKey][]cluster.JobID // jobs on shared devices; looked up only
+	tenants map[deviceKey][]cluster.JobID // jobs on shared devices, the first to come first; looked up only
+	packing bool                          // there were guests on whole devices: those are in tenants, too
 	reports []engine.Event                // to be told with the next batch
 	stopped bool
 }
@@ -365,10 +366,11 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 		j.milli += a.Allocs[i].Milli()
 	}
 	w.runs++
-	if j.frozen != nil && !slices.Equal(j.frozen, a.Allocs) { // its memory is elsewhere
+	if j.frozen != nil && !engine.SameDevices(j.frozen, a.Allocs) { // its memory is elsewhere
 		w.forget(j)
 	}
 	j.frozen = nil
+	w.beginPacking(a)
 	w.book.started(j, w.now)
 	w.settleIn(j)
 	j.since = w.now
@@ -476,7 +478,7 @@ func (j *jobRun) lastCheckpoint(done time.Duration) time.Duration {
 }
 
 func (w *World) resize(j *jobRun, a *engine.Action) {
-	if slices.Equal(j.allocs, a.Allocs) {
+	if engine.SameDevices(j.allocs, a.Allocs) {
 		return // a decision that is applied again
 	}
 	was := j.phase
@@ -511,6 +513,7 @@ func (w *World) depart(j *jobRun, reason engine.StopReason) {
 	w.book.left(j, w.now)
 	near := w.neighbours(j)
 	w.moveOut(j)
+	w.inherit(j)
 	w.respeed(near)
 	w.runs--
 	j.gen++

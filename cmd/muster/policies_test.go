@@ -36,6 +36,7 @@ func TestPoliciesLive(t *testing.T) {
 		{"tiresias-g:thresholds=2", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"e-las:thresholds=2,T0=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"qssf", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
+		{"lucid", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"themis:lease=1s", []string{"100 --gpus 4 --estimate 5s", "10 --gpus 4 --estimate 500ms"}, "preempted"},
 		{"astraea:lease=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"gavel:round=1s", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
@@ -107,6 +108,39 @@ func counted(t *testing.T, file, last string) {
 	if strconv.Itoa(before) != last {
 		t.Errorf("the last step is %d, want %s", before, last)
 	}
+}
+
+// Two jobs on the same GPUs, as processes: the second starts beside the first, holds
+// them when that ends, and a daemon that dies meanwhile finds both.
+func TestPackedLive(t *testing.T) {
+	d, _ := configured(t, "4xH100-80GB", "policy: 'lucid:pack=always'\nperformance: {pairs: {'*/*': 0.96}}\n")
+	d.must("submit", "--gpus", "4", "-o", "/dev/null", "--estimate", "1h", "--", "sh", "-c", "while [ ! -e "+d.dir+"/first ]; do sleep 0.1; done")
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.must("submit", "--gpus", "4", "-o", "/dev/null", "--estimate", "1h", "--", "sh", "-c", "while [ ! -e "+d.dir+"/second ]; do sleep 0.1; done")
+	d.untilSays(`"state": "running"`, "show", "2")
+	d.want(d.must("why", "2"), "beside job 1")
+	d.want(d.must("why", "1"), "beside job 2")
+	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--estimate", "1h", "--", "true")
+	d.want(d.must("why", "3"), "waiting", "needs 1 GPU")
+	d.kill()
+	d.start()
+	d.want(d.must("why", "2"), "beside job 1")
+	if err := os.WriteFile(filepath.Join(d.dir, "first"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.must("wait", "1")
+	d.want(d.must("show", "3"), `"state": "pending"`) // the GPUs are the second one's now
+	if out := d.must("why", "2"); strings.Contains(out, "beside") {
+		t.Errorf("it is alone: %s", out)
+	}
+	if err := os.WriteFile(filepath.Join(d.dir, "second"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.must("wait", "2", "3")
+	for _, id := range []string{"1", "2", "3"} {
+		d.want(d.must("show", id), `"state": "completed"`, `"preemptions": 0`)
+	}
+	d.replays()
 }
 
 // A deadline is answered with the submission, and an accepted one is kept.

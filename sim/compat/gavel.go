@@ -234,6 +234,9 @@ func (w *GavelWorld) Speed(j *cluster.Job, gpu string, _ int) int64 {
 	return w.jobs[j.ID].ppm(gavelModel(gpu))
 }
 
+// Beside is never asked for: nobody shares GPUs in this profile.
+func (w *GavelWorld) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
+
 // gavelModel is a model's place among gavelModels, where it is.
 func gavelModel(gpu string) int {
 	k := 0

@@ -122,6 +122,9 @@ func (j *polluxJob) steps() (done, all time.Duration) {
 	return j.told + max(0, all-time.Duration(left*float64(stepTimeTold))), j.told + all
 }
 
+// Beside is never asked for: nobody shares GPUs in this profile.
+func (w *PolluxWorld) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
+
 // Speed implements engine.Speeds.
 func (w *PolluxWorld) Speed(j *cluster.Job, _ string, tasks int) int64 {
 	return w.jobs[j.ID].speeds[tasks-1]

@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Two jobs and more on the same whole GPUs (D-packing, A-gandiva, C-lucid): the
+// first of them holds the devices, the others are its guests and run beside it on
+// exactly those. Who joins whom says a plan (Target.Beside), never a placer. Guests
+// count for nothing against quotas: the devices are charged once. When the holder
+// leaves, the guest that came first takes its place, if its queue's limits allow it.
+
+// hosted reports whether the job is a guest.
+func (j *jobState) hosted() bool { return j.beside != 0 }
+
+// host is the job on whose devices a guest is.
+func (e *Engine) host(j *jobState) *jobState { return e.jobs[j.beside-1] }
+
+// serves is the milli-GPU by which service counts: a guest's devices serve it, too.
+func (j *jobState) serves() cluster.Milli {
+	if j.hosted() {
+		return cluster.Milli(j.devices) * cluster.Whole
+	}
+	return j.milli
+}
+
+// joinPlanned has waiting jobs join those beside whom the plan wants them.
+func (e *Engine) joinPlanned(jobs []JobView) {
+	for _, v := range jobs {
+		if t := v.j.target; t != nil && t.Beside > 0 && v.j.eligible && !v.j.planless() {
+			e.join(v.j, e.job(cluster.JobID(t.Beside-1)))
+		}
+	}
+}
+
+// join starts a job beside another, if that runs on whole devices of its own which
+// suit the job, task by task, and there is CPU and RAM for both.
+func (e *Engine) join(j, h *jobState) bool {
+	if e.cfg.Unshared || h == nil || h == j || h.hosted() || h.state != Starting && h.state != Running || h.resizing || len(e.advance) > 0 {
+		return false
+	}
+	s := e.shapeAt(j.shape)
+	if len(s.sets) != 1 || s.bounds() != nil || e.stretches(j) || e.stretches(h) {
+		return false
+	}
+	allocs, ok := e.alongside(s, h)
+	if !ok || e.limits.byQueue && e.overQuota(j, 0).code != notRefused {
+		return false
+	}
+	if s.topo.Required && !e.together(allocs, s.topo.Level) {
+		return false
+	}
+	if j.home != nil && !SameDevices(j.home, allocs) {
+		e.touch(j)
+		j.thaw()
+	}
+	for i := range allocs {
+		e.st.take(&allocs[i])
+	}
+	j.beside, j.packed, h.packed = int32(h.spec.ID)+1, true, true
+	h.guests = append(h.guests, j.spec.ID)
+	e.touch(h)
+	e.book(j, allocs, s.max)
+	return true
+}
+
+// stretches reports whether a job may be resized.
+func (e *Engine) stretches(j *jobState) bool { s := e.shapeAt(j.base); return s.min != s.max }
+
+// alongside is the allocations of a job of one task set on the devices of another.
+func (e *Engine) alongside(s *shape, h *jobState) (allocs []Alloc, ok bool) {
+	r, left := &s.sets[0].Request, int(s.max)
+	if r.GPUs == 0 || r.Fractional() || r.Profile != "" {
+		return nil, false
+	}
+	for i := range h.allocs {
+		a := &h.allocs[i]
+		if a.Share != 0 {
+			return nil, false
+		}
+		k := slices.IndexFunc(allocs, func(b Alloc) bool { return b.Node == a.Node })
+		if k < 0 {
+			k = len(allocs)
+			allocs = append(allocs, Alloc{Node: a.Node, Beside: true})
+		}
+		allocs[k].GPUs |= a.GPUs
+	}
+	allocs = slices.DeleteFunc(allocs, func(a Alloc) bool { return a.GPUs == 0 })
+	for i := range allocs {
+		a := &allocs[i]
+		n := &e.st.nodes[a.Node]
+		tasks := popcount(a.GPUs) / r.GPUs
+		a.Tasks, a.CPU, a.RAM = int32(tasks), r.CPU*int64(tasks), r.RAM*int64(tasks)
+		if left -= tasks; tasks*r.GPUs != popcount(a.GPUs) || !n.indexed || !s.suits[0].has(n.class) || n.cpu < a.CPU || n.ram < a.RAM {
+			return nil, false
+		}
+	}
+	return allocs, left == 0
+}
+
+// part ends that a job runs beside others, when it has left the books: a guest's
+// place is free, and a holder's is taken by the guest that came first.
+func (e *Engine) part(j *jobState) {
+	if j.hosted() {
+		h := e.host(j)
+		e.touch(h)
+		h.guests, j.beside = slices.DeleteFunc(slices.Clone(h.guests), func(id cluster.JobID) bool { return id == j.spec.ID }), 0
+		j.allocs = apart(j.allocs)
+		j.milli = e.heldMilli(j) // for as long as it is still there
+	}
+	if len(j.guests) == 0 {
+		return
+	}
+	first, others := e.jobs[j.guests[0]], j.guests[1:]
+	j.guests = nil
+	e.touch(first)
+	e.accrue(first)
+	e.charge(first, -1)
+	over := e.limits.byQueue && e.overQuota(first, first.serves()).code != notRefused
+	for i := range first.allocs {
+		e.st.release(&first.allocs[i])
+	}
+	first.allocs, first.beside = apart(first.allocs), 0
+	for i := range first.allocs {
+		e.st.take(&first.allocs[i])
+	}
+	e.st.commit()
+	first.milli = e.heldMilli(first)
+	e.charge(first, 1)
+	first.guests = slices.Clone(others)
+	for _, id := range others {
+		e.touch(e.jobs[id])
+		e.jobs[id].beside = int32(first.spec.ID) + 1
+	}
+	e.rerun(first)
+	switch {
+	case !over:
+	case first.state == Placed:
+		e.unplace(first)
+		e.admit(first)
+	default: // its queue may not hold as much
+		e.stop(first, e.howToStop(first), Preempted, cluster.NoJob)
+	}
+}
+
+// apart is a copy of a guest's allocations as those of a job of its own.
+func apart(allocs []Alloc) []Alloc {
+	list := slices.Clone(allocs)
+	for i := range list {
+		list[i].Beside = false
+	}
+	return list
+}
+
+// companyText says who else is on a job's devices.
+func (e *Engine) companyText(j *jobState) string {
+	list := slices.Clone(j.guests)
+	if j.hosted() {
+		h := e.host(j)
+		list = append([]cluster.JobID{h.spec.ID}, h.guests...)
+	}
+	text := ""
+	for _, id := range list {
+		if id != j.spec.ID {
+			text += ", " + e.jobs[id].label()
+		}
+	}
+	if text != "" {
+		text = ", beside " + text[2:]
+	}
+	return text
+}
+
+// SameDevices reports whether two lists of allocations are the same but for who
+// holds the devices and who is a guest there.
+func SameDevices(a, b []Alloc) bool {
+	return slices.EqualFunc(a, b, func(x, y Alloc) bool {
+		x.Beside, y.Beside = false, false
+		return x == y
+	})
+}
+
+// partAll is part for jobs that leave together: nobody takes the place of one
+// beside whom it goes.
+func (e *Engine) partAll(leaving []*jobState) {
+	for _, j := range leaving {
+		if j.hosted() {
+			e.part(j)
+		}
+	}
+	for _, j := range leaving {
+		e.part(j)
+	}
+}
+
+// takeBackHost is takeBack for a job beside whose guests nobody else has settled.
+func (e *Engine) takeBackHost(j *jobState, lifted []*jobState) bool {
+	if j.hosted() && slices.Contains(lifted, e.host(j)) {
+		return false // it comes and goes with whom it is beside
+	}
+	if len(j.guests) == 0 {
+		return e.takeBack(j.allocs)
+	}
+	for i := range j.allocs {
+		a := &j.allocs[i]
+		if n := &e.st.nodes[a.Node]; n.cpu < a.CPU || n.ram < a.RAM || n.hosts&a.GPUs != 0 || (n.free|n.guested)&a.GPUs != a.GPUs {
+			return false
+		}
+	}
+	for i := range j.allocs {
+		e.st.take(&j.allocs[i])
+	}
+	return true
+}
+
+// Beside returns the job on whose devices this one is a guest, if it is one.
+func (j JobView) Beside() (cluster.JobID, bool) { return cluster.JobID(j.j.beside - 1), j.j.hosted() }
+
+// Guests lists the jobs that run beside this one, on its devices. It must not be
+// changed.
+func (j JobView) Guests() []cluster.JobID { return j.j.guests }
+
+// Rate returns the speed that the job reported last in this run, in ppm of that on
+// the reference GPU; 0: none yet.
+func (j JobView) Rate() int64 { return j.j.rate }
+
+// DeviceMemory returns the memory of each GPU that the job holds, in MiB; 0: it
+// holds none.
+func (j JobView) DeviceMemory() cluster.MiB {
+	for i := range j.j.allocs {
+		if a := &j.j.allocs[i]; a.GPUs != 0 {
+			return j.e.st.classes[j.e.st.nodes[a.Node].class].model.Memory
+		}
+	}
+	return 0
+}
+
+// SpeedBeside returns what the scheduler believes is left of a job's speed while
+// others run on the same GPUs, of a model, in ppm of its speed there alone. Without
+// any knowledge they take turns.
+func (v View) SpeedBeside(j JobView, gpu string, others []JobView) int64 {
+	if s := v.e.cfg.Speeds; s != nil {
+		specs := make([]*cluster.Job, len(others))
+		for i := range others {
+			specs[i] = others[i].j.spec
+		}
+		return s.Beside(j.j.spec, gpu, specs)
+	}
+	return million / int64(1+len(others))
+}

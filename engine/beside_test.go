@@ -1,0 +1,98 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// beside is a policy that puts every job beside job 0, or apart.
+type beside struct{ alone bool }
+
+func (b *beside) Name() string                               { return "beside" }
+func (b *beside) Traits() engine.Traits                      { return engine.Traits{Backfill: engine.Skip} }
+func (b *beside) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
+func (b *beside) Plan(_ engine.View, jobs []engine.JobView) engine.Plan {
+	p := engine.Plan{Next: cluster.Never}
+	for _, j := range jobs {
+		t := engine.Target{Alone: b.alone}
+		if j.Spec().ID != 0 {
+			t.Beside = 1
+		}
+		p.Targets = append(p.Targets, t)
+	}
+	return p
+}
+
+// Jobs run on the GPUs of another, which count once; when it leaves, the first of
+// them has its place; a restored engine knows all that.
+func TestBeside(t *testing.T) {
+	var cfg engine.Config
+	pol := &beside{}
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Policy = pol; cfg = *c })
+	h.want(0, "start 0", submit(job(0, 2, 1000)))
+	h.want(1, "", ev(engine.Started, 0))
+	h.want(2, "start 1", submit(job(1, 2, 1000)))
+	h.want(3, "start 2", submit(job(2, 2, 1000)), ev(engine.Started, 1))
+	h.want(4, "", submit(job(3, 1, 1000))) // another size
+	if use := h.e.QueueUse(); use[0].Used != 2000 {
+		t.Errorf("%d milli-GPU count; there are two GPUs", use[0].Used)
+	}
+	if r := h.e.Record(1); !r.Allocs[0].Beside || r.Beside != 1 {
+		t.Errorf("job 1 is no guest: %+v", r)
+	}
+	snap := h.e.Snapshot()
+	back, err := engine.Restore(cfg, &snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []*engine.Engine{h.e, back} {
+		h := &hand{t: t, e: e, now: h.now}
+		h.want(5, "", stopped(0, engine.Completed))
+		if r, o := e.Record(1), e.Record(2); r.Allocs[0].Beside || r.Beside != 0 || len(r.Guests) != 1 || o.Beside != 2 {
+			t.Errorf("job 1 does not hold the GPUs, or job 2 is not beside it: %+v %+v", r, o)
+		}
+		if got := e.Attained(2); got != 2*2*1000*1000 {
+			t.Errorf("a guest of two seconds was served %d milli-GPU-ms", got)
+		}
+		h.want(6, "", stopped(1, engine.Completed))
+		h.want(7, "start 3", stopped(2, engine.Completed))
+		if err := e.CheckInvariants(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A guest that the plan wants alone is stopped; so is one whose queue may not hold
+// the GPUs when they would become its own.
+func TestApart(t *testing.T) {
+	pol := &beside{}
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Policy = pol })
+	h.want(0, "start 0", submit(job(0, 2, 1000)))
+	h.want(1, "", ev(engine.Started, 0))
+	h.want(2, "start 1", submit(job(1, 2, 1000)))
+	h.want(3, "", ev(engine.Started, 1))
+	pol.alone = true
+	h.want(4, "preempt 1", submit(job(2, 1, 1)))
+
+	h = newHand(t, "2x2xT4", "fifo", func(c *engine.Config) {
+		c.Policy, c.Spec.Queues = &beside{}, []cluster.Queue{queue("a", 0, -1), queue("b", 0, 2000)}
+	})
+	h.want(0, "start 0", submit(job(0, 2, 1000, inQueue("a"))))
+	h.want(1, "start 1", ev(engine.Started, 0), submit(job(1, 1, 1000, inQueue("b"))))
+	h.want(2, "start 2", ev(engine.Started, 1), submit(job(2, 2, 1000, inQueue("b"))))
+	h.want(3, "preempt 2", ev(engine.Started, 2), stopped(0, engine.Completed))
+	if err := h.e.CheckInvariants(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where whole GPUs are handed out once, nobody is put beside anybody.
+func TestUnshared(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Policy, c.Unshared = &beside{}, true })
+	h.want(0, "start 0", submit(job(0, 2, 1000)))
+	h.want(1, "", ev(engine.Started, 0))
+	h.want(2, "", submit(job(1, 2, 1000)))
+	h.want(3, "start 1", stopped(0, engine.Completed))
+}

@@ -1,0 +1,181 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var lucid = Info{
+	Name: "lucid",
+	About: "least service first, by how long earlier jobs of the user and name ran; while jobs wait, those that leave much of their " +
+		"GPUs idle are put beside one another of the same size; no preemption",
+	Source: "C-lucid: Lucid (ASPLOS'23), without its profiling partition",
+	Needs:  "speeds of pairs of jobs on one GPU (else nobody is put beside anybody); users and names that come back, or estimates",
+	Knobs: []Knob{
+		{"pack", "auto", "auto: while jobs wait; never: and the queue stops at the first job that does not fit; always"},
+		{"waiting", "2", "auto: while more jobs than this wait"},
+		{"check", "1m", "who waits is looked at so often, and when jobs come or end"},
+	},
+	New: newLucid,
+}
+
+type lucidRules struct {
+	pack    string
+	waiting int64
+	check   time.Duration
+}
+
+func newLucid(k *Knobs) (engine.Policy, error) {
+	l := &lucidRules{pack: k.text("pack")}
+	if !slices.Contains([]string{"auto", "never", "always"}, l.pack) {
+		return nil, fmt.Errorf("pack=%s: want auto, never or always", l.pack)
+	}
+	var err error
+	if l.waiting, err = k.int("waiting"); err != nil {
+		return nil, err
+	}
+	if l.check, err = k.duration("check"); err == nil && l.check < time.Second {
+		err = fmt.Errorf("check=%s: at least 1s", k.text("check"))
+	}
+	t := engine.Traits{Predicts: true, Backfill: engine.Skip}
+	if l.pack == "never" {
+		t.Backfill = engine.Strict
+	}
+	return &planner{name: k.label(), traits: t, plan: l.plan}, err
+}
+
+// sharer is a job that could run beside another: how many GPUs of a model it has or
+// asks for, what of each one's memory, in MiB (0: nobody knows), how much it
+// disturbs, and its place in the order.
+type sharer struct {
+	at       int // of the jobs planned for
+	gpus     int
+	memory   cluster.MiB
+	score    int
+	priority int64
+	queue    int
+	device   cluster.MiB // a GPU's memory
+}
+
+// maxScores is how much two jobs may disturb one another together.
+const maxScores = 2
+
+// suits reports whether a waiting job may be put beside a running one that has its
+// GPUs for itself (C-lucid, partner).
+func (r *sharer) suits(j *sharer) bool {
+	return j.gpus == r.gpus && j.queue == r.queue && r.memory+j.memory < r.device &&
+		r.score+j.score <= maxScores && j.priority <= 2*r.priority
+}
+
+func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
+	var line, running []sharer
+	for i, j := range jobs {
+		s := sharer{at: i, gpus: int(j.Spec().GPUs()), queue: j.Queue(), priority: quasiService(j.Spec().GPUMilli(), j.Predicted(), j.Spec().Estimate, 1000)}
+		p.Targets[i] = engine.Target{Rank: s.priority}
+		if !packs(j) {
+			continue
+		}
+		s.memory = j.Spec().Tasks[0].Request.Memory
+		_, guest := j.Beside()
+		switch {
+		case !j.Running():
+			line = append(line, s)
+		case !guest && len(j.Guests()) == 0:
+			s.device = j.DeviceMemory()
+			running = append(running, s)
+		}
+	}
+	if l.pack == "never" || l.pack == "auto" && int64(len(line)) <= l.waiting {
+		return p
+	}
+	p.Next = v.Now().Add(l.check)
+	slices.SortFunc(line, func(a, b sharer) int {
+		x, y := jobs[a.at].Spec(), jobs[b.at].Spec()
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
+	})
+	scores := newScores(v, jobs)
+	for i := range running {
+		running[i].score = scores.of(jobs[running[i].at], jobs[running[i].at].GPU())
+	}
+	for i := range line {
+		j := jobs[line[i].at]
+		k := slices.IndexFunc(running, func(r sharer) bool {
+			if gpu := jobs[r.at].GPU(); r.gpus != line[i].gpus || !j.Accepts(gpu) {
+				return false
+			} else if line[i].score = scores.of(j, gpu); line[i].score > maxScores-r.score {
+				return false
+			}
+			return r.suits(&line[i])
+		})
+		if k >= 0 {
+			p.Targets[line[i].at].Beside = 1 + int32(jobs[running[k].at].Spec().ID)
+			running = slices.Delete(running, k, k+1)
+		}
+	}
+	return p
+}
+
+// packs reports whether a job may share its GPUs: it is a gang of one size with
+// whole GPUs, and not critical.
+func packs(j engine.JobView) bool {
+	_, least, most := j.Tasks()
+	s := j.Spec()
+	if s.Tier == cluster.Critical || s.Kind == cluster.Service || len(s.Tasks) != 1 || least != most {
+		return false
+	}
+	r := &s.Tasks[0].Request
+	return r.GPUs > 0 && !r.Fractional() && r.Profile == ""
+}
+
+// scores is how much jobs disturb one another: by how fast they are, on average,
+// beside one of each model that there is.
+type scores struct {
+	v      engine.View
+	models []engine.JobView // one of each
+	known  []known          // looked through: there are few
+}
+
+type known struct {
+	model, gpu string
+	score      int
+}
+
+func newScores(v engine.View, jobs []engine.JobView) *scores {
+	s, seen := &scores{v: v}, map[string]bool{} // looked up only
+	for _, j := range jobs {
+		if m := j.Spec().Model; !seen[m] && packs(j) {
+			seen[m] = true
+			s.models = append(s.models, j)
+		}
+	}
+	return s
+}
+
+// of is 0 for a job that hardly notices others, 1, or 2 for one that needs its
+// GPUs for itself.
+func (s *scores) of(j engine.JobView, gpu string) int {
+	for i := range s.known {
+		if k := &s.known[i]; k.model == j.Spec().Model && k.gpu == gpu {
+			return k.score
+		}
+	}
+	sum := int64(0)
+	for i := range s.models {
+		sum += s.v.SpeedBeside(j, gpu, s.models[i:i+1])
+	}
+	score := 2
+	switch mean := sum / int64(len(s.models)); {
+	case mean >= 950_000:
+		score = 0
+	case mean >= 850_000:
+		score = 1
+	}
+	s.known = append(s.known, known{j.Spec().Model, gpu, score})
+	return score
+}
