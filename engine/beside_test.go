@@ -48,16 +48,16 @@ func TestBeside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range []*engine.Engine{h.e, back} {
-		h := &hand{t: t, e: e, now: h.now}
-		h.want(5, "", stopped(0, engine.Completed))
-		if r, o := e.Record(1), e.Record(2); r.Allocs[0].Beside || r.Beside != 0 || len(r.Guests) != 1 || o.Beside != 2 {
-			t.Errorf("job 1 does not hold the GPUs, or job 2 is not beside it: %+v %+v", r, o)
+		o := &hand{t: t, e: e, now: h.now}
+		o.want(5, "", stopped(0, engine.Completed))
+		if r, g := e.Record(1), e.Record(2); r.Allocs[0].Beside || r.Beside != 0 || len(r.Guests) != 1 || g.Beside != 2 {
+			t.Errorf("job 1 does not hold the GPUs, or job 2 is not beside it: %+v %+v", r, g)
 		}
 		if got := e.Attained(2); got != 2*2*1000*1000 {
 			t.Errorf("a guest of two seconds was served %d milli-GPU-ms", got)
 		}
-		h.want(6, "", stopped(1, engine.Completed))
-		h.want(7, "start 3", stopped(2, engine.Completed))
+		o.want(6, "", stopped(1, engine.Completed))
+		o.want(7, "start 3", stopped(2, engine.Completed))
 		if err := e.CheckInvariants(); err != nil {
 			t.Error(err)
 		}

@@ -76,7 +76,7 @@ func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
 	var line, running []sharer
 	for i, j := range jobs {
-		s := sharer{at: i, gpus: int(j.Spec().GPUs()), queue: j.Queue(), priority: quasiService(j.Spec().GPUMilli(), j.Predicted(), j.Spec().Estimate, 1000)}
+		s := sharer{at: i, gpus: j.Spec().GPUs(), queue: j.Queue(), priority: quasiService(j.Spec().GPUMilli(), j.Predicted(), j.Spec().Estimate, 1000)}
 		p.Targets[i] = engine.Target{Rank: s.priority}
 		if !packs(j) {
 			continue
