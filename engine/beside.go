@@ -27,9 +27,9 @@ func (j *jobState) serves() cluster.Milli {
 }
 
 // joinPlanned has waiting jobs join those beside whom the plan wants them.
-func (e *Engine) joinPlanned(jobs []JobView) {
-	for _, v := range jobs {
-		if t := v.j.target; t != nil && t.Beside > 0 && v.j.eligible && !v.j.planless() {
+func (e *Engine) joinPlanned() {
+	for _, v := range e.plans.jobs {
+		if t := v.j.target; t != nil && t.Beside > 0 && v.j.state == Pending && (v.j.eligible || v.j.parked == ParkedPlan) && !v.j.planless() {
 			e.join(v.j, e.job(cluster.JobID(t.Beside-1)))
 		}
 	}
@@ -38,7 +38,7 @@ func (e *Engine) joinPlanned(jobs []JobView) {
 // join starts a job beside another, if that runs on whole devices of its own which
 // suit the job, task by task, and there is CPU and RAM for both.
 func (e *Engine) join(j, h *jobState) bool {
-	if e.cfg.Unshared || h == nil || h == j || h.hosted() || h.state != Starting && h.state != Running || h.resizing || len(e.advance) > 0 {
+	if e.cfg.Unshared || h == nil || h == j || h.hosted() || !h.booked() || h.resizing || len(e.advance) > 0 {
 		return false
 	}
 	s := e.shapeAt(j.shape)
@@ -59,6 +59,7 @@ func (e *Engine) join(j, h *jobState) bool {
 	for i := range allocs {
 		e.st.take(&allocs[i])
 	}
+	j.parked = NotParked
 	j.beside, j.packed, h.packed = int32(h.spec.ID)+1, true, true
 	h.guests = append(h.guests, j.spec.ID)
 	e.touch(h)
@@ -100,9 +101,16 @@ func (e *Engine) alongside(s *shape, h *jobState) (allocs []Alloc, ok bool) {
 	return allocs, left == 0
 }
 
-// part ends that a job runs beside others, when it has left the books: a guest's
-// place is free, and a holder's is taken by the guest that came first.
+// part ends that a job runs beside others, when it has left the books.
 func (e *Engine) part(j *jobState) {
+	if heir := e.leave(j); heir != nil {
+		e.inherit(heir)
+	}
+}
+
+// leave frees a guest's place; if the job held the devices, it returns the guest
+// that came first, which is to inherit them.
+func (e *Engine) leave(j *jobState) (heir *jobState) {
 	if j.hosted() {
 		h := e.host(j)
 		e.touch(h)
@@ -111,37 +119,43 @@ func (e *Engine) part(j *jobState) {
 		j.milli = e.heldMilli(j) // for as long as it is still there
 	}
 	if len(j.guests) == 0 {
-		return
+		return nil
 	}
-	first, others := e.jobs[j.guests[0]], j.guests[1:]
+	heir, others := e.jobs[j.guests[0]], j.guests[1:]
 	j.guests = nil
-	e.touch(first)
-	e.accrue(first)
-	e.charge(first, -1)
-	over := e.limits.byQueue && e.overQuota(first, first.serves()).code != notRefused
-	for i := range first.allocs {
-		e.st.release(&first.allocs[i])
-	}
-	first.allocs, first.beside = apart(first.allocs), 0
-	for i := range first.allocs {
-		e.st.take(&first.allocs[i])
-	}
-	e.st.commit()
-	first.milli = e.heldMilli(first)
-	e.charge(first, 1)
-	first.guests = slices.Clone(others)
+	e.touch(heir)
+	e.accrue(heir)
+	heir.guests, heir.beside = slices.Clone(others), 0
 	for _, id := range others {
 		e.touch(e.jobs[id])
-		e.jobs[id].beside = int32(first.spec.ID) + 1
+		e.jobs[id].beside = int32(heir.spec.ID) + 1
 	}
-	e.rerun(first)
+	return heir
+}
+
+// inherit has a guest hold the devices that it is on, if its queue may.
+func (e *Engine) inherit(j *jobState) {
+	e.charge(j, -1)
+	for i := range j.allocs {
+		e.st.release(&j.allocs[i])
+	}
+	j.allocs = apart(j.allocs)
+	for i := range j.allocs {
+		e.st.take(&j.allocs[i])
+	}
+	e.st.commit()
+	m := e.heldMilli(j)
+	over := e.limits.byQueue && e.overQuota(j, m).code != notRefused
+	j.milli = m
+	e.charge(j, 1)
+	e.rerun(j)
 	switch {
 	case !over:
-	case first.state == Placed:
-		e.unplace(first)
-		e.admit(first)
-	default: // its queue may not hold as much
-		e.stop(first, e.howToStop(first), Preempted, cluster.NoJob)
+	case j.state == Placed:
+		e.unplace(j)
+		e.admit(j)
+	default:
+		e.stop(j, e.howToStop(j), Preempted, cluster.NoJob)
 	}
 }
 
@@ -182,17 +196,20 @@ func SameDevices(a, b []Alloc) bool {
 	})
 }
 
-// partAll is part for jobs that leave together: nobody takes the place of one
-// beside whom it goes.
-func (e *Engine) partAll(leaving []*jobState) {
-	for _, j := range leaving {
+// leaveAll is leave for jobs that go together, and returns the heirs: nobody is one
+// who goes, too.
+func (e *Engine) leaveAll(jobs []*jobState) (heirs []*jobState) {
+	for _, j := range jobs {
 		if j.hosted() {
-			e.part(j)
+			e.leave(j)
 		}
 	}
-	for _, j := range leaving {
-		e.part(j)
+	for _, j := range jobs {
+		if heir := e.leave(j); heir != nil {
+			heirs = append(heirs, heir)
+		}
 	}
+	return heirs
 }
 
 // takeBackHost is takeBack for a job beside whose guests nobody else has settled.
@@ -236,6 +253,9 @@ func (j JobView) DeviceMemory() cluster.MiB {
 	}
 	return 0
 }
+
+// Computes reports whether the job has begun to compute in this run.
+func (j JobView) Computes() bool { return j.j.holding() && j.j.rate > 0 }
 
 // SpeedBeside returns what the scheduler believes is left of a job's speed while
 // others run on the same GPUs, of a model, in ppm of its speed there alone. Without

@@ -39,7 +39,7 @@ type Target struct {
 	Idle  bool    `json:"idle,omitempty"`  // it gets nothing: it waits; if it runs, it is stopped
 	Memo  []int64 `json:"memo,omitempty"`  // what the policy wants to be shown next time
 
-	Beside int32 `json:"beside,omitempty"` // while it waits: 1 + the job on whose devices it starts, beside it; 0: on its own
+	Beside int32 `json:"beside,omitempty"` // while it waits: 1 + the job on whose devices it starts, beside it, else (but if it is Idle) on its own; 0: on its own
 	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another, it is stopped
 
 	Deadline DeadlineAnswer `json:"deadline,omitempty"` // what the policy says of the job's deadline
@@ -155,7 +155,7 @@ func (e *Engine) makePlan() {
 	for i := range jobs {
 		e.aim(jobs[i].j, &plan.Targets[i])
 	}
-	e.joinPlanned(jobs)
+	e.joinPlanned()
 	p.dirty = false // what follows from a plan is no reason for another
 	e.epoch++       // others may be victims now
 	e.fresh = true
@@ -261,7 +261,9 @@ func (e *Engine) keepAge(j *jobState, lined cluster.Time) {
 }
 
 // idle reports whether the plan in force gives the job nothing.
-func (j *jobState) idle() bool { return j.target != nil && j.target.Idle && !j.planless() }
+func (j *jobState) idle() bool {
+	return j.target != nil && j.target.Idle && !j.planless() && !(j.packed && j.target.Beside > 0)
+}
 
 // planless reports whether no plan takes from the job: it has waited too long,
 // or it is critical.

@@ -62,7 +62,7 @@ func (e *Engine) preemptFor(j *jobState) bool {
 		e.unlist(v)
 	}
 	e.st.commit()
-	e.partAll(lifted)
+	heirs := e.leaveAll(lifted)
 	e.epoch++
 	for _, v := range lifted {
 		if v.state == Placed {
@@ -77,6 +77,9 @@ func (e *Engine) preemptFor(j *jobState) bool {
 		tasks = tasksOf(allocs)
 	}
 	e.book(j, allocs, tasks)
+	for _, heir := range heirs {
+		e.inherit(heir) // now that it is known what quota is left
+	}
 	return true
 }
 

@@ -28,12 +28,16 @@ func (e *Engine) Step(b Batch) Decision {
 	}
 	e.runTimers()
 	e.startReady()
-	if e.planDue() {
+	planned := e.planDue()
+	if planned {
 		e.makePlan()
 	}
 	if e.fresh || e.epoch != e.seenAt {
 		dirty := e.plans.dirty
 		e.pass()
+		if planned {
+			e.joinPlanned() // those beside whom others are to be may have been given devices only now
+		}
 		e.plans.dirty = dirty // who comes back from a placement could run before
 	}
 	e.mix(uint64(b.Now))

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // pace is how fast a job goes by its own account. Its clock is the time on
@@ -23,6 +24,8 @@ type pace struct {
 	Top    float64       `json:"top,omitempty"`    // highest step so far
 	Steps  float64       `json:"steps,omitempty"`  // done since the first report, repeated ones not counted
 	Sample float64       `json:"sample,omitempty"` // samples computed since the first report
+	Alone  float64       `json:"alone,omitempty"`  // Rate when it had its GPUs for itself; 0: unknown
+	Beside bool          `json:"beside,omitempty"` // others are on its GPUs since From and Since
 	Told   int           `json:"told,omitempty"`   // run whose expected end was stored
 }
 
@@ -31,23 +34,25 @@ const leastPace = 2 * time.Second
 
 // hear books a report at a time on devices, and returns how long the job still
 // needs if it goes on as it does; false: nobody can say. A step below the one
-// before (it went back to a checkpoint) and a new run begin the measurement
-// anew, with the speed so far until there is another.
-func (p *pace) hear(run int, at time.Duration, n *api.Progress) (left time.Duration, ok bool) {
+// before (it went back to a checkpoint), a new run, and others who come onto its
+// GPUs or leave them begin the measurement anew, with the speed so far until there is another.
+func (p *pace) hear(run int, at time.Duration, n *api.Progress, beside bool) (left time.Duration, ok bool) {
 	switch {
 	case p.Run == 0: // the first report of all
 		p.From, p.Since, p.Top = n.Step, at, n.Step
-	case p.Run != run || n.Step < p.Last:
+	case p.Run != run || n.Step < p.Last || p.Beside != beside:
 		p.From, p.Since = n.Step, at
 	default:
 		p.Sample += n.SamplesPerSec * max(0, (at-p.Heard).Seconds())
 	}
-	p.Run, p.Heard, p.Last = run, at, n.Step
+	p.Run, p.Heard, p.Last, p.Beside = run, at, n.Step, beside
 	if n.Step > p.Top {
 		p.Steps, p.Top = p.Steps+n.Step-p.Top, n.Step
 	}
 	if d := at - p.Since; d >= leastPace && n.Step > p.From {
-		p.Rate = (n.Step - p.From) / d.Seconds()
+		if p.Rate = (n.Step - p.From) / d.Seconds(); !beside {
+			p.Alone = p.Rate
+		}
 	}
 	if p.Rate <= 0 || n.Steps <= 0 {
 		return 0, false
@@ -57,6 +62,18 @@ func (p *pace) hear(run int, at time.Duration, n *api.Progress) (left time.Durat
 		return 0, false
 	}
 	return time.Duration(s * float64(time.Second)), true
+}
+
+// rate is the job's speed in ppm of that when it has its GPUs for itself; 0: nobody
+// can say yet.
+func (p *pace) rate() int64 {
+	switch {
+	case !p.Beside:
+		return perf.Million
+	case p.Alone <= 0 || p.Heard-p.Since < leastPace || p.Last <= p.From:
+		return 0
+	}
+	return max(1, int64(min(p.Rate/p.Alone, 100)*perf.Million))
 }
 
 // ranAt is a job's time on devices up to now.

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // order tells a runner what to do with its job.
@@ -420,15 +421,21 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 	r.job.info.Progress = p
 	rec := r.m.eng.Record(r.id)
 	ev := engine.Event{Type: engine.Progress, Job: r.id}
-	left, paced := r.job.info.Pace.hear(r.n, ranAt(rec, now), p)
+	left, paced := r.job.info.Pace.hear(r.n, ranAt(rec, now), p, rec.Beside != 0 || len(rec.Guests) > 0)
 	if est := rec.Spec.Estimate; est > 0 && p.Steps > 0 && !paced { // part of what was expected, until its speed is known
 		ev.Done = time.Duration(float64(est) * min(1, max(0, p.Step/p.Steps)))
+	}
+	rate := r.job.info.Pace.rate()
+	if rate != rec.Rate && rec.Rate > 0 {
+		ev.Rate = rate
 	}
 	if saved {
 		ev.Saved = max(ev.Done, doneAt(rec, now))
 	}
 	if paced {
-		ev.Estimate = work(doneAt(rec, now), left, rec.Spec.Estimate)
+		if rate > 0 {
+			ev.Estimate = work(doneAt(rec, now), scaled(left, rate), rec.Spec.Estimate)
+		}
 		if r.job.info.Pace.Told != r.n {
 			r.job.info.Pace.Told, r.job.foretell = r.n, now.Add(left)
 		}
@@ -441,7 +448,12 @@ func doneAt(r *engine.JobRecord, now cluster.Time) time.Duration {
 	if r.State < engine.Starting || r.State > engine.Stopping || r.Rate == 0 {
 		return r.Done
 	}
-	return r.Done + now.Sub(r.Acc)
+	return r.Done + scaled(now.Sub(r.Acc), r.Rate)
+}
+
+// scaled is what is done in d at a speed in ppm.
+func scaled(d time.Duration, ppm int64) time.Duration {
+	return time.Duration(float64(d) * float64(ppm) / perf.Million)
 }
 
 // suspended tells the engine that the job is frozen: its devices are free.

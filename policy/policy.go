@@ -55,6 +55,7 @@ var list = []Info{
 	themis,
 	astraea,
 	gavel,
+	gandiva,
 	gandivaFair,
 	allox,
 	elasticflow,

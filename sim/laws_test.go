@@ -121,6 +121,8 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 		return mustPolicy(t, fmt.Sprintf("astraea:lease=%s,window=%s,starving=%s", 15*d*time.Minute, 4*d*time.Hour, d*time.Hour))
 	case "gavel":
 		return mustPolicy(t, fmt.Sprintf("gavel:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
+	case "gandiva":
+		return mustPolicy(t, fmt.Sprintf("gandiva:round=%s,probe=%s", d*time.Minute, d*time.Minute))
 	case "gandiva-fair":
 		return mustPolicy(t, fmt.Sprintf("gandiva-fair:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
 	case "pollux", "sia":
@@ -208,7 +210,7 @@ func TestScaleOfFairShares(t *testing.T) {
 // what the policy looks at, so nothing changes for any of them.
 func TestPermutation(t *testing.T) {
 	for _, pol := range policy.Names() {
-		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "lucid", "gavel", "gandiva-fair", "astraea", "pollux", "sia"}, pol) {
+		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "lucid", "gandiva", "gavel", "gandiva-fair", "astraea", "pollux", "sia"}, pol) {
 			continue // see TestPermutationOfEquals
 		}
 		pol = roundless(pol)

@@ -1,0 +1,222 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var gandiva = Info{
+	Name: "gandiva",
+	About: "more jobs than GPUs take turns in short rounds, who had least time first; jobs of the same size are put on the same GPUs " +
+		"by trial, and stay together if more gets done so",
+	Source: "A-gandiva: Gandiva (OSDI'18); pairs as in Gavel's version of it",
+	Needs:  "cheap stops (suspend, or checkpoints); progress reports, or speeds of pairs, to judge pairs by",
+	Knobs: []Knob{
+		{"round", "1m", "jobs take turns at multiples of this"},
+		{"pack", "true", "false: nobody shares GPUs"},
+		{"probe", "1m", "two jobs are together for so long before they are judged"},
+	},
+	New: newGandiva,
+}
+
+type gandivaRules struct {
+	round, probe time.Duration
+	pack         bool
+}
+
+func newGandiva(k *Knobs) (engine.Policy, error) {
+	g := &gandivaRules{}
+	var err error
+	if g.round, err = k.turns(); err != nil {
+		return nil, err
+	}
+	if g.probe, err = k.duration("probe"); err != nil {
+		return nil, err
+	}
+	if g.pack, err = k.bool("pack"); err != nil {
+		return nil, err
+	}
+	return &planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: g.round}, plan: g.plan}, nil
+}
+
+// turn is a job while turns are given: what it takes, and how long it has run.
+type turn struct {
+	gpus   int
+	ran    time.Duration
+	stays  bool
+	packs  bool
+	mate   int  // 1 + the job with which it shares GPUs, or is to; 0: none
+	passed bool // it has been looked at
+}
+
+// mostBad is how many jobs with which it did not go well are remembered of each
+// job, mostTried among how many of the same size a partner is looked for.
+const mostBad, mostTried = 16, 64
+
+func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	p := engine.Plan{Next: v.Now().Add(g.round), Targets: v.Targets(len(jobs))}
+	turns, free, asked := make([]turn, len(jobs)), totalGPUs(v), 0
+	index := make(map[cluster.JobID]int, len(jobs)) // looked up only
+	for i, j := range jobs {
+		_, least, _ := j.Tasks()
+		turns[i] = turn{gpus: j.GPUs(least), ran: j.Ran(), packs: g.pack && packs(j)}
+		index[j.Spec().ID] = i
+		asked += turns[i].gpus
+		p.Targets[i] = engine.Target{}
+		if t := j.Target(); t != nil && len(t.Memo) > 0 {
+			p.Targets[i].Memo = t.Memo
+		}
+		if m := p.Targets[i].Memo; !j.Running() && (m == nil || m[0] != int64(j.Done())) { // what it had done when it got its turn
+			p.Targets[i].Memo = append([]int64{int64(j.Done())}, m[min(1, len(m)):]...)
+		}
+		turns[i].stays = stays(j) || g.begins(v, j, p.Targets[i].Memo)
+	}
+	crowded := asked > free
+	for i := range jobs {
+		g.judge(v, jobs, turns, p.Targets, index, i, crowded)
+	}
+	order := g.rotate(jobs, turns)
+	for rank, i := range order {
+		t, to := &turns[i], &p.Targets[i]
+		to.Rank = int64(rank)
+		if t.passed {
+			continue // it goes where the other goes
+		}
+		t.passed = true
+		switch {
+		case t.gpus > free && !t.stays:
+			to.Idle = true
+		default:
+			free -= t.gpus
+			if t.mate == 0 && t.packs && crowded {
+				g.pair(v, jobs, turns, p.Targets, order[rank+1:], i)
+			}
+		}
+		if t.mate > 0 {
+			turns[t.mate-1].passed, p.Targets[t.mate-1].Idle = true, to.Idle
+		}
+		for _, k := range []int{i, t.mate - 1} {
+			if k >= 0 && p.Targets[k].Beside > 0 {
+				p.Targets[k].Idle = true // unless it comes to the other's GPUs
+			}
+		}
+	}
+	return p
+}
+
+// begins reports whether a job has had nothing of its turn yet: starting, and what a
+// start costs, can take longer than a round. It has ten rounds for that.
+func (g *gandivaRules) begins(v engine.View, j engine.JobView, memo []int64) bool {
+	return j.Running() && len(memo) > 0 && v.Now().Sub(j.Started()) < 10*g.round && j.Done()-time.Duration(memo[0]) < g.round/2
+}
+
+// judge looks at a guest: it stays with whom it is beside if they get more done
+// together than one alone, or have not been together for long enough to say, and
+// there are more jobs than GPUs.
+func (g *gandivaRules) judge(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, index map[cluster.JobID]int, i int, crowded bool) {
+	id, ok := jobs[i].Beside()
+	host, known := index[id]
+	switch {
+	case !ok || !known:
+	case v.Now().Sub(jobs[i].Started()) >= g.probe && jobs[i].Computes() && jobs[host].Computes() && together(v, jobs[host:host+1], jobs[i:i+1]) <= 1_000_000:
+		targets[i].Alone = true
+		targets[i].Memo, targets[host].Memo = bad(targets[i].Memo, id), bad(targets[host].Memo, jobs[i].Spec().ID)
+	case !crowded:
+		targets[i].Alone = true
+	default:
+		turns[i].mate, turns[host].mate = host+1, i+1
+	}
+}
+
+// pair finds a partner for a job that gets a turn: the next in the order of the same
+// size that may share GPUs, does not run itself unless this one waits, and with which
+// it is not known to go badly.
+func (g *gandivaRules) pair(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, order []int, i int) {
+	tried := 0
+	for _, k := range order {
+		o := &turns[k]
+		if o.gpus != turns[i].gpus || o.passed || o.mate > 0 || !o.packs || o.stays {
+			continue
+		}
+		if tried++; tried > mostTried {
+			return
+		}
+		host, guest := i, k
+		if jobs[k].Running() {
+			host, guest = k, i
+		}
+		if jobs[guest].Running() || jobs[guest].Loses() || !g.match(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo, targets[guest].Memo) {
+			continue
+		}
+		turns[i].mate, turns[k].mate = k+1, i+1
+		targets[guest].Beside = 1 + int32(jobs[host].Spec().ID)
+		return
+	}
+}
+
+// match reports whether two jobs may be tried together.
+func (g *gandivaRules) match(v engine.View, host, guest []engine.JobView, ofHost, ofGuest []int64) bool {
+	a, b := host[0], guest[0]
+	memory := a.Spec().Tasks[0].Request.Memory + b.Spec().Tasks[0].Request.Memory
+	gpu := a.GPU()
+	switch {
+	case slices.Contains(ofHost[min(1, len(ofHost)):], int64(b.Spec().ID)) || slices.Contains(ofGuest[min(1, len(ofGuest)):], int64(a.Spec().ID)):
+		return false
+	case gpu == "": // it starts with this plan: nobody knows yet where
+		gpu = v.Kinds()[0].GPU
+	case !b.Accepts(gpu) || memory > a.DeviceMemory():
+		return false
+	}
+	return v.SpeedBeside(a, gpu, guest)+v.SpeedBeside(b, gpu, host) >= 1_000_000
+}
+
+// together is what two jobs get done on the same GPUs, in ppm of one of them alone:
+// as they report, or else as is believed.
+func together(v engine.View, host, guest []engine.JobView) int64 {
+	part := func(a, b []engine.JobView) int64 {
+		j, gpu := a[0], host[0].GPU()
+		now, _, _ := j.Tasks()
+		alone := v.Speed(j, gpu, now)
+		if r := j.Rate(); r > 0 && r != alone {
+			return r * 1_000_000 / max(1, alone)
+		}
+		return v.SpeedBeside(j, gpu, b)
+	}
+	return part(host, guest) + part(guest, host)
+}
+
+// rotate lists the jobs in the order of the rounds that they have had; of a pair,
+// that of whom had fewer.
+func (g *gandivaRules) rotate(jobs []engine.JobView, turns []turn) []int {
+	order := make([]int, len(turns))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		x, y := jobs[a].Spec(), jobs[b].Spec()
+		switch {
+		case turns[a].stays != turns[b].stays && turns[a].stays:
+			return -1
+		case turns[a].stays != turns[b].stays:
+			return 1
+		}
+		return cmp.Or(cmp.Compare(x.Tier, y.Tier), cmp.Compare((turns[a].ran+g.round/2)/g.round, (turns[b].ran+g.round/2)/g.round),
+			cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
+	})
+	return order
+}
+
+// bad remembers a job with which it did not go well.
+func bad(memo []int64, id cluster.JobID) []int64 {
+	switch {
+	case len(memo) == 0:
+		memo = []int64{0}
+	case slices.Contains(memo[1:], int64(id)):
+		return memo
+	}
+	return append(append([]int64{memo[0]}, memo[max(1, len(memo)-mostBad+1):]...), int64(id))
+}
