@@ -122,7 +122,7 @@ func (g *gandivaRules) judge(v engine.View, jobs []engine.JobView, turns []turn,
 	host, known := index[id]
 	switch {
 	case !ok || !known:
-	case v.Now().Sub(jobs[i].Started()) >= g.probe && jobs[i].Computes() && jobs[host].Computes() && together(v, jobs[host:host+1], jobs[i:i+1]) <= 1_000_000:
+	case g.tried(v, jobs[host], jobs[i]) && together(v, jobs[host:host+1], jobs[i:i+1]) <= 1_000_000:
 		targets[i].Alone = true
 		targets[i].Memo, targets[host].Memo = bad(targets[i].Memo, id), bad(targets[host].Memo, jobs[i].Spec().ID)
 	case !crowded:
@@ -130,6 +130,17 @@ func (g *gandivaRules) judge(v engine.View, jobs []engine.JobView, turns []turn,
 	default:
 		turns[i].mate, turns[host].mate = host+1, i+1
 	}
+}
+
+// tried reports whether two jobs have been together for long enough to say: longer,
+// if neither reports how fast it is.
+func (g *gandivaRules) tried(v engine.View, host, guest engine.JobView) bool {
+	reported := func(j engine.JobView) bool {
+		now, _, _ := j.Tasks()
+		return j.Rate() != v.Speed(j, host.GPU(), now)
+	}
+	since := v.Now().Sub(guest.Started())
+	return host.Computes() && guest.Computes() && since >= g.probe && (since >= 5*g.probe || reported(host) || reported(guest))
 }
 
 // pair finds a partner for a job that gets a turn: the next in the order of the same

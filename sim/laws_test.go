@@ -283,6 +283,7 @@ func TestStarvation(t *testing.T) {
 		"fifo": true, "yarn-cs": true, "multifactor": true, "optimus:round=0s": true, "elasticflow": true,
 	}
 	turns := map[string]time.Duration{ // not later than
+		"gandiva":      time.Minute,     // jobs take turns: this one is the next
 		"gandiva-fair": 6 * time.Minute, // all jobs of a user have equal time: the first round is its
 		"sia":          time.Minute,     // what a job takes at least is what it is worth: so is this
 	}
