@@ -82,7 +82,7 @@ type jobState struct {
 	promoteAt    cluster.Time  // while eligible: the next one, if it waits on
 
 	rate    int64        // ppm of the reference; 0 until Started
-	speed   int64        // the last rate known; 0: none
+	speed   int64        // the last rate known with its GPUs for itself; 0: none
 	limitAt cluster.Time // when the time limit strikes
 	promise cluster.Time // expected start from a reservation; Never: none
 	plan    []Alloc      // conservative: where the promise would have it run

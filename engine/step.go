@@ -293,8 +293,8 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if ev.Rate > 0 {
 		j.rate = ev.Rate
 	}
-	if j.rate > 0 {
-		j.speed = j.rate
+	if j.rate > 0 && !j.hosted() && len(j.guests) == 0 {
+		j.speed = j.rate // what it is alone
 	}
 	if !began && j.began() {
 		e.deps.began(e, j)
