@@ -217,3 +217,31 @@ func TestRejected(t *testing.T) {
 		t.Errorf("the table does not say that a job was rejected:\n%s", out)
 	}
 }
+
+// muster mig plan: layouts, and instances laid out; mistakes say what there is.
+func TestMIGPlan(t *testing.T) {
+	for args, want := range map[string]string{
+		"--model A100-80GB --profiles 1g,2g,3g,4g,7g":     "298 layouts, of which nothing can be added to 19",
+		"--model A30 --fit 4x1g,2g":                       `mig: "0:1g.6gb@0,1g.6gb@1,2g.12gb@2;1:1g.6gb@2,1g.6gb@3"`,
+		"--model A100-80GB --fit 3g.40gb,3g.40gb,1g.10gb": "3 instances on 2 of its GPUs, no fewer would do",
+		"--model T4":          "valid: A30-24GB",
+		"--fit 5g.10gb":       `did you mean "1g.10gb"`,
+		"--fit 0x1g.10gb":     "want PROFILE or NxPROFILE",
+		"--profiles 1g,9g":    `unknown MIG profile of H100-80GB "9g"`,
+		"--fit 900x1g,101x2g": "1 to 1000 are possible",
+	} {
+		var out strings.Builder
+		root := newRoot()
+		root.SetOut(&out)
+		root.SetArgs(append([]string{"mig", "plan"}, strings.Fields(args)...))
+		if err := root.Execute(); err != nil {
+			if !errors.Is(err, errUsage) {
+				t.Errorf("%s: %v is no mistake of the caller", args, err)
+			}
+			out.WriteString(err.Error())
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %q is missing in\n%s", args, want, out.String())
+		}
+	}
+}

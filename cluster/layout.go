@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Layouts lists every way in which instances of some profiles can exist together
+// on one GPU of the model, the empty one first; each by their starts. nil: of all
+// its profiles (A-mig, enumeration).
+func (m *GPUModel) Layouts(profiles []*SliceProfile) [][]Instance {
+	if profiles == nil {
+		for i := range m.Profiles {
+			profiles = append(profiles, &m.Profiles[i])
+		}
+	}
+	var list [][]Instance
+	places := m.places(profiles)
+	var grow func(from int, g geometry, with []Instance)
+	grow = func(from int, g geometry, with []Instance) {
+		list = append(list, slices.Clone(with))
+		for k := from; k < len(places); k++ {
+			p := &places[k]
+			if h, ok := g.add(m, p.profile, p.start); ok {
+				grow(k+1, h, append(with, Instance{p.profile.Name, p.start}))
+			}
+		}
+	}
+	grow(0, geometry{}, nil)
+	return list
+}
+
+// FullLayouts lists the layouts to which none of the profiles' instances can be
+// added.
+func (m *GPUModel) FullLayouts(profiles []*SliceProfile) (list [][]Instance) {
+	if profiles == nil {
+		for i := range m.Profiles {
+			profiles = append(profiles, &m.Profiles[i])
+		}
+	}
+	places := m.places(profiles)
+	for _, layout := range m.Layouts(profiles) {
+		g := geometry{}
+		for _, in := range layout {
+			p, _ := m.Profile(in.Profile)
+			g, _ = g.add(m, p, in.Start)
+		}
+		if !slices.ContainsFunc(places, func(p place) bool { _, ok := g.add(m, p.profile, p.start); return ok }) {
+			list = append(list, layout)
+		}
+	}
+	return list
+}
+
+// place is where an instance can be.
+type place struct {
+	profile *SliceProfile
+	start   int
+}
+
+// places lists them by start, larger profiles first.
+func (m *GPUModel) places(profiles []*SliceProfile) (list []place) {
+	for _, p := range profiles {
+		for _, s := range p.Starts {
+			list = append(list, place{p, s})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.profile.Slots, a.profile.Slots))
+	})
+	return list
+}
+
+// geometry is what the instances of a GPU take.
+type geometry struct {
+	slots   uint8
+	compute int
+	media   bool
+}
+
+func (g geometry) add(m *GPUModel, p *SliceProfile, start int) (geometry, bool) {
+	mask := p.Mask(start)
+	if g.slots&mask != 0 || g.compute+p.Compute > m.Compute || g.media && p.Media() {
+		return g, false
+	}
+	return geometry{g.slots | mask, g.compute + p.Compute, g.media || p.Media()}, true
+}
+
+// mostExact is for how many instances the fewest GPUs are looked for; for more,
+// each GPU is filled as far as it can be.
+const mostExact = 16
+
+// Fit lays instances out on as few GPUs of the model as it finds; up to 16
+// instances there is no way with fewer. Each GPU's layout is by start. It fails
+// for a profile that the model does not have.
+func (m *GPUModel) Fit(names []string) (gpus [][]Instance, exact bool, err error) {
+	var want []*SliceProfile
+	for _, name := range names {
+		p, ok := m.Profile(name)
+		if !ok {
+			return nil, false, fmt.Errorf("%s does not offer MIG profile %s", m.Name, name)
+		}
+		want = append(want, p)
+	}
+	slices.SortStableFunc(want, func(a, b *SliceProfile) int {
+		return cmp.Or(cmp.Compare(b.Slots, a.Slots), cmp.Compare(b.Compute, a.Compute), cmp.Compare(a.Name, b.Name))
+	})
+	exact = len(want) <= mostExact
+	if len(want) == 0 {
+		return nil, true, nil
+	}
+	slots, compute := 0, 0
+	for _, p := range want {
+		slots, compute = slots+p.Slots, compute+p.Compute
+	}
+	for n := max((slots+m.MemSlots-1)/m.MemSlots, (compute+m.Compute-1)/m.Compute); ; n++ {
+		f := fitting{m: m, at: make([]geometry, n), on: make([][]Instance, n), left: 1 << 16}
+		if f.lay(want) {
+			for i := range f.on {
+				slices.SortFunc(f.on[i], func(a, b Instance) int { return a.Start - b.Start })
+			}
+			return f.on, exact && f.left > 0, nil
+		}
+		exact = exact && f.left > 0
+	}
+}
+
+// fitting tries to lay instances out on so many GPUs.
+type fitting struct {
+	m    *GPUModel
+	at   []geometry
+	on   [][]Instance
+	left int // tries
+}
+
+func (f *fitting) lay(want []*SliceProfile) bool {
+	if len(want) == 0 {
+		return true
+	}
+	p := want[0]
+	for i := range f.at {
+		if slices.Contains(f.at[:i], f.at[i]) {
+			continue // as good as one that was tried
+		}
+		for k := len(p.Starts) - 1; k >= 0; k-- { // high starts first: they keep 4g possible
+			g, ok := f.at[i].add(f.m, p, p.Starts[k])
+			if !ok {
+				continue
+			}
+			if f.left--; f.left <= 0 {
+				return false
+			}
+			was := f.at[i]
+			f.at[i], f.on[i] = g, append(f.on[i], Instance{p.Name, p.Starts[k]})
+			if f.lay(want[1:]) {
+				return true
+			}
+			f.at[i], f.on[i] = was, f.on[i][:len(f.on[i])-1]
+		}
+	}
+	return false
+}
