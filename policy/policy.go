@@ -44,6 +44,7 @@ var list = []Info{
 	eLAS,
 	qssf,
 	lucid,
+	antman,
 	edf,
 	multifactor,
 	drf,
