@@ -10,15 +10,10 @@ import (
 // on one GPU of the model, the empty one first; each by their starts. nil: of all
 // its profiles (A-mig, enumeration).
 func (m *GPUModel) Layouts(profiles []*SliceProfile) [][]Instance {
-	if profiles == nil {
-		for i := range m.Profiles {
-			profiles = append(profiles, &m.Profiles[i])
-		}
-	}
 	var list [][]Instance
 	places := m.places(profiles)
-	var grow func(from int, g geometry, with []Instance)
-	grow = func(from int, g geometry, with []Instance) {
+	var grow func(from int, g taken, with []Instance)
+	grow = func(from int, g taken, with []Instance) {
 		list = append(list, slices.Clone(with))
 		for k := from; k < len(places); k++ {
 			p := &places[k]
@@ -27,21 +22,16 @@ func (m *GPUModel) Layouts(profiles []*SliceProfile) [][]Instance {
 			}
 		}
 	}
-	grow(0, geometry{}, nil)
+	grow(0, taken{}, nil)
 	return list
 }
 
 // FullLayouts lists the layouts to which none of the profiles' instances can be
 // added.
 func (m *GPUModel) FullLayouts(profiles []*SliceProfile) (list [][]Instance) {
-	if profiles == nil {
-		for i := range m.Profiles {
-			profiles = append(profiles, &m.Profiles[i])
-		}
-	}
 	places := m.places(profiles)
 	for _, layout := range m.Layouts(profiles) {
-		g := geometry{}
+		var g taken
 		for _, in := range layout {
 			p, _ := m.Profile(in.Profile)
 			g, _ = g.add(m, p, in.Start)
@@ -59,8 +49,13 @@ type place struct {
 	start   int
 }
 
-// places lists them by start, larger profiles first.
+// places lists them by start, larger profiles first; nil: of all profiles.
 func (m *GPUModel) places(profiles []*SliceProfile) (list []place) {
+	if profiles == nil {
+		for i := range m.Profiles {
+			profiles = append(profiles, &m.Profiles[i])
+		}
+	}
 	for _, p := range profiles {
 		for _, s := range p.Starts {
 			list = append(list, place{p, s})
@@ -72,19 +67,19 @@ func (m *GPUModel) places(profiles []*SliceProfile) (list []place) {
 	return list
 }
 
-// geometry is what the instances of a GPU take.
-type geometry struct {
+// taken is what the instances of a GPU take.
+type taken struct {
 	slots   uint8
 	compute int
 	media   bool
 }
 
-func (g geometry) add(m *GPUModel, p *SliceProfile, start int) (geometry, bool) {
+func (g taken) add(m *GPUModel, p *SliceProfile, start int) (taken, bool) {
 	mask := p.Mask(start)
 	if g.slots&mask != 0 || g.compute+p.Compute > m.Compute || g.media && p.Media() {
 		return g, false
 	}
-	return geometry{g.slots | mask, g.compute + p.Compute, g.media || p.Media()}, true
+	return taken{g.slots | mask, g.compute + p.Compute, g.media || p.Media()}, true
 }
 
 // mostExact is for how many instances the fewest GPUs are looked for; for more,
@@ -115,7 +110,7 @@ func (m *GPUModel) Fit(names []string) (gpus [][]Instance, exact bool, err error
 		slots, compute = slots+p.Slots, compute+p.Compute
 	}
 	for n := max((slots+m.MemSlots-1)/m.MemSlots, (compute+m.Compute-1)/m.Compute); ; n++ {
-		f := fitting{m: m, at: make([]geometry, n), on: make([][]Instance, n), left: 1 << 16}
+		f := fitting{m: m, at: make([]taken, n), on: make([][]Instance, n), left: 1 << 16}
 		if f.lay(want) {
 			for i := range f.on {
 				slices.SortFunc(f.on[i], func(a, b Instance) int { return a.Start - b.Start })
@@ -129,7 +124,7 @@ func (m *GPUModel) Fit(names []string) (gpus [][]Instance, exact bool, err error
 // fitting tries to lay instances out on so many GPUs.
 type fitting struct {
 	m    *GPUModel
-	at   []geometry
+	at   []taken
 	on   [][]Instance
 	left int // tries
 }

@@ -54,7 +54,7 @@ func (m *GPUModel) instances(text string) ([]Instance, error) {
 	if text == "" {
 		return list, nil
 	}
-	slots, compute, media := uint8(0), 0, false
+	var all taken
 	for _, word := range strings.Split(text, ",") {
 		name, at, ok := strings.Cut(word, "@")
 		start, err := strconv.Atoi(at)
@@ -67,10 +67,10 @@ func (m *GPUModel) instances(text string) ([]Instance, error) {
 			return nil, fmt.Errorf("%s does not offer MIG profile %s", m.Name, name)
 		case !slices.Contains(p.Starts, start):
 			return nil, fmt.Errorf("%s cannot start at memory slice %d; %v are possible", p.Name, start, p.Starts)
-		case slots&p.Mask(start) != 0 || compute+p.Compute > m.Compute || media && p.Media():
+		}
+		if all, ok = all.add(m, p, start); !ok {
 			return nil, fmt.Errorf("%s@%d cannot exist beside the instances before it", p.Name, start)
 		}
-		slots, compute, media = slots|p.Mask(start), compute+p.Compute, media || p.Media()
 		list = append(list, Instance{p.Name, start})
 	}
 	return list, nil

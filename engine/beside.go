@@ -114,7 +114,7 @@ func (e *Engine) leave(j *jobState) (heir *jobState) {
 	if j.hosted() {
 		h := e.host(j)
 		e.touch(h)
-		h.guests, j.beside = slices.DeleteFunc(slices.Clone(h.guests), func(id cluster.JobID) bool { return id == j.spec.ID }), 0
+		h.guests, j.beside = without(h.guests, j.spec.ID), 0
 		j.allocs = apart(j.allocs)
 		j.milli = e.heldMilli(j) // for as long as it is still there
 	}
@@ -125,7 +125,7 @@ func (e *Engine) leave(j *jobState) (heir *jobState) {
 	j.guests = nil
 	e.touch(heir)
 	e.accrue(heir)
-	heir.guests, heir.beside = slices.Clone(others), 0
+	heir.guests, heir.beside = others, 0
 	for _, id := range others {
 		e.touch(e.jobs[id])
 		e.jobs[id].beside = int32(heir.spec.ID) + 1
@@ -212,26 +212,6 @@ func (e *Engine) leaveAll(jobs []*jobState) (heirs []*jobState) {
 	return heirs
 }
 
-// takeBackHost is takeBack for a job beside whose guests nobody else has settled.
-func (e *Engine) takeBackHost(j *jobState, lifted []*jobState) bool {
-	if j.hosted() && slices.Contains(lifted, e.host(j)) {
-		return false // it comes and goes with whom it is beside
-	}
-	if len(j.guests) == 0 {
-		return e.takeBack(j.allocs)
-	}
-	for i := range j.allocs {
-		a := &j.allocs[i]
-		if n := &e.st.nodes[a.Node]; n.cpu < a.CPU || n.ram < a.RAM || n.hosts&a.GPUs != 0 || (n.free|n.guested)&a.GPUs != a.GPUs {
-			return false
-		}
-	}
-	for i := range j.allocs {
-		e.st.take(&j.allocs[i])
-	}
-	return true
-}
-
 // Beside returns the job on whose devices this one is a guest, if it is one.
 func (j JobView) Beside() (cluster.JobID, bool) { return cluster.JobID(j.j.beside - 1), j.j.hosted() }
 
@@ -246,10 +226,8 @@ func (j JobView) Rate() int64 { return j.j.rate }
 // DeviceMemory returns the memory of each GPU that the job holds, in MiB; 0: it
 // holds none.
 func (j JobView) DeviceMemory() cluster.MiB {
-	for i := range j.j.allocs {
-		if a := &j.j.allocs[i]; a.GPUs != 0 {
-			return j.e.st.classes[j.e.st.nodes[a.Node].class].model.Memory
-		}
+	if m := j.e.modelOf(j.j.allocs); m != nil {
+		return m.Memory
 	}
 	return 0
 }

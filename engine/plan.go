@@ -174,7 +174,7 @@ func (e *Engine) aim(j *jobState, t *Target) {
 	case Pending:
 		e.aimPending(j)
 	case Placed:
-		if j.idle() || e.astray(j) || j.target.Alone && j.hosted() {
+		if j.idle() || e.astray(j) {
 			lined := j.lined
 			e.unplace(j)
 			e.admit(j)
@@ -352,7 +352,8 @@ func (e *Engine) estranged(j *jobState) bool {
 		(t.Tasks > 0 && t.Tasks != int(tasksOf(j.home)) || t.GPU != "" && e.gpuOf(j.home) != t.GPU)
 }
 
-// astray reports whether a job holds devices of another model than its target's.
+// astray reports whether a job holds devices of another model than its target's, or
+// others' where it is to be alone.
 func (e *Engine) astray(j *jobState) bool {
 	t := j.target
 	if t == nil || j.planless() {
@@ -361,18 +362,29 @@ func (e *Engine) astray(j *jobState) bool {
 	if j.state == Placed && t.Tasks > 0 && (int(j.tasks) > t.Tasks || int(j.tasks) < t.Least) {
 		return true
 	}
+	if t.Alone && j.hosted() {
+		return true
+	}
 	held := e.gpuOf(j.allocs)
 	return t.GPU != "" && held != "" && held != t.GPU
 }
 
 // gpuOf is the model of the first GPU among the allocations; "": there is none.
 func (e *Engine) gpuOf(allocs []Alloc) string {
-	for i := range allocs {
-		if a := &allocs[i]; a.GPUs != 0 {
-			return e.st.classes[e.st.nodes[a.Node].class].model.Name
-		}
+	if m := e.modelOf(allocs); m != nil {
+		return m.Name
 	}
 	return ""
+}
+
+// modelOf is what the first GPU among the allocations is; nil: there is none.
+func (e *Engine) modelOf(allocs []Alloc) *cluster.GPUModel {
+	for i := range allocs {
+		if a := &allocs[i]; a.GPUs != 0 {
+			return &e.st.classes[e.st.nodes[a.Node].class].model
+		}
+	}
+	return nil
 }
 
 // follow has a running job go where its target is: it stops if it is to have
@@ -384,7 +396,7 @@ func (e *Engine) follow(j *jobState) bool {
 		return false
 	}
 	switch {
-	case j.idle() || e.astray(j) || t.Alone && j.hosted():
+	case j.idle() || e.astray(j):
 		if j.started.Add(e.cfg.MinRuntime) > e.now {
 			return false // when that is over, it follows
 		}

@@ -428,7 +428,10 @@ func (e *Engine) dropBack(j *jobState, lifted []*jobState) []*jobState {
 	least := e.leastMilli(j)
 	for i := len(lifted) - 1; i >= 0; i-- {
 		v := lifted[i]
-		if !e.takeBackHost(v, lifted) {
+		if v.hosted() && slices.Contains(lifted, e.host(v)) {
+			continue // it comes and goes with whom it is beside
+		}
+		if !e.takeBack(v.allocs, len(v.guests) > 0) {
 			continue
 		}
 		e.charge(v, 1)
@@ -454,11 +457,12 @@ func (e *Engine) owes(lifted []*jobState, but *jobState) bool {
 	return false
 }
 
-// takeBack books exactly these allocations again, all or none.
-func (e *Engine) takeBack(allocs []Alloc) bool {
+// takeBack books exactly these allocations again, all or none; guested: whole
+// devices also where only the job's own guests are left.
+func (e *Engine) takeBack(allocs []Alloc, guested bool) bool {
 	mark := e.st.mark()
 	for i := range allocs {
-		if !e.canTake(&allocs[i]) {
+		if !e.canTake(&allocs[i], guested) {
 			e.st.rollback(mark)
 			return false
 		}
@@ -468,7 +472,7 @@ func (e *Engine) takeBack(allocs []Alloc) bool {
 }
 
 // canTake reports whether exactly this allocation is free.
-func (e *Engine) canTake(a *Alloc) bool {
+func (e *Engine) canTake(a *Alloc, guested bool) bool {
 	n := &e.st.nodes[a.Node]
 	if n.cpu < a.CPU || n.ram < a.RAM {
 		return false
@@ -476,6 +480,8 @@ func (e *Engine) canTake(a *Alloc) bool {
 	switch {
 	case a.Beside:
 		return n.hosts&a.GPUs == a.GPUs
+	case a.Share == 0 && guested:
+		return (n.free|n.guested&^n.hosts)&a.GPUs == a.GPUs
 	case a.Share == 0:
 		return n.free&a.GPUs == a.GPUs
 	}

@@ -240,7 +240,7 @@ func (e *Engine) validAllocs(allocs []Alloc, free bool) bool {
 		return true
 	}
 	mark := e.st.mark()
-	ok := e.takeBack(allocs)
+	ok := e.takeBack(allocs, false)
 	e.st.rollback(mark)
 	return ok
 }

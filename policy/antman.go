@@ -43,9 +43,7 @@ func newAntman(k *Knobs) (engine.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.check, err = k.duration("check"); err == nil && a.check < time.Second {
-		err = fmt.Errorf("check=%s: at least 1s", k.text("check"))
-	}
+	a.check, err = k.period("check")
 	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Strict}, plan: a.plan}, err
 }
 

@@ -42,10 +42,7 @@ type astraeaRules struct {
 func newAstraea(k *Knobs) (engine.Policy, error) {
 	r := &astraeaRules{tenant: k.text("tenant")}
 	var err error
-	if r.lease, err = k.duration("lease"); err == nil && r.lease < time.Second {
-		err = fmt.Errorf("lease=%s: at least 1s", k.text("lease"))
-	}
-	if err == nil {
+	if r.lease, err = k.period("lease"); err == nil {
 		r.window, err = k.duration("window")
 	}
 	if err == nil && r.window < r.lease {

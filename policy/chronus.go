@@ -35,11 +35,8 @@ type chronusPolicy struct {
 func newChronus(k *Knobs) (engine.Policy, error) {
 	c := &chronusPolicy{name: k.label()}
 	var err error
-	if c.lease, err = k.duration("lease"); err != nil {
+	if c.lease, err = k.period("lease"); err != nil {
 		return nil, err
-	}
-	if c.lease < time.Second {
-		return nil, fmt.Errorf("lease=%s: at least 1s", k.text("lease"))
 	}
 	if c.overhead, err = k.duration("overhead"); err != nil {
 		return nil, err

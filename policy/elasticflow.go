@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -21,11 +20,8 @@ var elasticflow = Info{
 	New: func(k *Knobs) (engine.Policy, error) {
 		r := &flowRules{}
 		var err error
-		if r.slot, err = k.duration("slot"); err != nil {
+		if r.slot, err = k.period("slot"); err != nil {
 			return nil, err
-		}
-		if r.slot < time.Second {
-			return nil, fmt.Errorf("slot=%s: at least 1s", k.text("slot"))
 		}
 		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}}, nil
 	},

@@ -87,13 +87,10 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			continue // it goes where the other goes
 		}
 		t.passed = true
-		switch {
-		case t.gpus > free && !t.stays:
-			to.Idle = true
-		default:
+		if to.Idle = t.gpus > free && !t.stays; !to.Idle {
 			free -= t.gpus
 			if t.mate == 0 && t.packs && crowded {
-				g.pair(v, jobs, turns, p.Targets, order[rank+1:], i)
+				pair(v, jobs, turns, p.Targets, order[rank+1:], i)
 			}
 		}
 		if t.mate > 0 {
@@ -146,7 +143,7 @@ func (g *gandivaRules) tried(v engine.View, host, guest engine.JobView) bool {
 // pair finds a partner for a job that gets a turn: the next in the order of the same
 // size that may share GPUs, does not run itself unless this one waits, and with which
 // it is not known to go badly.
-func (g *gandivaRules) pair(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, order []int, i int) {
+func pair(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, order []int, i int) {
 	tried := 0
 	for _, k := range order {
 		o := &turns[k]
@@ -160,7 +157,7 @@ func (g *gandivaRules) pair(v engine.View, jobs []engine.JobView, turns []turn, 
 		if jobs[k].Running() {
 			host, guest = k, i
 		}
-		if jobs[guest].Running() || jobs[guest].Loses() || !g.match(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo, targets[guest].Memo) {
+		if jobs[guest].Running() || jobs[guest].Loses() || !mayTry(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo, targets[guest].Memo) {
 			continue
 		}
 		turns[i].mate, turns[k].mate = k+1, i+1
@@ -169,13 +166,13 @@ func (g *gandivaRules) pair(v engine.View, jobs []engine.JobView, turns []turn, 
 	}
 }
 
-// match reports whether two jobs may be tried together.
-func (g *gandivaRules) match(v engine.View, host, guest []engine.JobView, ofHost, ofGuest []int64) bool {
+// mayTry reports whether two jobs may be tried together.
+func mayTry(v engine.View, host, guest []engine.JobView, ofHost, ofGuest []int64) bool {
 	a, b := host[0], guest[0]
 	memory := a.Spec().Tasks[0].Request.Memory + b.Spec().Tasks[0].Request.Memory
 	gpu := a.GPU()
 	switch {
-	case slices.Contains(ofHost[min(1, len(ofHost)):], int64(b.Spec().ID)) || slices.Contains(ofGuest[min(1, len(ofGuest)):], int64(a.Spec().ID)):
+	case wentBadly(ofHost, b.Spec().ID) || wentBadly(ofGuest, a.Spec().ID):
 		return false
 	case gpu == "": // it starts with this plan: nobody knows yet where
 		gpu = v.Kinds()[0].GPU
@@ -221,12 +218,17 @@ func (g *gandivaRules) rotate(jobs []engine.JobView, turns []turn) []int {
 	return order
 }
 
+// wentBadly reports whether a job remembers that it did not go well with another.
+func wentBadly(memo []int64, id cluster.JobID) bool {
+	return slices.Contains(memo[min(1, len(memo)):], int64(id)) // the first is what it had done
+}
+
 // bad remembers a job with which it did not go well.
 func bad(memo []int64, id cluster.JobID) []int64 {
 	switch {
 	case len(memo) == 0:
 		memo = []int64{0}
-	case slices.Contains(memo[1:], int64(id)):
+	case wentBadly(memo, id):
 		return memo
 	}
 	return append(append([]int64{memo[0]}, memo[max(1, len(memo)-mostBad+1):]...), int64(id))

@@ -39,9 +39,7 @@ func newLucid(k *Knobs) (engine.Policy, error) {
 	if l.waiting, err = k.int("waiting"); err != nil {
 		return nil, err
 	}
-	if l.check, err = k.duration("check"); err == nil && l.check < time.Second {
-		err = fmt.Errorf("check=%s: at least 1s", k.text("check"))
-	}
+	l.check, err = k.period("check")
 	t := engine.Traits{Predicts: true, Backfill: engine.Skip}
 	if l.pack == "never" {
 		t.Backfill = engine.Strict
@@ -106,11 +104,11 @@ func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	for i := range line {
 		j := jobs[line[i].at]
 		k := slices.IndexFunc(running, func(r sharer) bool {
-			if gpu := jobs[r.at].GPU(); r.gpus != line[i].gpus || !j.Accepts(gpu) {
-				return false
-			} else if line[i].score = scores.of(j, gpu); line[i].score > maxScores-r.score {
-				return false
+			gpu := jobs[r.at].GPU()
+			if r.gpus != line[i].gpus || !j.Accepts(gpu) {
+				return false // who suits it otherwise, and how much it disturbs there, need not be known
 			}
+			line[i].score = scores.of(j, gpu)
 			return r.suits(&line[i])
 		})
 		if k >= 0 {
@@ -119,18 +117,6 @@ func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		}
 	}
 	return p
-}
-
-// packs reports whether a job may share its GPUs: it is a gang of one size with
-// whole GPUs, and not critical.
-func packs(j engine.JobView) bool {
-	_, least, most := j.Tasks()
-	s := j.Spec()
-	if s.Tier == cluster.Critical || s.Kind == cluster.Service || len(s.Tasks) != 1 || least != most {
-		return false
-	}
-	r := &s.Tasks[0].Request
-	return r.GPUs > 0 && !r.Fractional() && r.Profile == ""
 }
 
 // scores is how much jobs disturb one another: by how fast they are, on average,

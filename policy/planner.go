@@ -85,6 +85,18 @@ func stays(j engine.JobView) bool {
 	return j.Running() && (j.Spec().Tier == cluster.Critical || j.Loses())
 }
 
+// packs reports whether a job may share its GPUs: it is a gang of one size with
+// whole GPUs, and not critical.
+func packs(j engine.JobView) bool {
+	_, least, most := j.Tasks()
+	s := j.Spec()
+	if s.Tier == cluster.Critical || s.Kind == cluster.Service || len(s.Tasks) != 1 || least != most {
+		return false
+	}
+	r := &s.Tasks[0].Request
+	return r.GPUs > 0 && !r.Fractional() && r.Profile == ""
+}
+
 // leaseEnd is when a lease that begins now is over: at a multiple of a thirtieth
 // of its full length, so that many end together.
 func leaseEnd(now cluster.Time, lease, full time.Duration) cluster.Time {

@@ -154,6 +154,15 @@ func (k *Knobs) duration(name string) (time.Duration, error) {
 	return d, nil
 }
 
+// period is a duration of a second or more.
+func (k *Knobs) period(name string) (time.Duration, error) {
+	d, err := k.duration(name)
+	if err == nil && d < time.Second {
+		err = fmt.Errorf("%s=%s: at least 1s", name, k.text(name))
+	}
+	return d, err
+}
+
 func (k *Knobs) int(name string) (int64, error) {
 	v, err := strconv.ParseInt(k.text(name), 10, 64)
 	if err != nil || v < -(1<<40) || v > 1<<40 {

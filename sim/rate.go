@@ -37,11 +37,7 @@ func (w *World) placement(j *jobRun) perf.Placement {
 		a := &j.allocs[i]
 		n := &w.spec.Nodes[a.Node]
 		p.Tasks += int(a.Tasks)
-		if a.Share == 0 {
-			p.GPUs += bits.OnesCount64(a.GPUs)
-		} else {
-			p.GPUs += int(a.Milli()+cluster.Whole-1) / int(cluster.Whole)
-		}
+		p.GPUs += bits.OnesCount64(a.GPUs) // a guest's, too, which count for another
 		if a.Share > 0 {
 			p.Share = cluster.Milli(a.Share)
 		}
@@ -113,17 +109,10 @@ func (w *World) beginPacking(a *engine.Action) {
 		return
 	}
 	w.packing = true
+	clear(w.tenants)
 	for i := range w.jobs {
-		j := &w.jobs[i]
-		if j.entry.Job.ID != a.Job && (j.phase == starting || j.phase == running || j.phase == leaving) {
-			for k := range j.allocs {
-				if a := &j.allocs[k]; a.Share == 0 {
-					for m := a.GPUs; m != 0; m &= m - 1 {
-						d := deviceKey{a.Node, int8(bits.TrailingZeros64(m))}
-						w.tenants[d] = append(w.tenants[d], j.entry.Job.ID)
-					}
-				}
-			}
+		if j := &w.jobs[i]; j.entry.Job.ID != a.Job {
+			w.settleIn(j) // nothing where it holds nothing
 		}
 	}
 }

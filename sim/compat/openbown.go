@@ -19,19 +19,7 @@ func Rooms(t *Typical, h *Host, k *Kind) (score, device int) {
 		next.take(k, device)
 		return max(0, 16000+int(math.Floor((t.worth(&next)-h.fragments)/roomStep)))
 	}
-	if k.Milli == 0 || k.Milli == 1000 {
-		return after(0), 0
-	}
-	score = -1
-	for d := range h.GPUs {
-		if h.Free[d] < k.Milli || seenBefore(h, d) {
-			continue
-		}
-		if s := after(d); s > score {
-			score, device = s, d
-		}
-	}
-	return score, device
+	return h.best(k, after)
 }
 
 // roomStep is in milli-GPU, of the mean over the kinds.

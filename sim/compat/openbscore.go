@@ -62,6 +62,12 @@ func FGD(t *Typical, h *Host, k *Kind) (score, device int) {
 		next.take(k, device)
 		return int(1 / (1 + math.Exp(-(h.fragments-t.Fragments(&next))/1000)) * 100)
 	}
+	return h.best(k, after)
+}
+
+// best is the first of the devices with room for a pod on which its score is the
+// highest; whole GPUs are taken in their order.
+func (h *Host) best(k *Kind, after func(device int) int) (score, device int) {
 	if k.Milli == 0 || k.Milli == 1000 {
 		return after(0), 0
 	}
