@@ -69,44 +69,32 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 		d.distrust(g, why)
 		return
 	}
-	p := plan{Tasks: g.spec.Tasks, Alone: g.of != "" && !g.repair.patch}
+	was := g.spec
+	need, beyond, spec := d.starters(g, a)
+	p := plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch}
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
 		p.On = append(p.On, planned{d.order[al.Node], int(al.Set), int(al.Tasks)})
 	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // of numbers and names
-	}
-	g.phase, g.plan, g.run, g.refused = starting, string(text), g.run+1, ""
+	g.phase, g.spec, g.run, g.refused = starting, spec, g.run+1, ""
 	g.slots = slotsOf(&p)
+	d.touch(g)
+	if !d.seatAll(g, need, beyond) {
+		return // a pod went in this very moment: settling it finds the place empty
+	}
+	g.plan = g.planText(p)
 	if g.repair.patch {
 		g.plan = cmp.Or(d.patchPlan(g), g.plan)
 	}
-	pods := make([]*pod, 0, len(g.members))
-	for _, uid := range g.members {
-		if p := g.pods[uid]; p != nil {
-			pods = append(pods, p)
-		}
-	}
-	slices.SortFunc(pods, podOrder)
-	d.touch(g)
-	for i := range g.slots {
-		s := &g.slots[i]
-		k := slices.IndexFunc(pods, func(p *pod) bool { return p.request == g.spec.Tasks[s.set].Request && d.pinned(p, s.node) })
-		if k < 0 {
-			return // a pod went in this very moment: settling it finds the place empty
-		}
-		s.pod = pods[k].obj.UID
-		pods = slices.Delete(pods, k, k+1)
-	}
 	if why := d.grantAll(g); why != "" {
-		g.phase, g.plan, g.slots = waiting, "", nil
+		g.phase, g.spec, g.plan, g.slots = waiting, was, "", nil
 		d.notThere(g, why)
 		return
 	}
 	for i := range g.slots {
-		d.bind(g, g.pods[g.slots[i].pod], g.slots[i].node)
+		if !g.slots[i].beyond {
+			d.bind(g, g.pods[g.slots[i].pod], g.slots[i].node)
+		}
 	}
 	d.endTurn(g)
 }

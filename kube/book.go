@@ -146,7 +146,7 @@ func (d *Driver) begun(g *gang, at cluster.Time) {
 // resize books that a running gang holds other places than before.
 func (d *Driver) resize(g *gang, now cluster.Time) {
 	b := &g.book
-	if b.was != running || b.over {
+	if b.was != running && b.was != starting || b.over {
 		return // it is found running, and booked as such later
 	}
 	d.countHours(now)

@@ -296,7 +296,7 @@ func (d *Driver) grantAll(g *gang) (why string) {
 	var done []*pod
 	for i := range g.slots {
 		p := g.pods[g.slots[i].pod]
-		if p.claimed.busy {
+		if g.slots[i].beyond || p.claimed.busy {
 			continue
 		}
 		if why := d.grant(p, g.slots[i].node); why != "" {

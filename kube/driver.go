@@ -388,7 +388,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 func (d *Driver) forget(g *gang) {
 	delete(d.byID, g.id)
 	delete(d.minding, g)
-	g.id, g.spec, g.members = cluster.NoJob, nil, nil
+	g.id, g.spec, g.members, g.more = cluster.NoJob, nil, nil, nil
 	d.ended++
 }
 

@@ -43,6 +43,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.nodeOrder()
 	adopted := d.adoptAll(snap)
 	d.repairAll(snap)
+	d.divide(snap)
 	helds := d.helds(snap)
 	spec := cluster.Spec{Name: "kubernetes"}
 	for _, name := range d.order {
@@ -180,7 +181,7 @@ func (d *Driver) partitions(snap *engine.Snapshot) (list []cluster.Partition) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
 		if g := d.gangs[key]; g.phase == gathering && g.wants != "" {
-			if s := d.partition(g.ready()); s.why == "" {
+			if s := d.partition(d.needed(g)); s.why == "" {
 				add(s)
 			}
 		}

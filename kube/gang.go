@@ -3,7 +3,6 @@ package kube
 import (
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -36,6 +35,8 @@ type gang struct {
 	phase   phase
 	id      cluster.JobID // in the engine; NoJob: it is not there
 	members []types.UID   // in the engine: the pods that it stood for when it was submitted
+	more    []types.UID   // ... those of them that it can do without, in the order in which they start
+	narrow  bool          // one of those is in its way: it starts without
 	spec    *cluster.Job
 	slots   []slot // where its tasks are, from starting on
 	plan    string // ... as it is written to the pods
@@ -68,6 +69,8 @@ type slot struct {
 	pod  types.UID // "": nobody's, or not any more
 	done bool      // its pod succeeded
 	lost bool      // its node takes nobody, and the gang is to be repaired
+	// It is beyond what the gang needs: the gang is divided when it has that.
+	beyond bool
 }
 
 // sorted lists the gang's pods in their order.
@@ -109,7 +112,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m membership) (*cluster.Job, error
 	}
 	return &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier, Priority: t.priority, Topology: t.topology,
 		Estimate: t.runTime, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true, Tasks: taskSets(pods),
-		NoPreempt: g.atHome() || first.Spec.PreemptionPolicy != nil && *first.Spec.PreemptionPolicy == v1.PreemptNever}, nil
+		NoPreempt: g.meek(first)}, nil
 }
 
 // taskSets groups pods that ask for the same, the largest first.

@@ -332,7 +332,7 @@ func TestKube(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		f    func(*bench)
-	}{{"driver", testConform}, {"pod", testPod}, {"gangs", testGangs}, {"killed", testKilled}, {"node", testNode}, {"repair", testRepair}, {"requeue", testRequeue}, {"repair-killed", testRepairKilled}, {"job", testJob}, {"preempt", testPreempt}, {"nominate", testNominate}, {"predicates", testPredicates}, {"neighbours", testNeighbours}, {"slices", testSlices}, {"replicas", testReplicas}, {"lead", testLead}, {"queues", testQueues},
+	}{{"driver", testConform}, {"pod", testPod}, {"gangs", testGangs}, {"killed", testKilled}, {"node", testNode}, {"repair", testRepair}, {"requeue", testRequeue}, {"repair-killed", testRepairKilled}, {"job", testJob}, {"moldable", testMoldable}, {"preempt", testPreempt}, {"nominate", testNominate}, {"predicates", testPredicates}, {"neighbours", testNeighbours}, {"slices", testSlices}, {"replicas", testReplicas}, {"lead", testLead}, {"queues", testQueues},
 		{"owners", testOwners}, {"suspend", testSuspend}, {"terms", testTerms}, {"forbidden", testForbidden}, {"served", testServed}, {"service", testService},
 		{"scenarios", testScenarios}, {"faults", testFaults}, {"deaths", testDeaths}, {"many", testMany},
 		{"devices", testDevices}, {"devices-gang", testDevicesGang}, {"devices-shared", testDevicesShared}, {"devices-parts", testDevicesParts}, {"devices-killed", testDevicesKilled}} {

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -217,7 +216,7 @@ func addTasks(sets []cluster.TaskSet, t cluster.TaskSet) []cluster.TaskSet {
 // begins with, too.
 func (d *Driver) reform(g *gang, rec *engine.JobRecord, sets []cluster.TaskSet, allocs []engine.Alloc, slots []slot) {
 	spec := *rec.Spec
-	spec.Tasks = sets
+	spec.Tasks, spec.Elastic = sets, cluster.Elastic{}
 	rec.Spec, rec.Allocs, rec.Tasks = &spec, allocs, 0
 	for _, s := range sets {
 		rec.Tasks += int32(s.Count)
@@ -281,11 +280,7 @@ func (d *Driver) patchPlan(w *gang) string {
 	var slots []slot
 	p.Tasks, slots, _ = joined(g, w)
 	p.place(slots)
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // of numbers and names
-	}
-	return string(text)
+	return p.text()
 }
 
 // patch gives pods that take the places of lost ones to the patch of their gang.

@@ -147,14 +147,34 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	if d.leftover(g) {
 		return nil
 	}
-	pods, lacks := m.pick(g.ready()) // more than it needs wait for one of these to go, or for it to start
-	if size := max(1, m.size); len(pods) < size {
-		g.refused = d.missing(g, len(pods), size, lacks)
+	need, more, lacks := d.crew(g, &m)
+	if size := max(1, m.size); len(need) < size {
+		g.refused = d.missing(g, len(need), size, lacks)
 		return nil
 	}
+	pods := slices.Concat(need, more)
 	if g.refusedIn == d.life && slices.Equal(g.refusedFor, uids(pods)) {
 		return nil
 	}
+	spec := d.propose(g, pods, len(more), m)
+	if spec == nil && len(more) > 0 {
+		pods, more = need, nil
+		spec = d.propose(g, pods, 0, m)
+		g.narrow = spec != nil // what it does not need is in the way
+	}
+	if spec == nil {
+		return nil
+	}
+	g.more = g.more[:0]
+	for _, p := range more {
+		g.more = append(g.more, p.obj.UID)
+	}
+	return d.submit(g, spec, pods, now)
+}
+
+// propose makes the engine's job of a gang with these pods, of which it can do
+// without so many; nil: it cannot be submitted yet, and says why.
+func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.Job {
 	d.share(pods)
 	d.wishes(g, pods)
 	spec, err := d.specOf(g, pods, m)
@@ -162,6 +182,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		g.refused = err.Error()
 		return nil
 	}
+	g.mold(spec, more)
 	if !d.lookAround(g, pods, spec) {
 		return nil
 	}
@@ -185,7 +206,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	}
 	g.refused, g.wants = "", ""
 	spec.Partitions = []string{part}
-	return d.submit(g, spec, pods, now)
+	return spec
 }
 
 // submit gives a gang to the engine.
@@ -249,8 +270,8 @@ func (g *gang) boundByPlan() bool {
 func (d *Driver) settleWaiting(g *gang) []engine.Event {
 	m, err := g.need()
 	if err == nil && !d.widen(g) {
-		pods, _ := m.pick(g.ready())
-		if len(pods) == max(1, m.size) && slices.Equal(uids(pods), g.members) && !g.boundByPlan() && d.admits(g.spec) == nil {
+		need, more, _ := d.crew(g, &m)
+		if len(need) == max(1, m.size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil {
 			return nil
 		}
 	}
@@ -276,6 +297,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 	for i := range g.slots {
 		p := g.pods[g.slots[i].pod]
 		switch {
+		case g.slots[i].beyond: // it follows
 		case p == nil || p.node == "" && !p.binding || p.node == "" && p.obj.DeletionTimestamp != nil:
 			if g.refused == "" {
 				g.refused = "a pod of the gang went while it was being bound"
@@ -290,7 +312,11 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 			return d.settleUnwinding(g, now)
 		}
 	}
-	if open {
+	switch {
+	case open:
+		return nil
+	case g.oversized():
+		d.stale = cmp.Or(d.stale, "a gang has more pods than it needs")
 		return nil
 	}
 	g.phase, g.fails, g.refused = running, 0, ""

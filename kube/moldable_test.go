@@ -1,0 +1,250 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// least is a gang that starts with fewer pods than it has.
+func least(name string, size, min, gpus int, more map[string]string) []*v1.Pod {
+	pods := controlplane.Gang(name, size, gpus, more)
+	for _, p := range pods {
+		p.Annotations[AnnotationMin] = fmt.Sprint(min)
+	}
+	return pods
+}
+
+// binding lists the pods of a driver without an API server that are being bound, in order.
+func (d *Driver) nowBinding() (names []string) {
+	for _, p := range d.pods {
+		if p.binding {
+			names = append(names, p.obj.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// answer says of all bindings that are on their way that they succeeded.
+func (d *Driver) answer(t *testing.T, now *time.Time) {
+	t.Helper()
+	for _, p := range d.pods {
+		if p.binding {
+			d.bound(p.gang, p, p.gang.run, p.assumed, nil)
+		}
+	}
+	*now = now.Add(time.Second)
+	steps(t, d)
+}
+
+func (d *Driver) expectBinding(t *testing.T, want ...string) {
+	t.Helper()
+	if got := d.nowBinding(); !slices.Equal(got, want) {
+		t.Errorf("being bound: %v, not %v", got, want)
+	}
+}
+
+// A gang with a minimum starts with as many pods as there is room for, in one
+// decision: who comes at the same time does not get between. The minimum is bound
+// first; the others are gangs of one then, which may be preempted by themselves.
+// Who comes to a running gang joins it when there is room, and nobody leaves for it.
+func TestMoldable(t *testing.T) {
+	d, now := still(t, 2, controlplane.Pod("filler", 4, nil))
+	d.answer(t, now)
+	d.come(t, now, append(least("g", 7, 2, 2, nil), controlplane.Pod("other", 2, nil))...)
+	d.expectBinding(t, "g-0", "g-1")
+	g := d.pods["g-0"].gang
+	if r := d.eng.Record(g.id); r.State != engine.Starting || r.Tasks != 6 || len(g.slots) != 6 {
+		t.Fatalf("the engine started it with %d tasks, for %d places; there is room for 6", r.Tasks, len(g.slots))
+	}
+	d.answer(t, now)
+	d.expectBinding(t, "g-2", "g-3", "g-4", "g-5")
+	if g.phase != running || len(g.slots) != 2 || d.eng.Record(g.id).Tasks != 2 || d.ones[g.key] != 5 {
+		t.Fatalf("the gang is in phase %d with %d places, and %d belong to it", g.phase, len(g.slots), d.ones[g.key])
+	}
+	d.answer(t, now)
+	if p := planOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: g.plan}}}); p == nil || p.Tasks[0].Count != 2 || p.Alone {
+		t.Errorf("the plan of the gang is %s", g.plan)
+	}
+	one := d.pods["g-3"].gang
+	if one.of != g.key || one.phase != running || !strings.Contains(one.plan, `"alone":true`) {
+		t.Errorf("g-3 is in the gang %s, phase %d, with the plan %s", one.key, one.phase, one.plan)
+	}
+	if d.pods["other"].at() != "" {
+		t.Error("who came after it got between")
+	}
+	if w := d.pods["g-6"].gang; w.of != g.key || w.phase != waiting {
+		t.Errorf("g-6 does not wait by itself: phase %d of %s", w.phase, w.key)
+	}
+	if d.records.held != 4+12 {
+		t.Errorf("the books say that %d GPUs are held; it is 16", d.records.held)
+	}
+	d.come(t, now, controlplane.Pod("urgent", 4, map[string]string{LabelTier: "critical"}))
+	var leave []string
+	for _, p := range d.pods {
+		if p.leaving {
+			leave = append(leave, p.obj.Name)
+		}
+	}
+	if len(leave) == 0 || slices.Contains(leave, "g-0") || slices.Contains(leave, "g-1") {
+		t.Errorf("%v leave for an urgent pod", leave)
+	}
+}
+
+// Below its minimum it does not start, and others leave for its minimum only.
+func TestMoldablePreempts(t *testing.T) {
+	var low []*v1.Pod
+	for i := range 8 {
+		low = append(low, controlplane.Pod(fmt.Sprintf("low-%d", i), 1, map[string]string{LabelTier: "best-effort"}))
+	}
+	d, now := still(t, 1, low...)
+	d.answer(t, now)
+	d.come(t, now, least("same", 4, 2, 2, map[string]string{LabelTier: "best-effort"})...)
+	d.expectBinding(t)
+	pods := least("g", 5, 2, 2, nil)
+	d.come(t, now, pods[:4]...)
+	leaving := func() (n int) {
+		for _, p := range d.pods {
+			if p.leaving {
+				n++
+			}
+		}
+		return n
+	}
+	if n := leaving(); n != 4 {
+		t.Fatalf("%d pods of one GPU leave for a minimum of two pods of two", n)
+	}
+	d.come(t, now, pods[4]) // it does not take back what the others leave for
+	for _, p := range d.pods {
+		if p.leaving {
+			d.podGone(p.obj)
+		}
+	}
+	*now = now.Add(time.Second)
+	steps(t, d)
+	d.expectBinding(t, "g-0", "g-1")
+	d.answer(t, now)
+	if n := leaving(); n != 0 {
+		t.Errorf("%d pods leave for those beyond the minimum", n)
+	}
+}
+
+// What is beyond the minimum may go while the minimum is being bound: the gang
+// starts all the same. If the minimum cannot be bound, nothing of it is.
+func TestMoldableFails(t *testing.T) {
+	d, now := still(t, 1)
+	pods := least("g", 4, 2, 2, nil)
+	d.come(t, now, pods...)
+	d.expectBinding(t, "g-0", "g-1")
+	g := d.pods["g-0"].gang
+	d.podGone(pods[3])
+	d.answer(t, now)
+	d.expectBinding(t, "g-2")
+	if r := d.eng.Record(g.id); g.phase != running || r.Tasks != 2 {
+		t.Fatalf("the gang is in phase %d with %d tasks", g.phase, r.Tasks)
+	}
+	d.come(t, now, controlplane.Pod("next", 2, nil))
+	if d.pods["next"].at() == "" {
+		t.Error("the place of a pod that went is not free")
+	}
+
+	d, now = still(t, 1)
+	d.come(t, now, least("g", 4, 2, 2, nil)...)
+	g = d.pods["g-0"].gang
+	p := d.pods["g-1"]
+	d.bound(g, p, g.run, "n0000", errors.New("no"))
+	*now = now.Add(100 * time.Millisecond)
+	d.answer(t, now)
+	if g.phase != unwinding || !d.pods["g-0"].leaving || d.pods["g-2"].at() != "" {
+		t.Errorf("the gang is in phase %d, g-2 is at %q", g.phase, d.pods["g-2"].at())
+	}
+	d.podGone(d.pods["g-0"].obj)
+	*now = now.Add(time.Minute)
+	steps(t, d)
+	if g.phase != gathering || d.eng.Record(g.id) != nil && d.eng.Record(g.id).State != engine.Done {
+		t.Errorf("the gang is in phase %d", g.phase)
+	}
+	d.come(t, now, controlplane.Pod("next", 8, nil))
+	if d.pods["next"].at() == "" {
+		t.Error("what a gang was to have is not free when it did not start")
+	}
+}
+
+// A pod that a gang does not need does not keep it from starting: here two have one
+// claim that is for one pod.
+func TestMoldableNarrow(t *testing.T) {
+	d, now := still(t, 1)
+	d.boundClaims(v1.ReadWriteOncePod, "ours")
+	pods := least("g", 3, 1, 1, nil)
+	for _, p := range pods {
+		using(p, "ours")
+	}
+	d.come(t, now, pods...)
+	d.expectBinding(t, "g-0")
+	d.answer(t, now)
+	if g := d.pods["g-0"].gang; g.phase != running {
+		t.Errorf("the gang is in phase %d: %s", g.phase, g.refused)
+	}
+	if why := d.pods["g-1"].gang.refused; !strings.Contains(why, "is in use by pod g-0") {
+		t.Errorf("g-1 says %q", why)
+	}
+}
+
+// A Job that may start with two of its six pods starts with the four for which there
+// is room. A scheduler that dies when the first beyond the minimum is bound is
+// followed by one that takes them for what they are; the others join when there is
+// room.
+func testMoldable(b *bench) {
+	b.nodes(4, "n1")
+	spec := controlplane.Spec(1)
+	spec.RestartPolicy = v1.RestartPolicyNever
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m", Annotations: map[string]string{LabelGang: "true", AnnotationMin: "2"}},
+		Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](6), Completions: ptr.To[int32](6), Template: v1.PodTemplateSpec{Spec: spec}}}
+	if _, err := b.c.BatchV1().Jobs("default").Create(b.ctx, j, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.wait("its pods are there", func() bool { return len(b.pods()) == 6 })
+	bound := func() (n int, plans map[string]int) {
+		plans = map[string]int{}
+		for _, p := range b.pods() {
+			if live(&p) {
+				n++
+				plans[p.Annotations[AnnotationPlan]]++
+			}
+		}
+		return n, plans
+	}
+	b.child("kube-bound:3")
+	before, _ := bound()
+	if before < 3 || before > 4 {
+		b.Fatalf("%d pods are bound by a scheduler that died after the third", before)
+	}
+	d, stop := b.schedule()
+	defer stop()
+	b.wait("four of its pods run", func() bool { n, _ := bound(); return n == 4 })
+	if _, plans := bound(); len(plans) != 2 {
+		b.Errorf("its pods carry these plans: %v", plans)
+	}
+	b.wait("the gang is the two that it needs", func() (so bool) {
+		b.look(d, func() {
+			for _, g := range d.gangs {
+				so = so || strings.HasPrefix(g.key, "job/") && g.phase == running && len(g.slots) == 2 && d.ones[g.key] == 4
+			}
+		})
+		return so
+	})
+	b.nodes(4, "n2")
+	b.wait("all of its pods run", func() bool { n, _ := bound(); return n == 6 })
+}
