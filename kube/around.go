@@ -35,11 +35,12 @@ type neighbours struct {
 	turns   map[string]*turn // of pods that are in each other's way
 	minding map[*gang]bool   // gangs that wait in the engine, and minded
 	waits   map[*gang]bool   // gangs that wait for something to change around them
+	holding map[*gang]bool   // gangs that have their places, and wait for those to go who have a claim of theirs
 }
 
 func newNeighbours() neighbours {
 	return neighbours{spaces: map[string]map[string]string{}, repel: map[*pod]bool{}, crowded: map[string]bool{}, memory: map[string]limits{},
-		turns: map[string]*turn{}, minding: map[*gang]bool{}, waits: map[*gang]bool{}}
+		turns: map[string]*turn{}, minding: map[*gang]bool{}, waits: map[*gang]bool{}, holding: map[*gang]bool{}}
 }
 
 // turn lets pods go one after the other that are in each other's way.
@@ -54,6 +55,8 @@ type limits struct {
 	nodes []cluster.NodeLimit
 	text  string // what keeps it off some nodes, for people
 	why   string // what keeps it off every node for now; "": nothing
+	// Who has what it needs alone.
+	rivals []rival
 }
 
 // fewPods is when a node counts as crowded: it takes no more pods than these.
@@ -176,6 +179,7 @@ type looker struct {
 	groups  []cluster.NodeLimit
 	each    int
 	why     string
+	rivals  []rival
 }
 
 // look adds what one pod of the gang needs.
@@ -430,7 +434,7 @@ func (l *looker) found() limits {
 	if l.why != "" {
 		return limits{why: l.why}
 	}
-	got := limits{each: l.each}
+	got := limits{each: l.each, rivals: l.rivals}
 	known := map[string]bool{}
 	for _, name := range l.d.order {
 		known[name] = true
@@ -473,6 +477,9 @@ func (d *Driver) lookAround(g *gang, pods []*pod, spec *cluster.Job) bool {
 	l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
 	if l.why != "" {
 		g.refused, d.waits[g] = l.why, true
+		return false
+	}
+	if !d.contend(g, pods, spec, &l) {
 		return false
 	}
 	spec.PerNode, spec.NodeLimits, g.around = l.each, l.nodes, l.text
@@ -534,7 +541,7 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 		return engine.Event{}, false
 	}
 	l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
-	if l.why != "" { // it was possible before: nobody takes it for now
+	if l.why != "" || stays(l.rivals) != "" { // it was possible before: nobody takes it for now
 		l = limits{nodes: []cluster.NodeLimit{{Nodes: slices.Sorted(slices.Values(d.order))}}}
 	}
 	if g.around = l.text; sameLimits(g.spec, &l) {
@@ -566,8 +573,8 @@ func (d *Driver) fits(g *gang, a *engine.Action) string {
 		return ""
 	}
 	l := d.limitsOf(pods, false, false) // its devices are chosen in a moment
-	if l.why != "" {
-		return l.why
+	if why := cmp.Or(l.why, stays(l.rivals)); why != "" {
+		return why
 	}
 	on := map[string]int{}
 	for i := range a.Allocs {

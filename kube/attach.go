@@ -251,39 +251,14 @@ func forOne(c *v1.PersistentVolumeClaim) bool {
 	return c != nil && slices.Contains(c.Spec.AccessModes, v1.ReadWriteOncePod)
 }
 
-// alone says which claim of a pod, that is for one pod at a time, another has; "":
-// none. It is so wherever that pod is, and until it is gone.
-func (d *Driver) alone(p *pod) string {
-	if p.needs == nil {
-		return ""
-	}
-	for _, name := range p.needs.claims {
-		if !forOne(d.claims[p.obj.Namespace+"/"+name]) {
-			continue
-		}
-		user := ""
-		d.each(func(q *pod) {
-			if q != p && q.uses(p.obj.Namespace, name) && (user == "" || q.obj.Name < user) {
-				user = q.obj.Name
-			}
-		})
-		if user != "" {
-			return fmt.Sprintf("volume claim %s (ReadWriteOncePod) is in use by pod %s", name, user)
-		}
-	}
-	return ""
-}
-
 func (p *pod) uses(namespace, claim string) bool {
 	return p.needs != nil && p.obj.Namespace == namespace && slices.Contains(p.needs.claims, claim)
 }
 
-// alone adds the claims that only one pod may use: not two of a gang either.
+// alone adds who has the claims that only one pod may use: two of a gang cannot
+// either.
 func (l *looker) alone(p *pod) {
-	if why := l.d.alone(p); why != "" {
-		l.why = why
-		return
-	}
+	l.rivals = append(l.rivals, l.d.rivals(p)...)
 	for _, q := range l.pods {
 		if q == p {
 			return // those after it look at it
@@ -300,8 +275,8 @@ func (l *looker) alone(p *pod) {
 // mounts says why the volumes of a pod that takes the place of another cannot be
 // used on its node now; "": they can.
 func (d *Driver) mounts(p *pod, node string) string {
-	if why := d.alone(p); why != "" {
-		return why
+	if list := d.rivals(p); len(list) > 0 {
+		return list[0].text()
 	}
 	if n, why := d.attaching(node, d.toAttach(p), false); n == 0 {
 		return why

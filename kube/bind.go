@@ -86,16 +86,15 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	if g.repair.patch {
 		g.plan = cmp.Or(d.patchPlan(g), g.plan)
 	}
+	if d.holdBack(g) {
+		return
+	}
 	if why := d.grantAll(g); why != "" {
 		g.phase, g.spec, g.plan, g.slots = waiting, was, "", nil
 		d.notThere(g, why)
 		return
 	}
-	for i := range g.slots {
-		if !g.slots[i].beyond {
-			d.bind(g, g.pods[g.slots[i].pod], g.slots[i].node)
-		}
-	}
+	d.bindAll(g)
 	d.endTurn(g)
 }
 

@@ -27,6 +27,7 @@ func TestDifferential(t *testing.T) {
 	b.p.Scheduler()
 	rounds := differentialRounds(t)
 	b.shelf()
+	b.sub("displace", testDisplace)
 	_, stop := b.schedule()
 	defer stop()
 	var yes, no int

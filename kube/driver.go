@@ -56,6 +56,7 @@ type Driver struct {
 	sets  map[string]nodeSet
 
 	eng     *engine.Engine
+	cfg     engine.Config // that it was made with
 	journal Recorder
 	next    cluster.JobID
 	seq     int64
@@ -290,6 +291,9 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 		events = append(events, d.queueEvents()...)
 	}
 	d.statusAt = d.statusAt || len(d.dirty) > 0
+	for g := range d.holding {
+		d.touch(g)
+	}
 	for len(d.dirty) > 0 {
 		list := d.dirty
 		d.dirty = nil
@@ -388,6 +392,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 func (d *Driver) forget(g *gang) {
 	delete(d.byID, g.id)
 	delete(d.minding, g)
+	d.unhold(g)
 	g.id, g.spec, g.members, g.more = cluster.NoJob, nil, nil, nil
 	d.ended++
 }

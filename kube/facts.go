@@ -66,7 +66,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 		return fmt.Errorf("the engine cannot be made for this cluster: %w", err)
 	}
 	d.fitted, d.refit = rules.Spec.Queues, false
-	d.eng, d.renewed, d.ended, d.wake = e, d.now, 0, cluster.Never
+	d.eng, d.cfg, d.renewed, d.ended, d.wake = e, cfg, d.now, 0, cluster.Never
 	if err := d.closeJournal(); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}

@@ -37,6 +37,7 @@ type gang struct {
 	members []types.UID   // in the engine: the pods that it stood for when it was submitted
 	more    []types.UID   // ... those of them that it can do without, in the order in which they start
 	narrow  bool          // one of those is in its way: it starts without
+	rivals  []rival       // who has what it needs alone
 	spec    *cluster.Job
 	slots   []slot // where its tasks are, from starting on
 	plan    string // ... as it is written to the pods

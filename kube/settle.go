@@ -165,11 +165,15 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	if spec == nil {
 		return nil
 	}
+	events, ok := d.displace(g, spec)
+	if !ok {
+		return nil
+	}
 	g.more = g.more[:0]
 	for _, p := range more {
 		g.more = append(g.more, p.obj.UID)
 	}
-	return d.submit(g, spec, pods, now)
+	return append(events, d.submit(g, spec, pods, now)...)
 }
 
 // propose makes the engine's job of a gang with these pods, of which it can do
@@ -293,6 +297,9 @@ func (d *Driver) withdraw(g *gang) {
 // settleStarting waits until all are bound. If one cannot be, those that are
 // bound have to go: a part of a gang must not run.
 func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
+	if d.settleHeld(g) {
+		return nil
+	}
 	open := false
 	for i := range g.slots {
 		p := g.pods[g.slots[i].pod]

@@ -1,0 +1,206 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A claim with ReadWriteOncePod is for one pod of the cluster at a time. Who has it
+// leaves for a gang of a higher tier that would start then: as kube-scheduler does
+// by priority. The engine knows no claims, so this is decided beside it: a second
+// engine is asked first whether the gang starts if the other leaves. Both are told
+// to the engine in one batch, so that the one gets what the other leaves. If
+// it starts before the other is gone, it has its places, and is held until then.
+
+// rival is a pod that has a claim for one pod.
+type rival struct {
+	claim string
+	user  *pod
+}
+
+func (r *rival) text() string {
+	return fmt.Sprintf("volume claim %s (ReadWriteOncePod) is in use by pod %s", r.claim, r.user.obj.Name)
+}
+
+// rivals lists who has the claims of a pod that are for one pod at a time: it is so
+// wherever that pod is, and until it is gone. A gang that is held has its claims.
+func (d *Driver) rivals(p *pod) (list []rival) {
+	if p.needs == nil {
+		return nil
+	}
+	for _, name := range p.needs.claims {
+		if !forOne(d.claims[p.obj.Namespace+"/"+name]) {
+			continue
+		}
+		add := func(q *pod) {
+			if q != p && q.uses(p.obj.Namespace, name) {
+				list = append(list, rival{name, q})
+			}
+		}
+		d.each(add)
+		for g := range d.holding {
+			for _, q := range d.membersOf(g) {
+				if q.where == "" && p.gang != g {
+					add(q)
+				}
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b rival) int { return strings.Compare(a.claim+" "+a.user.obj.Name, b.claim+" "+b.user.obj.Name) })
+	return list
+}
+
+// leaves reports whether a pod is told to leave, or ends.
+func (p *pod) leaves() bool {
+	return p.leaving || p.obj.DeletionTimestamp != nil || p.gang != nil && (p.gang.phase == stopping || p.gang.leaves != "")
+}
+
+// stays says which of the claims somebody has who does not leave; "": none.
+func stays(list []rival) string {
+	for i := range list {
+		if !list[i].user.leaves() {
+			return list[i].text()
+		}
+	}
+	return ""
+}
+
+// yields reports whether all of these would leave for a gang: they run, are of a
+// lower tier, and have run for as long as the configuration lets everybody.
+func (d *Driver) yields(g *gang, pods []*pod, tier cluster.Tier, list []rival) bool {
+	if g.of != "" && !g.repair.patch || slices.ContainsFunc(pods, func(p *pod) bool {
+		return p.obj.Spec.PreemptionPolicy != nil && *p.obj.Spec.PreemptionPolicy == v1.PreemptNever
+	}) {
+		return false
+	}
+	return !slices.ContainsFunc(list, func(r rival) bool {
+		q := r.user.gang
+		return r.user.leaves() || q == nil || q.phase != running || q.spec.Tier <= tier ||
+			tier != cluster.Critical && d.now.Sub(q.started) < d.opt.Rules.MinRuntime
+	})
+}
+
+// contend looks who has what a gang needs alone; false: it has to wait for them.
+func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *limits) bool {
+	g.rivals = l.rivals
+	if len(g.rivals) == 0 {
+		return true
+	}
+	if !d.yields(g, pods, spec.Tier, g.rivals) {
+		g.refused, d.waits[g] = g.rivals[0].text(), true
+		return false
+	}
+	if g.atHome() { // nobody leaves for a preference
+		g.home, spec.NoPreempt = len(g.repair.homes), false
+		*l = d.confine(g, d.limitsOf(pods, g.fails > 0, true))
+	}
+	return true
+}
+
+// displace lets those go that have what a gang needs alone, if it starts then; false:
+// it would not.
+func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok bool) {
+	for i := range g.rivals {
+		q := g.rivals[i].user.gang
+		if ev := (engine.Event{Type: engine.Cancelled, Job: q.id}); !slices.ContainsFunc(events, func(e engine.Event) bool { return e.Job == q.id }) {
+			events = append(events, ev)
+		}
+	}
+	if len(events) > 0 && !d.wouldStart(spec, events) {
+		g.refused, d.waits[g] = g.rivals[0].text()+", and without it there is no room either", true
+		return nil, false
+	}
+	for i := range g.rivals {
+		if q := g.rivals[i].user.gang; q.leaves == "" {
+			q.leaves, q.grace = fmt.Sprintf("preempted for %s, which needs volume claim %s alone", g.name, g.rivals[i].claim), 30
+		}
+	}
+	return events, true
+}
+
+// wouldStart asks a second engine whether a job would have its places in the next
+// step, if these came before it.
+func (d *Driver) wouldStart(spec *cluster.Job, before []engine.Event) bool {
+	snap, cfg := d.eng.Snapshot(), d.cfg
+	cfg.Spec.Queues = d.fitted
+	e, err := engine.Restore(cfg, &snap)
+	if err != nil {
+		d.opt.Log.Error("a second engine cannot be made", "error", err)
+		return false
+	}
+	spec.ID = d.next
+	e.Step(engine.Batch{Seq: d.seq + 1, Now: d.now, Events: append(slices.Clone(before), engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})})
+	r := e.Record(spec.ID)
+	return r != nil && (r.State == engine.Placed || r.State == engine.Starting)
+}
+
+// holdBack keeps the places of a gang that starts until all have left who have what it
+// needs alone; false: nobody has.
+func (d *Driver) holdBack(g *gang) bool {
+	if !slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
+		return false
+	}
+	d.holding[g] = true
+	d.moves++
+	for _, s := range g.slots {
+		if p := g.pods[s.pod]; p != nil {
+			d.told.nominate(p, s.node)
+		}
+	}
+	return true
+}
+
+// settleHeld binds a gang that is held when nobody has what it needs alone; it
+// reports whether it is still held.
+func (d *Driver) settleHeld(g *gang) bool {
+	if !d.holding[g] {
+		return false
+	}
+	all := true
+	for i := range g.slots {
+		p := g.pods[g.slots[i].pod]
+		if g.slots[i].beyond {
+			continue
+		}
+		list := []rival(nil)
+		if p != nil {
+			list = d.rivals(p)
+			g.refused = stays(list)
+		}
+		if p == nil || !p.waits() || g.refused != "" { // it does not start
+			d.unhold(g)
+			return false
+		}
+		all = all && len(list) == 0
+	}
+	if !all {
+		return true
+	}
+	d.unhold(g)
+	if g.refused = d.grantAll(g); g.refused == "" {
+		d.bindAll(g)
+	}
+	return false
+}
+
+func (d *Driver) unhold(g *gang) {
+	if d.holding[g] {
+		delete(d.holding, g)
+		d.moves++
+	}
+}
+
+// bindAll binds the pods of a gang that it needs.
+func (d *Driver) bindAll(g *gang) {
+	for i := range g.slots {
+		if p := g.pods[g.slots[i].pod]; !g.slots[i].beyond && p != nil && p.waits() {
+			d.bind(g, p, g.slots[i].node)
+		}
+	}
+}
