@@ -1,0 +1,118 @@
+package solve
+
+import "slices"
+
+// flip matches u with v, and who was matched with u with whom it was reached from,
+// and so on to the root of the tree.
+func (m *matcher) flip(u, v int) {
+	for {
+		old := int(m.root[m.mate[u]])
+		m.join(u, v)
+		if old == 0 {
+			return
+		}
+		next := int(m.root[m.from[old]])
+		m.join(old, next)
+		u, v = next, old
+	}
+}
+
+// join matches u with v; inside a blossom, its ring is matched anew around the
+// vertex that the edge ends at, which is its base from then on.
+func (m *matcher) join(u, v int) {
+	e := *m.edge(u, v)
+	m.mate[u] = e.b
+	if u <= m.n {
+		return
+	}
+	x := m.inside[u][e.a]
+	k := m.even(u, x)
+	ring := m.ring[u]
+	for i := range k {
+		m.join(int(ring[i]), int(ring[i^1]))
+	}
+	m.join(int(x), v)
+	m.ring[u] = append(slices.Clone(ring[k:]), ring[:k]...)
+}
+
+// even is the place of x in a blossom's ring, turned round if that is odd: pairs
+// lie between the base and x then.
+func (m *matcher) even(b int, x int32) int {
+	ring := m.ring[b]
+	k := slices.Index(ring, x)
+	if k%2 == 1 {
+		slices.Reverse(ring[1:])
+		k = len(ring) - k
+	}
+	return k
+}
+
+// shrink makes a blossom of the ring that an edge between u and v closes; c is
+// where their ways meet.
+func (m *matcher) shrink(u, c, v int) {
+	b := m.n + 1
+	for b <= m.top && m.root[b] != 0 {
+		b++
+	}
+	m.top = max(m.top, b)
+	m.dual[b], m.kind[b], m.mate[b] = 0, outer, m.mate[c]
+	ring := []int32{int32(c)}
+	walk := func(x int) {
+		for x != c {
+			y := int(m.root[m.mate[x]])
+			ring = append(ring, int32(x), int32(y))
+			m.push(y)
+			x = int(m.root[m.from[y]])
+		}
+	}
+	walk(u)
+	slices.Reverse(ring[1:])
+	walk(v)
+	m.ring[b] = ring
+	m.setRoot(int32(b), int32(b))
+	if m.inside[b] == nil {
+		m.inside[b] = make([]int32, m.n+1)
+	}
+	clear(m.inside[b])
+	for x := 1; x <= m.top; x++ {
+		*m.edge(b, x), *m.edge(x, b) = edge{}, edge{}
+	}
+	for _, s := range ring {
+		for x := 1; x <= m.top; x++ {
+			e := m.edge(int(s), x)
+			if had := m.edge(b, x); e.a != 0 && (had.a == 0 || m.slack(e) < m.slack(had)) {
+				*had, *m.edge(x, b) = *e, *m.edge(x, int(s))
+			}
+		}
+		for v := range m.inside[b] {
+			if v > 0 && m.child(int(s), int32(v)) != 0 {
+				m.inside[b][v] = s
+			}
+		}
+	}
+	m.rescan(b)
+}
+
+// expand takes an inner blossom apart: the even way round its ring from where it
+// was reached to its base stays in the forest.
+func (m *matcher) expand(b int) {
+	for _, s := range m.ring[b] {
+		m.setRoot(s, s)
+	}
+	x := m.inside[b][m.edge(b, int(m.from[b])).a]
+	k := m.even(b, x)
+	ring := m.ring[b]
+	for i := 0; i < k; i += 2 {
+		s, t := int(ring[i]), int(ring[i+1])
+		m.from[s] = m.edge(t, s).a
+		m.kind[s], m.kind[t], m.best[s] = inner, outer, 0
+		m.rescan(t)
+		m.push(t)
+	}
+	m.kind[x], m.from[x] = inner, m.from[b]
+	for _, s := range ring[k+1:] {
+		m.kind[s] = unseen
+		m.rescan(int(s))
+	}
+	m.root[b] = 0
+}

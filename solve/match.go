@@ -1,0 +1,296 @@
+package solve
+
+import "fmt"
+
+// Match pairs n things, not necessarily all of them, so that the sum of the weights
+// of the pairs is greatest, and returns for each the other one of its pair; -1: it
+// is alone. weight is asked once for every pair a < b; 0 or less: the two are never
+// paired. Weights are at most 2^50. It takes O(n^3).
+//
+// Source: Edmonds' blossom method for weights, by primal and dual variables, with
+// an edge of least slack kept per vertex and blossom (Galil, ACM Computing Surveys
+// 1986). Among matchings of equal weight it chooses as G-muri-simulator, 8.3.
+func Match(n int, weight func(a, b int) int64) []int {
+	mates := make([]int, n)
+	for u := range mates {
+		mates[u] = -1
+	}
+	weights, most := make([]int64, (n+1)*(n+1)), int64(0) // vertices are numbered from 1
+	for a := 1; a <= n; a++ {
+		for b := a + 1; b <= n; b++ {
+			w := max(0, weight(a-1, b-1))
+			if w > 1<<50 {
+				panic(fmt.Sprintf("solve: weight %d of a pair", w))
+			}
+			weights[a*(n+1)+b], weights[b*(n+1)+a] = w, w
+			most = max(most, w)
+		}
+	}
+	if most == 0 {
+		return mates
+	}
+	m := newMatcher(n, weights, most)
+	for m.phase() {
+	}
+	for u := range mates {
+		mates[u] = int(m.mate[u+1]) - 1
+	}
+	return mates
+}
+
+// edge is the real vertices that join two vertices or blossoms; the first belongs
+// to the first. 0, 0: nothing does.
+type edge struct{ a, b int32 }
+
+// What a vertex or blossom is in a phase's forest: between an outer one and what
+// it is matched with stands an inner one.
+const (
+	unseen int8 = iota - 1
+	outer
+	inner
+)
+
+// matcher numbers vertices from 1, blossoms from n+1. A blossom is an odd ring of
+// vertices and blossoms that behaves as one vertex.
+type matcher struct {
+	n, size int
+	top     int       // the highest number in use so far
+	weights []int64   // by pair of vertices
+	edges   []edge    // by pair of numbers
+	dual    []int64   // twice the variables of the dual program
+	mate    []int32   // the vertex that it is matched with; 0: none
+	root    []int32   // the outermost blossom that has it; 0: the number is not in use
+	kind    []int8    // of a root
+	from    []int32   // the vertex from which an inner root was reached
+	best    []int32   // the outer vertex of another root with the edge of least slack; 0: none
+	ring    [][]int32 // a blossom's, from its base
+	inside  [][]int32 // which of a blossom's ring has the vertex; 0: none
+	stamp   []int32
+	tick    int32
+	queue   []int32 // outer vertices whose edges have not been looked at
+}
+
+func newMatcher(n int, weights []int64, most int64) *matcher {
+	size := n + n/2 + 1
+	m := &matcher{n: n, size: size, top: n, weights: weights, edges: make([]edge, size*size), dual: make([]int64, size),
+		mate: make([]int32, size), root: make([]int32, size), kind: make([]int8, size), from: make([]int32, size), best: make([]int32, size),
+		ring: make([][]int32, size), inside: make([][]int32, size), stamp: make([]int32, size)}
+	for u := range n + 1 {
+		m.root[u], m.dual[u] = int32(u), most
+		for v := range n + 1 {
+			if weights[u*(n+1)+v] > 0 {
+				*m.edge(u, v) = edge{int32(u), int32(v)}
+			}
+		}
+	}
+	return m
+}
+
+func (m *matcher) edge(x, y int) *edge { return &m.edges[x*m.size+y] }
+
+// slack is by how much the dual variables exceed an edge's weight, twice.
+func (m *matcher) slack(e *edge) int64 {
+	return m.dual[e.a] + m.dual[e.b] - 2*m.weights[int(e.a)*(m.n+1)+int(e.b)]
+}
+
+// has reports whether number x is a root in use.
+func (m *matcher) has(x int) bool { return m.root[x] == int32(x) }
+
+// child is the member of blossom b's ring that has vertex v; of a vertex itself.
+func (m *matcher) child(b int, v int32) int32 {
+	if b <= m.n {
+		if int32(b) == v {
+			return v
+		}
+		return 0
+	}
+	return m.inside[b][v]
+}
+
+// offer notes that x may be reached from vertex u.
+func (m *matcher) offer(u, x int) {
+	if b := int(m.best[x]); b == 0 || m.slack(m.edge(u, x)) < m.slack(m.edge(b, x)) {
+		m.best[x] = int32(u)
+	}
+}
+
+// rescan finds anew from where x may be reached with the least slack.
+func (m *matcher) rescan(x int) {
+	m.best[x] = 0
+	for u := 1; u <= m.n; u++ {
+		if r := m.root[u]; m.edge(u, x).a != 0 && int(r) != x && m.kind[r] == outer {
+			m.offer(u, x)
+		}
+	}
+}
+
+// push queues a vertex, or those of a blossom.
+func (m *matcher) push(x int) {
+	list := []int32{int32(x)}
+	for i := 0; i < len(list); i++ {
+		if x := list[i]; int(x) <= m.n {
+			m.queue = append(m.queue, x)
+		} else {
+			list = append(list, m.ring[x]...)
+		}
+	}
+}
+
+func (m *matcher) setRoot(x, root int32) {
+	m.root[x] = root
+	if int(x) > m.n {
+		for _, s := range m.ring[x] {
+			m.setRoot(s, root)
+		}
+	}
+}
+
+// phase looks for one path that adds a pair, and reports whether there was one.
+func (m *matcher) phase() bool {
+	m.queue = m.queue[:0]
+	for x := range m.kind {
+		m.kind[x], m.best[x] = unseen, 0
+	}
+	for x := 1; x <= m.top; x++ {
+		if m.has(x) && m.mate[x] == 0 {
+			m.from[x], m.kind[x] = 0, outer
+			m.push(x)
+		}
+	}
+	if len(m.queue) == 0 {
+		return false
+	}
+	for {
+		if m.spread() {
+			return true
+		}
+		if !m.relax(m.least()) {
+			return false
+		}
+		m.queue = m.queue[:0]
+		for x, top := 1, m.top; x <= top; x++ {
+			if b := int(m.best[x]); m.has(x) && b != 0 && int(m.root[b]) != x && m.slack(m.edge(b, x)) <= 0 && m.tight(*m.edge(b, x)) {
+				return true
+			}
+		}
+		for b := m.n + 1; b <= m.top; b++ {
+			if m.has(b) && m.kind[b] == inner && m.dual[b] <= 0 {
+				m.expand(b)
+			}
+		}
+	}
+}
+
+// spread grows the forest along edges without slack.
+func (m *matcher) spread() bool {
+	for k := 0; k < len(m.queue); k++ {
+		u := int(m.queue[k])
+		if m.kind[m.root[u]] == inner {
+			continue
+		}
+		for v := 1; v <= m.n; v++ {
+			e := m.edge(u, v)
+			if e.a == 0 || m.root[u] == m.root[v] {
+				continue
+			}
+			if m.slack(e) > 0 {
+				m.offer(u, int(m.root[v]))
+			} else if m.tight(*e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// least is by how much the dual variables may change until something happens.
+func (m *matcher) least() int64 {
+	d := int64(1) << 60
+	for x := 1; x <= m.top; x++ {
+		if !m.has(x) {
+			continue
+		}
+		if x > m.n && m.kind[x] == inner {
+			d = min(d, m.dual[x]/2)
+		}
+		if m.best[x] == 0 || m.kind[x] == inner {
+			continue
+		}
+		s := m.slack(m.edge(int(m.best[x]), x))
+		if m.kind[x] == outer {
+			s /= 2 // both ends come nearer
+		}
+		d = min(d, s)
+	}
+	return d
+}
+
+// relax changes the dual variables by d; false: those of single vertices would be
+// below zero, so the matching is a best one.
+func (m *matcher) relax(d int64) bool {
+	for u := 1; u <= m.n; u++ {
+		switch m.kind[m.root[u]] {
+		case outer:
+			if m.dual[u] <= d {
+				return false
+			}
+			m.dual[u] -= d
+		case inner:
+			m.dual[u] += d
+		}
+	}
+	for b := m.n + 1; b <= m.top; b++ {
+		if !m.has(b) {
+			continue
+		}
+		switch m.kind[b] {
+		case outer:
+			m.dual[b] += 2 * d
+		case inner:
+			m.dual[b] -= 2 * d
+		}
+	}
+	return true
+}
+
+// tight takes an edge without slack into the forest, and reports whether it
+// completed a path that adds a pair.
+func (m *matcher) tight(e edge) bool {
+	u, v := int(m.root[e.a]), int(m.root[e.b])
+	switch m.kind[v] {
+	case unseen:
+		m.from[v], m.kind[v] = e.a, inner
+		next := int(m.root[m.mate[v]])
+		m.best[v], m.best[next] = 0, 0
+		m.kind[next] = outer
+		m.push(next)
+	case outer:
+		c := m.meet(u, v)
+		if c == 0 {
+			m.flip(u, v)
+			m.flip(v, u)
+			return true
+		}
+		m.shrink(u, c, v)
+	}
+	return false
+}
+
+// meet is the root where the ways of two outer roots to the roots of their trees
+// meet; 0: they are of two trees.
+func (m *matcher) meet(u, v int) int {
+	m.tick++
+	for ; u != 0 || v != 0; u, v = v, u {
+		if u == 0 {
+			continue
+		}
+		if m.stamp[u] == m.tick {
+			return u
+		}
+		m.stamp[u] = m.tick
+		if u = int(m.root[m.mate[u]]); u != 0 {
+			u = int(m.root[m.from[u]])
+		}
+	}
+	return 0
+}

@@ -1,0 +1,105 @@
+package solve
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// heaviest is Match's dumb twin: the greatest sum of weights of all matchings of the
+// vertices of a set.
+func heaviest(n int, weight func(a, b int) int64) int64 {
+	best := make([]int64, 1<<n)
+	for set := 1; set < len(best); set++ {
+		a := 0
+		for set>>a&1 == 0 {
+			a++
+		}
+		best[set] = best[set&^(1<<a)]
+		for b := a + 1; b < n; b++ {
+			if w := weight(a, b); set>>b&1 == 1 && w > 0 {
+				best[set] = max(best[set], w+best[set&^(1<<a|1<<b)])
+			}
+		}
+	}
+	return best[len(best)-1]
+}
+
+func TestMatch(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for round := range 6000 {
+		n := r.IntN(9)
+		if round%20 == 0 {
+			n = 9 + r.IntN(5)
+		}
+		most, dense := []int64{1, 2, 5, 100, 1 << 50}[round%5], 0.1+0.9*r.Float64()
+		weights := make([]int64, n*n)
+		weight := func(a, b int) int64 { return weights[a*n+b] }
+		for a := range n {
+			for b := a + 1; b < n; b++ {
+				if r.Float64() < dense {
+					weights[a*n+b] = r.Int64N(most) + 1
+				}
+			}
+		}
+		mates, sum := Match(n, weight), int64(0)
+		for a, b := range mates {
+			if b < 0 {
+				continue
+			}
+			if mates[b] != a || a == b || weight(min(a, b), max(a, b)) <= 0 {
+				t.Fatalf("round %d: %d is paired with %d, that with %d, at weight %d", round, a, b, mates[b], weight(min(a, b), max(a, b)))
+			}
+			if a < b {
+				sum += weight(a, b)
+			}
+		}
+		if want := heaviest(n, weight); sum != want {
+			t.Fatalf("round %d: %d of %d, weights %v: sum %d, want %d", round, n, most, weights, sum, want)
+		}
+	}
+}
+
+// Rings in rings: vertices in triangles, triangles in triangles, with edges of
+// almost equal weight, so that blossoms are made, taken into others and taken apart.
+func TestMatchOfRings(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for round := range 400 {
+		n := 12 + r.IntN(3)
+		weight := make([]int64, n*n)
+		for range 2 * n {
+			a, b, c := r.IntN(n), r.IntN(n), r.IntN(n)
+			w := 1000 + r.Int64N(4)
+			for _, p := range [][2]int{{a, b}, {b, c}, {a, c}} {
+				if p[0] != p[1] {
+					weight[min(p[0], p[1])*n+max(p[0], p[1])] = w
+				}
+			}
+		}
+		of := func(a, b int) int64 { return weight[a*n+b] }
+		sum := int64(0)
+		for a, b := range Match(n, of) {
+			if a < b {
+				sum += of(a, b)
+			}
+		}
+		if want := heaviest(n, of); sum != want {
+			t.Fatalf("round %d: sum %d, want %d", round, sum, want)
+		}
+	}
+}
+
+func BenchmarkMatch(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const n, kinds = 256, 8 // as under policy muri: few kinds of jobs, so that many weights are equal
+	var by [kinds * kinds]int64
+	for i := range by {
+		by[i] = 1 + r.Int64N(1_000_000)
+	}
+	kind := make([]int, n)
+	for i := range kind {
+		kind[i] = r.IntN(kinds)
+	}
+	for b.Loop() {
+		Match(n, func(x, y int) int64 { return by[min(kind[x], kind[y])*kinds+max(kind[x], kind[y])] })
+	}
+}
