@@ -29,22 +29,45 @@ func (j *jobState) serves() cluster.Milli {
 // joinPlanned has waiting jobs join those beside whom the plan wants them.
 func (e *Engine) joinPlanned() {
 	for _, v := range e.plans.jobs {
-		if t := v.j.target; t != nil && t.Beside > 0 && v.j.state == Pending && (v.j.eligible || v.j.parked == ParkedPlan) && !v.j.planless() {
-			e.join(v.j, e.job(cluster.JobID(t.Beside-1)))
-		}
+		e.joinTarget(v.j)
+	}
+}
+
+// joinMoved has those who were stopped for it join those beside whom the plan wants them.
+func (e *Engine) joinMoved() {
+	for _, id := range e.plans.moves {
+		e.joinTarget(e.jobs[id])
+	}
+}
+
+// moves reports whether a running job is stopped because it is to run beside another
+// one, as it could. If it then cannot, it is not stopped again before the next plan.
+func (e *Engine) moves(j *jobState) bool {
+	t := j.target
+	if !t.Move || t.Beside == 0 || j.beside == t.Beside || j.planless() || !e.mayStop(j) {
+		return false
+	}
+	h := e.job(cluster.JobID(t.Beside - 1))
+	if h == nil || h == j || !e.joins(j, h) {
+		return false
+	}
+	_, ok := e.alongside(e.shapeAt(j.shape), h)
+	return ok
+}
+
+func (e *Engine) joinTarget(j *jobState) {
+	if t := j.target; t != nil && t.Beside > 0 && j.state == Pending && (j.eligible || j.parked == ParkedPlan) && !j.planless() {
+		e.join(j, e.job(cluster.JobID(t.Beside-1)))
 	}
 }
 
 // join starts a job beside another, if that runs on whole devices of its own which
 // suit the job, task by task, and there is CPU and RAM for both.
 func (e *Engine) join(j, h *jobState) bool {
-	if e.cfg.Unshared || h == nil || h == j || h.hosted() || !h.booked() || h.resizing || len(e.advance) > 0 {
+	if h == nil || h == j || !e.joins(j, h) {
 		return false
 	}
 	s := e.shapeAt(j.shape)
-	if len(s.sets) != 1 || s.bounds() != nil || e.stretches(j) || e.stretches(h) {
-		return false
-	}
 	allocs, ok := e.alongside(s, h)
 	if !ok || e.limits.byQueue && e.overQuota(j, 0).code != notRefused {
 		return false
@@ -65,6 +88,15 @@ func (e *Engine) join(j, h *jobState) bool {
 	e.touch(h)
 	e.book(j, allocs, s.max)
 	return true
+}
+
+// joins reports whether a job may be a guest of another.
+func (e *Engine) joins(j, h *jobState) bool {
+	if e.cfg.Unshared || h.hosted() || !h.booked() || h.resizing || len(e.advance) > 0 {
+		return false
+	}
+	s := e.shapeAt(j.shape)
+	return len(s.sets) == 1 && s.bounds() == nil && !e.stretches(j) && !e.stretches(h)
 }
 
 // stretches reports whether a job may be resized.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -95,4 +96,66 @@ func TestUnshared(t *testing.T) {
 	h.want(1, "", ev(engine.Started, 0))
 	h.want(2, "", submit(job(1, 2, 1000)))
 	h.want(3, "start 1", stopped(0, engine.Completed))
+}
+
+// moves is a policy that plans every ten seconds: who is beside whom is as it is told.
+type moves struct {
+	beside
+	to map[cluster.JobID]cluster.JobID
+}
+
+func (m *moves) Traits() engine.Traits {
+	return engine.Traits{Backfill: engine.Skip, Round: 10 * time.Second}
+}
+
+func (m *moves) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	p := engine.Plan{Next: v.Now() + 1}
+	for _, j := range jobs {
+		t := engine.Target{}
+		if to, ok := m.to[j.Spec().ID]; ok {
+			t = engine.Target{Beside: 1 + int32(to), Move: true, Idle: true}
+		}
+		p.Targets = append(p.Targets, t)
+	}
+	return p
+}
+
+// Who is to move is stopped where it runs, whether alone, with guests or as one, and
+// comes to the other when it is, without another plan, in a restored engine, too.
+// There it stays, and it stays when it inherits the GPUs.
+func TestMove(t *testing.T) {
+	var cfg engine.Config
+	pol := &moves{}
+	h := newHand(t, "3x2xT4", "fifo", func(c *engine.Config) { c.Policy = pol; cfg = *c })
+	h.want(1, "start 0, start 1, start 2", submit(job(0, 2, 1000)), submit(job(1, 2, 1000)), submit(job(2, 2, 1000)))
+	h.want(2, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2))
+	pol.to = map[cluster.JobID]cluster.JobID{1: 0}
+	h.want(11, "preempt 1", ev(engine.Tick, 0))
+	h.want(12, "start 1", stopped(1, engine.Preempted))
+	h.want(13, "", ev(engine.Started, 1))
+	pol.to = map[cluster.JobID]cluster.JobID{0: 2, 1: 2} // who has a guest, and the guest
+	h.want(21, "preempt 0, preempt 1", ev(engine.Tick, 0))
+	snap := h.e.Snapshot()
+	back, err := engine.Restore(cfg, &snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []*engine.Engine{h.e, back} {
+		o := &hand{t: t, e: e, now: h.now}
+		o.want(22, "start 0", stopped(0, engine.Preempted))
+		o.want(23, "start 1", stopped(1, engine.Preempted))
+		o.want(24, "", ev(engine.Started, 0), ev(engine.Started, 1))
+		o.want(31, "", ev(engine.Tick, 0)) // they are there
+		if a, b := e.Record(0), e.Record(1); a.Beside != 3 || b.Beside != 3 {
+			t.Errorf("beside %d and %d, want 3", a.Beside, b.Beside)
+		}
+		o.want(32, "", stopped(2, engine.Completed))
+		o.want(41, "", ev(engine.Tick, 0))
+		if a, b := e.Record(0), e.Record(1); a.Beside != 0 || b.Beside != 1 {
+			t.Errorf("beside %d and %d; job 0 holds the GPUs, with job 1 beside it", a.Beside, b.Beside)
+		}
+		if err := e.CheckInvariants(); err != nil {
+			t.Error(err)
+		}
+	}
 }

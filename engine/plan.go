@@ -41,6 +41,7 @@ type Target struct {
 
 	Beside int32 `json:"beside,omitempty"` // while it waits: 1 + the job on whose devices it starts, beside it, else (but if it is Idle) on its own; 0: on its own
 	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another, it is stopped
+	Move   bool  `json:"move,omitempty"`   // with Beside: it comes there from where it runs, too, as soon as it can: it is stopped for that
 
 	Deadline DeadlineAnswer `json:"deadline,omitempty"` // what the policy says of the job's deadline
 }
@@ -79,6 +80,7 @@ type planState struct {
 	last    cluster.Time
 	next    cluster.Time
 	memo    []int64
+	moves   []cluster.JobID // whose targets say Move
 	live    []cluster.JobID // who may be planned, by number; those that are done are dropped now and then
 	jobs    []JobView
 	targets []Target // memory for the next plan
@@ -155,10 +157,22 @@ func (e *Engine) makePlan() {
 	for i := range jobs {
 		e.aim(jobs[i].j, &plan.Targets[i])
 	}
+	e.listMoves()
 	e.joinPlanned()
 	p.dirty = false // what follows from a plan is no reason for another
 	e.epoch++       // others may be victims now
 	e.fresh = true
+}
+
+// listMoves notes who is to come to others' devices from where it runs.
+func (e *Engine) listMoves() {
+	p := &e.plans
+	p.moves = p.moves[:0]
+	for _, id := range p.live {
+		if j := e.jobs[id]; j.state != Done && j.target != nil && j.target.Move {
+			p.moves = append(p.moves, id)
+		}
+	}
 }
 
 // aim gives a job its target.
@@ -183,7 +197,9 @@ func (e *Engine) aim(j *jobState, t *Target) {
 			e.relistHolding(j)
 		}
 	case Starting, Running:
-		if !e.follow(j) {
+		if e.moves(j) {
+			e.stop(j, e.howToStop(j), Preempted, cluster.NoJob)
+		} else if !e.follow(j) {
 			e.relistHolding(j)
 		}
 	case Stopping, Done: // what it holds it leaves anyhow
@@ -199,7 +215,7 @@ func (e *Engine) relistHolding(j *jobState) {
 
 // same reports whether nothing changes with the new target.
 func (t *Target) same(old *Target) bool {
-	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Deadline == old.Deadline &&
+	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Deadline == old.Deadline &&
 		slices.Equal(t.Memo, old.Memo)
 }
 
@@ -362,7 +378,7 @@ func (e *Engine) astray(j *jobState) bool {
 	if j.state == Placed && t.Tasks > 0 && (int(j.tasks) > t.Tasks || int(j.tasks) < t.Least) {
 		return true
 	}
-	if t.Alone && j.hosted() {
+	if t.Alone && j.hosted() && !(t.Move && j.beside == t.Beside) {
 		return true
 	}
 	held := e.gpuOf(j.allocs)
@@ -397,11 +413,8 @@ func (e *Engine) follow(j *jobState) bool {
 	}
 	switch {
 	case j.idle() || e.astray(j):
-		if j.started.Add(e.cfg.MinRuntime) > e.now {
-			return false // when that is over, it follows
-		}
-		if 0 < j.limitAt && j.limitAt <= e.now {
-			return false // its time limit strikes in this very step: that is why it stops
+		if !e.mayStop(j) {
+			return false // when its minimum run time is over, it follows
 		}
 		e.stop(j, e.howToStop(j), Preempted, cluster.NoJob)
 	case t.Tasks > 0 && int(j.tasks) > t.Tasks && j.state == Running && !j.resizing:
@@ -410,6 +423,12 @@ func (e *Engine) follow(j *jobState) bool {
 		return false
 	}
 	return true
+}
+
+// mayStop reports whether a running job has had its minimum run time. When its time
+// limit strikes in this very step, that is why it stops.
+func (e *Engine) mayStop(j *jobState) bool {
+	return j.started.Add(e.cfg.MinRuntime) <= e.now && (j.limitAt <= 0 || j.limitAt > e.now)
 }
 
 // cutTo shrinks a running job to so many tasks of its first set.
@@ -630,6 +649,7 @@ func (e *Engine) restoreTargets(s *Snapshot) {
 func (e *Engine) restorePlan(s *Snapshot) {
 	p := &e.plans
 	p.last, p.next, p.dirty, p.memo = 0, cluster.Never, p.planner != nil, nil
+	e.listMoves()
 	if r := s.Planned; p.planner != nil && r != nil && s.Policy == e.cfg.Policy.Name() {
 		p.last, p.next, p.dirty, p.memo = r.Last, r.Next, r.Dirty, r.Memo
 	}

@@ -72,7 +72,7 @@ func (s *scatter) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			if h ^= h >> 31; h%3 > 0 {
 				t.Beside, t.Idle, t.GPU = 1+int32(jobs[h>>8%uint64(len(jobs))].Spec().ID), false, ""
 			}
-			t.Alone = h>>4%5 == 0
+			t.Alone, t.Move = h>>4%5 == 0, h>>12%3 == 0
 		}
 		p.Targets = append(p.Targets, t)
 	}

@@ -31,12 +31,16 @@ func (e *Engine) Step(b Batch) Decision {
 	planned := e.planDue()
 	if planned {
 		e.makePlan()
+	} else {
+		e.joinMoved()
 	}
 	if e.fresh || e.epoch != e.seenAt {
 		dirty := e.plans.dirty
 		e.pass()
 		if planned {
 			e.joinPlanned() // those beside whom others are to be may have been given devices only now
+		} else {
+			e.joinMoved()
 		}
 		e.plans.dirty = dirty // who comes back from a placement could run before
 	}
