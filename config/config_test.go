@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,17 +137,19 @@ func TestPerfTable(t *testing.T) {
 		{"distance: {a: {rak: 0.5}}", `did you mean "rack"?`},
 		{"pairs: {ab: 0.5}", "want job/neighbour"},
 		{"sped: {}", "sped"},
+		{"stages: {a: []}", "between 1 and 4"},
+		{"stages: {a: [1, -1]}", "stages of a"},
 	} {
 		if _, err := ReadPerf("p.yaml", []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %s", c.text, err, c.want)
 		}
 	}
-	tab, err := ReadPerf("p.yaml", []byte("speed: {r: {T4: 0.5}, '*': {T4: 0.25}}\ndistance: {'*': {rack: 0.8}}\npairs: {'r/*': 0.5}\nscale: {r: {1: 0.3}}"))
+	tab, err := ReadPerf("p.yaml", []byte("speed: {r: {T4: 0.5}, '*': {T4: 0.25}}\ndistance: {'*': {rack: 0.8}}\npairs: {'r/*': 0.5}\nstages: {r: [12.5, 0.001, 3]}\nscale: {r: {1: 0.3}}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if tab.Speed["r"]["T4-16GB"] != 500_000 || tab.Distance["*"][cluster.LevelRack] != 800_000 ||
-		tab.Pairs[perf.Pair{"r", "*"}] != 500_000 || tab.Scale["r"][1] != 300_000 {
+		tab.Pairs[perf.Pair{"r", "*"}] != 500_000 || tab.Scale["r"][1] != 300_000 || !slices.Equal(tab.Stages["r"], []int64{12_500, 1, 3000}) {
 		t.Errorf("%+v", tab)
 	}
 }

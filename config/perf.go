@@ -15,6 +15,7 @@ type perfFile struct {
 	Speed    map[string]map[string]float64 `yaml:"speed"`    // job model -> GPU model -> factor
 	Distance map[string]map[string]float64 `yaml:"distance"` // job model -> level -> factor
 	Pairs    map[string]float64            `yaml:"pairs"`    // "victim/partner" -> factor
+	Stages   map[string][]float64          `yaml:"stages"`   // job model -> time of each stage of an iteration
 	Scale    map[string]map[int]float64    `yaml:"scale"`    // job model -> tasks -> factor
 }
 
@@ -43,7 +44,7 @@ func ReadPerf(path string, data []byte) (*perf.Table, error) {
 // table makes the table of a file.
 func (f *perfFile) table() (*perf.Table, error) {
 	t := &perf.Table{Speed: map[string]map[string]int64{}, Distance: map[string]map[cluster.Level]int64{},
-		Pairs: map[perf.Pair]int64{}, Scale: map[string]map[int]int64{}}
+		Pairs: map[perf.Pair]int64{}, Stages: map[string][]int64{}, Scale: map[string]map[int]int64{}}
 	for m, row := range f.Speed {
 		t.Speed[m] = map[string]int64{}
 		for gpu, v := range row {
@@ -71,6 +72,14 @@ func (f *perfFile) table() (*perf.Table, error) {
 		}
 		t.Pairs[p] = millionths(v)
 	}
+	for m, row := range f.Stages {
+		for _, v := range row {
+			t.Stages[m] = append(t.Stages[m], thousandths(v))
+		}
+		if len(row) == 0 {
+			t.Stages[m] = nil // Check says what is wrong with it
+		}
+	}
 	for m, row := range f.Scale {
 		t.Scale[m] = map[int]int64{}
 		for n, v := range row {
@@ -85,4 +94,11 @@ func millionths(v float64) int64 {
 		return -1
 	}
 	return int64(math.Round(v * perf.Million))
+}
+
+func thousandths(v float64) int64 {
+	if math.IsNaN(v) || v > 1e12 {
+		return -1
+	}
+	return int64(math.Round(v * 1000))
 }

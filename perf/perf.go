@@ -6,6 +6,7 @@ package perf
 
 import (
 	"fmt"
+	"math/bits"
 	"sort"
 	"strings"
 
@@ -85,6 +86,10 @@ type Table struct {
 	// not listed do not disturb each other in their shares, and take turns where
 	// both have the whole GPU.
 	Pairs map[Pair]int64
+	// Stages is what an iteration of a job model takes of one resource after the
+	// other (storage, CPU, GPU, network), in one unit for all. Jobs that are all
+	// listed interleave where they have the same whole GPUs, whatever Pairs says.
+	Stages map[string][]int64
 	// Scale is the speed of an elastic job at a number of tasks, in ppm of that
 	// at the tasks asked for; missing: linear.
 	Scale map[string]map[int]int64
@@ -96,15 +101,7 @@ func (t *Table) Rate(j *cluster.Job, p Placement) int64 {
 	if p.Nodes > 1 {
 		rate = mul(rate, t.distance(j.Model, p.Level))
 	}
-	turns := int64(1)
-	for _, other := range p.Partners {
-		if f, ok := t.pair(j.Model, other); ok {
-			rate = mul(rate, f)
-		} else if p.Share == cluster.Whole {
-			turns++
-		}
-	}
-	rate /= turns
+	rate = t.beside(rate, j.Model, &p)
 	if p.Tasks != p.Want && p.Want > 0 {
 		if f, ok := t.Scale[j.Model][p.Tasks]; ok {
 			rate = mul(rate, f)
@@ -113,6 +110,27 @@ func (t *Table) Rate(j *cluster.Job, p Placement) int64 {
 		}
 	}
 	return max(1, rate)
+}
+
+// beside is what is left of a rate in the company of others.
+func (t *Table) beside(rate int64, model string, p *Placement) int64 {
+	if len(p.Partners) == 0 {
+		return rate
+	}
+	if alone, together, ok := t.interleaved(model, p); ok {
+		hi, lo := bits.Mul64(uint64(rate), uint64(alone))
+		rate, _ := bits.Div64(hi, lo, uint64(together)) // it does not overflow: alone is not more than together
+		return int64(rate)
+	}
+	turns := int64(1)
+	for _, other := range p.Partners {
+		if f, ok := t.pair(model, other); ok {
+			rate = mul(rate, f)
+		} else if p.Share == cluster.Whole {
+			turns++
+		}
+	}
+	return rate / turns
 }
 
 func mul(a, ppm int64) int64 { return a * ppm / Million }
@@ -177,6 +195,11 @@ func (t *Table) Check() error {
 			if err := bad("distance of "+m+" at "+l.String(), v); err != nil {
 				return err
 			}
+		}
+	}
+	for m, stages := range t.Stages { // order does not matter: any bad one will do
+		if err := checkStages(stages); err != nil {
+			return fmt.Errorf("stages of %s: %w", m, err)
 		}
 	}
 	for p, v := range t.Pairs { // order does not matter: any bad one will do
