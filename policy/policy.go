@@ -58,6 +58,7 @@ var list = []Info{
 	gavel,
 	gandiva,
 	gandivaFair,
+	muri,
 	allox,
 	elasticflow,
 	chronus,

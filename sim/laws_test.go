@@ -125,6 +125,8 @@ func scaled(t *testing.T, name string, k int) engine.Policy {
 		return mustPolicy(t, fmt.Sprintf("gandiva:round=%s,probe=%s", d*time.Minute, d*time.Minute))
 	case "gandiva-fair":
 		return mustPolicy(t, fmt.Sprintf("gandiva-fair:round=%s,reset=%s", d*time.Minute, 5*d*time.Minute))
+	case "muri":
+		return mustPolicy(t, fmt.Sprintf("muri:round=%s", d*time.Minute))
 	case "pollux", "sia":
 		return mustPolicy(t, fmt.Sprintf("%s:round=%s,restart=%s", name, d*time.Minute, d*30*time.Second))
 	case "optimus":
@@ -210,7 +212,7 @@ func TestScaleOfFairShares(t *testing.T) {
 // what the policy looks at, so nothing changes for any of them.
 func TestPermutation(t *testing.T) {
 	for _, pol := range policy.Names() {
-		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "lucid", "gandiva", "gavel", "gandiva-fair", "astraea", "pollux", "sia"}, pol) {
+		if slices.Contains([]string{"las", "tiresias-l", "tiresias-g", "e-las", "qssf", "lucid", "gandiva", "muri", "gavel", "gandiva-fair", "astraea", "pollux", "sia"}, pol) {
 			continue // see TestPermutationOfEquals
 		}
 		pol = roundless(pol)
@@ -284,6 +286,7 @@ func TestStarvation(t *testing.T) {
 	}
 	turns := map[string]time.Duration{ // not later than
 		"gandiva":      time.Minute,     // jobs take turns: this one is the next
+		"muri":         6 * time.Minute, // it had least: so does this
 		"gandiva-fair": 6 * time.Minute, // all jobs of a user have equal time: the first round is its
 		"sia":          time.Minute,     // what a job takes at least is what it is worth: so is this
 	}

@@ -36,6 +36,7 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringVarP(&f.s.Name, "name", "J", "", "name of the job")
 	fl.StringVarP(&f.s.Queue, "queue", "q", "", "queue that it counts for")
 	fl.StringVar(&f.s.Tier, "tier", "", "critical, standard or best-effort")
+	fl.StringVar(&f.s.Model, "model", "", "what it computes: its name in the performance table (docs/simulator.md)")
 	fl.StringVar(&f.s.Kind, "kind", "", "training, batch, service, interactive or trial")
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
 	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")

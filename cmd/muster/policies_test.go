@@ -43,6 +43,7 @@ func TestPoliciesLive(t *testing.T) {
 		{"gavel:round=1s", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
 		{"gandiva:round=1s,pack=false", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
 		{"gandiva:round=1s,probe=3s", []string{"150 --gpus 4", "150 --gpus 4"}, "left alone"}, // together from the second second on
+		{"muri:round=1s,group=1", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
 		{"afs", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"optimus:round=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"pollux:round=1s,restart=0s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
@@ -142,6 +143,28 @@ func TestPackedLive(t *testing.T) {
 	d.must("wait", "2", "3")
 	for _, id := range []string{"1", "2", "3"} {
 		d.want(d.must("show", id), `"state": "completed"`, `"preemptions": 0`)
+	}
+	d.replays()
+}
+
+// Four jobs that use different resources, as processes: none waits, those that run
+// are stopped where that is needed and go on beside others from their checkpoints.
+func TestInterleavedLive(t *testing.T) {
+	d, _ := configured(t, "4xH100-80GB", "policy: 'muri:round=1s'\nperformance: {stages: {load: [10, 1], compute: [1, 10]}}\n")
+	const steps = 120
+	for i, model := range []string{"load", "compute", "load", "compute"} {
+		d.must("submit", "--gpus", "2", "--model", model, "-o", "/dev/null", "--", "sh", "-c", fmt.Sprintf(worker, steps, steps))
+		if i < 2 {
+			d.untilSays(`"state": "running"`, "show", strconv.Itoa(i+1))
+		}
+	}
+	d.untilSays("beside job", "why", "3")
+	d.untilSays("beside job", "why", "4")
+	d.must("wait", "1", "2", "3", "4")
+	for i := range 4 {
+		id := strconv.Itoa(i + 1)
+		d.want(d.must("show", id), `"state": "completed"`)
+		counted(t, filepath.Join(d.dir, "state", "jobs", id, "checkpoint", "steps"), strconv.Itoa(steps))
 	}
 	d.replays()
 }

@@ -109,6 +109,7 @@ func overlay(c *cobra.Command, file, line *api.Submission) {
 		"kind": func() { file.Kind = line.Kind }, "priority": func() { file.Priority = line.Priority },
 		"gpus":  func() { file.GPUs, file.Share, file.Profile = line.GPUs, line.Share, line.Profile },
 		"tasks": func() { file.Tasks = line.Tasks }, "cpus": func() { file.CPU = line.CPU }, "mem": func() { file.RAM = line.RAM },
+		"model":    func() { file.Model = line.Model },
 		"gpu-type": func() { file.GPUTypes = line.GPUTypes }, "time": func() { file.Limit = line.Limit },
 		"estimate": func() { file.Estimate = line.Estimate }, "chdir": func() { file.Dir = line.Dir }, "signal": func() { file.Signal = line.Signal },
 		"no-requeue": func() { file.NoRequeue = line.NoRequeue }, "hold": func() { file.Hold = line.Hold },

@@ -1,0 +1,378 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/solve"
+)
+
+var muri = Info{
+	Name: "muri",
+	About: "shortest or least served first, preemptive; where GPUs do not suffice, up to four jobs of one size that use different resources " +
+		"at different times are put on the same ones",
+	Source: "Muri (SIGCOMM'22); G-muri-simulator, section 8",
+	Needs:  "stages, or speeds of pairs, of jobs on one GPU (else nobody is put beside anybody); cheap stops; estimates for order=s",
+	Knobs: []Knob{
+		{"order", "l", "l: least GPU time had first; s: least GPU time left first"},
+		{"group", "4", "most jobs on the same GPUs, 1 to 4"},
+		{"round", "6m", "groups are made anew at multiples of this"},
+		{"keep", "5", "percent by which those who run together already are preferred"},
+	},
+	New: newMuri,
+}
+
+type muriRules struct {
+	least bool // had, not left
+	group int
+	keep  int64
+	round time.Duration
+}
+
+func newMuri(k *Knobs) (engine.Policy, error) {
+	m := &muriRules{}
+	order := k.text("order")
+	if m.least = order == "l"; !m.least && order != "s" {
+		return nil, cluster.Unknown("order", order, []string{"l", "s"})
+	}
+	group, err := k.int("group")
+	if err == nil && (group < 1 || group > mostTogether) {
+		err = fmt.Errorf("group=%d: want 1 to %d", group, mostTogether)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.group = int(group)
+	if m.keep, err = k.int("keep"); err == nil && (m.keep < 0 || m.keep > 100) {
+		err = fmt.Errorf("keep=%d: want 0 to 100", m.keep)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.round, err = k.turns()
+	return &planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: m.round}, plan: m.plan}, err
+}
+
+// mostTogether is how many jobs the same GPUs have at most; mostMatched among how
+// many groups that follow one another in the order pairs are sought, because that
+// takes the third power of their number.
+const mostTogether, mostMatched = 4, 256
+
+// muriJob is a job while groups are made.
+type muriJob struct {
+	at     int // of the jobs planned for
+	gpus   int
+	key    int64
+	class  int // of jobs that may have the same GPUs; -1: it shares with nobody
+	model  uint16
+	stays  bool // it is not stopped
+	loses  bool // ... and should not be, once it runs
+	tried  bool // it is among those of which groups are made
+	memory cluster.MiB
+}
+
+// muriGroup is jobs that are to have the same GPUs: by their places in the order.
+type muriGroup []int
+
+// muriPlan is what a plan is made of.
+type muriPlan struct {
+	*muriRules
+	v       engine.View
+	jobs    []engine.JobView
+	order   []muriJob
+	classes [][]int       // places in the order
+	groups  [][]muriGroup // by class; those of no class last
+	memory  cluster.MiB   // of the smallest GPU; 0: unknown
+	total   int           // GPUs
+	need    int           // GPUs of all groups
+	known   map[[mostTogether + 1]uint16]int64
+}
+
+func (m *muriRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	p := &muriPlan{muriRules: m, v: v, jobs: jobs, total: totalGPUs(v), known: map[[mostTogether + 1]uint16]int64{}} // looked up only
+	for _, k := range v.Kinds() {
+		if g, ok := cluster.FindModel(k.GPU); ok && (p.memory == 0 || g.Memory < p.memory) {
+			p.memory = g.Memory
+		}
+	}
+	p.sort()
+	p.try()
+	for range m.group {
+		if p.need <= p.total || !p.join() {
+			break
+		}
+	}
+	return engine.Plan{Next: v.Now().Add(m.round), Targets: p.targets()}
+}
+
+// sort lists the jobs in their order: who is not stopped, then by tier, then by GPU
+// time; equals as they come, which is by number.
+func (p *muriPlan) sort() {
+	p.order = make([]muriJob, len(p.jobs))
+	for i, j := range p.jobs {
+		_, least, _ := j.Tasks()
+		p.order[i] = muriJob{at: i, gpus: j.GPUs(least), key: p.key(j), stays: stays(j), loses: j.Loses(), class: -1}
+	}
+	slices.SortStableFunc(p.order, func(a, b muriJob) int {
+		if a.stays != b.stays {
+			return cmp.Compare(flag(b.stays), flag(a.stays))
+		}
+		return cmp.Or(cmp.Compare(p.jobs[a.at].Spec().Tier, p.jobs[b.at].Spec().Tier), cmp.Compare(a.key, b.key))
+	})
+	models := map[string]uint16{} // looked up only
+	for pos := range p.order {
+		o := &p.order[pos]
+		j := p.jobs[o.at]
+		if _, guest := j.Beside(); !packs(j) || guest && o.stays || p.group == 1 {
+			continue
+		}
+		id, ok := models[j.Spec().Model]
+		if !ok {
+			id = uint16(min(len(models), math.MaxUint16))
+			models[j.Spec().Model] = id
+		}
+		o.model, o.memory = id, j.Spec().Tasks[0].Request.Memory
+		o.class = slices.IndexFunc(p.classes, func(c []int) bool { return alike(j.Spec(), p.jobs[p.order[c[0]].at].Spec()) })
+		if o.class < 0 {
+			o.class = len(p.classes)
+			p.classes = append(p.classes, nil)
+		}
+		p.classes[o.class] = append(p.classes[o.class], pos)
+	}
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// key is the GPU time that a job has had, or has left: alone, whoever it runs beside.
+func (p *muriPlan) key(j engine.JobView) int64 {
+	if p.least {
+		return j.Attained()
+	}
+	e := j.Spec().Estimate
+	if e <= 0 {
+		return math.MaxInt64
+	}
+	left, milli := int64(max(e-j.Done(), 0)), max(1, j.Spec().GPUMilli())
+	if left > math.MaxInt64/milli {
+		return math.MaxInt64 - 1
+	}
+	return left * milli
+}
+
+// alike reports whether two jobs may have the same GPUs, by what they ask for.
+func alike(a, b *cluster.Job) bool {
+	x, y := &a.Tasks[0], &b.Tasks[0]
+	return x.Count == y.Count && x.Request.GPUs == y.Request.GPUs && a.Tier == b.Tier && slices.Equal(a.GPUTypes, b.GPUTypes)
+}
+
+// try chooses of which jobs groups are made: for each that would run alone, as many
+// of its class as a group may have, next in the order.
+func (p *muriPlan) try() {
+	p.groups = make([][]muriGroup, len(p.classes)+1)
+	next := make([]int, len(p.classes))
+	free := p.total
+	for pos := range p.order {
+		o := &p.order[pos]
+		if o.tried || o.gpus > free && !o.stays {
+			continue
+		}
+		free -= o.gpus
+		if o.class < 0 {
+			o.tried = true
+			p.need += o.gpus
+			p.groups[len(p.classes)] = append(p.groups[len(p.classes)], muriGroup{pos})
+			continue
+		}
+		class, from := p.classes[o.class], next[o.class]
+		next[o.class] = min(from+p.group, len(class))
+		for _, k := range class[from:next[o.class]] {
+			p.order[k].tried = true
+			p.need += o.gpus
+			p.groups[o.class] = append(p.groups[o.class], muriGroup{k})
+		}
+	}
+}
+
+// join matches the groups of each class, and joins pairs of them until all groups
+// have GPUs. It reports whether it joined any.
+func (p *muriPlan) join() (joined bool) {
+	for c := range p.classes {
+		var out []muriGroup
+		for groups := range slices.Chunk(p.groups[c], mostMatched) {
+			had := len(out)
+			out = p.match(out, c, groups)
+			joined = joined || len(out)-had < len(groups)
+		}
+		p.groups[c] = out
+	}
+	return joined
+}
+
+// match appends the groups of a class to a list, joined in pairs as far as needed.
+func (p *muriPlan) match(out []muriGroup, class int, groups []muriGroup) []muriGroup {
+	if p.need <= p.total {
+		return append(out, groups...)
+	}
+	for u, v := range solve.Match(len(groups), func(a, b int) int64 { return p.weight(class, groups[a], groups[b]) }) {
+		switch {
+		case v > u: // it comes with the other
+		case v < 0:
+			out = append(out, groups[u])
+		case p.need > p.total:
+			out = append(out, slices.Concat(groups[v], groups[u]))
+			p.need -= p.order[groups[u][0]].gpus
+		default:
+			out = append(out, groups[v], groups[u])
+		}
+	}
+	return out
+}
+
+// weight is what two groups get done on the same GPUs, in ppm of one job alone; 0:
+// they may not have them together, or get no more done so than in turns. A job alone
+// keeps one of its resources busy at any time, so this is Muri's efficiency of
+// interleaving, times the number of resources.
+func (p *muriPlan) weight(class int, a, b muriGroup) int64 {
+	if len(a)+len(b) > p.group {
+		return 0
+	}
+	key := [mostTogether + 1]uint16{uint16(class)}
+	memory, losing, n := cluster.MiB(0), 0, 0
+	var list [mostTogether]int
+	for _, g := range [2]muriGroup{a, b} {
+		for _, pos := range g {
+			o := &p.order[pos]
+			memory += o.memory
+			losing += flag(o.loses)
+			list[n] = pos
+			n++
+			key[n] = o.model + 1
+		}
+	}
+	if p.memory > 0 && memory > p.memory || losing > 1 {
+		return 0
+	}
+	slices.Sort(key[1 : 1+n])
+	w, ok := p.known[key]
+	if !ok {
+		w = p.together(list[:n])
+		p.known[key] = w
+	}
+	if w <= 1_000_000 {
+		return 0
+	}
+	if p.keep > 0 && p.neighbours(a, b) {
+		w += w / 100 * p.keep
+	}
+	return w
+}
+
+// together is the sum of the speeds of jobs on the same GPUs.
+func (p *muriPlan) together(list []int) (sum int64) {
+	first := p.jobs[p.order[list[0]].at]
+	gpu := first.GPU()
+	for _, k := range p.v.Kinds() {
+		if gpu == "" && first.Accepts(k.GPU) {
+			gpu = k.GPU
+		}
+	}
+	others := make([]engine.JobView, 0, mostTogether)
+	for i, pos := range list {
+		others = others[:0]
+		for k, other := range list {
+			if k != i {
+				others = append(others, p.jobs[p.order[other].at])
+			}
+		}
+		sum += p.v.SpeedBeside(p.jobs[p.order[pos].at], gpu, others)
+	}
+	return sum
+}
+
+// neighbours reports whether jobs of two groups run on the same GPUs.
+func (p *muriPlan) neighbours(a, b muriGroup) bool {
+	for _, x := range a {
+		for _, y := range b {
+			i, j := p.jobs[p.order[x].at], p.jobs[p.order[y].at]
+			if i.Running() && j.Running() && place(i) == place(j) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// place is who holds the GPUs on which a running job is.
+func place(j engine.JobView) cluster.JobID {
+	if host, guest := j.Beside(); guest {
+		return host
+	}
+	return j.Spec().ID
+}
+
+// targets has groups run that have GPUs, in the order of their first members; all
+// others come after them.
+func (p *muriPlan) targets() []engine.Target {
+	targets := p.v.Targets(len(p.jobs))
+	n := int64(len(p.order))
+	for pos := range p.order {
+		o := &p.order[pos]
+		_, guest := p.jobs[o.at].Beside()
+		targets[o.at] = engine.Target{Rank: 2*n + int64(pos), Alone: guest && !o.stays}
+	}
+	groups := slices.Concat(p.groups...)
+	slices.SortStableFunc(groups, func(a, b muriGroup) int { return cmp.Compare(slices.Min(a), slices.Min(b)) })
+	free := p.total
+	for _, g := range groups {
+		if o := &p.order[g[0]]; o.gpus > free && !o.stays {
+			continue
+		}
+		free -= p.order[g[0]].gpus
+		host := p.host(g)
+		targets[p.order[host].at].Rank = int64(slices.Min(g))
+		id := p.jobs[p.order[host].at].Spec().ID
+		for _, pos := range g {
+			if pos != host {
+				t := &targets[p.order[pos].at]
+				t.Rank, t.Beside, t.Move = n+int64(pos), 1+int32(id), true
+			}
+		}
+	}
+	return targets
+}
+
+// host is the member of a group on whose GPUs the others are to be: one that should
+// not be stopped, else the one that holds GPUs with most of the others there, else
+// the first in the order.
+func (p *muriPlan) host(g muriGroup) int {
+	best, most := -1, -1
+	for _, pos := range slices.Sorted(slices.Values(g)) {
+		j := p.jobs[p.order[pos].at]
+		score := 0
+		if _, guest := j.Beside(); j.Running() && !guest {
+			score = 1
+			for _, other := range g {
+				if host, is := p.jobs[p.order[other].at].Beside(); is && host == j.Spec().ID {
+					score++
+				}
+			}
+		}
+		if p.order[pos].loses {
+			score = mostTogether + 1
+		}
+		if score > most {
+			best, most = pos, score
+		}
+	}
+	return best
+}
