@@ -67,7 +67,7 @@ func TestInterleaving(t *testing.T) {
 	}{
 		{"load", nil, cluster.Whole, 1_000_000},
 		{"load", []string{"compute"}, cluster.Whole, 454 * 1_000_000 / 490}, // 446, then 44; pairs do not count
-		{"load", []string{"load"}, cluster.Whole, 454 * 1_000_000 / 900}, // the 8 beside the other's 446
+		{"load", []string{"load"}, cluster.Whole, 454 * 1_000_000 / 900},    // the 8 beside the other's 446
 		{"load", []string{"other"}, cluster.Whole, 700_000},
 		{"load", []string{"compute"}, 500, 1},
 	} {
