@@ -65,6 +65,9 @@ func (s *Submission) names(j *cluster.Job) (err error) {
 			return bad("kind", "%v", err)
 		}
 	}
+	if j.Isolation, err = cluster.ParseIsolation(s.Isolation); err != nil {
+		return bad("isolation", "%v", err)
+	}
 	if s.Level != "" {
 		if j.Topology.Level, err = cluster.ParseLevel(s.Level); err != nil {
 			return bad("level", "%v", err)

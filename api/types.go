@@ -54,19 +54,21 @@ type Submission struct {
 	Stdin      bool     `json:"stdin,omitempty" doc:"The first task's standard input comes from whoever is attached, as with muster run in a pipe"`
 	Attached   bool     `json:"attached,omitempty" doc:"The output goes to whoever waits with muster run, not to a file in dir"`
 
-	Tasks    int      `json:"tasks,omitempty" minimum:"0" doc:"Tasks of the gang; 1 if 0"`
-	Once     bool     `json:"once,omitempty" doc:"Run the command once with everything that the tasks hold, as sbatch does, instead of once per task"`
-	GPUs     int      `json:"gpus,omitempty" minimum:"0" doc:"GPUs of each task"`
-	Share    int64    `json:"share,omitempty" minimum:"0" maximum:"1000" doc:"Milli-GPU of each device; 0 or 1000: whole devices"`
-	Memory   int64    `json:"gpu_memory,omitempty" minimum:"0" doc:"GPU memory needed on each device, MiB"`
-	Profile  string   `json:"profile,omitempty" doc:"MIG profile instead of whole devices, such as 1g.10gb"`
-	CPU      int64    `json:"cpu,omitempty" minimum:"0" doc:"Milli-cores of each task"`
-	RAM      int64    `json:"ram,omitempty" minimum:"0" doc:"Host memory of each task, MiB"`
-	GPUTypes []string `json:"gpu_types,omitempty" doc:"Acceptable GPU models in order of preference; any if empty"`
-	Level    string   `json:"level,omitempty" enum:"any,nvlink,node,rack,fabric" doc:"How near the tasks must be"`
-	Required bool     `json:"required,omitempty" doc:"The level is required, not only preferred"`
-	MinTasks int      `json:"min_tasks,omitempty" minimum:"0" doc:"Elastic: the fewest tasks to run with"`
-	MaxTasks int      `json:"max_tasks,omitempty" minimum:"0" doc:"Elastic: the most tasks to run with"`
+	Tasks     int      `json:"tasks,omitempty" minimum:"0" doc:"Tasks of the gang; 1 if 0"`
+	Once      bool     `json:"once,omitempty" doc:"Run the command once with everything that the tasks hold, as sbatch does, instead of once per task"`
+	GPUs      int      `json:"gpus,omitempty" minimum:"0" doc:"GPUs of each task"`
+	Share     int64    `json:"share,omitempty" minimum:"0" maximum:"1000" doc:"Milli-GPU of each device; 0 or 1000: whole devices"`
+	Memory    int64    `json:"gpu_memory,omitempty" minimum:"0" doc:"GPU memory needed on each device, MiB"`
+	Profile   string   `json:"profile,omitempty" doc:"MIG profile instead of whole devices, such as 1g.10gb"`
+	Isolation string   `json:"isolation,omitempty" enum:"none,memory,full" doc:"What must be kept apart from others on its GPUs: nothing, its memory, or memory, compute and faults; with a share, the way of sharing follows from it"`
+	Prompt    bool     `json:"latency_sensitive,omitempty" doc:"It cannot wait while others have their turns on a GPU that it shares"`
+	CPU       int64    `json:"cpu,omitempty" minimum:"0" doc:"Milli-cores of each task"`
+	RAM       int64    `json:"ram,omitempty" minimum:"0" doc:"Host memory of each task, MiB"`
+	GPUTypes  []string `json:"gpu_types,omitempty" doc:"Acceptable GPU models in order of preference; any if empty"`
+	Level     string   `json:"level,omitempty" enum:"any,nvlink,node,rack,fabric" doc:"How near the tasks must be"`
+	Required  bool     `json:"required,omitempty" doc:"The level is required, not only preferred"`
+	MinTasks  int      `json:"min_tasks,omitempty" minimum:"0" doc:"Elastic: the fewest tasks to run with"`
+	MaxTasks  int      `json:"max_tasks,omitempty" minimum:"0" doc:"Elastic: the most tasks to run with"`
 
 	Limit        Duration   `json:"limit,omitempty" doc:"Wall-clock limit, enforced"`
 	Estimate     Duration   `json:"estimate,omitempty" doc:"Expected run time, if it is known"`
@@ -149,6 +151,7 @@ type Job struct {
 	ExitSignal   int        `json:"exit_signal,omitempty"`
 	Node         string     `json:"node,omitempty"`
 	Devices      []Device   `json:"devices,omitempty" doc:"What it holds, or held last"`
+	Sharing      string     `json:"sharing,omitempty" doc:"How it shares a GPU, and who enforces that"`
 	StdOut       string     `json:"stdout,omitempty" doc:"Path of the output, of the first task"`
 	StdErr       string     `json:"stderr,omitempty"`
 	Progress     *Progress  `json:"progress,omitempty"`

@@ -14,6 +14,8 @@ type Update struct {
 	GPUs        *int       `json:"gpus,omitempty" minimum:"0" doc:"Whole GPUs of each task"`
 	Profile     *string    `json:"profile,omitempty" doc:"MIG profile instead of whole devices; empty: none"`
 	Share       *int64     `json:"share,omitempty" minimum:"0" maximum:"1000" doc:"Milli-GPU of each device; 0: whole devices"`
+	Memory      *int64     `json:"gpu_memory,omitempty" minimum:"0" doc:"GPU memory needed on each device, MiB"`
+	Isolation   *string    `json:"isolation,omitempty" enum:"none,memory,full"`
 	CPU         *int64     `json:"cpu,omitempty" minimum:"0" doc:"Milli-cores of each task"`
 	RAM         *int64     `json:"ram,omitempty" minimum:"0" doc:"Host memory of each task, MiB"`
 	GPUTypes    *[]string  `json:"gpu_types,omitempty"`
@@ -47,6 +49,8 @@ func (u *Update) Apply(s Submission) Submission {
 	set(&s.GPUs, u.GPUs)
 	set(&s.Share, u.Share)
 	set(&s.Profile, u.Profile)
+	set(&s.Memory, u.Memory)
+	set(&s.Isolation, u.Isolation)
 	set(&s.CPU, u.CPU)
 	set(&s.RAM, u.RAM)
 	set(&s.GPUTypes, u.GPUTypes)

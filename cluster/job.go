@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // JobID numbers jobs densely in the order in which they reach the engine.
 type JobID int32
@@ -152,6 +155,7 @@ type Job struct {
 	Elastic     Elastic       `json:"elastic,omitzero"`
 	PerNode     int           `json:"per_node,omitempty"`    // most tasks on one node; 0: as many as fit (Slurm: --ntasks-per-node)
 	NodeLimits  []NodeLimit   `json:"node_limits,omitempty"` // what some nodes take of it, as things are now
+	Isolation   Isolation     `json:"isolation,omitempty"`   // what has to be kept apart from others on its GPUs
 	NoPreempt   bool          `json:"no_preempt,omitempty"`  // it waits rather than have others leave
 	Limit       time.Duration `json:"limit,omitempty"`       // wall-clock limit, enforced; 0: the partition's default
 	Estimate    time.Duration `json:"estimate,omitempty"`    // expected run time on the reference GPU; 0: unknown
@@ -165,6 +169,11 @@ type Job struct {
 	NoRequeue   bool          `json:"no_requeue,omitempty"` // a lost or preempted job ends instead of waiting again
 	Model       string        `json:"model,omitempty"`      // what it computes: a key of the throughput tables
 	Skew        Milli         `json:"skew,omitempty"`       // largest message / model size, in thousandths (Tiresias)
+}
+
+// Shares reports whether tasks of the job get shares of GPUs.
+func (j *Job) Shares() bool {
+	return slices.ContainsFunc(j.Tasks, func(t TaskSet) bool { return t.Request.Fractional() && t.Request.Profile == "" })
 }
 
 // NumTasks returns the size of the gang at its requested (largest) size.

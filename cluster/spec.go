@@ -64,6 +64,7 @@ type Spec struct {
 	Reservations []Reservation `json:"reservations,omitempty"`
 	Epoch        int64         `json:"epoch,omitempty"` // Unix seconds of Time 0, for windows and calendars
 	Zone         int           `json:"zone,omitempty"`  // seconds east of UTC, for windows
+	Sharing      Sharing       `json:"sharing,omitempty"`
 }
 
 // GPUs returns the number of GPUs in the cluster.

@@ -24,6 +24,7 @@ type clusterFile struct {
 	Name         string            `yaml:"name"`
 	Epoch        string            `yaml:"epoch"`    // RFC 3339: the calendar time of a simulation's start
 	Timezone     string            `yaml:"timezone"` // "+01:00", for windows
+	Sharing      string            `yaml:"sharing"`  // time-slicing (if it is not there) or mps
 	Models       []modelFile       `yaml:"models"`
 	Nodes        []nodeFile        `yaml:"nodes"`
 	Partitions   []partitionFile   `yaml:"partitions"`
@@ -231,6 +232,12 @@ func keysOf(typeName string) []string {
 
 func (f *clusterFile) spec() (*cluster.Spec, error) {
 	s := &cluster.Spec{Name: f.Name}
+	if f.Sharing != "" {
+		var err error
+		if s.Sharing, err = cluster.ParseSharing(f.Sharing); err != nil {
+			return nil, At(err, "sharing")
+		}
+	}
 	if f.Epoch != "" {
 		t, err := time.Parse(time.RFC3339, f.Epoch)
 		if err != nil {

@@ -33,7 +33,8 @@ type Serve struct {
 	Partitions                       []cluster.Partition // without nodes: of this machine
 	Members                          map[string]People   // by queue: who may submit there
 	Operators, Admins                People
-	Idle                             *Idle       // nil: idle jobs are left alone
+	Idle                             *Idle // nil: idle jobs are left alone
+	Sharing                          Sharing
 	Perf                             *perf.Table // what policies that plan know of speeds; nil: nothing
 
 	State, Socket string
@@ -66,6 +67,7 @@ type serveFile struct {
 	Operators  People              `yaml:"operators"`
 	Admins     People              `yaml:"admins"`
 	Idle       *idleFile           `yaml:"idle"`
+	Sharing    *sharingFile        `yaml:"sharing"`
 	Perf       *perfFile           `yaml:"performance"`
 
 	State       string    `yaml:"state"`
@@ -158,6 +160,9 @@ func (f *serveFile) serve() (*Serve, error) {
 	var err error
 	if c.Idle, err = f.Idle.idle(names); err != nil {
 		return nil, At(err, "idle")
+	}
+	if c.Sharing, err = f.Sharing.sharing(); err != nil {
+		return nil, At(err, "sharing")
 	}
 	if f.Perf != nil {
 		if c.Perf, err = f.Perf.table(); err != nil {

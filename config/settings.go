@@ -96,6 +96,9 @@ func (c *Serve) atStart(add func(live bool, key, value string), sample string) {
 		add(false, "cpus", strconv.Itoa(c.CPUs))
 	}
 	add(false, "sample_every", sample)
+	add(false, "sharing.shares", c.Sharing.Shares)
+	add(false, "sharing.mps_program", c.Sharing.Program)
+	add(false, "sharing.over_memory", c.Sharing.OverMemory)
 }
 
 // KeepStart takes over from a running configuration what counts only when the
@@ -105,7 +108,7 @@ func (c *Serve) KeepStart(running *Serve) {
 		c.Cert, c.Key, c.SelfSigned = running.Cert, running.Key, running.SelfSigned
 	}
 	c.State, c.Socket, c.GPUs, c.CPUs = running.State, running.Socket, running.GPUs, running.CPUs
-	c.SampleEvery, c.Listen, c.Insecure = running.SampleEvery, running.Listen, running.Insecure
+	c.SampleEvery, c.Listen, c.Insecure, c.Sharing = running.SampleEvery, running.Listen, running.Insecure, running.Sharing
 }
 
 func tlsText(c *Serve) string {

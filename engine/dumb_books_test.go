@@ -17,6 +17,8 @@ type books struct {
 	held  [][]engine.Alloc // by node
 	keep  map[int]amount   // what promises leave on a node; looked up only
 	off   map[int]bool     // nodes that a promise shall keep off; looked up only
+	mps   bool             // the shares of one device are of one user
+	user  string           // for whom a place is looked for
 }
 
 func newBooks(nodes []cluster.Node) books {
@@ -112,6 +114,7 @@ type gpu struct {
 	compute        int
 	media          bool
 	tenants, whole int
+	user           string // of the shares on it
 }
 
 func (b *books) gpu(node, i int) gpu {
@@ -128,6 +131,7 @@ func (b *books) gpu(node, i int) gpu {
 			g.compute += int(a.Compute)
 			g.media = g.media || a.Media
 			g.tenants++
+			g.user = a.User
 		}
 	}
 	return g
@@ -144,7 +148,7 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 		}
 		var left int64
 		if r.Profile == "" {
-			if cutAt(&b.nodes[node], i) || g.slots != 0 || g.milli < r.Share || g.mem < r.Memory {
+			if cutAt(&b.nodes[node], i) || g.slots != 0 || g.milli < r.Share || g.mem < r.Memory || b.another(&g) {
 				continue
 			}
 			left = g.milli - r.Share
@@ -163,6 +167,9 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 	}
 	return best
 }
+
+// another reports whether a device's shares are of somebody else.
+func (b *books) another(g *gpu) bool { return b.mps && g.tenants > 0 && g.user != b.user }
 
 // startAt is the memory slice at which a new instance does least harm: fewest
 // slices of instances that become impossible, the highest of equals. Where the
@@ -215,6 +222,9 @@ func (b *books) one(node, set int, r *cluster.Request, emptiest bool) (allocs []
 			return nil
 		}
 		a := engine.Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << i, Share: int32(r.Share), Mem: r.Memory}
+		if b.mps && r.Profile == "" {
+			a.User = b.user
+		}
 		if k == 0 {
 			a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
 		}
@@ -247,7 +257,7 @@ func (b *books) room(node int, r *cluster.Request, most int, bound []engine.Allo
 	case shared(r) && r.GPUs > 1: // a device counts once, however much is left of it
 		k := 0
 		for i := range b.nodes[node].GPUs {
-			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && !cutAt(&b.nodes[node], i) && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory {
+			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && !cutAt(&b.nodes[node], i) && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory && !b.another(&g) {
 				k++
 			}
 		}
@@ -328,7 +338,7 @@ func (b *books) exactly(allocs []engine.Alloc) bool {
 		} else {
 			g := then.gpu(node, bits.TrailingZeros64(a.GPUs))
 			if g.whole > 0 || g.milli < int64(a.Share) || g.mem < a.Mem || g.slots&a.Slots != 0 ||
-				g.tenants > 0 && (g.slots == 0) != (a.Slots == 0) || g.media && a.Media {
+				g.tenants > 0 && ((g.slots == 0) != (a.Slots == 0) || g.user != a.User) || g.media && a.Media {
 				return false
 			}
 		}
@@ -422,6 +432,7 @@ func (j *dumbJob) gang() bool { return len(j.Tasks) > 1 || j.Tasks[0].Count > 1 
 
 // place finds devices for the whole gang, or nothing.
 func (d *dumb) place(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc {
+	b.mps, b.user = d.mps, j.User
 	for _, stage := range d.stages(j) {
 		for set := range stage {
 			stage[set] = slices.DeleteFunc(stage[set], func(i int) bool {

@@ -18,7 +18,7 @@ func (d *dumb) submit(spec *cluster.Job) {
 	if d.queued() {
 		j.shape += spec.Queue
 	}
-	if d.byUser() {
+	if d.byUser() || d.mps && j.Shares() {
 		j.shape += " " + spec.User
 	}
 	d.jobs = append(d.jobs, j)

@@ -32,6 +32,7 @@ type dumb struct {
 	nodes          []cluster.Node
 	drained        map[int]bool // looked up only
 	queues         []cluster.Queue
+	mps            bool // the shares of one device are of one user
 	jobs           []*dumbJob
 	turns          int
 	completed      []earlier

@@ -102,6 +102,7 @@ type Alloc struct {
 	Compute uint8         `json:"compute,omitempty"` // MIG compute slices held
 	Media   bool          `json:"media,omitempty"`   // ... with the GPU's media engines
 	Mem     cluster.MiB   `json:"mem,omitempty"`     // GPU memory on each shared device
+	User    string        `json:"user,omitempty"`    // whose share it is, where the shares of one device are one user's
 	CPU     cluster.Milli `json:"cpu,omitempty"`     // all tasks together
 	RAM     cluster.MiB   `json:"ram,omitempty"`     // all tasks together
 }

@@ -239,6 +239,10 @@ func (t *tally) add(a *Alloc, packed bool) error {
 		if d.tenants > 0 && (d.slots == 0) != (a.Slots == 0) {
 			return fmt.Errorf("device %d is shared both by slices and by fractions", i)
 		}
+		if d.tenants > 0 && d.user != a.User {
+			return fmt.Errorf("device %d is shared by %q and %q", i, d.user, a.User)
+		}
+		d.user = a.User
 		d.tenants++
 		d.milli += a.Share
 		d.mem += a.Mem
@@ -343,7 +347,7 @@ func (e *Engine) checkBooks() error {
 			if u.tenants > 0 {
 				free &^= 1 << i
 			}
-			want := device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, u.guests, u.media, model.Memory - u.mem}
+			want := device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, u.guests, u.media, model.Memory - u.mem, u.user}
 			if *d != want {
 				return fmt.Errorf("books: node %d, device %d: %+v, recomputed %+v", id, i, *d, want)
 			}

@@ -19,6 +19,7 @@ type device struct {
 	guests  int8        // jobs beside whoever holds it whole
 	media   bool        // its media engines are in use
 	mem     cluster.MiB // free
+	user    string      // whose shares are on it, where that matters
 }
 
 // nodeState is a node as the engine sees it: what is free after everything
@@ -250,6 +251,7 @@ func (st *nodeStore) applyShared(n *nodeState, a *Alloc, taken bool) {
 		d.compute += a.Compute
 		d.media = d.media || a.Media
 		d.tenants++
+		d.user = a.User
 		if d.milli < 0 || d.mem < 0 {
 			panic("engine: a device is shared beyond its capacity")
 		}
@@ -262,8 +264,11 @@ func (st *nodeStore) applyShared(n *nodeState, a *Alloc, taken bool) {
 		d.slots &^= a.Slots
 		d.compute -= a.Compute
 		d.media = d.media && !a.Media
-		if d.tenants--; d.tenants == 0 && n.whole()&a.GPUs != 0 {
-			st.setFree(n, n.free|a.GPUs)
+		if d.tenants--; d.tenants == 0 {
+			d.user = ""
+			if n.whole()&a.GPUs != 0 {
+				st.setFree(n, n.free|a.GPUs)
+			}
 		}
 	}
 	st.indexPartial(n)

@@ -489,7 +489,7 @@ func (e *Engine) canTake(a *Alloc, guested bool) bool {
 	if n.free&a.GPUs != 0 {
 		return true
 	}
-	return (d.tenants > 0 || n.isCut(bits.TrailingZeros64(a.GPUs))) && d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
+	return (d.tenants == 0 || d.user == a.User) && (d.tenants > 0 || n.isCut(bits.TrailingZeros64(a.GPUs))) && d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
 		(d.tenants == 0 || (a.Slots == 0) == (d.slots == 0)) && !(a.Media && d.media)
 }
 

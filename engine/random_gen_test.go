@@ -95,6 +95,9 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 			sc.stimuli = append(sc.stimuli, stimulus{g.at, ev})
 		}
 	}
+	if chance(r, 30) {
+		sc.cfg.Spec.Sharing = cluster.MPS
+	}
 	return sc, nil
 }
 

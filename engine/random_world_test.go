@@ -465,6 +465,7 @@ func (w *randomWorld) checkDevices(act *engine.Action, first bool) error {
 		lone           bool // whole for one that was never beside another
 		share          int64
 		slots          uint8
+		user           string
 	}
 	devs := make([][64]dev, len(w.specs))
 	cpu, ram := make([]int64, len(w.specs)), make([]int64, len(w.specs))
@@ -486,6 +487,10 @@ func (w *randomWorld) checkDevices(act *engine.Action, first bool) error {
 					d.lone = d.lone || !j.packed
 				} else {
 					d.tenants++
+					if d.tenants > 1 && a.Slots == 0 && j.spec.User != d.user && w.sc.cfg.Spec.Sharing == cluster.MPS {
+						return fmt.Errorf("job %d of %q is on a device of node %d on which %q is", id, j.spec.User, a.Node, d.user)
+					}
+					d.user = j.spec.User
 				}
 				if d.whole > 1 && d.lone || d.whole > 0 && d.tenants > 0 || d.slots&a.Slots != 0 {
 					return fmt.Errorf("job %d is on a device of node %d that another job still holds", id, a.Node)

@@ -103,6 +103,9 @@ func shapeKey(buf []byte, j *cluster.Job) []byte {
 
 func (e *Engine) shapeOf(j *cluster.Job) int32 {
 	e.scratch.key = shapeKey(e.scratch.key[:0], j)
+	if e.cfg.Spec.Sharing == cluster.MPS && j.Shares() { // what fits for one user may not for another
+		e.scratch.key = append(e.scratch.key, j.User...)
+	}
 	if id, ok := e.shapeID[string(e.scratch.key)]; ok {
 		return id
 	}

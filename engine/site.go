@@ -163,7 +163,31 @@ func (s *Site) in(d Domain, node int32) bool {
 
 // devices is the mask of the devices that the search is restricted to, on a
 // node inside.
-func (s *Site) devices(n *nodeState) uint64 { return s.within.devices(n) & s.home.devices(n) }
+func (s *Site) devices(n *nodeState) uint64 {
+	on := s.within.devices(n) & s.home.devices(n)
+	if s.e.cfg.Spec.Sharing == cluster.MPS {
+		on &^= n.others(s.job.spec.User)
+	}
+	return on
+}
+
+// others is the devices on which shares of somebody else are.
+func (n *nodeState) others(user string) (mask uint64) {
+	for i := range n.devs {
+		if d := &n.devs[i]; d.tenants > 0 && d.slots == 0 && d.user != user {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
+// ownerOf is whose a job's shares are, where that matters.
+func (e *Engine) ownerOf(j *jobState) string {
+	if e.cfg.Spec.Sharing != cluster.MPS {
+		return ""
+	}
+	return j.spec.User
+}
 
 // only returns the single node to which the search is restricted, if it is.
 func (s *Site) only() (int32, bool) {
@@ -427,7 +451,7 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 		s.own = 0
 		for i := range r.GPUs {
 			dev := s.pickDevice(node, set, pick)
-			a := Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory}
+			a := Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, User: s.e.ownerOf(s.job)}
 			if i == 0 { // CPU and RAM count once for each task
 				a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
 			}
@@ -526,5 +550,5 @@ func (s *Site) sliceAlloc(a *Alloc, r *cluster.Request) {
 	a.Slots = p.Mask(start)
 	a.Compute, a.Media = uint8(p.Compute), p.Media()
 	a.Share = int32(int64(p.Compute) * cluster.Whole / int64(model.Compute))
-	a.Mem = min(p.Memory, d.mem)
+	a.Mem, a.User = min(p.Memory, d.mem), ""
 }

@@ -82,6 +82,21 @@ func TestTwinFound(t *testing.T) {
 	}
 }
 
+// TestTwinUsers plays where the shares of one GPU are of one user, with many shares.
+func TestTwinUsers(t *testing.T) {
+	for pol, mode := range map[string]engine.Backfill{"fifo": engine.Conservative, "srtf": engine.EASY, "scatter": engine.Skip, "las:base=1m": engine.Strict, "multifactor": engine.Skip} {
+		t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
+			t.Parallel()
+			for seed, n := uint64(1), 0; n < 2*twinEvents(t); seed++ {
+				n += twins(t, pol, []string{"best-fit", "first-fit", "worst-fit"}[seed%3], mode, seed+oneUser, nil)
+			}
+		})
+	}
+}
+
+// oneUser is a seed beyond which the shares of one GPU are of one user.
+const oneUser = 1 << 32
+
 // twinQueues are queues without what the twin does not know: budgets and windows.
 func twinQueues(r *rand.Rand) []cluster.Queue {
 	qs := randomQueues(r)
@@ -133,6 +148,9 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		}
 		spec.Nodes = append(spec.Nodes, n)
 	}
+	if seed > oneUser {
+		spec.Sharing = cluster.MPS
+	}
 	p, err := newPolicy(pol)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +162,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 	if queues != nil {
 		spec.Queues = queues(r)
 	}
-	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, placer: placer, mode: mode, queues: spec.Queues, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
+	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
 	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HalfLife: 20 * time.Minute}); err != nil {
 		if queues != nil {
 			return 0 // more is guaranteed than there is
@@ -275,7 +293,7 @@ func (w *pair) request() cluster.Request {
 	r := w.r
 	q := cluster.Request{GPUs: pick(r, 1, 1, 2, 4), CPU: pick[int64](r, 0, 0, 1000, 5000), RAM: pick[int64](r, 0, 0, 0, 9000)}
 	switch k := r.IntN(100); {
-	case k < 20:
+	case k < 20 || w.d.mps && k < 70:
 		q.GPUs, q.Share, q.Memory = pick(r, 1, 1, 1, 2), pick[int64](r, 100, 250, 333, 500), pick[int64](r, 0, 4096, 9000)
 	case k < 35:
 		q.GPUs, q.Profile = 1, pick(r, "1g", "2g", "3g", "1g.10gb+me", "1g.20gb", "4g", "1g.6gb", "2g.12gb+me")

@@ -255,7 +255,7 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 		Ended: at(r.Ended), Waited: api.Duration(info.Waited), Ran: api.Duration(r.Ran), GPUHours: float64(r.Attained) / 3.6e9,
 		Restarts: info.restarts(), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
 		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Submission: *sub,
-		LostGPUHours: info.Use.Lost.Hours(), CPUTime: api.Duration(info.Use.CPU), RAMPeak: info.Use.Peak >> 20}
+		Sharing: info.Sharing, LostGPUHours: info.Use.Lost.Hours(), CPUTime: api.Duration(info.Use.CPU), RAMPeak: info.Use.Peak >> 20}
 	if r.State == engine.Done && r.Reason == engine.NeverReady {
 		j.Code = "DependencyNeverSatisfied"
 	}

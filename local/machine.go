@@ -39,6 +39,7 @@ type Options struct {
 	SampleEvery time.Duration // 0: nothing is measured
 	HourCost    float64       // of a GPU; 0: unknown
 	Idle        *IdleRules    // what becomes of idle jobs; nil: they are left alone
+	Sharing     Sharing
 	// Groups keep tasks to what they asked for; nil: nothing does.
 	Groups *cgroup.Manager
 	Now    func() time.Time
@@ -98,6 +99,7 @@ type Machine struct {
 	running context.Context // ends when the daemon does
 	groups  *cgroup.Manager
 	history history
+	mps     *mpsDaemons
 	sampler atomic.Pointer[sampler]
 	seen    atomic.Pointer[map[string]gpu.Sample] // by UUID
 	idle    atomic.Pointer[IdleRules]
@@ -106,18 +108,19 @@ type Machine struct {
 
 // job is a job that is not done.
 type job struct {
-	id       cluster.JobID
-	info     Info
-	sub      *api.Submission
-	row      bool         // it is in the store
-	foretold cluster.Time // start that was foretold first; 0: nobody asked yet
-	told     time.Time    // expected start that somebody was told last
-	edited   bool         // its submission changed since it was stored
-	run      *runner
-	was      string       // the state that is stored
-	then     []order      // for the runner, when the step is stored
-	said     []string     // for its history, with the next step
-	foretell cluster.Time // expected end that is stored with the next step; 0: none
+	id        cluster.JobID
+	info      Info
+	sub       *api.Submission
+	row       bool         // it is in the store
+	foretold  cluster.Time // start that was foretold first; 0: nobody asked yet
+	told      time.Time    // expected start that somebody was told last
+	edited    bool         // its submission changed since it was stored
+	run       *runner
+	was       string       // the state that is stored
+	then      []order      // for the runner, when the step is stored
+	said      []string     // for its history, with the next step
+	throttled cluster.Time // when it last had to stand still
+	foretell  cluster.Time // expected end that is stored with the next step; 0: none
 }
 
 // Info is what is stored of a job besides its submission.
@@ -128,7 +131,10 @@ type Info struct {
 	InPlace   int              `json:"in_place,omitempty"` // runs that began in place, not out of the queue
 	On        []engine.Alloc   `json:"on,omitempty"`       // what that run was started on
 	State     string           `json:"state"`
-	Text      string           `json:"text,omitempty"` // how it ended
+	Text      string           `json:"text,omitempty"`    // how it ended
+	Sharing   string           `json:"sharing,omitempty"` // how it shares a GPU, and what is enforced
+	Over      bool             `json:"over,omitempty"`    // it used more memory of a GPU than its share's
+	Faults    int              `json:"faults,omitempty"`  // of the server of its GPU, which ended it and others
 	Exit      int              `json:"exit,omitempty"`
 	Signal    int              `json:"signal,omitempty"`
 	Devices   []api.Device     `json:"devices,omitempty"`
@@ -174,7 +180,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if err := m.choosePolicy(ctx); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	if err := errors.Join(m.restore(ctx), m.whyDrained(ctx)); err != nil {
+	if err := errors.Join(m.findMPS(), m.restore(ctx), m.whyDrained(ctx)); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	return m, nil
@@ -183,8 +189,9 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 // Run schedules until the context ends. Tasks go on running.
 func (m *Machine) Run(ctx context.Context) error {
 	if m.opt.Devices != nil {
-		m.runners.Add(1)
+		m.runners.Add(2)
 		go m.watchHealth()
+		go m.mps.tend()
 		if m.opt.SampleEvery > 0 {
 			m.runners.Add(1)
 			go m.sample()

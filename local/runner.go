@@ -141,20 +141,28 @@ func (r *runner) launch(tasks []*task) {
 func (r *runner) spawnAll(tasks []*task) bool {
 	r.tasks, r.live = tasks, 0
 	r.ended = make(chan *task, len(tasks))
+	if err := r.serveMPS(tasks); err != nil {
+		return r.cannotStart(err)
+	}
 	for _, t := range tasks {
 		if err := r.spawn(t); err != nil {
-			r.m.opt.Log.Warn("a task could not be started", "job", r.id, "task", t.rank, "error", err)
-			r.cannot = err.Error()
-			r.abandon()
-			select { // a machine without processes or room needs time, not more attempts
-			case <-r.m.running.Done():
-			case <-time.After(time.Second):
-			}
-			return false
+			return r.cannotStart(fmt.Errorf("task %d: %w", t.rank, err))
 		}
 		r.live++
 	}
 	return true
+}
+
+// cannotStart takes back what was started of a gang; it returns false.
+func (r *runner) cannotStart(err error) bool {
+	r.m.opt.Log.Warn("a job could not be started", "job", r.id, "error", err)
+	r.cannot = err.Error()
+	r.abandon()
+	select { // a machine without processes or room needs time, not more attempts
+	case <-r.m.running.Done():
+	case <-time.After(time.Second):
+	}
+	return false
 }
 
 // follow stays with the job until it is over, or the daemon is.
@@ -484,11 +492,23 @@ func (r *runner) finish() {
 	default:
 		ev.Reason = engine.Failed
 	}
+	others := ""
+	if ev.Reason == engine.Failed {
+		others = r.faultOfOthers()
+	}
 	r.m.crash("ended")
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		j := r.job
 		j.info.Frozen = false
 		rec := r.m.eng.Record(r.id)
+		if others != "" {
+			if j.info.Faults++; j.info.Faults < mpsHits {
+				ev.Reason, lost, text = engine.NodeLost, true, others
+				j.said = append(j.said, others)
+			} else {
+				text += fmt.Sprintf("; %s, and this is the %d. time: it counts as its own fault", others, mpsHits)
+			}
+		}
 		ev.Done = doneAt(rec, now)
 		if r.told && !r.saved || lost {
 			ev.Done = rec.Saved

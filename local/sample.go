@@ -58,6 +58,7 @@ type sampled struct {
 	tier       cluster.Tier
 	idle       string   // stage
 	spared     bool     // from the rules for idle jobs
+	may        int64    // MiB of each GPU that it shares; 0: nobody says
 	step, rate *float64 // what it last reported
 }
 
@@ -182,7 +183,7 @@ func (m *Machine) sampled() (list []sampled, healthy int, held float64) {
 		if r.State < engine.Starting || r.State > engine.Stopping {
 			continue
 		}
-		v := sampled{id: j.id, run: j.info.Run, devices: j.info.Devices, began: r.Started, tier: r.Spec.Tier, idle: j.info.idleStage()}
+		v := sampled{id: j.id, run: j.info.Run, devices: j.info.Devices, began: r.Started, tier: r.Spec.Tier, idle: j.info.idleStage(), may: m.memoryOf(r.Spec)}
 		if rules := m.idle.Load(); rules != nil {
 			v.spared = m.spared(rules, r.Spec)
 		}
@@ -279,6 +280,9 @@ func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map
 			util, memory = nil, nil
 			if u := users[at][j.id]; u != nil {
 				util, memory = u.util, u.memory
+				if memory != nil && j.may > 0 && *memory > j.may {
+					s.m.over(j.id, j.run, *memory, j.may)
+				}
 			} else if g.PerProcess { // none of its processes is on the GPU
 				util, memory = new(float64), new(int64)
 			}

@@ -38,6 +38,10 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 	if err := m.defaults(s, &spec, &u); err != nil {
 		return nil, err
 	}
+	sharing, err := m.choose(s, &spec)
+	if err != nil {
+		return nil, err
+	}
 	array := api.Array{Indices: []int{notElement}}
 	if s.Array != "" {
 		if array, err = api.ParseArray(s.Array); err != nil {
@@ -66,7 +70,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 				}
 			}
 			j := m.newJob(u, s, spec)
-			j.info.Guessed = guessed
+			j.info.Guessed, j.info.Sharing = guessed, sharing
 			if s.Array != "" {
 				first := j.id - cluster.JobID(k)
 				j.info.Record.Spec.Array = &cluster.Array{ID: first, Index: index, Cap: array.Cap}

@@ -33,6 +33,10 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update) error {
 		if err != nil {
 			return nil, err
 		}
+		sharing, err := m.choose(&sub, &spec)
+		if err != nil {
+			return nil, err
+		}
 		spec.ID, spec.User, spec.Submit, spec.Hold, spec.After, spec.Array = was.ID, was.User, was.Submit, was.Hold, was.After, was.Array
 		if old != nil {
 			spec.Hold = old.Spec.Hold
@@ -64,7 +68,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update) error {
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &api.FieldError{Field: "update", Text: text}
 		}
-		j.sub, j.edited = &sub, true
+		j.sub, j.edited, j.info.Sharing = &sub, true, sharing
 		return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}, nil
 	})
 }

@@ -25,11 +25,20 @@ import (
 type played struct {
 	devices []gpu.Device
 	values  []gpu.Sample
+
+	exclusive map[string]bool
 }
 
 func (p *played) Devices() []gpu.Device { return p.devices }
 func (p *played) Sample() []gpu.Sample  { return p.values }
 func (p *played) Close() error          { return nil }
+func (p *played) Exclusive(uuid string, on bool) error {
+	if p.exclusive == nil {
+		p.exclusive = map[string]bool{}
+	}
+	p.exclusive[uuid] = on
+	return nil
+}
 func (p *played) Health(context.Context, time.Duration) []string {
 	return make([]string, len(p.devices))
 }

@@ -86,11 +86,11 @@ func stays(j engine.JobView) bool {
 }
 
 // packs reports whether a job may share its GPUs: it is a gang of one size with
-// whole GPUs, and not critical.
+// whole GPUs, not critical, and does not ask to be kept apart.
 func packs(j engine.JobView) bool {
 	_, least, most := j.Tasks()
 	s := j.Spec()
-	if s.Tier == cluster.Critical || s.Kind == cluster.Service || len(s.Tasks) != 1 || least != most {
+	if s.Tier == cluster.Critical || s.Kind == cluster.Service || s.Isolation != cluster.Open || len(s.Tasks) != 1 || least != most {
 		return false
 	}
 	r := &s.Tasks[0].Request

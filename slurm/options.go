@@ -72,6 +72,7 @@ var batchOptions = []option{
 
 	// Muster's own, meant for #MUSTER lines; Slurm takes those for comments.
 	{name: "gpu-memory", arg: needs},
+	{name: "isolation", arg: needs},
 	{name: "kind", arg: needs},
 	{name: "mig", arg: needs},
 	{name: "share", arg: needs},

@@ -83,6 +83,10 @@ func (s *settings) own(sub *api.Submission, r *resources, _ machine) error {
 		}
 		sub.Memory = v
 	}
+	sub.Isolation = s.get("isolation")
+	if _, err := cluster.ParseIsolation(sub.Isolation); err != nil {
+		return fmt.Errorf("--isolation: %w", err)
+	}
 	mode := s.get("open-mode")
 	if mode != "" && mode != "append" && mode != "truncate" && mode != "a" && mode != "t" {
 		return fmt.Errorf("invalid --open-mode specification %q: append or truncate", mode)

@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/gpu"
 )
@@ -29,6 +32,21 @@ type devices struct {
 	gpus   []api.GPU
 	spec   cluster.Spec
 	notes  []string // for the operator
+
+	sharing local.Sharing
+}
+
+// share finds out how the GPUs can be shared, and how they are to be.
+func (d *devices) share(conf *config.Sharing) error {
+	d.sharing = local.Sharing{Program: conf.Program, OverMemory: local.OverMemory(slices.Index([]string{"warn", "throttle", "stop"}, conf.OverMemory))}
+	_, err := exec.LookPath(conf.Program)
+	switch {
+	case conf.Shares == "mps" && err != nil:
+		return fmt.Errorf("sharing: shares: mps: %w (it comes with NVIDIA's driver)", err)
+	case conf.Shares == "mps", conf.Shares == "auto" && err == nil && len(d.gpus) > 0 && !d.gpus[0].Simulated:
+		d.spec.Sharing = cluster.MPS
+	}
+	return nil
 }
 
 // openDevices finds the GPUs that --gpus asks for: simulated ones, all real

@@ -26,7 +26,7 @@ type jobFlags struct {
 	s                       api.Submission
 	limit, estimate, memory string
 	cpus                    float64
-	gpus                    string
+	gpus, gpuMem, gpuCores  string
 	dependency, deadline    string
 	env                     []string
 }
@@ -40,6 +40,10 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.s.Kind, "kind", "", "training, batch, service, interactive or trial")
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
 	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
+	fl.StringVar(&f.gpuMem, "gpu-mem", "", "GPU memory needed on each GPU, such as 8GiB; without --gpus a share of one GPU that has so much")
+	fl.StringVar(&f.gpuCores, "gpu-cores", "", "part of a GPU's compute, such as 30%: the same as --gpus 0.3")
+	fl.StringVar(&f.s.Isolation, "isolation", "", "what must be kept apart on a shared GPU: none, memory, or full (docs/sharing.md)")
+	fl.BoolVar(&f.s.Prompt, "latency-sensitive", false, "it cannot wait while others have their turns on a shared GPU")
 	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
 	fl.IntVar(&f.s.MinTasks, "min-tasks", 0, "elastic: the fewest tasks to run with")
 	fl.IntVar(&f.s.MaxTasks, "max-tasks", 0, "elastic: the most tasks to run with")
@@ -118,6 +122,9 @@ func (f *jobFlags) resources(s *api.Submission) error {
 	default:
 		s.GPUs = int(g)
 	}
+	if err := f.part(s); err != nil {
+		return err
+	}
 	if f.cpus < 0 || f.cpus > 1<<20 {
 		return fmt.Errorf("--cpus %g: out of range", f.cpus)
 	}
@@ -125,6 +132,28 @@ func (f *jobFlags) resources(s *api.Submission) error {
 	if f.memory != "" {
 		if s.RAM, err = config.ParseMemory(f.memory); err != nil {
 			return fmt.Errorf("--mem: %w", err)
+		}
+	}
+	return nil
+}
+
+// part reads the other ways to ask for a part of a GPU.
+func (f *jobFlags) part(s *api.Submission) (err error) {
+	if f.gpuCores != "" {
+		var p config.Percent
+		if err := p.UnmarshalText([]byte(f.gpuCores)); err != nil || p <= 0 {
+			return fmt.Errorf("--gpu-cores %s: give a part of a GPU's compute, such as 30%%", f.gpuCores)
+		}
+		if s.GPUs > 1 || s.Share > 0 || s.Profile != "" {
+			return fmt.Errorf("--gpu-cores %s: is of one whole GPU; --gpus %s says something else", f.gpuCores, f.gpus)
+		}
+		if s.GPUs, s.Share = 1, int64(p*10); s.Share == cluster.Whole {
+			s.Share = 0
+		}
+	}
+	if f.gpuMem != "" {
+		if s.Memory, err = config.ParseMemory(f.gpuMem); err != nil {
+			return fmt.Errorf("--gpu-mem: %w", err)
 		}
 	}
 	return nil
@@ -185,6 +214,14 @@ func answerText(j *api.Job) string {
 	return ""
 }
 
+// sharingText says how a job shares a GPU, and who enforces that.
+func sharingText(j *api.Job) string {
+	if j.Sharing == "" {
+		return ""
+	}
+	return "; gets " + j.Sharing
+}
+
 // program completes a submission: a command stands after --, a script or a
 // description in a file; what the command line says counts more than the file.
 func (f *jobFlags) program(c *cobra.Command, s *api.Submission, args []string) (*api.Submission, error) {
@@ -215,7 +252,7 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 		if len(j.Devices) > 0 {
 			fmt.Fprintf(&b, " on %s", deviceText(j))
 		}
-		b.WriteString(answerText(j))
+		b.WriteString(answerText(j) + sharingText(j))
 		_, err := fmt.Fprintln(w, b.String())
 		return err
 	}
@@ -233,7 +270,7 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 			fmt.Fprintf(&b, ", between %s and %s as earlier runs suggest", from.Local().Format("15:04:05"), to.Local().Format("15:04:05 Mon 2 Jan"))
 		}
 	}
-	b.WriteString(answerText(j) + "\n")
+	b.WriteString(answerText(j) + sharingText(j) + "\n")
 	for _, t := range out.Why.Blockers {
 		fmt.Fprintf(&b, "  %s\n", t)
 	}

@@ -97,6 +97,9 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	defer dev.source.Close()
+	if err := dev.share(&conf.Sharing); err != nil {
+		return err
+	}
 	if err := errors.Join(os.MkdirAll(filepath.Dir(conf.Socket), 0o755), os.MkdirAll(state, 0o711)); err != nil {
 		return err
 	}
@@ -169,6 +172,7 @@ func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices
 		log.Info(note)
 	}
 	opt.Dir, opt.GPUs, opt.Devices, opt.SampleEvery, opt.Now = conf.State, dev.gpus, dev.source, *conf.SampleEvery, time.Now
+	opt.Sharing = dev.sharing
 	opt.Crash, err = crashPoint()
 	return opt, err
 }

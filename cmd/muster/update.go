@@ -72,18 +72,21 @@ func (f *jobFlags) update(c *cobra.Command) (*api.Update, error) {
 	u := &api.Update{}
 	var limit, estimate api.Duration
 	for flag, take := range map[string]func() error{
-		"name":     func() error { u.Name = &s.Name; return nil },
-		"queue":    func() error { u.Queue = &s.Queue; return nil },
-		"tier":     func() error { u.Tier = &s.Tier; return nil },
-		"priority": func() error { u.Priority = &s.Priority; return nil },
-		"gpus":     func() error { u.GPUs, u.Share, u.Profile = &s.GPUs, &s.Share, &s.Profile; return nil },
-		"tasks":    func() error { u.Tasks = &s.Tasks; return nil },
-		"cpus":     func() error { u.CPU = &s.CPU; return nil },
-		"mem":      func() error { u.RAM = &s.RAM; return nil },
-		"gpu-type": func() error { u.GPUTypes = &s.GPUTypes; return nil },
-		"comment":  func() error { u.Comment = &s.Comment; return nil },
-		"time":     func() error { u.Limit = &limit; return limit.UnmarshalText([]byte(f.limit)) },
-		"estimate": func() error { u.Estimate = &estimate; return estimate.UnmarshalText([]byte(f.estimate)) },
+		"name":      func() error { u.Name = &s.Name; return nil },
+		"queue":     func() error { u.Queue = &s.Queue; return nil },
+		"tier":      func() error { u.Tier = &s.Tier; return nil },
+		"priority":  func() error { u.Priority = &s.Priority; return nil },
+		"gpus":      func() error { u.GPUs, u.Share, u.Profile = &s.GPUs, &s.Share, &s.Profile; return nil },
+		"gpu-cores": func() error { u.GPUs, u.Share, u.Profile = &s.GPUs, &s.Share, &s.Profile; return nil },
+		"gpu-mem":   func() error { u.Memory = &s.Memory; return nil },
+		"isolation": func() error { u.Isolation = &s.Isolation; return nil },
+		"tasks":     func() error { u.Tasks = &s.Tasks; return nil },
+		"cpus":      func() error { u.CPU = &s.CPU; return nil },
+		"mem":       func() error { u.RAM = &s.RAM; return nil },
+		"gpu-type":  func() error { u.GPUTypes = &s.GPUTypes; return nil },
+		"comment":   func() error { u.Comment = &s.Comment; return nil },
+		"time":      func() error { u.Limit = &limit; return limit.UnmarshalText([]byte(f.limit)) },
+		"estimate":  func() error { u.Estimate = &estimate; return estimate.UnmarshalText([]byte(f.estimate)) },
 	} {
 		if !c.Flags().Changed(flag) {
 			continue

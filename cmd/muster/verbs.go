@@ -147,7 +147,7 @@ func newWhy() *cobra.Command {
 // runningText says of a running job when it is expected to end, and that it is
 // idle, if it is.
 func runningText(j *api.Job) string {
-	text := ""
+	text := sharingText(j)
 	if j.ExpectedEnd != nil {
 		how := map[string]string{api.EndByProgress: "by its progress", api.EndByEstimate: "as was stated", api.EndByHistory: "as earlier runs suggest",
 			api.EndByLimit: "at its time limit"}[j.EndBy]

@@ -59,6 +59,9 @@ type Source interface {
 	// Health says what is wrong with each GPU; "": nothing. It waits for news,
 	// but not longer than wait.
 	Health(ctx context.Context, wait time.Duration) []string
+	// Exclusive lets one process only have a context on a GPU, as MPS' server should
+	// (undo: again any number).
+	Exclusive(uuid string, on bool) error
 	Close() error
 }
 

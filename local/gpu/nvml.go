@@ -5,6 +5,7 @@ package gpu
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -186,6 +187,18 @@ func (s *real) Close() error {
 		_ = s.events.Free()
 	}
 	return check("shutdown", s.lib.Shutdown())
+}
+
+func (s *real) Exclusive(uuid string, on bool) error {
+	i := slices.IndexFunc(s.devices, func(d Device) bool { return d.UUID == uuid })
+	if i < 0 {
+		return fmt.Errorf("there is no GPU %s", uuid)
+	}
+	mode := nvml.COMPUTEMODE_DEFAULT
+	if on {
+		mode = nvml.COMPUTEMODE_EXCLUSIVE_PROCESS
+	}
+	return check("compute mode of "+uuid, s.handles[i].SetComputeMode(mode))
 }
 
 // harmless errors are the program's own, or were contained: the GPU is well

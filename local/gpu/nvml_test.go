@@ -250,6 +250,31 @@ func TestIdleProcess(t *testing.T) {
 	}
 }
 
+// A GPU that MPS has is for its server alone, until it is given back.
+func TestExclusive(t *testing.T) {
+	s := dgxh100.New()
+	list := complete(s, 8)
+	src := open(t, s)
+	var modes []nvml.ComputeMode
+	list[3].SetComputeModeFunc = func(m nvml.ComputeMode) nvml.Return {
+		modes = append(modes, m)
+		return nvml.SUCCESS
+	}
+	uuid := src.Devices()[3].UUID
+	for _, on := range []bool{true, false} {
+		if err := src.Exclusive(uuid, on); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := []nvml.ComputeMode{nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.COMPUTEMODE_DEFAULT}; !slices.Equal(modes, want) {
+		t.Errorf("modes %v, want %v", modes, want)
+	}
+	list[3].SetComputeModeFunc = func(nvml.ComputeMode) nvml.Return { return nvml.ERROR_NO_PERMISSION }
+	if src.Exclusive(uuid, true) == nil || src.Exclusive("GPU-none", true) == nil {
+		t.Error("without permission, or of a GPU that is not there, it is no error")
+	}
+}
+
 // GPUs are chosen by index, UUID or the beginning of one.
 func TestChoose(t *testing.T) {
 	all := []Device{{Index: 0, UUID: "GPU-aaaa-1"}, {Index: 1, UUID: "GPU-aaaa-2"}, {Index: 2, UUID: "GPU-bbbb-3"}}

@@ -23,7 +23,7 @@ type simulated struct {
 // Simulated plays n GPUs of a model. They are unwell as the file of faults
 // says: one line for each, its index and why ("1 fell off the bus"); and they
 // play at computing as the file of use says: index, percent, and if wanted the
-// MiB of memory in use ("1 85 40000"). A file need not be there; lines that are
+// MiB of memory in use, and a process with its MiB of it ("1 85 40000 4711 2000"). A file need not be there; lines that are
 // none are passed over.
 func Simulated(n int, model cluster.GPUModel, faults, use string) Source {
 	s := &simulated{faults: faults, use: use}
@@ -51,6 +51,8 @@ func Partitioned(src Source, geometry [][]cluster.Instance) {
 func (s *simulated) Devices() []Device { return s.devices }
 func (s *simulated) Close() error      { return nil }
 
+func (s *simulated) Exclusive(string, bool) error { return nil } // nothing runs on them
+
 func (s *simulated) Sample() []Sample {
 	list := make([]Sample, len(s.devices))
 	f, err := os.Open(s.use)
@@ -75,8 +77,21 @@ func (s *simulated) Sample() []Sample {
 		if mib, err := strconv.ParseInt(word[2], 10, 64); err == nil && mib >= 0 && mib <= s.devices[i].Memory {
 			list[i].MemoryUsed = &mib
 		}
+		if p, ok := playedProcess(word[3:]); ok {
+			list[i].Processes = append(list[i].Processes, p)
+		}
 	}
 	return list
+}
+
+// playedProcess reads a process that uses a GPU, and its MiB.
+func playedProcess(word []string) (p Process, ok bool) {
+	if len(word) < 2 {
+		return p, false
+	}
+	pid, err := strconv.Atoi(word[0])
+	mib, bad := strconv.ParseInt(word[1], 10, 64)
+	return Process{PID: pid, Memory: &mib}, err == nil && bad == nil
 }
 
 func (s *simulated) Health(ctx context.Context, wait time.Duration) []string {

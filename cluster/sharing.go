@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Sharing is how the shares of one GPU are handed out on a cluster.
+type Sharing uint8
+
+// The ways. Under MPS the shares of one GPU are of one user: its server takes the
+// clients of one at a time (A-timeslicing-mps).
+const (
+	TimeSlicing Sharing = iota // the GPU takes turns between processes; shares are declared only
+	MPS                        // a control daemon per GPU limits each client's memory and threads
+)
+
+var sharings = []string{"time-slicing", "mps"}
+
+func (s Sharing) String() string { return sharings[s] }
+
+// ParseSharing reads a way of sharing.
+func ParseSharing(text string) (Sharing, error) {
+	if i := slices.Index(sharings, text); i >= 0 {
+		return Sharing(i), nil
+	}
+	return 0, fmt.Errorf("%q is not a way of sharing: time-slicing, mps", text)
+}
+
+// Isolation is what a job needs to be kept apart from others on its GPUs.
+type Isolation uint8
+
+// The needs, each with those before it.
+const (
+	Open      Isolation = iota // nothing
+	OwnMemory                  // nobody can take its memory
+	Full                       // neither memory nor compute, nor does another's fault hit it
+)
+
+var isolations = []string{"none", "memory", "full"}
+
+func (i Isolation) String() string { return isolations[i] }
+
+// ParseIsolation reads what a job needs; "" is none.
+func ParseIsolation(text string) (Isolation, error) {
+	if i := slices.Index(isolations, text); i >= 0 {
+		return Isolation(i), nil
+	}
+	if text == "" {
+		return Open, nil
+	}
+	return 0, fmt.Errorf("%q is not an isolation: none, memory, full", text)
+}
+
+// Ways is what a machine offers to jobs that share its GPUs, all of one model.
+type Ways struct {
+	Sharing  Sharing
+	Model    GPUModel
+	Profiles []string // of MIG instances that there are or can be made
+}
+
+// Choose returns what a task gets that asks for r: its share of a GPU as it is, a MIG
+// instance, or whole GPUs, whichever is the least that keeps apart what is wanted;
+// and why, in words ("": it asked for whole GPUs or none). prompt says that the job
+// cannot wait while others have their turns. Under MPS a share without a memory of
+// its own gets its part of the GPU's.
+func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) {
+	switch {
+	case r.GPUs == 0:
+		return r, ""
+	case r.Profile != "":
+		return r, "a MIG instance: enforced: memory and compute by the GPU"
+	case !r.Fractional():
+		return r, ""
+	}
+	need := max(r.Memory, w.Model.Memory*MiB(r.Share)/Whole)
+	if w.Sharing == MPS && want < Full {
+		if r.Memory == 0 {
+			r.Memory = need
+		}
+		return r, "a share: enforced: memory by MPS; compute by MPS"
+	}
+	why := fmt.Sprintf("isolation %s", want)
+	if want == Open && prompt {
+		why = "a job that cannot wait for turns"
+	}
+	if want == Open && !prompt {
+		return r, "a share: declared only: neither memory nor compute is enforced"
+	}
+	if p := w.least(r.Share, need); p != nil && r.GPUs == 1 {
+		r.Share, r.Memory, r.Profile = 0, 0, p.Name
+		return r, fmt.Sprintf("%s, for %s: enforced: memory and compute by the GPU", p.Name, why)
+	}
+	r.Share = 0
+	return r, fmt.Sprintf("a whole GPU, for %s: this machine has no way to keep it apart on a part of one", why)
+}
+
+// least is the smallest profile with so much compute and memory; nil: there is none.
+func (w *Ways) least(share Milli, memory MiB) (best *SliceProfile) {
+	for i := range w.Model.Profiles {
+		p := &w.Model.Profiles[i]
+		if Milli(p.Compute)*Whole < share*Milli(w.Model.Compute) || p.Memory < memory || !slices.Contains(w.Profiles, p.Name) {
+			continue
+		}
+		if best == nil || p.Compute < best.Compute || p.Compute == best.Compute && p.Memory < best.Memory {
+			best = p
+		}
+	}
+	return best
+}

@@ -1,0 +1,39 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+)
+
+// A share becomes the least that keeps apart what is wanted.
+func TestChooseWay(t *testing.T) {
+	model, _ := FindModel("H100-80GB")
+	quarter := Request{GPUs: 1, Share: 250}
+	for _, c := range []struct {
+		name    string
+		sharing Sharing
+		have    string
+		ask     Request
+		want    Isolation
+		prompt  bool
+		get     Request
+		text    string
+	}{
+		{"no GPU", MPS, "", Request{CPU: 1000}, Full, true, Request{CPU: 1000}, ""},
+		{"whole GPUs", MPS, "1g.10gb", Request{GPUs: 2}, Full, true, Request{GPUs: 2}, ""},
+		{"a slice", MPS, "", Request{GPUs: 1, Profile: "1g.10gb"}, Full, false, Request{GPUs: 1, Profile: "1g.10gb"}, "by the GPU"},
+		{"declared", TimeSlicing, "2g.20gb", quarter, Open, false, quarter, "declared only"},
+		{"MPS has a part of the memory", MPS, "", quarter, OwnMemory, true, Request{GPUs: 1, Share: 250, Memory: model.Memory / 4}, "memory by MPS"},
+		{"MPS has the memory that is asked for", MPS, "", Request{GPUs: 1, Share: 250, Memory: 3000}, Open, false, Request{GPUs: 1, Share: 250, Memory: 3000}, "memory by MPS"},
+		{"the smallest instance", MPS, "4g.40gb 2g.20gb 1g.10gb", quarter, Full, false, Request{GPUs: 1, Profile: "2g.20gb"}, "2g.20gb, for isolation full"},
+		{"with so much memory", TimeSlicing, "4g.40gb 2g.20gb 1g.10gb", Request{GPUs: 1, Share: 100, Memory: 30000}, OwnMemory, false, Request{GPUs: 1, Profile: "4g.40gb"}, "4g.40gb, for isolation memory"},
+		{"none is large enough", TimeSlicing, "1g.10gb", quarter, OwnMemory, false, Request{GPUs: 1}, "a whole GPU, for isolation memory"},
+		{"no turns", TimeSlicing, "", quarter, Open, true, Request{GPUs: 1}, "a whole GPU, for a job that cannot wait for turns"},
+		{"shares of two GPUs", TimeSlicing, "4g.40gb", Request{GPUs: 2, Share: 250}, Full, false, Request{GPUs: 2}, "a whole GPU"},
+	} {
+		w := Ways{Sharing: c.sharing, Model: model, Profiles: strings.Fields(c.have)}
+		if get, text := w.Choose(c.ask, c.want, c.prompt); get != c.get || !strings.Contains(text, c.text) || c.text == "" && text != "" {
+			t.Errorf("%s: gets %+v (%s), want %+v (%s)", c.name, get, text, c.get, c.text)
+		}
+	}
+}

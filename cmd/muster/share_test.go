@@ -1,0 +1,181 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shares starts a daemon with a configuration of how GPUs are shared.
+func shares(t *testing.T, gpus, sharing string) *daemon {
+	t.Helper()
+	d := prepareDaemon(t, gpus)
+	conf := filepath.Join(d.dir, "muster.yaml")
+	if err := os.WriteFile(conf, []byte("sharing: "+sharing+"\nsample_every: 100ms\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.args = []string{"--config", conf}
+	d.start()
+	return d
+}
+
+// stand is the path of a program of testdata.
+func stand(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// pidIn reads a number from a file of a GPU's pipe folder; 0: there is none.
+func (d *daemon) pidIn(gpu int, name string) int {
+	text, err := os.ReadFile(filepath.Join(d.dir, "state", "mps", fmt.Sprintf("GPU-simulated-%d", gpu), "pipe", name))
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return pid
+}
+
+// eventually waits for something to be so.
+func (d *daemon) eventually(what string, f func() bool) {
+	d.t.Helper()
+	for range 2400 {
+		if f() {
+			return
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	d.t.Fatalf("%s: not so\n%s", what, d.must("queue"))
+}
+
+// Shares under MPS: a control daemon for their GPU, which outlives the service, is
+// started again when it ends, and the limits of each client. A fault of the server
+// hits all that are on the GPU: they start again. The control program is played.
+func TestMPS(t *testing.T) {
+	d := shares(t, "2xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
+	t.Cleanup(func() {
+		for gpu := range 2 {
+			for _, name := range []string{"server", "nvidia-cuda-mps-control.pid"} {
+				if pid := d.pidIn(gpu, name); pid > 0 {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		}
+	})
+	client := stand(t, "mps-client")
+	out := filepath.Join(d.dir, "out")
+	d.want(d.must("submit", "--gpus", "0.25", "-o", out, "--", client), "gets a share: enforced: memory by MPS; compute by MPS")
+	d.must("submit", "--gpu-cores", "30%", "--gpu-mem", "8GiB", "-o", out+"2", "--", client)
+	d.must("submit", "--gpus", "1", "-o", out+"3", "--", "sh", "-c", "env; sleep 1000")
+	server := 0
+	d.eventually("two clients have a server", func() bool {
+		text, _ := os.ReadFile(out + "2")
+		server = d.pidIn(0, "server")
+		return server > 0 && strings.Contains(string(text), "CUDA_MPS_PIPE")
+	})
+	text := func(name string) string { b, _ := os.ReadFile(name); return string(b) }
+	d.want(text(out), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25\n", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=20480M\n")
+	d.want(text(out+"2"), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30\n", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M\n")
+	d.eventually("the third has a whole GPU", func() bool { return strings.Contains(text(out+"3"), "CUDA_VISIBLE_DEVICES=GPU-simulated-1") })
+	if strings.Contains(text(out+"3"), "CUDA_MPS") {
+		t.Errorf("who has a whole GPU is no client of MPS:\n%s", text(out+"3"))
+	}
+	if text, code := d.try("submit", "--gpus", "2", "--gpu-cores", "30%", "--", "true"); code == 0 || !strings.Contains(text, "--gpu-cores 30%") {
+		t.Errorf("a part of two GPUs: %d %s", code, text)
+	}
+
+	control := d.pidIn(0, "nvidia-cuda-mps-control.pid")
+	d.kill()
+	d.start()
+	d.untilSays("running", "queue")
+	time.Sleep(3 * time.Second) // longer than the service takes to look after it
+	if now := d.pidIn(0, "nvidia-cuda-mps-control.pid"); now != control {
+		t.Errorf("the control daemon of the service before is %d, now %d", control, now)
+	}
+	_ = syscall.Kill(control, syscall.SIGKILL)
+	d.eventually("the control daemon is started again", func() bool { now := d.pidIn(0, "nvidia-cuda-mps-control.pid"); return now > 0 && now != control })
+
+	d.eventually("the server is known", func() bool { return d.pidIn(0, "server") == server })
+	time.Sleep(3 * time.Second) // likewise
+	_ = syscall.Kill(server, syscall.SIGKILL)
+	for _, id := range []string{"1", "2"} {
+		d.untilSays(`"restarts": 1`, "show", id)
+		d.untilSays("the MPS server of GPU 0 ended; job "+map[string]string{"1": "2", "2": "1"}[id]+" was on it, too", "history", id)
+	}
+	d.must("cancel", "1", "2", "3")
+}
+
+// A job says what has to be kept apart, and gets the least that does.
+func TestIsolation(t *testing.T) {
+	d := shares(t, "2xA100-80GB/0:3g.40gb@0,2g.20gb@4,1g.10gb@6", "{shares: time-slicing}")
+	for _, c := range [][]string{
+		{"--gpus 0.25", "gets a share: declared only: neither memory nor compute is enforced"},
+		{"--gpus 0.25 --isolation full", "gets 2g.20gb, for isolation full: enforced: memory and compute by the GPU"},
+		{"--gpus 0.1 --gpu-mem 30GiB --isolation memory", "gets 3g.40gb, for isolation memory: enforced"},
+		{"--gpus 0.1 --latency-sensitive", "gets 1g.10gb, for a job that cannot wait for turns: enforced"},
+		{"--gpus 0.6 --isolation full", "gets a whole GPU, for isolation full: this machine has no way to keep it apart on a part of one"},
+		{"--gpu-mem 20GiB", "gets a share: declared only"},
+	} {
+		d.want(d.must(append(append([]string{"submit"}, strings.Fields(c[0])...), "--", "sleep", "1000")...), c[1])
+	}
+	d.want(d.must("show", "6"), `"share": 250`)
+	d.want(d.must("why", "2"), "gets 2g.20gb")
+	if text, code := d.try("submit", "--gpus", "0.5", "--isolation", "total", "--", "true"); code == 0 || !strings.Contains(text, `isolation: expected value to be one of "none, memory, full"`) {
+		t.Errorf("a wrong isolation: %d %s", code, text)
+	}
+}
+
+// Who uses more memory of a GPU than its share's, where nothing enforces that, is
+// told, or stopped, as the operator says. The driver's list of processes is played.
+func TestOverMemory(t *testing.T) {
+	for _, what := range []string{"warn", "stop", "throttle"} {
+		t.Run(what, func(t *testing.T) {
+			d := shares(t, "1xH100-80GB", "{shares: time-slicing, over_memory: "+what+"}")
+			pidfile := filepath.Join(d.dir, "pid")
+			d.must("submit", "--gpus", "0.25", "--gpu-mem", "8GiB", "--", "sh", "-c", "echo $$ >"+pidfile+".new; mv "+pidfile+".new "+pidfile+"; exec sleep 1000")
+			pid := ""
+			d.eventually("it runs", func() bool { b, _ := os.ReadFile(pidfile); pid = strings.TrimSpace(string(b)); return pid != "" })
+			use := func(mib string) {
+				if err := os.WriteFile(filepath.Join(d.dir, "state", useFile), []byte("0 50 9000 "+pid+" "+mib+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			use("8192")
+			time.Sleep(500 * time.Millisecond)
+			if strings.Contains(d.must("history", "1"), "its share has") {
+				t.Error("it uses no more than its share")
+			}
+			use("9000")
+			d.untilSays("uses 9000 MiB of a GPU, its share has 8192", "history", "1")
+			state := func() string {
+				b, _ := os.ReadFile("/proc/" + pid + "/stat")
+				_, rest, _ := strings.Cut(string(b), ") ")
+				return rest[:min(1, len(rest))]
+			}
+			switch what {
+			case "stop":
+				d.untilSays(`"state": "cancelled"`, "show", "1")
+				d.want(d.must("show", "1"), "its share has 8192: it was stopped")
+				return
+			case "throttle":
+				d.eventually("it stands still", func() bool { return state() == "T" })
+				d.eventually("it goes on", func() bool { return state() == "S" })
+				d.eventually("it stands still again", func() bool { return state() == "T" })
+				use("100")
+				d.eventually("it goes on", func() bool { return state() == "S" })
+			}
+			d.want(d.must("show", "1"), `"state": "running"`)
+			d.must("cancel", "1")
+		})
+	}
+}

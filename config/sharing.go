@@ -1,0 +1,47 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Sharing says how the GPUs of this machine are shared.
+type Sharing struct {
+	Shares     string // auto, mps, time-slicing
+	Program    string // that controls MPS
+	OverMemory string // warn, throttle, stop: jobs that use more memory than their share's where nothing keeps them from it
+}
+
+type sharingFile struct {
+	Shares     string `yaml:"shares"`
+	Program    string `yaml:"mps_program"`
+	OverMemory string `yaml:"over_memory"`
+}
+
+// mpsProgram is NVIDIA's.
+const mpsProgram = "nvidia-cuda-mps-control"
+
+// sharing checks the part of the file and fills in what it does not say.
+func (f *sharingFile) sharing() (Sharing, error) {
+	s := Sharing{"auto", mpsProgram, "warn"}
+	if f == nil {
+		return s, nil
+	}
+	for _, v := range []struct {
+		name, text string
+		to         *string
+		of         []string
+	}{{"shares", f.Shares, &s.Shares, []string{"auto", "mps", "time-slicing"}}, {"over_memory", f.OverMemory, &s.OverMemory, []string{"warn", "throttle", "stop"}},
+		{"mps_program", f.Program, &s.Program, nil}} {
+		if v.text == "" {
+			continue
+		}
+		if v.of != nil && !slices.Contains(v.of, v.text) {
+			return s, fmt.Errorf("%s: %w", v.name, cluster.Unknown("way", v.text, v.of))
+		}
+		*v.to = v.text
+	}
+	return s, nil
+}

@@ -1,0 +1,311 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Under MPS each GPU on which shares are has a control daemon of its own, with its
+// pipes and logs in a folder of the state. It is started before the first share's
+// tasks, looked after, and stopped when no share is left. It outlives the service
+// as tasks do: a new service finds it by its folder.
+
+const (
+	mpsAnswer = 5 * time.Second  // within which a control daemon answers
+	mpsStart  = 10 * time.Second // within which one that was started does
+	// mpsLinger is how long one without shares stays, so that one notebook after
+	// the other does not start it anew.
+	mpsLinger = 30 * time.Second
+	// mpsHits is how often a job that runs beside others may be ended by a fault of
+	// a GPU's server until it counts as its own.
+	mpsHits = 3
+)
+
+// mpsDaemons are the control daemons of this machine.
+type mpsDaemons struct {
+	m   *Machine
+	mu  sync.Mutex // of gpus
+	gpu map[string]*mpsDaemon
+}
+
+// mpsDaemon is that of one GPU. Its lock is held while it is started or stopped.
+type mpsDaemon struct {
+	uuid, dir string
+	mu        sync.Mutex
+	servers   []int           // that were seen
+	fault     time.Time       // when a server was found gone; zero: never
+	hit       []cluster.JobID // who was on the GPU then
+	unused    time.Time       // since when no share is there; zero: there is one
+}
+
+// findMPS knows the control daemons of the services before this one.
+func (m *Machine) findMPS() error {
+	m.mps = &mpsDaemons{m: m, gpu: map[string]*mpsDaemon{}}
+	list, err := os.ReadDir(filepath.Join(m.opt.Dir, "mps"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range list {
+		m.mps.of(e.Name())
+	}
+	return nil
+}
+
+func (s *mpsDaemons) of(uuid string) *mpsDaemon {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.gpu[uuid]
+	if d == nil {
+		d = &mpsDaemon{uuid: uuid, dir: filepath.Join(s.m.opt.Dir, "mps", uuid)}
+		s.gpu[uuid] = d
+	}
+	return d
+}
+
+func (s *mpsDaemons) all() (list []*mpsDaemon) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.gpu {
+		list = append(list, d)
+	}
+	slices.SortFunc(list, func(a, b *mpsDaemon) int { return strings.Compare(a.uuid, b.uuid) })
+	return list
+}
+
+func (d *mpsDaemon) pipe() string { return filepath.Join(d.dir, "pipe") }
+
+// tell sends a command to the control daemon and returns its answer.
+func (s *mpsDaemons) tell(d *mpsDaemon, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.running), mpsAnswer)
+	defer cancel()
+	c := exec.CommandContext(ctx, s.m.opt.Sharing.Program)
+	c.Env, c.Stdin = d.env(), strings.NewReader(command+"\n")
+	c.WaitDelay = time.Second
+	out, err := c.Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+func (d *mpsDaemon) env() []string {
+	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "CUDA_VISIBLE_DEVICES=" + d.uuid,
+		"CUDA_MPS_PIPE_DIRECTORY=" + d.pipe(), "CUDA_MPS_LOG_DIRECTORY=" + filepath.Join(d.dir, "log")}
+}
+
+// need makes sure that a GPU has its control daemon.
+func (s *mpsDaemons) need(uuid string) error {
+	d := s.of(uuid)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := s.look(d); err == nil {
+		return nil
+	}
+	return s.start(d)
+}
+
+// start starts a control daemon; its lock is held.
+func (s *mpsDaemons) start(d *mpsDaemon) error {
+	if err := errors.Join(os.MkdirAll(d.pipe(), 0o711), os.MkdirAll(filepath.Join(d.dir, "log"), 0o711)); err != nil {
+		return err
+	}
+	if err := s.m.opt.Devices.Exclusive(d.uuid, true); err != nil { // MPS works without; then others could come beside it
+		s.m.opt.Log.Warn("a GPU cannot be kept for MPS alone", "uuid", d.uuid, "error", err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.running), mpsStart)
+	defer cancel()
+	c := exec.CommandContext(ctx, s.m.opt.Sharing.Program, "-d")
+	c.Env, c.Dir = d.env(), "/"
+	c.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("the MPS control daemon of %s does not start: %w", d.uuid, err)
+	}
+	for {
+		err := s.look(d)
+		if err == nil {
+			s.m.opt.Log.Info("MPS: a control daemon was started", "uuid", d.uuid)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the MPS control daemon of %s does not answer: %w", d.uuid, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// look asks a control daemon for its servers, and notes if one that was there has
+// gone. Its lock is held.
+func (s *mpsDaemons) look(d *mpsDaemon) error {
+	text, err := s.tell(d, "get_server_list")
+	if err != nil {
+		s.seen(d, nil)
+		return err
+	}
+	var now []int
+	for _, word := range strings.Fields(text) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			now = append(now, pid)
+		}
+	}
+	s.seen(d, now)
+	return nil
+}
+
+// seen compares the servers that there are with those that were.
+func (s *mpsDaemons) seen(d *mpsDaemon, servers []int) {
+	if slices.ContainsFunc(d.servers, func(pid int) bool { return !slices.Contains(servers, pid) }) {
+		d.fault, d.hit = s.m.opt.Now(), s.m.sharers(d.uuid)
+	}
+	d.servers = servers
+}
+
+// tend looks after the control daemons until the service ends.
+func (s *mpsDaemons) tend() {
+	defer s.m.runners.Done()
+	tick := time.NewTicker(healthEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.m.running.Done():
+			return
+		case <-tick.C:
+		}
+		for _, d := range s.all() {
+			s.tendOne(d)
+		}
+	}
+}
+
+func (s *mpsDaemons) tendOne(d *mpsDaemon) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := s.m.opt.Now()
+	if len(s.m.sharers(d.uuid)) > 0 {
+		d.unused = time.Time{}
+		if s.look(d) != nil {
+			s.m.opt.Log.Warn("MPS: a control daemon has ended; it is started again, and tasks that it served may fail", "uuid", d.uuid)
+			if err := s.start(d); err != nil {
+				s.m.opt.Log.Warn(err.Error())
+			}
+		}
+		return
+	}
+	if d.unused.IsZero() {
+		d.unused = now
+	}
+	if now.Sub(d.unused) < mpsLinger {
+		_ = s.look(d)
+		return
+	}
+	if s.look(d) == nil {
+		if _, err := s.tell(d, "quit"); err != nil {
+			s.m.opt.Log.Warn("MPS: a control daemon does not end", "uuid", d.uuid, "error", err)
+			return
+		}
+	}
+	if err := errors.Join(s.m.opt.Devices.Exclusive(d.uuid, false), os.RemoveAll(d.dir)); err != nil {
+		s.m.opt.Log.Warn("MPS: a GPU is not given back", "uuid", d.uuid, "error", err)
+	}
+	s.mu.Lock()
+	delete(s.gpu, d.uuid)
+	s.mu.Unlock()
+}
+
+// sharers are the jobs that hold shares of a GPU, or have not left it yet.
+func (m *Machine) sharers(uuid string) (ids []cluster.JobID) {
+	at := slices.IndexFunc(m.opt.GPUs, func(g api.GPU) bool { return g.UUID == uuid })
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	on := func(a engine.Alloc) bool { return a.Share > 0 && a.Slots == 0 && a.GPUs>>at&1 == 1 }
+	for id, j := range m.jobs {
+		if at >= 0 && (slices.ContainsFunc(j.info.Record.Allocs, on) || slices.ContainsFunc(j.info.Record.Leaving, on) || j.run != nil && slices.ContainsFunc(j.run.on, on)) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// underMPS reports whether a device is a share that MPS enforces.
+func (m *Machine) underMPS(d *api.Device) bool {
+	return m.opt.Rules.Spec.Sharing == cluster.MPS && d.Share > 0 && d.Profile == ""
+}
+
+// serveMPS makes sure that the GPUs of a run's shares have their control daemons.
+func (r *runner) serveMPS(tasks []*task) error {
+	for _, t := range tasks {
+		for i := range t.devices {
+			if r.m.underMPS(&t.devices[i]) {
+				if err := r.m.mps.need(t.devices[i].UUID); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// mpsVariables make a task a client of its GPU's server, within its share.
+func (m *Machine) mpsVariables(t *task) []string {
+	if len(t.devices) != 1 || !m.underMPS(&t.devices[0]) {
+		return nil
+	}
+	d := m.mps.of(t.devices[0].UUID)
+	env := []string{"CUDA_MPS_PIPE_DIRECTORY=" + d.pipe(), "CUDA_MPS_LOG_DIRECTORY=" + filepath.Join(d.dir, "log"),
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + strconv.FormatInt(max(1, t.devices[0].Share/10), 10)}
+	if t.asked.Memory > 0 {
+		env = append(env, fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", t.asked.Memory))
+	}
+	return env
+}
+
+// faultOfOthers says, of a run that failed, that the server of its GPU ended while
+// others were on it too: whose fault that was the driver does not tell. "": it
+// failed by itself. It is called without the state's lock.
+func (r *runner) faultOfOthers() string {
+	began := time.Time{}
+	for _, t := range r.tasks {
+		if t.state != nil {
+			began = t.state.Started
+		}
+	}
+	for _, device := range r.m.devices(r.on) {
+		if !r.m.underMPS(&device) {
+			continue
+		}
+		d := r.m.mps.of(device.UUID)
+		d.mu.Lock()
+		_ = r.m.mps.look(d)
+		fault, hit := d.fault, slices.Clone(d.hit)
+		d.mu.Unlock()
+		others := slices.DeleteFunc(hit, func(id cluster.JobID) bool { return id == r.id })
+		if !fault.IsZero() && fault.After(began) && len(others) > 0 {
+			return fmt.Sprintf("the MPS server of GPU %d ended; job %s was on it, too", device.Index, numbers(others))
+		}
+	}
+	return ""
+}
+
+func numbers(ids []cluster.JobID) string {
+	var words []string
+	for _, id := range ids {
+		words = append(words, strconv.Itoa(int(id)))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,66 @@
+//go:build linux
+
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A control daemon stays for a while after the last share has left its GPU, and is
+// told to quit then; its GPU is no longer MPS' alone.
+func TestMPSLingers(t *testing.T) {
+	m, src := accounts(t)
+	m.running = t.Context()
+	now := t0
+	m.opt.Now = func() time.Time { return now }
+	program := filepath.Join(t.TempDir(), "control")
+	log := filepath.Join(t.TempDir(), "log")
+	// it runs while its file is there, and writes down what it is told
+	text := "#!/bin/sh\n[ \"$1\" = -d ] && { : >$CUDA_MPS_PIPE_DIRECTORY/up; exit; }\n[ -e $CUDA_MPS_PIPE_DIRECTORY/up ] || exit 1\n" +
+		"read c; echo $c >>" + log + "; [ $c = quit ] && rm $CUDA_MPS_PIPE_DIRECTORY/up; exit 0\n"
+	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.opt.Sharing.Program, m.opt.Rules.Spec.Sharing = program, cluster.MPS
+	if err := m.findMPS(); err != nil {
+		t.Fatal(err)
+	}
+	uuid := src.devices[1].UUID
+	m.jobs[7] = &job{id: 7, info: Info{Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}}}
+	if err := m.mps.need(uuid); err != nil {
+		t.Fatal(err)
+	}
+	if !src.exclusive[uuid] {
+		t.Error("the GPU is not MPS' alone")
+	}
+	d := m.mps.of(uuid)
+	up := func() bool { _, err := os.Stat(filepath.Join(d.pipe(), "up")); return err == nil }
+	for _, step := range []struct {
+		after time.Duration
+		held  bool
+		up    bool
+	}{{0, true, true}, {time.Hour, true, true}, {time.Second, false, true}, {mpsLinger - 1, false, true}, {1, false, false}} {
+		now = now.Add(step.after)
+		if !step.held {
+			delete(m.jobs, 7)
+		}
+		if m.mps.tendOne(d); up() != step.up {
+			t.Errorf("after another %v, a share there: %v: it runs: %v", step.after, step.held, up())
+		}
+	}
+	if src.exclusive[uuid] || len(m.mps.all()) != 0 {
+		t.Error("the GPU is not given back")
+	}
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.mps.need(uuid); err == nil {
+		t.Error("a control daemon that cannot be started is no error")
+	}
+}

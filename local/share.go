@@ -1,0 +1,118 @@
+//go:build linux
+
+package local
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Sharing is how this machine's GPUs are shared.
+type Sharing struct {
+	Program    string // that controls MPS
+	OverMemory OverMemory
+}
+
+// OverMemory is what becomes of a job that uses more memory of a GPU than its
+// share's, where nothing keeps it from doing so.
+type OverMemory uint8
+
+// What can become of it.
+const (
+	WarnOver     OverMemory = iota // it is told, and so is the log
+	ThrottleOver                   // it stands still every second sample, for as long as it does so
+	StopOver                       // it ends
+)
+
+// ways are what this machine offers to jobs that share its GPUs.
+func (m *Machine) ways() cluster.Ways {
+	spec := &m.opt.Rules.Spec
+	w := cluster.Ways{Sharing: spec.Sharing}
+	w.Model, _ = spec.Model(spec.Nodes[0].Model)
+	for _, g := range m.opt.GPUs {
+		for _, in := range g.Instances {
+			if !slices.Contains(w.Profiles, in.Profile) {
+				w.Profiles = append(w.Profiles, in.Profile)
+			}
+		}
+	}
+	return w
+}
+
+// choose decides which way a job shares GPUs; the text says what is enforced.
+func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err error) {
+	w := m.ways()
+	for i := range spec.Tasks {
+		r := &spec.Tasks[i].Request
+		if r.GPUs == 0 && r.Memory > 0 && w.Model.Memory > 0 { // so much memory of a GPU, and as much of the rest
+			r.GPUs, r.Share = 1, cluster.Milli((r.Memory*cluster.MiB(cluster.Whole)+w.Model.Memory-1)/w.Model.Memory)
+			if r.Share >= cluster.Whole {
+				r.Share = 0
+			}
+		}
+		if r.Fractional() && r.GPUs > 1 && w.Sharing == cluster.MPS {
+			return "", &api.FieldError{Field: "gpus", Text: "under MPS a task has a share of one GPU: each GPU has a server of its own"}
+		}
+		*r, text = w.Choose(*r, spec.Isolation, s.Prompt)
+	}
+	return text, nil
+}
+
+// memoryOf is what a job may use of each GPU that it shares, in MiB; 0: whatever
+// is there, or nothing but the job could use it.
+func (m *Machine) memoryOf(spec *cluster.Job) int64 {
+	for i := range spec.Tasks {
+		if r := &spec.Tasks[i].Request; r.Fractional() && r.Profile == "" && m.opt.Rules.Spec.Sharing != cluster.MPS {
+			return int64(r.Memory)
+		}
+	}
+	return 0
+}
+
+// over deals with a run of a job that uses more memory of a GPU than its share's,
+// in MiB.
+func (m *Machine) over(id cluster.JobID, run int, used, may int64) {
+	m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
+		j := m.jobs[id]
+		if j == nil || j.info.Run != run || j.run == nil || m.eng.Record(id).State != engine.Running {
+			return nil, nil
+		}
+		var events []engine.Event
+		text := fmt.Sprintf("uses %d MiB of a GPU, its share has %d", used, may)
+		if !j.info.Over {
+			j.info.Over = true
+			j.said = append(j.said, text)
+			m.opt.Log.Warn("a job uses more memory of a GPU than its share's", "job", id, "user", j.info.User.Name, "used_mib", used, "share_mib", may)
+			events = []engine.Event{{Type: engine.Progress, Job: id}} // so that it is stored
+		}
+		switch m.opt.Sharing.OverMemory {
+		case WarnOver:
+		case ThrottleOver:
+			if every := m.opt.SampleEvery; !j.info.Frozen && now.Sub(j.throttled) >= 2*every {
+				j.throttled = now
+				j.run.stop(order{freeze: true})
+				run := j.run
+				time.AfterFunc(every, func() { m.unthrottle(run) })
+			}
+		case StopOver:
+			j.info.Text = text + ": it was stopped"
+			events = []engine.Event{{Type: engine.Cancelled, Job: id}}
+		}
+		return events, nil
+	})
+}
+
+// unthrottle lets a run go on, unless a person has stopped it meanwhile.
+func (m *Machine) unthrottle(r *runner) {
+	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
+		if r.job.run == r && !r.job.info.Frozen && !r.asleep {
+			r.stop(order{thaw: true})
+		}
+		return nil, nil
+	})
+}
