@@ -134,6 +134,7 @@ func FuzzRead(f *testing.F) {
 func TestPerfTable(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"speed: {a: {T4: -1}}", "factor"},
+		{"speed: {a: {A100-40GB/3g.40gb: 0.5}}", "does not offer MIG profile 3g.40gb"},
 		{"distance: {a: {rak: 0.5}}", `did you mean "rack"?`},
 		{"pairs: {ab: 0.5}", "want job/neighbour"},
 		{"sped: {}", "sped"},
@@ -144,11 +145,11 @@ func TestPerfTable(t *testing.T) {
 			t.Errorf("%q: %v, want %s", c.text, err, c.want)
 		}
 	}
-	tab, err := ReadPerf("p.yaml", []byte("speed: {r: {T4: 0.5}, '*': {T4: 0.25}}\ndistance: {'*': {rack: 0.8}}\npairs: {'r/*': 0.5}\nstages: {r: [12.5, 0.001, 3]}\nscale: {r: {1: 0.3}}"))
+	tab, err := ReadPerf("p.yaml", []byte("speed: {r: {T4: 0.5, A100/3g: 0.8}, '*': {T4: 0.25}}\ndistance: {'*': {rack: 0.8}}\npairs: {'r/*': 0.5}\nstages: {r: [12.5, 0.001, 3]}\nscale: {r: {1: 0.3}}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tab.Speed["r"]["T4-16GB"] != 500_000 || tab.Distance["*"][cluster.LevelRack] != 800_000 ||
+	if tab.Speed["r"]["T4-16GB"] != 500_000 || tab.Speed["r"]["A100-40GB/3g.20gb"] != 800_000 || tab.Distance["*"][cluster.LevelRack] != 800_000 ||
 		tab.Pairs[perf.Pair{"r", "*"}] != 500_000 || tab.Scale["r"][1] != 300_000 || !slices.Equal(tab.Stages["r"], []int64{12_500, 1, 3000}) {
 		t.Errorf("%+v", tab)
 	}

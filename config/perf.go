@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/perf"
@@ -12,7 +13,7 @@ import (
 // perfFile is a performance table as people write it: factors, 1 being the
 // recorded speed.
 type perfFile struct {
-	Speed    map[string]map[string]float64 `yaml:"speed"`    // job model -> GPU model -> factor
+	Speed    map[string]map[string]float64 `yaml:"speed"`    // job model -> GPU model, or GPU model/MIG profile -> factor
 	Distance map[string]map[string]float64 `yaml:"distance"` // job model -> level -> factor
 	Pairs    map[string]float64            `yaml:"pairs"`    // "victim/partner" -> factor
 	Stages   map[string][]float64          `yaml:"stages"`   // job model -> time of each stage of an iteration
@@ -48,9 +49,17 @@ func (f *perfFile) table() (*perf.Table, error) {
 	for m, row := range f.Speed {
 		t.Speed[m] = map[string]int64{}
 		for gpu, v := range row {
-			name := gpu
-			if g, ok := cluster.FindModel(gpu); ok {
+			name, profile, slice := strings.Cut(gpu, "/")
+			if g, ok := cluster.FindModel(name); ok {
 				name = g.Name
+				if p, ok := g.Profile(profile); slice && ok {
+					profile = p.Name
+				} else if slice {
+					return nil, fmt.Errorf("speed of %s: %s does not offer MIG profile %s", m, name, profile)
+				}
+			}
+			if slice {
+				name += "/" + profile
 			}
 			t.Speed[m][name] = millionths(v)
 		}

@@ -26,7 +26,8 @@ func (j *jobState) serves() cluster.Milli {
 	return j.milli
 }
 
-// joinPlanned has waiting jobs join those beside whom the plan wants them.
+// joinPlanned has waiting jobs join those beside whom the plan wants them, and take
+// the instances on which it wants them.
 func (e *Engine) joinPlanned() {
 	for _, v := range e.plans.jobs {
 		e.joinTarget(v.j)
@@ -56,7 +57,9 @@ func (e *Engine) moves(j *jobState) bool {
 }
 
 func (e *Engine) joinTarget(j *jobState) {
-	if t := j.target; t != nil && t.Beside > 0 && j.state == Pending && (j.eligible || j.parked == ParkedPlan) && !j.planless() {
+	if j.state == Pending && j.parked == ParkedPlan && j.sliced() {
+		e.divide(j)
+	} else if t := j.target; t != nil && t.Beside > 0 && j.state == Pending && (j.eligible || j.parked == ParkedPlan) && !j.planless() {
 		e.join(j, e.job(cluster.JobID(t.Beside-1)))
 	}
 }

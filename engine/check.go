@@ -180,7 +180,7 @@ func (e *Engine) never(j *jobState) string {
 	if s.judged != len(e.st.nodes) {
 		s.judged, s.verdict = len(e.st.nodes), e.judge(j, s)
 	}
-	if s.verdict != "" {
+	if s.verdict != "" && !(e.divided(j) && j.spec.Tier != cluster.Critical && e.instanceFor(s)) {
 		return s.verdict
 	}
 	return e.beyondLimit(j, s)

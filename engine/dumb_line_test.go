@@ -22,7 +22,7 @@ func (d *dumb) submit(spec *cluster.Job) {
 		j.shape += " " + spec.User
 	}
 	d.jobs = append(d.jobs, j)
-	if d.refused(j) || !d.everFits(j) {
+	if d.refused(j) || !d.everFits(j) && !d.someInstance(j) {
 		d.reject(j, engine.Impossible)
 		return
 	}

@@ -25,7 +25,12 @@ func (j *dumbJob) types() []string {
 
 // gated reports whether a job that has become ready waits for a plan.
 func (d *dumb) gated(j *dumbJob) bool {
-	return j.Tier != cluster.Critical && (j.goal == nil && d.policy == "scatter:gated" || j.goal != nil && j.goal.Idle)
+	return j.Tier != cluster.Critical && (j.goal == nil && d.policy == "scatter:gated" || j.goal != nil && j.goal.Slice != nil) || d.nothing(j)
+}
+
+// nothing reports whether the plan in force gives a job nothing.
+func (d *dumb) nothing(j *dumbJob) bool {
+	return j.Tier != cluster.Critical && j.goal != nil && j.goal.Idle
 }
 
 // plan gives every job a target that could run, and has it go there.
@@ -36,13 +41,21 @@ func (d *dumb) plan() {
 			kinds = append(kinds, m)
 		}
 	}
+	d.inPlan = nil
 	for _, j := range d.jobs {
 		back := j.state == engine.Stopping && (j.reason == engine.Preempted || j.reason == engine.NodeLost) && !j.NoRequeue
 		if !(j.eligible || j.idled || j.inBooks() || back) {
 			continue
 		}
+		d.inPlan = append(d.inPlan, j)
+		j.narrow = ""
 		t := chanceTarget(j.ID, d.now)
-		if j.goal, j.narrow = &t, ""; t.Tasks%3 == 0 {
+		if d.policy == "scatter:slices" {
+			if t.Slice = chanceSlice(&t); t.Slice != nil && d.instance(j, t.Slice) == nil {
+				t.Slice = nil
+			}
+		}
+		if j.goal = &t; t.Tasks%3 == 0 && t.Slice == nil {
 			d.aim(j, kinds[t.Tasks%len(kinds)])
 		}
 		switch {
@@ -50,7 +63,7 @@ func (d *dumb) plan() {
 			j.eligible, j.idled = false, true
 		case j.idled && !d.gated(j):
 			d.admit(j)
-		case j.state == engine.Placed && (d.gated(j) || d.astray(j)):
+		case j.state == engine.Placed && (d.nothing(j) || d.astray(j)):
 			lined := j.lined
 			d.unplace(j)
 			d.admit(j)
@@ -61,6 +74,7 @@ func (d *dumb) plan() {
 			}
 		}
 	}
+	d.divide()
 }
 
 // aim has a job take only one GPU model, if it accepts that and can ever run so.
@@ -77,6 +91,9 @@ func (d *dumb) aim(j *dumbJob, model string) {
 
 // astray reports whether a job holds devices of another model than it is to have.
 func (d *dumb) astray(j *dumbJob) bool {
+	if j.Tier != cluster.Critical && d.offSlice(j) {
+		return true
+	}
 	if j.narrow == "" || j.Tier == cluster.Critical {
 		return false
 	}
@@ -91,7 +108,7 @@ func (d *dumb) astray(j *dumbJob) bool {
 // follow stops a job that is to have nothing, or something else, once it has had
 // its minimum run time.
 func (d *dumb) follow(j *dumbJob) {
-	if (j.state == engine.Starting || j.state == engine.Running) && j.goal != nil && (d.gated(j) || d.astray(j)) && j.started.Add(d.minRuntime) <= d.now {
+	if (j.state == engine.Starting || j.state == engine.Running) && j.goal != nil && (d.nothing(j) || d.astray(j)) && j.started.Add(d.minRuntime) <= d.now {
 		d.stop(j, engine.Preempted, cluster.NoJob)
 	}
 }

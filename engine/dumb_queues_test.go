@@ -94,11 +94,16 @@ func (d *dumb) refused(j *dumbJob) bool {
 
 // over: limits, guarantees of others, caps forbid that the job starts.
 func (d *dumb) over(j *dumbJob, without []*dumbJob) bool {
+	return d.overBy(j, d.milli(j), without)
+}
+
+// overBy is over for a job that would hold so much.
+func (d *dumb) overBy(j *dumbJob, m int64, without []*dumbJob) bool {
 	if !d.byQueue() {
 		return false
 	}
 	l := d.ledger(without)
-	return !l.Check(l.of(j), d.milli(j), j.Tier).OK() || !l.caps.Check(l.of(j), userNumber(j), d.milli(j), 1).OK()
+	return !l.Check(l.of(j), m, j.Tier).OK() || !l.caps.Check(l.of(j), userNumber(j), m, 1).OK()
 }
 
 // owed: with the job its queue is still within what it is guaranteed.

@@ -46,6 +46,7 @@ type dumb struct {
 	mf             *multifactor // nil: another policy
 	preempts       []string
 	others         []string
+	inPlan         []*dumbJob // by the last plan
 }
 
 type dumbJob struct {
@@ -293,6 +294,9 @@ func (d *dumb) step(b engine.Batch, looks, plans bool) (others, preempts []strin
 	if looks || d.mode < engine.EASY {
 		d.overdue()
 		d.pass()
+	}
+	if plans {
+		d.divide()
 	}
 	slices.Sort(d.preempts)
 	return d.others, d.preempts

@@ -114,6 +114,10 @@ func (e *Engine) checkGang(j *jobState) error {
 			return fmt.Errorf("is on node %d, which does not suit it", a.Node)
 		case a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks):
 			return fmt.Errorf("holds %d CPU and %d RAM for %d tasks of %+v", a.CPU, a.RAM, a.Tasks, *r)
+		case e.onSlice(j, j.allocs):
+			if err := e.checkDivided(a, r); err != nil {
+				return err
+			}
 		case shared && (n != 1 || a.Share <= 0), !shared && (a.Share != 0 || n != int(a.Tasks)*r.GPUs):
 			return fmt.Errorf("holds %+v for %+v", *a, *r)
 		case shared && r.Profile == "" && (int64(a.Share) != r.Share || a.Mem != r.Memory || a.Slots != 0):
@@ -159,6 +163,21 @@ func (e *Engine) checkSlice(a *Alloc, r *cluster.Request) error {
 		}
 	}
 	return fmt.Errorf("holds slots %08b of a %s for %s", a.Slots, model.Name, r.Profile)
+}
+
+// checkDivided checks that an instance on which a plan has a job that asks for a
+// whole GPU suits it.
+func (e *Engine) checkDivided(a *Alloc, r *cluster.Request) error {
+	model := &e.st.classes[e.st.nodes[a.Node].class].model
+	for i := range model.Profiles {
+		p := &model.Profiles[i]
+		if int(a.Compute) == p.Compute && bits.OnesCount8(a.Slots) == p.Slots && a.Media == p.Media() && p.Memory >= r.Memory && r.GPUs == 1 && a.Tasks == 1 {
+			instead := *r
+			instead.Profile = p.Name
+			return e.checkSlice(a, &instead)
+		}
+	}
+	return fmt.Errorf("holds slots %08b of a %s for %+v", a.Slots, model.Name, *r)
 }
 
 // checkSpan checks that a gang's GPUs are of one model, and that it is within

@@ -43,6 +43,8 @@ type Target struct {
 	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another, it is stopped
 	Move   bool  `json:"move,omitempty"`   // with Beside: it comes there from where it runs, too, as soon as it can: it is stopped for that
 
+	Slice *Slice `json:"slice,omitempty"` // the MIG instance on which it runs, instead of the GPU that it asks for; nil: none
+
 	Deadline DeadlineAnswer `json:"deadline,omitempty"` // what the policy says of the job's deadline
 }
 
@@ -71,6 +73,9 @@ type Speeds interface {
 	// Beside returns what is left of a job's speed while others run on the same
 	// GPUs of a model, in ppm of its speed there alone.
 	Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64
+	// Slice returns the speed of a job that asks for one GPU on a MIG instance of one
+	// of a model, which has so many thousandths of its compute slices, in ppm as Speed.
+	Slice(j *cluster.Job, gpu, profile string, part int64) int64
 }
 
 // planState is what the engine knows of the plan in force.
@@ -216,7 +221,7 @@ func (e *Engine) relistHolding(j *jobState) {
 // same reports whether nothing changes with the new target.
 func (t *Target) same(old *Target) bool {
 	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Deadline == old.Deadline &&
-		slices.Equal(t.Memo, old.Memo)
+		(t.Slice == nil) == (old.Slice == nil) && (t.Slice == nil || *t.Slice == *old.Slice) && slices.Equal(t.Memo, old.Memo)
 }
 
 // tidy takes out of a target what does not concern the job.
@@ -232,6 +237,13 @@ func (e *Engine) tidy(j *jobState, t *Target) {
 		}
 		t.Least = min(max(t.Least, int(s.min)), t.Tasks)
 	}
+	if t.Slice != nil {
+		if _, ok := e.sliceOf(j, t.Slice); ok {
+			t.GPU = ""
+		} else {
+			t.Slice = nil
+		}
+	}
 	if t.GPU != "" && !acceptsGPU(j.spec, t.GPU) {
 		t.GPU = ""
 	}
@@ -242,6 +254,10 @@ func (e *Engine) tidy(j *jobState, t *Target) {
 func (e *Engine) setTarget(j *jobState, t *Target) {
 	c := *t
 	c.Memo = slices.Clone(t.Memo)
+	if t.Slice != nil {
+		slice := *t.Slice
+		c.Slice = &slice
+	}
 	j.target, j.narrow = &c, e.narrowed(j.spec, &c, j.base)
 	if j.narrow < 0 {
 		j.narrow, c.GPU, c.Tasks, c.Least = j.base, "", 0, 0
@@ -251,7 +267,7 @@ func (e *Engine) setTarget(j *jobState, t *Target) {
 // aimPending has a waiting job ask for what its target says.
 func (e *Engine) aimPending(j *jobState) {
 	switch {
-	case j.eligible && j.idle():
+	case j.eligible && (j.idle() || j.sliced()):
 		e.dequeue(j)
 		j.parked = ParkedPlan
 	case j.eligible:
@@ -262,7 +278,7 @@ func (e *Engine) aimPending(j *jobState) {
 		e.dequeue(j)
 		e.lineUp(j)
 		e.keepAge(j, lined)
-	case j.parked == ParkedPlan && !j.idle():
+	case j.parked == ParkedPlan && !j.idle() && !j.sliced():
 		e.admit(j)
 	}
 }
@@ -290,7 +306,7 @@ func (e *Engine) gated(j *jobState) bool {
 	if e.plans.planner == nil || j.planless() {
 		return false
 	}
-	return j.target == nil && e.traits.Gated || j.idle()
+	return j.target == nil && e.traits.Gated || j.idle() || j.sliced()
 }
 
 // narrowed is the shape of a job as a target has it; -1: it can never run so. It
@@ -364,12 +380,12 @@ func (e *Engine) reshape(j *jobState, shape int32) {
 // estranged reports whether a suspended job's target is not where its memory is.
 func (e *Engine) estranged(j *jobState) bool {
 	t := j.target
-	return t != nil && !j.planless() &&
+	return t != nil && !j.planless() && e.offSlice(j, j.home) || t != nil && !j.planless() &&
 		(t.Tasks > 0 && t.Tasks != int(tasksOf(j.home)) || t.GPU != "" && e.gpuOf(j.home) != t.GPU)
 }
 
 // astray reports whether a job holds devices of another model than its target's, or
-// others' where it is to be alone.
+// another instance, or others' where it is to be alone.
 func (e *Engine) astray(j *jobState) bool {
 	t := j.target
 	if t == nil || j.planless() {
@@ -378,7 +394,7 @@ func (e *Engine) astray(j *jobState) bool {
 	if j.state == Placed && t.Tasks > 0 && (int(j.tasks) > t.Tasks || int(j.tasks) < t.Least) {
 		return true
 	}
-	if t.Alone && j.hosted() && !(t.Move && j.beside == t.Beside) {
+	if t.Alone && j.hosted() && !(t.Move && j.beside == t.Beside) || e.offSlice(j, j.allocs) {
 		return true
 	}
 	held := e.gpuOf(j.allocs)
@@ -618,8 +634,12 @@ func (e *Engine) serve(j *jobState) {
 // planText says why a job waits for a plan.
 func (e *Engine) planText(j *jobState) string {
 	text := "policy " + e.plans.planner.Name() + " gives it nothing for now"
-	if j.target == nil {
+	switch {
+	case j.target == nil:
 		text = "waits for policy " + e.plans.planner.Name() + " to plan"
+	case j.sliced():
+		t := j.target.Slice
+		text = fmt.Sprintf("waits for a %s of GPU %d of %s, as policy %s has it", t.Profile, t.GPU, e.st.nodes[t.Node].spec.Name, e.plans.planner.Name())
 	}
 	if at := e.planWake(); at != cluster.Never {
 		text += "; it plans again at " + e.clock(at)

@@ -16,6 +16,7 @@ type scatter struct {
 	round time.Duration
 	gated bool
 	packs bool // puts jobs beside others
+	cuts  bool // has jobs run on instances
 }
 
 // newPolicy makes a policy by name, those of the tests among them.
@@ -29,6 +30,8 @@ func newPolicy(name string) (engine.Policy, error) {
 		return &scatter{name: name, round: 45 * time.Second, gated: true}, nil
 	case "scatter:packs":
 		return &scatter{name: name, packs: true}, nil
+	case "scatter:slices":
+		return &scatter{name: name, cuts: true}, nil
 	}
 	return policy.New(name)
 }
@@ -36,7 +39,7 @@ func newPolicy(name string) (engine.Policy, error) {
 func (s *scatter) Name() string { return s.name }
 
 func (s *scatter) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated}
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated, Divides: s.cuts}
 }
 
 func (s *scatter) Key(_ engine.View, j engine.JobView) engine.Key {
@@ -58,6 +61,9 @@ func (s *scatter) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	kinds := v.Kinds()
 	for _, j := range jobs {
 		t := chanceTarget(j.Spec().ID, v.Now())
+		if s.cuts {
+			t.Slice = chanceSlice(&t)
+		}
 		if k := len(kinds); k > 0 && t.Tasks%3 == 0 {
 			t.GPU = kinds[t.Tasks%k].GPU
 		}
@@ -84,4 +90,15 @@ func chanceTarget(id cluster.JobID, at cluster.Time) engine.Target {
 	h := (uint64(id)*0x9e3779b97f4a7c15 ^ uint64(at)/uint64(time.Second)) * 0xbf58476d1ce4e5b9
 	h ^= h >> 29
 	return engine.Target{Rank: int64(h % 4), Idle: h>>8%8 == 0, Tasks: int(h >> 16 % 97), Least: int(h >> 24 % 3)}
+}
+
+// chanceSlice draws an instance for a target; where there is no such node, GPU or
+// instance, it is none.
+func chanceSlice(t *engine.Target) *engine.Slice {
+	h := uint64(t.Rank)<<40 ^ uint64(t.Tasks)*0x9e3779b97f4a7c15 ^ uint64(t.Least)<<50
+	h ^= h >> 27
+	if h%5 == 0 {
+		return nil
+	}
+	return &engine.Slice{Node: int32(h >> 4 % 4), GPU: int(h >> 8 % 2), Profile: []string{"1g", "2g", "3g", "4g", "7g", "1g.20gb"}[h>>12%6], Start: int(h >> 16 % 7)}
 }

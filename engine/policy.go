@@ -27,6 +27,7 @@ type Traits struct {
 	ByUser   bool          // jobs of different users may change places while they wait
 	Queues   bool          // the policy orders queues (it implements QueueOrder)
 	Round    time.Duration // a Planner plans at multiples of this only; 0: whenever who could run changes
+	Divides  bool          // a Planner may have jobs that ask for one GPU run on MIG instances (Target.Slice)
 	Gated    bool          // under a Planner: a job starts only when a plan has had a look at it
 	Learns   time.Duration // the policy looks at completed jobs (View.Past), which are brought up to date at this period; 0: it does not
 	Predicts bool          // the policy looks at JobView.Predicted

@@ -269,7 +269,7 @@ func (e *Engine) resumePending(j *jobState, r *JobRecord, same bool) {
 
 // starveAgain sets the time again at which the job will have waited too long.
 func (e *Engine) starveAgain(j *jobState) {
-	if e.cfg.Starvation > 0 && !j.promoted && j.hungry != cluster.Never {
+	if e.cfg.Starvation > 0 && !j.promoted && !e.divided(j) && j.hungry != cluster.Never {
 		e.timers.push(timer{j.hungry.Add(e.cfg.Starvation), timerStarving, int32(j.spec.ID), j.gen})
 	}
 }

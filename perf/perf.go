@@ -25,6 +25,7 @@ type Placement struct {
 	Nodes    int           // nodes
 	Level    cluster.Level // tightest level that holds the gang; beyond fabric: none
 	Share    cluster.Milli // of each device; 1000: whole
+	Profile  string        // of the MIG instance that it has instead of the whole GPU that it asks for; "": none
 	Partners []string      // models of the other jobs on its devices, sorted
 }
 
@@ -72,10 +73,17 @@ func (b Belief) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 
 	return b.Model.Rate(j, p) * Million / max(1, alone)
 }
 
+// Slice implements engine.Speeds.
+func (b Belief) Slice(j *cluster.Job, gpu, profile string, part int64) int64 {
+	return b.Model.Rate(j, Placement{GPU: gpu, GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: part, Profile: profile})
+}
+
 // Table is a Model made of tables. What it does not list runs as recorded.
 type Table struct {
 	// Speed is the speed of a job model on a GPU model, in ppm of that on the
-	// reference GPU; the job model "*" stands for all that are not listed.
+	// reference GPU; the job model "*" stands for all that are not listed. The
+	// GPU model "A100-40GB/3g.20gb" is a MIG instance of one, for jobs that ask
+	// for a whole GPU; one that is not listed is as fast as it has compute slices.
 	Speed map[string]map[string]int64
 	// Distance is the factor, in ppm, of a gang whose tasks are as far apart as
 	// the level; it holds for job model "*" or one of its own. Nearer levels
@@ -98,6 +106,9 @@ type Table struct {
 // Rate returns the product of the factors that apply. It is at least 1 ppm.
 func (t *Table) Rate(j *cluster.Job, p Placement) int64 {
 	rate := t.speed(j.Model, p.GPU)
+	if p.Profile != "" {
+		rate = t.slice(j.Model, p, rate)
+	}
 	if p.Nodes > 1 {
 		rate = mul(rate, t.distance(j.Model, p.Level))
 	}
@@ -142,6 +153,16 @@ func (t *Table) speed(model, gpu string) int64 {
 		}
 	}
 	return Million
+}
+
+// slice is the speed on a MIG instance of a GPU on which it is whole.
+func (t *Table) slice(model string, p Placement, whole int64) int64 {
+	for _, m := range []string{model, "*"} {
+		if v, ok := t.Speed[m][p.GPU+"/"+p.Profile]; ok {
+			return v
+		}
+	}
+	return whole * p.Share / cluster.Whole
 }
 
 func (t *Table) distance(model string, l cluster.Level) int64 {

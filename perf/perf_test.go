@@ -8,7 +8,7 @@ import (
 
 func TestRate(t *testing.T) {
 	tab := &Table{
-		Speed:    map[string]map[string]int64{"r": {"T4": 500_000}, "*": {"T4": 250_000}},
+		Speed:    map[string]map[string]int64{"r": {"T4": 500_000, "A100/3g": 800_000}, "*": {"T4": 250_000, "A100/1g": 200_000}},
 		Distance: map[string]map[cluster.Level]int64{"*": {cluster.LevelRack: 800_000, cluster.LevelFabric: 600_000}, "r": {cluster.LevelFabric: 900_000}},
 		Pairs:    map[Pair]int64{{"r", "b"}: 700_000, {"r", "*"}: 900_000, {"*", "*"}: 850_000},
 		Scale:    map[string]map[int]int64{"r": {1: 300_000}},
@@ -28,6 +28,10 @@ func TestRate(t *testing.T) {
 		{"own row: nearer levels are free", "r", Placement{Nodes: 2, Level: cluster.LevelRack}, 1_000_000},
 		{"a named partner, and another", "r", Placement{Nodes: 1, Partners: []string{"b", "c"}}, 630_000},
 		{"any pair", "x", Placement{Nodes: 1, Partners: []string{"y"}}, 850_000},
+		{"an instance", "r", Placement{GPU: "A100", Profile: "3g", Share: 428}, 800_000},
+		{"an instance of any model's", "r", Placement{GPU: "A100", Profile: "1g", Share: 142}, 200_000},
+		{"an instance of unknown speed", "r", Placement{GPU: "A100", Profile: "4g", Share: 571}, 571_000},
+		{"an instance of a slower GPU", "r", Placement{GPU: "T4", Profile: "4g", Share: 571}, 285_500},
 		{"scaled by table", "r", Placement{Nodes: 1, Tasks: 1, Want: 4}, 300_000},
 		{"scaled linearly", "r", Placement{Nodes: 1, Tasks: 2, Want: 4}, 500_000},
 	} {

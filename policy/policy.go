@@ -45,6 +45,7 @@ var list = []Info{
 	qssf,
 	lucid,
 	antman,
+	miso,
 	edf,
 	multifactor,
 	drf,

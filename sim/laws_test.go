@@ -282,7 +282,7 @@ func TestPermutationOfEquals(t *testing.T) {
 // more small ones come. With a starvation bound none of them keeps it waiting.
 func TestStarvation(t *testing.T) {
 	promises := map[string]bool{ // looked up only; by arrival and strict, or with a reservation for the first
-		"fifo": true, "yarn-cs": true, "multifactor": true, "antman": true, "optimus:round=0s": true, "elasticflow": true,
+		"fifo": true, "yarn-cs": true, "multifactor": true, "antman": true, "miso": true, "optimus:round=0s": true, "elasticflow": true,
 	}
 	turns := map[string]time.Duration{ // not later than
 		"gandiva":      time.Minute,     // jobs take turns: this one is the next

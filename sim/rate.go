@@ -18,6 +18,8 @@ func (w *World) rateOf(j *jobRun) int64 {
 		rate = w.opt.Model.Rate(&j.entry.Job, p)
 	case w.packing && p.Share == cluster.Whole && len(p.Partners) > 0: // they take turns
 		rate /= int64(1 + len(p.Partners))
+	case p.Profile != "": // as fast as it has compute slices
+		rate = int64(p.Share) * (1_000_000 / cluster.Whole)
 	case p.Want > 0 && p.Tasks != p.Want: // elastic: linear without a model
 		rate = rate * int64(p.Tasks) / int64(p.Want)
 	}
@@ -51,8 +53,22 @@ func (w *World) placement(j *jobRun) perf.Placement {
 		}
 	}
 	p.Level = level
+	if p.GPUs == 1 && j.allocs[0].Slots != 0 && j.entry.Job.Tasks[0].Request.Profile == "" {
+		p.Profile = w.profileOf(&j.allocs[0])
+	}
 	p.Partners = w.partners(j)
 	return p
+}
+
+// profileOf names the MIG instance of an allocation.
+func (w *World) profileOf(a *engine.Alloc) string {
+	model, _ := w.spec.Model(w.spec.Nodes[a.Node].Model)
+	for i := range model.Profiles {
+		if p := &model.Profiles[i]; p.Compute == int(a.Compute) && p.Slots == bits.OnesCount8(a.Slots) && p.Media() == a.Media {
+			return p.Name
+		}
+	}
+	return ""
 }
 
 // distance is the level that two nodes share: node, rack, fabric, or any.

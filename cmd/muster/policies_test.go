@@ -38,6 +38,7 @@ func TestPoliciesLive(t *testing.T) {
 		{"qssf", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"lucid", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"antman", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2 --tier best-effort"}, "left alone"},
+		{"miso", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 1"}, "left alone"}, // no GPU can be divided here
 		{"themis:lease=1s", []string{"100 --gpus 4 --estimate 5s", "10 --gpus 4 --estimate 500ms"}, "preempted"},
 		{"astraea:lease=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"gavel:round=1s", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
@@ -112,6 +113,33 @@ func counted(t *testing.T, file, last string) {
 	if strconv.Itoa(before) != last {
 		t.Errorf("the last step is %d, want %s", before, last)
 	}
+}
+
+// Under policy miso jobs that ask for a GPU get instances of one, the best first; who
+// finds none waits, and gets the first that is free.
+func TestDividedLive(t *testing.T) {
+	d, _ := configured(t, "1xA100-80GB/0:3g.40gb@4,2g.20gb@0", "policy: miso\n")
+	script := func(name, memory string) string {
+		text := "#!/bin/sh\n#MUSTER --gpus=1 --gpu-memory=" + memory + "\nenv | grep CUDA_VISIBLE\ntrap 'exit 0' TERM\nwhile [ ! -e go ]; do sleep 0.05; done\n"
+		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(d.dir, name)
+	}
+	for range 3 {
+		d.must("submit", script("small.sh", "16G"))
+	}
+	d.untilSays("CUDA_VISIBLE_DEVICES=MIG-simulated-0-3g.40gb-4", "logs", "1")
+	d.untilSays("CUDA_VISIBLE_DEVICES=MIG-simulated-0-2g.20gb-0", "logs", "2")
+	d.untilSays("policy miso gives it nothing for now", "why", "3")
+	if out, code := d.try("submit", script("large.sh", "60G")); code == 0 || !strings.Contains(out, "even the empty cluster") {
+		t.Errorf("more memory than any instance has: %d\n%s", code, out)
+	}
+	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.must("wait", "1", "2", "3")
+	d.want(d.must("logs", "3"), "CUDA_VISIBLE_DEVICES=MIG-simulated-0-")
 }
 
 // Two jobs on the same GPUs, as processes: the second starts beside the first, holds

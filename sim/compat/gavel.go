@@ -237,6 +237,9 @@ func (w *GavelWorld) Speed(j *cluster.Job, gpu string, _ int) int64 {
 // Beside is never asked for: nobody shares GPUs in this profile.
 func (w *GavelWorld) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
 
+// Slice is never asked for: nobody divides GPUs in this world.
+func (w *GavelWorld) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
+
 // gavelModel is a model's place among gavelModels, where it is.
 func gavelModel(gpu string) int {
 	k := 0

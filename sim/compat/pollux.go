@@ -125,6 +125,9 @@ func (j *polluxJob) steps() (done, all time.Duration) {
 // Beside is never asked for: nobody shares GPUs in this profile.
 func (w *PolluxWorld) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
 
+// Slice is never asked for: nobody divides GPUs in this world.
+func (w *PolluxWorld) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
+
 // Speed implements engine.Speeds.
 func (w *PolluxWorld) Speed(j *cluster.Job, _ string, tasks int) int64 {
 	return w.jobs[j.ID].speeds[tasks-1]

@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// A plan may have a job that asks for one GPU run on a MIG instance of one (A-mig;
+// MISO): Target.Slice says on which. Such a job is never in line, and no placer is
+// asked: it starts where the plan has it, as soon as that is free. Where the
+// instances of a GPU stay as they are, it must be one of them; else it is made.
+
+// Slice is a MIG instance of a node's GPU.
+type Slice struct {
+	Node    int32  `json:"node,omitempty"` // index in the order in which nodes joined
+	GPU     int    `json:"gpu,omitempty"`
+	Profile string `json:"profile"`
+	Start   int    `json:"start,omitempty"` // its first memory slice
+}
+
+// sliced reports whether the plan has the job on an instance.
+func (j *jobState) sliced() bool {
+	return j.target != nil && j.target.Slice != nil && !j.planless()
+}
+
+// divides reports whether jobs of the shape can run on an instance instead of the
+// GPU that they ask for.
+func (s *shape) divides() bool {
+	r := &s.sets[0].Request
+	return len(s.sets) == 1 && s.min == 1 && s.max == 1 && s.bounds() == nil && r.GPUs == 1 && !r.Fractional() && r.Profile == ""
+}
+
+// undivided reports whether GPUs are handed out as jobs ask for them, whatever a
+// plan says: elsewhere nobody could make an instance of one, and what an advance
+// reservation may count on is whole GPUs.
+func (e *Engine) undivided() bool { return e.cfg.Unshared || len(e.advance) > 0 }
+
+// divided reports whether plans may have the job on an instance. Such a job is never
+// promoted, however long it waits: it would ask for a whole GPU then, and there may
+// be none.
+func (e *Engine) divided(j *jobState) bool { return e.traits.Divides && e.shapes[j.base].divides() }
+
+// instanceFor reports whether a GPU whose instances stay as they are has one for
+// jobs of the shape: where all GPUs are divided so, it could never run otherwise.
+func (e *Engine) instanceFor(s *shape) bool {
+	if e.undivided() {
+		return false
+	}
+	for i := range e.st.nodes {
+		n := &e.st.nodes[i]
+		if n.fixed == nil || !s.suits[0].has(n.class) {
+			continue
+		}
+		for _, list := range n.fixed.instances {
+			if slices.ContainsFunc(list, func(in existing) bool {
+				p, ok := e.st.classes[n.class].model.Profile(in.profile)
+				return ok && p.Memory >= s.sets[0].Request.Memory
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sliceOf is what a job holds of a GPU on an instance; false: it can never have it.
+func (e *Engine) sliceOf(j *jobState, t *Slice) (a Alloc, ok bool) {
+	s := e.shapeAt(j.base)
+	if e.undivided() || !e.divided(j) || t.Node < 0 || int(t.Node) >= len(e.st.nodes) {
+		return a, false
+	}
+	n := &e.st.nodes[t.Node]
+	model := &e.st.classes[n.class].model
+	p, known := model.Profile(t.Profile)
+	r := &s.sets[0].Request
+	if !known || t.GPU < 0 || t.GPU >= n.spec.GPUs || !slices.Contains(p.Starts, t.Start) || !s.suits[0].has(n.class) || p.Memory < r.Memory ||
+		n.fixed != nil && !slices.ContainsFunc(n.fixed.instances[t.GPU], func(in existing) bool { return in.profile == p.Name && in.start == t.Start }) {
+		return a, false
+	}
+	return Alloc{Node: t.Node, Tasks: 1, GPUs: 1 << t.GPU, Share: int32(int64(p.Compute) * cluster.Whole / int64(model.Compute)),
+		Slots: p.Mask(t.Start), Compute: uint8(p.Compute), Media: p.Media(), Mem: min(p.Memory, model.Memory), CPU: r.CPU, RAM: r.RAM}, true
+}
+
+// divide starts a waiting job on the instance that its plan names, if that is free.
+func (e *Engine) divide(j *jobState) {
+	a, ok := e.sliceOf(j, j.target.Slice)
+	if !ok {
+		return
+	}
+	n := &e.st.nodes[a.Node]
+	if !n.indexed || n.healthy&a.GPUs == 0 || !e.canTake(&a, false) || e.limits.byQueue && e.overQuota(j, a.Milli()).code != notRefused {
+		return
+	}
+	if d := &n.devs[bits.TrailingZeros64(a.GPUs)]; int(d.compute)+int(a.Compute) > e.st.classes[n.class].model.Compute {
+		return
+	}
+	allocs := []Alloc{a}
+	if j.home != nil && !SameDevices(j.home, allocs) {
+		e.touch(j)
+		j.thaw()
+	}
+	e.st.take(&a)
+	j.parked = NotParked
+	e.book(j, allocs, 1)
+}
+
+// onSlice reports whether a job that asks for a whole GPU holds an instance of one.
+func (e *Engine) onSlice(j *jobState, allocs []Alloc) bool {
+	return len(allocs) == 1 && allocs[0].Slots != 0 && e.shapes[j.base].sets[0].Request.Profile == ""
+}
+
+// offSlice reports whether what a job holds, or where its memory is, is not where
+// its target has it: on an instance, on another, or on none.
+func (e *Engine) offSlice(j *jobState, allocs []Alloc) bool {
+	if j.target.Slice == nil {
+		return e.onSlice(j, allocs)
+	}
+	a, ok := e.sliceOf(j, j.target.Slice)
+	return ok && (len(allocs) != 1 || a.Node != allocs[0].Node || a.GPUs != allocs[0].GPUs || a.Slots != allocs[0].Slots || a.Compute != allocs[0].Compute)
+}
+
+// Slice returns the instance that a job holds which asked for a whole GPU; false:
+// it holds none.
+func (j JobView) Slice() (Slice, bool) {
+	if !j.j.booked() || !j.e.onSlice(j.j, j.j.allocs) {
+		return Slice{}, false
+	}
+	a := &j.j.allocs[0]
+	model := &j.e.st.classes[j.e.st.nodes[a.Node].class].model
+	for i := range model.Profiles {
+		if p := &model.Profiles[i]; p.Compute == int(a.Compute) && p.Slots == bits.OnesCount8(a.Slots) && p.Media() == a.Media {
+			return Slice{Node: a.Node, GPU: bits.TrailingZeros64(a.GPUs), Profile: p.Name, Start: bits.TrailingZeros8(a.Slots)}, true
+		}
+	}
+	return Slice{}, false
+}
+
+// Divides reports whether the job could run on a MIG instance instead of the GPU
+// that it asks for: it is one task with one whole GPU, of one size.
+func (j JobView) Divides() bool { return j.e.divided(j.j) && !j.j.planless() }
+
+// Suits reports whether the job could ever run on the node.
+func (j JobView) Suits(node int32) bool {
+	return j.e.shapeAt(j.j.base).suits[0].has(j.e.st.nodes[node].class)
+}
+
+// Stops reports whether the job was told to leave what it holds.
+func (j JobView) Stops() bool { return j.j.state == Stopping }
+
+// Device is a GPU that can be divided into MIG instances, or that is.
+type Device struct {
+	Node    int32
+	GPU     int
+	Model   *cluster.GPUModel
+	Fixed   []cluster.Instance // these are all that there are, and stay; nil: instances are made as needed
+	Busy    bool               // somebody has it whole, or in shares
+	Slots   uint8              // memory slices that are taken
+	Compute int                // compute slices that are taken
+}
+
+// Devices lists the GPUs on which plans may have jobs run on instances: healthy
+// ones of nodes that take jobs. Where GPUs are not to be divided there are none.
+func (v View) Devices() (list []Device) {
+	if v.e.undivided() {
+		return nil
+	}
+	for id := range v.e.st.nodes {
+		n := &v.e.st.nodes[id]
+		model := &v.e.st.classes[n.class].model
+		for dev := range n.devs {
+			d := &n.devs[dev]
+			if !n.indexed || !model.MIG() || n.healthy>>dev&1 == 0 || n.fixed != nil && !n.isCut(dev) {
+				continue
+			}
+			g := Device{Node: int32(id), GPU: dev, Model: model, Slots: d.slots, Compute: int(d.compute),
+				Busy: n.free>>dev&1 == 0 && d.slots == 0 && !n.isCut(dev)}
+			if n.fixed != nil {
+				g.Fixed = []cluster.Instance{}
+				for _, in := range n.fixed.instances[dev] {
+					g.Fixed = append(g.Fixed, cluster.Instance{Profile: in.profile, Start: in.start})
+				}
+			}
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// Host returns the CPU and RAM of a node that nobody was given.
+func (v View) Host(node int32) (cpu cluster.Milli, ram cluster.MiB) {
+	n := &v.e.st.nodes[node]
+	return n.cpu, n.ram
+}
+
+// SpeedOn returns what the scheduler believes of a job's speed on a MIG instance
+// instead of a GPU of the model, in ppm (see Speeds): without any knowledge, the
+// instance's part of the compute slices.
+func (v View) SpeedOn(j JobView, model *cluster.GPUModel, p *cluster.SliceProfile) int64 {
+	part := int64(p.Compute) * cluster.Whole / int64(model.Compute)
+	if s := v.e.cfg.Speeds; s != nil {
+		return s.Slice(j.j.spec, model.Name, p.Name, part)
+	}
+	return part * (million / cluster.Whole)
+}

@@ -1,0 +1,432 @@
+package policy
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var miso = Info{
+	Name: "miso",
+	About: "first come, first served; jobs that ask for one GPU run on MIG instances: a GPU is divided so that its jobs get most done, and again " +
+		"when others come or go; those that change their instance are stopped for it",
+	Source: "A-mig: MISO (SoCC'22), its optimiser and placement, without its predictor",
+	Needs:  "speeds on MIG instances (else as many as they have compute slices); the GPU memory that jobs need; checkpoints, to move jobs",
+	Knobs: []Knob{
+		{"horizon", "5m", "a job changes its instance if more is done so within this time, what the change costs taken off"},
+	},
+	New: newMISO,
+}
+
+type misoRules struct{ horizon time.Duration }
+
+func newMISO(k *Knobs) (engine.Policy, error) {
+	m := &misoRules{}
+	var err error
+	m.horizon, err = k.period("horizon")
+	return &planner{name: k.label(), traits: engine.Traits{Divides: true, Gated: true, Backfill: engine.Strict}, plan: m.plan}, err
+}
+
+const (
+	mostDivided = 7  // instances of one GPU
+	mostLooked  = 16 // GPUs that are compared for one job
+	lookAgain   = 30 * time.Second
+)
+
+// misoPart is an instance that a GPU can have.
+type misoPart struct {
+	profile *cluster.SliceProfile
+	start   int
+}
+
+// misoGPU is a GPU that can be divided, and the jobs that are to be on it.
+type misoGPU struct {
+	engine.Device
+	jobs    []int        // of those planned for
+	layouts [][]misoPart // around the instances of others
+	same    bool         // nobody came or went since the last plan
+	solved  bool         // the best way to divide it is known:
+	total   int64
+	parts   []misoPart
+}
+
+// misoPlan is what a plan is made from.
+type misoPlan struct {
+	*misoRules
+	v       engine.View
+	jobs    []engine.JobView
+	gpus    []misoGPU
+	held    []engine.Slice // by job; no profile: none of ours
+	targets []engine.Target
+	layouts map[string][][]misoPart // by model; looked up only
+	cpu     map[int32]cluster.Milli // free on a node; looked up only
+	ram     map[int32]cluster.MiB
+}
+
+func (m *misoRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	p := &misoPlan{misoRules: m, v: v, jobs: jobs, targets: v.Targets(len(jobs)), held: make([]engine.Slice, len(jobs)),
+		layouts: map[string][][]misoPart{}, cpu: map[int32]cluster.Milli{}, ram: map[int32]cluster.MiB{}}
+	for _, d := range v.Devices() {
+		p.gpus = append(p.gpus, misoGPU{Device: d})
+	}
+	line := p.settled()
+	p.recall(v.Memo())
+	for i := range p.gpus {
+		p.gpus[i].layouts = p.around(&p.gpus[i])
+	}
+	next := cluster.Never
+	for len(line) > 0 {
+		if !p.divides(line[0]) {
+			next = v.Now().Add(lookAgain) // those behind it come when it has started
+			break
+		}
+		g := p.bestGPU(line[0])
+		if g < 0 {
+			break
+		}
+		p.put(line[0], g)
+		line = line[1:]
+	}
+	for _, i := range line {
+		p.targets[i].Idle = p.divides(i)
+	}
+	if len(line) == 0 {
+		p.spread()
+	}
+	var memo []int64
+	for g := range p.gpus {
+		d := &p.gpus[g]
+		p.aim(d)
+		if len(d.jobs) > 0 {
+			memo = append(memo, int64(d.Node), int64(d.GPU), int64(len(d.jobs)), int64(d.Slots))
+		}
+	}
+	return engine.Plan{Targets: p.targets, Next: next, Memo: memo}
+}
+
+// recall finds the GPUs for which nothing has changed: as many jobs are there as the
+// last plan had there, each on its instance, and others have what they had.
+func (p *misoPlan) recall(memo []int64) {
+	for g, k := 0, 0; g < len(p.gpus) && k+3 < len(memo); {
+		d := &p.gpus[g]
+		switch c := cmp.Or(cmp.Compare(int64(d.Node), memo[k]), cmp.Compare(int64(d.GPU), memo[k+1])); {
+		case c < 0:
+			g++
+		case c > 0:
+			k += 4
+		default:
+			d.same = int64(len(d.jobs)) == memo[k+2] && int64(d.Slots) == memo[k+3] &&
+				!slices.ContainsFunc(d.jobs, func(i int) bool { return p.held[i].Profile == "" })
+			g, k = g+1, k+4
+		}
+	}
+}
+
+// settled puts the jobs that are on a GPU, or on their way to one, there, and
+// returns those that wait, in order. What jobs of ours hold is nobody else's.
+func (p *misoPlan) settled() (line []int) {
+	at := map[[2]int32]int{} // looked up only
+	for g := range p.gpus {
+		at[[2]int32{p.gpus[g].Node, int32(p.gpus[g].GPU)}] = g
+	}
+	for i, j := range p.jobs {
+		p.targets[i] = engine.Target{Rank: -j.Spec().Priority}
+		s, held := j.Slice()
+		if t := j.Target(); !held && t != nil && t.Slice != nil && (!j.Running() || j.Stops()) {
+			s = *t.Slice
+		}
+		g, known := at[[2]int32{s.Node, int32(s.GPU)}]
+		switch {
+		case s.Profile != "" && known && j.Divides():
+			d := &p.gpus[g]
+			d.jobs = append(d.jobs, i)
+			if profile, ok := d.Model.Profile(s.Profile); held && ok {
+				p.held[i] = s
+				d.Slots &^= profile.Mask(s.Start)
+				d.Compute -= profile.Compute
+			}
+		case held:
+			p.targets[i].Slice = &s // its GPU takes no jobs any more
+		case (!j.Running() || j.Stops()) && j.Spec().GPUs() > 0:
+			line = append(line, i)
+		}
+	}
+	slices.SortFunc(line, func(a, b int) int {
+		x, y := p.jobs[a].Spec(), p.jobs[b].Spec()
+		return cmp.Or(cmp.Compare(y.Priority, x.Priority), cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
+	})
+	return line
+}
+
+// divides reports whether a waiting job is to have an instance.
+func (p *misoPlan) divides(i int) bool {
+	return p.jobs[i].Divides() && slices.ContainsFunc(p.gpus, func(g misoGPU) bool { return p.jobs[i].Suits(g.Node) })
+}
+
+// around lists the ways to divide a GPU around the instances of others. Of the
+// profiles with as many compute slices the one with least memory counts, without
+// media engines; where instances stay as they are, those that there are.
+func (p *misoPlan) around(g *misoGPU) (list [][]misoPart) {
+	all := [][]misoPart{nil}
+	if g.Fixed != nil {
+		for _, in := range g.Fixed {
+			if profile, ok := g.Model.Profile(in.Profile); ok {
+				all[0] = append(all[0], misoPart{profile, in.Start})
+			}
+		}
+	} else if all = p.layouts[g.Model.Name]; all == nil {
+		all = misoLayouts(g.Model)
+		p.layouts[g.Model.Name] = all
+	}
+	if g.Slots == 0 {
+		return all
+	}
+	for _, layout := range all {
+		var left []misoPart
+		compute := g.Compute
+		for _, part := range layout {
+			if part.profile.Mask(part.start)&g.Slots == 0 && compute+part.profile.Compute <= g.Model.Compute {
+				left = append(left, part)
+				compute += part.profile.Compute
+			}
+		}
+		list = append(list, left)
+	}
+	return list
+}
+
+func misoLayouts(m *cluster.GPUModel) (list [][]misoPart) {
+	var profiles []*cluster.SliceProfile
+	for i := range m.Profiles {
+		q := &m.Profiles[i]
+		if !q.Media() && !slices.ContainsFunc(m.Profiles, func(o cluster.SliceProfile) bool { return o.Compute == q.Compute && o.Slots < q.Slots }) {
+			profiles = append(profiles, q)
+		}
+	}
+	for _, layout := range m.FullLayouts(profiles) {
+		var parts []misoPart
+		for _, in := range layout {
+			profile, _ := m.Profile(in.Profile)
+			parts = append(parts, misoPart{profile, in.Start})
+		}
+		list = append(list, parts)
+	}
+	return list
+}
+
+// value is what a job gets done on an instance of a GPU within the horizon, in ppm
+// of what it would on the whole GPU; 0: it cannot run there.
+func (p *misoPlan) value(i int, g *misoGPU, part misoPart) int64 {
+	j := p.jobs[i]
+	if part.profile.Memory < j.Spec().Tasks[0].Request.Memory {
+		return 0
+	}
+	v := p.v.SpeedOn(j, g.Model, part.profile) * 1_000_000 / max(1, p.v.Speed(j, g.Model.Name, 1))
+	switch h := &p.held[i]; {
+	case h.Profile == "":
+	case *h == (engine.Slice{Node: g.Node, GPU: g.GPU, Profile: part.profile.Name, Start: part.start}):
+		v++ // of equal ways, where it is
+	default:
+		if j.Loses() {
+			return 0
+		}
+		c := &j.Spec().Checkpoint
+		v = v / 1000 * int64(max(0, p.horizon-c.Cost-c.Restart)*1000/p.horizon)
+	}
+	return max(1, v)
+}
+
+// best divides a GPU among jobs: which instance each gets, so that the sum of their
+// values is greatest; the first of equal ways. 0: they cannot all be on it.
+func (p *misoPlan) best(g *misoGPU, jobs []int) (total int64, parts []misoPart) {
+	if k := len(jobs); k == 0 || k > mostDivided {
+		return 0, nil
+	}
+	for _, layout := range g.layouts {
+		if len(layout) < len(jobs) {
+			continue
+		}
+		if sum, with := p.assign(g, jobs, layout); sum > total {
+			total, parts = sum, with
+		}
+	}
+	return total, parts
+}
+
+// now is how the jobs of a GPU share it best.
+func (p *misoPlan) now(g *misoGPU) (total int64, parts []misoPart) {
+	if !g.solved {
+		g.total, g.parts = p.best(g, g.jobs)
+		g.solved = true
+	}
+	return g.total, g.parts
+}
+
+// assign is the best way to have jobs on the instances of one layout.
+func (p *misoPlan) assign(g *misoGPU, jobs []int, layout []misoPart) (total int64, parts []misoPart) {
+	values := make([][]int64, len(layout))
+	for n, part := range layout {
+		for _, i := range jobs {
+			values[n] = append(values[n], p.value(i, g, part))
+		}
+	}
+	total, at := assignParts(values, len(jobs))
+	for _, n := range at {
+		parts = append(parts, layout[n])
+	}
+	return total, parts
+}
+
+// assignParts gives each of some jobs, seven at most, an instance of its own so that
+// the sum of values[instance][job] is greatest; 0 stands for where a job cannot run.
+// It goes through the instances with the best sum for each set of jobs.
+func assignParts(values [][]int64, jobs int) (total int64, at []int) {
+	var sums [1 << mostDivided]int64
+	took := make([][1 << mostDivided]int8, len(values)) // 1 + the job that has the instance, in the best way to the set
+	all := 1<<jobs - 1
+	for n := range values {
+		for s := all; s > 0; s-- { // from large sets down: smaller ones are as they are without this instance
+			for m := s; m != 0; m &= m - 1 {
+				b := bits.TrailingZeros(uint(m))
+				rest := s &^ (1 << b)
+				if v := values[n][b]; v > 0 && (rest == 0 || sums[rest] > 0) && sums[rest]+v > sums[s] {
+					sums[s], took[n][s] = sums[rest]+v, int8(b)+1
+				}
+			}
+		}
+	}
+	if total = sums[all]; total == 0 {
+		return 0, nil
+	}
+	at = make([]int, jobs)
+	for n, s := len(values)-1, all; n >= 0; n-- {
+		if b := int(took[n][s]) - 1; b >= 0 {
+			at[b], s = n, s&^(1<<b)
+		}
+	}
+	return total, at
+}
+
+// bestGPU is where a waiting job adds most to what is done: an idle GPU if there is
+// one, else one of those with the fewest jobs; -1: nowhere.
+func (p *misoPlan) bestGPU(i int) int {
+	var list []int
+	r := &p.jobs[i].Spec().Tasks[0].Request
+	for g := range p.gpus {
+		d := &p.gpus[g]
+		if d.Busy || !p.jobs[i].Suits(d.Node) || len(d.jobs) >= mostDivided {
+			continue
+		}
+		if cpu, ram := p.host(d.Node); cpu >= r.CPU && ram >= r.RAM {
+			list = append(list, g)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(p.load(a), p.load(b)) })
+	found, most, looked := -1, int64(0), 0
+	for _, g := range list {
+		d := &p.gpus[g]
+		with, _ := p.best(d, append(slices.Clone(d.jobs), i))
+		if with == 0 {
+			continue
+		}
+		alone, _ := p.now(d)
+		if found < 0 || with-alone > most {
+			found, most = g, with-alone
+		}
+		if looked++; looked == mostLooked || p.load(g) == 0 {
+			break
+		}
+	}
+	return found
+}
+
+// load is how many jobs are on a GPU, those of others for one.
+func (p *misoPlan) load(g int) int {
+	n := len(p.gpus[g].jobs)
+	if p.gpus[g].Slots != 0 {
+		n++
+	}
+	return n
+}
+
+// host is the CPU and RAM of a node that nobody was given, in this plan neither.
+func (p *misoPlan) host(node int32) (cluster.Milli, cluster.MiB) {
+	if _, known := p.cpu[node]; !known {
+		p.cpu[node], p.ram[node] = p.v.Host(node)
+	}
+	return p.cpu[node], p.ram[node]
+}
+
+// put has a job on a GPU.
+func (p *misoPlan) put(i, g int) {
+	d := &p.gpus[g]
+	d.jobs, d.same, d.solved = append(d.jobs, i), false, false
+	p.host(d.Node)
+	r := &p.jobs[i].Spec().Tasks[0].Request
+	p.cpu[d.Node] -= r.CPU
+	p.ram[d.Node] -= r.RAM
+}
+
+// spread moves jobs to GPUs that would be idle while nobody waits, as long as more
+// gets done so.
+func (p *misoPlan) spread() {
+	for to := range p.gpus {
+		d := &p.gpus[to]
+		if d.Busy || p.load(to) > 0 {
+			continue
+		}
+		from, which, most := -1, 0, int64(0)
+		looked := 0
+		for g := range p.gpus {
+			o := &p.gpus[g]
+			if len(o.jobs) < 2 || looked >= mostLooked {
+				continue
+			}
+			looked++
+			now, _ := p.now(o)
+			for k, i := range o.jobs {
+				r := &p.jobs[i].Spec().Tasks[0].Request
+				if cpu, ram := p.host(d.Node); p.held[i].Profile == "" || !p.jobs[i].Suits(d.Node) || cpu < r.CPU || ram < r.RAM {
+					continue
+				}
+				there, _ := p.best(d, []int{i})
+				here, _ := p.best(o, slices.Delete(slices.Clone(o.jobs), k, k+1))
+				if there > 0 && here > 0 && there+here-now > most {
+					from, which, most = g, k, there+here-now
+				}
+			}
+		}
+		if from < 0 {
+			return
+		}
+		o := &p.gpus[from]
+		i := o.jobs[which]
+		o.jobs, o.same, o.solved = slices.Delete(o.jobs, which, which+1), false, false
+		p.put(i, to)
+	}
+}
+
+// aim makes targets of how a GPU is divided. Where nothing has changed jobs keep
+// their instances; so do, if its jobs do not fit beside one another any more, those
+// that have one, and the others wait.
+func (p *misoPlan) aim(g *misoGPU) {
+	var total int64
+	var parts []misoPart
+	if !g.same {
+		total, parts = p.now(g)
+	}
+	for k, i := range g.jobs {
+		switch h := p.held[i]; {
+		case total > 0:
+			p.targets[i].Slice = &engine.Slice{Node: g.Node, GPU: g.GPU, Profile: parts[k].profile.Name, Start: parts[k].start}
+		case h.Profile != "":
+			p.targets[i].Slice = &h
+		default:
+			p.targets[i].Idle = true
+		}
+	}
+}

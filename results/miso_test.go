@@ -1,0 +1,29 @@
+package results
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
+)
+
+// TestMISO holds MISO's claim to be ours: dividing each GPU by its mix of jobs is
+// better than whole GPUs by as much as was published at least, and better than the
+// best static geometry.
+func TestMISO(t *testing.T) {
+	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/miso-mig/trace_100.json")))
+	tab, err := MISO(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tab.Rows) != 2 {
+		t.Fatalf("%d rows, want 2", len(tab.Rows))
+	}
+	if whole := tab.Rows[0].Ours; whole > 0.51 || whole < 0.3 {
+		t.Errorf("the mean JCT is %.3f of that on whole GPUs; published is 0.51", whole)
+	}
+	if static := tab.Rows[1].Ours; static > 0.95 || static < 0.7 {
+		t.Errorf("the mean JCT is %.3f of that with the best static geometry; published is 0.84", static)
+	}
+}
