@@ -19,7 +19,7 @@ func (w *World) rateOf(j *jobRun) int64 {
 	case w.packing && p.Share == cluster.Whole && len(p.Partners) > 0: // they take turns
 		rate /= int64(1 + len(p.Partners))
 	case p.Profile != "": // as fast as it has compute slices
-		rate = int64(p.Share) * (1_000_000 / cluster.Whole)
+		rate = p.Share * (1_000_000 / cluster.Whole)
 	case p.Want > 0 && p.Tasks != p.Want: // elastic: linear without a model
 		rate = rate * int64(p.Tasks) / int64(p.Want)
 	}
