@@ -56,7 +56,7 @@ func (d *dumb) offSlice(j *dumbJob) bool {
 		return len(j.allocs) == 1 && j.allocs[0].Slots != 0 && j.Tasks[0].Request.Profile == ""
 	}
 	want := *d.instance(j, j.goal.Slice)
-	return !slices.Equal(j.allocs, []engine.Alloc{want})
+	return len(j.allocs) != 1 || j.allocs[0].Node != want.Node || j.allocs[0].GPUs != want.GPUs || j.allocs[0].Slots != want.Slots
 }
 
 // divide starts jobs on the instances that the plan names, as far as they are free.
@@ -68,6 +68,7 @@ func (d *dumb) divide() {
 		a := *d.instance(j, j.goal.Slice)
 		n, b := &d.nodes[a.Node], d.books()
 		g := b.gpu(int(a.Node), bits.TrailingZeros64(a.GPUs))
+		a.Mem = min(a.Mem, g.mem)
 		if n.State == cluster.Up && n.Bad&a.GPUs == 0 && b.exactly([]engine.Alloc{a}) && g.compute+int(a.Compute) <= modelOf(n).Compute && !d.overBy(j, a.Milli(), nil) {
 			j.idled = false
 			d.book(j, []engine.Alloc{a})

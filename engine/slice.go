@@ -90,10 +90,10 @@ func (e *Engine) divide(j *jobState) {
 		return
 	}
 	n := &e.st.nodes[a.Node]
-	if !n.indexed || n.healthy&a.GPUs == 0 || !e.canTake(&a, false) || e.limits.byQueue && e.overQuota(j, a.Milli()).code != notRefused {
-		return
-	}
-	if d := &n.devs[bits.TrailingZeros64(a.GPUs)]; int(d.compute)+int(a.Compute) > e.st.classes[n.class].model.Compute {
+	d := &n.devs[bits.TrailingZeros64(a.GPUs)]
+	a.Mem = min(a.Mem, d.mem) // the nominal memory of all instances is a little more than the GPU's on some models
+	if !n.indexed || n.healthy&a.GPUs == 0 || !e.canTake(&a, false) || int(d.compute)+int(a.Compute) > e.st.classes[n.class].model.Compute ||
+		e.limits.byQueue && e.overQuota(j, a.Milli()).code != notRefused {
 		return
 	}
 	allocs := []Alloc{a}
