@@ -13,6 +13,10 @@ type Instance struct {
 	Start   int
 }
 
+// AsNeeded stands for the instances of a GPU in MIG mode on which the engine makes
+// them as jobs ask for them.
+const AsNeeded = "*"
+
 // Unpartitioned is the Node.MIG of a node none of whose GPUs is in MIG mode.
 const Unpartitioned = "none"
 
@@ -21,7 +25,8 @@ const Unpartitioned = "none"
 // the engine makes instances as jobs ask for them.
 //
 // The text is "none", or for each GPU in MIG mode its number and its instances:
-// "0:3g.40gb@0,3g.40gb@4;1:1g.10gb@0". One without instances is "0:".
+// "0:3g.40gb@0,3g.40gb@4;1:1g.10gb@0". One without instances is "0:"; "0:*" is one
+// whose instances do not stay as they are, an Instance with the profile AsNeeded.
 func (n *Node) Geometry(m *GPUModel) (geometry [][]Instance, fixed bool, err error) {
 	if n.MIG == "" {
 		return nil, false, nil
@@ -51,8 +56,13 @@ func (n *Node) Geometry(m *GPUModel) (geometry [][]Instance, fixed bool, err err
 // instances reads the instances of one GPU, which must be able to exist together.
 func (m *GPUModel) instances(text string) ([]Instance, error) {
 	list := []Instance{}
-	if text == "" {
+	switch {
+	case text == "":
 		return list, nil
+	case text == AsNeeded && m.MemSlots == 0:
+		return nil, fmt.Errorf("%s cannot be partitioned", m.Name)
+	case text == AsNeeded:
+		return append(list, Instance{Profile: AsNeeded}), nil
 	}
 	var all taken
 	for _, word := range strings.Split(text, ",") {

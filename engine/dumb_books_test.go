@@ -177,8 +177,8 @@ func (b *books) another(g *gpu) bool { return b.mps && g.tenants > 0 && g.user !
 func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) int {
 	m := modelOf(&b.nodes[node])
 	p, ok := m.Profile(r.Profile)
-	if b.nodes[node].MIG != "" {
-		_, list := instancesOf(&b.nodes[node], dev)
+	_, list := instancesOf(&b.nodes[node], dev)
+	if b.nodes[node].MIG != "" && (len(list) != 1 || list[0].Profile != cluster.AsNeeded) {
 		for _, in := range list {
 			if ok && in.Profile == p.Name && g.slots&p.Mask(in.Start) == 0 {
 				return in.Start

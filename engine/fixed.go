@@ -13,6 +13,7 @@ import (
 // fixed is the geometry of a node whose instances stay as they are.
 type fixed struct {
 	cut       uint64       // devices in MIG mode
+	made      uint64       // of them, those on which instances are made as needed
 	instances [][]existing // by device
 }
 
@@ -37,6 +38,10 @@ func fixedOf(n *cluster.Node, model *cluster.GPUModel) (*fixed, error) {
 			f.cut |= 1 << dev
 		}
 		for _, in := range list {
+			if in.Profile == cluster.AsNeeded {
+				f.made |= 1 << dev
+				continue
+			}
 			p, _ := model.Profile(in.Profile)
 			f.instances[dev] = append(f.instances[dev], existing{p.Name, in.Start, p.Mask(in.Start)})
 		}
@@ -55,6 +60,9 @@ func (n *nodeState) whole() uint64 {
 // isCut reports whether a device consists of instances that stay as they are.
 func (n *nodeState) isCut(dev int) bool { return n.fixed != nil && n.fixed.cut>>dev&1 == 1 }
 
+// stays reports whether a device's instances, if it can have any, stay as they are.
+func (n *nodeState) stays(dev int) bool { return n.fixed != nil && n.fixed.made>>dev&1 == 0 }
+
 // idleInstances counts the free instances of a profile on a device.
 func (n *nodeState) idleInstances(dev int, profile string) (count int) {
 	for i := range n.fixed.instances[dev] {
@@ -71,7 +79,7 @@ func (n *nodeState) idleInstances(dev int, profile string) (count int) {
 // there is no room.
 func (n *nodeState) startOn(m *cluster.GPUModel, p *cluster.SliceProfile, dev int) int {
 	switch {
-	case n.fixed == nil:
+	case !n.stays(dev):
 		return startOf(m, p, &n.devs[dev])
 	case n.isCut(dev):
 		for i := range n.fixed.instances[dev] {

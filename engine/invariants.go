@@ -154,7 +154,7 @@ func (e *Engine) checkSlice(a *Alloc, r *cluster.Request) error {
 		return fmt.Errorf("holds a %s of a %s", r.Profile, model.Name)
 	}
 	n, dev := &e.st.nodes[a.Node], bits.TrailingZeros64(a.GPUs)
-	if n.fixed != nil && !slices.ContainsFunc(n.fixed.instances[dev], func(in existing) bool { return in.profile == p.Name && in.mask == a.Slots }) {
+	if n.stays(dev) && !slices.ContainsFunc(n.fixed.instances[dev], func(in existing) bool { return in.profile == p.Name && in.mask == a.Slots }) {
 		return fmt.Errorf("holds slots %08b of GPU %d for %s, where there is no such instance", a.Slots, dev, r.Profile)
 	}
 	for _, start := range p.Starts {

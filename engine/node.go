@@ -329,13 +329,13 @@ func (st *nodeStore) roomSlices(n *nodeState, r *cluster.Request, most int, on u
 	count := 0
 	for i := range n.devs {
 		d := &n.devs[i]
-		if n.fixed != nil {
+		if n.stays(i) {
 			if n.healthy&on&n.fixed.cut>>i&1 == 1 {
 				count += n.idleInstances(i, p.Name)
 			}
 			continue
 		}
-		if n.healthy&on>>i&1 == 0 || d.tenants > 0 && d.slots == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
+		if n.healthy&on>>i&1 == 0 || d.tenants > 0 && d.slots == 0 || n.free>>i&1 == 0 && d.tenants == 0 && !n.isCut(i) {
 			continue
 		}
 		slots, compute, made := d.slots, int(d.compute), 0

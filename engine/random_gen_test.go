@@ -98,6 +98,11 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	if chance(r, 30) {
 		sc.cfg.Spec.Sharing = cluster.MPS
 	}
+	for i := range sc.cfg.Spec.Nodes {
+		if n := &sc.cfg.Spec.Nodes[i]; n.MIG != "" && n.GPUs > 0 && chance(r, 50) { // some are cut as needed
+			n.MIG = pick(r, "0:*", fmt.Sprintf("%d:*", n.GPUs-1))
+		}
+	}
 	return sc, nil
 }
 

@@ -146,6 +146,9 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		if slices8 {
 			n.MIG = randomGeometry(r, &n)
 		}
+		if slices8 && seed > oneUser {
+			n.MIG = pick(r, "0:*", cluster.Unpartitioned, n.MIG)
+		}
 		spec.Nodes = append(spec.Nodes, n)
 	}
 	if seed > oneUser {
@@ -293,7 +296,7 @@ func (w *pair) request() cluster.Request {
 	r := w.r
 	q := cluster.Request{GPUs: pick(r, 1, 1, 2, 4), CPU: pick[int64](r, 0, 0, 1000, 5000), RAM: pick[int64](r, 0, 0, 0, 9000)}
 	switch k := r.IntN(100); {
-	case k < 20 || w.d.mps && k < 70:
+	case k < 20 || w.d.mps && k >= 50:
 		q.GPUs, q.Share, q.Memory = pick(r, 1, 1, 1, 2), pick[int64](r, 100, 250, 333, 500), pick[int64](r, 0, 4096, 9000)
 	case k < 35:
 		q.GPUs, q.Profile = 1, pick(r, "1g", "2g", "3g", "1g.10gb+me", "1g.20gb", "4g", "1g.6gb", "2g.12gb+me")
