@@ -96,6 +96,10 @@ func GeometryText(geometry [][]Instance) string {
 		}
 		var words []string
 		for _, in := range list {
+			if in.Profile == AsNeeded {
+				words = append(words, AsNeeded)
+				continue
+			}
 			words = append(words, fmt.Sprintf("%s@%d", in.Profile, in.Start))
 		}
 		parts = append(parts, fmt.Sprintf("%d:%s", dev, strings.Join(words, ",")))

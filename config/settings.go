@@ -97,6 +97,7 @@ func (c *Serve) atStart(add func(live bool, key, value string), sample string) {
 	}
 	add(false, "sample_every", sample)
 	add(false, "sharing.shares", c.Sharing.Shares)
+	add(false, "sharing.mig", c.Sharing.MIG)
 	add(false, "sharing.mps_program", c.Sharing.Program)
 	add(false, "sharing.over_memory", c.Sharing.OverMemory)
 }

@@ -10,12 +10,14 @@ import (
 // Sharing says how the GPUs of this machine are shared.
 type Sharing struct {
 	Shares     string // auto, mps, time-slicing
+	MIG        string // static, instances, dynamic: who partitions GPUs
 	Program    string // that controls MPS
 	OverMemory string // warn, throttle, stop: jobs that use more memory than their share's where nothing keeps them from it
 }
 
 type sharingFile struct {
 	Shares     string `yaml:"shares"`
+	MIG        string `yaml:"mig"`
 	Program    string `yaml:"mps_program"`
 	OverMemory string `yaml:"over_memory"`
 }
@@ -25,7 +27,7 @@ const mpsProgram = "nvidia-cuda-mps-control"
 
 // sharing checks the part of the file and fills in what it does not say.
 func (f *sharingFile) sharing() (Sharing, error) {
-	s := Sharing{"auto", mpsProgram, "warn"}
+	s := Sharing{"auto", "static", mpsProgram, "warn"}
 	if f == nil {
 		return s, nil
 	}
@@ -33,7 +35,7 @@ func (f *sharingFile) sharing() (Sharing, error) {
 		name, text string
 		to         *string
 		of         []string
-	}{{"shares", f.Shares, &s.Shares, []string{"auto", "mps", "time-slicing"}}, {"over_memory", f.OverMemory, &s.OverMemory, []string{"warn", "throttle", "stop"}},
+	}{{"mig", f.MIG, &s.MIG, []string{"static", "instances", "dynamic"}}, {"shares", f.Shares, &s.Shares, []string{"auto", "mps", "time-slicing"}}, {"over_memory", f.OverMemory, &s.OverMemory, []string{"warn", "throttle", "stop"}},
 		{"mps_program", f.Program, &s.Program, nil}} {
 		if v.text == "" {
 			continue

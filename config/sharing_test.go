@@ -9,10 +9,11 @@ import (
 // way is refused with the line.
 func TestSharing(t *testing.T) {
 	for text, want := range map[string]Sharing{
-		"{}":                                        {"auto", "nvidia-cuda-mps-control", "warn"},
-		"sharing: {shares: time-slicing}":           {"time-slicing", "nvidia-cuda-mps-control", "warn"},
-		"sharing: {shares: mps, mps_program: /x/y}": {"mps", "/x/y", "warn"},
-		"sharing: {over_memory: stop}":              {"auto", "nvidia-cuda-mps-control", "stop"},
+		"{}":                              {"auto", "static", "nvidia-cuda-mps-control", "warn"},
+		"sharing: {shares: time-slicing}": {"time-slicing", "static", "nvidia-cuda-mps-control", "warn"},
+		"sharing: {shares: mps, mps_program: /x/y}": {"mps", "static", "/x/y", "warn"},
+		"sharing: {mig: dynamic}":                   {"auto", "dynamic", "nvidia-cuda-mps-control", "warn"},
+		"sharing: {over_memory: stop}":              {"auto", "static", "nvidia-cuda-mps-control", "stop"},
 	} {
 		if c, err := ReadServe("f", strings.NewReader(text)); err != nil || c.Sharing != want {
 			t.Errorf("%s: %+v %v", text, c, err)
@@ -21,6 +22,7 @@ func TestSharing(t *testing.T) {
 	for text, want := range map[string]string{
 		"sharing: {shares: mpps}":     `shares: unknown way "mpps": did you mean "mps"?`,
 		"sharing: {over_memory: die}": `over_memory: unknown way "die"`,
+		"sharing: {mig: dynamc}":      `mig: unknown way "dynamc": did you mean "dynamic"?`,
 		"sharing: {slices: 3}":        "slices",
 	} {
 		if _, err := ReadServe("f", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "f:1") {

@@ -49,6 +49,20 @@ func Geometry(gpus []api.GPU) string {
 	return cluster.GeometryText(list)
 }
 
+// geometry is what the engine is told of the instances that there are.
+func (s *Sharing) geometry(gpus []api.GPU) string {
+	if s.MIG == DynamicMIG {
+		return ""
+	}
+	list := slices.Clone(gpus)
+	for i := range list {
+		if list[i].MIG && s.MIG == InstancesMIG {
+			list[i].Instances = []api.MIG{{Profile: cluster.AsNeeded}}
+		}
+	}
+	return Geometry(list)
+}
+
 // known keeps those of a GPU's instances that can be what they say.
 func known(model *cluster.GPUModel, g *api.GPU) {
 	all := g.Instances
@@ -93,7 +107,7 @@ func (m *Machine) steady(ctx context.Context) error {
 			known(&model, &m.opt.GPUs[i])
 		}
 	}
-	nodes[0].MIG = Geometry(m.opt.GPUs)
+	nodes[0].MIG = m.opt.Sharing.geometry(m.opt.GPUs)
 	m.opt.Rules.Spec.Nodes = nodes
 	m.faults = make([]string, len(m.opt.GPUs))
 	for i, g := range m.opt.GPUs {
@@ -152,11 +166,12 @@ func (m *Machine) watchHealth() {
 			return
 		}
 		faults := make([]string, len(m.opt.GPUs))
-		for i, g := range m.opt.GPUs {
+		for i := range m.opt.GPUs {
+			g := &m.opt.GPUs[i]
 			switch {
 			case g.Fault != "":
 				faults[i] = g.Fault
-			case g.MIG && len(g.Instances) == 0:
+			case m.opt.Sharing.MIG == StaticMIG && g.MIG && len(g.Instances) == 0:
 				faults[i] = "it is in MIG mode and has no instance that Muster knows (nvidia-smi mig -lgi; make some, or nvidia-smi -mig 0, and start the daemon again)"
 			default:
 				faults[i] = found[place[i]]

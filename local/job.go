@@ -182,6 +182,9 @@ func (m *Machine) device(g *api.GPU, a *engine.Alloc) api.Device {
 			d.UUID, d.Profile, d.Parent = in.UUID, in.Profile, g.UUID
 		}
 	}
+	if a.Slots != 0 && d.Parent == "" {
+		sliceOf(&model, g, a, &d)
+	}
 	return d
 }
 

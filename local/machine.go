@@ -100,6 +100,7 @@ type Machine struct {
 	groups  *cgroup.Manager
 	history history
 	mps     *mpsDaemons
+	cutting sync.Mutex // held while GPUs are partitioned
 	sampler atomic.Pointer[sampler]
 	seen    atomic.Pointer[map[string]gpu.Sample] // by UUID
 	idle    atomic.Pointer[IdleRules]

@@ -229,12 +229,12 @@ func (s *mpsDaemons) tendOne(d *mpsDaemon) {
 
 // sharers are the jobs that hold shares of a GPU, or have not left it yet.
 func (m *Machine) sharers(uuid string) (ids []cluster.JobID) {
-	at := slices.IndexFunc(m.opt.GPUs, func(g api.GPU) bool { return g.UUID == uuid })
 	m.mu.RLock()
 	defer m.mu.RUnlock()
+	at := slices.IndexFunc(m.opt.GPUs, func(g api.GPU) bool { return g.UUID == uuid })
 	on := func(a engine.Alloc) bool { return a.Share > 0 && a.Slots == 0 && a.GPUs>>at&1 == 1 }
 	for id, j := range m.jobs {
-		if at >= 0 && (slices.ContainsFunc(j.info.Record.Allocs, on) || slices.ContainsFunc(j.info.Record.Leaving, on) || j.run != nil && slices.ContainsFunc(j.run.on, on)) {
+		if at >= 0 && (slices.ContainsFunc(j.info.Record.Allocs, on) || slices.ContainsFunc(j.info.Record.Leaving, on) || j.run != nil && slices.ContainsFunc(j.info.On, on)) {
 			ids = append(ids, id)
 		}
 	}
@@ -285,7 +285,10 @@ func (r *runner) faultOfOthers() string {
 			began = t.state.Started
 		}
 	}
-	for _, device := range r.m.devices(r.on) {
+	r.m.mu.RLock()
+	devices := r.m.devices(r.job.info.On)
+	r.m.mu.RUnlock()
+	for _, device := range devices {
 		if !r.m.underMPS(&device) {
 			continue
 		}

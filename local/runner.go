@@ -3,6 +3,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -115,7 +116,7 @@ func (m *Machine) act(a *engine.Action) {
 		go r.launch(tasks)
 	case engine.Preempt:
 		if j.run != nil {
-			j.run.stop(order{how: a.How, grace: a.Grace})
+			j.run.stop(order{how: m.stopsBy(a.How, j), grace: a.Grace})
 		}
 	case engine.Resize:
 		if j.run != nil {
@@ -141,7 +142,7 @@ func (r *runner) launch(tasks []*task) {
 func (r *runner) spawnAll(tasks []*task) bool {
 	r.tasks, r.live = tasks, 0
 	r.ended = make(chan *task, len(tasks))
-	if err := r.serveMPS(tasks); err != nil {
+	if err := errors.Join(r.serveMPS(tasks), r.serveMIG(tasks)); err != nil {
 		return r.cannotStart(err)
 	}
 	for _, t := range tasks {

@@ -5,6 +5,7 @@ package local
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -16,6 +17,7 @@ import (
 type Sharing struct {
 	Program    string // that controls MPS
 	OverMemory OverMemory
+	MIG        MIG
 }
 
 // OverMemory is what becomes of a job that uses more memory of a GPU than its
@@ -34,6 +36,14 @@ func (m *Machine) ways() cluster.Ways {
 	spec := &m.opt.Rules.Spec
 	w := cluster.Ways{Sharing: spec.Sharing}
 	w.Model, _ = spec.Model(spec.Nodes[0].Model)
+	for i := range w.Model.Profiles {
+		if p := &w.Model.Profiles[i]; m.opt.Sharing.MIG == DynamicMIG || m.opt.Sharing.MIG == InstancesMIG && strings.Contains(spec.Nodes[0].MIG, cluster.AsNeeded) {
+			w.Profiles = append(w.Profiles, p.Name)
+		}
+	}
+	if m.opt.Sharing.MIG != StaticMIG {
+		return w
+	}
 	for _, g := range m.opt.GPUs {
 		for _, in := range g.Instances {
 			if !slices.Contains(w.Profiles, in.Profile) {

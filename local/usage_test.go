@@ -29,9 +29,13 @@ type played struct {
 	exclusive map[string]bool
 }
 
-func (p *played) Devices() []gpu.Device { return p.devices }
-func (p *played) Sample() []gpu.Sample  { return p.values }
-func (p *played) Close() error          { return nil }
+func (p *played) Devices() []gpu.Device                 { return p.devices }
+func (p *played) Sample() []gpu.Sample                  { return p.values }
+func (p *played) Close() error                          { return nil }
+func (p *played) Whole(string, func(string) bool) error { return nil }
+func (p *played) Make(string, cluster.Instance, func(string) bool) ([]gpu.Instance, error) {
+	return nil, nil
+}
 func (p *played) Exclusive(uuid string, on bool) error {
 	if p.exclusive == nil {
 		p.exclusive = map[string]bool{}

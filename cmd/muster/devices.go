@@ -26,6 +26,9 @@ const faultsFile = "simulated-faults"
 // useFile, likewise, says what simulated GPUs play to compute.
 const useFile = "simulated-use"
 
+// cutFile, likewise, has the MIG instances that were made on simulated GPUs.
+const cutFile = "simulated-mig"
+
 // devices is what a machine schedules.
 type devices struct {
 	source gpu.Source
@@ -37,8 +40,15 @@ type devices struct {
 }
 
 // share finds out how the GPUs can be shared, and how they are to be.
-func (d *devices) share(conf *config.Sharing) error {
-	d.sharing = local.Sharing{Program: conf.Program, OverMemory: local.OverMemory(slices.Index([]string{"warn", "throttle", "stop"}, conf.OverMemory))}
+func (d *devices) share(conf *config.Sharing, state string) error {
+	if conf.MIG != "static" && len(d.gpus) > 0 && d.gpus[0].Simulated {
+		if err := gpu.Kept(d.source, filepath.Join(state, cutFile)); err != nil {
+			return err
+		}
+		d.gpus = local.DescribeGPUs(d.source.Devices())
+	}
+	d.sharing = local.Sharing{Program: conf.Program, OverMemory: local.OverMemory(slices.Index([]string{"warn", "throttle", "stop"}, conf.OverMemory)),
+		MIG: local.MIG(slices.Index([]string{"static", "instances", "dynamic"}, conf.MIG))}
 	_, err := exec.LookPath(conf.Program)
 	switch {
 	case conf.Shares == "mps" && err != nil:

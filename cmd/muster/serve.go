@@ -97,7 +97,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	defer dev.source.Close()
-	if err := dev.share(&conf.Sharing); err != nil {
+	if err := dev.share(&conf.Sharing, state); err != nil {
 		return err
 	}
 	if err := errors.Join(os.MkdirAll(filepath.Dir(conf.Socket), 0o755), os.MkdirAll(state, 0o711)); err != nil {

@@ -179,3 +179,72 @@ func TestOverMemory(t *testing.T) {
 		})
 	}
 }
+
+// Where Muster partitions GPUs, instances are made as jobs ask for them, and those in
+// the way of others go when nobody is on them; a GPU is whole again for who needs it
+// whole. The service may die in between.
+func TestDynamicMIG(t *testing.T) {
+	d := shares(t, "2xH100-80GB", "{mig: dynamic}")
+	out := func(id int) string {
+		b, _ := os.ReadFile(filepath.Join(d.dir, fmt.Sprintf("out%d", id)))
+		return string(b)
+	}
+	submit := func(id int, what string) {
+		t.Helper()
+		d.must("submit", "--gpus", what, "-o", filepath.Join(d.dir, fmt.Sprintf("out%d", id)), "--", "sh", "-c", "env; exec sleep 1000")
+	}
+	sees := func(id int, device string) {
+		t.Helper()
+		d.eventually(fmt.Sprintf("job %d sees %s", id, device), func() bool { return strings.Contains(out(id), "CUDA_VISIBLE_DEVICES="+device+"\n") })
+	}
+	submit(1, "3g.40gb")
+	sees(1, "MIG-simulated-0-3g.40gb-4")
+	submit(2, "4g.40gb")
+	sees(2, "MIG-simulated-0-4g.40gb-0")
+	submit(3, "1")
+	sees(3, "GPU-simulated-1")
+	d.untilSays("4g.40gb@0: job 2", "nodes")
+	d.kill()
+	d.start()
+	d.want(d.must("show", "2"), `"uuid": "MIG-simulated-0-4g.40gb-0"`)
+	d.ends(2)
+	for id := 4; id <= 6; id++ { // where the 4g was
+		submit(id, "1g.10gb")
+		sees(id, fmt.Sprintf("MIG-simulated-0-1g.10gb-%d", 7-id))
+	}
+	d.untilSays("1g.10gb@3: job 4", "nodes")
+	if text := d.must("nodes"); strings.Contains(text, "4g.40gb") || !strings.Contains(text, "3g.40gb@4: job 1") {
+		t.Errorf("the 4g should be gone, the 3g in use should not:\n%s", text)
+	}
+	d.ends(3)
+	submit(7, "7g.80gb")
+	sees(7, "MIG-simulated-1-7g.80gb-0")
+	d.ends(7)
+	submit(8, "1")
+	sees(8, "GPU-simulated-1")
+	d.want(d.must("submit", "--gpus", "0.25", "--isolation", "full", "--", "sleep", "1000"), "gets 2g.20gb, for isolation full")
+}
+
+// ends cancels a job and waits until it has gone.
+func (d *daemon) ends(id int) {
+	d.t.Helper()
+	d.must("cancel", strconv.Itoa(id))
+	_, _ = d.try("wait", strconv.Itoa(id)) // it answers with the job's exit code
+}
+
+// GPUs in MIG mode get instances as jobs ask for them, the others stay whole.
+func TestInstancesMIG(t *testing.T) {
+	d := shares(t, "2xH100-80GB/1:*", "{mig: instances}")
+	for i, c := range [][2]string{{"1", "GPU-simulated-0"}, {"3g.40gb", "MIG-simulated-1-3g.40gb-4"}} {
+		out := filepath.Join(d.dir, fmt.Sprintf("out%d", i))
+		d.must("submit", "--gpus", c[0], "-o", out, "--", "sh", "-c", "env; exec sleep 1000")
+		d.eventually(c[1], func() bool {
+			b, _ := os.ReadFile(out)
+			return strings.Contains(string(b), "CUDA_VISIBLE_DEVICES="+c[1]+"\n")
+		})
+	}
+	d.want(d.must("submit", "--gpus", "1", "--", "true"), "waiting")
+	if text := d.must("nodes"); strings.Contains(text, "unhealthy") {
+		t.Error(text)
+	}
+}

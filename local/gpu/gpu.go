@@ -59,6 +59,12 @@ type Source interface {
 	// Health says what is wrong with each GPU; "": nothing. It waits for news,
 	// but not longer than wait.
 	Health(ctx context.Context, wait time.Duration) []string
+	// Make makes a MIG instance and returns all that the GPU has then; those in its
+	// way are destroyed, unless somebody uses one, which is an error. One that exists
+	// stays. The GPU is put into MIG mode if it is not.
+	Make(uuid string, want cluster.Instance, inUse func(uuid string) bool) ([]Instance, error)
+	// Whole takes a GPU out of MIG mode; it is an error if an instance is in use.
+	Whole(uuid string, inUse func(uuid string) bool) error
 	// Exclusive lets one process only have a context on a GPU, as MPS' server should
 	// (undo: again any number).
 	Exclusive(uuid string, on bool) error

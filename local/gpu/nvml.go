@@ -5,7 +5,6 @@ package gpu
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -190,15 +189,15 @@ func (s *real) Close() error {
 }
 
 func (s *real) Exclusive(uuid string, on bool) error {
-	i := slices.IndexFunc(s.devices, func(d Device) bool { return d.UUID == uuid })
-	if i < 0 {
-		return fmt.Errorf("there is no GPU %s", uuid)
+	h, _, err := s.find(uuid)
+	if err != nil {
+		return err
 	}
 	mode := nvml.COMPUTEMODE_DEFAULT
 	if on {
 		mode = nvml.COMPUTEMODE_EXCLUSIVE_PROCESS
 	}
-	return check("compute mode of "+uuid, s.handles[i].SetComputeMode(mode))
+	return check("compute mode of "+uuid, h.SetComputeMode(mode))
 }
 
 // harmless errors are the program's own, or were contained: the GPU is well

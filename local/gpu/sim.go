@@ -3,10 +3,14 @@ package gpu
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -17,7 +21,11 @@ import (
 // somebody writes down that they are to play.
 type simulated struct {
 	devices     []Device
+	model       cluster.GPUModel
+	mu          sync.Mutex   // of cut
+	cut         [][]Instance // by device: as it is now
 	faults, use string
+	kept        string // where cut is kept, as a driver keeps instances
 }
 
 // Simulated plays n GPUs of a model. They are unwell as the file of faults
@@ -26,7 +34,7 @@ type simulated struct {
 // MiB of memory in use, and a process with its MiB of it ("1 85 40000 4711 2000"). A file need not be there; lines that are
 // none are passed over.
 func Simulated(n int, model cluster.GPUModel, faults, use string) Source {
-	s := &simulated{faults: faults, use: use}
+	s := &simulated{faults: faults, use: use, model: model, cut: make([][]Instance, n)}
 	for i := range n {
 		s.devices = append(s.devices, Device{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Name: model.Name, Model: model.Name,
 			Memory: model.Memory, Minor: -1, Simulated: true})
@@ -41,7 +49,12 @@ func Partitioned(src Source, geometry [][]cluster.Instance) {
 			continue
 		}
 		for _, in := range geometry[i] {
-			d.Instances = append(d.Instances, Instance{in, fmt.Sprintf("MIG-simulated-%d-%s-%d", i, in.Profile, in.Start)})
+			if in.Profile != cluster.AsNeeded {
+				d.Instances = append(d.Instances, simulatedInstance(i, in))
+			}
+		}
+		if s, ok := src.(*simulated); ok {
+			s.cut[i] = d.Instances
 		}
 		d.MIG = true
 		src.Devices()[i] = d
@@ -50,6 +63,83 @@ func Partitioned(src Source, geometry [][]cluster.Instance) {
 
 func (s *simulated) Devices() []Device { return s.devices }
 func (s *simulated) Close() error      { return nil }
+
+func simulatedInstance(gpu int, in cluster.Instance) Instance {
+	return Instance{in, fmt.Sprintf("MIG-simulated-%d-%s-%d", gpu, in.Profile, in.Start)}
+}
+
+func (s *simulated) at(uuid string) int {
+	return slices.IndexFunc(s.devices, func(d Device) bool { return d.UUID == uuid })
+}
+
+func (s *simulated) Make(uuid string, want cluster.Instance, inUse func(uuid string) bool) ([]Instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.at(uuid)
+	gone, there, err := inTheWay(&s.model, s.cut[i], want, inUse)
+	if err != nil || there {
+		return slices.Clone(s.cut[i]), err
+	}
+	var list []Instance
+	for k, in := range s.cut[i] {
+		if !slices.Contains(gone, k) {
+			list = append(list, in)
+		}
+	}
+	s.cut[i] = append(list, simulatedInstance(i, want))
+	return slices.Clone(s.cut[i]), s.keep()
+}
+
+// keep writes down which instances there are.
+func (s *simulated) keep() error {
+	geometry := make([][]cluster.Instance, len(s.cut))
+	for i, list := range s.cut {
+		for _, in := range list {
+			geometry[i] = append(geometry[i], in.Instance)
+		}
+	}
+	return os.WriteFile(s.kept, []byte(cluster.GeometryText(geometry)), 0o600)
+}
+
+// Kept has simulated GPUs have the instances that were made on them before, and keeps
+// those that are made from now on, in a file.
+func Kept(src Source, path string) error {
+	s, ok := src.(*simulated)
+	if !ok {
+		return nil
+	}
+	s.kept = path
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	n := cluster.Node{GPUs: len(s.devices), MIG: string(text)}
+	geometry, _, err := n.Geometry(&s.model)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	Partitioned(s, geometry)
+	return nil
+}
+
+func (s *simulated) Whole(uuid string, inUse func(uuid string) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.at(uuid)
+	for _, in := range s.cut[i] {
+		if inUse(in.UUID) {
+			return fmt.Errorf("%s at %d is in use", in.Profile, in.Start)
+		}
+	}
+	if s.cut[i] == nil {
+		return nil
+	}
+	s.cut[i] = nil
+	return s.keep()
+}
 
 func (s *simulated) Exclusive(string, bool) error { return nil } // nothing runs on them
 

@@ -1,0 +1,136 @@
+//go:build linux
+
+package local
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// MIG says who partitions this machine's GPUs.
+type MIG uint8
+
+// Who does.
+const (
+	StaticMIG    MIG = iota // somebody else: instances are handed out as they are
+	InstancesMIG            // GPUs in MIG mode get instances as jobs ask for them; the others are whole
+	DynamicMIG              // ... and GPUs are put into MIG mode, and out of it
+)
+
+// toBeMade begins the UUID of an instance that does not exist yet.
+const toBeMade = "MIG-to-be-made/"
+
+// stopsBy is how a job is really stopped: a GPU on which a suspended one still has its
+// memory cannot be partitioned anew.
+func (m *Machine) stopsBy(how engine.How, j *job) engine.How {
+	slice := slices.ContainsFunc(j.info.On, func(a engine.Alloc) bool { return a.Slots != 0 })
+	if how == engine.Suspend && (m.opt.Sharing.MIG == DynamicMIG || m.opt.Sharing.MIG == InstancesMIG && slice) {
+		return engine.Checkpoint
+	}
+	return how
+}
+
+// sliceOf completes the device of an allocation that is a slice for which there is
+// no instance yet.
+func sliceOf(model *cluster.GPUModel, g *api.GPU, a *engine.Alloc, d *api.Device) {
+	for i := range model.Profiles {
+		p := &model.Profiles[i]
+		for _, start := range p.Starts {
+			if int(a.Compute) == p.Compute && a.Media == p.Media() && a.Slots == p.Mask(start) {
+				d.UUID, d.Profile, d.Parent = fmt.Sprintf("%s%s/%d", toBeMade, g.UUID, start), p.Name, g.UUID
+			}
+		}
+	}
+}
+
+// serveMIG makes the instances that a run needs, and has GPUs be whole that it needs
+// whole.
+func (r *runner) serveMIG(tasks []*task) error {
+	if r.m.opt.Sharing.MIG == StaticMIG {
+		return nil
+	}
+	r.m.cutting.Lock()
+	defer r.m.cutting.Unlock()
+	for _, t := range tasks {
+		for i := range t.devices {
+			d := &t.devices[i]
+			switch {
+			case strings.HasPrefix(d.UUID, toBeMade):
+				if err := r.makeInstance(t, d); err != nil {
+					return err
+				}
+			case d.Parent == "" && r.m.opt.Sharing.MIG == DynamicMIG:
+				if err := r.m.opt.Devices.Whole(d.UUID, r.inUse()); err != nil {
+					return fmt.Errorf("GPU %d is not whole: %w", d.Index, err)
+				}
+				r.repartitioned(d.UUID, false, nil)
+			}
+		}
+	}
+	return nil
+}
+
+// makeInstance makes one, and tells the task its name.
+func (r *runner) makeInstance(t *task, d *api.Device) error {
+	start := 0
+	if _, err := fmt.Sscanf(d.UUID[strings.LastIndex(d.UUID, "/"):], "/%d", &start); err != nil {
+		return err
+	}
+	want := cluster.Instance{Profile: d.Profile, Start: start}
+	list, err := r.m.opt.Devices.Make(d.Parent, want, r.inUse())
+	if err != nil {
+		return fmt.Errorf("GPU %d: %s at %d cannot be made: %w", d.Index, want.Profile, start, err)
+	}
+	for _, in := range list {
+		if in.Instance == want {
+			for i := range t.spec.Env {
+				t.spec.Env[i] = strings.ReplaceAll(t.spec.Env[i], d.UUID, in.UUID)
+			}
+			d.UUID = in.UUID
+			var all []api.MIG
+			for _, in := range list {
+				all = append(all, api.MIG{Profile: in.Profile, Start: in.Start, UUID: in.UUID})
+			}
+			r.repartitioned(d.Parent, true, all)
+			return nil
+		}
+	}
+	return fmt.Errorf("GPU %d: %s at %d was made and is not there", d.Index, want.Profile, start)
+}
+
+// inUse reports which instances another job's tasks may be on.
+func (r *runner) inUse() func(uuid string) bool {
+	r.m.mu.RLock()
+	defer r.m.mu.RUnlock()
+	var held []string
+	for id, j := range r.m.jobs {
+		if id == r.id || j.run == nil {
+			continue
+		}
+		for i := range j.info.Devices {
+			held = append(held, j.info.Devices[i].UUID)
+		}
+	}
+	return func(uuid string) bool { return slices.Contains(held, uuid) }
+}
+
+// repartitioned books what a GPU's instances are now, and which of them the job has.
+func (r *runner) repartitioned(uuid string, mig bool, list []api.MIG) {
+	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
+		for i := range r.m.opt.GPUs {
+			if g := &r.m.opt.GPUs[i]; g.UUID == uuid {
+				g.MIG, g.Instances = mig, list
+			}
+		}
+		if r.job.run != r {
+			return nil, nil
+		}
+		r.job.info.Devices = r.m.devices(r.job.info.On)
+		return []engine.Event{{Type: engine.Progress, Job: r.id}}, nil // so that it is stored
+	})
+}
