@@ -218,6 +218,52 @@ func TestRejected(t *testing.T) {
 	}
 }
 
+// muster mig plan --slo: services on instances, requests played; mistakes say what
+// is wrong.
+func TestMIGServices(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("slo.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\n")
+	write("chat.csv", "slices,batch,processes,rate,seconds\n1,4,1,40,0.1\n2,4,1,100,0.04\n3,8,1,0,0\n")
+	write("prof_data_vision.csv", "slices,batch,processes,rate,seconds\n3,8,1,160,0.05\n3,8,2,90,0.08\n")
+	write("bad.csv", "service,rate,latency_ms\nchat,90,20\n")
+	write("worse.csv", "service,rate\nchat,90\n")
+	write("none.csv", "service,rate,latency_ms\nsong,90,20\n")
+	for args, want := range map[string]string{
+		"--slo slo.csv --measured .":              `mig: "0:3g.40gb@0,1g.10gb@4,1g.10gb@5,1g.10gb@6"`,
+		"--slo slo.csv --measured . --play 2s":    "0 of 180",
+		"--slo slo.csv --measured . --play 0s":    "2 services in 4 instances on 1 of its GPUs; no fewer would do",
+		"--slo slo.csv --measured . --headroom 2": "2 of its GPUs",
+		"--slo bad.csv --measured .":              "no measured batch takes half of 20ms or less",
+		"--slo worse.csv --measured .":            "want the columns service, rate and latency_ms",
+		"--slo none.csv --measured .":             "service song: open",
+		"--slo slo.csv":                           "--slo needs --measured",
+		"--slo slo.csv --fit 1g":                  "one of them",
+		"--slo slo.csv --measured . --headroom 0": "1 to 100 are possible",
+	} {
+		words := strings.Fields("mig plan --model A100-80GB " + args)
+		for i, w := range words {
+			if strings.HasSuffix(w, ".csv") || w == "." {
+				words[i] = filepath.Join(dir, w)
+			}
+		}
+		var out strings.Builder
+		root := newRoot()
+		root.SetOut(&out)
+		root.SetArgs(words)
+		if err := root.Execute(); err != nil {
+			out.WriteString(err.Error())
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %q is missing in\n%s", args, want, out.String())
+		}
+	}
+}
+
 // muster mig plan: layouts, and instances laid out; mistakes say what there is.
 func TestMIGPlan(t *testing.T) {
 	for args, want := range map[string]string{

@@ -19,15 +19,23 @@ func newMIG() *cobra.Command {
 
 func newMIGPlan() *cobra.Command {
 	var model, profiles, fit string
+	var slo sloOptions
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "The layouts of a GPU model; on how few GPUs instances fit, and where",
+		Short: "The layouts of a GPU model; on how few GPUs instances or services fit, and where",
 		Long: `The profiles of a GPU model, and every way to partition one of its GPUs to which
 nothing can be added. With --fit: on how few GPUs the instances named fit together,
-and where each begins, as a cluster file (mig:) and nvidia-smi mig -cgi take it.`,
+and where each begins, as a cluster file (mig:) and nvidia-smi mig -cgi take it.
+
+With --slo: which instances, batches and processes carry inference services at the
+rates and latencies that FILE says (CSV: service,rate,latency_ms), on how few GPUs, and
+how late requests were when they were played against that. How fast services are
+is measured: DIR/SERVICE.csv or DIR/prof_data_SERVICE.csv has, after a head, compute
+slices, batch size, processes, requests per second of each process, seconds per batch.`,
 		Example: `  muster mig plan --model H100-80GB
   muster mig plan --model A100-80GB --fit 3g.40gb,3g.40gb,1g.10gb
-  muster mig plan --model A100-80GB --fit 4x1g.10gb,2x2g.20gb`,
+  muster mig plan --model A100-80GB --fit 4x1g.10gb,2x2g.20gb
+  muster mig plan --model A100-80GB --slo services.csv --measured profiles/`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			m, ok := cluster.FindModel(model)
@@ -40,7 +48,12 @@ and where each begins, as a cluster file (mig:) and nvidia-smi mig -cgi take it.
 				}
 				return badUsage("--model: %v", cluster.Unknown("GPU model with MIG", model, have))
 			}
-			if fit != "" {
+			switch {
+			case slo.file != "" && fit != "":
+				return badUsage("--slo and --fit: one of them")
+			case slo.file != "":
+				return planServices(c, &m, &slo)
+			case fit != "":
 				return planFit(c, &m, fit)
 			}
 			return planLayouts(c, &m, profiles)
@@ -49,6 +62,7 @@ and where each begins, as a cluster file (mig:) and nvidia-smi mig -cgi take it.
 	c.Flags().StringVar(&model, "model", "H100-80GB", "GPU model")
 	c.Flags().StringVar(&profiles, "profiles", "", "only layouts of these profiles: 1g.10gb,3g.40gb, or by shape: 1g,3g (default: all but +me)")
 	c.Flags().StringVar(&fit, "fit", "", "instances to lay out: 3g.40gb,3g.40gb or 2x3g.40gb")
+	slo.flags(c)
 	return c
 }
 

@@ -1,0 +1,140 @@
+package results
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/serving"
+)
+
+// parvaSets are the sets of promises with published deployments.
+const parvaSets = 4
+
+// parvaPlay is how long requests are played, parvaSeeds how often with random arrivals.
+const (
+	parvaPlay  = time.Minute
+	parvaSeeds = 3
+)
+
+// ParvaGPU plans the services of its SLO sets on A100, and plays requests against
+// the plans.
+func ParvaGPU(ctx context.Context, traces string) (Table, error) {
+	t := Table{Title: "ParvaGPU: SLO sets 1 to 4, A100-80GB", Tolerance: 0,
+		About: fmt.Sprintf("GPUs that carry the inference services of each set at their rates and within their latencies (SC'24: the released deployments), planned from the published measurements "+
+			"(instance, batch size, processes, requests per second, latency) by `muster mig plan --slo`; and requests that were late when they were played against the plan for %v, at equal distances and with "+
+			"Poisson arrivals (%d seeds). Published is that no promise is broken. A batch may take half of what is promised; of plans on as few GPUs the one counts in which whoever has least to spare has most.", parvaPlay, parvaSeeds)}
+	dir := filepath.Join(traces, "parvagpu-mig")
+	m, _ := cluster.FindModel("A100-80GB")
+	for set := 1; set <= parvaSets; set++ {
+		if err := ctx.Err(); err != nil {
+			return t, err
+		}
+		services, err := ReadParva(dir, set)
+		if err != nil {
+			return t, err
+		}
+		want, err := parvaGPUs(dir, set)
+		if err != nil {
+			return t, err
+		}
+		plan, err := serving.Make(&m, services, 1)
+		if err != nil {
+			return t, fmt.Errorf("set %d: %w", set, err)
+		}
+		name := fmt.Sprintf("set %d, %d services", set, len(services))
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (by compute slices no fewer than %d)", plan.Least), float64(want), float64(plan.GPUs), ""})
+		requests, late := parvaLate(plan, services, serving.Even, 1)
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, even arrivals", requests), 0, float64(late), ""})
+		requests, late = 0, 0
+		for seed := range uint64(parvaSeeds) {
+			n, l := parvaLate(plan, services, serving.Poisson, seed)
+			requests, late = requests+n, late+l
+		}
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, Poisson arrivals", requests), 0, float64(late), ""})
+	}
+	return t, nil
+}
+
+func parvaLate(plan *serving.Plan, services []serving.Service, arrivals serving.Arrivals, seed uint64) (requests, late int) {
+	for _, s := range serving.Play(plan, services, arrivals, seed, parvaPlay) {
+		requests, late = requests+s.Requests, late+s.Late
+	}
+	return requests, late
+}
+
+// ReadParva reads the services of a set, from 1: a line of rates and one of latencies
+// in milliseconds, by the names of the measurements in order; N/A: not in the set.
+func ReadParva(dir string, set int) ([]serving.Service, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "prof_data_*.csv"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("%s: no measurements", dir)
+	}
+	var lines [2][]string
+	for i, name := range []string{"SLO_SLO_req_rate.csv", "SLO_SLO_latency.csv"} {
+		rows, err := plainCSV(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		if set > len(rows) || len(rows[set-1]) != len(files) {
+			return nil, fmt.Errorf("%s: no set %d of %d services", name, set, len(files))
+		}
+		lines[i] = rows[set-1]
+	}
+	var list []serving.Service
+	for k, file := range files { // by name, as Glob has them
+		rate, ms := strings.TrimSpace(lines[0][k]), strings.TrimSpace(lines[1][k])
+		if rate == "N/A" || ms == "N/A" {
+			continue
+		}
+		s := serving.Service{Name: strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "prof_data_"), ".csv")}
+		v, err1 := strconv.ParseFloat(ms, 64)
+		if s.Rate, err = strconv.ParseFloat(rate, 64); err != nil || err1 != nil {
+			return nil, fmt.Errorf("%s: set %d, %s: %q and %q are not numbers", dir, set, s.Name, rate, ms)
+		}
+		s.Latency = time.Duration(v * float64(time.Millisecond))
+		if s.Points, err = serving.Points(dir, s.Name); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// parvaGPUs counts the GPUs of the released deployment.
+func parvaGPUs(dir string, set int) (int, error) {
+	path := filepath.Join(dir, fmt.Sprintf("deployment_SLO%d_SLO%d_ParvaGPU_deploy.csv", set, set))
+	rows, err := readCSV(path)
+	if err != nil {
+		return 0, err
+	}
+	gpus := 0
+	for _, r := range rows[1:] {
+		n, err := strconv.Atoi(r[1])
+		if err != nil {
+			return 0, fmt.Errorf("%s: row %v: no number of a GPU", path, r)
+		}
+		gpus = max(gpus, n+1)
+	}
+	return gpus, nil
+}
+
+// plainCSV reads a table without a head.
+func plainCSV(path string) ([][]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rows, nil
+}

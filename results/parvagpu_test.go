@@ -1,0 +1,33 @@
+package results
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
+)
+
+// TestParvaGPU: no more GPUs than published, and nobody is late.
+func TestParvaGPU(t *testing.T) {
+	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
+	tab, err := ParvaGPU(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []float64{2, 3, 5, 7}
+	if len(tab.Rows) != 3*len(want) {
+		t.Fatalf("%d rows", len(tab.Rows))
+	}
+	for i, r := range tab.Rows {
+		switch {
+		case strings.HasPrefix(r.Figure, "GPUs") != (i%3 == 0):
+			t.Errorf("row %d is %+v", i, r)
+		case i%3 == 0 && (r.Published != want[i/3] || r.Ours > r.Published):
+			t.Errorf("%s: %g GPUs; published %g, known to be %g", r.Case, r.Ours, r.Published, want[i/3])
+		case i%3 > 0 && r.Ours != 0:
+			t.Errorf("%s: %s: %g", r.Case, r.Figure, r.Ours)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// Package serving plans inference services on MIG instances: which sizes of
+// instance, with which batches and how many processes on each, meet each service's
+// rate and latency on the fewest GPUs (F-mig-serving; ParvaGPU, SC'24); and plays
+// requests against such a plan.
+package serving
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Point is a measurement of a service: processes share an instance (under MPS), each
+// computes batches.
+type Point struct {
+	Compute   int           // compute slices of the instance
+	Batch     int           // requests that are computed together
+	Processes int           // on the instance
+	Rate      float64       // requests per second of each process
+	Latency   time.Duration // of a batch, while all processes compute
+}
+
+// Capacity is the requests per second of all processes.
+func (p *Point) Capacity() float64 { return p.Rate * float64(p.Processes) }
+
+// Service is a model that answers requests, and what is promised of it.
+type Service struct {
+	Name    string
+	Rate    float64       // requests per second that come
+	Latency time.Duration // from a request's arrival to its answer, at most
+	Points  []Point       // where it was measured
+}
+
+// Instance is a MIG instance of a GPU for a service.
+type Instance struct {
+	Service int
+	GPU     int // from 0
+	cluster.Instance
+	Point
+}
+
+// Plan is the instances of all services, by GPU and start.
+type Plan struct {
+	GPUs      int
+	Least     int // GPUs that no plan does without: by compute slices
+	Instances []Instance
+	Capacity  []float64 // requests per second, by service
+}
+
+// size is a size of instance that a service can have, and the best that it does there.
+type size struct {
+	profile *cluster.SliceProfile
+	best    []Point // by service; no batch: it does not fit, or is too slow
+}
+
+// sizes lists the profiles of a model by compute slices, the largest first: of those
+// with as many the one with least memory, without media engines.
+func sizes(m *cluster.GPUModel, services []Service) (list []size) {
+	for i := range m.Profiles {
+		p := &m.Profiles[i]
+		if p.Media() || slices.ContainsFunc(m.Profiles, func(o cluster.SliceProfile) bool { return o.Compute == p.Compute && o.Slots < p.Slots }) {
+			continue
+		}
+		s := size{profile: p, best: make([]Point, len(services))}
+		for k := range services {
+			s.best[k] = services[k].best(p.Compute)
+		}
+		list = append(list, s)
+	}
+	slices.SortStableFunc(list, func(a, b size) int { return cmp.Compare(b.profile.Compute, a.profile.Compute) })
+	return list
+}
+
+// best is the measurement of greatest capacity whose batches take no more than half
+// of what the service may: a request that comes waits for those that are being
+// computed, and is computed then. Of equal ones the quickest.
+func (s *Service) best(compute int) (best Point) {
+	for _, p := range s.Points {
+		if p.Compute != compute || p.Rate <= 0 || p.Latency <= 0 || 2*p.Latency > s.Latency {
+			continue
+		}
+		if c, b := p.Capacity(), best.Capacity(); c > b || c == b && p.Latency < best.Latency {
+			best = p
+		}
+	}
+	return best
+}
+
+// check says what is wrong with a service.
+func (s *Service) check() error {
+	switch {
+	case !(s.Rate > 0) || s.Rate > 1e9:
+		return fmt.Errorf("service %s: rate %g; want requests per second, up to a billion", s.Name, s.Rate)
+	case s.Latency <= 0:
+		return fmt.Errorf("service %s: latency %v; want a duration", s.Name, s.Latency)
+	case len(s.Points) == 0:
+		return fmt.Errorf("service %s: it was never measured", s.Name)
+	}
+	return nil
+}
