@@ -304,3 +304,97 @@ func TestMIGReachable(t *testing.T) {
 		}
 	}
 }
+
+// TestMIGEvents places and frees instances at random, on each model a part of a
+// million times, beside a twin that has all legal geometries in a list and looks there
+// whether one has what there is and one more.
+func TestMIGEvents(t *testing.T) {
+	models := []string{"A30-24GB", "A100-40GB", "A100-80GB", "H100-80GB", "H200-141GB", "B200-180GB"}
+	for _, name := range models {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, _ := cluster.FindModel(name)
+			var places []instance
+			index := map[instance]int{}
+			all := make([]int, len(m.Profiles))
+			for p := range m.Profiles {
+				all[p] = p
+				for _, s := range m.Profiles[p].Starts {
+					index[instance{p, s}] = len(places)
+					places = append(places, instance{p, s})
+				}
+			}
+			legal := map[uint64]bool{}
+			for _, set := range geometries(&m, all) {
+				mask, media := uint64(0), 0
+				for _, in := range set {
+					mask |= 1 << index[in]
+					if m.Profiles[in.profile].Media() {
+						media++
+					}
+				}
+				if media <= 1 {
+					legal[mask] = true
+				}
+			}
+			loss := func(have uint64, in instance) (sum int) { // slices of instances that become impossible
+				overlaps := func(a, b instance) bool {
+					return m.Profiles[a.profile].Mask(a.start)&m.Profiles[b.profile].Mask(b.start) != 0
+				}
+				for _, q := range places {
+					free := true
+					for k := range places {
+						free = free && (have>>k&1 == 0 || !overlaps(places[k], q))
+					}
+					if free && overlaps(in, q) {
+						sum += m.Profiles[q.profile].Slots
+					}
+				}
+				return sum
+			}
+			r := rand.New(rand.NewPCG(7, uint64(len(name))))
+			e := store(t, name, cluster.Node{GPUs: 1})
+			have, held := uint64(0), map[int]Alloc{}
+			for event := range 1_000_000/len(models) + 1 {
+				p := r.IntN(len(m.Profiles))
+				if k := r.IntN(len(places)); have != 0 && r.IntN(5) < 2 { // the first that is there goes
+					for have>>k&1 == 0 {
+						k = (k + 1) % len(places)
+					}
+					a := held[k]
+					e.st.release(&a)
+					e.st.commit()
+					have &^= 1 << k
+					continue
+				}
+				want, least := -1, 0
+				for _, s := range m.Profiles[p].Starts {
+					k := index[instance{p, s}]
+					if have>>k&1 == 1 || !legal[have|1<<k] {
+						continue
+					}
+					if l := loss(have, places[k]); want < 0 || l <= least { // the highest of equals
+						want, least = k, l
+					}
+				}
+				s := siteFor(e, cluster.Request{GPUs: 1, Profile: m.Profiles[p].Name}, 1)
+				got := -1
+				if s.Room(0, 0, 1) > 0 {
+					s.Take(0, 0, 1)
+					e.st.commit()
+					got = index[instance{p, bits.TrailingZeros8(s.allocs[0].Slots)}]
+					held[got] = s.allocs[0]
+				}
+				if got != want {
+					t.Fatalf("event %d: beside %b a %s goes to place %d, the twin says %d", event, have, m.Profiles[p].Name, got, want)
+				}
+				if want >= 0 {
+					have |= 1 << want
+				}
+				if !legal[have] {
+					t.Fatalf("event %d: %b is no legal geometry", event, have)
+				}
+			}
+		})
+	}
+}

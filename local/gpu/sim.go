@@ -92,6 +92,9 @@ func (s *simulated) Make(uuid string, want cluster.Instance, inUse func(uuid str
 
 // keep writes down which instances there are.
 func (s *simulated) keep() error {
+	if s.kept == "" {
+		return nil
+	}
 	geometry := make([][]cluster.Instance, len(s.cut))
 	for i, list := range s.cut {
 		for _, in := range list {
