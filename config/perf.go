@@ -18,6 +18,7 @@ type perfFile struct {
 	Pairs    map[string]float64            `yaml:"pairs"`    // "victim/partner" -> factor
 	Stages   map[string][]float64          `yaml:"stages"`   // job model -> time of each stage of an iteration
 	Scale    map[string]map[int]float64    `yaml:"scale"`    // job model -> tasks -> factor
+	Predict  bool                          `yaml:"predict"`  // estimate the speeds and pairs that are not listed
 }
 
 // LoadPerf reads a performance table.
@@ -95,7 +96,11 @@ func (f *perfFile) table() (*perf.Table, error) {
 			t.Scale[m][n] = millionths(v)
 		}
 	}
-	return t, t.Check()
+	if err := t.Check(); err != nil || !f.Predict {
+		return t, err
+	}
+	t, t.Speeds, t.Beside = t.Predict()
+	return t, nil
 }
 
 func millionths(v float64) int64 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // Setting is one value of a configuration, as people are shown it.
@@ -65,7 +66,7 @@ func (c *Serve) Settings() (list []Setting) {
 		add(true, "idle", idleText(c.Idle))
 	}
 	if c.Perf != nil {
-		add(true, "performance", fmt.Sprintf("%d job models on GPU models, %d distances, %d pairs, %d scales", len(c.Perf.Speed), len(c.Perf.Distance), len(c.Perf.Pairs), len(c.Perf.Scale)))
+		add(true, "performance", PerfText(c.Perf))
 	}
 	add(true, "operators", peopleText(c.Operators))
 	add(true, "admins", peopleText(c.Admins))
@@ -252,6 +253,22 @@ func partitionText(p *cluster.Partition) string {
 	}
 	w.number("priority_tier", p.PriorityTier)
 	return w.text()
+}
+
+// PerfText says what a table has, and how far what was estimated of it is off.
+func PerfText(t *perf.Table) string {
+	text := fmt.Sprintf("%d job models on GPU models, %d distances, %d pairs, %d scales", len(t.Speed), len(t.Distance), len(t.Pairs), len(t.Scale))
+	for _, e := range []struct {
+		what string
+		of   perf.Error
+		unit string
+	}{{"speeds", t.Speeds, " of them"}, {"pairs", t.Beside, ""}} {
+		if e.of.Filled > 0 {
+			text += fmt.Sprintf("; %d %s are estimated, as known ones would be off by %.2f%s in the mean, by less than %.2f in 19 of 20",
+				e.of.Filled, e.what, e.of.Mean, e.unit, e.of.P95)
+		}
+	}
+	return text
 }
 
 func idleText(i *Idle) string {

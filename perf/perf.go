@@ -101,6 +101,8 @@ type Table struct {
 	// Scale is the speed of an elastic job at a number of tasks, in ppm of that
 	// at the tasks asked for; missing: linear.
 	Scale map[string]map[int]int64
+
+	Speeds, Beside Error // of what was estimated of Speed and Pairs, if it was
 }
 
 // Rate returns the product of the factors that apply. It is at least 1 ppm.

@@ -154,6 +154,9 @@ func (f *simFlags) prepare(wl *trace.Workload, spec *cluster.Spec) ([]trace.Entr
 // compare runs the setups and writes the results.
 func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.Spec, entries []trace.Entry, setups []sim.Setup) error {
 	out, errw := c.OutOrStdout(), c.ErrOrStderr()
+	if t, ok := setups[0].World.Model.(*perf.Table); ok && t.Speeds.Filled+t.Beside.Filled > 0 {
+		fmt.Fprintf(errw, "performance: %s\n", config.PerfText(t))
+	}
 	introduce(errw, wl, spec)
 	clock := wallClock()
 	bar := report.NewProgress(errw, isTTY(errw), 0, "replaying", clock)

@@ -1,0 +1,224 @@
+package perf
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// What a table does not list can be estimated from the job models that are most like
+// the one in question: those that were about as fast where both were measured. This
+// is Gavel's estimator (OSDI'20, section 6: a few measurements are a fingerprint, and
+// what the nearest reference job has stands for the rest) with three references
+// instead of one, which is nearer the truth on its own measurements (docs/sharing.md).
+
+// references is how many like job models an estimate is made from.
+const references = 3
+
+// sharpness is the squared distance, in factors, below which references differ no
+// more: measurements are not better than that.
+const sharpness = 1e-3
+
+// Error is how far estimates are off where the truth is known: each entry is hidden
+// in its turn and estimated from the others.
+type Error struct {
+	Filled int     // entries that were estimated and are not known
+	Known  int     // entries on which the error was taken
+	Mean   float64 // mean absolute error of a factor
+	P95    float64 // what 19 of 20 stay below
+}
+
+// Predict fills in, from the job models that are most like them, the speeds on GPU
+// models and the factors of pairs that the table does not list, for job models of
+// which it lists some; entries for "*" stay as they are. It returns a table of its
+// own and how far it is off for speeds, as parts of the true ones, and for pairs.
+func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
+	c := *t
+	s := newMatrix(func(add func(row, column string, v float64)) {
+		for model, row := range t.Speed { // sorted there
+			for gpu, v := range row {
+				if model != "*" && !strings.Contains(gpu, "/") { // MIG instances are in proportion to their GPU
+					add(model, gpu, math.Log(float64(v)/Million))
+				}
+			}
+		}
+	})
+	c.Speed = map[string]map[string]int64{}
+	for model, row := range t.Speed {
+		c.Speed[model] = maps.Clone(row)
+	}
+	speeds = s.fill(func(row, column string, v float64) {
+		c.Speed[row][column] = ppm(math.Exp(v), 100)
+	}, math.Exp)
+	p := newMatrix(func(add func(row, column string, v float64)) {
+		for k, v := range t.Pairs {
+			if k[0] != "*" && k[1] != "*" {
+				add(k[0], k[1], float64(v)/Million)
+			}
+		}
+	})
+	p.square()
+	c.Pairs = maps.Clone(t.Pairs)
+	pairs = p.fill(func(row, column string, v float64) {
+		c.Pairs[Pair{row, column}] = ppm(v, 1)
+	}, nil)
+	return &c, speeds, pairs
+}
+
+// ppm is a factor between one millionth and the most.
+func ppm(v, most float64) int64 {
+	return int64(math.Round(min(most, max(1.0/Million, v)) * Million))
+}
+
+// matrix is what is known of rows in columns; NaN: nothing is. In a square one, of
+// pairs, what others suffer beside a job says something of it, too.
+type matrix struct {
+	rows, columns []string
+	at            [][]float64
+	pairs         bool
+}
+
+func newMatrix(each func(add func(row, column string, v float64))) *matrix {
+	known := map[[2]string]float64{}
+	m := &matrix{}
+	each(func(row, column string, v float64) {
+		known[[2]string{row, column}] = v
+		m.rows, m.columns = append(m.rows, row), append(m.columns, column)
+	})
+	m.rows, m.columns = sorted(m.rows), sorted(m.columns)
+	m.set(known)
+	return m
+}
+
+func sorted(list []string) []string {
+	sort.Strings(list)
+	return slices.Compact(list)
+}
+
+func (m *matrix) set(known map[[2]string]float64) {
+	m.at = make([][]float64, len(m.rows))
+	for i, row := range m.rows {
+		for _, column := range m.columns {
+			v, ok := known[[2]string{row, column}]
+			if !ok {
+				v = math.NaN()
+			}
+			m.at[i] = append(m.at[i], v)
+		}
+	}
+}
+
+// square gives the matrix the same rows as columns.
+func (m *matrix) square() {
+	known := map[[2]string]float64{}
+	for i, row := range m.rows {
+		for k, column := range m.columns {
+			if !math.IsNaN(m.at[i][k]) {
+				known[[2]string{row, column}] = m.at[i][k]
+			}
+		}
+	}
+	all := sorted(slices.Concat(m.rows, m.columns))
+	m.rows, m.columns, m.pairs = all, all, true
+	m.set(known)
+}
+
+// fill estimates what is not known, and how far estimates are off; truth turns
+// entries into what errors are relative to; nil: they are not relative.
+func (m *matrix) fill(take func(row, column string, v float64), truth func(float64) float64) (e Error) {
+	var off []float64
+	type entry struct {
+		i, k int
+		v    float64
+	}
+	var list []entry
+	for i := range m.rows {
+		for k := range m.columns {
+			v := m.at[i][k]
+			m.at[i][k] = math.NaN()
+			got, ok := m.estimate(i, k)
+			m.at[i][k] = v
+			switch {
+			case !ok:
+			case math.IsNaN(v):
+				list = append(list, entry{i, k, got})
+			case truth != nil:
+				off = append(off, math.Abs(truth(got)/truth(v)-1))
+			default:
+				off = append(off, math.Abs(got-v))
+			}
+		}
+	}
+	for _, x := range list { // after all estimates: they are made from what is known
+		take(m.rows[x.i], m.columns[x.k], x.v)
+	}
+	e.Filled, e.Known = len(list), len(off)
+	if len(off) > 0 {
+		sort.Float64s(off)
+		sum := 0.0
+		for _, v := range off {
+			sum += v
+		}
+		e.Mean, e.P95 = sum/float64(len(off)), off[len(off)*19/20]
+	}
+	return e
+}
+
+// estimate is the entry of those rows that are nearest where both are known: of pairs
+// also of those columns, as far as the row is not known enough.
+func (m *matrix) estimate(i, k int) (v float64, ok bool) {
+	near := m.nearest(i, func(r int) float64 { return m.at[r][k] })
+	if m.pairs {
+		near = append(near, m.nearest(k, func(r int) float64 { return m.at[i][r] })...)
+	}
+	slices.SortStableFunc(near, func(a, b reference) int {
+		switch {
+		case a.distance < b.distance:
+			return -1
+		case a.distance > b.distance:
+			return 1
+		}
+		return 0
+	})
+	sum, weight := 0.0, 0.0
+	for _, n := range near[:min(references, len(near))] {
+		w := 1 / (n.distance + sharpness)
+		sum, weight = sum+w*n.value, weight+w
+	}
+	if weight == 0 {
+		return 0, false
+	}
+	return sum / weight, true
+}
+
+// reference is a row that has what is looked for.
+type reference struct{ distance, value float64 }
+
+// nearest lists rows by their mean squared difference to one of them, those that have
+// a value and something in common with it.
+func (m *matrix) nearest(i int, value func(row int) float64) (list []reference) {
+	for r := range m.rows {
+		v := value(r)
+		if r == i || math.IsNaN(v) {
+			continue
+		}
+		sum, n := 0.0, 0
+		compare := func(a, b float64) {
+			if d := a - b; !math.IsNaN(d) {
+				sum, n = sum+d*d, n+1
+			}
+		}
+		for c := range m.columns {
+			compare(m.at[i][c], m.at[r][c])
+			if m.pairs {
+				compare(m.at[c][i], m.at[c][r])
+			}
+		}
+		if n > 0 {
+			list = append(list, reference{sum / float64(n), v})
+		}
+	}
+	return list
+}
