@@ -99,8 +99,9 @@ func (f *perfFile) table() (*perf.Table, error) {
 	if err := t.Check(); err != nil || !f.Predict {
 		return t, err
 	}
-	t, t.Speeds, t.Beside = t.Predict()
-	return t, nil
+	filled, speeds, beside := t.Predict()
+	filled.Speeds, filled.Beside = speeds, beside
+	return filled, nil
 }
 
 func millionths(v float64) int64 {

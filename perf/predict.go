@@ -37,8 +37,8 @@ type Error struct {
 func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
 	c := *t
 	s := newMatrix(func(add func(row, column string, v float64)) {
-		for model, row := range t.Speed { // sorted there
-			for gpu, v := range row {
+		for model, row := range t.Speed { // order does not matter: the matrix is sorted
+			for gpu, v := range row { // order does not matter: likewise
 				if model != "*" && !strings.Contains(gpu, "/") { // MIG instances are in proportion to their GPU
 					add(model, gpu, math.Log(float64(v)/Million))
 				}
@@ -46,14 +46,14 @@ func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
 		}
 	})
 	c.Speed = map[string]map[string]int64{}
-	for model, row := range t.Speed {
+	for model, row := range t.Speed { // order does not matter: the matrix is sorted
 		c.Speed[model] = maps.Clone(row)
 	}
 	speeds = s.fill(func(row, column string, v float64) {
 		c.Speed[row][column] = ppm(math.Exp(v), 100)
 	}, math.Exp)
 	p := newMatrix(func(add func(row, column string, v float64)) {
-		for k, v := range t.Pairs {
+		for k, v := range t.Pairs { // order does not matter: likewise
 			if k[0] != "*" && k[1] != "*" {
 				add(k[0], k[1], float64(v)/Million)
 			}
