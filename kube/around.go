@@ -214,6 +214,7 @@ func (l *looker) look(p *pod) {
 	l.other(n)
 	l.replicas(p)
 	l.volumes(p)
+	l.disks(p)
 	l.alone(p)
 }
 
@@ -397,6 +398,9 @@ func (l *looker) within() {
 				if l.d.means(&p.needs.anti[t], q.obj) {
 					apart[p.needs.anti[t].key] = true
 				}
+			}
+			if q.needs != nil && sameDisk(p.needs.inline, q.needs.inline) {
+				l.each = 1
 			}
 			if q.needs != nil && slices.ContainsFunc(p.needs.ports, func(h hostPort) bool { return slices.ContainsFunc(q.needs.ports, h.conflicts) }) {
 				l.each = 1

@@ -167,3 +167,18 @@ func TestLimitsOfTwins(t *testing.T) {
 		t.Errorf("of a node with one HCA a pod with one is told %+v, and one with two %+v", one, two)
 	}
 }
+
+// A spread whose selector selects all pods counts none, as kube-scheduler has it: only
+// nodes without the label are closed.
+func TestSpreadEmptySelector(t *testing.T) {
+	d, now := still(t, 1)
+	var pods []*v1.Pod
+	for i := range 3 {
+		p := controlplane.Pod(fmt.Sprintf("p%d", i), 1, nil)
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: v1.LabelHostname, MinDomains: ptr.To[int32](7),
+			WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{}}}
+		pods = append(pods, p)
+	}
+	d.come(t, now, pods...)
+	d.expectBinding(t, "p0", "p1", "p2")
+}

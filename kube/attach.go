@@ -12,8 +12,7 @@ import (
 
 // A node attaches only so many volumes of a driver (CSINode), and a claim with
 // ReadWriteOncePod is for one pod at a time. Both are counted as kube-scheduler
-// does (NodeVolumeLimits, VolumeRestrictions), but for volumes of drivers that
-// were part of Kubernetes once: those are not translated, and so not counted.
+// does (NodeVolumeLimits, VolumeRestrictions).
 
 // attachable is a volume that is attached to nodes: what its driver calls it. A
 // claim that has no volume yet counts for one of its class.
@@ -45,34 +44,51 @@ func (d *Driver) onAttachmentGone(obj any) {
 	}
 }
 
-// attachableOf is the volume of a claim; false: it is none that is attached.
-func (d *Driver) attachableOf(c *v1.PersistentVolumeClaim) (attachable, bool) {
+// attachableOf is the volume of a claim, and whether its driver was in-tree; false: it
+// is none that is attached.
+func (d *Driver) attachableOf(c *v1.PersistentVolumeClaim) (a attachable, inTree, ok bool) {
 	if v := d.storage.volumes[c.Spec.VolumeName]; v != nil {
-		if v.Spec.CSI == nil {
-			return attachable{}, false
+		source := v.Spec.CSI
+		if t := d.translated(v); t.csi != nil {
+			source, inTree = t.csi.Spec.CSI, true
 		}
-		return attachable{v.Spec.CSI.Driver, v.Spec.CSI.VolumeHandle}, true
+		if source == nil {
+			return a, false, false
+		}
+		return attachable{source.Driver, source.VolumeHandle}, inTree, true
 	}
 	class := d.classes[volume.GetPersistentVolumeClaimClass(c)]
 	if class == nil {
-		return attachable{}, false
+		return a, false, false
 	}
-	return attachable{class.Provisioner, "claim " + c.Namespace + "/" + c.Name}, true // no handle has a space
+	driver, inTree, ok := provisioner(class.Provisioner)
+	return attachable{driver, "claim " + c.Namespace + "/" + c.Name}, inTree, ok // no handle has a space
 }
 
-// attachables lists the volumes of a pod that are attached, each once.
-func (d *Driver) attachables(p *pod) (list []attachable) {
+// attachables lists the volumes of a pod that are attached, each once, and the drivers
+// of those that are CSI volumes themselves.
+func (d *Driver) attachables(p *pod) (list []attachable, own []string) {
 	if p.needs == nil {
-		return nil
+		return nil, nil
+	}
+	add := func(a attachable, inTree, ok bool) {
+		if ok && !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+		if ok && !inTree {
+			own = append(own, a.driver)
+		}
 	}
 	for _, name := range p.needs.claims {
 		if c := d.claims[p.obj.Namespace+"/"+name]; c != nil {
-			if a, ok := d.attachableOf(c); ok && !slices.Contains(list, a) {
-				list = append(list, a)
-			}
+			add(d.attachableOf(c))
 		}
 	}
-	return list
+	for _, v := range p.needs.inline {
+		a, ok := inlineAttachable(v, p.obj.Namespace)
+		add(a, true, ok)
+	}
+	return list, own
 }
 
 // attachLimits are how many volumes a node attaches, by driver; a driver that
@@ -113,7 +129,8 @@ func (d *Driver) attachedTo(name string, ever bool) (by map[attachable]bool, cou
 	leaving := map[attachable]bool{}
 	if n := d.nodes[name]; n != nil {
 		for q := range n.pods {
-			for _, a := range d.attachables(q) {
+			list, _ := d.attachables(q)
+			for _, a := range list {
 				if ever && q.gang != nil {
 					leaving[a] = true
 				} else {
@@ -146,18 +163,25 @@ type toAttach struct {
 	each    [][]attachable     // by pod
 	users   map[attachable]int // how many of them use it
 	drivers []string
+	inTree  []string // ... of which all are in-tree volumes
 }
 
 func (d *Driver) toAttach(pods ...*pod) *toAttach {
 	w := &toAttach{each: make([][]attachable, len(pods)), users: map[attachable]int{}}
+	own := map[string]bool{}
 	for i, p := range pods {
-		w.each[i] = d.attachables(p)
+		list, drivers := d.attachables(p)
+		for _, driver := range drivers {
+			own[driver] = true
+		}
+		w.each[i] = list
 		for _, a := range w.each[i] {
 			if w.users[a]++; !slices.Contains(w.drivers, a.driver) {
 				w.drivers = append(w.drivers, a.driver)
 			}
 		}
 	}
+	w.inTree = slices.DeleteFunc(slices.Clone(w.drivers), func(driver string) bool { return own[driver] })
 	return w
 }
 
@@ -166,7 +190,7 @@ func (d *Driver) toAttach(pods ...*pod) *toAttach {
 func (d *Driver) attaching(name string, w *toAttach, ever bool) (most int, why string) {
 	limits, some := d.attachLimits(name), false
 	for _, driver := range w.drivers {
-		if !d.serves(driver, name) {
+		if !d.serves(driver, name) && (d.csiNodes[name] != nil || !slices.Contains(w.inTree, driver)) {
 			return 0, "driver " + driver + " of its volumes is not there"
 		}
 		_, has := limits[driver]

@@ -181,6 +181,11 @@ func (b *bench) world(r *rand.Rand) {
 			n.Spec.Taints = []v1.Taint{{Key: "only", Value: "x", Effect: []v1.TaintEffect{v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute, v1.TaintEffectPreferNoSchedule}[r.IntN(3)]}}
 		}
 		n.Spec.Unschedulable = r.IntN(8) == 0
+		for _, key := range []string{v1.LabelTopologyZone, v1.LabelFailureDomainBetaZone, "topology.gke.io/zone"} {
+			if r.IntN(2) == 0 {
+				n.Labels[key] = fmt.Sprintf("z%d", i%3)
+			}
+		}
 		size := n.Status.Allocatable
 		size[v1.ResourceCPU] = *resource.NewQuantity(int64(4+r.IntN(8)), resource.DecimalSI)
 		size[v1.ResourceEphemeralStorage] = resource.MustParse([]string{"10Gi", "100Gi"}[r.IntN(2)])
@@ -199,7 +204,9 @@ func (b *bench) world(r *rand.Rand) {
 		p := randomPod(r, fmt.Sprintf("there-%d", i))
 		p.Spec.NodeName, p.Spec.SchedulerName = fmt.Sprintf("n%d", r.IntN(6)), "other"
 		p.Spec.TopologySpreadConstraints = nil
-		p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v v1.Volume) bool { return !slices.Contains(disks, v.PersistentVolumeClaim.ClaimName) })
+		p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v v1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && !slices.Contains(disks, v.PersistentVolumeClaim.ClaimName)
+		})
 		p.Spec.Containers[0].VolumeMounts = nil
 		delete(p.Spec.Containers[0].Resources.Requests, v1.ResourceEphemeralStorage)
 		b.create(p)
@@ -327,6 +334,10 @@ func addNodes(r *rand.Rand, p *v1.Pod) {
 }
 
 func addVolumes(r *rand.Rand, p *v1.Pod) {
+	if r.IntN(3) == 0 {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "inline", VolumeSource: randomDisk(r)})
+		return
+	}
 	if p.Namespace != "default" {
 		return
 	}
@@ -339,9 +350,25 @@ func addVolumes(r *rand.Rand, p *v1.Pod) {
 	using(p, []string{"in-z1", "late", "late-csi", "nowhere", "absent"}[r.IntN(5)])
 }
 
-// disks are claims that are bound to volumes which any node can attach: the first
-// is for one pod at a time, the last is of a driver that has to be on the node.
-var disks = []string{"disk-0", "disk-1", "disk-2", "disk-3"}
+// randomDisk is a disk that a pod names itself, of a driver that was part of
+// Kubernetes; vol-0 is also a claim's.
+func randomDisk(r *rand.Rand) v1.VolumeSource {
+	read := r.IntN(2) == 0
+	switch r.IntN(5) {
+	case 0:
+		return v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd", ReadOnly: read}}
+	case 1:
+		return v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "10.0.0.1:3260", IQN: "iqn.2026-01.com.example:storage", ReadOnly: read}}
+	case 2:
+		return v1.VolumeSource{RBD: &v1.RBDVolumeSource{CephMonitors: []string{[]string{"a", "b"}[r.IntN(2)], "c"}[:1+r.IntN(2)], RBDImage: "image", RBDPool: "rbd", ReadOnly: read}}
+	}
+	return v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: fmt.Sprintf("vol-%d", r.IntN(2))}}
+}
+
+// disks are claims that are bound to volumes which any node can attach, unless its
+// labels say otherwise: the first is for one pod at a time, the fourth is of a driver
+// that has to be on the node, those after it are of drivers that were part of Kubernetes.
+var disks = []string{"disk-0", "disk-1", "disk-2", "disk-3", "ebs-0", "ebs-1", "pd", "zones"}
 
 // attachments says how many volumes each node attaches, and which it has attached.
 func (b *bench) attachments(r *rand.Rand) {
@@ -354,13 +381,15 @@ func (b *bench) attachments(r *rand.Rand) {
 	}
 	for i := range 6 {
 		limits, name := map[string]int32{}, fmt.Sprintf("n%d", i)
-		for _, driver := range []string{csi, csiThere} {
+		for _, driver := range []string{csi, csiThere, "ebs.csi.aws.com", "pd.csi.storage.gke.io"} {
 			if k := r.IntN(5); k < 4 {
 				limits[driver] = int32(k) - 1 // -1: it says no number
 			}
 		}
 		if r.IntN(5) > 0 {
-			if _, err := b.c.StorageV1().CSINodes().Create(b.ctx, csiNode(name, limits), metav1.CreateOptions{}); err != nil {
+			c := csiNode(name, limits)
+			c.Annotations = map[string]string{v1.MigratedPluginsAnnotationKey: []string{"", "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"}[r.IntN(3)]}
+			if _, err := b.c.StorageV1().CSINodes().Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -404,9 +433,11 @@ func (b *bench) shelf() {
 			b.Fatal(err)
 		}
 	}
-	there := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiThere}, Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: ptr.To(true)}}
-	if _, err := b.c.StorageV1().CSIDrivers().Create(b.ctx, there, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
+	for _, name := range []string{csiThere, "ebs.csi.aws.com"} {
+		there := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: ptr.To(true)}}
+		if _, err := b.c.StorageV1().CSIDrivers().Create(b.ctx, there, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
 	}
 	b.volume("v-z1", "manual", "zone", "z1")
 	b.claimVolume("in-z1", "manual", "v-z1")
@@ -419,7 +450,11 @@ func (b *bench) shelf() {
 		if i == 0 {
 			mode = v1.ReadWriteOncePod
 		}
-		b.volume("v-"+name, "manual", "", "", mode)
+		key, zone := "", ""
+		if name == "pd" {
+			key, zone = v1.LabelTopologyZone, "z1"
+		}
+		b.volume("v-"+name, "manual", key, zone, mode)
 		b.claimVolume(name, "manual", "v-"+name, mode)
 	}
 	for _, name := range append(disks, "in-z1") {
@@ -442,7 +477,14 @@ func (b *bench) volume(name, class, key, value string, modes ...v1.PersistentVol
 		Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}, AccessModes: modesOr(modes),
 		PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
 		PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: b.driverOf(name), VolumeHandle: name}}}}
-	if class == "local" {
+	switch {
+	case strings.HasPrefix(name, "v-ebs-"):
+		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-" + name[len("v-ebs-"):]}}
+	case name == "v-pd":
+		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "pd"}}
+	case name == "v-zones":
+		v.Labels = map[string]string{v1.LabelFailureDomainBetaZone: "z0__z2"}
+	case class == "local":
 		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/data"}}
 	}
 	if key != "" {

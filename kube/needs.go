@@ -21,6 +21,7 @@ type needs struct {
 	ports          []hostPort
 	other          map[v1.ResourceName]int64 // besides CPU, memory and GPUs
 	claims         []string                  // persistent volume claims
+	inline         []*v1.Volume              // volumes that are attached, or are for one pod, without a claim
 	devices        bool                      // resource claims
 	replica        bool                      // one of a shared GPU
 	err            error                     // a selector that cannot be read
@@ -62,7 +63,7 @@ func (h hostPort) conflicts(o hostPort) bool {
 
 // needsOf reads what a pod needs of its neighbours; nil: nothing.
 func (d *Driver) needsOf(obj *v1.Pod, p *pod) *needs {
-	n := &needs{ports: portsOf(obj), other: d.otherOf(obj, p), claims: claimsOf(obj), devices: len(obj.Spec.ResourceClaims) > 0, replica: p.replica.one}
+	n := &needs{ports: portsOf(obj), other: d.otherOf(obj, p), claims: claimsOf(obj), inline: inlineOf(obj), devices: len(obj.Spec.ResourceClaims) > 0, replica: p.replica.one}
 	if a := obj.Spec.Affinity; a != nil {
 		if p := a.PodAffinity; p != nil {
 			n.affinity = n.terms(obj, p.RequiredDuringSchedulingIgnoredDuringExecution)
@@ -76,10 +77,10 @@ func (d *Driver) needsOf(obj *v1.Pod, p *pod) *needs {
 			n.addSpread(obj, c)
 		}
 	}
-	if n.affinity == nil && n.anti == nil && n.spread == nil && n.ports == nil && n.other == nil && n.claims == nil && !n.devices && !n.replica {
+	if n.affinity == nil && n.anti == nil && n.spread == nil && n.ports == nil && n.other == nil && n.claims == nil && n.inline == nil && !n.devices && !n.replica {
 		return nil
 	}
-	n.serial = len(n.ports) > 0 || slices.ContainsFunc(n.spread, func(s spread) bool { return s.matches }) ||
+	n.serial = len(n.ports) > 0 || sameDisk(n.inline, n.inline) || slices.ContainsFunc(n.spread, func(s spread) bool { return s.matches }) ||
 		slices.ContainsFunc(slices.Concat(n.anti, n.affinity), func(t term) bool { return t.own(obj) })
 	return n
 }
@@ -115,6 +116,9 @@ func (n *needs) addSpread(obj *v1.Pod, c *v1.TopologySpreadConstraint) {
 	if s.pods, err = selectorOf(obj, c.LabelSelector, c.MatchLabelKeys, nil); err != nil {
 		n.err = fmt.Errorf("topologySpreadConstraints: %w", err)
 		return
+	}
+	if s.pods.Empty() { // kube-scheduler counts no pods for one that selects all
+		s.pods = labels.Nothing()
 	}
 	s.matches = s.pods.Matches(labels.Set(obj.Labels))
 	n.spread = append(n.spread, s)

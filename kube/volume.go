@@ -30,12 +30,15 @@ type storage struct {
 	csiNodes   map[string]*storagev1.CSINode
 	csiDrivers map[string]*storagev1.CSIDriver
 	attached   map[string]map[string]*storagev1.VolumeAttachment // by node and name
+
+	translations map[string]translation // of volumes, by name
 }
 
 func newStorage() storage {
 	return storage{claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
 		classes: map[string]*storagev1.StorageClass{}, taken: map[string]string{},
-		csiNodes: map[string]*storagev1.CSINode{}, csiDrivers: map[string]*storagev1.CSIDriver{}, attached: map[string]map[string]*storagev1.VolumeAttachment{}}
+		csiNodes: map[string]*storagev1.CSINode{}, csiDrivers: map[string]*storagev1.CSIDriver{}, attached: map[string]map[string]*storagev1.VolumeAttachment{},
+		translations: map[string]translation{}}
 }
 
 // claimsOf lists the claims that a pod uses, by name.
@@ -66,7 +69,7 @@ func (l *looker) volumes(p *pod) {
 				l.why = fmt.Sprintf("volume %s of claim %s does not exist", c.Spec.VolumeName, name)
 				return
 			}
-			l.shutIf("where its volumes are", func(n *v1.Node) bool { return volume.CheckNodeAffinity(v, n.Labels) != nil })
+			l.shutIf("where its volumes are", func(n *v1.Node) bool { return !l.d.reachableFrom(v, n) })
 			continue
 		}
 		class, err := l.d.classOf(c)

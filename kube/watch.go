@@ -155,6 +155,7 @@ func drop[T metav1.Object](d *Driver, list map[string]T, too ...func(key string)
 
 // untake forgets what was chosen for a claim, or of a volume, that is gone.
 func (d *Driver) untake(key string) {
+	delete(d.translations, key)
 	maps.DeleteFunc(d.taken, func(v, claim string) bool { return v == key || claim == key })
 }
 
