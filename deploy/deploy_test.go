@@ -148,7 +148,7 @@ func TestMetricsAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`muster_kube_[a-z_]+`).FindAllString(string(data)+string(rules), -1)
+	found := regexp.MustCompile(`muster_(kube_[a-z_]+|free_gpus|usable_gpus)`).FindAllString(string(data)+string(rules), -1)
 	if len(found) < 20 {
 		t.Errorf("only %d metrics are named", len(found))
 	}

@@ -263,6 +263,8 @@ func (d *Driver) sample(now cluster.Time) {
 		}
 	}
 	r.series = append(r.series[max(0, len(r.series)+1-mostSamples):len(r.series):len(r.series)], d.present(now))
+	f := d.eng.Fragmentation()
+	d.opt.Observe.Free(f.Free, min(f.Free, f.Usable))
 }
 
 func (d *Driver) present(now cluster.Time) api.Sample {

@@ -23,6 +23,7 @@ type Metrics struct {
 	gangs                   *prometheus.GaugeVec
 	leading                 prometheus.Gauge
 	gpus, inQueue, oldest   *prometheus.GaugeVec
+	free, usable            prometheus.Gauge
 }
 
 // NewMetrics makes metrics that nothing was told yet.
@@ -49,8 +50,12 @@ func NewMetrics() *Metrics {
 		inQueue: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_queue_gangs",
 			Help: "Gangs (a single pod is one, too) of a queue that are running or pending."}, []string{"queue", "state"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_queue_oldest_pending_timestamp_seconds",
-			Help: "When the pod was created that waits longest in a queue; not there if none waits."}, []string{"queue"})}
-	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest,
+			Help: "When the pod was created that waits longest in a queue; not there if none waits."}, []string{"queue"}),
+		free: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_free_gpus",
+			Help: "GPUs that are free on nodes that take pods, parts counted as parts."}),
+		usable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_usable_gpus",
+			Help: "Of them what the pods submitted last could use on average; the rest are fragments."})}
+	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -89,6 +94,12 @@ func (m *Metrics) Leading(yes bool) {
 	if yes {
 		m.leading.Set(1)
 	}
+}
+
+// Free implements Observer.
+func (m *Metrics) Free(free, usable cluster.Milli) {
+	m.free.Set(inGPUs(free))
+	m.usable.Set(inGPUs(usable))
 }
 
 // Queues implements Observer.

@@ -80,20 +80,22 @@ type Observer interface {
 	Renewed(reason string)               // the engine began anew from a snapshot
 	Gangs(gathering, waiting, bound int) // after a step
 	Leading(bool)                        // whether this scheduler schedules
+	Free(free, usable cluster.Milli)     // of the GPUs; what is usable, the pods submitted last could use on average
 	Queues([]QueueFigures)               // every few seconds where something changed: all of them
 }
 
 type nobody struct{}
 
-func (nobody) Stepped(time.Duration) {}
-func (nobody) Bound(time.Duration)   {}
-func (nobody) BindFailed(string)     {}
-func (nobody) Evicted(string)        {}
-func (nobody) Unwound()              {}
-func (nobody) Renewed(string)        {}
-func (nobody) Gangs(int, int, int)   {}
-func (nobody) Leading(bool)          {}
-func (nobody) Queues([]QueueFigures) {}
+func (nobody) Stepped(time.Duration)   {}
+func (nobody) Bound(time.Duration)     {}
+func (nobody) BindFailed(string)       {}
+func (nobody) Evicted(string)          {}
+func (nobody) Unwound()                {}
+func (nobody) Renewed(string)          {}
+func (nobody) Gangs(int, int, int)     {}
+func (nobody) Leading(bool)            {}
+func (nobody) Free(_, _ cluster.Milli) {}
+func (nobody) Queues([]QueueFigures)   {}
 
 // QueueFigures are what a queue has and what waits there, those of queues below
 // it included. Amounts are milli-GPU.

@@ -121,6 +121,22 @@ func TestTopFitsAndTells(t *testing.T) {
 	}
 }
 
+// What is free and of use is said as muster nodes says it; nothing where it is not known.
+func TestTopLeft(t *testing.T) {
+	f, usable := someTop(), int64(2500)
+	m := newTopModel(f)
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	m.Update(m.look())
+	if text := shownTop(t, m); strings.Contains(text, "usable") {
+		t.Errorf("it is not known what is usable:\n%s", text)
+	}
+	f.nodes[0].Usable = &usable
+	m.Update(m.look())
+	if text := shownTop(t, m); !strings.Contains(text, "6 GPUs free, 2.5 usable by the tasks submitted last\n") {
+		t.Errorf("what is usable is missing in\n%s", text)
+	}
+}
+
 // Of a cluster, a line stands for a node; those on which nothing starts come first.
 func TestTopNodes(t *testing.T) {
 	f := someTop()

@@ -45,8 +45,11 @@ func (m *topModel) lines() []string {
 	if m.width < topColumns || m.height < topRows {
 		return []string{fmt.Sprintf("muster top needs %d columns and %d rows; here are %d and %d (q leaves)", topColumns, topRows, m.width, m.height)}
 	}
-	lines := append([]string{m.summary()}, m.gpuLines()...)
-	lines = append(lines, "")
+	lines := []string{m.summary()}
+	if text := api.LeftText(m.nodes); text != "" {
+		lines = append(lines, "            "+text)
+	}
+	lines = append(append(lines, m.gpuLines()...), "")
 	room := m.height - len(lines) - 1
 	if m.detail != nil {
 		lines = append(lines, m.detailLines(room)...)
