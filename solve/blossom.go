@@ -4,7 +4,7 @@ import "slices"
 
 // flip matches u with v, and who was matched with u with whom it was reached from,
 // and so on to the root of the tree.
-func (m *matcher) flip(u, v int) {
+func (m *matcher[W]) flip(u, v int) {
 	for {
 		old := int(m.root[m.mate[u]])
 		m.join(u, v)
@@ -19,7 +19,7 @@ func (m *matcher) flip(u, v int) {
 
 // join matches u with v; inside a blossom, its ring is matched anew around the
 // vertex that the edge ends at, which is its base from then on.
-func (m *matcher) join(u, v int) {
+func (m *matcher[W]) join(u, v int) {
 	e := *m.edge(u, v)
 	m.mate[u] = e.b
 	if u <= m.n {
@@ -37,7 +37,7 @@ func (m *matcher) join(u, v int) {
 
 // even is the place of x in a blossom's ring, turned round if that is odd: pairs
 // lie between the base and x then.
-func (m *matcher) even(b int, x int32) int {
+func (m *matcher[W]) even(b int, x int32) int {
 	ring := m.ring[b]
 	k := slices.Index(ring, x)
 	if k%2 == 1 {
@@ -49,7 +49,7 @@ func (m *matcher) even(b int, x int32) int {
 
 // shrink makes a blossom of the ring that an edge between u and v closes; c is
 // where their ways meet.
-func (m *matcher) shrink(u, c, v int) {
+func (m *matcher[W]) shrink(u, c, v int) {
 	b := m.n + 1
 	for b <= m.top && m.root[b] != 0 {
 		b++
@@ -95,7 +95,7 @@ func (m *matcher) shrink(u, c, v int) {
 
 // expand takes an inner blossom apart: the even way round its ring from where it
 // was reached to its base stays in the forest.
-func (m *matcher) expand(b int) {
+func (m *matcher[W]) expand(b int) {
 	for _, s := range m.ring[b] {
 		m.setRoot(s, s)
 	}

@@ -1,6 +1,9 @@
 package solve
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Match pairs n things, not necessarily all of them, so that the sum of the weights
 // of the pairs is greatest, and returns for each the other one of its pair; -1: it
@@ -11,11 +14,7 @@ import "fmt"
 // an edge of least slack kept per vertex and blossom (Galil, ACM Computing Surveys
 // 1986). Among matchings of equal weight it chooses as G-muri-simulator, 8.3.
 func Match(n int, weight func(a, b int) int64) []int {
-	mates := make([]int, n)
-	for u := range mates {
-		mates[u] = -1
-	}
-	weights, most := make([]int64, (n+1)*(n+1)), int64(0) // vertices are numbered from 1
+	weights := make([]int64, (n+1)*(n+1)) // vertices are numbered from 1
 	for a := 1; a <= n; a++ {
 		for b := a + 1; b <= n; b++ {
 			w := max(0, weight(a-1, b-1))
@@ -23,13 +22,49 @@ func Match(n int, weight func(a, b int) int64) []int {
 				panic(fmt.Sprintf("solve: weight %d of a pair", w))
 			}
 			weights[a*(n+1)+b], weights[b*(n+1)+a] = w, w
-			most = max(most, w)
 		}
+	}
+	return match(n, weights, func(dual, d int64) bool { return dual <= d })
+}
+
+// MatchReal is Match as programs do it that count in doubles: it ends when a
+// variable is within 1e-5 of zero, relative to the step to there, and chooses among
+// pairs that differ by what doubles are off by. weight is asked for both orders of a
+// pair. Policies use Match.
+func MatchReal(n int, weight func(a, b int) float64) []int {
+	weights := make([]float64, (n+1)*(n+1))
+	for a := 1; a <= n; a++ {
+		for b := 1; b <= n; b++ {
+			if a != b {
+				weights[a*(n+1)+b] = max(0, weight(a-1, b-1))
+			}
+		}
+	}
+	mates := match(n, weights, func(dual, d float64) bool { return dual <= d || dual-d <= float64(1e-5*max(dual, d)) })
+	consistent := slices.Clone(mates)
+	for u, v := range mates {
+		if v >= 0 && mates[v] != u { // what doubles are off by can come to this
+			consistent[u] = -1
+		}
+	}
+	return consistent
+}
+
+// match is both; over reports whether a variable that a step lessens would be zero.
+func match[W int64 | float64](n int, weights []W, over func(dual, d W) bool) []int {
+	mates := make([]int, n)
+	for u := range mates {
+		mates[u] = -1
+	}
+	most := W(0)
+	for _, w := range weights {
+		most = max(most, w)
 	}
 	if most == 0 {
 		return mates
 	}
 	m := newMatcher(n, weights, most)
+	m.over = over
 	for m.phase() {
 	}
 	for u := range mates {
@@ -52,17 +87,19 @@ const (
 
 // matcher numbers vertices from 1, blossoms from n+1. A blossom is an odd ring of
 // vertices and blossoms that behaves as one vertex.
-type matcher struct {
+type matcher[W int64 | float64] struct {
+	over    func(dual, d W) bool
 	n, size int
 	top     int       // the highest number in use so far
-	weights []int64   // by pair of vertices
+	weights []W       // by pair of vertices
 	edges   []edge    // by pair of numbers
-	dual    []int64   // twice the variables of the dual program
+	dual    []W       // twice the variables of the dual program
 	mate    []int32   // the vertex that it is matched with; 0: none
 	root    []int32   // the outermost blossom that has it; 0: the number is not in use
 	kind    []int8    // of a root
 	from    []int32   // the vertex from which an inner root was reached
 	best    []int32   // the outer vertex of another root with the edge of least slack; 0: none
+	gap     []W       // ... that slack
 	ring    [][]int32 // a blossom's, from its base
 	inside  [][]int32 // which of a blossom's ring has the vertex; 0: none
 	stamp   []int32
@@ -70,10 +107,10 @@ type matcher struct {
 	queue   []int32 // outer vertices whose edges have not been looked at
 }
 
-func newMatcher(n int, weights []int64, most int64) *matcher {
+func newMatcher[W int64 | float64](n int, weights []W, most W) *matcher[W] {
 	size := n + n/2 + 1
-	m := &matcher{n: n, size: size, top: n, weights: weights, edges: make([]edge, size*size), dual: make([]int64, size),
-		mate: make([]int32, size), root: make([]int32, size), kind: make([]int8, size), from: make([]int32, size), best: make([]int32, size),
+	m := &matcher[W]{n: n, size: size, top: n, weights: weights, edges: make([]edge, size*size), dual: make([]W, size),
+		mate: make([]int32, size), root: make([]int32, size), kind: make([]int8, size), from: make([]int32, size), best: make([]int32, size), gap: make([]W, size),
 		ring: make([][]int32, size), inside: make([][]int32, size), stamp: make([]int32, size)}
 	for u := range n + 1 {
 		m.root[u], m.dual[u] = int32(u), most
@@ -86,18 +123,18 @@ func newMatcher(n int, weights []int64, most int64) *matcher {
 	return m
 }
 
-func (m *matcher) edge(x, y int) *edge { return &m.edges[x*m.size+y] }
+func (m *matcher[W]) edge(x, y int) *edge { return &m.edges[x*m.size+y] }
 
 // slack is by how much the dual variables exceed an edge's weight, twice.
-func (m *matcher) slack(e *edge) int64 {
+func (m *matcher[W]) slack(e *edge) W {
 	return m.dual[e.a] + m.dual[e.b] - 2*m.weights[int(e.a)*(m.n+1)+int(e.b)]
 }
 
 // has reports whether number x is a root in use.
-func (m *matcher) has(x int) bool { return m.root[x] == int32(x) }
+func (m *matcher[W]) has(x int) bool { return m.root[x] == int32(x) }
 
 // child is the member of blossom b's ring that has vertex v; of a vertex itself.
-func (m *matcher) child(b int, v int32) int32 {
+func (m *matcher[W]) child(b int, v int32) int32 {
 	if b <= m.n {
 		if int32(b) == v {
 			return v
@@ -108,14 +145,14 @@ func (m *matcher) child(b int, v int32) int32 {
 }
 
 // offer notes that x may be reached from vertex u.
-func (m *matcher) offer(u, x int) {
-	if b := int(m.best[x]); b == 0 || m.slack(m.edge(u, x)) < m.slack(m.edge(b, x)) {
-		m.best[x] = int32(u)
+func (m *matcher[W]) offer(u, x int) {
+	if s := m.slack(m.edge(u, x)); m.best[x] == 0 || s < m.gap[x] {
+		m.best[x], m.gap[x] = int32(u), s
 	}
 }
 
 // rescan finds anew from where x may be reached with the least slack.
-func (m *matcher) rescan(x int) {
+func (m *matcher[W]) rescan(x int) {
 	m.best[x] = 0
 	for u := 1; u <= m.n; u++ {
 		if r := m.root[u]; m.edge(u, x).a != 0 && int(r) != x && m.kind[r] == outer {
@@ -125,7 +162,7 @@ func (m *matcher) rescan(x int) {
 }
 
 // push queues a vertex, or those of a blossom.
-func (m *matcher) push(x int) {
+func (m *matcher[W]) push(x int) {
 	list := []int32{int32(x)}
 	for i := 0; i < len(list); i++ {
 		if x := list[i]; int(x) <= m.n {
@@ -136,7 +173,7 @@ func (m *matcher) push(x int) {
 	}
 }
 
-func (m *matcher) setRoot(x, root int32) {
+func (m *matcher[W]) setRoot(x, root int32) {
 	m.root[x] = root
 	if int(x) > m.n {
 		for _, s := range m.ring[x] {
@@ -146,7 +183,7 @@ func (m *matcher) setRoot(x, root int32) {
 }
 
 // phase looks for one path that adds a pair, and reports whether there was one.
-func (m *matcher) phase() bool {
+func (m *matcher[W]) phase() bool {
 	m.queue = m.queue[:0]
 	for x := range m.kind {
 		m.kind[x], m.best[x] = unseen, 0
@@ -169,7 +206,7 @@ func (m *matcher) phase() bool {
 		}
 		m.queue = m.queue[:0]
 		for x, top := 1, m.top; x <= top; x++ {
-			if b := int(m.best[x]); m.has(x) && b != 0 && int(m.root[b]) != x && m.slack(m.edge(b, x)) <= 0 && m.tight(*m.edge(b, x)) {
+			if b := int(m.best[x]); m.has(x) && b != 0 && int(m.root[b]) != x && m.gap[x] <= 0 && m.tight(*m.edge(b, x)) {
 				return true
 			}
 		}
@@ -182,21 +219,26 @@ func (m *matcher) phase() bool {
 }
 
 // spread grows the forest along edges without slack.
-func (m *matcher) spread() bool {
+func (m *matcher[W]) spread() bool {
 	for k := 0; k < len(m.queue); k++ {
 		u := int(m.queue[k])
 		if m.kind[m.root[u]] == inner {
 			continue
 		}
-		for v := 1; v <= m.n; v++ {
-			e := m.edge(u, v)
-			if e.a == 0 || m.root[u] == m.root[v] {
+		for v, w := range m.weights[u*(m.n+1) : (u+1)*(m.n+1)] {
+			if w <= 0 || m.root[u] == m.root[v] {
 				continue
 			}
-			if m.slack(e) > 0 {
-				m.offer(u, int(m.root[v]))
-			} else if m.tight(*e) {
-				return true
+			x := int(m.root[v])
+			switch s := m.dual[u] + m.dual[v] - 2*w; {
+			case s <= 0:
+				if m.tight(edge{int32(u), int32(v)}) {
+					return true
+				}
+			case x > m.n:
+				m.offer(u, x)
+			case m.best[x] == 0 || s < m.gap[x]:
+				m.best[x], m.gap[x] = int32(u), s
 			}
 		}
 	}
@@ -204,8 +246,8 @@ func (m *matcher) spread() bool {
 }
 
 // least is by how much the dual variables may change until something happens.
-func (m *matcher) least() int64 {
-	d := int64(1) << 60
+func (m *matcher[W]) least() W {
+	d := W(1 << 60)
 	for x := 1; x <= m.top; x++ {
 		if !m.has(x) {
 			continue
@@ -216,7 +258,7 @@ func (m *matcher) least() int64 {
 		if m.best[x] == 0 || m.kind[x] == inner {
 			continue
 		}
-		s := m.slack(m.edge(int(m.best[x]), x))
+		s := m.gap[x]
 		if m.kind[x] == outer {
 			s /= 2 // both ends come nearer
 		}
@@ -227,11 +269,11 @@ func (m *matcher) least() int64 {
 
 // relax changes the dual variables by d; false: those of single vertices would be
 // below zero, so the matching is a best one.
-func (m *matcher) relax(d int64) bool {
+func (m *matcher[W]) relax(d W) bool {
 	for u := 1; u <= m.n; u++ {
 		switch m.kind[m.root[u]] {
 		case outer:
-			if m.dual[u] <= d {
+			if m.over(m.dual[u], d) {
 				return false
 			}
 			m.dual[u] -= d
@@ -250,12 +292,17 @@ func (m *matcher) relax(d int64) bool {
 			m.dual[b] -= 2 * d
 		}
 	}
+	for x := 1; x <= m.top; x++ {
+		if b := int(m.best[x]); b != 0 && m.has(x) {
+			m.gap[x] = m.slack(m.edge(b, x))
+		}
+	}
 	return true
 }
 
 // tight takes an edge without slack into the forest, and reports whether it
 // completed a path that adds a pair.
-func (m *matcher) tight(e edge) bool {
+func (m *matcher[W]) tight(e edge) bool {
 	u, v := int(m.root[e.a]), int(m.root[e.b])
 	switch m.kind[v] {
 	case unseen:
@@ -278,7 +325,7 @@ func (m *matcher) tight(e edge) bool {
 
 // meet is the root where the ways of two outer roots to the roots of their trees
 // meet; 0: they are of two trees.
-func (m *matcher) meet(u, v int) int {
+func (m *matcher[W]) meet(u, v int) int {
 	m.tick++
 	for ; u != 0 || v != 0; u, v = v, u {
 		if u == 0 {

@@ -53,6 +53,15 @@ func TestMatch(t *testing.T) {
 				sum += weight(a, b)
 			}
 		}
+		real := int64(0)
+		for a, b := range MatchReal(n, func(a, b int) float64 { return float64(weight(min(a, b), max(a, b))) }) {
+			if a < b {
+				real += weight(a, b)
+			}
+		}
+		if most <= 100 && real != sum {
+			t.Fatalf("round %d: in doubles %d, else %d", round, real, sum)
+		}
 		if want := heaviest(n, weight); sum != want {
 			t.Fatalf("round %d: %d of %d, weights %v: sum %d, want %d", round, n, most, weights, sum, want)
 		}
