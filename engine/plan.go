@@ -160,6 +160,11 @@ func (e *Engine) makePlan() {
 	}
 	p.last, p.next, p.memo = e.now, plan.Next, plan.Memo
 	for i := range jobs {
+		if plan.Targets[i].Move && jobs[i].j.hosted() { // before it inherits the devices of whom it leaves
+			e.aim(jobs[i].j, &plan.Targets[i])
+		}
+	}
+	for i := range jobs {
 		e.aim(jobs[i].j, &plan.Targets[i])
 	}
 	e.listMoves()
