@@ -32,6 +32,7 @@ type muriRules struct {
 	group int
 	keep  int64
 	round time.Duration
+	pairs func(groups [][]engine.JobView) []int // nil: by weight
 }
 
 func newMuri(k *Knobs) (engine.Policy, error) {
@@ -55,8 +56,17 @@ func newMuri(k *Knobs) (engine.Policy, error) {
 		return nil, err
 	}
 	m.round, err = k.turns()
-	return &planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: m.round}, plan: m.plan}, err
+	return &muriPolicy{planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: m.round}, plan: m.plan}, m}, err
 }
+
+type muriPolicy struct {
+	planner
+	rules *muriRules
+}
+
+// Pair has another way to pair groups of jobs: it returns the other one of each
+// group's pair, -1 for none.
+func (p *muriPolicy) Pair(pairs func(groups [][]engine.JobView) []int) { p.rules.pairs = pairs }
 
 // mostTogether is how many jobs the same GPUs have at most; mostMatched among how
 // many groups that follow one another in the order pairs are sought, because that
@@ -153,20 +163,22 @@ func flag(b bool) int {
 	return 0
 }
 
-// key is the GPU time that a job has had, or has left: alone, whoever it runs beside.
+// key is the GPU time that a job has had, or has left, in GPU-nanoseconds:
+// alone, whoever it runs beside.
 func (p *muriPlan) key(j engine.JobView) int64 {
+	gpus := max(1, j.Spec().GPUMilli()/1000)
+	times := func(d time.Duration) int64 { return min(int64(d), (math.MaxInt64-1)/gpus) * gpus }
 	if p.least {
-		return j.Attained()
+		if _, least, most := j.Tasks(); least < most {
+			return min(j.Attained(), (math.MaxInt64-1)/1000) * 1000 // its size was not always the same
+		}
+		return times(j.Ran())
 	}
 	e := j.Spec().Estimate
 	if e <= 0 {
 		return math.MaxInt64
 	}
-	left, milli := int64(max(e-j.Done(), 0)), max(1, j.Spec().GPUMilli())
-	if left > math.MaxInt64/milli {
-		return math.MaxInt64 - 1
-	}
-	return left * milli
+	return times(max(e-j.Done(), 0))
 }
 
 // alike reports whether two jobs may have the same GPUs, by what they ask for.
@@ -223,7 +235,7 @@ func (p *muriPlan) match(out []muriGroup, class int, groups []muriGroup) []muriG
 	if p.need <= p.total {
 		return append(out, groups...)
 	}
-	for u, v := range solve.Match(len(groups), func(a, b int) int64 { return p.weight(class, groups[a], groups[b]) }) {
+	for u, v := range p.pair(class, groups) {
 		switch {
 		case v > u: // it comes with the other
 		case v < 0:
@@ -236,6 +248,20 @@ func (p *muriPlan) match(out []muriGroup, class int, groups []muriGroup) []muriG
 		}
 	}
 	return out
+}
+
+// pair pairs groups of a class.
+func (p *muriPlan) pair(class int, groups []muriGroup) []int {
+	if p.pairs == nil {
+		return solve.Match(len(groups), func(a, b int) int64 { return p.weight(class, groups[a], groups[b]) })
+	}
+	lists := make([][]engine.JobView, len(groups))
+	for i, g := range groups {
+		for _, pos := range g {
+			lists[i] = append(lists[i], p.jobs[p.order[pos].at])
+		}
+	}
+	return p.pairs(lists)
 }
 
 // weight is what two groups get done on the same GPUs, in ppm of one job alone; 0:

@@ -17,15 +17,21 @@ import (
 // TestMuri holds the replays to the published figures, to the last digit that was printed.
 func TestMuri(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/muri/expected_fig9_fig10.csv")))
-	tab, err := Muri(context.Background(), dir)
+	tab, err := muriOn(context.Background(), dir, "trace3", "trace3_pr")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(tab.Rows) != 48 || len(tab.Failed()) > 0 {
-		t.Errorf("%d rows, want 48; beyond the tolerance are %v", len(tab.Rows), tab.Failed())
+	if len(tab.Rows) != 48+24+12 || len(tab.Failed()) > 0 {
+		t.Errorf("%d rows, want 84; beyond the tolerance are %v", len(tab.Rows), tab.Failed())
 	}
 	for _, r := range tab.Rows {
 		if r.Reason == muriResidue && math.Abs(r.Off()) > 0.002 {
+			t.Errorf("%s, %s: off by %+.3f %%", r.Case, r.Figure, 100*r.Off())
+		}
+		if r.Reason == muriMixed && math.Abs(r.Ours-89025.229503) > 1e-6 {
+			t.Errorf("%s, %s: %f, want 89025.229503 (G-muri-simulator, 10)", r.Case, r.Figure, r.Ours)
+		}
+		if r.Reason == muriTies && math.Abs(r.Off()) > 0.03 {
 			t.Errorf("%s, %s: off by %+.3f %%", r.Case, r.Figure, 100*r.Off())
 		}
 		if r.Reason != "" {
@@ -57,6 +63,7 @@ func TestMuriEvents(t *testing.T) {
 	}{
 		{"trace3", "srtf", compat.Muri(), 1984}, {"trace4", "srtf", compat.Muri(), 5169}, {"trace4", "srsf", compat.Muri(), 5169},
 		{"trace3", "tiresias-l:thresholds=3250/7200", compat.MuriLevels(), 3358}, {"trace4", "tiresias-l:thresholds=3250/7200", compat.MuriLevels(), 7918},
+		{"trace3", "muri:order=s,keep=0", compat.MuriGroups(false, true), 1984},
 	} {
 		wl, err := trace.Open(shared.Path(t, fmt.Sprintf("traces/muri/%s.csv", c.trace)), trace.Options{})
 		if err != nil {

@@ -52,7 +52,7 @@ var arrows = map[string]string{
 	"report":            "cluster internal/plot",
 	"tune":              "cluster trace report",
 	"sim":               "cluster perf engine policy place driver trace report internal/heap",
-	"sim/compat":        "cluster engine policy place driver trace",
+	"sim/compat":        "cluster engine policy place driver trace solve",
 	"scenario":          "cluster perf engine policy place driver trace report sim config journal quota",
 	"results":           "cluster perf engine policy place driver trace report sim sim/compat config serving",
 	"kube":              "cluster quota config engine driver journal api internal/inbox",

@@ -42,15 +42,29 @@ type Profile struct {
 	// Asked is the GPU-seconds at which a running job's service has the scheduler
 	// asked, in whole seconds of its run; each once.
 	Asked []float64
+	// Meet is the seconds between an end and an arrival that count as one event, at the
+	// time of the arrival; 0: only equal ones.
+	Meet    float64
+	sharing sharing // how jobs share GPUs; nil: they do not
+}
+
+// sharing is what is peculiar to a world in which jobs share GPUs.
+type sharing interface {
+	enter(j *job) error                       // a job of the workload
+	ready(w *World, cfg *engine.Config) error // the policy, what it is told of speeds, and the nodes
+	ran(j *job)                               // a running job has been accounted
+	order(live []*job)                        // before the scheduler is asked
+	settle(live []*job) error                 // after: how fast everybody is
+	ended(j *job)
 }
 
 // job is a job in the world.
 type job struct {
 	entry   *trace.Entry
 	gpus    float64
-	submit  float64 // seconds
-	step    float64 // seconds per iteration
-	stall   float64
+	submit  float64      // seconds
+	step    float64      // seconds per iteration, alone
+	alone   float64      // what it loses when the cluster stirs, alone
 	left    float64      // iterations
 	seen    float64      // when it was last accounted
 	clock   cluster.Time // ... as the engine saw it
@@ -59,6 +73,8 @@ type job struct {
 	place   int64        // in the list of its level
 	running bool
 	done    time.Duration // what the engine believes that it has done
+	company
+	antManJob
 }
 
 // World is a driver whose world is a profile's.
@@ -95,29 +111,50 @@ func New(p Profile, entries []trace.Entry) (*World, error) {
 			return nil, fmt.Errorf("compat: job %d does not tell its work in iterations", i)
 		}
 		n := e.Job.GPUs()
+		opportunistic := e.Job.Tier == cluster.BestEffort
 		e.Job.Tier, e.Job.ID = cluster.Standard, cluster.JobID(i)
 		e.Job.Tasks = []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}} // anywhere: GPUs are counted only
 		e.Job.Checkpoint = cluster.Checkpoint{}
 		// Written as the simulator computes it: (milliseconds x factor) / 1000.
 		ms := float64(e.Work.Step) / float64(time.Millisecond)
-		j := job{entry: &e, gpus: float64(n), submit: e.Job.Submit.Sub(0).Seconds(), step: float64(ms*p.Slower) / 1000, left: e.Work.Steps}
-		j.seen = j.submit
-		if p.Stall != nil {
-			var err error
-			if j.stall, err = p.Stall(n, e.Job.Model); err != nil {
-				return nil, fmt.Errorf("compat: job %d: %w", i, err)
-			}
+		w.jobs[i] = job{entry: &e, gpus: float64(n), submit: e.Job.Submit.Sub(0).Seconds(), step: float64(ms*p.Slower) / 1000, left: e.Work.Steps}
+		w.jobs[i].opportunistic = opportunistic
+		if err := w.prepare(&w.jobs[i]); err != nil {
+			return nil, err
 		}
-		e.Job.Estimate = max(1, j.remaining())
-		w.jobs[i] = j
 	}
 	return w, nil
+}
+
+// prepare sets what follows from what the trace says of a job.
+func (w *World) prepare(j *job) (err error) {
+	e := &j.entry.Job
+	j.seen, j.cur = j.submit, j.step
+	if w.p.Stall != nil {
+		if j.alone, err = w.p.Stall(e.GPUs(), e.Model); err != nil {
+			return fmt.Errorf("compat: job %d: %w", e.ID, err)
+		}
+	}
+	j.stall = j.alone
+	e.Estimate = max(1, j.remaining())
+	if w.p.sharing != nil {
+		return w.p.sharing.enter(j)
+	}
+	return nil
 }
 
 // remaining is the run time left, for the engine.
 func (j *job) remaining() time.Duration { return nanos(j.left * j.step) }
 
 func nanos(seconds float64) time.Duration { return time.Duration(math.Round(seconds * 1e9)) }
+
+// instant is now as the engine sees it.
+func (w *World) instant() cluster.Time {
+	if w.p.sharing != nil {
+		return cluster.Time(nanos(w.now)) // by the time that they ran jobs are told apart
+	}
+	return instant(w.now)
+}
 
 // instant is a time of the world as the engine sees it: to the microsecond, so
 // that what doubles are off by is not seen. A second would not count as one where
@@ -132,7 +169,9 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	if len(w.reports) > 0 {
 		return w.batch(), nil
 	}
-	w.regroup()
+	if err := w.regroup(); err != nil {
+		return engine.Batch{}, err
+	}
 	w.runningFirst()
 	arrive, end, asked := math.Inf(1), math.Inf(1), w.asked()
 	if w.next < len(w.jobs) {
@@ -145,9 +184,12 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 		return engine.Batch{}, io.EOF
 	}
 	w.stirs++
+	if w.p.Meet > 0 && near(arrive, end, w.p.Together, w.p.Meet) {
+		end = arrive
+	}
 	w.now = min(arrive, end, asked)
-	w.clock = max(w.clock+1, instant(w.now)) // an event after another is a new instant, however near
-	if min(arrive, end) <= asked {           // else nobody comes or goes in this event
+	w.clock = max(w.clock+1, w.instant()) // an event after another is a new instant, however near
+	if min(arrive, end) <= asked {        // else nobody comes or goes in this event
 		if end == w.now {
 			w.finish(w.ends[0].jobs)
 		}
@@ -171,13 +213,16 @@ func (w *World) finish(jobs []*job) {
 		w.jct = append(w.jct, w.now-j.submit)
 		w.last = max(w.last, w.now)
 		w.forget(j)
+		if w.p.sharing != nil {
+			w.p.sharing.ended(j)
+		}
 		w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: j.entry.Job.ID, Reason: engine.Completed, Done: w.believed(j)})
 	}
 }
 
 // arrive submits all whose time it is.
 func (w *World) arrive(at float64) {
-	for at == w.now && w.next < len(w.jobs) && near(w.jobs[w.next].submit, at, 1e-9) {
+	for at == w.now && w.next < len(w.jobs) && near(w.jobs[w.next].submit, at, 1e-9, 0) {
 		j := &w.jobs[w.next]
 		w.next++
 		w.live, w.lists[0] = append(w.live, j), append(w.lists[0], j)
@@ -190,7 +235,7 @@ func (w *World) arrive(at float64) {
 func (w *World) account() {
 	for _, j := range w.live {
 		if j.running {
-			j.left -= max(w.now-j.seen-j.stall, 0) / j.step
+			j.left -= max(w.now-j.seen-j.stall, 0) / j.cur
 			done := w.believed(j)
 			j.used = j.used + w.now - j.seen
 			if j.level < len(w.p.Asked) && float64(j.used*j.gpus) >= w.p.Asked[j.level] {
@@ -199,9 +244,15 @@ func (w *World) account() {
 				w.lists[j.level] = append(w.lists[j.level], j)
 			}
 			j.done = done
+			if w.p.sharing != nil {
+				w.p.sharing.ran(j)
+			}
 			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.entry.Job.ID, Done: done, Estimate: done + max(1, j.remaining())})
 		}
 		j.seen, j.clock = w.now, w.clock
+	}
+	if w.p.sharing != nil {
+		w.p.sharing.order(w.live)
 	}
 }
 
@@ -288,19 +339,24 @@ func (w *World) asked() float64 {
 }
 
 // regroup foretells who ends when, as if nothing stirred any more.
-func (w *World) regroup() {
+func (w *World) regroup() error {
 	if !w.fresh {
-		return
+		return nil
 	}
 	w.fresh, w.ends = false, w.ends[:0]
+	if w.p.sharing != nil {
+		if err := w.p.sharing.settle(w.live); err != nil {
+			return err
+		}
+	}
 next:
 	for _, j := range w.live {
 		if !j.running {
 			continue
 		}
-		at := w.now + float64(j.left*j.step)
+		at := w.now + float64(j.left*j.cur)
 		for i := range w.ends {
-			if near(w.ends[i].at, at, w.p.Together) {
+			if near(w.ends[i].at, at, w.p.Together, 0) {
 				w.ends[i].jobs = append(w.ends[i].jobs, j)
 				continue next
 			}
@@ -308,10 +364,11 @@ next:
 		w.ends = append(w.ends, group{at, []*job{j}})
 	}
 	slices.SortStableFunc(w.ends, func(a, b group) int { return cmp.Compare(a.at, b.at) })
+	return nil
 }
 
-func near(a, b, rel float64) bool {
-	return a == b || math.Abs(a-b) <= rel*max(math.Abs(a), math.Abs(b))
+func near(a, b, rel, abs float64) bool {
+	return a == b || !math.IsInf(a-b, 0) && math.Abs(a-b) <= max(rel*max(math.Abs(a), math.Abs(b)), abs)
 }
 
 // Apply carries out a decision: it takes no time, and nothing is lost.
@@ -321,7 +378,10 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 		j := &w.jobs[a.Job]
 		switch a.Type {
 		case engine.Start:
-			j.running = true
+			j.running, j.devices = true, 0
+			for k := range a.Allocs {
+				j.devices |= a.Allocs[k].GPUs
+			}
 			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job})
 		case engine.Preempt:
 			j.running = false
@@ -368,8 +428,10 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 		return Figures{}, err
 	}
 	cfg := engine.Config{Spec: *spec}
-	if cfg.Policy, err = policy.New(pol); err != nil {
-		return Figures{}, err
+	if pol != "" { // else the world brings one
+		if cfg.Policy, err = policy.New(pol); err != nil {
+			return Figures{}, err
+		}
 	}
 	if p.Lists {
 		levels, ok := cfg.Policy.(leveller)
@@ -377,6 +439,12 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 			return Figures{}, fmt.Errorf("compat: profile %s goes with a policy of levels, not with %s", p.Name, pol)
 		}
 		cfg.Policy = &listed{leveller: levels, place: func(id cluster.JobID) int64 { return w.jobs[id].place }}
+	}
+	if p.sharing != nil {
+		w.clock = 0 // the engine takes "last planned at 0" for "in this instant"
+		if err := p.sharing.ready(w, &cfg); err != nil {
+			return Figures{}, err
+		}
 	}
 	if err := play(ctx, cfg, w); err != nil {
 		return Figures{}, err

@@ -18,6 +18,15 @@ func MuriLevels() Profile {
 	return p
 }
 
+// MuriGroups is Muri's world where jobs share GPUs: in an order by the service left,
+// or had if least. In doubles, which of several pairs of equal efficiency is chosen is
+// that simulator's choice; else the policy's.
+func MuriGroups(least, doubles bool) Profile {
+	p := Muri()
+	p.Name, p.Meet, p.sharing = "muri-groups", 1e-4, &muriWorld{least: least, doubles: doubles, periods: map[[muriGroup]int]float64{}}
+	return p
+}
+
 // muriStalls is seconds by model, at 1, 2, 4, 8, 16 and 32 GPUs.
 var muriStalls = map[string][6]float64{
 	"vgg16": {7, 7, 8, 9, 9, 10}, "vgg19": {7, 7, 8, 9, 10, 10}, "resnet18": {4, 5, 5, 7, 7, 7}, "shufflenet_v2_x1_0": {4, 4, 5, 5, 7, 8},

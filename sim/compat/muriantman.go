@@ -1,0 +1,283 @@
+package compat
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// MuriAntMan is Muri's world under its AntMan, whose rules are peculiar to that
+// simulator (G-muri-simulator, section 7): it holds GPUs for jobs that cannot start
+// yet, gives them a load that is a sum of doubles, and has opportunistic jobs run on
+// GPUs of several others. So they are here and no policy; the engine books who runs.
+// If counted, a policy of ours decides instead, and GPUs are only counted.
+func MuriAntMan(counted bool) Profile {
+	p := Muri()
+	p.Name, p.sharing = "muri-antman", &antManWorld{counted: counted}
+	return p
+}
+
+const antManNodes, antManNode = 8, 8 // nodes, GPUs of each
+
+// antManWorld is what the rules know: of each GPU, which guarantee job has it, and its load.
+type antManWorld struct {
+	w       *World
+	counted bool
+	holder  [antManNodes * antManNode]*job
+	load    [antManNodes * antManNode]float64
+	planned map[cluster.JobID]bool
+}
+
+// antManJob is what they know of a job.
+type antManJob struct {
+	opportunistic bool
+	has           []int // GPUs
+	node          int   // to which what it has binds it; -1
+	complete      bool
+}
+
+// Loads are variables, so that they are summed up in doubles. A guarantee job's is
+// put on in two parts.
+var antManHold, antManStart, antManGuest, antManMost = 0.1, 0.01, 0.9, 0.8
+
+func (m *antManWorld) enter(j *job) error {
+	j.node = -1
+	switch {
+	case !m.counted:
+		j.entry.Job.GPUTypes = []string{antManKinds[count(j.opportunistic)]}
+	case j.opportunistic:
+		j.entry.Job.Tier = cluster.BestEffort
+	}
+	return j.measure()
+}
+
+// antManKinds are the engine's two layers of the cluster: jobs of one kind share with
+// the other, and not among themselves.
+var antManKinds = [2]string{"V100-32GB", "T4-16GB"}
+
+func (m *antManWorld) ready(w *World, cfg *engine.Config) error {
+	if m.w = w; m.counted {
+		cfg.Speeds = m
+		return nil
+	}
+	cfg.Policy, cfg.Spec = m, cluster.Spec{}
+	for _, kind := range antManKinds {
+		cfg.Spec.Nodes = append(cfg.Spec.Nodes, cluster.Node{Name: kind, Model: kind, GPUs: antManNodes * antManNode})
+	}
+	return nil
+}
+
+func (m *antManWorld) ran(*job) {}
+
+// order is guarantee jobs first, then by arrival.
+func (m *antManWorld) order(live []*job) {
+	slices.SortStableFunc(live, func(a, b *job) int {
+		return cmp.Or(cmp.Compare(count(a.opportunistic), count(b.opportunistic)), cmp.Compare(a.submit, b.submit), cmp.Compare(a.entry.Job.ID, b.entry.Job.ID))
+	})
+}
+
+// settle has opportunistic jobs go at the pace of whom they are with.
+func (m *antManWorld) settle(live []*job) error {
+	if m.counted {
+		m.settleCounted(live)
+		return nil
+	}
+	for _, j := range live {
+		if j.running != m.planned[j.entry.Job.ID] {
+			return fmt.Errorf("compat: job %d runs: %t; planned: %t", j.entry.Job.ID, j.running, !j.running)
+		}
+		if !j.running || !j.opportunistic {
+			continue
+		}
+		j.cur = j.step
+		for _, g := range j.has {
+			if h := m.holder[g]; h != nil && h.complete {
+				j.cur = max(j.cur, antManPace(j.busy, h))
+			}
+		}
+	}
+	return nil
+}
+
+// settleCounted is settle by the devices that the engine gave.
+func (m *antManWorld) settleCounted(live []*job) {
+	for _, j := range live {
+		j.cur = j.step
+		for _, o := range live {
+			switch {
+			case !j.opportunistic || !j.running || !o.running || o == j || o.devices != j.devices:
+			case o.opportunistic:
+				j.cur = max(j.cur, 2*j.step)
+			default:
+				j.cur = max(j.cur, antManPace(j.busy, o))
+			}
+		}
+	}
+}
+
+// Speed implements engine.Speeds.
+func (*antManWorld) Speed(*cluster.Job, string, int) int64 { return 1_000_000 }
+
+// Beside implements engine.Speeds: guarantee jobs notice nobody.
+func (*antManWorld) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 {
+	if j.Tier == cluster.BestEffort {
+		return 1_000_000 / int64(1+len(others))
+	}
+	return 1_000_000
+}
+
+// antManPace is the seconds per iteration of an opportunistic job beside another: as
+// many of the other's as its stages need, each in what the other leaves of the resources.
+func antManPace(a [3]float64, other *job) float64 {
+	c := other.busy
+	k := math.Floor(a[0] / (c[1] + c[2]))
+	if x := math.Mod(a[0], c[1]+c[2]); x > 0 {
+		k++
+		a[1] -= min(a[1], c[2], (c[1]+c[2])-x)
+	}
+	k += math.Floor(a[1] / (c[0] + c[2]))
+	if x := math.Mod(a[1], c[0]+c[2]); x > 0 {
+		k++
+		if x < c[0] {
+			a[2] -= min(a[2], (c[0]+c[1])-x)
+		}
+	}
+	k += math.Floor(a[2] / (c[0] + c[1]))
+	if math.Mod(a[2], c[0]+c[1]) > c[0] {
+		k++
+	}
+	return k * other.step
+}
+
+// ended takes a job's load from its GPUs.
+func (m *antManWorld) ended(j *job) {
+	for _, g := range j.has {
+		if j.opportunistic {
+			m.load[g] -= antManGuest
+		} else {
+			m.load[g] -= antManHold
+			m.holder[g] = nil
+		}
+	}
+}
+
+// Name implements engine.Policy.
+func (*antManWorld) Name() string { return "muri-antman" }
+
+// Traits has it plan once at every instant.
+func (*antManWorld) Traits() engine.Traits {
+	return engine.Traits{Backfill: engine.Skip, Round: 1, Gated: true}
+}
+
+// Key implements engine.Policy.
+func (*antManWorld) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
+
+// Plan lets every job try once that does not run.
+func (m *antManWorld) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	m.planned = map[cluster.JobID]bool{}
+	for _, j := range m.w.live {
+		switch {
+		case j.complete:
+		case j.opportunistic:
+			m.squeeze(j)
+		default:
+			m.hold(j)
+		}
+		if j.complete {
+			m.planned[j.entry.Job.ID] = true
+		}
+	}
+	plan := engine.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
+	for i, j := range jobs {
+		plan.Targets[i].Idle = !m.planned[j.Spec().ID]
+	}
+	return plan
+}
+
+// unheld lists the GPUs of a node that no guarantee job has.
+func (m *antManWorld) unheld(node int) (list []int) {
+	for g := node * antManNode; g < (node+1)*antManNode; g++ {
+		if m.holder[g] == nil {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// take gives GPUs to a guarantee job.
+func (m *antManWorld) take(j *job, gpus []int) {
+	for _, g := range gpus {
+		m.holder[g] = j
+		m.load[g] += antManHold - antManStart
+	}
+	j.has = append(j.has, gpus...)
+}
+
+// hold has a guarantee job take GPUs on which no other one is: on one node, or whole
+// nodes; what does not suffice it keeps, and waits for the rest.
+func (m *antManWorld) hold(j *job) {
+	n := j.entry.Job.GPUs()
+	missing := n - len(j.has)
+	switch {
+	case n > antManNode:
+		for node := 0; node < antManNodes && missing > 0; node++ {
+			if free := m.unheld(node); len(free) == antManNode {
+				m.take(j, free)
+				missing -= antManNode
+			}
+		}
+	default:
+		if j.node < 0 {
+			j.node = m.home(n)
+		}
+		if j.node >= 0 {
+			free := m.unheld(j.node)
+			m.take(j, free[:min(missing, len(free))])
+		}
+	}
+	if len(j.has) < n {
+		return
+	}
+	j.complete = true
+	for _, g := range j.has {
+		m.load[g] += antManStart
+	}
+}
+
+// home is the first node with enough GPUs, else that with most; -1: there is none.
+func (m *antManWorld) home(n int) int {
+	best, most := -1, 0
+	for node := range antManNodes {
+		free := len(m.unheld(node))
+		if free >= n {
+			return node
+		}
+		if free > most {
+			best, most = node, free
+		}
+	}
+	return best
+}
+
+// squeeze has an opportunistic job start on the GPUs with the least load, wherever they are.
+func (m *antManWorld) squeeze(j *job) {
+	var list []int
+	for g := range m.load {
+		if m.load[g] < antManMost {
+			list = append(list, g)
+		}
+	}
+	n := j.entry.Job.GPUs()
+	if len(list) < n {
+		return
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(m.load[a], m.load[b]) })
+	for _, g := range list[:n] {
+		m.load[g] += antManGuest
+	}
+	j.has, j.complete = list[:n], true
+}
