@@ -134,7 +134,7 @@ func TestMove(t *testing.T) {
 	h.want(12, "start 1", stopped(1, engine.Preempted))
 	h.want(13, "", ev(engine.Started, 1))
 	pol.to = map[cluster.JobID]cluster.JobID{0: 2, 1: 2} // who has a guest, and the guest
-	h.want(21, "preempt 0, preempt 1", ev(engine.Tick, 0))
+	h.want(21, "preempt 1, preempt 0", ev(engine.Tick, 0))
 	snap := h.e.Snapshot()
 	back, err := engine.Restore(cfg, &snap)
 	if err != nil {

@@ -122,6 +122,9 @@ func (m *antManWorld) settleCounted(live []*job) {
 // Speed implements engine.Speeds.
 func (*antManWorld) Speed(*cluster.Job, string, int) int64 { return 1_000_000 }
 
+// Slice implements engine.Speeds: there are no MIG instances here.
+func (*antManWorld) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
+
 // Beside implements engine.Speeds: guarantee jobs notice nobody.
 func (*antManWorld) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 {
 	if j.Tier == cluster.BestEffort {

@@ -195,6 +195,9 @@ type muriSpeeds struct {
 // Speed implements engine.Speeds.
 func (muriSpeeds) Speed(*cluster.Job, string, int) int64 { return 1_000_000 }
 
+// Slice implements engine.Speeds: there are no MIG instances here.
+func (muriSpeeds) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
+
 // Beside implements engine.Speeds.
 func (s muriSpeeds) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 {
 	own := &s.w.jobs[j.ID]
