@@ -8,6 +8,9 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
+// asNeeded is the only instance of a GPU on which they are made as needed.
+var asNeeded = cluster.Instance{Profile: cluster.AsNeeded}
+
 // divisible: a job of one task with one whole GPU, under a policy that may have it
 // run on an instance.
 func (d *dumb) divisible(j *dumbJob) bool {
@@ -26,7 +29,7 @@ func (d *dumb) instance(j *dumbJob, t *engine.Slice) *engine.Alloc {
 	if !ok || !slices.Contains(p.Starts, t.Start) || p.Memory < r.Memory {
 		return nil
 	}
-	if _, list := instancesOf(n, t.GPU); n.MIG != "" && !slices.Contains(list, cluster.Instance{Profile: p.Name, Start: t.Start}) {
+	if _, list := instancesOf(n, t.GPU); n.MIG != "" && !slices.Contains(list, asNeeded) && !slices.Contains(list, cluster.Instance{Profile: p.Name, Start: t.Start}) {
 		return nil
 	}
 	return &engine.Alloc{Node: t.Node, Tasks: 1, GPUs: 1 << t.GPU, Share: int32(p.Compute * 1000 / m.Compute), Slots: p.Mask(t.Start),
@@ -39,6 +42,11 @@ func (d *dumb) someInstance(j *dumbJob) bool {
 	for i := range d.nodes {
 		for dev := range d.nodes[i].GPUs {
 			_, list := instancesOf(&d.nodes[i], dev)
+			if slices.Contains(list, asNeeded) {
+				for _, p := range modelOf(&d.nodes[i]).Profiles {
+					list = append(list, cluster.Instance{Profile: p.Name})
+				}
+			}
 			for _, in := range list {
 				if j.Tier != cluster.Critical && d.instance(j, &engine.Slice{Node: int32(i), GPU: dev, Profile: in.Profile, Start: in.Start}) != nil {
 					return true

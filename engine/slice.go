@@ -42,21 +42,26 @@ func (e *Engine) undivided() bool { return e.cfg.Unshared || len(e.advance) > 0 
 // be none.
 func (e *Engine) divided(j *jobState) bool { return e.traits.Divides && e.shapes[j.base].divides() }
 
-// instanceFor reports whether a GPU whose instances stay as they are has one for
-// jobs of the shape: where all GPUs are divided so, it could never run otherwise.
+// instanceFor reports whether a GPU in MIG mode has, or can have, an instance for
+// jobs of the shape: where all GPUs are in MIG mode, it could never run otherwise.
 func (e *Engine) instanceFor(s *shape) bool {
 	if e.undivided() {
 		return false
 	}
+	need := s.sets[0].Request.Memory
 	for i := range e.st.nodes {
 		n := &e.st.nodes[i]
 		if n.fixed == nil || !s.suits[0].has(n.class) {
 			continue
 		}
+		model := &e.st.classes[n.class].model
+		if n.fixed.made != 0 && slices.ContainsFunc(model.Profiles, func(p cluster.SliceProfile) bool { return p.Memory >= need }) {
+			return true
+		}
 		for _, list := range n.fixed.instances {
 			if slices.ContainsFunc(list, func(in existing) bool {
-				p, ok := e.st.classes[n.class].model.Profile(in.profile)
-				return ok && p.Memory >= s.sets[0].Request.Memory
+				p, ok := model.Profile(in.profile)
+				return ok && p.Memory >= need
 			}) {
 				return true
 			}
@@ -76,7 +81,7 @@ func (e *Engine) sliceOf(j *jobState, t *Slice) (a Alloc, ok bool) {
 	p, known := model.Profile(t.Profile)
 	r := &s.sets[0].Request
 	if !known || t.GPU < 0 || t.GPU >= n.spec.GPUs || !slices.Contains(p.Starts, t.Start) || !s.suits[0].has(n.class) || p.Memory < r.Memory ||
-		n.fixed != nil && !slices.ContainsFunc(n.fixed.instances[t.GPU], func(in existing) bool { return in.profile == p.Name && in.start == t.Start }) {
+		n.stays(t.GPU) && !slices.ContainsFunc(n.fixed.instances[t.GPU], func(in existing) bool { return in.profile == p.Name && in.start == t.Start }) {
 		return a, false
 	}
 	return Alloc{Node: t.Node, Tasks: 1, GPUs: 1 << t.GPU, Share: int32(int64(p.Compute) * cluster.Whole / int64(model.Compute)),
@@ -176,7 +181,7 @@ func (v View) Devices() (list []Device) {
 			}
 			g := Device{Node: int32(id), GPU: dev, Model: model, Slots: d.slots, Compute: int(d.compute),
 				Busy: n.free>>dev&1 == 0 && d.slots == 0 && !n.isCut(dev)}
-			if n.fixed != nil {
+			if n.stays(dev) {
 				g.Fixed = []cluster.Instance{}
 				for _, in := range n.fixed.instances[dev] {
 					g.Fixed = append(g.Fixed, cluster.Instance{Profile: in.profile, Start: in.start})

@@ -217,3 +217,32 @@ func answersLive(t *testing.T, policy string) {
 	}
 	d.replays()
 }
+
+// Where muster serve makes instances, policy miso has a GPU divided anew when another
+// job comes, and whole again when it goes: the first leaves at a checkpoint each time,
+// and starts again in its part.
+func TestDividedAnewLive(t *testing.T) {
+	d, _ := configured(t, "1xH100-80GB", "policy: miso\nsharing: {mig: dynamic}\n")
+	for _, flag := range []string{"go1", "go2"} {
+		d.must("submit", "--gpus", "1", "--", "sh", "-c", "trap 'exit 0' USR1 TERM; env | grep CUDA_VISIBLE; while [ ! -e "+flag+" ]; do sleep 0.05; done")
+		if flag == "go1" {
+			d.untilSays("MIG-simulated-0-7g.80gb-0", "logs", "1")
+		}
+	}
+	d.untilSays("MIG-simulated-0-4g.40gb-0", "logs", "2")
+	d.untilSays("MIG-simulated-0-3g.40gb-4", "logs", "1")
+	d.untilSays("4g.40gb@0: job 2, 3g.40gb@4: job 1", "nodes")
+	finish := func(flag string) {
+		if err := os.WriteFile(filepath.Join(d.dir, flag), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finish("go2")
+	d.must("wait", "2")
+	d.untilSays("7g.80gb@0: job 1", "nodes")
+	finish("go1")
+	d.must("wait", "1")
+	d.want(d.must("show", "1"), `"preemptions": 2`, `"state": "completed"`)
+	d.must("journal", "export", "-o", filepath.Join(d.dir, "journal"))
+	d.replays()
+}
