@@ -51,7 +51,7 @@ func (d *dumb) plan() {
 		j.narrow = ""
 		t := chanceTarget(j.ID, d.now)
 		if d.policy == "scatter:slices" {
-			if t.Slice = chanceSlice(&t); t.Slice != nil && d.instance(j, t.Slice) == nil {
+			if t.Slice = chanceSlice(&t); t.Slice != nil && (t.Idle || d.instance(j, t.Slice) == nil) {
 				t.Slice = nil
 			}
 		}

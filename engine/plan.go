@@ -243,7 +243,7 @@ func (e *Engine) tidy(j *jobState, t *Target) {
 		t.Least = min(max(t.Least, int(s.min)), t.Tasks)
 	}
 	if t.Slice != nil {
-		if _, ok := e.sliceOf(j, t.Slice); ok {
+		if _, ok := e.sliceOf(j, t.Slice); ok && !t.Idle {
 			t.GPU = ""
 		} else {
 			t.Slice = nil

@@ -487,10 +487,11 @@ func (w *randomWorld) checkDevices(act *engine.Action, first bool) error {
 					d.lone = d.lone || !j.packed
 				} else {
 					d.tenants++
-					if d.tenants > 1 && a.Slots == 0 && j.spec.User != d.user && w.sc.cfg.Spec.Sharing == cluster.MPS {
-						return fmt.Errorf("job %d of %q is on a device of node %d on which %q is", id, j.spec.User, a.Node, d.user)
+					user := w.e.Record(cluster.JobID(id)).Spec.User // it may have been updated
+					if d.tenants > 1 && a.Slots == 0 && user != d.user && w.sc.cfg.Spec.Sharing == cluster.MPS {
+						return fmt.Errorf("job %d of %q is on a device of node %d on which %q is", id, user, a.Node, d.user)
 					}
-					d.user = j.spec.User
+					d.user = user
 				}
 				if d.whole > 1 && d.lone || d.whole > 0 && d.tenants > 0 || d.slots&a.Slots != 0 {
 					return fmt.Errorf("job %d is on a device of node %d that another job still holds", id, a.Node)

@@ -77,6 +77,7 @@ func TestTwinFound(t *testing.T) {
 		{"qssf", "worst-fit", engine.Strict, 22, nil},           // progress changes the run time of a job of which nobody knows another
 		{"srtf", "first-fit", engine.Conservative, 213, nil},    // who is overdue keeps its place until something is heard of it
 		{byIndex, "worst-fit", engine.Skip, 98, twinQueues},     // as under scatter: what victims would lose
+		{"scatter:slices", "worst-fit", engine.Strict, 8, nil},  // a target with an instance, and nothing at all
 	} {
 		twins(t, c.policy, c.placer, c.mode, c.seed, c.queues)
 	}
