@@ -10,6 +10,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/store"
@@ -46,6 +47,21 @@ func (m *Machine) Journal(ctx context.Context, segment int, w io.Writer) error {
 		return j.Record(&b, &engine.Decision{Hash: h})
 	})
 	return errors.Join(err, j.Flush())
+}
+
+// Segments lists since when each segment of the journal goes on.
+func (m *Machine) Segments(ctx context.Context) (began []cluster.Time, err error) {
+	list, err := m.store.Segments(ctx)
+	for i := range list {
+		var snap struct {
+			Now cluster.Time `json:"now"`
+		}
+		if err := json.Unmarshal(list[i].Snapshot, &snap); err != nil {
+			return nil, fmt.Errorf("segment %d of the journal: %w", i+1, err)
+		}
+		began = append(began, snap.Now)
+	}
+	return began, err
 }
 
 // segment returns how a segment begins and which steps it has.

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,8 @@ type policyNow struct {
 	Live       bool      `json:"live,omitempty"` // set by a person, not by the file
 	At         time.Time `json:"at"`
 	By         string    `json:"by"`
+
+	Guard *api.PolicyWatch `json:"guard,omitempty"`
 }
 
 const policyKey = "policy"
@@ -107,7 +110,7 @@ func (m *Machine) Policy(ctx context.Context) (api.Policy, error) {
 	m.conf.RLock()
 	p := *m.policy
 	m.conf.RUnlock()
-	v := api.Policy{PolicyChoice: p.view(), Since: p.At, By: p.By, Live: p.Live, Configured: p.Configured.view(), Changes: []api.Moment{}}
+	v := api.Policy{PolicyChoice: p.view(), Since: p.At, By: p.By, Live: p.Live, Configured: p.Configured.view(), Guard: p.Guard, Changes: []api.Moment{}}
 	for _, r := range rows[max(0, len(rows)-mostTold):] {
 		v.Changes = append(v.Changes, api.Moment{At: time.Unix(0, r.At).UTC(), State: r.What, Text: r.Text})
 	}
@@ -175,7 +178,9 @@ func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string
 		if r.FromConfig {
 			text += ", as configured"
 		}
-		*p = policyNow{choice: to, Configured: p.Configured, Live: !r.FromConfig, At: m.opt.Now().UTC(), By: by}
+		now := m.opt.Now().UTC()
+		guard := guardOf(r.Guard, p.view(), now)
+		*p = policyNow{choice: to, Configured: p.Configured, Live: !r.FromConfig, At: now, By: by, Guard: guard}
 		s.Policy, s.Placer, s.Backfill = to.Policy, to.Placer, to.Backfill
 		return policyKey, text, nil
 	})
@@ -183,4 +188,42 @@ func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string
 		m.opt.Log.Info("policy set", "by", by, "before", v.Before.Text(), "after", v.After.Text())
 	}
 	return v, err
+}
+
+// usual is what a guard does where nothing is said.
+var usual = api.PolicyGuard{Every: api.Duration(10 * time.Minute), Objective: "mean-jct", Bound: 0.05, Jobs: 20}
+
+// guardOf is a guard from now on; nil: none was asked for.
+func guardOf(g *api.PolicyGuard, before api.PolicyChoice, now time.Time) *api.PolicyWatch {
+	if g == nil || g.For <= 0 {
+		return nil
+	}
+	w := &api.PolicyWatch{PolicyGuard: *g, Against: before, Until: now.Add(time.Duration(g.For))}
+	w.Every, w.Objective = cmp.Or(w.Every, usual.Every), cmp.Or(w.Objective, usual.Objective)
+	w.Bound, w.Jobs = cmp.Or(w.Bound, usual.Bound), cmp.Or(w.Jobs, usual.Jobs)
+	return w
+}
+
+// Guarded is the policy that counts with its guard; nil: it has none.
+func (m *Machine) Guarded() (now api.PolicyChoice, since time.Time, by *api.PolicyWatch) {
+	m.conf.RLock()
+	defer m.conf.RUnlock()
+	return m.policy.view(), m.policy.At, m.policy.Guard
+}
+
+// Looked stores what a guard's look found; over: it was the last.
+func (m *Machine) Looked(ctx context.Context, of *api.PolicyWatch, text string, over bool) error {
+	return m.turnTo(ctx, func(_ *Settings, p *policyNow) (string, string, error) {
+		if p.Guard != of {
+			return "", "", errNothing // another policy was set meanwhile
+		}
+		if over {
+			p.Guard = nil
+			return policyKey, "the guard ends: " + text, nil
+		}
+		next := *of
+		next.Text = text
+		p.Guard = &next
+		return "", "", nil
+	})
 }

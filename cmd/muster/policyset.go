@@ -36,6 +36,13 @@ func newPolicyShow() *cobra.Command {
 			if p.Live {
 				fmt.Fprintf(w, "  configured: %s (muster policy set --from-config goes back to it)\n", p.Configured.Text())
 			}
+			if g := p.Guard; g != nil {
+				fmt.Fprintf(w, "  guarded until %s: if %s would have been better by %g %% of %s, it comes back\n", g.Until.Local().Format(time.DateTime),
+					g.Against.Text(), 100*g.Bound, g.Objective)
+				if g.Text != "" {
+					fmt.Fprintf(w, "  the last look: %s\n", g.Text)
+				}
+			}
 			for _, m := range p.Changes {
 				fmt.Fprintf(w, "  %s  %s  %s\n", m.At.Local().Format(time.DateTime), m.State, m.Text)
 			}
@@ -49,6 +56,7 @@ func newPolicyShow() *cobra.Command {
 // newPolicySet changes the policy of a daemon.
 func newPolicySet() *cobra.Command {
 	var r api.PolicyRequest
+	var guard api.PolicyGuard
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "set [POLICY[:knob=value,...]]", Short: "Change the policy of the daemon; running jobs go on", Args: cobra.MaximumNArgs(1),
@@ -62,6 +70,9 @@ func newPolicySet() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				r.Policy = args[0]
+			}
+			if guard.For > 0 {
+				r.Guard = &guard
 			}
 			var v api.PolicyChange
 			if err := client.Connect().Do(c.Context(), http.MethodPost, "/v1/policy", &r, &v); err != nil {
@@ -77,6 +88,11 @@ func newPolicySet() *cobra.Command {
 	c.Flags().StringVar(&r.Backfill, "backfill", "", "none, skip, easy or conservative; own: as the policy wants it; as it is if empty")
 	c.Flags().BoolVar(&r.FromConfig, "from-config", false, "go back to what the configuration says")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "change nothing: say what would happen")
+	c.Flags().TextVar(&guard.For, "guard", api.Duration(0), "for so long the policy before goes on as a shadow, and comes back if it would have done better")
+	c.Flags().TextVar(&guard.Every, "guard-every", api.Duration(0), "how often that is looked at; 10m if it is not given")
+	c.Flags().StringVar(&guard.Objective, "guard-objective", "", "by what it is judged, as in muster tune; mean-jct if it is not given")
+	c.Flags().Float64Var(&guard.Bound, "guard-bound", 0, "by what part the policy before has to be better; 0.05 if it is not given")
+	c.Flags().IntVar(&guard.Jobs, "guard-jobs", 0, "the fewest jobs to judge by; 20 if it is not given")
 	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
 	return c
 }

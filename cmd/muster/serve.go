@@ -135,6 +135,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	r.door.tell(r.log)
 	f.startDemo(ctx, r.m, len(dev.gpus), filepath.Join(state, "demo"), r.log)
 	go r.onHangup(ctx, hup)
+	go keepGuard(ctx, r.m, r.log, opt.Now)
 	return together(ctx, r.m, r.s, r.door, conf.Socket)
 }
 

@@ -28,6 +28,8 @@ type tuneFlags struct {
 	simFlags
 	journals                  []string
 	objective, current, block string
+	guard                     string
+	bound                     float64
 	notes                     []string // of the history
 	resamples                 int
 	holdout, asJSON, apply    bool
@@ -70,6 +72,11 @@ func newTune() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
+	f.flags(c)
+	return c
+}
+
+func (f *tuneFlags) flags(c *cobra.Command) {
 	f.register(c)
 	fl := c.Flags()
 	// Preemption must cost something, else the policies that preempt win by it.
@@ -84,8 +91,9 @@ func newTune() *cobra.Command {
 	fl.BoolVar(&f.holdout, "holdout", false, "also choose by every second week only, and score the choice on the others")
 	fl.BoolVar(&f.apply, "apply", false, "set what was chosen as the daemon's policy, as muster policy set does, after saying what that does to its jobs")
 	fl.Float64Var(&f.sure, "sure", 0.95, "with --apply: only if the choice is better than the policy in force in this share of the resamples")
+	fl.StringVar(&f.guard, "guard", "7d", "with --apply: for so long the policy before goes on as a shadow, and comes back if it would have done better; 0s: not")
+	fl.Float64Var(&f.bound, "bound", 0.05, "with --guard: by what part it has to be better")
 	fl.BoolVar(&f.asJSON, "json", false, "JSON")
-	return c
 }
 
 func (f *tuneFlags) run(c *cobra.Command) error {
@@ -160,6 +168,12 @@ func (f *tuneFlags) options() (tune.Options, error) {
 	}
 	if !(f.sure >= 0 && f.sure <= 1) {
 		return opt, fmt.Errorf("--sure %g: want a share of resamples between 0 and 1", f.sure)
+	}
+	if !(f.bound >= 0 && f.bound <= 1) {
+		return opt, fmt.Errorf("--bound %g: want a part between 0 and 1", f.bound)
+	}
+	if _, err := durationFlag("guard", f.guard); err != nil {
+		return opt, err
 	}
 	if f.block != "" {
 		if opt.Block, err = durationFlag("block", f.block); err != nil {

@@ -62,11 +62,18 @@ func (f *tuneFlags) applyTo(c *cobra.Command, t *tuned, tried []tune.Candidate) 
 		}
 	}
 	r.DryRun = false
+	if d, _ := durationFlag("guard", f.guard); d > 0 {
+		r.Guard = &api.PolicyGuard{For: api.Duration(d), Objective: f.objective, Bound: f.bound}
+	}
 	if err := cl.Do(c.Context(), http.MethodPost, "/v1/policy", &r, &did); err != nil {
 		return fmt.Errorf("--apply: %w", err)
 	}
 	would.DryRun, would.Before, would.After = false, did.Before, did.After
 	t.Applied = &would
 	say("applied: %s -> %s (muster policy set --from-config goes back)\n", did.Before.Text(), did.After.Text())
+	if r.Guard != nil {
+		say("for %s %s goes on as a shadow: if it would have been better by %g %% of %s, it comes back (muster policy show)\n",
+			f.guard, did.Before.Policy, 100*f.bound, f.objective)
+	}
 	return nil
 }

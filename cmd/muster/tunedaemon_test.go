@@ -70,3 +70,39 @@ func TestTuneApply(t *testing.T) {
 		t.Errorf("the daemon follows %s after %s", now, fmt.Sprint(before))
 	}
 }
+
+// A policy that is set with a guard has the one before as a shadow: what was submitted
+// since is replayed under both, and if the one before would have served it better, it
+// comes back; when the time is over and it would not, the guard ends.
+func TestGuard(t *testing.T) {
+	d := prepareDaemon(t, "1xH100-80GB")
+	d.policy = "sjf"
+	d.start()
+	work := func() {
+		t.Helper()
+		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sleep", "1")
+		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sleep", "4")
+		for range 24 {
+			d.must("submit", "--gpus", "1", "--estimate", "1m", "--", "sleep", "0.05")
+		}
+	}
+	d.must("policy", "set", "fifo", "--guard", "1h", "--guard-every", "1s")
+	d.want(d.must("policy", "show"), "fifo, place best-fit", "guarded until", "if sjf, place best-fit would have been better by 5 % of mean-jct, it comes back")
+	d.untilSays("0 jobs have been submitted and ended since; it is judged from 20 on", "policy", "show")
+	work()
+	d.untilSays("the guard (mean-jct over ", "policy", "show")
+	out := d.must("policy", "show")
+	d.want(out, "less under sjf than under fifo): fifo (place best-fit, backfill of its own) -> sjf")
+	if !strings.HasPrefix(out, "sjf, place best-fit") || strings.Contains(out, "guarded until") {
+		t.Errorf("it should be back:\n%s", out)
+	}
+	d.eventually("all have ended", func() bool { return !strings.Contains(d.must("queue"), "sleep") })
+	d.must("policy", "set", "fifo")
+	d.must("policy", "set", "sjf", "--guard", "20s", "--guard-every", "1s", "--guard-jobs", "10")
+	work()
+	d.untilSays("more under fifo than under sjf", "policy", "show")
+	d.untilSays("the guard ends: mean-jct over ", "policy", "show")
+	if out := d.must("policy", "show"); !strings.HasPrefix(out, "sjf") || strings.Contains(out, "guarded until") {
+		t.Errorf("it should stay, and the guard be over:\n%s", out)
+	}
+}

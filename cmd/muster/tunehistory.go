@@ -211,6 +211,9 @@ func (h *pastJobs) stopped(j *pastJob, now cluster.Time, ev *engine.Event) {
 	}
 }
 
+// errNoHistory is returned for journals without a job to replay.
+var errNoHistory = errors.New("the journal holds no job that was submitted, ran and ended in it")
+
 // workload makes a trace of the jobs whose run time is known. Time 0 is the
 // first submission.
 func (h *pastJobs) workload() (*trace.Workload, *cluster.Spec, error) {
@@ -251,7 +254,7 @@ func (h *pastJobs) workload() (*trace.Workload, *cluster.Spec, error) {
 		wl.Jobs = append(wl.Jobs, e)
 	}
 	if len(wl.Jobs) == 0 {
-		return nil, nil, fmt.Errorf("the journal holds no job that was submitted, ran and ended in it: %d did not end, %d never ran", open, never)
+		return nil, nil, fmt.Errorf("%w: %d did not end, %d never ran", errNoHistory, open, never)
 	}
 	for i := range wl.Jobs { // who waits for a job that is left out waits for nothing
 		var after []cluster.Dependency

@@ -44,7 +44,9 @@ func partitionable(d *server.Device, model *cluster.GPUModel) {
 			return nil, nvml.ERROR_NOT_FOUND
 		}
 		g := list[i]
-		return &mock.Device{GetNameFunc: func() (string, nvml.Return) { return "NVIDIA A100 MIG " + nameOf(d, model, g.Info.ProfileId), nvml.SUCCESS },
+		return &mock.Device{GetNameFunc: func() (string, nvml.Return) {
+			return "NVIDIA A100 MIG " + nameOf(d, model, g.Info.ProfileId), nvml.SUCCESS
+		},
 			GetUUIDFunc:          func() (string, nvml.Return) { return fmt.Sprintf("MIG-%d", g.Info.Id), nvml.SUCCESS },
 			GetGpuInstanceIdFunc: func() (int, nvml.Return) { return int(g.Info.Id), nvml.SUCCESS }}, nvml.SUCCESS
 	}
