@@ -110,6 +110,7 @@ func fields() []field {
 	return append(f,
 		decimal("finish_time_unfair", func(s *Summary) float64 { return s.FTFOver }),
 		decimal("jain_queues", func(s *Summary) float64 { return s.Jain }),
+		decimal("long_term_gpu_time", func(s *Summary) float64 { return s.LongTerm }),
 		whole("preemptions", func(s *Summary) int { return s.Preemptions }),
 		whole("failures", func(s *Summary) int { return s.Failures }),
 		decimal("gpu_hours_lost", func(s *Summary) float64 { return s.LostHours }),

@@ -65,6 +65,8 @@ type Summary struct {
 	FTFOver       float64 `json:"finish_time_unfair"` // share of jobs with rho > 1
 	Jain          float64 `json:"jain_queues"`        // over queues' mean speed (ideal run time / JCT)
 
+	LongTerm float64 `json:"long_term_gpu_time"` // of the tenant that had least of what it deserved: held / deserved GPU time
+
 	Preemptions    int     `json:"preemptions"`
 	Failures       int     `json:"failures"`
 	LostHours      float64 `json:"gpu_hours_lost"`     // work thrown away
@@ -119,7 +121,7 @@ func (r *Run) Summarise() Summary {
 	if len(rho) > 0 {
 		s.FTFOver = float64(over) / float64(len(rho))
 	}
-	s.Jain = jain(speed, count)
+	s.Jain, s.LongTerm = jain(speed, count), r.longTerm()
 	r.shares(&s, held, busy, lost)
 	return s
 }

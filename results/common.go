@@ -104,19 +104,22 @@ func WriteComparisons(w io.Writer, list []Comparison) error {
 	p.f("\n# All policies on the same six workloads\n\nNobody has published this table. The cluster is %s, arrivals are stretched to the load that stands above each table (GPU time asked for while jobs arrive, over what there is), a start takes %v, a checkpoint "+
 		"%v (written every %v, and when a job is asked to leave), a restart %v; run times are known exactly, every policy has its defaults and best-fit, gangs are cut into tasks by nodes, no speeds are known (so policies for "+
 		"several GPU models or elastic jobs show only how they share). \"of bound\" is the mean JCT over a bound that no scheduler gets below: the largest of three relaxations with preemption at no cost "+
-		"(`results/bound.go`). rho is the finish-time ratio, Jain's index is over queues, hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
+		"(`results/bound.go`). rho is the finish-time ratio, Jain's index is over queues, GPU time is what the tenant with the least of its share held of what it deserved (ASTRAEA's measure; tenants are queues, or users where there is one queue; below 1 it lost by sharing), hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
 		commonCluster, commonStartup, commonCheckpoint.Cost, commonCheckpoint.Interval, commonCheckpoint.Restart)
 	for i := range list {
 		c := &list[i]
-		p.f("\n## %s: %d jobs, load %.1f, bound %s s\n\n| policy | mean JCT, s | of bound | p99 | mean wait | rho mean | rho p95 | Jain | deadlines | preemptions | hours lost | not done | µs |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n", c.Name, c.Jobs, c.Load, whole(c.Bound))
+		p.f("\n## %s: %d jobs, load %.1f, bound %s s\n\n| policy | mean JCT, s | of bound | p99 | mean wait | rho mean | rho p95 | Jain | GPU time | deadlines | preemptions | hours lost | not done | µs |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n", c.Name, c.Jobs, c.Load, whole(c.Bound))
 		for k := range c.Rows {
 			r := &c.Rows[k]
-			deadlines := ""
+			deadlines, longTerm := "", ""
+			if r.LongTerm > 0 {
+				longTerm = fmt.Sprintf("%.2f", r.LongTerm)
+			}
 			if r.Deadlines > 0 {
 				deadlines = fmt.Sprintf("%d of %d", r.DeadlinesMet, r.Deadlines)
 			}
-			p.f("| %s | %s | %.2f | %s | %s | %.2f | %.2f | %.2f | %s | %d | %.1f | %d | %.2g |\n", r.Policy, whole(r.JCT.Mean), r.JCT.Mean/c.Bound, whole(r.JCT.P99), whole(r.Delay.Mean),
-				r.FTF.Mean, r.FTF.P95, r.Jain, deadlines, r.Preemptions, r.LostHours+r.OverheadHours, r.Jobs-r.Completed, r.DecisionMicros)
+			p.f("| %s | %s | %.2f | %s | %s | %.2f | %.2f | %.2f | %s | %s | %d | %.1f | %d | %.2g |\n", r.Policy, whole(r.JCT.Mean), r.JCT.Mean/c.Bound, whole(r.JCT.P99), whole(r.Delay.Mean),
+				r.FTF.Mean, r.FTF.P95, r.Jain, longTerm, deadlines, r.Preemptions, r.LostHours+r.OverheadHours, r.Jobs-r.Completed, r.DecisionMicros)
 		}
 	}
 	return p.err

@@ -42,6 +42,9 @@ func TestPoliciesLive(t *testing.T) {
 		{"themis:lease=1s", []string{"100 --gpus 4 --estimate 5s", "10 --gpus 4 --estimate 500ms"}, "preempted"},
 		{"astraea:lease=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"gavel:round=1s", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
+		{"gandiva-fair:round=1s,reset=1s", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
+		{"allox", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
+		{"srsf", []string{"100 --gpus 4 --estimate 60s", "10 --gpus 4 --estimate 1s"}, "preempted"},
 		{"gandiva:round=1s,pack=false", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
 		{"gandiva:round=1s,probe=3s", []string{"150 --gpus 4", "150 --gpus 4"}, "left alone"}, // together from the second second on
 		{"muri:round=1s,group=1", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
