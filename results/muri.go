@@ -30,6 +30,8 @@ var muriPolicies = []struct {
 	{"antman", ", its rules and no policy of ours", true, func() compat.Profile { return compat.MuriAntMan(false) }, ""},
 	{"antman", "antman:guests=1", true, func() compat.Profile { return compat.MuriAntMan(true) },
 		"our rules: best-effort jobs leave when others need their GPUs, and run beside one job of their size only; nobody holds GPUs with which it cannot start yet"},
+	{"themis", "themis", true, compat.Muri, "another rule: theirs has shares from a convex program without a unique optimum, by its solver's last bits, and then runs who ran least for its share; " +
+		"ours are the paper's auctions and leases, looked at when the world asks"},
 	{"Muri_S", "muri:order=s,keep=0", true, func() compat.Profile { return compat.MuriGroups(false, true) }, ""},
 	{"Muri_L", "muri:order=l,keep=0", true, func() compat.Profile { return compat.MuriGroups(true, true) }, ""},
 	{"Muri_S", "muri:order=s,keep=0, its own pairs", true, func() compat.Profile { return compat.MuriGroups(false, false) }, muriTies},
@@ -64,7 +66,8 @@ func muriOn(ctx context.Context, traces string, slow ...string) (Table, error) {
 			"has how fast groups are (Muri's cycle of stages, and factors of 1.33, 1.5 and 1.37 for two, three and four jobs) and, in the rows without \"its own pairs\", that " +
 			"efficiencies are compared in doubles: many are equal, and their last bits decide who is paired with whom. AntMan's " +
 			"rules in that simulator cannot be those of a policy of ours (they spread a job over GPUs of several others, and loads summed up in doubles decide): the world has them, " +
-			"and the engine books who runs; beside it stands what our `antman` comes to in the same world. Themis is not replayed yet."}
+			"and the engine books who runs; beside it stands what our `antman` comes to in the same world. Themis' rules there are not " +
+			"reproducible without its solver; the row is our `themis`."}
 	dir := filepath.Join(traces, "muri")
 	published, err := readFigures(filepath.Join(dir, "expected_fig9_fig10.csv"))
 	if err != nil {

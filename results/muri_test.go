@@ -21,8 +21,8 @@ func TestMuri(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(tab.Rows) != 48+24+12 || len(tab.Failed()) > 0 {
-		t.Errorf("%d rows, want 84; beyond the tolerance are %v", len(tab.Rows), tab.Failed())
+	if len(tab.Rows) != 48+24+12+6 || len(tab.Failed()) > 0 {
+		t.Errorf("%d rows, want 90; beyond the tolerance are %v", len(tab.Rows), tab.Failed())
 	}
 	for _, r := range tab.Rows {
 		if r.Reason == muriResidue && math.Abs(r.Off()) > 0.002 {

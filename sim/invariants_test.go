@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/shared"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/trace"
@@ -19,17 +21,23 @@ type checker struct {
 	e     *engine.Engine
 	t     *testing.T
 	steps int
+	joins int // starts beside others
 }
 
 func (c *checker) Record(b *engine.Batch, d *engine.Decision) error {
 	c.steps++
+	for i := range d.Actions {
+		if a := &d.Actions[i]; a.Type == engine.Start && len(a.Allocs) > 0 && a.Allocs[0].Beside {
+			c.joins++
+		}
+	}
 	if err := c.e.CheckInvariants(); err != nil {
 		c.t.Fatalf("step %d at %v: %v\nevents %+v\nactions %+v", c.steps, b.Now, err, b.Events, d.Actions)
 	}
 	return nil
 }
 
-func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Backfill, opt Options) {
+func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Backfill, opt Options) *checker {
 	t.Helper()
 	spec, err := cluster.ParseShort(size)
 	if err != nil {
@@ -44,14 +52,20 @@ func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Bac
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Config{Spec: *spec, Policy: p, Placer: pl, Backfill: &mode})
+	cfg := engine.Config{Spec: *spec, Policy: p, Placer: pl, Backfill: &mode}
+	if opt.Model != nil {
+		cfg.Speeds = perf.Belief{Model: opt.Model}
+	}
+	e, err := engine.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := NewWorld(spec, Prepare(wl, spec, Estimates{Sigma: 0.5, Seed: 3}, PerNode), opt)
-	if err := driver.Run(context.Background(), e, w, &checker{e: e, t: t}); err != nil {
+	c := &checker{e: e, t: t}
+	if err := driver.Run(context.Background(), e, w, c); err != nil {
 		t.Fatal(err)
 	}
+	return c
 }
 
 // TestInvariants replays an overloaded, failing cluster under every policy and
@@ -82,5 +96,33 @@ func TestInvariantsOnMuri(t *testing.T) {
 	}
 	for _, pol := range []string{"las", "srtf"} {
 		t.Run(pol, func(t *testing.T) { checked(t, wl, "4x8xV100-32GB", pol, engine.Skip, Options{}) })
+	}
+}
+
+// TestInvariantsOfGroups does the same with jobs that interleave, so that groups are
+// made, taken apart and moved while nodes fail.
+func TestInvariantsOfGroups(t *testing.T) {
+	table := &perf.Table{Stages: map[string][]int64{"load": {9, 1, 0, 0}, "prepare": {1, 8, 2, 0}, "train": {0, 1, 9, 1}, "send": {0, 0, 3, 7}}}
+	models := []string{"load", "prepare", "train", "send", "nobody knows"}
+	for _, pol := range []string{"muri:round=1m", "muri:order=s,round=30s,keep=0", "muri:round=1m,group=2", "muri:order=s,group=3"} {
+		t.Run(pol, func(t *testing.T) {
+			joins := 0
+			for seed := range uint64(2) {
+				r := rand.New(rand.NewPCG(seed, 11))
+				entries := randomEntries(r, 150)
+				for i := range entries {
+					j := &entries[i].Job
+					j.Model, j.Submit, j.Checkpoint.None = models[r.IntN(len(models))], j.Submit/4, r.IntN(8) == 0
+					if r.IntN(6) == 0 {
+						j.Tier = cluster.BestEffort
+					}
+				}
+				c := checked(t, &trace.Workload{Jobs: entries}, "2x8xA100-80GB", pol, engine.Skip, Options{NodeMTBF: 6 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second, Model: table})
+				joins += c.joins
+			}
+			if joins < 50 {
+				t.Errorf("%d starts beside others: the test does not test groups", joins)
+			}
+		})
 	}
 }
