@@ -16,6 +16,7 @@ type GPUModel struct {
 	MemSlots   int            `json:"mem_slots,omitempty"`  // MIG memory slices (8; 4 on A30); 0: no MIG
 	Compute    int            `json:"compute,omitempty"`    // MIG compute slices (7; 4 on A30)
 	Profiles   []SliceProfile `json:"profiles,omitempty"`   // legal MIG profiles
+	Weight     int64          `json:"weight,omitempty"`     // what its hour counts for in decayed usage, in thousandths; 0: 1000
 }
 
 // SliceProfile is a MIG profile: its extent on both axes and where it may start

@@ -33,12 +33,13 @@ type clusterFile struct {
 }
 
 type modelFile struct {
-	Name       string `yaml:"name"`
-	Memory     Memory `yaml:"memory"`
-	Generation string `yaml:"generation"`
-	NVLink     bool   `yaml:"nvlink"`
-	NVSwitch   bool   `yaml:"nvswitch"`
-	Like       string `yaml:"like"` // take MIG profiles from a known model
+	Name       string  `yaml:"name"`
+	Memory     Memory  `yaml:"memory"`
+	Generation string  `yaml:"generation"`
+	NVLink     bool    `yaml:"nvlink"`
+	NVSwitch   bool    `yaml:"nvswitch"`
+	Like       string  `yaml:"like"`   // take MIG profiles from a known model
+	Weight     float64 `yaml:"weight"` // what its hour counts for in fair shares; 1 if it is not given
 }
 
 type nodeFile struct {
@@ -254,6 +255,9 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 	}
 	for _, m := range f.Models {
 		g := cluster.GPUModel{Name: m.Name, Memory: cluster.MiB(m.Memory), Generation: m.Generation, NVLink: m.NVLink, NVSwitch: m.NVSwitch}
+		if _, ok := cluster.FindModel(m.Name); ok && m.Like == "" && g.Memory == 0 {
+			m.Like = m.Name // only its weight is to be another
+		}
 		if m.Like != "" {
 			known, ok := cluster.FindModel(m.Like)
 			if !ok {
@@ -264,6 +268,9 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 				known.Memory = g.Memory
 			}
 			g = known
+		}
+		if g.Weight = thousandths(m.Weight); m.Weight != 0 && (g.Weight < 1 || g.Weight > 1000*1000) {
+			return nil, fmt.Errorf("model %q: weight %g; between 0.001 and 1000 are possible", m.Name, m.Weight)
 		}
 		s.Models = append(s.Models, g)
 	}

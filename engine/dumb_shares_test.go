@@ -50,6 +50,16 @@ func (d *dumb) ownerOf(j *dumbJob) owner {
 	return owner{j.Queue, j.User}
 }
 
+// weight is what an hour of the GPUs that a job has counts for, in thousandths.
+func (d *dumb) weight(j *dumbJob) int64 {
+	for _, a := range j.allocs {
+		if w := d.weights[d.nodes[a.Node].Model]; a.GPUs != 0 && w > 0 {
+			return w
+		}
+	}
+	return 1000
+}
+
 // used counts what everybody holds since the last step, which nobody changed in
 // between, split at the ends of periods.
 func (d *dumb) used() {
@@ -67,7 +77,7 @@ func (d *dumb) used() {
 			if m.work[d.ownerOf(j)] == nil {
 				m.work[d.ownerOf(j)] = map[int64]int64{}
 			}
-			m.work[d.ownerOf(j)][period] += quota.Work(d.milli(j), from, to)
+			m.work[d.ownerOf(j)][period] += quota.Work(d.milli(j)*d.weight(j)/1000, from, to)
 		}
 		from = to
 	}

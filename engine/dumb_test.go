@@ -32,7 +32,8 @@ type dumb struct {
 	nodes          []cluster.Node
 	drained        map[int]bool // looked up only
 	queues         []cluster.Queue
-	mps            bool // the shares of one device are of one user
+	mps            bool             // the shares of one device are of one user
+	weights        map[string]int64 // of GPU models; looked up only
 	jobs           []*dumbJob
 	turns          int
 	completed      []earlier

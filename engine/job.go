@@ -52,6 +52,7 @@ type jobState struct {
 	leaving  []Alloc       // given back by a shrink, physically still held
 	resizing bool          // a Resize was decided, Resized has not come back
 	milli    cluster.Milli // held, or asked for at full size
+	weight   int64         // of its GPU model in decayed usage, thousandths, as it was booked
 	devices  int32         // held, or asked for
 	tasks    int32         // of the (elastic) first set
 	waits    int32         // stopping jobs that must leave before it can start

@@ -41,7 +41,7 @@ type queueUse struct {
 // assoc is a user in a queue, with decayed usage.
 type assoc struct {
 	queue, user int32
-	milli       cluster.Milli // held since
+	milli       cluster.Milli // held since, by the weight of the GPU models
 	since       cluster.Time
 	usage       quota.Usage
 }
@@ -191,9 +191,15 @@ func (e *Engine) charge(j *jobState, sign int64) {
 		e.limits.caps.Charge(q, int(j.user), m, int(sign))
 	}
 	if e.traits.ByUser {
+		if sign > 0 {
+			j.weight = cluster.Whole
+			if model := e.modelOf(j.allocs); model != nil && model.Weight > 0 {
+				j.weight = model.Weight
+			}
+		}
 		a := e.association(j.queue, j.user)
 		a.accrue(e.limits.decay, e.now)
-		a.milli += m
+		a.milli += m * j.weight / cluster.Whole
 	}
 }
 

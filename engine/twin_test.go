@@ -152,8 +152,14 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		}
 		spec.Nodes = append(spec.Nodes, n)
 	}
+	weights := map[string]int64{}
 	if seed > oneUser {
 		spec.Sharing = cluster.MPS
+		for _, name := range []string{"T4-16GB", "A30-24GB"} {
+			m, _ := cluster.FindModel(name)
+			m.Weight = 250
+			spec.Models, weights[name] = append(spec.Models, m), m.Weight
+		}
 	}
 	p, err := newPolicy(pol)
 	if err != nil {
@@ -166,7 +172,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 	if queues != nil {
 		spec.Queues = queues(r)
 	}
-	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
+	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, weights: weights, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
 	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HalfLife: 20 * time.Minute}); err != nil {
 		if queues != nil {
 			return 0 // more is guaranteed than there is
