@@ -22,6 +22,7 @@ const nicDriver = "nic.example.com"
 // pods with resource claims on the same random clusters: does some node have the
 // devices? Where Muster binds, kube-scheduler finds them, too.
 func TestDifferentialDevices(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, controlplane.Options{Controllers: true})
 	b.p.Scheduler()
 	_, stop := b.schedule()

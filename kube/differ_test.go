@@ -23,6 +23,7 @@ import (
 // the same random clusters: does some node fit? Where Muster binds, the node must
 // be one that kube-scheduler takes, too.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, controlplane.Options{Controllers: true})
 	b.p.Scheduler()
 	rounds := differentialRounds(t)

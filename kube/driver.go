@@ -120,6 +120,9 @@ func New(opt Options) *Driver {
 	if opt.TellAfter == 0 {
 		opt.TellAfter = tellAfter
 	}
+	if opt.StatusEvery == 0 {
+		opt.StatusEvery = statusEvery
+	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
 	d := &Driver{opt: opt, nodes: map[string]*node{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
 		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},

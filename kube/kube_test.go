@@ -73,7 +73,7 @@ func TestMain(m *testing.M) {
 }
 
 func testOptions(c kubernetes.Interface, log *slog.Logger) Options {
-	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"}, Drivers: []string{testDriver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond,
+	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"}, Drivers: []string{testDriver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond, StatusEvery: 100 * time.Millisecond,
 		Labels: Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory", Replicas: "nvidia.com/gpu.replicas", Clique: "nvidia.com/gpu.clique"},
 		Rules: journal.Header{Policy: "fifo", Placer: "best-fit", Backfill: "skip",
 			Stop: &[3]engine.StopRule{{How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}}}}
@@ -326,15 +326,22 @@ func condition(p *v1.Pod) *v1.PodCondition {
 	return &p.Status.Conditions[i]
 }
 
-// TestKube plays on one real API server, which takes seconds to start.
+// TestKube plays on one real API server, which takes seconds to start. What kills
+// that has one of its own, and goes on beside the others: most of it is waiting.
 func TestKube(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, controlplane.Options{Controllers: true})
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() {
+		t.Run("faults", func(t *testing.T) { testFaults(newBench(t, controlplane.Options{Controllers: true})) })
+	})
 	for _, c := range []struct {
 		name string
 		f    func(*bench)
 	}{{"driver", testConform}, {"pod", testPod}, {"gangs", testGangs}, {"killed", testKilled}, {"node", testNode}, {"repair", testRepair}, {"requeue", testRequeue}, {"repair-killed", testRepairKilled}, {"job", testJob}, {"moldable", testMoldable}, {"preempt", testPreempt}, {"nominate", testNominate}, {"predicates", testPredicates}, {"neighbours", testNeighbours}, {"slices", testSlices}, {"replicas", testReplicas}, {"lead", testLead}, {"queues", testQueues},
 		{"owners", testOwners}, {"suspend", testSuspend}, {"terms", testTerms}, {"forbidden", testForbidden}, {"served", testServed}, {"service", testService},
-		{"scenarios", testScenarios}, {"faults", testFaults}, {"deaths", testDeaths}, {"many", testMany},
+		{"scenarios", testScenarios}, {"deaths", testDeaths}, {"many", testMany},
 		{"devices", testDevices}, {"devices-gang", testDevicesGang}, {"devices-shared", testDevicesShared}, {"devices-parts", testDevicesParts}, {"devices-killed", testDevicesKilled}} {
 		b.sub(c.name, c.f)
 	}
@@ -388,7 +395,7 @@ func testGangs(b *bench) {
 	for i := range 7 {
 		name := fmt.Sprintf("g%d", i)
 		names = append(names, name)
-		b.create(controlplane.Gang(name, 8, 2, map[string]string{"!test.muster.sh/run": "1s"})...) // 16 of 32 GPUs
+		b.create(controlplane.Gang(name, 8, 2, map[string]string{"!test.muster.sh/run": "300ms"})...) // 16 of 32 GPUs
 	}
 	b.create(controlplane.Gang("partial", 8, 1, nil)[:5]...)
 	b.wait("all gangs have run", func() bool {
@@ -608,7 +615,7 @@ func testLead(b *bench) {
 	log := slog.New(slog.NewTextHandler(b.log, nil))
 	lead := func(name string) (*Driver, func()) {
 		d := New(testOptions(b.p.Client(), log))
-		l := &Lease{Client: b.c, Namespace: "kube-system", Name: "muster", Identity: name, Log: log}
+		l := &Lease{Client: b.c, Namespace: "kube-system", Name: "muster", Identity: name, Length: 3 * time.Second, Log: log}
 		ctx, cancel := context.WithCancel(b.ctx)
 		done := make(chan error, 1)
 		go func() { done <- l.Lead(ctx, d.Run) }()

@@ -47,6 +47,9 @@ type Options struct {
 	// TellAfter is how long a gang waits before it is told why, and how often it is
 	// looked who is to be told; 0: a second.
 	TellAfter time.Duration
+	// StatusEvery is how often the status of Queue objects is looked at, at most;
+	// 0: two seconds.
+	StatusEvery time.Duration
 	// Rules are those of the engine, without nodes and partitions: the cluster
 	// itself says what there is.
 	Rules        journal.Header

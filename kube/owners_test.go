@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,8 +73,13 @@ func (b *bench) define(kinds ...*objectKind) {
 	}
 	for _, k := range kinds {
 		b.wait(k.String()+" is served", func() bool {
-			_, err := b.dynamic().Resource(k.gvr()).List(b.ctx, metav1.ListOptions{})
-			return err == nil
+			if _, err := b.dynamic().Resource(k.gvr()).List(b.ctx, metav1.ListOptions{}); err != nil {
+				return false
+			}
+			list, err := b.c.Discovery().ServerGroups() // by which the scheduler knows; it may take longer
+			return err == nil && slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool {
+				return g.Name == k.group && slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == k.versions[0] })
+			})
 		})
 	}
 }
@@ -596,6 +602,7 @@ func testService(b *bench) {
 
 // Kubernetes' own PodGroups, where they are served.
 func TestPodGroup(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, controlplane.Options{Args: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"}})
 	b.nodes(4, "n1", "n2")
 	d, stop := b.schedule(func(o *Options) { o.Dynamic = b.dynamic() })

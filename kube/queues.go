@@ -265,7 +265,7 @@ func (d *Driver) nextStatus() cluster.Time {
 	if !d.statusAt {
 		return cluster.Never
 	}
-	return d.statusOf.Add(max(statusEvery, statusPart*d.statusTook))
+	return d.statusOf.Add(max(d.opt.StatusEvery, statusPart*d.statusTook))
 }
 
 // writeStatus tells metrics how queues are, and writes into Queue objects what
