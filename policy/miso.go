@@ -34,7 +34,7 @@ func newMISO(k *Knobs) (engine.Policy, error) {
 const (
 	mostDivided = 7  // instances of one GPU
 	mostLooked  = 16 // GPUs that are compared for one job
-	lookAgain   = 30 * time.Second
+	lookAgain   = 10 * time.Second
 )
 
 // misoPart is an instance that a GPU can have.
@@ -74,14 +74,23 @@ func (m *misoRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		p.gpus = append(p.gpus, misoGPU{Device: d})
 	}
 	line := p.settled()
-	p.recall(v.Memo())
+	var before []int64 // first, as of the last plan
+	if m := v.Memo(); len(m) >= 2 {
+		before = m[len(m)-2:]
+		p.recall(m[:len(m)-2])
+	}
 	for i := range p.gpus {
 		p.gpus[i].layouts = p.around(&p.gpus[i])
 	}
-	next := cluster.Never
+	next, first := cluster.Never, [2]int64{-1}
 	for len(line) > 0 {
-		if !p.divides(line[0]) {
-			next = v.Now().Add(lookAgain) // those behind it come when it has started
+		if i := line[0]; !p.suits(i) {
+			line = line[1:] // it takes none of the GPUs that can be divided
+			continue
+		} else if !p.jobs[i].Divides() {
+			if first = p.starting(i); first[1] >= 0 && !slices.Equal(first[:], before) {
+				next = v.Now().Add(lookAgain) // those behind it come when it has started
+			}
 			break
 		}
 		g := p.bestGPU(line[0])
@@ -92,7 +101,7 @@ func (m *misoRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		line = line[1:]
 	}
 	for _, i := range line {
-		p.targets[i].Idle = p.divides(i)
+		p.targets[i].Idle = p.jobs[i].Divides() && p.suits(i)
 	}
 	if len(line) == 0 {
 		p.spread()
@@ -105,7 +114,7 @@ func (m *misoRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			memo = append(memo, int64(d.Node), int64(d.GPU), int64(len(d.jobs)), int64(d.Slots))
 		}
 	}
-	return engine.Plan{Targets: p.targets, Next: next, Memo: memo}
+	return engine.Plan{Targets: p.targets, Next: next, Memo: append(memo, first[:]...)}
 }
 
 // recall finds the GPUs for which nothing has changed: as many jobs are there as the
@@ -162,9 +171,24 @@ func (p *misoPlan) settled() (line []int) {
 	return line
 }
 
-// divides reports whether a waiting job is to have an instance.
-func (p *misoPlan) divides(i int) bool {
-	return p.jobs[i].Divides() && slices.ContainsFunc(p.gpus, func(g misoGPU) bool { return p.jobs[i].Suits(g.Node) })
+// suits reports whether a job can run on a GPU that can be divided.
+func (p *misoPlan) suits(i int) bool {
+	return slices.ContainsFunc(p.gpus, func(g misoGPU) bool { return p.jobs[i].Suits(g.Node) })
+}
+
+// starting is a job that gets what it asks for, and how many GPUs are idle: if they
+// suffice, or it asks for parts of GPUs, it may start in this step; else -1.
+func (p *misoPlan) starting(i int) [2]int64 {
+	j, idle := p.jobs[i], 0
+	for g := range p.gpus {
+		if d := &p.gpus[g]; !d.Busy && p.load(g) == 0 && j.Suits(d.Node) {
+			idle++
+		}
+	}
+	if r := &j.Spec().Tasks[0].Request; !r.Fractional() && r.Profile == "" && idle < j.Spec().GPUs() {
+		idle = -1
+	}
+	return [2]int64{int64(j.Spec().ID), int64(idle)}
 }
 
 // around lists the ways to divide a GPU around the instances of others. Of the
