@@ -73,7 +73,7 @@ func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) 
 	case !r.Fractional():
 		return r, ""
 	}
-	need := max(r.Memory, w.Model.Memory*MiB(r.Share)/Whole)
+	need := max(r.Memory, w.Model.Memory*r.Share/Whole)
 	if w.Sharing == MPS && want < Full {
 		if r.Memory == 0 {
 			r.Memory = need

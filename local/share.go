@@ -60,7 +60,7 @@ func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err
 	for i := range spec.Tasks {
 		r := &spec.Tasks[i].Request
 		if r.GPUs == 0 && r.Memory > 0 && w.Model.Memory > 0 { // so much memory of a GPU, and as much of the rest
-			r.GPUs, r.Share = 1, cluster.Milli((r.Memory*cluster.MiB(cluster.Whole)+w.Model.Memory-1)/w.Model.Memory)
+			r.GPUs, r.Share = 1, (r.Memory*cluster.Whole+w.Model.Memory-1)/w.Model.Memory
 			if r.Share >= cluster.Whole {
 				r.Share = 0
 			}
@@ -78,7 +78,7 @@ func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err
 func (m *Machine) memoryOf(spec *cluster.Job) int64 {
 	for i := range spec.Tasks {
 		if r := &spec.Tasks[i].Request; r.Fractional() && r.Profile == "" && m.opt.Rules.Spec.Sharing != cluster.MPS {
-			return int64(r.Memory)
+			return r.Memory
 		}
 	}
 	return 0
