@@ -138,7 +138,7 @@ func (p *muriPlan) sort() {
 	for pos := range p.order {
 		o := &p.order[pos]
 		j := p.jobs[o.at]
-		if _, guest := j.Beside(); !packs(j) || guest && o.stays || p.group == 1 {
+		if _, guest := j.Beside(); !packs(j) || guest && o.stays || p.group == 1 || p.barred(j) {
 			continue
 		}
 		id, ok := models[j.Spec().Model]
@@ -154,6 +154,13 @@ func (p *muriPlan) sort() {
 		}
 		p.classes[o.class] = append(p.classes[o.class], pos)
 	}
+}
+
+// barred reports whether a job has waited in vain to join another: CPU or RAM of the
+// nodes do not suffice for both, or it may not go there. Until the next plan it counts alone.
+func (p *muriPlan) barred(j engine.JobView) bool {
+	t := j.Target()
+	return t != nil && t.Move && !j.Running() && j.Waiting() >= p.round/2
 }
 
 func flag(b bool) int {
