@@ -118,6 +118,9 @@ func rate(r *engine.JobRecord) int64 {
 			ppm = ppm * int64(have) / int64(n)
 		}
 	}
+	if a := r.Allocs; len(a) == 1 && a[0].Slots != 0 && r.Spec.Tasks[0].Request.Profile == "" { // a plan has it on an instance of the GPU that it asks for
+		ppm = ppm * int64(a[0].Share) / 1000
+	}
 	if c := &r.Spec.Checkpoint; c.Interval > 0 && c.Cost > 0 && !c.None {
 		ppm = ppm * int64(c.Interval/1000) / int64((c.Interval+c.Cost)/1000)
 	}
