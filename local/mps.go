@@ -29,7 +29,7 @@ import (
 // as tasks do: a new service finds it by its folder.
 
 const (
-	mpsAnswer = 5 * time.Second  // within which a control daemon answers
+	mpsAnswer = 15 * time.Second // within which a control daemon answers
 	mpsStart  = 10 * time.Second // within which one that was started does
 	// mpsLinger is how long one without shares stays, so that one notebook after
 	// the other does not start it anew.

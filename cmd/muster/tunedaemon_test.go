@@ -5,6 +5,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -78,28 +80,32 @@ func TestGuard(t *testing.T) {
 	d := prepareDaemon(t, "1xH100-80GB")
 	d.policy = "sjf"
 	d.start()
-	work := func() {
+	work := func(name string) { // the first job runs until all others have been submitted
 		t.Helper()
-		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sleep", "1")
+		all := filepath.Join(d.dir, name)
+		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c", "while [ ! -e "+all+" ]; do sleep 0.05; done")
 		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sleep", "4")
 		for range 24 {
 			d.must("submit", "--gpus", "1", "--estimate", "1m", "--", "sleep", "0.05")
+		}
+		if err := os.WriteFile(all, nil, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 	d.must("policy", "set", "fifo", "--guard", "1h", "--guard-every", "1s")
 	d.want(d.must("policy", "show"), "fifo, place best-fit", "guarded until", "if sjf, place best-fit would have been better by 5 % of mean-jct, it comes back")
 	d.untilSays("0 jobs have been submitted and ended since; it is judged from 20 on", "policy", "show")
-	work()
+	work("all1")
 	d.untilSays("the guard (mean-jct over ", "policy", "show")
 	out := d.must("policy", "show")
 	d.want(out, "less under sjf than under fifo): fifo (place best-fit, backfill of its own) -> sjf")
 	if !strings.HasPrefix(out, "sjf, place best-fit") || strings.Contains(out, "guarded until") {
 		t.Errorf("it should be back:\n%s", out)
 	}
-	d.eventually("all have ended", func() bool { return !strings.Contains(d.must("queue"), "sleep") })
+	d.eventually("all have ended", func() bool { return !strings.Contains(d.must("queue"), "root") })
 	d.must("policy", "set", "fifo")
-	d.must("policy", "set", "sjf", "--guard", "20s", "--guard-every", "1s", "--guard-jobs", "10")
-	work()
+	d.must("policy", "set", "sjf", "--guard", "40s", "--guard-every", "1s", "--guard-jobs", "10")
+	work("all2")
 	d.untilSays("more under fifo than under sjf", "policy", "show")
 	d.untilSays("the guard ends: mean-jct over ", "policy", "show")
 	if out := d.must("policy", "show"); !strings.HasPrefix(out, "sjf") || strings.Contains(out, "guarded until") {
