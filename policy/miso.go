@@ -249,19 +249,38 @@ func (p *misoPlan) value(i int, g *misoGPU, part misoPart) int64 {
 	if part.profile.Memory < j.Spec().Tasks[0].Request.Memory {
 		return 0
 	}
-	v := p.v.SpeedOn(j, g.Model, part.profile) * 1_000_000 / max(1, p.v.Speed(j, g.Model.Name, 1))
+	speed := p.v.SpeedOn(j, g.Model, part.profile)
+	v := speed * 1_000_000 / max(1, p.v.Speed(j, g.Model.Name, 1))
 	switch h := &p.held[i]; {
 	case h.Profile == "":
+		if !inTime(j, speed) {
+			return 0
+		}
 	case *h == (engine.Slice{Node: g.Node, GPU: g.GPU, Profile: part.profile.Name, Start: part.start}):
 		v++ // of equal ways, where it is
 	default:
-		if j.Loses() {
+		if j.Loses() || !inTime(j, speed) {
 			return 0
 		}
 		c := &j.Spec().Checkpoint
 		v = v / 1000 * int64(max(0, p.horizon-c.Cost-c.Restart)*1000/p.horizon)
 	}
 	return max(1, v)
+}
+
+// inTime reports whether a job that starts on an instance ends within its time limit
+// at that speed, in ppm. One of which nobody knows how long it runs is taken to need
+// all of it.
+func inTime(j engine.JobView, speed int64) bool {
+	s := j.Spec()
+	if s.Limit == 0 || speed >= 1_000_000 {
+		return true
+	}
+	left := s.Limit
+	if s.Estimate > 0 {
+		left = j.Remaining()
+	}
+	return int64(left)+int64(left)/8 <= int64(s.Limit-s.Checkpoint.Restart)/1000*speed/1000 // an eighth for what checkpoints and starts take
 }
 
 // best divides a GPU among jobs: which instance each gets, so that the sum of their
