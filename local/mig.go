@@ -96,6 +96,7 @@ func (r *runner) makeInstance(t *task, d *api.Device) error {
 			for _, in := range list {
 				all = append(all, api.MIG{Profile: in.Profile, Start: in.Start, UUID: in.UUID})
 			}
+			slices.SortFunc(all, func(a, b api.MIG) int { return a.Start - b.Start })
 			r.repartitioned(d.Parent, true, all)
 			return nil
 		}
