@@ -18,7 +18,7 @@ const worker = `cd "$MUSTER_CHECKPOINT_DIR"
 n=$(cat step 2>/dev/null || echo 0)
 trap 'echo $n > new; mv new step; exit 0' USR1
 while [ $n -lt %d ]; do
-  sleep 0.05; n=$((n+1)); echo $n >> steps
+  sleep 0.05; echo $((n+1)) >> steps; n=$((n+1))
   echo "{\"step\": $n, \"steps\": %d}" >> "$MUSTER_PROGRESS"
 done
 touch done; echo '{"finished": true}' >> "$MUSTER_PROGRESS"`
