@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"math/bits"
+	"slices"
 	"strings"
 )
 
@@ -37,6 +39,31 @@ func (p *SliceProfile) Mask(start int) uint8 {
 
 // Media reports whether instances have the GPU's media engines: only one can.
 func (p *SliceProfile) Media() bool { return strings.HasSuffix(p.Name, "+me") }
+
+// Held returns the profile and the first memory slice of the instance that takes these
+// slices; false: there is none.
+func (m *GPUModel) Held(slots uint8, compute int, media bool) (p *SliceProfile, start int, ok bool) {
+	start = bits.TrailingZeros8(slots)
+	for i := range m.Profiles {
+		p := &m.Profiles[i]
+		if p.Compute == compute && p.Media() == media && slices.Contains(p.Starts, start) && p.Mask(start) == slots {
+			return p, start, true
+		}
+	}
+	return nil, 0, false
+}
+
+// Sizes lists the profiles that differ in their compute slices: of those with as many
+// the one with the fewest memory slices, without media engines.
+func (m *GPUModel) Sizes() (list []*SliceProfile) {
+	for i := range m.Profiles {
+		p := &m.Profiles[i]
+		if !p.Media() && !slices.ContainsFunc(m.Profiles, func(o SliceProfile) bool { return o.Compute == p.Compute && o.Slots < p.Slots }) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
 
 // Profile returns the named profile ("3g.40gb", or by shape alone "3g").
 func (m *GPUModel) Profile(name string) (*SliceProfile, bool) {

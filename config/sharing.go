@@ -22,6 +22,13 @@ type sharingFile struct {
 	OverMemory string `yaml:"over_memory"`
 }
 
+// MIGWays and OverMemories are what Sharing's MIG and OverMemory can be, in the order of
+// package local's.
+var (
+	MIGWays      = []string{"static", "instances", "dynamic"}
+	OverMemories = []string{"warn", "throttle", "stop"}
+)
+
 // mpsProgram is NVIDIA's.
 const mpsProgram = "nvidia-cuda-mps-control"
 
@@ -35,7 +42,7 @@ func (f *sharingFile) sharing() (Sharing, error) {
 		name, text string
 		to         *string
 		of         []string
-	}{{"mig", f.MIG, &s.MIG, []string{"static", "instances", "dynamic"}}, {"shares", f.Shares, &s.Shares, []string{"auto", "mps", "time-slicing"}}, {"over_memory", f.OverMemory, &s.OverMemory, []string{"warn", "throttle", "stop"}},
+	}{{"mig", f.MIG, &s.MIG, MIGWays}, {"shares", f.Shares, &s.Shares, []string{"auto", "mps", "time-slicing"}}, {"over_memory", f.OverMemory, &s.OverMemory, OverMemories},
 		{"mps_program", f.Program, &s.Program, nil}} {
 		if v.text == "" {
 			continue

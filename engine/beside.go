@@ -49,7 +49,7 @@ func (e *Engine) moves(j *jobState) bool {
 		return false
 	}
 	h := e.job(cluster.JobID(t.Beside - 1))
-	if h == nil || h == j || !e.joins(j, h) {
+	if !e.joins(j, h) {
 		return false
 	}
 	_, ok := e.alongside(e.shapeAt(j.shape), h)
@@ -67,7 +67,7 @@ func (e *Engine) joinTarget(j *jobState) {
 // join starts a job beside another, if that runs on whole devices of its own which
 // suit the job, task by task, and there is CPU and RAM for both.
 func (e *Engine) join(j, h *jobState) bool {
-	if h == nil || h == j || !e.joins(j, h) {
+	if !e.joins(j, h) {
 		return false
 	}
 	s := e.shapeAt(j.shape)
@@ -93,9 +93,9 @@ func (e *Engine) join(j, h *jobState) bool {
 	return true
 }
 
-// joins reports whether a job may be a guest of another.
+// joins reports whether a job may be a guest of another; nil: there is none.
 func (e *Engine) joins(j, h *jobState) bool {
-	if e.cfg.Unshared || h.hosted() || !h.booked() || h.resizing || len(e.advance) > 0 {
+	if h == nil || h == j || e.cfg.Unshared || h.hosted() || !h.booked() || h.resizing || len(e.advance) > 0 {
 		return false
 	}
 	s := e.shapeAt(j.shape)

@@ -43,13 +43,8 @@ func TestBeside(t *testing.T) {
 	if r := h.e.Record(1); !r.Allocs[0].Beside || r.Beside != 1 {
 		t.Errorf("job 1 is no guest: %+v", r)
 	}
-	snap := h.e.Snapshot()
-	back, err := engine.Restore(cfg, &snap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range []*engine.Engine{h.e, back} {
-		o := &hand{t: t, e: e, now: h.now}
+	for _, o := range h.andRestored(cfg) {
+		e := o.e
 		o.want(5, "", stopped(0, engine.Completed))
 		if r, g := e.Record(1), e.Record(2); r.Allocs[0].Beside || r.Beside != 0 || len(r.Guests) != 1 || g.Beside != 2 {
 			t.Errorf("job 1 does not hold the GPUs, or job 2 is not beside it: %+v %+v", r, g)
@@ -135,13 +130,8 @@ func TestMove(t *testing.T) {
 	h.want(13, "", ev(engine.Started, 1))
 	pol.to = map[cluster.JobID]cluster.JobID{0: 2, 1: 2} // who has a guest, and the guest
 	h.want(21, "preempt 1, preempt 0", ev(engine.Tick, 0))
-	snap := h.e.Snapshot()
-	back, err := engine.Restore(cfg, &snap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range []*engine.Engine{h.e, back} {
-		o := &hand{t: t, e: e, now: h.now}
+	for _, o := range h.andRestored(cfg) {
+		e := o.e
 		o.want(22, "start 0", stopped(0, engine.Preempted))
 		o.want(23, "start 1", stopped(1, engine.Preempted))
 		o.want(24, "", ev(engine.Started, 0), ev(engine.Started, 1))

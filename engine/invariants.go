@@ -169,15 +169,13 @@ func (e *Engine) checkSlice(a *Alloc, r *cluster.Request) error {
 // whole GPU suits it.
 func (e *Engine) checkDivided(a *Alloc, r *cluster.Request) error {
 	model := &e.st.classes[e.st.nodes[a.Node].class].model
-	for i := range model.Profiles {
-		p := &model.Profiles[i]
-		if int(a.Compute) == p.Compute && bits.OnesCount8(a.Slots) == p.Slots && a.Media == p.Media() && p.Memory >= r.Memory && r.GPUs == 1 && a.Tasks == 1 {
-			instead := *r
-			instead.Profile = p.Name
-			return e.checkSlice(a, &instead)
-		}
+	p, _, ok := model.Held(a.Slots, int(a.Compute), a.Media)
+	if !ok || p.Memory < r.Memory || r.GPUs != 1 || a.Tasks != 1 {
+		return fmt.Errorf("holds slots %08b of a %s for %+v", a.Slots, model.Name, *r)
 	}
-	return fmt.Errorf("holds slots %08b of a %s for %+v", a.Slots, model.Name, *r)
+	instead := *r
+	instead.Profile = p.Name
+	return e.checkSlice(a, &instead)
 }
 
 // checkSpan checks that a gang's GPUs are of one model, and that it is within

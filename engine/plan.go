@@ -385,8 +385,8 @@ func (e *Engine) reshape(j *jobState, shape int32) {
 // estranged reports whether a suspended job's target is not where its memory is.
 func (e *Engine) estranged(j *jobState) bool {
 	t := j.target
-	return t != nil && !j.planless() && e.offSlice(j, j.home) || t != nil && !j.planless() &&
-		(t.Tasks > 0 && t.Tasks != int(tasksOf(j.home)) || t.GPU != "" && e.gpuOf(j.home) != t.GPU)
+	return t != nil && !j.planless() && (e.offSlice(j, j.home) ||
+		t.Tasks > 0 && t.Tasks != int(tasksOf(j.home)) || t.GPU != "" && e.gpuOf(j.home) != t.GPU)
 }
 
 // astray reports whether a job holds devices of another model than its target's, or

@@ -21,6 +21,18 @@ type hand struct {
 	d   engine.Decision
 }
 
+// andRestored is the engine as it is, and one that is restored from what it knows:
+// the same has to become of both.
+func (h *hand) andRestored(cfg engine.Config) []*hand {
+	h.t.Helper()
+	snap := h.e.Snapshot()
+	back, err := engine.Restore(cfg, &snap)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return []*hand{{t: h.t, e: h.e, now: h.now}, {t: h.t, e: back, now: h.now}}
+}
+
 func newHand(t *testing.T, spec string, pol string, change func(*engine.Config)) *hand {
 	t.Helper()
 	s, err := cluster.ParseShort(spec)

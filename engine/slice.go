@@ -134,12 +134,11 @@ func (j JobView) Slice() (Slice, bool) {
 	}
 	a := &j.j.allocs[0]
 	model := &j.e.st.classes[j.e.st.nodes[a.Node].class].model
-	for i := range model.Profiles {
-		if p := &model.Profiles[i]; p.Compute == int(a.Compute) && p.Slots == bits.OnesCount8(a.Slots) && p.Media() == a.Media {
-			return Slice{Node: a.Node, GPU: bits.TrailingZeros64(a.GPUs), Profile: p.Name, Start: bits.TrailingZeros8(a.Slots)}, true
-		}
+	p, start, ok := model.Held(a.Slots, int(a.Compute), a.Media)
+	if !ok {
+		return Slice{}, false
 	}
-	return Slice{}, false
+	return Slice{Node: a.Node, GPU: bits.TrailingZeros64(a.GPUs), Profile: p.Name, Start: start}, true
 }
 
 // Divides reports whether the job could run on a MIG instance instead of the GPU

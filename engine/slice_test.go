@@ -46,13 +46,8 @@ func TestSlices(t *testing.T) {
 	if use := h.e.QueueUse(); use[0].Used != 428 {
 		t.Errorf("%d milli-GPU count for a 3g that waits for its predecessor; want 428", use[0].Used)
 	}
-	snap := h.e.Snapshot()
-	back, err := engine.Restore(cfg, &snap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range []*engine.Engine{h.e, back} {
-		o := &hand{t: t, e: e, now: h.now}
+	for _, o := range h.andRestored(cfg) {
+		e := o.e
 		pol.at[1] = part("3g.40gb", 4)
 		o.want(3, "start 1, start 0", stopped(0, engine.Preempted))
 		if r := e.Record(0).Allocs[0]; r.Slots != 0b1111 || r.Compute != 4 || r.Share != 571 || r.Mem != 40*1024 {

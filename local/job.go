@@ -177,13 +177,15 @@ func (m *Machine) device(g *api.GPU, a *engine.Alloc) api.Device {
 	d := api.Device{Index: g.Index, UUID: g.UUID, Share: int64(a.Share)}
 	spec := &m.opt.Rules.Spec
 	model, _ := spec.Model(spec.Nodes[0].Model)
-	for _, in := range g.Instances {
-		if p, ok := model.Profile(in.Profile); ok && a.Slots == p.Mask(in.Start) && int(a.Compute) == p.Compute {
-			d.UUID, d.Profile, d.Parent = in.UUID, in.Profile, g.UUID
-		}
+	p, start, ok := model.Held(a.Slots, int(a.Compute), a.Media)
+	if !ok {
+		return d
 	}
-	if a.Slots != 0 && d.Parent == "" {
-		sliceOf(&model, g, a, &d)
+	d.UUID, d.Profile, d.Parent = fmt.Sprintf("%s%s/%d", toBeMade, g.UUID, start), p.Name, g.UUID
+	for _, in := range g.Instances {
+		if q, ok := model.Profile(in.Profile); ok && q == p && in.Start == start {
+			d.UUID = in.UUID
+		}
 	}
 	return d
 }

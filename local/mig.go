@@ -35,19 +35,6 @@ func (m *Machine) stopsBy(how engine.How, j *job) engine.How {
 	return how
 }
 
-// sliceOf completes the device of an allocation that is a slice for which there is
-// no instance yet.
-func sliceOf(model *cluster.GPUModel, g *api.GPU, a *engine.Alloc, d *api.Device) {
-	for i := range model.Profiles {
-		p := &model.Profiles[i]
-		for _, start := range p.Starts {
-			if int(a.Compute) == p.Compute && a.Media == p.Media() && a.Slots == p.Mask(start) {
-				d.UUID, d.Profile, d.Parent = fmt.Sprintf("%s%s/%d", toBeMade, g.UUID, start), p.Name, g.UUID
-			}
-		}
-	}
-}
-
 // serveMIG makes the instances that a run needs, and has GPUs be whole that it needs
 // whole.
 func (r *runner) serveMIG(tasks []*task) error {

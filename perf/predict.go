@@ -36,7 +36,7 @@ type Error struct {
 // own and how far it is off for speeds, as parts of the true ones, and for pairs.
 func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
 	c := *t
-	s := newMatrix(func(add func(row, column string, v float64)) {
+	s := newMatrix(false, func(add func(row, column string, v float64)) {
 		for model, row := range t.Speed { // order does not matter: the matrix is sorted
 			for gpu, v := range row { // order does not matter: likewise
 				if model != "*" && !strings.Contains(gpu, "/") { // MIG instances are in proportion to their GPU
@@ -52,14 +52,13 @@ func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
 	speeds = s.fill(func(row, column string, v float64) {
 		c.Speed[row][column] = ppm(math.Exp(v), 100)
 	}, math.Exp)
-	p := newMatrix(func(add func(row, column string, v float64)) {
+	p := newMatrix(true, func(add func(row, column string, v float64)) {
 		for k, v := range t.Pairs { // order does not matter: likewise
 			if k[0] != "*" && k[1] != "*" {
 				add(k[0], k[1], float64(v)/Million)
 			}
 		}
 	})
-	p.square()
 	c.Pairs = maps.Clone(t.Pairs)
 	pairs = p.fill(func(row, column string, v float64) {
 		c.Pairs[Pair{row, column}] = ppm(v, 1)
@@ -80,49 +79,38 @@ type matrix struct {
 	pairs         bool
 }
 
-func newMatrix(each func(add func(row, column string, v float64))) *matrix {
+// newMatrix makes a matrix of the entries that each adds; of pairs, rows and columns
+// are the same.
+func newMatrix(pairs bool, each func(add func(row, column string, v float64))) *matrix {
 	known := map[[2]string]float64{}
-	m := &matrix{}
+	m := &matrix{pairs: pairs}
 	each(func(row, column string, v float64) {
 		known[[2]string{row, column}] = v
 		m.rows, m.columns = append(m.rows, row), append(m.columns, column)
 	})
+	if pairs {
+		m.rows = append(m.rows, m.columns...)
+		m.columns = m.rows
+	}
 	m.rows, m.columns = sorted(m.rows), sorted(m.columns)
-	m.set(known)
-	return m
-}
-
-func sorted(list []string) []string {
-	sort.Strings(list)
-	return slices.Compact(list)
-}
-
-func (m *matrix) set(known map[[2]string]float64) {
-	m.at = make([][]float64, len(m.rows))
-	for i, row := range m.rows {
+	for _, row := range m.rows {
+		var list []float64
 		for _, column := range m.columns {
 			v, ok := known[[2]string{row, column}]
 			if !ok {
 				v = math.NaN()
 			}
-			m.at[i] = append(m.at[i], v)
+			list = append(list, v)
 		}
+		m.at = append(m.at, list)
 	}
+	return m
 }
 
-// square gives the matrix the same rows as columns.
-func (m *matrix) square() {
-	known := map[[2]string]float64{}
-	for i, row := range m.rows {
-		for k, column := range m.columns {
-			if !math.IsNaN(m.at[i][k]) {
-				known[[2]string{row, column}] = m.at[i][k]
-			}
-		}
-	}
-	all := sorted(slices.Concat(m.rows, m.columns))
-	m.rows, m.columns, m.pairs = all, all, true
-	m.set(known)
+func sorted(list []string) []string {
+	list = slices.Clone(list)
+	sort.Strings(list)
+	return slices.Compact(list)
 }
 
 // fill estimates what is not known, and how far estimates are off; truth turns

@@ -1,11 +1,9 @@
 package perf
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,17 +13,8 @@ import (
 // measured is Gavel's pairs of jobs of one GPU on a GPU model.
 func measured(t *testing.T, gpu string) *Table {
 	t.Helper()
-	f, err := os.Open(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all map[string]map[string]map[string]json.RawMessage
-	if err := json.NewDecoder(z).Decode(&all); err != nil {
+	if err := json.NewDecoder(shared.Unzip(t, "traces/gavel/simulation_throughputs.json.gz")).Decode(&all); err != nil {
 		t.Fatal(err)
 	}
 	table := &Table{Pairs: map[Pair]int64{}}

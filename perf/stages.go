@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -36,10 +37,7 @@ func Period(jobs [][]int64) int64 {
 // rotate has the next job begin at each stage at which no other begins; taken is a
 // set of stages.
 func rotate(jobs [][]int64, stages int, taken uint, longest *[MostStages][MostStages]int64) int64 {
-	depth := 0
-	for k := taken; k != 0; k &= k - 1 {
-		depth++
-	}
+	depth := bits.OnesCount(taken)
 	if depth == len(jobs) {
 		if depth == 0 {
 			return 0

@@ -224,14 +224,7 @@ func (p *misoPlan) around(g *misoGPU) (list [][]misoPart) {
 }
 
 func misoLayouts(m *cluster.GPUModel) (list [][]misoPart) {
-	var profiles []*cluster.SliceProfile
-	for i := range m.Profiles {
-		q := &m.Profiles[i]
-		if !q.Media() && !slices.ContainsFunc(m.Profiles, func(o cluster.SliceProfile) bool { return o.Compute == q.Compute && o.Slots < q.Slots }) {
-			profiles = append(profiles, q)
-		}
-	}
-	for _, layout := range m.FullLayouts(profiles) {
+	for _, layout := range m.FullLayouts(m.Sizes()) {
 		var parts []misoPart
 		for _, in := range layout {
 			profile, _ := m.Profile(in.Profile)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/muster-gpu/muster/internal/csvfile"
 	"github.com/muster-gpu/muster/sim/compat"
 )
 
@@ -53,7 +54,7 @@ func ElasticFlow(ctx context.Context, traces string) (Table, error) {
 
 // readFigure8b reads the printed shares by policy and cluster.
 func readFigure8b(path string) (map[string]float64, error) {
-	rows, err := readCSV(path)
+	rows, err := csvfile.Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/muster-gpu/muster/internal/csvfile"
 	"github.com/muster-gpu/muster/sim/compat"
 )
 
@@ -120,7 +121,7 @@ func meanOf(runs []compat.Cells, column int) float64 {
 // readAllocated reads the published table: the columns, and the rows by list and
 // policy.
 func readAllocated(path string) (head []int, rows map[string][]float64, err error) {
-	all, err := readCSV(path)
+	all, err := csvfile.Read(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +173,7 @@ func ReadOpenb(dir, list string) (*compat.Openb, error) {
 
 // eachOpenb calls f for each row with a name, numbers, and a text that may be absent.
 func eachOpenb(path string, columns []string, extra string, f func(text []string, n []int64)) error {
-	rows, err := readCSV(path)
+	rows, err := csvfile.Read(path)
 	if err != nil {
 		return err
 	}

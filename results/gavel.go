@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/muster-gpu/muster/internal/csvfile"
 	"github.com/muster-gpu/muster/sim/compat"
 )
 
@@ -150,7 +151,7 @@ func readThroughputs(path string) (*compat.Throughputs, error) {
 // readGavel reads mean completion times by workload, policy and rate. The file has
 // ratios of finish-time fairness beside them, in later sections: the first counts.
 func readGavel(path string) (map[string]float64, error) {
-	rows, err := readCSV(path)
+	rows, err := csvfile.Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/csvfile"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
@@ -83,7 +84,7 @@ type misoTrace struct {
 
 func readMISO(dir string) (*misoTrace, error) {
 	m := &misoTrace{table: &perf.Table{Speed: map[string]map[string]int64{}}}
-	rows, err := readCSV(filepath.Join(dir, "mig_iter_time.csv"))
+	rows, err := csvfile.Read(filepath.Join(dir, "mig_iter_time.csv"))
 	if err != nil {
 		return nil, err
 	}

@@ -2,15 +2,14 @@ package results
 
 import (
 	"context"
-	"encoding/csv"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/csvfile"
 	"github.com/muster-gpu/muster/serving"
 )
 
@@ -78,7 +77,7 @@ func ReadParva(dir string, set int) ([]serving.Service, error) {
 	}
 	var lines [2][]string
 	for i, name := range []string{"SLO_SLO_req_rate.csv", "SLO_SLO_latency.csv"} {
-		rows, err := plainCSV(filepath.Join(dir, name))
+		rows, err := csvfile.Read(filepath.Join(dir, name))
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +109,7 @@ func ReadParva(dir string, set int) ([]serving.Service, error) {
 // parvaGPUs counts the GPUs of the released deployment.
 func parvaGPUs(dir string, set int) (int, error) {
 	path := filepath.Join(dir, fmt.Sprintf("deployment_SLO%d_SLO%d_ParvaGPU_deploy.csv", set, set))
-	rows, err := readCSV(path)
+	rows, err := csvfile.Read(path)
 	if err != nil {
 		return 0, err
 	}
@@ -123,18 +122,4 @@ func parvaGPUs(dir string, set int) (int, error) {
 		gpus = max(gpus, n+1)
 	}
 	return gpus, nil
-}
-
-// plainCSV reads a table without a head.
-func plainCSV(path string) ([][]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rows, nil
 }

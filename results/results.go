@@ -4,15 +4,14 @@ package results
 
 import (
 	"context"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/csvfile"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
@@ -148,27 +147,10 @@ func replay(ctx context.Context, wl *trace.Workload, short, pol, backfill string
 	return s, nil
 }
 
-// readCSV reads the rows of a published table, its head first.
-func readCSV(path string) ([][]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err == nil && len(rows) == 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rows, nil
-}
-
 // readFigures reads figures by the first three columns; the fourth is the figure,
 // in seconds.
 func readFigures(path string) (map[string]float64, error) {
-	rows, err := readCSV(path)
+	rows, err := csvfile.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +168,7 @@ func readFigures(path string) (map[string]float64, error) {
 type measured struct{ jct, makespan float64 }
 
 func readMeasured(path string) (map[string]measured, error) {
-	rows, err := readCSV(path)
+	rows, err := csvfile.Read(path)
 	if err != nil {
 		return nil, err
 	}

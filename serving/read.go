@@ -1,22 +1,22 @@
 package serving
 
 import (
-	"encoding/csv"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/muster-gpu/muster/internal/csvfile"
 )
 
 // Promises reads what services are promised: a CSV file with the columns service,
 // rate (requests per second) and latency_ms, by its head. Each service's measurements
 // are those of dir (Points).
 func Promises(path, dir string) ([]Service, error) {
-	rows, err := readCSV(path)
+	rows, err := csvfile.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func Points(dir, service string) ([]Point, error) {
 	if _, err := os.Stat(path); err != nil {
 		path = filepath.Join(dir, service+".csv")
 	}
-	rows, err := readCSV(path)
+	rows, err := csvfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", service, err)
 	}
@@ -86,21 +86,4 @@ func Points(dir, service string) ([]Point, error) {
 		list = append(list, p)
 	}
 	return list, nil
-}
-
-// readCSV reads a table with a head.
-func readCSV(path string) ([][]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err == nil && len(rows) == 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rows, nil
 }

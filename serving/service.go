@@ -56,14 +56,9 @@ type size struct {
 	best    []Point // by service; no batch: it does not fit, or is too slow
 }
 
-// sizes lists the profiles of a model by compute slices, the largest first: of those
-// with as many the one with least memory, without media engines.
+// sizes lists the sizes of a model's instances by compute slices, the largest first.
 func sizes(m *cluster.GPUModel, services []Service) (list []size) {
-	for i := range m.Profiles {
-		p := &m.Profiles[i]
-		if p.Media() || slices.ContainsFunc(m.Profiles, func(o cluster.SliceProfile) bool { return o.Compute == p.Compute && o.Slots < p.Slots }) {
-			continue
-		}
+	for _, p := range m.Sizes() {
 		s := size{profile: p, best: make([]Point, len(services))}
 		for k := range services {
 			s.best[k] = services[k].best(p.Compute)

@@ -63,10 +63,8 @@ func (w *World) placement(j *jobRun) perf.Placement {
 // profileOf names the MIG instance of an allocation.
 func (w *World) profileOf(a *engine.Alloc) string {
 	model, _ := w.spec.Model(w.spec.Nodes[a.Node].Model)
-	for i := range model.Profiles {
-		if p := &model.Profiles[i]; p.Compute == int(a.Compute) && p.Slots == bits.OnesCount8(a.Slots) && p.Media() == a.Media {
-			return p.Name
-		}
+	if p, _, ok := model.Held(a.Slots, int(a.Compute), a.Media); ok {
+		return p.Name
 	}
 	return ""
 }

@@ -47,8 +47,8 @@ func (d *devices) share(conf *config.Sharing, state string) error {
 		}
 		d.gpus = local.DescribeGPUs(d.source.Devices())
 	}
-	d.sharing = local.Sharing{Program: conf.Program, OverMemory: local.OverMemory(slices.Index([]string{"warn", "throttle", "stop"}, conf.OverMemory)),
-		MIG: local.MIG(slices.Index([]string{"static", "instances", "dynamic"}, conf.MIG))}
+	d.sharing = local.Sharing{Program: conf.Program, OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.OverMemory)),
+		MIG: local.MIG(slices.Index(config.MIGWays, conf.MIG))}
 	_, err := exec.LookPath(conf.Program)
 	switch {
 	case conf.Shares == "mps" && err != nil:

@@ -16,7 +16,6 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/report"
@@ -82,7 +81,7 @@ func judge(ctx context.Context, m *local.Machine, now api.PolicyChoice, since ti
 	}
 	f := &tuneFlags{}
 	f.flags(&cobra.Command{})
-	entries, spec, err := since1(ctx, m, f, since)
+	entries, spec, err := endedSince(ctx, m, f, since)
 	if err != nil {
 		return "", false, err
 	}
@@ -98,11 +97,9 @@ func judge(ctx context.Context, m *local.Machine, now api.PolicyChoice, since ti
 		s := base
 		s.Policy, s.Placer = c.Policy, c.Place
 		if c.Backfill != "" {
-			b, err := engine.ParseBackfill(c.Backfill)
-			if err != nil {
+			if err := s.SetBackfill(c.Backfill); err != nil {
 				return "", false, err
 			}
-			s.Backfill = &b
 		}
 		setups = append(setups, s)
 	}
@@ -118,15 +115,16 @@ func judge(ctx context.Context, m *local.Machine, now api.PolicyChoice, since ti
 	if err != nil {
 		return "", false, err
 	}
-	return verdictOf(r, &now, w, len(entries))
+	text, worse = verdictOf(r, &now, w, len(entries))
+	return text, worse, nil
 }
 
 // verdictOf says what a replay found; worse: the policy before is better beyond the
 // bound.
-func verdictOf(r *tune.Result, now *api.PolicyChoice, w *api.PolicyWatch, jobs int) (text string, worse bool, err error) {
+func verdictOf(r *tune.Result, now *api.PolicyChoice, w *api.PolicyWatch, jobs int) (text string, worse bool) {
 	i := slices.IndexFunc(r.Rows, func(row tune.Row) bool { return row.Policy == w.Against.Text() })
 	if i < 0 || r.Rows[i].Out != "" || r.Rows[i].Gain == nil {
-		return fmt.Sprintf("%d jobs say nothing of %s", jobs, r.Objective), false, nil
+		return fmt.Sprintf("%d jobs say nothing of %s", jobs, r.Objective), false
 	}
 	gain := *r.Rows[i].Gain
 	word, by := "less", gain
@@ -134,11 +132,11 @@ func verdictOf(r *tune.Result, now *api.PolicyChoice, w *api.PolicyWatch, jobs i
 		word, by = "more", -gain
 	}
 	text = fmt.Sprintf("%s over %d jobs would have been %.1f %% %s under %s than under %s", r.Objective, jobs, 100*by, word, w.Against.Policy, now.Policy)
-	return text, gain > w.Bound, nil
+	return text, gain > w.Bound
 }
 
-// since1 gathers the jobs that were submitted since, and ended.
-func since1(ctx context.Context, m *local.Machine, f *tuneFlags, since time.Time) ([]trace.Entry, *cluster.Spec, error) {
+// endedSince gathers the jobs that were submitted since, and ended.
+func endedSince(ctx context.Context, m *local.Machine, f *tuneFlags, since time.Time) ([]trace.Entry, *cluster.Spec, error) {
 	began, err := m.Segments(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -4,11 +4,28 @@
 package shared
 
 import (
+	"compress/gzip"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
 )
+
+// Unzip opens a compressed file under ../shared for as long as the test takes.
+func Unzip(t testing.TB, rel string) io.Reader {
+	t.Helper()
+	f, err := os.Open(Path(t, rel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
 
 // Path returns the path of a file under ../shared, seen from the repository.
 func Path(t testing.TB, rel string) string {

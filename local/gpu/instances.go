@@ -7,6 +7,16 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
+// idle is an error if one of a GPU's instances is in use.
+func idle(list []Instance, inUse func(uuid string) bool) error {
+	for _, in := range list {
+		if inUse(in.UUID) {
+			return fmt.Errorf("%s at %d is in use", in.Profile, in.Start)
+		}
+	}
+	return nil
+}
+
 // inTheWay lists those of a GPU's instances that have to go before another can be
 // made, by their places in the list; it is an error if one of them is in use. there
 // says that it exists already.

@@ -61,10 +61,8 @@ func (s *real) Whole(uuid string, inUse func(uuid string) bool) error {
 	if now, _, ret := h.GetMigMode(); ret != nvml.SUCCESS || now != nvml.DEVICE_MIG_ENABLE {
 		return nil // it is whole, or cannot be anything else
 	}
-	for _, in := range instancesOf(h) {
-		if inUse(in.UUID) {
-			return fmt.Errorf("%s at %d is in use", in.Profile, in.Start)
-		}
+	if err := idle(instancesOf(h), inUse); err != nil {
+		return err
 	}
 	list, err := made(h)
 	if err != nil {

@@ -132,13 +132,8 @@ func (s *simulated) Whole(uuid string, inUse func(uuid string) bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.at(uuid)
-	for _, in := range s.cut[i] {
-		if inUse(in.UUID) {
-			return fmt.Errorf("%s at %d is in use", in.Profile, in.Start)
-		}
-	}
-	if s.cut[i] == nil {
-		return nil
+	if err := idle(s.cut[i], inUse); err != nil || s.cut[i] == nil {
+		return err
 	}
 	s.cut[i] = nil
 	return s.keep()

@@ -1,11 +1,9 @@
 package compat
 
 import (
-	"compress/gzip"
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -56,16 +54,7 @@ func TestGavelJobs(t *testing.T) {
 
 func gavelTable(t testing.TB) *Throughputs {
 	t.Helper()
-	f, err := os.Open(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := ReadThroughputs(z)
+	table, err := ReadThroughputs(shared.Unzip(t, "traces/gavel/simulation_throughputs.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
