@@ -12,7 +12,7 @@ import (
 // TestElasticFlow holds the replays to the shares of the released simulator.
 func TestElasticFlow(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/elasticflow-itp/expected_fig8b_deadline_satisfaction.csv")))
-	tab, err := ElasticFlow(context.Background(), dir)
+	tab, err := elasticFlowOn(context.Background(), dir, "cluster01", "cluster10")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -99,10 +98,11 @@ func NewSlotWorld(path string, gpus int) (*SlotWorld, error) {
 	return w, nil
 }
 
-// overhead is what a start costs, in seconds; on a restart of everybody more.
-func (w *SlotWorld) overhead(gpus int, restart bool) int {
+// slotStart is what a start costs on so many of all GPUs, in seconds; on a restart of
+// everybody more.
+func slotStart(total, gpus int, restart bool) int {
 	c, more := 2, 27
-	if w.total >= slotLarge {
+	if total >= slotLarge {
 		c, more = 7, 47
 	}
 	if restart {
@@ -195,7 +195,7 @@ func (w *SlotWorld) settle() {
 	restart := w.events > 1 && (w.events-1)%slot == 0
 	for _, i := range w.known {
 		if j := &w.jobs[i]; j.given && !j.ran {
-			j.over = w.overhead(j.gpus, restart)
+			j.over = slotStart(w.total, j.gpus, restart)
 		}
 	}
 	slices.SortStableFunc(w.known, func(a, b int) int { return w.jobs[b].gpus - w.jobs[a].gpus })
@@ -210,7 +210,7 @@ func (w *SlotWorld) settle() {
 		}
 		rest := j.duration - j.executed
 		if restart {
-			j.over = w.overhead(j.gpus, restart)
+			j.over = slotStart(w.total, j.gpus, restart)
 			rest += j.over
 		}
 		if at := max(w.now+slot, w.now+rest); at <= w.nextEnd {
@@ -284,15 +284,11 @@ func RunSlots(ctx context.Context, path string, nodes int) (*SlotWorld, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := cluster.Spec{}
-	for i := range (w.total + 63) / 64 { // a node has 64 GPUs at most
-		spec.Nodes = append(spec.Nodes, cluster.Node{Name: "n" + strconv.Itoa(i+1), Model: "A100-80GB", GPUs: min(64, w.total-64*i)})
-	}
 	p, err := policy.New(SlotPolicy)
 	if err != nil {
 		return nil, err
 	}
-	cfg := engine.Config{Spec: spec, Policy: &listed{leveller: p.(leveller), place: func(id cluster.JobID) int64 { return w.jobs[id].place }, service: w.service}}
+	cfg := engine.Config{Spec: counted(w.total), Policy: &listed{leveller: p.(leveller), place: func(id cluster.JobID) int64 { return w.jobs[id].place }, service: w.service}}
 	return w, play(ctx, cfg, w)
 }
 

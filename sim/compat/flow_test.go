@@ -1,0 +1,109 @@
+package compat
+
+import (
+	"context"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
+)
+
+func flowTrace(t *testing.T, name, world string) Flow {
+	t.Helper()
+	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/elasticflow-itp/deadline/cluster10.csv")))
+	x := Flow{Trace: filepath.Join(dir, "deadline", name+".csv"), Profiles: filepath.Join(dir, "profiles", "throughputs_A100"), Nodes: 64, World: world}
+	if name == "cluster10" {
+		x.Nodes = 32
+	}
+	return x
+}
+
+// As many jobs meet their deadlines as in the published simulator.
+func TestFlow(t *testing.T) {
+	for _, c := range []struct {
+		name, world string
+		met, jobs   int
+	}{
+		{"cluster10", "edf", 202, 260},
+		{"cluster01", "edf", 298, 1595},
+	} {
+		w, err := RunFlow(context.Background(), flowTrace(t, c.name, c.world))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if met, n := w.Met(); met != c.met || n != c.jobs {
+			t.Errorf("%s, %s: %d of %d meet their deadlines, want %d of %d", c.name, c.world, met, n, c.met, c.jobs)
+		}
+	}
+}
+
+// Everybody ends under our policies in that world, too.
+func TestFlowOurs(t *testing.T) {
+	x := flowTrace(t, "cluster10", "edf")
+	x.Policy = "edf"
+	met := map[bool]int{}
+	for _, x.Largest = range []bool{false, true} {
+		w, err := RunFlow(context.Background(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range w.jobs {
+			if j := &w.jobs[i]; !j.over || j.left > 1e-6*j.rate(j.most) {
+				t.Errorf("largest=%t: job %d is over: %t, with %g iterations left", x.Largest, i, j.over, j.left)
+			}
+		}
+		met[x.Largest], _ = w.Met()
+	}
+	if met[true] >= met[false] {
+		t.Errorf("%d deadlines are met with the largest gangs, %d with elastic jobs; want fewer", met[true], met[false])
+	}
+}
+
+func TestFlowUnknown(t *testing.T) {
+	x := flowTrace(t, "cluster10", "edv")
+	if _, err := RunFlow(context.Background(), x); err == nil {
+		t.Error("no error for a world that is not there")
+	}
+}
+
+// planned is a job of so many iterations, at the same speed on any GPUs.
+func planned(most int, speed, left float64) *flowJob {
+	j := &flowJob{most: most, left: left}
+	for i := range j.speed {
+		j.speed[i] = speed
+	}
+	return j
+}
+
+// G-elasticflow-simulator, examples A and B.
+func TestFlowEDFPlans(t *testing.T) {
+	f := &flowEDF{w: &FlowWorld{total: 8}}
+	p, q := planned(8, 2, 600), planned(8, 2, 100)
+	free := f.plan(p, timeline{{0, 8}})
+	if want := (timeline{{0, 0}, {300, 8}}); p.end != 300 || p.want != 8 || !reflect.DeepEqual(free, want) {
+		t.Errorf("first: %d GPUs until %d, leaves %v; want 8 until 300, %v", p.want, p.end, free, want)
+	}
+	free = f.plan(q, free)
+	if want := (timeline{{0, 0}, {360, 8}}); q.end != 350 || q.want != 0 || !reflect.DeepEqual(free, want) {
+		t.Errorf("second: %d GPUs, until %d, leaves %v; want none until 350, %v", q.want, q.end, free, want)
+	}
+	b := planned(4, 1, 100)
+	free = f.plan(b, timeline{{0, 6}, {120, 2}, {240, 8}})
+	if want := (timeline{{0, 2}, {120, 6}, {240, 8}}); b.end != 100 || !reflect.DeepEqual(free, want) {
+		t.Errorf("until %d, leaves %v; want 100, %v", b.end, free, want)
+	}
+}
+
+// G-elasticflow-simulator, example F.
+func TestAgendaGathers(t *testing.T) {
+	a := agenda{{at: 20, come: []int{1}}, {at: 45, ends: []int{2}}, {at: 60, come: []int{3}}, {at: 61, come: []int{4}}}
+	a.gather(0)
+	if want := (agenda{{at: 60, come: []int{1, 3}, ends: []int{2}}, {at: 61, come: []int{4}}}); !reflect.DeepEqual(a, want) {
+		t.Errorf("have %v, want %v", a, want)
+	}
+	a = agenda{{at: 20, come: []int{1}}}
+	if a.gather(0); a[0].at != 20 {
+		t.Errorf("one alone is at %d, want 20", a[0].at)
+	}
+}

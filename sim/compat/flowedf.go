@@ -1,0 +1,140 @@
+package compat
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// flowEDF is EDF as ElasticFlow's simulator has it (section 5): at each event
+// everybody is planned to the end, the earliest deadline first, with as many GPUs as
+// fit, however slow that makes it; a change of size costs nothing.
+type flowEDF struct {
+	w    *FlowWorld
+	come bool // somebody arrived in this event
+}
+
+func newFlowEDF(w *FlowWorld) *flowEDF {
+	w.elastic(flowMost)
+	return &flowEDF{w: w}
+}
+
+// flowMost is how many GPUs a job may have: one per sample of its batch, 64 at most.
+func flowMost(j *flowJob) int { return min(1<<(flowLevels-1), j.batch) }
+
+// next brings jobs up to the next event.
+func (f *flowEDF) next() bool {
+	w := f.w
+	if !w.begin() {
+		return false
+	}
+	for _, i := range slices.Clone(w.known) {
+		w.advance(i, w.jobs[i].end, 0)
+	}
+	for _, i := range w.events[0].ends {
+		w.finish(i, w.jobs[i].end)
+	}
+	f.come = len(w.events[0].come) > 0
+	for _, i := range w.events[0].come {
+		w.known = append(w.known, i)
+		w.arrive(i)
+	}
+	return true
+}
+
+// advance has a job do what it does in the span up to now, of which its last seconds
+// count up to limit only, and its first so many not. If it is done before it was
+// thought to be, it ends now.
+func (w *FlowWorld) advance(i, limit, lost int) {
+	j := &w.jobs[i]
+	if j.given == 0 {
+		return
+	}
+	s := j.rate(j.given)
+	run := max(0, w.span-max(0, w.now-limit)-lost)
+	it := float64(float64(run) * s)
+	if j.left <= it && j.end > w.now {
+		w.events.move(j.moved, w.now, i)
+		j.end, j.moved = w.now-w.span+int(math.Ceil(j.left/s)), w.now
+		it = j.left
+	}
+	j.left -= it
+}
+
+// decide plans everybody; those who arrived are listed after those who were known.
+func (f *flowEDF) decide() {
+	w := f.w
+	order := w.known
+	if f.come {
+		order = slices.Clone(order)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(w.jobs[a].deadline, w.jobs[b].deadline) })
+	free := timeline{{w.now, w.total}}
+	for _, i := range order {
+		free = f.plan(&w.jobs[i], free)
+	}
+	for _, i := range w.known {
+		j := &w.jobs[i]
+		switch {
+		case j.started:
+			w.events.move(j.moved, j.end, i)
+			j.moved = j.end
+		case j.want > 0:
+			j.started, j.moved = true, j.end
+			w.events.end(j.end, i)
+		}
+	}
+}
+
+// plan gives a job GPUs up to its end, of those that are free. Where its end is on a
+// bound of a slot, it overwrites what is free from there on, as there (E3).
+func (f *flowEDF) plan(j *flowJob, free timeline) timeline {
+	w := f.w
+	base, left := min(j.most, w.total), j.left
+	rest := slices.Clone(free)
+	done := func(k, e, after int) timeline { // the job ends at e, in the stretch k
+		j.end = e
+		if _, ok := free.find(e); !ok {
+			rest.set(slotUp(w.now, e), after)
+		}
+		return rest.squeeze()
+	}
+	for k := range free {
+		g, last := base, k == len(free)-1
+		if free[k].n < base && !last {
+			g = 1 << bits.Len(uint(free[k].n)) >> 1 // 0 of 0
+		}
+		if k == 0 {
+			j.want = g
+		}
+		if g == 0 {
+			continue
+		}
+		at := free[k].at
+		e := int(math.Ceil(float64(at) + left/j.rate(g)))
+		switch {
+		case last:
+			rest[k].n = w.total - base
+			return done(k, e, w.total)
+		case free[k+1].at >= e:
+			after := w.total
+			if at < e {
+				after = rest[k].n
+			}
+			rest[k].n = free[k].n - g
+			return done(k, e, after)
+		}
+		left -= float64(float64(free[k+1].at-at) * j.rate(g))
+		rest[k].n -= g
+	}
+	return rest // not reached: the last stretch takes it in
+}
+
+// settle goes on to what is next.
+func (f *flowEDF) settle() error {
+	w := f.w
+	w.events = w.events[1:]
+	w.events.gather(w.now)
+	return w.carried()
+}

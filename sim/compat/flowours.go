@@ -1,0 +1,110 @@
+package compat
+
+import (
+	"math"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// flowOurs is that world under a policy of ours: the scheduler is asked when jobs come
+// and end, and when it wants to be, of which all that is due within a minute is taken
+// together.
+type flowOurs struct{ w *FlowWorld }
+
+func newFlowOurs(w *FlowWorld, x Flow) *flowOurs {
+	w.elastic(flowMost)
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		if x.Largest {
+			j.spec.Elastic = cluster.Elastic{}
+		}
+		j.spec.Deadline = cluster.Time(j.deadline) * cluster.Time(time.Second)
+		j.spec.Estimate = max(1, j.reference())
+	}
+	return &flowOurs{w}
+}
+
+// next brings jobs up to the next event.
+func (f *flowOurs) next() bool {
+	w := f.w
+	if !w.begin() {
+		return false
+	}
+	for _, i := range w.known {
+		if j := &w.jobs[i]; j.given > 0 {
+			j.left -= float64(float64(w.span-max(0, w.now-j.end)) * j.rate(j.given))
+		}
+	}
+	for _, i := range w.events[0].ends {
+		w.finish(i, w.jobs[i].end)
+	}
+	for _, i := range w.known {
+		if j := &w.jobs[i]; j.given > 0 {
+			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: j.done(), Rate: j.ppm(j.given)})
+		}
+	}
+	for _, i := range w.events[0].come {
+		w.known = append(w.known, i)
+		w.arrive(i)
+	}
+	return true
+}
+
+func (*flowOurs) decide() {} // the policy does
+
+// settle says when jobs end if they go on as they are, and what is next.
+func (f *flowOurs) settle() error {
+	w := f.w
+	w.events = w.events[1:]
+	for _, i := range w.known {
+		j := &w.jobs[i]
+		end := 0
+		if j.given > 0 {
+			end = w.now + int(math.Ceil(j.left/j.rate(j.given)))
+			j.end = end
+		}
+		if end != j.moved {
+			w.events.drop(j.moved, i)
+		}
+		if end > 0 {
+			w.events.end(end, i)
+		}
+		j.moved = end
+	}
+	if w.wake != cluster.Never && len(w.known) > 0 {
+		w.events.at(max(w.now+1, int((w.wake+cluster.Time(time.Second)-1)/cluster.Time(time.Second))))
+	}
+	w.events.gather(w.now)
+	return nil
+}
+
+// reference is what is left of a job, as run time on as many GPUs as it asks for.
+func (j *flowJob) reference() time.Duration {
+	return nanos(j.left / j.rate(j.spec.Tasks[0].Count))
+}
+
+// done is what the job has done, in the same measure.
+func (j *flowJob) done() time.Duration { return max(0, j.spec.Estimate-j.reference()) }
+
+// ppm is the job's speed on so many GPUs, of that on as many as it asks for.
+func (j *flowJob) ppm(gpus int) int64 {
+	return int64(math.Round(1e6 * j.rate(gpus) / j.rate(j.spec.Tasks[0].Count)))
+}
+
+// flowSpeeds is what a policy is told of speeds: what they are.
+type flowSpeeds struct{ w *FlowWorld }
+
+// Speed implements engine.Speeds.
+func (s flowSpeeds) Speed(j *cluster.Job, _ string, tasks int) int64 {
+	return s.w.jobs[j.ID].ppm(tasks)
+}
+
+// Slice implements engine.Speeds: there are no MIG instances here.
+func (flowSpeeds) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
+
+// Beside implements engine.Speeds: nobody shares GPUs here.
+func (flowSpeeds) Beside(_ *cluster.Job, _ string, others []*cluster.Job) int64 {
+	return 1_000_000 / int64(1+len(others))
+}
