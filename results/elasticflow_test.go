@@ -16,8 +16,8 @@ func TestElasticFlow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(tab.Rows) != 12 {
-		t.Errorf("%d rows, want 12", len(tab.Rows))
+	if len(tab.Rows) != 18 {
+		t.Errorf("%d rows, want 18", len(tab.Rows))
 	}
 	for _, r := range tab.Rows {
 		if r.Reason == "" && math.Abs(r.Ours-r.Published) > 1e-6 {

@@ -33,7 +33,7 @@ type Flow struct {
 }
 
 // FlowWorlds are the policies that have a world there.
-var FlowWorlds = []string{"edf"}
+var FlowWorlds = []string{"edf", "gandiva"}
 
 // flowLevels are the sizes that jobs may have there: powers of two up to 64.
 const flowLevels = 7
@@ -50,11 +50,17 @@ type flowJob struct {
 	left                       float64             // iterations
 	want, given                int                 // GPUs, as the rules have it, and as the engine decided
 	end, moved                 int                 // when it is thought to end; where its end event is
+	lost                       int                 // seconds from now on that do not count
 	started, over              bool
+	fixed                      bool // it has the size that the trace says, and its run time
+	waited                     bool // it was not placed when it came
 }
 
 // rate is how fast the job is on so many GPUs; between two sizes, as on the smaller.
 func (j *flowJob) rate(gpus int) float64 {
+	if j.fixed {
+		return 1
+	}
 	return j.speed[bits.Len(uint(gpus))-1]
 }
 
@@ -150,6 +156,18 @@ func (w *FlowWorld) elastic(most func(*flowJob) int) {
 		j.spec.Elastic = cluster.Elastic{Min: 1, Max: j.most}
 	}
 }
+
+// gangs has jobs of the sizes and with the run times that the trace says.
+func (w *FlowWorld) gangs() {
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		j.fixed, j.most, j.left = true, j.gpus, float64(j.duration)
+		j.spec.Tasks = []cluster.TaskSet{{Count: j.gpus, Request: cluster.Request{GPUs: 1}}}
+	}
+}
+
+// restarts reports whether everybody is restarted at this event.
+func (w *FlowWorld) restarts() bool { return w.stirs > 1 && (w.stirs-1)%slot == 0 }
 
 // Next returns the next event of the cluster.
 func (w *FlowWorld) Next(ctx context.Context) (engine.Batch, error) {
@@ -278,6 +296,10 @@ func RunFlow(ctx context.Context, x Flow) (*FlowWorld, error) {
 			return nil, err
 		}
 		w.rules, cfg.Speeds = newFlowOurs(w, x), flowSpeeds{w}
+	case x.World == "gandiva":
+		if w.rules, err = newFlowGandiva(w); err != nil {
+			return nil, err
+		}
 	default:
 		w.rules = newFlowEDF(w)
 	}

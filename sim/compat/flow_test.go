@@ -27,6 +27,9 @@ func TestFlow(t *testing.T) {
 	}{
 		{"cluster10", "edf", 202, 260},
 		{"cluster01", "edf", 298, 1595},
+		{"cluster10", "gandiva", 86, 260},
+		{"cluster01", "gandiva", 259, 1595},
+		{"cluster05", "gandiva", 902, 3629},
 	} {
 		w, err := RunFlow(context.Background(), flowTrace(t, c.name, c.world))
 		if err != nil {
@@ -40,23 +43,26 @@ func TestFlow(t *testing.T) {
 
 // Everybody ends under our policies in that world, too.
 func TestFlowOurs(t *testing.T) {
-	x := flowTrace(t, "cluster10", "edf")
-	x.Policy = "edf"
-	met := map[bool]int{}
-	for _, x.Largest = range []bool{false, true} {
+	met := map[string]int{}
+	for _, c := range []struct {
+		name, world, policy string
+		largest             bool
+	}{{"elastic", "edf", "edf", false}, {"largest", "edf", "edf", true}, {"gandiva", "gandiva", "gandiva:pack=false", false}} {
+		x := flowTrace(t, "cluster10", c.world)
+		x.Policy, x.Largest = c.policy, c.largest
 		w, err := RunFlow(context.Background(), x)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range w.jobs {
 			if j := &w.jobs[i]; !j.over || j.left > 1e-6*j.rate(j.most) {
-				t.Errorf("largest=%t: job %d is over: %t, with %g iterations left", x.Largest, i, j.over, j.left)
+				t.Errorf("%s: job %d is over: %t, with %g of its work left", c.name, i, j.over, j.left)
 			}
 		}
-		met[x.Largest], _ = w.Met()
+		met[c.name], _ = w.Met()
 	}
-	if met[true] >= met[false] {
-		t.Errorf("%d deadlines are met with the largest gangs, %d with elastic jobs; want fewer", met[true], met[false])
+	if met["largest"] >= met["elastic"] {
+		t.Errorf("%d deadlines are met with the largest gangs, %d with elastic jobs; want fewer", met["largest"], met["elastic"])
 	}
 }
 
@@ -105,5 +111,28 @@ func TestAgendaGathers(t *testing.T) {
 	a = agenda{{at: 20, come: []int{1}}}
 	if a.gather(0); a[0].at != 20 {
 		t.Errorf("one alone is at %d, want 20", a[0].at)
+	}
+}
+
+// G-elasticflow-simulator, example G: the eighth job of one GPU joins the others on
+// their node, where all run; the ninth takes turns.
+func TestFlowGandivaPlaces(t *testing.T) {
+	w := &FlowWorld{total: 8}
+	for range 9 {
+		w.jobs = append(w.jobs, flowJob{gpus: 1, duration: 100})
+		w.known = append(w.known, len(w.known))
+	}
+	f, err := newFlowGandiva(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.events = agenda{{at: 0, come: w.known}}
+	f.decide()
+	run := 0
+	for i := range w.jobs {
+		run += w.jobs[i].want
+	}
+	if one := f.sizes[0]; len(one.groups) != 1 || one.groups[0].util != 9 || run != 8 || f.free != 0 {
+		t.Errorf("%d groups, util %d, %d run, %d nodes free; want 1, 9, 8, 0", len(one.groups), one.groups[0].util, run, f.free)
 	}
 }

@@ -11,10 +11,20 @@ import (
 // flowOurs is that world under a policy of ours: the scheduler is asked when jobs come
 // and end, and when it wants to be, of which all that is due within a minute is taken
 // together.
-type flowOurs struct{ w *FlowWorld }
+type flowOurs struct {
+	w    *FlowWorld
+	cost func(j *flowJob, restart bool) int // seconds that a running job, which had want GPUs, loses at an event
+}
 
 func newFlowOurs(w *FlowWorld, x Flow) *flowOurs {
-	w.elastic(flowMost)
+	f := &flowOurs{w: w, cost: func(*flowJob, bool) int { return 0 }}
+	switch x.World {
+	case "gandiva":
+		w.gangs()
+		f.cost = f.starts
+	default:
+		w.elastic(flowMost)
+	}
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		if x.Largest {
@@ -23,7 +33,15 @@ func newFlowOurs(w *FlowWorld, x Flow) *flowOurs {
 		j.spec.Deadline = cluster.Time(j.deadline) * cluster.Time(time.Second)
 		j.spec.Estimate = max(1, j.reference())
 	}
-	return &flowOurs{w}
+	return f
+}
+
+// starts is what jobs lose that start, and everybody at each sixtieth event.
+func (f *flowOurs) starts(j *flowJob, restart bool) int {
+	if j.want > 0 && !restart {
+		return 0
+	}
+	return slotStart(f.w.total, j.gpus, restart)
 }
 
 // next brings jobs up to the next event.
@@ -34,7 +52,7 @@ func (f *flowOurs) next() bool {
 	}
 	for _, i := range w.known {
 		if j := &w.jobs[i]; j.given > 0 {
-			j.left -= float64(float64(w.span-max(0, w.now-j.end)) * j.rate(j.given))
+			j.left -= float64(float64(max(0, w.span-max(0, w.now-j.end)-j.lost)) * j.rate(j.given))
 		}
 	}
 	for _, i := range w.events[0].ends {
@@ -58,11 +76,13 @@ func (*flowOurs) decide() {} // the policy does
 func (f *flowOurs) settle() error {
 	w := f.w
 	w.events = w.events[1:]
+	restart := w.restarts()
 	for _, i := range w.known {
 		j := &w.jobs[i]
 		end := 0
 		if j.given > 0 {
-			end = w.now + int(math.Ceil(j.left/j.rate(j.given)))
+			j.lost = f.cost(j, restart)
+			end = w.now + j.lost + int(math.Ceil(j.left/j.rate(j.given)))
 			j.end = end
 		}
 		if end != j.moved {
@@ -71,7 +91,7 @@ func (f *flowOurs) settle() error {
 		if end > 0 {
 			w.events.end(end, i)
 		}
-		j.moved = end
+		j.moved, j.want = end, j.given
 	}
 	if w.wake != cluster.Never && len(w.known) > 0 {
 		w.events.at(max(w.now+1, int((w.wake+cluster.Time(time.Second)-1)/cluster.Time(time.Second))))
