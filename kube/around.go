@@ -159,6 +159,7 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) limits {
 	}
 	l.within()
 	l.attach()
+	l.pooled()
 	if devices && l.why == "" {
 		l.devices()
 	}

@@ -28,6 +28,7 @@ func TestDifferential(t *testing.T) {
 	b.p.Scheduler()
 	rounds := differentialRounds(t)
 	b.shelf()
+	b.maker()
 	b.sub("displace", testDisplace)
 	_, stop := b.schedule()
 	defer stop()
@@ -173,6 +174,7 @@ func asText(p *v1.Pod) string {
 func (b *bench) world(r *rand.Rand) {
 	b.Helper()
 	b.attachments(r)
+	b.capacities(r)
 	for i := range 6 {
 		n := controlplane.Node(fmt.Sprintf("n%d", i), []int{0, 2, 4}[r.IntN(3)], map[string]string{"zone": fmt.Sprintf("z%d", i%3), "size": strconv.Itoa(r.IntN(4))})
 		if r.IntN(3) > 0 {
@@ -236,7 +238,7 @@ func randomPod(r *rand.Rand, name string) *v1.Pod {
 	if r.IntN(2) == 0 {
 		s.Tolerations = append(s.Tolerations, v1.Toleration{Key: "only", Operator: v1.TolerationOpExists})
 	}
-	for _, add := range []func(*rand.Rand, *v1.Pod){addTerms, addTerms, addSpreads, addPorts, addOther, addNodes, addVolumes} {
+	for _, add := range []func(*rand.Rand, *v1.Pod){addTerms, addTerms, addSpreads, addPorts, addOther, addNodes, addVolumes, addMade} {
 		if r.IntN(4) == 0 {
 			add(r, p)
 		}
@@ -428,6 +430,7 @@ func (b *bench) shelf() {
 		{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late},
 		{ObjectMeta: metav1.ObjectMeta{Name: "csi"}, Provisioner: csi, VolumeBindingMode: &late, AllowedTopologies: []v1.TopologySelectorTerm{
 			{MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"none"}}}}}}, // it makes none anywhere
+		{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Provisioner: csiMaker, VolumeBindingMode: &late},
 		{ObjectMeta: metav1.ObjectMeta{Name: "unserved"}, Provisioner: "example.com/nobody"},
 	} {
 		if _, err := b.c.StorageV1().StorageClasses().Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
@@ -440,11 +443,17 @@ func (b *bench) shelf() {
 			b.Fatal(err)
 		}
 	}
+	maker := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiMaker}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}}
+	if _, err := b.c.StorageV1().CSIDrivers().Create(b.ctx, maker, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
 	b.volume("v-z1", "manual", "zone", "z1")
 	b.claimVolume("in-z1", "manual", "v-z1")
 	b.claimVolume("nowhere", "unserved", "")
 	b.freshClaim("late")
 	b.freshClaim("late-csi")
+	b.freshClaim("late-small")
+	b.freshClaim("late-large")
 	b.volume("v-spare", "manual", "", "")
 	for i, name := range disks {
 		mode := v1.ReadWriteMany
@@ -506,9 +515,13 @@ func modesOr(modes []v1.PersistentVolumeAccessMode) []v1.PersistentVolumeAccessM
 
 func (b *bench) claimVolume(name, class, volume string, modes ...v1.PersistentVolumeAccessMode) {
 	b.Helper()
+	size := "5Gi"
+	if name == "late-large" {
+		size = "20Gi"
+	}
 	c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.PersistentVolumeClaimSpec{
 		StorageClassName: &class, VolumeName: volume, AccessModes: modesOr(modes),
-		Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("5Gi")}}}}
+		Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}}}}
 	if _, err := b.c.CoreV1().PersistentVolumeClaims("default").Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -518,13 +531,17 @@ func (b *bench) claimVolume(name, class, volume string, modes ...v1.PersistentVo
 // volumes that it can have.
 func (b *bench) freshClaim(name string) {
 	b.Helper()
-	class := map[string]string{"late": "local", "late-csi": "csi"}[name]
+	class := map[string]string{"late": "local", "late-csi": "csi", "late-small": "made", "late-large": "made"}[name]
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
 	_ = b.c.CoreV1().PersistentVolumeClaims("default").Delete(b.ctx, name, now)
 	b.wait("the old claim is gone", func() bool {
 		_, err := b.c.CoreV1().PersistentVolumeClaims("default").Get(b.ctx, name, metav1.GetOptions{})
 		return err != nil
 	})
+	if class == "made" {
+		b.claimVolume(name, class, "")
+		return
+	}
 	for _, n := range []string{"n2", "n3"} {
 		_ = b.c.CoreV1().PersistentVolumes().Delete(b.ctx, class+"-"+n, now)
 		b.wait("the old volume is gone", func() bool {

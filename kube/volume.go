@@ -32,13 +32,16 @@ type storage struct {
 	attached   map[string]map[string]*storagev1.VolumeAttachment // by node and name
 
 	translations map[string]translation // of volumes, by name
+
+	reported   map[string]*storagev1.CSIStorageCapacity // by namespace/name
+	capacities map[string]*capacities                   // ... by storage class; nil: to be made anew
 }
 
 func newStorage() storage {
 	return storage{claims: map[string]*v1.PersistentVolumeClaim{}, volumes: map[string]*v1.PersistentVolume{},
 		classes: map[string]*storagev1.StorageClass{}, taken: map[string]string{},
 		csiNodes: map[string]*storagev1.CSINode{}, csiDrivers: map[string]*storagev1.CSIDriver{}, attached: map[string]map[string]*storagev1.VolumeAttachment{},
-		translations: map[string]translation{}}
+		translations: map[string]translation{}, reported: map[string]*storagev1.CSIStorageCapacity{}}
 }
 
 // claimsOf lists the claims that a pod uses, by name.
@@ -54,35 +57,94 @@ func claimsOf(obj *v1.Pod) (list []string) {
 	return list
 }
 
-// volumes adds where the pod's volumes are, or can be.
-func (l *looker) volumes(p *pod) {
+// late is a claim that waits for its first consumer.
+type late struct {
+	claim *v1.PersistentVolumeClaim
+	class *storagev1.StorageClass
+}
+
+// begun is the node for which a volume is being made already; "": none is.
+func (w *late) begun() string { return w.claim.Annotations[volume.AnnSelectedNode] }
+
+// claimsFor lists a pod's claims: those that have a volume, and those that wait for
+// it, the smallest first, so that the larger volumes are left for the larger claims.
+func (d *Driver) claimsFor(p *pod) (bound []*v1.PersistentVolumeClaim, open []late, err error) {
 	for _, name := range p.needs.claims {
-		key := p.obj.Namespace + "/" + name
-		c := l.d.claims[key]
+		c := d.claims[p.obj.Namespace+"/"+name]
 		if c == nil || c.DeletionTimestamp != nil {
-			l.why = fmt.Sprintf("volume claim %s does not exist", name)
-			return
+			return nil, nil, fmt.Errorf("volume claim %s does not exist", name)
 		}
 		if c.Spec.VolumeName != "" {
-			v := l.d.storage.volumes[c.Spec.VolumeName]
-			if v == nil {
-				l.why = fmt.Sprintf("volume %s of claim %s does not exist", c.Spec.VolumeName, name)
-				return
-			}
-			l.shutIf("where its volumes are", func(n *v1.Node) bool { return !l.d.reachableFrom(v, n) })
+			bound = append(bound, c)
 			continue
 		}
-		class, err := l.d.classOf(c)
+		class, err := d.classOf(c)
 		if err != nil {
-			l.why = err.Error()
+			return nil, nil, err
+		}
+		open = append(open, late{c, class})
+	}
+	slices.SortStableFunc(open, func(a, b late) int {
+		x, y := a.claim.Spec.Resources.Requests[v1.ResourceStorage], b.claim.Spec.Resources.Requests[v1.ResourceStorage]
+		return x.Cmp(y)
+	})
+	return bound, open, nil
+}
+
+// volumes adds where the pod's volumes are, or can be.
+func (l *looker) volumes(p *pod) {
+	bound, open, err := l.d.claimsFor(p)
+	if err != nil {
+		l.why = err.Error()
+		return
+	}
+	for _, c := range bound {
+		v := l.d.storage.volumes[c.Spec.VolumeName]
+		if v == nil {
+			l.why = fmt.Sprintf("volume %s of claim %s does not exist", c.Spec.VolumeName, c.Name)
 			return
 		}
-		if class.Provisioner == volume.NotSupportedProvisioner {
-			l.shutIf("where its volumes are", func(n *v1.Node) bool { return l.d.freeVolume(c, n, nil) == "" })
-			continue
-		}
-		l.shutIf("where its volumes are", func(n *v1.Node) bool { return !reachable(class, n) && l.d.freeVolume(c, n, nil) == "" })
+		l.shutIf(itsVolumes, func(n *v1.Node) bool { return !l.d.reachableFrom(v, n) })
 	}
+	if len(open) == 0 {
+		return
+	}
+	for _, name := range l.d.order {
+		if n := l.d.nodes[name]; n != nil && n.obj != nil && l.shut[name] == "" {
+			if why := l.d.unserved(open, n.obj, len(l.pods) == 1); why != "" {
+				l.shut[name] = why
+			}
+		}
+	}
+}
+
+// itsVolumes is what keeps a pod off nodes that do not reach them.
+const itsVolumes = "where its volumes are"
+
+// unserved says why claims that wait for their first consumer cannot be bound where a
+// node reaches them; "": they can. A volume that is being made for another node already
+// is waited for, if the pod is alone: those of a gang may be made anew together.
+func (d *Driver) unserved(open []late, n *v1.Node, alone bool) string {
+	var not []string
+	for i := range open {
+		w := &open[i]
+		switch at := w.begun(); {
+		case at != "" && at != n.Name && alone:
+			return itsVolumes
+		case at != n.Name:
+			if v := d.freeVolume(w.claim, n, not); v != "" {
+				not = append(not, v)
+				continue
+			}
+		}
+		if w.class.Provisioner == volume.NotSupportedProvisioner || !reachable(w.class, n) {
+			return itsVolumes
+		}
+		if !d.canMake(w, n) {
+			return noCapacity
+		}
+	}
+	return ""
 }
 
 // classOf is the storage class of a claim that waits for its first consumer.
@@ -159,7 +221,10 @@ func offers(has, want []v1.PersistentVolumeAccessMode) bool {
 
 // mount is a claim that has to be bound before the pod; volume "": to one that is
 // made for it.
-type mount struct{ claim, volume string }
+type mount struct {
+	claim, volume string
+	asked         bool // its driver was asked to make it
+}
 
 // choose finds the volumes for the claims of a pod that goes to a node.
 func (d *Driver) choose(p *pod, node string) (list []mount, err error) {
@@ -167,39 +232,50 @@ func (d *Driver) choose(p *pod, node string) (list []mount, err error) {
 	if p.needs == nil || n == nil || n.obj == nil {
 		return nil, nil
 	}
+	_, open, err := d.claimsFor(p)
+	if err != nil {
+		return nil, err
+	}
 	var not []string
-	for _, name := range p.needs.claims {
-		key := p.obj.Namespace + "/" + name
-		c := d.claims[key]
-		if c == nil {
-			return nil, fmt.Errorf("volume claim %s does not exist", name)
+	for i := range open {
+		w, v := &open[i], ""
+		if w.begun() != node {
+			v = d.freeVolume(w.claim, n.obj, not)
 		}
-		if c.Spec.VolumeName != "" {
-			continue
-		}
-		class, err := d.classOf(c)
-		if err != nil {
-			return nil, err
-		}
-		v := d.freeVolume(c, n.obj, not)
-		if v == "" && class.Provisioner == volume.NotSupportedProvisioner {
-			return nil, fmt.Errorf("no volume for claim %s on node %s any more", name, node)
+		if v == "" && w.class.Provisioner == volume.NotSupportedProvisioner {
+			return nil, fmt.Errorf("no volume for claim %s on node %s any more", w.claim.Name, node)
 		}
 		if v != "" {
-			not, d.taken[v] = append(not, v), key
+			not, d.taken[v] = append(not, v), w.claim.Namespace+"/"+w.claim.Name
 		}
-		list = append(list, mount{name, v})
+		list = append(list, mount{claim: w.claim.Name, volume: v})
 	}
 	return list, nil
 }
 
-// errNotYet says that a claim is on its way to be bound.
-var errNotYet = errors.New("a volume claim is not bound yet")
+// hasFree reports whether volumes of a class are there that nobody has.
+func (d *Driver) hasFree(class string) bool {
+	for _, v := range d.storage.volumes {
+		if v.Status.Phase == v1.VolumeAvailable && volume.GetPersistentVolumeClass(v) == class {
+			return true
+		}
+	}
+	return false
+}
+
+// errNotYet says that a claim is on its way to be bound, errNotMade that its driver
+// cannot make a volume for the node after all: it took back the annotation that asked
+// for one.
+var (
+	errNotYet  = errors.New("a volume claim is not bound yet")
+	errNotMade = errors.New("no volume could be made for a claim where the pod was to go")
+)
 
 // provide has the claims of a pod bound; errNotYet: ask again in a while.
 func (d *Driver) provide(ctx context.Context, obj *v1.Pod, node string, mounts []mount) error {
 	wait := false
-	for _, m := range mounts {
+	for i := range mounts {
+		m := &mounts[i]
 		c, err := d.opt.Client.CoreV1().PersistentVolumeClaims(obj.Namespace).Get(ctx, m.claim, metav1.GetOptions{})
 		switch {
 		case err != nil:
@@ -208,7 +284,10 @@ func (d *Driver) provide(ctx context.Context, obj *v1.Pod, node string, mounts [
 			continue
 		case m.volume != "":
 			err = d.claim(ctx, c, m.volume)
+		case m.asked && c.Annotations[volume.AnnSelectedNode] == "":
+			return fmt.Errorf("%w: %s", errNotMade, m.claim)
 		case c.Annotations[volume.AnnSelectedNode] != node:
+			m.asked = true
 			patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, c.UID, volume.AnnSelectedNode, node)
 			_, err = d.opt.Client.CoreV1().PersistentVolumeClaims(obj.Namespace).Patch(ctx, m.claim, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
@@ -257,7 +336,7 @@ func (d *Driver) mounted(ctx context.Context, obj *v1.Pod, node string, mounts [
 	switch {
 	case err == nil:
 		then(ctx)
-	case try+1 < mountTries && (errors.Is(err, errNotYet) || !definite(err)):
+	case try+1 < mountTries && (errors.Is(err, errNotYet) || !definite(err) && !errors.Is(err, errNotMade)):
 		time.AfterFunc(500*time.Millisecond, func() {
 			select {
 			case d.work <- func(ctx context.Context) { d.mounted(ctx, obj, node, mounts, try+1, then, failed) }:

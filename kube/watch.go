@@ -33,6 +33,7 @@ func (d *Driver) watch(ctx context.Context) error {
 		{f.Storage().V1().StorageClasses().Informer(), keep(d, d.classes), drop(d, d.classes)},
 		{f.Storage().V1().CSINodes().Informer(), keep(d, d.csiNodes), drop(d, d.csiNodes)},
 		{f.Storage().V1().CSIDrivers().Informer(), keep(d, d.csiDrivers), drop(d, d.csiDrivers)},
+		{f.Storage().V1().CSIStorageCapacities().Informer(), d.onCapacity, drop(d, d.reported, func(string) { d.capacities = nil })},
 		{f.Storage().V1().VolumeAttachments().Informer(), d.onAttachment, d.onAttachmentGone},
 	})
 	if err != nil {

@@ -1,0 +1,286 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
+
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// csiMaker is a driver that says how much it can make volumes of.
+const csiMaker = "made.example.com"
+
+// makes gives a driver without an API server the class of such volumes, and claims
+// that wait for their pod.
+func (d *Driver) makes(size string, names ...string) {
+	late := storagev1.VolumeBindingWaitForFirstConsumer
+	d.classes["made"] = &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Provisioner: csiMaker, VolumeBindingMode: &late}
+	d.csiDrivers[csiMaker] = &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiMaker}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}}
+	for _, name := range names {
+		d.claims["default/"+name] = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("made"), Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}}}}
+	}
+}
+
+func quantity(s string) *resource.Quantity {
+	if s == "" {
+		return nil
+	}
+	return ptr.To(resource.MustParse(s))
+}
+
+// left is what a driver says of nodes with a label.
+func left(name, key, value, most, largest string) *storagev1.CSIStorageCapacity {
+	return &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, StorageClassName: "made",
+		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}, Capacity: quantity(most), MaximumVolumeSize: quantity(largest)}
+}
+
+// report tells a driver of capacities.
+func (d *Driver) report(t *testing.T, now *time.Time, list ...*storagev1.CSIStorageCapacity) {
+	t.Helper()
+	for _, c := range list {
+		var old any
+		if was := d.reported["default/"+c.Name]; was != nil {
+			old = was
+		}
+		d.onCapacity(old, c)
+	}
+	d.collect()
+	*now = now.Add(time.Minute)
+	steps(t, d)
+}
+
+// A pod whose volume has to be made goes where its driver has room for it, waits where
+// none has, and says so; more room wakes it, the same said once more wakes nobody.
+func TestCapacity(t *testing.T) {
+	d, now := still(t, 4)
+	d.makes("10Gi", "c")
+	d.report(t, now, left("a", v1.LabelHostname, "n0000", "9Gi", ""), left("b", v1.LabelHostname, "n0001", "100Gi", "8Gi"), left("c", v1.LabelHostname, "n0002", "", ""))
+	d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
+	g := d.pods["p"].gang
+	if len(d.places("p")) != 0 || g.around != "4: too little storage capacity for its volumes" {
+		t.Fatalf("it is on %v and says %q", d.places("p"), g.around)
+	}
+	moves := d.moves
+	d.report(t, now, left("a", v1.LabelHostname, "n0000", "9Gi", ""))
+	if d.moves != moves {
+		t.Error("the same said once more counts as a change")
+	}
+	d.report(t, now, left("c", v1.LabelHostname, "n0002", "11Gi", "10Gi"))
+	d.expectBinding(t, "p")
+	if on := d.places("p"); on["n0002"] != 1 {
+		t.Errorf("it is on %v", on)
+	}
+}
+
+// What the driver does not say it knows, is not looked at; nor is it for claims that
+// name no size.
+func TestCapacityNot(t *testing.T) {
+	for name, f := range map[string]func(d *Driver){
+		"the driver publishes none": func(d *Driver) { d.csiDrivers[csiMaker].Spec.StorageCapacity = ptr.To(false) },
+		"it is not known":           func(d *Driver) { delete(d.csiDrivers, csiMaker) },
+		"no size":                   func(d *Driver) { d.claims["default/c"].Spec.Resources.Requests = nil },
+	} {
+		d, now := still(t, 1)
+		d.makes("10Gi", "c")
+		f(d)
+		d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
+		if len(d.places("p")) != 1 {
+			t.Errorf("%s: it waits: %s", name, d.pods["p"].gang.around)
+		}
+	}
+}
+
+// The volumes of a gang are made together: a rack's capacity is shared by its nodes.
+func TestCapacityGang(t *testing.T) {
+	d, now := still(t, 3)
+	zones(d, 2) // n0000 and n0001, n0002
+	steps(t, d)
+	var pods []*v1.Pod
+	for _, p := range controlplane.Gang("g", 4, 1, nil) {
+		d.makes("10Gi", p.Name)
+		pods = append(pods, using(p, p.Name))
+	}
+	d.report(t, now, left("a", "zone", "z0", "25Gi", ""), left("b", "zone", "z1", "19Gi", ""))
+	d.come(t, now, pods...)
+	if on := d.places("g"); len(on) != 0 {
+		t.Fatalf("a gang of four is on %v, where three volumes can be made", on)
+	}
+	d.report(t, now, left("b", "zone", "z1", "20Gi", "10Gi"))
+	if on := d.places("g"); on["n0000"]+on["n0001"] != 2 || on["n0002"] != 2 {
+		t.Errorf("the gang is on %v; there was room for 2 and 2", on)
+	}
+}
+
+// A claim for which a volume is being made on a node is for that node, whatever is left
+// there now: what it takes may be counted already, or not.
+func TestCapacityBegun(t *testing.T) {
+	d, now := still(t, 3)
+	d.makes("10Gi", "c")
+	d.claims["default/c"].Annotations = map[string]string{volume.AnnSelectedNode: "n0001"}
+	d.report(t, now, left("a", v1.LabelHostname, "n0001", "10Gi", ""), left("b", v1.LabelHostname, "n0000", "99Gi", ""))
+	d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
+	if on := d.places("p"); on["n0001"] != 1 {
+		t.Errorf("it is on %v", on)
+	}
+}
+
+// Two claims of a pod do not count on the same volume.
+func TestFreeVolumeTwice(t *testing.T) {
+	d, now := still(t, 1)
+	late := storagev1.VolumeBindingWaitForFirstConsumer
+	d.classes["local"] = &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: volume.NotSupportedProvisioner, VolumeBindingMode: &late}
+	free := func(name string) {
+		d.storage.volumes[name] = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
+			Spec: v1.PersistentVolumeSpec{StorageClassName: "local", Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("10Gi")}}}
+	}
+	d.makes("5Gi", "one", "two")
+	for _, name := range []string{"one", "two"} {
+		d.claims["default/"+name].Spec.StorageClassName = ptr.To("local")
+	}
+	free("v0")
+	d.come(t, now, using(controlplane.Pod("p", 1, nil), "one", "two"))
+	if g := d.pods["p"].gang; g.around != "1: where its volumes are" {
+		t.Errorf("two claims and one volume: it says %q", g.around)
+	}
+	free("v1")
+	d.moves++
+	*now = now.Add(time.Minute)
+	steps(t, d)
+	d.expectBinding(t, "p")
+}
+
+// A driver that cannot make a volume after all takes back the annotation that asked for
+// it: then the pod is not bound there, and is looked for a place anew.
+func TestNotMade(t *testing.T) {
+	d, _ := still(t, 1)
+	c := fake.NewClientset(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}})
+	d.opt.Client = c
+	ctx, pod, mounts := context.Background(), controlplane.Pod("p", 1, nil), []mount{{claim: "c"}}
+	claim := func() *v1.PersistentVolumeClaim {
+		now, err := c.CoreV1().PersistentVolumeClaims("default").Get(ctx, "c", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	for range 2 {
+		if err := d.provide(ctx, pod, "n0000", mounts); !errors.Is(err, errNotYet) || claim().Annotations[volume.AnnSelectedNode] != "n0000" {
+			t.Fatalf("it is asked for: %v, %v", err, claim().Annotations)
+		}
+	}
+	now := claim()
+	now.Annotations = nil
+	if _, err := c.CoreV1().PersistentVolumeClaims("default").Update(ctx, now, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	d.mounted(ctx, pod, "n0000", mounts, 1, func(context.Context) { t.Error("it is bound") }, func(err error) { failed = err })
+	if !errors.Is(failed, errNotMade) {
+		t.Errorf("it failed with %v", failed)
+	}
+}
+
+// addMade makes a pod use claims for which a volume has to be made.
+func addMade(r *rand.Rand, p *v1.Pod) {
+	if p.Namespace == "default" {
+		using(p, [][]string{{"late-small"}, {"late-large"}, {"late-small", "late-large"}}[r.IntN(3)]...)
+	}
+}
+
+// capacities says how much can be made volumes of, and where.
+func (b *bench) capacities(r *rand.Rand) {
+	b.Helper()
+	list := b.c.StorageV1().CSIStorageCapacities("default")
+	if err := list.DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	for i := range 5 {
+		c := left(fmt.Sprint("c", i), "zone", fmt.Sprint("z", r.IntN(3)), []string{"", "1Gi", "10Gi", "30Gi"}[r.IntN(4)], []string{"", "", "6Gi", "20Gi"}[r.IntN(4)])
+		if c.Capacity == nil {
+			c.MaximumVolumeSize = nil // with the one and not the other kube-scheduler 1.37 dies, when it scores
+		}
+		switch r.IntN(5) {
+		case 0:
+			c.NodeTopology = nil
+		case 1:
+			c.NodeTopology.MatchLabels[v1.LabelHostname] = fmt.Sprint("n", r.IntN(6))
+		case 2:
+			c.NodeTopology = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "size", Operator: metav1.LabelSelectorOpIn, Values: []string{"0", "2"}}}}
+		case 3:
+			c.StorageClassName = []string{"other", "made"}[r.IntN(2)]
+		}
+		if _, err := list.Create(b.ctx, c, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// maker plays a driver that makes volumes: for the node where the pod is to go.
+func (b *bench) maker() {
+	made := func(c *v1.PersistentVolumeClaim) string { return "made-" + string(c.UID) }
+	pass := func() error {
+		claims, err := b.c.CoreV1().PersistentVolumeClaims("default").List(b.ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		wanted := map[string]bool{}
+		for i := range claims.Items {
+			c := &claims.Items[i]
+			at := c.Annotations[volume.AnnSelectedNode]
+			if wanted[made(c)] = true; *c.Spec.StorageClassName != "made" || at == "" || c.Spec.VolumeName != "" {
+				continue
+			}
+			v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: made(c)}, Spec: v1.PersistentVolumeSpec{StorageClassName: "made", AccessModes: c.Spec.AccessModes,
+				Capacity: c.Spec.Resources.Requests, PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
+				ClaimRef:               &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID},
+				PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: csiMaker, VolumeHandle: made(c)}},
+				NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+					MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{at}}}}}}}}}
+			if _, err := b.c.CoreV1().PersistentVolumes().Create(b.ctx, v, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+		}
+		volumes, err := b.c.CoreV1().PersistentVolumes().List(b.ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range volumes.Items { // of claims that are gone
+			if name := volumes.Items[i].Name; strings.HasPrefix(name, "made-") && !wanted[name] {
+				if err := b.c.CoreV1().PersistentVolumes().Delete(b.ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for pause(ctx, 50*time.Millisecond) {
+			if err := pass(); err != nil && ctx.Err() == nil {
+				b.Errorf("the driver that makes volumes: %v", err)
+				return
+			}
+		}
+	}()
+	b.Cleanup(func() {
+		cancel()
+		<-over
+	})
+}
