@@ -1,59 +1,73 @@
 package results
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"github.com/muster-gpu/muster/internal/csvfile"
 	"github.com/muster-gpu/muster/sim/compat"
 )
 
-// slotClusters are ElasticFlow's clusters, and their nodes.
-var slotClusters = []struct {
-	name  string
-	nodes int
-}{{"cluster01", 64}, {"cluster02", 64}, {"cluster03", 64}, {"cluster05", 64}, {"cluster06", 64}, {"cluster10", 32}}
+// slotCell is a cluster, or some jobs of its trace, and the share of deadlines that the
+// released simulator meets there on the released traces (G-elasticflow-simulator,
+// section 12); 0: it is not known.
+type slotCell struct {
+	cluster  string
+	from, to int // jobs, counted from 0; 0 and 0: all
+	rerun    float64
+}
 
-// slotRerun is the share of deadlines that the released simulator meets on the
-// released traces (G-elasticflow-simulator, section 12), in the order of the clusters.
-// Of cluster 2 only an independent implementation's values are known.
-var slotRerun = map[string][]float64{
-	"Tiresias": {0.4934169279, 0.487020, 0.4310860179, 0.4816753927, 0.4816360601, 0.4769230769},
-	"EDF":      {0.1868338558, 0.244721, 0.1026237131, 0.4045191513, 0.1076794658, 0.7769230769},
-	"Gandiva":  {0.1623824451, 0.319834, 0.3324476918, 0.2485533205, 0.3919031720, 0.3307692308},
+// slotClusters are ElasticFlow's clusters. Of cluster 2, and of the first jobs of
+// cluster 5 under ElasticFlow, only an independent implementation's values are known.
+func slotClusters(rerun ...float64) (list []slotCell) {
+	for i, name := range []string{"cluster01", "cluster02", "cluster03", "cluster05", "cluster06", "cluster10"} {
+		list = append(list, slotCell{cluster: name, rerun: rerun[i]})
+	}
+	return list
 }
 
 // slotRow is a published policy, and who stands for it.
 type slotRow struct {
 	theirs, ours string
 	x            compat.Flow // without a world: Tiresias'
+	cells        []slotCell
 	reason       string
 }
 
+var (
+	slotEDF     = slotClusters(0.1868338558, 0.244721, 0.1026237131, 0.4045191513, 0.1076794658, 0.7769230769)
+	slotGandiva = slotClusters(0.1623824451, 0.319834, 0.3324476918, 0.2485533205, 0.3919031720, 0.3307692308)
+)
+
 var slotRows = []slotRow{
-	{"Tiresias", compat.SlotPolicy, compat.Flow{}, ""},
-	{"EDF", "the simulator's own", compat.Flow{World: "edf"}, ""},
-	{"EDF", "edf, gangs of the largest size", compat.Flow{World: "edf", Policy: "edf", Largest: true},
+	{"Tiresias", compat.SlotPolicy, compat.Flow{}, slotClusters(0.4934169279, 0.487020, 0.4310860179, 0.4816753927, 0.4816360601, 0.4769230769), ""},
+	{"EDF", "the simulator's own", compat.Flow{World: "edf"}, slotEDF, ""},
+	{"EDF", "edf, gangs of the largest size", compat.Flow{World: "edf", Policy: "edf", Largest: true}, slotEDF,
 		"a gang has its size or waits; theirs runs with what is left, too"},
-	{"EDF", "edf, elastic jobs", compat.Flow{World: "edf", Policy: "edf"},
+	{"EDF", "edf, elastic jobs", compat.Flow{World: "edf", Policy: "edf"}, slotEDF,
 		"theirs gives the earliest deadline all that it may have, up to 64 GPUs, where 16 are often faster; ours has everybody run who can, and grow into what nobody waits for"},
-	{"Gandiva", "the simulator's own", compat.Flow{World: "gandiva"}, ""},
-	{"Gandiva", "gandiva:pack=false", compat.Flow{World: "gandiva", Policy: "gandiva:pack=false"},
+	{"Gandiva", "the simulator's own", compat.Flow{World: "gandiva"}, slotGandiva, ""},
+	{"Gandiva", "gandiva:pack=false", compat.Flow{World: "gandiva", Policy: "gandiva:pack=false"}, slotGandiva,
 		"theirs learns of ends only when somebody comes, and holds whole nodes for jobs of one size meanwhile; in ours who had least time runs next, on whatever is free, every minute"},
+	{"ElasticFlow", "the simulator's own", compat.Flow{World: "elasticflow"}, []slotCell{
+		{"cluster01", 0, 0, 0.8476489028}, {"cluster02", 0, 0, 0}, {"cluster03", 0, 0, 0}, {"cluster05", 0, 0, 0}, {"cluster06", 0, 0, 0}, {"cluster10", 0, 0, 0.9615384615}, {"cluster01", 0, 250, 0.76}, {"cluster02", 0, 200, 0.93}, {"cluster02", 0, 450, 0.8266666667},
+		{"cluster03", 0, 220, 0.6636363636}, {"cluster05", 0, 600, 0.8116666667}, {"cluster06", 0, 220, 0.6727272727}, {"cluster06", 300, 800, 0.426}}, ""},
+	{"ElasticFlow", "elasticflow", compat.Flow{World: "elasticflow", Policy: "elasticflow"}, []slotCell{{"cluster01", 0, 250, 0.76}, {"cluster10", 0, 0, 0.9615384615}},
+		"theirs declines all who come within a minute if one of them does not fit, and drops them; it gives spare GPUs to whom they cost most GPU time, even if it gets slower. Ours answers each by itself, runs the others without a promise, and gives spare GPUs where they save most"},
 }
 
 const slotPrinted = "the released code and traces do not give what was printed"
 
 // ElasticFlow replays the deadline traces of ElasticFlow in the world of its simulator.
 func ElasticFlow(ctx context.Context, traces string) (Table, error) {
-	return elasticFlowOn(ctx, traces)
+	return elasticFlowOn(ctx, traces, slotRows)
 }
 
-// elasticFlowOn replays some of the clusters only, or, if none are named, all.
-func elasticFlowOn(ctx context.Context, traces string, only ...string) (Table, error) {
+// elasticFlowOn replays some of the rows.
+func elasticFlowOn(ctx context.Context, traces string, rows []slotRow) (Table, error) {
 	t := Table{Title: "ElasticFlow: deadlines met", Tolerance: 0.002,
 		About: "Share of the deadlines that are met, of Figure 8b (ASPLOS'23): as its released simulator gives it on the released traces (\"re-run\"), and as it was printed. " +
 			"The world is that of the simulator, profiles of `sim/compat`: arrivals and ends within a minute are taken together. Under Tiresias our engine and our `tiresias-l` decide; demotions are taken together, too, " +
@@ -62,46 +76,72 @@ func elasticFlowOn(ctx context.Context, traces string, only ...string) (Table, e
 			"at speeds that were measured, and a change of size costs nothing: rules that no policy of ours has (\"the simulator's own\"), so the world has them, and the engine books who runs on how many GPUs; beside them stands what our `edf` comes to in the same world. " +
 			"Gandiva's rules there are of that kind, too: jobs of one size take turns on groups of whole nodes, which sizes get by what their jobs ask for; at each arrival everybody loses what a start costs. " +
 			"Under our `gandiva` only those lose it who start, and at each sixtieth event everybody; the scheduler is asked at ends and every minute, too. " +
-			"Themis, Chronus and ElasticFlow itself are not replayed yet."}
+			"ElasticFlow there admits who comes if everybody then has a plan that keeps every deadline, of the smallest sizes, as late as can be; each event costs everybody 7 seconds, or what a start costs where nobody of the size ran since the last restart; " +
+			"who is declined is dropped. The released simulator was run on two whole traces, and on the first jobs of others; for those as a whole the printed share stands beside ours. Under our `elasticflow`, which is asked every minute, a minute in which nobody comes or ends costs only those who are resized. " +
+			"Themis and Chronus are not replayed yet."}
 	dir := filepath.Join(traces, "elasticflow-itp")
 	printed, err := readFigure8b(filepath.Join(dir, "expected_fig8b_deadline_satisfaction.csv"))
 	if err != nil {
 		return t, err
 	}
-	for _, r := range slotRows {
-		for i, c := range slotClusters {
-			if len(only) > 0 && !slices.Contains(only, c.name) {
-				continue
-			}
-			ours, err := r.replay(ctx, dir, c.name, c.nodes)
-			if err != nil {
-				return t, fmt.Errorf("%s, %s: %w", c.name, r.ours, err)
-			}
-			name := fmt.Sprintf("%s, %s (ours: %s)", c.name, r.theirs, r.ours)
-			t.Rows = append(t.Rows, Row{Case: name, Figure: "share met, re-run", Published: slotRerun[r.theirs][i], Ours: ours, Reason: r.reason})
-			if r.reason != "" {
-				continue
-			}
-			paper, ok := printed[r.theirs+"/"+c.name]
-			if !ok {
-				return t, fmt.Errorf("%s: no figure of %s for %s", dir, r.theirs, c.name)
-			}
-			t.Rows = append(t.Rows, Row{Case: name, Figure: "share met, printed", Published: paper, Ours: ours, Reason: slotPrinted})
+	var cells []slotCell
+	var of []*slotRow // of each cell
+	for i := range rows {
+		for _, c := range rows[i].cells {
+			cells, of = append(cells, c), append(of, &rows[i])
 		}
+	}
+	shares := make([]float64, len(cells))
+	if err := beside(len(cells), func(i int) (err error) {
+		if shares[i], err = of[i].replay(ctx, dir, cells[i]); err != nil {
+			return fmt.Errorf("%s, %s: %w", cells[i].label(), of[i].ours, err)
+		}
+		return nil
+	}); err != nil {
+		return t, err
+	}
+	for i := range cells {
+		r, c := of[i], &cells[i]
+		name := fmt.Sprintf("%s, %s (ours: %s)", c.label(), r.theirs, r.ours)
+		if c.rerun > 0 {
+			t.Rows = append(t.Rows, Row{Case: name, Figure: "share met, re-run", Published: c.rerun, Ours: shares[i], Reason: r.reason})
+		}
+		if c.to > 0 || c.rerun > 0 && r.reason != "" {
+			continue
+		}
+		paper, ok := printed[r.theirs+"/"+c.cluster]
+		if !ok {
+			return t, fmt.Errorf("%s: no figure of %s for %s", dir, r.theirs, c.cluster)
+		}
+		t.Rows = append(t.Rows, Row{Case: name, Figure: "share met, printed", Published: paper, Ours: shares[i], Reason: cmp.Or(r.reason, slotPrinted)})
 	}
 	return t, nil
 }
 
-// replay is the share of deadlines met on a cluster.
-func (r *slotRow) replay(ctx context.Context, dir, name string, nodes int) (float64, error) {
-	path := filepath.Join(dir, "deadline", name+".csv")
+// label names a cell.
+func (c *slotCell) label() string {
+	switch {
+	case c.to == 0:
+		return c.cluster
+	case c.from == 0:
+		return fmt.Sprintf("%s, first %d jobs", c.cluster, c.to)
+	}
+	return fmt.Sprintf("%s, jobs %d to %d", c.cluster, c.from+1, c.to)
+}
+
+// replay is the share of deadlines met.
+func (r *slotRow) replay(ctx context.Context, dir string, c slotCell) (float64, error) {
+	path, nodes := filepath.Join(dir, "deadline", c.cluster+".csv"), 64
+	if c.cluster == "cluster10" {
+		nodes = 32
+	}
 	var w interface{ Met() (met, jobs int) }
 	var err error
 	if r.x.World == "" {
 		w, err = compat.RunSlots(ctx, path, nodes)
 	} else {
 		x := r.x
-		x.Trace, x.Profiles, x.Nodes = path, filepath.Join(dir, "profiles", "throughputs_A100"), nodes
+		x.Trace, x.Profiles, x.Nodes, x.From, x.To = path, filepath.Join(dir, "profiles", "throughputs_A100"), nodes, c.from, c.to
 		w, err = compat.RunFlow(ctx, x)
 	}
 	if err != nil {

@@ -107,25 +107,35 @@ func gavelTable(ctx context.Context, traces string, rows []gavelRow) (Table, err
 
 // replayGavel runs experiments beside each other; each is a row's.
 func replayGavel(ctx context.Context, table *compat.Throughputs, cells []compat.Gavel, rows []Row) error {
-	errs, next := make([]error, len(cells)), make(chan int)
+	return beside(len(cells), func(i int) error {
+		f, err := compat.RunGavel(ctx, cells[i], table)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", rows[i].Case, rows[i].Figure, err)
+		}
+		rows[i].Ours = f.Hours
+		return nil
+	})
+}
+
+// beside does n things, as many at once as there are cores.
+func beside(n int, do func(i int) error) error {
+	errs, next := make([]error, n), make(chan int)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for i := range next {
-				var f compat.GavelFigures
-				f, errs[i] = compat.RunGavel(ctx, cells[i], table)
-				rows[i].Ours = f.Hours
+				errs[i] = do(i)
 			}
 		})
 	}
-	for i := range cells {
+	for i := range n {
 		next <- i
 	}
 	close(next)
 	workers.Wait()
-	for i, err := range errs {
+	for _, err := range errs {
 		if err != nil {
-			return fmt.Errorf("%s, %s: %w", rows[i].Case, rows[i].Figure, err)
+			return err
 		}
 	}
 	return nil

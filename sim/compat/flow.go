@@ -33,7 +33,7 @@ type Flow struct {
 }
 
 // FlowWorlds are the policies that have a world there.
-var FlowWorlds = []string{"edf", "gandiva"}
+var FlowWorlds = []string{"edf", "gandiva", "elasticflow"}
 
 // flowLevels are the sizes that jobs may have there: powers of two up to 64.
 const flowLevels = 7
@@ -49,11 +49,12 @@ type flowJob struct {
 	most                       int                 // GPUs that it may have
 	left                       float64             // iterations
 	want, given                int                 // GPUs, as the rules have it, and as the engine decided
-	end, moved                 int                 // when it is thought to end; where its end event is
+	moved                      int                 // where its end event is
 	lost                       int                 // seconds from now on that do not count
 	started, over              bool
-	fixed                      bool // it has the size that the trace says, and its run time
-	waited                     bool // it was not placed when it came
+	flowFit
+	fixed  bool // it has the size that the trace says, and its run time
+	waited bool // it was not placed when it came
 }
 
 // rate is how fast the job is on so many GPUs; between two sizes, as on the smaller.
@@ -77,6 +78,7 @@ type FlowWorld struct {
 	total   int // GPUs
 	jobs    []flowJob
 	events  agenda
+	come    []int // who comes in this event
 	known   []int // jobs that have come and are not over, as the rules list them
 	now     int
 	span    int // seconds since the event before
@@ -171,13 +173,13 @@ func (w *FlowWorld) restarts() bool { return w.stirs > 1 && (w.stirs-1)%slot == 
 
 // Next returns the next event of the cluster.
 func (w *FlowWorld) Next(ctx context.Context) (engine.Batch, error) {
-	if len(w.reports) == 0 {
-		if w.pending {
-			w.pending = false
-			if err := w.rules.settle(); err != nil {
-				return engine.Batch{}, err
-			}
+	if len(w.reports) == 0 && w.pending {
+		w.pending = false
+		if err := w.rules.settle(); err != nil {
+			return engine.Batch{}, err
 		}
+	}
+	if len(w.reports) == 0 {
 		if ctx.Err() != nil || !w.rules.next() {
 			return engine.Batch{}, io.EOF
 		}
@@ -300,8 +302,10 @@ func RunFlow(ctx context.Context, x Flow) (*FlowWorld, error) {
 		if w.rules, err = newFlowGandiva(w); err != nil {
 			return nil, err
 		}
-	default:
+	case x.World == "edf":
 		w.rules = newFlowEDF(w)
+	case x.World == "elasticflow":
+		w.rules = newFlowElastic(w)
 	}
 	return w, play(ctx, cfg, w)
 }

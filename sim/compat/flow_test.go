@@ -22,16 +22,21 @@ func flowTrace(t *testing.T, name, world string) Flow {
 // As many jobs meet their deadlines as in the published simulator.
 func TestFlow(t *testing.T) {
 	for _, c := range []struct {
-		name, world string
-		met, jobs   int
+		name, world         string
+		from, to, met, jobs int
 	}{
-		{"cluster10", "edf", 202, 260},
-		{"cluster01", "edf", 298, 1595},
-		{"cluster10", "gandiva", 86, 260},
-		{"cluster01", "gandiva", 259, 1595},
-		{"cluster05", "gandiva", 902, 3629},
+		{"cluster10", "edf", 0, 0, 202, 260},
+		{"cluster01", "edf", 0, 0, 298, 1595},
+		{"cluster10", "gandiva", 0, 0, 86, 260},
+		{"cluster01", "gandiva", 0, 0, 259, 1595},
+		{"cluster05", "gandiva", 0, 0, 902, 3629},
+		{"cluster10", "elasticflow", 0, 0, 250, 260},
+		{"cluster06", "elasticflow", 300, 800, 213, 500},
+		{"cluster02", "elasticflow", 0, 450, 372, 450},
 	} {
-		w, err := RunFlow(context.Background(), flowTrace(t, c.name, c.world))
+		x := flowTrace(t, c.name, c.world)
+		x.From, x.To = c.from, c.to
+		w, err := RunFlow(context.Background(), x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,9 +52,10 @@ func TestFlowOurs(t *testing.T) {
 	for _, c := range []struct {
 		name, world, policy string
 		largest             bool
-	}{{"elastic", "edf", "edf", false}, {"largest", "edf", "edf", true}, {"gandiva", "gandiva", "gandiva:pack=false", false}} {
+		jobs                int
+	}{{"elastic", "edf", "edf", false, 0}, {"largest", "edf", "edf", true, 0}, {"gandiva", "gandiva", "gandiva:pack=false", false, 0}, {"elasticflow", "elasticflow", "elasticflow", false, 30}} {
 		x := flowTrace(t, "cluster10", c.world)
-		x.Policy, x.Largest = c.policy, c.largest
+		x.Policy, x.Largest, x.To = c.policy, c.largest, c.jobs
 		w, err := RunFlow(context.Background(), x)
 		if err != nil {
 			t.Fatal(err)
@@ -134,5 +140,40 @@ func TestFlowGandivaPlaces(t *testing.T) {
 	}
 	if one := f.sizes[0]; len(one.groups) != 1 || one.groups[0].util != 9 || run != 8 || f.free != 0 {
 		t.Errorf("%d groups, util %d, %d run, %d nodes free; want 1, 9, 8, 0", len(one.groups), one.groups[0].util, run, f.free)
+	}
+}
+
+// G-elasticflow-simulator, examples D and E: two GPUs keep the deadline; with two more,
+// which are free, it costs 60 GPU-seconds more for each.
+func TestFlowElasticPlans(t *testing.T) {
+	w := &FlowWorld{total: 4, known: []int{0}, jobs: []flowJob{{deadline: 90, most: 4, left: 100, speed: [flowLevels]float64{1, 1.8, 3}}}}
+	j := &w.jobs[0]
+	f := &flowElastic{w: w, nodes: newFlowNodes(1), gains: make([]flowGain, 1)}
+	if !f.estimate(w.known) || j.real != 56 || j.end != 60 || !reflect.DeepEqual(j.plan, timeline{{0, 2}, {120, 0}}[:1]) || !reflect.DeepEqual(f.free, timeline{{0, 2}, {60, 4}}) {
+		t.Errorf("plan %v to %d (%d) leaves %v; want 2 GPUs to 56 (60), and 2 free, 4 from 60 on", j.plan, j.real, j.end, f.free)
+	}
+	j.want = 2
+	f.gains[0].gpus = -1
+	if f.weigh(0, 2); f.gains[0].gpus != 4 || f.gains[0].gain != 60 || f.gains[0].fit.real != 34 {
+		t.Errorf("next: %d GPUs, %g GPU-seconds for each more, until %d; want 4, 60, 34", f.gains[0].gpus, f.gains[0].gain, f.gains[0].fit.real)
+	}
+}
+
+// Who is where a job of its size has been since the last restart has it warm there.
+func TestFlowNodes(t *testing.T) {
+	w := &FlowWorld{known: []int{0, 1, 2}, jobs: []flowJob{{want: 8}, {want: 4}, {want: 4}}}
+	n, warm := newFlowNodes(2), map[[2]int]bool{}
+	for round := range 2 {
+		n.place(w)
+		got := n.cached(w, warm)
+		if want := round > 0; got[0] != want || got[1] != want || got[2] != want {
+			t.Errorf("round %d: %v", round, got)
+		}
+		if n.where[1] != n.where[2] || n.where[0] == n.where[1] || len(n.free) != 0 {
+			t.Error("the jobs of four GPUs are not on one node")
+		}
+		for _, i := range w.known {
+			n.release(i, w.jobs[i].want)
+		}
 	}
 }

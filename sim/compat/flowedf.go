@@ -30,7 +30,7 @@ func (f *flowEDF) next() bool {
 		return false
 	}
 	for _, i := range slices.Clone(w.known) {
-		w.advance(i, w.jobs[i].end, 0)
+		w.advance(i, w.jobs[i].end)
 	}
 	for _, i := range w.events[0].ends {
 		w.finish(i, w.jobs[i].end)
@@ -46,13 +46,13 @@ func (f *flowEDF) next() bool {
 // advance has a job do what it does in the span up to now, of which its last seconds
 // count up to limit only, and its first so many not. If it is done before it was
 // thought to be, it ends now.
-func (w *FlowWorld) advance(i, limit, lost int) {
+func (w *FlowWorld) advance(i, limit int) {
 	j := &w.jobs[i]
 	if j.given == 0 {
 		return
 	}
 	s := j.rate(j.given)
-	run := max(0, w.span-max(0, w.now-limit)-lost)
+	run := max(0, w.span-max(0, w.now-limit)-j.lost)
 	it := float64(float64(run) * s)
 	if j.left <= it && j.end > w.now {
 		w.events.move(j.moved, w.now, i)

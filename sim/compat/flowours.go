@@ -13,6 +13,7 @@ import (
 // together.
 type flowOurs struct {
 	w    *FlowWorld
+	stir bool                               // somebody has come or ended in this event
 	cost func(j *flowJob, restart bool) int // seconds that a running job, which had want GPUs, loses at an event
 }
 
@@ -22,6 +23,9 @@ func newFlowOurs(w *FlowWorld, x Flow) *flowOurs {
 	case "gandiva":
 		w.gangs()
 		f.cost = f.starts
+	case "elasticflow":
+		w.elastic(flowElasticMost)
+		f.cost = f.stirs
 	default:
 		w.elastic(flowMost)
 	}
@@ -44,6 +48,17 @@ func (f *flowOurs) starts(j *flowJob, restart bool) int {
 	return slotStart(f.w.total, j.gpus, restart)
 }
 
+// stirs is what jobs lose whenever somebody comes or ends, and who is resized.
+func (f *flowOurs) stirs(j *flowJob, restart bool) int {
+	switch {
+	case j.want != j.given || restart:
+		return slotStart(f.w.total, j.given, restart)
+	case f.stir:
+		return slotKept(f.w.total)
+	}
+	return 0
+}
+
 // next brings jobs up to the next event.
 func (f *flowOurs) next() bool {
 	w := f.w
@@ -55,6 +70,7 @@ func (f *flowOurs) next() bool {
 			j.left -= float64(float64(max(0, w.span-max(0, w.now-j.end)-j.lost)) * j.rate(j.given))
 		}
 	}
+	f.stir = len(w.events[0].come)+len(w.events[0].ends) > 0
 	for _, i := range w.events[0].ends {
 		w.finish(i, w.jobs[i].end)
 	}

@@ -98,12 +98,20 @@ func NewSlotWorld(path string, gpus int) (*SlotWorld, error) {
 	return w, nil
 }
 
+// slotKept is what an event costs where a job goes on as others did, in seconds.
+func slotKept(total int) int {
+	if total >= slotLarge {
+		return 7
+	}
+	return 2
+}
+
 // slotStart is what a start costs on so many of all GPUs, in seconds; on a restart of
 // everybody more.
 func slotStart(total, gpus int, restart bool) int {
-	c, more := 2, 27
+	c, more := slotKept(total), 27
 	if total >= slotLarge {
-		c, more = 7, 47
+		more = 47
 	}
 	if restart {
 		c += more
