@@ -47,9 +47,13 @@ func (d *dumb) plan() {
 		if !(j.eligible || j.idled || j.inBooks() || back) {
 			continue
 		}
+		if d.policy == "scatter:some" && !chosen(j.ID) && j.state == engine.Pending {
+			continue
+		}
 		d.inPlan = append(d.inPlan, j)
 		j.narrow = ""
 		t := chanceTarget(j.ID, d.now)
+		t.Idle = t.Idle && (d.policy != "scatter:some" || chosen(j.ID))
 		if d.policy == "scatter:slices" {
 			if t.Slice = chanceSlice(&t); t.Slice != nil && (t.Idle || d.instance(j, t.Slice) == nil) {
 				t.Slice = nil

@@ -165,6 +165,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.queues, _ = cfg.Policy.(QueueOrder)
 	e.promoter, _ = cfg.Policy.(Promoter)
 	e.plans.planner, _ = cfg.Policy.(Planner)
+	e.plans.chooser, _ = cfg.Policy.(Chooser)
 	e.plans.next = cluster.Never
 	e.mode = e.traits.Backfill
 	if cfg.Backfill != nil {

@@ -59,6 +59,7 @@ type jobState struct {
 	waiters  []cluster.JobID
 	beside   int32           // 1 + the job whose guest it is; 0: none's
 	guests   []cluster.JobID // who runs beside it, the first to come first
+	inPlan   bool            // plans may be about it
 	packed   bool            // in this run others were on its devices, or it on theirs
 	claims   []Claim         // what they count on of its CPU and RAM
 	fails    int32           // failed launches in a row

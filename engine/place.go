@@ -244,6 +244,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	e.stats.Placed++
 	j.state = Placed
 	j.promise, j.plan = cluster.Never, nil
+	e.include(j)
 	e.waitForLeavers(j)
 	if j.waits == 0 {
 		e.start(j)

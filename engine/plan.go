@@ -19,8 +19,19 @@ type Planner interface {
 	Policy
 	// Plan returns a target for each of the jobs, in the same order. They are
 	// those that could run: that wait in line, or for a plan, or hold devices;
-	// by number. What it returns belongs to the engine.
+	// by number. What it returns belongs to the engine. The key of a job that waits
+	// depends on nothing but the job's specification and its target.
 	Plan(v View, jobs []JobView) Plan
+}
+
+// Chooser is a Planner that has something to say of some jobs only while they wait:
+// the others it is not shown before they hold devices, so that a long line of them
+// costs a plan nothing.
+type Chooser interface {
+	Planner
+	// Chooses reports whether plans are about a job while it waits. What it
+	// returns depends on the specification alone.
+	Chooses(spec *cluster.Job) bool
 }
 
 // Plan is what a planner says at one instant.
@@ -81,12 +92,13 @@ type Speeds interface {
 // planState is what the engine knows of the plan in force.
 type planState struct {
 	planner Planner // nil: the policy does not plan
+	chooser Chooser // nil: plans are about all jobs
 	dirty   bool    // who could run, or where, has changed since
 	last    cluster.Time
 	next    cluster.Time
 	memo    []int64
 	moves   []cluster.JobID // whose targets say Move
-	live    []cluster.JobID // who may be planned, by number; those that are done are dropped now and then
+	live    []cluster.JobID // who may be planned, by number (jobState.inPlan); those that are done are dropped now and then
 	jobs    []JobView
 	targets []Target // memory for the next plan
 	scratch any      // ... for what a policy needs meanwhile, a *[]T
@@ -140,7 +152,7 @@ func (e *Engine) makePlan() {
 	jobs, live := p.jobs[:0], p.live[:0]
 	for _, id := range p.live {
 		j := e.jobs[id]
-		if j.state == Done {
+		if j.inPlan = j.state != Done && (j.state != Pending || e.chooses(j.spec)); !j.inPlan {
 			continue
 		}
 		live = append(live, id)
@@ -174,6 +186,22 @@ func (e *Engine) makePlan() {
 	e.fresh = true
 }
 
+// chooses reports whether plans are about a job while it waits.
+func (e *Engine) chooses(spec *cluster.Job) bool {
+	return e.plans.chooser == nil || e.plans.chooser.Chooses(spec)
+}
+
+// include has plans be about a job from now on.
+func (e *Engine) include(j *jobState) {
+	p := &e.plans
+	if p.planner == nil || j.inPlan {
+		return
+	}
+	j.inPlan = true
+	i, _ := slices.BinarySearch(p.live, j.spec.ID)
+	p.live = slices.Insert(p.live, i, j.spec.ID)
+}
+
 // listMoves notes who is to come to others' devices from where it runs.
 func (e *Engine) listMoves() {
 	p := &e.plans
@@ -191,7 +219,7 @@ func (e *Engine) aim(j *jobState, t *Target) {
 	if !t.same(j.target) {
 		e.touch(j)
 		e.setTarget(j, t)
-	} else if j.parked == ParkedPlan && j.state == Pending {
+	} else if j.state == Pending && (j.parked == ParkedPlan || j.eligible && j.asks() == j.shape && !j.idle() && !j.sliced()) {
 		return
 	}
 	switch j.state {
@@ -491,114 +519,6 @@ func (e *Engine) mostTasks(j *jobState) int32 {
 
 // replan notes that who could run has changed.
 func (e *Engine) replan() { e.plans.dirty = e.plans.planner != nil }
-
-// Targets returns n empty targets for a plan, in memory that the engine uses
-// again: a policy has one plan at a time.
-func (v View) Targets(n int) []Target {
-	p := &v.e.plans
-	if cap(p.targets) < n {
-		p.targets = make([]Target, n+n/2)
-	}
-	clear(p.targets[:n])
-	return p.targets[:n]
-}
-
-// Scratch returns n zero values, in memory that the engine uses again for the
-// next plan.
-func Scratch[T any](v View, n int) []T {
-	list, ok := v.e.plans.scratch.(*[]T)
-	if !ok || cap(*list) < n {
-		fresh := make([]T, n, n+n/2)
-		v.e.plans.scratch = &fresh
-		return fresh
-	}
-	clear((*list)[:n])
-	return (*list)[:n]
-}
-
-// Memo is what the policy's last plan asked to be shown. It must not be changed.
-func (v View) Memo() []int64 { return v.e.plans.memo }
-
-// Planned returns when the last plan was made; 0: none was yet.
-func (v View) Planned() cluster.Time { return v.e.plans.last }
-
-// Kind is a GPU model, and how much of it there is.
-type Kind struct {
-	GPU     string
-	GPUs    int // healthy ones of nodes that take jobs
-	PerNode int // of the largest node
-}
-
-// Kinds lists the GPU models of the cluster, in the order in which their first
-// nodes joined.
-func (v View) Kinds() []Kind {
-	var list []Kind
-	for ci := range v.e.st.classes {
-		c := &v.e.st.classes[ci]
-		if c.gpus == 0 {
-			continue
-		}
-		k := 0
-		for k < len(list) && list[k].GPU != c.model.Name {
-			k++
-		}
-		if k == len(list) {
-			list = append(list, Kind{GPU: c.model.Name})
-		}
-		list[k].PerNode = max(list[k].PerNode, c.gpus)
-		for _, id := range c.nodes {
-			if n := &v.e.st.nodes[id]; n.indexed {
-				list[k].GPUs += popcount(n.healthy)
-			}
-		}
-	}
-	return list
-}
-
-// Speed returns what the scheduler believes of the job's speed with so many
-// tasks of its first set on GPUs of a model, in ppm (see Speeds): without any
-// knowledge, as the tasks are to those that it asks for.
-func (v View) Speed(j JobView, gpu string, tasks int) int64 {
-	if s := v.e.cfg.Speeds; s != nil {
-		return s.Speed(j.j.spec, gpu, tasks)
-	}
-	return million * int64(tasks) / int64(j.j.spec.Tasks[0].Count)
-}
-
-// Target returns what the last plan gave the job; nil: it was not there.
-func (j JobView) Target() *Target { return j.j.target }
-
-// GPU returns the model of the GPUs that the job holds; "" while it waits.
-func (j JobView) GPU() string { return j.e.gpuOf(j.j.allocs) }
-
-// Tasks returns how many tasks of its first set the job has running, 0 while it
-// waits; least and most are its own bounds.
-func (j JobView) Tasks() (now, least, most int) {
-	if j.Running() {
-		now = int(j.j.tasks)
-	}
-	s := &j.e.shapes[j.j.base]
-	return now, int(s.min), int(s.max)
-}
-
-// GPUs returns the devices that the job takes with so many tasks of its first set.
-func (j JobView) GPUs(tasks int) int { return j.e.shapes[j.j.base].devices(tasks) }
-
-// Accepts reports whether the job may run on GPUs of the model, and fits nodes
-// that have it.
-func (j JobView) Accepts(gpu string) bool {
-	s := j.e.shapeAt(j.j.base)
-	for ci := range j.e.st.classes {
-		if s.any.has(int32(ci)) && j.e.st.classes[ci].model.Name == gpu {
-			return true
-		}
-	}
-	return false
-}
-
-// Loses reports whether stopping the job would lose work that it has done: it
-// saves nothing when it is told to leave.
-func (j JobView) Loses() bool { return j.e.howToStop(j.j) == Kill }
 
 // Served returns the wall time that the job has held GPUs of the model.
 func (j JobView) Served(gpu string) time.Duration {

@@ -32,8 +32,26 @@ func newPolicy(name string) (engine.Policy, error) {
 		return &scatter{name: name, packs: true}, nil
 	case "scatter:slices":
 		return &scatter{name: name, cuts: true}, nil
+	case "scatter:some":
+		return &some{scatter{name: name}}, nil
 	}
 	return policy.New(name)
+}
+
+// some is a scatter whose plans are about few of the jobs that wait. Others are
+// never to have nothing: they would wait for ever for a plan.
+type some struct{ scatter }
+
+func chosen(id cluster.JobID) bool { return id%3 == 0 }
+
+func (s *some) Chooses(spec *cluster.Job) bool { return chosen(spec.ID) }
+
+func (s *some) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	p := s.scatter.Plan(v, jobs)
+	for i, j := range jobs {
+		p.Targets[i].Idle = p.Targets[i].Idle && chosen(j.Spec().ID)
+	}
+	return p
 }
 
 func (s *scatter) Name() string { return s.name }

@@ -174,9 +174,7 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 	}
 	j.shape = e.shapeOf(r.Spec)
 	j.base = j.shape
-	if e.plans.planner != nil {
-		e.plans.live = append(e.plans.live, r.Spec.ID)
-	}
+	e.include(j)
 	return nil
 }
 

@@ -123,8 +123,8 @@ func (e *Engine) submit(spec *cluster.Job) {
 	j.queue = int32(q)
 	j.shape = e.shapeOf(spec)
 	j.base = j.shape
-	if e.plans.planner != nil {
-		e.plans.live = append(e.plans.live, spec.ID)
+	if e.chooses(spec) {
+		e.include(j)
 	}
 	j.milli = e.askedMilli(j)
 	j.tasks = e.shapes[j.shape].max

@@ -19,7 +19,7 @@ import (
 // starts (with nodes and devices) must be the same in the same order; their
 // preemptions and rejections the same, in any order within a step.
 func TestTwin(t *testing.T) {
-	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "sjf-gpu:preempt=true", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices"} {
+	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "sjf-gpu:preempt=true", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:some"} {
 		for _, placer := range []string{"best-fit", "first-fit", "worst-fit"} {
 			for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
 				t.Run(fmt.Sprintf("%s/%s/%s", pol, placer, mode), func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTwin(t *testing.T) {
 
 // TestTwinQueues is TestTwin with queues, which limit, guarantee and lend.
 func TestTwinQueues(t *testing.T) {
-	for _, pol := range []string{"fifo", "yarn-cs", "drf", "proportional", "sjf", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices"} {
+	for _, pol := range []string{"fifo", "yarn-cs", "drf", "proportional", "sjf", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:some"} {
 		for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
 			t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
 				t.Parallel()

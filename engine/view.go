@@ -106,3 +106,115 @@ func (e *Engine) Stats() Stats { return e.stats }
 
 // Backfill returns the backfill mode in force.
 func (e *Engine) Backfill() Backfill { return e.mode }
+
+// Targets returns n empty targets for a plan, in memory that the engine uses
+// again: a policy has one plan at a time.
+func (v View) Targets(n int) []Target {
+	p := &v.e.plans
+	if cap(p.targets) < n {
+		p.targets = make([]Target, n+n/2)
+	}
+	clear(p.targets[:n])
+	return p.targets[:n]
+}
+
+// Scratch returns n zero values, in memory that the engine uses again for the
+// next plan.
+func Scratch[T any](v View, n int) []T {
+	list, ok := v.e.plans.scratch.(*[]T)
+	if !ok || cap(*list) < n {
+		fresh := make([]T, n, n+n/2)
+		v.e.plans.scratch = &fresh
+		return fresh
+	}
+	clear((*list)[:n])
+	return (*list)[:n]
+}
+
+// Memo is what the policy's last plan asked to be shown. It must not be changed.
+func (v View) Memo() []int64 { return v.e.plans.memo }
+
+// Planned returns when the last plan was made; 0: none was yet.
+func (v View) Planned() cluster.Time { return v.e.plans.last }
+
+// Kind is a GPU model, and how much of it there is.
+type Kind struct {
+	GPU     string
+	GPUs    int // healthy ones of nodes that take jobs
+	PerNode int // of the largest node
+}
+
+// Kinds lists the GPU models of the cluster, in the order in which their first
+// nodes joined.
+func (v View) Kinds() []Kind {
+	var list []Kind
+	for ci := range v.e.st.classes {
+		c := &v.e.st.classes[ci]
+		if c.gpus == 0 {
+			continue
+		}
+		k := 0
+		for k < len(list) && list[k].GPU != c.model.Name {
+			k++
+		}
+		if k == len(list) {
+			list = append(list, Kind{GPU: c.model.Name})
+		}
+		list[k].PerNode = max(list[k].PerNode, c.gpus)
+		for _, id := range c.nodes {
+			if n := &v.e.st.nodes[id]; n.indexed {
+				list[k].GPUs += popcount(n.healthy)
+			}
+		}
+	}
+	return list
+}
+
+// Speed returns what the scheduler believes of the job's speed with so many
+// tasks of its first set on GPUs of a model, in ppm (see Speeds): without any
+// knowledge, as the tasks are to those that it asks for.
+func (v View) Speed(j JobView, gpu string, tasks int) int64 {
+	if s := v.e.cfg.Speeds; s != nil {
+		return s.Speed(j.j.spec, gpu, tasks)
+	}
+	return million * int64(tasks) / int64(j.j.spec.Tasks[0].Count)
+}
+
+// Target returns what the last plan gave the job; nil: it was not there.
+func (j JobView) Target() *Target { return j.j.target }
+
+// GPU returns the model of the GPUs that the job holds; "" while it waits.
+func (j JobView) GPU() string { return j.e.gpuOf(j.j.allocs) }
+
+// Tasks returns how many tasks of its first set the job has running, 0 while it
+// waits; least and most are its own bounds.
+func (j JobView) Tasks() (now, least, most int) {
+	if j.Running() {
+		now = int(j.j.tasks)
+	}
+	s := &j.e.shapes[j.j.base]
+	return now, int(s.min), int(s.max)
+}
+
+// GPUs returns the devices that the job takes with so many tasks of its first set.
+func (j JobView) GPUs(tasks int) int { return j.e.shapes[j.j.base].devices(tasks) }
+
+// Shape is the same number for jobs that ask for the same, in everything that decides
+// where they may run.
+func (j JobView) Shape() int32 { return j.j.base }
+
+// Accepts reports whether the job may run on GPUs of the model, and fits nodes
+// that have it.
+func (j JobView) Accepts(gpu string) bool {
+	s := j.e.shapeAt(j.j.base)
+	for ci := range j.e.st.classes {
+		if s.any.has(int32(ci)) && j.e.st.classes[ci].model.Name == gpu {
+			return true
+		}
+	}
+	return false
+}
+
+// Loses reports whether stopping the job would lose work that it has done: it
+// saves nothing when it is told to leave.
+func (j JobView) Loses() bool { return j.e.howToStop(j.j) == Kill }

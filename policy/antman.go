@@ -26,6 +26,7 @@ var antman = Info{
 }
 
 type antmanRules struct {
+	planner
 	floor  int64 // ppm of its speed that a job keeps
 	guests int64
 	check  time.Duration
@@ -44,8 +45,17 @@ func newAntman(k *Knobs) (engine.Policy, error) {
 		return nil, err
 	}
 	a.check, err = k.period("check")
-	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Strict}, plan: a.plan}, err
+	a.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Strict}, plan: a.plan}
+	return a, err
 }
+
+// Key is the priority: only who runs beside whom is planned.
+func (a *antmanRules) Key(_ engine.View, j engine.JobView) engine.Key {
+	return engine.Key{-j.Spec().Priority}
+}
+
+// Chooses implements engine.Chooser: others can only be hosts, once they run.
+func (a *antmanRules) Chooses(spec *cluster.Job) bool { return spec.Tier == cluster.BestEffort }
 
 // antHost is a job beside which others may run.
 type antHost struct {
@@ -59,10 +69,8 @@ func (a *antmanRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
 	var hosts []antHost
 	var line []int
-	index := make(map[cluster.JobID]int, len(jobs)) // looked up only
 	for i, j := range jobs {
-		p.Targets[i] = engine.Target{Rank: -j.Spec().Priority}
-		index[j.Spec().ID] = i
+		p.Targets[i] = engine.Target{}
 		_, guest := j.Beside()
 		switch {
 		case !packs(j) || guest:
@@ -73,7 +81,7 @@ func (a *antmanRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		}
 	}
 	for k := range hosts {
-		a.keep(v, jobs, index, p.Targets, &hosts[k])
+		a.keep(v, jobs, p.Targets, &hosts[k])
 		if len(hosts[k].guests) > 0 {
 			p.Next = v.Now().Add(a.check)
 		}
@@ -95,10 +103,10 @@ func (a *antmanRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 
 // keep looks at who runs beside a job: the last that came is stopped, if the job
 // reports that it has lost more than twice as much of its speed as it may.
-func (a *antmanRules) keep(v engine.View, jobs []engine.JobView, index map[cluster.JobID]int, targets []engine.Target, h *antHost) {
+func (a *antmanRules) keep(v engine.View, jobs []engine.JobView, targets []engine.Target, h *antHost) {
 	host := jobs[h.at]
 	for _, id := range host.Guests() {
-		if i, known := index[id]; known {
+		if i := find(jobs, id); i >= 0 {
 			h.guests = append(h.guests, jobs[i])
 			h.memory -= jobs[i].Spec().Tasks[0].Request.Memory
 		}
@@ -110,7 +118,7 @@ func (a *antmanRules) keep(v engine.View, jobs []engine.JobView, index map[clust
 	alone := v.Speed(host, host.GPU(), now)
 	last := h.guests[len(h.guests)-1]
 	if r := host.Rate(); r > 0 && r*1_000_000/max(1, alone) < 2*a.floor-1_000_000 && last.Computes() {
-		targets[index[last.Spec().ID]].Alone = true
+		targets[find(jobs, last.Spec().ID)].Alone = true
 	}
 }
 

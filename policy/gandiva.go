@@ -60,11 +60,9 @@ const mostBad, mostTried = 16, 64
 func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: v.Now().Add(g.round), Targets: v.Targets(len(jobs))}
 	turns, free, asked := make([]turn, len(jobs)), totalGPUs(v), 0
-	index := make(map[cluster.JobID]int, len(jobs)) // looked up only
 	for i, j := range jobs {
 		_, least, _ := j.Tasks()
 		turns[i] = turn{gpus: j.GPUs(least), ran: j.Ran(), packs: g.pack && packs(j)}
-		index[j.Spec().ID] = i
 		asked += turns[i].gpus
 		p.Targets[i] = engine.Target{}
 		if t := j.Target(); t != nil && len(t.Memo) > 0 {
@@ -77,7 +75,7 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	}
 	crowded := asked > free
 	for i := range jobs {
-		g.judge(v, jobs, turns, p.Targets, index, i, crowded)
+		g.judge(v, jobs, turns, p.Targets, i, crowded)
 	}
 	order := g.rotate(jobs, turns)
 	for rank, i := range order {
@@ -114,11 +112,14 @@ func (g *gandivaRules) begins(v engine.View, j engine.JobView, memo []int64) boo
 // judge looks at a guest: it stays with whom it is beside if they get more done
 // together than one alone, or have not been together for long enough to say, and
 // there are more jobs than GPUs.
-func (g *gandivaRules) judge(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, index map[cluster.JobID]int, i int, crowded bool) {
+func (g *gandivaRules) judge(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, i int, crowded bool) {
 	id, ok := jobs[i].Beside()
-	host, known := index[id]
+	if !ok {
+		return
+	}
+	host := find(jobs, id)
 	switch {
-	case !ok || !known:
+	case host < 0:
 	case g.tried(v, jobs[host], jobs[i]) && together(v, jobs[host:host+1], jobs[i:i+1]) <= 1_000_000:
 		targets[i].Alone = true
 		targets[i].Memo, targets[host].Memo = bad(targets[i].Memo, id), bad(targets[host].Memo, jobs[i].Spec().ID)

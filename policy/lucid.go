@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -58,6 +59,19 @@ type sharer struct {
 	priority int64
 	queue    int
 	device   cluster.MiB // a GPU's memory
+	gpu      string      // its model
+}
+
+// needs is what decides beside whom a waiting job may be put, but for its place in
+// the order.
+type needs struct {
+	shape int32
+	queue int
+	model string
+}
+
+func (s *sharer) needs(jobs []engine.JobView) needs {
+	return needs{jobs[s.at].Shape(), s.queue, jobs[s.at].Spec().Model}
 }
 
 // maxScores is how much two jobs may disturb one another together.
@@ -72,7 +86,7 @@ func (r *sharer) suits(j *sharer) bool {
 
 func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
-	var line, running []sharer
+	line, running := engine.Scratch[sharer](v, len(jobs))[:0], []sharer(nil)
 	for i, j := range jobs {
 		s := sharer{at: i, gpus: j.Spec().GPUs(), queue: j.Queue(), priority: quasiService(j.Spec().GPUMilli(), j.Predicted(), j.Spec().Estimate, 1000)}
 		p.Targets[i] = engine.Target{Rank: s.priority}
@@ -93,30 +107,68 @@ func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		return p
 	}
 	p.Next = v.Now().Add(l.check)
-	slices.SortFunc(line, func(a, b sharer) int {
-		x, y := jobs[a.at].Spec(), jobs[b.at].Spec()
-		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
-	})
-	scores := newScores(v, jobs)
-	for i := range running {
-		running[i].score = scores.of(jobs[running[i].at], jobs[running[i].at].GPU())
-	}
-	for i := range line {
-		j := jobs[line[i].at]
-		k := slices.IndexFunc(running, func(r sharer) bool {
-			gpu := jobs[r.at].GPU()
-			if r.gpus != line[i].gpus || !j.Accepts(gpu) {
-				return false // who suits it otherwise, and how much it disturbs there, need not be known
-			}
-			line[i].score = scores.of(j, gpu)
-			return r.suits(&line[i])
-		})
-		if k >= 0 {
-			p.Targets[line[i].at].Beside = 1 + int32(jobs[running[k].at].Spec().ID)
-			running = slices.Delete(running, k, k+1)
-		}
+	if scores := newScores(v, jobs); 2*scores.least() <= maxScores {
+		packing{v, jobs, scores, p.Targets}.fill(line, running)
 	}
 	return p
+}
+
+// packing is a plan while waiting jobs are put beside running ones.
+type packing struct {
+	v       engine.View
+	jobs    []engine.JobView
+	scores  *scores
+	targets []engine.Target
+}
+
+// fill puts each waiting job, the first in the order first, beside the first running
+// one that suits it and has nobody yet.
+func (p packing) fill(line, running []sharer) {
+	for i := range running {
+		r := &running[i]
+		r.gpu = p.jobs[r.at].GPU()
+		r.score = p.scores.of(p.jobs[r.at], r.gpu)
+	}
+	alike := map[needs]bool{} // looked up only: whether somebody suits one of these, whatever its place in the order
+	line = slices.DeleteFunc(line, func(s sharer) bool {
+		like := s.needs(p.jobs)
+		suited, known := alike[like]
+		if !known {
+			suited = p.partner(running, s, math.MinInt64) >= 0
+			alike[like] = suited
+		}
+		return !suited
+	})
+	slices.SortFunc(line, func(a, b sharer) int {
+		x, y := p.jobs[a.at].Spec(), p.jobs[b.at].Spec()
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
+	})
+	for _, s := range line {
+		like := s.needs(p.jobs)
+		if !alike[like] {
+			continue // nor does anybody suit one that comes later
+		}
+		k := p.partner(running, s, s.priority)
+		if k < 0 {
+			alike[like] = false
+			continue
+		}
+		p.targets[s.at].Beside = 1 + int32(p.jobs[running[k].at].Spec().ID)
+		running = slices.Delete(running, k, k+1)
+	}
+}
+
+// partner is the first running job that suits a waiting one with so much of a
+// priority; -1: none does.
+func (p packing) partner(running []sharer, s sharer, priority int64) int {
+	s.priority = priority
+	return slices.IndexFunc(running, func(r sharer) bool {
+		if r.gpus != s.gpus || !p.jobs[s.at].Accepts(r.gpu) {
+			return false // who suits it otherwise, and how much it disturbs there, need not be known
+		}
+		s.score = p.scores.of(p.jobs[s.at], r.gpu)
+		return r.suits(&s)
+	})
 }
 
 // scores is how much jobs disturb one another: by how fast they are, on average,
@@ -134,13 +186,25 @@ type known struct {
 
 func newScores(v engine.View, jobs []engine.JobView) *scores {
 	s, seen := &scores{v: v}, map[string]bool{} // looked up only
+	last := ""
 	for _, j := range jobs {
-		if m := j.Spec().Model; !seen[m] && packs(j) {
-			seen[m] = true
+		if m := j.Spec().Model; (len(s.models) == 0 || m != last) && !seen[m] && packs(j) {
+			seen[m], last = true, m
 			s.models = append(s.models, j)
 		}
 	}
 	return s
+}
+
+// least is the lowest score of all.
+func (s *scores) least() int {
+	least := 2
+	for _, k := range s.v.Kinds() {
+		for _, j := range s.models {
+			least = min(least, s.of(j, k.GPU))
+		}
+	}
+	return least
 }
 
 // of is 0 for a job that hardly notices others, 1, or 2 for one that needs its

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -76,6 +78,16 @@ func claimAll(v engine.View, jobs []engine.JobView, at func(i int) *claim) {
 func asked(j engine.JobView) int {
 	_, least, most := j.Tasks()
 	return min(max(j.Spec().Tasks[0].Count, least), most)
+}
+
+// find is where the job of a number is among those that are planned for, which come
+// by number; -1: it is not.
+func find(jobs []engine.JobView, id cluster.JobID) int {
+	i, ok := slices.BinarySearchFunc(jobs, id, func(j engine.JobView, id cluster.JobID) int { return cmp.Compare(j.Spec().ID, id) })
+	if !ok {
+		return -1
+	}
+	return i
 }
 
 // stays reports whether a job is left where it is until it ends: a critical one

@@ -95,6 +95,7 @@ type World struct {
 	jobs    []jobRun
 	next    int // next arrival
 	queue   []worldEvent
+	crowded int // so many events: those that are void are swept out
 	wake    cluster.Time
 	now     cluster.Time
 	seq     int64
@@ -160,6 +161,9 @@ const maxQuiet = 60 * 24 * time.Hour
 
 // Next returns the next instant with its events.
 func (w *World) Next(ctx context.Context) (engine.Batch, error) {
+	for len(w.queue) > 0 && w.void(&w.queue[0]) {
+		w.popEvent() // nobody is to be woken for it
+	}
 	at := w.wake
 	if w.next < len(w.jobs) {
 		at = min(at, w.jobs[w.next].entry.Job.Submit)
@@ -229,7 +233,7 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 	if ev.kind == evCancel {
 		return w.cancel(id)
 	}
-	if j.gen != ev.gen {
+	if w.void(&ev) {
 		return engine.Event{}, false
 	}
 	switch ev.kind {
@@ -549,6 +553,26 @@ func (a *worldEvent) Before(b *worldEvent) bool {
 	return a.id < b.id
 }
 
-func (w *World) push(ev worldEvent) { heap.Push(&w.queue, ev) }
+func compare(a, b *worldEvent) int {
+	switch {
+	case a.Before(b):
+		return -1
+	case b.Before(a):
+		return 1
+	}
+	return 0
+}
+
+func (w *World) push(ev worldEvent) {
+	if len(w.queue) >= w.crowded { // jobs that were stopped leave the end behind that they would have had
+		w.queue = slices.DeleteFunc(w.queue, func(ev worldEvent) bool { return w.void(&ev) })
+		slices.SortFunc(w.queue, func(a, b worldEvent) int { return compare(&a, &b) })
+		w.crowded = 2*len(w.queue) + 256
+	}
+	heap.Push(&w.queue, ev)
+}
+
+// void reports whether something else has become of the job since.
+func (w *World) void(ev *worldEvent) bool { return ev.kind <= evLeft && w.jobs[ev.id].gen != ev.gen }
 
 func (w *World) popEvent() worldEvent { return heap.Pop(&w.queue) }
