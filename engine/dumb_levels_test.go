@@ -23,7 +23,7 @@ var ofLevels = []string{twoLevels, byIndex, byPace, byRest}
 // executed is the service and the time on devices since the last promotion.
 func (d *dumb) executed(j *dumbJob) (service int64, ran time.Duration) {
 	d.accrue(j)
-	return j.attained - j.servedBefore, j.ran - j.ranBefore
+	return j.service() - j.servedBefore, j.ran - j.ranBefore
 }
 
 // levelKey orders by level, which ends at 60 GPU-seconds. Inside it comes first
@@ -153,7 +153,7 @@ func (d *dumb) refresh() {
 // times as long as it ran: since it last stopped, or was promoted.
 func (d *dumb) promote(j *dumbJob) {
 	if _, ran := d.executed(j); slices.Contains(ofLevels, d.policy) && ran > 0 && int64(d.now-max(j.since, j.promotion))*2 >= int64(ran)*3 {
-		j.servedBefore, j.ranBefore, j.promotion = j.attained, j.ran, d.now
+		j.servedBefore, j.ranBefore, j.promotion = j.service(), j.ran, d.now
 	}
 }
 

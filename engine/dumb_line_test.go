@@ -46,7 +46,7 @@ func (d *dumb) reject(j *dumbJob, why engine.StopReason) {
 
 func (d *dumb) finish(j *dumbJob, why engine.StopReason) {
 	if why == engine.Completed {
-		d.completed = append(d.completed, earlier{j.attained, j.ran, j.User, j.Name, j.GPUMilli()})
+		d.completed = append(d.completed, earlier{j.service(), j.ran, j.User, j.Name, j.GPUMilli()})
 	}
 	j.state, j.reason, j.allocs, j.waits, j.eligible, j.idled, j.inArray = engine.Done, why, nil, nil, false, false, false
 	d.line()

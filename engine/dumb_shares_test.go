@@ -50,6 +50,17 @@ func (d *dumb) ownerOf(j *dumbJob) owner {
 	return owner{j.Queue, j.User}
 }
 
+// stint is GPU time of one weight.
+type stint struct{ weight, work int64 }
+
+// service is the GPU time that a job had, by the weights of its GPUs.
+func (j *dumbJob) service() (sum int64) {
+	for _, s := range j.stints {
+		sum += s.work * s.weight / 1000
+	}
+	return sum
+}
+
 // weight is what an hour of the GPUs that a job has counts for, in thousandths.
 func (d *dumb) weight(j *dumbJob) int64 {
 	for _, a := range j.allocs {

@@ -69,7 +69,7 @@ type dumbJob struct {
 	firstStart cluster.Time
 	limitAt    cluster.Time
 	acc        cluster.Time
-	attained   int64
+	stints     []stint // the GPU time that it had, one after the other
 	ran        time.Duration
 	end        cluster.Time // expected, as of when it was listed last
 	done       time.Duration
@@ -131,7 +131,11 @@ func (d *dumb) milli(j *dumbJob) (m int64) {
 // accrue counts service and work up to now.
 func (d *dumb) accrue(j *dumbJob) {
 	if j.holds() {
-		j.attained += quota.Work(d.milli(j), j.acc, d.now)
+		work, weight := quota.Work(d.milli(j), j.acc, d.now), d.weight(j)
+		if n := len(j.stints); n == 0 || j.stints[n-1].weight != weight {
+			j.stints = append(j.stints, stint{weight: weight})
+		}
+		j.stints[len(j.stints)-1].work += work
 		j.ran += d.now.Sub(j.acc)
 		if j.computes {
 			j.done += d.now.Sub(j.acc)
@@ -175,7 +179,7 @@ func (d *dumb) key(j *dumbJob) [2]int64 {
 	case "las:base=1m": // levels end at 1, 2, 4 ... GPU-minutes
 		d.accrue(j)
 		level := int64(0)
-		for end := int64(60_000_000); level < 15 && j.attained >= end; end *= 2 {
+		for end := int64(60_000_000); level < 15 && j.service() >= end; end *= 2 {
 			level++
 		}
 		return [2]int64{level, int64(j.firstStart)}

@@ -52,7 +52,7 @@ type jobState struct {
 	leaving  []Alloc       // given back by a shrink, physically still held
 	resizing bool          // a Resize was decided, Resized has not come back
 	milli    cluster.Milli // held, or asked for at full size
-	weight   int64         // of its GPU model in decayed usage, thousandths, as it was booked
+	weight   int64         // what an hour of its GPU model counts for, thousandths, as it was booked
 	devices  int32         // held, or asked for
 	tasks    int32         // of the (elastic) first set
 	waits    int32         // stopping jobs that must leave before it can start
@@ -73,12 +73,14 @@ type jobState struct {
 	ended       cluster.Time
 	acc         cluster.Time
 	attained    int64         // milli-GPU-milliseconds
+	weighted    int64         // ... by the weights of the GPU models, up to the last change of weight
+	unweighted  int64         // ... of attained, what was received up to then
 	ran         time.Duration // wall time on devices
 	done        time.Duration // useful, on the reference GPU
 	saved       time.Duration // ... of which safe in a checkpoint
 
 	predicted    time.Duration // how long such jobs ran, as of its submission
-	servedBefore int64         // of attained, what was received before the last promotion
+	servedBefore int64         // of its weighted service, what was received before the last promotion
 	ranBefore    time.Duration // of ran, likewise
 	promotion    cluster.Time  // the last one; 0: there was none
 	promoteAt    cluster.Time  // while eligible: the next one, if it waits on
@@ -108,6 +110,26 @@ func (j *jobState) attainedAt(now cluster.Time) int64 {
 		return j.attained
 	}
 	return j.attained + quota.Work(j.serves(), j.acc, now)
+}
+
+// serviceAt is what the job attained in hours that count alike: those of a GPU model
+// by its weight.
+func (j *jobState) serviceAt(now cluster.Time) int64 {
+	return j.weighted + thousandths(j.attainedAt(now)-j.unweighted, j.weight)
+}
+
+// thousandths is floor(n*of/1000).
+func thousandths(n, of int64) int64 { return n/1000*of + n%1000*of/1000 }
+
+// reweigh notes what an hour of the GPUs counts for that a job has got.
+func (e *Engine) reweigh(j *jobState) {
+	weight := int64(cluster.Whole)
+	if model := e.modelOf(j.allocs); model != nil && model.Weight > 0 {
+		weight = model.Weight
+	}
+	if weight != j.weight {
+		j.weighted, j.unweighted, j.weight = j.serviceAt(e.now), j.attainedAt(e.now), weight
+	}
 }
 
 func (j *jobState) ranAt(now cluster.Time) time.Duration {

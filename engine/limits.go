@@ -191,12 +191,6 @@ func (e *Engine) charge(j *jobState, sign int64) {
 		e.limits.caps.Charge(q, int(j.user), m, int(sign))
 	}
 	if e.traits.ByUser {
-		if sign > 0 {
-			j.weight = cluster.Whole
-			if model := e.modelOf(j.allocs); model != nil && model.Weight > 0 {
-				j.weight = model.Weight
-			}
-		}
 		a := e.association(j.queue, j.user)
 		a.accrue(e.limits.decay, e.now)
 		a.milli += m * j.weight / cluster.Whole

@@ -67,7 +67,7 @@ func (e *Engine) completed(j *jobState) {
 	if !e.learns() {
 		return
 	}
-	c := Earlier{Milli: j.spec.GPUMilli(), Ran: j.ran, Served: j.attained}
+	c := Earlier{Milli: j.spec.GPUMilli(), Ran: j.ran, Served: j.serviceAt(e.now)}
 	if e.traits.Predicts {
 		c.User, c.Name = j.spec.User, j.spec.Name
 	}

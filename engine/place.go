@@ -239,6 +239,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	j.tasks = tasks
 	j.milli = e.heldMilli(j)
 	j.devices = int32(s.devices(int(tasks)))
+	e.reweigh(j)
 	e.charge(j, 1)
 	e.gotMore()
 	e.stats.Placed++

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -100,8 +101,37 @@ func (j JobView) FirstStart() cluster.Time { return j.j.firstStart }
 // Milli returns the milli-GPU that the job holds, or asks for while it waits.
 func (j JobView) Milli() cluster.Milli { return j.j.serves() }
 
-// Attained returns the service received so far, in milli-GPU-milliseconds.
+// Attained returns the GPU time received so far, in milli-GPU-milliseconds.
 func (j JobView) Attained() int64 { return j.j.attainedAt(j.e.now) }
+
+// Service returns what the job attained in GPU time that counts alike, in
+// milli-GPU-milliseconds: an hour of a GPU model counts by the model's weight.
+func (j JobView) Service() int64 { return j.j.serviceAt(j.e.now) }
+
+// Until returns when a running job will have attained so much more of Service
+// (C-tiresias: the whole milliseconds that the missing service takes at its width).
+func (j JobView) Until(more int64) cluster.Time {
+	rate, weight := j.j.serves(), j.j.weight
+	if more == math.MaxInt64 || rate <= 0 || weight <= 0 {
+		return cluster.Never
+	}
+	missing := more
+	if weight != cluster.Whole {
+		missing = addSat(more, j.Service()-j.j.weighted) // of what is weighted so; then of what is not
+		whole, rest := missing/weight, missing%weight
+		if whole > math.MaxInt64/cluster.Whole-1 {
+			return cluster.Never
+		}
+		missing = whole*cluster.Whole + (rest*cluster.Whole+weight-1)/weight - (j.Attained() - j.j.unweighted)
+	}
+	ms := (missing + rate - 1) / rate
+	if ms > int64(cluster.MaxDuration/time.Millisecond) {
+		return cluster.Never
+	}
+	// Service counts whole milliseconds of the clock: whenever this is asked, it is the same instant.
+	now := j.e.now - j.e.now%cluster.Time(time.Millisecond)
+	return now.Add(time.Duration(ms) * time.Millisecond)
+}
 
 // Ran returns the wall time that the job has held devices, over all runs.
 func (j JobView) Ran() time.Duration { return j.j.ranAt(j.e.now) }

@@ -15,10 +15,10 @@ type Promoter interface {
 	PromoteAt(v View, j JobView) cluster.Time
 }
 
-// Executed returns the service in milli-GPU-milliseconds and the wall time that
+// Executed returns the service (see Service) and the wall time that
 // the job received since it was last promoted.
 func (j JobView) Executed() (service int64, ran time.Duration) {
-	return j.Attained() - j.j.servedBefore, j.Ran() - j.j.ranBefore
+	return j.Service() - j.j.servedBefore, j.Ran() - j.j.ranBefore
 }
 
 // WaitsSince returns when the job's waiting began: when it was submitted, last
@@ -43,7 +43,7 @@ func (e *Engine) awaitPromotion(j *jobState) {
 // beginAgain counts a job's service from zero.
 func (e *Engine) beginAgain(j *jobState) {
 	e.touch(j)
-	j.servedBefore, j.ranBefore, j.promotion, j.promoteAt = j.attained, j.ran, e.now, cluster.Never
+	j.servedBefore, j.ranBefore, j.promotion, j.promoteAt = j.serviceAt(e.now), j.ran, e.now, cluster.Never
 }
 
 // promote takes a waiting job to where it belongs as one that has not run. It

@@ -79,7 +79,10 @@ type JobRecord struct {
 	FirstStart  cluster.Time    `json:"first_start,omitempty"`
 	Ended       cluster.Time    `json:"ended,omitempty"`
 	Acc         cluster.Time    `json:"acc,omitempty"`
-	Attained    int64           `json:"attained,omitempty"` // milli-GPU-milliseconds
+	Attained    int64           `json:"attained,omitempty"`   // milli-GPU-milliseconds
+	Weighted    int64           `json:"weighted,omitempty"`   // ... by the weights of the GPU models, up to the last change
+	Unweighted  int64           `json:"unweighted,omitempty"` // ... what of Attained was received up to then
+	Weight      int64           `json:"weight,omitempty"`     // ... since then, in thousandths; 0: 1000
 	Ran         time.Duration   `json:"ran,omitempty"`
 	Done        time.Duration   `json:"done,omitempty"`
 	Saved       time.Duration   `json:"saved,omitempty"`
@@ -87,7 +90,7 @@ type JobRecord struct {
 	Speed       int64           `json:"speed,omitempty"`
 	LimitAt     cluster.Time    `json:"limit_at,omitempty"`
 	Promotion   cluster.Time    `json:"promotion,omitempty"`  // the last one by the policy (Promoter)
-	Before      int64           `json:"before,omitempty"`     // ... what of Attained was received before
+	Before      int64           `json:"before,omitempty"`     // ... what of its weighted service was received before
 	RanBefore   time.Duration   `json:"ran_before,omitempty"` // ... and of Ran
 	Predicted   time.Duration   `json:"predicted,omitempty"`
 	Singles     []cluster.JobID `json:"singles,omitempty"` // a singleton's: the jobs that it waits for
@@ -212,9 +215,12 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		Promoted: j.promoted, Demoted: j.demoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
 		Leaving: slices.Clone(j.leaving), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
-		Ended: j.ended, Acc: j.acc, Attained: j.attained, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed,
+		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed,
 		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, Predicted: j.predicted,
 		Beside: j.beside, Guests: slices.Clone(j.guests), Packed: j.packed, Target: j.target, Served: slices.Clone(j.served)}
+	if j.weight != cluster.Whole {
+		r.Weight = j.weight
+	}
 	if j.state == Done {
 		r.Home = nil
 	} else if j.frozen != nil && !(slices.Equal(j.frozen, j.home) && j.asleep == j.done) {

@@ -112,7 +112,7 @@ func (e *Engine) submit(spec *cluster.Job) {
 		e.jobs = append(e.jobs, nil)
 	}
 	j := &jobState{spec: spec, firstStart: cluster.Never, promise: cluster.Never, since: e.now, hungry: cluster.Never, group: -1,
-		user: e.users.id(spec.User), milli: spec.GPUMilli(), devices: int32(spec.GPUs())}
+		user: e.users.id(spec.User), milli: spec.GPUMilli(), devices: int32(spec.GPUs()), weight: cluster.Whole}
 	e.jobs[spec.ID] = j
 	e.live++
 	q, text := e.check(spec)

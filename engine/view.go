@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -140,8 +141,9 @@ func (v View) Planned() cluster.Time { return v.e.plans.last }
 // Kind is a GPU model, and how much of it there is.
 type Kind struct {
 	GPU     string
-	GPUs    int // healthy ones of nodes that take jobs
-	PerNode int // of the largest node
+	GPUs    int   // healthy ones of nodes that take jobs
+	PerNode int   // of the largest node
+	Weight  int64 // what an hour of one counts for, in thousandths
 }
 
 // Kinds lists the GPU models of the cluster, in the order in which their first
@@ -158,7 +160,7 @@ func (v View) Kinds() []Kind {
 			k++
 		}
 		if k == len(list) {
-			list = append(list, Kind{GPU: c.model.Name})
+			list = append(list, Kind{GPU: c.model.Name, Weight: cmp.Or(c.model.Weight, cluster.Whole)})
 		}
 		list[k].PerNode = max(list[k].PerNode, c.gpus)
 		for _, id := range c.nodes {

@@ -143,6 +143,7 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 	}
 	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
 	tenants := r.tenants(v, list, past, then, until)
+	weight := meanWeight(v)
 	at := map[int64]int{} // looked up only
 	for i := range past {
 		at[past[i].key] = i
@@ -170,13 +171,26 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 		l.gpus = l.j.GPUs(l.tasks)
 		l.starves = r.starving > 0 && l.j.Waiting() >= r.starving
 		if l.deserved > 0 {
-			l.f = float64(l.j.Attained()) / float64(l.deserved)
+			l.f = float64(l.j.Service()) / (float64(l.deserved) * weight)
 		}
 		if r.classes > 0 {
 			l.f = float64(fairnessClass(l.f, r.classes))
 		}
 	}
 	return tenants
+}
+
+// meanWeight is what an hour of the cluster's GPUs counts for, on average.
+func meanWeight(v engine.View) float64 {
+	sum, gpus := int64(0), 0
+	for _, k := range v.Kinds() {
+		sum += k.Weight * int64(k.GPUs)
+		gpus += k.GPUs
+	}
+	if gpus == 0 || sum == int64(gpus)*cluster.Whole {
+		return 1
+	}
+	return float64(sum) / float64(int64(gpus)*cluster.Whole)
 }
 
 // tenants lists those who have jobs now, and those of the window.

@@ -57,7 +57,7 @@ func (h *horizon) length(t int) float64 {
 }
 
 func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	list := make([]flow, len(jobs))
+	list := engine.Scratch[flow](v, len(jobs))
 	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
 	h := r.horizon(v, list)
 	for i := range list {
@@ -121,11 +121,11 @@ func (r *flowRules) horizon(v engine.View, list []flow) *horizon {
 // recall finds out what the job may run with, until when, and whether its
 // deadline has been accepted.
 func (r *flowRules) recall(h *horizon, f *flow) {
-	for n := f.least; n < f.most; n *= 2 {
-		f.sizes = append(f.sizes, n)
-	}
-	f.sizes = append(f.sizes, f.most)
 	if d := f.j.Spec().Deadline; d > 0 && f.j.Spec().Estimate > 0 {
+		for n := f.least; n < f.most; n *= 2 {
+			f.sizes = append(f.sizes, n)
+		}
+		f.sizes = append(f.sizes, f.most)
 		f.deadline, _ = slices.BinarySearch(h.ends, d+1) // slots that end by then
 	}
 	if f.left <= 0 { // it takes longer than it was thought to

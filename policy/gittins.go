@@ -136,7 +136,7 @@ func (p *tiresiasGPolicy) Key(v engine.View, j engine.JobView) engine.Key {
 func (p *tiresiasGPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
 	service, _ := j.Executed()
 	_, to, _ := p.step(p.past(v), service)
-	return when(v, service, to, j.Milli())
+	return until(j, service, to)
 }
 
 // step is the part of a level in which the index stays the same: the service at

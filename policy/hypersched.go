@@ -64,7 +64,7 @@ type trial struct {
 }
 
 func (r *hyperRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	list := make([]trial, len(jobs))
+	list := engine.Scratch[trial](v, len(jobs))
 	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
 	free := totalGPUs(v)
 	var young, judged, others []*trial
@@ -184,12 +184,15 @@ func spread(others []*trial, free int) {
 // counts.
 func (r *hyperRules) targets(v engine.View, list []trial) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
+	memos := make([]int64, 2*len(list))
 	for i := range list {
 		t := &list[i]
 		if t.tasks != t.now {
 			t.since = v.Now()
 		}
-		goal := engine.Target{Rank: 1, Tasks: t.tasks, Least: t.tasks, Idle: t.tasks == 0, Memo: []int64{int64(t.tasks), int64(t.since)}}
+		memo := memos[2*i : 2*i+2 : 2*i+2]
+		memo[0], memo[1] = int64(t.tasks), int64(t.since)
+		goal := engine.Target{Rank: 1, Tasks: t.tasks, Least: t.tasks, Idle: t.tasks == 0, Memo: memo}
 		if t.time > 0 {
 			goal.Rank = 0
 			p.Next = v.Now().Add(r.check)

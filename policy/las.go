@@ -75,7 +75,7 @@ func (p *lasPolicy) served(j engine.JobView) int64 {
 	if p.clock {
 		return int64(j.Ran()/time.Millisecond) * cluster.Whole
 	}
-	return j.Attained()
+	return j.Service()
 }
 
 // Key is the level, then the first start: inside a level jobs are served in
@@ -88,7 +88,7 @@ func (p *lasPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
 func (p *lasPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
 	s := p.served(j)
 	if !p.clock {
-		return when(v, s, p.ends.end(s), j.Milli())
+		return until(j, s, p.ends.end(s))
 	}
 	to := p.ends.end(s)
 	if to == math.MaxInt64 {

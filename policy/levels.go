@@ -55,20 +55,13 @@ func (l levels) end(service int64) int64 {
 	return math.MaxInt64
 }
 
-// when is the instant at which a running job that has received so much service
-// will have received as much as to, at so many milli-GPU (C-tiresias: the whole
-// milliseconds that the missing service takes at this width).
-func when(v engine.View, served, to, rate int64) cluster.Time {
-	if to == math.MaxInt64 || rate <= 0 {
+// until is the instant at which a running job that has received so much service
+// will have received as much as to.
+func until(j engine.JobView, served, to int64) cluster.Time {
+	if to == math.MaxInt64 {
 		return cluster.Never
 	}
-	ms := (to - served + rate - 1) / rate
-	if ms > int64(cluster.MaxDuration/time.Millisecond) {
-		return cluster.Never
-	}
-	// Service counts whole milliseconds of the clock: whenever this is asked, it is the same instant.
-	now := v.Now() - v.Now()%cluster.Time(time.Millisecond)
-	return now.Add(time.Duration(ms) * time.Millisecond)
+	return j.Until(to - served)
 }
 
 // promotion is Tiresias' PROMOTEKNOB: a job that has run since its last

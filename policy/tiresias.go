@@ -58,7 +58,7 @@ func (p *tiresiasLPolicy) LevelOf(service int64) int { return p.of(service) }
 // NextChange is when the job's service reaches the end of its level.
 func (p *tiresiasLPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
 	service, _ := j.Executed()
-	return when(v, service, p.end(service), j.Milli())
+	return until(j, service, p.end(service))
 }
 
 // startBits hold a first start in microseconds: 2^53 of them are 285 years.
