@@ -85,7 +85,7 @@ func TestTwinFound(t *testing.T) {
 
 // TestTwinUsers plays where the shares of one GPU are of one user, with many shares.
 func TestTwinUsers(t *testing.T) {
-	for pol, mode := range map[string]engine.Backfill{"fifo": engine.Conservative, "srtf": engine.EASY, "scatter": engine.Skip, "las:base=1m": engine.Strict, "multifactor": engine.Skip} {
+	for pol, mode := range map[string]engine.Backfill{"fifo": engine.Conservative, "srtf": engine.EASY, "scatter": engine.Skip, "las:base=1m": engine.Strict, twoLevels: engine.Skip, byIndex: engine.Skip, byPace: engine.Strict, "multifactor": engine.Skip} {
 		t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
 			t.Parallel()
 			for seed, n := uint64(1), 0; n < 2*twinEvents(t); seed++ {

@@ -86,9 +86,11 @@ type lessee struct {
 type tenant struct {
 	key     int64
 	weight  int64
-	quota   int // GPUs
-	active  int // jobs that wait or run
-	held    int // GPUs on lease
+	quota   int   // GPUs
+	active  int   // jobs that wait or run
+	held    int   // GPUs on lease
+	each    int64 // what an hour of the cluster's GPUs counts for, on average, in thousandths
+	service int64 // what is on lease: milli-GPU by the models' weights
 	parts   []tenantPart
 	w, u    float64 // quota and leases over the window and until a lease from now ends, in milli-GPU-milliseconds
 	waiting []*lessee
@@ -120,6 +122,7 @@ func (r *astraeaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		free = r.divide(v, tenants, free)
 	}
 	r.displace(v, tenants, list, max(free, 0))
+	onLease(v, tenants, list)
 	p := engine.Plan{Next: cluster.Never, Memo: memoOf(v.Now(), tenants), Targets: v.Targets(len(list))}
 	memos := make([]int64, 3*len(list))
 	for i := range list {
@@ -171,7 +174,7 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 		l.gpus = l.j.GPUs(l.tasks)
 		l.starves = r.starving > 0 && l.j.Waiting() >= r.starving
 		if l.deserved > 0 {
-			l.f = float64(l.j.Service()) / (float64(l.deserved) * weight)
+			l.f = float64(l.j.Service()) / (float64(l.deserved) * float64(weight) / 1000)
 		}
 		if r.classes > 0 {
 			l.f = float64(fairnessClass(l.f, r.classes))
@@ -180,17 +183,37 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 	return tenants
 }
 
-// meanWeight is what an hour of the cluster's GPUs counts for, on average.
-func meanWeight(v engine.View) float64 {
-	sum, gpus := int64(0), 0
+// meanWeight is what an hour of the cluster's GPUs counts for, on average, in
+// thousandths.
+func meanWeight(v engine.View) int64 {
+	sum, gpus := int64(0), int64(0)
 	for _, k := range v.Kinds() {
 		sum += k.Weight * int64(k.GPUs)
-		gpus += k.GPUs
+		gpus += int64(k.GPUs)
 	}
-	if gpus == 0 || sum == int64(gpus)*cluster.Whole {
-		return 1
+	if gpus == 0 {
+		return cluster.Whole
 	}
-	return float64(sum) / float64(int64(gpus)*cluster.Whole)
+	return max(1, sum/gpus)
+}
+
+// onLease adds up what tenants have on lease until the next plan; what starts with
+// this one counts as the mean.
+func onLease(v engine.View, tenants []tenant, list []lessee) {
+	kinds := v.Kinds()
+	for i := range list {
+		l := &list[i]
+		if l.until == 0 {
+			continue
+		}
+		weight, gpu := tenants[l.tenant].each, l.j.GPU()
+		for k := range kinds {
+			if kinds[k].GPU == gpu {
+				weight = kinds[k].Weight
+			}
+		}
+		tenants[l.tenant].service += int64(l.gpus) * weight
+	}
 }
 
 // tenants lists those who have jobs now, and those of the window.
@@ -223,6 +246,7 @@ func (r *astraeaRules) tenants(v engine.View, list []lessee, past []tenant, then
 		list[i].tenant = k
 		tenants[k].active++
 	}
+	weight := meanWeight(v)
 	for i := range tenants {
 		tenants[i].quota = int(int64(totalGPUs(v)) * tenants[i].weight / weights)
 	}
@@ -234,9 +258,10 @@ func (r *astraeaRules) tenants(v engine.View, list []lessee, past []tenant, then
 		}
 		t := &tenants[k]
 		t.parts = past[i].parts
-		t.pass(int64(past[i].quota), int64(past[i].held), then, until, part)
+		t.pass(int64(past[i].quota)*weight, past[i].service, then, until, part)
 	}
 	for i := range tenants {
+		tenants[i].each = weight
 		tenants[i].look(v.Now(), part, r.lease)
 	}
 	return tenants
@@ -254,18 +279,19 @@ func (t *tenant) deserves(gpus int) int64 {
 	return min(int64(gpus)*1000, int64(t.quota)*1000/int64(max(t.active, 1)))
 }
 
-// pass counts what a tenant was to have and had from then to now, part by part.
-func (t *tenant) pass(quotaGPUs, held int64, then, now, part cluster.Time) {
+// pass counts what a tenant was to have and had from then to now, in milli-GPU by
+// the models' weights, part by part.
+func (t *tenant) pass(deserved, held int64, then, now, part cluster.Time) {
 	then = max(then, (now/part-inWindow)*part) // what is before counts no more
-	for then < now && (quotaGPUs > 0 || held > 0) {
+	for then < now && (deserved > 0 || held > 0) {
 		h := then / part
 		to := min(now, (h+1)*part)
 		if n := len(t.parts); n == 0 || t.parts[n-1].number != int64(h) {
 			t.parts = append(t.parts, tenantPart{number: int64(h)})
 		}
 		b := &t.parts[len(t.parts)-1]
-		b.quota += quota.Work(quotaGPUs*1000, then, to)
-		b.held += quota.Work(held*1000, then, to)
+		b.quota += quota.Work(deserved, then, to)
+		b.held += quota.Work(held, then, to)
 		then = to
 	}
 }
@@ -275,7 +301,7 @@ func (t *tenant) pass(quotaGPUs, held int64, then, now, part cluster.Time) {
 func (t *tenant) look(now, part cluster.Time, lease time.Duration) {
 	first := int64(now/part) - inWindow
 	t.parts = slices.DeleteFunc(t.parts, func(h tenantPart) bool { return h.number <= first })
-	t.w, t.u = float64(quota.Work(int64(t.quota)*1000, 0, cluster.Time(lease))), 0
+	t.w, t.u = float64(quota.Work(int64(t.quota)*t.each, 0, cluster.Time(lease))), 0
 	for _, h := range t.parts {
 		t.w += float64(h.quota)
 		t.u += float64(h.held)
@@ -356,7 +382,7 @@ func (r *astraeaRules) parts(tenants []tenant, free int) []int {
 		t.next++
 		parts[i] += g
 		free -= g
-		t.u += float64(quota.Work(int64(g)*1000, 0, cluster.Time(r.lease)))
+		t.u += float64(quota.Work(int64(g)*t.each, 0, cluster.Time(r.lease)))
 	}
 	return parts
 }
@@ -444,7 +470,7 @@ func memoOf(now cluster.Time, tenants []tenant) []int64 {
 		if t.active == 0 && len(t.parts) == 0 {
 			continue
 		}
-		memo = append(memo, t.key, int64(t.quota), int64(t.active), int64(t.held), int64(len(t.parts)))
+		memo = append(memo, t.key, int64(t.quota), int64(t.active), t.service, int64(len(t.parts)))
 		for _, h := range t.parts {
 			memo = append(memo, h.number, h.quota, h.held)
 		}
@@ -459,7 +485,7 @@ func tenantsOf(memo []int64) (then cluster.Time, list []tenant) {
 	}
 	then, memo = cluster.Time(memo[0]), memo[1:]
 	for len(memo) >= 5 {
-		t := tenant{key: memo[0], quota: int(memo[1]), active: int(memo[2]), held: int(memo[3])}
+		t := tenant{key: memo[0], quota: int(memo[1]), active: int(memo[2]), service: memo[3]}
 		n := int(memo[4])
 		for memo = memo[5:]; n > 0 && len(memo) >= 3; n-- {
 			t.parts = append(t.parts, tenantPart{memo[0], memo[1], memo[2]})

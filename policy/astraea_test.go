@@ -32,13 +32,13 @@ func TestDeserves(t *testing.T) {
 // twice what it was to have; and only the last 24 hours count.
 func TestWindow(t *testing.T) {
 	const hour = cluster.Time(time.Hour)
-	x := tenant{quota: 4}
-	x.pass(4, 8, 0, 3*hour, hour)
+	x := tenant{quota: 4, each: 1000}
+	x.pass(4000, 8000, 0, 3*hour, hour)
 	x.look(3*hour, hour, 0)
 	if got := x.had(); got != 2 {
 		t.Errorf("%g, want 2", got)
 	}
-	x.pass(4, 0, 3*hour, 25*hour+hour/2, hour)
+	x.pass(4000, 0, 3*hour, 25*hour+hour/2, hour)
 	x.look(25*hour+hour/2, hour, 0)
 	if got, want := x.had(), 2/23.5; len(x.parts) != 24 || got < want-1e-9 || got > want+1e-9 {
 		t.Errorf("%d parts, %g, want %g", len(x.parts), got, want)
@@ -46,9 +46,9 @@ func TestWindow(t *testing.T) {
 	if x.look(26*hour, hour, 0); x.had() != 0 {
 		t.Errorf("%g of what was more than a day ago", x.had())
 	}
-	memo := memoOf(5, []tenant{x, {key: 7, quota: 1, active: 2, held: 3}})
+	memo := memoOf(5, []tenant{x, {key: 7, quota: 1, active: 2, service: 3000}})
 	then, list := tenantsOf(memo)
-	if then != 5 || len(list) != 2 || !slices.Equal(list[0].parts, x.parts) || list[1].key != 7 || list[1].held != 3 || list[1].active != 2 || list[1].quota != 1 {
+	if then != 5 || len(list) != 2 || !slices.Equal(list[0].parts, x.parts) || list[1].key != 7 || list[1].service != 3000 || list[1].active != 2 || list[1].quota != 1 {
 		t.Errorf("%v %+v", then, list)
 	}
 }
