@@ -131,23 +131,7 @@ func (e *Engine) consume(j *jobState) {
 	if len(e.resv) == 0 {
 		return
 	}
-	end := e.now.Add(j.expectedRun(e.limitOf(j)))
-	for i := range e.resv {
-		r := &e.resv[i]
-		if r.at >= end {
-			continue
-		}
-		for k := range r.nodes {
-			s := &r.nodes[k]
-			for a := range j.allocs {
-				if al := &j.allocs[a]; al.Node == s.node {
-					s.gpus -= int32(popcount(al.GPUs))
-					s.cpu -= al.CPU
-					s.ram -= al.RAM
-				}
-			}
-		}
-	}
+	e.holdSlack(j, j.allocs, 1)
 }
 
 func popcount(m uint64) (n int) {
@@ -365,6 +349,9 @@ func (e *Engine) timeline() timeline {
 				ending{at: a.end, job: cluster.NoJob, resv: noResv})
 		}
 	}
+	for _, id := range e.defrag.movers {
+		tl.extra = append(tl.extra, ending{at: e.now.Add(e.jobs[id].expectedRun(e.limitOf(e.jobs[id]))), job: id})
+	}
 	sortEndings(tl.extra)
 	for c, ok := tl.listed(); ok && c.at <= e.now; c, ok = tl.listed() {
 		c.at = e.jobs[c.job].expectedEnd(e.now)
@@ -462,13 +449,16 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 		return !c.take
 	}
 	j := e.jobs[c.job]
-	near := false
-	for i := range j.allocs {
-		e.st.release(&j.allocs[i])
+	near, allocs := false, j.allocs
+	if j.state == Stopping {
+		allocs = j.dest
 	}
-	for i := range j.allocs {
-		e.shy.freed[j.allocs[i].Node] = e.shy.now
-		n := &e.st.nodes[j.allocs[i].Node]
+	for i := range allocs {
+		e.st.release(&allocs[i])
+	}
+	for i := range allocs {
+		e.shy.freed[allocs[i].Node] = e.shy.now
+		n := &e.st.nodes[allocs[i].Node]
 		near = near || n.indexed && e.st.room(n, r, 1) > 0
 	}
 	return near

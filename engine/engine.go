@@ -43,6 +43,8 @@ type Config struct {
 	Unshared bool
 	// Launches is how often a job may fail to start before it is given up; 0: 3.
 	Launches int
+	// Defrag says whether running jobs are moved for waiting ones; nil: never.
+	Defrag *Defrag
 }
 
 // StopRule says how a job is preempted, and how long it has for it.
@@ -116,6 +118,7 @@ type Engine struct {
 	shy       shyness
 	ps        passState
 	advance   []advance
+	defrag    defrag
 	past      past
 	demand    demand
 
@@ -171,7 +174,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	if cfg.Backfill != nil {
 		e.mode = *cfg.Backfill
 	}
-	e.deps.init()
+	if e.deps.init(); cfg.Defrag != nil {
+		e.defrag = defrag{Defrag: cfg.Defrag.withDefaults(), on: true}
+	}
 	var joined []cluster.Node
 	if from != nil {
 		e.now = from.Now

@@ -27,6 +27,7 @@ const (
 	Resized                       // a Resize happened
 	Progress                      // a job reports work done
 	Demoted                       // a running job counts as best-effort from now on, until this run is over (Undo: no more)
+	Defragment                    // a person asks for moves (Config.Defrag) that let a pending job start, or with NoJob whichever it helps
 )
 
 // StopReason says why a job stopped.

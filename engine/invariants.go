@@ -63,6 +63,8 @@ func (e *Engine) checkJobs() error {
 			err = errors.New("eligible, but not pending")
 		case (j.state == Pending || j.state == Done) && (len(j.allocs) > 0 || len(j.leaving) > 0 || j.waits != 0 || len(j.waiters) > 0):
 			err = fmt.Errorf("has %d allocations, %d leaving, waits for %d, %d wait for it", len(j.allocs), len(j.leaving), j.waits, len(j.waiters))
+		case (j.dest != nil) != slices.Contains(e.defrag.movers, j.spec.ID) || j.dest != nil && (j.state != Stopping || j.reason != Preempted && j.reason != NodeLost):
+			err = fmt.Errorf("goes to %+v, and %v are on their way", j.dest, e.defrag.movers)
 		case j.state == Done && j.inArray:
 			err = errors.New("keeps its array's place")
 		case j.servedBefore < 0 || j.servedBefore > j.serviceAt(e.now) || j.ranBefore < 0 || j.ranBefore > j.ran || j.promotion > e.now:
@@ -346,12 +348,16 @@ func (e *Engine) checkBeside() error {
 func (e *Engine) checkBooks() error {
 	ts := e.tallies()
 	for _, j := range e.jobs {
-		if j == nil || !j.booked() {
+		if j == nil {
 			continue
 		}
-		for i := range j.allocs {
-			if err := ts[j.allocs[i].Node].add(&j.allocs[i], false); err != nil {
-				return fmt.Errorf("books: node %d, job %d: %w", j.allocs[i].Node, j.spec.ID, err)
+		allocs := j.dest
+		if j.booked() {
+			allocs = j.allocs
+		}
+		for i := range allocs {
+			if err := ts[allocs[i].Node].add(&allocs[i], false); err != nil {
+				return fmt.Errorf("books: node %d, job %d: %w", allocs[i].Node, j.spec.ID, err)
 			}
 		}
 	}

@@ -195,7 +195,7 @@ func (e *Engine) checkUsage() error {
 	jobs := make([]int, e.tree.Len())
 	cpu, ram := make([]cluster.Milli, e.tree.Len()), make([]cluster.MiB, e.tree.Len())
 	for _, j := range e.jobs {
-		if j == nil || !j.booked() {
+		if j == nil || !j.booked() && j.dest == nil {
 			continue
 		}
 		for _, q := range e.tree.Path(int(j.queue)) {

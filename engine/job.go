@@ -50,6 +50,7 @@ type jobState struct {
 	asleep   time.Duration // useful work that it has in memory
 	how      How           // while it stops: how it was told to
 	leaving  []Alloc       // given back by a shrink, physically still held
+	dest     []Alloc       // while it stops to be moved: where it goes, booked for it
 	resizing bool          // a Resize was decided, Resized has not come back
 	milli    cluster.Milli // held, or asked for at full size
 	weight   int64         // what an hour of its GPU model counts for, thousandths, as it was booked
@@ -63,6 +64,7 @@ type jobState struct {
 	packed   bool            // in this run others were on its devices, or it on theirs
 	claims   []Claim         // what they count on of its CPU and RAM
 	fails    int32           // failed launches in a row
+	moved    []cluster.Time  // when, as far back as keepMoves
 
 	preemptions int32
 	since       cluster.Time // last became pending

@@ -4,10 +4,11 @@ import "github.com/muster-gpu/muster/cluster"
 
 var (
 	eventNames = []string{"tick", "stopped", "start-failed", "node-up", "node-down", "node-drained", "gpu-bad", "queue-changed",
-		"submitted", "updated", "cancelled", "held", "started", "resized", "progress", "demoted"}
+		"submitted", "updated", "cancelled", "held", "started", "resized", "progress", "demoted", "defragment"}
 	reasonNames   = []string{"completed", "failed", "cancelled", "timed-out", "preempted", "node-lost", "launch-failed", "impossible", "never-ready"}
 	howNames      = []string{"suspend", "checkpoint", "kill"}
 	actionNames   = []string{"start", "preempt", "resize", "reject"}
+	defragNames   = []string{"off", "plan", "auto"}
 	backfillNames = []string{"none", "skip", "easy", "conservative"}
 )
 

@@ -104,11 +104,12 @@ func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 		}
 		return !held
 	})
-	return held
+	return held || e.destHolds(id, dev)
 }
 
 // displace takes the jobs back that were to start on a node.
 func (e *Engine) displace(id int32) {
+	e.dropDests(id, anyDevice)
 	var placed []*jobState
 	e.running.walk(func(it item) bool {
 		if j := e.jobs[it.id]; j.state == Placed && holdsNode(j, id) {
@@ -126,6 +127,7 @@ func (e *Engine) displace(id int32) {
 // whole, and requeued as a whole at its old place in the queue, unless it is
 // elastic and what is left of it is large enough.
 func (e *Engine) loseJobs(id int32, mask uint64) {
+	e.dropDests(id, mask)
 	ids := e.scratch.ids[:0]
 	e.running.walk(func(it item) bool {
 		for _, a := range e.jobs[it.id].allocs {

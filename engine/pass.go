@@ -233,7 +233,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 // anybody, and its being blocked has no consequence that is not drawn already.
 // Most of those that backfill looks at are; the rest of try costs more than this.
 func (e *Engine) hopeless(g *group) bool {
-	if g.shape < 0 || e.limits.byQueue || e.elastic > 0 || e.thorough {
+	if g.shape < 0 || e.limits.byQueue || e.elastic > 0 || e.thorough || e.defrag.due {
 		return false
 	}
 	s, l := &e.shapes[g.shape], &e.lanes[g.lane]
@@ -322,6 +322,10 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 		if !constrained && e.blockedBy == nil && !e.straddled && !s.several() { // else it might, were it first, or others first to leave, or where its first set goes taken
 			g.stuck = e.claims()
 		}
+	}
+	if r.code == refusedRoom && e.moveFor(j) {
+		e.consume(j)
+		return started, refusal{}
 	}
 	return deep, r
 }

@@ -496,6 +496,7 @@ func (e *Engine) canTake(a *Alloc, guested bool) bool {
 // limitsChanged makes queues leave what a window's end took from them: first
 // what exceeds a limit, then what others borrow of guarantees in force.
 func (e *Engine) limitsChanged() {
+	e.dropDests(-1, 0)
 	for q := e.tree.Len() - 1; q > 0; q-- {
 		for e.tree.Excess(q) > 0 && e.dismiss(e.leastIn(q)) {
 		}

@@ -53,7 +53,7 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 		}
 		if j.state == Pending && j.parked == NotParked {
 			e.lineUp(j)
-		} else if j.booked() {
+		} else if j.booked() || j.dest != nil {
 			e.charge(j, 1)
 		}
 	}

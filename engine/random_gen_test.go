@@ -103,6 +103,9 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 			n.MIG = pick(r, "0:*", fmt.Sprintf("%d:*", n.GPUs-1))
 		}
 	}
+	if chance(r, 30) {
+		sc.cfg.Defrag = &engine.Defrag{Auto: chance(r, 20), Every: seconds(700)}
+	}
 	return sc, nil
 }
 

@@ -109,7 +109,7 @@ func shrink(sc *scenario, err error) (*scenario, error) {
 	}
 	for _, cut := range []func(*engine.Config){
 		func(c *engine.Config) { c.Spec.Reservations = nil }, func(c *engine.Config) { c.Spec.Partitions = nil },
-		func(c *engine.Config) { c.Spec.Queues = nil }, func(c *engine.Config) { c.Starvation = 0 }, func(c *engine.Config) { c.MinRuntime = 0 },
+		func(c *engine.Config) { c.Defrag = nil }, func(c *engine.Config) { c.Spec.Queues = nil }, func(c *engine.Config) { c.Starvation = 0 }, func(c *engine.Config) { c.MinRuntime = 0 },
 	} {
 		c := *sc
 		cut(&c.cfg)

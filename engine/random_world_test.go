@@ -54,6 +54,7 @@ type report struct {
 
 // randomWorld is a driver that reacts at random and checks every decision.
 type randomWorld struct {
+	moves    int // of jobs for others
 	sc       *scenario
 	e, twin  *engine.Engine
 	memoTwin bool
@@ -194,6 +195,11 @@ func (w *randomWorld) decide(b engine.Batch) error {
 	d := w.e.Step(b)
 	w.note("%v %s", b.Now, describe(&b, &d))
 	w.keepRecords()
+	for _, m := range w.e.Moved() {
+		if m.Made {
+			w.moves += len(m.Moves)
+		}
+	}
 	if err := w.e.CheckInvariants(); err != nil {
 		return err
 	}
@@ -331,7 +337,7 @@ func (w *randomWorld) outside(ev *engine.Event) (engine.Event, bool) {
 		}
 		return *ev, true
 	}
-	if ev.Type != engine.Tick && (int(ev.Job) >= len(w.jobs) || w.jobs[ev.Job] == nil) {
+	if ev.Type != engine.Tick && ev.Type != engine.Defragment && (int(ev.Job) >= len(w.jobs) || w.jobs[ev.Job] == nil) {
 		return *ev, true // about a job that nobody knows
 	}
 	if ev.Type == engine.Progress && w.jobs[ev.Job].phase != runs {

@@ -77,6 +77,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	e.fresh, e.seenAt = s.Fresh || !same, e.epoch
 	e.restorePlan(s)
+	e.defrag.round = s.Looked
 	e.actions = nil
 	e.untouch()
 	return e, nil
@@ -160,7 +161,7 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 		started: r.Started, firstStart: r.FirstStart, ended: r.Ended, acc: r.Acc, attained: r.Attained, weighted: r.Weighted, unweighted: r.Unweighted, weight: cmp.Or(r.Weight, cluster.Whole), ran: r.Ran, done: r.Done,
 		saved: r.Saved, rate: r.Rate, speed: r.Speed, limitAt: r.LimitAt, promise: cluster.Never, group: -1,
 		promotion: r.Promotion, servedBefore: r.Before, ranBefore: r.RanBefore, predicted: r.Predicted,
-		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs())}
+		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs()), moved: slices.Clone(r.Moved)}
 	if e.plans.planner != nil {
 		j.served = slices.Clone(r.Served)
 	}
@@ -302,6 +303,10 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		}
 	}
 	if j.state == Stopping {
+		if r.Dest != nil && e.validAllocs(r.Dest, true) {
+			e.reserveDest(j, slices.Clone(r.Dest))
+			e.charge(j, 1)
+		}
 		return
 	}
 	for i := range j.allocs {

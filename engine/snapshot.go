@@ -35,6 +35,7 @@ type Snapshot struct {
 	Past    *PastRecord     `json:"past,omitempty"`
 	Fresh   bool            `json:"fresh,omitempty"` // something is to be looked at in the next step
 	Planned *PlanRecord     `json:"planned,omitempty"`
+	Looked  cluster.Time    `json:"looked,omitempty"` // the last round in which moves were looked for
 }
 
 // PlanRecord is where a policy that plans is.
@@ -63,6 +64,8 @@ type JobRecord struct {
 	Frozen      []Alloc         `json:"frozen,omitempty"` // with Asleep, where it is not Home
 	Asleep      time.Duration   `json:"asleep,omitempty"`
 	Leaving     []Alloc         `json:"leaving,omitempty"`
+	Dest        []Alloc         `json:"dest,omitempty"`  // while it stops to be moved: where it goes
+	Moved       []cluster.Time  `json:"moved,omitempty"` // when it was, not long ago
 	Waiters     []cluster.JobID `json:"waiters,omitempty"`
 	Claims      []Claim         `json:"claims,omitempty"` // what the waiters count on of its CPU and RAM
 	Beside      int32           `json:"beside,omitempty"` // 1 + the job whose guest it is
@@ -160,7 +163,7 @@ func (e *Engine) Snapshot() Snapshot {
 func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
 		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
-		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun}
+		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round}
 	if p := &e.plans; p.planner != nil {
 		s.Planned = &PlanRecord{Last: p.last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.memo)}
 	}
@@ -213,7 +216,7 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 	}
 	r := &JobRecord{Spec: j.spec, State: j.state, Reason: j.reason, Parked: j.parked, Eligible: j.eligible, InArray: j.inArray,
 		Promoted: j.promoted, Demoted: j.demoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
-		Leaving: slices.Clone(j.leaving), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
+		Leaving: slices.Clone(j.leaving), Dest: slices.Clone(j.dest), Moved: slices.Clone(j.moved), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
 		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed,
 		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, Predicted: j.predicted,

@@ -18,7 +18,7 @@ func (e *Engine) Step(b Batch) Decision {
 	e.now = b.Now
 	e.untouch()
 	e.stats.Steps++
-	e.actions = e.actions[:0]
+	e.actions, e.defrag.seen = e.actions[:0], nil
 	for phase := range 3 { // completions, then losses, then arrivals and the rest
 		for i := range b.Events {
 			if phaseOf(b.Events[i].Type) == phase {
@@ -27,6 +27,7 @@ func (e *Engine) Step(b Batch) Decision {
 		}
 	}
 	e.runTimers()
+	e.defragDue()
 	e.startReady()
 	planned := e.planDue()
 	if planned {
@@ -44,6 +45,7 @@ func (e *Engine) Step(b Batch) Decision {
 		}
 		e.plans.dirty = dirty // who comes back from a placement could run before
 	}
+	e.defrag.due = false
 	e.mix(uint64(b.Now))
 	for i := range e.actions {
 		e.mixAction(&e.actions[i])
@@ -71,6 +73,9 @@ func (e *Engine) handle(ev *Event) {
 		return
 	case QueueChanged:
 		e.replaceQueues(ev.Queues)
+		return
+	case Defragment:
+		e.askMoves(ev.Job)
 		return
 	case Tick:
 		return
@@ -151,6 +156,7 @@ func (e *Engine) finish(j *jobState, reason StopReason) {
 		return
 	}
 	e.touch(j)
+	e.dropDest(j)
 	e.withdraw(j)
 	e.replan()
 	j.state, j.reason, j.ended, j.parked = Done, reason, e.now, NotParked
@@ -188,7 +194,7 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 	if was != Stopping || j.how != Suspend {
 		j.saved = j.done
 	}
-	held := j.allocs
+	held, dest := j.allocs, e.dropDest(j)
 	e.free(j, was)
 	reason := ev.Reason
 	if was == Stopping && (reason == Preempted || reason == NodeLost && wanted != Preempted) {
@@ -197,12 +203,12 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 	if was != Stopping || reason != Preempted || j.how != Suspend {
 		held = nil
 	}
-	e.comeBack(j, reason, apart(held))
+	e.comeBack(j, reason, apart(held), dest)
 }
 
 // comeBack ends a stopped job, or puts it back into the queue; home is where
-// its memory stays if it is suspended.
-func (e *Engine) comeBack(j *jobState, reason StopReason, home []Alloc) {
+// its memory stays if it is suspended, dest where it goes if it is moved.
+func (e *Engine) comeBack(j *jobState, reason StopReason, home, dest []Alloc) {
 	switch {
 	case reason == Preempted || reason == NodeLost:
 		j.preemptions++
@@ -214,6 +220,7 @@ func (e *Engine) comeBack(j *jobState, reason StopReason, home []Alloc) {
 			j.frozen, j.asleep = home, j.done
 		}
 		e.requeue(j)
+		e.land(j, dest)
 	default:
 		e.finish(j, reason)
 	}
@@ -256,11 +263,11 @@ func (e *Engine) startFailed(j *jobState) {
 		return
 	}
 	e.touch(j)
-	was, wanted := j.state, j.reason
+	was, wanted, dest := j.state, j.reason, e.dropDest(j)
 	e.accrue(j)
 	e.free(j, was)
 	if was == Stopping { // it was called off: no fault of its own
-		e.comeBack(j, wanted, nil)
+		e.comeBack(j, wanted, nil, dest)
 		return
 	}
 	if j.fails++; int(j.fails) >= e.cfg.Launches {
@@ -393,6 +400,7 @@ func (e *Engine) cancel(j *jobState) {
 		e.stop(j, Kill, WasCancelled, cluster.NoJob)
 	case Stopping:
 		e.touch(j)
+		e.dropDest(j)
 		j.reason = WasCancelled // what it stops for now: it does not come back
 	}
 }
@@ -435,5 +443,5 @@ func (e *Engine) nextWake() cluster.Time {
 	} else if e.live > 0 {
 		wake = min(wake, e.limits.nextChange(e), e.advanceChange())
 	}
-	return min(wake, e.planWake())
+	return min(wake, e.planWake(), e.defragWake())
 }

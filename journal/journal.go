@@ -36,6 +36,7 @@ type Header struct {
 	Launches   int                 `json:"launches,omitempty"`
 	Unshared   bool                `json:"unshared,omitempty"` // whole GPUs are handed out once
 	Stop       *[3]engine.StopRule `json:"stop,omitempty"`     // absent: the default
+	Defrag     *engine.Defrag      `json:"defrag,omitempty"`   // absent: nobody is moved
 	Perf       *perf.Table         `json:"perf,omitempty"`     // what policies that plan know of speeds; absent: nothing
 	Snapshot   *engine.Snapshot    `json:"snapshot,omitempty"` // what the engine knew already; absent: nothing
 }
@@ -55,7 +56,7 @@ func (h *Header) NewEngine() (*engine.Engine, error) {
 // Config is the configuration of that engine.
 func (h *Header) Config() (engine.Config, error) {
 	cfg := engine.Config{Spec: h.Spec, Depth: h.Depth, Reserve: h.Reserve, MinRuntime: h.MinRuntime,
-		Starvation: h.Starvation, Launches: h.Launches, Unshared: h.Unshared, Stop: h.Stop}
+		Starvation: h.Starvation, Launches: h.Launches, Unshared: h.Unshared, Stop: h.Stop, Defrag: h.Defrag}
 	if h.Perf != nil {
 		cfg.Speeds = perf.Belief{Model: h.Perf}
 	}

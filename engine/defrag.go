@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Defragmentation (D-defrag): enough GPUs are free for a waiting gang, but not
+// together. Running jobs are moved, so that they are. A move is a preemption
+// whose victim has its next devices before it is told to leave: they are in the
+// books for it (jobState.dest), so that nothing can come between. The gang has
+// its own likewise, and starts when those who leave them have left.
+
+// Defrag says whether jobs are moved, and how many.
+type Defrag struct {
+	// Auto: moves that are worth it are made by themselves; else only those that
+	// somebody asks for (event Defragment).
+	Auto bool `json:"auto,omitempty"`
+	// Moves bounds how many jobs are on their way at once; 0: 4.
+	Moves int `json:"moves,omitempty"`
+	// PerHour bounds how often one job is moved within an hour; 0: 2.
+	PerHour int `json:"per_hour,omitempty"`
+	// Every is how often moves are looked for where Auto is set; 0: 5 minutes.
+	Every time.Duration `json:"every,omitempty"`
+	// Horizon bounds the wait that moves are believed to save, and is what they
+	// save where no start is in sight without them; 0: 24 hours.
+	Horizon time.Duration `json:"horizon,omitempty"`
+}
+
+// ParseDefrag reads how far defragmentation goes: off, plan (moves are made for whom
+// somebody asks) or auto.
+func ParseDefrag(s string) (*Defrag, error) {
+	v, err := parseName("way to defragment", s, defragNames)
+	if err != nil || v == 0 {
+		return nil, err
+	}
+	return &Defrag{Auto: v == 2}, nil
+}
+
+// String is off, plan or auto.
+func (d *Defrag) String() string {
+	switch {
+	case d == nil:
+		return defragNames[0]
+	case d.Auto:
+		return defragNames[2]
+	}
+	return defragNames[1]
+}
+
+// withDefaults fills in what is not stated.
+func (d Defrag) withDefaults() Defrag {
+	d.Moves, d.PerHour = cmp.Or(d.Moves, 4), cmp.Or(d.PerHour, 2)
+	d.Every, d.Horizon = cmp.Or(d.Every, 5*time.Minute), cmp.Or(d.Horizon, 24*time.Hour)
+	return d
+}
+
+// Move is one job that goes elsewhere. Its cost is what its GPUs do not compute
+// meanwhile: GPUs x (Stop + Restart + Lost).
+type Move struct {
+	Job     cluster.JobID `json:"job"`
+	Name    string        `json:"name,omitempty"`
+	GPUs    int           `json:"gpus"`
+	From    []string      `json:"from"`    // nodes; with their GPUs where they have islands
+	To      []string      `json:"to"`      // nodes
+	Stop    time.Duration `json:"stop"`    // until it has left: what a checkpoint takes
+	Restart time.Duration `json:"restart"` // until it computes again
+	Lost    time.Duration `json:"lost"`    // work since its last checkpoint, where it writes none when it leaves
+	Cost    time.Duration `json:"cost"`    // GPU time
+}
+
+// Moves is what would let one waiting job start, or why nothing does.
+type Moves struct {
+	Job     cluster.JobID `json:"job"`
+	Name    string        `json:"name,omitempty"`
+	GPUs    int           `json:"gpus"`
+	Moves   []Move        `json:"moves,omitempty"`
+	On      []string      `json:"on,omitempty"` // nodes where the job then runs
+	Cost    time.Duration `json:"cost"`         // GPU time of all moves
+	Without cluster.Time  `json:"without"`      // its expected start if nobody moves; Never: none is in sight
+	Start   cluster.Time  `json:"start"`        // its start if they move now
+	Saved   time.Duration `json:"saved"`        // the wait that this saves, at most the horizon
+	Weight  int           `json:"weight"`       // of its tier, in thousandths
+	Benefit time.Duration `json:"benefit"`      // GPU time: Saved x GPUs x Weight
+	Worth   bool          `json:"worth"`        // the benefit exceeds the cost
+	Made    bool          `json:"made,omitempty"`
+	Text    string        `json:"text,omitempty"` // why nothing is moved
+}
+
+// defrag is where the engine is in looking for moves.
+type defrag struct {
+	Defrag
+	on     bool
+	round  cluster.Time // the last one, of Every, in which moves were looked for
+	due    bool         // this pass looks for moves
+	look   bool         // ... and makes none
+	only   cluster.JobID
+	tried  int
+	seen   []Moves         // what the last pass that looked found
+	movers []cluster.JobID // who leaves for devices that are booked for it, by number
+}
+
+// keepMoves is how long it is remembered that a job was moved.
+const keepMoves = time.Hour
+
+// mostGangs bounds for how many waiting jobs moves are looked for in one pass.
+const mostGangs = 16
+
+// defragDue says whether the pass of this step looks for moves.
+func (e *Engine) defragDue() {
+	d := &e.defrag
+	if p := cluster.Time(d.Every); d.on && d.Auto && e.pending > 0 && e.now/p != d.round {
+		d.round, d.due, d.only = e.now/p, true, cluster.NoJob
+	}
+	if d.due {
+		d.tried, d.seen, e.fresh = 0, nil, true
+	}
+}
+
+// defragWake is when the engine wants to be called to look for moves.
+func (e *Engine) defragWake() cluster.Time {
+	d := &e.defrag
+	if p := cluster.Time(d.Every); d.on && d.Auto && e.pending > 0 {
+		return (e.now/p + 1) * p
+	}
+	return cluster.Never
+}
+
+// askMoves has the pass of this step look for moves for one job, or for all.
+func (e *Engine) askMoves(job cluster.JobID) {
+	if d := &e.defrag; d.on {
+		d.due, d.only = true, job
+	}
+}
+
+// Moved is what the last step that looked for moves found, in the order of the
+// line. It is valid until the next step.
+func (e *Engine) Moved() []Moves { return e.defrag.seen }
+
+// LookForMoves says which moves would let waiting jobs start, the one, or with NoJob
+// those that a pass looks at. The engine is another when it returns: the caller
+// restored it for this.
+func (e *Engine) LookForMoves(job cluster.JobID) []Moves {
+	d := &e.defrag
+	if !d.on {
+		d.Defrag, d.on = d.withDefaults(), true
+	}
+	d.due, d.look, d.only, d.tried, d.seen = true, true, job, 0, nil
+	e.pass()
+	d.due, d.look = false, false
+	if job != cluster.NoJob && len(d.seen) == 0 {
+		d.seen = []Moves{e.notLooked(job)}
+	}
+	return d.seen
+}
+
+// notLooked says why no moves were looked for.
+func (e *Engine) notLooked(id cluster.JobID) Moves {
+	m := Moves{Job: id, Without: cluster.Never, Start: cluster.Never, Text: "there is no such job"}
+	j := e.job(id)
+	if j == nil {
+		return m
+	}
+	m.Name, m.GPUs, m.Text = j.spec.Name, int(j.devices), "no moves are looked for: it is "+j.state.String()
+	switch {
+	case j.state != Pending:
+	case !j.eligible:
+		m.Text = "no move would help: " + e.parkedText(j)
+	case e.overQuota(j, e.leastMilli(j)).code != notRefused:
+		r := e.overQuota(j, e.leastMilli(j))
+		m.Text = "no move would help: " + e.refusalText(&r)
+	default:
+		m.Text = "no moves are looked for: others come before it, or it waits for more than room"
+	}
+	return m
+}
+
+// moveFor looks for moves that let a job start that has no room, and makes them
+// if they are worth it.
+func (e *Engine) moveFor(j *jobState) bool {
+	d := &e.defrag
+	if !d.due || d.only != cluster.NoJob && d.only != j.spec.ID || d.tried >= mostGangs {
+		return false
+	}
+	d.tried++
+	m, way := e.planMoves(j)
+	made := way != nil && m.Worth && !d.look
+	if made {
+		m.Made = true
+		e.relocate(j, way)
+	}
+	d.seen = append(d.seen, m)
+	return made
+}
+
+// planMoves finds the cheapest moves for a job, and whether they are worth it.
+func (e *Engine) planMoves(j *jobState) (Moves, *relocation) {
+	s := e.shapeAt(j.shape)
+	m := Moves{Job: j.spec.ID, Name: j.spec.Name, GPUs: s.gpus, Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.spec.Tier)}
+	if m.Text = e.unmoving(j, s); m.Text != "" {
+		return m, nil
+	}
+	way, text := e.findMoves(j, s)
+	e.constrain(j)
+	if way == nil {
+		m.Text = text
+		return m, nil
+	}
+	e.describe(&m, way)
+	if r, ok := e.foreseen(j); ok && r.at < e.now.Add(cluster.MaxDuration/2) {
+		m.Without = r.at
+	}
+	m.Saved = e.defrag.Horizon
+	if m.Without != cluster.Never {
+		m.Saved = min(m.Saved, max(0, m.Without.Sub(m.Start)))
+	}
+	m.Benefit = times(m.Saved, int64(m.GPUs*m.Weight)) / 1000
+	switch m.Worth = m.Benefit > m.Cost; {
+	case m.Saved == 0:
+		m.Text = "not worth it: it starts as soon without moves"
+	case !m.Worth:
+		m.Text = fmt.Sprintf("not worth it: %s of GPU time are lost for %s", gpuTime(m.Cost), gpuTime(m.Benefit))
+	}
+	return m, way
+}
+
+// weightOf is what a GPU hour that a job of the tier waits less counts for against one
+// that is lost, in thousandths: a design decision, each tier twice the one below.
+func weightOf(t cluster.Tier) int { return 2000 >> t }
+
+// times multiplies, up to the largest duration that there is.
+func times(d time.Duration, n int64) time.Duration {
+	if n > 0 && d > cluster.MaxDuration/time.Duration(n) {
+		return cluster.MaxDuration
+	}
+	return d * time.Duration(n)
+}
+
+func gpuTime(d time.Duration) string { return cluster.FormatDuration(d.Round(time.Second)) }
+
+// unmoving says why moves cannot help the job; "": they may.
+func (e *Engine) unmoving(j *jobState, s *shape) string {
+	r := &s.sets[0].Request
+	switch {
+	case e.plans.planner != nil:
+		return "policy " + e.plans.planner.Name() + " plans where jobs run: nobody else moves them"
+	case len(e.advance) > 0:
+		return "there are advance reservations: jobs are not moved around them yet"
+	case len(s.sets) != 1 || r.GPUs == 0 || r.Fractional() || r.Profile != "":
+		return "jobs are moved for gangs of one kind of task with whole GPUs only"
+	case s.meek:
+		return "it asks that nobody is stopped for it"
+	case j.home != nil:
+		return "it is suspended, and goes on only where its memory is"
+	}
+	if have := e.freeFor(s); have < s.gpus {
+		return fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.gpus), have)
+	}
+	return ""
+}
+
+// freeFor is the free GPUs of the model of which most are free.
+func (e *Engine) freeFor(s *shape) (most int) {
+	list := s.stages
+	if s.min > 1 {
+		list = s.gangs
+	}
+	for i := range list {
+		free := 0
+		for _, ci := range list[i].classes {
+			free += e.st.classes[ci].free
+		}
+		most = max(most, free)
+	}
+	return most
+}
+
+// describe writes down who goes where, and what that costs.
+func (e *Engine) describe(m *Moves, way *relocation) {
+	m.On, m.Start = e.nodesOf(way.allocs), e.now
+	for i := range way.movers {
+		x := &way.movers[i]
+		m.Moves = append(m.Moves, Move{Job: x.j.spec.ID, Name: x.j.spec.Name, GPUs: int(x.j.devices), From: e.nodesOf(x.j.allocs), To: e.nodesOf(x.dest),
+			Stop: x.stop, Restart: x.j.spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost})
+		m.Cost += x.cost
+		m.Start = max(m.Start, e.now.Add(x.stop))
+	}
+}
+
+// nodesOf lists the names of the nodes of allocations, each once, and the GPUs where a
+// node has islands: somebody may move from one to the other.
+func (e *Engine) nodesOf(allocs []Alloc) (names []string) {
+	for i := range allocs {
+		n := &e.st.nodes[allocs[i].Node]
+		name := n.spec.Name
+		if n.split {
+			var list []string
+			for m := allocs[i].GPUs; m != 0; m &= m - 1 {
+				list = append(list, strconv.Itoa(bits.TrailingZeros64(m)))
+			}
+			name += ":" + strings.Join(list, ",")
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// String is the moves in one line.
+func (m *Moves) String() string {
+	if len(m.Moves) == 0 {
+		return m.Text
+	}
+	var list []string
+	for i := range m.Moves {
+		x := &m.Moves[i]
+		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s", x.Job, gpuText(x.GPUs), strings.Join(x.From, ","), strings.Join(x.To, ",")))
+	}
+	text := fmt.Sprintf("%s; costs %s of GPU time", strings.Join(list, ", "), gpuTime(m.Cost))
+	if m.Text != "" {
+		return text + "; " + m.Text
+	}
+	return text + fmt.Sprintf("; saves a wait of %s", gpuTime(m.Saved))
+}

@@ -1,0 +1,430 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// The search for moves (D-defrag): for each block in which the gang could be,
+// the cheapest jobs whose departure lets it fit there and that find room
+// elsewhere, the largest first, each where it leaves least.
+
+// mover is a running job that may be moved.
+type mover struct {
+	j    *jobState
+	how  How
+	stop time.Duration // until it has left
+	lost time.Duration // work
+	cost time.Duration // GPU time
+	dest []Alloc       // where it goes
+}
+
+// relocation is a way to let a gang start.
+type relocation struct {
+	movers []mover
+	allocs []Alloc // the gang's
+	cost   time.Duration
+}
+
+// block is where a gang could be: a domain of a topology level, or anywhere.
+type block struct {
+	Domain
+	movers []mover       // who holds devices there, and may be moved; by cost
+	least  time.Duration // they cost at least, where that is known
+}
+
+const (
+	exactMovers = 8  // of so many in a block every choice is tried
+	mostBlocks  = 64 // so many are tried, the cheapest first
+)
+
+// findMoves returns the cheapest way to let the job start, or says why there is none.
+func (e *Engine) findMoves(j *jobState, s *shape) (best *relocation, text string) {
+	d := &e.defrag
+	left := d.Moves - len(d.movers)
+	if left <= 0 {
+		return nil, fmt.Sprintf("%s on the way already: no more are moved at once", jobsText(len(d.movers)))
+	}
+	movers, kept := e.movable(j)
+	if len(movers) == 0 {
+		return nil, "no running job may be moved" + kept
+	}
+	blocks := e.blocks(s, movers)
+	for i := range blocks[:min(len(blocks), mostBlocks)] {
+		b := &blocks[i]
+		if best != nil && b.least > best.cost {
+			break
+		}
+		if way := e.vacate(j, s, b, left, best); way != nil {
+			best = way
+		}
+	}
+	if best == nil {
+		return nil, "no moves make room: those who could leave find no room elsewhere, or are too few" + kept
+	}
+	return best, ""
+}
+
+// movable lists the running jobs that may be moved for another, by number, and says
+// what keeps others where they are.
+func (e *Engine) movable(j *jobState) (list []mover, kept string) {
+	young, often := 0, 0
+	e.running.walk(func(it item) bool {
+		v := e.jobs[it.id]
+		switch {
+		case !e.mayMove(v) || v.tier() < j.spec.Tier:
+		case !e.mayStop(v):
+			young++
+		case v.movedSince(e.now.Add(-keepMoves)) >= e.defrag.PerHour:
+			often++
+		default:
+			list = append(list, e.moverOf(v))
+		}
+		return true
+	})
+	slices.SortFunc(list, func(a, b mover) int { return cmp.Compare(a.j.spec.ID, b.j.spec.ID) })
+	if young > 0 {
+		kept += fmt.Sprintf("; %s within the minimum run time", jobsText(young))
+	}
+	if often > 0 {
+		kept += fmt.Sprintf("; %s moved %d times within the hour", jobsText(often), e.defrag.PerHour)
+	}
+	return list, kept
+}
+
+// mayMove reports whether a job may be moved at all: it runs on whole GPUs of its
+// own, one kind of task, at one size, and comes back when it is stopped.
+func (e *Engine) mayMove(v *jobState) bool {
+	s := e.shapeAt(v.shape)
+	r := &s.sets[0].Request
+	return v.state == Running && v.spec.Tier != cluster.Critical && !v.spec.NoRequeue && !v.spec.Hold && len(s.sets) == 1 && s.min == s.max &&
+		r.GPUs > 0 && !r.Fractional() && r.Profile == "" && !v.hosted() && len(v.guests) == 0 && !v.packed && !v.resizing &&
+		(e.limits.closed == 0 || !e.isClosed(int(v.queue)))
+}
+
+// movedSince counts how often the job was moved from an instant on.
+func (j *jobState) movedSince(at cluster.Time) (n int) {
+	for _, t := range j.moved {
+		if t > at {
+			n++
+		}
+	}
+	return n
+}
+
+// moverOf says what moving a job costs (C-checkpoint): GPUs x (checkpoint + restore
+// + lost work). Suspending it would keep it where it is.
+func (e *Engine) moverOf(v *jobState) mover {
+	c, grace := &v.spec.Checkpoint, e.cfg.Stop[v.spec.Tier].Grace
+	m := mover{j: v, how: e.howToStop(v)}
+	if m.how == Suspend {
+		if m.how = Checkpoint; c.None {
+			m.how = Kill
+		}
+	}
+	if m.how == Checkpoint {
+		m.stop = min(c.Cost, grace)
+	}
+	if m.how == Kill || c.Cost > grace { // it does not get as far as to write one
+		m.lost = v.unsavedAt(e.now)
+	}
+	m.cost = times(m.stop+c.Restart+m.lost, int64(v.devices))
+	return m
+}
+
+// blocks lists where the gang could be, the cheapest first as far as is known.
+func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
+	level := cluster.LevelNode
+	switch {
+	case s.topo.Required && s.topo.Level != cluster.LevelAny && (s.min > 1 || s.topo.Level == cluster.LevelNVLink):
+		level = s.topo.Level
+	case s.min > 1:
+		level = cluster.LevelAny
+	}
+	at := map[Domain]int{} // looked up only
+	on := e.byNode(movers)
+	add := func(id int32, d Domain) {
+		k, ok := at[d]
+		if !ok {
+			k = len(list)
+			at[d] = k
+			list = append(list, block{Domain: d})
+		}
+		b := &list[k]
+		for _, i := range on[id] {
+			if e.gpusIn(movers[i].j, d) > 0 && !(len(movers[i].j.allocs) > 1 && slices.ContainsFunc(b.movers, func(m mover) bool { return m.j == movers[i].j })) {
+				b.movers = append(b.movers, movers[i])
+			}
+		}
+	}
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		switch {
+		case !n.indexed || !s.any.has(n.class):
+		case level == cluster.LevelAny:
+			list = append(list[:0], block{movers: slices.Clone(movers)})
+		case level == cluster.LevelNVLink && n.split:
+			for i := range n.islands() {
+				add(int32(id), islandDomain(int32(id), i))
+			}
+		default:
+			add(int32(id), n.domain(int32(id), level))
+		}
+	}
+	for i := range list {
+		e.priceBlock(s, &list[i])
+	}
+	list = slices.DeleteFunc(list, func(b block) bool { return len(b.movers) == 0 || b.least == cluster.MaxDuration })
+	slices.SortStableFunc(list, func(a, b block) int { return cmp.Compare(a.least, b.least) })
+	return list
+}
+
+// byNode lists for each node who holds devices there, by index.
+func (e *Engine) byNode(movers []mover) [][]int {
+	on := make([][]int, len(e.st.nodes))
+	for i := range movers {
+		for _, a := range movers[i].j.allocs {
+			if l := on[a.Node]; len(l) == 0 || l[len(l)-1] != i {
+				on[a.Node] = append(l, i)
+			}
+		}
+	}
+	return on
+}
+
+// priceBlock sorts who may leave a block by cost. Within one node it is known what room
+// there costs at least (MaxDuration: there cannot be any).
+func (e *Engine) priceBlock(s *shape, b *block) {
+	slices.SortStableFunc(b.movers, func(x, y mover) int { return cmp.Compare(x.cost, y.cost) })
+	if id, _, ok := b.single(); ok {
+		n := &e.st.nodes[id]
+		b.least, _ = e.cheapest(b.movers, b.Domain, s.gpus-n.freeOn(b.devices(n)))
+	}
+}
+
+// single returns the node of a domain that is one, or part (on) of one.
+func (d Domain) single() (id int32, on, ok bool) {
+	if d.Level == cluster.LevelNode {
+		return d.ID, false, true
+	}
+	id, _, ok = d.island()
+	return id, true, ok
+}
+
+// gpusIn counts the GPUs that a job holds in a domain.
+func (e *Engine) gpusIn(v *jobState, d Domain) (k int) {
+	for i := range v.allocs {
+		a := &v.allocs[i]
+		n := &e.st.nodes[a.Node]
+		if at, _, ok := d.island(); ok && at == a.Node || !ok && (d.Level == cluster.LevelAny || n.domain(a.Node, d.Level) == d) {
+			k += popcount(a.GPUs & d.devices(n))
+		}
+	}
+	return k
+}
+
+// cheapest chooses the jobs of least cost that together hold at least so many GPUs
+// in a domain: the knapsack, exactly. MaxDuration: they do not.
+func (e *Engine) cheapest(movers []mover, d Domain, gpus int) (cost time.Duration, chosen []int) {
+	if gpus <= 0 {
+		return 0, nil
+	}
+	best := make([]time.Duration, gpus+1) // by GPUs still needed; what is more counts as all
+	from := make([][]int, gpus+1)
+	for k := range best {
+		best[k] = cluster.MaxDuration
+	}
+	best[0] = 0
+	for i := range movers {
+		w := e.gpusIn(movers[i].j, d)
+		for k := gpus; k > 0; k-- {
+			rest := max(0, k-w)
+			if best[rest] == cluster.MaxDuration {
+				continue
+			}
+			if c := best[rest] + movers[i].cost; w > 0 && c < best[k] {
+				best[k], from[k] = c, append(slices.Clone(from[rest]), i)
+			}
+		}
+	}
+	return best[gpus], from[gpus]
+}
+
+// vacate returns the cheapest way to have the gang in a block, if it costs less than
+// the best one so far.
+func (e *Engine) vacate(j *jobState, s *shape, b *block, most int, best *relocation) *relocation {
+	if _, _, ok := b.single(); ok && len(b.movers) <= exactMovers {
+		return e.vacateExactly(j, s, b, most, best)
+	}
+	movers := slices.Clone(b.movers)
+	for range exactMovers { // without whom there was no room for elsewhere
+		chosen := e.chooseNodes(s, b, movers)
+		if len(chosen) == 0 || len(chosen) > most {
+			return nil
+		}
+		way, stuck := e.tryMoves(j, s, b.Domain, chosen)
+		if way != nil && (best == nil || way.cost < best.cost) {
+			return way
+		}
+		if way != nil || stuck == nil {
+			return nil
+		}
+		movers = slices.DeleteFunc(movers, func(m mover) bool { return m.j == stuck })
+	}
+	return nil
+}
+
+// vacateExactly tries every choice of those who may leave, the cheapest first.
+func (e *Engine) vacateExactly(j *jobState, s *shape, b *block, most int, best *relocation) *relocation {
+	type choice struct {
+		mask int
+		cost time.Duration
+		n    int
+	}
+	var list []choice
+	for mask := 1; mask < 1<<len(b.movers); mask++ {
+		c := choice{mask: mask}
+		for i := range b.movers {
+			if mask>>i&1 == 1 {
+				c.cost, c.n = c.cost+b.movers[i].cost, c.n+1
+			}
+		}
+		if c.n <= most {
+			list = append(list, c)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y choice) int { return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(x.n, y.n)) })
+	for _, c := range list {
+		if best != nil && (c.cost > best.cost || c.cost == best.cost && c.n >= len(best.movers)) {
+			return nil
+		}
+		var chosen []mover
+		for i := range b.movers {
+			if c.mask>>i&1 == 1 {
+				chosen = append(chosen, b.movers[i])
+			}
+		}
+		if way, _ := e.tryMoves(j, s, b.Domain, chosen); way != nil {
+			return way
+		}
+	}
+	return nil
+}
+
+// chooseNodes chooses who leaves a block: task by task where the next one costs least.
+func (e *Engine) chooseNodes(s *shape, b *block, movers []mover) (chosen []mover) {
+	type offer struct {
+		id    int32
+		extra int // GPUs of the tasks that it was chosen for
+		cost  time.Duration
+		who   []int
+		known bool
+	}
+	r, missing, on := &s.sets[0].Request, int(s.min), e.byNode(movers)
+	var nodes []offer
+	part := func(id int32) Domain {
+		if at, island, ok := b.single(); ok && island && at == id {
+			return b.Domain
+		}
+		return Domain{cluster.LevelNode, id}
+	}
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		at, _, one := b.single()
+		if !n.indexed || !s.any.has(n.class) || one && at != int32(id) || !one && b.Level != cluster.LevelAny && n.domain(int32(id), b.Level) != b.Domain {
+			continue
+		}
+		nodes = append(nodes, offer{id: int32(id)})
+		missing -= n.freeOn(part(int32(id)).devices(n)) / r.GPUs
+	}
+	taken := make([]bool, len(movers))
+	for ; missing > 0; missing-- {
+		best := -1
+		for k := range nodes {
+			if o := &nodes[k]; !o.known {
+				o.cost, o.who = e.nextTask(r.GPUs, o.id, part(o.id), o.extra, movers, on[o.id], taken)
+				o.known = true
+			}
+			if nodes[k].cost < cluster.MaxDuration && (best < 0 || nodes[k].cost < nodes[best].cost) {
+				best = k
+			}
+		}
+		if best < 0 {
+			return nil
+		}
+		nodes[best].extra += r.GPUs
+		nodes[best].known = false
+		for _, i := range nodes[best].who {
+			chosen, taken[i] = append(chosen, movers[i]), true
+			for k := range nodes { // who is on several nodes leaves them all
+				nodes[k].known = nodes[k].known && !holdsNode(movers[i].j, nodes[k].id)
+			}
+		}
+	}
+	return chosen
+}
+
+// nextTask is what room for one more task on a node costs, and who leaves for it.
+func (e *Engine) nextTask(gpus int, id int32, d Domain, extra int, movers []mover, on []int, taken []bool) (time.Duration, []int) {
+	n := &e.st.nodes[id]
+	need := gpus + extra - n.freeOn(d.devices(n))%gpus
+	var left []mover
+	var index []int
+	for _, i := range on {
+		if taken[i] {
+			need -= e.gpusIn(movers[i].j, d)
+		} else {
+			left, index = append(left, movers[i]), append(index, i)
+		}
+	}
+	cost, who := e.cheapest(left, d, need)
+	for k := range who {
+		who[k] = index[who[k]]
+	}
+	return cost, who
+}
+
+// tryMoves places the gang in a block that some jobs leave, and them elsewhere. The
+// books are as before when it returns. Who finds no room is stuck.
+func (e *Engine) tryMoves(j *jobState, s *shape, d Domain, chosen []mover) (found *relocation, stuck *jobState) {
+	mark, spent := e.st.mark(), 0
+	way := &relocation{movers: slices.Clone(chosen)}
+	defer func() {
+		e.st.rollback(mark)
+		if spent > 0 {
+			e.holdSlack(j, way.allocs, -1)
+		}
+		for i := range max(0, spent-1) {
+			e.holdSlack(way.movers[i].j, way.movers[i].dest, -1)
+		}
+	}()
+	for i := range chosen {
+		for k := range chosen[i].j.allocs {
+			e.st.release(&chosen[i].j.allocs[k])
+		}
+		way.cost += chosen[i].cost
+	}
+	e.constrain(j)
+	allocs, ok := e.placeWithin(j, s, s.min, d, nil)
+	if !ok {
+		return nil, nil
+	}
+	way.allocs, spent = slices.Clone(allocs), 1
+	e.holdSlack(j, way.allocs, 1)
+	slices.SortStableFunc(way.movers, func(a, b mover) int {
+		return cmp.Or(cmp.Compare(b.j.devices, a.j.devices), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
+	})
+	for i := range way.movers {
+		m := &way.movers[i]
+		if m.dest, ok = e.destination(m.j); !ok {
+			return nil, m.j
+		}
+		e.holdSlack(m.j, m.dest, 1)
+		spent++
+	}
+	return way, nil
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// A job that is moved stops like one that is preempted, but what it goes to is
+// booked for it from then on (dest), so that nobody can take it meanwhile: it
+// starts there as soon as it has left. If that place is lost, or the job is not to
+// come back at once, it waits in line like any other that was preempted.
+
+// holdSlack takes what a job would hold from the reservations that its run meets, or
+// (sign -1) gives it back.
+func (e *Engine) holdSlack(j *jobState, allocs []Alloc, sign int64) {
+	end := e.now.Add(j.expectedRun(e.limitOf(j)))
+	for i := range e.resv {
+		r := &e.resv[i]
+		if r.at >= end {
+			continue
+		}
+		for k := range r.nodes {
+			s := &r.nodes[k]
+			for a := range allocs {
+				if al := &allocs[a]; al.Node == s.node {
+					s.gpus -= int32(sign) * int32(popcount(al.GPUs))
+					s.cpu -= sign * al.CPU
+					s.ram -= sign * al.RAM
+				}
+			}
+		}
+	}
+}
+
+// placeWithin is placeSize within a domain, with a placer of the engine's own where
+// one is given.
+func (e *Engine) placeWithin(j *jobState, s *shape, tasks int32, d Domain, by Placer) ([]Alloc, bool) {
+	sets := s.sets
+	if int(tasks) != sets[0].Count {
+		sets = slices.Clone(sets)
+		sets[0].Count = int(tasks)
+	}
+	site := &Site{e: e, job: j, req: sets, home: d, most: s.bounds()}
+	stages := s.stages
+	if sets[0].Count > 1 {
+		stages = s.gangs
+	}
+	own := e.cfg.Placer
+	defer func() { e.cfg.Placer = own }()
+	if by != nil {
+		e.cfg.Placer = by
+	}
+	for i := range stages {
+		if e.placeStage(site, &stages[i]) {
+			return site.allocs, true
+		}
+	}
+	return nil, false
+}
+
+// tightest places a single task where it leaves the fewest GPUs free.
+type tightest struct{}
+
+func (tightest) Name() string { return "tightest" }
+
+func (tightest) Place(s *Site) bool {
+	node := s.Find(0, 1, Fullest)
+	if node >= 0 {
+		s.Take(node, 0, 1)
+	}
+	return node >= 0
+}
+
+// destination finds the tightest place for a job that was lifted, and takes it. It
+// is never spread over more than the job is now.
+func (e *Engine) destination(v *jobState) ([]Alloc, bool) {
+	s := e.shapeAt(v.shape)
+	var by Placer
+	if s.max == 1 && !s.topo.Required {
+		by = tightest{}
+	}
+	e.constrain(v)
+	mark := e.st.mark()
+	allocs, ok := e.placeWithin(v, s, s.max, Domain{}, by)
+	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
+		ok = ok && (!e.together(v.allocs, l) || e.together(allocs, l))
+	}
+	if !ok {
+		e.st.rollback(mark)
+		return nil, false
+	}
+	return slices.Clone(allocs), true
+}
+
+// relocate tells jobs to leave for the places that were found for them, and gives
+// the gang theirs.
+func (e *Engine) relocate(j *jobState, way *relocation) {
+	for i := range way.movers {
+		v := way.movers[i].j
+		e.unlist(v)
+		for k := range v.allocs {
+			e.st.release(&v.allocs[k])
+		}
+	}
+	for i := range way.allocs {
+		e.st.take(&way.allocs[i])
+	}
+	e.st.commit()
+	e.epoch++
+	for i := range way.movers {
+		m := &way.movers[i]
+		e.holdSlack(m.j, m.dest, 1)
+		e.markStopping(m.j, m.how, Preempted, j.spec.ID)
+		m.j.moved = append(slices.DeleteFunc(m.j.moved, func(t cluster.Time) bool { return t <= e.now.Add(-keepMoves) }), e.now)
+		e.reserveDest(m.j, m.dest)
+	}
+	e.book(j, way.allocs, tasksOf(way.allocs))
+}
+
+// reserveDest books where a job that leaves goes. Its queue is charged all along:
+// relocate has not taken that back.
+func (e *Engine) reserveDest(v *jobState, dest []Alloc) {
+	v.dest = dest
+	for i := range dest {
+		e.st.take(&dest[i])
+	}
+	e.st.commit()
+	at, _ := slices.BinarySearch(e.defrag.movers, v.spec.ID)
+	e.defrag.movers = slices.Insert(e.defrag.movers, at, v.spec.ID)
+}
+
+// dropDest gives up what is booked for a job that leaves, and returns it.
+func (e *Engine) dropDest(v *jobState) []Alloc {
+	dest := v.dest
+	if dest == nil {
+		return nil
+	}
+	e.touch(v)
+	v.dest = nil
+	for i := range dest {
+		e.st.release(&dest[i])
+	}
+	e.st.commit()
+	e.charge(v, -1)
+	e.epoch++
+	e.defrag.movers = without(e.defrag.movers, v.spec.ID)
+	return dest
+}
+
+// dropDests gives up what is booked on some devices of a node for jobs that leave,
+// or (node -1) all of it.
+func (e *Engine) dropDests(node int32, mask uint64) {
+	for _, id := range slices.Clone(e.defrag.movers) {
+		v := e.jobs[id]
+		if node < 0 || slices.ContainsFunc(v.dest, func(a Alloc) bool { return a.Node == node && (a.GPUs&mask != 0 || mask == anyDevice) }) {
+			e.dropDest(v)
+		}
+	}
+}
+
+// destHolds reports whether a device is booked for a job that leaves another.
+func (e *Engine) destHolds(node int32, dev uint64) bool {
+	return slices.ContainsFunc(e.defrag.movers, func(id cluster.JobID) bool {
+		return slices.ContainsFunc(e.jobs[id].dest, func(a Alloc) bool { return a.Node == node && a.GPUs&dev != 0 })
+	})
+}
+
+// land starts a job that has left where it was, if it is in line, on what was booked
+// for it until just now.
+func (e *Engine) land(j *jobState, dest []Alloc) {
+	if dest == nil || j.state != Pending || !j.eligible || !e.takeBack(dest, false) {
+		return
+	}
+	e.book(j, dest, tasksOf(dest))
+}

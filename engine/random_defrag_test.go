@@ -1,0 +1,114 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+)
+
+// TestRandomDefrag throws random events at an engine that moves jobs, where it often
+// can: whole GPUs on small clusters that are not full. Everything is checked that
+// TestRandom checks; every other scenario's second engine is restarted now and then,
+// also while jobs are on their way.
+func TestRandomDefrag(t *testing.T) {
+	made := 0
+	for _, pol := range []string{"fifo", "multifactor", "srtf", "las"} {
+		for seed := range uint64(15) {
+			sc := defragScenario(t, seed, pol)
+			w, err := play(sc, false)
+			if err != nil {
+				small, last := shrink(sc, err)
+				w, _ = play(small, true)
+				t.Fatalf("%s, seed %d: %v\nsmallest: %v\n%+v\n%s", sc.label, seed, err, last, small.cfg.Defrag, join(w.log))
+			}
+			made += w.moves
+		}
+	}
+	if made < 25 {
+		t.Errorf("jobs were moved for others %d times only", made)
+	}
+}
+
+func join(lines []string) (text string) {
+	for _, l := range lines {
+		text += l + "\n"
+	}
+	return text
+}
+
+func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
+	r := rand.New(rand.NewPCG(seed, 7))
+	p, err := newPolicy(pol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	placers := place.List()
+	sc := &scenario{seed: seed, instant: chance(r, 30), label: pol}
+	mode := engine.Backfill(r.IntN(4))
+	sc.cfg = engine.Config{Policy: p, Placer: placers[r.IntN(len(placers))].New(), Backfill: &mode,
+		Defrag: &engine.Defrag{Auto: chance(r, 50), Every: seconds(pick(r, 100, 300)), Moves: pick(r, 0, 1, 8), PerHour: pick(r, 0, 30), Horizon: seconds(pick(r, 0, 600))}}
+	if chance(r, 30) {
+		sc.cfg.MinRuntime = seconds(pick(r, 10, 60))
+	}
+	if chance(r, 30) {
+		sc.cfg.Starvation = seconds(pick(r, 60, 600))
+	}
+	for i := range 3 + r.IntN(4) {
+		n := cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: "A100-80GB", GPUs: 4, Rack: pick(r, "r1", "r2"), Islands: pick(r, 0, 0, 2)}
+		if chance(r, 30) {
+			n.CPU, n.RAM = 32000, 65536
+		}
+		sc.cfg.Spec.Nodes = append(sc.cfg.Spec.Nodes, n)
+	}
+	if chance(r, 30) {
+		sc.cfg.Spec.Queues = randomQueues(r)
+	}
+	if _, err := engine.New(sc.cfg); err != nil {
+		sc.cfg.Spec.Queues = nil // more is guaranteed than there is
+	}
+	g := &generator{r: r, spec: &sc.cfg.Spec}
+	for range 150 {
+		g.at = g.at.Add(seconds(r.IntN(80)))
+		if ev, ok := g.defragEvent(); ok {
+			sc.stimuli = append(sc.stimuli, stimulus{g.at, ev})
+		}
+	}
+	for i := range sc.cfg.Spec.Nodes { // so that everybody comes to an end
+		for _, typ := range []engine.EventType{engine.NodeDrained, engine.GPUBad, engine.NodeUp} {
+			sc.stimuli = append(sc.stimuli, stimulus{g.at, engine.Event{Type: typ, Node: sc.cfg.Spec.Nodes[i].Name, GPUs: 15, Undo: true}})
+		}
+	}
+	return sc
+}
+
+// defragEvent is mostly a job of whole GPUs, or the wish for moves.
+func (g *generator) defragEvent() (engine.Event, bool) {
+	r := g.r
+	switch k := r.IntN(100); {
+	case k < 50 || len(g.jobs) == 0:
+		j := &cluster.Job{ID: cluster.JobID(len(g.jobs)), User: pick(r, "u1", "u2"), Submit: g.at, Estimate: seconds(200 + r.IntN(400)), Limit: seconds(700),
+			Tier:       pick(r, cluster.Standard, cluster.Standard, cluster.Standard, cluster.Standard, cluster.BestEffort),
+			Tasks:      []cluster.TaskSet{{Count: pick(r, 1, 1, 1, 1, 1, 2), Request: cluster.Request{GPUs: pick(r, 1, 1, 1, 1, 2, 4, 4)}}},
+			Checkpoint: cluster.Checkpoint{Cost: seconds(r.IntN(3)), Restart: seconds(r.IntN(3)), None: chance(r, 10)}, NoRequeue: chance(r, 5)}
+		if len(g.spec.Queues) > 0 {
+			j.Queue = pick(r, "a", "b", "c", "d")
+		}
+		if chance(r, 15) {
+			j.Topology = cluster.Topology{Level: pick(r, cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack), Required: chance(r, 70)}
+		}
+		if chance(r, 20) {
+			j.Tasks[0].Request.CPU = 4000
+		}
+		g.jobs = append(g.jobs, j)
+		return engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j}, true
+	case k < 98:
+		return engine.Event{Type: engine.Defragment, Job: pick(r, cluster.NoJob, cluster.NoJob, g.some())}, true
+	default:
+		ev, ok := g.event()
+		return ev, ok && ev.Type != engine.Submitted && ev.Type != engine.Updated
+	}
+}
