@@ -240,6 +240,7 @@ type Why struct {
 	Blockers []string `json:"blockers" doc:"Everything that blocks it, not the first thing only"`
 	Holders  []string `json:"holders,omitempty" doc:"Running jobs that hold what it needs, soonest end first"`
 	Changes  []string `json:"changes,omitempty" doc:"Single changes that would start it now"`
+	Moves    string   `json:"moves,omitempty" doc:"Which running jobs could be moved so that it starts, and what that costs"`
 	Text     string   `json:"text,omitempty"`
 }
 

@@ -35,7 +35,8 @@ type Serve struct {
 	Operators, Admins                People
 	Idle                             *Idle // nil: idle jobs are left alone
 	Sharing                          Sharing
-	Perf                             *perf.Table // what policies that plan know of speeds; nil: nothing
+	Defrag                           *engine.Defrag // nil: nobody is moved
+	Perf                             *perf.Table    // what policies that plan know of speeds; nil: nothing
 
 	State, Socket string
 	GPUs          string // as --gpus takes it
@@ -68,6 +69,7 @@ type serveFile struct {
 	Admins     People              `yaml:"admins"`
 	Idle       *idleFile           `yaml:"idle"`
 	Sharing    *sharingFile        `yaml:"sharing"`
+	Defrag     *defragFile         `yaml:"defragment"`
 	Perf       *perfFile           `yaml:"performance"`
 
 	State       string    `yaml:"state"`
@@ -163,6 +165,9 @@ func (f *serveFile) serve() (*Serve, error) {
 	}
 	if c.Sharing, err = f.Sharing.sharing(); err != nil {
 		return nil, At(err, "sharing")
+	}
+	if c.Defrag, err = f.Defrag.defrag(); err != nil {
+		return nil, At(err, "defragment")
 	}
 	if f.Perf != nil {
 		if c.Perf, err = f.Perf.table(); err != nil {

@@ -65,6 +65,7 @@ func (c *Serve) Settings() (list []Setting) {
 	if c.Idle != nil {
 		add(true, "idle", idleText(c.Idle))
 	}
+	add(true, "defragment", defragText(c.Defrag))
 	if c.Perf != nil {
 		add(true, "performance", PerfText(c.Perf))
 	}

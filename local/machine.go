@@ -85,6 +85,7 @@ type Machine struct {
 
 	inbox   inbox.Inbox[item]
 	acks    []func(error) // to be told when the batch is in the store
+	moved   []api.Moves   // what was found when somebody last looked for moves
 	keys    []submissionKey
 	drained atomic.Pointer[drained] // why the node takes no jobs
 	ready   atomic.Bool             // the last step could be stored
@@ -393,6 +394,9 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 		m.mu.Lock()
 	}
 	m.past = m.pastNow()
+	if found := m.eng.Moved(); found != nil {
+		m.moved = movesView(found)
+	}
 	m.opt.Observe.Stepped(decided.Sub(m.began), m.opt.Now().Sub(decided))
 	m.crash("after-commit")
 	m.ready.Store(true)

@@ -177,7 +177,9 @@ func (m *Machine) explain(list []api.Job) {
 func (m *Machine) Why(ctx context.Context, id int, changes bool) (api.Why, error) {
 	w, spec, snap, err := m.why(ctx, id, changes, m.foreseen(id))
 	if err == nil && snap != nil {
-		w.Changes, err = m.tryChanges(spec, snap)
+		if w.Changes, err = m.tryChanges(spec, snap); err == nil {
+			w.Moves, err = m.tryMoves(cluster.JobID(id), snap)
+		}
 	}
 	return w, err
 }

@@ -38,13 +38,14 @@ type Settings struct {
 	Zone                     int        // of windows, in seconds ahead of UTC
 	Idle                     *IdleRules // nil: idle jobs are left alone
 	Perf                     *perf.Table
+	Defrag                   *engine.Defrag // nil: nobody is moved
 }
 
 // Apply puts the settings into the options of a machine.
 func (s *Settings) Apply(o *Options) {
 	r := &o.Rules
 	r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop = s.Policy, s.Placer, s.Backfill, s.MinRuntime, s.Starvation, s.Stop
-	r.Spec.Queues, r.Spec.Partitions, r.Spec.Zone, r.Perf = s.Queues, s.Partitions, s.Zone, s.Perf
+	r.Spec.Queues, r.Spec.Partitions, r.Spec.Zone, r.Perf, r.Defrag = s.Queues, s.Partitions, s.Zone, s.Perf, s.Defrag
 	o.Members, o.KillWait, o.Keep, o.HourCost, o.Idle = s.Members, s.KillWait, s.Keep, s.HourCost, s.Idle
 }
 
@@ -55,7 +56,7 @@ func (m *Machine) settings() Settings {
 	o := &m.opt
 	r := &o.Rules
 	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop, r.Spec.Queues, r.Spec.Partitions,
-		o.Members, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf}
+		o.Members, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag}
 }
 
 // rules are how the engine is built at the moment.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,11 +14,11 @@ import (
 )
 
 // lookCmd looks at a variant of the last run at an instant: explain says why a
-// job waits, show what nodes or queues hold.
+// job waits, moves which moves would let it start, show what nodes or queues hold.
 type lookCmd struct {
 	choice
 	run  *runCmd
-	what string // job, nodes or queues
+	what string // job, moves, nodes or queues
 	job  string
 	at   cluster.Time
 	set  bool // at= was given
@@ -79,6 +80,17 @@ func (p *parser) explain(args []string) error {
 	}
 	if l.job == "" {
 		return errors.New("say which job: explain job=big at=30m")
+	}
+	return p.look(l)
+}
+
+func (p *parser) moves(args []string) error {
+	l := &lookCmd{what: "moves"}
+	if err := apply(l, lookKeys, args); err != nil {
+		return err
+	}
+	if l.job == "" {
+		return errors.New("say which job: moves job=big at=30m")
 	}
 	return p.look(l)
 }
@@ -153,9 +165,37 @@ func (l *lookCmd) render(all []*played) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		if l.what == "moves" {
+			return p.movesLines(e.LookForMoves(p.ids[jobs[0]])), nil
+		}
 		return whyLines(l.job, e.Why(p.ids[jobs[0]])), nil
 	}
 	return nil, errors.New("no such variant was run")
+}
+
+// movesLines tells of moves: a line for each, then what they cost and save together.
+func (p *played) movesLines(list []engine.Moves) (out []string) {
+	name := func(id cluster.JobID) string { return p.set.names[slices.Index(p.ids, id)] }
+	for i := range list {
+		m := &list[i]
+		for k := range m.Moves {
+			x := &m.Moves[k]
+			out = append(out, fmt.Sprintf("move %s (%d GPUs) from %s to %s: costs %s of GPU time (checkpoint %s, restart %s, lost %s)", name(x.Job), x.GPUs,
+				strings.Join(x.From, ","), strings.Join(x.To, ","), human(x.Cost), human(x.Stop), human(x.Restart), human(x.Lost)))
+		}
+		if len(m.Moves) > 0 {
+			without := "unknown"
+			if m.Without != cluster.Never {
+				without = clock(m.Without)
+			}
+			out = append(out, fmt.Sprintf("%s starts on %s at %s instead of %s: saves %s x %d GPUs x weight %g = %s, costs %s", name(m.Job), strings.Join(m.On, ","),
+				clock(m.Start), without, human(m.Saved), m.GPUs, float64(m.Weight)/1000, human(m.Benefit), human(m.Cost)))
+		}
+		if m.Text != "" {
+			out = append(out, m.Text)
+		}
+	}
+	return out
 }
 
 func whyLines(name string, y engine.Why) []string {

@@ -76,6 +76,7 @@ func verbs() []verb {
 		{"run", "replay it", (*parser).run},
 		{"expect", "facts that must hold of the last run", (*parser).expect},
 		{"explain", "why a job waits, or where it runs", (*parser).explain},
+		{"moves", "which moves would let a waiting job start", (*parser).moves},
 		{"show", "nodes or queues at an instant", (*parser).show},
 		{"clear", "forget everything above", (*parser).clear},
 	}
@@ -147,7 +148,7 @@ func (p *parser) command(f []string) error {
 		have = append(have, v.name)
 	}
 	if f[0] == "----" {
-		return errors.New("---- follows a run, explain or show")
+		return errors.New("---- follows a run, explain, moves or show")
 	}
 	if c := f[0][0]; c >= '0' && c <= '9' {
 		return errors.New("a job line outside of a jobs block: write `jobs` above it")

@@ -25,6 +25,7 @@ type runCmd struct {
 	minRuntime, starvation      duration
 	startup                     duration
 	preempt                     string
+	defrag                      *engine.Defrag
 	depth, reserve              int
 	est                         sim.Estimates
 	epoch                       int64
@@ -53,6 +54,10 @@ var runKeys = []key[runCmd]{
 	span("starvation", func(r *runCmd) *duration { return &r.starvation }),
 	span("startup", func(r *runCmd) *duration { return &r.startup }),
 	text("preempt", func(r *runCmd) *string { return &r.preempt }),
+	{name: "defragment", set: func(r *runCmd, v string) (err error) {
+		r.defrag, err = engine.ParseDefrag(v)
+		return err
+	}},
 	whole("depth", 1, 1<<20, func(r *runCmd) *int { return &r.depth }),
 	whole("reserve", 1, 1<<20, func(r *runCmd) *int { return &r.reserve }),
 	{name: "estimates", set: func(r *runCmd, v string) error {

@@ -70,6 +70,8 @@ var access = map[string]string{
 	"GET /v1/policy":               api.RoleUser,
 	"POST /v1/policy":              api.RoleOperator,
 	"POST /v1/config/reload":       api.RoleAdmin,
+	"GET /v1/moves":                api.RoleUser,
+	"POST /v1/moves":               api.RoleOperator,
 	"POST /v1/jobs/{id}/signal":    api.RoleUser,
 	"POST /v1/jobs/{id}/cancel":    api.RoleUser,
 	"POST /v1/jobs/{id}/hold":      api.RoleUser,

@@ -170,6 +170,8 @@ var mayUse = map[string]string{
 	"GET /v1/journal":              "a",
 	"GET /v1/policy":               "ospa",
 	"POST /v1/policy":              "pa",
+	"GET /v1/moves":                "ospa",
+	"POST /v1/moves":               "pa",
 	"POST /v1/config/reload":       "a",
 	"POST /v1/jobs/{id}/signal":    "opa",
 	"POST /v1/jobs/{id}/cancel":    "opa",
@@ -186,6 +188,7 @@ var bodies = map[string]string{
 	"POST /v1/jobs":             `{"command": ["true"], "hold": true}`,
 	"POST /v1/tokens":           `{}`,
 	"POST /v1/policy":           `{"policy": "las", "dry_run": true}`,
+	"POST /v1/moves":            `{}`,
 	"POST /v1/jobs/{id}/signal": `{"signal": "USR1"}`,
 }
 

@@ -277,6 +277,9 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 	for _, t := range out.Why.Holders {
 		fmt.Fprintf(&b, "  %s\n", t)
 	}
+	if out.Why.Moves != "" {
+		fmt.Fprintf(&b, "  others could be moved (muster defrag %d): %s\n", out.Jobs[0], out.Why.Moves)
+	}
 	if len(out.Why.Changes) > 0 {
 		fmt.Fprintf(&b, "  would start now with: %s\n", strings.Join(out.Why.Changes, "; "))
 	}

@@ -35,6 +35,7 @@ type simFlags struct {
 	depth, reserve                 int
 	estimates, gang, queues, perf  string
 	startup, minRuntime, starve    string
+	defrag                         string
 	nodeMTBF, gpuMTBF, repair      string
 	ckptEvery, ckptCost, restart   string
 	preempt                        string
@@ -108,6 +109,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
 	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/simulator.md)")
 	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
+	fl.StringVar(&f.defrag, "defragment", "off", "auto: running jobs are moved so that waiting ones fit, where that gains more than it costs; off")
 	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
 	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
 	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none")
@@ -388,14 +390,17 @@ func (f *simFlags) setups() ([]sim.Setup, error) {
 
 func (f *simFlags) baseSetup() (sim.Setup, error) {
 	var s sim.Setup
-	var err error
+	defrag, err := engine.ParseDefrag(f.defrag)
+	if err != nil {
+		return s, fmt.Errorf("--defragment: %w", err)
+	}
 	dur := func(name, value string) (d time.Duration) {
 		if err == nil {
 			d, err = durationFlag(name, value)
 		}
 		return d
 	}
-	s.Config = engine.Config{Depth: f.depth, Reserve: f.reserve, MinRuntime: dur("min-runtime", f.minRuntime),
+	s.Config = engine.Config{Defrag: defrag, Depth: f.depth, Reserve: f.reserve, MinRuntime: dur("min-runtime", f.minRuntime),
 		Starvation: dur("starvation", f.starve)}
 	s.World = sim.Options{Startup: dur("startup", f.startup), NodeMTBF: dur("node-mtbf", f.nodeMTBF),
 		GPUMTBF: dur("gpu-mtbf", f.gpuMTBF), Repair: dur("repair", f.repair), Seed: f.seed}
@@ -460,7 +465,7 @@ func (f *simFlags) openJournal(s *sim.Setup, spec *cluster.Spec, several bool) (
 		return nil, err
 	}
 	h := journal.Header{Spec: *spec, Policy: s.Policy, Placer: s.Placer, Depth: s.Config.Depth, Reserve: s.Config.Reserve,
-		MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation, Stop: s.Config.Stop}
+		MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation, Stop: s.Config.Stop, Defrag: s.Config.Defrag}
 	h.Perf, _ = s.World.Model.(*perf.Table)
 	if s.Backfill != nil {
 		h.Backfill = s.Backfill.String()

@@ -1,0 +1,48 @@
+package api
+
+import "time"
+
+// Moves is what would let one waiting job start, or why nothing does.
+type Moves struct {
+	Job     int        `json:"job" doc:"The job that waits"`
+	GPUs    int        `json:"gpus" doc:"What it needs"`
+	Moves   []Move     `json:"moves,omitempty" doc:"Which running jobs would go elsewhere"`
+	On      []string   `json:"on,omitempty" doc:"Nodes where the waiting job then runs"`
+	Cost    float64    `json:"cost" doc:"GPU-seconds that the moves lose together"`
+	Without *time.Time `json:"without,omitempty" doc:"Its expected start if nobody moves; absent: none is in sight"`
+	Start   *time.Time `json:"start,omitempty" doc:"Its start if they move now"`
+	Saved   Duration   `json:"saved" doc:"The wait that this saves, at most the horizon of the configuration"`
+	Weight  float64    `json:"weight" doc:"What an hour that it waits less counts for against one that is lost, by its tier"`
+	Benefit float64    `json:"benefit" doc:"GPU-seconds: what is saved times GPUs times weight"`
+	Worth   bool       `json:"worth" doc:"The benefit exceeds the cost"`
+	Made    bool       `json:"made,omitempty" doc:"The moves were made"`
+	Text    string     `json:"text,omitempty" doc:"Why nothing is moved"`
+}
+
+// Move is one running job that goes elsewhere.
+type Move struct {
+	Job     int      `json:"job"`
+	GPUs    int      `json:"gpus"`
+	From    []string `json:"from" doc:"Nodes"`
+	To      []string `json:"to" doc:"Nodes; its GPUs there are booked before it stops"`
+	Stop    Duration `json:"stop" doc:"Until it has left: what a checkpoint takes"`
+	Restart Duration `json:"restart" doc:"Until it computes again"`
+	Lost    Duration `json:"lost" doc:"Work since its last checkpoint, where it writes none when it leaves"`
+	Cost    float64  `json:"cost" doc:"GPU-seconds: its GPUs times the three"`
+}
+
+// MovesRequest asks for moves to be made.
+type MovesRequest struct {
+	Job int `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: whichever it helps"`
+}
+
+// Verdict is what became of the moves, or would, in a few words.
+func (m *Moves) Verdict() string {
+	switch {
+	case m.Made:
+		return "moved"
+	case m.Worth:
+		return "moving would help"
+	}
+	return m.Text
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
+)
+
+type defragFlags struct {
+	apply, asJSON bool
+	journal, at   string
+}
+
+// newDefrag says which moves would let waiting jobs start, and makes them.
+func newDefrag() *cobra.Command {
+	var f defragFlags
+	c := &cobra.Command{
+		Use: "defrag [JOB]", Short: "Say which running jobs to move so that a waiting one fits, and what that costs", Args: cobra.MaximumNArgs(1),
+		Long: "Enough GPUs may be free for a gang, but not together. Says for which waiting jobs moving others would help: who would go\n" +
+			"where, how much GPU time that loses, and how much earlier the job would start. Nothing is changed without --apply, which makes\n" +
+			"the moves that gain more than they cost (operators may): where they go is booked before anybody stops.",
+		Example:           "  muster defrag\n  muster defrag 42 --json\n  muster defrag 42 --apply\n  muster defrag big --journal fifo.journal --at 2h30m",
+		ValidArgsFunction: completeJobs(),
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.journal != "" {
+				return f.lookBack(c.OutOrStdout(), args)
+			}
+			return f.ask(c, args)
+		},
+	}
+	c.Flags().BoolVar(&f.apply, "apply", false, "make the moves that are worth it")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "JSON")
+	c.Flags().StringVar(&f.journal, "journal", "", "look at a journal instead of a daemon")
+	c.Flags().StringVar(&f.at, "at", "", "with --journal: the instant, since the start (default: the end of the journal)")
+	return c
+}
+
+// ask asks the daemon.
+func (f *defragFlags) ask(c *cobra.Command, args []string) error {
+	cl, job := client.Connect(), 0
+	if len(args) > 0 {
+		var err error
+		if job, err = findJob(c.Context(), cl, args[0]); err != nil {
+			return err
+		}
+	}
+	var list []api.Moves
+	var err error
+	if f.apply {
+		err = cl.Do(c.Context(), http.MethodPost, "/v1/moves", &api.MovesRequest{Job: job}, &list)
+	} else {
+		path := "/v1/moves"
+		if job != 0 {
+			path += "?" + url.Values{"job": {strconv.Itoa(job)}}.Encode()
+		}
+		err = cl.Do(c.Context(), http.MethodGet, path, nil, &list)
+	}
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		return json.NewEncoder(c.OutOrStdout()).Encode(list)
+	}
+	return f.tell(c.OutOrStdout(), list)
+}
+
+// tell prints the moves for each job, then that nothing was changed.
+func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "no job waits for room")
+	}
+	for i := range list {
+		p := &list[i]
+		fmt.Fprintf(w, "job %d (%d GPUs): %s\n", p.Job, p.GPUs, p.Verdict())
+		for k := range p.Moves {
+			x := &p.Moves[k]
+			fmt.Fprintf(w, "  job %d (%d GPUs) from %s to %s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", x.Job, x.GPUs,
+				strings.Join(x.From, ","), strings.Join(x.To, ","), gpuSeconds(x.Cost), x.Stop, x.Restart, x.Lost)
+		}
+		if len(p.Moves) > 0 {
+			without := "no start is in sight without"
+			if p.Without != nil {
+				without = "without at " + p.Without.Local().Format(time.DateTime)
+			}
+			fmt.Fprintf(w, "  it would start on %s at %s, %s: saves %s x %d GPUs x %g = %s for %s\n", strings.Join(p.On, ","), p.Start.Local().Format(time.DateTime),
+				without, p.Saved, p.GPUs, p.Weight, gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
+		}
+	}
+	if !f.apply {
+		fmt.Fprintln(w, "nothing was changed (--apply makes the moves that are worth it)")
+	}
+	return nil
+}
+
+func gpuSeconds(s float64) string {
+	return cluster.FormatDuration(time.Duration(s) * time.Second)
+}
+
+// lookBack looks for moves in the state at an instant of a journal.
+func (f *defragFlags) lookBack(w io.Writer, args []string) error {
+	if f.apply {
+		return usage(errors.New("--apply needs a daemon: what is in a journal is over"))
+	}
+	j, done, err := openJournal(f.journal)
+	if err != nil {
+		return err
+	}
+	defer done()
+	until := cluster.Never
+	if f.at != "" {
+		d, err := durationFlag("at", f.at)
+		if err != nil {
+			return usage(err)
+		}
+		until = cluster.Time(d)
+	}
+	e, _, err := journal.Replay(j, until)
+	if err != nil {
+		return err
+	}
+	if until != cluster.Never {
+		e.Look(until)
+	}
+	id := cluster.NoJob
+	if len(args) > 0 {
+		var ok bool
+		if id, ok = e.FindJob(args[0]); !ok {
+			return fmt.Errorf("%s: no job has the number or name %q by then", f.journal, args[0])
+		}
+	}
+	list := e.LookForMoves(id)
+	if f.asJSON {
+		if list == nil {
+			list = []engine.Moves{}
+		}
+		return json.NewEncoder(w).Encode(list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(w, "no job waits for room")
+	}
+	for i := range list {
+		fmt.Fprintf(w, "job %d %s (%d GPUs): %s\n", list[i].Job, list[i].Name, list[i].GPUs, list[i].String())
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Jobs are moved in the simulator, the gang starts hours earlier, the journal replays;
+// looking back at the journal of a run without moves says which there would have been.
+func TestDefragSim(t *testing.T) {
+	dir := t.TempDir()
+	trace, log := filepath.Join(dir, "jobs.csv"), filepath.Join(dir, "off.journal")
+	// a and b are left on two nodes of two; big needs one whole.
+	text := "submit_s,run_s,gpus,name\n0,36000,1,a\n0,60,1,x\n0,36000,1,b\n0,60,1,y\n120,600,2,big\n"
+	if err := os.WriteFile(trace, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wait := func(mode, journal string) float64 {
+		out, _, err := muster(t, t.Context(), "sim", "--trace", trace, "--cluster", "2x2xT4", "--policies", "fifo", "--defragment", mode, "--journal", journal, "--json", "-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`"makespan": ?([0-9.]+)`).FindStringSubmatch(out)
+		if found == nil {
+			t.Fatal(out)
+		}
+		v, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	without, with := wait("off", log), wait("auto", filepath.Join(dir, "auto.journal"))
+	if without < 36600 || with > 36100 {
+		t.Errorf("the last job ends after %v s without moves, %v s with them", without, with)
+	}
+	if out, _, err := muster(t, t.Context(), "replay", filepath.Join(dir, "auto.journal")); err != nil || !strings.Contains(out, "every decision the same") {
+		t.Errorf("%s, %v", out, err)
+	}
+	out, _, err := muster(t, t.Context(), "defrag", "big", "--journal", log, "--at", "10m", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []engine.Moves
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 || !list[0].Worth || len(list[0].Moves) != 1 || list[0].Without != cluster.Time(10*time.Hour) {
+		t.Errorf("%s %v", out, err)
+	}
+	if out, _, err = muster(t, t.Context(), "defrag", "--journal", log, "--at", "10m"); err != nil || !strings.Contains(out, "from n") {
+		t.Errorf("%s, %v", out, err)
+	}
+	if _, _, err = muster(t, t.Context(), "defrag", "nobody", "--journal", log); err == nil {
+		t.Error("moves for a job that there is not")
+	}
+}
+
+// A daemon says that no move would help, and moves nobody; who asks must be an operator.
+func TestDefragServe(t *testing.T) {
+	d := startDaemon(t, "2xH100-80GB")
+	d.want(d.must("defrag"), "no job waits for room", "nothing was changed")
+	d.must("submit", "--gpus", "2", "--", "sleep", "100")
+	d.must("submit", "--gpus", "2", "--name", "big", "--", "true")
+	d.want(d.must("defrag", "big"), "job 2 (2 GPUs): no move would help: it needs 2 GPUs, 0 suitable ones are free")
+	var list []api.Moves
+	if err := json.Unmarshal([]byte(d.must("defrag", "2", "--apply", "--json")), &list); err != nil || len(list) != 1 || list[0].Made {
+		t.Errorf("%+v %v", list, err)
+	}
+	d.must("cancel", "1", "2")
+}

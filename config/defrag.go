@@ -1,0 +1,58 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+type defragFile struct {
+	Mode    string   `yaml:"mode"`
+	Moves   int      `yaml:"moves"`
+	PerHour int      `yaml:"per_hour"`
+	Every   Duration `yaml:"every"`
+	Horizon Duration `yaml:"horizon"`
+}
+
+// defrag checks the part of the file; without it moves are made when somebody asks.
+func (f *defragFile) defrag() (*engine.Defrag, error) {
+	if f == nil {
+		return &engine.Defrag{}, nil
+	}
+	mode := "plan"
+	if f.Mode != "" {
+		mode = f.Mode
+	}
+	d, err := engine.ParseDefrag(mode)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("mode: %w", err)
+	case f.Moves < 0 || f.PerHour < 0 || f.Every < 0 || f.Horizon < 0:
+		return nil, fmt.Errorf("moves, per_hour, every and horizon are not below 0")
+	case f.Every > 0 && time.Duration(f.Every) < time.Second:
+		return nil, fmt.Errorf("every: %s; a second is the shortest", cluster.FormatDuration(time.Duration(f.Every)))
+	case d != nil:
+		d.Moves, d.PerHour, d.Every, d.Horizon = f.Moves, f.PerHour, time.Duration(f.Every), time.Duration(f.Horizon)
+	}
+	return d, nil
+}
+
+// defragText is the setting for people.
+func defragText(d *engine.Defrag) string {
+	w := words{d.String()}
+	if d != nil {
+		w.number("moves", int64(d.Moves))
+		w.number("per_hour", int64(d.PerHour))
+		for _, s := range []struct {
+			name string
+			d    time.Duration
+		}{{"every", d.Every}, {"horizon", d.Horizon}} {
+			if s.d > 0 {
+				w.add(s.name, cluster.FormatDuration(s.d))
+			}
+		}
+	}
+	return w.text()
+}
