@@ -32,8 +32,9 @@ type Flow struct {
 	Largest  bool   // under it, jobs are gangs of the largest size that they may have, not elastic
 }
 
-// FlowWorlds are the policies that have a world there.
-var FlowWorlds = []string{"edf", "gandiva", "elasticflow"}
+// FlowWorlds are the policies that have a world there. The rules of the last two are
+// not reproducible without the solvers that they use.
+var FlowWorlds = []string{"edf", "gandiva", "elasticflow", "themis", "chronus"}
 
 // flowLevels are the sizes that jobs may have there: powers of two up to 64.
 const flowLevels = 7
@@ -306,6 +307,8 @@ func RunFlow(ctx context.Context, x Flow) (*FlowWorld, error) {
 		w.rules = newFlowEDF(w)
 	case x.World == "elasticflow":
 		w.rules = newFlowElastic(w)
+	default:
+		return nil, fmt.Errorf("compat: world %s has no rules here: it needs a policy", x.World)
 	}
 	return w, play(ctx, cfg, w)
 }

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"math"
+	"math/bits"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -23,6 +24,11 @@ func newFlowOurs(w *FlowWorld, x Flow) *flowOurs {
 	case "gandiva":
 		w.gangs()
 		f.cost = f.starts
+	case "themis":
+		w.gangs()
+	case "chronus":
+		w.gangs()
+		f.cost = f.resumes
 	case "elasticflow":
 		w.elastic(flowElasticMost)
 		f.cost = f.stirs
@@ -46,6 +52,14 @@ func (f *flowOurs) starts(j *flowJob, restart bool) int {
 		return 0
 	}
 	return slotStart(f.w.total, j.gpus, restart)
+}
+
+// resumes is what jobs lose that start: half a second, and for every doubling of GPUs.
+func (f *flowOurs) resumes(j *flowJob, _ bool) int {
+	if j.want > 0 {
+		return 0
+	}
+	return ceilDiv(bits.Len(uint(j.gpus)), 2)
 }
 
 // stirs is what jobs lose whenever somebody comes or ends, and who is resized.
