@@ -26,12 +26,15 @@ var gavel = Info{
 		{"solve", "changes", "when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; who comes between two takes what is left)"},
 		{"heterogeneity", "true", "false: all models count as equally fast"},
 		{"order", "", "the order in which models are gone through: order=H100-80GB/T4-16GB; others come after, the fastest first"},
+		{"space_sharing", "false", "true: two jobs of one size may have the same GPUs, where they get more done so than in turns (objectives las, ftf, makespan)"},
 		{"prices", "", "for objective=cost, per GPU-hour: prices=H100-80GB:3/T4-16GB:0.4; a model that is not listed costs 1"},
 	},
 	New: newGavel,
 }
 
 var gavelSolves = []string{"changes", "resets"}
+
+var gavelShared = []string{"las", "ftf", "makespan"}
 
 var gavelObjectives = []string{"las", "waterfill", "ftf", "makespan", "fifo", "throughput", "cost"}
 
@@ -42,6 +45,7 @@ type gavelPolicy struct {
 	round, reset    time.Duration
 	aware           bool
 	atResets        bool     // else at changes
+	sharing         bool     // of GPUs, by two
 	order           []string // of kinds
 	prices          map[string]float64
 }
@@ -66,6 +70,12 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 		return nil, cluster.Unknown("solve", solve, gavelSolves)
 	}
 	g.atResets = solve == "resets"
+	if g.sharing, err = k.bool("space_sharing"); err != nil {
+		return nil, err
+	}
+	if g.sharing && !slices.Contains(gavelShared, g.objective) {
+		return nil, fmt.Errorf("space_sharing=true with objective=%s: only with %s", g.objective, strings.Join(gavelShared, ", "))
+	}
 	if g.order, err = parseOrder(k.text("order")); err != nil {
 		return nil, err
 	}
@@ -146,6 +156,7 @@ type gavelJob struct {
 	// every job had an equal part of each kind, in ppm; and the time that it would
 	// have taken so far with such parts, in ms.
 	left, iso, alone int64
+	gavelSharer
 }
 
 // gavelPair is a job on a kind of GPU.
@@ -164,15 +175,18 @@ type gavelPlan struct {
 	kinds []engine.Kind
 	jobs  []gavelJob
 	since cluster.Time // counters start then
+	last  cluster.Time // the plan before this one
 	state int64        // fingerprint of what X depends on
 	stale bool         // ... which is not what it is now: X waits for a reset
 	names int64        // fingerprint of the kinds that memories speak of
+	uses  []gavelUse   // with space sharing
 }
 
 // Plan is a round.
 func (g *gavelPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := &gavelPlan{gavelPolicy: g, v: v, kinds: v.Kinds(), since: cluster.Never}
 	before := p.recall(jobs)
+	p.recallUses()
 	if p.state != before {
 		due := p.since == cluster.Never || v.Now().Sub(p.since) >= g.reset
 		if due {
@@ -184,7 +198,11 @@ func (g *gavelPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			p.state, p.stale = before, true
 		}
 	}
-	p.choose()
+	if p.sharing {
+		p.chooseUses()
+	} else {
+		p.choose()
+	}
 	return p.plan()
 }
 
@@ -198,17 +216,20 @@ func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
 	p.names = h.sum()
 	last := p.v.Now()
 	memo := p.v.Memo()
-	if len(memo) == 4 && memo[3] == p.names {
+	if len(memo) >= 4 && memo[3] == p.names {
 		p.since, last, before = cluster.Time(memo[0]), cluster.Time(memo[1]), memo[2]
 	}
 	for _, k := range p.kinds {
 		h.number(int64(k.GPUs))
 	}
+	p.last = last
 	half := int64(p.round / 2)
 	for _, j := range jobs {
 		job := p.job(j)
 		h.number(int64(j.Spec().ID))
-		if t := j.Target(); t != nil && p.since != cluster.Never && len(t.Memo) == 3+4*len(p.kinds) {
+		if t := j.Target(); p.sharing && p.since != cluster.Never && t != nil && len(t.Memo) == 5 {
+			job.known, job.left, job.iso, job.alone, job.level, job.owed = true, t.Memo[0], t.Memo[1], t.Memo[2], t.Memo[3], t.Memo[4]
+		} else if t != nil && p.since != cluster.Never && len(t.Memo) == 3+4*len(p.kinds) {
 			job.known, job.left, job.iso, job.alone = true, t.Memo[0], t.Memo[1], t.Memo[2]
 			for k := range p.kinds {
 				m := t.Memo[3+4*k:]
@@ -349,7 +370,7 @@ func (p *gavelPlan) asked(kind int) int {
 // smaller ones, because they are harder to place.
 func (p *gavelPlan) plan() engine.Plan {
 	out := engine.Plan{Next: cluster.Never, Targets: make([]engine.Target, len(p.jobs)),
-		Memo: []int64{int64(p.since), int64(p.v.Now()), p.state, p.names}}
+		Memo: append([]int64{int64(p.since), int64(p.v.Now()), p.state, p.names}, p.usesMemo()...)}
 	order := make([]int, len(p.jobs))
 	for i := range order {
 		order[i] = i
@@ -370,9 +391,13 @@ func (p *gavelPlan) plan() engine.Plan {
 			}
 		}
 		t.Rank = class*gavelPlaces + int64(place)
-		t.Memo = append(t.Memo, job.left, job.iso, job.alone)
-		for _, pair := range job.pairs {
-			t.Memo = append(t.Memo, pair.x, pair.base, pair.due, pair.deficit)
+		if t.Memo = append(t.Memo, job.left, job.iso, job.alone); p.sharing {
+			t.Memo = append(t.Memo, job.level, job.owed)
+			p.aside(i, t)
+		} else {
+			for _, pair := range job.pairs {
+				t.Memo = append(t.Memo, pair.x, pair.base, pair.due, pair.deficit)
+			}
 		}
 		if job.milli > 0 && (job.kind < 0 || job.speed[job.kind] < slices.Max(job.speed)) {
 			out.Next = p.v.Now().Add(p.round) // somebody waits for a turn

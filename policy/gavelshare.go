@@ -43,6 +43,10 @@ func (p *gavelPlan) shares() {
 	if len(q.jobs) == 0 {
 		return
 	}
+	if p.sharing {
+		q.share()
+		return
+	}
 	x, err := q.solve()
 	if err != nil {
 		x = q.who.Isolated()
@@ -102,8 +106,16 @@ func (q *gavelProgram) normalised() []float64 {
 // finishTime counts, from solution to solution, how long each job would have
 // taken with an equal part of each kind.
 func (q *gavelProgram) finishTime() ([]float64, error) {
+	age, alone := q.ages()
+	_, x, err := q.who.FinishTime(q.speed, q.left, age, alone)
+	return x, err
+}
+
+// ages are how long each job has been there, and how long it would take with an
+// equal part of each kind, in seconds.
+func (q *gavelProgram) ages() (age, alone []float64) {
 	k, equal := len(q.kinds), q.who.Isolated()
-	age, alone := make([]float64, len(q.jobs)), make([]float64, len(q.jobs))
+	age, alone = make([]float64, len(q.jobs)), make([]float64, len(q.jobs))
 	for i, job := range q.jobs {
 		iso := 0.0
 		for j := range k {
@@ -117,8 +129,7 @@ func (q *gavelProgram) finishTime() ([]float64, error) {
 		age[i] = q.v.Now().Sub(job.j.Spec().Submit).Seconds()
 		alone[i] = float64(job.alone)/1e3 + q.left[i]/iso
 	}
-	_, x, err := q.who.FinishTime(q.speed, q.left, age, alone)
-	return x, err
+	return age, alone
 }
 
 // arrival gives each job in turn all of its time on the fastest kind that has room

@@ -126,3 +126,35 @@ func TestInvariantsOfGroups(t *testing.T) {
 		})
 	}
 }
+
+// TestInvariantsOfPairs does the same with jobs that share GPUs by two under gavel.
+func TestInvariantsOfPairs(t *testing.T) {
+	table := &perf.Table{Speed: map[string]map[string]int64{"old": {"T4-16GB": 300_000}},
+		Pairs: map[perf.Pair]int64{{"old", "*"}: 700_000, {"*", "old"}: 600_000, {"light", "light"}: 950_000, {"large", "large"}: 900_000}}
+	models := []string{"old", "light", "large", "nobody knows"}
+	for _, pol := range []string{"gavel:space_sharing=true,round=1m,reset=5m", "gavel:space_sharing=true,round=1m,solve=resets,reset=4m",
+		"gavel:space_sharing=true,objective=ftf,round=2m", "gavel:space_sharing=true,objective=makespan,round=2m,heterogeneity=false"} {
+		t.Run(pol, func(t *testing.T) {
+			joins := 0
+			for seed := range uint64(2) {
+				r := rand.New(rand.NewPCG(seed, 12))
+				entries := randomEntries(r, 150)
+				for i := range entries {
+					j := &entries[i].Job
+					j.Model, j.Submit, j.Checkpoint.None = models[r.IntN(len(models))], j.Submit/4, r.IntN(8) == 0
+					if j.Model == "large" && j.GPUs() > 0 && j.Tasks[0].Request.Share == 0 {
+						j.Tasks[0].Request.Memory = 9 << 10
+					}
+					if r.IntN(6) == 0 {
+						j.Tier = cluster.BestEffort
+					}
+				}
+				c := checked(t, &trace.Workload{Jobs: entries}, "2x8xA100-80GB+2x4xT4-16GB", pol, engine.Skip, Options{NodeMTBF: 6 * time.Hour, Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second, Model: table})
+				joins += c.joins
+			}
+			if joins < 50 {
+				t.Errorf("%d starts beside others: the test does not test pairs", joins)
+			}
+		})
+	}
+}

@@ -200,6 +200,26 @@ func TestInterleavedLive(t *testing.T) {
 	d.replays()
 }
 
+// Two jobs that share GPUs by gavel's program, as processes: the second joins the first
+// at a round, neither is stopped, and both take every step once.
+func TestSpaceSharingLive(t *testing.T) {
+	d, _ := configured(t, "4xH100-80GB", "policy: 'gavel:space_sharing=true,round=1s'\nperformance: {pairs: {'*/*': 0.9}}\n")
+	const steps = 80
+	for i := range 2 {
+		d.must("submit", "--gpus", "4", "-o", "/dev/null", "--", "sh", "-c", fmt.Sprintf(worker, steps, steps))
+		if i == 0 {
+			d.untilSays(`"state": "running"`, "show", "1")
+		}
+	}
+	d.untilSays("beside job 1", "why", "2")
+	d.must("wait", "1", "2")
+	for _, id := range []string{"1", "2"} {
+		d.want(d.must("show", id), `"state": "completed"`)
+		counted(t, filepath.Join(d.dir, "state", "jobs", id, "checkpoint", "steps"), strconv.Itoa(steps))
+	}
+	d.replays()
+}
+
 // A deadline is answered with the submission, and an accepted one is kept.
 func TestDeadlineAnswered(t *testing.T) {
 	for _, policy := range []string{"elasticflow:slot=1s", "chronus:lease=1s"} {

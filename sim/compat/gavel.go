@@ -51,6 +51,8 @@ type gavelJob struct {
 	left     float64
 	admitted cluster.Time // as the engine saw it
 	on       int          // of gavelModels, while it runs; -1
+	devices  uint64       // ... and on which of them
+	mate     *gavelJob    // who has the same GPUs in this round
 	steps    float64      // of this round
 	end      float64      // of those steps
 	got      [3]float64   // seconds on each model since it came
@@ -74,6 +76,7 @@ type GavelWorld struct {
 	rounds   int
 	solved   cluster.Time   // when the policy last counted anew
 	planned  map[int]string // the policy's targets of this round: models by job
+	company  map[int]int    // ... and who is to be beside whom
 }
 
 // NewGavel makes the world of an experiment.
@@ -122,24 +125,63 @@ func (w *GavelWorld) Next(ctx context.Context) (engine.Batch, error) {
 }
 
 // launch begins a round: whole steps only, but for a job's last ones. What the
-// policy planned must be what runs: nothing in this world stands against it.
+// policy planned must be what runs: nothing in this world stands against it. Two on
+// the same GPUs both end with the slower one's steps.
 func (w *GavelWorld) launch() error {
+	if err := w.settle(); err != nil {
+		return err
+	}
 	for _, j := range w.live {
-		if want, has := w.planned[int(j.spec.ID)], ""; w.planned != nil {
-			if j.on >= 0 {
-				has = gavelModels[j.on].ours
-			}
-			if want != has {
-				return fmt.Errorf("compat: job %d is planned on %q and runs on %q", j.spec.ID, want, has)
-			}
-		}
 		if j.on >= 0 {
-			v := j.rate[j.on]
+			v := w.stepsPerSecond(j)
 			j.steps = min(math.Floor(v*gavelRound), j.left)
 			j.end = w.clock + j.steps/v
 		}
 	}
+	for _, j := range w.live {
+		if j.on >= 0 && j.mate != nil {
+			j.end = max(j.end, j.mate.end)
+		}
+	}
 	return nil
+}
+
+// settle finds who has the same GPUs, and compares with the plan.
+func (w *GavelWorld) settle() error {
+	type place struct {
+		on      int
+		devices uint64
+	}
+	first := map[place]*gavelJob{}
+	for _, j := range w.live {
+		j.mate = nil
+		want, has := w.planned[int(j.spec.ID)], ""
+		if j.on >= 0 {
+			has = gavelModels[j.on].ours
+			if o := first[place{j.on, j.devices}]; o != nil {
+				j.mate, o.mate = o, j
+			}
+			first[place{j.on, j.devices}] = j
+		}
+		if w.planned != nil && want != has {
+			return fmt.Errorf("compat: job %d is planned on %q and runs on %q", j.spec.ID, want, has)
+		}
+	}
+	for _, j := range w.live {
+		want, planned := w.company[int(j.spec.ID)]
+		if w.planned != nil && (planned != (j.mate != nil) || planned && want != int(j.mate.spec.ID)) {
+			return fmt.Errorf("compat: job %d is not beside whom it is planned", j.spec.ID)
+		}
+	}
+	return nil
+}
+
+// stepsPerSecond is the job's speed where it is.
+func (w *GavelWorld) stepsPerSecond(j *gavelJob) float64 {
+	if j.mate == nil {
+		return j.rate[j.on]
+	}
+	return w.table.beside[gavelPair{j.model, j.mate.model, j.gpus}][j.on]
 }
 
 // endRound books the steps of those who ran, and sets the clock to the end of the
@@ -217,7 +259,10 @@ func (w *GavelWorld) Apply(_ context.Context, d engine.Decision) error {
 		j := w.jobs[a.Job]
 		switch a.Type {
 		case engine.Start:
-			j.on = int(a.Allocs[0].Node) // a node per model
+			j.on, j.devices = int(a.Allocs[0].Node), 0 // a node per model
+			for i := range a.Allocs {
+				j.devices |= a.Allocs[i].GPUs
+			}
 			w.report(engine.Event{Type: engine.Started, Job: a.Job, Rate: j.ppm(j.on)})
 		case engine.Preempt:
 			j.on = -1
@@ -234,8 +279,14 @@ func (w *GavelWorld) Speed(j *cluster.Job, gpu string, _ int) int64 {
 	return w.jobs[j.ID].ppm(gavelModel(gpu))
 }
 
-// Beside is never asked for: nobody shares GPUs in this profile.
-func (w *GavelWorld) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
+// Beside is what the scheduler believes of two on the same GPUs: the table.
+func (w *GavelWorld) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 {
+	k, job := gavelModel(gpu), w.jobs[j.ID]
+	if len(others) != 1 || job.rate[k] == 0 {
+		return 0
+	}
+	return int64(math.Round(1e6 * w.table.beside[gavelPair{job.model, others[0].Model, job.gpus}][k] / job.rate[k]))
+}
 
 // Slice is never asked for: nobody divides GPUs in this world.
 func (w *GavelWorld) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
@@ -273,7 +324,7 @@ func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	if plan.Next != cluster.Never {
 		plan.Next = max(v.Now()+1, plan.Next-cluster.Time(nanos(gavelRound)))
 	}
-	t.w.planned = map[int]string{}
+	t.w.planned, t.w.company = map[int]string{}, map[int]int{}
 	for i := range plan.Targets {
 		to, id := &plan.Targets[i], int(jobs[i].Spec().ID)
 		j := t.w.jobs[id]
@@ -281,6 +332,9 @@ func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			to.Idle = true
 		} else {
 			t.w.planned[id] = to.GPU
+			if to.Beside > 0 {
+				t.w.company[id], t.w.company[int(to.Beside)-1] = int(to.Beside)-1, id
+			}
 		}
 	}
 	return plan

@@ -69,3 +69,25 @@ func TestGavelFIFO(t *testing.T) {
 		t.Errorf("%s h (%d jobs, %d rounds), %v; want 25.38", got, f.Jobs, f.Rounds, err)
 	}
 }
+
+// Space sharing: two jobs' steps on the same GPUs are those of the published table,
+// and where there are more jobs than GPUs they are done sooner than without. The
+// world fails if any two run together that were not planned so.
+func TestGavelSharing(t *testing.T) {
+	table := gavelTable(t)
+	both := table.beside[gavelPair{"ResNet-18 (batch size 16)", "ResNet-18 (batch size 32)", 1}]
+	if got := both[gavelModel("K80-12GB")]; math.Abs(got-2.539979567443098) > 1e-12 {
+		t.Errorf("beside: %v steps per second, want 2.53998", got)
+	}
+	hours := func(knob string) float64 {
+		x := Gavel{Rate: 7, To: 300, Policy: "gavel:solve=resets,order=V100-16GB/P100-16GB/K80-12GB" + knob}
+		f, err := RunGavel(context.Background(), x, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Hours
+	}
+	if apart, together := hours(""), hours(",space_sharing=true"); !(together < 0.95*apart) {
+		t.Errorf("%.2f h with space sharing, %.2f without", together, apart)
+	}
+}

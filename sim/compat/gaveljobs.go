@@ -17,20 +17,25 @@ const gavelV100 = 2 // of gavelModels: the reference
 // Throughputs is Gavel's table: steps per second by GPU model (of gavelModels),
 // for a kind of job on a number of GPUs.
 type Throughputs struct {
-	rate map[string]map[int][3]float64
+	rate   map[string]map[int][3]float64
+	beside map[gavelPair][3]float64 // of the first one; missing or 0: not together there
+}
+
+// gavelPair is two kinds of job on the same GPUs.
+type gavelPair struct {
+	model, other string
+	gpus         int
 }
 
 // ReadThroughputs reads Gavel's simulation_throughputs.json: GPU model, then
-// "('Model', GPUs)", then "null" for the job alone, the partner for one beside
-// another (not read). Every kind of job that the generator draws must be there.
+// "('Model', GPUs)", then "null" for the job alone, the partner for both beside
+// each other. Every kind of job that the generator draws must be there alone.
 func ReadThroughputs(r io.Reader) (*Throughputs, error) {
-	var file map[string]map[string]struct {
-		Alone *float64 `json:"null"`
-	}
+	var file map[string]map[string]map[string]json.RawMessage
 	if err := json.NewDecoder(r).Decode(&file); err != nil {
 		return nil, fmt.Errorf("throughputs: %w", err)
 	}
-	t := &Throughputs{rate: map[string]map[int][3]float64{}}
+	t := &Throughputs{rate: map[string]map[int][3]float64{}, beside: map[gavelPair][3]float64{}}
 	for _, template := range gavelTemplates() {
 		t.rate[template.model] = map[int][3]float64{}
 		for _, gpus := range []int{1, 2, 4, 8} {
@@ -40,11 +45,20 @@ func ReadThroughputs(r io.Reader) (*Throughputs, error) {
 			var rate [3]float64
 			for k, m := range gavelModels {
 				key := fmt.Sprintf("('%s', %d)", template.model, gpus)
-				v := file[m.theirs][key].Alone
-				if v == nil || !(*v >= 0) || math.IsInf(*v, 0) {
+				row := file[m.theirs][key]
+				if v := perSecond(row["null"]); len(v) == 1 {
+					rate[k] = v[0]
+				} else {
 					return nil, fmt.Errorf("throughputs: %s, %s: no steps per second under \"null\"; 0 or more are possible", m.theirs, key)
 				}
-				rate[k] = *v
+				for _, other := range gavelTemplates() {
+					if v := perSecond(row[fmt.Sprintf("('%s', %d)", other.model, gpus)]); len(v) == 2 {
+						pair := gavelPair{template.model, other.model, gpus}
+						both := t.beside[pair]
+						both[k] = v[0]
+						t.beside[pair] = both
+					}
+				}
 			}
 			if rate[gavelV100] == 0 {
 				return nil, fmt.Errorf("throughputs: %s on %d V100: 0 steps per second; durations are told on that", template.model, gpus)
@@ -53,6 +67,23 @@ func ReadThroughputs(r io.Reader) (*Throughputs, error) {
 		}
 	}
 	return t, nil
+}
+
+// perSecond reads steps per second: of one job, or of two in brackets; nil: that is not it.
+func perSecond(raw json.RawMessage) []float64 {
+	var one float64
+	var two []float64
+	if json.Unmarshal(raw, &one) == nil {
+		two = []float64{one}
+	} else if json.Unmarshal(raw, &two) != nil {
+		return nil
+	}
+	for _, v := range two {
+		if !(v >= 0) || math.IsInf(v, 0) {
+			return nil
+		}
+	}
+	return two
 }
 
 // gavelTemplate is a kind of job.

@@ -1,0 +1,491 @@
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/solve"
+)
+
+// Space sharing (the paper's section 3.2 and 4): the program has rows for two jobs
+// on the same GPUs, too. Jobs that are as fast as each other everywhere, alone and
+// beside whom ever, are a class: the program is one of classes, and so is what the
+// rounds carry out; who of a class has its turn, goes by what its jobs had. So
+// neither grows with the square of the number of jobs.
+
+// mostShared is of how many classes jobs may share GPUs, those with most jobs: there
+// are up to half as many pairs as its square, and the work of a solution grows with
+// the third power. Where work that is left matters every job is a class of its own.
+const mostShared = 64
+
+// gavelSharer is what a job's plan with space sharing knows more of it.
+type gavelSharer struct {
+	class int64 // fingerprint of what a class has in common
+	level int64 // speed that the last solution gave it, in ppm; 0: none has seen it
+	owed  int64 // what it should have done by that and has not, in ns of work
+	mate  int   // 1 + the job with which it is to have GPUs, of the plan's; 0: none
+	guest bool  // ... the other one holds them
+}
+
+// gavelUse is GPUs of a kind for a job of one class, or for two of two classes.
+type gavelUse struct {
+	class [2]int64 // the second is 0 for one alone
+	kind  int
+	x     int64 // how many there should be at a time, in millionths
+	owed  int64 // how much more there should have been, in ns
+}
+
+func (u *gavelUse) same(o *gavelUse) bool { return u.class == o.class && u.kind == o.kind }
+
+const useMemo = 5 // numbers of a use
+
+func (p *gavelPlan) usesMemo() (memo []int64) {
+	for i := range p.uses {
+		u := &p.uses[i]
+		memo = append(memo, u.class[0], u.class[1], int64(u.kind), u.x, u.owed)
+	}
+	return memo
+}
+
+// recallUses reads what the last plan remembered, and books what has run since.
+func (p *gavelPlan) recallUses() {
+	if !p.sharing {
+		return
+	}
+	at := map[cluster.JobID]int{} // looked up only
+	for i := range p.jobs {
+		p.jobs[i].class = p.classOf(&p.jobs[i])
+		at[p.jobs[i].j.Spec().ID] = i
+	}
+	if memo := p.v.Memo(); p.since != cluster.Never {
+		for m := memo[4:]; len(m) >= useMemo; m = m[useMemo:] {
+			p.uses = append(p.uses, gavelUse{class: [2]int64{m[0], m[1]}, kind: int(m[2]), x: m[3], owed: m[4]})
+		}
+	}
+	elapsed := int64(p.v.Now().Sub(p.last))
+	for i := range p.uses {
+		u := &p.uses[i]
+		most := 2 * (int64(p.round) + u.x*(int64(p.round)/1_000_000))
+		u.owed = min(u.owed+u.x*(elapsed/1_000_000), most)
+	}
+	for i := range p.jobs {
+		job := &p.jobs[i]
+		job.owed += job.level * (elapsed / 1_000_000)
+		k := p.kindOf(job.j.GPU())
+		if !job.j.Running() || k < 0 {
+			continue
+		}
+		had, rate := int64(p.v.Now().Sub(max(p.last, job.j.Started()))), job.speed[k]
+		use := gavelUse{class: [2]int64{job.class}, kind: k}
+		if host, is := job.j.Beside(); is {
+			if h, ok := at[host]; ok {
+				p.beside(job, &p.jobs[h], k, &rate)
+			}
+			job.owed -= rate * (had / 1_000_000)
+			continue // its host's use
+		}
+		if guests := job.j.Guests(); len(guests) > 0 {
+			if g, ok := at[guests[0]]; ok {
+				p.beside(job, &p.jobs[g], k, &rate)
+				use.class = ordered(job.class, p.jobs[g].class)
+			}
+		}
+		job.owed -= rate * (had / 1_000_000)
+		if n := slices.IndexFunc(p.uses, func(u gavelUse) bool { return u.same(&use) }); n >= 0 {
+			p.uses[n].owed = max(p.uses[n].owed-had, -2*int64(p.round))
+		}
+	}
+}
+
+// beside takes from a job's rate what it loses to another.
+func (p *gavelPlan) beside(job, other *gavelJob, kind int, rate *int64) {
+	*rate = *rate * p.v.SpeedBeside(job.j, p.kinds[kind].GPU, []engine.JobView{other.j}) / 1_000_000
+}
+
+func ordered(a, b int64) [2]int64 { return [2]int64{min(a, b), max(a, b)} }
+
+// classOf is the fingerprint of what jobs of a class have in common; it is not 0.
+func (p *gavelPlan) classOf(job *gavelJob) int64 {
+	h, s := newFingerprint(), job.j.Spec()
+	h.number(job.milli)
+	h.number(int64(s.Tier))
+	for _, v := range job.speed {
+		h.number(v)
+	}
+	if p.mayShare(job) {
+		r := &s.Tasks[0]
+		h.text(s.Model)
+		h.number(int64(r.Count))
+		h.number(int64(r.Request.GPUs))
+		h.number(r.Request.Memory)
+	}
+	if p.objective != "las" || stays(job.j) {
+		h.number(int64(s.ID))
+	}
+	return max(1, h.sum()&math.MaxInt64)
+}
+
+// mayShare reports whether a job may have GPUs together with another one. Who has
+// waited in vain for that, because the node has not enough CPU or RAM for two, has a
+// turn alone.
+func (p *gavelPlan) mayShare(job *gavelJob) bool {
+	t := job.j.Target()
+	vain := t != nil && t.Beside > 0 && !job.j.Running() && job.j.Waiting() >= p.round/2
+	return packs(job.j) && !job.j.Loses() && !vain && job.milli > 0
+}
+
+// gavelClass is jobs of a program that are equal.
+type gavelClass struct {
+	id    int64
+	jobs  []*gavelJob
+	at    int // the first among the program's jobs
+	pairs bool
+}
+
+// share computes what there should be of each use.
+func (q *gavelProgram) share() {
+	classes := q.classes()
+	p := solve.Packing{Shares: solve.Shares{Capacity: q.who.Capacity}}
+	k := len(q.kinds)
+	for _, c := range classes {
+		p.GPUs, p.Jobs = append(p.GPUs, q.who.GPUs[c.at]), append(p.Jobs, float64(len(c.jobs)))
+		p.Speed = append(p.Speed, q.speed[c.at*k:(c.at+1)*k]...)
+	}
+	if q.crowded() {
+		p.Pairs = q.pairs(classes)
+	}
+	alone, together, err := q.solveShared(&p, classes)
+	if err != nil {
+		p.Pairs, together = nil, nil
+		alone = q.isolated(&p)
+	}
+	before := q.uses
+	q.uses = nil
+	for i, c := range classes {
+		for j := range k {
+			q.use(gavelUse{class: [2]int64{c.id}, kind: j}, alone[i*k+j], before)
+		}
+	}
+	for u := range p.Pairs {
+		for j := range k {
+			q.use(gavelUse{class: ordered(classes[p.Pairs[u].A].id, classes[p.Pairs[u].B].id), kind: j}, together[u*k+j], before)
+		}
+	}
+	for i, v := range p.Rates(alone, together) {
+		for _, job := range classes[i].jobs {
+			job.level = max(1, int64(v*1e6))
+		}
+	}
+}
+
+func (q *gavelProgram) isolated(p *solve.Packing) []float64 {
+	each := solve.Shares{Capacity: p.Capacity}
+	for i, g := range p.GPUs {
+		each.GPUs = append(each.GPUs, g*p.Jobs[i])
+	}
+	x := each.Isolated()
+	for ij := range x {
+		x[ij] *= p.Jobs[ij/len(p.Capacity)]
+	}
+	return x
+}
+
+// use notes what there should be of a use. What the last solution had of it goes on;
+// another begins somewhere within a round, so that uses of which there should be
+// little do not all wait for long.
+func (q *gavelProgram) use(u gavelUse, x float64, before []gavelUse) {
+	if u.x = int64(math.Round(1e6 * x)); u.x < 100 {
+		return
+	}
+	if n := slices.IndexFunc(before, func(o gavelUse) bool { return u.same(&o) }); n >= 0 {
+		u.owed = before[n].owed
+	} else {
+		h := newFingerprint()
+		h.number(u.class[0])
+		h.number(u.class[1])
+		h.number(int64(u.kind))
+		h.number(int64(q.v.Now()))
+		u.owed = int64(uint64(h.sum())%1000)*(int64(q.round)/1000) - int64(q.round)/2
+	}
+	q.uses = append(q.uses, u)
+}
+
+// classes are the program's jobs by class, in the order of their first ones.
+func (q *gavelProgram) classes() (list []*gavelClass) {
+	known := map[int64]*gavelClass{} // looked up only
+	for i, job := range q.jobs {
+		c := known[job.class]
+		if c == nil {
+			c = &gavelClass{id: job.class, at: i, pairs: q.mayShare(job) && !stays(job.j)}
+			known[job.class] = c
+			list = append(list, c)
+		}
+		c.jobs = append(c.jobs, job)
+	}
+	var pairing []*gavelClass
+	for _, c := range list {
+		if c.pairs {
+			pairing = append(pairing, c)
+		}
+	}
+	slices.SortStableFunc(pairing, func(a, b *gavelClass) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
+	for _, c := range pairing[min(mostShared, len(pairing)):] {
+		c.pairs = false
+	}
+	return list
+}
+
+// crowded reports whether jobs do not all fit on the kinds where each is fastest.
+func (q *gavelProgram) crowded() bool {
+	want := make([]float64, len(q.kinds))
+	for i := range q.jobs {
+		best := 0
+		for j := range q.kinds {
+			if q.speed[i*len(q.kinds)+j] > q.speed[i*len(q.kinds)+best] {
+				best = j
+			}
+		}
+		want[best] += q.who.GPUs[i]
+	}
+	for j, w := range want {
+		if w > q.who.Capacity[j] {
+			return true
+		}
+	}
+	return false
+}
+
+// pairs are those that get more done together than in turns.
+func (q *gavelProgram) pairs(classes []*gavelClass) (list []solve.Pair) {
+	k := len(q.kinds)
+	for a, one := range classes {
+		for b, two := range classes[:a+1] {
+			x, y := one.jobs[0], two.jobs[0]
+			if !one.pairs || !two.pairs || !alike(x.j.Spec(), y.j.Spec()) || a == b && len(one.jobs) < 2 {
+				continue
+			}
+			u, any := solve.Pair{A: a, B: b, Speed: [2][]float64{make([]float64, k), make([]float64, k)}}, false
+			for j, kind := range q.kinds {
+				if x.speed[j] == 0 || y.speed[j] == 0 || !fits(x.j, y.j, kind.GPU) {
+					continue
+				}
+				vx, vy := q.v.SpeedBeside(x.j, kind.GPU, []engine.JobView{y.j}), q.v.SpeedBeside(y.j, kind.GPU, []engine.JobView{x.j})
+				if vx > 0 && vy > 0 && vx+vy > 1_000_000 {
+					u.Speed[0][j], u.Speed[1][j] = q.speed[one.at*k+j]*float64(vx)/1e6, q.speed[two.at*k+j]*float64(vy)/1e6
+					any = true
+				}
+			}
+			if any {
+				list = append(list, u)
+			}
+		}
+	}
+	return list
+}
+
+// fits reports whether the GPU's memory suffices for what both declare.
+func fits(a, b engine.JobView, gpu string) bool {
+	need := a.Spec().Tasks[0].Request.Memory + b.Spec().Tasks[0].Request.Memory
+	m, ok := cluster.FindModel(gpu)
+	return !ok || need <= m.Memory
+}
+
+func (q *gavelProgram) solveShared(p *solve.Packing, classes []*gavelClass) (alone, together []float64, err error) {
+	k, factor, left := len(q.kinds), make([]float64, len(classes)), make([]float64, len(classes))
+	for i, c := range classes {
+		left[i] = q.left[c.at]
+	}
+	switch q.objective {
+	case "ftf":
+		ages, owns := q.ages()
+		age, own := make([]float64, len(classes)), make([]float64, len(classes))
+		for i, c := range classes {
+			age[i], own[i] = ages[c.at], owns[c.at]
+		}
+		_, alone, together, err = p.FinishTime(left, age, own)
+	case "makespan":
+		_, alone, together, err = p.Makespan(left)
+	default:
+		part := q.who.Proportional()
+		for i, c := range classes {
+			equal := 0.0
+			for j := range k {
+				equal += q.speed[c.at*k+j] * part[j]
+			}
+			factor[i] = q.who.GPUs[c.at] / equal
+		}
+		_, alone, together, err = p.MaxMin(factor)
+	}
+	return alone, together, err
+}
+
+// chooseUses selects the jobs of this round, their kinds and who is with whom: kind
+// by kind, the use first that is owed most; then what is left goes to those jobs
+// that are owed most, each alone.
+func (p *gavelPlan) chooseUses() {
+	free := make([]int64, len(p.kinds))
+	for k := range p.kinds {
+		free[k] = int64(p.kinds[k].GPUs) * cluster.Whole
+	}
+	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
+		line := map[int64][]int{} // of each class; looked up only
+		for i := range p.jobs {
+			job := &p.jobs[i]
+			if job.j.Spec().Tier != tier || job.milli == 0 {
+				continue
+			}
+			if k := p.kindOf(job.j.GPU()); k >= 0 && stays(job.j) && job.j.Milli() <= free[k] {
+				job.kind = k
+				free[k] -= job.j.Milli()
+			} else if job.level > 0 {
+				line[job.class] = append(line[job.class], i)
+			}
+		}
+		for _, k := range p.kindOrder(int(p.v.Now() / cluster.Time(p.round))) {
+			p.chooseOn(k, line, &free[k])
+		}
+		p.chooseRest(tier, free)
+	}
+}
+
+// chooseOn selects on one kind: uses that are owed half a round or more.
+func (p *gavelPlan) chooseOn(k int, line map[int64][]int, free *int64) {
+	var uses []gavelUse
+	for _, u := range p.uses {
+		if u.kind == k && len(line[u.class[0]]) > 0 {
+			u.owed += u.x * (int64(p.round) / 1_000_000)
+			uses = append(uses, u)
+		}
+	}
+	for {
+		best, chosen := -1, [2]int{-1, -1}
+		for n := range uses {
+			u := &uses[n]
+			if u.owed < int64(p.round)/2 || best >= 0 && u.owed <= uses[best].owed {
+				continue
+			}
+			if who, ok := p.whose(u, line); ok && p.jobs[who[0]].milli <= *free {
+				best, chosen = n, who
+			}
+		}
+		if best < 0 {
+			break
+		}
+		uses[best].owed -= int64(p.round)
+		*free -= p.jobs[chosen[0]].milli
+		for m, i := range chosen {
+			if i >= 0 {
+				p.jobs[i].kind, p.jobs[i].mate = k, chosen[1-m]+1
+			}
+		}
+		p.host(chosen)
+	}
+}
+
+// chooseRest gives what is left to who is owed most, alone, on the fastest kind that
+// has room.
+func (p *gavelPlan) chooseRest(tier cluster.Tier, free []int64) {
+	var rest []*gavelJob
+	for i := range p.jobs {
+		if job := &p.jobs[i]; job.kind < 0 && job.milli > 0 && job.j.Spec().Tier == tier {
+			rest = append(rest, job)
+		}
+	}
+	slices.SortStableFunc(rest, func(a, b *gavelJob) int { return cmp.Compare(b.owed, a.owed) })
+	for _, job := range rest {
+		for k, v := range job.speed {
+			if v > 0 && job.milli <= free[k] && (job.kind < 0 || v > job.speed[job.kind]) {
+				job.kind = k
+			}
+		}
+		if job.kind >= 0 {
+			free[job.kind] -= job.milli
+		}
+	}
+}
+
+// whose are the jobs whose turn a use is; -1: it is for one alone. Who is owed most
+// comes first; who runs like this already counts as owed a round more, so that not
+// everybody moves in every round.
+func (p *gavelPlan) whose(u *gavelUse, line map[int64][]int) (who [2]int, ok bool) {
+	who = [2]int{-1, -1}
+	for m, class := range u.class {
+		most := int64(math.MinInt64)
+		for _, i := range line[class] {
+			job := &p.jobs[i]
+			if job.kind >= 0 || i == who[0] || job.speed[u.kind] == 0 {
+				continue
+			}
+			owed := job.owed
+			if p.with(job, u, who[0]) {
+				owed += job.level * (int64(p.round) / 1_000_000)
+			}
+			if owed > most {
+				who[m], most = i, owed
+			}
+		}
+		if who[m] < 0 && (m == 0 || class != 0) {
+			return who, false
+		}
+	}
+	return who, true
+}
+
+// with reports whether a job runs as a use has it: on its kind, and alone or with a
+// job of the other class; with a given one, if it is not -1.
+func (p *gavelPlan) with(job *gavelJob, u *gavelUse, first int) bool {
+	if job.j.GPU() != p.kinds[u.kind].GPU {
+		return false
+	}
+	mate := cluster.NoJob
+	if host, is := job.j.Beside(); is {
+		mate = host
+	} else if g := job.j.Guests(); len(g) > 0 {
+		mate = g[0]
+	}
+	switch {
+	case u.class[1] == 0:
+		return mate == cluster.NoJob
+	case first >= 0:
+		return mate == p.jobs[first].j.Spec().ID
+	}
+	return mate != cluster.NoJob
+}
+
+// host decides who of two holds the GPUs: who holds some there already, best with the
+// other one beside it.
+func (p *gavelPlan) host(who [2]int) {
+	if who[1] < 0 {
+		return
+	}
+	var score [2]int
+	for m, i := range who {
+		job, other := &p.jobs[i], &p.jobs[who[1-m]]
+		if _, is := job.j.Beside(); job.j.Running() && !is && job.j.GPU() == p.kinds[job.kind].GPU {
+			score[m] = 1
+			if slices.Contains(job.j.Guests(), other.j.Spec().ID) {
+				score[m] = 2
+			}
+		}
+	}
+	p.jobs[who[0]].guest, p.jobs[who[1]].guest = score[1] > score[0], score[1] <= score[0]
+}
+
+// aside makes a guest's target of one, and has those part who are not to be together
+// any more: a guest leaves, unless who holds the GPUs does.
+func (p *gavelPlan) aside(i int, t *engine.Target) {
+	job := &p.jobs[i]
+	host, is := job.j.Beside()
+	if job.guest {
+		id := p.jobs[job.mate-1].j.Spec().ID
+		t.Beside, t.Move, t.Idle, t.Alone = 1+int32(id), true, true, is
+		t.Rank = gavelLeft*gavelPlaces + t.Rank&(gavelPlaces-1)
+		return
+	}
+	t.Alone = is && slices.ContainsFunc(p.jobs, func(o gavelJob) bool {
+		return o.j.Spec().ID == host && !o.guest && o.kind == p.kindOf(o.j.GPU())
+	})
+}
