@@ -18,7 +18,8 @@ import (
 
 // mostShared is of how many classes jobs may share GPUs, those with most jobs: there
 // are up to half as many pairs as its square, and the work of a solution grows with
-// the third power. Where work that is left matters every job is a class of its own.
+// the third power. Where work that is left matters every job is a class of its own,
+// and those with most work left may.
 const mostShared = 64
 
 // gavelSharer is what a job's plan with space sharing knows more of it.
@@ -231,7 +232,12 @@ func (q *gavelProgram) classes() (list []*gavelClass) {
 			pairing = append(pairing, c)
 		}
 	}
-	slices.SortStableFunc(pairing, func(a, b *gavelClass) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
+	slices.SortStableFunc(pairing, func(a, b *gavelClass) int {
+		if q.objective == "las" {
+			return cmp.Compare(len(b.jobs), len(a.jobs))
+		}
+		return cmp.Compare(q.left[b.at], q.left[a.at])
+	})
 	for _, c := range pairing[min(mostShared, len(pairing)):] {
 		c.pairs = false
 	}

@@ -19,7 +19,7 @@ func TestGavel(t *testing.T) {
 		r.rates = []string{"4.00"}
 		rows = append(rows, r)
 	}
-	tab, err := gavelTable(context.Background(), dir, rows)
+	tab, err := gavelTable(context.Background(), dir, rows, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

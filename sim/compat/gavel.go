@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -22,9 +23,14 @@ type Gavel struct {
 	Seed    uint32
 	Rate    float64 // jobs per hour
 	Several bool    // GPUs per job: 1, 2, 4 or 8; else 1
-	// Policy is one of ours. "": that simulator's own FIFO without heterogeneity,
-	// which is no rule that anybody would want (gavelFIFO).
+	// Policy is one of ours. "": one of that simulator's own: Own.
 	Policy string
+	// Own is allox or gandiva as that simulator has them (gavelRules). "": FIFO without
+	// heterogeneity, which is no rule that anybody would want (gavelFIFO).
+	Own string
+	// Static, if it is not 0, has so many jobs come at 0, and no more: the makespan is
+	// measured. Rate, From and To do not count.
+	Static int
 	// Tells has jobs report their progress each round, for policies to which work
 	// that is left matters.
 	Tells bool
@@ -57,6 +63,7 @@ type gavelJob struct {
 	end      float64      // of those steps
 	got      [3]float64   // seconds on each model since it came
 	done     bool
+	entered  bool // that simulator's own policy knows it
 }
 
 // GavelWorld is a driver whose world is that of Gavel's simulator.
@@ -73,14 +80,20 @@ type GavelWorld struct {
 	reports  []engine.Event
 	left     int // measured jobs that are not over
 	sum      float64
+	drawn    int
 	rounds   int
 	solved   cluster.Time   // when the policy last counted anew
 	planned  map[int]string // the policy's targets of this round: models by job
 	company  map[int]int    // ... and who is to be beside whom
+
+	book func(j *gavelJob, seconds float64) // hears of what a job, or two, had of a round
 }
 
 // NewGavel makes the world of an experiment.
 func NewGavel(x Gavel, table *Throughputs) (*GavelWorld, error) {
+	if x.Static > 0 {
+		x.Rate, x.From, x.To = 1, 0, x.Static
+	}
 	if x.From == 0 && x.To == 0 {
 		x.From, x.To = 4000, 5000
 	}
@@ -88,8 +101,20 @@ func NewGavel(x Gavel, table *Throughputs) (*GavelWorld, error) {
 		return nil, fmt.Errorf("compat: %g jobs per hour, of which %d to %d are measured; more than 0 are possible", x.Rate, x.From, x.To)
 	}
 	w := &GavelWorld{x: x, table: table, draw: newGavelGenerator(x.Seed, x.Several, x.Rate), left: x.To - x.From, now: -1, solved: -1}
-	w.upcoming = w.draw.next()
+	w.upcoming = w.arrive()
 	return w, nil
+}
+
+// arrive draws the next job.
+func (w *GavelWorld) arrive() gavelDraw {
+	d := w.draw.next()
+	if w.x.Static > 0 {
+		if d.arrival = 0; w.drawn >= w.x.Static {
+			d.arrival = math.Inf(1)
+		}
+		w.drawn++
+	}
+	return d
 }
 
 // instant is the world's time as the engine sees it. The simulator lets the first
@@ -134,8 +159,10 @@ func (w *GavelWorld) launch() error {
 	for _, j := range w.live {
 		if j.on >= 0 {
 			v := w.stepsPerSecond(j)
-			j.steps = min(math.Floor(v*gavelRound), j.left)
-			j.end = w.clock + j.steps/v
+			if j.steps, j.end = 0, w.clock+gavelRound; v > 0 { // 0: the two do not fit the GPU
+				j.steps = min(math.Floor(v*gavelRound), j.left)
+				j.end = w.clock + j.steps/v
+			}
 		}
 	}
 	for _, j := range w.live {
@@ -204,9 +231,12 @@ func (w *GavelWorld) endRound() {
 		}
 		j.left -= j.steps
 		j.got[j.on] += j.end - began
+		if w.book != nil && (j.mate == nil || j.spec.ID < j.mate.spec.ID) {
+			w.book(j, j.end-began)
+		}
 		if j.left > 0 {
 			if w.x.Tells {
-				w.report(engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: j.believed(), Rate: j.ppm(j.on)})
+				w.report(engine.Event{Type: engine.Progress, Job: j.spec.ID, Done: j.believed(), Rate: max(1, int64(math.Round(1e6*w.stepsPerSecond(j)/j.rate[gavelV100])))})
 			}
 			continue
 		}
@@ -236,7 +266,7 @@ func (j *gavelJob) ppm(model int) int64 {
 func (w *GavelWorld) admit() {
 	for w.upcoming.arrival <= w.clock {
 		d := w.upcoming
-		w.upcoming = w.draw.next()
+		w.upcoming = w.arrive()
 		j := &gavelJob{gavelDraw: d, rate: w.table.rate[d.model][d.gpus], on: -1, admitted: max(w.now+1, w.instant(w.clock))}
 		j.total = d.duration * j.rate[gavelV100]
 		j.left = j.total
@@ -340,9 +370,26 @@ func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return plan
 }
 
+// gavelPlans has another policy plan at the ends of the world's rounds. It runs whom
+// it has run.
+type gavelPlans struct{ engine.Planner }
+
+func (p *gavelPlans) Traits() engine.Traits {
+	traits := p.Planner.Traits()
+	traits.Round = 1
+	return traits
+}
+
+func (p *gavelPlans) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	plan := p.Planner.Plan(v, jobs)
+	plan.Next = v.Now() + 1
+	return plan
+}
+
 // GavelFigures are what comes of an experiment.
 type GavelFigures struct {
 	Hours  float64 // mean completion time of the measured jobs
+	Span   float64 // when the last of them was done, in hours
 	Jobs   int     // that came, until the last measured one was done
 	Rounds int
 }
@@ -363,20 +410,23 @@ func RunGavel(ctx context.Context, x Gavel, table *Throughputs) (GavelFigures, e
 	if err := play(ctx, cfg, w); err != nil {
 		return GavelFigures{}, err
 	}
-	return GavelFigures{Hours: w.sum / float64(w.x.To-w.x.From) / 3600, Jobs: len(w.jobs), Rounds: w.rounds}, nil
+	return GavelFigures{Hours: w.sum / float64(w.x.To-w.x.From) / 3600, Span: w.clock / 3600, Jobs: len(w.jobs), Rounds: w.rounds}, nil
 }
 
 func (w *GavelWorld) policy() (engine.Policy, error) {
 	if w.x.Policy == "" {
-		return newGavelFIFO(w), nil
+		return w.ownPolicy()
 	}
 	pol, err := policy.New(w.x.Policy)
 	if err != nil {
 		return nil, err
 	}
 	planner, ok := pol.(engine.Planner)
-	if !ok || pol.Traits().Round == 0 {
-		return nil, errors.New("compat: Gavel's world goes with a policy that plans in rounds, not with " + w.x.Policy)
+	switch {
+	case !ok:
+		return nil, errors.New("compat: Gavel's world goes with a policy that plans, not with " + w.x.Policy)
+	case strings.HasPrefix(w.x.Policy, "gavel"):
+		return &gavelTurns{planner, w}, nil
 	}
-	return &gavelTurns{planner, w}, nil
+	return &gavelPlans{planner}, nil
 }

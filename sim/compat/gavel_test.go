@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
@@ -89,5 +90,59 @@ func TestGavelSharing(t *testing.T) {
 	}
 	if apart, together := hours(""), hours(",space_sharing=true"); !(together < 0.95*apart) {
 		t.Errorf("%.2f h with space sharing, %.2f without", together, apart)
+	}
+}
+
+// H5 of G-gavel-simulator: one V100 and one K80 are idle; the short job gets the V100,
+// and the long one, which comes after it there, nothing now.
+func TestGavelAlloX(t *testing.T) {
+	job := func(id cluster.JobID, left float64) *gavelEntry {
+		return &gavelEntry{jobs: [2]*gavelJob{{gavelDraw: gavelDraw{gpus: 1}, spec: cluster.Job{ID: id}, rate: [3]float64{0.5, 0, 2}, left: left}}}
+	}
+	g := &gavelRules{}
+	for id := range gavelGPUs - 1 { // all but one of each are held
+		for _, k := range []int{0, 2} {
+			e := job(cluster.JobID(1000+2*id+k), 1)
+			e.x[k] = 1
+			g.entries = append(g.entries, e)
+		}
+	}
+	long, short := job(1, 100), job(2, 10)
+	g.entries = append(g.entries, long, short)
+	gavelAlloX(g)
+	if short.x != [3]float64{0, 0, 1} || long.x != [3]float64{} || !long.solved {
+		t.Errorf("the short one has %v, want a V100; the long one %v, want nothing", short.x, long.x)
+	}
+}
+
+// Two of n as CPython's random.sample draws them.
+func TestGavelTwo(t *testing.T) {
+	g := &gavelRules{chance: newTwister(3)}
+	for _, c := range []struct {
+		n    int
+		want [][2]int
+	}{{3, [][2]int{{0, 2}, {1, 2}, {2, 0}, {2, 0}, {1, 2}, {2, 0}, {0, 1}, {2, 1}}}, {21, [][2]int{{12, 4}, {7, 4}, {16, 12}, {0, 2}}}, {22, [][2]int{{5, 18}, {1, 9}, {0, 8}, {15, 19}, {12, 13}, {12, 18}}}} {
+		for _, want := range c.want {
+			if i, k := g.two(c.n); [2]int{i, k} != want {
+				t.Errorf("of %d: %d and %d, want %v", c.n, i, k, want)
+			}
+		}
+	}
+}
+
+// G-gavel-simulator, 12.1: Gandiva before there are more jobs than GPUs, to the printed
+// digit; beyond that pairs are drawn, and the makespan is near the published one.
+func TestGavelGandiva(t *testing.T) {
+	table := gavelTable(t)
+	f, err := RunGavel(context.Background(), Gavel{Rate: 2.8, Own: "gandiva"}, table)
+	if got := fmt.Sprintf("%.2f", f.Hours); err != nil || got != "17.69" {
+		t.Errorf("%s h, %v; want 17.69", got, err)
+	}
+	f, err = RunGavel(context.Background(), Gavel{Static: 700, Several: true, Own: "gandiva"}, table)
+	if err != nil || math.Abs(f.Span/347.335-1) > 0.001 {
+		t.Errorf("makespan %.2f h, %v; want 347.34", f.Span, err)
+	}
+	if _, err := RunGavel(context.Background(), Gavel{Rate: 1, Own: "themis"}, table); err == nil || !strings.Contains(err.Error(), "themis") {
+		t.Errorf("a policy that is not there: %v", err)
 	}
 }
