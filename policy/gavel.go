@@ -20,7 +20,9 @@ var gavel = Info{
 	Source: "C-gavel: Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads (OSDI'20)",
 	Needs:  "speeds per GPU model; run times for ftf and makespan, prices for cost; checkpoints: jobs take turns",
 	Knobs: []Knob{
-		{"objective", "las", "las (the least normalised speed as high as can be), waterfill (and then the next), ftf (finish-time fairness), makespan, fifo, throughput, cost"},
+		{"objective", "las", "las (the least normalised speed as high as can be), waterfill (and then the next), hierarchical (the same over queues or users), ftf (finish-time fairness), makespan, fifo, throughput, cost"},
+		{"entities", "queue", "for objective=hierarchical: queue (by their weights) or user (all alike)"},
+		{"inside", "fair", "for objective=hierarchical: an entity's jobs are alike (fair), or the first comes first (fifo)"},
 		{"round", "6m", "jobs take turns at multiples of this"},
 		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
 		{"solve", "changes", "when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; who comes between two takes what is left)"},
@@ -36,7 +38,7 @@ var gavelSolves = []string{"changes", "resets"}
 
 var gavelShared = []string{"las", "ftf", "makespan"}
 
-var gavelObjectives = []string{"las", "waterfill", "ftf", "makespan", "fifo", "throughput", "cost"}
+var gavelObjectives = []string{"las", "waterfill", "hierarchical", "ftf", "makespan", "fifo", "throughput", "cost"}
 
 // gavelPolicy is Gavel: what X, the parts of time, is, depends on the objective;
 // the rounds are the same for all.
@@ -46,6 +48,7 @@ type gavelPolicy struct {
 	aware           bool
 	atResets        bool     // else at changes
 	sharing         bool     // of GPUs, by two
+	byUser, inOrder bool     // entities are users; in one the first comes first
 	order           []string // of kinds
 	prices          map[string]float64
 }
@@ -76,6 +79,9 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 	if g.sharing && !slices.Contains(gavelShared, g.objective) {
 		return nil, fmt.Errorf("space_sharing=true with objective=%s: only with %s", g.objective, strings.Join(gavelShared, ", "))
 	}
+	if err = g.hierarchy(k.text("entities"), k.text("inside")); err != nil {
+		return nil, err
+	}
 	if g.order, err = parseOrder(k.text("order")); err != nil {
 		return nil, err
 	}
@@ -84,6 +90,20 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 		err = fmt.Errorf("prices=%q with objective=%s: prices and objective=cost need each other", k.text("prices"), g.objective)
 	}
 	return g, err
+}
+
+// hierarchy reads whose jobs are one entity's, and who comes first in it.
+func (g *gavelPolicy) hierarchy(entities, inside string) error {
+	g.byUser, g.inOrder = entities == "user", inside == "fifo"
+	switch {
+	case !g.byUser && entities != "queue":
+		return cluster.Unknown("entities", entities, []string{"queue", "user"})
+	case !g.inOrder && inside != "fair":
+		return cluster.Unknown("inside", inside, []string{"fair", "fifo"})
+	case g.objective != "hierarchical" && (g.byUser || g.inOrder):
+		return fmt.Errorf("entities=%s, inside=%s with objective=%s: only with hierarchical", entities, inside, g.objective)
+	}
+	return nil
 }
 
 // turns reads the knob round of a policy that has jobs take turns.

@@ -69,10 +69,13 @@ func TestGavelOrder(t *testing.T) {
 
 func TestGavelBadKnobs(t *testing.T) {
 	for knobs, want := range map[string]string{
-		"order=A//B":                        `order="A//B"`,
-		"order=A/B/A":                       `"A" is no GPU model, or there twice`,
-		"solve=always":                      "changes",
-		"space_sharing=true,objective=fifo": "only with las, ftf, makespan",
+		"order=A//B":    `order="A//B"`,
+		"order=A/B/A":   `"A" is no GPU model, or there twice`,
+		"solve=always":  "changes",
+		"entities=user": "only with hierarchical",
+		"objective=hierarchical,entities=project": "unknown entities",
+		"objective=hierarchical,inside=lifo":      "unknown inside",
+		"space_sharing=true,objective=fifo":       "only with las, ftf, makespan",
 	} {
 		if _, err := New("gavel:" + knobs); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want one with %s", knobs, err, want)

@@ -74,6 +74,8 @@ func (q *gavelProgram) solve() (x []float64, err error) {
 		return q.cost()
 	case "tickets", "trade":
 		x = q.fairParts()
+	case "hierarchical":
+		_, x, err = q.who.Hierarchy(q.normalised(), q.entities())
 	case "waterfill":
 		weight := make([]float64, len(q.jobs))
 		for i := range weight {
@@ -101,6 +103,29 @@ func (q *gavelProgram) normalised() []float64 {
 		}
 	}
 	return rate
+}
+
+// entities are the queues, or users, that have jobs here, in the order of their first
+// ones.
+func (q *gavelProgram) entities() *solve.Entities {
+	e := &solve.Entities{FIFO: q.inOrder}
+	known := map[int]int{} // looked up only
+	for _, job := range q.jobs {
+		id, weight := job.j.Queue(), 1.0
+		if q.byUser {
+			id = job.j.User()
+		} else {
+			weight = float64(max(1, q.v.Tree().Weight(id)))
+		}
+		at, ok := known[id]
+		if !ok {
+			at = len(e.Weight)
+			known[id] = at
+			e.Weight = append(e.Weight, weight)
+		}
+		e.Of = append(e.Of, at)
+	}
+	return e
 }
 
 // finishTime counts, from solution to solution, how long each job would have

@@ -119,7 +119,7 @@ func (e *barrier) residuals() (gap, primal, dual float64) {
 		dual = max(dual, math.Abs(e.rd[c]))
 	}
 	for row, r := range e.rp {
-		primal = max(primal, math.Abs(r)/(1+e.b[row]))
+		primal = max(primal, math.Abs(r)/(1+math.Abs(e.b[row])))
 	}
 	e.rg = -e.gain - dot(e.free, e.y)
 	return gap, primal, max(dual, math.Abs(e.rg))

@@ -3,6 +3,7 @@ package solve
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Packing is Shares where two jobs may have the same GPUs at the same time. Jobs
@@ -50,7 +51,7 @@ func (p *Packing) maxMin(factor []float64) (level float64, alone, together []flo
 	if err := p.check(factor); err != nil {
 		return 0, nil, nil, err
 	}
-	q := newPacked(p, factor, 0)
+	q := newPacked(p, factor, nil, slices.Repeat([]float64{1}, len(factor)))
 	for i := range p.Jobs {
 		if q.columns[i] == 0 {
 			return 0, nil, nil, fmt.Errorf("solve: class %d has a speed on no type that has GPUs: %w", i, ErrInfeasible)
@@ -71,7 +72,8 @@ func (p *Packing) maxMin(factor []float64) (level float64, alone, together []flo
 // spend gives away what max-min leaves open, so that most is done. Where that program
 // is too thin for the method, the shares stay as they are.
 func (p *Packing) spend(factor []float64, level float64, alone, together []float64) (a, t []float64) {
-	q := newPacked(p, factor, level*(1-1e-5)) // a little inside, so that there is an inside
+	floor := slices.Repeat([]float64{level * (1 - 1e-5)}, len(factor)) // a little inside, so that there is an inside
+	q := newPacked(p, factor, floor, nil)
 	if x, ok := q.run(); ok {
 		return q.tidy(x)
 	}
@@ -115,8 +117,8 @@ func (p *Packing) check(factor []float64) error {
 //	max c x + gain t  s.t.  A x + g t = b, x >= 0
 //
 // x are the columns, then the slacks of rate, time and type. A rate row is
-// sum rate x - t - slack = 0 (with a floor: sum rate x - slack = floor, and the sum of
-// all rates is maximised), a time row sum time x + slack = 1, a type's
+// sum rate x - weight t - slack = floor (without weights the sum of all rates is
+// maximised), a time row sum time x + slack = 1, a type's
 // sum s x + slack = W. Rows are in such an order that the triangular factor of the
 // equations stays thin: first the classes that are in no pair.
 type packed struct {
@@ -126,10 +128,12 @@ type packed struct {
 	columns []int // of each class alone
 	at      []int // a class's first row: its rate, then its time
 	rows    int
+	unit    float64 // of rates in the equations
 	*barrier
 }
 
-func newPacked(p *Packing, factor []float64, floor float64) *packed {
+// newPacked is the program with floors and weights of the classes' rates; nil: 0.
+func newPacked(p *Packing, factor, floor, weight []float64) *packed {
 	n, k := len(p.GPUs), len(p.Capacity)
 	q := &packed{Packing: p, columns: make([]int, n), at: make([]int, n), rows: 2*n + k}
 	paired := make([]bool, n)
@@ -165,13 +169,13 @@ func newPacked(p *Packing, factor []float64, floor float64) *packed {
 			}
 		}
 	}
-	q.barrier = q.equations(floor)
+	q.barrier = q.equations(floor, weight)
 	return q
 }
 
 // equations are the program's, with a first point. Rates are in units of the least
 // one there.
-func (q *packed) equations(floor float64) *barrier {
+func (q *packed) equations(floor, weight []float64) *barrier {
 	types, e := q.rows-len(q.Capacity), newBarrier(q.rows)
 	start, unit := q.inside()
 	for i := range q.cols {
@@ -184,23 +188,27 @@ func (q *packed) equations(floor float64) *barrier {
 			sum += c.rate[m] / unit * q.Jobs[class]
 		}
 		e.add(start[i], append(at, types+c.kind), append(by, q.GPUs[c.class[0]]))
-		if floor > 0 {
+		if weight == nil {
 			e.c = append(e.c, sum)
 		}
 	}
 	rated := make([]bool, q.rows)
-	for _, at := range q.at {
+	for i, at := range q.at {
 		rated[at], e.b[at+1] = true, 1
-		if e.b[at] = floor / unit; floor == 0 {
-			e.free[at] = -1
+		if floor != nil {
+			e.b[at] = floor[i] / unit
+		}
+		if weight != nil {
+			e.free[at] = -weight[i]
 		}
 	}
 	for j, w := range q.Capacity {
 		e.b[types+j] = max(w, 1) // where there is none nobody may use it: any number will do
 	}
-	if floor == 0 {
+	if weight != nil {
 		e.gain, e.t = 1, 0.5
 	}
+	q.unit = unit
 	for row, sum := range e.sums() {
 		slack, by := e.b[row]-e.free[row]*e.t-sum, 1.0
 		if rated[row] {
