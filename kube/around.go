@@ -142,7 +142,7 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) limits {
 		d.asOf, d.memory = d.moves, map[string]limits{}
 	}
 	key := ""
-	if len(pods) == 1 {
+	if len(pods) == 1 && len(d.lifts.hidden) == 0 {
 		key = fmt.Sprint(devices, careful, pods[0].around)
 		if n := pods[0].needs; n != nil {
 			key += fmt.Sprint(n.ports, n.other, pods[0].replica, n.claims) // those of ephemeral volumes bear the pod's name
@@ -186,13 +186,15 @@ type looker struct {
 // look adds what one pod of the gang needs.
 func (l *looker) look(p *pod) {
 	d := l.d
+	near := domains{}
 	for q := range d.repel {
 		for i := range q.needs.anti {
 			if t := &q.needs.anti[i]; d.means(t, p.obj) {
-				l.shutDomain("a pod that wants nobody like it near", t.key, q.where)
+				near.add(d, t.key, q.where)
 			}
 		}
 	}
+	l.shutDomains("a pod that wants nobody like it near", near)
 	n := p.needs
 	if n == nil {
 		return
@@ -201,14 +203,16 @@ func (l *looker) look(p *pod) {
 		l.why = n.err.Error()
 		return
 	}
+	near = domains{}
 	for i := range n.anti {
 		t := &n.anti[i]
 		d.each(func(q *pod) {
 			if d.means(t, q.obj) {
-				l.shutDomain("its pod anti-affinity", t.key, q.where)
+				near.add(d, t.key, q.where)
 			}
 		})
 	}
+	l.shutDomains("its pod anti-affinity", near)
 	l.near(p)
 	l.spread(p)
 	l.ports(p)
@@ -238,13 +242,34 @@ func (d *Driver) domain(name, key string) (string, bool) {
 	return v, ok
 }
 
-// shutDomain closes all nodes of the domain of a node.
-func (l *looker) shutDomain(why, key, name string) {
-	v, ok := l.d.domain(name, key)
+// domains are values of labels of nodes, by label.
+type domains map[string]map[string]bool
+
+// add adds that of a node, if it has the label.
+func (list domains) add(d *Driver, key, name string) {
+	v, ok := d.domain(name, key)
 	if !ok {
 		return
 	}
-	l.shutIf(why, func(n *v1.Node) bool { w, has := n.Labels[key]; return has && w == v })
+	if list[key] == nil {
+		list[key] = map[string]bool{}
+	}
+	list[key][v] = true
+}
+
+// shutDomains closes all nodes of some domains.
+func (l *looker) shutDomains(why string, list domains) {
+	if len(list) == 0 {
+		return
+	}
+	l.shutIf(why, func(n *v1.Node) bool {
+		for key, values := range list {
+			if v, ok := n.Labels[key]; ok && values[v] {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func (l *looker) shutIf(why string, f func(n *v1.Node) bool) {
@@ -545,7 +570,7 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 	if len(g.spec.NodeLimits) == 0 && g.spec.PerNode == 0 && !d.minds(pods) {
 		return engine.Event{}, false
 	}
-	l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
+	l := d.confine(g, d.limitsFor(g, pods, g.fails > 0, true))
 	if l.why != "" || stays(l.rivals) != "" { // it was possible before: nobody takes it for now
 		l = limits{nodes: []cluster.NodeLimit{{Nodes: slices.Sorted(slices.Values(d.order))}}}
 	}
@@ -573,18 +598,30 @@ func (d *Driver) membersOf(g *gang) (pods []*pod) {
 // fits says why a gang may not be bound as the engine placed it, because of what
 // was bound since it was told; "": it may.
 func (d *Driver) fits(g *gang, a *engine.Action) string {
-	pods := d.membersOf(g)
-	if !d.minds(pods) {
-		return ""
-	}
-	l := d.limitsOf(pods, false, false) // its devices are chosen in a moment
-	if why := cmp.Or(l.why, stays(l.rivals)); why != "" {
-		return why
-	}
 	on := map[string]int{}
 	for i := range a.Allocs {
 		on[d.order[a.Allocs[i].Node]] += int(a.Allocs[i].Tasks)
 	}
+	return d.suit(g, on)
+}
+
+// suit is fits for so many pods of a gang on each node.
+func (d *Driver) suit(g *gang, on map[string]int) (why string) {
+	pods := d.membersOf(g)
+	if !d.minds(pods) {
+		return ""
+	}
+	d.without(g.aside(), func() {
+		l := d.limitsOf(pods, false, false) // its devices are chosen in a moment
+		if why = cmp.Or(l.why, stays(l.rivals)); why == "" {
+			why = d.permits(&l, pods, on)
+		}
+	})
+	return why
+}
+
+// permits says why so many pods of a gang cannot be on each of these nodes; "": they can.
+func (d *Driver) permits(l *limits, pods []*pod, on map[string]int) string {
 	for name, n := range on {
 		if l.each > 0 && n > l.each {
 			return fmt.Sprintf("%d of its pods on node %s; %d may be", n, name, l.each)

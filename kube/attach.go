@@ -139,6 +139,14 @@ func (d *Driver) attachedTo(name string, ever bool) (by map[attachable]bool, cou
 			}
 		}
 	}
+	for _, q := range d.lifts.hidden {
+		if q.where == name {
+			list, _ := d.attachables(q)
+			for _, a := range list {
+				leaving[a] = true
+			}
+		}
+	}
 	all := maps.Clone(by)
 	for _, va := range d.attached[name] {
 		if va.Spec.Source.PersistentVolumeName == nil {

@@ -89,6 +89,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	if d.holdBack(g) {
 		return
 	}
+	d.unlift(g)
 	if why := d.grantAll(g); why != "" {
 		g.phase, g.spec, g.plan, g.slots = waiting, was, "", nil
 		d.notThere(g, why)
@@ -127,7 +128,7 @@ func (d *Driver) overdrawn(g *gang, a *engine.Action) string {
 		}
 		have, used := d.gpusOf(n.obj.Status.Allocatable), 0
 		for p := range n.pods {
-			if p.node != "" || p.assumed != "" { // not those that are only nominated
+			if p.gang != g && (p.node != "" || p.assumed != "") { // not those that are only nominated
 				used += whole(p)
 			}
 		}
@@ -154,6 +155,7 @@ func (d *Driver) distrust(g *gang, why string) {
 func (d *Driver) notThere(g *gang, why string) {
 	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.name, "reason", why)
 	g.fails++
+	d.unlift(g)
 	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id})
 	if ev, ok := d.limit(g); ok {
 		d.queued = append(d.queued, ev)

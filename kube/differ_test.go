@@ -30,6 +30,7 @@ func TestDifferential(t *testing.T) {
 	b.shelf()
 	b.maker()
 	b.sub("displace", testDisplace)
+	b.sub("lift", testLift)
 	_, stop := b.schedule()
 	defer stop()
 	var yes, no int

@@ -79,11 +79,7 @@ func (d *Driver) yields(g *gang, pods []*pod, tier cluster.Tier, list []rival) b
 	}) {
 		return false
 	}
-	return !slices.ContainsFunc(list, func(r rival) bool {
-		q := r.user.gang
-		return r.user.leaves() || q == nil || q.phase != running || q.spec.Tier <= tier ||
-			tier != cluster.Critical && d.now.Sub(q.started) < d.opt.Rules.MinRuntime
-	})
+	return !slices.ContainsFunc(list, func(r rival) bool { return r.user.leaves() || !d.goes(r.user.gang, tier) })
 }
 
 // contend looks who has what a gang needs alone; false: it has to wait for them.
@@ -127,23 +123,31 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 // wouldStart asks a second engine whether a job would have its places in the next
 // step, if these came before it.
 func (d *Driver) wouldStart(spec *cluster.Job, before []engine.Event) bool {
+	spec.ID = d.next
+	return d.foreseen(spec.ID, append(slices.Clone(before), engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})) != nil
+}
+
+// foreseen is what a second engine knows of a job that has its places after the next step
+// with these events; nil: it has none.
+func (d *Driver) foreseen(id cluster.JobID, events []engine.Event) *engine.JobRecord {
 	snap, cfg := d.eng.Snapshot(), d.cfg
 	cfg.Spec.Queues = d.fitted
 	e, err := engine.Restore(cfg, &snap)
 	if err != nil {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
-		return false
+		return nil
 	}
-	spec.ID = d.next
-	e.Step(engine.Batch{Seq: d.seq + 1, Now: d.now, Events: append(slices.Clone(before), engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})})
-	r := e.Record(spec.ID)
-	return r != nil && (r.State == engine.Placed || r.State == engine.Starting)
+	e.Step(engine.Batch{Seq: d.seq + 1, Now: d.now, Events: events})
+	if r := e.Record(id); r != nil && (r.State == engine.Placed || r.State == engine.Starting) {
+		return r
+	}
+	return nil
 }
 
 // holdBack keeps the places of a gang that starts until all have left who have what it
-// needs alone; false: nobody has.
+// needs alone, or who are where it cannot be beside them; false: nobody is.
 func (d *Driver) holdBack(g *gang) bool {
-	if !slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
+	if !d.awaits(g) && !slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
 		return false
 	}
 	d.holding[g] = true
@@ -151,6 +155,9 @@ func (d *Driver) holdBack(g *gang) bool {
 	for _, s := range g.slots {
 		if p := g.pods[s.pod]; p != nil {
 			d.told.nominate(p, s.node)
+			if len(g.lifted) > 0 && !s.beyond {
+				d.expect(p, s.node)
+			}
 		}
 	}
 	return true
@@ -162,7 +169,7 @@ func (d *Driver) settleHeld(g *gang) bool {
 	if !d.holding[g] {
 		return false
 	}
-	all := true
+	all := !d.awaits(g)
 	for i := range g.slots {
 		p := g.pods[g.slots[i].pod]
 		if g.slots[i].beyond {
@@ -183,7 +190,12 @@ func (d *Driver) settleHeld(g *gang) bool {
 		return true
 	}
 	d.unhold(g)
-	if g.refused = d.grantAll(g); g.refused == "" {
+	why := d.overtaken(g)
+	d.unlift(g)
+	if g.refused = why; why == "" {
+		g.refused = d.grantAll(g)
+	}
+	if g.refused == "" {
 		d.bindAll(g)
 	}
 	return false

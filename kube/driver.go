@@ -84,7 +84,8 @@ type Driver struct {
 
 	neighbours
 	storage
-	dra devices
+	lifts lifts
+	dra   devices
 
 	work    chan func(context.Context)
 	workers sync.WaitGroup
@@ -241,6 +242,9 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		if d.seen != d.moves {
 			until = min(until, d.lookAt)
 		}
+		if d.lifts.done != d.stamp() {
+			until = min(until, d.lifts.at)
+		}
 		if len(d.queued) == 0 && len(d.dirty) == 0 && !d.nodesAt && !d.queuesAt && d.stale == "" {
 			if err := d.inbox.Wait(ctx, max(0, until.Sub(now))); err != nil {
 				return engine.Batch{}, err
@@ -306,7 +310,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 			d.note(g, now)
 		}
 	}
-	return events
+	return append(events, d.liftNext(events, now)...)
 }
 
 // touch marks a gang to be settled.
@@ -396,6 +400,7 @@ func (d *Driver) forget(g *gang) {
 	delete(d.byID, g.id)
 	delete(d.minding, g)
 	d.unhold(g)
+	d.unlift(g)
 	g.id, g.spec, g.members, g.more = cluster.NoJob, nil, nil, nil
 	d.ended++
 }

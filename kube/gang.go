@@ -61,6 +61,7 @@ type gang struct {
 	book
 	repair
 	wish
+	lifting
 }
 
 // slot is the place of one task.

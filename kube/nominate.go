@@ -27,6 +27,7 @@ func (d *Driver) nominate() {
 		r := d.eng.Record(id)
 		if r == nil || r.State != engine.Placed {
 			d.unnominate(g)
+			d.unlift(g)
 			continue
 		}
 		p := plan{Tasks: g.spec.Tasks}
@@ -41,6 +42,9 @@ func (d *Driver) nominate() {
 				break // one is gone: it is settled in a moment
 			}
 			d.told.nominate(pods[k], s.node)
+			if len(g.lifted) > 0 {
+				d.expect(pods[k], s.node)
+			}
 			pods = slices.Delete(pods, k, k+1)
 		}
 	}

@@ -220,7 +220,8 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	g.id, g.spec, g.members, g.phase = spec.ID, spec, uids(pods), waiting
 	d.byID[g.id] = g
 	g.since(now, d.opt.TellAfter)
-	if g.asked = d.seq + 1; g.atHome() {
+	g.asked, g.tried, d.lifts.done = d.seq+1, stamp{}, stamp{}
+	if g.atHome() {
 		d.later(g, now)
 	}
 	return []engine.Event{{Type: engine.Submitted, Job: g.id, Spec: spec}}

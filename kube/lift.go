@@ -1,0 +1,490 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What keeps a gang off a node can be pods that are there: by anti-affinity, its own or
+// theirs, a host port, an even spread, what the node attaches, how many pods it takes.
+// The engine knows none of that; it is told that the node takes nothing, and looks for
+// nobody there who might leave. So a gang that finds no place is looked for one as if pods
+// of a lower tier were gone, first a few, then more. Like those who have a claim that it
+// needs alone (displace.go) they leave only if a second engine says that it starts then;
+// both are told to the engine in one batch. Until they have left, they do not count for
+// the gang, and the gang counts where it will be for everybody else.
+
+// lifting is who leaves for a gang, besides those that the engine chooses.
+type lifting struct {
+	lifted []*pod
+	tried  stamp // when it was last looked for
+	turns  int   // ... and as which of all
+}
+
+// stamp changes when it is worth looking again: with what is around, and now and then.
+type stamp struct {
+	moves   int
+	checked cluster.Time
+}
+
+// lifts is when gangs that wait were last looked at.
+type lifts struct {
+	hidden []*pod // pods that do not count at the moment
+	done   stamp  // all gangs were looked at
+	at     cluster.Time
+	turns  int
+}
+
+// mostLifts bounds how many sets of victims are tried for a gang at a time: each is a
+// step of a second engine.
+const mostLifts = 4
+
+func (d *Driver) stamp() stamp { return stamp{d.moves, d.checked} }
+
+// without looks at the cluster as if some pods were not there.
+func (d *Driver) without(pods []*pod, look func()) {
+	was := d.lifts.hidden
+	pods = slices.DeleteFunc(slices.Clone(pods), func(p *pod) bool { return p.where == "" || slices.Contains(was, p) })
+	d.lifts.hidden = append(slices.Clip(was), pods...)
+	for _, p := range pods {
+		n := d.nodeNamed(p.where)
+		delete(n.pods, p)
+		delete(d.repel, p)
+		d.count1(p.where, n)
+	}
+	look()
+	for _, p := range pods {
+		n := d.nodeNamed(p.where)
+		n.pods[p] = true
+		d.count1(p.where, n)
+		if p.needs != nil && p.needs.anti != nil {
+			d.repel[p] = true
+		}
+	}
+	d.lifts.hidden = was
+}
+
+// aside lists the pods that do not count when a gang is looked at for which others
+// leave: these, and its own, which have their places.
+func (g *gang) aside() []*pod {
+	if len(g.lifted) == 0 {
+		return nil
+	}
+	list := slices.Clone(g.lifted)
+	for _, p := range g.sorted() {
+		if p.node == "" {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// limitsFor is limitsOf for a gang's pods, without those who leave for it.
+func (d *Driver) limitsFor(g *gang, pods []*pod, careful, devices bool) (l limits) {
+	d.without(g.aside(), func() { l = d.limitsOf(pods, careful, devices) })
+	return l
+}
+
+// expect has a pod count where it will be, once others have left.
+func (d *Driver) expect(p *pod, node string) {
+	p.assumed = node
+	d.move(p, false)
+}
+
+// unlift forgets who leaves for a gang: it has not the place that it was to have.
+func (d *Driver) unlift(g *gang) {
+	if len(g.lifted) == 0 {
+		return
+	}
+	g.lifted = nil
+	for _, p := range g.sorted() {
+		if !p.binding && p.assumed != "" {
+			d.expect(p, "")
+		}
+	}
+	d.moves++
+}
+
+// goes reports whether a running gang would leave for one of a tier: it is of a lower
+// one, and has run for as long as the configuration lets everybody.
+func (d *Driver) goes(q *gang, tier cluster.Tier) bool {
+	return q != nil && q.phase == running && q.leaves == "" && q.spec.Tier > tier &&
+		(tier == cluster.Critical || d.now.Sub(q.started) >= d.opt.Rules.MinRuntime)
+}
+
+// liftNext lets pods leave for a gang that finds no place on account of them; before is
+// what the engine is told besides.
+func (d *Driver) liftNext(before []engine.Event, now cluster.Time) (events []engine.Event) {
+	if d.stale != "" || d.lifts.done == d.stamp() || now < d.lifts.at {
+		return nil
+	}
+	g, later := d.stuck()
+	switch {
+	case g != nil:
+		d.lifts.turns++
+		g.tried, g.turns = d.stamp(), d.lifts.turns
+		events = d.liftFor(g, before)
+	case later:
+		return nil
+	default:
+		d.lifts.done = d.stamp()
+	}
+	// What it costs grows with the cluster: it may take a twentieth of the time.
+	d.lifts.at = now.Add(max(50*time.Millisecond, 20*d.clock().Sub(now)))
+	return events
+}
+
+// stuck is the gang that is looked at next: of those that wait in the engine and are
+// kept off some nodes, the one that was looked at the longest ago. later: there is one of
+// which the engine has yet to hear.
+func (d *Driver) stuck() (next *gang, later bool) {
+	if len(d.minding)+len(d.repel)+len(d.crowded) == 0 {
+		return nil, false
+	}
+	lowest := cluster.Critical
+	for _, q := range d.gangs {
+		if q.phase == running {
+			lowest = max(lowest, q.spec.Tier)
+		}
+	}
+	for id, g := range d.byID {
+		switch {
+		case g.phase != waiting || len(g.spec.NodeLimits) == 0 || g.spec.Tier >= lowest || g.spec.NoPreempt || len(g.lifted) > 0 || g.tried == d.stamp():
+			continue
+		case g.asked == d.seq+1:
+			later = true
+			continue
+		}
+		if r := d.eng.Record(id); r != nil && r.State == engine.Pending && (next == nil || cmp.Or(g.turns-next.turns, int(g.id)-int(next.id)) < 0) {
+			next = g
+		}
+	}
+	return next, later
+}
+
+// liftFor looks for gangs that leave so that another starts.
+func (d *Driver) liftFor(g *gang, before []engine.Event) []engine.Event {
+	var could []*pod
+	for _, q := range d.gangs {
+		if d.goes(q, g.spec.Tier) {
+			could = append(could, q.here()...)
+		}
+	}
+	pods, then := d.membersOf(g), limits{}
+	d.without(could, func() { then = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
+	if then.why != "" || len(then.rivals) > 0 || sameLimits(g.spec, &then) {
+		return nil
+	}
+	b := d.blame(pods, could)
+	for _, v := range b.victimsFor(d.opened(g.spec, &then), len(pods) == 1) {
+		if events := d.liftThese(g, pods, v.list, b, before); events != nil {
+			return events
+		}
+	}
+	return nil
+}
+
+// here lists the pods of a gang that have a place.
+func (g *gang) here() (list []*pod) {
+	for _, p := range g.sorted() {
+		if p.where != "" {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// opened lists the nodes that take more of a job by other limits.
+func (d *Driver) opened(j *cluster.Job, then *limits) (names []string) {
+	was, is := mostOn(j.NodeLimits), mostOn(then.nodes)
+	for _, name := range d.order {
+		if x, has := was[name]; has {
+			if y, still := is[name]; !still || y > x {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+func mostOn(list []cluster.NodeLimit) map[string]int {
+	most := map[string]int{}
+	for i := range list {
+		for _, name := range list[i].Nodes {
+			if x, ok := most[name]; !ok || list[i].Tasks < x {
+				most[name] = list[i].Tasks
+			}
+		}
+	}
+	return most
+}
+
+// victims is gangs that leave together.
+type victims struct {
+	list []*gang
+	has  map[*gang]bool
+	gpus int
+}
+
+// worst is the highest tier among them.
+func (v *victims) worst() cluster.Tier {
+	tier := cluster.BestEffort
+	for _, q := range v.list {
+		tier = min(tier, q.spec.Tier)
+	}
+	return tier
+}
+
+func (v *victims) add(list ...*gang) {
+	for _, q := range list {
+		if !v.has[q] {
+			v.has[q], v.list = true, append(v.list, q)
+			v.gpus += q.spec.GPUs()
+		}
+	}
+}
+
+// sorted puts those first that are easiest done without.
+func (v *victims) sorted() *victims {
+	slices.SortFunc(v.list, func(a, b *gang) int {
+		return cmp.Or(cmp.Compare(b.spec.Tier, a.spec.Tier), cmp.Compare(b.started, a.started), cmp.Compare(b.id, a.id))
+	})
+	return v
+}
+
+// victimsFor lists who may be in the way on nodes that would open: for a single pod those
+// of one node, the least harmful first; for a gang those of more and more nodes.
+func (b *blame) victimsFor(nodes []string, single bool) (list []*victims) {
+	for _, name := range nodes {
+		v := b.on(name)
+		if len(v.list) > 0 && !slices.ContainsFunc(list, func(w *victims) bool { return slices.Equal(w.list, v.list) }) {
+			list = append(list, v)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *victims) int {
+		return cmp.Or(cmp.Compare(b.worst(), a.worst()), cmp.Compare(a.gpus, b.gpus), cmp.Compare(len(a.list), len(b.list)))
+	})
+	if single {
+		return list[:min(len(list), mostLifts)]
+	}
+	var all []*victims
+	for n := 1; len(list) > 0 && len(all) < mostLifts; n *= 4 {
+		if len(all)+1 == mostLifts {
+			n = len(list)
+		}
+		u := &victims{has: map[*gang]bool{}}
+		for _, v := range list[:min(n, len(list))] {
+			u.add(v.list...)
+		}
+		if all = append(all, u.sorted()); n >= len(list) {
+			break
+		}
+	}
+	return all
+}
+
+// blame is whose pods can be what keeps others off nodes: by label and value of the
+// nodes, or for one node by "" and its name.
+type blame struct {
+	d    *Driver
+	keys []string // the labels
+	by   map[[2]string][]*gang
+}
+
+func (d *Driver) blame(pods, could []*pod) *blame {
+	b := &blame{d: d, by: map[[2]string][]*gang{}}
+	var distinct []*pod // pods of a gang are mostly alike
+	for _, p := range pods {
+		if !slices.ContainsFunc(distinct, func(q *pod) bool { return p.around == q.around }) {
+			distinct = append(distinct, p)
+		}
+	}
+	for _, q := range could {
+		for _, p := range distinct {
+			for _, key := range d.quarrel(p, q) {
+				b.add(key, q)
+			}
+		}
+	}
+	return b
+}
+
+func (b *blame) add(key string, q *pod) {
+	at := [2]string{"", q.where}
+	if key != "" {
+		value, ok := b.d.domain(q.where, key)
+		if !ok {
+			return
+		}
+		if at = [2]string{key, value}; !slices.Contains(b.keys, key) {
+			b.keys = append(b.keys, key)
+		}
+	}
+	if !slices.Contains(b.by[at], q.gang) {
+		b.by[at] = append(b.by[at], q.gang)
+	}
+}
+
+// on is who may be in the way on a node.
+func (b *blame) on(name string) *victims {
+	v := &victims{has: map[*gang]bool{}}
+	v.add(b.by[[2]string{"", name}]...)
+	for _, key := range b.keys {
+		if value, ok := b.d.domain(name, key); ok {
+			v.add(b.by[[2]string{key, value}]...)
+		}
+	}
+	return v.sorted()
+}
+
+// quarrel lists the labels of nodes by which a pod can keep another off those with the
+// value of its own; "": off its own node.
+func (d *Driver) quarrel(p, q *pod) (keys []string) {
+	apart := func(terms []term, other *pod) {
+		for i := range terms {
+			if d.means(&terms[i], other.obj) {
+				keys = append(keys, terms[i].key)
+			}
+		}
+	}
+	if q.needs != nil {
+		apart(q.needs.anti, p)
+	}
+	if p.needs != nil {
+		apart(p.needs.anti, q)
+		for i := range p.needs.spread {
+			if s := &p.needs.spread[i]; p.obj.Namespace == q.obj.Namespace && s.pods.Matches(labels.Set(q.obj.Labels)) {
+				keys = append(keys, s.key)
+			}
+		}
+	}
+	if d.crowded[q.where] || p.needs != nil && q.needs != nil && p.needs.shares(q.needs) {
+		keys = append(keys, "")
+	}
+	return keys
+}
+
+// shares reports whether two pods on a node may take something from each other that
+// the engine does not count.
+func (n *needs) shares(o *needs) bool {
+	for name := range n.other {
+		if o.other[name] > 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.ports, func(h hostPort) bool { return slices.ContainsFunc(o.ports, h.conflicts) }) ||
+		len(n.claims)+len(n.inline) > 0 && len(o.claims)+len(o.inline) > 0
+}
+
+// liftThese lets gangs leave if another starts then; those without whom it starts as
+// well, stay. nil: it would not start.
+func (d *Driver) liftThese(g *gang, pods []*pod, gone []*gang, b *blame, before []engine.Event) []engine.Event {
+	events, on := d.ifGone(g, pods, gone, before)
+	if on == nil {
+		return nil
+	}
+	near := &victims{has: map[*gang]bool{}} // on the nodes that it gets
+	for name := range on {
+		near.add(b.on(name).list...)
+	}
+	less := slices.DeleteFunc(slices.Clone(gone), func(q *gang) bool { return !near.has[q] })
+	less = spare(less, func(gone []*gang) bool { return d.lets(g, pods, gone, on) })
+	if len(less) > 0 && len(less) < len(gone) {
+		if ev, at := d.ifGone(g, pods, less, before); at != nil {
+			events, gone = ev, less
+		}
+	}
+	g.lifted = hereOf(gone)
+	for _, q := range gone {
+		q.leaves, q.grace = fmt.Sprintf("preempted for %s, which cannot be where it is", g.name), 30
+	}
+	g.spec = events[len(events)-1].Spec
+	return events
+}
+
+// mostLooks bounds how often it is looked whom a gang can do without.
+const mostLooks = 32
+
+// spare takes those out of a list that need not leave, the most valuable first: they are
+// the last. Where many leave, it tries many at once, so that a few looks suffice.
+func spare(gone []*gang, enough func([]*gang) bool) []*gang {
+	looks := 0
+	for size := (len(gone) + 7) / 8; size > 0; size /= 2 {
+		for end := len(gone); end > 0 && looks < mostLooks; end -= size {
+			looks++
+			if fewer := slices.Delete(slices.Clone(gone), max(0, end-size), end); enough(fewer) {
+				gone = fewer
+			}
+		}
+	}
+	return gone
+}
+
+// hereOf lists the pods of gangs that have a place.
+func hereOf(list []*gang) (pods []*pod) {
+	for _, q := range list {
+		pods = append(pods, q.here()...)
+	}
+	return pods
+}
+
+// lets reports whether a gang may be on some nodes if others are gone.
+func (d *Driver) lets(g *gang, pods []*pod, gone []*gang, on map[string]int) (ok bool) {
+	d.without(hereOf(gone), func() {
+		l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
+		ok = d.permits(&l, pods, on) == ""
+	})
+	return ok
+}
+
+// ifGone is what the engine is told if gangs leave for another, and on which nodes that
+// has its places then; nil: it has none.
+func (d *Driver) ifGone(g *gang, pods []*pod, gone []*gang, before []engine.Event) (events []engine.Event, on map[string]int) {
+	var l limits
+	d.without(hereOf(gone), func() { l = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
+	if l.why != "" || len(l.rivals) > 0 {
+		return nil, nil
+	}
+	for _, q := range gone {
+		events = append(events, engine.Event{Type: engine.Cancelled, Job: q.id})
+	}
+	spec := *g.spec
+	spec.PerNode, spec.NodeLimits = l.each, l.nodes
+	events = append(events, engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+	r := d.foreseen(g.id, slices.Concat(before, events))
+	if r == nil {
+		return nil, nil
+	}
+	on = map[string]int{}
+	for i := range r.Allocs {
+		on[d.order[r.Allocs[i].Node]] += int(r.Allocs[i].Tasks)
+	}
+	return events, on
+}
+
+// awaits reports whether somebody who leaves for a gang is still there.
+func (d *Driver) awaits(g *gang) bool {
+	return slices.ContainsFunc(g.lifted, func(p *pod) bool { return p.where != "" })
+}
+
+// overtaken says why a gang that waited until others had left cannot be where it was to
+// be all the same; "": it can.
+func (d *Driver) overtaken(g *gang) string {
+	if len(g.lifted) == 0 {
+		return ""
+	}
+	on := map[string]int{}
+	for i := range g.slots {
+		if !g.slots[i].beyond {
+			on[g.slots[i].node]++
+		}
+	}
+	return d.suit(g, on)
+}
