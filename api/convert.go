@@ -133,13 +133,16 @@ func (s *Submission) tasks(j *cluster.Job) error {
 		field    string
 		v, limit int64
 	}{{"tasks", int64(s.Tasks), cluster.MaxTasks}, {"gpus", int64(s.GPUs), cluster.MaxGPUsPerNode}, {"share", s.Share, cluster.Whole},
-		{"gpu_memory", s.Memory, cluster.MaxMiB}, {"cpu", s.CPU, cluster.MaxMilli}, {"ram", s.RAM, cluster.MaxMiB},
+		{"gpu_memory", s.Memory, cluster.MaxMiB}, {"gpu_memory_resident", s.Resident, cluster.MaxMiB}, {"cpu", s.CPU, cluster.MaxMilli}, {"ram", s.RAM, cluster.MaxMiB},
 		{"min_tasks", int64(s.MinTasks), cluster.MaxTasks}, {"max_tasks", int64(s.MaxTasks), cluster.MaxTasks}} {
 		if f.v < 0 || f.v > f.limit {
 			return bad(f.field, "%d is out of range: between 0 and %d", f.v, f.limit)
 		}
 	}
-	r := cluster.Request{GPUs: s.GPUs, Share: s.Share, Memory: s.Memory, Profile: s.Profile, CPU: s.CPU, RAM: s.RAM}
+	if s.Resident > s.Memory {
+		return bad("gpu_memory_resident", "%d MiB of %d: it is a part of gpu_memory", s.Resident, s.Memory)
+	}
+	r := cluster.Request{GPUs: s.GPUs, Share: s.Share, Memory: s.Memory, Resident: s.Resident, Profile: s.Profile, CPU: s.CPU, RAM: s.RAM}
 	if r.Profile != "" && r.GPUs == 0 {
 		r.GPUs = 1
 	}

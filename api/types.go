@@ -59,6 +59,7 @@ type Submission struct {
 	GPUs      int      `json:"gpus,omitempty" minimum:"0" doc:"GPUs of each task"`
 	Share     int64    `json:"share,omitempty" minimum:"0" maximum:"1000" doc:"Milli-GPU of each device; 0 or 1000: whole devices"`
 	Memory    int64    `json:"gpu_memory,omitempty" minimum:"0" doc:"GPU memory needed on each device, MiB"`
+	Resident  int64    `json:"gpu_memory_resident,omitempty" minimum:"0" doc:"of gpu_memory, what is needed between iterations, too, MiB; the rest is for one iteration at a time (policy salus)"`
 	Profile   string   `json:"profile,omitempty" doc:"MIG profile instead of whole devices, such as 1g.10gb"`
 	Isolation string   `json:"isolation,omitempty" enum:"none,memory,full" doc:"What must be kept apart from others on its GPUs: nothing, its memory, or memory, compute and faults; with a share, the way of sharing follows from it"`
 	Prompt    bool     `json:"latency_sensitive,omitempty" doc:"It cannot wait while others have their turns on a GPU that it shares"`

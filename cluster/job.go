@@ -49,12 +49,13 @@ const (
 
 // Request is what one task needs. A task lives on one node.
 type Request struct {
-	GPUs    int    `json:"gpus,omitempty"`    // devices
-	Share   Milli  `json:"share,omitempty"`   // milli-GPU of each device; 0 or 1000: whole devices
-	Memory  MiB    `json:"memory,omitempty"`  // GPU memory needed on each device, MiB
-	Profile string `json:"profile,omitempty"` // MIG profile instead of a device ("1g.10gb")
-	CPU     Milli  `json:"cpu,omitempty"`     // milli-cores
-	RAM     MiB    `json:"ram,omitempty"`     // host memory, MiB
+	GPUs     int    `json:"gpus,omitempty"`     // devices
+	Share    Milli  `json:"share,omitempty"`    // milli-GPU of each device; 0 or 1000: whole devices
+	Memory   MiB    `json:"memory,omitempty"`   // GPU memory needed on each device, MiB
+	Resident MiB    `json:"resident,omitempty"` // ... of it, what it needs between iterations, too (Footprint); 0: nobody knows
+	Profile  string `json:"profile,omitempty"`  // MIG profile instead of a device ("1g.10gb")
+	CPU      Milli  `json:"cpu,omitempty"`      // milli-cores
+	RAM      MiB    `json:"ram,omitempty"`      // host memory, MiB
 }
 
 // Milli returns the milli-GPU that the request counts for in quotas and

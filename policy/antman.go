@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -86,10 +85,7 @@ func (a *antmanRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			p.Next = v.Now().Add(a.check)
 		}
 	}
-	slices.SortFunc(line, func(x, y int) int {
-		s, t := jobs[x].Spec(), jobs[y].Spec()
-		return cmp.Or(cmp.Compare(t.Priority, s.Priority), cmp.Compare(s.Submit, t.Submit), cmp.Compare(s.ID, t.ID))
-	})
+	inOrder(jobs, line)
 	for _, i := range line {
 		if k := a.host(v, jobs, hosts, i); k >= 0 {
 			h := &hosts[k]

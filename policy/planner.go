@@ -80,6 +80,14 @@ func asked(j engine.JobView) int {
 	return min(max(j.Spec().Tasks[0].Count, least), most)
 }
 
+// inOrder orders some of the jobs: the highest priority first, then who came first.
+func inOrder(jobs []engine.JobView, line []int) {
+	slices.SortFunc(line, func(x, y int) int {
+		s, t := jobs[x].Spec(), jobs[y].Spec()
+		return cmp.Or(cmp.Compare(t.Priority, s.Priority), cmp.Compare(s.Submit, t.Submit), cmp.Compare(s.ID, t.ID))
+	})
+}
+
 // find is where the job of a number is among those that are planned for, which come
 // by number; -1: it is not.
 func find(jobs []engine.JobView, id cluster.JobID) int {

@@ -45,6 +45,7 @@ var list = []Info{
 	qssf,
 	lucid,
 	antman,
+	salus,
 	miso,
 	edf,
 	multifactor,

@@ -14,6 +14,8 @@ func (w *World) rateOf(j *jobRun) int64 {
 	p := w.placement(j)
 	rate := int64(1_000_000)
 	switch {
+	case w.opt.Lanes != cluster.NoLanes && w.packing && p.Share == cluster.Whole && len(p.Partners) > 0:
+		rate = w.speedInLanes(j, p)
 	case w.opt.Model != nil:
 		rate = w.opt.Model.Rate(&j.entry.Job, p)
 	case w.packing && p.Share == cluster.Whole && len(p.Partners) > 0: // they take turns

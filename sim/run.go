@@ -142,7 +142,9 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 		out.Err = err
 		return out
 	}
-	w := NewWorld(spec, entries, s.World)
+	world := s.World
+	world.Lanes = cfg.Policy.Traits().Lanes
+	w := NewWorld(spec, entries, world)
 	w.book.frag = e.Fragmentation
 	h := &hashKeeper{next: s.Journal}
 	out.Err = driver.Run(ctx, e, w, h)

@@ -27,9 +27,10 @@ type Options struct {
 	GPUMTBF  time.Duration // of a GPU; 0: never
 	Repair   time.Duration // until a node or GPU is back; 0: 4 h
 	Seed     uint64
-	Until    cluster.Time // end of the simulation; 0: when all jobs are done
-	Model    perf.Model   // how fast a job runs where; nil: everywhere as recorded
-	Script   []Scripted   // what people do, and nodes, at set times
+	Until    cluster.Time      // end of the simulation; 0: when all jobs are done
+	Model    perf.Model        // how fast a job runs where; nil: everywhere as recorded
+	Lanes    cluster.LaneOrder // how jobs on the same whole GPUs take turns; Run takes it from the policy
+	Script   []Scripted        // what people do, and nodes, at set times
 	Progress func(done, total int, now cluster.Time)
 }
 

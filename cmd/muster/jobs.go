@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,12 +24,12 @@ import (
 
 // jobFlags are the options of muster run and muster submit.
 type jobFlags struct {
-	s                       api.Submission
-	limit, estimate, memory string
-	cpus                    float64
-	gpus, gpuMem, gpuCores  string
-	dependency, deadline    string
-	env                     []string
+	s                                   api.Submission
+	limit, estimate, memory             string
+	cpus                                float64
+	gpus, gpuMem, gpuResident, gpuCores string
+	dependency, deadline                string
+	env                                 []string
 }
 
 func (f *jobFlags) add(c *cobra.Command) {
@@ -41,6 +42,7 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
 	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
 	fl.StringVar(&f.gpuMem, "gpu-mem", "", "GPU memory needed on each GPU, such as 8GiB; without --gpus a share of one GPU that has so much")
+	fl.StringVar(&f.gpuResident, "gpu-mem-resident", "", "of --gpu-mem, what is needed between iterations, too: the rest is for one iteration at a time (policy salus)")
 	fl.StringVar(&f.gpuCores, "gpu-cores", "", "part of a GPU's compute, such as 30%: the same as --gpus 0.3")
 	fl.StringVar(&f.s.Isolation, "isolation", "", "what must be kept apart on a shared GPU: none, memory, or full (docs/sharing.md)")
 	fl.BoolVar(&f.s.Prompt, "latency-sensitive", false, "it cannot wait while others have their turns on a shared GPU")
@@ -154,6 +156,14 @@ func (f *jobFlags) part(s *api.Submission) (err error) {
 	if f.gpuMem != "" {
 		if s.Memory, err = config.ParseMemory(f.gpuMem); err != nil {
 			return fmt.Errorf("--gpu-mem: %w", err)
+		}
+	}
+	if f.gpuResident != "" {
+		if s.Resident, err = config.ParseMemory(f.gpuResident); err != nil {
+			return fmt.Errorf("--gpu-mem-resident: %w", err)
+		}
+		if s.Resident > s.Memory {
+			return fmt.Errorf("--gpu-mem-resident %s: it is a part of --gpu-mem, which is %s", f.gpuResident, cmp.Or(f.gpuMem, "not given"))
 		}
 	}
 	return nil

@@ -38,6 +38,7 @@ func TestPoliciesLive(t *testing.T) {
 		{"qssf", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"lucid", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"antman", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2 --tier best-effort"}, "left alone"},
+		{"salus", []string{"20 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB", "10 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB", "5 --gpus 2"}, "left alone"},
 		{"miso", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 1"}, "left alone"}, // no GPU can be divided here
 		{"themis:lease=1s", []string{"100 --gpus 4 --estimate 5s", "10 --gpus 4 --estimate 500ms"}, "preempted"},
 		{"astraea:lease=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},

@@ -110,7 +110,7 @@ func overlay(c *cobra.Command, file, line *api.Submission) {
 		"model":     func() { file.Model = line.Model },
 		"gpus":      func() { file.GPUs, file.Share, file.Profile = line.GPUs, line.Share, line.Profile },
 		"gpu-cores": func() { file.GPUs, file.Share, file.Profile = line.GPUs, line.Share, line.Profile },
-		"gpu-mem":   func() { file.Memory = line.Memory }, "isolation": func() { file.Isolation = line.Isolation },
+		"gpu-mem":   func() { file.Memory = line.Memory }, "gpu-mem-resident": func() { file.Resident = line.Resident }, "isolation": func() { file.Isolation = line.Isolation },
 		"latency-sensitive": func() { file.Prompt = line.Prompt },
 		"tasks":             func() { file.Tasks = line.Tasks }, "cpus": func() { file.CPU = line.CPU }, "mem": func() { file.RAM = line.RAM },
 		"gpu-type": func() { file.GPUTypes = line.GPUTypes }, "time": func() { file.Limit = line.Limit },

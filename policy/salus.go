@@ -1,0 +1,128 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var salus = Info{
+	Name: "salus",
+	About: "where GPUs do not suffice, jobs of the same size are put on the same ones as long as what each needs between iterations " +
+		"and, lane by lane, during one fits into the memory; the jobs of a lane take turns, iteration by iteration (in the simulator); no preemption",
+	Source: "A-salus: Salus (MLSys'20); the choice of GPUs is ours, the paper has one",
+	Needs:  "how much GPU memory jobs need, and how much of it between iterations (else they share GPUs with nobody)",
+	Knobs: []Knob{
+		{"turns", "fifo", "who of a lane has its iterations next, in the simulator: fifo, srtf (who has least left), fair (all as much time)"},
+	},
+	New: newSalus,
+}
+
+type salusRules struct{}
+
+func newSalus(k *Knobs) (engine.Policy, error) {
+	order, err := cluster.ParseLaneOrder(k.text("turns"))
+	if err != nil {
+		return nil, fmt.Errorf("turns=%w", err)
+	}
+	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Lanes: order}, plan: salusRules{}.plan}, nil
+}
+
+// bench is GPUs with those who are on them, who came first first: they all have as
+// many GPUs, and say what memory they need.
+type bench struct {
+	host      engine.JobView
+	gpus      int
+	memory    cluster.MiB
+	footprint []cluster.Footprint
+}
+
+func (s salusRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
+	free, benches, starts := totalGPUs(v), []*bench(nil), false
+	var line []int
+	for i, j := range jobs {
+		p.Targets[i].Rank = -j.Spec().Priority
+		if !j.Running() {
+			line = append(line, i)
+		}
+		if _, guest := j.Beside(); guest || !j.Running() {
+			continue
+		}
+		now, _, _ := j.Tasks()
+		free -= j.GPUs(now)
+		if b := s.bench(jobs, j); b != nil {
+			benches = append(benches, b)
+		}
+	}
+	inOrder(jobs, line)
+	for _, i := range line {
+		j := jobs[i]
+		_, least, _ := j.Tasks()
+		if g := j.GPUs(least); g <= free {
+			free, starts = free-g, true
+			continue
+		}
+		f, stated := j.Spec().Tasks[0].Request.Footprint()
+		if !stated || !packs(j) {
+			continue
+		}
+		if starts { // soon there are others whom it could join
+			p.Next = v.Now().Add(time.Second)
+		}
+		if b := roomiest(benches, j, f); b != nil {
+			b.footprint = append(b.footprint, f)
+			p.Targets[i].Beside = 1 + int32(b.host.Spec().ID)
+		}
+	}
+	return p
+}
+
+// bench is that of a job which has its GPUs from nobody else; nil: nobody may join it.
+func (salusRules) bench(jobs []engine.JobView, host engine.JobView) *bench {
+	f, stated := host.Spec().Tasks[0].Request.Footprint()
+	if !stated || !packs(host) {
+		return nil
+	}
+	b := &bench{host: host, gpus: host.Spec().GPUs(), memory: host.DeviceMemory(), footprint: []cluster.Footprint{f}}
+	for _, id := range host.Guests() {
+		i := find(jobs, id)
+		if i < 0 {
+			return nil // it is leaving: whether its memory is free is not known
+		}
+		f, stated := jobs[i].Spec().Tasks[0].Request.Footprint()
+		if !stated {
+			return nil
+		}
+		b.footprint = append(b.footprint, f)
+	}
+	return b
+}
+
+// roomiest is where a job is in a lane with fewest others, and on GPUs with fewest; nil:
+// it has room nowhere.
+func roomiest(benches []*bench, j engine.JobView, f cluster.Footprint) (best *bench) {
+	fewest := 0
+	for _, b := range benches {
+		if b.gpus != j.Spec().GPUs() || !j.Accepts(b.host.GPU()) {
+			continue
+		}
+		lane, ok := cluster.Lanes(append(b.footprint[:len(b.footprint):len(b.footprint)], f), b.memory)
+		if !ok {
+			continue
+		}
+		mates := -1
+		for _, l := range lane {
+			if l == lane[len(lane)-1] {
+				mates++
+			}
+		}
+		if best == nil || cmp.Or(cmp.Compare(mates, fewest), cmp.Compare(len(b.footprint), len(best.footprint))) < 0 {
+			best, fewest = b, mates
+		}
+	}
+	return best
+}

@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/perf"
+)
+
+// Jobs on the same whole GPUs under a policy with lanes (A-salus): of each lane one job
+// computes at a time, an iteration at least; those of different lanes compute at once and
+// disturb one another as the performance table says. Lanes are given anew whenever
+// somebody comes or goes: at the end of an iteration a lane can move for nothing.
+
+// inLanes is the part of its time, in ppm, that a job computes on its GPUs, and the models
+// of those that compute beside it then.
+func (w *World) inLanes(j *jobRun) (part int64, partners []string) {
+	if w.opt.Lanes == cluster.NoLanes || !w.packing {
+		return 1_000_000, nil
+	}
+	ids := w.sharers(j)
+	lane := w.lanes(j, ids)
+	turn := map[int]cluster.JobID{} // whose turn it is in each lane; looked up only
+	most, mine := 0, 0
+	for i, id := range ids {
+		o := &w.jobs[id]
+		if id == j.entry.Job.ID {
+			mine = lane[i]
+		}
+		most = max(most, lane[i])
+		if first, taken := turn[lane[i]]; !taken || w.opt.Lanes == cluster.LaneSRTF && w.leftNow(o) < w.leftNow(&w.jobs[first]) {
+			turn[lane[i]] = id
+		}
+	}
+	for l := range most + 1 {
+		if id, taken := turn[l]; taken && l != mine {
+			partners = append(partners, w.jobs[id].entry.Job.Model)
+		}
+	}
+	slices.Sort(partners)
+	switch {
+	case w.opt.Lanes == cluster.LaneEqual:
+		n := int64(0)
+		for _, l := range lane {
+			if l == mine {
+				n++
+			}
+		}
+		return 1_000_000 / n, partners
+	case turn[mine] == j.entry.Job.ID:
+		return 1_000_000, partners
+	}
+	return 0, partners
+}
+
+// sharers lists a job and those that compute on its GPUs, who came first first.
+func (w *World) sharers(j *jobRun) (ids []cluster.JobID) {
+	w.shared(j, func(k deviceKey) {
+		for _, id := range w.tenants[k] {
+			if o := &w.jobs[id]; (o == j || o.phase == running) && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	})
+	return ids
+}
+
+// lanes gives jobs their lanes. Where they do not find room in this order, though they
+// have it, they share one; who does not say what it needs has a lane of its own.
+func (w *World) lanes(j *jobRun, ids []cluster.JobID) []int {
+	model, _ := w.spec.Model(w.spec.Nodes[j.allocs[0].Node].Model)
+	list := make([]cluster.Footprint, len(ids))
+	for i, id := range ids {
+		list[i], _ = w.jobs[id].entry.Job.Tasks[0].Request.Footprint()
+	}
+	if lane, ok := cluster.Lanes(list, model.Memory); ok {
+		return lane
+	}
+	return make([]int, len(ids))
+}
+
+// leftNow is what is left of a job's work at this moment.
+func (w *World) leftNow(j *jobRun) time.Duration {
+	if j.phase != running {
+		return j.left
+	}
+	return max(0, j.left-shrinkBy(w.now.Sub(j.since), j.rate))
+}
+
+// speedInLanes is a job's speed in its lane.
+func (w *World) speedInLanes(j *jobRun, p perf.Placement) int64 {
+	part, partners := w.inLanes(j)
+	p.Partners = partners
+	rate := int64(1_000_000)
+	if w.opt.Model != nil {
+		rate = w.opt.Model.Rate(&j.entry.Job, p)
+	} else {
+		rate /= int64(1 + len(partners)) // lanes take turns, too, if nobody knows better
+	}
+	return rate * part / 1_000_000
+}
