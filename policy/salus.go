@@ -21,14 +21,27 @@ var salus = Info{
 	New: newSalus,
 }
 
-type salusRules struct{}
+type salusRules struct{ planner }
 
 func newSalus(k *Knobs) (engine.Policy, error) {
 	order, err := cluster.ParseLaneOrder(k.text("turns"))
 	if err != nil {
 		return nil, fmt.Errorf("turns=%w", err)
 	}
-	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Lanes: order}, plan: salusRules{}.plan}, nil
+	s := &salusRules{}
+	s.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Lanes: order}, plan: s.plan}
+	return s, nil
+}
+
+// Key is the priority: only who runs beside whom is planned.
+func (s *salusRules) Key(_ engine.View, j engine.JobView) engine.Key {
+	return engine.Key{-j.Spec().Priority}
+}
+
+// Chooses implements engine.Chooser: who does not say what memory it needs joins nobody.
+func (s *salusRules) Chooses(spec *cluster.Job) bool {
+	_, stated := spec.Tasks[0].Request.Footprint()
+	return stated
 }
 
 // bench is GPUs with those who are on them, who came first first: they all have as
@@ -40,12 +53,11 @@ type bench struct {
 	footprint []cluster.Footprint
 }
 
-func (s salusRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (s *salusRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
 	free, benches, starts := totalGPUs(v), []*bench(nil), false
 	var line []int
 	for i, j := range jobs {
-		p.Targets[i].Rank = -j.Spec().Priority
 		if !j.Running() {
 			line = append(line, i)
 		}
@@ -82,7 +94,7 @@ func (s salusRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 }
 
 // bench is that of a job which has its GPUs from nobody else; nil: nobody may join it.
-func (salusRules) bench(jobs []engine.JobView, host engine.JobView) *bench {
+func (*salusRules) bench(jobs []engine.JobView, host engine.JobView) *bench {
 	f, stated := host.Spec().Tasks[0].Request.Footprint()
 	if !stated || !packs(host) {
 		return nil
