@@ -55,6 +55,7 @@ type waiter struct {
 	tasks int
 	gpus  int64   // what it takes, rounded up to whole GPUs
 	time  []int64 // run time on each kind, times GPUs, in GPU-ms; 0: it cannot run there
+	least int64   // ... where it is fastest
 	seat
 }
 
@@ -144,27 +145,52 @@ func (r *alloxRules) oldest(v engine.View, kinds []engine.Kind, ready [][]int64,
 	if idle == 0 {
 		return nil // nobody can start
 	}
-	var list []waiter
-	for _, w := range line {
-		w.time = make([]int64, len(kinds))
+	list, times := line[:0], make([]int64, len(line)*len(kinds))
+	for i := range line {
+		w := line[i]
+		w.time, times = times[:len(kinds):len(kinds)], times[len(kinds):]
 		for k := range kinds {
 			if len(ready[k]) > 0 && w.j.Accepts(kinds[k].GPU) {
 				w.time[k] = min(runTime(v, w.j, kinds[k].GPU, w.tasks), longest/w.gpus) * w.gpus
 			}
 		}
 		if slices.Max(w.time) > 0 {
+			w.least = w.shortest()
 			list = append(list, w)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b waiter) int {
-		return cmp.Or(cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), cmp.Compare(a.shortest(), b.shortest()))
-	})
-	list = list[:min(len(list), max(int(math.Ceil(r.alpha*float64(len(list)))), idle))]
-	if len(list) > mostAssigned {
-		slices.SortStableFunc(list, func(a, b waiter) int { return cmp.Compare(a.shortest(), b.shortest()) })
-		list = list[:mostAssigned]
+	if most := max(int(math.Ceil(r.alpha*float64(len(list)))), idle); most < len(list) {
+		slices.SortStableFunc(list, byAge)
+		list = list[:most]
 	}
-	return list
+	if len(list) <= mostAssigned {
+		slices.SortStableFunc(list, byAge)
+		return list
+	}
+	return shortestOf(list)
+}
+
+// byAge orders jobs by submission; of those that came together the shorter first.
+func byAge(a, b waiter) int {
+	return cmp.Or(cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), cmp.Compare(a.least, b.least))
+}
+
+// shortestOf lists as many of the shortest jobs as are assigned at once, the older of
+// equals first.
+func shortestOf(list []waiter) []waiter {
+	best := make([]waiter, 0, mostAssigned+1)
+	for i := range list {
+		w := &list[i]
+		if len(best) == mostAssigned && w.least > best[mostAssigned-1].least {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, w, func(o waiter, w *waiter) int {
+			return cmp.Or(cmp.Compare(o.least, w.least), cmp.Compare(o.j.Spec().Submit, w.j.Spec().Submit), -1) // behind its equals
+		})
+		best = slices.Insert(best, at, *w)
+		best = best[:min(len(best), mostAssigned)]
+	}
+	return best
 }
 
 // shortest is the job's time where it is fastest.

@@ -21,36 +21,34 @@ func Assign(rows, cols int, costs []int64) []int {
 	u, v := make([]int64, rows+1), make([]int64, cols+1)
 	row := make([]int, cols+1) // of a column, from 1; 0: none. Column 0 is where a path begins.
 	from, least, done := make([]int, cols+1), make([]int64, cols+1), make([]bool, cols+1)
+	reached := make([]int64, cols+1) // how far a column that is done was
+	path := make([]int, 0, cols+1)   // those, in their order
 	for i := 1; i <= rows; i++ {
 		for j := range least {
 			least[j], done[j] = math.MaxInt64, false
 		}
-		row[0] = i
-		at := 0
+		row[0], path = i, path[:0]
+		at, far := 0, int64(0)
 		for row[at] != 0 {
-			done[at] = true
-			next, delta, high := 0, int64(math.MaxInt64), u[row[at]]
+			done[at], reached[at], path = true, far, append(path, at)
+			next, nearest, high := 0, int64(math.MaxInt64), u[row[at]]-far
 			of := costs[(row[at]-1)*cols : row[at]*cols]
-			for j := 1; j <= cols; j++ {
-				if done[j] {
+			for j, cost := range of {
+				if j++; done[j] {
 					continue
 				}
-				if c := of[j-1] - high - v[j]; c < least[j] {
+				if c := cost - high - v[j]; c < least[j] {
 					least[j], from[j] = c, at
 				}
-				if least[j] < delta {
-					next, delta = j, least[j]
+				if least[j] < nearest {
+					next, nearest = j, least[j]
 				}
 			}
-			for j := range done {
-				if done[j] {
-					u[row[j]] += delta
-					v[j] -= delta
-				} else if least[j] != math.MaxInt64 {
-					least[j] -= delta
-				}
-			}
-			at = next
+			at, far = next, nearest
+		}
+		for _, j := range path {
+			u[row[j]] += far - reached[j]
+			v[j] -= far - reached[j]
 		}
 		for at != 0 { // along the path each column changes its row
 			row[at] = row[from[at]]
