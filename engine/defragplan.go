@@ -262,8 +262,8 @@ func (e *Engine) vacate(j *jobState, s *shape, b *block, most int, best *relocat
 	}
 	movers := slices.Clone(b.movers)
 	for range exactMovers { // without whom there was no room for elsewhere
-		chosen := e.chooseNodes(s, b, movers)
-		if len(chosen) == 0 || len(chosen) > most {
+		chosen := e.chooseNodes(s, b, movers, most)
+		if len(chosen) == 0 {
 			return nil
 		}
 		way, stuck := e.tryMoves(j, s, b.Domain, chosen)
@@ -286,14 +286,16 @@ func (e *Engine) vacateExactly(j *jobState, s *shape, b *block, most int, best *
 		n    int
 	}
 	var list []choice
+	at, _, _ := b.single()
+	free := e.st.nodes[at].freeOn(b.devices(&e.st.nodes[at]))
 	for mask := 1; mask < 1<<len(b.movers); mask++ {
-		c := choice{mask: mask}
+		c, room := choice{mask: mask}, free
 		for i := range b.movers {
 			if mask>>i&1 == 1 {
-				c.cost, c.n = c.cost+b.movers[i].cost, c.n+1
+				c.cost, c.n, room = c.cost+b.movers[i].cost, c.n+1, room+e.gpusIn(b.movers[i].j, b.Domain)
 			}
 		}
-		if c.n <= most {
+		if c.n <= most && room >= s.gpus {
 			list = append(list, c)
 		}
 	}
@@ -315,8 +317,9 @@ func (e *Engine) vacateExactly(j *jobState, s *shape, b *block, most int, best *
 	return nil
 }
 
-// chooseNodes chooses who leaves a block: task by task where the next one costs least.
-func (e *Engine) chooseNodes(s *shape, b *block, movers []mover) (chosen []mover) {
+// chooseNodes chooses who leaves a block, so many at most: task by task where the next
+// one costs least.
+func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most int) (chosen []mover) {
 	type offer struct {
 		id    int32
 		extra int // GPUs of the tasks that it was chosen for
@@ -353,7 +356,7 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover) (chosen []mover
 				best = k
 			}
 		}
-		if best < 0 {
+		if best < 0 || len(chosen)+len(nodes[best].who) > most {
 			return nil
 		}
 		nodes[best].extra += r.GPUs

@@ -4,6 +4,8 @@ package local
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +16,12 @@ import (
 )
 
 // Two of four GPUs are free, one on each of two NVLink islands, and a job needs two on
-// one: a real process is moved to the other island when an operator says so, and the
-// journal replays it.
+// one: a real process is moved to the other island when an operator says so, also when the rules
+// change meanwhile, and the journal replays it.
 func TestMoves(t *testing.T) {
 	m := alive(t, func(o *Options) {
 		o.Rules.Spec.Nodes = []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 4, Islands: 2}}
+		o.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Minute}, {How: engine.Kill}}
 		o.GPUs = nil
 		for i := range 4 {
 			o.GPUs = append(o.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
@@ -26,8 +29,9 @@ func TestMoves(t *testing.T) {
 	})
 	long := func(s *api.Submission) { s.GPUs, s.Estimate = 1, api.Duration(10*time.Hour) }
 	var ids []int
+	leave := filepath.Join(t.TempDir(), "leave") // who is told to stop does when it is there
 	for range 4 {
-		id := submit(t, m, "sleep 1000", long)
+		id := submit(t, m, "trap 'while [ ! -e "+leave+" ]; do sleep 0.05; done; exit 143' TERM; sleep 1000 & wait", long)
 		until(t, m, id, api.StateRunning)
 		ids = append(ids, id)
 	}
@@ -35,7 +39,13 @@ func TestMoves(t *testing.T) {
 		if err := m.Act(t.Context(), id, "cancel"); err != nil {
 			t.Fatal(err)
 		}
+	}
+	mark(t, leave)
+	for _, id := range []int{ids[1], ids[3]} {
 		until(t, m, id, api.StateCancelled)
+	}
+	if err := os.Remove(leave); err != nil {
+		t.Fatal(err)
 	}
 	gang := submit(t, m, "sleep 1000", func(s *api.Submission) {
 		s.GPUs, s.Level, s.Required, s.Estimate = 2, "nvlink", true, api.Duration(time.Hour)
@@ -63,10 +73,29 @@ func TestMoves(t *testing.T) {
 	if list, err = m.MakeMoves(t.Context(), gang); err != nil || len(list) != 1 || !list[0].Made {
 		t.Fatalf("%+v, %v", list, err)
 	}
+	s = m.settings() // the engine begins anew from what is stored, as when a daemon dies
+	s.MinRuntime = time.Second
+	if _, err := m.Reconfigure(t.Context(), s, "ann", "min_runtime: 0s -> 1s"); err != nil {
+		t.Fatal(err)
+	}
+	m.mu.RLock()
+	if r := m.eng.Record(cluster.JobID(mover)); r.State != engine.Stopping || r.Dest == nil {
+		t.Errorf("the job that moves is %v and goes to %+v", r.State, r.Dest)
+	}
+	m.mu.RUnlock()
+	mark(t, leave)
 	until(t, m, gang, api.StateRunning)
 	if j := until(t, m, mover, api.StateRunning); j.Restarts != 1 {
 		t.Errorf("the moved job: %+v", j)
 	}
 	cancelAll(t, m, ids[0], ids[2], gang)
 	replaysAll(t, m)
+}
+
+// mark makes a file.
+func mark(t *testing.T, file string) {
+	t.Helper()
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
