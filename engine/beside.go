@@ -254,6 +254,9 @@ func (j JobView) Beside() (cluster.JobID, bool) { return cluster.JobID(j.j.besid
 // changed.
 func (j JobView) Guests() []cluster.JobID { return j.j.guests }
 
+// Shared reports whether jobs can be put beside others on whole GPUs at present.
+func (v View) Shared() bool { return !v.e.undivided() }
+
 // Rate returns the speed that the job reported last in this run, in ppm of that on
 // the reference GPU; 0: none yet.
 func (j JobView) Rate() int64 { return j.j.rate }

@@ -242,7 +242,9 @@ func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
 	for _, k := range p.kinds {
 		h.number(int64(k.GPUs))
 	}
-	p.last = last
+	if p.last = last; p.sharing && !p.v.Shared() {
+		h.text("apart")
+	}
 	half := int64(p.round / 2)
 	for _, j := range jobs {
 		job := p.job(j)
@@ -419,8 +421,8 @@ func (p *gavelPlan) plan() engine.Plan {
 				t.Memo = append(t.Memo, pair.x, pair.base, pair.due, pair.deficit)
 			}
 		}
-		if job.milli > 0 && (job.kind < 0 || job.speed[job.kind] < slices.Max(job.speed)) {
-			out.Next = p.v.Now().Add(p.round) // somebody waits for a turn
+		if job.milli > 0 && (job.kind < 0 || job.mate > 0 || job.speed[job.kind] < slices.Max(job.speed)) {
+			out.Next = p.v.Now().Add(p.round) // somebody waits for a turn, or for another partner
 		}
 	}
 	if p.stale {

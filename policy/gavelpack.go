@@ -29,6 +29,7 @@ type gavelSharer struct {
 	owed  int64 // what it should have done by that and has not, in ns of work
 	mate  int   // 1 + the job with which it is to have GPUs, of the plan's; 0: none
 	guest bool  // ... the other one holds them
+	vain  bool  // it has waited in vain to join another one: it has a turn alone
 }
 
 // gavelUse is GPUs of a kind for a job of one class, or for two of two classes.
@@ -58,7 +59,10 @@ func (p *gavelPlan) recallUses() {
 	}
 	at := map[cluster.JobID]int{} // looked up only
 	for i := range p.jobs {
-		p.jobs[i].class = p.classOf(&p.jobs[i])
+		job := &p.jobs[i]
+		t := job.j.Target()
+		job.vain = t != nil && t.Beside > 0 && !job.j.Running() && job.j.Waiting() >= p.round/2
+		job.class = p.classOf(job)
 		at[p.jobs[i].j.Spec().ID] = i
 	}
 	if memo := p.v.Memo(); p.since != cluster.Never {
@@ -129,13 +133,9 @@ func (p *gavelPlan) classOf(job *gavelJob) int64 {
 	return max(1, h.sum()&math.MaxInt64)
 }
 
-// mayShare reports whether a job may have GPUs together with another one. Who has
-// waited in vain for that, because the node has not enough CPU or RAM for two, has a
-// turn alone.
+// mayShare reports whether a job may have GPUs together with another one.
 func (p *gavelPlan) mayShare(job *gavelJob) bool {
-	t := job.j.Target()
-	vain := t != nil && t.Beside > 0 && !job.j.Running() && job.j.Waiting() >= p.round/2
-	return packs(job.j) && !job.j.Loses() && !vain && job.milli > 0
+	return packs(job.j) && !job.j.Loses() && job.milli > 0
 }
 
 // gavelClass is jobs of a program that are equal.
@@ -155,7 +155,7 @@ func (q *gavelProgram) share() {
 		p.GPUs, p.Jobs = append(p.GPUs, q.who.GPUs[c.at]), append(p.Jobs, float64(len(c.jobs)))
 		p.Speed = append(p.Speed, q.speed[c.at*k:(c.at+1)*k]...)
 	}
-	if q.crowded() {
+	if q.v.Shared() && q.crowded() {
 		p.Pairs = q.pairs(classes)
 	}
 	alone, together, err := q.solveShared(&p, classes)
@@ -346,14 +346,15 @@ func (p *gavelPlan) chooseUses() {
 			if k := p.kindOf(job.j.GPU()); k >= 0 && stays(job.j) && job.j.Milli() <= free[k] {
 				job.kind = k
 				free[k] -= job.j.Milli()
-			} else if job.level > 0 {
+			} else if job.level > 0 && !job.vain {
 				line[job.class] = append(line[job.class], i)
 			}
 		}
+		p.chooseRest(tier, free, true)
 		for _, k := range p.kindOrder(int(p.v.Now() / cluster.Time(p.round))) {
 			p.chooseOn(k, line, &free[k])
 		}
-		p.chooseRest(tier, free)
+		p.chooseRest(tier, free, false)
 	}
 }
 
@@ -392,11 +393,12 @@ func (p *gavelPlan) chooseOn(k int, line map[int64][]int, free *int64) {
 }
 
 // chooseRest gives what is left to who is owed most, alone, on the fastest kind that
-// has room.
-func (p *gavelPlan) chooseRest(tier cluster.Tier, free []int64) {
+// has room; before the others have chosen, to those who have waited in vain to join
+// another, because the node has not enough CPU or RAM for two.
+func (p *gavelPlan) chooseRest(tier cluster.Tier, free []int64, vain bool) {
 	var rest []*gavelJob
 	for i := range p.jobs {
-		if job := &p.jobs[i]; job.kind < 0 && job.milli > 0 && job.j.Spec().Tier == tier {
+		if job := &p.jobs[i]; job.kind < 0 && job.milli > 0 && job.j.Spec().Tier == tier && (job.vain || !vain) {
 			rest = append(rest, job)
 		}
 	}
