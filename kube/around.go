@@ -28,6 +28,7 @@ type neighbours struct {
 	moves   int                          // counts what changed
 	seen    int                          // ... that waiting gangs know of
 	lookAt  cluster.Time                 // not to be asked again before
+	shy     []v1.Taint                   // of nodes, with PreferNoSchedule
 	repel   map[*pod]bool                // pods with a place that keep others away
 	crowded map[string]bool              // nodes that take only a few pods more
 	memory  map[string]limits            // what was found since the last move

@@ -31,6 +31,7 @@ func TestDifferential(t *testing.T) {
 	b.maker()
 	b.sub("displace", testDisplace)
 	b.sub("lift", testLift)
+	b.sub("prefer", testPrefer)
 	_, stop := b.schedule()
 	defer stop()
 	var yes, no int

@@ -41,6 +41,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.stale, d.sets, d.sizesAt = "", map[string]nodeSet{}, false
 	d.life++
 	d.nodeOrder()
+	d.shyNodes()
 	adopted := d.adoptAll(snap)
 	d.repairAll(snap)
 	d.divide(snap)

@@ -18,6 +18,7 @@ import (
 type needs struct {
 	affinity, anti []term // required
 	spread         []spread
+	even           []spread // ... with ScheduleAnyway
 	ports          []hostPort
 	other          map[v1.ResourceName]int64 // besides CPU, memory and GPUs
 	claims         []string                  // persistent volume claims
@@ -38,7 +39,7 @@ type term struct {
 	key     string // label of nodes that makes a domain
 }
 
-// spread is one constraint of topology spread with DoNotSchedule.
+// spread is one constraint of topology spread.
 type spread struct {
 	key            string
 	pods           labels.Selector
@@ -73,14 +74,17 @@ func (d *Driver) needsOf(obj *v1.Pod, p *pod) *needs {
 		}
 	}
 	for i := range obj.Spec.TopologySpreadConstraints {
-		if c := &obj.Spec.TopologySpreadConstraints[i]; c.WhenUnsatisfiable == v1.DoNotSchedule {
-			n.addSpread(obj, c)
+		c := &obj.Spec.TopologySpreadConstraints[i]
+		if s, ok := n.spreadOf(obj, c); ok && c.WhenUnsatisfiable == v1.DoNotSchedule {
+			n.spread = append(n.spread, s)
+		} else if ok {
+			n.even = append(n.even, s)
 		}
 	}
-	if n.affinity == nil && n.anti == nil && n.spread == nil && n.ports == nil && n.other == nil && n.claims == nil && n.inline == nil && !n.devices && !n.replica {
+	if n.affinity == nil && n.anti == nil && n.spread == nil && n.even == nil && n.ports == nil && n.other == nil && n.claims == nil && n.inline == nil && !n.devices && !n.replica {
 		return nil
 	}
-	n.serial = len(n.ports) > 0 || sameDisk(n.inline, n.inline) || slices.ContainsFunc(n.spread, func(s spread) bool { return s.matches }) ||
+	n.serial = len(n.ports) > 0 || sameDisk(n.inline, n.inline) || slices.ContainsFunc(slices.Concat(n.spread, n.even), func(s spread) bool { return s.matches }) ||
 		slices.ContainsFunc(slices.Concat(n.anti, n.affinity), func(t term) bool { return t.own(obj) })
 	return n
 }
@@ -105,8 +109,8 @@ func (n *needs) terms(obj *v1.Pod, list []v1.PodAffinityTerm) (terms []term) {
 	return terms
 }
 
-func (n *needs) addSpread(obj *v1.Pod, c *v1.TopologySpreadConstraint) {
-	s := spread{key: c.TopologyKey, skew: int(c.MaxSkew)}
+func (n *needs) spreadOf(obj *v1.Pod, c *v1.TopologySpreadConstraint) (s spread, ok bool) {
+	s = spread{key: c.TopologyKey, skew: int(c.MaxSkew)}
 	s.honourAffinity = c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor
 	s.honourTaints = c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor
 	if c.MinDomains != nil {
@@ -115,13 +119,13 @@ func (n *needs) addSpread(obj *v1.Pod, c *v1.TopologySpreadConstraint) {
 	var err error
 	if s.pods, err = selectorOf(obj, c.LabelSelector, c.MatchLabelKeys, nil); err != nil {
 		n.err = fmt.Errorf("topologySpreadConstraints: %w", err)
-		return
+		return s, false
 	}
 	if s.pods.Empty() { // kube-scheduler counts no pods for one that selects all
 		s.pods = labels.Nothing()
 	}
 	s.matches = s.pods.Matches(labels.Set(obj.Labels))
-	n.spread = append(n.spread, s)
+	return s, true
 }
 
 // selectorOf is a label selector with the keys whose values have to be, or not

@@ -117,3 +117,99 @@ func TestPreferNeighbours(t *testing.T) {
 		t.Errorf("it says %q", why)
 	}
 }
+
+// rather makes pods prefer to be spread evenly over zones.
+func rather(app string, pods ...*v1.Pod) []*v1.Pod {
+	for _, p := range pods {
+		p.Labels["app"] = app
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: v1.ScheduleAnyway,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}}
+	}
+	return pods
+}
+
+func shy(n *v1.Node) *v1.Node {
+	n = n.DeepCopy()
+	n.Spec.Taints = []v1.Taint{{Key: "rather-not", Effect: v1.TaintEffectPreferNoSchedule}}
+	return n
+}
+
+// Pods are on nodes that would rather not have them only if there is no room on others,
+// or if they tolerate it.
+func TestPreferNoSchedule(t *testing.T) {
+	d, now := still(t, 2)
+	d.nodeChanged(shy(d.nodes["n0000"].obj))
+	steps(t, d)
+	comeAndLook(t, d, now, controlplane.Pod("first", 5, nil))
+	comeAndLook(t, d, now, controlplane.Pod("second", 5, nil))
+	tolerant := controlplane.Pod("tolerant", 3, nil)
+	tolerant.Spec.Tolerations = append(tolerant.Spec.Tolerations, v1.Toleration{Key: "rather-not", Operator: v1.TolerationOpExists})
+	comeAndLook(t, d, now, tolerant)
+	for name, node := range map[string]string{"first": "n0001", "second": "n0000", "tolerant": "n0000"} {
+		if on := d.places(name); on[node] != 1 {
+			t.Errorf("%s is on %v, not on %s", name, on, node)
+		}
+	}
+}
+
+// Single pods go to the emptiest zone, one after the other, and elsewhere if there is no
+// room.
+func TestPreferEven(t *testing.T) {
+	d, now := still(t, 4)
+	zones(d, 2)
+	steps(t, d)
+	var list []*v1.Pod
+	for i := range 4 {
+		list = append(list, rather("web", controlplane.Pod(fmt.Sprint("web-", i), 4, nil))...)
+	}
+	comeAndLook(t, d, now, list...)
+	if on := d.places("web"); on["n0000"]+on["n0001"] != 2 || on["n0002"]+on["n0003"] != 2 {
+		t.Errorf("four pods that come together are on %v", on)
+	}
+	full := controlplane.Pod("full", 8, nil)
+	full.Spec.NodeSelector = map[string]string{"zone": "z1"}
+	comeAndLook(t, d, now, full)
+	for i := range 2 {
+		comeAndLook(t, d, now, rather("web", controlplane.Pod(fmt.Sprint("more-", i), 4, nil))...)
+	}
+	if on := d.places("more"); on["n0000"]+on["n0001"] != 2 {
+		t.Errorf("two more are on %v: there was room in the other zone", on)
+	}
+	for _, p := range d.pods {
+		if p.where == "" {
+			t.Errorf("%s waits for a preference: %q %q", p.obj.Name, p.gang.refused, p.gang.around)
+		}
+	}
+}
+
+// testPrefer: where nothing else speaks for one node or another, the real kube-scheduler
+// and Muster put a pod on the same.
+func testPrefer(b *bench) {
+	plain, second := controlplane.Node("n1", 4, map[string]string{"zone": "z1"}), controlplane.Node("n2", 4, map[string]string{"zone": "z2"})
+	for _, n := range []*v1.Node{shy(plain), second} {
+		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, n, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.nodesReady()
+	_, stop := b.schedule()
+	defer stop()
+	same := func(p *v1.Pod, want string) {
+		b.Helper()
+		for _, q := range []*v1.Pod{oracle(p, p.Name+"-k"), p} {
+			b.create(q)
+			b.wait(q.Name+" is bound", func() bool { return b.podIn(q).Spec.NodeName != "" })
+			if at := b.podIn(q).Spec.NodeName; at != want {
+				b.Errorf("%s is on %s, not on %s", q.Name, at, want)
+			}
+			b.gone(q)
+		}
+	}
+	same(controlplane.Pod("shunned", 1, nil), "n2")
+	there := controlplane.Pod("there", 1, map[string]string{"app": "web"})
+	there.Spec.NodeName, there.Spec.SchedulerName = "n2", "other"
+	b.create(there)
+	even := rather("web", controlplane.Pod("even", 1, nil))[0]
+	even.Spec.Tolerations = append(even.Spec.Tolerations, v1.Toleration{Key: "rather-not", Operator: v1.TolerationOpExists})
+	same(even, "n1")
+}
