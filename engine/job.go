@@ -125,7 +125,7 @@ func thousandths(n, of int64) int64 { return n/1000*of + n%1000*of/1000 }
 
 // reweigh notes what an hour of the GPUs counts for that a job has got.
 func (e *Engine) reweigh(j *jobState) {
-	weight := int64(cluster.Whole)
+	weight := cluster.Whole
 	if model := e.modelOf(j.allocs); model != nil && model.Weight > 0 {
 		weight = model.Weight
 	}

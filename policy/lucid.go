@@ -70,8 +70,8 @@ type needs struct {
 	model string
 }
 
-func (s *sharer) needs(jobs []engine.JobView) needs {
-	return needs{jobs[s.at].Shape(), s.queue, jobs[s.at].Spec().Model}
+func (r *sharer) needs(jobs []engine.JobView) needs {
+	return needs{jobs[r.at].Shape(), r.queue, jobs[r.at].Spec().Model}
 }
 
 // maxScores is how much two jobs may disturb one another together.
