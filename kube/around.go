@@ -158,6 +158,7 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) limits {
 			l.look(p)
 		}
 	}
+	l.home()
 	l.within()
 	l.attach()
 	l.pooled()
@@ -179,6 +180,7 @@ type looker struct {
 	careful bool              // an even spread was tried and came out wrong: say exactly where
 	shut    map[string]string // nodes that take none of it: why
 	groups  []cluster.NodeLimit
+	homes   [][]string // of each pod that has volumes: the nodes that reach them
 	each    int
 	why     string
 	rivals  []rival

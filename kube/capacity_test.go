@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
@@ -283,4 +284,44 @@ func (b *bench) maker() {
 		cancel()
 		<-over
 	})
+}
+
+// A gang whose pods have volumes on different nodes, as those of a run before, starts with
+// each where its volume is; where volumes are reached from nodes in common, all go there.
+func TestHomes(t *testing.T) {
+	d, now := still(t, 3)
+	bound := func(claim string, nodes ...string) {
+		d.claims["default/"+claim] = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: claim}, Spec: v1.PersistentVolumeClaimSpec{VolumeName: claim}}
+		d.storage.volumes[claim] = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim}, Spec: v1.PersistentVolumeSpec{NodeAffinity: &v1.VolumeNodeAffinity{
+			Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+				{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: nodes}}}}}}}}
+	}
+	gang := func(name string, gpus int, claims ...string) []*v1.Pod {
+		pods := controlplane.Gang(name, len(claims), gpus, nil)
+		for i := range pods {
+			using(pods[i], claims[i])
+		}
+		return pods
+	}
+	bound("c0", "n0002")
+	bound("c1", "n0000")
+	bound("c2", "n0002")
+	d.come(t, now, gang("g", 2, "c0", "c1", "c2")...)
+	for name, node := range map[string]string{"g-0": "n0002", "g-1": "n0000", "g-2": "n0002"} {
+		if at := d.pods[types.UID(name)].at(); at != node {
+			t.Errorf("%s is on %q, its volume on %s", name, at, node)
+		}
+	}
+	bound("c3", "n0000", "n0001")
+	bound("c4", "n0001", "n0002")
+	d.come(t, now, gang("h", 2, "c3", "c4")...)
+	if on := d.places("h"); on["n0001"] != 2 {
+		t.Errorf("both reach their volumes from n0001 only, and are on %v", on)
+	}
+	bound("c5", "n0000")
+	bound("c6", "n0001")
+	d.come(t, now, gang("i", 6, "c5", "c6")...) // four are left there
+	if g := d.pods["i-0"].gang; g.around != "1: where its volumes are" || len(d.places("i")) > 0 {
+		t.Errorf("there is no room where its volumes are, and it says %q, %v", g.around, d.places("i"))
+	}
 }

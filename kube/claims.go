@@ -492,9 +492,13 @@ func (l classLister) Get(name string) (*resourceapi.DeviceClass, error) {
 	return nil, apierrors.NewNotFound(resourceapi.Resource("deviceclasses"), name)
 }
 
-// pinned reports whether a pod's claims that are allocated can be used on a node.
+// pinned reports whether a pod's claims that are allocated can be used on a node, and
+// its volumes are reached from there.
 func (d *Driver) pinned(p *pod, node string) bool {
 	n := d.nodes[node]
+	if n != nil && n.obj != nil && !d.atHome(p, n.obj) {
+		return false
+	}
 	return !slices.ContainsFunc(p.claimed.keys, func(key string) bool {
 		a := d.allocation(key)
 		return a != nil && (n == nil || n.obj == nil || !reaches(a, n.obj))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
+
+	"github.com/muster-gpu/muster/cluster"
 )
 
 // Volumes bind pods to where their data is. A claim that is bound says where; one
@@ -99,12 +103,16 @@ func (l *looker) volumes(p *pod) {
 		return
 	}
 	for _, c := range bound {
-		v := l.d.storage.volumes[c.Spec.VolumeName]
-		if v == nil {
+		if l.d.storage.volumes[c.Spec.VolumeName] == nil {
 			l.why = fmt.Sprintf("volume %s of claim %s does not exist", c.Spec.VolumeName, c.Name)
 			return
 		}
-		l.shutIf(itsVolumes, func(n *v1.Node) bool { return !l.d.reachableFrom(v, n) })
+	}
+	if len(bound) > 0 {
+		l.homes = append(l.homes, slices.DeleteFunc(slices.Clone(l.d.order), func(name string) bool {
+			n := l.d.nodes[name]
+			return n == nil || n.obj == nil || !l.d.reaches(bound, n.obj)
+		}))
 	}
 	if len(open) == 0 {
 		return
@@ -116,6 +124,53 @@ func (l *looker) volumes(p *pod) {
 			}
 		}
 	}
+}
+
+// reaches reports whether a node reaches the volumes of some claims.
+func (d *Driver) reaches(bound []*v1.PersistentVolumeClaim, n *v1.Node) bool {
+	return !slices.ContainsFunc(bound, func(c *v1.PersistentVolumeClaim) bool {
+		v := d.storage.volumes[c.Spec.VolumeName]
+		return v == nil || !d.reachableFrom(v, n)
+	})
+}
+
+// home keeps pods where their volumes are. If all pods of a gang have some, and in places
+// that have no node in common (local volumes; zones), each place takes as many of them
+// as have theirs there; which those are, is settled when they are seated. Else
+// all go where all the volumes can be reached.
+func (l *looker) home() {
+	if len(l.homes) == 0 {
+		return
+	}
+	places, count, in := map[string][]string{}, map[string]int{}, map[string]int{}
+	for _, nodes := range l.homes {
+		key := strings.Join(nodes, " ")
+		places[key] = nodes
+		count[key]++
+	}
+	apart := len(l.homes) == len(l.pods) && places[""] == nil && !slices.ContainsFunc(l.pods, func(p *pod) bool { return p.request != l.pods[0].request })
+	for _, nodes := range places {
+		for _, name := range nodes { // counting: the order does not matter
+			in[name]++
+			apart = apart && in[name] == 1
+		}
+	}
+	l.shutIf(itsVolumes, func(n *v1.Node) bool { return in[n.Name] == 0 || !apart && in[n.Name] < len(places) })
+	if !apart || len(places) == 1 {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(places)) {
+		l.groups = append(l.groups, cluster.NodeLimit{Nodes: places[key], Tasks: count[key]})
+	}
+}
+
+// atHome reports whether a pod's volumes can be reached from a node.
+func (d *Driver) atHome(p *pod, n *v1.Node) bool {
+	if p.needs == nil || len(p.needs.claims) == 0 {
+		return true
+	}
+	bound, _, err := d.claimsFor(p)
+	return err != nil || d.reaches(bound, n)
 }
 
 // itsVolumes is what keeps a pod off nodes that do not reach them.
