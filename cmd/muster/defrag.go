@@ -17,7 +17,6 @@ import (
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/journal"
 )
 
 type defragFlags struct {
@@ -115,25 +114,9 @@ func (f *defragFlags) lookBack(w io.Writer, args []string) error {
 	if f.apply {
 		return usage(errors.New("--apply needs a daemon: what is in a journal is over"))
 	}
-	j, done, err := openJournal(f.journal)
+	e, err := replayTo(f.journal, f.at)
 	if err != nil {
 		return err
-	}
-	defer done()
-	until := cluster.Never
-	if f.at != "" {
-		d, err := durationFlag("at", f.at)
-		if err != nil {
-			return usage(err)
-		}
-		until = cluster.Time(d)
-	}
-	e, _, err := journal.Replay(j, until)
-	if err != nil {
-		return err
-	}
-	if until != cluster.Never {
-		e.Look(until)
 	}
 	id := cluster.NoJob
 	if len(args) > 0 {

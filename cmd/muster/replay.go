@@ -69,25 +69,9 @@ func newExplain() *cobra.Command {
 		Example: "  muster explain las.journal --job 4711 --at 2h30m",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			j, done, err := openJournal(args[0])
+			e, err := replayTo(args[0], at)
 			if err != nil {
 				return err
-			}
-			defer done()
-			until := cluster.Never
-			if at != "" {
-				d, err := durationFlag("at", at)
-				if err != nil {
-					return usage(err)
-				}
-				until = cluster.Time(d)
-			}
-			e, _, err := journal.Replay(j, until)
-			if err != nil {
-				return err
-			}
-			if until != cluster.Never {
-				e.Look(until)
 			}
 			id, ok := e.FindJob(job)
 			if !ok {
@@ -103,6 +87,29 @@ func newExplain() *cobra.Command {
 		panic(err) // the flag is defined one line above
 	}
 	return c
+}
+
+// replayTo is the engine of a journal as it was at an instant since the start; "": at the
+// journal's end.
+func replayTo(file, at string) (*engine.Engine, error) {
+	j, done, err := openJournal(file)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	until := cluster.Never
+	if at != "" {
+		d, err := durationFlag("at", at)
+		if err != nil {
+			return nil, usage(err)
+		}
+		until = cluster.Time(d)
+	}
+	e, _, err := journal.Replay(j, until)
+	if err == nil && until != cluster.Never {
+		e.Look(until)
+	}
+	return e, err
 }
 
 // writeWhy prints an explanation for people.
