@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/policy"
 )
 
 // beside is a policy that puts every job beside job 0, or apart.
@@ -91,6 +92,21 @@ func TestUnshared(t *testing.T) {
 	h.want(1, "", ev(engine.Started, 0))
 	h.want(2, "", submit(job(1, 2, 1000)))
 	h.want(3, "start 1", stopped(0, engine.Completed))
+}
+
+// There gandiva has no job wait for another one's GPUs that it would have put on them.
+func TestUnsharedTurns(t *testing.T) {
+	h := newHand(t, "1x3xT4", "fifo", func(c *engine.Config) {
+		p, err := policy.New("gandiva")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Policy, c.Unshared = p, true
+	})
+	h.want(0, "start 0, start 1, start 2", submit(job(0, 1, 1000)), submit(job(1, 1, 1000)), submit(job(2, 1, 1000)), submit(job(3, 1, 1000)))
+	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2))
+	h.want(60, "preempt 2")
+	h.want(61, "start 3", stopped(2, engine.Preempted))
 }
 
 // moves is a policy that plans every ten seconds: who is beside whom is as it is told.

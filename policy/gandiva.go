@@ -62,7 +62,7 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	turns, free, asked := make([]turn, len(jobs)), totalGPUs(v), 0
 	for i, j := range jobs {
 		_, least, _ := j.Tasks()
-		turns[i] = turn{gpus: j.GPUs(least), ran: j.Ran(), packs: g.pack && packs(j)}
+		turns[i] = turn{gpus: j.GPUs(least), ran: j.Ran(), packs: g.pack && v.Shared() && packs(j)}
 		asked += turns[i].gpus
 		p.Targets[i] = engine.Target{}
 		if t := j.Target(); t != nil && len(t.Memo) > 0 {
