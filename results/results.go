@@ -57,7 +57,7 @@ func (t *Table) Failed() []Row {
 var experiments = []struct {
 	name string
 	run  func(context.Context, string) (Table, error)
-}{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU}}
+}{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself}, {"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU}}
 
 // All replays every experiment, or the one of that name. traces is the directory of
 // recorded traces.

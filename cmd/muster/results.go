@@ -51,7 +51,7 @@ func newResults() *cobra.Command {
 	}
 	c.Flags().StringVar(&traces, "traces", "", "directory of the recorded traces")
 	c.Flags().StringVar(&out, "out", "", "file to write (default: the terminal)")
-	c.Flags().StringVar(&only, "only", "", "one experiment: tiresias, muri, pollux, elasticflow, gavel, fgd, miso or parvagpu, without the comparison of all policies")
+	c.Flags().StringVar(&only, "only", "", "one experiment: tiresias, muri, pollux, pollux-itself, elasticflow, gavel, fgd, miso or parvagpu, without the comparison of all policies")
 	if err := c.MarkFlagRequired("traces"); err != nil {
 		panic(err) // the flag is defined two lines above
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// The world of the simulator of Pollux (OSDI'21) under its Tiresias and its
-// Optimus: rounds of a minute at whose ends the scheduler is asked, measured step times, progress in
+// The world of the simulator of Pollux (OSDI'21) under its Tiresias, its
+// Optimus and Pollux: rounds of a minute at whose ends the scheduler is asked, measured step times, progress in
 // steps of the smallest batch that are worth less as batches grow, half a minute
 // of standstill after every start, epochs that end at whole seconds. The
 // scheduler decides who runs, and on how many GPUs; where is the world's own rule,
@@ -50,7 +50,8 @@ type polluxJob struct {
 	told     time.Duration // work that was never there, done: what is told counts more than what the engine reckons
 	progress float64
 	epoch    int
-	finish   int // 0: not yet
+	finish   int           // 0: not yet
+	learnt   polluxLearner // of a job whose batch size adapts
 }
 
 // PolluxWorld is a driver. In an elastic one jobs have any number of GPUs, of
@@ -58,6 +59,7 @@ type polluxJob struct {
 type PolluxWorld struct {
 	jobs    []polluxJob
 	elastic bool
+	learns  bool // batch sizes adapt, and speeds are learnt
 	queues  [2][]int
 	now     int
 	left    int // jobs that are not finished
@@ -66,14 +68,17 @@ type PolluxWorld struct {
 	policy  string
 }
 
-// NewPolluxWorld reads a workload: name, time (s), application, num_replicas,
-// batch_size, by time.
-func NewPolluxWorld(apps PolluxApps, path string, elastic bool) (*PolluxWorld, error) {
+// NewPolluxWorld reads a workload (name, time in s, application, num_replicas,
+// batch_size, by time) for one of the artifact's schedulers: tiresias, optimus or pollux.
+func NewPolluxWorld(apps PolluxApps, path, theirs string) (*PolluxWorld, error) {
+	if known := []string{"tiresias", "optimus", "pollux"}; !slices.Contains(known, theirs) {
+		return nil, cluster.Unknown("scheduler", theirs, known)
+	}
 	rows, err := table(path, 2, "name", "application", "time", "num_replicas", "batch_size")
 	if err != nil {
 		return nil, err
 	}
-	w := &PolluxWorld{left: len(rows), elastic: elastic}
+	w := &PolluxWorld{left: len(rows), elastic: theirs != "tiresias", learns: theirs == "pollux"}
 	for i, r := range rows {
 		j := polluxJob{name: r.text[0], app: apps[r.text[1]], submit: int(r.n[2]), gpus: int(r.n[3]), batch: int(r.n[4])}
 		if j.app == nil {
@@ -81,25 +86,44 @@ func NewPolluxWorld(apps PolluxApps, path string, elastic bool) (*PolluxWorld, e
 		}
 		j.spec = cluster.Job{ID: cluster.JobID(i), Name: j.name, Submit: cluster.Time(0).Add(time.Duration(j.submit) * time.Second), Tier: cluster.Standard,
 			Tasks: []cluster.TaskSet{{Count: j.gpus, Request: cluster.Request{GPUs: 1}}}}
-		if elastic {
-			most := min(j.batch/j.app.leastLocal, polluxNodes*polluxPerNode)
-			if r.text[1] == "ncf" {
-				most = 1
-			}
-			j.spec.Tasks[0].Count, j.spec.Elastic = 1, cluster.Elastic{Min: 1, Max: most}
-			j.spec.Submit += cluster.Time(i) // in the order of the file where several come at once
-			_, j.spec.Estimate = j.steps()
-			for n := 1; n <= most; n++ {
-				p, err := j.app.predicted(j.batch, n, polluxPerNode)
-				if err != nil {
-					return nil, fmt.Errorf("%s: line %d: %w", path, i+2, err)
-				}
-				j.speeds = append(j.speeds, int64(math.Round(stepsPerSecond/p)))
+		if w.elastic {
+			if err := j.stretch(r.text[1] == "ncf", w.learns); err != nil {
+				return nil, fmt.Errorf("%s: line %d: %w", path, i+2, err)
 			}
 		}
 		w.jobs = append(w.jobs, j)
 	}
 	return w, nil
+}
+
+// stretch has a job run on any number of GPUs; one that learns has no batch size of
+// its own.
+func (j *polluxJob) stretch(single, learns bool) error {
+	batch := j.batch
+	if learns {
+		batch, j.batch = j.app.max, 0
+	}
+	most := min(batch/j.app.leastLocal, polluxNodes*polluxPerNode)
+	if single {
+		most = 1
+		if learns {
+			j.batch = batch
+		}
+	}
+	j.spec.Tasks[0].Count, j.spec.Elastic = 1, cluster.Elastic{Min: 1, Max: most}
+	j.spec.Submit += cluster.Time(j.spec.ID) // in the order of the file where several come at once
+	if learns {
+		return nil
+	}
+	_, j.spec.Estimate = j.steps()
+	for n := 1; n <= most; n++ {
+		p, err := j.app.predicted(batch, n, polluxPerNode)
+		if err != nil {
+			return err
+		}
+		j.speeds = append(j.speeds, int64(math.Round(stepsPerSecond/p)))
+	}
+	return nil
 }
 
 // The engine is told of work as if a step took a thousand seconds at the reference
@@ -130,6 +154,9 @@ func (w *PolluxWorld) Slice(*cluster.Job, string, string, int64) int64 { return 
 
 // Speed implements engine.Speeds.
 func (w *PolluxWorld) Speed(j *cluster.Job, _ string, tasks int) int64 {
+	if w.learns {
+		return w.jobs[j.ID].learnt.speed(w.jobs[j.ID].app, tasks)
+	}
 	return w.jobs[j.ID].speeds[tasks-1]
 }
 
@@ -141,7 +168,7 @@ func (w *PolluxWorld) Next(ctx context.Context) (engine.Batch, error) {
 		}
 		w.settle()
 		for i := range w.jobs {
-			if err := w.jobs[i].advance(w.now, polluxRound); err != nil {
+			if err := w.jobs[i].advance(w.now, polluxRound, w.learns); err != nil {
 				return engine.Batch{}, fmt.Errorf("job %s: %w", w.jobs[i].name, err)
 			}
 		}
@@ -159,8 +186,13 @@ func (w *PolluxWorld) clock() cluster.Time {
 }
 
 // settle gives those who run and have no GPUs some: as many as there are of the
-// node with the most, and so on (section 6). Who runs on keeps its own.
+// node with the most, and so on (section 6). Who runs on keeps its own. Jobs that
+// learn are arranged otherwise.
 func (w *PolluxWorld) settle() {
+	if w.learns {
+		w.arrange()
+		return
+	}
 	free := [polluxNodes]int{}
 	for n := range free {
 		free[n] = polluxPerNode
@@ -210,12 +242,12 @@ func (j *polluxJob) put(free *[polluxNodes]int) {
 		free[most] -= take
 		need -= take
 	}
-	j.atomic, j.more = j.app.split(j.batch, j.given, j.given == 1 && j.batch > j.app.first)
+	j.tune()
 	j.hold = polluxHold
 }
 
 // advance is some seconds of a job (section 5).
-func (j *polluxJob) advance(now, seconds int) error {
+func (j *polluxJob) advance(now, seconds int, learns bool) error {
 	if j.shape == nil || j.finish > 0 {
 		return nil
 	}
@@ -226,11 +258,15 @@ func (j *polluxJob) advance(now, seconds int) error {
 		if err != nil {
 			return err
 		}
-		gain, err := j.app.gain(len(j.where)*j.atomic*(j.more+1), j.epoch)
+		batch := len(j.where) * j.atomic * (j.more + 1)
+		sqr, variance, err := j.app.grad(batch, j.epoch)
 		if err != nil {
 			return err
 		}
-		v := gain / (step + (step-sync)*float64(j.more))
+		if learns {
+			j.learnt.see(polluxSeen{nodes: len(j.shape), gpus: len(j.where), local: j.atomic, step: step, compute: step - sync}, sqr, variance)
+		}
+		v := gainOf(sqr, variance, float64(batch)/float64(j.app.first)) / (step + (step-sync)*float64(j.more))
 		need := j.app.need(j.epoch + 1)
 		if j.progress+v*float64(seconds) < need {
 			j.progress += v * float64(seconds)
@@ -242,6 +278,9 @@ func (j *polluxJob) advance(now, seconds int) error {
 		}
 		j.progress = need
 		now, seconds = now+d, seconds-d
+		if learns {
+			j.tune()
+		}
 	}
 	return nil
 }
@@ -262,6 +301,7 @@ func (w *PolluxWorld) look() (active int) {
 			j.known = true
 			w.queues[0] = append(w.queues[0], i)
 			w.reports = append(w.reports, engine.Event{Type: engine.Submitted, Job: j.spec.ID, Spec: &j.spec})
+		case j.given > 0 && w.learns: // nothing is told: how long it takes nobody knows
 		case j.given > 0 && w.elastic:
 			j.told += time.Second
 			done, all := j.steps()
@@ -301,7 +341,10 @@ func (w *PolluxWorld) Apply(_ context.Context, d engine.Decision) error {
 			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job, Rate: 1}) // work is told, not measured by the clock
 		case engine.Preempt:
 			j.given = 0
-			done, _ := j.steps()
+			done := time.Duration(0)
+			if !w.learns {
+				done, _ = j.steps()
+			}
 			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: done})
 		case engine.Reject:
 			return fmt.Errorf("compat: job %s can never run: %s", j.name, a.Text)
@@ -343,9 +386,10 @@ func (w *PolluxWorld) Names() []string {
 
 // RunPollux replays a workload in the world of Pollux' simulator: under our
 // tiresias-l with its two levels, the order inside a level being the world's, whose
-// queues are first come, first served; or elastic, under our optimus.
-func RunPollux(ctx context.Context, apps PolluxApps, path string, elastic bool) (*PolluxWorld, error) {
-	w, err := NewPolluxWorld(apps, path, elastic)
+// queues are first come, first served; or elastic, under our
+// optimus or pollux. theirs is tiresias, optimus or pollux.
+func RunPollux(ctx context.Context, apps PolluxApps, path, theirs string) (*PolluxWorld, error) {
+	w, err := NewPolluxWorld(apps, path, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -354,15 +398,18 @@ func RunPollux(ctx context.Context, apps PolluxApps, path string, elastic bool) 
 		return nil, err
 	}
 	name := fmt.Sprintf("tiresias-l:thresholds=%d", PolluxLimit)
-	if elastic {
+	switch theirs {
+	case "optimus":
 		name = fmt.Sprintf("optimus:round=%ds", polluxRound)
+	case "pollux":
+		name = "pollux"
 	}
 	cfg := engine.Config{Spec: *spec}
 	if cfg.Policy, err = policy.New(name); err != nil {
 		return nil, err
 	}
 	w.policy = name
-	if elastic {
+	if w.elastic {
 		cfg.Speeds = w
 	} else {
 		cfg.Policy = &listed{leveller: cfg.Policy.(leveller), place: func(id cluster.JobID) int64 { return w.jobs[id].place }}

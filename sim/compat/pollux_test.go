@@ -58,7 +58,7 @@ func TestPolluxJob(t *testing.T) {
 	if err := os.WriteFile(path, []byte("name,time,application,num_replicas,batch_size\nx,135,ncf,1,32768\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := RunPollux(context.Background(), apps, path, false)
+	w, err := RunPollux(context.Background(), apps, path, "tiresias")
 	if err != nil || !slices.Equal(w.JCT(), []int{122}) {
 		t.Errorf("%v %v, want 122 s", w.JCT(), err)
 	}
@@ -77,7 +77,7 @@ func TestPolluxTiresias(t *testing.T) {
 		t.Fatal(err)
 	}
 	apps := polluxApps(t)
-	w, err := RunPollux(context.Background(), apps, shared.Path(t, "traces/pollux/workloads/workload-1.csv"), false)
+	w, err := RunPollux(context.Background(), apps, shared.Path(t, "traces/pollux/workloads/workload-1.csv"), "tiresias")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +111,67 @@ func TestPolluxBadInput(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := RunPollux(context.Background(), apps, path, false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := RunPollux(context.Background(), apps, path, "tiresias"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// A job that has seen enough steps knows how long others take, and the batch that
+// is best is one that it can have.
+func TestPolluxFit(t *testing.T) {
+	truth := polluxModel{0.2, 0.01, 0.3, 0.02, 0.05, 0.01, 1.5}
+	var rows []polluxSeen
+	for _, gpus := range []int{1, 2, 3, 4, 6, 8, 16} {
+		for _, local := range []int{4, 8, 12} {
+			s := polluxSeen{nodes: (gpus + 3) / 4, gpus: gpus, local: local}
+			s.step, s.compute = truth.step(s.nodes, gpus, local)
+			rows = append(rows, s)
+		}
+	}
+	m := fitPollux(rows)
+	for _, c := range []struct{ nodes, gpus, local int }{{1, 1, 6}, {1, 4, 10}, {3, 12, 8}, {8, 32, 12}} {
+		want, _ := truth.step(c.nodes, c.gpus, c.local)
+		if got, _ := m.step(c.nodes, c.gpus, c.local); math.Abs(got/want-1) > 0.02 {
+			t.Errorf("%+v: %g s, want %g (%v)", c, got, want, m)
+		}
+	}
+	app := polluxApps(t)["bert"]
+	l := polluxLearner{rows: rows, model: m, sqr: 1, variance: 50}
+	small, atomic, more := l.best(app, 1, 4)
+	if small <= 0 || atomic < app.leastLocal || atomic > app.mostLocal || 4*atomic*(more+1) > app.max+4 {
+		t.Errorf("best of 4 GPUs: %g with %d, %d", small, atomic, more)
+	}
+	l.variance = 5000 // noisy gradients: larger batches are worth more
+	if _, a, n := l.best(app, 1, 4); a*(n+1) <= atomic*(more+1) {
+		t.Errorf("with noise %d samples a GPU, without %d", a*(n+1), atomic*(more+1))
+	}
+}
+
+// Where jobs go: on the fewest nodes; small ones move out of the way of large ones.
+func TestPolluxArrange(t *testing.T) {
+	w := &PolluxWorld{jobs: make([]polluxJob, 33), learns: true}
+	app := &polluxApp{first: 1, max: 1 << 20, leastLocal: 1, mostLocal: 1 << 20}
+	for i := range w.jobs {
+		w.jobs[i].app = app
+		w.jobs[i].given = 1
+		if i < 16 {
+			w.jobs[i].where, w.jobs[i].shape = []int{i}, []int{1} // one on each node
+		}
+	}
+	for i := 16; i < len(w.jobs); i++ {
+		w.jobs[i].given = 0
+	}
+	w.jobs[32].given = 8
+	w.arrange()
+	moved, used := 0, [polluxNodes]int{}
+	for i := range w.jobs {
+		moved += count(i < 16 && w.jobs[i].where[0] != i)
+		for _, n := range w.jobs[i].where {
+			used[n]++
+		}
+	}
+	if !slices.Equal(w.jobs[32].shape, []int{4, 4}) || moved != 2 || slices.Max(used[:]) > polluxPerNode {
+		t.Errorf("shape %v, %d moved, used %v", w.jobs[32].shape, moved, used)
 	}
 }

@@ -224,15 +224,14 @@ func rotated(shape []int) string {
 	return best
 }
 
-// gain is the progress of one step with a batch, in steps of the first size,
-// after so many epochs (section 3).
-func (a *polluxApp) gain(batch, epoch int) (float64, error) {
+// grad is the gradient statistics with a batch after so many epochs (section 3).
+func (a *polluxApp) grad(batch, epoch int) (sqr, variance float64, err error) {
 	if batch < a.first || batch > a.max {
-		return 0, fmt.Errorf("batch %d is not between %d and %d", batch, a.first, a.max)
+		return 0, 0, fmt.Errorf("batch %d is not between %d and %d", batch, a.first, a.max)
 	}
-	sqr := a.between(batch, epoch, func(r *epochRow) float64 { return r.sqr })
-	variance := a.between(batch, epoch, func(r *epochRow) float64 { return r.variance })
-	return (variance + sqr) / (variance/(float64(batch)/float64(a.first)) + sqr), nil
+	sqr = a.between(batch, epoch, func(r *epochRow) float64 { return r.sqr })
+	variance = a.between(batch, epoch, func(r *epochRow) float64 { return r.variance })
+	return sqr, variance, nil
 }
 
 // between is a column at a row, interpolated between the batch sizes around one.
