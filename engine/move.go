@@ -41,22 +41,12 @@ func (e *Engine) placeWithin(j *jobState, s *shape, tasks int32, d Domain, by Pl
 		sets = slices.Clone(sets)
 		sets[0].Count = int(tasks)
 	}
-	site := &Site{e: e, job: j, req: sets, home: d, most: s.bounds()}
-	stages := s.stages
-	if sets[0].Count > 1 {
-		stages = s.gangs
-	}
 	own := e.cfg.Placer
 	defer func() { e.cfg.Placer = own }()
 	if by != nil {
 		e.cfg.Placer = by
 	}
-	for i := range stages {
-		if e.placeStage(site, &stages[i]) {
-			return site.allocs, true
-		}
-	}
-	return nil, false
+	return e.placeStages(&Site{e: e, job: j, req: sets, home: d, most: s.bounds()}, s)
 }
 
 // tightest places a single task where it leaves the fewest GPUs free.

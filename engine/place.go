@@ -147,10 +147,13 @@ func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
 		e.scratch.sets[0].Count = int(tasks)
 		sets = e.scratch.sets
 	}
-	site := &Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
-	gang := len(sets) > 1 || sets[0].Count > 1
+	return e.placeStages(&Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}, s)
+}
+
+// placeStages tries a shape's stages, one after the other.
+func (e *Engine) placeStages(site *Site, s *shape) ([]Alloc, bool) {
 	stages := s.stages
-	if gang {
+	if len(site.req) > 1 || site.req[0].Count > 1 {
 		stages = s.gangs
 	}
 	for i := range stages {

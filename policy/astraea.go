@@ -206,11 +206,9 @@ func onLease(v engine.View, tenants []tenant, list []lessee) {
 		if l.until == 0 {
 			continue
 		}
-		weight, gpu := tenants[l.tenant].each, l.j.GPU()
-		for k := range kinds {
-			if kinds[k].GPU == gpu {
-				weight = kinds[k].Weight
-			}
+		weight := tenants[l.tenant].each
+		if k := kindOf(kinds, l.j.GPU()); k >= 0 {
+			weight = kinds[k].Weight
 		}
 		tenants[l.tenant].service += int64(l.gpus) * weight
 	}

@@ -155,7 +155,7 @@ func (b *leaseBoard) recall(jobs []engine.JobView) (fresh []*booking) {
 		switch {
 		case spec.Tier == cluster.Critical:
 			b.reserve(t)
-		case old != nil && old.Deadline == engine.DeadlineAccepted && b.settle(t, max(0, b.kindOf(old.GPU))):
+		case old != nil && old.Deadline == engine.DeadlineAccepted && b.settle(t, max(0, kindOf(b.kinds, old.GPU))):
 			t.accepted = true
 			b.remember(t, old.Memo[min(1, len(old.Memo)):])
 		case old == nil && t.due > 0 && spec.Estimate > 0 && spec.Tier == cluster.Standard && t.gpus > 0 && !t.j.Loses():
@@ -163,10 +163,6 @@ func (b *leaseBoard) recall(jobs []engine.JobView) (fresh []*booking) {
 		}
 	}
 	return fresh
-}
-
-func (b *leaseBoard) kindOf(gpu string) int {
-	return slices.IndexFunc(b.kinds, func(k engine.Kind) bool { return k.GPU == gpu })
 }
 
 // settle reckons what the job is and needs on a kind; false: it cannot run there.
@@ -241,7 +237,7 @@ func largestDivisor(n int) int {
 
 // reserve books a critical job from now to its expected end: nobody takes from it.
 func (b *leaseBoard) reserve(t *booking) {
-	kind := b.kindOf(t.j.GPU())
+	kind := kindOf(b.kinds, t.j.GPU())
 	for k := 0; kind < 0 && k < len(b.kinds); k++ {
 		if t.j.Accepts(b.kinds[k].GPU) {
 			kind = k
@@ -493,7 +489,7 @@ func (b *leaseBoard) turns() {
 		case t.leased():
 			free[t.kind] -= t.gpus
 		case t.j.Spec().Tier == cluster.Critical:
-			if k := b.kindOf(t.j.GPU()); k >= 0 {
+			if k := kindOf(b.kinds, t.j.GPU()); k >= 0 {
 				free[k] -= t.gpus
 			}
 		default:

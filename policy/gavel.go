@@ -323,7 +323,7 @@ func (p *gavelPlan) choose() {
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
 		for i := range p.jobs {
 			job := &p.jobs[i]
-			if k := p.kindOf(job.j.GPU()); k >= 0 && stays(job.j) && job.j.Spec().Tier == tier && job.j.Milli() <= free[k] {
+			if k := kindOf(p.kinds, job.j.GPU()); k >= 0 && stays(job.j) && job.j.Spec().Tier == tier && job.j.Milli() <= free[k] {
 				job.kind = k
 				free[k] -= job.j.Milli()
 			}
@@ -345,10 +345,6 @@ func (p *gavelPlan) choose() {
 			}
 		}
 	}
-}
-
-func (p *gavelPlan) kindOf(gpu string) int {
-	return slices.IndexFunc(p.kinds, func(k engine.Kind) bool { return k.GPU == gpu })
 }
 
 // kindOrder is the order that is asked for; then the fastest kind first, by the sum

@@ -79,7 +79,7 @@ func (p *gavelPlan) recallUses() {
 	for i := range p.jobs {
 		job := &p.jobs[i]
 		job.owed += job.level * (elapsed / 1_000_000)
-		k := p.kindOf(job.j.GPU())
+		k := kindOf(p.kinds, job.j.GPU())
 		if !job.j.Running() || k < 0 {
 			continue
 		}
@@ -343,7 +343,7 @@ func (p *gavelPlan) chooseUses() {
 			if job.j.Spec().Tier != tier || job.milli == 0 {
 				continue
 			}
-			if k := p.kindOf(job.j.GPU()); k >= 0 && stays(job.j) && job.j.Milli() <= free[k] {
+			if k := kindOf(p.kinds, job.j.GPU()); k >= 0 && stays(job.j) && job.j.Milli() <= free[k] {
 				job.kind = k
 				free[k] -= job.j.Milli()
 			} else if job.level > 0 && !job.vain {
@@ -494,6 +494,6 @@ func (p *gavelPlan) aside(i int, t *engine.Target) {
 		return
 	}
 	t.Alone = is && slices.ContainsFunc(p.jobs, func(o gavelJob) bool {
-		return o.j.Spec().ID == host && !o.guest && o.kind == p.kindOf(o.j.GPU())
+		return o.j.Spec().ID == host && !o.guest && o.kind == kindOf(p.kinds, o.j.GPU())
 	})
 }

@@ -88,6 +88,11 @@ func inOrder(jobs []engine.JobView, line []int) {
 	})
 }
 
+// kindOf is which of the kinds has GPUs of a model; -1: none.
+func kindOf(kinds []engine.Kind, gpu string) int {
+	return slices.IndexFunc(kinds, func(k engine.Kind) bool { return k.GPU == gpu })
+}
+
 // find is where the job of a number is among those that are planned for, which come
 // by number; -1: it is not.
 func find(jobs []engine.JobView, id cluster.JobID) int {

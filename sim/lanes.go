@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/perf"
 )
 
 // Jobs on the same whole GPUs under a policy with lanes (A-salus): of each lane one job
@@ -16,9 +15,6 @@ import (
 // inLanes is the part of its time, in ppm, that a job computes on its GPUs, and the models
 // of those that compute beside it then.
 func (w *World) inLanes(j *jobRun) (part int64, partners []string) {
-	if w.opt.Lanes == cluster.NoLanes || !w.packing {
-		return 1_000_000, nil
-	}
 	ids := w.sharers(j)
 	lane := w.lanes(j, ids)
 	turn := map[int]cluster.JobID{} // whose turn it is in each lane; looked up only
@@ -86,17 +82,4 @@ func (w *World) leftNow(j *jobRun) time.Duration {
 		return j.left
 	}
 	return max(0, j.left-shrinkBy(w.now.Sub(j.since), j.rate))
-}
-
-// speedInLanes is a job's speed in its lane.
-func (w *World) speedInLanes(j *jobRun, p perf.Placement) int64 {
-	part, partners := w.inLanes(j)
-	p.Partners = partners
-	rate := int64(1_000_000)
-	if w.opt.Model != nil {
-		rate = w.opt.Model.Rate(&j.entry.Job, p)
-	} else {
-		rate /= int64(1 + len(partners)) // lanes take turns, too, if nobody knows better
-	}
-	return rate * part / 1_000_000
 }

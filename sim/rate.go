@@ -12,10 +12,11 @@ import (
 // rateOf asks the model for a job's speed on what it holds.
 func (w *World) rateOf(j *jobRun) int64 {
 	p := w.placement(j)
-	rate := int64(1_000_000)
+	rate, part := int64(1_000_000), int64(1_000_000)
+	if w.opt.Lanes != cluster.NoLanes && w.packing && p.Share == cluster.Whole && len(p.Partners) > 0 {
+		part, p.Partners = w.inLanes(j)
+	}
 	switch {
-	case w.opt.Lanes != cluster.NoLanes && w.packing && p.Share == cluster.Whole && len(p.Partners) > 0:
-		rate = w.speedInLanes(j, p)
 	case w.opt.Model != nil:
 		rate = w.opt.Model.Rate(&j.entry.Job, p)
 	case w.packing && p.Share == cluster.Whole && len(p.Partners) > 0: // they take turns
@@ -25,6 +26,7 @@ func (w *World) rateOf(j *jobRun) int64 {
 	case p.Want > 0 && p.Tasks != p.Want: // elastic: linear without a model
 		rate = rate * int64(p.Tasks) / int64(p.Want)
 	}
+	rate = rate * part / 1_000_000
 	if c := &j.entry.Job.Checkpoint; c.Interval > 0 && c.Cost > 0 && !c.None {
 		rate = rate * int64(c.Interval/1000) / int64((c.Interval+c.Cost)/1000) // periodic checkpoints stop the work
 	}
@@ -164,14 +166,8 @@ func (w *World) inherit(gone *jobRun) {
 }
 
 // others lists the jobs that compute on devices of the job, by number.
-func (w *World) others(j *jobRun) (ids []cluster.JobID) {
-	w.shared(j, func(k deviceKey) {
-		for _, id := range w.tenants[k] {
-			if o := &w.jobs[id]; o != j && o.phase == running && !slices.Contains(ids, id) {
-				ids = append(ids, id)
-			}
-		}
-	})
+func (w *World) others(j *jobRun) []cluster.JobID {
+	ids := slices.DeleteFunc(w.sharers(j), func(id cluster.JobID) bool { return id == j.entry.Job.ID })
 	slices.Sort(ids)
 	return ids
 }

@@ -427,7 +427,7 @@ func (w *World) settle(j *jobRun) {
 	if j.phase != running {
 		return
 	}
-	j.left = max(0, j.left-shrinkBy(w.now.Sub(j.since), j.rate))
+	j.left = w.leftNow(j)
 	w.book.computed(j, w.now)
 	j.since = w.now
 }
@@ -554,20 +554,15 @@ func (a *worldEvent) Before(b *worldEvent) bool {
 	return a.id < b.id
 }
 
-func compare(a, b *worldEvent) int {
-	switch {
-	case a.Before(b):
-		return -1
-	case b.Before(a):
-		return 1
-	}
-	return 0
-}
-
 func (w *World) push(ev worldEvent) {
 	if len(w.queue) >= w.crowded { // jobs that were stopped leave the end behind that they would have had
-		w.queue = slices.DeleteFunc(w.queue, func(ev worldEvent) bool { return w.void(&ev) })
-		slices.SortFunc(w.queue, func(a, b worldEvent) int { return compare(&a, &b) })
+		all := w.queue
+		w.queue = all[:0] // it never outgrows what has been looked at
+		for _, ev := range all {
+			if !w.void(&ev) {
+				heap.Push(&w.queue, ev)
+			}
+		}
 		w.crowded = 2*len(w.queue) + 256
 	}
 	heap.Push(&w.queue, ev)
