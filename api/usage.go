@@ -51,6 +51,7 @@ type UsageRow struct {
 	Waited      Duration `json:"waited" doc:"Mean"`
 	Preemptions int      `json:"preemptions"`
 	LostHours   float64  `json:"lost_gpu_hours" doc:"GPU-hours whose work stopped runs did not save"`
+	SwitchHours float64  `json:"switch_gpu_hours" doc:"GPU-hours that stops and starts took, of jobs that report progress"`
 	Samples     *float64 `json:"samples_per_gpu_hour,omitempty" doc:"Training samples per GPU-hour, of jobs that report them"`
 }
 

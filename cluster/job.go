@@ -93,6 +93,7 @@ type Checkpoint struct {
 	Interval time.Duration `json:"interval,omitempty"` // between periodic checkpoints; 0: only when asked
 	Cost     time.Duration `json:"cost,omitempty"`     // to write one
 	Restart  time.Duration `json:"restart,omitempty"`  // from start to useful work after a restore
+	Suspend  time.Duration `json:"suspend,omitempty"`  // what being frozen and going on in place takes, together
 	None     bool          `json:"none,omitempty"`     // the job cannot checkpoint: stopping it loses everything
 }
 

@@ -28,8 +28,8 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 	switch {
 	case s.Limit < 0 || s.Estimate < 0 || s.Limit > cluster.MaxDuration || s.Estimate > cluster.MaxDuration:
 		return 0, "limit and estimate must be between 0 and 100 years"
-	case s.Checkpoint.Interval < 0 || s.Checkpoint.Cost < 0 || s.Checkpoint.Restart < 0:
-		return 0, "checkpoint interval, cost and restart must not be negative"
+	case min(s.Checkpoint.Interval, s.Checkpoint.Cost, s.Checkpoint.Restart, s.Checkpoint.Suspend) < 0:
+		return 0, "checkpoint interval, cost, restart and suspension must not be negative"
 	case s.Tier > cluster.BestEffort || s.Kind > cluster.Trial || s.Topology.Level > cluster.LevelFabric:
 		return 0, "tier, kind or topology level is out of range"
 	case s.PerNode < 0 || s.PerNode > cluster.MaxTasks:

@@ -438,7 +438,16 @@ func (d *dumb) event(ev *engine.Event) {
 		if j := d.jobs[ev.Job]; j.holds() {
 			d.accrue(j)
 			spec := *j.Job
-			j.Job, spec.Estimate = &spec, ev.Estimate
+			j.Job = &spec
+			if ev.Estimate > 0 {
+				spec.Estimate = ev.Estimate
+			}
+			if ev.Switch.Save > 0 {
+				spec.Checkpoint.Cost = ev.Switch.Save
+			}
+			if ev.Switch.Restart > 0 {
+				spec.Checkpoint.Restart = ev.Switch.Restart
+			}
 			if j.state != engine.Stopping {
 				d.list(j)
 			}

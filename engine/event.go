@@ -56,11 +56,20 @@ type Event struct {
 	Saved    time.Duration   `json:"saved,omitempty"`    // Progress: ... of which a checkpoint is safe
 	Rate     int64           `json:"rate,omitempty"`     // Started, Resized, Progress: speed against the reference, in ppm; 0: unknown (taken as 1,000,000)
 	Estimate time.Duration   `json:"estimate,omitempty"` // Progress: all of its useful work, as it looks now; 0: as before
+	Switch   SwitchCost      `json:"switch,omitzero"`    // Progress, Stopped: what its last stop and start were measured to take
 	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
 	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before
 	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices
 	Undo     bool            `json:"undo,omitempty"`     // NodeDrained, GPUBad, Held, Demoted
 	Queues   []cluster.Queue `json:"queues,omitempty"`   // QueueChanged
+}
+
+// SwitchCost is what stopping a job and starting it again was measured to take: time
+// on its devices in which it got nothing done that is left. What is 0 was not measured.
+type SwitchCost struct {
+	Save    time.Duration `json:"save,omitempty"`    // to write a checkpoint, when it was asked to
+	Restart time.Duration `json:"restart,omitempty"` // from the start until it was where it had stopped
+	Suspend time.Duration `json:"suspend,omitempty"` // to be frozen and to go on in place
 }
 
 // Batch is the events of one instant.

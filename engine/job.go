@@ -235,7 +235,7 @@ func (j *jobState) lostAt(now cluster.Time, how How) int64 {
 	lost := j.unsavedAt(now)
 	switch {
 	case how == Suspend:
-		return 0
+		return j.serves() * int64(c.Suspend/time.Millisecond)
 	case how == Checkpoint && !c.None:
 		lost = min(lost, c.Cost)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -194,6 +195,7 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 	if was != Stopping || j.how != Suspend {
 		j.saved = j.done
 	}
+	e.costs(j, ev.Switch)
 	held, dest := j.allocs, e.dropDest(j)
 	e.free(j, was)
 	reason := ev.Reason
@@ -300,6 +302,7 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if ev.Type == Progress {
 		j.done, j.saved = max(j.done, ev.Done), max(j.saved, ev.Saved)
 		e.reckon(j, ev.Estimate)
+		e.costs(j, ev.Switch)
 	}
 	if ev.Rate > 0 {
 		j.rate = ev.Rate
@@ -335,6 +338,20 @@ func (e *Engine) reckon(j *jobState, work time.Duration) {
 	spec.Estimate = work
 	j.spec = &spec
 	e.fresh = e.fresh || e.pending > 0 // what others were promised rests on it
+}
+
+// costs takes over what stopping a job and starting it again was measured to take:
+// whom to stop, and whether to move anybody, are judged by that from then on.
+func (e *Engine) costs(j *jobState, s SwitchCost) {
+	c := j.spec.Checkpoint
+	c.Cost, c.Restart, c.Suspend = cmp.Or(max(0, s.Save), c.Cost), cmp.Or(max(0, s.Restart), c.Restart), cmp.Or(max(0, s.Suspend), c.Suspend)
+	if c == j.spec.Checkpoint {
+		return
+	}
+	spec := *j.spec
+	spec.Checkpoint = c
+	j.spec = &spec
+	e.fresh = e.fresh || e.pending > 0
 }
 
 // demote lets a running job count as best-effort, or no more: whoever is of a

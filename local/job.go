@@ -283,6 +283,9 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 	}
 	j.GPUHours += info.backHours(t)
 	j.StepRate, j.SampleRate = per(info.Pace.Steps, j.GPUHours), per(info.Pace.Sample, j.GPUHours)
+	if s := &info.Switch; s.Count > 0 {
+		j.SwitchCost, j.SwitchGPUHours = api.Duration(s.Took/time.Duration(s.Count)), s.GPU.Hours()
+	}
 	if end, by := endOf(info, sub, t); by != "" {
 		j.ExpectedEnd, j.EndBy = at(end), by
 	}

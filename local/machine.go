@@ -153,6 +153,7 @@ type Info struct {
 	Use       Use              `json:"use,omitzero"`
 	Guessed   bool             `json:"guessed,omitempty"` // its estimate is from earlier runs
 	Pace      pace             `json:"pace,omitzero"`
+	Switch    switching        `json:"switch,omitzero"`
 	Idle      *idleness        `json:"idle,omitempty"`
 	Back      *givenBack       `json:"back,omitempty"` // devices that it was told to give back and still holds
 }

@@ -56,17 +56,18 @@ type runner struct {
 	ended  chan *task
 	timer  *time.Timer
 
-	phase  phase
-	saved  bool // it may have written a checkpoint when it was asked
-	told   bool // somebody wanted it to stop
-	frozen bool // suspended: its devices are another's
-	live   int
-	cannot string    // why the last launch failed
-	limit  time.Time // when the time limit strikes; zero: never
-	alarm  bool      // the signal before the limit was sent
-	asks   bool      // it was this daemon that asked for a checkpoint
-	news   progress
-	port   int // at which the tasks meet
+	phase   phase
+	saved   bool // it may have written a checkpoint when it was asked
+	told    bool // somebody wanted it to stop
+	frozen  bool // suspended: its devices are another's
+	live    int
+	cannot  string    // why the last launch failed
+	limit   time.Time // when the time limit strikes; zero: never
+	alarm   bool      // the signal before the limit was sent
+	asks    bool      // it was this daemon that asked for a checkpoint
+	askedAt time.Time // when it was asked for a checkpoint; zero: it was not, or by another daemon
+	news    progress
+	port    int // at which the tasks meet
 }
 
 // progressEvery is how often the progress of a job is looked at.
@@ -254,6 +255,7 @@ func (r *runner) obey(o order) {
 	case o.how == engine.Suspend && r.phase == calm:
 		if !r.frozen {
 			r.signal(unix.SIGSTOP)
+			r.look() // what it reported up to now
 			r.frozen = true
 			r.m.crash("frozen")
 			r.suspended()
@@ -283,7 +285,7 @@ func (r *runner) ask(grace time.Duration) {
 	if r.phase != calm {
 		return
 	}
-	r.saved = true
+	r.saved, r.askedAt = true, r.m.time()
 	heard := true
 	r.m.crash("before-signal")
 	if note := filepath.Join(r.m.jobDir(r.id), strconv.Itoa(r.n), "asked"); !exists(note) {
@@ -434,6 +436,9 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 	if est := rec.Spec.Estimate; est > 0 && p.Steps > 0 && !paced { // part of what was expected, until its speed is known
 		ev.Done = time.Duration(float64(est) * min(1, max(0, p.Step/p.Steps)))
 	}
+	if !r.frozen {
+		ev.Switch = r.job.info.Switch.back(p.Step, ranAt(rec, now), milliOf(rec.Allocs), r.job.info.Pace.Beside)
+	}
 	rate := r.job.info.Pace.rate()
 	if rate != rec.Rate && rec.Rate > 0 {
 		ev.Rate = rate
@@ -469,6 +474,7 @@ func scaled(d time.Duration, ppm int64) time.Duration {
 func (r *runner) suspended() {
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		r.asleep = true
+		r.job.info.Switch.left(&r.job.info.Pace, milliOf(r.on), 0, true)
 		return []engine.Event{{Type: engine.Stopped, Job: r.id, Reason: engine.Preempted, Done: doneAt(r.m.eng.Record(r.id), now)}}, nil
 	})
 }
@@ -518,6 +524,12 @@ func (r *runner) finish() {
 		j.info.Use.add(r.tasks)
 		if lost || r.told && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {
 			j.info.Use.lose(rec, now, ev.Done)
+		}
+		if r.told {
+			if ev.Reason == engine.Preempted {
+				ev.Switch.Save = r.saveTook()
+			}
+			j.info.Switch.left(&j.info.Pace, milliOf(j.info.On), ev.Switch.Save, false)
 		}
 		if ev.Reason == engine.Preempted && j.info.endsIdle() {
 			ev.Reason, text = engine.WasCancelled, j.info.Idle.Text

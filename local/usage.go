@@ -178,6 +178,7 @@ func (s *sum) add(j *api.Job, v *meter) {
 	s.out.CPUHours += time.Duration(j.CPUTime).Hours()
 	s.out.Preemptions += j.Preemptions
 	s.out.LostHours += j.LostGPUHours
+	s.out.SwitchHours += j.SwitchGPUHours
 	s.waited += time.Duration(j.Waited)
 	s.util, s.gpu, s.energy = s.util+v.Util, s.gpu+v.GPU, plus(s.energy, v.Energy)
 	if j.SampleRate != nil {

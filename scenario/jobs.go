@@ -140,14 +140,14 @@ func setElastic(d *draft, v string) error {
 	return nil
 }
 
-// setCheckpoint reads interval/cost/restart; the interval 0 means only when asked.
+// setCheckpoint reads interval/cost/restart/suspend; the interval 0 means only when asked.
 func setCheckpoint(d *draft, v string) error {
 	f := strings.Split(v, "/")
-	if len(f) > 3 {
-		return fmt.Errorf("%q is not INTERVAL/COST/RESTART such as 30m/1m/2m", v)
+	if len(f) > 4 {
+		return fmt.Errorf("%q is not INTERVAL/COST/RESTART/SUSPEND such as 30m/1m/2m/1s", v)
 	}
 	c := &d.entry.Job.Checkpoint
-	for i, into := range []*duration{&c.Interval, &c.Cost, &c.Restart}[:len(f)] {
+	for i, into := range []*duration{&c.Interval, &c.Cost, &c.Restart, &c.Suspend}[:len(f)] {
 		var err error
 		if *into, err = cluster.ParseDuration(f[i]); err != nil {
 			return err

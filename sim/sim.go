@@ -371,7 +371,8 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 		j.milli += a.Allocs[i].Milli()
 	}
 	w.runs++
-	if j.frozen != nil && !engine.SameDevices(j.frozen, a.Allocs) { // its memory is elsewhere
+	goesOn := j.frozen != nil && engine.SameDevices(j.frozen, a.Allocs)
+	if j.frozen != nil && !goesOn { // its memory is elsewhere
 		w.forget(j)
 	}
 	j.frozen = nil
@@ -380,7 +381,10 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 	w.settleIn(j)
 	j.since = w.now
 	latency := w.opt.Startup
-	if j.restart {
+	switch {
+	case goesOn: // its processes are there, and what they had in memory
+		latency = j.entry.Job.Checkpoint.Suspend
+	case j.restart:
 		latency += j.entry.Job.Checkpoint.Restart
 	}
 	j.restart = true

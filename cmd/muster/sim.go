@@ -38,6 +38,7 @@ type simFlags struct {
 	defrag                         string
 	nodeMTBF, gpuMTBF, repair      string
 	ckptEvery, ckptCost, restart   string
+	suspendCost                    string
 	preempt                        string
 	until                          string
 	seed                           uint64
@@ -115,6 +116,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none")
 	fl.StringVar(&f.ckptCost, "checkpoint-cost", ckptCost, "time to write a checkpoint, for jobs that state none")
 	fl.StringVar(&f.restart, "restart-cost", restart, "time to restore a checkpoint, for jobs that state none")
+	fl.StringVar(&f.suspendCost, "suspend-cost", "0s", "time to be frozen and to go on in place (--preempt suspend), for jobs that state none")
 	fl.StringVar(&f.preempt, "preempt", "", "how standard jobs are preempted: checkpoint (default), suspend or kill")
 	fl.StringVar(&f.nodeMTBF, "node-mtbf", "0s", "mean time between failures of a node; 0: none fail")
 	fl.StringVar(&f.gpuMTBF, "gpu-mtbf", "0s", "mean time between failures of a GPU; 0: none fail")
@@ -359,10 +361,14 @@ func (f *simFlags) checkpoints(entries []trace.Entry) error {
 	if err != nil {
 		return err
 	}
+	suspend, err := durationFlag("suspend-cost", f.suspendCost)
+	if err != nil {
+		return err
+	}
 	for i := range entries {
 		c := &entries[i].Job.Checkpoint
 		if *c == (cluster.Checkpoint{}) {
-			*c = cluster.Checkpoint{Interval: every, Cost: cost, Restart: restart}
+			*c = cluster.Checkpoint{Interval: every, Cost: cost, Restart: restart, Suspend: suspend}
 		}
 	}
 	return nil

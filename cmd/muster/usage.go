@@ -58,10 +58,10 @@ func known(v *float64, format string) string {
 
 func printUsage(w io.Writer, u *api.Usage) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(t, "%s\tJOBS\tGPU-HOURS\tCOST\tUTIL %%\tKWH\tCPU-HOURS\tWAITED\tPREEMPTED\tLOST GPU-H\tSAMPLES/GPU-H\n", strings.ToUpper(u.By))
+	fmt.Fprintf(t, "%s\tJOBS\tGPU-HOURS\tCOST\tUTIL %%\tKWH\tCPU-HOURS\tWAITED\tPREEMPTED\tLOST GPU-H\tSWITCH GPU-H\tSAMPLES/GPU-H\n", strings.ToUpper(u.By))
 	for _, r := range append(u.Rows, u.Total) {
-		fmt.Fprintf(t, "%s\t%d\t%.2f\t%s\t%s\t%s\t%.2f\t%s\t%d\t%.2f\t%s\n", r.Key, r.Jobs, r.GPUHours, known(r.Cost, "%.2f"), known(r.Utilisation, "%.0f"),
-			known(r.KWh, "%.2f"), r.CPUHours, cluster.FormatDuration(time.Duration(r.Waited).Round(time.Second)), r.Preemptions, r.LostHours,
+		fmt.Fprintf(t, "%s\t%d\t%.2f\t%s\t%s\t%s\t%.2f\t%s\t%d\t%.2f\t%.2f\t%s\n", r.Key, r.Jobs, r.GPUHours, known(r.Cost, "%.2f"), known(r.Utilisation, "%.0f"),
+			known(r.KWh, "%.2f"), r.CPUHours, cluster.FormatDuration(time.Duration(r.Waited).Round(time.Second)), r.Preemptions, r.LostHours, r.SwitchHours,
 			known(r.Samples, "%.0f"))
 	}
 	if err := t.Flush(); err != nil {

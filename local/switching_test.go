@@ -1,0 +1,92 @@
+//go:build linux
+
+package local
+
+import (
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A job of two GPUs that does ten steps a second. Reports are given by step and by time
+// on its devices.
+func TestSwitching(t *testing.T) {
+	const gpus = 2000
+	sec := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	play := func(t *testing.T) (p *pace, s *switching, tell func(run int, at, step float64) engine.SwitchCost) {
+		p, s = &pace{}, &switching{}
+		tell = func(run int, at, step float64) engine.SwitchCost {
+			p.hear(run, sec(at), &api.Progress{Step: step}, false)
+			return s.back(step, sec(at), gpus, false)
+		}
+		for at := 1.0; at <= 10; at++ {
+			if c := tell(1, at, 10*at); c != (engine.SwitchCost{}) {
+				t.Fatalf("nobody stopped it, and it is told %+v", c)
+			}
+		}
+		return p, s, tell
+	}
+	near := func(t *testing.T, what string, got, want time.Duration) {
+		if d := got - want; d < -50*time.Millisecond || d > 50*time.Millisecond {
+			t.Errorf("%s took %v; want %v", what, got, want)
+		}
+	}
+	t.Run("checkpoint", func(t *testing.T) { // stopped at 12 s at step 120; it saves for 3 s, starts for 5, and had saved step 115
+		p, s, tell := play(t)
+		s.left(p, gpus, sec(3), false)
+		if c := tell(2, 20.1, 116); c != (engine.SwitchCost{}) || s.Count != 1 {
+			near(t, "the restart", c.Restart, sec(20.1-10-1.6-3)) // it is beyond step 100, that it reported last
+		}
+		if tell(2, 21, 125) != (engine.SwitchCost{}) {
+			t.Error("one stop is told twice")
+		}
+		near(t, "the switch", s.Took, sec(8.5))
+		near(t, "the switch of two GPUs", s.GPU, sec(17))
+	})
+	t.Run("back to an old checkpoint", func(t *testing.T) { // at 10 s, of step 40; what it repeats counts, too
+		p, s, tell := play(t)
+		s.left(p, gpus, 0, false)
+		for at := 12.0; at < 18; at++ {
+			if c := tell(2, at, 40+10*(at-11)); c != (engine.SwitchCost{}) {
+				t.Fatalf("at %v it is told %+v", at, c)
+			}
+		}
+		c := tell(2, 18, 110)
+		near(t, "the restart", c.Restart, sec(7))
+	})
+	t.Run("frozen", func(t *testing.T) {
+		p, s, tell := play(t)
+		s.left(p, gpus, 0, true)
+		c := tell(1, 12, 105)
+		near(t, "the suspension", c.Suspend, sec(1.5))
+		if c.Restart != 0 {
+			t.Errorf("told %+v of a suspension", c)
+		}
+	})
+	t.Run("twice", func(t *testing.T) { // stopped again before it is back: both together are one figure, which says nothing of each
+		p, s, tell := play(t)
+		s.left(p, gpus, 0, false)
+		tell(2, 15, 90)
+		s.left(p, gpus, 0, false)
+		if c := tell(3, 20, 101); c != (engine.SwitchCost{}) || s.Count != 2 {
+			t.Errorf("told %+v after %d stops", c, s.Count)
+		}
+		near(t, "both", s.Took, sec(9.9))
+	})
+	t.Run("other GPUs", func(t *testing.T) { // its speed is another there
+		p, s, _ := play(t)
+		s.left(p, gpus, 0, false)
+		if c := s.back(200, sec(30), 2*gpus, false); c != (engine.SwitchCost{}) || s.Count != 0 || s.From != nil {
+			t.Errorf("told %+v", c)
+		}
+	})
+	t.Run("speed unknown", func(t *testing.T) {
+		s := &switching{}
+		s.left(&pace{Run: 1, Last: 5}, gpus, 0, false)
+		if s.From != nil {
+			t.Error("nobody can say how long it takes to where it was")
+		}
+	})
+}
