@@ -2,10 +2,11 @@ package api
 
 import "time"
 
-// Moves is what would let one waiting job start, or why nothing does.
+// Moves is what would let one waiting job start, or empty a node, or why nothing does.
 type Moves struct {
-	Job     int        `json:"job" doc:"The job that waits"`
-	GPUs    int        `json:"gpus" doc:"What it needs"`
+	Job     int        `json:"job,omitempty" doc:"The job that waits; absent: a node is to be emptied"`
+	Empties string     `json:"empties,omitempty" doc:"The node that is emptied"`
+	GPUs    int        `json:"gpus" doc:"What the job needs, or the node has"`
 	Moves   []Move     `json:"moves,omitempty" doc:"Which running jobs would go elsewhere"`
 	On      []string   `json:"on,omitempty" doc:"Nodes where the waiting job then runs"`
 	Cost    float64    `json:"cost" doc:"GPU-seconds that the moves lose together"`
@@ -13,7 +14,7 @@ type Moves struct {
 	Start   *time.Time `json:"start,omitempty" doc:"Its start if they move now"`
 	Saved   Duration   `json:"saved" doc:"The wait that this saves, at most the horizon of the configuration"`
 	Weight  float64    `json:"weight" doc:"What an hour that it waits less counts for against one that is lost, by its tier"`
-	Benefit float64    `json:"benefit" doc:"GPU-seconds: what is saved times GPUs times weight"`
+	Benefit float64    `json:"benefit" doc:"GPU-seconds: what is saved times GPUs times weight; of an emptied node, by which more GPUs are usable, or on empty nodes, up to the horizon"`
 	Worth   bool       `json:"worth" doc:"The benefit exceeds the cost"`
 	Made    bool       `json:"made,omitempty" doc:"The moves were made"`
 	Text    string     `json:"text,omitempty" doc:"Why nothing is moved"`
@@ -33,14 +34,19 @@ type Move struct {
 
 // MovesRequest asks for moves to be made.
 type MovesRequest struct {
-	Job int `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: whichever it helps"`
+	Job     int    `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: whichever it helps"`
+	Compact string `json:"compact,omitempty" enum:"usable,nodes" doc:"Instead, empty nodes: so that more of the free GPUs are usable by the tasks submitted last, or for the empty nodes"`
 }
 
 // Verdict is what became of the moves, or would, in a few words.
 func (m *Moves) Verdict() string {
 	switch {
+	case m.Made && m.Empties != "":
+		return "emptied"
 	case m.Made:
 		return "moved"
+	case m.Worth && m.Empties != "":
+		return "can be emptied"
 	case m.Worth:
 		return "moving would help"
 	}

@@ -23,6 +23,8 @@ type Defrag struct {
 	// Auto: moves that are worth it are made by themselves; else only those that
 	// somebody asks for (event Defragment).
 	Auto bool `json:"auto,omitempty"`
+	// Compact: with Auto, nodes are emptied, too, while nobody waits for room.
+	Compact Compact `json:"compact,omitempty"`
 	// Moves bounds how many jobs are on their way at once; 0: 4.
 	Moves int `json:"moves,omitempty"`
 	// PerHour bounds how often one job is moved within an hour; 0: 2.
@@ -35,22 +37,23 @@ type Defrag struct {
 }
 
 // ParseDefrag reads how far defragmentation goes: off, plan (moves are made for whom
-// somebody asks) or auto.
+// somebody asks), auto, or auto and nodes are emptied, for one gain or the other: compact,
+// compact-nodes.
 func ParseDefrag(s string) (*Defrag, error) {
 	v, err := parseName("way to defragment", s, defragNames)
 	if err != nil || v == 0 {
 		return nil, err
 	}
-	return &Defrag{Auto: v == 2}, nil
+	return &Defrag{Auto: v >= 2, Compact: Compact(max(2, v) - 2)}, nil
 }
 
-// String is off, plan or auto.
+// String is what ParseDefrag reads.
 func (d *Defrag) String() string {
 	switch {
 	case d == nil:
 		return defragNames[0]
 	case d.Auto:
-		return defragNames[2]
+		return nameOf(2+uint8(d.Compact), defragNames)
 	}
 	return defragNames[1]
 }
@@ -76,11 +79,12 @@ type Move struct {
 	Cost    time.Duration `json:"cost"`    // GPU time
 }
 
-// Moves is what would let one waiting job start, or why nothing does.
+// Moves is what would let one waiting job start, or empty a node, or why nothing does.
 type Moves struct {
-	Job     cluster.JobID `json:"job"`
+	Job     cluster.JobID `json:"job"` // NoJob: a node is emptied
 	Name    string        `json:"name,omitempty"`
-	GPUs    int           `json:"gpus"`
+	Empties string        `json:"empties,omitempty"` // the node
+	GPUs    int           `json:"gpus"`              // the job's, or the node's
 	Moves   []Move        `json:"moves,omitempty"`
 	On      []string      `json:"on,omitempty"` // nodes where the job then runs
 	Cost    time.Duration `json:"cost"`         // GPU time of all moves
@@ -88,7 +92,7 @@ type Moves struct {
 	Start   cluster.Time  `json:"start"`        // its start if they move now
 	Saved   time.Duration `json:"saved"`        // the wait that this saves, at most the horizon
 	Weight  int           `json:"weight"`       // of its tier, in thousandths
-	Benefit time.Duration `json:"benefit"`      // GPU time: Saved x GPUs x Weight
+	Benefit time.Duration `json:"benefit"`      // GPU time: Saved x GPUs x Weight; of an emptied node see Compact
 	Worth   bool          `json:"worth"`        // the benefit exceeds the cost
 	Made    bool          `json:"made,omitempty"`
 	Text    string        `json:"text,omitempty"` // why nothing is moved
@@ -97,14 +101,15 @@ type Moves struct {
 // defrag is where the engine is in looking for moves.
 type defrag struct {
 	Defrag
-	on     bool
-	round  cluster.Time // the last one, of Every, in which moves were looked for
-	due    bool         // this pass looks for moves
-	look   bool         // ... and makes none
-	only   cluster.JobID
-	tried  int
-	seen   []Moves         // what the last pass that looked found
-	movers []cluster.JobID // who leaves for devices that are booked for it, by number
+	on         bool
+	round      cluster.Time // the last one, of Every, in which moves were looked for
+	due        bool         // this pass looks for moves
+	look       bool         // ... and makes none
+	only       cluster.JobID
+	compacting Compact // this pass empties nodes
+	tried      int
+	seen       []Moves         // what the last pass that looked found
+	movers     []cluster.JobID // who leaves for devices that are booked for it, by number
 }
 
 // keepMoves is how long it is remembered that a job was moved.
@@ -116,27 +121,39 @@ const mostGangs = 16
 // defragDue says whether the pass of this step looks for moves.
 func (e *Engine) defragDue() {
 	d := &e.defrag
-	if p := cluster.Time(d.Every); d.on && d.Auto && e.pending > 0 && e.now/p != d.round {
-		d.round, d.due, d.only = e.now/p, true, cluster.NoJob
+	if p := cluster.Time(d.Every); e.defragRounds() && e.now/p != d.round {
+		d.round, d.due, d.only, d.compacting = e.now/p, true, cluster.NoJob, d.Compact
 	}
-	if d.due {
+	if d.due || d.compacting != NoCompact {
 		d.tried, d.seen, e.fresh = 0, nil, true
 	}
+}
+
+// defragRounds reports whether moves are looked for again and again: while somebody waits,
+// or runs on a node that could be emptied.
+func (e *Engine) defragRounds() bool {
+	d := &e.defrag
+	return d.on && d.Auto && (e.pending > 0 || d.Compact != NoCompact && e.live > 0)
 }
 
 // defragWake is when the engine wants to be called to look for moves.
 func (e *Engine) defragWake() cluster.Time {
 	d := &e.defrag
-	if p := cluster.Time(d.Every); d.on && d.Auto && e.pending > 0 {
+	if p := cluster.Time(d.Every); e.defragRounds() {
 		return (e.now/p + 1) * p
 	}
 	return cluster.Never
 }
 
-// askMoves has the pass of this step look for moves for one job, or for all.
-func (e *Engine) askMoves(job cluster.JobID) {
-	if d := &e.defrag; d.on {
-		d.due, d.only = true, job
+// askMoves has the pass of this step look for moves for one job, or for all, or for
+// such as empty nodes.
+func (e *Engine) askMoves(ev *Event) {
+	switch d := &e.defrag; {
+	case !d.on:
+	case ev.Compact != NoCompact:
+		d.compacting = ev.Compact
+	default:
+		d.due, d.only = true, ev.Job
 	}
 }
 
@@ -158,6 +175,19 @@ func (e *Engine) LookForMoves(job cluster.JobID) []Moves {
 	if job != cluster.NoJob && len(d.seen) == 0 {
 		d.seen = []Moves{e.notLooked(job)}
 	}
+	return d.seen
+}
+
+// LookForEmptying says which moves would empty nodes, as LookForMoves does for waiting
+// jobs.
+func (e *Engine) LookForEmptying(by Compact) []Moves {
+	d := &e.defrag
+	if !d.on {
+		d.Defrag, d.on = d.withDefaults(), true
+	}
+	d.look, d.compacting, d.seen = true, by, nil
+	e.pass()
+	d.look, d.compacting = false, NoCompact
 	return d.seen
 }
 
@@ -248,11 +278,10 @@ func gpuTime(d time.Duration) string { return cluster.FormatDuration(d.Round(tim
 // unmoving says why moves cannot help the job; "": they may.
 func (e *Engine) unmoving(j *jobState, s *shape) string {
 	r := &s.sets[0].Request
+	if text := e.unmovable(); text != "" {
+		return text
+	}
 	switch {
-	case e.plans.planner != nil:
-		return "policy " + e.plans.planner.Name() + " plans where jobs run: nobody else moves them"
-	case len(e.advance) > 0:
-		return "there are advance reservations: jobs are not moved around them yet"
 	case len(s.sets) != 1 || r.GPUs == 0 || r.Fractional() || r.Profile != "":
 		return "jobs are moved for gangs of one kind of task with whole GPUs only"
 	case s.meek:
@@ -262,6 +291,17 @@ func (e *Engine) unmoving(j *jobState, s *shape) string {
 	}
 	if have := e.freeFor(s); have < s.gpus {
 		return fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.gpus), have)
+	}
+	return ""
+}
+
+// unmovable says why nobody is moved at all; "": jobs may be.
+func (e *Engine) unmovable() string {
+	switch {
+	case e.plans.planner != nil:
+		return "policy " + e.plans.planner.Name() + " plans where jobs run: nobody else moves them"
+	case len(e.advance) > 0:
+		return "there are advance reservations: jobs are not moved around them yet"
 	}
 	return ""
 }
@@ -287,11 +327,16 @@ func (e *Engine) describe(m *Moves, way *relocation) {
 	m.On, m.Start = e.nodesOf(way.allocs), e.now
 	for i := range way.movers {
 		x := &way.movers[i]
-		m.Moves = append(m.Moves, Move{Job: x.j.spec.ID, Name: x.j.spec.Name, GPUs: int(x.j.devices), From: e.nodesOf(x.j.allocs), To: e.nodesOf(x.dest),
-			Stop: x.stop, Restart: x.j.spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost})
+		m.Moves = append(m.Moves, e.moveOf(x))
 		m.Cost += x.cost
 		m.Start = max(m.Start, e.now.Add(x.stop))
 	}
+}
+
+// moveOf writes down one move.
+func (e *Engine) moveOf(x *mover) Move {
+	return Move{Job: x.j.spec.ID, Name: x.j.spec.Name, GPUs: int(x.j.devices), From: e.nodesOf(x.j.allocs), To: e.nodesOf(x.dest),
+		Stop: x.stop, Restart: x.j.spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
 }
 
 // nodesOf lists the names of the nodes of allocations, each once, and the GPUs where a
@@ -325,8 +370,11 @@ func (m *Moves) String() string {
 		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s", x.Job, gpuText(x.GPUs), strings.Join(x.From, ","), strings.Join(x.To, ",")))
 	}
 	text := fmt.Sprintf("%s; costs %s of GPU time", strings.Join(list, ", "), gpuTime(m.Cost))
-	if m.Text != "" {
+	switch {
+	case m.Text != "":
 		return text + "; " + m.Text
+	case m.Empties != "":
+		return text + fmt.Sprintf("; empties %s: gains %s", m.Empties, gpuTime(m.Benefit))
 	}
 	return text + fmt.Sprintf("; saves a wait of %s", gpuTime(m.Saved))
 }

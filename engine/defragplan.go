@@ -49,7 +49,7 @@ func (e *Engine) findMoves(j *jobState, s *shape) (best *relocation, text string
 	if left <= 0 {
 		return nil, fmt.Sprintf("%s on the way already: no more are moved at once", jobsText(len(d.movers)))
 	}
-	movers, kept := e.movable(j)
+	movers, kept := e.movable(j.spec.Tier)
 	if len(movers) == 0 {
 		return nil, "no running job may be moved" + kept
 	}
@@ -69,14 +69,14 @@ func (e *Engine) findMoves(j *jobState, s *shape) (best *relocation, text string
 	return best, ""
 }
 
-// movable lists the running jobs that may be moved for another, by number, and says
-// what keeps others where they are.
-func (e *Engine) movable(j *jobState) (list []mover, kept string) {
+// movable lists the running jobs of a tier or a lower one that may be moved, by number,
+// and says what keeps others where they are.
+func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 	young, often := 0, 0
 	e.running.walk(func(it item) bool {
 		v := e.jobs[it.id]
 		switch {
-		case !e.mayMove(v) || v.tier() < j.spec.Tier:
+		case !e.mayMove(v) || v.tier() < tier:
 		case !e.mayStop(v):
 			young++
 		case v.movedSince(e.now.Add(-keepMoves)) >= e.defrag.PerHour:
@@ -418,9 +418,7 @@ func (e *Engine) tryMoves(j *jobState, s *shape, d Domain, chosen []mover) (foun
 	}
 	way.allocs, spent = slices.Clone(allocs), 1
 	e.holdSlack(j, way.allocs, 1)
-	slices.SortStableFunc(way.movers, func(a, b mover) int {
-		return cmp.Or(cmp.Compare(b.j.devices, a.j.devices), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
-	})
+	largestFirst(way.movers)
 	for i := range way.movers {
 		m := &way.movers[i]
 		if m.dest, ok = e.destination(m.j); !ok {
@@ -430,4 +428,10 @@ func (e *Engine) tryMoves(j *jobState, s *shape, d Domain, chosen []mover) (foun
 		spent++
 	}
 	return way, nil
+}
+
+func largestFirst(movers []mover) {
+	slices.SortStableFunc(movers, func(a, b mover) int {
+		return cmp.Or(cmp.Compare(b.j.devices, a.j.devices), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
+	})
 }

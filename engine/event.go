@@ -27,7 +27,7 @@ const (
 	Resized                       // a Resize happened
 	Progress                      // a job reports work done
 	Demoted                       // a running job counts as best-effort from now on, until this run is over (Undo: no more)
-	Defragment                    // a person asks for moves (Config.Defrag) that let a pending job start, or with NoJob whichever it helps
+	Defragment                    // a person asks for moves (Config.Defrag) that let a pending job start, or with NoJob whichever it helps; with Compact, that empty nodes
 )
 
 // StopReason says why a job stopped.
@@ -62,6 +62,7 @@ type Event struct {
 	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices
 	Undo     bool            `json:"undo,omitempty"`     // NodeDrained, GPUBad, Held, Demoted
 	Queues   []cluster.Queue `json:"queues,omitempty"`   // QueueChanged
+	Compact  Compact         `json:"compact,omitempty"`  // Defragment
 }
 
 // SwitchCost is what stopping a job and starting it again was measured to take: time

@@ -86,26 +86,32 @@ func (e *Engine) destination(v *jobState) ([]Alloc, bool) {
 // relocate tells jobs to leave for the places that were found for them, and gives
 // the gang theirs.
 func (e *Engine) relocate(j *jobState, way *relocation) {
-	for i := range way.movers {
-		v := way.movers[i].j
+	e.sendOff(way.movers, way.allocs, j.spec.ID)
+	e.book(j, way.allocs, tasksOf(way.allocs))
+}
+
+// sendOff tells jobs to leave for the places that were found for them, and takes what
+// the job gets for whom they leave, if it is for one.
+func (e *Engine) sendOff(movers []mover, allocs []Alloc, forJob cluster.JobID) {
+	for i := range movers {
+		v := movers[i].j
 		e.unlist(v)
 		for k := range v.allocs {
 			e.st.release(&v.allocs[k])
 		}
 	}
-	for i := range way.allocs {
-		e.st.take(&way.allocs[i])
+	for i := range allocs {
+		e.st.take(&allocs[i])
 	}
 	e.st.commit()
 	e.epoch++
-	for i := range way.movers {
-		m := &way.movers[i]
+	for i := range movers {
+		m := &movers[i]
 		e.holdSlack(m.j, m.dest, 1)
-		e.markStopping(m.j, m.how, Preempted, j.spec.ID)
+		e.markStopping(m.j, m.how, Preempted, forJob)
 		m.j.moved = append(slices.DeleteFunc(m.j.moved, func(t cluster.Time) bool { return t <= e.now.Add(-keepMoves) }), e.now)
 		e.reserveDest(m.j, m.dest)
 	}
-	e.book(j, way.allocs, tasksOf(way.allocs))
 }
 
 // reserveDest books where a job that leaves goes. Its queue is charged all along:

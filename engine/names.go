@@ -8,7 +8,8 @@ var (
 	reasonNames   = []string{"completed", "failed", "cancelled", "timed-out", "preempted", "node-lost", "launch-failed", "impossible", "never-ready"}
 	howNames      = []string{"suspend", "checkpoint", "kill"}
 	actionNames   = []string{"start", "preempt", "resize", "reject"}
-	defragNames   = []string{"off", "plan", "auto"}
+	defragNames   = []string{"off", "plan", "auto", "compact", "compact-nodes"} // from auto on in the order of Compact
+	compactNames  = []string{"nothing", "usable", "nodes"}
 	backfillNames = []string{"none", "skip", "easy", "conservative"}
 )
 
@@ -45,6 +46,17 @@ func (r StopReason) String() string { return nameOf(uint8(r), reasonNames) }
 func (h How) String() string        { return nameOf(uint8(h), howNames) }
 func (a ActionType) String() string { return nameOf(uint8(a), actionNames) }
 func (b Backfill) String() string   { return nameOf(uint8(b), backfillNames) }
+func (c Compact) String() string    { return nameOf(uint8(c), compactNames) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (c Compact) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *Compact) UnmarshalText(b []byte) error {
+	v, err := ParseCompact(string(b))
+	*c = v
+	return err
+}
 
 // MarshalText implements encoding.TextMarshaler.
 func (t EventType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

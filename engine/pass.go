@@ -48,6 +48,7 @@ type passState struct {
 	depth   int // backfill candidates left
 	blocked classSet
 	stop    bool
+	short   bool // somebody waits for room
 }
 
 func (e *Engine) pass() {
@@ -56,11 +57,12 @@ func (e *Engine) pass() {
 	e.resv = e.resv[:0]
 	e.blockedBy = nil
 	e.refreshEnds()
-	if e.pending == 0 {
+	p := &e.ps
+	if p.short = false; e.pending == 0 {
+		e.compact(false)
 		e.grow()
 		return
 	}
-	p := &e.ps
 	p.cursors = p.cursors[:min(len(p.cursors), len(e.lanes))] // a new queue tree may have fewer
 	for len(p.cursors) < len(e.lanes) {
 		p.cursors = append(p.cursors, laneCursor{})
@@ -78,6 +80,7 @@ func (e *Engine) pass() {
 		e.consider(p, li, it)
 	}
 	e.settling, e.blockedBy, e.held = false, nil, nil
+	e.compact(p.short)
 	e.grow()
 }
 
@@ -192,6 +195,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 		return
 	}
 	if e.hopeless(&e.groups[it.group]) {
+		p.short = true
 		if len(e.resv) > 0 {
 			p.depth--
 		}
@@ -204,6 +208,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 	first, _ := g.jobs.first()
 	head := first == j.key // asked now: j.key is its place among running jobs once it starts
 	v, r := e.try(j)
+	p.short = p.short || r.code == refusedRoom || r.code == refusedBackfill || r.code == refusedOrder
 	g = &e.groups[gi]                   // try may have added groups
 	if len(e.resv) > 0 || v == deeper { // behind a reservation only so many are looked at
 		p.depth--

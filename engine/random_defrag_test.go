@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -13,9 +14,10 @@ import (
 // TestRandomDefrag throws random events at an engine that moves jobs, where it often
 // can: whole GPUs on small clusters that are not full. Everything is checked that
 // TestRandom checks; every other scenario's second engine is restarted now and then,
-// also while jobs are on their way.
+// also while jobs are on their way. Nobody is on a node, or goes to one, that was
+// emptied just now, but who grows into it.
 func TestRandomDefrag(t *testing.T) {
-	made := 0
+	made, emptied := 0, 0
 	for _, pol := range []string{"fifo", "multifactor", "srtf", "las"} {
 		for seed := range uint64(15) {
 			sc := defragScenario(t, seed, pol)
@@ -25,12 +27,41 @@ func TestRandomDefrag(t *testing.T) {
 				w, _ = play(small, true)
 				t.Fatalf("%s, seed %d: %v\nsmallest: %v\n%+v\n%s", sc.label, seed, err, last, small.cfg.Defrag, join(w.log))
 			}
-			made += w.moves
+			made, emptied = made+w.moves, emptied+w.emptied
 		}
 	}
-	if made < 25 {
-		t.Errorf("jobs were moved for others %d times only", made)
+	if t.Logf("%d moves, %d nodes emptied", made, emptied); made < 25 || emptied < 25 {
+		t.Error("jobs are seldom moved")
 	}
+}
+
+// checkEmptied looks at the moves of the last step.
+func (w *randomWorld) checkEmptied() error {
+	for _, m := range w.e.Moved() {
+		switch {
+		case !m.Made:
+			continue
+		case m.Empties == "":
+			w.moves += len(m.Moves)
+			continue
+		}
+		w.emptied++
+		node := int32(w.nodes[m.Empties])
+		for id := range w.jobs {
+			r := w.e.Record(cluster.JobID(id))
+			if r == nil || r.Spec.Elastic.Max > 0 {
+				continue
+			}
+			list := r.Dest
+			if r.State != engine.Stopping {
+				list = r.Allocs
+			}
+			if slices.ContainsFunc(list, func(a engine.Alloc) bool { return a.Node == node }) {
+				return fmt.Errorf("%s was emptied, and job %d is on it: %+v", m.Empties, id, list)
+			}
+		}
+	}
+	return nil
 }
 
 func join(lines []string) (text string) {
@@ -51,6 +82,7 @@ func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
 	mode := engine.Backfill(r.IntN(4))
 	sc.cfg = engine.Config{Policy: p, Placer: placers[r.IntN(len(placers))].New(), Backfill: &mode,
 		Defrag: &engine.Defrag{Auto: chance(r, 50), Every: seconds(pick(r, 100, 300)), Moves: pick(r, 0, 1, 8), PerHour: pick(r, 0, 30), Horizon: seconds(pick(r, 0, 600))}}
+	sc.cfg.Defrag.Compact = pick(r, engine.NoCompact, engine.UsableGPUs, engine.EmptyNodes)
 	if chance(r, 30) {
 		sc.cfg.MinRuntime = seconds(pick(r, 10, 60))
 	}
@@ -106,7 +138,8 @@ func (g *generator) defragEvent() (engine.Event, bool) {
 		g.jobs = append(g.jobs, j)
 		return engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j}, true
 	case k < 98:
-		return engine.Event{Type: engine.Defragment, Job: pick(r, cluster.NoJob, cluster.NoJob, g.some())}, true
+		return engine.Event{Type: engine.Defragment, Job: pick(r, cluster.NoJob, cluster.NoJob, g.some()),
+			Compact: pick(r, engine.NoCompact, engine.NoCompact, engine.UsableGPUs, engine.EmptyNodes)}, true
 	default:
 		ev, ok := g.event()
 		return ev, ok && ev.Type != engine.Submitted && ev.Type != engine.Updated

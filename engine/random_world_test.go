@@ -55,6 +55,7 @@ type report struct {
 // randomWorld is a driver that reacts at random and checks every decision.
 type randomWorld struct {
 	moves    int // of jobs for others
+	emptied  int // nodes
 	sc       *scenario
 	e, twin  *engine.Engine
 	memoTwin bool
@@ -195,10 +196,8 @@ func (w *randomWorld) decide(b engine.Batch) error {
 	d := w.e.Step(b)
 	w.note("%v %s", b.Now, describe(&b, &d))
 	w.keepRecords()
-	for _, m := range w.e.Moved() {
-		if m.Made {
-			w.moves += len(m.Moves)
-		}
+	if err := w.checkEmptied(); err != nil {
+		return err
 	}
 	if err := w.e.CheckInvariants(); err != nil {
 		return err

@@ -46,7 +46,7 @@ func (e *Engine) Step(b Batch) Decision {
 		}
 		e.plans.dirty = dirty // who comes back from a placement could run before
 	}
-	e.defrag.due = false
+	e.defrag.due, e.defrag.compacting = false, NoCompact
 	e.mix(uint64(b.Now))
 	for i := range e.actions {
 		e.mixAction(&e.actions[i])
@@ -76,7 +76,7 @@ func (e *Engine) handle(ev *Event) {
 		e.replaceQueues(ev.Queues)
 		return
 	case Defragment:
-		e.askMoves(ev.Job)
+		e.askMoves(ev)
 		return
 	case Tick:
 		return

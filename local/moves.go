@@ -12,21 +12,34 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// movesFor is the job that is meant by a number of the interface; 0: all.
-func movesFor(job int) cluster.JobID {
-	if job == 0 {
-		return cluster.NoJob
+// asked is the event by which moves are asked for, if there is the job.
+func (m *Machine) asked(r *api.MovesRequest) (engine.Event, error) {
+	ev := engine.Event{Type: engine.Defragment, Job: cluster.NoJob}
+	switch {
+	case r.Job != 0 && r.Compact != "":
+		return ev, &api.FieldError{Field: "compact", Text: "a job and compact do not go together: nodes are emptied for nobody in particular"}
+	case r.Job != 0:
+		ev.Job = cluster.JobID(r.Job)
+		if m.jobs[ev.Job] == nil {
+			return ev, ErrNoJob
+		}
+	case r.Compact != "":
+		var err error
+		if ev.Compact, err = engine.ParseCompact(r.Compact); err != nil {
+			return ev, &api.FieldError{Field: "compact", Text: err.Error()}
+		}
 	}
-	return cluster.JobID(job)
+	return ev, nil
 }
 
-// PlanMoves says which moves of running jobs would let waiting ones start (job 0:
-// whichever it helps). Nothing is changed: a second engine is asked.
-func (m *Machine) PlanMoves(job int) ([]api.Moves, error) {
+// PlanMoves says which moves of running jobs would let waiting ones start, or empty
+// nodes. Nothing is changed: a second engine is asked.
+func (m *Machine) PlanMoves(r *api.MovesRequest) ([]api.Moves, error) {
 	m.mu.Lock()
-	if job != 0 && m.jobs[cluster.JobID(job)] == nil {
+	ev, err := m.asked(r)
+	if err != nil {
 		m.mu.Unlock()
-		return nil, ErrNoJob
+		return nil, err
 	}
 	snap, now, rules := m.eng.Snapshot(), m.clock.now(m.opt.Now()), m.rules()
 	m.mu.Unlock()
@@ -35,20 +48,24 @@ func (m *Machine) PlanMoves(job int) ([]api.Moves, error) {
 		return nil, err
 	}
 	e.Look(now)
-	return movesView(e.LookForMoves(movesFor(job))), nil
+	if ev.Compact != engine.NoCompact {
+		return movesView(e.LookForEmptying(ev.Compact)), nil
+	}
+	return movesView(e.LookForMoves(ev.Job)), nil
 }
 
 // MakeMoves makes the moves that are worth it, and returns what was found.
-func (m *Machine) MakeMoves(ctx context.Context, job int) ([]api.Moves, error) {
+func (m *Machine) MakeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
 	if rules := m.rules(); rules.Defrag == nil {
 		return nil, errors.New("the configuration says that nobody is moved (defragment: {mode: off})")
 	}
 	err := m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
-		if job != 0 && m.jobs[cluster.JobID(job)] == nil {
-			return nil, ErrNoJob
+		ev, err := m.asked(r)
+		if err != nil {
+			return nil, err
 		}
 		m.moved = nil
-		return []engine.Event{{Type: engine.Defragment, Job: movesFor(job)}}, nil
+		return []engine.Event{ev}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -63,7 +80,7 @@ func movesView(list []engine.Moves) []api.Moves {
 	out := make([]api.Moves, 0, len(list))
 	for i := range list {
 		p := &list[i]
-		v := api.Moves{Job: int(p.Job), GPUs: p.GPUs, On: p.On, Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: api.Duration(p.Saved),
+		v := api.Moves{Job: max(0, int(p.Job)), Empties: p.Empties, GPUs: p.GPUs, On: p.On, Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: api.Duration(p.Saved),
 			Weight: float64(p.Weight) / 1000, Benefit: p.Benefit.Seconds(), Worth: p.Worth, Made: p.Made, Text: p.Text}
 		for k := range p.Moves {
 			x := &p.Moves[k]

@@ -50,7 +50,7 @@ func TestMoves(t *testing.T) {
 	gang := submit(t, m, "sleep 1000", func(s *api.Submission) {
 		s.GPUs, s.Level, s.Required, s.Estimate = 2, "nvlink", true, api.Duration(time.Hour)
 	})
-	if _, err := m.MakeMoves(t.Context(), gang); err == nil || !strings.Contains(err.Error(), "off") {
+	if _, err := m.MakeMoves(t.Context(), &api.MovesRequest{Job: gang}); err == nil || !strings.Contains(err.Error(), "off") {
 		t.Fatalf("moves that the configuration does not allow: %v", err)
 	}
 	s := m.settings()
@@ -58,7 +58,7 @@ func TestMoves(t *testing.T) {
 	if _, err := m.Reconfigure(t.Context(), s, "ann", "defragment: off -> plan"); err != nil {
 		t.Fatal(err)
 	}
-	list, err := m.PlanMoves(0)
+	list, err := m.PlanMoves(&api.MovesRequest{})
 	if err != nil || len(list) != 1 || !list[0].Worth || list[0].Made || len(list[0].Moves) != 1 || list[0].Job != gang {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -66,11 +66,11 @@ func TestMoves(t *testing.T) {
 	if w, err := m.Why(t.Context(), gang, true); err != nil || !strings.Contains(w.Moves, fmt.Sprintf("job %d (1 GPU) from n1:", mover)) {
 		t.Errorf("why: %q, %v", w.Moves, err)
 	}
-	if _, err := m.PlanMoves(99); err == nil {
+	if _, err := m.PlanMoves(&api.MovesRequest{Job: 99}); err == nil {
 		t.Error("moves for a job that there is not")
 	}
 	until(t, m, gang, api.StatePending) // a question changes nothing
-	if list, err = m.MakeMoves(t.Context(), gang); err != nil || len(list) != 1 || !list[0].Made {
+	if list, err = m.MakeMoves(t.Context(), &api.MovesRequest{Job: gang}); err != nil || len(list) != 1 || !list[0].Made {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	s = m.settings() // the engine begins anew from what is stored, as when a daemon dies

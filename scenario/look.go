@@ -17,11 +17,12 @@ import (
 // job waits, moves which moves would let it start, show what nodes or queues hold.
 type lookCmd struct {
 	choice
-	run  *runCmd
-	what string // job, moves, nodes or queues
-	job  string
-	at   cluster.Time
-	set  bool // at= was given
+	run     *runCmd
+	what    string // job, moves, nodes or queues
+	job     string
+	compact engine.Compact // moves: that empty nodes
+	at      cluster.Time
+	set     bool // at= was given
 }
 
 // choice selects variants by policy, placer and backfill.
@@ -73,6 +74,12 @@ var lookKeys = []key[lookCmd]{
 	}},
 }
 
+// moveKeys are those of moves.
+var moveKeys = append(slices.Clone(lookKeys), key[lookCmd]{name: "compact", set: func(l *lookCmd, v string) (err error) {
+	l.compact, err = engine.ParseCompact(v)
+	return err
+}})
+
 func (p *parser) explain(args []string) error {
 	l := &lookCmd{what: "job"}
 	if err := apply(l, lookKeys, args); err != nil {
@@ -86,11 +93,11 @@ func (p *parser) explain(args []string) error {
 
 func (p *parser) moves(args []string) error {
 	l := &lookCmd{what: "moves"}
-	if err := apply(l, lookKeys, args); err != nil {
+	if err := apply(l, moveKeys, args); err != nil {
 		return err
 	}
-	if l.job == "" {
-		return errors.New("say which job: moves job=big at=30m")
+	if (l.job == "") == (l.compact == engine.NoCompact) {
+		return errors.New("say which job, or what nodes are to be emptied for: moves job=big at=30m, moves compact=nodes at=30m")
 	}
 	return p.look(l)
 }
@@ -161,6 +168,9 @@ func (l *lookCmd) render(all []*played) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		if l.compact != engine.NoCompact {
+			return p.movesLines(e.LookForEmptying(l.compact)), nil
+		}
 		jobs, err := p.set.lookup(l.job)
 		if err != nil {
 			return nil, err
@@ -183,7 +193,9 @@ func (p *played) movesLines(list []engine.Moves) (out []string) {
 			out = append(out, fmt.Sprintf("move %s (%d GPUs) from %s to %s: costs %s of GPU time (checkpoint %s, restart %s, lost %s)", name(x.Job), x.GPUs,
 				strings.Join(x.From, ","), strings.Join(x.To, ","), human(x.Cost), human(x.Stop), human(x.Restart), human(x.Lost)))
 		}
-		if len(m.Moves) > 0 {
+		if m.Empties != "" {
+			out = append(out, fmt.Sprintf("%s is empty then: gains %s, costs %s", m.Empties, human(m.Benefit), human(m.Cost)))
+		} else if len(m.Moves) > 0 {
 			without := "unknown"
 			if m.Without != cluster.Never {
 				without = clock(m.Without)

@@ -23,11 +23,12 @@ func (s *Server) rules(a huma.API) {
 			return &struct{ Body api.Policy }{p}, problem(err)
 		})
 	huma.Register(a, huma.Operation{OperationID: "set-policy", Method: http.MethodPost, Path: "/v1/policy", Summary: "Change the policy, or say what a change would do"}, s.setPolicy)
-	huma.Register(a, huma.Operation{OperationID: "moves", Method: http.MethodGet, Path: "/v1/moves", Summary: "Which moves of running jobs would let waiting ones start"},
+	huma.Register(a, huma.Operation{OperationID: "moves", Method: http.MethodGet, Path: "/v1/moves", Summary: "Which moves of running jobs would let waiting ones start, or empty nodes"},
 		func(_ context.Context, in *struct {
-			Job int `query:"job" minimum:"1" doc:"One waiting job; absent: whichever it helps"`
+			Job     int    `query:"job" minimum:"1" doc:"One waiting job; absent: whichever it helps"`
+			Compact string `query:"compact" enum:"usable,nodes" doc:"Instead, moves that empty nodes, for either gain"`
 		}) (*struct{ Body []api.Moves }, error) {
-			list, err := s.m.PlanMoves(in.Job)
+			list, err := s.m.PlanMoves(&api.MovesRequest{Job: in.Job, Compact: in.Compact})
 			return &struct{ Body []api.Moves }{list}, problem(err)
 		})
 	huma.Register(a, huma.Operation{OperationID: "make-moves", Method: http.MethodPost, Path: "/v1/moves", Summary: "Make the moves that are worth it"}, s.makeMoves)
@@ -37,7 +38,7 @@ func (s *Server) rules(a huma.API) {
 func (s *Server) makeMoves(ctx context.Context, in *struct{ Body api.MovesRequest }) (*struct{ Body []api.Moves }, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitWait)
 	defer cancel()
-	list, err := s.m.MakeMoves(ctx, in.Body.Job)
+	list, err := s.m.MakeMoves(ctx, &in.Body)
 	return &struct{ Body []api.Moves }{list}, problem(err)
 }
 

@@ -20,21 +20,26 @@ import (
 )
 
 type defragFlags struct {
-	apply, asJSON bool
-	journal, at   string
+	apply, asJSON        bool
+	journal, at, compact string
 }
 
 // newDefrag says which moves would let waiting jobs start, and makes them.
 func newDefrag() *cobra.Command {
 	var f defragFlags
 	c := &cobra.Command{
-		Use: "defrag [JOB]", Short: "Say which running jobs to move so that a waiting one fits, and what that costs", Args: cobra.MaximumNArgs(1),
+		Use: "defrag [JOB]", Short: "Say which running jobs to move so that a waiting one fits or nodes are empty, and what that costs", Args: cobra.MaximumNArgs(1),
 		Long: "Enough GPUs may be free for a gang, but not together. Says for which waiting jobs moving others would help: who would go\n" +
 			"where, how much GPU time that loses, and how much earlier the job would start. Nothing is changed without --apply, which makes\n" +
-			"the moves that gain more than they cost (operators may): where they go is booked before anybody stops.",
-		Example:           "  muster defrag\n  muster defrag 42 --json\n  muster defrag 42 --apply\n  muster defrag big --journal fifo.journal --at 2h30m",
+			"the moves that gain more than they cost (operators may): where they go is booked before anybody stops.\n" +
+			"--compact moves jobs off nodes for whom others in use have room, while nobody waits for room: so that more of what is free is of\n" +
+			"use to the tasks submitted last (usable), or, with --compact=nodes, so that nodes are empty.",
+		Example:           "  muster defrag\n  muster defrag 42 --json\n  muster defrag --compact=nodes\n  muster defrag 42 --apply\n  muster defrag big --journal fifo.journal --at 2h30m",
 		ValidArgsFunction: completeJobs(),
 		RunE: func(c *cobra.Command, args []string) error {
+			if f.compact != "" && len(args) > 0 {
+				return usage(errors.New("--compact empties nodes for nobody in particular: name no job (and write --compact=nodes)"))
+			}
 			if f.journal != "" {
 				return f.lookBack(c.OutOrStdout(), args)
 			}
@@ -42,6 +47,8 @@ func newDefrag() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&f.apply, "apply", false, "make the moves that are worth it")
+	c.Flags().StringVar(&f.compact, "compact", "", "empty nodes, as far as that gains more than it costs: usable GPUs, or empty nodes")
+	c.Flags().Lookup("compact").NoOptDefVal = engine.UsableGPUs.String()
 	c.Flags().BoolVar(&f.asJSON, "json", false, "JSON")
 	c.Flags().StringVar(&f.journal, "journal", "", "look at a journal instead of a daemon")
 	c.Flags().StringVar(&f.at, "at", "", "with --journal: the instant, since the start (default: the end of the journal)")
@@ -60,11 +67,14 @@ func (f *defragFlags) ask(c *cobra.Command, args []string) error {
 	var list []api.Moves
 	var err error
 	if f.apply {
-		err = cl.Do(c.Context(), http.MethodPost, "/v1/moves", &api.MovesRequest{Job: job}, &list)
+		err = cl.Do(c.Context(), http.MethodPost, "/v1/moves", &api.MovesRequest{Job: job, Compact: f.compact}, &list)
 	} else {
 		path := "/v1/moves"
 		if job != 0 {
 			path += "?" + url.Values{"job": {strconv.Itoa(job)}}.Encode()
+		}
+		if f.compact != "" {
+			path += "?" + url.Values{"compact": {f.compact}}.Encode()
 		}
 		err = cl.Do(c.Context(), http.MethodGet, path, nil, &list)
 	}
@@ -84,13 +94,22 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 	}
 	for i := range list {
 		p := &list[i]
-		fmt.Fprintf(w, "job %d (%d GPUs): %s\n", p.Job, p.GPUs, p.Verdict())
+		switch {
+		case p.Job > 0:
+			fmt.Fprintf(w, "job %d (%d GPUs): %s\n", p.Job, p.GPUs, p.Verdict())
+		case p.Empties != "":
+			fmt.Fprintf(w, "node %s (%d GPUs): %s\n", p.Empties, p.GPUs, p.Verdict())
+		default:
+			fmt.Fprintln(w, p.Verdict())
+		}
 		for k := range p.Moves {
 			x := &p.Moves[k]
 			fmt.Fprintf(w, "  job %d (%d GPUs) from %s to %s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", x.Job, x.GPUs,
 				strings.Join(x.From, ","), strings.Join(x.To, ","), gpuSeconds(x.Cost), x.Stop, x.Restart, x.Lost)
 		}
-		if len(p.Moves) > 0 {
+		if p.Empties != "" {
+			fmt.Fprintf(w, "  gains %s of GPU time for %s\n", gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
+		} else if len(p.Moves) > 0 {
 			without := "no start is in sight without"
 			if p.Without != nil {
 				without = "without at " + p.Without.Local().Format(time.DateTime)
@@ -118,14 +137,10 @@ func (f *defragFlags) lookBack(w io.Writer, args []string) error {
 	if err != nil {
 		return err
 	}
-	id := cluster.NoJob
-	if len(args) > 0 {
-		var ok bool
-		if id, ok = e.FindJob(args[0]); !ok {
-			return fmt.Errorf("%s: no job has the number or name %q by then", f.journal, args[0])
-		}
+	list, err := f.lookIn(e, args)
+	if err != nil {
+		return err
 	}
-	list := e.LookForMoves(id)
 	if f.asJSON {
 		if list == nil {
 			list = []engine.Moves{}
@@ -136,7 +151,30 @@ func (f *defragFlags) lookBack(w io.Writer, args []string) error {
 		fmt.Fprintln(w, "no job waits for room")
 	}
 	for i := range list {
+		if list[i].Job == cluster.NoJob {
+			fmt.Fprintln(w, list[i].String())
+			continue
+		}
 		fmt.Fprintf(w, "job %d %s (%d GPUs): %s\n", list[i].Job, list[i].Name, list[i].GPUs, list[i].String())
 	}
 	return nil
+}
+
+// lookIn looks for moves in an engine.
+func (f *defragFlags) lookIn(e *engine.Engine, args []string) ([]engine.Moves, error) {
+	switch {
+	case f.compact != "":
+		by, err := engine.ParseCompact(f.compact)
+		if err != nil {
+			return nil, usage(err)
+		}
+		return e.LookForEmptying(by), nil
+	case len(args) == 0:
+		return e.LookForMoves(cluster.NoJob), nil
+	}
+	id, ok := e.FindJob(args[0])
+	if !ok {
+		return nil, fmt.Errorf("%s: no job has the number or name %q by then", f.journal, args[0])
+	}
+	return e.LookForMoves(id), nil
 }

@@ -60,8 +60,14 @@ func TestDefragSim(t *testing.T) {
 	if out, _, err = muster(t, t.Context(), "defrag", "--journal", log, "--at", "10m"); err != nil || !strings.Contains(out, "from n") {
 		t.Errorf("%s, %v", out, err)
 	}
-	if _, _, err = muster(t, t.Context(), "defrag", "nobody", "--journal", log); err == nil {
-		t.Error("moves for a job that there is not")
+	for _, args := range [][]string{{"nobody"}, {"big", "--compact"}, {"--compact=all"}} {
+		if _, _, err = muster(t, t.Context(), append([]string{"defrag", "--journal", log}, args...)...); err == nil {
+			t.Errorf("%q has an answer", args)
+		}
+	}
+	out, _, err = muster(t, t.Context(), "defrag", "--compact=nodes", "--journal", log, "--at", "90s")
+	if err != nil || !strings.Contains(out, "from n1 to n2; costs 0s of GPU time; empties n1: gains 19h57m") {
+		t.Errorf("%s, %v", out, err)
 	}
 }
 
@@ -76,5 +82,10 @@ func TestDefragServe(t *testing.T) {
 	if err := json.Unmarshal([]byte(d.must("defrag", "2", "--apply", "--json")), &list); err != nil || len(list) != 1 || list[0].Made {
 		t.Errorf("%+v %v", list, err)
 	}
+	d.want(d.must("defrag", "--compact"), "no node is emptied while somebody waits for room", "nothing was changed")
 	d.must("cancel", "1", "2")
+	list = nil
+	if err := json.Unmarshal([]byte(d.must("defrag", "--compact=nodes", "--apply", "--json")), &list); err != nil || len(list) != 1 || !strings.Contains(list[0].Text, "no node can be emptied") {
+		t.Errorf("%+v %v", list, err) // it is one node, and nobody is on it
+	}
 }

@@ -110,7 +110,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
 	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/simulator.md)")
 	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
-	fl.StringVar(&f.defrag, "defragment", "off", "auto: running jobs are moved so that waiting ones fit, where that gains more than it costs; off")
+	fl.StringVar(&f.defrag, "defragment", "off", "running jobs are moved where that gains more than it costs: so that waiting ones fit (auto), and so that nodes are empty (compact: for usable GPUs; compact-nodes); off")
 	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
 	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
 	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none")
