@@ -158,6 +158,7 @@ type Job struct {
 	PerNode     int           `json:"per_node,omitempty"`    // most tasks on one node; 0: as many as fit (Slurm: --ntasks-per-node)
 	NodeLimits  []NodeLimit   `json:"node_limits,omitempty"` // what some nodes take of it, as things are now
 	Isolation   Isolation     `json:"isolation,omitempty"`   // what has to be kept apart from others on its GPUs
+	MinSpeed    int64         `json:"min_speed,omitempty"`   // least part of its speed alone that it accepts on a GPU that it shares, ppm; 0: the cluster's
 	NoPreempt   bool          `json:"no_preempt,omitempty"`  // it waits rather than have others leave
 	Limit       time.Duration `json:"limit,omitempty"`       // wall-clock limit, enforced; 0: the partition's default
 	Estimate    time.Duration `json:"estimate,omitempty"`    // expected run time on the reference GPU; 0: unknown

@@ -226,7 +226,7 @@ func (e *Engine) companyText(j *jobState) string {
 // holds the devices and who is a guest there.
 func SameDevices(a, b []Alloc) bool {
 	return slices.EqualFunc(a, b, func(x, y Alloc) bool {
-		x.Beside, y.Beside = false, false
+		x.Beside, y.Beside, x.Tenant, y.Tenant = false, false, 0, 0
 		return x == y
 	})
 }

@@ -95,6 +95,9 @@ func checkTasks(s *cluster.Job) string {
 		}
 		total += t.Count
 	}
+	if s.MinSpeed < 0 || s.MinSpeed > million {
+		return fmt.Sprintf("least speed %g; between 0 and 1 are possible", float64(s.MinSpeed)/million)
+	}
 	if el := s.Elastic; el != (cluster.Elastic{}) && (el.Min < 1 || el.Max < el.Min || el.Max > cluster.MaxTasks) {
 		return fmt.Sprintf("elastic %d..%d: need 1 <= min <= max", el.Min, el.Max)
 	}
@@ -303,7 +306,7 @@ func (e *Engine) blank() *nodeStore {
 		}
 		n.healthy = uint64(1)<<n.spec.GPUs - 1
 		n.free, n.nfree, n.indexed, n.stopping, n.sizes = n.whole(), int16(popcount(n.whole())), false, nil, sizes{}
-		n.hosts, n.guested = 0, 0
+		n.hosts, n.guested, n.tenants = 0, 0, nil
 		n.devs = make([]device, n.spec.GPUs)
 		for k := range n.devs {
 			n.devs[k] = device{milli: int32(cluster.Whole), mem: b.classes[n.class].model.Memory}

@@ -19,6 +19,8 @@ type books struct {
 	off   map[int]bool     // nodes that a promise shall keep off; looked up only
 	mps   bool             // the shares of one device are of one user
 	user  string           // for whom a place is looked for
+	d     *dumb
+	job   *dumbJob // whose place is looked for
 }
 
 func newBooks(nodes []cluster.Node) books {
@@ -148,7 +150,7 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 		}
 		var left int64
 		if r.Profile == "" {
-			if cutAt(&b.nodes[node], i) || g.slots != 0 || g.milli < r.Share || g.mem < r.Memory || b.another(&g) {
+			if cutAt(&b.nodes[node], i) || g.slots != 0 || g.milli < r.Share || g.mem < r.Memory || b.another(&g) || b.disturbed(node, i) {
 				continue
 			}
 			left = g.milli - r.Share
@@ -222,6 +224,9 @@ func (b *books) one(node, set int, r *cluster.Request, emptiest bool) (allocs []
 			return nil
 		}
 		a := engine.Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << i, Share: int32(r.Share), Mem: r.Memory}
+		if r.Profile == "" {
+			a.Tenant = 1 + int32(b.job.ID)
+		}
 		if b.mps && r.Profile == "" {
 			a.User = b.user
 		}
@@ -257,7 +262,7 @@ func (b *books) room(node int, r *cluster.Request, most int, bound []engine.Allo
 	case shared(r) && r.GPUs > 1: // a device counts once, however much is left of it
 		k := 0
 		for i := range b.nodes[node].GPUs {
-			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && !cutAt(&b.nodes[node], i) && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory && !b.another(&g) {
+			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && !cutAt(&b.nodes[node], i) && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory && !b.another(&g) && !b.disturbed(node, i) {
 				k++
 			}
 		}
@@ -339,6 +344,11 @@ func (b *books) exactly(allocs []engine.Alloc) bool {
 			g := then.gpu(node, bits.TrailingZeros64(a.GPUs))
 			if g.whole > 0 || g.milli < int64(a.Share) || g.mem < a.Mem || g.slots&a.Slots != 0 ||
 				g.tenants > 0 && ((g.slots == 0) != (a.Slots == 0) || g.user != a.User) || g.media && a.Media {
+				return false
+			}
+		}
+		if a.Tenant != 0 {
+			if then.job = then.d.jobs[a.Tenant-1]; then.disturbed(node, bits.TrailingZeros64(a.GPUs)) {
 				return false
 			}
 		}
@@ -432,7 +442,7 @@ func (j *dumbJob) gang() bool { return len(j.Tasks) > 1 || j.Tasks[0].Count > 1 
 
 // place finds devices for the whole gang, or nothing.
 func (d *dumb) place(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc {
-	b.mps, b.user = d.mps, j.User
+	b.mps, b.user, b.d, b.job = d.mps, j.User, d, j
 	for _, stage := range d.stages(j) {
 		for set := range stage {
 			stage[set] = slices.DeleteFunc(stage[set], func(i int) bool {

@@ -15,6 +15,9 @@ func (d *dumb) submit(spec *cluster.Job) {
 	if d.mf != nil {
 		j.shape += fmt.Sprint(d.ownerOf(j))
 	}
+	if j.Shares() {
+		j.shape += fmt.Sprint(spec.Model, spec.MinSpeed)
+	}
 	if d.queued() {
 		j.shape += spec.Queue
 	}

@@ -12,6 +12,7 @@ import (
 
 func (d *dumb) books() books {
 	b := newBooks(d.nodes)
+	b.d = d
 	for _, j := range d.jobs {
 		if j.inBooks() {
 			b.take(j.allocs)

@@ -33,6 +33,8 @@ type dumb struct {
 	drained        map[int]bool // looked up only
 	queues         []cluster.Queue
 	mps            bool             // the shares of one device are of one user
+	pairs          pairs            // what is left of a job beside another in its share
+	minSpeed       int64            // of jobs that state none
 	weights        map[string]int64 // of GPU models; looked up only
 	jobs           []*dumbJob
 	turns          int

@@ -145,7 +145,7 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 				continue
 			}
 			for _, c := range cuts {
-				if !e.takeBack(c.gone, false) { // what was not needed after all is kept
+				if !e.bearsAll(c.gone) || !e.takeBack(c.gone, false) { // what was not needed after all is kept
 					e.shrink(c.v, c.keep, c.gone)
 				}
 			}

@@ -120,6 +120,7 @@ type Engine struct {
 	advance   []advance
 	defrag    defrag
 	past      past
+	between   between
 	demand    demand
 
 	actions []Action
@@ -170,6 +171,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.plans.planner, _ = cfg.Policy.(Planner)
 	e.plans.chooser, _ = cfg.Policy.(Chooser)
 	e.plans.next = cluster.Never
+	e.between.table, _ = cfg.Speeds.(Pairs)
 	e.mode = e.traits.Backfill
 	if cfg.Backfill != nil {
 		e.mode = *cfg.Backfill

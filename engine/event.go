@@ -114,6 +114,7 @@ type Alloc struct {
 	Media   bool          `json:"media,omitempty"`   // ... with the GPU's media engines
 	Mem     cluster.MiB   `json:"mem,omitempty"`     // GPU memory on each shared device
 	User    string        `json:"user,omitempty"`    // whose share it is, where the shares of one device are one user's
+	Tenant  int32         `json:"-"`                 // 1 + the job whose share it is; 0: no share
 	CPU     cluster.Milli `json:"cpu,omitempty"`     // all tasks together
 	RAM     cluster.MiB   `json:"ram,omitempty"`     // all tasks together
 }

@@ -406,7 +406,7 @@ func (s *Site) TakeDevice(node, set, dev int) {
 		s.Take(node, set, 1)
 		return
 	}
-	s.bind(&Alloc{Node: int32(node), Set: int32(set), Tasks: 1, GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, CPU: r.CPU, RAM: r.RAM, User: s.e.ownerOf(s.job)})
+	s.bind(&Alloc{Node: int32(node), Set: int32(set), Tasks: 1, GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, CPU: r.CPU, RAM: r.RAM, User: s.e.ownerOf(s.job), Tenant: tenantOf(s.job)})
 }
 
 // checkFragments computes again what is remembered of nodes.

@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -47,6 +48,13 @@ type nodeState struct {
 	fabric   int32
 	version  uint64 // names its state: grows with each change, and comes back with what is undone
 	sizes    sizes
+	tenants  []tenant // whose shares are on which device, in no order
+}
+
+// tenant is a share of a device.
+type tenant struct {
+	device int8
+	job    int32 // Alloc.Tenant
 }
 
 // sizes counts the tasks on a node by size: shares and slices, of one GPU, of two ...
@@ -244,6 +252,9 @@ func (n *nodeState) applyWhole(a *Alloc, taken bool) {
 func (st *nodeStore) applyShared(n *nodeState, a *Alloc, taken bool) {
 	i := bits.TrailingZeros64(a.GPUs)
 	d := &n.devs[i]
+	if a.Tenant != 0 {
+		n.applyTenant(tenant{int8(i), a.Tenant}, taken)
+	}
 	if taken {
 		d.milli -= a.Share
 		d.mem -= a.Mem
@@ -272,6 +283,16 @@ func (st *nodeStore) applyShared(n *nodeState, a *Alloc, taken bool) {
 		}
 	}
 	st.indexPartial(n)
+}
+
+func (n *nodeState) applyTenant(t tenant, taken bool) {
+	if taken {
+		n.tenants = append(n.tenants, t)
+		return
+	}
+	i, last := slices.Index(n.tenants, t), len(n.tenants)-1
+	n.tenants[i] = n.tenants[last]
+	n.tenants = n.tenants[:last]
 }
 
 // room returns how many tasks fit on the node now (at most most).

@@ -112,7 +112,7 @@ func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) {
 		}
 		back.allocs = j.home[:i+1]
 	}
-	if !e.takeBack(j.home, false) {
+	if !e.bearsAll(j.home) || !e.takeBack(j.home, false) {
 		return nil, false
 	}
 	e.scratch.allocs = append(e.scratch.allocs[:0], j.home...)

@@ -431,7 +431,7 @@ func (e *Engine) dropBack(j *jobState, lifted []*jobState) []*jobState {
 		if v.hosted() && slices.Contains(lifted, e.host(v)) {
 			continue // it comes and goes with whom it is beside
 		}
-		if !e.takeBack(v.allocs, len(v.guests) > 0) {
+		if !e.bearsAll(v.allocs) || !e.takeBack(v.allocs, len(v.guests) > 0) {
 			continue
 		}
 		e.charge(v, 1)

@@ -198,10 +198,10 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	if j.inArray && j.spec.Array != nil {
 		e.deps.array(j.spec.Array.ID).active++
 	}
-	if j.home = slices.Clone(r.Home); !e.validAllocs(r.Home, false) {
+	if j.home = inName(j, r.Home); !e.validAllocs(r.Home, false) {
 		j.home = nil
 	}
-	if j.frozen, j.asleep = slices.Clone(r.Frozen), r.Asleep; r.Frozen == nil && j.home != nil {
+	if j.frozen, j.asleep = inName(j, r.Frozen), r.Asleep; r.Frozen == nil && j.home != nil {
 		j.frozen, j.asleep = j.home, j.done
 	} else if !e.validAllocs(r.Frozen, false) {
 		j.frozen, j.asleep = nil, 0
@@ -289,7 +289,7 @@ func (e *Engine) resumeLost(j *jobState) {
 // resumeHolding books what a job holds, or what it still has to leave.
 func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 	s := e.shapeAt(j.shape)
-	j.allocs, j.leaving, j.resizing, j.waits = slices.Clone(r.Allocs), slices.Clone(r.Leaving), r.Resizing, r.Waits
+	j.allocs, j.leaving, j.resizing, j.waits = inName(j, r.Allocs), inName(j, r.Leaving), r.Resizing, r.Waits
 	j.tasks, j.devices = r.Tasks, int32(s.devices(int(r.Tasks)))
 	j.milli, j.packed = e.heldMilli(j), r.Packed
 	leaves := j.leaving

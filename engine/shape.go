@@ -103,6 +103,10 @@ func shapeKey(buf []byte, j *cluster.Job) []byte {
 
 func (e *Engine) shapeOf(j *cluster.Job) int32 {
 	e.scratch.key = shapeKey(e.scratch.key[:0], j)
+	if j.Shares() { // beside whom it may be
+		e.scratch.key = append(binary.AppendVarint(e.scratch.key, int64(len(j.Model))), j.Model...)
+		e.scratch.key = binary.AppendVarint(e.scratch.key, j.MinSpeed)
+	}
 	if e.cfg.Spec.Sharing == cluster.MPS && j.Shares() { // what fits for one user may not for another
 		e.scratch.key = append(e.scratch.key, j.User...)
 	}

@@ -168,7 +168,7 @@ func (s *Site) devices(n *nodeState) uint64 {
 	if s.e.cfg.Spec.Sharing == cluster.MPS {
 		on &^= n.others(s.job.spec.User)
 	}
-	return on
+	return on &^ s.e.shunned(n, s.job)
 }
 
 // others is the devices on which shares of somebody else are.
@@ -451,7 +451,7 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 		s.own = 0
 		for i := range r.GPUs {
 			dev := s.pickDevice(node, set, pick)
-			a := Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, User: s.e.ownerOf(s.job)}
+			a := Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, User: s.e.ownerOf(s.job), Tenant: tenantOf(s.job)}
 			if i == 0 { // CPU and RAM count once for each task
 				a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
 			}
@@ -550,5 +550,5 @@ func (s *Site) sliceAlloc(a *Alloc, r *cluster.Request) {
 	a.Slots = p.Mask(start)
 	a.Compute, a.Media = uint8(p.Compute), p.Media()
 	a.Share = int32(int64(p.Compute) * cluster.Whole / int64(model.Compute))
-	a.Mem, a.User = min(p.Memory, d.mem), ""
+	a.Mem, a.User, a.Tenant = min(p.Memory, d.mem), "", 0
 }

@@ -172,8 +172,10 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 	if queues != nil {
 		spec.Queues = queues(r)
 	}
+	among, least := randomPairs(seed)
 	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, weights: weights, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
-	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HalfLife: 20 * time.Minute}); err != nil {
+	w.d.pairs, w.d.minSpeed, spec.MinSpeed = among, least, least
+	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HalfLife: 20 * time.Minute, Speeds: w.d.pairs}); err != nil {
 		if queues != nil {
 			return 0 // more is guaranteed than there is
 		}
@@ -275,6 +277,7 @@ func (w *pair) job(at cluster.Time) *cluster.Job {
 	}
 	j.AnyOf = len(j.After) > 1 && chance(r, 30)
 	boundNodes(w.more, j, w.d.nodes)
+	randomModel(j)
 	if chance(r, 40) { // arrays are seven jobs with consecutive numbers, or the last of them
 		first := j.ID / 7 * 7
 		j.Array = &cluster.Array{ID: first, Index: int(j.ID - first), Cap: 1 + int(first)%3}

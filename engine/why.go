@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sort"
@@ -154,7 +155,7 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 	e.held = nil
 	switch free := e.fitsNow(j, s); {
 	case !free:
-		y.Blockers = append(y.Blockers, e.roomText(s))
+		y.Blockers = append(y.Blockers, cmp.Or(e.shunnedText(j, s), e.roomText(s)))
 	case !fits && constrained:
 		y.Blockers = append(y.Blockers, "would delay a reservation: "+e.reservationText(j))
 	case len(y.Blockers) == 0 && len(before) > 0:

@@ -73,6 +73,14 @@ func (b Belief) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 
 	return b.Model.Rate(j, p) * Million / max(1, alone)
 }
 
+// Pair implements engine.Pairs.
+func (b Belief) Pair(model, beside string) int64 {
+	j, p := cluster.Job{Model: model}, Placement{GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: 1}
+	alone := b.Model.Rate(&j, p)
+	p.Partners = []string{beside}
+	return b.Model.Rate(&j, p) * Million / max(1, alone)
+}
+
 // Slice implements engine.Speeds.
 func (b Belief) Slice(j *cluster.Job, gpu, profile string, part int64) int64 {
 	return b.Model.Rate(j, Placement{GPU: gpu, GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: part, Profile: profile})

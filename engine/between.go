@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Jobs in shares of one GPU slow each other down (F-gpulet-interference). What is left
+// of a job's speed on a device is the product of what is left of it beside each of the
+// others there. A share goes beside others only if everybody then keeps what they ask
+// for (cluster.Job.MinSpeed), and if what it does there is more than what the others
+// lose by it, each in units of its speed alone. Their loss counts as if each had been
+// alone there, which is the most that it can be: so who may go beside many may go
+// beside a part of them, and whom nobody takes now nobody takes before somebody leaves.
+
+// Pairs is a Speeds that knows what jobs in shares of one GPU do to each other.
+type Pairs interface {
+	// Pair returns what is left of the speed of a job of one model in its share of a
+	// GPU beside a job of another, in ppm; 1,000,000 where nobody knows.
+	Pair(model, beside string) int64
+}
+
+// between is what the engine knows of jobs that share a GPU.
+type between struct {
+	table    Pairs               // nil: nobody stated anything
+	believed map[[2]string]int64 // what the table said; looked up only
+}
+
+// tenantOf is how the allocations of a job's shares name it (Alloc.Tenant).
+func tenantOf(j *jobState) int32 { return int32(j.spec.ID) + 1 }
+
+// inName is a copy of a job's allocations in which shares are its own.
+func inName(j *jobState, allocs []Alloc) []Alloc {
+	list := slices.Clone(allocs)
+	for i := range list {
+		if list[i].Share != 0 && list[i].Slots == 0 {
+			list[i].Tenant = tenantOf(j)
+		}
+	}
+	return list
+}
+
+// minSpeed is the least part of its speed alone that a job accepts in a share, ppm.
+func (e *Engine) minSpeed(j *jobState) int64 { return cmp.Or(j.spec.MinSpeed, e.cfg.Spec.MinSpeed) }
+
+// left is what is left of a job's speed beside another, in ppm. That a job would be
+// faster in company is not counted upon.
+func (e *Engine) left(j, beside *jobState) int64 {
+	key := [2]string{j.spec.Model, beside.spec.Model}
+	f, ok := e.between.believed[key]
+	if !ok {
+		f = min(e.between.table.Pair(key[0], key[1]), million)
+		if e.between.believed == nil {
+			e.between.believed = map[[2]string]int64{}
+		}
+		e.between.believed[key] = f
+	}
+	return f
+}
+
+// knowsPairs reports whether it matters who is beside whom. On Kubernetes the kubelet
+// chooses the device, so that nobody can say who will be.
+func (e *Engine) knowsPairs() bool { return e.between.table != nil && !e.cfg.Unshared }
+
+// company lists the jobs with shares of a device, but for one, by number.
+func (e *Engine) company(n *nodeState, dev int, but *jobState) (list []*jobState) {
+	for _, t := range n.tenants {
+		if o := e.jobs[t.job-1]; int(t.device) == dev && t.job != tenantOf(but) && !slices.Contains(list, o) {
+			list = append(list, o)
+		}
+	}
+	slices.SortFunc(list, func(a, b *jobState) int { return cmp.Compare(a.spec.ID, b.spec.ID) })
+	return list
+}
+
+// speedAmong is what is left of a job's speed among others, in ppm.
+func (e *Engine) speedAmong(j *jobState, others ...*jobState) int64 {
+	v := int64(million)
+	for _, o := range others {
+		if o != j {
+			v = v * e.left(j, o) / million
+		}
+	}
+	return v
+}
+
+// disturbed says why a job does not go beside others on a device.
+type disturbed struct {
+	who  *jobState // who would be slower than it accepts; nil: the others would lose more than the job does
+	left int64     // what would be left of its speed, ppm
+	lost int64     // who is nil: what the others would lose together, ppm
+}
+
+// disturbs reports whether the job must not go beside others, and why.
+func (e *Engine) disturbs(j *jobState, others []*jobState) (d disturbed, yes bool) {
+	own, lost := e.speedAmong(j, others...), int64(0)
+	if own < e.minSpeed(j) {
+		return disturbed{who: j, left: own}, true
+	}
+	for _, o := range others {
+		if least := e.minSpeed(o); least > 0 {
+			if v := e.speedAmong(o, others...) * e.left(o, j) / million; v < least {
+				return disturbed{who: o, left: v}, true
+			}
+		}
+		lost += million - e.left(o, j)
+	}
+	return disturbed{left: own, lost: lost}, own <= lost
+}
+
+// shunned is the devices of a node on which there are others beside whom the job must
+// not go.
+func (e *Engine) shunned(n *nodeState, j *jobState) (mask uint64) {
+	if len(n.tenants) == 0 || !e.knowsPairs() || !j.spec.Shares() {
+		return 0
+	}
+	seen := uint64(0)
+	for _, t := range n.tenants {
+		if seen>>t.device&1 == 1 {
+			continue
+		}
+		seen |= 1 << t.device
+		if _, yes := e.disturbs(j, e.company(n, int(t.device), j)); yes {
+			mask |= 1 << t.device
+		}
+	}
+	return mask
+}
+
+// bearsAll reports whether nobody is disturbed too much if a job has these shares again.
+func (e *Engine) bearsAll(allocs []Alloc) bool {
+	for i := range allocs {
+		if a := &allocs[i]; a.Tenant != 0 && e.shunned(&e.st.nodes[a.Node], e.jobs[a.Tenant-1])&a.GPUs != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// shunnedText says beside whom a job does not go that would have room there, of all
+// such devices on that where most would be left of its own speed; "": there is none.
+func (e *Engine) shunnedText(j *jobState, s *shape) (text string) {
+	r, best := &s.sets[0].Request, int64(-1)
+	if !e.knowsPairs() || !r.Fractional() || r.Profile != "" {
+		return ""
+	}
+	site := Site{e: e, job: j, req: s.sets}
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		if !n.indexed || !s.any.has(n.class) {
+			continue
+		}
+		for m := e.shunned(n, j) & n.healthy; m != 0; m &= m - 1 {
+			dev := bits.TrailingZeros64(m)
+			others := e.company(n, dev, j)
+			if own := e.speedAmong(j, others...); own > best {
+				if _, ok := site.deviceLeft(n, dev, r); ok {
+					d, _ := e.disturbs(j, others)
+					best, text = own, e.disturbedText(j, others, d)
+				}
+			}
+		}
+	}
+	return text
+}
+
+// disturbedText is why a job does not go beside others.
+func (e *Engine) disturbedText(j *jobState, others []*jobState, d disturbed) string {
+	names := ""
+	for _, o := range others {
+		names += ", " + cmp.Or(o.spec.Model, o.label())
+	}
+	names = names[2:]
+	switch d.who {
+	case j:
+		return fmt.Sprintf("beside %s it would be at %s of its speed, it asks for %s", names, partText(d.left), leastText(e.minSpeed(j)))
+	case nil:
+		return fmt.Sprintf("beside %s it would be at %s of its speed, and cost the others %s of theirs", names, partText(d.left), partText(d.lost))
+	}
+	return fmt.Sprintf("beside it %s would be at %s of its speed, and asks for %s", d.who.label(), partText(d.left), leastText(e.minSpeed(d.who)))
+}
+
+// partText writes ppm as a factor, to the hundredth and never more than it is.
+func partText(ppm int64) string { return fmt.Sprintf("%.2f", float64(ppm/10_000)/100) }
+
+// leastText writes the part of its speed that a job asks for as it was stated.
+func leastText(ppm int64) string { return fmt.Sprintf("%g", float64(ppm)/million) }
+
+// Company lists the other jobs with shares of the GPUs of which a job has shares, by
+// number.
+func (e *Engine) Company(id cluster.JobID) (ids []cluster.JobID) {
+	j := e.job(id)
+	if j == nil || !j.booked() {
+		return nil
+	}
+	for i := range j.allocs {
+		if a := &j.allocs[i]; a.Tenant != 0 {
+			for _, o := range e.company(&e.st.nodes[a.Node], bits.TrailingZeros64(a.GPUs), j) {
+				if !slices.Contains(ids, o.spec.ID) {
+					ids = append(ids, o.spec.ID)
+				}
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
