@@ -82,11 +82,7 @@ func (e *Engine) loseHomes(id int32) {
 			continue
 		}
 		e.touch(j)
-		if j.home == nil {
-			j.forget()
-			continue
-		}
-		was := j.eligible
+		was := j.eligible // also without a home, which it gave up with a placement that was taken back
 		e.dequeue(j)
 		j.forget()
 		if was {
