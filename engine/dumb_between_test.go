@@ -33,10 +33,10 @@ func randomPairs(seed uint64) (p pairs, least int64) {
 	r := rand.New(rand.NewPCG(seed, 0x62657477))
 	for _, a := range []string{"a", "b", "c"} {
 		for _, b := range []string{"a", "b", "c"} {
-			p[[2]string{a, b}] = pick[int64](r, 0, 0, 300_000, 600_000, 800_000, 950_000, 1_200_000)
+			p[[2]string{a, b}] = pick[int64](r, 0, 100_000, 300_000, 600_000, 900_000, 1_200_000)
 		}
 	}
-	return p, pick[int64](r, 0, 0, 500_000, 700_000)
+	return p, pick[int64](r, 0, 0, 0, 500_000)
 }
 
 // disturbed: the job, or one that has a share of the device, would keep less of its
@@ -74,5 +74,5 @@ func (b *books) disturbed(node, dev int) bool {
 // randomModel says what a job computes, and how little of its speed it accepts.
 func randomModel(j *cluster.Job) {
 	r := rand.New(rand.NewPCG(uint64(j.ID), uint64(j.Submit)))
-	j.Model, j.MinSpeed = pick(r, "a", "b", "c"), pick[int64](r, 0, 0, 0, 600_000, 850_000)
+	j.Model, j.MinSpeed = pick(r, "a", "b", "c"), pick[int64](r, 0, 0, 0, 0, 400_000, 800_000)
 }

@@ -16,7 +16,7 @@ import (
 // slow and meant for tests; it changes nothing that decisions depend on.
 func (e *Engine) CheckInvariants() error {
 	var errs []error
-	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBeside, e.checkBooks, e.checkPhysical, e.checkIndexes,
+	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBeside, e.checkTenants, e.checkBooks, e.checkPhysical, e.checkIndexes,
 		e.checkLists, e.checkLanes, e.checkUsage, e.checkPast, e.checkFragments, e.checkWaits, e.checkDependencies, e.checkWork, e.checkWhys} {
 		if err := check(); err != nil {
 			errs = append(errs, err)

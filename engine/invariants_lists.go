@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -468,6 +469,44 @@ func (e *Engine) checkLine(j *jobState, expected cluster.Time) error {
 	}
 	if w := e.Line(at + 1)[at]; w.Expected != expected {
 		return fmt.Errorf("job %d is expected at %v; the line says %v", j.spec.ID, expected, w.Expected)
+	}
+	return nil
+}
+
+// checkTenants recomputes who has shares of which devices. Nobody is then disturbed
+// more than it accepts, as far as is believed.
+func (e *Engine) checkTenants() error {
+	want := make([][]tenant, len(e.st.nodes))
+	for _, j := range e.jobs {
+		if j == nil || !j.booked() {
+			continue
+		}
+		for i := range j.allocs {
+			a := &j.allocs[i]
+			if (a.Tenant != 0) != (a.Share != 0 && a.Slots == 0) || a.Tenant != 0 && a.Tenant != tenantOf(j) {
+				return fmt.Errorf("job %d has a share of %d: %+v", j.spec.ID, a.Tenant-1, *a)
+			}
+			if a.Tenant != 0 {
+				want[a.Node] = append(want[a.Node], tenant{int8(bits.TrailingZeros64(a.GPUs)), a.Tenant})
+			}
+		}
+	}
+	for id := range want {
+		n := &e.st.nodes[id]
+		have := slices.Clone(n.tenants)
+		for _, list := range [][]tenant{have, want[id]} {
+			slices.SortFunc(list, func(a, b tenant) int { return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.job, b.job)) })
+		}
+		if !slices.Equal(have, want[id]) {
+			return fmt.Errorf("node %d: shares are %v, recomputed %v", id, have, want[id])
+		}
+		for i := 0; i < len(have) && e.knowsPairs(); i++ {
+			t := have[i]
+			j := e.jobs[t.job-1]
+			if v := e.speedAmong(j, e.company(n, int(t.device), j)...); v < e.minSpeed(j) {
+				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.spec.ID, v, t.device, e.minSpeed(j))
+			}
+		}
 	}
 	return nil
 }

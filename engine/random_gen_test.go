@@ -106,6 +106,9 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	if chance(r, 30) {
 		sc.cfg.Defrag = &engine.Defrag{Auto: chance(r, 20), Every: seconds(700)}
 	}
+	if among, least := randomPairs(seed); seed%2 == 0 {
+		sc.cfg.Speeds, sc.cfg.Spec.MinSpeed = among, least
+	}
 	return sc, nil
 }
 
@@ -374,6 +377,7 @@ func (g *generator) job(id cluster.JobID) *cluster.Job {
 	}
 	j.Hold = chance(r, 4)
 	j.Skew = pick[int64](r, 0, 0, 50, 500)
+	randomModel(j)
 	return j
 }
 
