@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +69,10 @@ func (s *Submission) names(j *cluster.Job) (err error) {
 	if j.Isolation, err = cluster.ParseIsolation(s.Isolation); err != nil {
 		return bad("isolation", "%v", err)
 	}
+	if !(s.MinSpeed >= 0 && s.MinSpeed <= 1) {
+		return bad("min_speed", "%g is not a part of its speed, between 0 and 1", s.MinSpeed)
+	}
+	j.MinSpeed = int64(math.Round(s.MinSpeed * 1_000_000))
 	if s.Level != "" {
 		if j.Topology.Level, err = cluster.ParseLevel(s.Level); err != nil {
 			return bad("level", "%v", err)

@@ -63,6 +63,7 @@ type Submission struct {
 	Profile   string   `json:"profile,omitempty" doc:"MIG profile instead of whole devices, such as 1g.10gb"`
 	Isolation string   `json:"isolation,omitempty" enum:"none,memory,full" doc:"What must be kept apart from others on its GPUs: nothing, its memory, or memory, compute and faults; with a share, the way of sharing follows from it"`
 	Prompt    bool     `json:"latency_sensitive,omitempty" doc:"It cannot wait while others have their turns on a GPU that it shares"`
+	MinSpeed  float64  `json:"min_speed,omitempty" minimum:"0" maximum:"1" doc:"Least part of its speed alone that it accepts in a share of a GPU; 0: the configured one"`
 	CPU       int64    `json:"cpu,omitempty" minimum:"0" doc:"Milli-cores of each task"`
 	RAM       int64    `json:"ram,omitempty" minimum:"0" doc:"Host memory of each task, MiB"`
 	GPUTypes  []string `json:"gpu_types,omitempty" doc:"Acceptable GPU models in order of preference; any if empty"`

@@ -16,6 +16,7 @@ type Update struct {
 	Share       *int64     `json:"share,omitempty" minimum:"0" maximum:"1000" doc:"Milli-GPU of each device; 0: whole devices"`
 	Memory      *int64     `json:"gpu_memory,omitempty" minimum:"0" doc:"GPU memory needed on each device, MiB"`
 	Isolation   *string    `json:"isolation,omitempty" enum:"none,memory,full"`
+	MinSpeed    *float64   `json:"min_speed,omitempty" minimum:"0" maximum:"1"`
 	CPU         *int64     `json:"cpu,omitempty" minimum:"0" doc:"Milli-cores of each task"`
 	RAM         *int64     `json:"ram,omitempty" minimum:"0" doc:"Host memory of each task, MiB"`
 	GPUTypes    *[]string  `json:"gpu_types,omitempty"`
@@ -51,6 +52,7 @@ func (u *Update) Apply(s Submission) Submission {
 	set(&s.Profile, u.Profile)
 	set(&s.Memory, u.Memory)
 	set(&s.Isolation, u.Isolation)
+	set(&s.MinSpeed, u.MinSpeed)
 	set(&s.CPU, u.CPU)
 	set(&s.RAM, u.RAM)
 	set(&s.GPUTypes, u.GPUTypes)

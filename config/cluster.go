@@ -22,9 +22,10 @@ import (
 
 type clusterFile struct {
 	Name         string            `yaml:"name"`
-	Epoch        string            `yaml:"epoch"`    // RFC 3339: the calendar time of a simulation's start
-	Timezone     string            `yaml:"timezone"` // "+01:00", for windows
-	Sharing      string            `yaml:"sharing"`  // time-slicing (if it is not there) or mps
+	Epoch        string            `yaml:"epoch"`     // RFC 3339: the calendar time of a simulation's start
+	Timezone     string            `yaml:"timezone"`  // "+01:00", for windows
+	Sharing      string            `yaml:"sharing"`   // time-slicing (if it is not there) or mps
+	MinSpeed     float64           `yaml:"min_speed"` // least part of its speed that a job accepts in a share of a GPU, if it states none; 0: any
 	Models       []modelFile       `yaml:"models"`
 	Nodes        []nodeFile        `yaml:"nodes"`
 	Partitions   []partitionFile   `yaml:"partitions"`
@@ -239,7 +240,11 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 			return nil, At(err, "sharing")
 		}
 	}
-	if f.Epoch != "" {
+	least, err := minSpeed(f.MinSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if s.MinSpeed = least; f.Epoch != "" {
 		t, err := time.Parse(time.RFC3339, f.Epoch)
 		if err != nil {
 			return nil, fmt.Errorf("epoch %q is not a time such as 2026-11-16T00:00:00Z", f.Epoch)

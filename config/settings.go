@@ -102,6 +102,9 @@ func (c *Serve) atStart(add func(live bool, key, value string), sample string) {
 	add(false, "sharing.mig", c.Sharing.MIG)
 	add(false, "sharing.mps_program", c.Sharing.Program)
 	add(false, "sharing.over_memory", c.Sharing.OverMemory)
+	if c.Sharing.MinSpeed > 0 {
+		add(false, "sharing.min_speed", number(float64(c.Sharing.MinSpeed)/perf.Million))
+	}
 }
 
 // KeepStart takes over from a running configuration what counts only when the

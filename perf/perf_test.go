@@ -41,6 +41,16 @@ func TestRate(t *testing.T) {
 	}
 }
 
+// What jobs in shares do to each other is a matter of the pair alone.
+func TestPair(t *testing.T) {
+	b := Belief{&Table{Speed: map[string]map[string]int64{"*": {"T4": 250_000}}, Pairs: map[Pair]int64{{"r", "b"}: 700_000, {"*", "x"}: 900_000}}}
+	for pair, want := range map[Pair]int64{{"r", "b"}: 700_000, {"b", "r"}: 1_000_000, {"r", "x"}: 900_000} {
+		if got := b.Pair(pair[0], pair[1]); got != want {
+			t.Errorf("%v: %d ppm, want %d", pair, got, want)
+		}
+	}
+}
+
 func TestRateIsNeverZero(t *testing.T) {
 	tab := &Table{Speed: map[string]map[string]int64{"*": {"T4": 1}}, Pairs: map[Pair]int64{{"*", "*"}: 1}}
 	if got := tab.Rate(&cluster.Job{}, Placement{GPU: "T4", Partners: []string{"a"}}); got != 1 {

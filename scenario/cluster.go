@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // nodesArg is the short form of a cluster line: so many equal nodes.
@@ -124,20 +125,30 @@ func (p *parser) indented() string {
 }
 
 // perf takes a performance table, as --perf does.
-func (p *parser) perf(args []string) error {
+func (p *parser) perf(args []string) (err error) {
+	p.set.perf, err = p.table("perf", args)
+	return err
+}
+
+// believed takes what the scheduler knows instead.
+func (p *parser) believed(args []string) (err error) {
+	p.set.belief, err = p.table("believed", args)
+	return err
+}
+
+func (p *parser) table(what string, args []string) (*perf.Table, error) {
 	if len(args) > 0 {
-		return errors.New("perf takes no arguments; indented lines with a performance table follow")
+		return nil, fmt.Errorf("%s takes no arguments; indented lines with a performance table follow", what)
 	}
 	body := p.indented()
 	if body == "" {
-		return errors.New("perf: indented lines with a performance table must follow")
+		return nil, fmt.Errorf("%s: indented lines with a performance table must follow", what)
 	}
 	t, err := config.ReadPerf(p.name, []byte(body))
 	if err != nil {
-		return trimFile(p.name, err)
+		return nil, trimFile(p.name, err)
 	}
-	p.set.perf = t
-	return nil
+	return t, nil
 }
 
 // trimFile takes the file's name off an error that gets it again.

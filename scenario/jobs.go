@@ -107,6 +107,14 @@ var jobKeys = []key[draft]{
 		return nil
 	}},
 	text("model", func(d *draft) *string { return &d.entry.Job.Model }),
+	{name: "minspeed", set: func(d *draft, v string) error {
+		f, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(f > 0) || f > 1 {
+			return fmt.Errorf("%q is not a part of its speed between 0 and 1", v)
+		}
+		d.entry.Job.MinSpeed = max(1, int64(f*1_000_000+0.5))
+		return nil
+	}},
 	text("name", func(d *draft) *string { return &d.entry.Job.Name }),
 	span("every", func(d *draft) *duration { return &d.every }),
 }

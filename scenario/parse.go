@@ -44,7 +44,8 @@ type setup struct {
 	byName  map[string]int // looked up only
 	series  map[string]int // looked up only: base name to first job
 	events  []scripted
-	perf    *perf.Table // speeds, which the scheduler knows; nil: everywhere as recorded
+	perf    *perf.Table // speeds; nil: everywhere as recorded
+	belief  *perf.Table // what the scheduler knows of them; nil: all
 }
 
 type parser struct {
@@ -71,6 +72,7 @@ func verbs() []verb {
 		{"cluster", "nodes, or a whole cluster file", (*parser).cluster},
 		{"queue", "a queue", (*parser).queue},
 		{"perf", "a performance table follows", (*parser).perf},
+		{"believed", "another performance table follows, which the scheduler knows", (*parser).believed},
 		{"jobs", "job lines follow", (*parser).jobsBlock},
 		{"event", "what happens to nodes, jobs and queues meanwhile", (*parser).event},
 		{"run", "replay it", (*parser).run},

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
@@ -192,7 +194,11 @@ func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Head
 	if r.set.perf != nil {
 		su.World.Model = r.set.perf
 	}
-	return su, journal.Header{Perf: r.set.perf, Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill, Depth: r.depth, Reserve: r.reserve,
+	belief := cmp.Or(r.set.belief, r.set.perf)
+	if belief != nil {
+		su.Config.Speeds = perf.Belief{Model: belief}
+	}
+	return su, journal.Header{Perf: belief, Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill, Depth: r.depth, Reserve: r.reserve,
 		MinRuntime: r.minRuntime, Starvation: r.starvation, Stop: su.Config.Stop, Defrag: r.defrag}
 }
 

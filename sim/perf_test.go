@@ -59,7 +59,7 @@ func TestSpeeds(t *testing.T) {
 	tab := &perf.Table{
 		Speed:    map[string]map[string]int64{"r": {"T4-16GB": 500_000}},
 		Distance: map[string]map[cluster.Level]int64{"*": {cluster.LevelRack: 800_000, cluster.LevelFabric: 400_000}},
-		Pairs:    map[perf.Pair]int64{{"*", "*"}: 500_000},
+		Pairs:    map[perf.Pair]int64{{"*", "*"}: 600_000},
 	}
 	const m = time.Minute
 	t4, err := cluster.ParseShort("1x1xT4")
@@ -68,7 +68,7 @@ func TestSpeeds(t *testing.T) {
 	}
 	same(t, "half as fast on a T4", endTimes(t, t4, Options{Model: tab}, job(0, 0, 10*m, "r", gang(1, 1))), 20*m)
 	same(t, "sharers slow each other down", endTimes(t, t4, Options{Model: tab},
-		job(0, 0, 10*m, "x", half()), job(1, 5*m, 10*m, "x", half())), 15*m, 20*m)
+		job(0, 0, 10*m, "x", half()), job(1, 5*m, 10*m, "x", half())), 13*m+20*time.Second, 18*m+20*time.Second)
 	near, err := cluster.ParseShort("2x4xA100-80GB")
 	if err != nil {
 		t.Fatal(err)

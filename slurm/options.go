@@ -75,6 +75,7 @@ var batchOptions = []option{
 	{name: "isolation", arg: needs},
 	{name: "kind", arg: needs},
 	{name: "mig", arg: needs},
+	{name: "min-speed", arg: needs},
 	{name: "share", arg: needs},
 	{name: "tier", arg: needs},
 

@@ -87,6 +87,13 @@ func (s *settings) own(sub *api.Submission, r *resources, _ machine) error {
 	if _, err := cluster.ParseIsolation(sub.Isolation); err != nil {
 		return fmt.Errorf("--isolation: %w", err)
 	}
+	if s.has("min-speed") {
+		v, err := strconv.ParseFloat(s.get("min-speed"), 64)
+		if err != nil || !(v >= 0 && v <= 1) {
+			return fmt.Errorf("--min-speed: %q is not a part of its speed, between 0 and 1", s.get("min-speed"))
+		}
+		sub.MinSpeed = v
+	}
 	mode := s.get("open-mode")
 	if mode != "" && mode != "append" && mode != "truncate" && mode != "a" && mode != "t" {
 		return fmt.Errorf("invalid --open-mode specification %q: append or truncate", mode)

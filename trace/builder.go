@@ -159,6 +159,9 @@ func checkEntry(e *Entry) string {
 	if int(e.Outcome) >= len(outcomeNames) {
 		return fmt.Sprintf("outcome %d: must be 0 to %d", e.Outcome, len(outcomeNames)-1)
 	}
+	if j.MinSpeed < 0 || j.MinSpeed > 1_000_000 {
+		return fmt.Sprintf("least speed %d: must be between 0 and 1000000", j.MinSpeed)
+	}
 	if j.Skew < 0 || j.Skew > cluster.MaxMilli {
 		return fmt.Sprintf("skew %d: must be between 0 and %d", j.Skew, cluster.MaxMilli)
 	}

@@ -49,6 +49,7 @@ func (d *devices) share(conf *config.Sharing, state string) error {
 	}
 	d.sharing = local.Sharing{Program: conf.Program, OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.OverMemory)),
 		MIG: local.MIG(slices.Index(config.MIGWays, conf.MIG))}
+	d.spec.MinSpeed = conf.MinSpeed
 	_, err := exec.LookPath(conf.Program)
 	switch {
 	case conf.Shares == "mps" && err != nil:

@@ -34,6 +34,7 @@ type simFlags struct {
 	policies, placers, backfill    string
 	depth, reserve                 int
 	estimates, gang, queues, perf  string
+	believed                       string
 	startup, minRuntime, starve    string
 	defrag                         string
 	nodeMTBF, gpuMTBF, repair      string
@@ -109,6 +110,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.gang, "gang", "node", "what \"n GPUs\" means: node (as few nodes as possible) or gpu (anywhere)")
 	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
 	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/simulator.md)")
+	fl.StringVar(&f.believed, "believed", "", "performance table that the scheduler goes by instead of --perf, to see what its errors do")
 	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
 	fl.StringVar(&f.defrag, "defragment", "off", "running jobs are moved where that gains more than it costs: so that waiting ones fit (auto), and so that nodes are empty (compact: for usable GPUs; compact-nodes); off")
 	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
@@ -440,7 +442,14 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 		if err != nil {
 			return s, err
 		}
-		s.World.Model = m
+		s.World.Model, s.Config.Speeds = m, perf.Belief{Model: m}
+	}
+	if f.believed != "" {
+		m, err := config.LoadPerf(f.believed)
+		if err != nil {
+			return s, err
+		}
+		s.Config.Speeds = perf.Belief{Model: m}
 	}
 	return s, nil
 }
@@ -472,7 +481,9 @@ func (f *simFlags) openJournal(s *sim.Setup, spec *cluster.Spec, several bool) (
 	}
 	h := journal.Header{Spec: *spec, Policy: s.Policy, Placer: s.Placer, Depth: s.Config.Depth, Reserve: s.Config.Reserve,
 		MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation, Stop: s.Config.Stop, Defrag: s.Config.Defrag}
-	h.Perf, _ = s.World.Model.(*perf.Table)
+	if b, ok := s.Config.Speeds.(perf.Belief); ok {
+		h.Perf, _ = b.Model.(*perf.Table)
+	}
 	if s.Backfill != nil {
 		h.Backfill = s.Backfill.String()
 	}

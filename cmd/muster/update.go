@@ -80,6 +80,7 @@ func (f *jobFlags) update(c *cobra.Command) (*api.Update, error) {
 		"gpu-cores": func() error { u.GPUs, u.Share, u.Profile = &s.GPUs, &s.Share, &s.Profile; return nil },
 		"gpu-mem":   func() error { u.Memory = &s.Memory; return nil },
 		"isolation": func() error { u.Isolation = &s.Isolation; return nil },
+		"min-speed": func() error { u.MinSpeed = &s.MinSpeed; return nil },
 		"tasks":     func() error { u.Tasks = &s.Tasks; return nil },
 		"cpus":      func() error { u.CPU = &s.CPU; return nil },
 		"mem":       func() error { u.RAM = &s.RAM; return nil },
