@@ -52,6 +52,7 @@ func newUpdate() *cobra.Command {
 	fl.StringVar(&f.s.Tier, "tier", "", "critical, standard or best-effort")
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
 	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
+	fl.Float64Var(&f.s.MinSpeed, "min-speed", 0, "least part of its speed alone that it accepts beside others in a share of a GPU; 0: the configured one")
 	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
 	fl.Float64VarP(&f.cpus, "cpus", "c", 0, "CPU cores of each task")
 	fl.StringVar(&f.memory, "mem", "", "host memory of each task, such as 16GiB")

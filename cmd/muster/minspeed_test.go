@@ -1,0 +1,31 @@
+//go:build linux
+
+package main
+
+import "testing"
+
+// A share goes beside others only if everybody keeps what it asks for, by what is
+// known of pairs; who waits for that is told so, and may ask for less.
+func TestMinSpeed(t *testing.T) {
+	d := shares(t, "1xA100-80GB", "{min_speed: 0.5}\nperformance: {pairs: {a/b: 0.9, b/a: 0.6, c/a: 0.4}}")
+	share := func(more ...string) {
+		t.Helper()
+		d.must(append(append([]string{"submit", "--gpus", "0.25"}, more...), "--", "sleep", "1000")...)
+	}
+	share("--model", "a", "--min-speed", "0.85")
+	share("--model", "b")
+	share("--model", "b", "--min-speed", "0.8")
+	share("--model", "b")
+	share("--model", "c")
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.untilSays(`"state": "running"`, "show", "2")
+	d.want(d.must("why", "3"), "beside a, b it would be at 0.60 of its speed, it asks for 0.8")
+	d.want(d.must("why", "4"), "beside it job 1", "would be at 0.81 of its speed, and asks for 0.85")
+	d.want(d.must("why", "5"), "beside a, b it would be at 0.40 of its speed, it asks for 0.5")
+	d.must("update", "5", "--min-speed", "0.3")
+	d.untilSays(`"state": "running"`, "show", "5")
+	if text, code := d.try("submit", "--gpus", "0.5", "--min-speed", "2", "--", "true"); code == 0 {
+		t.Errorf("twice its speed cannot be asked for: %s", text)
+	}
+	d.must("cancel", "1", "2", "3", "4", "5")
+}
