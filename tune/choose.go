@@ -51,7 +51,9 @@ type Result struct {
 	Rows      []Row         `json:"candidates"` // the best first; those that cannot be chosen last
 	Changes   []Change      `json:"changes"`    // by user or queue: the best first
 	By        string        `json:"changes_by"`
+	Least     int           `json:"least"` // index of Rows: least cost over all of the history
 	Holdout   []Holdout     `json:"holdout,omitempty"`
+	LeftOut   *LeftOut      `json:"left_out_once,omitempty"`
 }
 
 // Change is what the choice would have changed for somebody, over the jobs that
@@ -98,8 +100,8 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 		}
 	}
 	every := slices.Repeat([]int{1}, b.N)
-	best, costs := c.pick(every)
-	if best < 0 {
+	least, costs := c.pick(every)
+	if least < 0 {
 		return nil, fmt.Errorf("objective %s: the history holds nothing to judge by (no job of it has that figure)", opt.Objective)
 	}
 	r := &Result{Objective: opt.Objective.String(), Block: b.Length, Blocks: b.N}
@@ -110,6 +112,7 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 		r.Resamples = opt.Resamples
 		c.bootstrap(r.Rows)
 	}
+	best := c.choose(every)
 	r.By, r.Changes = changes(&runs[0], c.scores[current], c.scores[best])
 	if opt.Holdout {
 		if b.N < 2 {
@@ -118,8 +121,9 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 		for _, odd := range []bool{true, false} {
 			r.Holdout = append(r.Holdout, c.holdout(odd))
 		}
+		r.LeftOut = c.leaveOut()
 	}
-	r.order(best, current)
+	r.order(best, least, current)
 	return r, nil
 }
 
@@ -230,7 +234,7 @@ func (c *chooser) holdout(odd bool) Holdout {
 	if odd {
 		h.Tuned = "odd"
 	}
-	chosen, _ := c.pick(tuned)
+	chosen := c.choose(tuned)
 	best, costs := c.pick(other)
 	if chosen < 0 || best < 0 {
 		return h
@@ -244,7 +248,7 @@ func (c *chooser) holdout(odd bool) Holdout {
 }
 
 // order sorts the rows: the best first, those that cannot be chosen last.
-func (r *Result) order(best, current int) {
+func (r *Result) order(best, least, current int) {
 	sort.SliceStable(r.Rows, func(i, k int) bool {
 		a, b := &r.Rows[i], &r.Rows[k]
 		if (a.Out == "") != (b.Out == "") {
@@ -261,6 +265,9 @@ func (r *Result) order(best, current int) {
 	for i := range r.Rows {
 		if r.Rows[i].run == best {
 			r.Winner = i
+		}
+		if r.Rows[i].run == least {
+			r.Least = i
 		}
 		if r.Rows[i].run == current {
 			r.Current = i

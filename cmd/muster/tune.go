@@ -88,7 +88,7 @@ func (f *tuneFlags) flags(c *cobra.Command) {
 	fl.StringVar(&f.current, "current", "", "the policy in force, against which gains are counted, as POLICY[:knob=value,...][+BACKFILL] (default: the journal's, else fifo)")
 	fl.StringVar(&f.block, "block", "", "length of the stretches that the bootstrap draws (default: 7d, or 1d where there are fewer than four weeks)")
 	fl.IntVar(&f.resamples, "resamples", 1000, "how often the bootstrap draws")
-	fl.BoolVar(&f.holdout, "holdout", false, "also choose by every second week only, and score the choice on the others")
+	fl.BoolVar(&f.holdout, "holdout", false, "also choose by all weeks but one, and by every second one, and score the choice on the others")
 	fl.BoolVar(&f.apply, "apply", false, "set what was chosen as the daemon's policy, as muster policy set does, after saying what that does to its jobs")
 	fl.Float64Var(&f.sure, "sure", 0.95, "with --apply: only if the choice is better than the policy in force in this share of the resamples")
 	fl.StringVar(&f.guard, "guard", "7d", "with --apply: for so long the policy before goes on as a shadow, and comes back if it would have done better; 0s: not")
@@ -284,6 +284,10 @@ func (t *tuned) write(w io.Writer) error {
 	t.leftOut(w)
 	t.verdict(w)
 	t.whom(w)
+	if l := t.LeftOut; l != nil {
+		fmt.Fprintf(w, "holdout: each of the %s under what all others choose: %.1f %% behind the best single candidate (%s), and %.1f %% better than the policy in force\n",
+			blockName(t.Block), 100*l.Behind, l.Best, 100*(1-l.Cost/l.Current))
+	}
 	for _, h := range t.Holdout {
 		t.held(w, &h)
 	}
@@ -340,10 +344,16 @@ func (t *tuned) leftOut(w io.Writer) {
 // verdict says what was chosen and how sure it is.
 func (t *tuned) verdict(w io.Writer) {
 	win, force := &t.Rows[t.Winner], &t.Rows[t.Current]
-	if t.Winner == t.Current {
-		fmt.Fprintf(w, "keep %s: by %s nothing that was tried is better over this history", force.Policy, t.Objective)
-	} else {
+	switch {
+	case t.Winner != t.Current:
 		fmt.Fprintf(w, "choose %s: by %s it is %s better than %s", win.Policy, t.Objective, percent(win.Gain), force.Policy)
+	case t.Least != t.Current:
+		fmt.Fprintf(w, "keep %s: by %s nothing that was tried is surely better over this history", force.Policy, t.Objective)
+	default:
+		fmt.Fprintf(w, "keep %s: by %s nothing that was tried is better over this history", force.Policy, t.Objective)
+	}
+	if t.Least != t.Winner {
+		fmt.Fprintf(w, "; %s would be %s better over all of it, which may be chance: taken one by one, it is farther behind in the %s", t.Rows[t.Least].Policy, percent(t.Rows[t.Least].Gain), blockName(t.Block))
 	}
 	if win.Best == nil {
 		fmt.Fprintln(w, "; how sure that is cannot be said: the history is one block (a few weeks, or days, would say)")

@@ -1,0 +1,68 @@
+package tune
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/report"
+)
+
+// One week in which a candidate happens to do well does not make it the choice: of
+// those that resamples cannot tell apart it is the one that is least behind week by week.
+func TestChooseByWeeks(t *testing.T) {
+	h := time.Hour
+	at := []time.Duration{0, week, 2 * week, 3 * week, 4 * week, 5 * week}
+	force := history(at, []time.Duration{400 * h, 9 * h, 9 * h, 9 * h, 9 * h, 9 * h})
+	lucky := history(at, []time.Duration{20 * h, 3 * h, 3 * h, 3 * h, 3 * h, 3 * h})  // 41 h in all
+	steady := history(at, []time.Duration{40 * h, h, h, h, h, h})                     // 51 h, and half of the other's JCT in five weeks of six
+	surely := history(at, []time.Duration{10 * h, 2 * h, 2 * h, 2 * h, 2 * h, 3 * h}) // better than lucky in each week but one
+	for _, c := range []struct {
+		name   string
+		runs   []report.Run
+		winner int
+		least  int
+	}{
+		{"may be chance", []report.Run{force, lucky, steady}, 2, 1},
+		{"is not", []report.Run{force, lucky, surely}, 2, 2},
+		{"in force among equals", []report.Run{steady, steady, lucky}, 0, 2},
+	} {
+		r, err := Choose([]string{"a", "b", "c"}, c.runs, 0, Options{Objective: objective(t, "mean-jct"), Resamples: 200})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Rows[r.Winner].run; got != c.winner {
+			t.Errorf("%s: chose %d; want %d", c.name, got, c.winner)
+		}
+		if got := r.Rows[r.Least].run; got != c.least {
+			t.Errorf("%s: least cost %d; want %d", c.name, got, c.least)
+		}
+	}
+}
+
+// Each week is left out once. What the other weeks choose, is scored there.
+func TestLeaveOut(t *testing.T) {
+	h := time.Hour
+	at := []time.Duration{0, week, 2 * week, 3 * week}
+	runs := []report.Run{
+		history(at, []time.Duration{9 * h, 9 * h, 9 * h, 9 * h}),
+		history(at, []time.Duration{h, h, h, 6 * h}), // chosen by the others of each week but of one of the first three
+		history(at, []time.Duration{5 * h, 5 * h, 5 * h, h}),
+	}
+	r, err := Choose([]string{"force", "most", "last"}, runs, 0, Options{Objective: objective(t, "mean-jct"), Holdout: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Without week 4 "most" is chosen; without another "most" has 1+1+6 and "last" 5+5+1.
+	want := LeftOut{Cost: (1 + 1 + 1 + 6 + 4) * 900, Current: 36000, Best: "most", Least: (1 + 1 + 1 + 6 + 4) * 900}
+	if l := r.LeftOut; l == nil || math.Abs(l.Cost-want.Cost) > 1e-9 || math.Abs(l.Current-want.Current) > 1e-9 || l.Best != want.Best || math.Abs(l.Least-want.Least) > 1e-9 {
+		t.Errorf("%+v; want %+v", l, want)
+	}
+	runs[1] = history(at, []time.Duration{h, h, h, 20 * h}) // now it is "most" only for the week that it serves badly
+	if r, err = Choose([]string{"force", "most", "last"}, runs, 0, Options{Objective: objective(t, "mean-jct"), Holdout: true}); err != nil {
+		t.Fatal(err)
+	}
+	if l := r.LeftOut; l.Best != "last" || math.Abs(l.Cost-float64(6+6+6+21)*900) > 1e-9 || math.Abs(l.Behind-(39.0/20-1)) > 1e-9 {
+		t.Errorf("%+v", l)
+	}
+}
