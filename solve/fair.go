@@ -141,8 +141,8 @@ func (s *Shares) Most(value, speed, least []float64) (total float64, x []float64
 	if _, ok := q.run(); !ok {
 		return 0, nil, errStuck
 	}
-	q.tidy()
-	return dot(value, q.x), q.x, nil
+	x = q.tidy()
+	return dot(value, x), x, nil
 }
 
 // floors adds the rows of Most: in units of what is asked for.
@@ -212,8 +212,7 @@ func (s *Shares) WaterFill(rate, weight []float64) (level, x []float64, err erro
 			return nil, nil, errStuck
 		}
 		left -= freeze(q, left)
-		q.tidy()
-		x = q.x
+		x = q.tidy()
 	}
 	for i := range p.n {
 		level = append(level, dot(rate[i*p.k:(i+1)*p.k], x[i*p.k:(i+1)*p.k]))
@@ -228,11 +227,11 @@ func freeze(q *interior, left int) (frozen int) {
 	most := 0.0
 	for i := range q.n {
 		if q.b[i] > 0 {
-			most = max(most, q.f[i])
+			most = max(most, q.parts[i].f)
 		}
 	}
 	for i := range q.n {
-		if q.b[i] > 0 && q.f[i] >= min(most, 1e-3/float64(left)) {
+		if q.b[i] > 0 && q.parts[i].f >= min(most, 1e-3/float64(left)) {
 			q.b[i], q.m[i] = 0, q.t*(1-1e-6)
 			frozen++
 		}

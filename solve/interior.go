@@ -23,31 +23,55 @@ type linear struct {
 }
 
 // interior is the state of a primal-dual interior-point method (Mehrotra's
-// predictor and corrector) on a linear. Slack and multiplier of each inequality:
-// x and l; e and f of the job's row; r and g of its time; c and h of a type.
-// Only the rows may be violated on the way.
+// predictor and corrector) on a linear. Only the rows may be violated on the way.
 //
-// A step solves, with alpha = f/e, beta = g/r, w = x/l,
+// What a step changes of a job is known once dh and dt are: of the job two equations
+// are left, for the multipliers of its row and its time, which are solved by hand. So a
+// step goes through the jobs a few times, at O(types) each, and at O(types^2) where it
+// adds up the equations of the types and of t, H dh - v dt = P and v.dh + tau dt = rhs.
 //
-//	B_i dx_i + s_i dh - b_i alpha_i a_i dt = R_i,  B_i = diag(1/w_i) + alpha a a' + beta 1 1'
-//
-// for each job, and one equation for each type and for t. Near the optimum w,
-// alpha and beta are very large or very small, and the usual formulas for the
-// inverse of a diagonal with two rank-one terms lose all digits. Its determinant,
-// and what else is needed of it, are sums of positive terms (Cauchy-Binet), and
-// are computed as such.
+// Near the optimum w = x/l is very large or very small, and differences of sums over
+// w lose all digits. So a job's coefficients are taken relative to their mean by w: then
+// what its equations are divided by is a sum of positive terms.
 type interior struct {
 	*linear
-	x, l, dx, dl, tx, R, rx []float64 // per job and type
-	w, ya, y1               []float64 // ... and B^-1 a, B^-1 1
-	e, f, de, df, te, re    []float64 // per job
-	r, g, dr, dg, tr        []float64
-	free, h, dfree, dh, tc  []float64 // per type
-	H, v, p                 []float64 // the types' equations
-	P                       []float64 // terms of a determinant
-	t, dt, rt, tau, rhs     float64
-	size                    float64 // number of inequalities
-	unit                    float64 // what multipliers are like
+	cells         []cell
+	parts         []part
+	free, h       []float64 // slack of the types, and multiplier
+	dfree, dh     []float64
+	H, v, P       []float64 // the equations of the types, and of t
+	w, p          []float64 // of the job at hand: x/l, and times its coefficients relative to their mean
+	tau, rhs      float64
+	t, dt, rt     float64
+	size          float64 // number of inequalities
+	unit          float64 // what multipliers are like
+	value         float64 // of the objective
+	gap           float64 // the sum of slack times multiplier
+	missed, wrong float64 // by how much the rows are missed, and the equations of the multipliers
+	primal, dual  float64 // how far the step can go
+	slope, bend   float64 // what it changes the gap by: first order in the slacks, and second
+}
+
+// cell is a job's share of a type: x and its multiplier l. Where the job cannot have
+// one both are 0.
+type cell struct {
+	x, l, dx, dl float64
+	a, c         float64
+	miss         float64 // what l is short of by the multipliers of row, time and type
+	inverse      float64 // 1/l, or 0
+}
+
+// part is what else there is of a job.
+type part struct {
+	s, b, m, count float64
+	e, f, de, df   float64 // slack and multiplier of its row; 1 and 0 where there is none
+	r, g, dr, dg   float64 // ... of its time
+	te, tr         float64 // what slack times multiplier is to change by
+	re             float64 // what the row is missed by
+	mean           float64 // of its coefficients, by w
+	alpha          float64 // f/e
+	ff, fg, gg     float64 // the inverse of its two equations; the first two per alpha
+	df0, dg0       float64 // what they say if dh and dt are 0; the second relative to the mean
 }
 
 // How exact a solution is: the gap between it and the bound of its multipliers,
@@ -57,27 +81,17 @@ const (
 	maxSteps  = 200
 )
 
+// centring is the least part of the gap that a step keeps: more leads to a point
+// nearer to the centre, in more steps.
+const centring = 0.05
+
 // newInterior is a point inside of all inequalities; rows may be violated.
 func newInterior(p *linear) *interior {
 	n, k := p.n, p.k
-	per := func(size, lists int) (all [][]float64) {
-		block := make([]float64, size*lists)
-		for i := range lists {
-			all = append(all, block[i*size:(i+1)*size:(i+1)*size])
-		}
-		return all
+	q := &interior{linear: p, cells: make([]cell, n*k), parts: make([]part, n), H: make([]float64, k*k)}
+	for _, v := range []*[]float64{&q.free, &q.h, &q.dfree, &q.dh, &q.v, &q.P, &q.w, &q.p} {
+		*v = make([]float64, k)
 	}
-	q := &interior{linear: p}
-	for i, s := range per(n*k, 10) {
-		*[]*[]float64{&q.x, &q.l, &q.dx, &q.dl, &q.tx, &q.R, &q.rx, &q.w, &q.ya, &q.y1}[i] = s
-	}
-	for i, s := range per(n, 11) {
-		*[]*[]float64{&q.e, &q.f, &q.de, &q.df, &q.te, &q.re, &q.r, &q.g, &q.dr, &q.dg, &q.tr}[i] = s
-	}
-	for i, s := range per(k, 7) {
-		*[]*[]float64{&q.free, &q.h, &q.dfree, &q.dh, &q.tc, &q.v, &q.p}[i] = s
-	}
-	q.H, q.P = make([]float64, k*k), make([]float64, k*k)
 	q.start()
 	return q
 }
@@ -94,211 +108,188 @@ func (q *interior) start() {
 		}
 	}
 	copy(q.free, q.W)
+	sum, many := 0.0, 0.0
 	for i := range q.n {
-		q.r[i] = 1
-		for j := range k {
-			if !q.open[i*k+j] {
+		o, cells := q.job(i)
+		*o = part{s: q.s[i], b: q.b[i], m: q.m[i], count: q.count[i], r: 1, e: 1}
+		for j := range cells {
+			c, ij := &cells[j], i*k+j
+			if !q.open[ij] {
 				continue
 			}
-			x := 0.5 * min(1/float64(k), q.W[j]/want[j])
-			q.x[i*k+j] = x
-			q.r[i] -= x
-			q.free[j] -= q.count[i] * q.s[i] * x
+			c.x, c.a, c.c = 0.5*min(1/float64(k), q.W[j]/want[j]), q.a[ij], q.c[ij]
+			o.r -= c.x
+			q.free[j] -= o.count * o.s * c.x
+			sum, many = sum+o.count*(c.c*jobs+c.a*q.gain), many+o.count
 		}
 	}
 	q.startRows()
-	unit := q.price(jobs) / jobs
-	q.unit = unit
-	for i := range q.n {
-		q.g[i], q.size = unit, q.size+q.count[i]
-		if q.row[i] {
-			q.size += q.count[i]
-			if q.f[i] = unit; q.gain > 0 {
-				q.f[i] = 1 / jobs
-			}
-		}
-		for j := range k {
-			if q.open[i*k+j] {
-				q.l[i*k+j], q.size = unit, q.size+q.count[i]
-			}
-		}
-	}
-	for j := range k {
-		q.h[j] = unit
-		q.size++
-	}
+	q.startMultipliers(jobs, sum/many)
 }
 
-// price is the size of what the time of all of so many jobs is worth: the mean
-// coefficient.
-func (q *interior) price(jobs float64) float64 {
-	sum, n := 0.0, 0.0
-	for i := range q.n {
-		for j := range q.k {
-			if ij := i*q.k + j; q.open[ij] {
-				sum, n = sum+q.count[i]*(q.c[ij]*jobs+q.a[ij]*q.gain), n+q.count[i]
-			}
-		}
-	}
-	if sum <= 0 {
-		return 1
-	}
-	return sum / n
-}
-
-// startRows chooses t and the rows' slacks.
+// startRows chooses t and the slacks of the rows.
 func (q *interior) startRows() {
-	k, first := q.k, true
-	for i := range q.n {
-		if q.row[i] && q.b[i] > 0 {
-			if t := (0.5*dot(q.a[i*k:(i+1)*k], q.x[i*k:(i+1)*k]) - q.m[i]) / q.b[i]; first || t < q.t {
+	first := true
+	for i := range q.parts {
+		o, cells := q.job(i)
+		for j := range cells {
+			o.re += cells[j].a * cells[j].x
+		}
+		if q.row[i] && o.b > 0 {
+			if t := (0.5*o.re - o.m) / o.b; first || t < q.t {
 				q.t, first = t, false
 			}
 		}
 	}
-	for i := range q.n {
-		if q.row[i] {
-			ax := dot(q.a[i*k:(i+1)*k], q.x[i*k:(i+1)*k])
-			q.e[i] = max(ax-q.b[i]*q.t-q.m[i], 0.1*ax)
-			q.re[i] = ax - q.b[i]*q.t - q.m[i] - q.e[i]
+	for i := range q.parts {
+		if o := &q.parts[i]; q.row[i] {
+			ax := o.re
+			o.e = max(ax-o.b*q.t-o.m, 0.1*ax)
+			o.re = ax - o.b*q.t - o.m - o.e
 		}
 	}
 }
 
+// startMultipliers sets them to what the time of so many jobs is worth, with such a
+// mean coefficient.
+func (q *interior) startMultipliers(jobs, mean float64) {
+	if q.unit = mean / jobs; !(mean > 0) {
+		q.unit = 1 / jobs
+	}
+	for i := range q.parts {
+		o, cells := q.job(i)
+		o.g, q.size = q.unit, q.size+o.count
+		if q.row[i] {
+			q.size += o.count
+			if o.f = q.unit; q.gain > 0 {
+				o.f = 1 / jobs
+			}
+		}
+		for j := range cells {
+			if cells[j].x > 0 {
+				cells[j].l, q.size = q.unit, q.size+o.count
+			}
+		}
+	}
+	for j := range q.h {
+		q.h[j] = q.unit
+		q.size++
+	}
+}
+
+// job is a job's part, and its cells.
+func (q *interior) job(i int) (*part, []cell) {
+	return &q.parts[i], q.cells[i*q.k : (i+1)*q.k]
+}
+
 func dot(a, b []float64) (sum float64) {
-	for i := range a {
-		sum += a[i] * b[i]
+	b = b[:len(a)]
+	for i, v := range a {
+		sum += v * b[i]
 	}
 	return sum
 }
 
-// residuals computes by how much the equations are missed, and mu, the mean
-// product of slack and multiplier.
-func (q *interior) residuals() (mu, primal, dual float64) {
-	k := q.k
-	q.rt = -q.gain
-	for i := range q.n {
-		at, xl := i*k, 0.0
-		for j := range k {
-			ij := at + j
-			if x := q.x[ij]; x > 0 {
-				rx := q.g[i] + q.s[i]*q.h[j] - q.c[ij] - q.l[ij] - q.f[i]*q.a[ij]
-				q.rx[ij] = rx
-				dual = max(dual, math.Abs(rx))
-				xl += x * q.l[ij]
-			}
-		}
-		xl += q.r[i] * q.g[i]
-		if q.row[i] {
-			q.rt += q.count[i] * q.b[i] * q.f[i]
-			primal = max(primal, math.Abs(q.re[i])/(q.e[i]+math.Abs(q.b[i]*q.t)+math.Abs(q.m[i])))
-			xl += q.e[i] * q.f[i]
-		}
-		mu += q.count[i] * xl
-	}
-	for j := range k {
-		mu += q.free[j] * q.h[j]
-	}
-	return mu / q.size, primal, max(dual, math.Abs(q.rt))
-}
-
-// ratios returns alpha and beta of a job.
-func (q *interior) ratios(i int) (alpha, beta float64) {
-	if q.row[i] {
-		alpha = q.f[i] / q.e[i]
-	}
-	return alpha, q.g[i] / q.r[i]
-}
-
-// factor prepares the equations: H, v and tau are those of the types and of t
-// after the jobs have been eliminated.
-func (q *interior) factor() {
-	k := q.k
+// factor takes the step, so far, computes by how much the equations are missed at the
+// point, and prepares them: H, v and tau are what is left of them after the jobs have
+// been eliminated.
+func (q *interior) factor(primal, dual float64) {
+	q.t += primal * q.dt
 	clear(q.H)
 	clear(q.v)
-	q.tau = 0
-	for i := range q.n {
-		at := i * k
-		x, l, a, w := q.x[at:at+k], q.l[at:at+k], q.a[at:at+k], q.w[at:at+k]
-		alpha, beta := q.ratios(i)
-		all := 0.0
-		for j := range k {
-			if w[j] = 0; x[j] > 0 {
-				w[j] = x[j] / l[j]
-				all += w[j]
-			}
-		}
-		det := q.determinant(w, a, alpha, beta)
-		ya, y1, one := q.ya[at:at+k], q.y1[at:at+k], 1/det
-		for j := range k {
-			da, d1 := 0.0, 0.0
-			for m := range k {
-				d := w[m] * (a[j] - a[m])
-				da += d
-				d1 -= d * a[m]
-			}
-			ya[j], y1[j] = w[j]*(a[j]+beta*da)*one, w[j]*(1+alpha*d1)*one
-		}
-		q.tau += q.count[i] * q.b[i] * q.b[i] * alpha * (1 + beta*all) * one
-		sb := q.count[i] * q.s[i] * q.b[i] * alpha
-		for j := range k {
-			q.v[j] += sb * ya[j]
-		}
-		q.inverse(w, a, alpha, beta, q.count[i]*q.s[i]*q.s[i]*one)
+	q.value, q.rt, q.tau, q.gap, q.missed, q.wrong = q.gain*q.t, -q.gain, 0, 0, 0, 0
+	for j := range q.h {
+		q.free[j] += primal * q.dfree[j]
+		q.h[j] += dual * q.dh[j]
+		q.gap += q.free[j] * q.h[j]
 	}
-	for j := range k {
-		q.H[j*k+j] += q.free[j] / q.h[j]
+	for i := range q.parts {
+		o, cells := q.job(i)
+		q.move(o, cells, primal, dual)
+		q.eliminate(o, cells)
+	}
+	q.wrong = max(q.wrong, math.Abs(q.rt))
+	for j := range q.h {
+		q.H[j*q.k+j] += q.free[j] / q.h[j]
+		if q.gain > 0 {
+			for m := range j + 1 {
+				q.H[j*q.k+m] += q.v[j] * q.v[m] / q.tau
+			}
+		}
 	}
 	q.cholesky()
 }
 
-// determinant is that of 1 + diag(w) (alpha a a' + beta 1 1'). It leaves its terms
-// in P: of one type on the diagonal, of two types below.
-func (q *interior) determinant(w, a []float64, alpha, beta float64) float64 {
-	k, det, both := q.k, 1.0, alpha*beta
-	for j := range k {
-		P := q.P[j*k : j*k+j+1]
-		wb := both * w[j]
-		for m := range j {
-			d := a[j] - a[m]
-			P[m] = wb * w[m] * d * d
-			det += P[m]
-		}
-		P[j] = w[j] * (alpha*a[j]*a[j] + beta)
-		det += P[j]
-	}
-	return det
-}
-
-// inverse adds by times the determinant times B^-1 to H: its entries are
-// determinants of fewer types.
-func (q *interior) inverse(w, a []float64, alpha, beta, by float64) {
-	k, both := q.k, alpha*beta
-	for j := range k {
-		if w[j] == 0 {
+// move takes a job's part of the step.
+func (q *interior) move(o *part, cells []cell, primal, dual float64) {
+	o.r += primal * o.dr
+	o.e += primal * o.de
+	o.g += dual * o.dg
+	o.f += dual * o.df
+	o.re *= 1 - primal
+	xl, cx := o.r*o.g+o.e*o.f, 0.0
+	h, wrong := q.h[:len(cells)], q.wrong
+	for j := range cells {
+		c := &cells[j]
+		if c.x == 0 {
 			continue
 		}
-		H, wj, aj := q.H[j*k:j*k+j+1], by*w[j], a[j]
-		for m := range j {
-			off := 0.0
-			for z := range k {
-				off += w[z] * (aj - a[z]) * (a[m] - a[z])
-			}
-			H[m] -= wj * w[m] * (beta + alpha*aj*a[m] + both*off)
+		c.x += primal * c.dx
+		c.l += dual * c.dl
+		c.inverse = 1 / c.l
+		c.miss = o.g + o.s*h[j] - c.c - c.l - o.f*c.a
+		if miss := math.Abs(c.miss); miss > wrong {
+			wrong = miss
 		}
-		rest := 1.0
-		for m := range k {
-			if m == j {
-				continue
-			}
-			P := q.P[m*k : m*k+m+1]
-			for z := range P {
-				if z != j {
-					rest += P[z]
-				}
-			}
+		xl += c.x * c.l
+		cx += c.x * c.c
+	}
+	q.value += o.count * cx
+	q.wrong = wrong
+	if o.f > 0 {
+		q.rt += o.count * o.b * o.f
+		q.missed = max(q.missed, math.Abs(o.re)/(o.e+math.Abs(o.b*q.t)+math.Abs(o.m)))
+	}
+	q.gap += o.count * xl
+}
+
+// eliminate solves a job's two equations, and adds what is left of it to the others.
+func (q *interior) eliminate(o *part, cells []cell) {
+	all, first, second := 0.0, 0.0, 0.0
+	for j := range cells {
+		c := &cells[j]
+		w := c.x * c.inverse
+		all += w
+		first += w * c.a
+	}
+	o.mean = first / all
+	W, P := q.w[:len(cells)], q.p[:len(cells)]
+	for j := range cells {
+		c := &cells[j]
+		w, d := c.x*c.inverse, c.a-o.mean
+		W[j], P[j] = w, w*d
+		second += w * d * d
+	}
+	o.alpha = o.f / o.e
+	rho, row := o.r/o.g, o.alpha*second+1
+	tilt := rho * o.mean
+	one := 1 / (row*(all+rho) + o.alpha*o.mean*tilt*all)
+	o.ff, o.fg, o.gg = (all+rho)*one, tilt*one, (row+o.alpha*o.mean*tilt)*one
+
+	ff, fg, gg := o.alpha*o.ff, o.alpha*o.fg, o.gg
+	cs, cb := o.count*o.s*o.s, o.count*o.s*o.b
+	q.tau += o.count * o.b * o.b * ff
+	v := q.v[:len(cells)]
+	for j, w := range W {
+		byP, byW := ff*P[j]+fg*w, fg*P[j]+gg*w
+		v[j] += cb * byP
+		byP, byW = cs*byP, cs*byW
+		H := q.H[j*len(W) : j*len(W)+j+1]
+		P, W := P[:len(H)], W[:len(H)]
+		for m := range H {
+			H[m] -= byP*P[m] + byW*W[m]
 		}
-		H[j] += wj * rest
+		H[j] += cs * w
 	}
 }
 
@@ -314,7 +305,7 @@ func (q *interior) cholesky() {
 			if m < j {
 				H[j*k+m] = sum / H[m*k+m]
 			} else {
-				H[j*k+j] = math.Sqrt(max(sum, 1e-300))
+				H[j*k+j] = math.Sqrt(max(sum, 1e-14*H[j*k+j], 1e-300)) // less is lost in the arithmetic
 			}
 		}
 	}
@@ -337,259 +328,175 @@ func (q *interior) backsolve(y []float64) {
 	}
 }
 
-// direction solves for a step after which slack times multiplier has changed by
-// tx, te, tr and tc, to first order.
-func (q *interior) direction() {
-	q.gather()
-	if q.gain > 0 {
-		Hv := make([]float64, q.k)
-		copy(Hv, q.v)
-		q.backsolve(Hv)
-		q.backsolve(q.p)
-		q.dt = (q.rhs - dot(q.v, q.p)) / (q.tau + dot(q.v, Hv))
-		for j := range q.k {
-			q.dh[j] = q.p[j] + Hv[j]*q.dt
-		}
-	} else {
-		q.backsolve(q.p)
-		copy(q.dh, q.p)
-	}
-	q.spread()
-}
-
-// gather computes the right sides of the jobs, and what is left of them for the
-// types and t.
-func (q *interior) gather() {
-	k := q.k
-	for j := range k {
-		q.p[j] = q.tc[j] / q.h[j]
+// direction solves for a step after which slack times multiplier is mu, to first
+// order; with second, what the last direction says of the second order is taken into
+// account.
+func (q *interior) direction(mu, second float64) {
+	for j, h := range q.h {
+		q.P[j] = (mu - q.free[j]*h - second*q.dfree[j]*q.dh[j]) / h
 	}
 	q.rhs = -q.rt
-	for i := range q.n {
-		at := i * k
-		x, a, w, R, tx, rx := q.x[at:at+k], q.a[at:at+k], q.w[at:at+k], q.R[at:at+k], q.tx[at:at+k], q.rx[at:at+k]
-		alpha, beta := q.ratios(i)
-		row, base := 0.0, -q.tr[i]/q.r[i]
-		if q.row[i] {
-			row = q.te[i]/q.e[i] - alpha*q.re[i]
-			q.rhs -= q.count[i] * q.b[i] * row
-		}
-		for j := range k {
-			if x[j] > 0 {
-				R[j] = base - rx[j] + tx[j]/x[j] + a[j]*row
-			}
-		}
-		ax, sum := alpha*dot(q.ya[at:at+k], R), beta*dot(q.y1[at:at+k], R)
-		cs := q.count[i] * q.s[i]
-		q.rhs += q.count[i] * q.b[i] * ax
-		for j := range k {
-			q.p[j] += cs * w[j] * (R[j] - a[j]*ax - sum)
+	for i := range q.parts {
+		o, cells := q.job(i)
+		q.gather(o, cells, mu, second)
+	}
+	copy(q.dh, q.P)
+	q.dt = 0
+	if q.gain > 0 {
+		for j, v := range q.v {
+			q.dh[j] += v * q.rhs / q.tau
 		}
 	}
-}
-
-// spread computes the jobs' parts of the step from those of the types and t.
-func (q *interior) spread() {
-	k := q.k
+	q.backsolve(q.dh)
+	if q.gain > 0 {
+		q.dt = (q.rhs - dot(q.v, q.dh)) / q.tau
+	}
+	q.primal, q.dual, q.slope, q.bend = 1, 1, 0, 0
 	clear(q.dfree)
-	for i := range q.n {
-		at := i * k
-		x, l, a, w, R, tx := q.x[at:at+k], q.l[at:at+k], q.a[at:at+k], q.w[at:at+k], q.R[at:at+k], q.tx[at:at+k]
-		dx, dl := q.dx[at:at+k], q.dl[at:at+k]
-		alpha, beta := q.ratios(i)
-		step := q.b[i] * alpha * q.dt
-		for j := range k {
-			R[j] += a[j]*step - q.s[i]*q.dh[j]
-		}
-		ax, sum := dot(q.ya[at:at+k], R), dot(q.y1[at:at+k], R)
-		pull, push, cs := alpha*ax, beta*sum, q.count[i]*q.s[i]
-		for j := range k {
-			dx[j] = w[j] * (R[j] - a[j]*pull - push)
-		}
-		exact(dx, w, a, alpha, beta, ax, sum)
-		for j := range k {
-			if x[j] > 0 {
-				dl[j] = (tx[j] - l[j]*dx[j]) / x[j]
-				q.dfree[j] -= cs * dx[j]
-			}
-		}
-		q.dr[i] = -sum
-		q.dg[i] = (q.tr[i] - q.g[i]*q.dr[i]) / q.r[i]
-		if q.row[i] {
-			q.de[i] = ax - q.b[i]*q.dt + q.re[i]
-			q.df[i] = (q.te[i] - q.f[i]*q.de[i]) / q.e[i]
-		}
+	for i := range q.parts {
+		o, cells := q.job(i)
+		q.spread(o, cells, mu, second)
+	}
+	for j, d := range q.dfree {
+		q.far(q.free[j], d, q.h[j], q.dh[j])
+		q.slope += d * q.h[j]
+		q.bend += d * q.dh[j]
+	}
+	q.primal, q.dual = 1/q.primal, 1/q.dual
+}
+
+// gather computes a job's right sides, and what is left of them for the types and t.
+func (q *interior) gather(o *part, cells []cell, mu, second float64) {
+	o.tr = mu - o.r*o.g - second*o.dr*o.dg
+	time := o.tr / o.g
+	sum, row, first := 0.0, 0.0, q.p[:len(cells)]
+	for j := range cells {
+		c := &cells[j]
+		d := (mu-second*c.dx*c.dl)*c.inverse - c.x*(1+c.inverse*c.miss)
+		first[j] = d
+		sum += d
+		row += d * (c.a - o.mean)
+	}
+	row = o.alpha * (o.mean*time - row - o.re)
+	if o.f > 0 {
+		o.te = mu - o.e*o.f - second*o.de*o.df
+		row += o.te / o.e
+	}
+	sum += time
+	o.df0, o.dg0 = o.ff*row-o.alpha*o.fg*sum, o.gg*sum-o.fg*row
+	q.rhs -= o.count * o.b * o.df0
+	cs, P := o.count*o.s, q.P[:len(cells)]
+	for j := range cells {
+		c := &cells[j]
+		P[j] += cs * (first[j] + c.x*c.inverse*((c.a-o.mean)*o.df0-o.dg0))
 	}
 }
 
-// exact has a job's step add up: sum_j dx_j = sum, a.dx = ax. Where w is large, dx
-// is the small difference of large terms, but sum and ax are known to the last
-// digits; whichever of the two is tight, the one or two types that the job uses
-// most follow from it.
-func exact(dx, w, a []float64, alpha, beta, ax, sum float64) {
-	first, second, most := 0, -1, 0.0
-	for j := range w {
-		if w[j] > w[first] {
-			first = j
+// spread computes a job's part of the step from those of the types and t.
+func (q *interior) spread(o *part, cells []cell, mu, second float64) {
+	dh, dfree := q.dh[:len(cells)], q.dfree[:len(cells)]
+	byTime, byRow := 0.0, 0.0
+	for j := range cells {
+		c := &cells[j]
+		d := c.x * c.inverse * dh[j]
+		byTime += d
+		byRow += d * (c.a - o.mean)
+	}
+	byTime, byRow = o.s*byTime, o.s*byRow+o.b*q.dt
+	df := o.df0 + o.alpha*(o.ff*byRow+o.fg*byTime)
+	dg := o.dg0 - o.gg*byTime - o.alpha*o.fg*byRow
+	cs, slope, bend := o.count*o.s, 0.0, 0.0
+	primal, dual := q.primal, q.dual
+	for j := range cells {
+		c := &cells[j]
+		if c.x == 0 {
+			continue
+		}
+		t := mu - c.x*c.l - second*c.dx*c.dl
+		c.dx = (t + c.x*((c.a-o.mean)*df-dg-o.s*dh[j]-c.miss)) * c.inverse
+		c.dl = (t - c.l*c.dx) / c.x
+		dfree[j] -= cs * c.dx
+		slope += c.dx * c.l
+		bend += c.dx * c.dl
+		if -c.dx > primal*c.x {
+			primal = -c.dx / c.x
+		}
+		if -c.dl > dual*c.l {
+			dual = -c.dl / c.l
 		}
 	}
-	for j := range w {
-		d := a[j] - a[first]
-		if m := w[j] * d * d; m > most {
-			second, most = j, m
-		}
-		sum -= dx[j]
-		ax -= a[j] * dx[j]
+	q.primal, q.dual = primal, dual
+	o.df, o.dg = df, dg+o.mean*df
+	o.dr = (o.tr - o.r*o.dg) / o.g
+	slope += o.dr * o.g
+	bend += o.dr * o.dg
+	q.far(o.r, o.dr, o.g, o.dg)
+	if o.f > 0 {
+		o.de = (o.te - o.e*df) / o.f
+		slope += o.de * o.f
+		bend += o.de * df
+		q.far(o.e, o.de, o.f, df)
 	}
-	w1, a1 := w[first], a[first]
-	byTime, byRow := beta*w1, alpha*a1*a1*w1
-	switch {
-	case alpha*beta*w1*most > 1+byTime+byRow:
-		d := (ax - a1*sum) / (a[second] - a1)
-		dx[second] += d
-		dx[first] += sum - d
-	case byTime >= byRow && byTime > 1:
-		dx[first] += sum
-	case byRow > 1:
-		dx[first] += ax / a1
-	}
+	q.slope += o.count * slope
+	q.bend += o.count * bend
 }
 
-// reach is how far the step can go, at most 1, before a slack or a multiplier
-// is 0.
-func (q *interior) reach() (primal, dual float64) {
-	worst := func(v, d []float64) float64 {
-		w := 0.0
-		for i, v := range v {
-			if d := d[i]; d < 0 && -d > w*v && v > 0 {
-				w = -d / v
-			}
-		}
-		return w
+// far notes how far a step can go before a slack or its multiplier is 0.
+func (q *interior) far(x, dx, l, dl float64) {
+	if -dx > q.primal*x {
+		q.primal = -dx / x
 	}
-	p := max(worst(q.x, q.dx), worst(q.r, q.dr), worst(q.e, q.de), worst(q.free, q.dfree))
-	d := max(worst(q.l, q.dl), worst(q.g, q.dg), worst(q.f, q.df), worst(q.h, q.dh))
-	return 1 / max(1, p), 1 / max(1, d)
-}
-
-// after is mu after a step.
-func (q *interior) after(primal, dual float64) float64 {
-	mu := 0.0
-	for i := range q.n {
-		at, sum := i*q.k, 0.0
-		for ij := at; ij < at+q.k; ij++ {
-			sum += (q.x[ij] + primal*q.dx[ij]) * (q.l[ij] + dual*q.dl[ij])
-		}
-		sum += (q.r[i] + primal*q.dr[i]) * (q.g[i] + dual*q.dg[i])
-		sum += (q.e[i] + primal*q.de[i]) * (q.f[i] + dual*q.df[i])
-		mu += q.count[i] * sum
+	if -dl > q.dual*l {
+		q.dual = -dl / l
 	}
-	for j := range q.k {
-		mu += (q.free[j] + primal*q.dfree[j]) * (q.h[j] + dual*q.dh[j])
-	}
-	return mu / q.size
-}
-
-// targets sets by how much each product is to change, so that it becomes mu; with
-// second, what the last direction says of the products' second order is taken
-// into account.
-func (q *interior) targets(mu float64, second bool) {
-	z := 0.0
-	if second {
-		z = 1
-	}
-	set := func(t, v, w, dv, dw []float64) {
-		for i := range t {
-			t[i] = mu - v[i]*w[i] - z*dv[i]*dw[i]
-		}
-	}
-	set(q.tx, q.x, q.l, q.dx, q.dl)
-	set(q.te, q.e, q.f, q.de, q.df)
-	set(q.tr, q.r, q.g, q.dr, q.dg)
-	set(q.tc, q.free, q.h, q.dfree, q.dh)
-}
-
-// move takes the step.
-func (q *interior) move(primal, dual float64) {
-	add := func(v, d []float64, by float64) {
-		for i := range v {
-			v[i] += by * d[i]
-		}
-	}
-	add(q.x, q.dx, primal)
-	add(q.r, q.dr, primal)
-	add(q.e, q.de, primal)
-	add(q.free, q.dfree, primal)
-	add(q.l, q.dl, dual)
-	add(q.g, q.dg, dual)
-	add(q.f, q.df, dual)
-	add(q.h, q.dh, dual)
-	q.t += primal * q.dt
-	for i := range q.re {
-		q.re[i] *= 1 - primal
-	}
-}
-
-// value is the objective at the present point.
-func (q *interior) value() float64 {
-	sum := q.gain * q.t
-	for i := range q.n {
-		sum += q.count[i] * dot(q.c[i*q.k:(i+1)*q.k], q.x[i*q.k:(i+1)*q.k])
-	}
-	return sum
 }
 
 // run goes to the optimum and reports whether it got there. Steps stay near the
 // central path, so that where there are many optima the point is near the
 // analytic centre of their set.
 func (q *interior) run() (steps int, ok bool) {
-	recentre := 1e-2
+	recentre, primal, dual := 1e-2, 0.0, 0.0
 	for steps = range maxSteps {
-		mu, primal, dual := q.residuals()
-		scale := math.Abs(q.value())
-		gap := mu * q.size
-		near := gap < 10*tolerance*scale && primal < 10*tolerance && dual < 1e-6*q.unit
-		if near && gap < tolerance*scale || math.IsNaN(mu) {
+		q.factor(primal, dual)
+		gap, scale := q.gap, math.Abs(q.value)
+		near := gap < 10*tolerance*scale && q.missed < 10*tolerance && q.wrong < 1e-6*q.unit
+		if near && gap < tolerance*scale || math.IsNaN(gap) {
 			return steps, near
 		}
-		q.factor()
-		q.targets(0, false)
-		q.direction()
-		p, d := q.reach()
-		sigma := q.after(p, d) / mu
-		sigma = max(sigma*sigma*sigma, centring)
-		if gap < recentre*scale {
-			recentre, sigma = recentre/1e2, 1
+		if mu := gap / q.size; gap < recentre*scale {
+			recentre /= 1e2
+			q.direction(mu, 0)
+		} else {
+			q.direction(0, 0)
+			after := gap + q.primal*q.slope - q.dual*(gap+q.slope) + q.primal*q.dual*q.bend
+			sigma := after / gap
+			q.direction(max(sigma*sigma*sigma, centring)*mu, 1)
 		}
-		q.targets(sigma*mu, true)
-		q.direction()
-		p, d = q.reach()
-		if near && p < 0.9 || p < 1e-9 && d < 1e-9 {
+		if near && q.primal < 0.9 || q.primal < 1e-9 && q.dual < 1e-9 {
 			return steps, near // what is left is lost in the arithmetic
 		}
-		q.move(0.99*p, 0.99*d)
+		primal, dual = 0.99*q.primal, 0.99*q.dual
 	}
 	return steps, false
 }
 
-// tidy takes the last digits from the shares that would be too much.
-func (q *interior) tidy() {
-	k, full := q.k, make([]float64, q.k)
-	for i := range q.n {
-		x, sum := q.x[i*k:(i+1)*k], 0.0
-		for j := range k {
+// tidy returns the shares, without the last digits that would be too much.
+func (q *interior) tidy() []float64 {
+	k, full, all := q.k, make([]float64, q.k), make([]float64, len(q.cells))
+	for i := range q.parts {
+		o, cells := q.job(i)
+		x, sum := all[i*k:(i+1)*k], 0.0
+		for j := range cells {
+			x[j] = cells[j].x
 			sum += x[j]
 		}
-		for j := range k {
+		for j := range x {
 			x[j] /= max(1, sum)
-			full[j] += q.count[i] * q.s[i] * x[j]
+			full[j] += o.count * o.s * x[j]
 		}
 	}
-	for ij := range q.x {
-		q.x[ij] /= max(1, full[ij%k]/q.W[ij%k])
+	for ij := range all {
+		all[ij] /= max(1, full[ij%k]/q.W[ij%k])
 	}
+	return all
 }
-
-// centring is the least part of mu that a step keeps: more leads to a point
-// nearer to the centre, in more steps.
-const centring = 0.05

@@ -9,7 +9,6 @@
 package solve
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -100,8 +99,7 @@ func (s *Shares) MaxMin(rate []float64) (level float64, x []float64, err error) 
 	if _, ok := q.run(); !ok {
 		return 0, nil, errStuck
 	}
-	q.tidy()
-	x, level = spreadOut(q.x, of, p.k), math.Inf(1)
+	x, level = spreadOut(q.tidy(), of, p.k), math.Inf(1)
 	for i := range p.n {
 		level = min(level, dot(rate[i*p.k:(i+1)*p.k], x[i*p.k:(i+1)*p.k]))
 	}
@@ -133,26 +131,36 @@ func (s *Shares) unit(rate []float64, p *linear) (float64, error) {
 // merge makes one of jobs that are equal: they have equal shares in the centre.
 // of says which of them stands for each job.
 func merge(p *linear) (small *linear, of []int) {
-	k, order := p.k, make([]int, p.n)
-	for i := range order {
-		order[i] = i
+	k := p.k
+	equal := func(x, y int) bool {
+		return p.s[x] == p.s[y] && slices.Equal(p.a[x*k:(x+1)*k], p.a[y*k:(y+1)*k])
 	}
-	compare := func(x, y int) int {
-		return cmp.Or(cmp.Compare(p.s[x], p.s[y]), slices.Compare(p.a[x*k:(x+1)*k], p.a[y*k:(y+1)*k]))
-	}
-	slices.SortStableFunc(order, compare)
 	small, of = &linear{k: k, W: p.W, gain: p.gain}, make([]int, p.n)
-	for z, i := range order {
-		if z > 0 && compare(order[z-1], i) == 0 {
-			of[i] = small.n - 1
-			small.count[small.n-1]++
+	var first []int                    // of those that are equal, which job
+	known := make(map[uint64]int, p.n) // looked up only
+	for i := range p.n {
+		h := math.Float64bits(p.s[i])
+		for _, v := range p.a[i*k : (i+1)*k] {
+			h = (h ^ math.Float64bits(v)) * 0x9e3779b97f4a7c15
+			h ^= h >> 32
+		}
+		if at, ok := known[h]; ok && equal(first[at], i) {
+			of[i] = at
+			small.count[at]++
 			continue
 		}
-		of[i] = small.n
+		known[h], of[i] = small.n, small.n
+		first = append(first, i)
 		small.n++
+		small.count = append(small.count, 1)
+	}
+	if small.n == p.n {
+		return p, of
+	}
+	for _, i := range first {
 		small.a, small.c, small.open = append(small.a, p.a[i*k:(i+1)*k]...), append(small.c, p.c[i*k:(i+1)*k]...), append(small.open, p.open[i*k:(i+1)*k]...)
 		small.b, small.m, small.s = append(small.b, p.b[i]), append(small.m, p.m[i]), append(small.s, p.s[i])
-		small.row, small.count = append(small.row, p.row[i]), append(small.count, 1)
+		small.row = append(small.row, p.row[i])
 	}
 	return small, of
 }

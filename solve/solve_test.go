@@ -119,6 +119,98 @@ func TestMaxMinIsTheOptimum(t *testing.T) {
 	}
 }
 
+// busy draws a program as the policy gavel makes them: rates relative to that with an
+// equal part of everything, more or fewer GPUs than jobs want.
+func busy(r *rand.Rand, n, k int, load float64) (*Shares, []float64) {
+	s, total := &Shares{}, 0.0
+	for range n {
+		s.GPUs = append(s.GPUs, []float64{1, 1, 1, 1, 1, 1, 2, 4, 8}[r.IntN(9)])
+		total += s.GPUs[len(s.GPUs)-1]
+	}
+	for range k {
+		s.Capacity = append(s.Capacity, math.Ceil(total/float64(k)/load))
+	}
+	rate, part := make([]float64, n*k), s.Proportional()
+	for i := range n {
+		job := rate[i*k : (i+1)*k]
+		for j := range job {
+			job[j] = math.Pow(float64(j+1), 0.2+1.5*r.Float64()) * (0.9 + 0.2*r.Float64())
+		}
+		by := s.GPUs[i] / dot(part, job)
+		for j := range job {
+			job[j] *= by
+		}
+	}
+	return s, rate
+}
+
+// Programs that are hard for the method: far more jobs than GPUs, jobs that are almost
+// equal, rates of many orders of magnitude, types that nobody can use or that have next
+// to nothing.
+func TestHardMaxMin(t *testing.T) {
+	for seed := range uint64(240) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		n, k := 1+r.IntN(14), 1+r.IntN(6)
+		s, rate := busy(r, n, k, math.Exp(3*r.NormFloat64()))
+		switch seed % 4 {
+		case 0:
+			for ij := range rate {
+				rate[ij] = rate[ij%k] * (1 + 1e-9*r.Float64())
+			}
+		case 1:
+			for ij := range rate {
+				rate[ij] *= math.Pow(10, 6*r.Float64()-3)
+			}
+		case 2:
+			s.Capacity[r.IntN(k)] = []float64{0, 1e-3}[r.IntN(2)]
+			s.Capacity[r.IntN(k)] = 1
+		}
+		got, x, err := s.MaxMin(rate)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		feasible(t, s, x)
+		if want := oracle(t, s, rate, nil, nil); math.Abs(got-want) > 1e-6*want {
+			t.Errorf("seed %d: %.9f, the simplex has %.9f", seed, got, want)
+		}
+	}
+}
+
+// Where the simplex would take too long, multipliers say what the level cannot exceed:
+// with sum f = 1 and h >= 0 it is at most sum_j W_j h_j + sum_i max_j (f_i a_ij - s_i h_j).
+func TestManyJobs(t *testing.T) {
+	for _, load := range []float64{0.3, 1, 1.5, 3, 10} {
+		s, rate := busy(rand.New(rand.NewPCG(1, 1)), 3000, 6, load)
+		level, x, err := s.MaxMin(rate)
+		if err != nil {
+			t.Fatalf("load %g: %v", load, err)
+		}
+		feasible(t, s, x)
+		p := s.program(func(int) bool { return true })
+		for i := range p.row {
+			p.row[i], p.b[i] = true, 1
+		}
+		p.a, p.gain = rate, 1
+		q := newInterior(p)
+		q.run()
+		f := 0.0
+		for i := range q.parts {
+			f += q.parts[i].f
+		}
+		bound := dot(s.Capacity, q.h) / f
+		for i := range q.parts {
+			most := 0.0
+			for j := range 6 {
+				most = max(most, (q.parts[i].f*rate[i*6+j]-s.GPUs[i]*q.h[j])/f)
+			}
+			bound += most
+		}
+		if level < bound*(1-1e-6) {
+			t.Errorf("load %g: %.9f, the bound is %.9f", load, level, bound)
+		}
+	}
+}
+
 func TestMostIsTheOptimum(t *testing.T) {
 	infeasible := 0
 	for seed := range uint64(500) {
@@ -335,16 +427,23 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Ten thousand different jobs on six types, and a thousand on three.
+// All jobs different: with GPUs for everybody on some type, and with three times too
+// few.
 func BenchmarkMaxMin(b *testing.B) {
 	for _, c := range [][2]int{{100, 3}, {1000, 3}, {10_000, 6}} {
-		b.Run(fmt.Sprintf("%dx%d", c[0], c[1]), func(b *testing.B) {
-			s, rate := random(rand.New(rand.NewPCG(1, 1)), c[0], c[1])
-			for b.Loop() {
-				if _, _, err := s.MaxMin(rate); err != nil {
-					b.Fatal(err)
+		run := func(name string, s *Shares, rate []float64) {
+			b.Run(fmt.Sprintf("%s/%dx%d", name, c[0], c[1]), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, _, err := s.MaxMin(rate); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
+		s, rate := random(rand.New(rand.NewPCG(1, 1)), c[0], c[1])
+		run("idle", s, rate)
+		s, rate = busy(rand.New(rand.NewPCG(1, 1)), c[0], c[1], 3)
+		run("busy", s, rate)
 	}
 }
