@@ -22,21 +22,19 @@ var gavel = Info{
 	Knobs: []Knob{
 		{"objective", "las", "las (the least normalised speed as high as can be), waterfill (and then the next), hierarchical (the same over queues or users), ftf (finish-time fairness), makespan, fifo, throughput, cost"},
 		{"entities", "queue", "for objective=hierarchical: queue (by their weights) or user (all alike)"},
-		{"inside", "fair", "for objective=hierarchical: an entity's jobs are alike (fair), or the first comes first (fifo)"},
+		{"inside", "fair", "for objective=hierarchical: an entity's jobs are alike (fair), or the first comes first (fifo); by queue: inside=research:fifo/prod:fair, others are fair"},
 		{"round", "6m", "jobs take turns at multiples of this"},
 		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
 		{"solve", "changes", "when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; who comes between two takes what is left)"},
 		{"heterogeneity", "true", "false: all models count as equally fast"},
 		{"order", "", "the order in which models are gone through: order=H100-80GB/T4-16GB; others come after, the fastest first"},
-		{"space_sharing", "false", "true: two jobs of one size may have the same GPUs, where they get more done so than in turns (objectives las, ftf, makespan)"},
+		{"space_sharing", "false", "true: two jobs of one size may have the same GPUs, where they get more done so than in turns"},
 		{"prices", "", "for objective=cost, per GPU-hour: prices=H100-80GB:3/T4-16GB:0.4; a model that is not listed costs 1"},
 	},
 	New: newGavel,
 }
 
 var gavelSolves = []string{"changes", "resets"}
-
-var gavelShared = []string{"las", "ftf", "makespan"}
 
 var gavelObjectives = []string{"las", "waterfill", "hierarchical", "ftf", "makespan", "fifo", "throughput", "cost"}
 
@@ -46,10 +44,11 @@ type gavelPolicy struct {
 	name, objective string
 	round, reset    time.Duration
 	aware           bool
-	atResets        bool     // else at changes
-	sharing         bool     // of GPUs, by two
-	byUser, inOrder bool     // entities are users; in one the first comes first
-	order           []string // of kinds
+	atResets        bool            // else at changes
+	sharing         bool            // of GPUs, by two
+	byUser, inOrder bool            // entities are users; in one the first comes first
+	inside          map[string]bool // ... in which queues, or nil
+	order           []string        // of kinds
 	prices          map[string]float64
 }
 
@@ -76,9 +75,6 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 	if g.sharing, err = k.bool("space_sharing"); err != nil {
 		return nil, err
 	}
-	if g.sharing && !slices.Contains(gavelShared, g.objective) {
-		return nil, fmt.Errorf("space_sharing=true with objective=%s: only with %s", g.objective, strings.Join(gavelShared, ", "))
-	}
 	if err = g.hierarchy(k.text("entities"), k.text("inside")); err != nil {
 		return nil, err
 	}
@@ -95,12 +91,22 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 // hierarchy reads whose jobs are one entity's, and who comes first in it.
 func (g *gavelPolicy) hierarchy(entities, inside string) error {
 	g.byUser, g.inOrder = entities == "user", inside == "fifo"
+	if strings.Contains(inside, ":") && !g.byUser {
+		g.inside = map[string]bool{} // looked up only
+		for _, f := range strings.Split(inside, "/") {
+			queue, how, _ := strings.Cut(f, ":")
+			if queue == "" || how != "fifo" && how != "fair" {
+				return fmt.Errorf("inside=%q: %q is not QUEUE:fifo or QUEUE:fair", inside, f)
+			}
+			g.inside[queue] = how == "fifo"
+		}
+	}
 	switch {
 	case !g.byUser && entities != "queue":
 		return cluster.Unknown("entities", entities, []string{"queue", "user"})
-	case !g.inOrder && inside != "fair":
+	case g.inside == nil && !g.inOrder && inside != "fair":
 		return cluster.Unknown("inside", inside, []string{"fair", "fifo"})
-	case g.objective != "hierarchical" && (g.byUser || g.inOrder):
+	case g.objective != "hierarchical" && (g.byUser || inside != "fair"):
 		return fmt.Errorf("entities=%s, inside=%s with objective=%s: only with hierarchical", entities, inside, g.objective)
 	}
 	return nil

@@ -73,9 +73,11 @@ func TestGavelBadKnobs(t *testing.T) {
 		"order=A/B/A":   `"A" is no GPU model, or there twice`,
 		"solve=always":  "changes",
 		"entities=user": "only with hierarchical",
-		"objective=hierarchical,entities=project": "unknown entities",
-		"objective=hierarchical,inside=lifo":      "unknown inside",
-		"space_sharing=true,objective=fifo":       "only with las, ftf, makespan",
+		"objective=hierarchical,entities=project":            "unknown entities",
+		"objective=hierarchical,inside=lifo":                 "unknown inside",
+		"objective=hierarchical,inside=a:first":              "is not QUEUE:fifo",
+		"objective=hierarchical,inside=a:fifo,entities=user": "unknown inside",
+		"inside=a:fifo": "only with hierarchical",
 	} {
 		if _, err := New("gavel:" + knobs); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want one with %s", knobs, err, want)

@@ -61,7 +61,7 @@ func (p *gavelPlan) recallUses() {
 	for i := range p.jobs {
 		job := &p.jobs[i]
 		t := job.j.Target()
-		job.vain = t != nil && t.Beside > 0 && !job.j.Running() && job.j.Waiting() >= p.round/2
+		job.vain = p.objective != "fifo" && t != nil && t.Beside > 0 && !job.j.Running() && job.j.Waiting() >= p.round/2
 		job.class = p.classOf(job)
 		at[p.jobs[i].j.Spec().ID] = i
 	}
@@ -127,10 +127,27 @@ func (p *gavelPlan) classOf(job *gavelJob) int64 {
 		h.number(int64(r.Request.GPUs))
 		h.number(r.Request.Memory)
 	}
-	if p.objective != "las" || stays(job.j) {
+	if p.apart(job) {
 		h.number(int64(s.ID))
 	}
+	if p.objective == "hierarchical" {
+		h.number(int64(p.entity(job)))
+	}
 	return max(1, h.sum()&math.MaxInt64)
+}
+
+// apart reports whether a job is a class of its own: nobody else has its deadline, its
+// work left or its place in the order.
+func (p *gavelPlan) apart(job *gavelJob) bool {
+	switch p.objective {
+	case "ftf", "makespan", "fifo":
+		return true
+	case "cost":
+		return p.due(job) || stays(job.j)
+	case "hierarchical":
+		return p.firstFirst(job) || stays(job.j)
+	}
+	return stays(job.j)
 }
 
 // mayShare reports whether a job may have GPUs together with another one.
@@ -148,6 +165,10 @@ type gavelClass struct {
 
 // share computes what there should be of each use.
 func (q *gavelProgram) share() {
+	if q.objective == "fifo" {
+		q.arriveShared()
+		return
+	}
 	classes := q.classes()
 	p := solve.Packing{Shares: solve.Shares{Capacity: q.who.Capacity}}
 	k := len(q.kinds)
@@ -220,7 +241,7 @@ func (q *gavelProgram) classes() (list []*gavelClass) {
 	for i, job := range q.jobs {
 		c := known[job.class]
 		if c == nil {
-			c = &gavelClass{id: job.class, at: i, pairs: q.mayShare(job) && !stays(job.j)}
+			c = &gavelClass{id: job.class, at: i, pairs: q.shares(job)}
 			known[job.class] = c
 			list = append(list, c)
 		}
@@ -233,10 +254,11 @@ func (q *gavelProgram) classes() (list []*gavelClass) {
 		}
 	}
 	slices.SortStableFunc(pairing, func(a, b *gavelClass) int {
-		if q.objective == "las" {
-			return cmp.Compare(len(b.jobs), len(a.jobs))
+		switch q.objective {
+		case "ftf", "makespan":
+			return cmp.Compare(q.left[b.at], q.left[a.at])
 		}
-		return cmp.Compare(q.left[b.at], q.left[a.at])
+		return cmp.Compare(len(b.jobs), len(a.jobs))
 	})
 	for _, c := range pairing[min(mostShared, len(pairing)):] {
 		c.pairs = false
@@ -270,12 +292,12 @@ func (q *gavelProgram) pairs(classes []*gavelClass) (list []solve.Pair) {
 	for a, one := range classes {
 		for b, two := range classes[:a+1] {
 			x, y := one.jobs[0], two.jobs[0]
-			if !one.pairs || !two.pairs || !alike(x.j.Spec(), y.j.Spec()) || a == b && len(one.jobs) < 2 {
+			if !one.pairs || !two.pairs || a == b && len(one.jobs) < 2 {
 				continue
 			}
 			u, any := solve.Pair{A: a, B: b, Speed: [2][]float64{make([]float64, k), make([]float64, k)}}, false
 			for j, kind := range q.kinds {
-				if x.speed[j] == 0 || y.speed[j] == 0 || !fits(x.j, y.j, kind.GPU) {
+				if !q.together(x, y, j) {
 					continue
 				}
 				vx, vy := q.v.SpeedBeside(x.j, kind.GPU, []engine.JobView{y.j}), q.v.SpeedBeside(y.j, kind.GPU, []engine.JobView{x.j})
@@ -300,30 +322,35 @@ func fits(a, b engine.JobView, gpu string) bool {
 }
 
 func (q *gavelProgram) solveShared(p *solve.Packing, classes []*gavelClass) (alone, together []float64, err error) {
-	k, factor, left := len(q.kinds), make([]float64, len(classes)), make([]float64, len(classes))
-	for i, c := range classes {
-		left[i] = q.left[c.at]
+	of := func(perJob []float64) (list []float64) {
+		for _, c := range classes {
+			list = append(list, perJob[c.at])
+		}
+		return list
 	}
 	switch q.objective {
 	case "ftf":
-		ages, owns := q.ages()
-		age, own := make([]float64, len(classes)), make([]float64, len(classes))
-		for i, c := range classes {
-			age[i], own[i] = ages[c.at], owns[c.at]
-		}
-		_, alone, together, err = p.FinishTime(left, age, own)
+		age, own := q.ages()
+		_, alone, together, err = p.FinishTime(of(q.left), of(age), of(own))
 	case "makespan":
-		_, alone, together, err = p.Makespan(left)
-	default:
-		part := q.who.Proportional()
-		for i, c := range classes {
-			equal := 0.0
-			for j := range k {
-				equal += q.speed[c.at*k+j] * part[j]
-			}
-			factor[i] = q.who.GPUs[c.at] / equal
+		_, alone, together, err = p.Makespan(of(q.left))
+	case "throughput", "cost":
+		price := q.perKind()
+		alone, together, err = p.Most(price, of(q.least()))
+		if err != nil { // deadlines cannot all be kept
+			alone, together, err = p.Most(price, make([]float64, len(classes)))
 		}
-		_, alone, together, err = p.MaxMin(factor)
+	case "waterfill":
+		_, alone, together, err = p.WaterFill(of(q.relative()))
+	case "hierarchical":
+		who, all := *q.entities(), q.entities().Of
+		who.Of = nil
+		for _, c := range classes {
+			who.Of = append(who.Of, all[c.at])
+		}
+		_, alone, together, err = p.Hierarchy(of(q.relative()), &who)
+	default:
+		_, alone, together, err = p.MaxMin(of(q.relative()))
 	}
 	return alone, together, err
 }
@@ -354,7 +381,9 @@ func (p *gavelPlan) chooseUses() {
 		for _, k := range p.kindOrder(int(p.v.Now() / cluster.Time(p.round))) {
 			p.chooseOn(k, line, &free[k])
 		}
-		p.chooseRest(tier, free, false)
+		if p.objective != "fifo" {
+			p.chooseRest(tier, free, false)
+		}
 	}
 }
 

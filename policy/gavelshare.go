@@ -67,7 +67,7 @@ func (q *gavelProgram) solve() (x []float64, err error) {
 	case "makespan":
 		_, x, err = q.who.Makespan(q.speed, q.left)
 	case "fifo":
-		x = q.arrival()
+		x = q.whole(q.arrival())
 	case "throughput":
 		_, x, err = q.who.Most(q.speed, nil, nil)
 	case "cost":
@@ -88,44 +88,74 @@ func (q *gavelProgram) solve() (x []float64, err error) {
 	return x, err
 }
 
-// normalised are the speeds relative to that with an equal part of the whole
-// cluster's time, times GPUs.
+// normalised are the speeds, as relative has them.
 func (q *gavelProgram) normalised() []float64 {
-	k, part := len(q.kinds), q.who.Proportional()
-	rate := make([]float64, len(q.speed))
-	for i := range q.jobs {
-		equal := 0.0
+	k, rate := len(q.kinds), make([]float64, len(q.speed))
+	for i, factor := range q.relative() {
 		for j := range k {
-			equal += q.speed[i*k+j] * part[j]
-		}
-		for j := range k {
-			rate[i*k+j] = q.who.GPUs[i] * q.speed[i*k+j] / equal
+			rate[i*k+j] = q.speed[i*k+j] * factor
 		}
 	}
 	return rate
 }
 
-// entities are the queues, or users, that have jobs here, in the order of their first
-// ones.
-func (q *gavelProgram) entities() *solve.Entities {
-	e := &solve.Entities{FIFO: q.inOrder}
-	known := map[int]int{} // looked up only
-	for _, job := range q.jobs {
-		id, weight := job.j.Queue(), 1.0
-		if q.byUser {
-			id = job.j.User()
-		} else {
-			weight = float64(max(1, q.v.Tree().Weight(id)))
+// relative is by what each job's speeds are multiplied to be relative to that with an
+// equal part of the whole cluster's time, times GPUs.
+func (q *gavelProgram) relative() (factor []float64) {
+	k, part := len(q.kinds), q.who.Proportional()
+	for i := range q.jobs {
+		equal := 0.0
+		for j := range k {
+			equal += q.speed[i*k+j] * part[j]
 		}
+		factor = append(factor, q.who.GPUs[i]/equal)
+	}
+	return factor
+}
+
+// entities are the queues that have jobs here, and those that they are parts of, or the
+// users.
+func (q *gavelProgram) entities() *solve.Entities {
+	e := &solve.Entities{}
+	known := map[int]int{} // looked up only
+	find := func(id, parent int, weight float64, fifo bool) int {
 		at, ok := known[id]
 		if !ok {
 			at = len(e.Weight)
 			known[id] = at
-			e.Weight = append(e.Weight, weight)
+			e.Weight, e.Parent, e.FIFO = append(e.Weight, weight), append(e.Parent, parent), append(e.FIFO, fifo)
+		}
+		return at
+	}
+	tree := q.v.Tree()
+	for _, job := range q.jobs {
+		at := -1
+		if q.byUser {
+			at = find(job.j.User(), at, 1, q.inOrder)
+		} else {
+			for _, id := range tree.Path(job.j.Queue())[1:] {
+				at = find(id, at, float64(max(1, tree.Weight(id))), q.firstFirst(job))
+			}
 		}
 		e.Of = append(e.Of, at)
 	}
 	return e
+}
+
+// entity is a number of the job's entity.
+func (q *gavelPlan) entity(job *gavelJob) int {
+	if q.byUser {
+		return job.j.User()
+	}
+	return job.j.Queue()
+}
+
+// firstFirst reports whether in a job's entity the first comes first.
+func (q *gavelPlan) firstFirst(job *gavelJob) bool {
+	if q.inside == nil {
+		return q.inOrder
+	}
+	return q.inside[q.v.Tree().Name(job.j.Queue())]
 }
 
 // finishTime counts, from solution to solution, how long each job would have
@@ -157,51 +187,45 @@ func (q *gavelProgram) ages() (age, alone []float64) {
 	return age, alone
 }
 
-// arrival gives each job in turn all of its time on the fastest kind that has room
-// for it, until one finds none. One that could not run where there is room is passed
-// over: what is there is of no use to it.
-func (q *gavelProgram) arrival() []float64 {
-	k := len(q.kinds)
-	x, free := make([]float64, len(q.speed)), append([]float64(nil), q.who.Capacity...)
-	for i := range q.jobs {
-		best, room := -1, false
-		for j := range k {
-			room = room || free[j] >= q.who.GPUs[i]
-			if v := q.speed[i*k+j]; v > 0 && free[j] >= q.who.GPUs[i] && (best < 0 || v > q.speed[i*k+best]) {
-				best = j
-			}
-		}
-		if !room {
-			break
-		}
-		if best < 0 {
-			continue
-		}
-		x[i*k+best] = 1
-		free[best] -= q.who.GPUs[i]
-	}
-	return x
-}
-
 // cost is the most work per price, with deadlines kept; if that cannot be, without.
 func (q *gavelProgram) cost() ([]float64, error) {
-	k := len(q.kinds)
-	value, least := make([]float64, len(q.speed)), make([]float64, len(q.jobs))
-	for i, job := range q.jobs {
-		for j := range k {
-			price, ok := q.prices[q.kinds[j].GPU]
-			if !ok {
-				price = 1
-			}
-			value[i*k+j] = q.speed[i*k+j] / price
-		}
-		if spec := job.j.Spec(); spec.Deadline > q.v.Now() && spec.Estimate > 0 {
-			least[i] = q.left[i] / spec.Deadline.Sub(q.v.Now()).Seconds()
-		}
+	k, price, least := len(q.kinds), q.perKind(), q.least()
+	value := make([]float64, len(q.speed))
+	for ij, v := range q.speed {
+		value[ij] = v / price[ij%k]
 	}
 	_, x, err := q.who.Most(value, q.speed, least)
 	if err != nil {
 		_, x, err = q.who.Most(value, q.speed, nil)
 	}
 	return x, err
+}
+
+// perKind are the prices of the kinds; without any all are 1.
+func (q *gavelProgram) perKind() (price []float64) {
+	for _, kind := range q.kinds {
+		p, ok := q.prices[kind.GPU]
+		if !ok {
+			p = 1
+		}
+		price = append(price, p)
+	}
+	return price
+}
+
+// least is how fast each job has to be on average to meet its deadline; 0: any speed.
+func (q *gavelProgram) least() []float64 {
+	least := make([]float64, len(q.jobs))
+	for i, job := range q.jobs {
+		if spec := job.j.Spec(); q.due(job) {
+			least[i] = q.left[i] / spec.Deadline.Sub(q.v.Now()).Seconds()
+		}
+	}
+	return least
+}
+
+// due reports whether a job's deadline counts.
+func (q *gavelPlan) due(job *gavelJob) bool {
+	spec := job.j.Spec()
+	return q.objective == "cost" && spec.Deadline > q.v.Now() && spec.Estimate > 0
 }

@@ -3,6 +3,7 @@ package solve
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -39,6 +40,33 @@ func raise(t *testing.T, s *Shares, rate, floor, weight []float64) float64 {
 	return -opt
 }
 
+// portion is what entity e has of the weight, while some jobs are final: all of its own, if
+// it is part of none, else its part of what that one has, by the weights of those parts
+// of it that have jobs which are not.
+func portion(who *Entities, final []bool, e int) float64 {
+	open := func(e int) bool {
+		for i, of := range who.Of {
+			for ; of != e && of >= 0; of = who.Parent[of] {
+			}
+			if of == e && !final[i] {
+				return true
+			}
+		}
+		return false
+	}
+	above := who.Parent[e]
+	if above < 0 {
+		return who.Weight[e]
+	}
+	all := 0.0
+	for o, w := range who.Weight {
+		if who.Parent[o] == above && open(o) {
+			all += w
+		}
+	}
+	return portion(who, final, above) * who.Weight[e] / all
+}
+
 // filled is water filling by a program for every question: who cannot be raised alone,
 // while nobody falls, is final.
 func filled(t *testing.T, s *Shares, rate []float64, who *Entities) []float64 {
@@ -47,15 +75,15 @@ func filled(t *testing.T, s *Shares, rate []float64, who *Entities) []float64 {
 	floor, final := make([]float64, n), make([]bool, n)
 	for {
 		weight, open := make([]float64, n), false
-		for e, w := range who.Weight {
+		for e := range who.Weight {
 			var list []int
 			for i := range n {
-				if who.Of[i] == e && !final[i] && !(who.FIFO && len(list) == 1) {
+				if who.Of[i] == e && !final[i] && !(who.FIFO[e] && len(list) == 1) {
 					list = append(list, i)
 				}
 			}
 			for _, i := range list {
-				weight[i], open = w/float64(len(list)), true
+				weight[i], open = portion(who, final, e)/float64(len(list)), true
 			}
 		}
 		if !open {
@@ -74,16 +102,42 @@ func filled(t *testing.T, s *Shares, rate []float64, who *Entities) []float64 {
 	}
 }
 
-func TestHierarchyIsWaterFilling(t *testing.T) {
-	for seed := range uint64(40) {
-		r := rand.New(rand.NewPCG(seed, 9))
-		s, rate := random(r, 2+r.IntN(3), 1+r.IntN(3))
-		who := &Entities{FIFO: seed%2 == 1}
-		for range 1 + r.IntN(3) {
-			who.Weight = append(who.Weight, float64(1+r.IntN(3)))
+// randomEntities draws a forest: up to three at the top, each of which may have parts.
+func randomEntities(r *rand.Rand, jobs int, fifo func(e int) bool) *Entities {
+	who := &Entities{}
+	add := func(parent int) {
+		who.Parent = append(who.Parent, parent)
+		who.Weight = append(who.Weight, float64(1+r.IntN(3)))
+		who.FIFO = append(who.FIFO, fifo(len(who.FIFO)))
+	}
+	for range 1 + r.IntN(3) {
+		add(-1)
+	}
+	leaves := []int{}
+	for e := range len(who.Weight) {
+		if r.IntN(2) == 0 {
+			leaves = append(leaves, e)
+			continue
 		}
-		for range s.GPUs {
-			who.Of = append(who.Of, r.IntN(len(who.Weight)))
+		for range 1 + r.IntN(3) {
+			leaves = append(leaves, len(who.Weight))
+			add(e)
+		}
+	}
+	for range jobs {
+		who.Of = append(who.Of, leaves[r.IntN(len(leaves))])
+	}
+	return who
+}
+
+func TestHierarchyIsWaterFilling(t *testing.T) {
+	nested := 0
+	for seed := range uint64(90) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		s, rate := random(r, 2+r.IntN(4), 1+r.IntN(3))
+		who := randomEntities(r, len(s.GPUs), func(e int) bool { return (seed+uint64(e)*(seed/3))%3 == 0 })
+		if slices.Max(who.Parent) >= 0 {
+			nested++
 		}
 		level, x, err := s.Hierarchy(rate, who)
 		if err != nil {
@@ -91,10 +145,13 @@ func TestHierarchyIsWaterFilling(t *testing.T) {
 		}
 		feasible(t, s, x)
 		for i, want := range filled(t, s, rate, who) {
-			if math.Abs(level[i]-want) > 2e-3*max(want, 1e-2) && !(who.FIFO && level[i] > want) {
-				t.Errorf("seed %d (fifo %v): job %d of entity %d has %g, want %g", seed, who.FIFO, i, who.Of[i], level[i], want)
+			if math.Abs(level[i]-want) > 2e-3*max(want, 1e-2) && !(slices.Contains(who.FIFO, true) && level[i] > want) {
+				t.Errorf("seed %d (%+v): job %d has %g, want %g", seed, who, i, level[i], want)
 			}
 		}
+	}
+	if nested < 30 {
+		t.Errorf("%d of 90 forests have trees: the test is lopsided", nested)
 	}
 }
 
@@ -111,15 +168,43 @@ func TestHierarchyByHand(t *testing.T) {
 		{2, false, []float64{2.0 / 3, 2.0 / 3, 2.0 / 3}}, {1.8, true, []float64{0.6, 1, 0.2}}, {6, true, []float64{1, 1, 1}},
 	} {
 		s.Capacity[0] = c.gpus
-		level, _, err := s.Hierarchy([]float64{1, 1, 1}, &Entities{Of: []int{0, 1, 1}, Weight: []float64{1, 2}, FIFO: c.fifo})
+		level, _, err := s.Hierarchy([]float64{1, 1, 1}, &Entities{Of: []int{0, 1, 1}, Weight: []float64{1, 2}, Parent: []int{-1, -1}, FIFO: []bool{!c.fifo, c.fifo}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		wants(t, "levels", level, 1e-3, c.want...)
 	}
-	for _, bad := range []*Entities{{}, {Of: []int{0, 1, 2}, Weight: []float64{1, 1}}, {Of: []int{0, 0, 0}, Weight: []float64{0}}} {
-		if _, _, err := s.Hierarchy([]float64{1, 1, 1}, bad); err == nil {
-			t.Errorf("%v: taken", bad)
+	flat := func(weight ...float64) *Entities {
+		return &Entities{Of: []int{0, 0, 0}, Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)), FIFO: make([]bool, len(weight))}
+	}
+	for what, spoil := range map[string]func(w *Entities){
+		"no jobs":              func(w *Entities) { w.Of = nil },
+		"no such entity":       func(w *Entities) { w.Of[2] = 2 },
+		"no weight":            func(w *Entities) { w.Weight[0] = 0 },
+		"part of a later one":  func(w *Entities) { w.Parent[0] = 1 },
+		"jobs beside parts":    func(w *Entities) { w.Parent[1] = 0 },
+		"nobody's order known": func(w *Entities) { w.FIFO = nil },
+	} {
+		who := flat(1, 1)
+		spoil(who)
+		if _, _, err := s.Hierarchy([]float64{1, 1, 1}, who); err == nil {
+			t.Errorf("%s: taken", what)
 		}
+	}
+}
+
+// One entity is alone at the top, the other has two parts of weights 1 and 3: on two
+// GPUs it has one, of which they have a quarter and three quarters. When the one's job
+// can have no more, the other part has the rest, and then the one at the top.
+func TestHierarchyOfParts(t *testing.T) {
+	s := &Shares{GPUs: []float64{1, 1, 1, 1}, Capacity: []float64{2}}
+	who := &Entities{Of: []int{0, 2, 3, 0}, Weight: []float64{1, 1, 1, 3}, Parent: []int{-1, -1, 1, 1}, FIFO: make([]bool, 4)}
+	for _, c := range []struct{ gpus, a, b, c float64 }{{2, 0.5, 0.25, 0.75}, {3, 0.75, 0.5, 1}, {3.8, 0.95, 0.9, 1}} {
+		s.Capacity[0] = c.gpus
+		level, _, err := s.Hierarchy([]float64{1, 1, 1, 1}, who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wants(t, "levels", level, 1e-3, c.a, c.b, c.c, c.a)
 	}
 }

@@ -263,11 +263,11 @@ func (q *interior) eliminate(o *part, cells []cell) {
 		first += w * c.a
 	}
 	o.mean = first / all
-	W, P := q.w[:len(cells)], q.p[:len(cells)]
+	ws, ps := q.w[:len(cells)], q.p[:len(cells)]
 	for j := range cells {
 		c := &cells[j]
 		w, d := c.x*c.inverse, c.a-o.mean
-		W[j], P[j] = w, w*d
+		ws[j], ps[j] = w, w*d
 		second += w * d * d
 	}
 	o.alpha = o.f / o.e
@@ -280,14 +280,14 @@ func (q *interior) eliminate(o *part, cells []cell) {
 	cs, cb := o.count*o.s*o.s, o.count*o.s*o.b
 	q.tau += o.count * o.b * o.b * ff
 	v := q.v[:len(cells)]
-	for j, w := range W {
-		byP, byW := ff*P[j]+fg*w, fg*P[j]+gg*w
+	for j, w := range ws {
+		byP, byW := ff*ps[j]+fg*w, fg*ps[j]+gg*w
 		v[j] += cb * byP
 		byP, byW = cs*byP, cs*byW
-		H := q.H[j*len(W) : j*len(W)+j+1]
-		P, W := P[:len(H)], W[:len(H)]
+		H := q.H[j*len(ws) : j*len(ws)+j+1]
+		p, w2 := ps[:len(H)], ws[:len(H)]
 		for m := range H {
-			H[m] -= byP*P[m] + byW*W[m]
+			H[m] -= byP*p[m] + byW*w2[m]
 		}
 		H[j] += cs * w
 	}

@@ -128,14 +128,21 @@ type packed struct {
 	columns []int // of each class alone
 	at      []int // a class's first row: its rate, then its time
 	rows    int
-	unit    float64 // of rates in the equations
+	price   []float64 // of each type, or nil
+	unit    float64   // of rates in the equations
 	*barrier
 }
 
 // newPacked is the program with floors and weights of the classes' rates; nil: 0.
 func newPacked(p *Packing, factor, floor, weight []float64) *packed {
+	return p.program(factor, floor, weight, nil)
+}
+
+// program is newPacked with a price of each type, which without weights the rates
+// there are divided by; nil: 1.
+func (p *Packing) program(factor, floor, weight, price []float64) *packed {
 	n, k := len(p.GPUs), len(p.Capacity)
-	q := &packed{Packing: p, columns: make([]int, n), at: make([]int, n), rows: 2*n + k}
+	q := &packed{Packing: p, price: price, columns: make([]int, n), at: make([]int, n), rows: 2*n + k}
 	paired := make([]bool, n)
 	for i := range n {
 		for j := range k {
@@ -188,6 +195,9 @@ func (q *packed) equations(floor, weight []float64) *barrier {
 			sum += c.rate[m] / unit * q.Jobs[class]
 		}
 		e.add(start[i], append(at, types+c.kind), append(by, q.GPUs[c.class[0]]))
+		if q.price != nil {
+			sum /= q.price[c.kind]
+		}
 		if weight == nil {
 			e.c = append(e.c, sum)
 		}
@@ -298,6 +308,73 @@ func (p *Packing) Rates(alone, together []float64) []float64 {
 		}
 	}
 	return rate
+}
+
+// Most maximises the sum of all jobs' speeds, each divided by the price of the type
+// where it is. A job of a class is at least as fast as least says (0: any).
+// ErrInfeasible: that cannot be. It is exact to 1e-5.
+func (p *Packing) Most(price, least []float64) (alone, together []float64, err error) {
+	n := len(p.GPUs)
+	one, floor := slices.Repeat([]float64{1}, n), make([]float64, n)
+	if err := p.check(one); err != nil {
+		return nil, nil, err
+	}
+	high, low := 0.0, math.Inf(1)
+	for _, v := range price {
+		high, low = max(high, v), min(low, v)
+	}
+	if len(price) != len(p.Capacity) || len(least) != n || !(low > 0) || math.IsInf(high, 0) {
+		return nil, nil, fmt.Errorf("solve: %d prices for %d types, %d least speeds for %d classes; want as many, prices above 0", len(price), len(p.Capacity), len(least), n)
+	}
+	level, err := p.reach(least)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, v := range least {
+		floor[i] = v * min(1, level) * (1 - 2e-6) // a little inside, so that there is an inside
+	}
+	q := p.program(one, floor, nil, price)
+	x, ok := q.run()
+	if !ok {
+		return nil, nil, errStuck
+	}
+	alone, together = q.tidy(x)
+	return alone, together, nil
+}
+
+// reach is how many times as fast as least all classes for which it says something can
+// be; ErrInfeasible if that is less than once.
+func (p *Packing) reach(least []float64) (level float64, err error) {
+	factor, weight := slices.Repeat([]float64{1}, len(least)), make([]float64, len(least))
+	asked := false
+	for i, v := range least {
+		if v > 0 {
+			factor[i], weight[i], asked = 1/v, 1, true
+		}
+	}
+	if !asked {
+		return 1, nil
+	}
+	q := newPacked(p, factor, nil, weight)
+	for i, w := range weight {
+		if w > 0 && q.columns[i] == 0 {
+			return 0, ErrInfeasible
+		}
+	}
+	x, ok := q.run()
+	if !ok {
+		return 0, errStuck
+	}
+	level = math.Inf(1)
+	for i, v := range p.Rates(q.tidy(x)) {
+		if weight[i] > 0 {
+			level = min(level, v*factor[i])
+		}
+	}
+	if level < 1-1e-6 {
+		return 0, ErrInfeasible
+	}
+	return level, nil
 }
 
 // Makespan minimises the time in which all jobs end, if shares stay as they are:

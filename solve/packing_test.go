@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -11,9 +12,10 @@ import (
 )
 
 // packingOracle solves the program of jobs, not of classes, by a general simplex:
-// a variable for every job and every two jobs, on every type. With a floor it is the
-// largest sum of rates of which none is lower.
-func packingOracle(t *testing.T, p *Packing, factor []float64, floor float64) float64 {
+// a variable for every job and every two jobs, on every type. It is the largest t so that
+// a job's rate is its class's floor and weight times t, or more; without weights the
+// largest sum of rates, each divided by the price of its type. NaN: there is none.
+func packingOracle(t *testing.T, p *Packing, factor, floor, weight, price []float64) float64 {
 	t.Helper()
 	k := len(p.Capacity)
 	var class []int
@@ -43,45 +45,47 @@ func packingOracle(t *testing.T, p *Packing, factor []float64, floor float64) fl
 	}
 	T, rows := len(uses), 2*n+k
 	A, right, c := mat.NewDense(rows, T+1+rows, nil), make([]float64, rows), make([]float64, T+1+rows)
-	if floor == 0 {
-		c[T] = -1
-	}
 	for v, u := range uses {
 		for m, job := range u.jobs {
-			if floor > 0 {
-				c[v] -= u.rate[m] * factor[class[job]]
+			rate := u.rate[m] * factor[class[job]]
+			if weight == nil {
+				c[v] -= rate / price[u.kind]
 			}
-			A.Set(job, v, u.rate[m]*factor[class[job]])
+			A.Set(job, v, rate)
 			A.Set(n+job, v, 1)
 			A.Set(2*n+u.kind, v, p.GPUs[class[job]])
 		}
 	}
 	for row := range rows {
+		by := 1.0
 		switch {
 		case row < n:
-			right[row] = floor
-			A.Set(row, T+1+row, -1)
-			if floor == 0 {
-				A.Set(row, T, -1)
+			if right[row], by = floor[class[row]], -1; weight != nil {
+				A.Set(row, T, -weight[class[row]])
 			}
-			continue
 		case row < 2*n:
 			right[row] = 1
 		default:
 			right[row] = p.Capacity[row-2*n]
 		}
-		A.Set(row, T+1+row, 1)
+		A.Set(row, T+1+row, by)
 	}
-	if floor > 0 { // no t
+	if c[T] = -1; weight == nil { // no t
 		A.Set(n, T, 1)
 		c[T] = 1
 	}
 	opt, _, err := lp.Simplex(c, A, right, 1e-10, nil)
+	if errors.Is(err, lp.ErrInfeasible) {
+		return math.NaN()
+	}
 	if err != nil {
 		t.Skipf("the oracle gave up: %v", err)
 	}
 	return -opt
 }
+
+// each is n times a number.
+func each(n int, v float64) []float64 { return slices.Repeat([]float64{v}, n) }
 
 // randomPacking draws classes of jobs; beside another one a job keeps 0.2 to 1 of
 // its speed.
@@ -114,6 +118,169 @@ func randomPacking(r *rand.Rand, most int) (*Packing, []float64) {
 	return p, factor
 }
 
+// within fails unless the shares stay within time and GPUs.
+func within(t *testing.T, p *Packing, alone, together []float64) {
+	t.Helper()
+	k := len(p.Capacity)
+	time, used := make([]float64, len(p.GPUs)), make([]float64, k)
+	for ij, x := range alone {
+		time[ij/k] += x / p.Jobs[ij/k]
+		used[ij%k] += x * p.GPUs[ij/k]
+	}
+	for uj, x := range together {
+		u := &p.Pairs[uj/k]
+		time[u.A] += x / p.Jobs[u.A]
+		time[u.B] += x / p.Jobs[u.B]
+		used[uj%k] += x * p.GPUs[u.A]
+	}
+	for i, v := range time {
+		if v > 1+1e-9 {
+			t.Errorf("jobs of class %d have %g of their time", i, v)
+		}
+	}
+	for j, v := range used {
+		if v > p.Capacity[j]*(1+1e-9) {
+			t.Errorf("type %d gives %g of %g", j, v, p.Capacity[j])
+		}
+	}
+}
+
+// Most work per price with pairs, and speeds that some classes must have.
+func TestPackingMost(t *testing.T) {
+	infeasible, gained, asked := 0, 0, 0
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 12))
+		p, _ := randomPacking(r, 5)
+		n, k := len(p.GPUs), len(p.Capacity)
+		one, least, price := each(n, 1), make([]float64, n), make([]float64, k)
+		for j := range price {
+			price[j] = 0.5 + 4*r.Float64()
+		}
+		if seed%3 > 0 {
+			for i := range least {
+				if r.IntN(2) == 0 {
+					least[i] = 0.7 * r.Float64() * p.Speed[i*k]
+				}
+			}
+		}
+		want := packingOracle(t, p, one, least, nil, price)
+		alone, together, err := p.Most(price, least)
+		if math.IsNaN(want) {
+			infeasible++
+			if !errors.Is(err, ErrInfeasible) {
+				t.Errorf("seed %d: %v, want infeasible", seed, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		within(t, p, alone, together)
+		got := workPerPrice(p, price, alone, together)
+		if !near(got, want, 1e-5) {
+			t.Errorf("seed %d: %.9f, the simplex has %.9f", seed, got, want)
+		}
+		for i, v := range p.Rates(alone, together) {
+			if v < least[i]*(1-1e-5) {
+				t.Errorf("seed %d: class %d has %g, wants %g", seed, i, v, least[i])
+			}
+		}
+		apart := *p
+		apart.Pairs = nil
+		if a, b, err := apart.Most(price, least); err == nil && got > 1.01*workPerPrice(&apart, price, a, b) {
+			gained++
+		}
+		if slices.Max(least) > 0 {
+			asked++
+		}
+	}
+	if infeasible < 10 || gained < 30 || asked < 50 {
+		t.Errorf("of 300 programs %d are infeasible, in %d pairs help, %d have deadlines: the test is lopsided", infeasible, gained, asked)
+	}
+}
+
+// workPerPrice is the sum of all speeds, each divided by the price of the type.
+func workPerPrice(p *Packing, price, alone, together []float64) (sum float64) {
+	k := len(price)
+	for ij, x := range alone {
+		sum += x * p.Speed[ij] / price[ij%k]
+	}
+	for uj, x := range together {
+		u := &p.Pairs[uj/k]
+		sum += x * (u.Speed[0][uj%k] + u.Speed[1][uj%k]) / price[uj%k]
+	}
+	return sum
+}
+
+// Water filling over classes with pairs: what nobody can have more of, by a program for
+// every question.
+func TestPackingHierarchy(t *testing.T) {
+	helped := 0
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		p, factor := randomPacking(r, 3)
+		n := len(factor)
+		who := randomEntities(r, n, func(int) bool { return seed%3 == 0 })
+		if seed%3 == 0 {
+			p.Jobs = each(n, 1)
+		}
+		level, alone, together, err := p.Hierarchy(factor, who)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		within(t, p, alone, together)
+		want := filledPairs(t, p, factor, who)
+		for i := range want {
+			if math.Abs(level[i]-want[i]) > 2e-3*max(want[i], 1e-2) && !(seed%3 == 0 && level[i] > want[i]) {
+				t.Errorf("seed %d (%+v): class %d has %g, want %g", seed, who, i, level[i], want[i])
+			}
+		}
+		apart := *p
+		apart.Pairs = nil
+		if alone, _, _, err := apart.Hierarchy(factor, who); err == nil && slices.Max(level) > 1.01*slices.Max(alone) {
+			helped++
+		}
+	}
+	if helped < 5 {
+		t.Errorf("pairs help in %d of 60 programs: the test is lopsided", helped)
+	}
+}
+
+// filledPairs is filled over classes.
+func filledPairs(t *testing.T, p *Packing, factor []float64, who *Entities) []float64 {
+	t.Helper()
+	n := len(factor)
+	floor, final := make([]float64, n), make([]bool, n)
+	for {
+		weight, open := make([]float64, n), false
+		for e := range who.Weight {
+			var list []int
+			many := 0.0
+			for i := range n {
+				if who.Of[i] == e && !final[i] && !(who.FIFO[e] && len(list) == 1) {
+					list, many = append(list, i), many+p.Jobs[i]
+				}
+			}
+			for _, i := range list {
+				weight[i], open = portion(who, final, e)/many, true
+			}
+		}
+		if !open {
+			return floor
+		}
+		up := packingOracle(t, p, factor, floor, weight, nil)
+		for i := range n {
+			floor[i] = max(0, floor[i]+weight[i]*up*(1-1e-9)-1e-12)
+		}
+		for i := range n {
+			one := make([]float64, n)
+			if one[i] = 1; weight[i] > 0 && packingOracle(t, p, factor, floor, one, nil) < 1e-5*max(floor[i], 1e-3) {
+				final[i] = true
+			}
+		}
+	}
+}
+
 // The level is that of the program of all jobs and all two jobs, and the shares
 // stay within time and GPUs.
 func TestPackingIsTheOptimum(t *testing.T) {
@@ -125,29 +292,8 @@ func TestPackingIsTheOptimum(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		k := len(p.Capacity)
-		time, used := make([]float64, len(p.GPUs)), make([]float64, k)
-		for ij, x := range alone {
-			time[ij/k] += x / p.Jobs[ij/k]
-			used[ij%k] += x * p.GPUs[ij/k]
-		}
-		for uj, x := range together {
-			u := &p.Pairs[uj/k]
-			time[u.A] += x / p.Jobs[u.A]
-			time[u.B] += x / p.Jobs[u.B]
-			used[uj%k] += x * p.GPUs[u.A]
-		}
-		for i, v := range time {
-			if v > 1+1e-9 {
-				t.Errorf("seed %d: jobs of class %d have %g of their time", seed, i, v)
-			}
-		}
-		for j, v := range used {
-			if v > p.Capacity[j]*(1+1e-9) {
-				t.Errorf("seed %d: type %d gives %g of %g", seed, j, v, p.Capacity[j])
-			}
-		}
-		if want := packingOracle(t, p, factor, 0); math.Abs(got-want) > 1e-6*want {
+		within(t, p, alone, together)
+		if want := packingOracle(t, p, factor, each(len(factor), 0), each(len(factor), 1), nil); math.Abs(got-want) > 1e-6*want {
 			t.Errorf("seed %d: %.9f, the simplex has %.9f", seed, got, want)
 		}
 		sum := 0.0
@@ -157,7 +303,7 @@ func TestPackingIsTheOptimum(t *testing.T) {
 			}
 			sum += v * factor[i] * p.Jobs[i]
 		}
-		if most := packingOracle(t, p, factor, got*(1-1e-6)); sum < most*(1-1e-3) {
+		if most := packingOracle(t, p, factor, each(len(factor), got*(1-1e-6)), nil, each(len(p.Capacity), 1)); sum < most*(1-1e-3) {
 			thin++
 			if sum < most*0.5 {
 				t.Errorf("seed %d: %g is done, could be %g", seed, sum, most)
@@ -248,7 +394,7 @@ func TestPackingFinishTime(t *testing.T) {
 			}
 			factor[i] = max(1e-12, (rho*(1-1e-3)*own[i]-age[i])/left[i])
 		}
-		if want := packingOracle(t, p, factor, 0); want >= 1 {
+		if want := packingOracle(t, p, factor, each(len(factor), 0), each(len(factor), 1), nil); want >= 1 {
 			t.Errorf("seed %d: a finish-time fairness of 0.999 x %g is possible", seed, rho)
 		}
 	}

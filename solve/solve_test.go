@@ -267,6 +267,8 @@ func TestVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	part := two(3).Proportional()
+	wants(t, "vector 1, speeds with equal parts", []float64{dot([]float64{4, 1}, part), dot([]float64{1, 1}, part)}, 1e-12, 2.5, 1)
 	wants(t, "vector 1", append([]float64{level}, x[:2]...), 1e-6, 16.0/21, 10.0/21, 0)
 	levels, _, err := two(2).WaterFill([]float64{1.6, 0.4, 1, 1}, []float64{1, 1})
 	if err != nil {
