@@ -19,8 +19,12 @@ import (
 // mostShared is of how many classes jobs may share GPUs, those with most jobs: there
 // are up to half as many pairs as its square, and the work of a solution grows with
 // the third power. Where work that is left matters every job is a class of its own,
-// and those with most work left may.
-const mostShared = 64
+// and those with most work left may. Water filling takes a program for every class or so:
+// fewer may.
+const (
+	mostShared       = 64
+	mostSharedFilled = 16
+)
 
 // gavelSharer is what a job's plan with space sharing knows more of it.
 type gavelSharer struct {
@@ -260,7 +264,11 @@ func (q *gavelProgram) classes() (list []*gavelClass) {
 		}
 		return cmp.Compare(len(b.jobs), len(a.jobs))
 	})
-	for _, c := range pairing[min(mostShared, len(pairing)):] {
+	most := mostShared
+	if q.objective == "waterfill" || q.objective == "hierarchical" {
+		most = mostSharedFilled
+	}
+	for _, c := range pairing[min(most, len(pairing)):] {
 		c.pairs = false
 	}
 	return list
