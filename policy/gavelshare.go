@@ -143,19 +143,19 @@ func (q *gavelProgram) entities() *solve.Entities {
 }
 
 // entity is a number of the job's entity.
-func (q *gavelPlan) entity(job *gavelJob) int {
-	if q.byUser {
+func (p *gavelPlan) entity(job *gavelJob) int {
+	if p.byUser {
 		return job.j.User()
 	}
 	return job.j.Queue()
 }
 
 // firstFirst reports whether in a job's entity the first comes first.
-func (q *gavelPlan) firstFirst(job *gavelJob) bool {
-	if q.inside == nil {
-		return q.inOrder
+func (p *gavelPlan) firstFirst(job *gavelJob) bool {
+	if p.inside == nil {
+		return p.inOrder
 	}
-	return q.inside[q.v.Tree().Name(job.j.Queue())]
+	return p.inside[p.v.Tree().Name(job.j.Queue())]
 }
 
 // finishTime counts, from solution to solution, how long each job would have
@@ -225,7 +225,7 @@ func (q *gavelProgram) least() []float64 {
 }
 
 // due reports whether a job's deadline counts.
-func (q *gavelPlan) due(job *gavelJob) bool {
+func (p *gavelPlan) due(job *gavelJob) bool {
 	spec := job.j.Spec()
-	return q.objective == "cost" && spec.Deadline > q.v.Now() && spec.Estimate > 0
+	return p.objective == "cost" && spec.Deadline > p.v.Now() && spec.Estimate > 0
 }
