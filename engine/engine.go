@@ -69,6 +69,7 @@ type Engine struct {
 	promoter Promoter   // nil: what a job received counts for ever
 	settling bool       // a pass, or a restart, is going on: nobody is promoted
 	plans    planState
+	pools    poolState
 	mode     Backfill
 	now      cluster.Time
 	st       nodeStore
@@ -172,6 +173,8 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.plans.chooser, _ = cfg.Policy.(Chooser)
 	e.plans.next = cluster.Never
 	e.between.table, _ = cfg.Speeds.(Pairs)
+	e.pools.ids = map[poolKey]int32{}
+	e.pools.drawer, _ = cfg.Policy.(Drawer)
 	e.mode = e.traits.Backfill
 	if cfg.Backfill != nil {
 		e.mode = *cfg.Backfill

@@ -8,9 +8,10 @@ import (
 
 // Forget makes the engine forget everything that it remembers of earlier
 // passes only to save work: which shapes and groups failed, and that nothing
-// has happened since. From then on it also remembers nothing within a pass.
+// has happened since; and has plans be shown everybody who waits. From then on it also remembers nothing within a pass.
 func (e *Engine) Forget() {
 	e.thorough = true
+	e.showAll()
 	e.epoch++
 	e.fresh = true
 	for i := range e.groups {
@@ -18,6 +19,16 @@ func (e *Engine) Forget() {
 	}
 	for i := range e.shapes {
 		e.shapes[i].failed = -1
+	}
+}
+
+// showAll has plans be shown everybody from now on.
+func (e *Engine) showAll() {
+	e.pools.drawer = nil
+	for _, j := range e.jobs {
+		if j != nil {
+			e.leavePool(j)
+		}
 	}
 }
 
@@ -66,5 +77,5 @@ func (e *Engine) Reservations() (jobs []cluster.JobID, at []cluster.Time) {
 // CheckBooks is CheckInvariants without what holds only after a pass.
 func (e *Engine) CheckBooks() error {
 	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(), e.checkLists(),
-		e.checkLanes(), e.checkUsage(), e.checkWaits())
+		e.checkLanes(), e.checkPools(), e.checkUsage(), e.checkWaits())
 }

@@ -291,6 +291,38 @@ func (e *Engine) checkClaims() error {
 	return nil
 }
 
+// checkPools checks that who stands in a pool waits for a plan, at its place, and that plans are
+// about everybody else who could run.
+func (e *Engine) checkPools() error {
+	n := 0
+	for _, j := range e.jobs {
+		if j == nil {
+			continue
+		}
+		switch {
+		case !j.pooled:
+			if e.pools.drawer != nil && j.plans() && !j.inPlan {
+				return fmt.Errorf("job %d is neither in a pool nor shown to plans", j.spec.ID)
+			}
+			continue
+		case j.state != Pending || j.parked != ParkedPlan || !j.idle() || j.inPlan:
+			return fmt.Errorf("job %d is in a pool and does not wait there: state %d, parked %d, idle %v, shown %v", j.spec.ID, j.state, j.parked, j.idle(), j.inPlan)
+		}
+		class, at, ok := e.pools.drawer.Pool(View{e}, JobView{e, j})
+		if id, known := e.pools.ids[poolKey{j.base, class}]; !ok || !known || id != j.pool || at != j.key.key {
+			return fmt.Errorf("job %d is in pool %d at %v instead of %d at %v", j.spec.ID, j.pool, j.key.key, id, at)
+		}
+		n++
+	}
+	for i := range e.pools.lists {
+		n -= e.pools.lists[i].n
+	}
+	if n != 0 {
+		return fmt.Errorf("%d jobs more are in pools than pools have", n)
+	}
+	return nil
+}
+
 // checkDependencies checks that parked jobs have a reason to be, and somebody
 // who will wake them.
 func (e *Engine) checkDependencies() error {

@@ -36,7 +36,7 @@ type jobState struct {
 	base     int32 // the shape of its spec; shape is narrow while it waits in line under a plan
 	narrow   int32 // the shape of its spec as its target has it
 	group    int32 // while eligible
-	key      item  // while eligible: in the group; while running: in the running list
+	key      item  // while eligible: in the group; while running: in the running list; while in a pool: there
 	endKey   item  // while it holds devices: in the list of expected ends
 	nextKey  cluster.Time
 	waited   bool // listed while it was placed
@@ -60,7 +60,9 @@ type jobState struct {
 	waiters  []cluster.JobID
 	beside   int32           // 1 + the job whose guest it is; 0: none's
 	guests   []cluster.JobID // who runs beside it, the first to come first
-	inPlan   bool            // plans may be about it
+	inPlan   bool            // plans may be about it, and are shown it
+	pooled   bool            // ... and may draw it,
+	pool     int32           // from here: key is its place
 	packed   bool            // in this run others were on its devices, or it on theirs
 	claims   []Claim         // what they count on of its CPU and RAM
 	fails    int32           // failed launches in a row

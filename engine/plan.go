@@ -19,7 +19,7 @@ type Planner interface {
 	Policy
 	// Plan returns a target for each of the jobs, in the same order. They are
 	// those that could run: that wait in line, or for a plan, or hold devices;
-	// by number. What it returns belongs to the engine. The key of a job that waits
+	// by number, without those in pools (Drawer). What it returns belongs to the engine. The key of a job that waits
 	// depends on nothing but the job's specification and its target.
 	Plan(v View, jobs []JobView) Plan
 }
@@ -36,7 +36,7 @@ type Chooser interface {
 
 // Plan is what a planner says at one instant.
 type Plan struct {
-	Targets []Target
+	Targets []Target     // of the jobs that it was shown, then of those that it drew (Drawer)
 	Next    cluster.Time // plan again then, even if nothing happens; Never: no need
 	Memo    []int64      // what the policy wants to be shown next time (View.Memo)
 }
@@ -155,22 +155,29 @@ func (e *Engine) makePlan() {
 		if j.inPlan = j.state != Done && (j.state != Pending || e.chooses(j.spec)); !j.inPlan {
 			continue
 		}
+		if e.joinPool(j) {
+			j.inPlan = false
+			continue
+		}
 		live = append(live, id)
 		if j.plans() {
 			jobs = append(jobs, JobView{e, j})
 		}
 	}
 	p.live, p.jobs, p.dirty = live, jobs, false
-	if len(jobs) == 0 {
+	if len(jobs) == 0 && e.pools.n == 0 {
 		p.last, p.next = e.now, cluster.Never
 		return
 	}
 	e.stats.Plans++
 	plan := p.planner.Plan(View{e}, jobs)
+	shown := len(jobs)
+	jobs = p.jobs
 	if len(plan.Targets) != len(jobs) {
 		panic(fmt.Sprintf("engine: policy %s has %d targets for %d jobs", p.planner.Name(), len(plan.Targets), len(jobs)))
 	}
 	p.last, p.next, p.memo = e.now, plan.Next, plan.Memo
+	e.drawn(jobs[shown:], plan.Targets[shown:])
 	for i := range jobs {
 		if plan.Targets[i].Move && jobs[i].j.hosted() { // before it inherits the devices of whom it leaves
 			e.aim(jobs[i].j, &plan.Targets[i])

@@ -173,6 +173,7 @@ func (e *Engine) finish(j *jobState, reason StopReason) {
 // blocked are looked at again.
 func (e *Engine) withdraw(j *jobState) {
 	j.hungry = cluster.Never // its waiting begins anew when it is in line again
+	e.leavePool(j)
 	j.gen++
 	e.fresh = e.fresh || j.eligible
 	e.dequeue(j)

@@ -145,6 +145,7 @@ func (e *Engine) fire(j *jobState, kind timerKind) {
 			e.stop(j, Kill, TimedOut, cluster.NoJob)
 		}
 	case timerStarving:
+		e.leavePool(j)
 		e.dequeue(j)
 		j.promoted = true
 		j.parked = NotParked

@@ -182,6 +182,9 @@ func (v View) Speed(j JobView, gpu string, tasks int) int64 {
 	return million * int64(tasks) / int64(j.j.spec.Tasks[0].Count)
 }
 
+// Measured reports whether anything is known of speeds: else a job is as fast on all GPUs.
+func (v View) Measured() bool { return v.e.cfg.Speeds != nil }
+
 // Target returns what the last plan gave the job; nil: it was not there.
 func (j JobView) Target() *Target { return j.j.target }
 

@@ -30,7 +30,10 @@ var allox = Info{
 		}
 		busy, err := k.bool("busy")
 		r := &alloxRules{alpha, busy}
-		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Backfill: engine.Skip, Gated: true}}, err
+		return &drawer{
+			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Backfill: engine.Skip, Gated: true}},
+			pool:    r.pool, nothing: engine.Target{Idle: true},
+		}, err
 	},
 }
 
@@ -69,20 +72,35 @@ type seat struct {
 // plan assigns who waits. Who runs goes on to its end.
 func (r *alloxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	kinds := v.Kinds()
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
-	var line []waiter
+	ready := r.ready(v, kinds, jobs)
+	idle := idleOf(ready)
+	drawn := 0
+	p := engine.Plan{Next: cluster.Never}
+	line := engine.Scratch[waiter](v, len(jobs)+mostAssigned+1)[:0]
 	for i, j := range jobs {
-		w := waiter{at: i, j: j, tasks: asked(j)}
-		w.gpus = max(int64(j.GPUs(w.tasks)), (j.Milli()+cluster.Whole-1)/cluster.Whole)
-		t := &p.Targets[i]
-		t.Tasks, t.Least = w.tasks, w.tasks
-		if !j.Running() && w.gpus > 0 {
-			t.Idle = true
+		if j.Running() {
+			continue
+		}
+		if w := waiterOf(j, i); w.gpus > 0 {
 			line = append(line, w)
 		}
 	}
-	ready := r.ready(v, kinds, jobs)
-	line = r.oldest(v, kinds, ready, line)
+	if idle > 0 {
+		for _, w := range r.draw(v, kinds, ready) {
+			w.at = len(jobs) + drawn
+			line = append(line, w)
+			drawn++
+		}
+	}
+	p.Targets = v.Targets(len(jobs) + drawn)
+	for i, j := range jobs {
+		n := asked(j)
+		p.Targets[i].Tasks, p.Targets[i].Least = n, n
+	}
+	for i := range line {
+		p.Targets[line[i].at] = engine.Target{Idle: true}
+	}
+	line = r.oldest(v, kinds, ready, line, idle)
 	assign(line, ready)
 	first := map[[2]int]int{} // the turn of who comes first on a GPU; looked up only
 	for i := range line {
@@ -95,9 +113,82 @@ func (r *alloxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	})
 	for n, w := range line {
 		t := &p.Targets[w.at]
-		t.Rank, t.GPU, t.Idle = int64(n), kinds[w.kind].GPU, false
+		*t = engine.Target{Rank: int64(n), GPU: kinds[w.kind].GPU, Tasks: w.tasks, Least: w.tasks}
 	}
 	return p
+}
+
+// waiterOf is a job as one that is to be assigned.
+func waiterOf(j engine.JobView, at int) waiter {
+	w := waiter{at: at, j: j, tasks: asked(j)}
+	w.gpus = max(int64(j.GPUs(w.tasks)), (j.Milli()+cluster.Whole-1)/cluster.Whole)
+	return w
+}
+
+// pool has who waits stand in pools by the time that they take, where that is the same on all
+// GPUs, and no more than a few of the shortest are looked at.
+func (r *alloxRules) pool(v engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
+	w := waiterOf(j, 0)
+	if r.alpha < 1 || v.Measured() || w.gpus == 0 {
+		return 0, at, false
+	}
+	return 0, engine.Key{w.on(v, "")}, true
+}
+
+// on is the job's run time on a kind of GPU, times GPUs.
+func (w *waiter) on(v engine.View, gpu string) int64 {
+	return min(runTime(v, w.j, gpu, w.tasks), longest/w.gpus) * w.gpus
+}
+
+// timed notes how long the job takes where there are GPUs; ok: it could run on some.
+func (w *waiter) timed(v engine.View, kinds []engine.Kind, ready [][]int64) bool {
+	w.time = make([]int64, len(kinds))
+	for k := range kinds {
+		if len(ready[k]) > 0 && w.j.Accepts(kinds[k].GPU) {
+			w.time[k] = w.on(v, kinds[k].GPU)
+		}
+	}
+	if slices.Max(w.time) == 0 {
+		return false
+	}
+	w.least = w.shortest()
+	return true
+}
+
+// draw takes the shortest out of the pools: one more than are assigned at once, so that
+// who assigns sees that there are more.
+func (r *alloxRules) draw(v engine.View, kinds []engine.Kind, ready [][]int64) (drawn []waiter) {
+	drawn = make([]waiter, 0, mostAssigned+1)
+	type head struct {
+		engine.Pool
+		waiter
+	}
+	var heads []head
+	for _, p := range v.Pools() {
+		if j, ok := p.Head(); ok {
+			if h := (head{p, waiterOf(j, 0)}); h.timed(v, kinds, ready) {
+				heads = append(heads, h)
+			}
+		}
+	}
+	for len(drawn) <= mostAssigned && len(heads) > 0 {
+		best := 0
+		for i := range heads {
+			if byTime(&heads[i].waiter, &heads[best].waiter) < 0 {
+				best = i
+			}
+		}
+		h := &heads[best]
+		h.Draw()
+		drawn = append(drawn, h.waiter)
+		if j, ok := h.Head(); ok {
+			h.waiter = waiterOf(j, 0)
+			h.timed(v, kinds, ready)
+		} else {
+			heads = slices.Delete(heads, best, best+1)
+		}
+	}
+	return drawn
 }
 
 // ready lists, for each kind, in how many ms its GPUs are idle: the soonest first.
@@ -134,37 +225,33 @@ func runTime(v engine.View, j engine.JobView, gpu string, tasks int) int64 {
 	return max(1, int64(min(workLeft(j)*1e9/float64(speed), float64(longest))))
 }
 
-// oldest lists those who are looked at, with their times: of the jobs that some
-// GPU of the lists is good for.
-func (r *alloxRules) oldest(v engine.View, kinds []engine.Kind, ready [][]int64, line []waiter) []waiter {
-	idle := 0
+// idleOf is how many GPUs of the lists are idle.
+func idleOf(ready [][]int64) (idle int) {
 	for _, list := range ready {
 		at, _ := slices.BinarySearch(list, 1)
 		idle += at
 	}
+	return idle
+}
+
+// oldest lists those who are looked at, with their times: of the jobs that some
+// GPU of the lists is good for.
+func (r *alloxRules) oldest(v engine.View, kinds []engine.Kind, ready [][]int64, line []waiter, idle int) []waiter {
 	if idle == 0 {
 		return nil // nobody can start
 	}
-	list, times := line[:0], make([]int64, len(line)*len(kinds))
+	list := line[:0]
 	for i := range line {
-		w := line[i]
-		w.time, times = times[:len(kinds):len(kinds)], times[len(kinds):]
-		for k := range kinds {
-			if len(ready[k]) > 0 && w.j.Accepts(kinds[k].GPU) {
-				w.time[k] = min(runTime(v, w.j, kinds[k].GPU, w.tasks), longest/w.gpus) * w.gpus
-			}
-		}
-		if slices.Max(w.time) > 0 {
-			w.least = w.shortest()
+		if w := line[i]; w.timed(v, kinds, ready) {
 			list = append(list, w)
 		}
 	}
 	if most := max(int(math.Ceil(r.alpha*float64(len(list)))), idle); most < len(list) {
-		slices.SortStableFunc(list, byAge)
+		slices.SortFunc(list, byAge)
 		list = list[:most]
 	}
 	if len(list) <= mostAssigned {
-		slices.SortStableFunc(list, byAge)
+		slices.SortFunc(list, byAge)
 		return list
 	}
 	return shortestOf(list)
@@ -172,7 +259,14 @@ func (r *alloxRules) oldest(v engine.View, kinds []engine.Kind, ready [][]int64,
 
 // byAge orders jobs by submission; of those that came together the shorter first.
 func byAge(a, b waiter) int {
-	return cmp.Or(cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), cmp.Compare(a.least, b.least))
+	s, t := a.j.Spec(), b.j.Spec()
+	return cmp.Or(cmp.Compare(s.Submit, t.Submit), cmp.Compare(a.least, b.least), cmp.Compare(s.ID, t.ID))
+}
+
+// byTime orders jobs by the time that they take; of equals the older first.
+func byTime(a, b *waiter) int {
+	s, t := a.j.Spec(), b.j.Spec()
+	return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(s.Submit, t.Submit), cmp.Compare(s.ID, t.ID))
 }
 
 // shortestOf lists as many of the shortest jobs as are assigned at once, the older of
@@ -185,7 +279,7 @@ func shortestOf(list []waiter) []waiter {
 			continue
 		}
 		at, _ := slices.BinarySearchFunc(best, w, func(o waiter, w *waiter) int {
-			return cmp.Or(cmp.Compare(o.least, w.least), cmp.Compare(o.j.Spec().Submit, w.j.Spec().Submit), -1) // behind its equals
+			return byTime(&o, w)
 		})
 		best = slices.Insert(best, at, *w)
 		best = best[:min(len(best), mostAssigned)]
@@ -208,6 +302,11 @@ func (w *waiter) shortest() int64 {
 // jobs, itself among them, by its time, and waits for the GPU. Of each kind the
 // GPUs that are idle soonest are looked at, and no longer lines than jobs can fill.
 func assign(line []waiter, ready [][]int64) {
+	if allTheSame(line, ready) {
+		slices.SortFunc(line, func(a, b waiter) int { return byTime(&a, &b) })
+		seatShortest(line, ready)
+		return
+	}
 	var seats []seat
 	for k, list := range ready {
 		list = list[:min(len(list), len(line))]
@@ -233,5 +332,51 @@ func assign(line []waiter, ready [][]int64) {
 	columns := solve.Assign(len(line), len(seats), costs)
 	for i, j := range columns {
 		line[i].seat = seats[j]
+	}
+}
+
+// allTheSame reports whether it is all the same to each job which of the GPUs it gets.
+func allTheSame(line []waiter, ready [][]int64) bool {
+	for i := range line {
+		for k := range ready {
+			if len(ready[k]) > 0 && line[i].time[k] != line[i].least {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// seatShortest finds the seats of assign where GPUs are alike, for jobs of which the shortest
+// comes first: each comes behind those on the GPU that is free soonest.
+//
+// Source: Kaspi and Montreuil 1988: this order has the least sum of completion times on
+// equal machines, whenever each of them becomes available.
+func seatShortest(line []waiter, ready [][]int64) {
+	type gpu struct {
+		seat
+		free  int64 // when those who come there are done
+		users int
+	}
+	var gpus []gpu
+	for k, list := range ready {
+		for g, at := range list[:min(len(list), len(line))] {
+			gpus = append(gpus, gpu{seat: seat{k, g, at, 0}, free: at})
+		}
+	}
+	on := make([]int, len(line))
+	for i := range line {
+		for g := range gpus {
+			if gpus[g].free < gpus[on[i]].free {
+				on[i] = g
+			}
+		}
+		g := &gpus[on[i]]
+		line[i].seat, line[i].turn = g.seat, g.users // so many come before it
+		g.free += line[i].least
+		g.users++
+	}
+	for i := range line {
+		line[i].turn = gpus[on[i]].users - line[i].turn
 	}
 }

@@ -23,7 +23,10 @@ var elasticflow = Info{
 		if r.slot, err = k.period("slot"); err != nil {
 			return nil, err
 		}
-		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}}, nil
+		return &drawer{
+			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}},
+			pool:    r.pool, nothing: engine.Target{Rank: 1, Idle: true},
+		}, nil
 	},
 }
 
@@ -79,8 +82,8 @@ func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	}
 	slices.SortStableFunc(kept, byDeadline)
 	h.speedUp(kept)
-	h.rest(list)
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
+	drawn := r.rest(h, list)
+	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list) + len(drawn))}
 	for i := range list {
 		f := &list[i]
 		t := engine.Target{Rank: 1, Idle: f.tasks == 0, Tasks: f.tasks, Least: f.tasks}
@@ -92,6 +95,9 @@ func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			t.Deadline = engine.DeadlineDeclined
 		}
 		p.Targets[i] = t
+	}
+	for i, c := range drawn {
+		p.Targets[len(list)+i] = engine.Target{Rank: 1, Tasks: c.tasks, Least: c.tasks}
 	}
 	return p
 }
@@ -128,9 +134,7 @@ func (r *flowRules) recall(h *horizon, f *flow) {
 		f.sizes = append(f.sizes, f.most)
 		f.deadline, _ = slices.BinarySearch(h.ends, d+1) // slots that end by then
 	}
-	if f.left <= 0 { // it takes longer than it was thought to
-		f.left = r.slot.Seconds()
-	}
+	f.left = r.work(f.j)
 	t := f.j.Target()
 	f.accepted = t != nil && t.Deadline == engine.DeadlineAccepted && f.deadline > 0
 }
@@ -268,24 +272,27 @@ func (h *horizon) larger(f *flow) (plan []int, gain float64, ok bool) {
 }
 
 // rest gives what is left of the first slot to jobs without an accepted
-// deadline: each its least, by submission, then more.
-func (h *horizon) rest(list []flow) {
-	var others []*flow // by submission; of those that came together the shorter first
+// deadline: each its least, by submission, then more; of those that came together the
+// shorter first. Who is drawn from a pool is returned, too.
+func (r *flowRules) rest(h *horizon, list []flow) (drawn []*claim) {
+	var others []*claim
 	for i := range list {
 		if !list[i].accepted {
-			others = append(others, &list[i])
+			others = append(others, &list[i].claim)
 		}
 	}
-	slices.SortStableFunc(others, func(a, b *flow) int {
-		return cmp.Or(cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), cmp.Compare(a.left, b.left))
+	return handOut(h.v, others, h.free[0], func(a, b *claim) int {
+		return cmp.Or(cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), cmp.Compare(r.work(a.j), r.work(b.j)))
 	})
-	for again := true; again; {
-		again = false
-		for _, f := range others {
-			if n, g := f.next(); n > 0 && g <= h.free[0] {
-				f.tasks, again = n, true
-				h.free[0] -= g
-			}
-		}
-	}
+}
+
+// work is what is left of a job, in seconds: a slot at least, since one that is not done
+// takes longer than it was thought to.
+func (r *flowRules) work(j engine.JobView) float64 {
+	return cmp.Or(workLeft(j), r.slot.Seconds())
+}
+
+// pool has who waits without a deadline stand in pools by submission.
+func (r *flowRules) pool(_ engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
+	return 0, engine.Key{int64(j.Spec().Submit), int64(math.Float64bits(r.work(j)))}, j.Spec().Deadline == 0
 }

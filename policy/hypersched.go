@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -52,13 +53,15 @@ func newHyperSched(k *Knobs) (engine.Policy, error) {
 	if r.explore, err = strconv.ParseFloat(k.text("explore"), 64); err != nil || !(r.explore >= 0 && r.explore <= 1) {
 		return nil, fmt.Errorf("explore=%q: want a number between 0 and 1", k.text("explore"))
 	}
-	return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}}, nil
+	return &drawer{
+		planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}},
+		pool:    hyperPool, nothing: engine.Target{Rank: 1, Idle: true, Memo: []int64{0, 0}},
+	}, nil
 }
 
 // trial is a job while a plan is made.
 type trial struct {
 	claim
-	now   int           // tasks that run
 	since cluster.Time  // it has had this size since then
 	time  time.Duration // until its deadline; 0: it has none, or that is over
 }
@@ -67,7 +70,8 @@ func (r *hyperRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	list := engine.Scratch[trial](v, len(jobs))
 	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
 	free := totalGPUs(v)
-	var young, judged, others []*trial
+	var young, judged []*trial
+	var others []*claim
 	for i := range list {
 		t := &list[i]
 		switch r.recall(v, t); {
@@ -75,17 +79,17 @@ func (r *hyperRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			t.tasks = t.now
 			free -= t.j.GPUs(t.now)
 		case t.time <= 0:
-			others = append(others, t)
+			others = append(others, &t.claim)
 		case t.j.Done() >= r.rung:
 			judged = append(judged, t)
 		case r.enters(v, t):
 			young = append(young, t)
 		default:
-			others = append(others, t)
+			others = append(others, &t.claim)
 		}
 	}
 	slices.SortStableFunc(young, func(a, b *trial) int {
-		return cmp.Or(-compareBool(a.now > 0, b.now > 0), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), better(a, b), cmp.Compare(a.left, b.left))
+		return otherTrials(&a.claim, &b.claim)
 	})
 	for _, t := range young {
 		if g := t.j.GPUs(t.least); g <= free {
@@ -93,24 +97,25 @@ func (r *hyperRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			free -= g
 		}
 	}
-	slices.SortStableFunc(judged, better)
+	slices.SortStableFunc(judged, func(a, b *trial) int { return better(&a.claim, &b.claim) })
 	for _, t := range judged {
 		t.tasks = r.furthest(v, t, free)
 		free -= t.j.GPUs(t.tasks)
 	}
-	spread(others, free)
+	for _, c := range handOut(v, others, free, otherTrials) {
+		list = append(list, trial{claim: *c})
+	}
 	return r.targets(v, list)
 }
 
 // better orders trials: by priority, then who is further.
-func better(a, b *trial) int {
+func better(a, b *claim) int {
 	return cmp.Or(cmp.Compare(b.j.Spec().Priority, a.j.Spec().Priority), cmp.Compare(b.j.Done(), a.j.Done()),
 		cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit))
 }
 
 // recall finds out since when a trial has had its size, and how long it still has.
 func (r *hyperRules) recall(v engine.View, t *trial) {
-	t.now, _, _ = t.j.Tasks()
 	t.since = v.Now()
 	if old := t.j.Target(); old == nil || len(old.Memo) != 2 {
 		t.since = t.j.Started()
@@ -163,21 +168,16 @@ func (r *hyperRules) furthest(v engine.View, t *trial, free int) (best int) {
 	return best
 }
 
-// spread gives what is left to the others: each its least, those that run first,
-// then by submission, then more.
-func spread(others []*trial, free int) {
-	slices.SortStableFunc(others, func(a, b *trial) int {
-		return cmp.Or(-compareBool(a.now > 0, b.now > 0), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), better(a, b), cmp.Compare(a.left, b.left))
-	})
-	for again := true; again; {
-		again = false
-		for _, t := range others {
-			if n, g := t.next(); n > 0 && g <= free {
-				t.tasks, again = n, true
-				free -= g
-			}
-		}
-	}
+// otherTrials is the order of those that get what is left, each its least, then more:
+// those that run, then by submission.
+func otherTrials(a, b *claim) int {
+	return cmp.Or(-compareBool(a.now > 0, b.now > 0), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), better(a, b), cmp.Compare(a.left, b.left))
+}
+
+// hyperPool has who waits without a deadline stand in pools by priority.
+func hyperPool(_ engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
+	s := j.Spec()
+	return s.Priority, engine.Key{int64(s.Submit), -int64(j.Done()), int64(math.Float64bits(workLeft(j)))}, s.Deadline == 0
 }
 
 // targets makes targets of trials. No deadline is promised: at it, what there is

@@ -38,6 +38,7 @@ type claim struct {
 	j           engine.JobView
 	gpu         string
 	tasks       int
+	now         int // tasks that run
 	least, most int
 	left        float64     // work, in seconds at the reference speed
 	known       [3]struct { // speeds asked for last
@@ -59,19 +60,22 @@ func claims(v engine.View, jobs []engine.JobView) []claim {
 func claimAll(v engine.View, jobs []engine.JobView, at func(i int) *claim) {
 	kinds := v.Kinds()
 	for i, j := range jobs {
-		c := at(i)
-		*c = claim{j: j, gpu: j.GPU()}
-		for k := 0; c.gpu == "" && k < len(kinds); k++ {
-			if j.Accepts(kinds[k].GPU) {
-				c.gpu = kinds[k].GPU
-			}
-		}
-		_, c.least, c.most = j.Tasks()
-		if now, _, _ := j.Tasks(); now > 0 && j.Spec().Tier == cluster.Critical {
-			c.least, c.most = now, now // nobody takes from it, and it does not grow at others' cost
-		}
-		c.left = workLeft(j)
+		*at(i) = claimOf(kinds, j)
 	}
+}
+
+// claimOf is a job as a claim of nothing yet.
+func claimOf(kinds []engine.Kind, j engine.JobView) claim {
+	c := claim{j: j, gpu: j.GPU(), left: workLeft(j)}
+	for k := 0; c.gpu == "" && k < len(kinds); k++ {
+		if j.Accepts(kinds[k].GPU) {
+			c.gpu = kinds[k].GPU
+		}
+	}
+	if c.now, c.least, c.most = j.Tasks(); c.now > 0 && j.Spec().Tier == cluster.Critical {
+		c.least, c.most = c.now, c.now // nobody takes from it, and it does not grow at others' cost
+	}
+	return c
 }
 
 // asked is how many tasks of its first set a job asks for, within its own bounds.

@@ -56,7 +56,6 @@ func (r *polluxRules) read(k *Knobs) (err error) {
 // resizable is a job while sizes are chosen.
 type resizable struct {
 	claim
-	now      int   // tasks that run
 	restarts int64 // how often it was started or resized after its first start
 	largest  int   // tasks that it has had at most
 	last     int64 // tasks that it had at the last plan
@@ -67,7 +66,6 @@ type resizable struct {
 
 // recall reads what the last plan left of the job, and counts what happened since.
 func (c *resizable) recall() {
-	c.now, _, _ = c.j.Tasks()
 	if old := c.j.Target(); old != nil && len(old.Memo) == 3 {
 		c.restarts, c.largest, c.last = old.Memo[0], int(old.Memo[1]), old.Memo[2]
 		c.vain = !old.Idle && c.now == 0

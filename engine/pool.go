@@ -1,0 +1,119 @@
+package engine
+
+// What a plan costs must not follow the backlog. Of the jobs that wait and are alike
+// to the policy, most get nothing as long as those before them get nothing. They wait
+// in pools, ordered once, and a plan looks at the first of each.
+
+// Drawer is a Planner that is not shown all who wait: it draws from pools whom it gives
+// something. The others keep the target Nothing.
+type Drawer interface {
+	Planner
+	// Pool returns the place of a job that waits for a plan among those of its shape and
+	// of a class, lower keys first, then who was submitted first; ok: it stands in a
+	// pool. It must not change while the job waits.
+	Pool(v View, j JobView) (class int64, at Key, ok bool)
+	// Nothing is the target of those who stand in pools: an idle one.
+	Nothing() Target
+}
+
+// poolKey is what is alike of those who stand in one pool.
+type poolKey struct {
+	shape int32
+	class int64
+}
+
+// poolState is the pools.
+type poolState struct {
+	drawer Drawer // nil: the policy is shown all
+	ids    map[poolKey]int32
+	lists  []olist
+	n      int // jobs in pools
+	open   []Pool
+}
+
+// Pool is what a plan has not drawn yet of a pool.
+type Pool struct {
+	e    *Engine
+	jobs *olist
+	at   place
+}
+
+// Pools lists the pools in which jobs wait, each from its head.
+func (v View) Pools() []Pool {
+	p := &v.e.pools
+	p.open = p.open[:0]
+	for i := range p.lists {
+		if p.lists[i].n > 0 {
+			p.open = append(p.open, Pool{e: v.e, jobs: &p.lists[i]})
+		}
+	}
+	return p.open
+}
+
+// Head is the next job of the pool; ok: there is one.
+func (p *Pool) Head() (j JobView, ok bool) {
+	it, ok := p.jobs.at(&p.at)
+	if !ok {
+		return JobView{}, false
+	}
+	return JobView{p.e, p.e.jobs[it.id]}, true
+}
+
+// Draw takes the head. The plan has a target for it, behind those of the jobs that it was
+// shown and of those who were drawn before.
+func (p *Pool) Draw() {
+	j, _ := p.Head()
+	p.e.plans.jobs = append(p.e.plans.jobs, j)
+	p.at.pos++
+}
+
+// joinPool puts a job in a pool, if it is one that waits for a plan to give it something.
+func (e *Engine) joinPool(j *jobState) bool {
+	p := &e.pools
+	if p.drawer == nil || j.state != Pending || j.parked != ParkedPlan || j.home != nil || j.frozen != nil || j.target != nil && !j.target.Idle {
+		return false
+	}
+	class, at, ok := p.drawer.Pool(View{e}, JobView{e, j})
+	if !ok {
+		return false
+	}
+	k := poolKey{j.base, class}
+	id, ok := p.ids[k]
+	if !ok {
+		id = int32(len(p.lists))
+		p.lists = append(p.lists, olist{})
+		p.ids[k] = id
+	}
+	j.pool, j.pooled = id, true
+	j.key = item{key: at, submit: j.spec.Submit, id: int32(j.spec.ID)}
+	p.lists[id].insert(j.key)
+	p.n++
+	if t := p.drawer.Nothing(); !t.same(j.target) {
+		e.touch(j)
+		e.setTarget(j, &t)
+	}
+	return true
+}
+
+// leavePool has plans be shown a job that stood in a pool.
+func (e *Engine) leavePool(j *jobState) {
+	if !j.pooled {
+		return
+	}
+	if !e.pools.lists[j.pool].remove(j.key) {
+		panic("engine: a job is missing from its pool")
+	}
+	e.pools.n--
+	j.pooled = false
+	e.include(j)
+}
+
+// drawn has those leave their pools whom a plan drew and gave something; the others
+// are where they were.
+func (e *Engine) drawn(jobs []JobView, targets []Target) {
+	for i := range jobs {
+		if !targets[i].Idle {
+			e.leavePool(jobs[i].j)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/muster-gpu/muster/engine"
+)
+
+// drawer is a planner that draws from pools whom it gives something.
+type drawer struct {
+	planner
+	pool    func(v engine.View, j engine.JobView) (class int64, at engine.Key, ok bool)
+	nothing engine.Target
+}
+
+// Pool implements engine.Drawer.
+func (d *drawer) Pool(v engine.View, j engine.JobView) (class int64, at engine.Key, ok bool) {
+	return d.pool(v, j)
+}
+
+// Nothing implements engine.Drawer.
+func (d *drawer) Nothing() engine.Target { return d.nothing }
+
+// poolOf is a pool while a plan draws from it, with its head as a claim.
+type poolOf struct {
+	engine.Pool
+	head claim
+}
+
+// poolsOf lists the pools from which a plan may draw.
+func poolsOf(v engine.View, kinds []engine.Kind) []poolOf {
+	open := v.Pools()
+	list := make([]poolOf, 0, len(open))
+	for i := range open {
+		if j, ok := open[i].Head(); ok {
+			list = append(list, poolOf{open[i], claimOf(kinds, j)})
+		}
+	}
+	return list
+}
+
+// handOut gives GPUs to jobs in an order: each its least, then each more. They are those
+// of the list and those in pools, which the order has as their pools do; of equals the lower
+// number comes first. Who is drawn from a pool is returned, too.
+func handOut(v engine.View, list []*claim, free int, order func(a, b *claim) int) (drawn []*claim) {
+	before := func(a, b *claim) int { return cmp.Or(order(a, b), cmp.Compare(a.j.Spec().ID, b.j.Spec().ID)) }
+	slices.SortFunc(list, before)
+	kinds := v.Kinds()
+	pools := poolsOf(v, kinds)
+	served := make([]*claim, 0, len(list)+len(pools))
+	give := func(c *claim) bool {
+		n, g := c.next()
+		if n == 0 || g > free {
+			return false
+		}
+		c.tasks, free = n, free-g
+		return true
+	}
+	for next := firstPool(pools, before); len(list) > 0 || next >= 0; {
+		if next < 0 || len(list) > 0 && before(list[0], &pools[next].head) < 0 {
+			give(list[0])
+			served, list = append(served, list[0]), list[1:]
+			continue
+		}
+		r := &pools[next]
+		if c := r.head; give(&c) {
+			r.Draw()
+			drawn, served = append(drawn, &c), append(served, &c)
+			if j, ok := r.Head(); ok {
+				r.head = claimOf(kinds, j)
+				next = firstPool(pools, before)
+				continue
+			}
+		}
+		pools = slices.Delete(pools, next, next+1) // who comes later in it finds no more
+		next = firstPool(pools, before)
+	}
+	for again := true; again; {
+		again = false
+		for _, c := range served {
+			again = give(c) || again
+		}
+	}
+	return drawn
+}
+
+// firstPool is the pool whose head comes first; -1: there is none.
+func firstPool(pools []poolOf, before func(a, b *claim) int) int {
+	best := -1
+	for i := range pools {
+		if best < 0 || before(&pools[i].head, &pools[best].head) < 0 {
+			best = i
+		}
+	}
+	return best
+}
