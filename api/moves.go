@@ -5,6 +5,7 @@ import "time"
 // Moves is what would let one waiting job start, or empty a node, or why nothing does.
 type Moves struct {
 	Job     int        `json:"job,omitempty" doc:"The job that waits; absent: a node is to be emptied"`
+	Name    string     `json:"name,omitempty"`
 	Empties string     `json:"empties,omitempty" doc:"The node that is emptied"`
 	GPUs    int        `json:"gpus" doc:"What the job needs, or the node has"`
 	Moves   []Move     `json:"moves,omitempty" doc:"Which running jobs would go elsewhere"`
@@ -23,6 +24,7 @@ type Moves struct {
 // Move is one running job that goes elsewhere.
 type Move struct {
 	Job     int      `json:"job"`
+	Name    string   `json:"name,omitempty"`
 	GPUs    int      `json:"gpus"`
 	From    []string `json:"from" doc:"Nodes"`
 	To      []string `json:"to" doc:"Nodes; its GPUs there are booked before it stops"`

@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/journal"
@@ -396,7 +397,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	}
 	m.past = m.pastNow()
 	if found := m.eng.Moved(); found != nil {
-		m.moved = movesView(found)
+		m.moved = driver.Moves(found, sameNumber)
 	}
 	m.opt.Observe.Stepped(decided.Sub(m.began), m.opt.Now().Sub(decided))
 	m.crash("after-commit")

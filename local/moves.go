@@ -9,27 +9,23 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 )
+
+// sameNumber is the number of a job for people: the engine's.
+func sameNumber(id cluster.JobID) int { return int(id) }
 
 // asked is the event by which moves are asked for, if there is the job.
 func (m *Machine) asked(r *api.MovesRequest) (engine.Event, error) {
 	ev := engine.Event{Type: engine.Defragment, Job: cluster.NoJob}
-	switch {
-	case r.Job != 0 && r.Compact != "":
-		return ev, &api.FieldError{Field: "compact", Text: "a job and compact do not go together: nodes are emptied for nobody in particular"}
-	case r.Job != 0:
-		ev.Job = cluster.JobID(r.Job)
-		if m.jobs[ev.Job] == nil {
-			return ev, ErrNoJob
-		}
-	case r.Compact != "":
-		var err error
-		if ev.Compact, err = engine.ParseCompact(r.Compact); err != nil {
-			return ev, &api.FieldError{Field: "compact", Text: err.Error()}
+	by, err := driver.Asked(r)
+	if ev.Compact = by; err == nil && r.Job != 0 {
+		if ev.Job = cluster.JobID(r.Job); m.jobs[ev.Job] == nil {
+			err = ErrNoJob
 		}
 	}
-	return ev, nil
+	return ev, err
 }
 
 // PlanMoves says which moves of running jobs would let waiting ones start, or empty
@@ -49,9 +45,9 @@ func (m *Machine) PlanMoves(r *api.MovesRequest) ([]api.Moves, error) {
 	}
 	e.Look(now)
 	if ev.Compact != engine.NoCompact {
-		return movesView(e.LookForEmptying(ev.Compact)), nil
+		return driver.Moves(e.LookForEmptying(ev.Compact), sameNumber), nil
 	}
-	return movesView(e.LookForMoves(ev.Job)), nil
+	return driver.Moves(e.LookForMoves(ev.Job), sameNumber), nil
 }
 
 // MakeMoves makes the moves that are worth it, and returns what was found.
@@ -73,23 +69,6 @@ func (m *Machine) MakeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Mov
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return slices.Clone(m.moved), nil
-}
-
-// movesView is what the engine says of moves, for people and programs.
-func movesView(list []engine.Moves) []api.Moves {
-	out := make([]api.Moves, 0, len(list))
-	for i := range list {
-		p := &list[i]
-		v := api.Moves{Job: max(0, int(p.Job)), Empties: p.Empties, GPUs: p.GPUs, On: p.On, Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: api.Duration(p.Saved),
-			Weight: float64(p.Weight) / 1000, Benefit: p.Benefit.Seconds(), Worth: p.Worth, Made: p.Made, Text: p.Text}
-		for k := range p.Moves {
-			x := &p.Moves[k]
-			v.Moves = append(v.Moves, api.Move{Job: int(x.Job), GPUs: x.GPUs, From: x.From, To: x.To, Stop: api.Duration(x.Stop), Restart: api.Duration(x.Restart),
-				Lost: api.Duration(x.Lost), Cost: x.Cost.Seconds()})
-		}
-		out = append(out, v)
-	}
-	return out
 }
 
 // tryMoves says which moves would be worth it for a job; "": none.

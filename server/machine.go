@@ -42,6 +42,10 @@ func (m source) Nodes(context.Context) ([]api.Node, error)      { return m.Machi
 func (m source) Queues(context.Context) ([]api.Queue, error)    { return m.Machine.Queues(), nil }
 func (m source) Overview(context.Context) (api.Overview, error) { return m.Machine.Overview(), nil }
 
+func (m source) PlanMoves(_ context.Context, r *api.MovesRequest) ([]api.Moves, error) {
+	return m.Machine.PlanMoves(r)
+}
+
 func (m source) Watch() (changed <-chan struct{}, take func() ([]int, bool), stop func()) {
 	w, stop := m.Machine.Watch()
 	return w.C, w.Take, stop

@@ -23,14 +23,6 @@ func (s *Server) rules(a huma.API) {
 			return &struct{ Body api.Policy }{p}, problem(err)
 		})
 	huma.Register(a, huma.Operation{OperationID: "set-policy", Method: http.MethodPost, Path: "/v1/policy", Summary: "Change the policy, or say what a change would do"}, s.setPolicy)
-	huma.Register(a, huma.Operation{OperationID: "moves", Method: http.MethodGet, Path: "/v1/moves", Summary: "Which moves of running jobs would let waiting ones start, or empty nodes"},
-		func(_ context.Context, in *struct {
-			Job     int    `query:"job" minimum:"1" doc:"One waiting job; absent: whichever it helps"`
-			Compact string `query:"compact" enum:"usable,nodes" doc:"Instead, moves that empty nodes, for either gain"`
-		}) (*struct{ Body []api.Moves }, error) {
-			list, err := s.m.PlanMoves(&api.MovesRequest{Job: in.Job, Compact: in.Compact})
-			return &struct{ Body []api.Moves }{list}, problem(err)
-		})
 	huma.Register(a, huma.Operation{OperationID: "make-moves", Method: http.MethodPost, Path: "/v1/moves", Summary: "Make the moves that are worth it"}, s.makeMoves)
 	huma.Register(a, huma.Operation{OperationID: "reload", Method: http.MethodPost, Path: "/v1/config/reload", Summary: "Read the configuration again"}, s.reload)
 }

@@ -222,7 +222,9 @@ func verbs(s *stage, ann string) {
 	s.must(ann, []string{"queues"}, "default", "16")
 	s.must(ann, []string{"usage"}, "vision", "speech", "leads since")
 	s.must(ann, []string{"usage", "--by", "job"}, "vision/train")
-	for _, c := range []struct{ args, want string }{{"why nothing/here", "no job is called nothing/here"}, {"why 99", "no such job"}, {"queue --mine", "--user NAMESPACE"}, {"cancel 1", "kubectl"}, {"usage --since x", "since"}} {
+	s.must(ann, []string{"defrag", "late"}, "speech/late (4 GPUs): no move would help: it needs 4 GPUs, 0 suitable ones are free", "nobody is moved")
+	s.must(ann, []string{"defrag", "--compact=nodes"}, "no node is emptied while somebody waits for room")
+	for _, c := range []struct{ args, want string }{{"why nothing/here", "no job is called nothing/here"}, {"why 99", "no such job"}, {"queue --mine", "--user NAMESPACE"}, {"cancel 1", "kubectl"}, {"defrag --apply", "nobody is moved on a cluster"}, {"defrag 99", "no such job"}, {"usage --since x", "since"}} {
 		if out, err := s.muster(ann, strings.Fields(c.args)...); err == nil || !strings.Contains(out, c.want) {
 			s.Errorf("muster %s: %v %s", c.args, err, out)
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // onCluster are the commands that work against a cluster: those that look.
-var onCluster = []string{"queue", "show", "why", "nodes", "queues", "usage", "top", "dashboard"}
+var onCluster = []string{"queue", "show", "why", "nodes", "queues", "usage", "top", "defrag", "dashboard"}
 
 // clusterFlags say that a command is meant for a Kubernetes cluster, and which.
 type clusterFlags struct {

@@ -40,6 +40,9 @@ func newDefrag() *cobra.Command {
 			if f.compact != "" && len(args) > 0 {
 				return usage(errors.New("--compact empties nodes for nobody in particular: name no job (and write --compact=nodes)"))
 			}
+			if f.apply && kubeCluster.given() {
+				return usage(errors.New("nobody is moved on a cluster: a pod that is evicted comes back as another one, for which no place is held (docs/kubernetes.md)"))
+			}
 			if f.journal != "" {
 				return f.lookBack(c.OutOrStdout(), args)
 			}
@@ -96,7 +99,7 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 		p := &list[i]
 		switch {
 		case p.Job > 0:
-			fmt.Fprintf(w, "job %d (%d GPUs): %s\n", p.Job, p.GPUs, p.Verdict())
+			fmt.Fprintf(w, "job %s (%d GPUs): %s\n", called(p.Job, p.Name), p.GPUs, p.Verdict())
 		case p.Empties != "":
 			fmt.Fprintf(w, "node %s (%d GPUs): %s\n", p.Empties, p.GPUs, p.Verdict())
 		default:
@@ -104,7 +107,7 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 		}
 		for k := range p.Moves {
 			x := &p.Moves[k]
-			fmt.Fprintf(w, "  job %d (%d GPUs) from %s to %s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", x.Job, x.GPUs,
+			fmt.Fprintf(w, "  job %s (%d GPUs) from %s to %s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", called(x.Job, x.Name), x.GPUs,
 				strings.Join(x.From, ","), strings.Join(x.To, ","), gpuSeconds(x.Cost), x.Stop, x.Restart, x.Lost)
 		}
 		if p.Empties != "" {
@@ -118,10 +121,21 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 				without, p.Saved, p.GPUs, p.Weight, gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
 		}
 	}
-	if !f.apply {
+	switch {
+	case kubeCluster.given():
+		fmt.Fprintln(w, "nothing was changed: on a cluster nobody is moved (docs/kubernetes.md says why)")
+	case !f.apply:
 		fmt.Fprintln(w, "nothing was changed (--apply makes the moves that are worth it)")
 	}
 	return nil
+}
+
+// called is a job's number and name.
+func called(job int, name string) string {
+	if name == "" {
+		return strconv.Itoa(job)
+	}
+	return fmt.Sprintf("%d %s", job, name)
 }
 
 func gpuSeconds(s float64) string {

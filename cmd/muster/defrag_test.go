@@ -77,7 +77,7 @@ func TestDefragServe(t *testing.T) {
 	d.want(d.must("defrag"), "no job waits for room", "nothing was changed")
 	d.must("submit", "--gpus", "2", "--", "sleep", "100")
 	d.must("submit", "--gpus", "2", "--name", "big", "--", "true")
-	d.want(d.must("defrag", "big"), "job 2 (2 GPUs): no move would help: it needs 2 GPUs, 0 suitable ones are free")
+	d.want(d.must("defrag", "big"), "job 2 big (2 GPUs): no move would help: it needs 2 GPUs, 0 suitable ones are free")
 	var list []api.Moves
 	if err := json.Unmarshal([]byte(d.must("defrag", "2", "--apply", "--json")), &list); err != nil || len(list) != 1 || list[0].Made {
 		t.Errorf("%+v %v", list, err)

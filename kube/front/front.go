@@ -158,7 +158,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_, pattern := f.mux.Handler(r)
 	if pattern == "" {
-		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %s here; a cluster shows jobs, why, history, nodes, queues, usage, overview and events", r.URL.Path))
+		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %s here; a cluster shows jobs, why, history, nodes, queues, usage, overview, moves and events", r.URL.Path))
 		return
 	}
 	if pattern != "GET /v1/events" {
@@ -192,7 +192,7 @@ func group() metav1.APIGroup {
 // watched, changed or deleted as an object.
 func resources() *metav1.APIResourceList {
 	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: Group + "/" + Version, APIResources: []metav1.APIResource{}}
-	for _, name := range []string{"events", "info", "jobs", "jobs/history", "jobs/samples", "jobs/why", "me", "nodes", "overview", "queues", "usage"} {
+	for _, name := range []string{"events", "info", "jobs", "jobs/history", "jobs/samples", "jobs/why", "me", "moves", "nodes", "overview", "queues", "usage"} {
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, SingularName: "", Kind: "View", Verbs: metav1.Verbs{"get"}})
 	}
 	return list

@@ -33,6 +33,8 @@ type Source interface {
 	Queues(context.Context) ([]api.Queue, error)
 	Overview(context.Context) (api.Overview, error)
 	Usage(ctx context.Context, by string, since time.Time) (api.Usage, error)
+	// PlanMoves says which moves would let waiting jobs start, or empty nodes.
+	PlanMoves(context.Context, *api.MovesRequest) ([]api.Moves, error)
 	// Watch begins to watch: changed holds a value when something changed, take
 	// says which jobs, or that they are many.
 	Watch() (changed <-chan struct{}, take func() (jobs []int, many bool), stop func())
@@ -72,7 +74,7 @@ type Options struct {
 
 // Routes are those that Register registers, for lists of who may use which.
 var Routes = []string{"GET /v1/me", "GET /v1/info", "GET /v1/jobs", "GET /v1/jobs/{id}", "GET /v1/jobs/{id}/why", "GET /v1/jobs/{id}/history",
-	"GET /v1/jobs/{id}/samples", "GET /v1/nodes", "GET /v1/queues", "GET /v1/overview", "GET /v1/usage"}
+	"GET /v1/jobs/{id}/samples", "GET /v1/nodes", "GET /v1/queues", "GET /v1/overview", "GET /v1/usage", "GET /v1/moves"}
 
 type routes struct{ Options }
 
@@ -109,6 +111,10 @@ func Register(a huma.API, opt Options) {
 	get(a, r, "queues", "/v1/queues", "The queues and what they hold",
 		func(ctx context.Context, _ Who, _ *none) ([]api.Queue, error) { return r.Source.Queues(ctx) })
 	get(a, r, "overview", "/v1/overview", "The GPUs, queues and jobs in one answer", r.overview)
+	get(a, r, "moves", "/v1/moves", "Which moves of running jobs would let waiting ones start, or empty nodes",
+		func(ctx context.Context, _ Who, in *movesInput) ([]api.Moves, error) {
+			return r.Source.PlanMoves(ctx, &api.MovesRequest{Job: in.Job, Compact: in.Compact})
+		})
 	get(a, r, "usage", "/v1/usage", "What was used, wasted, and how good expected starts were", r.usage)
 }
 
@@ -141,6 +147,11 @@ func (r *routes) info(ctx context.Context, _ Who, _ *none) (info Info, err error
 	info = r.Info()
 	info.Policy, info.Placer, err = r.Source.Scheduling(ctx)
 	return info, err
+}
+
+type movesInput struct {
+	Job     int    `query:"job" minimum:"1" doc:"One waiting job; absent: whichever it helps"`
+	Compact string `query:"compact" enum:"usable,nodes" doc:"Instead, moves that empty nodes, for either gain"`
 }
 
 type listInput struct {

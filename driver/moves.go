@@ -1,0 +1,54 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Asked is what nodes are to be emptied for, if that is asked and not which moves let a
+// job start; an error is a *api.FieldError.
+func Asked(r *api.MovesRequest) (by engine.Compact, err error) {
+	switch {
+	case r.Compact == "":
+		return engine.NoCompact, nil
+	case r.Job != 0:
+		return by, &api.FieldError{Field: "compact", Text: "a job and compact do not go together: nodes are emptied for nobody in particular"}
+	}
+	if by, err = engine.ParseCompact(r.Compact); err != nil {
+		return by, &api.FieldError{Field: "compact", Text: err.Error()}
+	}
+	return by, nil
+}
+
+// Moves is what the engine says of moves, for people and programs; number is the number
+// that they know a job by.
+func Moves(list []engine.Moves, number func(cluster.JobID) int) []api.Moves {
+	out := make([]api.Moves, 0, len(list))
+	for i := range list {
+		p := &list[i]
+		v := api.Moves{Name: p.Name, Empties: p.Empties, GPUs: p.GPUs, On: p.On, Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: api.Duration(p.Saved),
+			Weight: float64(p.Weight) / 1000, Benefit: p.Benefit.Seconds(), Worth: p.Worth, Made: p.Made, Text: p.Text}
+		if p.Job != cluster.NoJob {
+			v.Job = number(p.Job)
+		}
+		for k := range p.Moves {
+			x := &p.Moves[k]
+			v.Moves = append(v.Moves, api.Move{Job: number(x.Job), Name: x.Name, GPUs: x.GPUs, From: x.From, To: x.To, Stop: api.Duration(x.Stop), Restart: api.Duration(x.Restart),
+				Lost: api.Duration(x.Lost), Cost: x.Cost.Seconds()})
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// instant is a time for people; nil: never.
+func instant(t cluster.Time) *time.Time {
+	if t == cluster.Never {
+		return nil
+	}
+	v := time.Unix(0, int64(t)).UTC()
+	return &v
+}
