@@ -46,7 +46,7 @@ var arrows = map[string]string{
 	"server":            "cluster api local store internal/frames web server/view",
 	"server/view":       "cluster api",
 	"web":               "internal/plot",
-	"driver":            "cluster engine",
+	"driver":            "cluster engine api",
 	"driver/drivertest": "cluster engine driver policy place",
 	"trace":             "cluster",
 	"report":            "cluster internal/plot",
