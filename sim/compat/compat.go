@@ -42,6 +42,9 @@ type Profile struct {
 	// Asked is the GPU-seconds at which a running job's service has the scheduler
 	// asked, in whole seconds of its run; each once.
 	Asked []float64
+	// Round is the seconds after which the scheduler is asked again, and not at arrivals
+	// and ends, but when somebody arrives where nobody is; 0: at each event.
+	Round float64
 	// Meet is the seconds between an end and an arrival that count as one event, at the
 	// time of the arrival; 0: only equal ones.
 	Meet    float64
@@ -75,6 +78,7 @@ type job struct {
 	done    time.Duration // what the engine believes that it has done
 	company
 	antManJob
+	themisJob
 }
 
 // World is a driver whose world is a profile's.
@@ -92,6 +96,7 @@ type World struct {
 	jct     []float64
 	last    float64 // the last end
 	stirs   int     // events of the cluster
+	turn    float64 // when the present round began
 }
 
 // group is jobs that end together.
@@ -180,7 +185,7 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	if len(w.ends) > 0 {
 		end = w.ends[0].at
 	}
-	if math.IsInf(min(arrive, end), 1) || ctx.Err() != nil {
+	if math.IsInf(min(arrive, end, asked), 1) || ctx.Err() != nil {
 		return engine.Batch{}, io.EOF
 	}
 	w.stirs++
@@ -188,6 +193,9 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 		end = arrive
 	}
 	w.now = min(arrive, end, asked)
+	if len(w.live) == 0 || w.now >= w.turn+w.p.Round {
+		w.turn = w.now
+	}
 	w.clock = max(w.clock+1, w.instant()) // an event after another is a new instant, however near
 	if min(arrive, end) <= asked {        // else nobody comes or goes in this event
 		if end == w.now {
@@ -327,9 +335,12 @@ func (l *listed) Key(_ engine.View, j engine.JobView) engine.Key {
 // believed is the work that the engine counts by now: the wall time that the job ran.
 func (w *World) believed(j *job) time.Duration { return j.done + w.clock.Sub(j.clock) }
 
-// asked is when a running job's service next has the scheduler asked.
+// asked is when a round, or a running job's service, next has the scheduler asked.
 func (w *World) asked() float64 {
 	at := math.Inf(1)
+	if w.p.Round > 0 && len(w.live) > 0 {
+		at = w.turn + w.p.Round
+	}
 	for _, j := range w.live {
 		if j.running && j.level < len(w.p.Asked) {
 			at = min(at, math.Ceil(w.p.Asked[j.level]/j.gpus)-j.used+w.now)
