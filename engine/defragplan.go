@@ -97,12 +97,13 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 }
 
 // mayMove reports whether a job may be moved at all: it runs on whole GPUs of its
-// own, one kind of task, at one size, and comes back when it is stopped.
+// own, one kind of task, at one size, no plan says in which partition, and it comes
+// back when it is stopped.
 func (e *Engine) mayMove(v *jobState) bool {
 	s := e.shapeAt(v.shape)
 	r := &s.sets[0].Request
 	return v.state == Running && v.spec.Tier != cluster.Critical && !v.spec.NoRequeue && !v.spec.Hold && len(s.sets) == 1 && s.min == s.max &&
-		r.GPUs > 0 && !r.Fractional() && r.Profile == "" && !v.hosted() && len(v.guests) == 0 && !v.packed && !v.resizing &&
+		r.GPUs > 0 && !r.Fractional() && r.Profile == "" && (v.target == nil || v.target.Partition == "") && !v.hosted() && len(v.guests) == 0 && !v.packed && !v.resizing &&
 		(e.limits.closed == 0 || !e.isClosed(int(v.queue)))
 }
 

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -358,11 +359,27 @@ func (b *books) exactly(allocs []engine.Alloc) bool {
 }
 
 // kind is what no job can tell apart: model and size of a node.
-func (d *dumb) kind(i int) kind { return kind{d.nodes[i].Model, d.nodes[i].GPUs} }
+func (d *dumb) kind(i int) kind {
+	k := kind{model: d.nodes[i].Model, gpus: d.nodes[i].GPUs}
+	for _, p := range d.parts {
+		k.parts += fmt.Sprint(slices.Contains(p.Nodes, d.nodes[i].Name))
+	}
+	return k
+}
 
 type kind struct {
 	model string
 	gpus  int
+	parts string // which partitions have it
+}
+
+// inPart reports whether a node is of a partition; "": of one that is default, or of
+// any if none is.
+func (d *dumb) inPart(name string, i int) bool {
+	byDefault := slices.ContainsFunc(d.parts, func(p cluster.Partition) bool { return p.Default })
+	return len(d.parts) == 0 || slices.ContainsFunc(d.parts, func(p cluster.Partition) bool {
+		return slices.Contains(p.Nodes, d.nodes[i].Name) && (name == p.Name || name == "" && (p.Default || !byDefault))
+	})
 }
 
 // fits reports whether a task of the set can ever run on nodes like this.
@@ -375,7 +392,7 @@ func (d *dumb) fits(j *dumbJob, set, i int) bool {
 		}
 	}
 	_, ok := m.Profile(r.Profile)
-	return d.nodes[i].GPUs >= r.GPUs && (r.GPUs == 0 || r.Memory <= m.Memory) && cpu >= r.CPU && ram >= r.RAM && (r.Profile == "" || ok)
+	return d.inPart(j.part, i) && d.nodes[i].GPUs >= r.GPUs && (r.GPUs == 0 || r.Memory <= m.Memory) && cpu >= r.CPU && ram >= r.RAM && (r.Profile == "" || ok)
 }
 
 // suits: some stage has the node for the task set.

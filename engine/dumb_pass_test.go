@@ -57,7 +57,7 @@ func (d *dumb) pass() {
 		var heads []*dumbJob
 		for _, j := range d.jobs {
 			l := d.laneOf(j)
-			if !j.eligible || closed[j.shape+j.narrow] || last[l] != nil && d.order(j, last[l]) <= 0 {
+			if !j.eligible || closed[j.shape+j.narrow+j.part] || last[l] != nil && d.order(j, last[l]) <= 0 {
 				continue
 			}
 			if next[l] == nil || d.order(j, next[l]) < 0 {
@@ -89,7 +89,7 @@ func (d *dumb) pass() {
 		case v == notBeside:
 			continue // the next of its shape may be shorter
 		}
-		closed[j.shape+j.narrow] = true
+		closed[j.shape+j.narrow+j.part] = true
 	}
 }
 

@@ -51,7 +51,7 @@ func (d *dumb) plan() {
 			continue
 		}
 		d.inPlan = append(d.inPlan, j)
-		j.narrow = ""
+		j.narrow, j.part = "", ""
 		t := chanceTarget(j.ID, d.now)
 		t.Idle = t.Idle && (d.policy != "scatter:some" || chosen(j.ID))
 		if d.policy == "scatter:slices" {
@@ -59,9 +59,14 @@ func (d *dumb) plan() {
 				t.Slice = nil
 			}
 		}
+		model, part := "", ""
 		if j.goal = &t; t.Tasks%3 == 0 && t.Slice == nil {
-			d.aim(j, kinds[t.Tasks%len(kinds)])
+			model = kinds[t.Tasks%len(kinds)]
 		}
+		if d.policy == "scatter:parts" {
+			part = chancePartition(&t)
+		}
+		d.aim(j, model, part)
 		switch {
 		case j.eligible && d.gated(j):
 			j.eligible, j.idled = false, true
@@ -81,21 +86,29 @@ func (d *dumb) plan() {
 	d.divide()
 }
 
-// aim has a job take only one GPU model, if it accepts that and can ever run so.
-func (d *dumb) aim(j *dumbJob, model string) {
-	if len(j.GPUTypes) > 0 && !slices.ContainsFunc(j.GPUTypes, func(want string) bool {
+// aim has a job take only one GPU model, and nodes of one partition, if it accepts
+// that, the partition takes it, and it can ever run so.
+func (d *dumb) aim(j *dumbJob, model, part string) {
+	if model != "" && len(j.GPUTypes) > 0 && !slices.ContainsFunc(j.GPUTypes, func(want string) bool {
 		return model == want || len(model) > len(want) && model[:len(want)+1] == want+"-"
 	}) {
-		return
+		model = ""
 	}
-	if j.narrow = model; !d.everFits(j) {
-		j.narrow = ""
+	if !slices.ContainsFunc(d.parts, func(p cluster.Partition) bool { return p.Name == part && (p.MaxGPUs == 0 || j.GPUs() <= p.MaxGPUs) }) {
+		part = ""
+	}
+	if j.narrow, j.part = model, part; model+part != "" && !d.everFits(j) {
+		j.narrow, j.part = "", ""
 	}
 }
 
-// astray reports whether a job holds devices of another model than it is to have.
+// astray reports whether a job holds devices of another model, or in another partition,
+// than it is to have.
 func (d *dumb) astray(j *dumbJob) bool {
 	if j.Tier != cluster.Critical && d.offSlice(j) {
+		return true
+	}
+	if j.Tier != cluster.Critical && j.part != "" && slices.ContainsFunc(j.allocs, func(a engine.Alloc) bool { return !d.inPart(j.part, int(a.Node)) }) {
 		return true
 	}
 	if j.narrow == "" || j.Tier == cluster.Critical {

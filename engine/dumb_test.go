@@ -32,9 +32,10 @@ type dumb struct {
 	nodes          []cluster.Node
 	drained        map[int]bool // looked up only
 	queues         []cluster.Queue
-	mps            bool             // the shares of one device are of one user
-	pairs          pairs            // what is left of a job beside another in its share
-	minSpeed       int64            // of jobs that state none
+	mps            bool  // the shares of one device are of one user
+	pairs          pairs // what is left of a job beside another in its share
+	minSpeed       int64 // of jobs that state none
+	parts          []cluster.Partition
 	weights        map[string]int64 // of GPU models; looked up only
 	jobs           []*dumbJob
 	turns          int
@@ -82,6 +83,7 @@ type dumbJob struct {
 	refreshed  int64          // its first key element when it was listed last
 	goal       *engine.Target // what the policy's plan gives it
 	narrow     string         // the only GPU model that it takes while it waits
+	part       string         // the partition in which it runs
 	idled      bool           // it would be eligible, but for the plan
 	promisedAt cluster.Time
 	plan       []engine.Alloc // conservative: where it is promised to run

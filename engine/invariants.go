@@ -112,7 +112,7 @@ func (e *Engine) checkGang(j *jobState) error {
 		gpus[a.Set] += n
 		shared := r.Fractional() || r.Profile != ""
 		switch {
-		case !s.suits[a.Set].has(e.st.nodes[a.Node].class):
+		case !s.suits[a.Set].has(e.st.nodes[a.Node].class) && !e.astrayByPlan(j, a.Node, r):
 			return fmt.Errorf("is on node %d, which does not suit it", a.Node)
 		case a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks):
 			return fmt.Errorf("holds %d CPU and %d RAM for %d tasks of %+v", a.CPU, a.RAM, a.Tasks, *r)
@@ -434,4 +434,11 @@ func (e *Engine) checkPhysical() error {
 		}
 	}
 	return nil
+}
+
+// astrayByPlan reports whether but for its partition a node suits a job, which a plan
+// may have had run there.
+func (e *Engine) astrayByPlan(j *jobState, node int32, r *cluster.Request) bool {
+	c := &e.st.classes[e.st.nodes[node].class]
+	return e.plans.planner != nil && len(e.parts) > 0 && acceptsGPU(j.spec, c.model.Name) && whyNotClass(r, c) == ""
 }

@@ -54,6 +54,8 @@ type Target struct {
 	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another, it is stopped
 	Move   bool  `json:"move,omitempty"`   // with Beside: it comes there from where it runs, too, as soon as it can: it is stopped for that
 
+	Partition string `json:"partition,omitempty"` // on whose nodes it runs, if it may, instead of those of the partitions that it names; "": of these
+
 	Slice *Slice `json:"slice,omitempty"` // the MIG instance on which it runs, instead of the GPU that it asks for; nil: none
 
 	Deadline DeadlineAnswer `json:"deadline,omitempty"` // what the policy says of the job's deadline
@@ -260,7 +262,7 @@ func (e *Engine) relistHolding(j *jobState) {
 
 // same reports whether nothing changes with the new target.
 func (t *Target) same(old *Target) bool {
-	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Deadline == old.Deadline &&
+	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Partition == old.Partition && t.Deadline == old.Deadline &&
 		(t.Slice == nil) == (old.Slice == nil) && (t.Slice == nil || *t.Slice == *old.Slice) && slices.Equal(t.Memo, old.Memo)
 }
 
@@ -287,6 +289,19 @@ func (e *Engine) tidy(j *jobState, t *Target) {
 	if t.GPU != "" && !acceptsGPU(j.spec, t.GPU) {
 		t.GPU = ""
 	}
+	if t.Partition != "" && (s.min < s.max || !e.admits(t.Partition, j.spec)) { // what grows, grows where it may by itself
+		t.Partition = ""
+	}
+}
+
+// admits reports whether a partition's rules let a job in.
+func (e *Engine) admits(name string, spec *cluster.Job) bool {
+	for i := range e.parts {
+		if p := &e.parts[i].spec; p.Name == name {
+			return e.checkPartition(p, spec) == ""
+		}
+	}
+	return false
 }
 
 // setTarget notes a copy of a target, without what the job can never follow: what
@@ -300,7 +315,7 @@ func (e *Engine) setTarget(j *jobState, t *Target) {
 	}
 	j.target, j.narrow = &c, e.narrowed(j.spec, &c, j.base)
 	if j.narrow < 0 {
-		j.narrow, c.GPU, c.Tasks, c.Least = j.base, "", 0, 0
+		j.narrow, c.GPU, c.Tasks, c.Least, c.Partition = j.base, "", 0, 0, ""
 	}
 }
 
@@ -352,7 +367,7 @@ func (e *Engine) gated(j *jobState) bool {
 // narrowed is the shape of a job as a target has it; -1: it can never run so. It
 // tries placements: not while one is being looked for.
 func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
-	if t.Tasks == 0 && t.GPU == "" {
+	if t.Tasks == 0 && t.GPU == "" && t.Partition == "" {
 		return base
 	}
 	spec := *of
@@ -366,6 +381,9 @@ func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
 	}
 	if t.GPU != "" {
 		spec.GPUTypes = []string{t.GPU}
+	}
+	if t.Partition != "" {
+		spec.Partitions = []string{t.Partition}
 	}
 	shape := e.shapeOf(&spec)
 	s := e.shapeAt(shape)
@@ -420,12 +438,12 @@ func (e *Engine) reshape(j *jobState, shape int32) {
 // estranged reports whether a suspended job's target is not where its memory is.
 func (e *Engine) estranged(j *jobState) bool {
 	t := j.target
-	return t != nil && !j.planless() && (e.offSlice(j, j.home) ||
+	return t != nil && !j.planless() && (e.offSlice(j, j.home) || !e.within(j.home, j.partitions()) ||
 		t.Tasks > 0 && t.Tasks != int(tasksOf(j.home)) || t.GPU != "" && e.gpuOf(j.home) != t.GPU)
 }
 
 // astray reports whether a job holds devices of another model than its target's, or
-// another instance, or others' where it is to be alone.
+// of another partition, or another instance, or others' where it is to be alone.
 func (e *Engine) astray(j *jobState) bool {
 	t := j.target
 	if t == nil || j.planless() {
@@ -434,11 +452,30 @@ func (e *Engine) astray(j *jobState) bool {
 	if j.state == Placed && t.Tasks > 0 && (int(j.tasks) > t.Tasks || int(j.tasks) < t.Least) {
 		return true
 	}
-	if t.Alone && j.hosted() && !(t.Move && j.beside == t.Beside) || e.offSlice(j, j.allocs) {
+	if t.Alone && j.hosted() && !(t.Move && j.beside == t.Beside) || e.offSlice(j, j.allocs) || t.Partition != "" && !e.within(j.allocs, j.partitions()) {
 		return true
 	}
 	held := e.gpuOf(j.allocs)
 	return t.GPU != "" && held != "" && held != t.GPU
+}
+
+// partitions are those on whose nodes the job is to run.
+func (j *jobState) partitions() []string {
+	if t := j.target; t != nil && t.Partition != "" {
+		return []string{t.Partition}
+	}
+	return j.spec.Partitions
+}
+
+// within reports whether allocations are on nodes of some partitions alone.
+func (e *Engine) within(allocs []Alloc, partitions []string) bool {
+	mask := e.partMask(partitions)
+	for i := range allocs {
+		if e.st.classes[e.st.nodes[allocs[i].Node].class].parts&mask == 0 {
+			return false
+		}
+	}
+	return len(allocs) > 0
 }
 
 // gpuOf is the model of the first GPU among the allocations; "": there is none.

@@ -17,6 +17,7 @@ type scatter struct {
 	gated bool
 	packs bool // puts jobs beside others
 	cuts  bool // has jobs run on instances
+	parts bool // has jobs run in partitions
 }
 
 // newPolicy makes a policy by name, those of the tests among them.
@@ -32,6 +33,8 @@ func newPolicy(name string) (engine.Policy, error) {
 		return &scatter{name: name, packs: true}, nil
 	case "scatter:slices":
 		return &scatter{name: name, cuts: true}, nil
+	case "scatter:parts":
+		return &scatter{name: name, parts: true}, nil
 	case "scatter:some":
 		return &some{scatter{name: name}}, nil
 	}
@@ -82,6 +85,9 @@ func (s *scatter) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		if s.cuts {
 			t.Slice = chanceSlice(&t)
 		}
+		if s.parts {
+			t.Partition = chancePartition(&t)
+		}
 		if k := len(kinds); k > 0 && t.Tasks%3 == 0 {
 			t.GPU = kinds[t.Tasks%k].GPU
 		}
@@ -108,6 +114,11 @@ func chanceTarget(id cluster.JobID, at cluster.Time) engine.Target {
 	h := (uint64(id)*0x9e3779b97f4a7c15 ^ uint64(at)/uint64(time.Second)) * 0xbf58476d1ce4e5b9
 	h ^= h >> 29
 	return engine.Target{Rank: int64(h % 4), Idle: h>>8%8 == 0, Tasks: int(h >> 16 % 97), Least: int(h >> 24 % 3)}
+}
+
+// chancePartition draws a partition for a target; some exist nowhere.
+func chancePartition(t *engine.Target) string {
+	return []string{"", "p1", "p2", "p3"}[(uint64(t.Rank)*31+uint64(t.Tasks))*0x9e3779b97f4a7c15>>60%4]
 }
 
 // chanceSlice draws an instance for a target; where there is no such node, GPU or

@@ -19,7 +19,7 @@ import (
 // starts (with nodes and devices) must be the same in the same order; their
 // preemptions and rejections the same, in any order within a step.
 func TestTwin(t *testing.T) {
-	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "sjf-gpu:preempt=true", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:some"} {
+	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "sjf-gpu:preempt=true", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:parts", "scatter:some"} {
 		for _, placer := range []string{"best-fit", "first-fit", "worst-fit"} {
 			for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
 				t.Run(fmt.Sprintf("%s/%s/%s", pol, placer, mode), func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTwin(t *testing.T) {
 
 // TestTwinQueues is TestTwin with queues, which limit, guarantee and lend.
 func TestTwinQueues(t *testing.T) {
-	for _, pol := range []string{"fifo", "yarn-cs", "drf", "proportional", "sjf", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:some"} {
+	for _, pol := range []string{"fifo", "yarn-cs", "drf", "proportional", "sjf", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:parts", "scatter:some"} {
 		for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
 			t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
 				t.Parallel()
@@ -152,6 +152,14 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		}
 		spec.Nodes = append(spec.Nodes, n)
 	}
+	if pol == "scatter:parts" {
+		names := make([]string, len(spec.Nodes))
+		for i := range names {
+			names[i] = spec.Nodes[i].Name
+		}
+		cut := 1 + r.IntN(len(names)-1)
+		spec.Partitions = []cluster.Partition{{Name: "p1", Nodes: names[:cut], Default: chance(r, 70)}, {Name: "p2", Nodes: names[cut-r.IntN(2):], MaxGPUs: pick(r, 0, 3)}}
+	}
 	weights := map[string]int64{}
 	if seed > oneUser {
 		spec.Sharing = cluster.MPS
@@ -173,7 +181,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		spec.Queues = queues(r)
 	}
 	among, least := randomPairs(seed)
-	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, weights: weights, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
+	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, parts: spec.Partitions, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, weights: weights, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
 	w.d.pairs, w.d.minSpeed, spec.MinSpeed = among, least, least
 	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HalfLife: 20 * time.Minute, Speeds: w.d.pairs}); err != nil {
 		if queues != nil {

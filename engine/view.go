@@ -191,6 +191,16 @@ func (j JobView) Target() *Target { return j.j.target }
 // GPU returns the model of the GPUs that the job holds; "" while it waits.
 func (j JobView) GPU() string { return j.e.gpuOf(j.j.allocs) }
 
+// Within reports whether the job holds devices, all on nodes of a partition.
+func (j JobView) Within(partition string) bool { return j.e.within(j.j.allocs, []string{partition}) }
+
+// MayEnter reports whether the job can be told to run on the nodes of a partition
+// (Target.Partition): the partition's rules let it in, and the nodes are large enough.
+func (j JobView) MayEnter(partition string) bool {
+	s := &j.e.shapes[j.j.base]
+	return s.min == s.max && j.e.admits(partition, j.j.spec) && j.e.narrowed(j.j.spec, &Target{Partition: partition}, j.j.base) >= 0
+}
+
 // Tasks returns how many tasks of its first set the job has running, 0 while it
 // waits; least and most are its own bounds.
 func (j JobView) Tasks() (now, least, most int) {
