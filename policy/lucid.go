@@ -15,12 +15,14 @@ var lucid = Info{
 	Name: "lucid",
 	About: "least service first, by how long earlier jobs of the user and name ran; while jobs wait, those that leave much of their " +
 		"GPUs idle are put beside one another of the same size; no preemption",
-	Source: "C-lucid: Lucid (ASPLOS'23), without its profiling partition",
+	Source: "C-lucid: Lucid (ASPLOS'23)",
 	Needs:  "speeds of pairs of jobs on one GPU (else nobody is put beside anybody); users and names that come back, or estimates",
 	Knobs: []Knob{
 		{"pack", "auto", "auto: while jobs wait; never: and the queue stops at the first job that does not fit; always"},
 		{"waiting", "2", "auto: while more jobs than this wait"},
 		{"check", "1m", "who waits is looked at so often, and when jobs come or end"},
+		{"profile", "", "the partition in which jobs run first that name none, as far as its rules take them; none: nobody does"},
+		{"limit", "200s", "profile: for at most so long"},
 	},
 	New: newLucid,
 }
@@ -29,6 +31,8 @@ type lucidRules struct {
 	pack    string
 	waiting int64
 	check   time.Duration
+	profile string
+	limit   time.Duration
 }
 
 func newLucid(k *Knobs) (engine.Policy, error) {
@@ -40,8 +44,12 @@ func newLucid(k *Knobs) (engine.Policy, error) {
 	if l.waiting, err = k.int("waiting"); err != nil {
 		return nil, err
 	}
-	l.check, err = k.period("check")
-	t := engine.Traits{Predicts: true, Backfill: engine.Skip}
+	if l.check, err = k.period("check"); err != nil {
+		return nil, err
+	}
+	l.profile = k.text("profile")
+	l.limit, err = k.period("limit")
+	t := engine.Traits{Predicts: true, Backfill: engine.Skip, Gated: l.profile != ""}
 	if l.pack == "never" {
 		t.Backfill = engine.Strict
 	}
@@ -88,6 +96,9 @@ func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
 	line, running := engine.Scratch[sharer](v, len(jobs))[:0], []sharer(nil)
 	for i, j := range jobs {
+		if l.profile != "" && l.profiles(v, j, &p, i) {
+			continue
+		}
 		s := sharer{at: i, gpus: j.Spec().GPUs(), queue: j.Queue(), priority: quasiService(j.Spec().GPUMilli(), j.Predicted(), j.Spec().Estimate, 1000)}
 		p.Targets[i] = engine.Target{Rank: s.priority}
 		if !packs(j) {
@@ -106,11 +117,37 @@ func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	if l.pack == "never" || l.pack == "auto" && int64(len(line)) <= l.waiting {
 		return p
 	}
-	p.Next = v.Now().Add(l.check)
+	p.Next = min(p.Next, v.Now().Add(l.check))
 	if scores := newScores(v, jobs); 2*scores.least() <= maxScores {
 		packing{v, jobs, scores, p.Targets}.fill(line, running)
 	}
 	return p
+}
+
+// profiles reports whether a job is or comes into the partition where jobs run first,
+// and says what it gets: the smallest go first, for at most the limit; who does not end
+// within it waits with the others then. A job that has run is profiled, however short.
+func (l *lucidRules) profiles(v engine.View, j engine.JobView, p *engine.Plan, at int) bool {
+	s := j.Spec()
+	switch {
+	case len(s.Partitions) > 0 || s.NoRequeue || s.Kind == cluster.Interactive || !packs(j):
+		return false // it said where it runs, or would not come back, or not be packed anyhow
+	case j.Running():
+		if t := j.Target(); t == nil || t.Partition != l.profile || !j.Within(l.profile) {
+			return false
+		}
+		over := j.Started().Add(l.limit)
+		if v.Now() < over {
+			p.Next = min(p.Next, over)
+		}
+		p.Targets[at] = engine.Target{Partition: l.profile, Idle: v.Now() >= over}
+		return true
+	case j.FirstStart() != cluster.Never || !j.MayEnter(l.profile):
+		return false
+	}
+	p.Next = min(p.Next, v.Now().Add(l.limit)) // if it starts now
+	p.Targets[at] = engine.Target{Rank: int64(s.GPUs()), Partition: l.profile}
+	return true
 }
 
 // packing is a plan while waiting jobs are put beside running ones.

@@ -37,6 +37,7 @@ func TestPoliciesLive(t *testing.T) {
 		{"e-las:thresholds=2,T0=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"qssf", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"lucid", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
+		{"lucid:profile=new,limit=1s", []string{"100 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "preempted"}, // once: then it waits with the others
 		{"antman", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2 --tier best-effort"}, "left alone"},
 		{"salus", []string{"20 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB", "10 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB", "5 --gpus 2"}, "left alone"},
 		{"miso", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 1"}, "left alone"}, // no GPU can be divided here
@@ -66,7 +67,7 @@ func TestPoliciesLive(t *testing.T) {
 
 func playLive(t *testing.T, policy string, jobs []string, want string) {
 	t.Helper()
-	d, _ := configured(t, "4xH100-80GB", "policy: '"+policy+"'\nqueues: [{name: a}, {name: b}, {name: default}]\n")
+	d, _ := configured(t, "4xH100-80GB", "policy: '"+policy+"'\nqueues: [{name: a}, {name: b}, {name: default}]\npartitions: [{name: main, default: true}, {name: new}]\n")
 	var ids []string
 	for i, line := range jobs {
 		steps, args, _ := strings.Cut(line, " ")

@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// packers watches who is on which GPUs, where lucid decides.
+type packers struct {
+	t       *testing.T
+	e       *engine.Engine
+	limit   time.Duration
+	profile map[int32]bool
+	since   map[cluster.JobID]cluster.Time // who holds devices; looked up only
+	where   map[cluster.JobID][]engine.Alloc
+	starts  map[cluster.JobID]int
+	short   int // runs in the profiling partition that ended within the limit
+	cut     int // ... that did not
+	joins   int
+}
+
+func (p *packers) Record(b *engine.Batch, d *engine.Decision) error {
+	for i := range b.Events {
+		ev := &b.Events[i]
+		if ev.Type != engine.Stopped {
+			continue
+		}
+		if at := p.where[ev.Job]; p.profile[at[0].Node] && ev.Reason == engine.Completed {
+			p.short++
+		}
+		delete(p.where, ev.Job)
+	}
+	for i := range d.Actions {
+		a := &d.Actions[i]
+		switch a.Type {
+		case engine.Start:
+			p.start(b.Now, a)
+		case engine.Preempt:
+			if ran := b.Now.Sub(p.since[a.Job]); !p.profile[p.where[a.Job][0].Node] || ran != p.limit {
+				p.t.Errorf("job %d is stopped after %v on node %d", a.Job, ran, p.where[a.Job][0].Node)
+			}
+			p.cut++
+		}
+	}
+	return p.e.CheckInvariants()
+}
+
+func (p *packers) start(now cluster.Time, a *engine.Action) {
+	p.starts[a.Job]++
+	if in := p.profile[a.Allocs[0].Node]; in != (p.starts[a.Job] == 1 && len(p.profile) > 0) {
+		p.t.Errorf("start %d of job %d: in the partition for profiling: %t", p.starts[a.Job], a.Job, in)
+	}
+	with := 0
+	for other, held := range p.where { // to be counted only
+		for _, x := range a.Allocs {
+			for _, y := range held {
+				if x.Node != y.Node || x.GPUs&y.GPUs == 0 {
+					continue
+				}
+				with++
+				if x.GPUs != y.GPUs || len(a.Allocs) != len(held) || p.profile[x.Node] {
+					p.t.Errorf("job %d is on %+v, job %d on %+v", a.Job, a.Allocs, other, held)
+				}
+			}
+		}
+	}
+	if with > 1 {
+		p.t.Errorf("job %d is on GPUs of %d others", a.Job, with)
+	}
+	p.joins += with
+	p.since[a.Job], p.where[a.Job] = now, a.Allocs
+}
+
+// C-lucid's invariants: two jobs on a GPU at most, on the same GPUs both; each starts
+// once and is never stopped, but a new job by the limit of the partition for profiling,
+// in which nobody has company.
+func TestLucid(t *testing.T) {
+	for _, pol := range []string{"lucid:pack=always", "lucid:waiting=0,profile=new,limit=100s", "lucid:profile=new,pack=never"} {
+		t.Run(pol, func(t *testing.T) {
+			short, cut, joins := 0, 0, 0
+			for seed := range uint64(3) {
+				p := lucidPlayed(t, pol, seed)
+				short, cut, joins = short+p.short, cut+p.cut, joins+p.joins
+			}
+			if profiled := pol != "lucid:pack=always"; profiled != (short > 10 && cut > 10) {
+				t.Errorf("%d ended within the limit, %d were stopped by it", short, cut)
+			}
+			if packed := pol != "lucid:profile=new,pack=never"; packed != (joins > 10) {
+				t.Errorf("%d starts beside others", joins)
+			}
+		})
+	}
+}
+
+func lucidPlayed(t *testing.T, pol string, seed uint64) *packers {
+	t.Helper()
+	spec, err := cluster.ParseShort("3x8xA100-80GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := [3]string{}
+	for i := range names {
+		names[i] = spec.Nodes[i].Name
+	}
+	p := &packers{t: t, profile: map[int32]bool{}, since: map[cluster.JobID]cluster.Time{}, where: map[cluster.JobID][]engine.Alloc{}, starts: map[cluster.JobID]int{}}
+	if pol != "lucid:pack=always" {
+		spec.Partitions = []cluster.Partition{{Name: "main", Nodes: names[:2], Default: true}, {Name: "new", Nodes: names[2:]}}
+		p.profile[2], p.limit = true, 200*time.Second
+	}
+	if pol == "lucid:waiting=0,profile=new,limit=100s" {
+		p.limit = 100 * time.Second
+	}
+	entries := randomEntries(rand.New(rand.NewPCG(seed, 13)), 120)
+	for i := range entries {
+		entries[i].Job.Model, entries[i].Job.Submit = "light", entries[i].Job.Submit/3
+	}
+	table := &perf.Table{Pairs: map[perf.Pair]int64{{"light", "light"}: 960_000}}
+	mode := mustPolicy(t, pol).Traits().Backfill
+	cfg := engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Backfill: &mode, Speeds: perf.Belief{Model: table}}
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		t.Fatal(err)
+	}
+	if p.e, err = engine.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	w := NewWorld(spec, Prepare(&trace.Workload{Jobs: entries}, spec, Estimates{}, PerNode), Options{Model: table})
+	if err := driver.Run(context.Background(), p.e, w, p); err != nil {
+		t.Fatal(err)
+	}
+	for id, n := range p.starts { // each by itself
+		if n > 1+len(p.profile) {
+			t.Errorf("job %d starts %d times", id, n)
+		}
+	}
+	if len(p.starts) != len(entries) || len(p.where) > 0 {
+		t.Errorf("%d of %d jobs started; %d still hold devices", len(p.starts), len(entries), len(p.where))
+	}
+	return p
+}
