@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -47,7 +49,9 @@ func newLucid(k *Knobs) (engine.Policy, error) {
 	if l.check, err = k.period("check"); err != nil {
 		return nil, err
 	}
-	l.profile = k.text("profile")
+	if l.profile = k.text("profile"); strings.ContainsFunc(l.profile, func(r rune) bool { return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		return nil, fmt.Errorf("profile=%s: want the name of a partition", l.profile)
+	}
 	l.limit, err = k.period("limit")
 	t := engine.Traits{Predicts: true, Backfill: engine.Skip, Gated: l.profile != ""}
 	if l.pack == "never" {
