@@ -28,6 +28,23 @@ func TestDeserves(t *testing.T) {
 	}
 }
 
+// C-astraea, vector 2: four GPUs are free, A holds nothing of its quota of four, which
+// is less than a fifth: so it is first, although it had more than B in the window, and
+// its first job takes them all.
+func TestStarvationGuard(t *testing.T) {
+	tenants := []tenant{
+		{quota: 4, held: 4, w: 100, u: 1, waiting: []*lessee{{gpus: 1}}},
+		{quota: 4, w: 100, u: 99, waiting: []*lessee{{gpus: 4}, {gpus: 2}}},
+	}
+	if got := (&astraeaRules{lease: time.Minute}).parts(tenants, 4); !slices.Equal(got, []int{0, 4}) {
+		t.Errorf("parts %v, want 0 and 4", got)
+	}
+	tenants[0].next, tenants[1].next, tenants[1].held = 0, 0, 1 // a quarter: now what they had decides
+	if got := (&astraeaRules{lease: time.Minute}).parts(tenants, 4); !slices.Equal(got, []int{1, 2}) {
+		t.Errorf("parts %v, want 1 and, where four do not fit any more, 2", got)
+	}
+}
+
 // C-astraea, vector 3: a tenant that holds eight GPUs of a quota of four had
 // twice what it was to have; and only the last 24 hours count.
 func TestWindow(t *testing.T) {

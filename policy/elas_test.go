@@ -53,6 +53,23 @@ func TestELASOrder(t *testing.T) {
 	}
 }
 
+// Where all are as fast as one another, the order is that of the service had (C-elas).
+func TestELASIsLAS(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	p := &eLASPolicy{beta: 1000}
+	for range 2000 {
+		var service, index [2]int64
+		for i := range service {
+			ran := time.Duration(1+r.IntN(1000)) * time.Second
+			service[i] = int64(1+r.IntN(64)) * int64(ran/time.Second) * gpuSecond
+			index[i] = p.index(service[i], ran, ran, 3000*time.Second, time.Second) // a second's work in each second
+		}
+		if (service[0] < service[1]) != (index[0] < index[1]) && service[0] != service[1] {
+			t.Fatalf("service %v, index %v", service, index)
+		}
+	}
+}
+
 func TestELASKnobs(t *testing.T) {
 	for text, want := range map[string]string{
 		"e-las:index=rest": "unknown index", "e-las:beta=0": "want a factor between", "e-las:T0=0s": "at least 1ms",

@@ -96,7 +96,7 @@ func (r *themisRules) sell(v engine.View, bare []*app, free int) {
 	slices.SortStableFunc(bare, func(a, b *app) int {
 		return cmp.Or(cmp.Compare(b.rho, a.rho), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit))
 	})
-	bidders := min(len(bare), max(1, int(math.Ceil((1-r.f)*float64(len(bare))))))
+	bidders := r.bidders(len(bare))
 	bids := make([][]offer, bidders)
 	for i := range bids {
 		bids[i] = r.bid(v, bare[i])
@@ -110,6 +110,16 @@ func (r *themisRules) sell(v engine.View, bare []*app, free int) {
 			free -= r.grant(v, a, offer{tasks: n, gpus: g}, 1)
 		}
 	}
+}
+
+// bidders is how many of so many jobs without a lease an auction is among: the share
+// 1 - fairness, at least one.
+func (r *themisRules) bidders(n int) int {
+	share := (1 - r.f) * float64(n)
+	if near := math.Round(share); math.Abs(share-near) < 1e-6 {
+		share = near // what doubles are off by is no bidder
+	}
+	return min(n, max(1, int(math.Ceil(share))))
 }
 
 // recall brings the jobs' accounts up to now. Between two plans the number of

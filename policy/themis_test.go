@@ -92,3 +92,24 @@ func TestGreedyAuction(t *testing.T) {
 		}
 	}
 }
+
+// C-themis, the last invariant: with f = 1 - 1/n exactly one of n bids; with f = 0 all
+// do, with f = 1 one.
+func TestBidders(t *testing.T) {
+	for n := 1; n <= 2000; n++ {
+		for f, want := range map[float64]int{1 - 1/float64(n): 1, 1: 1} {
+			if got := (&themisRules{f: f}).bidders(n); got != want {
+				t.Errorf("f=%g: %d of %d bid, want %d", f, got, n, want)
+			}
+		}
+		if got := (&themisRules{}).bidders(n); got != n {
+			t.Errorf("f=0: %d of %d bid", got, n)
+		}
+	}
+	if got := (&themisRules{f: 0.8}).bidders(11); got != 3 {
+		t.Errorf("f=0.8: %d of 11 bid, want 3", got)
+	}
+	if got := (&themisRules{f: 0.8}).bidders(0); got != 0 {
+		t.Errorf("%d of nobody bid", got)
+	}
+}

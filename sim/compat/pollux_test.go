@@ -119,6 +119,32 @@ func TestPolluxBadInput(t *testing.T) {
 
 // A job that has seen enough steps knows how long others take, and the batch that
 // is best is one that it can have.
+// C-pollux-sia, vectors 1 and 2: four GPUs on two nodes, ten samples on each; and what
+// a sample is worth in a batch of twice the size.
+func TestPolluxVectors(t *testing.T) {
+	for g, want := range map[float64]float64{1: 95.24, 2: 134.53} {
+		m := polluxModel{}
+		m[computeBase], m[computeSlope], m[nodesBase], m[nodesBase+1], m[overlap] = 0.1, 0.01, 0.2, 0.01, g
+		step, compute := m.step(2, 4, 10)
+		if got := 40 / step; math.Abs(got-want) > 0.01 || math.Abs(compute-0.2) > 1e-12 {
+			t.Errorf("g=%g: %g samples a second, computing takes %g", g, got, compute)
+		}
+	}
+	for scale, want := range map[float64]float64{1: 1, 2: 2.0 / 3, 4: 0.4} {
+		if got := gainOf(1, 1, scale) / scale; math.Abs(got-want) > 1e-12 {
+			t.Errorf("a batch %g times as large: efficiency %g, want %g", scale, got, want)
+		}
+	}
+	last := 1.0
+	for scale := 1.0; scale < 100; scale *= 1.1 {
+		e := gainOf(2, 7, scale) / scale
+		if e <= 0 || e > last+1e-12 {
+			t.Errorf("a batch %g times as large: efficiency %g after %g", scale, e, last)
+		}
+		last = e
+	}
+}
+
 func TestPolluxFit(t *testing.T) {
 	truth := polluxModel{0.2, 0.01, 0.3, 0.02, 0.05, 0.01, 1.5}
 	var rows []polluxSeen

@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// The invariants of C-baselines: under fifo jobs start in the order in which they
+// came; under sjf none starts while a shorter one waits, nor under ssf while one of
+// less service does (strictly: whether it fits or not); on one GPU, where nothing is lost when jobs are stopped, the
+// mean completion time under srtf is at most that under sjf.
+func TestBaselines(t *testing.T) {
+	for seed := range uint64(20) {
+		entries := randomEntries(rand.New(rand.NewPCG(seed, 14)), 60)
+		for i := range entries {
+			entries[i].Job.Submit /= 4
+		}
+		keys := map[string]func(e *trace.Entry) int64{
+			"fifo": func(e *trace.Entry) int64 { return int64(e.Job.Submit) },
+			"sjf":  func(e *trace.Entry) int64 { return int64(e.Run) },
+			"ssf":  func(e *trace.Entry) int64 { return int64(e.Run) * int64(e.Job.GPUs()) },
+		}
+		for pol, key := range keys { // each by itself
+			mode := engine.Strict
+			o := replayed(t, "1x16xT4", pol, entries, Options{}, func(s *Setup) { s.Backfill = &mode })
+			for i := range entries {
+				for k := range entries {
+					a, b := &entries[i], &entries[k]
+					start := o.Run.Records[i].FirstStart
+					if key(a) > key(b) && b.Job.Submit < start && o.Run.Records[k].FirstStart > start {
+						t.Errorf("seed %d, %s: job %d starts at %v, before job %d, which comes first", seed, pol, i, start, k)
+					}
+				}
+			}
+		}
+		for i := range entries {
+			entries[i].Job.Tasks[0].Request.GPUs = 1
+		}
+		mean := func(pol string) (sum time.Duration) {
+			o := replayed(t, "1x1xT4", pol, entries, Options{})
+			for i := range o.Run.Records {
+				sum += o.Run.Records[i].End.Sub(o.Run.Records[i].Submit)
+			}
+			return sum / time.Duration(len(entries))
+		}
+		if a, b := mean("srtf"), mean("sjf"); a > b {
+			t.Errorf("seed %d: srtf %v, sjf %v", seed, a, b)
+		}
+	}
+}
+
+// idler watches that nothing fits that waits.
+type idler struct {
+	t    *testing.T
+	gpus map[cluster.JobID]int // of who waits; to be compared only
+	held map[cluster.JobID]int
+	free int
+	last cluster.Time
+	seen int
+}
+
+func (w *idler) Record(b *engine.Batch, d *engine.Decision) error {
+	if b.Now > w.last { // everything of the instant before has happened
+		for id, g := range w.gpus {
+			if w.seen++; g <= w.free {
+				w.t.Errorf("at %v job %d waits for %d GPUs; %d are free", w.last, id, g, w.free)
+			}
+		}
+		w.last = b.Now
+	}
+	for i := range b.Events {
+		switch ev := &b.Events[i]; ev.Type {
+		case engine.Submitted:
+			w.gpus[ev.Job] = ev.Spec.GPUs()
+		case engine.Stopped:
+			w.free += w.held[ev.Job]
+			if ev.Reason == engine.Preempted {
+				w.gpus[ev.Job] = w.held[ev.Job]
+			}
+			delete(w.held, ev.Job)
+		}
+	}
+	for i := range d.Actions {
+		if a := &d.Actions[i]; a.Type == engine.Start {
+			w.held[a.Job] = w.gpus[a.Job]
+			w.free -= w.held[a.Job]
+			delete(w.gpus, a.Job)
+		}
+	}
+	return nil
+}
+
+// An invariant of C-tiresias: when all is said at an instant, nobody waits who fits.
+func TestNothingIdle(t *testing.T) {
+	for _, pol := range []string{"tiresias-l:thresholds=300/2000", "tiresias-g:thresholds=300", "e-las:thresholds=300", "srsf"} {
+		t.Run(pol, func(t *testing.T) {
+			waits := 0
+			for seed := range uint64(5) {
+				spec, err := cluster.ParseShort("1x16xT4")
+				if err != nil {
+					t.Fatal(err)
+				}
+				entries := randomEntries(rand.New(rand.NewPCG(seed, 15)), 100)
+				cfg := engine.Config{Spec: *spec, Policy: mustPolicy(t, pol)}
+				if cfg.Placer, err = place.New("best-fit"); err != nil {
+					t.Fatal(err)
+				}
+				e, err := engine.New(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w := &idler{t: t, gpus: map[cluster.JobID]int{}, held: map[cluster.JobID]int{}, free: 16, last: -1}
+				world := NewWorld(spec, Prepare(&trace.Workload{Jobs: entries}, spec, Estimates{}, PerNode), Options{})
+				if err := driver.Run(context.Background(), e, world, w); err != nil {
+					t.Fatal(err)
+				}
+				waits += w.seen
+			}
+			if waits < 1000 {
+				t.Errorf("%d waits were looked at", waits)
+			}
+		})
+	}
+}
+
+// curve is how fast jobs are by their number of tasks.
+type curve map[cluster.JobID][]int64 // looked up only
+
+func (c curve) Speed(j *cluster.Job, _ string, tasks int) int64 { return c[j.ID][tasks] }
+
+func (curve) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
+
+func (curve) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
+
+// The invariants of AFS-L (C-optimus-afs): all GPUs are given as long as somebody may
+// have more, and equal jobs with clearly concave curves differ by one GPU at most.
+func TestAFSShares(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 16))
+		capacity, n, equal := 2+r.IntN(15), 1+r.IntN(5), seed%2 == 0
+		speeds, most, want := curve{}, map[cluster.JobID]int{}, 0
+		bend, left, limit := 0.5+0.3*r.Float64(), time.Duration(100+r.IntN(5000))*time.Second, 1+r.IntN(10)
+		b := engine.Batch{Now: 1}
+		for i := range n {
+			id := cluster.JobID(i)
+			if !equal {
+				bend, left, limit = 0.5+0.3*r.Float64(), time.Duration(100+r.IntN(5000))*time.Second, 1+r.IntN(10)
+			}
+			speeds[id] = []int64{0}
+			for k := 1; k <= limit; k++ {
+				speeds[id] = append(speeds[id], int64(1_000_000*math.Pow(float64(k), bend)))
+			}
+			most[id] = limit
+			want += limit
+			j := &cluster.Job{ID: id, User: "u", Tier: cluster.Standard, Submit: 1, Estimate: left, Elastic: cluster.Elastic{Min: 1, Max: limit},
+				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+			b.Events = append(b.Events, engine.Event{Type: engine.Submitted, Job: id, Spec: j})
+		}
+		got := sharesOf(t, capacity, speeds, b)
+		sum := 0
+		for _, k := range got {
+			sum += k
+		}
+		if sum != min(capacity, want) {
+			t.Errorf("seed %d: %d of %d GPUs are given, %d could be", seed, sum, capacity, want)
+		}
+		for id, k := range got { // each by itself
+			for other, m := range got {
+				if equal && k > m+1 && m < most[other] {
+					t.Errorf("seed %d: of equal jobs %d has %d GPUs, %d has %d", seed, id, k, other, m)
+				}
+			}
+		}
+	}
+}
+
+func sharesOf(t *testing.T, capacity int, speeds curve, b engine.Batch) map[cluster.JobID]int {
+	t.Helper()
+	cfg := engine.Config{Policy: mustPolicy(t, "afs"), Speeds: speeds}
+	cfg.Spec.Nodes = []cluster.Node{{Name: "n", Model: "T4-16GB", GPUs: capacity}}
+	var err error
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := e.Step(b)
+	got := map[cluster.JobID]int{}
+	for i := range b.Events {
+		got[b.Events[i].Job] = 0
+	}
+	for i := range d.Actions {
+		for k := range d.Actions[i].Allocs {
+			got[d.Actions[i].Job] += int(d.Actions[i].Allocs[k].Tasks)
+		}
+	}
+	return got
+}
