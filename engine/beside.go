@@ -247,6 +247,15 @@ func (e *Engine) leaveAll(jobs []*jobState) (heirs []*jobState) {
 	return heirs
 }
 
+// yields is how much of its speed whom a guest is beside is to keep, in ppm; 0: that was
+// not said.
+func (j *jobState) yields() int64 {
+	if !j.hosted() || j.target == nil {
+		return 0
+	}
+	return j.target.Yield
+}
+
 // Beside returns the job on whose devices this one is a guest, if it is one.
 func (j JobView) Beside() (cluster.JobID, bool) { return cluster.JobID(j.j.beside - 1), j.j.hosted() }
 

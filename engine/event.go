@@ -128,6 +128,7 @@ type Action struct {
 	Grace  time.Duration `json:"grace,omitempty"`  // Preempt
 	Reason StopReason    `json:"reason,omitempty"` // Preempt, Reject: what it counts as; Resize: NodeLost where tasks were lost
 	For    cluster.JobID `json:"for,omitempty"`    // Preempt: the job that needs the devices; NoJob: nobody
+	Yield  int64         `json:"yield,omitempty"`  // Start beside another: of that one's speed it is to keep so much, ppm (Target)
 	Text   string        `json:"text,omitempty"`   // Reject: what it asked and the most there is
 }
 

@@ -27,6 +27,9 @@ func (e *Engine) mixAction(a *Action) {
 		}
 		e.mix(uint64(uint32(al.Share))<<32 | guest<<8 | uint64(al.Slots))
 	}
+	if a.Yield != 0 {
+		e.mix(uint64(a.Yield))
+	}
 	for i := 0; i < len(a.Text); i++ {
 		e.mix(uint64(a.Text[i]))
 	}

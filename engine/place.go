@@ -346,7 +346,7 @@ func (e *Engine) start(j *jobState) {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
-	e.actions = append(e.actions, Action{Type: Start, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob})
+	e.actions = append(e.actions, Action{Type: Start, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob, Yield: j.yields()})
 }
 
 // limitOf is the job's time limit: its own, else its partition's default.

@@ -56,6 +56,10 @@ type Target struct {
 
 	Partition string `json:"partition,omitempty"` // on whose nodes it runs, if it may, instead of those of the partitions that it names; "": of these
 
+	// Yield: as a guest it is held back, where the driver can do that, so that whom it is
+	// beside keeps so much of its speed, in ppm; 0: it is not.
+	Yield int64 `json:"yield,omitempty"`
+
 	Slice *Slice `json:"slice,omitempty"` // the MIG instance on which it runs, instead of the GPU that it asks for; nil: none
 
 	Deadline DeadlineAnswer `json:"deadline,omitempty"` // what the policy says of the job's deadline
@@ -262,7 +266,7 @@ func (e *Engine) relistHolding(j *jobState) {
 
 // same reports whether nothing changes with the new target.
 func (t *Target) same(old *Target) bool {
-	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Partition == old.Partition && t.Deadline == old.Deadline &&
+	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Partition == old.Partition && t.Yield == old.Yield && t.Deadline == old.Deadline &&
 		(t.Slice == nil) == (old.Slice == nil) && (t.Slice == nil || *t.Slice == *old.Slice) && slices.Equal(t.Memo, old.Memo)
 }
 

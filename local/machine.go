@@ -119,11 +119,14 @@ type job struct {
 	told      time.Time    // expected start that somebody was told last
 	edited    bool         // its submission changed since it was stored
 	run       *runner
-	was       string       // the state that is stored
-	then      []order      // for the runner, when the step is stored
-	said      []string     // for its history, with the next step
-	throttled cluster.Time // when it last had to stand still
-	foretell  cluster.Time // expected end that is stored with the next step; 0: none
+	was       string        // the state that is stored
+	then      []order       // for the runner, when the step is stored
+	said      []string      // for its history, with the next step
+	throttled cluster.Time  // when it last had to stand still
+	duty      int           // as a guest: thousandths of the time that it runs; 0: it was never held back
+	heldFor   cluster.JobID // 1 + for whom; 0: nobody
+	window    window        // as one with guests
+	foretell  cluster.Time  // expected end that is stored with the next step; 0: none
 }
 
 // Info is what is stored of a job besides its submission.

@@ -440,6 +440,10 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 		ev.Switch = r.job.info.Switch.back(p.Step, ranAt(rec, now), milliOf(rec.Allocs), r.job.info.Pace.Beside)
 	}
 	rate := r.job.info.Pace.rate()
+	v, events := r.m.holdBack(r.job, rec, p.Step, ranAt(rec, now))
+	if v > 0 && rate > 0 {
+		rate = v // the present one: with guests that are held back the mean since they came says little
+	}
 	if rate != rec.Rate && rec.Rate > 0 {
 		ev.Rate = rate
 	}
@@ -454,7 +458,7 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 			r.job.info.Pace.Told, r.job.foretell = r.n, now.Add(left)
 		}
 	}
-	return []engine.Event{ev}
+	return append(events, ev)
 }
 
 // doneAt is the useful work of a job up to now.

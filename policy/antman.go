@@ -19,6 +19,7 @@ var antman = Info{
 	Knobs: []Knob{
 		{"eps", "0.05", "part of its speed that a job may lose to those beside it"},
 		{"guests", "4", "most best-effort jobs beside one job"},
+		{"throttle", "false", "true: also beside jobs that would be disturbed more, held back so far that they lose no more than eps"},
 		{"check", "10s", "how fast jobs are is looked at so often while somebody runs beside them"},
 	},
 	New: newAntman,
@@ -29,7 +30,14 @@ type antmanRules struct {
 	floor  int64 // ppm of its speed that a job keeps
 	guests int64
 	check  time.Duration
+
+	throttle bool
 }
+
+// leastAntman is the least part of its speed for which a best-effort job is put beside
+// another that is disturbed unless it is held back, in ppm: with less it would hold memory
+// for next to nothing.
+const leastAntman = 100_000
 
 func newAntman(k *Knobs) (engine.Policy, error) {
 	eps, err := strconv.ParseFloat(k.text("eps"), 64)
@@ -41,6 +49,9 @@ func newAntman(k *Knobs) (engine.Policy, error) {
 		err = fmt.Errorf("guests=%d: want 0 or more", a.guests)
 	}
 	if err != nil {
+		return nil, err
+	}
+	if a.throttle, err = k.bool("throttle"); err != nil {
 		return nil, err
 	}
 	a.check, err = k.period("check")
@@ -91,7 +102,7 @@ func (a *antmanRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			h := &hosts[k]
 			h.guests = append(h.guests, jobs[i])
 			h.memory -= jobs[i].Spec().Tasks[0].Request.Memory
-			p.Targets[i].Beside = 1 + int32(jobs[h.at].Spec().ID)
+			p.Targets[i].Beside, p.Targets[i].Yield = 1+int32(jobs[h.at].Spec().ID), a.yield(jobs[h.at])
 		}
 	}
 	return p
@@ -103,6 +114,7 @@ func (a *antmanRules) keep(v engine.View, jobs []engine.JobView, targets []engin
 	host := jobs[h.at]
 	for _, id := range host.Guests() {
 		if i := find(jobs, id); i >= 0 {
+			targets[i].Yield = a.yield(host)
 			h.guests = append(h.guests, jobs[i])
 			h.memory -= jobs[i].Spec().Tasks[0].Request.Memory
 		}
@@ -113,13 +125,23 @@ func (a *antmanRules) keep(v engine.View, jobs []engine.JobView, targets []engin
 	now, _, _ := host.Tasks()
 	alone := v.Speed(host, host.GPU(), now)
 	last := h.guests[len(h.guests)-1]
-	if r := host.Rate(); r > 0 && r*1_000_000/max(1, alone) < 2*a.floor-1_000_000 && last.Computes() {
+	if r := host.Rate(); r > 0 && r*1_000_000/max(1, alone) < 2*a.floor-1_000_000 && last.Computes() && !(a.throttle && v.Now().Sub(last.Started()) < 2*a.check) {
 		targets[find(jobs, last.Spec().ID)].Alone = true
 	}
 }
 
+// yield is how much of its speed a job is to keep beside guests that are held back for
+// it; a best-effort one is as any of them.
+func (a *antmanRules) yield(host engine.JobView) int64 {
+	if host.Spec().Tier == cluster.BestEffort {
+		return 0
+	}
+	return a.floor
+}
+
 // host finds whom a best-effort job disturbs least, of those with as many GPUs and
-// room in their memory; -1: all would be disturbed too much.
+// room in their memory; where all would be disturbed too much, and guests may be held
+// back, beside whom it is fastest then; -1: nobody.
 func (a *antmanRules) host(v engine.View, jobs []engine.JobView, hosts []antHost, i int) int {
 	best, most := -1, int64(0)
 	j := jobs[i]
@@ -130,9 +152,28 @@ func (a *antmanRules) host(v engine.View, jobs []engine.JobView, hosts []antHost
 		if h.gpus != j.Spec().GPUs() || int64(len(h.guests)) >= a.guests || !j.Accepts(gpu) || h.memory < j.Spec().Tasks[0].Request.Memory {
 			continue
 		}
-		if left := v.SpeedBeside(host, gpu, append(slices.Clone(h.guests), j)); left >= a.floor && left > most {
+		left := v.SpeedBeside(host, gpu, append(slices.Clone(h.guests), j))
+		if left < a.floor {
+			if left = a.heldBack(v, host, h.guests, j, left); left < leastAntman {
+				continue
+			}
+			left -= 1_000_000 // after all who need not be
+		}
+		if best < 0 || left > most {
 			best, most = k, left
 		}
 	}
 	return best
+}
+
+// heldBack is the speed of a guest that runs so seldom that whom it is beside, who would
+// otherwise keep the part left of its speed, keeps the floor: so much of the time as the
+// host's loss may be of what it would be. In ppm; 0: guests are not held back.
+func (a *antmanRules) heldBack(v engine.View, host engine.JobView, guests []engine.JobView, j engine.JobView, left int64) int64 {
+	yield := a.yield(host)
+	if !a.throttle || yield == 0 {
+		return 0
+	}
+	own := v.SpeedBeside(j, host.GPU(), append(slices.Clone(guests), host))
+	return own * (1_000_000 - yield) / (1_000_000 - left)
 }

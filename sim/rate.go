@@ -18,7 +18,7 @@ func (w *World) rateOf(j *jobRun) int64 {
 	}
 	switch {
 	case w.opt.Model != nil:
-		rate = w.opt.Model.Rate(&j.entry.Job, p)
+		rate = w.heldBack(j, w.opt.Model.Rate(&j.entry.Job, p))
 	case w.packing && p.Share == cluster.Whole && len(p.Partners) > 0: // they take turns
 		rate /= int64(1 + len(p.Partners))
 	case p.Profile != "": // as fast as it has compute slices
@@ -163,6 +163,38 @@ func (w *World) inherit(gone *jobRun) {
 	if computes {
 		w.book.busy += j.milli
 	}
+}
+
+// heldBack is a job's speed where guests run for so much of the time only that whom they
+// are beside keeps its part (Action.Yield): the steady state of a driver that holds them
+// back by what it measures.
+func (w *World) heldBack(j *jobRun, rate int64) int64 {
+	if !w.packing {
+		return rate
+	}
+	host, yield := (*jobRun)(nil), int64(0)
+	for _, id := range append(w.others(j), j.entry.Job.ID) {
+		if x := &w.jobs[id]; x.milli > 0 {
+			host = x
+		} else {
+			yield = max(yield, x.yield)
+		}
+	}
+	if host == nil || yield == 0 {
+		return rate
+	}
+	p := w.placement(host)
+	full := w.opt.Model.Rate(&host.entry.Job, p)
+	p.Partners = nil
+	alone := w.opt.Model.Rate(&host.entry.Job, p)
+	keep := alone * yield / 1_000_000
+	switch {
+	case full >= keep:
+		return rate
+	case j == host:
+		return keep
+	}
+	return rate * (alone - keep) / (alone - full)
 }
 
 // others lists the jobs that compute on devices of the job, by number.

@@ -52,6 +52,7 @@ type jobRun struct {
 	saved    time.Duration // work safe in a checkpoint
 	allocs   []engine.Alloc
 	frozen   []engine.Alloc // where a suspended job's memory is
+	yield    int64          // ppm: so much of its speed whom it is a guest of keeps
 	milli    cluster.Milli
 	heldFrom cluster.Time
 	stop     engine.StopReason
@@ -375,7 +376,7 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 	if j.frozen != nil && !goesOn { // its memory is elsewhere
 		w.forget(j)
 	}
-	j.frozen = nil
+	j.frozen, j.yield = nil, a.Yield
 	w.beginPacking(a)
 	w.book.started(j, w.now)
 	w.settleIn(j)
