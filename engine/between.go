@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-
-	"github.com/muster-gpu/muster/cluster"
 )
 
 // Jobs in shares of one GPU slow each other down (F-gpulet-interference). What is left
@@ -28,6 +26,7 @@ type Pairs interface {
 type between struct {
 	table    Pairs               // nil: nobody stated anything
 	believed map[[2]string]int64 // what the table said; looked up only
+	measured map[[2]string]int64 // what was measured instead
 }
 
 // tenantOf is how the allocations of a job's shares name it (Alloc.Tenant).
@@ -51,20 +50,33 @@ func (e *Engine) minSpeed(j *jobState) int64 { return cmp.Or(j.spec.MinSpeed, e.
 // faster in company is not counted upon.
 func (e *Engine) left(j, beside *jobState) int64 {
 	key := [2]string{j.spec.Model, beside.spec.Model}
-	f, ok := e.between.believed[key]
+	if f, ok := e.between.measured[key]; ok {
+		return min(f, million)
+	}
+	return min(e.between.stated(key), million)
+}
+
+// stated is what the table says of a pair, in ppm.
+func (b *between) stated(key [2]string) int64 {
+	if b.table == nil {
+		return million
+	}
+	f, ok := b.believed[key]
 	if !ok {
-		f = min(e.between.table.Pair(key[0], key[1]), million)
-		if e.between.believed == nil {
-			e.between.believed = map[[2]string]int64{}
+		f = b.table.Pair(key[0], key[1])
+		if b.believed == nil {
+			b.believed = map[[2]string]int64{}
 		}
-		e.between.believed[key] = f
+		b.believed[key] = f
 	}
 	return f
 }
 
 // knowsPairs reports whether it matters who is beside whom. On Kubernetes the kubelet
 // chooses the device, so that nobody can say who will be.
-func (e *Engine) knowsPairs() bool { return e.between.table != nil && !e.cfg.Unshared }
+func (e *Engine) knowsPairs() bool {
+	return (e.between.table != nil || len(e.between.measured) > 0) && !e.cfg.Unshared
+}
 
 // company lists the jobs with shares of a device, but for one, by number.
 func (e *Engine) company(n *nodeState, dev int, but *jobState) (list []*jobState) {
@@ -189,23 +201,3 @@ func partText(ppm int64) string { return fmt.Sprintf("%.2f", float64(ppm/10_000)
 
 // leastText writes the part of its speed that a job asks for as it was stated.
 func leastText(ppm int64) string { return fmt.Sprintf("%g", float64(ppm)/million) }
-
-// Company lists the other jobs with shares of the GPUs of which a job has shares, by
-// number.
-func (e *Engine) Company(id cluster.JobID) (ids []cluster.JobID) {
-	j := e.job(id)
-	if j == nil || !j.booked() {
-		return nil
-	}
-	for i := range j.allocs {
-		if a := &j.allocs[i]; a.Tenant != 0 {
-			for _, o := range e.company(&e.st.nodes[a.Node], bits.TrailingZeros64(a.GPUs), j) {
-				if !slices.Contains(ids, o.spec.ID) {
-					ids = append(ids, o.spec.ID)
-				}
-			}
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}

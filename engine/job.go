@@ -89,11 +89,14 @@ type jobState struct {
 	promotion    cluster.Time  // the last one; 0: there was none
 	promoteAt    cluster.Time  // while eligible: the next one, if it waits on
 
-	rate    int64        // ppm of the reference; 0 until Started
-	speed   int64        // the last rate known with its GPUs for itself; 0: none
-	limitAt cluster.Time // when the time limit strikes
-	promise cluster.Time // expected start from a reservation; Never: none
-	plan    []Alloc      // conservative: where the promise would have it run
+	rate    int64           // ppm of the reference; 0 until Started
+	speed   int64           // the last rate known with its GPUs for itself; 0: none
+	solo    int64           // the last rate known with nobody else in shares of its GPUs; 0: none
+	among   []cluster.JobID // who computed in shares of its GPUs when its speed was measured last
+	slow    cluster.Time    // since then it is measured to be slower among them than it accepts; 0: it is not
+	limitAt cluster.Time    // when the time limit strikes
+	promise cluster.Time    // expected start from a reservation; Never: none
+	plan    []Alloc         // conservative: where the promise would have it run
 
 	target *Target  // what the policy's plan gives it; nil: not planned yet
 	served []Served // wall time on devices by GPU model, where a policy plans

@@ -331,6 +331,7 @@ func (e *Engine) start(j *jobState) {
 	j.wake()
 	j.started, j.acc, j.rate = e.now, e.now, 0
 	j.nextKey = 0 // timers of an earlier run are void
+	j.among, j.slow = nil, 0
 	j.firstStart = min(j.firstStart, e.now)
 	j.gen++
 	j.limitAt = cluster.Never

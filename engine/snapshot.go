@@ -35,6 +35,7 @@ type Snapshot struct {
 	Past    *PastRecord     `json:"past,omitempty"`
 	Fresh   bool            `json:"fresh,omitempty"` // something is to be looked at in the next step
 	Planned *PlanRecord     `json:"planned,omitempty"`
+	Pairs   []PairRecord    `json:"pairs,omitempty"`  // what jobs in shares of one GPU were measured to do to each other
 	Looked  cluster.Time    `json:"looked,omitempty"` // the last round in which moves were looked for
 }
 
@@ -91,6 +92,9 @@ type JobRecord struct {
 	Saved       time.Duration   `json:"saved,omitempty"`
 	Rate        int64           `json:"rate,omitempty"`
 	Speed       int64           `json:"speed,omitempty"`
+	Solo        int64           `json:"solo,omitempty"`  // ... with nobody else in shares of its GPUs
+	Among       []cluster.JobID `json:"among,omitempty"` // who computed in shares of its GPUs when its speed was measured last
+	Slow        cluster.Time    `json:"slow,omitempty"`  // ... among whom it is slower than it accepts, since then
 	LimitAt     cluster.Time    `json:"limit_at,omitempty"`
 	Promotion   cluster.Time    `json:"promotion,omitempty"`  // the last one by the policy (Promoter)
 	Before      int64           `json:"before,omitempty"`     // ... what of its weighted service was received before
@@ -163,7 +167,7 @@ func (e *Engine) Snapshot() Snapshot {
 func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
 		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
-		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round}
+		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round, Pairs: e.between.records()}
 	if p := &e.plans; p.planner != nil {
 		s.Planned = &PlanRecord{Last: p.last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.memo)}
 	}
@@ -218,7 +222,7 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		Promoted: j.promoted, Demoted: j.demoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
 		Leaving: slices.Clone(j.leaving), Dest: slices.Clone(j.dest), Moved: slices.Clone(j.moved), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
-		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed,
+		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed, Solo: j.solo, Among: slices.Clone(j.among), Slow: j.slow,
 		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, Predicted: j.predicted,
 		Beside: j.beside, Guests: slices.Clone(j.guests), Packed: j.packed, Target: j.target, Served: slices.Clone(j.served)}
 	if j.weight != cluster.Whole {

@@ -311,6 +311,9 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if j.rate > 0 && !j.hosted() && len(j.guests) == 0 {
 		j.speed = j.rate // what it is alone
 	}
+	if j.spec.Shares() {
+		e.listen(j, ev)
+	}
 	if !began && j.began() {
 		e.deps.began(e, j)
 	}

@@ -14,6 +14,7 @@ const (
 	timerStarving                  // a pending job has waited too long
 	timerSafe                      // a job's minimum run time is over
 	timerPromote                   // a pending job has waited long for how long it ran
+	timerSlow                      // a job has been too slow for a while among others in shares of its GPUs
 )
 
 type timer struct {
@@ -69,6 +70,8 @@ func (t *timer) holds(j *jobState) bool {
 		return j.awaitsTime()
 	case t.kind == timerStarving:
 		return j.state == Pending && (j.eligible || j.parked == ParkedPlan) && !j.promoted
+	case t.kind == timerSlow:
+		return j.state == Running && j.slow != 0 && t.at == j.slow.Add(slowFor)
 	case t.kind == timerPromote:
 		return j.eligible && t.at >= j.promoteAt
 	}
@@ -156,6 +159,8 @@ func (e *Engine) fire(j *jobState, kind timerKind) {
 		e.follow(j)
 	case timerPromote:
 		e.promote(j)
+	case timerSlow:
+		e.stillSlow(j)
 	case timerKey: // kept in a heap of their own
 	}
 }

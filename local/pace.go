@@ -3,6 +3,7 @@
 package local
 
 import (
+	"math"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -26,6 +27,7 @@ type pace struct {
 	Sample float64       `json:"sample,omitempty"` // samples computed since the first report
 	Alone  float64       `json:"alone,omitempty"`  // Rate when it had its GPUs for itself; 0: unknown
 	Beside bool          `json:"beside,omitempty"` // others are on its GPUs since From and Since
+	With   string        `json:"with,omitempty"`   // who they are, where it has shares
 	Told   int           `json:"told,omitempty"`   // run whose expected end was stored
 }
 
@@ -62,6 +64,14 @@ func (p *pace) hear(run int, at time.Duration, n *api.Progress, beside bool) (le
 		return 0, false
 	}
 	return time.Duration(s * float64(time.Second)), true
+}
+
+// meet notes who else has shares of the job's GPUs: others, and the measurement begins anew
+// with the next report.
+func (p *pace) meet(with string) {
+	if with != p.With {
+		p.With, p.Last = with, math.MaxFloat64
+	}
 }
 
 // rate is the job's speed in ppm of that when it has its GPUs for itself; 0: nobody

@@ -432,7 +432,10 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 	r.job.info.Progress = p
 	rec := r.m.eng.Record(r.id)
 	ev := engine.Event{Type: engine.Progress, Job: r.id}
-	left, paced := r.job.info.Pace.hear(r.n, ranAt(rec, now), p, rec.Beside != 0 || len(rec.Guests) > 0)
+	if rec.Spec.Shares() {
+		r.job.info.Pace.meet(fmt.Sprint(r.m.eng.Company(r.id)))
+	}
+	left, paced := r.job.info.Pace.hear(r.n, ranAt(rec, now), p, rec.Beside != 0 || len(rec.Guests) > 0 || len(r.m.eng.Company(r.id)) > 0)
 	if est := rec.Spec.Estimate; est > 0 && p.Steps > 0 && !paced { // part of what was expected, until its speed is known
 		ev.Done = time.Duration(float64(est) * min(1, max(0, p.Step/p.Steps)))
 	}

@@ -244,7 +244,10 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		j.rate = w.rateOf(j)
 		w.book.computing(j)
 		w.plan(j)
-		w.respeed(w.neighbours(j))
+		near := w.neighbours(j)
+		if w.respeed(near); len(near) > 0 && j.entry.Job.Shares() { // as a live driver would tell it once it has measured
+			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: id, Rate: j.rate, Done: j.entry.Run - j.left, Saved: j.saved})
+		}
 		if j.resizing {
 			j.resizing = false
 			return engine.Event{Type: engine.Resized, Job: id, Rate: j.rate}, true
