@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
 )
 
 // pairs is what is left of the speed of a job of one model in its share beside one of
@@ -75,4 +76,16 @@ func (b *books) disturbed(node, dev int) bool {
 func randomModel(j *cluster.Job) {
 	r := rand.New(rand.NewPCG(uint64(j.ID), uint64(j.Submit)))
 	j.Model, j.MinSpeed = pick(r, "a", "b", "c"), pick[int64](r, 0, 0, 0, 0, 400_000, 800_000)
+}
+
+// withSpeeds has jobs tell how fast they are, of which some are too slow.
+func withSpeeds(seed uint64, list []stimulus, jobs int) (more []stimulus) {
+	r := rand.New(rand.NewPCG(seed, 0x73706565))
+	for _, s := range list {
+		more = append(more, s)
+		for jobs > 0 && chance(r, 60) {
+			more = append(more, stimulus{s.at, engine.Event{Type: engine.Progress, Job: cluster.JobID(r.IntN(jobs)), Rate: pick[int64](r, 300_000, 600_000, 900_000)}})
+		}
+	}
+	return more
 }

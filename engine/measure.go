@@ -35,7 +35,9 @@ func (b *between) records() (list []PairRecord) {
 	for key, v := range b.measured { // order does not matter: it is sorted
 		list = append(list, PairRecord{key[0], key[1], v})
 	}
-	slices.SortFunc(list, func(x, y PairRecord) int { return cmp.Or(cmp.Compare(x.Model, y.Model), cmp.Compare(x.Beside, y.Beside)) })
+	slices.SortFunc(list, func(x, y PairRecord) int {
+		return cmp.Or(cmp.Compare(x.Model, y.Model), cmp.Compare(x.Beside, y.Beside))
+	})
 	return list
 }
 

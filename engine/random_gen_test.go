@@ -108,6 +108,7 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	}
 	if among, least := randomPairs(seed); seed%2 == 0 {
 		sc.cfg.Speeds, sc.cfg.Spec.MinSpeed = among, least
+		sc.stimuli = withSpeeds(seed, sc.stimuli, len(g.jobs))
 	}
 	return sc, nil
 }

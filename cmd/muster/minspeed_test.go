@@ -2,7 +2,12 @@
 
 package main
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
 
 // A share goes beside others only if everybody keeps what it asks for, by what is
 // known of pairs; who waits for that is told so, and may ask for less.
@@ -28,4 +33,26 @@ func TestMinSpeed(t *testing.T) {
 		t.Errorf("twice its speed cannot be asked for: %s", text)
 	}
 	d.must("cancel", "1", "2", "3", "4", "5")
+}
+
+// A job tells by its progress that it is too slow beside another: after a minute that
+// one leaves, and goes where it disturbs nobody. The daemon has no table at all.
+func TestTooSlow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures for a minute")
+	}
+	d := shares(t, "2xA100-80GB", "{min_speed: 0.8}")
+	slow := filepath.Join(d.dir, "slow")
+	script := `n=0; while :; do n=$((n+1)); echo "{\"step\": $n}" >> $MUSTER_PROGRESS; if [ -e ` + slow + ` ]; then sleep 0.5; else sleep 0.1; fi; done`
+	d.must("submit", "--gpus", "0.25", "--model", "a", "--", "sh", "-c", script)
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.eventually("how fast it is alone is known", func() bool { return strings.Contains(d.must("show", "1", "--json"), `"step": 40`) })
+	if err := os.WriteFile(slow, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.must("submit", "--gpus", "0.25", "--model", "b", "--", "sleep", "1000")
+	d.untilSays(`"index": 0`, "show", "2")
+	d.eventually("the other has left", func() bool { return strings.Contains(d.must("show", "2"), `"restarts": 1`) })
+	d.untilSays(`"index": 1`, "show", "2")
+	d.must("cancel", "1", "2")
 }

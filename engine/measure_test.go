@@ -1,0 +1,109 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
+)
+
+// sharer is a job of a model with a share of a GPU, and how little of its speed it accepts.
+func sharer(id int, model string, share, least int64) cluster.Job {
+	return cluster.Job{ID: cluster.JobID(id), Tier: cluster.Standard, Submit: cluster.Time(seconds(id)), Model: model, MinSpeed: least,
+		Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1, Share: share}}}}
+}
+
+func tells(id int, rate int64) engine.Event {
+	return engine.Event{Type: engine.Progress, Job: cluster.JobID(id), Rate: rate}
+}
+
+func pairConfig(c *engine.Config) {
+	c.Speeds = perf.Belief{Model: &perf.Table{Pairs: map[perf.Pair]int64{{"a", "b"}: 900_000}}}
+}
+
+// Each report moves what is believed of a pair by a fifth, down to half of what was
+// stated and up to twice; small differences are left alone.
+func TestCorrection(t *testing.T) {
+	for _, c := range []struct {
+		told []int64
+		want string
+	}{
+		{[]int64{860_000}, "[]"}, // less than a hundredth
+		{[]int64{800_000}, "[{a b 880000}]"},
+		{[]int64{800_000, 400_000}, "[{a b 784000}]"},
+		{[]int64{1, 1, 1, 1, 1, 1}, "[{a b 450000}]"},
+		{[]int64{1_000_000}, "[{a b 920000}]"},
+	} {
+		h := newHand(t, "1x1xT4", "fifo", pairConfig)
+		h.at(0, submit(sharer(0, "a", 250, 0)), submit(sharer(1, "b", 250, 0)))
+		h.at(1, ev(engine.Started, 0))
+		h.at(2, ev(engine.Started, 1))
+		for i, rate := range c.told {
+			h.at(3+i, tells(0, rate))
+		}
+		if got := fmt.Sprint(h.e.Measured()); got != c.want {
+			t.Errorf("after %v: %s, want %s", c.told, got, c.want)
+		}
+	}
+}
+
+// Who came last leaves a job that has been too slow for a minute, and is not put beside
+// it again, also after a restart.
+func TestTooSlow(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", pairConfig)
+	h.want(0, "start 0", submit(sharer(0, "a", 250, 700_000)))
+	h.at(1, ev(engine.Started, 0))
+	h.want(2, "start 1, start 2", submit(sharer(1, "c", 250, 0)), submit(sharer(2, "b", 250, 0)))
+	h.at(3, ev(engine.Started, 1))
+	h.at(4, ev(engine.Started, 2))
+	h.at(10, tells(0, 670_000)) // nearly enough
+	h.want(100, "")
+	h.at(100, tells(0, 450_000))
+	h.want(130, "", tells(0, 400_000))
+	h.want(159, "")
+	h.want(160, "preempt 2 for 0")
+	h.want(170, "start 2", engine.Event{Type: engine.Stopped, Job: 2, Reason: engine.Preempted})
+	if a := h.d.Actions[0].Allocs[0]; a.GPUs != 2 {
+		t.Errorf("it goes to GPU %b", a.GPUs)
+	}
+	if got := fmt.Sprint(h.e.Measured()); got != "[{a b 400000}]" {
+		t.Errorf("of the pair %s is known", got)
+	}
+	if s := h.e.Snapshot(); fmt.Sprint(s.Pairs) != "[{a b 400000}]" {
+		t.Errorf("a snapshot has %v", s.Pairs)
+	}
+}
+
+// Nobody leaves a job that became too slow for a while only, nor one of whom nobody knows
+// how fast it is alone; who is critical, or would not come back, stays.
+func TestTooSlowNot(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(a, b *cluster.Job)
+		then   []engine.Event
+	}{
+		"for a while":   {then: []engine.Event{tells(0, 900_000)}},
+		"critical":      {change: func(a, b *cluster.Job) { a.Tier, b.Tier = cluster.Critical, cluster.Critical }},
+		"not requeued":  {change: func(a, b *cluster.Job) { a.NoRequeue, b.NoRequeue = true, true }},
+		"without model": {change: func(_, b *cluster.Job) { b.Model = "" }},
+		"it ends":       {then: []engine.Event{{Type: engine.Stopped, Job: 1, Reason: engine.Completed}}},
+		"any speed":     {change: func(a, _ *cluster.Job) { a.MinSpeed = 0 }},
+	} {
+		a, b := sharer(0, "a", 250, 700_000), sharer(1, "b", 250, 0)
+		if c.change != nil {
+			c.change(&a, &b)
+		}
+		h := newHand(t, "1x2xT4", "fifo", pairConfig)
+		h.at(0, submit(a), submit(b))
+		h.at(1, ev(engine.Started, 0))
+		h.at(2, ev(engine.Started, 1))
+		h.at(10, tells(0, 400_000))
+		h.at(30, c.then...)
+		for now := 40; now < 300; now += 10 {
+			if got := h.at(now); got != "" {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+	}
+}
