@@ -115,7 +115,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.defrag, "defragment", "off", "running jobs are moved where that gains more than it costs: so that waiting ones fit (auto), and so that nodes are empty (compact: for usable GPUs; compact-nodes); off")
 	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
 	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
-	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none")
+	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none; auto: as often as loses least to them and to failures (Daly)")
 	fl.StringVar(&f.ckptCost, "checkpoint-cost", ckptCost, "time to write a checkpoint, for jobs that state none")
 	fl.StringVar(&f.restart, "restart-cost", restart, "time to restore a checkpoint, for jobs that state none")
 	fl.StringVar(&f.suspendCost, "suspend-cost", "0s", "time to be frozen and to go on in place (--preempt suspend), for jobs that state none")
@@ -351,9 +351,11 @@ func durationFlag(name, value string) (time.Duration, error) {
 
 // checkpoints gives jobs that state nothing the costs of the flags.
 func (f *simFlags) checkpoints(entries []trace.Entry) error {
-	every, err := durationFlag("checkpoint-every", f.ckptEvery)
-	if err != nil {
-		return err
+	every, err := time.Duration(0), error(nil)
+	if f.ckptEvery != "auto" {
+		if every, err = durationFlag("checkpoint-every", f.ckptEvery); err != nil {
+			return err
+		}
 	}
 	cost, err := durationFlag("checkpoint-cost", f.ckptCost)
 	if err != nil {
@@ -367,10 +369,21 @@ func (f *simFlags) checkpoints(entries []trace.Entry) error {
 	if err != nil {
 		return err
 	}
+	best := func(*cluster.Job) time.Duration { return every }
+	if f.ckptEvery == "auto" {
+		base, err := f.baseSetup()
+		if err != nil {
+			return err
+		}
+		if cost == 0 || base.World.NodeMTBF+base.World.GPUMTBF == 0 {
+			return fmt.Errorf("--checkpoint-every auto needs --checkpoint-cost, and --node-mtbf or --gpu-mtbf")
+		}
+		best = func(j *cluster.Job) time.Duration { return sim.Daly(cost, base.World.JobMTBF(j)) }
+	}
 	for i := range entries {
 		c := &entries[i].Job.Checkpoint
 		if *c == (cluster.Checkpoint{}) {
-			*c = cluster.Checkpoint{Interval: every, Cost: cost, Restart: restart, Suspend: suspend}
+			*c = cluster.Checkpoint{Interval: best(&entries[i].Job), Cost: cost, Restart: restart, Suspend: suspend}
 		}
 	}
 	return nil

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Checkpoints as often as loses least: where nodes fail every ten hours, long jobs are
+// all done sooner than with checkpoints much more or much less often.
+func TestCheckpointEvery(t *testing.T) {
+	var jobs strings.Builder
+	jobs.WriteString("submit_s,run_s,gpus\n")
+	for i := range 40 {
+		fmt.Fprintf(&jobs, "0,%d,4\n", 80000+1000*i)
+	}
+	file := filepath.Join(t.TempDir(), "jobs.csv")
+	if err := os.WriteFile(file, []byte(jobs.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := func(every string) float64 {
+		t.Helper()
+		out := ok(t, "sim", "--trace", file, "--cluster", "4x4xT4", "--policies", "fifo", "--node-mtbf", "10h", "--checkpoint-cost", "2m", "--checkpoint-every", every, "--json", "-")
+		var report struct {
+			Runs []struct {
+				Makespan float64 `json:"makespan"`
+			} `json:"runs"`
+		}
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return report.Runs[0].Makespan
+	}
+	if best, often, seldom := all("auto"), all("6m"), all("6h"); best >= often || best >= seldom {
+		t.Errorf("auto: %g, every 6 minutes: %g, every 6 hours: %g", best, often, seldom)
+	}
+	for _, flags := range []string{"--node-mtbf 10h", "--checkpoint-cost 2m"} {
+		args := append([]string{"sim", "--trace", file, "--cluster", "4x4xT4", "--checkpoint-every", "auto"}, strings.Fields(flags)...)
+		if _, _, err := muster(t, t.Context(), args...); err == nil || !strings.Contains(err.Error(), "needs --checkpoint-cost, and --node-mtbf") {
+			t.Errorf("%s: %v", flags, err)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package sim
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// The vectors of C-checkpoint: those of Daly to the hundredth of a second, those of
+// Young's first order, which is near, and its waste.
+func TestDaly(t *testing.T) {
+	for _, c := range []struct{ cost, mtbf, young, daly float64 }{
+		{60, 86400, 3219.94, 3180.06}, {60, 3600, 657.27, 617.88}, {300, 14400, 2939.39, 2742.79},
+	} {
+		got := Daly(seconds(c.cost), seconds(c.mtbf)).Seconds()
+		if young := math.Sqrt(2 * c.cost * c.mtbf); math.Abs(got-c.daly) > 0.01 || math.Abs(young-c.young) > 0.01 {
+			t.Errorf("cost %g, MTBF %g: %g and %g, want %g and %g", c.cost, c.mtbf, got, young, c.daly, c.young)
+		}
+		// Daly's exact run time (without restarts) is nowhere less by a thousandth.
+		wall := func(tau float64) float64 { return (math.Exp((tau+c.cost)/c.mtbf) - 1) / tau }
+		for tau := got / 10; tau < got*10; tau *= 1.01 {
+			if wall(tau) < wall(got)*0.999 {
+				t.Errorf("cost %g, MTBF %g: %g s loses less than %g s", c.cost, c.mtbf, tau, got)
+			}
+		}
+	}
+	if waste := 60/3219.94 + 3219.94/2/86400; math.Abs(waste-0.03727) > 5e-6 {
+		t.Errorf("waste %g", waste)
+	}
+	if got := Daly(seconds(60), seconds(100)); got != seconds(100) {
+		t.Errorf("where a checkpoint takes longer than half the time between failures: %v", got)
+	}
+	last := time.Duration(0)
+	for mtbf := 200.0; mtbf < 1e7; mtbf *= 1.5 { // longer with the MTBF, and with the cost
+		tau := Daly(seconds(60), seconds(mtbf))
+		if tau <= last || Daly(seconds(70), seconds(mtbf)) <= tau && mtbf > 1000 {
+			t.Errorf("MTBF %g: %v after %v", mtbf, tau, last)
+		}
+		last = tau
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func TestJobMTBF(t *testing.T) {
+	j := &cluster.Job{Tasks: []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 8}}}}
+	for _, c := range []struct {
+		o    Options
+		want time.Duration
+	}{
+		{Options{}, 0}, {Options{NodeMTBF: 10 * time.Hour}, 5 * time.Hour}, {Options{GPUMTBF: 80 * time.Hour}, 5 * time.Hour},
+		{Options{NodeMTBF: 10 * time.Hour, GPUMTBF: 80 * time.Hour}, 150 * time.Minute},
+	} {
+		if got := c.o.JobMTBF(j); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.o, got, c.want)
+		}
+	}
+}
