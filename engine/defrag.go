@@ -298,7 +298,7 @@ func (e *Engine) unmoving(j *jobState, s *shape) string {
 // unmovable says why nobody is moved at all; "": jobs may be.
 func (e *Engine) unmovable() string {
 	switch {
-	case e.plans.planner != nil:
+	case e.plans.planner != nil && !e.traits.Anywhere:
 		return "policy " + e.plans.planner.Name() + " plans where jobs run: nobody else moves them"
 	case len(e.advance) > 0:
 		return "there are advance reservations: jobs are not moved around them yet"

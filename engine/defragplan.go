@@ -100,11 +100,17 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 // own, one kind of task, at one size, no plan says in which partition, and it comes
 // back when it is stopped.
 func (e *Engine) mayMove(v *jobState) bool {
-	s := e.shapeAt(v.shape)
+	s := e.shapeAt(v.base)
 	r := &s.sets[0].Request
-	return v.state == Running && v.spec.Tier != cluster.Critical && !v.spec.NoRequeue && !v.spec.Hold && len(s.sets) == 1 && s.min == s.max &&
+	return v.state == Running && e.staysPlanned(v) && v.spec.Tier != cluster.Critical && !v.spec.NoRequeue && !v.spec.Hold && len(s.sets) == 1 && s.min == s.max &&
 		r.GPUs > 0 && !r.Fractional() && r.Profile == "" && (v.target == nil || v.target.Partition == "") && !v.hosted() && len(v.guests) == 0 && !v.packed && !v.resizing &&
 		(e.limits.closed == 0 || !e.isClosed(int(v.queue)))
+}
+
+// staysPlanned reports whether a job would come back where it goes, as far as the plan in
+// force says.
+func (e *Engine) staysPlanned(v *jobState) bool {
+	return e.plans.planner == nil || v.target != nil && !v.idle() && !e.astray(v)
 }
 
 // movedSince counts how often the job was moved from an instant on.

@@ -65,7 +65,7 @@ func (tightest) Place(s *Site) bool {
 // destination finds the tightest place for a job that was lifted, and takes it. It
 // is never spread over more than the job is now.
 func (e *Engine) destination(v *jobState) ([]Alloc, bool) {
-	s := e.shapeAt(v.shape)
+	s := e.shapeAt(v.asks()) // of the model that a plan says
 	var by Placer
 	if s.max == 1 && !s.topo.Required {
 		by = tightest{}
@@ -165,8 +165,15 @@ func (e *Engine) destHolds(node int32, dev uint64) bool {
 // land starts a job that has left where it was, if it is in line, on what was booked
 // for it until just now.
 func (e *Engine) land(j *jobState, dest []Alloc) {
-	if dest == nil || j.state != Pending || !j.eligible || !e.takeBack(dest, false) {
+	if dest == nil || j.state != Pending || !j.eligible || !e.planAllows(j, dest) || !e.takeBack(dest, false) {
 		return
 	}
 	e.book(j, dest, tasksOf(dest))
+}
+
+// planAllows reports whether a job is to start on these devices, by the plan in force,
+// which may be another than when they were booked.
+func (e *Engine) planAllows(j *jobState, allocs []Alloc) bool {
+	t := j.target
+	return e.plans.planner == nil || t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == e.gpuOf(allocs))
 }

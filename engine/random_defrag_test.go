@@ -17,9 +17,9 @@ import (
 // also while jobs are on their way. Nobody is on a node, or goes to one, that was
 // emptied just now, but who grows into it.
 func TestRandomDefrag(t *testing.T) {
-	made, emptied := 0, 0
-	for _, pol := range []string{"fifo", "multifactor", "srtf", "las"} {
-		for seed := range uint64(15) {
+	made, emptied, planned := 0, 0, 0
+	for _, pol := range []string{"fifo", "multifactor", "srtf", "las", "gavel", "chronus", "scatter", "scatter:round", "scatter:gated", "scatter:some"} {
+		for seed := range uint64(8) {
 			sc := defragScenario(t, seed, pol)
 			w, err := play(sc, false)
 			if err != nil {
@@ -27,12 +27,20 @@ func TestRandomDefrag(t *testing.T) {
 				w, _ = play(small, true)
 				t.Fatalf("%s, seed %d: %v\nsmallest: %v\n%+v\n%s", sc.label, seed, err, last, small.cfg.Defrag, join(w.log))
 			}
-			made, emptied = made+w.moves, emptied+w.emptied
+			if made, emptied = made+w.moves, emptied+w.emptied; sc.planner() {
+				planned += w.moves + w.emptied
+			}
 		}
 	}
-	if t.Logf("%d moves, %d nodes emptied", made, emptied); made < 25 || emptied < 25 {
+	if t.Logf("%d moves, %d nodes emptied, %d of both under plans", made, emptied, planned); made < 25 || emptied < 25 || planned < 25 {
 		t.Error("jobs are seldom moved")
 	}
+}
+
+// planner reports whether the policy plans.
+func (sc *scenario) planner() bool {
+	_, ok := sc.cfg.Policy.(engine.Planner)
+	return ok
 }
 
 // checkEmptied looks at the moves of the last step.
@@ -90,7 +98,7 @@ func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
 		sc.cfg.Starvation = seconds(pick(r, 60, 600))
 	}
 	for i := range 3 + r.IntN(4) {
-		n := cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: "A100-80GB", GPUs: 4, Rack: pick(r, "r1", "r2"), Islands: pick(r, 0, 0, 2)}
+		n := cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: pick(r, "A100-80GB", "A100-80GB", "V100-32GB"), GPUs: 4, Rack: pick(r, "r1", "r2"), Islands: pick(r, 0, 0, 2)}
 		if chance(r, 30) {
 			n.CPU, n.RAM = 32000, 65536
 		}

@@ -55,7 +55,7 @@ func newChronus(k *Knobs) (engine.Policy, error) {
 func (c *chronusPolicy) Name() string { return c.name }
 
 func (c *chronusPolicy) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true, Anywhere: true}
 }
 
 // A target's rank is a class and a place in it: jobs preempt those of higher
