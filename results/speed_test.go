@@ -1,0 +1,64 @@
+package results
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
+	"github.com/muster-gpu/muster/sim/compat"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// BenchmarkPublished plays single runs of published experiments, of which it is known what
+// the published simulators take: the same input, and the same decisions. Reading the trace
+// counts; that of profiles, which is done once for many runs, does not for Pollux.
+func BenchmarkPublished(b *testing.B) {
+	ctx := context.Background()
+	dir := filepath.Dir(filepath.Dir(shared.Path(b, "traces/muri/trace3.csv")))
+	apps, err := compat.ReadPolluxApps(filepath.Join(dir, "pollux"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	run := func(name string, play func() error) {
+		b.Run(name, func(b *testing.B) {
+			from := shared.ProcessorTime(b)
+			for range b.N {
+				if err := play(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric((shared.ProcessorTime(b)-from).Seconds()*1000/float64(b.N), "cpu-ms")
+		})
+	}
+	for _, name := range []string{"trace3", "trace4"} {
+		for i := range muriPolicies {
+			p := &muriPolicies[i]
+			if name == "trace4" && p.slow || p.reason != "" {
+				continue
+			}
+			run("muri/"+name+"/"+p.theirs+"/"+p.ours, func() error {
+				pol, _, _ := strings.Cut(p.ours, ", ")
+				wl, err := trace.Open(filepath.Join(dir, "muri", name+".csv"), trace.Options{})
+				if err == nil {
+					_, err = compat.Run(ctx, p.world(), wl.Jobs, 64, pol)
+				}
+				return err
+			})
+		}
+	}
+	for _, theirs := range []string{"tiresias", "optimus", "pollux"} {
+		run("pollux/workload-1/"+theirs, func() error {
+			_, err := compat.RunPollux(ctx, apps, filepath.Join(dir, "pollux", "workloads", "workload-1.csv"), theirs)
+			return err
+		})
+	}
+	for _, name := range []string{"cluster01", "cluster03"} {
+		row := slotRow{x: compat.Flow{World: "edf"}}
+		run("elasticflow/"+name+"/EDF", func() error {
+			_, err := row.replay(ctx, filepath.Join(dir, "elasticflow-itp"), slotCell{cluster: name})
+			return err
+		})
+	}
+}
