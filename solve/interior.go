@@ -305,7 +305,10 @@ func (q *interior) cholesky() {
 			if m < j {
 				H[j*k+m] = sum / H[m*k+m]
 			} else {
-				H[j*k+j] = math.Sqrt(max(sum, 1e-14*H[j*k+j], 1e-300)) // less is lost in the arithmetic
+				if sum <= 1e-14*H[j*k+j] { // lost in the arithmetic: nothing moves that way
+					sum = 1e300
+				}
+				H[j*k+j] = math.Sqrt(sum)
 			}
 		}
 	}
