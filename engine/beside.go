@@ -29,6 +29,9 @@ func (j *jobState) serves() cluster.Milli {
 // joinPlanned has waiting jobs join those beside whom the plan wants them, and take
 // the instances on which it wants them.
 func (e *Engine) joinPlanned() {
+	if !e.plans.joining {
+		return
+	}
 	for _, v := range e.plans.jobs {
 		e.joinTarget(v.j)
 	}

@@ -118,7 +118,11 @@ func (e *Engine) leaving(j *jobState) time.Duration {
 	return min(j.spec.Checkpoint.Cost, e.cfg.Stop[j.spec.Tier].Grace)
 }
 
+// listEnd books when a listed job is expected to end.
 func (e *Engine) listEnd(j *jobState, at int64) {
+	if at == j.endKey.key[0] {
+		return
+	}
 	e.ends.remove(j.endKey)
 	j.endKey.key[0] = at
 	e.ends.insert(j.endKey)

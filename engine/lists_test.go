@@ -21,7 +21,7 @@ func TestOlistTwin(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var l olist
-		var twin []item
+		var twin, spare []item
 		keys := []int{3, 50, 1 << 30}[seed%3] // many ties, some, none
 		ascending := seed%4 == 0              // as fifo's lists grow
 		for step := range 6000 {
@@ -46,6 +46,18 @@ func TestOlistTwin(t *testing.T) {
 			}
 			if absent := (item{key: Key{-1}, id: int32(step)}); l.remove(absent) {
 				t.Fatalf("seed %d: removed what was never there", seed)
+			}
+			if step%89 == 0 { // all keys grow, or some of them change places
+				of := []int64{0, 1, 7}[r.IntN(3)]
+				change := func(it item) item {
+					it.key[0] += 5 + int64(it.id)*of%3*int64(keys)
+					return it
+				}
+				for k := range twin {
+					twin[k] = change(twin[k])
+				}
+				slices.SortFunc(twin, compareItems)
+				spare = l.rewrite(spare, change)
 			}
 			if step%97 == 0 {
 				checkOlist(t, &l, twin, it)

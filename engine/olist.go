@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/muster-gpu/muster/cluster"
+import (
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
 
 // Key orders jobs: lower first, compared from the left. The engine appends the
 // submit time and the id, so that no tie is left open.
@@ -125,6 +129,41 @@ func (l *olist) remove(it item) bool {
 	copy(c[j:], c[j+1:])
 	l.chunks[i] = c[:len(c)-1]
 	return true
+}
+
+// rewrite replaces each item by what f makes of it, in order as they were; f keeps the
+// ids. If nothing changes its place, that is a scan. spare is memory for the rest.
+func (l *olist) rewrite(spare []item, f func(item) item) []item {
+	sorted, last := true, (*item)(nil)
+	for _, c := range l.chunks {
+		for i := range c {
+			c[i] = f(c[i])
+			sorted = sorted && (last == nil || last.Before(&c[i]))
+			last = &c[i]
+		}
+	}
+	l.changes++
+	if sorted {
+		return spare
+	}
+	spare = spare[:0]
+	for _, c := range l.chunks {
+		spare = append(spare, c...)
+	}
+	slices.SortFunc(spare, func(a, b item) int {
+		switch {
+		case a == b:
+			return 0
+		case a.Before(&b):
+			return -1
+		}
+		return 1
+	})
+	rest := spare
+	for _, c := range l.chunks {
+		rest = rest[copy(c, rest):]
+	}
+	return spare
 }
 
 // first returns the lowest item.

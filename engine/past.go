@@ -94,11 +94,12 @@ func (e *Engine) learn() {
 	e.past.count(len(e.past.jobs))
 	e.rekey()
 	e.rerunAll()
-	for _, id := range e.scratch.ids {
-		if j := e.jobs[id]; j.state != Placed {
+	e.running.walk(func(it item) bool {
+		if j := e.jobs[it.id]; j.state != Placed {
 			e.watchKey(j)
 		}
-	}
+		return true
+	})
 }
 
 // count makes the first n jobs those that the policy sees.

@@ -15,6 +15,7 @@ type scratch struct {
 	sets    []cluster.TaskSet
 	victims []victim
 	ends    []ending
+	items   []item
 }
 
 // askedMilli is the milli-GPU that a job asks for at full size; a MIG slice
@@ -375,8 +376,13 @@ func (e *Engine) runItem(j *jobState) item {
 
 // rerun books a change of a running job's key.
 func (e *Engine) rerun(j *jobState) {
-	e.unlist(j)
-	e.list(j)
+	e.touch(j)
+	if it := e.runItem(j); it != j.key {
+		e.running.remove(j.key)
+		j.key = it
+		e.running.insert(it)
+	}
+	e.listEnd(j, int64(e.endOf(j)))
 	e.watchKey(j)
 }
 

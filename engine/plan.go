@@ -19,7 +19,8 @@ type Planner interface {
 	Policy
 	// Plan returns a target for each of the jobs, in the same order. They are
 	// those that could run: that wait in line, or for a plan, or hold devices;
-	// by number, without those in pools (Drawer). What it returns belongs to the engine. The key of a job that waits
+	// by number, without those in pools (Drawer). What it returns belongs to the engine; a
+	// target's memo may be that of the job's last target, but of no other job's. The key of a job that waits
 	// depends on nothing but the job's specification and its target.
 	Plan(v View, jobs []JobView) Plan
 }
@@ -104,6 +105,8 @@ type planState struct {
 	next    cluster.Time
 	memo    []int64
 	moves   []cluster.JobID // whose targets say Move
+	moving  bool            // there was a target that says Move
+	joining bool            // the plan puts somebody beside another, or on an instance
 	live    []cluster.JobID // who may be planned, by number (jobState.inPlan); those that are done are dropped now and then
 	jobs    []JobView
 	targets []Target // memory for the next plan
@@ -184,14 +187,18 @@ func (e *Engine) makePlan() {
 	}
 	p.last, p.next, p.memo = e.now, plan.Next, plan.Memo
 	e.drawn(jobs[shown:], plan.Targets[shown:])
+	p.joining = false
 	for i := range jobs {
-		if plan.Targets[i].Move && jobs[i].j.hosted() { // before it inherits the devices of whom it leaves
-			e.aim(jobs[i].j, &plan.Targets[i])
+		t := &plan.Targets[i]
+		p.joining, p.moving = p.joining || t.Beside > 0 || t.Slice != nil, p.moving || t.Move
+		if t.Move && jobs[i].j.hosted() { // before it inherits the devices of whom it leaves
+			e.aim(jobs[i].j, t)
 		}
 	}
 	for i := range jobs {
 		e.aim(jobs[i].j, &plan.Targets[i])
 	}
+	e.relistRunning()
 	e.listMoves()
 	e.joinPlanned()
 	p.dirty = false // what follows from a plan is no reason for another
@@ -219,6 +226,9 @@ func (e *Engine) include(j *jobState) {
 func (e *Engine) listMoves() {
 	p := &e.plans
 	p.moves = p.moves[:0]
+	if !p.moving {
+		return
+	}
 	for _, id := range p.live {
 		if j := e.jobs[id]; j.state != Done && j.target != nil && j.target.Move {
 			p.moves = append(p.moves, id)
@@ -244,24 +254,46 @@ func (e *Engine) aim(j *jobState, t *Target) {
 			e.unplace(j)
 			e.admit(j)
 			e.keepAge(j, lined)
-		} else {
-			e.relistHolding(j)
 		}
 	case Starting, Running:
 		if e.moves(j) {
 			e.stop(j, e.howToStop(j), Preempted, cluster.NoJob)
-		} else if !e.follow(j) {
-			e.relistHolding(j)
+		} else {
+			e.follow(j)
 		}
 	case Stopping, Done: // what it holds it leaves anyhow
 	}
 }
 
-// relistHolding books that the key of a job with devices may be another.
-func (e *Engine) relistHolding(j *jobState) {
-	if e.runItem(j) != j.key {
-		e.rerun(j)
+// relistRunning books that the keys of the jobs with devices may be others: with a new
+// plan often all of them are.
+func (e *Engine) relistRunning() {
+	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
+		j := e.jobs[old.id]
+		it := e.runItem(j)
+		if it == old {
+			return old
+		}
+		e.touch(j)
+		j.key = it
+		e.listEnd(j, int64(e.endOf(j)))
+		e.watchKey(j)
+		return it
+	})
+}
+
+// copied is a target of its own; nil: none.
+func (t *Target) copied() *Target {
+	if t == nil {
+		return nil
 	}
+	c := *t
+	c.Memo = slices.Clone(t.Memo)
+	if t.Slice != nil {
+		slice := *t.Slice
+		c.Slice = &slice
+	}
+	return &c
 }
 
 // same reports whether nothing changes with the new target.
@@ -309,15 +341,23 @@ func (e *Engine) admits(name string, spec *cluster.Job) bool {
 }
 
 // setTarget notes a copy of a target, without what the job can never follow: what
-// most jobs keep must not hold on to the whole of an old plan.
+// most jobs keep must not hold on to the whole of an old plan. It takes the place of
+// the old one, whose memory it uses: a policy may change all of them with every plan.
 func (e *Engine) setTarget(j *jobState, t *Target) {
-	c := *t
-	c.Memo = slices.Clone(t.Memo)
+	if j.target == nil {
+		j.target = &Target{}
+	}
+	c := j.target
+	memo := c.Memo
+	*c = *t
+	if c.Memo = nil; len(t.Memo) > 0 {
+		c.Memo = append(memo[:0], t.Memo...)
+	}
 	if t.Slice != nil {
 		slice := *t.Slice
 		c.Slice = &slice
 	}
-	j.target, j.narrow = &c, e.narrowed(j.spec, &c, j.base)
+	j.narrow = e.narrowed(j.spec, c, j.base)
 	if j.narrow < 0 {
 		j.narrow, c.GPU, c.Tasks, c.Least, c.Partition = j.base, "", 0, 0, ""
 	}
@@ -459,8 +499,11 @@ func (e *Engine) astray(j *jobState) bool {
 	if t.Alone && j.hosted() && !(t.Move && j.beside == t.Beside) || e.offSlice(j, j.allocs) || t.Partition != "" && !e.within(j.allocs, j.partitions()) {
 		return true
 	}
+	if t.GPU == "" {
+		return false
+	}
 	held := e.gpuOf(j.allocs)
-	return t.GPU != "" && held != "" && held != t.GPU
+	return held != "" && held != t.GPU
 }
 
 // partitions are those on whose nodes the job is to run.
@@ -633,6 +676,7 @@ func (e *Engine) restoreTargets(s *Snapshot) {
 			c := *t
 			e.tidy(j, &c)
 			e.setTarget(j, &c)
+			e.plans.moving = e.plans.moving || c.Move
 		}
 	}
 }

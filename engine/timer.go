@@ -122,18 +122,14 @@ func (e *Engine) runTimers() {
 
 // rerunAll evaluates the keys of all jobs with devices again.
 func (e *Engine) rerunAll() {
-	ids := e.scratch.ids[:0]
-	e.running.walk(func(it item) bool { ids = append(ids, it.id); return true })
-	e.scratch.ids = ids
-	for _, id := range ids {
-		j := e.jobs[id]
-		if it := e.runItem(j); it != j.key {
+	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
+		j := e.jobs[old.id]
+		if it := e.runItem(j); it != old {
 			e.touch(j)
-			e.running.remove(j.key)
 			j.key = it
-			e.running.insert(it)
 		}
-	}
+		return j.key
+	})
 	e.epoch++
 }
 

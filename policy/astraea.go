@@ -71,14 +71,17 @@ func newAstraea(k *Knobs) (engine.Policy, error) {
 
 // lessee is a job while leases are given out.
 type lessee struct {
-	claim
+	j        engine.JobView
+	tasks    int
 	tenant   int
 	gpus     int
 	until    cluster.Time // end of its lease; 0: it has none
 	began    cluster.Time // of the lease
-	deserved int64        // GPU time that was its part of its tenant's quota since it came, in milli-GPU-milliseconds
-	f        float64      // GPU time that it had over that: its long-term fairness
+	submit   cluster.Time
+	deserved int64   // GPU time that was its part of its tenant's quota since it came, in milli-GPU-milliseconds
+	f        float64 // GPU time that it had over that: its long-term fairness
 	starves  bool
+	memo     [3]int64
 }
 
 // tenant is a user or a queue, with what it had and was to have over the window,
@@ -124,12 +127,10 @@ func (r *astraeaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	r.displace(v, tenants, list, max(free, 0))
 	onLease(v, tenants, list)
 	p := engine.Plan{Next: cluster.Never, Memo: memoOf(v.Now(), tenants), Targets: v.Targets(len(list))}
-	memos := make([]int64, 3*len(list))
 	for i := range list {
 		l := &list[i]
-		memo := memos[3*i : 3*i+3 : 3*i+3]
-		memo[0], memo[1], memo[2] = int64(l.until), int64(l.began), l.deserved
-		if p.Targets[i] = (engine.Target{Tasks: l.tasks, Idle: l.until == 0, Memo: memo}); l.until > 0 {
+		l.memo = [3]int64{int64(l.until), int64(l.began), l.deserved}
+		if p.Targets[i] = (engine.Target{Tasks: l.tasks, Idle: l.until == 0, Memo: l.memo[:]}); l.until > 0 {
 			p.Next = min(p.Next, l.until)
 		}
 	}
@@ -144,12 +145,18 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 	if v.Planned() > then {
 		until = v.Planned() // then the last job was gone
 	}
-	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
+	for i, j := range jobs {
+		list[i].j, list[i].submit = j, j.Spec().Submit
+	}
 	tenants := r.tenants(v, list, past, then, until)
 	weight := meanWeight(v)
-	at := map[int64]int{} // looked up only
+	before := make([]*tenant, len(tenants)) // nil: it was none
 	for i := range past {
-		at[past[i].key] = i
+		for k := range tenants {
+			if tenants[k].key == past[i].key {
+				before[k] = &past[i]
+			}
+		}
 	}
 	for i := range list {
 		l := &list[i]
@@ -158,8 +165,8 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 		t := l.j.Target()
 		if t != nil && len(t.Memo) == 3 {
 			l.until, l.began, l.deserved = cluster.Time(t.Memo[0]), cluster.Time(t.Memo[1]), t.Memo[2]
-			if k, ok := at[tenants[l.tenant].key]; ok {
-				l.deserved += quota.Work(past[k].deserves(l.gpus), then, until)
+			if t := before[l.tenant]; t != nil {
+				l.deserved += quota.Work(t.deserves(l.gpus), then, until)
 			}
 		}
 		running, _, _ := l.j.Tasks()
@@ -172,6 +179,9 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 			l.until = 0
 		}
 		l.gpus = l.j.GPUs(l.tasks)
+		if l.until > 0 && r.delay == 0 {
+			continue // nobody asks how it has been treated
+		}
 		l.starves = r.starving > 0 && l.j.Waiting() >= r.starving
 		if l.deserved > 0 {
 			l.f = float64(l.j.Service()) / (float64(l.deserved) * float64(weight) / 1000)
@@ -225,28 +235,34 @@ func (r *astraeaRules) tenants(v engine.View, list []lessee, past []tenant, then
 	queues = queues || r.tenant == "auto" && leaves > 1
 	part := cluster.Time(r.window / inWindow)
 	var tenants []tenant
+	var who []int         // 1 + the tenant, by number of the user or queue
 	at := map[int64]int{} // looked up only
 	weights := int64(0)
 	for i := range list {
 		j := list[i].j
-		name, weight := "user "+j.Spec().User, int64(1)
+		number := j.User()
 		if queues {
-			name, weight = "queue "+v.Tree().Name(j.Queue()), max(1, v.Tree().Weight(j.Queue()))
+			number = j.Queue()
 		}
-		key := nameKey(name)
-		k, ok := at[key]
-		if !ok {
-			k = len(tenants)
-			at[key] = k
-			tenants = append(tenants, tenant{key: key, weight: weight})
+		for number >= len(who) {
+			who = append(who, 0)
+		}
+		if who[number] == 0 {
+			name, weight := "user "+j.Spec().User, int64(1)
+			if queues {
+				name, weight = "queue "+v.Tree().Name(number), max(1, v.Tree().Weight(number))
+			}
+			tenants = append(tenants, tenant{key: nameKey(name), weight: weight})
+			who[number] = len(tenants)
+			at[tenants[len(tenants)-1].key] = len(tenants) - 1
 			weights += weight
 		}
-		list[i].tenant = k
-		tenants[k].active++
+		list[i].tenant = who[number] - 1
+		tenants[list[i].tenant].active++
 	}
-	weight := meanWeight(v)
+	weight, gpus := meanWeight(v), int64(totalGPUs(v))
 	for i := range tenants {
-		tenants[i].quota = int(int64(totalGPUs(v)) * tenants[i].weight / weights)
+		tenants[i].quota = int(gpus * tenants[i].weight / weights)
 	}
 	for i := range past {
 		k, ok := at[past[i].key]
@@ -310,16 +326,7 @@ func (t *tenant) look(now, part cluster.Time, lease time.Duration) {
 // is left.
 func (r *astraeaRules) divide(v engine.View, tenants []tenant, free int) int {
 	for i := range tenants {
-		slices.SortStableFunc(tenants[i].waiting, func(a, b *lessee) int {
-			bySubmit := cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit)
-			switch {
-			case a.starves && b.starves:
-				return bySubmit
-			case a.starves != b.starves:
-				return compareBool(b.starves, a.starves)
-			}
-			return cmp.Or(cmp.Compare(a.f, b.f), bySubmit)
-		})
+		r.order(&tenants[i], free)
 	}
 	parts := r.parts(tenants, free)
 	for i := range tenants {
@@ -343,6 +350,39 @@ func (r *astraeaRules) divide(v engine.View, tenants []tenant, free int) int {
 		}
 	}
 	return free
+}
+
+// order has those of a tenant's jobs that wait come in the order in which they are
+// given GPUs. Who asks for more than are free matters only where that keeps others
+// waiting, or where places of others can be taken.
+func (r *astraeaRules) order(t *tenant, free int) {
+	keys := make([]lesseeKey, 0, len(t.waiting))
+	for i, l := range t.waiting {
+		if l.gpus > free && !r.block && r.delay == 0 {
+			continue
+		}
+		k := lesseeKey{1, l.f, l.submit, i, l}
+		if l.starves {
+			k.class, k.f = 0, 0
+		}
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b lesseeKey) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.f, b.f), cmp.Compare(a.submit, b.submit), cmp.Compare(a.at, b.at))
+	})
+	t.waiting = t.waiting[:len(keys)]
+	for i := range keys {
+		t.waiting[i] = keys[i].l
+	}
+}
+
+// lesseeKey is a lessee's place among its tenant's.
+type lesseeKey struct {
+	class  int
+	f      float64
+	submit cluster.Time
+	at     int
+	l      *lessee
 }
 
 // parts is the first phase: max-min over tenants. Each time the one that has
@@ -485,6 +525,7 @@ func tenantsOf(memo []int64) (then cluster.Time, list []tenant) {
 	for len(memo) >= 5 {
 		t := tenant{key: memo[0], quota: int(memo[1]), active: int(memo[2]), service: memo[3]}
 		n := int(memo[4])
+		t.parts = make([]tenantPart, 0, max(0, min(n, inWindow))+2)
 		for memo = memo[5:]; n > 0 && len(memo) >= 3; n-- {
 			t.parts = append(t.parts, tenantPart{memo[0], memo[1], memo[2]})
 			memo = memo[3:]

@@ -46,7 +46,7 @@ func newGandiva(k *Knobs) (engine.Policy, error) {
 // turn is a job while turns are given: what it takes, and how long it has run.
 type turn struct {
 	gpus   int
-	ran    time.Duration
+	rounds time.Duration // it has had so many
 	stays  bool
 	packs  bool
 	mate   int  // 1 + the job with which it shares GPUs, or is to; 0: none
@@ -59,12 +59,12 @@ const mostBad, mostTried = 16, 64
 
 func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: v.Now().Add(g.round), Targets: v.Targets(len(jobs))}
-	turns, free, asked := make([]turn, len(jobs)), totalGPUs(v), 0
+	turns, free, asked := engine.Scratch[turn](v, len(jobs)), totalGPUs(v), 0
+	shared := g.pack && v.Shared()
 	for i, j := range jobs {
 		_, least, _ := j.Tasks()
-		turns[i] = turn{gpus: j.GPUs(least), ran: j.Ran(), packs: g.pack && v.Shared() && packs(j)}
+		turns[i] = turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, packs: shared && packs(j)}
 		asked += turns[i].gpus
-		p.Targets[i] = engine.Target{}
 		if t := j.Target(); t != nil && len(t.Memo) > 0 {
 			p.Targets[i].Memo = t.Memo
 		}
@@ -78,6 +78,10 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		g.judge(v, jobs, turns, p.Targets, i, crowded)
 	}
 	order := g.rotate(jobs, turns)
+	var lines []partners
+	if crowded {
+		lines = partnersOf(turns, order)
+	}
 	for rank, i := range order {
 		t, to := &turns[i], &p.Targets[i]
 		to.Rank = int64(rank)
@@ -88,7 +92,7 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		if to.Idle = t.gpus > free && !t.stays; !to.Idle {
 			free -= t.gpus
 			if t.mate == 0 && t.packs && crowded {
-				pair(v, jobs, turns, p.Targets, order[rank+1:], i)
+				pair(v, jobs, turns, p.Targets, lineOf(lines, t.gpus), i)
 			}
 		}
 		if t.mate > 0 {
@@ -141,14 +145,56 @@ func (g *gandivaRules) tried(v engine.View, host, guest engine.JobView) bool {
 	return host.Computes() && guest.Computes() && since >= g.probe && (since >= 5*g.probe || reported(host) || reported(guest))
 }
 
+// partners are the jobs of one size that may be put beside another, in the order in
+// which turns are given. All those that come before one who looks for a partner have
+// been looked at themselves.
+type partners struct {
+	gpus int
+	jobs []int
+}
+
+func partnersOf(turns []turn, order []int) (lines []partners) {
+	for _, k := range order {
+		t := &turns[k]
+		if !t.packs || t.stays || t.mate > 0 {
+			continue
+		}
+		l := lineOf(lines, t.gpus)
+		if l == nil {
+			lines = append(lines, partners{gpus: t.gpus})
+			l = &lines[len(lines)-1]
+		}
+		l.jobs = append(l.jobs, k)
+	}
+	return lines
+}
+
+// rest are those from the first on that has not been looked at and has no partner.
+func (l *partners) rest(turns []turn) []int {
+	for len(l.jobs) > 0 && turns[l.jobs[0]].taken() {
+		l.jobs = l.jobs[1:]
+	}
+	return l.jobs
+}
+
+// taken reports whether a job is nobody's partner any more in this plan.
+func (t *turn) taken() bool { return t.passed || t.mate > 0 }
+
+// lineOf is the line of a size; nil: there is none.
+func lineOf(lines []partners, gpus int) *partners {
+	if i := slices.IndexFunc(lines, func(l partners) bool { return l.gpus == gpus }); i >= 0 {
+		return &lines[i]
+	}
+	return nil
+}
+
 // pair finds a partner for a job that gets a turn: the next in the order of the same
 // size that may share GPUs, does not run itself unless this one waits, and with which
 // it is not known to go badly.
-func pair(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, order []int, i int) {
+func pair(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, line *partners, i int) {
 	tried := 0
-	for _, k := range order {
-		o := &turns[k]
-		if o.gpus != turns[i].gpus || o.passed || o.mate > 0 || !o.packs || o.stays {
+	for _, k := range line.rest(turns) {
+		if turns[k].taken() {
 			continue
 		}
 		if tried++; tried > mostTried {
@@ -201,22 +247,35 @@ func together(v engine.View, host, guest []engine.JobView) int64 {
 // rotate lists the jobs in the order of the rounds that they have had; of a pair,
 // that of whom had fewer.
 func (g *gandivaRules) rotate(jobs []engine.JobView, turns []turn) []int {
-	order := make([]int, len(turns))
-	for i := range order {
-		order[i] = i
+	list, order := make([]turnKey, len(turns)), make([]int, len(turns))
+	for i := range turns {
+		spec := jobs[i].Spec()
+		list[i] = turnKey{stays: turns[i].stays, tier: spec.Tier, rounds: turns[i].rounds, submit: spec.Submit, at: i}
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		x, y := jobs[a].Spec(), jobs[b].Spec()
+	slices.SortFunc(list, func(a, b turnKey) int {
 		switch {
-		case turns[a].stays != turns[b].stays && turns[a].stays:
-			return -1
-		case turns[a].stays != turns[b].stays:
-			return 1
+		case a.stays != b.stays:
+			return compareBool(b.stays, a.stays)
+		case a.tier != b.tier:
+			return cmp.Compare(a.tier, b.tier)
+		case a.rounds != b.rounds:
+			return cmp.Compare(a.rounds, b.rounds)
 		}
-		return cmp.Or(cmp.Compare(x.Tier, y.Tier), cmp.Compare((turns[a].ran+g.round/2)/g.round, (turns[b].ran+g.round/2)/g.round),
-			cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
+		return cmp.Or(cmp.Compare(a.submit, b.submit), cmp.Compare(a.at, b.at))
 	})
+	for i := range list {
+		order[i] = list[i].at
+	}
 	return order
+}
+
+// turnKey is a job's place in the order of turns: with one that stays, first.
+type turnKey struct {
+	stays  bool
+	tier   cluster.Tier
+	rounds time.Duration
+	submit cluster.Time
+	at     int // among the jobs, which come by number
 }
 
 // wentBadly reports whether a job remembers that it did not go well with another.
@@ -232,5 +291,7 @@ func bad(memo []int64, id cluster.JobID) []int64 {
 	case wentBadly(memo, id):
 		return memo
 	}
-	return append(append([]int64{memo[0]}, memo[max(1, len(memo)-mostBad+1):]...), int64(id))
+	list := make([]int64, 0, 1+mostBad)
+	list = append(append(list, memo[0]), memo[max(1, len(memo)-mostBad+1):]...)
+	return append(list, int64(id))
 }

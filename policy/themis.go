@@ -46,14 +46,21 @@ func newThemis(k *Knobs) (engine.Policy, error) {
 	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true}, plan: r.plan}, nil
 }
 
-// app is a job while an auction is held.
+// app is a job without a lease while an auction is held.
 type app struct {
 	claim
-	until    cluster.Time // end of its lease; 0: it has none
-	activity int64        // the number of active apps, integrated from the origin of time to its first plan, in ms
-	elapsed  float64      // seconds since its submission
-	ideal    float64      // seconds that it would take with a private share
-	rho      float64      // as things are: without GPUs until the next lease
+	at       int     // of it among all jobs
+	activity int64   // the number of active apps, integrated from the origin of time to its first plan, in ms
+	elapsed  float64 // seconds since its submission
+	ideal    float64 // seconds that it would take with a private share
+	rho      float64 // as things are: without GPUs until the next lease
+	won      tenure
+}
+
+// tenure is what a job has on lease.
+type tenure struct {
+	tasks, least int          // an elastic job may be made as small as least
+	until        cluster.Time // 0: it has none
 }
 
 // offer is a size that an app could get, and what that is worth to it.
@@ -63,51 +70,93 @@ type offer struct {
 }
 
 func (r *themisRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	apps := engine.Scratch[app](v, len(jobs))
-	activity := r.recall(v, jobs, apps)
-	free := totalGPUs(v)
-	var bare []*app // who has no lease, worst off first
-	for i := range apps {
-		if a := &apps[i]; a.until > 0 {
-			free -= a.j.GPUs(a.tasks)
-		} else {
-			bare = append(bare, a)
+	now, activity, free := v.Now(), int64(0), totalGPUs(v)
+	if m := v.Memo(); len(m) == 3 { // between two plans the number of apps is what it was at the first
+		activity = m[2] + quota.Work(m[1], cluster.Time(m[0]), now)
+	}
+	p := engine.Plan{Next: cluster.Never, Memo: []int64{int64(now), int64(len(jobs)), activity}, Targets: v.Targets(len(jobs))}
+	bare := 0
+	for i, j := range jobs {
+		l := leased(j, now)
+		if l.until == 0 {
+			bare++
+			continue
 		}
+		p.Targets[i] = engine.Target{Tasks: l.tasks, Least: l.least, Memo: leaseMemo(j, l.until, activity)}
+		p.Next = min(p.Next, l.until)
+		free -= j.GPUs(l.tasks)
 	}
+	apps := engine.Scratch[app](v, bare)
+	r.recall(v, jobs, apps, activity)
 	if free > 0 {
-		r.sell(v, bare, free)
+		r.sell(v, apps, free)
 	}
-	p := engine.Plan{Next: cluster.Never, Memo: []int64{int64(v.Now()), int64(len(jobs)), activity}, Targets: v.Targets(len(apps))}
-	memos := make([]int64, 2*len(apps))
 	for i := range apps {
 		a := &apps[i]
-		memo := memos[2*i : 2*i+2 : 2*i+2]
-		memo[0], memo[1] = int64(a.until), a.activity
-		if p.Targets[i] = (engine.Target{Tasks: a.tasks, Least: a.least, Idle: a.until == 0, Memo: memo}); a.until > 0 {
-			p.Next = min(p.Next, a.until)
+		p.Targets[a.at] = engine.Target{Tasks: a.won.tasks, Least: a.least, Idle: a.won.until == 0, Memo: leaseMemo(a.j, a.won.until, a.activity)}
+		if a.won.until > 0 {
+			p.Next = min(p.Next, a.won.until)
 		}
 	}
 	return p
 }
 
+// leased is what a job has on lease.
+func leased(j engine.JobView, now cluster.Time) tenure {
+	running, least, _ := j.Tasks()
+	switch t := j.Target(); {
+	case running == 0:
+	case j.Spec().Tier == cluster.Critical:
+		return tenure{running, running, cluster.Never}
+	case t != nil && len(t.Memo) == 2 && cluster.Time(t.Memo[0]) > now:
+		return tenure{running, least, cluster.Time(t.Memo[0])}
+	}
+	return tenure{}
+}
+
+// leaseMemo is what is remembered of a job: when its lease ends, and the activity at
+// its first plan, which now is this one if there was none. It is the old one as long
+// as nothing changes.
+func leaseMemo(j engine.JobView, until cluster.Time, activity int64) []int64 {
+	if t := j.Target(); t != nil && len(t.Memo) == 2 {
+		if activity = t.Memo[1]; t.Memo[0] == int64(until) {
+			return t.Memo
+		}
+	}
+	return []int64{int64(until), activity}
+}
+
+// bidder is an app in the order of the auction: worst off first.
+type bidder struct {
+	rho    float64
+	submit cluster.Time
+	app    *app
+}
+
 // sell leases the free GPUs: by auction among those who are worst off, then to
 // whoever they are enough for.
-func (r *themisRules) sell(v engine.View, bare []*app, free int) {
-	slices.SortStableFunc(bare, func(a, b *app) int {
-		return cmp.Or(cmp.Compare(b.rho, a.rho), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit))
+func (r *themisRules) sell(v engine.View, apps []app, free int) {
+	bare := make([]bidder, len(apps))
+	for i := range apps {
+		bare[i] = bidder{apps[i].rho, apps[i].j.Spec().Submit, &apps[i]}
+	}
+	slices.SortFunc(bare, func(a, b bidder) int {
+		return cmp.Or(cmp.Compare(b.rho, a.rho), cmp.Compare(a.submit, b.submit), cmp.Compare(a.app.at, b.app.at))
 	})
 	bidders := r.bidders(len(bare))
 	bids := make([][]offer, bidders)
 	for i := range bids {
-		bids[i] = r.bid(v, bare[i])
+		bids[i] = r.bid(v, bare[i].app)
 	}
 	won := auction(bids, free)
 	for i, w := range won {
-		free -= r.grant(v, bare[i], bids[i][w.offer], w.kept)
+		free -= r.grant(v, bare[i].app, bids[i][w.offer], w.kept)
 	}
-	for _, a := range append(slices.Clone(bare[bidders:]), bare[:bidders]...) { // nothing stays idle: who was not asked, then the others
-		if n, g := a.next(); a.until == 0 && g <= free {
-			free -= r.grant(v, a, offer{tasks: n, gpus: g}, 1)
+	for _, part := range [][]bidder{bare[bidders:], bare[:bidders]} { // nothing stays idle: who was not asked, then the others
+		for _, b := range part {
+			if n, g := b.app.next(); b.app.won.until == 0 && g <= free {
+				free -= r.grant(v, b.app, offer{tasks: n, gpus: g}, 1)
+			}
 		}
 	}
 }
@@ -122,34 +171,22 @@ func (r *themisRules) bidders(n int) int {
 	return min(n, max(1, int(math.Ceil(share))))
 }
 
-// recall brings the jobs' accounts up to now. Between two plans the number of
-// apps is what it was at the first; activity is its integral over time.
-func (r *themisRules) recall(v engine.View, jobs []engine.JobView, apps []app) (activity int64) {
-	now := v.Now()
-	if m := v.Memo(); len(m) == 3 {
-		activity = m[2] + quota.Work(m[1], cluster.Time(m[0]), now)
+// recall brings the accounts of the jobs without a lease up to now.
+func (r *themisRules) recall(v engine.View, jobs []engine.JobView, apps []app, activity int64) {
+	kinds, n := v.Kinds(), 0
+	for i, j := range jobs {
+		if leased(j, v.Now()).until > 0 {
+			continue
+		}
+		a := &apps[n]
+		n++
+		a.claim = claimOf(kinds, j)
+		a.at, a.activity = i, activity
+		if t := j.Target(); t != nil && len(t.Memo) == 2 {
+			a.activity = t.Memo[1]
+		}
+		r.rate(v, a, len(jobs), activity)
 	}
-	claimAll(v, jobs, func(i int) *claim { return &apps[i].claim })
-	for i := range apps {
-		a, c := &apps[i], &apps[i].claim
-		a.activity = activity
-		if t := c.j.Target(); t != nil && len(t.Memo) == 2 {
-			a.until, a.activity = cluster.Time(t.Memo[0]), t.Memo[1]
-		}
-		running, _, _ := c.j.Tasks()
-		switch {
-		case running > 0 && c.j.Spec().Tier == cluster.Critical:
-			a.until, a.tasks = cluster.Never, running
-		case running > 0 && a.until > now:
-			a.tasks = running
-		default:
-			a.until = 0
-		}
-		if a.until == 0 {
-			r.rate(v, a, len(jobs), activity)
-		}
-	}
-	return activity
 }
 
 // rate finds out how an app does: what it would take with a private share of
@@ -196,7 +233,7 @@ func (r *themisRules) grant(v engine.View, a *app, o offer, kept float64) int {
 	} else {
 		lease = max(lease/8, time.Duration(kept*float64(lease)))
 	}
-	a.tasks, a.until = o.tasks, leaseEnd(v.Now(), lease, r.lease)
+	a.won = tenure{o.tasks, a.least, leaseEnd(v.Now(), lease, r.lease)}
 	return a.j.GPUs(o.tasks)
 }
 

@@ -52,7 +52,7 @@ func (w *World) inLanes(j *jobRun) (part int64, partners []string) {
 
 // sharers lists a job and those that compute on its GPUs, who came first first.
 func (w *World) sharers(j *jobRun) (ids []cluster.JobID) {
-	w.shared(j, func(k deviceKey) {
+	w.shared(j, func(k int) {
 		for _, id := range w.tenants[k] {
 			if o := &w.jobs[id]; (o == j || o.phase == running) && !slices.Contains(ids, id) {
 				ids = append(ids, id)

@@ -89,34 +89,28 @@ func (w *World) distance(a, b int32) cluster.Level {
 	return cluster.LevelFabric + 1
 }
 
-// deviceKey is a GPU of a node.
-type deviceKey struct {
-	node int32
-	gpu  int8
-}
-
-// shared calls f for each device of the job that others may be on: shared ones,
+// shared calls f for each device, a GPU of all, of the job that others may be on: shared ones,
 // and whole ones where jobs may be guests. Slices are isolated: jobs in MIG
 // instances of one GPU are no partners.
-func (w *World) shared(j *jobRun, f func(k deviceKey)) {
+func (w *World) shared(j *jobRun, f func(k int)) {
 	for i := range j.allocs {
 		a := &j.allocs[i]
 		if a.Slots != 0 || a.Share == 0 && !w.packing {
 			continue
 		}
 		for m := a.GPUs; m != 0; m &= m - 1 {
-			f(deviceKey{a.Node, int8(bits.TrailingZeros64(m))})
+			f(w.devices[a.Node] + bits.TrailingZeros64(m))
 		}
 	}
 }
 
 // settleIn and moveOut keep track of who shares a device.
 func (w *World) settleIn(j *jobRun) {
-	w.shared(j, func(k deviceKey) { w.tenants[k] = append(w.tenants[k], j.entry.Job.ID) })
+	w.shared(j, func(k int) { w.tenants[k] = append(w.tenants[k], j.entry.Job.ID) })
 }
 
 func (w *World) moveOut(j *jobRun) {
-	w.shared(j, func(k deviceKey) {
+	w.shared(j, func(k int) {
 		w.tenants[k] = slices.DeleteFunc(w.tenants[k], func(id cluster.JobID) bool { return id == j.entry.Job.ID })
 	})
 }
@@ -142,7 +136,7 @@ func (w *World) inherit(gone *jobRun) {
 		return
 	}
 	first := cluster.NoJob
-	w.shared(gone, func(k deviceKey) {
+	w.shared(gone, func(k int) {
 		if l := w.tenants[k]; first == cluster.NoJob && len(l) > 0 && w.jobs[l[0]].milli == 0 {
 			first = l[0]
 		}

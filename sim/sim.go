@@ -108,9 +108,10 @@ type World struct {
 	book    *Book
 	rng     *rand.Rand
 	badGPU  []uint64
-	tenants map[deviceKey][]cluster.JobID // jobs on shared devices, the first to come first; looked up only
-	packing bool                          // there were guests on whole devices: those are in tenants, too
-	reports []engine.Event                // to be told with the next batch
+	devices []int             // a node's first GPU, of all
+	tenants [][]cluster.JobID // jobs on shared devices, the first to come first, by GPU
+	packing bool              // there were guests on whole devices: those are in tenants, too
+	reports []engine.Event    // to be told with the next batch
 	stopped bool
 }
 
@@ -118,8 +119,13 @@ type World struct {
 // numbered densely; they are shared between worlds and never written.
 func NewWorld(spec *cluster.Spec, entries []trace.Entry, opt Options) *World {
 	w := &World{opt: opt, spec: spec, jobs: make([]jobRun, len(entries)), wake: cluster.Never,
-		rng: rand.New(rand.NewPCG(opt.Seed, 0x6d757374)), badGPU: make([]uint64, len(spec.Nodes)),
-		tenants: map[deviceKey][]cluster.JobID{}}
+		rng: rand.New(rand.NewPCG(opt.Seed, 0x6d757374)), badGPU: make([]uint64, len(spec.Nodes)), devices: make([]int, len(spec.Nodes))}
+	gpus := 0
+	for i := range spec.Nodes {
+		w.devices[i] = gpus
+		gpus += spec.Nodes[i].GPUs
+	}
+	w.tenants = make([][]cluster.JobID, gpus)
 	if w.opt.Repair == 0 {
 		w.opt.Repair = 4 * time.Hour
 	}
