@@ -368,7 +368,13 @@ func (r *astraeaRules) order(t *tenant, free int) {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b lesseeKey) int {
-		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.f, b.f), cmp.Compare(a.submit, b.submit), cmp.Compare(a.at, b.at))
+		if a.class != b.class {
+			return cmp.Compare(a.class, b.class)
+		}
+		if c := cmp.Compare(a.f, b.f); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(a.submit, b.submit), cmp.Compare(a.at, b.at))
 	})
 	t.waiting = t.waiting[:len(keys)]
 	for i := range keys {

@@ -171,6 +171,9 @@ func partnersOf(turns []turn, order []int) (lines []partners) {
 
 // rest are those from the first on that has not been looked at and has no partner.
 func (l *partners) rest(turns []turn) []int {
+	if l == nil {
+		return nil
+	}
 	for len(l.jobs) > 0 && turns[l.jobs[0]].taken() {
 		l.jobs = l.jobs[1:]
 	}

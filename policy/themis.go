@@ -141,7 +141,10 @@ func (r *themisRules) sell(v engine.View, apps []app, free int) {
 		bare[i] = bidder{apps[i].rho, apps[i].j.Spec().Submit, &apps[i]}
 	}
 	slices.SortFunc(bare, func(a, b bidder) int {
-		return cmp.Or(cmp.Compare(b.rho, a.rho), cmp.Compare(a.submit, b.submit), cmp.Compare(a.app.at, b.app.at))
+		if c := cmp.Compare(b.rho, a.rho); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(a.submit, b.submit), cmp.Compare(a.app.at, b.app.at))
 	})
 	bidders := r.bidders(len(bare))
 	bids := make([][]offer, bidders)
