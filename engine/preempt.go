@@ -21,10 +21,11 @@ type victim struct {
 	j    *jobState
 	key0 int64 // worst first, where the policy preempts by order
 	lost int64 // what stopping it wastes
-	only bool  // allowed only while its queue stays at its guarantee, by reclaim or by order
-	lend bool  // ... by order, of what its queue borrows
-	part bool  // ... except by part of this one job, where nothing else is left
-	swap bool  // it is smaller, and of the same queue
+	tier cluster.Tier
+	only bool // allowed only while its queue stays at its guarantee, by reclaim or by order
+	lend bool // ... by order, of what its queue borrows
+	part bool // ... except by part of this one job, where nothing else is left
+	swap bool // it is smaller, and of the same queue
 }
 
 // mayPreempt is a quick necessary condition.
@@ -186,7 +187,7 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 		v := e.jobs[it.id]
 		x, ok := e.mayTake(j, v, key0, reclaim)
 		if ok && e.useful(s, v, lacks) {
-			x.lost = v.lostAt(e.now, e.howToStop(v))
+			x.tier, x.lost = v.tier(), v.lostAt(e.now, e.howToStop(v))
 			if e.traits.Preempts {
 				x.key0 = it.key[0]
 			}
@@ -202,16 +203,21 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 			}
 			return 1
 		}
-		if c := cmp.Compare(b.j.tier(), a.j.tier()); c != 0 {
-			return c
+		if a.tier != b.tier {
+			return cmp.Compare(b.tier, a.tier)
 		}
 		if reclaim && a.j.queue != b.j.queue {
 			if c := e.tree.CompareVictims(int(a.j.queue), int(b.j.queue), int(j.queue)); c != 0 {
 				return c
 			}
 		}
-		return cmp.Or(cmp.Compare(b.key0, a.key0), cmp.Compare(a.lost, b.lost),
-			cmp.Compare(b.j.started, a.j.started), cmp.Compare(b.j.spec.ID, a.j.spec.ID))
+		switch {
+		case a.key0 != b.key0:
+			return cmp.Compare(b.key0, a.key0)
+		case a.lost != b.lost:
+			return cmp.Compare(a.lost, b.lost)
+		}
+		return cmp.Or(cmp.Compare(b.j.started, a.j.started), cmp.Compare(b.j.spec.ID, a.j.spec.ID))
 	})
 	return vs, all
 }
