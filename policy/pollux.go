@@ -80,6 +80,16 @@ func (c *resizable) recall() {
 	}
 }
 
+// rank is the job's place in the line. One that found no room, since what is idle lies on
+// several nodes, may preempt others, who find a place elsewhere; but nobody who would lose
+// all of its work by that, or two of these would stop each other for ever.
+func (c *resizable) rank() int64 {
+	if c.fixed || c.vain && c.tasks > 0 {
+		return -1
+	}
+	return 0
+}
+
 // memo is what the next plan is to know.
 func (c *resizable) memo() []int64 { return []int64{c.restarts, int64(c.largest), c.last} }
 
@@ -193,16 +203,13 @@ func (r *polluxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return r.targets(v, list)
 }
 
-// targets makes targets of the sizes. A job that found no room, since what is idle
-// lies on several nodes, may preempt others, who find a place elsewhere.
+// targets makes targets of the sizes.
 func (r *polluxRules) targets(v engine.View, list []resizable) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
 	for i := range list {
 		c := &list[i]
 		t := engine.Target{Tasks: c.tasks, Least: c.least, Idle: c.tasks == 0, Memo: c.memo()}
-		if c.vain && c.tasks > 0 {
-			t.Rank = -1
-		}
+		t.Rank = c.rank()
 		if c.tasks < c.most && !c.fixed || c.tasks != c.now {
 			p.Next = v.Now().Add(r.round) // it could have more
 		}

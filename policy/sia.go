@@ -175,9 +175,7 @@ func (r *siaRules) targets(v engine.View, list []siaJob, kinds []engine.Kind) en
 		if c.tasks > 0 && c.kind >= 0 && c.j.GPUs(c.tasks) > 0 {
 			t.GPU = kinds[c.kind].GPU
 		}
-		if c.vain && c.tasks > 0 {
-			t.Rank = -1
-		}
+		t.Rank = c.rank()
 		if !c.fixed {
 			p.Next = v.Now().Add(r.round) // it could have something else: what a change costs falls
 		}
