@@ -48,6 +48,7 @@ type jobState struct {
 	home     []Alloc       // of a suspended job: its memory is there, it resumes nowhere else
 	frozen   []Alloc       // where its memory is, also when it may go on elsewhere
 	asleep   time.Duration // useful work that it has in memory
+	warm     bool          // it was suspended while it computed; while it has devices: and went on in place
 	how      How           // while it stops: how it was told to
 	leaving  []Alloc       // given back by a shrink, physically still held
 	dest     []Alloc       // while it stops to be moved: where it goes, booked for it
@@ -214,9 +215,11 @@ func (j *jobState) thaw() {
 func (j *jobState) wake() {
 	switch {
 	case j.frozen == nil:
+		j.warm = false
 	case SameDevices(j.frozen, j.allocs):
 		j.done, j.frozen, j.asleep = max(j.done, j.asleep), nil, 0
 	default:
+		j.warm = false
 		j.forget()
 	}
 }

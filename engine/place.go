@@ -439,6 +439,7 @@ func (e *Engine) stop(j *jobState, how How, reason StopReason, forJob cluster.Jo
 func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cluster.JobID) {
 	e.touch(j)
 	j.state, j.reason, j.how = Stopping, reason, how
+	j.warm = how == Suspend && j.rate > 0 && !j.resizing
 	j.gen++
 	for i := range j.allocs {
 		n := &e.st.nodes[j.allocs[i].Node]

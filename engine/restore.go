@@ -202,6 +202,7 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	if j.home = inName(j, r.Home); !e.validAllocs(r.Home, false) {
 		j.home = nil
 	}
+	j.warm = r.Warm
 	if j.frozen, j.asleep = inName(j, r.Frozen), r.Asleep; r.Frozen == nil && j.home != nil {
 		j.frozen, j.asleep = j.home, j.done
 	} else if !e.validAllocs(r.Frozen, false) {

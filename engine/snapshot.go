@@ -64,6 +64,7 @@ type JobRecord struct {
 	Home        []Alloc         `json:"home,omitempty"`
 	Frozen      []Alloc         `json:"frozen,omitempty"` // with Asleep, where it is not Home
 	Asleep      time.Duration   `json:"asleep,omitempty"`
+	Warm        bool            `json:"warm,omitempty"` // it was suspended while it computed; while it has devices: and went on in place
 	Leaving     []Alloc         `json:"leaving,omitempty"`
 	Dest        []Alloc         `json:"dest,omitempty"`  // while it stops to be moved: where it goes
 	Moved       []cluster.Time  `json:"moved,omitempty"` // when it was, not long ago
@@ -224,7 +225,7 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
 		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed, Solo: j.solo, Among: slices.Clone(j.among), Slow: j.slow,
 		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, Predicted: j.predicted,
-		Beside: j.beside, Guests: slices.Clone(j.guests), Packed: j.packed, Target: j.target.copied(), Served: slices.Clone(j.served)}
+		Beside: j.beside, Guests: slices.Clone(j.guests), Packed: j.packed, Warm: j.warm, Target: j.target.copied(), Served: slices.Clone(j.served)}
 	if j.weight != cluster.Whole {
 		r.Weight = j.weight
 	}

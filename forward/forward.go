@@ -231,7 +231,7 @@ func (w *world) adopt(r *engine.JobRecord) {
 		j.stop = r.Reason
 		w.leave(r.Spec.ID, j, r.How, j.ckpt.Cost, r.Rate > 0)
 	case r.State == engine.Starting:
-		w.push(dueReady, r.Spec.ID, j, r.Started.Add(j.restart(r.FirstStart < r.Started)))
+		w.push(dueReady, r.Spec.ID, j, r.Started.Add(j.restart(r, r.FirstStart < r.Started)))
 	case r.Resizing:
 		j.done, j.resizing = j.done+workIn(w.now.Sub(r.Acc), r.Rate), true
 		w.push(dueReady, r.Spec.ID, j, r.Acc.Add(j.ckpt.Restart))
@@ -254,8 +254,12 @@ func (w *world) runOf(r *engine.JobRecord) *run {
 	return j
 }
 
-func (j *run) restart(again bool) time.Duration {
-	if again {
+// restart is how long a start takes until the job computes.
+func (j *run) restart(r *engine.JobRecord, again bool) time.Duration {
+	switch {
+	case r.Warm:
+		return j.ckpt.Suspend
+	case again:
 		return j.ckpt.Restart
 	}
 	return 0
@@ -376,7 +380,7 @@ func (w *world) start(a *engine.Action) {
 	r := w.e.Record(a.Job)
 	again := w.runs[a.Job] != nil || r.FirstStart < r.Started
 	j := w.runOf(r)
-	w.push(dueReady, a.Job, j, w.now.Add(j.restart(again)))
+	w.push(dueReady, a.Job, j, w.now.Add(j.restart(r, again)))
 }
 
 // settle brings a run's work up to now.
