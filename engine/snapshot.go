@@ -230,7 +230,7 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		r.Weight = j.weight
 	}
 	if j.state == Done {
-		r.Home = nil
+		r.Home, r.Warm = nil, false
 	} else if j.frozen != nil && !(slices.Equal(j.frozen, j.home) && j.asleep == j.done) {
 		r.Frozen, r.Asleep = slices.Clone(j.frozen), j.asleep
 	}
