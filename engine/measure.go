@@ -55,7 +55,7 @@ func (b *between) learn(key [2]string, v int64) {
 }
 
 // Measured lists what jobs in shares of one GPU were measured to do to each other.
-func (e *Engine) Measured() []PairRecord { return slices.Clone(e.between.records()) }
+func (e *Engine) Measured() []PairRecord { return e.between.records() }
 
 // Company lists the other jobs that compute in shares of the GPUs of which a job has
 // shares, also those that are told to leave, by number.

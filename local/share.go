@@ -105,9 +105,7 @@ func (m *Machine) over(id cluster.JobID, run int, used, may int64) {
 		case ThrottleOver:
 			if every := m.opt.SampleEvery; !j.info.Frozen && now.Sub(j.throttled) >= 2*every {
 				j.throttled = now
-				j.run.stop(order{freeze: true})
-				run := j.run
-				time.AfterFunc(every, func() { m.unthrottle(run) })
+				m.pause(j.run, every)
 			}
 		case StopOver:
 			j.info.Text = text + ": it was stopped"
@@ -115,6 +113,12 @@ func (m *Machine) over(id cluster.JobID, run int, used, may int64) {
 		}
 		return events, nil
 	})
+}
+
+// pause has a run stand still for so long.
+func (m *Machine) pause(r *runner, d time.Duration) {
+	r.stop(order{freeze: true})
+	time.AfterFunc(d, func() { m.unthrottle(r) })
 }
 
 // unthrottle lets a run go on, unless a person has stopped it meanwhile.

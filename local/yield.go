@@ -78,9 +78,7 @@ func (m *Machine) holdBack(j *job, rec *engine.JobRecord, step float64, at time.
 			events = append(events, engine.Event{Type: engine.Progress, Job: g.id})
 		}
 		if g.duty < fullDuty && !g.info.Frozen {
-			g.run.stop(order{freeze: true})
-			run := g.run
-			time.AfterFunc(progressEvery*time.Duration(fullDuty-g.duty)/fullDuty, func() { m.unthrottle(run) })
+			m.pause(g.run, progressEvery*time.Duration(fullDuty-g.duty)/fullDuty)
 		}
 	}
 	return j.window.rate, events

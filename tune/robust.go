@@ -43,21 +43,16 @@ func (c *chooser) choose(times []int) int {
 	beats := c.beats(best, blocks)
 	behind := c.behind(blocks, total[best]/100)
 	chosen := best
-	for _, i := range append([]int{c.current}, c.all()...) {
+	look := func(i int) {
 		if c.out[i] == "" && float64(beats[i]) < surely*tries && behind[i] < behind[chosen] {
 			chosen = i
 		}
 	}
-	return chosen
-}
-
-// all lists the candidates.
-func (c *chooser) all() []int {
-	list := make([]int, len(c.scores))
-	for i := range list {
-		list[i] = i
+	look(c.current) // first: among equals it stays
+	for i := range c.scores {
+		look(i)
 	}
-	return list
+	return chosen
 }
 
 // beats counts the resamples of blocks in which a candidate has less cost than each other.
