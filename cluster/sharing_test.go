@@ -37,3 +37,15 @@ func TestChooseWay(t *testing.T) {
 		}
 	}
 }
+
+// A-timeslicing-mps: a tenth of 80 GiB is 8192 MiB. Where a third is meant, a share says
+// 0.333: 27,279 MiB, of which three fit, as 27,306 would.
+func TestShareMemory(t *testing.T) {
+	model, _ := FindModel("A100-80GB")
+	w := Ways{Sharing: MPS, Model: model}
+	for share, want := range map[Milli]MiB{100: 8192, 333: 27_279, 500: 40_960, 1: 81} {
+		if r, _ := w.Choose(Request{GPUs: 1, Share: share}, Open, false); r.Memory != want || r.Memory*(Whole/share) > model.Memory {
+			t.Errorf("a share of %d has %d MiB, want %d", share, r.Memory, want)
+		}
+	}
+}

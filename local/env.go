@@ -52,7 +52,7 @@ func (r *runner) environment(t *task, size int) []string {
 	view.Node = r.m.opt.Rules.Spec.Nodes[0].Name
 	env = append(append(env, slurm.Env(view)...), slurm.TaskEnv(t.rank)...)
 	rank, world := strconv.Itoa(t.rank), strconv.Itoa(size)
-	env = append(append(env, r.deviceVariables(t.devices)...), r.m.mpsVariables(t)...)
+	env = append(append(env, r.deviceVariables(t.devices)...), r.m.mpsVariables(t, s.Env)...)
 	return append(env,
 		"MUSTER_JOB_ID="+strconv.Itoa(int(r.id)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
 		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()), "MUSTER_CHECKPOINT_DIR="+filepath.Join(r.m.jobDir(r.id), "checkpoint"),

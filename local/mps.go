@@ -261,14 +261,33 @@ func (r *runner) serveMPS(tasks []*task) error {
 	return nil
 }
 
-// mpsVariables make a task a client of its GPU's server, within its share.
-func (m *Machine) mpsVariables(t *task) []string {
+// mpsPercentage begins the variable by which a client limits itself.
+const mpsPercentage = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="
+
+// threads is the limit of a client's threads, in per cent: its share of the GPU, in
+// thousandths, or less, if the user's own environment says so. It can only be tightened
+// (A-timeslicing-mps).
+func threads(share int64, own []string) string {
+	percent := max(1, share/10)
+	for _, kv := range own {
+		if text, ok := strings.CutPrefix(kv, mpsPercentage); ok {
+			if v, err := strconv.ParseFloat(text, 64); err == nil && v >= 1 {
+				percent = max(1, min(share/10, int64(v)))
+			}
+		}
+	}
+	return strconv.FormatInt(percent, 10)
+}
+
+// mpsVariables make a task a client of its GPU's server, within its share; own is the
+// user's environment.
+func (m *Machine) mpsVariables(t *task, own []string) []string {
 	if len(t.devices) != 1 || !m.underMPS(&t.devices[0]) {
 		return nil
 	}
 	d := m.mps.of(t.devices[0].UUID)
 	env := []string{"CUDA_MPS_PIPE_DIRECTORY=" + d.pipe(), "CUDA_MPS_LOG_DIRECTORY=" + filepath.Join(d.dir, "log"),
-		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + strconv.FormatInt(max(1, t.devices[0].Share/10), 10)}
+		mpsPercentage + threads(t.devices[0].Share, own)}
 	if t.asked.Memory > 0 {
 		env = append(env, fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", t.asked.Memory))
 	}

@@ -5,6 +5,7 @@ package local
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +63,23 @@ func TestMPSLingers(t *testing.T) {
 	}
 	if err := m.mps.need(uuid); err == nil {
 		t.Error("a control daemon that cannot be started is no error")
+	}
+}
+
+// A-timeslicing-mps: a client may have less than its share, by its own environment, not
+// more; the last of several counts, as in the environment itself.
+func TestMPSThreads(t *testing.T) {
+	for _, c := range []struct {
+		share int64
+		own   string
+		want  string
+	}{
+		{500, "", "50"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=80", "50"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "30"},
+		{100, "", "10"}, {333, "", "33"}, {5, "", "1"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=much", "50"}, {500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=0", "50"},
+		{500, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20 CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40", "40"}, {5, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=7", "1"},
+	} {
+		if got := threads(c.share, strings.Fields(c.own)); got != c.want {
+			t.Errorf("a share of %d, %q: %s, want %s", c.share, c.own, got, c.want)
+		}
 	}
 }

@@ -53,6 +53,23 @@ func TestMIGServingVector(t *testing.T) {
 	}
 }
 
+// F-gpulet-interference, saturated: half a GPU takes 4 ms and one more for each request
+// of a batch; within 40 ms, of which a batch may take half, 16 go together: 800 a second.
+func TestSaturatedBatch(t *testing.T) {
+	s := Service{Name: "s", Rate: 800, Latency: 40 * time.Millisecond}
+	for b := 1; b <= 32; b++ {
+		took := time.Duration(4+b) * time.Millisecond
+		s.Points = append(s.Points, Point{Compute: 3, Batch: b, Processes: 1, Rate: float64(b) / took.Seconds(), Latency: took})
+	}
+	p, err := Make(model(t, "A100-80GB"), []Service{s}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Instances) != 1 || p.Instances[0].Batch != 16 || p.Capacity[0] != 800 {
+		t.Errorf("%+v with %v requests a second, want one instance with batches of 16 and 800", p.Instances, p.Capacity)
+	}
+}
+
 // Plans of random services: every GPU is divided as it can be, every service has what
 // it needs, in time; no plan is below its bound, none above one GPU for each instance.
 // Small ones are as good as if every way had been tried.

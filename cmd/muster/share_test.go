@@ -75,7 +75,7 @@ func TestMPS(t *testing.T) {
 	client := stand(t, "mps-client")
 	out := filepath.Join(d.dir, "out")
 	d.want(d.must("submit", "--gpus", "0.25", "-o", out, "--", client), "gets a share: enforced: memory by MPS; compute by MPS")
-	d.must("submit", "--gpu-cores", "30%", "--gpu-mem", "8GiB", "-o", out+"2", "--", client)
+	d.must("submit", "--gpu-cores", "30%", "--gpu-mem", "8GiB", "-e", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20", "-o", out+"2", "--", client)
 	d.must("submit", "--gpus", "1", "-o", out+"3", "--", "sh", "-c", "env; sleep 1000")
 	server := 0
 	d.eventually("two clients have a server", func() bool {
@@ -85,7 +85,7 @@ func TestMPS(t *testing.T) {
 	})
 	text := func(name string) string { b, _ := os.ReadFile(name); return string(b) }
 	d.want(text(out), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25\n", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=20480M\n")
-	d.want(text(out+"2"), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30\n", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M\n")
+	d.want(text(out+"2"), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20\n", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M\n")
 	d.eventually("the third has a whole GPU", func() bool { return strings.Contains(text(out+"3"), "CUDA_VISIBLE_DEVICES=GPU-simulated-1") })
 	if strings.Contains(text(out+"3"), "CUDA_MPS") {
 		t.Errorf("who has a whole GPU is no client of MPS:\n%s", text(out+"3"))

@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+	"testing"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// A-mig, vector 3: beside a 3g that begins at 0 there is no room for a 4g, but for a 2g
+// at 4 and a 1g at 6.
+func TestMIGBesideThree(t *testing.T) {
+	e := store(t, "A100-80GB", cluster.Node{GPUs: 1})
+	take := func(profile string) *Alloc {
+		s := siteFor(e, cluster.Request{GPUs: 1, Profile: profile}, 1)
+		if s.Room(0, 0, 1) == 0 {
+			return nil
+		}
+		s.Take(0, 0, 1)
+		return &s.allocs[0]
+	}
+	late := take("3g")
+	if first := take("3g"); first == nil || bits.TrailingZeros8(first.Slots) != 0 {
+		t.Fatalf("the second 3g is at %+v, not at 0", first)
+	}
+	e.st.release(late)
+	if a := take("4g"); a != nil {
+		t.Errorf("a 4g beside a 3g at 0: %+v", a)
+	}
+	for _, c := range []struct {
+		profile string
+		start   int
+	}{{"2g", 4}, {"1g", 6}} {
+		if a := take(c.profile); a == nil || bits.TrailingZeros8(a.Slots) != c.start {
+			t.Errorf("a %s: %+v, want it at %d", c.profile, a, c.start)
+		}
+	}
+}
+
+// A-hami's vector: a GPU of 80,000 MiB; A has a fifth of it. B does not get the whole
+// one, but what is left, all of it; then nobody else gets anything, however little. When
+// they have gone it is as it was.
+func TestFractionVector(t *testing.T) {
+	e, err := New(Config{Policy: nobody{}, Placer: nowhere{}, Spec: cluster.Spec{
+		Nodes: []cluster.Node{{Name: "n", Model: "X", GPUs: 1}}, Models: []cluster.GPUModel{{Name: "X", Memory: 80_000, Compute: 1}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := fmt.Sprint(e.st.nodes[0].devs)
+	ways := cluster.Ways{Sharing: cluster.MPS, Model: e.st.classes[0].model}
+	take := func(r cluster.Request) *Alloc {
+		r, _ = ways.Choose(r, cluster.Open, false)
+		s := siteFor(e, r, 1)
+		if s.Room(0, 0, 1) == 0 {
+			return nil
+		}
+		s.Take(0, 0, 1)
+		return &s.allocs[0]
+	}
+	a := take(cluster.Request{GPUs: 1, Share: 200})
+	if a == nil || a.Mem != 16_000 {
+		t.Fatalf("A has %+v, want 16,000 MiB", a)
+	}
+	if b := take(cluster.Request{GPUs: 1}); b != nil {
+		t.Errorf("a whole GPU beside A: %+v", b)
+	}
+	if b := take(cluster.Request{GPUs: 1, Share: 800, Memory: 64_001}); b != nil {
+		t.Errorf("more memory than is left: %+v", b)
+	}
+	b := take(cluster.Request{GPUs: 1, Share: 800, Memory: 64_000})
+	if b == nil {
+		t.Fatal("B does not get what is left")
+	}
+	if c := take(cluster.Request{GPUs: 1, Share: 1, Memory: 1}); c != nil {
+		t.Errorf("C on a full GPU: %+v", c)
+	}
+	e.st.release(a)
+	e.st.release(b)
+	if got := fmt.Sprint(e.st.nodes[0].devs); got != empty {
+		t.Errorf("in the end the GPU is %s, it was %s", got, empty)
+	}
+}
+
+// A-timeslicing-mps: eight GPUs with ten replicas each are room for 80 tasks, and no
+// more; a task gets a GPU on which there is least room for others (D-packing).
+func TestReplicaUnits(t *testing.T) {
+	e := store(t, "V100-16GB", cluster.Node{GPUs: 8})
+	s := siteFor(e, share(100), 100)
+	if n := s.Room(0, 0, 100); n != 80 {
+		t.Errorf("room for %d replicas, want 80", n)
+	}
+	for n := range 80 {
+		s.Take(0, 0, 1)
+		if left := s.Room(0, 0, 100); left != 79-n {
+			t.Fatalf("after %d replicas there is room for %d", n+1, left)
+		}
+	}
+}
