@@ -142,22 +142,24 @@ func (curve) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000
 func (curve) Beside(*cluster.Job, string, []*cluster.Job) int64 { return 1_000_000 }
 
 // The invariants of AFS-L (C-optimus-afs): all GPUs are given as long as somebody may
-// have more, and equal jobs with clearly concave curves differ by one GPU at most.
+// have more, none to one that it brings nothing while it would bring another something,
+// and equal jobs with clearly concave curves differ by one GPU at most.
 func TestAFSShares(t *testing.T) {
+	vain := 0 // GPUs that bring nothing, given where all have what brings something
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 16))
 		capacity, n, equal := 2+r.IntN(15), 1+r.IntN(5), seed%2 == 0
 		speeds, most, want := curve{}, map[cluster.JobID]int{}, 0
-		bend, left, limit := 0.5+0.3*r.Float64(), time.Duration(100+r.IntN(5000))*time.Second, 1+r.IntN(10)
+		bend, left, limit, flat := 0.5+0.3*r.Float64(), time.Duration(100+r.IntN(5000))*time.Second, 1+r.IntN(10), 10
 		b := engine.Batch{Now: 1}
 		for i := range n {
 			id := cluster.JobID(i)
 			if !equal {
-				bend, left, limit = 0.5+0.3*r.Float64(), time.Duration(100+r.IntN(5000))*time.Second, 1+r.IntN(10)
+				bend, left, limit, flat = 0.5+0.3*r.Float64(), time.Duration(100+r.IntN(5000))*time.Second, 1+r.IntN(10), 1+r.IntN(10)
 			}
 			speeds[id] = []int64{0}
 			for k := 1; k <= limit; k++ {
-				speeds[id] = append(speeds[id], int64(1_000_000*math.Pow(float64(k), bend)))
+				speeds[id] = append(speeds[id], int64(1_000_000*math.Pow(float64(min(k, flat)), bend)))
 			}
 			most[id] = limit
 			want += limit
@@ -178,8 +180,16 @@ func TestAFSShares(t *testing.T) {
 				if equal && k > m+1 && m < most[other] {
 					t.Errorf("seed %d: of equal jobs %d has %d GPUs, %d has %d", seed, id, k, other, m)
 				}
+				if gain := func(id cluster.JobID, k int) int64 { return speeds[id][k] - speeds[id][k-1] }; k > 0 && gain(id, k) == 0 {
+					if vain++; m < most[other] && gain(other, m+1) > 0 {
+						t.Errorf("seed %d: the last GPU of job %d brings nothing; job %d, which has %d, would gain by it", seed, id, other, m)
+					}
+				}
 			}
 		}
+	}
+	if vain < 50 {
+		t.Errorf("%d GPUs bring nothing", vain)
 	}
 }
 
