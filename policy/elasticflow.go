@@ -183,12 +183,16 @@ func (h *horizon) share(f *flow, from int, work float64) (plan []int, ok bool) {
 		plan = make([]int, f.deadline)
 		left := work
 		for t := f.deadline - 1; t >= from && left > 0; t-- {
-			for s := size; s >= 0; s-- {
-				if n := f.sizes[s]; f.j.GPUs(n) <= h.free[t] {
-					plan[t] = s + 1
-					left -= f.speed(h.v, n) * h.length(t)
-					break
-				}
+			s := size
+			for s >= 0 && f.j.GPUs(f.sizes[s]) > h.free[t] {
+				s--
+			}
+			for s > 0 && left <= f.speed(h.v, f.sizes[s-1])*h.length(t)+1e-9 {
+				s-- // the earliest slot's surplus
+			}
+			if s >= 0 {
+				plan[t] = s + 1
+				left -= f.speed(h.v, f.sizes[s]) * h.length(t)
 			}
 		}
 		if left <= 1e-9 {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -147,5 +148,104 @@ func TestLeasesKept(t *testing.T) {
 	}
 	if accepted < 400 || declined < 400 {
 		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
+	}
+}
+
+// accepts submits jobs one after the other at one instant and returns whose deadlines
+// are accepted.
+func accepts(t *testing.T, size string, speeds engine.Speeds, jobs ...*cluster.Job) (list []bool) {
+	t.Helper()
+	spec, err := cluster.ParseShort(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := engine.Config{Spec: *spec, Policy: mustPolicy(t, "elasticflow"), Speeds: speeds}
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, j := range jobs {
+		j := *j
+		j.ID = cluster.JobID(i)
+		e.Step(engine.Batch{Events: []engine.Event{{Type: engine.Submitted, Job: j.ID, Spec: &j}}})
+		list = append(list, e.Record(j.ID).Target.Deadline == engine.DeadlineAccepted)
+	}
+	return list
+}
+
+// due is an elastic job of one-GPU tasks with so much work and a deadline, in minutes.
+func due(work, deadline, most int, model string) *cluster.Job {
+	return &cluster.Job{User: "u", Tier: cluster.Standard, Model: model, Estimate: time.Duration(work) * time.Minute, Deadline: cluster.Time(deadline) * cluster.Time(time.Minute),
+		Elastic: cluster.Elastic{Min: 1, Max: most}, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+}
+
+// C-deadlines: where speed grows with the GPUs, deadlines are accepted if and only if
+// what is to be done by each of them fits into the cluster's GPU time until then.
+func TestElasticFlowLinear(t *testing.T) {
+	said := map[bool]int{}
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 20))
+		var jobs []*cluster.Job
+		for range 1 + r.IntN(8) {
+			jobs = append(jobs, due(1+r.IntN(12), 1+r.IntN(20), 2, ""))
+		}
+		got := accepts(t, "1x2xT4", nil, jobs...)
+		var kept []*cluster.Job
+		for i, j := range jobs {
+			with, fits := append(slices.Clone(kept), j), true
+			for _, by := range with {
+				work := time.Duration(0)
+				for _, k := range with {
+					if k.Deadline <= by.Deadline {
+						work += k.Estimate
+					}
+				}
+				fits = fits && work <= 2*time.Duration(by.Deadline)
+			}
+			if said[fits]++; got[i] != fits {
+				t.Fatalf("seed %d: job %d of %d (%v by %v): accepted %t, fits %t", seed, i, len(jobs), j.Estimate, j.Deadline, got[i], fits)
+			}
+			if fits {
+				kept = with
+			}
+		}
+	}
+	if said[true] < 300 || said[false] < 300 {
+		t.Errorf("%v", said)
+	}
+}
+
+// C-deadlines: whose deadline is declined is declined, too, if one more is accepted
+// before it.
+func TestElasticFlowMonotone(t *testing.T) {
+	pairs := 0
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 21))
+		model := &perf.Table{Scale: map[string]map[int]int64{"m": {}}}
+		for n := 1; n <= 8; n++ {
+			model.Scale["m"][n] = int64(9_000_000 * n / (n + 8))
+		}
+		belief := perf.Belief{Model: model}
+		some := func() *cluster.Job { return due(1+r.IntN(40), 1+r.IntN(20), 1+r.IntN(8), "m") }
+		var jobs []*cluster.Job
+		for range 1 + r.IntN(6) {
+			jobs = append(jobs, some())
+		}
+		more, last := some(), some()
+		n := len(jobs)
+		if accepts(t, "1x8xT4", belief, append(slices.Clone(jobs), last)...)[n] {
+			continue
+		}
+		if got := accepts(t, "1x8xT4", belief, append(slices.Clone(jobs), more, last)...); got[n] {
+			if pairs++; got[n+1] {
+				t.Errorf("seed %d: of %d jobs the last is declined; it is accepted after one more", seed, n+1)
+			}
+		}
+	}
+	if pairs < 300 {
+		t.Errorf("%d pairs", pairs)
 	}
 }
