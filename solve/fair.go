@@ -3,6 +3,7 @@ package solve
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Proportional is what each job has of every type if all have an equal part of
@@ -184,57 +185,11 @@ func (s *Shares) floors(p *linear, speed, least []float64) error {
 
 // WaterFill is max-min to the end: the least of rate_i/weight_i is as large as can
 // be, then the least of those that can have more, and so on. It returns the
-// jobs' rates, to 1e-5, with the shares.
+// jobs' rates, to 1e-5, with the shares: each job is an entity of a hierarchy.
 func (s *Shares) WaterFill(rate, weight []float64) (level, x []float64, err error) {
-	if err := s.check("rate", rate); err != nil {
-		return nil, nil, err
+	who := &Entities{Weight: weight, Parent: slices.Repeat([]int{-1}, len(weight)), FIFO: make([]bool, len(weight))}
+	for i := range weight {
+		who.Of = append(who.Of, i)
 	}
-	p := s.program(func(ij int) bool { return rate[ij] > 0 })
-	for i, w := range weight {
-		if !(w > 0) || math.IsInf(w, 0) {
-			return nil, nil, fmt.Errorf("solve: job %d has weight %g; more than 0 is possible", i, w)
-		}
-	}
-	unit, err := s.unit(rate, p)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range p.n {
-		p.row[i], p.b[i] = true, 1
-		for j := range p.k {
-			p.a[i*p.k+j] = rate[i*p.k+j] / (unit * weight[i])
-		}
-	}
-	p.gain = 1
-	for left := p.n; left > 0; {
-		q := newInterior(p)
-		if _, ok := q.run(); !ok {
-			return nil, nil, errStuck
-		}
-		left -= freeze(q, left)
-		x = q.tidy()
-	}
-	for i := range p.n {
-		level = append(level, dot(rate[i*p.k:(i+1)*p.k], x[i*p.k:(i+1)*p.k]))
-	}
-	return level, x, nil
-}
-
-// freeze keeps the jobs at their levels that cannot have more: in the centre of
-// the optimal set they, and only they, have multipliers. It returns how many they
-// are.
-func freeze(q *interior, left int) (frozen int) {
-	most := 0.0
-	for i := range q.n {
-		if q.b[i] > 0 {
-			most = max(most, q.parts[i].f)
-		}
-	}
-	for i := range q.n {
-		if q.b[i] > 0 && q.parts[i].f >= min(most, 1e-3/float64(left)) {
-			q.b[i], q.m[i] = 0, q.t*(1-1e-6)
-			frozen++
-		}
-	}
-	return frozen
+	return s.Hierarchy(rate, who)
 }

@@ -24,9 +24,58 @@ func (s *Shares) Hierarchy(rate []float64, who *Entities) (level, x []float64, e
 		return nil, nil, err
 	}
 	one := slices.Repeat([]float64{1}, len(s.GPUs))
-	p := &Packing{Shares: *s, Jobs: one, Speed: rate}
-	level, x, _, err = p.Hierarchy(one, who)
-	return level, x, err
+	if err := who.check(one); err != nil {
+		return nil, nil, err
+	}
+	p := s.program(func(ij int) bool { return rate[ij] > 0 })
+	unit, err := s.unit(rate, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range p.n {
+		for j := range p.k {
+			p.a[i*p.k+j] = rate[i*p.k+j] / unit
+		}
+	}
+	p.gain = 1
+	final, floor := make([]bool, p.n), make([]float64, p.n)
+	for {
+		weight, open := who.weigh(one, final)
+		if !open {
+			break
+		}
+		q := p.raise(floor, weight)
+		if q == nil && x == nil {
+			return nil, nil, errStuck
+		}
+		if q == nil {
+			stay(weight, final)
+			continue
+		}
+		settle(weight, floor, final, q.t-1, 1e-6, func(i int) float64 { return q.parts[i].f })
+		x = q.tidy()
+	}
+	for i := range p.n {
+		level = append(level, dot(rate[i*p.k:(i+1)*p.k], x[i*p.k:(i+1)*p.k]))
+	}
+	return level, x, nil
+}
+
+// raise solves the program that has all jobs rise from their floors, by their weights.
+// Floors that leave the method too little room are lowered, by a hundred-thousandth at
+// first; nil: that did not help.
+func (p *linear) raise(floor, weight []float64) *interior {
+	for slack := 0.0; slack < 1e-2; slack = max(1e-5, 10*slack) {
+		for i := range floor {
+			floor[i] *= 1 - slack
+			p.row[i], p.b[i], p.m[i] = weight[i] > 0 || floor[i] > 0, weight[i], floor[i]-weight[i] // the level is counted from -1, so that it is well above 0 where there is little to gain: errors are relative to it
+		}
+		q := newInterior(p)
+		if _, ok := q.run(); ok {
+			return q
+		}
+	}
+	return nil
 }
 
 // Hierarchy is Shares.Hierarchy over classes, whose jobs are all of one entity; one that
@@ -49,22 +98,45 @@ func (p *Packing) Hierarchy(factor []float64, who *Entities) (level, alone, toge
 			}
 			return level, alone, together, nil
 		}
-		from := slices.Clone(floor) // the level is counted from -1, so that it is well above 0 where there is little to gain: errors are relative to it
-		q := newPacked(p, factor, nil, weight)
-		for i := range n {
-			if q.columns[i] == 0 {
-				return nil, nil, nil, fmt.Errorf("solve: class %d has a speed on no type that has GPUs: %w", i, ErrInfeasible)
-			}
-			from[i] -= weight[i] * q.unit
+		q, y, err := p.raise(factor, floor, weight, alone == nil)
+		if err != nil {
+			return nil, nil, nil, err
 		}
-		q = newPacked(p, factor, from, weight)
-		y, ok := q.run()
-		if !ok {
-			return nil, nil, nil, errStuck
+		if q == nil {
+			stay(weight, final)
+			continue
 		}
-		who.settle(q, weight, floor, final)
+		settle(weight, floor, final, (q.t-1)*q.unit, 1e-5, func(i int) float64 { return q.y[q.at[i]] })
 		alone, together = q.tidy(y)
 	}
+}
+
+// raise solves the program that has all classes rise from their floors, by their weights.
+// Floors that leave the method too little room are lowered, first by a ten-thousandth; nil:
+// that did not help, which is an error if it is the first.
+func (p *Packing) raise(factor, floor, weight []float64, first bool) (q *packed, y []float64, err error) {
+	q = newPacked(p, factor, nil, weight)
+	for i, columns := range q.columns {
+		if columns == 0 {
+			return nil, nil, fmt.Errorf("solve: class %d has a speed on no type that has GPUs: %w", i, ErrInfeasible)
+		}
+	}
+	unit := q.unit
+	for slack := 0.0; slack < 1e-1; slack = max(1e-4, 10*slack) {
+		from := make([]float64, len(floor)) // the level is counted from -1, so that it is well above 0 where there is little to gain: errors are relative to it
+		for i := range floor {
+			floor[i] *= 1 - slack
+			from[i] = floor[i] - weight[i]*unit
+		}
+		q = newPacked(p, factor, from, weight)
+		if y, ok := q.run(); ok {
+			return q, y, nil
+		}
+		if first {
+			return nil, nil, errStuck
+		}
+	}
+	return nil, nil, nil
 }
 
 // WaterFill is max-min to the end, as Shares.WaterFill, over classes.
@@ -133,19 +205,27 @@ func (w *Entities) weigh(jobs []float64, final []bool) (weight []float64, open b
 	return weight, open
 }
 
-// settle has jobs keep what they have, and finds those that cannot have more: in the
-// centre of the optimal set they, and only they, have multipliers.
-func (w *Entities) settle(q *packed, weight, floor []float64, final []bool) {
+// settle has jobs keep what they have, but for a small part, after all have risen by
+// their weights times so much, and finds those that cannot have more: in the centre of the optimal set they, and
+// only they, have multipliers.
+func settle(weight, floor []float64, final []bool, up, part float64, multiplier func(i int) float64) {
 	most, jobs := 0.0, 0.0
 	for i, v := range weight {
 		if v > 0 {
-			most, jobs = max(most, v*q.y[q.at[i]]), jobs+1
+			most, jobs = max(most, v*multiplier(i)), jobs+1
 		}
 	}
 	for i, v := range weight {
 		if v > 0 {
-			final[i] = v*q.y[q.at[i]] >= min(most, 1e-3/jobs)
-			floor[i] = (floor[i] + v*max(0, q.t-1)*q.unit) * (1 - 1e-5)
+			final[i] = v*multiplier(i) >= min(most, 1e-3/jobs)
+			floor[i] = (floor[i] + v*max(0, up)) * (1 - part)
 		}
+	}
+}
+
+// stay makes those final that were to rise: there is no room for them that the method sees.
+func stay(weight []float64, final []bool) {
+	for i, v := range weight {
+		final[i] = final[i] || v > 0
 	}
 }

@@ -208,3 +208,30 @@ func TestHierarchyOfParts(t *testing.T) {
 		wants(t, "levels", level, 1e-3, c.a, c.b, c.c, c.a)
 	}
 }
+
+// Water filling comes to its end whatever the jobs are, also where floors leave the
+// method hardly any room: nobody has less than all could have alike.
+func TestWaterFillEnds(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 99))
+		s, rate := random(r, 1+r.IntN(120), 1+r.IntN(4))
+		n := len(s.GPUs)
+		level, x, err := s.WaterFill(rate, each(n, 1))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		feasible(t, s, x)
+		least, _, err := s.MaxMin(rate)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if got := slices.Min(level); got < least*(1-2e-3) {
+			t.Errorf("seed %d: somebody has %g, all could have %g", seed, got, least)
+		}
+		who := randomEntities(r, n, func(int) bool { return r.IntN(4) == 0 })
+		if _, x, err = s.Hierarchy(rate, who); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		feasible(t, s, x)
+	}
+}
