@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -18,7 +19,14 @@ type perfFile struct {
 	Pairs    map[string]float64            `yaml:"pairs"`    // "victim/partner" -> factor
 	Stages   map[string][]float64          `yaml:"stages"`   // job model -> time of each stage of an iteration
 	Scale    map[string]map[int]float64    `yaml:"scale"`    // job model -> tasks -> factor
+	Use      map[string]useFile            `yaml:"use"`      // job model -> what it uses of a GPU that it has alone
 	Predict  bool                          `yaml:"predict"`  // estimate the speeds and pairs that are not listed
+}
+
+// useFile is what a job model uses of a GPU, in parts of it.
+type useFile struct {
+	Compute float64 `yaml:"compute"` // SM utilisation
+	Memory  float64 `yaml:"memory"`  // of the memory's bandwidth
 }
 
 // LoadPerf reads a performance table.
@@ -46,7 +54,7 @@ func ReadPerf(path string, data []byte) (*perf.Table, error) {
 // table makes the table of a file.
 func (f *perfFile) table() (*perf.Table, error) {
 	t := &perf.Table{Speed: map[string]map[string]int64{}, Distance: map[string]map[cluster.Level]int64{},
-		Pairs: map[perf.Pair]int64{}, Stages: map[string][]int64{}, Scale: map[string]map[int]int64{}}
+		Pairs: map[perf.Pair]int64{}, Use: map[string]perf.Use{}, Stages: map[string][]int64{}, Scale: map[string]map[int]int64{}}
 	for m, row := range f.Speed {
 		t.Speed[m] = map[string]int64{}
 		for gpu, v := range row {
@@ -96,8 +104,17 @@ func (f *perfFile) table() (*perf.Table, error) {
 			t.Scale[m][n] = millionths(v)
 		}
 	}
-	if err := t.Check(); err != nil || !f.Predict {
-		return t, err
+	for m, u := range f.Use {
+		t.Use[m] = perf.Use{Compute: millionths(u.Compute), Memory: millionths(u.Memory)}
+	}
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	if !f.Predict {
+		if len(f.Use) > 0 {
+			return nil, errors.New("use: pairs are estimated from it; say predict: true, too")
+		}
+		return t, nil
 	}
 	filled, speeds, beside := t.Predict()
 	filled.Speeds, filled.Beside = speeds, beside

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/perf"
 )
 
 // What a table does not list is estimated if it says so, and how far that is off is
@@ -16,5 +18,25 @@ func TestPredictFile(t *testing.T) {
 	filled, err := ReadPerf("f", []byte(text+"predict: true\n"))
 	if err != nil || len(filled.Pairs) <= 5 || !strings.Contains(PerfText(filled), " pairs are estimated, as known ones would be off by 0.00 in the mean") {
 		t.Errorf("%d pairs, %s, %v", len(filled.Pairs), PerfText(filled), err)
+	}
+}
+
+// Pairs of job models that were seen beside nobody are estimated from what they use; it
+// is an error to state that where nothing is estimated, or more than there is of a GPU.
+func TestPredictUse(t *testing.T) {
+	text := "use: {a: {compute: 0.6, memory: 0.7}, b: {compute: 0.5, memory: 0.6}}\n"
+	table, err := ReadPerf("f", []byte(text+"predict: true\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := table.Pairs[perf.Pair{"a", "b"}]; v != 769_231 || !strings.Contains(PerfText(table), "4 pairs are estimated, which nobody can check") ||
+		!strings.Contains(PerfText(table), "of job models known beside nobody: 4 by roofline") {
+		t.Errorf("%d: %s", v, PerfText(table))
+	}
+	for _, c := range [][2]string{{text, "predict: true"}, {"use: {a: {compute: 1.2}}\npredict: true\n", "use of a: compute 1.2"}, {"use: {a: {}}\npredict: true\n", "use of a"},
+		{"use: {a: {sm: 1}}\npredict: true\n", `"sm"`}} {
+		if _, err := ReadPerf("f", []byte(c[0])); err == nil || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%s: %v; want %q", c[0], err, c[1])
+		}
 	}
 }

@@ -267,9 +267,35 @@ func PerfText(t *perf.Table) string {
 		of   perf.Error
 		unit string
 	}{{"speeds", t.Speeds, " of them"}, {"pairs", t.Beside, ""}} {
-		if e.of.Filled > 0 {
+		if e.of.Filled > 0 && e.of.Known == 0 {
+			text += fmt.Sprintf("; %d %s are estimated, which nobody can check: too few are known", e.of.Filled, e.what)
+		} else if e.of.Filled > 0 {
 			text += fmt.Sprintf("; %d %s are estimated, as known ones would be off by %.2f%s in the mean, by less than %.2f in 19 of 20",
 				e.of.Filled, e.what, e.of.Mean, e.unit, e.of.P95)
+		}
+	}
+	return text + waysText(t)
+}
+
+// waysText says in which ways pairs were estimated, and how far each is off.
+func waysText(t *perf.Table) (text string) {
+	for _, c := range []struct {
+		what string
+		of   func(*perf.PairError) *perf.Error
+	}{{"of job models known beside others", func(e *perf.PairError) *perf.Error { return &e.Pairs }},
+		{"of job models known beside nobody", func(e *perf.PairError) *perf.Error { return &e.Models }}} {
+		filled, ways := 0, ""
+		for i := range t.Ways {
+			e := c.of(&t.Ways[i])
+			if filled += e.Filled; e.Filled > 0 || e.Known > 0 {
+				ways += fmt.Sprintf(", %d by %s", e.Filled, t.Ways[i].Way)
+			}
+			if e.Known > 0 {
+				ways += fmt.Sprintf(" (off by %.2f)", e.Mean)
+			}
+		}
+		if filled > 0 {
+			text += "; pairs " + c.what + ": " + ways[2:]
 		}
 	}
 	return text

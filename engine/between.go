@@ -22,11 +22,21 @@ type Pairs interface {
 	Pair(model, beside string) int64
 }
 
+// Estimator is a Pairs that estimates what nobody stated or measured.
+type Estimator interface {
+	// Estimates returns what estimates pairs from those that the table states and
+	// those that were measured, in ppm; false: it is stated, or nobody can say. nil:
+	// nothing is estimated. It depends on nothing else, and must not keep the map.
+	Estimates(measured map[[2]string]int64) func(model, beside string) (ppm int64, ok bool)
+}
+
 // between is what the engine knows of jobs that share a GPU.
 type between struct {
 	table    Pairs               // nil: nobody stated anything
 	believed map[[2]string]int64 // what the table said; looked up only
 	measured map[[2]string]int64 // what was measured instead
+	guessed  map[[2]string]int64 // what is estimated since the last measurement; 0: nothing is; looked up only
+	guess    func(model, beside string) (ppm int64, ok bool)
 }
 
 // tenantOf is how the allocations of a job's shares name it (Alloc.Tenant).
@@ -53,7 +63,35 @@ func (e *Engine) left(j, beside *jobState) int64 {
 	if f, ok := e.between.measured[key]; ok {
 		return min(f, million)
 	}
-	return min(e.between.stated(key), million)
+	return min(e.between.assumed(key), million)
+}
+
+// assumed is what is taken for a pair that nobody measured, in ppm: what is estimated from
+// the others that were, else what the table says.
+func (b *between) assumed(key [2]string) int64 {
+	if len(b.measured) == 0 {
+		return b.stated(key) // with estimates of its own
+	}
+	if b.guessed == nil {
+		if t, ok := b.table.(Estimator); ok {
+			b.guess = t.Estimates(b.measured)
+		}
+		b.guessed = map[[2]string]int64{}
+	}
+	if b.guess == nil {
+		return b.stated(key)
+	}
+	f, ok := b.guessed[key]
+	if !ok {
+		if v, ok := b.guess(key[0], key[1]); ok {
+			f = max(1, v)
+		}
+		b.guessed[key] = f
+	}
+	if f == 0 {
+		return b.stated(key)
+	}
+	return f
 }
 
 // stated is what the table says of a pair, in ppm.

@@ -28,6 +28,20 @@ func (pairs) Beside(_ *cluster.Job, _ string, others []*cluster.Job) int64 {
 
 func (pairs) Slice(_ *cluster.Job, _, _ string, part int64) int64 { return part * 1000 }
 
+// guessed takes pairs that nobody measured to be as bad as the worst that was measured of
+// the job's model.
+type guessed struct{ pairs }
+
+func (guessed) Estimates(measured map[[2]string]int64) func(model, beside string) (int64, bool) {
+	worst := map[string]int64{}
+	for k, v := range measured {
+		if w, ok := worst[k[0]]; !ok || v < w {
+			worst[k[0]] = v
+		}
+	}
+	return func(model, _ string) (int64, bool) { v, ok := worst[model]; return v, ok }
+}
+
 // randomPairs are of three models, and the least speed of jobs that state none.
 func randomPairs(seed uint64) (p pairs, least int64) {
 	p = pairs{}

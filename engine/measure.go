@@ -12,7 +12,7 @@ import (
 // What jobs in shares of one GPU really do to each other is seen in the progress that
 // they report (F-gpulet-interference, online correction): each report of a job beside
 // one other moves what is believed of the pair by a fifth towards what it says, down to
-// half and up to twice of what was stated. A job that stays slower than it accepts has
+// half and up to twice of what was stated or is estimated. A job that stays slower than it accepts has
 // whoever came last leave, and what was measured then counts as it is, so that those
 // two are not put together again.
 
@@ -52,6 +52,7 @@ func (b *between) learn(key [2]string, v int64) {
 		b.measured = map[[2]string]int64{}
 	}
 	b.measured[key] = max(1, v)
+	b.guessed, b.guess = nil, nil // it says something of others, too
 }
 
 // Measured lists what jobs in shares of one GPU were measured to do to each other.
@@ -136,12 +137,12 @@ func (e *Engine) correct(j, o *jobState, part int64) {
 	if key[0] == "" || key[1] == "" {
 		return
 	}
-	stated := e.between.stated(key)
+	assumed := e.between.assumed(key)
 	was, ok := e.between.measured[key]
 	if !ok {
-		was = stated
+		was = assumed
 	}
-	v := min(max(was+(part-was)/5, min(was, stated/2)), max(was, 2*stated))
+	v := min(max(was+(part-was)/5, min(was, assumed/2)), max(was, 2*assumed))
 	if d := v - was; d >= million/100 || -d >= million/100 {
 		e.between.learn(key, v)
 		e.epoch++ // who was kept apart may fit now

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -105,5 +106,36 @@ func TestTooSlowNot(t *testing.T) {
 				t.Errorf("%s: %s", name, got)
 			}
 		}
+	}
+}
+
+// What was measured says something of pairs that were not, in a restored engine, too:
+// whoever is like one that was too slow does not go there. What is stated stays.
+func TestEstimatedPairs(t *testing.T) {
+	var cfg engine.Config
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
+		table, _, _ := (&perf.Table{Pairs: map[perf.Pair]int64{{"a", "x"}: 900_000, {"b", "x"}: 900_000, {"c", "x"}: 300_000, {"c", "y"}: 950_000}}).Predict()
+		c.Speeds = perf.Belief{Model: table}
+		backfill(engine.Skip)(c)
+		cfg = *c
+	})
+	h.want(0, "start 0", submit(sharer(0, "a", 250, 700_000)))
+	h.want(1, "start 1", ev(engine.Started, 0), submit(sharer(1, "y", 250, 0)))
+	h.at(2, ev(engine.Started, 1))
+	h.at(3, tells(0, 400_000))
+	h.want(63, "preempt 1 for 0")
+	h.want(70, "start 1", engine.Event{Type: engine.Stopped, Job: 1, Reason: engine.Preempted})
+	h.at(71, ev(engine.Started, 1))
+	h.at(80, stopped(0, engine.Completed))
+	for _, o := range h.andRestored(cfg) {
+		o.want(90, "start 2", submit(sharer(2, "b", 900, 700_000))) // it would have room beside y, and goes where nobody is
+		if a := o.d.Actions[0].Allocs[0]; a.GPUs != 1 {
+			t.Errorf("b goes to GPU %b", a.GPUs)
+		}
+		o.want(91, "", ev(engine.Started, 2), submit(sharer(3, "b", 250, 700_000)))
+		if w := o.e.Why(3); !strings.Contains(fmt.Sprint(w.Blockers), "it would be at 0.40 of its speed") {
+			t.Errorf("b waits: %+v", w)
+		}
+		o.want(92, "start 4", submit(sharer(4, "c", 250, 700_000)))
 	}
 }

@@ -108,6 +108,9 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	}
 	if among, least := randomPairs(seed); seed%2 == 0 {
 		sc.cfg.Speeds, sc.cfg.Spec.MinSpeed = among, least
+		if seed%4 == 0 {
+			sc.cfg.Speeds = guessed{among}
+		}
 		sc.stimuli = withSpeeds(seed, sc.stimuli, len(g.jobs))
 	}
 	return sc, nil

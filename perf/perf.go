@@ -110,7 +110,13 @@ type Table struct {
 	// at the tasks asked for; missing: linear.
 	Scale map[string]map[int]int64
 
-	Speeds, Beside Error // of what was estimated of Speed and Pairs, if it was
+	// Use is what job models use of a GPU that they have to themselves. Pairs are
+	// estimated from it, too.
+	Use map[string]Use
+
+	Speeds, Beside Error       // of what was estimated of Speed and Pairs, if it was
+	Ways           []PairError `json:",omitempty"` // of the ways to estimate pairs, in the order of PairWays
+	Given          *Table      `json:",omitempty"` // what was stated of a table of which the rest is estimated; nil: nothing is
 }
 
 // Rate returns the product of the factors that apply. It is at least 1 ppm.
@@ -226,6 +232,11 @@ func (t *Table) Check() error {
 			if err := bad("distance of "+m+" at "+l.String(), v); err != nil {
 				return err
 			}
+		}
+	}
+	for m, u := range t.Use { // order does not matter: any bad one will do
+		if min(u.Compute, u.Memory) < 0 || max(u.Compute, u.Memory) > Million || u == (Use{}) {
+			return fmt.Errorf("use of %s: compute %g, memory %g; parts of a GPU are between 0 and 1, and not both 0", m, float64(u.Compute)/Million, float64(u.Memory)/Million)
 		}
 	}
 	for m, stages := range t.Stages { // order does not matter: any bad one will do

@@ -13,6 +13,7 @@ import (
 // is Gavel's estimator (OSDI'20, section 6: a few measurements are a fingerprint, and
 // what the nearest reference job has stands for the rest) with three references
 // instead of one, which is nearer the truth on its own measurements (docs/sharing.md).
+// For pairs there are other ways, too (pairs.go).
 
 // references is how many like job models an estimate is made from.
 const references = 3
@@ -32,8 +33,9 @@ type Error struct {
 
 // Predict fills in, from the job models that are most like them, the speeds on GPU
 // models and the factors of pairs that the table does not list, for job models of
-// which it lists some; entries for "*" stay as they are. It returns a table of its
-// own and how far it is off for speeds, as parts of the true ones, and for pairs.
+// which it lists some, or what they use of a GPU; entries for "*" stay as they are. It
+// returns a table of its own and how far it is off for speeds, as parts of the true ones,
+// and for pairs of job models of which it lists other pairs; Ways says more of these.
 func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
 	c := *t
 	s := newMatrix(false, func(add func(row, column string, v float64)) {
@@ -52,17 +54,36 @@ func (t *Table) Predict() (filled *Table, speeds, pairs Error) {
 	speeds = s.fill(func(row, column string, v float64) {
 		c.Speed[row][column] = ppm(math.Exp(v), 100)
 	}, math.Exp)
-	p := newMatrix(true, func(add func(row, column string, v float64)) {
-		for k, v := range t.Pairs { // order does not matter: likewise
-			if k[0] != "*" && k[1] != "*" {
-				add(k[0], k[1], float64(v)/Million)
+	c.Given, c.Pairs = t, maps.Clone(t.Pairs)
+	if c.Pairs == nil {
+		c.Pairs = map[Pair]int64{}
+	}
+	d := pairsOf(t, nil)
+	e := d.estimates()
+	var by [ways]struct{ pairs, models int }
+	for i, a := range d.names {
+		for k, b := range d.names {
+			if _, listed := t.Pairs[Pair{a, b}]; listed {
+				continue
+			}
+			v, way, ok := e.of(i, k)
+			if !ok {
+				continue
+			}
+			c.Pairs[Pair{a, b}] = ppm(v, 1)
+			if pairs.Filled++; e.fit.met[i] && e.fit.met[k] {
+				by[way].pairs++
+			} else {
+				by[way].models++
 			}
 		}
-	})
-	c.Pairs = maps.Clone(t.Pairs)
-	pairs = p.fill(func(row, column string, v float64) {
-		c.Pairs[Pair{row, column}] = ppm(v, 1)
-	}, nil)
+	}
+	c.Ways = e.errors[:]
+	for w := range c.Ways {
+		c.Ways[w].Pairs.Filled, c.Ways[w].Models.Filled = by[w].pairs, by[w].models
+	}
+	first := &e.errors[e.pairs[0]].Pairs
+	pairs.Known, pairs.Mean, pairs.P95 = first.Known, first.Mean, first.P95
 	return &c, speeds, pairs
 }
 

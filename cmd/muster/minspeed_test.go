@@ -59,3 +59,16 @@ func TestTooSlow(t *testing.T) {
 	d.untilSays(`"index": 1`, "show", "2")
 	d.must("cancel", "1", "2")
 }
+
+// Pairs that nobody measured are estimated from what the two use of a GPU, in a daemon as
+// elsewhere; config check says so.
+func TestMinSpeedEstimated(t *testing.T) {
+	d := shares(t, "1xA100-80GB", "{min_speed: 0.8}\nperformance: {predict: true, use: {h: {compute: 0.5, memory: 0.8}, k: {compute: 0.3, memory: 0.7}, l: {compute: 0.2, memory: 0.1}}}")
+	for _, model := range []string{"h", "k", "l"} {
+		d.must("submit", "--gpus", "0.25", "--model", model, "--", "sleep", "1000")
+	}
+	d.untilSays(`"state": "running"`, "show", "3")
+	d.want(d.must("why", "2"), "it would be at 0.66 of its speed, it asks for 0.8")
+	d.want(d.must("config", "check", filepath.Join(d.dir, "muster.yaml")), "9 by roofline")
+	d.must("cancel", "1", "2", "3")
+}

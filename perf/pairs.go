@@ -1,0 +1,261 @@
+package perf
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Pairs of which nobody knows what they do to each other are estimated in three ways, and
+// of those that can say something the one counts that is the least off where the truth is
+// known and was hidden from it. For a pair of two job models of which other pairs are known
+// a tenth of the pairs is hidden at a time, both directions together; for a job model of
+// which no pair is known all pairs of a tenth of the job models are.
+
+// The ways.
+const (
+	byLike     = iota // from the job models that are most alike (Gavel)
+	byLinear          // by the linear model of gpulet, fitted to the known pairs
+	byRoofline        // by what the two use, added up
+	ways
+)
+
+// PairWays are their names.
+var PairWays = [ways]string{"like models", "linear", "roofline"}
+
+// folds is into how many parts the known pairs are divided to try the ways; enough is
+// how many known pairs the linear model needs; mostTried is how many pairs a way is tried
+// on at most.
+const folds, enough, mostTried = 10, 8, 1500
+
+// PairError is how far one way of estimating pairs is off.
+type PairError struct {
+	Way    string
+	Pairs  Error // of pairs of job models of which other pairs are known
+	Models Error // of pairs with a job model of which none is
+}
+
+// pairEntry is a known pair: what is left of the speed of one job model beside another.
+type pairEntry struct {
+	i, k int
+	v    float64
+}
+
+// pairData is what is known of pairs, by job models in order of their names.
+type pairData struct {
+	names []string
+	list  []pairEntry
+	use   []Use
+	used  []bool // whether the use is known
+}
+
+// pairsOf is what a table and others say; what the others say counts where both do.
+func pairsOf(t *Table, others map[[2]string]int64) *pairData {
+	all := map[Pair]int64{}
+	maps.Copy(all, t.Pairs)
+	for k, v := range others { // order does not matter: it is sorted below
+		all[k] = v
+	}
+	d := &pairData{}
+	var keys []Pair
+	for k := range all { // order does not matter: likewise
+		if k[0] != "*" && k[1] != "*" && k[0] != "" && k[1] != "" {
+			keys = append(keys, k)
+			d.names = append(d.names, k[0], k[1])
+		}
+	}
+	for m := range t.Use { // order does not matter: likewise
+		d.names = append(d.names, m)
+	}
+	d.names = sorted(d.names)
+	sort.Slice(keys, func(a, b int) bool { return slices.Compare(keys[a][:], keys[b][:]) < 0 })
+	for _, k := range keys {
+		i, _ := slices.BinarySearch(d.names, k[0])
+		j, _ := slices.BinarySearch(d.names, k[1])
+		d.list = append(d.list, pairEntry{i, j, min(1, float64(all[k])/Million)})
+	}
+	d.use, d.used = make([]Use, len(d.names)), make([]bool, len(d.names))
+	for i, m := range d.names {
+		d.use[i], d.used[i] = t.Use[m], t.Use[m] != Use{}
+	}
+	return d
+}
+
+// pairFit estimates pairs from what is known.
+type pairFit struct {
+	d      *pairData
+	like   *matrix
+	linear *linearFit // nil: too little is known
+	met    []bool     // by job model: some pair of it is known
+}
+
+func (d *pairData) fit() *pairFit {
+	f := &pairFit{d: d, like: &matrix{rows: d.names, columns: d.names, pairs: true}, met: make([]bool, len(d.names))}
+	for range d.names {
+		row := make([]float64, len(d.names))
+		for k := range row {
+			row[k] = math.NaN()
+		}
+		f.like.at = append(f.like.at, row)
+	}
+	for _, p := range d.list {
+		f.like.at[p.i][p.k] = p.v
+		f.met[p.i], f.met[p.k] = true, true
+	}
+	if len(d.list) >= enough {
+		f.linear = fitLinear(d)
+	}
+	return f
+}
+
+// by estimates a pair in one way; false: that cannot say.
+func (f *pairFit) by(way, i, k int) (v float64, ok bool) {
+	d := f.d
+	switch way {
+	case byLike:
+		return f.like.estimate(i, k)
+	case byLinear:
+		if ok = f.linear != nil && (f.met[i] || d.used[i]) && (f.met[k] || d.used[k]); ok {
+			l := f.linear
+			v = l.weights.At(l.uses[i], l.uses[k], 1, 1) + l.own[i] + l.beside[k]
+		}
+	case byRoofline:
+		if ok = d.used[i] && d.used[k]; ok {
+			v = 1 / Roofline(d.use[i], d.use[k])
+		}
+	}
+	return min(1, max(0, v)), ok
+}
+
+// trial is how far estimates were off.
+type trial []float64
+
+func (t trial) error() (e Error) {
+	if len(t) == 0 {
+		return e
+	}
+	sort.Float64s(t)
+	sum := 0.0
+	for _, v := range t {
+		sum += v
+	}
+	return Error{Known: len(t), Mean: sum / float64(len(t)), P95: t[len(t)*19/20]}
+}
+
+// errors tries each way on what is hidden from it: on pairs of job models of which other
+// pairs are known, and on pairs with one of which none is.
+func (d *pairData) errors() (list [ways]PairError) {
+	var pairs, models [ways]trial
+	step := 1 + (len(d.list)-1)/mostTried
+	for fold := range folds {
+		d.hide(&pairs, step, true, func(p *pairEntry) bool { return (31*min(p.i, p.k)+max(p.i, p.k))%folds == fold })
+		if slices.Contains(d.used, true) { // of a job model of which nothing is known nobody can say anything
+			d.hide(&models, step, false, func(p *pairEntry) bool { return p.i%folds == fold || p.k%folds == fold })
+		}
+	}
+	for w := range list {
+		list[w] = PairError{PairWays[w], pairs[w].error(), models[w].error()}
+	}
+	return list
+}
+
+// hide tries each way on a part of the pairs, every step-th of them: on those of job
+// models that are met without it, or on the others.
+func (d *pairData) hide(to *[ways]trial, step int, met bool, hidden func(*pairEntry) bool) {
+	rest := &pairData{names: d.names, use: d.use, used: d.used}
+	for i := range d.list {
+		if !hidden(&d.list[i]) {
+			rest.list = append(rest.list, d.list[i])
+		}
+	}
+	f := rest.fit()
+	for n := range d.list {
+		p := &d.list[n]
+		if n%step != 0 || !hidden(p) || (f.met[p.i] && f.met[p.k]) != met {
+			continue
+		}
+		for w := range to {
+			if v, ok := f.by(w, p.i, p.k); ok {
+				to[w] = append(to[w], math.Abs(v-p.v))
+			}
+		}
+	}
+}
+
+// best lists the ways, that with the least error first; those that were never tried come
+// last.
+func best(list *[ways]PairError, of func(*PairError) *Error) (order [ways]int) {
+	for w := range order {
+		order[w] = w
+	}
+	slices.SortStableFunc(order[:], func(a, b int) int {
+		x, y := of(&list[a]), of(&list[b])
+		switch {
+		case (x.Known > 0) != (y.Known > 0):
+			return y.Known - x.Known
+		case x.Mean < y.Mean:
+			return -1
+		case x.Mean > y.Mean:
+			return 1
+		}
+		return 0
+	})
+	return order
+}
+
+// estimates are what is estimated of pairs, and how far that is off.
+type estimates struct {
+	fit           *pairFit
+	errors        [ways]PairError
+	pairs, models [ways]int // the ways, the best first
+}
+
+func (d *pairData) estimates() *estimates {
+	e := &estimates{fit: d.fit(), errors: d.errors()}
+	e.pairs = best(&e.errors, func(x *PairError) *Error { return &x.Pairs })
+	e.models = best(&e.errors, func(x *PairError) *Error { return &x.Models })
+	return e
+}
+
+// of estimates a pair, and says in which way; false: nobody can say.
+func (e *estimates) of(i, k int) (v float64, way int, ok bool) {
+	order := &e.models
+	if e.fit.met[i] && e.fit.met[k] {
+		order = &e.pairs
+	}
+	for _, way := range order {
+		if v, ok := e.fit.by(way, i, k); ok {
+			return v, way, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Estimator returns what estimates pairs that the table does not list itself, from those
+// that it lists and those that were measured, in ppm; nil: the table does not predict. What
+// it returns says false of pairs that the table lists, and of those of which nothing is known.
+func (t *Table) Estimator(measured map[[2]string]int64) func(model, beside string) (ppm int64, ok bool) {
+	if t.Given == nil {
+		return nil
+	}
+	d := pairsOf(t.Given, measured)
+	e := d.estimates()
+	return func(model, beside string) (int64, bool) {
+		i, known := slices.BinarySearch(d.names, model)
+		k, too := slices.BinarySearch(d.names, beside)
+		if _, listed := t.Given.Pairs[Pair{model, beside}]; listed || !known || !too {
+			return 0, false
+		}
+		v, _, ok := e.of(i, k)
+		return ppm(v, 1), ok
+	}
+}
+
+// Estimates implements engine.Estimator.
+func (b Belief) Estimates(measured map[[2]string]int64) func(model, beside string) (ppm int64, ok bool) {
+	if t, ok := b.Model.(*Table); ok {
+		return t.Estimator(measured)
+	}
+	return nil
+}
