@@ -190,10 +190,9 @@ func (e *Engine) valueOf(c *compaction, id int32, stays []stay) time.Duration {
 // emptyable lists the nodes whose jobs may all be moved, by what emptying them can gain
 // at most.
 func (e *Engine) emptyable(c *compaction, movers []mover, most int) (list []emptying) {
-	frozen := e.frozenOn()
 	for id, on := range e.byNode(movers) {
 		n := &e.st.nodes[id]
-		if len(on) == 0 || len(on) != len(c.stays[id]) || len(on) > most || !n.indexed || len(n.stopping) > 0 || frozen[id] {
+		if len(on) == 0 || len(on) != len(c.stays[id]) || len(on) > most || !n.indexed || len(n.stopping) > 0 || n.frozen > 0 {
 			continue
 		}
 		x, mark := emptying{node: int32(id)}, e.st.mark()
@@ -212,20 +211,6 @@ func (e *Engine) emptyable(c *compaction, movers []mover, most int) (list []empt
 	}
 	slices.SortStableFunc(list, func(a, b emptying) int { return cmp.Compare(b.top-b.cost, a.top-a.cost) })
 	return list
-}
-
-// frozenOn marks the nodes on which memory of suspended jobs is.
-func (e *Engine) frozenOn() []bool {
-	on := make([]bool, len(e.st.nodes))
-	for _, j := range e.jobs {
-		if j == nil {
-			continue
-		}
-		for i := range j.frozen {
-			on[j.frozen[i].Node] = true
-		}
-	}
-	return on
 }
 
 // nodesLeft lists the nodes on which some jobs are, in order.

@@ -11,6 +11,9 @@ import (
 
 // checkIndexes recomputes the classes' buckets and counts.
 func (e *Engine) checkIndexes() error {
+	if err := e.checkFrozen(); err != nil {
+		return err
+	}
 	var capacity cluster.Milli
 	for ci := range e.st.classes {
 		c := &e.st.classes[ci]
@@ -538,6 +541,28 @@ func (e *Engine) checkTenants() error {
 			if v := e.speedAmong(j, e.company(n, int(t.device), j)...); v < e.minSpeed(j) {
 				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.spec.ID, v, t.device, e.minSpeed(j))
 			}
+		}
+	}
+	return nil
+}
+
+// checkFrozen recounts on which nodes memory of suspended jobs is.
+func (e *Engine) checkFrozen() error {
+	n := make([]int32, len(e.st.nodes))
+	for _, j := range e.jobs {
+		if j == nil || j.frozen == nil {
+			continue
+		}
+		if j.state == Done {
+			return fmt.Errorf("job %d is over and has memory somewhere", j.spec.ID)
+		}
+		for i := range j.frozen {
+			n[j.frozen[i].Node]++
+		}
+	}
+	for id := range n {
+		if n[id] != e.st.nodes[id].frozen {
+			return fmt.Errorf("node %d: memory of %d allocations of suspended jobs, counted %d", id, n[id], e.st.nodes[id].frozen)
 		}
 	}
 	return nil

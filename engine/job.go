@@ -212,24 +212,38 @@ func (j *jobState) thaw() {
 
 // wake is what a suspended job goes on with where it starts: with what it has in
 // memory, or elsewhere from its last checkpoint.
-func (j *jobState) wake() {
+func (e *Engine) wake(j *jobState) {
 	switch {
 	case j.frozen == nil:
 		j.warm = false
 	case SameDevices(j.frozen, j.allocs):
-		j.done, j.frozen, j.asleep = max(j.done, j.asleep), nil, 0
+		j.done = max(j.done, j.asleep)
+		e.freeze(j, nil, 0)
 	default:
 		j.warm = false
-		j.forget()
+		e.loseMemory(j)
 	}
 }
 
-// forget is the loss of what a suspended job had in memory.
-func (j *jobState) forget() {
+// loseMemory is the loss of what a suspended job had in memory.
+func (e *Engine) loseMemory(j *jobState) {
 	if j.frozen != nil {
 		j.done = max(j.done, j.asleep)
-		j.done, j.home, j.frozen, j.asleep = j.done-j.unsavedAt(0), nil, nil, 0
+		j.done, j.home = j.done-j.unsavedAt(0), nil
+		e.freeze(j, nil, 0)
 	}
+}
+
+// freeze notes where the memory of a suspended job is and how much useful work is in it;
+// nil: it has none any more. Nodes count who has memory there.
+func (e *Engine) freeze(j *jobState, at []Alloc, work time.Duration) {
+	for i := range j.frozen {
+		e.st.nodes[j.frozen[i].Node].frozen--
+	}
+	for i := range at {
+		e.st.nodes[at[i].Node].frozen++
+	}
+	j.frozen, j.asleep = at, work
 }
 
 // lostAt is the device time that stopping the job wastes, in milli-GPU times

@@ -42,6 +42,7 @@ type nodeState struct {
 	ram      cluster.MiB   // free
 	devs     []device
 	stopping []cluster.JobID // jobs that still hold devices here physically
+	frozen   int32           // allocations here whose jobs are suspended and have their memory here
 	split    bool            // its NVLink domains are islands inside it
 	nvlink   int32           // domain ids; equal ids are near
 	rack     int32

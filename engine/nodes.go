@@ -77,6 +77,9 @@ func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
 // loseHomes forgets what suspended jobs had on a node: they start again from
 // their last checkpoint, anywhere.
 func (e *Engine) loseHomes(id int32) {
+	if e.st.nodes[id].frozen == 0 {
+		return
+	}
 	for _, j := range e.jobs {
 		if j == nil || !slices.ContainsFunc(j.frozen, func(a Alloc) bool { return a.Node == id }) {
 			continue
@@ -84,7 +87,7 @@ func (e *Engine) loseHomes(id int32) {
 		e.touch(j)
 		was := j.eligible // also without a home, which it gave up with a placement that was taken back
 		e.dequeue(j)
-		j.forget()
+		e.loseMemory(j)
 		if was {
 			e.lineUp(j)
 		}

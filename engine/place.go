@@ -329,7 +329,7 @@ func (e *Engine) start(j *jobState) {
 		j.waited = false
 	}
 	j.state = Starting
-	j.wake()
+	e.wake(j)
 	j.started, j.acc, j.rate = e.now, e.now, 0
 	j.nextKey = 0 // timers of an earlier run are void
 	j.among, j.slow = nil, 0

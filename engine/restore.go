@@ -203,10 +203,11 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 		j.home = nil
 	}
 	j.warm = r.Warm
-	if j.frozen, j.asleep = inName(j, r.Frozen), r.Asleep; r.Frozen == nil && j.home != nil {
-		j.frozen, j.asleep = j.home, j.done
-	} else if !e.validAllocs(r.Frozen, false) {
-		j.frozen, j.asleep = nil, 0
+	switch {
+	case r.Frozen == nil && j.home != nil:
+		e.freeze(j, j.home, j.done)
+	case e.validAllocs(r.Frozen, false):
+		e.freeze(j, inName(j, r.Frozen), r.Asleep)
 	}
 	switch {
 	case j.state == Pending && err != nil:
@@ -284,7 +285,8 @@ func (e *Engine) resumeLost(j *jobState) {
 		}
 	}
 	j.state, j.since, j.hungry, j.rate, j.demoted = Pending, e.now, cluster.Never, 0, false
-	j.done, j.frozen, j.asleep = j.saved, nil, 0
+	j.done = j.saved
+	e.freeze(j, nil, 0)
 	e.admit(j)
 }
 

@@ -158,6 +158,7 @@ func (e *Engine) finish(j *jobState, reason StopReason) {
 	}
 	e.touch(j)
 	e.dropDest(j)
+	e.freeze(j, nil, 0)
 	e.withdraw(j)
 	e.replan()
 	j.state, j.reason, j.ended, j.parked = Done, reason, e.now, NotParked
@@ -220,7 +221,7 @@ func (e *Engine) comeBack(j *jobState, reason StopReason, home, dest []Alloc) {
 			return
 		}
 		if j.home = home; home != nil {
-			j.frozen, j.asleep = home, j.done
+			e.freeze(j, home, j.done)
 		}
 		e.requeue(j)
 		e.land(j, dest)
