@@ -28,10 +28,12 @@ type Move struct {
 	GPUs    int      `json:"gpus"`
 	From    []string `json:"from" doc:"Nodes"`
 	To      []string `json:"to" doc:"Nodes; its GPUs there are booked before it stops"`
+	After   []int    `json:"after,omitempty" doc:"Jobs that leave these GPUs for it: it starts there when they have"`
 	Stop    Duration `json:"stop" doc:"Until it has left: what a checkpoint takes"`
+	Wait    Duration `json:"wait,omitempty" doc:"Until those that leave for it have left"`
 	Restart Duration `json:"restart" doc:"Until it computes again"`
 	Lost    Duration `json:"lost" doc:"Work since its last checkpoint, where it writes none when it leaves"`
-	Cost    float64  `json:"cost" doc:"GPU-seconds: its GPUs times the three"`
+	Cost    float64  `json:"cost" doc:"GPU-seconds: its GPUs times the longer of stop and wait, the restart and what is lost"`
 }
 
 // MovesRequest asks for moves to be made.

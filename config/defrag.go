@@ -12,6 +12,7 @@ type defragFile struct {
 	Mode    string   `yaml:"mode"`
 	Moves   int      `yaml:"moves"`
 	PerHour int      `yaml:"per_hour"`
+	Chain   int      `yaml:"chain"`
 	Every   Duration `yaml:"every"`
 	Horizon Duration `yaml:"horizon"`
 }
@@ -29,12 +30,12 @@ func (f *defragFile) defrag() (*engine.Defrag, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("mode: %w", err)
-	case f.Moves < 0 || f.PerHour < 0 || f.Every < 0 || f.Horizon < 0:
-		return nil, fmt.Errorf("moves, per_hour, every and horizon are not below 0")
+	case f.Moves < 0 || f.PerHour < 0 || f.Chain < 0 || f.Every < 0 || f.Horizon < 0:
+		return nil, fmt.Errorf("moves, per_hour, chain, every and horizon are not below 0")
 	case f.Every > 0 && time.Duration(f.Every) < time.Second:
 		return nil, fmt.Errorf("every: %s; a second is the shortest", cluster.FormatDuration(time.Duration(f.Every)))
 	case d != nil:
-		d.Moves, d.PerHour, d.Every, d.Horizon = f.Moves, f.PerHour, time.Duration(f.Every), time.Duration(f.Horizon)
+		d.Moves, d.PerHour, d.Chain, d.Every, d.Horizon = f.Moves, f.PerHour, f.Chain, time.Duration(f.Every), time.Duration(f.Horizon)
 	}
 	return d, nil
 }
@@ -45,6 +46,7 @@ func defragText(d *engine.Defrag) string {
 	if d != nil {
 		w.number("moves", int64(d.Moves))
 		w.number("per_hour", int64(d.PerHour))
+		w.number("chain", int64(d.Chain))
 		for _, s := range []struct {
 			name string
 			d    time.Duration

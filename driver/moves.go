@@ -37,7 +37,10 @@ func Moves(list []engine.Moves, number func(cluster.JobID) int) []api.Moves {
 		for k := range p.Moves {
 			x := &p.Moves[k]
 			v.Moves = append(v.Moves, api.Move{Job: number(x.Job), Name: x.Name, GPUs: x.GPUs, From: x.From, To: x.To, Stop: api.Duration(x.Stop), Restart: api.Duration(x.Restart),
-				Lost: api.Duration(x.Lost), Cost: x.Cost.Seconds()})
+				Lost: api.Duration(x.Lost), Wait: api.Duration(x.Wait), Cost: x.Cost.Seconds()})
+			for _, id := range x.After {
+				v.Moves[k].After = append(v.Moves[k].After, number(id))
+			}
 		}
 		out = append(out, v)
 	}

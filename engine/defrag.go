@@ -29,6 +29,10 @@ type Defrag struct {
 	Moves int `json:"moves,omitempty"`
 	// PerHour bounds how often one job is moved within an hour; 0: 2.
 	PerHour int `json:"per_hour,omitempty"`
+	// Chain bounds the links of a chain of moves, in which each goes where the next one
+	// was; 0: 3, which is enough to put together any part of a node of 8 GPUs where sizes
+	// are powers of two; 1: nobody moves for one that moves.
+	Chain int `json:"chain,omitempty"`
 	// Every is how often moves are looked for where Auto is set; 0: 5 minutes.
 	Every time.Duration `json:"every,omitempty"`
 	// Horizon bounds the wait that moves are believed to save, and is what they
@@ -60,23 +64,25 @@ func (d *Defrag) String() string {
 
 // withDefaults fills in what is not stated.
 func (d Defrag) withDefaults() Defrag {
-	d.Moves, d.PerHour = cmp.Or(d.Moves, 4), cmp.Or(d.PerHour, 2)
+	d.Moves, d.PerHour, d.Chain = cmp.Or(d.Moves, 4), cmp.Or(d.PerHour, 2), cmp.Or(d.Chain, 3)
 	d.Every, d.Horizon = cmp.Or(d.Every, 5*time.Minute), cmp.Or(d.Horizon, 24*time.Hour)
 	return d
 }
 
 // Move is one job that goes elsewhere. Its cost is what its GPUs do not compute
-// meanwhile: GPUs x (Stop + Restart + Lost).
+// meanwhile: GPUs x (the longer of Stop and Wait + Restart + Lost).
 type Move struct {
-	Job     cluster.JobID `json:"job"`
-	Name    string        `json:"name,omitempty"`
-	GPUs    int           `json:"gpus"`
-	From    []string      `json:"from"`    // nodes; with their GPUs where they have islands
-	To      []string      `json:"to"`      // nodes
-	Stop    time.Duration `json:"stop"`    // until it has left: what a checkpoint takes
-	Restart time.Duration `json:"restart"` // until it computes again
-	Lost    time.Duration `json:"lost"`    // work since its last checkpoint, where it writes none when it leaves
-	Cost    time.Duration `json:"cost"`    // GPU time
+	Job     cluster.JobID   `json:"job"`
+	Name    string          `json:"name,omitempty"`
+	GPUs    int             `json:"gpus"`
+	From    []string        `json:"from"`            // nodes; with their GPUs where they have islands
+	To      []string        `json:"to"`              // nodes
+	After   []cluster.JobID `json:"after,omitempty"` // who has part of that, and leaves it for it
+	Stop    time.Duration   `json:"stop"`            // until it has left: what a checkpoint takes
+	Wait    time.Duration   `json:"wait,omitempty"`  // until those have left
+	Restart time.Duration   `json:"restart"`         // until it computes again
+	Lost    time.Duration   `json:"lost"`            // work since its last checkpoint, where it writes none when it leaves
+	Cost    time.Duration   `json:"cost"`            // GPU time
 }
 
 // Moves is what would let one waiting job start, or empty a node, or why nothing does.
@@ -328,6 +334,7 @@ func (e *Engine) describe(m *Moves, way *relocation) {
 	for i := range way.movers {
 		x := &way.movers[i]
 		m.Moves = append(m.Moves, e.moveOf(x))
+		m.Moves[i].After, m.Moves[i].Wait = way.behind(x), x.wait
 		m.Cost += x.cost
 		m.Start = max(m.Start, e.now.Add(x.stop))
 	}
@@ -367,7 +374,11 @@ func (m *Moves) String() string {
 	var list []string
 	for i := range m.Moves {
 		x := &m.Moves[i]
-		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s", x.Job, gpuText(x.GPUs), strings.Join(x.From, ","), strings.Join(x.To, ",")))
+		after := ""
+		for k, id := range x.After {
+			after += fmt.Sprintf("%s %d", []string{", after job", " and"}[min(k, 1)], id)
+		}
+		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s%s", x.Job, gpuText(x.GPUs), strings.Join(x.From, ","), strings.Join(x.To, ","), after))
 	}
 	text := fmt.Sprintf("%s; costs %s of GPU time", strings.Join(list, ", "), gpuTime(m.Cost))
 	switch {

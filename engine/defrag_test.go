@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -132,6 +133,102 @@ func TestDefragMoves(t *testing.T) {
 		}
 		o.want(11, "", ev(engine.Started, 0), ev(engine.Started, 6))
 		o.want(12, "start 7", stopped(4, engine.Completed))
+	}
+}
+
+// crumbled is 4 nodes of 4 GPUs, of each of which one is free: jobs 3i (two GPUs) and 3i+1
+// (one) are on the node i+1. For job 12, which needs four, job 0 goes to where job 4 was.
+func crumbled(t *testing.T, cfg *engine.Config, d engine.Defrag) *hand {
+	t.Helper()
+	h := newHand(t, "4x4xT4", "fifo", func(c *engine.Config) { defragments(d)(c); *cfg = *c })
+	var evs, begun, over []engine.Event
+	for id := range 12 {
+		evs, begun = append(evs, submit(job(id, []int{2, 1, 1}[id%3], 36000, costing(20)))), append(begun, ev(engine.Started, id))
+		if id%3 == 2 {
+			over = append(over, stopped(id, engine.Completed))
+		}
+	}
+	h.at(0, evs...)
+	h.want(1, "", begun...)
+	h.want(2, "", over...)
+	h.want(3, "", submit(job(12, 4, 600)))
+	return h
+}
+
+// A chain: job 0 leaves n1 for n2, where job 4 was, which goes to n3; job 1 goes to n4. Everybody
+// is told at once, and job 0 starts when job 4 has left, however early it has left itself.
+func TestDefragChain(t *testing.T) {
+	var cfg engine.Config
+	h := crumbled(t, &cfg, engine.Defrag{})
+	if m := h.plan(cfg, 12); movesText(&m) != "0 n1>n2, 1 n1>n3, 4 n2>n4" || !slices.Equal(m.Moves[0].After, []cluster.JobID{4}) || m.Moves[0].Wait != seconds(10) || m.Cost != 80*time.Second || len(m.Moves[2].After) > 0 {
+		t.Fatalf("%+v", m)
+	}
+	short := cfg
+	short.Defrag = &engine.Defrag{Chain: 1}
+	if m := h.plan(short, 12); len(m.Moves) > 0 {
+		t.Fatalf("nobody moves for one that moves: %+v", m)
+	}
+	h.want(4, "preempt 0 for 12, preempt 1 for 12, preempt 4 for 12", askAll)
+	if text := h.e.Moved()[0].String(); !strings.Contains(text, "job 0 (2 GPUs) from n1 to n2, after job 4, ") {
+		t.Error(text)
+	}
+	h.want(5, "", stopped(0, engine.Preempted))
+	for _, o := range h.andRestored(cfg) {
+		o.want(6, "start 1, start 12", stopped(1, engine.Preempted))
+		for _, p := range o.andRestored(cfg) {
+			p.want(7, "start 4, start 0", stopped(4, engine.Preempted))
+			for id, node := range map[int]int32{0: 1, 1: 2, 4: 3, 12: 0} {
+				if r := p.e.Record(cluster.JobID(id)).Allocs; len(r) != 1 || r[0].Node != node {
+					t.Errorf("job %d is on %+v", id, r)
+				}
+			}
+		}
+	}
+}
+
+// What a job does not compute while it waits for another is part of what its move costs.
+func TestDefragChainWait(t *testing.T) {
+	var cfg engine.Config
+	h := crumbled(t, &cfg, engine.Defrag{})
+	slow := engine.Event{Type: engine.Progress, Switch: engine.SwitchCost{Save: seconds(30)}} // of those of one GPU: they take longer to leave
+	var evs []engine.Event
+	for _, id := range []cluster.JobID{1, 4, 7, 10} {
+		slow.Job = id
+		evs = append(evs, slow)
+	}
+	h.want(4, "", evs...)
+	m := h.plan(cfg, 12)
+	if len(m.Moves) != 3 || m.Moves[0].Stop != seconds(10) || m.Moves[0].Wait != seconds(30) || m.Moves[0].Cost != 2*seconds(30+10) {
+		t.Fatalf("%+v", m)
+	}
+}
+
+// What may come between in a chain: nobody is lost, who has no place waits in line, and who
+// waits for another that fails to write its checkpoint waits until it is gone.
+func TestDefragChainInterrupted(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		first engine.Event
+		last  engine.Event
+		want  string // at 10
+	}{
+		{"no checkpoint", engine.Event{}, stopped(4, engine.Failed), "start 0"},
+		{"the one that makes room is cancelled", ev(engine.Cancelled, 4), stopped(4, engine.WasCancelled), "start 0"},
+		{"it ends", engine.Event{}, stopped(4, engine.Completed), "start 0"},
+		{"the one that waits is cancelled", ev(engine.Cancelled, 0), stopped(4, engine.Preempted), "start 4"},
+		{"the gang is cancelled", ev(engine.Cancelled, 12), stopped(4, engine.Preempted), "start 4, start 0"},
+		{"where the last goes is lost", engine.Event{Type: engine.NodeDown, Node: "n4"}, stopped(4, engine.Preempted), "start 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var cfg engine.Config
+			h := crumbled(t, &cfg, engine.Defrag{})
+			h.want(4, "preempt 0 for 12, preempt 1 for 12, preempt 4 for 12", askAll)
+			h.want(5, "start 1, start 12", stopped(0, engine.Preempted), stopped(1, engine.Preempted))
+			h.at(6, c.first)
+			for _, o := range h.andRestored(cfg) {
+				o.want(10, c.want, c.last)
+			}
+		})
 	}
 }
 

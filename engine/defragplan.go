@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -21,6 +22,8 @@ type mover struct {
 	lost time.Duration // work
 	cost time.Duration // GPU time
 	dest []Alloc       // where it goes
+	wait time.Duration // from now until those who have that have left it
+	link int           // 0: it moves for the gang; else for one that moves, of the link before
 }
 
 // relocation is a way to let a gang start.
@@ -43,7 +46,7 @@ const (
 )
 
 // findMoves returns the cheapest way to let the job start, or says why there is none.
-func (e *Engine) findMoves(j *jobState, s *shape) (best *relocation, text string) {
+func (e *Engine) findMoves(j *jobState, s *shape) (way *relocation, text string) {
 	d := &e.defrag
 	left := d.Moves - len(d.movers)
 	if left <= 0 {
@@ -53,20 +56,27 @@ func (e *Engine) findMoves(j *jobState, s *shape) (best *relocation, text string
 	if len(movers) == 0 {
 		return nil, "no running job may be moved" + kept
 	}
+	h := &hunt{j: j, s: s, movers: movers, most: left, work: chainWork}
 	blocks := e.blocks(s, movers)
-	for i := range blocks[:min(len(blocks), mostBlocks)] {
-		b := &blocks[i]
-		if best != nil && b.least > best.cost {
-			break
-		}
-		if way := e.vacate(j, s, b, left, best); way != nil {
-			best = way
-		}
+	e.vacateAny(h, blocks)
+	if h.deep = d.Chain - 1; h.deep > 0 && left > 1 { // chains that cost less, or where there is nothing else
+		e.vacateAny(h, blocks)
 	}
-	if best == nil {
+	if h.best == nil {
 		return nil, "no moves make room: those who could leave find no room elsewhere, or are too few" + kept
 	}
-	return best, ""
+	return h.best, ""
+}
+
+// vacateAny looks for the cheapest way among blocks.
+func (e *Engine) vacateAny(h *hunt, blocks []block) {
+	for i := range blocks[:min(len(blocks), mostBlocks)] {
+		b := &blocks[i]
+		if h.best != nil && b.least > h.best.cost {
+			break
+		}
+		e.vacate(h, b)
+	}
 }
 
 // movable lists the running jobs of a tier or a lower one that may be moved, by number,
@@ -261,67 +271,74 @@ func (e *Engine) cheapest(movers []mover, d Domain, gpus int) (cost time.Duratio
 	return best[gpus], from[gpus]
 }
 
-// vacate returns the cheapest way to have the gang in a block, if it costs less than
-// the best one so far.
-func (e *Engine) vacate(j *jobState, s *shape, b *block, most int, best *relocation) *relocation {
+// vacate looks for the cheapest way to have the gang in a block, if it costs less than the
+// best one so far.
+func (e *Engine) vacate(h *hunt, b *block) {
 	if _, _, ok := b.single(); ok && len(b.movers) <= exactMovers {
-		return e.vacateExactly(j, s, b, most, best)
+		for _, c := range e.choices(h.s.gpus, b, h.most, false) { // the cheapest first
+			if !h.better(c.cost, len(c.who)) {
+				return
+			}
+			e.tryMoves(h, b.Domain, c.who)
+		}
+		return
 	}
 	movers := slices.Clone(b.movers)
 	for range exactMovers { // without whom there was no room for elsewhere
-		chosen := e.chooseNodes(s, b, movers, most)
+		chosen, before := e.chooseNodes(h.s, b, movers, h.most), h.best
 		if len(chosen) == 0 {
-			return nil
+			return
 		}
-		way, stuck := e.tryMoves(j, s, b.Domain, chosen)
-		if way != nil && (best == nil || way.cost < best.cost) {
-			return way
-		}
-		if way != nil || stuck == nil {
-			return nil
+		stuck := e.tryMoves(h, b.Domain, chosen)
+		if stuck == nil || h.best != before {
+			return
 		}
 		movers = slices.DeleteFunc(movers, func(m mover) bool { return m.j == stuck })
 	}
-	return nil
 }
 
-// vacateExactly tries every choice of those who may leave, the cheapest first.
-func (e *Engine) vacateExactly(j *jobState, s *shape, b *block, most int, best *relocation) *relocation {
-	type choice struct {
-		mask int
-		cost time.Duration
-		n    int
-	}
-	var list []choice
+// choice is jobs that may leave a block together.
+type choice struct {
+	who  []mover
+	cost time.Duration
+}
+
+// choices lists who may leave a block within one node so that there are so many GPUs,
+// at most so many jobs, the cheapest first; least: nobody of them in vain.
+func (e *Engine) choices(gpus int, b *block, most int, least bool) (list []choice) {
 	at, _, _ := b.single()
 	free := e.st.nodes[at].freeOn(b.devices(&e.st.nodes[at]))
+	held := make([]int, len(b.movers))
+	for i := range b.movers {
+		held[i] = e.gpusIn(b.movers[i].j, b.Domain)
+	}
 	for mask := 1; mask < 1<<len(b.movers); mask++ {
-		c, room := choice{mask: mask}, free
+		c, room, smallest := choice{}, free, gpus
 		for i := range b.movers {
 			if mask>>i&1 == 1 {
-				c.cost, c.n, room = c.cost+b.movers[i].cost, c.n+1, room+e.gpusIn(b.movers[i].j, b.Domain)
+				c.cost, room, smallest = c.cost+b.movers[i].cost, room+held[i], min(smallest, held[i])
 			}
 		}
-		if c.n <= most && room >= s.gpus {
-			list = append(list, c)
+		n := bits.OnesCount(uint(mask))
+		if n > most || room < gpus || least && room-smallest >= gpus {
+			continue
 		}
-	}
-	slices.SortStableFunc(list, func(x, y choice) int { return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(x.n, y.n)) })
-	for _, c := range list {
-		if best != nil && (c.cost > best.cost || c.cost == best.cost && c.n >= len(best.movers)) {
-			return nil
-		}
-		var chosen []mover
+		c.who = make([]mover, 0, n)
 		for i := range b.movers {
-			if c.mask>>i&1 == 1 {
-				chosen = append(chosen, b.movers[i])
+			if mask>>i&1 == 1 {
+				c.who = append(c.who, b.movers[i])
 			}
 		}
-		if way, _ := e.tryMoves(j, s, b.Domain, chosen); way != nil {
-			return way
-		}
+		list = append(list, c)
 	}
-	return nil
+	sortChoices(list)
+	return list
+}
+
+func sortChoices(list []choice) {
+	slices.SortStableFunc(list, func(x, y choice) int {
+		return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(len(x.who), len(y.who)))
+	})
 }
 
 // chooseNodes chooses who leaves a block, so many at most: task by task where the next
@@ -398,43 +415,28 @@ func (e *Engine) nextTask(gpus int, id int32, d Domain, extra int, movers []move
 	return cost, who
 }
 
-// tryMoves places the gang in a block that some jobs leave, and them elsewhere. The
-// books are as before when it returns. Who finds no room is stuck.
-func (e *Engine) tryMoves(j *jobState, s *shape, d Domain, chosen []mover) (found *relocation, stuck *jobState) {
-	mark, spent := e.st.mark(), 0
-	way := &relocation{movers: slices.Clone(chosen)}
-	defer func() {
-		e.st.rollback(mark)
-		if spent > 0 {
-			e.holdSlack(j, way.allocs, -1)
-		}
-		for i := range max(0, spent-1) {
-			e.holdSlack(way.movers[i].j, way.movers[i].dest, -1)
-		}
-	}()
+// tryMoves places the gang in a block that some jobs leave, and them elsewhere, and notes
+// that if it is the best way so far. The books are as before when it returns. Who finds
+// no room is stuck.
+func (e *Engine) tryMoves(h *hunt, d Domain, chosen []mover) (stuck *jobState) {
+	mark := e.st.mark()
+	defer e.st.rollback(mark)
 	for i := range chosen {
 		for k := range chosen[i].j.allocs {
 			e.st.release(&chosen[i].j.allocs[k])
 		}
-		way.cost += chosen[i].cost
 	}
-	e.constrain(j)
-	allocs, ok := e.placeWithin(j, s, s.min, d, nil)
+	e.constrain(h.j)
+	allocs, ok := e.placeWithin(h.j, h.s, h.s.min, d, nil)
 	if !ok {
-		return nil, nil
+		return nil
 	}
-	way.allocs, spent = slices.Clone(allocs), 1
-	e.holdSlack(j, way.allocs, 1)
-	largestFirst(way.movers)
-	for i := range way.movers {
-		m := &way.movers[i]
-		if m.dest, ok = e.destination(m.j); !ok {
-			return nil, m.j
-		}
-		e.holdSlack(m.j, m.dest, 1)
-		spent++
-	}
-	return way, nil
+	allocs = slices.Clone(allocs)
+	e.holdSlack(h.j, allocs, 1)
+	defer e.holdSlack(h.j, allocs, -1)
+	todo := slices.Clone(chosen)
+	largestFirst(todo)
+	return e.settle(h, allocs, nil, todo)
 }
 
 func largestFirst(movers []mover) {

@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,11 +12,12 @@ import (
 )
 
 // dumbMoves finds the cheapest moves by trying everything: each node for the gang, each
-// set of jobs there, each place for each of them (nobody moves for one that moves). free is by node; jobs are those that may be
-// moved.
+// set of jobs – with chains anywhere, else on that node only –, each place for each of them. free is by node;
+// jobs are those that may be moved.
 type dumbMoves struct {
-	free []int
-	jobs []dumbMover
+	free   []int
+	jobs   []dumbMover
+	chains bool
 }
 
 type dumbMover struct {
@@ -31,7 +34,7 @@ func (d *dumbMoves) cheapest(gang, most int) time.Duration {
 			cost, n, inside := time.Duration(0), 0, true
 			for i := range d.jobs {
 				if mask>>i&1 == 1 {
-					inside = inside && d.jobs[i].node == node
+					inside = inside && (d.chains || d.jobs[i].node == node)
 					free[d.jobs[i].node] += d.jobs[i].gpus
 					cost, n = cost+d.jobs[i].cost, n+1
 				}
@@ -68,71 +71,145 @@ func (d *dumbMoves) fits(free []int, mask, from int) bool {
 	return true
 }
 
-// The planner finds moves where there are any, and none are cheaper: on 2,000 random
-// clusters against a search through everything. Sizes are powers of two, for which
-// placing the largest first, each where it fits, misses nothing.
-func TestDefragCheapest(t *testing.T) {
-	found, none := 0, 0
-	for seed := range uint64(2000) {
-		r := rand.New(rand.NewPCG(seed, 3))
-		var cfg engine.Config
-		most := 3 + r.IntN(4)
-		h := newHand(t, pick(r, "2x4xT4", "3x4xT4", "4x4xT4", "3x8xT4"), "fifo", func(c *engine.Config) {
-			c.Defrag = &engine.Defrag{Moves: most}
-			cfg = *c
-		})
-		nodes := len(h.e.Nodes())
-		per := h.e.Nodes()[0].GPUs
-		d := dumbMoves{free: make([]int, nodes)}
-		var first, begun, over []engine.Event
-		id := 0
-		for range nodes * per { // jobs fill node after node; some of them end then
-			j := job(id, pick(r, 1, 1, 2, 2, 4), 36000, costing(2*(1+r.IntN(30))))
-			j.NoRequeue = chance(r, 20)
-			first, begun = append(first, submit(j)), append(begun, ev(engine.Started, id))
-			id++
-		}
-		h.at(0, first...)
-		for i := range d.free {
-			d.free[i] = per
-		}
-		for i := range id {
-			rec := h.e.Record(cluster.JobID(i))
-			if rec.State == engine.Pending {
-				over = append(over, ev(engine.Cancelled, i))
-				continue
-			}
-			if chance(r, 35) {
-				over = append(over, stopped(i, engine.Completed))
-				continue
-			}
-			gpus, node := rec.Spec.GPUs(), int(rec.Allocs[0].Node)
-			d.free[node] -= gpus
-			if !rec.Spec.NoRequeue {
-				d.jobs = append(d.jobs, dumbMover{node, gpus, time.Duration(gpus) * (rec.Spec.Checkpoint.Cost + rec.Spec.Checkpoint.Restart)})
-			}
-		}
-		if len(d.jobs) > 14 {
+// buddies are sizes that are powers of two.
+var buddies = []int{1, 1, 2, 2, 4}
+
+// dumbWorld is a random cluster with jobs of some sizes, of which so many in a
+// hundred are over (50: of those of one GPU, so that room is in small parts), and so many not to be moved.
+func dumbWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag, sizes []int, pinned, ended int, specs ...string) (h *hand, cfg engine.Config, d dumbMoves, jobs int) {
+	h = newHand(t, pick(r, specs...), "fifo", func(c *engine.Config) {
+		c.Defrag = &defrag
+		cfg = *c
+	})
+	d.free = make([]int, len(h.e.Nodes()))
+	per := h.e.Nodes()[0].GPUs
+	var first, begun, over []engine.Event
+	for jobs = range len(d.free) * per { // they fill node after node; some of them end then
+		j := job(jobs, pick(r, sizes...), 36000)
+		j.Checkpoint = cluster.Checkpoint{Cost: seconds(2), Restart: seconds(1 + r.IntN(60))} // they leave at once: nobody waits
+		j.NoRequeue = chance(r, pinned)
+		first, begun = append(first, submit(j)), append(begun, ev(engine.Started, jobs))
+	}
+	jobs++
+	h.at(0, first...)
+	for i := range d.free {
+		d.free[i] = per
+	}
+	for i := range jobs {
+		rec := h.e.Record(cluster.JobID(i))
+		if rec.State == engine.Pending {
+			over = append(over, ev(engine.Cancelled, i))
 			continue
 		}
-		h.at(1, begun...)
-		h.at(2, over...)
-		gang := pick(r, 2, 3, 4, per)
-		if h.at(3, submit(job(id, gang, 600))) != "" {
-			continue // it fits
+		if chance(r, ended) && (ended < 50 || rec.Spec.GPUs() == 1) {
+			over = append(over, stopped(i, engine.Completed))
+			continue
 		}
-		m := h.plan(cfg, id)
-		cost := d.cheapest(gang, most)
-		switch {
-		case cost < 0 && len(m.Moves) == 0:
-			none++
-		case cost < 0 || len(m.Moves) == 0 || m.Cost != cost:
-			t.Fatalf("seed %d: gang of %d, free %v, %v: the planner has %q (%v, %s); %v is possible", seed, gang, d.free, d.jobs, movesText(&m), m.Cost, m.Text, cost)
-		default:
-			found++
+		gpus, node := rec.Spec.GPUs(), int(rec.Allocs[0].Node)
+		d.free[node] -= gpus
+		if !rec.Spec.NoRequeue {
+			d.jobs = append(d.jobs, dumbMover{node, gpus, time.Duration(gpus) * (rec.Spec.Checkpoint.Cost + rec.Spec.Checkpoint.Restart)})
 		}
 	}
-	if t.Logf("%d with moves, %d without", found, none); found < 200 || none < 200 {
+	h.at(1, begun...)
+	h.at(2, over...)
+	return h, cfg, d, jobs
+}
+
+// The planner finds moves where there are any, and none are cheaper: on 2,000 random
+// clusters against a search through everything. Sizes are powers of two, for which
+// placing the largest first, each where it fits, misses nothing. With chains likewise: as many are found as
+// there are with so many moves, and none are dearer.
+func TestDefragCheapest(t *testing.T) {
+	for _, chain := range []int{1, 3} {
+		t.Run(fmt.Sprintf("chains of %d", chain), func(t *testing.T) {
+			found, none, chained := 0, 0, 0
+			for seed := range uint64(2000 * min(chain, 2)) {
+				r := rand.New(rand.NewPCG(seed, 3))
+				most := 3 + r.IntN(4)
+				h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: most, Chain: chain}, buddies, 20, []int{35, 50}[min(chain-1, 1)], "2x4xT4", "3x4xT4", "4x4xT4", "3x8xT4")
+				if d.chains = chain > 1; len(d.jobs) > 14 {
+					continue // too many to try everything
+				}
+				gang := pick(r, 2, 3, 4, h.e.Nodes()[0].GPUs)
+				if h.at(3, submit(job(id, gang, 600))) != "" {
+					continue // it fits
+				}
+				m := h.plan(cfg, id)
+				cost := d.cheapest(gang, most)
+				if cost < 0 && len(m.Moves) == 0 {
+					none++
+					continue
+				}
+				if cost < 0 || len(m.Moves) == 0 || m.Cost != cost {
+					t.Fatalf("seed %d: gang of %d, free %v, %v: the planner has %q (%v, %s); %v is possible", seed, gang, d.free, d.jobs, movesText(&m), m.Cost, m.Text, cost)
+				}
+				if found++; slices.ContainsFunc(m.Moves, func(x engine.Move) bool { return x.From[0] != m.On[0] }) {
+					chained++
+				}
+			}
+			t.Logf("%d with moves, %d of them with chains, %d without", found, chained, none)
+			if found < 100 || none < 100 || chain > 1 && chained < 30 {
+				t.Error("the clusters are not mixed")
+			}
+		})
+	}
+}
+
+// The buddies' rule (D-defrag): with sizes that are powers of two, and everybody movable,
+// there are moves for whatever fits in what is free by count.
+func TestDefragBuddies(t *testing.T) {
+	found, deep := 0, 0
+	for seed := range uint64(1500) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: 100}, buddies, 0, 50, "4x4xT4", "6x4xT4", "8x4xT4", "4x8xT4", "6x8xT4")
+		gang, free := pick(r, 2, 4, h.e.Nodes()[0].GPUs), 0
+		for _, n := range d.free {
+			free += n
+		}
+		if free < gang || h.at(3, submit(job(id, gang, 600))) != "" {
+			continue
+		}
+		m := h.plan(cfg, id)
+		if len(m.Moves) == 0 {
+			t.Fatalf("seed %d: no moves for a gang of %d, free %v, %v: %s", seed, gang, d.free, d.jobs, m.Text)
+		}
+		if found++; slices.ContainsFunc(m.Moves, func(x engine.Move) bool { return len(x.After) > 0 }) {
+			deep++
+		}
+	}
+	if t.Logf("%d with moves, %d of them with one that waits for another", found, deep); found < 200 || deep < 25 {
 		t.Error("the clusters are not mixed")
+	}
+}
+
+// With any sizes the places of those that move are found the largest first, which may
+// miss some: what is found is possible and none is cheaper, and it is nearly always the cheapest.
+func TestDefragAnySize(t *testing.T) {
+	there, found, cheapest := 0, 0, 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		most := 3 + r.IntN(4)
+		h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: most}, []int{1, 1, 2, 3, 3, 5}, 20, 50, "3x6xT4", "4x6xT4", "3x8xT4")
+		gang := 2 + r.IntN(h.e.Nodes()[0].GPUs-1)
+		if d.chains = true; len(d.jobs) > 14 || h.at(3, submit(job(id, gang, 600))) != "" {
+			continue
+		}
+		m, cost := h.plan(cfg, id), d.cheapest(gang, most)
+		if cost >= 0 {
+			there++
+		}
+		if len(m.Moves) == 0 {
+			continue
+		}
+		if cost < 0 || m.Cost < cost || len(m.Moves) > most {
+			t.Fatalf("seed %d: gang of %d, free %v, %v: the planner has %q (%v); %v is possible", seed, gang, d.free, d.jobs, movesText(&m), m.Cost, cost)
+		}
+		if found++; m.Cost == cost {
+			cheapest++
+		}
+	}
+	if t.Logf("moves there are for %d, found for %d, the cheapest for %d", there, found, cheapest); there < 200 || found*100 < there*97 || cheapest*100 < there*95 {
+		t.Error("too few are found")
 	}
 }

@@ -17,7 +17,7 @@ import (
 // also while jobs are on their way. Nobody is on a node, or goes to one, that was
 // emptied just now, but who grows into it.
 func TestRandomDefrag(t *testing.T) {
-	made, emptied, planned := 0, 0, 0
+	made, emptied, planned, chained := 0, 0, 0, 0
 	for _, pol := range []string{"fifo", "multifactor", "srtf", "las", "gavel", "chronus", "scatter", "scatter:round", "scatter:gated", "scatter:some"} {
 		for seed := range uint64(8) {
 			sc := defragScenario(t, seed, pol)
@@ -27,12 +27,12 @@ func TestRandomDefrag(t *testing.T) {
 				w, _ = play(small, true)
 				t.Fatalf("%s, seed %d: %v\nsmallest: %v\n%+v\n%s", sc.label, seed, err, last, small.cfg.Defrag, join(w.log))
 			}
-			if made, emptied = made+w.moves, emptied+w.emptied; sc.planner() {
+			if made, emptied, chained = made+w.moves, emptied+w.emptied, chained+w.chained; sc.planner() {
 				planned += w.moves + w.emptied
 			}
 		}
 	}
-	if t.Logf("%d moves, %d nodes emptied, %d of both under plans", made, emptied, planned); made < 25 || emptied < 25 || planned < 25 {
+	if t.Logf("%d moves, %d of them to where another was, %d nodes emptied, %d under plans", made, chained, emptied, planned); made < 25 || emptied < 25 || planned < 25 {
 		t.Error("jobs are seldom moved")
 	}
 }
@@ -51,6 +51,9 @@ func (w *randomWorld) checkEmptied() error {
 			continue
 		case m.Empties == "":
 			w.moves += len(m.Moves)
+			for i := range m.Moves {
+				w.chained += min(1, len(m.Moves[i].After))
+			}
 			continue
 		}
 		w.emptied++
@@ -89,7 +92,7 @@ func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
 	sc := &scenario{seed: seed, instant: chance(r, 30), label: pol}
 	mode := engine.Backfill(r.IntN(4))
 	sc.cfg = engine.Config{Policy: p, Placer: placers[r.IntN(len(placers))].New(), Backfill: &mode,
-		Defrag: &engine.Defrag{Auto: chance(r, 50), Every: seconds(pick(r, 100, 300)), Moves: pick(r, 0, 1, 8), PerHour: pick(r, 0, 30), Horizon: seconds(pick(r, 0, 600))}}
+		Defrag: &engine.Defrag{Auto: chance(r, 50), Every: seconds(pick(r, 100, 300)), Moves: pick(r, 0, 1, 8), Chain: pick(r, 0, 1, 5), PerHour: pick(r, 0, 30), Horizon: seconds(pick(r, 0, 600))}}
 	sc.cfg.Defrag.Compact = pick(r, engine.NoCompact, engine.UsableGPUs, engine.EmptyNodes)
 	if chance(r, 30) {
 		sc.cfg.MinRuntime = seconds(pick(r, 10, 60))

@@ -55,6 +55,7 @@ type report struct {
 // randomWorld is a driver that reacts at random and checks every decision.
 type randomWorld struct {
 	moves    int // of jobs for others
+	chained  int // of those, to where another was
 	emptied  int // nodes
 	sc       *scenario
 	e, twin  *engine.Engine

@@ -107,8 +107,8 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 		}
 		for k := range p.Moves {
 			x := &p.Moves[k]
-			fmt.Fprintf(w, "  job %s (%d GPUs) from %s to %s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", called(x.Job, x.Name), x.GPUs,
-				strings.Join(x.From, ","), strings.Join(x.To, ","), gpuSeconds(x.Cost), x.Stop, x.Restart, x.Lost)
+			fmt.Fprintf(w, "  job %s (%d GPUs) from %s to %s%s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", called(x.Job, x.Name), x.GPUs,
+				strings.Join(x.From, ","), strings.Join(x.To, ","), afterText(x), gpuSeconds(x.Cost), x.Stop, x.Restart, x.Lost)
 		}
 		if p.Empties != "" {
 			fmt.Fprintf(w, "  gains %s of GPU time for %s\n", gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
@@ -128,6 +128,14 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 		fmt.Fprintln(w, "nothing was changed (--apply makes the moves that are worth it)")
 	}
 	return nil
+}
+
+// afterText says whom a job that moves waits for.
+func afterText(x *api.Move) (text string) {
+	for k, id := range x.After {
+		text += fmt.Sprintf("%s %d", []string{", after job", " and"}[min(k, 1)], id)
+	}
+	return text
 }
 
 // called is a job's number and name.

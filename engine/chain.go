@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Chains of moves (D-defrag, the buddy variant): where who moves finds no room, somebody
+// else moves for it, and it goes where that one was. Jobs are settled the largest first:
+// so with sizes that are powers of two, and all of them movable, whatever fits in
+// what is free by count is found room for, and nobody who has got a place has to leave it.
+
+// hunt is the search for a way to let a gang start.
+type hunt struct {
+	j      *jobState
+	s      *shape
+	movers []mover // who may be moved, by number
+	most   int     // moves
+	deep   int     // so many links a chain may have beyond its first
+	work   int     // what looking for chains may still cost, in nodes and jobs that are looked at
+	best   *relocation
+}
+
+// chainWork bounds the search for chains for one job: on 100 nodes with 200 jobs it looks 200
+// times for somebody to leave, at a few tens of microseconds each.
+const chainWork = 60_000
+
+// better reports whether a way of such a cost is better than what was found.
+func (h *hunt) better(cost time.Duration, moves int) bool {
+	return h.best == nil || cost < h.best.cost || cost == h.best.cost && moves < len(h.best.movers)
+}
+
+// settle finds places for jobs that were lifted (todo, the largest first), besides those who
+// have one (done), and notes the way if it is the best so far. The books are as before when it returns.
+// Who finds no room is stuck.
+func (e *Engine) settle(h *hunt, gang []Alloc, done, todo []mover) (stuck *jobState) {
+	cost := costOf(done) + costOf(todo)
+	if !h.better(cost, len(done)+len(todo)) {
+		return nil
+	}
+	if len(todo) == 0 {
+		h.best = &relocation{movers: slices.Clone(done), allocs: gang, cost: cost}
+		return nil
+	}
+	m := todo[0]
+	if e.settleFirst(h, gang, done, todo) {
+		return nil
+	}
+	if m.link < h.deep && len(done)+len(todo) < h.most {
+		for _, c := range e.openings(h, &m, done, todo) {
+			if h.work <= 0 || !h.better(cost+c.cost, len(done)+len(todo)+len(c.who)) {
+				break // the rest costs more
+			}
+			e.settleAfter(h, gang, done, todo, c.who)
+		}
+	}
+	if m.link > 0 {
+		return nil
+	}
+	return m.j
+}
+
+// settleFirst settles the first of those who were lifted where there is room, and then the
+// others; false: there is none.
+func (e *Engine) settleFirst(h *hunt, gang []Alloc, done, todo []mover) bool {
+	mark, m := e.st.mark(), todo[0]
+	defer e.st.rollback(mark)
+	dest, ok := e.destination(m.j)
+	if !ok || e.noMove(m.j.allocs, dest) {
+		return false
+	}
+	m.dest = dest
+	m.waitFor(done)
+	m.waitFor(todo)
+	e.holdSlack(m.j, dest, 1)
+	defer e.holdSlack(m.j, dest, -1)
+	e.settle(h, gang, append(done[:len(done):len(done)], m), todo[1:])
+	return true
+}
+
+// settleAfter is settleFirst after some more have left.
+func (e *Engine) settleAfter(h *hunt, gang []Alloc, done, todo, more []mover) {
+	mark := e.st.mark()
+	defer e.st.rollback(mark)
+	all := slices.Clone(todo)
+	for _, x := range more {
+		for k := range x.j.allocs {
+			e.st.release(&x.j.allocs[k])
+		}
+		x.link = todo[0].link + 1
+		all = append(all, x)
+	}
+	largestFirst(all[1:]) // for the first of them they leave
+	e.settleFirst(h, gang, done, all)
+}
+
+// openings lists who could leave so that there may be room for one that moves, the cheapest
+// first.
+func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice) {
+	s := e.shapeAt(m.j.asks())
+	if int(m.j.devices) != s.gpus || h.work <= 0 {
+		return nil
+	}
+	gone := func(x mover) bool {
+		same := func(y mover) bool { return x.j == y.j }
+		return slices.ContainsFunc(done, same) || slices.ContainsFunc(todo, same)
+	}
+	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-len(done)-len(todo)
+	h.work -= len(e.st.nodes) + len(h.movers)
+	blocks := e.blocks(s, movers)
+	for i := range blocks[:min(len(blocks), mostBlocks)] {
+		b := &blocks[i]
+		if _, _, ok := b.single(); ok && len(b.movers) <= exactMovers {
+			list = append(list, e.choices(s.gpus, b, most, true)...)
+		} else if who := e.chooseNodes(s, b, b.movers, most); len(who) > 0 {
+			list = append(list, choice{who, costOf(who)})
+		}
+	}
+	sortChoices(list)
+	return list
+}
+
+func costOf(movers []mover) (sum time.Duration) {
+	for i := range movers {
+		sum += movers[i].cost
+	}
+	return sum
+}
+
+// noMove reports whether a job would be on the same nodes as before, where that makes no
+// difference to it.
+func (e *Engine) noMove(from, to []Alloc) bool {
+	return slices.EqualFunc(from, to, func(a, b Alloc) bool {
+		return a.Node == b.Node && a.Tasks == b.Tasks && !e.st.nodes[a.Node].split
+	})
+}
+
+// waitFor has a job that moves wait for those of others whose devices it goes to; what it
+// does not compute meanwhile is part of its cost.
+func (m *mover) waitFor(others []mover) {
+	for i := range others {
+		if x := &others[i]; x.j != m.j && overlap(x.j.allocs, m.dest) {
+			wait := max(m.wait, x.stop)
+			m.cost += times(max(wait, m.stop)-max(m.wait, m.stop), int64(m.j.devices))
+			m.wait = wait
+		}
+	}
+}
+
+// overlap reports whether two lists of allocations have a device in common.
+func overlap(a, b []Alloc) bool {
+	return slices.ContainsFunc(a, func(x Alloc) bool {
+		return slices.ContainsFunc(b, func(y Alloc) bool { return x.Node == y.Node && x.GPUs&y.GPUs != 0 })
+	})
+}
+
+// behind lists the jobs of a way to whose devices one of them goes, by number.
+func (w *relocation) behind(m *mover) (list []cluster.JobID) {
+	for i := range w.movers {
+		if x := w.movers[i].j; x != m.j && overlap(x.allocs, m.dest) {
+			list = append(list, x.spec.ID)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
