@@ -20,13 +20,21 @@ type perfFile struct {
 	Stages   map[string][]float64          `yaml:"stages"`   // job model -> time of each stage of an iteration
 	Scale    map[string]map[int]float64    `yaml:"scale"`    // job model -> tasks -> factor
 	Use      map[string]useFile            `yaml:"use"`      // job model -> what it uses of a GPU that it has alone
-	Predict  bool                          `yaml:"predict"`  // estimate the speeds and pairs that are not listed
+	Slicing  *slicingFile                  `yaml:"time_slicing"`
+	Predict  bool                          `yaml:"predict"` // estimate the speeds and pairs that are not listed
 }
 
 // useFile is what a job model uses of a GPU, in parts of it.
 type useFile struct {
 	Compute float64 `yaml:"compute"` // SM utilisation
 	Memory  float64 `yaml:"memory"`  // of the memory's bandwidth
+}
+
+// slicingFile is what it costs that processes on one GPU take turns.
+type slicingFile struct {
+	Switch    float64            `yaml:"switch"`    // part of the time that is lost for each process after the first
+	Duty      map[string]float64 `yaml:"duty"`      // job model -> part of the time that a process keeps a GPU busy
+	Processes map[string]int     `yaml:"processes"` // job model -> of a job on each GPU
 }
 
 // LoadPerf reads a performance table.
@@ -104,9 +112,7 @@ func (f *perfFile) table() (*perf.Table, error) {
 			t.Scale[m][n] = millionths(v)
 		}
 	}
-	for m, u := range f.Use {
-		t.Use[m] = perf.Use{Compute: millionths(u.Compute), Memory: millionths(u.Memory)}
-	}
+	f.usage(t)
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
@@ -119,6 +125,19 @@ func (f *perfFile) table() (*perf.Table, error) {
 	filled, speeds, beside := t.Predict()
 	filled.Speeds, filled.Beside = speeds, beside
 	return filled, nil
+}
+
+// usage makes what job models use of a GPU, and how they take turns on it.
+func (f *perfFile) usage(t *perf.Table) {
+	for m, u := range f.Use {
+		t.Use[m] = perf.Use{Compute: millionths(u.Compute), Memory: millionths(u.Memory)}
+	}
+	if f.Slicing != nil {
+		t.Slicing = &perf.TimeSlicing{Switch: millionths(f.Slicing.Switch), Duty: map[string]int64{}, Processes: f.Slicing.Processes}
+		for m, v := range f.Slicing.Duty {
+			t.Slicing.Duty[m] = millionths(v)
+		}
+	}
 }
 
 func millionths(v float64) int64 {

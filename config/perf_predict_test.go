@@ -40,3 +40,17 @@ func TestPredictUse(t *testing.T) {
 		}
 	}
 }
+
+// How processes take turns: what is stated is read, and what cannot be is refused.
+func TestTimeSlicing(t *testing.T) {
+	table, err := ReadPerf("f", []byte("time_slicing: {switch: 0.02, duty: {a: 0.5, b: 1}, processes: {b: 2}}\n"))
+	if err != nil || table.Slicing.Switch != 20_000 || table.Slicing.Duty["a"] != 500_000 || table.Slicing.Processes["b"] != 2 || !strings.Contains(PerfText(table), "2 duties") {
+		t.Errorf("%+v, %v", table, err)
+	}
+	for text, want := range map[string]string{"switch: 0.2": "between 0 and 0.1", "duty: {a: 1.5}": "duty of a: 1.5", "duty: {a: 0}": "duty of a", "duty: {a: 1}, processes: {b: 2}": "processes of b: 2",
+		"duty: {a: 1}, processes: {a: 0}": "processes of a: 0", "slice: 1": `"slice"`} {
+		if _, err := ReadPerf("f", []byte("time_slicing: {"+text+"}\n")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", text, err, want)
+		}
+	}
+}

@@ -262,6 +262,9 @@ func partitionText(p *cluster.Partition) string {
 // PerfText says what a table has, and how far what was estimated of it is off.
 func PerfText(t *perf.Table) string {
 	text := fmt.Sprintf("%d job models on GPU models, %d distances, %d pairs, %d scales", len(t.Speed), len(t.Distance), len(t.Pairs), len(t.Scale))
+	if t.Slicing != nil {
+		text += fmt.Sprintf(", %d duties", len(t.Slicing.Duty))
+	}
 	for _, e := range []struct {
 		what string
 		of   perf.Error

@@ -30,11 +30,21 @@ type Estimator interface {
 	Estimates(measured map[[2]string]int64) func(model, beside string) (ppm int64, ok bool)
 }
 
+// Turns is a Pairs that knows what is left of a job's speed when its processes take turns
+// with those of others on a GPU, where they are not clients of MPS.
+type Turns interface {
+	TakesTurns() bool // anything of that is known
+	// Turns returns that for a job of one model among others, in ppm of its speed alone;
+	// false: it is not known for all of them. With more others it is not more.
+	Turns(model string, beside []string) (ppm int64, ok bool)
+}
+
 // between is what the engine knows of jobs that share a GPU.
 type between struct {
 	table    Pairs               // nil: nobody stated anything
 	believed map[[2]string]int64 // what the table said; looked up only
 	measured map[[2]string]int64 // what was measured instead
+	turns    Turns               // nil: nobody knows, or they do not take turns
 	guessed  map[[2]string]int64 // what is estimated since the last measurement; 0: nothing is; looked up only
 	guess    func(model, beside string) (ppm int64, ok bool)
 }
@@ -69,6 +79,11 @@ func (e *Engine) left(j, beside *jobState) int64 {
 // assumed is what is taken for a pair that nobody measured, in ppm: what is estimated from
 // the others that were, else what the table says.
 func (b *between) assumed(key [2]string) int64 {
+	if b.turns != nil {
+		if v, ok := b.turns.Turns(key[0], key[1:]); ok {
+			return v
+		}
+	}
 	if len(b.measured) == 0 {
 		return b.stated(key) // with estimates of its own
 	}
@@ -135,6 +150,32 @@ func (e *Engine) speedAmong(j *jobState, others ...*jobState) int64 {
 			v = v * e.left(j, o) / million
 		}
 	}
+	if e.between.turns != nil && len(others) > 1 {
+		v = min(v, e.inTurns(j, others))
+	}
+	return v
+}
+
+// inTurns is what is left of a job's speed among others as far as their processes take
+// turns, which is less than pairs say; beside those others of whom that is not known, or
+// was measured otherwise, it is as in pairs. In ppm.
+func (e *Engine) inTurns(j *jobState, others []*jobState) int64 {
+	v, models := int64(million), []string(nil)
+	for _, o := range others {
+		if o == j {
+			continue
+		}
+		key := [2]string{j.spec.Model, o.spec.Model}
+		_, measured := e.between.measured[key]
+		if _, ok := e.between.turns.Turns(key[0], key[1:]); ok && !measured {
+			models = append(models, key[1])
+		} else {
+			v = v * e.left(j, o) / million
+		}
+	}
+	if all, ok := e.between.turns.Turns(j.spec.Model, models); ok {
+		v = v * all / million
+	}
 	return v
 }
 
@@ -153,7 +194,7 @@ func (e *Engine) disturbs(j *jobState, others []*jobState) (d disturbed, yes boo
 	}
 	for _, o := range others {
 		if least := e.minSpeed(o); least > 0 {
-			if v := e.speedAmong(o, others...) * e.left(o, j) / million; v < least {
+			if v := e.speedAmong(o, append(slices.Clone(others), j)...); v < least {
 				return disturbed{who: o, left: v}, true
 			}
 		}

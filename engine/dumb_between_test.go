@@ -42,6 +42,23 @@ func (guessed) Estimates(measured map[[2]string]int64) func(model, beside string
 	return func(model, _ string) (int64, bool) { v, ok := worst[model]; return v, ok }
 }
 
+// turning has processes take turns, some of which use all that they get.
+type turning struct{ pairs }
+
+func (turning) TakesTurns() bool { return true }
+
+func (turning) Turns(model string, beside []string) (ppm int64, ok bool) {
+	duty := int64(0)
+	for _, m := range append([]string{model}, beside...) {
+		d, ok := map[string]int64{"a": 300_000, "b": 1_000_000}[m]
+		if !ok {
+			return 0, false
+		}
+		duty += d
+	}
+	return min(1_000_000, 1_000_000*1_000_000/duty), true
+}
+
 // randomPairs are of three models, and the least speed of jobs that state none.
 func randomPairs(seed uint64) (p pairs, least int64) {
 	p = pairs{}

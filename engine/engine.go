@@ -173,6 +173,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.plans.chooser, _ = cfg.Policy.(Chooser)
 	e.plans.next = cluster.Never
 	e.between.table, _ = cfg.Speeds.(Pairs)
+	if t, ok := cfg.Speeds.(Turns); ok && cfg.Spec.Sharing != cluster.MPS && t.TakesTurns() {
+		e.between.turns = t
+	}
 	e.pools.ids = map[poolKey]int32{}
 	e.pools.drawer, _ = cfg.Policy.(Drawer)
 	e.mode = e.traits.Backfill

@@ -108,8 +108,11 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	}
 	if among, least := randomPairs(seed); seed%2 == 0 {
 		sc.cfg.Speeds, sc.cfg.Spec.MinSpeed = among, least
-		if seed%4 == 0 {
+		switch seed % 8 {
+		case 0:
 			sc.cfg.Speeds = guessed{among}
+		case 4:
+			sc.cfg.Speeds = turning{among}
 		}
 		sc.stimuli = withSpeeds(seed, sc.stimuli, len(g.jobs))
 	}

@@ -27,6 +27,7 @@ type Placement struct {
 	Share    cluster.Milli // of each device; 1000: whole
 	Profile  string        // of the MIG instance that it has instead of the whole GPU that it asks for; "": none
 	Partners []string      // models of the other jobs on its devices, sorted
+	MPS      bool          // its processes and theirs compute at once; else they take turns
 }
 
 // Model says how fast a job runs on what it got.
@@ -75,7 +76,7 @@ func (b Belief) Beside(j *cluster.Job, gpu string, others []*cluster.Job) int64 
 
 // Pair implements engine.Pairs.
 func (b Belief) Pair(model, beside string) int64 {
-	j, p := cluster.Job{Model: model}, Placement{GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: 1}
+	j, p := cluster.Job{Model: model}, Placement{GPUs: 1, Tasks: 1, Want: 1, Nodes: 1, Level: cluster.LevelNode, Share: 1, MPS: true} // turns say Turns
 	alone := b.Model.Rate(&j, p)
 	p.Partners = []string{beside}
 	return b.Model.Rate(&j, p) * Million / max(1, alone)
@@ -109,6 +110,10 @@ type Table struct {
 	// Scale is the speed of an elastic job at a number of tasks, in ppm of that
 	// at the tasks asked for; missing: linear.
 	Scale map[string]map[int]int64
+
+	// Slicing is how processes on one GPU take turns, where that is not by MPS. Jobs of
+	// which all state their duty go by it, whatever Pairs says; nil: nobody does.
+	Slicing *TimeSlicing `json:",omitempty"`
 
 	// Use is what job models use of a GPU that they have to themselves. Pairs are
 	// estimated from it, too.
@@ -148,6 +153,9 @@ func (t *Table) beside(rate int64, model string, p *Placement) int64 {
 		hi, lo := bits.Mul64(uint64(rate), uint64(alone))
 		rate, _ := bits.Div64(hi, lo, uint64(together)) // it does not overflow: alone is not more than together
 		return int64(rate)
+	}
+	if part, ok := t.sliced(model, p); ok {
+		return mul(rate, part)
 	}
 	turns := int64(1)
 	for _, other := range p.Partners {
@@ -237,6 +245,11 @@ func (t *Table) Check() error {
 	for m, u := range t.Use { // order does not matter: any bad one will do
 		if min(u.Compute, u.Memory) < 0 || max(u.Compute, u.Memory) > Million || u == (Use{}) {
 			return fmt.Errorf("use of %s: compute %g, memory %g; parts of a GPU are between 0 and 1, and not both 0", m, float64(u.Compute)/Million, float64(u.Memory)/Million)
+		}
+	}
+	if t.Slicing != nil {
+		if err := t.Slicing.check(); err != nil {
+			return fmt.Errorf("time_slicing: %w", err)
 		}
 	}
 	for m, stages := range t.Stages { // order does not matter: any bad one will do

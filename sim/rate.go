@@ -61,6 +61,7 @@ func (w *World) placement(j *jobRun) perf.Placement {
 		p.Profile = w.profileOf(&j.allocs[0])
 	}
 	p.Partners = w.partners(j)
+	p.MPS = w.spec.Sharing == cluster.MPS && p.Share < cluster.Whole
 	return p
 }
 

@@ -60,10 +60,10 @@ func TestTooSlow(t *testing.T) {
 	d.must("cancel", "1", "2")
 }
 
-// Pairs that nobody measured are estimated from what the two use of a GPU, in a daemon as
-// elsewhere; config check says so.
+// Pairs that nobody measured are estimated from what the two use of a GPU, or how they
+// take turns, in a daemon as elsewhere; config check says so.
 func TestMinSpeedEstimated(t *testing.T) {
-	d := shares(t, "1xA100-80GB", "{min_speed: 0.8}\nperformance: {predict: true, use: {h: {compute: 0.5, memory: 0.8}, k: {compute: 0.3, memory: 0.7}, l: {compute: 0.2, memory: 0.1}}}")
+	d := shares(t, "1xA100-80GB", "{min_speed: 0.8}\nperformance: {predict: true, time_slicing: {switch: 0.02, duty: {f: 1}}, use: {h: {compute: 0.5, memory: 0.8}, k: {compute: 0.3, memory: 0.7}, l: {compute: 0.2, memory: 0.1}}}")
 	for _, model := range []string{"h", "k", "l"} {
 		d.must("submit", "--gpus", "0.25", "--model", model, "--", "sleep", "1000")
 	}
@@ -71,4 +71,9 @@ func TestMinSpeedEstimated(t *testing.T) {
 	d.want(d.must("why", "2"), "it would be at 0.66 of its speed, it asks for 0.8")
 	d.want(d.must("config", "check", filepath.Join(d.dir, "muster.yaml")), "9 by roofline")
 	d.must("cancel", "1", "2", "3")
+	for range 2 {
+		d.must("submit", "--gpus", "0.25", "--model", "f", "--", "sleep", "1000")
+	}
+	d.untilSays("it would be at 0.49 of its speed, it asks for 0.8", "why", "5") // their processes take turns
+	d.must("cancel", "4", "5")
 }
