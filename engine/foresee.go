@@ -118,6 +118,19 @@ func (e *Engine) leaving(j *jobState) time.Duration {
 	return min(j.spec.Checkpoint.Cost, e.cfg.Stop[j.spec.Tier].Grace)
 }
 
+// SwitchTakes is how much time on its devices it costs to stop the job and to start it
+// again, as its policy stops it: as was stated, or measured since (SwitchCost).
+func (j JobView) SwitchTakes() time.Duration {
+	c := &j.j.spec.Checkpoint
+	switch j.e.howToStop(j.j) {
+	case Suspend:
+		return c.Suspend
+	case Checkpoint:
+		return min(c.Cost, j.e.cfg.Stop[j.j.spec.Tier].Grace) + c.Restart
+	}
+	return c.Restart
+}
+
 // listEnd books when a listed job is expected to end.
 func (e *Engine) listEnd(j *jobState, at int64) {
 	if at == j.endKey.key[0] {

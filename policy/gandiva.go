@@ -2,7 +2,9 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -17,6 +19,7 @@ var gandiva = Info{
 	Needs:  "cheap stops (suspend, or checkpoints); progress reports, or speeds of pairs, to judge pairs by",
 	Knobs: []Knob{
 		{"round", "1m", "jobs take turns at multiples of this"},
+		{"overhead", "0", "part of a turn that may go to stopping and starting: a turn lasts as many rounds as that takes; 0: one, whatever it costs"},
 		{"pack", "true", "false: nobody shares GPUs"},
 		{"probe", "1m", "two jobs are together for so long before they are judged"},
 	},
@@ -26,6 +29,7 @@ var gandiva = Info{
 type gandivaRules struct {
 	round, probe time.Duration
 	pack         bool
+	overhead     int64 // ppm; 0: any
 }
 
 func newGandiva(k *Knobs) (engine.Policy, error) {
@@ -40,7 +44,21 @@ func newGandiva(k *Knobs) (engine.Policy, error) {
 	if g.pack, err = k.bool("pack"); err != nil {
 		return nil, err
 	}
+	part, err := strconv.ParseFloat(k.text("overhead"), 64)
+	if err != nil || !(part >= 0 && part <= 1) || part > 0 && part < leastOverhead {
+		return nil, fmt.Errorf("overhead=%q: want a part of a turn between %g and 1, or 0 for any", k.text("overhead"), leastOverhead)
+	}
+	g.overhead = int64(part * 1_000_000)
 	return &planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: g.round}, plan: g.plan}, nil
+}
+
+// leastOverhead is the least part of a turn that can be asked for.
+const leastOverhead = 0.001
+
+// due reports whether a job has had its turn: as much time as makes what stopping and
+// starting it takes, as stated or measured, no more than its part of the turn.
+func (g *gandivaRules) due(v engine.View, j engine.JobView) bool {
+	return g.overhead == 0 || v.Now().Sub(j.Started())/1000*time.Duration(g.overhead/1000) >= j.SwitchTakes()
 }
 
 // turn is a job while turns are given: what it takes, and how long it has run.
@@ -71,7 +89,7 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		if m := p.Targets[i].Memo; !j.Running() && (m == nil || m[0] != int64(j.Done())) { // what it had done when it got its turn
 			p.Targets[i].Memo = append([]int64{int64(j.Done())}, m[min(1, len(m)):]...)
 		}
-		turns[i].stays = stays(j) || g.begins(v, j, p.Targets[i].Memo)
+		turns[i].stays = stays(j) || g.begins(v, j, p.Targets[i].Memo) || j.Running() && !g.due(v, j)
 	}
 	crowded := asked > free
 	for i := range jobs {

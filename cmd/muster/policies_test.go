@@ -48,6 +48,7 @@ func TestPoliciesLive(t *testing.T) {
 		{"allox", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"srsf", []string{"100 --gpus 4 --estimate 60s", "10 --gpus 4 --estimate 1s"}, "preempted"},
 		{"gandiva:round=1s,pack=false", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
+		{"gandiva:round=1s,pack=false,overhead=0.5", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
 		{"gandiva:round=1s,probe=3s", []string{"150 --gpus 4", "150 --gpus 4"}, "left alone"}, // together from the second second on
 		{"muri:round=1s,group=1", []string{"100 --gpus 4", "20 --gpus 4"}, "preempted"},
 		{"afs", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
