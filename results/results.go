@@ -53,6 +53,9 @@ func (t *Table) Failed() []Row {
 	return bad
 }
 
+// Comparing is the part of docs/results.md that replays nothing published: Compare.
+const Comparing = "comparison"
+
 // experiments are what is replayed, in the order of docs/results.md.
 var experiments = []struct {
 	name string
@@ -75,7 +78,7 @@ func All(ctx context.Context, traces, only string) ([]Table, error) {
 		out = append(out, t)
 	}
 	if out == nil {
-		return nil, cluster.Unknown("experiment", only, names)
+		return nil, cluster.Unknown("experiment", only, append(names, Comparing))
 	}
 	return out, nil
 }

@@ -16,24 +16,29 @@ func newResults() *cobra.Command {
 		Short: "Replay published experiments and set our figures beside the published ones",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			tables, err := results.All(c.Context(), traces, only)
-			if err != nil {
-				return err
-			}
+			var tables []results.Table
 			var all []results.Comparison
-			if only == "" {
+			var err error
+			if only != results.Comparing {
+				if tables, err = results.All(c.Context(), traces, only); err != nil {
+					return err
+				}
+			}
+			if only == "" || only == results.Comparing {
 				if all, err = results.Compare(c.Context(), traces, wallClock()); err != nil {
 					return err
 				}
 			}
 			write := func(w io.Writer) error {
-				if err := results.Write(w, tables); err != nil {
-					return err
+				if tables != nil {
+					if err := results.Write(w, tables); err != nil {
+						return err
+					}
 				}
-				if only != "" {
-					return nil
+				if all != nil {
+					return results.WriteComparisons(w, all)
 				}
-				return results.WriteComparisons(w, all)
+				return nil
 			}
 			if out == "" || out == "-" {
 				return write(c.OutOrStdout())
@@ -51,7 +56,7 @@ func newResults() *cobra.Command {
 	}
 	c.Flags().StringVar(&traces, "traces", "", "directory of the recorded traces")
 	c.Flags().StringVar(&out, "out", "", "file to write (default: the terminal)")
-	c.Flags().StringVar(&only, "only", "", "one experiment: tiresias, muri, pollux, pollux-itself, elasticflow, gavel, fgd, miso or parvagpu, without the comparison of all policies")
+	c.Flags().StringVar(&only, "only", "", "one part: tiresias, muri, pollux, pollux-itself, elasticflow, gavel, fgd, miso, parvagpu, or comparison (all policies on the same workloads)")
 	if err := c.MarkFlagRequired("traces"); err != nil {
 		panic(err) // the flag is defined two lines above
 	}
