@@ -449,7 +449,9 @@ func (e *Engine) hold(j *jobState, hold bool) {
 func (e *Engine) nextWake() cluster.Time {
 	wake := cluster.Never
 	if t, ok := e.timers.peek(e); ok {
-		wake = min(wake, t)
+		if wake = t; t == e.now && e.timers[0].kind == timerPromote {
+			wake++ // a pass put it off to the next step
+		}
 	}
 	if e.pending > 0 {
 		if t, ok := e.keyTimes.peek(e); ok {
