@@ -132,6 +132,17 @@ func Scratch[T any](v View, n int) []T {
 	return (*list)[:n]
 }
 
+// Memory is what Scratch is, of whatever kind a policy likes: it comes as the last plan left
+// it, so that slices in it can be filled anew. Nothing may depend on what is in it.
+func Memory[T any](v View) *T {
+	m, ok := v.e.plans.scratch.(*T)
+	if !ok {
+		m = new(T)
+		v.e.plans.scratch = m
+	}
+	return m
+}
+
 // Memo is what the policy's last plan asked to be shown. It must not be changed.
 func (v View) Memo() []int64 { return v.e.plans.memo }
 

@@ -49,7 +49,15 @@ type horizon struct {
 	v     engine.View
 	ends  []cluster.Time
 	begin cluster.Time
+	gpus  int // of the cluster
 	free  []int
+}
+
+// empty has all GPUs be free.
+func (h *horizon) empty() {
+	for t := range h.free {
+		h.free[t] = h.gpus
+	}
 }
 
 func (h *horizon) length(t int) float64 {
@@ -113,14 +121,12 @@ func (r *flowRules) horizon(v engine.View, list []flow) *horizon {
 		last = max(last, list[i].j.Spec().Deadline)
 	}
 	now, slot := v.Now(), cluster.Time(r.slot)
-	h := &horizon{v: v, begin: now}
+	h := &horizon{v: v, begin: now, gpus: totalGPUs(v)}
 	for end := (now/slot + 1) * slot; len(h.ends) == 0 || end <= last && len(h.ends) < mostSlots; end += slot {
 		h.ends = append(h.ends, end)
 	}
 	h.free = make([]int, len(h.ends))
-	for t := range h.free {
-		h.free[t] = totalGPUs(v)
-	}
+	h.empty()
 	return h
 }
 
@@ -147,9 +153,7 @@ func (r *flowRules) admit(h *horizon, kept *[]*flow, f *flow) {
 		plans[i] = k.plan
 	}
 	with := append(slices.Clone(*kept), f)
-	for t := range h.free {
-		h.free[t] = totalGPUs(h.v)
-	}
+	h.empty()
 	if h.satisfy(with) {
 		f.accepted, *kept = true, with
 		return

@@ -66,7 +66,14 @@ func claimAll(v engine.View, jobs []engine.JobView, at func(i int) *claim) {
 
 // claimOf is a job as a claim of nothing yet.
 func claimOf(kinds []engine.Kind, j engine.JobView) claim {
-	c := claim{j: j, gpu: j.GPU(), left: workLeft(j)}
+	c := sizeClaim(kinds, j)
+	c.left = workLeft(j)
+	return c
+}
+
+// sizeClaim is claimOf for plans that do not ask what is left of a job.
+func sizeClaim(kinds []engine.Kind, j engine.JobView) claim {
+	c := claim{j: j, gpu: j.GPU()}
 	for k := 0; c.gpu == "" && k < len(kinds); k++ {
 		if j.Accepts(kinds[k].GPU) {
 			c.gpu = kinds[k].GPU

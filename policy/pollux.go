@@ -64,6 +64,57 @@ type resizable struct {
 	sizes    []int // what it could have: the tasks of its choices, the first is 0
 }
 
+// sizing is memory for plans of sizes, in which jobs are Ts.
+type sizing[T any] struct {
+	list    []T
+	line    []lined
+	who     []int // of the menus
+	menus   [][]solve.Choice
+	choices []solve.Choice
+	sizes   []int
+	memos   []int64
+}
+
+// lined is a job's place in the line for menus: of equal ones who has had least comes first.
+type lined struct {
+	attained int64
+	submit   cluster.Time
+	at       int
+}
+
+// begin empties the memory, for so many jobs.
+func (m *sizing[T]) begin(n int) []T {
+	m.line, m.choices, m.sizes, m.memos = m.line[:0], m.choices[:0], m.sizes[:0], m.memos[:0]
+	m.list = slices.Grow(m.list[:0], n)[:n]
+	clear(m.list)
+	return m.list
+}
+
+// join puts a job in the line.
+func (m *sizing[T]) join(at int, j engine.JobView) {
+	m.line = append(m.line, lined{j.Attained(), j.Spec().Submit, at})
+}
+
+// inLine orders the line.
+func (m *sizing[T]) inLine() {
+	slices.SortFunc(m.line, func(a, b lined) int {
+		switch {
+		case a.attained != b.attained:
+			return cmp.Compare(a.attained, b.attained)
+		case a.submit != b.submit:
+			return cmp.Compare(a.submit, b.submit)
+		}
+		return a.at - b.at
+	})
+}
+
+// menu is room for so many choices, the next of the menus.
+func (m *sizing[T]) menu(n int) []solve.Choice {
+	from := len(m.choices)
+	m.choices = append(m.choices, make([]solve.Choice, n)...)
+	return m.choices[from:]
+}
+
 // recall reads what the last plan left of the job, and counts what happened since.
 func (c *resizable) recall() {
 	if old := c.j.Target(); old != nil && len(old.Memo) == 3 {
@@ -91,7 +142,11 @@ func (c *resizable) rank() int64 {
 }
 
 // memo is what the next plan is to know.
-func (c *resizable) memo() []int64 { return []int64{c.restarts, int64(c.largest), c.last} }
+func (m *sizing[T]) memo(c *resizable) []int64 {
+	from := len(m.memos)
+	m.memos = append(m.memos, c.restarts, int64(c.largest), c.last)
+	return m.memos[from:]
+}
 
 // penalty is the factor that a choice loses by which the job would have to start
 // anew: (age - restarts*cost) / (age + cost), as if it had been here for a round
@@ -122,10 +177,11 @@ func (r *polluxRules) limit(c *resizable) int {
 	return min(c.most, max(c.least, int(r.grow)*c.largest))
 }
 
-// sizesOf lists the sizes that a job could have: none, its least, and so on; from
+// sizesOf appends the sizes that a job could have: none, its least, and so on; from
 // forty-eight on by larger steps, since one task more or less hardly matters.
-func (r *polluxRules) sizesOf(c *resizable) []int {
-	sizes, most := []int{0}, r.limit(c)
+func (r *polluxRules) sizesOf(c *resizable, sizes []int) []int {
+	from, most := len(sizes), r.limit(c)
+	sizes = append(sizes, 0)
 	for n := c.least; n <= most; n += max(1, n/16-1) {
 		if sizes = append(sizes, n); n < c.now && n+max(1, n/16-1) > c.now {
 			sizes = append(sizes, c.now)
@@ -134,13 +190,16 @@ func (r *polluxRules) sizesOf(c *resizable) []int {
 	if last := sizes[len(sizes)-1]; last < most {
 		sizes = append(sizes, most)
 	}
-	slices.Sort(sizes)
-	return slices.Compact(sizes)
+	slices.Sort(sizes[from:])
+	return sizes[:from+len(slices.Compact(sizes[from:]))]
 }
 
 // fairSpeed is how fast the job would be with its fair share of GPUs. A job that
 // takes more than that would have its least for a part of the time.
 func (c *resizable) fairSpeed(v engine.View, fair int) float64 {
+	if c.j.GPUs(c.most) <= fair {
+		return c.speed(v, c.most)
+	}
 	n := c.least - 1 + sort.Search(c.most-c.least+1, func(i int) bool { return c.j.GPUs(c.least+i) > fair })
 	if n < c.least {
 		return c.speed(v, c.least) * float64(fair) / float64(c.j.GPUs(c.least))
@@ -150,10 +209,12 @@ func (c *resizable) fairSpeed(v engine.View, fair int) float64 {
 
 // menu makes choices of a job's sizes: one over the speedup, so that the least sum
 // is the highest harmonic mean.
-func (r *polluxRules) menu(v engine.View, c *resizable, fair int) []solve.Choice {
-	c.sizes = r.sizesOf(c)
-	base := c.fairSpeed(v, fair)
-	menu := make([]solve.Choice, len(c.sizes))
+func (r *polluxRules) menu(v engine.View, m *polluxSizing, c *resizable, fair int) []solve.Choice {
+	from := len(m.sizes)
+	m.sizes = r.sizesOf(c, m.sizes)
+	c.sizes = m.sizes[from:]
+	base, penalty := c.fairSpeed(v, fair), r.penalty(v, c)
+	menu := m.menu(len(c.sizes))
 	for i, n := range c.sizes {
 		up := 0.0
 		if n > 0 {
@@ -161,59 +222,56 @@ func (r *polluxRules) menu(v engine.View, c *resizable, fair int) []solve.Choice
 			menu[i].GPUs = c.j.GPUs(n)
 		}
 		if n != c.now {
-			up *= r.penalty(v, c)
+			up *= penalty
 		}
 		menu[i].Cost = 1 / (up + none)
 	}
 	return menu
 }
 
+type polluxSizing = sizing[resizable]
+
 // plan chooses sizes, tier by tier: a job takes nothing from one of a higher tier.
 func (r *polluxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	list := make([]resizable, len(jobs))
-	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
-	total := totalGPUs(v)
+	m := engine.Memory[polluxSizing](v)
+	list, kinds, total := m.begin(len(jobs)), v.Kinds(), totalGPUs(v)
 	free, fair := total, max(1, (total+len(jobs)-1)/len(jobs))
-	order := make([]*resizable, 0, len(list)) // of equal ones who has had least
 	for i := range list {
 		c := &list[i]
+		c.claim = sizeClaim(kinds, jobs[i])
 		if c.recall(); c.fixed {
 			c.tasks = c.now
 			free -= c.j.GPUs(c.now)
 		} else {
-			order = append(order, c)
+			m.join(i, c.j)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b *resizable) int {
-		return cmp.Or(cmp.Compare(a.j.Attained(), b.j.Attained()), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit))
-	})
+	m.inLine()
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
-		var who []*resizable
-		var menus [][]solve.Choice
-		for _, c := range order {
-			if c.j.Spec().Tier == tier {
-				who, menus = append(who, c), append(menus, r.menu(v, c, fair))
+		m.who, m.menus = m.who[:0], m.menus[:0]
+		for _, l := range m.line {
+			if c := &list[l.at]; c.j.Spec().Tier == tier {
+				m.who, m.menus = append(m.who, l.at), append(m.menus, r.menu(v, m, c, fair))
 			}
 		}
-		for i, n := range solve.Choose(menus, []int{max(0, free)}) {
-			who[i].tasks = who[i].sizes[n]
-			free -= menus[i][n].GPUs
+		for i, n := range solve.Choose(m.menus, []int{max(0, free)}) {
+			c := &list[m.who[i]]
+			c.tasks = c.sizes[n]
+			free -= m.menus[i][n].GPUs
 		}
 	}
-	return r.targets(v, list)
+	return r.targets(v, m)
 }
 
 // targets makes targets of the sizes.
-func (r *polluxRules) targets(v engine.View, list []resizable) engine.Plan {
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
-	for i := range list {
-		c := &list[i]
-		t := engine.Target{Tasks: c.tasks, Least: c.least, Idle: c.tasks == 0, Memo: c.memo()}
-		t.Rank = c.rank()
+func (r *polluxRules) targets(v engine.View, m *polluxSizing) engine.Plan {
+	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(m.list))}
+	for i := range m.list {
+		c, t := &m.list[i], &p.Targets[i]
+		t.Tasks, t.Least, t.Idle, t.Memo, t.Rank = c.tasks, c.least, c.tasks == 0, m.memo(c), c.rank()
 		if c.tasks < c.most && !c.fixed || c.tasks != c.now {
 			p.Next = v.Now().Add(r.round) // it could have more
 		}
-		p.Targets[i] = t
 	}
 	return p
 }

@@ -38,7 +38,7 @@ func TestSizes(t *testing.T) {
 		{0, 1, 500, 0, 0, 1, 500}, {0, 2, 500, 77, 77, 2, 500}, {0, 4, 4, 0, 0, 4, 4}, {0, 2, 500, 499, 499, 2, 500},
 	} {
 		job := &resizable{claim: claim{now: c.now, least: c.least, most: c.most}, largest: c.largest}
-		got := (&polluxRules{grow: c.grow}).sizesOf(job)
+		got := (&polluxRules{grow: c.grow}).sizesOf(job, nil)
 		if got[0] != 0 || got[1] != c.first || got[len(got)-1] != c.last || !slices.Contains(got, c.now) {
 			t.Errorf("%+v: sizes %v", c, got)
 		}

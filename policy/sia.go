@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -50,11 +49,12 @@ func siaConfig(gpus, perNode int) bool {
 	return gpus <= perNode && gpus&(gpus-1) == 0 || gpus%max(1, perNode) == 0
 }
 
-// matches lists what the job could have: on each model that it may run on its
+// matches appends what the job could have: on each model that it may run on its
 // least, and each configuration that is one of its sizes. What it has is among
 // them, whatever it is.
-func (r *siaRules) matches(v engine.View, c *resizable, kinds []engine.Kind) []match {
-	list, most := []match{{}}, r.limit(c)
+func (r *siaRules) matches(v engine.View, c *resizable, kinds []engine.Kind, list []match) []match {
+	most := r.limit(c)
+	list = append(list, match{})
 	for k, kind := range kinds {
 		if !c.j.Accepts(kind.GPU) {
 			continue
@@ -74,12 +74,11 @@ func (r *siaRules) matches(v engine.View, c *resizable, kinds []engine.Kind) []m
 // that the job has; 0: it waits. A job that waits has to start whatever it gets: the
 // factor is of those that run (ours). It is of stopping them, too (ours): else a job would
 // be stopped in order to start elsewhere at the next round for nothing.
-func siaMenu(list []match, now int, least float64, factor float64, gpus func(tasks int) int) []solve.Choice {
+func siaMenu(menu []solve.Choice, list []match, now int, least float64, factor float64, gpus func(tasks int) int) []solve.Choice {
 	slowest := math.Inf(1)
 	for _, m := range list[1:] {
 		slowest = min(slowest, m.speed)
 	}
-	menu := make([]solve.Choice, len(list))
 	menu[0].Cost = siaQueued
 	if now > 0 {
 		menu[0].Cost /= math.Sqrt(factor)
@@ -95,10 +94,11 @@ func siaMenu(list []match, now int, least float64, factor float64, gpus func(tas
 		if i == now {
 			continue
 		}
-		for _, x := range []int{i, now} {
-			if x > 0 {
-				menu[i].Cost += siaChange
-			}
+		if i > 0 {
+			menu[i].Cost += siaChange
+		}
+		if now > 0 {
+			menu[i].Cost += siaChange
 		}
 	}
 	return menu
@@ -111,16 +111,24 @@ type siaJob struct {
 	kind int // of its match
 }
 
+// siaSizing is memory for plans.
+type siaSizing struct {
+	sizing[siaJob]
+	matches []match
+}
+
 // offer is the job's menu.
-func (r *siaRules) offer(v engine.View, c *siaJob, kinds []engine.Kind) []solve.Choice {
-	c.list = r.matches(v, &c.resizable, kinds)
+func (r *siaRules) offer(v engine.View, m *siaSizing, c *siaJob, kinds []engine.Kind) []solve.Choice {
+	from := len(m.matches)
+	m.matches = r.matches(v, &c.resizable, kinds, m.matches)
+	c.list = m.matches[from:]
 	now := 0
 	for i, m := range c.list {
 		if c.now > 0 && m.tasks == c.now && kinds[m.kind].GPU == c.j.GPU() {
 			now = i
 		}
 	}
-	return siaMenu(c.list, now, float64(max(1, c.j.GPUs(c.least))), r.penalty(v, &c.resizable), c.j.GPUs)
+	return siaMenu(m.menu(len(c.list)), c.list, now, float64(max(1, c.j.GPUs(c.least))), r.penalty(v, &c.resizable), c.j.GPUs)
 }
 
 // plan makes matches, tier by tier.
@@ -129,16 +137,17 @@ func (r *siaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	if len(kinds) == 0 {
 		kinds = []engine.Kind{{}} // jobs without GPUs only
 	}
-	list, free := make([]siaJob, len(jobs)), make([]int, len(kinds))
+	m := engine.Memory[siaSizing](v)
+	list, free := m.begin(len(jobs)), make([]int, len(kinds))
+	m.matches = m.matches[:0]
 	for k := range kinds {
 		free[k] = kinds[k].GPUs
 	}
-	claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
-	order := make([]*siaJob, 0, len(list)) // of equal ones who has had least
 	for i := range list {
 		c := &list[i]
+		c.claim = sizeClaim(kinds, jobs[i])
 		if c.recall(); !c.fixed {
-			order = append(order, c)
+			m.join(i, c.j)
 			continue
 		}
 		c.tasks = c.now
@@ -146,40 +155,36 @@ func (r *siaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			free[c.kind] = max(0, free[c.kind]-c.j.GPUs(c.now))
 		}
 	}
-	slices.SortStableFunc(order, func(a, b *siaJob) int {
-		return cmp.Or(cmp.Compare(a.j.Attained(), b.j.Attained()), cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit))
-	})
+	m.inLine()
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
-		var who []*siaJob
-		var menus [][]solve.Choice
-		for _, c := range order {
-			if c.j.Spec().Tier == tier {
-				who, menus = append(who, c), append(menus, r.offer(v, c, kinds))
+		m.who, m.menus = m.who[:0], m.menus[:0]
+		for _, l := range m.line {
+			if c := &list[l.at]; c.j.Spec().Tier == tier {
+				m.who, m.menus = append(m.who, l.at), append(m.menus, r.offer(v, m, c, kinds))
 			}
 		}
-		for i, n := range solve.Choose(menus, free) {
-			c, m := who[i], who[i].list[n]
-			c.kind, c.tasks = m.kind, m.tasks
-			free[m.kind] -= menus[i][n].GPUs
+		for i, n := range solve.Choose(m.menus, free) {
+			c := &list[m.who[i]]
+			x := c.list[n]
+			c.kind, c.tasks = x.kind, x.tasks
+			free[x.kind] -= m.menus[i][n].GPUs
 		}
 	}
-	return r.targets(v, list, kinds)
+	return r.targets(v, m, kinds)
 }
 
 // targets makes targets of matches. Ranks are as for pollux.
-func (r *siaRules) targets(v engine.View, list []siaJob, kinds []engine.Kind) engine.Plan {
-	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
-	for i := range list {
-		c := &list[i]
-		t := engine.Target{Tasks: c.tasks, Least: c.tasks, Idle: c.tasks == 0, Memo: c.memo()}
+func (r *siaRules) targets(v engine.View, m *siaSizing, kinds []engine.Kind) engine.Plan {
+	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(m.list))}
+	for i := range m.list {
+		c, t := &m.list[i], &p.Targets[i]
+		t.Tasks, t.Least, t.Idle, t.Memo, t.Rank = c.tasks, c.tasks, c.tasks == 0, m.memo(&c.resizable), c.rank()
 		if c.tasks > 0 && c.kind >= 0 && c.j.GPUs(c.tasks) > 0 {
 			t.GPU = kinds[c.kind].GPU
 		}
-		t.Rank = c.rank()
 		if !c.fixed {
 			p.Next = v.Now().Add(r.round) // it could have something else: what a change costs falls
 		}
-		p.Targets[i] = t
 	}
 	return p
 }

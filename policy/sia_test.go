@@ -34,7 +34,7 @@ func TestSiaVector(t *testing.T) {
 	var menus [][]solve.Choice
 	for _, speed := range [][]float64{{1, 1.8, 3}, {1, 1.2, 1.3}} {
 		list := []match{{}, {tasks: 1, speed: speed[0]}, {tasks: 2, speed: speed[1]}, {tasks: 4, speed: speed[2]}}
-		menu := siaMenu(list, 0, 1, 1, asMany)
+		menu := siaMenu(make([]solve.Choice, len(list)), list, 0, 1, 1, asMany)
 		for i := range menu[1:] {
 			menu[i+1].Cost -= siaChange // no history
 		}
@@ -86,7 +86,7 @@ func TestSiaMatches(t *testing.T) {
 					list = append(list, match{k, n, speed * math.Pow(float64(n), bend)})
 				}
 			}
-			menus = append(menus, siaMenu(list, r.IntN(len(list)), 1, 0.3+0.7*r.Float64(), asMany))
+			menus = append(menus, siaMenu(make([]solve.Choice, len(list)), list, r.IntN(len(list)), 1, 0.3+0.7*r.Float64(), asMany))
 		}
 		cost, left := 0.0, slices.Clone(capacity)
 		at := solve.Choose(menus, capacity)

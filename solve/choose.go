@@ -30,7 +30,10 @@ const looks = 500_000
 // and pairs exchange while that saves anything. The same is done from nothing, without
 // prices; the better one counts. A test compares it with trying all.
 func Choose(menus [][]Choice, capacity []int) []int {
-	c := &chooser{menus: menus, capacity: capacity, left: slices.Clone(capacity), at: make([]int, len(menus)), price: make([]float64, len(capacity))}
+	c := newChooser(menus, capacity)
+	if c.suffices() {
+		return c.at
+	}
 	c.improve()
 	greedy, cost := slices.Clone(c.at), c.cost()
 	c.bargain()
@@ -47,9 +50,28 @@ func Choose(menus [][]Choice, capacity []int) []int {
 	return greedy
 }
 
+// suffices gives everybody the best there is on the menu, if there is enough for that;
+// else nothing.
+func (c *chooser) suffices() bool {
+	for i := range c.menus {
+		c.move(i, c.cheapest(i, false))
+	}
+	if len(c.left) == 0 || slices.Min(c.left) >= 0 {
+		return true
+	}
+	clear(c.at)
+	copy(c.left, c.capacity)
+	return false
+}
+
 // improve gives away what is left, and has pairs exchange.
 func (c *chooser) improve() {
 	c.fill()
+	c.trade()
+}
+
+// trade has pairs exchange.
+func (c *chooser) trade() {
 	choices := 0
 	for _, m := range c.menus {
 		choices += len(m)
@@ -75,6 +97,14 @@ type chooser struct {
 	left     []int // of each kind
 	at       []int
 	price    []float64
+
+	unsure []bracket    // memory for bargain
+	open   []wish       // ... for fill
+	lose   [][][2]giver // ... for givers
+}
+
+func newChooser(menus [][]Choice, capacity []int) *chooser {
+	return &chooser{menus: menus, capacity: capacity, left: slices.Clone(capacity), at: make([]int, len(menus)), price: make([]float64, len(capacity))}
 }
 
 func (c *chooser) now(i int) *Choice { return &c.menus[i][c.at[i]] }
@@ -102,9 +132,7 @@ func (c *chooser) cheapest(i int, fits bool) (best int) {
 // used is how many GPUs of a kind would be taken at the present prices.
 func (c *chooser) used(k int) (sum int) {
 	for i := range c.menus {
-		if x := &c.menus[i][c.cheapest(i, false)]; x.Kind == k {
-			sum += x.GPUs
-		}
+		sum += c.takes(i, c.cheapest(i, false), k)
 	}
 	return sum
 }
@@ -115,8 +143,8 @@ func (c *chooser) used(k int) (sum int) {
 func (c *chooser) bargain() {
 	most := 0.0 // what no GPU is worth
 	for _, m := range c.menus {
-		for _, x := range m {
-			most = max(most, 2*(m[0].Cost-x.Cost))
+		for n := range m {
+			most = max(most, 2*(m[0].Cost-m[n].Cost))
 		}
 	}
 	rounds := 1
@@ -125,21 +153,64 @@ func (c *chooser) bargain() {
 	}
 	for range rounds {
 		for k := range c.capacity {
-			if c.price[k] = 0; most == 0 || c.used(k) <= c.capacity[k] {
-				continue
+			if c.price[k] = 0; most > 0 && c.used(k) > c.capacity[k] {
+				c.price[k] = c.clearing(k, most)
 			}
-			low, high := most*1e-12, most
-			for range 40 { // costs differ by orders of magnitude: geometrically
-				c.price[k] = math.Sqrt(low * high)
-				if c.used(k) > c.capacity[k] {
-					low = c.price[k]
-				} else {
-					high = c.price[k]
-				}
-			}
-			c.price[k] = high
 		}
 	}
+}
+
+// bracket is what a menu takes at the highest price known to be too low, and at the lowest
+// that is high enough (-1: not known), and at the present one.
+type bracket struct{ menu, low, high, now int }
+
+// clearing is the price of a kind at which no more is taken than there is. What a menu
+// takes at two prices it takes at each between them, since what a choice costs is linear in
+// the price: whoever takes the same at both ends is not asked again.
+func (c *chooser) clearing(k int, most float64) float64 {
+	low, high, sure := most*1e-12, most, 0
+	c.unsure = c.unsure[:0]
+	for i := range c.menus {
+		c.unsure = append(c.unsure, bracket{i, -1, -1, -1})
+	}
+	for range 40 { // costs differ by orders of magnitude: geometrically
+		c.price[k] = math.Sqrt(low * high)
+		used := sure
+		for i := range c.unsure {
+			b := &c.unsure[i]
+			b.now = c.cheapest(b.menu, false)
+			used += c.takes(b.menu, b.now, k)
+		}
+		over := used > c.capacity[k]
+		if over {
+			low = c.price[k]
+		} else {
+			high = c.price[k]
+		}
+		left := c.unsure[:0]
+		for _, b := range c.unsure {
+			if over {
+				b.low = b.now
+			} else {
+				b.high = b.now
+			}
+			if b.low == b.high {
+				sure += c.takes(b.menu, b.now, k)
+			} else {
+				left = append(left, b)
+			}
+		}
+		c.unsure = left
+	}
+	return high
+}
+
+// takes is how many GPUs of a kind menu i takes with a choice.
+func (c *chooser) takes(i, n, k int) int {
+	if x := &c.menus[i][n]; x.Kind == k {
+		return x.GPUs
+	}
+	return 0
 }
 
 // freed is how many GPUs of its kind menu i gives back with another choice.
@@ -176,9 +247,15 @@ func (w *wish) Before(o *wish) bool {
 
 // wish is the change of menu i that fits and saves most per GPU.
 func (c *chooser) wish(i int) (best wish, ok bool) {
-	for n, x := range c.menus[i] {
-		more, saved := c.extra(i, n), c.now(i).Cost-x.Cost
-		if saved < worth || x.GPUs > 0 && more > c.left[x.Kind] {
+	cost := c.now(i).Cost
+	for n := range c.menus[i] {
+		x := &c.menus[i][n]
+		saved := cost - x.Cost
+		if saved < worth {
+			continue
+		}
+		more := c.extra(i, n)
+		if x.GPUs > 0 && more > c.left[x.Kind] {
 			continue
 		}
 		if w := (wish{i, n, saved / float64(max(1, more))}); !ok || w.saves > best.saves {
@@ -193,23 +270,39 @@ const worth = 1e-9
 
 // fill gives away what is left.
 func (c *chooser) fill() {
-	var open []wish
+	c.open = c.open[:0]
 	for i := range c.menus {
 		if w, ok := c.wish(i); ok {
-			heap.Push(&open, w)
+			c.open = append(c.open, w)
 		}
 	}
-	for len(open) > 0 {
-		w := heap.Pop(&open)
+	heap.Init(c.open)
+	for len(c.open) > 0 {
+		w := heap.Pop(&c.open)
 		again, ok := c.wish(w.job)
 		if ok && again == w {
 			c.move(w.job, w.to)
+			if slices.Max(c.left) <= 0 {
+				c.giveUp()
+			}
 			again, ok = c.wish(w.job)
 		}
 		if ok {
-			heap.Push(&open, again)
+			heap.Push(&c.open, again)
 		}
 	}
+}
+
+// giveUp forgets the wishes that cannot come true, now that nothing is left: most.
+func (c *chooser) giveUp() {
+	open := c.open[:0]
+	for _, w := range c.open {
+		if w, ok := c.wish(w.job); ok {
+			open = append(open, w)
+		}
+	}
+	c.open = open
+	heap.Init(c.open)
 }
 
 // giver is a menu that could give GPUs back by another choice, and what it loses.
@@ -221,27 +314,38 @@ type giver struct {
 // givers lists, for each kind and number of GPUs, the two menus that lose least by
 // giving back so many or more.
 func (c *chooser) givers() [][][2]giver {
-	most := 0
-	for _, m := range c.menus {
-		for _, x := range m {
-			most = max(most, x.GPUs)
+	if c.lose == nil {
+		most := 0
+		for _, m := range c.menus {
+			for n := range m {
+				most = max(most, m[n].GPUs)
+			}
+		}
+		c.lose = make([][][2]giver, len(c.capacity))
+		for k := range c.lose {
+			c.lose[k] = make([][2]giver, most+1)
 		}
 	}
-	none := giver{job: -1, loss: math.Inf(1)}
-	list := make([][][2]giver, len(c.capacity))
+	none, list := giver{job: -1, loss: math.Inf(1)}, c.lose
 	for k := range list {
-		list[k] = slices.Repeat([][2]giver{{none, none}}, most+1)
+		for g := range list[k] {
+			list[k][g] = [2]giver{none, none}
+		}
 	}
 	for i := range c.menus {
 		old := c.now(i)
-		for n, x := range c.menus[i] {
+		if old.GPUs == 0 {
+			continue // it has nothing to give
+		}
+		for n := range c.menus[i] {
+			x := &c.menus[i][n]
 			if freed := c.freed(i, n); freed > 0 && (x.Kind == old.Kind || x.GPUs <= c.left[x.Kind]) {
 				note(&list[old.Kind][freed], giver{i, n, x.Cost - old.Cost})
 			}
 		}
 	}
 	for k := range list {
-		for g := most - 1; g > 0; g-- {
+		for g := len(list[k]) - 2; g > 0; g-- {
 			for _, who := range list[k][g+1] {
 				note(&list[k][g], who)
 			}
@@ -271,8 +375,10 @@ func (c *chooser) exchange() bool {
 	givers := c.givers()
 	job, to, from, most := -1, 0, giver{job: -1}, worth
 	for i := range c.menus {
-		for n, x := range c.menus[i] {
-			saved := c.now(i).Cost - x.Cost
+		cost := c.now(i).Cost
+		for n := range c.menus[i] {
+			x := &c.menus[i][n]
+			saved := cost - x.Cost
 			if saved <= most {
 				continue
 			}

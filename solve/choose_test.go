@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/muster-gpu/muster/internal/heap"
 )
 
 // tryAll is Choose's dumb twin: the least cost of all choices that fit.
@@ -96,5 +98,106 @@ func BenchmarkChoose(b *testing.B) {
 				Choose(menus, capacity)
 			}
 		})
+	}
+}
+
+// choosePlain is Choose without what makes it fast: everybody is asked at every price, and
+// every wish is looked at until it cannot come true.
+func choosePlain(menus [][]Choice, capacity []int) []int {
+	c := newChooser(menus, capacity)
+	improve := func() {
+		var open []wish
+		for i := range menus {
+			if w, ok := c.wish(i); ok {
+				heap.Push(&open, w)
+			}
+		}
+		for len(open) > 0 {
+			w := heap.Pop(&open)
+			again, ok := c.wish(w.job)
+			if ok && again == w {
+				c.move(w.job, w.to)
+				again, ok = c.wish(w.job)
+			}
+			if ok {
+				heap.Push(&open, again)
+			}
+		}
+		c.trade()
+	}
+	improve()
+	greedy, cost := slices.Clone(c.at), c.cost()
+	most := 0.0
+	for _, m := range menus {
+		for _, x := range m {
+			most = max(most, 2*(m[0].Cost-x.Cost))
+		}
+	}
+	rounds := 1
+	if len(capacity) > 1 {
+		rounds = 4
+	}
+	for range rounds {
+		for k := range capacity {
+			if c.price[k] = 0; most == 0 || c.used(k) <= capacity[k] {
+				continue
+			}
+			low, high := most*1e-12, most
+			for range 40 {
+				c.price[k] = math.Sqrt(low * high)
+				if c.used(k) > capacity[k] {
+					low = c.price[k]
+				} else {
+					high = c.price[k]
+				}
+			}
+			c.price[k] = high
+		}
+	}
+	for i := range menus {
+		c.move(i, 0)
+	}
+	for i := range menus {
+		c.move(i, c.cheapest(i, true))
+	}
+	improve()
+	if c.cost() < cost+worth {
+		return c.at
+	}
+	return greedy
+}
+
+// TestChoosePlain compares with the plain one, choice by choice: many menus, most of them of
+// one choice and many alike, as of jobs that wait.
+func TestChoosePlain(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for n := range 1500 {
+		kinds := 1 + n%3
+		capacity := make([]int, kinds)
+		for k := range capacity {
+			capacity[k] = r.IntN(100)
+		}
+		menus := make([][]Choice, 1+r.IntN(80))
+		for i := range menus {
+			menus[i] = []Choice{{Cost: 1000}}
+			if r.IntN(4) == 0 {
+				menus[i][0].Cost = 1.1
+			}
+			up := 1 / float64(1+r.IntN(4))
+			sizes := 1 + max(0, r.IntN(12)-6)
+			for k := range kinds {
+				least := 1 << r.IntN(4)
+				for g := least; g < least+sizes; g++ {
+					menus[i] = append(menus[i], Choice{k, g, float64(k+1) / (0.001 + up*math.Sqrt(float64(g)))})
+				}
+			}
+			if r.IntN(5) == 0 {
+				menus[i][r.IntN(len(menus[i]))].Cost *= 0.7
+			}
+		}
+		got, want := Choose(menus, capacity), choosePlain(menus, capacity)
+		if !slices.Equal(got, want) {
+			t.Fatalf("case %d, %d menus, %v GPUs:\n%v, plainly\n%v", n, len(menus), capacity, got, want)
+		}
 	}
 }

@@ -28,18 +28,30 @@ func Pop[T any, P Ordered[T]](h *[]T) T {
 	top := s[0]
 	last := len(s) - 1
 	s[0] = s[last]
-	s = s[:last]
-	*h = s
-	for i := 0; ; {
+	*h = s[:last]
+	down[T, P](s[:last], 0)
+	return top
+}
+
+// Init makes a heap of elements in any order.
+func Init[T any, P Ordered[T]](s []T) {
+	for i := len(s)/2 - 1; i >= 0; i-- {
+		down[T, P](s, i)
+	}
+}
+
+// down moves an element to where it belongs below its place.
+func down[T any, P Ordered[T]](s []T, i int) {
+	for {
 		c := 2*i + 1
-		if c >= last {
-			return top
+		if c >= len(s) {
+			return
 		}
-		if c+1 < last && P(&s[c+1]).Before(&s[c]) {
+		if c+1 < len(s) && P(&s[c+1]).Before(&s[c]) {
 			c++
 		}
 		if !P(&s[c]).Before(&s[i]) {
-			return top
+			return
 		}
 		s[i], s[c] = s[c], s[i]
 		i = c

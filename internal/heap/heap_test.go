@@ -31,3 +31,22 @@ func TestHeap(t *testing.T) {
 		t.Errorf("%d left, want %d", len(h), len(twin))
 	}
 }
+
+// What Init makes of elements comes out in order.
+func TestInit(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for n := range 100 {
+		h := make([]num, n)
+		for i := range h {
+			h[i] = num(rng.IntN(50))
+		}
+		twin := slices.Clone(h)
+		slices.Sort(twin)
+		Init(h)
+		for i := range twin {
+			if got := Pop(&h); got != twin[i] {
+				t.Fatalf("popped %d, want %d", got, twin[i])
+			}
+		}
+	}
+}
