@@ -95,11 +95,11 @@ func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Al
 	e.straddled = false
 	for most := fewVictims; ; most = math.MaxInt {
 		victims, all := e.victims(j, most)
-		if len(victims) == 0 {
+		if len(victims.list) == 0 {
 			return nil, nil, false
 		}
 		mark := e.st.mark()
-		lifted, allocs, ok = e.liftUntilFits(j, s, victims)
+		lifted, allocs, ok = e.liftUntilFits(j, s, &victims)
 		if ok {
 			return lifted, allocs, true
 		}
@@ -108,7 +108,7 @@ func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Al
 			e.charge(v, 1)
 		}
 		if all {
-			return e.liftOnNode(j, s, victims)
+			return e.liftOnNode(j, s, victims.all())
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, victims []victim) (lifted []*
 			continue
 		}
 		mark := e.st.mark()
-		if lifted, allocs, ok = e.liftUntilFits(j, s, on[id]); ok {
+		if lifted, allocs, ok = e.liftUntilFits(j, s, &firsts[victim]{list: on[id], sorted: len(on[id])}); ok {
 			return lifted, allocs, true
 		}
 		e.st.rollback(mark)
@@ -163,7 +163,7 @@ func (e *Engine) howToStop(v *jobState) How {
 
 // victims lists who may have to leave for the job, best victim first; all says
 // that there are no more. most bounds the list where order alone decides.
-func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
+func (e *Engine) victims(j *jobState, most int) (list firsts[victim], all bool) {
 	all = true
 	vs := e.scratch.victims[:0]
 	reclaim := e.limits.byQueue && j.milli > 0 && e.entitled(j) // guarantees are of GPUs: a job without any is owed none
@@ -196,7 +196,16 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 		return true
 	})
 	e.scratch.victims = vs
-	slices.SortFunc(vs, func(a, b victim) int {
+	list = firsts[victim]{list: vs, cmp: e.worstFirst(j, reclaim)}
+	if reclaim {
+		list.all() // who borrows most depends on who has been lifted
+	}
+	return list, all
+}
+
+// worstFirst is the order in which the job looks at its victims.
+func (e *Engine) worstFirst(j *jobState, reclaim bool) func(a, b *victim) int {
+	return func(a, b *victim) int {
 		if a.part != b.part {
 			if b.part {
 				return -1
@@ -216,10 +225,11 @@ func (e *Engine) victims(j *jobState, most int) (list []victim, all bool) {
 			return cmp.Compare(b.key0, a.key0)
 		case a.lost != b.lost:
 			return cmp.Compare(a.lost, b.lost)
+		case a.j.started != b.j.started:
+			return cmp.Compare(b.j.started, a.j.started)
 		}
-		return cmp.Or(cmp.Compare(b.j.started, a.j.started), cmp.Compare(b.j.spec.ID, a.j.spec.ID))
-	})
-	return vs, all
+		return cmp.Compare(b.j.spec.ID, a.j.spec.ID)
+	}
 }
 
 // mayTake reports whether the job may take v's devices. If the victim is in
@@ -311,8 +321,8 @@ func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
 
 // liftUntilFits takes victims out of the books, best first, until the job
 // fits. What it lifted is returned even if the job does not fit in the end.
-func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted []*jobState, allocs []Alloc, ok bool) {
-	if !e.enoughWith(s, victims) {
+func (e *Engine) liftUntilFits(j *jobState, s *shape, victims *firsts[victim]) (lifted []*jobState, allocs []Alloc, ok bool) {
+	if !e.enoughWith(s, victims.list) {
 		return nil, nil, false
 	}
 	least := e.leastMilli(j)
@@ -344,16 +354,17 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims []victim) (lifted 
 	}
 	var straddle []int // jobs that now reach below their queue's guarantee: last
 	defer func() { e.straddled = e.straddled || len(straddle) > 0 }()
-	for i := range victims {
-		if victims[i].only && !e.stillReclaimable(j, &victims[i]) {
+	for i := range victims.list {
+		x := victims.at(i)
+		if x.only && !e.stillReclaimable(j, x) {
 			straddle = append(straddle, i)
-		} else if leaves(&victims[i]) {
+		} else if leaves(x) {
 			return lifted, allocs, true
 		}
 	}
 	for _, i := range straddle {
-		v := victims[i].j
-		if e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier) && leaves(&victims[i]) {
+		x := victims.at(i)
+		if e.tree.ReclaimableWhole(int(x.j.queue), int(j.queue), j.milli, j.spec.Tier) && leaves(x) {
 			return lifted, allocs, true
 		}
 	}

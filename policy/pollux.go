@@ -71,6 +71,7 @@ type sizing[T any] struct {
 	who     []int // of the menus
 	menus   [][]solve.Choice
 	choices []solve.Choice
+	chooser solve.Chooser
 	sizes   []int
 	memos   []int64
 }
@@ -254,7 +255,7 @@ func (r *polluxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 				m.who, m.menus = append(m.who, l.at), append(m.menus, r.menu(v, m, c, fair))
 			}
 		}
-		for i, n := range solve.Choose(m.menus, []int{max(0, free)}) {
+		for i, n := range m.chooser.Choose(m.menus, []int{max(0, free)}) {
 			c := &list[m.who[i]]
 			c.tasks = c.sizes[n]
 			free -= m.menus[i][n].GPUs

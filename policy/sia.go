@@ -163,7 +163,7 @@ func (r *siaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 				m.who, m.menus = append(m.who, l.at), append(m.menus, r.offer(v, m, c, kinds))
 			}
 		}
-		for i, n := range solve.Choose(m.menus, free) {
+		for i, n := range m.chooser.Choose(m.menus, free) {
 			c := &list[m.who[i]]
 			x := c.list[n]
 			c.kind, c.tasks = x.kind, x.tasks

@@ -29,13 +29,21 @@ const looks = 500_000
 // relaxation's dual optimum); what is left over is given away by cost saved per GPU;
 // and pairs exchange while that saves anything. The same is done from nothing, without
 // prices; the better one counts. A test compares it with trying all.
-func Choose(menus [][]Choice, capacity []int) []int {
-	c := newChooser(menus, capacity)
+func Choose(menus [][]Choice, capacity []int) []int { return new(Chooser).Choose(menus, capacity) }
+
+// Choose is the function of that name, in memory that is used again: what it returns is
+// good until the next call.
+func (c *Chooser) Choose(menus [][]Choice, capacity []int) []int {
+	c.begin(menus, capacity)
 	if c.suffices() {
 		return c.at
 	}
 	c.improve()
-	greedy, cost := slices.Clone(c.at), c.cost()
+	if c.simple() {
+		return c.at
+	}
+	c.greedy = append(c.greedy[:0], c.at...)
+	cost := c.cost()
 	c.bargain()
 	for i := range menus {
 		c.move(i, 0)
@@ -47,12 +55,18 @@ func Choose(menus [][]Choice, capacity []int) []int {
 	if c.cost() < cost+worth {
 		return c.at
 	}
-	return greedy
+	return c.greedy
+}
+
+// simple reports whether prices come to what is there without them: with one kind, and
+// one thing on each menu, who would pay most for a GPU is first both ways.
+func (c *Chooser) simple() bool {
+	return len(c.capacity) == 1 && !slices.ContainsFunc(c.menus, func(m []Choice) bool { return len(m) > 2 })
 }
 
 // suffices gives everybody the best there is on the menu, if there is enough for that;
 // else nothing.
-func (c *chooser) suffices() bool {
+func (c *Chooser) suffices() bool {
 	for i := range c.menus {
 		c.move(i, c.cheapest(i, false))
 	}
@@ -65,13 +79,13 @@ func (c *chooser) suffices() bool {
 }
 
 // improve gives away what is left, and has pairs exchange.
-func (c *chooser) improve() {
+func (c *Chooser) improve() {
 	c.fill()
 	c.trade()
 }
 
 // trade has pairs exchange.
-func (c *chooser) trade() {
+func (c *Chooser) trade() {
 	choices := 0
 	for _, m := range c.menus {
 		choices += len(m)
@@ -84,33 +98,46 @@ func (c *chooser) trade() {
 }
 
 // cost is what the choices cost together.
-func (c *chooser) cost() (sum float64) {
+func (c *Chooser) cost() (sum float64) {
 	for i := range c.menus {
 		sum += c.now(i).Cost
 	}
 	return sum
 }
 
-type chooser struct {
+// Chooser is the memory of Choose. The zero value is ready.
+type Chooser struct {
 	menus    [][]Choice
 	capacity []int
 	left     []int // of each kind
 	at       []int
 	price    []float64
 
-	unsure []bracket    // memory for bargain
-	open   []wish       // ... for fill
-	lose   [][][2]giver // ... for givers
+	greedy []int
+	unsure []bracket    // of bargain
+	open   []wish       // of fill
+	lose   [][][2]giver // of givers
+	most   int          // GPUs of any choice
 }
 
-func newChooser(menus [][]Choice, capacity []int) *chooser {
-	return &chooser{menus: menus, capacity: capacity, left: slices.Clone(capacity), at: make([]int, len(menus)), price: make([]float64, len(capacity))}
+// begin has everybody have nothing.
+func (c *Chooser) begin(menus [][]Choice, capacity []int) {
+	c.menus, c.capacity = menus, capacity
+	c.left = append(c.left[:0], capacity...)
+	c.at = append(c.at[:0], make([]int, len(menus))...)
+	c.price = append(c.price[:0], make([]float64, len(capacity))...)
+	c.most = 0
+	for _, m := range menus {
+		for n := range m {
+			c.most = max(c.most, m[n].GPUs)
+		}
+	}
 }
 
-func (c *chooser) now(i int) *Choice { return &c.menus[i][c.at[i]] }
+func (c *Chooser) now(i int) *Choice { return &c.menus[i][c.at[i]] }
 
 // move has menu i have another choice.
-func (c *chooser) move(i, to int) {
+func (c *Chooser) move(i, to int) {
 	old, x := c.now(i), &c.menus[i][to]
 	c.left[old.Kind] += old.GPUs
 	c.left[x.Kind] -= x.GPUs
@@ -118,7 +145,7 @@ func (c *chooser) move(i, to int) {
 }
 
 // cheapest is what menu i would have at the present prices, or of what is left.
-func (c *chooser) cheapest(i int, fits bool) (best int) {
+func (c *Chooser) cheapest(i int, fits bool) (best int) {
 	least := math.Inf(1)
 	for n := range c.menus[i] {
 		x := &c.menus[i][n]
@@ -130,7 +157,7 @@ func (c *chooser) cheapest(i int, fits bool) (best int) {
 }
 
 // used is how many GPUs of a kind would be taken at the present prices.
-func (c *chooser) used(k int) (sum int) {
+func (c *Chooser) used(k int) (sum int) {
 	for i := range c.menus {
 		sum += c.takes(i, c.cheapest(i, false), k)
 	}
@@ -140,7 +167,7 @@ func (c *chooser) used(k int) (sum int) {
 // bargain finds, kind by kind, the least price at which no more is taken than there
 // is. With several kinds the price of one changes what is taken of another: a few
 // rounds come near.
-func (c *chooser) bargain() {
+func (c *Chooser) bargain() {
 	most := 0.0 // what no GPU is worth
 	for _, m := range c.menus {
 		for n := range m {
@@ -167,7 +194,7 @@ type bracket struct{ menu, low, high, now int }
 // clearing is the price of a kind at which no more is taken than there is. What a menu
 // takes at two prices it takes at each between them, since what a choice costs is linear in
 // the price: whoever takes the same at both ends is not asked again.
-func (c *chooser) clearing(k int, most float64) float64 {
+func (c *Chooser) clearing(k int, most float64) float64 {
 	low, high, sure := most*1e-12, most, 0
 	c.unsure = c.unsure[:0]
 	for i := range c.menus {
@@ -206,7 +233,7 @@ func (c *chooser) clearing(k int, most float64) float64 {
 }
 
 // takes is how many GPUs of a kind menu i takes with a choice.
-func (c *chooser) takes(i, n, k int) int {
+func (c *Chooser) takes(i, n, k int) int {
 	if x := &c.menus[i][n]; x.Kind == k {
 		return x.GPUs
 	}
@@ -214,7 +241,7 @@ func (c *chooser) takes(i, n, k int) int {
 }
 
 // freed is how many GPUs of its kind menu i gives back with another choice.
-func (c *chooser) freed(i, to int) int {
+func (c *Chooser) freed(i, to int) int {
 	old, x := c.now(i), &c.menus[i][to]
 	if old.Kind == x.Kind {
 		return old.GPUs - x.GPUs
@@ -223,7 +250,7 @@ func (c *chooser) freed(i, to int) int {
 }
 
 // extra is how many more GPUs of the choice's kind menu i takes with it.
-func (c *chooser) extra(i, to int) int {
+func (c *Chooser) extra(i, to int) int {
 	old, x := c.now(i), &c.menus[i][to]
 	if old.Kind == x.Kind {
 		return x.GPUs - old.GPUs
@@ -246,7 +273,7 @@ func (w *wish) Before(o *wish) bool {
 }
 
 // wish is the change of menu i that fits and saves most per GPU.
-func (c *chooser) wish(i int) (best wish, ok bool) {
+func (c *Chooser) wish(i int) (best wish, ok bool) {
 	cost := c.now(i).Cost
 	for n := range c.menus[i] {
 		x := &c.menus[i][n]
@@ -269,7 +296,7 @@ func (c *chooser) wish(i int) (best wish, ok bool) {
 const worth = 1e-9
 
 // fill gives away what is left.
-func (c *chooser) fill() {
+func (c *Chooser) fill() {
 	c.open = c.open[:0]
 	for i := range c.menus {
 		if w, ok := c.wish(i); ok {
@@ -294,7 +321,7 @@ func (c *chooser) fill() {
 }
 
 // giveUp forgets the wishes that cannot come true, now that nothing is left: most.
-func (c *chooser) giveUp() {
+func (c *Chooser) giveUp() {
 	open := c.open[:0]
 	for _, w := range c.open {
 		if w, ok := c.wish(w.job); ok {
@@ -313,23 +340,14 @@ type giver struct {
 
 // givers lists, for each kind and number of GPUs, the two menus that lose least by
 // giving back so many or more.
-func (c *chooser) givers() [][][2]giver {
-	if c.lose == nil {
-		most := 0
-		for _, m := range c.menus {
-			for n := range m {
-				most = max(most, m[n].GPUs)
-			}
-		}
-		c.lose = make([][][2]giver, len(c.capacity))
-		for k := range c.lose {
-			c.lose[k] = make([][2]giver, most+1)
-		}
-	}
-	none, list := giver{job: -1, loss: math.Inf(1)}, c.lose
+func (c *Chooser) givers() [][][2]giver {
+	none := giver{job: -1, loss: math.Inf(1)}
+	c.lose = slices.Grow(c.lose[:0], len(c.capacity))[:len(c.capacity)]
+	list := c.lose
 	for k := range list {
-		for g := range list[k] {
-			list[k][g] = [2]giver{none, none}
+		list[k] = list[k][:0]
+		for range c.most + 1 {
+			list[k] = append(list[k], [2]giver{none, none})
 		}
 	}
 	for i := range c.menus {
@@ -371,7 +389,7 @@ func note(best *[2]giver, g giver) {
 
 // exchange makes the one change that saves most, if there is any: one menu has
 // something better, another, if need be, gives back what is missing.
-func (c *chooser) exchange() bool {
+func (c *Chooser) exchange() bool {
 	givers := c.givers()
 	job, to, from, most := -1, 0, giver{job: -1}, worth
 	for i := range c.menus {

@@ -104,7 +104,8 @@ func BenchmarkChoose(b *testing.B) {
 // choosePlain is Choose without what makes it fast: everybody is asked at every price, and
 // every wish is looked at until it cannot come true.
 func choosePlain(menus [][]Choice, capacity []int) []int {
-	c := newChooser(menus, capacity)
+	c := &Chooser{}
+	c.begin(menus, capacity)
 	improve := func() {
 		var open []wish
 		for i := range menus {
@@ -171,6 +172,7 @@ func choosePlain(menus [][]Choice, capacity []int) []int {
 // one choice and many alike, as of jobs that wait.
 func TestChoosePlain(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
+	chooser := &Chooser{}
 	for n := range 1500 {
 		kinds := 1 + n%3
 		capacity := make([]int, kinds)
@@ -178,6 +180,7 @@ func TestChoosePlain(t *testing.T) {
 			capacity[k] = r.IntN(100)
 		}
 		menus := make([][]Choice, 1+r.IntN(80))
+		single := r.IntN(3) == 0
 		for i := range menus {
 			menus[i] = []Choice{{Cost: 1000}}
 			if r.IntN(4) == 0 {
@@ -185,6 +188,9 @@ func TestChoosePlain(t *testing.T) {
 			}
 			up := 1 / float64(1+r.IntN(4))
 			sizes := 1 + max(0, r.IntN(12)-6)
+			if single {
+				sizes = 1
+			}
 			for k := range kinds {
 				least := 1 << r.IntN(4)
 				for g := least; g < least+sizes; g++ {
@@ -195,7 +201,7 @@ func TestChoosePlain(t *testing.T) {
 				menus[i][r.IntN(len(menus[i]))].Cost *= 0.7
 			}
 		}
-		got, want := Choose(menus, capacity), choosePlain(menus, capacity)
+		got, want := chooser.Choose(menus, capacity), choosePlain(menus, capacity)
 		if !slices.Equal(got, want) {
 			t.Fatalf("case %d, %d menus, %v GPUs:\n%v, plainly\n%v", n, len(menus), capacity, got, want)
 		}
