@@ -182,16 +182,14 @@ func (e *Engine) rekey() {
 			continue
 		}
 		if e.heads == nil {
-			ids := e.scratch.ids[:0]
-			g.jobs.walk(func(it item) bool { ids = append(ids, it.id); return true })
-			g.jobs = olist{}
-			for _, id := range ids {
-				j := e.jobs[id]
-				e.touch(j)
-				j.key = e.pendingItem(j)
-				g.jobs.insert(j.key)
-			}
-			e.scratch.ids = ids
+			e.scratch.items = g.jobs.rewrite(e.scratch.items, func(old item) item {
+				j := e.jobs[old.id]
+				if it := e.pendingItem(j); it != old {
+					e.touch(j)
+					j.key = it
+				}
+				return j.key
+			})
 		}
 		g.stuck = -1
 		e.relist(g)

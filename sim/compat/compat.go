@@ -39,6 +39,8 @@ type Profile struct {
 	// who arrives or comes down a level goes to its tail; after each event those who
 	// run are moved before those who wait.
 	Lists bool
+	// Quiet says that jobs report no progress: the policy does not go by it.
+	Quiet bool
 	// Asked is the GPU-seconds at which a running job's service has the scheduler
 	// asked, in whole seconds of its run; each once.
 	Asked []float64
@@ -87,12 +89,14 @@ type World struct {
 	jobs    []job
 	next    int    // next to arrive
 	live    []*job // arrived and not over, in order of arrival
+	runs    []*job // ... of which these run, where GPUs are not shared
 	lists   [][]*job
 	now     float64
 	clock   cluster.Time   // now, as the engine sees it
 	reports []engine.Event // to be told at the same instant
-	ends    []group
-	fresh   bool // the end groups are to be made anew
+	told    []engine.Event // the last that were: memory for the next
+	ends    []group        // the first is the next
+	fresh   bool           // the end groups are to be made anew
 	jct     []float64
 	last    float64 // the last end
 	stirs   int     // events of the cluster
@@ -211,7 +215,7 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 
 func (w *World) batch() engine.Batch {
 	b := engine.Batch{Seq: int64(w.stirs), Now: w.clock, Events: w.reports}
-	w.reports = nil
+	w.reports, w.told = w.told[:0], w.reports
 	return b
 }
 
@@ -238,10 +242,39 @@ func (w *World) arrive(at float64) {
 	}
 }
 
+// active lists at least those who run, in the order that counts in this world.
+func (w *World) active() []*job {
+	if w.p.sharing != nil {
+		return w.live
+	}
+	return w.runs
+}
+
+// starts notes that a job runs from now on.
+func (w *World) starts(j *job) {
+	j.running, j.devices = true, 0
+	j.seen, j.clock = w.now, w.clock
+	w.runs = slices.Insert(w.runs, w.turnOf(j), j)
+}
+
+// stops notes that it does not any more.
+func (w *World) stops(j *job) {
+	if i := w.turnOf(j); i < len(w.runs) && w.runs[i] == j {
+		w.runs = slices.Delete(w.runs, i, i+1)
+	}
+	j.running = false
+}
+
+// turnOf is where a job is among those who run, or would be.
+func (w *World) turnOf(j *job) int {
+	i, _ := slices.BinarySearchFunc(w.runs, j, func(a, b *job) int { return cmp.Compare(a.entry.Job.ID, b.entry.Job.ID) })
+	return i
+}
+
 // account brings every job up to now. Running jobs lose their stall. The engine
 // is told what is left, as a job would tell that reports progress.
 func (w *World) account() {
-	for _, j := range w.live {
+	for _, j := range w.active() {
 		if j.running {
 			j.left -= max(w.now-j.seen-j.stall, 0) / j.cur
 			done := w.believed(j)
@@ -255,7 +288,9 @@ func (w *World) account() {
 			if w.p.sharing != nil {
 				w.p.sharing.ran(j)
 			}
-			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.entry.Job.ID, Done: done, Estimate: done + max(1, j.remaining())})
+			if !w.p.Quiet {
+				w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: j.entry.Job.ID, Done: done, Estimate: done + max(1, j.remaining())})
+			}
 		}
 		j.seen, j.clock = w.now, w.clock
 	}
@@ -270,26 +305,32 @@ func without(list []*job, j *job) []*job {
 
 // forget takes out a job that is over.
 func (w *World) forget(j *job) {
+	w.stops(j)
 	w.live, w.lists[j.level] = without(w.live, j), without(w.lists[j.level], j)
 }
 
 // runningFirst moves, in each list, those who run before those who wait.
 func (w *World) runningFirst() {
+	if !w.p.Lists {
+		return // nobody looks at them
+	}
 	for _, l := range w.lists {
-		slices.SortStableFunc(l, func(a, b *job) int {
-			switch {
-			case a.running == b.running:
-				return 0
-			case a.running:
-				return -1
+		n := 0 // run, and are where they belong
+		for i, j := range l {
+			if j.running {
+				copy(l[n+1:i+1], l[n:i])
+				l[n] = j
+				n++
 			}
-			return 1
-		})
+		}
 	}
 }
 
 // number gives the jobs the places that the order of the lists says.
 func (w *World) number() {
+	if !w.p.Lists {
+		return
+	}
 	for _, l := range w.lists {
 		for i, j := range l {
 			j.place = int64(i)
@@ -341,7 +382,7 @@ func (w *World) asked() float64 {
 	if w.p.Round > 0 && len(w.live) > 0 {
 		at = w.turn + w.p.Round
 	}
-	for _, j := range w.live {
+	for _, j := range w.active() {
 		if j.running && j.level < len(w.p.Asked) {
 			at = min(at, math.Ceil(w.p.Asked[j.level]/j.gpus)-j.used+w.now)
 		}
@@ -361,7 +402,7 @@ func (w *World) regroup() error {
 		}
 	}
 next:
-	for _, j := range w.live {
+	for _, j := range w.active() {
 		if !j.running {
 			continue
 		}
@@ -372,9 +413,19 @@ next:
 				continue next
 			}
 		}
-		w.ends = append(w.ends, group{at, []*job{j}})
+		n := len(w.ends)
+		w.ends = slices.Grow(w.ends, 1)[:n+1]
+		w.ends[n].at, w.ends[n].jobs = at, append(w.ends[n].jobs[:0], j)
 	}
-	slices.SortStableFunc(w.ends, func(a, b group) int { return cmp.Compare(a.at, b.at) })
+	first := 0
+	for i := range w.ends {
+		if w.ends[i].at < w.ends[first].at {
+			first = i
+		}
+	}
+	if first > 0 {
+		w.ends[0], w.ends[first] = w.ends[first], w.ends[0]
+	}
 	return nil
 }
 
@@ -389,13 +440,13 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 		j := &w.jobs[a.Job]
 		switch a.Type {
 		case engine.Start:
-			j.running, j.devices = true, 0
+			w.starts(j)
 			for k := range a.Allocs {
 				j.devices |= a.Allocs[k].GPUs
 			}
 			w.reports = append(w.reports, engine.Event{Type: engine.Started, Job: a.Job})
 		case engine.Preempt:
-			j.running = false
+			w.stops(j)
 			w.reports = append(w.reports, engine.Event{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: j.done})
 		case engine.Reject:
 			w.forget(j)

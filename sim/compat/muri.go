@@ -14,7 +14,7 @@ func Muri() Profile {
 // exactly one instant count as one. Inside a level jobs keep the order of its lists.
 func MuriLevels() Profile {
 	p := Muri()
-	p.Name, p.Together, p.Lists, p.Asked = "muri-levels", 0, true, []float64{3250, 7200}
+	p.Name, p.Together, p.Lists, p.Quiet, p.Asked = "muri-levels", 0, true, true, []float64{3250, 7200}
 	return p
 }
 
