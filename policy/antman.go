@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -71,62 +72,116 @@ func (a *antmanRules) Chooses(spec *cluster.Job) bool { return spec.Tier == clus
 type antHost struct {
 	at     int
 	gpus   int
+	gpu    string
+	kind   int32
 	memory cluster.MiB      // of each of its GPUs, that nobody has stated
 	guests []engine.JobView // those that stay
+	kinds  []int32          // ... of which kinds they are
+}
+
+// antKind is what jobs have in common that disturb others alike, and are disturbed alike.
+type antKind struct {
+	model string
+	shape int32
+	tier  cluster.Tier
+}
+
+// antCase is a kind of job beside a host with guests, as far as it has few.
+type antCase struct {
+	gpu       string
+	host, job int32
+	guests    [antFew]int32 // 1 + their kinds
+}
+
+const antFew = 4
+
+// antPlan is a plan while it is made. What was found out of one job holds for those of its kind.
+type antPlan struct {
+	*antmanRules
+	v     engine.View
+	jobs  []engine.JobView
+	hosts []antHost
+	kinds map[antKind]int32 // looked up only
+	known map[antCase]int64 // looked up only
+	taken []int             // hosts that were given a guest, one after the other
+	vain  []int             // for each kind of which one found nobody: of how many of these it knew, plus one
+}
+
+// kind numbers the job's kind.
+func (p *antPlan) kind(j engine.JobView) int32 {
+	k := antKind{j.Spec().Model, j.Shape(), j.Spec().Tier}
+	id, ok := p.kinds[k]
+	if !ok {
+		id = int32(len(p.vain))
+		p.kinds[k], p.vain = id, append(p.vain, 0)
+	}
+	return id
 }
 
 func (a *antmanRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
-	var hosts []antHost
-	var line []int
-	for i, j := range jobs {
-		p.Targets[i] = engine.Target{}
-		_, guest := j.Beside()
-		switch {
-		case !packs(j) || guest:
-		case j.Running():
-			hosts = append(hosts, antHost{at: i, gpus: j.Spec().GPUs(), memory: j.DeviceMemory() - j.Spec().Tasks[0].Request.Memory})
-		case j.Spec().Tier == cluster.BestEffort:
-			line = append(line, i)
-		}
-	}
-	for k := range hosts {
-		a.keep(v, jobs, p.Targets, &hosts[k])
-		if len(hosts[k].guests) > 0 {
+	b, line := a.board(v, jobs, p.Targets)
+	for k := range b.hosts {
+		if len(b.hosts[k].guests) > 0 {
 			p.Next = v.Now().Add(a.check)
 		}
 	}
-	inOrder(jobs, line)
 	for _, i := range line {
-		if k := a.host(v, jobs, hosts, i); k >= 0 {
-			h := &hosts[k]
-			h.guests = append(h.guests, jobs[i])
-			h.memory -= jobs[i].Spec().Tasks[0].Request.Memory
+		if k := b.host(i); k >= 0 {
+			h := &b.hosts[k]
+			b.join(h, jobs[i])
+			b.taken = append(b.taken, k)
 			p.Targets[i].Beside, p.Targets[i].Yield = 1+int32(jobs[h.at].Spec().ID), a.yield(jobs[h.at])
 		}
 	}
 	return p
 }
 
+// board lists who may have guests, with those that stay, and the best-effort jobs that wait,
+// in order.
+func (a *antmanRules) board(v engine.View, jobs []engine.JobView, targets []engine.Target) (b *antPlan, line []int) {
+	b = &antPlan{antmanRules: a, v: v, jobs: jobs, kinds: map[antKind]int32{}, known: map[antCase]int64{}} // looked up only
+	for i, j := range jobs {
+		_, guest := j.Beside()
+		switch {
+		case !packs(j) || guest:
+		case j.Running():
+			b.hosts = append(b.hosts, antHost{at: i, gpus: j.Spec().GPUs(), gpu: j.GPU(), kind: b.kind(j), memory: j.DeviceMemory() - j.Spec().Tasks[0].Request.Memory})
+		case j.Spec().Tier == cluster.BestEffort:
+			line = append(line, i)
+		}
+	}
+	for k := range b.hosts {
+		b.keep(targets, &b.hosts[k])
+	}
+	inOrder(jobs, line)
+	return b, line
+}
+
+// join counts a job among the host's guests.
+func (p *antPlan) join(h *antHost, j engine.JobView) {
+	h.guests, h.kinds = append(h.guests, j), append(h.kinds, p.kind(j))
+	h.memory -= j.Spec().Tasks[0].Request.Memory
+}
+
 // keep looks at who runs beside a job: the last that came is stopped, if the job
 // reports that it has lost more than twice as much of its speed as it may.
-func (a *antmanRules) keep(v engine.View, jobs []engine.JobView, targets []engine.Target, h *antHost) {
-	host := jobs[h.at]
+func (p *antPlan) keep(targets []engine.Target, h *antHost) {
+	host := p.jobs[h.at]
 	for _, id := range host.Guests() {
-		if i := find(jobs, id); i >= 0 {
-			targets[i].Yield = a.yield(host)
-			h.guests = append(h.guests, jobs[i])
-			h.memory -= jobs[i].Spec().Tasks[0].Request.Memory
+		if i := find(p.jobs, id); i >= 0 {
+			targets[i].Yield = p.yield(host)
+			p.join(h, p.jobs[i])
 		}
 	}
 	if len(h.guests) == 0 || host.Spec().Tier == cluster.BestEffort {
 		return
 	}
 	now, _, _ := host.Tasks()
-	alone := v.Speed(host, host.GPU(), now)
+	alone := p.v.Speed(host, h.gpu, now)
 	last := h.guests[len(h.guests)-1]
-	if r := host.Rate(); r > 0 && r*1_000_000/max(1, alone) < 2*a.floor-1_000_000 && last.Computes() && !(a.throttle && v.Now().Sub(last.Started()) < 2*a.check) {
-		targets[find(jobs, last.Spec().ID)].Alone = true
+	if r := host.Rate(); r > 0 && r*1_000_000/max(1, alone) < 2*p.floor-1_000_000 && last.Computes() && !(p.throttle && p.v.Now().Sub(last.Started()) < 2*p.check) {
+		targets[find(p.jobs, last.Spec().ID)].Alone = true
 	}
 }
 
@@ -142,28 +197,68 @@ func (a *antmanRules) yield(host engine.JobView) int64 {
 // host finds whom a best-effort job disturbs least, of those with as many GPUs and
 // room in their memory; where all would be disturbed too much, and guests may be held
 // back, beside whom it is fastest then; -1: nobody.
-func (a *antmanRules) host(v engine.View, jobs []engine.JobView, hosts []antHost, i int) int {
+func (p *antPlan) host(i int) int {
 	best, most := -1, int64(0)
-	j := jobs[i]
-	for k := range hosts {
-		h := &hosts[k]
-		host := jobs[h.at]
-		gpu := host.GPU()
-		if h.gpus != j.Spec().GPUs() || int64(len(h.guests)) >= a.guests || !j.Accepts(gpu) || h.memory < j.Spec().Tasks[0].Request.Memory {
-			continue
+	j := p.jobs[i]
+	kind, gpus, memory := p.kind(j), j.Spec().GPUs(), j.Spec().Tasks[0].Request.Memory
+	look := func(k int) {
+		h := &p.hosts[k]
+		if h.gpus != gpus || int64(len(h.guests)) >= p.guests || h.memory < memory {
+			return
 		}
-		left := v.SpeedBeside(host, gpu, append(slices.Clone(h.guests), j))
-		if left < a.floor {
-			if left = a.heldBack(v, host, h.guests, j, left); left < leastAntman {
-				continue
-			}
-			left -= 1_000_000 // after all who need not be
-		}
-		if best < 0 || left > most {
+		if left := p.beside(h, j, kind); left != nobody && (best < 0 || left > most || left == most && k < best) {
 			best, most = k, left
 		}
 	}
+	if since := p.vain[kind]; since > 0 { // one of its kind found nobody: only who has a new guest may have become another
+		for _, k := range p.taken[since-1:] {
+			look(k)
+		}
+	} else {
+		for k := range p.hosts {
+			look(k)
+		}
+	}
+	if best < 0 {
+		p.vain[kind] = 1 + len(p.taken)
+	}
 	return best
+}
+
+// nobody is what is left of the speed of a host beside which a job must not run.
+const nobody = math.MinInt64
+
+// beside says how well a job runs beside a host: more is better.
+func (p *antPlan) beside(h *antHost, j engine.JobView, kind int32) int64 {
+	if len(h.kinds) > antFew {
+		return p.judge(h, j)
+	}
+	c := antCase{gpu: h.gpu, host: h.kind, job: kind}
+	for n, k := range h.kinds {
+		c.guests[n] = 1 + k
+	}
+	left, ok := p.known[c]
+	if !ok {
+		left = p.judge(h, j)
+		p.known[c] = left
+	}
+	return left
+}
+
+// judge is beside, found out.
+func (p *antPlan) judge(h *antHost, j engine.JobView) int64 {
+	host := p.jobs[h.at]
+	if !j.Accepts(h.gpu) {
+		return nobody
+	}
+	left := p.v.SpeedBeside(host, h.gpu, append(slices.Clone(h.guests), j))
+	if left < p.floor {
+		if left = p.heldBack(p.v, host, h.guests, j, left); left < leastAntman {
+			return nobody
+		}
+		left -= 1_000_000 // after all who need not be
+	}
+	return left
 }
 
 // heldBack is the speed of a guest that runs so seldom that whom it is beside, who would

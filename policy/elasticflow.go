@@ -229,27 +229,59 @@ func (h *horizon) gpuTime(f *flow, plan []int) (sum float64) {
 // of a size at a time, where they save most GPU time later; a job that is to
 // wait comes first. It sets what each gets now.
 func (h *horizon) speedUp(kept []*flow) {
+	next := make([]larger, len(kept))
 	for {
-		var best *flow
-		var bestPlan []int
-		most := math.Inf(-1)
-		for _, f := range kept {
-			if plan, gain, ok := h.larger(f); ok && gain > most {
-				best, bestPlan, most = f, plan, gain
+		best := -1
+		for i, f := range kept {
+			if l := &next[i]; !l.known {
+				l.plan, l.gain, l.ok = h.larger(f)
+				l.known = true
+			}
+			if next[i].ok && (best < 0 || next[i].gain > next[best].gain) {
+				best = i
 			}
 		}
-		if best == nil {
+		if best < 0 {
 			break
 		}
-		h.take(best, best.plan, -1)
-		best.plan = bestPlan
-		h.take(best, best.plan, 1)
+		least := h.change(kept[best], next[best].plan)
+		for i, f := range kept {
+			next[i].known = next[i].known && i != best && f.j.GPUs(f.most) <= least
+		}
 	}
 	for _, f := range kept {
 		if len(f.plan) > 0 && f.plan[0] > 0 {
 			f.tasks = f.sizes[f.plan[0]-1]
 		}
 	}
+}
+
+// larger is what a job would have with the next size in the first slot.
+type larger struct {
+	plan      []int
+	gain      float64
+	ok, known bool
+}
+
+// change gives the job another plan. It returns how many GPUs were free, before and
+// after, in each of the slots that changed: to whom so many are enough, nothing changed.
+func (h *horizon) change(f *flow, plan []int) (least int) {
+	least = math.MaxInt
+	for t := range plan {
+		if plan[t] != f.plan[t] {
+			least = min(least, h.free[t])
+		}
+	}
+	old := f.plan
+	h.take(f, old, -1)
+	f.plan = plan
+	h.take(f, plan, 1)
+	for t := range plan {
+		if plan[t] != old[t] {
+			least = min(least, h.free[t])
+		}
+	}
+	return least
 }
 
 // larger is the job's plan with the next size in the first slot, and what each
