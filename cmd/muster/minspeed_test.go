@@ -35,6 +35,23 @@ func TestMinSpeed(t *testing.T) {
 	d.must("cancel", "1", "2", "3", "4", "5")
 }
 
+// A job that waits for a whole GPU may ask for a part of one instead, in all the ways
+// in which a new one may.
+func TestUpdateShare(t *testing.T) {
+	d := shares(t, "1xA100-80GB", "{}")
+	d.must("submit", "--gpus", "0.5", "--", "sleep", "1000")
+	d.must("submit", "--gpus", "1", "--", "sleep", "1000")
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.must("update", "2", "--gpu-cores", "30%", "--gpu-mem", "8GiB", "--isolation", "memory")
+	d.want(d.must("show", "2"), `"share": 300`, `"gpu_memory": 8192`, `"isolation": "memory"`)
+	if text, code := d.try("update", "2", "--isolation", "some"); code == 0 {
+		t.Errorf("there is no such isolation: %s", text)
+	}
+	d.must("update", "2", "--isolation", "none") // as the one that is there
+	d.untilSays(`"state": "running"`, "show", "2")
+	d.must("cancel", "1", "2")
+}
+
 // A job tells by its progress that it is too slow beside another: after a minute that
 // one leaves, and goes where it disturbs nobody. The daemon has no table at all.
 func TestTooSlow(t *testing.T) {
