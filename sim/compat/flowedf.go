@@ -13,6 +13,7 @@ import (
 type flowEDF struct {
 	w    *FlowWorld
 	come bool // somebody arrived in this event
+	free timeline
 }
 
 func newFlowEDF(w *FlowWorld) *flowEDF {
@@ -70,9 +71,9 @@ func (f *flowEDF) decide() {
 		order = slices.Clone(order)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(w.jobs[a].deadline, w.jobs[b].deadline) })
-	free := timeline{{w.now, w.total}}
+	f.free = append(f.free[:0], timeline{{w.now, w.total}}...)
 	for _, i := range order {
-		free = f.plan(&w.jobs[i], free)
+		f.free = f.plan(&w.jobs[i], f.free)
 	}
 	for _, i := range w.known {
 		j := &w.jobs[i]
@@ -87,18 +88,18 @@ func (f *flowEDF) decide() {
 	}
 }
 
-// plan gives a job GPUs up to its end, of those that are free. Where its end is on a
-// bound of a slot, it overwrites what is free from there on, as there (E3).
+// plan gives a job GPUs up to its end, of those that are free, and returns what is left of
+// them, in the same memory. Where its end is on a bound of a slot, it overwrites what is
+// free from there on, as there (E3).
 func (f *flowEDF) plan(j *flowJob, free timeline) timeline {
 	w := f.w
 	base, left := min(j.most, w.total), j.left
-	rest := slices.Clone(free)
-	done := func(k, e, after int) timeline { // the job ends at e, in the stretch k
+	done := func(e, after int) timeline { // the job ends at e
 		j.end = e
 		if _, ok := free.find(e); !ok {
-			rest.set(slotUp(w.now, e), after)
+			free.set(slotUp(w.now, e), after)
 		}
-		return rest.squeeze()
+		return free.squeeze()
 	}
 	for k := range free {
 		g, last := base, k == len(free)-1
@@ -115,20 +116,20 @@ func (f *flowEDF) plan(j *flowJob, free timeline) timeline {
 		e := int(math.Ceil(float64(at) + left/j.rate(g)))
 		switch {
 		case last:
-			rest[k].n = w.total - base
-			return done(k, e, w.total)
+			free[k].n = w.total - base
+			return done(e, w.total)
 		case free[k+1].at >= e:
 			after := w.total
 			if at < e {
-				after = rest[k].n
+				after = free[k].n
 			}
-			rest[k].n = free[k].n - g
-			return done(k, e, after)
+			free[k].n -= g
+			return done(e, after)
 		}
 		left -= float64(float64(free[k+1].at-at) * j.rate(g))
-		rest[k].n -= g
+		free[k].n -= g
 	}
-	return rest // not reached: the last stretch takes it in
+	return free // not reached: the last stretch takes it in
 }
 
 // settle goes on to what is next.
