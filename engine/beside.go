@@ -282,6 +282,14 @@ func (j JobView) DeviceMemory() cluster.MiB {
 	return 0
 }
 
+// PeakMemory returns the most that the job was measured to use of any of its GPUs, in
+// MiB; 0: nobody measured it (Traits.Memory).
+func (j JobView) PeakMemory() cluster.MiB { return j.j.memory }
+
+// WantsMemory reports whether the policy looks at what jobs were measured to use of the
+// memory of their GPUs.
+func (e *Engine) WantsMemory() bool { return e.traits.Memory }
+
 // Computes reports whether the job has begun to compute in this run.
 func (j JobView) Computes() bool { return j.j.holding() && j.j.rate > 0 }
 

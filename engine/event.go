@@ -56,6 +56,7 @@ type Event struct {
 	Saved    time.Duration   `json:"saved,omitempty"`    // Progress: ... of which a checkpoint is safe
 	Rate     int64           `json:"rate,omitempty"`     // Started, Resized, Progress: speed against the reference, in ppm; 0: unknown (taken as 1,000,000)
 	Estimate time.Duration   `json:"estimate,omitempty"` // Progress: all of its useful work, as it looks now; 0: as before
+	Memory   cluster.MiB     `json:"memory,omitempty"`   // Progress: most that it has used of any of its GPUs; 0: not measured
 	Switch   SwitchCost      `json:"switch,omitzero"`    // Progress, Stopped: what its last stop and start were measured to take
 	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
 	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before

@@ -92,6 +92,7 @@ type jobState struct {
 
 	rate    int64           // ppm of the reference; 0 until Started
 	speed   int64           // the last rate known with its GPUs for itself; 0: none
+	memory  cluster.MiB     // the most that it was measured to use of any of its GPUs; 0: nobody measured it
 	solo    int64           // the last rate known with nobody else in shares of its GPUs; 0: none
 	among   []cluster.JobID // who computed in shares of its GPUs when its speed was measured last
 	slow    cluster.Time    // since then it is measured to be slower among them than it accepts; 0: it is not

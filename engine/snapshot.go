@@ -93,9 +93,10 @@ type JobRecord struct {
 	Saved       time.Duration   `json:"saved,omitempty"`
 	Rate        int64           `json:"rate,omitempty"`
 	Speed       int64           `json:"speed,omitempty"`
-	Solo        int64           `json:"solo,omitempty"`  // ... with nobody else in shares of its GPUs
-	Among       []cluster.JobID `json:"among,omitempty"` // who computed in shares of its GPUs when its speed was measured last
-	Slow        cluster.Time    `json:"slow,omitempty"`  // ... among whom it is slower than it accepts, since then
+	Memory      cluster.MiB     `json:"memory,omitempty"` // the most that it was measured to use of any of its GPUs
+	Solo        int64           `json:"solo,omitempty"`   // ... with nobody else in shares of its GPUs
+	Among       []cluster.JobID `json:"among,omitempty"`  // who computed in shares of its GPUs when its speed was measured last
+	Slow        cluster.Time    `json:"slow,omitempty"`   // ... among whom it is slower than it accepts, since then
 	LimitAt     cluster.Time    `json:"limit_at,omitempty"`
 	Promotion   cluster.Time    `json:"promotion,omitempty"`  // the last one by the policy (Promoter)
 	Before      int64           `json:"before,omitempty"`     // ... what of its weighted service was received before
@@ -223,7 +224,7 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		Promoted: j.promoted, Demoted: j.demoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
 		Leaving: slices.Clone(j.leaving), Dest: slices.Clone(j.dest), Moved: slices.Clone(j.moved), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
-		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed, Solo: j.solo, Among: slices.Clone(j.among), Slow: j.slow,
+		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed, Memory: j.memory, Solo: j.solo, Among: slices.Clone(j.among), Slow: j.slow,
 		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, Predicted: j.predicted,
 		Beside: j.beside, Guests: slices.Clone(j.guests), Packed: j.packed, Warm: j.warm, Target: j.target.copied(), Served: slices.Clone(j.served)}
 	if j.weight != cluster.Whole {

@@ -303,6 +303,7 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	}
 	if ev.Type == Progress {
 		j.done, j.saved = max(j.done, ev.Done), max(j.saved, ev.Saved)
+		j.memory = max(j.memory, ev.Memory)
 		e.reckon(j, ev.Estimate)
 		e.costs(j, ev.Switch)
 	}

@@ -37,6 +37,7 @@ type meter struct {
 	GPU     float64            `json:"gpu"`  // GPU-seconds with known utilisation
 	Most    map[string]float64 `json:"most,omitempty"`
 	Memory  *int64             `json:"memory,omitempty"`
+	Told    int64              `json:"told,omitempty"` // MiB of a GPU that the policy knows of
 	Energy  *float64           `json:"energy,omitempty"`
 	Idle    float64            `json:"idle,omitempty"`
 	Holding float64            `json:"holding,omitempty"`
@@ -59,6 +60,8 @@ type sampled struct {
 	idle       string   // stage
 	spared     bool     // from the rules for idle jobs
 	may        int64    // MiB of each GPU that it shares; 0: nobody says
+	packed     bool     // others are on its GPUs
+	tells      bool     // the policy looks at the GPU memory that it uses
 	step, rate *float64 // what it last reported
 }
 
@@ -187,6 +190,10 @@ func (m *Machine) sampled() (list []sampled, healthy int, held float64) {
 		if rules := m.idle.Load(); rules != nil {
 			v.spared = m.spared(rules, r.Spec)
 		}
+		v.packed, v.tells = r.Beside != 0 || len(r.Guests) > 0, m.eng.WantsMemory()
+		if r.Beside != 0 && r.Spec.Tasks[0].Request.Memory > 0 {
+			v.may = r.Spec.Tasks[0].Request.Memory
+		}
 		if p := j.info.Progress; p != nil {
 			step, rate := p.Step, p.SamplesPerSec
 			if v.step = &step; rate > 0 {
@@ -287,6 +294,9 @@ func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map
 				util, memory = new(float64), new(int64)
 			}
 		}
+		if d.Share == 0 {
+			s.occupied(v, j, users[at][j.id], g.MemoryUsed)
+		}
 		if util != nil {
 			n, busiest = n+1, max(busiest, *util)
 			v.book(d.UUID, *util, memory, dt)
@@ -319,6 +329,29 @@ func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map
 	}
 	v.Samples++
 	v.Seconds += dt
+}
+
+// occupied looks at the memory that a job uses of a GPU that is not divided into shares:
+// the policy is told, if it asks, when that has become more; a guest may not use more than
+// it asked for. Where others are on the GPU, too, only its own processes tell.
+func (s *sampler) occupied(v *meter, j *sampled, u *used, all *int64) {
+	own := all
+	if j.packed {
+		own = nil
+	}
+	if u != nil && u.memory != nil {
+		own = u.memory
+	}
+	if own == nil {
+		return
+	}
+	if j.may > 0 && *own > j.may {
+		s.m.over(j.id, j.run, *own, j.may)
+	}
+	if j.tells && *own > v.Told+max(v.Told/20, 64) {
+		v.Told = *own
+		s.m.occupies(j.id, j.run, *own)
+	}
 }
 
 // book adds what one GPU did.

@@ -84,6 +84,17 @@ func (m *Machine) memoryOf(spec *cluster.Job) int64 {
 	return 0
 }
 
+// occupies tells the engine how much of a GPU's memory a run of a job was measured to use,
+// in MiB.
+func (m *Machine) occupies(id cluster.JobID, run int, used int64) {
+	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
+		if j := m.jobs[id]; j == nil || j.info.Run != run || m.eng.Record(id).State != engine.Running {
+			return nil, nil
+		}
+		return []engine.Event{{Type: engine.Progress, Job: id, Memory: used}}, nil
+	})
+}
+
 // over deals with a run of a job that uses more memory of a GPU than its share's,
 // in MiB.
 func (m *Machine) over(id cluster.JobID, run int, used, may int64) {
@@ -94,6 +105,9 @@ func (m *Machine) over(id cluster.JobID, run int, used, may int64) {
 		}
 		var events []engine.Event
 		text := fmt.Sprintf("uses %d MiB of a GPU, its share has %d", used, may)
+		if m.eng.Record(id).Beside != 0 {
+			text = fmt.Sprintf("uses %d MiB of a GPU beside another job, it asked for %d", used, may)
+		}
 		if !j.info.Over {
 			j.info.Over = true
 			j.said = append(j.said, text)

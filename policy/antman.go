@@ -21,6 +21,8 @@ var antman = Info{
 		{"eps", "0.05", "part of its speed that a job may lose to those beside it"},
 		{"guests", "4", "most best-effort jobs beside one job"},
 		{"throttle", "false", "true: also beside jobs that would be disturbed more, held back so far that they lose no more than eps"},
+		{"memory", "stated", "measured: those beside a job may have what it is measured to leave of its GPUs' memory; stated: what it says that it leaves"},
+		{"headroom", "1024", "MiB of each GPU's memory that stay free under memory=measured"},
 		{"check", "10s", "how fast jobs are is looked at so often while somebody runs beside them"},
 	},
 	New: newAntman,
@@ -33,6 +35,8 @@ type antmanRules struct {
 	check  time.Duration
 
 	throttle bool
+	measured bool // memory
+	headroom cluster.MiB
 }
 
 // leastAntman is the least part of its speed for which a best-effort job is put beside
@@ -55,8 +59,17 @@ func newAntman(k *Knobs) (engine.Policy, error) {
 	if a.throttle, err = k.bool("throttle"); err != nil {
 		return nil, err
 	}
-	a.check, err = k.period("check")
-	a.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Strict}, plan: a.plan}
+	if a.check, err = k.period("check"); err != nil {
+		return nil, err
+	}
+	if text := k.text("memory"); text != "stated" && text != "measured" {
+		return nil, cluster.Unknown("memory", text, []string{"stated", "measured"})
+	}
+	a.measured = k.text("memory") == "measured"
+	if a.headroom, err = k.int("headroom"); err == nil && a.headroom < 0 {
+		err = fmt.Errorf("headroom=%d: want 0 MiB or more", a.headroom)
+	}
+	a.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Strict, Memory: a.measured}, plan: a.plan}
 	return a, err
 }
 
@@ -77,6 +90,7 @@ type antHost struct {
 	memory cluster.MiB      // of each of its GPUs, that nobody has stated
 	guests []engine.JobView // those that stay
 	kinds  []int32          // ... of which kinds they are
+	joined bool             // somebody comes now
 }
 
 // antKind is what jobs have in common that disturb others alike, and are disturbed alike.
@@ -126,9 +140,13 @@ func (a *antmanRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			p.Next = v.Now().Add(a.check)
 		}
 	}
+	if a.measured && len(line) > 0 && len(b.hosts) > 0 {
+		p.Next = v.Now().Add(a.check) // what they leave may be known by then
+	}
 	for _, i := range line {
 		if k := b.host(i); k >= 0 {
 			h := &b.hosts[k]
+			h.joined = true
 			b.join(h, jobs[i])
 			b.taken = append(b.taken, k)
 			p.Targets[i].Beside, p.Targets[i].Yield = 1+int32(jobs[h.at].Spec().ID), a.yield(jobs[h.at])
@@ -146,7 +164,7 @@ func (a *antmanRules) board(v engine.View, jobs []engine.JobView, targets []engi
 		switch {
 		case !packs(j) || guest:
 		case j.Running():
-			b.hosts = append(b.hosts, antHost{at: i, gpus: j.Spec().GPUs(), gpu: j.GPU(), kind: b.kind(j), memory: j.DeviceMemory() - j.Spec().Tasks[0].Request.Memory})
+			b.hosts = append(b.hosts, antHost{at: i, gpus: j.Spec().GPUs(), gpu: j.GPU(), kind: b.kind(j), memory: a.leaves(v, j)})
 		case j.Spec().Tier == cluster.BestEffort:
 			line = append(line, i)
 		}
@@ -161,7 +179,7 @@ func (a *antmanRules) board(v engine.View, jobs []engine.JobView, targets []engi
 // join counts a job among the host's guests.
 func (p *antPlan) join(h *antHost, j engine.JobView) {
 	h.guests, h.kinds = append(h.guests, j), append(h.kinds, p.kind(j))
-	h.memory -= j.Spec().Tasks[0].Request.Memory
+	h.memory -= p.needs(j)
 }
 
 // keep looks at who runs beside a job: the last that came is stopped, if the job
@@ -174,6 +192,10 @@ func (p *antPlan) keep(targets []engine.Target, h *antHost) {
 			p.join(h, p.jobs[i])
 		}
 	}
+	if len(h.guests) > 0 && p.measured && h.memory < 0 { // whom they are beside needs it itself
+		targets[find(p.jobs, h.guests[len(h.guests)-1].Spec().ID)].Alone = true
+		return
+	}
 	if len(h.guests) == 0 || host.Spec().Tier == cluster.BestEffort {
 		return
 	}
@@ -183,6 +205,48 @@ func (p *antPlan) keep(targets []engine.Target, h *antHost) {
 	if r := host.Rate(); r > 0 && r*1_000_000/max(1, alone) < 2*p.floor-1_000_000 && last.Computes() && !(p.throttle && p.v.Now().Sub(last.Started()) < 2*p.check) {
 		targets[find(p.jobs, last.Spec().ID)].Alone = true
 	}
+}
+
+// leaves is how much of the memory of each of its GPUs a job leaves to those beside it:
+// what it says that it does not need, or what it was measured not to use, less what stays
+// free. Before that is known it leaves nothing but what it says, if it says it.
+func (a *antmanRules) leaves(v engine.View, j engine.JobView) cluster.MiB {
+	total, stated, peak := j.DeviceMemory(), j.Spec().Tasks[0].Request.Memory, j.PeakMemory()
+	switch {
+	case !a.measured:
+		return total - stated
+	case peak > 0 && v.Now().Sub(j.Started()) >= a.check:
+		return memoryLimit(total, peak, a.headroom)
+	case stated > 0:
+		return memoryLimit(total, max(stated, peak), a.headroom)
+	}
+	return 0
+}
+
+// memoryLimit is what those beside a job may have of a GPU's memory of which it has used
+// so much at most (A-antman).
+func memoryLimit(total, peak, headroom cluster.MiB) cluster.MiB { return max(0, total-peak-headroom) }
+
+// needs is what a best-effort job needs of each GPU's memory: what it says, or what it was
+// measured to use, if that is more.
+func (a *antmanRules) needs(j engine.JobView) cluster.MiB {
+	if !a.measured {
+		return j.Spec().Tasks[0].Request.Memory
+	}
+	return max(j.Spec().Tasks[0].Request.Memory, j.PeakMemory())
+}
+
+// hasRoom reports whether the memory beside a job suffices for one more. Where it is
+// measured, they come one by one, and each says what it needs: what a job uses may rise.
+func (a *antmanRules) hasRoom(v engine.View, h *antHost, j engine.JobView) bool {
+	need := a.needs(j)
+	if !a.measured {
+		return h.memory >= need
+	}
+	if n := len(h.guests); h.joined || n > 0 && v.Now().Sub(h.guests[n-1].Started()) < a.check {
+		return false
+	}
+	return need > 0 && h.memory >= need
 }
 
 // yield is how much of its speed a job is to keep beside guests that are held back for
@@ -200,17 +264,17 @@ func (a *antmanRules) yield(host engine.JobView) int64 {
 func (p *antPlan) host(i int) int {
 	best, most := -1, int64(0)
 	j := p.jobs[i]
-	kind, gpus, memory := p.kind(j), j.Spec().GPUs(), j.Spec().Tasks[0].Request.Memory
+	kind, gpus := p.kind(j), j.Spec().GPUs()
 	look := func(k int) {
 		h := &p.hosts[k]
-		if h.gpus != gpus || int64(len(h.guests)) >= p.guests || h.memory < memory {
+		if h.gpus != gpus || int64(len(h.guests)) >= p.guests || !p.hasRoom(p.v, h, j) {
 			return
 		}
 		if left := p.beside(h, j, kind); left != nobody && (best < 0 || left > most || left == most && k < best) {
 			best, most = k, left
 		}
 	}
-	if since := p.vain[kind]; since > 0 { // one of its kind found nobody: only who has a new guest may have become another
+	if since := p.vain[kind]; since > 0 && !p.measured { // one of its kind found nobody: only who has a new guest may have become another
 		for _, k := range p.taken[since-1:] {
 			look(k)
 		}

@@ -63,6 +63,7 @@ var jobKeys = []key[draft]{
 		return nil
 	}},
 	memory("mem", func(d *draft) *cluster.MiB { return &d.req.Memory }),
+	memory("uses", func(d *draft) *cluster.MiB { return &d.entry.Memory }),
 	memory("resident", func(d *draft) *cluster.MiB { return &d.req.Resident }),
 	text("profile", func(d *draft) *string { return &d.req.Profile }),
 	cores("cpu", func(d *draft) *cluster.Milli { return &d.req.CPU }),

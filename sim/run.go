@@ -144,6 +144,7 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	}
 	world := s.World
 	world.Lanes = cfg.Policy.Traits().Lanes
+	world.Memory = cfg.Policy.Traits().Memory
 	w := NewWorld(spec, entries, world)
 	w.book.frag = e.Fragmentation
 	h := &hashKeeper{next: s.Journal}

@@ -30,6 +30,7 @@ type Options struct {
 	Until    cluster.Time      // end of the simulation; 0: when all jobs are done
 	Model    perf.Model        // how fast a job runs where; nil: everywhere as recorded
 	Lanes    cluster.LaneOrder // how jobs on the same whole GPUs take turns; Run takes it from the policy
+	Memory   bool              // what jobs use of GPU memory is told; Run takes it from the policy
 	Script   []Scripted        // what people do, and nodes, at set times
 	Progress func(done, total int, now cluster.Time)
 }
@@ -250,6 +251,9 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		j.rate = w.rateOf(j)
 		w.book.computing(j)
 		w.plan(j)
+		if j.entry.Memory > 0 && w.opt.Memory { // as a live driver would tell it once it has measured
+			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: id, Memory: j.entry.Memory, Done: j.entry.Run - j.left, Saved: j.saved})
+		}
 		near := w.neighbours(j)
 		if w.respeed(near); len(near) > 0 && j.entry.Job.Shares() { // as a live driver would tell it once it has measured
 			w.reports = append(w.reports, engine.Event{Type: engine.Progress, Job: id, Rate: j.rate, Done: j.entry.Run - j.left, Saved: j.saved})

@@ -30,6 +30,9 @@ type Entry struct {
 	// End is when a service (or any job) is cancelled; 0: never.
 	End     cluster.Time `json:"end,omitempty"`
 	Outcome Outcome      `json:"outcome,omitempty"`
+	// Memory is what it really uses of each of its GPUs, in MiB, as soon as it computes;
+	// 0: what it asks for.
+	Memory cluster.MiB `json:"memory,omitempty"`
 	// Flexible says that Job.Tasks is one set of one-GPU tasks that stand for
 	// "so many GPUs": the simulator may group them by node (cluster.GroupTasks).
 	Flexible bool `json:"flexible,omitempty"`

@@ -135,6 +135,51 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
+// Under antman with measured memory a best-effort job comes beside one of which nothing
+// was known, as far as that is measured to leave memory, and leaves when it needs more.
+// One that uses more than it asked for is found. The driver's list of processes is played.
+func TestMeasuredMemory(t *testing.T) {
+	d := prepareDaemon(t, "1xH100-80GB")
+	conf := filepath.Join(d.dir, "muster.yaml")
+	text := "policy: 'antman:memory=measured,check=1s'\nsharing: {over_memory: warn}\nsample_every: 100ms\nperformance: {pairs: {'*/*': 0.99}}\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.policy, d.args = "antman:memory=measured,check=1s", []string{"--config", conf}
+	d.start()
+	run := func(n string, more ...string) (pid string) {
+		file := filepath.Join(d.dir, "pid"+n)
+		d.must(append(append([]string{"submit"}, more...), "--gpus", "1", "--", "sh", "-c", "echo $$ >"+file+".new; mv "+file+".new "+file+"; exec sleep 1000")...)
+		d.eventually(n+" runs", func() bool {
+			b, _ := os.ReadFile(file)
+			pid = strings.TrimSpace(string(b))
+			return pid != "" || n == "2"
+		})
+		return pid
+	}
+	use := func(lines string) {
+		if err := os.WriteFile(filepath.Join(d.dir, "state", useFile), []byte(lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := run("1")
+	run("2", "--tier", "best-effort", "--gpu-mem", "8GiB")
+	d.want(d.must("show", "2"), `"state": "pending"`)
+	use("0 50 20000 " + first + " 20000\n")
+	second := ""
+	d.eventually("the second is beside it", func() bool {
+		b, _ := os.ReadFile(filepath.Join(d.dir, "pid2"))
+		second = strings.TrimSpace(string(b))
+		return second != ""
+	})
+	use("0 50 20000 " + first + " 20000\n0 50 30000 " + second + " 9000\n")
+	d.untilSays("uses 9000 MiB of a GPU beside another job, it asked for 8192", "history", "2")
+	use("0 50 75000 " + first + " 75000\n")
+	d.eventually("it has left", func() bool { return strings.Contains(d.must("show", "2"), `"preemptions": 1`) })
+	d.want(d.must("show", "1"), `"preemptions": 0`)
+	d.must("cancel", "1", "2")
+}
+
 // Who uses more memory of a GPU than its share's, where nothing enforces that, is
 // told, or stopped, as the operator says. The driver's list of processes is played.
 func TestOverMemory(t *testing.T) {
