@@ -12,8 +12,8 @@ type Drawer interface {
 	// of a class, lower keys first, then who was submitted first; ok: it stands in a
 	// pool. It must not change while the job waits.
 	Pool(v View, j JobView) (class int64, at Key, ok bool)
-	// Nothing is the target of those who stand in pools: an idle one.
-	Nothing() Target
+	// Nothing is the target of a job while it stands in a pool: an idle one.
+	Nothing(j JobView) Target
 }
 
 // poolKey is what is alike of those who stand in one pool.
@@ -59,6 +59,9 @@ func (p *Pool) Head() (j JobView, ok bool) {
 	return JobView{p.e, p.e.jobs[it.id]}, true
 }
 
+// Len is how many jobs stand in the pool, those included that this plan has drawn.
+func (p *Pool) Len() int { return p.jobs.n }
+
 // Draw takes the head. The plan has a target for it, behind those of the jobs that it was
 // shown and of those who were drawn before.
 func (p *Pool) Draw() {
@@ -88,7 +91,7 @@ func (e *Engine) joinPool(j *jobState) bool {
 	j.key = item{key: at, submit: j.spec.Submit, id: int32(j.spec.ID)}
 	p.lists[id].insert(j.key)
 	p.n++
-	if t := p.drawer.Nothing(); !t.same(j.target) {
+	if t := p.drawer.Nothing(JobView{e, j}); !t.same(j.target) {
 		e.touch(j)
 		e.setTarget(j, &t)
 	}

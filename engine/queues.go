@@ -26,6 +26,7 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 	for _, j := range e.jobs {
 		if j != nil {
 			e.dequeue(j)
+			e.leavePool(j) // of a queue that has another number now
 		}
 	}
 	e.lanes, e.groups = nil, nil

@@ -32,7 +32,7 @@ var allox = Info{
 		r := &alloxRules{alpha, busy}
 		return &drawer{
 			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Backfill: engine.Skip, Gated: true}},
-			pool:    r.pool, nothing: engine.Target{Idle: true},
+			pool:    r.pool, nothing: always(engine.Target{Idle: true}),
 		}, err
 	},
 }

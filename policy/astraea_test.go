@@ -32,17 +32,26 @@ func TestDeserves(t *testing.T) {
 // is less than a fifth: so it is first, although it had more than B in the window, and
 // its first job takes them all.
 func TestStarvationGuard(t *testing.T) {
-	tenants := []tenant{
-		{quota: 4, held: 4, w: 100, u: 1, waiting: []*lessee{{gpus: 1}}},
-		{quota: 4, w: 100, u: 99, waiting: []*lessee{{gpus: 4}, {gpus: 2}}},
+	tenants := func(held int) []*tenant {
+		return []*tenant{
+			{quota: 4, held: 4, w: 100, u: 1, waiting: waitingFor(1)},
+			{quota: 4, held: held, w: 100, u: 99, waiting: waitingFor(4, 2)},
+		}
 	}
-	if got := (&astraeaRules{lease: time.Minute}).parts(tenants, 4); !slices.Equal(got, []int{0, 4}) {
+	if got, _ := (&astraeaRules{lease: time.Minute}).parts(tenants(0), 4); !slices.Equal(got, []int{0, 4}) {
 		t.Errorf("parts %v, want 0 and 4", got)
 	}
-	tenants[0].next, tenants[1].next, tenants[1].held = 0, 0, 1 // a quarter: now what they had decides
-	if got := (&astraeaRules{lease: time.Minute}).parts(tenants, 4); !slices.Equal(got, []int{1, 2}) {
+	if got, _ := (&astraeaRules{lease: time.Minute}).parts(tenants(1), 4); !slices.Equal(got, []int{1, 2}) { // a quarter: now what they had decides
 		t.Errorf("parts %v, want 1 and, where four do not fit any more, 2", got)
 	}
+}
+
+// waitingFor is a line of jobs that wait for so many GPUs.
+func waitingFor(gpus ...int) (list []waitingLessee) {
+	for i, g := range gpus {
+		list = append(list, waitingLessee{&lessee{id: cluster.JobID(i), gpus: g}})
+	}
+	return list
 }
 
 // C-astraea, vector 3: a tenant that holds eight GPUs of a quota of four had
@@ -63,9 +72,11 @@ func TestWindow(t *testing.T) {
 	if x.look(26*hour, hour, 0); x.had() != 0 {
 		t.Errorf("%g of what was more than a day ago", x.had())
 	}
-	memo := memoOf(5, []tenant{x, {key: 7, quota: 1, active: 2, service: 3000}})
+	x.accounts = []account{{1, 100}, {8, 300}}
+	memo := memoOf(5, []tenant{x, {key: 7, quota: 1, active: 2, service: 3000, accounts: []account{{2, 50}}}})
 	then, list := tenantsOf(memo)
-	if then != 5 || len(list) != 2 || !slices.Equal(list[0].parts, x.parts) || list[1].key != 7 || list[1].service != 3000 || list[1].active != 2 || list[1].quota != 1 {
+	if then != 5 || len(list) != 2 || !slices.Equal(list[0].parts, x.parts) || list[1].key != 7 || list[1].service != 3000 || list[1].active != 2 || list[1].quota != 1 ||
+		!slices.Equal(list[0].accounts, x.accounts) || !slices.Equal(list[1].accounts, []account{{2, 50}}) {
 		t.Errorf("%v %+v", then, list)
 	}
 }
@@ -86,23 +97,24 @@ func TestFairnessClass(t *testing.T) {
 func TestPartsEnd(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for range 2000 {
-		tenants := make([]tenant, 1+r.IntN(4))
+		tenants := make([]*tenant, 1+r.IntN(4))
 		for i := range tenants {
-			tenants[i] = tenant{quota: r.IntN(5), held: r.IntN(9), w: float64(r.IntN(3)), u: float64(r.IntN(3))}
-			for range r.IntN(5) {
-				tenants[i].waiting = append(tenants[i].waiting, &lessee{gpus: 1 + r.IntN(6)})
+			tenants[i] = &tenant{quota: r.IntN(5), held: r.IntN(9), w: float64(r.IntN(3)), u: float64(r.IntN(3))}
+			for k := range r.IntN(5) {
+				tenants[i].waiting = append(tenants[i].waiting, waitingLessee{&lessee{id: cluster.JobID(k), gpus: 1 + r.IntN(6)}})
 			}
 		}
 		free := r.IntN(12)
 		left := free
-		for _, p := range (&astraeaRules{lease: time.Minute}).parts(tenants, free) {
+		parts, _ := (&astraeaRules{lease: time.Minute}).parts(tenants, free)
+		for _, p := range parts {
 			left -= p
 		}
 		if left < 0 {
 			t.Fatalf("%d are free, %d too many are given", free, -left)
 		}
 		for i := range tenants {
-			for _, l := range tenants[i].waiting[tenants[i].next:] {
+			for _, l := range tenants[i].waiting {
 				if l.gpus <= left {
 					t.Fatalf("%d GPUs are left, and %d are asked for", left, l.gpus)
 				}

@@ -25,7 +25,7 @@ var elasticflow = Info{
 		}
 		return &drawer{
 			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}},
-			pool:    r.pool, nothing: engine.Target{Rank: 1, Idle: true},
+			pool:    r.pool, nothing: always(engine.Target{Rank: 1, Idle: true}),
 		}, nil
 	},
 }

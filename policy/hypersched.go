@@ -55,7 +55,7 @@ func newHyperSched(k *Knobs) (engine.Policy, error) {
 	}
 	return &drawer{
 		planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}},
-		pool:    hyperPool, nothing: engine.Target{Rank: 1, Idle: true, Memo: []int64{0, 0}},
+		pool:    hyperPool, nothing: always(engine.Target{Rank: 1, Idle: true, Memo: []int64{0, 0}}),
 	}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/heap"
 )
 
 // Twin of gandiva's lines of partners: the whole order, looked through for each job.
@@ -48,24 +49,18 @@ func TestPartnersTwin(t *testing.T) {
 	}
 }
 
-// Twin of astraea's order of a tenant's jobs: all of them, sorted.
-func TestAstraeaOrderTwin(t *testing.T) {
+// Twin of how astraea finds a tenant's next job, in a heap: all of them, sorted, each
+// looked at as long as GPUs are free.
+func TestAstraeaNextTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
+	rules := &astraeaRules{}
 	for round := range 200 {
-		rules := &astraeaRules{block: round%4 == 0}
-		list := make([]lessee, r.IntN(30))
-		var now tenant
-		var want []*lessee
-		free := 1 + r.IntN(8)
-		for i := range list {
-			l := &list[i]
-			*l = lessee{gpus: r.IntN(12), f: float64(r.IntN(4)), submit: cluster.Time(r.IntN(4)), starves: r.IntN(4) == 0}
-			now.waiting = append(now.waiting, l)
-			if l.gpus <= free || rules.block {
-				want = append(want, l)
-			}
+		now, sorted := &tenant{}, make([]*lessee, r.IntN(30))
+		for i := range sorted {
+			sorted[i] = &lessee{id: cluster.JobID(i), gpus: 1 + r.IntN(12), f: float64(r.IntN(4)), submit: cluster.Time(r.IntN(4)), starves: r.IntN(4) == 0}
+			heap.Push(&now.waiting, waitingLessee{sorted[i]})
 		}
-		slices.SortStableFunc(want, func(a, b *lessee) int {
+		slices.SortStableFunc(sorted, func(a, b *lessee) int {
 			switch {
 			case a.starves != b.starves && a.starves:
 				return -1
@@ -76,8 +71,20 @@ func TestAstraeaOrderTwin(t *testing.T) {
 			}
 			return int(a.submit - b.submit)
 		})
-		if rules.order(&now, free); !slices.Equal(now.waiting, want) {
-			t.Fatalf("round %d: another order", round)
+		var want, got []*lessee
+		left := 1 + r.IntN(20)
+		free := left
+		for _, l := range sorted {
+			if l.gpus <= left {
+				want, left = append(want, l), left-l.gpus
+			}
+		}
+		for now.fits(free) {
+			l, _ := rules.next(now)
+			got, free = append(got, l), free-l.gpus
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("round %d: others get something", round)
 		}
 	}
 }

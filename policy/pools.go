@@ -11,7 +11,7 @@ import (
 type drawer struct {
 	planner
 	pool    func(v engine.View, j engine.JobView) (class int64, at engine.Key, ok bool)
-	nothing engine.Target
+	nothing func(j engine.JobView) engine.Target
 }
 
 // Pool implements engine.Drawer.
@@ -20,7 +20,12 @@ func (d *drawer) Pool(v engine.View, j engine.JobView) (class int64, at engine.K
 }
 
 // Nothing implements engine.Drawer.
-func (d *drawer) Nothing() engine.Target { return d.nothing }
+func (d *drawer) Nothing(j engine.JobView) engine.Target { return d.nothing(j) }
+
+// always is the same target for everybody in a pool.
+func always(t engine.Target) func(engine.JobView) engine.Target {
+	return func(engine.JobView) engine.Target { return t }
+}
 
 // poolOf is a pool while a plan draws from it, with its head as a claim.
 type poolOf struct {

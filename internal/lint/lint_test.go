@@ -29,7 +29,7 @@ var arrows = map[string]string{
 	"forward":           "cluster engine internal/heap",
 	"solve":             "internal/heap",
 	"serving":           "cluster internal/heap internal/csvfile",
-	"policy":            "cluster quota solve engine",
+	"policy":            "cluster quota solve engine internal/heap",
 	"place":             "cluster engine",
 	"journal":           "cluster perf engine policy place",
 	"config":            "cluster perf engine policy place",

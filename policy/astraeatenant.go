@@ -1,0 +1,354 @@
+package policy
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// tenant is a user or a queue, with what it had and was to have over the window,
+// in parts of it by the clock.
+type tenant struct {
+	key      int64
+	weight   int64
+	quota    int   // GPUs
+	active   int   // jobs that wait or run
+	wait     int   // of those that the plan was shown
+	held     int   // GPUs on lease
+	each     int64 // what an hour of the cluster's GPUs counts for, on average, in thousandths
+	service  int64 // what is on lease: milli-GPU by the models' weights
+	parts    []tenantPart
+	accounts []account
+	w, u     float64         // quota and leases over the window and until a lease from now ends, in milli-GPU-milliseconds
+	waiting  []waitingLessee // a heap of those who may get something
+	pools    []tenantPool    // ... and others who wait
+	charged  []*lessee       // who gets it
+	line     []*lessee       // all who wait, where they matter
+	blocked  bool            // one of them keeps others waiting
+	first    cameFirst
+}
+
+// cameFirst is which of a tenant's jobs came first.
+type cameFirst struct {
+	submit cluster.Time
+	id     cluster.JobID
+}
+
+// account is what each of a tenant's jobs of one size deserved since the tenant had
+// such jobs, in milli-GPU-milliseconds.
+type account struct {
+	gpus int
+	sum  int64
+}
+
+// tenantPool is a pool of a tenant's jobs of one size, with its head.
+type tenantPool struct {
+	engine.Pool
+	head lessee
+	gone bool // nobody is left, or they ask for too much
+}
+
+// tenantPart is GPU time in a part of the window: what the quota allowed, and
+// what was held.
+type tenantPart struct{ number, quota, held int64 }
+
+// inWindow is how many parts count.
+const inWindow = 24
+
+// recall reads what is remembered of a job.
+func (t *tenant) recall(l *lessee) {
+	l.tasks = asked(l.j)
+	l.gpus = l.j.GPUs(l.tasks)
+	a := t.account(l.gpus)
+	l.memo = lesseeMemo{3: a.sum, 4: t.accountKey(l.gpus)}
+	if was := l.j.Target(); was != nil && len(was.Memo) >= 3 {
+		copy(l.memo[:3], was.Memo)
+		if len(was.Memo) == len(l.memo) && was.Memo[4] == l.memo[4] && was.Memo[3] <= a.sum { // else it is another tenant's now
+			l.memo[3] = was.Memo[3]
+		}
+	}
+	l.until, l.began = cluster.Time(l.memo[0]), cluster.Time(l.memo[1])
+	l.deserved = l.memo[2] + a.sum - l.memo[3]
+}
+
+// remember writes it down again.
+func (t *tenant) remember(l *lessee) {
+	if l.memo[0] != int64(l.until) || l.memo[1] != int64(l.began) {
+		l.memo[0], l.memo[1], l.memo[2] = int64(l.until), int64(l.began), l.deserved
+		l.memo[3] = t.account(l.j.GPUs(asked(l.j))).sum
+	}
+}
+
+// account is that of a size.
+func (t *tenant) account(gpus int) *account {
+	for i := range t.accounts {
+		if t.accounts[i].gpus == gpus {
+			return &t.accounts[i]
+		}
+	}
+	t.accounts = append(t.accounts, account{gpus: gpus})
+	return &t.accounts[len(t.accounts)-1]
+}
+
+// accountKey tells a job whether the account is the one that it knows.
+func (t *tenant) accountKey(gpus int) int64 { return t.key ^ int64(gpus) }
+
+// meanWeight is what an hour of the cluster's GPUs counts for, on average, in
+// thousandths.
+func meanWeight(v engine.View) int64 {
+	sum, gpus := int64(0), int64(0)
+	for _, k := range v.Kinds() {
+		sum += k.Weight * int64(k.GPUs)
+		gpus += int64(k.GPUs)
+	}
+	if gpus == 0 {
+		return cluster.Whole
+	}
+	return max(1, sum/gpus)
+}
+
+// onLease adds to what a tenant has on lease until the next plan; what starts with
+// this one counts as the mean.
+func (t *tenant) onLease(kinds []engine.Kind, l *lessee) {
+	weight := t.each
+	if k := kindOf(kinds, l.j.GPU()); k >= 0 {
+		weight = kinds[k].Weight
+	}
+	t.service += int64(l.gpus) * weight
+}
+
+// queues reports whether tenants are queues, not users.
+func (r *astraeaRules) queues(v engine.View) bool {
+	leaves, tree := 0, v.Tree()
+	for q := 0; r.tenant == "auto" && q < tree.Len() && leaves < 2; q++ {
+		if tree.Leaf(q) {
+			leaves++
+		}
+	}
+	return r.tenant == "queue" || leaves > 1
+}
+
+// number is that of the job's queue or user.
+func (r *astraeaRules) number(v engine.View, j engine.JobView) int {
+	if r.queues(v) {
+		return j.Queue()
+	}
+	return j.User()
+}
+
+// tenants lists those who have jobs now, and those of the window.
+func (r *astraeaRules) tenants(v engine.View, list []lessee, past []tenant, then, until cluster.Time) []tenant {
+	tenants, weights := r.present(v, list, len(past)+8)
+	at := make(map[int64]int, len(tenants)) // looked up only
+	weight, gpus := meanWeight(v), int64(totalGPUs(v))
+	for i := range tenants {
+		at[tenants[i].key] = i
+		tenants[i].quota = int(gpus * tenants[i].weight / weights)
+	}
+	part := cluster.Time(r.window / inWindow)
+	for i := range past {
+		was := &past[i]
+		k, ok := at[was.key]
+		if !ok {
+			k = len(tenants)
+			tenants = append(tenants, tenant{key: was.key})
+		}
+		t := &tenants[k]
+		t.parts, t.accounts = was.parts, was.accounts
+		for a := range t.accounts {
+			t.accounts[a].sum += quota.Work(was.deserves(t.accounts[a].gpus), then, until)
+		}
+		t.pass(int64(was.quota)*weight, was.service, then, until, part)
+	}
+	for i := range tenants {
+		tenants[i].each = weight
+		tenants[i].look(v.Now(), part, r.lease)
+	}
+	return tenants
+}
+
+// present lists those who have jobs now, with the sum of their weights.
+func (r *astraeaRules) present(v engine.View, list []lessee, about int) (tenants []tenant, weights int64) {
+	queues := r.queues(v)
+	tenants = make([]tenant, 0, about)
+	who := make([]int, about, about+about/2) // 1 + the tenant, by number of the user or queue
+	of := func(j engine.JobView) int {
+		number := j.User()
+		if queues {
+			number = j.Queue()
+		}
+		for number >= len(who) {
+			who = append(who, 0)
+		}
+		if who[number] == 0 {
+			name, weight := "user "+j.Spec().User, int64(1)
+			if queues {
+				name, weight = "queue "+v.Tree().Name(number), max(1, v.Tree().Weight(number))
+			}
+			tenants = append(tenants, tenant{key: nameKey(name), weight: weight, first: cameFirst{cluster.Never, 0}})
+			who[number] = len(tenants)
+			weights += weight
+		}
+		return who[number] - 1
+	}
+	for i := range list {
+		l := &list[i]
+		l.tenant = of(l.j)
+		tenants[l.tenant].came(l.submit, l.id, 1)
+	}
+	for _, p := range v.Pools() {
+		j, ok := p.Head()
+		if !ok {
+			continue
+		}
+		t := &tenants[of(j)]
+		t.came(j.Spec().Submit, j.Spec().ID, p.Len())
+		if t.pools == nil {
+			t.pools = make([]tenantPool, 0, 16)
+		}
+		t.pools = append(t.pools, tenantPool{Pool: p})
+	}
+	return tenants, weights
+}
+
+// came counts jobs, of which one came first.
+func (t *tenant) came(submit cluster.Time, id cluster.JobID, jobs int) {
+	t.active += jobs
+	if submit < t.first.submit || submit == t.first.submit && id < t.first.id {
+		t.first = cameFirst{submit, id}
+	}
+}
+
+// inLine has the tenants who have jobs come in the order of their first ones.
+func inLine(tenants []tenant) []*tenant {
+	line := make([]*tenant, 0, len(tenants))
+	for i := range tenants {
+		if t := &tenants[i]; t.active > 0 {
+			line = append(line, t)
+		}
+	}
+	slices.SortFunc(line, func(a, b *tenant) int {
+		return cmp.Or(cmp.Compare(a.first.submit, b.first.submit), cmp.Compare(a.first.id, b.first.id))
+	})
+	return line
+}
+
+// nameKey stands for a name in what a plan remembers.
+func nameKey(name string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // a hash takes everything
+	return int64(h.Sum64() >> 1)
+}
+
+// deserves is a job's part of its tenant's quota, in milli-GPU: min(g, share*Q).
+func (t *tenant) deserves(gpus int) int64 {
+	return min(int64(gpus)*1000, int64(t.quota)*1000/int64(max(t.active, 1)))
+}
+
+// pass counts what a tenant was to have and had from then to now, in milli-GPU by
+// the models' weights, part by part.
+func (t *tenant) pass(deserved, held int64, then, now, part cluster.Time) {
+	then = max(then, (now/part-inWindow)*part) // what is before counts no more
+	for then < now && (deserved > 0 || held > 0) {
+		h := then / part
+		to := min(now, (h+1)*part)
+		if n := len(t.parts); n == 0 || t.parts[n-1].number != int64(h) {
+			t.parts = append(t.parts, tenantPart{number: int64(h)})
+		}
+		b := &t.parts[len(t.parts)-1]
+		b.quota += quota.Work(deserved, then, to)
+		b.held += quota.Work(held, then, to)
+		then = to
+	}
+}
+
+// look forgets what is older than the window and adds up the rest, with the quota
+// of the lease that may begin now.
+func (t *tenant) look(now, part cluster.Time, lease time.Duration) {
+	first := int64(now/part) - inWindow
+	t.parts = slices.DeleteFunc(t.parts, func(h tenantPart) bool { return h.number <= first })
+	t.w, t.u = float64(quota.Work(int64(t.quota)*t.each, 0, cluster.Time(lease))), 0
+	for _, h := range t.parts {
+		t.w += float64(h.quota)
+		t.u += float64(h.held)
+	}
+}
+
+// holds is what a tenant has on lease, with its part, over its quota.
+func (t *tenant) holds(part int) float64 {
+	switch {
+	case t.held+part == 0:
+		return 0
+	case t.quota == 0:
+		return math.Inf(1)
+	}
+	return float64(t.held+part) / float64(t.quota)
+}
+
+// had is U/W: what it had, and will have, over its quota in that time.
+func (t *tenant) had() float64 {
+	if t.w == 0 {
+		return 1
+	}
+	return t.u / t.w
+}
+
+// memoOf writes down the tenants as they are from now on, each with its accounts as
+// records of a size instead of a quota.
+func memoOf(now cluster.Time, tenants []tenant) []int64 {
+	n := 1
+	for i := range tenants {
+		n += 5 + 3*len(tenants[i].parts) + 5*len(tenants[i].accounts)
+	}
+	memo := append(make([]int64, 0, n), int64(now))
+	for i := range tenants {
+		t := &tenants[i]
+		if t.active == 0 && len(t.parts) == 0 {
+			continue
+		}
+		memo = append(memo, t.key, int64(t.quota), int64(t.active), t.service, int64(len(t.parts)))
+		for _, h := range t.parts {
+			memo = append(memo, h.number, h.quota, h.held)
+		}
+		for _, a := range t.accounts {
+			memo = append(memo, t.key, -1, int64(a.gpus), a.sum, 0)
+		}
+	}
+	return memo
+}
+
+// tenantsOf reads what memoOf wrote.
+func tenantsOf(memo []int64) (then cluster.Time, list []tenant) {
+	if len(memo) == 0 {
+		return 0, nil
+	}
+	then, memo = cluster.Time(memo[0]), memo[1:]
+	most := len(memo) / 5 // records; a part takes 3 numbers, and two more may come in this plan
+	parts, accounts := make([]tenantPart, 2*most+len(memo)/3), make([]account, 0, most)
+	for len(memo) >= 5 {
+		t := tenant{key: memo[0], quota: int(memo[1]), active: int(memo[2]), service: memo[3]}
+		n := min(max(0, int(memo[4])), (len(memo)-5)/3)
+		t.parts, parts = parts[:0:n+2], parts[n+2:]
+		for memo = memo[5:]; n > 0; n-- {
+			t.parts = append(t.parts, tenantPart{memo[0], memo[1], memo[2]})
+			memo = memo[3:]
+		}
+		first := len(accounts)
+		for len(memo) >= 5 && memo[0] == t.key && memo[1] < 0 {
+			accounts = append(accounts, account{gpus: int(memo[2]), sum: memo[3]})
+			memo = memo[5:]
+		}
+		t.accounts = accounts[first:len(accounts):len(accounts)]
+		if list == nil {
+			list = make([]tenant, 0, 1+len(memo)/(5+3*inWindow))
+		}
+		list = append(list, t)
+	}
+	return then, list
+}
