@@ -33,7 +33,7 @@ func (a *item) Before(b *item) bool {
 
 // chunkMax bounds a chunk: large enough that a million jobs make a few
 // thousand chunks, small enough that an insertion moves at most 20 kB.
-const chunkMax = 512
+const chunkMax = 128
 
 // olist is an ordered list of items: chunks of sorted slices. Insertion and
 // removal cost a binary search and a short move; walking in order is a scan.

@@ -386,6 +386,32 @@ func (e *Engine) rerun(j *jobState) {
 	e.watchKey(j)
 }
 
+// relistRunning books that the keys of jobs with devices may be others: with a new plan
+// often all of them are.
+func (e *Engine) relistRunning() {
+	p := &e.plans
+	if 8*len(p.aimed) < e.running.n {
+		for _, j := range p.aimed {
+			if j.booked() && e.runItem(j) != j.key {
+				e.rerun(j)
+			}
+		}
+		return
+	}
+	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
+		j := e.jobs[old.id]
+		it := e.runItem(j)
+		if it == old {
+			return old
+		}
+		e.touch(j)
+		j.key = it
+		e.listEnd(j, int64(e.endOf(j)))
+		e.watchKey(j)
+		return it
+	})
+}
+
 func (e *Engine) watchKey(j *jobState) {
 	if e.keyer == nil {
 		return

@@ -20,7 +20,7 @@ type Planner interface {
 	// Plan returns a target for each of the jobs, in the same order. They are
 	// those that could run: that wait in line, or for a plan, or hold devices;
 	// by number, without those in pools (Drawer). What it returns belongs to the engine; a
-	// target's memo may be that of the job's last target, but of no other job's. The key of a job that waits
+	// target's memo may be that of the job's last target, but of no other job's. The key of a job
 	// depends on nothing but the job's specification and its target.
 	Plan(v View, jobs []JobView) Plan
 }
@@ -107,6 +107,7 @@ type planState struct {
 	moves   []cluster.JobID // whose targets say Move
 	moving  bool            // there was a target that says Move
 	joining bool            // the plan puts somebody beside another, or on an instance
+	aimed   []*jobState     // who holds devices and got another target
 	live    []cluster.JobID // who may be planned, by number (jobState.inPlan); those that are done are dropped now and then
 	jobs    []JobView
 	targets []Target // memory for the next plan
@@ -187,7 +188,7 @@ func (e *Engine) makePlan() {
 	}
 	p.last, p.next, p.memo = e.now, plan.Next, plan.Memo
 	e.drawn(jobs[shown:], plan.Targets[shown:])
-	p.joining = false
+	p.joining, p.aimed = false, p.aimed[:0]
 	for i := range jobs {
 		t := &plan.Targets[i]
 		p.joining, p.moving = p.joining || t.Beside > 0 || t.Slice != nil, p.moving || t.Move
@@ -242,6 +243,9 @@ func (e *Engine) aim(j *jobState, t *Target) {
 	if !t.same(j.target) {
 		e.touch(j)
 		e.setTarget(j, t)
+		if j.booked() {
+			e.plans.aimed = append(e.plans.aimed, j)
+		}
 	} else if j.state == Pending && (j.parked == ParkedPlan || j.eligible && j.asks() == j.shape && !j.idle() && !j.sliced()) {
 		return
 	}
@@ -263,23 +267,6 @@ func (e *Engine) aim(j *jobState, t *Target) {
 		}
 	case Stopping, Done: // what it holds it leaves anyhow
 	}
-}
-
-// relistRunning books that the keys of the jobs with devices may be others: with a new
-// plan often all of them are.
-func (e *Engine) relistRunning() {
-	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
-		j := e.jobs[old.id]
-		it := e.runItem(j)
-		if it == old {
-			return old
-		}
-		e.touch(j)
-		j.key = it
-		e.listEnd(j, int64(e.endOf(j)))
-		e.watchKey(j)
-		return it
-	})
 }
 
 // copied is a target of its own; nil: none.
