@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/heap"
 )
 
 var gavel = Info{
@@ -251,9 +252,12 @@ func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
 	if p.last = last; p.sharing && !p.v.Shared() {
 		h.text("apart")
 	}
-	half := int64(p.round / 2)
+	half, n := int64(p.round/2), len(p.kinds)
+	speeds, pairs := make([]int64, n*len(jobs)), make([]gavelPair, n*len(jobs))
+	p.jobs = make([]gavelJob, 0, len(jobs))
 	for _, j := range jobs {
-		job := p.job(j)
+		job := p.job(j, speeds[:n:n], pairs[:n:n])
+		speeds, pairs = speeds[n:], pairs[n:]
 		h.number(int64(j.Spec().ID))
 		if t := j.Target(); p.sharing && p.since != cluster.Never && t != nil && len(t.Memo) == 5 {
 			job.known, job.left, job.iso, job.alone, job.level, job.owed = true, t.Memo[0], t.Memo[1], t.Memo[2], t.Memo[3], t.Memo[4]
@@ -280,9 +284,9 @@ func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
 }
 
 // job is a job that no plan has seen yet.
-func (p *gavelPlan) job(j engine.JobView) gavelJob {
+func (p *gavelPlan) job(j engine.JobView, speed []int64, pairs []gavelPair) gavelJob {
 	spec := j.Spec()
-	job := gavelJob{j: j, milli: spec.GPUMilli(), kind: -1, speed: make([]int64, len(p.kinds)), pairs: make([]gavelPair, len(p.kinds))}
+	job := gavelJob{j: j, milli: spec.GPUMilli(), kind: -1, speed: speed, pairs: pairs}
 	if job.milli == 0 {
 		job.milli = j.Milli() // slices
 	}
@@ -335,22 +339,46 @@ func (p *gavelPlan) choose() {
 			}
 		}
 		for _, k := range p.kindOrder(int(p.v.Now() / cluster.Time(p.round))) {
-			var line []*gavelJob
-			for i := range p.jobs {
-				job := &p.jobs[i]
-				if job.kind < 0 && job.milli > 0 && job.speed[k] > 0 && job.j.Spec().Tier == tier && (job.pairs[k].x > 0 || p.objective != "fifo") {
-					line = append(line, job)
-				}
-			}
-			slices.SortStableFunc(line, func(a, b *gavelJob) int { return a.pairs[k].before(b.pairs[k]) })
-			for _, job := range line {
-				if job.milli <= free[k] {
-					job.kind = k
-					free[k] -= job.milli
-				}
-			}
+			p.claimed(k, tier, &free[k])
 		}
 	}
+}
+
+// claimed selects jobs of a tier for a kind, by claim, as long as somebody fits.
+func (p *gavelPlan) claimed(k int, tier cluster.Tier, free *int64) {
+	var line []gavelClaim
+	least := *free + 1 // what any of them asks for
+	for i := range p.jobs {
+		job := &p.jobs[i]
+		if job.kind < 0 && job.milli > 0 && job.milli <= *free && job.speed[k] > 0 && job.j.Spec().Tier == tier && (job.pairs[k].x > 0 || p.objective != "fifo") {
+			if line == nil {
+				line = make([]gavelClaim, 0, len(p.jobs)-i)
+			}
+			heap.Push(&line, gavelClaim{job.pairs[k], i})
+			least = min(least, job.milli)
+		}
+	}
+	for len(line) > 0 && least <= *free {
+		c := heap.Pop(&line)
+		if job := &p.jobs[c.at]; job.milli <= *free {
+			job.kind = k
+			*free -= job.milli
+		}
+	}
+}
+
+// gavelClaim is a job's claim on a kind of GPU.
+type gavelClaim struct {
+	gavelPair
+	at int // among the plan's jobs
+}
+
+// Before implements heap.Ordered.
+func (a *gavelClaim) Before(b *gavelClaim) bool {
+	if c := a.before(b.gavelPair); c != 0 {
+		return c < 0
+	}
+	return a.at < b.at
 }
 
 // kindOrder is the order that is asked for; then the fastest kind first, by the sum
@@ -393,15 +421,10 @@ func (p *gavelPlan) asked(kind int) int {
 // plan makes targets of what was chosen: those selected first, larger ones before
 // smaller ones, because they are harder to place.
 func (p *gavelPlan) plan() engine.Plan {
-	out := engine.Plan{Next: cluster.Never, Targets: make([]engine.Target, len(p.jobs)),
+	out := engine.Plan{Next: cluster.Never, Targets: p.v.Targets(len(p.jobs)),
 		Memo: append([]int64{int64(p.since), int64(p.v.Now()), p.state, p.names}, p.usesMemo()...)}
-	order := make([]int, len(p.jobs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.jobs[b].milli, p.jobs[a].milli) })
-	moves := p.moves()
-	for place, i := range order {
+	moves, memory := p.moves(), make([]int64, 0, (5+4*len(p.kinds))*len(p.jobs))
+	for place, i := range p.largestFirst() {
 		job, t := &p.jobs[i], &out.Targets[i]
 		class := int64(gavelSelected)
 		switch {
@@ -415,14 +438,16 @@ func (p *gavelPlan) plan() engine.Plan {
 			}
 		}
 		t.Rank = class*gavelPlaces + int64(place)
-		if t.Memo = append(t.Memo, job.left, job.iso, job.alone); p.sharing {
-			t.Memo = append(t.Memo, job.level, job.owed)
+		first := len(memory)
+		if memory = append(memory, job.left, job.iso, job.alone); p.sharing {
+			memory = append(memory, job.level, job.owed)
 			p.aside(i, t)
 		} else {
 			for _, pair := range job.pairs {
-				t.Memo = append(t.Memo, pair.x, pair.base, pair.due, pair.deficit)
+				memory = append(memory, pair.x, pair.base, pair.due, pair.deficit)
 			}
 		}
+		t.Memo = memory[first:len(memory):len(memory)]
 		if job.milli > 0 && (job.kind < 0 || job.mate > 0 || job.speed[job.kind] < slices.Max(job.speed)) {
 			out.Next = p.v.Now().Add(p.round) // somebody waits for a turn, or for another partner
 		}
@@ -433,12 +458,37 @@ func (p *gavelPlan) plan() engine.Plan {
 	return out
 }
 
+// largestFirst lists the plan's jobs, larger ones before smaller ones.
+func (p *gavelPlan) largestFirst() []int {
+	type sized struct {
+		milli int64
+		at    int
+	}
+	list, order := make([]sized, len(p.jobs)), make([]int, len(p.jobs))
+	for i := range p.jobs {
+		list[i] = sized{p.jobs[i].milli, i}
+	}
+	slices.SortFunc(list, func(a, b sized) int {
+		if a.milli != b.milli {
+			return cmp.Compare(b.milli, a.milli)
+		}
+		return a.at - b.at
+	})
+	for i := range list {
+		order[i] = list[i].at
+	}
+	return order
+}
+
 // moves reports whether a job goes from one kind to another in this round. What it
 // will take may be idle before it has left what it has: nobody else starts on that.
 func (p *gavelPlan) moves() bool {
-	return slices.ContainsFunc(p.jobs, func(job gavelJob) bool {
-		return job.kind >= 0 && job.j.Running() && job.j.GPU() != p.kinds[job.kind].GPU
-	})
+	for i := range p.jobs {
+		if job := &p.jobs[i]; job.kind >= 0 && len(p.kinds) > 1 && job.j.Running() && job.j.GPU() != p.kinds[job.kind].GPU {
+			return true
+		}
+	}
+	return false
 }
 
 // fingerprint is FNV-1a of 64 bits.
