@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/heap"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -75,19 +76,18 @@ func (r *themisRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		activity = m[2] + quota.Work(m[1], cluster.Time(m[0]), now)
 	}
 	p := engine.Plan{Next: cluster.Never, Memo: []int64{int64(now), int64(len(jobs)), activity}, Targets: v.Targets(len(jobs))}
-	bare := 0
+	apps := engine.Scratch[app](v, len(jobs))[:0]
 	for i, j := range jobs {
 		l := leased(j, now)
 		if l.until == 0 {
-			bare++
+			apps = append(apps, app{at: i, claim: claim{j: j}})
 			continue
 		}
 		p.Targets[i] = engine.Target{Tasks: l.tasks, Least: l.least, Memo: leaseMemo(j, l.until, activity)}
 		p.Next = min(p.Next, l.until)
 		free -= j.GPUs(l.tasks)
 	}
-	apps := engine.Scratch[app](v, bare)
-	r.recall(v, jobs, apps, activity)
+	r.recall(v, len(jobs), apps, activity, free > 0)
 	if free > 0 {
 		r.sell(v, apps, free)
 	}
@@ -133,35 +133,59 @@ type bidder struct {
 	app    *app
 }
 
+// Before implements heap.Ordered.
+func (b *bidder) Before(o *bidder) bool {
+	if c := cmp.Compare(b.rho, o.rho); c != 0 {
+		return c > 0
+	}
+	if b.submit != o.submit {
+		return b.submit < o.submit
+	}
+	return b.app.at < o.app.at
+}
+
 // sell leases the free GPUs: by auction among those who are worst off, then to
 // whoever they are enough for.
 func (r *themisRules) sell(v engine.View, apps []app, free int) {
-	bare := make([]bidder, len(apps))
+	bare := make([]bidder, 0, len(apps))
 	for i := range apps {
-		bare[i] = bidder{apps[i].rho, apps[i].j.Spec().Submit, &apps[i]}
+		heap.Push(&bare, bidder{apps[i].rho, apps[i].j.Spec().Submit, &apps[i]})
 	}
-	slices.SortFunc(bare, func(a, b bidder) int {
-		if c := cmp.Compare(b.rho, a.rho); c != 0 {
-			return c
-		}
-		return cmp.Or(cmp.Compare(a.submit, b.submit), cmp.Compare(a.app.at, b.app.at))
-	})
-	bidders := r.bidders(len(bare))
-	bids := make([][]offer, bidders)
+	asked := make([]bidder, r.bidders(len(bare)))
+	for i := range asked {
+		asked[i] = heap.Pop(&bare)
+	}
+	bids, offers := make([][]offer, len(asked)), make([]offer, 0, 2*len(asked))
 	for i := range bids {
-		bids[i] = r.bid(v, bare[i].app)
+		n := len(offers)
+		offers = r.bid(v, asked[i].app, offers)
+		bids[i] = offers[n:len(offers):len(offers)]
 	}
 	won := auction(bids, free)
 	for i, w := range won {
-		free -= r.grant(v, bare[i].app, bids[i][w.offer], w.kept)
+		free -= r.grant(v, asked[i].app, bids[i][w.offer], w.kept)
 	}
-	for _, part := range [][]bidder{bare[bidders:], bare[:bidders]} { // nothing stays idle: who was not asked, then the others
-		for _, b := range part {
-			if n, g := b.app.next(); b.app.won.until == 0 && g <= free {
-				free -= r.grant(v, b.app, offer{tasks: n, gpus: g}, 1)
-			}
+	for _, part := range [][]bidder{bare, asked} { // nothing stays idle: who was not asked, then the others
+		free = r.leave(v, part, free)
+	}
+}
+
+// leave leases what is left to those of a list for whom it is enough, worst off first.
+// It returns what is left then.
+func (r *themisRules) leave(v engine.View, list []bidder, free int) int {
+	var line []bidder
+	for _, b := range list {
+		if _, g := b.app.next(); b.app.won.until == 0 && g <= free {
+			heap.Push(&line, b)
 		}
 	}
+	for len(line) > 0 {
+		b := heap.Pop(&line)
+		if n, g := b.app.next(); g <= free {
+			free -= r.grant(v, b.app, offer{tasks: n, gpus: g}, 1)
+		}
+	}
+	return free
 }
 
 // bidders is how many of so many jobs without a lease an auction is among: the share
@@ -174,21 +198,19 @@ func (r *themisRules) bidders(n int) int {
 	return min(n, max(1, int(math.Ceil(share))))
 }
 
-// recall brings the accounts of the jobs without a lease up to now.
-func (r *themisRules) recall(v engine.View, jobs []engine.JobView, apps []app, activity int64) {
-	kinds, n := v.Kinds(), 0
-	for i, j := range jobs {
-		if leased(j, v.Now()).until > 0 {
-			continue
-		}
-		a := &apps[n]
-		n++
-		a.claim = claimOf(kinds, j)
-		a.at, a.activity = i, activity
-		if t := j.Target(); t != nil && len(t.Memo) == 2 {
+// recall brings the accounts of the jobs without a lease up to now, of so many that are
+// active; rated: how they do is asked for, too.
+func (r *themisRules) recall(v engine.View, active int, apps []app, activity int64, rated bool) {
+	kinds := v.Kinds()
+	for i := range apps {
+		a := &apps[i]
+		a.activity = activity
+		if t := a.j.Target(); t != nil && len(t.Memo) == 2 {
 			a.activity = t.Memo[1]
 		}
-		r.rate(v, a, len(jobs), activity)
+		if a.claim = claimOf(kinds, a.j); rated {
+			r.rate(v, a, active, activity)
+		}
 	}
 }
 
@@ -214,9 +236,9 @@ func (r *themisRules) rate(v engine.View, a *app, active int, activity int64) {
 // use, times the apps among which the cluster is divided.
 func finishAlone(work, speed, apps float64) float64 { return work / speed * apps }
 
-// bid is the table of an app: each size that it can have, the empty one first.
-func (r *themisRules) bid(v engine.View, a *app) []offer {
-	list := []offer{{value: 1 / a.rho}}
+// bid adds the table of an app to a list: each size that it can have, the empty one first.
+func (r *themisRules) bid(v engine.View, a *app, list []offer) []offer {
+	list = append(list, offer{value: 1 / a.rho})
 	for n := a.least; n <= a.most; n++ {
 		rho := (a.elapsed + a.left/a.speed(v, n)) / a.ideal
 		list = append(list, offer{n, a.j.GPUs(n), 1 / max(rho, 1e-9)})
@@ -259,7 +281,7 @@ func auction(bids [][]offer, free int) []win {
 	}
 	choose := func(but int) []int { return fairest(bids, free, but) }
 	if combinations > exactly {
-		steps := stepsOf(bids)
+		steps := stepsOf(bids, free)
 		choose = func(but int) []int { return greedily(steps, len(bids), free, but) }
 	}
 	pf := choose(-1)
@@ -271,7 +293,7 @@ func auction(bids [][]offer, free int) []win {
 		}
 		without, log := choose(i), 0.0
 		for j := range bids {
-			if j != i {
+			if j != i && pf[j] != without[j] {
 				log += math.Log(bids[j][pf[j]].value) - math.Log(bids[j][without[j]].value)
 			}
 		}
@@ -287,6 +309,12 @@ const exactly = 4096
 // of their values is largest.
 func fairest(bids [][]offer, free, but int) []int {
 	now, best, most := make([]int, len(bids)), make([]int, len(bids)), math.Inf(-1)
+	logs := make([][]float64, len(bids))
+	for i := range bids {
+		for _, o := range bids[i] {
+			logs[i] = append(logs[i], math.Log(o.value))
+		}
+	}
 	var try func(i, left int, log float64)
 	try = func(i, left int, log float64) {
 		if i == len(bids) {
@@ -303,7 +331,7 @@ func fairest(bids [][]offer, free, but int) []int {
 			now[i] = k
 			l := log
 			if i != but {
-				l += math.Log(o.value)
+				l += logs[i][k]
 			}
 			try(i+1, left-o.gpus, l)
 		}
@@ -319,12 +347,15 @@ type step struct {
 	gain          float64 // in the logarithm of the value, per GPU
 }
 
-// stepsOf lists all steps by what they bring.
-func stepsOf(bids [][]offer) []step {
-	var steps []step
+// stepsOf lists the steps that so many GPUs are enough for, by what they bring.
+func stepsOf(bids [][]offer, free int) []step {
+	steps := make([]step, 0, len(bids))
 	for i, list := range bids {
 		for k := 1; k < len(list); k++ {
 			g := list[k].gpus - list[k-1].gpus
+			if g > free {
+				break // nor is any after it made
+			}
 			steps = append(steps, step{i, k, g, (math.Log(list[k].value) - math.Log(list[k-1].value)) / float64(max(1, g))})
 		}
 	}

@@ -87,7 +87,7 @@ func TestGreedyAuction(t *testing.T) {
 			}
 			return p
 		}
-		if a, b := product(fairest(bids, free, -1)), product(greedily(stepsOf(bids), n, free, -1)); math.Abs(a-b) > 1e-9 {
+		if a, b := product(fairest(bids, free, -1)), product(greedily(stepsOf(bids, free), n, free, -1)); math.Abs(a-b) > 1e-9 {
 			t.Fatalf("bids %v: best %g, greedy %g", bids, a, b)
 		}
 	}
