@@ -74,18 +74,17 @@ func newAstraea(k *Knobs) (engine.Policy, error) {
 
 // lessee is a job while leases are given out.
 type lessee struct {
-	j        engine.JobView
-	id       cluster.JobID
-	tasks    int
-	tenant   int
-	gpus     int
-	until    cluster.Time // end of its lease; 0: it has none
-	began    cluster.Time // of the lease
-	submit   cluster.Time
-	deserved int64   // GPU time that was its part of its tenant's quota since it came, in milli-GPU-milliseconds
-	f        float64 // GPU time that it had over that: its long-term fairness
-	starves  bool
-	memo     lesseeMemo
+	j       engine.JobView
+	id      cluster.JobID
+	tasks   int
+	tenant  int
+	gpus    int
+	until   cluster.Time // end of its lease; 0: it has none
+	began   cluster.Time // of the lease
+	submit  cluster.Time
+	f       float64 // GPU time that it had over what it deserved: its long-term fairness
+	starves bool
+	memo    []int64 // a lesseeMemo of this tenant; nil: there is none
 }
 
 // lesseeMemo is what is remembered of a job: until and began of its lease; the GPU time
@@ -115,24 +114,29 @@ type waitingLessee struct{ *lessee }
 func (w *waitingLessee) Before(o *waitingLessee) bool { return w.lessee.Before(o.lessee) }
 
 func (r *astraeaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	list := engine.Scratch[lessee](v, len(jobs))
-	tenants := r.recall(v, jobs, list)
+	pools := v.Pools()
+	list := engine.Scratch[lessee](v, len(jobs)+len(pools))
+	list, heads := list[:len(jobs)], list[len(jobs):]
+	kinds := v.Kinds()
+	tenants := r.recall(v, kinds, jobs, list, heads, pools)
 	line := inLine(tenants)
-	free := totalGPUs(v)
+	free := 0
+	for _, k := range kinds {
+		free += k.GPUs
+	}
 	for i := range list {
 		if l := &list[i]; l.until > 0 {
 			free -= l.gpus
 			tenants[l.tenant].held += l.gpus
 		}
 	}
-	r.await(v, tenants, list, free)
+	r.await(v, tenants, list, free, float64(meanWeight(kinds)))
 	var drawn []*lessee
 	if free > 0 {
 		free, drawn = r.divide(v, line, free)
 	}
 	r.displace(v, tenants, list, max(free, 0))
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list) + len(drawn))}
-	kinds := v.Kinds()
 	for i := range p.Targets {
 		var l *lessee
 		if i < len(list) {
@@ -141,9 +145,8 @@ func (r *astraeaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			l = drawn[i-len(list)]
 		}
 		t := &tenants[l.tenant]
-		t.remember(l)
 		to := &p.Targets[i]
-		if to.Tasks, to.Idle, to.Memo = l.tasks, l.until == 0, l.memo[:]; l.until > 0 {
+		if to.Tasks, to.Idle, to.Memo = l.tasks, l.until == 0, t.remember(l); l.until > 0 {
 			p.Next = min(p.Next, l.until)
 			t.onLease(kinds, l)
 		}
@@ -159,7 +162,7 @@ func (r *astraeaRules) pool(v engine.View, j engine.JobView) (class int64, at en
 	if r.block || r.delay > 0 || t == nil || len(t.Memo) != len(lesseeMemo{}) || t.Memo[0] != 0 {
 		return 0, at, false
 	}
-	if !r.starves(j) && (j.Waiting() != v.Now().Sub(j.Spec().Submit) || j.Service() > 0) {
+	if !r.starves(j) && (j.FirstStart() != cluster.Never || j.Service() > 0 || j.Waiting() != v.Now().Sub(j.Spec().Submit)) {
 		return 0, at, false
 	}
 	gpus := j.GPUs(asked(j))
@@ -176,7 +179,7 @@ func (r *astraeaRules) starves(j engine.JobView) bool {
 
 // recall brings the accounts of jobs and tenants up to now: between two plans
 // everything is as it was at the first.
-func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lessee) []tenant {
+func (r *astraeaRules) recall(v engine.View, kinds []engine.Kind, jobs []engine.JobView, list, heads []lessee, pools []engine.Pool) []tenant {
 	then, past := tenantsOf(v.Memo())
 	until := v.Now()
 	if v.Planned() > then {
@@ -186,11 +189,10 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 		spec := j.Spec()
 		list[i].j, list[i].submit, list[i].id = j, spec.Submit, spec.ID
 	}
-	tenants := r.tenants(v, list, past, then, until)
+	tenants := r.tenants(v, kinds, list, heads, pools, past, then, until)
 	for i := range list {
 		l := &list[i]
-		tenants[l.tenant].recall(l)
-		switch running, _, _ := l.j.Tasks(); {
+		switch running := tenants[l.tenant].recall(l); {
 		case running > 0 && stays(l.j):
 			l.until, l.tasks = cluster.Never, running
 		case running > 0 && l.until > v.Now():
@@ -205,7 +207,6 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 	for i := range tenants {
 		t := &tenants[i]
 		for k := range t.pools {
-			t.pools[k].head.tenant = i
 			r.look(t, &t.pools[k])
 		}
 	}
@@ -216,8 +217,8 @@ func (r *astraeaRules) recall(v engine.View, jobs []engine.JobView, list []lesse
 func (r *astraeaRules) look(t *tenant, p *tenantPool) {
 	j, ok := p.Pool.Head()
 	if p.gone = !ok; ok {
-		p.head = lessee{j: j, id: j.Spec().ID, submit: j.Spec().Submit, tenant: p.head.tenant, starves: r.starves(j)}
-		t.recall(&p.head)
+		*p.head = lessee{j: j, id: j.Spec().ID, submit: j.Spec().Submit, tenant: p.head.tenant, starves: r.starves(j)}
+		t.recall(p.head)
 		p.head.until = 0
 	}
 }
@@ -225,11 +226,11 @@ func (r *astraeaRules) look(t *tenant, p *tenantPool) {
 // await finds out how those have been treated who wait and may get something now; who
 // asks for more than are free matters only where that keeps others waiting, or where places
 // of others can be taken.
-func (r *astraeaRules) await(v engine.View, tenants []tenant, list []lessee, free int) {
+func (r *astraeaRules) await(v engine.View, tenants []tenant, list []lessee, free int, weight float64) {
 	if free <= 0 && r.delay == 0 {
 		return
 	}
-	weight, all, waiting := float64(meanWeight(v)), r.block || r.delay > 0, 0
+	all, waiting := r.block || r.delay > 0, 0
 	for i := range tenants {
 		waiting += tenants[i].wait
 	}
@@ -244,13 +245,13 @@ func (r *astraeaRules) await(v engine.View, tenants []tenant, list []lessee, fre
 			continue
 		}
 		l.starves = r.starves(l.j)
-		if l.deserved > 0 {
-			l.f = float64(l.j.Service()) / (float64(l.deserved) * weight / 1000)
+		t := &tenants[l.tenant]
+		if d := t.deserved(l); d > 0 {
+			l.f = float64(l.j.Service()) / (float64(d) * weight / 1000)
 		}
 		if r.classes > 0 {
 			l.f = float64(fairnessClass(l.f, r.classes))
 		}
-		t := &tenants[l.tenant]
 		switch {
 		case l.until > 0:
 		case all:
@@ -362,14 +363,14 @@ func (r *astraeaRules) next(t *tenant) (l *lessee, pooled bool) {
 	}
 	for i := range t.pools {
 		if p := &t.pools[i]; !p.gone && (l == nil || p.head.Before(l)) {
-			l, from = &p.head, p
+			l, from = p.head, p
 		}
 	}
 	if from == nil {
 		heap.Pop(&t.waiting)
 		return l, false
 	}
-	head := from.head
+	head := *from.head
 	from.Draw()
 	r.look(t, from)
 	return &head, true

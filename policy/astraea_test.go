@@ -13,12 +13,12 @@ import (
 // C-astraea, vector 1: quota 4, two jobs of 4 and 2 GPUs: each deserves two, a
 // lone one of the other tenant all four.
 func TestDeserves(t *testing.T) {
-	a, b := tenant{quota: 4, active: 2}, tenant{quota: 4, active: 1}
+	a, b := record{quota: 4, active: 2}, record{quota: 4, active: 1}
 	for _, c := range []struct {
-		t    tenant
+		t    record
 		gpus int
 		want int64
-	}{{a, 4, 2000}, {a, 2, 2000}, {a, 1, 1000}, {b, 4, 4000}, {tenant{}, 4, 0}} {
+	}{{a, 4, 2000}, {a, 2, 2000}, {a, 1, 1000}, {b, 4, 4000}, {record{}, 4, 0}} {
 		if got := c.t.deserves(c.gpus); got != c.want {
 			t.Errorf("%+v, %d GPUs: %d, want %d", c.t, c.gpus, got, c.want)
 		}
@@ -34,8 +34,8 @@ func TestDeserves(t *testing.T) {
 func TestStarvationGuard(t *testing.T) {
 	tenants := func(held int) []*tenant {
 		return []*tenant{
-			{quota: 4, held: 4, w: 100, u: 1, waiting: waitingFor(1)},
-			{quota: 4, held: held, w: 100, u: 99, waiting: waitingFor(4, 2)},
+			{record: record{quota: 4}, held: 4, w: 100, u: 1, waiting: waitingFor(1)},
+			{record: record{quota: 4}, held: held, w: 100, u: 99, waiting: waitingFor(4, 2)},
 		}
 	}
 	if got, _ := (&astraeaRules{lease: time.Minute}).parts(tenants(0), 4); !slices.Equal(got, []int{0, 4}) {
@@ -58,7 +58,7 @@ func waitingFor(gpus ...int) (list []waitingLessee) {
 // twice what it was to have; and only the last 24 hours count.
 func TestWindow(t *testing.T) {
 	const hour = cluster.Time(time.Hour)
-	x := tenant{quota: 4, each: 1000}
+	x := tenant{record: record{quota: 4}, each: 1000}
 	x.pass(4000, 8000, 0, 3*hour, hour)
 	x.look(3*hour, hour, 0)
 	if got := x.had(); got != 2 {
@@ -73,7 +73,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("%g of what was more than a day ago", x.had())
 	}
 	x.accounts = []account{{1, 100}, {8, 300}}
-	memo := memoOf(5, []tenant{x, {key: 7, quota: 1, active: 2, service: 3000, accounts: []account{{2, 50}}}})
+	memo := memoOf(5, []tenant{x, {record: record{key: 7, quota: 1, active: 2, service: 3000, accounts: []account{{2, 50}}}}})
 	then, list := tenantsOf(memo)
 	if then != 5 || len(list) != 2 || !slices.Equal(list[0].parts, x.parts) || list[1].key != 7 || list[1].service != 3000 || list[1].active != 2 || list[1].quota != 1 ||
 		!slices.Equal(list[0].accounts, x.accounts) || !slices.Equal(list[1].accounts, []account{{2, 50}}) {
@@ -99,7 +99,7 @@ func TestPartsEnd(t *testing.T) {
 	for range 2000 {
 		tenants := make([]*tenant, 1+r.IntN(4))
 		for i := range tenants {
-			tenants[i] = &tenant{quota: r.IntN(5), held: r.IntN(9), w: float64(r.IntN(3)), u: float64(r.IntN(3))}
+			tenants[i] = &tenant{record: record{quota: r.IntN(5)}, held: r.IntN(9), w: float64(r.IntN(3)), u: float64(r.IntN(3))}
 			for k := range r.IntN(5) {
 				tenants[i].waiting = append(tenants[i].waiting, waitingLessee{&lessee{id: cluster.JobID(k), gpus: 1 + r.IntN(6)}})
 			}

@@ -12,26 +12,31 @@ import (
 	"github.com/muster-gpu/muster/quota"
 )
 
-// tenant is a user or a queue, with what it had and was to have over the window,
-// in parts of it by the clock.
+// tenant is a user or a queue during a plan.
 type tenant struct {
+	record
+	weight  int64
+	wait    int             // of its jobs, those that the plan was shown
+	held    int             // GPUs on lease
+	each    int64           // what an hour of the cluster's GPUs counts for, on average, in thousandths
+	w, u    float64         // quota and leases over the window and until a lease from now ends, in milli-GPU-milliseconds
+	waiting []waitingLessee // a heap of those who may get something
+	pools   []tenantPool    // ... and others who wait
+	charged []*lessee       // who gets it
+	line    []*lessee       // all who wait, where they matter
+	blocked bool            // one of them keeps others waiting
+	first   cameFirst
+}
+
+// record is what is remembered of a tenant: what it had and was to have over the window,
+// in parts of it by the clock.
+type record struct {
 	key      int64
-	weight   int64
 	quota    int   // GPUs
 	active   int   // jobs that wait or run
-	wait     int   // of those that the plan was shown
-	held     int   // GPUs on lease
-	each     int64 // what an hour of the cluster's GPUs counts for, on average, in thousandths
 	service  int64 // what is on lease: milli-GPU by the models' weights
 	parts    []tenantPart
 	accounts []account
-	w, u     float64         // quota and leases over the window and until a lease from now ends, in milli-GPU-milliseconds
-	waiting  []waitingLessee // a heap of those who may get something
-	pools    []tenantPool    // ... and others who wait
-	charged  []*lessee       // who gets it
-	line     []*lessee       // all who wait, where they matter
-	blocked  bool            // one of them keeps others waiting
-	first    cameFirst
 }
 
 // cameFirst is which of a tenant's jobs came first.
@@ -50,7 +55,7 @@ type account struct {
 // tenantPool is a pool of a tenant's jobs of one size, with its head.
 type tenantPool struct {
 	engine.Pool
-	head lessee
+	head *lessee
 	gone bool // nobody is left, or they ask for too much
 }
 
@@ -61,28 +66,41 @@ type tenantPart struct{ number, quota, held int64 }
 // inWindow is how many parts count.
 const inWindow = 24
 
-// recall reads what is remembered of a job.
-func (t *tenant) recall(l *lessee) {
-	l.tasks = asked(l.j)
+// recall reads what is remembered of a job. It returns how many of its tasks run.
+func (t *tenant) recall(l *lessee) (running int) {
+	running, least, most := l.j.Tasks()
+	l.tasks = min(max(l.j.Spec().Tasks[0].Count, least), most) // asked, which would look again
 	l.gpus = l.j.GPUs(l.tasks)
-	a := t.account(l.gpus)
-	l.memo = lesseeMemo{3: a.sum, 4: t.accountKey(l.gpus)}
-	if was := l.j.Target(); was != nil && len(was.Memo) >= 3 {
-		copy(l.memo[:3], was.Memo)
-		if len(was.Memo) == len(l.memo) && was.Memo[4] == l.memo[4] && was.Memo[3] <= a.sum { // else it is another tenant's now
-			l.memo[3] = was.Memo[3]
-		}
+	if was := l.j.Target(); was != nil && len(was.Memo) == len(lesseeMemo{}) && was.Memo[4] == t.accountKey(l.gpus) {
+		l.memo = was.Memo
+		l.until, l.began = cluster.Time(l.memo[0]), cluster.Time(l.memo[1])
+	} else if was != nil && len(was.Memo) >= 3 { // of another tenant, or as it was written before there were accounts
+		m := lesseeMemo{was.Memo[0], was.Memo[1], was.Memo[2], t.account(l.gpus).sum, t.accountKey(l.gpus)}
+		l.memo, l.until, l.began = m[:], cluster.Time(m[0]), cluster.Time(m[1])
 	}
-	l.until, l.began = cluster.Time(l.memo[0]), cluster.Time(l.memo[1])
-	l.deserved = l.memo[2] + a.sum - l.memo[3]
+	return running
 }
 
-// remember writes it down again.
-func (t *tenant) remember(l *lessee) {
-	if l.memo[0] != int64(l.until) || l.memo[1] != int64(l.began) {
-		l.memo[0], l.memo[1], l.memo[2] = int64(l.until), int64(l.began), l.deserved
-		l.memo[3] = t.account(l.j.GPUs(asked(l.j))).sum
+// deserved is the GPU time that was a job's part of its tenant's quota since it came, in
+// milli-GPU-milliseconds.
+func (t *tenant) deserved(l *lessee) int64 {
+	if l.memo == nil {
+		return 0
 	}
+	return l.memo[2] + max(0, t.account(l.size()).sum-l.memo[3])
+}
+
+// size is how many GPUs a job asks for.
+func (l *lessee) size() int { return l.j.GPUs(asked(l.j)) }
+
+// remember is what is remembered of a job from now on.
+func (t *tenant) remember(l *lessee) []int64 {
+	if l.memo != nil && l.memo[0] == int64(l.until) && l.memo[1] == int64(l.began) {
+		return l.memo
+	}
+	size := l.size()
+	m := lesseeMemo{int64(l.until), int64(l.began), t.deserved(l), t.account(size).sum, t.accountKey(size)}
+	return m[:]
 }
 
 // account is that of a size.
@@ -101,9 +119,9 @@ func (t *tenant) accountKey(gpus int) int64 { return t.key ^ int64(gpus) }
 
 // meanWeight is what an hour of the cluster's GPUs counts for, on average, in
 // thousandths.
-func meanWeight(v engine.View) int64 {
+func meanWeight(kinds []engine.Kind) int64 {
 	sum, gpus := int64(0), int64(0)
-	for _, k := range v.Kinds() {
+	for _, k := range kinds {
 		sum += k.Weight * int64(k.GPUs)
 		gpus += int64(k.GPUs)
 	}
@@ -116,9 +134,11 @@ func meanWeight(v engine.View) int64 {
 // onLease adds to what a tenant has on lease until the next plan; what starts with
 // this one counts as the mean.
 func (t *tenant) onLease(kinds []engine.Kind, l *lessee) {
-	weight := t.each
-	if k := kindOf(kinds, l.j.GPU()); k >= 0 {
-		weight = kinds[k].Weight
+	weight := t.each // if there is one kind, that is its weight
+	if len(kinds) > 1 {
+		if k := kindOf(kinds, l.j.GPU()); k >= 0 {
+			weight = kinds[k].Weight
+		}
 	}
 	t.service += int64(l.gpus) * weight
 }
@@ -143,10 +163,13 @@ func (r *astraeaRules) number(v engine.View, j engine.JobView) int {
 }
 
 // tenants lists those who have jobs now, and those of the window.
-func (r *astraeaRules) tenants(v engine.View, list []lessee, past []tenant, then, until cluster.Time) []tenant {
-	tenants, weights := r.present(v, list, len(past)+8)
+func (r *astraeaRules) tenants(v engine.View, kinds []engine.Kind, list, heads []lessee, pools []engine.Pool, past []record, then, until cluster.Time) []tenant {
+	tenants, weights := r.present(v, list, heads, pools, len(past)+8)
 	at := make(map[int64]int, len(tenants)) // looked up only
-	weight, gpus := meanWeight(v), int64(totalGPUs(v))
+	weight, gpus := meanWeight(kinds), int64(0)
+	for _, k := range kinds {
+		gpus += int64(k.GPUs)
+	}
 	for i := range tenants {
 		at[tenants[i].key] = i
 		tenants[i].quota = int(gpus * tenants[i].weight / weights)
@@ -157,7 +180,7 @@ func (r *astraeaRules) tenants(v engine.View, list []lessee, past []tenant, then
 		k, ok := at[was.key]
 		if !ok {
 			k = len(tenants)
-			tenants = append(tenants, tenant{key: was.key})
+			tenants = append(tenants, tenant{record: record{key: was.key}})
 		}
 		t := &tenants[k]
 		t.parts, t.accounts = was.parts, was.accounts
@@ -174,7 +197,7 @@ func (r *astraeaRules) tenants(v engine.View, list []lessee, past []tenant, then
 }
 
 // present lists those who have jobs now, with the sum of their weights.
-func (r *astraeaRules) present(v engine.View, list []lessee, about int) (tenants []tenant, weights int64) {
+func (r *astraeaRules) present(v engine.View, list, heads []lessee, pools []engine.Pool, about int) (tenants []tenant, weights int64) {
 	queues := r.queues(v)
 	tenants = make([]tenant, 0, about)
 	who := make([]int, about, about+about/2) // 1 + the tenant, by number of the user or queue
@@ -191,7 +214,7 @@ func (r *astraeaRules) present(v engine.View, list []lessee, about int) (tenants
 			if queues {
 				name, weight = "queue "+v.Tree().Name(number), max(1, v.Tree().Weight(number))
 			}
-			tenants = append(tenants, tenant{key: nameKey(name), weight: weight, first: cameFirst{cluster.Never, 0}})
+			tenants = append(tenants, tenant{record: record{key: nameKey(name)}, weight: weight, first: cameFirst{cluster.Never, 0}})
 			who[number] = len(tenants)
 			weights += weight
 		}
@@ -202,17 +225,16 @@ func (r *astraeaRules) present(v engine.View, list []lessee, about int) (tenants
 		l.tenant = of(l.j)
 		tenants[l.tenant].came(l.submit, l.id, 1)
 	}
-	for _, p := range v.Pools() {
-		j, ok := p.Head()
-		if !ok {
-			continue
-		}
-		t := &tenants[of(j)]
-		t.came(j.Spec().Submit, j.Spec().ID, p.Len())
+	for i := range pools {
+		h := &heads[i]
+		h.j, _ = pools[i].Head()
+		h.tenant = of(h.j)
+		t := &tenants[h.tenant]
+		t.came(h.j.Spec().Submit, h.j.Spec().ID, pools[i].Len())
 		if t.pools == nil {
-			t.pools = make([]tenantPool, 0, 16)
+			t.pools = make([]tenantPool, 0, 8)
 		}
-		t.pools = append(t.pools, tenantPool{Pool: p})
+		t.pools = append(t.pools, tenantPool{Pool: pools[i], head: h})
 	}
 	return tenants, weights
 }
@@ -247,13 +269,13 @@ func nameKey(name string) int64 {
 }
 
 // deserves is a job's part of its tenant's quota, in milli-GPU: min(g, share*Q).
-func (t *tenant) deserves(gpus int) int64 {
+func (t *record) deserves(gpus int) int64 {
 	return min(int64(gpus)*1000, int64(t.quota)*1000/int64(max(t.active, 1)))
 }
 
 // pass counts what a tenant was to have and had from then to now, in milli-GPU by
 // the models' weights, part by part.
-func (t *tenant) pass(deserved, held int64, then, now, part cluster.Time) {
+func (t *record) pass(deserved, held int64, then, now, part cluster.Time) {
 	then = max(then, (now/part-inWindow)*part) // what is before counts no more
 	for then < now && (deserved > 0 || held > 0) {
 		h := then / part
@@ -324,31 +346,47 @@ func memoOf(now cluster.Time, tenants []tenant) []int64 {
 }
 
 // tenantsOf reads what memoOf wrote.
-func tenantsOf(memo []int64) (then cluster.Time, list []tenant) {
+func tenantsOf(memo []int64) (then cluster.Time, list []record) {
 	if len(memo) == 0 {
 		return 0, nil
 	}
 	then, memo = cluster.Time(memo[0]), memo[1:]
-	most := len(memo) / 5 // records; a part takes 3 numbers, and two more may come in this plan
-	parts, accounts := make([]tenantPart, 2*most+len(memo)/3), make([]account, 0, most)
-	for len(memo) >= 5 {
-		t := tenant{key: memo[0], quota: int(memo[1]), active: int(memo[2]), service: memo[3]}
-		n := min(max(0, int(memo[4])), (len(memo)-5)/3)
-		t.parts, parts = parts[:0:n+2], parts[n+2:]
-		for memo = memo[5:]; n > 0; n-- {
-			t.parts = append(t.parts, tenantPart{memo[0], memo[1], memo[2]})
-			memo = memo[3:]
+	n, nParts, nAccounts := 0, 0, 0
+	readRecords(memo, func(at []int64, ofParts []int64) {
+		if at[1] < 0 {
+			nAccounts++
+			return
 		}
-		first := len(accounts)
-		for len(memo) >= 5 && memo[0] == t.key && memo[1] < 0 {
-			accounts = append(accounts, account{gpus: int(memo[2]), sum: memo[3]})
-			memo = memo[5:]
+		n++
+		nParts += len(ofParts)/3 + 2 // which may come in this plan
+	})
+	list = make([]record, 0, n)
+	parts, accounts := make([]tenantPart, nParts), make([]account, 0, nAccounts)
+	readRecords(memo, func(at []int64, ofParts []int64) {
+		if at[1] < 0 {
+			t := &list[len(list)-1]
+			first := len(accounts) - len(t.accounts)
+			accounts = append(accounts, account{gpus: int(at[2]), sum: at[3]})
+			t.accounts = accounts[first:len(accounts):len(accounts)]
+			return
 		}
-		t.accounts = accounts[first:len(accounts):len(accounts)]
-		if list == nil {
-			list = make([]tenant, 0, 1+len(memo)/(5+3*inWindow))
+		t := record{key: at[0], quota: int(at[1]), active: int(at[2]), service: at[3]}
+		t.parts, parts = parts[:0:len(ofParts)/3+2], parts[len(ofParts)/3+2:]
+		for ; len(ofParts) > 0; ofParts = ofParts[3:] {
+			t.parts = append(t.parts, tenantPart{ofParts[0], ofParts[1], ofParts[2]})
 		}
 		list = append(list, t)
-	}
+	})
 	return then, list
+}
+
+// readRecords calls f with the five numbers and the parts of each record.
+func readRecords(memo []int64, f func(at, parts []int64)) {
+	for known := false; len(memo) >= 5; {
+		n := 3 * min(max(0, int(memo[4])), (len(memo)-5)/3)
+		if known = known || memo[1] >= 0; known {
+			f(memo[:5], memo[5:5+n])
+		}
+		memo = memo[5+n:]
+	}
 }
