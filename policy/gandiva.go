@@ -67,6 +67,7 @@ type turn struct {
 	rounds time.Duration // it has had so many
 	stays  bool
 	packs  bool
+	runs   bool
 	mate   int  // 1 + the job with which it shares GPUs, or is to; 0: none
 	passed bool // it has been looked at
 }
@@ -81,12 +82,12 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	shared := g.pack && v.Shared()
 	for i, j := range jobs {
 		_, least, _ := j.Tasks()
-		turns[i] = turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, packs: shared && packs(j)}
+		turns[i] = turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, packs: shared && packs(j), runs: j.Running()}
 		asked += turns[i].gpus
 		if t := j.Target(); t != nil && len(t.Memo) > 0 {
 			p.Targets[i].Memo = t.Memo
 		}
-		if m := p.Targets[i].Memo; !j.Running() && (m == nil || m[0] != int64(j.Done())) { // what it had done when it got its turn
+		if m := p.Targets[i].Memo; !turns[i].runs && (m == nil || m[0] != int64(j.Done())) { // what it had done when it got its turn
 			p.Targets[i].Memo = append([]int64{int64(j.Done())}, m[min(1, len(m)):]...)
 		}
 		turns[i].stays = stays(j) || g.begins(v, j, p.Targets[i].Memo) || j.Running() && !g.due(v, j)
@@ -179,7 +180,7 @@ func partnersOf(turns []turn, order []int) (lines []partners) {
 		}
 		l := lineOf(lines, t.gpus)
 		if l == nil {
-			lines = append(lines, partners{gpus: t.gpus})
+			lines = append(lines, partners{t.gpus, make([]int, 0, 64)})
 			l = &lines[len(lines)-1]
 		}
 		l.jobs = append(l.jobs, k)
@@ -213,24 +214,36 @@ func lineOf(lines []partners, gpus int) *partners {
 // size that may share GPUs, does not run itself unless this one waits, and with which
 // it is not known to go badly.
 func pair(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, line *partners, i int) {
+	rest := line.rest(turns)
+	var free [mostTried]int // who has been looked at
 	tried := 0
-	for _, k := range line.rest(turns) {
+	for at, k := range rest {
 		if turns[k].taken() {
 			continue
 		}
-		if tried++; tried > mostTried {
+		if tried == mostTried {
+			line.jobs = rest[at-tried:] // who is taken is not looked at again
+			copy(line.jobs, free[:])
 			return
 		}
+		free[tried] = k
+		tried++
 		host, guest := i, k
-		if jobs[k].Running() {
+		if turns[k].runs {
 			host, guest = k, i
 		}
-		if jobs[guest].Running() || jobs[guest].Loses() || !mayTry(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo, targets[guest].Memo) {
+		if turns[guest].runs || jobs[guest].Loses() || !mayTry(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo, targets[guest].Memo) {
 			continue
 		}
 		turns[i].mate, turns[k].mate = k+1, i+1
 		targets[guest].Beside = 1 + int32(jobs[host].Spec().ID)
+		line.jobs = rest[at+1-tried:]
+		copy(line.jobs, free[:tried])
 		return
+	}
+	if line != nil {
+		line.jobs = rest[len(rest)-tried:]
+		copy(line.jobs, free[:tried])
 	}
 }
 
@@ -270,19 +283,22 @@ func together(v engine.View, host, guest []engine.JobView) int64 {
 func (g *gandivaRules) rotate(jobs []engine.JobView, turns []turn) []int {
 	list, order := make([]turnKey, len(turns)), make([]int, len(turns))
 	for i := range turns {
-		spec := jobs[i].Spec()
-		list[i] = turnKey{stays: turns[i].stays, tier: spec.Tier, rounds: turns[i].rounds, submit: spec.Submit, at: i}
+		t, spec := &turns[i], jobs[i].Spec()
+		list[i] = turnKey{first: uint64(spec.Tier)<<56 | uint64(t.rounds), submit: spec.Submit, at: i}
+		if !t.stays {
+			list[i].first |= 1 << 63
+		}
 	}
 	slices.SortFunc(list, func(a, b turnKey) int {
 		switch {
-		case a.stays != b.stays:
-			return compareBool(b.stays, a.stays)
-		case a.tier != b.tier:
-			return cmp.Compare(a.tier, b.tier)
-		case a.rounds != b.rounds:
-			return cmp.Compare(a.rounds, b.rounds)
+		case a.first < b.first:
+			return -1
+		case a.first > b.first:
+			return 1
+		case a.submit != b.submit:
+			return cmp.Compare(a.submit, b.submit)
 		}
-		return cmp.Or(cmp.Compare(a.submit, b.submit), cmp.Compare(a.at, b.at))
+		return a.at - b.at
 	})
 	for i := range list {
 		order[i] = list[i].at
@@ -292,9 +308,7 @@ func (g *gandivaRules) rotate(jobs []engine.JobView, turns []turn) []int {
 
 // turnKey is a job's place in the order of turns: with one that stays, first.
 type turnKey struct {
-	stays  bool
-	tier   cluster.Tier
-	rounds time.Duration
+	first  uint64 // whether it stays, its tier, the rounds that it has had
 	submit cluster.Time
 	at     int // among the jobs, which come by number
 }
