@@ -258,10 +258,13 @@ func (r *astraeaRules) await(v engine.View, tenants []tenant, list []lessee, fre
 			t.line = append(t.line, l)
 			fallthrough
 		case l.gpus > 0:
-			heap.Push(&t.waiting, waitingLessee{l})
+			t.waiting = append(t.waiting, waitingLessee{l})
 		case free > 0: // it needs no GPU
 			r.grant(v, t, l)
 		}
+	}
+	for i := range tenants {
+		heap.Init(tenants[i].waiting)
 	}
 }
 

@@ -354,10 +354,11 @@ func (p *gavelPlan) claimed(k int, tier cluster.Tier, free *int64) {
 			if line == nil {
 				line = make([]gavelClaim, 0, len(p.jobs)-i)
 			}
-			heap.Push(&line, gavelClaim{job.pairs[k], i})
+			line = append(line, gavelClaim{job.pairs[k], i})
 			least = min(least, job.milli)
 		}
 	}
+	heap.Init(line)
 	for len(line) > 0 && least <= *free {
 		c := heap.Pop(&line)
 		if job := &p.jobs[c.at]; job.milli <= *free {

@@ -149,8 +149,9 @@ func (b *bidder) Before(o *bidder) bool {
 func (r *themisRules) sell(v engine.View, apps []app, free int) {
 	bare := make([]bidder, 0, len(apps))
 	for i := range apps {
-		heap.Push(&bare, bidder{apps[i].rho, apps[i].j.Spec().Submit, &apps[i]})
+		bare = append(bare, bidder{apps[i].rho, apps[i].j.Spec().Submit, &apps[i]})
 	}
+	heap.Init(bare)
 	asked := make([]bidder, r.bidders(len(bare)))
 	for i := range asked {
 		asked[i] = heap.Pop(&bare)
@@ -176,9 +177,10 @@ func (r *themisRules) leave(v engine.View, list []bidder, free int) int {
 	var line []bidder
 	for _, b := range list {
 		if _, g := b.app.next(); b.app.won.until == 0 && g <= free {
-			heap.Push(&line, b)
+			line = append(line, b)
 		}
 	}
+	heap.Init(line)
 	for len(line) > 0 {
 		b := heap.Pop(&line)
 		if n, g := b.app.next(); g <= free {
