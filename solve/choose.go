@@ -324,8 +324,8 @@ func (c *Chooser) fill() {
 func (c *Chooser) giveUp() {
 	open := c.open[:0]
 	for _, w := range c.open {
-		if w, ok := c.wish(w.job); ok {
-			open = append(open, w)
+		if again, ok := c.wish(w.job); ok {
+			open = append(open, again)
 		}
 	}
 	c.open = open
