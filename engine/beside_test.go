@@ -165,3 +165,22 @@ func TestMove(t *testing.T) {
 		}
 	}
 }
+
+// A guest that was given its place while it waits for something else – CPU that another
+// leaves – does not start beside somebody who has been told to leave meanwhile.
+func TestBesideLeaver(t *testing.T) {
+	var cfg engine.Config
+	cpu := func(n int64) func(*cluster.Job) { return func(j *cluster.Job) { j.Tasks[0].Request.CPU = n } }
+	h := newHand(t, "1x3xT4", "fifo", func(c *engine.Config) {
+		c.Policy, c.Spec.Nodes[0].CPU = &beside{}, 8000
+		cfg = *c
+	})
+	h.want(0, "start 0, start 3", submit(job(0, 2, 1000, cpu(2000))), submit(job(3, 1, 1000, cpu(5000))))
+	h.want(1, "preempt 3", ev(engine.Started, 0), ev(engine.Started, 3), ev(engine.Cancelled, 3))
+	h.want(2, "", submit(job(1, 2, 1000, cpu(4000))))
+	h.want(3, "preempt 0", ev(engine.Cancelled, 0))
+	for _, o := range h.andRestored(cfg) {
+		o.want(4, "", stopped(3, engine.WasCancelled))
+		o.want(5, "start 1", stopped(0, engine.WasCancelled))
+	}
+}

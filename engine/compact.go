@@ -92,6 +92,7 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 		return m, nil
 	}
 	movers, kept := e.movable(cluster.Critical)
+	movers = slices.DeleteFunc(movers, func(m mover) bool { return e.stretches(m.j) }) // they would grow back onto the node
 	c := e.lookAround(e.defrag.compacting)
 	list := e.emptyable(c, movers, left)
 	var best *relocation

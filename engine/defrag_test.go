@@ -400,3 +400,26 @@ func TestDefragBlocks(t *testing.T) {
 		})
 	}
 }
+
+// An elastic job is moved at the size that it has. For an empty node it is not: it would
+// grow back onto it.
+func TestDefragElastic(t *testing.T) {
+	var cfg engine.Config
+	h := newHand(t, "2x4xT4", "fifo", func(c *engine.Config) { defragments(engine.Defrag{})(c); cfg = *c })
+	grows := func(j *cluster.Job) {
+		j.Tasks[0].Count, j.Elastic = 2, cluster.Elastic{Min: 1, Max: 2}
+		j.Checkpoint = cluster.Checkpoint{Cost: seconds(10), Restart: seconds(10)}
+	}
+	h.want(0, "start 0, start 1, start 2, start 3", submit(job(0, 1, 36000, grows)), submit(job(1, 2, 36000)), submit(job(2, 2, 36000, pinned)), submit(job(3, 2, 36000)))
+	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2), ev(engine.Started, 3))
+	h.want(2, "", stopped(1, engine.Completed), stopped(3, engine.Completed))
+	h.want(3, "", engine.Event{Type: engine.Defragment, Job: cluster.NoJob, Compact: engine.EmptyNodes})
+	h.want(4, "", submit(job(4, 4, 600)))
+	h.want(5, "preempt 0 for 4", askAll)
+	for _, o := range h.andRestored(cfg) {
+		o.want(6, "start 0, start 4", stopped(0, engine.Preempted))
+		if r := o.e.Record(0); r.Tasks != 2 || len(r.Allocs) != 1 || r.Allocs[0].Node != 1 {
+			t.Errorf("job 0 has %d tasks on %+v", r.Tasks, r.Allocs)
+		}
+	}
+}

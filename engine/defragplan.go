@@ -107,12 +107,12 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 }
 
 // mayMove reports whether a job may be moved at all: it runs on whole GPUs of its
-// own, one kind of task, at one size, no plan says in which partition, and it comes
+// own, one kind of task, at a size that it may keep, no plan says in which partition, and it comes
 // back when it is stopped.
 func (e *Engine) mayMove(v *jobState) bool {
 	s := e.shapeAt(v.base)
 	r := &s.sets[0].Request
-	return v.state == Running && e.staysPlanned(v) && v.spec.Tier != cluster.Critical && !v.spec.NoRequeue && !v.spec.Hold && len(s.sets) == 1 && s.min == s.max &&
+	return v.state == Running && e.staysPlanned(v) && v.spec.Tier != cluster.Critical && !v.spec.NoRequeue && !v.spec.Hold && len(s.sets) == 1 &&
 		r.GPUs > 0 && !r.Fractional() && r.Profile == "" && (v.target == nil || v.target.Partition == "") && !v.hosted() && len(v.guests) == 0 && !v.packed && !v.resizing &&
 		(e.limits.closed == 0 || !e.isClosed(int(v.queue)))
 }
@@ -120,7 +120,13 @@ func (e *Engine) mayMove(v *jobState) bool {
 // staysPlanned reports whether a job would come back where it goes, as far as the plan in
 // force says.
 func (e *Engine) staysPlanned(v *jobState) bool {
-	return e.plans.planner == nil || v.target != nil && !v.idle() && !e.astray(v)
+	return e.plans.planner == nil || v.target != nil && !v.idle() && v.target.Beside == 0 && !e.astray(v) && e.mayBe(v, v.tasks)
+}
+
+// mayBe reports whether so many tasks are a size that a job asks for, by its plan if there is one.
+func (e *Engine) mayBe(v *jobState, tasks int32) bool {
+	s := e.shapeAt(v.asks())
+	return s.min <= tasks && tasks <= s.max
 }
 
 // movedSince counts how often the job was moved from an instant on.

@@ -62,17 +62,17 @@ func (tightest) Place(s *Site) bool {
 	return node >= 0
 }
 
-// destination finds the tightest place for a job that was lifted, and takes it. It
-// is never spread over more than the job is now.
+// destination finds the tightest place for a job that was lifted, at the size that it has,
+// and takes it. It is never spread over more than the job is now.
 func (e *Engine) destination(v *jobState) ([]Alloc, bool) {
 	s := e.shapeAt(v.asks()) // of the model that a plan says
 	var by Placer
-	if s.max == 1 && !s.topo.Required {
+	if v.tasks == 1 && !s.topo.Required {
 		by = tightest{}
 	}
 	e.constrain(v)
 	mark := e.st.mark()
-	allocs, ok := e.placeWithin(v, s, s.max, Domain{}, by)
+	allocs, ok := e.placeWithin(v, s, v.tasks, Domain{}, by)
 	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
 		ok = ok && (!e.together(v.allocs, l) || e.together(allocs, l))
 	}
@@ -175,5 +175,5 @@ func (e *Engine) land(j *jobState, dest []Alloc) {
 // which may be another than when they were booked.
 func (e *Engine) planAllows(j *jobState, allocs []Alloc) bool {
 	t := j.target
-	return e.plans.planner == nil || t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == e.gpuOf(allocs))
+	return e.plans.planner == nil || t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == e.gpuOf(allocs)) && e.mayBe(j, tasksOf(allocs))
 }

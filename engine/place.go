@@ -473,6 +473,7 @@ func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cl
 			n.stopping = append(n.stopping, j.spec.ID)
 		}
 	}
+	e.waitBeside(j)
 	grace := e.cfg.Stop[j.spec.Tier].Grace
 	if reason == NodeLost {
 		grace = 0

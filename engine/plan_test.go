@@ -60,7 +60,7 @@ func (s *some) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 func (s *scatter) Name() string { return s.name }
 
 func (s *scatter) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated, Divides: s.cuts, Anywhere: !s.packs && !s.cuts}
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated, Divides: s.cuts, Anywhere: !s.cuts}
 }
 
 func (s *scatter) Key(_ engine.View, j engine.JobView) engine.Key {

@@ -30,7 +30,7 @@ type Traits struct {
 	Round    time.Duration     // a Planner plans at multiples of this only; 0: whenever who could run changes
 	Divides  bool              // a Planner may have jobs that ask for one GPU run on MIG instances (Target.Slice)
 	Gated    bool              // under a Planner: a job starts only when a plan has had a look at it
-	Anywhere bool              // a Planner's targets never say where a job runs (Beside, Slice): who runs may be moved (Config.Defrag)
+	Anywhere bool              // a Planner's targets never say on which GPUs a job runs (Slice): who runs there alone may be moved (Config.Defrag)
 	Learns   time.Duration     // the policy looks at completed jobs (View.Past), which are brought up to date at this period; 0: it does not
 	Memory   bool              // the policy looks at JobView.PeakMemory
 	Predicts bool              // the policy looks at JobView.Predicted

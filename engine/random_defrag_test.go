@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
 )
 
 // TestRandomDefrag throws random events at an engine that moves jobs, where it often
@@ -18,8 +20,14 @@ import (
 // emptied just now, but who grows into it.
 func TestRandomDefrag(t *testing.T) {
 	made, emptied, planned, chained := 0, 0, 0, 0
-	for _, pol := range []string{"fifo", "multifactor", "srtf", "las", "gavel", "chronus", "scatter", "scatter:round", "scatter:gated", "scatter:some"} {
-		for seed := range uint64(8) {
+	policies := []string{"fifo", "multifactor", "srtf", "las", "scatter", "scatter:round", "scatter:gated", "scatter:some", "scatter:packs"}
+	for _, pol := range policy.Names() { // all under whose plans jobs are moved
+		if p, err := policy.New(pol); err == nil && p.Traits().Anywhere {
+			policies = append(policies, pol)
+		}
+	}
+	for _, pol := range policies {
+		for seed := range uint64(5) {
 			sc := defragScenario(t, seed, pol)
 			w, err := play(sc, false)
 			if err != nil {
@@ -113,7 +121,7 @@ func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
 	if _, err := engine.New(sc.cfg); err != nil {
 		sc.cfg.Spec.Queues = nil // more is guaranteed than there is
 	}
-	g := &generator{r: r, spec: &sc.cfg.Spec}
+	g := &generator{r: r, spec: &sc.cfg.Spec, elastic: sc.planner() && !strings.HasPrefix(pol, "scatter")}
 	for range 150 {
 		g.at = g.at.Add(seconds(r.IntN(80)))
 		if ev, ok := g.defragEvent(); ok {
@@ -142,6 +150,9 @@ func (g *generator) defragEvent() (engine.Event, bool) {
 		}
 		if chance(r, 15) {
 			j.Topology = cluster.Topology{Level: pick(r, cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack), Required: chance(r, 70)}
+		}
+		if g.elastic && chance(r, 15) && j.Topology.Level == cluster.LevelAny {
+			j.Tasks[0].Count, j.Elastic = 2, cluster.Elastic{Min: 1, Max: 3}
 		}
 		if chance(r, 20) {
 			j.Tasks[0].Request.CPU = 4000

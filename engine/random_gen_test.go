@@ -243,6 +243,8 @@ type generator struct {
 	at   cluster.Time
 	jobs []*cluster.Job
 	more int // nodes added
+
+	elastic bool // some jobs of defragEvent are
 }
 
 func (g *generator) event() (engine.Event, bool) {

@@ -115,6 +115,20 @@ func (e *Engine) claimFrom(j, v *jobState, node int32, need *host) {
 	e.waitFor(j, v)
 }
 
+// waitBeside has those wait for a job that leaves who were to start on its whole
+// devices beside it, or beside the same one as it.
+func (e *Engine) waitBeside(v *jobState) {
+	if !v.packed {
+		return
+	}
+	e.running.walk(func(it item) bool {
+		if j := e.jobs[it.id]; j.state == Placed && overlap(v.allocs, j.allocs) {
+			e.waitFor(j, v)
+		}
+		return true
+	})
+}
+
 func (e *Engine) waitFor(j, v *jobState) {
 	e.touch(v)
 	if !waitsFor(v, j.spec.ID) {

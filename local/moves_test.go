@@ -99,3 +99,85 @@ func mark(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 }
+
+// On four NVLink islands of four GPUs one each is free, and a job needs four on one: one that
+// has two leaves for where another was that goes elsewhere. It is gone first, and starts when the
+// other's process has left, whatever happens meanwhile: the engine begins anew from what is stored, and
+// the other is killed instead of writing its checkpoint. Nobody is lost.
+func TestMovesChain(t *testing.T) {
+	m := alive(t, func(o *Options) {
+		o.Rules.Spec.Nodes = []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 16, Islands: 4}}
+		o.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: 3 * time.Second}, {How: engine.Kill}}
+		o.Rules.Defrag = &engine.Defrag{}
+		o.GPUs = nil
+		for i := range 16 {
+			o.GPUs = append(o.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
+		}
+	})
+	dir := t.TempDir()
+	leave := func(id int) string { return filepath.Join(dir, fmt.Sprintf("leave-%d", id)) } // job id leaves when it is told to and this is there
+	var ids, over []int
+	for k := range 12 {
+		id := submit(t, m, "trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+" ]; do sleep 0.05; done; exit 143' TERM; sleep 1000 & wait", func(s *api.Submission) {
+			s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true, api.Duration(10*time.Hour)
+		})
+		until(t, m, id, api.StateRunning)
+		if ids = append(ids, id); k%3 == 2 {
+			over = append(over, id)
+		}
+	}
+	for _, id := range over {
+		mark(t, leave(id))
+	}
+	cancelAll(t, m, over...)
+	gang := submit(t, m, "sleep 1000", func(s *api.Submission) {
+		s.GPUs, s.Level, s.Required, s.Estimate = 4, "nvlink", true, api.Duration(time.Hour)
+	})
+	list, err := m.MakeMoves(t.Context(), &api.MovesRequest{Job: gang})
+	if err != nil || len(list) != 1 || !list[0].Made || len(list[0].Moves) != 3 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	var behind *api.Move
+	for i := range list[0].Moves {
+		if x := &list[0].Moves[i]; len(x.After) > 0 {
+			behind = x
+		}
+	}
+	if behind == nil || behind.GPUs != 2 || len(behind.After) != 1 {
+		t.Fatalf("no chain: %+v", list[0].Moves)
+	}
+	for i := range list[0].Moves { // all but the one that makes room leave
+		if x := &list[0].Moves[i]; x.Job != behind.After[0] {
+			mark(t, leave(x.Job))
+		}
+	}
+	until(t, m, gang, api.StateRunning)
+	s := m.settings()
+	s.MinRuntime = time.Second
+	if _, err := m.Reconfigure(t.Context(), s, "ann", "min_runtime: 0s -> 1s"); err != nil {
+		t.Fatal(err)
+	}
+	m.mu.RLock()
+	if r := m.eng.Record(cluster.JobID(behind.Job)); r.State != engine.Placed || r.Waits != 1 {
+		t.Errorf("the job that waits is %v and waits for %d", r.State, r.Waits)
+	}
+	if r := m.eng.Record(cluster.JobID(behind.After[0])); r.State != engine.Stopping || r.Dest == nil {
+		t.Errorf("the one that makes room is %v and goes to %+v", r.State, r.Dest)
+	}
+	m.mu.RUnlock()
+	until(t, m, behind.Job, api.StateRunning) // when the other was killed, at the end of its grace
+	for _, x := range list[0].Moves {
+		if j := until(t, m, x.Job, api.StateRunning); j.Restarts != 1 {
+			t.Errorf("a moved job: %+v", j)
+		}
+	}
+	for k, id := range ids {
+		if k%3 != 2 {
+			mark(t, leave(id))
+			if j := until(t, m, id, api.StateRunning); j.Restarts > 1 {
+				t.Errorf("%+v", j)
+			}
+		}
+	}
+	replaysAll(t, m)
+}

@@ -22,7 +22,7 @@ var afs = Info{
 		if err != nil {
 			return nil, err
 		}
-		return &planner{name: k.label(), plan: afsPlan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: round}}, nil
+		return &planner{name: k.label(), plan: afsPlan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: round, Anywhere: true}}, nil
 	},
 }
 

@@ -31,7 +31,7 @@ var allox = Info{
 		busy, err := k.bool("busy")
 		r := &alloxRules{alpha, busy}
 		return &drawer{
-			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Backfill: engine.Skip, Gated: true}},
+			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true}},
 			pool:    r.pool, nothing: always(engine.Target{Idle: true}),
 		}, err
 	},

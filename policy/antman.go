@@ -69,7 +69,7 @@ func newAntman(k *Knobs) (engine.Policy, error) {
 	if a.headroom, err = k.int("headroom"); err == nil && a.headroom < 0 {
 		err = fmt.Errorf("headroom=%d: want 0 MiB or more", a.headroom)
 	}
-	a.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Strict, Memory: a.measured}, plan: a.plan}
+	a.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Strict, Memory: a.measured, Anywhere: true}, plan: a.plan}
 	return a, err
 }
 

@@ -67,7 +67,7 @@ func newAstraea(k *Knobs) (engine.Policy, error) {
 		return nil, err
 	}
 	return &drawer{
-		planner: planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true}, plan: r.plan},
+		planner: planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true}, plan: r.plan},
 		pool:    r.pool, nothing: astraeaWaits,
 	}, nil
 }

@@ -24,7 +24,7 @@ var elasticflow = Info{
 			return nil, err
 		}
 		return &drawer{
-			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}},
+			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true, Anywhere: true}},
 			pool:    r.pool, nothing: always(engine.Target{Rank: 1, Idle: true}),
 		}, nil
 	},

@@ -49,7 +49,7 @@ func newGandiva(k *Knobs) (engine.Policy, error) {
 		return nil, fmt.Errorf("overhead=%q: want a part of a turn between %g and 1, or 0 for any", k.text("overhead"), leastOverhead)
 	}
 	g.overhead = int64(part * 1_000_000)
-	return &planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: g.round}, plan: g.plan}, nil
+	return &planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: g.round, Anywhere: true}, plan: g.plan}, nil
 }
 
 // leastOverhead is the least part of a turn that can be asked for.

@@ -151,7 +151,7 @@ func parsePrices(text string) (map[string]float64, error) {
 func (g *gavelPolicy) Name() string { return g.name }
 
 func (g *gavelPolicy) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: g.round, Gated: g.objective == "fifo", Anywhere: !g.sharing}
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: g.round, Gated: g.objective == "fifo", Anywhere: true}
 }
 
 // A target's rank is a class and a place in it: jobs preempt those of higher

@@ -54,7 +54,7 @@ func newHyperSched(k *Knobs) (engine.Policy, error) {
 		return nil, fmt.Errorf("explore=%q: want a number between 0 and 1", k.text("explore"))
 	}
 	return &drawer{
-		planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true}},
+		planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true, Anywhere: true}},
 		pool:    hyperPool, nothing: always(engine.Target{Rank: 1, Idle: true, Memo: []int64{0, 0}}),
 	}, nil
 }

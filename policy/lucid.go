@@ -53,7 +53,7 @@ func newLucid(k *Knobs) (engine.Policy, error) {
 		return nil, fmt.Errorf("profile=%s: want the name of a partition", l.profile)
 	}
 	l.limit, err = k.period("limit")
-	t := engine.Traits{Predicts: true, Backfill: engine.Skip, Gated: l.profile != ""}
+	t := engine.Traits{Predicts: true, Backfill: engine.Skip, Gated: l.profile != "", Anywhere: true}
 	if l.pack == "never" {
 		t.Backfill = engine.Strict
 	}

@@ -56,7 +56,7 @@ func newMuri(k *Knobs) (engine.Policy, error) {
 		return nil, err
 	}
 	m.round, err = k.turns()
-	return &muriPolicy{planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: m.round}, plan: m.plan}, m}, err
+	return &muriPolicy{planner{name: k.label(), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: m.round, Anywhere: true}, plan: m.plan}, m}, err
 }
 
 type muriPolicy struct {

@@ -20,7 +20,7 @@ var optimus = Info{
 		if err != nil {
 			return nil, err
 		}
-		return &planner{name: k.label(), plan: optimusPlan(round), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: round}}, nil
+		return &planner{name: k.label(), plan: optimusPlan(round), traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: round, Anywhere: true}}, nil
 	},
 }
 

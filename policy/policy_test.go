@@ -3,6 +3,8 @@ package policy
 import (
 	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/engine"
 )
 
 // Every policy can be made with its defaults, and says what it is.
@@ -69,5 +71,19 @@ func TestNewErrors(t *testing.T) {
 	p, err := New("las:levels=8,base=30m")
 	if err != nil || p.Name() != "las:base=30m,levels=8" {
 		t.Errorf("a policy is labelled with its knobs in order: %v, %v", p, err)
+	}
+}
+
+// Jobs are moved under every policy that plans but miso, which has them on instances that it
+// chooses itself.
+func TestAnywhere(t *testing.T) {
+	for _, name := range Names() {
+		p, err := New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, plans := p.(engine.Planner); plans && p.Traits().Anywhere == (name == "miso") {
+			t.Errorf("%s: %v", name, p.Traits().Anywhere)
+		}
 	}
 }

@@ -27,7 +27,7 @@ var pollux = Info{
 	New: func(k *Knobs) (engine.Policy, error) {
 		r := &polluxRules{}
 		err := r.read(k)
-		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: r.round, Gated: true}}, err
+		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: r.round, Gated: true, Anywhere: true}}, err
 	},
 }
 

@@ -29,7 +29,7 @@ func newSalus(k *Knobs) (engine.Policy, error) {
 		return nil, fmt.Errorf("turns=%w", err)
 	}
 	s := &salusRules{}
-	s.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Lanes: order}, plan: s.plan}
+	s.planner = planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Lanes: order, Anywhere: true}, plan: s.plan}
 	return s, nil
 }
 

@@ -23,7 +23,7 @@ var sia = Info{
 	New: func(k *Knobs) (engine.Policy, error) {
 		r := &siaRules{}
 		err := r.read(k)
-		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: r.round, Gated: true}}, err
+		return &planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Round: r.round, Gated: true, Anywhere: true}}, err
 	},
 }
 

@@ -44,7 +44,7 @@ func newThemis(k *Knobs) (engine.Policy, error) {
 	if r.f, err = strconv.ParseFloat(k.text("fairness"), 64); err != nil || !(r.f >= 0 && r.f <= 1) {
 		return nil, fmt.Errorf("fairness=%q: want a number between 0 and 1", k.text("fairness"))
 	}
-	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true}, plan: r.plan}, nil
+	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true}, plan: r.plan}, nil
 }
 
 // app is a job without a lease while an auction is held.
