@@ -3,12 +3,16 @@
 package local
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
@@ -102,23 +106,27 @@ func mark(t *testing.T, file string) {
 
 // On four NVLink islands of four GPUs one each is free, and a job needs four on one: one that
 // has two leaves for where another was that goes elsewhere. It is gone first, and starts when the
-// other's process has left, whatever happens meanwhile: the engine begins anew from what is stored, and
-// the other is killed instead of writing its checkpoint. Nobody is lost.
+// other's process has left, whatever happens meanwhile: the daemon ends and another goes on from what is stored, and
+// the other job's process dies while it writes its checkpoint. Nobody is lost.
 func TestMovesChain(t *testing.T) {
-	m := alive(t, func(o *Options) {
-		o.Rules.Spec.Nodes = []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 16, Islands: 4}}
-		o.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: 3 * time.Second}, {How: engine.Kill}}
-		o.Rules.Defrag = &engine.Defrag{}
-		o.GPUs = nil
-		for i := range 16 {
-			o.GPUs = append(o.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
-		}
-	})
+	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 16, Islands: 4}}})
+	opt.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Minute}, {How: engine.Kill}}
+	opt.Rules.Defrag, opt.GPUs = &engine.Defrag{}, nil
+	for i := range 16 {
+		opt.GPUs = append(opt.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
+	}
+	m, err := Open(t.Context(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() { gone <- m.Run(ctx) }()
 	dir := t.TempDir()
 	leave := func(id int) string { return filepath.Join(dir, fmt.Sprintf("leave-%d", id)) } // job id leaves when it is told to and this is there
 	var ids, over []int
 	for k := range 12 {
-		id := submit(t, m, "trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+" ]; do sleep 0.05; done; exit 143' TERM; sleep 1000 & wait", func(s *api.Submission) {
+		id := submit(t, m, "echo $$ > "+filepath.Join(dir, "pid-$MUSTER_JOB_ID")+"; trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+" ]; do sleep 0.05; done; exit 143' TERM; sleep 1000 & wait", func(s *api.Submission) {
 			s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true, api.Duration(10*time.Hour)
 		})
 		until(t, m, id, api.StateRunning)
@@ -152,11 +160,11 @@ func TestMovesChain(t *testing.T) {
 		}
 	}
 	until(t, m, gang, api.StateRunning)
-	s := m.settings()
-	s.MinRuntime = time.Second
-	if _, err := m.Reconfigure(t.Context(), s, "ann", "min_runtime: 0s -> 1s"); err != nil {
+	end()
+	if err := <-gone; err != nil {
 		t.Fatal(err)
 	}
+	m = alive(t, func(o *Options) { *o = opt })
 	m.mu.RLock()
 	if r := m.eng.Record(cluster.JobID(behind.Job)); r.State != engine.Placed || r.Waits != 1 {
 		t.Errorf("the job that waits is %v and waits for %d", r.State, r.Waits)
@@ -165,7 +173,14 @@ func TestMovesChain(t *testing.T) {
 		t.Errorf("the one that makes room is %v and goes to %+v", r.State, r.Dest)
 	}
 	m.mu.RUnlock()
-	until(t, m, behind.Job, api.StateRunning) // when the other was killed, at the end of its grace
+	pid, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("pid-%d", behind.After[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(pid))); err != nil || unix.Kill(n, unix.SIGKILL) != nil {
+		t.Fatalf("process %q, %v", pid, err)
+	}
+	until(t, m, behind.Job, api.StateRunning)
 	for _, x := range list[0].Moves {
 		if j := until(t, m, x.Job, api.StateRunning); j.Restarts != 1 {
 			t.Errorf("a moved job: %+v", j)
