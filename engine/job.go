@@ -64,6 +64,7 @@ type jobState struct {
 	inPlan   bool            // plans may be about it, and are shown it
 	pooled   bool            // ... and may draw it,
 	pool     int32           // from here: key is its place
+	poolless cluster.Time    // it has no place in a pool before
 	packed   bool            // in this run others were on its devices, or it on theirs
 	claims   []Claim         // what they count on of its CPU and RAM
 	fails    int32           // failed launches in a row

@@ -1,5 +1,7 @@
 package engine
 
+import "time"
+
 // What a plan costs must not follow the backlog. Of the jobs that wait and are alike
 // to the policy, most get nothing as long as those before them get nothing. They wait
 // in pools, ordered once, and a plan looks at the first of each.
@@ -73,11 +75,12 @@ func (p *Pool) Draw() {
 // joinPool puts a job in a pool, if it is one that waits for a plan to give it something.
 func (e *Engine) joinPool(j *jobState) bool {
 	p := &e.pools
-	if p.drawer == nil || j.state != Pending || j.parked != ParkedPlan || j.home != nil || j.frozen != nil || j.target != nil && !j.target.Idle {
+	if p.drawer == nil || j.state != Pending || e.now < j.poolless || j.parked != ParkedPlan || j.home != nil || j.frozen != nil || j.target != nil && !j.target.Idle {
 		return false
 	}
 	class, at, ok := p.drawer.Pool(View{e}, JobView{e, j})
 	if !ok {
+		j.poolless = e.now.Add(time.Minute) // to be shown meanwhile changes no plan
 		return false
 	}
 	k := poolKey{j.base, class}
