@@ -18,6 +18,8 @@ import (
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -69,6 +71,16 @@ func accounts(t *testing.T) (*Machine, *played) {
 	m := &Machine{store: st, jobs: map[cluster.JobID]*job{}, groups: &cgroup.Manager{}, faults: make([]string, 4), running: t.Context()}
 	m.opt = Options{Dir: t.TempDir(), Devices: src, GPUs: DescribeGPUs(src.devices), SampleEvery: 10 * time.Second, HourCost: 2, Log: slog.Default(),
 		Now: func() time.Time { return now }, Rules: journal.Header{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "here", Model: "H100-80GB", GPUs: 4}}}}}
+	cfg := engine.Config{Spec: m.opt.Rules.Spec}
+	if cfg.Policy, err = policy.New("fifo"); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		t.Fatal(err)
+	}
+	if m.eng, err = engine.New(cfg); err != nil {
+		t.Fatal(err)
+	}
 	return m, src
 }
 
