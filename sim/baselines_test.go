@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -105,24 +104,9 @@ func TestNothingIdle(t *testing.T) {
 		t.Run(pol, func(t *testing.T) {
 			waits := 0
 			for seed := range uint64(5) {
-				spec, err := cluster.ParseShort("1x16xT4")
-				if err != nil {
-					t.Fatal(err)
-				}
-				entries := randomEntries(rand.New(rand.NewPCG(seed, 15)), 100)
-				cfg := engine.Config{Spec: *spec, Policy: mustPolicy(t, pol)}
-				if cfg.Placer, err = place.New("best-fit"); err != nil {
-					t.Fatal(err)
-				}
-				e, err := engine.New(cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
 				w := &idler{t: t, gpus: map[cluster.JobID]int{}, held: map[cluster.JobID]int{}, free: 16, last: -1}
-				world := NewWorld(spec, Prepare(&trace.Workload{Jobs: entries}, spec, Estimates{}, PerNode), Options{})
-				if err := driver.Run(context.Background(), e, world, w); err != nil {
-					t.Fatal(err)
-				}
+				entries := randomEntries(rand.New(rand.NewPCG(seed, 15)), 100)
+				played(t, "1x16xT4", engine.Config{Policy: mustPolicy(t, pol)}, entries, func(*engine.Engine) driver.Journal { return w })
 				waits += w.seen
 			}
 			if waits < 1000 {
