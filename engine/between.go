@@ -192,9 +192,10 @@ func (e *Engine) disturbs(j *jobState, others []*jobState) (d disturbed, yes boo
 	if own < e.minSpeed(j) {
 		return disturbed{who: j, left: own}, true
 	}
+	all := append(slices.Clone(others), j)
 	for _, o := range others {
 		if least := e.minSpeed(o); least > 0 {
-			if v := e.speedAmong(o, append(slices.Clone(others), j)...); v < least {
+			if v := e.speedAmong(o, all...); v < least {
 				return disturbed{who: o, left: v}, true
 			}
 		}

@@ -31,8 +31,8 @@ func (a *item) Before(b *item) bool {
 	return a.id < b.id
 }
 
-// chunkMax bounds a chunk: large enough that a million jobs make a few
-// thousand chunks, small enough that an insertion moves at most 20 kB.
+// chunkMax bounds a chunk: large enough that a million jobs make some ten
+// thousand chunks, small enough that an insertion moves at most 5 kB.
 const chunkMax = 128
 
 // olist is an ordered list of items: chunks of sorted slices. Insertion and
