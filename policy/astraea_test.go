@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -120,5 +121,155 @@ func TestPartsEnd(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// newQuotas is C-astraea's first phase as it is written there: what each tenant holds, and
+// each time one more job of whom has least, looked for among all.
+func newQuotas(tenants []tenant, free int, lease time.Duration) []int {
+	list, queues := make([]int, len(tenants)), make([][]*lessee, len(tenants))
+	for i := range tenants {
+		t := &tenants[i]
+		list[i] = t.held
+		for _, w := range t.waiting {
+			queues[i] = append(queues[i], w.lessee)
+		}
+		slices.SortFunc(queues[i], func(a, b *lessee) int {
+			if a.Before(b) {
+				return -1
+			}
+			return 1
+		})
+	}
+	for {
+		now, ever := -1, -1
+		for _, t := range inLine(tenants) {
+			i := slices.IndexFunc(tenants, func(o tenant) bool { return o.key == t.key })
+			if !slices.ContainsFunc(queues[i], func(l *lessee) bool { return l.gpus <= free }) {
+				continue
+			}
+			over := func(k int) float64 { return float64(list[k]) / float64(tenants[k].quota) }
+			if now < 0 || over(i) < over(now) {
+				now = i
+			}
+			if ever < 0 || t.had() < tenants[ever].had() {
+				ever = i
+			}
+		}
+		if now < 0 {
+			return list
+		}
+		i := ever
+		if float64(list[now])/float64(tenants[now].quota) < 0.2 {
+			i = now
+		}
+		at := slices.IndexFunc(queues[i], func(l *lessee) bool { return l.gpus <= free })
+		g := queues[i][at].gpus
+		queues[i] = slices.Delete(queues[i], at, at+1)
+		list[i], free = list[i]+g, free-g
+		tenants[i].u += float64(quota.Work(int64(g)*tenants[i].each, 0, cluster.Time(lease)))
+	}
+}
+
+// C-astraea's invariants: quotas add up to no more than there is; what a tenant has on lease
+// is at no launch more than its part of the round (newq), and what it then runs no more
+// than that.
+func TestUsedWithinQuota(t *testing.T) {
+	pol, err := New("astraea:lease=10m,starving=20m,tenant=user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := &astraeaRules{lease: 10 * time.Minute, window: 24 * time.Hour, starving: 20 * time.Minute, tenant: "user"}
+	const gpus = 40 // of playPlans
+	last, launches, full := map[string]int{}, 0, 0
+	playPlans(t, func(v engine.View, jobs []engine.JobView) engine.Plan {
+		runs := map[string]int{}
+		for _, j := range jobs {
+			if n, _, _ := j.Tasks(); j.Running() {
+				runs[j.Spec().User] += j.GPUs(n)
+			}
+		}
+		for user, n := range runs {
+			if n > last[user] {
+				t.Errorf("%v: %s runs on %d GPUs, its part of the last round was %d", v.Now(), user, n, last[user])
+			}
+		}
+		list := make([]lessee, len(jobs))
+		tenants := rules.recall(v, v.Kinds(), jobs, list, nil, nil)
+		quotas, free := 0, gpus
+		for i := range tenants {
+			quotas += tenants[i].quota
+		}
+		for i := range list {
+			if l := &list[i]; l.until > 0 {
+				tenants[l.tenant].held += l.gpus
+				free -= l.gpus
+			}
+		}
+		rules.await(v, tenants, list, free, 1000)
+		newq := newQuotas(tenants, free, rules.lease)
+		p := rules.plan(v, jobs)
+		used, sum := make([]int, len(tenants)), 0
+		for i := range p.Targets {
+			if l := &list[i]; !p.Targets[i].Idle {
+				used[l.tenant] += l.gpus
+				sum += l.gpus
+				if l.until == 0 {
+					launches++
+				}
+			}
+		}
+		if quotas > gpus || sum > gpus {
+			t.Errorf("%v: quotas of %d GPUs, %d on lease; there are %d", v.Now(), quotas, sum, gpus)
+		}
+		for i := range list {
+			last[jobs[i].Spec().User] = newq[list[i].tenant]
+		}
+		for k := range used {
+			if used[k] != newq[k] { // without block every part is used, too
+				t.Errorf("%v: tenant %d has %d GPUs on lease, its part is %d", v.Now(), k, used[k], newq[k])
+			}
+		}
+		if sum == gpus {
+			full++
+		}
+		return p
+	}, pol, func(r *rand.Rand, _ cluster.Time) cluster.Job {
+		return cluster.Job{Name: "j", Tier: cluster.Standard, User: string(rune('a' + r.IntN(4)*r.IntN(2))),
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1 + r.IntN(5)}}}}
+	})
+	if launches < 200 || full < 50 {
+		t.Errorf("%d launches, all on lease after %d plans: this tries little", launches, full)
+	}
+}
+
+// A job that moves to another tenant keeps its lease and what it deserved; from then on
+// it deserves what that tenant's jobs do.
+func TestMovedToAnotherTenant(t *testing.T) {
+	pol, err := New("astraea:lease=10m,tenant=user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, moved := &astraeaRules{lease: 10 * time.Minute, window: 24 * time.Hour, tenant: "user"}, 0
+	playPlans(t, func(v engine.View, jobs []engine.JobView) engine.Plan {
+		for _, j := range jobs {
+			if was := j.Target(); was != nil && was.Memo[2] > 0 && moved < 100 {
+				moved++
+				to := tenant{record: record{key: 1}}
+				to.account(j.GPUs(1)).sum = 500
+				l := lessee{j: j}
+				to.recall(&l)
+				to.account(j.GPUs(1)).sum += 7
+				if int64(l.until) != was.Memo[0] || int64(l.began) != was.Memo[1] || to.deserved(&l) != was.Memo[2]+7 {
+					t.Errorf("lease %v to %v and %d deserved of %v", l.began, l.until, to.deserved(&l), was.Memo)
+				}
+			}
+		}
+		return rules.plan(v, jobs)
+	}, pol, func(r *rand.Rand, _ cluster.Time) cluster.Job {
+		return cluster.Job{Name: "j", Tier: cluster.Standard, User: "u", Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1 + r.IntN(5)}}}}
+	})
+	if moved < 100 {
+		t.Errorf("only %d jobs moved", moved)
 	}
 }

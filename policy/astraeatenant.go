@@ -74,7 +74,7 @@ func (t *tenant) recall(l *lessee) (running int) {
 	if was := l.j.Target(); was != nil && len(was.Memo) == len(lesseeMemo{}) && was.Memo[4] == t.accountKey(l.gpus) {
 		l.memo = was.Memo
 		l.until, l.began = cluster.Time(l.memo[0]), cluster.Time(l.memo[1])
-	} else if was != nil && len(was.Memo) >= 3 { // of another tenant, or as it was written before there were accounts
+	} else if was != nil && len(was.Memo) == len(lesseeMemo{}) { // of an account that it no longer has: it has moved, or asks for another size
 		m := lesseeMemo{was.Memo[0], was.Memo[1], was.Memo[2], t.account(l.gpus).sum, t.accountKey(l.gpus)}
 		l.memo, l.until, l.began = m[:], cluster.Time(m[0]), cluster.Time(m[1])
 	}
