@@ -42,6 +42,7 @@ type planner struct {
 	sizes    []size
 	layouts  []layout
 	known    map[counts]int // fewest GPUs; looked up only
+	least    []int          // by service, the fewest compute slices that carry it
 	choices  [][]choice     // by service, the cheapest first
 	at       []int          // the choice of each service
 }
@@ -52,8 +53,9 @@ type layout struct {
 	instances []cluster.Instance
 }
 
-// Make plans services on GPUs of a model: first on as few as it finds, then, on as
-// many, so that whoever has least to spare has more. It fails where a service meets
+// Make plans services on GPUs of a model: first on as few as it finds, by exchanging
+// choices, then by a bounded search for fewer still; then, on as many, so that whoever
+// has least to spare has more. It fails where a service meets
 // its latency on no instance. headroom is by how much more than its rate each must be
 // able to take at least: 1 is none.
 func Make(m *cluster.GPUModel, services []Service, headroom float64) (*Plan, error) {
@@ -73,12 +75,10 @@ func Make(m *cluster.GPUModel, services []Service, headroom float64) (*Plan, err
 		p.choices = append(p.choices, list)
 	}
 	p.fewest()
+	least := p.improve(headroom)
 	p.spread()
 	plan := p.lay()
-	for k := range services {
-		plan.Least += p.choices[k][0].compute
-	}
-	plan.Least = (plan.Least + m.Compute - 1) / m.Compute
+	plan.Least = least
 	return plan, nil
 }
 
@@ -111,15 +111,23 @@ func (p *planner) waysFor(k int, headroom float64) (list []choice) {
 	if least < 0 {
 		return nil
 	}
+	p.least = append(p.least, least)
+	list = p.ways(k, need, least+spare, 50*mostChoices)
+	return list[:min(len(list), mostChoices)]
+}
+
+// ways lists the ways to carry a rate of a service without an instance too many, on up to
+// so many compute slices, the cheapest first; no more than most of them.
+func (p *planner) ways(k int, need float64, compute, most int) (list []choice) {
 	var grow func(from int, c choice)
 	grow = func(from int, c choice) {
 		if c.capacity >= need {
 			list = append(list, c)
 			return // another instance would be one too many
 		}
-		for i := from; i < len(p.sizes) && len(list) < 50*mostChoices; i++ {
+		for i := from; i < len(p.sizes) && len(list) < most; i++ {
 			best, profile := &p.sizes[i].best[k], p.sizes[i].profile
-			if best.Batch == 0 || c.compute+profile.Compute > least+spare {
+			if best.Batch == 0 || c.compute+profile.Compute > compute {
 				continue
 			}
 			d := c
@@ -132,7 +140,7 @@ func (p *planner) waysFor(k int, headroom float64) (list []choice) {
 	slices.SortStableFunc(list, func(a, b choice) int {
 		return cmp.Or(cmp.Compare(a.compute, b.compute), cmp.Compare(a.memory, b.memory), cmp.Compare(b.capacity, a.capacity))
 	})
-	return list[:min(len(list), mostChoices)]
+	return list
 }
 
 // leastCompute is the fewest compute slices that carry a rate of a service; -1: none do.

@@ -45,7 +45,7 @@ type Instance struct {
 // Plan is the instances of all services, by GPU and start.
 type Plan struct {
 	GPUs      int
-	Least     int // GPUs that no plan does without: by compute slices
+	Least     int // GPUs that no plan does without: by compute slices, or as every way was tried
 	Instances []Instance
 	Capacity  []float64 // requests per second, by service
 }
