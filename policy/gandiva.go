@@ -22,6 +22,7 @@ var gandiva = Info{
 		{"overhead", "0", "part of a turn that may go to stopping and starting: a turn lasts as many rounds as that takes; 0: one, whatever it costs"},
 		{"pack", "true", "false: nobody shares GPUs"},
 		{"probe", "1m", "two jobs are together for so long before they are judged"},
+		{"tries", "4", "with so many others it may go badly before a job is left to itself, up to 16; 0: any number"},
 	},
 	New: newGandiva,
 }
@@ -29,6 +30,7 @@ var gandiva = Info{
 type gandivaRules struct {
 	round, probe time.Duration
 	pack         bool
+	tries        int64 // 0: without end
 	overhead     int64 // ppm; 0: any
 }
 
@@ -42,6 +44,12 @@ func newGandiva(k *Knobs) (engine.Policy, error) {
 		return nil, err
 	}
 	if g.pack, err = k.bool("pack"); err != nil {
+		return nil, err
+	}
+	if g.tries, err = k.int("tries"); err == nil && (g.tries < 0 || g.tries > mostBad) {
+		err = fmt.Errorf("tries=%d: want 1 to %d, or 0 for any number", g.tries, mostBad)
+	}
+	if err != nil {
 		return nil, err
 	}
 	part, err := strconv.ParseFloat(k.text("overhead"), 64)
@@ -73,8 +81,9 @@ type turn struct {
 }
 
 // mostBad is how many jobs with which it did not go well are remembered of each
-// job, mostTried among how many of the same size a partner is looked for.
-const mostBad, mostTried = 16, 64
+// job, mostTried among how many of the same size a partner is looked for, mostFit of
+// how many with whom it may share GPUs the best is taken.
+const mostBad, mostTried, mostFit = 16, 64, 8
 
 func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: v.Now().Add(g.round), Targets: v.Targets(len(jobs))}
@@ -82,7 +91,7 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	shared := g.pack && v.Shared()
 	for i, j := range jobs {
 		_, least, _ := j.Tasks()
-		turns[i] = turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, packs: shared && packs(j), runs: j.Running()}
+		turns[i] = turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, runs: j.Running()}
 		asked += turns[i].gpus
 		if t := j.Target(); t != nil && len(t.Memo) > 0 {
 			p.Targets[i].Memo = t.Memo
@@ -90,6 +99,7 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		if m := p.Targets[i].Memo; !turns[i].runs && (m == nil || m[0] != int64(j.Done())) { // what it had done when it got its turn
 			p.Targets[i].Memo = append([]int64{int64(j.Done())}, m[min(1, len(m)):]...)
 		}
+		turns[i].packs = shared && packs(j) && (g.tries == 0 || len(p.Targets[i].Memo) <= int(g.tries)) // the first is what it had done
 		turns[i].stays = stays(j) || g.begins(v, j, p.Targets[i].Memo) || j.Running() && !g.due(v, j)
 	}
 	crowded := asked > free
@@ -111,7 +121,7 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		if to.Idle = t.gpus > free && !t.stays; !to.Idle {
 			free -= t.gpus
 			if t.mate == 0 && t.packs && crowded {
-				pair(v, jobs, turns, p.Targets, lineOf(lines, t.gpus), i)
+				g.pair(v, jobs, turns, p.Targets, lineOf(lines, t.gpus), i)
 			}
 		}
 		if t.mate > 0 {
@@ -143,7 +153,7 @@ func (g *gandivaRules) judge(v engine.View, jobs []engine.JobView, turns []turn,
 	host := find(jobs, id)
 	switch {
 	case host < 0:
-	case g.tried(v, jobs[host], jobs[i]) && together(v, jobs[host:host+1], jobs[i:i+1]) <= 1_000_000:
+	case g.tried(v, jobs[host], jobs[i]) && together(v, jobs[host:host+1], jobs[i:i+1]) <= g.byTurns(jobs[host], jobs[i]):
 		targets[i].Alone = true
 		targets[i].Memo, targets[host].Memo = bad(targets[i].Memo, id), bad(targets[host].Memo, jobs[i].Spec().ID)
 	case !crowded:
@@ -151,6 +161,21 @@ func (g *gandivaRules) judge(v engine.View, jobs []engine.JobView, turns []turn,
 	default:
 		turns[i].mate, turns[host].mate = host+1, i+1
 	}
+}
+
+// byTurns is what two jobs get done by turns, in ppm of one of them that need never
+// stop: stopping and starting is no part of a turn.
+func (g *gandivaRules) byTurns(a, b engine.JobView) int64 {
+	return (g.ofTurn(a) + g.ofTurn(b)) / 2
+}
+
+// ofTurn is the part of its time on devices in which a job computes that takes turns, in ppm.
+func (g *gandivaRules) ofTurn(j engine.JobView) int64 {
+	takes, turn := j.SwitchTakes(), g.round
+	if g.overhead > 0 {
+		turn = max(turn, takes/time.Duration(g.overhead)*1_000_000)
+	}
+	return 1_000_000 * turn.Milliseconds() / (turn + takes).Milliseconds()
 }
 
 // tried reports whether two jobs have been together for long enough to say: longer,
@@ -210,57 +235,66 @@ func lineOf(lines []partners, gpus int) *partners {
 	return nil
 }
 
-// pair finds a partner for a job that gets a turn: the next in the order of the same
-// size that may share GPUs, does not run itself unless this one waits, and with which
-// it is not known to go badly.
-func pair(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, line *partners, i int) {
+// pair finds a partner for a job that gets a turn: of the next few in the order of the
+// same size that may share GPUs, do not run themselves unless this one waits, and with
+// which it is not known to go badly, the one with which most gets done, as is believed.
+func (g *gandivaRules) pair(v engine.View, jobs []engine.JobView, turns []turn, targets []engine.Target, line *partners, i int) {
 	rest := line.rest(turns)
 	var free [mostTried]int // who has been looked at
-	tried := 0
-	for at, k := range rest {
+	tried, fit, at := 0, 0, 0
+	best, most := -1, int64(-1)
+	for ; at < len(rest) && tried < mostTried && fit < mostFit; at++ {
+		k := rest[at]
 		if turns[k].taken() {
 			continue
 		}
-		if tried == mostTried {
-			line.jobs = rest[at-tried:] // who is taken is not looked at again
-			copy(line.jobs, free[:])
-			return
-		}
 		free[tried] = k
 		tried++
-		host, guest := i, k
-		if turns[k].runs {
-			host, guest = k, i
-		}
-		if turns[guest].runs || jobs[guest].Loses() || !mayTry(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo, targets[guest].Memo) {
+		host, guest := hostOf(turns, i, k)
+		if turns[guest].runs || jobs[guest].Loses() {
 			continue
 		}
-		turns[i].mate, turns[k].mate = k+1, i+1
-		targets[guest].Beside = 1 + int32(jobs[host].Spec().ID)
-		line.jobs = rest[at+1-tried:]
-		copy(line.jobs, free[:tried])
-		return
+		if gain := g.gain(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo, targets[guest].Memo); gain >= 0 {
+			fit++
+			if gain > most {
+				best, most = k, gain
+			}
+		}
 	}
 	if line != nil {
-		line.jobs = rest[len(rest)-tried:]
+		line.jobs = rest[at-tried:] // who is taken is not looked at again
 		copy(line.jobs, free[:tried])
+	}
+	if best >= 0 {
+		turns[i].mate, turns[best].mate = best+1, i+1
+		host, guest := hostOf(turns, i, best)
+		targets[guest].Beside = 1 + int32(jobs[host].Spec().ID)
 	}
 }
 
-// mayTry reports whether two jobs may be tried together.
-func mayTry(v engine.View, host, guest []engine.JobView, ofHost, ofGuest []int64) bool {
+// hostOf says which of two jobs is the other's host: who runs, else who gets the turn.
+func hostOf(turns []turn, i, k int) (host, guest int) {
+	if turns[k].runs {
+		return k, i
+	}
+	return i, k
+}
+
+// gain is how much more two jobs get done together than by turns, as is believed, in
+// ppm of one of them alone; -1: less, or they may not be tried together.
+func (g *gandivaRules) gain(v engine.View, host, guest []engine.JobView, ofHost, ofGuest []int64) int64 {
 	a, b := host[0], guest[0]
 	memory := a.Spec().Tasks[0].Request.Memory + b.Spec().Tasks[0].Request.Memory
 	gpu := a.GPU()
 	switch {
 	case wentBadly(ofHost, b.Spec().ID) || wentBadly(ofGuest, a.Spec().ID):
-		return false
+		return -1
 	case gpu == "": // it starts with this plan: nobody knows yet where
 		gpu = v.Kinds()[0].GPU
 	case !b.Accepts(gpu) || memory > a.DeviceMemory():
-		return false
+		return -1
 	}
-	return v.SpeedBeside(a, gpu, guest)+v.SpeedBeside(b, gpu, host) >= 1_000_000
+	return max(-1, v.SpeedBeside(a, gpu, guest)+v.SpeedBeside(b, gpu, host)-g.byTurns(a, b))
 }
 
 // together is what two jobs get done on the same GPUs, in ppm of one of them alone:
