@@ -73,6 +73,8 @@ func (g *gandivaRules) due(v engine.View, j engine.JobView) bool {
 type turn struct {
 	gpus   int
 	rounds time.Duration // it has had so many
+	submit cluster.Time
+	tier   cluster.Tier
 	stays  bool
 	packs  bool
 	runs   bool
@@ -85,31 +87,35 @@ type turn struct {
 // how many with whom it may share GPUs the best is taken.
 const mostBad, mostTried, mostFit = 16, 64, 8
 
+// turnsRoom is memory for a plan.
+type turnsRoom struct {
+	turns []turn
+	order turnOrder
+	lines []partners
+}
+
 func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: v.Now().Add(g.round), Targets: v.Targets(len(jobs))}
-	turns, free, asked := engine.Scratch[turn](v, len(jobs)), totalGPUs(v), 0
-	shared := g.pack && v.Shared()
+	room, free, asked, waits := engine.Memory[turnsRoom](v), totalGPUs(v), 0, false
+	turns, shared := room.turns[:0], g.pack && v.Shared()
 	for i, j := range jobs {
-		_, least, _ := j.Tasks()
-		turns[i] = turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, runs: j.Running()}
-		asked += turns[i].gpus
-		if t := j.Target(); t != nil && len(t.Memo) > 0 {
-			p.Targets[i].Memo = t.Memo
-		}
-		if m := p.Targets[i].Memo; !turns[i].runs && (m == nil || m[0] != int64(j.Done())) { // what it had done when it got its turn
-			p.Targets[i].Memo = append([]int64{int64(j.Done())}, m[min(1, len(m)):]...)
-		}
-		turns[i].packs = shared && packs(j) && (g.tries == 0 || len(p.Targets[i].Memo) <= int(g.tries)) // the first is what it had done
-		turns[i].stays = stays(j) || g.begins(v, j, p.Targets[i].Memo) || j.Running() && !g.due(v, j)
+		t := g.turn(v, j, &p.Targets[i], shared)
+		asked, waits = asked+t.gpus, waits || !t.runs
+		turns = append(turns, t)
 	}
+	room.turns = turns
 	crowded := asked > free
+	if !crowded && !waits {
+		p.Next = cluster.Never // until somebody comes
+	}
 	for i := range jobs {
 		g.judge(v, jobs, turns, p.Targets, i, crowded)
 	}
-	order := g.rotate(jobs, turns)
-	var lines []partners
+	order := room.order.of(turns)
+	lines := room.lines[:0]
 	if crowded {
-		lines = partnersOf(turns, order)
+		lines = partnersOf(lines, turns, order)
+		room.lines = lines
 	}
 	for rank, i := range order {
 		t, to := &turns[i], &p.Targets[i]
@@ -134,6 +140,22 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		}
 	}
 	return p
+}
+
+// turn looks at a job, and notes in its target what it remembers.
+func (g *gandivaRules) turn(v engine.View, j engine.JobView, to *engine.Target, shared bool) turn {
+	_, least, _ := j.Tasks()
+	spec := j.Spec()
+	t := turn{gpus: j.GPUs(least), rounds: (j.Ran() + g.round/2) / g.round, submit: spec.Submit, tier: spec.Tier, runs: j.Running()}
+	if old := j.Target(); old != nil && len(old.Memo) > 0 {
+		to.Memo = old.Memo
+	}
+	if m := to.Memo; !t.runs && (m == nil || m[0] != int64(j.Done())) { // what it had done when it got its turn
+		to.Memo = append([]int64{int64(j.Done())}, m[min(1, len(m)):]...)
+	}
+	t.packs = shared && (g.tries == 0 || len(to.Memo) <= int(g.tries)) && packs(j) // the first is what it had done
+	t.stays = stays(j) || g.begins(v, j, to.Memo) || t.runs && !g.due(v, j)
+	return t
 }
 
 // begins reports whether a job has had nothing of its turn yet: starting, and what a
@@ -193,11 +215,11 @@ func (g *gandivaRules) tried(v engine.View, host, guest engine.JobView) bool {
 // which turns are given. All those that come before one who looks for a partner have
 // been looked at themselves.
 type partners struct {
-	gpus int
-	jobs []int
+	gpus       int
+	jobs, room []int // the front of jobs is cut off, room is all of their memory
 }
 
-func partnersOf(turns []turn, order []int) (lines []partners) {
+func partnersOf(lines []partners, turns []turn, order []int) []partners {
 	for _, k := range order {
 		t := &turns[k]
 		if !t.packs || t.stays || t.mate > 0 {
@@ -205,10 +227,16 @@ func partnersOf(turns []turn, order []int) (lines []partners) {
 		}
 		l := lineOf(lines, t.gpus)
 		if l == nil {
-			lines = append(lines, partners{t.gpus, make([]int, 0, 64)})
+			if len(lines) < cap(lines) { // memory of the last plan's
+				lines = lines[:len(lines)+1]
+			} else {
+				lines = append(lines, partners{})
+			}
 			l = &lines[len(lines)-1]
+			*l = partners{gpus: t.gpus, jobs: l.room[:0]}
 		}
 		l.jobs = append(l.jobs, k)
+		l.room = l.jobs
 	}
 	return lines
 }
@@ -312,39 +340,43 @@ func together(v engine.View, host, guest []engine.JobView) int64 {
 	return part(host, guest) + part(guest, host)
 }
 
-// rotate lists the jobs in the order of the rounds that they have had; of a pair,
-// that of whom had fewer.
-func (g *gandivaRules) rotate(jobs []engine.JobView, turns []turn) []int {
-	list, order := make([]turnKey, len(turns)), make([]int, len(turns))
-	for i := range turns {
-		t, spec := &turns[i], jobs[i].Spec()
-		list[i] = turnKey{first: uint64(spec.Tier)<<56 | uint64(t.rounds), submit: spec.Submit, at: i}
-		if !t.stays {
-			list[i].first |= 1 << 63
-		}
-	}
-	slices.SortFunc(list, func(a, b turnKey) int {
-		switch {
-		case a.first < b.first:
-			return -1
-		case a.first > b.first:
-			return 1
-		case a.submit != b.submit:
-			return cmp.Compare(a.submit, b.submit)
-		}
-		return a.at - b.at
-	})
-	for i := range list {
-		order[i] = list[i].at
-	}
-	return order
+// turnOrder is memory for the order of turns.
+type turnOrder struct {
+	keys  []uint64
+	order []int
 }
 
-// turnKey is a job's place in the order of turns: with one that stays, first.
-type turnKey struct {
-	first  uint64 // whether it stays, its tier, the rounds that it has had
-	submit cluster.Time
-	at     int // among the jobs, which come by number
+// of lists the jobs in the order of the rounds that they have had, who stays first, then
+// by tier; equal ones as they were submitted, and by number, as they come.
+func (o *turnOrder) of(turns []turn) []int {
+	o.order, o.keys = o.order[:0], o.keys[:0]
+	sorted := true
+	for i := range turns {
+		o.order, sorted = append(o.order, i), sorted && turns[i].submit >= turns[max(0, i-1)].submit
+	}
+	if !sorted {
+		slices.SortStableFunc(o.order, func(a, b int) int { return cmp.Compare(turns[a].submit, turns[b].submit) })
+	}
+	for at, i := range o.order { // numbers are sorted faster than what has to be compared
+		t := &turns[i]
+		key := uint64(t.tier)<<60 | min(uint64(t.rounds), 1<<28-1)<<32 | uint64(at)
+		if !t.stays {
+			key |= 1 << 63
+		}
+		o.keys = append(o.keys, key)
+	}
+	slices.Sort(o.keys)
+	if !sorted {
+		bySubmit := slices.Clone(o.order)
+		for rank, key := range o.keys {
+			o.order[rank] = bySubmit[uint32(key)]
+		}
+		return o.order
+	}
+	for rank, key := range o.keys {
+		o.order[rank] = int(uint32(key))
+	}
+	return o.order
 }
 
 // wentBadly reports whether a job remembers that it did not go well with another.

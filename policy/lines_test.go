@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/heap"
@@ -12,6 +14,7 @@ import (
 // Twin of gandiva's lines of partners: the whole order, looked through for each job.
 func TestPartnersTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
+	var lines []partners
 	for range 200 {
 		turns := make([]turn, 1+r.IntN(40))
 		for i := range turns {
@@ -21,7 +24,7 @@ func TestPartnersTwin(t *testing.T) {
 			}
 		}
 		order := r.Perm(len(turns))
-		lines := partnersOf(turns, order)
+		lines = partnersOf(lines[:0], turns, order)
 		for rank, i := range order {
 			turns[i].passed = true
 			if !turns[i].packs || turns[i].mate > 0 {
@@ -45,6 +48,39 @@ func TestPartnersTwin(t *testing.T) {
 				k := want[r.IntN(len(want))]
 				turns[i].mate, turns[k].mate, turns[k].passed = k+1, i+1, true
 			}
+		}
+	}
+}
+
+// Twin of the order of turns: jobs compared with each other.
+func TestTurnOrderTwin(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	var o turnOrder
+	for range 400 {
+		turns := make([]turn, r.IntN(40))
+		late := r.IntN(2) == 0 // numbers are not given as jobs come
+		for i := range turns {
+			turns[i] = turn{rounds: time.Duration(r.IntN(4)), tier: cluster.Tier(r.IntN(3)), stays: r.IntN(4) == 0, submit: cluster.Time(i / 3)}
+			if late {
+				turns[i].submit = cluster.Time(r.IntN(5))
+			}
+		}
+		want := make([]int, len(turns))
+		for i := range want {
+			want[i] = i
+		}
+		slices.SortStableFunc(want, func(a, b int) int {
+			x, y := &turns[a], &turns[b]
+			if x.stays != y.stays {
+				if x.stays {
+					return -1
+				}
+				return 1
+			}
+			return cmp.Or(cmp.Compare(x.tier, y.tier), cmp.Compare(x.rounds, y.rounds), cmp.Compare(x.submit, y.submit))
+		})
+		if got := o.of(turns); !slices.Equal(got, want) {
+			t.Fatalf("order %v, not %v", got, want)
 		}
 	}
 }
