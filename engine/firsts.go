@@ -10,7 +10,8 @@ type firsts[T any] struct {
 	cmp    func(a, b *T) int // a total order
 }
 
-// fewFirst is how many are sorted at first.
+// fewFirst is how many are sorted at first, after the very first, which often is all that
+// is wanted.
 const fewFirst = 8
 
 // at returns the i-th in order.
@@ -25,6 +26,17 @@ func (f *firsts[T]) at(i int) *T {
 // one sort.
 func (f *firsts[T]) extend() {
 	rest := f.list[f.sorted:]
+	if f.sorted == 0 {
+		least := 0
+		for i := 1; i < len(rest); i++ {
+			if f.cmp(&rest[i], &rest[least]) < 0 {
+				least = i
+			}
+		}
+		rest[0], rest[least] = rest[least], rest[0]
+		f.sorted = 1
+		return
+	}
 	k := min(max(fewFirst, f.sorted), len(rest))
 	f.pick(rest, k)
 	slices.SortFunc(rest[:k], func(a, b T) int { return f.cmp(&a, &b) })

@@ -190,7 +190,10 @@ func (v View) Speed(j JobView, gpu string, tasks int) int64 {
 	if s := v.e.cfg.Speeds; s != nil {
 		return s.Speed(j.j.spec, gpu, tasks)
 	}
-	return million * int64(tasks) / int64(j.j.spec.Tasks[0].Count)
+	if n := v.e.shapes[j.j.base].sets[0].Count; tasks != n {
+		return million * int64(tasks) / int64(n)
+	}
+	return million
 }
 
 // Measured reports whether anything is known of speeds: else a job is as fast on all GPUs.

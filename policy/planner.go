@@ -60,29 +60,39 @@ func claims(v engine.View, jobs []engine.JobView) []claim {
 func claimAll(v engine.View, jobs []engine.JobView, at func(i int) *claim) {
 	kinds := v.Kinds()
 	for i, j := range jobs {
-		*at(i) = claimOf(kinds, j)
+		*at(i) = claimOf(v, kinds, j)
 	}
 }
 
 // claimOf is a job as a claim of nothing yet.
-func claimOf(kinds []engine.Kind, j engine.JobView) claim {
-	c := sizeClaim(kinds, j)
+func claimOf(v engine.View, kinds []engine.Kind, j engine.JobView) (c claim) {
+	c.begin(v, kinds, j)
 	c.left = workLeft(j)
 	return c
 }
 
-// sizeClaim is claimOf for plans that do not ask what is left of a job.
-func sizeClaim(kinds []engine.Kind, j engine.JobView) claim {
-	c := claim{j: j, gpu: j.GPU()}
-	for k := 0; c.gpu == "" && k < len(kinds); k++ {
-		if j.Accepts(kinds[k].GPU) {
-			c.gpu = kinds[k].GPU
-		}
-	}
+// begin makes an empty claim one of nothing yet, for plans that do not ask what is left of
+// a job.
+func (c *claim) begin(v engine.View, kinds []engine.Kind, j engine.JobView) {
+	c.j, c.gpu = j, modelFor(v, kinds, j)
 	if c.now, c.least, c.most = j.Tasks(); c.now > 0 && j.Spec().Tier == cluster.Critical {
 		c.least, c.most = c.now, c.now // nobody takes from it, and it does not grow at others' cost
 	}
-	return c
+}
+
+// modelFor is the GPU model by whose speeds a job is planned for: that of what it holds, or the first that it may
+// run on. Where nothing is known of speeds, it does not matter, and none is looked for.
+func modelFor(v engine.View, kinds []engine.Kind, j engine.JobView) string {
+	if !v.Measured() {
+		return ""
+	}
+	gpu := j.GPU()
+	for k := 0; gpu == "" && k < len(kinds); k++ {
+		if j.Accepts(kinds[k].GPU) {
+			gpu = kinds[k].GPU
+		}
+	}
+	return gpu
 }
 
 // asked is how many tasks of its first set a job asks for, within its own bounds.
@@ -188,9 +198,12 @@ func (c *claim) stepGPUs() int {
 }
 
 // totalGPUs is what a plan has to give.
-func totalGPUs(v engine.View) (n int) {
-	for _, k := range v.Kinds() {
-		n += k.GPUs
+func totalGPUs(v engine.View) int { return allGPUs(v.Kinds()) }
+
+// allGPUs is how many GPUs there are of all kinds.
+func allGPUs(kinds []engine.Kind) (n int) {
+	for i := range kinds {
+		n += kinds[i].GPUs
 	}
 	return n
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -67,7 +66,7 @@ type resizable struct {
 // sizing is memory for plans of sizes, in which jobs are Ts.
 type sizing[T any] struct {
 	list    []T
-	line    []lined
+	line    leastFirst
 	who     []int // of the menus
 	menus   [][]solve.Choice
 	choices []solve.Choice
@@ -76,37 +75,13 @@ type sizing[T any] struct {
 	memos   []int64
 }
 
-// lined is a job's place in the line for menus: of equal ones who has had least comes first.
-type lined struct {
-	attained int64
-	submit   cluster.Time
-	at       int
-}
-
 // begin empties the memory, for so many jobs.
 func (m *sizing[T]) begin(n int) []T {
-	m.line, m.choices, m.sizes, m.memos = m.line[:0], m.choices[:0], m.sizes[:0], m.memos[:0]
+	m.line.begin()
+	m.choices, m.sizes, m.memos = m.choices[:0], m.sizes[:0], m.memos[:0]
 	m.list = slices.Grow(m.list[:0], n)[:n]
 	clear(m.list)
 	return m.list
-}
-
-// join puts a job in the line.
-func (m *sizing[T]) join(at int, j engine.JobView) {
-	m.line = append(m.line, lined{j.Attained(), j.Spec().Submit, at})
-}
-
-// inLine orders the line.
-func (m *sizing[T]) inLine() {
-	slices.SortFunc(m.line, func(a, b lined) int {
-		switch {
-		case a.attained != b.attained:
-			return cmp.Compare(a.attained, b.attained)
-		case a.submit != b.submit:
-			return cmp.Compare(a.submit, b.submit)
-		}
-		return a.at - b.at
-	})
 }
 
 // menu is room for so many choices, the next of the menus.
@@ -181,6 +156,9 @@ func (r *polluxRules) limit(c *resizable) int {
 // sizesOf appends the sizes that a job could have: none, its least, and so on; from
 // forty-eight on by larger steps, since one task more or less hardly matters.
 func (r *polluxRules) sizesOf(c *resizable, sizes []int) []int {
+	if c.least == c.most && c.now <= c.most {
+		return append(sizes, 0, c.least)
+	}
 	from, most := len(sizes), r.limit(c)
 	sizes = append(sizes, 0)
 	for n := c.least; n <= most; n += max(1, n/16-1) {
@@ -201,11 +179,10 @@ func (c *resizable) fairSpeed(v engine.View, fair int) float64 {
 	if c.j.GPUs(c.most) <= fair {
 		return c.speed(v, c.most)
 	}
-	n := c.least - 1 + sort.Search(c.most-c.least+1, func(i int) bool { return c.j.GPUs(c.least+i) > fair })
-	if n < c.least {
-		return c.speed(v, c.least) * float64(fair) / float64(c.j.GPUs(c.least))
+	if g := c.j.GPUs(c.least); g > fair {
+		return c.speed(v, c.least) * float64(fair) / float64(g)
 	}
-	return c.speed(v, n)
+	return c.speed(v, c.least-1+sort.Search(c.most-c.least+1, func(i int) bool { return c.j.GPUs(c.least+i) > fair }))
 }
 
 // menu makes choices of a job's sizes: one over the speedup, so that the least sum
@@ -239,20 +216,20 @@ func (r *polluxRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	free, fair := total, max(1, (total+len(jobs)-1)/len(jobs))
 	for i := range list {
 		c := &list[i]
-		c.claim = sizeClaim(kinds, jobs[i])
+		c.begin(v, kinds, jobs[i])
 		if c.recall(); c.fixed {
 			c.tasks = c.now
 			free -= c.j.GPUs(c.now)
 		} else {
-			m.join(i, c.j)
+			m.line.join(i, c.j)
 		}
 	}
-	m.inLine()
+	m.line.order()
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
 		m.who, m.menus = m.who[:0], m.menus[:0]
-		for _, l := range m.line {
-			if c := &list[l.at]; c.j.Spec().Tier == tier {
-				m.who, m.menus = append(m.who, l.at), append(m.menus, r.menu(v, m, c, fair))
+		for _, l := range m.line.line {
+			if l.tier == tier {
+				m.who, m.menus = append(m.who, int(l.at)), append(m.menus, r.menu(v, m, &list[l.at], fair))
 			}
 		}
 		for i, n := range m.chooser.Choose(m.menus, []int{max(0, free)}) {

@@ -39,7 +39,7 @@ func poolsOf(v engine.View, kinds []engine.Kind) []poolOf {
 	list := make([]poolOf, 0, len(open))
 	for i := range open {
 		if j, ok := open[i].Head(); ok {
-			list = append(list, poolOf{open[i], claimOf(kinds, j)})
+			list = append(list, poolOf{open[i], claimOf(v, kinds, j)})
 		}
 	}
 	return list
@@ -73,7 +73,7 @@ func handOut(v engine.View, list []*claim, free int, order func(a, b *claim) int
 			r.Draw()
 			drawn, served = append(drawn, &c), append(served, &c)
 			if j, ok := r.Head(); ok {
-				r.head = claimOf(kinds, j)
+				r.head = claimOf(v, kinds, j)
 				next = firstPool(pools, before)
 				continue
 			}

@@ -145,9 +145,9 @@ func (r *siaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	}
 	for i := range list {
 		c := &list[i]
-		c.claim = sizeClaim(kinds, jobs[i])
+		c.begin(v, kinds, jobs[i])
 		if c.recall(); !c.fixed {
-			m.join(i, c.j)
+			m.line.join(i, c.j)
 			continue
 		}
 		c.tasks = c.now
@@ -155,12 +155,12 @@ func (r *siaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			free[c.kind] = max(0, free[c.kind]-c.j.GPUs(c.now))
 		}
 	}
-	m.inLine()
+	m.line.order()
 	for tier := cluster.Critical; tier <= cluster.BestEffort; tier++ {
 		m.who, m.menus = m.who[:0], m.menus[:0]
-		for _, l := range m.line {
-			if c := &list[l.at]; c.j.Spec().Tier == tier {
-				m.who, m.menus = append(m.who, l.at), append(m.menus, r.offer(v, m, c, kinds))
+		for _, l := range m.line.line {
+			if l.tier == tier {
+				m.who, m.menus = append(m.who, int(l.at)), append(m.menus, r.offer(v, m, &list[l.at], kinds))
 			}
 		}
 		for i, n := range m.chooser.Choose(m.menus, free) {

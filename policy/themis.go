@@ -10,8 +10,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/internal/heap"
 	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/solve"
 )
 
 var themis = Info{
@@ -47,15 +47,31 @@ func newThemis(k *Knobs) (engine.Policy, error) {
 	return &planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true}, plan: r.plan}, nil
 }
 
-// app is a job without a lease while an auction is held.
+// app is a job without a lease while an auction is held. It points to nothing: there are
+// many, and the collector need not look at them.
 type app struct {
-	claim
-	at       int     // of it among all jobs
-	activity int64   // the number of active apps, integrated from the origin of time to its first plan, in ms
-	elapsed  float64 // seconds since its submission
-	ideal    float64 // seconds that it would take with a private share
-	rho      float64 // as things are: without GPUs until the next lease
-	won      tenure
+	at          int          // of it among all jobs
+	least, most int          // tasks
+	gpus        int          // that its least takes
+	submit      cluster.Time // when it came
+	left        float64      // work, in seconds at the reference speed
+	fast        float64      // its speed with most
+	elapsed     float64      // seconds since its submission
+	ideal       float64      // seconds that it would take with a private share
+	rho         float64      // as things are: without GPUs until the next lease
+	won         tenure
+}
+
+// market is memory for plans.
+type market struct {
+	apps   []app
+	line   []solve.Want // the apps, by rho
+	memos  []int64
+	offers []offer
+	bids   [][]offer
+	steps  []step
+	at     [2][]int // what was chosen, with everybody and without one
+	won    []win
 }
 
 // tenure is what a job has on lease.
@@ -71,29 +87,36 @@ type offer struct {
 }
 
 func (r *themisRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	now, activity, free := v.Now(), int64(0), totalGPUs(v)
+	now, activity, kinds := v.Now(), int64(0), v.Kinds()
+	free := allGPUs(kinds)
 	if m := v.Memo(); len(m) == 3 { // between two plans the number of apps is what it was at the first
 		activity = m[2] + quota.Work(m[1], cluster.Time(m[0]), now)
 	}
 	p := engine.Plan{Next: cluster.Never, Memo: []int64{int64(now), int64(len(jobs)), activity}, Targets: v.Targets(len(jobs))}
-	apps := engine.Scratch[app](v, len(jobs))[:0]
+	m := engine.Memory[market](v)
+	m.apps, m.memos = m.apps[:0], m.memos[:0]
 	for i, j := range jobs {
 		l := leased(j, now)
 		if l.until == 0 {
-			apps = append(apps, app{at: i, claim: claim{j: j}})
+			m.apps = append(m.apps, app{at: i})
 			continue
 		}
-		p.Targets[i] = engine.Target{Tasks: l.tasks, Least: l.least, Memo: leaseMemo(j, l.until, activity)}
+		t := &p.Targets[i]
+		t.Tasks, t.Least, t.Memo = l.tasks, l.least, m.memo(j, l.until, activity)
 		p.Next = min(p.Next, l.until)
 		free -= j.GPUs(l.tasks)
 	}
-	r.recall(v, len(jobs), apps, activity, free > 0)
 	if free > 0 {
-		r.sell(v, apps, free)
+		for i := range m.apps {
+			r.rate(v, kinds, &m.apps[i], jobs, activity)
+		}
+		r.sell(v, kinds, m, jobs, free)
 	}
-	for i := range apps {
-		a := &apps[i]
-		p.Targets[a.at] = engine.Target{Tasks: a.won.tasks, Least: a.least, Idle: a.won.until == 0, Memo: leaseMemo(a.j, a.won.until, a.activity)}
+	for i := range m.apps {
+		a := &m.apps[i]
+		t, j := &p.Targets[a.at], jobs[a.at]
+		_, t.Least, _ = j.Tasks()
+		t.Tasks, t.Idle, t.Memo = a.won.tasks, a.won.until == 0, m.memo(j, a.won.until, activity)
 		if a.won.until > 0 {
 			p.Next = min(p.Next, a.won.until)
 		}
@@ -114,80 +137,64 @@ func leased(j engine.JobView, now cluster.Time) tenure {
 	return tenure{}
 }
 
-// leaseMemo is what is remembered of a job: when its lease ends, and the activity at
+// memo is what is remembered of a job: when its lease ends, and the activity at
 // its first plan, which now is this one if there was none. It is the old one as long
 // as nothing changes.
-func leaseMemo(j engine.JobView, until cluster.Time, activity int64) []int64 {
+func (m *market) memo(j engine.JobView, until cluster.Time, activity int64) []int64 {
 	if t := j.Target(); t != nil && len(t.Memo) == 2 {
 		if activity = t.Memo[1]; t.Memo[0] == int64(until) {
 			return t.Memo
 		}
 	}
-	return []int64{int64(until), activity}
-}
-
-// bidder is an app in the order of the auction: worst off first.
-type bidder struct {
-	rho    float64
-	submit cluster.Time
-	app    *app
-}
-
-// Before implements heap.Ordered.
-func (b *bidder) Before(o *bidder) bool {
-	if c := cmp.Compare(b.rho, o.rho); c != 0 {
-		return c > 0
-	}
-	if b.submit != o.submit {
-		return b.submit < o.submit
-	}
-	return b.app.at < o.app.at
+	from := len(m.memos)
+	m.memos = append(m.memos, int64(until), activity)
+	return m.memos[from:]
 }
 
 // sell leases the free GPUs: by auction among those who are worst off, then to
 // whoever they are enough for.
-func (r *themisRules) sell(v engine.View, apps []app, free int) {
-	bare := make([]bidder, 0, len(apps))
-	for i := range apps {
-		bare = append(bare, bidder{apps[i].rho, apps[i].j.Spec().Submit, &apps[i]})
+func (r *themisRules) sell(v engine.View, kinds []engine.Kind, m *market, jobs []engine.JobView, free int) {
+	m.line = m.line[:0]
+	for i := range m.apps {
+		a := &m.apps[i]
+		m.line = append(m.line, solve.Want{Worth: a.rho, Since: int64(a.submit), At: int32(i), GPUs: int32(a.gpus)})
+		if math.IsNaN(a.rho) {
+			m.line[i].Worth = -1 // nobody knows how badly it does: it comes last
+		}
 	}
-	heap.Init(bare)
-	asked := make([]bidder, r.bidders(len(bare)))
+	n := r.bidders(len(m.line))
+	solve.Line(m.line, n)
+	asked, bare := m.line[:n], m.line[n:]
+	m.offers, m.bids = m.offers[:0], m.bids[:0]
 	for i := range asked {
-		asked[i] = heap.Pop(&bare)
+		n, a := len(m.offers), &m.apps[asked[i].At]
+		m.offers = a.bid(v, kinds, jobs[a.at], m.offers)
+		m.bids = append(m.bids, m.offers[n:len(m.offers):len(m.offers)])
 	}
-	bids, offers := make([][]offer, len(asked)), make([]offer, 0, 2*len(asked))
-	for i := range bids {
-		n := len(offers)
-		offers = r.bid(v, asked[i].app, offers)
-		bids[i] = offers[n:len(offers):len(offers)]
+	for i, w := range m.auction(m.bids, free) {
+		a := &m.apps[asked[i].At]
+		free -= r.grant(v, jobs[a.at], a, m.bids[i][w.offer], w.kept)
 	}
-	won := auction(bids, free)
-	for i, w := range won {
-		free -= r.grant(v, asked[i].app, bids[i][w.offer], w.kept)
-	}
-	for _, part := range [][]bidder{bare, asked} { // nothing stays idle: who was not asked, then the others
-		free = r.leave(v, part, free)
+	for _, part := range [][]solve.Want{bare, asked} { // nothing stays idle: who was not asked, then the others
+		free = r.leave(v, m, jobs, part, free)
 	}
 }
 
 // leave leases what is left to those of a list for whom it is enough, worst off first.
 // It returns what is left then.
-func (r *themisRules) leave(v engine.View, list []bidder, free int) int {
-	var line []bidder
-	for _, b := range list {
-		if _, g := b.app.next(); b.app.won.until == 0 && g <= free {
-			line = append(line, b)
+func (r *themisRules) leave(v engine.View, m *market, jobs []engine.JobView, list []solve.Want, free int) int {
+	open := list[:0]
+	for _, w := range list {
+		if a := &m.apps[w.At]; a.won.until == 0 && a.least > 0 {
+			open = append(open, w)
 		}
 	}
-	heap.Init(line)
-	for len(line) > 0 {
-		b := heap.Pop(&line)
-		if n, g := b.app.next(); g <= free {
-			free -= r.grant(v, b.app, offer{tasks: n, gpus: g}, 1)
-		}
+	served, left := solve.Serve(open, free)
+	for _, w := range open[:served] {
+		a := &m.apps[w.At]
+		r.grant(v, jobs[a.at], a, offer{tasks: a.least, gpus: a.gpus}, 1)
 	}
-	return free
+	return left
 }
 
 // bidders is how many of so many jobs without a lease an auction is among: the share
@@ -200,38 +207,37 @@ func (r *themisRules) bidders(n int) int {
 	return min(n, max(1, int(math.Ceil(share))))
 }
 
-// recall brings the accounts of the jobs without a lease up to now, of so many that are
-// active; rated: how they do is asked for, too.
-func (r *themisRules) recall(v engine.View, active int, apps []app, activity int64, rated bool) {
-	kinds := v.Kinds()
-	for i := range apps {
-		a := &apps[i]
-		a.activity = activity
-		if t := a.j.Target(); t != nil && len(t.Memo) == 2 {
-			a.activity = t.Memo[1]
-		}
-		if a.claim = claimOf(kinds, a.j); rated {
-			r.rate(v, a, active, activity)
-		}
-	}
-}
-
 // rate finds out how an app does: what it would take with a private share of
-// the cluster, and what it will with nothing until the next lease.
-func (r *themisRules) rate(v engine.View, a *app, active int, activity int64) {
-	spec := a.j.Spec()
-	done := a.j.Done().Seconds()
-	if spec.Estimate == 0 {
+// the cluster, and what it will with nothing until the next lease. activity is the number
+// of active apps, integrated from the origin of time until now, in ms.
+func (r *themisRules) rate(v engine.View, kinds []engine.Kind, a *app, jobs []engine.JobView, activity int64) {
+	j := jobs[a.at]
+	spec, done := j.Spec(), j.Done().Seconds()
+	if a.left = workLeft(j); spec.Estimate == 0 {
 		a.left = max(done, equalWork-done)
 	}
+	_, a.least, a.most = j.Tasks()
+	a.gpus, a.submit = j.GPUs(a.least), spec.Submit
+	a.fast = a.speed(v, kinds, j, a.most)
 	age := v.Now().Sub(spec.Submit)
 	a.elapsed = age.Seconds()
-	n := float64(active)
-	if ms := age.Milliseconds(); ms > 0 && activity > a.activity {
-		n = max(1, float64(activity-a.activity)/float64(ms))
+	n, since := float64(len(jobs)), activity
+	if t := j.Target(); t != nil && len(t.Memo) == 2 {
+		since = t.Memo[1] // at its first plan
 	}
-	a.ideal = max(finishAlone(a.left+done, a.speed(v, a.most), n), 1e-3)
-	a.rho = (a.elapsed + r.lease.Seconds() + a.left/a.speed(v, a.most)) / a.ideal
+	if ms := age.Milliseconds(); ms > 0 && activity > since {
+		n = max(1, float64(activity-since)/float64(ms))
+	}
+	a.ideal = max(finishAlone(a.left+done, a.fast, n), 1e-3)
+	a.rho = (a.elapsed + r.lease.Seconds() + a.left/a.fast) / a.ideal
+}
+
+// speed is how fast an app is with so many tasks, as a claim has it.
+func (a *app) speed(v engine.View, kinds []engine.Kind, j engine.JobView, tasks int) float64 {
+	if tasks == 0 {
+		return 0
+	}
+	return float64(v.Speed(j, modelFor(v, kinds, j), tasks)) / 1e6
 }
 
 // finishAlone is T_id: the run time of the whole work on all that the job can
@@ -239,18 +245,22 @@ func (r *themisRules) rate(v engine.View, a *app, active int, activity int64) {
 func finishAlone(work, speed, apps float64) float64 { return work / speed * apps }
 
 // bid adds the table of an app to a list: each size that it can have, the empty one first.
-func (r *themisRules) bid(v engine.View, a *app, list []offer) []offer {
+func (a *app) bid(v engine.View, kinds []engine.Kind, j engine.JobView, list []offer) []offer {
 	list = append(list, offer{value: 1 / a.rho})
 	for n := a.least; n <= a.most; n++ {
-		rho := (a.elapsed + a.left/a.speed(v, n)) / a.ideal
-		list = append(list, offer{n, a.j.GPUs(n), 1 / max(rho, 1e-9)})
+		speed := a.fast
+		if n < a.most {
+			speed = a.speed(v, kinds, j, n)
+		}
+		rho := (a.elapsed + a.left/speed) / a.ideal
+		list = append(list, offer{n, j.GPUs(n), 1 / max(rho, 1e-9)})
 	}
 	return list
 }
 
 // grant leases what an app won. It keeps only so much of it: an elastic job as
 // many tasks, a gang, which cannot be divided, for as long. It returns the GPUs.
-func (r *themisRules) grant(v engine.View, a *app, o offer, kept float64) int {
+func (r *themisRules) grant(v engine.View, j engine.JobView, a *app, o offer, kept float64) int {
 	if o.tasks == 0 {
 		return 0
 	}
@@ -261,7 +271,7 @@ func (r *themisRules) grant(v engine.View, a *app, o offer, kept float64) int {
 		lease = max(lease/8, time.Duration(kept*float64(lease)))
 	}
 	a.won = tenure{o.tasks, a.least, leaseEnd(v.Now(), lease, r.lease)}
-	return a.j.GPUs(o.tasks)
+	return j.GPUs(o.tasks)
 }
 
 // win is an app's part of a proportionally fair allocation, and what it keeps of
@@ -274,34 +284,36 @@ type win struct {
 // auction is the partial allocation mechanism: the product of the values is
 // made as large as possible, and each winner keeps as much as the others lose
 // by its presence: prod V_j(pf) / prod V_j(pf without i), over j other than i.
-func auction(bids [][]offer, free int) []win {
+func (m *market) auction(bids [][]offer, free int) []win {
 	combinations := 1
 	for i := range bids {
 		if combinations <= exactly {
 			combinations *= len(bids[i])
 		}
 	}
-	choose := func(but int) []int { return fairest(bids, free, but) }
+	choose := func(but int, _ []int) []int { return fairest(bids, free, but) }
 	if combinations > exactly {
-		steps := stepsOf(bids, free)
-		choose = func(but int) []int { return greedily(steps, len(bids), free, but) }
+		m.steps = stepsOf(m.steps[:0], bids, free)
+		choose = func(but int, at []int) []int { return greedily(m.steps, len(bids), free, but, at) }
 	}
-	pf := choose(-1)
-	won := make([]win, len(bids))
+	m.at[0] = choose(-1, m.at[0])
+	m.won = m.won[:0]
+	pf := m.at[0]
 	for i := range bids {
-		won[i] = win{pf[i], 1}
-		if pf[i] == 0 {
-			continue
-		}
-		without, log := choose(i), 0.0
-		for j := range bids {
-			if j != i && pf[j] != without[j] {
-				log += math.Log(bids[j][pf[j]].value) - math.Log(bids[j][without[j]].value)
+		w := win{pf[i], 1}
+		if pf[i] > 0 {
+			m.at[1] = choose(i, m.at[1])
+			without, log := m.at[1], 0.0
+			for j := range bids {
+				if j != i && pf[j] != without[j] {
+					log += math.Log(bids[j][pf[j]].value) - math.Log(bids[j][without[j]].value)
+				}
 			}
+			w.kept = min(1, math.Exp(log))
 		}
-		won[i].kept = min(1, math.Exp(log))
+		m.won = append(m.won, w)
 	}
-	return won
+	return m.won
 }
 
 // exactly is up to how many combinations of offers are looked at one by one.
@@ -349,9 +361,8 @@ type step struct {
 	gain          float64 // in the logarithm of the value, per GPU
 }
 
-// stepsOf lists the steps that so many GPUs are enough for, by what they bring.
-func stepsOf(bids [][]offer, free int) []step {
-	steps := make([]step, 0, len(bids))
+// stepsOf appends the steps that so many GPUs are enough for, by what they bring.
+func stepsOf(steps []step, bids [][]offer, free int) []step {
 	for i, list := range bids {
 		for k := 1; k < len(list); k++ {
 			g := list[k].gpus - list[k-1].gpus
@@ -367,9 +378,9 @@ func stepsOf(bids [][]offer, free int) []step {
 
 // greedily is fairest for many combinations: each GPU goes where it raises a
 // value by the largest factor. It is exact where offers are concave, as they are
-// where speeds are.
-func greedily(steps []step, bids, free, but int) []int {
-	at := make([]int, bids)
+// where speeds are. at is memory for what it returns.
+func greedily(steps []step, bids, free, but int, at []int) []int {
+	at = append(at[:0], make([]int, bids)...)
 	for _, s := range steps {
 		if s.bid != but && s.to == at[s.bid]+1 && s.gpus <= free && s.gain > 0 {
 			at[s.bid] = s.to

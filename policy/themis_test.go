@@ -10,11 +10,11 @@ import (
 // with both at one; each keeps what the other loses by its presence.
 func TestAuction(t *testing.T) {
 	bids := [][]offer{{{0, 0, 1}, {1, 1, 2}, {2, 2, 3}}, {{0, 0, 1}, {1, 1, 2}, {2, 2, 3.5}}}
-	won := auction(bids, 2)
+	won := new(market).auction(bids, 2)
 	if won[0].offer != 1 || won[1].offer != 1 || math.Abs(won[0].kept-2/3.5) > 1e-9 || math.Abs(won[1].kept-2.0/3) > 1e-9 {
 		t.Errorf("%+v", won)
 	}
-	if alone := auction(bids[:1], 2); alone[0] != (win{2, 1}) {
+	if alone := new(market).auction(bids[:1], 2); alone[0] != (win{2, 1}) {
 		t.Errorf("a single bidder: %+v", alone)
 	}
 }
@@ -44,7 +44,7 @@ func TestAuctionIsTruthful(t *testing.T) {
 				value += r.Float64()
 			}
 		}
-		honest, sum := auction(bids, free), 0
+		honest, sum := new(market).auction(bids, free), 0
 		for i, w := range honest {
 			sum += bids[i][w.offer].gpus
 			if !(w.kept > 0 && w.kept <= 1) {
@@ -60,7 +60,7 @@ func TestAuctionIsTruthful(t *testing.T) {
 			lied[0][k].value = max(lied[0][k].value*(0.5+r.Float64()), lied[0][k-1].value)
 		}
 		worth := func(w win) float64 { return w.kept * bids[0][w.offer].value } // of c_i of the allocation, as the paper counts it
-		if a, b := worth(honest[0]), worth(auction(lied, free)[0]); b > a*(1+1e-9) {
+		if a, b := worth(honest[0]), worth(new(market).auction(lied, free)[0]); b > a*(1+1e-9) {
 			t.Fatalf("bids %v: honest %g, lying %g", bids, a, b)
 		}
 	}
@@ -87,7 +87,7 @@ func TestGreedyAuction(t *testing.T) {
 			}
 			return p
 		}
-		if a, b := product(fairest(bids, free, -1)), product(greedily(stepsOf(bids, free), n, free, -1)); math.Abs(a-b) > 1e-9 {
+		if a, b := product(fairest(bids, free, -1)), product(greedily(stepsOf(nil, bids, free), n, free, -1, nil)); math.Abs(a-b) > 1e-9 {
 			t.Fatalf("bids %v: best %g, greedy %g", bids, a, b)
 		}
 	}

@@ -116,6 +116,7 @@ type Chooser struct {
 	greedy []int
 	unsure []bracket    // of bargain
 	open   []wish       // of fill
+	line   []Want       // of serve
 	lose   [][][2]giver // of givers
 	most   int          // GPUs of any choice
 }
@@ -297,6 +298,10 @@ const worth = 1e-9
 
 // fill gives away what is left.
 func (c *Chooser) fill() {
+	if c.simple() {
+		c.serve()
+		return
+	}
 	c.open = c.open[:0]
 	for i := range c.menus {
 		if w, ok := c.wish(i); ok {
@@ -317,6 +322,24 @@ func (c *Chooser) fill() {
 		if ok {
 			heap.Push(&c.open, again)
 		}
+	}
+}
+
+// serve is fill for simple menus of which nobody has anything yet: a wish that does not fit once
+// never does, and none follows one that came true.
+func (c *Chooser) serve() {
+	c.line = c.line[:0]
+	for i, m := range c.menus {
+		if len(m) < 2 {
+			continue
+		}
+		if saved := m[0].Cost - m[1].Cost; saved >= worth {
+			c.line = append(c.line, Want{Worth: saved / float64(max(1, m[1].GPUs)), At: int32(i), GPUs: int32(m[1].GPUs)})
+		}
+	}
+	served, _ := Serve(c.line, max(0, c.left[0]))
+	for _, w := range c.line[:served] {
+		c.move(int(w.At), 1)
 	}
 }
 
