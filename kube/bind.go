@@ -302,25 +302,44 @@ func (d *Driver) stop(g *gang, a *engine.Action) {
 	}
 	g.run++
 	g.phase, g.grace = stopping, max(1, int64(a.Grace/time.Second))
-	why := "preempted: Muster needs its place"
-	if other := d.byID[a.For]; other != nil && a.For != cluster.NoJob {
-		why = "preempted for " + other.name
+	to := d.setOut(g, a)
+	kind, event, why := d.dismissal(g, a, to)
+	for _, p := range g.sorted() {
+		if d.occupies(p) && !p.leaving {
+			d.told.event(p.obj, kind, event, why)
+			d.evict(g, p)
+		}
+	}
+	if to != "" {
+		d.opt.Observe.Evicted("moved")
+	} else {
+		d.opt.Observe.Evicted(a.Reason.String())
+	}
+	d.recall(g, true)
+	d.touch(g)
+}
+
+// dismissal is what a gang is told that has to leave: to is where it is moved.
+func (d *Driver) dismissal(g *gang, a *engine.Action, to string) (kind, event, why string) {
+	other := ""
+	if o := d.byID[a.For]; o != nil && a.For != cluster.NoJob {
+		other = o.name
 	}
 	switch {
+	case to != "" && other != "":
+		return v1.EventTypeNormal, "Moved", fmt.Sprintf("moved to %s, so that %s fits: its place there is kept for the pod that its owner makes", to, other)
+	case to != "":
+		return v1.EventTypeNormal, "Moved", fmt.Sprintf("moved to %s: its place there is kept for the pod that its owner makes", to)
 	case a.Reason == engine.NodeLost:
 		why = "its gang lost a node"
 	case a.Reason == engine.WasCancelled && g.leaves != "":
 		why = g.leaves
+	case other != "":
+		why = "preempted for " + other
+	default:
+		why = "preempted: Muster needs its place"
 	}
-	for _, p := range g.sorted() {
-		if d.occupies(p) && !p.leaving {
-			d.told.event(p.obj, v1.EventTypeWarning, "Preempted", why)
-			d.evict(g, p)
-		}
-	}
-	d.opt.Observe.Evicted(a.Reason.String())
-	d.recall(g, true)
-	d.touch(g)
+	return v1.EventTypeWarning, "Preempted", why
 }
 
 // evict asks for a pod's eviction until it is granted: a disruption budget may

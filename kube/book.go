@@ -97,7 +97,13 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 		b.tell(now, api.StateRunning, "")
 	case stopping:
 		b.evicted++
-		b.tell(now, api.StateStopping, "told to leave for others")
+		text := "told to leave for others"
+		if g.passage != nil {
+			text = "moved to " + g.passage.to
+		}
+		b.tell(now, api.StateStopping, text)
+	case moving:
+		b.tell(now, api.StateStarting, g.passage.text())
 	}
 }
 

@@ -84,6 +84,7 @@ type Driver struct {
 
 	neighbours
 	storage
+	shifting
 	lifts lifts
 	dra   devices
 
@@ -124,12 +125,15 @@ func New(opt Options) *Driver {
 	if opt.StatusEvery == 0 {
 		opt.StatusEvery = statusEvery
 	}
+	if opt.Await == 0 {
+		opt.Await = awaitMoved
+	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
 	d := &Driver{opt: opt, nodes: map[string]*node{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
 		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
 		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, parts: map[string]bool{}, sets: map[string]nodeSet{}, wake: cluster.Never,
-		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), dra: newDevices(),
+		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(),
 		work: make(chan func(context.Context), 1<<16)}
 	d.inbox.Init()
 	d.told.init(opt.Tell, opt.Scheduler)
@@ -235,7 +239,7 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now))
 		if d.sizesAt {
 			until = min(until, d.renewed.Add(resizeEvery))
 		}
@@ -255,6 +259,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.collect()
 		now = d.clock()
 		d.dueRetries(now)
+		d.round(now)
 		events := d.events(now)
 		if d.sizesAt && now >= d.renewed.Add(resizeEvery) {
 			if d.sizesAt = false; d.resized() {
@@ -363,6 +368,10 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 		if g == nil {
 			continue
 		}
+		if g.phase == moving {
+			d.hear(g, a)
+			continue
+		}
 		switch a.Type {
 		case engine.Start:
 			d.start(g, a)
@@ -386,6 +395,8 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 		}
 		d.note(g, d.now)
 	}
+	d.checkPassages()
+	d.answered()
 	d.nominate()
 	d.count()
 	d.sample(d.now)
@@ -407,11 +418,11 @@ func (d *Driver) forget(g *gang) {
 
 // count tells how many gangs are where.
 func (d *Driver) count() {
-	var n [stopping + 1]int
+	var n [moving + 1]int
 	for _, g := range d.gangs {
 		n[g.phase]++
 	}
-	d.opt.Observe.Gangs(n[gathering], n[waiting], n[starting]+n[unwinding]+n[running]+n[stopping])
+	d.opt.Observe.Gangs(n[gathering], n[waiting], n[starting]+n[unwinding]+n[running]+n[stopping]+n[moving])
 }
 
 // rules are how an engine is built for the cluster as it is.
@@ -419,6 +430,11 @@ func (d *Driver) rules(spec cluster.Spec) (journal.Header, engine.Config, error)
 	r := d.opt.Rules
 	spec.Queues, spec.Zone, spec.Epoch = scaled(d.tree.list, spec.GPUs()), r.Spec.Zone, r.Spec.Epoch
 	r.Spec, r.Version, r.Unshared = spec, journal.Version, true
+	if r.Defrag != nil { // the driver looks for moves first, and asks for them
+		asked := *r.Defrag
+		asked.Auto = false
+		r.Defrag = &asked
+	}
 	cfg, err := r.Config()
 	cfg.Clock = func(t cluster.Time) string {
 		at := time.Unix(0, int64(t))

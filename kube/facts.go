@@ -82,6 +82,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	// It is compared with the cluster in its first batch, and not here: what is seen
 	// by then would be compared with what it has yet to hear.
 	d.queued, d.checked = append(d.queued, engine.Event{Type: engine.Tick}), d.now.Add(-checkEvery)
+	d.askEngine()
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
 		if g := d.gangs[key]; g.phase != waiting {
 			d.touch(g)
@@ -177,6 +178,7 @@ func (d *Driver) partitions(snap *engine.Snapshot) (list []cluster.Partition) {
 		}
 		r.Spec = &spec
 		if g != nil {
+			d.comesBack(g, &spec, add)
 			g.spec = &spec
 		}
 	}

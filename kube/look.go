@@ -163,6 +163,11 @@ func (d *Driver) rowOf(g *gang) *row {
 		r.state, r.reason = api.StateRunning, ""
 	case stopping:
 		r.state, r.reason = api.StateStopping, "told to leave for others"
+		if g.passage != nil {
+			r.reason = g.passage.text()
+		}
+	case moving:
+		r.state, r.reason = api.StateStarting, g.passage.text()
 	}
 	return r
 }

@@ -19,6 +19,7 @@ type Metrics struct {
 	reg                     *prometheus.Registry
 	steps, binds            prometheus.Histogram
 	failed, evicted, renews *prometheus.CounterVec
+	moved                   *prometheus.CounterVec
 	unwound                 prometheus.Counter
 	gangs                   *prometheus.GaugeVec
 	leading                 prometheus.Gauge
@@ -39,6 +40,8 @@ func NewMetrics() *Metrics {
 			Help: "Gangs (a single pod is one, too) that had to leave."}, []string{"reason"}),
 		renews: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_engine_renewed_total",
 			Help: "How often the engine began anew from a snapshot."}, []string{"reason"}),
+		moved: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_gangs_moved_total",
+			Help: "Gangs that were evicted to be elsewhere, by what became of the place that was kept: done, others took it; late, nobody did in time; differs, who came asks for something else; lost; over, the gang ended."}, []string{"outcome"}),
 		unwound: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_kube_gangs_unwound_total",
 			Help: "Gangs that could not be bound as a whole: what was bound of them was deleted."}),
 		gangs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_gangs",
@@ -55,7 +58,7 @@ func NewMetrics() *Metrics {
 			Help: "GPUs that are free on nodes that take pods, parts counted as parts."}),
 		usable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_usable_gpus",
 			Help: "Of them what the pods submitted last could use on average; the rest are fragments."})}
-	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
+	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -74,6 +77,9 @@ func (m *Metrics) BindFailed(reason string) { m.failed.WithLabelValues(reason).I
 
 // Evicted implements Observer.
 func (m *Metrics) Evicted(reason string) { m.evicted.WithLabelValues(reason).Inc() }
+
+// Moved implements Observer.
+func (m *Metrics) Moved(outcome string) { m.moved.WithLabelValues(outcome).Inc() }
 
 // Unwound implements Observer.
 func (m *Metrics) Unwound() { m.unwound.Inc() }

@@ -1,10 +1,17 @@
 package kube
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/api"
@@ -13,40 +20,94 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Moves on a cluster are only thought of. To the engine a gang's run is a job that does not
-// come back: the pods that its owner makes in place of evicted ones are another job,
-// and whether they come, when, and how many, is the owner's affair. So nothing is
-// booked for them. What moving would help is said for people, who may then delete pods,
-// cordon nodes, or let it be.
+// Which gangs are to be moved is found by a second engine, to which gangs whose pods
+// somebody makes anew are jobs that come back when they are stopped. If it finds moves
+// that are worth it, and disruption budgets allow them, and moving is on, the engine that
+// decides begins anew with those gangs as such jobs, and no others, and is asked the same
+// (move.go carries out what it says).
+
+var (
+	// ErrNoMoves is returned where the configuration says that nobody is moved.
+	ErrNoMoves = errors.New("the configuration says that nobody is moved; defragment: {mode: plan} lets people ask for it (docs/kubernetes.md)")
+	// ErrMoving is returned while moves are being decided on.
+	ErrMoving = errors.New("moves are being decided on already; ask again in a moment")
+)
+
+// shifting is where the driver is in moving gangs.
+type shifting struct {
+	passages map[cluster.JobID]*gang // those on their way: stopping, or moving
+	chosen   map[*gang]bool          // come back when they are stopped, in the next engine
+	asking   *moveRequest            // what the next engine is to be asked, or has been
+	busy     bool                    // moves are looked for in the present round
+	roundAt  cluster.Time            // the next one; 0: not known yet
+}
+
+// moveRequest is a question to the engine that decides.
+type moveRequest struct {
+	event  engine.Event
+	sent   bool
+	answer chan []api.Moves
+}
+
+// question is what a second engine is asked, and what it has to know.
+type question struct {
+	err     error
+	by      engine.Compact
+	job     cluster.JobID
+	snap    engine.Snapshot
+	cfg     engine.Config
+	numbers map[cluster.JobID]int
+	pods    map[cluster.JobID][]*v1.Pod // of those that it may move
+	names   map[cluster.JobID]string
+}
 
 // PlanMoves says which gangs, were they elsewhere, would let a waiting one start, or
 // leave a node empty. Nothing is changed: a second engine is asked, which costs the
 // loop a snapshot.
 func (v View) PlanMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
+	q, err := v.d.question(ctx, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	list, err := q.look()
+	return driver.Moves(list, q.number), err
+}
+
+// MakeMoves makes the moves that are worth it and that disruption budgets allow, and
+// returns what was found.
+func (v View) MakeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
+	if v.d.opt.Rules.Defrag == nil {
+		return nil, ErrNoMoves
+	}
+	return v.d.makeMoves(ctx, r)
+}
+
+// question gathers what a second engine has to know; kept are gangs that are not to be
+// moved.
+func (d *Driver) question(ctx context.Context, r *api.MovesRequest, kept map[cluster.JobID]string) (*question, error) {
 	by, err := driver.Asked(r)
 	if err != nil {
 		return nil, err
 	}
-	type question struct {
-		err     error
-		job     cluster.JobID
-		snap    engine.Snapshot
-		cfg     engine.Config
-		numbers map[cluster.JobID]int
-	}
 	got := make(chan *question, 1)
-	err = v.d.ask(ctx, func() {
-		q := &question{job: cluster.NoJob, numbers: map[cluster.JobID]int{}}
-		if g := v.d.find(r.Job); g != nil && g.id != cluster.NoJob {
+	err = d.ask(ctx, func() {
+		q := &question{by: by, job: cluster.NoJob, numbers: map[cluster.JobID]int{}, pods: map[cluster.JobID][]*v1.Pod{}, names: map[cluster.JobID]string{}}
+		if g := d.find(r.Job); g != nil && g.id != cluster.NoJob {
 			q.job = g.id
 		} else if r.Job != 0 {
 			q.err = fmt.Errorf("%w: %d, or it is not complete yet", ErrNoJob, r.Job)
 		}
-		for id, g := range v.d.byID {
-			q.numbers[id] = g.number
+		for id, g := range d.byID {
+			q.numbers[id], q.names[id] = g.number, g.name
+			if g.phase != running {
+				continue
+			}
+			for _, p := range g.sorted() {
+				q.pods[id] = append(q.pods[id], p.obj)
+			}
 		}
 		if q.err == nil {
-			q.snap, q.cfg, q.err = v.d.movable()
+			q.snap, q.cfg, q.err = d.movable(kept)
 		}
 		got <- q
 	})
@@ -54,24 +115,183 @@ func (v View) PlanMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, 
 		return nil, err
 	}
 	q := <-got
-	if q.err != nil {
-		return nil, q.err
-	}
+	return q, q.err
+}
+
+// look asks a second engine.
+func (q *question) look() ([]engine.Moves, error) {
 	e, err := engine.Restore(q.cfg, &q.snap)
 	if err != nil {
 		return nil, fmt.Errorf("a second engine cannot be made: %w", err)
 	}
-	number := func(id cluster.JobID) int { return q.numbers[id] }
-	if by != engine.NoCompact {
-		return driver.Moves(e.LookForEmptying(by), number), nil
+	if q.by != engine.NoCompact {
+		return e.LookForEmptying(q.by), nil
 	}
-	return driver.Moves(e.LookForMoves(q.job), number), nil
+	return e.LookForMoves(q.job), nil
+}
+
+func (q *question) number(id cluster.JobID) int { return q.numbers[id] }
+
+// worth lists who is moved, by what is worth it.
+func worth(list []engine.Moves) (ids []cluster.JobID) {
+	for i := range list {
+		for k := range list[i].Moves {
+			if id := list[i].Moves[k].Job; list[i].Worth && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// mostTries bounds how often moves are looked for anew without those whom a disruption
+// budget keeps where they are.
+const mostTries = 5
+
+// makeMoves looks for moves and has those made that are worth it.
+func (d *Driver) makeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
+	kept := map[cluster.JobID]string{}
+	for try := 0; ; try++ {
+		q, err := d.question(ctx, r, kept)
+		if err != nil {
+			return nil, err
+		}
+		list, err := q.look()
+		if err != nil {
+			return nil, err
+		}
+		ids := worth(list)
+		refused, err := d.budgets(ctx, ids, q)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(ids) == 0 || len(refused) > 0 && try+1 == mostTries:
+			maps.Copy(kept, refused)
+			return q.tell(list, kept), nil
+		case len(refused) == 0:
+			return d.carryOut(ctx, q, ids)
+		}
+		maps.Copy(kept, refused)
+	}
+}
+
+// tell is what was found, where nobody is moved.
+func (q *question) tell(list []engine.Moves, kept map[cluster.JobID]string) []api.Moves {
+	out := driver.Moves(list, q.number)
+	text := ""
+	for _, id := range slices.Sorted(maps.Keys(kept)) {
+		text += fmt.Sprintf("; %s stays: %s", q.names[id], kept[id])
+	}
+	for i := range out {
+		if out[i].Text += text; out[i].Text == text {
+			out[i].Text = strings.TrimPrefix(text, "; ")
+		}
+		out[i].Worth = out[i].Worth && text == ""
+	}
+	return out
+}
+
+// carryOut asks the engine that decides, which begins anew for that.
+func (d *Driver) carryOut(ctx context.Context, q *question, ids []cluster.JobID) ([]api.Moves, error) {
+	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: q.job, Compact: q.by}, answer: make(chan []api.Moves, 1)}
+	taken := make(chan bool, 1)
+	err := d.ask(ctx, func() {
+		if d.asking != nil {
+			taken <- false
+			return
+		}
+		d.asking, d.chosen = r, map[*gang]bool{}
+		for _, id := range ids {
+			if g := d.byID[id]; g != nil {
+				d.chosen[g] = true
+			}
+		}
+		d.stale = "moves"
+		taken <- true
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !<-taken:
+		return nil, ErrMoving
+	}
+	select {
+	case list := <-r.answer:
+		return list, nil
+	case <-d.looks.over:
+		return nil, ErrNotLeading
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// askEngine tells the engine that just began what it is to be asked.
+func (d *Driver) askEngine() {
+	if d.asking != nil && !d.asking.sent {
+		d.asking.sent = true
+		d.queued = append(d.queued, d.asking.event)
+	}
+}
+
+// answered hears what the engine found in the step before.
+func (d *Driver) answered() {
+	r := d.asking
+	if r == nil || !r.sent {
+		return
+	}
+	r.answer <- driver.Moves(d.eng.Moved(), func(id cluster.JobID) int {
+		if g := d.byID[id]; g != nil {
+			return g.number
+		}
+		return 0
+	})
+	for g := range d.chosen {
+		if g.phase == running && g.passage == nil {
+			d.stale = "moves" // it is not moved, and is not to come back
+		}
+	}
+	d.asking, d.chosen = nil, nil
+}
+
+// roundEvery is how often moves are looked for, where the configuration does not say.
+const roundEvery = 5 * time.Minute
+
+// nextRound is when moves are looked for without being asked for.
+func (d *Driver) nextRound(now cluster.Time) cluster.Time {
+	f := d.opt.Rules.Defrag
+	if f == nil || !f.Auto || d.busy {
+		return cluster.Never
+	}
+	if p := cluster.Time(cmp.Or(f.Every, roundEvery)); d.roundAt == 0 {
+		d.roundAt = (now/p + 1) * p
+	}
+	return d.roundAt
+}
+
+// round looks for moves, beside the loop.
+func (d *Driver) round(now cluster.Time) {
+	if now < d.nextRound(now) {
+		return
+	}
+	d.roundAt, d.busy = 0, true
+	list := []*api.MovesRequest{{}}
+	if by := d.opt.Rules.Defrag.Compact; by != engine.NoCompact {
+		list = append(list, &api.MovesRequest{Compact: by.String()})
+	}
+	d.do(func(ctx context.Context) {
+		for _, r := range list {
+			if _, err := d.makeMoves(ctx, r); err != nil && ctx.Err() == nil && !errors.Is(err, ErrMoving) {
+				d.opt.Log.Warn("moves cannot be looked for", "error", err)
+			}
+		}
+		d.inbox.Put(func() { d.busy = false })
+	})
 }
 
 // movable is what a second engine has to know that looks for moves: as this one, but
 // gangs that somebody would make anew come back when they are stopped, on the nodes that
 // suit them. It runs on the loop; the policy and the placer are new ones.
-func (d *Driver) movable() (engine.Snapshot, engine.Config, error) {
+func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine.Config, error) {
 	d.eng.Look(d.clock())
 	snap := d.eng.Snapshot()
 	_, cfg, err := d.rules(d.cfg.Spec)
@@ -86,12 +306,13 @@ func (d *Driver) movable() (engine.Snapshot, engine.Config, error) {
 	for i := range snap.Jobs {
 		j := &snap.Jobs[i]
 		g := d.byID[j.Spec.ID]
-		if g == nil || j.State != engine.Running || g.phase != running || !g.wouldReturn() {
+		if g == nil || j.State != engine.Running || g.phase != running || kept[j.Spec.ID] != "" {
 			continue
 		}
-		s := d.partition(g.sorted())
-		if slices.ContainsFunc(g.sorted(), func(p *pod) bool { return !slices.Contains(s.names, p.node) }) {
-			continue // its node would not take it again
+		spec := *j.Spec // the engine goes on with it
+		s, err := d.freed(g, &spec)
+		if err != nil {
+			continue
 		}
 		if !known[s.name] {
 			if len(parts) == maxParts {
@@ -99,14 +320,108 @@ func (d *Driver) movable() (engine.Snapshot, engine.Config, error) {
 			}
 			parts, known[s.name] = append(parts, cluster.Partition{Name: s.name, Nodes: s.names}), true
 		}
-		l := d.limitsOf(g.sorted(), false, false)
-		spec := *j.Spec // the engine goes on with it
-		spec.NoRequeue, spec.Partitions, spec.PerNode, spec.NodeLimits = false, []string{s.name}, l.each, l.nodes
-		spec.Checkpoint = cluster.Checkpoint{None: true} // nobody says what its pods save
 		j.Spec = &spec
 	}
 	cfg.Spec.Partitions = parts
 	return snap, cfg, nil
+}
+
+// freed makes a running gang's job one that comes back when it is stopped, on nodes of
+// the set that is returned; an error says why it cannot be such.
+func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
+	pods := g.sorted()
+	if !g.wouldReturn() || g.leaves != "" {
+		return nil, errors.New("nobody makes its pods anew, or they are bound to where they are")
+	}
+	t, err := d.terms(g, pods[0].obj)
+	if err != nil {
+		return nil, err
+	}
+	if d.opt.Rules.Defrag != nil {
+		if err := d.mayMove(g, &t); err != nil {
+			return nil, err
+		}
+	}
+	s := d.partition(pods)
+	if slices.ContainsFunc(pods, func(p *pod) bool { return !slices.Contains(s.names, p.node) }) {
+		return nil, errors.New("its node would not take it again")
+	}
+	l := d.limitsOf(pods, false, false)
+	if l.why != "" {
+		return nil, errors.New(l.why)
+	}
+	spec.NoRequeue, spec.Partitions, spec.PerNode, spec.NodeLimits, spec.Topology = false, []string{s.name}, l.each, l.nodes, t.topology
+	spec.Checkpoint = cluster.Checkpoint{None: true} // nobody says what its pods save
+	if t.saves > 0 {
+		// That they write one when they are told to leave, nobody says either: as if it took
+		// longer than they have.
+		spec.Checkpoint = cluster.Checkpoint{Interval: t.saves, Cost: cluster.MaxDuration}
+	}
+	return s, nil
+}
+
+// mayMove says why a gang is not moved, though somebody makes its pods anew; nil: it may
+// be.
+func (d *Driver) mayMove(g *gang, t *terms) error {
+	if g.of != "" || d.ones[g.key] > 0 || len(g.missing) > 0 || g.repair.patch || len(g.pods) != len(g.slots) {
+		return errors.New("it is not as it started, or part of another")
+	}
+	for i := range g.slots {
+		if p := g.pods[g.slots[i].pod]; p == nil || p.leaves() || p.node == "" {
+			return errors.New("it is not whole")
+		}
+	}
+	first := g.sorted()[0]
+	for _, p := range g.sorted() {
+		switch {
+		case p.signature != first.signature:
+			return errors.New("its pods have places of their own")
+		case t.movable == "true":
+		case t.movable == "false":
+			return fmt.Errorf("%s says so", AnnotationMovable)
+		case !d.forgives(p.obj):
+			return fmt.Errorf("what owns pod %s may count that against it, or is not known: %s permits it", p.obj.Name, AnnotationMovable)
+		}
+	}
+	return nil
+}
+
+// forgives reports whether what makes a pod makes another when it is evicted, and does
+// not count that as a failure.
+func (d *Driver) forgives(obj *v1.Pod) bool {
+	ref := metav1.GetControllerOf(obj)
+	if ref == nil {
+		return false
+	}
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	switch {
+	case group == "apps" && (ref.Kind == "ReplicaSet" || ref.Kind == "StatefulSet"), ref.APIVersion == "v1" && ref.Kind == "ReplicationController":
+		return true
+	case group == "batch" && ref.Kind == "Job":
+		j := d.jobs[ref.UID]
+		return j != nil && ignoresDisruption(j.Spec.PodFailurePolicy)
+	}
+	return false
+}
+
+// ignoresDisruption reports whether a Job does not count pods that were evicted: of
+// its rules the first that holds counts, and by exit codes any may.
+func ignoresDisruption(p *batchv1.PodFailurePolicy) bool {
+	if p == nil {
+		return false
+	}
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		if r.OnExitCodes != nil {
+			return false
+		}
+		if slices.ContainsFunc(r.OnPodConditions, func(c batchv1.PodFailurePolicyOnPodConditionsPattern) bool {
+			return c.Type == v1.DisruptionTarget && c.Status != v1.ConditionFalse
+		}) {
+			return r.Action == batchv1.PodFailurePolicyActionIgnore
+		}
+	}
+	return false
 }
 
 // wouldReturn reports whether something makes new pods in place of a gang's, which could

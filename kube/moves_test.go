@@ -58,7 +58,7 @@ func TestPlanMoves(t *testing.T) {
 			d.podChanged(big)
 			steps(t, d)
 			before := d.eng.Snapshot().Hash
-			snap, cfg, err := d.movable()
+			snap, cfg, err := d.movable(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

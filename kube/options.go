@@ -28,6 +28,9 @@ const (
 
 	AnnotationLoss = Prefix + "on-node-loss" // requeue or repair
 
+	AnnotationMovable = Prefix + "movable"          // "true": it may be moved; "false": it may not
+	AnnotationSaves   = Prefix + "checkpoint-every" // how often it saves its work, such as 30m
+
 	AnnotationPlan = Prefix + "plan" // written with the binding: where the whole gang is
 )
 
@@ -63,6 +66,9 @@ type Options struct {
 	// Workers is how many requests bind or evict at a time; 0: 32.
 	Workers int
 	Repair  bool // gangs that say nothing of it are repaired when they lose a node
+	// Await is how long the place of a gang that is moved (Rules.Defrag) is kept for the
+	// pods that its owner makes instead; 0: two minutes.
+	Await   time.Duration
 	Now     func() time.Time
 	Log     *slog.Logger
 	Observe Observer // nil: nobody
@@ -80,6 +86,7 @@ type Observer interface {
 	BindFailed(reason string)            // a binding that was given up
 	Evicted(reason string)               // a pod
 	Unwound()                            // a gang that could not be bound as a whole
+	Moved(outcome string)                // a gang: others took the place that was kept for it (done), or it was let go
 	Renewed(reason string)               // the engine began anew from a snapshot
 	Gangs(gathering, waiting, bound int) // after a step
 	Leading(bool)                        // whether this scheduler schedules
@@ -94,6 +101,7 @@ func (nobody) Bound(time.Duration)     {}
 func (nobody) BindFailed(string)       {}
 func (nobody) Evicted(string)          {}
 func (nobody) Unwound()                {}
+func (nobody) Moved(string)            {}
 func (nobody) Renewed(string)          {}
 func (nobody) Gangs(int, int, int)     {}
 func (nobody) Leading(bool)            {}
@@ -111,4 +119,8 @@ type QueueFigures struct {
 }
 
 // CrashPoints are where Options.Crash is called.
-var CrashPoints = []string{"kube-binding", "kube-bound", "kube-started", "kube-evicting", "kube-reserving", "kube-reserved", "kube-releasing"}
+var CrashPoints = []string{"kube-binding", "kube-bound", "kube-started", "kube-evicting", "kube-reserving", "kube-reserved", "kube-releasing", "kube-moving"}
+
+// awaitMoved is how long a place is kept for a gang that is moved: a Job makes its first
+// new pod after ten seconds, a node may have given the old one a minute.
+const awaitMoved = 2 * time.Minute

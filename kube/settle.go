@@ -115,6 +115,8 @@ func (d *Driver) settle(g *gang, now cluster.Time) []engine.Event {
 		return d.settleUnwinding(g, now)
 	case running:
 		return d.settleRunning(g)
+	case moving:
+		return d.settleMoving(g, now)
 	}
 	return d.settleStopping(g)
 }
@@ -151,6 +153,9 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	if size := max(1, m.size); len(need) < size {
 		g.refused = d.missing(g, len(need), size, lacks)
 		return nil
+	}
+	if events, done := d.succeed(g, need, more); done {
+		return events
 	}
 	pods := slices.Concat(need, more)
 	if g.refusedIn == d.life && slices.Equal(g.refusedFor, uids(pods)) {
@@ -332,6 +337,9 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 	if g.repair.patch {
 		d.stale = cmp.Or(d.stale, "a gang is repaired")
 	}
+	if !g.spec.NoRequeue { // it was moved: what it is now, the next engine is told
+		d.stale = cmp.Or(d.stale, "a gang was moved")
+	}
 	if up := d.gangs[g.of]; up != nil && up.phase == stopping { // it was not running yet when that was told to leave
 		d.leaveAll(g, "the gang that it belongs to, "+up.name+", leaves")
 	}
@@ -471,12 +479,22 @@ func (d *Driver) leaveAll(g *gang, why string) {
 // settleStopping reports a gang gone when nothing of it is left.
 func (d *Driver) settleStopping(g *gang) []engine.Event {
 	if !d.vacated(g, func(p *pod) { d.evict(g, p) }) {
-		return nil
+		return d.overdue(g)
 	}
-	ev := engine.Event{Type: engine.Stopped, Job: g.id, Reason: engine.Preempted}
+	events := []engine.Event{{Type: engine.Stopped, Job: g.id, Reason: engine.Preempted}}
 	g.outcome = engine.Preempted
+	if p := g.passage; p != nil && p.ended() {
+		events = append(d.letGo(g, moveOver, "it came to its end"), events...)
+	}
+	w := d.goAway(g)
+	if w == nil && !g.spec.NoRequeue { // it comes back in the engine only, where it is moved
+		events = append(events, engine.Event{Type: engine.Cancelled, Job: g.id})
+	}
 	d.withdraw(g)
-	return []engine.Event{ev}
+	if w != nil {
+		d.byID[w.id] = w
+	}
+	return events
 }
 
 // replace binds pods that are new to the places of those that are over: a Job

@@ -82,6 +82,15 @@ func (t *tells) event(obj *v1.Pod, kind, reason, text string) {
 	}
 }
 
+// owner is an event of what owns a pod.
+func (t *tells) owner(obj *v1.Pod, kind, reason, text string) {
+	ref := metav1.GetControllerOf(obj)
+	if t.rec == nil || ref == nil {
+		return
+	}
+	t.rec.Event(&v1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: obj.Namespace, Name: ref.Name, UID: ref.UID}, kind, reason, text)
+}
+
 // full reports whether no more can be queued.
 func (t *tells) full(n int) bool { return len(t.queue)+n > cap(t.queue) }
 

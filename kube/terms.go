@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,7 +23,9 @@ type terms struct {
 	priority int64
 	topology cluster.Topology
 	runTime  time.Duration
-	repair   bool // what is left runs on when a node is lost
+	repair   bool          // what is left runs on when a node is lost
+	movable  string        // "true", "false" or "": nobody says
+	saves    time.Duration // how often its work is saved; 0: nobody says
 }
 
 // said is where something was said, for people: label K of pod P.
@@ -90,7 +93,10 @@ func (d *Driver) terms(g *gang, first *v1.Pod) (t terms, err error) {
 	if t.repair, err = d.repairFor(who); err != nil {
 		return t, err
 	}
-	t.runTime, err = runTimeFor(first, who)
+	if t.runTime, err = runTimeFor(first, who); err != nil {
+		return t, err
+	}
+	t.movable, t.saves, err = movesFor(who)
 	return t, err
 }
 
@@ -304,6 +310,25 @@ func runTimeFor(first *v1.Pod, who []speaker) (time.Duration, error) {
 		return seconds(n), nil
 	}
 	return 0, nil
+}
+
+// movesFor reads whether a gang may be moved, and how often it saves its work.
+func movesFor(who []speaker) (movable string, saves time.Duration, err error) {
+	s := ask(who, AnnotationMovable)
+	if s.value != "" && s.value != "true" && s.value != "false" {
+		return "", 0, fmt.Errorf("%s: %q is neither true nor false", s.where, s.value)
+	}
+	movable = s.value
+	if s = ask(who, AnnotationSaves); s.value == "" {
+		return movable, 0, nil
+	}
+	if saves, err = cluster.ParseDuration(s.value); err == nil && saves <= 0 {
+		err = errors.New("it has to be above 0")
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("%s: %w", s.where, err)
+	}
+	return movable, saves, nil
 }
 
 func seconds(n int64) time.Duration {

@@ -1,0 +1,308 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A gang that the engine moves keeps its job: its pods are evicted as a whole, and the
+// places that were booked before that are given to those that its owner makes instead.
+// From when its pods have left, a gang without pods (phase moving) stands for it; whoever
+// gathers as what comes next (the heir) takes its job over, once the engine says that it
+// may start. What nobody takes in time is let go. All of that is the scheduler's
+// memory: its successor finds pods that wait, and places that are free.
+
+// passage is the way of a gang that is moved.
+type passage struct {
+	id    cluster.JobID
+	name  string       // of the gang that leaves
+	owner string       // what the next pods have in common with those that leave (ownersOf)
+	to    string       // nodes
+	began time.Time    // whole seconds, as of creation timestamps
+	until cluster.Time // then the place is let go
+	spec  *cluster.Job
+	pods  []*pod         // that leave, or have left
+	heir  *gang          // gathers what comes instead
+	start *engine.Action // the engine says: now; nil: not yet
+}
+
+// text says for people where it goes.
+func (p *passage) text() string {
+	return "moved to " + p.to + ": its place there is kept until " + time.Unix(0, int64(p.until)).UTC().Format("15:04:05 MST") + " for the pods that its owner makes"
+}
+
+// Outcomes of a move.
+const (
+	moveDone    = "done"    // others took the place
+	moveLate    = "late"    // nobody came in time, or the pods did not go
+	moveDiffers = "differs" // who came asks for something else
+	moveLost    = "lost"    // the place was lost meanwhile
+	moveOver    = "over"    // the gang came to its end when it was to leave
+)
+
+// setOut books that a gang that is told to leave is moved; "" is returned if it is
+// not, else where to.
+func (d *Driver) setOut(g *gang, a *engine.Action) string {
+	r := d.eng.Record(g.id)
+	if a.Reason != engine.Preempted || r == nil || r.State != engine.Stopping || len(r.Dest) == 0 {
+		return ""
+	}
+	p := &passage{id: g.id, name: g.name, began: time.Unix(0, int64(d.now)).Truncate(time.Second), spec: g.spec}
+	var nodes []string
+	for i := range r.Dest {
+		if name := d.order[r.Dest[i].Node]; !slices.Contains(nodes, name) {
+			nodes = append(nodes, name)
+		}
+	}
+	for _, q := range g.sorted() {
+		if q.node != "" && !q.over() {
+			p.pods = append(p.pods, q)
+		}
+	}
+	p.to, p.owner = strings.Join(nodes, ", "), ownersOf(g, p.pods)
+	p.until = d.now.Add(a.Grace + d.opt.Await)
+	g.passage, d.passages[g.id] = p, g
+	d.later(g, p.until)
+	return p.to
+}
+
+// ownersOf is what the pods that are made in place of others have in common with
+// these, as text: the gang, where it has a name, and who makes them; of a StatefulSet and
+// of an indexed Job, which pod it is as well.
+func ownersOf(g *gang, pods []*pod) string {
+	var list []string
+	single := strings.HasPrefix(g.key, "pod/")
+	if !single {
+		list = append(list, g.key)
+	}
+	for _, p := range pods {
+		ref := metav1.GetControllerOf(p.obj)
+		if ref == nil {
+			return ""
+		}
+		switch {
+		case !single && !strings.HasPrefix(g.key, "gang/"):
+			continue // its key is of what made it; that makes what makes its pods, perhaps anew
+		case single && ref.Kind == "StatefulSet":
+			list = append(list, string(ref.UID)+" "+p.obj.Name)
+		case single && index(p.obj) < 1<<30:
+			list = append(list, fmt.Sprintf("%s %d", ref.UID, index(p.obj)))
+		default:
+			list = append(list, string(ref.UID))
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(slices.Compact(list), "\n")
+}
+
+// goAway leaves a gang without pods in the place of one that is moved, whose pods have
+// gone; nil: it is not moved. The caller withdraws the gang that is left.
+func (d *Driver) goAway(g *gang) *gang {
+	p := g.passage
+	if p == nil {
+		return nil
+	}
+	w := &gang{key: fmt.Sprintf("move/%d", p.id), name: p.name + "-move", object: g.object, kind: g.kind, id: p.id, spec: p.spec, phase: moving, passage: p,
+		need: func() (membership, error) { return membership{}, nil }}
+	g.passage = nil
+	g.retry = 0 // what it was to wait for is over
+	delete(d.retries, g.key)
+	p.until = d.now.Add(d.opt.Await)
+	d.gangs[w.key], d.passages[p.id] = w, w
+	d.touch(w)
+	d.crash("kube-moving")
+	return w
+}
+
+// settleMoving lets a place go for which nobody came in time.
+func (d *Driver) settleMoving(w *gang, now cluster.Time) []engine.Event {
+	p := w.passage
+	if p == nil {
+		return nil // it was taken, or let go
+	}
+	if now >= p.until {
+		return d.letGo(w, moveLate, "its owner made no others within "+cluster.FormatDuration(d.opt.Await))
+	}
+	d.later(w, p.until)
+	return nil
+}
+
+// ended reports whether a Job has what it wanted of one of the pods that left: it makes
+// no other for that.
+func (p *passage) ended() bool {
+	return slices.ContainsFunc(p.pods, func(q *pod) bool {
+		return q.obj.Status.Phase == v1.PodSucceeded && owner(q.obj, "batch", "Job") != nil
+	})
+}
+
+// overdue lets the place of a gang go whose pods do not: a disruption budget may have
+// changed its mind.
+func (d *Driver) overdue(g *gang) []engine.Event {
+	p := g.passage
+	switch {
+	case p == nil:
+		return nil
+	case d.now < p.until:
+		d.later(g, p.until)
+		return nil
+	}
+	return d.letGo(g, moveLate, "its pods were not gone within "+cluster.FormatDuration(d.opt.Await)+" beyond their grace")
+}
+
+// hear hears what the engine says of a gang that moves.
+func (d *Driver) hear(w *gang, a *engine.Action) {
+	p := w.passage
+	switch {
+	case p == nil:
+	case a.Type == engine.Start:
+		start := *a
+		start.Allocs = slices.Clone(a.Allocs)
+		p.start = &start
+		if p.heir != nil {
+			d.touch(p.heir)
+		}
+	default:
+		d.queued = append(d.queued, d.letGo(w, moveLost, "others need its place, or that is gone")...)
+	}
+}
+
+// checkPassages lets those go whom the engine did not give what was booked for them.
+func (d *Driver) checkPassages() {
+	for _, id := range slices.Sorted(maps.Keys(d.passages)) {
+		w := d.passages[id]
+		if w.phase != moving || w.passage.start != nil {
+			continue
+		}
+		if r := d.eng.Record(id); r == nil || r.State == engine.Pending || r.State == engine.Done {
+			d.queued = append(d.queued, d.letGo(w, moveLost, "its place was lost meanwhile")...)
+		}
+	}
+}
+
+// letGo gives up what is booked for a gang that is moved, and says why.
+func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
+	p := w.passage
+	delete(d.passages, p.id)
+	w.passage = nil
+	d.opt.Observe.Moved(outcome)
+	d.opt.Log.Info("a gang is not moved after all", "gang", p.name, "to", p.to, "reason", why)
+	text := fmt.Sprintf("the place of %s on %s is kept no longer: %s", p.name, p.to, why)
+	d.told.owner(p.pods[0].obj, v1.EventTypeWarning, "PlaceLetGo", text)
+	if p.heir != nil {
+		d.touch(p.heir)
+	}
+	if w.phase == stopping {
+		w.tell(d.now, api.StateStopping, text)
+		return []engine.Event{{Type: engine.Cancelled, Job: p.id}}
+	}
+	d.vanish(w)
+	delete(d.byID, p.id)
+	return []engine.Event{{Type: engine.StartFailed, Job: p.id}, {Type: engine.Cancelled, Job: p.id}}
+}
+
+// vanish forgets a gang without pods: what becomes of it stands in another's book.
+func (d *Driver) vanish(w *gang) {
+	w.over, w.passage = true, nil
+	d.drop(w)
+}
+
+// succeed gives pods that come in place of others that are moved their job, if it may
+// start; true: there is nothing else to do with them now.
+func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, done bool) {
+	if len(d.passages) == 0 || g.of != "" {
+		return nil, false
+	}
+	owner := ownersOf(g, need)
+	for _, id := range slices.Sorted(maps.Keys(d.passages)) {
+		w := d.passages[id]
+		p := w.passage
+		if owner == "" || p.owner != owner || p.heir != g && p.claimed(d) {
+			continue
+		}
+		if len(more) > 0 || !p.like(need) {
+			if slices.ContainsFunc(need, func(q *pod) bool { return q.obj.CreationTimestamp.Time.Before(p.began) }) {
+				continue // it was there before, and is another
+			}
+			d.touch(g)
+			return d.letGo(w, moveDiffers, fmt.Sprintf("%s, which came instead, asks for something else", g.name)), true
+		}
+		p.heir = g
+		if p.start == nil {
+			g.refused = fmt.Sprintf("it takes the place of %s, which is moved to %s: that is kept for it until all who leave have left", p.name, p.to)
+			return nil, true
+		}
+		d.takeOver(g, w, need)
+		return nil, true
+	}
+	return nil, false
+}
+
+// claimed reports whether somebody is to take the place.
+func (p *passage) claimed(d *Driver) bool {
+	h := p.heir
+	return h != nil && d.gangs[h.key] == h && h.phase == gathering && len(h.ready()) > 0
+}
+
+// like reports whether pods ask for what those asked for that are moved, and may be
+// where these may be.
+func (p *passage) like(pods []*pod) bool {
+	if len(pods) != len(p.pods) {
+		return false
+	}
+	sets := slices.Clone(p.spec.Tasks)
+	for _, q := range pods {
+		i := setOf(sets, &q.request)
+		if i < 0 || sets[i].Count == 0 || q.needs != nil || q.replica.name != "" || q.signature != p.pods[0].signature {
+			return false
+		}
+		sets[i].Count--
+	}
+	return true
+}
+
+// takeOver gives a gang the job of one that moves, and starts it.
+func (d *Driver) takeOver(g, w *gang, pods []*pod) {
+	p := w.passage
+	delete(d.passages, p.id)
+	d.vanish(w)
+	spec := *p.spec
+	spec.Name = g.name
+	g.id, g.spec, g.members, g.more, g.phase, g.refused = p.id, &spec, uids(pods), nil, waiting, ""
+	d.byID[g.id] = g
+	g.since(d.now, d.opt.TellAfter)
+	d.opt.Observe.Moved(moveDone)
+	d.told.event(pods[0].obj, v1.EventTypeNormal, "Moved", fmt.Sprintf("takes the place on %s that was kept since %s was moved", p.to, p.name))
+	d.start(g, p.start)
+}
+
+// comesBack makes a gang's job in the next engine one that comes back when it is
+// stopped, if it is to be moved, or on its way; else it ends then. add tells whether the
+// engine can have a set of nodes.
+func (d *Driver) comesBack(g *gang, spec *cluster.Job, add func(*nodeSet) bool) {
+	spec.NoRequeue, spec.Checkpoint = true, cluster.Checkpoint{}
+	switch p := g.passage; {
+	case p != nil:
+		spec.NoRequeue, spec.Checkpoint = false, p.spec.Checkpoint
+		if s := d.partition(p.pods); add(s) {
+			spec.Partitions = []string{s.name}
+		}
+		p.spec = spec
+	case d.chosen[g]:
+		free := *spec
+		if s, err := d.freed(g, &free); err == nil && add(s) {
+			*spec = free
+		}
+	default:
+		spec.Name = g.name // of the pods that it has now
+	}
+}
