@@ -58,3 +58,30 @@ func defragText(d *engine.Defrag) string {
 	}
 	return w.text()
 }
+
+// kubeDefragFile is the part of the file on a cluster, where a place is kept for pods that
+// have yet to be made.
+type kubeDefragFile struct {
+	defragFile `yaml:",inline"`
+	Await      Duration `yaml:"await"`
+}
+
+// moves checks it; without it nobody is moved.
+func (f *kubeDefragFile) moves() (*engine.Defrag, time.Duration, error) {
+	if f == nil {
+		return nil, 0, nil
+	}
+	if f.Await < 0 || f.Await > 0 && time.Duration(f.Await) < time.Second {
+		return nil, 0, fmt.Errorf("await: %s; a second is the shortest", cluster.FormatDuration(time.Duration(f.Await)))
+	}
+	d, err := f.defrag()
+	return d, time.Duration(f.Await), err
+}
+
+func kubeDefragText(d *engine.Defrag, await time.Duration) string {
+	w := words{defragText(d)}
+	if d != nil && await > 0 {
+		w.add("await", cluster.FormatDuration(await))
+	}
+	return w.text()
+}

@@ -29,6 +29,10 @@ type Kube struct {
 	Zone                     *int   // of the queues' windows, in seconds ahead of UTC; nil: this machine's
 	LogLevel                 slog.Level
 	Perf                     *perf.Table // what policies that plan know of speeds; nil: nothing
+	// Defrag says whether gangs are moved; nil: nobody is. Await is how long the place of one
+	// is kept for the pods that its owner makes instead; 0: as long as kube.Options says.
+	Defrag *engine.Defrag
+	Await  time.Duration
 
 	Scheduler string   // the schedulerName of the pods that are ours
 	GPUs      []string // extended resources that count as GPUs
@@ -73,6 +77,7 @@ type kubeFile struct {
 	Drivers      []string            `yaml:"gpu_drivers"`
 	Labels       KubeLabels          `yaml:"labels"`
 	Classes      map[string]string   `yaml:"priority_classes"`
+	Defrag       *kubeDefragFile     `yaml:"defragment"`
 }
 
 // ReadKube reads the configuration of muster kube; name stands in errors, which
@@ -135,6 +140,9 @@ func (f *kubeFile) kube() (*Kube, error) {
 		c.Repair = true
 	default:
 		return nil, At(fmt.Errorf("%q is neither requeue nor repair", f.OnNodeLoss), "on_node_loss")
+	}
+	if c.Defrag, c.Await, err = f.Defrag.moves(); err != nil {
+		return nil, At(err, "defragment")
 	}
 	if len(c.GPUs) == 0 {
 		c.GPUs = []string{"nvidia.com/gpu"}
@@ -204,6 +212,7 @@ func (c *Kube) Settings() (list []Setting) {
 		loss = "repair"
 	}
 	add("on_node_loss", loss)
+	add("defragment", kubeDefragText(c.Defrag, c.Await))
 	add("scheduler_name", c.Scheduler)
 	add("gpu_resources", strings.Join(c.GPUs, " "))
 	add("gpu_drivers", strings.Join(c.Drivers, " "))

@@ -105,12 +105,6 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 // books costs a wait and not a GPU that is given twice. GPUs of claims and parts
 // of GPUs are not looked at: which those are, is known, or is the plugin's.
 func (d *Driver) overdrawn(g *gang, a *engine.Action) string {
-	whole := func(p *pod) int {
-		if p.request.Fractional() || len(p.obj.Spec.ResourceClaims) > 0 {
-			return 0
-		}
-		return wholeOf(&p.request)
-	}
 	if slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(p.obj.Spec.ResourceClaims) > 0 }) {
 		return ""
 	}
@@ -126,17 +120,25 @@ func (d *Driver) overdrawn(g *gang, a *engine.Action) string {
 		if k == 0 || n == nil || n.obj == nil {
 			continue
 		}
-		have, used := d.gpusOf(n.obj.Status.Allocatable), 0
-		for p := range n.pods {
-			if p.gang != g && (p.node != "" || p.assumed != "") { // not those that are only nominated
-				used += whole(p)
-			}
-		}
-		if used+k > have {
+		if have, used := d.gpusIn(n, g); used+k > have {
 			return fmt.Sprintf("node %s has %d GPUs, pods hold %d, and it was to have %d more", name, have, used, k)
 		}
 	}
 	return ""
+}
+
+// gpusIn is how many GPUs a node has, and how many of them pods have that are there, or on
+// their way, but for those of a gang.
+func (d *Driver) gpusIn(n *node, but *gang) (have, used int) {
+	for p := range n.pods {
+		if p.gang == but || p.node == "" && p.assumed == "" { // that one is only nominated
+			continue
+		}
+		if !p.request.Fractional() && len(p.obj.Spec.ResourceClaims) == 0 {
+			used += wholeOf(&p.request)
+		}
+	}
+	return d.gpusOf(n.obj.Status.Allocatable), used
 }
 
 // distrust takes a gang back whose start cannot be right, and has the engine begin

@@ -28,7 +28,7 @@ type process struct {
 func (b *bench) scheduler(point string) *process {
 	b.Helper()
 	c := exec.Command(os.Args[0], "-test.run=^$")
-	c.Env = append(os.Environ(), childVariable+"="+b.p.Kubeconfig+"|"+point)
+	c.Env = b.environ(point)
 	c.Stderr = b.log
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
@@ -104,21 +104,36 @@ func (b *bench) deaths(r *rand.Rand, sum *tally) {
 	names := []string{"n1", "n2", "n3", "n4"}
 	g := b.eights(names...)
 	c := b.crew()
+	if b.moves {
+		c.owner = b.trainer("crew")
+	}
 	tiers := []string{"best-effort", "standard", "critical"}
 	more := func() {
 		size := 1 + r.IntN(8)
-		t := c.add(fmt.Sprintf("g%d", len(c.list)), size, 1+r.IntN(3), map[string]string{LabelTier: tiers[r.IntN(3)], runs: fmt.Sprintf("%dms", 100+r.IntN(700)),
-			"!" + AnnotationLoss: []string{lossRequeue, lossRepair}[r.IntN(2)]})
+		says := map[string]string{LabelTier: tiers[r.IntN(3)], runs: fmt.Sprintf("%dms", 100+r.IntN(700)), "!" + AnnotationLoss: []string{lossRequeue, lossRepair}[r.IntN(2)]}
+		gpus := 1 + r.IntN(3)
+		if b.moves { // what leaves halves of nodes, and what needs whole ones
+			size, gpus, says[LabelTier], says["!"+AnnotationMovable] = 1+r.IntN(2), 1+r.IntN(8), "standard", "true"
+			says[runs] = fmt.Sprintf("%dms", 1000+r.IntN(3000))
+		}
+		t := c.add(fmt.Sprintf("g%d", len(c.list)), size, gpus, says)
 		sum.Gangs++
 		sum.Wanted += t.size
 	}
-	for range 4 + r.IntN(4) {
+	life := 1
+	if b.moves {
+		life = 3
+	}
+	for range life*4 + r.IntN(4) {
 		more()
 	}
 	for range 3 {
 		point := ""
 		if r.IntN(2) == 0 {
 			point = fmt.Sprintf("%s:%d", CrashPoints[r.IntN(2)], 1+r.IntN(12))
+			if b.moves && r.IntN(2) == 0 {
+				point = fmt.Sprintf("kube-moving:%d", 1+r.IntN(3))
+			}
 			sum.Points++
 		}
 		p := b.scheduler(point)
@@ -127,10 +142,10 @@ func (b *bench) deaths(r *rand.Rand, sum *tally) {
 			_ = p.c.Wait()
 			close(end)
 		}()
-		t := time.NewTimer(time.Duration(300+r.IntN(1200)) * time.Millisecond)
+		t := time.NewTimer(time.Duration(life*(300+r.IntN(1200))) * time.Millisecond)
 		for dead := false; !dead; {
 			c.tend()
-			switch r.IntN(12) {
+			switch r.IntN(life * 12) {
 			case 0:
 				b.flap(names[r.IntN(len(names))], r.IntN(3))
 				sum.Flaps++

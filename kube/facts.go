@@ -252,13 +252,21 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) e
 	g.slots, g.nth = slotsOf(p), p.Repair
 	empty := d.seat(g, pods, p)
 	spec, unclear := d.specOf(g, pods, membership{})
+	away := d.givenAway(g, p)
+	if away {
+		p, empty = g.shrunk(p), 0
+	}
 	allocs, err := d.allocs(p, taken)
-	if err != nil && g.repair.wanted {
+	if err != nil && g.repair.wanted && !away {
 		p, empty = g.shrunk(p), 0
 		allocs, err = d.allocs(p, taken)
 	}
 	if err != nil {
 		return err
+	}
+	if away && !g.repair.wanted {
+		g.missing = nil
+		defer d.leaveAll(g, "its gang lost a node, and others have its place")
 	}
 	if unclear != nil { // it is bound all the same
 		spec = &cluster.Job{Name: g.name, User: pods[0].obj.Namespace, Tier: cluster.Standard, Submit: cluster.Time(from.UnixNano())}

@@ -18,7 +18,7 @@ const (
 	unwinding              // it could not be bound as a whole: those that were bound go
 	running                // all are bound
 	stopping               // the engine told it to leave
-	moving                   // its pods left for other places, which are kept for those that are made instead
+	moving                 // its pods left for other places, which are kept for those that are made instead
 )
 
 // gang is pods that start together or not at all; most are one pod.

@@ -190,6 +190,8 @@ type crew struct {
 	list []*team
 	made int // pods
 	once map[string]bool
+	// owner is the controller that the pods name; nil: none.
+	owner []metav1.OwnerReference
 }
 
 // crewLabel says which of a crew's pods a pod is.
@@ -239,7 +241,7 @@ func (c *crew) look(t *team, pods map[string]*v1.Pod) {
 	var missing, over, open []*v1.Pod
 	there := 0
 	for _, p := range controlplane.Gang(t.name, t.size, t.gpus, t.more) {
-		p.Labels[crewLabel] = p.Name
+		p.Labels[crewLabel], p.OwnerReferences = p.Name, c.owner
 		switch q := pods[p.Name]; {
 		case q == nil:
 			missing = append(missing, p)

@@ -31,6 +31,9 @@ import (
 // the election of a leader, where it does.
 const childVariable = "MUSTER_TEST_KUBE"
 
+// movesVariable makes it move whom it may, all the time.
+const movesVariable = "MUSTER_TEST_MOVES"
+
 func TestMain(m *testing.M) {
 	text := os.Getenv(childVariable)
 	if text == "" {
@@ -49,6 +52,9 @@ func TestMain(m *testing.M) {
 	opt := testOptions(kubernetes.NewForConfigOrDie(rc), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	opt.Workers = 2 // so that it can die between two
 	name, count, _ := strings.Cut(point, ":")
+	if os.Getenv(movesVariable) != "" {
+		opt.Rules.Defrag, opt.Await = &engine.Defrag{Auto: true, Every: 200 * time.Millisecond, PerHour: 1000}, 2*time.Second
+	}
 	var mu sync.Mutex
 	left := 0
 	_, _ = fmt.Sscan(count, &left)
@@ -87,6 +93,8 @@ type bench struct {
 	ctx context.Context
 	log io.Writer
 	bad *verdicts
+
+	moves bool // processes that schedule move whom they may
 }
 
 func newBench(t *testing.T, opt controlplane.Options) *bench {
@@ -215,7 +223,7 @@ func (b *bench) schedule(change ...func(*Options)) (d *Driver, stop func()) {
 func (b *bench) child(point string) {
 	b.Helper()
 	c := exec.Command(os.Args[0], "-test.run=^$")
-	c.Env = append(os.Environ(), childVariable+"="+b.p.Kubeconfig+"|"+point)
+	c.Env = b.environ(point)
 	c.Stderr = b.log
 	if err := c.Start(); err != nil {
 		b.Fatal(err)
@@ -229,6 +237,15 @@ func (b *bench) child(point string) {
 	if ws, ok := c.ProcessState.Sys().(syscall.WaitStatus); !ok || !ws.Signaled() {
 		b.Fatalf("the scheduler was to die at %s and ended by itself: %v", point, err)
 	}
+}
+
+// environ makes a scheduler of a process, with a crash point.
+func (b *bench) environ(point string) []string {
+	list := append(os.Environ(), childVariable+"="+b.p.Kubeconfig+"|"+point)
+	if b.moves {
+		list = append(list, movesVariable+"=1")
+	}
+	return list
 }
 
 // live reports whether a pod holds what it asked for.

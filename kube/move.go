@@ -202,6 +202,8 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 		d.touch(p.heir)
 	}
 	if w.phase == stopping {
+		w.retry = 0 // what it was to be looked at again for is over
+		delete(d.retries, w.key)
 		w.tell(d.now, api.StateStopping, text)
 		return []engine.Event{{Type: engine.Cancelled, Job: p.id}}
 	}

@@ -273,14 +273,24 @@ func (d *Driver) round(now cluster.Time) {
 	if now < d.nextRound(now) {
 		return
 	}
-	d.roundAt, d.busy = 0, true
-	list := []*api.MovesRequest{{}}
+	d.roundAt = 0
+	var list []*api.MovesRequest
+	for _, g := range d.gangs {
+		if g.phase == waiting {
+			list = append(list, &api.MovesRequest{})
+			break
+		}
+	}
 	if by := d.opt.Rules.Defrag.Compact; by != engine.NoCompact {
 		list = append(list, &api.MovesRequest{Compact: by.String()})
 	}
+	if len(list) == 0 {
+		return
+	}
+	d.busy = true
 	d.do(func(ctx context.Context) {
 		for _, r := range list {
-			if _, err := d.makeMoves(ctx, r); err != nil && ctx.Err() == nil && !errors.Is(err, ErrMoving) {
+			if _, err := d.makeMoves(ctx, r); err != nil && ctx.Err() == nil && !errors.Is(err, ErrMoving) && !errors.Is(err, ErrNotLeading) {
 				d.opt.Log.Warn("moves cannot be looked for", "error", err)
 			}
 		}

@@ -438,6 +438,27 @@ func (g *gang) unseated() int {
 	return max(0, len(slotsOf(p))-len(pods))
 }
 
+// givenAway reports whether others have the places of a gang's plan that no pod of it has:
+// then they were lost once.
+func (d *Driver) givenAway(g *gang, p *plan) bool {
+	open := map[string]int{}
+	for _, s := range g.slots {
+		if r := &p.Tasks[s.set].Request; !r.Fractional() {
+			open[s.node] += wholeOf(r)
+		}
+	}
+	for _, s := range g.slots {
+		n := d.nodes[s.node]
+		if s.pod != "" || n == nil || n.obj == nil || slices.ContainsFunc(g.sorted(), func(p *pod) bool { return len(p.obj.Spec.ResourceClaims) > 0 }) {
+			continue
+		}
+		if have, used := d.gpusIn(n, g); open[s.node] > 0 && used+open[s.node] > have {
+			return true
+		}
+	}
+	return false
+}
+
 // shrunk takes the places that no pod has out of a gang, whose plan this was:
 // others have them now, because they were lost once.
 func (g *gang) shrunk(p *plan) *plan {

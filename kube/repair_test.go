@@ -204,3 +204,38 @@ func TestFewer(t *testing.T) {
 		}
 	}
 }
+
+// What a gang's plan says of a place that was lost, and that others have now, does not count
+// for a scheduler that finds both: the pod that waits for it gets none there, and who does not
+// want to be repaired leaves as a whole.
+func TestGivenAway(t *testing.T) {
+	for _, answer := range []string{lossRepair, lossRequeue} {
+		t.Run(answer, func(t *testing.T) {
+			gang, other := controlplane.Gang("g", 2, 6, map[string]string{"!" + AnnotationLoss: answer}), controlplane.Pod("other", 6, nil)
+			bound := func(p *v1.Pod, node string, on ...planned) {
+				p.Spec.NodeName = node
+				p.Annotations[AnnotationPlan] = (&plan{Tasks: []cluster.TaskSet{{Count: len(on), Request: cluster.Request{GPUs: 6, CPU: 1000}}}, On: on}).text()
+			}
+			bound(gang[0], "n0000", planned{Node: "n0000", Tasks: 1}, planned{Node: "n0001", Tasks: 1})
+			bound(other, "n0001", planned{Node: "n0001", Tasks: 1})
+			d, _ := still(t, 2, gang[0], gang[1], other)
+			for _, p := range d.pods {
+				if p.obj.Name == "g-1" && (p.binding || p.node != "") {
+					t.Errorf("it is bound to %s%s, where another is", p.node, p.assumed)
+				}
+			}
+			g := d.gangs["gang/default/g"]
+			switch {
+			case answer == lossRepair && (g.phase != running || len(g.missing) != 1):
+				t.Errorf("phase %d, lost %v: it was to be repaired", g.phase, g.missing)
+			case answer == lossRequeue && g.phase != stopping:
+				t.Errorf("phase %d: it was to leave", g.phase)
+			}
+			for i, n := range d.eng.Nodes() {
+				if n.GPUs != 8 {
+					t.Errorf("node %d has %d GPUs in the books", i, n.GPUs)
+				}
+			}
+		})
+	}
+}

@@ -194,11 +194,11 @@ func tellChecked(w io.Writer, name string, conf *config.Kube) error {
 // cluster first.
 func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 	rules := journal.Header{Spec: cluster.Spec{Queues: conf.Queues}, Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill,
-		MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, Stop: &conf.Stop, Perf: conf.Perf}
+		MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, Stop: &conf.Stop, Perf: conf.Perf, Defrag: conf.Defrag}
 	if _, rules.Spec.Zone = time.Now().Zone(); conf.Zone != nil {
 		rules.Spec.Zone = *conf.Zone
 	}
-	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers, Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Classes: conf.Classes,
+	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers, Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await, Classes: conf.Classes,
 		Workers: f.workers, Now: time.Now}
 	if f.journal != "" {
 		opt.Journal = kube.Segments(f.journal)

@@ -40,9 +40,6 @@ func newDefrag() *cobra.Command {
 			if f.compact != "" && len(args) > 0 {
 				return usage(errors.New("--compact empties nodes for nobody in particular: name no job (and write --compact=nodes)"))
 			}
-			if f.apply && kubeCluster.given() {
-				return usage(errors.New("nobody is moved on a cluster: a pod that is evicted comes back as another one, for which no place is held (docs/kubernetes.md)"))
-			}
 			if f.journal != "" {
 				return f.lookBack(c.OutOrStdout(), args)
 			}
@@ -121,10 +118,7 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 				without, p.Saved, p.GPUs, p.Weight, gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
 		}
 	}
-	switch {
-	case kubeCluster.given():
-		fmt.Fprintln(w, "nothing was changed: on a cluster nobody is moved (docs/kubernetes.md says why)")
-	case !f.apply:
+	if !f.apply {
 		fmt.Fprintln(w, "nothing was changed (--apply makes the moves that are worth it)")
 	}
 	return nil

@@ -39,10 +39,13 @@ type Options struct {
 	Client kubernetes.Interface // asks who somebody is, and what they may do
 	// Missing reports whether an error of the source says that there is no such
 	// thing, Away that another scheduler has to be asked.
-	Missing, Away func(error) bool
-	Build         string // version of the program
-	Now           func() time.Time
-	Log           *slog.Logger
+	// Refused that it is not done here, or not now.
+	Missing, Away, Refused func(error) bool
+	// Move makes the moves that are worth it: all that can be changed here.
+	Move  func(context.Context, *api.MovesRequest) ([]api.Moves, error)
+	Build string // version of the program
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Front answers those who look.
@@ -60,7 +63,8 @@ func New(opt Options) *Front {
 	cfg := huma.DefaultConfig("Muster", opt.Build)
 	cfg.DocsPath = ""
 	cfg.CreateHooks = nil
-	view.Register(humago.New(f.mux, cfg), view.Options{Source: opt.Source, Problem: f.problem, Info: func() view.Info { return view.Info{Version: opt.Build, Cluster: true} },
+	a := humago.New(f.mux, cfg)
+	view.Register(a, view.Options{Source: opt.Source, Problem: f.problem, Info: func() view.Info { return view.Info{Version: opt.Build, Cluster: true} },
 		Caller: func(ctx context.Context) (view.Who, error) {
 			p, ok := ctx.Value(personKey{}).(*person)
 			if !ok {
@@ -68,6 +72,14 @@ func New(opt Options) *Front {
 			}
 			return p, nil
 		}})
+	huma.Register(a, huma.Operation{OperationID: "make-moves", Method: http.MethodPost, Path: "/v1/moves", Summary: "Make the moves that are worth it"},
+		func(ctx context.Context, in *struct{ Body api.MovesRequest }) (*struct{ Body []api.Moves }, error) {
+			list, err := opt.Move(ctx, &in.Body)
+			if err != nil {
+				return nil, f.problem(err)
+			}
+			return &struct{ Body []api.Moves }{list}, nil
+		})
 	f.mux.HandleFunc("GET /v1/events", view.Events(opt.Source))
 	for pattern, page := range web.Pages() {
 		f.mux.HandleFunc(pattern, page)
@@ -105,6 +117,8 @@ func (f *Front) problem(err error) error {
 		return huma.Error422UnprocessableEntity(field.Error())
 	case f.opt.Missing(err):
 		return huma.Error404NotFound(err.Error())
+	case f.opt.Refused != nil && f.opt.Refused(err):
+		return huma.Error409Conflict(err.Error())
 	case f.opt.Away(err):
 		return huma.Error503ServiceUnavailable(err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -135,7 +149,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/apis"): // pages hold nothing: what they show they ask for
 		f.mux.ServeHTTP(w, r)
 		return
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || path != "/v1/moves" || f.opt.Move == nil):
 		refuse(w, http.StatusNotImplemented, readOnly)
 		return
 	}
@@ -147,7 +161,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if rest, ok := strings.CutPrefix(path, "/v1/"); ok {
-		switch ok, why, err := f.mayLook(ctx, p, rest, r.URL.Query().Get("watch")); {
+		switch ok, why, err := f.may(r.WithContext(ctx), p, rest); {
 		case err != nil:
 			refuse(w, http.StatusServiceUnavailable, "the API server cannot be asked whether you may look: "+err.Error())
 			return

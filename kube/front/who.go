@@ -153,9 +153,9 @@ func (f *Front) byToken(ctx context.Context, token string) (*person, error) {
 	return p, nil
 }
 
-// mayLook reports whether somebody may use a route, and else what they lack. The
+// may reports whether somebody may use a route, and else what they lack. The
 // route is a resource of the group view.muster.sh, as the API server reads it.
-func (f *Front) mayLook(ctx context.Context, p *person, route, watch string) (ok bool, why string, err error) {
+func (f *Front) may(r *http.Request, p *person, route string) (ok bool, why string, err error) {
 	parts := strings.SplitN(strings.Trim(route, "/"), "/", 3)
 	a := authorizationv1.ResourceAttributes{Group: Group, Version: Version, Resource: parts[0], Verb: "list"}
 	if len(parts) > 1 {
@@ -164,11 +164,17 @@ func (f *Front) mayLook(ctx context.Context, p *person, route, watch string) (ok
 	if len(parts) > 2 {
 		a.Subresource = parts[2]
 	}
-	if watch == "true" || watch == "1" {
+	if watch := r.URL.Query().Get("watch"); watch == "true" || watch == "1" {
 		a.Verb = "watch"
 	}
-	if ok, err = f.allowed(ctx, p, &a); ok || err != nil {
+	if r.Method == http.MethodPost {
+		a.Verb = "create"
+	}
+	switch ok, err = f.allowed(r.Context(), p, &a); {
+	case ok || err != nil:
 		return ok, "", err
+	case a.Verb == "create":
+		return false, fmt.Sprintf("%s may not create %s in the API group %s: a ClusterRole with that verb lets people have pods moved", p.name, a.Resource, Group), nil
 	}
 	return false, fmt.Sprintf("%s may not %s %s in the API group %s: a ClusterRole with the verbs get, list and watch on all of that group's resources lets people look", p.name, a.Verb,
 		a.Resource, Group), nil
