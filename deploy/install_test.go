@@ -419,7 +419,7 @@ var rare = map[string]string{
 	"discovery.k8s.io/endpointslices get":           "the same",
 	"discovery.k8s.io/endpointslices update":        "the same",
 	"discovery.k8s.io/endpointslices delete":        "the same, when the address is of another family",
-	"policy/poddisruptionbudgets list":             "where moves are worth it and may be made: TestMoves of package kube",
+	"policy/poddisruptionbudgets list":              "where moves are worth it and may be made: TestMoves of package kube",
 	"authentication.k8s.io/tokenreviews create":     "who asks the scheduler's port directly shows a token",
 }
 

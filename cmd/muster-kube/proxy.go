@@ -148,7 +148,7 @@ func translate(r *http.Response) error {
 	case http.StatusServiceUnavailable:
 		detail = fmt.Sprintf("no scheduler answers behind the APIService %s: is muster kube running there, with --api-listen? (%s)", front.Service, detail)
 	case http.StatusForbidden:
-		detail += fmt.Sprintf(": ask for a role with the verbs get, list and watch on the resources of the API group %s", front.Group)
+		detail += fmt.Sprintf(": ask for a role with the verbs get, list and watch on the resources of the API group %s, and create on moves to have pods moved (muster-viewer, muster-mover)", front.Group)
 	}
 	body, err := json.Marshal(&huma.ErrorModel{Status: r.StatusCode, Title: http.StatusText(r.StatusCode), Detail: detail})
 	if err != nil {

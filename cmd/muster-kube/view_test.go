@@ -222,9 +222,9 @@ func verbs(s *stage, ann string) {
 	s.must(ann, []string{"queues"}, "default", "16")
 	s.must(ann, []string{"usage"}, "vision", "speech", "leads since")
 	s.must(ann, []string{"usage", "--by", "job"}, "vision/train")
-	s.must(ann, []string{"defrag", "late"}, "speech/late (4 GPUs): no move would help: it needs 4 GPUs, 0 suitable ones are free", "nobody is moved")
+	s.must(ann, []string{"defrag", "late"}, "speech/late (4 GPUs): no move would help: it needs 4 GPUs, 0 suitable ones are free", "nothing was changed")
 	s.must(ann, []string{"defrag", "--compact=nodes"}, "no node is emptied while somebody waits for room")
-	for _, c := range []struct{ args, want string }{{"why nothing/here", "no job is called nothing/here"}, {"why 99", "no such job"}, {"queue --mine", "--user NAMESPACE"}, {"cancel 1", "kubectl"}, {"defrag --apply", "nobody is moved on a cluster"}, {"defrag 99", "no such job"}, {"usage --since x", "since"}} {
+	for _, c := range []struct{ args, want string }{{"why nothing/here", "no job is called nothing/here"}, {"why 99", "no such job"}, {"queue --mine", "--user NAMESPACE"}, {"cancel 1", "kubectl"}, {"defrag --apply", "cannot create resource"}, {"defrag 99", "no such job"}, {"usage --since x", "since"}} {
 		if out, err := s.muster(ann, strings.Fields(c.args)...); err == nil || !strings.Contains(out, c.want) {
 			s.Errorf("muster %s: %v %s", c.args, err, out)
 		}
@@ -363,6 +363,8 @@ func direct(s *stage, ann string) {
 		{"a token without rights", tr, "GET", "/v1/jobs", []string{"Authorization", own}, 403, "system:serviceaccount:vision:page"},
 		{"the page", tr, "GET", "/", nil, 200, "<title>Muster</title>"},
 		{"health", tr, "GET", "/readyz", nil, 200, ""},
+		{"moves without rights", tr, "POST", "/v1/moves", []string{"Authorization", own}, 403, "may not create moves"},
+		{"... called a watch", tr, "POST", "/v1/moves?watch=true", []string{"Authorization", own}, 403, "may not create moves"},
 		{"a change", tr, "POST", "/v1/jobs/1/cancel", []string{"Authorization", own}, 501, "kubectl"},
 	} {
 		if code, text := ask(c.tr, c.method, c.path, c.header...); code != c.code || !strings.Contains(text, c.want) {
