@@ -61,6 +61,64 @@ func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 	return t, nil
 }
 
+// ParvaChanges goes from each SLO set to the next and back, by steps.
+func ParvaChanges(ctx context.Context, traces string) (Table, error) {
+	t := Table{Title: "ParvaGPU's SLO sets one after the other, A100-80GB", Tolerance: 0,
+		About: "From the plan for one set of promises to the next and back by the steps of `muster mig plan --slo --from`, each from where the last one ended: GPUs in the end, beside those of the released deployment " +
+			"of that set; and by how much any service falls at worst, at any step, below the smaller of its old and its new rate (what an exchange before anything is stopped promises, F-mig-serving: nothing). " +
+			"The case says how many instances of the new plan stay where they are, what the steps do, and how many GPUs they use beside those of the larger plan."}
+	dir := filepath.Join(traces, "parvagpu-mig")
+	m, _ := cluster.FindModel("A100-80GB")
+	var old *serving.Deployment
+	for at, set := range []int{1, 2, 3, 4, 3, 2, 1} {
+		if err := ctx.Err(); err != nil {
+			return t, err
+		}
+		services, err := ReadParva(dir, set)
+		if err != nil {
+			return t, err
+		}
+		if at == 0 {
+			plan, err := serving.Make(&m, services, 1)
+			if err != nil {
+				return t, fmt.Errorf("set %d: %w", set, err)
+			}
+			old = serving.Deploy(&m, plan, services)
+			continue
+		}
+		plan, err := serving.MakeNear(&m, services, 1, old)
+		if err != nil {
+			return t, fmt.Errorf("set %d: %w", set, err)
+		}
+		c := old.To(&m, plan, services, -1)
+		want, err := parvaGPUs(dir, set)
+		if err != nil {
+			return t, err
+		}
+		short := 0.0
+		for k := range c.Names {
+			short = max(short, c.Short(k))
+		}
+		name := parvaChange(c, set)
+		t.Rows = append(t.Rows, Row{name, "GPUs in the end", float64(want), float64(plan.GPUs), ""},
+			Row{name, "most requests/s that a service is short of", 0, short, ""})
+		old = serving.Deploy(&m, c.Plan, services)
+	}
+	return t, nil
+}
+
+func parvaChange(c *serving.Change, set int) string {
+	var done [serving.Delete + 1]int
+	for i := range c.Steps {
+		done[c.Steps[i].Do]++
+	}
+	text := fmt.Sprintf("to set %d: %d of %d instances stay", set, c.Keeps, len(c.Plan.Instances))
+	for do, n := range done {
+		text += fmt.Sprintf(", %d x %v", n, serving.Doing(do))
+	}
+	return fmt.Sprintf("%s, %d spare GPUs", text, c.Spare)
+}
+
 func parvaLate(plan *serving.Plan, services []serving.Service, arrivals serving.Arrivals, seed uint64) (requests, late int) {
 	for _, s := range serving.Play(plan, services, arrivals, seed, parvaPlay) {
 		requests, late = requests+s.Requests, late+s.Late

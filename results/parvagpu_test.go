@@ -31,3 +31,21 @@ func TestParvaGPU(t *testing.T) {
 		}
 	}
 }
+
+// TestParvaChanges: on as few GPUs as published after every change, without a spare one,
+// and nobody is short on the way.
+func TestParvaChanges(t *testing.T) {
+	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
+	tab, err := ParvaChanges(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tab.Rows) != 12 {
+		t.Fatalf("%d rows", len(tab.Rows))
+	}
+	for _, r := range tab.Rows {
+		if r.Ours > r.Published || !strings.Contains(r.Case, "0 spare GPUs") || strings.Contains(r.Case, ": 0 of") {
+			t.Errorf("%s: %s: %g", r.Case, r.Figure, r.Ours)
+		}
+	}
+}

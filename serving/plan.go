@@ -59,27 +59,36 @@ type layout struct {
 // its latency on no instance. headroom is by how much more than its rate each must be
 // able to take at least: 1 is none.
 func Make(m *cluster.GPUModel, services []Service, headroom float64) (*Plan, error) {
-	p := &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{}, at: make([]int, len(services))}
-	if len(p.sizes) == 0 || len(p.sizes) > mostSizes {
-		return nil, fmt.Errorf("%s has no MIG instances", m.Name)
+	p, least, err := prepare(m, services, headroom)
+	if err != nil {
+		return nil, err
 	}
-	p.findLayouts()
-	for k := range services {
-		if err := services[k].check(); err != nil {
-			return nil, err
-		}
-		list := p.waysFor(k, headroom)
-		if len(list) == 0 {
-			return nil, fmt.Errorf("service %s: no measured batch takes half of %v or less on any instance of a %s", services[k].Name, services[k].Latency, m.Name)
-		}
-		p.choices = append(p.choices, list)
-	}
-	p.fewest()
-	least := p.improve(headroom)
 	p.spread()
 	plan := p.lay()
 	plan.Least = least
 	return plan, nil
+}
+
+// prepare chooses how to carry services on as few GPUs as it finds, and says how many no
+// plan does without.
+func prepare(m *cluster.GPUModel, services []Service, headroom float64) (p *planner, least int, err error) {
+	p = &planner{m: m, services: services, sizes: sizes(m, services), known: map[counts]int{}, at: make([]int, len(services))}
+	if len(p.sizes) == 0 || len(p.sizes) > mostSizes {
+		return nil, 0, fmt.Errorf("%s has no MIG instances", m.Name)
+	}
+	p.findLayouts()
+	for k := range services {
+		if err := services[k].check(); err != nil {
+			return nil, 0, err
+		}
+		list := p.waysFor(k, headroom)
+		if len(list) == 0 {
+			return nil, 0, fmt.Errorf("service %s: no measured batch takes half of %v or less on any instance of a %s", services[k].Name, services[k].Latency, m.Name)
+		}
+		p.choices = append(p.choices, list)
+	}
+	p.fewest()
+	return p, p.improve(headroom), nil
 }
 
 // findLayouts lists the full layouts that differ in more than where instances begin.

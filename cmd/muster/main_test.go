@@ -264,6 +264,49 @@ func TestMIGServices(t *testing.T) {
 	}
 }
 
+// muster mig plan --from: the steps from a plan that was written to the next one, what is
+// short without a spare GPU, and what is wrong with a file.
+func TestMIGChange(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\n")
+	write("b.csv", "service,rate,latency_ms\nchat,170,200\nvision,140,100\n")
+	write("chat.csv", "slices,batch,processes,rate,seconds\n1,4,1,40,0.1\n2,4,1,100,0.04\n")
+	write("vision.csv", "slices,batch,processes,rate,seconds\n3,8,1,160,0.05\n")
+	for _, c := range []struct{ args, want string }{
+		{"--slo a.csv --out plan.json", "2 services in 4 instances on 1 of its GPUs"},
+		{"--slo a.csv --from plan.json", "0 steps, one after the other; spare GPUs: 0; instances that stay as they are: 4"},
+		{"--slo b.csv --from plan.json", "spare GPUs: 1; "},
+		{"--slo b.csv --from plan.json --spare 0", "by 140 requests/s"},
+		{"--slo b.csv --from plan.json --out b.json", "migrate      1    3g.40gb@4                                vision   GPU 0 3g.40gb@0"},
+		{"--slo b.csv --from b.json", `mig: "1:1g.10gb@0,1g.10gb@1,2g.20gb@2,3g.40gb@4"`},
+		{"--slo b.csv --spare 0", "--spare needs --from"},
+		{"--slo b.csv --from plan.json --spare -2", "0 to 1000 are possible"},
+		{"--slo b.csv --from chat.csv", "want a plan that --out wrote"},
+	} {
+		words := strings.Fields("mig plan --model A100-80GB --play 0s --measured . " + c.args)
+		for i, w := range words {
+			if strings.HasSuffix(w, ".csv") || strings.HasSuffix(w, ".json") || w == "." {
+				words[i] = filepath.Join(dir, w)
+			}
+		}
+		var out strings.Builder
+		root := newRoot()
+		root.SetOut(&out)
+		root.SetArgs(words)
+		if err := root.Execute(); err != nil {
+			out.WriteString(err.Error())
+		}
+		if !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: %q is missing in\n%s", c.args, c.want, out.String())
+		}
+	}
+}
+
 // muster mig plan: layouts, and instances laid out; mistakes say what there is.
 func TestMIGPlan(t *testing.T) {
 	for args, want := range map[string]string{

@@ -31,11 +31,17 @@ With --slo: which instances, batches and processes carry inference services at t
 rates and latencies that FILE says (CSV: service,rate,latency_ms), on how few GPUs, and
 how late requests were when they were played against that. How fast services are
 is measured: DIR/SERVICE.csv or DIR/prof_data_SERVICE.csv has, after a head, compute
-slices, batch size, processes, requests per second of each process, seconds per batch.`,
+slices, batch size, processes, requests per second of each process, seconds per batch.
+
+--out writes the plan to a file. When rates change, --from names that file: the new plan
+keeps much of it on as few GPUs, and the steps from one to the other are said, in which
+no service falls below the smaller of its old and its new rate; or which does, by how
+much, where that takes more spare GPUs than --spare.`,
 		Example: `  muster mig plan --model H100-80GB
   muster mig plan --model A100-80GB --fit 3g.40gb,3g.40gb,1g.10gb
   muster mig plan --model A100-80GB --fit 4x1g.10gb,2x2g.20gb
-  muster mig plan --model A100-80GB --slo services.csv --measured profiles/`,
+  muster mig plan --model A100-80GB --slo services.csv --measured profiles/ --out plan.json
+  muster mig plan --model A100-80GB --slo tomorrow.csv --measured profiles/ --from plan.json --spare 1`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			m, ok := cluster.FindModel(model)

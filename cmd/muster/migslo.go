@@ -19,6 +19,8 @@ type sloOptions struct {
 	headroom       float64
 	play           time.Duration
 	seed           uint64
+	from, out      string
+	spare          int
 }
 
 func (o *sloOptions) flags(c *cobra.Command) {
@@ -27,6 +29,9 @@ func (o *sloOptions) flags(c *cobra.Command) {
 	c.Flags().Float64Var(&o.headroom, "headroom", 1, "with --slo: plan for so many times the rates")
 	c.Flags().DurationVar(&o.play, "play", time.Minute, "with --slo: play requests for so long; 0: do not")
 	c.Flags().Uint64Var(&o.seed, "seed", 1, "with --slo: of the requests' arrivals")
+	c.Flags().StringVar(&o.out, "out", "", "with --slo: write the plan to this file, for --from")
+	c.Flags().StringVar(&o.from, "from", "", "with --slo: the plan that is deployed, as --out wrote it: keep much of it, and say the steps from it")
+	c.Flags().IntVar(&o.spare, "spare", -1, "with --from: use at most so many GPUs beside those of the larger plan; -1: as many as it takes")
 }
 
 // planServices plans services, and plays requests against the plan.
@@ -38,12 +43,16 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 		return badUsage("--headroom %g: 1 to 100 are possible", o.headroom)
 	case o.play < 0 || o.play > time.Hour:
 		return badUsage("--play %v: up to an hour is possible", o.play)
+	case o.spare < -1 || o.spare > mostSpare:
+		return badUsage("--spare %d: 0 to %d are possible, -1 for as many as it takes", o.spare, mostSpare)
+	case o.spare >= 0 && o.from == "":
+		return badUsage("--spare needs --from: the plan that is deployed")
 	}
 	services, err := serving.Promises(o.file, o.measured)
 	if err != nil {
 		return err
 	}
-	plan, err := serving.Make(m, services, o.headroom)
+	plan, change, err := planFrom(m, services, o)
 	if err != nil {
 		return err
 	}
@@ -54,9 +63,12 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s: %d services in %d instances on %d of its GPUs; %s\n\n", m.Name, len(services), len(plan.Instances), plan.GPUs, fewest)
 	fmt.Fprintln(w, "GPU\tINSTANCE\tSERVICE\tBATCH\tPROCESSES\tREQUESTS/S\tBATCH TAKES")
-	geometry := make([][]cluster.Instance, plan.GPUs)
+	var geometry [][]cluster.Instance
 	for i := range plan.Instances {
 		in := &plan.Instances[i]
+		for len(geometry) <= in.GPU { // with --from a GPU between others may be left out
+			geometry = append(geometry, nil)
+		}
 		geometry[in.GPU] = append(geometry[in.GPU], in.Instance)
 		fmt.Fprintf(w, "%d\t%s@%d\t%s\t%d\t%d\t%.0f\t%v\n", in.GPU, in.Profile, in.Start, services[in.Service].Name, in.Batch, in.Processes, in.Capacity(), in.Latency)
 	}
@@ -64,7 +76,15 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 		slices.SortFunc(g, func(a, b cluster.Instance) int { return cmp.Compare(a.Start, b.Start) })
 	}
 	fmt.Fprintf(w, "mig: %q\n\n", cluster.GeometryText(geometry))
+	if change != nil {
+		writeChange(w, change)
+	}
 	writeServed(w, plan, services, o)
+	if o.out != "" {
+		if err := writeFile(o.out, serving.Deploy(m, plan, services).Write); err != nil {
+			return err
+		}
+	}
 	return w.Flush()
 }
 

@@ -56,7 +56,7 @@ func newResults() *cobra.Command {
 	}
 	c.Flags().StringVar(&traces, "traces", "", "directory of the recorded traces")
 	c.Flags().StringVar(&out, "out", "", "file to write (default: the terminal)")
-	c.Flags().StringVar(&only, "only", "", "one part: tiresias, muri, pollux, pollux-itself, elasticflow, gavel, fgd, miso, parvagpu, or comparison (all policies on the same workloads)")
+	c.Flags().StringVar(&only, "only", "", "one part: tiresias, muri, pollux, pollux-itself, elasticflow, gavel, fgd, miso, parvagpu, parvagpu-changes, or comparison (all policies on the same workloads)")
 	if err := c.MarkFlagRequired("traces"); err != nil {
 		panic(err) // the flag is defined two lines above
 	}
