@@ -4,10 +4,17 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
 )
 
 // slow is a job of twenty steps a second that takes four seconds to save and four
@@ -53,5 +60,87 @@ func TestSwitchCost(t *testing.T) {
 	}
 	if want := 2 * time.Duration(j.SwitchCost).Hours(); u.Total.SwitchHours < want*0.99 {
 		t.Errorf("%v GPU-hours of switches are charged; want %v", u.Total.SwitchHours, want)
+	}
+}
+
+// dear is a job of twenty steps a second that takes a second to save and one to start.
+const dear = `cd "$MUSTER_CHECKPOINT_DIR"
+n=$(cat step 2>/dev/null || echo 0)
+trap 'sleep 1; echo $n > new; mv new step; exit 0' USR1
+[ $n = 0 ] || sleep 1
+while :; do
+  sleep 0.05; n=$((n+1)); echo "{\"step\": $n, \"steps\": 100000}" >> "$MUSTER_PROGRESS"
+done`
+
+// TestTurnsLive: under gandiva with overhead=0.5, turns of a second are long enough that
+// stopping and starting takes no more than that part of them, as soon as it was measured
+// what that takes.
+func TestTurnsLive(t *testing.T) {
+	t.Parallel()
+	d, _ := configured(t, "4xH100-80GB", "policy: 'gandiva:round=1s,pack=false,overhead=0.5'\n")
+	d.must("submit", "-o", "/dev/null", "--gpus", "4", "--", "sh", "-c", dear)
+	d.must("submit", "-o", "/dev/null", "--gpus", "4", "--", "sh", "-c", dear)
+	file := filepath.Join(d.dir, "journal")
+	checked := 0
+	for range 600 {
+		d.must("journal", "export", "-o", file)
+		if checked = turnsChecked(t, file, 0.5); checked >= 2 || t.Failed() {
+			break
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	if checked < 2 {
+		t.Errorf("%d turns ended of which it is known what stopping and starting takes", checked)
+	}
+	d.must("cancel", "1", "2")
+	d.untilSays(`"state": "cancelled"`, "show", "1")
+	d.untilSays(`"state": "cancelled"`, "show", "2")
+	d.replays()
+}
+
+// turnsChecked replays a journal, and looks at each turn that the policy ends: by what the
+// engine knew then of stopping and starting the job.
+func turnsChecked(t *testing.T, file string, part float64) (checked int) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := journal.NewReader(file, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := r.Header.NewEngine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := map[cluster.JobID]cluster.Time{} // looked up only
+	for {
+		b, _, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return checked
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.Events {
+			if b.Events[i].Type == engine.Started {
+				started[b.Events[i].Job] = b.Now
+			}
+		}
+		for _, a := range e.Step(b).Actions {
+			if a.Type != engine.Preempt {
+				continue
+			}
+			c := e.Spec(a.Job).Checkpoint
+			takes, turn := c.Cost+c.Restart, b.Now.Sub(started[a.Job])
+			if c.Restart == 0 {
+				continue // nobody knows yet
+			}
+			if checked++; float64(turn)*part < float64(takes)*0.999 || takes < time.Second {
+				t.Errorf("a turn of job %d takes %v where stopping and starting takes %v", a.Job, turn, takes)
+			}
+		}
 	}
 }
