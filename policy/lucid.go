@@ -25,6 +25,7 @@ var lucid = Info{
 		{"check", "1m", "who waits is looked at so often, and when jobs come or end"},
 		{"profile", "", "the partition in which jobs run first that name none, as far as its rules take them; none: nobody does"},
 		{"limit", "200s", "profile: for at most so long"},
+		{"grow", "", "profile: while more than 10 jobs wait for it they may go to these partitions, each larger than the one before, instead: NAME/NAME; until fewer than 5 wait"},
 	},
 	New: newLucid,
 }
@@ -35,7 +36,12 @@ type lucidRules struct {
 	check   time.Duration
 	profile string
 	limit   time.Duration
+	ladder  []string // profile, then what it grows to
 }
+
+// growAbove and shrinkBelow are how many jobs wait for the partition when it grows and
+// when it shrinks again (C-lucid, part 1).
+const growAbove, shrinkBelow = 10, 5
 
 func newLucid(k *Knobs) (engine.Policy, error) {
 	l := &lucidRules{pack: k.text("pack")}
@@ -49,8 +55,20 @@ func newLucid(k *Knobs) (engine.Policy, error) {
 	if l.check, err = k.period("check"); err != nil {
 		return nil, err
 	}
-	if l.profile = k.text("profile"); strings.ContainsFunc(l.profile, func(r rune) bool { return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	if l.profile = k.text("profile"); !partitionName(l.profile) {
 		return nil, fmt.Errorf("profile=%s: want the name of a partition", l.profile)
+	}
+	l.ladder = []string{l.profile}
+	if grow := k.text("grow"); grow != "" {
+		if l.profile == "" {
+			return nil, fmt.Errorf("grow=%s: only with profile=NAME, which grows", grow)
+		}
+		for _, name := range strings.Split(grow, "/") {
+			if name == "" || !partitionName(name) || slices.Contains(l.ladder, name) {
+				return nil, fmt.Errorf("grow=%s: want names of partitions, other ones than %s: NAME/NAME", grow, l.profile)
+			}
+			l.ladder = append(l.ladder, name)
+		}
 	}
 	l.limit, err = k.period("limit")
 	t := engine.Traits{Predicts: true, Backfill: engine.Skip, Gated: l.profile != "", Anywhere: true}
@@ -58,6 +76,10 @@ func newLucid(k *Knobs) (engine.Policy, error) {
 		t.Backfill = engine.Strict
 	}
 	return &planner{name: k.label(), traits: t, plan: l.plan}, err
+}
+
+func partitionName(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 // sharer is a job that could run beside another: how many GPUs of a model it has or
@@ -99,8 +121,9 @@ func (r *sharer) suits(j *sharer) bool {
 func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(jobs))}
 	line, running := engine.Scratch[sharer](v, len(jobs))[:0], []sharer(nil)
+	level := l.level(v, jobs, &p)
 	for i, j := range jobs {
-		if l.profile != "" && l.profiles(v, j, &p, i) {
+		if l.profile != "" && l.profiles(v, j, &p, i, level) {
 			continue
 		}
 		s := sharer{at: i, gpus: j.Spec().GPUs(), queue: j.Queue(), priority: quasiService(j.Spec().GPUMilli(), j.Predicted(), j.Spec().Estimate, 1000)}
@@ -128,29 +151,74 @@ func (l *lucidRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return p
 }
 
+// level is how often the partition where jobs run first has grown. It grows when many
+// wait for it, and shrinks when few do and nobody is on what it would lose; by one step per
+// check at most.
+func (l *lucidRules) level(v engine.View, jobs []engine.JobView, p *engine.Plan) int {
+	if len(l.ladder) == 1 {
+		return 0
+	}
+	level, since := 0, cluster.Time(0)
+	if memo := v.Memo(); len(memo) == 2 {
+		level, since = min(int(memo[0]), len(l.ladder)-1), cluster.Time(memo[1])
+	}
+	wait, used := 0, false
+	for _, j := range jobs {
+		if l.waits(j) {
+			wait++
+		} else if level > 0 && l.profiled(j) {
+			used = used || !j.Within(l.ladder[level-1])
+		}
+	}
+	to := level
+	switch {
+	case wait > growAbove:
+		to = min(level+1, len(l.ladder)-1)
+	case wait < shrinkBelow && !used:
+		to = max(level-1, 0)
+	}
+	if next := since.Add(l.check); to != level && level+to > 1 && v.Now() < next { // the first step is at once
+		p.Next = next
+	} else if to != level {
+		level, since = to, v.Now()
+	}
+	p.Memo = []int64{int64(level), int64(since)}
+	return level
+}
+
+// waits reports whether a job waits to run where jobs run first: it did not say where it
+// runs, would come back, could be packed, and never ran.
+func (l *lucidRules) waits(j engine.JobView) bool {
+	s := j.Spec()
+	return len(s.Partitions) == 0 && !s.NoRequeue && s.Kind != cluster.Interactive && packs(j) && !j.Running() &&
+		j.FirstStart() == cluster.Never && j.MayEnter(l.profile)
+}
+
+// profiled reports whether a job runs where jobs run first, because it is new.
+func (l *lucidRules) profiled(j engine.JobView) bool {
+	t := j.Target()
+	return j.Running() && t != nil && slices.Contains(l.ladder, t.Partition) && j.Within(t.Partition)
+}
+
 // profiles reports whether a job is or comes into the partition where jobs run first,
 // and says what it gets: the smallest go first, for at most the limit; who does not end
 // within it waits with the others then. A job that has run is profiled, however short.
-func (l *lucidRules) profiles(v engine.View, j engine.JobView, p *engine.Plan, at int) bool {
-	s := j.Spec()
+func (l *lucidRules) profiles(v engine.View, j engine.JobView, p *engine.Plan, at, level int) bool {
 	switch {
-	case len(s.Partitions) > 0 || s.NoRequeue || s.Kind == cluster.Interactive || !packs(j):
-		return false // it said where it runs, or would not come back, or not be packed anyhow
-	case j.Running():
-		if t := j.Target(); t == nil || t.Partition != l.profile || !j.Within(l.profile) {
-			return false
-		}
+	case l.profiled(j):
 		over := j.Started().Add(l.limit)
 		if v.Now() < over {
 			p.Next = min(p.Next, over)
 		}
-		p.Targets[at] = engine.Target{Partition: l.profile, Idle: v.Now() >= over}
+		p.Targets[at] = engine.Target{Partition: j.Target().Partition, Idle: v.Now() >= over}
 		return true
-	case j.FirstStart() != cluster.Never || !j.MayEnter(l.profile):
+	case !l.waits(j):
 		return false
 	}
+	for ; level > 0 && !j.MayEnter(l.ladder[level]); level-- {
+	}
 	p.Next = min(p.Next, v.Now().Add(l.limit)) // if it starts now
-	p.Targets[at] = engine.Target{Rank: int64(s.GPUs()), Partition: l.profile}
+	p.Targets[at] = engine.Target{Rank: int64(j.Spec().GPUs()), Partition: l.ladder[level]}
 	return true
 }
 

@@ -1,6 +1,9 @@
 package policy
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // C-lucid's test vectors: beside a job of two GPUs of 24 GB, with 10 GB, score 1
 // and priority 100.
@@ -28,5 +31,14 @@ func TestPartner(t *testing.T) {
 	jumbo := sharer{gpus: 1, score: 2, priority: 1, device: gb}
 	if !jumbo.suits(&sharer{gpus: 1}) || jumbo.suits(&sharer{gpus: 1, score: 1}) {
 		t.Error("a job that needs its GPUs goes with one that hardly notices, and with no other")
+	}
+}
+
+func TestGrowKnob(t *testing.T) {
+	for text, good := range map[string]bool{"profile=new,grow=more": true, "profile=new,grow=more/most": true, "grow=more": false, "profile=new,grow=new": false,
+		"profile=new,grow=more/more": false, "profile=new,grow=more/": false, "profile=new,grow=a b": false} {
+		if _, err := New("lucid:" + text); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "grow=") {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

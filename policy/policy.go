@@ -122,6 +122,25 @@ type Knobs struct {
 	set  map[string]string
 }
 
+// Split splits a list of policies at commas, but leaves knobs with their policy:
+// "fifo,las:base=1h,levels=8" is two policies. "all" is every one.
+func Split(text string) []string {
+	if text == "all" {
+		return Names()
+	}
+	var out []string
+	for part := range strings.SplitSeq(text, ",") {
+		if strings.Contains(part, "=") && !strings.Contains(part, ":") && len(out) > 0 {
+			out[len(out)-1] += "," + part
+			continue
+		}
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
 func (k *Knobs) put(key, value string) error {
 	var names []string
 	for _, n := range k.info.Knobs {

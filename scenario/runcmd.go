@@ -45,7 +45,10 @@ type variant struct {
 const defaultUntil = cluster.Time(30 * 24 * time.Hour)
 
 var runKeys = []key[runCmd]{
-	words("policies", func(r *runCmd) *[]string { return &r.policies }),
+	{name: "policies", set: func(r *runCmd, v string) error {
+		r.policies = policy.Split(strings.Join(list(v), ","))
+		return nil
+	}},
 	words("place", func(r *runCmd) *[]string { return &r.places }),
 	words("backfill", func(r *runCmd) *[]string { return &r.backfills }),
 	instant("until", func(r *runCmd) *cluster.Time { return &r.until }),

@@ -20,12 +20,14 @@ type packers struct {
 	e       *engine.Engine
 	limit   time.Duration
 	profile map[int32]bool
+	shared  map[int32]bool                 // nodes that the partition for profiling grows to
 	since   map[cluster.JobID]cluster.Time // who holds devices; looked up only
 	where   map[cluster.JobID][]engine.Alloc
 	starts  map[cluster.JobID]int
 	short   int // runs in the profiling partition that ended within the limit
 	cut     int // ... that did not
 	joins   int
+	grown   int // first starts on nodes that the partition grew to
 }
 
 func (p *packers) Record(b *engine.Batch, d *engine.Decision) error {
@@ -34,7 +36,7 @@ func (p *packers) Record(b *engine.Batch, d *engine.Decision) error {
 		if ev.Type != engine.Stopped {
 			continue
 		}
-		if at := p.where[ev.Job]; p.profile[at[0].Node] && ev.Reason == engine.Completed {
+		if at := p.where[ev.Job]; p.new(ev.Job, at[0].Node) && ev.Reason == engine.Completed {
 			p.short++
 		}
 		delete(p.where, ev.Job)
@@ -45,7 +47,7 @@ func (p *packers) Record(b *engine.Batch, d *engine.Decision) error {
 		case engine.Start:
 			p.start(b.Now, a)
 		case engine.Preempt:
-			if ran := b.Now.Sub(p.since[a.Job]); !p.profile[p.where[a.Job][0].Node] || ran != p.limit {
+			if ran := b.Now.Sub(p.since[a.Job]); !p.new(a.Job, p.where[a.Job][0].Node) || ran != p.limit {
 				p.t.Errorf("job %d is stopped after %v on node %d", a.Job, ran, p.where[a.Job][0].Node)
 			}
 			p.cut++
@@ -54,10 +56,18 @@ func (p *packers) Record(b *engine.Batch, d *engine.Decision) error {
 	return p.e.CheckInvariants()
 }
 
+// new reports whether a job is profiled on a node.
+func (p *packers) new(job cluster.JobID, node int32) bool {
+	return p.profile[node] || p.shared[node] && p.starts[job] == 1
+}
+
 func (p *packers) start(now cluster.Time, a *engine.Action) {
 	p.starts[a.Job]++
-	if in := p.profile[a.Allocs[0].Node]; in != (p.starts[a.Job] == 1 && len(p.profile) > 0) {
+	if in := p.new(a.Job, a.Allocs[0].Node); in != (p.starts[a.Job] == 1 && len(p.profile) > 0) {
 		p.t.Errorf("start %d of job %d: in the partition for profiling: %t", p.starts[a.Job], a.Job, in)
+	}
+	if p.shared[a.Allocs[0].Node] && p.starts[a.Job] == 1 {
+		p.grown++
 	}
 	with := 0
 	for other, held := range p.where { // to be counted only
@@ -84,18 +94,21 @@ func (p *packers) start(now cluster.Time, a *engine.Action) {
 // once and is never stopped, but a new job by the limit of the partition for profiling,
 // in which nobody has company.
 func TestLucid(t *testing.T) {
-	for _, pol := range []string{"lucid:pack=always", "lucid:waiting=0,profile=new,limit=100s", "lucid:profile=new,pack=never"} {
+	for _, pol := range []string{"lucid:pack=always", "lucid:waiting=0,profile=new,limit=100s", "lucid:profile=new,pack=never", "lucid:waiting=0,profile=new,grow=more"} {
 		t.Run(pol, func(t *testing.T) {
-			short, cut, joins := 0, 0, 0
+			short, cut, joins, grown := 0, 0, 0, 0
 			for seed := range uint64(3) {
 				p := lucidPlayed(t, pol, seed)
-				short, cut, joins = short+p.short, cut+p.cut, joins+p.joins
+				short, cut, joins, grown = short+p.short, cut+p.cut, joins+p.joins, grown+p.grown
 			}
 			if profiled := pol != "lucid:pack=always"; profiled != (short > 10 && cut > 10) {
 				t.Errorf("%d ended within the limit, %d were stopped by it", short, cut)
 			}
 			if packed := pol != "lucid:profile=new,pack=never"; packed != (joins > 10) {
 				t.Errorf("%d starts beside others", joins)
+			}
+			if grows := pol == "lucid:waiting=0,profile=new,grow=more"; grows != (grown > 10) {
+				t.Errorf("%d jobs are profiled where the partition grew", grown)
 			}
 		})
 	}
@@ -115,6 +128,10 @@ func lucidPlayed(t *testing.T, pol string, seed uint64) *packers {
 	if pol != "lucid:pack=always" {
 		spec.Partitions = []cluster.Partition{{Name: "main", Nodes: names[:2], Default: true}, {Name: "new", Nodes: names[2:]}}
 		p.profile[2], p.limit = true, 200*time.Second
+	}
+	if pol == "lucid:waiting=0,profile=new,grow=more" {
+		spec.Partitions = append(spec.Partitions, cluster.Partition{Name: "more", Nodes: names[1:]})
+		p.shared = map[int32]bool{1: true}
 	}
 	if pol == "lucid:waiting=0,profile=new,limit=100s" {
 		p.limit = 100 * time.Second

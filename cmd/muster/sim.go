@@ -397,7 +397,7 @@ func (f *simFlags) setups() ([]sim.Setup, error) {
 	}
 	var setups []sim.Setup
 	for _, pl := range strings.Split(f.placers, ",") {
-		for _, po := range splitPolicies(f.policies) {
+		for _, po := range policy.Split(f.policies) {
 			if _, err := policy.New(po); err != nil {
 				return nil, err
 			}
@@ -465,25 +465,6 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 		s.Config.Speeds = perf.Belief{Model: m}
 	}
 	return s, nil
-}
-
-// splitPolicies splits at commas, but leaves knobs with their policy:
-// "fifo,las:base=1h,levels=8" is two policies.
-func splitPolicies(text string) []string {
-	if text == "all" {
-		return policy.Names()
-	}
-	var out []string
-	for part := range strings.SplitSeq(text, ",") {
-		if strings.Contains(part, "=") && !strings.Contains(part, ":") && len(out) > 0 {
-			out[len(out)-1] += "," + part
-			continue
-		}
-		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
-		}
-	}
-	return out
 }
 
 func (f *simFlags) openJournal(s *sim.Setup, spec *cluster.Spec, several bool) (func() error, error) {

@@ -191,7 +191,7 @@ func (f *tuneFlags) candidates(facts tune.Facts) (try []tune.Candidate, left []t
 	if f.policies == "" {
 		try, left = tune.Candidates(facts, policy.Names())
 	} else {
-		for _, text := range splitPolicies(f.policies) {
+		for _, text := range policy.Split(f.policies) {
 			try = append(try, tune.Parse(text))
 		}
 	}
