@@ -41,37 +41,90 @@ func (k *Knobs) round() (time.Duration, error) {
 // only the shortest is compared: it wins against each of them.
 func afsPlan(v engine.View, jobs []engine.JobView) engine.Plan {
 	list := claims(v, jobs)
-	free := totalGPUs(v)
+	afsSizes(v, list, totalGPUs(v))
+	return elasticPlan(v, list, cluster.Never)
+}
+
+// taker is a claim while the next step is given, with what it is compared by: that
+// changes only when it gets one. There are as many comparisons as GPUs times takers.
+type taker struct {
+	c      *claim
+	gpus   int     // of its next step
+	length float64 // how long the job has left at its present size
+	before float64 // what each GPU of the next step brings, relative to the speed before it
+	after  float64 // ... and after it
+}
+
+// takes is a claim as a taker; false: there is no next step.
+func (c *claim) takes(v engine.View) (t taker, ok bool) {
+	n, gpus := c.next()
+	if n == 0 {
+		return t, false
+	}
+	after, gain := c.gain(v)
+	t = taker{c: c, gpus: gpus, length: c.length(v), after: gain / after}
+	if c.tasks > 0 {
+		t.before = gain / c.speed(v, c.tasks)
+	}
+	return t, true
+}
+
+// afsSizes gives the GPUs to claims of nothing.
+func afsSizes(v engine.View, list []claim, free int) {
 	idle := shortestFirst(list)
-	var served []*claim // who has something and may get more, in the order in which they got it
+	var served []taker // who has something and may get more, in the order in which they got it
+	widest := 0        // no step of theirs takes more
 	for free > 0 {
 		for len(idle) > 0 && idle[0].stepGPUs() > free {
 			idle = idle[1:] // free only falls
 		}
-		var best *claim
-		if len(idle) > 0 {
-			best = idle[0]
+		if widest > free {
+			served = slices.DeleteFunc(served, func(t taker) bool { return t.gpus > free })
+			widest = free
 		}
-		served = slices.DeleteFunc(served, func(c *claim) bool {
-			n, g := c.next()
-			return n == 0 || g > free
-		})
-		for _, c := range served {
-			if best == nil || afsPrefers(v, c, best) {
-				best = c
+		best, most := -1, taker{}
+		if len(idle) > 0 && len(served) > 0 {
+			most, _ = idle[0].takes(v)
+		} else if len(idle) > 0 {
+			most = taker{c: idle[0], gpus: idle[0].stepGPUs()} // with nobody to be compared with
+		}
+		for i := range served {
+			if most.c == nil || served[i].rather(&most) {
+				best, most = i, served[i]
 			}
 		}
-		if best == nil {
-			break
+		if most.c == nil {
+			return
 		}
-		n, g := best.next()
-		if best.tasks == 0 {
-			idle, served = idle[1:], append(served, best)
+		most.c.tasks, _ = most.c.next()
+		free -= most.gpus
+		t, ok := most.c.takes(v)
+		switch {
+		case best < 0:
+			if idle = idle[1:]; ok {
+				served = append(served, t)
+			}
+		case ok:
+			served[best] = t
+		default:
+			served = slices.Delete(served, best, best+1)
 		}
-		best.tasks = n
-		free -= g
+		widest = max(widest, t.gpus)
 	}
-	return elasticPlan(v, list, cluster.Never)
+}
+
+// rather reports whether y, which has something, gets the next GPUs rather than x. The gain of
+// the longer job is relative to its speed after, that of the shorter one to its
+// speed before: the asymmetry is the paper's. A step of several GPUs counts by
+// what each of them brings.
+func (y *taker) rather(x *taker) bool {
+	switch {
+	case y.length < x.length:
+		return !(x.after > y.before)
+	case x.c.tasks == 0: // it has no end; if y has none either, its speed is 0
+		return false
+	}
+	return y.after > x.before
 }
 
 // shortestFirst lists claims by what is left of them, then by number.
@@ -82,29 +135,6 @@ func shortestFirst(list []claim) []*claim {
 	}
 	slices.SortStableFunc(order, func(a, b *claim) int { return cmp.Compare(a.left, b.left) })
 	return order
-}
-
-// afsPrefers reports whether y gets the next GPUs rather than x. The gain of
-// the longer job is relative to its speed after, that of the shorter one to its
-// speed before: the asymmetry is the paper's. A step of several GPUs counts by
-// what each of them brings.
-func afsPrefers(v engine.View, y, x *claim) bool {
-	if x.tasks == 0 && y.tasks == 0 {
-		return y.left < x.left
-	}
-	short, long := x, y
-	if y.length(v) < x.length(v) {
-		short, long = y, x
-	}
-	if short.tasks == 0 {
-		return y == short // only an idle one has no end: both have none
-	}
-	after, gainLong := long.gain(v)
-	_, gainShort := short.gain(v)
-	if gainLong/after > gainShort/short.speed(v, short.tasks) {
-		return y == long
-	}
-	return y == short
 }
 
 // gain is the job's speed after its next step, and what each GPU of it brings.

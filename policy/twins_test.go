@@ -190,3 +190,76 @@ func TestSpeedUpTwin(t *testing.T) {
 		t.Errorf("%d steps: this tries little", more)
 	}
 }
+
+// Whom afs gives the next GPUs is who is left when all are compared anew at each step.
+func TestAFSTwin(t *testing.T) {
+	pol, err := New("afs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := 0
+	playPlans(t, func(v engine.View, jobs []engine.JobView) engine.Plan {
+		got, want := claims(v, jobs), claims(v, jobs)
+		afsSizes(v, got, totalGPUs(v))
+		free := totalGPUs(v)
+		idle, served := shortestFirst(want), []*claim(nil)
+		for free > 0 {
+			for len(idle) > 0 && idle[0].stepGPUs() > free {
+				idle = idle[1:]
+			}
+			var best *claim
+			if len(idle) > 0 {
+				best = idle[0]
+			}
+			for _, c := range served {
+				if n, g := c.next(); n > 0 && g <= free && (best == nil || afsPrefers(v, c, best)) {
+					best = c
+				}
+			}
+			if best == nil {
+				break
+			}
+			n, g := best.next()
+			if best.tasks == 0 {
+				idle, served = idle[1:], append(served, best)
+			} else {
+				steps++
+			}
+			best.tasks = n
+			free -= g
+		}
+		for i := range want {
+			if got[i].tasks != want[i].tasks {
+				t.Fatalf("at %v job %d is to have %d tasks, want %d", v.Now(), want[i].j.Spec().ID, got[i].tasks, want[i].tasks)
+			}
+		}
+		return pol.(*planner).plan(v, jobs)
+	}, pol, func(r *rand.Rand, _ cluster.Time) cluster.Job {
+		n := 1 + r.IntN(3)
+		return cluster.Job{Name: "j", Model: "a", Tasks: []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}},
+			Elastic: cluster.Elastic{Min: 1 + r.IntN(n), Max: 8 * n}, Estimate: time.Duration(1+r.IntN(60)) * time.Minute}
+	})
+	if steps < 500 {
+		t.Errorf("%d steps: this tries little", steps)
+	}
+}
+
+// afsPrefers reports whether y gets the next GPUs rather than x, as the paper has it.
+func afsPrefers(v engine.View, y, x *claim) bool {
+	if x.tasks == 0 && y.tasks == 0 {
+		return y.left < x.left
+	}
+	short, long := x, y
+	if y.length(v) < x.length(v) {
+		short, long = y, x
+	}
+	if short.tasks == 0 {
+		return y == short // only an idle one has no end: both have none
+	}
+	after, gainLong := long.gain(v)
+	_, gainShort := short.gain(v)
+	if gainLong/after > gainShort/short.speed(v, short.tasks) {
+		return y == long
+	}
+	return y == short
+}
