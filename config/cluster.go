@@ -218,14 +218,16 @@ func lineWith(data []byte, value string) int {
 }
 
 func keysOf(typeName string) []string {
-	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{}, stopFile{}, tlsFile{}, People{}} {
+	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{}, defragFile{}, kubeDefragFile{}, kubeSharingFile{}, stopFile{}, tlsFile{}, People{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue
 		}
 		var keys []string
-		for i := range t.NumField() {
-			keys = append(keys, t.Field(i).Tag.Get("yaml"))
+		for _, f := range reflect.VisibleFields(t) {
+			if !f.Anonymous {
+				keys = append(keys, f.Tag.Get("yaml"))
+			}
 		}
 		return keys
 	}

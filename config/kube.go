@@ -33,6 +33,9 @@ type Kube struct {
 	// is kept for the pods that its owner makes instead; 0: as long as kube.Options says.
 	Defrag *engine.Defrag
 	Await  time.Duration
+	// MinSpeed is the least part of its speed alone that a pod accepts on a GPU that it
+	// shares, if it states none, ppm; 0: any.
+	MinSpeed int64
 
 	Scheduler string   // the schedulerName of the pods that are ours
 	GPUs      []string // extended resources that count as GPUs
@@ -78,6 +81,11 @@ type kubeFile struct {
 	Labels       KubeLabels          `yaml:"labels"`
 	Classes      map[string]string   `yaml:"priority_classes"`
 	Defrag       *kubeDefragFile     `yaml:"defragment"`
+	Sharing      kubeSharingFile     `yaml:"sharing"`
+}
+
+type kubeSharingFile struct {
+	MinSpeed float64 `yaml:"min_speed"`
 }
 
 // ReadKube reads the configuration of muster kube; name stands in errors, which
@@ -140,6 +148,9 @@ func (f *kubeFile) kube() (*Kube, error) {
 		c.Repair = true
 	default:
 		return nil, At(fmt.Errorf("%q is neither requeue nor repair", f.OnNodeLoss), "on_node_loss")
+	}
+	if c.MinSpeed, err = minSpeed(f.Sharing.MinSpeed); err != nil {
+		return nil, At(err, "sharing")
 	}
 	if c.Defrag, c.Await, err = f.Defrag.moves(); err != nil {
 		return nil, At(err, "defragment")
@@ -213,6 +224,9 @@ func (c *Kube) Settings() (list []Setting) {
 	}
 	add("on_node_loss", loss)
 	add("defragment", kubeDefragText(c.Defrag, c.Await))
+	if c.MinSpeed > 0 {
+		add("sharing.min_speed", number(float64(c.MinSpeed)/perf.Million))
+	}
 	add("scheduler_name", c.Scheduler)
 	add("gpu_resources", strings.Join(c.GPUs, " "))
 	add("gpu_drivers", strings.Join(c.Drivers, " "))

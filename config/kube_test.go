@@ -29,10 +29,17 @@ apiVersion: muster.sh/v1alpha1
 kind: MusterConfiguration
 priority_classes: {scavenger: best-effort}
 on_node_loss: repair
+defragment: {mode: auto, moves: 2, await: 30s}
 `))
 	if err != nil || !c.Repair || c.DefaultQueue != "a" || len(c.GPUs) != 2 || c.Labels.Rack != "topology.example.com/rack" || c.Labels.Product != "nvidia.com/gpu.product" ||
 		c.Stop[1].How != engine.Checkpoint || c.Classes["scavenger"] != cluster.BestEffort || c.Classes["muster-critical"] != cluster.Critical {
 		t.Fatalf("%+v, %v", c, err)
+	}
+	if c.Defrag == nil || !c.Defrag.Auto || c.Defrag.Moves != 2 || c.Await != 30*time.Second {
+		t.Fatalf("%+v %s", c.Defrag, c.Await)
+	}
+	if plain, err := ReadKube("kube.yaml", strings.NewReader("policy: fifo\n")); err != nil || plain.Defrag != nil {
+		t.Fatalf("who says nothing has nobody moved: %+v %v", plain, err)
 	}
 	for text, want := range map[string]string{
 		"policy: fifo\nplase: best-fit\n":             `kube.yaml:2: unknown key "plase": did you mean "place"?`,
@@ -46,6 +53,9 @@ on_node_loss: repair
 		"policy: fifo\nkind: Pod\n":                   `kube.yaml:2: kind: "Pod" is not MusterConfiguration`,
 		"on_node_loss: restart\n":                     `on_node_loss: "restart" is neither requeue nor repair`,
 		"priority_classes: {a: urgent}\n":             "urgent",
+		"defragment: {await: 10ms}\n":                 "defragment: await: 10ms; a second is the shortest",
+		"defragment: {mode: always}\n":                "mode",
+		"defragment: {awayt: 1m}\n":                   `unknown key "awayt": did you mean "await"?`,
 		"log_level: loud\n":                           "unknown log level",
 		"queues: [{name: a, guarantee: 5, limit: 2}]": "limit",
 	} {

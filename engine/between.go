@@ -126,7 +126,7 @@ func (b *between) stated(key [2]string) int64 {
 }
 
 // knowsPairs reports whether it matters who is beside whom. On Kubernetes the kubelet
-// chooses the device, so that nobody can say who will be.
+// chooses the device, so that nobody can say who will be: its driver looks at whole nodes.
 func (e *Engine) knowsPairs() bool {
 	return (e.between.table != nil || len(e.between.measured) > 0) && !e.cfg.Unshared
 }

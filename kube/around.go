@@ -145,6 +145,9 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) limits {
 	key := ""
 	if len(pods) == 1 && len(d.lifts.hidden) == 0 {
 		key = fmt.Sprint(devices, careful, pods[0].around)
+		if pods[0].replica.one && d.heeds() {
+			key += fmt.Sprint(d.besideOf(pods[0]))
+		}
 		if n := pods[0].needs; n != nil {
 			key += fmt.Sprint(n.ports, n.other, pods[0].replica, n.claims) // those of ephemeral volumes bear the pod's name
 		}
@@ -221,6 +224,7 @@ func (l *looker) look(p *pod) {
 	l.ports(p)
 	l.other(n)
 	l.replicas(p)
+	l.company(p)
 	l.volumes(p)
 	l.disks(p)
 	l.alone(p)

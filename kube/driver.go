@@ -428,7 +428,7 @@ func (d *Driver) count() {
 // rules are how an engine is built for the cluster as it is.
 func (d *Driver) rules(spec cluster.Spec) (journal.Header, engine.Config, error) {
 	r := d.opt.Rules
-	spec.Queues, spec.Zone, spec.Epoch = scaled(d.tree.list, spec.GPUs()), r.Spec.Zone, r.Spec.Epoch
+	spec.Queues, spec.Zone, spec.Epoch = scaled(d.tree.list, spec.GPUs()), r.Spec.Zone, r.Spec.Epoch // MinSpeed stands in each job
 	r.Spec, r.Version, r.Unshared = spec, journal.Version, true
 	if r.Defrag != nil { // the driver looks for moves first, and asks for them
 		asked := *r.Defrag

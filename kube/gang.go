@@ -114,9 +114,11 @@ func (d *Driver) specOf(g *gang, pods []*pod, m membership) (*cluster.Job, error
 	if d.shares(pods) {
 		t.topology = cluster.Topology{Level: cluster.LevelNode, Required: true}
 	}
-	return &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier, Priority: t.priority, Topology: t.topology,
+	j := &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier, Priority: t.priority, Topology: t.topology,
 		Estimate: t.runTime, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true, Tasks: taskSets(pods),
-		NoPreempt: g.meek(first)}, nil
+		NoPreempt: g.meek(first)}
+	t.beside.say(j)
+	return j, nil
 }
 
 // taskSets groups pods that ask for the same, the largest first.

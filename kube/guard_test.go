@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -263,7 +264,9 @@ func (c *crew) look(t *team, pods map[string]*v1.Pod) {
 	case t.dropped:
 	case len(over) == t.size:
 		t.done = true
-	case len(missing) == 0 && len(over) > 0 && len(over)+len(open) == t.size && slices.ContainsFunc(open, func(p *v1.Pod) bool { return p.CreationTimestamp.After(over[0].Status.StartTime.Time) }):
+	case len(missing) == 0 && len(over) > 0 && len(over)+len(open) == t.size && slices.ContainsFunc(open, func(p *v1.Pod) bool {
+		return p.CreationTimestamp.After(over[0].Status.StartTime.Time) || strings.Contains(p.Name, "-again-") // made within the same second, perhaps
+	}):
 		for _, q := range over { // they succeeded while the others left: these are another run, which waits for all of it
 			c.remove(q)
 		}

@@ -31,6 +31,9 @@ const (
 	AnnotationMovable = Prefix + "movable"          // "true": it may be moved; "false": it may not
 	AnnotationSaves   = Prefix + "checkpoint-every" // how often it saves its work, such as 30m
 
+	AnnotationModel = Prefix + "model"     // what it is called in the performance table
+	AnnotationSpeed = Prefix + "min-speed" // least part of its speed alone that it accepts on a shared GPU, such as 0.8
+
 	AnnotationPlan = Prefix + "plan" // written with the binding: where the whole gang is
 )
 

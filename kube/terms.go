@@ -26,6 +26,7 @@ type terms struct {
 	repair   bool          // what is left runs on when a node is lost
 	movable  string        // "true", "false" or "": nobody says
 	saves    time.Duration // how often its work is saved; 0: nobody says
+	beside
 }
 
 // said is where something was said, for people: label K of pod P.
@@ -94,6 +95,9 @@ func (d *Driver) terms(g *gang, first *v1.Pod) (t terms, err error) {
 		return t, err
 	}
 	if t.runTime, err = runTimeFor(first, who); err != nil {
+		return t, err
+	}
+	if t.beside, err = d.speedFor(who); err != nil {
 		return t, err
 	}
 	t.movable, t.saves, err = movesFor(who)

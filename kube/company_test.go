@@ -1,0 +1,174 @@
+package kube
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/perf"
+)
+
+// pairs is a table of what is left of speeds.
+func pairs(list map[string]int64) *perf.Table {
+	t := &perf.Table{Pairs: map[perf.Pair]int64{}}
+	for key, v := range list {
+		a, b, _ := strings.Cut(key, "/")
+		t.Pairs[perf.Pair{a, b}] = v
+	}
+	return t
+}
+
+// A pod goes to no node on which the device plugin could put it beside somebody who slows
+// it down more than it accepts, nor where it would do that to others; it says so.
+func TestCompany(t *testing.T) {
+	table := pairs(map[string]int64{"a/b": 600_000, "b/a": 700_000, "a/a": 500_000})
+	pod := func(name, model, least string) *v1.Pod {
+		p := replicaPod(name, 1, map[string]string{"!" + AnnotationModel: model})
+		if least != "" {
+			p.Annotations[AnnotationSpeed] = least
+		}
+		return p
+	}
+	for _, c := range []struct {
+		what         string
+		least        int64 // of the configuration
+		first, later *v1.Pod
+		want         string // node, or why it waits
+	}{
+		{"it asks for more", 0, pod("x", "b", ""), pod("y", "a", "0.8"), "it could be at 0.60 of its speed beside others on a shared GPU, and asks for 0.8"},
+		{"it accepts that", 0, pod("x", "b", ""), pod("y", "a", "0.6"), "one"},
+		{"the other asks for more", 0, pod("x", "b", "0.8"), pod("y", "a", ""), "b there could be at 0.70 of its speed beside others on a shared GPU, and asks for 0.8"},
+		{"nobody asks", 0, pod("x", "b", ""), pod("y", "a", ""), "one"},
+		{"the configuration does", 750_000, pod("x", "b", "0.1"), pod("y", "a", ""), "asks for 0.75"},
+		{"nothing is known of them", 0, pod("x", "c", "1"), pod("y", "d", "1"), "one"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			d, _ := still(t, 0)
+			d.opt.Rules.Perf, d.opt.Rules.Spec.MinSpeed = table, c.least
+			n := sharedNode("one", 2, 2)
+			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+			d.nodeChanged(n)
+			for _, p := range []*v1.Pod{c.first, c.later} {
+				p.UID = types.UID(p.Name)
+				d.podChanged(p)
+				steps(t, d)
+			}
+			p := d.pods["y"]
+			_, why := d.why(p.gang, d.now)
+			if p.gang.phase == gathering {
+				why = p.gang.refused
+			}
+			if p.assumed != c.want && !strings.Contains(why, c.want) {
+				t.Fatalf("it is on %q: %s", p.assumed, why)
+			}
+			if p.assumed != "" || c.want == "one" {
+				return
+			}
+			other := sharedNode("two", 2, 2)
+			other.Status.Conditions = n.Status.Conditions
+			d.nodeChanged(other)
+			steps(t, d)
+			if p := d.pods["y"]; p.assumed != "two" {
+				_, why := d.why(p.gang, d.now)
+				t.Errorf("there is a node without others: %s", why)
+			}
+		})
+	}
+	t.Run("a gang that slows itself down", func(t *testing.T) {
+		d, _ := still(t, 0)
+		d.opt.Rules.Perf = table
+		for _, name := range []string{"one", "two"} {
+			n := sharedNode(name, 4, 2)
+			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+			d.nodeChanged(n)
+		}
+		for _, g := range controlplane.Gang("g", 2, 0, nil) {
+			p := pod(g.Name, "a", "0.8")
+			p.UID, p.Labels[LabelGang], p.Annotations[AnnotationSize] = types.UID(g.Name), "g", "2"
+			d.podChanged(p)
+		}
+		steps(t, d)
+		if x, y := d.pods["g-0"].assumed, d.pods["g-1"].assumed; x == "" || y == "" || x == y {
+			t.Errorf("its pods are on %q and %q", x, y)
+		}
+	})
+	bad := pod("bad", "a", "2")
+	bad.UID, bad.CreationTimestamp = "bad", metav1.Now()
+	d, _ := still(t, 1, bad)
+	for _, g := range d.gangs {
+		if !strings.Contains(g.refused, "muster.sh/min-speed of pod bad: \"2\" is not a part of its speed alone, between 0 and 1") {
+			t.Errorf("it says %q", g.refused)
+		}
+	}
+}
+
+// Who is said to be too slow is who could be, in the worst of all ways to put the pods on
+// the node's GPUs: against a search through all of them.
+func TestSlowed(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 7))
+	models := []string{"a", "b", "c"}
+	seen := map[bool]int{}
+	for range 3000 {
+		list := map[string]int64{}
+		for _, x := range models {
+			for _, y := range models {
+				list[x+"/"+y] = []int64{1_000_000, 800_000, 500_000}[r.IntN(3)]
+			}
+		}
+		table := perf.Belief{Model: pairs(list)}
+		gpus, of := 1+r.IntN(3), 2+r.IntN(2)
+		one := func() beside {
+			return beside{models[r.IntN(3)], []int64{0, 300_000, 450_000, 700_000, 900_000}[r.IntN(5)]}
+		}
+		var there []beside
+		for range r.IntN(min(gpus*of, 5)) {
+			there = append(there, one())
+		}
+		kind := one()
+		got := slowed(table, there, kind, 1, of)
+		want := tooSlow(table, append(there[:len(there):len(there)], kind), make([][]int, gpus), of, 0)
+		if seen[want]++; (got != "") != want {
+			t.Fatalf("%d GPUs of %d replicas, %v there, %v comes: %q, and too slow: %v; %v", gpus, of, there, kind, got, want, list)
+		}
+	}
+	if seen[true] < 100 || seen[false] < 100 {
+		t.Errorf("%v: too few of one kind", seen)
+	}
+}
+
+// tooSlow tries all ways to put the rest of the pods on GPUs, and reports whether somebody
+// is slower than it accepts in one.
+func tooSlow(table perf.Belief, pods []beside, on [][]int, of, next int) bool {
+	if next == len(pods) {
+		for _, group := range on {
+			for _, i := range group {
+				v := int64(perf.Million)
+				for _, k := range group {
+					if k != i {
+						v = v * table.Pair(pods[i].model, pods[k].model) / perf.Million
+					}
+				}
+				if v < pods[i].least {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	for g := range on {
+		if len(on[g]) < of {
+			on[g] = append(on[g], next)
+			found := tooSlow(table, pods, on, of, next+1)
+			on[g] = on[g][:len(on[g])-1]
+			if found {
+				return true
+			}
+		}
+	}
+	return false
+}
