@@ -30,12 +30,13 @@ kind: MusterConfiguration
 priority_classes: {scavenger: best-effort}
 on_node_loss: repair
 defragment: {mode: auto, moves: 2, await: 30s}
+sharing: {min_speed: 0.5}
 `))
 	if err != nil || !c.Repair || c.DefaultQueue != "a" || len(c.GPUs) != 2 || c.Labels.Rack != "topology.example.com/rack" || c.Labels.Product != "nvidia.com/gpu.product" ||
 		c.Stop[1].How != engine.Checkpoint || c.Classes["scavenger"] != cluster.BestEffort || c.Classes["muster-critical"] != cluster.Critical {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if c.Defrag == nil || !c.Defrag.Auto || c.Defrag.Moves != 2 || c.Await != 30*time.Second {
+	if c.Defrag == nil || !c.Defrag.Auto || c.Defrag.Moves != 2 || c.Await != 30*time.Second || c.MinSpeed != 500_000 {
 		t.Fatalf("%+v %s", c.Defrag, c.Await)
 	}
 	if plain, err := ReadKube("kube.yaml", strings.NewReader("policy: fifo\n")); err != nil || plain.Defrag != nil {
@@ -55,6 +56,7 @@ defragment: {mode: auto, moves: 2, await: 30s}
 		"priority_classes: {a: urgent}\n":             "urgent",
 		"defragment: {await: 10ms}\n":                 "defragment: await: 10ms; a second is the shortest",
 		"defragment: {mode: always}\n":                "mode",
+		"sharing: {min_speed: 2}\n":                   "sharing: min_speed: 2 is not a part of a job's speed",
 		"defragment: {awayt: 1m}\n":                   `unknown key "awayt": did you mean "await"?`,
 		"log_level: loud\n":                           "unknown log level",
 		"queues: [{name: a, guarantee: 5, limit: 2}]": "limit",

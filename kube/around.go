@@ -145,7 +145,7 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) limits {
 	key := ""
 	if len(pods) == 1 && len(d.lifts.hidden) == 0 {
 		key = fmt.Sprint(devices, careful, pods[0].around)
-		if pods[0].replica.one && d.heeds() {
+		if pods[0].replica.one && d.pairs() != nil {
 			key += fmt.Sprint(d.besideOf(pods[0]))
 		}
 		if n := pods[0].needs; n != nil {

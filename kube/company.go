@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/engine"
 )
 
 // Pods with replicas of one GPU slow each other down. What is known of that are the pairs of
@@ -22,8 +22,14 @@ type beside struct {
 	least int64 // of its speed alone, ppm; 0: it takes any
 }
 
-// heeds reports whether it matters who shares a GPU with whom.
-func (d *Driver) heeds() bool { return d.opt.Rules.Perf != nil }
+// ppm is a speed as it is alone.
+const ppm = 1_000_000
+
+// pairs is what is known of what pods do to each other on a GPU; nil: nothing is.
+func (d *Driver) pairs() engine.Pairs {
+	p, _ := d.cfg.Speeds.(engine.Pairs)
+	return p
+}
 
 // speedFor reads what model a gang is of, and how fast it wants to be.
 func (d *Driver) speedFor(who []speaker) (b beside, err error) {
@@ -37,7 +43,7 @@ func (d *Driver) speedFor(who []speaker) (b beside, err error) {
 	if err != nil || !(v >= 0 && v <= 1) {
 		return b, fmt.Errorf("%s: %q is not a part of its speed alone, between 0 and 1", s.where, s.value)
 	}
-	b.least = int64(v*perf.Million + 0.5)
+	b.least = int64(v*ppm + 0.5)
 	return b, nil
 }
 
@@ -58,22 +64,22 @@ func (d *Driver) besideOf(p *pod) beside {
 
 // worstBeside is what is left of the speed of one model beside the worst of others, at most so
 // many, in ppm.
-func worstBeside(table perf.Belief, model string, others []beside, most int) int64 {
+func worstBeside(table engine.Pairs, model string, others []beside, most int) int64 {
 	list := make([]int64, 0, len(others))
 	for i := range others {
-		list = append(list, min(table.Pair(model, others[i].model), perf.Million))
+		list = append(list, min(table.Pair(model, others[i].model), ppm))
 	}
 	slices.Sort(list)
-	v := int64(perf.Million)
+	v := int64(ppm)
 	for _, f := range list[:max(0, min(len(list), most))] {
-		v = v * f / perf.Million
+		v = v * f / ppm
 	}
 	return v
 }
 
 // slowed says who among those with replicas on a node could be slower than it accepts if so
 // many more of a kind came; "": nobody.
-func slowed(table perf.Belief, there []beside, kind beside, more, of int) string {
+func slowed(table engine.Pairs, there []beside, kind beside, more, of int) string {
 	all := slices.Concat(there, slices.Repeat([]beside{kind}, more))
 	for i := range all {
 		b := &all[i]
@@ -86,7 +92,7 @@ func slowed(table perf.Belief, there []beside, kind beside, more, of int) string
 			if i < len(there) {
 				who = cmp.Or(b.model, "a pod") + " there"
 			}
-			return fmt.Sprintf("%s could be at %.2f of its speed beside others on a shared GPU, and asks for %g", who, float64(v)/perf.Million, float64(b.least)/perf.Million)
+			return fmt.Sprintf("%s could be at %.2f of its speed beside others on a shared GPU, and asks for %g", who, float64(v)/ppm, float64(b.least)/ppm)
 		}
 	}
 	return ""
@@ -95,10 +101,11 @@ func slowed(table perf.Belief, there []beside, kind beside, more, of int) string
 // company bounds nodes where a pod with a replica, or one that is there, could be slower
 // than it asks for.
 func (l *looker) company(p *pod) {
-	if !p.replica.one || !l.d.heeds() {
+	table := l.d.pairs()
+	if !p.replica.one || table == nil {
 		return
 	}
-	table, kind, more := perf.Belief{Model: l.d.opt.Rules.Perf}, l.d.besideOf(p), 0
+	kind, more := l.d.besideOf(p), 0
 	for _, q := range l.pods {
 		if q.replica.one {
 			more++

@@ -330,6 +330,24 @@ func testMoveSet(b *bench) {
 	}
 }
 
+// Where nobody waits, a node is emptied: whoever is there goes to one in use.
+func testMoveCompact(b *bench) {
+	d, stop := b.schedule(mover(time.Minute))
+	defer stop()
+	b.fragment(func() { b.deploy("a", 4) }, func() { b.deploy("b", 4) })
+	b.wait("the filler has left", func() bool { return len(b.pods()) == 2 })
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
+	list, err := d.View().MakeMoves(ctx, &api.MovesRequest{Compact: engine.EmptyNodes.String()})
+	if err != nil || len(list) != 1 || !list[0].Made || list[0].Empties == "" {
+		b.Fatalf("%+v %v", list, err)
+	}
+	b.wait("one node is empty", func() bool {
+		x, y := b.whereabouts("a-"), b.whereabouts("b-")
+		return len(x) == 1 && slices.Equal(x, y) && x[0] != list[0].Empties
+	})
+}
+
 // A scheduler that dies when the pods of a gang that is moved have gone, and others are not
 // there yet, is followed by one that knows nothing of it: the places are free, who waited
 // for them starts, and the pods that come are like any others.
@@ -384,7 +402,7 @@ func TestMoves(t *testing.T) {
 		name string
 		f    func(*bench)
 	}{{"deployment", testMove}, {"keeps", testMoveKeeps}, {"late", testMoveLate}, {"differs", testMoveDiffers}, {"budget", testMoveBudget}, {"owners", testMoveOwners},
-		{"set", testMoveSet}, {"killed", testMoveKilled}, {"deaths", testMoveDeaths}} {
+		{"set", testMoveSet}, {"compact", testMoveCompact}, {"killed", testMoveKilled}, {"deaths", testMoveDeaths}} {
 		b.sub(c.name, c.f)
 	}
 }
