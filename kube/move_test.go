@@ -387,8 +387,13 @@ func testMoveDeaths(b *bench) {
 	}
 	told := map[string]int{}
 	for _, e := range list.Items {
-		if e.Reason == "Moved" || e.Reason == "PlaceLetGo" {
-			told[e.Reason]++
+		switch {
+		case e.Reason == "PlaceLetGo":
+			told["let go"]++
+		case e.Reason == "Moved" && strings.HasPrefix(e.Message, "takes"):
+			told["arrived"]++
+		case e.Reason == "Moved":
+			told["left"]++
 		}
 	}
 	b.Logf("%v", told)
