@@ -78,6 +78,16 @@ func checkOlist(t *testing.T, l *olist, twin []item, probe item) {
 	if !slices.Equal(back, twin) {
 		t.Fatal("backwards it is another list")
 	}
+	place := l.back()
+	for i := len(twin) - 1; i >= -1; i-- {
+		it := place.item()
+		if (it == nil) != (i < 0) || it != nil && *it != twin[i] {
+			t.Fatalf("backwards, one by one, item %d is %v", i, it)
+		}
+		if it != nil {
+			place.move()
+		}
+	}
 	n := 0
 	l.walk(func(item) bool { n++; return n < 5 })
 	if n != min(5, len(twin)) {

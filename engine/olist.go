@@ -230,3 +230,35 @@ func (l *olist) walkBack(f func(item) bool) {
 		}
 	}
 }
+
+// back is a place in a list from its highest item down; good until the list changes.
+type back struct {
+	l           *olist
+	chunk, left int // of the chunk, so many are left
+}
+
+// back begins at the highest item.
+func (l *olist) back() back {
+	b := back{l: l, chunk: len(l.chunks) - 1}
+	if b.chunk >= 0 {
+		b.left = len(l.chunks[b.chunk])
+	}
+	return b
+}
+
+// item is the item at the place; nil: there are no more.
+func (b *back) item() *item {
+	if b.chunk < 0 {
+		return nil
+	}
+	return &b.l.chunks[b.chunk][b.left-1]
+}
+
+// move goes on to the next lower item.
+func (b *back) move() {
+	if b.left--; b.left == 0 {
+		if b.chunk--; b.chunk >= 0 {
+			b.left = len(b.l.chunks[b.chunk])
+		}
+	}
+}

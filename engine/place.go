@@ -13,7 +13,7 @@ type scratch struct {
 	ids     []int32
 	allocs  []Alloc
 	sets    []cluster.TaskSet
-	victims []victim
+	victims victims
 	ends    []ending
 	items   []item
 }

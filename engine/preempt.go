@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -15,18 +14,6 @@ import (
 // descends and ends. Strictly after means: of a lower tier; or in a queue that
 // borrows what the job's queue is owed; or, where the policy preempts, with a
 // higher first key element in the same tier.
-
-// victim is a job that may have to leave.
-type victim struct {
-	j    *jobState
-	key0 int64 // worst first, where the policy preempts by order
-	lost int64 // what stopping it wastes
-	tier cluster.Tier
-	only bool // allowed only while its queue stays at its guarantee, by reclaim or by order
-	lend bool // ... by order, of what its queue borrows
-	part bool // ... except by part of this one job, where nothing else is left
-	swap bool // it is smaller, and of the same queue
-}
 
 // mayPreempt is a quick necessary condition.
 func (e *Engine) mayPreempt(j *jobState) bool {
@@ -84,22 +71,17 @@ func (e *Engine) preemptFor(j *jobState) bool {
 	return true
 }
 
-// fewVictims is how many candidates are looked at first. Where preemption is by
-// order alone they are the last in the order; only if those do not suffice is
-// everybody who may have to leave looked at.
-const fewVictims = 256
-
 // liftFor lifts victims until the job fits and leaves it placed, or leaves the
 // books as they were.
 func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Alloc, ok bool) {
 	e.straddled = false
 	for most := fewVictims; ; most = math.MaxInt {
-		victims, all := e.victims(j, most)
-		if len(victims.list) == 0 {
+		victims := e.victims(j, s, most)
+		if victims.has(0) == nil {
 			return nil, nil, false
 		}
 		mark := e.st.mark()
-		lifted, allocs, ok = e.liftUntilFits(j, s, &victims)
+		lifted, allocs, ok = e.liftUntilFits(j, s, victims)
 		if ok {
 			return lifted, allocs, true
 		}
@@ -107,7 +89,7 @@ func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Al
 		for _, v := range lifted {
 			e.charge(v, 1)
 		}
-		if all {
+		if !victims.cut {
 			return e.liftOnNode(j, s, victims.all())
 		}
 	}
@@ -116,22 +98,22 @@ func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Al
 // liftOnNode tries the victims of one node at a time, for a job of one task.
 // Reclaim stops at the victims' guarantees: those that come first in the order
 // may be spread over nodes of which none then has room for the whole task.
-func (e *Engine) liftOnNode(j *jobState, s *shape, victims []victim) (lifted []*jobState, allocs []Alloc, ok bool) {
+func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobState, allocs []Alloc, ok bool) {
 	r := &s.sets[0].Request
 	if s.min != 1 || len(s.sets) != 1 || r.Fractional() || r.Profile != "" ||
-		!slices.ContainsFunc(victims, func(x victim) bool { return x.only }) {
+		!slices.ContainsFunc(all, func(x victim) bool { return x.only }) {
 		return nil, nil, false
 	}
 	var nodes []int32
 	on := map[int32][]victim{} // looked up only
 	gain := map[int32]int{}    // looked up only
-	for i := range victims {
-		for _, a := range victims[i].j.allocs {
+	for i := range all {
+		for _, a := range all[i].j.allocs {
 			if on[a.Node] == nil {
 				nodes = append(nodes, a.Node)
 			}
-			if l := on[a.Node]; len(l) == 0 || l[len(l)-1].j != victims[i].j {
-				on[a.Node] = append(l, victims[i])
+			if l := on[a.Node]; len(l) == 0 || l[len(l)-1].j != all[i].j {
+				on[a.Node] = append(l, all[i])
 			}
 			gain[a.Node] += popcount(a.GPUs)
 		}
@@ -142,7 +124,7 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, victims []victim) (lifted []*
 			continue
 		}
 		mark := e.st.mark()
-		if lifted, allocs, ok = e.liftUntilFits(j, s, &firsts[victim]{list: on[id], sorted: len(on[id])}); ok {
+		if lifted, allocs, ok = e.liftUntilFits(j, s, &victims{firsts: firsts[victim]{list: on[id], sorted: len(on[id])}, over: true}); ok {
 			return lifted, allocs, true
 		}
 		e.st.rollback(mark)
@@ -159,77 +141,6 @@ func (e *Engine) howToStop(v *jobState) How {
 		return Kill
 	}
 	return how
-}
-
-// victims lists who may have to leave for the job, best victim first; all says
-// that there are no more. most bounds the list where order alone decides.
-func (e *Engine) victims(j *jobState, most int) (list firsts[victim], all bool) {
-	all = true
-	vs := e.scratch.victims[:0]
-	reclaim := e.limits.byQueue && j.milli > 0 && e.entitled(j) // guarantees are of GPUs: a job without any is owed none
-	tiers := false
-	for t := j.spec.Tier + 1; t <= cluster.BestEffort; t++ {
-		tiers = tiers || e.holding[t] > 0
-	}
-	key0 := j.key.key[0]
-	if e.traits.Falling {
-		key0 = addSat(key0, int64(e.now))
-	}
-	s, lacks := e.shapeAt(j.shape), e.lacksQuota(j)
-	e.running.walkBack(func(it item) bool {
-		if !tiers && !reclaim && it.key[0] <= key0 {
-			return false // those before come even earlier in the order
-		}
-		if !tiers && !reclaim && len(vs) >= most {
-			all = false
-			return false
-		}
-		v := e.jobs[it.id]
-		x, ok := e.mayTake(j, v, key0, reclaim)
-		if ok && e.useful(s, v, lacks) {
-			x.tier, x.lost = v.tier(), v.lostAt(e.now, e.howToStop(v))
-			if e.traits.Preempts {
-				x.key0 = it.key[0]
-			}
-			vs = append(vs, x)
-		}
-		return true
-	})
-	e.scratch.victims = vs
-	list = firsts[victim]{list: vs, cmp: e.worstFirst(j, reclaim)}
-	if reclaim {
-		list.all() // who borrows most depends on who has been lifted
-	}
-	return list, all
-}
-
-// worstFirst is the order in which the job looks at its victims.
-func (e *Engine) worstFirst(j *jobState, reclaim bool) func(a, b *victim) int {
-	return func(a, b *victim) int {
-		if a.part != b.part {
-			if b.part {
-				return -1
-			}
-			return 1
-		}
-		if a.tier != b.tier {
-			return cmp.Compare(b.tier, a.tier)
-		}
-		if reclaim && a.j.queue != b.j.queue {
-			if c := e.tree.CompareVictims(int(a.j.queue), int(b.j.queue), int(j.queue)); c != 0 {
-				return c
-			}
-		}
-		switch {
-		case a.key0 != b.key0:
-			return cmp.Compare(b.key0, a.key0)
-		case a.lost != b.lost:
-			return cmp.Compare(a.lost, b.lost)
-		case a.j.started != b.j.started:
-			return cmp.Compare(b.j.started, a.j.started)
-		}
-		return cmp.Compare(b.j.spec.ID, a.j.spec.ID)
-	}
 }
 
 // mayTake reports whether the job may take v's devices. If the victim is in
@@ -321,8 +232,8 @@ func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
 
 // liftUntilFits takes victims out of the books, best first, until the job
 // fits. What it lifted is returned even if the job does not fit in the end.
-func (e *Engine) liftUntilFits(j *jobState, s *shape, victims *firsts[victim]) (lifted []*jobState, allocs []Alloc, ok bool) {
-	if !e.enoughWith(s, victims.list) {
+func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*jobState, allocs []Alloc, ok bool) {
+	if !e.enoughWith(s, from) {
 		return nil, nil, false
 	}
 	least := e.leastMilli(j)
@@ -354,8 +265,8 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims *firsts[victim]) (
 	}
 	var straddle []int // jobs that now reach below their queue's guarantee: last
 	defer func() { e.straddled = e.straddled || len(straddle) > 0 }()
-	for i := range victims.list {
-		x := victims.at(i)
+	for i := 0; from.has(i) != nil; i++ {
+		x := from.at(i)
 		if x.only && !e.stillReclaimable(j, x) {
 			straddle = append(straddle, i)
 		} else if leaves(x) {
@@ -363,7 +274,7 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, victims *firsts[victim]) (
 		}
 	}
 	for _, i := range straddle {
-		x := victims.at(i)
+		x := from.at(i)
 		if e.tree.ReclaimableWhole(int(x.j.queue), int(j.queue), j.milli, j.spec.Tier) && leaves(x) {
 			return lifted, allocs, true
 		}
@@ -400,7 +311,7 @@ func (e *Engine) stillReclaimable(j *jobState, x *victim) bool {
 
 // enoughWith is a quick necessary condition: free GPUs and the victims' are
 // as many as the job needs at its smallest size.
-func (e *Engine) enoughWith(s *shape, victims []victim) bool {
+func (e *Engine) enoughWith(s *shape, from *victims) bool {
 	for i := range s.sets {
 		if r := &s.sets[i].Request; r.Fractional() || r.Profile != "" {
 			return true // several on one GPU
@@ -412,13 +323,14 @@ func (e *Engine) enoughWith(s *shape, victims []victim) bool {
 			have += e.st.classes[ci].free
 		}
 	}
-	for i := range victims {
-		have += int(victims[i].j.devices)
-		if have >= s.gpus {
-			return true
+	for i := 0; have < s.gpus; i++ {
+		x := from.has(i)
+		if x == nil {
+			return false
 		}
+		have += int(x.j.devices)
 	}
-	return have >= s.gpus
+	return true
 }
 
 // roomNear reports whether a node that v leaves has room for one task.
