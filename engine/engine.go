@@ -129,6 +129,7 @@ type Engine struct {
 	hash    uint64
 	stats   Stats
 	scratch scratch
+	tail    tail
 }
 
 // Stats counts what the engine did, for benchmarks and reports.

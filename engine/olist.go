@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -242,6 +243,21 @@ func (l *olist) back() back {
 	b := back{l: l, chunk: len(l.chunks) - 1}
 	if b.chunk >= 0 {
 		b.left = len(l.chunks[b.chunk])
+	}
+	return b
+}
+
+// below begins at the highest item whose first element is less than key0.
+func (l *olist) below(key0 int64) back {
+	it := item{key: Key{key0, math.MinInt64, math.MinInt64}, submit: math.MinInt64, id: math.MinInt32}
+	b := back{l: l, chunk: l.chunkOf(&it)}
+	if b.chunk < len(l.chunks) {
+		b.left = search(l.chunks[b.chunk], &it)
+	}
+	if b.left == 0 {
+		if b.chunk--; b.chunk >= 0 {
+			b.left = len(l.chunks[b.chunk])
+		}
 	}
 	return b
 }

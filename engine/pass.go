@@ -56,6 +56,7 @@ func (e *Engine) pass() {
 	e.seenAt, e.fresh = e.epoch, false
 	e.resv = e.resv[:0]
 	e.blockedBy = nil
+	e.tail.drop()
 	e.refreshEnds()
 	p := &e.ps
 	if p.short = false; e.pending == 0 {

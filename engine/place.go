@@ -264,6 +264,7 @@ func (e *Engine) list(j *jobState) {
 	e.touch(j)
 	j.key = e.runItem(j)
 	e.running.insert(j.key)
+	e.tail.came(j.key.key[0])
 	j.endKey = item{key: Key{int64(e.endOf(j))}, id: int32(j.spec.ID)}
 	e.ends.insert(j.endKey)
 	e.holding[j.tier()]++
@@ -382,6 +383,7 @@ func (e *Engine) rerun(j *jobState) {
 		j.key = it
 		e.running.insert(it)
 	}
+	e.tail.came(j.key.key[0])
 	e.listEnd(j, int64(e.endOf(j)))
 	e.watchKey(j)
 }
@@ -398,6 +400,7 @@ func (e *Engine) relistRunning() {
 		}
 		return
 	}
+	e.tail.drop()
 	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
 		j := e.jobs[old.id]
 		it := e.runItem(j)

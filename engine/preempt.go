@@ -124,7 +124,7 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 			continue
 		}
 		mark := e.st.mark()
-		if lifted, allocs, ok = e.liftUntilFits(j, s, &victims{firsts: firsts[victim]{list: on[id], sorted: len(on[id])}, over: true}); ok {
+		if lifted, allocs, ok = e.liftUntilFits(j, s, &victims{firsts: firsts[victim]{list: on[id], sorted: len(on[id])}}); ok {
 			return lifted, allocs, true
 		}
 		e.st.rollback(mark)

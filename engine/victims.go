@@ -18,9 +18,9 @@ type victim struct {
 	swap bool // it is smaller, and of the same queue
 }
 
-// fewVictims is how many candidates are looked at first. Where preemption is by
-// order alone they are the last in the order; only if those do not suffice is
-// everybody who may have to leave looked at.
+// fewVictims is how many are looked at first where order alone decides, but queues have
+// quotas; only if those, the last in the order, do not suffice is everybody looked at who
+// may have to leave.
 const fewVictims = 256
 
 // victims are those who may have to leave for a job, best victim first. Where order
@@ -35,17 +35,16 @@ type victims struct {
 	tiers   bool // there are jobs of a lower tier
 	reclaim bool // the job is owed what others borrow
 	lacks   bool // quotas keep it from starting
-	most    int  // so many are looked at, where order alone decides
-	next    back
-	over    bool // everybody has been looked at
-	cut     bool // ... up to most
+	lazy    bool // they come from the tail
+	next    int  // ... so many of it have been looked at
+	cut     bool // there may be more
 }
 
-// victims lists who may have to leave for the job. most bounds the list where order
-// alone decides. The list is good until the next is made.
+// victims lists who may have to leave for the job; most bounds the list (fewVictims). It is
+// good until the next is made.
 func (e *Engine) victims(j *jobState, s *shape, most int) *victims {
 	l := &e.scratch.victims
-	*l = victims{firsts: firsts[victim]{list: l.list[:0], cmp: l.cmp}, e: e, j: j, s: s, key0: j.key.key[0], lacks: e.lacksQuota(j), most: most, next: e.running.back()}
+	*l = victims{firsts: firsts[victim]{list: l.list[:0], cmp: l.cmp}, e: e, j: j, s: s, key0: j.key.key[0], lacks: e.lacksQuota(j)}
 	l.reclaim = e.limits.byQueue && j.milli > 0 && e.entitled(j) // guarantees are of GPUs: a job without any is owed none
 	for t := j.spec.Tier + 1; t <= cluster.BestEffort; t++ {
 		l.tiers = l.tiers || e.holding[t] > 0
@@ -56,19 +55,32 @@ func (e *Engine) victims(j *jobState, s *shape, most int) *victims {
 	if l.cmp == nil {
 		l.cmp = l.worstFirst
 	}
-	if l.tiers || e.limits.byQueue {
-		l.rest()
+	if l.lazy = !l.tiers && !e.limits.byQueue; l.lazy {
+		l.next = e.tail.gone
+		return l
+	}
+	for at := e.running.back(); at.item() != nil; at.move() {
+		it := at.item()
+		if !l.tiers && !l.reclaim && it.key[0] <= l.key0 {
+			break // those before come even earlier in the order
+		}
+		if l.cut = !l.tiers && !l.reclaim && len(l.list) >= most; l.cut {
+			break
+		}
+		if x, ok := l.take(e.jobs[it.id]); ok {
+			l.list = append(l.list, x)
+		}
 	}
 	if l.reclaim {
-		l.all() // who borrows most depends on who has been lifted
+		l.firsts.all() // who borrows most depends on who has been lifted
 	}
 	return l
 }
 
-// has returns one that is not before the i-th in order, the i-th found so far; nil: there are
-// no more than i.
+// has returns a victim that is not before the i-th in order; nil: there are no more than i.
 func (l *victims) has(i int) *victim {
-	for len(l.list) <= i && l.look() {
+	for l.lazy && len(l.list) <= i {
+		l.look()
 	}
 	if i >= len(l.list) {
 		return nil
@@ -76,56 +88,93 @@ func (l *victims) has(i int) *victim {
 	return &l.list[i]
 }
 
-// all sorts the whole list.
+// all is the whole list, sorted.
 func (l *victims) all() []victim {
-	l.rest()
+	for l.lazy {
+		l.look()
+	}
 	return l.firsts.all()
 }
 
-// rest looks at all that have not been looked at.
-func (l *victims) rest() {
-	for l.look() {
-	}
-}
-
-// look goes on until it has found those who come last of all that have not been looked
-// at: one, and who is equal to it by the first element of the key. It reports whether
-// there may be more.
-func (l *victims) look() bool {
-	found := len(l.list)
-	for at := l.next; !l.over; l.next = at {
-		it := at.item()
-		switch {
-		case it == nil,
-			!l.tiers && !l.reclaim && it.key[0] <= l.key0: // those before come even earlier in the order
-			l.over = true
-			return false
-		case !l.tiers && !l.reclaim && len(l.list) >= l.most:
-			l.over, l.cut = true, true
-			return false
-		case len(l.list) > found && it.key[0] != l.list[found].key0:
-			return true
+// look finds one more.
+func (l *victims) look() {
+	t := &l.e.tail
+	for {
+		v := t.at(l.e, l.next)
+		if l.lazy = v != nil && v.key0 > l.key0; !l.lazy {
+			return // those before come even earlier in the order
 		}
-		at.move()
-		l.take(it)
+		if l.next++; v.gone() {
+			if l.next == t.gone+1 {
+				t.gone = l.next // not looked at again
+			}
+			continue
+		}
+		if x, ok := l.take(v.j); ok {
+			l.list = append(l.list, x)
+			l.sorted++
+			return
+		}
 	}
-	return false
 }
 
-// take adds a job to the list, if it may have to leave and that helps.
-func (l *victims) take(it *item) {
+// take is a job as a victim, if it may have to leave and that helps.
+func (l *victims) take(v *jobState) (x victim, ok bool) {
 	e := l.e
-	v := e.jobs[it.id]
-	x, ok := e.mayTake(l.j, v, l.key0, l.reclaim)
+	x, ok = e.mayTake(l.j, v, l.key0, l.reclaim)
 	if !ok || !e.useful(l.s, v, l.lacks) {
-		return
+		return x, false
 	}
 	x.tier, x.lost = v.tier(), v.lostAt(e.now, e.howToStop(v))
 	if e.traits.Preempts {
-		x.key0 = it.key[0]
+		x.key0 = v.key.key[0]
 	}
-	l.list = append(l.list, x)
+	return x, true
 }
+
+// tail is the end of the order of those who hold devices, worst victim first, as far as
+// it has been looked at: one preemption is seldom the last of a pass. It is as of the last
+// change of whom it lists, but for those who have left meanwhile.
+type tail struct {
+	firsts[victim]
+	least int64 // who comes with so much as first element, or more, is in the list
+	gone  int   // so many of the first have left
+}
+
+// at returns the i-th, who may have left; nil: there are no more.
+func (t *tail) at(e *Engine, i int) *victim {
+	for i >= len(t.list) {
+		next := e.running.back()
+		if len(t.list) > 0 {
+			next = e.running.below(t.least)
+		}
+		if next.item() == nil {
+			return nil
+		}
+		for t.least = next.item().key[0]; next.item() != nil && next.item().key[0] == t.least; next.move() {
+			v := e.jobs[next.item().id]
+			t.list = append(t.list, victim{j: v, key0: t.least, tier: v.tier(), lost: v.lostAt(e.now, e.howToStop(v))})
+		}
+	}
+	if t.cmp == nil {
+		t.cmp = e.scratch.victims.worstFirst
+	}
+	return t.firsts.at(i)
+}
+
+// drop has the tail looked at anew.
+func (t *tail) drop() { t.list, t.sorted, t.gone = t.list[:0], 0, 0 }
+
+// came notes that somebody is in the order now with a first element, or is another victim
+// there than before.
+func (t *tail) came(key0 int64) {
+	if len(t.list) > 0 && key0 >= t.least {
+		t.drop()
+	}
+}
+
+// gone reports whether a job of the tail has left it.
+func (x *victim) gone() bool { return !x.j.booked() || x.j.key.key[0] != x.key0 }
 
 // worstFirst is the order in which the job looks at its victims.
 func (l *victims) worstFirst(a, b *victim) int {
