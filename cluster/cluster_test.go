@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,22 @@ func TestModels(t *testing.T) {
 	}
 	if _, ok := FindModel("RTX"); ok {
 		t.Error("an unknown family was found")
+	}
+}
+
+// A-mig: what MIG instances have of memory, in MiB, where it is known; their names say more.
+func TestSliceMemory(t *testing.T) {
+	for name, want := range map[string][]MiB{"A100-40GB": {4864, 9856, 9856, 19968, 19968, 40192}, "A30-24GB": {5836, 11672, 23344}} {
+		m, _ := FindModel(name)
+		var have []MiB
+		for i := range m.Profiles {
+			if p := &m.Profiles[i]; !p.Media() {
+				have = append(have, p.Memory)
+			}
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("%s: %v, want %v", name, have, want)
+		}
 	}
 }
 

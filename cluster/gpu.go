@@ -80,11 +80,17 @@ func (m *GPUModel) Profile(name string) (*SliceProfile, bool) {
 func (m *GPUModel) MIG() bool { return len(m.Profiles) > 0 }
 
 // migProfiles builds the table shared by all 8-memory-slice parts. gb lists the
-// nominal memory of 1g, 1g double, 2g, 3g, 4g, 7g in GB, as NVIDIA names them.
-func migProfiles(gb [6]int) []SliceProfile {
+// nominal memory of 1g, 1g double, 2g, 3g, 4g, 7g in GB, as NVIDIA names them; mib what
+// of it an instance really has, as real cards list it (nvidia-smi mig -lgip), none where
+// that is not known: then the name counts, until a driver says.
+func migProfiles(gb [6]int, mib []MiB) []SliceProfile {
 	p := func(shape string, i, compute, slots, most int, starts ...int) SliceProfile {
+		memory := MiB(gb[i]) * 1024
+		if mib != nil {
+			memory = mib[i]
+		}
 		return SliceProfile{Name: fmt.Sprintf("%s.%dgb", shape, gb[i]), Compute: compute,
-			Slots: slots, Memory: MiB(gb[i]) * 1024, Starts: starts, Max: most}
+			Slots: slots, Memory: memory, Starts: starts, Max: most}
 	}
 	one := p("1g", 0, 1, 1, 7, 0, 1, 2, 3, 4, 5, 6)
 	media := one
@@ -94,13 +100,14 @@ func migProfiles(gb [6]int) []SliceProfile {
 		p("3g", 3, 3, 4, 2, 0, 4), p("4g", 4, 4, 4, 1, 0), p("7g", 5, 7, 8, 1, 0)}
 }
 
-func mig8(m GPUModel, gb [6]int) GPUModel {
-	m.MemSlots, m.Compute, m.Profiles = 8, 7, migProfiles(gb)
+func mig8(m GPUModel, gb [6]int, mib ...MiB) GPUModel {
+	m.MemSlots, m.Compute, m.Profiles = 8, 7, migProfiles(gb, mib)
 	return m
 }
 
 // Models lists the GPU models that Muster knows, oldest first. Memory is the
-// vendor's nominal figure in MiB; a cluster file may override any of it.
+// vendor's nominal figure in MiB, that of MIG instances what is usable where it is known;
+// a cluster file may override any of it.
 func Models() []GPUModel {
 	const g = 1024
 	sw := func(name string, gb MiB, gen string) GPUModel {
@@ -112,21 +119,22 @@ func Models() []GPUModel {
 	a30 := pcie("A30-24GB", 24, "ampere")
 	a30.MemSlots, a30.Compute = 4, 4
 	a30.Profiles = []SliceProfile{
-		{"1g.6gb", 1, 1, 6 * g, []int{0, 1, 2, 3}, 4}, {"1g.6gb+me", 1, 1, 6 * g, []int{0, 1, 2, 3}, 1},
-		{"2g.12gb", 2, 2, 12 * g, []int{0, 2}, 2}, {"2g.12gb+me", 2, 2, 12 * g, []int{0, 2}, 1},
-		{"4g.24gb", 4, 4, 24 * g, []int{0}, 1}}
+		{"1g.6gb", 1, 1, 5836, []int{0, 1, 2, 3}, 4}, {"1g.6gb+me", 1, 1, 5836, []int{0, 1, 2, 3}, 1},
+		{"2g.12gb", 2, 2, 11672, []int{0, 2}, 2}, {"2g.12gb+me", 2, 2, 11672, []int{0, 2}, 1},
+		{"4g.24gb", 4, 4, 23344, []int{0}, 1}}
 	return []GPUModel{
 		pcie("K80-12GB", 12, "kepler"), pcie("M40-24GB", 24, "maxwell"), pcie("P4-8GB", 8, "pascal"),
 		pcie("P40-24GB", 24, "pascal"), pcie("P100-16GB", 16, "pascal"),
 		{Name: "V100-16GB", Memory: 16 * g, Generation: "volta", NVLink: true},
 		{Name: "V100-32GB", Memory: 32 * g, Generation: "volta", NVLink: true},
 		pcie("T4-16GB", 16, "turing"), pcie("A10-24GB", 24, "ampere"), a30, pcie("A40-48GB", 48, "ampere"),
-		mig8(sw("A100-40GB", 40, "ampere"), [6]int{5, 10, 10, 20, 20, 40}),
-		mig8(sw("A100-80GB", 80, "ampere"), [6]int{10, 20, 20, 40, 40, 80}),
+		mig8(sw("A100-40GB", 40, "ampere"), [6]int{5, 10, 10, 20, 20, 40}, 4864, 9856, 9856, 19968, 19968, 40192),
+		mig8(sw("A100-80GB", 80, "ampere"), [6]int{10, 20, 20, 40, 40, 80}, 9728, 19968, 19968, 40192, 40192, 80896),
 		sw("A800-80GB", 80, "ampere"), pcie("L4-24GB", 24, "ada"), pcie("L40S-48GB", 48, "ada"),
-		mig8(sw("H100-80GB", 80, "hopper"), [6]int{10, 20, 20, 40, 40, 80}),
+		mig8(sw("H100-80GB", 80, "hopper"), [6]int{10, 20, 20, 40, 40, 80}, 9984, 20096, 20096, 40448, 40448, 81152),
 		mig8(sw("H100-94GB", 94, "hopper"), [6]int{12, 24, 24, 47, 47, 94}),
 		mig8(sw("H100-96GB", 96, "hopper"), [6]int{12, 24, 24, 48, 48, 96}),
+		mig8(sw("GH200-96GB", 96, "hopper"), [6]int{12, 24, 24, 48, 48, 96}),
 		mig8(sw("H200-141GB", 141, "hopper"), [6]int{18, 35, 35, 71, 71, 141}),
 		mig8(sw("B200-180GB", 180, "blackwell"), [6]int{23, 45, 45, 90, 90, 180}),
 		mig8(sw("GB200-186GB", 186, "blackwell"), [6]int{24, 47, 47, 93, 93, 186}),

@@ -73,10 +73,9 @@ func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) 
 	case !r.Fractional():
 		return r, ""
 	}
-	need := max(r.Memory, w.Model.Memory*r.Share/Whole)
 	if w.Sharing == MPS && want < Full {
 		if r.Memory == 0 {
-			r.Memory = need
+			r.Memory = w.Model.Memory * r.Share / Whole
 		}
 		return r, "a share: enforced: memory by MPS; compute by MPS"
 	}
@@ -87,7 +86,7 @@ func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) 
 	if want == Open && !prompt {
 		return r, "a share: declared only: neither memory nor compute is enforced"
 	}
-	if p := w.least(r.Share, need); p != nil && r.GPUs == 1 {
+	if p := w.least(r.Share, r.Memory); p != nil && r.GPUs == 1 {
 		r.Share, r.Memory, r.Profile = 0, 0, p.Name
 		return r, fmt.Sprintf("%s, for %s: enforced: memory and compute by the GPU", p.Name, why)
 	}
@@ -95,11 +94,12 @@ func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) 
 	return r, fmt.Sprintf("a whole GPU, for %s: this machine has no way to keep it apart on a part of one", why)
 }
 
-// least is the smallest profile with so much compute and memory; nil: there is none.
+// least is the smallest profile with such a part of the GPU's compute and of its slices of memory, which
+// come to a little less than that part of its memory, and with as much memory as is asked for; nil: there is none.
 func (w *Ways) least(share Milli, memory MiB) (best *SliceProfile) {
 	for i := range w.Model.Profiles {
 		p := &w.Model.Profiles[i]
-		if Milli(p.Compute)*Whole < share*Milli(w.Model.Compute) || p.Memory < memory || !slices.Contains(w.Profiles, p.Name) {
+		if Milli(p.Compute)*Whole < share*Milli(w.Model.Compute) || Milli(p.Slots)*Whole < share*Milli(w.Model.MemSlots) || p.Memory < memory || !slices.Contains(w.Profiles, p.Name) {
 			continue
 		}
 		if best == nil || p.Compute < best.Compute || p.Compute == best.Compute && p.Memory < best.Memory {

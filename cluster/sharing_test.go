@@ -27,6 +27,7 @@ func TestChooseWay(t *testing.T) {
 		{"MPS has the memory that is asked for", MPS, "", Request{GPUs: 1, Share: 250, Memory: 3000}, Open, false, Request{GPUs: 1, Share: 250, Memory: 3000}, "memory by MPS"},
 		{"the smallest instance", MPS, "4g.40gb 2g.20gb 1g.10gb", quarter, Full, false, Request{GPUs: 1, Profile: "2g.20gb"}, "2g.20gb, for isolation full"},
 		{"with so much memory", TimeSlicing, "4g.40gb 2g.20gb 1g.10gb", Request{GPUs: 1, Share: 100, Memory: 30000}, OwnMemory, false, Request{GPUs: 1, Profile: "4g.40gb"}, "4g.40gb, for isolation memory"},
+		{"an instance has less than its name says", TimeSlicing, "3g.40gb 2g.20gb 1g.10gb", Request{GPUs: 1, Share: 125, Memory: 10 << 10}, Full, false, Request{GPUs: 1, Profile: "2g.20gb"}, "2g.20gb"},
 		{"none is large enough", TimeSlicing, "1g.10gb", quarter, OwnMemory, false, Request{GPUs: 1}, "a whole GPU, for isolation memory"},
 		{"no turns", TimeSlicing, "", quarter, Open, true, Request{GPUs: 1}, "a whole GPU, for a job that cannot wait for turns"},
 		{"shares of two GPUs", TimeSlicing, "4g.40gb", Request{GPUs: 2, Share: 250}, Full, false, Request{GPUs: 2}, "a whole GPU"},

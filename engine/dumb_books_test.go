@@ -141,7 +141,8 @@ func (b *books) gpu(node, i int) gpu {
 }
 
 // pickGPU chooses the device for one share or slice: the fullest with room, or
-// the emptiest; the first of those that are alike. -1: there is none.
+// the emptiest; the first of those that are alike. A slice goes where it does least harm,
+// then to the fullest, to one without any last. -1: there is none.
 func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool) int {
 	best, bestLeft := -1, int64(0)
 	for i := range b.nodes[node].GPUs {
@@ -156,10 +157,18 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 			}
 			left = g.milli - r.Share
 		} else {
-			if g.tenants > 0 && g.slots == 0 || b.startAt(node, i, &g, r) < 0 {
+			start, harm := b.startAt(node, i, &g, r)
+			if g.tenants > 0 && g.slots == 0 || start < 0 {
 				continue
 			}
-			left = int64(8 - bits.OnesCount8(g.slots))
+			switch left = int64(8 - bits.OnesCount8(g.slots)); {
+			case emptiest:
+				left = 1000*left - int64(harm)
+			case g.slots == 0:
+				left = 1_000_000
+			default:
+				left += 1000 * int64(harm)
+			}
 		}
 		if emptiest {
 			left = -left
@@ -174,30 +183,30 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 // another reports whether a device's shares are of somebody else.
 func (b *books) another(g *gpu) bool { return b.mps && g.tenants > 0 && g.user != b.user }
 
-// startAt is the memory slice at which a new instance does least harm: fewest
+// startAt is the memory slice at which a new instance does least harm, and the harm:
 // slices of instances that become impossible, the highest of equals. Where the
-// instances stay as they are, the first free one of the profile.
-func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) int {
+// instances stay as they are, the first free one of the profile; no harm is done.
+func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) (start, harm int) {
 	m := modelOf(&b.nodes[node])
 	p, ok := m.Profile(r.Profile)
 	_, list := instancesOf(&b.nodes[node], dev)
 	if b.nodes[node].MIG != "" && (len(list) != 1 || list[0].Profile != cluster.AsNeeded) {
 		for _, in := range list {
 			if ok && in.Profile == p.Name && g.slots&p.Mask(in.Start) == 0 {
-				return in.Start
+				return in.Start, 0
 			}
 		}
-		return -1
+		return -1, 0
 	}
 	if !ok || g.compute+p.Compute > m.Compute || p.Media() && g.media {
-		return -1
+		return -1, 0
 	}
 	best, bestHarm := -1, 0
 	for _, s := range p.Starts {
 		if g.slots&p.Mask(s) != 0 {
 			continue
 		}
-		harm := 0
+		harm = 0
 		for i := range m.Profiles {
 			for _, t := range m.Profiles[i].Starts {
 				q := m.Profiles[i].Mask(t)
@@ -210,7 +219,7 @@ func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) int {
 			best, bestHarm = s, harm
 		}
 	}
-	return best
+	return best, bestHarm
 }
 
 // one binds one task of shares or a slice; nil: there is no room.
@@ -237,7 +246,8 @@ func (b *books) one(node, set int, r *cluster.Request, emptiest bool) (allocs []
 		if r.Profile != "" {
 			m, g := modelOf(&b.nodes[node]), then.gpu(node, i)
 			p, _ := m.Profile(r.Profile)
-			a.Slots, a.Compute, a.Media = p.Mask(then.startAt(node, i, &g, r)), uint8(p.Compute), p.Media()
+			start, _ := then.startAt(node, i, &g, r)
+			a.Slots, a.Compute, a.Media = p.Mask(start), uint8(p.Compute), p.Media()
 			a.Share, a.Mem = int32(p.Compute*1000/m.Compute), min(p.Memory, g.mem)
 		}
 		then.take([]engine.Alloc{a})
@@ -594,7 +604,12 @@ func (s *site) find(n, sign int) int {
 // partly used device that it would go to, or more than that where it opens a
 // new one, the more the emptier the node.
 func (s *site) openness(node int) int {
-	g := s.b.gpu(node, s.b.pickGPU(node, s.r, 0, false))
+	i := s.b.pickGPU(node, s.r, 0, false)
+	g := s.b.gpu(node, i)
+	if g.tenants > 0 && s.r.Profile != "" {
+		_, harm := s.b.startAt(node, i, &g, s.r)
+		return 1000*harm + 8 - bits.OnesCount8(g.slots)
+	}
 	if g.tenants > 0 {
 		return int(g.milli)
 	}

@@ -343,10 +343,13 @@ func (s *Site) sharedScore(node, set int) int64 {
 	}
 	n := &s.e.st.nodes[node]
 	d := &n.devs[dev]
-	if d.tenants > 0 {
-		return int64(d.milli)
+	switch r := &s.req[set].Request; {
+	case d.tenants == 0:
+		return 1<<20 + int64(n.nfree)<<10
+	case r.Profile != "":
+		return s.spoils(n, dev, r)<<4 + d.freeSlots()
 	}
-	return 1<<20 + int64(n.nfree)<<10
+	return int64(d.milli)
 }
 
 // Together reports whether all that is bound so far lies in one domain of a
@@ -471,7 +474,9 @@ func (s *Site) bind(a *Alloc) {
 }
 
 // pickDevice chooses the device for one share or slice: the fullest with room
-// (Emptiest: the emptiest), else a whole one; -1 if there is none.
+// (Emptiest: the emptiest), else a whole one; -1 if there is none. A slice goes where it
+// spoils least for others, of equals to the fullest (A-mig); to a device without any
+// only where no other has room: it could be had whole.
 func (s *Site) pickDevice(node, set int, pick Pick) int {
 	r := &s.req[set].Request
 	n := &s.e.st.nodes[node]
@@ -489,8 +494,16 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 		if !ok {
 			continue
 		}
-		if pick == Emptiest {
+		switch {
+		case r.Profile == "" && pick == Emptiest:
 			left = -left
+		case r.Profile == "":
+		case pick == Emptiest:
+			left = -left<<10 + s.spoils(n, i, r)
+		case d.slots == 0:
+			left = 1 << 20
+		default:
+			left += s.spoils(n, i, r) << 4
 		}
 		if best < 0 || left < bestLeft {
 			best, bestLeft = i, left
@@ -520,7 +533,22 @@ func (s *Site) deviceLeft(n *nodeState, dev int, r *cluster.Request) (int64, boo
 	if n.startOn(model, p, dev) < 0 {
 		return 0, false
 	}
-	return int64(8 - bits.OnesCount8(d.slots)), true
+	return d.freeSlots(), true
+}
+
+// freeSlots is how many of its memory slices, of eight, a device has left.
+func (d *device) freeSlots() int64 { return int64(8 - bits.OnesCount8(d.slots)) }
+
+// spoils is what a slice costs others on a device, where it would go there: the memory
+// slices of the instances that become impossible. Where instances stay as they are, nothing.
+func (s *Site) spoils(n *nodeState, dev int, r *cluster.Request) int64 {
+	if n.stays(dev) {
+		return 0
+	}
+	model := &s.e.st.classes[n.class].model
+	p, _ := model.Profile(r.Profile)
+	d := &n.devs[dev]
+	return int64(lossOfStart(model, p, d.slots, startOf(model, p, d)))
 }
 
 // startOf returns the legal start with the least loss of future options, or -1.

@@ -50,7 +50,7 @@ func TestSlices(t *testing.T) {
 		e := o.e
 		pol.at[1] = part("3g.40gb", 4)
 		o.want(3, "start 1, start 0", stopped(0, engine.Preempted))
-		if r := e.Record(0).Allocs[0]; r.Slots != 0b1111 || r.Compute != 4 || r.Share != 571 || r.Mem != 40*1024 {
+		if r := e.Record(0).Allocs[0]; r.Slots != 0b1111 || r.Compute != 4 || r.Share != 571 || r.Mem != 40_192 {
 			t.Errorf("job 0 holds %+v, not a 4g", r)
 		}
 		o.want(4, "", ev(engine.Started, 0), ev(engine.Started, 1))

@@ -23,6 +23,7 @@ type Device struct {
 	Minor     int  // of /dev/nvidiaN; -1: there is none
 	MIG       bool // it is cut into MIG instances, or about to be
 	Instances []Instance
+	Slices    []cluster.MiB // memory of an instance of each of the model's profiles, as the driver says; 0: it does not
 	Island    int // GPUs of one island are joined by NVLink
 	Simulated bool
 }
@@ -141,6 +142,17 @@ func ModelOf(name string, memory cluster.MiB) cluster.GPUModel {
 	return best
 }
 
+// model is the cluster's model of a device, with what the driver says of its instances.
+func (d *Device) model() cluster.GPUModel {
+	m := ModelOf(d.Name, d.Memory)
+	for i := range min(len(d.Slices), len(m.Profiles)) { // the profiles are this model's own
+		if d.Slices[i] > 0 {
+			m.Profiles[i].Memory = d.Slices[i]
+		}
+	}
+	return m
+}
+
 // Node describes devices as a node of a cluster: the devices that it takes, of
 // the model of which there are most, and what the others are, in words.
 func Node(devices []Device) (taken []Device, model cluster.GPUModel, islands int, left []string) {
@@ -159,7 +171,7 @@ func Node(devices []Device) (taken []Device, model cluster.GPUModel, islands int
 			left = append(left, fmt.Sprintf("GPU %d: at most %d GPUs are scheduled", d.Index, cluster.MaxGPUsPerNode))
 		default:
 			if len(taken) == 0 || d.Memory < model.Memory {
-				model = ModelOf(d.Name, d.Memory)
+				model = d.model()
 			}
 			taken = append(taken, d)
 		}

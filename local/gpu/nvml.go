@@ -99,6 +99,7 @@ func describeDevice(h nvml.Device, i int) (d Device, err error) {
 		if now == nvml.DEVICE_MIG_ENABLE {
 			d.Instances = instancesOf(h)
 		}
+		d.Slices = slicesOf(h, &d)
 	}
 	return d, nil
 }

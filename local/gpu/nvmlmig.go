@@ -182,6 +182,20 @@ func create(h nvml.Device, p *cluster.SliceProfile, start int) error {
 	return err
 }
 
+// slicesOf is the memory that an instance of each of the model's profiles has, as the driver
+// says: less than its name does, and not the same in all versions.
+func slicesOf(h nvml.Device, d *Device) (list []cluster.MiB) {
+	model := ModelOf(d.Name, d.Memory)
+	for i := range model.Profiles {
+		mib := cluster.MiB(0)
+		if info, err := profileInfo(h, &model.Profiles[i]); err == nil {
+			mib = cluster.MiB(info.MemorySizeMB)
+		}
+		list = append(list, mib)
+	}
+	return list
+}
+
 // profileInfo is the driver's of a profile: the one with as many compute slices
 // and nearest in memory; of equals with the most media engines where the profile has
 // them, else with the fewest.
