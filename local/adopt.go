@@ -54,6 +54,7 @@ func (m *Machine) adopt() error {
 	} else {
 		m.event(engine.Event{Type: engine.Tick})
 	}
+	m.chooseAgain()
 	if err := m.sweep(); err != nil {
 		return err
 	}

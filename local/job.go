@@ -58,7 +58,7 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 		}
 		switch a.Type {
 		case engine.Start:
-			j.info.Idle = nil
+			j.info.Idle, j.noWay = nil, ""
 			if j.run == nil { // else it resumes where it is
 				j.info.Run++
 				j.info.On = slices.Clone(a.Allocs)

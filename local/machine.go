@@ -123,6 +123,8 @@ type job struct {
 	then      []order       // for the runner, when the step is stored
 	said      []string      // for its history, with the next step
 	throttled cluster.Time  // when it last had to stand still
+	stale     bool          // what was chosen for it was so by the service before
+	noWay     string        // why it cannot have what it asked for, as GPUs are shared now; "": it can
 	duty      int           // as a guest: thousandths of the time that it runs; 0: it was never held back
 	heldFor   cluster.JobID // 1 + for whom; 0: nobody
 	window    window        // as one with guests

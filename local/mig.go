@@ -22,6 +22,8 @@ const (
 	DynamicMIG              // ... and GPUs are put into MIG mode, and out of it
 )
 
+func (w MIG) String() string { return [...]string{"static", "instances", "dynamic"}[w] }
+
 // toBeMade begins the UUID of an instance that does not exist yet.
 const toBeMade = "MIG-to-be-made/"
 

@@ -166,6 +166,9 @@ func (m *Machine) explain(list []api.Job) {
 		if len(y.Blockers) > 0 {
 			v.Reason = y.Blockers[0]
 		}
+		if text := m.jobs[cluster.JobID(v.ID)].noWay; text != "" {
+			v.Reason = text
+		}
 		if !seen.tell(v, now) {
 			tellRoughly(v, y.Expected)
 		}
@@ -212,6 +215,9 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 	y := m.eng.Why(j.id)
 	w := api.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
 	w.Job.Position = y.Ahead + 1
+	if j.noWay != "" {
+		w.Blockers, w.Text = append([]string{j.noWay}, w.Blockers...), j.noWay+"; "+w.Text
+	}
 	if j.info.Record.State <= engine.Placed {
 		tellWhen(&w.Job, seen, &y, now)
 		if at := w.Job.Expected; at != nil && j.foretold == 0 && j.info.Run == 0 {

@@ -550,7 +550,7 @@ func (r *runner) finish() {
 			}
 			return nil, nil
 		}
-		return []engine.Event{ev}, nil
+		return append([]engine.Event{ev}, r.m.chooseOnReturn(j, rec, ev.Reason)...), nil
 	})
 }
 

@@ -68,7 +68,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update) error {
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &api.FieldError{Field: "update", Text: text}
 		}
-		j.sub, j.edited, j.info.Sharing = &sub, true, sharing
+		j.sub, j.edited, j.info.Sharing, j.noWay = &sub, true, sharing, ""
 		return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}, nil
 	})
 }

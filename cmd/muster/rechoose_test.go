@@ -1,0 +1,102 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// reshare starts the daemon again with another way of sharing.
+func (d *daemon) reshare(sharing string) {
+	d.t.Helper()
+	d.kill()
+	if err := os.WriteFile(filepath.Join(d.dir, "muster.yaml"), []byte("sharing: "+sharing+"\nsample_every: 100ms\n"), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	d.start()
+}
+
+// endMPS kills what plays MPS on GPUs when a test ends.
+func (d *daemon) endMPS(gpus int) {
+	d.t.Cleanup(func() {
+		for gpu := range gpus {
+			for _, name := range []string{"server", "nvidia-cuda-mps-control.pid"} {
+				if pid := d.pidIn(gpu, name); pid > 0 {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		}
+	})
+}
+
+// output is what a job wrote.
+func (d *daemon) output(name string) string {
+	b, _ := os.ReadFile(filepath.Join(d.dir, name))
+	return string(b)
+}
+
+// Jobs that wait when the service starts without MPS get what keeps them apart without it;
+// what runs keeps its limits until it comes back.
+func TestChosenAgainWithoutMPS(t *testing.T) {
+	d := shares(t, "2xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
+	d.endMPS(2)
+	d.must("submit", "--gpus", "0.25", "--isolation", "memory", "--", stand(t, "mps-client"))
+	d.must("submit", "--gpus", "1", "--", "sleep", "1000")
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.untilSays(`"state": "running"`, "show", "2")
+	env := filepath.Join(d.dir, "env")
+	d.want(d.must("submit", "--hold", "--gpus", "0.25", "--isolation", "memory", "-o", env, "--", "sh", "-c", "env; exec sleep 1000"), "gets a share: enforced: memory by MPS")
+	d.must("submit", "--hold", "--gpus", "0.1", "--", "sleep", "1000")
+	d.reshare("{shares: time-slicing}")
+	d.untilSays("gets a whole GPU, for isolation memory", "why", "3")
+	d.untilSays("gets a share: declared only", "why", "4")
+	d.want(d.must("history", "3"), "GPUs are shared otherwise since the service started: gets a whole GPU, for isolation memory")
+	d.want(d.must("show", "1"), "enforced: memory by MPS", `"share": 250`)
+	d.must("cancel", "2")
+	d.must("release", "3")
+	d.eventually("job 3 has a whole GPU", func() bool {
+		return strings.Contains(d.output("env"), "CUDA_VISIBLE_DEVICES=GPU-simulated-1\n")
+	})
+	if text := d.must("show", "3"); strings.Contains(text, "by MPS") || strings.Contains(text, `"share": 250,`) && !strings.Contains(text, "a whole GPU") {
+		t.Error(text)
+	}
+	d.must("requeue", "1")
+	d.untilSays("gets a whole GPU, for isolation memory", "why", "1")
+	d.untilSays(`"restarts": 1`, "show", "1")
+	d.must("cancel", "1", "3", "4")
+}
+
+// Jobs that wait for instances when the service starts and makes none get a whole GPU,
+// or say that sharing.mig is in the way; when it makes them again, they have theirs.
+func TestChosenAgainWithoutMIG(t *testing.T) {
+	d := shares(t, "1xH100-80GB", "{mig: dynamic}")
+	d.must("submit", "--gpus", "1", "--", "sleep", "1000")
+	d.want(d.must("submit", "--gpus", "0.25", "--isolation", "full", "-o", filepath.Join(d.dir, "env2"), "--", "sh", "-c", "env; exec sleep 1000"), "gets 2g.20gb")
+	d.must("submit", "--gpus", "3g", "-o", filepath.Join(d.dir, "env3"), "--", "sh", "-c", "env; exec sleep 1000")
+	d.reshare("{mig: static}")
+	d.untilSays("gets a whole GPU, for isolation full", "why", "2")
+	for range 2 { // it is said after another restart, too
+		d.untilSays("no GPU has a 3g instance, and none is made: sharing.mig is static", "why", "3")
+		d.want(d.must("show", "3"), "nothing now: no GPU has a 3g instance")
+		d.want(d.must("queue"), "sharing.mig is static")
+		d.reshare("{mig: static}")
+	}
+	d.must("cancel", "1")
+	d.eventually("job 2 has a whole GPU", func() bool {
+		return strings.Contains(d.output("env2"), "CUDA_VISIBLE_DEVICES=GPU-simulated-0\n")
+	})
+	d.reshare("{mig: dynamic}")
+	d.untilSays("a MIG instance: enforced", "why", "3")
+	if text := d.must("why", "3"); strings.Contains(text, "sharing.mig") {
+		t.Error(text)
+	}
+	d.must("cancel", "2")
+	d.eventually("job 3 has its instance", func() bool {
+		return strings.Contains(d.output("env3"), "CUDA_VISIBLE_DEVICES=MIG-simulated-0-3g.40gb-")
+	})
+	d.must("cancel", "3")
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package local
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A restart may change how GPUs are shared. What a job asked for is in its submission;
+// what it gets for it was chosen for the service before. So each job that waits is
+// chosen for anew, before anything is decided. What runs keeps what it has, until it
+// comes back to the line.
+
+// chooseAgain chooses for the jobs that wait when the service starts. It is called when
+// it is known which tasks run.
+func (m *Machine) chooseAgain() {
+	var events []engine.Event
+	for _, j := range m.sorted() {
+		rec := m.eng.Record(j.id)
+		switch {
+		case rec.State == engine.Done:
+		case j.run == nil && (rec.State <= engine.Placed || comesBack(rec, engine.NodeLost)):
+			events = append(events, m.another(j, rec)...)
+		default: // also one that is suspended: its memory is where it is
+			j.stale = true
+		}
+	}
+	if len(events) > 0 {
+		m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) { return events, nil })
+	}
+}
+
+// comesBack reports whether a job that stops for a reason waits again then.
+func comesBack(rec *engine.JobRecord, reason engine.StopReason) bool {
+	again := func(r engine.StopReason) bool { return r == engine.Preempted || r == engine.NodeLost }
+	return again(reason) && !rec.Spec.NoRequeue && (rec.State != engine.Stopping || again(rec.Reason))
+}
+
+// chooseOnReturn chooses for a job that began under the service before and waits again,
+// if it does for that reason.
+func (m *Machine) chooseOnReturn(j *job, rec *engine.JobRecord, reason engine.StopReason) []engine.Event {
+	if !j.stale || !comesBack(rec, reason) {
+		return nil
+	}
+	return m.another(j, rec)
+}
+
+// another is the event by which a job gets what is chosen for it now, if that is not what
+// it had. Where there is no way to it, the job waits, and says why.
+func (m *Machine) another(j *job, rec *engine.JobRecord) []engine.Event {
+	if s := j.sub; (s.Share == 0 || s.Share == cluster.Whole) && s.Profile == "" && (s.Memory == 0 || s.GPUs > 0) { // whole GPUs, or none
+		return nil
+	}
+	asked, err := j.sub.Job()
+	if err != nil || len(asked.Tasks) != len(rec.Spec.Tasks) { // of a version that read it otherwise
+		return nil
+	}
+	j.stale = false
+	spec := *rec.Spec
+	spec.Tasks = asked.Tasks
+	text, err := m.choose(j.sub, &spec)
+	if err != nil { // a share of several GPUs under MPS
+		for i := range spec.Tasks {
+			if r := &spec.Tasks[i].Request; r.Fractional() {
+				r.Share, r.Memory = 0, 0
+			}
+		}
+		text = fmt.Sprintf("whole GPUs: %s (sharing.shares)", err)
+	}
+	same := slices.Equal(spec.Tasks, rec.Spec.Tasks)
+	if j.noWay = m.noWay(&spec, same && !strings.HasPrefix(j.info.Sharing, nothingNow)); j.noWay != "" {
+		text = nothingNow + j.noWay
+	}
+	if same && text == j.info.Sharing {
+		return nil
+	}
+	if text != j.info.Sharing {
+		j.said = append(j.said, fmt.Sprintf("GPUs are shared otherwise since the service started: gets %s", text))
+	}
+	j.info.Sharing = text
+	return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}
+}
+
+// nothingNow begins what is said of a job that cannot have what it asked for.
+const nothingNow = "nothing now: "
+
+// noWay says why a job cannot have what was chosen for it, as this machine's GPUs are
+// shared; "": it can. One that was accepted as it is need not be checked again.
+func (m *Machine) noWay(spec *cluster.Job, accepted bool) string {
+	w := m.ways()
+	for i := range spec.Tasks {
+		r := &spec.Tasks[i].Request
+		if r.Profile == "" {
+			continue
+		}
+		if p, ok := w.Model.Profile(r.Profile); ok && slices.Contains(w.Profiles, p.Name) {
+			continue
+		}
+		have := "none"
+		if len(w.Profiles) > 0 {
+			have = strings.Join(w.Profiles, ", ")
+		}
+		return fmt.Sprintf("no GPU has a %s instance, and none is made: sharing.mig is %s; there are: %s", r.Profile, m.opt.Sharing.MIG, have)
+	}
+	if accepted {
+		return ""
+	}
+	if text := m.eng.Check(spec); text != "" {
+		return fmt.Sprintf("%s (what it gets is chosen by sharing.shares, %s, and sharing.mig, %s)", text, m.opt.Rules.Spec.Sharing, m.opt.Sharing.MIG)
+	}
+	return ""
+}
