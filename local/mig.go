@@ -28,10 +28,12 @@ func (w MIG) String() string { return [...]string{"static", "instances", "dynami
 const toBeMade = "MIG-to-be-made/"
 
 // stopsBy is how a job is really stopped: a GPU on which a suspended one still has its
-// memory cannot be partitioned anew.
+// memory cannot be partitioned anew, and where a client of MPS has its, the GPU stays MPS'
+// alone.
 func (m *Machine) stopsBy(how engine.How, j *job) engine.How {
 	slice := slices.ContainsFunc(j.info.On, func(a engine.Alloc) bool { return a.Slots != 0 })
-	if how == engine.Suspend && (m.opt.Sharing.MIG == DynamicMIG || m.opt.Sharing.MIG == InstancesMIG && slice) {
+	client := m.opt.Rules.Spec.Sharing == cluster.MPS && slices.ContainsFunc(j.info.On, func(a engine.Alloc) bool { return a.Share > 0 && a.Slots == 0 })
+	if how == engine.Suspend && (client || m.opt.Sharing.MIG == DynamicMIG || m.opt.Sharing.MIG == InstancesMIG && slice) {
 		return engine.Checkpoint
 	}
 	return how

@@ -25,12 +25,15 @@ import (
 
 // Under MPS each GPU on which shares are has a control daemon of its own, with its
 // pipes and logs in a folder of the state. It is started before the first share's
-// tasks, looked after, and stopped when no share is left. It outlives the service
-// as tasks do: a new service finds it by its folder.
+// tasks, looked after, and stopped when no share is left: after a while, or at once when
+// somebody else starts on the GPU. It outlives the service as tasks do: a new service
+// finds it by its folder.
 
 const (
 	mpsAnswer = 15 * time.Second // within which a control daemon answers
 	mpsStart  = 10 * time.Second // within which one that was started does
+	mpsEnd    = 10 * time.Second // within which one that was told to quit has ended
+	mpsLook   = 50 * time.Millisecond
 	// mpsLinger is how long one without shares stays, so that one notebook after
 	// the other does not start it anew.
 	mpsLinger = 30 * time.Second
@@ -110,13 +113,60 @@ func (d *mpsDaemon) env() []string {
 
 // need makes sure that a GPU has its control daemon.
 func (s *mpsDaemons) need(uuid string) error {
-	d := s.of(uuid)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := s.look(d); err == nil {
+	for {
+		d := s.of(uuid)
+		d.mu.Lock()
+		if s.of(uuid) != d { // it has just been ended
+			d.mu.Unlock()
+			continue
+		}
+		err := s.look(d)
+		if err != nil {
+			err = s.start(d)
+		}
+		d.mu.Unlock()
+		return err
+	}
+}
+
+// leave has a GPU be no longer MPS' alone, now that somebody else starts there: its
+// control daemon ends. Where shares of MPS are still on it, nothing happens.
+func (s *mpsDaemons) leave(uuid string) error {
+	s.mu.Lock()
+	d := s.gpu[uuid]
+	s.mu.Unlock()
+	if d == nil {
 		return nil
 	}
-	return s.start(d)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(s.m.sharers(uuid)) > 0 {
+		return nil
+	}
+	return s.end(d)
+}
+
+// end ends a control daemon and gives its GPU back; its lock is held.
+func (s *mpsDaemons) end(d *mpsDaemon) error {
+	if s.look(d) == nil {
+		if _, err := s.tell(d, "quit"); err != nil {
+			return fmt.Errorf("the MPS control daemon of %s does not end: %w", d.uuid, err)
+		}
+		for waited := time.Duration(0); s.look(d) == nil; waited += mpsLook { // it waits for its servers
+			if waited >= mpsEnd {
+				return fmt.Errorf("the MPS control daemon of %s has not ended after %v: somebody may still use the GPU", d.uuid, mpsEnd)
+			}
+			time.Sleep(mpsLook)
+		}
+	}
+	err := errors.Join(s.m.opt.Devices.Exclusive(d.uuid, false), os.RemoveAll(d.dir))
+	s.mu.Lock()
+	delete(s.gpu, d.uuid)
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("GPU %s is not given back by MPS: %w", d.uuid, err)
+	}
+	return nil
 }
 
 // start starts a control daemon; its lock is held.
@@ -213,18 +263,9 @@ func (s *mpsDaemons) tendOne(d *mpsDaemon) {
 		_ = s.look(d)
 		return
 	}
-	if s.look(d) == nil {
-		if _, err := s.tell(d, "quit"); err != nil {
-			s.m.opt.Log.Warn("MPS: a control daemon does not end", "uuid", d.uuid, "error", err)
-			return
-		}
+	if err := s.end(d); err != nil {
+		s.m.opt.Log.Warn(err.Error())
 	}
-	if err := errors.Join(s.m.opt.Devices.Exclusive(d.uuid, false), os.RemoveAll(d.dir)); err != nil {
-		s.m.opt.Log.Warn("MPS: a GPU is not given back", "uuid", d.uuid, "error", err)
-	}
-	s.mu.Lock()
-	delete(s.gpu, d.uuid)
-	s.mu.Unlock()
 }
 
 // sharers are the jobs that hold shares of a GPU, or have not left it yet.
@@ -245,6 +286,21 @@ func (m *Machine) sharers(uuid string) (ids []cluster.JobID) {
 // underMPS reports whether a device is a share that MPS enforces.
 func (m *Machine) underMPS(d *api.Device) bool {
 	return m.opt.Rules.Spec.Sharing == cluster.MPS && d.Share > 0 && d.Profile == ""
+}
+
+// endMPS has the GPUs that a run gets whole, or instances of, be no longer MPS' alone: in
+// exclusive-process mode a second process would be refused, and a GPU in use cannot be cut.
+func (r *runner) endMPS(tasks []*task) error {
+	for _, t := range tasks {
+		for i := range t.devices {
+			if d := &t.devices[i]; !r.m.underMPS(d) {
+				if err := r.m.mps.leave(d.GPU()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // serveMPS makes sure that the GPUs of a run's shares have their control daemons.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 )
@@ -63,6 +64,63 @@ func TestMPSLingers(t *testing.T) {
 	}
 	if err := m.mps.need(uuid); err == nil {
 		t.Error("a control daemon that cannot be started is no error")
+	}
+}
+
+// A GPU is MPS' alone for as long as shares are on it, and no longer when somebody else
+// starts there, however short ago the last share has left.
+func TestMPSLeaves(t *testing.T) {
+	m, src := accounts(t)
+	program := filepath.Join(t.TempDir(), "control")
+	// when it is told to quit it goes on answering for a while, as one does that waits for its server
+	text := "#!/bin/sh\nup=$CUDA_MPS_PIPE_DIRECTORY/up\n[ \"$1\" = -d ] && { echo 3 >$up; exit; }\n[ -e $up ] || exit 1\nread c\n" +
+		"[ $c = quit ] && { : >$up.quit; exit; }\n[ -e $up.quit ] || exit 0\nn=$(cat $up); [ $n = 0 ] && { rm $up; exit 1; }\necho $((n-1)) >$up\n"
+	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.opt.Sharing.Program, m.opt.Rules.Spec.Sharing = program, cluster.MPS
+	if err := m.findMPS(); err != nil {
+		t.Fatal(err)
+	}
+	uuid := src.devices[1].UUID
+	m.jobs[7] = &job{id: 7, info: Info{Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}}}
+	if err := m.mps.need(uuid); err != nil {
+		t.Fatal(err)
+	}
+	other := &runner{m: m, id: 8}
+	task := func(d api.Device) []*task { return []*task{{devices: []api.Device{d}}} }
+	for _, step := range []struct {
+		what   string
+		job    bool
+		device api.Device
+		alone  bool
+	}{
+		{"another share", true, api.Device{UUID: uuid, Share: 250}, true},
+		{"a whole GPU beside", true, api.Device{UUID: src.devices[0].UUID}, true},
+		{"a share when nobody is there", false, api.Device{UUID: uuid, Share: 250}, true},
+		{"an instance", false, api.Device{UUID: toBeMade + uuid + "/0", Parent: uuid, Profile: "3g.40gb", Share: 428}, false},
+		{"the whole GPU", false, api.Device{UUID: uuid}, false},
+	} {
+		if !step.job {
+			delete(m.jobs, 7)
+		}
+		if err := other.endMPS(task(step.device)); err != nil {
+			t.Error(err)
+		}
+		if src.exclusive[uuid] != step.alone || (len(m.mps.all()) > 0) != step.alone {
+			t.Errorf("%s: MPS' alone: %v, daemons: %d", step.what, src.exclusive[uuid], len(m.mps.all()))
+		}
+	}
+	if err := m.mps.need(uuid); err != nil || !src.exclusive[uuid] {
+		t.Errorf("it begins again: %v, MPS' alone: %v", err, src.exclusive[uuid])
+	}
+	for how, want := range map[engine.How]engine.How{engine.Suspend: engine.Checkpoint, engine.Kill: engine.Kill} {
+		if got := m.stopsBy(how, &job{info: Info{On: []engine.Alloc{{GPUs: 2, Share: 250}}}}); got != want {
+			t.Errorf("a client is stopped by %v, want %v", got, want)
+		}
+	}
+	if got := m.stopsBy(engine.Suspend, &job{info: Info{On: []engine.Alloc{{GPUs: 2}}}}); got != engine.Suspend {
+		t.Errorf("who has a whole GPU is stopped by %v", got)
 	}
 }
 

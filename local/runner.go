@@ -3,7 +3,6 @@
 package local
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -143,8 +142,10 @@ func (r *runner) launch(tasks []*task) {
 func (r *runner) spawnAll(tasks []*task) bool {
 	r.tasks, r.live = tasks, 0
 	r.ended = make(chan *task, len(tasks))
-	if err := errors.Join(r.serveMPS(tasks), r.serveMIG(tasks)); err != nil {
-		return r.cannotStart(err)
+	for _, serve := range []func([]*task) error{r.endMPS, r.serveMIG, r.serveMPS} { // no GPU is cut, or whole again, that MPS has
+		if err := serve(tasks); err != nil {
+			return r.cannotStart(err)
+		}
 	}
 	for _, t := range tasks {
 		if err := r.spawn(t); err != nil {

@@ -100,3 +100,23 @@ func TestChosenAgainWithoutMIG(t *testing.T) {
 	})
 	d.must("cancel", "3")
 }
+
+// Who gets a GPU whole, or an instance of it, after a share has left it, does not find a
+// control daemon there.
+func TestMPSGivesBack(t *testing.T) {
+	d := shares(t, "1xH100-80GB", "{shares: mps, mig: dynamic, mps_program: "+stand(t, "mps-control")+"}")
+	d.endMPS(1)
+	dir := filepath.Join(d.dir, "state", "mps", "GPU-simulated-0")
+	for i, what := range []string{"1", "3g.40gb"} {
+		share := []string{"1", "3"}[i]
+		d.must("submit", "--gpus", "0.25", "--", stand(t, "mps-client"))
+		d.eventually("a client has a server", func() bool { return d.pidIn(0, "server") > 0 })
+		out := filepath.Join(d.dir, "out"+share)
+		d.must("submit", "--gpus", what, "-o", out, "--", "sh", "-c", "[ -e "+dir+" ] && echo MPS || echo free")
+		d.must("cancel", share)
+		d.eventually("the next one has run", func() bool { return d.output("out"+share) != "" })
+		if got := d.output("out" + share); got != "free\n" {
+			t.Errorf("a job with %s finds %q", what, got)
+		}
+	}
+}
