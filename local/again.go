@@ -44,7 +44,7 @@ func (r *runner) again(says engine.EventType) bool {
 		}
 	}
 	r.m.crash("again-stored")
-	r.phase, r.saved, r.asks, r.askedAt, r.news = calm, false, false, time.Time{}, progress{}
+	r.phase, r.saved, r.unheard, r.asks, r.askedAt, r.news = calm, false, false, false, time.Time{}, progress{}
 	r.timer.Stop()
 	if !r.spawnAll(tasks) {
 		ev := engine.Event{Type: engine.StartFailed, Job: r.id}

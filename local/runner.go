@@ -57,6 +57,7 @@ type runner struct {
 
 	phase   phase
 	saved   bool // it may have written a checkpoint when it was asked
+	unheard bool // none of its processes could hear that
 	told    bool // somebody wanted it to stop
 	frozen  bool // suspended: its devices are another's
 	live    int
@@ -298,7 +299,7 @@ func (r *runner) ask(grace time.Duration) {
 	r.m.crash("after-signal")
 	r.signal(unix.SIGCONT) // it may be stopped
 	if !heard {            // nobody would save anything: to wait for it is time lost
-		r.saved = false
+		r.saved, r.unheard = false, true
 		r.signal(unix.SIGTERM)
 		r.to(told, r.m.killWait())
 		return
@@ -556,9 +557,9 @@ func (r *runner) finish() {
 }
 
 // finished reports whether the job was asked for a checkpoint when there was
-// nothing left to do.
+// nothing left to do: it says so, and perhaps it was about to end and could not hear.
 func (r *runner) finished() bool {
-	return r.saved && r.news.done && !slices.ContainsFunc(r.tasks, (*task).failed)
+	return (r.saved || r.unheard) && r.news.done && !slices.ContainsFunc(r.tasks, (*task).failed)
 }
 
 // fellAsleep ends a job that died while it was suspended.

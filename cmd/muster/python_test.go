@@ -107,6 +107,18 @@ func TestTrainingSurvivesBitForBit(t *testing.T) {
 	d.want(d.must("show", "2"), `"state": "completed"`, `"preemptions": 2`, `"restarts": 2`, "training.json")
 }
 
+// A job that has said that it has finished, and is about to end well when it is to be asked
+// for a checkpoint, cannot hear that any more: it is complete, and does not begin anew.
+func TestFinishedBeforeItIsAsked(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	script := `trap 'exit 0' TERM; mkfifo never; echo '{"finished": true}' >> $MUSTER_PROGRESS; : > said; read x <> never` // a shell that forks blocks signals for a moment
+	d.must("submit", "--gpus", "1", "--", "sh", "-c", script)
+	d.waitFor("job 1", func() bool { _, err := os.Stat(filepath.Join(d.dir, "said")); return err == nil })
+	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
+	d.untilSays(`"state": "completed"`, "show", "1")
+	d.want(d.must("show", "1"), `"preemptions": 0`)
+}
+
 // A job that says it has finished, and ends well within its grace, is complete;
 // one that says nothing waits again.
 func TestFinishedWithinTheGrace(t *testing.T) {
