@@ -92,7 +92,11 @@ func (p *eLASPolicy) Key(v engine.View, j engine.JobView) engine.Key {
 		}
 	}
 	service, _ := j.Executed()
-	return engine.Key{inLevel(p.of(p.index(service, j.Ran(), j.Done(), j.Spec().Estimate, unit)), j.FirstStart()), int64(j.FirstStart())}
+	done := j.Done()
+	if done <= 0 && (!j.Running() || j.Started() != j.FirstStart()) && j.Spec().Estimate > 0 {
+		done = 1 // what it had done was lost, so it is known how it does: else it would come first, lose that again, and so on
+	}
+	return engine.Key{inLevel(p.of(p.index(service, j.Ran(), done, j.Spec().Estimate, unit)), j.FirstStart()), int64(j.FirstStart())}
 }
 
 // index is a job's attained service a, weighted (C-elas): by t/p over the unit,

@@ -130,7 +130,8 @@ func Split(text string) []string {
 	}
 	var out []string
 	for part := range strings.SplitSeq(text, ",") {
-		if strings.Contains(part, "=") && !strings.Contains(part, ":") && len(out) > 0 {
+		before, _, knob := strings.Cut(part, "=") // what is after "=" is a value, and may have a ":"
+		if knob && !strings.Contains(before, ":") && len(out) > 0 {
 			out[len(out)-1] += "," + part
 			continue
 		}

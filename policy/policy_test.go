@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,26 @@ func TestList(t *testing.T) {
 			}
 			if _, err := New(info.Name + ":" + k.Name + "=?"); err == nil {
 				t.Errorf("%s: knob %s accepts ?", info.Name, k.Name)
+			}
+		}
+	}
+}
+
+// Knobs stay with their policy, also those whose values have a colon.
+func TestSplit(t *testing.T) {
+	for text, want := range map[string][]string{
+		"fifo,las:base=1h,levels=8":                                       {"fifo", "las:base=1h,levels=8"},
+		"gavel:objective=cost,prices=H100-80GB:3/T4-16GB:0.4,fifo":        {"gavel:objective=cost,prices=H100-80GB:3/T4-16GB:0.4", "fifo"},
+		"gavel:objective=hierarchical,inside=research:fifo/prod:fair,las": {"gavel:objective=hierarchical,inside=research:fifo/prod:fair", "las"},
+		"gavel:prices=H100-80GB:3,las:levels=2":                           {"gavel:prices=H100-80GB:3", "las:levels=2"},
+	} {
+		got := Split(text)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+		for _, p := range got {
+			if _, err := New(p); err != nil && !strings.Contains(err.Error(), "prices") {
+				t.Errorf("%s: %v", p, err)
 			}
 		}
 	}
