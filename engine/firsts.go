@@ -1,9 +1,8 @@
 package engine
 
-import "slices"
-
 // firsts is a list of which only the first few are wanted as a rule, in order: it is
-// sorted as far as it is looked at. Its dumb twin, a sorted list, is in the test.
+// sorted as far as it is looked at. Its dumb twin, a sorted list, is in the test. Elements are
+// compared where they are: a copy of which cmp is given the address would be one on the heap.
 type firsts[T any] struct {
 	list   []T
 	sorted int
@@ -38,49 +37,59 @@ func (f *firsts[T]) extend() {
 		return
 	}
 	k := min(max(fewFirst, f.sorted), len(rest))
-	f.pick(rest, k)
-	slices.SortFunc(rest[:k], func(a, b T) int { return f.cmp(&a, &b) })
+	f.sort(rest, k)
 	f.sorted += k
 }
 
 // all sorts the whole list.
 func (f *firsts[T]) all() []T {
-	rest := f.list[f.sorted:]
-	slices.SortFunc(rest, func(a, b T) int { return f.cmp(&a, &b) })
+	f.sort(f.list[f.sorted:], len(f.list)-f.sorted)
 	f.sorted = len(f.list)
 	return f.list
 }
 
-// pick has the first k of a list come first, in any order (Hoare's quickselect).
-func (f *firsts[T]) pick(list []T, k int) {
-	for k > 0 && k < len(list) {
-		mid, last := len(list)/2, len(list)-1
-		for _, x := range [3][2]int{{0, mid}, {mid, last}, {0, mid}} { // the median of three is in the middle
-			if f.cmp(&list[x[1]], &list[x[0]]) < 0 {
-				list[x[0]], list[x[1]] = list[x[1]], list[x[0]]
-			}
-		}
-		pivot := list[mid]
-		i, j := 0, last
-		for i <= j {
-			for f.cmp(&list[i], &pivot) < 0 {
-				i++
-			}
-			for f.cmp(&pivot, &list[j]) < 0 {
-				j--
-			}
-			if i <= j {
-				list[i], list[j] = list[j], list[i]
-				i, j = i+1, j-1
-			}
-		}
-		switch { // those up to j do not come after the pivot, those from i on not before it
-		case k <= j:
-			list = list[:j+1]
-		case k >= i:
-			list, k = list[i:], k-i
-		default:
-			return
+// sort has the first k of a list come first, in order (Hoare's quicksort, of which what
+// comes later is left out).
+func (f *firsts[T]) sort(list []T, k int) {
+	for k > 0 && len(list) > fewFirst {
+		at := f.part(list)
+		f.sort(list[:at], min(k, at))
+		list, k = list[at+1:], k-at-1
+	}
+	if k <= 0 {
+		return
+	}
+	for i := range list {
+		for j := i; j > 0 && f.cmp(&list[j], &list[j-1]) < 0; j-- {
+			list[j], list[j-1] = list[j-1], list[j]
 		}
 	}
+}
+
+// part has one of a list come to its place, with those before it on one side of it and those
+// after it on the other, and says where that is.
+func (f *firsts[T]) part(list []T) int {
+	mid, last := len(list)/2, len(list)-1
+	for _, x := range [3][2]int{{0, mid}, {mid, last}, {0, mid}} { // the median of three is in the middle
+		if f.cmp(&list[x[1]], &list[x[0]]) < 0 {
+			list[x[0]], list[x[1]] = list[x[1]], list[x[0]]
+		}
+	}
+	list[0], list[mid] = list[mid], list[0]
+	i, j := 1, last
+	for {
+		for i <= j && f.cmp(&list[i], &list[0]) < 0 {
+			i++
+		}
+		for f.cmp(&list[0], &list[j]) < 0 { // ends at the first at the latest
+			j--
+		}
+		if i >= j {
+			break
+		}
+		list[i], list[j] = list[j], list[i]
+		i, j = i+1, j-1
+	}
+	list[0], list[j] = list[j], list[0]
+	return j
 }
