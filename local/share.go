@@ -70,6 +70,9 @@ func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err
 		}
 		*r, text = w.Choose(*r, spec.Isolation, s.Prompt)
 	}
+	if strings.Contains(text, "enforced: ") && m.opt.GPUs[0].Simulated {
+		text += " (on a real one: nothing is enforced on a simulated GPU)"
+	}
 	return text, nil
 }
 

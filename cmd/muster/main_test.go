@@ -230,6 +230,9 @@ func TestMIGServices(t *testing.T) {
 	write("slo.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\n")
 	write("chat.csv", "slices,batch,processes,rate,seconds\n1,4,1,40,0.1\n2,4,1,100,0.04\n3,8,1,0,0\n")
 	write("prof_data_vision.csv", "slices,batch,processes,rate,seconds\n3,8,1,160,0.05\n3,8,2,90,0.08\n")
+	write("two.csv", "service,rate,latency_ms\npair,150,100\n")
+	write("pair.csv", "slices,batch,processes,rate,seconds\n3,8,2,90,0.04\n")
+	write("one.csv", "service,rate,latency_ms\nchat,90,200\n")
 	write("bad.csv", "service,rate,latency_ms\nchat,90,20\n")
 	write("worse.csv", "service,rate\nchat,90\n")
 	write("none.csv", "service,rate,latency_ms\nsong,90,20\n")
@@ -238,6 +241,10 @@ func TestMIGServices(t *testing.T) {
 		"--slo slo.csv --measured . --play 2s":    "0 of 180",
 		"--slo slo.csv --measured . --play 0s":    "2 services in 4 instances on 1 of its GPUs; no fewer would do",
 		"--slo slo.csv --measured . --headroom 2": "2 of its GPUs",
+		"--slo two.csv --measured .":              "pair's: muster submit --kind service --gpus 3g.40gb -- sh -c 'export CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d)",
+		"--slo two.csv --measured . --seed 2":     "for i in 1 2; do ./pair & done; wait'",
+		"--slo one.csv --measured . --model A30":  "are taken as those of A30-24GB: they do not say on which model they were made",
+		"--slo one.csv --measured .":              "chat's: muster submit --kind service --gpus 1g.10gb -- ./chat",
 		"--slo bad.csv --measured .":              "no measured batch takes half of 20ms or less",
 		"--slo worse.csv --measured .":            "want the columns service, rate and latency_ms",
 		"--slo none.csv --measured .":             "service song: open",

@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -80,12 +82,38 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 		writeChange(w, change)
 	}
 	writeServed(w, plan, services, o)
+	writeStarts(w, m, plan, services, o)
 	if o.out != "" {
 		if err := writeFile(o.out, serving.Deploy(m, plan, services).Write); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
+}
+
+// writeStarts says of whose GPUs the measurements are taken to be, and how a job of the
+// plan is started: what Muster gives it is the instance, and MPS inside it is its own.
+func writeStarts(w io.Writer, m *cluster.GPUModel, plan *serving.Plan, services []serving.Service, o *sloOptions) {
+	fmt.Fprintf(w, "\nThe measurements in %s are taken as those of %s: they do not say on which model they were made.\n", o.measured, m.Name)
+	most := 0
+	for i := range plan.Instances {
+		if plan.Instances[i].Processes > plan.Instances[most].Processes {
+			most = i
+		}
+	}
+	in := &plan.Instances[most]
+	name := services[in.Service].Name
+	if in.Processes < 2 {
+		fmt.Fprintf(w, "Each line of the plan is a job, as %s's: muster submit --kind service --gpus %s -- ./%s\n", name, in.Profile, name)
+		return
+	}
+	var each []string
+	for k := range in.Processes {
+		each = append(each, fmt.Sprint(k+1))
+	}
+	fmt.Fprintln(w, "Each line of the plan is a job. Muster gives it the instance, and does not start MPS there: the processes are the job's own, under an MPS that it starts itself, as")
+	fmt.Fprintf(w, "%s's: muster submit --kind service --gpus %s -- sh -c 'export CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d); export CUDA_MPS_LOG_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY; nvidia-cuda-mps-control -d; for i in %s; do ./%s & done; wait'\n",
+		name, in.Profile, strings.Join(each, " "), name)
 }
 
 // writeServed plays requests and says how late they were.

@@ -129,7 +129,10 @@ func TestIsolation(t *testing.T) {
 		d.want(d.must(append(append([]string{"submit"}, strings.Fields(c[0])...), "--", "sleep", "1000")...), c[1])
 	}
 	d.want(d.must("show", "6"), `"share": 250`)
-	d.want(d.must("why", "2"), "gets 2g.20gb")
+	d.want(d.must("why", "2"), "gets 2g.20gb, for isolation full: enforced: memory and compute by the GPU (on a real one: nothing is enforced on a simulated GPU)")
+	if text := d.must("why", "1"); strings.Contains(text, "simulated GPU") {
+		t.Errorf("a share of which nothing is enforced anyway: %s", text)
+	}
 	if text, code := d.try("submit", "--gpus", "0.5", "--isolation", "total", "--", "true"); code == 0 || !strings.Contains(text, `isolation: expected value to be one of "none, memory, full"`) {
 		t.Errorf("a wrong isolation: %d %s", code, text)
 	}
