@@ -18,6 +18,7 @@ type GPUModel struct {
 	MemSlots   int            `json:"mem_slots,omitempty"`  // MIG memory slices (8; 4 on A30); 0: no MIG
 	Compute    int            `json:"compute,omitempty"`    // MIG compute slices (7; 4 on A30)
 	Profiles   []SliceProfile `json:"profiles,omitempty"`   // legal MIG profiles
+	Clients    int            `json:"clients,omitempty"`    // of MPS on one GPU at most; 0: as its generation has (MPSClients)
 	Weight     int64          `json:"weight,omitempty"`     // what its hour counts for in decayed usage, in thousandths; 0: 1000
 }
 
@@ -30,6 +31,29 @@ type SliceProfile struct {
 	Memory  MiB    `json:"memory"`  // nominal memory, MiB
 	Starts  []int  `json:"starts"`  // legal first memory slices
 	Max     int    `json:"max"`     // most instances of this profile on one GPU
+}
+
+// oldMPS has the generations before Volta: their MPS has no limit for each client, and takes
+// fewer of them.
+var oldMPS = []string{"kepler", "maxwell", "pascal"}
+
+// MPSLimits reports whether MPS keeps each client to a part of the memory and the threads
+// of such a GPU: from Volta on (NVIDIA, Multi-Process Service, "Volta MPS"). A generation
+// that is not stated counts as one that does.
+func (m *GPUModel) MPSLimits() bool { return !slices.Contains(oldMPS, m.Generation) }
+
+// MPSClients is how many clients MPS takes on one such GPU at most: 48 from Volta on, 16
+// before (NVIDIA, Multi-Process Service, "Client-Server Connection Limits"). Newer drivers
+// take 60 on newer GPUs (A-timeslicing-mps); what all take is the bound, unless the model
+// states another.
+func (m *GPUModel) MPSClients() int {
+	switch {
+	case m.Clients > 0:
+		return m.Clients
+	case !m.MPSLimits():
+		return 16
+	}
+	return 48
 }
 
 // Mask returns the memory slices that an instance at start occupies.

@@ -63,7 +63,7 @@ type Ways struct {
 // instance, or whole GPUs, whichever is the least that keeps apart what is wanted;
 // and why, in words ("": it asked for whole GPUs or none). prompt says that the job
 // cannot wait while others have their turns. Under MPS a share without a memory of
-// its own gets its part of the GPU's.
+// its own gets its part of the GPU's, where MPS enforces that.
 func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) {
 	switch {
 	case r.GPUs == 0:
@@ -73,7 +73,10 @@ func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) 
 	case !r.Fractional():
 		return r, ""
 	}
-	if w.Sharing == MPS && want < Full {
+	if w.Sharing == MPS && want == Open && !w.Model.MPSLimits() {
+		return r, "a share: declared only: MPS enforces neither memory nor compute on GPUs before Volta"
+	}
+	if w.Sharing == MPS && want < Full && w.Model.MPSLimits() {
 		if r.Memory == 0 {
 			r.Memory = w.Model.Memory * r.Share / Whole
 		}

@@ -39,6 +39,23 @@ func TestChooseWay(t *testing.T) {
 	}
 }
 
+// Before Volta MPS has no limits: it keeps nobody's memory apart.
+func TestChooseOldMPS(t *testing.T) {
+	model, _ := FindModel("P100-16GB")
+	w := Ways{Sharing: MPS, Model: model}
+	quarter := Request{GPUs: 1, Share: 250}
+	for _, c := range []struct {
+		want   Isolation
+		prompt bool
+		get    Request
+		text   string
+	}{{Open, false, quarter, "declared only: MPS enforces neither"}, {Open, true, quarter, "declared only: MPS enforces neither"}, {OwnMemory, false, Request{GPUs: 1}, "a whole GPU, for isolation memory"}} {
+		if get, text := w.Choose(quarter, c.want, c.prompt); get != c.get || !strings.Contains(text, c.text) {
+			t.Errorf("isolation %v: gets %+v (%s), want %+v (%s)", c.want, get, text, c.get, c.text)
+		}
+	}
+}
+
 // A-timeslicing-mps: a tenth of 80 GiB is 8192 MiB. Where a third is meant, a share says
 // 0.333: 27,279 MiB, of which three fit, as 27,306 would.
 func TestShareMemory(t *testing.T) {

@@ -39,8 +39,9 @@ type modelFile struct {
 	Generation string  `yaml:"generation"`
 	NVLink     bool    `yaml:"nvlink"`
 	NVSwitch   bool    `yaml:"nvswitch"`
-	Like       string  `yaml:"like"`   // take MIG profiles from a known model
-	Weight     float64 `yaml:"weight"` // what its hour counts for in fair shares; 1 if it is not given
+	Like       string  `yaml:"like"`        // take MIG profiles from a known model
+	Weight     float64 `yaml:"weight"`      // what its hour counts for in fair shares; 1 if it is not given
+	Clients    int     `yaml:"mps_clients"` // on one GPU at most; 48, before Volta 16, if it is not given
 }
 
 type nodeFile struct {
@@ -278,6 +279,9 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		}
 		if g.Weight = thousandths(m.Weight); m.Weight != 0 && (g.Weight < 1 || g.Weight > 1000*1000) {
 			return nil, fmt.Errorf("model %q: weight %g; between 0.001 and 1000 are possible", m.Name, m.Weight)
+		}
+		if g.Clients = m.Clients; m.Clients < 0 || m.Clients > int(cluster.Whole) {
+			return nil, fmt.Errorf("model %q: mps_clients %d; between 1 and %d are possible", m.Name, m.Clients, cluster.Whole)
 		}
 		s.Models = append(s.Models, g)
 	}

@@ -152,7 +152,7 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 		}
 		var left int64
 		if r.Profile == "" {
-			if cutAt(&b.nodes[node], i) || g.slots != 0 || g.milli < r.Share || g.mem < r.Memory || b.another(&g) || b.disturbed(node, i) {
+			if cutAt(&b.nodes[node], i) || g.slots != 0 || g.milli < r.Share || g.mem < r.Memory || b.another(&g) || b.full(node, &g) || b.disturbed(node, i) {
 				continue
 			}
 			left = g.milli - r.Share
@@ -178,6 +178,15 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 		}
 	}
 	return best
+}
+
+// full reports whether MPS takes no more clients on a device.
+func (b *books) full(node int, g *gpu) bool {
+	most, stated := b.d.clients[b.nodes[node].Model]
+	if !stated {
+		most = 48
+	}
+	return b.d.mps && g.tenants >= most
 }
 
 // another reports whether a device's shares are of somebody else.
@@ -273,7 +282,7 @@ func (b *books) room(node int, r *cluster.Request, most int, bound []engine.Allo
 	case shared(r) && r.GPUs > 1: // a device counts once, however much is left of it
 		k := 0
 		for i := range b.nodes[node].GPUs {
-			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && !cutAt(&b.nodes[node], i) && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory && !b.another(&g) && !b.disturbed(node, i) {
+			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && !cutAt(&b.nodes[node], i) && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory && !b.another(&g) && !b.full(node, &g) && !b.disturbed(node, i) {
 				k++
 			}
 		}
@@ -353,7 +362,7 @@ func (b *books) exactly(allocs []engine.Alloc) bool {
 			}
 		} else {
 			g := then.gpu(node, bits.TrailingZeros64(a.GPUs))
-			if g.whole > 0 || g.milli < int64(a.Share) || g.mem < a.Mem || g.slots&a.Slots != 0 ||
+			if g.whole > 0 || a.Slots == 0 && then.full(node, &g) || g.milli < int64(a.Share) || g.mem < a.Mem || g.slots&a.Slots != 0 ||
 				g.tenants > 0 && ((g.slots == 0) != (a.Slots == 0) || g.user != a.User) || g.media && a.Media {
 				return false
 			}

@@ -32,9 +32,10 @@ type dumb struct {
 	nodes          []cluster.Node
 	drained        map[int]bool // looked up only
 	queues         []cluster.Queue
-	mps            bool  // the shares of one device are of one user
-	pairs          pairs // what is left of a job beside another in its share
-	minSpeed       int64 // of jobs that state none
+	mps            bool           // the shares of one device are of one user
+	clients        map[string]int // ... and so many at most, by model
+	pairs          pairs          // what is left of a job beside another in its share
+	minSpeed       int64          // of jobs that state none
 	parts          []cluster.Partition
 	weights        map[string]int64 // of GPU models; looked up only
 	jobs           []*dumbJob

@@ -68,6 +68,7 @@ type Engine struct {
 	queues   QueueOrder // nil: the policy does not choose among queues
 	promoter Promoter   // nil: what a job received counts for ever
 	settling bool       // a pass, or a restart, is going on: nobody is promoted
+	resuming bool       // a restart is going on: who runs is put where it is
 	plans    planState
 	pools    poolState
 	mode     Backfill
@@ -364,8 +365,11 @@ func (e *Engine) classify(id int32, model cluster.GPUModel) error {
 			return fmt.Errorf("more than %d kinds of node (GPU model x GPUs per node x partitions)", maxClasses)
 		}
 		n.class = int32(len(e.st.classes))
-		e.st.classes = append(e.st.classes, class{model: model, gpus: n.spec.GPUs, parts: parts,
-			buckets: make([]bitset, n.spec.GPUs+1)})
+		c := class{model: model, gpus: n.spec.GPUs, parts: parts, buckets: make([]bitset, n.spec.GPUs+1)}
+		if e.cfg.Spec.Sharing == cluster.MPS {
+			c.clients = model.MPSClients()
+		}
+		e.st.classes = append(e.st.classes, c)
 		for i := range e.shapes {
 			e.shapes[i].stale = true
 		}

@@ -106,7 +106,7 @@ func (n *nodeState) left() (sum cluster.Milli) {
 // usableBy is what of the node's free GPUs is on devices that could take a task
 // of the group, if there are enough for one, and how many such tasks fit one after
 // the other (of MIG slices and of shares of several devices one on each device).
-func (n *nodeState) usableBy(model *cluster.GPUModel, g *fragGroup) (sum cluster.Milli, fit int64) {
+func (n *nodeState) usableBy(c *class, g *fragGroup) (sum cluster.Milli, fit int64) {
 	if g.share == 0 && g.profile == nil {
 		if int(n.nfree) < g.gpus {
 			return 0, 0
@@ -120,17 +120,17 @@ func (n *nodeState) usableBy(model *cluster.GPUModel, g *fragGroup) (sum cluster
 		case left == 0:
 			continue
 		case g.profile != nil:
-			if d.tenants > 0 && d.slots == 0 || n.startOn(model, g.profile, i) < 0 {
+			if d.tenants > 0 && d.slots == 0 || n.startOn(&c.model, g.profile, i) < 0 {
 				continue
 			}
-		case left < g.share || d.mem < g.mem || d.slots != 0 || n.isCut(i):
+		case left < g.share || d.mem < g.mem || d.slots != 0 || n.isCut(i) || c.seats(d) == 0:
 			continue
 		}
 		count++
 		sum += left
 		each := int64(1)
 		if g.profile == nil && g.gpus == 1 {
-			if each = left / g.share; g.mem > 0 {
+			if each = min(left/g.share, int64(c.seats(d))); g.mem > 0 {
 				each = min(each, d.mem/g.mem)
 			}
 		}
@@ -145,9 +145,9 @@ func (n *nodeState) usableBy(model *cluster.GPUModel, g *fragGroup) (sum cluster
 // usableOf sums over the kinds what each could use of the node's free GPUs, times
 // its tasks.
 func (st *nodeStore) usableOf(n *nodeState, d *demand) (sum int64) {
-	model, groups := &st.classes[n.class].model, d.byClass[n.class]
+	c, groups := &st.classes[n.class], d.byClass[n.class]
 	for i := range groups {
-		left, _ := n.usableBy(model, &groups[i])
+		left, _ := n.usableBy(c, &groups[i])
 		if left == 0 {
 			continue
 		}
@@ -167,10 +167,10 @@ func (st *nodeStore) usableOf(n *nodeState, d *demand) (sum int64) {
 // roomsOf sums over the kinds, times their tasks, what each could use of the node's
 // free GPUs and what as many tasks of it would take as fit there.
 func (st *nodeStore) roomsOf(n *nodeState, d *demand) (sum int64) {
-	model, groups := &st.classes[n.class].model, d.byClass[n.class]
+	c, groups := &st.classes[n.class], d.byClass[n.class]
 	for i := range groups {
 		g := &groups[i]
-		left, fit := n.usableBy(model, g)
+		left, fit := n.usableBy(c, g)
 		if left == 0 {
 			continue
 		}
@@ -386,8 +386,10 @@ func (s *Site) growth(node, set int, d *demand, on uint64, measure Measure) frag
 
 // alike reports whether an earlier device has as much free as this one.
 func (s *Site) alike(n *nodeState, dev int, on uint64) bool {
+	c := &s.e.st.classes[n.class]
 	for i := range dev {
-		if on>>i&1 == 1 && n.leftOn(i) == n.leftOn(dev) && n.devs[i].mem == n.devs[dev].mem && n.devs[i].slots == n.devs[dev].slots && n.isCut(i) == n.isCut(dev) {
+		if on>>i&1 == 1 && n.leftOn(i) == n.leftOn(dev) && n.devs[i].mem == n.devs[dev].mem && n.devs[i].slots == n.devs[dev].slots && n.isCut(i) == n.isCut(dev) &&
+			c.seats(&n.devs[i]) == c.seats(&n.devs[dev]) {
 			return true
 		}
 	}

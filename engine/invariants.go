@@ -281,7 +281,8 @@ func (t *tally) add(a *Alloc, packed bool) error {
 }
 
 // fits checks a tally against what the node has.
-func (t *tally) fits(n *nodeState, model *cluster.GPUModel) error {
+func (t *tally) fits(n *nodeState, c *class) error {
+	model := &c.model
 	if n.spec.CPU > 0 && t.cpu > n.spec.CPU || n.spec.RAM > 0 && t.ram > n.spec.RAM {
 		return fmt.Errorf("%d CPU and %d RAM are held of %d and %d", t.cpu, t.ram, n.spec.CPU, n.spec.RAM)
 	}
@@ -289,6 +290,9 @@ func (t *tally) fits(n *nodeState, model *cluster.GPUModel) error {
 		d := &t.devs[i]
 		if int64(d.milli) > cluster.Whole || d.mem > model.Memory || int(d.compute) > max(0, model.Compute) {
 			return fmt.Errorf("device %d: %d milli-GPU, %d MiB, %d compute slices are held", i, d.milli, d.mem, d.compute)
+		}
+		if c.clients > 0 && d.slots == 0 && int(d.tenants) > c.clients {
+			return fmt.Errorf("device %d: %d shares, MPS takes %d clients", i, d.tenants, c.clients)
 		}
 	}
 	return nil
@@ -395,7 +399,7 @@ func (e *Engine) checkBooks() error {
 		case n.cpu != cpu-t.cpu || n.ram != ram-t.ram:
 			return fmt.Errorf("books: node %d: %d CPU and %d RAM free, recomputed %d and %d", id, n.cpu, n.ram, cpu-t.cpu, ram-t.ram)
 		}
-		if err := t.fits(n, model); err != nil {
+		if err := t.fits(n, &e.st.classes[n.class]); err != nil {
 			return fmt.Errorf("books: node %d: %w", id, err)
 		}
 	}
@@ -424,7 +428,7 @@ func (e *Engine) checkPhysical() error {
 	}
 	for id := range ts {
 		n := &e.st.nodes[id]
-		if err := ts[id].fits(n, &e.st.classes[n.class].model); err != nil {
+		if err := ts[id].fits(n, &e.st.classes[n.class]); err != nil {
 			return fmt.Errorf("physically: node %d: %w", id, err)
 		}
 		have := slices.Clone(n.stopping)

@@ -74,6 +74,16 @@ type class struct {
 	partial bitset   // positions of indexed nodes with a partly used device
 	split   bool     // some of its nodes have islands
 	free    int      // wholly free devices on indexed nodes
+	clients int      // shares of a device, at most; 0: as many as there is room for
+}
+
+// seats is how many more shares a device takes: under MPS its server has so many clients
+// at most (A-timeslicing-mps).
+func (c *class) seats(d *device) int {
+	if c.clients == 0 {
+		return math.MaxInt32
+	}
+	return max(0, c.clients-int(d.tenants))
 }
 
 func (c *class) grow(n int) {
@@ -329,7 +339,7 @@ func (st *nodeStore) roomOn(n *nodeState, r *cluster.Request, most int, on uint6
 		if n.whole()&on>>i&1 == 0 || d.slots != 0 || d.milli == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
 			continue
 		}
-		k := int(int64(d.milli) / r.Share)
+		k := min(int(int64(d.milli)/r.Share), st.classes[n.class].seats(d))
 		if r.Memory > 0 {
 			k = min(k, int(d.mem/r.Memory))
 		}

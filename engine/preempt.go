@@ -418,6 +418,9 @@ func (e *Engine) canTake(a *Alloc, guested bool) bool {
 	if n.free&a.GPUs != 0 {
 		return true
 	}
+	if a.Slots == 0 && !e.resuming && e.st.classes[n.class].seats(d) == 0 {
+		return false
+	}
 	return (d.tenants == 0 || d.user == a.User) && (d.tenants > 0 || n.isCut(bits.TrailingZeros64(a.GPUs))) && d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
 		(d.tenants == 0 || (a.Slots == 0) == (d.slots == 0)) && !(a.Media && d.media)
 }

@@ -55,7 +55,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		a.waiting = append(a.waiting, s.Arrays[i].Waiting...)
 	}
 	e.unlistedElements(s)
-	e.settling = true
+	e.settling, e.resuming = true, true
 	for _, guests := range []bool{false, true} { // those whom they are beside come first
 		for i := range s.Jobs {
 			if r := &s.Jobs[i]; (r.Beside != 0) == guests && !e.resume(r, same, queues) {
@@ -67,7 +67,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		r := &s.Jobs[i]
 		slices.SortFunc(e.jobs[r.Spec.ID].guests, func(a, b cluster.JobID) int { return slices.Index(r.Guests, a) - slices.Index(r.Guests, b) })
 	}
-	e.settling = false
+	e.settling, e.resuming = false, false
 	e.restoreUsage(s)
 	for i := range s.Advance {
 		for k := range e.advance {

@@ -517,7 +517,7 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 func (s *Site) deviceLeft(n *nodeState, dev int, r *cluster.Request) (int64, bool) {
 	d := &n.devs[dev]
 	if r.Profile == "" {
-		if n.isCut(dev) || d.slots != 0 || int64(d.milli) < r.Share || d.mem < r.Memory {
+		if n.isCut(dev) || d.slots != 0 || int64(d.milli) < r.Share || d.mem < r.Memory || s.e.st.classes[n.class].seats(d) == 0 {
 			return 0, false
 		}
 		return int64(d.milli) - r.Share, true

@@ -160,12 +160,13 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		cut := 1 + r.IntN(len(names)-1)
 		spec.Partitions = []cluster.Partition{{Name: "p1", Nodes: names[:cut], Default: chance(r, 70)}, {Name: "p2", Nodes: names[cut-r.IntN(2):], MaxGPUs: pick(r, 0, 3)}}
 	}
-	weights := map[string]int64{}
+	weights, clients := map[string]int64{}, map[string]int{}
 	if seed > oneUser {
 		spec.Sharing = cluster.MPS
 		for _, name := range []string{"T4-16GB", "A30-24GB"} {
 			m, _ := cluster.FindModel(name)
-			m.Weight = 250
+			m.Weight, m.Clients = 250, 2+int(seed%3)
+			clients[name] = m.Clients
 			spec.Models, weights[name] = append(spec.Models, m), m.Weight
 		}
 	}
@@ -181,7 +182,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		spec.Queues = queues(r)
 	}
 	among, least := randomPairs(seed)
-	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, parts: spec.Partitions, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, weights: weights, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
+	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, parts: spec.Partitions, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, clients: clients, weights: weights, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
 	w.d.pairs, w.d.minSpeed, spec.MinSpeed = among, least, least
 	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HalfLife: 20 * time.Minute, Speeds: w.d.pairs}); err != nil {
 		if queues != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math/bits"
+	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -94,6 +95,38 @@ func TestReplicaUnits(t *testing.T) {
 		s.Take(0, 0, 1)
 		if left := s.Room(0, 0, 100); left != 79-n {
 			t.Fatalf("after %d replicas there is room for %d", n+1, left)
+		}
+	}
+}
+
+// A-timeslicing-mps: MPS takes 48 clients on a GPU from Volta on, 16 before, or as many as
+// the model states. Without MPS there is no such bound.
+func TestMPSClients(t *testing.T) {
+	for _, c := range []struct {
+		model   string
+		sharing cluster.Sharing
+		clients int
+		want    int
+	}{{"V100-16GB", cluster.MPS, 0, 96}, {"H100-80GB", cluster.MPS, 0, 96}, {"P100-16GB", cluster.MPS, 0, 32}, {"B200-180GB", cluster.MPS, 60, 120}, {"V100-16GB", cluster.TimeSlicing, 0, 200}} {
+		model, _ := cluster.FindModel(c.model)
+		model.Clients = c.clients
+		e, err := New(Config{Spec: cluster.Spec{Sharing: c.sharing, Models: []cluster.GPUModel{model}, Nodes: []cluster.Node{{Name: "n", Model: c.model, GPUs: 2}}}, Policy: nobody{}, Placer: nowhere{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := siteFor(e, share(10), 300)
+		got := 0
+		for ; s.Room(0, 0, 300) > 0; got++ {
+			if room := s.Room(0, 0, 300); room != c.want-got {
+				t.Fatalf("%s under %v: room for %d beside %d, want %d", c.model, c.sharing, room, got, c.want-got)
+			}
+			s.Take(0, 0, 1)
+		}
+		if got != c.want {
+			t.Errorf("%s under %v: %d shares, want %d", c.model, c.sharing, got, c.want)
+		}
+		if text := e.roomText(e.shapeAt(e.shapeOf(&cluster.Job{Tasks: []cluster.TaskSet{{Count: 1, Request: share(10)}}}))); strings.Contains(text, "MPS takes clients") != (c.sharing == cluster.MPS) {
+			t.Errorf("%s under %v: %s", c.model, c.sharing, text)
 		}
 	}
 }

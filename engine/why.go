@@ -268,7 +268,7 @@ func (e *Engine) bestRoomText(s *shape) string {
 		case r.Profile != "":
 			return fmt.Sprintf("needs a %s slice; no GPU has a legal start free", r.Profile)
 		case r.Fractional():
-			return fmt.Sprintf("needs %s on one GPU; no GPU has that left", shareText(r))
+			return fmt.Sprintf("needs %s on one GPU; no GPU has that left%s", shareText(r), e.seatsText(s, r))
 		case bestFree >= r.GPUs && r.CPU == 0 && r.RAM == 0:
 			return fmt.Sprintf("suspended: its memory is on %s that others hold", gpuText(r.GPUs))
 		case bestFree >= r.GPUs:
@@ -287,6 +287,24 @@ func (e *Engine) bestRoomText(s *shape) string {
 		text += fmt.Sprintf(" within one %s", s.topo.Level)
 	}
 	return text + fmt.Sprintf("; %d suitable GPUs are free", free)
+}
+
+// seatsText says of GPUs with room for a share that MPS takes no more clients there.
+func (e *Engine) seatsText(s *shape, r *cluster.Request) string {
+	full, most := 0, 0
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		c := &e.st.classes[n.class]
+		for i := range n.devs {
+			if d := &n.devs[i]; n.indexed && s.any.has(n.class) && n.leftOn(i) >= r.Share && d.mem >= r.Memory && d.slots == 0 && c.seats(d) == 0 {
+				full, most = full+1, max(most, c.clients)
+			}
+		}
+	}
+	if full == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; but for %d with as many shares as MPS takes clients, %d", full, most)
 }
 
 // islandText is roomText for a task that must stay in one NVLink island.

@@ -79,8 +79,10 @@ func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err
 // memoryOf is what a job may use of each GPU that it shares, in MiB; 0: whatever
 // is there, or nothing but the job could use it.
 func (m *Machine) memoryOf(spec *cluster.Job) int64 {
+	rules := &m.opt.Rules.Spec
+	model, _ := rules.Model(rules.Nodes[0].Model)
 	for i := range spec.Tasks {
-		if r := &spec.Tasks[i].Request; r.Fractional() && r.Profile == "" && m.opt.Rules.Spec.Sharing != cluster.MPS {
+		if r := &spec.Tasks[i].Request; r.Fractional() && r.Profile == "" && (rules.Sharing != cluster.MPS || !model.MPSLimits()) {
 			return r.Memory
 		}
 	}

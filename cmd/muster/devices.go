@@ -51,10 +51,14 @@ func (d *devices) share(conf *config.Sharing, state string) error {
 		MIG: local.MIG(slices.Index(config.MIGWays, conf.MIG))}
 	d.spec.MinSpeed = conf.MinSpeed
 	_, err := exec.LookPath(conf.Program)
-	switch {
+	model, _ := d.spec.Model(d.spec.Nodes[0].Model)
+	switch limits := model.MPSLimits(); {
 	case conf.Shares == "mps" && err != nil:
 		return fmt.Errorf("sharing: shares: mps: %w (it comes with NVIDIA's driver)", err)
-	case conf.Shares == "mps", conf.Shares == "auto" && err == nil && len(d.gpus) > 0 && !d.gpus[0].Simulated:
+	case conf.Shares == "mps" && !limits:
+		d.notes = append(d.notes, fmt.Sprintf("sharing: shares: mps: on %s, as on all GPUs before Volta, MPS enforces neither a share's memory nor its compute", model.Name))
+		d.spec.Sharing = cluster.MPS
+	case conf.Shares == "mps", conf.Shares == "auto" && limits && err == nil && len(d.gpus) > 0 && !d.gpus[0].Simulated:
 		d.spec.Sharing = cluster.MPS
 	}
 	return nil

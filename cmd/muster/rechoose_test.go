@@ -8,6 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 )
 
 // reshare starts the daemon again with another way of sharing.
@@ -117,6 +121,37 @@ func TestMPSGivesBack(t *testing.T) {
 		d.eventually("the next one has run", func() bool { return d.output("out"+share) != "" })
 		if got := d.output("out" + share); got != "free\n" {
 			t.Errorf("a job with %s finds %q", what, got)
+		}
+	}
+}
+
+// MPS takes so many clients on a GPU and no more: one share more waits, and says why.
+func TestMPSClientsLive(t *testing.T) {
+	d := shares(t, "1xP100-16GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
+	d.endMPS(1)
+	d.want(d.log.String(), "on P100-16GB, as on all GPUs before Volta, MPS enforces neither")
+	d.must("submit", "--array", "1-17", "--gpus", "0.01", "--", "sleep", "1000")
+	d.untilSays("no GPU has that left; but for 1 with as many shares as MPS takes clients, 16", "why", "17")
+	d.want(d.must("why", "17"), "gets a share: declared only: MPS enforces neither memory nor compute on GPUs before Volta")
+	d.untilSays(`"state": "running"`, "show", "16")
+	d.must("cancel", "3")
+	d.untilSays(`"state": "running"`, "show", "17")
+	d.must("cancel", "1")
+}
+
+// Before Volta MPS has no limits for its clients: it is not taken unless the configuration
+// says so, and then it is said what that means.
+func TestMPSBeforeVolta(t *testing.T) {
+	for _, c := range []struct {
+		model, shares string
+		want          cluster.Sharing
+		notes         int
+	}{{"P100-16GB", "auto", cluster.TimeSlicing, 0}, {"K80-12GB", "auto", cluster.TimeSlicing, 0}, {"M40-24GB", "mps", cluster.MPS, 1},
+		{"V100-16GB", "auto", cluster.MPS, 0}, {"V100-16GB", "mps", cluster.MPS, 0}, {"H100-80GB", "time-slicing", cluster.TimeSlicing, 0}} {
+		d := &devices{gpus: []api.GPU{{}}, spec: cluster.Spec{Nodes: []cluster.Node{{Model: c.model, GPUs: 1}}}}
+		conf := config.Sharing{Shares: c.shares, MIG: "static", Program: "sh", OverMemory: "warn"}
+		if err := d.share(&conf, t.TempDir()); err != nil || d.spec.Sharing != c.want || len(d.notes) != c.notes {
+			t.Errorf("%s, shares: %s: %v, notes %q, %v; want %v", c.model, c.shares, d.spec.Sharing, d.notes, err, c.want)
 		}
 	}
 }
