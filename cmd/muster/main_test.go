@@ -55,6 +55,9 @@ func TestFirstScreen(t *testing.T) {
 		}
 	}
 	ok(t, "sim", "--demo", "--policies", "las", "--journal", jr)
+	if _, said, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", "--policies", "fifo"); err != nil || !strings.Contains(said, ": 20 jobs,") {
+		t.Errorf("the first 20 jobs of the demo: %v\n%s", err, said)
+	}
 	if out = ok(t, "replay", jr); !strings.Contains(out, "every decision the same") {
 		t.Errorf("replay: %s", out)
 	}

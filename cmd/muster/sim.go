@@ -56,7 +56,7 @@ type traceFlags struct {
 
 func (f *traceFlags) register(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.trace, "trace", "", "recorded workload, in any format of `muster trace formats` (.gz, .zst are read as they are)")
+	fl.StringVar(&f.trace, "trace", "", "recorded workload, in any format that muster trace formats lists (.gz, .zst are read as they are)")
 	fl.StringVar(&f.format, "format", "", "format of the trace (default: found out from its content)")
 	fl.BoolVar(&f.skipBad, "skip-bad", false, "count malformed rows and go on, instead of stopping at the first")
 	fl.IntVar(&f.limit, "limit", 0, "take only the first N jobs")
@@ -86,7 +86,7 @@ func newSim() *cobra.Command {
 	f.register(c)
 	fl := c.Flags()
 	f.registerWorld(fl, "exact", "0s", "0s")
-	fl.StringVar(&f.policies, "policies", "fifo,las", "policies to compare, with knobs as name:knob=value; `all` for every one (muster policy list)")
+	fl.StringVar(&f.policies, "policies", "fifo,las", "policies to compare, with knobs as name:knob=value; all for every one (muster policy list)")
 	fl.StringVar(&f.placers, "place", "best-fit", "placers to combine them with: "+placerNames())
 	fl.StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative (default: the policy's own)")
 	fl.StringVar(&f.until, "until", "", "end the simulation at this time after its start")
@@ -259,6 +259,9 @@ func (f *simFlags) load1() (*trace.Workload, *cluster.Spec, error) {
 		}
 		if wl, err = trace.Synth(s); err != nil {
 			return nil, nil, err
+		}
+		if f.limit > 0 {
+			wl.Jobs = wl.Jobs[:min(f.limit, len(wl.Jobs))]
 		}
 		if f.cluster == "" && f.load == 0 {
 			f.cluster = "4x8xH100-80GB"
