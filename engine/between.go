@@ -44,6 +44,7 @@ type between struct {
 	table    Pairs               // nil: nobody stated anything
 	believed map[[2]string]int64 // what the table said; looked up only
 	measured map[[2]string]int64 // what was measured instead
+	parted   map[[2]string]bool  // ... for which somebody had to leave; looked up only
 	turns    Turns               // nil: nobody knows, or they do not take turns
 	guessed  map[[2]string]int64 // what is estimated since the last measurement; 0: nothing is; looked up only
 	guess    func(model, beside string) (ppm int64, ok bool)

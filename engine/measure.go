@@ -13,14 +13,16 @@ import (
 // they report (F-gpulet-interference, online correction): each report of a job beside
 // one other moves what is believed of the pair by a fifth towards what it says, down to
 // half and up to twice of what was stated or is estimated. A job that stays slower than it accepts has
-// whoever came last leave, and what was measured then counts as it is, so that those
-// two are not put together again.
+// whoever came last leave, and so has one on whose GPU somebody does less than the others lose by it: the
+// rule by which shares go beside others (between.go) holds for those who are there. What was
+// measured then counts as it is, so that they are not put together again.
 
-// slowFor is how long a job has to be too slow until somebody leaves for it.
+// slowFor is how long a job has to be too slow, or too little to get done, until somebody leaves.
 const slowFor = time.Minute
 
 // slowBelow is the part of what it accepts, in ppm, below which a job counts as too
-// slow: measurements are not better than that.
+// slow: measurements are not better than that. So one does too little only if the others
+// lose a twentieth of a job's speed more than it does.
 const slowBelow = 950_000
 
 // PairRecord is what is left of the speed of jobs of one model beside those of another
@@ -29,11 +31,12 @@ type PairRecord struct {
 	Model  string `json:"model"`
 	Beside string `json:"beside"`
 	Speed  int64  `json:"speed"`
+	Parted bool   `json:"parted,omitempty"` // somebody had to leave for it: other jobs of the two models do not raise it
 }
 
 func (b *between) records() (list []PairRecord) {
 	for key, v := range b.measured { // order does not matter: it is sorted
-		list = append(list, PairRecord{key[0], key[1], v})
+		list = append(list, PairRecord{key[0], key[1], v, b.parted[key]})
 	}
 	slices.SortFunc(list, func(x, y PairRecord) int {
 		return cmp.Or(cmp.Compare(x.Model, y.Model), cmp.Compare(x.Beside, y.Beside))
@@ -43,8 +46,20 @@ func (b *between) records() (list []PairRecord) {
 
 func (b *between) restore(list []PairRecord) {
 	for _, r := range list {
-		b.learn([2]string{r.Model, r.Beside}, r.Speed)
+		key := [2]string{r.Model, r.Beside}
+		if b.learn(key, r.Speed); r.Parted {
+			b.part(key)
+		}
 	}
+}
+
+// part keeps what is measured of a pair from rising: for that somebody had to leave, and
+// would come and go if others of these models, who bear each other, had the last word.
+func (b *between) part(key [2]string) {
+	if b.parted == nil {
+		b.parted = map[[2]string]bool{}
+	}
+	b.parted[key] = true
 }
 
 func (b *between) learn(key [2]string, v int64) {
@@ -113,21 +128,59 @@ func (e *Engine) kept(j *jobState) int64 {
 
 // measure books what a job reports of its speed among others.
 func (e *Engine) measure(j *jobState, among []cluster.JobID) {
-	part := e.kept(j)
-	if part == 0 || e.cfg.Unshared || j.state != Running {
+	if e.cfg.Unshared || j.state != Running {
 		return
 	}
-	if len(among) == 1 {
+	same := slices.Equal(among, j.among)
+	j.among = among
+	if part := e.kept(j); part > 0 && len(among) == 1 {
 		e.correct(j, e.jobs[among[0]], part)
 	}
 	switch {
-	case part >= e.minSpeed(j)*slowBelow/million:
+	case !e.tooSlow(j) && !slices.ContainsFunc(e.jobsOf(append([]cluster.JobID{j.spec.ID}, among...)), e.harms):
 		j.slow = 0
-	case j.slow == 0 || !slices.Equal(among, j.among):
+	case j.slow == 0 || !same:
 		j.slow = e.now
 		e.timers.push(timer{j.slow.Add(slowFor), timerSlow, int32(j.spec.ID), j.gen})
 	}
-	j.among = among
+}
+
+// tooSlow reports whether a job is measured to be slower than it accepts.
+func (e *Engine) tooSlow(j *jobState) bool {
+	part := e.kept(j)
+	return part > 0 && part < e.minSpeed(j)*slowBelow/million
+}
+
+// reported reports whether a job's speed was measured among these others.
+func (e *Engine) reported(j *jobState, among []cluster.JobID) bool {
+	return slices.Equal(among, j.among) && e.kept(j) > 0
+}
+
+// seen is what is left of a job's speed among others, in ppm: as it was measured among
+// these, else as it is believed.
+func (e *Engine) seen(j *jobState, among []cluster.JobID) int64 {
+	if e.reported(j, among) {
+		return min(e.kept(j), million)
+	}
+	return e.speedAmong(j, e.jobsOf(among)...)
+}
+
+// takes is what a job leaves of the speed of another that it is beside, in ppm: what
+// the others there do not account for.
+func (e *Engine) takes(j, o *jobState) int64 {
+	among := e.Company(o.spec.ID)
+	rest := slices.DeleteFunc(e.jobsOf(among), func(x *jobState) bool { return x == j })
+	return min(e.seen(o, among)*million/max(1, e.speedAmong(o, rest...)), million)
+}
+
+// harms reports whether a job does less than those beside it lose by it, each in units
+// of its speed alone: without it more would get done.
+func (e *Engine) harms(j *jobState) bool {
+	among, lost := e.Company(j.spec.ID), int64(0)
+	for _, o := range e.jobsOf(among) {
+		lost += million - e.takes(j, o)
+	}
+	return e.seen(j, among) < lost-(million-slowBelow)
 }
 
 // correct moves what is believed of a pair towards what is measured. Differences of
@@ -143,13 +196,14 @@ func (e *Engine) correct(j, o *jobState, part int64) {
 		was = assumed
 	}
 	v := min(max(was+(part-was)/5, min(was, assumed/2)), max(was, 2*assumed))
-	if d := v - was; d >= million/100 || -d >= million/100 {
+	if d := v - was; d >= million/100 && !e.between.parted[key] || -d >= million/100 {
 		e.between.learn(key, v)
 		e.epoch++ // who was kept apart may fit now
 	}
 }
 
-// stillSlow has somebody leave a job that is too slow among others.
+// stillSlow has somebody leave where a job is too slow among others, or one of them does
+// too little, unless that one would be put back.
 func (e *Engine) stillSlow(j *jobState) {
 	e.touch(j)
 	among := e.Company(j.spec.ID)
@@ -160,12 +214,20 @@ func (e *Engine) stillSlow(j *jobState) {
 		}
 		return
 	}
-	last := e.lastAmong(j, among)
-	if last == nil {
+	anybody := func(*jobState) bool { return true }
+	last := e.lastAmong(j, among, anybody)
+	switch {
+	case last != nil && e.tooSlow(j):
+		e.blame(j, last, among)
+	default:
+		if last = e.lastAmong(j, among, e.harms); last != nil {
+			e.blameAll(last)
+		}
+	}
+	if last == nil || !e.outOfPlace(last) {
 		e.measure(j, among) // perhaps somebody may be stopped later
 		return
 	}
-	e.blame(j, last, among)
 	how := Checkpoint
 	if last.spec.Checkpoint.None {
 		how = Kill
@@ -173,15 +235,16 @@ func (e *Engine) stillSlow(j *jobState) {
 	e.stop(last, how, Preempted, j.spec.ID)
 }
 
-// lastAmong is who came last of a job and those beside it, of those who may be stopped;
-// nil: nobody may, somebody leaves already, or nobody could say beside whom not to go.
-func (e *Engine) lastAmong(j *jobState, among []cluster.JobID) (last *jobState) {
+// lastAmong is who came last of a job and those beside it, of those who may be stopped
+// and of whom f is true; nil: nobody is, somebody leaves already, or nobody could say
+// beside whom not to go.
+func (e *Engine) lastAmong(j *jobState, among []cluster.JobID, f func(*jobState) bool) (last *jobState) {
 	for _, id := range append([]cluster.JobID{j.spec.ID}, among...) {
 		v := e.jobs[id]
 		switch {
 		case v.state != Running || v.spec.Model == "":
 			return nil
-		case v.spec.Tier == cluster.Critical || v.spec.NoRequeue || v.resizing || !e.mayStop(v):
+		case v.spec.Tier == cluster.Critical || v.spec.NoRequeue || v.resizing || !e.mayStop(v) || !f(v):
 		case last == nil || cmp.Or(cmp.Compare(v.started, last.started), cmp.Compare(v.spec.ID, last.spec.ID)) > 0:
 			last = v
 		}
@@ -193,11 +256,48 @@ func (e *Engine) lastAmong(j *jobState, among []cluster.JobID) (last *jobState) 
 // whoever is believed to slow it most. It is what the others do not account for.
 func (e *Engine) blame(j, last *jobState, among []cluster.JobID) {
 	if last == j {
-		last = slices.MinFunc(e.jobsOf(among), func(a, b *jobState) int { return cmp.Compare(e.left(j, a), e.left(j, b)) })
+		last = e.worstFor(j, among)
 	}
 	rest := slices.DeleteFunc(e.jobsOf(among), func(o *jobState) bool { return o == last })
-	part := e.kept(j) * million / max(1, e.speedAmong(j, rest...))
-	e.between.learn([2]string{j.spec.Model, last.spec.Model}, min(part, e.left(j, last)))
+	part := e.seen(j, among) * million / max(1, e.speedAmong(j, rest...))
+	e.between.blame(j, last, min(part, e.left(j, last)))
+}
+
+// blame books what is left of a job's speed beside one that has to leave, or stays, for it.
+func (b *between) blame(j, beside *jobState, part int64) {
+	key := [2]string{j.spec.Model, beside.spec.Model}
+	b.learn(key, part)
+	b.part(key)
+}
+
+// blameAll books what a job and those beside it were measured to do to each other.
+func (e *Engine) blameAll(j *jobState) {
+	among := e.Company(j.spec.ID)
+	others := e.jobsOf(among)
+	parts := make([]int64, len(others)) // all of them before anything of that is learnt
+	for i, o := range others {
+		parts[i] = e.takes(j, o)
+	}
+	if e.reported(j, among) {
+		e.blame(j, j, among)
+	}
+	for i, o := range others {
+		if e.reported(o, e.Company(o.spec.ID)) {
+			e.between.blame(o, j, min(parts[i], e.left(o, j)))
+		}
+	}
+}
+
+// worstFor is who is believed to slow a job most of those beside it.
+func (e *Engine) worstFor(j *jobState, among []cluster.JobID) *jobState {
+	return slices.MinFunc(e.jobsOf(among), func(a, b *jobState) int { return cmp.Compare(e.left(j, a), e.left(j, b)) })
+}
+
+// outOfPlace reports whether a job that left would not be put back where it has shares.
+func (e *Engine) outOfPlace(j *jobState) bool {
+	return slices.ContainsFunc(j.allocs, func(a Alloc) bool {
+		return a.Tenant != 0 && e.shunned(&e.st.nodes[a.Node], j)&a.GPUs != 0
+	})
 }
 
 func (e *Engine) jobsOf(ids []cluster.JobID) (list []*jobState) {

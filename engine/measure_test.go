@@ -32,10 +32,10 @@ func TestCorrection(t *testing.T) {
 		want string
 	}{
 		{[]int64{860_000}, "[]"}, // less than a hundredth
-		{[]int64{800_000}, "[{a b 880000}]"},
-		{[]int64{800_000, 400_000}, "[{a b 784000}]"},
-		{[]int64{1, 1, 1, 1, 1, 1}, "[{a b 450000}]"},
-		{[]int64{1_000_000}, "[{a b 920000}]"},
+		{[]int64{800_000}, "[{a b 880000 false}]"},
+		{[]int64{800_000, 400_000}, "[{a b 784000 false}]"},
+		{[]int64{1, 1, 1, 1, 1, 1}, "[{a b 450000 false}]"},
+		{[]int64{1_000_000}, "[{a b 920000 false}]"},
 	} {
 		h := newHand(t, "1x1xT4", "fifo", pairConfig)
 		h.at(0, submit(sharer(0, "a", 250, 0)), submit(sharer(1, "b", 250, 0)))
@@ -69,10 +69,10 @@ func TestTooSlow(t *testing.T) {
 	if a := h.d.Actions[0].Allocs[0]; a.GPUs != 2 {
 		t.Errorf("it goes to GPU %b", a.GPUs)
 	}
-	if got := fmt.Sprint(h.e.Measured()); got != "[{a b 400000}]" {
+	if got := fmt.Sprint(h.e.Measured()); got != "[{a b 400000 true}]" {
 		t.Errorf("of the pair %s is known", got)
 	}
-	if s := h.e.Snapshot(); fmt.Sprint(s.Pairs) != "[{a b 400000}]" {
+	if s := h.e.Snapshot(); fmt.Sprint(s.Pairs) != "[{a b 400000 true}]" {
 		t.Errorf("a snapshot has %v", s.Pairs)
 	}
 }
@@ -105,6 +105,74 @@ func TestTooSlowNot(t *testing.T) {
 			if got := h.at(now); got != "" {
 				t.Errorf("%s: %s", name, got)
 			}
+		}
+	}
+}
+
+// Who does less beside others than they lose by it leaves, though nobody asks for a speed:
+// the last of those of whom that is so. It waits where there is no other GPU, also after a
+// restart, and what others of these models report does not bring it back.
+func TestHarms(t *testing.T) {
+	var cfg engine.Config
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) {
+		pairConfig(c)
+		cfg = *c
+	})
+	h.want(0, "start 0, start 1", submit(sharer(0, "a", 600, 0)), submit(sharer(1, "a", 600, 0)))
+	h.at(1, ev(engine.Started, 0), ev(engine.Started, 1))
+	h.want(2, "start 2, start 3", submit(sharer(2, "b", 400, 0)), submit(sharer(3, "b", 400, 0)))
+	h.at(3, ev(engine.Started, 2), ev(engine.Started, 3))
+	h.at(10, tells(0, 300_000)) // what b does there is not known yet
+	h.want(100, "")
+	h.at(110, tells(2, 680_000)) // together 0.98, which measurements do not tell from 1
+	h.want(171, "")
+	h.at(180, tells(2, 300_000))
+	h.want(200, "", tells(0, 290_000))
+	for _, o := range h.andRestored(cfg) {
+		o.want(239, "")
+		o.want(240, "preempt 2 for 2")
+		o.want(250, "", engine.Event{Type: engine.Stopped, Job: 2, Reason: engine.Preempted})
+		if w := o.e.Why(2); !strings.Contains(fmt.Sprint(w.Blockers), "beside a it would be at 0.30 of its speed, and cost the others 0.71 of theirs") {
+			t.Errorf("b waits: %+v", w)
+		}
+		for now := 260; now < 900; now += 20 { // these two bear each other
+			o.want(now, "", tells(1, 950_000-int64(now)), tells(3, 950_000-int64(now)))
+		}
+		o.want(900, "start 2", stopped(0, engine.Completed))
+	}
+}
+
+// Of several whoever came last leaves, of those who may, and only if it does less than it
+// costs the others, whatever is left of each.
+func TestHarmsWhom(t *testing.T) {
+	for name, c := range map[string]struct {
+		told  [3]int64 // what is left of a, b, c, in this order of coming
+		stays int      // who does not come back when it is stopped
+		want  string
+	}{
+		"it does nothing": {[3]int64{900_000, 900_000, 10_000}, -1, "preempt 2 for 2"},
+		"nobody":          {[3]int64{700_000, 700_000, 700_000}, -1, ""},
+		"all of them":     {[3]int64{200_000, 200_000, 200_000}, -1, "preempt 2 for 1"},
+		"it must not":     {[3]int64{200_000, 200_000, 200_000}, 2, "preempt 1 for 1"},
+	} {
+		jobs := []cluster.Job{sharer(0, "a", 250, 0), sharer(1, "b", 250, 0), sharer(2, "c", 250, 0)}
+		if c.stays >= 0 {
+			jobs[c.stays].NoRequeue = true
+		}
+		h := newHand(t, "1x1xT4", "fifo", pairConfig)
+		h.at(0, submit(jobs[0]), submit(jobs[1]), submit(jobs[2]))
+		for id := range 3 {
+			h.at(1+id, ev(engine.Started, id))
+		}
+		for id, rate := range c.told {
+			h.at(10+id, tells(id, rate))
+		}
+		got := ""
+		for now := 60; now < 80 && got == ""; now++ {
+			got = h.at(now)
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

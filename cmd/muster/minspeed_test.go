@@ -77,6 +77,41 @@ func TestTooSlow(t *testing.T) {
 	d.must("cancel", "1", "2")
 }
 
+// Two that get less done together than one alone does are parted after a minute, though
+// nobody asks for a speed and there is no other GPU: whoever came last waits, is told why,
+// and goes on when the other has left.
+func TestParted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures for a minute")
+	}
+	d := shares(t, "1xA100-80GB", "{}")
+	slow := filepath.Join(d.dir, "slow")
+	script := `n=0; while :; do n=$((n+1)); echo "{\"step\": $n}" >> $MUSTER_PROGRESS; if [ -e ` + slow + ` ]; then sleep 0.5; else sleep 0.1; fi; done`
+	alone := func(id string) {
+		t.Helper()
+		d.untilSays(`"state": "running"`, "show", id)
+		d.eventually("how fast it is alone is known", func() bool {
+			j := d.job(id)
+			return j.Progress != nil && j.Progress.Step >= 40
+		})
+	}
+	d.must("submit", "--gpus", "0.6", "--model", "b", "--tier", "best-effort", "--", "sh", "-c", script)
+	alone("1")
+	d.must("submit", "--gpus", "0.6", "--model", "a", "--", "sh", "-c", script)
+	alone("2")
+	d.untilSays(`"state": "pending"`, "show", "1")
+	if err := os.WriteFile(slow, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.must("update", "1", "--gpus", "0.3")
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.untilSays("of its speed, and cost the others", "why", "1")
+	d.untilSays(`"state": "running"`, "show", "2")
+	d.must("cancel", "2")
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.must("cancel", "1")
+}
+
 // Pairs that nobody measured are estimated from what the two use of a GPU, or how they
 // take turns, in a daemon as elsewhere; config check says so.
 func TestMinSpeedEstimated(t *testing.T) {
