@@ -59,6 +59,51 @@ type Ways struct {
 	Profiles []string // of MIG instances that there are or can be made
 }
 
+// Ways returns what the cluster offers to jobs that take any of these GPU models (none:
+// any of the cluster's; MatchModel). Of several models it is what that with the least memory offers,
+// so that a share's part of it is there on each of them. Profiles are those of its
+// instances that are there, or of all that can be made where nodes have them made as needed.
+func (s *Spec) Ways(types []string) Ways {
+	w := Ways{Sharing: s.Sharing}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		m, ok := s.Model(n.Model)
+		if !ok || n.GPUs == 0 || len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return MatchModel(n.Model, t) }) {
+			continue
+		}
+		if w.Model.Name == "" || m.Memory < w.Model.Memory {
+			w.Model = m
+		}
+	}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Model == w.Model.Name && n.GPUs > 0 {
+			w.offer(n)
+		}
+	}
+	return w
+}
+
+// offer adds the profiles of a node's instances.
+func (w *Ways) offer(n *Node) {
+	geometry, fixed, err := n.Geometry(&w.Model)
+	if err != nil {
+		return // whoever reads the cluster says so
+	}
+	if !fixed {
+		geometry = [][]Instance{{{Profile: AsNeeded}}}
+	}
+	for _, list := range geometry {
+		for _, in := range list {
+			for i := range w.Model.Profiles {
+				name := w.Model.Profiles[i].Name
+				if (in.Profile == AsNeeded || in.Profile == name) && !slices.Contains(w.Profiles, name) {
+					w.Profiles = append(w.Profiles, name)
+				}
+			}
+		}
+	}
+}
+
 // Choose returns what a task gets that asks for r: its share of a GPU as it is, a MIG
 // instance, or whole GPUs, whichever is the least that keeps apart what is wanted;
 // and why, in words ("": it asked for whole GPUs or none). prompt says that the job

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -64,6 +65,40 @@ func TestShareMemory(t *testing.T) {
 	for share, want := range map[Milli]MiB{100: 8192, 333: 27_279, 500: 40_960, 1: 81} {
 		if r, _ := w.Choose(Request{GPUs: 1, Share: share}, Open, false); r.Memory != want || r.Memory*(Whole/share) > model.Memory {
 			t.Errorf("a share of %d has %d MiB, want %d", share, r.Memory, want)
+		}
+	}
+}
+
+// What a cluster offers follows from its nodes: instances that are there, or all that can
+// be made; of several models that a job takes, that with the least memory.
+func TestWays(t *testing.T) {
+	all := "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"
+	for _, c := range []struct {
+		nodes string // MODEL/MIG of each
+		types string
+		model string
+		want  string
+	}{
+		{"A100-80GB/", "", "A100-80GB", all},
+		{"A100-80GB/none", "", "A100-80GB", ""},
+		{"A100-80GB/0:", "", "A100-80GB", ""},
+		{"A100-80GB/0:*", "", "A100-80GB", all},
+		{"A100-80GB/0:3g.40gb@4,1g.10gb@0;1:3g.40gb@0", "", "A100-80GB", "1g.10gb 3g.40gb"},
+		{"A100-80GB/none A100-80GB/1:2g.20gb@0", "", "A100-80GB", "2g.20gb"},
+		{"A100-80GB/ T4-16GB/", "", "T4-16GB", ""},
+		{"A100-80GB/ T4-16GB/", "H100-80GB A100-80GB", "A100-80GB", all},
+		{"A100-80GB/none A100-40GB/0:3g.20gb@0 T4-16GB/", "a100", "A100-40GB", "3g.20gb"},
+		{"T4-16GB/", "A100-80GB", "", ""},
+	} {
+		s := Spec{Sharing: MPS}
+		for _, text := range strings.Fields(c.nodes) {
+			model, mig, _ := strings.Cut(text, "/")
+			s.Nodes = append(s.Nodes, Node{Name: "n", Model: model, GPUs: 2, MIG: mig})
+		}
+		w := s.Ways(strings.Fields(c.types))
+		slices.Sort(w.Profiles)
+		if got := strings.Join(w.Profiles, " "); w.Sharing != MPS || w.Model.Name != c.model || got != c.want {
+			t.Errorf("%s, for %q: %s with %q, want %s with %q", c.nodes, c.types, w.Model.Name, got, c.model, c.want)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // NodeState is what the operator or the driver says of a node.
 type NodeState uint8
@@ -85,6 +88,13 @@ func (s *Spec) Model(name string) (GPUModel, bool) {
 		}
 	}
 	return FindModel(name)
+}
+
+// MatchModel reports whether a GPU model is what a job asks for: the same name, or its
+// family ("A100" accepts A100-40GB and A100-80GB), in upper or lower case.
+func MatchModel(model, want string) bool {
+	return strings.EqualFold(model, want) ||
+		len(model) > len(want) && model[len(want)] == '-' && strings.EqualFold(model[:len(want)], want)
 }
 
 // Unlimited marks a quota without an upper bound.

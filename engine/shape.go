@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -273,12 +272,8 @@ func (s *shape) shut(t *classSet) bool {
 	return false
 }
 
-// matchType reports whether a node's model is what the job asks for: the same
-// name, or its family ("A100" accepts A100-40GB and A100-80GB).
-func matchType(model, want string) bool {
-	return strings.EqualFold(model, want) ||
-		len(model) > len(want) && model[len(want)] == '-' && strings.EqualFold(model[:len(want)], want)
-}
+// matchType reports whether a node's model is what the job asks for.
+func matchType(model, want string) bool { return cluster.MatchModel(model, want) }
 
 // fitsClass reports whether a task set could run on an empty node of c.
 func (e *Engine) fitsClass(s *shape, set int, c *class) bool {

@@ -116,6 +116,10 @@ var jobKeys = []key[draft]{
 		d.entry.Job.MinSpeed = max(1, int64(f*1_000_000+0.5))
 		return nil
 	}},
+	{name: "isolation", set: func(d *draft, v string) (err error) {
+		d.entry.Job.Isolation, err = cluster.ParseIsolation(v)
+		return err
+	}},
 	text("name", func(d *draft) *string { return &d.entry.Job.Name }),
 	span("every", func(d *draft) *duration { return &d.every }),
 }

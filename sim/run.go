@@ -36,8 +36,8 @@ const (
 	PerGPU                 // one task for each GPU: they may go anywhere
 )
 
-// Prepare fits a workload to a cluster: gangs are grouped, estimates drawn,
-// queues made. The entries are copied; the workload is not changed.
+// Prepare fits a workload to a cluster: gangs are grouped, estimates drawn, and
+// shares become what a machine of the cluster makes of them (cluster.Ways). The entries are copied; the workload is not changed.
 func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask) []trace.Entry {
 	entries := make([]trace.Entry, len(wl.Jobs))
 	copy(entries, wl.Jobs)
@@ -62,6 +62,7 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 				s.Tasks[k].Request.GPUs = 1
 			}
 		}
+		choose(spec, s)
 		noise := 1.0
 		if est.Sigma > 0 {
 			noise = math.Exp(est.Sigma * rng.NormFloat64())
@@ -76,6 +77,20 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 		}
 	}
 	return entries
+}
+
+// choose gives a job's shares what keeps apart what it needs, as a daemon does when the
+// job is submitted.
+func choose(spec *cluster.Spec, s *cluster.Job) {
+	if !s.Shares() || s.Isolation == cluster.Open && spec.Sharing != cluster.MPS {
+		return // they stay as they are
+	}
+	w := spec.Ways(s.GPUTypes)
+	s.Tasks = slices.Clone(s.Tasks)
+	for k := range s.Tasks {
+		r := &s.Tasks[k].Request
+		*r, _ = w.Choose(*r, s.Isolation, false)
+	}
 }
 
 // AutoQueues gives a spec without queues one queue, without guarantee or
