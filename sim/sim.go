@@ -378,7 +378,7 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 		return // a decision that is applied again
 	}
 	j.gen++
-	j.phase = starting
+	j.phase, j.resizing = starting, false // a resize that was under way when it was stopped has come to nothing
 	j.allocs = a.Allocs
 	j.milli = 0
 	for i := range a.Allocs {
