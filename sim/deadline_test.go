@@ -115,6 +115,40 @@ func TestDeadlinesKept(t *testing.T) {
 	}
 }
 
+// TestGangDeadlinesKept: the same of gangs of fixed size, which have to be moved out of each other's way, mixed with elastic
+// jobs of small and large tasks.
+func TestGangDeadlinesKept(t *testing.T) {
+	accepted, declined := 0, 0
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		size, perNode := "2x8xT4", 8
+		if seed%2 == 1 {
+			size, perNode = "4x4xT4", 4
+		}
+		var entries []trace.Entry
+		at := time.Duration(0)
+		for i := range 60 {
+			at += time.Duration(r.IntN(240)) * time.Second
+			run := time.Duration(30+r.IntN(3000)) * time.Second
+			entries = append(entries, entry(i, at, run, 1, func(e *trace.Entry) {
+				e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
+				if r.IntN(3) == 0 {
+					e.Job.Tasks = []cluster.TaskSet{{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)}}}
+					e.Job.Elastic = cluster.Elastic{Min: 1, Max: 4}
+				}
+				if r.IntN(10) > 0 {
+					e.Job.Deadline = e.Job.Submit.Add(run * time.Duration(10+r.IntN(60)) / 10)
+				}
+			}))
+		}
+		a, d := keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries)
+		accepted, declined = accepted+a, declined+d
+	}
+	if accepted < 400 || declined < 400 {
+		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
+	}
+}
+
 // TestLeasesKept: the same of gangs of all sizes, which have to be moved out of
 // each other's way, on nodes of two kinds.
 func TestLeasesKept(t *testing.T) {
