@@ -354,7 +354,7 @@ func (e *Engine) timeline() timeline {
 	}
 	sortEndings(tl.extra)
 	for c, ok := tl.listed(); ok && c.at <= e.now; c, ok = tl.listed() {
-		c.at = e.jobs[c.job].expectedEnd(e.now)
+		c.at = e.endOf(e.jobs[c.job])
 		tl.late = append(tl.late, c)
 		tl.skip()
 	}

@@ -355,7 +355,7 @@ func (e *Engine) holders(j *jobState, s *shape) []string {
 			more++
 			return true
 		}
-		out = append(out, fmt.Sprintf("%s: %s on %s, expected to end %s", v.label(), gpuText(int(v.devices)), e.where(v), e.endText(v.expectedEnd(e.now))))
+		out = append(out, fmt.Sprintf("%s: %s on %s, expected to end %s", v.label(), gpuText(int(v.devices)), e.where(v), e.endText(e.endOf(v))))
 		return true
 	})
 	if more > 0 {
@@ -434,7 +434,7 @@ func (e *Engine) workAhead(before []*jobState) cluster.Time {
 	done := false
 	e.ends.walk(func(it item) bool {
 		v := e.jobs[it.id]
-		end := v.expectedEnd(e.now)
+		end := e.endOf(v)
 		if could := max(0, free) * int64(end.Sub(at)/time.Second); could >= work {
 			done = true
 			return false
@@ -498,7 +498,7 @@ func (e *Engine) quotaFree(j *jobState) cluster.Time {
 		gone = append(gone, v)
 		if r = e.overQuota(j, least); r.code == notRefused {
 			if at = cluster.Time(it.key[0]); at <= e.now {
-				at = v.expectedEnd(e.now)
+				at = e.endOf(v)
 			}
 			return false
 		}
