@@ -83,7 +83,7 @@ func (e *Engine) whyNow(id cluster.JobID) Why {
 		y.Text = fmt.Sprintf("has devices on %s; waits for %d jobs to leave them", e.where(j), j.waits)
 		y.Expected = e.now
 	default:
-		y.Text = fmt.Sprintf("%s on %s since %s%s", gpuText(int(j.devices)), e.where(j), e.clock(j.started), e.companyText(j))
+		y.Text = fmt.Sprintf("%s on %s since %s%s", e.holdsText(j), e.where(j), e.clock(j.started), e.companyText(j))
 	}
 	return y
 }
@@ -155,7 +155,7 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 	e.held = nil
 	switch free := e.fitsNow(j, s); {
 	case !free:
-		y.Blockers = append(y.Blockers, cmp.Or(e.shunnedText(j, s), e.roomText(s)))
+		y.Blockers = append(y.Blockers, cmp.Or(e.shunnedText(j, s), e.roomText(j, s)))
 	case !fits && constrained:
 		y.Blockers = append(y.Blockers, "would delay a reservation: "+e.reservationText(j))
 	case len(y.Blockers) == 0 && len(before) > 0:
@@ -214,7 +214,12 @@ func (e *Engine) before(j *jobState) []*jobState {
 }
 
 // roomText says what the job needs and the best there is.
-func (e *Engine) roomText(s *shape) string { return e.bestRoomText(s) + e.mostText(s) }
+func (e *Engine) roomText(j *jobState, s *shape) string {
+	if s.partly() && e.suitable(s) {
+		return e.partsText(j, s) + e.mostText(s)
+	}
+	return e.bestRoomText(s) + e.mostText(s)
+}
 
 // mostText says what of it single nodes take for its own bounds.
 func (e *Engine) mostText(s *shape) (text string) {
@@ -265,10 +270,6 @@ func (e *Engine) bestRoomText(s *shape) string {
 			return e.islandText(s, r)
 		}
 		switch {
-		case r.Profile != "":
-			return fmt.Sprintf("needs a %s slice; no GPU has a legal start free", r.Profile)
-		case r.Fractional():
-			return fmt.Sprintf("needs %s on one GPU; no GPU has that left%s", shareText(r), e.seatsText(s, r))
 		case bestFree >= r.GPUs && r.CPU == 0 && r.RAM == 0:
 			return fmt.Sprintf("suspended: its memory is on %s that others hold", gpuText(r.GPUs))
 		case bestFree >= r.GPUs:
@@ -355,22 +356,13 @@ func (e *Engine) holders(j *jobState, s *shape) []string {
 			more++
 			return true
 		}
-		out = append(out, fmt.Sprintf("%s: %s on %s, expected to end %s", v.label(), gpuText(int(v.devices)), e.where(v), e.endText(e.endOf(v))))
+		out = append(out, fmt.Sprintf("%s: %s on %s, expected to end %s", v.label(), e.holdsText(v), e.where(v), e.endText(e.endOf(v))))
 		return true
 	})
 	if more > 0 {
 		out = append(out, fmt.Sprintf("and %d more", more))
 	}
 	return out
-}
-
-// shareText says what a task needs of one device.
-func shareText(r *cluster.Request) string {
-	text := fmt.Sprintf("%d/1000 of the computing", r.Share)
-	if r.Memory > 0 {
-		text += fmt.Sprintf(" and %d MiB", r.Memory)
-	}
-	return text
 }
 
 // hostText says what a task needs besides devices.
@@ -385,7 +377,6 @@ func hostText(r *cluster.Request) string {
 	return strings.Join(parts, " and ")
 }
 
-// endText rounds: an expectation is no better than to the second.
 // label is the job's number, and its name if it has one.
 func (j *jobState) label() string {
 	if j.spec.Name == "" {

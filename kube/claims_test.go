@@ -371,7 +371,7 @@ func testDevicesParts(b *bench) {
 	b.create(with("", "7g.40gb", controlplane.Pod("whole", 0, nil))...)
 	b.create(with("", "1g.5gb", controlplane.Pod("small", 0, nil))...) // the memory is used up
 	b.says("whole", "GPU")
-	b.says("small", "142/1000 of the computing on one GPU")
+	b.says("small", "0.142 of a GPU")
 	held := func(d *Driver) cluster.Milli {
 		held := make(chan cluster.Milli, 1)
 		d.inbox.Put(func() {
