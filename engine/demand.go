@@ -24,6 +24,7 @@ const (
 // taskKind is tasks that ask for the same.
 type taskKind struct {
 	request cluster.Request
+	user    string   // whose shares they are, where that matters
 	suits   classSet // where they can ever run
 	weight  int64    // tasks
 	key     []byte
@@ -107,11 +108,11 @@ func (e *Engine) addDemand(d *demand, a, b int, sign int64) {
 			if t.Request.GPUs == 0 {
 				continue
 			}
-			e.scratch.key = kindKey(e.scratch.key[:0], j.spec, &t.Request)
+			e.scratch.key = kindKey(e.scratch.key[:0], j.spec, &t.Request, e.sharer(j.spec, &t.Request))
 			k, ok := d.at[string(e.scratch.key)]
 			if !ok {
 				k = len(d.all)
-				d.all = append(d.all, taskKind{request: t.Request, key: bytes.Clone(e.scratch.key), suits: e.suitsOf(j.spec, &t.Request)})
+				d.all = append(d.all, taskKind{request: t.Request, user: e.sharer(j.spec, &t.Request), key: bytes.Clone(e.scratch.key), suits: e.suitsOf(j.spec, &t.Request)})
 				d.at[string(d.all[k].key)] = k
 			}
 			d.all[k].weight += sign * int64(min(t.Count, mostWeight))
@@ -119,12 +120,20 @@ func (e *Engine) addDemand(d *demand, a, b int, sign int64) {
 	}
 }
 
+// sharer is whose shares tasks are, where those of several users keep apart.
+func (e *Engine) sharer(j *cluster.Job, r *cluster.Request) string {
+	if e.cfg.Spec.Sharing != cluster.MPS || !r.Fractional() || r.Profile != "" {
+		return ""
+	}
+	return j.User
+}
+
 // kindKey writes what makes up a kind into buf.
-func kindKey(buf []byte, j *cluster.Job, r *cluster.Request) []byte {
+func kindKey(buf []byte, j *cluster.Job, r *cluster.Request, user string) []byte {
 	for _, v := range []int64{int64(r.GPUs), r.Share, r.Memory, r.CPU, r.RAM} {
 		buf = binary.BigEndian.AppendUint64(buf, uint64(v))
 	}
-	for _, list := range [][]string{{r.Profile}, j.GPUTypes, j.Partitions} {
+	for _, list := range [][]string{{r.Profile, user}, j.GPUTypes, j.Partitions} {
 		buf = binary.AppendVarint(buf, int64(len(list)))
 		for _, s := range list {
 			buf = append(binary.AppendVarint(buf, int64(len(s))), s...)
@@ -152,6 +161,7 @@ type fragGroup struct {
 	share   cluster.Milli // of each; 0: whole ones
 	each    cluster.Milli // what a task takes in all
 	mem     cluster.MiB   // of each, with a share
+	user    string        // whose shares, where that matters
 	profile *cluster.SliceProfile
 	members []fragMember // by CPU
 }
@@ -176,10 +186,10 @@ func (d *demand) group(classes []class) {
 				g.profile, _ = classes[ci].model.Profile(k.request.Profile)
 				g.each = cluster.Milli(g.profile.Compute) * cluster.Whole / cluster.Milli(classes[ci].model.Compute)
 			} else if k.request.Fractional() {
-				g.share, g.mem = k.request.Share, k.request.Memory
+				g.share, g.mem, g.user = k.request.Share, k.request.Memory, k.user
 			}
 			at := slices.IndexFunc(d.byClass[ci], func(o fragGroup) bool {
-				return o.gpus == g.gpus && o.share == g.share && o.mem == g.mem && o.profile == g.profile
+				return o.gpus == g.gpus && o.share == g.share && o.mem == g.mem && o.user == g.user && o.profile == g.profile
 			})
 			if at < 0 {
 				at = len(d.byClass[ci])

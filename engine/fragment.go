@@ -10,7 +10,8 @@ import (
 // Fragmentation (D-fgd): of what is free on a node, how much is of no use to the
 // tasks that people submit. A kind of task that fits on a node can use the free
 // parts of devices that are large enough for it; one that does not fit can use
-// nothing. Fragments are what is free less what can be used, averaged over the
+// nothing. Beside one user's shares nobody else's fit where these are apart (MPS).
+// Fragments are what is free less what can be used, averaged over the
 // kinds by their number of tasks. Everything here is counted in milli-GPU times
 // tasks, so that nothing is rounded.
 
@@ -25,6 +26,7 @@ type fragCache struct {
 // rowKey is what a row is of.
 type rowKey struct {
 	request cluster.Request
+	user    string // whose shares they are, where that matters
 	measure Measure
 }
 
@@ -73,9 +75,9 @@ func (c *fragCache) fresh(d *demand, nodes int) {
 	c.usable = make([]fragNode, nodes)
 }
 
-// row returns the entries of a request.
-func (c *fragCache) row(r *cluster.Request, m Measure) *fragRow {
-	key := rowKey{*r, m}
+// row returns the entries of a user's request.
+func (c *fragCache) row(r *cluster.Request, user string, m Measure) *fragRow {
+	key := rowKey{*r, user, m}
 	row := c.rows[key]
 	if row == nil {
 		if len(c.rows) >= mostRows {
@@ -123,7 +125,7 @@ func (n *nodeState) usableBy(c *class, g *fragGroup) (sum cluster.Milli, fit int
 			if d.tenants > 0 && d.slots == 0 || n.startOn(&c.model, g.profile, i) < 0 {
 				continue
 			}
-		case left < g.share || d.mem < g.mem || d.slots != 0 || n.isCut(i) || c.seats(d) == 0:
+		case left < g.share || d.mem < g.mem || d.slots != 0 || n.isCut(i) || c.seats(d) == 0 || d.tenants > 0 && d.user != g.user:
 			continue
 		}
 		count++
@@ -327,7 +329,7 @@ func (s *Site) Growth(node, set int, measure Measure) (growth int64, dev int, ok
 		return e.value, int(e.device), e.device != noRoom
 	}
 	if s.row == nil || s.rowSet != set || s.rowRev != d.rev || s.rowOf != measure {
-		s.row, s.rowSet, s.rowRev, s.rowOf = c.row(r, measure), set, d.rev, measure
+		s.row, s.rowSet, s.rowRev, s.rowOf = c.row(r, s.e.ownerOf(s.job), measure), set, d.rev, measure
 	}
 	e := &s.row.nodes[node]
 	if e.version != n.version+1 {

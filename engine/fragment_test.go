@@ -115,6 +115,32 @@ func TestFragmentTypes(t *testing.T) {
 	}
 }
 
+// TestFragmentUsers: where shares of several users keep apart, what is left beside
+// one's is of use to that one only.
+func TestFragmentUsers(t *testing.T) {
+	e := store(t, "V100-16GB", cluster.Node{GPUs: 2})
+	e.cfg.Spec.Sharing = cluster.MPS
+	wants(e, wanted{4, share(250), nil})
+	for i, j := range e.jobs {
+		j.spec.User = []string{"ann", "bob", "bob", "bob"}[i]
+	}
+	a := Alloc{GPUs: 1, Tasks: 1, Share: 250, User: "ann"}
+	e.st.take(&a)
+	if f := e.Fragmentation(); f.Free != 1750 || f.Usable != 1000+750/4 {
+		t.Errorf("beside a quarter of ann's: %+v; want 1750 free, and of use 1000 and a quarter of 750", f)
+	}
+	s := siteFor(e, share(250), 1)
+	s.job.spec.User = "bob"
+	g, dev, ok := s.Growth(0, 0, Fragments)
+	if d := e.demand.weight; !ok || dev != 1 || g != 750 {
+		t.Errorf("bob's share goes to GPU %d, growth %d of %d tasks (%v); want GPU 1, where 750 are lost to ann's task", dev, g, d, ok)
+	}
+	s.job.spec.User = "ann"
+	if g, dev, ok := s.Growth(0, 0, Fragments); !ok || dev != 0 || g != -3*250 {
+		t.Errorf("ann's share goes to GPU %d, growth %d (%v); want GPU 0, where the three tasks of bob's lose less", dev, g, ok)
+	}
+}
+
 // dumbFragments is D-fgd as it is written: kind by kind, GPU by GPU, in milli-GPU
 // times tasks.
 func dumbFragments(e *Engine, n *nodeState) (sum int64) {
@@ -135,7 +161,7 @@ func dumbFragments(e *Engine, n *nodeState) (sum int64) {
 				p, ok := model.Profile(r.Profile)
 				can = ok && (d.tenants == 0 || d.slots != 0) && n.startOn(model, p, i) >= 0
 			case r.Share > 0:
-				can = free >= r.Share && d.mem >= r.Memory && d.slots == 0 && !n.isCut(i)
+				can = free >= r.Share && d.mem >= r.Memory && d.slots == 0 && !n.isCut(i) && (d.tenants == 0 || d.user == k.user)
 			default:
 				can = free == 1000 && n.free>>i&1 == 1
 			}
@@ -178,7 +204,7 @@ func dumbRooms(e *Engine, n *nodeState) (sum int64) {
 				}
 			default:
 				mem, ok := n.devs[i].mem, false
-				for rest := left; rest >= r.Share && mem >= r.Memory && n.devs[i].slots == 0; rest, mem = rest-r.Share, mem-r.Memory {
+				for rest := left; rest >= r.Share && mem >= r.Memory && n.devs[i].slots == 0 && (n.devs[i].tenants == 0 || n.devs[i].user == k.user); rest, mem = rest-r.Share, mem-r.Memory {
 					if ok && r.GPUs > 1 {
 						break
 					}
@@ -237,7 +263,8 @@ func dumbGrowth(s *Site, node int, measure Measure) (growth int64, dev int, ok b
 	dev = -1
 	for i := range n.devs {
 		left, can := s.deviceLeft(n, i, r)
-		if !can || n.leftOn(i) == 0 {
+		d := &n.devs[i]
+		if !can || n.leftOn(i) == 0 || d.tenants > 0 && d.user != e.ownerOf(s.job) {
 			continue
 		}
 		mark, k := s.Mark()
@@ -289,9 +316,16 @@ func TestFragmentTwin(t *testing.T) {
 			mix = append(mix, wanted{1 + r.IntN(6), request(), nil})
 		}
 		wants(e, mix...)
+		if seed%2 == 1 { // shares of several users keep apart
+			e.cfg.Spec.Sharing = cluster.MPS
+			for _, j := range e.jobs {
+				j.spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
+			}
+		}
 		var held []Alloc
 		for range 150 {
 			s := siteFor(e, request(), 1)
+			s.job.spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
 			var before []int64
 			for id := range e.st.nodes {
 				n := &e.st.nodes[id]
