@@ -296,7 +296,11 @@ func (e *Engine) unmoving(j *jobState, s *shape) string {
 		return "it is suspended, and goes on only where its memory is"
 	}
 	if have := e.freeFor(s); have < s.gpus {
-		return fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.gpus), have)
+		text := fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.gpus), have)
+		if parted := e.partedFor(s); parted > 0 {
+			text += fmt.Sprintf("; on %d more are only shares and slices, and those are not moved", parted)
+		}
+		return text
 	}
 	return ""
 }
@@ -312,20 +316,56 @@ func (e *Engine) unmovable() string {
 	return ""
 }
 
+// stagesOf is the sets of classes among which the shape's GPUs can be.
+func (s *shape) stagesOf() []stage {
+	if s.min > 1 {
+		return s.gangs
+	}
+	return s.stages
+}
+
 // freeFor is the free GPUs of the model of which most are free.
 func (e *Engine) freeFor(s *shape) (most int) {
-	list := s.stages
-	if s.min > 1 {
-		list = s.gangs
-	}
-	for i := range list {
+	for _, g := range s.stagesOf() {
 		free := 0
-		for _, ci := range list[i].classes {
+		for _, ci := range g.classes {
 			free += e.st.classes[ci].free
 		}
 		most = max(most, free)
 	}
 	return most
+}
+
+// partedFor is on how many GPUs of a model only shares and slices are, where there would
+// be enough for the shape without those; 0: nowhere.
+func (e *Engine) partedFor(s *shape) int {
+	for _, g := range s.stagesOf() {
+		free, parted := 0, 0
+		for _, ci := range g.classes {
+			free += e.st.classes[ci].free
+			parted += e.st.parted(ci)
+		}
+		if free+parted >= s.gpus {
+			return parted
+		}
+	}
+	return 0
+}
+
+// parted counts the GPUs of a class on which only shares and slices are.
+func (st *nodeStore) parted(ci int32) (count int) {
+	if st.classes[ci].partial.n == 0 {
+		return 0
+	}
+	for _, id := range st.classes[ci].nodes {
+		n := &st.nodes[id]
+		for i := range n.devs {
+			if n.indexed && n.whole()>>i&1 == 1 && n.devs[i].tenants > 0 {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // describe writes down who goes where, and what that costs.
