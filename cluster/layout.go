@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 )
 
@@ -94,7 +93,7 @@ func (m *GPUModel) Fit(names []string) (gpus [][]Instance, exact bool, err error
 	for _, name := range names {
 		p, ok := m.Profile(name)
 		if !ok {
-			return nil, false, fmt.Errorf("%s does not offer MIG profile %s", m.Name, name)
+			return nil, false, m.Lacks(name)
 		}
 		want = append(want, p)
 	}

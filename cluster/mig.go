@@ -74,7 +74,7 @@ func (m *GPUModel) instances(text string) ([]Instance, error) {
 		p, ok := m.Profile(name)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("%s does not offer MIG profile %s", m.Name, name)
+			return nil, m.Lacks(name)
 		case !slices.Contains(p.Starts, start):
 			return nil, fmt.Errorf("%s cannot start at memory slice %d; %v are possible", p.Name, start, p.Starts)
 		}
@@ -84,6 +84,18 @@ func (m *GPUModel) instances(text string) ([]Instance, error) {
 		list = append(list, Instance{p.Name, start})
 	}
 	return list, nil
+}
+
+// Lacks is the error of a MIG profile that the model does not have: it says which it has.
+func (m *GPUModel) Lacks(profile string) error {
+	if len(m.Profiles) == 0 {
+		return fmt.Errorf("%s does not offer MIG profile %s: it cannot be partitioned", m.Name, profile)
+	}
+	var have []string
+	for i := range m.Profiles {
+		have = append(have, m.Profiles[i].Name)
+	}
+	return fmt.Errorf("%s does not offer MIG profile %s; it offers %s", m.Name, profile, strings.Join(have, ", "))
 }
 
 // GeometryText writes what Geometry reads; a nil list is a GPU that is not in

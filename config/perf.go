@@ -72,7 +72,7 @@ func (f *perfFile) table() (*perf.Table, error) {
 				if p, ok := g.Profile(profile); slice && ok {
 					profile = p.Name
 				} else if slice {
-					return nil, fmt.Errorf("speed of %s: %s does not offer MIG profile %s", m, name, profile)
+					return nil, fmt.Errorf("speed of %s: %w", m, g.Lacks(profile))
 				}
 			}
 			if slice {

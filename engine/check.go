@@ -224,24 +224,18 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 			most += e.st.classes[ci].gpus * len(e.st.classes[ci].nodes)
 		}
 	}
-	text := fmt.Sprintf("asks for %d GPUs", s.gpus)
-	for i := range s.sets {
-		n := s.sets[i].Count
-		if i == 0 {
-			n = int(s.min)
-		}
-		text += fmt.Sprintf("%s %d x %d", [...]string{" in tasks of", " and"}[min(i, 1)], n, s.sets[i].Request.GPUs)
-		if p := s.sets[i].Request.Profile; p != "" {
-			text += " (MIG " + p + ")"
-		}
-	}
+	text := "asks for " + s.askedText()
 	if s.most.any > 0 {
 		text += fmt.Sprintf(", at most %d on a node", s.most.any)
 	}
 	if s.topo.Required {
 		text += fmt.Sprintf(" within one %s", s.topo.Level)
 	}
-	return text + fmt.Sprintf("; even the empty cluster cannot hold that (%d suitable GPUs)", most)
+	text += "; even the empty cluster cannot hold that"
+	if help := e.noInstanceText(s); help != "" {
+		return text + ": " + help
+	}
+	return text + fmt.Sprintf(" (%d suitable GPUs)", most)
 }
 
 func (e *Engine) whyNoClass(s *shape) string {
@@ -316,4 +310,65 @@ func (e *Engine) blank() *nodeStore {
 	}
 	e.empty = b
 	return b
+}
+
+// askedText says what a gang that never fits asks for.
+func (s *shape) askedText() string {
+	if s.partly() {
+		return s.tasksText()
+	}
+	text := gpuText(s.gpus)
+	for i := range s.sets {
+		n := s.sets[i].Count
+		if i == 0 {
+			n = int(s.min)
+		}
+		text += fmt.Sprintf("%s %d x %d", [...]string{" in tasks of", " and"}[min(i, 1)], n, s.sets[i].Request.GPUs)
+	}
+	return text
+}
+
+// noInstanceText says what to do where no GPU can have an instance that the shape asks
+// for, because those that there are stay as they are; "": that is not so.
+func (e *Engine) noInstanceText(s *shape) string {
+	for i := range s.sets {
+		r := &s.sets[i].Request
+		if r.Profile == "" {
+			continue
+		}
+		cut := false
+		for id := range e.st.nodes {
+			n := &e.st.nodes[id]
+			if !s.suits[i].has(n.class) {
+				continue
+			}
+			if n.fixed == nil || n.fixed.made != 0 || n.hasInstance(&e.st.classes[n.class].model, r.Profile) {
+				return ""
+			}
+			cut = cut || n.fixed.cut != 0
+		}
+		text, by := "no GPU in MIG mode has such a slice", "nvidia-smi mig -cgi makes one"
+		if !cut {
+			text, by = "no GPU is in MIG mode", "nvidia-smi -mig 1 switches it on"
+		}
+		if e.cfg.Unshared { // somebody else's GPUs: what to do there is not ours to say
+			return text
+		}
+		return text + "; " + by + ", or sharing.mig: dynamic has Muster do it (docs/sharing.md)"
+	}
+	return ""
+}
+
+// hasInstance reports whether a GPU of the node has an instance of the profile that
+// stays.
+func (n *nodeState) hasInstance(model *cluster.GPUModel, profile string) bool {
+	p, ok := model.Profile(profile)
+	for _, list := range n.fixed.instances {
+		for i := range list {
+			if ok && list[i].profile == p.Name {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -294,7 +294,7 @@ func whyNotClass(r *cluster.Request, c *class) string {
 	}
 	if r.Profile != "" {
 		if _, ok := c.model.Profile(r.Profile); !ok {
-			return fmt.Sprintf("needs MIG profile %s; %s does not offer it", r.Profile, c.model.Name)
+			return c.model.Lacks(r.Profile).Error()
 		}
 	}
 	return ""
