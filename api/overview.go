@@ -29,6 +29,7 @@ type Overview struct {
 	Counts  map[string]int `json:"counts" doc:"Jobs that are not over, by state"`
 	Nodes   []Node         `json:"nodes" doc:"On a cluster at most a hundred, those with something wrong first"`
 	Whole   *Whole         `json:"whole,omitempty" doc:"On a cluster: all nodes together"`
+	Left    *Left          `json:"left,omitempty" doc:"What is free on all nodes that take jobs; absent: not known"`
 	Queues  []Queue        `json:"queues"`
 	Running []Job          `json:"running" doc:"Jobs that are not waiting, the first hundred"`
 	Waiting []Job          `json:"waiting" doc:"The first in line, with place and expected start"`

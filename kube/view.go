@@ -313,6 +313,7 @@ func (v View) Overview(ctx context.Context) (api.Overview, error) {
 		return api.Overview{}, err
 	}
 	o := api.Overview{At: *instant(l.at), Counts: map[string]int{}, Nodes: l.listNodes(), Queues: l.listQueues(), Running: []api.Job{}, Waiting: []api.Job{}, Series: l.series}
+	o.Left = api.LeftOf(o.Nodes)
 	o.Whole = whole(o.Nodes)
 	slices.SortFunc(o.Nodes, func(a, b api.Node) int { return cmp.Or(worst(&a)-worst(&b), cmp.Compare(a.Name, b.Name)) })
 	o.Nodes = o.Nodes[:min(len(o.Nodes), mostShown)]

@@ -81,6 +81,7 @@ func (m *Machine) present() api.Sample {
 // Overview is the whole machine in one answer.
 func (m *Machine) Overview() api.Overview {
 	o := api.Overview{At: m.opt.Now().UTC(), Counts: map[string]int{}, Nodes: m.Nodes(), Queues: m.Queues(), Running: []api.Job{}, Waiting: []api.Job{}}
+	o.Left = api.LeftOf(o.Nodes)
 	m.series.mu.Lock()
 	o.Series = slices.Clone(m.series.list)
 	m.series.mu.Unlock()

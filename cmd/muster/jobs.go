@@ -337,13 +337,63 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-func gpuCount(s *api.Submission) string {
-	n := max(1, s.Tasks) * s.GPUs
-	if s.Share > 0 && s.Share < cluster.Whole {
-		return strconv.FormatFloat(float64(n)*float64(s.Share)/1000, 'g', 4, 64)
+// gpuCount is what a job asks for of GPUs; where that is a part of one, or it has a
+// part, what it has, or had last.
+func gpuCount(j *api.Job) string {
+	s := &j.Submission
+	part := s.Profile != "" || s.Share > 0 && s.Share < cluster.Whole || s.GPUs == 0
+	milli, counts, profiles := int64(0), map[string]int{}, []string{}
+	for i := range j.Devices {
+		d := &j.Devices[i]
+		part = part || d.Profile != "" || d.Share > 0
+		switch {
+		case d.Profile != "":
+			if counts[d.Profile]++; counts[d.Profile] == 1 {
+				profiles = append(profiles, d.Profile)
+			}
+		case d.Share > 0:
+			milli += d.Share
+		default:
+			milli += cluster.Whole
+		}
 	}
-	if s.Profile != "" {
-		return strings.TrimPrefix(fmt.Sprintf("%dx%s", n, s.Profile), "1x")
+	if !part || j.State == "pending" || len(j.Devices) == 0 {
+		return askedCount(s)
+	}
+	var list []string
+	if milli > 0 {
+		list = append(list, milliText(milli))
+	}
+	for _, p := range profiles {
+		list = append(list, countText(counts[p], p))
+	}
+	return strings.Join(list, "+")
+}
+
+func milliText(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'g', 4, 64) }
+
+func memoryText(mib int64) string {
+	if mib < 1024 {
+		return fmt.Sprintf("%dMiB", mib)
+	}
+	return strconv.FormatFloat(float64(mib)/1024, 'g', 3, 64) + "GiB"
+}
+
+func countText(n int, what string) string {
+	return strings.TrimPrefix(fmt.Sprintf("%dx%s", n, what), "1x")
+}
+
+// askedCount is what a submission asks for: GPUs, parts of them, slices or memory.
+func askedCount(s *api.Submission) string {
+	tasks := max(1, s.Tasks)
+	n := tasks * s.GPUs
+	switch {
+	case s.Share > 0 && s.Share < cluster.Whole:
+		return milliText(int64(n) * s.Share)
+	case s.Profile != "":
+		return countText(max(n, tasks), s.Profile)
+	case n == 0 && s.Memory > 0:
+		return countText(tasks, memoryText(s.Memory))
 	}
 	return strconv.Itoa(n)
 }

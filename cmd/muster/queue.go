@@ -75,7 +75,7 @@ func where(j *api.Job) string {
 }
 
 func gpus(j *api.Job) float64 {
-	n, err := strconv.ParseFloat(gpuCount(&j.Submission), 64)
+	n, err := strconv.ParseFloat(gpuCount(j), 64)
 	if err != nil {
 		return 0
 	}
@@ -88,7 +88,7 @@ var columns = []column{
 	{"name", "NAME", func(j *api.Job) string { return j.Submission.Name }, nil},
 	{"user", "USER", func(j *api.Job) string { return j.User }, nil},
 	{"queue", "QUEUE", func(j *api.Job) string { return j.Submission.Queue }, nil},
-	{"gpus", "GPUS", func(j *api.Job) string { return gpuCount(&j.Submission) }, gpus},
+	{"gpus", "GPUS", func(j *api.Job) string { return gpuCount(j) }, gpus},
 	{"state", "STATE", func(j *api.Job) string { return j.State }, nil},
 	{"time", "TIME", func(j *api.Job) string { return spanText(span(j)) }, func(j *api.Job) float64 { return float64(span(j)) }},
 	{"where", "WHERE OR WHY", where, nil},

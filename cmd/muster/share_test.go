@@ -133,6 +133,10 @@ func TestIsolation(t *testing.T) {
 	if text := d.must("why", "1"); strings.Contains(text, "simulated GPU") {
 		t.Errorf("a share of which nothing is enforced anyway: %s", text)
 	}
+	d.untilSays("6    0.25", "queue", "-o", "job,gpus")
+	d.want(d.must("queue", "-o", "job,gpus"), "2    2g.20gb")
+	d.want(d.must("why", "2"), "a 2g.20gb slice on ")
+	d.want(d.must("why", "6"), "0.25 of a GPU on ")
 	if text, code := d.try("submit", "--gpus", "0.5", "--isolation", "total", "--", "true"); code == 0 || !strings.Contains(text, `isolation: expected value to be one of "none, memory, full"`) {
 		t.Errorf("a wrong isolation: %d %s", code, text)
 	}

@@ -222,7 +222,7 @@ func (m *topModel) jobLines(room int) []string {
 func (m *topModel) jobLine(i int) string {
 	j := &m.jobs[i]
 	state := pad(j.State, 10)
-	before := pad(strconv.Itoa(j.ID), 6) + pad(j.Submission.Name, 14) + pad(j.User, 9) + pad(j.Submission.Queue, 9) + pad(gpuCount(&j.Submission), 5)
+	before := pad(strconv.Itoa(j.ID), 6) + pad(j.Submission.Name, 14) + pad(j.User, 9) + pad(j.Submission.Queue, 9) + pad(gpuCount(j), 5)
 	after := pad(spanText(span(j)), 8) + plain(topWhere(j))
 	if i == m.at {
 		return topChosen.Render(pad(before+state+after, m.width))
@@ -263,7 +263,7 @@ func (m *topModel) detailLines(room int) []string {
 		command = s.ScriptName
 	}
 	lines := []string{topHead.Render(fmt.Sprintf("job %d: %s", j.ID, plain(s.Name)))}
-	for _, f := range [][2]string{{"user", j.User}, {"queue", s.Queue}, {"state", j.State}, {"where", topWhere(j)}, {"gpus", gpuCount(s)},
+	for _, f := range [][2]string{{"user", j.User}, {"queue", s.Queue}, {"state", j.State}, {"where", topWhere(j)}, {"gpus", gpuCount(j)},
 		{"tasks", strconv.Itoa(max(1, s.Tasks))}, {"command", command}, {"submitted", instant(&j.Submitted)}, {"started", instant(j.Started)},
 		{"waited", spanText(j.Waited)}, {"ran", spanText(j.Ran)}, {"limit", limitText(s.Limit)}, {"restarts", strconv.Itoa(j.Restarts)},
 		{"output", j.StdOut}, {"expected", instant(j.Expected)}, {"ends", instant(j.ExpectedEnd)}, {"idle", idleText(j)}} {

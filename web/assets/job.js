@@ -155,6 +155,7 @@ function facts(j) {
   const add = (name, v) => { if (v !== undefined && v !== null && v !== "" && v !== 0) list.push(el("div", null, el("dt", { text: name }), el("dd", null, v))); };
   add("GPUs", asked(s) + (tasks > 1 ? ` in ${tasks} tasks` : ""));
   add("GPU memory", s.gpu_memory && mib(s.gpu_memory));
+  add("Gets", j.sharing);
   add("GPU types", s.gpu_types?.join(", "));
   add("CPU cores", s.cpu && gpus(s.cpu * tasks));
   add("Memory", s.ram && mib(s.ram * tasks));

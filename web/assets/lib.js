@@ -172,6 +172,7 @@ export const gpus = (milli) => String(+(milli / 1000).toFixed(2));
 
 export function asked(s) {
   const n = Math.max(1, s.tasks || 0) * (s.gpus || (s.profile ? 1 : 0));
+  if (!n && s.gpu_memory) return `${s.tasks > 1 ? `${s.tasks}× ` : ""}${mib(s.gpu_memory)}`;
   if (s.profile) return `${n}× ${s.profile}`;
   return s.share && s.share < 1000 ? gpus(n * s.share) : String(n);
 }

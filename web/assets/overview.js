@@ -4,11 +4,11 @@ import { hour } from "./plots.js";
 
 export function overview({ box }) {
   const parts = {
-    head: el("div", { class: "head" }), acts: el("div", { class: "acts", role: "group", "aria-label": "The node" }), refused: el("div"), figures: el("dl", { class: "figures" }), chart: el("div", { class: "chart" }),
+    head: el("div", { class: "head" }), acts: el("div", { class: "acts", role: "group", "aria-label": "The node" }), refused: el("div"), figures: el("dl", { class: "figures" }), left: el("div"), chart: el("div", { class: "chart" }),
     gpus: el("ul", { class: "gpus" }), queues: el("tbody"), running: el("tbody"), waiting: el("tbody"), state: el("div"),
   };
   const plot = hour(parts.chart);
-  box.append(parts.head, parts.acts, parts.refused, parts.state, parts.figures,
+  box.append(parts.head, parts.acts, parts.refused, parts.state, parts.figures, parts.left,
     section("GPUs", parts.gpus),
     section("The last hour", parts.chart),
     section("Queues", table("Queues", ["Queue", "", ["Holds", 1], ["Fair share", 1], ["Guarantee", 1], ["Limit", 1], ["Running", 1], ["Waiting", 1]], parts.queues, "queues")),
@@ -45,6 +45,7 @@ export function overview({ box }) {
         : el("button", { type: "button", text: "Take jobs again", onclick: (e) => turn(e.currentTarget, "resume") }));
     }
     figures(parts.figures, o, all);
+    fill(parts.left, leftText(o.left));
     const byId = new Map(o.running.map((j) => [j.id, j]));
     const count = o.whole ? o.whole.gpus : all.length;
     if (o.whole) {
@@ -114,9 +115,25 @@ function figures(box, o, all) {
     figure("Utilisation", mean === null ? "–" : num(mean), mean === null ? "not measured" : "%", mean),
     figure("Running", String(run), run === 1 ? "job" : "jobs", null),
     figure("Waiting", String(c.pending || 0), (c.pending || 0) === 1 ? "job" : "jobs", null),
+    left(o.left, figure),
     c.suspended ? figure("Suspended", String(c.suspended), "", null) : null,
     bad ? figure("Unhealthy", String(bad), bad === 1 ? "GPU" : "GPUs", null, "bad") : null);
 }
+
+/* left is how much of the free GPUs is of no use to what people ask for (docs/gpus.md). */
+function left(l, figure) {
+  if (!l?.free) return null;
+  const lost = Math.round((1 - l.usable / l.free) * 100);
+  return figure("Fragmentation", String(lost), "% of what is free", lost);
+}
+
+function leftText(l) {
+  if (!l?.free) return [];
+  return el("p", { class: "sub left" }, `${about(l.free)} ${l.free === 1000 ? "GPU" : "GPUs"} free, ${about(l.usable)} usable by the tasks submitted last`,
+    l.usable < l.free ? "; the rest are fragments: parts too small for what people ask for, too few GPUs on one node, or no CPU or RAM beside them." : ".");
+}
+
+const about = (milli) => String(Math.round(milli / 10) / 100);
 
 /* machine is a node of a cluster: which device a job has, the kubelet decides. */
 function machine(n, byId) {
