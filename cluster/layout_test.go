@@ -68,6 +68,20 @@ func TestLayoutsAreLegal(t *testing.T) {
 	}
 }
 
+// A profile that a model does not have is answered with those that it has.
+func TestLacks(t *testing.T) {
+	for model, want := range map[string]string{
+		"H100-80GB": "H100-80GB does not offer MIG profile 5g.40gb; it offers 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb",
+		"V100-16GB": "V100-16GB does not offer MIG profile 5g.40gb: it cannot be partitioned",
+	} {
+		m, _ := FindModel(model)
+		n := Node{GPUs: 1, MIG: "0:5g.40gb@0"}
+		if _, _, err := n.Geometry(&m); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", model, err, want)
+		}
+	}
+}
+
 // Instances are laid out on no more GPUs than they need, as a search through all
 // layouts finds; and as they were asked for.
 func TestFit(t *testing.T) {
