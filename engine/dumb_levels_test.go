@@ -73,12 +73,13 @@ func (d *dumb) gittins(a, end int64) int64 {
 
 // weighted is E-LAS: service times the run time that progress lets expect, or
 // what remains of it, over the median of known ones or a minute; twice the
-// service where nothing is done.
+// service where nothing is done, unless that was lost with a stop: it counts as next to nothing.
 func (d *dumb) weighted(j *dumbJob, service int64) int64 {
-	if j.Estimate == 0 || j.done == 0 {
+	lost := j.done == 0 && (!j.inBooks() || j.started != j.firstStart)
+	if j.Estimate == 0 || j.done == 0 && !lost {
 		return 2 * service
 	}
-	done := min(j.done, j.Estimate-j.Estimate/100)
+	done := max(1, min(j.done, j.Estimate-j.Estimate/100))
 	unit, weighs := time.Hour, j.Estimate
 	if len(d.known) > 0 {
 		slices.SortFunc(d.known, func(a, b earlier) int { return cmp.Compare(a.ran, b.ran) })
