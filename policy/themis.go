@@ -129,7 +129,7 @@ func leased(j engine.JobView, now cluster.Time) tenure {
 	running, least, _ := j.Tasks()
 	switch t := j.Target(); {
 	case running == 0:
-	case j.Spec().Tier == cluster.Critical:
+	case stays(j):
 		return tenure{running, running, cluster.Never}
 	case t != nil && len(t.Memo) == 2 && cluster.Time(t.Memo[0]) > now:
 		return tenure{running, least, cluster.Time(t.Memo[0])}

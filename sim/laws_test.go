@@ -24,6 +24,12 @@ import (
 // law replays jobs in two queues, one of which weighs twice as much.
 func law(t *testing.T, size string, cfg engine.Config, entries []trace.Entry) []report.Record {
 	t.Helper()
+	return lawUntil(t, size, cfg, entries, Options{})
+}
+
+// lawUntil is law in a world with options.
+func lawUntil(t *testing.T, size string, cfg engine.Config, entries []trace.Entry, opt Options) []report.Record {
+	t.Helper()
 	spec, err := cluster.ParseShort(size)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +43,7 @@ func law(t *testing.T, size string, cfg engine.Config, entries []trace.Entry) []
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWorld(spec, entries, Options{})
+	w := NewWorld(spec, entries, opt)
 	if err := driver.Run(t.Context(), e, w, nil); err != nil {
 		t.Fatal(err)
 	}

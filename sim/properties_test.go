@@ -109,6 +109,36 @@ func TestWorkDone(t *testing.T) {
 	}
 }
 
+// TestPlainJobsEnd (U4): where a stop costs a job all that it has done, every policy lets each
+// job end, however short its turns are: in a time in which the jobs, one after the other,
+// would have ended five times. Those that let jobs take turns stop none.
+func TestPlainJobsEnd(t *testing.T) {
+	turns := []string{"themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "pollux", "sia", "miso"}
+	for _, pol := range policy.Names() {
+		for seed := range uint64(3) {
+			r := rand.New(rand.NewPCG(seed, 11))
+			entries := queued(r, randomEntries(r, 30))
+			end := entries[len(entries)-1].Job.Submit
+			for i := range entries {
+				e := &entries[i]
+				e.Run *= 10 // longer than a turn
+				e.Job.Estimate = e.Run
+				end = end.Add(5 * e.Run)
+			}
+			cfg := engine.Config{Policy: scaled(t, pol, 1), Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Kill}, {How: engine.Kill}}}
+			records := lawUntil(t, "1x8xT4", cfg, entries, Options{Until: end})
+			for i := range records {
+				if rec := &records[i]; rec.Outcome != report.Completed {
+					t.Errorf("%s seed %d: after %v job %d, which runs for %v: %+v", pol, seed, end, i, entries[i].Run, rec)
+					break
+				} else if rec.Lost > 0 && slices.Contains(turns, pol) {
+					t.Errorf("%s seed %d: job %d was stopped %d times and lost %d milli-GPU-ms", pol, seed, i, rec.Preemptions, rec.Lost)
+				}
+			}
+		}
+	}
+}
+
 // TestHeadIsNotDelayed: under EASY, with exact estimates, fifo's blocked head
 // starts no later than if nothing had been backfilled: than under strict order.
 func TestHeadIsNotDelayed(t *testing.T) {
