@@ -30,7 +30,7 @@ func (e *Engine) grow() {
 
 func (e *Engine) growJob(j *jobState) {
 	s := e.shapeAt(j.shape)
-	stage := e.growStage(j, s)
+	open := e.growStage(j, s)
 	var home Domain
 	if s.topo.Required && s.topo.Level != cluster.LevelAny {
 		home = e.homeOf(j, s.topo.Level)
@@ -45,7 +45,7 @@ func (e *Engine) growJob(j *jobState) {
 		site := &Site{e: e, job: j, req: one, home: home, most: s.bounds(), has: append(more[:len(more):len(more)], j.allocs...)}
 		e.constrain(j)
 		mark := e.st.mark()
-		if !e.placeStage(site, &stage) {
+		if !e.placeStage(site, &open) {
 			break
 		}
 		if e.contested(site.allocs) {

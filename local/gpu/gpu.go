@@ -24,7 +24,7 @@ type Device struct {
 	MIG       bool // it is cut into MIG instances, or about to be
 	Instances []Instance
 	Slices    []cluster.MiB // memory of an instance of each of the model's profiles, as the driver says; 0: it does not
-	Island    int // GPUs of one island are joined by NVLink
+	Island    int           // GPUs of one island are joined by NVLink
 	Simulated bool
 }
 
