@@ -17,6 +17,26 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
 
+// scattered has all pods be bound where they were put, two of them end after a while, and a
+// pod of eight GPUs come, which fits nowhere then.
+func scattered(t *testing.T, d *Driver, now *time.Time, after time.Duration, x, y *v1.Pod) {
+	t.Helper()
+	for _, g := range d.gangs {
+		for _, p := range g.pods {
+			p.node, p.binding = g.slots[0].node, false
+		}
+		d.touch(g)
+	}
+	steps(t, d)
+	*now = now.Add(after)
+	d.podGone(x)
+	d.podGone(y)
+	big := controlplane.Pod("big", 8, nil)
+	big.UID, big.CreationTimestamp = "big", metav1.NewTime(*now)
+	d.podChanged(big)
+	steps(t, d)
+}
+
 // Two nodes of eight have half of their GPUs free each, and a pod asks for eight. Whose
 // pods are made anew could be elsewhere; not who is nobody's, nor who has to stay by a
 // node selector, a port or a volume. Nothing is changed by looking.
@@ -46,20 +66,7 @@ func TestPlanMoves(t *testing.T) {
 			a, x, b, y := controlplane.Pod("a", 4, nil), controlplane.Pod("a-ends", 4, nil), controlplane.Pod("b", 4, nil), controlplane.Pod("b-ends", 4, nil)
 			c.change(a, b)
 			d, now := still(t, 2, a, x, b, y)
-			for _, g := range d.gangs {
-				for _, p := range g.pods {
-					p.node, p.binding = g.slots[0].node, false
-				}
-				d.touch(g)
-			}
-			steps(t, d)
-			*now = now.Add(time.Minute)
-			d.podGone(x)
-			d.podGone(y)
-			big := controlplane.Pod("big", 8, nil)
-			big.UID, big.CreationTimestamp = "big", metav1.NewTime(*now)
-			d.podChanged(big)
-			steps(t, d)
+			scattered(t, d, now, time.Minute, x, y)
 			before := d.eng.Snapshot().Hash
 			snap, cfg, err := d.movable(nil)
 			if err != nil {
@@ -151,20 +158,7 @@ func TestMovable(t *testing.T) {
 		x, b, y := controlplane.Pod("a-ends", 4, nil), controlplane.Pod("b", 4, nil), controlplane.Pod("b-ends", 4, nil)
 		d, now := still(t, 2, a, x, b, y)
 		d.opt.Rules.Defrag = &engine.Defrag{}
-		for _, g := range d.gangs {
-			for _, p := range g.pods {
-				p.node, p.binding = g.slots[0].node, false
-			}
-			d.touch(g)
-		}
-		steps(t, d)
-		*now = now.Add(2 * time.Minute)
-		d.podGone(x)
-		d.podGone(y)
-		big := controlplane.Pod("big", 8, nil)
-		big.UID, big.CreationTimestamp = "big", metav1.NewTime(*now)
-		d.podChanged(big)
-		steps(t, d)
+		scattered(t, d, now, 2*time.Minute, x, y)
 		snap, cfg, err := d.movable(nil)
 		if err != nil {
 			t.Fatal(err)

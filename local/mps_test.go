@@ -14,18 +14,11 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// A control daemon stays for a while after the last share has left its GPU, and is
-// told to quit then; its GPU is no longer MPS' alone.
-func TestMPSLingers(t *testing.T) {
-	m, src := accounts(t)
-	m.running = t.Context()
-	now := t0
-	m.opt.Now = func() time.Time { return now }
-	program := filepath.Join(t.TempDir(), "control")
-	log := filepath.Join(t.TempDir(), "log")
-	// it runs while its file is there, and writes down what it is told
-	text := "#!/bin/sh\n[ \"$1\" = -d ] && { : >$CUDA_MPS_PIPE_DIRECTORY/up; exit; }\n[ -e $CUDA_MPS_PIPE_DIRECTORY/up ] || exit 1\n" +
-		"read c; echo $c >>" + log + "; [ $c = quit ] && rm $CUDA_MPS_PIPE_DIRECTORY/up; exit 0\n"
+// shareUnderMPS has job 7 have a share of the second GPU under MPS, whose control program is
+// a script. It returns the GPU and the program.
+func shareUnderMPS(t *testing.T, m *Machine, src *played, text string) (uuid, program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "control")
 	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -33,11 +26,26 @@ func TestMPSLingers(t *testing.T) {
 	if err := m.findMPS(); err != nil {
 		t.Fatal(err)
 	}
-	uuid := src.devices[1].UUID
+	uuid = src.devices[1].UUID
 	m.jobs[7] = &job{id: 7, info: Info{Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}}}
 	if err := m.mps.need(uuid); err != nil {
 		t.Fatal(err)
 	}
+	return uuid, program
+}
+
+// A control daemon stays for a while after the last share has left its GPU, and is
+// told to quit then; its GPU is no longer MPS' alone.
+func TestMPSLingers(t *testing.T) {
+	m, src := accounts(t)
+	m.running = t.Context()
+	now := t0
+	m.opt.Now = func() time.Time { return now }
+	log := filepath.Join(t.TempDir(), "log")
+	// it runs while its file is there, and writes down what it is told
+	text := "#!/bin/sh\n[ \"$1\" = -d ] && { : >$CUDA_MPS_PIPE_DIRECTORY/up; exit; }\n[ -e $CUDA_MPS_PIPE_DIRECTORY/up ] || exit 1\n" +
+		"read c; echo $c >>" + log + "; [ $c = quit ] && rm $CUDA_MPS_PIPE_DIRECTORY/up; exit 0\n"
+	uuid, program := shareUnderMPS(t, m, src, text)
 	if !src.exclusive[uuid] {
 		t.Error("the GPU is not MPS' alone")
 	}
@@ -71,22 +79,10 @@ func TestMPSLingers(t *testing.T) {
 // starts there, however short ago the last share has left.
 func TestMPSLeaves(t *testing.T) {
 	m, src := accounts(t)
-	program := filepath.Join(t.TempDir(), "control")
 	// when it is told to quit it goes on answering for a while, as one does that waits for its server
 	text := "#!/bin/sh\nup=$CUDA_MPS_PIPE_DIRECTORY/up\n[ \"$1\" = -d ] && { echo 3 >$up; exit; }\n[ -e $up ] || exit 1\nread c\n" +
 		"[ $c = quit ] && { : >$up.quit; exit; }\n[ -e $up.quit ] || exit 0\nn=$(cat $up); [ $n = 0 ] && { rm $up; exit 1; }\necho $((n-1)) >$up\n"
-	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	m.opt.Sharing.Program, m.opt.Rules.Spec.Sharing = program, cluster.MPS
-	if err := m.findMPS(); err != nil {
-		t.Fatal(err)
-	}
-	uuid := src.devices[1].UUID
-	m.jobs[7] = &job{id: 7, info: Info{Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}}}
-	if err := m.mps.need(uuid); err != nil {
-		t.Fatal(err)
-	}
+	uuid, _ := shareUnderMPS(t, m, src, text)
 	other := &runner{m: m, id: 8}
 	task := func(d api.Device) []*task { return []*task{{devices: []api.Device{d}}} }
 	for _, step := range []struct {
