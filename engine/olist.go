@@ -222,13 +222,7 @@ func (l *olist) walk(f func(item) bool) {
 
 // walkBack is walk from the highest item down.
 func (l *olist) walkBack(f func(item) bool) {
-	for i := len(l.chunks) - 1; i >= 0; i-- {
-		c := l.chunks[i]
-		for j := len(c) - 1; j >= 0; j-- {
-			if !f(c[j]) {
-				return
-			}
-		}
+	for at := l.back(); at.item() != nil && f(*at.item()); at.move() {
 	}
 }
 
