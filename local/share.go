@@ -4,7 +4,6 @@ package local
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,28 +30,8 @@ const (
 	StopOver                       // it ends
 )
 
-// ways are what this machine offers to jobs that share its GPUs.
-func (m *Machine) ways() cluster.Ways {
-	spec := &m.opt.Rules.Spec
-	w := cluster.Ways{Sharing: spec.Sharing}
-	w.Model, _ = spec.Model(spec.Nodes[0].Model)
-	for i := range w.Model.Profiles {
-		if p := &w.Model.Profiles[i]; m.opt.Sharing.MIG == DynamicMIG || m.opt.Sharing.MIG == InstancesMIG && strings.Contains(spec.Nodes[0].MIG, cluster.AsNeeded) {
-			w.Profiles = append(w.Profiles, p.Name)
-		}
-	}
-	if m.opt.Sharing.MIG != StaticMIG {
-		return w
-	}
-	for _, g := range m.opt.GPUs {
-		for _, in := range g.Instances {
-			if !slices.Contains(w.Profiles, in.Profile) {
-				w.Profiles = append(w.Profiles, in.Profile)
-			}
-		}
-	}
-	return w
-}
+// ways are what this machine offers to jobs that share its GPUs: as the simulator has it.
+func (m *Machine) ways() cluster.Ways { return m.opt.Rules.Spec.Ways(nil) }
 
 // choose decides which way a job shares GPUs; the text says what is enforced.
 func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err error) {

@@ -221,15 +221,21 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// muster mig plan --slo: services on instances, requests played; mistakes say what
-// is wrong.
-func TestMIGServices(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) {
+// writer returns a folder and what writes a file there.
+func writer(t *testing.T) (dir string, write func(name, text string)) {
+	dir = t.TempDir()
+	return dir, func(name, text string) {
+		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// muster mig plan --slo: services on instances, requests played; mistakes say what
+// is wrong.
+func TestMIGServices(t *testing.T) {
+	dir, write := writer(t)
 	write("slo.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\n")
 	write("chat.csv", "slices,batch,processes,rate,seconds\n1,4,1,40,0.1\n2,4,1,100,0.04\n3,8,1,0,0\n")
 	write("prof_data_vision.csv", "slices,batch,processes,rate,seconds\n3,8,1,160,0.05\n3,8,2,90,0.08\n")
@@ -277,12 +283,7 @@ func TestMIGServices(t *testing.T) {
 // muster mig plan --from: the steps from a plan that was written to the next one, what is
 // short without a spare GPU, and what is wrong with a file.
 func TestMIGChange(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir, write := writer(t)
 	write("a.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\n")
 	write("b.csv", "service,rate,latency_ms\nchat,170,200\nvision,140,100\n")
 	write("chat.csv", "slices,batch,processes,rate,seconds\n1,4,1,40,0.1\n2,4,1,100,0.04\n")
