@@ -41,7 +41,7 @@ func (k *Knobs) round() (time.Duration, error) {
 // only the shortest is compared: it wins against each of them.
 func afsPlan(v engine.View, jobs []engine.JobView) engine.Plan {
 	list := claims(v, jobs)
-	afsSizes(v, list, totalGPUs(v))
+	afsSizes(v, list, keep(list, totalGPUs(v)))
 	return elasticPlan(v, list, cluster.Never)
 }
 
@@ -69,7 +69,7 @@ func (c *claim) takes(v engine.View) (t taker, ok bool) {
 	return t, true
 }
 
-// afsSizes gives the GPUs to claims of nothing.
+// afsSizes gives the GPUs to claims of nothing; those that have something already keep that.
 func afsSizes(v engine.View, list []claim, free int) {
 	idle := shortestFirst(list)
 	var served []taker // who has something and may get more, in the order in which they got it
@@ -127,11 +127,13 @@ func (y *taker) rather(x *taker) bool {
 	return y.after > x.before
 }
 
-// shortestFirst lists claims by what is left of them, then by number.
+// shortestFirst lists claims of nothing by what is left of them, then by number.
 func shortestFirst(list []claim) []*claim {
-	order := make([]*claim, len(list))
+	order := make([]*claim, 0, len(list))
 	for i := range list {
-		order[i] = &list[i]
+		if list[i].tasks == 0 {
+			order = append(order, &list[i])
+		}
 	}
 	slices.SortStableFunc(order, func(a, b *claim) int { return cmp.Compare(a.left, b.left) })
 	return order

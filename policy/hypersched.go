@@ -75,7 +75,7 @@ func (r *hyperRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	for i := range list {
 		t := &list[i]
 		switch r.recall(v, t); {
-		case t.now > 0 && (t.j.Spec().Tier == cluster.Critical || v.Now().Sub(t.since) < r.hold):
+		case t.now > 0 && (stays(t.j) || v.Now().Sub(t.since) < r.hold):
 			t.tasks = t.now
 			free -= t.j.GPUs(t.now)
 		case t.time <= 0:
@@ -196,6 +196,9 @@ func (r *hyperRules) targets(v engine.View, list []trial) engine.Plan {
 		if t.time > 0 {
 			goal.Rank = 0
 			p.Next = v.Now().Add(r.check)
+		}
+		if stays(t.j) {
+			goal.Rank = -1 // trials do not take its GPUs
 		}
 		if t.j.Spec().Deadline > 0 {
 			goal.Deadline = engine.DeadlineDeclined

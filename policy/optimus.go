@@ -39,7 +39,7 @@ func optimusPlan(round time.Duration) func(v engine.View, jobs []engine.JobView)
 // the job that came first.
 func optimusSizes(v engine.View, jobs []engine.JobView) []claim {
 	list := claims(v, jobs)
-	free := totalGPUs(v)
+	free := keep(list, totalGPUs(v))
 	give := func(c *claim) {
 		n, g := c.next()
 		c.tasks = n
@@ -54,7 +54,7 @@ func optimusSizes(v engine.View, jobs []engine.JobView) []claim {
 		return cmp.Or(cmp.Compare(x.j.Spec().Submit, y.j.Spec().Submit), cmp.Compare(x.left, y.left))
 	})
 	for _, i := range order {
-		if _, g := list[i].next(); g <= free {
+		if _, g := list[i].next(); list[i].tasks == 0 && g <= free {
 			give(&list[i])
 		}
 	}

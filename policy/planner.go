@@ -75,8 +75,8 @@ func claimOf(v engine.View, kinds []engine.Kind, j engine.JobView) (c claim) {
 // a job.
 func (c *claim) begin(v engine.View, kinds []engine.Kind, j engine.JobView) {
 	c.j, c.gpu = j, modelFor(v, kinds, j)
-	if c.now, c.least, c.most = j.Tasks(); c.now > 0 && j.Spec().Tier == cluster.Critical {
-		c.least, c.most = c.now, c.now // nobody takes from it, and it does not grow at others' cost
+	if c.now, c.least, c.most = j.Tasks(); c.now > 0 && stays(j) {
+		c.least, c.most = c.now, c.now // nobody takes from it, and it does not grow: others would pay for that, or it by starting anew
 	}
 }
 
@@ -93,6 +93,17 @@ func modelFor(v engine.View, kinds []engine.Kind, j engine.JobView) string {
 		}
 	}
 	return gpu
+}
+
+// keep gives claims that are left where they are what they have, and returns what is left for the others.
+func keep(list []claim, free int) int {
+	for i := range list {
+		if c := &list[i]; stays(c.j) {
+			c.tasks = c.now
+			free -= c.j.GPUs(c.now)
+		}
+	}
+	return max(0, free)
 }
 
 // asked is how many tasks of its first set a job asks for, within its own bounds.

@@ -236,7 +236,7 @@ func TestAFSTwin(t *testing.T) {
 		return pol.(*planner).plan(v, jobs)
 	}, pol, func(r *rand.Rand, _ cluster.Time) cluster.Job {
 		n := 1 + r.IntN(3)
-		return cluster.Job{Name: "j", Model: "a", Tasks: []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}},
+		return cluster.Job{Name: "j", Model: "a", Tier: cluster.Standard, Tasks: []cluster.TaskSet{{Count: n, Request: cluster.Request{GPUs: 1}}},
 			Elastic: cluster.Elastic{Min: 1 + r.IntN(n), Max: 8 * n}, Estimate: time.Duration(1+r.IntN(60)) * time.Minute}
 	})
 	if steps < 500 {

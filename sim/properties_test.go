@@ -113,7 +113,7 @@ func TestWorkDone(t *testing.T) {
 // job end, however short its turns are: in a time in which the jobs, one after the other,
 // would have ended five times. Those that let jobs take turns stop none.
 func TestPlainJobsEnd(t *testing.T) {
-	turns := []string{"themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "pollux", "sia", "miso"}
+	turns := []string{"themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "pollux", "sia", "miso", "afs", "optimus", "hypersched", "lucid"}
 	for _, pol := range policy.Names() {
 		for seed := range uint64(3) {
 			r := rand.New(rand.NewPCG(seed, 11))
@@ -124,6 +124,13 @@ func TestPlainJobsEnd(t *testing.T) {
 				e.Run *= 10 // longer than a turn
 				e.Job.Estimate = e.Run
 				end = end.Add(5 * e.Run)
+				switch i % 3 {
+				case 1: // for policies that look at deadlines
+					e.Job.Deadline = e.Job.Submit.Add(e.Run * time.Duration(10+r.IntN(40)) / 10)
+				case 2: // for those that resize
+					e.Job.Tasks = []cluster.TaskSet{{Count: 4, Request: cluster.Request{GPUs: 1}}}
+					e.Job.Elastic, e.Job.Priority = cluster.Elastic{Min: 1, Max: 8}, int64(r.IntN(3))
+				}
 			}
 			cfg := engine.Config{Policy: scaled(t, pol, 1), Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Kill}, {How: engine.Kill}}}
 			records := lawUntil(t, "1x8xT4", cfg, entries, Options{Until: end})
