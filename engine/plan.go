@@ -77,6 +77,14 @@ const (
 	DeadlineDeclined // it cannot be promised; the job runs when it can
 )
 
+// DeadlineAnswer returns what the policy says of a job's deadline.
+func (e *Engine) DeadlineAnswer(id cluster.JobID) DeadlineAnswer {
+	if j := e.job(id); j != nil && j.target != nil {
+		return j.target.Deadline
+	}
+	return DeadlineUnanswered
+}
+
 // text is the answer for people.
 func (a DeadlineAnswer) text() string {
 	return [...]string{"", "its deadline is accepted", "its deadline cannot be promised"}[a]

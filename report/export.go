@@ -117,6 +117,9 @@ func fields() []field {
 		decimal("gpu_hours_overhead", func(s *Summary) float64 { return s.OverheadHours }),
 		whole("deadlines", func(s *Summary) int { return s.Deadlines }),
 		whole("deadlines_met", func(s *Summary) int { return s.DeadlinesMet }),
+		whole("deadlines_accepted", func(s *Summary) int { return s.Accepted }),
+		whole("deadlines_declined", func(s *Summary) int { return s.Declined }),
+		whole("accepted_late", func(s *Summary) int { return s.AcceptedLate }),
 		decimal("wall_seconds", func(s *Summary) float64 { return s.WallSeconds }),
 		decimal("decision_us", func(s *Summary) float64 { return s.DecisionMicros }))
 }
@@ -159,7 +162,7 @@ func (o Outcome) String() string {
 // seconds; what did not happen is empty.
 func WriteJobsCSV(w io.Writer, r *Run) error {
 	c := csv.NewWriter(w)
-	head := []string{"id", "name", "user", "queue", "gpus", "submit", "first_start", "end", "outcome", "waited_s", "ran_s", "jct_s", "preemptions", "lost_gpu_s"}
+	head := []string{"id", "name", "user", "queue", "gpus", "submit", "first_start", "end", "outcome", "waited_s", "ran_s", "jct_s", "preemptions", "lost_gpu_s", "deadline", "deadline_answer", "deadline_met"}
 	if err := c.Write(head); err != nil {
 		return err
 	}
@@ -172,7 +175,8 @@ func WriteJobsCSV(w io.Writer, r *Run) error {
 		err := c.Write([]string{strconv.Itoa(i), j.Name, j.User, j.Queue, strconv.Itoa(int(rec.GPUs)),
 			r.instant(rec.Submit), r.instant(rec.FirstStart), r.instant(rec.End), rec.Outcome.String(),
 			number(rec.Waited.Seconds()), number(rec.Ran.Seconds()), jct,
-			strconv.Itoa(int(rec.Preemptions)), number(float64(rec.Lost) / 1e6)})
+			strconv.Itoa(int(rec.Preemptions)), number(float64(rec.Lost) / 1e6),
+			due(j.Deadline, r.instant(j.Deadline)), due(j.Deadline, rec.Answer.String()), due(j.Deadline, strconv.FormatBool(rec.met(j)))})
 		if err != nil {
 			return err
 		}
@@ -180,6 +184,17 @@ func WriteJobsCSV(w io.Writer, r *Run) error {
 	c.Flush()
 	return c.Error()
 }
+
+// due is a text about a deadline; nothing for a job without one.
+func due(deadline cluster.Time, text string) string {
+	if deadline == 0 {
+		return ""
+	}
+	return text
+}
+
+// String returns the answer as the interface has it; "" for none.
+func (a Answer) String() string { return [...]string{"", "accepted", "declined"}[a] }
 
 func (r *Run) instant(t cluster.Time) string {
 	switch {

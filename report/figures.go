@@ -135,8 +135,20 @@ func jobFigures() []figure {
 				return float64(s.DeadlinesMet) / float64(max(1, s.Deadlines)), s.Deadlines > 0
 			},
 			text: func(s *Summary) string {
-				return humanCount(float64(s.DeadlinesMet)) + "/" + humanCount(float64(s.Deadlines))
+				return outOf(s.DeadlinesMet, s.Deadlines)
 			}},
+		{key: "deadlines_accepted", group: groupJobs, label: "deadlines accepted", short: "accepted", unit: unitShare,
+			help: "deadlines that the policy accepted, of those that it answered",
+			get: func(s *Summary) (float64, bool) {
+				return float64(s.Accepted) / float64(max(1, s.Accepted+s.Declined)), s.Accepted+s.Declined > 0
+			},
+			text: func(s *Summary) string { return outOf(s.Accepted, s.Accepted+s.Declined) }},
+		{key: "accepted_late", group: groupJobs, label: "accepted, but late", short: "late", unit: unitShare, better: -1,
+			help: "jobs that were not over by their deadline, of those whose deadline was accepted",
+			get: func(s *Summary) (float64, bool) {
+				return float64(s.AcceptedLate) / float64(max(1, s.Accepted)), s.Accepted > 0
+			},
+			text: func(s *Summary) string { return outOf(s.AcceptedLate, s.Accepted) }},
 	}
 	for i := range all {
 		k := all[i].key
@@ -144,6 +156,9 @@ func jobFigures() []figure {
 	}
 	return all
 }
+
+// outOf is a count of some others.
+func outOf(n, of int) string { return humanCount(float64(n)) + "/" + humanCount(float64(of)) }
 
 func speedFigures() []figure {
 	return []figure{
@@ -162,7 +177,7 @@ func shown(all []figure, sums []Summary) []figure {
 		for i := range sums {
 			v, ok := f.get(&sums[i])
 			// "nothing" is no value, or a zero where zero is the usual case
-			keep = keep || ok && (v != 0 || f.key == "deadlines_met" || f.group != groupStops && f.group != groupJobs)
+			keep = keep || ok && (v != 0 || f.unit == unitShare || f.group != groupStops && f.group != groupJobs)
 		}
 		if keep {
 			out = append(out, f)

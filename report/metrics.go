@@ -73,6 +73,9 @@ type Summary struct {
 	OverheadHours  float64 `json:"gpu_hours_overhead"` // held but not computing: start-up, checkpoint, restart
 	Deadlines      int     `json:"deadlines"`
 	DeadlinesMet   int     `json:"deadlines_met"`
+	Accepted       int     `json:"deadlines_accepted"` // by a policy that answers deadlines
+	Declined       int     `json:"deadlines_declined"`
+	AcceptedLate   int     `json:"accepted_late"` // accepted, and not over by then
 	WallSeconds    float64 `json:"wall_seconds,omitempty"`
 	DecisionMicros float64 `json:"decision_us,omitempty"` // wall time per step, the world's included
 }
@@ -92,7 +95,7 @@ func (r *Run) Summarise() Summary {
 		s.count(rec.Outcome)
 		held, busy, lost = held+rec.Held, busy+rec.Busy, lost+rec.Lost
 		s.Preemptions += int(rec.Preemptions)
-		s.deadline(r.Jobs[i], rec)
+		s.deadline(r.Jobs[i], rec, r.Last)
 		if rec.Outcome == Rejected {
 			continue
 		}
@@ -145,14 +148,31 @@ func (s *Summary) count(o Outcome) {
 	}
 }
 
-func (s *Summary) deadline(j *cluster.Job, rec *Record) {
+func (s *Summary) deadline(j *cluster.Job, rec *Record, last cluster.Time) {
 	if j.Deadline == 0 {
 		return
 	}
 	s.Deadlines++
-	if rec.Outcome == Completed && rec.End <= j.Deadline {
+	if rec.met(j) {
 		s.DeadlinesMet++
 	}
+	switch rec.Answer {
+	case Accepted:
+		if s.Accepted++; rec.late(j, last) {
+			s.AcceptedLate++
+		}
+	case Declined:
+		s.Declined++
+	}
+}
+
+// met reports whether a job with a deadline completed by then.
+func (r *Record) met(j *cluster.Job) bool { return r.Outcome == Completed && r.End <= j.Deadline }
+
+// late reports whether a job was neither completed nor over for another reason of its own by its
+// deadline, in a run that ended at last: then who accepted the deadline has not kept it.
+func (r *Record) late(j *cluster.Job, last cluster.Time) bool {
+	return r.Outcome == Lost || min(r.End, last) > j.Deadline
 }
 
 // rho is Themis' finish-time fairness: JCT against the JCT alone on a share of

@@ -228,10 +228,10 @@ func TestJobsCSV(t *testing.T) {
 	if err != nil || len(rows) != 25 {
 		t.Fatal(err, len(rows))
 	}
-	if got := strings.Join(rows[0], ","); got != "id,name,user,queue,gpus,submit,first_start,end,outcome,waited_s,ran_s,jct_s,preemptions,lost_gpu_s" {
+	if got := strings.Join(rows[0], ","); got != "id,name,user,queue,gpus,submit,first_start,end,outcome,waited_s,ran_s,jct_s,preemptions,lost_gpu_s,deadline,deadline_answer,deadline_met" {
 		t.Errorf("header %s", got)
 	}
-	if got := strings.Join(rows[1], ","); got != "0,train-00,ada,vision,1,0,0,900,completed,0,900,900,0,0" {
+	if got := strings.Join(rows[1], ","); got != "0,train-00,ada,vision,1,0,0,900,completed,0,900,900,0,0,,," {
 		t.Errorf("first job %s", got)
 	}
 	if got := rows[4]; got[12] != "2" || got[13] != "90" {
@@ -240,6 +240,20 @@ func TestJobsCSV(t *testing.T) {
 	if got := rows[24]; got[7] != "" || got[8] != "unfinished" || got[11] != "" {
 		t.Errorf("a job without an end %v", got)
 	}
+	r.Jobs = slices.Clone(r.Jobs)
+	for i := range 2 {
+		j := *r.Jobs[i]
+		j.Deadline = r.Records[i].End - cluster.Time(i)
+		r.Jobs[i], r.Records[i].Answer = &j, Answer(i)
+	}
+	b.Reset()
+	WriteJobsCSV(&b, &r)
+	for i, want := range []string{",900,,true", "accepted,false"} {
+		if line := strings.Split(b.String(), "\n")[1+i]; !strings.HasSuffix(line, want) {
+			t.Errorf("a deadline: %s, want %s", line, want)
+		}
+	}
+	r.Jobs[0], r.Records[0].Answer = runs[0].Jobs[0], Unanswered
 	r.Epoch = 1506996060
 	r.Records[0].Submit = cluster.Time(1500 * time.Millisecond)
 	b.Reset()
@@ -416,4 +430,39 @@ func TestProgressTogether(t *testing.T) {
 		t.Errorf("ends at %q", got)
 	}
 	p.Done()
+}
+
+// Of the jobs with a deadline those count as late whose deadline was accepted and that were not over by then.
+func TestDeadlines(t *testing.T) {
+	at := func(s int) cluster.Time { return cluster.Time(s) * cluster.Time(time.Second) }
+	r := Run{Queues: []string{"q"}, Capacity: cluster.Whole, Last: at(100)}
+	for _, x := range []struct {
+		deadline, end int // end 0: none
+		out           Outcome
+		said          Answer
+	}{
+		{50, 50, Completed, Accepted}, {50, 51, Completed, Accepted}, {50, 51, Completed, Declined}, {50, 49, Completed, Unanswered},
+		{50, 49, Failed, Accepted}, {50, 51, Failed, Accepted}, {50, 40, Cancelled, Accepted}, {50, 40, Lost, Accepted},
+		{99, 0, Unfinished, Accepted}, {101, 0, Unfinished, Accepted}, {0, 50, Completed, Unanswered},
+	} {
+		rec := Record{End: at(x.end), Outcome: x.out, Answer: x.said}
+		if x.end == 0 {
+			rec.End = cluster.Never
+		}
+		r.Jobs, r.Records = append(r.Jobs, &cluster.Job{Deadline: at(x.deadline)}), append(r.Records, rec)
+		r.Ideal, r.Active = append(r.Ideal, time.Second), append(r.Active, 1)
+	}
+	s := r.Summarise()
+	if s.Deadlines != 10 || s.DeadlinesMet != 2 || s.Accepted != 8 || s.Declined != 1 || s.AcceptedLate != 4 {
+		t.Errorf("of %d deadlines %d met, %d accepted, %d declined, %d late", s.Deadlines, s.DeadlinesMet, s.Accepted, s.Declined, s.AcceptedLate)
+	}
+	var b strings.Builder
+	if err := WriteTable(&b, []Summary{s, {Policy: "edf", Deadlines: 10, DeadlinesMet: 3}}, TableOptions{Width: 100}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`deadlines met +2/10 +3/10\*`, `deadlines accepted +8/9 +–`, `accepted, but late +4/8 +–`} {
+		if !regexp.MustCompile(want).MatchString(b.String()) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
 }

@@ -22,6 +22,16 @@ const (
 	Lost     // not requeued after a preemption or a failure
 )
 
+// Answer is what a policy that answers deadlines said of a job's.
+type Answer uint8
+
+// The answers.
+const (
+	Unanswered Answer = iota // it has none, or the policy answers none
+	Accepted
+	Declined // it runs when it can
+)
+
 // Record is what became of one job.
 type Record struct {
 	Submit      cluster.Time
@@ -37,6 +47,7 @@ type Record struct {
 	Losses      int32 // stops by node or GPU failure
 	GPUs        int32
 	Queue       int32
+	Answer      Answer // to its deadline, the first that was given
 	Why         string // of a rejection
 }
 

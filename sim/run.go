@@ -161,7 +161,7 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	world.Lanes = cfg.Policy.Traits().Lanes
 	world.Memory = cfg.Policy.Traits().Memory
 	w := NewWorld(spec, entries, world)
-	w.book.frag = e.Fragmentation
+	w.book.frag, w.answer = e.Fragmentation, e.DeadlineAnswer
 	h := &hashKeeper{next: s.Journal}
 	out.Err = driver.Run(ctx, e, w, h)
 	out.Hash, out.Stats = h.hash, e.Stats()

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/heap"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -114,6 +115,9 @@ type World struct {
 	packing bool              // there were guests on whole devices: those are in tenants, too
 	reports []engine.Event    // to be told with the next batch
 	stopped bool
+
+	first  int                                       // of the jobs that arrived last
+	answer func(cluster.JobID) engine.DeadlineAnswer // what is said of a job's deadline; nil: nobody tells
 }
 
 // NewWorld prepares a replay. The entries must be sorted by submission and
@@ -205,6 +209,7 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 			evs = append(evs, ev)
 		}
 	}
+	w.first = w.next
 	for w.next < len(w.jobs) && w.jobs[w.next].entry.Job.Submit <= at {
 		evs = append(evs, w.arrive(&w.jobs[w.next]))
 		w.next++
@@ -352,12 +357,16 @@ func (w *World) wipe(name string) {
 // Apply carries out a decision in virtual time.
 func (w *World) Apply(_ context.Context, d engine.Decision) error {
 	w.wake = d.WakeAt
+	for i := w.first; i < w.next; i++ {
+		w.answered(&w.jobs[i])
+	}
 	for i := range d.Actions {
 		a := &d.Actions[i]
 		j := &w.jobs[a.Job]
 		w.quiet = w.now
 		switch a.Type {
 		case engine.Start:
+			w.answered(j) // it may have come before it could run
 			w.begin(j, a)
 		case engine.Preempt:
 			w.evict(j, a)
@@ -555,10 +564,21 @@ func (w *World) end(j *jobRun, reason engine.StopReason) {
 		return
 	}
 	was := j.phase
+	w.answered(j)
 	j.phase = gone
 	w.alive--
 	w.book.ended(j, w.now, reason, was == waiting)
 }
+
+// answered books what was said of a job's deadline, if that is not yet known.
+func (w *World) answered(j *jobRun) {
+	s := &j.entry.Job
+	if r := &w.book.Records[s.ID]; w.answer != nil && s.Deadline > 0 && r.Answer == report.Unanswered {
+		r.Answer = said[w.answer(s.ID)]
+	}
+}
+
+var said = [...]report.Answer{engine.DeadlineUnanswered: report.Unanswered, engine.DeadlineAccepted: report.Accepted, engine.DeadlineDeclined: report.Declined}
 
 // Before, push and popEvent keep the queue of future events: earliest first, then in
 // the fixed order of kinds and ids.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -342,6 +343,31 @@ func TestMIGPlan(t *testing.T) {
 		}
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %q is missing in\n%s", args, want, out.String())
+		}
+	}
+}
+
+// Whether deadlines were kept: of what is accepted everything, and each job's by itself.
+func TestSimDeadlines(t *testing.T) {
+	dir, write := writer(t)
+	write("w.csv", "name,user,submit_s,run_s,gpus,deadline_s\na,u,0,600,4,900\nb,u,0,600,4,900\nc,u,10,600,1,0\n")
+	jobs := filepath.Join(dir, "jobs.csv")
+	out, errw, err := muster(t, context.Background(), "sim", "--trace", filepath.Join(dir, "w.csv"), "--cluster", "1x4", "--policies", "elasticflow", "--jobs-csv", jobs)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errw)
+	}
+	for _, want := range []string{`deadlines met +1/2`, `deadlines accepted +1/2`, `accepted, but late +0/1`} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	text, err := os.ReadFile(jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{",deadline,deadline_answer,deadline_met", ",900,accepted,true", ",900,declined,false", ",,,"} {
+		if line := strings.Split(string(text), "\n")[i]; !strings.HasSuffix(line, want) {
+			t.Errorf("%s: want %s", line, want)
 		}
 	}
 }

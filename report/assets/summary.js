@@ -17,7 +17,7 @@ function keyAt(key) {
 
 /* The figures that the page opens with; the rest is a click away. */
 var KEYS = ["jct.mean", "jct.p50", "jct.p99", "queueing_delay.mean", "makespan", "gpu_utilisation", "goodput",
-  "fragmentation", "finish_time_ratio.mean", "jain_queues", "preemptions", "gpu_hours_lost", "deadlines_met", "unfinished"];
+  "fragmentation", "finish_time_ratio.mean", "jain_queues", "preemptions", "gpu_hours_lost", "deadlines_met", "accepted_late", "unfinished"];
 
 function glance() {
   var box = document.querySelector(".glance");
