@@ -145,6 +145,7 @@ type Job struct {
 	LostGPUHours   float64    `json:"lost_gpu_hours,omitempty" doc:"GPU-hours whose work stopped runs did not save"`
 	SwitchCost     Duration   `json:"switch_cost,omitempty" doc:"What one stop and the start after it took on its devices, by its progress: to save, to start, and to be where it was; mean"`
 	SwitchGPUHours float64    `json:"switch_gpu_hours,omitempty" doc:"GPU-hours that stops and starts took, as far as its progress told"`
+	SavesNothing   string     `json:"saves_nothing,omitempty" doc:"Why it saves nothing when it is asked for a checkpoint, as was found; empty: it saves, or nobody knows yet"`
 	StepRate       *float64   `json:"steps_per_gpu_hour,omitempty" doc:"Steps that it did per GPU-hour, of those that it reported; repeated ones are not counted"`
 	SampleRate     *float64   `json:"samples_per_gpu_hour,omitempty" doc:"Training samples that it computed per GPU-hour, from the samples_per_s that it reported"`
 	CPUTime        Duration   `json:"cpu_time,omitempty" doc:"CPU time of the runs that are over"`

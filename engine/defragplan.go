@@ -149,10 +149,10 @@ func (e *Engine) moverOf(v *jobState) mover {
 			m.how = Kill
 		}
 	}
-	if m.how == Checkpoint {
+	if m.how == Checkpoint && !v.deaf {
 		m.stop = min(c.Cost, grace)
 	}
-	if m.how == Kill || c.Cost > grace { // it does not get as far as to write one
+	if m.how == Kill || v.deaf || c.Cost > grace { // it does not get as far as to write one
 		m.lost = v.unsavedAt(e.now)
 	}
 	m.cost = times(m.stop+c.Restart+m.lost, int64(v.devices))

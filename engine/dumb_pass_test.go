@@ -330,7 +330,7 @@ func (d *dumb) lost(v *dumbJob) int64 {
 	if c.Interval > 0 && !c.None {
 		lost = min(lost, v.done%c.Interval)
 	}
-	if v.Tier == cluster.Standard && !c.None {
+	if v.Tier == cluster.Standard && !c.None && !v.deaf {
 		lost = min(lost, c.Cost)
 	}
 	return d.milli(v) * int64((lost+c.Restart)/time.Millisecond)

@@ -78,6 +78,7 @@ type dumbJob struct {
 	end        cluster.Time // expected, as of when it was listed last
 	done       time.Duration
 	saved      time.Duration
+	deaf       bool // asked for a checkpoint it saves nothing
 	computes   bool
 	lined      cluster.Time // when it came into line last
 	demoted    bool
@@ -452,6 +453,9 @@ func (d *dumb) event(ev *engine.Event) {
 			}
 			if ev.Switch.Restart > 0 {
 				spec.Checkpoint.Restart = ev.Switch.Restart
+			}
+			if ev.Saves != engine.SavesUnknown {
+				j.deaf = ev.Saves == engine.SavesNothing
 			}
 			if j.state != engine.Stopping {
 				d.list(j)

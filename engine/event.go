@@ -58,6 +58,7 @@ type Event struct {
 	Estimate time.Duration   `json:"estimate,omitempty"` // Progress: all of its useful work, as it looks now; 0: as before
 	Memory   cluster.MiB     `json:"memory,omitempty"`   // Progress: most that it has used of any of its GPUs; 0: not measured
 	Switch   SwitchCost      `json:"switch,omitzero"`    // Progress, Stopped: what its last stop and start were measured to take
+	Saves    Saves           `json:"saves,omitempty"`    // Progress, Stopped: whether it saves its work when it is asked for a checkpoint
 	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
 	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before
 	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices
@@ -73,6 +74,18 @@ type SwitchCost struct {
 	Restart time.Duration `json:"restart,omitempty"` // from the start until it was where it had stopped
 	Suspend time.Duration `json:"suspend,omitempty"` // to be frozen and to go on in place
 }
+
+// Saves says whether a job saves its work when it is asked for a checkpoint, as far as its driver
+// found out. What a submission states (Checkpoint.None) is not touched by it: the job is
+// asked all the same, since it may have learnt to.
+type Saves uint8
+
+// What is found.
+const (
+	SavesUnknown Saves = iota // nothing new
+	SavesNothing              // nobody in it heard, or would hear, that it is asked
+	SavesWork                 // somebody heard
+)
 
 // Batch is the events of one instant.
 type Batch struct {

@@ -112,7 +112,7 @@ func (e *Engine) unforesee(list []moved) {
 // leaving is how long a job that is preempted is expected to stay: as long as
 // it takes to write a checkpoint.
 func (e *Engine) leaving(j *jobState) time.Duration {
-	if e.howToStop(j) != Checkpoint || j.state == Placed {
+	if e.howToStop(j) != Checkpoint || j.deaf || j.state == Placed {
 		return 0
 	}
 	return min(j.spec.Checkpoint.Cost, e.cfg.Stop[j.spec.Tier].Grace)
@@ -126,6 +126,9 @@ func (j JobView) SwitchTakes() time.Duration {
 	case Suspend:
 		return c.Suspend
 	case Checkpoint:
+		if j.j.deaf {
+			return c.Restart
+		}
 		return min(c.Cost, j.e.cfg.Stop[j.j.spec.Tier].Grace) + c.Restart
 	}
 	return c.Restart

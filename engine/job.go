@@ -84,6 +84,7 @@ type jobState struct {
 	ran         time.Duration // wall time on devices
 	done        time.Duration // useful, on the reference GPU
 	saved       time.Duration // ... of which safe in a checkpoint
+	deaf        bool          // asked for a checkpoint it saves nothing, as its driver found
 
 	predicted    time.Duration // how long such jobs ran, as of its submission
 	servedBefore int64         // of its weighted service, what was received before the last promotion
@@ -260,7 +261,7 @@ func (j *jobState) lostAt(now cluster.Time, how How) int64 {
 	switch {
 	case how == Suspend:
 		return j.serves() * int64(c.Suspend/time.Millisecond)
-	case how == Checkpoint && !c.None:
+	case how == Checkpoint && !c.None && !j.deaf:
 		lost = min(lost, c.Cost)
 	}
 	return j.serves() * int64((lost+c.Restart)/time.Millisecond)

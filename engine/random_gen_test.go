@@ -286,7 +286,7 @@ func (g *generator) event() (engine.Event, bool) {
 		return engine.Event{Type: engine.QueueChanged, Queues: randomQueues(r)}, true
 	case k < 98:
 		id := g.some()
-		return engine.Event{Type: engine.Progress, Job: id, Memory: int64(id) % 3 * 9000, Switch: engine.SwitchCost{Save: seconds(int(id) % 7), Suspend: seconds(int(id) % 5)}, Done: seconds(r.IntN(100)), Saved: seconds(r.IntN(50)), Rate: pick[int64](r, 0, 0, 700_000),
+		return engine.Event{Type: engine.Progress, Job: id, Memory: int64(id) % 3 * 9000, Switch: engine.SwitchCost{Save: seconds(int(id) % 7), Suspend: seconds(int(id) % 5)}, Done: seconds(r.IntN(100)), Saved: seconds(r.IntN(50)), Saves: engine.Saves(int(id) % 3), Rate: pick[int64](r, 0, 0, 700_000),
 			Estimate: seconds(pick(r, 0, 0, 1+r.IntN(600)))}, true
 	case k < 99:
 		return engine.Event{Type: engine.Demoted, Job: g.some(), Undo: chance(r, 30)}, true

@@ -91,6 +91,7 @@ type JobRecord struct {
 	Ran         time.Duration   `json:"ran,omitempty"`
 	Done        time.Duration   `json:"done,omitempty"`
 	Saved       time.Duration   `json:"saved,omitempty"`
+	Deaf        bool            `json:"deaf,omitempty"` // asked for a checkpoint it saves nothing, as its driver found
 	Rate        int64           `json:"rate,omitempty"`
 	Speed       int64           `json:"speed,omitempty"`
 	Memory      cluster.MiB     `json:"memory,omitempty"` // the most that it was measured to use of any of its GPUs
@@ -224,7 +225,7 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		Promoted: j.promoted, Demoted: j.demoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
 		Leaving: slices.Clone(j.leaving), Dest: slices.Clone(j.dest), Moved: slices.Clone(j.moved), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
-		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Rate: j.rate, Speed: j.speed, Memory: j.memory, Solo: j.solo, Among: slices.Clone(j.among), Slow: j.slow,
+		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Deaf: j.deaf, Rate: j.rate, Speed: j.speed, Memory: j.memory, Solo: j.solo, Among: slices.Clone(j.among), Slow: j.slow,
 		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, Predicted: j.predicted,
 		Beside: j.beside, Guests: slices.Clone(j.guests), Packed: j.packed, Warm: j.warm, Target: j.target.copied(), Served: slices.Clone(j.served)}
 	if j.weight != cluster.Whole {

@@ -198,6 +198,7 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 		j.saved = j.done
 	}
 	e.costs(j, ev.Switch)
+	e.hears(j, ev.Saves)
 	held, dest := j.allocs, e.dropDest(j)
 	e.free(j, was)
 	reason := ev.Reason
@@ -306,6 +307,7 @@ func (e *Engine) report(j *jobState, ev *Event) {
 		j.memory = max(j.memory, ev.Memory)
 		e.reckon(j, ev.Estimate)
 		e.costs(j, ev.Switch)
+		e.hears(j, ev.Saves)
 	}
 	if ev.Rate > 0 {
 		j.rate = ev.Rate
@@ -357,6 +359,17 @@ func (e *Engine) costs(j *jobState, s SwitchCost) {
 	spec := *j.spec
 	spec.Checkpoint = c
 	j.spec = &spec
+	e.fresh = e.fresh || e.pending > 0
+}
+
+// hears takes over whether the job saves its work when it is asked to: who saves
+// nothing is left alone by policies that let jobs take turns (JobView.Loses), and
+// whom to stop is judged by what is lost.
+func (e *Engine) hears(j *jobState, s Saves) {
+	if s == SavesUnknown || j.deaf == (s == SavesNothing) {
+		return
+	}
+	j.deaf = s == SavesNothing
 	e.fresh = e.fresh || e.pending > 0
 }
 

@@ -252,6 +252,8 @@ func (w *pair) draw(at cluster.Time, nodes []cluster.Node) {
 		w.add(at, engine.Event{Type: engine.Demoted, Job: id, Undo: chance(w.more, 30)})
 	case 1:
 		w.add(at, engine.Event{Type: engine.Progress, Job: id, Estimate: seconds(1 + w.more.IntN(400))})
+	case 3, 4:
+		w.add(at, engine.Event{Type: engine.Progress, Job: id, Saves: engine.Saves(w.more.IntN(3))})
 	case 2:
 		w.add(at, engine.Event{Type: engine.Progress, Job: id, Switch: engine.SwitchCost{Save: seconds(w.more.IntN(20)), Restart: seconds(w.more.IntN(20))}})
 	}

@@ -245,5 +245,14 @@ func (j JobView) Accepts(gpu string) bool {
 }
 
 // Loses reports whether stopping the job would lose work that it has done: it
-// saves nothing when it is told to leave.
-func (j JobView) Loses() bool { return j.e.howToStop(j.j) == Kill }
+// saves nothing when it is told to leave. One that was found not to (Event.Saves)
+// loses little if it saves now and then of its own accord.
+func (j JobView) Loses() bool {
+	switch j.e.howToStop(j.j) {
+	case Kill:
+		return true
+	case Checkpoint:
+		return j.j.deaf && j.j.spec.Checkpoint.Interval == 0 && j.j.saved == 0
+	}
+	return false
+}

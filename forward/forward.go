@@ -138,6 +138,7 @@ type run struct {
 	since    cluster.Time
 	stop     engine.StopReason
 	ckpt     cluster.Checkpoint
+	deaf     bool // asked for a checkpoint it saves nothing
 }
 
 // The kinds of what is due, in the order in which they happen at one instant.
@@ -250,7 +251,7 @@ func (w *world) runOf(r *engine.JobRecord) *run {
 		j = &run{}
 		w.runs[r.Spec.ID] = j
 	}
-	*j = run{phase: starting, gen: j.gen + 1, done: r.Done, saved: r.Saved, since: w.now, ckpt: r.Spec.Checkpoint}
+	*j = run{phase: starting, gen: j.gen + 1, done: r.Done, saved: r.Saved, since: w.now, ckpt: r.Spec.Checkpoint, deaf: r.Deaf}
 	return j
 }
 
@@ -409,7 +410,7 @@ func (w *world) leave(id cluster.JobID, j *run, how engine.How, grace time.Durat
 	delay := time.Duration(0)
 	switch {
 	case !computed || how == engine.Suspend:
-	case how == engine.Checkpoint && !j.ckpt.None && j.ckpt.Cost <= grace:
+	case how == engine.Checkpoint && !j.ckpt.None && !j.deaf && j.ckpt.Cost <= grace:
 		delay = j.ckpt.Cost
 		j.saved = max(j.saved, j.done)
 	default:

@@ -26,13 +26,17 @@ func (r *runner) again(says engine.EventType) bool {
 			return nil, nil
 		}
 		j := r.job
+		ev := engine.Event{Type: engine.Progress, Job: r.id}
+		if found := r.heard(); j.hear(found, true) {
+			ev.Saves = found.saves()
+		}
 		j.info.Use.add(r.tasks)
 		j.info.Run++
 		j.info.InPlace++
 		j.info.On = slices.Clone(rec.Allocs)
 		r.on, r.next, r.n = j.info.On, nil, j.info.Run
 		tasks = r.plan(r.on)
-		return []engine.Event{{Type: engine.Progress, Job: r.id}}, func(err error) { stored <- err == nil }
+		return []engine.Event{ev}, func(err error) { stored <- err == nil }
 	})
 	select {
 	case <-r.m.running.Done():
@@ -44,7 +48,8 @@ func (r *runner) again(says engine.EventType) bool {
 		}
 	}
 	r.m.crash("again-stored")
-	r.phase, r.saved, r.unheard, r.asks, r.askedAt, r.news = calm, false, false, false, time.Time{}, progress{}
+	r.phase, r.saved, r.unheard, r.asks, r.askedAt, r.kept, r.news = calm, false, false, false, time.Time{}, false, progress{}
+	r.found, r.listenAt = notKnown, time.Time{}
 	r.timer.Stop()
 	if !r.spawnAll(tasks) {
 		ev := engine.Event{Type: engine.StartFailed, Job: r.id}

@@ -286,6 +286,9 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 	if s := &info.Switch; s.Count > 0 {
 		j.SwitchCost, j.SwitchGPUHours = api.Duration(s.Took/time.Duration(s.Count)), s.GPU.Hours()
 	}
+	if r.State < engine.Done {
+		j.SavesNothing = info.savesText(sub)
+	}
 	if end, by := endOf(info, sub, t); by != "" {
 		j.ExpectedEnd, j.EndBy = at(end), by
 	}

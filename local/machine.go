@@ -161,6 +161,7 @@ type Info struct {
 	Pace      pace             `json:"pace,omitzero"`
 	Switch    switching        `json:"switch,omitzero"`
 	Idle      *idleness        `json:"idle,omitempty"`
+	Hearing   hearing          `json:"hearing,omitempty"`
 	Back      *givenBack       `json:"back,omitempty"` // devices that it was told to give back and still holds
 }
 

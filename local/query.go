@@ -224,6 +224,9 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 			j.foretold = cluster.Time(at.UnixNano())
 		}
 	}
+	if text := w.Job.SavesNothing; text != "" && j.info.Record.State >= engine.Starting {
+		w.Text = strings.TrimPrefix(w.Text+"; "+text, "; ")
+	}
 	if w.Blockers == nil {
 		w.Blockers = []string{}
 	}

@@ -66,8 +66,14 @@ type runner struct {
 	alarm   bool      // the signal before the limit was sent
 	asks    bool      // it was this daemon that asked for a checkpoint
 	askedAt time.Time // when it was asked for a checkpoint; zero: it was not, or by another daemon
-	news    progress
-	port    int // at which the tasks meet
+	kept    bool      // since then it reported one
+
+	found     hearing   // whether it would hear that it is asked, as its processes were seen
+	listenAt  time.Time // when they are looked at next
+	listenGap time.Duration
+
+	news progress
+	port int // at which the tasks meet
 }
 
 // progressEvery is how often the progress of a job is looked at.
@@ -227,6 +233,7 @@ func (r *runner) loop() bool {
 			r.escalate()
 		case <-tick.C:
 			r.look()
+			r.listen()
 			if r.phase == asked && r.asks {
 				r.askTasks()
 			}
@@ -418,6 +425,7 @@ func (r *runner) look() {
 		r.tell(r.checkpointSignal())
 	}
 	if p, saved := r.news.read(r.tasks); p != nil {
+		r.kept = r.kept || saved && !r.askedAt.IsZero()
 		r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) { return r.progressed(now, p, saved), nil })
 	}
 }
@@ -526,6 +534,11 @@ func (r *runner) finish() {
 			}
 		}
 		ev.Done = doneAt(rec, now)
+		found := r.heard()
+		if j.hear(found, true) {
+			ev.Saves = found.saves()
+		}
+		r.saved = r.saved && found != dies
 		if r.told && !r.saved || lost {
 			ev.Done = rec.Saved
 		}

@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -178,18 +180,56 @@ func Family(pid int) []int {
 // Handles reports whether a process catches a signal, or waits for it blocked:
 // whether it would do anything but die of it, or not notice.
 func Handles(pid int, s unix.Signal) bool {
+	caught, blocked := handling(pid, s)
+	for range 3 { // a shell blocks signals for a moment while it forks
+		if caught || !blocked {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+		caught, blocked = handling(pid, s)
+	}
+	return caught || blocked
+}
+
+func handling(pid int, s unix.Signal) (caught, blocked bool) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
-		return false
+		return false, false
 	}
 	for _, line := range strings.Split(string(text), "\n") {
-		name, mask, ok := strings.Cut(line, ":")
-		if !ok || name != "SigCgt" && name != "SigBlk" {
-			continue
-		}
+		name, mask, _ := strings.Cut(line, ":")
 		bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
-		if err == nil && bits>>(uint(s)-1)&1 == 1 {
-			return true
+		in := err == nil && bits>>(uint(s)-1)&1 == 1
+		switch name {
+		case "SigCgt":
+			caught = in
+		case "SigBlk":
+			blocked = in
+		}
+	}
+	return caught, blocked
+}
+
+// FamilyHandles reports whether a process or one of its descendants handles a signal. It
+// looks at them only, where Family looks at all processes there are; one that is
+// born meanwhile may be missed.
+func FamilyHandles(pid int, s unix.Signal) bool {
+	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	if err != nil {
+		return false // gone
+	}
+	if Handles(pid, s) {
+		return true
+	}
+	for _, t := range threads {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", t.Name(), "children"))
+		if err != nil && t.Name() == strconv.Itoa(pid) && Birth(pid) != 0 { // a kernel that does not list them
+			return slices.ContainsFunc(Family(pid), func(p int) bool { return Handles(p, s) })
+		}
+		for _, c := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(c); err == nil && FamilyHandles(child, s) {
+				return true
+			}
 		}
 	}
 	return false

@@ -190,6 +190,7 @@ function used(j, m) {
   add("Restarts", j.restarts ? String(j.restarts) : "");
   add("Preemptions", j.preemptions ? String(j.preemptions) : "");
   add("Work lost by stops", j.lost_gpu_hours ? `${num(j.lost_gpu_hours)} GPU-hours` : "");
+  add("Checkpoint", j.saves_nothing || "");
   add("GPU utilisation", v.utilisation !== undefined && `${num(v.utilisation)} % on average, at most ${num(v.most)} %`);
   add("GPU memory", v.memory_most !== undefined && `at most ${mib(v.memory_most)} on one GPU`);
   add("Energy", v.energy !== undefined && `${num(v.energy / 3.6e6)} kWh`);
