@@ -26,10 +26,7 @@ func (r *runner) again(says engine.EventType) bool {
 			return nil, nil
 		}
 		j := r.job
-		ev := engine.Event{Type: engine.Progress, Job: r.id}
-		if found := r.heard(); j.hear(found, true) {
-			ev.Saves = found.saves()
-		}
+		ev := engine.Event{Type: engine.Progress, Job: r.id, Saves: r.tells()}
 		j.info.Use.add(r.tasks)
 		j.info.Run++
 		j.info.InPlace++

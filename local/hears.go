@@ -96,6 +96,17 @@ func (j *job) hear(h hearing, asked bool) bool {
 	return true
 }
 
+// tells takes over what the end of a run tells; it returns what the engine is to know. Who
+// died of being asked has saved nothing.
+func (r *runner) tells() engine.Saves {
+	found := r.heard()
+	r.saved = r.saved && found != dies
+	if !r.job.hear(found, true) {
+		return engine.SavesUnknown
+	}
+	return found.saves()
+}
+
 // heard is what the end of a run tells of a job that was asked for a checkpoint.
 func (r *runner) heard() hearing {
 	switch {

@@ -534,11 +534,7 @@ func (r *runner) finish() {
 			}
 		}
 		ev.Done = doneAt(rec, now)
-		found := r.heard()
-		if j.hear(found, true) {
-			ev.Saves = found.saves()
-		}
-		r.saved = r.saved && found != dies
+		ev.Saves = r.tells()
 		if r.told && !r.saved || lost {
 			ev.Done = rec.Saved
 		}
