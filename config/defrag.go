@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,10 +17,14 @@ type defragFile struct {
 	Chain   int      `yaml:"chain"`
 	Every   Duration `yaml:"every"`
 	Horizon Duration `yaml:"horizon"`
+	// Protected are times of the week in which nobody is moved, on the clock of Zone.
+	Protected []string `yaml:"protected"`
+	Zone      string   `yaml:"zone"`
 }
 
-// defrag checks the part of the file; without it moves are made when somebody asks.
-func (f *defragFile) defrag() (*engine.Defrag, error) {
+// defrag checks the part of the file; without it moves are made when somebody asks. timezone
+// is the file's own.
+func (f *defragFile) defrag(timezone string) (*engine.Defrag, error) {
 	if f == nil {
 		return &engine.Defrag{}, nil
 	}
@@ -34,7 +40,17 @@ func (f *defragFile) defrag() (*engine.Defrag, error) {
 		return nil, fmt.Errorf("moves, per_hour, chain, every and horizon are not below 0")
 	case f.Every > 0 && time.Duration(f.Every) < time.Second:
 		return nil, fmt.Errorf("every: %s; a second is the shortest", cluster.FormatDuration(time.Duration(f.Every)))
-	case d != nil:
+	}
+	protected, err := ParseWeekly(f.Protected, cmp.Or(f.Zone, timezone))
+	switch {
+	case len(f.Protected) == 0 && f.Zone == "":
+	case err != nil:
+		return nil, err
+	case d == nil:
+		return nil, errors.New("protected: mode: off keeps everybody where they are at any time")
+	}
+	if d != nil {
+		d.Protected = protected
 		d.Moves, d.PerHour, d.Chain, d.Every, d.Horizon = f.Moves, f.PerHour, f.Chain, time.Duration(f.Every), time.Duration(f.Horizon)
 	}
 	return d, nil
@@ -55,6 +71,9 @@ func defragText(d *engine.Defrag) string {
 				w.add(s.name, cluster.FormatDuration(s.d))
 			}
 		}
+		if d.Protected != nil {
+			w.add("protected", weeklyText(d.Protected))
+		}
 	}
 	return w.text()
 }
@@ -67,14 +86,14 @@ type kubeDefragFile struct {
 }
 
 // moves checks it; without it nobody is moved.
-func (f *kubeDefragFile) moves() (*engine.Defrag, time.Duration, error) {
+func (f *kubeDefragFile) moves(timezone string) (*engine.Defrag, time.Duration, error) {
 	if f == nil {
 		return nil, 0, nil
 	}
 	if f.Await < 0 || f.Await > 0 && time.Duration(f.Await) < time.Second {
 		return nil, 0, fmt.Errorf("await: %s; a second is the shortest", cluster.FormatDuration(time.Duration(f.Await)))
 	}
-	d, err := f.defrag()
+	d, err := f.defrag(timezone)
 	return d, time.Duration(f.Await), err
 }
 

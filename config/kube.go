@@ -152,7 +152,7 @@ func (f *kubeFile) kube() (*Kube, error) {
 	if c.MinSpeed, err = minSpeed(f.Sharing.MinSpeed); err != nil {
 		return nil, At(err, "sharing")
 	}
-	if c.Defrag, c.Await, err = f.Defrag.moves(); err != nil {
+	if c.Defrag, c.Await, err = f.Defrag.moves(f.Timezone); err != nil {
 		return nil, At(err, "defragment")
 	}
 	if len(c.GPUs) == 0 {

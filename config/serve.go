@@ -166,7 +166,7 @@ func (f *serveFile) serve() (*Serve, error) {
 	if c.Sharing, err = f.Sharing.sharing(); err != nil {
 		return nil, At(err, "sharing")
 	}
-	if c.Defrag, err = f.Defrag.defrag(); err != nil {
+	if c.Defrag, err = f.Defrag.defrag(f.Timezone); err != nil {
 		return nil, At(err, "defragment")
 	}
 	if f.Perf != nil {

@@ -141,7 +141,7 @@ func (d *Days) UnmarshalText(b []byte) error {
 
 func dayIndex(s string) int {
 	for i, n := range dayNames {
-		if s == n || s != "" && strings.HasPrefix(s, n) {
+		if len(s) >= len(n) && strings.HasPrefix(strings.ToLower(time.Weekday(i).String()), s) {
 			return i
 		}
 	}

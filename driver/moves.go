@@ -1,12 +1,26 @@
 package driver
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 )
+
+// ErrProtected is what is asked for in a time in which nobody is moved.
+var ErrProtected = errors.New("nobody is moved now")
+
+// MayMove says why moves are not made at an instant of the calendar (Unix nanoseconds),
+// though somebody asks for them; nil: they may be.
+func MayMove(d *engine.Defrag, at cluster.Time) error {
+	if text := d.Protected.Says(int64(at / cluster.Time(time.Second))); text != "" {
+		return fmt.Errorf("%w: %s", ErrProtected, text)
+	}
+	return nil
+}
 
 // Asked is what nodes are to be emptied for, if that is asked and not which moves let a
 // job start; an error is a *api.FieldError.

@@ -119,6 +119,7 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 	if m.Worth = m.Benefit > m.Cost; !m.Worth {
 		m.Text = fmt.Sprintf("not worth it: %s of GPU time are lost for %s", gpuTime(m.Cost), gpuTime(m.Benefit))
 	}
+	e.spare(&m)
 	return m, best
 }
 

@@ -38,6 +38,8 @@ type Defrag struct {
 	// Horizon bounds the wait that moves are believed to save, and is what they
 	// save where no start is in sight without them; 0: 24 hours.
 	Horizon time.Duration `json:"horizon,omitempty"`
+	// Protected are times in which nobody is moved; nil: there are none.
+	Protected *cluster.Weekly `json:"protected,omitempty"`
 }
 
 // ParseDefrag reads how far defragmentation goes: off, plan (moves are made for whom
@@ -127,7 +129,7 @@ const mostGangs = 16
 // defragDue says whether the pass of this step looks for moves.
 func (e *Engine) defragDue() {
 	d := &e.defrag
-	if p := cluster.Time(d.Every); e.defragRounds() && e.now/p != d.round {
+	if p := cluster.Time(d.Every); e.defragRounds() && e.now/p != d.round && e.protectedNow() == "" {
 		d.round, d.due, d.only, d.compacting = e.now/p, true, cluster.NoJob, d.Compact
 	}
 	if d.due || d.compacting != NoCompact {
@@ -146,7 +148,7 @@ func (e *Engine) defragRounds() bool {
 func (e *Engine) defragWake() cluster.Time {
 	d := &e.defrag
 	if p := cluster.Time(d.Every); e.defragRounds() {
-		return (e.now/p + 1) * p
+		return e.unprotectedFrom((e.now/p + 1) * p)
 	}
 	return cluster.Never
 }
@@ -264,6 +266,7 @@ func (e *Engine) planMoves(j *jobState) (Moves, *relocation) {
 	case !m.Worth:
 		m.Text = fmt.Sprintf("not worth it: %s of GPU time are lost for %s", gpuTime(m.Cost), gpuTime(m.Benefit))
 	}
+	e.spare(&m)
 	return m, way
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -57,6 +58,8 @@ func (w *randomWorld) checkEmptied() error {
 		switch {
 		case !m.Made:
 			continue
+		case w.sc.cfg.Defrag.Protected.Says(w.sc.cfg.Spec.Epoch+int64(w.now/cluster.Time(time.Second))) != "":
+			return fmt.Errorf("a move begins in a protected time: %+v", m)
 		case m.Empties == "":
 			w.moves += len(m.Moves)
 			for i := range m.Moves {
@@ -101,6 +104,13 @@ func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
 	mode := engine.Backfill(r.IntN(4))
 	sc.cfg = engine.Config{Policy: p, Placer: placers[r.IntN(len(placers))].New(), Backfill: &mode,
 		Defrag: &engine.Defrag{Auto: chance(r, 50), Every: seconds(pick(r, 100, 300)), Moves: pick(r, 0, 1, 8), Chain: pick(r, 0, 1, 5), PerHour: pick(r, 0, 30), Horizon: seconds(pick(r, 0, 600))}}
+	if chance(r, 40) { // of every half an hour some minutes
+		sc.cfg.Defrag.Protected = &cluster.Weekly{Zone: "UTC"}
+		for i := range 12 {
+			from := time.Duration(i) * 30 * time.Minute
+			sc.cfg.Defrag.Protected.Hours = append(sc.cfg.Defrag.Protected.Hours, cluster.Hours{From: from, To: from + time.Duration(5+r.IntN(15))*time.Minute})
+		}
+	}
 	sc.cfg.Defrag.Compact = pick(r, engine.NoCompact, engine.UsableGPUs, engine.EmptyNodes)
 	if chance(r, 30) {
 		sc.cfg.MinRuntime = seconds(pick(r, 10, 60))

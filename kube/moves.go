@@ -29,6 +29,8 @@ import (
 var (
 	// ErrNoMoves is returned where the configuration says that nobody is moved.
 	ErrNoMoves = errors.New("the configuration says that nobody is moved; defragment: {mode: plan} lets people ask for it (docs/kubernetes.md)")
+	// ErrProtected is returned in a time in which nobody is moved.
+	ErrProtected = driver.ErrProtected
 	// ErrMoving is returned while moves are being decided on.
 	ErrMoving = errors.New("moves are being decided on already; ask again in a moment")
 )
@@ -78,6 +80,9 @@ func (v View) PlanMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, 
 func (v View) MakeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
 	if v.d.opt.Rules.Defrag == nil {
 		return nil, ErrNoMoves
+	}
+	if err := driver.MayMove(v.d.opt.Rules.Defrag, cluster.Time(v.d.opt.Now().UnixNano())); err != nil {
+		return nil, err
 	}
 	return v.d.makeMoves(ctx, r)
 }
@@ -264,6 +269,9 @@ func (d *Driver) nextRound(now cluster.Time) cluster.Time {
 	}
 	if p := cluster.Time(cmp.Or(f.Every, roundEvery)); d.roundAt == 0 {
 		d.roundAt = (now/p + 1) * p
+		if end, within := f.Protected.Until(int64(d.roundAt / cluster.Time(time.Second))); within {
+			d.roundAt = cluster.Time(end * int64(time.Second))
+		}
 	}
 	return d.roundAt
 }

@@ -54,6 +54,8 @@ func (m *Machine) PlanMoves(r *api.MovesRequest) ([]api.Moves, error) {
 func (m *Machine) MakeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
 	if rules := m.rules(); rules.Defrag == nil {
 		return nil, errors.New("the configuration says that nobody is moved (defragment: {mode: off})")
+	} else if err := driver.MayMove(rules.Defrag, m.clock.now(m.opt.Now())); err != nil {
+		return nil, err
 	}
 	err := m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
 		ev, err := m.asked(r)

@@ -4,6 +4,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 )
 
@@ -58,8 +60,18 @@ func TestMoves(t *testing.T) {
 		t.Fatalf("moves that the configuration does not allow: %v", err)
 	}
 	s := m.settings()
+	s.Defrag = &engine.Defrag{Protected: &cluster.Weekly{Zone: "UTC", Hours: []cluster.Hours{aroundNow()}}}
+	if _, err := m.Reconfigure(t.Context(), s, "ann", "defragment: off -> plan, protected now"); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := m.PlanMoves(&api.MovesRequest{}); err != nil || len(list) != 1 || list[0].Worth || len(list[0].Moves) != 1 || !strings.HasPrefix(list[0].Text, "protected until ") {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if _, err := m.MakeMoves(t.Context(), &api.MovesRequest{Job: gang}); !errors.Is(err, driver.ErrProtected) || !strings.Contains(err.Error(), "nobody is moved now: protected until ") {
+		t.Fatalf("moves in a protected time: %v", err)
+	}
 	s.Defrag = &engine.Defrag{}
-	if _, err := m.Reconfigure(t.Context(), s, "ann", "defragment: off -> plan"); err != nil {
+	if _, err := m.Reconfigure(t.Context(), s, "ann", "defragment: never protected"); err != nil {
 		t.Fatal(err)
 	}
 	list, err := m.PlanMoves(&api.MovesRequest{})
@@ -94,6 +106,13 @@ func TestMoves(t *testing.T) {
 	}
 	cancelAll(t, m, ids[0], ids[2], gang)
 	replaysAll(t, m)
+}
+
+// aroundNow are the hours from one before now, in UTC, to one after it.
+func aroundNow() cluster.Hours {
+	now := time.Now().UTC()
+	hour := func(d time.Duration) time.Duration { return time.Duration(now.Add(d).Hour()) * time.Hour }
+	return cluster.Hours{From: hour(-time.Hour), To: hour(2 * time.Hour)}
 }
 
 // mark makes a file.

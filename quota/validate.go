@@ -40,7 +40,7 @@ func staticAmounts(s *cluster.Queue) (guarantee, limit Milli) { return s.Guarant
 
 // clock prints an instant of the week for error messages: "on Sunday at 07:00, ".
 func clock(wall int64) string {
-	weekday, tod := calendar(wall)
+	weekday, tod := cluster.Calendar(wall)
 	return fmt.Sprintf("on %s at %02d:%02d, ", time.Weekday(weekday), tod/3600, tod/60%60)
 }
 

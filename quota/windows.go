@@ -2,7 +2,6 @@ package quota
 
 import (
 	"math"
-	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -12,41 +11,14 @@ const (
 	weekSeconds = 7 * daySeconds
 )
 
-// calendar splits local seconds since 1970-01-01 into the day's weekday (0:
-// Sunday) and the seconds since its midnight. That first day was a Thursday.
-func calendar(wall int64) (weekday int, tod int64) {
-	days := wall / daySeconds
-	if tod = wall % daySeconds; tod < 0 {
-		tod += daySeconds
-		days--
-	}
-	return int(((days+4)%7 + 7) % 7), tod
-}
-
-// opens reports whether a window starts on that weekday.
-func opens(w *cluster.Window, weekday int) bool {
-	return w.Days == 0 || w.Days>>weekday&1 == 1
-}
-
-// bounds returns a window's ends in seconds since the midnight of the day on
-// which it starts; to is above from, and beyond a day's length if the window
-// crosses midnight.
-func bounds(w *cluster.Window) (from, to int64) {
-	from, to = int64(w.From/time.Second), int64(w.To/time.Second)
-	if to <= from {
-		to += daySeconds
-	}
-	return from, to
+// hours are the hours of a window.
+func hours(w *cluster.Window) *cluster.Hours {
+	return &cluster.Hours{Days: w.Days, From: w.From, To: w.To}
 }
 
 // Open reports whether the window applies at wall (local seconds). The days
 // are those on which it starts: a Saturday night lasts into Sunday.
-func Open(w *cluster.Window, wall int64) bool {
-	weekday, tod := calendar(wall)
-	from, to := bounds(w)
-	return opens(w, weekday) && from <= tod && tod < to ||
-		opens(w, (weekday+6)%7) && tod+daySeconds < to
-}
+func Open(w *cluster.Window, wall int64) bool { return hours(w).Open(wall) }
 
 // Effective returns the guarantee and limit (milli-GPU) of a queue at wall
 // (local seconds), and the next instant at which either changes,
@@ -87,13 +59,14 @@ func amountsAt(q *cluster.Queue, wall int64) (guarantee, limit Milli) {
 // closes, math.MaxInt64 without windows.
 func nextEdge(q *cluster.Queue, wall int64) int64 {
 	next := int64(math.MaxInt64)
-	weekday, tod := calendar(wall)
+	weekday, tod := cluster.Calendar(wall)
 	midnight := wall - tod
 	for i := range q.Windows {
 		w := &q.Windows[i]
-		from, to := bounds(w)
+		h := hours(w)
+		from, to := h.Bounds()
 		for day := -1; day <= 7; day++ { // a window of yesterday may still be open
-			if !opens(w, (weekday+day+7)%7) {
+			if !h.Begins((weekday + day + 7) % 7) {
 				continue
 			}
 			start := midnight + int64(day)*daySeconds

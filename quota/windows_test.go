@@ -13,7 +13,7 @@ import (
 func TestCalendar(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		wall := rapid.Int64Range(-1<<40, 1<<40).Draw(r, "wall")
-		weekday, tod := calendar(wall)
+		weekday, tod := cluster.Calendar(wall)
 		std := time.Unix(wall, 0).UTC()
 		if weekday != int(std.Weekday()) || tod != int64(std.Hour()*3600+std.Minute()*60+std.Second()) {
 			r.Fatalf("%s: weekday %d, second %d", std, weekday, tod)

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
@@ -26,6 +28,8 @@ type runCmd struct {
 	startup                     duration
 	preempt                     string
 	defrag                      *engine.Defrag
+	protected                   []string
+	zone                        string
 	depth, reserve              int
 	est                         sim.Estimates
 	epoch                       int64
@@ -61,6 +65,8 @@ var runKeys = []key[runCmd]{
 		r.defrag, err = engine.ParseDefrag(v)
 		return err
 	}},
+	words("protected", func(r *runCmd) *[]string { return &r.protected }),
+	text("zone", func(r *runCmd) *string { return &r.zone }),
 	whole("depth", 1, 1<<20, func(r *runCmd) *int { return &r.depth }),
 	whole("reserve", 1, 1<<20, func(r *runCmd) *int { return &r.reserve }),
 	{name: "estimates", set: func(r *runCmd, v string) error {
@@ -134,6 +140,9 @@ func (p *parser) run(args []string) error {
 			return err
 		}
 	}
+	if err := r.protect(); err != nil {
+		return err
+	}
 	if r.seed < 0 || r.until > cluster.Time(math.MaxInt64/4) {
 		return errors.New("seed must not be negative, until not beyond 70 years")
 	}
@@ -147,6 +156,24 @@ func (p *parser) run(args []string) error {
 	}
 	p.last = r
 	p.cmds = append(p.cmds, command{line: p.line, run: r, out: p.block()})
+	return nil
+}
+
+// protect notes the times in which nobody is moved.
+func (r *runCmd) protect() error {
+	if len(r.protected) == 0 && r.zone == "" {
+		return nil
+	}
+	w, err := config.ParseWeekly(r.protected, cmp.Or(r.zone, "UTC"))
+	switch {
+	case err != nil:
+		return err
+	case r.defrag == nil:
+		return errors.New("protected: without defragment= nobody is moved at any time")
+	case r.epoch == 0:
+		return errors.New("protected: epoch= says when the run begins, such as 2026-11-16T00:00:00Z")
+	}
+	r.defrag.Protected = w
 	return nil
 }
 

@@ -56,7 +56,9 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, log 
 		return err
 	}
 	fr := front.New(front.Options{Source: d.View(), Move: d.View().MakeMoves, Client: client, Build: version(), Now: wallClock, Log: log,
-		Missing: func(err error) bool { return errors.Is(err, kube.ErrNoJob) }, Refused: func(err error) bool { return errors.Is(err, kube.ErrNoMoves) || errors.Is(err, kube.ErrMoving) },
+		Missing: func(err error) bool { return errors.Is(err, kube.ErrNoJob) }, Refused: func(err error) bool {
+			return errors.Is(err, kube.ErrNoMoves) || errors.Is(err, kube.ErrProtected) || errors.Is(err, kube.ErrMoving)
+		},
 		Away: func(err error) bool { return errors.Is(err, kube.ErrNotLeading) }})
 	go func() {
 		if err := fr.Serve(ctx, l, cert); err != nil {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -24,7 +26,12 @@ func TestDefrag(t *testing.T) {
 	if err := os.WriteFile(conf, []byte("policy: fifo\ndefragment: {mode: plan, await: 1m}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	kill := s.start("--config", conf)
+	hour := func(d time.Duration) string { return time.Now().UTC().Add(d).Format("15:00") }
+	guarded := filepath.Join(s.bin, "protected.yaml")
+	if err := os.WriteFile(guarded, []byte(fmt.Sprintf("policy: fifo\ndefragment: {mode: auto, every: 1s, zone: UTC, protected: [\"%s-%s\"]}\n", hour(-time.Hour), hour(2*time.Hour))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kill := s.start("--config", guarded)
 	ann, bob := s.p.User("ann"), s.p.User("bob")
 	for _, name := range []string{"ann", "bob"} {
 		s.let(rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: name})
@@ -54,6 +61,12 @@ func TestDefrag(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.create(controlplane.Pod("big", 8, nil))
+	s.must(ann, []string{"defrag", "big"}, "default/big (8 GPUs): protected until ", "(4 GPUs) from n")
+	if out, err := s.muster(bob, "defrag", "big", "--apply"); err == nil || !strings.Contains(out, "nobody is moved now: protected until ") {
+		t.Errorf("in a protected time: %v %s", err, out)
+	}
+	kill()
+	kill = s.start("--config", conf)
 	s.must(ann, []string{"defrag", "big"}, "moving would help", "(4 GPUs) from n", "no start is in sight without", "nothing was changed (--apply")
 	if out, err := s.muster(ann, "defrag", "big", "--apply"); err == nil || !strings.Contains(out, "cannot create resource") || !strings.Contains(out, "muster-mover") {
 		t.Errorf("who may only look: %v %s", err, out)

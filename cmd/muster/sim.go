@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,7 +38,8 @@ type simFlags struct {
 	estimates, gang, queues, perf  string
 	believed                       string
 	startup, minRuntime, starve    string
-	defrag                         string
+	defrag, zone                   string
+	protected                      []string
 	nodeMTBF, gpuMTBF, repair      string
 	ckptEvery, ckptCost, restart   string
 	suspendCost                    string
@@ -113,6 +116,8 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.believed, "believed", "", "performance table that the scheduler goes by instead of --perf, to see what its errors do")
 	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
 	fl.StringVar(&f.defrag, "defragment", "off", "running jobs are moved where that gains more than it costs: so that waiting ones fit (auto), and so that nodes are empty (compact: for usable GPUs; compact-nodes); off")
+	fl.StringArrayVar(&f.protected, "protected", nil, "nobody is moved in these times of the week, such as \"mon-fri 08:00-18:00\"; several times: in none of them")
+	fl.StringVar(&f.zone, "zone", "", "the clock of --protected: Europe/Berlin, +01:00 (default: UTC); the trace or the cluster file says when the workload begins (epoch)")
 	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
 	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
 	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none; auto: as often as loses least to them and to failures (Daly)")
@@ -286,6 +291,9 @@ func (f *simFlags) load1() (*trace.Workload, *cluster.Spec, error) {
 	if wl.Epoch != 0 && spec.Epoch == 0 {
 		spec.Epoch = wl.Epoch
 	}
+	if len(f.protected) > 0 && spec.Epoch == 0 {
+		return nil, nil, usage(errors.New("--protected: neither the trace nor the cluster file says when the workload begins (epoch: 2026-11-16T00:00:00Z)"))
+	}
 	return wl, spec, nil
 }
 
@@ -418,6 +426,9 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 	if err != nil {
 		return s, fmt.Errorf("--defragment: %w", err)
 	}
+	if err := f.protect(defrag); err != nil {
+		return s, err
+	}
 	dur := func(name, value string) (d time.Duration) {
 		if err == nil {
 			d, err = durationFlag(name, value)
@@ -468,6 +479,25 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 		s.Config.Speeds = perf.Belief{Model: m}
 	}
 	return s, nil
+}
+
+// protect notes the times in which nobody is moved.
+func (f *simFlags) protect(d *engine.Defrag) error {
+	zone := f.zone
+	if len(f.protected) > 0 {
+		zone = cmp.Or(zone, "UTC") // on every machine the same
+	}
+	w, err := config.ParseWeekly(f.protected, zone)
+	switch {
+	case err != nil:
+		return usage(fmt.Errorf("--%w", err))
+	case w == nil:
+		return nil
+	case d == nil:
+		return usage(errors.New("--protected: without --defragment nobody is moved at any time"))
+	}
+	d.Protected = w
+	return nil
 }
 
 func (f *simFlags) openJournal(s *sim.Setup, spec *cluster.Spec, several bool) (func() error, error) {

@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+)
+
+const daySeconds = 24 * 60 * 60
+
+// Calendar splits local seconds since 1970-01-01 into the day's weekday (0: Sunday) and
+// the seconds since its midnight. That first day was a Thursday.
+func Calendar(wall int64) (weekday int, tod int64) {
+	days := wall / daySeconds
+	if tod = wall % daySeconds; tod < 0 {
+		tod += daySeconds
+		days--
+	}
+	return int(((days+4)%7 + 7) % 7), tod
+}
+
+// Hours are hours of some days of the week.
+type Hours struct {
+	Days uint8         `json:"days,omitempty"` // on which they begin: bit 0: Sunday ... bit 6: Saturday; 0: every day
+	From time.Duration `json:"from"`           // since midnight
+	To   time.Duration `json:"to"`             // since midnight; at or before From: the next day
+}
+
+// Begins reports whether the hours begin on a weekday.
+func (h *Hours) Begins(weekday int) bool { return h.Days == 0 || h.Days>>weekday&1 == 1 }
+
+// Bounds returns both ends in seconds since the midnight of the day on which the hours
+// begin; to is above from, and beyond a day's length if they cross midnight.
+func (h *Hours) Bounds() (from, to int64) {
+	from, to = int64(h.From/time.Second), int64(h.To/time.Second)
+	if to <= from {
+		to += daySeconds
+	}
+	return from, to
+}
+
+// Open reports whether it is within the hours at wall (local seconds). The days are those
+// on which they begin: a Saturday night lasts into Sunday.
+func (h *Hours) Open(wall int64) bool {
+	_, open := h.end(wall)
+	return open
+}
+
+// end is when the hours that are open at wall end, in local seconds.
+func (h *Hours) end(wall int64) (at int64, open bool) {
+	weekday, tod := Calendar(wall)
+	from, to := h.Bounds()
+	if h.Begins(weekday) && from <= tod && tod < to {
+		at, open = wall-tod+to, true
+	}
+	if h.Begins((weekday+6)%7) && tod+daySeconds < to {
+		at, open = max(at, wall-tod-daySeconds+to), true
+	}
+	return at, open
+}
+
+// Weekly is times that come back each week, by the clock of a place, with its summer
+// time: whether an instant is among them depends on nothing else.
+type Weekly struct {
+	Hours  []Hours  `json:"hours"`
+	Zone   string   `json:"zone"`             // the place, for people
+	Ahead  int      `json:"ahead"`            // of UTC, in seconds, until the first change
+	Shifts []Offset `json:"shifts,omitempty"` // changes of that, in the order of time
+}
+
+// Offset is how far the clock of a place is ahead of UTC from an instant on.
+type Offset struct {
+	Since int64 `json:"since"` // Unix seconds
+	Ahead int   `json:"ahead"` // seconds
+}
+
+// local returns the local seconds at an instant, and when the clock is set next (false:
+// never), in Unix seconds.
+func (w *Weekly) local(unix int64) (wall, next int64, ok bool) {
+	i := sort.Search(len(w.Shifts), func(i int) bool { return w.Shifts[i].Since > unix })
+	ahead := w.Ahead
+	if i > 0 {
+		ahead = w.Shifts[i-1].Ahead
+	}
+	if i < len(w.Shifts) {
+		return unix + int64(ahead), w.Shifts[i].Since, true
+	}
+	return unix + int64(ahead), 0, false
+}
+
+// Until returns when the times end that it is at an instant, both in Unix seconds; false:
+// it is none of them. Times that never end do so after a week.
+func (w *Weekly) Until(unix int64) (end int64, within bool) {
+	if w == nil {
+		return 0, false
+	}
+	for at := unix; ; {
+		wall, set, changes := w.local(at)
+		closes := w.closes(wall)
+		if closes == wall || at-unix > 7*daySeconds {
+			return at, at > unix
+		}
+		at += closes - wall
+		if changes && set < at {
+			at = set // from there on by another clock
+		}
+	}
+}
+
+// closes is when the hours that are open at wall have all ended, in local seconds; wall:
+// none are. It looks no further than a week.
+func (w *Weekly) closes(wall int64) int64 {
+	for at, limit := wall, wall+7*daySeconds; ; {
+		last := at
+		for i := range w.Hours {
+			if end, open := w.Hours[i].end(at); open {
+				last = max(last, end)
+			}
+		}
+		if last == at || last > limit {
+			return last
+		}
+		at = last
+	}
+}
+
+// Always reports whether the whole week is among the times.
+func (w *Weekly) Always() bool {
+	return len(w.Hours) > 0 && w.closes(0) > 7*daySeconds
+}
+
+// Says is what is told people who want to do at an instant, in Unix seconds, what these
+// times are protected from: until when, by the clock of the place, with the day if it is
+// another; "": it is none of them.
+func (w *Weekly) Says(unix int64) string {
+	end, within := w.Until(unix)
+	if !within {
+		return ""
+	}
+	from, _, _ := w.local(unix)
+	to, _, _ := w.local(end)
+	day, tod := Calendar(to)
+	text := fmt.Sprintf("%02d:%02d (%s)", tod/3600, tod/60%60, w.Zone)
+	if _, begun := Calendar(from); from-begun != to-tod {
+		text = strings.ToLower(time.Weekday(day).String()[:3]) + " " + text
+	}
+	return "protected until " + text
+}

@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Protected times (Defrag.Protected): no move begins in them, neither one that the engine
+// finds nor one that somebody asks for. Who is on its way when they begin arrives. Whether
+// an instant is among them depends on the time alone, so a replay sees the same.
+
+// unix is an instant on the calendar, in whole seconds.
+func (e *Engine) unix(t cluster.Time) int64 {
+	return e.cfg.Spec.Epoch + int64(t/cluster.Time(time.Second))
+}
+
+// protectedNow says why nobody is moved now; "": they may be.
+func (e *Engine) protectedNow() string {
+	return e.defrag.Protected.Says(e.unix(e.now))
+}
+
+// unprotectedFrom is the first instant from one on at which jobs may be moved.
+func (e *Engine) unprotectedFrom(t cluster.Time) cluster.Time {
+	if end, within := e.defrag.Protected.Until(e.unix(t)); within {
+		return cluster.Time((end - e.cfg.Spec.Epoch) * int64(time.Second))
+	}
+	return t
+}
+
+// spare has moves that would be worth it wait for the end of a protected time.
+func (e *Engine) spare(m *Moves) {
+	if text := e.protectedNow(); m.Worth && text != "" {
+		m.Worth, m.Text = false, text
+	}
+}
