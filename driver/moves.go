@@ -43,14 +43,14 @@ func Moves(list []engine.Moves, number func(cluster.JobID) int) []api.Moves {
 	out := make([]api.Moves, 0, len(list))
 	for i := range list {
 		p := &list[i]
-		v := api.Moves{Name: p.Name, Empties: p.Empties, GPUs: p.GPUs, On: p.On, Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: api.Duration(p.Saved),
+		v := api.Moves{Name: p.Name, Empties: p.Empties, GPUs: p.GPUs, Part: p.Part, Milli: p.Milli, On: p.On, Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: api.Duration(p.Saved),
 			Weight: float64(p.Weight) / 1000, Benefit: p.Benefit.Seconds(), Worth: p.Worth, Made: p.Made, Text: p.Text}
 		if p.Job != cluster.NoJob {
 			v.Job = number(p.Job)
 		}
 		for k := range p.Moves {
 			x := &p.Moves[k]
-			v.Moves = append(v.Moves, api.Move{Job: number(x.Job), Name: x.Name, GPUs: x.GPUs, From: x.From, To: x.To, Stop: api.Duration(x.Stop), Restart: api.Duration(x.Restart),
+			v.Moves = append(v.Moves, api.Move{Job: number(x.Job), Name: x.Name, GPUs: x.GPUs, Part: x.Part, From: x.From, To: x.To, Stop: api.Duration(x.Stop), Restart: api.Duration(x.Restart),
 				Lost: api.Duration(x.Lost), Wait: api.Duration(x.Wait), Cost: x.Cost.Seconds()})
 			for _, id := range x.After {
 				v.Moves[k].After = append(v.Moves[k].After, number(id))

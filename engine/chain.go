@@ -100,7 +100,7 @@ func (e *Engine) settleAfter(h *hunt, gang []Alloc, done, todo, more []mover) {
 // first.
 func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice) {
 	s := e.shapeAt(m.j.asks())
-	if int(m.j.devices) != s.gpus || h.work <= 0 {
+	if int(m.j.devices) != s.gpus || h.work <= 0 || s.partly() && s.gpus > 1 {
 		return nil
 	}
 	gone := func(x mover) bool {
@@ -109,13 +109,17 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	}
 	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-len(done)-len(todo)
 	h.work -= len(e.st.nodes) + len(h.movers)
+	if s.partly() {
+		list = e.partChoices(s, m.j, movers, most)
+		return list[:min(len(list), mostBlocks)]
+	}
 	blocks := e.blocks(s, movers)
 	for i := range blocks[:min(len(blocks), mostBlocks)] {
 		b := &blocks[i]
 		if _, _, ok := b.single(); ok && len(b.movers) <= exactMovers {
 			list = append(list, e.choices(s.gpus, b, most, true)...)
 		} else if who := e.chooseNodes(s, b, b.movers, most); len(who) > 0 {
-			list = append(list, choice{who, costOf(who)})
+			list = append(list, choice{who: who, cost: costOf(who)})
 		}
 	}
 	sortChoices(list)
@@ -133,7 +137,7 @@ func costOf(movers []mover) (sum time.Duration) {
 // difference to it.
 func (e *Engine) noMove(from, to []Alloc) bool {
 	return slices.EqualFunc(from, to, func(a, b Alloc) bool {
-		return a.Node == b.Node && a.Tasks == b.Tasks && !e.st.nodes[a.Node].split
+		return a.Node == b.Node && a.Tasks == b.Tasks && (a.Share == 0 && !e.st.nodes[a.Node].split || a.Share > 0 && a.GPUs == b.GPUs && a.Slots == b.Slots)
 	})
 }
 
@@ -143,7 +147,7 @@ func (m *mover) waitFor(others []mover) {
 	for i := range others {
 		if x := &others[i]; x.j != m.j && overlap(x.j.allocs, m.dest) {
 			wait := max(m.wait, x.stop)
-			m.cost += times(max(wait, m.stop)-max(m.wait, m.stop), int64(m.j.devices))
+			m.cost += gpusTime(max(wait, m.stop)-max(m.wait, m.stop), m.j.milli)
 			m.wait = wait
 		}
 	}

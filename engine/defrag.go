@@ -72,12 +72,14 @@ func (d Defrag) withDefaults() Defrag {
 }
 
 // Move is one job that goes elsewhere. Its cost is what its GPUs do not compute
-// meanwhile: GPUs x (the longer of Stop and Wait + Restart + Lost).
+// meanwhile: GPUs x (the longer of Stop and Wait + Restart + Lost). A share, or a slice,
+// counts for its part of a GPU.
 type Move struct {
 	Job     cluster.JobID   `json:"job"`
 	Name    string          `json:"name,omitempty"`
 	GPUs    int             `json:"gpus"`
-	From    []string        `json:"from"`            // nodes; with their GPUs where they have islands
+	Part    string          `json:"part,omitempty"`  // what it holds of GPUs, where that is shares or slices
+	From    []string        `json:"from"`            // nodes; with their GPUs where they have islands, or it holds parts: GPU@first memory slice
 	To      []string        `json:"to"`              // nodes
 	After   []cluster.JobID `json:"after,omitempty"` // who has part of that, and leaves it for it
 	Stop    time.Duration   `json:"stop"`            // until it has left: what a checkpoint takes
@@ -93,6 +95,8 @@ type Moves struct {
 	Name    string        `json:"name,omitempty"`
 	Empties string        `json:"empties,omitempty"` // the node
 	GPUs    int           `json:"gpus"`              // the job's, or the node's
+	Part    string        `json:"part,omitempty"`    // what the job asks for, where that is a share or a slice
+	Milli   cluster.Milli `json:"milli,omitempty"`   // of GPUs, in thousandths
 	Moves   []Move        `json:"moves,omitempty"`
 	On      []string      `json:"on,omitempty"` // nodes where the job then runs
 	Cost    time.Duration `json:"cost"`         // GPU time of all moves
@@ -100,7 +104,7 @@ type Moves struct {
 	Start   cluster.Time  `json:"start"`        // its start if they move now
 	Saved   time.Duration `json:"saved"`        // the wait that this saves, at most the horizon
 	Weight  int           `json:"weight"`       // of its tier, in thousandths
-	Benefit time.Duration `json:"benefit"`      // GPU time: Saved x GPUs x Weight; of an emptied node see Compact
+	Benefit time.Duration `json:"benefit"`      // GPU time: Saved x Milli x Weight; of an emptied node see Compact
 	Worth   bool          `json:"worth"`        // the benefit exceeds the cost
 	Made    bool          `json:"made,omitempty"`
 	Text    string        `json:"text,omitempty"` // why nothing is moved
@@ -241,7 +245,10 @@ func (e *Engine) moveFor(j *jobState) bool {
 // planMoves finds the cheapest moves for a job, and whether they are worth it.
 func (e *Engine) planMoves(j *jobState) (Moves, *relocation) {
 	s := e.shapeAt(j.shape)
-	m := Moves{Job: j.spec.ID, Name: j.spec.Name, GPUs: s.gpus, Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.spec.Tier)}
+	m := Moves{Job: j.spec.ID, Name: j.spec.Name, GPUs: s.gpus, Milli: e.milliOf(s, int(s.min)), Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.spec.Tier)}
+	if s.partly() {
+		m.Part = s.tasksText()
+	}
 	if m.Text = e.unmoving(j, s); m.Text != "" {
 		return m, nil
 	}
@@ -259,7 +266,7 @@ func (e *Engine) planMoves(j *jobState) (Moves, *relocation) {
 	if m.Without != cluster.Never {
 		m.Saved = min(m.Saved, max(0, m.Without.Sub(m.Start)))
 	}
-	m.Benefit = times(m.Saved, int64(m.GPUs*m.Weight)) / 1000
+	m.Benefit = times(gpusTime(m.Saved, m.Milli), int64(m.Weight)) / 1000
 	switch m.Worth = m.Benefit > m.Cost; {
 	case m.Saved == 0:
 		m.Text = "not worth it: it starts as soon without moves"
@@ -282,6 +289,12 @@ func times(d time.Duration, n int64) time.Duration {
 	return d * time.Duration(n)
 }
 
+// gpusTime is what GPUs, in thousandths, do for so long.
+func gpusTime(d time.Duration, milli cluster.Milli) time.Duration {
+	whole := times(d, milli/cluster.Whole)
+	return whole + min(cluster.MaxDuration-whole, d/time.Duration(cluster.Whole)*time.Duration(milli%cluster.Whole))
+}
+
 func gpuTime(d time.Duration) string { return cluster.FormatDuration(d.Round(time.Second)) }
 
 // unmoving says why moves cannot help the job; "": they may.
@@ -291,17 +304,24 @@ func (e *Engine) unmoving(j *jobState, s *shape) string {
 		return text
 	}
 	switch {
-	case len(s.sets) != 1 || r.GPUs == 0 || r.Fractional() || r.Profile != "":
-		return "jobs are moved for gangs of one kind of task with whole GPUs only"
+	case len(s.sets) != 1 || r.GPUs == 0:
+		return "jobs are moved for gangs of one kind of task with GPUs only"
+	case isPart(r) && e.cfg.Unshared:
+		return "jobs are moved for whole GPUs only: here somebody else chooses the GPU of shares and slices"
+	case isPart(r) && s.gpus > 1:
+		return "jobs are moved for one share or slice, not for gangs of them"
 	case s.meek:
 		return "it asks that nobody is stopped for it"
 	case j.home != nil:
 		return "it is suspended, and goes on only where its memory is"
 	}
-	if have := e.freeFor(s); have < s.gpus {
+	if isPart(r) {
+		return ""
+	}
+	if have, parted := e.freeFor(s); have+parted < s.gpus {
 		text := fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.gpus), have)
-		if parted := e.partedFor(s); parted > 0 {
-			text += fmt.Sprintf("; on %d more are only shares and slices, and those are not moved", parted)
+		if parted > 0 {
+			text += fmt.Sprintf(", and on %d are only shares and slices", parted)
 		}
 		return text
 	}
@@ -327,32 +347,22 @@ func (s *shape) stagesOf() []stage {
 	return s.stages
 }
 
-// freeFor is the free GPUs of the model of which most are free.
-func (e *Engine) freeFor(s *shape) (most int) {
+// freeFor is the free GPUs, and those on which only shares and slices are, of the model of
+// which there are most of both. Where somebody else chooses the GPUs of these, none count.
+func (e *Engine) freeFor(s *shape) (free, parted int) {
 	for _, g := range s.stagesOf() {
-		free := 0
+		f, p := 0, 0
 		for _, ci := range g.classes {
-			free += e.st.classes[ci].free
+			f += e.st.classes[ci].free
+			if !e.cfg.Unshared {
+				p += e.st.parted(ci)
+			}
 		}
-		most = max(most, free)
-	}
-	return most
-}
-
-// partedFor is on how many GPUs of a model only shares and slices are, where there would
-// be enough for the shape without those; 0: nowhere.
-func (e *Engine) partedFor(s *shape) int {
-	for _, g := range s.stagesOf() {
-		free, parted := 0, 0
-		for _, ci := range g.classes {
-			free += e.st.classes[ci].free
-			parted += e.st.parted(ci)
-		}
-		if free+parted >= s.gpus {
-			return parted
+		if f+p > free+parted {
+			free, parted = f, p
 		}
 	}
-	return 0
+	return free, parted
 }
 
 // parted counts the GPUs of a class on which only shares and slices are.
@@ -385,17 +395,24 @@ func (e *Engine) describe(m *Moves, way *relocation) {
 
 // moveOf writes down one move.
 func (e *Engine) moveOf(x *mover) Move {
-	return Move{Job: x.j.spec.ID, Name: x.j.spec.Name, GPUs: int(x.j.devices), From: e.nodesOf(x.j.allocs), To: e.nodesOf(x.dest),
+	m := Move{Job: x.j.spec.ID, Name: x.j.spec.Name, GPUs: int(x.j.devices), From: e.nodesOf(x.j.allocs), To: e.nodesOf(x.dest),
 		Stop: x.stop, Restart: x.j.spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
+	if x.parted() {
+		m.Part = e.holdsText(x.j)
+	}
+	return m
 }
 
 // nodesOf lists the names of the nodes of allocations, each once, and the GPUs where a
-// node has islands: somebody may move from one to the other.
+// node has islands or of which only parts are meant: somebody may move from one to the
+// other, or from one memory slice to another (GPU@slice).
 func (e *Engine) nodesOf(allocs []Alloc) (names []string) {
 	for i := range allocs {
 		n := &e.st.nodes[allocs[i].Node]
 		name := n.spec.Name
-		if n.split {
+		if a := &allocs[i]; a.Slots != 0 {
+			name += fmt.Sprintf(":%d@%d", bits.TrailingZeros64(a.GPUs), bits.TrailingZeros8(a.Slots))
+		} else if n.split || a.Share > 0 {
 			var list []string
 			for m := allocs[i].GPUs; m != 0; m &= m - 1 {
 				list = append(list, strconv.Itoa(bits.TrailingZeros64(m)))
@@ -421,7 +438,7 @@ func (m *Moves) String() string {
 		for k, id := range x.After {
 			after += fmt.Sprintf("%s %d", []string{", after job", " and"}[min(k, 1)], id)
 		}
-		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s%s", x.Job, gpuText(x.GPUs), strings.Join(x.From, ","), strings.Join(x.To, ","), after))
+		list = append(list, fmt.Sprintf("job %d (%s) from %s to %s%s", x.Job, cmp.Or(x.Part, gpuText(x.GPUs)), strings.Join(x.From, ","), strings.Join(x.To, ","), after))
 	}
 	text := fmt.Sprintf("%s; costs %s of GPU time", strings.Join(list, ", "), gpuTime(m.Cost))
 	switch {

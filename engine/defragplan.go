@@ -14,9 +14,12 @@ import (
 // the cheapest jobs whose departure lets it fit there and that find room
 // elsewhere, the largest first, each where it leaves least.
 
-// mover is a running job that may be moved.
+// mover is a running job that may be moved, or (all) several that together leave a GPU of
+// which they have parts.
 type mover struct {
 	j    *jobState
+	all  []mover // they; then only cost and gpu count besides
+	gpu  [1]Alloc
 	how  How
 	stop time.Duration // until it has left
 	lost time.Duration // work
@@ -57,10 +60,14 @@ func (e *Engine) findMoves(j *jobState, s *shape) (way *relocation, text string)
 		return nil, "no running job may be moved" + kept
 	}
 	h := &hunt{j: j, s: s, movers: movers, most: left, work: chainWork}
-	blocks := e.blocks(s, movers)
-	e.vacateAny(h, blocks)
+	look := func() { e.makeRoom(h, e.partChoices(s, j, movers, left)) }
+	if !s.partly() {
+		blocks := e.blocks(s, movers)
+		look = func() { e.vacateAny(h, blocks) }
+	}
+	look()
 	if h.deep = d.Chain - 1; h.deep > 0 && left > 1 { // chains that cost less, or where there is nothing else
-		e.vacateAny(h, blocks)
+		look()
 	}
 	if h.best == nil {
 		return nil, "no moves make room: those who could leave find no room elsewhere, or are too few" + kept
@@ -107,13 +114,13 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 }
 
 // mayMove reports whether a job may be moved at all: it runs on whole GPUs of its
-// own, one kind of task, at a size that it may keep, no plan says in which partition, and it comes
-// back when it is stopped.
+// own, or on shares or slices that it asked for where the engine chooses their GPUs; one kind of
+// task, at a size that it may keep, no plan says in which partition, and it comes back when it is stopped.
 func (e *Engine) mayMove(v *jobState) bool {
 	s := e.shapeAt(v.base)
 	r := &s.sets[0].Request
 	return v.state == Running && e.staysPlanned(v) && v.spec.Tier != cluster.Critical && !v.spec.NoRequeue && !v.spec.Hold && len(s.sets) == 1 &&
-		r.GPUs > 0 && !r.Fractional() && r.Profile == "" && (v.target == nil || v.target.Partition == "") && !v.hosted() && len(v.guests) == 0 && !v.packed && !v.resizing &&
+		r.GPUs > 0 && (!isPart(r) || !e.cfg.Unshared) && !e.onSlice(v, v.allocs) && (v.target == nil || v.target.Partition == "") && !v.hosted() && len(v.guests) == 0 && !v.packed && !v.resizing &&
 		(e.limits.closed == 0 || !e.isClosed(int(v.queue)))
 }
 
@@ -155,7 +162,7 @@ func (e *Engine) moverOf(v *jobState) mover {
 	if m.how == Kill || v.deaf || c.Cost > grace { // it does not get as far as to write one
 		m.lost = v.unsavedAt(e.now)
 	}
-	m.cost = times(m.stop+c.Restart+m.lost, int64(v.devices))
+	m.cost = gpusTime(m.stop+c.Restart+m.lost, v.milli)
 	return m
 }
 
@@ -169,6 +176,7 @@ func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
 		level = cluster.LevelAny
 	}
 	at := map[Domain]int{} // looked up only
+	movers = e.gather(movers)
 	on := e.byNode(movers)
 	add := func(id int32, d Domain) {
 		k, ok := at[d]
@@ -179,7 +187,7 @@ func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
 		}
 		b := &list[k]
 		for _, i := range on[id] {
-			if e.gpusIn(movers[i].j, d) > 0 && !(len(movers[i].j.allocs) > 1 && slices.ContainsFunc(b.movers, func(m mover) bool { return m.j == movers[i].j })) {
+			if e.gpusIn(&movers[i], d) > 0 && !(len(movers[i].on()) > 1 && slices.ContainsFunc(b.movers, func(m mover) bool { return m.j == movers[i].j })) {
 				b.movers = append(b.movers, movers[i])
 			}
 		}
@@ -210,7 +218,7 @@ func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
 func (e *Engine) byNode(movers []mover) [][]int {
 	on := make([][]int, len(e.st.nodes))
 	for i := range movers {
-		for _, a := range movers[i].j.allocs {
+		for _, a := range movers[i].on() {
 			if l := on[a.Node]; len(l) == 0 || l[len(l)-1] != i {
 				on[a.Node] = append(l, i)
 			}
@@ -238,10 +246,11 @@ func (d Domain) single() (id int32, on, ok bool) {
 	return id, true, ok
 }
 
-// gpusIn counts the GPUs that a job holds in a domain.
-func (e *Engine) gpusIn(v *jobState, d Domain) (k int) {
-	for i := range v.allocs {
-		a := &v.allocs[i]
+// gpusIn counts the GPUs in a domain that are free when somebody leaves.
+func (e *Engine) gpusIn(v *mover, d Domain) (k int) {
+	on := v.on()
+	for i := range on {
+		a := &on[i]
 		n := &e.st.nodes[a.Node]
 		if at, _, ok := d.island(); ok && at == a.Node || !ok && (d.Level == cluster.LevelAny || n.domain(a.Node, d.Level) == d) {
 			k += popcount(a.GPUs & d.devices(n))
@@ -263,7 +272,7 @@ func (e *Engine) cheapest(movers []mover, d Domain, gpus int) (cost time.Duratio
 	}
 	best[0] = 0
 	for i := range movers {
-		w := e.gpusIn(movers[i].j, d)
+		w := e.gpusIn(&movers[i], d)
 		for k := gpus; k > 0; k-- {
 			rest := max(0, k-w)
 			if best[rest] == cluster.MaxDuration {
@@ -299,7 +308,7 @@ func (e *Engine) vacate(h *hunt, b *block) {
 		if stuck == nil || h.best != before {
 			return
 		}
-		movers = slices.DeleteFunc(movers, func(m mover) bool { return m.j == stuck })
+		movers = slices.DeleteFunc(movers, func(m mover) bool { return m.has(stuck) })
 	}
 }
 
@@ -307,6 +316,7 @@ func (e *Engine) vacate(h *hunt, b *block) {
 type choice struct {
 	who  []mover
 	cost time.Duration
+	at   Domain
 }
 
 // choices lists who may leave a block within one node so that there are so many GPUs,
@@ -316,26 +326,27 @@ func (e *Engine) choices(gpus int, b *block, most int, least bool) (list []choic
 	free := e.st.nodes[at].freeOn(b.devices(&e.st.nodes[at]))
 	held := make([]int, len(b.movers))
 	for i := range b.movers {
-		held[i] = e.gpusIn(b.movers[i].j, b.Domain)
+		held[i] = e.gpusIn(&b.movers[i], b.Domain)
 	}
 	for mask := 1; mask < 1<<len(b.movers); mask++ {
-		c, room, smallest := choice{}, free, gpus
+		n, room, smallest := 0, free, gpus
 		for i := range b.movers {
 			if mask>>i&1 == 1 {
-				c.cost, room, smallest = c.cost+b.movers[i].cost, room+held[i], min(smallest, held[i])
+				n, room, smallest = n+max(1, len(b.movers[i].all)), room+held[i], min(smallest, held[i])
 			}
 		}
-		n := bits.OnesCount(uint(mask))
-		if n > most || room < gpus || least && room-smallest >= gpus {
+		if n > most && bits.OnesCount(uint(mask)) == n || room < gpus || least && room-smallest >= gpus {
 			continue
 		}
-		c.who = make([]mover, 0, n)
+		who := make([]mover, 0, n)
 		for i := range b.movers {
 			if mask>>i&1 == 1 {
-				c.who = append(c.who, b.movers[i])
+				who = append(who, b.movers[i])
 			}
 		}
-		list = append(list, c)
+		if who = each(who); len(who) <= most {
+			list = append(list, choice{who: who, cost: costOf(who), at: b.Domain})
+		}
 	}
 	sortChoices(list)
 	return list
@@ -386,7 +397,7 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most int) (chos
 				best = k
 			}
 		}
-		if best < 0 || len(chosen)+len(nodes[best].who) > most {
+		if best < 0 || len(each(chosen)) > most {
 			return nil
 		}
 		nodes[best].extra += r.GPUs
@@ -394,9 +405,12 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most int) (chos
 		for _, i := range nodes[best].who {
 			chosen, taken[i] = append(chosen, movers[i]), true
 			for k := range nodes { // who is on several nodes leaves them all
-				nodes[k].known = nodes[k].known && !holdsNode(movers[i].j, nodes[k].id)
+				nodes[k].known = nodes[k].known && !holdsNodeOf(movers[i].on(), nodes[k].id)
 			}
 		}
+	}
+	if chosen = each(chosen); len(chosen) > most {
+		return nil
 	}
 	return chosen
 }
@@ -409,7 +423,7 @@ func (e *Engine) nextTask(gpus int, id int32, d Domain, extra int, movers []move
 	var index []int
 	for _, i := range on {
 		if taken[i] {
-			need -= e.gpusIn(movers[i].j, d)
+			need -= e.gpusIn(&movers[i], d)
 		} else {
 			left, index = append(left, movers[i]), append(index, i)
 		}
@@ -447,6 +461,6 @@ func (e *Engine) tryMoves(h *hunt, d Domain, chosen []mover) (stuck *jobState) {
 
 func largestFirst(movers []mover) {
 	slices.SortStableFunc(movers, func(a, b mover) int {
-		return cmp.Or(cmp.Compare(b.j.devices, a.j.devices), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
+		return cmp.Or(cmp.Compare(extentOf(b.j), extentOf(a.j)), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
 	})
 }

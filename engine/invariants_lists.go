@@ -513,11 +513,15 @@ func (e *Engine) checkLine(j *jobState, expected cluster.Time) error {
 func (e *Engine) checkTenants() error {
 	want := make([][]tenant, len(e.st.nodes))
 	for _, j := range e.jobs {
-		if j == nil || !j.booked() {
+		if j == nil {
 			continue
 		}
-		for i := range j.allocs {
-			a := &j.allocs[i]
+		allocs := j.dest
+		if j.booked() {
+			allocs = j.allocs
+		}
+		for i := range allocs {
+			a := &allocs[i]
 			if (a.Tenant != 0) != (a.Share != 0 && a.Slots == 0) || a.Tenant != 0 && a.Tenant != tenantOf(j) {
 				return fmt.Errorf("job %d has a share of %d: %+v", j.spec.ID, a.Tenant-1, *a)
 			}

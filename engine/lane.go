@@ -34,6 +34,13 @@ type group struct {
 	stuck int64 // claims at which its first job could not even preempt
 }
 
+// first reports whether a job is the group's first: what one behind it may not take, which a
+// reservation keeps from more than that, says nothing of it.
+func (g *group) first(j *jobState) bool {
+	it, ok := g.jobs.first()
+	return ok && it.id == int32(j.spec.ID)
+}
+
 func (e *Engine) laneOf(j *jobState) int32 {
 	k := laneKey{rank: 1, tier: j.spec.Tier, queue: -1}
 	if j.promoted {

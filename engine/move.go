@@ -63,7 +63,8 @@ func (tightest) Place(s *Site) bool {
 }
 
 // destination finds the tightest place for a job that was lifted, at the size that it has,
-// and takes it. It is never spread over more than the job is now.
+// and takes it. It is never spread over more than the job is now, nor, where queues have
+// limits, does it count for more: a slice can be another part of another model.
 func (e *Engine) destination(v *jobState) ([]Alloc, bool) {
 	s := e.shapeAt(v.asks()) // of the model that a plan says
 	var by Placer
@@ -76,7 +77,7 @@ func (e *Engine) destination(v *jobState) ([]Alloc, bool) {
 	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
 		ok = ok && (!e.together(v.allocs, l) || e.together(allocs, l))
 	}
-	if !ok {
+	if !ok || e.limits.byQueue && milliIn(allocs) > v.milli {
 		e.st.rollback(mark)
 		return nil, false
 	}
@@ -165,7 +166,7 @@ func (e *Engine) destHolds(node int32, dev uint64) bool {
 // land starts a job that has left where it was, if it is in line, on what was booked
 // for it until just now.
 func (e *Engine) land(j *jobState, dest []Alloc) {
-	if dest == nil || j.state != Pending || !j.eligible || !e.planAllows(j, dest) || !e.takeBack(dest, false) {
+	if dest == nil || j.state != Pending || !j.eligible || !e.planAllows(j, dest) || !e.bearsAll(dest) || !e.takeBack(dest, false) {
 		return
 	}
 	e.book(j, dest, tasksOf(dest))

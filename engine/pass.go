@@ -325,7 +325,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			e.consume(j)
 			return started, refusal{}
 		}
-		if !constrained && e.blockedBy == nil && !e.straddled && !s.several() { // else it might, were it first, or others first to leave, or where its first set goes taken
+		if !constrained && e.blockedBy == nil && !e.straddled && !s.several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
 			g.stuck = e.claims()
 		}
 	}

@@ -298,10 +298,11 @@ func (s *shape) devices(tasks int) int {
 }
 
 // heldMilli is what the job's allocations count for.
-func (e *Engine) heldMilli(j *jobState) cluster.Milli {
-	var m cluster.Milli
-	for i := range j.allocs {
-		m += j.allocs[i].Milli()
+func (e *Engine) heldMilli(j *jobState) cluster.Milli { return milliIn(j.allocs) }
+
+func milliIn(allocs []Alloc) (m cluster.Milli) {
+	for i := range allocs {
+		m += allocs[i].Milli()
 	}
 	return m
 }

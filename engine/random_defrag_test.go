@@ -15,12 +15,12 @@ import (
 )
 
 // TestRandomDefrag throws random events at an engine that moves jobs, where it often
-// can: whole GPUs on small clusters that are not full. Everything is checked that
+// can: whole GPUs, and for other seeds also shares and slices, on small clusters that are not full. Everything is checked that
 // TestRandom checks; every other scenario's second engine is restarted now and then,
 // also while jobs are on their way. Nobody is on a node, or goes to one, that was
 // emptied just now, but who grows into it.
 func TestRandomDefrag(t *testing.T) {
-	made, emptied, planned, chained := 0, 0, 0, 0
+	made, emptied, planned, chained, parted := 0, 0, 0, 0, 0
 	policies := []string{"fifo", "multifactor", "srtf", "las", "scatter", "scatter:round", "scatter:gated", "scatter:some", "scatter:packs"}
 	for _, pol := range policy.Names() { // all under whose plans jobs are moved
 		if p, err := policy.New(pol); err == nil && p.Traits().Anywhere {
@@ -28,20 +28,20 @@ func TestRandomDefrag(t *testing.T) {
 		}
 	}
 	for _, pol := range policies {
-		for seed := range uint64(5) {
-			sc := defragScenario(t, seed, pol)
+		for seed := range uint64(9) {
+			sc := defragScenario(t, seed, pol, seed >= 5)
 			w, err := play(sc, false)
 			if err != nil {
 				small, last := shrink(sc, err)
 				w, _ = play(small, true)
 				t.Fatalf("%s, seed %d: %v\nsmallest: %v\n%+v\n%s", sc.label, seed, err, last, small.cfg.Defrag, join(w.log))
 			}
-			if made, emptied, chained = made+w.moves, emptied+w.emptied, chained+w.chained; sc.planner() {
+			if made, emptied, chained, parted = made+w.moves, emptied+w.emptied, chained+w.chained, parted+w.parted; sc.planner() {
 				planned += w.moves + w.emptied
 			}
 		}
 	}
-	if t.Logf("%d moves, %d of them to where another was, %d nodes emptied, %d under plans", made, chained, emptied, planned); made < 25 || emptied < 25 || planned < 25 {
+	if t.Logf("%d moves, %d of them of shares and slices, %d to where another was, %d nodes emptied, %d under plans", made, parted, chained, emptied, planned); made < 25 || parted < 25 || emptied < 25 || planned < 25 {
 		t.Error("jobs are seldom moved")
 	}
 }
@@ -64,6 +64,7 @@ func (w *randomWorld) checkEmptied() error {
 			w.moves += len(m.Moves)
 			for i := range m.Moves {
 				w.chained += min(1, len(m.Moves[i].After))
+				w.parted += min(1, len(m.Moves[i].Part))
 			}
 			continue
 		}
@@ -93,7 +94,7 @@ func join(lines []string) (text string) {
 	return text
 }
 
-func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
+func defragScenario(t *testing.T, seed uint64, pol string, parts bool) *scenario {
 	r := rand.New(rand.NewPCG(seed, 7))
 	p, err := newPolicy(pol)
 	if err != nil {
@@ -118,8 +119,21 @@ func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
 	if chance(r, 30) {
 		sc.cfg.Starvation = seconds(pick(r, 60, 600))
 	}
-	for i := range 3 + r.IntN(4) {
+	if parts {
+		sc.cfg.Speeds, _ = randomPairs(seed)
+	}
+	nodes := 3 + r.IntN(4)
+	if parts {
+		nodes -= 2
+	}
+	for i := range nodes {
 		n := cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: pick(r, "A100-80GB", "A100-80GB", "V100-32GB"), GPUs: 4, Rack: pick(r, "r1", "r2"), Islands: pick(r, 0, 0, 2)}
+		if parts { // so that they are often full
+			n.GPUs = pick(r, 1, 2)
+		}
+		if parts && n.Model[0] == 'A' && chance(r, 30) {
+			n.MIG = pick(r, "0:*", "0:3g.40gb@0,1g.10gb@4,1g.10gb@5")
+		}
 		if chance(r, 30) {
 			n.CPU, n.RAM = 32000, 65536
 		}
@@ -131,7 +145,10 @@ func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
 	if _, err := engine.New(sc.cfg); err != nil {
 		sc.cfg.Spec.Queues = nil // more is guaranteed than there is
 	}
-	g := &generator{r: r, spec: &sc.cfg.Spec, elastic: sc.planner() && !strings.HasPrefix(pol, "scatter")}
+	g := &generator{r: r, spec: &sc.cfg.Spec, elastic: sc.planner() && !strings.HasPrefix(pol, "scatter"), parts: parts}
+	if parts && chance(r, 30) {
+		sc.cfg.Spec.Sharing = cluster.MPS
+	}
 	for range 150 {
 		g.at = g.at.Add(seconds(r.IntN(80)))
 		if ev, ok := g.defragEvent(); ok {
@@ -146,6 +163,17 @@ func defragScenario(t *testing.T, seed uint64, pol string) *scenario {
 	return sc
 }
 
+// divide has a job mostly ask for slices, or shares of a GPU.
+func (g *generator) divide(j *cluster.Job) {
+	switch q := &j.Tasks[0].Request; {
+	case chance(g.r, 45):
+		q.GPUs, q.Profile = 1, pick(g.r, "1g", "1g", "1g", "2g", "3g", "4g", "7g", "1g.20gb")
+	case chance(g.r, 50):
+		q.GPUs, q.Share = pick(g.r, 1, 1, 1, 2), pick[int64](g.r, 100, 250, 250, 500, 750)
+		j.Model, j.MinSpeed = pick(g.r, "", "a", "b"), pick[int64](g.r, 0, 0, 600_000)
+	}
+}
+
 // defragEvent is mostly a job of whole GPUs, or the wish for moves.
 func (g *generator) defragEvent() (engine.Event, bool) {
 	r := g.r
@@ -155,6 +183,9 @@ func (g *generator) defragEvent() (engine.Event, bool) {
 			Tier:       pick(r, cluster.Standard, cluster.Standard, cluster.Standard, cluster.Standard, cluster.BestEffort),
 			Tasks:      []cluster.TaskSet{{Count: pick(r, 1, 1, 1, 1, 1, 2), Request: cluster.Request{GPUs: pick(r, 1, 1, 1, 1, 2, 4, 4)}}},
 			Checkpoint: cluster.Checkpoint{Cost: seconds(r.IntN(3)), Restart: seconds(r.IntN(3)), None: chance(r, 10)}, NoRequeue: chance(r, 5)}
+		if g.parts {
+			g.divide(j)
+		}
 		if len(g.spec.Queues) > 0 {
 			j.Queue = pick(r, "a", "b", "c", "d")
 		}

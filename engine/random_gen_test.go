@@ -245,6 +245,7 @@ type generator struct {
 	more int // nodes added
 
 	elastic bool // some jobs of defragEvent are
+	parts   bool // ... ask for shares or slices
 }
 
 func (g *generator) event() (engine.Event, bool) {

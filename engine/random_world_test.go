@@ -56,6 +56,7 @@ type report struct {
 type randomWorld struct {
 	moves    int // of jobs for others
 	chained  int // of those, to where another was
+	parted   int // of those, shares and slices
 	emptied  int // nodes
 	sc       *scenario
 	e, twin  *engine.Engine

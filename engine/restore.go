@@ -308,7 +308,7 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 	}
 	if j.state == Stopping {
 		if r.Dest != nil && e.validAllocs(r.Dest, true) {
-			e.reserveDest(j, slices.Clone(r.Dest))
+			e.reserveDest(j, inName(j, r.Dest))
 			e.charge(j, 1)
 		}
 		return

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -190,7 +191,7 @@ func (p *played) movesLines(list []engine.Moves) (out []string) {
 		m := &list[i]
 		for k := range m.Moves {
 			x := &m.Moves[k]
-			out = append(out, fmt.Sprintf("move %s (%d GPUs) from %s to %s: costs %s of GPU time (checkpoint %s, restart %s, lost %s)", name(x.Job), x.GPUs,
+			out = append(out, fmt.Sprintf("move %s (%s) from %s to %s: costs %s of GPU time (checkpoint %s, restart %s, lost %s)", name(x.Job), cmp.Or(x.Part, fmt.Sprintf("%d GPUs", x.GPUs)),
 				strings.Join(x.From, ","), strings.Join(x.To, ","), human(x.Cost), human(x.Stop), human(x.Restart), human(x.Lost)))
 		}
 		if m.Empties != "" {
@@ -200,8 +201,8 @@ func (p *played) movesLines(list []engine.Moves) (out []string) {
 			if m.Without != cluster.Never {
 				without = clock(m.Without)
 			}
-			out = append(out, fmt.Sprintf("%s starts on %s at %s instead of %s: saves %s x %d GPUs x weight %g = %s, costs %s", name(m.Job), strings.Join(m.On, ","),
-				clock(m.Start), without, human(m.Saved), m.GPUs, float64(m.Weight)/1000, human(m.Benefit), human(m.Cost)))
+			out = append(out, fmt.Sprintf("%s starts on %s at %s instead of %s: saves %s x %g GPUs x weight %g = %s, costs %s", name(m.Job), strings.Join(m.On, ","),
+				clock(m.Start), without, human(m.Saved), float64(m.Milli)/1000, float64(m.Weight)/1000, human(m.Benefit), human(m.Cost)))
 		}
 		if m.Text != "" {
 			out = append(out, m.Text)

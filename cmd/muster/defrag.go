@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ func newDefrag() *cobra.Command {
 	var f defragFlags
 	c := &cobra.Command{
 		Use: "defrag [JOB]", Short: "Say which running jobs to move so that a waiting one fits or nodes are empty, and what that costs", Args: cobra.MaximumNArgs(1),
-		Long: "Enough GPUs may be free for a gang, but not together. Says for which waiting jobs moving others would help: who would go\n" +
+		Long: "Enough GPUs may be free for a gang, but not together, or enough of GPUs, but MIG slices and shares lie in the way: n1:0@4 is\n" +
+			"the slice of GPU 0 of n1 that begins at memory slice 4. Says for which waiting jobs moving others would help: who would go\n" +
 			"where, how much GPU time that loses, and how much earlier the job would start. Nothing is changed without --apply, which makes\n" +
 			"the moves that gain more than they cost (operators may): where they go is booked before anybody stops.\n" +
 			"--compact moves jobs off nodes for whom others in use have room, while nobody waits for room: so that more of what is free is of\n" +
@@ -96,7 +98,7 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 		p := &list[i]
 		switch {
 		case p.Job > 0:
-			fmt.Fprintf(w, "job %s (%d GPUs): %s\n", called(p.Job, p.Name), p.GPUs, p.Verdict())
+			fmt.Fprintf(w, "job %s (%s): %s\n", called(p.Job, p.Name), p.Needs(), p.Verdict())
 		case p.Empties != "":
 			fmt.Fprintf(w, "node %s (%d GPUs): %s\n", p.Empties, p.GPUs, p.Verdict())
 		default:
@@ -104,7 +106,7 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 		}
 		for k := range p.Moves {
 			x := &p.Moves[k]
-			fmt.Fprintf(w, "  job %s (%d GPUs) from %s to %s%s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", called(x.Job, x.Name), x.GPUs,
+			fmt.Fprintf(w, "  job %s (%s) from %s to %s%s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", called(x.Job, x.Name), x.Has(),
 				strings.Join(x.From, ","), strings.Join(x.To, ","), afterText(x), gpuSeconds(x.Cost), x.Stop, x.Restart, x.Lost)
 		}
 		if p.Empties != "" {
@@ -114,8 +116,8 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 			if p.Without != nil {
 				without = "without at " + p.Without.Local().Format(time.DateTime)
 			}
-			fmt.Fprintf(w, "  it would start on %s at %s, %s: saves %s x %d GPUs x %g = %s for %s\n", strings.Join(p.On, ","), p.Start.Local().Format(time.DateTime),
-				without, p.Saved, p.GPUs, p.Weight, gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
+			fmt.Fprintf(w, "  it would start on %s at %s, %s: saves %s x %g GPUs x %g = %s for %s\n", strings.Join(p.On, ","), p.Start.Local().Format(time.DateTime),
+				without, p.Saved, float64(p.Milli)/1000, p.Weight, gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
 		}
 	}
 	if !f.apply {
@@ -171,7 +173,7 @@ func (f *defragFlags) lookBack(w io.Writer, args []string) error {
 			fmt.Fprintln(w, list[i].String())
 			continue
 		}
-		fmt.Fprintf(w, "job %d %s (%d GPUs): %s\n", list[i].Job, list[i].Name, list[i].GPUs, list[i].String())
+		fmt.Fprintf(w, "job %d %s (%s): %s\n", list[i].Job, list[i].Name, cmp.Or(list[i].Part, fmt.Sprintf("%d GPUs", list[i].GPUs)), list[i].String())
 	}
 	return nil
 }

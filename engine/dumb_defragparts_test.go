@@ -1,0 +1,229 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// dumbParts finds the cheapest moves of slices, shares and whole GPUs by trying everything:
+// each set of jobs, each GPU and each legal start for each of them and for the one that waits.
+type dumbParts struct {
+	model cluster.GPUModel
+	gpus  []dumbGPU
+	jobs  []partMover
+}
+
+type dumbGPU struct {
+	held    bool // whole
+	slots   uint8
+	compute int
+	shares  int64 // thousandths
+}
+
+type partMover struct {
+	at   int
+	is   engine.Alloc
+	ask  cluster.Request
+	cost time.Duration
+}
+
+// put lists what a GPU can be with one more task on it.
+func (d *dumbParts) put(g dumbGPU, r *cluster.Request) (list []dumbGPU) {
+	switch p, ok := d.model.Profile(r.Profile); {
+	case g.held:
+	case r.Profile != "":
+		for i := 0; ok && g.shares == 0 && i < len(p.Starts); i++ {
+			if m := p.Mask(p.Starts[i]); g.slots&m == 0 && g.compute+p.Compute <= d.model.Compute {
+				list = append(list, dumbGPU{slots: g.slots | m, compute: g.compute + p.Compute})
+			}
+		}
+	case r.Fractional():
+		if g.slots == 0 && g.shares+r.Share <= 1000 {
+			list = append(list, dumbGPU{shares: g.shares + r.Share})
+		}
+	case g == dumbGPU{}:
+		list = append(list, dumbGPU{held: true})
+	}
+	return list
+}
+
+func (g *dumbGPU) without(a *engine.Alloc) {
+	switch {
+	case a.Slots != 0:
+		g.slots, g.compute = g.slots&^a.Slots, g.compute-int(a.Compute)
+	case a.Share > 0:
+		g.shares -= int64(a.Share)
+	default:
+		g.held = false
+	}
+}
+
+// fits reports whether all these find room.
+func (d *dumbParts) fits(gpus []dumbGPU, asks []*cluster.Request) bool {
+	if len(asks) == 0 {
+		return true
+	}
+	for i := range gpus {
+		if slices.Contains(gpus[:i], gpus[i]) {
+			continue
+		}
+		was := gpus[i]
+		for _, g := range d.put(was, asks[0]) {
+			gpus[i] = g
+			if d.fits(gpus, asks[1:]) {
+				gpus[i] = was
+				return true
+			}
+		}
+		gpus[i] = was
+	}
+	return false
+}
+
+// cheapest returns what moves that make room cost; -1: there are none.
+func (d *dumbParts) cheapest(ask *cluster.Request, most int) time.Duration {
+	best := time.Duration(-1)
+	for mask := range 1 << len(d.jobs) {
+		gpus, asks, cost := slices.Clone(d.gpus), []*cluster.Request{ask}, time.Duration(0)
+		for i := range d.jobs {
+			if mask>>i&1 == 1 {
+				j := &d.jobs[i]
+				gpus[j.at].without(&j.is)
+				asks, cost = append(asks, &j.ask), cost+j.cost
+			}
+		}
+		if bits.OnesCount(uint(mask)) <= most && (best < 0 || cost < best) && d.fits(gpus, asks) {
+			best = cost
+		}
+	}
+	return best
+}
+
+// partWorld is a random cluster of GPUs in slices, shares and whole, with room.
+func partWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag) (h *hand, cfg engine.Config, d dumbParts, jobs int) {
+	h = newHand(t, pick(r, "1x1xH100-80GB", "1x2xH100-80GB", "2x1xA100-80GB", "1x3xH100-80GB", "1x2xA30-24GB"), "fifo", func(c *engine.Config) {
+		c.Defrag = &defrag
+		cfg = *c
+	})
+	d.model, _ = cluster.FindModel(cfg.Spec.Nodes[0].Model)
+	asks := []func(*cluster.Job){slice("1g"), slice("1g"), slice("1g"), slice("2g"), slice("2g"), slice(pick(r, "3g", "4g")), share(pick[int64](r, 250, 500)), func(*cluster.Job) {}}
+	if d.model.Compute == 4 {
+		asks[5] = slice("2g")
+	}
+	var first, begun, over []engine.Event
+	for jobs = range 24 {
+		j := job(jobs, 1, 36000, asks[min(r.IntN(9), r.IntN(9), 7)])
+		j.Checkpoint = cluster.Checkpoint{Cost: seconds(2), Restart: seconds(1 + r.IntN(60))} // they leave at once: nobody waits
+		j.NoRequeue = chance(r, 15)
+		first = append(first, submit(j))
+	}
+	jobs++
+	h.at(0, first...)
+	for i := range h.e.Nodes() {
+		d.gpus = append(d.gpus, make([]dumbGPU, h.e.Nodes()[i].GPUs)...)
+	}
+	for i := range jobs {
+		rec := h.e.Record(cluster.JobID(i))
+		if rec.State == engine.Pending {
+			over = append(over, ev(engine.Cancelled, i))
+			continue
+		}
+		begun = append(begun, ev(engine.Started, i))
+		if chance(r, 55) {
+			over = append(over, stopped(i, engine.Completed))
+			continue
+		}
+		a := rec.Allocs[0]
+		at := int(a.Node)*h.e.Nodes()[0].GPUs + bits.TrailingZeros64(a.GPUs)
+		g := &d.gpus[at]
+		g.held, g.slots, g.compute = a.Share == 0, g.slots|a.Slots, g.compute+int(a.Compute)
+		if a.Slots == 0 {
+			g.shares += int64(a.Share)
+		}
+		if !rec.Spec.NoRequeue {
+			each := (rec.Spec.Checkpoint.Cost + rec.Spec.Checkpoint.Restart) / 1000
+			d.jobs = append(d.jobs, partMover{at, a, rec.Spec.Tasks[0].Request, each * time.Duration(a.Milli())})
+		}
+	}
+	h.at(1, begun...)
+	h.at(2, over...)
+	return h, cfg, d, jobs
+}
+
+// On random GPUs with slices and shares moves are found nearly always where there are any,
+// nearly always the cheapest; what is found is possible, and none is cheaper than the search through everything says. Where
+// it is made, everybody starts where that was booked.
+func TestDefragPartsCheapest(t *testing.T) {
+	there, found, cheapest := map[string]int{}, map[string]int{}, map[string]int{}
+	for seed := range uint64(8000) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		most := 2 + r.IntN(4)
+		h, cfg, d, id := partWorld(t, r, engine.Defrag{Moves: most})
+		ask, kind := func(*cluster.Job) {}, pick(r, "2g", "3g", "4g", "7g", "0.5", "GPU", "GPU")
+		switch {
+		case kind == "0.5":
+			ask = share(500)
+		case kind != "GPU":
+			if _, ok := d.model.Profile(kind); !ok {
+				continue
+			}
+			ask = slice(kind)
+		}
+		j := job(id, 1, 600, ask)
+		if h.at(3, submit(j)) != "" || len(d.jobs) > 12 {
+			continue // it fits, or there are too many to try everything
+		}
+		m, cost := h.plan(cfg, id), d.cheapest(&j.Tasks[0].Request, most)
+		if cost >= 0 {
+			there[kind]++
+		}
+		if len(m.Moves) == 0 {
+			continue
+		}
+		if cost < 0 || m.Cost < cost || len(m.Moves) > most {
+			t.Fatalf("seed %d: %s, %+v, %+v: the planner has %q (%v); %v is possible", seed, kind, d.gpus, d.jobs, movesText(&m), m.Cost, cost)
+		}
+		if found[kind]++; m.Cost == cost {
+			cheapest[kind]++
+		}
+		h.makeMoves(id, &m)
+	}
+	t.Logf("moves there are for %v, found for %v, the cheapest for %v", there, found, cheapest)
+	for kind, n := range there {
+		if n < 20 || found[kind]*100 < n*97 || cheapest[kind]*100 < n*95 {
+			t.Errorf("%s: too few are found", kind)
+		}
+	}
+}
+
+// makeMoves has moves made, and looks who is where when those who move have left.
+func (h *hand) makeMoves(id int, m *engine.Moves) {
+	h.t.Helper()
+	h.at(4, askAll)
+	if x := h.e.Moved(); len(x) != 1 || x[0].Made != m.Worth {
+		h.t.Fatalf("%+v were made of %+v", x, m)
+	}
+	if !m.Worth {
+		return
+	}
+	var gone []engine.Event
+	dest := map[cluster.JobID]string{cluster.JobID(id): ""}
+	for i := range m.Moves {
+		r := h.e.Record(m.Moves[i].Job)
+		dest[r.Spec.ID] = fmt.Sprint(r.Dest)
+		gone = append(gone, stopped(int(r.Spec.ID), engine.Preempted))
+	}
+	h.at(5, gone...)
+	for id, want := range dest {
+		if r := h.e.Record(id); r.State != engine.Starting || want != "" && fmt.Sprint(r.Allocs) != want {
+			h.t.Fatalf("job %d is %v on %v, not on %s", id, r.State, r.Allocs, want)
+		}
+	}
+}
