@@ -151,7 +151,7 @@ func (j *jobState) ranAt(now cluster.Time) time.Duration {
 }
 
 func (j *jobState) doneAt(now cluster.Time) time.Duration {
-	if !j.holding() || j.rate == 0 {
+	if !j.holding() || j.rate == 0 || j.resizing || j.state == Stopping { // it starts anew, or saves what it has
 		return j.done
 	}
 	return j.done + scale(now.Sub(j.acc), j.rate)

@@ -468,6 +468,7 @@ func (e *Engine) stop(j *jobState, how How, reason StopReason, forJob cluster.Jo
 // markStopping is stop for a job that is already unbooked.
 func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cluster.JobID) {
 	e.touch(j)
+	e.accrue(j)
 	j.state, j.reason, j.how = Stopping, reason, how
 	j.warm = how == Suspend && j.rate > 0 && !j.resizing
 	j.gen++

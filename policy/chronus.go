@@ -20,7 +20,7 @@ var chronus = Info{
 	Needs:  "deadlines, run times, checkpoints; tier best-effort marks soft deadlines",
 	Knobs: []Knob{
 		{"lease", "4m", "jobs take turns at multiples of this; a deadline counts to the end of its last whole lease"},
-		{"overhead", "0s", "of each lease so much is taken as lost to starting and saving"},
+		{"overhead", "0s", "of each lease so much is taken as lost to starting, besides the checkpoints and restarts that jobs state"},
 		{"first", "least", "least: accepted jobs wait for their leases while others can use the GPUs; most: they come first, as early as they fit"},
 	},
 	New: newChronus,
@@ -88,6 +88,8 @@ type booking struct {
 	class    int
 	leases   []int // ... counted from the current one, rising
 	turn     bool  // it runs until the lease is over, without a promise
+	late     bool  // it may not start before the lease is over: it would take too long to leave again
+	leaseCosts
 }
 
 // leaseBoard is one plan in the making.
@@ -100,6 +102,7 @@ type leaseBoard struct {
 	begins bool         // jobs may change places now
 	free   [][]int      // GPUs by kind and lease; below 0 after a loss
 	list   []booking
+	wait   int64 // ns that who starts may have to wait until others have left
 }
 
 // Plan is made when jobs come and go, and when a lease begins.
@@ -115,6 +118,7 @@ func (c *chronusPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	for _, t := range fresh {
 		b.admit(t)
 	}
+	b.holdBack()
 	if b.begins {
 		b.hasten()
 		b.turns()
@@ -141,6 +145,7 @@ func (b *leaseBoard) recall(jobs []engine.JobView) (fresh []*booking) {
 			t.due = 1 + int(min(int64(d.Sub(b.end)/b.lease), mostSlots-1))
 		}
 		horizon = max(horizon, t.due)
+		b.reckon(t)
 	}
 	for k := range b.kinds {
 		b.free = append(b.free, make([]int, horizon))
@@ -178,7 +183,7 @@ func (b *leaseBoard) settle(t *booking, kind int) bool {
 	t.kind = kind
 	t.room, t.class = roundUp(size, k.PerNode)
 	t.room *= tasks
-	hi, lo := bits.Mul64(uint64(t.left), 1_000_000)
+	hi, lo := bits.Mul64(uint64(t.slowed()), 1_000_000)
 	if t.wall = math.MaxInt64; hi == 0 || hi < uint64(b.v.Speed(t.j, k.GPU, t.tasks))/2 {
 		speed := uint64(b.v.Speed(t.j, k.GPU, t.tasks))
 		q, r := bits.Div64(hi, lo, speed)
@@ -291,22 +296,11 @@ func (b *leaseBoard) trim(t *booking) {
 	}
 }
 
-// useful is how long a job computes in a lease, in ns.
-func (b *leaseBoard) useful(l int) int64 {
-	switch {
-	case l > 0:
-		return int64(b.lease - b.overhead)
-	case b.begins:
-		return max(0, int64(b.end.Sub(b.v.Now())-b.overhead))
-	}
-	return int64(b.end.Sub(b.v.Now()))
-}
-
 // covers reports whether the leases suffice for what is left of the job.
 func (b *leaseBoard) covers(t *booking, leases []int) bool {
 	left := t.wall
 	for _, l := range leases {
-		left -= b.useful(l)
+		left -= b.useful(t, l)
 	}
 	return left <= 0
 }
@@ -410,8 +404,10 @@ func (b *leaseBoard) admit(t *booking) {
 	slices.SortStableFunc(order, func(x, y int) int {
 		return cmp.Compare(b.v.Speed(t.j, b.kinds[y].GPU, t.tasks), b.v.Speed(t.j, b.kinds[x].GPU, t.tasks))
 	})
+	wait := b.wait
+	b.wait = max(wait, t.leaves)
 	t.accepted = true
-	for _, anew := range []bool{false, true} {
+	for _, anew := range []bool{b.wait > wait && !b.allCovered(t), true} {
 		for _, k := range order {
 			b.settle(t, k)
 			if int64(t.due)*int64(b.lease) < t.wall {
@@ -424,7 +420,7 @@ func (b *leaseBoard) admit(t *booking) {
 			b.restore(free, leases)
 		}
 	}
-	t.accepted = false
+	t.accepted, b.wait = false, wait
 }
 
 // books copies who has which lease.
@@ -486,6 +482,7 @@ func (b *leaseBoard) turns() {
 	var order []*booking
 	for i := range b.list {
 		switch t := &b.list[i]; {
+		case t.late:
 		case t.leased():
 			free[t.kind] -= t.gpus
 		case t.j.Spec().Tier == cluster.Critical:
@@ -543,7 +540,7 @@ func (b *leaseBoard) plan() engine.Plan {
 		case t.turn:
 			class = chronusTurn
 		}
-		goal := engine.Target{Rank: class*chronusPlace + place, Tasks: t.tasks, Least: t.tasks, Memo: []int64{-1}}
+		goal := engine.Target{Rank: class*chronusPlace + place, Tasks: t.tasks, Least: t.tasks, Idle: t.late, Memo: []int64{-1}}
 		if t.turn {
 			goal.Memo[0] = b.number
 		}

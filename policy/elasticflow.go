@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -16,12 +17,21 @@ var elasticflow = Info{
 		"idle GPUs go where they save most GPU time, then to jobs without an accepted deadline",
 	Source: "C-deadlines: ElasticFlow (ASPLOS'23); jobs that are declined run without a promise instead of being dropped",
 	Needs:  "deadlines, run times, elastic jobs, speeds by size (else linear)",
-	Knobs:  []Knob{{"slot", "60s", "plans are made in slots of this length; what is left of a deadline's slot is not counted on"}},
+	Knobs: []Knob{
+		{"slot", "60s", "plans are made in slots of this length; what is left of a deadline's slot is not counted on"},
+		{"overhead", "0s", "what a start or a change of size is reckoned to cost besides the checkpoints and restarts that jobs state"},
+	},
 	New: func(k *Knobs) (engine.Policy, error) {
 		r := &flowRules{}
 		var err error
 		if r.slot, err = k.period("slot"); err != nil {
 			return nil, err
+		}
+		if r.overhead, err = k.duration("overhead"); err != nil {
+			return nil, err
+		}
+		if r.overhead < 0 {
+			return nil, fmt.Errorf("overhead=%s: at least 0s", k.text("overhead"))
 		}
 		return &drawer{
 			planner: planner{name: k.label(), plan: r.plan, traits: engine.Traits{Preempts: true, Backfill: engine.Skip, Gated: true, Anywhere: true}},
@@ -30,7 +40,7 @@ var elasticflow = Info{
 	},
 }
 
-type flowRules struct{ slot time.Duration }
+type flowRules struct{ slot, overhead time.Duration }
 
 // flowRest is the rank of jobs without an accepted deadline. Those with one come before them by the class of their
 // tasks, the largest first: larger ones move smaller ones out of their way, so what fits by number fits on the nodes (roundUp).
@@ -42,13 +52,15 @@ const mostSlots = 4096
 // flow is a job while a plan is made.
 type flow struct {
 	claim
-	sizes    []int // the first set's tasks that it may run with: doubling from the least, and the most
-	gpus     []int // ... what it takes with each
-	rooms    []int // ... and of what tasks of several GPUs may have (roundUp)
-	classes  []int // ... the class of its tasks
-	deadline int   // slots up to which it may run; 0: no deadline that counts, or it is over
+	sizes    []int     // the first set's tasks that it may run with: doubling from the least, and the most
+	gpus     []int     // ... what it takes with each
+	rooms    []int     // ... and of what tasks of several GPUs may have (roundUp)
+	classes  []int     // ... the class of its tasks
+	paces    []float64 // ... how fast it is, in seconds of work per second
+	deadline int       // slots up to which it may run; 0: no deadline that counts, or it is over
 	accepted bool
 	plan     []int // index into sizes plus one, by slot; 0: nothing
+	flowPast
 }
 
 // horizon is the slots ahead, and the GPUs that are free in each.
@@ -59,15 +71,20 @@ type horizon struct {
 	gpus  int // of the cluster
 	free  []int
 	rooms []int // ... for tasks of several GPUs, as if each took the part of a node that it needs; others fit wherever a GPU is free
+	multi []int // of rooms so many are taken by such tasks
 	kinds []engine.Kind
 
 	number int64 // of the first slot, since the beginning of time
+	flowCosts
 }
 
-// empty has all GPUs be free.
+// empty has all GPUs be free, but those of jobs that stay where they are.
 func (h *horizon) empty() {
 	for t := range h.free {
-		h.free[t], h.rooms[t] = h.gpus, h.gpus
+		h.free[t], h.rooms[t], h.multi[t] = h.gpus, h.gpus, 0
+	}
+	for _, f := range h.stuck {
+		h.take(f, f.plan, 1)
 	}
 }
 
@@ -88,6 +105,8 @@ func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	var kept, late, fresh []*flow
 	for i := range list {
 		switch f := &list[i]; {
+		case f.solid && f.now > 0 && !(f.accepted && f.deadline > 0):
+			h.stick(f)
 		case f.accepted && f.deadline == 0:
 			late = append(late, f)
 		case f.accepted:
@@ -96,6 +115,8 @@ func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			fresh = append(fresh, f)
 		}
 	}
+	h.reckonWait(list, kept)
+	h.empty()
 	if !h.satisfy(kept) { // if the cluster has shrunk: whoever can be
 		h.goOn(kept)
 	}
@@ -106,7 +127,7 @@ func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	slices.SortStableFunc(kept, byDeadline)
 	h.catchUp(late)
 	h.speedUp(kept)
-	drawn := r.rest(h, list)
+	drawn := r.rest(h, list, kept)
 	p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list) + len(drawn))}
 	for i := range list {
 		f := &list[i]
@@ -117,6 +138,9 @@ func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			p.Next = h.ends[0]
 		case f.j.Spec().Deadline > 0:
 			t.Deadline = engine.DeadlineDeclined
+		}
+		if f.solid && f.now > 0 {
+			t.Rank = -1 // nobody moves it out of his way
 		}
 		p.Targets[i] = t
 	}
@@ -142,8 +166,7 @@ func (r *flowRules) horizon(v engine.View, list []flow) *horizon {
 	for end := (now/slot + 1) * slot; len(h.ends) == 0 || end <= last && len(h.ends) < mostSlots; end += slot {
 		h.ends = append(h.ends, end)
 	}
-	h.free, h.rooms, h.number = make([]int, len(h.ends)), make([]int, len(h.ends)), int64(now/slot)
-	h.empty()
+	h.free, h.rooms, h.multi, h.number = make([]int, len(h.ends)), make([]int, len(h.ends)), make([]int, len(h.ends)), int64(now/slot)
 	return h
 }
 
@@ -155,21 +178,22 @@ func (r *flowRules) recall(h *horizon, f *flow) {
 			f.sizes = append(f.sizes, n)
 		}
 		f.sizes = append(f.sizes, f.most)
-		f.reckon(h.kinds)
+		f.reckon(h)
 		f.deadline, _ = slices.BinarySearch(h.ends, d+1) // slots that end by then
 	}
 	f.left = r.work(f.j)
 	t := f.j.Target()
 	f.accepted = t != nil && t.Deadline == engine.DeadlineAccepted && len(f.sizes) > 0
+	r.remember(h, f)
 }
 
 // reckon finds out what the job takes of the cluster with each size: every task as much as the largest, rounded up. Who grows moves
 // nobody, so a job grows only if each of its tasks fits wherever anything is free: others have one size, that which they ask for.
-func (f *flow) reckon(kinds []engine.Kind) {
+func (f *flow) reckon(h *horizon) {
 	perNode := 0
-	for i := range kinds {
-		if perNode == 0 || f.j.Accepts(kinds[i].GPU) && kinds[i].PerNode > perNode {
-			perNode = kinds[i].PerNode
+	for i := range h.kinds {
+		if k := &h.kinds[i]; perNode == 0 || f.j.Accepts(k.GPU) && k.PerNode > perNode {
+			perNode = k.PerNode
 		}
 	}
 	_, last := roundUp(1, perNode)
@@ -178,19 +202,28 @@ func (f *flow) reckon(kinds []engine.Kind) {
 			f.sizes = []int{asked(f.j)}
 		}
 	}
+	if f.solid = f.j.Loses(); f.solid && f.now > 0 {
+		f.sizes = []int{f.now}
+	}
+	slow := slowedBy(f.j.Spec())
 	for _, n := range f.sizes {
 		size, tasks := largestTask(f.j.Spec(), n, perNode)
 		room, class := roundUp(size, perNode)
 		if class == last {
 			room = 0
 		}
+		if f.solid {
+			room = perNode // nobody moves it to where it fits best
+		}
 		f.gpus, f.rooms, f.classes = append(f.gpus, f.j.GPUs(n)), append(f.rooms, room*tasks), append(f.classes, class)
+		f.paces = append(f.paces, f.speed(h.v, n)*slow)
 	}
+	f.several = len(f.classes) > 0 && f.classes[0] < last
 }
 
 // fits reports whether the job fits into a slot with one of its sizes.
 func (h *horizon) fits(f *flow, size, t int) bool {
-	return f.gpus[size] <= h.free[t] && f.rooms[size] <= h.rooms[t]
+	return f.gpus[size] <= h.free[t] && (f.rooms[size] <= h.rooms[t] || f.rooms[size] == 0 || !f.several && h.multi[t] == 0)
 }
 
 // class is that of the job's tasks at the size that it has now.
@@ -205,63 +238,71 @@ func (f *flow) class() int {
 
 // admit accepts a job if there is a plan for it and for all that were accepted.
 func (r *flowRules) admit(h *horizon, kept *[]*flow, f *flow) {
-	free, rooms, plans := h.books(*kept)
+	plans, wait := h.books(*kept), h.wait
 	with := append(slices.Clone(*kept), f)
+	h.wait = max(h.wait, f.leaves)
 	h.empty()
 	if h.satisfy(with) {
 		f.accepted, *kept = true, with
 		return
 	}
-	f.plan = nil
-	h.restore(*kept, free, rooms, plans)
+	f.plan, h.wait = nil, wait
+	h.restore(*kept, plans)
 }
 
-// books copies what is free, and the plans of jobs.
-func (h *horizon) books(list []*flow) (free, rooms []int, plans [][]int) {
+// books copies the plans of jobs.
+func (h *horizon) books(list []*flow) (plans [][]int) {
 	plans = make([][]int, len(list))
 	for i, f := range list {
 		plans[i] = f.plan
 	}
-	return slices.Clone(h.free), slices.Clone(h.rooms), plans
+	return plans
 }
 
-func (h *horizon) restore(list []*flow, free, rooms []int, plans [][]int) {
-	h.free, h.rooms = free, rooms
+// restore has jobs, and nobody else but those that stay, have the plans that were copied.
+func (h *horizon) restore(list []*flow, plans [][]int) {
+	h.empty()
 	for i, f := range list {
 		f.plan = plans[i]
+		h.take(f, f.plan, 1)
 	}
+	h.noteStarts(list)
 }
 
 // goOn has jobs keep the plans that they had last time, if with these all are done in time: who plans one job after the
 // other may find no plan for all of them, though there is one.
 func (h *horizon) goOn(kept []*flow) {
-	free, rooms, plans := h.books(kept)
+	plans := h.books(kept)
 	h.empty()
-	all := true
 	for _, f := range kept {
-		left := f.left
 		f.plan = h.read(f)
-		for t, s := range f.plan {
-			if s > 0 {
-				left -= f.speed(h.v, f.sizes[s-1]) * h.length(t)
-			}
-		}
 		h.take(f, f.plan, 1)
-		all = all && left <= 1e-6
 	}
-	if !all || min(slices.Min(h.free), slices.Min(h.rooms)) < 0 {
-		h.restore(kept, free, rooms, plans)
+	h.noteStarts(kept)
+	if h.overbooked() || !h.inTime(kept, 1e-6) {
+		h.restore(kept, plans)
 	}
 }
 
-// write is a job's plan as stretches of three: the number of the first slot since the beginning of time, that of the one after the
-// last, and the size as in the plan.
+// overbooked reports whether more is planned than there is.
+func (h *horizon) overbooked() bool {
+	for t := range h.free {
+		if h.free[t] < 0 || h.rooms[t] < 0 && h.multi[t] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// write is what the next plan is to know of a job: what has been set out for (flowPast), then its plan as stretches of three: the
+// number of the first slot since the beginning of time, that of the one after the last, and the size as in the plan.
 func (h *horizon) write(f *flow) (memo []int64) {
+	memo = h.past(f)
 	for t, s := range f.plan {
 		n := h.number + int64(t)
 		switch last := len(memo) - 1; {
 		case s == 0:
-		case last > 0 && memo[last-1] == n && memo[last] == int64(s):
+		case last > pastLength && memo[last-1] == n && memo[last] == int64(s):
 			memo[last-1]++
 		default:
 			memo = append(memo, n, n+1, int64(s))
@@ -273,6 +314,9 @@ func (h *horizon) write(f *flow) (memo []int64) {
 // read is the plan that a job had last time, from now on.
 func (h *horizon) read(f *flow) []int {
 	plan, memo := make([]int, f.deadline), f.j.Target().Memo
+	if len(memo)%3 == pastLength%3 {
+		memo = memo[pastLength:]
+	}
 	for i := 0; i+2 < len(memo); i += 3 {
 		for n := max(memo[i], h.number); n < min(memo[i+1], h.number+int64(f.deadline)); n++ {
 			plan[n-h.number] = min(int(memo[i+2]), len(f.sizes))
@@ -283,37 +327,69 @@ func (h *horizon) read(f *flow) []int {
 
 // satisfy plans jobs with accepted deadlines, the earliest first: each with its
 // minimum satisfactory share. It reports whether all can be done in time; who
-// cannot gets all that is left for it.
+// cannot gets all that is left for it. Who is moved out of others' way is planned for
+// more work, as often as that is needed.
 func (h *horizon) satisfy(list []*flow) bool {
 	order := slices.Clone(list)
-	slices.SortStableFunc(order, byDeadline)
-	all := true
+	slices.SortStableFunc(order, func(a, b *flow) int { // who stays where it is, is there first
+		return cmp.Or(-compareBool(a.solid && a.now > 0, b.solid && b.now > 0), byDeadline(a, b))
+	})
 	for _, f := range order {
-		plan, ok := h.share(f, 0, f.left)
-		f.plan, all = plan, all && ok
-		h.take(f, plan, 1)
+		f.margin = 0
 	}
-	return all
+	for again := 0; ; again++ {
+		all := true
+		for _, f := range order {
+			plan, ok := h.share(f, 0, f.left+f.margin, f.prev, f.debt)
+			f.plan, all = plan, all && ok
+			h.take(f, plan, 1)
+		}
+		h.noteStarts(order)
+		if !all || !h.pushes || again == mostPushes || h.inTime(order, 1e-9) {
+			return all && (!h.pushes || h.inTime(order, 1e-9))
+		}
+		for _, f := range order {
+			f.margin += max(0, f.left-h.worked(f, f.plan))
+		}
+		h.empty()
+	}
 }
 
 // share is the minimum satisfactory share of a job for so much work, from a slot
 // on: the smallest size with which it is done by its deadline, the latest slots
-// first. Without one it is the plan with the largest size.
-func (h *horizon) share(f *flow, from int, work float64) (plan []int, ok bool) {
+// first. Without one it is the plan with the largest size. Each start and each change of
+// size takes its time: before the first slot it had a size (0: none), with which it computes after so many seconds.
+func (h *horizon) share(f *flow, from int, work float64, prev int, debt float64) (plan []int, ok bool) {
+	if f.solid {
+		return h.solidShare(f, from, work, prev, debt)
+	}
+	cost := h.cost(f)
 	for size := range f.sizes {
 		plan = make([]int, f.deadline)
-		left := work
+		left, open, length, now := work, work, 0.0, 0 // open: what was left where the stretch of one size ends
 		for t := f.deadline - 1; t >= from && left > 0; t-- {
 			s := size
 			for s >= 0 && !h.fits(f, s, t) {
 				s--
 			}
-			for s > 0 && left <= f.speed(h.v, f.sizes[s-1])*h.length(t)+1e-9 {
+			for s > 0 && cost == 0 && left <= f.paces[s-1]*h.length(t)+1e-9 {
 				s-- // the earliest slot's surplus
 			}
-			if s >= 0 {
-				plan[t] = s + 1
-				left -= f.speed(h.v, f.sizes[s]) * h.length(t)
+			plan[t] = s + 1
+			switch {
+			case s+1 != now:
+				open, length, now = left, h.length(t), s+1
+			default:
+				length += h.length(t)
+			}
+			switch {
+			case s < 0:
+			case cost == 0:
+				left -= f.paces[s] * h.length(t)
+			case t == from && s+1 == prev:
+				left = open - f.paces[s]*max(0, length-debt)
+			default:
+				left = open - f.paces[s]*max(0, length-cost)
 			}
 		}
 		if left <= 1e-9 {
@@ -329,6 +405,9 @@ func (h *horizon) take(f *flow, plan []int, sign int) {
 		if s > 0 {
 			h.free[t] -= sign * f.gpus[s-1]
 			h.rooms[t] -= sign * f.rooms[s-1]
+			if f.several {
+				h.multi[t] += sign * f.rooms[s-1]
+			}
 		}
 	}
 }
@@ -377,7 +456,16 @@ func (h *horizon) speedUp(kept []*flow) {
 		if best < 0 {
 			break
 		}
-		least := h.change(kept[best], next[best].plan)
+		f, before := kept[best], kept[best].plan
+		least := h.change(f, next[best].plan)
+		if h.pushes {
+			if h.noteStarts(kept); !h.inTime(kept, 1e-9) { // others would have to make room for it, and be late
+				h.change(f, before)
+				h.noteStarts(kept)
+				next[best].ok = false
+				continue
+			}
+		}
 		for i, f := range kept {
 			next[i].known = next[i].known && i != best && max(slices.Max(f.gpus), slices.Max(f.rooms)) <= least
 		}
@@ -418,43 +506,61 @@ func (h *horizon) change(f *flow, plan []int) (least int) {
 }
 
 // larger is the job's plan with the next size in the first slot, and what each
-// more GPU saves; ok: it fits, is faster, and the deadline is kept.
+// more GPU saves; ok: it fits, is faster, and the deadline is kept. Who runs and would
+// have to start anew has the size that it has; who changes its size ends the sooner for it.
 func (h *horizon) larger(f *flow) (plan []int, gain float64, ok bool) {
-	if len(f.plan) == 0 || f.plan[0] == len(f.sizes) || f.left <= 0 {
+	if len(f.plan) == 0 || f.plan[0] == len(f.sizes) || f.left <= 0 || f.solid && f.plan[0] > 0 {
 		return nil, 0, false
 	}
-	now := f.plan[0]
-	next, held, room, speed := f.sizes[now], 0, 0, 0.0
+	now, next := f.plan[0], f.plan[0]
+	held, room, pace, cost := 0, 0, 0.0, h.cost(f)
 	if now > 0 {
-		held, room, speed = f.gpus[now-1], f.rooms[now-1], f.speed(h.v, f.sizes[now-1])
+		held, room, pace = f.gpus[now-1], f.rooms[now-1], f.paces[now-1]
+	} else if cost > 0 && f.prev > 0 {
+		next = f.prev - 1
 	}
-	if f.gpus[now]-held > h.free[0] || f.rooms[now]-room > h.rooms[0] || f.speed(h.v, next) <= speed {
+	if f.solid && now == 0 {
+		next = slices.Max(f.plan) - 1
+	}
+	if next < 0 || f.gpus[next]-held > h.free[0] || f.rooms[next]-room > h.rooms[0] && (f.several || h.multi[0] > 0) || f.paces[next] <= pace {
+		return nil, 0, false
+	}
+	wait := cost
+	if next+1 == f.prev {
+		wait = f.debt
+	} else if now > 0 && cost > 0 && cost+f.left/f.paces[next] >= f.left/pace {
 		return nil, 0, false
 	}
 	h.take(f, f.plan, -1)
-	plan, ok = h.share(f, 1, f.left-f.speed(h.v, next)*h.length(0))
+	if f.solid {
+		plan, ok = h.fromNow(f, next, f.left+f.margin, wait)
+	} else {
+		first := h.length(0)
+		plan, ok = h.share(f, 1, f.left+f.margin-f.paces[next]*max(0, first-wait), next+1, max(0, wait-first))
+	}
 	h.take(f, f.plan, 1)
 	if !ok {
 		return nil, 0, false
 	}
-	plan[0] = now + 1
+	plan[0] = next + 1
 	if now == 0 {
 		return plan, math.MaxFloat64, true
 	}
-	return plan, (h.gpuTime(f, f.plan) - h.gpuTime(f, plan)) / float64(f.gpus[now]-held), true
+	return plan, (h.gpuTime(f, f.plan) - h.gpuTime(f, plan)) / float64(f.gpus[next]-held), true
 }
 
 // rest gives what is left of the first slot to jobs without an accepted
 // deadline: each its least, by submission, then more; of those that came together the
 // shorter first. Who is drawn from a pool is returned, too.
-func (r *flowRules) rest(h *horizon, list []flow) (drawn []*claim) {
+func (r *flowRules) rest(h *horizon, list []flow, kept []*flow) (drawn []*claim) {
 	var others []*claim
 	for i := range list {
-		if !list[i].accepted {
-			others = append(others, &list[i].claim)
+		if f := &list[i]; !f.accepted && !(f.solid && f.now > 0) {
+			others = append(others, &f.claim)
 		}
 	}
-	return handOut(h.v, others, h.free[0], func(a, b *claim) int {
+	may := func(c *claim, free int) bool { return len(kept) == 0 || r.mayRun(h, c, free, kept) }
+	return handOut(h.v, others, h.free[0], may, func(a, b *claim) int {
 		return cmp.Or(cmp.Compare(a.j.Spec().Submit, b.j.Spec().Submit), cmp.Compare(r.work(a.j), r.work(b.j)))
 	})
 }

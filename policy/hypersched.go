@@ -102,7 +102,7 @@ func (r *hyperRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		t.tasks = r.furthest(v, t, free)
 		free -= t.j.GPUs(t.tasks)
 	}
-	for _, c := range handOut(v, others, free, otherTrials) {
+	for _, c := range handOut(v, others, free, func(*claim, int) bool { return true }, otherTrials) {
 		list = append(list, trial{claim: *c})
 	}
 	return r.targets(v, list)

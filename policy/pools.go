@@ -47,8 +47,8 @@ func poolsOf(v engine.View, kinds []engine.Kind) []poolOf {
 
 // handOut gives GPUs to jobs in an order: each its least, then each more. They are those
 // of the list and those in pools, which the order has as their pools do; of equals the lower
-// number comes first. Who is drawn from a pool is returned, too.
-func handOut(v engine.View, list []*claim, free int, order func(a, b *claim) int) (drawn []*claim) {
+// number comes first; who may not gets nothing. Who is drawn from a pool is returned, too.
+func handOut(v engine.View, list []*claim, free int, may func(c *claim, free int) bool, order func(a, b *claim) int) (drawn []*claim) {
 	before := func(a, b *claim) int { return cmp.Or(order(a, b), cmp.Compare(a.j.Spec().ID, b.j.Spec().ID)) }
 	slices.SortFunc(list, before)
 	kinds := v.Kinds()
@@ -64,12 +64,15 @@ func handOut(v engine.View, list []*claim, free int, order func(a, b *claim) int
 	}
 	for next := firstPool(pools, before); len(list) > 0 || next >= 0; {
 		if next < 0 || len(list) > 0 && before(list[0], &pools[next].head) < 0 {
-			give(list[0])
-			served, list = append(served, list[0]), list[1:]
+			if c := list[0]; c.stepGPUs() > free || may(c, free) {
+				give(c)
+				served = append(served, c)
+			}
+			list = list[1:]
 			continue
 		}
 		r := &pools[next]
-		if c := r.head; give(&c) {
+		if c := r.head; c.stepGPUs() <= free && may(&c, free) && give(&c) {
 			r.Draw()
 			drawn, served = append(drawn, &c), append(served, &c)
 			if j, ok := r.Head(); ok {

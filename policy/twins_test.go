@@ -152,6 +152,8 @@ func TestSpeedUpTwin(t *testing.T) {
 					some = append(some, &list[i])
 				}
 			}
+			h.reckonWait(list, some)
+			h.empty()
 			h.satisfy(some)
 			return h, some
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -49,6 +50,12 @@ func (a *answers) Record(*engine.Batch, *engine.Decision) error {
 // counts the answers.
 func keepsDeadlines(t *testing.T, pol, size string, model *perf.Table, entries []trace.Entry) (accepted, declined int) {
 	t.Helper()
+	return keepsDeadlinesIn(t, pol, size, Options{Model: model}, entries)
+}
+
+// keepsDeadlinesIn is keepsDeadlines in a world with options.
+func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []trace.Entry) (accepted, declined int) {
+	t.Helper()
 	spec, err := cluster.ParseShort(size)
 	if err != nil {
 		t.Fatal(err)
@@ -57,11 +64,11 @@ func keepsDeadlines(t *testing.T, pol, size string, model *perf.Table, entries [
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: model}})
+	e, err := engine.New(engine.Config{Spec: *spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: opt.Model}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, said := NewWorld(spec, entries, Options{Model: model}), &answers{e: e, jobs: len(entries), first: map[cluster.JobID]engine.DeadlineAnswer{}}
+	w, said := NewWorld(spec, entries, opt), &answers{e: e, jobs: len(entries), first: map[cluster.JobID]engine.DeadlineAnswer{}}
 	if err := driver.Run(context.Background(), e, w, said); err != nil {
 		t.Fatal(err)
 	}
@@ -149,9 +156,75 @@ func TestGangDeadlinesKept(t *testing.T) {
 	}
 }
 
+// costly gives jobs checkpoints, restarts, and to some none of them: a stop takes all that they have done.
+func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
+	for i := range entries {
+		j := &entries[i].Job
+		j.Checkpoint = cluster.Checkpoint{Cost: time.Duration(r.IntN(20)) * time.Second, Restart: time.Duration(r.IntN(30)) * time.Second}
+		switch r.IntN(5) {
+		case 0:
+			j.Checkpoint.Interval = time.Duration(2+r.IntN(10)) * time.Minute
+		case 1:
+			j.Checkpoint = cluster.Checkpoint{None: true, Restart: j.Checkpoint.Restart}
+		}
+	}
+	return entries
+}
+
+// TestCostlyDeadlinesKept: the same where starting, saving and changing a size take time, and some jobs save nothing: they are
+// not stopped.
+func TestCostlyDeadlinesKept(t *testing.T) {
+	accepted, declined := 0, 0
+	seeds := []uint64{68, 142, 147, 167} // where plans made anew do not keep all that was accepted, and those that jobs had do
+	for seed := range uint64(40) {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
+		r := rand.New(rand.NewPCG(seed, 14))
+		size, perNode := "2x8xT4", 8
+		if seed%2 == 1 {
+			size, perNode = "4x4xT4", 4
+		}
+		var entries []trace.Entry
+		at := time.Duration(0)
+		for i := range 60 {
+			at += time.Duration(r.IntN(240)) * time.Second
+			run := time.Duration(60+r.IntN(3000)) * time.Second
+			entries = append(entries, entry(i, at, run, 1, func(e *trace.Entry) {
+				e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
+				if seed%3 == 0 || r.IntN(3) == 0 {
+					e.Job.Tasks = []cluster.TaskSet{{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)*int(min(1, seed%3))}}}
+					e.Job.Elastic = cluster.Elastic{Min: 1, Max: 4}
+				}
+				if r.IntN(10) > 0 {
+					e.Job.Deadline = e.Job.Submit.Add(run * time.Duration(10+r.IntN(60)) / 10)
+				}
+			}))
+		}
+		a, d := keepsDeadlinesIn(t, "elasticflow:overhead=10s", size, Options{Model: &perf.Table{}, Startup: 10 * time.Second}, costly(r, entries))
+		accepted, declined = accepted+a, declined+d
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	if accepted < 400 || declined < 400 {
+		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
+	}
+}
+
 // TestLeasesKept: the same of gangs of all sizes, which have to be moved out of
 // each other's way, on nodes of two kinds.
 func TestLeasesKept(t *testing.T) {
+	leasesKept(t, 0, 400)
+}
+
+// TestCostlyLeasesKept: the same where starting and saving take time.
+func TestCostlyLeasesKept(t *testing.T) {
+	leasesKept(t, 10*time.Second, 300)
+}
+
+// leasesKept plays jobs that take so long to start under chronus; of many deadlines so many at least are accepted and declined.
+func leasesKept(t *testing.T, startup time.Duration, least int) {
 	accepted, declined := 0, 0
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 12))
@@ -177,10 +250,13 @@ func TestLeasesKept(t *testing.T) {
 			}))
 		}
 		pol := "chronus:lease=2m" + []string{"", ",first=most"}[seed%2]
-		a, d := keepsDeadlines(t, pol, []string{"3x8xV100-32GB+1x8xT4", "4x8xT4", "3x12xT4"}[seed%3], model, entries)
+		if startup > 0 {
+			pol, entries = fmt.Sprintf("%s,overhead=%s", pol, startup), costly(r, entries)
+		}
+		a, d := keepsDeadlinesIn(t, pol, []string{"3x8xV100-32GB+1x8xT4", "4x8xT4", "3x12xT4"}[seed%3], Options{Model: model, Startup: startup}, entries)
 		accepted, declined = accepted+a, declined+d
 	}
-	if accepted < 400 || declined < 400 {
+	if accepted < least || declined < least {
 		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
 	}
 }

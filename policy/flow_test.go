@@ -1,0 +1,229 @@
+package policy
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	placing "github.com/muster-gpu/muster/place"
+)
+
+// flowMemory is what a dumb twin of elasticflow remembers: each accepted job's plan, by the number of the slot.
+type flowMemory map[cluster.JobID]map[int64]int
+
+// keep notes the plans of jobs, slot by slot.
+func (m flowMemory) keep(h *horizon, kept []*flow) {
+	clear(m)
+	for _, f := range kept {
+		slots := map[int64]int{}
+		for t, s := range f.plan {
+			if s > 0 {
+				slots[h.number+int64(t)] = s
+			}
+		}
+		m[f.j.Spec().ID] = slots
+	}
+}
+
+// holds reports whether everybody is done in time with the plans that are remembered: no slot has more than there is, counted slot by slot.
+func (m flowMemory) holds(h *horizon, kept []*flow) bool {
+	gpus, rooms := make([]int, len(h.ends)), make([]int, len(h.ends))
+	for _, f := range kept {
+		left := f.left
+		for t := range f.deadline {
+			if s := m[f.j.Spec().ID][h.number+int64(t)]; s > 0 {
+				gpus[t] += f.gpus[s-1]
+				rooms[t] += f.rooms[s-1]
+				left -= f.paces[s-1] * h.length(t)
+			}
+		}
+		if left > 1e-6 {
+			return false
+		}
+	}
+	return slices.Max(gpus) <= h.gpus && slices.Max(rooms) <= h.gpus
+}
+
+// What elasticflow remembers of its last plans is what they were, and it goes on with them if, and only if, planning anew
+// does not get all accepted jobs done and they do.
+func TestFlowMemoryTwin(t *testing.T) {
+	pol, err := New("elasticflow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, planned, memory := &flowRules{slot: time.Minute}, pol.(*drawer).plan, flowMemory{}
+	anew, went := 0, 0
+	check := func(v engine.View, jobs []engine.JobView) engine.Plan {
+		list := make([]flow, len(jobs))
+		claimAll(v, jobs, func(i int) *claim { return &list[i].claim })
+		h, kept, fresh := r.horizon(v, list), []*flow(nil), []*flow(nil)
+		for i := range list {
+			switch f := &list[i]; {
+			case func() bool { r.recall(h, f); return f.accepted && f.deadline > 0 }():
+				kept = append(kept, f)
+			case !f.accepted && f.deadline > 0 && f.j.Target() == nil:
+				fresh = append(fresh, f)
+			}
+		}
+		h.reckonWait(list, kept)
+		h.empty()
+		for _, f := range kept {
+			want := make([]int, f.deadline)
+			for n, s := range maps.All(memory[f.j.Spec().ID]) {
+				if at := n - h.number; at >= 0 && at < int64(len(want)) {
+					want[at] = s
+				}
+			}
+			if got := h.read(f); !slices.Equal(got, want) {
+				t.Fatalf("at %v job %d had %v, remembered is %v", v.Now(), f.j.Spec().ID, want, got)
+			}
+		}
+		holds := memory.holds(h, kept)
+		if h.satisfy(kept) {
+			anew++
+		} else {
+			before := h.books(kept)
+			h.goOn(kept)
+			for i, f := range kept {
+				want := before[i]
+				if holds {
+					want = h.read(f)
+				}
+				if !slices.Equal(f.plan, want) {
+					t.Fatalf("at %v job %d goes on with %v, want %v (the old plans hold: %t)", v.Now(), f.j.Spec().ID, f.plan, want, holds)
+				}
+			}
+			if holds {
+				went++
+			}
+		}
+		slices.SortStableFunc(fresh, byDeadline)
+		for _, f := range fresh {
+			r.admit(h, &kept, f)
+		}
+		slices.SortStableFunc(kept, byDeadline)
+		var late []*flow
+		for i := range list {
+			if list[i].accepted && list[i].deadline == 0 {
+				late = append(late, &list[i])
+			}
+		}
+		h.catchUp(late)
+		h.speedUp(kept)
+		memory.keep(h, kept)
+		return planned(v, jobs)
+	}
+	for seed := uint64(20); seed < 60; seed++ {
+		clear(memory)
+		playDeadlines(t, seed, &planning{pol, check})
+	}
+	if anew < 1000 || went < 20 {
+		t.Errorf("%d times all were planned anew, %d times they went on: this tries little", anew, went)
+	}
+}
+
+// played is a job of playDeadlines.
+type played struct {
+	spec  cluster.Job
+	left  time.Duration
+	rate  int64
+	since cluster.Time
+}
+
+// settle brings what is left of it up to now.
+func (j *played) settle(now cluster.Time) {
+	d, rate := now.Sub(j.since), time.Duration(j.rate)
+	j.left -= d/1_000_000*rate + d%1_000_000*rate/1_000_000
+	j.since = now
+}
+
+// playDeadlines has jobs with deadlines come to two nodes of 8 GPUs and end when they have done their work; nothing else takes time.
+func playDeadlines(t *testing.T, seed uint64, pol engine.Policy) {
+	spec, err := cluster.ParseShort("2x8xT4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := placing.New("best-fit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Config{Spec: *spec, Policy: pol, Placer: first, Speeds: pairSpeeds{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, jobs, at := rand.New(rand.NewPCG(seed, 15)), make([]played, 40), cluster.Time(0)
+	for i := range jobs {
+		at = at.Add(time.Duration(r.IntN(240)) * time.Second)
+		work := time.Duration(30+r.IntN(3000)) * time.Second
+		s := cluster.Job{ID: cluster.JobID(i), Model: "a", Tier: cluster.Standard, Submit: at, Estimate: work, Tasks: cluster.GroupTasks(1+r.IntN(8), 8, cluster.Request{})}
+		if r.IntN(3) == 0 {
+			s.Tasks = []cluster.TaskSet{{Count: 1 + r.IntN(4), Request: cluster.Request{GPUs: 1 + r.IntN(3)}}}
+			s.Elastic = cluster.Elastic{Min: 1, Max: 4}
+		}
+		s.Deadline = at.Add(work * time.Duration(10+r.IntN(60)) / 10)
+		jobs[i] = played{spec: s, left: work}
+	}
+	next, wake, now := 0, cluster.Never, cluster.Time(0)
+	for {
+		at := wake
+		if next < len(jobs) {
+			at = min(at, jobs[next].spec.Submit)
+		}
+		for i := range jobs {
+			if j := &jobs[i]; j.rate > 0 {
+				at = min(at, j.since.Add((j.left*1_000_000+time.Duration(j.rate)-1)/time.Duration(j.rate)))
+			}
+		}
+		if at == cluster.Never {
+			return
+		}
+		now = max(now, at)
+		var events []engine.Event
+		for i := range jobs {
+			j := &jobs[i]
+			if j.settle(now); j.rate > 0 && j.left <= 0 {
+				j.rate = 0
+				events = append(events, engine.Event{Type: engine.Stopped, Job: j.spec.ID, Reason: engine.Completed, Done: j.spec.Estimate})
+			}
+		}
+		for ; next < len(jobs) && jobs[next].spec.Submit <= now; next++ {
+			events = append(events, engine.Event{Type: engine.Submitted, Job: jobs[next].spec.ID, Spec: &jobs[next].spec})
+		}
+		for first := true; first || len(events) > 0; first = false {
+			d := e.Step(engine.Batch{Now: now, Events: events})
+			events, wake = nil, d.WakeAt
+			for _, a := range d.Actions {
+				events = append(events, jobs[a.Job].carryOut(now, &a)...)
+			}
+		}
+	}
+}
+
+// carryOut does at once what the engine decided, and returns what it is told of it.
+func (j *played) carryOut(now cluster.Time, a *engine.Action) []engine.Event {
+	j.settle(now)
+	ev := engine.Event{Type: engine.Started, Job: a.Job}
+	switch a.Type {
+	case engine.Preempt:
+		j.rate = 0
+		return []engine.Event{{Type: engine.Stopped, Job: a.Job, Reason: a.Reason, Done: j.spec.Estimate - j.left}}
+	case engine.Resize:
+		ev.Type = engine.Resized
+	case engine.Start:
+	default:
+		return nil
+	}
+	tasks := 0
+	for i := range a.Allocs {
+		tasks += int(a.Allocs[i].Tasks)
+	}
+	if j.rate = 1_000_000; len(j.spec.Tasks) == 1 {
+		j.rate = j.rate * int64(tasks) / int64(j.spec.Tasks[0].Count)
+	}
+	ev.Rate = j.rate
+	return []engine.Event{ev}
+}
