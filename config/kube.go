@@ -55,6 +55,7 @@ type KubeLabels struct {
 	Product  string `yaml:"product"`  // GPU model
 	Memory   string `yaml:"memory"`   // of a GPU, in MiB
 	Replicas string `yaml:"replicas"` // that each shared GPU has
+	Sharing  string `yaml:"sharing"`  // how it is shared: mps, time-slicing
 	Clique   string `yaml:"clique"`   // NVLink domain over several nodes
 	Rack     string `yaml:"rack"`
 	Fabric   string `yaml:"fabric"` // spine block
@@ -183,7 +184,8 @@ func (f *kubeFile) kube() (*Kube, error) {
 	}
 	l := &c.Labels
 	l.Product, l.Memory = cmp.Or(l.Product, "nvidia.com/gpu.product"), cmp.Or(l.Memory, "nvidia.com/gpu.memory")
-	l.Replicas, l.Clique = cmp.Or(l.Replicas, "nvidia.com/gpu.replicas"), cmp.Or(l.Clique, "nvidia.com/gpu.clique")
+	l.Replicas, l.Sharing = cmp.Or(l.Replicas, "nvidia.com/gpu.replicas"), cmp.Or(l.Sharing, "nvidia.com/gpu.sharing-strategy")
+	l.Clique = cmp.Or(l.Clique, "nvidia.com/gpu.clique")
 	return c, nil
 }
 
@@ -230,7 +232,7 @@ func (c *Kube) Settings() (list []Setting) {
 	add("scheduler_name", c.Scheduler)
 	add("gpu_resources", strings.Join(c.GPUs, " "))
 	add("gpu_drivers", strings.Join(c.Drivers, " "))
-	for _, l := range []struct{ key, value string }{{"product", c.Labels.Product}, {"memory", c.Labels.Memory}, {"replicas", c.Labels.Replicas}, {"clique", c.Labels.Clique},
+	for _, l := range []struct{ key, value string }{{"product", c.Labels.Product}, {"memory", c.Labels.Memory}, {"replicas", c.Labels.Replicas}, {"sharing", c.Labels.Sharing}, {"clique", c.Labels.Clique},
 		{"rack", c.Labels.Rack}, {"fabric", c.Labels.Fabric}} {
 		add("labels."+l.key, l.value)
 	}

@@ -145,9 +145,10 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) limits {
 	key := ""
 	if len(pods) == 1 && len(d.lifts.hidden) == 0 {
 		key = fmt.Sprint(devices, careful, pods[0].around)
-		if pods[0].replica.one && d.pairs() != nil {
+		if (pods[0].replica.one || len(pods[0].claimed.keys) > 0) && d.pairs() != nil {
 			key += fmt.Sprint(d.besideOf(pods[0]))
 		}
+		key += fmt.Sprint(pods[0].want, d.settledClaims(pods[0]))
 		if n := pods[0].needs; n != nil {
 			key += fmt.Sprint(n.ports, n.other, pods[0].replica, n.claims) // those of ephemeral volumes bear the pod's name
 		}
@@ -225,6 +226,7 @@ func (l *looker) look(p *pod) {
 	l.other(n)
 	l.replicas(p)
 	l.company(p)
+	l.together(p)
 	l.volumes(p)
 	l.disks(p)
 	l.alone(p)
@@ -578,8 +580,10 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 		return engine.Event{}, false
 	}
 	l := d.confine(g, d.limitsFor(g, pods, g.fails > 0, true))
-	if l.why != "" || stays(l.rivals) != "" { // it was possible before: nobody takes it for now
-		l = limits{nodes: []cluster.NodeLimit{{Nodes: slices.Sorted(slices.Values(d.order))}}}
+	if why := l.why; why != "" || stays(l.rivals) != "" { // it was possible before: nobody takes it for now
+		if l = (limits{nodes: []cluster.NodeLimit{{Nodes: slices.Sorted(slices.Values(d.order))}}}); why != "" {
+			l.text = "all: " + why
+		}
 	}
 	if g.around = l.text; sameLimits(g.spec, &l) {
 		return engine.Event{}, false

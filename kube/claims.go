@@ -166,7 +166,7 @@ func (d *Driver) resolve(p *pod) {
 	var asks []any
 	for _, key := range keys {
 		if payer := d.dra.payer[key]; payer == nil || payer == p {
-			s, err := d.sizeOf(key)
+			s, err := d.sizeOf(key, &p.want)
 			if err != nil {
 				p.claimed = claimed{lacks: err.Error()}
 				d.dra.lacking[p] = true
@@ -337,7 +337,7 @@ func (d *Driver) grant(p *pod, node string) (why string) {
 			return fmt.Sprintf("resource claim %s is allocated to devices that node %s does not reach", c.Name, node)
 		}
 	}
-	results, err := d.allocate(n.obj, d.takenOn(node, false), open)
+	results, err := d.allocate(n.obj, d.takenOn(node, false).Insert(d.unfit(&p.want, node)...), open)
 	if err != nil {
 		return err.Error()
 	}

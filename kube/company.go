@@ -31,6 +31,60 @@ func (d *Driver) pairs() engine.Pairs {
 	return p
 }
 
+// company is what is known of that, as the engine goes by it where it chooses devices itself.
+type company struct {
+	table engine.Pairs
+	turns engine.Turns // nil: they do not take turns, or nobody knows what that costs
+}
+
+// company is that where GPUs are shared in some way; nil: nothing is known.
+func (d *Driver) company(by cluster.Sharing) *company {
+	c := &company{table: d.pairs()}
+	if c.table == nil {
+		return nil
+	}
+	if t, ok := d.cfg.Speeds.(engine.Turns); ok && by != cluster.MPS && t.TakesTurns() {
+		c.turns = t
+	}
+	return c
+}
+
+// left is what is left of the speed of one model beside another, in ppm: how busy both keep a
+// GPU counts before what pairs say.
+func (c *company) left(model, other string) int64 {
+	if c.turns != nil {
+		if v, ok := c.turns.Turns(model, []string{other}); ok {
+			return min(v, ppm)
+		}
+	}
+	return min(c.table.Pair(model, other), ppm)
+}
+
+// among is what is left of it among several, in ppm: the product of the pairs, or less where
+// all of them take turns.
+func (c *company) among(model string, others []string) int64 {
+	all, rest := int64(ppm), int64(ppm)
+	var turning []string
+	for _, o := range slices.Sorted(slices.Values(others)) { // products of integers depend on their order
+		v := c.left(model, o)
+		all = all * v / ppm
+		if c.turns == nil {
+			continue
+		}
+		if _, ok := c.turns.Turns(model, []string{o}); ok {
+			turning = append(turning, o)
+		} else {
+			rest = rest * v / ppm
+		}
+	}
+	if len(turning) > 1 {
+		if v, ok := c.turns.Turns(model, turning); ok {
+			all = min(all, rest*v/ppm)
+		}
+	}
+	return all
+}
+
 // speedFor reads what model a gang is of, and how fast it wants to be.
 func (d *Driver) speedFor(who []speaker) (b beside, err error) {
 	b.model = ask(who, AnnotationModel).value
@@ -62,32 +116,58 @@ func (d *Driver) besideOf(p *pod) beside {
 	return t.beside
 }
 
-// worstBeside is what is left of the speed of one model beside the worst of others, at most so
-// many, in ppm.
-func worstBeside(table engine.Pairs, model string, others []beside, most int) int64 {
-	list := make([]int64, 0, len(others))
+// mostSets bounds in how many ways the worst company of a pod is looked for; where there
+// are more, it counts as if all of them were on its GPU.
+const mostSets = 2000
+
+// worst is what is left of the speed of one model beside the worst of others, at most so
+// many, in ppm. With more others it is never more.
+func (c *company) worst(model string, others []beside, most int) int64 {
+	names := make([]string, 0, len(others))
 	for i := range others {
-		list = append(list, min(table.Pair(model, others[i].model), ppm))
+		names = append(names, others[i].model)
 	}
-	slices.Sort(list)
-	v := int64(ppm)
-	for _, f := range list[:max(0, min(len(list), most))] {
-		v = v * f / ppm
+	if most = max(0, min(most, len(names))); most == len(names) {
+		return c.among(model, names)
 	}
-	return v
+	if c.turns == nil { // a product: the least factors
+		slices.SortFunc(names, func(a, b string) int { return cmp.Compare(c.left(model, a), c.left(model, b)) })
+		return c.among(model, names[:most])
+	}
+	slices.Sort(names)
+	sets, worst := 0, int64(ppm)
+	var choose func(chosen, from []string)
+	choose = func(chosen, from []string) {
+		if len(chosen) == most || sets > mostSets {
+			sets++
+			worst = min(worst, c.among(model, chosen))
+			return
+		}
+		for i := range from {
+			if i > 0 && from[i] == from[i-1] || len(chosen)+len(from)-i < most {
+				continue // as before, or too few are left
+			}
+			choose(append(chosen[:len(chosen):len(chosen)], from[i]), from[i+1:])
+		}
+	}
+	if choose(nil, names); sets > mostSets {
+		return c.among(model, names)
+	}
+	return worst
 }
 
 // slowed says who among those with replicas on a node could be slower than it accepts if so
 // many more of a kind came; "": nobody.
-func slowed(table engine.Pairs, there []beside, kind beside, more, of int) string {
-	all := slices.Concat(there, slices.Repeat([]beside{kind}, more))
+func (c *company) slowed(there []beside, kind beside, more, of int) string {
+	all, seen := slices.Concat(there, slices.Repeat([]beside{kind}, more)), []beside(nil)
 	for i := range all {
 		b := &all[i]
-		if b.least == 0 || i > len(there) { // the new ones are alike
+		if b.least == 0 || slices.Contains(seen, *b) {
 			continue
 		}
+		seen = append(seen, *b) // others like it have the same company
 		others := slices.Concat(all[:i], all[i+1:])
-		if v := worstBeside(table, b.model, others, of-1); v < b.least {
+		if v := c.worst(b.model, others, of-1); v < b.least {
 			who := "it"
 			if i < len(there) {
 				who = cmp.Or(b.model, "a pod") + " there"
@@ -101,8 +181,7 @@ func slowed(table engine.Pairs, there []beside, kind beside, more, of int) strin
 // company bounds nodes where a pod with a replica, or one that is there, could be slower
 // than it asks for.
 func (l *looker) company(p *pod) {
-	table := l.d.pairs()
-	if !p.replica.one || table == nil {
+	if !p.replica.one || l.d.pairs() == nil {
 		return
 	}
 	kind, more := l.d.besideOf(p), 0
@@ -117,10 +196,10 @@ func (l *looker) company(p *pod) {
 		if s.of < 2 || s.name != p.replica.name {
 			continue
 		}
-		there := l.d.sharers(n, p)
+		company, there := l.d.company(l.d.waysOf(n).Sharing), l.d.sharers(n, p)
 		fit, why := 0, ""
 		for ; fit < more && why == ""; fit++ {
-			why = slowed(table, there, kind, fit+1, s.of)
+			why = company.slowed(there, kind, fit+1, s.of)
 		}
 		if why != "" {
 			l.most(name, int64(fit-1), why)

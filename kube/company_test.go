@@ -97,12 +97,45 @@ func TestCompany(t *testing.T) {
 			t.Errorf("its pods are on %q and %q", x, y)
 		}
 	})
+	t.Run("turns", func(t *testing.T) { companyInTurns(t, pod) })
 	bad := pod("bad", "a", "2")
 	bad.UID, bad.CreationTimestamp = "bad", metav1.Now()
 	d, _ := still(t, 1, bad)
 	for _, g := range d.gangs {
 		if !strings.Contains(g.refused, "muster.sh/min-speed of pod bad: \"2\" is not a part of its speed alone, between 0 and 1") {
 			t.Errorf("it says %q", g.refused)
+		}
+	}
+}
+
+// Where a node shares by time-slicing, how busy pods keep a GPU counts before pairs, as
+// on a machine; under MPS pairs do alone.
+func companyInTurns(t *testing.T, pod func(name, model, least string) *v1.Pod) {
+	for _, c := range []struct{ how, least, on string }{
+		{"time-slicing", "0.6", "one"}, // 0.7 and 0.7 of the time: each keeps 0.99 / 1.4 = 0.70
+		{"time-slicing", "0.75", ""},   // ... and not what pairs say, 0.9
+		{"", "0.75", ""},               // a node that does not say how: by turns
+		{"mps", "0.75", "one"},         // pairs
+		{"time-slicing", "0.71", ""},   // the switch costs a hundredth
+		{"mps", "0.95", ""},
+	} {
+		d, _ := still(t, 0)
+		table := pairs(map[string]int64{"a/b": 900_000, "b/a": 900_000})
+		table.Slicing = &perf.TimeSlicing{Switch: 10_000, Duty: map[string]int64{"a": 700_000, "b": 700_000}}
+		d.opt.Rules.Perf = table
+		n := sharedNode("one", 2, 2)
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+		if c.how != "" {
+			n.Labels["nvidia.com/gpu.sharing-strategy"] = c.how
+		}
+		d.nodeChanged(n)
+		for _, p := range []*v1.Pod{pod("x", "b", ""), pod("y", "a", c.least)} {
+			p.UID = types.UID(p.Name)
+			d.podChanged(p)
+			steps(t, d)
+		}
+		if p := d.pods["y"]; p.assumed != c.on {
+			t.Errorf("%+v: it is on %q", c, p.assumed)
 		}
 	}
 }
@@ -120,8 +153,15 @@ func TestSlowed(t *testing.T) {
 				list[x+"/"+y] = []int64{1_000_000, 800_000, 500_000}[r.IntN(3)]
 			}
 		}
-		table := perf.Belief{Model: pairs(list)}
-		gpus, of := 1+r.IntN(3), 2+r.IntN(2)
+		known := pairs(list)
+		c, gpus, of := &company{table: perf.Belief{Model: known}}, 1+r.IntN(3), 2+r.IntN(2)
+		if r.IntN(2) == 0 { // one of the models may not say how busy it is
+			known.Slicing = &perf.TimeSlicing{Switch: []int64{0, 20_000}[r.IntN(2)], Duty: map[string]int64{"a": 200_000, "b": 300_000 + r.Int64N(600_000)}, Processes: map[string]int{"b": 1 + r.IntN(3)}}
+			if r.IntN(2) == 0 {
+				known.Slicing.Duty["c"] = 100_000 + r.Int64N(900_000)
+			}
+			c.turns = perf.Belief{Model: known}
+		}
 		one := func() beside {
 			return beside{models[r.IntN(3)], []int64{0, 300_000, 450_000, 700_000, 900_000}[r.IntN(5)]}
 		}
@@ -130,8 +170,8 @@ func TestSlowed(t *testing.T) {
 			there = append(there, one())
 		}
 		kind := one()
-		got := slowed(table, there, kind, 1, of)
-		want := tooSlow(table, append(there[:len(there):len(there)], kind), make([][]int, gpus), of, 0)
+		got := c.slowed(there, kind, 1, of)
+		want := tooSlow(c, append(there[:len(there):len(there)], kind), make([][]int, gpus), of, 0)
 		if seen[want]++; (got != "") != want {
 			t.Fatalf("%d GPUs of %d replicas, %v there, %v comes: %q, and too slow: %v; %v", gpus, of, there, kind, got, want, list)
 		}
@@ -143,17 +183,17 @@ func TestSlowed(t *testing.T) {
 
 // tooSlow tries all ways to put the rest of the pods on GPUs, and reports whether somebody
 // is slower than it accepts in one.
-func tooSlow(table perf.Belief, pods []beside, on [][]int, of, next int) bool {
+func tooSlow(c *company, pods []beside, on [][]int, of, next int) bool {
 	if next == len(pods) {
 		for _, group := range on {
 			for _, i := range group {
-				v := int64(perf.Million)
+				var others []string
 				for _, k := range group {
 					if k != i {
-						v = v * table.Pair(pods[i].model, pods[k].model) / perf.Million
+						others = append(others, pods[k].model)
 					}
 				}
-				if v < pods[i].least {
+				if c.among(pods[i].model, others) < pods[i].least {
 					return true
 				}
 			}
@@ -163,7 +203,7 @@ func tooSlow(table perf.Belief, pods []beside, on [][]int, of, next int) bool {
 	for g := range on {
 		if len(on[g]) < of {
 			on[g] = append(on[g], next)
-			found := tooSlow(table, pods, on, of, next+1)
+			found := tooSlow(c, pods, on, of, next+1)
 			on[g] = on[g][:len(on[g])-1]
 			if found {
 				return true

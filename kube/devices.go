@@ -38,15 +38,18 @@ type pools struct {
 	near    map[string][]pool // by node: those that it alone reaches
 	far     []pool            // the others
 	parts   map[structured.DeviceID]part
-	gpus    map[string]int    // by node: GPUs of our drivers
-	product map[string]string // by node: what they are called
-	cut     bool              // some devices are parts of a GPU
+	gpus    map[string]int                            // by node: GPUs of our drivers
+	product map[string]string                         // by node: what they are called
+	cut     bool                                      // some devices are parts of a GPU
+	unfit   map[want]map[string][]structured.DeviceID // by node: those that are not what a pod wants
 }
 
 // part is what a device is of a GPU of a node, in milli-GPU.
 type part struct {
-	node  string
-	milli int64
+	node    string
+	milli   int64
+	memory  cluster.MiB   // 0: nobody says
+	compute cluster.Milli // of the GPU's
 }
 
 // pools reads the slices, if they changed.
@@ -54,7 +57,8 @@ func (d *Driver) pools() *pools {
 	if d.dra.found != nil {
 		return d.dra.found
 	}
-	f := &pools{slices: map[pool][]*resourceapi.ResourceSlice{}, near: map[string][]pool{}, parts: map[structured.DeviceID]part{}, gpus: map[string]int{}, product: map[string]string{}}
+	f := &pools{slices: map[pool][]*resourceapi.ResourceSlice{}, near: map[string][]pool{}, parts: map[structured.DeviceID]part{}, gpus: map[string]int{}, product: map[string]string{},
+		unfit: map[want]map[string][]structured.DeviceID{}}
 	for _, s := range d.dra.slices {
 		f.slices[poolOf(s)] = append(f.slices[poolOf(s)], s)
 	}
@@ -131,7 +135,9 @@ func (f *pools) count(list []*resourceapi.ResourceSlice) {
 				f.gpus[node]++
 			}
 			f.cut = f.cut || milli < cluster.Whole
-			f.parts[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, dev.Name)] = part{node, milli}
+			p := part{node: node, milli: milli}
+			p.sizeIn(dev, have)
+			f.parts[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, dev.Name)] = p
 			if a := dev.Attributes["productName"]; a.StringValue != nil {
 				f.product[node] = *a.StringValue
 			}
@@ -269,14 +275,14 @@ func (d *Driver) search(ctx context.Context, n *v1.Node, used sets.Set[structure
 }
 
 // sizeOf is what a claim counts for: what it has, or the least that it would get
-// of an empty node. Counting more than that would keep it off nodes where it can
+// of an empty node if a pod wants so much. Counting more than that would keep it off nodes where it can
 // be met; that it gets more on others, those learn who come after it.
-func (d *Driver) sizeOf(key string) (size, error) {
+func (d *Driver) sizeOf(key string, want *want) (size, error) {
 	if a := d.allocation(key); a != nil {
 		return d.weigh(a), nil
 	}
 	c := d.dra.claims[key]
-	text := jsonText(c.Spec)
+	text := fmt.Sprint(jsonText(c.Spec), want.memory, want.cores)
 	if s, ok := d.dra.sizes[text]; ok {
 		return s, nil
 	}
@@ -286,7 +292,7 @@ func (d *Driver) sizeOf(key string) (size, error) {
 	forms := formsOf(c)
 	for _, name := range d.nodeNames() {
 		for _, form := range forms {
-			results, e := d.search(ctx, d.nodes[name].obj, sets.New[structured.DeviceID](), []*resourceapi.ResourceClaim{form})
+			results, e := d.search(ctx, d.nodes[name].obj, sets.New(d.unfit(want, name)...), []*resourceapi.ResourceClaim{form})
 			switch {
 			case e == nil:
 				if s := d.weigh(&results[0]); best == nil || s.sum() < best.sum() {
@@ -306,6 +312,9 @@ func (d *Driver) sizeOf(key string) (size, error) {
 		return *best, nil
 	case !errors.Is(err, errNone):
 		return size{}, fmt.Errorf("resource claim %s: %w", c.Name, err)
+	}
+	if want.memory > 0 || want.cores > 0 {
+		return size{}, fmt.Errorf("resource claim %s asks for devices that no node has with what its pod wants (%s)", c.Name, want.text())
 	}
 	return size{}, fmt.Errorf("resource claim %s asks for devices that no node has", c.Name)
 }
@@ -410,7 +419,7 @@ func (l *looker) devices() {
 // fitting counts how many of the gang's pods get their devices on a node, one
 // after the other; ever: if all who may leave had left.
 func (l *looker) fitting(ctx context.Context, n *v1.Node, ever bool) (count int, why string) {
-	used := l.d.takenOn(n.Name, ever)
+	used := l.d.takenOn(n.Name, ever).Insert(l.d.unfit(&l.pods[0].want, n.Name)...)
 	made, failed := map[string]bool{}, map[string]bool{}
 	for _, p := range l.pods {
 		var open []*resourceapi.ResourceClaim

@@ -111,6 +111,10 @@ func (d *Driver) specOf(g *gang, pods []*pod, m membership) (*cluster.Job, error
 		return nil, err
 	}
 	g.repair.wanted = t.repair
+	for _, p := range pods {
+		p.want = t.want
+		p.sign()
+	}
 	if d.shares(pods) {
 		t.topology = cluster.Topology{Level: cluster.LevelNode, Required: true}
 	}

@@ -80,7 +80,7 @@ func TestMain(m *testing.M) {
 
 func testOptions(c kubernetes.Interface, log *slog.Logger) Options {
 	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"}, Drivers: []string{testDriver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond, StatusEvery: 100 * time.Millisecond,
-		Labels: Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory", Replicas: "nvidia.com/gpu.replicas", Clique: "nvidia.com/gpu.clique"},
+		Labels: Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory", Replicas: "nvidia.com/gpu.replicas", Sharing: "nvidia.com/gpu.sharing-strategy", Clique: "nvidia.com/gpu.clique"},
 		Rules: journal.Header{Policy: "fifo", Placer: "best-fit", Backfill: "skip",
 			Stop: &[3]engine.StopRule{{How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}}}}
 }
@@ -356,10 +356,10 @@ func TestKube(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		f    func(*bench)
-	}{{"driver", testConform}, {"pod", testPod}, {"gangs", testGangs}, {"killed", testKilled}, {"node", testNode}, {"repair", testRepair}, {"requeue", testRequeue}, {"repair-killed", testRepairKilled}, {"job", testJob}, {"moldable", testMoldable}, {"preempt", testPreempt}, {"nominate", testNominate}, {"predicates", testPredicates}, {"neighbours", testNeighbours}, {"slices", testSlices}, {"replicas", testReplicas}, {"lead", testLead}, {"queues", testQueues},
+	}{{"driver", testConform}, {"pod", testPod}, {"gangs", testGangs}, {"killed", testKilled}, {"node", testNode}, {"repair", testRepair}, {"requeue", testRequeue}, {"repair-killed", testRepairKilled}, {"job", testJob}, {"moldable", testMoldable}, {"preempt", testPreempt}, {"nominate", testNominate}, {"predicates", testPredicates}, {"neighbours", testNeighbours}, {"slices", testSlices}, {"replicas", testReplicas}, {"isolation", testIsolation}, {"lead", testLead}, {"queues", testQueues},
 		{"owners", testOwners}, {"suspend", testSuspend}, {"terms", testTerms}, {"forbidden", testForbidden}, {"served", testServed}, {"service", testService},
 		{"scenarios", testScenarios}, {"deaths", testDeaths}, {"many", testMany},
-		{"devices", testDevices}, {"devices-gang", testDevicesGang}, {"devices-shared", testDevicesShared}, {"devices-parts", testDevicesParts}, {"devices-killed", testDevicesKilled}} {
+		{"devices", testDevices}, {"devices-gang", testDevicesGang}, {"devices-shared", testDevicesShared}, {"devices-parts", testDevicesParts}, {"devices-wanted", testDevicesWanted}, {"devices-killed", testDevicesKilled}} {
 		b.sub(c.name, c.f)
 	}
 }

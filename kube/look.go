@@ -45,6 +45,7 @@ type row struct {
 	book
 	key, name, user string
 	state, reason   string
+	sharing         string // how it shares GPUs
 	position        int
 	expected        cluster.Time // Never: not known
 	ended           cluster.Time // 0: it has not

@@ -60,7 +60,7 @@ func (d *Driver) needed(g *gang) []*pod {
 // alike reports whether two pods of a gang that ask for the same can go wherever
 // the other can.
 func (p *pod) alike(q *pod) bool {
-	if p.signature != q.signature || p.replica.one || (p.needs == nil) != (q.needs == nil) {
+	if p.base != q.base || p.replica.one || (p.needs == nil) != (q.needs == nil) {
 		return false
 	}
 	return p.needs == nil || slices.Equal(p.needs.claims, q.needs.claims) && len(p.needs.spread)+len(q.needs.spread) == 0

@@ -225,6 +225,9 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 		return nil, false
 	}
 	owner := ownersOf(g, need)
+	if len(need) > 0 {
+		_, _ = d.tellWant(g, need) // what cannot be read is said when it is submitted
+	}
 	for _, id := range slices.Sorted(maps.Keys(d.passages)) {
 		w := d.passages[id]
 		p := w.passage

@@ -277,6 +277,17 @@ type nodeSet struct {
 	name, why string
 }
 
+// sign writes down what decides on which nodes a pod may run.
+func (p *pod) sign() {
+	p.signature = p.base
+	if p.want != (want{}) {
+		p.signature += fmt.Sprintf(" wants %+v", p.want)
+	}
+	if p.replica.settled {
+		p.signature += fmt.Sprintf(" replicas=%+v", p.replica.kind)
+	}
+}
+
 // partition finds the node set of a gang with these pods.
 func (d *Driver) partition(pods []*pod) *nodeSet {
 	var distinct []*pod // pods of a gang are mostly alike
@@ -312,7 +323,7 @@ func (d *Driver) match(pods []*pod) (s nodeSet) {
 		nodes++
 		reason := ""
 		for i, p := range pods {
-			if reason = cmp.Or(d.suits(p.obj, lists[i], n.obj), d.replicaSuits(p, name)); reason != "" {
+			if reason = cmp.Or(d.suits(p.obj, lists[i], n.obj), d.replicaSuits(p, name), d.wantSuits(p, lists[i], name)); reason != "" {
 				reasons[reason]++
 				break
 			}
@@ -330,6 +341,9 @@ func (d *Driver) match(pods []*pod) (s nodeSet) {
 	}
 	slices.Sort(parts)
 	s.why = fmt.Sprintf("none of %d nodes suits it (%s)", nodes, strings.Join(parts, "; "))
+	if slices.ContainsFunc(pods, func(p *pod) bool { return p.want != want{} }) {
+		s.why += "; there are " + d.offers()
+	}
 	return s
 }
 

@@ -34,12 +34,17 @@ const (
 	AnnotationModel = Prefix + "model"     // what it is called in the performance table
 	AnnotationSpeed = Prefix + "min-speed" // least part of its speed alone that it accepts on a shared GPU, such as 0.8
 
+	AnnotationIsolation = Prefix + "isolation"         // none, memory or full: from what others do on its GPUs it is to be kept
+	AnnotationMemory    = Prefix + "gpu-memory"        // of each GPU, or part of one, such as 8GiB
+	AnnotationCores     = Prefix + "gpu-cores"         // ... of its compute, such as 30%
+	AnnotationPrompt    = Prefix + "latency-sensitive" // "true": it cannot wait while others have their turns
+
 	AnnotationPlan = Prefix + "plan" // written with the binding: where the whole gang is
 )
 
 // Labels are the labels of nodes that say what is where; an empty one is not
 // looked at.
-type Labels struct{ Product, Memory, Replicas, Clique, Rack, Fabric string }
+type Labels struct{ Product, Memory, Replicas, Sharing, Clique, Rack, Fabric string }
 
 // Options configure a driver.
 type Options struct {

@@ -31,6 +31,7 @@ type pod struct {
 	around    string // what of it decides where they let it run; ours only
 	claimed   claimed
 	replica   replica
+	want      want
 	// signature is what of it decides on which nodes it may run; base is that
 	// without how large its replica of a shared GPU is.
 	signature, base string

@@ -29,10 +29,17 @@ const mostReplicas = int(cluster.Whole)
 
 // replica is what of a pod is about replicas of shared GPUs.
 type replica struct {
-	name v1.ResourceName // "": it asks for none
-	n    int64
-	one  bool // it asks for one and for no other GPU: the engine counts that
-	of   int  // how many of them a GPU has where the pod may go; 0: that is open
+	name    v1.ResourceName // "": it asks for none
+	n       int64
+	one     bool // it asks for one and for no other GPU: the engine counts that
+	kind         // on what GPUs it may be
+	settled bool
+}
+
+// kind is what replicas GPUs have.
+type kind struct {
+	of  int  // how many of them a GPU has; 0: that is open
+	mps bool // they have memory of their own; only of pods that want some
 }
 
 // isShared reports whether a resource is replicas of what counts as a GPU. One
@@ -156,66 +163,86 @@ func (d *Driver) replicaSuits(p *pod, name string) string {
 		return fmt.Sprintf("label %s does not say how many replicas a GPU has (1 to %d)", d.opt.Labels.Replicas, mostReplicas)
 	case p.replica.of != 0 && s.of != p.replica.of:
 		return fmt.Sprintf("%d replicas of a GPU, not %d", s.of, p.replica.of)
+	case p.replica.of != 0 && d.kindFor(p, name, s.of) != p.replica.kind:
+		return "its replicas have no memory of their own, and others' have"
 	}
 	return ""
 }
 
-// room is what nodes with equally many replicas of a GPU have.
-type room struct{ most, free int64 }
+// kindFor is what replicas a node's GPUs have, so many each, to a pod. To one that wants
+// memory it is not all the same who enforces that.
+func (d *Driver) kindFor(p *pod, name string, of int) kind {
+	k := kind{of: of}
+	if p.want.memory > 0 {
+		w := d.waysOf(d.nodes[name])
+		k.mps = w.Sharing == cluster.MPS && w.Model.MPSLimits()
+	}
+	return k
+}
+
+// room is what nodes with replicas of one kind have.
+type room struct {
+	kind
+	most, free int64
+}
 
 // better reports whether pods that want n replicas should rather be here: where
-// they fit now, else where there are more.
+// they fit now, where what they want is enforced, else where there are more.
 func (a room) better(b room, n int64) bool {
 	switch {
 	case (a.free >= n) != (b.free >= n):
 		return a.free >= n
+	case a.mps != b.mps:
+		return a.mps
 	case a.free >= n:
 		return a.free > b.free
 	}
 	return a.most > b.most
 }
 
-// rooms finds what the pods of a gang could have, by how many replicas a GPU has.
-func (d *Driver) rooms(pods []*pod) map[int]room {
+// rooms finds what the pods of a gang could have, by the kinds of replicas.
+func (d *Driver) rooms(pods []*pod) map[kind]room {
 	open := make([]pod, len(pods))
 	list := make([]*pod, len(pods))
 	for i, p := range pods {
-		open[i] = pod{obj: p.obj, replica: p.replica, base: p.base, signature: p.signature}
-		open[i].settleOn(0)
+		open[i] = pod{obj: p.obj, replica: p.replica, want: p.want, base: p.base, signature: p.signature}
+		open[i].settleOn(kind{})
 		list[i] = &open[i]
 	}
-	found := map[int]room{}
+	found := map[kind]room{}
 	for _, name := range d.partition(list).names {
 		s := d.sharedOn(d.nodes[name])
-		r := found[s.of]
+		k := d.kindFor(pods[0], name, s.of)
+		r := found[k]
+		r.kind = k
 		if r.most += s.most; d.nodes[name].state() == cluster.Up {
 			r.free += max(0, s.free)
 		}
-		found[s.of] = r
+		found[k] = r
 	}
 	return found
 }
 
-// settleOn says of a pod how many replicas a GPU has where it goes; 0: that is open.
-func (p *pod) settleOn(of int) {
+// settleOn says of a pod what replicas GPUs have where it goes.
+func (p *pod) settleOn(k kind) {
 	if !p.replica.one {
 		return
 	}
-	p.replica.of, p.request.GPUs, p.request.Share = of, min(of, 1), 0
-	if of > 1 {
-		p.request.Share = cluster.Whole / cluster.Milli(of)
+	p.replica.kind, p.replica.settled, p.request.GPUs, p.request.Share = k, true, min(k.of, 1), 0
+	if k.of > 1 {
+		p.request.Share = cluster.Whole / cluster.Milli(k.of)
 	}
-	p.signature = fmt.Sprintf("%s replicas=%d", p.base, of)
+	p.sign()
 }
 
 // replicasOf counts the pods with a replica, and says on what GPUs they are to be.
-func replicasOf(pods []*pod) (n int64, of int) {
+func replicasOf(pods []*pod) (n int64, k kind) {
 	for _, p := range pods {
 		if p.replica.one {
-			n, of = n+1, p.replica.of
+			n, k = n+1, p.replica.kind
 		}
 	}
-	return n, of
+	return n, k
 }
 
 // share decides for the pods of a gang that want replicas how large these are.
@@ -224,10 +251,10 @@ func (d *Driver) share(pods []*pod) {
 	if n == 0 {
 		return
 	}
-	best, found := 0, d.rooms(pods)
-	for of := range found {
-		if a, b := found[of], found[best]; best == 0 || a.better(b, n) || !b.better(a, n) && of < best {
-			best = of
+	best, found := kind{}, d.rooms(pods)
+	for k := range found {
+		if a, b := found[k], found[best]; best.of == 0 || a.better(b, n) || !b.better(a, n) && k.of < best.of {
+			best = k
 		}
 	}
 	for _, p := range pods {
@@ -238,12 +265,12 @@ func (d *Driver) share(pods []*pod) {
 // elsewhere reports whether a gang that waits for replicas fits on GPUs that have
 // more of them, or fewer, and not on those for which it waits.
 func (d *Driver) elsewhere(pods []*pod) bool {
-	n, of := replicasOf(pods)
+	n, k := replicasOf(pods)
 	if n == 0 {
 		return false
 	}
 	found := d.rooms(pods)
-	if found[of].free >= n {
+	if found[k].free >= n {
 		return false
 	}
 	for _, r := range found {

@@ -87,7 +87,7 @@ func (d *Driver) join(p *pod) {
 		return
 	}
 	p.base, p.around = signature(d, p.obj), aroundKey(p.obj)
-	p.signature = p.base
+	p.sign()
 	p.gang = d.gangOf(p.obj)
 	p.gang.pods[p.obj.UID] = p
 	d.resolve(p)
@@ -184,6 +184,10 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
 func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.Job {
+	if err := d.wants(g, pods); err != nil {
+		g.refused = err.Error()
+		return nil
+	}
 	d.share(pods)
 	d.wishes(g, pods)
 	spec, err := d.specOf(g, pods, m)
@@ -506,6 +510,9 @@ func (d *Driver) replace(g *gang) {
 		return
 	}
 	pods := g.wanted()
+	if len(pods) > 0 {
+		_, _ = d.tellWant(g, pods) // what cannot be read says nothing: its gang runs
+	}
 	for i := range g.slots {
 		if len(pods) == 0 {
 			return

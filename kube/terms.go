@@ -27,6 +27,7 @@ type terms struct {
 	movable  string        // "true", "false" or "": nobody says
 	saves    time.Duration // how often its work is saved; 0: nobody says
 	beside
+	want
 }
 
 // said is where something was said, for people: label K of pod P.
@@ -98,6 +99,9 @@ func (d *Driver) terms(g *gang, first *v1.Pod) (t terms, err error) {
 		return t, err
 	}
 	if t.beside, err = d.speedFor(who); err != nil {
+		return t, err
+	}
+	if t.want, err = wantFor(who); err != nil {
 		return t, err
 	}
 	t.movable, t.saves, err = movesFor(who)

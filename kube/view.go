@@ -72,6 +72,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w api.Why, err error)
 			return
 		}
 		a := answer{row: v.d.rowOf(g)}
+		a.row.sharing = v.d.sharingOf(g)
 		a.why.Job.Tasks = tasksOf(g)
 		if why && g.phase == waiting {
 			y := v.d.explain(g, v.d.clock())
@@ -358,7 +359,7 @@ func instant(at cluster.Time) *time.Time {
 // job is a row as the interface has it, at an instant.
 func (r *row) job(now cluster.Time) api.Job {
 	s := r.spec
-	j := api.Job{ID: r.number, User: r.user, State: r.state, Reason: r.reason, Submitted: *instant(r.submit), Started: instant(r.started), FirstStart: instant(r.first),
+	j := api.Job{ID: r.number, User: r.user, State: r.state, Reason: r.reason, Sharing: r.sharing, Submitted: *instant(r.submit), Started: instant(r.started), FirstStart: instant(r.first),
 		Ended: instant(r.ended), Position: r.position, Restarts: max(0, r.runs-1), Preemptions: r.evicted}
 	waited, ran, gpuTime := r.waited, r.ran, r.gpuTime
 	if r.lined > 0 && r.ended == 0 {

@@ -17,6 +17,31 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
+// protectedSim has nobody moved in protected times, on the clock of the cluster file.
+func protectedSim(t *testing.T, dir, trace string) {
+	t.Helper()
+	protected := func(args ...string) (string, error) {
+		text, _, err := muster(t, t.Context(), append([]string{"sim", "--trace", trace, "--policies", "fifo", "--defragment", "auto", "--json", "-"}, args...)...)
+		return text, err
+	}
+	spec := filepath.Join(dir, "cluster.yaml")
+	if err := os.WriteFile(spec, []byte("epoch: 2026-11-16T17:00:00Z\nnodes:\n  - {name: n1, gpus: 2, model: T4}\n  - {name: n2, gpus: 2, model: T4}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := protected("--cluster", spec, "--protected", "mon 08:00-18:00"); err != nil || !strings.Contains(out, `"preemptions": 1`) && !strings.Contains(out, `"preemptions":1`) {
+		t.Errorf("moved at 18:00: %v %s", err, out)
+	}
+	if out, err := protected("--cluster", spec, "--protected", "mon 08:00-18:00", "--protected", "mon 18:00-17:00"); err != nil || strings.Contains(out, `"preemptions": 1`) || strings.Contains(out, `"preemptions":1`) {
+		t.Errorf("never moved: %v %s", err, out)
+	}
+	for want, args := range map[string][]string{"(epoch:": {"--cluster", "2x2xT4", "--protected", "mon"}, "--protected[0]:": {"--cluster", spec, "--protected", "noon"},
+		"--zone:": {"--cluster", spec, "--zone", "UTC"}, "without --defragment": {"--cluster", spec, "--protected", "mon", "--defragment", "off"}} {
+		if _, err := protected(args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
 // Jobs are moved in the simulator, the gang starts hours earlier, the journal replays;
 // looking back at the journal of a run without moves says which there would have been.
 func TestDefragSim(t *testing.T) {
@@ -60,26 +85,7 @@ func TestDefragSim(t *testing.T) {
 	if out, _, err = muster(t, t.Context(), "defrag", "--journal", log, "--at", "10m"); err != nil || !strings.Contains(out, "from n") {
 		t.Errorf("%s, %v", out, err)
 	}
-	protected := func(args ...string) (string, error) {
-		out, _, err := muster(t, t.Context(), append([]string{"sim", "--trace", trace, "--policies", "fifo", "--defragment", "auto", "--json", "-"}, args...)...)
-		return out, err
-	}
-	spec := filepath.Join(dir, "cluster.yaml")
-	if err := os.WriteFile(spec, []byte("epoch: 2026-11-16T17:00:00Z\nnodes:\n  - {name: n1, gpus: 2, model: T4}\n  - {name: n2, gpus: 2, model: T4}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := protected("--cluster", spec, "--protected", "mon 08:00-18:00"); err != nil || !strings.Contains(out, `"preemptions": 1`) && !strings.Contains(out, `"preemptions":1`) {
-		t.Errorf("moved at 18:00: %v %s", err, out)
-	}
-	if out, err := protected("--cluster", spec, "--protected", "mon 08:00-18:00", "--protected", "mon 18:00-17:00"); err != nil || strings.Contains(out, `"preemptions": 1`) || strings.Contains(out, `"preemptions":1`) {
-		t.Errorf("never moved: %v %s", err, out)
-	}
-	for want, args := range map[string][]string{"(epoch:": {"--cluster", "2x2xT4", "--protected", "mon"}, "--protected[0]:": {"--cluster", spec, "--protected", "noon"},
-		"--zone:": {"--cluster", spec, "--zone", "UTC"}, "without --defragment": {"--cluster", spec, "--protected", "mon", "--defragment", "off"}} {
-		if _, err := protected(args...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v", args, err)
-		}
-	}
+	protectedSim(t, dir, trace)
 	for _, args := range [][]string{{"nobody"}, {"big", "--compact"}, {"--compact=all"}} {
 		if _, _, err = muster(t, t.Context(), append([]string{"defrag", "--journal", log}, args...)...); err == nil {
 			t.Errorf("%q has an answer", args)

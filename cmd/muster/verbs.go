@@ -151,7 +151,7 @@ func runningText(j *api.Job) string {
 	if j.ExpectedEnd != nil {
 		how := map[string]string{api.EndByProgress: "by its progress", api.EndByEstimate: "as was stated", api.EndByHistory: "as earlier runs suggest",
 			api.EndByLimit: "at its time limit"}[j.EndBy]
-		text = fmt.Sprintf("; expected to end %s, %s", j.ExpectedEnd.Local().Format("15:04:05 Mon 2 Jan"), how)
+		text += fmt.Sprintf("; expected to end %s, %s", j.ExpectedEnd.Local().Format("15:04:05 Mon 2 Jan"), how)
 	}
 	if idle := idleText(j); idle != "" {
 		text += "\n  " + idle

@@ -1,0 +1,244 @@
+package kube
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Pods that use one resource claim at a time share its devices, by turns, or by MPS if the
+// claim's configuration for its driver says so. Who else is on the devices is known here:
+// so who wants to be kept apart from others, and what that is not enough for, is not put on
+// them with somebody else, whichever of them was there first. Which devices a claim gets
+// that is still open, is chosen among those that have the memory and the compute that its
+// pod wants.
+
+// claimWay is how pods share the devices of a claim.
+type claimWay struct {
+	sharing cluster.Sharing
+	memory  cluster.MiB // of each device that a pod may use; 0: no limit
+}
+
+// deviceConfig is what of a driver's configuration is about sharing (NVIDIA's DRA driver:
+// GpuConfig and MigDeviceConfig).
+type deviceConfig struct {
+	Sharing struct {
+		Strategy string
+		MPS      struct {
+			Limit *resource.Quantity `json:"defaultPinnedDeviceMemoryLimit"`
+		} `json:"mpsConfig"`
+	}
+}
+
+// claimWay reads it. What cannot be read says nothing: then they take turns.
+func (d *Driver) claimWay(c *resourceapi.ResourceClaim) (w claimWay) {
+	list := make([]resourceapi.DeviceConfiguration, 0, len(c.Spec.Devices.Config))
+	for i := range c.Spec.Devices.Config {
+		list = append(list, c.Spec.Devices.Config[i].DeviceConfiguration)
+	}
+	if a := c.Status.Allocation; a != nil { // with what its class says
+		for i := range a.Devices.Config {
+			list = append(list, a.Devices.Config[i].DeviceConfiguration)
+		}
+	}
+	for i := range list {
+		var config deviceConfig
+		if o := list[i].Opaque; o == nil || !slices.Contains(d.opt.Drivers, o.Driver) || json.Unmarshal(o.Parameters.Raw, &config) != nil || config.Sharing.Strategy != "MPS" {
+			continue
+		}
+		w.sharing = cluster.MPS
+		if l := config.Sharing.MPS.Limit; l != nil {
+			w.memory = mebi(l, false)
+		}
+	}
+	return w
+}
+
+// enough says why this way is not enough for what somebody wants; "": it is.
+func (w *claimWay) enough(want *want) string {
+	got, _ := (&cluster.Ways{Sharing: w.sharing}).Choose(cluster.Request{GPUs: 1, Share: 1, Memory: w.memory}, want.isolation, want.prompt)
+	if !got.Fractional() || want.isolation > cluster.Open && w.memory == 0 || want.memory > w.memory {
+		return want.text()
+	}
+	return ""
+}
+
+// mates lists who has the devices of a claim besides the pods of a gang.
+func (d *Driver) mates(key string, g *gang) (list []*pod) {
+	add := func(p *pod) {
+		if p != nil && p.gang != g && !p.over() && !slices.Contains(list, p) {
+			list = append(list, p)
+		}
+	}
+	if c := d.dra.claims[key]; c != nil {
+		for i := range c.Status.ReservedFor {
+			add(d.pods[c.Status.ReservedFor[i].UID])
+		}
+	}
+	if grant := d.dra.grants[key]; grant != nil {
+		for p := range grant.pods {
+			add(p)
+		}
+	}
+	slices.SortFunc(list, podOrder)
+	return list
+}
+
+// together keeps a pod off devices of its claims on which others are, if that is not enough
+// for one of them, or makes one slower than it accepts.
+func (l *looker) together(p *pod) {
+	for _, key := range p.claimed.keys {
+		c := l.d.dra.claims[key]
+		if c == nil {
+			continue
+		}
+		if counts, err := l.d.sizeOf(key, &p.want); err != nil || counts.sum() == 0 {
+			continue // not of GPUs
+		}
+		l.why = cmp.Or(l.why, l.d.tooSmall(key, c, &p.want))
+		all := l.d.mates(key, p.gang)
+		for _, q := range l.pods {
+			if q == p || slices.Contains(q.claimed.keys, key) {
+				all = append(all, q)
+			}
+		}
+		if len(all) > 1 {
+			l.why = cmp.Or(l.why, l.d.apart(c, all), l.d.slowTogether(c, all))
+		}
+	}
+}
+
+// apart says who of those on the devices of a claim wants to be kept apart from the others
+// more than they are; "": nobody.
+func (d *Driver) apart(c *resourceapi.ResourceClaim, all []*pod) string {
+	w := d.claimWay(c)
+	for _, p := range all {
+		if text := w.enough(&p.want); text != "" {
+			return fmt.Sprintf("resource claim %s is for %d pods at a time, which share by %s: that is not enough for %s of pod %s (a claim of a template is one pod's own)", c.Name, len(all), w.sharing, text, p.obj.Name)
+		}
+	}
+	return ""
+}
+
+// slowTogether says who of those on the devices of a claim would be slower than it accepts;
+// "": nobody.
+func (d *Driver) slowTogether(c *resourceapi.ResourceClaim, all []*pod) string {
+	w := d.claimWay(c)
+	company := d.company(w.sharing)
+	if company == nil {
+		return ""
+	}
+	list := make([]beside, 0, len(all))
+	for _, p := range all {
+		list = append(list, d.besideOf(p))
+	}
+	for i, p := range all {
+		var others []string
+		for k := range list {
+			if k != i {
+				others = append(others, list[k].model)
+			}
+		}
+		if v := company.among(list[i].model, others); v < list[i].least {
+			return fmt.Sprintf("pod %s would be at %.2f of its speed beside others on the devices of resource claim %s, and asks for %g", p.obj.Name, float64(v)/ppm, c.Name, float64(list[i].least)/ppm)
+		}
+	}
+	return ""
+}
+
+// tooSmall says of a claim that has its devices that they are not what a pod wants.
+func (d *Driver) tooSmall(key string, c *resourceapi.ResourceClaim, want *want) string {
+	a := d.allocation(key)
+	if a == nil {
+		return ""
+	}
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		if p, ok := d.pools().parts[structured.MakeDeviceID(r.Driver, r.Pool, r.Device)]; ok && !want.fits(&p) {
+			return fmt.Sprintf("resource claim %s has device %s, which is not enough for %s", c.Name, r.Device, want.text())
+		}
+	}
+	return ""
+}
+
+// fits reports whether a device is what a pod wants.
+func (w *want) fits(p *part) bool { return p.memory >= w.memory && p.compute >= w.cores }
+
+// unfit lists the devices of a node, of those that count as GPUs, that are not what a pod
+// wants.
+func (d *Driver) unfit(want *want, node string) []structured.DeviceID {
+	if want.memory == 0 && want.cores == 0 {
+		return nil
+	}
+	f := d.pools()
+	list, ok := f.unfit[*want]
+	if !ok {
+		list = map[string][]structured.DeviceID{}
+		for id, p := range f.parts {
+			if !want.fits(&p) {
+				list[p.node] = append(list[p.node], id)
+			}
+		}
+		f.unfit[*want] = list
+	}
+	return list[node]
+}
+
+// settledClaims lists the claims of a pod by which it matters which they are: they have
+// devices, or others use them.
+func (d *Driver) settledClaims(p *pod) (keys []string) {
+	for _, key := range p.claimed.keys {
+		if d.allocation(key) != nil || len(d.mates(key, p.gang)) > 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// sizeIn is what a device is of a GPU: its memory, as its driver publishes it or its counters
+// draw it (0: neither says), and its part of the compute, milli-GPU.
+func (p *part) sizeIn(dev *resourceapi.Device, have map[string]map[string]resourceapi.Counter) {
+	p.compute = p.milli
+	if c, ok := dev.Capacity["memory"]; ok {
+		p.memory = mebi(&c.Value, false)
+	}
+	for i := range dev.ConsumesCounters {
+		draws := &dev.ConsumesCounters[i]
+		if c, ok := draws.Counters["memory"]; ok && p.memory == 0 {
+			p.memory = mebi(&c.Value, false)
+		}
+		if c, ok := draws.Counters["multiprocessors"]; ok {
+			only := map[string]resourceapi.Counter{"multiprocessors": c}
+			p.compute = fraction(only, have[draws.CounterSet])
+		}
+	}
+}
+
+// devicesGive says what a pod gets by its claims, in words; "": no GPUs.
+func (d *Driver) devicesGive(p *pod) (text string) {
+	for _, key := range p.claimed.keys {
+		c, a := d.dra.claims[key], d.allocation(key)
+		if c == nil || a == nil || d.weigh(a).sum() == 0 {
+			continue
+		}
+		w, mates := d.claimWay(c), len(d.mates(key, nil))-1
+		switch counts := d.weigh(a); {
+		case mates > 0 && w.sharing == cluster.MPS && w.memory > 0:
+			text = fmt.Sprintf("devices of resource claim %s with %d other pods by mps: enforced: memory (%d MiB) by MPS", c.Name, mates, w.memory)
+		case mates > 0:
+			text = fmt.Sprintf("devices of resource claim %s with %d other pods by %s: declared only: nothing limits memory", c.Name, mates, w.sharing)
+		case counts.milli > 0:
+			text = "MIG instances: enforced: memory and compute by the GPU"
+		default:
+			text = "whole GPUs: nobody else is on them"
+		}
+	}
+	return text
+}
