@@ -543,7 +543,10 @@ func (h *horizon) larger(f *flow) (plan []int, gain float64, ok bool) {
 		return nil, 0, false
 	}
 	plan[0] = next + 1
-	if now == 0 {
+	switch {
+	case now == 0 && cost > 0 && next+1 != f.prev:
+		return plan, math.MaxFloat64 / 2, true // who runs goes on rather than another starts
+	case now == 0:
 		return plan, math.MaxFloat64, true
 	}
 	return plan, (h.gpuTime(f, f.plan) - h.gpuTime(f, plan)) / float64(f.gpus[next]-held), true

@@ -192,7 +192,7 @@ func (h *horizon) inTime(list []*flow, slack float64) bool {
 }
 
 // mostPushes bounds how often plans are made anew for those that are moved.
-const mostPushes = 4
+const mostPushes = 8
 
 // solidShare is share for a job that is not stopped any more once it runs: slots without a gap, with one size, the latest that suffice.
 func (h *horizon) solidShare(f *flow, from int, work float64, prev int, debt float64) (plan []int, ok bool) {
