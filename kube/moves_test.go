@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
@@ -204,5 +206,25 @@ func TestSpend(t *testing.T) {
 		if got := spend(list, c.pods); got != c.want && (c.want == "" || !strings.Contains(got, c.want)) {
 			t.Errorf("%q, not %q", got, c.want)
 		}
+	}
+}
+
+// Moves are looked for at multiples of the period; one in a protected time waits for its end.
+func TestRoundProtected(t *testing.T) {
+	d, now := still(t, 1) // Sunday, 1 March 2026, 12:00 UTC
+	d.opt.Rules.Defrag = &engine.Defrag{Auto: true, Every: time.Minute, Protected: &cluster.Weekly{Zone: "UTC", Hours: []cluster.Hours{{From: 12*time.Hour + 2*time.Minute, To: 14 * time.Hour}}}}
+	for _, c := range []struct{ after, want time.Duration }{{0, time.Minute}, {time.Minute, 2 * time.Hour}, {2 * time.Hour, 2*time.Hour + time.Minute}} {
+		d.roundAt = 0
+		at := cluster.Time(now.Add(c.after).UnixNano())
+		if got := d.nextRound(at); got != cluster.Time(now.Add(c.want).UnixNano()) {
+			t.Errorf("after %s the next round is at %s, not after %s", c.after, time.Unix(0, int64(got)).UTC(), c.want)
+		}
+	}
+	if _, err := (View{d}).MakeMoves(t.Context(), &api.MovesRequest{}); errors.Is(err, ErrProtected) {
+		t.Errorf("at noon: %v", err)
+	}
+	*now = now.Add(time.Hour)
+	if _, err := (View{d}).MakeMoves(t.Context(), &api.MovesRequest{}); !errors.Is(err, ErrProtected) || !strings.Contains(err.Error(), "protected until 14:00 (UTC)") {
+		t.Errorf("at one: %v", err)
 	}
 }
