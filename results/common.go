@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -20,6 +22,8 @@ type Comparison struct {
 	Jobs  int
 	Load  float64 // offered, while jobs arrive
 	Bound float64 // mean JCT in seconds that nobody gets below
+	Own   bool    // the deadlines are the workload's
+	Ready int     // deadlines that would be met on an empty cluster
 	Rows  []report.Summary
 }
 
@@ -27,6 +31,7 @@ type Comparison struct {
 const (
 	commonCluster = "16x8xA100-80GB"
 	commonStartup = 10 * time.Second
+	commonSeed    = 1 // of the deadlines
 )
 
 var commonCheckpoint = cluster.Checkpoint{Interval: 30 * time.Minute, Cost: 10 * time.Second, Restart: 20 * time.Second}
@@ -79,14 +84,26 @@ func CompareOn(ctx context.Context, name string, wl *trace.Workload, load float6
 	}
 	same := *wl
 	same.Jobs = fits
+	out.Own = makeDeadlines(fits)
 	if err := sim.Stretch(&same, spec, load); err != nil {
 		return out, err
 	}
 	sim.AutoQueues(spec, &same)
 	entries := sim.Prepare(&same, spec, sim.Estimates{}, sim.PerNode)
 	out.Jobs, out.Bound = len(entries), LowerBound(entries, float64(spec.GPUs()))
+	for i := range entries {
+		e := &entries[i]
+		// while it runs it stops for a checkpoint now and then
+		alone := time.Duration(float64(e.Run) * float64(commonCheckpoint.Interval+commonCheckpoint.Cost) / float64(commonCheckpoint.Interval))
+		if d := e.Job.Deadline; d > 0 && e.Job.Submit.Add(commonStartup+alone) <= d {
+			out.Ready++
+		}
+	}
 	setups := make([]sim.Setup, len(policies))
 	for i, p := range policies {
+		if p == "elasticflow" || p == "chronus" { // they answer for what they are not told
+			p += ":overhead=" + commonStartup.String()
+		}
 		setups[i] = sim.Setup{Policy: p, Placer: "best-fit", World: sim.Options{Startup: commonStartup}}
 	}
 	for _, o := range sim.RunAll(ctx, spec, entries, setups, clock) {
@@ -98,31 +115,66 @@ func CompareOn(ctx context.Context, name string, wl *trace.Workload, load float6
 	return out, ctx.Err()
 }
 
+// makeDeadlines gives jobs of which none has a deadline one each, by ElasticFlow's rule: lambda times the run time
+// after the submission, lambda being drawn evenly between 0.5 and 1.5. own: the jobs have deadlines.
+func makeDeadlines(jobs []trace.Entry) (own bool) {
+	if slices.ContainsFunc(jobs, func(e trace.Entry) bool { return e.Job.Deadline > 0 }) {
+		return true
+	}
+	rng := rand.New(rand.NewPCG(commonSeed, 0))
+	for i := range jobs {
+		e := &jobs[i]
+		e.Job.Deadline = e.Job.Submit.Add(time.Duration((0.5 + rng.Float64()) * float64(e.Run)))
+	}
+	return false
+}
+
 // WriteComparisons writes them as Markdown.
 func WriteComparisons(w io.Writer, list []Comparison) error {
 	p := &printer{w: w}
 	p.f("\n# All policies on the same six workloads\n\nNobody has published this table. The cluster is %s, arrivals are stretched to the load that stands above each table (GPU time asked for while jobs arrive, over what there is), a start takes %v, a checkpoint "+
-		"%v (written every %v, and when a job is asked to leave), a restart %v; run times are known exactly, every policy has its defaults and best-fit, gangs are cut into tasks by nodes, no speeds are known (so policies for "+
+		"%v (written every %v, and when a job is asked to leave), a restart %v; run times are known exactly, every policy has its defaults and best-fit (those that accept deadlines are told what a start takes, `overhead=%v`), gangs are cut into tasks by nodes, no speeds are known (so policies for "+
 		"several GPU models or elastic jobs show only how they share). \"of bound\" is the mean JCT over a bound that no scheduler gets below: the largest of three relaxations with preemption at no cost "+
-		"(`results/bound.go`). rho is the finish-time ratio, Jain's index is over queues, GPU time is what the tenant with the least of its share held of what it deserved (ASTRAEA's measure; tenants are queues, or users where there is one queue; below 1 it lost by sharing), hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
-		commonCluster, commonStartup, commonCheckpoint.Cost, commonCheckpoint.Interval, commonCheckpoint.Restart)
+		"(`results/bound.go`). rho is the finish-time ratio, Jain's index is over queues, GPU time is what the tenant with the least of its share held of what it deserved (ASTRAEA's measure; tenants are queues, or users where there is one queue; below 1 it lost by sharing), "+
+		"deadlines are the workload's own or, where it has none, the submission plus lambda times the run time, lambda drawn evenly between 0.5 and 1.5 (ElasticFlow's rule, seed %d): \"met\" is their share that was met (who of them could be on an empty cluster, "+
+		"stands above each table; under gangs of one size a lambda below 1 cannot), \"accepted\" how many of them a policy accepted that answers deadlines, \"late\" how many of these were late; hours lost are GPU-hours of work thrown away and of overheads; µs is wall time per event, the simulated world's included, with two policies at a time on two cores.\n",
+		commonCluster, commonStartup, commonCheckpoint.Cost, commonCheckpoint.Interval, commonCheckpoint.Restart, commonStartup, commonSeed)
 	for i := range list {
 		c := &list[i]
-		p.f("\n## %s: %d jobs, load %.1f, bound %s s\n\n| policy | mean JCT, s | of bound | p99 | mean wait | rho mean | rho p95 | Jain | GPU time | deadlines | preemptions | hours lost | not done | µs |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n", c.Name, c.Jobs, c.Load, whole(c.Bound))
+		p.f("\n## %s: %d jobs, load %.1f, bound %s s\n\n%s\n\n| policy | mean JCT, s | of bound | p99 | mean wait | rho mean | rho p95 | Jain | GPU time | met | accepted | late | preemptions | hours lost | not done | µs |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n", c.Name, c.Jobs, c.Load, whole(c.Bound), c.due())
 		for k := range c.Rows {
 			r := &c.Rows[k]
-			deadlines, longTerm := "", ""
-			if r.LongTerm > 0 {
-				longTerm = fmt.Sprintf("%.2f", r.LongTerm)
-			}
-			if r.Deadlines > 0 {
-				deadlines = fmt.Sprintf("%d of %d", r.DeadlinesMet, r.Deadlines)
-			}
 			p.f("| %s | %s | %.2f | %s | %s | %.2f | %.2f | %.2f | %s | %s | %d | %.1f | %d | %.2g |\n", r.Policy, whole(r.JCT.Mean), r.JCT.Mean/c.Bound, whole(r.JCT.P99), whole(r.Delay.Mean),
-				r.FTF.Mean, r.FTF.P95, r.Jain, longTerm, deadlines, r.Preemptions, r.LostHours+r.OverheadHours, r.Jobs-r.Completed, r.DecisionMicros)
+				r.FTF.Mean, r.FTF.P95, r.Jain, some(r.LongTerm > 0, "%.2f", r.LongTerm), answers(r), r.Preemptions, r.LostHours+r.OverheadHours, r.Jobs-r.Completed, r.DecisionMicros)
 		}
 	}
 	return p.err
+}
+
+// due says what deadlines there are.
+func (c *Comparison) due() string {
+	n := 0
+	if len(c.Rows) > 0 {
+		n = c.Rows[0].Deadlines
+	}
+	if c.Own {
+		return fmt.Sprintf("%d jobs have deadlines of their own, which %d could meet on an empty cluster.", n, c.Ready)
+	}
+	return fmt.Sprintf("Deadlines are made; %d of %d could be met on an empty cluster.", c.Ready, n)
+}
+
+// answers are the three columns of deadlines.
+func answers(r *report.Summary) string {
+	said := r.Accepted+r.Declined > 0
+	return some(r.Deadlines > 0, "%.3f", float64(r.DeadlinesMet)/float64(max(1, r.Deadlines))) + " | " + some(said, "%d", r.Accepted) + " | " + some(said, "%d", r.AcceptedLate)
+}
+
+// some is a value if there is one.
+func some(is bool, form string, v any) string {
+	if !is {
+		return ""
+	}
+	return fmt.Sprintf(form, v)
 }
 
 func whole(seconds float64) string { return fmt.Sprintf("%.0f", seconds) }
