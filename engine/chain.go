@@ -27,6 +27,10 @@ type hunt struct {
 // times for somebody to leave, at a few tens of microseconds each.
 const chainWork = 60_000
 
+// partWork is what trying one who could leave for a share or a slice counts for: there are
+// many more of them than jobs with whole GPUs.
+const partWork = 8
+
 // better reports whether a way of such a cost is better than what was found.
 func (h *hunt) better(cost time.Duration, moves int) bool {
 	return h.best == nil || cost < h.best.cost || cost == h.best.cost && moves < len(h.best.movers)
@@ -111,7 +115,9 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	h.work -= len(e.st.nodes) + len(h.movers)
 	if s.partly() {
 		list = e.partChoices(s, m.j, movers, most)
-		return list[:min(len(list), mostBlocks)]
+		list = list[:min(len(list), mostBlocks)]
+		h.work -= partWork * len(list)
+		return list
 	}
 	blocks := e.blocks(s, movers)
 	for i := range blocks[:min(len(blocks), mostBlocks)] {

@@ -163,11 +163,11 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 			}
 			switch left = int64(8 - bits.OnesCount8(g.slots)); {
 			case emptiest:
-				left = 1000*left - int64(harm)
+				left = left<<46 - harm
 			case g.slots == 0:
-				left = 1_000_000
+				left = 1 << 50
 			default:
-				left += 1000 * int64(harm)
+				left += 16 * harm
 			}
 		}
 		if emptiest {
@@ -192,10 +192,33 @@ func (b *books) full(node int, g *gpu) bool {
 // another reports whether a device's shares are of somebody else.
 func (b *books) another(g *gpu) bool { return b.mps && g.tenants > 0 && g.user != b.user }
 
+// wantedOn is how many slices of each profile jobs in line ask for that suit a node.
+func (b *books) wantedOn(node int) []int64 {
+	m := modelOf(&b.nodes[node])
+	list := make([]int64, len(m.Profiles))
+	for _, j := range b.d.jobs {
+		for i := 0; j != nil && j.eligible && i < len(j.Tasks); i++ {
+			n, p := int64(j.Tasks[i].Count), -1
+			for k := range m.Profiles {
+				if q, ok := m.Profile(j.Tasks[i].Request.Profile); ok && j.Tasks[i].Request.Profile != "" && q.Name == m.Profiles[k].Name {
+					p = k
+				}
+			}
+			if i == 0 && j.Elastic.Max > 0 {
+				n = int64(j.Elastic.Min)
+			}
+			if p >= 0 && b.d.suits(j, i, node) {
+				list[p] += n
+			}
+		}
+	}
+	return list
+}
+
 // startAt is the memory slice at which a new instance does least harm, and the harm:
-// slices of instances that become impossible, the highest of equals. Where the
+// slices of instances that become impossible, first of those that jobs in line ask for, the highest of equals. Where the
 // instances stay as they are, the first free one of the profile; no harm is done.
-func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) (start, harm int) {
+func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) (start int, harm int64) {
 	m := modelOf(&b.nodes[node])
 	p, ok := m.Profile(r.Profile)
 	_, list := instancesOf(&b.nodes[node], dev)
@@ -210,7 +233,7 @@ func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) (start, harm 
 	if !ok || g.compute+p.Compute > m.Compute || p.Media() && g.media {
 		return -1, 0
 	}
-	best, bestHarm := -1, 0
+	best, bestHarm, wanted := -1, int64(0), b.wantedOn(node)
 	for _, s := range p.Starts {
 		if g.slots&p.Mask(s) != 0 {
 			continue
@@ -220,7 +243,7 @@ func (b *books) startAt(node, dev int, g *gpu, r *cluster.Request) (start, harm 
 			for _, t := range m.Profiles[i].Starts {
 				q := m.Profiles[i].Mask(t)
 				if g.slots&q == 0 && q&p.Mask(s) != 0 {
-					harm += m.Profiles[i].Slots
+					harm += int64(m.Profiles[i].Slots) * (256*wanted[i] + 1)
 				}
 			}
 		}
@@ -612,17 +635,17 @@ func (s *site) find(n, sign int) int {
 // openness is how little a share or slice would fill up: what is left of the
 // partly used device that it would go to, or more than that where it opens a
 // new one, the more the emptier the node.
-func (s *site) openness(node int) int {
+func (s *site) openness(node int) int64 {
 	i := s.b.pickGPU(node, s.r, 0, false)
 	g := s.b.gpu(node, i)
 	if g.tenants > 0 && s.r.Profile != "" {
 		_, harm := s.b.startAt(node, i, &g, s.r)
-		return 1000*harm + 8 - bits.OnesCount8(g.slots)
+		return 16*harm + 8 - int64(bits.OnesCount8(g.slots))
 	}
 	if g.tenants > 0 {
-		return int(g.milli)
+		return g.milli
 	}
-	return 1_000_000 + bits.OnesCount64(s.b.free(node))
+	return 1<<50 + int64(bits.OnesCount64(s.b.free(node)))
 }
 
 func (s *site) bind(node, n int) {

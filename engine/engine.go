@@ -94,6 +94,7 @@ type Engine struct {
 	groupID map[groupKey]int32
 	pending int             // eligible jobs
 	greedy  int             // ... of several task sets, which a start can make fit
+	wanted  slicesWanted    // ... for slices
 	owing   []*jobState     // liftUntilFits: lifted of the job's own queue, and not borrowed
 	ready   []cluster.JobID // placed jobs whose devices became free in this step
 	running olist           // jobs with devices (and not told to leave) by run key

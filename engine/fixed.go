@@ -77,10 +77,10 @@ func (n *nodeState) idleInstances(dev int, profile string) (count int) {
 // startOn returns where a slice goes on a device: the legal start with the least
 // loss of future options, or the first free instance where they are fixed; -1:
 // there is no room.
-func (n *nodeState) startOn(m *cluster.GPUModel, p *cluster.SliceProfile, dev int) int {
+func (n *nodeState) startOn(m *cluster.GPUModel, p *cluster.SliceProfile, dev int, wanted []int64) int {
 	switch {
 	case !n.stays(dev):
-		return startOf(m, p, &n.devs[dev])
+		return startOf(m, p, &n.devs[dev], wanted)
 	case n.isCut(dev):
 		for i := range n.fixed.instances[dev] {
 			if in := &n.fixed.instances[dev][i]; in.profile == p.Name && n.devs[dev].slots&in.mask == 0 {

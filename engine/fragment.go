@@ -54,7 +54,10 @@ type fragNode struct {
 
 // fragRow is by how much the fragments of each node would grow under one more
 // task.
-type fragRow struct{ nodes []fragEntry }
+type fragRow struct {
+	nodes  []fragEntry
+	wanted int64 // of slices: the line as of which this holds
+}
 
 // noRoom marks an entry of a node on which the task does not fit.
 const noRoom = -2
@@ -83,7 +86,7 @@ func (c *fragCache) row(r *cluster.Request, user string, m Measure) *fragRow {
 		if len(c.rows) >= mostRows {
 			c.rows = map[rowKey]*fragRow{}
 		}
-		row = &fragRow{make([]fragEntry, len(c.usable))}
+		row = &fragRow{nodes: make([]fragEntry, len(c.usable))}
 		c.rows[key] = row
 	}
 	return row
@@ -122,7 +125,7 @@ func (n *nodeState) usableBy(c *class, g *fragGroup) (sum cluster.Milli, fit int
 		case left == 0:
 			continue
 		case g.profile != nil:
-			if d.tenants > 0 && d.slots == 0 || n.startOn(&c.model, g.profile, i) < 0 {
+			if d.tenants > 0 && d.slots == 0 || n.startOn(&c.model, g.profile, i, nil) < 0 {
 				continue
 			}
 		case left < g.share || d.mem < g.mem || d.slots != 0 || n.isCut(i) || c.seats(d) == 0 || d.tenants > 0 && d.user != g.user:
@@ -330,6 +333,10 @@ func (s *Site) Growth(node, set int, measure Measure) (growth int64, dev int, ok
 	}
 	if s.row == nil || s.rowSet != set || s.rowRev != d.rev || s.rowOf != measure {
 		s.row, s.rowSet, s.rowRev, s.rowOf = c.row(r, s.e.ownerOf(s.job), measure), set, d.rev, measure
+	}
+	if r.Profile != "" && s.row.wanted != s.e.wanted.rev { // where slices go depends on who is in line
+		s.row.wanted = s.e.wanted.rev
+		clear(s.row.nodes)
 	}
 	e := &s.row.nodes[node]
 	if e.version != n.version+1 {

@@ -159,7 +159,7 @@ func dumbFragments(e *Engine, n *nodeState) (sum int64) {
 			switch r := k.request; {
 			case r.Profile != "":
 				p, ok := model.Profile(r.Profile)
-				can = ok && (d.tenants == 0 || d.slots != 0) && n.startOn(model, p, i) >= 0
+				can = ok && (d.tenants == 0 || d.slots != 0) && n.startOn(model, p, i, nil) >= 0
 			case r.Share > 0:
 				can = free >= r.Share && d.mem >= r.Memory && d.slots == 0 && !n.isCut(i) && (d.tenants == 0 || d.user == k.user)
 			default:
@@ -195,7 +195,7 @@ func dumbRooms(e *Engine, n *nodeState) (sum int64) {
 			switch {
 			case left == 0:
 			case r.Profile != "":
-				if (n.devs[i].tenants == 0 || n.devs[i].slots != 0) && p != nil && n.startOn(model, p, i) >= 0 {
+				if (n.devs[i].tenants == 0 || n.devs[i].slots != 0) && p != nil && n.startOn(model, p, i, nil) >= 0 {
 					free, fits, devices = free+left, fits+1, devices+1
 				}
 			case r.Share == 0:

@@ -170,18 +170,26 @@ func (e *Engine) checkLanes() error {
 			}
 		}
 	}
-	eligible, greedy, groups, lanes := 0, 0, len(e.groups), len(e.lanes)
+	eligible, greedy, groups, lanes, waiting := 0, 0, len(e.groups), len(e.lanes), map[int32]int32{}
 	for _, j := range e.jobs {
 		if j == nil || !j.eligible {
 			continue
 		}
 		eligible++
 		greedy += count(e.several(j))
+		if e.shapes[j.shape].sliced() {
+			waiting[j.shape]++
+		}
 		if g, ok := inGroup[int32(j.spec.ID)]; !ok || g != j.group || g != e.groupOf(j) {
 			return fmt.Errorf("job %d is in group %d (%v), belongs to %d or %d", j.spec.ID, g, ok, j.group, e.groupOf(j))
 		}
 		if now := e.pendingItem(j); e.traits.Rekey == 0 && j.key != now {
 			return fmt.Errorf("job %d waits at %+v, its key is %+v", j.spec.ID, j.key, now)
+		}
+	}
+	for id := range e.shapes {
+		if e.shapes[id].waiting != waiting[int32(id)] {
+			return fmt.Errorf("%d jobs of shape %d are in line for slices, counted %d", waiting[int32(id)], id, e.shapes[id].waiting)
 		}
 	}
 	if greedy != e.greedy {

@@ -100,6 +100,7 @@ func (e *Engine) lineUp(j *jobState) {
 	g := &e.groups[j.group]
 	g.jobs.insert(j.key)
 	e.pending++
+	e.await(j, 1)
 	e.greedy += count(e.several(j))
 	e.lanes[g.lane].n++
 	if first, _ := g.jobs.first(); first == j.key {
@@ -147,6 +148,7 @@ func (e *Engine) dequeue(j *jobState) {
 		panic("engine: an eligible job is missing from its group")
 	}
 	e.pending--
+	e.await(j, -1)
 	e.greedy -= count(e.several(j))
 	e.lanes[g.lane].n--
 	e.relist(g)

@@ -388,18 +388,22 @@ func (st *nodeStore) roomSlices(n *nodeState, r *cluster.Request, most int, on u
 	return min(count, most)
 }
 
-// lossOfStart counts the future instances that become impossible when the
-// profile is created at start (A-mig: least lost options keeps 4g possible).
-func lossOfStart(m *cluster.GPUModel, p *cluster.SliceProfile, slots uint8, start int) int {
-	loss := 0
+// lossOfStart weighs the future instances that become impossible when the profile is created
+// at start: first those that jobs in line ask for (wanted, by profile; nil: none), then all, by
+// memory slices (A-mig: least lost options keeps 4g possible).
+func lossOfStart(m *cluster.GPUModel, p *cluster.SliceProfile, slots uint8, start int, wanted []int64) int64 {
+	loss, asked := int64(0), int64(0)
 	after := slots | p.Mask(start)
 	for i := range m.Profiles {
 		q := &m.Profiles[i]
 		for _, s := range q.Starts {
 			if slots&q.Mask(s) == 0 && after&q.Mask(s) != 0 {
-				loss += q.Slots
+				loss += int64(q.Slots)
+				if wanted != nil {
+					asked += wanted[i]
+				}
 			}
 		}
 	}
-	return loss
+	return asked<<8 + loss // all together are less than a hundred
 }

@@ -48,7 +48,9 @@ type shape struct {
 	stages []stage    // single tasks
 	gangs  []stage
 	gpus   int // devices at the smallest size
-	failed int64
+
+	waiting int32 // jobs in line
+	failed  int64
 
 	judged  int // nodes of the cluster when never was decided
 	verdict string
@@ -126,6 +128,9 @@ func (e *Engine) shapeOf(j *cluster.Job) int32 {
 		s.gpus += n * j.Tasks[i].Request.GPUs
 	}
 	id := int32(len(e.shapes))
+	if s.sliced() {
+		e.wanted.shapes = append(e.wanted.shapes, id)
+	}
 	e.shapes = append(e.shapes, s)
 	e.shapeID[string(e.scratch.key)] = id
 	return id

@@ -339,13 +339,13 @@ func (s *Site) findShared(set, n int, pick Pick) int {
 func (s *Site) sharedScore(node, set int) int64 {
 	dev := s.pickDevice(node, set, Fullest)
 	if dev < 0 {
-		return 1 << 40
+		return 2 * noTenants
 	}
 	n := &s.e.st.nodes[node]
 	d := &n.devs[dev]
 	switch r := &s.req[set].Request; {
 	case d.tenants == 0:
-		return 1<<20 + int64(n.nfree)<<10
+		return noTenants + int64(n.nfree)<<10
 	case r.Profile != "":
 		return s.spoils(n, dev, r)<<4 + d.freeSlots()
 	}
@@ -499,9 +499,9 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 			left = -left
 		case r.Profile == "":
 		case pick == Emptiest:
-			left = -left<<10 + s.spoils(n, i, r)
+			left = -left<<46 + s.spoils(n, i, r)
 		case d.slots == 0:
-			left = 1 << 20
+			left = noTenants
 		default:
 			left += s.spoils(n, i, r) << 4
 		}
@@ -530,17 +530,20 @@ func (s *Site) deviceLeft(n *nodeState, dev int, r *cluster.Request) (int64, boo
 	if !ok {
 		return 0, false
 	}
-	if n.startOn(model, p, dev) < 0 {
+	if n.startOn(model, p, dev, nil) < 0 {
 		return 0, false
 	}
 	return d.freeSlots(), true
 }
 
+// noTenants is more than any slice spoils: to a device with nobody on it only where there is
+// no other.
+const noTenants = 1 << 50
+
 // freeSlots is how many of its memory slices, of eight, a device has left.
 func (d *device) freeSlots() int64 { return int64(8 - bits.OnesCount8(d.slots)) }
 
-// spoils is what a slice costs others on a device, where it would go there: the memory
-// slices of the instances that become impossible. Where instances stay as they are, nothing.
+// spoils is what a slice costs others on a device, where it would go there (lossOfStart). Where instances stay as they are, nothing.
 func (s *Site) spoils(n *nodeState, dev int, r *cluster.Request) int64 {
 	if n.stays(dev) {
 		return 0
@@ -548,12 +551,13 @@ func (s *Site) spoils(n *nodeState, dev int, r *cluster.Request) int64 {
 	model := &s.e.st.classes[n.class].model
 	p, _ := model.Profile(r.Profile)
 	d := &n.devs[dev]
-	return int64(lossOfStart(model, p, d.slots, startOf(model, p, d)))
+	wanted := s.e.wantedOf(n.class)
+	return lossOfStart(model, p, d.slots, startOf(model, p, d, wanted), wanted)
 }
 
 // startOf returns the legal start with the least loss of future options, or -1.
-func startOf(m *cluster.GPUModel, p *cluster.SliceProfile, d *device) int {
-	best, bestLoss := -1, 0
+func startOf(m *cluster.GPUModel, p *cluster.SliceProfile, d *device, wanted []int64) int {
+	best, bestLoss := -1, int64(0)
 	if int(d.compute)+p.Compute > m.Compute || p.Media() && d.media {
 		return -1
 	}
@@ -562,7 +566,7 @@ func startOf(m *cluster.GPUModel, p *cluster.SliceProfile, d *device) int {
 		if d.slots&p.Mask(s) != 0 {
 			continue
 		}
-		if l := lossOfStart(m, p, d.slots, s); best < 0 || l < bestLoss {
+		if l := lossOfStart(m, p, d.slots, s, wanted); best < 0 || l < bestLoss {
 			best, bestLoss = s, l
 		}
 	}
@@ -574,7 +578,7 @@ func (s *Site) sliceAlloc(a *Alloc, r *cluster.Request) {
 	model := &s.e.st.classes[n.class].model
 	p, _ := model.Profile(r.Profile)
 	dev := bits.TrailingZeros64(a.GPUs)
-	start, d := n.startOn(model, p, dev), &n.devs[dev]
+	start, d := n.startOn(model, p, dev, s.e.wantedOf(n.class)), &n.devs[dev]
 	a.Slots = p.Mask(start)
 	a.Compute, a.Media = uint8(p.Compute), p.Media()
 	a.Share = int32(int64(p.Compute) * cluster.Whole / int64(model.Compute))

@@ -1,0 +1,84 @@
+package engine
+
+// Which slices jobs in line ask for. Where a new instance begins on a GPU is chosen so that
+// the fewest of their instances become impossible (A-mig: weights by profile), and only
+// then so that the fewest of any do.
+
+// slicesWanted is what is in line for slices.
+type slicesWanted struct {
+	rev     int64   // grows when somebody comes into line or leaves it
+	shapes  []int32 // that ask for slices
+	classes []wantedOn
+}
+
+// wantedOn is what is wanted of a class of nodes.
+type wantedOn struct {
+	rev     int64   // as of which, plus one; 0: nothing yet
+	weights []int64 // by profile of its model: memory slices that are asked for; nil: none
+}
+
+// mostWanted bounds the tasks in line that count for a profile, so that weights can be
+// compared together with what breaks ties.
+const mostWanted = 1 << 24
+
+// sliced reports whether tasks of the shape ask for slices.
+func (s *shape) sliced() bool {
+	for i := range s.sets {
+		if s.sets[i].Request.Profile != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// await counts a job that comes into line (1), or leaves it (-1).
+func (e *Engine) await(j *jobState, by int32) {
+	if s := &e.shapes[j.shape]; s.sliced() {
+		s.waiting += by
+		e.wanted.rev++
+	}
+}
+
+// wantedOf is what jobs in line ask for of the GPUs of a class, by profile; nil: nothing.
+func (e *Engine) wantedOf(ci int32) []int64 {
+	w := &e.wanted
+	for len(w.classes) < len(e.st.classes) {
+		w.classes = append(w.classes, wantedOn{})
+	}
+	c := &w.classes[ci]
+	if c.rev == w.rev+1 {
+		return c.weights
+	}
+	c.rev, c.weights = w.rev+1, e.weighWanted(ci)
+	return c.weights
+}
+
+// weighWanted computes wantedOf.
+func (e *Engine) weighWanted(ci int32) (weights []int64) {
+	model := &e.st.classes[ci].model
+	for _, id := range e.wanted.shapes {
+		if e.shapes[id].waiting == 0 {
+			continue
+		}
+		s := e.shapeAt(id)
+		for i := range s.sets {
+			p, ok := model.Profile(s.sets[i].Request.Profile)
+			if s.sets[i].Request.Profile == "" || !ok || !s.suits[i].has(ci) {
+				continue
+			}
+			tasks := int64(s.sets[i].Count)
+			if i == 0 {
+				tasks = int64(s.min)
+			}
+			if weights == nil {
+				weights = make([]int64, len(model.Profiles))
+			}
+			for k := range model.Profiles {
+				if &model.Profiles[k] == p {
+					weights[k] = min(mostWanted, weights[k]/int64(p.Slots)+tasks*int64(s.waiting)) * int64(p.Slots)
+				}
+			}
+		}
+	}
+	return weights
+}
