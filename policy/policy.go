@@ -53,6 +53,7 @@ var list = []Info{
 	proportional,
 	afs,
 	optimus,
+	lyra,
 	pollux,
 	sia,
 	themis,

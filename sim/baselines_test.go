@@ -151,7 +151,7 @@ func TestAFSShares(t *testing.T) {
 				Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 			b.Events = append(b.Events, engine.Event{Type: engine.Submitted, Job: id, Spec: j})
 		}
-		got := sharesOf(t, capacity, speeds, b)
+		got := sharesOf(t, "afs", capacity, speeds, b)
 		sum := 0
 		for _, k := range got {
 			sum += k
@@ -177,9 +177,9 @@ func TestAFSShares(t *testing.T) {
 	}
 }
 
-func sharesOf(t *testing.T, capacity int, speeds curve, b engine.Batch) map[cluster.JobID]int {
+func sharesOf(t *testing.T, policy string, capacity int, speeds curve, b engine.Batch) map[cluster.JobID]int {
 	t.Helper()
-	cfg := engine.Config{Policy: mustPolicy(t, "afs"), Speeds: speeds}
+	cfg := engine.Config{Policy: mustPolicy(t, policy), Speeds: speeds}
 	cfg.Spec.Nodes = []cluster.Node{{Name: "n", Model: "T4-16GB", GPUs: capacity}}
 	var err error
 	if cfg.Placer, err = place.New("best-fit"); err != nil {

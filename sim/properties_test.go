@@ -113,7 +113,7 @@ func TestWorkDone(t *testing.T) {
 // job end, however short its turns are: in a time in which the jobs, one after the other,
 // would have ended five times. Those that let jobs take turns stop none.
 func TestPlainJobsEnd(t *testing.T) {
-	turns := []string{"themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "pollux", "sia", "miso", "afs", "optimus", "hypersched", "lucid", "elasticflow"}
+	turns := []string{"themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "pollux", "sia", "miso", "afs", "optimus", "lyra", "hypersched", "lucid", "elasticflow"}
 	for _, pol := range policy.Names() {
 		for seed := range uint64(3) {
 			r := rand.New(rand.NewPCG(seed, 11))

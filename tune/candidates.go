@@ -84,6 +84,7 @@ var candidates = []listed{
 	{Candidate{"proportional", ""}, queues},
 	{Candidate{"afs", ""}, elastic | light},
 	{Candidate{"optimus", ""}, elastic | estimates | light},
+	{Candidate{"lyra", ""}, elastic | estimates | light},
 	{Candidate{"pollux", ""}, elastic | light},
 	{Candidate{"sia", ""}, elastic | speeds | light},
 	{Candidate{"themis", ""}, estimates | light},

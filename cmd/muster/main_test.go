@@ -102,7 +102,7 @@ func TestHashes(t *testing.T) {
 
 // planning are the policies that weigh all jobs anew whenever something happens:
 // they take minutes over the whole list (docs/performance.md).
-var planning = []string{"lucid", "antman", "salus", "miso", "afs", "optimus", "pollux", "sia", "themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "allox", "elasticflow", "chronus", "hypersched"}
+var planning = []string{"lucid", "antman", "salus", "miso", "afs", "optimus", "lyra", "pollux", "sia", "themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "allox", "elasticflow", "chronus", "hypersched"}
 
 // TestPhilly is the acceptance run: every policy that only orders over the whole
 // list, those that plan over its first days.

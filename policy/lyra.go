@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/solve"
+)
+
+var lyra = Info{
+	Name: "lyra",
+	About: "the shortest job first, each with its least; what is left goes to elastic jobs so that their completion times shorten most together " +
+		"(a knapsack); nothing that runs is preempted, but elastic jobs shrink to their least",
+	Source: "C-lyra: Lyra (EuroSys'23)",
+	Needs:  "elastic jobs (min..max tasks), run times (progress corrects them), speeds by size, else they are taken as linear",
+	Knobs: []Knob{
+		{"round", "0s", "plan at multiples of this only, so that jobs are resized less often; 0s: whenever a job comes or ends"},
+		{"sizes", "64", "so many sizes of a job are weighed, evenly spread if it may have more"},
+	},
+	New: func(k *Knobs) (engine.Policy, error) {
+		round, err := k.round()
+		if err != nil {
+			return nil, err
+		}
+		sizes, err := k.int("sizes")
+		if err == nil && (sizes < 1 || sizes > 1000) {
+			err = fmt.Errorf("sizes=%d: want 1 to 1000", sizes)
+		}
+		traits := engine.Traits{Backfill: engine.Skip, Round: round, Anywhere: true}
+		return &planner{name: k.label(), plan: lyraPlan(int(sizes)), traits: traits}, err
+	},
+}
+
+// lyraPlan gives running jobs their least, then those that wait theirs, the shortest first; what is
+// left is divided by the knapsack. Nobody is idle: who waits stands in line, the shortest
+// first, so that GPUs that cannot be used as planned, being on several nodes, are.
+func lyraPlan(sizes int) func(v engine.View, jobs []engine.JobView) engine.Plan {
+	return func(v engine.View, jobs []engine.JobView) engine.Plan {
+		list := claims(v, jobs)
+		lyraSurplus(v, list, lyraBase(v, list, totalGPUs(v)), sizes)
+		p := engine.Plan{Next: cluster.Never, Targets: v.Targets(len(list))}
+		for i := range list {
+			c := &list[i]
+			t := engine.Target{Tasks: max(c.tasks, c.least), Least: c.least}
+			if c.now == 0 {
+				t.Rank = int64(min(c.time(v, c.least)*1e6, unplanned-1))
+			}
+			p.Targets[i] = t
+		}
+		return p
+	}
+}
+
+// lyraBase gives claims their least: those that run, then by what they take with it, critical ones
+// before all others. It returns what is left.
+func lyraBase(v engine.View, list []claim, free int) int {
+	var line []int
+	for i := range list {
+		if c := &list[i]; c.now > 0 {
+			c.tasks = c.least
+			free -= c.j.GPUs(c.least)
+		} else {
+			line = append(line, i)
+		}
+	}
+	slices.SortFunc(line, func(x, y int) int {
+		a, b := &list[x], &list[y]
+		s, t := a.j.Spec(), b.j.Spec()
+		return cmp.Or(cmp.Compare(s.Tier, t.Tier), cmp.Compare(a.time(v, a.least), b.time(v, b.least)),
+			cmp.Compare(s.Submit, t.Submit), cmp.Compare(s.ID, t.ID))
+	})
+	for _, i := range line {
+		if g := list[i].j.GPUs(list[i].least); g <= free {
+			list[i].tasks = list[i].least
+			free -= g
+		}
+	}
+	return max(0, free)
+}
+
+// lyraSurplus gives what is left to those that have their least: k tasks more weigh as many GPUs
+// as they take, and are worth what they save of a job's time, JCT(least) - JCT(least+k).
+func lyraSurplus(v engine.View, list []claim, free, sizes int) {
+	var menus [][]solve.Choice
+	var open []*claim
+	for i := range list {
+		c := &list[i]
+		if c.tasks == 0 || c.least == c.most || c.j.GPUs(c.least+1)-c.j.GPUs(c.least) > free {
+			continue
+		}
+		open = append(open, c)
+		menus = append(menus, c.menu(v, free, sizes))
+	}
+	at, _ := solve.Knapsack(menus, free)
+	for i, c := range open {
+		c.tasks = c.least + c.extra(at[i], sizes)
+		free -= menus[i][at[i]].GPUs
+	}
+	for _, c := range open { // between the sizes that were weighed
+		for n, g := c.next(); c.most-c.least > sizes && n > 0 && g <= free && c.time(v, n) < c.time(v, c.tasks); n, g = c.next() {
+			c.tasks = n
+			free -= g
+		}
+	}
+}
+
+// time is how long the job has left with so many tasks, in seconds; one that goes nowhere with
+// them takes as long as can be said.
+func (c *claim) time(v engine.View, tasks int) float64 {
+	return min(c.left/max(c.speed(v, tasks), 1e-6), math.MaxInt32)
+}
+
+// menu is what a claim may have above its least, and how long it takes with it.
+func (c *claim) menu(v engine.View, free, sizes int) []solve.Choice {
+	base := c.j.GPUs(c.least)
+	list := []solve.Choice{{Cost: c.time(v, c.least)}}
+	for n := 1; ; n++ {
+		k := c.extra(n, sizes)
+		g := c.j.GPUs(c.least+k) - base
+		if g > free || k == c.extra(n-1, sizes) {
+			return list
+		}
+		list = append(list, solve.Choice{GPUs: g, Cost: c.time(v, c.least+k)})
+	}
+}
+
+// extra is how many tasks above its least the n-th of at most so many sizes has.
+func (c *claim) extra(n, sizes int) int {
+	if all := c.most - c.least; all > sizes {
+		return min(n, sizes) * all / sizes
+	}
+	return min(n, c.most-c.least)
+}
