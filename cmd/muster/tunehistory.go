@@ -121,6 +121,8 @@ type pastJob struct {
 	runs    bool
 	done    time.Duration // useful work before the present run
 	ended   bool
+	deaf    bool // asked for a checkpoint it saved nothing, as the daemon found
+	saved   bool // ... but of its own accord, now and then
 	why     engine.StopReason
 }
 
@@ -185,6 +187,10 @@ func (h *pastJobs) event(now cluster.Time, ev *engine.Event) {
 		return // submitted before the first journal
 	}
 	j := &h.jobs[k]
+	if ev.Saves != engine.SavesUnknown {
+		j.deaf = ev.Saves == engine.SavesNothing
+	}
+	j.saved = j.saved || ev.Saved > 0
 	switch ev.Type {
 	case engine.Updated:
 		j.spec = *ev.Spec
@@ -248,6 +254,9 @@ func (h *pastJobs) workload() (*trace.Workload, *cluster.Spec, error) {
 		e.Job.ID, e.Job.Submit = number[j.spec.ID], j.submit-origin
 		if e.Job.Deadline > 0 {
 			e.Job.Deadline = max(1, e.Job.Deadline-origin)
+		}
+		if j.deaf && !j.saved && e.Job.Checkpoint.Interval == 0 {
+			e.Job.Checkpoint.None = true
 		}
 		e.Job.Begin = max(0, e.Job.Begin-origin)
 		e.Job.Hold, e.Job.Array, e.Job.NodeLimits, e.Job.Reservation = false, nil, nil, ""
