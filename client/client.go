@@ -230,6 +230,12 @@ func (c *Client) Nodes(ctx context.Context) (list []api.Node, err error) {
 	return list, c.do(ctx, http.MethodGet, "/v1/nodes", nil, &list)
 }
 
+// Speeds returns how fast jobs were measured to go.
+func (c *Client) Speeds(ctx context.Context) (s api.Speeds, err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/speeds", nil, &s)
+	return s, err
+}
+
 // Usage reports what was used since a time, or so long ago.
 func (c *Client) Usage(ctx context.Context, by, since string) (u api.Usage, err error) {
 	q := url.Values{"by": {by}, "since": {since}}

@@ -124,6 +124,7 @@ type Engine struct {
 	defrag    defrag
 	past      past
 	between   between
+	paces     paces
 	demand    demand
 
 	actions []Action

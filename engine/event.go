@@ -59,6 +59,8 @@ type Event struct {
 	Memory   cluster.MiB     `json:"memory,omitempty"`   // Progress: most that it has used of any of its GPUs; 0: not measured
 	Switch   SwitchCost      `json:"switch,omitzero"`    // Progress, Stopped: what its last stop and start were measured to take
 	Saves    Saves           `json:"saves,omitempty"`    // Progress, Stopped: whether it saves its work when it is asked for a checkpoint
+	Pace     int64           `json:"pace,omitempty"`     // Started, Resized, Progress: millionths of a unit of work per second, by its own account; 0: not measured
+	Unit     PaceUnit        `json:"unit,omitempty"`     // ... and of what
 	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
 	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before
 	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices

@@ -38,6 +38,11 @@ func (e *Engine) TimedPasses() bool {
 	return e.mode >= EASY || e.cfg.Starvation > 0 || len(e.advance) > 0
 }
 
+// Believed is what the engine believes of a job's speed, in ppm.
+func (e *Engine) Believed(id cluster.JobID, gpu string, tasks int) int64 {
+	return e.speed(e.jobs[id], gpu, tasks)
+}
+
 // Attained is the service that the engine counted for a job, in
 // milli-GPU-milliseconds.
 func (e *Engine) Attained(id cluster.JobID) int64 { return e.jobs[id].attainedAt(e.now) }

@@ -102,6 +102,7 @@ type jobState struct {
 	promise cluster.Time    // expected start from a reservation; Never: none
 	plan    []Alloc         // conservative: where the promise would have it run
 
+	anchor anchor   // how measurements of its model become its speeds
 	target *Target  // what the policy's plan gives it; nil: not planned yet
 	served []Served // wall time on devices by GPU model, where a policy plans
 }

@@ -287,7 +287,7 @@ func (g *generator) event() (engine.Event, bool) {
 		return engine.Event{Type: engine.QueueChanged, Queues: randomQueues(r)}, true
 	case k < 98:
 		id := g.some()
-		return engine.Event{Type: engine.Progress, Job: id, Memory: int64(id) % 3 * 9000, Switch: engine.SwitchCost{Save: seconds(int(id) % 7), Suspend: seconds(int(id) % 5)}, Done: seconds(r.IntN(100)), Saved: seconds(r.IntN(50)), Saves: engine.Saves(int(id) % 3), Rate: pick[int64](r, 0, 0, 700_000),
+		return engine.Event{Type: engine.Progress, Job: id, Memory: int64(id) % 3 * 9000, Switch: engine.SwitchCost{Save: seconds(int(id) % 7), Suspend: seconds(int(id) % 5)}, Done: seconds(r.IntN(100)), Saved: seconds(r.IntN(50)), Saves: engine.Saves(int(id) % 3), Pace: int64(id) % 5 * 700_000, Unit: engine.PaceUnit(int(id) % 2), Rate: pick[int64](r, 0, 0, 700_000),
 			Estimate: seconds(pick(r, 0, 0, 1+r.IntN(600)))}, true
 	case k < 99:
 		return engine.Event{Type: engine.Demoted, Job: g.some(), Undo: chance(r, 30)}, true
@@ -355,6 +355,7 @@ func (g *generator) job(id cluster.JobID) *cluster.Job {
 	if chance(r, 10) && len(g.spec.Reservations) > 0 {
 		j.Reservation = "v0"
 	}
+	j.Model = []string{"", "m", "n"}[id%3] // what is measured of one counts for the others
 	run := 10 + r.IntN(400)
 	if chance(r, 80) {
 		j.Estimate = seconds(max(1, run*pick(r, 1, 2, 4)/2))

@@ -25,6 +25,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	e.hash, e.elastic = s.Hash, s.Elastic
 	e.between.restore(s.Pairs)
+	e.paces.restore(s.Paces)
 	for _, u := range s.Users {
 		e.users.id(u)
 	}

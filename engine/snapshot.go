@@ -36,6 +36,7 @@ type Snapshot struct {
 	Fresh   bool            `json:"fresh,omitempty"` // something is to be looked at in the next step
 	Planned *PlanRecord     `json:"planned,omitempty"`
 	Pairs   []PairRecord    `json:"pairs,omitempty"`  // what jobs in shares of one GPU were measured to do to each other
+	Paces   []PaceRecord    `json:"paces,omitempty"`  // how fast jobs were measured to go
 	Looked  cluster.Time    `json:"looked,omitempty"` // the last round in which moves were looked for
 }
 
@@ -170,7 +171,7 @@ func (e *Engine) Snapshot() Snapshot {
 func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)), Nodes: e.Nodes(),
 		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
-		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round, Pairs: e.between.records()}
+		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked, Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round, Pairs: e.between.records(), Paces: e.paces.records()}
 	if p := &e.plans; p.planner != nil {
 		s.Planned = &PlanRecord{Last: p.last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.memo)}
 	}

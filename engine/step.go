@@ -324,6 +324,9 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if ev.Type == Resized && j.state != Stopping {
 		e.leftDevices(j)
 	}
+	if ev.Pace != 0 {
+		e.pace(j, ev.Pace, ev.Unit)
+	}
 	if e.elastic > 0 && ev.Type != Progress {
 		e.fresh = true // it can be resized now
 	}

@@ -187,17 +187,11 @@ func (v View) Kinds() []Kind {
 // tasks of its first set on GPUs of a model, in ppm (see Speeds): without any
 // knowledge, as the tasks are to those that it asks for.
 func (v View) Speed(j JobView, gpu string, tasks int) int64 {
-	if s := v.e.cfg.Speeds; s != nil {
-		return s.Speed(j.j.spec, gpu, tasks)
-	}
-	if n := v.e.shapes[j.j.base].sets[0].Count; tasks != n {
-		return million * int64(tasks) / int64(n)
-	}
-	return million
+	return v.e.speed(j.j, gpu, tasks)
 }
 
 // Measured reports whether anything is known of speeds: else a job is as fast on all GPUs.
-func (v View) Measured() bool { return v.e.cfg.Speeds != nil }
+func (v View) Measured() bool { return v.e.cfg.Speeds != nil || v.e.paces.revision > 0 }
 
 // Target returns what the last plan gave the job; nil: it was not there.
 func (j JobView) Target() *Target { return j.j.target }

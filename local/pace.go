@@ -16,19 +16,21 @@ import (
 // devices, which stands still while the job waits, and which a new daemon reads
 // from the job's record.
 type pace struct {
-	Run    int           `json:"run,omitempty"`    // run in which From and Since hold
-	From   float64       `json:"from,omitempty"`   // first step that the run reported
-	Since  time.Duration `json:"since,omitempty"`  // ... and when
-	Heard  time.Duration `json:"heard,omitempty"`  // when it reported last
-	Last   float64       `json:"last,omitempty"`   // ... and which step
-	Rate   float64       `json:"rate,omitempty"`   // steps per second on devices, of this run or the one before; 0: unknown
-	Top    float64       `json:"top,omitempty"`    // highest step so far
-	Steps  float64       `json:"steps,omitempty"`  // done since the first report, repeated ones not counted
-	Sample float64       `json:"sample,omitempty"` // samples computed since the first report
-	Alone  float64       `json:"alone,omitempty"`  // Rate when it had its GPUs for itself; 0: unknown
-	Beside bool          `json:"beside,omitempty"` // others are on its GPUs since From and Since
-	With   string        `json:"with,omitempty"`   // who they are, where it has shares
-	Told   int           `json:"told,omitempty"`   // run whose expected end was stored
+	Run    int           `json:"run,omitempty"`     // run in which From and Since hold
+	From   float64       `json:"from,omitempty"`    // first step that the run reported
+	Since  time.Duration `json:"since,omitempty"`   // ... and when
+	Heard  time.Duration `json:"heard,omitempty"`   // when it reported last
+	Last   float64       `json:"last,omitempty"`    // ... and which step
+	Rate   float64       `json:"rate,omitempty"`    // steps per second on devices, of this run or the one before; 0: unknown
+	Top    float64       `json:"top,omitempty"`     // highest step so far
+	Steps  float64       `json:"steps,omitempty"`   // done since the first report, repeated ones not counted
+	Sample float64       `json:"sample,omitempty"`  // samples computed since the first report
+	Alone  float64       `json:"alone,omitempty"`   // Rate when it had its GPUs for itself; 0: unknown
+	Beside bool          `json:"beside,omitempty"`  // others are on its GPUs since From and Since
+	With   string        `json:"with,omitempty"`    // who they are, where it has shares
+	Told   int           `json:"told,omitempty"`    // run whose expected end was stored
+	Said   float64       `json:"said,omitempty"`    // what the policy was told of its speed last
+	SaidOf int           `json:"said_of,omitempty"` // ... and in which run
 }
 
 // leastPace is how long a run has to report until its speed counts.
@@ -84,6 +86,24 @@ func (p *pace) rate() int64 {
 		return 0
 	}
 	return max(1, int64(min(p.Rate/p.Alone, 100)*perf.Million))
+}
+
+// tell is what the policy is to know of how fast the job goes on what it has for itself, in
+// millionths of samples or, if it reports none, steps per second; 0: nothing new. What it
+// learnt of an earlier run says nothing of this one, which may be on other GPUs.
+func (p *pace) tell(n *api.Progress) (perSecond int64, unit engine.PaceUnit) {
+	if p.Beside || p.Heard-p.Since < leastPace || p.Last <= p.From {
+		return 0, 0
+	}
+	v := p.Rate
+	if n.SamplesPerSec > 0 {
+		v, unit = n.SamplesPerSec, engine.PaceSamples
+	}
+	if p.SaidOf == p.Run && math.Abs(v-p.Said) < p.Said/50 || v <= 0 || v > 1e9 {
+		return 0, 0
+	}
+	p.Said, p.SaidOf = v, p.Run
+	return max(1, int64(v*perf.Million)), unit
 }
 
 // ranAt is a job's time on devices up to now.

@@ -452,6 +452,9 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 	if !r.frozen {
 		ev.Switch = r.job.info.Switch.back(p.Step, ranAt(rec, now), milliOf(rec.Allocs), r.job.info.Pace.Beside)
 	}
+	if rec.Spec.Model != "" {
+		ev.Pace, ev.Unit = r.job.info.Pace.tell(p)
+	}
 	rate := r.job.info.Pace.rate()
 	v, events := r.m.holdBack(r.job, rec, p.Step, ranAt(rec, now))
 	if v > 0 && rate > 0 {

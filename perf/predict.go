@@ -182,6 +182,11 @@ func (m *matrix) estimate(i, k int) (v float64, ok bool) {
 	if m.pairs {
 		near = append(near, m.nearest(k, func(r int) float64 { return m.at[i][r] })...)
 	}
+	return weigh(near)
+}
+
+// weigh is the mean of the nearest references, the nearer ones more; false: there is none.
+func weigh(near []reference) (v float64, ok bool) {
 	slices.SortStableFunc(near, func(a, b reference) int {
 		switch {
 		case a.distance < b.distance:

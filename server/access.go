@@ -68,6 +68,7 @@ var access = map[string]string{
 	"POST /v1/nodes/{name}/resume": api.RoleOperator,
 	"GET /v1/journal":              api.RoleAdmin,
 	"GET /v1/policy":               api.RoleUser,
+	"GET /v1/speeds":               api.RoleUser,
 	"POST /v1/policy":              api.RoleOperator,
 	"POST /v1/config/reload":       api.RoleAdmin,
 	"GET /v1/moves":                api.RoleUser,

@@ -169,6 +169,7 @@ var mayUse = map[string]string{
 	"POST /v1/nodes/{name}/resume": "pa",
 	"GET /v1/journal":              "a",
 	"GET /v1/policy":               "ospa",
+	"GET /v1/speeds":               "ospa",
 	"POST /v1/policy":              "pa",
 	"GET /v1/moves":                "ospa",
 	"POST /v1/moves":               "pa",

@@ -33,6 +33,15 @@ func (w *World) rateOf(j *jobRun) int64 {
 	return max(1, rate)
 }
 
+// paceOf is how fast a job goes by its own account: its speed, times the tasks that it asks
+// for, so that it can be compared with others of its model that ask for more; 0: nobody is told.
+func (w *World) paceOf(j *jobRun) int64 {
+	if !w.opt.Paces || j.entry.Job.Model == "" {
+		return 0
+	}
+	return j.rate * int64(j.entry.Job.NumTasks())
+}
+
 // placement describes what a job holds.
 func (w *World) placement(j *jobRun) perf.Placement {
 	p := perf.Placement{Share: cluster.Whole, Want: j.entry.Job.NumTasks()}

@@ -31,6 +31,7 @@ type Options struct {
 	Until    cluster.Time      // end of the simulation; 0: when all jobs are done
 	Model    perf.Model        // how fast a job runs where; nil: everywhere as recorded
 	Lanes    cluster.LaneOrder // how jobs on the same whole GPUs take turns; Run takes it from the policy
+	Paces    bool              // how fast jobs go on what they hold is told, by job model
 	Memory   bool              // what jobs use of GPU memory is told; Run takes it from the policy
 	Script   []Scripted        // what people do, and nodes, at set times
 	Progress func(done, total int, now cluster.Time)
@@ -265,9 +266,9 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		}
 		if j.resizing {
 			j.resizing = false
-			return engine.Event{Type: engine.Resized, Job: id, Rate: j.rate}, true
+			return engine.Event{Type: engine.Resized, Job: id, Rate: j.rate, Pace: w.paceOf(j)}, true
 		}
-		return engine.Event{Type: engine.Started, Job: id, Rate: j.rate}, true
+		return engine.Event{Type: engine.Started, Job: id, Rate: j.rate, Pace: w.paceOf(j)}, true
 	case evFinish:
 		w.idle(j)
 		reason := engine.Completed

@@ -37,6 +37,7 @@ type simFlags struct {
 	depth, reserve                 int
 	estimates, gang, queues, perf  string
 	believed                       string
+	measured                       bool
 	startup, minRuntime, starve    string
 	defrag, zone                   string
 	protected                      []string
@@ -114,6 +115,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
 	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/simulator.md)")
 	fl.StringVar(&f.believed, "believed", "", "performance table that the scheduler goes by instead of --perf, to see what its errors do")
+	fl.BoolVar(&f.measured, "measured", false, "the scheduler is told how fast jobs go on what they hold, as by their progress under muster serve; what it knows before is --believed, or nothing")
 	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")
 	fl.StringVar(&f.defrag, "defragment", "off", "running jobs are moved where that gains more than it costs: so that waiting ones fit (auto), and so that nodes are empty (compact: for usable GPUs; compact-nodes); off")
 	fl.StringArrayVar(&f.protected, "protected", nil, "nobody is moved in these times of the week, such as \"mon-fri 08:00-18:00\"; several times: in none of them")
@@ -477,6 +479,14 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 			return s, err
 		}
 		s.Config.Speeds = perf.Belief{Model: m}
+	}
+	if f.measured {
+		if f.perf == "" {
+			return s, usage(errors.New("--measured needs --perf: without it jobs are everywhere as fast as recorded"))
+		}
+		if s.World.Paces = true; f.believed == "" {
+			s.Config.Speeds = perf.Belief{Model: &perf.Table{}}
+		}
 	}
 	return s, nil
 }

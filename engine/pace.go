@@ -1,0 +1,278 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Jobs of one model do the same steps, so how fast one does them on GPUs of some model,
+// with some number of tasks, tells how fast the others would. What is measured so takes
+// the place of what the table of speeds says (Speeds), which is relative to a job's own
+// reference: the measurements of a job model are scaled so that their geometric mean is
+// that of the table's entries for the same GPUs and sizes. So one measurement alone
+// changes nothing; a second one says how the two compare.
+
+// PaceRecord is how fast jobs of one model were measured to go.
+type PaceRecord struct {
+	Model string        `json:"model"` // of the jobs
+	Per   cluster.Milli `json:"per"`   // GPUs of each task, in thousandths
+	GPU   string        `json:"gpu"`   // model
+	Tasks int           `json:"tasks"` // that it ran with
+	Pace  int64         `json:"pace"`  // millionths of a unit of work per second
+	Unit  PaceUnit      `json:"unit"`  // what is counted
+	Runs  int           `json:"runs"`  // that were measured, the present ones too
+	Last  cluster.JobID `json:"last"`  // the job that was measured last
+	Began cluster.Time  `json:"began"` // ... and in which run
+}
+
+// PaceUnit says what is counted when a pace is measured.
+type PaceUnit uint8
+
+// The units. What was measured in samples is not compared with what was in steps.
+const (
+	PaceSteps   PaceUnit = iota // steps of a job, or of its model
+	PaceSamples                 // samples: steps may hold more of them with more tasks
+)
+
+// Completer is a Speeds that estimates speeds on GPU models on which nobody measured a job
+// model from those on which somebody did.
+type Completer interface {
+	// Completes returns such estimates for a job model that has these speeds (ppm,
+	// by GPU model), by GPU model; those that are known are not in it. It must not keep the map.
+	Completes(model string, known map[string]int64) map[string]int64
+}
+
+// paceKey is whose measurements can be compared: jobs of one model whose tasks have
+// equally many GPUs.
+type paceKey struct {
+	model string
+	per   cluster.Milli
+	unit  PaceUnit
+}
+
+// paces is what was measured of them.
+type paces struct {
+	list      map[paceKey][]PaceRecord       // by GPU model and tasks; looked up only
+	completed map[paceAsked]map[string]int64 // what is estimated from the list, since it changed last; looked up only
+	revision  int32                          // changes with every measurement that does
+}
+
+// paceAsked is a job model's measurements as jobs see them that ask for so many tasks.
+type paceAsked struct {
+	paceKey
+	tasks int
+}
+
+// anchor is what a job's measurements are multiplied with to be its speeds.
+type anchor struct {
+	revision int32 // of paces, for which the rest holds; 0: nothing does
+	unit     PaceUnit
+	few      bool    // there are less than two measurements: the table holds
+	by       float64 // ppm per unit of pace
+	guessed  map[string]int64
+}
+
+// pacer is the key of a job whose speed says something of others of its model: it has
+// whole GPUs and is one gang of equal tasks.
+func (j *jobState) pacer(unit PaceUnit) (k paceKey, ok bool) {
+	if j.spec.Model == "" || len(j.spec.Tasks) != 1 {
+		return k, false
+	}
+	r := &j.spec.Tasks[0].Request
+	if r.GPUs == 0 || r.Fractional() || r.Profile != "" {
+		return k, false
+	}
+	return paceKey{j.spec.Model, cluster.Milli(r.GPUs) * cluster.Whole, unit}, true
+}
+
+// paceChange is the least change of a pace that counts, a fiftieth: measurements are not
+// better than that, and each one that does has plans made anew.
+const paceChange = 50
+
+// pace books how fast a job goes by its own account on what it holds. Others on its GPUs,
+// or more nodes than it needs, would make it slower than its GPUs are.
+func (e *Engine) pace(j *jobState, pace int64, unit PaceUnit) {
+	k, ok := j.pacer(unit)
+	if !ok || pace <= 0 || pace > math.MaxInt64/1000 || j.state != Running || j.resizing || j.hosted() || len(j.guests) > 0 || len(j.allocs) == 0 {
+		return
+	}
+	c := &e.st.classes[e.st.nodes[j.allocs[0].Node].class]
+	each, tasks := c.gpus/j.spec.Tasks[0].Request.GPUs, int(j.tasks)
+	var nodes []int32 // a gang that has grown may have several parts of one
+	for i := range j.allocs {
+		if id := j.allocs[i].Node; !slices.Contains(nodes, id) {
+			nodes = append(nodes, id)
+		}
+	}
+	if each == 0 || len(nodes) > (tasks+each-1)/each {
+		return
+	}
+	r := PaceRecord{Model: k.model, Per: k.per, GPU: c.model.Name, Tasks: tasks, Pace: pace, Unit: unit, Runs: 1, Last: j.spec.ID, Began: j.started}
+	list := e.paces.list[k]
+	at, ok := slices.BinarySearchFunc(list, &r, comparePaces)
+	switch {
+	case !ok:
+		list = slices.Insert(list, at, r)
+	case list[at].Last == r.Last && list[at].Began == r.Began: // the same run again: it knows better by now
+		was := &list[at]
+		if d := pace - was.Pace; max(d, -d) < was.Pace/paceChange {
+			return
+		}
+		was.Pace = pace
+	default:
+		was := &list[at]
+		was.Last, was.Began, was.Runs = r.Last, r.Began, was.Runs+1
+		d := (pace - was.Pace) / int64(min(was.Runs, 5)) // the mean of the first ones, then of the last ones
+		if max(d, -d) < was.Pace/paceChange {
+			return
+		}
+		was.Pace += d
+	}
+	if e.paces.list == nil {
+		e.paces.list = map[paceKey][]PaceRecord{}
+	}
+	e.paces.list[k] = list
+	e.paces.revision++
+	e.paces.completed = nil
+	if len(list) > 1 {
+		e.plans.dirty = true
+	}
+}
+
+func comparePaces(a PaceRecord, b *PaceRecord) int {
+	return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Tasks, b.Tasks))
+}
+
+// records lists what was measured, by job model.
+func (p *paces) records() (all []PaceRecord) {
+	for _, list := range p.list { // order does not matter: it is sorted
+		all = append(all, list...)
+	}
+	slices.SortFunc(all, func(a, b PaceRecord) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Per, b.Per), cmp.Compare(a.Unit, b.Unit), comparePaces(a, &b))
+	})
+	return all
+}
+
+func (p *paces) restore(all []PaceRecord) {
+	if len(all) == 0 {
+		return
+	}
+	p.list, p.revision = map[paceKey][]PaceRecord{}, 1
+	for _, r := range all {
+		k := paceKey{r.Model, r.Per, r.Unit}
+		p.list[k] = append(p.list[k], r)
+	}
+}
+
+// stated is what the table of speeds says of a job (see Speeds): without one, as its tasks
+// are to those that it asks for.
+func (e *Engine) stated(j *jobState, gpu string, tasks int) int64 {
+	if s := e.cfg.Speeds; s != nil {
+		return s.Speed(j.spec, gpu, tasks)
+	}
+	if n := e.shapes[j.base].sets[0].Count; tasks != n {
+		return million * int64(tasks) / int64(n)
+	}
+	return million
+}
+
+// speed is what is believed of a job's speed, in ppm: as it was measured, else what is stated.
+func (e *Engine) speed(j *jobState, gpu string, tasks int) int64 {
+	stated := e.stated(j, gpu, tasks)
+	if e.paces.revision == 0 {
+		return stated
+	}
+	if j.anchor.revision != e.paces.revision {
+		e.fasten(j)
+	}
+	a := &j.anchor
+	if a.few {
+		return stated
+	}
+	k, _ := j.pacer(a.unit)
+	nearest := -1
+	for i, r := range e.paces.list[k] {
+		if r.GPU == gpu && (nearest < 0 || farther(e.paces.list[k][nearest].Tasks, r.Tasks, tasks)) {
+			nearest = i
+		}
+	}
+	if nearest < 0 {
+		if v := a.guessed[gpu]; v > 0 {
+			return max(1, stated*v/million)
+		}
+		return stated
+	}
+	r := &e.paces.list[k][nearest]
+	v := float64(r.Pace) * a.by
+	if r.Tasks != tasks { // as the table goes on from there
+		v *= float64(stated) / float64(max(1, e.stated(j, gpu, r.Tasks)))
+	}
+	return int64(math.Round(min(max(v, 1), 1e12)))
+}
+
+// farther reports whether size a is farther from the size in question than b is, as
+// factors; of two that are equally far the smaller one is nearer.
+func farther(a, b, from int) bool {
+	x, y := max(a, from)*min(b, from), max(b, from)*min(a, from) // a/from against b/from, the greater above
+	return x > y || x == y && b < a
+}
+
+// fasten finds what a job's measurements are multiplied with to be its speeds.
+func (e *Engine) fasten(j *jobState) {
+	j.anchor = anchor{revision: e.paces.revision, few: true}
+	for _, unit := range []PaceUnit{PaceSamples, PaceSteps} { // what counts samples knows more
+		k, ok := j.pacer(unit)
+		list := e.paces.list[k]
+		if !ok || len(list) < 2 {
+			continue
+		}
+		sum := 0.0
+		for _, r := range list {
+			sum += math.Log(float64(max(1, e.stated(j, r.GPU, r.Tasks))) / float64(r.Pace))
+		}
+		j.anchor.few, j.anchor.unit, j.anchor.by = false, unit, math.Exp(sum/float64(len(list)))
+		j.anchor.guessed = e.complete(j, k, list)
+		return
+	}
+}
+
+// complete estimates the speeds on GPU models on which nobody measured the job's model, as
+// factors on what is stated of them.
+func (e *Engine) complete(j *jobState, k paceKey, list []PaceRecord) map[string]int64 {
+	t, ok := e.cfg.Speeds.(Completer)
+	if !ok {
+		return nil
+	}
+	count := j.spec.Tasks[0].Count
+	key := paceAsked{k, count}
+	if v, ok := e.paces.completed[key]; ok {
+		return v
+	}
+	known, from := map[string]int64{}, map[string]int{} // as the table has it: at the size that is asked for
+	for _, r := range list {
+		if at, ok := from[r.GPU]; ok && !farther(at, r.Tasks, count) {
+			continue
+		}
+		v := float64(r.Pace) * j.anchor.by * float64(e.stated(j, r.GPU, count)) / float64(max(1, e.stated(j, r.GPU, r.Tasks)))
+		known[r.GPU], from[r.GPU] = max(1, int64(math.Round(v))), r.Tasks
+	}
+	guessed := map[string]int64{}
+	if len(known) > 1 {
+		for gpu, v := range t.Completes(j.spec.Model, maps.Clone(known)) { // order does not matter: each is one entry
+			guessed[gpu] = max(1, v*million/max(1, e.stated(j, gpu, count)))
+		}
+	}
+	if e.paces.completed == nil {
+		e.paces.completed = map[paceAsked]map[string]int64{}
+	}
+	e.paces.completed[key] = guessed
+	return guessed
+}
+
+// Paces lists how fast jobs were measured to go, by job model.
+func (e *Engine) Paces() []PaceRecord { return e.paces.records() }
