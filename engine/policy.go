@@ -47,6 +47,12 @@ type Policy interface {
 	Key(v View, j JobView) Key
 }
 
+// Fitter is a policy with settings that name things of a cluster.
+type Fitter interface {
+	// Fits returns an error if the cluster does not have what they name.
+	Fits(spec *cluster.Spec) error
+}
+
 // KeyChanger is a policy whose running jobs change their key at known times.
 type KeyChanger interface {
 	// NextChange returns when the key of a running job changes next.

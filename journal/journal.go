@@ -77,6 +77,21 @@ func (h *Header) Config() (engine.Config, error) {
 	return cfg, nil
 }
 
+// Check reports what of the configuration is wrong, also where settings of the policy name
+// what the cluster does not have. A journal that was written replays all the same.
+func (h *Header) Check() error {
+	cfg, err := h.Config()
+	if err != nil {
+		return err
+	}
+	if p, ok := cfg.Policy.(engine.Fitter); ok {
+		if err := p.Fits(&h.Spec); err != nil {
+			return fmt.Errorf("policy %s: %w", cfg.Policy.Name(), err)
+		}
+	}
+	return nil
+}
+
 // line is one step. The hash is text: JSON numbers lose 64-bit integers.
 type line struct {
 	engine.Batch

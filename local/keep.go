@@ -90,6 +90,9 @@ func (m *Machine) facts(ctx context.Context) (*engine.Snapshot, error) {
 
 // restored makes an engine that goes on from a snapshot under these rules.
 func (m *Machine) restored(rules *journal.Header, snap *engine.Snapshot) (*engine.Engine, error) {
+	if err := rules.Check(); err != nil {
+		return nil, err
+	}
 	cfg, err := m.config(rules)
 	if err != nil {
 		return nil, err

@@ -82,8 +82,8 @@ func (m *Machine) choosePolicy(ctx context.Context) error {
 	if old != nil && old.Configured == file && (old.Live || old.choice == file) {
 		h := *r
 		h.Policy, h.Placer, h.Backfill = old.Policy, old.Placer, old.Backfill
-		if _, err := h.Config(); err != nil { // of another version of this program
-			m.opt.Log.Warn("the policy that was set live is not known any more", "policy", old.text(), "error", err)
+		if err := h.Check(); err != nil { // of another version of this program, or the cluster is another
+			m.opt.Log.Warn("the policy that was set live does not hold any more", "policy", old.text(), "error", err)
 		} else {
 			*r, m.policy = h, old
 			return nil
@@ -135,13 +135,16 @@ func (m *Machine) wanted(r *api.PolicyRequest, p *policyNow) (choice, error) {
 	case r.Policy == "" && r.Place == "" && r.Backfill == "":
 		return c, &api.FieldError{Field: "policy", Text: "name a policy, a placer or a backfill"}
 	}
+	m.conf.RLock()
+	spec := m.opt.Rules.Spec
+	m.conf.RUnlock()
 	try := func(field, value string, set func(h *journal.Header)) error {
 		if value == "" {
 			return nil
 		}
-		h := journal.Header{Policy: "fifo", Placer: "best-fit"}
+		h := journal.Header{Policy: "fifo", Placer: "best-fit", Spec: spec}
 		set(&h)
-		if _, err := h.Config(); err != nil {
+		if err := h.Check(); err != nil {
 			return &api.FieldError{Field: field, Text: err.Error()}
 		}
 		return nil

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -122,13 +123,52 @@ func (k *Knobs) turns() (time.Duration, error) {
 	return d, err
 }
 
+// Fits implements engine.Fitter: a GPU model that no cluster has is a slip of the pen.
+func (g *gavelPolicy) Fits(spec *cluster.Spec) error {
+	for _, knob := range []struct {
+		name   string
+		models []string
+	}{{"order", g.order}, {"prices", slices.Sorted(maps.Keys(g.prices))}} {
+		for _, name := range knob.models {
+			known := func(m cluster.GPUModel) bool { return m.Name == name } // nodes of it may come
+			if have := modelsOf(spec); !slices.Contains(have, name) && !slices.ContainsFunc(spec.Models, known) && !slices.ContainsFunc(cluster.Models(), known) {
+				return fmt.Errorf("%s: %w", knob.name, cluster.Unknown("GPU model", name, have))
+			}
+		}
+	}
+	return nil
+}
+
+// modelsOf lists the GPU models of a cluster's nodes; while it has none, those of its own and those that everybody knows.
+func modelsOf(spec *cluster.Spec) (names []string) {
+	for i := range spec.Nodes {
+		names = append(names, spec.Nodes[i].Model)
+	}
+	if len(names) == 0 {
+		for _, m := range append(slices.Clone(spec.Models), cluster.Models()...) {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// modelNamed is a GPU model's full name, as performance tables have it: V100 is V100-16GB.
+func modelNamed(name string) string {
+	if m, ok := cluster.FindModel(name); ok {
+		return m.Name
+	}
+	return name
+}
+
 func parseOrder(text string) ([]string, error) {
 	if text == "" {
 		return nil, nil
 	}
 	list := strings.Split(text, "/")
 	for i, model := range list {
-		if model == "" || strings.ContainsAny(model, "?*:; ") || slices.Contains(list[:i], model) {
+		list[i] = modelNamed(model)
+		if model == "" || strings.ContainsAny(model, "?*:; ") || slices.Contains(list[:i], list[i]) {
 			return nil, fmt.Errorf("order=%q: %q is no GPU model, or there twice; want MODEL/MODEL/..., as in H100-80GB/T4-16GB", text, model)
 		}
 	}
@@ -143,7 +183,7 @@ func parsePrices(text string) (map[string]float64, error) {
 		if err != nil || !(p > 0 && p < 1e9) || model == "" {
 			return nil, fmt.Errorf("prices=%q: %q is not MODEL:PRICE with a price above 0", text, f)
 		}
-		prices[model] = p
+		prices[modelNamed(model)] = p
 	}
 	return prices, nil
 }

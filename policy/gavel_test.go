@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 )
 
@@ -81,6 +82,33 @@ func TestGavelBadKnobs(t *testing.T) {
 	} {
 		if _, err := New("gavel:" + knobs); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want one with %s", knobs, err, want)
+		}
+	}
+}
+
+// Settings that name what a cluster does not have are errors that say what it has.
+func TestFits(t *testing.T) {
+	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "a", Model: "Own-7GB"}}, Partitions: []cluster.Partition{{Name: "new"}, {Name: "big"}}}
+	for _, c := range []struct{ policy, want string }{
+		{"gavel:order=Foo", `order: unknown GPU model "Foo" (valid: Own-7GB)`},
+		{"gavel:order=H100", ""}, // nodes of it may come
+		{"gavel:objective=cost,prices=Own-7GB:1/Own-8GB:2", `prices: unknown GPU model "Own-8GB": did you mean "Own-7GB"? (valid: Own-7GB)`},
+		{"gavel:order=Own-7GB/H100-80GB", ""},
+		{"lucid:profile=nowhere", `profile: unknown partition "nowhere" (valid: new, big)`},
+		{"lucid:profile=new,grow=bigger", `grow: unknown partition "bigger": did you mean "big"? (valid: new, big)`},
+		{"lucid:profile=new,grow=big", ""},
+		{"lucid", ""},
+	} {
+		p, err := New(c.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := p.(engine.Fitter).Fits(spec); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %s\nwant %s", c.policy, got, c.want)
 		}
 	}
 }

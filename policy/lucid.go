@@ -75,7 +75,31 @@ func newLucid(k *Knobs) (engine.Policy, error) {
 	if l.pack == "never" {
 		t.Backfill = engine.Strict
 	}
-	return &planner{name: k.label(), traits: t, plan: l.plan}, err
+	return &planner{name: k.label(), traits: t, plan: l.plan, fits: l.fits}, err
+}
+
+// fits reports a partition that the cluster does not have: no job would ever be profiled.
+func (l *lucidRules) fits(spec *cluster.Spec) error {
+	if l.profile == "" {
+		return nil
+	}
+	var have []string
+	for i := range spec.Partitions {
+		have = append(have, spec.Partitions[i].Name)
+	}
+	if len(have) == 0 {
+		return fmt.Errorf("profile: the cluster has no partitions, so none is named %q", l.profile)
+	}
+	for i, name := range l.ladder {
+		if !slices.Contains(have, name) {
+			knob := "profile"
+			if i > 0 {
+				knob = "grow"
+			}
+			return fmt.Errorf("%s: %w", knob, cluster.Unknown("partition", name, have))
+		}
+	}
+	return nil
 }
 
 func partitionName(text string) bool {

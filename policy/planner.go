@@ -15,10 +15,19 @@ type planner struct {
 	name   string
 	traits engine.Traits
 	plan   func(v engine.View, jobs []engine.JobView) engine.Plan
+	fits   func(spec *cluster.Spec) error // nil: it names nothing of a cluster
 }
 
 func (p *planner) Name() string          { return p.name }
 func (p *planner) Traits() engine.Traits { return p.traits }
+
+// Fits implements engine.Fitter.
+func (p *planner) Fits(spec *cluster.Spec) error {
+	if p.fits == nil {
+		return nil
+	}
+	return p.fits(spec)
+}
 
 // unplanned is the rank of a job that no plan has seen: it comes last.
 const unplanned = math.MaxInt64 / 2

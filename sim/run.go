@@ -145,6 +145,11 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 		return out
 	}
 	out.Label = cfg.Policy.Name()
+	if p, ok := cfg.Policy.(engine.Fitter); ok {
+		if out.Err = p.Fits(spec); out.Err != nil {
+			return out
+		}
+	}
 	if cfg.Placer, err = place.New(s.Placer); err != nil {
 		out.Err = err
 		return out

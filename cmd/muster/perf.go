@@ -95,7 +95,9 @@ func writeSpeed(out *strings.Builder, list []api.Pace) {
 	for _, p := range list {
 		known[p.Tasks]++
 	}
-	tasks := slices.MaxFunc(list, func(a, b api.Pace) int { return cmp.Or(cmp.Compare(known[a.Tasks], known[b.Tasks]), cmp.Compare(a.Tasks, b.Tasks)) }).Tasks
+	tasks := slices.MaxFunc(list, func(a, b api.Pace) int {
+		return cmp.Or(cmp.Compare(known[a.Tasks], known[b.Tasks]), cmp.Compare(a.Tasks, b.Tasks))
+	}).Tasks
 	most, cells, notes := 0.0, []string{}, []string{}
 	for _, p := range list {
 		if p.Tasks == tasks {
@@ -118,7 +120,9 @@ func writeScale(out *strings.Builder, list []api.Pace) {
 	for _, p := range list {
 		known[p.GPU]++
 	}
-	gpu := slices.MaxFunc(list, func(a, b api.Pace) int { return cmp.Or(cmp.Compare(known[a.GPU], known[b.GPU]), cmp.Compare(b.GPU, a.GPU)) }).GPU
+	gpu := slices.MaxFunc(list, func(a, b api.Pace) int {
+		return cmp.Or(cmp.Compare(known[a.GPU], known[b.GPU]), cmp.Compare(b.GPU, a.GPU))
+	}).GPU
 	if known[gpu] < 2 {
 		return
 	}
