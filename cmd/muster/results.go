@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,13 @@ func newResults() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			var tables []results.Table
 			var all []results.Comparison
-			var err error
+			dir, err := os.Stat(traces)
+			if err == nil && !dir.IsDir() {
+				err = fmt.Errorf("%s is a file", traces)
+			}
+			if err != nil {
+				return fmt.Errorf("--traces: %w; want the directory with the recorded traces, as philly/philly_pollux.csv", err)
+			}
 			if only != results.Comparing {
 				if tables, err = results.All(c.Context(), traces, only); err != nil {
 					return err
