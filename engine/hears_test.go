@@ -53,3 +53,26 @@ func TestLosesLeastLeaves(t *testing.T) {
 		t.Errorf("a job that saved nothing so far is stopped by %s", how)
 	}
 }
+
+// While a job is resized it gets no further: a checkpoint that it reports meanwhile saves no more than
+// it has done, and what a driver reckons from its record is what the engine does.
+func TestSavedWhileResized(t *testing.T) {
+	h := newHand(t, "1x4xT4", "fifo", nil)
+	h.want(0, "start 0, start 1", submit(job(0, 2, 10000)), submit(job(1, 1, 10000, elastic(1, 4))))
+	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1))
+	h.want(101, "resize 1", stopped(0, engine.Completed))
+	done := h.e.Record(1).DoneAt(cluster.Time(seconds(131)))
+	if done != seconds(100) {
+		t.Errorf("by its record it has done %v while it is resized", done)
+	}
+	p := ev(engine.Progress, 1)
+	p.Saved = done + seconds(30)
+	h.want(131, "", p)
+	h.want(132, "", ev(engine.Resized, 1))
+	if r := h.e.Record(1); r.Saved != seconds(100) || r.Done != seconds(100) {
+		t.Errorf("of %v done %v are saved", r.Done, r.Saved)
+	}
+	if got := h.e.Record(1).DoneAt(cluster.Time(seconds(142))); got != seconds(110) {
+		t.Errorf("ten seconds later it has done %v", got)
+	}
+}

@@ -158,6 +158,15 @@ func (j *jobState) doneAt(now cluster.Time) time.Duration {
 	return j.done + scale(now.Sub(j.acc), j.rate)
 }
 
+// DoneAt is the useful work of the job of a record up to now, on the reference GPU, as the engine
+// counts it: while it starts anew, or saves what it has, it gets no further.
+func (r *JobRecord) DoneAt(now cluster.Time) time.Duration {
+	if r.State < Starting || r.State >= Stopping || r.Rate == 0 || r.Resizing {
+		return r.Done
+	}
+	return r.Done + scale(now.Sub(r.Acc), r.Rate)
+}
+
 // scale returns d*ppm/1e6 without overflow for any accepted duration.
 func scale(d time.Duration, ppm int64) time.Duration {
 	if ppm == million {

@@ -86,3 +86,33 @@ func TestPacesOfOthers(t *testing.T) {
 		t.Errorf("measured: %+v", list)
 	}
 }
+
+// A job that is changed while it waits is believed to be as fast as those of its new model are,
+// by a restored engine, too.
+func TestPacesOfChanged(t *testing.T) {
+	var cfg engine.Config
+	h := newHand(t, "4x4xT4-16GB", "fifo", func(c *engine.Config) {
+		c.Spec.Nodes[2].Model, c.Spec.Nodes[3].Model = "V100-16GB", "V100-16GB"
+		cfg = *c
+	})
+	h.at(0, submit(modelled(0, 4, "m", "T4")), submit(modelled(1, 4, "m", "V100")), submit(modelled(2, 4, "n", "T4")), submit(modelled(3, 4, "n", "V100")))
+	h.at(1, ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2), ev(engine.Started, 3))
+	h.at(2, paced(0, 10), paced(1, 40), paced(2, 90), paced(3, 10))
+	waits := modelled(4, 4, "m", "V100")
+	h.at(3, submit(waits))
+	if got := h.e.Believed(4, "V100-16GB", 4); got != 2_000_000 {
+		t.Errorf("believed to be at %d", got)
+	}
+	waits.Model = "n"
+	h.at(4, engine.Event{Type: engine.Updated, Job: 4, Spec: &waits})
+	snap := h.e.Snapshot()
+	again, err := engine.Restore(cfg, &snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []*engine.Engine{h.e, again} {
+		if got := e.Believed(4, "V100-16GB", 4); got != 333_333 {
+			t.Errorf("after the change believed to be at %d", got)
+		}
+	}
+}

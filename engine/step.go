@@ -303,7 +303,8 @@ func (e *Engine) report(j *jobState, ev *Event) {
 		}
 	}
 	if ev.Type == Progress {
-		j.done, j.saved = max(j.done, ev.Done), max(j.saved, ev.Saved)
+		j.done = max(j.done, ev.Done)
+		j.saved = max(j.saved, min(ev.Saved, j.done)) // nobody saves what is not done
 		j.memory = max(j.memory, ev.Memory)
 		e.reckon(j, ev.Estimate)
 		e.costs(j, ev.Switch)
@@ -417,7 +418,7 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 	if spec.User != j.spec.User || spec.Name != j.spec.Name || spec.GPUMilli() != j.spec.GPUMilli() {
 		j.predicted = e.predict(spec)
 	}
-	j.spec, j.queue, j.user = spec, int32(q), e.users.id(spec.User)
+	j.spec, j.queue, j.user, j.anchor = spec, int32(q), e.users.id(spec.User), anchor{}
 	e.demand.stale = true
 	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
 	e.deps.join(e, j)                                        // its dependencies may be new

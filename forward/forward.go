@@ -226,20 +226,17 @@ func (w *world) adopt(r *engine.JobRecord) {
 	j := w.runOf(r)
 	switch {
 	case r.State == engine.Stopping:
-		if r.Rate > 0 { // it has computed
-			j.done += workIn(w.now.Sub(r.Acc), r.Rate)
-		}
 		j.stop = r.Reason
 		w.leave(r.Spec.ID, j, r.How, j.ckpt.Cost, r.Rate > 0)
 	case r.State == engine.Starting:
 		w.push(dueReady, r.Spec.ID, j, r.Started.Add(j.restart(r, r.FirstStart < r.Started)))
 	case r.Resizing:
-		j.done, j.resizing = j.done+workIn(w.now.Sub(r.Acc), r.Rate), true
+		j.resizing = true
 		w.push(dueReady, r.Spec.ID, j, r.Acc.Add(j.ckpt.Restart))
 	default:
 		j.phase, j.rate, j.since = running, r.Rate, r.Acc
 		// Its work is asked for as of now: who has done more than was expected is overdue.
-		j.work = w.opt.Work(r, j.done+workIn(w.now.Sub(r.Acc), r.Rate))
+		j.work = w.opt.Work(r, r.DoneAt(w.now))
 		w.plan(r.Spec.ID, j)
 	}
 }

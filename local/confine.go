@@ -141,7 +141,7 @@ func (u *Use) add(tasks []*task) {
 // lose books the work that a stopped run takes with it.
 func (u *Use) lose(rec *engine.JobRecord, now cluster.Time, kept time.Duration) {
 	milli := milliOf(rec.Allocs)
-	if lost := doneAt(rec, now) - kept; lost > 0 {
+	if lost := rec.DoneAt(now) - kept; lost > 0 {
 		u.Lost += time.Duration(float64(lost) * float64(milli) / float64(cluster.Whole))
 	}
 }

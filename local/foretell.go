@@ -102,7 +102,7 @@ func (f *future) follow(d *engine.Decision, now cluster.Time) (events []engine.E
 			}
 			f.preempted = append(f.preempted, a)
 			rec := f.eng.Record(a.Job)
-			done := doneAt(rec, now)
+			done := rec.DoneAt(now)
 			if a.How == engine.Kill {
 				done = rec.Saved
 			}

@@ -464,25 +464,17 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 		ev.Rate = rate
 	}
 	if saved {
-		ev.Saved = max(ev.Done, doneAt(rec, now))
+		ev.Saved = max(ev.Done, rec.DoneAt(now))
 	}
 	if paced {
 		if rate > 0 {
-			ev.Estimate = work(doneAt(rec, now), scaled(left, rate), rec.Spec.Estimate)
+			ev.Estimate = work(rec.DoneAt(now), scaled(left, rate), rec.Spec.Estimate)
 		}
 		if r.job.info.Pace.Told != r.n {
 			r.job.info.Pace.Told, r.job.foretell = r.n, now.Add(left)
 		}
 	}
 	return append(events, ev)
-}
-
-// doneAt is the useful work of a job up to now.
-func doneAt(r *engine.JobRecord, now cluster.Time) time.Duration {
-	if r.State < engine.Starting || r.State > engine.Stopping || r.Rate == 0 {
-		return r.Done
-	}
-	return r.Done + scaled(now.Sub(r.Acc), r.Rate)
 }
 
 // scaled is what is done in d at a speed in ppm.
@@ -495,7 +487,7 @@ func (r *runner) suspended() {
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		r.asleep = true
 		r.job.info.Switch.left(&r.job.info.Pace, milliOf(r.on), 0, true)
-		return []engine.Event{{Type: engine.Stopped, Job: r.id, Reason: engine.Preempted, Done: doneAt(r.m.eng.Record(r.id), now)}}, nil
+		return []engine.Event{{Type: engine.Stopped, Job: r.id, Reason: engine.Preempted, Done: r.m.eng.Record(r.id).DoneAt(now)}}, nil
 	})
 }
 
@@ -536,7 +528,7 @@ func (r *runner) finish() {
 				text += fmt.Sprintf("; %s, and this is the %d. time: it counts as its own fault", others, mpsHits)
 			}
 		}
-		ev.Done = doneAt(rec, now)
+		ev.Done = rec.DoneAt(now)
 		ev.Saves = r.tells()
 		if r.told && !r.saved || lost {
 			ev.Done = rec.Saved
