@@ -34,16 +34,17 @@ type devices struct {
 	classes map[string]*resourceapi.DeviceClass
 	slices  map[string]*resourceapi.ResourceSlice
 	grants  map[string]*grant
-	payer   map[string]*pod // whose request counts the GPUs of a claim
-	lacking map[*pod]bool   // pods that wait to know their claims
-	found   *pools          // what the slices say; nil: they changed
-	sizes   map[string]size // what claims count for, by what they ask; of these slices
-	used    *taken          // nil: it changed
+	payer   map[string]*pod     // whose request counts the GPUs of a claim
+	lacking map[*pod]bool       // pods that wait to know their claims
+	found   *pools              // what the slices say; nil: they changed
+	sizes   map[string]size     // what claims count for, by what they ask; of these slices
+	ways    map[string]claimWay // how pods would share what claims that are open get, likewise
+	used    *taken              // nil: it changed
 }
 
 func newDevices() devices {
 	return devices{claims: map[string]*resourceapi.ResourceClaim{}, classes: map[string]*resourceapi.DeviceClass{}, slices: map[string]*resourceapi.ResourceSlice{},
-		grants: map[string]*grant{}, payer: map[string]*pod{}, lacking: map[*pod]bool{}, sizes: map[string]size{}}
+		grants: map[string]*grant{}, payer: map[string]*pod{}, lacking: map[*pod]bool{}, sizes: map[string]size{}, ways: map[string]claimWay{}}
 }
 
 // grant is a claim whose devices are chosen, or which is allocated, and that is
@@ -454,7 +455,7 @@ func (d *Driver) onClassGone(obj any) { d.slicesMoved(func() { dropFrom(d.dra.cl
 func (d *Driver) slicesMoved(f func()) {
 	d.inbox.Put(func() {
 		f()
-		d.dra.found, d.dra.used, d.dra.sizes = nil, nil, map[string]size{}
+		d.dra.found, d.dra.used, d.dra.sizes, d.dra.ways = nil, nil, map[string]size{}, map[string]claimWay{}
 		d.sizesAt, d.nodesAt = true, true
 		d.moves++
 		d.lookForClaims()

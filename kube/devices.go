@@ -282,7 +282,8 @@ func (d *Driver) sizeOf(key string, want *want) (size, error) {
 		return d.weigh(a), nil
 	}
 	c := d.dra.claims[key]
-	text := fmt.Sprint(jsonText(c.Spec), want.memory, want.cores)
+	spec := jsonText(c.Spec)
+	text := fmt.Sprint(spec, want.memory, want.cores)
 	if s, ok := d.dra.sizes[text]; ok {
 		return s, nil
 	}
@@ -295,6 +296,11 @@ func (d *Driver) sizeOf(key string, want *want) (size, error) {
 			results, e := d.search(ctx, d.nodes[name].obj, sets.New(d.unfit(want, name)...), []*resourceapi.ResourceClaim{form})
 			switch {
 			case e == nil:
+				way := d.wayOf(&results[0])
+				if w, ok := d.dra.ways[spec]; ok {
+					way = way.weaker(w)
+				}
+				d.dra.ways[spec] = way
 				if s := d.weigh(&results[0]); best == nil || s.sum() < best.sum() {
 					best = &s
 				}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,8 +28,9 @@ type claimWay struct {
 }
 
 // deviceConfig is what of a driver's configuration is about sharing (NVIDIA's DRA driver:
-// GpuConfig and MigDeviceConfig).
+// GpuConfig, of whole GPUs, and MigDeviceConfig).
 type deviceConfig struct {
+	Kind    string
 	Sharing struct {
 		Strategy string
 		MPS      struct {
@@ -37,28 +39,76 @@ type deviceConfig struct {
 	}
 }
 
-// claimWay reads it. What cannot be read says nothing: then they take turns.
-func (d *Driver) claimWay(c *resourceapi.ResourceClaim) (w claimWay) {
-	list := make([]resourceapi.DeviceConfiguration, 0, len(c.Spec.Devices.Config))
-	for i := range c.Spec.Devices.Config {
-		list = append(list, c.Spec.Devices.Config[i].DeviceConfiguration)
+// claimWay is how pods share the devices that a claim has, or where it has none yet, the
+// weakest way among those that it may get (sizeOf looks for them).
+func (d *Driver) claimWay(key string, c *resourceapi.ResourceClaim) claimWay {
+	if a := d.allocation(key); a != nil {
+		return d.wayOf(a)
 	}
-	if a := c.Status.Allocation; a != nil { // with what its class says
-		for i := range a.Devices.Config {
-			list = append(list, a.Devices.Config[i].DeviceConfiguration)
-		}
-	}
-	for i := range list {
-		var config deviceConfig
-		if o := list[i].Opaque; o == nil || !slices.Contains(d.opt.Drivers, o.Driver) || json.Unmarshal(o.Parameters.Raw, &config) != nil || config.Sharing.Strategy != "MPS" {
+	return d.dra.ways[jsonText(c.Spec)]
+}
+
+// wayOf is how pods share allocated devices, the weakest way among them.
+func (d *Driver) wayOf(a *resourceapi.AllocationResult) (w claimWay) {
+	first := true
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		if !slices.Contains(d.opt.Drivers, r.Driver) {
 			continue
 		}
-		w.sharing = cluster.MPS
-		if l := config.Sharing.MPS.Limit; l != nil {
-			w.memory = mebi(l, false)
+		way := d.configured(a.Devices.Config, r)
+		if !first {
+			way = way.weaker(w)
+		}
+		w, first = way, false
+	}
+	return w
+}
+
+// configured is the way that a driver takes from the configuration of an allocation for one
+// of its devices: the last that holds for its request and such a device, those of the
+// claim after those of its class. One that cannot be read says nothing: then they take turns.
+func (d *Driver) configured(list []resourceapi.DeviceAllocationConfiguration, r *resourceapi.DeviceRequestAllocationResult) (w claimWay) {
+	other := "MigDeviceConfig" // is of the other kind of device
+	if device, ok := d.pools().parts[structured.MakeDeviceID(r.Driver, r.Pool, r.Device)]; ok && device.milli < cluster.Whole {
+		other = "GpuConfig"
+	}
+	for _, source := range []resourceapi.AllocationConfigSource{resourceapi.AllocationConfigSourceClass, resourceapi.AllocationConfigSourceClaim} {
+		for i := range list {
+			o := list[i].Opaque
+			if list[i].Source != source || o == nil || o.Driver != r.Driver || !holdsFor(list[i].Requests, r.Request) {
+				continue
+			}
+			var config deviceConfig
+			switch err := json.Unmarshal(o.Parameters.Raw, &config); {
+			case err == nil && config.Kind == other:
+				continue
+			case err != nil || config.Sharing.Strategy != "MPS":
+				w = claimWay{}
+				continue
+			}
+			w = claimWay{sharing: cluster.MPS}
+			if l := config.Sharing.MPS.Limit; l != nil {
+				w.memory = mebi(l, false)
+			}
 		}
 	}
 	return w
+}
+
+// holdsFor reports whether a configuration of some requests is that of one, which may be
+// an alternative of one of them (request/alternative).
+func holdsFor(requests []string, name string) bool {
+	main, _, _ := strings.Cut(name, "/")
+	return len(requests) == 0 || slices.Contains(requests, name) || slices.Contains(requests, main)
+}
+
+// weaker is what both ways keep to.
+func (w claimWay) weaker(o claimWay) claimWay {
+	if w.sharing != cluster.MPS || o.sharing != cluster.MPS {
+		return claimWay{}
+	}
+	return claimWay{sharing: cluster.MPS, memory: min(w.memory, o.memory)}
 }
 
 // enough says why this way is not enough for what somebody wants; "": it is.
@@ -110,15 +160,15 @@ func (l *looker) together(p *pod) {
 			}
 		}
 		if len(all) > 1 {
-			l.why = cmp.Or(l.why, l.d.apart(c, all), l.d.slowTogether(c, all))
+			l.why = cmp.Or(l.why, l.d.apart(key, c, all), l.d.slowTogether(key, c, all))
 		}
 	}
 }
 
 // apart says who of those on the devices of a claim wants to be kept apart from the others
 // more than they are; "": nobody.
-func (d *Driver) apart(c *resourceapi.ResourceClaim, all []*pod) string {
-	w := d.claimWay(c)
+func (d *Driver) apart(key string, c *resourceapi.ResourceClaim, all []*pod) string {
+	w := d.claimWay(key, c)
 	for _, p := range all {
 		if text := w.enough(&p.want); text != "" {
 			return fmt.Sprintf("resource claim %s is for %d pods at a time, which share by %s: that is not enough for %s of pod %s (a claim of a template is one pod's own)", c.Name, len(all), w.sharing, text, p.obj.Name)
@@ -129,8 +179,8 @@ func (d *Driver) apart(c *resourceapi.ResourceClaim, all []*pod) string {
 
 // slowTogether says who of those on the devices of a claim would be slower than it accepts;
 // "": nobody.
-func (d *Driver) slowTogether(c *resourceapi.ResourceClaim, all []*pod) string {
-	w := d.claimWay(c)
+func (d *Driver) slowTogether(key string, c *resourceapi.ResourceClaim, all []*pod) string {
+	w := d.claimWay(key, c)
 	company := d.company(w.sharing)
 	if company == nil {
 		return ""
@@ -228,7 +278,7 @@ func (d *Driver) devicesGive(p *pod) (text string) {
 		if c == nil || a == nil || d.weigh(a).sum() == 0 {
 			continue
 		}
-		w, mates := d.claimWay(c), len(d.mates(key, nil))-1
+		w, mates := d.claimWay(key, c), len(d.mates(key, nil))-1
 		switch counts := d.weigh(a); {
 		case mates > 0 && w.sharing == cluster.MPS && w.memory > 0:
 			text = fmt.Sprintf("devices of resource claim %s with %d other pods by mps: enforced: memory (%d MiB) by MPS", c.Name, mates, w.memory)
