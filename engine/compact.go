@@ -74,10 +74,13 @@ func (e *Engine) compact(short bool) {
 		if way == nil && made {
 			return
 		}
-		if m.Made = way != nil && m.Worth && !d.look; way != nil && m.Worth {
+		goes := way != nil && m.Worth
+		e.spare(&m)
+		if goes = goes && (m.Worth || d.look); goes {
 			e.sendOff(way.movers, nil, cluster.NoJob) // also where somebody only looks: the next node is seen as it is then
 		}
-		if d.seen = append(d.seen, m); way == nil || !m.Worth {
+		m.Made = goes && !d.look
+		if d.seen = append(d.seen, m); !goes {
 			return
 		}
 	}
@@ -119,7 +122,6 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 	if m.Worth = m.Benefit > m.Cost; !m.Worth {
 		m.Text = fmt.Sprintf("not worth it: %s of GPU time are lost for %s", gpuTime(m.Cost), gpuTime(m.Benefit))
 	}
-	e.spare(&m)
 	return m, best
 }
 

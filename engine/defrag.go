@@ -150,11 +150,14 @@ func (e *Engine) defragRounds() bool {
 
 // defragWake is when the engine wants to be called to look for moves.
 func (e *Engine) defragWake() cluster.Time {
-	d := &e.defrag
-	if p := cluster.Time(d.Every); e.defragRounds() {
-		return e.unprotectedFrom((e.now/p + 1) * p)
+	p := cluster.Time(e.defrag.Every)
+	switch {
+	case !e.defragRounds():
+		return cluster.Never
+	case e.protectedNow() != "":
+		return e.unprotectedFrom(e.now) // not only in the round after
 	}
-	return cluster.Never
+	return e.unprotectedFrom((e.now/p + 1) * p)
 }
 
 // askMoves has the pass of this step look for moves for one job, or for all, or for

@@ -3,6 +3,7 @@ package engine
 import (
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -15,7 +16,7 @@ import (
 // as leave enough.
 
 // on is what is free when the mover is gone: of who has parts of a GPU with others, that
-// GPU when all of them are.
+// GPU when all of them are, or several of a node.
 func (m *mover) on() []Alloc {
 	if m.all != nil {
 		return m.gpu[:]
@@ -65,7 +66,7 @@ func (e *Engine) gather(movers []mover) (list []mover) {
 		return list
 	}
 	for id, on := range e.byNode(parts) {
-		n := &e.st.nodes[id]
+		n, first := &e.st.nodes[id], len(list)
 		for dev := range n.devs {
 			if len(on) == 0 || n.whole()>>dev&1 == 0 {
 				continue
@@ -75,10 +76,43 @@ func (e *Engine) gather(movers []mover) (list []mover) {
 			for i := range here {
 				g.all = append(g.all, here[i].mover)
 			}
-			if g.all != nil && coversAll(here, &n.devs[dev]) {
-				g.cost = costOf(g.all)
-				list = append(list, g)
+			if g.all == nil || !coversAll(here, &n.devs[dev]) {
+				continue
 			}
+			same := func(x mover) bool {
+				return slices.EqualFunc(x.all, g.all, func(a, b mover) bool { return a.j == b.j })
+			}
+			if k := slices.IndexFunc(list[first:], same); k >= 0 {
+				list[first+k].gpu[0].GPUs |= 1 << dev // they leave both, and cost that once
+				continue
+			}
+			g.cost = costOf(g.all)
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// portions prices movers so that no choice among them costs more than its jobs do: who has
+// parts of several GPUs counts for each of them in part.
+func portions(movers []mover) []mover {
+	if !slices.ContainsFunc(movers, func(m mover) bool { return m.all != nil }) {
+		return movers
+	}
+	list := slices.Clone(movers)
+	for i := range list {
+		if list[i].all == nil {
+			continue
+		}
+		list[i].cost = 0
+		for _, x := range list[i].all {
+			n := 0
+			for k := range movers {
+				if movers[k].has(x.j) {
+					n++
+				}
+			}
+			list[i].cost += x.cost / time.Duration(n)
 		}
 	}
 	return list

@@ -14,8 +14,8 @@ import (
 // the cheapest jobs whose departure lets it fit there and that find room
 // elsewhere, the largest first, each where it leaves least.
 
-// mover is a running job that may be moved, or (all) several that together leave a GPU of
-// which they have parts.
+// mover is a running job that may be moved, or (all) several that together leave GPUs of
+// a node of which they have parts.
 type mover struct {
 	j    *jobState
 	all  []mover // they; then only cost and gpu count besides
@@ -233,7 +233,7 @@ func (e *Engine) priceBlock(s *shape, b *block) {
 	slices.SortStableFunc(b.movers, func(x, y mover) int { return cmp.Compare(x.cost, y.cost) })
 	if id, _, ok := b.single(); ok {
 		n := &e.st.nodes[id]
-		b.least, _ = e.cheapest(b.movers, b.Domain, s.gpus-n.freeOn(b.devices(n)))
+		b.least, _ = e.cheapest(portions(b.movers), b.Domain, s.gpus-n.freeOn(b.devices(n)))
 	}
 }
 

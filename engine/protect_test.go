@@ -20,12 +20,14 @@ func officeHours(after time.Duration, d engine.Defrag) func(*engine.Config) {
 const protectedText = "protected until 18:00 (UTC)"
 
 // Nobody is moved in a protected time, by itself or because somebody asks; who asks is told
-// until when, and what would be moved then. The engine wakes when it ends, and moves are made.
+// until when, and what would be moved then. The engine wakes when it ends, also between two
+// rounds and whatever happened before in the last of them, and moves are made.
 func TestProtected(t *testing.T) {
 	var cfg engine.Config
-	h := fragmented(t, all(officeHours(16*time.Hour, engine.Defrag{Auto: true}), func(c *engine.Config) { cfg = *c }), func(int) func(*cluster.Job) { return costing(20) })
+	h := fragmented(t, all(officeHours(16*time.Hour-2*time.Minute, engine.Defrag{Auto: true}), func(c *engine.Config) { cfg = *c }), func(int) func(*cluster.Job) { return costing(20) })
 	h.want(3, "", submit(job(6, 4, 600)))
-	if h.d.WakeAt != cluster.Time(2*time.Hour) {
+	end := cluster.Time(2*time.Hour + 2*time.Minute)
+	if h.d.WakeAt != end {
 		t.Fatalf("wakes at %v", h.d.WakeAt)
 	}
 	h.want(300, "", askAll)
@@ -36,9 +38,12 @@ func TestProtected(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	h.want(300, "", empty(engine.EmptyNodes))
-	h.want(7199, "", engine.Event{})
+	h.want(7319, "", engine.Event{})
+	if h.d.WakeAt != end {
+		t.Fatalf("wakes at %v", h.d.WakeAt)
+	}
 	for _, o := range h.andRestored(cfg) {
-		o.want(7200, "preempt 0 for 6", engine.Event{})
+		o.want(7320, "preempt 0 for 6", engine.Event{})
 	}
 }
 
@@ -51,6 +56,41 @@ func TestProtectedCompact(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	h.want(7200, "preempt 0", engine.Event{})
+}
+
+// Who asks which nodes could be emptied in a protected time is told all of them.
+func TestProtectedCompactAll(t *testing.T) {
+	var cfg engine.Config
+	h := newHand(t, "6x4xT4", "fifo", all(officeHours(16*time.Hour, engine.Defrag{}), func(c *engine.Config) { cfg = *c }))
+	var first, begun, over []engine.Event
+	for id := range 12 { // one of two GPUs on each node is left
+		first, begun = append(first, submit(job(id, 2, 36000, costing(20)))), append(begun, ev(engine.Started, id))
+		if id%2 == 1 {
+			over = append(over, stopped(id, engine.Completed))
+		}
+	}
+	h.at(0, first...)
+	h.at(1, begun...)
+	h.at(2, over...)
+	snap := h.e.Snapshot()
+	e, err := engine.Restore(cfg, &snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []string
+	for _, m := range e.LookForEmptying(engine.EmptyNodes) {
+		if m.Empties == "" {
+			break
+		}
+		if m.Worth || m.Made || m.Text != protectedText || len(m.Moves) != 1 {
+			t.Fatalf("%+v", m)
+		}
+		nodes = append(nodes, m.Empties)
+	}
+	if len(nodes) != 3 {
+		t.Fatalf("%v", nodes)
+	}
+	h.want(3, "", empty(engine.EmptyNodes)) // who asks that it be done moves nobody
 }
 
 // Who is on its way when a protected time begins arrives in it; then it begins within a
