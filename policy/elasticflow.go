@@ -145,7 +145,7 @@ func (r *flowRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		p.Targets[i] = t
 	}
 	for i, c := range drawn {
-		p.Targets[len(list)+i] = engine.Target{Rank: flowRest, Tasks: c.tasks, Least: c.tasks}
+		p.Targets[len(list)+i] = engine.Target{Rank: flowRest, Idle: c.tasks == 0, Tasks: c.tasks, Least: c.tasks}
 	}
 	return p
 }
@@ -212,13 +212,18 @@ func (f *flow) reckon(h *horizon) {
 		if class == last {
 			room = 0
 		}
-		if f.solid {
+		if f.solid && !h.oneNode() {
 			room = perNode // nobody moves it to where it fits best
 		}
 		f.gpus, f.rooms, f.classes = append(f.gpus, f.j.GPUs(n)), append(f.rooms, room*tasks), append(f.classes, class)
 		f.paces = append(f.paces, f.speed(h.v, n)*slow)
 	}
 	f.several = len(f.classes) > 0 && f.classes[0] < last
+}
+
+// oneNode reports whether all GPUs are of one node: there whatever fits by number fits.
+func (h *horizon) oneNode() bool {
+	return len(h.kinds) == 1 && h.kinds[0].GPUs <= h.kinds[0].PerNode
 }
 
 // fits reports whether the job fits into a slot with one of its sizes.
@@ -274,8 +279,10 @@ func (h *horizon) restore(list []*flow, plans [][]int) {
 func (h *horizon) goOn(kept []*flow) {
 	plans := h.books(kept)
 	h.empty()
-	for _, f := range kept {
-		f.plan = h.read(f)
+	for i, f := range kept {
+		if f.plan = h.read(f); f.solid && (f.now > 0 || pieces(f.plan) > 1) { // it was planned when it still could save its work
+			f.plan = plans[i]
+		}
 		h.take(f, f.plan, 1)
 	}
 	h.noteStarts(kept)

@@ -227,3 +227,39 @@ func (j *played) carryOut(now cluster.Time, a *engine.Action) []engine.Event {
 	ev.Rate = j.rate
 	return []engine.Event{ev}
 }
+
+// A job that was found to save nothing since its plan was made goes on, though that plan has a gap.
+func TestFlowDeafGoesOn(t *testing.T) {
+	pol, err := New("elasticflow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, planned, tried := &flowRules{slot: time.Minute}, pol.(*drawer).plan, 0
+	playDeadlines(t, 20, &planning{pol, func(v engine.View, jobs []engine.JobView) engine.Plan {
+		for _, j := range jobs {
+			list := make([]flow, 1)
+			claimAll(v, []engine.JobView{j}, func(int) *claim { return &list[0].claim })
+			f, h := &list[0], r.horizon(v, list)
+			if r.recall(h, f); !f.accepted || f.now == 0 || f.deadline < 2 {
+				continue
+			}
+			f.solid, f.sizes = true, []int{f.now}
+			f.gpus, f.rooms, f.classes, f.paces = []int{j.GPUs(f.now)}, []int{0}, f.classes[:1], []float64{1}
+			f.left = min(f.left, 30)
+			memo := j.Target().Memo
+			j.Target().Memo = []int64{1, 0, h.number + 1, h.number + int64(f.deadline), 1}
+			h.reckonWait(list, []*flow{f})
+			h.empty()
+			h.satisfy([]*flow{f})
+			h.goOn([]*flow{f})
+			if j.Target().Memo = memo; f.plan[0] != 1 {
+				t.Fatalf("at %v job %d, which would lose its work, is to stop: %v", v.Now(), j.Spec().ID, f.plan)
+			}
+			tried++
+		}
+		return planned(v, jobs)
+	}})
+	if tried < 10 {
+		t.Errorf("%d tried", tried)
+	}
+}

@@ -119,6 +119,16 @@ func (h *horizon) past(f *flow) []int64 {
 	return []int64{int64(size), ready}
 }
 
+// pieces is how many stretches of one size a plan has.
+func pieces(plan []int) (n int) {
+	for t, s := range plan {
+		if s > 0 && (t == 0 || plan[t-1] != s) {
+			n++
+		}
+	}
+	return n
+}
+
 // stick books a job that stays where it is until it ends.
 func (h *horizon) stick(f *flow) {
 	f.tasks = f.now

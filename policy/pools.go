@@ -30,8 +30,12 @@ func always(t engine.Target) func(engine.JobView) engine.Target {
 // poolOf is a pool while a plan draws from it, with its head as a claim.
 type poolOf struct {
 	engine.Pool
-	head claim
+	head   claim
+	passed int // so many were passed over
 }
+
+// mostPassed bounds what a plan costs where nobody of a long pool may run.
+const mostPassed = 32
 
 // poolsOf lists the pools from which a plan may draw.
 func poolsOf(v engine.View, kinds []engine.Kind) []poolOf {
@@ -39,7 +43,7 @@ func poolsOf(v engine.View, kinds []engine.Kind) []poolOf {
 	list := make([]poolOf, 0, len(open))
 	for i := range open {
 		if j, ok := open[i].Head(); ok {
-			list = append(list, poolOf{open[i], claimOf(v, kinds, j)})
+			list = append(list, poolOf{Pool: open[i], head: claimOf(v, kinds, j)})
 		}
 	}
 	return list
@@ -47,13 +51,24 @@ func poolsOf(v engine.View, kinds []engine.Kind) []poolOf {
 
 // handOut gives GPUs to jobs in an order: each its least, then each more. They are those
 // of the list and those in pools, which the order has as their pools do; of equals the lower
-// number comes first; who may not gets nothing. Who is drawn from a pool is returned, too.
+// number comes first; who may not gets nothing. In each pool mostPassed at most who may not are
+// passed over, since others may, which ask for the same but take less long. Who is drawn from a pool is
+// returned, too, those included that were passed over: they have no tasks.
 func handOut(v engine.View, list []*claim, free int, may func(c *claim, free int) bool, order func(a, b *claim) int) (drawn []*claim) {
 	before := func(a, b *claim) int { return cmp.Or(order(a, b), cmp.Compare(a.j.Spec().ID, b.j.Spec().ID)) }
 	slices.SortFunc(list, before)
 	kinds := v.Kinds()
 	pools := poolsOf(v, kinds)
 	served := make([]*claim, 0, len(list)+len(pools))
+	draw := func(i int) (more bool) {
+		r := &pools[i]
+		r.Draw()
+		j, ok := r.Head()
+		if ok {
+			r.head = claimOf(v, kinds, j)
+		}
+		return ok
+	}
 	give := func(c *claim) bool {
 		n, g := c.next()
 		if n == 0 || g > free {
@@ -72,16 +87,19 @@ func handOut(v engine.View, list []*claim, free int, may func(c *claim, free int
 			continue
 		}
 		r := &pools[next]
-		if c := r.head; c.stepGPUs() <= free && may(&c, free) && give(&c) {
-			r.Draw()
-			drawn, served = append(drawn, &c), append(served, &c)
-			if j, ok := r.Head(); ok {
-				r.head = claimOf(v, kinds, j)
-				next = firstPool(pools, before)
-				continue
+		more := false
+		switch c := r.head; {
+		case c.stepGPUs() > free:
+		case !may(&c, free):
+			if r.passed++; r.passed <= mostPassed {
+				drawn, more = append(drawn, &c), draw(next)
 			}
+		case give(&c):
+			drawn, served, more = append(drawn, &c), append(served, &c), draw(next)
 		}
-		pools = slices.Delete(pools, next, next+1) // who comes later in it finds no more
+		if !more {
+			pools = slices.Delete(pools, next, next+1) // who comes later in it finds no more
+		}
 		next = firstPool(pools, before)
 	}
 	for again := true; again; {

@@ -212,6 +212,42 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 	}
 }
 
+// TestDeadlinesKeptBesideDeaf: the same beside many jobs that save nothing and are promised nothing: they start wherever they are in
+// nobody's way, and stay there.
+func TestDeadlinesKeptBesideDeaf(t *testing.T) {
+	accepted, declined := 0, 0
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 17))
+		size, perNode := []string{"2x8xT4", "4x4xT4", "1x8xT4"}[seed%3], []int{8, 4, 8}[seed%3]
+		overhead := time.Duration(seed%2) * 10 * time.Second
+		var entries []trace.Entry
+		at := time.Duration(0)
+		for i := range 60 {
+			at += time.Duration(r.IntN(300)) * time.Second
+			run := time.Duration(60+r.IntN(3000)) * time.Second
+			entries = append(entries, entry(i, at, run, 1, func(e *trace.Entry) {
+				e.Job.Tasks = cluster.GroupTasks(1+r.IntN(8), perNode, cluster.Request{})
+				e.Job.Deadline = e.Job.Submit.Add(run * time.Duration(11+r.IntN(60)) / 10)
+				if overhead > 0 {
+					e.Job.Checkpoint.Cost, e.Job.Checkpoint.Restart = time.Duration(r.IntN(20))*time.Second, time.Duration(r.IntN(30))*time.Second
+				}
+				if r.IntN(2) == 0 {
+					e.Job.Tasks, e.Job.Deadline = cluster.GroupTasks(1+r.IntN(2), perNode, cluster.Request{}), 0
+					e.Job.Checkpoint = cluster.Checkpoint{None: true}
+				}
+			}))
+		}
+		a, d := keepsDeadlinesIn(t, fmt.Sprintf("elasticflow:overhead=%s", overhead), size, Options{Model: &perf.Table{}, Startup: overhead}, entries)
+		accepted, declined = accepted+a, declined+d
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	if accepted < 400 || declined < 200 {
+		t.Errorf("%d deadlines are accepted, %d declined", accepted, declined)
+	}
+}
+
 // TestLeasesKept: the same of gangs of all sizes, which have to be moved out of
 // each other's way, on nodes of two kinds.
 func TestLeasesKept(t *testing.T) {
