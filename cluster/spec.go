@@ -65,6 +65,7 @@ type Spec struct {
 	Partitions   []Partition   `json:"partitions,omitempty"`
 	Queues       []Queue       `json:"queues,omitempty"`
 	Reservations []Reservation `json:"reservations,omitempty"`
+	Loans        []Loan        `json:"loans,omitempty"`
 	Epoch        int64         `json:"epoch,omitempty"` // Unix seconds of Time 0, for windows and calendars
 	Zone         int           `json:"zone,omitempty"`  // seconds east of UTC, for windows
 	Sharing      Sharing       `json:"sharing,omitempty"`

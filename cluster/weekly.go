@@ -55,7 +55,9 @@ func (h *Hours) end(wall int64) (at int64, open bool) {
 		at, open = wall-tod+to, true
 	}
 	if h.Begins((weekday+6)%7) && tod+daySeconds < to {
-		at, open = max(at, wall-tod-daySeconds+to), true
+		if last := wall - tod - daySeconds + to; !open || last > at { // local seconds are below 0 west of Greenwich, at the very beginning
+			at, open = last, true
+		}
 	}
 	return at, open
 }
@@ -134,6 +136,14 @@ func (w *Weekly) Always() bool {
 // times are protected from: until when, by the clock of the place, with the day if it is
 // another; "": it is none of them.
 func (w *Weekly) Says(unix int64) string {
+	if text := w.until(unix); text != "" {
+		return "protected " + text
+	}
+	return ""
+}
+
+// until is "until 18:00 (UTC)", or with the day.
+func (w *Weekly) until(unix int64) string {
 	end, within := w.Until(unix)
 	if !within {
 		return ""
@@ -145,5 +155,5 @@ func (w *Weekly) Says(unix int64) string {
 	if _, begun := Calendar(from); from-begun != to-tod {
 		text = strings.ToLower(time.Weekday(day).String()[:3]) + " " + text
 	}
-	return "protected until " + text
+	return "until " + text
 }

@@ -31,6 +31,7 @@ type clusterFile struct {
 	Partitions   []partitionFile   `yaml:"partitions"`
 	Queues       []queueFile       `yaml:"queues"`
 	Reservations []reservationFile `yaml:"reservations"`
+	Loans        []loanFile        `yaml:"loans"`
 }
 
 type modelFile struct {
@@ -285,7 +286,7 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		}
 		s.Models = append(s.Models, g)
 	}
-	for _, step := range []func(*cluster.Spec) error{f.addNodes, f.addPartitions, f.addReservations} {
+	for _, step := range []func(*cluster.Spec) error{f.addNodes, f.addPartitions, f.addReservations, f.addLoans} {
 		if err := step(s); err != nil {
 			return nil, err
 		}

@@ -64,6 +64,7 @@ type serveFile struct {
 	Stop       map[string]stopFile `yaml:"stop"`
 	Queues     []queueFile         `yaml:"queues"`
 	Partitions []partitionFile     `yaml:"partitions"`
+	Loans      []loanFile          `yaml:"loans"` // to refuse them
 	Members    map[string]People   `yaml:"members"`
 	Operators  People              `yaml:"operators"`
 	Admins     People              `yaml:"admins"`
@@ -121,6 +122,9 @@ func ReadServe(name string, r io.Reader) (*Serve, error) {
 }
 
 func (f *serveFile) serve() (*Serve, error) {
+	if len(f.Loans) > 0 {
+		return nil, At(errors.New("one machine cannot be given back while it runs jobs; muster sim has loans, in the cluster file"), "loans")
+	}
 	c := &Serve{Policy: f.Policy, Placer: f.Place, Backfill: f.Backfill, MinRuntime: time.Duration(f.MinRuntime), Starvation: time.Duration(f.Starvation),
 		KillWait: time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators, Admins: f.Admins,
 		State: f.State, Socket: f.Socket, GPUs: f.GPUs, CPUs: f.CPUs, Keep: (*time.Duration)(f.Keep), SampleEvery: (*time.Duration)(f.SampleEvery),

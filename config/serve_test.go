@@ -15,6 +15,7 @@ func TestBadServe(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"policy: fifo\npolcy: las\n", `f.yaml:2: unknown key "polcy": did you mean "policy"?`},
 		{"kill_wait: 1s\npolicy: fifoo\n", `f.yaml:2: policy: unknown policy "fifoo": did you mean "fifo"?`},
+		{"policy: fifo\nloans: [{partition: p, back: {mon: 1}}]\n", "f.yaml:2: loans: one machine cannot be given back"},
 		{"\nplace: best\n", "f.yaml:2: place: "},
 		{"backfill: esy\n", `did you mean "easy"?`},
 		{"stop:\n  standard:\n    how: ask\n", "f.yaml:3: stop: standard: how: "},

@@ -120,6 +120,54 @@ func TestWeeklyTwin(t *testing.T) {
 	})
 }
 
+// What a loan wants back is what hours are open, minute by minute, by the standard library, and
+// changes at no instant but those that it names.
+func TestLoanTwin(t *testing.T) {
+	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"}
+	rapid.Check(t, func(r *rapid.T) {
+		name := rapid.SampledFrom(zones).Draw(r, "zone")
+		loc, err := time.LoadLocation(name)
+		if err != nil {
+			r.Fatal(err)
+		}
+		w, err := ParseZone(name)
+		if err != nil {
+			r.Fatal(err)
+		}
+		l := cluster.Loan{Clock: *w, Back: rapid.SliceOfN(rapid.Custom(func(r *rapid.T) cluster.Back {
+			quarter := func(n string, most int) time.Duration {
+				return time.Duration(rapid.IntRange(0, most).Draw(r, n)) * 15 * time.Minute
+			}
+			h := cluster.Hours{Days: rapid.Uint8Range(0, 127).Draw(r, "days"), From: quarter("from", 95), To: quarter("to", 96)}
+			return cluster.Back{Hours: h, Nodes: rapid.IntRange(1, 4).Draw(r, "nodes")}
+		}), 1, 3).Draw(r, "back")}
+		unix := rapid.Int64Range(0, 3_100_000_000/60).Draw(r, "minute") * 60
+		if len(w.Shifts) > 0 && rapid.Bool().Draw(r, "near") {
+			unix = w.Shifts[rapid.IntRange(0, len(w.Shifts)-1).Draw(r, "shift")].Since + rapid.Int64Range(-2000, 300).Draw(r, "off")*60
+		}
+		wanted := func(at int64) (n int) {
+			for i := range l.Back {
+				if open(&cluster.Weekly{Hours: []cluster.Hours{l.Back[i].Hours}}, at, loc) {
+					n = max(n, l.Back[i].Nodes)
+				}
+			}
+			return n
+		}
+		next := l.Next(unix)
+		if next <= unix {
+			r.Fatalf("at %d: next %d", unix, next)
+		}
+		for at := unix; at < min(next, unix+9*86400); at += 60 {
+			if n := wanted(at); n != l.Wanted(at) || n != wanted(unix) {
+				r.Fatalf("%s: %d nodes, the twin says %d; next change %s", time.Unix(at, 0).In(loc), l.Wanted(at), n, time.Unix(next, 0).In(loc))
+			}
+		}
+		if text := l.Says(unix, wanted(unix)); (text == "") != (wanted(unix) == 0) {
+			r.Fatalf("%q of %d nodes", text, wanted(unix))
+		}
+	})
+}
+
 // open reports whether the wall clock shows a time within the hours.
 func open(w *cluster.Weekly, unix int64, loc *time.Location) bool {
 	v := time.Unix(unix, 0).In(loc)

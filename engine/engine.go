@@ -70,6 +70,7 @@ type Engine struct {
 	settling bool       // a pass, or a restart, is going on: nobody is promoted
 	resuming bool       // a restart is going on: who runs is put where it is
 	plans    planState
+	loansAt  cluster.Time // when nodes are given back or taken next
 	pools    poolState
 	mode     Backfill
 	now      cluster.Time
@@ -220,6 +221,9 @@ func (e *Engine) initCluster(joined []cluster.Node) error {
 		}
 	}
 	if err := e.initAdvance(); err != nil {
+		return err
+	}
+	if err := e.initLoans(); err != nil {
 		return err
 	}
 	for i := range joined {

@@ -18,7 +18,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 	n := &e.st.nodes[id]
 	switch ev.Type {
 	case NodeUp:
-		if n.drained { // whoever drained it meant it: a reboot changes nothing
+		if n.drained || n.given { // whoever drained it meant it: a reboot changes nothing
 			e.setNode(id, cluster.Draining)
 		} else {
 			e.setNode(id, cluster.Up)
@@ -33,7 +33,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 		case !ev.Undo && n.spec.State == cluster.Up:
 			e.setNode(id, cluster.Draining)
 			e.displace(id)
-		case ev.Undo && n.spec.State == cluster.Draining:
+		case ev.Undo && n.spec.State == cluster.Draining && !n.given:
 			e.setNode(id, cluster.Up)
 		}
 	case GPUBad:

@@ -106,6 +106,7 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	if chance(r, 30) {
 		sc.cfg.Defrag = &engine.Defrag{Auto: chance(r, 20), Every: seconds(700)}
 	}
+	sc.cfg.Spec.Loans = randomLoans(r, &sc.cfg.Spec)
 	if among, least := randomPairs(seed); seed%2 == 0 {
 		sc.cfg.Speeds, sc.cfg.Spec.MinSpeed = among, least
 		switch seed % 8 {
@@ -117,6 +118,22 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 		sc.stimuli = withSpeeds(seed, sc.stimuli, len(g.jobs))
 	}
 	return sc, nil
+}
+
+// randomLoans lends the first partition's nodes, in some runs, for hours that begin and end within
+// minutes.
+func randomLoans(r *rand.Rand, spec *cluster.Spec) []cluster.Loan {
+	if len(spec.Partitions) == 0 || chance(r, 50) {
+		return nil
+	}
+	_, tod := cluster.Calendar(spec.Epoch)
+	l := cluster.Loan{Partition: "p1"}
+	for range 1 + r.IntN(4) {
+		from := (time.Duration(tod)*time.Second + seconds(r.IntN(3000))) % (24 * time.Hour)
+		l.Back = append(l.Back, cluster.Back{Hours: cluster.Hours{From: from, To: (from + seconds(30+r.IntN(1500))) % (24 * time.Hour)},
+			Nodes: 1 + r.IntN(len(spec.Partitions[0].Nodes))})
+	}
+	return []cluster.Loan{l}
 }
 
 func randomSpec(r *rand.Rand) cluster.Spec {
@@ -403,4 +420,13 @@ func someDependency(r *rand.Rand, on, limit cluster.JobID) cluster.Dependency {
 		d.Delay = seconds(r.IntN(200))
 	}
 	return d
+}
+
+// onGiven reports whether allocations are on a node that is given back.
+func (w *randomWorld) onGiven(allocs []engine.Alloc) bool {
+	if len(w.sc.cfg.Spec.Loans) == 0 {
+		return false
+	}
+	nodes, given := w.e.Nodes(), w.e.Common().Given
+	return slices.ContainsFunc(allocs, func(a engine.Alloc) bool { return slices.Contains(given, nodes[a.Node].Name) })
 }

@@ -108,7 +108,7 @@ func shrink(sc *scenario, err error) (*scenario, error) {
 		return true
 	}
 	for _, cut := range []func(*engine.Config){
-		func(c *engine.Config) { c.Spec.Reservations = nil }, func(c *engine.Config) { c.Spec.Partitions = nil },
+		func(c *engine.Config) { c.Spec.Reservations = nil }, func(c *engine.Config) { c.Spec.Loans = nil }, func(c *engine.Config) { c.Spec.Partitions, c.Spec.Loans = nil, nil },
 		func(c *engine.Config) { c.Defrag = nil }, func(c *engine.Config) { c.Spec.Queues = nil }, func(c *engine.Config) { c.Starvation = 0 }, func(c *engine.Config) { c.MinRuntime = 0 },
 	} {
 		c := *sc

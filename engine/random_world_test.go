@@ -388,7 +388,7 @@ func (w *randomWorld) apply(a *engine.Action) error {
 		if j.phase != starts && j.phase != runs {
 			return fmt.Errorf("the job is in phase %d", j.phase)
 		}
-		if a.Reason == engine.Preempted && w.e.TierOf(a.Job) == cluster.Critical && len(w.sc.cfg.Spec.Reservations) == 0 {
+		if a.Reason == engine.Preempted && w.e.TierOf(a.Job) == cluster.Critical && len(w.sc.cfg.Spec.Reservations) == 0 && !w.onGiven(j.allocs) {
 			return errors.New("a critical job is preempted")
 		}
 		if a.For != cluster.NoJob {

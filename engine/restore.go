@@ -127,10 +127,15 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 		ns := &e.st.nodes[id]
 		ns.spec.State = n.State
 		ns.drained = slices.Contains(s.Drained, n.Name)
+		if ns.given = slices.Contains(s.Given, n.Name); ns.given && !e.onLoan(id) {
+			if ns.given = false; !ns.drained && n.State == cluster.Draining {
+				ns.spec.State = cluster.Up // it was of a loan that is no more
+			}
+		}
 		ns.healthy = (uint64(1)<<ns.spec.GPUs - 1) &^ n.Bad
 		e.st.setFree(ns, ns.whole())
 		e.st.changed(ns)
-		e.st.index(ns, n.State == cluster.Up)
+		e.st.index(ns, ns.spec.State == cluster.Up)
 	}
 	e.capacityChanged()
 }

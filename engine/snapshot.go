@@ -19,6 +19,7 @@ type Snapshot struct {
 	Next    cluster.JobID   `json:"next"`   // the number of the next new job
 	Nodes   []cluster.Node  `json:"nodes"`
 	Drained []string        `json:"drained,omitempty"` // nodes that a person drained, whether they are down or not
+	Given   []string        `json:"given,omitempty"`   // nodes that are given back to who lends them
 	Queues  []cluster.Queue `json:"queues,omitempty"`  // as they were last set
 	Closed  []cluster.Queue `json:"closed,omitempty"`  // removed, but jobs of theirs still run
 	Users   []string        `json:"users,omitempty"`   // in the order in which they were first seen
@@ -178,6 +179,9 @@ func (e *Engine) Common() Snapshot {
 	for i := range e.st.nodes {
 		if n := &e.st.nodes[i]; n.drained {
 			s.Drained = append(s.Drained, n.spec.Name)
+		}
+		if n := &e.st.nodes[i]; n.given {
+			s.Given = append(s.Given, n.spec.Name)
 		}
 	}
 	s.Queues, s.Closed = e.queueSpecs()

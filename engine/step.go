@@ -28,6 +28,7 @@ func (e *Engine) Step(b Batch) Decision {
 		}
 	}
 	e.runTimers()
+	e.loansDue()
 	e.defragDue()
 	e.startReady()
 	planned := e.planDue()
@@ -485,5 +486,5 @@ func (e *Engine) nextWake() cluster.Time {
 	} else if e.live > 0 {
 		wake = min(wake, e.limits.nextChange(e), e.advanceChange())
 	}
-	return min(wake, e.planWake(), e.defragWake())
+	return min(wake, e.planWake(), e.defragWake(), e.loansWake())
 }

@@ -162,6 +162,9 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 		first := before[0]
 		y.Blockers = append(y.Blockers, "order: "+first.label()+" comes first and does not fit yet")
 	}
+	if text := e.givenText(j); text != "" && !fits {
+		y.Blockers = append(y.Blockers, text)
+	}
 	if list, from := e.protected(j, s); len(list) > 0 {
 		y.Blockers = append(y.Blockers, fmt.Sprintf("minimum run time: %s on what it needs; the first may be preempted from %s on", jobsText(len(list)), e.clock(from)))
 	}

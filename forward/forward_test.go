@@ -46,6 +46,11 @@ func randomWorld(t *testing.T, r *rand.Rand, pol string) *world {
 	if chance(r, 30) { // so much may be used only later in the day
 		spec.Queues[1].Windows = []cluster.Window{{From: minutes(60 + r.IntN(120)), To: minutes(300), Guarantee: cluster.Unlimited, Limit: 4000}}
 	}
+	if len(spec.Nodes) > 1 && chance(r, 30) { // one is lent, and wanted back for a while
+		spec.Partitions = []cluster.Partition{{Name: "own", Nodes: []string{spec.Nodes[0].Name}, Default: true}, {Name: "lent", Nodes: []string{spec.Nodes[1].Name}, Default: true}}
+		from := minutes(20 + r.IntN(100))
+		spec.Loans = []cluster.Loan{{Partition: "lent", Back: []cluster.Back{{Hours: cluster.Hours{From: from, To: from + minutes(60)}, Nodes: 1}}}}
+	}
 	w := &world{cfg: engine.Config{Spec: *spec}}
 	c := &w.cfg
 	if c.Policy, err = policy.New(pol); err != nil {

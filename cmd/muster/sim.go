@@ -293,6 +293,9 @@ func (f *simFlags) load1() (*trace.Workload, *cluster.Spec, error) {
 	if wl.Epoch != 0 && spec.Epoch == 0 {
 		spec.Epoch = wl.Epoch
 	}
+	if len(spec.Loans) > 0 && spec.Epoch == 0 {
+		return nil, nil, usage(errors.New("loans: neither the trace nor the cluster file says when the workload begins (epoch: 2026-11-16T00:00:00Z)"))
+	}
 	if len(f.protected) > 0 && spec.Epoch == 0 {
 		return nil, nil, usage(errors.New("--protected: neither the trace nor the cluster file says when the workload begins (epoch: 2026-11-16T00:00:00Z)"))
 	}

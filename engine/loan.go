@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Loans (cluster.Loan): nodes that somebody lends, and wants some of back in hours of the week. A
+// node that is given back is drained, and who is on it leaves at once: whose surplus it is shrinks,
+// the others are preempted, critical ones and those within their minimum run time, too, since the
+// nodes are another's. How many are given back depends on the time alone, so a replay sees
+// the same; which ones is state.
+
+// initLoans checks the loans.
+func (e *Engine) initLoans() error {
+	lent := map[int32]string{} // looked up only
+	for i := range e.cfg.Spec.Loans {
+		l := &e.cfg.Spec.Loans[i]
+		nodes := e.loanNodes(l)
+		if nodes == nil {
+			var names []string
+			for k := range e.parts {
+				names = append(names, e.parts[k].spec.Name)
+			}
+			return fmt.Errorf("loans: %w", cluster.Unknown("partition", l.Partition, names))
+		}
+		if err := l.Check(len(nodes)); err != nil {
+			return fmt.Errorf("loans: %w", err)
+		}
+		for _, id := range nodes {
+			if other := lent[id]; other != "" {
+				return fmt.Errorf("loans: %s: node %s is in %s, too, of which another loan is", l.Partition, e.st.nodes[id].spec.Name, other)
+			}
+			lent[id] = l.Partition
+		}
+	}
+	return nil
+}
+
+// loanNodes lists the nodes of a loan by number.
+func (e *Engine) loanNodes(l *cluster.Loan) (list []int32) {
+	for i := range e.parts {
+		if p := &e.parts[i].spec; p.Name == l.Partition {
+			for _, name := range p.Nodes {
+				list = append(list, e.nodeID[name])
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// onLoan reports whether a node is of a loan.
+func (e *Engine) onLoan(id int32) bool {
+	return slices.ContainsFunc(e.cfg.Spec.Loans, func(l cluster.Loan) bool { return slices.Contains(e.loanNodes(&l), id) })
+}
+
+// givenBack lists those of a loan's nodes that are given back, by number.
+func (e *Engine) givenBack(l *cluster.Loan) []int32 {
+	return slices.DeleteFunc(e.loanNodes(l), func(id int32) bool { return !e.st.nodes[id].given })
+}
+
+// loansDue gives as many nodes back as are wanted now, and takes those that no longer are.
+func (e *Engine) loansDue() {
+	if len(e.cfg.Spec.Loans) == 0 || e.now < e.loansAt {
+		return
+	}
+	now, next := e.unix(e.now), int64(0)
+	for i := range e.cfg.Spec.Loans {
+		l := &e.cfg.Spec.Loans[i]
+		if at := l.Next(now); i == 0 || at < next {
+			next = at
+		}
+		given := e.givenBack(l)
+		switch n := l.Wanted(now) - len(given); {
+		case n > 0:
+			e.giveBack(l, n)
+		case n < 0:
+			for _, id := range given[len(given)+n:] {
+				e.takeLent(id)
+			}
+			e.capacityChanged()
+		}
+	}
+	e.loansAt = e.instant(next)
+}
+
+// loansWake is when the engine wants to be called to give nodes back or take them.
+func (e *Engine) loansWake() cluster.Time {
+	if len(e.cfg.Spec.Loans) == 0 || e.live == 0 {
+		return cluster.Never
+	}
+	return e.loansAt
+}
+
+// instant is an instant on the calendar as the engine counts it.
+func (e *Engine) instant(unix int64) cluster.Time {
+	return cluster.Time((unix - e.cfg.Spec.Epoch) * int64(time.Second))
+}
+
+// takeLent has a node take jobs again.
+func (e *Engine) takeLent(id int32) {
+	n := &e.st.nodes[id]
+	if n.given = false; n.spec.State == cluster.Draining && !n.drained {
+		e.setNode(id, cluster.Up)
+	}
+}
+
+// giveBack gives n more of a loan's nodes back: first of those that take jobs.
+func (e *Engine) giveBack(l *cluster.Loan, n int) {
+	for _, up := range []bool{true, false} {
+		nodes := slices.DeleteFunc(e.loanNodes(l), func(id int32) bool {
+			n := &e.st.nodes[id]
+			return n.given || (n.spec.State == cluster.Up) != up
+		})
+		n -= e.reclaim(nodes, min(n, len(nodes)))
+	}
+	e.capacityChanged()
+}
+
+// reclaim gives n of some nodes, by number, back.
+func (e *Engine) reclaim(nodes []int32, n int) int {
+	if n == 0 {
+		return 0
+	}
+	lent := lentNodes{loads: make([][]load, len(nodes))}
+	var jobs []*jobState
+	e.running.walk(func(it item) bool {
+		if j := e.jobs[it.id]; (j.state == Starting || j.state == Running) && e.loadOf(&lent, j, nodes) {
+			jobs = append(jobs, j)
+		}
+		return true
+	})
+	back := lent.reclaim(n)
+	for _, i := range back {
+		nd := &e.st.nodes[nodes[i]]
+		nd.given = true
+		if nd.spec.State == cluster.Up {
+			e.setNode(nodes[i], cluster.Draining)
+		}
+		e.displace(nodes[i])
+		e.loseHomes(nodes[i])
+	}
+	for i, j := range jobs {
+		e.leaveLent(j, lent.jobs[i].gone)
+	}
+	return len(back)
+}
+
+// loadOf adds what a job has on some nodes; false: nothing.
+func (e *Engine) loadOf(lent *lentNodes, j *jobState, nodes []int32) bool {
+	var on []int32
+	s, job, found := &e.shapes[j.shape], len(lent.jobs), false
+	shrinks := j.state == Running && !j.resizing && s.min < s.max
+	for i := range j.allocs {
+		a := &j.allocs[i]
+		if !slices.Contains(on, a.Node) {
+			on = append(on, a.Node)
+		}
+		at, ok := slices.BinarySearch(nodes, a.Node)
+		if !ok {
+			continue
+		}
+		found = true
+		loads := lent.loads[at]
+		tasks := int(a.Tasks)
+		if !shrinks || a.Set != 0 || a.Share != 0 && s.sets[0].Request.GPUs > 1 {
+			tasks = 0
+		}
+		switch last := len(loads) - 1; {
+		case last < 0 || loads[last].job != job:
+			lent.loads[at] = append(loads, load{job, tasks})
+		case tasks == 0 || loads[last].tasks == 0:
+			loads[last].tasks = 0
+		default:
+			loads[last].tasks += tasks
+		}
+	}
+	if found {
+		b := borrower{span: len(on)}
+		if shrinks {
+			b.surplus = int(j.tasks - s.min)
+		}
+		lent.jobs = append(lent.jobs, b)
+	}
+	return found
+}
+
+// leaveLent has a job leave the nodes that are given back: all that it has, or what it has there.
+func (e *Engine) leaveLent(j *jobState, all bool) {
+	if !j.booked() {
+		return // it left with another whose guest it was
+	}
+	keep, gone := j.allocs, []Alloc(nil)
+	for i := range j.allocs {
+		if id := j.allocs[i].Node; e.st.nodes[id].given {
+			k, g, ok := splitLost(keep, id, anyDevice, e.shapes[j.shape].sets[0].Request.GPUs)
+			if keep, gone = k, append(gone, g...); !ok {
+				all = true
+				break
+			}
+		}
+	}
+	switch {
+	case all:
+		e.evictLent(j)
+	case len(gone) > 0:
+		for i := range gone {
+			e.st.release(&gone[i])
+		}
+		e.st.commit()
+		e.shrink(j, keep, gone)
+		e.rerun(j)
+	}
+}
+
+// evictLent stops a job. It keeps no memory on a node that is another's.
+func (e *Engine) evictLent(j *jobState) {
+	how := e.howToStop(j)
+	if how == Suspend {
+		if how = Checkpoint; j.spec.Checkpoint.None {
+			how = Kill
+		}
+	}
+	resize := e.lossNow(j)
+	e.stop(j, how, Preempted, cluster.NoJob)
+	if resize >= 0 {
+		e.actions = slices.Delete(e.actions, resize, resize+1)
+		e.unshrink(j)
+	}
+}
+
+// givenText says until when nodes are given back on which a job could run; "": none are.
+func (e *Engine) givenText(j *jobState) string {
+	mask, list := e.partMask(j.partitions()), []string(nil)
+	for i := range e.cfg.Spec.Loans {
+		l := &e.cfg.Spec.Loans[i]
+		given := e.givenBack(l)
+		given = slices.DeleteFunc(given, func(id int32) bool { return e.st.classes[e.st.nodes[id].class].parts&mask == 0 })
+		if len(given) == 0 {
+			continue
+		}
+		var names []string
+		for _, id := range given {
+			names = append(names, e.st.nodes[id].spec.Name)
+		}
+		list = append(list, strings.TrimSpace("given back: "+strings.Join(names, ",")+" "+l.Says(e.unix(e.now), len(e.givenBack(l)))))
+	}
+	return strings.Join(list, "; ")
+}
+
+// checkLoans checks that as many nodes are given back as are wanted, and nobody is on them.
+func (e *Engine) checkLoans() error {
+	given := 0
+	for i := range e.cfg.Spec.Loans {
+		l := &e.cfg.Spec.Loans[i]
+		n := len(e.givenBack(l))
+		if given += n; n != l.Wanted(e.unix(e.now)) {
+			return fmt.Errorf("loan of %s: %d nodes are given back, want %d", l.Partition, n, l.Wanted(e.unix(e.now)))
+		}
+	}
+	for i := range e.st.nodes {
+		n := &e.st.nodes[i]
+		if !n.given {
+			continue
+		}
+		if given--; n.spec.State == cluster.Up || n.indexed || n.frozen > 0 {
+			return fmt.Errorf("node %s is given back, and is %s, in the index %v, with %d suspended", n.spec.Name, n.spec.State, n.indexed, n.frozen)
+		}
+		for _, j := range e.jobs {
+			if j != nil && j.booked() && holdsNode(j, int32(i)) {
+				return fmt.Errorf("job %d is on node %s, which is given back", j.spec.ID, n.spec.Name)
+			}
+		}
+	}
+	if given != 0 {
+		return fmt.Errorf("%d nodes are given back of no loan", given)
+	}
+	return nil
+}
