@@ -58,12 +58,15 @@ func lyraPlan(sizes int) func(v engine.View, jobs []engine.JobView) engine.Plan 
 // lyraBase gives claims their least: those that run, then by what they take with it, critical ones
 // before all others. It returns what is left.
 func lyraBase(v engine.View, list []claim, free int) int {
-	var line []int
 	for i := range list {
 		if c := &list[i]; c.now > 0 {
 			c.tasks = c.least
 			free -= c.j.GPUs(c.least)
-		} else {
+		}
+	}
+	var line []int // of the others those that fit; what is free only falls
+	for i := range list {
+		if c := &list[i]; c.now == 0 && c.j.GPUs(c.least) <= free {
 			line = append(line, i)
 		}
 	}
