@@ -77,6 +77,22 @@ func TestParseWeeklyErrors(t *testing.T) {
 	}
 }
 
+// someHours are hours of the week, to the quarter of an hour.
+func someHours(r *rapid.T) cluster.Hours {
+	quarter := func(n string, most int) time.Duration {
+		return time.Duration(rapid.IntRange(0, most).Draw(r, n)) * 15 * time.Minute
+	}
+	return cluster.Hours{Days: rapid.Uint8Range(0, 127).Draw(r, "days"), From: quarter("from", 95), To: quarter("to", 96)}
+}
+
+// someMinute is an instant, in Unix seconds: near a change of clocks, half of the time.
+func someMinute(r *rapid.T, w *cluster.Weekly) int64 {
+	if len(w.Shifts) > 0 && rapid.Bool().Draw(r, "near") {
+		return w.Shifts[rapid.IntRange(0, len(w.Shifts)-1).Draw(r, "shift")].Since + rapid.Int64Range(-2000, 300).Draw(r, "off")*60
+	}
+	return rapid.Int64Range(0, 3_100_000_000/60).Draw(r, "minute") * 60
+}
+
 // The dumb twin asks the standard library what time it is, minute by minute.
 func TestWeeklyTwin(t *testing.T) {
 	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca", "UTC"}
@@ -90,20 +106,11 @@ func TestWeeklyTwin(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		w.Hours = rapid.SliceOfN(rapid.Custom(func(r *rapid.T) cluster.Hours {
-			quarter := func(n string, most int) time.Duration {
-				return time.Duration(rapid.IntRange(0, most).Draw(r, n)) * 15 * time.Minute
-			}
-			return cluster.Hours{Days: rapid.Uint8Range(0, 127).Draw(r, "days"), From: quarter("from", 95), To: quarter("to", 96)}
-		}), 1, 3).Draw(r, "hours")
+		w.Hours = rapid.SliceOfN(rapid.Custom(someHours), 1, 3).Draw(r, "hours")
 		if w.Always() {
 			r.Skip()
 		}
-		// Near a change of clocks, half of the time.
-		unix := rapid.Int64Range(0, 3_100_000_000/60).Draw(r, "minute") * 60
-		if len(w.Shifts) > 0 && rapid.Bool().Draw(r, "near") {
-			unix = w.Shifts[rapid.IntRange(0, len(w.Shifts)-1).Draw(r, "shift")].Since + rapid.Int64Range(-2000, 300).Draw(r, "off")*60
-		}
+		unix := someMinute(r, w)
 		end, within := w.Until(unix)
 		if twin := open(w, unix, loc); within != twin {
 			r.Fatalf("%s: %v, the twin says %v", time.Unix(unix, 0).In(loc), within, twin)
@@ -135,16 +142,9 @@ func TestLoanTwin(t *testing.T) {
 			r.Fatal(err)
 		}
 		l := cluster.Loan{Clock: *w, Back: rapid.SliceOfN(rapid.Custom(func(r *rapid.T) cluster.Back {
-			quarter := func(n string, most int) time.Duration {
-				return time.Duration(rapid.IntRange(0, most).Draw(r, n)) * 15 * time.Minute
-			}
-			h := cluster.Hours{Days: rapid.Uint8Range(0, 127).Draw(r, "days"), From: quarter("from", 95), To: quarter("to", 96)}
-			return cluster.Back{Hours: h, Nodes: rapid.IntRange(1, 4).Draw(r, "nodes")}
+			return cluster.Back{Hours: someHours(r), Nodes: rapid.IntRange(1, 4).Draw(r, "nodes")}
 		}), 1, 3).Draw(r, "back")}
-		unix := rapid.Int64Range(0, 3_100_000_000/60).Draw(r, "minute") * 60
-		if len(w.Shifts) > 0 && rapid.Bool().Draw(r, "near") {
-			unix = w.Shifts[rapid.IntRange(0, len(w.Shifts)-1).Draw(r, "shift")].Since + rapid.Int64Range(-2000, 300).Draw(r, "off")*60
-		}
+		unix := someMinute(r, w)
 		wanted := func(at int64) (n int) {
 			for i := range l.Back {
 				if open(&cluster.Weekly{Hours: []cluster.Hours{l.Back[i].Hours}}, at, loc) {

@@ -89,6 +89,14 @@ type Move struct {
 	Cost    time.Duration   `json:"cost"`            // GPU time
 }
 
+// Has is what the job holds of GPUs, in a few words.
+func (m *Move) Has() string { return partOr(m.Part, m.GPUs) }
+
+// Needs is what the job asks for of GPUs, in a few words.
+func (m *Moves) Needs() string { return partOr(m.Part, m.GPUs) }
+
+func partOr(part string, gpus int) string { return cmp.Or(part, fmt.Sprintf("%d GPUs", gpus)) }
+
 // Moves is what would let one waiting job start, or empty a node, or why nothing does.
 type Moves struct {
 	Job     cluster.JobID `json:"job"` // NoJob: a node is emptied

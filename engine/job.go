@@ -152,19 +152,20 @@ func (j *jobState) ranAt(now cluster.Time) time.Duration {
 }
 
 func (j *jobState) doneAt(now cluster.Time) time.Duration {
-	if !j.holding() || j.rate == 0 || j.resizing || j.state == Stopping { // it starts anew, or saves what it has
-		return j.done
-	}
-	return j.done + scale(now.Sub(j.acc), j.rate)
+	return doneBy(now, j.state, j.resizing, j.done, j.acc, j.rate)
 }
 
 // DoneAt is the useful work of the job of a record up to now, on the reference GPU, as the engine
 // counts it: while it starts anew, or saves what it has, it gets no further.
 func (r *JobRecord) DoneAt(now cluster.Time) time.Duration {
-	if r.State < Starting || r.State >= Stopping || r.Rate == 0 || r.Resizing {
-		return r.Done
+	return doneBy(now, r.State, r.Resizing, r.Done, r.Acc, r.Rate)
+}
+
+func doneBy(now cluster.Time, s State, resizing bool, done time.Duration, acc cluster.Time, rate int64) time.Duration {
+	if s < Starting || s >= Stopping || rate == 0 || resizing { // it waits, starts anew, or saves what it has
+		return done
 	}
-	return r.Done + scale(now.Sub(r.Acc), r.Rate)
+	return done + scale(now.Sub(acc), rate)
 }
 
 // scale returns d*ppm/1e6 without overflow for any accepted duration.

@@ -77,7 +77,7 @@ func (r *runner) listen() {
 }
 
 func (r *runner) listens(t *task) bool {
-	if !t.alive || t.state == nil || t.state.Pid == 0 || shim.Birth(t.state.Pid) != t.state.Birth {
+	if !t.alive || !t.there() {
 		return false
 	}
 	if r.job.sub.SignalShell {

@@ -326,7 +326,7 @@ func (r *runner) tell(s unix.Signal) (heard bool) {
 }
 
 func (r *runner) tellTask(t *task, s unix.Signal) (heard bool) {
-	if !t.alive || t.state == nil || t.state.Pid == 0 || shim.Birth(t.state.Pid) != t.state.Birth {
+	if !t.alive || !t.there() {
 		return false
 	}
 	pids := []int{t.state.Pid}

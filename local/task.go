@@ -238,10 +238,15 @@ func killAll(mark string) {
 	}
 }
 
+// there reports whether the task's first process is: its number may be another's by now.
+func (t *task) there() bool {
+	return t.state != nil && t.state.Pid != 0 && shim.Birth(t.state.Pid) == t.state.Birth
+}
+
 // signal sends to the task's process group, or to its first process; what stops
 // or continues it does so for all of its group. The process number is the task's own as long as its shim lives: it reaps last.
 func (t *task) signal(s unix.Signal, shell bool) {
-	if t.state == nil || t.state.Pid == 0 || shim.Birth(t.state.Pid) != t.state.Birth {
+	if !t.there() {
 		return
 	}
 	if shell {
