@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -191,7 +190,7 @@ func (p *played) movesLines(list []engine.Moves) (out []string) {
 		m := &list[i]
 		for k := range m.Moves {
 			x := &m.Moves[k]
-			out = append(out, fmt.Sprintf("move %s (%s) from %s to %s: costs %s of GPU time (checkpoint %s, restart %s, lost %s)", name(x.Job), cmp.Or(x.Part, fmt.Sprintf("%d GPUs", x.GPUs)),
+			out = append(out, fmt.Sprintf("move %s (%s) from %s to %s: costs %s of GPU time (checkpoint %s, restart %s, lost %s)", name(x.Job), x.Has(),
 				strings.Join(x.From, ","), strings.Join(x.To, ","), human(x.Cost), human(x.Stop), human(x.Restart), human(x.Lost)))
 		}
 		if m.Empties != "" {

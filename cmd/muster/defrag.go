@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -173,7 +172,7 @@ func (f *defragFlags) lookBack(w io.Writer, args []string) error {
 			fmt.Fprintln(w, list[i].String())
 			continue
 		}
-		fmt.Fprintf(w, "job %d %s (%s): %s\n", list[i].Job, list[i].Name, cmp.Or(list[i].Part, fmt.Sprintf("%d GPUs", list[i].GPUs)), list[i].String())
+		fmt.Fprintf(w, "job %d %s (%s): %s\n", list[i].Job, list[i].Name, list[i].Needs(), list[i].String())
 	}
 	return nil
 }
