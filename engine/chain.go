@@ -16,10 +16,10 @@ import (
 type hunt struct {
 	j      *jobState
 	s      *shape
-	movers []mover // who may be moved, by number
-	most   int     // moves
-	deep   int     // so many links a chain may have beyond its first
-	work   int     // what looking for chains may still cost, in nodes and jobs that are looked at
+	movers []mover       // who may be moved, by number
+	most   cluster.Milli // moves, in thousandths (toll)
+	deep   int           // so many links a chain may have beyond its first
+	work   int           // what looking for chains may still cost, in nodes and jobs that are looked at
 	best   *relocation
 }
 
@@ -52,7 +52,7 @@ func (e *Engine) settle(h *hunt, gang []Alloc, done, todo []mover) (stuck *jobSt
 	if e.settleFirst(h, gang, done, todo) {
 		return nil
 	}
-	if m.link < h.deep && len(done)+len(todo) < h.most {
+	if m.link < h.deep && toll(done)+toll(todo) < h.most {
 		for _, c := range e.openings(h, &m, done, todo) {
 			if h.work <= 0 || !h.better(cost+c.cost, len(done)+len(todo)+len(c.who)) {
 				break // the rest costs more
@@ -104,15 +104,19 @@ func (e *Engine) settleAfter(h *hunt, gang []Alloc, done, todo, more []mover) {
 // first.
 func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice) {
 	s := e.shapeAt(m.j.asks())
-	if int(m.j.devices) != s.gpus || h.work <= 0 || s.partly() && s.gpus > 1 {
+	if int(m.j.devices) != s.gpus || h.work <= 0 {
 		return nil
 	}
 	gone := func(x mover) bool {
 		same := func(y mover) bool { return x.j == y.j }
 		return slices.ContainsFunc(done, same) || slices.ContainsFunc(todo, same)
 	}
-	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-len(done)-len(todo)
+	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-toll(done)-toll(todo)
 	h.work -= len(e.st.nodes) + len(h.movers)
+	if s.partly() && s.gpus > 1 {
+		h.work -= partWork * len(movers)
+		return e.gangChoices(s, m.j, movers, most)
+	}
 	if s.partly() {
 		list = e.partChoices(s, m.j, movers, most)
 		list = list[:min(len(list), mostBlocks)]

@@ -89,9 +89,9 @@ func (e *Engine) compact(short bool) {
 // planEmptying finds the node whose emptying gains most above its cost, or says why
 // there is none.
 func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
-	left := e.defrag.Moves - len(e.defrag.movers)
+	left := e.movesLeft()
 	if left <= 0 {
-		m.Text = fmt.Sprintf("%s on the way already: no more are moved at once", jobsText(len(e.defrag.movers)))
+		m.Text = e.onTheWay()
 		return m, nil
 	}
 	movers, kept := e.movable(cluster.Critical)
@@ -111,7 +111,7 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 		}
 	}
 	if best == nil {
-		m.Text = fmt.Sprintf("no node can be emptied by up to %d moves to others in use", left) + kept
+		m.Text = fmt.Sprintf("no node can be emptied by up to %g moves to others in use", float64(left)/float64(cluster.Whole)) + kept
 		return m, nil
 	}
 	n := &e.st.nodes[from]
@@ -193,10 +193,10 @@ func (e *Engine) valueOf(c *compaction, id int32, stays []stay) time.Duration {
 
 // emptyable lists the nodes whose jobs may all be moved, by what emptying them can gain
 // at most.
-func (e *Engine) emptyable(c *compaction, movers []mover, most int) (list []emptying) {
+func (e *Engine) emptyable(c *compaction, movers []mover, most cluster.Milli) (list []emptying) {
 	for id, on := range e.byNode(movers) {
 		n := &e.st.nodes[id]
-		if len(on) == 0 || len(on) != len(c.stays[id]) || len(on) > most || !n.indexed || len(n.stopping) > 0 || n.frozen > 0 {
+		if len(on) == 0 || len(on) != len(c.stays[id]) || !n.indexed || len(n.stopping) > 0 || n.frozen > 0 {
 			continue
 		}
 		x, mark := emptying{node: int32(id)}, e.st.mark()
@@ -206,6 +206,10 @@ func (e *Engine) emptyable(c *compaction, movers []mover, most int) (list []empt
 			for k := range movers[i].j.allocs {
 				e.st.release(&movers[i].j.allocs[k])
 			}
+		}
+		if toll(x.movers) > most {
+			e.st.rollback(mark)
+			continue
 		}
 		for _, i := range nodesLeft(x.movers) {
 			x.top += e.valueOf(c, i, c.without(i, x.movers)) - c.value[i]

@@ -25,7 +25,8 @@ type Defrag struct {
 	Auto bool `json:"auto,omitempty"`
 	// Compact: with Auto, nodes are emptied, too, while nobody waits for room.
 	Compact Compact `json:"compact,omitempty"`
-	// Moves bounds how many jobs are on their way at once; 0: 4.
+	// Moves bounds how many jobs are on their way at once; 0: 4. Jobs with shares or slices count
+	// for their part of a GPU.
 	Moves int `json:"moves,omitempty"`
 	// PerHour bounds how often one job is moved within an hour; 0: 2.
 	PerHour int `json:"per_hour,omitempty"`
@@ -319,8 +320,8 @@ func (e *Engine) unmoving(j *jobState, s *shape) string {
 		return "jobs are moved for gangs of one kind of task with GPUs only"
 	case isPart(r) && e.cfg.Unshared:
 		return "jobs are moved for whole GPUs only: here somebody else chooses the GPU of shares and slices"
-	case isPart(r) && s.gpus > 1:
-		return "jobs are moved for one share or slice, not for gangs of them"
+	case isPart(r) && r.GPUs > 1:
+		return "jobs are not moved for tasks with shares of several GPUs"
 	case s.meek:
 		return "it asks that nobody is stopped for it"
 	case j.home != nil:

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
 	"time"
@@ -156,8 +157,8 @@ func coversAll(list []occupant, d *device) bool {
 }
 
 // partChoices lists who could leave so that there may be room for one share or slice, at
-// most so many, the cheapest first.
-func (e *Engine) partChoices(s *shape, j *jobState, movers []mover, most int) (list []choice) {
+// moves for most at most, the cheapest first.
+func (e *Engine) partChoices(s *shape, j *jobState, movers []mover, most cluster.Milli) (list []choice) {
 	r := &s.sets[0].Request
 	for id, on := range e.byNode(movers) {
 		n := &e.st.nodes[id]
@@ -169,7 +170,7 @@ func (e *Engine) partChoices(s *shape, j *jobState, movers []mover, most int) (l
 				continue
 			}
 			for _, who := range e.departures(int32(id), dev, r, j, movers, on) {
-				if len(who) > 0 && len(who) <= most {
+				if len(who) > 0 && toll(who) <= most {
 					list = append(list, choice{who: who, cost: costOf(who), at: Domain{cluster.LevelNode, int32(id)}})
 				}
 			}
@@ -307,4 +308,32 @@ func extentOf(j *jobState) (sum int64) {
 		sum += max(a.Milli(), int64(bits.OnesCount8(a.Slots))*cluster.Whole/8)
 	}
 	return sum
+}
+
+// toll is what moves count for against their bound (Defrag.Moves), in thousandths: a job with
+// whole GPUs for one; one with shares or slices for its part of them, at most one, so that it is one
+// move to clear a GPU.
+func toll(movers []mover) (sum cluster.Milli) {
+	for i := range movers {
+		if m := &movers[i]; m.parted() {
+			sum += min(cluster.Whole, extentOf(m.j))
+		} else {
+			sum += cluster.Whole
+		}
+	}
+	return sum
+}
+
+// movesLeft is how many more moves there may be at once, in thousandths.
+func (e *Engine) movesLeft() cluster.Milli {
+	left := cluster.Milli(e.defrag.Moves) * cluster.Whole
+	for _, id := range e.defrag.movers {
+		left -= toll([]mover{{j: e.jobs[id]}})
+	}
+	return left
+}
+
+// onTheWay says that no more jobs are moved at once.
+func (e *Engine) onTheWay() string {
+	return fmt.Sprintf("%s on the way already: no more are moved at once", jobsText(len(e.defrag.movers)))
 }

@@ -50,6 +50,9 @@ func many(n int, f func(*cluster.Job)) (list []func(*cluster.Job)) {
 // GPU, to another GPU, one behind the other; for a slice, for a whole GPU, for a share.
 func TestDefragParts(t *testing.T) {
 	whole := func(*cluster.Job) {}
+	gang := func(n int, f func(*cluster.Job)) func(*cluster.Job) {
+		return func(j *cluster.Job) { f(j); j.Tasks[0].Count = n }
+	}
 	g1, g2, g3 := slice("1g"), slice("2g"), slice("3g")
 	for _, c := range []struct {
 		name, spec string
@@ -70,6 +73,11 @@ func TestDefragParts(t *testing.T) {
 		{"no room elsewhere", "1x1xH100-80GB", many(7, g1), []int{0, 1, 2, 3}, slice("4g"), "", "", 0},
 		{"shares for a whole GPU", "1x2xT4", many(8, share(250)), []int{0, 1, 4}, whole, "4 n1:1>n1:0", "0.25 of a GPU", 20 * 250 * time.Millisecond},
 		{"a share for a larger one", "1x2xT4", many(8, share(250)), []int{0, 1, 4, 5}, share(750), "0 n1:0>n1:1", "0.25 of a GPU", 20 * 250 * time.Millisecond},
+		// they count for their part of the GPU: six are less than one move of the four
+		{"six slices for a whole GPU", "1x2xH100-80GB", append(many(7, g1), func(j *cluster.Job) { pinned(j); g1(j) }), []int{0, 1, 2, 3, 4, 5, 7}, whole,
+			"0 n1:0@6>n1:1@5, 1 n1:0@5>n1:1@4, 2 n1:0@4>n1:1@3, 3 n1:0@3>n1:1@2, 4 n1:0@2>n1:1@1, 5 n1:0@1>n1:1@0", "a 1g.10gb slice", 6 * 20 * 142 * time.Millisecond},
+		{"a gang of slices", "2x1xH100-80GB", many(14, g1), []int{6, 13}, gang(2, slice("4g")), "6 n1:0@0>n1:0@6, 13 n2:0@0>n1:0@5", "a 1g.10gb slice", 2 * 20 * 142 * time.Millisecond},
+		{"a gang of shares", "3x1xT4", many(12, share(250)), []int{0, 1, 2, 4, 5, 8}, gang(3, share(500)), "0 n1:0>n3:0", "0.25 of a GPU", 20 * 250 * time.Millisecond},
 		{"a share for a slice", "1x2xH100-80GB", many(8, share(250)), []int{0, 1, 4}, slice("7g"), "4 n1:1>n1:0", "0.25 of a GPU", 20 * 250 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -87,22 +95,27 @@ func TestDefragParts(t *testing.T) {
 			if c.part != "" && (m.Moves[0].Part != c.part || !strings.Contains(m.String(), "("+c.part+") from ")) {
 				t.Errorf("%q: %s", m.Moves[0].Part, m.String())
 			}
-			mover := m.Moves[0].Job
+			var movers []int
+			var gone []engine.Event
+			for i := range m.Moves {
+				movers = append(movers, int(m.Moves[i].Job))
+				gone = append(gone, stopped(movers[i], engine.Preempted))
+			}
 			before := map[int]engine.Alloc{}
 			for _, id := range c.keep {
 				before[id] = h.e.Record(cluster.JobID(id)).Allocs[0]
 			}
-			if got := h.at(4, askAll); strings.Count(got, "preempt") != 1 || !h.e.Moved()[0].Made {
+			if got := h.at(4, askAll); strings.Count(got, "preempt") != len(movers) || !h.e.Moved()[0].Made {
 				t.Fatalf("%s: %+v", got, h.e.Moved())
 			}
 			for _, o := range h.andRestored(cfg) {
-				o.at(5, stopped(int(mover), engine.Preempted))
+				o.at(5, gone...)
 				for _, id := range append([]int{100}, c.keep...) {
 					r := o.e.Record(cluster.JobID(id))
 					if r.State != engine.Starting && r.State != engine.Running {
 						t.Errorf("job %d is %v", id, r.State)
 					}
-					if a, was := before[id]; was && id != int(mover) && r.Allocs[0] != a {
+					if a, was := before[id]; was && !slices.Contains(movers, id) && r.Allocs[0] != a {
 						t.Errorf("job %d had %+v and has %+v", id, a, r.Allocs[0])
 					}
 				}

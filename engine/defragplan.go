@@ -51,22 +51,27 @@ const (
 // findMoves returns the cheapest way to let the job start, or says why there is none.
 func (e *Engine) findMoves(j *jobState, s *shape) (way *relocation, text string) {
 	d := &e.defrag
-	left := d.Moves - len(d.movers)
+	left := e.movesLeft()
 	if left <= 0 {
-		return nil, fmt.Sprintf("%s on the way already: no more are moved at once", jobsText(len(d.movers)))
+		return nil, e.onTheWay()
 	}
 	movers, kept := e.movable(j.spec.Tier)
 	if len(movers) == 0 {
 		return nil, "no running job may be moved" + kept
 	}
 	h := &hunt{j: j, s: s, movers: movers, most: left, work: chainWork}
-	look := func() { e.makeRoom(h, e.partChoices(s, j, movers, left)) }
-	if !s.partly() {
+	var look func()
+	switch {
+	case !s.partly():
 		blocks := e.blocks(s, movers)
 		look = func() { e.vacateAny(h, blocks) }
+	case s.min > 1:
+		look = func() { e.makeGangRoom(h) }
+	default:
+		look = func() { e.makeRoom(h, e.partChoices(s, j, movers, left)) }
 	}
 	look()
-	if h.deep = d.Chain - 1; h.deep > 0 && left > 1 { // chains that cost less, or where there is nothing else
+	if h.deep = d.Chain - 1; h.deep > 0 && d.Moves > 1 { // chains that cost less, or where there is nothing else
 		look()
 	}
 	if h.best == nil {
@@ -320,8 +325,8 @@ type choice struct {
 }
 
 // choices lists who may leave a block within one node so that there are so many GPUs,
-// at most so many jobs, the cheapest first; least: nobody of them in vain.
-func (e *Engine) choices(gpus int, b *block, most int, least bool) (list []choice) {
+// moves for most at most, the cheapest first; least: nobody of them in vain.
+func (e *Engine) choices(gpus int, b *block, most cluster.Milli, least bool) (list []choice) {
 	at, _, _ := b.single()
 	free := e.st.nodes[at].freeOn(b.devices(&e.st.nodes[at]))
 	held := make([]int, len(b.movers))
@@ -329,22 +334,25 @@ func (e *Engine) choices(gpus int, b *block, most int, least bool) (list []choic
 		held[i] = e.gpusIn(&b.movers[i], b.Domain)
 	}
 	for mask := 1; mask < 1<<len(b.movers); mask++ {
-		n, room, smallest := 0, free, gpus
+		room, smallest, whole := free, gpus, cluster.Milli(0)
 		for i := range b.movers {
 			if mask>>i&1 == 1 {
-				n, room, smallest = n+max(1, len(b.movers[i].all)), room+held[i], min(smallest, held[i])
+				room, smallest = room+held[i], min(smallest, held[i])
+				if b.movers[i].all == nil {
+					whole += toll(b.movers[i : i+1])
+				}
 			}
 		}
-		if n > most && bits.OnesCount(uint(mask)) == n || room < gpus || least && room-smallest >= gpus {
+		if whole > most || room < gpus || least && room-smallest >= gpus {
 			continue
 		}
-		who := make([]mover, 0, n)
+		who := make([]mover, 0, bits.OnesCount(uint(mask)))
 		for i := range b.movers {
 			if mask>>i&1 == 1 {
 				who = append(who, b.movers[i])
 			}
 		}
-		if who = each(who); len(who) <= most {
+		if who = each(who); toll(who) <= most {
 			list = append(list, choice{who: who, cost: costOf(who), at: b.Domain})
 		}
 	}
@@ -358,9 +366,9 @@ func sortChoices(list []choice) {
 	})
 }
 
-// chooseNodes chooses who leaves a block, so many at most: task by task where the next
+// chooseNodes chooses who leaves a block, moves for most at most: task by task where the next
 // one costs least.
-func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most int) (chosen []mover) {
+func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Milli) (chosen []mover) {
 	type offer struct {
 		id    int32
 		extra int // GPUs of the tasks that it was chosen for
@@ -397,7 +405,7 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most int) (chos
 				best = k
 			}
 		}
-		if best < 0 || len(each(chosen)) > most {
+		if best < 0 || toll(each(chosen)) > most {
 			return nil
 		}
 		nodes[best].extra += r.GPUs
@@ -409,7 +417,7 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most int) (chos
 			}
 		}
 	}
-	if chosen = each(chosen); len(chosen) > most {
+	if chosen = each(chosen); toll(chosen) > most {
 		return nil
 	}
 	return chosen

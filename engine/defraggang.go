@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Moves for gangs of shares or slices. For each of the gang's tasks some jobs leave one GPU, as
+// they would for a single one (departures); the next ones to leave are those that cost least
+// for each task that there is room for then. That is a greedy search: a dumb twin says how often
+// it finds the least that there is.
+
+// opening is jobs that may leave a GPU together, for some more tasks of a gang.
+type opening struct {
+	choice
+	gain  int // tasks that there is room for when they have left
+	known bool
+}
+
+// gangRoom is where tasks of a gang could be, and for how many there is room.
+type gangRoom struct {
+	e       *Engine
+	site    Site
+	nodes   []int32
+	room    []int // by node of the cluster
+	missing int
+	least   int // tasks
+}
+
+// makeGangRoom looks for the cheapest way to have a gang of shares or slices, in each domain in
+// which it may be, on each model.
+func (e *Engine) makeGangRoom(h *hunt) {
+	for _, d := range e.gangDomains(h.s) {
+		stages := h.s.stagesOf()
+		for i := range stages {
+			movers := slices.Clone(h.movers)
+			if e.tryGangs(h, &stages[i], d) {
+				continue
+			}
+			for range exactMovers { // without whom there was no room for elsewhere
+				chosen, before := e.gangLeavers(h.s, h.j, &stages[i], d, movers, h.most), h.best
+				if len(chosen) == 0 || !h.better(costOf(chosen), len(chosen)) {
+					break
+				}
+				stuck := e.tryMoves(h, d, chosen)
+				if stuck == nil || h.best != before {
+					break
+				}
+				movers = slices.DeleteFunc(movers, func(m mover) bool { return m.has(stuck) })
+			}
+		}
+	}
+}
+
+// gangChoices lists who could leave for a gang that moves itself: for each domain and model
+// those who are chosen first.
+func (e *Engine) gangChoices(s *shape, j *jobState, movers []mover, most cluster.Milli) (list []choice) {
+	for _, d := range e.gangDomains(s) {
+		stages := s.stagesOf()
+		for i := range stages {
+			if who := e.gangLeavers(s, j, &stages[i], d, movers, most); len(who) > 0 {
+				list = append(list, choice{who: who, cost: costOf(who), at: d})
+			}
+		}
+	}
+	sortChoices(list)
+	return list
+}
+
+// tryGangs tries every choice of who leaves, the cheapest first, where so few may that it can;
+// false: they are more.
+func (e *Engine) tryGangs(h *hunt, g *stage, d Domain) bool {
+	e.constrain(h.j)
+	r := e.roomsFor(h.s, h.j, g, d)
+	there := func(m mover) bool {
+		return slices.ContainsFunc(m.j.allocs, func(a Alloc) bool { return slices.Contains(r.nodes, a.Node) })
+	}
+	movers := slices.DeleteFunc(slices.Clone(h.movers), func(m mover) bool { return !there(m) })
+	if len(movers) > exactMovers {
+		return false
+	}
+	var list []choice
+	for mask := 1; mask < 1<<len(movers); mask++ {
+		var who []mover
+		for i := range movers {
+			if mask>>i&1 == 1 {
+				who = append(who, movers[i])
+			}
+		}
+		if toll(who) <= h.most && r.with(who) {
+			list = append(list, choice{who: who, cost: costOf(who)})
+		}
+	}
+	sortChoices(list)
+	for i := range list {
+		if !h.better(list[i].cost, len(list[i].who)) {
+			break
+		}
+		e.tryMoves(h, d, list[i].who)
+	}
+	return true
+}
+
+// gangDomains lists the domains in one of which a gang must be; the zero Domain: anywhere.
+func (e *Engine) gangDomains(s *shape) (list []Domain) {
+	level := s.topo.Level
+	if !s.topo.Required || level == cluster.LevelAny {
+		return []Domain{{}}
+	}
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		switch {
+		case !n.indexed || !s.any.has(n.class):
+		case level == cluster.LevelNVLink && n.split:
+			for i := range n.islands() {
+				list = append(list, islandDomain(int32(id), i))
+			}
+		default:
+			if d := n.domain(int32(id), level); !slices.Contains(list, d) {
+				list = append(list, d)
+			}
+		}
+	}
+	return list
+}
+
+// gangLeavers chooses who leaves so that there is room for all tasks of a gang on GPUs of a
+// stage in a domain, moves for most at most; nil: there is none.
+func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d Domain, movers []mover, most cluster.Milli) (chosen []mover) {
+	mark := e.st.mark()
+	defer e.st.rollback(mark)
+	e.constrain(j)
+	r := e.roomsFor(s, j, g, d)
+	if r.missing <= 0 {
+		return nil // it is not room that it lacks
+	}
+	var list []opening
+	for _, c := range e.partChoices(s, j, movers, most) {
+		if slices.Contains(r.nodes, c.at.ID) {
+			list = append(list, opening{choice: c})
+		}
+	}
+	for r.missing > 0 {
+		k := r.next(list, chosen)
+		if k < 0 {
+			return nil
+		}
+		chosen = append(chosen, r.lift(list[k].who, chosen)...)
+		if toll(chosen) > most {
+			return nil
+		}
+		list = append(list[:k], list[k+1:]...)
+	}
+	e.st.rollback(mark)
+	return r.needed(chosen)
+}
+
+// roomsFor counts what there is room for as it is.
+func (e *Engine) roomsFor(s *shape, j *jobState, g *stage, d Domain) *gangRoom {
+	r := &gangRoom{e: e, site: Site{e: e, job: j, req: s.sets, home: d, most: s.bounds(), stage: *g}, room: make([]int, len(e.st.nodes)), missing: int(s.min), least: int(s.min)}
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		at, _, island := d.island()
+		switch {
+		case !n.indexed || !slices.Contains(g.classes, n.class):
+		case island && at != int32(id), !island && d.Level != cluster.LevelAny && n.domain(int32(id), d.Level) != d:
+		default:
+			r.nodes = append(r.nodes, int32(id))
+			r.count(int32(id))
+		}
+	}
+	return r
+}
+
+// count counts the room on a node anew, and says how much more it is.
+func (r *gangRoom) count(id int32) (more int) {
+	k := r.site.Room(int(id), 0, r.site.req[0].Count)
+	more, r.room[id] = k-r.room[id], k
+	r.missing -= more
+	return more
+}
+
+// next is the opening that costs least for each task that has room then; -1: no one helps.
+func (r *gangRoom) next(list []opening, chosen []mover) int {
+	best := -1
+	for k := range list {
+		o := &list[k]
+		if !o.known {
+			r.value(o, chosen)
+		}
+		if gain := int64(min(o.gain, r.missing)); gain > 0 &&
+			(best < 0 || int64(o.cost)*int64(min(list[best].gain, r.missing)) < int64(list[best].cost)*gain) {
+			best = k
+		}
+	}
+	if best >= 0 { // who is on the same nodes has another worth now
+		at := nodesLeft(list[best].who)
+		for k := range list {
+			if slices.ContainsFunc(nodesLeft(list[k].who), func(id int32) bool { return slices.Contains(at, id) }) {
+				list[k].known = false
+			}
+		}
+	}
+	return best
+}
+
+// value says what an opening costs beside those who leave already, and what it is worth.
+func (r *gangRoom) value(o *opening, chosen []mover) {
+	mark, room, missing := r.e.st.mark(), slices.Clone(r.room), r.missing
+	more := r.lift(o.who, chosen)
+	o.cost, o.gain, o.known = costOf(more), missing-r.missing, true
+	r.e.st.rollback(mark)
+	r.room, r.missing = room, missing
+}
+
+// lift takes jobs off their GPUs, but for those who left already, and returns them.
+func (r *gangRoom) lift(who, chosen []mover) (more []mover) {
+	for _, m := range who {
+		if slices.ContainsFunc(chosen, func(x mover) bool { return x.j == m.j }) {
+			continue
+		}
+		more = append(more, m)
+		for k := range m.j.allocs {
+			r.e.st.release(&m.j.allocs[k])
+		}
+	}
+	for _, id := range nodesLeft(more) {
+		if slices.Contains(r.nodes, id) {
+			r.count(id)
+		}
+	}
+	return more
+}
+
+// needed leaves those out, the dearest first, without whom there is room as well.
+func (r *gangRoom) needed(chosen []mover) []mover {
+	list := slices.Clone(chosen)
+	slices.SortStableFunc(list, func(a, b mover) int { return int(min(1, max(-1, b.cost-a.cost))) })
+	for i := 0; i < len(list); {
+		if rest := slices.Delete(slices.Clone(list), i, i+1); r.with(rest) {
+			list = rest
+		} else {
+			i++
+		}
+	}
+	return list
+}
+
+// with reports whether there is room for the gang when some jobs have left.
+func (r *gangRoom) with(who []mover) bool {
+	mark := r.e.st.mark()
+	defer r.e.st.rollback(mark)
+	r.missing = r.least
+	clear(r.room)
+	for _, id := range r.nodes {
+		r.count(id)
+	}
+	r.lift(who, nil)
+	return r.missing <= 0
+}
