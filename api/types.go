@@ -90,6 +90,9 @@ type Submission struct {
 	RestartCost        Duration `json:"restart_cost,omitempty" doc:"Time from start to useful work after a restore"`
 	NoCheckpoint       bool     `json:"no_checkpoint,omitempty" doc:"The job cannot checkpoint: stopping it loses everything"`
 
+	CheckpointOf int    `json:"checkpoint_of,omitempty" minimum:"0" doc:"Another job of the user's, which is over: this one goes on in its checkpoint folder"`
+	Trial        *Trial `json:"trial,omitempty" doc:"The job is a run of a hyper-parameter search"`
+
 	Model   string `json:"model,omitempty" doc:"What it computes: a key of the throughput tables"`
 	Comment string `json:"comment,omitempty" doc:"Free text"`
 }
@@ -160,6 +163,7 @@ type Job struct {
 	StdOut         string     `json:"stdout,omitempty" doc:"Path of the output, of the first task"`
 	StdErr         string     `json:"stderr,omitempty"`
 	Progress       *Progress  `json:"progress,omitempty"`
+	Metrics        []Metrics  `json:"metrics,omitempty" doc:"The metrics that it reported: the last ones, and those at the marks of a trial"`
 	Idle           *Idle      `json:"idle,omitempty" doc:"It holds GPUs and does not use them; present from the warning on"`
 	Tasks          []Task     `json:"tasks,omitempty" doc:"On a cluster, of one job: its pods, and where they are"`
 	Submission     Submission `json:"submission"`

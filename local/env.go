@@ -53,13 +53,31 @@ func (r *runner) environment(t *task, size int) []string {
 	env = append(append(env, slurm.Env(view)...), slurm.TaskEnv(t.rank)...)
 	rank, world := strconv.Itoa(t.rank), strconv.Itoa(size)
 	env = append(append(env, r.deviceVariables(t.devices)...), r.m.mpsVariables(t, s.Env)...)
-	return append(env,
+	env = append(env, r.trialVariables(t)...)
+	return lastOnes(append(env,
 		"MUSTER_JOB_ID="+strconv.Itoa(int(r.id)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
-		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()), "MUSTER_CHECKPOINT_DIR="+filepath.Join(r.m.jobDir(r.id), "checkpoint"),
+		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()), "MUSTER_CHECKPOINT_DIR="+r.m.checkpointDir(r.id, &r.job.info),
 		"MUSTER_CHECKPOINT_SIGNAL="+strings.TrimPrefix(unix.SignalName(r.checkpointSignal()), "SIG"),
 		"MUSTER_PROGRESS="+filepath.Join(t.dir, shim.ProgressFile), "MUSTER_RANK="+rank, "MUSTER_WORLD_SIZE="+world,
 		"RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE="+world, "LOCAL_WORLD_SIZE="+world,
-		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(r.port), t.spec.Mark)
+		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(r.port), t.spec.Mark))
+}
+
+// lastOnes leaves of each variable the last value: what a job that was submitted
+// from within a job has of that one's is not its own, and programs differ in which they take.
+func lastOnes(env []string) []string {
+	last := map[string]int{}
+	for i, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		last[name] = i
+	}
+	out := env[:0]
+	for i, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); last[name] == i {
+			out = append(out, kv)
+		}
+	}
+	return out
 }
 
 // deviceVariables say which GPUs a task may see; that it may see none is said, too.

@@ -259,7 +259,7 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 		Submitted: time.Unix(0, int64(r.Spec.Submit)).UTC(), Eligible: at(r.Lined), Started: at(r.Started), FirstStart: at(r.FirstStart),
 		Ended: at(r.Ended), Waited: api.Duration(info.Waited), Ran: api.Duration(r.Ran), GPUHours: float64(r.Attained) / 3.6e9,
 		Restarts: info.restarts(), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
-		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Submission: *sub,
+		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Metrics: info.Metrics, Submission: *sub,
 		Sharing: info.Sharing, LostGPUHours: info.Use.Lost.Hours(), CPUTime: api.Duration(info.Use.CPU), RAMPeak: info.Use.Peak >> 20}
 	if r.State == engine.Done && r.Reason == engine.NeverReady {
 		j.Code = "DependencyNeverSatisfied"

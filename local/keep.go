@@ -153,7 +153,7 @@ func (m *Machine) removeFolders(before cluster.Time) {
 			continue
 		}
 		row, err := m.store.Job(m.running, id)
-		if err != nil || row.Active || row.Ended >= int64(before) {
+		if err != nil || row.Active || row.Ended >= int64(before) || m.folderNeeded(cluster.JobID(id), before) {
 			continue
 		}
 		if err := os.RemoveAll(m.jobDir(cluster.JobID(id))); err != nil {

@@ -19,7 +19,8 @@ import (
 type progress struct {
 	at   map[int]int64 // by rank
 	last api.Progress
-	done bool // a task said that the work is finished
+	said []measure // metrics, in the order in which they came
+	done bool      // a task said that the work is finished
 }
 
 // note is a line of a progress file.
@@ -30,6 +31,9 @@ type note struct {
 	Samples    *float64 `json:"samples_per_s"`
 	Checkpoint string   `json:"checkpoint"`
 	Finished   bool     `json:"finished"`
+
+	Trial  int                 `json:"trial"`
+	Metric map[string]*float64 `json:"metric"`
 }
 
 // mostProgress bounds what is read of a task at a time: the file is the user's.
@@ -52,7 +56,7 @@ func (p *progress) read(tasks []*task) (news *api.Progress, saved bool) {
 			p.at[t.rank] += int64(len(line)) + 1
 			text = rest
 			var n note
-			if json.Unmarshal(line, &n) != nil {
+			if json.Unmarshal(line, &n) != nil && json.Unmarshal(finite(line), &n) != nil {
 				continue // the user's own words
 			}
 			heard, p.done = true, p.done || n.Finished
@@ -61,6 +65,9 @@ func (p *progress) read(tasks []*task) (news *api.Progress, saved bool) {
 				if f.from != nil {
 					*f.to = *f.from
 				}
+			}
+			if len(n.Metric) > 0 {
+				p.said = append(p.said, measure{trial: n.Trial, step: p.last.Step, of: n.Metric})
 			}
 			if n.Checkpoint != "" {
 				p.last.Checkpoint, saved = n.Checkpoint, true

@@ -426,7 +426,14 @@ func (r *runner) look() {
 	}
 	if p, saved := r.news.read(r.tasks); p != nil {
 		r.kept = r.kept || saved && !r.askedAt.IsZero()
-		r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) { return r.progressed(now, p, saved), nil })
+		said := r.news.said
+		r.news.said = nil
+		r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
+			if r.job.run == r {
+				r.job.info.measured(r.job.sub.Trial, said, time.Unix(0, int64(now)).UTC())
+			}
+			return r.progressed(now, p, saved), nil
+		})
 	}
 }
 

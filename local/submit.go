@@ -58,6 +58,10 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 			return nil, err
 		}
 		spec.ID, spec.Submit = m.next, now
+		folder, err := m.goesOn(s, &u)
+		if err != nil {
+			return nil, err
+		}
 		guessed := m.guess(&spec)
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &api.FieldError{Field: "submission", Text: text}
@@ -70,7 +74,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 				}
 			}
 			j := m.newJob(u, s, spec)
-			j.info.Guessed, j.info.Sharing = guessed, sharing
+			j.info.Guessed, j.info.Sharing, j.info.Folder = guessed, sharing, folder
 			if s.Array != "" {
 				first := j.id - cluster.JobID(k)
 				j.info.Record.Spec.Array = &cluster.Array{ID: first, Index: index, Cap: array.Cap}

@@ -66,7 +66,12 @@ func (r *runner) makeDirs(t *task) error {
 	if err := os.MkdirAll(filepath.Dir(t.dir), 0o711); err != nil {
 		return err
 	}
-	dirs := []string{t.dir, filepath.Join(j, "checkpoint")}
+	if r.job.info.Folder != 0 {
+		if err := r.m.noteFolder(r.id, &r.job.info); err != nil {
+			return err
+		}
+	}
+	dirs := []string{t.dir, r.m.checkpointDir(r.id, &r.job.info)}
 	if r.job.sub.Attached {
 		dirs = append(dirs, filepath.Join(j, "log"))
 	}
@@ -118,6 +123,9 @@ func (r *runner) spawn(t *task) error {
 		if err := r.writeOwn(filepath.Join(t.dir, shim.ScriptFile), []byte(s), 0o700); err != nil {
 			return err
 		}
+	}
+	if err := r.writeTrials(t); err != nil {
+		return err
 	}
 	text, err := json.Marshal(t.spec)
 	if err != nil {

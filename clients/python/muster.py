@@ -34,6 +34,7 @@ docs/checkpointing.md explains what happens when.
 import contextlib
 import http.client
 import json
+import math
 import os
 import signal
 import socket
@@ -43,12 +44,12 @@ import tempfile
 import threading
 import time
 import uuid
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 __all__ = [
     "EXIT_SAVED", "JobError", "NoDaemon", "atomic_write", "cancel", "checkpoint_dir", "checkpoint_on_signal",
     "checkpoint_point", "done", "in_job", "job", "job_id", "latest_checkpoint", "progress", "rank",
-    "report_checkpoint", "request", "restart_count", "should_checkpoint", "submit", "wait", "why", "world_size",
+    "Trial", "report_checkpoint", "request", "restart_count", "should_checkpoint", "submit", "trial", "trials", "wait", "why", "world_size",
 ]
 
 #: The exit code after a checkpoint that was asked for (EX_TEMPFAIL). It is not
@@ -111,6 +112,8 @@ def progress(
     epoch: Optional[float] = None,
     samples_per_s: Optional[float] = None,
     every: float = 1.0,
+    metric: Optional[Mapping[str, float]] = None,
+    trial: Optional[int] = None,
 ) -> None:
     """Say how far the job is; call it once per step.
 
@@ -118,14 +121,24 @@ def progress(
     every step however short; the last step is always written. Inside
     checkpoint_on_signal, it is also the point between two steps at which a
     checkpoint that was asked for is written. Outside of a job nothing is written.
+
+    metric: what trials of a search are compared by, such as {"loss": 0.3}; at the
+    steps at which the search needs it, the line is always written. Numbers that
+    are not finite count as the worst. trial: which one, where a process runs
+    several (trials()); a checkpoint is then written only when you call checkpoint_point().
     """
     global _said
     now = time.monotonic()
-    if now - _said >= every or (steps is not None and step >= steps):
-        _said = now
-        note = {"step": step, "steps": steps, "epoch": epoch, "samples_per_s": samples_per_s}
-        _tell({k: v for k, v in note.items() if v is not None})
-    checkpoint_point()
+    due = now - _said >= every or (steps is not None and step >= steps)
+    if due or (metric is not None and (step in _marks() or trial is not None)):
+        _said = now if trial is None else _said
+        note = {"step": step, "steps": steps, "epoch": epoch, "samples_per_s": samples_per_s, "trial": trial}
+        line = {k: v for k, v in note.items() if v is not None}
+        if metric is not None:
+            line["metric"] = {k: float(v) if math.isfinite(v) else None for k, v in metric.items()}
+        _tell(line)
+    if trial is None:
+        checkpoint_point()
 
 
 def done() -> None:
@@ -150,6 +163,61 @@ def _tell(note: Mapping[str, Any]) -> None:
             os.close(fd)
     except OSError as err:  # a full disk must not end the training
         print("muster: the progress cannot be written: %s" % err, file=sys.stderr)
+
+
+# ---- trials of a search ----------------------------------------------------
+
+
+class Trial(NamedTuple):
+    """What a search wants to be tried (docs/search.md)."""
+
+    number: int  #: which trial it is, from 0
+    config: Dict[str, Any]  #: its parameters by name
+    budget: int  #: the step at which it ends for now; it goes on from there if it is promoted
+    scale: int  #: the model's width is to be divided by it; 1: full size
+    checkpoint_dir: str  #: where its checkpoints are to be written
+    load_from: Optional[str]  #: where its last run wrote them, if that is another folder and nothing is in its own yet
+
+
+def trial() -> Optional[Trial]:
+    """The trial that this process is to run; None: it is not part of a search.
+
+    Load latest_checkpoint() if there is one, train up to step trial().budget,
+    report the metric with progress(step, steps=budget, metric=...), save, and end.
+    """
+    if "MUSTER_TRIAL" not in os.environ:
+        return None
+    e = os.environ
+    return Trial(int(e["MUSTER_TRIAL"]), json.loads(e.get("MUSTER_TRIAL_CONFIG") or "{}"), int(e.get("MUSTER_TRIAL_BUDGET") or 0),
+                 int(e.get("MUSTER_TRIAL_SCALE") or 1), checkpoint_dir(), None)
+
+
+def trials() -> List[Trial]:
+    """The trials that this process is to run: those of a fused group, or the one.
+
+    Each trial of a group has its checkpoints in a folder of its own. When it was
+    promoted, load_from is the folder of its last run: read from there if there is
+    nothing in checkpoint_dir, and write to checkpoint_dir only.
+    """
+    path = os.environ.get("MUSTER_TRIALS")
+    if not path:
+        one = trial()
+        return [one] if one else []
+    with open(path, encoding="utf-8") as f:
+        found = json.load(f)
+    scale = int(os.environ.get("MUSTER_TRIAL_SCALE") or 1)
+    out = []
+    for t in found:
+        os.makedirs(t["checkpoint_dir"], exist_ok=True)
+        source = t.get("from")
+        if any(os.scandir(t["checkpoint_dir"])) or not (source and os.path.isdir(source)):
+            source = None
+        out.append(Trial(t["trial"], t["config"], t["budget"], scale, t["checkpoint_dir"], source))
+    return out
+
+
+def _marks() -> List[float]:
+    return [float(m) for m in (os.environ.get("MUSTER_TRIAL_MARKS") or "").split(",") if m]
 
 
 # ---- checkpoints -----------------------------------------------------------

@@ -54,32 +54,36 @@ func readSubmission(path string) (*api.Submission, error) {
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("%s: a job is described by fields such as command: [python, train.py]", path)
 	}
-	keys := submissionKeys()
-	fields := doc.Content[0].Content
 	s := &api.Submission{}
+	return s, submissionFields(path, doc.Content[0], s)
+}
+
+// submissionFields reads the fields of a submission from a part of a file.
+func submissionFields(path string, node *yaml.Node, s *api.Submission) error {
+	keys, fields := submissionKeys(), node.Content
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, line := fields[i].Value, fields[i].Line
 		if keys[name] == "" {
-			return nil, fmt.Errorf("%s:%d: %w", path, line, cluster.Unknown("field", name, fieldNames()))
+			return fmt.Errorf("%s:%d: %w", path, line, cluster.Unknown("field", name, fieldNames()))
 		}
 		var v any
 		if err := fields[i+1].Decode(&v); err != nil {
-			return nil, fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
+			return fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
 		}
 		one, err := json.Marshal(map[string]any{name: v})
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
+			return fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
 		}
 		if err := json.NewDecoder(bytes.NewReader(one)).Decode(s); err != nil {
 			var wrong *json.UnmarshalTypeError
 			if errors.As(err, &wrong) {
 				err = fmt.Errorf("a %s is needed, not a %s", keys[name], wrong.Value)
 			}
-			return nil, fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
+			return fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
 		}
 	}
 	s.Env = append(os.Environ(), s.Env...)
-	return s, nil
+	return nil
 }
 
 // submissionKeys are the names of a submission's fields with their types.
@@ -118,7 +122,8 @@ func overlay(c *cobra.Command, file, line *api.Submission) {
 		"no-requeue": func() { file.NoRequeue = line.NoRequeue }, "hold": func() { file.Hold = line.Hold },
 		"dependency": func() { file.After, file.AnyOf = line.After, line.AnyOf }, "array": func() { file.Array = line.Array },
 		"output": func() { file.Output = line.Output }, "error": func() { file.Error = line.Error },
-		"min-tasks": func() { file.MinTasks = line.MinTasks }, "max-tasks": func() { file.MaxTasks = line.MaxTasks },
+		"checkpoint-of": func() { file.CheckpointOf = line.CheckpointOf },
+		"min-tasks":     func() { file.MinTasks = line.MinTasks }, "max-tasks": func() { file.MaxTasks = line.MaxTasks },
 	} {
 		if c.Flags().Changed(flag) {
 			set() // each sets fields of its own: their order does not matter

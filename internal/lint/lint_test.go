@@ -28,6 +28,7 @@ var arrows = map[string]string{
 	"engine":            "cluster quota internal/heap",
 	"forward":           "cluster engine internal/heap",
 	"solve":             "internal/heap",
+	"search":            "",
 	"serving":           "cluster internal/heap internal/csvfile",
 	"policy":            "cluster quota solve engine internal/heap",
 	"place":             "cluster engine",
@@ -57,7 +58,7 @@ var arrows = map[string]string{
 	"results":           "cluster perf engine policy place driver trace report sim sim/compat config serving internal/csvfile",
 	"kube":              "cluster quota config engine driver journal api internal/inbox",
 	"kube/front":        "api server/view web",
-	"cmd/muster":        "cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote",
+	"cmd/muster":        "search cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote",
 	"cmd/muster-kube":   "cluster config journal kube kube/front policy server/view web api",
 	"cmd/muster-shim":   "local/shim",
 	"cmd/muster-slurm":  "slurm slurm/remote",
@@ -77,7 +78,7 @@ var arrows = map[string]string{
 
 // pure packages import the standard library and each other only, and know
 // neither clock nor chance.
-var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true}
+var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true}
 
 // banned calls per package: "*" is everywhere outside tests.
 var banned = map[string]string{

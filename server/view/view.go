@@ -262,6 +262,7 @@ func Shown(who Who, j api.Job) api.Job {
 		j.Submission.Script, j.Submission.Command, j.Submission.Args = "", nil, nil
 		j.Submission.Dir, j.Submission.Input, j.Submission.Output, j.Submission.Error = "", "", "", ""
 		j.StdOut, j.StdErr, j.Submission.Comment = "", "", ""
+		j.Submission.Trial, j.Metrics = nil, nil
 		j.Tasks = nil
 	}
 	if j.Submission.Env != nil {

@@ -1,0 +1,551 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/search"
+)
+
+// tuner submits, promotes and stops the trials of a search. All it knows it has
+// from the daemon's jobs, so it may be killed at any moment and started again.
+type tuner struct {
+	cl    *client.Client
+	f     *searchFile
+	s     *search.Search
+	spec  string
+	user  string
+	jobs  map[int]*api.Job // its trials' jobs by number, as they were seen last
+	last  map[[2]int]int   // by trial, and 1 for the full size: its last job
+	tell  func(format string, args ...any)
+	state func(text string) // progress line
+	best  search.Result
+	known bool // best holds
+}
+
+// newTuner begins, or goes on with, a search.
+func newTuner(ctx context.Context, f *searchFile, errw io.Writer) (*tuner, error) {
+	s, err := search.New(f.method)
+	if err != nil {
+		return nil, err
+	}
+	t := &tuner{cl: client.Connect(), f: f, s: s, spec: f.fingerprint(), jobs: map[int]*api.Job{}, last: map[[2]int]int{}, tell: func(string, ...any) {}, state: func(string) {}}
+	if errw != nil {
+		t.tell = func(format string, args ...any) { fmt.Fprintf(errw, format+"\n", args...) }
+	}
+	var me api.Me
+	if err := t.cl.Do(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
+		return nil, err
+	}
+	t.user = me.User
+	return t, t.find(ctx)
+}
+
+// mine reports whether a job is a run of this search's.
+func (t *tuner) mine(j *api.Job) bool {
+	s := j.Submission.Trial
+	return s != nil && !s.Tuner && s.Search == t.f.name && j.User == t.user
+}
+
+// find reads what there is of the search.
+func (t *tuner) find(ctx context.Context) error {
+	list, err := t.cl.List(ctx, url.Values{"search": {t.f.name}, "brief": {"true"}})
+	if err != nil {
+		return err
+	}
+	slices.Reverse(list) // the first first
+	var found []*api.Job
+	for i := range list {
+		j := &list[i]
+		if !t.mine(j) {
+			continue
+		}
+		if j.Submission.Trial.Spec != t.spec {
+			return fmt.Errorf("%s: there is a search %s that searches something else (job %d): give this one another name, or the other's settings", t.f.path, t.f.name, j.ID)
+		}
+		found = append(found, j)
+	}
+	if len(found) > 0 {
+		t.tell("search %s goes on: %d runs of trials are known", t.f.name, len(found))
+	}
+	_, err = t.hear(found)
+	return err
+}
+
+// hear tells the search what became of jobs, and stops those that it finds too many.
+func (t *tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
+	var events []search.Event
+	type report struct {
+		at time.Time
+		ev search.Event
+	}
+	var reports []report
+	for _, j := range jobs {
+		s := j.Submission.Trial
+		t.jobs[j.ID] = j
+		for _, n := range trialsOf(s) {
+			t.last[lastKey(n, s.Target)] = j.ID
+			events = append(events, search.Event{Type: search.Started, Trial: n, Rung: s.Rung, Target: s.Target})
+			for _, r := range t.results(j, n) {
+				reports = append(reports, report{r.at, r.ev})
+			}
+		}
+	}
+	slices.SortStableFunc(reports, func(a, b report) int { return a.at.Compare(b.at) })
+	for _, r := range reports {
+		events = append(events, r.ev)
+	}
+	return t.s.Step(events, 0)
+}
+
+func lastKey(trial int, target bool) [2]int {
+	if target {
+		return [2]int{trial, 1}
+	}
+	return [2]int{trial, 0}
+}
+
+// trialsOf are the trials that a run is of.
+func trialsOf(s *api.Trial) (list []int) {
+	for i := range s.Fused {
+		list = append(list, s.Fused[i].Number)
+	}
+	if list == nil {
+		list = []int{s.Number}
+	}
+	return list
+}
+
+type result struct {
+	at time.Time
+	ev search.Event
+}
+
+// over reports whether a job has ended for good.
+func over(j *api.Job) bool { return !slices.Contains(api.Live, j.State) }
+
+// results are what a job says of one of its trials. The metric of a run to a
+// rung counts when the run is over, and with it its checkpoint; where trials run on
+// through the rungs, at once.
+func (t *tuner) results(j *api.Job, trial int) (list []result) {
+	s := j.Submission.Trial
+	ended := over(j)
+	if !ended && !t.f.method.Stopping {
+		return nil
+	}
+	at := j.Submitted
+	if j.Ended != nil {
+		at = *j.Ended
+	}
+	ok := j.State == api.StateCompleted
+	for i, mark := range s.Marks {
+		ev := search.Event{Type: search.Failed, Trial: trial, Rung: s.Rung + i, Target: s.Target}
+		m := metricsAt(j, trial, mark)
+		if m == nil && ok { // it ended well: what it said last is what it came to
+			m, ok = metricsAt(j, trial, 0), false
+		}
+		v, named := (*float64)(nil), false
+		if m != nil && (j.State == api.StateCompleted || t.f.method.Stopping) {
+			v, named = m.Of[t.f.metric]
+		}
+		switch {
+		case named:
+			ev.Type, ev.Metric = search.Reported, t.cost(v)
+			if t.f.method.Stopping && m.Mark != 0 {
+				list = append(list, result{m.At, ev})
+				continue
+			}
+		case !ended:
+			return list
+		}
+		list = append(list, result{at, ev})
+		if ev.Type == search.Failed {
+			return list
+		}
+	}
+	return list
+}
+
+// cost is a metric of which less is better.
+func (t *tuner) cost(v *float64) float64 {
+	switch {
+	case v == nil:
+		return math.Inf(1)
+	case t.f.maximise:
+		return -*v
+	}
+	return *v
+}
+
+// metricsAt are what a job reported of a trial at a mark; 0: last.
+func metricsAt(j *api.Job, trial int, mark int64) *api.Metrics {
+	if len(j.Submission.Trial.Fused) == 0 {
+		trial = 0
+	}
+	for i := range j.Metrics {
+		if m := &j.Metrics[i]; m.Trial == trial && m.Mark == mark {
+			return m
+		}
+	}
+	return nil
+}
+
+// live is how many runs are not over.
+func (t *tuner) live() (n int) {
+	for _, j := range t.jobs {
+		if !over(j) {
+			n++ // the sum is the same in any order
+		}
+	}
+	return n
+}
+
+// The tuner looks soon after something happened, then less often.
+const (
+	lookSoon = 50 * time.Millisecond
+	lookSlow = time.Second
+)
+
+// run goes on until the search is done, or the context ends. A daemon that does
+// not answer is waited for.
+func (t *tuner) run(ctx context.Context) error {
+	pause, silent := lookSoon, false
+	for {
+		changed, err := t.turn(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && !passing(err):
+			return err
+		case err != nil && !silent:
+			t.tell("waiting for the daemon: %v", err)
+		case err == nil && t.live() == 0 && t.s.Done():
+			return nil
+		}
+		silent = err != nil
+		if pause = min(pause*3/2, lookSlow); changed {
+			pause = lookSoon
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick(pause):
+		}
+	}
+}
+
+// passing reports whether an error is of a kind that goes away: nobody answers, or
+// the daemon is ending or cannot write now.
+func passing(err error) bool {
+	var e *client.Error
+	if errors.As(err, &e) {
+		return e.Status >= 500 || e.Status == http.StatusConflict && strings.Contains(e.Detail, "ending")
+	}
+	return true
+}
+
+// turn looks at the jobs once and does what follows.
+func (t *tuner) turn(ctx context.Context) (changed bool, err error) {
+	news, err := t.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	list, err := t.hear(news)
+	if err != nil {
+		return false, err
+	}
+	t.say(news)
+	for _, d := range list {
+		if err := t.stop(ctx, &d); err != nil {
+			return true, err
+		}
+	}
+	for t.live() < t.f.atOnce {
+		list, err := t.s.Step(nil, 1)
+		if err != nil {
+			return true, err
+		}
+		if len(list) == 0 {
+			break
+		}
+		changed = true
+		for _, d := range list {
+			if d.Type == search.Stop {
+				err = t.stop(ctx, &d)
+			} else {
+				err = t.submit(ctx, &d)
+			}
+			if err != nil {
+				return true, err
+			}
+		}
+	}
+	t.count()
+	return changed || len(news) > 0, nil
+}
+
+// look returns the jobs of which there is something new.
+func (t *tuner) look(ctx context.Context) (news []*api.Job, err error) {
+	list, err := t.cl.List(ctx, url.Values{"search": {t.f.name}, "state": {"active"}, "brief": {"true"}})
+	if err != nil {
+		return nil, err
+	}
+	seen := map[int]bool{}
+	for i := range list {
+		j := &list[i]
+		if !t.mine(j) {
+			continue
+		}
+		seen[j.ID] = true
+		old := t.jobs[j.ID]
+		if old == nil || old.State != j.State || len(old.Metrics) != len(j.Metrics) {
+			news = append(news, j)
+		}
+	}
+	for _, id := range sortedJobs(t.jobs) {
+		if over(t.jobs[id]) || seen[id] {
+			continue
+		}
+		j, err := t.cl.Job(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		news = append(news, &j)
+	}
+	slices.SortFunc(news, func(a, b *api.Job) int { return a.ID - b.ID })
+	return news, nil
+}
+
+func sortedJobs(m map[int]*api.Job) (ids []int) {
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// submit starts a trial, or a fused group, towards a rung. The key is that of the
+// run: whoever submits it again is answered with the job that there is.
+func (t *tuner) submit(ctx context.Context, d *search.Decision) error {
+	s := t.submission(d)
+	kind := "rung"
+	if d.Target {
+		kind = "full"
+	}
+	out, err := t.cl.Submit(ctx, s, fmt.Sprintf("search/%s/%s/%d/%s/%d", t.f.name, t.spec, d.Trials[0], kind, d.Rung))
+	if err != nil && passing(err) { // it may have arrived: it is sent again until somebody answers
+		for err != nil && passing(err) && ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-tick(lookSlow):
+				out, err = t.cl.Submit(ctx, s, fmt.Sprintf("search/%s/%s/%d/%s/%d", t.f.name, t.spec, d.Trials[0], kind, d.Rung))
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot be submitted: %w", runText(s.Trial), err)
+	}
+	j := out.Job
+	t.jobs[j.ID] = &j
+	for _, n := range d.Trials {
+		t.last[lastKey(n, d.Target)] = j.ID
+	}
+	t.tell("job %d: %s to step %d: %s", j.ID, runText(s.Trial), d.Budget, t.configsText(s.Trial))
+	return nil
+}
+
+// runText names a run.
+func runText(s *api.Trial) string {
+	switch {
+	case s.Target:
+		return fmt.Sprintf("trial %d at full size", s.Number)
+	case len(s.Fused) > 1:
+		return fmt.Sprintf("trials %s in one process", strings.Join(texts(trialsOf(s)), ", "))
+	}
+	return fmt.Sprintf("trial %d", s.Number)
+}
+
+func texts(list []int) (out []string) {
+	for _, n := range list {
+		out = append(out, strconv.Itoa(n))
+	}
+	return out
+}
+
+func (t *tuner) configsText(s *api.Trial) string {
+	if len(s.Fused) > 1 {
+		return fmt.Sprintf("%d configurations", len(s.Fused))
+	}
+	return configText(s.Config)
+}
+
+// submission is the job of a run.
+func (t *tuner) submission(d *search.Decision) *api.Submission {
+	s := t.f.job
+	scale := t.f.method.Scale
+	if d.Target || scale == 0 {
+		scale = 1
+	}
+	first := d.Trials[0]
+	c := t.f.config(first, scale)
+	s.Trial = &api.Trial{Search: t.f.name, Spec: t.spec, Method: t.f.method.Name, Metric: t.f.metric, Maximise: t.f.maximise, Trials: t.s.Trials(),
+		Number: first, Rung: d.Rung, Budget: d.Budget, Marks: d.Marks, Scale: scale, Target: d.Target, Config: c}
+	fused := len(t.f.method.Fusion) > 0 && !d.Target
+	for _, n := range d.Trials {
+		from := 0
+		if d.From > 0 {
+			from = t.last[lastKey(n, false)]
+		}
+		if fused {
+			s.Trial.Fused = append(s.Trial.Fused, api.FusedTrial{Number: n, Config: t.f.config(n, scale), From: from})
+		} else {
+			s.CheckpointOf = from
+		}
+	}
+	s.Name = t.f.name + "." + strings.Join(texts(d.Trials[:1]), "")
+	if s.Kind == "" {
+		s.Kind = "trial"
+	}
+	if s.Dir == "" {
+		s.Dir, _ = os.Getwd()
+	} else if abs, err := filepath.Abs(s.Dir); err == nil {
+		s.Dir = abs
+	}
+	if s.Umask == "" {
+		s.Umask = fmt.Sprintf("%04o", umask())
+	}
+	if s.Output == "" {
+		s.Output = fmt.Sprintf("%s.trial-%d.out", t.f.name, first)
+	}
+	values := map[string]string{"trial": strconv.Itoa(first), "budget": strconv.FormatInt(d.Budget, 10), "scale": strconv.Itoa(scale)}
+	for k, v := range c {
+		values[k] = valueText(v)
+	}
+	s.Command, s.Args = fill(s.Command, values), fill(s.Args, values)
+	return &s
+}
+
+// fill puts values into arguments.
+func fill(args []string, values map[string]string) (out []string) {
+	for _, a := range args {
+		out = append(out, placeholder.ReplaceAllStringFunc(a, func(m string) string {
+			i := strings.IndexByte(m, '{')
+			if v, ok := values[m[i+1:len(m)-1]]; ok {
+				return m[:i] + v
+			}
+			return m
+		}))
+	}
+	return out
+}
+
+// stop ends a run that is not worth its budget.
+func (t *tuner) stop(ctx context.Context, d *search.Decision) error {
+	id := t.last[lastKey(d.Trials[0], d.Target)]
+	j := t.jobs[id]
+	if j == nil || over(j) {
+		return nil
+	}
+	t.tell("job %d: %s is stopped: others are better", id, runText(j.Submission.Trial))
+	for {
+		_, err := t.cl.Act(ctx, id, "cancel")
+		var e *client.Error
+		if err == nil || errors.As(err, &e) && !passing(err) { // it has ended by itself meanwhile
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick(lookSlow):
+		}
+	}
+}
+
+// say tells what is new.
+func (t *tuner) say(news []*api.Job) {
+	for _, j := range news {
+		if !over(j) {
+			continue
+		}
+		for _, n := range trialsOf(j.Submission.Trial) {
+			name := fmt.Sprintf("trial %d", n)
+			if j.Submission.Trial.Target {
+				name += " at full size"
+			}
+			m := metricsAt(j, n, 0)
+			if m == nil || j.State != api.StateCompleted {
+				t.tell("job %d: %s: %s %s", j.ID, name, j.State, j.Reason)
+				continue
+			}
+			t.tell("job %d: %s: %s %s at step %g", j.ID, name, t.f.metric, metricText(m.Of[t.f.metric]), m.Step)
+		}
+	}
+	if r, ok := t.s.Best(); ok && (!t.known || r != t.best) {
+		t.best, t.known = r, true
+		t.tell("best so far: trial %d, %s %s at step %d", r.Trial, t.f.metric, t.costText(r.Metric), r.Budget)
+	}
+}
+
+// count says how far the search is.
+func (t *tuner) count() {
+	ended := 0
+	for _, j := range t.jobs {
+		if over(j) {
+			ended++ // the sum is the same in any order
+		}
+	}
+	text := fmt.Sprintf("%s: %d runs over, %d not", t.f.name, ended, len(t.jobs)-ended)
+	if t.known {
+		text += fmt.Sprintf(", best %s %s (trial %d, step %d)", t.f.metric, t.costText(t.best.Metric), t.best.Trial, t.best.Budget)
+	}
+	t.state(text)
+}
+
+func (t *tuner) costText(v float64) string {
+	if t.f.maximise {
+		v = -v
+	}
+	return strconv.FormatFloat(v, 'g', 6, 64)
+}
+
+func metricText(v *float64) string {
+	if v == nil {
+		return "not a number"
+	}
+	return strconv.FormatFloat(*v, 'g', 6, 64)
+}
+
+// conclude says what was found.
+func (t *tuner) conclude(w io.Writer) error {
+	r, ok := t.s.Best()
+	if !ok {
+		return fmt.Errorf("search %s: no trial reported %s: muster search show %s says what became of them", t.f.name, t.f.metric, t.f.name)
+	}
+	id := t.last[lastKey(r.Trial, r.Target)]
+	size := ""
+	if r.Target {
+		size = ", at full size"
+	}
+	scale := max(1, t.f.method.Scale)
+	if r.Target {
+		scale = 1
+	}
+	_, err := fmt.Fprintf(w, "best: trial %d, %s %s at step %d%s (job %d): %s\n", r.Trial, t.f.metric, t.costText(r.Metric), r.Budget, size, id, configText(t.f.config(r.Trial, scale)))
+	return err
+}
+
+// tick is a pause.
+func tick(d time.Duration) <-chan time.Time { return time.NewTimer(d).C }

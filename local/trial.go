@@ -1,0 +1,255 @@
+//go:build linux
+
+package local
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// The trials of a hyper-parameter search are jobs like others. The daemon keeps
+// the metrics that they report, tells their processes their configuration and
+// their budget, and lets a job go on in the checkpoint folder of an earlier one.
+
+// goesOn finds whose checkpoint folder a submission goes on in; 0: its own. Two
+// jobs never have one folder at the same time.
+func (m *Machine) goesOn(s *api.Submission, u *User) (cluster.JobID, error) {
+	if err := m.mayFuse(s, u); err != nil {
+		return 0, err
+	}
+	if s.CheckpointOf == 0 {
+		return 0, nil
+	}
+	wrong := func(format string, args ...any) (cluster.JobID, error) {
+		return 0, &api.FieldError{Field: "checkpoint_of", Text: fmt.Sprintf(format, args...)}
+	}
+	if s.Array != "" {
+		return wrong("the elements of an array cannot share a folder")
+	}
+	if m.jobs[cluster.JobID(s.CheckpointOf)] != nil {
+		return wrong("job %d is not over: two jobs would write into one folder", s.CheckpointOf)
+	}
+	before, err := m.infoOf(s.CheckpointOf)
+	switch {
+	case err != nil:
+		return wrong("%v", err)
+	case before.User.Name != u.Name:
+		return wrong("job %d is %s's", s.CheckpointOf, before.User.Name)
+	}
+	folder := before.Folder
+	if folder == 0 {
+		folder = cluster.JobID(s.CheckpointOf)
+	}
+	for _, j := range m.sorted() {
+		if j.info.Folder == folder {
+			return wrong("job %d, which is not over, goes on in its folder", j.id)
+		}
+	}
+	if !exists(filepath.Join(m.jobDir(folder), "checkpoint")) {
+		return wrong("job %d has no checkpoint folder: it never ran, or the folder was removed", s.CheckpointOf)
+	}
+	return folder, nil
+}
+
+// mayFuse checks that a fused group goes on from jobs of the same user.
+func (m *Machine) mayFuse(s *api.Submission, u *User) error {
+	if s.Trial == nil {
+		return nil
+	}
+	for i, f := range s.Trial.Fused {
+		if f.From == 0 {
+			continue
+		}
+		info, err := m.infoOf(f.From)
+		if err == nil && info.User.Name != u.Name {
+			err = fmt.Errorf("job %d is %s's", f.From, info.User.Name)
+		}
+		if err != nil {
+			return &api.FieldError{Field: fmt.Sprintf("trial.fused[%d].from", i), Text: err.Error()}
+		}
+	}
+	return nil
+}
+
+// checkpointDir is the folder for a job's checkpoints.
+func (m *Machine) checkpointDir(id cluster.JobID, info *Info) string {
+	if info.Folder != 0 {
+		id = info.Folder
+	}
+	return filepath.Join(m.jobDir(id), "checkpoint")
+}
+
+// lastUser names, in the folder of a job, the last one that went on in its
+// checkpoint folder.
+const lastUser = "goes-on"
+
+// noteFolder notes in whose folder a job is about to go on, so that the folder is
+// kept as long as the job's own would be.
+func (m *Machine) noteFolder(id cluster.JobID, info *Info) error {
+	path := filepath.Join(m.jobDir(info.Folder), lastUser)
+	if err := os.WriteFile(path+".new", []byte(strconv.Itoa(int(id))), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// folderNeeded reports whether another job needs the folder of one that is over:
+// it is not over itself, or ended after the time from which folders are kept.
+func (m *Machine) folderNeeded(id cluster.JobID, before cluster.Time) bool {
+	m.mu.RLock()
+	for _, j := range m.jobs {
+		if j.info.Folder == id || j.sub.Trial != nil && slices.ContainsFunc(j.sub.Trial.Fused, func(f api.FusedTrial) bool { return f.From == int(id) }) {
+			m.mu.RUnlock()
+			return true
+		}
+	}
+	m.mu.RUnlock()
+	text, err := os.ReadFile(filepath.Join(m.jobDir(id), lastUser))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	last, err2 := strconv.Atoi(string(text))
+	if errors.Join(err, err2) != nil {
+		return true // nobody knows
+	}
+	row, err := m.store.Job(m.running, last)
+	return err != nil || row.Active || row.Ended >= int64(before)
+}
+
+// trialsFile has the trials of a fused group, in a task's folder.
+const trialsFile = "trials.json"
+
+// fusedTrial is what the program of a fused group reads of a trial.
+type fusedTrial struct {
+	Trial  int            `json:"trial"`
+	Config map[string]any `json:"config"`
+	Budget int64          `json:"budget"`
+	Dir    string         `json:"checkpoint_dir"` // its own
+	From   string         `json:"from,omitempty"` // where its last run wrote
+}
+
+// trialDir is the folder of a fused trial's checkpoints in that of its job.
+func trialDir(checkpoint string, trial int) string {
+	return filepath.Join(checkpoint, "trial-"+strconv.Itoa(trial))
+}
+
+// trialVariables tell the processes of a trial what they are to try.
+func (r *runner) trialVariables(t *task) []string {
+	s := r.job.sub.Trial
+	if s == nil || s.Tuner {
+		return nil
+	}
+	config, err := json.Marshal(s.Config)
+	if err != nil || s.Config == nil {
+		config = []byte("{}")
+	}
+	env := []string{"MUSTER_SEARCH=" + s.Search, "MUSTER_TRIAL=" + strconv.Itoa(s.Number), "MUSTER_TRIAL_RUNG=" + strconv.Itoa(s.Rung),
+		"MUSTER_TRIAL_BUDGET=" + strconv.FormatInt(s.Budget, 10), "MUSTER_TRIAL_CONFIG=" + string(config), "MUSTER_TRIAL_METRIC=" + s.Metric,
+		"MUSTER_TRIAL_SCALE=" + strconv.Itoa(max(1, s.Scale))}
+	var marks bytes.Buffer
+	for i, v := range s.Marks {
+		if i > 0 {
+			marks.WriteByte(',')
+		}
+		marks.WriteString(strconv.FormatInt(v, 10))
+	}
+	env = append(env, "MUSTER_TRIAL_MARKS="+marks.String())
+	if len(s.Fused) > 0 {
+		env = append(env, "MUSTER_TRIALS="+filepath.Join(t.dir, trialsFile))
+	}
+	return env
+}
+
+// writeTrials writes the trials of a fused group into the folder of a task.
+func (r *runner) writeTrials(t *task) error {
+	s := r.job.sub.Trial
+	if s == nil || len(s.Fused) == 0 {
+		return nil
+	}
+	own := r.m.checkpointDir(r.id, &r.job.info)
+	list := []fusedTrial{}
+	for _, f := range s.Fused {
+		v := fusedTrial{Trial: f.Number, Config: f.Config, Budget: s.Budget, Dir: trialDir(own, f.Number)}
+		if f.From != 0 {
+			v.From = trialDir(filepath.Join(r.m.jobDir(cluster.JobID(f.From)), "checkpoint"), f.Number)
+		}
+		list = append(list, v)
+	}
+	text, err := json.MarshalIndent(list, "", " ")
+	if err != nil {
+		return err
+	}
+	return r.writeOwn(filepath.Join(t.dir, trialsFile), text, 0o600)
+}
+
+// measure is a line of a progress file with metrics.
+type measure struct {
+	trial int
+	step  float64
+	of    map[string]*float64
+}
+
+// What a user's file can make the daemon keep is bounded.
+const (
+	mostMetrics   = 16
+	longestMetric = 64
+)
+
+// finite is a line in which Python wrote numbers that JSON does not have.
+func finite(line []byte) []byte {
+	for _, word := range [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")} {
+		line = bytes.ReplaceAll(line, word, []byte("null"))
+	}
+	return line
+}
+
+// measured keeps the metrics that a job reported: the last, and the first at or
+// after each mark. What a run that went back to a checkpoint repeats changes no mark.
+func (i *Info) measured(s *api.Trial, said []measure, now time.Time) {
+	for _, n := range said {
+		of := map[string]*float64{}
+		for _, name := range slices.Sorted(maps.Keys(n.of)) {
+			if len(of) < mostMetrics && len(name) <= longestMetric {
+				of[name] = n.of[name]
+			}
+		}
+		if s == nil || !slices.ContainsFunc(s.Fused, func(f api.FusedTrial) bool { return f.Number == n.trial }) {
+			if n.trial = 0; s != nil && len(s.Fused) > 0 {
+				continue // of a trial that is not of the group
+			}
+		}
+		i.keep(api.Metrics{Trial: n.trial, Step: n.step, At: now, Of: of})
+		if s == nil {
+			continue
+		}
+		for _, mark := range s.Marks {
+			if n.step >= float64(mark) {
+				i.keep(api.Metrics{Trial: n.trial, Mark: mark, Step: n.step, At: now, Of: of})
+			}
+		}
+	}
+}
+
+// keep adds metrics, over the last ones of the trial; those of a mark stay.
+func (i *Info) keep(v api.Metrics) {
+	k := slices.IndexFunc(i.Metrics, func(o api.Metrics) bool { return o.Trial == v.Trial && o.Mark == v.Mark })
+	switch {
+	case k < 0:
+		i.Metrics = append(slices.Clip(i.Metrics), v)
+	case v.Mark == 0:
+		i.Metrics = slices.Clone(i.Metrics) // whoever was shown the old ones keeps them
+		i.Metrics[k] = v
+	}
+}

@@ -1,0 +1,159 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+)
+
+// span is a fused group: members from up to, not with, to.
+type span struct{ from, to int }
+
+// FuseSize is how many trials fit into one process: floor((M - m1)/(m2 - m1)),
+// where m1 is what one trial takes of a GPU's memory M and m2 what two fused ones
+// take, all in the same unit. It is one less than what would just fit, as in
+// Hydro's published code. At least 1.
+func FuseSize(memory, one, two int64) (int, error) {
+	switch {
+	case one < 1 || one > memory:
+		return 0, fmt.Errorf("one trial takes %d of the %d of a GPU", one, memory)
+	case two <= one:
+		return 0, fmt.Errorf("two fused trials take %d, which is not more than one takes (%d)", two, one)
+	}
+	return int(max(1, (memory-one)/(two-one))), nil
+}
+
+// FuseMemory is what n fused trials are expected to take: m1 + (n-1)(m2 - m1).
+func FuseMemory(n int, one, two int64) int64 { return one + int64(n-1)*(two-one) }
+
+// Even divides n into groups of at most so many, as few as possible and as equal
+// as possible, the larger first: 20 by 7 is 7, 7, 6.
+func Even(n, most int) (sizes []int) {
+	if n < 1 {
+		return nil
+	}
+	k := (n + most - 1) / most
+	for i := range k {
+		size := n / k
+		if i < n%k {
+			size++
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes
+}
+
+// Narrow is a width of the model divided by the scale: 512 by 8 is 64.
+func Narrow(width int64, scale int) (int64, error) {
+	if width < 1 || width%int64(scale) != 0 {
+		return 0, fmt.Errorf("%d cannot be divided by %d", width, scale)
+	}
+	return width / int64(scale), nil
+}
+
+// fuse puts members into groups that fit into one process each: by group of
+// shapes, then by number. The larger groups of a shape come first.
+func (s *Search) fuse(members []int) ([]int, []span) {
+	shape := func(t int) int {
+		if s.m.Group == nil {
+			return 0
+		}
+		return s.m.Group(t)
+	}
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b int) int {
+		if g, h := shape(a), shape(b); g != h {
+			return g - h
+		}
+		return a - b
+	})
+	groups := []span{}
+	for from := 0; from < len(members); {
+		g, to := shape(members[from]), from
+		for to < len(members) && shape(members[to]) == g {
+			to++
+		}
+		most := 1
+		if g < len(s.m.Fusion) {
+			most = max(1, s.m.Fusion[g])
+		}
+		for _, n := range Even(to-from, most) {
+			groups = append(groups, span{from, from + n})
+			from += n
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b span) int { return (b.to - b.from) - (a.to - a.from) }) // the larger ones get GPUs first
+	return members, groups
+}
+
+// candidate is the trial to be trained at full size now: the best so far, when
+// enough trials are over; -1: none.
+func (s *Search) candidate() int {
+	if s.m.Name != Hydro || s.m.Scale <= 1 {
+		return -1
+	}
+	b := &s.brackets[0]
+	over, total := 0, len(s.cells)
+	for t := range s.cells {
+		if s.over(b, t) {
+			over++
+		}
+	}
+	if over*1000 < total*s.m.Eager {
+		return -1
+	}
+	for k := len(b.Rungs) - 1; k >= 0; k-- { // those that got farthest are known best
+		for _, t := range b.ranked[k] {
+			if s.good(t, k) {
+				return t
+			}
+		}
+	}
+	return -1
+}
+
+// over reports whether a trial will not run any further.
+func (s *Search) over(b *bracket, trial int) bool {
+	for k := range s.cells[trial] {
+		switch s.cells[trial][k].state {
+		case failed:
+			return true
+		case open:
+			return k > 0 && s.enterKnown(b, k) && !slices.Contains(b.members[k], trial)
+		case running:
+			return false
+		case reported:
+		}
+	}
+	return true
+}
+
+func (s *Search) enterKnown(b *bracket, k int) bool {
+	for i := range k + 1 {
+		s.enter(b, i)
+	}
+	return b.members[k] != nil
+}
+
+// nextTarget starts the full-size run of the best trial so far.
+func (s *Search) nextTarget() (Decision, bool) {
+	t := s.candidate()
+	if t < 0 || s.target[t].state != open {
+		return Decision{}, false
+	}
+	k := len(s.cells[t]) - 1
+	d := Decision{Type: Start, Trials: []int{t}, Rung: k, Budget: s.m.Max, Target: true}
+	d.Marks = []int64{d.Budget}
+	return d, true
+}
+
+// overtaken stops a full-size run when another trial has become the best.
+func (s *Search) overtaken() []Decision {
+	t := s.candidate()
+	if t < 0 || s.aimed < 0 || s.aimed == t || s.target[s.aimed].state != running {
+		return nil
+	}
+	c := s.target[s.aimed]
+	c.state = failed
+	s.target[s.aimed] = c
+	return []Decision{{Type: Stop, Trials: []int{s.aimed}, Rung: len(s.cells[s.aimed]) - 1, Target: true}}
+}

@@ -1,0 +1,381 @@
+package search
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// EventType says what happened to a trial.
+type EventType uint8
+
+// The types of events.
+const (
+	Started  EventType = iota // it was started towards a rung's budget; a tuner that goes on tells those of its forerunner
+	Reported                  // it reported its metric at a rung's budget
+	Failed                    // its run towards a rung ended without a metric, or was stopped
+)
+
+// Event is something that happened to a trial.
+type Event struct {
+	Type   EventType
+	Trial  int
+	Rung   int
+	Metric float64 // of Reported: lower is better; not a number, or infinite: it diverged
+	Target bool    // hydro: of the trial at full size; its rung is the last one
+}
+
+// DecisionType says what to do.
+type DecisionType uint8
+
+// The types of decisions.
+const (
+	Start DecisionType = iota
+	Stop
+)
+
+// Decision is what to do with trials.
+type Decision struct {
+	Type    DecisionType
+	Trials  []int // one, or those of a fused group in ascending order
+	Rung    int
+	From    int64   // budget that they have had: they go on from their checkpoints; 0: they begin
+	Budget  int64   // step at which they end
+	Marks   []int64 // steps at which their metric is needed
+	Target  bool    // the full-size model of the trial, from the beginning
+	Bracket int
+}
+
+// state is how far a trial is with a rung.
+type state uint8
+
+const (
+	open state = iota
+	running
+	reported
+	failed
+)
+
+type cell struct {
+	state  state
+	metric float64
+	judged bool // stopping: it was found to be among those that go on, or not
+	leave  bool // ... and it was not
+}
+
+type bracket struct {
+	Bracket
+	begun   int      // trials of it that were started
+	ranked  [][]int  // by rung: trials that are through with it, the best first
+	members [][]int  // by rung, successive halving: who gets there; nil: not known yet
+	groups  [][]span // by rung, hydro: the fused groups of members
+}
+
+// Search is a search that is going on.
+type Search struct {
+	m        Method
+	brackets []bracket
+	of       []int // a trial's bracket
+	cells    [][]cell
+	target   map[int]cell // full-size runs; looked up only
+	aimed    int          // trial whose full-size run was decided last; -1: none
+}
+
+// New begins a search.
+func New(m Method) (*Search, error) {
+	if err := m.Check(); err != nil {
+		return nil, err
+	}
+	s := &Search{m: m, target: map[int]cell{}, aimed: -1}
+	plan := m.Plan()
+	if n := Total(plan); n > MaxTrials {
+		return nil, fmt.Errorf("budget: %d trials follow from it; at most %d are possible", n, MaxTrials)
+	}
+	for i := range plan {
+		b := bracket{Bracket: plan[i]}
+		if n := len(b.Rungs); m.Stopping {
+			b.Rungs = slices.Clone(b.Rungs[:n:n])
+		}
+		b.ranked, b.members, b.groups = make([][]int, len(b.Rungs)), make([][]int, len(b.Rungs)), make([][]span, len(b.Rungs))
+		s.brackets = append(s.brackets, b)
+		for range b.Trials() {
+			s.of = append(s.of, i)
+			s.cells = append(s.cells, make([]cell, len(b.Rungs)))
+		}
+	}
+	return s, nil
+}
+
+// Trials is how many configurations the search may try.
+func (s *Search) Trials() int { return len(s.cells) }
+
+// Brackets are the brackets with their rungs.
+func (s *Search) Brackets() (list []Bracket) {
+	for i := range s.brackets {
+		list = append(list, s.brackets[i].Bracket)
+	}
+	return list
+}
+
+// Budget is the budget of a rung of a trial's bracket.
+func (s *Search) Budget(trial, rung int) int64 { return s.brackets[s.of[trial]].Rungs[rung].Budget }
+
+// Step tells what happened, in order, and returns what to do when so many more
+// runs may be started: first who is to stop, then who is to start. A fused group
+// is one run.
+func (s *Search) Step(events []Event, free int) ([]Decision, error) {
+	for _, ev := range events {
+		if err := s.tell(ev); err != nil {
+			return nil, err
+		}
+	}
+	list := s.leavers()
+	for free > 0 {
+		d, ok := s.next()
+		if !ok {
+			break
+		}
+		list = append(list, d)
+		free--
+		for _, t := range d.Trials {
+			if err := s.tell(Event{Type: Started, Trial: t, Rung: d.Rung, Target: d.Target}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return list, nil
+}
+
+func (s *Search) tell(ev Event) error {
+	if ev.Trial < 0 || ev.Trial >= len(s.cells) {
+		return fmt.Errorf("trial %d: the search has trials 0 to %d", ev.Trial, len(s.cells)-1)
+	}
+	if ev.Rung < 0 || ev.Rung >= len(s.cells[ev.Trial]) {
+		return fmt.Errorf("trial %d, rung %d: it has rungs 0 to %d", ev.Trial, ev.Rung, len(s.cells[ev.Trial])-1)
+	}
+	if ev.Target {
+		c := s.target[ev.Trial]
+		c.hear(ev)
+		s.target[ev.Trial] = c
+		if ev.Type == Started {
+			s.aimed = ev.Trial
+		}
+		return nil
+	}
+	c := &s.cells[ev.Trial][ev.Rung]
+	was := c.state
+	c.hear(ev)
+	b := &s.brackets[s.of[ev.Trial]]
+	if ev.Rung == 0 && was == open {
+		b.begun++
+	}
+	if was < reported && c.state >= reported {
+		s.rank(b, ev.Trial, ev.Rung)
+		s.through(b, ev.Trial, ev.Rung)
+	}
+	return nil
+}
+
+// hear notes an event. What was known first stays: a report that comes again, or
+// the end of a run after its report, changes nothing.
+func (c *cell) hear(ev Event) {
+	switch {
+	case c.state >= reported:
+	case ev.Type == Started:
+		c.state = running
+	case ev.Type == Reported:
+		c.state, c.metric = reported, ev.Metric
+		if math.IsNaN(ev.Metric) {
+			c.metric = math.Inf(1)
+		}
+	default:
+		c.state, c.metric = failed, math.Inf(1)
+	}
+}
+
+// rank puts a trial that is through with a rung where it belongs.
+func (s *Search) rank(b *bracket, trial, rung int) {
+	list := b.ranked[rung]
+	i, _ := slices.BinarySearchFunc(list, trial, func(a, t int) int { return s.compare(a, t, rung) })
+	b.ranked[rung] = slices.Insert(list, i, trial)
+}
+
+// compare orders trials by their metric at a rung, then by number.
+func (s *Search) compare(a, b, rung int) int {
+	return cmp.Or(cmp.Compare(s.cells[a][rung].metric, s.cells[b][rung].metric), cmp.Compare(a, b))
+}
+
+// good reports whether a trial reported a number at a rung.
+func (s *Search) good(trial, rung int) bool {
+	c := &s.cells[trial][rung]
+	return c.state == reported && !math.IsInf(c.metric, 1)
+}
+
+// next decides what to start when one more run is possible.
+func (s *Search) next() (Decision, bool) {
+	if d, ok := s.nextTarget(); ok {
+		return d, true
+	}
+	for i := range s.brackets {
+		b := &s.brackets[i]
+		var d Decision
+		ok := false
+		switch {
+		case s.m.Stopping:
+			if d, ok = s.nextNew(b); ok {
+				top := len(b.Rungs) - 1
+				d.Budget, d.Marks = b.Rungs[top].Budget, nil
+				for _, r := range b.Rungs {
+					d.Marks = append(d.Marks, r.Budget)
+				}
+			}
+		case s.m.Name == ASHA:
+			if d, ok = s.nextPromoted(b); !ok {
+				d, ok = s.nextNew(b)
+			}
+		default:
+			d, ok = s.nextHalving(b)
+		}
+		if ok {
+			d.Bracket = i
+			return d, true
+		}
+	}
+	return Decision{}, false
+}
+
+// start is the decision to start trials of a bracket towards a rung.
+func (b *bracket) start(rung int, trials ...int) Decision {
+	d := Decision{Type: Start, Trials: trials, Rung: rung, Budget: b.Rungs[rung].Budget}
+	if rung > 0 {
+		d.From = b.Rungs[rung-1].Budget
+	}
+	d.Marks = []int64{d.Budget}
+	return d
+}
+
+// nextNew begins another configuration.
+func (s *Search) nextNew(b *bracket) (Decision, bool) {
+	for t := b.First; t < b.First+b.Trials() && b.begun < b.Trials(); t++ {
+		if s.cells[t][0].state == open {
+			return b.start(0, t), true
+		}
+	}
+	return Decision{}, false
+}
+
+// nextPromoted is asha's promotion: from the last rung but one down, the best
+// that is among the first floor(finished/eta) of its rung and not promoted yet.
+func (s *Search) nextPromoted(b *bracket) (Decision, bool) {
+	for k := len(b.Rungs) - 2; k >= 0; k-- {
+		n := len(b.ranked[k]) / int(s.m.Eta)
+		for _, t := range b.ranked[k][:n] {
+			if s.good(t, k) && s.cells[t][k+1].state == open {
+				return b.start(k+1, t), true
+			}
+		}
+	}
+	return Decision{}, false
+}
+
+// nextHalving starts who reached a rung and has not begun; a rung begins when
+// everybody is through with the one below.
+func (s *Search) nextHalving(b *bracket) (Decision, bool) {
+	for k := range b.Rungs {
+		if !s.enter(b, k) {
+			break
+		}
+		if b.groups[k] != nil {
+			for _, g := range b.groups[k] {
+				if s.cells[b.members[k][g.from]][k].state == open {
+					return b.start(k, b.members[k][g.from:g.to:g.to]...), true
+				}
+			}
+			continue
+		}
+		for _, t := range b.members[k] {
+			if s.cells[t][k].state == open {
+				return b.start(k, t), true
+			}
+		}
+	}
+	return Decision{}, false
+}
+
+// enter finds out who is in a rung, if everybody is through with the one below.
+func (s *Search) enter(b *bracket, k int) bool {
+	switch {
+	case b.members[k] != nil:
+		return len(b.members[k]) > 0
+	case k == 0:
+		b.members[0] = make([]int, b.Trials())
+		for i := range b.members[0] {
+			b.members[0][i] = b.First + i
+		}
+	case b.members[k-1] == nil || len(b.ranked[k-1]) < len(b.members[k-1]):
+		return false
+	default:
+		b.members[k] = []int{}
+		for _, t := range b.ranked[k-1] {
+			if len(b.members[k]) < b.Rungs[k].Trials && s.good(t, k-1) {
+				b.members[k] = append(b.members[k], t)
+			}
+		}
+	}
+	if s.m.Name == Hydro {
+		b.members[k], b.groups[k] = s.fuse(b.members[k])
+	}
+	return len(b.members[k]) > 0
+}
+
+// Done reports whether nothing runs and nothing is left to start.
+func (s *Search) Done() bool {
+	for t := range s.cells {
+		for k := range s.cells[t] {
+			if s.cells[t][k].state == running {
+				return false
+			}
+		}
+	}
+	if s.aimed >= 0 && s.target[s.aimed].state == running {
+		return false
+	}
+	_, more := s.next()
+	return !more
+}
+
+// Result is what a search found.
+type Result struct {
+	Trial  int
+	Rung   int
+	Budget int64
+	Metric float64
+	Target bool // of the full-size model
+}
+
+// Best is the best trial so far: by what each reported last, then the one with
+// more budget, then the first. A full-size run counts more than any other. False:
+// none reported a number.
+func (s *Search) Best() (Result, bool) {
+	if s.aimed >= 0 {
+		if c := s.target[s.aimed]; c.state == reported && !math.IsInf(c.metric, 1) {
+			k := len(s.cells[s.aimed]) - 1
+			return Result{s.aimed, k, s.Budget(s.aimed, k), c.metric, true}, true
+		}
+	}
+	best, found := Result{}, false
+	for t := range s.cells {
+		for k := len(s.cells[t]) - 1; k >= 0; k-- {
+			if !s.good(t, k) {
+				continue
+			}
+			r := Result{Trial: t, Rung: k, Budget: s.Budget(t, k), Metric: s.cells[t][k].metric}
+			if !found || r.Metric < best.Metric || r.Metric == best.Metric && r.Budget > best.Budget {
+				best, found = r, true
+			}
+			break
+		}
+	}
+	return best, found
+}
