@@ -75,6 +75,47 @@ func (v View) PlanMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, 
 	return driver.Moves(list, q.number), err
 }
 
+// mostToMove bounds for how many live gangs the explanation of one looks for moves, which
+// copies what the engine knows: who asks by POST moves waits for as long as that takes.
+const mostToMove = 5000
+
+// wouldHelp says which moves would be worth it for a gang that waits; "": none, or nobody
+// is moved here.
+func (v View) wouldHelp(ctx context.Context, job, live int) (string, error) {
+	if v.d.opt.Rules.Defrag == nil || live > mostToMove {
+		return "", nil
+	}
+	q, err := v.d.question(ctx, &api.MovesRequest{Job: job}, nil)
+	if errors.Is(err, ErrNoJob) {
+		return "", nil // it is over, or lost a pod, since it was explained
+	}
+	if err != nil {
+		return "", err
+	}
+	list, err := q.look()
+	for i := range list {
+		if list[i].Worth {
+			return q.line(&list[i]), nil
+		}
+	}
+	return "", err
+}
+
+// line is moves in one line, with the numbers that people know.
+func (q *question) line(m *engine.Moves) string {
+	c := *m
+	c.Moves = slices.Clone(m.Moves)
+	known := func(id cluster.JobID) cluster.JobID { return cluster.JobID(q.number(id)) }
+	for i := range c.Moves {
+		x := &c.Moves[i]
+		x.Job, x.After = known(x.Job), slices.Clone(x.After)
+		for k := range x.After {
+			x.After[k] = known(x.After[k])
+		}
+	}
+	return c.String()
+}
+
 // MakeMoves makes the moves that are worth it and that disruption budgets allow, and
 // returns what was found.
 func (v View) MakeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {

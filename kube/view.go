@@ -61,8 +61,9 @@ func (v View) tell(ctx context.Context, id int, why bool) (w api.Why, err error)
 		return w, err
 	}
 	type answer struct {
-		row *row
-		why api.Why
+		row  *row
+		why  api.Why
+		live int // gangs, if it waits and is whole
 	}
 	got := make(chan answer, 1)
 	err = v.d.ask(ctx, func() {
@@ -75,6 +76,9 @@ func (v View) tell(ctx context.Context, id int, why bool) (w api.Why, err error)
 		a.row.sharing = v.d.sharingOf(g)
 		a.why.Job.Tasks = tasksOf(g)
 		if why && g.phase == waiting {
+			if g.id != cluster.NoJob {
+				a.live = len(v.d.byID)
+			}
 			y := v.d.explain(g, v.d.clock())
 			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.expected = y.Blockers, y.Holders, y.Text, y.Rough, y.Expected
 		}
@@ -109,7 +113,10 @@ func (v View) tell(ctx context.Context, id int, why bool) (w api.Why, err error)
 	if w.Job.State != api.StatePending && w.Text == "" {
 		w.Text = whereText(a.row)
 	}
-	return w, nil
+	if a.live > 0 {
+		w.Moves, err = v.wouldHelp(ctx, id, a.live)
+	}
+	return w, err
 }
 
 func whereText(r *row) string {

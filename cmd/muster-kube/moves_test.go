@@ -67,6 +67,7 @@ func TestDefrag(t *testing.T) {
 	}
 	kill()
 	kill = s.start("--config", conf)
+	s.must(ann, []string{"why", "big"}, "others could be moved (muster defrag ", "(4 GPUs) from n", "saves a wait of")
 	s.must(ann, []string{"defrag", "big"}, "moving would help", "(4 GPUs) from n", "no start is in sight without", "nothing was changed (--apply")
 	if out, err := s.muster(ann, "defrag", "big", "--apply"); err == nil || !strings.Contains(out, "cannot create resource") || !strings.Contains(out, "muster-mover") {
 		t.Errorf("who may only look: %v %s", err, out)
