@@ -29,6 +29,9 @@ type Node struct {
 	State   NodeState `json:"state,omitempty"`
 	Bad     uint64    `json:"bad,omitempty"` // bit i: GPU i is unhealthy
 	MIG     string    `json:"mig,omitempty"` // instances that stay as they are (Geometry); empty: they are made as jobs ask for them
+	// Asleep is how long it takes to wake, while it is switched off to save energy (Power): who starts there
+	// runs so much later; 0: it is awake.
+	Asleep time.Duration `json:"asleep,omitempty"`
 }
 
 // Partition is a named set of nodes with its own rules (Slurm's partition,
@@ -66,6 +69,7 @@ type Spec struct {
 	Queues       []Queue       `json:"queues,omitempty"`
 	Reservations []Reservation `json:"reservations,omitempty"`
 	Loans        []Loan        `json:"loans,omitempty"`
+	Power        []Power       `json:"power,omitempty"`
 	Epoch        int64         `json:"epoch,omitempty"` // Unix seconds of Time 0, for windows and calendars
 	Zone         int           `json:"zone,omitempty"`  // seconds east of UTC, for windows
 	Sharing      Sharing       `json:"sharing,omitempty"`

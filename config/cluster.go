@@ -32,6 +32,7 @@ type clusterFile struct {
 	Queues       []queueFile       `yaml:"queues"`
 	Reservations []reservationFile `yaml:"reservations"`
 	Loans        []loanFile        `yaml:"loans"`
+	Power        []powerFile       `yaml:"power"`
 }
 
 type modelFile struct {
@@ -220,7 +221,7 @@ func lineWith(data []byte, value string) int {
 }
 
 func keysOf(typeName string) []string {
-	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{}, defragFile{}, kubeDefragFile{}, kubeSharingFile{}, stopFile{}, tlsFile{}, People{}} {
+	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, loanFile{}, powerFile{}, wattsFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{}, defragFile{}, kubeDefragFile{}, kubeSharingFile{}, stopFile{}, tlsFile{}, People{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue
@@ -286,7 +287,7 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		}
 		s.Models = append(s.Models, g)
 	}
-	for _, step := range []func(*cluster.Spec) error{f.addNodes, f.addPartitions, f.addReservations, f.addLoans} {
+	for _, step := range []func(*cluster.Spec) error{f.addNodes, f.addPartitions, f.addReservations, f.addLoans, f.addPower} {
 		if err := step(s); err != nil {
 			return nil, err
 		}

@@ -65,6 +65,7 @@ type serveFile struct {
 	Queues     []queueFile         `yaml:"queues"`
 	Partitions []partitionFile     `yaml:"partitions"`
 	Loans      []loanFile          `yaml:"loans"` // to refuse them
+	Power      []powerFile         `yaml:"power"` // to refuse them
 	Members    map[string]People   `yaml:"members"`
 	Operators  People              `yaml:"operators"`
 	Admins     People              `yaml:"admins"`
@@ -124,6 +125,9 @@ func ReadServe(name string, r io.Reader) (*Serve, error) {
 func (f *serveFile) serve() (*Serve, error) {
 	if len(f.Loans) > 0 {
 		return nil, At(errors.New("one machine cannot be given back while it runs jobs; muster sim has loans, in the cluster file"), "loans")
+	}
+	if len(f.Power) > 0 {
+		return nil, At(errOnePower, "power")
 	}
 	c := &Serve{Policy: f.Policy, Placer: f.Place, Backfill: f.Backfill, MinRuntime: time.Duration(f.MinRuntime), Starvation: time.Duration(f.Starvation),
 		KillWait: time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators, Admins: f.Admins,

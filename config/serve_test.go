@@ -16,6 +16,7 @@ func TestBadServe(t *testing.T) {
 		{"policy: fifo\npolcy: las\n", `f.yaml:2: unknown key "polcy": did you mean "policy"?`},
 		{"kill_wait: 1s\npolicy: fifoo\n", `f.yaml:2: policy: unknown policy "fifoo": did you mean "fifo"?`},
 		{"policy: fifo\nloans: [{partition: p, back: {mon: 1}}]\n", "f.yaml:2: loans: one machine cannot be given back"},
+		{"policy: fifo\npower: [{}]\n", "f.yaml:2: power: one machine cannot sleep"},
 		{"\nplace: best\n", "f.yaml:2: place: "},
 		{"backfill: esy\n", `did you mean "easy"?`},
 		{"stop:\n  standard:\n    how: ask\n", "f.yaml:3: stop: standard: how: "},

@@ -10,7 +10,7 @@ import (
 
 // Observed is what a world really has at one instant.
 type Observed struct {
-	Nodes   []cluster.Node // State and Bad say how they are; a node that is missing is lost
+	Nodes   []cluster.Node // State, Bad and Asleep say how they are; a node that is missing is lost
 	Running []Found        // jobs with processes, starting, computing or leaving
 	Ended   []Outcome      // jobs that are over as far as the world remembers
 }
@@ -146,6 +146,9 @@ func diffNodes(have, believed []cluster.Node) (events []engine.Event) {
 			continue
 		}
 		events = append(events, diffState(n, b)...)
+		if n.Asleep != b.Asleep && n.State != cluster.Down {
+			events = append(events, engine.Event{Type: engine.NodeAsleep, Node: b.Name, Wake: n.Asleep, Undo: n.Asleep == 0})
+		}
 		all := uint64(1)<<b.GPUs - 1
 		if m := n.Bad &^ b.Bad & all; m != 0 {
 			events = append(events, engine.Event{Type: engine.GPUBad, Node: b.Name, GPUs: m})

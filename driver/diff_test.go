@@ -120,6 +120,9 @@ func (w *world) disturb() {
 				}
 			}
 		}
+		if n.Asleep = 0; n.State != cluster.Down && w.jobs%2 == 0 {
+			n.Asleep = time.Minute
+		}
 	case 8:
 		n.Bad ^= 1 << w.r.IntN(n.GPUs)
 	case 9:
@@ -182,7 +185,7 @@ func (w *world) agree() error {
 		return fmt.Errorf("%d jobs run, %d are believed to", len(w.runs), n)
 	}
 	for i, b := range w.e.Nodes() {
-		if n := w.nodes[i]; n.Name != b.Name || n.State != b.State || n.Bad != b.Bad {
+		if n := w.nodes[i]; n.Name != b.Name || n.State != b.State || n.Bad != b.Bad || n.Asleep != b.Asleep {
 			return fmt.Errorf("node %+v is believed to be %+v", n, b)
 		}
 	}

@@ -508,11 +508,21 @@ func (d *dumb) place(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc 
 				return d.nodes[i].State != cluster.Up || blocked[d.kind(i)] || b.off[i]
 			})
 		}
-		if allocs, ok := d.placeOn(j, b.clone(), stage); ok {
-			return allocs
+		awake := make([][]int, len(stage)) // a job is on nodes that are awake, if it fits there
+		for set := range stage {
+			awake[set] = d.awake(stage[set])
+		}
+		for _, nodes := range [][][]int{awake, stage} {
+			if allocs, ok := d.placeOn(j, b.clone(), nodes); ok {
+				return allocs
+			}
 		}
 	}
 	return nil
+}
+
+func (d *dumb) awake(nodes []int) []int {
+	return slices.DeleteFunc(slices.Clone(nodes), func(i int) bool { return d.nodes[i].Asleep > 0 })
 }
 
 // placeOn places the task sets, the hardest first: most GPUs, then CPU, then RAM.
@@ -616,6 +626,9 @@ func (d *dumb) shut(j *dumbJob, node int) bool {
 // emptiest, 0: the first.
 func (s *site) find(n, sign int) int {
 	fit := slices.DeleteFunc(slices.Clone(s.nodes), func(i int) bool { return s.room(i, n) < n })
+	if awake := s.d.awake(fit); len(awake) > 0 {
+		fit = awake
+	}
 	slices.SortStableFunc(fit, func(a, b int) int {
 		if shared(s.r) {
 			return sign * cmp.Compare(s.openness(a), s.openness(b))

@@ -386,6 +386,12 @@ func (d *dumb) node(ev *engine.Event, i int) {
 		d.drained[i] = !ev.Undo
 	}
 	switch {
+	case ev.Type == engine.NodeDown || ev.Type == engine.NodeAsleep && ev.Undo:
+		n.Asleep = 0
+	case ev.Type == engine.NodeAsleep && n.State != cluster.Down:
+		n.Asleep = ev.Wake
+	}
+	switch {
 	case ev.Type == engine.NodeUp && d.drained[i]: // whoever drained it meant it
 		n.State = cluster.Draining
 	case ev.Type == engine.NodeUp:

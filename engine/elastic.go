@@ -42,7 +42,7 @@ func (e *Engine) growJob(j *jobState) {
 		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, tasks+1)-e.milliOf(s, int(j.tasks))).code != notRefused {
 			break
 		}
-		site := &Site{e: e, job: j, req: one, home: home, most: s.bounds(), has: append(more[:len(more):len(more)], j.allocs...)}
+		site := &Site{e: e, job: j, req: one, home: home, awake: true, most: s.bounds(), has: append(more[:len(more):len(more)], j.allocs...)}
 		e.constrain(j)
 		mark := e.st.mark()
 		if !e.placeStage(site, &open) {

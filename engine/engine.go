@@ -116,6 +116,7 @@ type Engine struct {
 	holds     holds
 	restoring bool      // being built from a snapshot: nodes are not yet in their states
 	straddled bool      // which of a queue's jobs could leave depended on who left first
+	sober     bool      // nobody is placed on nodes that are asleep
 	possible  bool      // asking what could ever be: bounds of the moment do not count
 	blockedBy *classSet // strict order: classes behind a blocked job; nil: none
 	thorough  bool      // tests: every candidate is really tried
@@ -327,6 +328,9 @@ func (e *Engine) addNode(n cluster.Node) error {
 		return err
 	}
 	nodes := &e.st.nodes[id]
+	if n.Asleep > 0 {
+		e.st.asleep++
+	}
 	e.st.index(nodes, n.State == cluster.Up)
 	if n.State != cluster.Down {
 		e.capacity += cluster.Whole * int64(popcount(nodes.healthy))

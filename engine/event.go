@@ -28,6 +28,7 @@ const (
 	Progress                      // a job reports work done
 	Demoted                       // a running job counts as best-effort from now on, until this run is over (Undo: no more)
 	Defragment                    // a person asks for moves (Config.Defrag) that let a pending job start, or with NoJob whichever it helps; with Compact, that empty nodes
+	NodeAsleep                    // a node without jobs is switched off, and takes Wake to be there again (Undo: it is)
 )
 
 // StopReason says why a job stopped.
@@ -64,9 +65,10 @@ type Event struct {
 	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
 	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before
 	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices
-	Undo     bool            `json:"undo,omitempty"`     // NodeDrained, GPUBad, Held, Demoted
+	Undo     bool            `json:"undo,omitempty"`     // NodeDrained, NodeAsleep, GPUBad, Held, Demoted
 	Queues   []cluster.Queue `json:"queues,omitempty"`   // QueueChanged
 	Compact  Compact         `json:"compact,omitempty"`  // Defragment
+	Wake     time.Duration   `json:"wake,omitempty"`     // NodeAsleep
 }
 
 // SwitchCost is what stopping a job and starting it again was measured to take: time

@@ -17,7 +17,7 @@ import (
 func (e *Engine) CheckInvariants() error {
 	var errs []error
 	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBeside, e.checkTenants, e.checkBooks, e.checkPhysical, e.checkIndexes,
-		e.checkLists, e.checkLanes, e.checkPools, e.checkUsage, e.checkPast, e.checkFragments, e.checkWaits, e.checkLoans, e.checkDependencies, e.checkWork, e.checkWhys} {
+		e.checkLists, e.checkLanes, e.checkPools, e.checkUsage, e.checkPast, e.checkFragments, e.checkWaits, e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys} {
 		if err := check(); err != nil {
 			errs = append(errs, err)
 		}

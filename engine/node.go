@@ -110,6 +110,7 @@ type nodeStore struct {
 	classes []class
 	undo    []undoRec
 	changes uint64 // counts versions of nodes
+	asleep  int    // nodes that are
 	frag    fragCache
 }
 

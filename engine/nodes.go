@@ -24,6 +24,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 			e.setNode(id, cluster.Up)
 		}
 	case NodeDown:
+		e.setAsleep(id, 0)
 		e.setNode(id, cluster.Down)
 		e.loseHomes(id)
 		e.loseJobs(id, ^uint64(0))

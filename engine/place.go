@@ -87,7 +87,14 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 		return allocs, s.max, ok
 	}
 	lo, hi := s.min, s.max // binary search: less always fits where more does
-	if _, ok = e.placeTrial(j, s, lo); !ok {
+	e.sober = e.st.asleep > 0
+	_, ok = e.placeTrial(j, s, lo)
+	if !ok && e.sober { // nobody wakes a node for what a job does not need
+		e.sober, hi = false, lo
+		_, ok = e.placeTrial(j, s, lo)
+	}
+	defer func() { e.sober = false }()
+	if !ok {
 		return nil, 0, false
 	}
 	for lo < hi {
@@ -158,6 +165,15 @@ func (e *Engine) placeStages(site *Site, s *shape) ([]Alloc, bool) {
 		stages = s.gangs
 	}
 	for i := range stages {
+		if e.st.asleep > 0 {
+			site.awake = true
+			if e.placeStage(site, &stages[i]) {
+				return site.allocs, true
+			}
+			if site.awake = false; e.sober {
+				continue
+			}
+		}
 		if e.placeStage(site, &stages[i]) {
 			return site.allocs, true
 		}

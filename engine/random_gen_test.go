@@ -292,6 +292,9 @@ func (g *generator) event() (engine.Event, bool) {
 	case k < 84:
 		return engine.Event{Type: engine.NodeUp, Node: node}, true
 	case k < 87:
+		if chance(r, 40) {
+			return engine.Event{Type: engine.NodeAsleep, Node: node, Wake: seconds(1 + r.IntN(300)), Undo: chance(r, 40)}, true
+		}
 		return engine.Event{Type: engine.NodeDrained, Node: node, Undo: chance(r, 50)}, true
 	case k < 92:
 		return engine.Event{Type: engine.GPUBad, Node: node, GPUs: uint64(1 + r.IntN(15)), Undo: chance(r, 60)}, true

@@ -571,7 +571,7 @@ func describe(b *engine.Batch, d *engine.Decision) string {
 			ev := &b.Events[i]
 			fmt.Fprintf(&s, "[%s", ev.Type)
 			switch ev.Type {
-			case engine.NodeUp, engine.NodeDown, engine.NodeDrained, engine.GPUBad:
+			case engine.NodeUp, engine.NodeDown, engine.NodeDrained, engine.GPUBad, engine.NodeAsleep:
 				fmt.Fprintf(&s, " %s %b undo=%v", ev.Node, ev.GPUs, ev.Undo)
 			case engine.Submitted, engine.Updated:
 				fmt.Fprintf(&s, " %+v", *ev.Spec)

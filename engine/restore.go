@@ -126,6 +126,7 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 		id := e.nodeID[n.Name]
 		ns := &e.st.nodes[id]
 		ns.spec.State = n.State
+		e.setAsleep(id, n.Asleep)
 		ns.drained = slices.Contains(s.Drained, n.Name)
 		if ns.given = slices.Contains(s.Given, n.Name); ns.given && !e.onLoan(id) {
 			if ns.given = false; !ns.drained && n.State == cluster.Draining {

@@ -31,6 +31,7 @@ type Site struct {
 	req    []cluster.TaskSet // what to place (elastic jobs: at the size tried)
 	stage  stage             // candidate classes of this attempt
 	within Domain
+	awake  bool   // nodes that are asleep are left alone
 	home   Domain // of a gang that grows: where it must stay
 	allocs []Alloc
 	most   *nodeMost // nil: it has no bounds of its own
@@ -145,7 +146,7 @@ func (s *Site) Islands() bool {
 }
 
 func (s *Site) inside(node int32) bool {
-	if s.e.shy.off(node) {
+	if s.e.shy.off(node) || s.awake && s.e.st.nodes[node].spec.Asleep > 0 {
 		return false
 	}
 	return s.in(s.within, node) && s.in(s.home, node)
@@ -238,8 +239,21 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 	}
 }
 
-// Find returns the preferred node with room for n tasks of the set, or -1.
+// Find returns the preferred node with room for n tasks of the set, or -1: one that is awake, if there
+// is any.
 func (s *Site) Find(set, n int, pick Pick) int {
+	if s.awake || s.e.st.asleep == 0 {
+		return s.find(set, n, pick)
+	}
+	s.awake = true
+	node := s.find(set, n, pick)
+	if s.awake = false; node >= 0 {
+		return node
+	}
+	return s.find(set, n, pick)
+}
+
+func (s *Site) find(set, n int, pick Pick) int {
 	r := &s.req[set].Request
 	if s.most != nil && n > s.most.each() {
 		return -1
@@ -378,6 +392,13 @@ func (s *Site) uses(allocs []Alloc, node int32) bool {
 
 // FindOther is Find among the nodes on which nothing is bound yet: a scan.
 func (s *Site) FindOther(set, n int, pick Pick) int {
+	if !s.awake && s.e.st.asleep > 0 {
+		s.awake = true
+		node := s.FindOther(set, n, pick)
+		if s.awake = false; node >= 0 {
+			return node
+		}
+	}
 	best, bestFree := -1, 0
 	s.nodes(s.stage.of(set), func(node int) bool {
 		if s.uses(s.allocs, int32(node)) || s.Room(node, set, n) < n {

@@ -59,7 +59,7 @@ func phaseOf(t EventType) int {
 	switch t {
 	case Stopped, StartFailed:
 		return 0
-	case NodeDown, GPUBad, NodeDrained, NodeUp:
+	case NodeDown, GPUBad, NodeDrained, NodeUp, NodeAsleep:
 		return 1
 	}
 	return 2
@@ -72,6 +72,9 @@ func (e *Engine) handle(ev *Event) {
 		return
 	case NodeUp, NodeDown, NodeDrained, GPUBad:
 		e.nodeEvent(ev)
+		return
+	case NodeAsleep:
+		e.nodeAsleep(ev)
 		return
 	case QueueChanged:
 		e.replaceQueues(ev.Queues)

@@ -247,6 +247,9 @@ func (w *pair) draw(at cluster.Time, nodes []cluster.Node) {
 		w.add(at, engine.Event{Type: engine.NodeUp, Node: node})
 	}
 	n := len(w.jobs) // late ones are more likely to run
+	if w.more.IntN(20) == 0 {
+		w.add(at, engine.Event{Type: engine.NodeAsleep, Node: node, Wake: seconds(60), Undo: chance(w.more, 40)})
+	}
 	switch id := cluster.JobID(max(w.more.IntN(n), w.more.IntN(n), w.more.IntN(n))); w.more.IntN(12) {
 	case 0:
 		w.add(at, engine.Event{Type: engine.Demoted, Job: id, Undo: chance(w.more, 30)})

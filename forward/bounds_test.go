@@ -131,6 +131,13 @@ func TestPreempted(t *testing.T) {
 			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}}, For: []cluster.JobID{1, 2}}), forward.AllStarted, 41, 143, 40)
 }
 
+// Who starts on a node that is asleep computes when it is awake, and who comes after it there need not wait for that.
+func TestAsleep(t *testing.T) {
+	e := small(t, nil, lasts(10), lasts(5), lasts(5))
+	asleep := engine.Event{Type: engine.NodeAsleep, Node: e.Nodes()[0].Name, Wake: time.Minute}
+	want(t, forward.Run(e, forward.Options{Events: []engine.Event{asleep}}), forward.AllStarted, -1, 10, 75)
+}
+
 // Each bound ends the looking and is told; who is asked for alone ends it, too.
 func TestBounds(t *testing.T) {
 	jobs := []cluster.Job{lasts(10), lasts(10), lasts(10), lasts(10)}

@@ -229,7 +229,7 @@ func (w *world) adopt(r *engine.JobRecord) {
 		j.stop = r.Reason
 		w.leave(r.Spec.ID, j, r.How, j.ckpt.Cost, r.Rate > 0)
 	case r.State == engine.Starting:
-		w.push(dueReady, r.Spec.ID, j, r.Started.Add(j.restart(r, r.FirstStart < r.Started)))
+		w.push(dueReady, r.Spec.ID, j, r.Started.Add(j.restart(r, r.FirstStart < r.Started)+w.e.WakeTime(r.Allocs)))
 	case r.Resizing:
 		j.resizing = true
 		w.push(dueReady, r.Spec.ID, j, r.Acc.Add(j.ckpt.Restart))
@@ -312,10 +312,29 @@ func (w *world) happened() []engine.Event {
 	for len(w.queue) > 0 && w.queue[0].at <= w.now {
 		d := heap.Pop(&w.queue)
 		if j := w.runs[d.id]; j.gen == d.gen {
+			if d.kind == dueReady {
+				evs = w.awake(evs, d.id)
+			}
 			evs = append(evs, w.happen(&d, j))
 		}
 	}
 	w.pool = evs
+	return evs
+}
+
+// awake tells of the nodes of a job that were asleep: they are there when it computes.
+func (w *world) awake(evs []engine.Event, id cluster.JobID) []engine.Event {
+	allocs := w.e.Record(id).Allocs
+	if w.e.WakeTime(allocs) == 0 {
+		return evs
+	}
+	nodes := w.e.Nodes()
+	for i := range allocs {
+		if n := &nodes[allocs[i].Node]; n.Asleep > 0 {
+			n.Asleep = 0
+			evs = append(evs, engine.Event{Type: engine.NodeAsleep, Node: n.Name, Undo: true})
+		}
+	}
 	return evs
 }
 
@@ -378,7 +397,7 @@ func (w *world) start(a *engine.Action) {
 	r := w.e.Record(a.Job)
 	again := w.runs[a.Job] != nil || r.FirstStart < r.Started
 	j := w.runOf(r)
-	w.push(dueReady, a.Job, j, w.now.Add(j.restart(r, again)))
+	w.push(dueReady, a.Job, j, w.now.Add(j.restart(r, again)+w.e.WakeTime(a.Allocs))) // its driver wakes nodes that are asleep
 }
 
 // settle brings a run's work up to now.
@@ -440,7 +459,7 @@ func (w *world) resize(a *engine.Action) {
 	}
 	j.phase, j.since, j.resizing = starting, w.now, true
 	j.gen++
-	w.push(dueReady, a.Job, j, w.now.Add(j.ckpt.Restart))
+	w.push(dueReady, a.Job, j, w.now.Add(j.ckpt.Restart+w.e.WakeTime(a.Allocs)))
 }
 
 // timeFor is how long work takes at a speed in ppm, rounded up.

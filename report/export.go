@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -129,6 +130,9 @@ func fields() []field {
 func WriteCSV(w io.Writer, sums []Summary) error {
 	c := csv.NewWriter(w)
 	f := fields()
+	if slices.ContainsFunc(sums, func(s Summary) bool { return s.Power != nil }) {
+		f = append(f, powerFields()...)
+	}
 	row := make([]string, len(f))
 	for i := range f {
 		row[i] = f[i].name

@@ -34,6 +34,7 @@ const (
 	groupSlow  = "Slowdown"
 	groupUse   = "Cluster"
 	groupFair  = "Fairness"
+	groupPower = "Power"
 	groupStops = "Stops"
 	groupJobs  = "Jobs"
 	groupSpeed = "Muster itself"
@@ -46,6 +47,7 @@ func figures() []figure {
 	all = append(all, distFigures("slowdown", groupSlow, unitRatio, "completion time over run time alone, both at least 10 s", func(s *Summary) *Dist { return &s.Slowdown })...)
 	all = append(all, useFigures()...)
 	all = append(all, fairFigures()...)
+	all = append(all, powerFigures()...)
 	all = append(all, stopFigures()...)
 	all = append(all, jobFigures()...)
 	return append(all, speedFigures()...)

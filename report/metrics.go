@@ -67,17 +67,18 @@ type Summary struct {
 
 	LongTerm float64 `json:"long_term_gpu_time"` // of the tenant that had least of what it deserved: held / deserved GPU time
 
-	Preemptions    int     `json:"preemptions"`
-	Failures       int     `json:"failures"`
-	LostHours      float64 `json:"gpu_hours_lost"`     // work thrown away
-	OverheadHours  float64 `json:"gpu_hours_overhead"` // held but not computing: start-up, checkpoint, restart
-	Deadlines      int     `json:"deadlines"`
-	DeadlinesMet   int     `json:"deadlines_met"`
-	Accepted       int     `json:"deadlines_accepted"` // by a policy that answers deadlines
-	Declined       int     `json:"deadlines_declined"`
-	AcceptedLate   int     `json:"accepted_late"` // accepted, and not over by then
-	WallSeconds    float64 `json:"wall_seconds,omitempty"`
-	DecisionMicros float64 `json:"decision_us,omitempty"` // wall time per step, the world's included
+	Preemptions    int           `json:"preemptions"`
+	Failures       int           `json:"failures"`
+	LostHours      float64       `json:"gpu_hours_lost"`     // work thrown away
+	OverheadHours  float64       `json:"gpu_hours_overhead"` // held but not computing: start-up, checkpoint, restart
+	Deadlines      int           `json:"deadlines"`
+	DeadlinesMet   int           `json:"deadlines_met"`
+	Accepted       int           `json:"deadlines_accepted"` // by a policy that answers deadlines
+	Declined       int           `json:"deadlines_declined"`
+	AcceptedLate   int           `json:"accepted_late"`   // accepted, and not over by then
+	Power          *PowerSummary `json:"power,omitempty"` // where nodes may sleep
+	WallSeconds    float64       `json:"wall_seconds,omitempty"`
+	DecisionMicros float64       `json:"decision_us,omitempty"` // wall time per step, the world's included
 }
 
 // slowdownBound is tau of the bounded slowdown (00-conventions).
@@ -126,6 +127,7 @@ func (r *Run) Summarise() Summary {
 	}
 	s.Jain, s.LongTerm = jain(speed, count), r.longTerm()
 	r.shares(&s, held, busy, lost)
+	s.Power = r.powerSummary()
 	return s
 }
 

@@ -268,6 +268,7 @@ func (b *Book) Run(w *World) report.Run {
 		}
 		r.Owed = append(r.Owed, owed)
 	}
+	r.Power = w.closePower()
 	for i := range w.jobs {
 		e := w.jobs[i].entry
 		r.Jobs = append(r.Jobs, &e.Job)

@@ -162,6 +162,9 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 		out.Err = err
 		return out
 	}
+	if _, out.Err = spec.PowerNodes(); out.Err != nil {
+		return out
+	}
 	world := s.World
 	world.Lanes = cfg.Policy.Traits().Lanes
 	world.Memory = cfg.Policy.Traits().Memory

@@ -91,6 +91,8 @@ const (
 	evGPUFail
 	evGPURepair
 	evScript // id: index in Options.Script
+	evAwake  // a node is woken
+	evPower  // the rule of a power group is asked
 )
 
 // World is the simulator's driver.
@@ -116,6 +118,7 @@ type World struct {
 	packing bool              // there were guests on whole devices: those are in tenants, too
 	reports []engine.Event    // to be told with the next batch
 	stopped bool
+	power   powers
 
 	first  int                                       // of the jobs that arrived last
 	answer func(cluster.JobID) engine.DeadlineAnswer // what is said of a job's deadline; nil: nobody tells
@@ -143,6 +146,7 @@ func NewWorld(spec *cluster.Spec, entries []trace.Entry, opt Options) *World {
 		w.push(worldEvent{at: opt.Script[i].At, kind: evScript, id: int32(i)})
 	}
 	w.scheduleFailures()
+	w.initPower()
 	return w
 }
 
@@ -206,7 +210,10 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	evs := append(w.pool[:0], w.reports...)
 	w.reports = w.reports[:0]
 	for len(w.queue) > 0 && w.queue[0].at <= at {
-		if ev, ok := w.happen(w.popEvent()); ok {
+		due := w.popEvent()
+		if due.kind == evPower {
+			evs = append(evs, w.powerDue(due.id)...)
+		} else if ev, ok := w.happen(due); ok {
 			evs = append(evs, ev)
 		}
 	}
@@ -240,6 +247,8 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 	switch ev.kind {
 	case evFail, evRepair, evGPUFail, evGPURepair:
 		return w.nodeEvent(ev)
+	case evAwake:
+		return w.nodeAwake(ev)
 	case evScript:
 		return w.scripted(w.opt.Script[ev.id].Event)
 	}
@@ -301,6 +310,7 @@ func (w *World) cancel(id cluster.JobID) (engine.Event, bool) {
 }
 
 func (w *World) scripted(ev engine.Event) (engine.Event, bool) {
+	w.powerOut(&ev)
 	switch ev.Type {
 	case engine.Cancelled:
 		return w.cancel(ev.Job)
@@ -322,10 +332,14 @@ func (w *World) nodeEvent(ev worldEvent) (engine.Event, bool) {
 		w.push(worldEvent{at: w.now.Add(w.opt.Repair), kind: evRepair, id: ev.id})
 		w.book.failures++
 		w.wipe(n.Name)
-		return engine.Event{Type: engine.NodeDown, Node: n.Name}, true
+		down := engine.Event{Type: engine.NodeDown, Node: n.Name}
+		w.powerOut(&down)
+		return down, true
 	case evRepair:
 		w.push(worldEvent{at: w.expo(w.opt.NodeMTBF), kind: evFail, id: ev.id})
-		return engine.Event{Type: engine.NodeUp, Node: n.Name}, true
+		up := engine.Event{Type: engine.NodeUp, Node: n.Name}
+		w.powerOut(&up)
+		return up, true
 	case evGPUFail:
 		dev := uint64(1) << w.rng.IntN(n.GPUs)
 		w.badGPU[ev.id] = dev
@@ -404,7 +418,8 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 	w.book.started(j, w.now)
 	w.settleIn(j)
 	j.since = w.now
-	latency := w.opt.Startup
+	w.powerHold(j.allocs, 1)
+	latency := w.opt.Startup + w.wakeFor(j.allocs)
 	switch {
 	case goesOn: // its processes are there, and what they had in memory
 		latency = j.entry.Job.Checkpoint.Suspend
@@ -485,7 +500,7 @@ func (w *World) evict(j *jobRun, a *engine.Action) {
 		kept := done
 		switch {
 		case a.How == engine.Suspend:
-			j.frozen = j.allocs
+			j.frozen, w.power.froze = j.allocs, true
 		case a.How == engine.Checkpoint && !c.None && c.Cost <= a.Grace:
 			delay = c.Cost
 		default:
@@ -525,7 +540,9 @@ func (w *World) resize(j *jobRun, a *engine.Action) {
 	}
 	w.book.resized(j, w.now, a.Allocs)
 	w.moveOut(j)
+	w.powerHold(j.allocs, -1)
 	j.allocs = a.Allocs
+	w.powerHold(j.allocs, 1)
 	w.settleIn(j)
 	j.milli = 0
 	for i := range a.Allocs {
@@ -538,7 +555,7 @@ func (w *World) resize(j *jobRun, a *engine.Action) {
 	j.gen++
 	j.resizing = true
 	j.phase, j.since = starting, w.now
-	w.push(worldEvent{at: w.now.Add(j.entry.Job.Checkpoint.Restart), kind: evReady, id: int32(a.Job), gen: j.gen})
+	w.push(worldEvent{at: w.now.Add(j.entry.Job.Checkpoint.Restart + w.wakeFor(j.allocs)), kind: evReady, id: int32(a.Job), gen: j.gen})
 }
 
 // depart takes a job off its devices.
@@ -550,6 +567,7 @@ func (w *World) depart(j *jobRun, reason engine.StopReason) {
 	w.respeed(near)
 	w.runs--
 	j.gen++
+	w.powerHold(j.allocs, -1)
 	j.allocs = nil
 	w.quiet = w.now
 	if (reason == engine.Preempted || reason == engine.NodeLost) && !j.entry.Job.NoRequeue {

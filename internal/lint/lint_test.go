@@ -25,6 +25,7 @@ var arrows = map[string]string{
 	"cluster":           "",
 	"quota":             "cluster",
 	"perf":              "cluster",
+	"power":             "cluster",
 	"engine":            "cluster quota internal/heap",
 	"forward":           "cluster engine internal/heap",
 	"solve":             "internal/heap",
@@ -52,11 +53,11 @@ var arrows = map[string]string{
 	"trace":             "cluster",
 	"report":            "cluster internal/plot",
 	"tune":              "cluster trace report",
-	"sim":               "cluster perf engine policy place driver trace report internal/heap",
+	"sim":               "cluster perf power engine policy place driver trace report internal/heap",
 	"sim/compat":        "cluster engine policy place driver trace solve",
 	"scenario":          "cluster perf engine policy place driver trace report sim config journal quota",
 	"results":           "cluster perf engine policy place driver trace report sim sim/compat config serving internal/csvfile",
-	"kube":              "cluster quota config engine driver journal api internal/inbox",
+	"kube":              "cluster power quota config engine driver journal api internal/inbox",
 	"kube/front":        "api server/view web",
 	"cmd/muster":        "search cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote",
 	"cmd/muster-kube":   "cluster config journal kube kube/front policy server/view web api",
@@ -78,7 +79,7 @@ var arrows = map[string]string{
 
 // pure packages import the standard library and each other only, and know
 // neither clock nor chance.
-var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true}
+var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true}
 
 // banned calls per package: "*" is everywhere outside tests.
 var banned = map[string]string{

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Nodes that are asleep (cluster.Power) are there for whoever needs them: who is placed on one starts at
+// once, and its driver wakes the node first. Nobody is placed there who fits on nodes that are awake,
+// and nobody gets more than it needs there. Which nodes sleep, the driver decides (package power).
+
+// nodeAsleep books that a node is switched off, or there again.
+func (e *Engine) nodeAsleep(ev *Event) {
+	id, ok := e.nodeID[ev.Node]
+	if !ok || !ev.Undo && e.st.nodes[id].spec.State == cluster.Down {
+		return
+	}
+	wake := ev.Wake
+	if ev.Undo {
+		wake = 0
+		e.fresh = true // elastic jobs may grow there
+	}
+	e.setAsleep(id, wake)
+}
+
+func (e *Engine) setAsleep(id int32, wake time.Duration) {
+	n := &e.st.nodes[id]
+	if n.spec.Asleep > 0 {
+		e.st.asleep--
+	}
+	if n.spec.Asleep = wake; wake > 0 {
+		e.st.asleep++
+	}
+}
+
+// WakeTime is how long it takes until all nodes of some allocations are awake; 0: they are.
+func (e *Engine) WakeTime(allocs []Alloc) (longest time.Duration) {
+	for i := range allocs {
+		longest = max(longest, e.st.nodes[allocs[i].Node].spec.Asleep)
+	}
+	return longest
+}
+
+// wakingText says for which nodes a job waits that starts.
+func (e *Engine) wakingText(j *jobState) string {
+	if e.st.asleep == 0 || j.state != Starting {
+		return ""
+	}
+	var names []string
+	for i := range j.allocs {
+		if n := &e.st.nodes[j.allocs[i].Node].spec; n.Asleep > 0 && !slices.Contains(names, n.Name) {
+			names = append(names, n.Name)
+		}
+	}
+	what := "nodes wake"
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		what = "node wakes"
+	}
+	ready := max(0, j.started.Add(e.WakeTime(j.allocs)).Sub(e.now))
+	return fmt.Sprintf("; %d %s, ready in about %s: %s", len(names), what, cluster.FormatDuration(ready.Round(time.Second)), strings.Join(names, ","))
+}
+
+// checkAsleep checks how many nodes are asleep.
+func (e *Engine) checkAsleep() error {
+	n := 0
+	for i := range e.st.nodes {
+		if w := e.st.nodes[i].spec.Asleep; w < 0 || w > 0 && e.st.nodes[i].spec.State == cluster.Down {
+			return fmt.Errorf("node %s is %s, and asleep for %v", e.st.nodes[i].spec.Name, e.st.nodes[i].spec.State, w)
+		} else if w > 0 {
+			n++
+		}
+	}
+	if n != e.st.asleep || e.sober {
+		return fmt.Errorf("%d nodes are asleep, not %d; placed on those awake only: %v", n, e.st.asleep, e.sober)
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/power"
+	"github.com/muster-gpu/muster/report"
+)
+
+// Nodes that sleep (cluster.Power). The world does what whoever holds the switch does: it asks the rule now
+// and then, tells the engine which nodes are asleep, and wakes those on which a job starts, which
+// takes its time.
+
+// firstMonday is when a replay begins that has no calendar: hours of the week need one.
+const firstMonday = 4 * 24 * 60 * 60
+
+type powerState uint8
+
+const (
+	awake powerState = iota
+	waking
+	asleep
+)
+
+// powerNode is a node as far as its power goes.
+type powerNode struct {
+	group   int32 // of rules; -1: it never sleeps
+	state   powerState
+	out     bool // down, or drained: nobody counts on it
+	jobs    int32
+	gen     uint32
+	readyAt cluster.Time
+}
+
+// powerGroup is a rule with what it knows.
+type powerGroup struct {
+	rule  *cluster.Power
+	nodes []int
+	meter power.Meter
+	milli cluster.Milli // of GPUs held on its nodes
+	gpus  cluster.Milli // of all of them
+	book  report.Power
+	since cluster.Time // the book is up to date until then
+}
+
+type powers struct {
+	groups []powerGroup
+	nodes  []powerNode
+	froze  bool // a job was suspended in place: its memory is on its nodes
+}
+
+// initPower makes ready for the cluster's rules.
+func (w *World) initPower() {
+	if len(w.spec.Power) == 0 {
+		return
+	}
+	lists, err := w.spec.PowerNodes()
+	if err != nil {
+		panic("sim: " + err.Error()) // Run has looked before
+	}
+	p := &w.power
+	p.nodes = make([]powerNode, len(w.spec.Nodes))
+	for i := range p.nodes {
+		p.nodes[i] = powerNode{group: -1, out: w.spec.Nodes[i].State != cluster.Up}
+	}
+	for i, list := range lists {
+		g := powerGroup{rule: &w.spec.Power[i], nodes: list}
+		for _, id := range list {
+			p.nodes[id].group = int32(i)
+			g.gpus += cluster.Milli(w.spec.Nodes[id].GPUs) * cluster.Whole
+		}
+		g.book = report.Power{Partition: g.rule.Partition, Watts: g.rule.Watts != cluster.Watts{}}
+		p.groups = append(p.groups, g)
+		w.push(worldEvent{at: 0, kind: evPower, id: int32(i)})
+	}
+}
+
+// unix is now on the calendar, in seconds.
+func (w *World) unix() int64 {
+	if w.spec.Epoch == 0 {
+		return firstMonday + int64(w.now)/int64(time.Second)
+	}
+	return w.spec.Epoch + int64(w.now)/int64(time.Second)
+}
+
+// seen counts a group's nodes.
+func (w *World) seen(g *powerGroup) (s power.Seen) {
+	for _, id := range g.nodes {
+		n := &w.power.nodes[id]
+		if n.out {
+			continue
+		}
+		s.Total++
+		if n.jobs > 0 {
+			s.Used++
+		}
+		if n.state != asleep {
+			s.Active++
+		}
+	}
+	return s
+}
+
+// powerDue asks a group's rule, and returns what the engine has to know.
+func (w *World) powerDue(id int32) (evs []engine.Event) {
+	g := &w.power.groups[id]
+	w.push(worldEvent{at: w.now.Add(g.rule.Every), kind: evPower, id: id})
+	s := w.seen(g)
+	switch want := g.meter.Step(g.rule, w.unix(), s); {
+	case want > s.Active:
+		w.wakeMore(g, want-s.Active)
+	case want < s.Active:
+		return w.sleep(g, s.Active-want)
+	}
+	return nil
+}
+
+// sleep puts n nodes to sleep on which nobody is, the last ones first.
+func (w *World) sleep(g *powerGroup, n int) (evs []engine.Event) {
+	frozen := w.frozenOn()
+	for _, id := range slices.Backward(g.nodes) {
+		x := &w.power.nodes[id]
+		if n == 0 {
+			break
+		}
+		if x.out || x.state != awake || x.jobs > 0 || slices.Contains(frozen, int32(id)) {
+			continue
+		}
+		w.powerBook(g)
+		x.state = asleep
+		g.book.Slept++
+		n--
+		evs = append(evs, engine.Event{Type: engine.NodeAsleep, Node: w.spec.Nodes[id].Name, Wake: g.rule.Wake})
+	}
+	return evs
+}
+
+// frozenOn lists the nodes that have the memory of suspended jobs.
+func (w *World) frozenOn() (list []int32) {
+	if !w.power.froze {
+		return nil
+	}
+	for i := range w.jobs {
+		for k := range w.jobs[i].frozen {
+			list = append(list, w.jobs[i].frozen[k].Node)
+		}
+	}
+	return list
+}
+
+// wakeMore wakes n nodes, the first ones.
+func (w *World) wakeMore(g *powerGroup, n int) {
+	if n > 0 {
+		g.book.Wakes++
+	}
+	for _, id := range g.nodes {
+		if x := &w.power.nodes[id]; n > 0 && !x.out && x.state == asleep {
+			w.wakeNode(g, id)
+			n--
+		}
+	}
+}
+
+func (w *World) wakeNode(g *powerGroup, id int) {
+	w.powerBook(g)
+	x := &w.power.nodes[id]
+	x.state, x.readyAt = waking, w.now.Add(g.rule.Wake)
+	x.gen++
+	g.book.Woken++
+	w.push(worldEvent{at: x.readyAt, kind: evAwake, id: int32(id), gen: x.gen})
+}
+
+// nodeAwake books that a node is there; false: something else has become of it since.
+func (w *World) nodeAwake(ev worldEvent) (engine.Event, bool) {
+	x := &w.power.nodes[ev.id]
+	if x.state != waking || x.gen != ev.gen {
+		return engine.Event{}, false
+	}
+	x.state = awake
+	return engine.Event{Type: engine.NodeAsleep, Node: w.spec.Nodes[ev.id].Name, Undo: true}, true
+}
+
+// wakeFor wakes the nodes on which a job starts, and with them as many as the rule wants; it returns how
+// long the job waits for its own.
+func (w *World) wakeFor(allocs []engine.Alloc) (wait time.Duration) {
+	if len(w.power.groups) == 0 {
+		return 0
+	}
+	var short []int32
+	for i := range allocs {
+		x := &w.power.nodes[allocs[i].Node]
+		if x.state == asleep {
+			if !slices.Contains(short, x.group) {
+				short = append(short, x.group)
+				w.power.groups[x.group].book.Wakes++
+			}
+			w.wakeNode(&w.power.groups[x.group], int(allocs[i].Node))
+		}
+		if x.state == waking {
+			wait = max(wait, x.readyAt.Sub(w.now))
+		}
+	}
+	for _, id := range short {
+		g := &w.power.groups[id]
+		s := w.seen(g)
+		g.meter.Grown = w.unix()
+		if more := min(s.Total, s.Used+g.rule.Buffer) - s.Active; more > 0 {
+			g.book.Wakes-- // it is one with that above
+			w.wakeMore(g, more)
+		}
+	}
+	return wait
+}
+
+// powerHold books that a job gets, or leaves (by -1), what it has on nodes.
+func (w *World) powerHold(allocs []engine.Alloc, by int32) {
+	if len(w.power.groups) == 0 {
+		return
+	}
+	for i := range allocs {
+		x := &w.power.nodes[allocs[i].Node]
+		if x.group >= 0 {
+			g := &w.power.groups[x.group]
+			w.powerBook(g)
+			g.milli += cluster.Milli(by) * allocs[i].Milli()
+		}
+		if !slices.ContainsFunc(allocs[:i], func(a engine.Alloc) bool { return a.Node == allocs[i].Node }) {
+			x.jobs += by
+		}
+	}
+}
+
+// powerOut books that a node is lost or drained, or there again. One that was lost is awake when it comes back.
+func (w *World) powerOut(ev *engine.Event) {
+	if len(w.power.groups) == 0 {
+		return
+	}
+	id := slices.IndexFunc(w.spec.Nodes, func(n cluster.Node) bool { return n.Name == ev.Node })
+	if id < 0 || w.power.nodes[id].group < 0 {
+		return
+	}
+	x := &w.power.nodes[id]
+	w.powerBook(&w.power.groups[x.group])
+	switch ev.Type {
+	case engine.NodeDown:
+		x.out, x.state = true, awake
+	case engine.NodeUp:
+		x.out = false
+	case engine.NodeDrained:
+		x.out = !ev.Undo
+	}
+}
+
+// powerBook brings a group's book up to now.
+func (w *World) powerBook(g *powerGroup) {
+	d := w.now.Sub(g.since)
+	if g.since = w.now; d <= 0 {
+		return
+	}
+	s := w.seen(g)
+	g.book.Used += d.Seconds() * float64(s.Used)
+	g.book.Active += d.Seconds() * float64(s.Active)
+	g.book.Total += d.Seconds() * float64(s.Total)
+	k := &g.rule.Watts
+	busy := 0.0
+	if g.gpus > 0 {
+		busy = float64(g.milli) / float64(g.gpus) * float64(len(g.nodes)) * float64(k.Busy-k.Idle)
+	}
+	dark := float64(s.Total - s.Active)
+	g.book.Joules += d.Seconds() * (busy + float64(s.Active)*float64(k.Idle) + dark*float64(k.Asleep))
+	g.book.Saved += d.Seconds() * dark * float64(k.Idle-k.Asleep)
+}
+
+// closePower ends the books.
+func (w *World) closePower() (list []report.Power) {
+	for i := range w.power.groups {
+		g := &w.power.groups[i]
+		w.powerBook(g)
+		if e := &g.meter.Error; e.Steps > 0 {
+			g.book.Forecasts, g.book.Off, g.book.OffNaive = e.Steps, float64(e.Model)/1000, float64(e.Naive)/1000
+		}
+		list = append(list, g.book)
+	}
+	return list
+}
