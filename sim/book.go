@@ -59,6 +59,12 @@ func newBook(spec *cluster.Spec, n int) *Book {
 	return b
 }
 
+// grow makes room for one more job.
+func (b *Book) grow() {
+	b.Records = append(b.Records, report.Record{FirstStart: cluster.Never, End: cluster.Never})
+	b.areaAt = append(b.areaAt, 0)
+}
+
 // Queues returns the names of the queues with a curve of their own, in the
 // order in which they were first seen; the last may be "(others)".
 func (b *Book) Queues() []string { return b.queues }

@@ -173,6 +173,9 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	h := &hashKeeper{next: s.Journal}
 	out.Err = driver.Run(ctx, e, w, h)
 	out.Hash, out.Stats = h.hash, e.Stats()
+	if w.opt.Search != nil {
+		w.opt.Search.conclude(w)
+	}
 	out.Run = w.Book().Run(w)
 	out.Run.Policy, out.Run.Placer, out.Run.Backfill = out.Label, cfg.Placer.Name(), e.Backfill().String()
 	out.Run.Hash, out.Run.Decided, out.Run.Partial = out.Hash, out.Stats.Steps, ctx.Err() != nil

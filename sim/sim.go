@@ -33,6 +33,7 @@ type Options struct {
 	Lanes    cluster.LaneOrder // how jobs on the same whole GPUs take turns; Run takes it from the policy
 	Paces    bool              // how fast jobs go on what they hold is told, by job model
 	Memory   bool              // what jobs use of GPU memory is told; Run takes it from the policy
+	Search   *Searching        // a search whose trials are submitted besides; each world has its own
 	Script   []Scripted        // what people do, and nodes, at set times
 	Progress func(done, total int, now cluster.Time)
 }
@@ -61,6 +62,7 @@ type jobRun struct {
 	stop     engine.StopReason
 	resizing bool
 	restart  bool // it has run before: the next start restores a checkpoint
+	trial    *trialRun
 }
 
 type phase uint8
@@ -83,6 +85,7 @@ type worldEvent struct {
 
 const (
 	evReady  uint8 = iota // a start is through
+	evMark                // a trial is at a rung, and runs on
 	evFinish              // a job ends by itself
 	evLeft                // a stop is through
 	evCancel              // a person cancels
@@ -97,28 +100,29 @@ const (
 
 // World is the simulator's driver.
 type World struct {
-	opt     Options
-	spec    *cluster.Spec
-	jobs    []jobRun
-	next    int // next arrival
-	queue   []worldEvent
-	crowded int // so many events: those that are void are swept out
-	wake    cluster.Time
-	now     cluster.Time
-	seq     int64
-	pool    []engine.Event
-	alive   int // submitted, not gone
-	runs    int // starting, running or leaving
-	quiet   cluster.Time
-	book    *Book
-	rng     *rand.Rand
-	badGPU  []uint64
-	devices []int             // a node's first GPU, of all
-	tenants [][]cluster.JobID // jobs on shared devices, the first to come first, by GPU
-	packing bool              // there were guests on whole devices: those are in tenants, too
-	reports []engine.Event    // to be told with the next batch
-	stopped bool
-	power   powers
+	opt      Options
+	spec     *cluster.Spec
+	jobs     []jobRun
+	next     int // next arrival
+	recorded int // jobs of the workload; those of a search come after them
+	queue    []worldEvent
+	crowded  int // so many events: those that are void are swept out
+	wake     cluster.Time
+	now      cluster.Time
+	seq      int64
+	pool     []engine.Event
+	alive    int // submitted, not gone
+	runs     int // starting, running or leaving
+	quiet    cluster.Time
+	book     *Book
+	rng      *rand.Rand
+	badGPU   []uint64
+	devices  []int             // a node's first GPU, of all
+	tenants  [][]cluster.JobID // jobs on shared devices, the first to come first, by GPU
+	packing  bool              // there were guests on whole devices: those are in tenants, too
+	reports  []engine.Event    // to be told with the next batch
+	stopped  bool
+	power    powers
 
 	first  int                                       // of the jobs that arrived last
 	answer func(cluster.JobID) engine.DeadlineAnswer // what is said of a job's deadline; nil: nobody tells
@@ -127,7 +131,7 @@ type World struct {
 // NewWorld prepares a replay. The entries must be sorted by submission and
 // numbered densely; they are shared between worlds and never written.
 func NewWorld(spec *cluster.Spec, entries []trace.Entry, opt Options) *World {
-	w := &World{opt: opt, spec: spec, jobs: make([]jobRun, len(entries)), wake: cluster.Never,
+	w := &World{opt: opt, spec: spec, recorded: len(entries), jobs: make([]jobRun, len(entries)), wake: cluster.Never,
 		rng: rand.New(rand.NewPCG(opt.Seed, 0x6d757374)), badGPU: make([]uint64, len(spec.Nodes)), devices: make([]int, len(spec.Nodes))}
 	gpus := 0
 	for i := range spec.Nodes {
@@ -183,21 +187,22 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 		w.popEvent() // nobody is to be woken for it
 	}
 	at := w.wake
-	if w.next < len(w.jobs) {
+	if w.next < w.recorded {
 		at = min(at, w.jobs[w.next].entry.Job.Submit)
 	}
+	at = min(at, w.tuneAt())
 	if len(w.reports) > 0 {
 		at = min(at, w.now)
 	}
-	if len(w.queue) > 0 && (w.alive > 0 || w.next < len(w.jobs)) {
+	if len(w.queue) > 0 && (w.alive > 0 || w.next < w.recorded) {
 		at = min(at, w.queue[0].at)
 	}
 	switch {
 	case w.stopped || ctx.Err() != nil || at == cluster.Never,
-		w.next == len(w.jobs) && w.alive == 0,
+		w.next == w.recorded && w.alive == 0 && w.tuneAt() == cluster.Never,
 		w.opt.Until > 0 && at > w.opt.Until,
-		w.next == len(w.jobs) && w.runs == 0 && at.Sub(w.quiet) > maxQuiet:
-		if w.opt.Until > 0 && at > w.opt.Until && (w.alive > 0 || w.next < len(w.jobs)) {
+		w.next == w.recorded && w.runs == 0 && at.Sub(w.quiet) > maxQuiet:
+		if w.opt.Until > 0 && at > w.opt.Until && (w.alive > 0 || w.next < w.recorded) {
 			w.now = max(w.now, w.opt.Until)
 		}
 		w.book.close(w)
@@ -218,9 +223,13 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 		}
 	}
 	w.first = w.next
-	for w.next < len(w.jobs) && w.jobs[w.next].entry.Job.Submit <= at {
+	for w.next < w.recorded && w.jobs[w.next].entry.Job.Submit <= at {
 		evs = append(evs, w.arrive(&w.jobs[w.next]))
 		w.next++
+	}
+	evs, err := w.tune(evs)
+	if err != nil {
+		return engine.Batch{}, err
 	}
 	w.pool = evs
 	w.seq++
@@ -261,6 +270,10 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		return engine.Event{}, false
 	}
 	switch ev.kind {
+	case evMark:
+		w.reportMark(j)
+		w.markAhead(j)
+		return engine.Event{}, false
 	case evReady:
 		j.phase, j.since = running, w.now
 		j.rate = w.rateOf(j)
@@ -436,6 +449,7 @@ func (w *World) plan(j *jobRun) {
 	if j.entry.Run == 0 && j.entry.Job.Kind == cluster.Service {
 		return // runs until it is cancelled
 	}
+	w.markAhead(j)
 	w.push(worldEvent{at: w.now.Add(stretch(j.left, j.rate)), kind: evFinish, id: int32(j.entry.Job.ID), gen: j.gen})
 }
 
@@ -587,6 +601,9 @@ func (w *World) end(j *jobRun, reason engine.StopReason) {
 	j.phase = gone
 	w.alive--
 	w.book.ended(j, w.now, reason, was == waiting)
+	if j.trial != nil {
+		w.trialEnded(j, reason)
+	}
 }
 
 // answered books what was said of a job's deadline, if that is not yet known.

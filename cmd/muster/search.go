@@ -9,8 +9,10 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -42,6 +44,11 @@ func newSearchRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			unlock, err := lockSearch(f.name)
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			if err := t.run(c.Context()); errors.Is(err, context.Canceled) {
 				fmt.Fprintf(errw, "muster: the tuner ends, trials that run go on: muster search run %s goes on, muster search cancel %s ends them\n", args[0], f.name)
 				return exitCode(exitInterrupted)
@@ -62,6 +69,9 @@ func newSearchSubmit() *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
+			if _, err := newTuner(c.Context(), f, nil); err != nil { // what the job would say
+				return err
+			}
 			s, err := tunerJob(f)
 			if err != nil {
 				return err
@@ -73,6 +83,29 @@ func newSearchSubmit() *cobra.Command {
 			return tellAccepted(c.OutOrStdout(), &out)
 		},
 	}
+}
+
+// lockSearch sees to it that one tuner of a search runs for a user on this machine:
+// two submit nothing twice, but more at once than they should.
+func lockSearch(name string) (unlock func(), err error) {
+	nothing := func() {}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return nothing, nil // without a home there is no lock
+	}
+	dir = filepath.Join(dir, "muster")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nothing, nil
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "search-"+name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nothing, nil
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		_ = file.Close()
+		return nil, fmt.Errorf("another tuner of search %s runs on this machine: muster search show %s says how far it is", name, name)
+	}
+	return func() { _ = file.Close() }, nil
 }
 
 // tunerJob is the job of a search's tuner: a script that holds the file as it is

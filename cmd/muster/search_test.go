@@ -155,3 +155,128 @@ func TestSearchCancelled(t *testing.T) {
 		t.Errorf("%d trials, later %d", n, m)
 	}
 }
+
+// The examples work, as the documentation calls them: asha, and Hydro with fused
+// groups, which are formed anew at the next rung from checkpoints of several jobs.
+func TestSearchExamples(t *testing.T) {
+	exe, client, examples := python(t)
+	d := startDaemon(t, "3xH100-80GB")
+	for name, dir := range map[string]string{"examples": examples, "clients": filepath.Dir(client)} {
+		if err := os.Symlink(dir, filepath.Join(d.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := filepath.Join(d.dir, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(exe, filepath.Join(bin, "python3")); err != nil {
+		t.Fatal(err)
+	}
+	d.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1"}
+	if m := bestTrial.FindStringSubmatch(d.must("search", "run", "examples/search/asha.yaml")); m == nil || m[1] != "12" {
+		t.Errorf("asha: %v", m)
+	}
+	d.want(d.must("search", "plan", "examples/search/hydro.yaml"), "3 (3, 3, 3)", "1 (3)")
+	out := d.must("search", "run", "examples/search/hydro.yaml")
+	d.want(out, "3 configurations", "trials 0, 1, 2 in one process", "at full size")
+	m := bestTrial.FindStringSubmatch(out)
+	if m == nil {
+		t.Fatal(out)
+	}
+	rows := d.trialRows("line-hydro")
+	if len(rows) < 10 || !rows[0].Target || fmt.Sprint(rows[0].Trial) != m[1] || rows[0].Metric == nil {
+		t.Fatalf("%d rows, %+v", len(rows), rows[0])
+	}
+	second := 0
+	for _, r := range rows {
+		if r.Rung == 1 && !r.Target {
+			second = r.Job
+		}
+	}
+	var j struct {
+		Submission struct {
+			Trial struct {
+				Fused []struct{ Number, From int }
+			}
+		}
+		Metrics []struct{ Trial, Mark int }
+	}
+	if err := json.Unmarshal([]byte(d.must("show", fmt.Sprint(second))), &j); err != nil {
+		t.Fatal(err)
+	}
+	if len(j.Submission.Trial.Fused) != 3 || len(j.Metrics) != 6 {
+		t.Errorf("the group of the second rung: %+v", j)
+	}
+	d.want(d.must("logs", fmt.Sprint(second)), fmt.Sprintf("trials %d at 3, ", j.Submission.Trial.Fused[0].Number))
+}
+
+// Trials that run on are stopped at a rung where others are better, also by a
+// tuner that did not see them begin; the best runs to the end.
+func TestSearchStopping(t *testing.T) {
+	d := startDaemon(t, "3xH100-80GB")
+	text := searchText("stop", "method: asha\nstopping: true\ntrials: 9\nbudget: {min: 5, max: 45}")
+	file := d.write("stop.yaml", strings.Replace(text, "sleep 0.02", "sleep 0.1", 1)) // reports are read once a second
+	cmd := exec.Command(d.bin, "search", "run", file)
+	cmd.Dir, cmd.Env = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d.waitFor("trials", func() bool { return len(d.begun("stop")) >= 4 })
+	_ = cmd.Process.Signal(syscall.SIGKILL)
+	_ = cmd.Wait()
+	m := bestTrial.FindStringSubmatch(d.must("search", "run", file))
+	rows := d.trialRows("stop")
+	cancelled := 0
+	for _, r := range rows {
+		if r.State == "cancelled" {
+			cancelled++
+		}
+	}
+	if m == nil || m[3] != "45" || len(rows) != 9 || cancelled == 0 {
+		t.Errorf("best %v; %d of %d trials were stopped", m, cancelled, len(rows))
+	}
+	for run, n := range d.begun("stop") {
+		if n != 1 || !strings.HasSuffix(run, " from 0 to 45") {
+			t.Errorf("%q began %d times", run, n)
+		}
+	}
+}
+
+// Trials may be preempted: they come back by themselves and go on; one that fails
+// is passed over, one that reports no number is the worst; more may be better.
+func TestSearchHurt(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	script := strings.Replace(fmt.Sprintf(searched, "hurt"), "while", `case $MUSTER_TRIAL in 0) exit 3;; 1) echo '{"step": 40, "metric": {"loss": NaN}}' >> $MUSTER_PROGRESS; exit 0;; esac; while`, 1)
+	text := fmt.Sprintf("name: hurt\nmethod: random\ntrials: 4\nbudget: {max: 40}\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\ngoal: maximise\nat_once: 4\njob: {command: [sh, -c, %q, \"{x}\"], gpus: 1, tier: best-effort}\n", script)
+	d.must("search", "submit", d.write("hurt.yaml", text))
+	d.waitFor("trial 2", func() bool { return d.begun("hurt")["2 from 0 to 40"] == 1 })
+	d.untilSays(`"step": `, "show", "4") // the tuner is job 1: it has saved, and said so
+	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
+	d.must("wait", "1")
+	rows := d.trialRows("hurt")
+	state := map[int]trialRow{}
+	worst := 0.0
+	for _, r := range rows {
+		if state[r.Trial] = r; r.Metric != nil && (worst == 0 || *r.Metric < worst) {
+			worst = *r.Metric
+		}
+	}
+	if len(rows) != 4 || state[0].State != "failed" || state[0].Metric != nil || state[1].State != "completed" || state[1].Metric != nil || state[2].Metric == nil || state[3].Metric == nil {
+		t.Fatalf("%+v", rows)
+	}
+	if *rows[0].Metric == worst {
+		t.Errorf("the best is the one with the least, though the goal is the most: %+v", rows)
+	}
+	d.want(d.must("show", fmt.Sprint(state[2].Job)), `"restarts": 1`)
+	d.want(d.read("hurt.tuner.out"), fmt.Sprintf("best: trial %d", rows[0].Trial))
+	runs := 0
+	for run := range d.begun("hurt") {
+		if strings.HasPrefix(run, "2 from ") {
+			runs++
+		}
+	}
+	if runs != 2 {
+		t.Errorf("trial 2 did not go on from its checkpoint: %v", d.begun("hurt"))
+	}
+}

@@ -58,9 +58,9 @@ type fusionProfile struct {
 
 // searchModel is how the simulator plays trials (docs/search.md, Simulated).
 type searchModel struct {
-	Step          string  `yaml:"step"`
-	Spread, Noise float64 `yaml:",omitempty"`
-	Scaled, Fused float64 `yaml:",omitempty"`
+	Step, Begin   string
+	Spread, Noise float64
+	Scaled, Fused float64
 }
 
 // searchName is what a search may be called: it is part of jobs' names.
@@ -92,7 +92,7 @@ func parseSearch(path string, text []byte) (*searchFile, error) {
 	}
 	f := &searchFile{path: path, text: text, atOnce: 1, seed: 1, name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))}
 	f.method = search.Method{Name: search.ASHA, Eta: 3, Min: 1}
-	f.model = searchModel{Step: "1m", Noise: 0.02, Scaled: 0.25, Fused: 0.15}
+	f.model = searchModel{Step: "1m", Begin: "0s", Noise: 0.02, Scaled: 0.25, Fused: 0.15}
 	goal, eager, given := "", 0.5, map[string]int{}
 	err := f.fields(doc.Content[0], map[string]func(*yaml.Node) error{
 		"name": f.scalar(&f.name), "method": f.scalar(&f.method.Name), "trials": f.scalar(&f.method.Trials), "eta": f.scalar(&f.method.Eta),
@@ -103,7 +103,7 @@ func parseSearch(path string, text []byte) (*searchFile, error) {
 		},
 		"parameters": f.parameters, "fusion": f.readFusion, "widths": f.readWidths,
 		"simulate": func(n *yaml.Node) error {
-			return f.fields(n, map[string]func(*yaml.Node) error{"step": f.scalar(&f.model.Step), "spread": f.scalar(&f.model.Spread), "noise": f.scalar(&f.model.Noise),
+			return f.fields(n, map[string]func(*yaml.Node) error{"step": f.scalar(&f.model.Step), "begin": f.scalar(&f.model.Begin), "spread": f.scalar(&f.model.Spread), "noise": f.scalar(&f.model.Noise),
 				"scaled": f.scalar(&f.model.Scaled), "fused": f.scalar(&f.model.Fused)}, nil)
 		},
 		"job": func(n *yaml.Node) error {
@@ -406,7 +406,7 @@ func paramNames(list []search.Parameter) (names []string) {
 }
 
 // placeholder is a name in braces; a $ before it makes it the shell's.
-var placeholder = regexp.MustCompile(`(^|[^$])\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+var placeholder = regexp.MustCompile(`\$?\{[A-Za-z_][A-Za-z0-9_]*\}`)
 
 // program checks the job of a trial: that it can be submitted, and that names in
 // braces are not misspelt.
@@ -419,11 +419,16 @@ func (f *searchFile) program(fail func(string, error) error) error {
 	for _, w := range f.widths {
 		names = append(names, w.Name)
 	}
-	for _, arg := range slices.Concat(f.job.Command, f.job.Args) {
-		for _, m := range placeholder.FindAllStringSubmatch(arg, -1) {
-			if near := cluster.Nearest(m[2], names); !slices.Contains(names, m[2]) && near != "" {
-				return fail("job", fmt.Errorf("job: command: there is no parameter {%s}: did you mean {%s}?", m[2], near))
-			}
+	args := slices.Concat(f.job.Command, f.job.Args)
+	var used []string
+	for _, arg := range args {
+		used = append(used, placeholder.FindAllString(arg, -1)...)
+	}
+	unused := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(used, "{"+n+"}") })
+	for _, m := range used { // {print} may be awk's
+		word := strings.Trim(m, "{}")
+		if near := cluster.Nearest(word, unused); m[0] != '$' && !slices.Contains(names, word) && near != "" && near[0] == word[0] {
+			return fail("job", fmt.Errorf("job: command: there is no parameter {%s}: did you mean {%s}?", word, near))
 		}
 	}
 	return nil

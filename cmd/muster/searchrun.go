@@ -70,6 +70,9 @@ func (t *tuner) find(ctx context.Context) error {
 	var found []*api.Job
 	for i := range list {
 		j := &list[i]
+		if s := j.Submission.Trial; s != nil && s.Tuner && s.Search == t.f.name && j.User == t.user && !over(j) && strconv.Itoa(j.ID) != os.Getenv("MUSTER_JOB_ID") {
+			return fmt.Errorf("search %s has a tuner already, job %d: muster search show %s says how far it is, muster search cancel %s ends it", t.f.name, j.ID, t.f.name, t.f.name)
+		}
 		if !t.mine(j) {
 			continue
 		}
@@ -442,9 +445,8 @@ func (t *tuner) submission(d *search.Decision) *api.Submission {
 func fill(args []string, values map[string]string) (out []string) {
 	for _, a := range args {
 		out = append(out, placeholder.ReplaceAllStringFunc(a, func(m string) string {
-			i := strings.IndexByte(m, '{')
-			if v, ok := values[m[i+1:len(m)-1]]; ok {
-				return m[:i] + v
+			if v, ok := values[strings.Trim(m, "{}")]; ok && m[0] != '$' {
+				return v
 			}
 			return m
 		}))

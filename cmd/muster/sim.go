@@ -48,6 +48,7 @@ type simFlags struct {
 	until                          string
 	seed                           uint64
 	html, json, csv, jobs, journal string
+	search, methods, atOnce        string
 }
 
 // traceFlags are the flags of everything that reads a trace.
@@ -98,6 +99,9 @@ func newSim() *cobra.Command {
 	fl.StringVar(&f.json, "json", "", "write the figures as JSON to this file (- for the terminal)")
 	fl.StringVar(&f.csv, "csv", "", "write the figures as CSV to this file (- for the terminal)")
 	fl.StringVar(&f.jobs, "jobs-csv", "", "write one line per job to this file (several policies: their names are added)")
+	fl.StringVar(&f.search, "search", "", "play a hyper-parameter search beside the workload, or alone on --cluster (docs/search.md)")
+	fl.StringVar(&f.methods, "methods", "", "methods to compare with --search (default: the file's): muster search methods, asha:stopping, hydro:fused, hydro:narrow")
+	fl.StringVar(&f.atOnce, "at-once", "", "with --search: how many runs at once, several with commas (default: the file's)")
 	fl.StringVar(&f.journal, "journal", "", "write a journal to this file (several policies: their names are added)")
 	return c
 }
@@ -134,6 +138,12 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 }
 
 func runSim(c *cobra.Command, f *simFlags) error {
+	if f.search != "" {
+		return simSearch(c, f)
+	}
+	if f.methods != "" || f.atOnce != "" {
+		return usage(errors.New("--methods and --at-once need --search"))
+	}
 	wl, spec, err := f.load1()
 	if err != nil {
 		return err

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// goodSearch is a search file with which nothing is wrong.
+const goodSearch = `name: good
+method: hydro
+trials: 20
+budget: {min: 1, max: 9}
+eta: 3
+scale: 8
+widths: {hidden: 512}
+fusion: {by: batch, memory: 24GiB, profiles: {32: {one: 6GiB, two: 8.5GiB}, 64: {one: 8GiB, two: 13GiB}}}
+parameters:
+  lr: {log-uniform: [1e-4, 1]}
+  batch: {choice: [32, 64]}
+  opt: {choice: [sgd, adam]}
+metric: loss
+goal: minimise
+at_once: 2
+job:
+  command: [train, "{lr}", "--hidden={hidden}", "${lr}", "{print}"]
+  gpus: 1
+`
+
+// What is wrong with a search file is said with its line, and what would be right.
+func TestSearchFileErrors(t *testing.T) {
+	if _, err := parseSearch("f.yaml", []byte(goodSearch)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"trials: 20", "trails: 20", `f.yaml:3: unknown field "trails": did you mean "trials"?`},
+		{"trials: 20", "trials: many", `f.yaml:3: trials: "many" is not a whole number`},
+		{"trials: 20", "trials: 0", "f.yaml:3: trials: 0 is not between 1 and"},
+		{"method: hydro", "method: hyperbnd", `f.yaml:2: unknown method "hyperbnd": did you mean "hyperband"?`},
+		{"max: 9", "most: 9", `f.yaml:4: unknown field "most"`},
+		{"min: 1", "min: 10", "f.yaml:4: budget.min: 10 is not between 1 and budget.max, which is 9"},
+		{"eta: 3", "eta: 1", "f.yaml:5: eta: 1 is not between 2 and"},
+		{"scale: 8", "scale: 6", "f.yaml:6: scale: 6 is not a power of two"},
+		{"hidden: 512", "hidden: 500", "f.yaml:7: widths.hidden: 500 cannot be divided by 8, the scale"},
+		{"by: batch", "by: bach", `unknown parameter "bach": did you mean "batch"?`},
+		{"two: 8.5GiB", "two: 5GiB", "f.yaml:8: fusion: in MiB, two fused trials take 5120, which is not more than one takes (6144)"},
+		{"memory: 24GiB", "memory: lots", "f.yaml:8: memory:"},
+		{"64: {one", "63: {one", "there is none for batch: 64"},
+		{"log-uniform", "log-normal", `f.yaml:10: lr: unknown way to draw "log-normal": did you mean "log-uniform"?`},
+		{"[1e-4, 1]", "[0, 1]", "f.yaml:10: lr: log-uniform: parameters.lr: a logarithm needs numbers above 0"},
+		{"[1e-4, 1]", "[1]", "f.yaml:10: lr: log-uniform: give the least and the most"},
+		{"[sgd, adam]", "sgd", "f.yaml:12: opt: choice: give a list in [ ]"},
+		{"  opt:", "  batch:", "f.yaml:12: batch: it is given twice"},
+		{"  opt:", "  budget:", "f.yaml:12: budget: a parameter's name"},
+		{"metric: loss\n", "", "f.yaml: metric: say which one"},
+		{"minimise", "best", `f.yaml:14: unknown goal "best"`},
+		{"at_once: 2", "at_once: 0", "f.yaml:15: at_once: 0 is not between 1 and"},
+		{`"{lr}"`, `"{ltr}"`, "f.yaml:16: job: command: there is no parameter {ltr}: did you mean {lr}?"},
+		{"  gpus: 1", "  gpu: 1", `f.yaml:18: unknown field "gpu": did you mean "gpus"?`},
+		{"  gpus: 1", "  gpus: -1", "f.yaml:16: job: gpus: -1 is out of range"},
+		{"  gpus: 1", "  array: 0-3", "f.yaml:16: job: array"},
+		{"method: hydro", "method: asha", "f.yaml:8: fusion: a knob of hydro, not of asha"},
+		{"name: good", "name: a b", `name: "a b"`},
+		{"eta: 3", "eta: 3\neta: 4", "f.yaml:6: "},
+	} {
+		text := strings.Replace(goodSearch, c.old, c.new, 1)
+		if text == goodSearch {
+			t.Fatalf("%q is not in the file", c.old)
+		}
+		if _, err := parseSearch("f.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.new, err, c.want)
+		}
+	}
+	for _, text := range []string{"", "- a", "a: [", "parameters: 3", "job: 3\nmetric: a"} {
+		if _, err := parseSearch("f.yaml", []byte(text)); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+// A group has trials of one batch size; how many fit follows from its memory.
+func TestSearchFileFusion(t *testing.T) {
+	f, err := parseSearch("f.yaml", []byte(goodSearch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := f.method.Fusion; len(m) != 2 || m[0] != 7 || m[1] != 3 {
+		t.Errorf("%v", m)
+	}
+	for trial := range 20 {
+		if g := f.method.Group(trial); f.config(trial, 1)["batch"] != f.params[1].Values[g] {
+			t.Errorf("trial %d: group %d, %v", trial, g, f.config(trial, 1))
+		}
+	}
+	if c := f.config(3, 8); c["hidden"] != int64(64) || f.config(3, 1)["hidden"] != int64(512) {
+		t.Errorf("%v", c)
+	}
+	if got := fill([]string{"--lr={lr}", "${lr}", "{print}", "{a}{b}"}, map[string]string{"lr": "0.1", "a": "1", "b": "2"}); strings.Join(got, " ") != "--lr=0.1 ${lr} {print} 12" {
+		t.Errorf("%q", got)
+	}
+	same, err := parseSearch("g.yaml", []byte(strings.Replace(goodSearch, "at_once: 2", "at_once: 5", 1)))
+	if err != nil || same.fingerprint() != f.fingerprint() {
+		t.Errorf("%v: another search, since more run at once", err)
+	}
+	other, err := parseSearch("g.yaml", []byte(strings.Replace(goodSearch, "[1e-4, 1]", "[1e-3, 1]", 1)))
+	if err != nil || other.fingerprint() == f.fingerprint() {
+		t.Errorf("%v: the same search, though other values are tried", err)
+	}
+}
+
+// The plan says brackets, rungs, budgets and groups; the methods are listed.
+func TestSearchPlan(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "band.yaml")
+	text := "method: hyperband\nbudget: {max: 81}\nparameters: {a: {uniform: [0, 1]}}\nmetric: loss\njob: {command: [x]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := ok(t, "search", "plan", file)
+	for _, want := range []string{"band: hyperband, 143 trials", "0        0     81      1        81", "1        0     34      3        102", "4        0     5       81       405", "trial 4: a="} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	if err := os.WriteFile(file, []byte(goodSearch), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out = ok(t, "search", "plan", file); !strings.Contains(out, "1/8 of the width") || !strings.Contains(out, "; ") {
+		t.Errorf("%s", out)
+	}
+	for _, name := range []string{"random", "successive-halving", "hyperband", "asha", "hydro"} {
+		if out = ok(t, "search", "methods"); !strings.Contains(out, name) {
+			t.Errorf("%s is missing in\n%s", name, out)
+		}
+	}
+}
+
+// A search in the simulator: all methods in one table, beside a workload or alone;
+// the same twice, on one core too.
+func TestSimSearch(t *testing.T) {
+	type table struct{ Searches []simSearchRow }
+	play := func(args ...string) (rows []simSearchRow) {
+		t.Helper()
+		var v table
+		if err := json.Unmarshal([]byte(ok(t, append([]string{"sim", "--search", "../../examples/search/simulated.yaml", "--json", "-"}, args...)...)), &v); err != nil {
+			t.Fatal(err)
+		}
+		return v.Searches
+	}
+	args := []string{"--cluster", "4x8xA100-80GB", "--policies", "fifo,las", "--methods", "random,successive-halving,hyperband,asha,asha:stopping,hydro,hydro:fused,hydro:narrow"}
+	rows := play(args...)
+	if len(rows) != 16 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	by := map[string]simSearchRow{}
+	for _, r := range rows[:8] {
+		by[r.Method] = r
+		if r.Partial || r.Loss < r.Optimum || r.GPUHours <= 0 || r.Makespan <= 0 || r.Hash == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r, h := by["random"], by["successive-halving"]; r.Steps != 256*81 || h.Steps != 918 || h.GPUHours*10 > r.GPUHours {
+		t.Errorf("random %+v, halving %+v", r, h)
+	}
+	if f, h := by["hydro:scale=1"], by["successive-halving"]; f.Steps != h.Steps || f.GPUHours*2 > h.GPUHours {
+		t.Errorf("fused %+v, halving %+v", f, h)
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	again := play(args...)
+	for i := range rows {
+		if rows[i] != again[i] {
+			t.Errorf("%+v, again %+v", rows[i], again[i])
+		}
+	}
+	beside := play("--demo", "--limit", "50", "--methods", "asha", "--at-once", "2,8", "--policies", "fifo")
+	if len(beside) != 2 || beside[0].Others <= 0 || beside[1].Makespan >= beside[0].Makespan {
+		t.Errorf("%+v", beside)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"sim --search ../../examples/search/simulated.yaml", "say on which --cluster"},
+		{"sim --demo --methods asha", "need --search"},
+		{"sim --search ../../examples/search/simulated.yaml --cluster 1x1xT4 --methods ashe", `did you mean "asha"?`},
+		{"sim --search ../../examples/search/asha.yaml --cluster 1x1xT4 --methods hydro", "says nothing of scale and fusion"},
+		{"sim --search ../../examples/search/asha.yaml --cluster 1x1xT4 --at-once none", "--at-once none"},
+		{"sim --search none.yaml --cluster 1x1xT4", "none.yaml"},
+	} {
+		_, _, err := muster(t, t.Context(), strings.Fields(c.args)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("muster %s: %v, want ... %s", c.args, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Metrics are kept: the last ones, and the first at or after each mark, of each
+// trial of a group; numbers that are none are null; what is too much is not kept.
+func TestMeasured(t *testing.T) {
+	p := progress{}
+	dir := t.TempDir()
+	lines := `{"step": 1, "metric": {"loss": 3}}
+{"step": 2, "metric": {"loss": NaN, "other": -Infinity}}
+{"step": 5, "metric": {"loss": 1, "accuracy": 0.5}}
+my own words
+{"step": 6}
+{"step": 4, "metric": {"loss": 2}}
+`
+	if err := os.WriteFile(filepath.Join(dir, "progress.jsonl"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if news, _ := p.read([]*task{{dir: dir}}); news == nil || news.Step != 4 || len(p.said) != 4 {
+		t.Fatalf("%+v, %d lines with metrics", news, len(p.said))
+	}
+	var info Info
+	info.measured(&api.Trial{Marks: []int64{2, 5}}, p.said, time.Unix(1, 0))
+	got := map[int64]api.Metrics{}
+	for _, m := range info.Metrics {
+		got[m.Mark] = m
+	}
+	if len(info.Metrics) != 3 || *got[0].Of["loss"] != 2 || got[2].Step != 2 || got[2].Of["loss"] != nil || *got[5].Of["loss"] != 1 || *got[5].Of["accuracy"] != 0.5 {
+		t.Errorf("%+v", info.Metrics)
+	}
+	group := &api.Trial{Marks: []int64{3}, Fused: []api.FusedTrial{{Number: 4}, {Number: 7}}}
+	info = Info{}
+	one, two := 1.0, 2.0
+	info.measured(group, []measure{{4, 3, map[string]*float64{"a": &one}}, {7, 3, map[string]*float64{"a": &two}}, {9, 3, map[string]*float64{"a": &two}}}, time.Unix(1, 0))
+	if len(info.Metrics) != 4 || info.Metrics[0].Trial != 4 || info.Metrics[3].Trial != 7 || info.Metrics[3].Mark != 3 {
+		t.Errorf("%+v", info.Metrics)
+	}
+	many := map[string]*float64{strings.Repeat("x", longestMetric+1): &one}
+	for i := range 40 {
+		many[string(rune('a'+i))] = &one
+	}
+	info = Info{}
+	info.measured(nil, []measure{{0, 3, many}}, time.Unix(1, 0))
+	if n := len(info.Metrics[0].Of); n != mostMetrics {
+		t.Errorf("%d metrics are kept", n)
+	}
+}
+
+// Of a variable that is there twice the last value counts, whoever reads it.
+func TestLastOnes(t *testing.T) {
+	got := lastOnes([]string{"A=1", "RANK=7", "B=x=y", "A=2", "RANK=0"})
+	if want := []string{"B=x=y", "A=2", "RANK=0"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// A job goes on in the folder of one that is over, and so does the next; never
+// two at once. The folder is kept as long as the last of them needs it.
+func TestCheckpointOf(t *testing.T) {
+	m := alive(t, func(o *Options) { o.Keep = time.Millisecond })
+	write := `cat $MUSTER_CHECKPOINT_DIR/log 2>/dev/null; echo $MUSTER_JOB_ID >> $MUSTER_CHECKPOINT_DIR/log`
+	first := submit(t, m, write)
+	refused := func(want string, change func(*api.Submission)) {
+		t.Helper()
+		s := &api.Submission{Command: []string{"true"}}
+		change(s)
+		var wrong *api.FieldError
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := m.Submit(ctx, self(t), s, ""); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	until(t, m, first, api.StateCompleted)
+	goOn := func(of int) func(*api.Submission) { return func(s *api.Submission) { s.CheckpointOf = of } }
+	gate := filepath.Join(t.TempDir(), "gate")
+	second := submit(t, m, write+"; test $(wc -l < $MUSTER_CHECKPOINT_DIR/log) = 2 && while ! test -e "+gate+"; do sleep 0.02; done", goOn(first))
+	refused("goes on in its folder", goOn(first))
+	refused("is not over", goOn(second))
+	refused("there is no job 99", goOn(99))
+	refused("the elements of an array", func(s *api.Submission) { s.CheckpointOf, s.Array = first, "0-1" })
+	refused("there is no job 99", func(s *api.Submission) { s.Trial = &api.Trial{Search: "a", Fused: []api.FusedTrial{{From: 99}}} })
+	never := submit(t, m, "true", func(s *api.Submission) { s.Hold = true })
+	if err := m.commit(t.Context(), func(cluster.Time) ([]engine.Event, error) {
+		return []engine.Event{{Type: engine.Cancelled, Job: cluster.JobID(never)}}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	refused("has no checkpoint folder", goOn(never))
+	time.Sleep(5 * time.Millisecond)
+	m.removeFolders(m.clock.now(m.opt.Now()))
+	log := filepath.Join(m.jobDir(cluster.JobID(first)), "checkpoint", "log")
+	if _, err := os.Stat(log); err != nil {
+		t.Errorf("the folder went, though job %d needs it: %v", second, err)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, m, second, api.StateCompleted)
+	third := submit(t, m, write+"; test $(wc -l < $MUSTER_CHECKPOINT_DIR/log) = 3", goOn(second))
+	until(t, m, third, api.StateCompleted)
+	j := until(t, m, third, api.StateCompleted)
+	m.removeFolders(cluster.Time(j.Ended.UnixNano())) // all before the third's end
+	if text, err := os.ReadFile(log); err != nil || len(strings.Fields(string(text))) != 3 {
+		t.Errorf("%q, %v", text, err)
+	}
+	m.removeFolders(cluster.Time(j.Ended.UnixNano()) + 1)
+	if _, err := os.Stat(log); !os.IsNotExist(err) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+}
+
+// The processes of a trial are told what they are to try, those of a group in a
+// file.
+func TestTrialVariables(t *testing.T) {
+	m := alive(t)
+	trial := &api.Trial{Search: "s", Number: 3, Rung: 1, Budget: 9, Marks: []int64{3, 9}, Scale: 8, Metric: "loss", Config: map[string]any{"lr": 0.5, "opt": "sgd"},
+		Fused: []api.FusedTrial{{Number: 3, Config: map[string]any{"lr": 0.5}}}}
+	out := filepath.Join(t.TempDir(), "out")
+	id := submit(t, m, `env | grep ^MUSTER_TRIAL | grep -v TRIALS | sort > `+out+`; tr -d ' \n' < $MUSTER_TRIALS >> `+out, func(s *api.Submission) { s.Trial = trial })
+	until(t, m, id, api.StateCompleted)
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(string(text), "\n")
+	want := []string{"MUSTER_TRIAL=3", "MUSTER_TRIAL_BUDGET=9", `MUSTER_TRIAL_CONFIG={"lr":0.5,"opt":"sgd"}`, "MUSTER_TRIAL_MARKS=3,9", "MUSTER_TRIAL_METRIC=loss", "MUSTER_TRIAL_RUNG=1", "MUSTER_TRIAL_SCALE=8",
+		`[{"trial":3,"config":{"lr":0.5},"budget":9,"checkpoint_dir":"` + trialDir(filepath.Join(m.jobDir(cluster.JobID(id)), "checkpoint"), 3) + `"}]`}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}

@@ -1,0 +1,267 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/search"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// Curves is a model of how trials do; it is no measurement. Each parameter has a
+// best place, drawn by the seed, and a weight. A trial at a weighted mean square
+// distance d from it ends, after endless training, at a loss of 0.1 + 2d. On the
+// way there the loss falls from 2.5 as a power of the steps, with an exponent
+// between 0.5 and 1.5 of the trial's own, so curves cross. What is reported has a
+// relative error. A model of 1/S of the width ends 10 % higher for each halving,
+// and is 5 % (one standard deviation) wrong about which configuration is better.
+type Curves struct {
+	Params []search.Parameter
+	Seed   uint64
+	Unit   int64         // steps after which the loss has begun to fall: the first rung's
+	Step   time.Duration // of a trial of mean speed at full size
+	Spread float64       // of trials' speeds: standard deviation of the logarithm
+	Noise  float64       // relative standard deviation of what is reported
+	Scaled float64       // time of a step of the narrower model, of one at full size
+	Fused  float64       // what each further trial in a process adds to the time of a step
+}
+
+const (
+	lossAtFirst = 2.5
+	lossAtBest  = 0.1
+)
+
+// limit is the loss of a trial's configuration after endless training.
+func (c *Curves) limit(trial int) float64 {
+	sum, all := 0.0, 0.0
+	values := search.Config(c.Params, c.Seed, trial)
+	for i := range c.Params {
+		p := &c.Params[i]
+		place := search.Draw(c.Seed, trial, p.Name)
+		if p.Kind == search.Grid || p.Kind == search.Choice {
+			place = float64(slices.Index(p.Values, values[i].V)) / float64(max(1, len(p.Values)-1))
+		}
+		d := place - search.Draw(c.Seed, 0, p.Name+"/best")
+		w := 0.1 + search.Draw(c.Seed, 0, p.Name+"/weight")
+		sum, all = sum+w*d*d, all+w
+	}
+	return lossAtBest + 2*sum/all
+}
+
+// Loss is what a trial's model is worth after so many steps, without the error
+// of what is reported.
+func (c *Curves) Loss(trial int, steps int64, scale int) float64 {
+	limit := c.limit(trial)
+	if scale > 1 {
+		limit *= (1 + 0.1*math.Log2(float64(scale))) * math.Exp(0.05*search.Normal(c.Seed, trial, "narrow"))
+	}
+	power := 0.5 + search.Draw(c.Seed, trial, "exponent")
+	return limit + max(0, lossAtFirst-limit)*math.Pow(1+float64(steps)/float64(max(1, c.Unit)), -power)
+}
+
+// reported is what a trial reports.
+func (c *Curves) reported(trial int, steps int64, scale int) float64 {
+	return c.Loss(trial, steps, scale) * (1 + c.Noise*search.Normal(c.Seed, trial, "noise/"+strconv.FormatInt(steps, 10)+"/"+strconv.Itoa(scale)))
+}
+
+// step is how long a step of a run takes: as long as its slowest trial's.
+func (c *Curves) step(d *search.Decision, scale int) time.Duration {
+	slowest := 0.0
+	for _, t := range d.Trials {
+		slowest = max(slowest, math.Exp(c.Spread*search.Normal(c.Seed, t, "speed")))
+	}
+	if scale > 1 {
+		slowest *= c.Scaled
+	}
+	return max(1, time.Duration(float64(c.Step)*slowest*(1+c.Fused*float64(len(d.Trials)-1))))
+}
+
+// Searching is a search that is played in a world: its trials are submitted,
+// promoted and stopped by the state machine that does it under muster serve.
+type Searching struct {
+	Search  *search.Search
+	Scale   int
+	AtOnce  int
+	Job     cluster.Job // what a run asks for
+	Curves  Curves
+	After   time.Duration // the first job of the workload; it begins then
+	Unknown bool          // the scheduler is not told how long runs take
+	Found   Found
+
+	begun  bool
+	live   int
+	events []search.Event
+	runs   []cluster.JobID
+	last   map[[2]int]cluster.JobID // by trial, and 1 at full size; looked up only
+}
+
+// Found is what came of a search.
+type Found struct {
+	Runs       int
+	Begin, End cluster.Time
+	Steps      int64 // that its trials did, a fused one's each
+	GPUHours   float64
+	Best       search.Result
+	Known      bool    // Best holds
+	Loss       float64 // of the best trial at full size after the whole budget, without error
+	Optimum    float64 // the least of that over all configurations
+	Done       bool
+}
+
+// trialRun is a job that is a run of trials.
+type trialRun struct {
+	d     search.Decision
+	scale int
+	marks int // that were reported
+	step  time.Duration
+}
+
+// tuneAt is when the search wants to be asked; Never: when something happens to its trials.
+func (w *World) tuneAt() cluster.Time {
+	s := w.opt.Search
+	switch {
+	case s == nil:
+	case !s.begun && w.recorded > 0:
+		return max(w.now, w.jobs[0].entry.Job.Submit.Add(s.After))
+	case !s.begun || len(s.events) > 0:
+		return w.now
+	}
+	return cluster.Never
+}
+
+// tune tells the search what became of its trials, and lets trials begin and
+// others stop.
+func (w *World) tune(evs []engine.Event) ([]engine.Event, error) {
+	s := w.opt.Search
+	if s == nil || !s.begun && w.tuneAt() > w.now {
+		return evs, nil
+	}
+	if !s.begun {
+		s.begun, s.last, s.Found.Begin = true, map[[2]int]cluster.JobID{}, w.now
+	}
+	for {
+		told := s.events
+		s.events = nil
+		list, err := s.Search.Step(told, s.AtOnce-s.live)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			d := &list[i]
+			if d.Type == search.Start {
+				evs = append(evs, w.submit(d))
+			} else if ev, ok := w.cancel(s.last[lastRun(d.Trials[0], d.Target)]); ok {
+				evs = append(evs, ev)
+			}
+		}
+		if len(s.events) == 0 {
+			return evs, nil
+		}
+	}
+}
+
+func lastRun(trial int, target bool) [2]int {
+	if target {
+		return [2]int{trial, 1}
+	}
+	return [2]int{trial, 0}
+}
+
+// submit makes a job of a decision.
+func (w *World) submit(d *search.Decision) engine.Event {
+	s := w.opt.Search
+	run := &trialRun{d: *d, scale: max(1, s.Scale)}
+	if d.Target {
+		run.scale = 1
+	}
+	run.step = s.Curves.step(d, run.scale)
+	id := cluster.JobID(len(w.jobs))
+	job := s.Job
+	job.ID, job.Submit = id, w.now
+	job.Name = "trial-" + strconv.Itoa(d.Trials[0])
+	e := &trace.Entry{Job: job, Run: time.Duration(d.Budget-d.From) * run.step}
+	if job.Estimate == 0 && !s.Unknown {
+		e.Job.Estimate = e.Run
+	}
+	w.jobs = append(w.jobs, jobRun{entry: e, left: e.Run, trial: run})
+	w.book.grow()
+	for _, t := range d.Trials {
+		s.last[lastRun(t, d.Target)] = id
+	}
+	s.live++
+	s.runs = append(s.runs, id)
+	return w.arrive(&w.jobs[id])
+}
+
+// toMark is how much work is left until a run reports next; false: it does not
+// before its end.
+func (w *World) toMark(j *jobRun) (time.Duration, bool) {
+	r := j.trial
+	if r == nil || r.marks >= len(r.d.Marks)-1 {
+		return 0, false
+	}
+	at := time.Duration(r.d.Marks[r.marks]-r.d.From) * r.step
+	return max(0, at-(j.entry.Run-w.leftNow(j))), true
+}
+
+// reportMark tells the search a run's metrics at its next mark.
+func (w *World) reportMark(j *jobRun) {
+	s, r := w.opt.Search, j.trial
+	if r.marks >= len(r.d.Marks) {
+		return
+	}
+	for _, t := range r.d.Trials {
+		s.events = append(s.events, search.Event{Type: search.Reported, Trial: t, Rung: r.d.Rung + r.marks, Target: r.d.Target,
+			Metric: s.Curves.reported(t, r.d.Marks[r.marks], r.scale)})
+	}
+	r.marks++
+}
+
+// trialEnded tells the search that a run is over.
+func (w *World) trialEnded(j *jobRun, reason engine.StopReason) {
+	s, r := w.opt.Search, j.trial
+	s.live--
+	s.Found.End = w.now
+	if reason == engine.Completed {
+		w.reportMark(j)
+		return
+	}
+	for _, t := range r.d.Trials {
+		s.events = append(s.events, search.Event{Type: search.Failed, Trial: t, Rung: min(r.d.Rung+r.marks, r.d.Rung+len(r.d.Marks)-1), Target: r.d.Target})
+	}
+}
+
+// conclude adds up what the search took and found.
+func (s *Searching) conclude(w *World) {
+	f := &s.Found
+	f.Runs = len(s.runs)
+	for _, id := range s.runs {
+		j := &w.jobs[id]
+		f.Steps += int64((j.entry.Run-j.left)/j.trial.step) * int64(len(j.trial.d.Trials))
+		f.GPUHours += float64(w.book.Records[id].Held) / float64(cluster.Whole) / 3.6e6
+	}
+	f.Best, f.Known = s.Search.Best()
+	f.Done = s.Search.Done() && s.live == 0
+	f.Optimum = math.Inf(1)
+	top := int64(0)
+	for t := range s.Search.Trials() {
+		for _, b := range s.Search.Brackets() {
+			top = max(top, b.Rungs[len(b.Rungs)-1].Budget)
+		}
+		f.Optimum = min(f.Optimum, s.Curves.Loss(t, top, 1))
+	}
+	if f.Known {
+		f.Loss = s.Curves.Loss(f.Best.Trial, top, 1)
+	}
+}
+
+// markAhead schedules a running trial's next report before its end.
+func (w *World) markAhead(j *jobRun) {
+	if ahead, ok := w.toMark(j); ok {
+		w.push(worldEvent{at: w.now.Add(stretch(ahead, j.rate)), kind: evMark, id: int32(j.entry.Job.ID), gen: j.gen})
+	}
+}
