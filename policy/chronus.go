@@ -21,7 +21,7 @@ var chronus = Info{
 	Knobs: []Knob{
 		{"lease", "4m", "jobs take turns at multiples of this; a deadline counts to the end of its last whole lease"},
 		{"overhead", "0s", "of each lease so much is taken as lost to starting, besides the checkpoints and restarts that jobs state"},
-		{"first", "least", "least: accepted jobs wait for their leases while others can use the GPUs; most: they come first, as early as they fit"},
+		{"first", "running", "running: accepted jobs wait for their leases while others can use the GPUs, but go on once they run; least: those that run wait, too; most: they come first, as early as they fit"},
 	},
 	New: newChronus,
 }
@@ -30,6 +30,7 @@ type chronusPolicy struct {
 	name            string
 	lease, overhead time.Duration
 	eager           bool // accepted jobs take what is idle before others do
+	lasting         bool // ... those that run
 }
 
 func newChronus(k *Knobs) (engine.Policy, error) {
@@ -45,10 +46,10 @@ func newChronus(k *Knobs) (engine.Policy, error) {
 		return nil, fmt.Errorf("overhead=%s: less than a lease (%s), and not below 0s", k.text("overhead"), k.text("lease"))
 	}
 	first := k.text("first")
-	if first != "least" && first != "most" {
-		return nil, cluster.Unknown("first", first, []string{"least", "most"})
+	if first != "running" && first != "least" && first != "most" {
+		return nil, cluster.Unknown("first", first, []string{"running", "least", "most"})
 	}
-	c.eager = first == "most"
+	c.eager, c.lasting = first == "most", first == "running"
 	return c, nil
 }
 
@@ -441,15 +442,19 @@ func (b *leaseBoard) restore(free, leases [][]int) {
 	}
 }
 
-// hasten lets accepted jobs have the lease that begins, where there is room, in
-// the place of a later one.
+// hasten lets accepted jobs, or those of them that run, have the lease that begins, where there
+// is room, in the place of their latest one. Leases that are as late as can be have holes: a
+// job that ran in them only would stop and start again many times.
 func (b *leaseBoard) hasten() {
-	if !b.eager {
+	if !b.eager && !b.lasting {
 		return
 	}
 	list := b.kept()
 	slices.SortStableFunc(list, byDue)
 	for _, t := range list {
+		if b.lasting && !t.j.Running() {
+			continue
+		}
 		n := len(t.leases)
 		if b.take(t, 0); len(t.leases) == n {
 			continue
@@ -457,7 +462,9 @@ func (b *leaseBoard) hasten() {
 		for _, l := range t.leases {
 			b.free[t.kind][l] += t.room
 		}
-		b.trim(t)
+		for n := len(t.leases) - 1; n > 0 && b.covers(t, t.leases[:n]); n-- {
+			t.leases = t.leases[:n]
+		}
 		for _, l := range t.leases {
 			b.free[t.kind][l] -= t.room
 		}
