@@ -55,6 +55,10 @@ type Target struct {
 	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another, it is stopped
 	Move   bool  `json:"move,omitempty"`   // with Beside: it comes there from where it runs, too, as soon as it can: it is stopped for that
 
+	// Within: a gang of one size starts in one domain of the level only, if it can ever
+	// run so and asks for no level itself; cluster.LevelAny: anywhere.
+	Within cluster.Level `json:"within,omitempty"`
+
 	Partition string `json:"partition,omitempty"` // on whose nodes it runs, if it may, instead of those of the partitions that it names; "": of these
 
 	// Yield: as a guest it is held back, where the driver can do that, so that whom it is
@@ -293,7 +297,7 @@ func (t *Target) copied() *Target {
 
 // same reports whether nothing changes with the new target.
 func (t *Target) same(old *Target) bool {
-	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Partition == old.Partition && t.Yield == old.Yield && t.Deadline == old.Deadline &&
+	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Partition == old.Partition && t.Within == old.Within && t.Yield == old.Yield && t.Deadline == old.Deadline &&
 		(t.Slice == nil) == (old.Slice == nil) && (t.Slice == nil || *t.Slice == *old.Slice) && slices.Equal(t.Memo, old.Memo)
 }
 
@@ -322,6 +326,9 @@ func (e *Engine) tidy(j *jobState, t *Target) {
 	}
 	if t.Partition != "" && (s.min < s.max || !e.admits(t.Partition, j.spec)) { // what grows, grows where it may by itself
 		t.Partition = ""
+	}
+	if t.Within != cluster.LevelAny && (s.min < s.max || s.topo.Level != cluster.LevelAny) {
+		t.Within = cluster.LevelAny
 	}
 }
 
@@ -354,7 +361,7 @@ func (e *Engine) setTarget(j *jobState, t *Target) {
 	}
 	j.narrow = e.narrowed(j.spec, c, j.base)
 	if j.narrow < 0 {
-		j.narrow, c.GPU, c.Tasks, c.Least, c.Partition = j.base, "", 0, 0, ""
+		j.narrow, c.GPU, c.Tasks, c.Least, c.Partition, c.Within = j.base, "", 0, 0, "", cluster.LevelAny
 	}
 }
 
@@ -406,7 +413,7 @@ func (e *Engine) gated(j *jobState) bool {
 // narrowed is the shape of a job as a target has it; -1: it can never run so. It
 // tries placements: not while one is being looked for.
 func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
-	if t.Tasks == 0 && t.GPU == "" && t.Partition == "" {
+	if t.Tasks == 0 && t.GPU == "" && t.Partition == "" && t.Within == cluster.LevelAny {
 		return base
 	}
 	spec := *of
@@ -423,6 +430,9 @@ func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
 	}
 	if t.Partition != "" {
 		spec.Partitions = []string{t.Partition}
+	}
+	if t.Within != cluster.LevelAny {
+		spec.Topology = cluster.Topology{Level: t.Within, Required: true}
 	}
 	shape := e.shapeOf(&spec)
 	s := e.shapeAt(shape)

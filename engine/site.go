@@ -49,6 +49,9 @@ func (s *Site) Job() JobView { return JobView{s.e, s.job} }
 // View returns the engine's state for reading.
 func (s *Site) View() View { return View{s.e} }
 
+// Topology returns how near together the gang is to be: what the job asks for, or a plan (Target.Within).
+func (s *Site) Topology() cluster.Topology { return s.e.shapes[s.job.shape].topo }
+
 // Sets returns the task sets to place.
 func (s *Site) Sets() []cluster.TaskSet { return s.req }
 

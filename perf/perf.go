@@ -264,3 +264,12 @@ func (t *Table) Check() error {
 	}
 	return nil
 }
+
+// Apart implements engine.Distances.
+func (b Belief) Apart(j *cluster.Job, gpu string, l cluster.Level) int64 {
+	n := j.NumTasks()
+	p := Placement{GPU: gpu, GPUs: j.GPUs(), Tasks: n, Want: n, Nodes: 1, Level: cluster.LevelNode, Share: cluster.Whole}
+	near := b.Model.Rate(j, p)
+	p.Nodes, p.Level = 2, l
+	return b.Model.Rate(j, p) * Million / max(near, 1)
+}

@@ -106,7 +106,7 @@ func fill(s *engine.Site, set, count int, pick engine.Pick) bool {
 // the wanted level that fits most tightly. Without a constraint, or where a
 // preferred one cannot be met, it places anywhere.
 func constrained(s *engine.Site, try func(*engine.Site) bool) bool {
-	t := s.Job().Spec().Topology
+	t := s.Topology()
 	if t.Level == cluster.LevelAny || alone(s) && !divisible(s) {
 		return try(s)
 	}
@@ -125,7 +125,7 @@ func alone(s *engine.Site) bool {
 // divisible reports whether the GPUs of one task may be in several NVLink
 // domains although the job cares: on nodes with islands.
 func divisible(s *engine.Site) bool {
-	return s.Job().Spec().Topology.Level == cluster.LevelNVLink && s.Sets()[0].Request.GPUs > 1 && s.Islands()
+	return s.Topology().Level == cluster.LevelNVLink && s.Sets()[0].Request.GPUs > 1 && s.Islands()
 }
 
 // within tries the domains of a level that have enough free GPUs, those with

@@ -19,7 +19,7 @@ func (tight) Name() string { return "topology" }
 // Place tries levels from near to far, and within a level the domain with the
 // least free GPUs that suffice. A required level bounds the search.
 func (tight) Place(s *engine.Site) bool {
-	t := s.Job().Spec().Topology
+	t := s.Topology()
 	if t.Level == cluster.LevelNVLink && s.Islands() { // nearer than the node
 		if within(s, t.Level, balanced) {
 			return true

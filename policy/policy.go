@@ -66,6 +66,7 @@ var list = []Info{
 	elasticflow,
 	chronus,
 	hypersched,
+	sched2,
 }
 
 // List returns every policy.

@@ -31,8 +31,9 @@ var arrows = map[string]string{
 	"solve":             "internal/heap",
 	"search":            "",
 	"serving":           "cluster internal/heap internal/csvfile",
-	"policy":            "cluster quota solve engine internal/heap",
-	"place":             "cluster engine",
+	"learn":             "",
+	"policy":            "learn cluster quota solve engine internal/heap",
+	"place":             "learn cluster engine",
 	"journal":           "cluster perf engine policy place",
 	"config":            "cluster perf engine policy place",
 	"api":               "cluster",
@@ -53,13 +54,13 @@ var arrows = map[string]string{
 	"trace":             "cluster",
 	"report":            "cluster internal/plot",
 	"tune":              "cluster trace report",
-	"sim":               "search cluster perf power engine policy place driver trace report internal/heap",
+	"sim":               "learn search cluster perf power engine policy place driver trace report internal/heap",
 	"sim/compat":        "cluster engine policy place driver trace solve",
 	"scenario":          "cluster perf engine policy place driver trace report sim config journal quota",
 	"results":           "cluster perf engine policy place driver trace report sim sim/compat config serving internal/csvfile",
 	"kube":              "cluster power quota config engine driver journal api internal/inbox",
 	"kube/front":        "api server/view web",
-	"cmd/muster":        "search cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote",
+	"cmd/muster":        "learn search cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote",
 	"cmd/muster-kube":   "cluster config journal kube kube/front policy server/view web api",
 	"cmd/muster-shim":   "local/shim",
 	"cmd/muster-slurm":  "slurm slurm/remote",
@@ -79,7 +80,7 @@ var arrows = map[string]string{
 
 // pure packages import the standard library and each other only, and know
 // neither clock nor chance.
-var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true}
+var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true, "learn": true}
 
 // banned calls per package: "*" is everywhere outside tests.
 var banned = map[string]string{

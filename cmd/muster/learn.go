@@ -1,0 +1,175 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/learn"
+	"github.com/muster-gpu/muster/sim"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// learnFlags are the flags of muster learn.
+type learnFlags struct {
+	simFlags
+	out    string
+	from   string
+	rounds int
+	held   float64
+}
+
+func newLearn() *cobra.Command {
+	f := &learnFlags{}
+	c := &cobra.Command{
+		Use: "learn " + learn.SystemSched2, Short: "Train the weights of a learned policy", Args: cobra.ExactArgs(1),
+		Long: "The network learns in a light world of nodes and jobs that has the rules of the simulator. Without --trace the jobs are made up, and the\n" +
+			"weights suit any workload; with it they are drawn from the first part of the trace, and the rest is held out: what the weights are\n" +
+			"worth there is printed beside fifo, tiresias-l and srtf. The same flags give the same file.",
+		Example:   "  muster learn sched2 --out weights.json\n  muster learn sched2 --trace philly.csv --cluster 48x8xV100-32GB --out weights.json",
+		ValidArgs: []string{learn.SystemSched2},
+		RunE:      func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
+	}
+	f.register(c)
+	fl := c.Flags()
+	f.registerWorld(fl, "exact", "0s", "0s")
+	fl.StringVar(&f.out, "out", "", "file to write the weights to (needed)")
+	fl.StringVar(&f.from, "from", "", "begin with the weights of this file, instead of none")
+	fl.IntVar(&f.rounds, "rounds", 0, "rounds of improvement (default: as the shipped weights)")
+	fl.Float64Var(&f.held, "held", 0.3, "the last part of the trace that is held out")
+	return c
+}
+
+func (f *learnFlags) run(c *cobra.Command, system string) error {
+	switch {
+	case system != learn.SystemSched2:
+		return usage(cluster.Unknown("system", system, []string{learn.SystemSched2}))
+	case f.out == "":
+		return usage(errors.New("--out FILE is needed: where the weights go"))
+	case f.rounds < 0 || f.rounds > 10000:
+		return usage(fmt.Errorf("--rounds %d: between 1 and 10000 are possible", f.rounds))
+	case !(f.held > 0 && f.held < 1):
+		return usage(fmt.Errorf("--held %g: more than 0 and less than 1 is possible", f.held))
+	}
+	t := learn.DefaultTraining(f.seed)
+	if f.rounds > 0 {
+		t.Rounds = f.rounds
+	}
+	t.Cancelled = func() bool { return c.Context().Err() != nil }
+	t.Progress = tellProgress(c.ErrOrStderr(), wallClock())
+	if f.from != "" {
+		var err error
+		if t.From, err = learn.Load(system, f.from, "", os.ReadFile); err != nil {
+			return usage(fmt.Errorf("--from: %w", err))
+		}
+	}
+	held, spec, err := f.worlds(&t)
+	if err != nil {
+		return err
+	}
+	agent := t.Sched2()
+	if c.Context().Err() != nil {
+		return errInterrupted
+	}
+	text, err := agent.Write(system, f.command(c, system))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.out, text, 0o644); err != nil {
+		return err
+	}
+	if agent, err = learn.Read(system, text); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s: weights of %s, digest %s\n", f.out, system, agent.Digest())
+	return f.judge(c, system, spec, held)
+}
+
+// command is the command that trains these weights, for their file.
+func (f *learnFlags) command(c *cobra.Command, system string) string {
+	words := []string{"muster learn", system}
+	for _, name := range []string{"trace", "cluster", "seed", "rounds", "held", "from"} {
+		if fl := c.Flags().Lookup(name); fl.Changed {
+			words = append(words, "--"+name+" "+fl.Value.String())
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// tellProgress says how a training gets on, a line for each round.
+func tellProgress(w io.Writer, clock func() time.Duration) func(learn.Progress) {
+	return func(p learn.Progress) {
+		if p.Round == 0 {
+			fmt.Fprintf(w, "%s: mean JCT %.4f of the rule's\n", p.Stage, p.Score)
+			return
+		}
+		fmt.Fprintf(w, "round %d of %d, load up to %.2f: mean JCT %.4f of the rule's, at best %.4f (%s)\n", p.Round, p.Rounds, p.Load, p.Score, p.Best,
+			cluster.FormatDuration(clock().Round(time.Second)))
+	}
+}
+
+// worlds has the training draw its worlds from a trace, if there is one, and returns what is held
+// out, or the demo.
+func (f *learnFlags) worlds(t *learn.Training) ([]trace.Entry, *cluster.Spec, error) {
+	f.demo = f.trace == ""
+	if f.demo && f.cluster != "" {
+		return nil, nil, usage(errors.New("--cluster: only with --trace; without one clusters are made up"))
+	}
+	wl, spec, err := f.load1()
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err := f.prepare(wl, spec)
+	if err != nil || f.demo {
+		return entries, spec, err
+	}
+	slices.SortStableFunc(entries, func(a, b trace.Entry) int { return int(min(max(a.Job.Submit-b.Job.Submit, -1), 1)) })
+	cut := int(float64(len(entries)) * (1 - f.held))
+	draw, err := sim.LearnWorlds(spec, entries[:cut])
+	if err != nil {
+		return nil, nil, err
+	}
+	t.World = draw
+	held := slices.Clone(entries[cut:])
+	for i := range held {
+		held[i].Job.ID = cluster.JobID(i)
+	}
+	return held, spec, nil
+}
+
+// judge replays what was held out under the new weights and under policies that learn nothing.
+func (f *learnFlags) judge(c *cobra.Command, system string, spec *cluster.Spec, held []trace.Entry) error {
+	base, err := f.baseSetup()
+	if err != nil {
+		return usage(err)
+	}
+	var setups []sim.Setup
+	for _, name := range []string{"fifo", "tiresias-l", "srtf", system + ":weights=" + f.out} {
+		s := base
+		s.Policy, s.Placer = name, "best-fit"
+		setups = append(setups, s)
+	}
+	what := "held out: the last " + fmt.Sprintf("%d jobs of %s", len(held), f.trace)
+	if f.demo {
+		what = fmt.Sprintf("held out: %d jobs of muster sim --demo", len(held))
+	}
+	fmt.Fprintln(c.OutOrStdout(), what)
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "policy\tmean JCT\tp95\tmakespan\tpreemptions")
+	for _, out := range sim.RunAll(c.Context(), spec, held, setups, wallClock()) {
+		if out.Err != nil {
+			return fmt.Errorf("%s: %w", out.Label, out.Err)
+		}
+		s := out.Run.Summarise()
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", out.Label, lasted(&s.JCT.Mean), lasted(&s.JCT.P95), lasted(&s.Makespan), s.Preemptions)
+	}
+	return w.Flush()
+}

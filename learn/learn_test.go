@@ -1,0 +1,345 @@
+package learn
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-12*max(1, math.Abs(want)) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// Exp and Log are those of the standard library, to the last bits.
+func TestNumbers(t *testing.T) {
+	for x := -690.0; x < 690; x += 0.37 {
+		if got, want := Exp(x), math.Exp(x); math.Abs(got/want-1) > 1e-13 {
+			t.Errorf("Exp(%v) = %v, want %v", x, got, want)
+		}
+		near(t, "Log", Log(Exp(x)), x)
+	}
+	if Exp(-800) != 0 || log2(8) != 3 || log2(6) != 2.5 {
+		t.Errorf("%v %v %v", Exp(-800), log2(8), log2(6))
+	}
+	r, mean, square := NewRand(5), 0.0, 0.0
+	for range 100000 {
+		x := r.Norm()
+		mean, square = mean+x/100000, square+x*x/100000
+	}
+	if math.Abs(mean) > 0.01 || math.Abs(square-1) > 0.02 {
+		t.Errorf("normal numbers of mean %v and variance %v", mean, square)
+	}
+}
+
+// The vectors of C-rl.
+func TestVectors(t *testing.T) {
+	near(t, "surrogate", Surrogate(1.5, 1, 0.2), 1.2)
+	near(t, "surrogate", Surrogate(1.5, -1, 0.2), -1.5)
+	a := Advantages([]float64{1, 1}, []float64{0, 0, 0}, 0.99, 0.95)
+	near(t, "the first advantage", a[0], 1.9405)
+	near(t, "the second advantage", a[1], 1)
+	p := Softmax([]float64{3, 900, 3}, []bool{true, false, true}, nil)
+	if p[1] != 0 || p[0] != 0.5 || p[2] != 0.5 {
+		t.Errorf("probabilities %v", p)
+	}
+	for _, v := range Softmax([]float64{1, 2}, []bool{false, false}, nil) {
+		if v != 0 {
+			t.Errorf("something is probable although all is masked: %v", v)
+		}
+	}
+}
+
+// Masking: nodes with 0 and 3 GPUs free, two tasks of one GPU: together on the second
+// node, or without a constraint, which is the same one here; a rack is no question.
+func TestMask(t *testing.T) {
+	m := &Moment{Floor: Floor{Rooms: []Room{{GPUs: 4, Free: 0}, {GPUs: 4, Free: 3}}}, Running: []float64{10},
+		Line: []Gang{{Tasks: 2, Each: 1, Classes: AllClasses, Length: 60}, {Tasks: 4, Each: 1, Classes: AllClasses, Length: 60}}}
+	m.Begin()
+	s := NewSched2(NewAgent(NewRand(1), schedShape))
+	if !s.scene.look(m) {
+		t.Fatal("nothing can be done")
+	}
+	s.agent.Judge(&s.scene.Scene, &s.look)
+	for row, ok := range s.scene.Mask {
+		slot, near, wait := RowOf(row)
+		if want := wait || slot == 0 && near != SameRack; ok != want || (s.look.Probs[row] > 0) != want {
+			t.Errorf("slot %d near %d wait %v: allowed %v, probability %v", slot, near, wait, ok, s.look.Probs[row])
+		}
+	}
+	if got := m.Take(&m.Line[0], SameNode); !slices.Equal(got, []int32{1, 1}) || m.Rooms[1].Free != 1 {
+		t.Errorf("taken of %v, %+v", got, m.Rooms)
+	}
+	if m.Take(&m.Line[0], SameNode) != nil || m.Rooms[1].Free != 1 {
+		t.Errorf("taken although it does not fit: %+v", m.Rooms)
+	}
+}
+
+// Reward: three jobs that are there for ten seconds cost 30.
+func TestReward(t *testing.T) {
+	w := &World{Rooms: []Room{{GPUs: 3, Free: 3}}, Jobs: []Job{{Tasks: 1, Each: 1, Run: 10}, {Tasks: 1, Each: 1, Run: 10}, {Tasks: 1, Each: 1, Run: 10}}}
+	out := w.Play(ShortestService(), nil)
+	near(t, "job-seconds", out.until(10), 30)
+	near(t, "job-seconds of half the time", out.until(5), 15)
+}
+
+// Gradients are those of finite differences, for all weights of an agent.
+func TestGradient(t *testing.T) {
+	r := NewRand(3)
+	a := NewAgent(r, Shape{Element: 2, State: 2, Row: 3})
+	draw := func(n int) []float64 {
+		v := make([]float64, n)
+		for i := range v {
+			v[i] = r.Norm()
+		}
+		return v
+	}
+	s := Scene{Elements: []Element{{draw(2), 2}, {draw(2), 3}}, State: draw(2), Rows: [][]float64{draw(3), nil, draw(3), draw(3)}, Mask: []bool{true, false, true, true}}
+	c := Choice{Scene: s, Row: 2, LogProb: -1.2, Advantage: 0.7, Return: 0.4}
+	l := NewLearner(a, Defaults(), 1)
+	loss := func() float64 {
+		var k Look
+		a.Judge(&s, &k)
+		h := 0.0
+		for _, p := range k.Probs {
+			if p > 0 {
+				h -= p * math.Log(p)
+			}
+		}
+		miss := a.Value(&k) - c.Return
+		return -Surrogate(math.Exp(math.Log(k.Probs[c.Row])-c.LogProb), c.Advantage, l.Clip) - l.Entropy*h + 0.25*miss*miss
+	}
+	l.learn(&c, 1)
+	grads := l.grader.grad.params()
+	for i, p := range a.params() {
+		for k := range p {
+			const step = 1e-6
+			old := p[k]
+			p[k] = old + step
+			up := loss()
+			p[k] = old - step
+			down := loss()
+			p[k] = old
+			if want := (up - down) / (2 * step); math.Abs(want-grads[i][k]) > 1e-6*max(1, math.Abs(want)) {
+				t.Errorf("list %d weight %d: gradient %v, want %v", i, k, grads[i][k], want)
+			}
+		}
+	}
+}
+
+// moment is one by chance.
+func moment(r *Rand) *Moment {
+	m := &Moment{}
+	for range 2 + r.Int(8) {
+		n := Room{GPUs: 8, Rack: int32(r.Int(3)), Kind: int32(r.Int(2))}
+		n.Free, n.Class = int32(r.Int(9)), n.Kind
+		m.Rooms = append(m.Rooms, n)
+	}
+	for range 1 + r.Int(Slots) {
+		g := Gang{Tasks: int32(1 + r.Int(6)), Each: int32(1 + r.Int(4)), Classes: AllClasses, Length: 600 * r.Float(), Age: 600 * r.Float(), Loss: [2]float64{0.1, 0.3}, Behind: r.Int(9)}
+		if r.Int(4) == 0 {
+			g.Classes = [4]uint64{1}
+		}
+		m.Line = append(m.Line, g)
+	}
+	for range r.Int(4) {
+		m.Running = append(m.Running, 900*r.Float())
+	}
+	return m
+}
+
+// Whatever an agent does fits: nobody holds more than there is, gangs are of one kind of GPU, on
+// nodes that suit them, and as near together as was said; and it waits only while something runs.
+func TestFeasible(t *testing.T) {
+	r := NewRand(11)
+	done, waits := 0, 0
+	for range 3000 {
+		m := moment(r)
+		s := NewSched2(NewAgent(NewRand(r.Uint64()), schedShape))
+		m.Begin()
+		idle := len(m.Running) == 0
+		for {
+			before := append([]Room(nil), m.Rooms...)
+			pick, ok := s.Next(m)
+			if !ok {
+				break
+			}
+			if pick.Wait {
+				if waits++; idle {
+					t.Fatalf("it waits although nothing runs: %+v", m)
+				}
+				break
+			}
+			g := m.Line[pick.Slot]
+			checkTaken(t, before, m, &g, pick.Near)
+			m.Line = slices.Delete(m.Line, pick.Slot, pick.Slot+1)
+			idle = false
+			done++
+		}
+	}
+	if done < 3000 || waits < 100 {
+		t.Errorf("%d starts and %d waits: this says too little", done, waits)
+	}
+}
+
+func checkTaken(t *testing.T, before []Room, m *Moment, g *Gang, near Near) {
+	t.Helper()
+	used := int32(0)
+	for i := range m.Rooms {
+		used += before[i].Free - m.Rooms[i].Free
+	}
+	if used != g.gpus() || len(m.taken) != int(g.Tasks) {
+		t.Fatalf("%d GPUs are taken on %v by %+v", used, m.taken, g)
+	}
+	for _, n := range m.taken {
+		r, first := &m.Rooms[n], &m.Rooms[m.taken[0]]
+		if r.Free < 0 || !g.suits(r) || r.Kind != first.Kind || near == SameRack && r.Rack != first.Rack || near == SameNode && n != m.taken[0] {
+			t.Fatalf("%+v at %d on %v of %+v", g, near, m.taken, m.Rooms)
+		}
+	}
+}
+
+// The order of the nodes, and that of the jobs, do not matter: the same job is started, as
+// near together, with the same probability.
+func TestEquivariant(t *testing.T) {
+	r := NewRand(12)
+	agent := NewAgent(NewRand(1), schedShape)
+	for range 500 {
+		m := moment(r)
+		s := NewSched2(agent)
+		m.Begin()
+		if !s.scene.look(m) {
+			continue
+		}
+		agent.Judge(&s.scene.Scene, &s.look)
+		want := slices.Clone(s.look.Probs)
+		nodes, jobs := make([]int, len(m.Rooms)), make([]int, len(m.Line))
+		for _, list := range [][]int{nodes, jobs} {
+			for i := range list {
+				list[i] = i
+			}
+			Shuffle(r, list)
+		}
+		o := &Moment{Running: m.Running}
+		for _, i := range nodes {
+			o.Rooms = append(o.Rooms, m.Rooms[i])
+		}
+		for _, i := range jobs {
+			o.Line = append(o.Line, m.Line[i])
+		}
+		o.Begin()
+		s.scene.look(o)
+		agent.Judge(&s.scene.Scene, &s.look)
+		for row, p := range s.look.Probs {
+			slot, near, wait := RowOf(row)
+			from := row
+			if !wait && slot < len(jobs) {
+				from = jobs[slot]*int(levels) + int(near)
+			}
+			if math.Abs(p-want[from]) > 1e-9 {
+				t.Fatalf("row %d has probability %v, before %v", row, p, want[from])
+			}
+		}
+	}
+}
+
+// brief is a training that takes a moment.
+func brief(seed uint64) Training {
+	t := DefaultTraining(seed)
+	t.Rounds, t.Worlds, t.Imitated, t.Judges = 2, 2, 4, 4
+	return t
+}
+
+// The same seed gives the same weights, another one others; and weights come out of their file as they went in.
+func TestWeights(t *testing.T) {
+	train := func(seed uint64) *Agent {
+		tr := brief(seed)
+		return tr.Sched2()
+	}
+	a, b, c := train(1), train(1), train(2)
+	if a.Digest() != b.Digest() || a.Digest() == c.Digest() {
+		t.Errorf("digests %s, %s and of another seed %s", a.Digest(), b.Digest(), c.Digest())
+	}
+	text, err := a.Write(SystemSched2, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := Read(SystemSched2, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := back.Write(SystemSched2, "a test")
+	if err != nil || string(again) != string(text) {
+		t.Errorf("what is read and written again differs: %v", err)
+	}
+	for i, p := range back.params() {
+		for k, v := range p {
+			if w := a.params()[i][k]; math.Abs(v-w) > 2e-6*math.Abs(w) {
+				t.Errorf("list %d weight %d: %v, was %v", i, k, v, w)
+			}
+		}
+	}
+}
+
+// What is wrong with a file is said.
+func TestReadErrors(t *testing.T) {
+	good, err := NewAgent(NewRand(1), schedShape).Write(SystemSched2, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{`{`, `[`, "not weights"},
+		{`"trained"`, `"treined"`, `unknown field "treined"`},
+		{`weights/v1`, `weights/v9`, `version: "muster.weights/v9", want "muster.weights/v1"`},
+		{`:"sched2"`, `:"meta-rl"`, `system: the weights are of "meta-rl", want "sched2"`},
+		{`"rate"`, `"rite"`, "nets: rate: 0 layers, want 3"},
+		{`"in":4`, `"in":5`, "nets: encode: layer 0: 5 inputs and 16 outputs, want 4 and 16"},
+		{`"w":[`, `"w":[1,`, "layer 0: w has 65 numbers, want 64"},
+		{`"b":[0`, `"b":[1e9`, "number 0 is 1e+09"},
+	} {
+		if _, err := Read(SystemSched2, []byte(strings.Replace(string(good), c.old, c.new, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want ... %s", c.new, err, c.want)
+		}
+	}
+	read := func(string) ([]byte, error) { return good, nil }
+	if _, err := Load(SystemSched2, "w.json", "00000000", read); err == nil || !strings.Contains(err.Error(), "weights=w.json: their digest is") {
+		t.Errorf("other weights than were asked for: %v", err)
+	}
+	if _, err := Load(SystemSched2, "", "", nil); err != nil {
+		t.Errorf("the weights that are shipped: %v", err)
+	}
+}
+
+// Errors that grow are found, and those that do not are no drift.
+func TestCUSUM(t *testing.T) {
+	for seed := range uint64(50) {
+		r, c := NewRand(seed), CUSUM{Slack: 0.5, Limit: 10, Mean: 1, Dev: 0.2}
+		for i := range 500 {
+			if c.Add(1 + 0.2*r.Norm()) {
+				t.Fatalf("seed %d: a drift after %d errors that are as usual", seed, i)
+			}
+		}
+		n := 1
+		for !c.Add(1.4 + 0.2*r.Norm()) {
+			n++
+		}
+		if n < 2 || n > 40 {
+			t.Errorf("seed %d: two deviations more are found after %d errors", seed, n)
+		}
+	}
+}
+
+// Reptile moves all weights the same part of the way.
+func TestReptile(t *testing.T) {
+	a, b := NewAgent(NewRand(1), schedShape), NewAgent(NewRand(2), schedShape)
+	was := a.Clone()
+	Reptile(a, b, 0.1)
+	for i, p := range a.params() {
+		for k, v := range p {
+			near(t, "weight", v, was.params()[i][k]+0.1*(b.params()[i][k]-was.params()[i][k]))
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package learn
+
+// Sched2's agent (C-rl: SCHED^2, GLOBECOM 2019): which of the jobs that wait starts next, how near
+// together its tasks are to be, or whether to wait. Everything that it sees is a ratio, of times to times and of GPUs
+// to GPUs, so that it decides the same for jobs that are ten times as long.
+
+// Slots is how many jobs the agent weighs at once.
+const Slots = 10
+
+// schedShape is how many numbers Sched2's scenes have.
+var schedShape = Shape{Element: 4, State: 12, Row: 15}
+
+// Moment is a cluster at one instant.
+type Moment struct {
+	Floor
+	Line    []Gang    // who may be started, at most Slots
+	Waiting int       // how many wait in all
+	Running []float64 // how long each job that runs is believed to go on; less than 0: nobody knows
+	Width   []int32   // ... and its GPUs
+	idle    bool      // nothing ran when the moment began: who waits then waits for ever
+}
+
+// SchedScene is how Sched2's agent sees a moment, in memory that is used again.
+type SchedScene struct {
+	Scene
+	fits  []fit
+	memo  []float64
+	rooms []int32 // by size and free GPUs: how many
+}
+
+const mostSize = 16 // larger nodes look like this
+
+// Rows are Slots times levels, and the last is to wait.
+const waitRow = Slots * int(levels)
+
+// RowOf says what a row of the scene stands for.
+func RowOf(row int) (slot int, near Near, wait bool) {
+	return row / int(levels), Near(row % int(levels)), row == waitRow
+}
+
+// look makes the scene of a moment. any: something can be started.
+func (s *SchedScene) look(m *Moment) (any bool) {
+	s.memo, s.Rows, s.Mask, s.fits = s.memo[:0], s.Rows[:0], s.Mask[:0], s.fits[:0]
+	for i := range m.Line {
+		s.fits = append(s.fits, m.fits(&m.Line[i]))
+		any = any || s.fits[i].ok != [levels]bool{}
+	}
+	if !any {
+		return false
+	}
+	s.elements(m)
+	u := unitsOf(m)
+	s.state(m, &u)
+	for slot := range Slots {
+		for near := range levels {
+			ok := slot < len(m.Line) && s.fits[slot].ok[near]
+			s.Mask = append(s.Mask, ok)
+			if ok {
+				s.Rows = append(s.Rows, s.row(m, &u, slot, near))
+			} else {
+				s.Rows = append(s.Rows, nil)
+			}
+		}
+	}
+	at := s.room(schedShape.Row)
+	at[0] = 1
+	s.Rows, s.Mask = append(s.Rows, at), append(s.Mask, !m.idle)
+	return true
+}
+
+// room is memory for some numbers, all 0, until the next look.
+func (s *SchedScene) room(n int) []float64 {
+	if cap(s.memo)-len(s.memo) < n {
+		s.memo = make([]float64, 0, max(4096, n))
+	}
+	at := len(s.memo)
+	s.memo = s.memo[:at+n]
+	clear(s.memo[at:])
+	return s.memo[at : at+n : at+n]
+}
+
+// elements counts nodes that look alike once.
+func (s *SchedScene) elements(m *Moment) {
+	const side = mostSize + 1
+	if s.rooms == nil {
+		s.rooms = make([]int32, side*side)
+	}
+	clear(s.rooms)
+	for i := range m.Rooms {
+		r := &m.Rooms[i]
+		s.rooms[min(r.GPUs, mostSize)*side+min(r.Free, mostSize)]++
+	}
+	s.Elements = s.Elements[:0]
+	for i, n := range s.rooms {
+		if size, free := float64(i/side), float64(i%side); n > 0 && size > 0 {
+			f := s.room(schedShape.Element)
+			f[0], f[1] = size/8, free/size
+			f[2], f[3] = one(free == size), one(free == 0)
+			s.Elements = append(s.Elements, Element{f, float64(n)})
+		}
+	}
+}
+
+func one(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// units are what times and GPUs of a moment are measured by.
+type units struct {
+	length      float64 // the mean of the lengths that are known; 0: none is
+	gpus, free  float64
+	least, mean float64 // time until the first job ends, and the mean of all
+}
+
+func unitsOf(m *Moment) (u units) {
+	known := 0.0
+	for i := range m.Line {
+		if l := m.Line[i].Length; l > 0 {
+			u.length += l
+			known++
+		}
+	}
+	if known > 0 {
+		u.length /= known
+	}
+	for i := range m.Rooms {
+		u.gpus += float64(m.Rooms[i].GPUs)
+		u.free += float64(m.Rooms[i].Free)
+	}
+	known, u.least = 0, -1
+	for _, left := range m.Running {
+		if left < 0 {
+			continue
+		}
+		u.mean += left
+		known++
+		if u.least < 0 || left < u.least {
+			u.least = left
+		}
+	}
+	if known > 0 {
+		u.mean /= known
+	}
+	return u
+}
+
+// ratio is how many times as long one time is as another, on a scale on which twice
+// as long is 0.25, from -2 to 2.
+func ratio(a, b float64) float64 {
+	if a <= 0 && b <= 0 {
+		return 0
+	}
+	if b <= 0 {
+		return 2
+	}
+	return within(log2(a/b)/4, -2, 2)
+}
+
+func (s *SchedScene) state(m *Moment, u *units) {
+	v := s.room(schedShape.State)
+	s.State = v
+	part, largest, empty := 0.0, 0.0, 0.0
+	for i := range m.Rooms {
+		r := &m.Rooms[i]
+		largest = max(largest, float64(r.Free))
+		if r.Free < r.GPUs {
+			part += float64(r.Free)
+		} else {
+			empty++
+		}
+	}
+	v[0] = u.free / max(u.gpus, 1)
+	v[1] = part / max(u.free, 1)
+	v[2] = min(largest/8, 2)
+	v[3] = empty / max(float64(len(m.Rooms)), 1)
+	v[4] = log2(1+float64(m.Waiting)) / 10
+	v[5] = float64(len(m.Line)) / Slots
+	v[6] = one(u.least >= 0 && u.length > 0) // what follows is known
+	if v[6] > 0 {
+		v[7], v[8] = ratio(u.least, u.length), ratio(u.mean, u.length)
+	}
+	fitting, widest := 0.0, 0.0 // who does not fit now is who waiting is for
+	for i := range m.Line {
+		if s.fits[i].ok != [levels]bool{} {
+			fitting++
+		} else {
+			widest = max(widest, float64(m.Line[i].gpus()))
+			v[11] = max(v[11], 1-within(ratio(m.Line[i].Length, u.length), -1, 1))
+		}
+	}
+	v[9] = fitting / Slots
+	v[10] = widest / max(u.gpus, 1)
+}
+
+func (s *SchedScene) row(m *Moment, u *units, slot int, near Near) []float64 {
+	v, g, f := s.room(schedShape.Row), &m.Line[slot], &s.fits[slot]
+	gpus := float64(g.gpus())
+	if g.Length > 0 {
+		v[1] = ratio(g.Length, u.length)
+		v[2] = v[1] + log2(gpus)/4
+		v[3] = g.Age / (g.Age + g.Length)
+	} else {
+		v[4] = 1
+	}
+	v[5] = log2(gpus) / 6
+	v[6] = gpus / max(u.gpus, 1)
+	v[7] = gpus / max(u.free, 1)
+	v[8], v[9] = one(near == SameNode), one(near == SameRack)
+	if near > SameNode && !(near == Anywhere && f.ok[SameNode]) && g.Tasks > 1 {
+		v[10] = g.Loss[near-1]
+	}
+	v[11] = float64(f.left) / max(float64(f.size), 1)
+	v[12] = one(f.size > 0 && f.left+g.gpus() == f.size) // it takes of an empty node
+	v[13] = log2(1+float64(g.Behind)) / 10
+	shorter := 0.0
+	for i := range m.Line {
+		shorter += one(m.Line[i].Length < g.Length)
+	}
+	v[14] = shorter / Slots
+	return v
+}
+
+// Pick is what Sched2 does: starts the job of a slot, or waits.
+type Pick struct {
+	Slot  int
+	Near  Near
+	Wait  bool
+	Prob  float64 // how probable the agent says this is
+	Pause float64 // ... and to wait
+	Open  int     // how many things could be done
+}
+
+// Sched2 chooses by an agent.
+type Sched2 struct {
+	agent *Agent
+	scene SchedScene
+	look  Look
+}
+
+// NewSched2 makes one; agents may be shared, as nothing changes them.
+func NewSched2(a *Agent) *Sched2 { return &Sched2{agent: a} }
+
+// Begin is called once for each moment, before the first pick.
+func (m *Moment) Begin() {
+	m.Floor.Begin()
+	m.idle = len(m.Running) == 0
+}
+
+// Next is what the agent does at a moment; ok: something could be done. A start changes
+// the moment: who was chosen has its room, and its slot is the caller's to fill.
+func (s *Sched2) Next(m *Moment) (p Pick, ok bool) {
+	if !s.scene.look(m) {
+		return p, false
+	}
+	s.agent.Judge(&s.scene.Scene, &s.look)
+	return s.take(m, s.look.Best()), true
+}
+
+// take does what a row stands for.
+func (s *Sched2) take(m *Moment, row int) (p Pick) {
+	p.Slot, p.Near, p.Wait = RowOf(row)
+	if len(s.look.Probs) > row {
+		p.Prob, p.Pause = s.look.Probs[row], s.look.Probs[waitRow]
+	}
+	for _, ok := range s.scene.Mask {
+		if ok {
+			p.Open++
+		}
+	}
+	if p.Wait {
+		return p
+	}
+	if g := &m.Line[p.Slot]; !g.Tried {
+		m.Take(g, p.Near)
+	}
+	m.idle = false // something runs from now on
+	return p
+}

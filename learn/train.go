@@ -1,0 +1,104 @@
+package learn
+
+// Training says how long and from what chance an agent learns.
+type Training struct {
+	Seed      uint64
+	Rounds    int // of improvement
+	Worlds    int // played in each
+	Imitated  int // worlds played by the rule first
+	Judges    int // worlds by which weights are chosen; no agent learns from them
+	PPO       PPO
+	From      *Agent                             // goes on from here; nil: it imitates a rule first
+	World     func(r *Rand, load float64) *World // makes a world with an offered load of about so much; nil: made-up mixes
+	Progress  func(Progress)
+	Cancelled func() bool
+}
+
+// Progress is what a training has come to.
+type Progress struct {
+	Stage         string
+	Round, Rounds int
+	Load          float64
+	Score, Best   float64 // mean JCT by that of the rule of least service, over the judging worlds; lower is better
+}
+
+// DefaultTraining takes minutes on one core.
+func DefaultTraining(seed uint64) Training {
+	p := Defaults()
+	p.Epochs, p.Batch, p.Gamma = 4, 256, 0.995
+	return Training{Seed: seed, Rounds: 60, Worlds: 12, Imitated: 40, Judges: 40, PPO: p}
+}
+
+// Score is the agent's mean JCT by that of the rule of least service, over worlds.
+func Score(a *Agent, worlds []*World) float64 {
+	sum := 0.0
+	for _, w := range worlds {
+		own, rule := w.Play(NewSched2(a), nil), w.Play(ShortestService(), nil)
+		sum += own.MeanJCT(w.Jobs) / rule.MeanJCT(w.Jobs)
+	}
+	return sum / max(float64(len(worlds)), 1)
+}
+
+// loads is the curriculum: from much room to too little.
+func (t *Training) load(round int) float64 {
+	return 0.7 + 0.9*min(1, float64(round+1)/(0.7*float64(max(t.Rounds, 1))))
+}
+
+// Sched2 trains an agent for Sched2: it imitates the rule of least service, then improves
+// by what comes of its own choices, with more and more load. Of all weights on the way the ones
+// are kept that judging worlds speak for.
+func (t *Training) Sched2() *Agent {
+	world := t.World
+	if world == nil {
+		world = func(r *Rand, load float64) *World {
+			m := r.Mix(load)
+			return m.World(r)
+		}
+	}
+	random := NewRand(t.Seed)
+	judges := make([]*World, t.Judges)
+	for i := range judges {
+		judges[i] = world(random, 0.6+0.8*float64(i)/float64(max(t.Judges, 1)))
+	}
+	a := NewAgent(random, schedShape)
+	warm := t.PPO
+	warm.Rate = 1e-3
+	l := NewLearner(a, warm, random.Uint64())
+	var choices []Choice
+	if t.From != nil {
+		a.set(t.From)
+	}
+	for i := range t.Imitated {
+		if t.From != nil {
+			break
+		}
+		choices = append(choices, l.Episode(world(random, t.load(i*t.Rounds/max(t.Imitated, 1))), ShortestService(), true)...)
+	}
+	l.Imitate(choices, 4)
+	best, least := a.Clone(), Score(a, judges)
+	t.tell(Progress{Stage: "begun", Score: least, Best: least})
+	l = NewLearner(a, t.PPO, random.Uint64())
+	for round := range t.Rounds {
+		if t.Cancelled != nil && t.Cancelled() {
+			break
+		}
+		choices = choices[:0]
+		for range t.Worlds {
+			choices = append(choices, l.Episode(world(random, t.load(round)), ShortestService(), false)...)
+		}
+		l.Improve(choices)
+		score := Score(a, judges)
+		if score < least {
+			least = score
+			best.set(a)
+		}
+		t.tell(Progress{Stage: "improved", Round: round + 1, Rounds: t.Rounds, Load: t.load(round), Score: score, Best: least})
+	}
+	return best
+}
+
+func (t *Training) tell(p Progress) {
+	if t.Progress != nil {
+		t.Progress(p)
+	}
+}

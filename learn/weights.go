@@ -1,0 +1,193 @@
+package learn
+
+import (
+	"bytes"
+	_ "embed" // the weights that are shipped
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Weights are agents in a file.
+type Weights struct {
+	Version string            `json:"version"`
+	System  string            `json:"system"`  // whose: sched2 or meta-rl
+	Trained string            `json:"trained"` // the command
+	Nets    map[string]Layers `json:"nets"`
+}
+
+// Layers are the layers of a network, each with the numbers of its inputs and outputs.
+type Layers []Layer
+
+// Layer is one of them: a row of weights for each output, one after the other.
+type Layer struct {
+	In, Out int
+	W, B    []float64
+}
+
+const version = "muster.weights/v1"
+
+// The systems whose weights there are.
+const (
+	SystemSched2 = "sched2"
+	SystemMetaRL = "meta-rl"
+)
+
+//go:embed sched2.json
+var shippedSched2 []byte
+
+// Shipped are the weights that come with this program.
+func Shipped(system string) []byte {
+	if system == SystemSched2 {
+		return shippedSched2
+	}
+	return nil
+}
+
+// digits is how many binary digits of a weight are kept: what is trained beyond that is noise,
+// and the file is half as long.
+const digits = 20
+
+// rounded is a number with so many binary digits.
+func rounded(x float64) float64 {
+	f, e := math.Frexp(x)
+	return math.Ldexp(math.Round(math.Ldexp(f, digits)), e-digits)
+}
+
+// MarshalJSON writes a layer in one line.
+func (l Layer) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"in":%d,"out":%d`, l.In, l.Out)
+	for i, list := range [][]float64{l.W, l.B} {
+		fmt.Fprintf(&b, `,"%c":[`, "wb"[i])
+		for k, v := range list {
+			if k > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(strconv.FormatFloat(v, 'g', 7, 64))
+		}
+		b.WriteByte(']')
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// Write is an agent as a file. trained is the command that made it.
+func (a *Agent) Write(system, trained string) ([]byte, error) {
+	w := Weights{Version: version, System: system, Trained: trained, Nets: map[string]Layers{}}
+	nets, names := a.nets()
+	for i, n := range nets {
+		var list Layers
+		for l := range n.W {
+			layer := Layer{In: n.Sizes[l], Out: n.Sizes[l+1], W: slices.Clone(n.W[l]), B: slices.Clone(n.B[l])}
+			for _, v := range [][]float64{layer.W, layer.B} {
+				for k := range v {
+					v[k] = rounded(v[k])
+				}
+			}
+			list = append(list, layer)
+		}
+		w.Nets[names[i]] = list
+	}
+	text, err := json.Marshal(&w)
+	for _, mark := range []string{`"nets":`, `{"in":`} {
+		text = bytes.ReplaceAll(text, []byte(mark), []byte("\n"+mark))
+	}
+	return append(text, '\n'), err
+}
+
+// Read makes an agent of a file. The error says what is wrong in it.
+func Read(system string, text []byte) (*Agent, error) {
+	var w Weights
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&w); err != nil {
+		return nil, fmt.Errorf("not weights: %w", err)
+	}
+	if w.Version != version {
+		return nil, fmt.Errorf("version: %q, want %q: train anew with muster learn", w.Version, version)
+	}
+	if w.System != system {
+		return nil, fmt.Errorf("system: the weights are of %q, want %q", w.System, system)
+	}
+	a := NewAgent(NewRand(0), shapeOf(system))
+	nets, names := a.nets()
+	if len(w.Nets) != len(names) {
+		return nil, fmt.Errorf("nets: there are %d, want %v", len(w.Nets), names)
+	}
+	for i, n := range nets {
+		if err := n.read(w.Nets[names[i]]); err != nil {
+			return nil, fmt.Errorf("nets: %s: %w", names[i], err)
+		}
+	}
+	return a, nil
+}
+
+func shapeOf(string) Shape { return schedShape }
+
+func (n *Net) read(list Layers) error {
+	if len(list) != len(n.W) {
+		return fmt.Errorf("%d layers, want %d", len(list), len(n.W))
+	}
+	for l := range list {
+		in, out := n.Sizes[l], n.Sizes[l+1]
+		if list[l].In != in || list[l].Out != out {
+			return fmt.Errorf("layer %d: %d inputs and %d outputs, want %d and %d", l, list[l].In, list[l].Out, in, out)
+		}
+		for i, p := range []struct{ from, to []float64 }{{list[l].W, n.W[l]}, {list[l].B, n.B[l]}} {
+			if len(p.from) != len(p.to) {
+				return fmt.Errorf("layer %d: %c has %d numbers, want %d", l, "wb"[i], len(p.from), len(p.to))
+			}
+			for k, v := range p.from {
+				if math.Abs(v) > 1e6 {
+					return fmt.Errorf("layer %d: %c: number %d is %g; weights are between -1e6 and 1e6", l, "wb"[i], k, v)
+				}
+			}
+			copy(p.to, p.from)
+		}
+	}
+	return nil
+}
+
+// Digest names weights: eight hexadecimal digits of what the networks hold, whatever the file
+// looks like (FNV-1a).
+func (a *Agent) Digest() string {
+	h := uint64(14695981039346656037)
+	var buf [8]byte
+	for _, list := range a.params() {
+		for _, v := range list {
+			binary.LittleEndian.PutUint64(buf[:], math.Float64bits(v))
+			for _, b := range buf {
+				h = (h ^ uint64(b)) * 1099511628211
+			}
+		}
+	}
+	return fmt.Sprintf("%08x", uint32(h^h>>32))
+}
+
+// Load makes an agent of a file of weights, or of those that are shipped if it is "". With a
+// digest it refuses others than these.
+func Load(system, file, digest string, read func(name string) ([]byte, error)) (*Agent, error) {
+	text, name := Shipped(system), "the weights that come with Muster"
+	if file != "" {
+		if read == nil {
+			return nil, fmt.Errorf("weights=%s: this program reads no files for policies", file)
+		}
+		var err error
+		if text, err = read(file); err != nil {
+			return nil, fmt.Errorf("weights: %w", err)
+		}
+		name = "weights=" + file
+	}
+	a, err := Read(system, text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if have := a.Digest(); digest != "" && digest != have {
+		return nil, fmt.Errorf("%s: their digest is %s, want %s: they are not the ones of which the journal or the configuration speaks", name, have, digest)
+	}
+	return a, nil
+}

@@ -1,0 +1,67 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/learn"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// learnJobs is how many jobs in a row a world in which an agent learns has of a trace.
+const learnJobs = 400
+
+// LearnWorlds draws worlds in which policy sched2 learns from a trace: jobs in a row, on part of the
+// cluster's nodes, so that the offered load is what is asked for without their times being others. Jobs
+// that the network has nothing to say of are left out.
+func LearnWorlds(spec *cluster.Spec, entries []trace.Entry) (func(r *learn.Rand, load float64) *learn.World, error) {
+	var jobs []learn.Job
+	for i := range entries {
+		if e := &entries[i]; len(e.Job.Tasks) == 1 && e.Run > 0 {
+			if t := &e.Job.Tasks[0]; t.Request.GPUs > 0 && !t.Request.Fractional() && t.Request.Profile == "" {
+				jobs = append(jobs, learn.Job{Tasks: int32(t.Count), Each: int32(t.Request.GPUs), Submit: e.Job.Submit.Sub(0).Seconds(), Run: e.Run.Seconds()})
+			}
+		}
+	}
+	var nodes []learn.Room
+	racks := map[string]int32{} // looked up only
+	for i := range spec.Nodes {
+		n := &spec.Nodes[i]
+		if _, ok := racks[n.Rack]; !ok {
+			racks[n.Rack] = int32(len(racks))
+		}
+		if n.GPUs > 0 {
+			nodes = append(nodes, learn.Room{GPUs: int32(n.GPUs), Free: int32(n.GPUs), Rack: racks[n.Rack]})
+		}
+	}
+	if len(jobs) < learnJobs || len(nodes) == 0 {
+		return nil, fmt.Errorf("%d jobs on whole GPUs and %d nodes with GPUs are too few to learn from: at least %d jobs are needed", len(jobs), len(nodes), learnJobs)
+	}
+	return func(r *learn.Rand, load float64) *learn.World {
+		from := r.Int(len(jobs) - learnJobs + 1)
+		w := &learn.World{Check: 60, Jobs: slices.Clone(jobs[from : from+learnJobs])}
+		work, widest := 0.0, int32(0)
+		for i := range w.Jobs {
+			work += w.Jobs[i].Run * float64(w.Jobs[i].Tasks*w.Jobs[i].Each)
+			widest = max(widest, w.Jobs[i].Tasks)
+		}
+		span := max(w.Jobs[learnJobs-1].Submit-w.Jobs[0].Submit, 1)
+		gpus := work / span / load
+		n := 0
+		for have := 0.0; n < len(nodes) && (have < gpus || n < int(widest)); n++ {
+			have += float64(nodes[n].GPUs)
+		}
+		w.Rooms = slices.Clone(nodes[:n])
+		total := 0.0
+		for _, x := range w.Rooms {
+			total += float64(x.GPUs)
+		}
+		begin, stretch := w.Jobs[0].Submit, work/(load*total)/span // nodes are whole: the rest is in the times
+		for i := range w.Jobs {
+			w.Jobs[i].Submit = (w.Jobs[i].Submit - begin) * stretch
+		}
+		w.Trim()
+		return w
+	}, nil
+}
