@@ -36,6 +36,7 @@ type Kube struct {
 	// MinSpeed is the least part of its speed alone that a pod accepts on a GPU that it
 	// shares, if it states none, ppm; 0: any.
 	MinSpeed int64
+	Power    []KubePower // nodes that may be switched off
 
 	Scheduler string   // the schedulerName of the pods that are ours
 	GPUs      []string // extended resources that count as GPUs
@@ -83,6 +84,7 @@ type kubeFile struct {
 	Classes      map[string]string   `yaml:"priority_classes"`
 	Defrag       *kubeDefragFile     `yaml:"defragment"`
 	Sharing      kubeSharingFile     `yaml:"sharing"`
+	Power        []kubePowerFile     `yaml:"power"`
 }
 
 type kubeSharingFile struct {
@@ -150,11 +152,8 @@ func (f *kubeFile) kube() (*Kube, error) {
 	default:
 		return nil, At(fmt.Errorf("%q is neither requeue nor repair", f.OnNodeLoss), "on_node_loss")
 	}
-	if c.MinSpeed, err = minSpeed(f.Sharing.MinSpeed); err != nil {
-		return nil, At(err, "sharing")
-	}
-	if c.Defrag, c.Await, err = f.Defrag.moves(f.Timezone); err != nil {
-		return nil, At(err, "defragment")
+	if err := f.mechanisms(c); err != nil {
+		return nil, err
 	}
 	if len(c.GPUs) == 0 {
 		c.GPUs = []string{"nvidia.com/gpu"}
@@ -187,6 +186,20 @@ func (f *kubeFile) kube() (*Kube, error) {
 	l.Replicas, l.Sharing = cmp.Or(l.Replicas, "nvidia.com/gpu.replicas"), cmp.Or(l.Sharing, "nvidia.com/gpu.sharing-strategy")
 	l.Clique = cmp.Or(l.Clique, "nvidia.com/gpu.clique")
 	return c, nil
+}
+
+// mechanisms reads what has a block of its own.
+func (f *kubeFile) mechanisms(c *Kube) (err error) {
+	if c.MinSpeed, err = minSpeed(f.Sharing.MinSpeed); err != nil {
+		return At(err, "sharing")
+	}
+	if c.Power, err = f.power(); err != nil {
+		return At(err, "power")
+	}
+	if c.Defrag, c.Await, err = f.Defrag.moves(f.Timezone); err != nil {
+		return At(err, "defragment")
+	}
+	return nil
 }
 
 // classes are the PriorityClasses that stand for tiers: those that deploy/
@@ -228,6 +241,9 @@ func (c *Kube) Settings() (list []Setting) {
 	add("defragment", kubeDefragText(c.Defrag, c.Await))
 	if c.MinSpeed > 0 {
 		add("sharing.min_speed", number(float64(c.MinSpeed)/perf.Million))
+	}
+	for i := range c.Power {
+		add(fmt.Sprintf("power[%d]", i), c.Power[i].text())
 	}
 	add("scheduler_name", c.Scheduler)
 	add("gpu_resources", strings.Join(c.GPUs, " "))

@@ -90,4 +90,4 @@ func (f *clusterFile) addPower(s *cluster.Spec) error {
 }
 
 // errOnePower is said where there is one machine.
-var errOnePower = errors.New("one machine cannot sleep while it schedules; muster sim has power, in the cluster file")
+var errOnePower = errors.New("one machine cannot sleep while it schedules; muster sim has power in the cluster file, muster kube in its configuration")

@@ -33,3 +33,35 @@ func TestPower(t *testing.T) {
 		t.Errorf("%+v", s.Power[0])
 	}
 }
+
+// What the configuration of muster kube says of power, and what of it is wrong.
+func TestKubePower(t *testing.T) {
+	c, err := ReadKube("f.yaml", strings.NewReader("power:\n  - {selector: {pool: batch}, resume_time: 6m, suspend_program: /opt/off, suspend_exc_nodes: n1}\n  - {selector: {pool: spot}, buffer: 2, resume_timeout: 5m}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Power[0]
+	if p.Rule.Buffer != -1 || p.Timeout != 18*time.Minute || p.Suspend != "/opt/off" || p.Selector["pool"] != "batch" || p.Rule.Except[0] != "n1" || c.Power[1].Rule.Buffer != 2 || c.Power[1].Timeout != 5*time.Minute {
+		t.Errorf("%+v", c.Power)
+	}
+	text := ""
+	for _, s := range c.Settings() {
+		text += s.Key + ": " + s.Value + "\n"
+	}
+	if want := "power[0]: selector pool=batch, every 10m"; !strings.Contains(text, want) || !strings.Contains(text, "suspend_program /opt/off") {
+		t.Errorf("%q is not in\n%s", want, text)
+	}
+	for _, c := range []struct{ text, want string }{
+		{"policy: fifo\npower: [{}]\n", "f.yaml:2: power: 0: selector: which nodes"},
+		{"power: [{partition: p}]\n", "power: 0: partition: on Kubernetes nodes are chosen by their labels"},
+		{"power: [{selector: {a: b}, watts: {idle: 1}}]\n", "watts: only muster sim"},
+		{"power: [{selector: {a: b}, suspend_program: off.sh}]\n", `suspend_program: "off.sh" is not an absolute path`},
+		{"power: [{selector: {a: b}, resume_timeout: 1m}]\n", "resume_timeout: 1m; at least resume_time (5m)"},
+		{"power: [{selector: {a: b}}, {selector: {a: b}}]\n", "power: 1: selector: the nodes are those of 0"},
+		{"power: [{selector: {a: b}, bufer: 1}]\n", `did you mean "buffer"?`},
+	} {
+		if _, err := ReadKube("f.yaml", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.text, err, c.want)
+		}
+	}
+}

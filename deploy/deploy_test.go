@@ -94,6 +94,16 @@ func TestChart(t *testing.T) {
 			t.Errorf("%q is not in what the chart makes", want)
 		}
 	}
+	rights := []string{"resources: [nodes], verbs: [patch]", "resourceNames: [muster-power], verbs: [get, update]"}
+	asleep := render(t, "--set-json", `config.power=[{"selector":{"pool":"batch"}}]`)
+	for _, want := range append(rights, "power:\n") {
+		if !strings.Contains(asleep, want) {
+			t.Errorf("%q is not in what the chart makes where nodes may be switched off", want)
+		}
+		if strings.Contains(out, want) {
+			t.Errorf("%q is in what the chart makes where they may not", want)
+		}
+	}
 	if strings.Contains(out, "CustomResourceDefinition") {
 		t.Error("crds.install=false installs the definition")
 	}

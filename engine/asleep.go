@@ -56,12 +56,12 @@ func (e *Engine) wakingText(j *jobState) string {
 			names = append(names, n.Name)
 		}
 	}
-	what := "nodes wake"
+	what := "nodes are waking"
 	switch len(names) {
 	case 0:
 		return ""
 	case 1:
-		what = "node wakes"
+		what = "node is waking"
 	}
 	ready := max(0, j.started.Add(e.WakeTime(j.allocs)).Sub(e.now))
 	return fmt.Sprintf("; %d %s, ready in about %s: %s", len(names), what, cluster.FormatDuration(ready.Round(time.Second)), strings.Join(names, ","))

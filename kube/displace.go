@@ -147,7 +147,12 @@ func (d *Driver) foreseen(id cluster.JobID, events []engine.Event) *engine.JobRe
 // holdBack keeps the places of a gang that starts until all have left who have what it
 // needs alone, or who are where it cannot be beside them; false: nobody is.
 func (d *Driver) holdBack(g *gang) bool {
-	if !d.awaits(g) && !slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
+	asleep, _ := d.asleep(g)
+	if g.waking = len(asleep) > 0; g.waking {
+		d.power.at = 0 // they are woken
+		g.since(d.now, 0)
+	}
+	if !g.waking && !d.awaits(g) && !slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
 		return false
 	}
 	d.holding[g] = true
@@ -169,7 +174,13 @@ func (d *Driver) settleHeld(g *gang) bool {
 	if !d.holding[g] {
 		return false
 	}
-	all := !d.awaits(g)
+	asleep, lost := d.asleep(g)
+	if g.waking && lost != "" {
+		g.refused = "node " + lost + " did not come back"
+		d.unhold(g)
+		return false
+	}
+	all := !d.awaits(g) && len(asleep) == 0
 	for i := range g.slots {
 		p := g.pods[g.slots[i].pod]
 		if g.slots[i].beyond {
@@ -202,7 +213,7 @@ func (d *Driver) settleHeld(g *gang) bool {
 }
 
 func (d *Driver) unhold(g *gang) {
-	if d.holding[g] {
+	if g.waking = false; d.holding[g] {
 		delete(d.holding, g)
 		d.moves++
 	}

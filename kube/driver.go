@@ -85,6 +85,7 @@ type Driver struct {
 	neighbours
 	storage
 	shifting
+	power powering
 	lifts lifts
 	dra   devices
 
@@ -136,6 +137,7 @@ func New(opt Options) *Driver {
 		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(),
 		work: make(chan func(context.Context), 1<<16)}
 	d.inbox.Init()
+	d.initPower()
 	d.told.init(opt.Tell, opt.Scheduler)
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
 	return d
@@ -187,6 +189,7 @@ func (d *Driver) arrive(ctx context.Context) error {
 	}
 	d.collect()
 	d.meetEarlier()
+	d.loadPower(ctx)
 	d.retree()
 	return d.begin(d.found(), "start")
 }
@@ -239,7 +242,7 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now))
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower())
 		if d.sizesAt {
 			until = min(until, d.renewed.Add(resizeEvery))
 		}
@@ -259,6 +262,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.collect()
 		now = d.clock()
 		d.dueRetries(now)
+		d.powerRound(now)
 		d.round(now)
 		events := d.events(now)
 		if d.sizesAt && now >= d.renewed.Add(resizeEvery) {

@@ -137,7 +137,7 @@ func (d *Driver) nodeStates(before, now []cluster.Node) []cluster.Node {
 	list := slices.Clone(now)
 	for i := range list {
 		if i < len(before) {
-			list[i].State = before[i].State
+			list[i].State, list[i].Asleep = before[i].State, before[i].Asleep
 			list[i].Bad = before[i].Bad & (uint64(1)<<list[i].GPUs - 1)
 		}
 	}
@@ -332,7 +332,7 @@ func (d *Driver) fill(g *gang) (open int) {
 		return open
 	}
 	for _, s := range g.slots {
-		if n := d.nodes[s.node]; s.pod == "" && (n == nil || n.state() != cluster.Up) {
+		if n := d.nodes[s.node]; s.pod == "" && (n == nil || n.state() != cluster.Up || n.sleeps()) {
 			return open
 		}
 	}
@@ -395,7 +395,7 @@ func (d *Driver) observed() driver.Observed {
 		if n == nil || n.obj == nil {
 			continue
 		}
-		believed.State = n.state()
+		believed.State, believed.Asleep = n.state(), d.wakes(n)
 		believed.Bad = d.badGPUs(n, &believed, helds[believed.Name])
 		o.Nodes = append(o.Nodes, believed)
 	}
@@ -437,7 +437,7 @@ func (d *Driver) resized() bool {
 			continue
 		}
 		s := d.nodeSpec(d.order[i], n, helds[believed.Name])
-		s.State, s.Bad = believed.State, believed.Bad
+		s.State, s.Bad, s.Asleep = believed.State, believed.Bad, believed.Asleep
 		if s != believed {
 			return true
 		}

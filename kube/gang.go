@@ -55,6 +55,7 @@ type gang struct {
 	wants      string // partition that the engine does not have yet
 	leaves     string // why it was told to leave as a whole
 	dirty      bool
+	waking     bool   // it is held until nodes are back that were off
 	around     string // what keeps it off some nodes, besides room
 	turn       string // among pods that are in each other's way
 

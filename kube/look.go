@@ -159,7 +159,9 @@ func (d *Driver) rowOf(g *gang) *row {
 	case waiting:
 		r.state, r.reason = api.StatePending, g.text
 	case starting, unwinding:
-		r.state = api.StateStarting
+		if r.state = api.StateStarting; g.waking {
+			r.reason = g.text
+		}
 	case running:
 		r.state, r.reason = api.StateRunning, ""
 	case stopping:
@@ -237,6 +239,8 @@ func (n *node) reason() string {
 	switch {
 	case n.obj.DeletionTimestamp != nil:
 		return "it is being deleted"
+	case n.sleeps():
+		return map[string]string{powerSuspending: "it goes off", powerOff: "it is off until it is needed", powerResuming: "it is waking"}[n.powerState()]
 	case n.obj.Spec.Unschedulable:
 		return "cordoned"
 	}

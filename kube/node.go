@@ -20,9 +20,10 @@ import (
 
 // node is a node as the driver knows it.
 type node struct {
-	obj     *v1.Node                       // nil: it is gone
-	pods    map[*pod]bool                  // all that are on it, or going there
-	foreign map[*pod]bool                  // pods on it that the engine did not put there
+	obj     *v1.Node      // nil: it is gone
+	pods    map[*pod]bool // all that are on it, or going there
+	foreign map[*pod]bool // pods on it that the engine did not put there
+	power   nodePower
 	other   struct{ cpu, ram, gpus int64 } // ... what they hold: milli-cores, MiB, devices
 }
 
@@ -70,6 +71,8 @@ func (n *node) state() cluster.NodeState {
 	switch {
 	case n.obj == nil:
 		return cluster.Down
+	case n.sleeps(): // it is there for whoever needs it
+		return cluster.Up
 	case n.obj.Spec.Unschedulable || n.obj.DeletionTimestamp != nil:
 		return cluster.Draining
 	}

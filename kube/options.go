@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -76,10 +77,17 @@ type Options struct {
 	Repair  bool // gangs that say nothing of it are repaired when they lose a node
 	// Await is how long the place of a gang that is moved (Rules.Defrag) is kept for the
 	// pods that its owner makes instead; 0: two minutes.
-	Await   time.Duration
-	Now     func() time.Time
-	Log     *slog.Logger
-	Observe Observer // nil: nobody
+	Await time.Duration
+	// Power are the rules by which nodes are switched off; none: they stay on. Program switches a node
+	// by a program of Power; Namespace is where a ConfigMap keeps what is learnt of the cluster's weeks ("": it is not
+	// kept), and PowerWait how long a node that is cordoned is looked at before it goes off; 0: ten seconds.
+	Power     []Power
+	Program   func(ctx context.Context, program, node string) error
+	Namespace string
+	PowerWait time.Duration
+	Now       func() time.Time
+	Log       *slog.Logger
+	Observe   Observer // nil: nobody
 	// Journal begins a segment: the steps that follow are recorded there. nil:
 	// nothing is recorded.
 	Journal func(journal.Header) (Recorder, error)

@@ -115,7 +115,7 @@ func (d *Driver) nextTell(now cluster.Time) cluster.Time {
 		return cluster.Never
 	}
 	for _, g := range d.gangs {
-		if g.waits() {
+		if g.waits() || g.waking {
 			return max(d.tellAt, now)
 		}
 	}
@@ -132,7 +132,7 @@ func (d *Driver) tell(now cluster.Time) {
 	d.tellAt = now.Add(d.opt.TellAfter)
 	var due []*gang
 	for _, g := range d.gangs {
-		if !g.waits() {
+		if !g.waits() && !g.waking {
 			continue
 		}
 		if g.every == 0 {
@@ -157,8 +157,11 @@ func (d *Driver) tell(now cluster.Time) {
 // tellGang writes to the pods of a gang what it waits for, if that is news.
 func (d *Driver) tellGang(g *gang, now cluster.Time) {
 	stem, text := g.refused, g.refused
-	if g.phase == waiting {
+	switch {
+	case g.phase == waiting:
 		stem, text = d.why(g, now)
+	case g.waking:
+		stem, text = d.wakingText(g, now)
 	}
 	pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return !p.waits() })
 	to := uids(pods)

@@ -200,21 +200,38 @@ func (d *Driver) onNodeGone(obj any) {
 // events makes it begin anew.
 func (d *Driver) nodeChanged(obj *v1.Node) {
 	n := d.nodeNamed(obj.Name)
-	old, was := n.obj, n.state()
+	old, was, slept := n.obj, n.state(), n.sleeps()
 	n.obj = obj
+	d.seePower(n)
 	d.count1(obj.Name, n)
 	switch {
 	case old == nil:
 		d.stale = "node joined"
 		d.moves++
-	case !maps.Equal(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj):
+	case !sameLabels(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj):
 		d.stale = "labels or taints"
 		d.moves++
 	case !equality.Semantic.DeepEqual(old.Status.Capacity, obj.Status.Capacity) || !equality.Semantic.DeepEqual(old.Status.Allocatable, obj.Status.Allocatable):
 		d.sizesAt, d.nodesAt = true, true
 		d.moves++
 	}
-	d.nodesAt = d.nodesAt || n.state() != was
+	d.nodesAt = d.nodesAt || n.state() != was || n.sleeps() != slept
+	if n.power.group > 0 && (n.sleeps() || slept) {
+		d.power.at = 0
+	}
+}
+
+// sameLabels compares labels of a node but for those that Muster writes itself.
+func sameLabels(a, b map[string]string) bool {
+	_, x := a[LabelPower]
+	_, y := b[LabelPower]
+	if !x && !y {
+		return maps.Equal(a, b)
+	}
+	a, b = maps.Clone(a), maps.Clone(b)
+	delete(a, LabelPower)
+	delete(b, LabelPower)
+	return maps.Equal(a, b)
 }
 
 // nodeGone books that a node was deleted: what was there is lost.

@@ -199,7 +199,10 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 		rules.Spec.Zone = *conf.Zone
 	}
 	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers, Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await, Classes: conf.Classes,
-		Workers: f.workers, Now: time.Now}
+		Workers: f.workers, Now: time.Now, Program: switchNode, Namespace: f.namespace}
+	for _, p := range conf.Power {
+		opt.Power = append(opt.Power, kube.Power(p))
+	}
 	if f.journal != "" {
 		opt.Journal = kube.Segments(f.journal)
 	}

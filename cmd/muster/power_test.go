@@ -25,7 +25,7 @@ func TestPowerSim(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	if out = ok(t, "explain", log, "--job", "b", "--at", "5h1m"); !strings.Contains(out, "2 nodes wake, ready in about 4m: n3,n4") {
+	if out = ok(t, "explain", log, "--job", "b", "--at", "5h1m"); !strings.Contains(out, "2 nodes are waking, ready in about 4m: n3,n4") {
 		t.Errorf("%s", out)
 	}
 	ok(t, "replay", log)
