@@ -23,6 +23,7 @@ type Event struct {
 	Trial  int
 	Rung   int
 	Metric float64 // of Reported: lower is better; not a number, or infinite: it diverged
+	Fused  bool    // of Failed: the run was a fused group's, so the trial may not be to blame: it runs again, alone
 	Target bool    // hydro: of the trial at full size; its rung is the last one
 }
 
@@ -60,8 +61,8 @@ const (
 type cell struct {
 	state  state
 	metric float64
-	judged bool // stopping: it was found to be among those that go on, or not
-	leave  bool // ... and it was not
+	leave  bool // stopping: others are better
+	alone  bool // hydro: its group failed
 }
 
 type bracket struct {
@@ -167,7 +168,7 @@ func (s *Search) tell(ev Event) error {
 	was := c.state
 	c.hear(ev)
 	b := &s.brackets[s.of[ev.Trial]]
-	if ev.Rung == 0 && was == open {
+	if ev.Rung == 0 && was == open && !c.alone {
 		b.begun++
 	}
 	if was < reported && c.state >= reported {
@@ -184,6 +185,8 @@ func (c *cell) hear(ev Event) {
 	case c.state >= reported:
 	case ev.Type == Started:
 		c.state = running
+	case ev.Type == Failed && ev.Fused && !c.alone:
+		c.state, c.alone = open, true
 	case ev.Type == Reported:
 		c.state, c.metric = reported, ev.Metric
 		if math.IsNaN(ev.Metric) {
@@ -288,11 +291,11 @@ func (s *Search) nextHalving(b *bracket) (Decision, bool) {
 		}
 		if b.groups[k] != nil {
 			for _, g := range b.groups[k] {
-				if s.cells[b.members[k][g.from]][k].state == open {
-					return b.start(k, b.members[k][g.from:g.to:g.to]...), true
+				members := b.members[k][g.from:g.to:g.to]
+				if c := &s.cells[members[0]][k]; c.state == open && !c.alone && g.to > g.from+1 {
+					return b.start(k, members...), true
 				}
 			}
-			continue
 		}
 		for _, t := range b.members[k] {
 			if s.cells[t][k].state == open {

@@ -215,6 +215,22 @@ func TestHydro(t *testing.T) {
 	}
 }
 
+// The trials of a group that failed run again alone, once.
+func TestHydroAlone(t *testing.T) {
+	s := begin(t, Method{Name: Hydro, Trials: 4, Min: 1, Max: 2, Eta: 2, Scale: 1, Eager: 1000, Fusion: []int{2}})
+	if d := step(t, s, 9); len(d) != 2 {
+		t.Fatalf("%+v", d)
+	}
+	d := step(t, s, 9, Event{Type: Failed, Trial: 0, Fused: true}, Event{Type: Failed, Trial: 1, Fused: true})
+	if len(d) != 2 || !slices.Equal(d[0].Trials, []int{0}) || !slices.Equal(d[1].Trials, []int{1}) {
+		t.Fatalf("%+v", d)
+	}
+	d = step(t, s, 9, Event{Type: Failed, Trial: 0}, Event{Type: Reported, Trial: 1, Metric: 1}, Event{Type: Reported, Trial: 2, Metric: 3}, Event{Type: Reported, Trial: 3, Metric: 2})
+	if len(d) != 1 || !slices.Equal(d[0].Trials, []int{1, 3}) || d[0].From != 1 {
+		t.Fatalf("%+v", d)
+	}
+}
+
 // methods are methods to be played.
 func methods() []Method {
 	return []Method{
@@ -242,6 +258,7 @@ type player struct {
 	begun    map[string]int
 	finished map[int]int   // by rung, asha
 	paid     map[int]int64 // by bracket
+	broken   bool          // a group failed
 }
 
 func (p *player) note(ev Event) { p.past = append(p.past, ev) }
@@ -259,7 +276,7 @@ func (p *player) decided(list []Decision) {
 		}
 		p.live = append(p.live, d)
 		for _, t := range d.Trials {
-			key := fmt.Sprint(t, d.Rung, d.Target)
+			key := fmt.Sprint(t, d.Rung, d.Target, len(d.Trials) > 1)
 			if p.begun[key]++; p.begun[key] > 1 {
 				p.t.Fatalf("%s began twice", key)
 			}
@@ -300,10 +317,12 @@ func (p *player) happen() []Event {
 			return evs
 		}
 	} else {
+		broken := len(d.Trials) > 1 && p.r.IntN(4) == 0
+		p.broken = p.broken || broken
 		for _, t := range d.Trials {
 			ev := Event{Type: Reported, Trial: t, Rung: d.Rung, Target: d.Target, Metric: math.Round(p.r.Float64() * 20)} // ties, too
-			if p.r.IntN(10) == 0 {
-				ev.Type = Failed
+			if p.r.IntN(10) == 0 || broken {
+				ev.Type, ev.Fused = Failed, broken
 			}
 			if !d.Target {
 				p.finished[d.Rung]++
@@ -354,7 +373,7 @@ func TestPlayed(t *testing.T) {
 			}
 			if !m.Stopping {
 				for i, b := range p.s.Brackets() {
-					if m.Name != ASHA && p.paid[i] > b.Paid(false) {
+					if m.Name != ASHA && !p.broken && p.paid[i] > b.Paid(false) {
 						t.Errorf("%s: bracket %d took %d of %d steps", m.Name, i, p.paid[i], b.Paid(false))
 					}
 				}

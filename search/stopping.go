@@ -21,7 +21,7 @@ func (s *Search) through(b *bracket, trial, rung int) {
 			before = append(before, s.cells[t][rung].metric)
 		}
 	}
-	c.judged, c.leave = true, !s.good(trial, rung)
+	c.leave = !s.good(trial, rung)
 	if len(before) > 0 && c.metric > quantile(before, s.m.Eta) {
 		c.leave = true
 	}

@@ -241,7 +241,11 @@ func (s *Searching) conclude(w *World) {
 	f.Runs = len(s.runs)
 	for _, id := range s.runs {
 		j := &w.jobs[id]
-		f.Steps += int64((j.entry.Run-j.left)/j.trial.step) * int64(len(j.trial.d.Trials))
+		steps := int64((j.entry.Run - j.left) / j.trial.step)
+		if k := j.trial.marks; k > 0 { // who was stopped has lost what it did, but it did it
+			steps = max(steps, j.trial.d.Marks[k-1]-j.trial.d.From)
+		}
+		f.Steps += steps * int64(len(j.trial.d.Trials))
 		f.GPUHours += float64(w.book.Records[id].Held) / float64(cluster.Whole) / 3.6e6
 	}
 	f.Best, f.Known = s.Search.Best()

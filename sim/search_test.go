@@ -80,9 +80,11 @@ func TestSearchStops(t *testing.T) {
 	m := search.Method{Name: search.ASHA, Trials: 30, Min: 1, Max: 27, Eta: 3, Stopping: true}
 	s := searching(t, m, 4)
 	out := playSearch(t, s, "1x4xA100-80GB", nil, Setup{})
-	full, short := 0, 0
+	full, short, sum := 0, 0, int64(0)
 	for i := range out.Run.Records {
-		switch steps := out.Run.Records[i].Ran / time.Minute; steps {
+		steps := int64(out.Run.Records[i].Ran / time.Minute)
+		sum += steps
+		switch steps {
 		case 27:
 			full++
 		case 1, 3, 9:
@@ -91,7 +93,7 @@ func TestSearchStops(t *testing.T) {
 			t.Errorf("trial %d ran for %d steps", i, steps)
 		}
 	}
-	if full == 0 || short < 15 || full+short != 30 {
+	if full == 0 || short < 15 || full+short != 30 || s.Found.Steps != sum {
 		t.Errorf("%d to the end, %d stopped", full, short)
 	}
 }

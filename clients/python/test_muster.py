@@ -51,6 +51,31 @@ class Alone(unittest.TestCase):
         self.assertEqual(told[-2], {"step": 10000, "steps": 10000, "epoch": 100})
         self.assertEqual(told[-1], {"finished": True})
 
+    def test_a_trial_is_told_and_reports_at_its_marks(self) -> None:
+        code = ("import muster\nt = muster.trial()\nprint(t.number, t.config['lr'], t.budget, t.scale, muster.trials() == [t])\n"
+                "for i in range(1, t.budget + 1): muster.progress(i, steps=t.budget, every=1e9, metric={'loss': 1 / i if i > 3 else float('nan'), 'acc': i})")
+        p = self.run_job(code, MUSTER_TRIAL="4", MUSTER_TRIAL_CONFIG='{"lr": 0.5}', MUSTER_TRIAL_BUDGET="9", MUSTER_TRIAL_SCALE="8", MUSTER_TRIAL_MARKS="3,9")
+        self.assertEqual(p.communicate(timeout=30)[0].split(), ["4", "0.5", "9", "8", "True"])
+        self.assertEqual([(n["step"], n["metric"]) for n in self.told()][-2:], [(3, {"loss": None, "acc": 3}), (9, {"loss": 1 / 9, "acc": 9})])
+        self.assertLessEqual(len(self.told()), 3)
+
+    def test_fused_trials(self) -> None:
+        own, old = os.path.join(self.dir, "own"), os.path.join(self.dir, "old")
+        os.makedirs(os.path.join(old, "trial-2"))
+        path = os.path.join(self.dir, "trials.json")
+        with open(path, "w") as f:
+            json.dump([{"trial": 2, "config": {"lr": 1}, "budget": 9, "checkpoint_dir": own + "/trial-2", "from": old + "/trial-2"},
+                       {"trial": 5, "config": {"lr": 2}, "budget": 9, "checkpoint_dir": own + "/trial-5", "from": old + "/trial-5"}], f)
+        code = ("import muster, os\na, b = muster.trials()\nprint(a.number, b.number, a.load_from, b.load_from, os.path.isdir(b.checkpoint_dir))\n"
+                "for t in (a, b):\n  for s in (1, 2): muster.progress(s, metric={'loss': s}, trial=t.number)\nopen(a.checkpoint_dir + '/x', 'w').close()\nprint(muster.trials()[0].load_from)")
+        p = self.run_job(code, MUSTER_TRIALS=path, MUSTER_TRIAL="2", MUSTER_TRIAL_SCALE="8")
+        self.assertEqual(p.communicate(timeout=30)[0].split(), ["2", "5", old + "/trial-2", "None", "True", "None"])
+        self.assertEqual([(n["trial"], n["step"]) for n in self.told()], [(2, 1), (2, 2), (5, 1), (5, 2)])
+
+    def test_outside_of_a_search_there_is_no_trial(self) -> None:
+        p = self.run_job("import muster; print(muster.trial(), muster.trials())")
+        self.assertEqual(p.communicate(timeout=30)[0].split(), ["None", "[]"])
+
     def test_a_full_disk_does_not_end_the_training(self) -> None:
         p = python("import muster; muster.progress(1); print('on')", MUSTER_PROGRESS="/dev/full")
         self.assertEqual(p.communicate(timeout=30)[0], "on\n")

@@ -280,3 +280,28 @@ func TestSearchHurt(t *testing.T) {
 		t.Errorf("trial 2 did not go on from its checkpoint: %v", d.begun("hurt"))
 	}
 }
+
+// Where several trials in one process are too much, each runs alone; nothing is
+// lost but the time.
+func TestSearchFusedTooMuch(t *testing.T) {
+	d := startDaemon(t, "2xH100-80GB")
+	script := `n=$(grep -c '"trial"' $MUSTER_TRIALS); echo "$MUSTER_TRIAL of $n" >> much.log; test $n = 1 || exit 3
+echo "{\"trial\": $MUSTER_TRIAL, \"step\": $MUSTER_TRIAL_BUDGET, \"metric\": {\"loss\": $0}}" >> $MUSTER_PROGRESS`
+	text := fmt.Sprintf("name: much\nmethod: hydro\nscale: 1\ntrials: 4\neta: 2\nbudget: {min: 1, max: 2}\nfusion: {memory: 4GiB, one: 1GiB, two: 2GiB}\n"+
+		"parameters: {x: {uniform: [0, 1]}}\nmetric: loss\nat_once: 2\njob: {command: [sh, -c, %q, \"{x}\"], gpus: 1}\n", script)
+	file := d.write("much.yaml", text)
+	out := d.must("search", "run", file)
+	if m := bestTrial.FindStringSubmatch(out); m == nil || m[3] != "2" {
+		t.Errorf("%s", out)
+	}
+	runs := d.begun("much")
+	for _, want := range []string{"0 of 2", "3 of 1", "0 of 1", "1 of 1", "2 of 1"} {
+		if runs[want] < 1 {
+			t.Errorf("no run %q: %v", want, runs)
+		}
+	}
+	before := fmt.Sprint(runs)
+	if d.must("search", "run", file); fmt.Sprint(d.begun("much")) != before {
+		t.Errorf("a tuner that goes on ran trials again: %s, then %v", before, d.begun("much"))
+	}
+}

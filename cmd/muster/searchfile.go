@@ -126,7 +126,7 @@ func parseSearch(path string, text []byte) (*searchFile, error) {
 // the lines.
 func (f *searchFile) fields(n *yaml.Node, known map[string]func(*yaml.Node) error, given map[string]int) error {
 	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d: give fields, such as %s: ...", f.path, n.Line, sortedKeys(known)[0])
+		return fmt.Errorf("%s:%d: give fields, such as %s", f.path, n.Line, sortedKeys(known)[0])
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

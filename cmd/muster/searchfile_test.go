@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -191,4 +193,20 @@ func TestSimSearch(t *testing.T) {
 			t.Errorf("muster %s: %v, want ... %s", c.args, err, c.want)
 		}
 	}
+}
+
+// FuzzSearchFile: no file brings the reader down, and what it accepts can be planned.
+func FuzzSearchFile(f *testing.F) {
+	f.Add(goodSearch)
+	f.Add("method: hyperband\nbudget: {max: 81}\nparameters: {a: {uniform: [0, 1]}}\nmetric: loss\njob: {command: [x]}\n")
+	f.Add("method: asha\nstopping: true\ntrials: 3\nbudget: {min: 2, max: 5}\nparameters: {a: {grid: [1, x, true]}}\nmetric: m\ngoal: maximise\njob: {command: [\"{a}\"]}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := parseSearch("f.yaml", []byte(text))
+		if err != nil || s.method.Trials > 1000 || s.method.Max > 1e6 {
+			return
+		}
+		if err := writePlan(io.Discard, s); err != nil && !errors.Is(err, errUsage) {
+			t.Error(err)
+		}
+	})
 }

@@ -30,6 +30,7 @@ type tuner struct {
 	user  string
 	jobs  map[int]*api.Job // its trials' jobs by number, as they were seen last
 	last  map[[2]int]int   // by trial, and 1 for the full size: its last job
+	saved map[int]int      // by trial: the last job that ran to its budget
 	tell  func(format string, args ...any)
 	state func(text string) // progress line
 	best  search.Result
@@ -42,9 +43,13 @@ func newTuner(ctx context.Context, f *searchFile, errw io.Writer) (*tuner, error
 	if err != nil {
 		return nil, err
 	}
-	t := &tuner{cl: client.Connect(), f: f, s: s, spec: f.fingerprint(), jobs: map[int]*api.Job{}, last: map[[2]int]int{}, tell: func(string, ...any) {}, state: func(string) {}}
+	t := &tuner{cl: client.Connect(), f: f, s: s, spec: f.fingerprint(), jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{}, tell: func(string, ...any) {}, state: func(string) {}}
 	if errw != nil {
 		t.tell = func(format string, args ...any) { fmt.Fprintf(errw, format+"\n", args...) }
+	}
+	if isTTY(errw) { // a line that stays below what is told
+		t.tell = func(format string, args ...any) { fmt.Fprintf(errw, "\r\x1b[K"+format+"\n", args...) }
+		t.state = func(text string) { fmt.Fprintf(errw, "\r\x1b[K%.*s", width(errw)-1, text) }
 	}
 	var me api.Me
 	if err := t.cl.Do(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
@@ -90,25 +95,27 @@ func (t *tuner) find(ctx context.Context) error {
 
 // hear tells the search what became of jobs, and stops those that it finds too many.
 func (t *tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
-	var events []search.Event
-	type report struct {
-		at time.Time
-		ev search.Event
-	}
-	var reports []report
+	var list []result
 	for _, j := range jobs {
-		s := j.Submission.Trial
+		s, old := j.Submission.Trial, t.jobs[j.ID]
+		if old != nil && over(old) {
+			continue // all is said of it
+		}
 		t.jobs[j.ID] = j
 		for _, n := range trialsOf(s) {
-			t.last[lastKey(n, s.Target)] = j.ID
-			events = append(events, search.Event{Type: search.Started, Trial: n, Rung: s.Rung, Target: s.Target})
-			for _, r := range t.results(j, n) {
-				reports = append(reports, report{r.at, r.ev})
+			if old == nil {
+				t.last[lastKey(n, s.Target)] = j.ID
+				list = append(list, result{j.Submitted, search.Event{Type: search.Started, Trial: n, Rung: s.Rung, Target: s.Target}})
 			}
+			if j.State == api.StateCompleted && !s.Target {
+				t.saved[n] = j.ID
+			}
+			list = append(list, t.results(j, n)...)
 		}
 	}
-	slices.SortStableFunc(reports, func(a, b report) int { return a.at.Compare(b.at) })
-	for _, r := range reports {
+	slices.SortStableFunc(list, func(a, b result) int { return a.at.Compare(b.at) })
+	var events []search.Event
+	for _, r := range list {
 		events = append(events, r.ev)
 	}
 	return t.s.Step(events, 0)
@@ -132,6 +139,7 @@ func trialsOf(s *api.Trial) (list []int) {
 	return list
 }
 
+// result is something that happened to a trial, and when.
 type result struct {
 	at time.Time
 	ev search.Event
@@ -155,7 +163,7 @@ func (t *tuner) results(j *api.Job, trial int) (list []result) {
 	}
 	ok := j.State == api.StateCompleted
 	for i, mark := range s.Marks {
-		ev := search.Event{Type: search.Failed, Trial: trial, Rung: s.Rung + i, Target: s.Target}
+		ev := search.Event{Type: search.Failed, Trial: trial, Rung: s.Rung + i, Target: s.Target, Fused: j.State == api.StateFailed && len(s.Fused) > 1}
 		m := metricsAt(j, trial, mark)
 		if m == nil && ok { // it ended well: what it said last is what it came to
 			m, ok = metricsAt(j, trial, 0), false
@@ -236,6 +244,7 @@ func (t *tuner) run(ctx context.Context) error {
 		case err != nil && !silent:
 			t.tell("waiting for the daemon: %v", err)
 		case err == nil && t.live() == 0 && t.s.Done():
+			t.state("")
 			return nil
 		}
 		silent = err != nil
@@ -348,13 +357,14 @@ func (t *tuner) submit(ctx context.Context, d *search.Decision) error {
 	if d.Target {
 		kind = "full"
 	}
-	out, err := t.cl.Submit(ctx, s, fmt.Sprintf("search/%s/%s/%d/%s/%d", t.f.name, t.spec, d.Trials[0], kind, d.Rung))
+	key := fmt.Sprintf("search/%s/%s/%dx%d/%s/%d", t.f.name, t.spec, d.Trials[0], len(d.Trials), kind, d.Rung)
+	out, err := t.cl.Submit(ctx, s, key)
 	if err != nil && passing(err) { // it may have arrived: it is sent again until somebody answers
 		for err != nil && passing(err) && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
 			case <-tick(lookSlow):
-				out, err = t.cl.Submit(ctx, s, fmt.Sprintf("search/%s/%s/%d/%s/%d", t.f.name, t.spec, d.Trials[0], kind, d.Rung))
+				out, err = t.cl.Submit(ctx, s, key)
 			}
 		}
 	}
@@ -410,7 +420,7 @@ func (t *tuner) submission(d *search.Decision) *api.Submission {
 	for _, n := range d.Trials {
 		from := 0
 		if d.From > 0 {
-			from = t.last[lastKey(n, false)]
+			from = t.saved[n]
 		}
 		if fused {
 			s.Trial.Fused = append(s.Trial.Fused, api.FusedTrial{Number: n, Config: t.f.config(n, scale), From: from})
@@ -537,6 +547,9 @@ func (t *tuner) conclude(w io.Writer) error {
 		return fmt.Errorf("search %s: no trial reported %s: muster search show %s says what became of them", t.f.name, t.f.metric, t.f.name)
 	}
 	id := t.last[lastKey(r.Trial, r.Target)]
+	if done := t.saved[r.Trial]; done > 0 && !r.Target {
+		id = done
+	}
 	size := ""
 	if r.Target {
 		size = ", at full size"
