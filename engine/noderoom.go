@@ -52,3 +52,70 @@ func (v View) Apart(j JobView, gpu string, l cluster.Level) (ppm int64, known bo
 	}
 	return d.Apart(j.j.spec, gpu, l), true
 }
+
+// Crowds returns, by node, how many gangs that are on several nodes have tasks there: their
+// tasks use its links.
+func (s *Site) Crowds() []int32 {
+	n := make([]int32, len(s.e.st.nodes))
+	var at place
+	for it, ok := s.e.running.at(&at); ok; it, ok = s.e.running.at(&at) {
+		at.pos++
+		allocs := s.e.jobs[it.id].allocs
+		if len(allocs) < 2 || s.e.together(allocs, cluster.LevelNode) {
+			continue
+		}
+		for i := range allocs {
+			if !s.uses(allocs[:i], allocs[i].Node) {
+				n[allocs[i].Node]++
+			}
+		}
+	}
+	return n
+}
+
+// skewed is the part of its speed that a job is taken to lose on several nodes of which nobody
+// knows more than that its largest message is more than a tenth of the model (Tiresias).
+const skewed = 0.3
+
+// Losses returns the parts of its speed that a gang is believed to lose on several nodes of a
+// rack, and of several racks, on the GPUs that it would get first.
+func (s *Site) Losses() [2]float64 {
+	gpu := ""
+	if len(s.stage.classes) > 0 {
+		gpu = s.e.st.classes[s.stage.classes[0]].model.Name
+	}
+	return View{s.e}.Losses(s.Job(), gpu)
+}
+
+// Losses returns the parts of its speed that a gang is believed to lose on several nodes of a
+// rack, and of several racks, on GPUs of a model: by what is known of distances, else by its skew.
+func (v View) Losses(j JobView, gpu string) (loss [2]float64) {
+	for i, l := range []cluster.Level{cluster.LevelRack, cluster.LevelFabric} {
+		switch ppm, known := v.Apart(j, gpu, l); {
+		case known:
+			loss[i] = min(max(1-float64(ppm)/million, 0), 1)
+		case j.Spec().Skew > 100:
+			loss[i] = skewed
+		}
+	}
+	return loss
+}
+
+// Explainer is a Planner that says in words what it noted when it planned.
+type Explainer interface {
+	// Explain says what is in the memo of a job's target, or, of one that got nothing, in that of
+	// the last plan; "": nothing.
+	Explain(t *Target, plan []int64) string
+}
+
+// explained is what the policy says of a job, to be put behind what the engine says.
+func (e *Engine) explained(j *jobState) string {
+	x, ok := e.plans.planner.(Explainer)
+	if !ok || j.target == nil {
+		return ""
+	}
+	if text := x.Explain(j.target, e.plans.memo); text != "" {
+		return "; " + text
+	}
+	return ""
+}

@@ -665,7 +665,7 @@ func (e *Engine) planText(j *jobState) string {
 	if at := e.planWake(); at != cluster.Never {
 		text += "; it plans again at " + e.clock(at)
 	}
-	return text
+	return text + e.explained(j)
 }
 
 // restoreTargets gives the jobs the targets that they had, if the policy is the

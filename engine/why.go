@@ -83,7 +83,7 @@ func (e *Engine) whyNow(id cluster.JobID) Why {
 		y.Text = fmt.Sprintf("has devices on %s; waits for %d jobs to leave them", e.where(j), j.waits)
 		y.Expected = e.now
 	default:
-		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.started), e.companyText(j), e.wakingText(j))
+		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.started), e.companyText(j), e.wakingText(j)+e.explained(j))
 	}
 	return y
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -104,9 +105,24 @@ type Writer struct {
 	enc *json.Encoder
 }
 
+// Pin names the weights of a learned policy or placer by their digest, so that a replay
+// with others in that file is refused. What is named already stays.
+func (h *Header) Pin() {
+	if !strings.Contains(h.Policy, "weights=") && !strings.Contains(h.Placer, "weights=") {
+		return
+	}
+	if p, err := policy.New(h.Policy); err == nil && strings.Contains(p.Name(), "digest=") {
+		h.Policy = p.Name()
+	}
+	if p, err := place.New(h.Placer); err == nil && strings.Contains(p.Name(), "digest=") {
+		h.Placer = p.Name()
+	}
+}
+
 // NewWriter writes the header and returns a writer for the steps.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	h.Version = Version
+	h.Pin()
 	b := bufio.NewWriterSize(w, 1<<16)
 	j := &Writer{w: b, enc: json.NewEncoder(b)}
 	j.enc.SetEscapeHTML(false)

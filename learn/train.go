@@ -22,11 +22,23 @@ type Progress struct {
 	Score, Best   float64 // mean JCT by that of the rule of least service, over the judging worlds; lower is better
 }
 
-// DefaultTraining takes minutes on one core.
-func DefaultTraining(seed uint64) Training {
+// DefaultTraining is how the shipped weights of a system are trained. It takes minutes on one core.
+func DefaultTraining(system string, seed uint64) Training {
 	p := Defaults()
 	p.Epochs, p.Batch, p.Gamma = 4, 256, 0.995
-	return Training{Seed: seed, Rounds: 60, Worlds: 12, Imitated: 40, Judges: 40, PPO: p}
+	rounds := 250
+	if system == SystemMetaRL {
+		rounds = 150
+	}
+	return Training{Seed: seed, Rounds: rounds, Worlds: 12, Imitated: 40, Judges: 40, PPO: p}
+}
+
+// Learn trains the weights of a system.
+func (t *Training) Learn(system string) *Agent {
+	if system == SystemMetaRL {
+		return t.MetaRL()
+	}
+	return t.Sched2()
 }
 
 // Score is the agent's mean JCT by that of the rule of least service, over worlds.
@@ -83,8 +95,11 @@ func (t *Training) Sched2() *Agent {
 			break
 		}
 		choices = choices[:0]
+		left := 1 - float64(round)/float64(t.Rounds) // smaller steps and less chance, the nearer the end
+		l.adam.Rate, l.Entropy = float64(t.PPO.Rate*(0.1+float64(0.9*left))), float64(t.PPO.Entropy*left)
 		for range t.Worlds {
-			choices = append(choices, l.Episode(world(random, t.load(round)), ShortestService(), false)...)
+			load := 0.7 + float64(random.Float()*(t.load(round)-0.7))
+			choices = append(choices, l.Episode(world(random, load), ShortestService(), false)...)
 		}
 		l.Improve(choices)
 		score := Score(a, judges)

@@ -36,15 +36,22 @@ const (
 	SystemMetaRL = "meta-rl"
 )
 
-//go:embed sched2.json
-var shippedSched2 []byte
+// Systems are all of them.
+var Systems = []string{SystemSched2, SystemMetaRL}
+
+var (
+	//go:embed sched2.json
+	shippedSched2 []byte
+	//go:embed metarl.json
+	shippedMetaRL []byte
+)
 
 // Shipped are the weights that come with this program.
 func Shipped(system string) []byte {
-	if system == SystemSched2 {
-		return shippedSched2
+	if system == SystemMetaRL {
+		return shippedMetaRL
 	}
-	return nil
+	return shippedSched2
 }
 
 // digits is how many binary digits of a weight are kept: what is trained beyond that is noise,
@@ -126,7 +133,12 @@ func Read(system string, text []byte) (*Agent, error) {
 	return a, nil
 }
 
-func shapeOf(string) Shape { return schedShape }
+func shapeOf(system string) Shape {
+	if system == SystemMetaRL {
+		return placeShape
+	}
+	return schedShape
+}
 
 func (n *Net) read(list Layers) error {
 	if len(list) != len(n.W) {

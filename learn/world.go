@@ -81,6 +81,7 @@ type play struct {
 	now     float64
 	waiting []pool
 	running []runs
+	order   []int // of the pools, by who of their first ones came first
 	from    []int // by slot: the pool
 	out     Outcome
 	in      int // jobs there are
@@ -198,6 +199,15 @@ func (p *play) round(d Decider) (started bool) {
 		m.Running, m.Width = append(m.Running, left), append(m.Width, p.Jobs[r.job].Tasks*p.Jobs[r.job].Each)
 	}
 	m.Begin()
+	p.order = p.order[:0]
+	for k := range p.waiting {
+		if len(p.waiting[k].jobs) > 0 {
+			p.order = append(p.order, k)
+		}
+	}
+	slices.SortFunc(p.order, func(a, b int) int { // jobs come by number
+		return cmp.Compare(p.waiting[a].jobs[0], p.waiting[b].jobs[0])
+	})
 	for {
 		p.line()
 		pick, ok := d.Next(m)
@@ -213,7 +223,7 @@ func (p *play) round(d Decider) (started bool) {
 func (p *play) line() {
 	m := &p.m
 	m.Line, m.Waiting, p.from = m.Line[:0], 0, p.from[:0]
-	for k := range p.waiting {
+	for _, k := range p.order {
 		l := &p.waiting[k]
 		if len(l.jobs) == 0 {
 			continue
@@ -230,7 +240,7 @@ func (p *play) line() {
 func (p *play) start(pick Pick) {
 	l := &p.waiting[p.from[pick.Slot]]
 	id := l.jobs[0]
-	l.jobs = l.jobs[1:] // an empty pool stays: pools keep their order, as in the engine
+	l.jobs = l.jobs[1:]
 	j := &p.Jobs[id]
 	nodes := slices.Clone(p.m.taken)
 	p.out.Start[id] = p.now

@@ -103,7 +103,9 @@ func (m *Machine) restored(rules *journal.Header, snap *engine.Snapshot) (*engin
 // begin begins a segment of the journal with a snapshot; what also is to be
 // stored is stored in the same moment.
 func (m *Machine) begin(ctx context.Context, rules *journal.Header, snap *engine.Snapshot, also func(*store.Tx) error) error {
-	header, err := json.Marshal(rules)
+	pinned := *rules
+	pinned.Pin()
+	header, err := json.Marshal(&pinned)
 	if err != nil {
 		return err
 	}

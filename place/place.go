@@ -6,6 +6,7 @@ package place
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -17,7 +18,7 @@ type Info struct {
 	New                 func() engine.Placer
 }
 
-var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, rooms, weightedFit, dotProduct, gpuPacking, gpuClustering, random}
+var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, rooms, weightedFit, dotProduct, gpuPacking, gpuClustering, random, metaRL}
 
 // List returns every placer.
 func List() []Info { return append([]Info(nil), list...) }
@@ -30,6 +31,9 @@ func New(name string) (engine.Placer, error) {
 		name = a
 	}
 	var names []string
+	if knobs, ok := strings.CutPrefix(name, metaRL.Name+":"); ok {
+		return newMetaRL(knobs)
+	}
 	for _, info := range list {
 		if info.Name == name {
 			return info.New(), nil

@@ -15,7 +15,16 @@ type planner struct {
 	name   string
 	traits engine.Traits
 	plan   func(v engine.View, jobs []engine.JobView) engine.Plan
-	fits   func(spec *cluster.Spec) error // nil: it names nothing of a cluster
+	fits   func(spec *cluster.Spec) error              // nil: it names nothing of a cluster
+	words  func(t *engine.Target, plan []int64) string // nil: its memos say nothing to people
+}
+
+// Explain implements engine.Explainer.
+func (p *planner) Explain(t *engine.Target, plan []int64) string {
+	if p.words == nil {
+		return ""
+	}
+	return p.words(t, plan)
 }
 
 func (p *planner) Name() string          { return p.name }

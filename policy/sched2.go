@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -42,7 +43,7 @@ func newSched2(k *Knobs) (engine.Policy, error) {
 		return nil, err
 	}
 	return &drawer{
-		planner: planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true, Predicts: true}, plan: r.plan},
+		planner: planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true, Predicts: true}, plan: r.plan, words: sched2Words},
 		pool:    sched2Pool, nothing: always(engine.Target{Idle: true}),
 	}, nil
 }
@@ -63,59 +64,122 @@ func sched2Pool(_ engine.View, j engine.JobView) (class int64, at engine.Key, ok
 	return int64(j.Queue())<<32 | int64(j.User()), engine.Key{int64(j.Spec().Estimate)}, weighed(j)
 }
 
+// sooner is the order in a pool.
+func sooner(a, b engine.JobView) int {
+	x, y := a.Spec(), b.Spec()
+	return cmp.Or(cmp.Compare(x.Estimate, y.Estimate), cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
+}
+
+// stand is jobs that wait and are alike: a pool, and those beside it that the plan is shown, as they
+// are suspended or have waited too long.
+type stand struct {
+	shape int32
+	class int64
+	pool  int   // -1: none
+	left  int   // in the pool
+	shown []int // of the jobs of the plan, the first is the next
+	tried bool  // it is one job, that was chosen before and did not start
+	head  engine.JobView
+	of    int // which of the jobs the head is; -1: it is the pool's
+}
+
+// next finds the first of those that are left; false: nobody is.
+func (s *stand) next(jobs []engine.JobView, pools []engine.Pool) (ok bool) {
+	if s.pool >= 0 {
+		s.head, ok = pools[s.pool].Head()
+		s.of = -1
+	}
+	if len(s.shown) > 0 && (!ok || sooner(jobs[s.shown[0]], s.head) < 0) {
+		s.head, s.of, ok = jobs[s.shown[0]], s.shown[0], true
+	}
+	return ok
+}
+
 // sched2Memory is used again from plan to plan.
 type sched2Memory struct {
 	moment learn.Moment
 	net    *learn.Sched2
 	rooms  []engine.NodeRoom
-	from   []source
-	drawn  []int // by pool
+	stands []stand
+	from   []int // by slot: the stand
 }
-
-// source says who stands in a slot: the head of a pool, or a job of the plan that was chosen
-// before and did not start.
-type source struct{ pool, job int }
 
 func (r *sched2Rules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	w := engine.Memory[sched2Memory](v)
 	if w.net == nil {
 		w.net = learn.NewSched2(r.agent)
 	}
-	pools := v.Pools()
-	pools = append([]engine.Pool(nil), pools...)
 	targets := v.Targets(len(jobs))
-	tried := r.others(jobs, targets)
-	p := engine.Plan{Next: cluster.Never}
-	if len(tried) == 0 && len(pools) == 0 {
-		p.Targets = targets
+	p := engine.Plan{Next: cluster.Never, Targets: targets}
+	shown := sched2Others(jobs, targets)
+	pools := append([]engine.Pool(nil), v.Pools()...)
+	if len(shown) == 0 && len(pools) == 0 || !w.look(v, jobs) {
 		return p
 	}
-	w.look(v, jobs)
-	w.drawn = append(w.drawn[:0], make([]int, len(pools))...)
+	w.stand(v, jobs, pools, shown)
 	var drawn []engine.Target
-	rank := int64(0)
-	for {
-		w.line(v, jobs, pools, tried)
+	for rank := int64(1); ; rank++ {
+		w.line(v)
 		pick, ok := w.net.Next(&w.moment)
-		if !ok || pick.Wait {
+		if !ok {
 			break
 		}
-		rank++
+		if pick.Wait {
+			p.Memo = []int64{ppm(pick.Prob), int64(pick.Open - 1)}
+			break
+		}
+		p.Next = v.Now().Add(r.check)
 		t := engine.Target{Rank: rank, Within: within(pick.Near), Memo: []int64{ppm(pick.Prob), ppm(pick.Pause), int64(pick.Open)}}
-		if from := w.from[pick.Slot]; from.pool >= 0 {
-			pools[from.pool].Draw()
-			w.drawn[from.pool]++
+		at := w.from[pick.Slot]
+		s := &w.stands[at]
+		if s.of < 0 {
+			pools[s.pool].Draw()
+			s.left--
 			drawn = append(drawn, t)
 		} else {
-			targets[from.job] = t
-			tried = slices.DeleteFunc(tried, func(at int) bool { return at == from.job })
+			targets[s.of] = t
+			s.shown = s.shown[1:]
 		}
-	}
-	if rank > 0 {
-		p.Next = v.Now().Add(r.check)
+		if !s.next(jobs, pools) {
+			w.stands = slices.Delete(w.stands, at, at+1)
+		}
 	}
 	p.Targets = append(targets, drawn...)
 	return p
+}
+
+// stand lists those who wait, by what is alike of them: first come those whose first came first.
+func (w *sched2Memory) stand(v engine.View, jobs []engine.JobView, pools []engine.Pool, shown []int) {
+	w.stands = w.stands[:0]
+	for i := range pools {
+		if j, ok := pools[i].Head(); ok {
+			class, _, _ := sched2Pool(v, j)
+			w.stands = append(w.stands, stand{shape: j.Shape(), class: class, pool: i, left: pools[i].Len()})
+		}
+	}
+	for _, at := range shown {
+		j := jobs[at]
+		class, _, _ := sched2Pool(v, j)
+		tried := j.Target() != nil && !j.Target().Idle
+		k := -1
+		if !tried {
+			k = slices.IndexFunc(w.stands, func(s stand) bool { return !s.tried && s.shape == j.Shape() && s.class == class })
+		}
+		if k < 0 {
+			k = len(w.stands)
+			w.stands = append(w.stands, stand{shape: j.Shape(), class: class, pool: -1, tried: tried})
+		}
+		w.stands[k].shown = append(w.stands[k].shown, at)
+	}
+	for i := range w.stands {
+		s := &w.stands[i]
+		slices.SortFunc(s.shown, func(a, b int) int { return sooner(jobs[a], jobs[b]) })
+		s.next(jobs, pools)
+	}
+	slices.SortFunc(w.stands, func(a, b stand) int {
+		x, y := a.head.Spec(), b.head.Spec()
+		return cmp.Or(cmp.Compare(x.Submit, y.Submit), cmp.Compare(x.ID, y.ID))
+	})
 }
 
 // ppm is a probability as the engine keeps it.
@@ -126,31 +190,33 @@ func within(n learn.Near) cluster.Level {
 	return [...]cluster.Level{cluster.LevelNode, cluster.LevelRack, cluster.LevelAny}[n]
 }
 
-// others gives targets to all that are no matter for the network now, and lists those that it
-// chose before and that did not start: they get nothing unless it chooses them again.
-func (r *sched2Rules) others(jobs []engine.JobView, targets []engine.Target) (tried []int) {
+// sched2Others leaves those where they are that are no matter for the network now, and lists the others
+// that wait: they get nothing unless it chooses them.
+func sched2Others(jobs []engine.JobView, targets []engine.Target) (shown []int) {
 	for i, j := range jobs {
-		switch t := j.Target(); {
-		case j.Running() || !weighed(j):
-			if t != nil && !t.Idle {
-				targets[i] = *t
-			}
-		default: // or it is suspended, or has waited too long, and stands in no pool for that
-			tried = append(tried, i)
+		if !j.Running() && weighed(j) {
+			shown = append(shown, i)
 			targets[i].Idle = true
+		} else if t := j.Target(); t != nil && !t.Idle {
+			targets[i] = *t
 		}
 	}
-	return tried
+	return shown
 }
 
-// look begins the moment: what is free, and who runs for how long.
-func (w *sched2Memory) look(v engine.View, jobs []engine.JobView) {
+// look begins the moment: what is free, and who runs for how long. It reports whether anything
+// is free at all.
+func (w *sched2Memory) look(v engine.View, jobs []engine.JobView) (any bool) {
 	m := &w.moment
 	w.rooms = v.NodeRooms(w.rooms[:0])
 	m.Rooms, m.Running = m.Rooms[:0], m.Running[:0]
 	for i := range w.rooms {
 		n := &w.rooms[i]
+		any = any || n.Free > 0
 		m.Rooms = append(m.Rooms, learn.Room{GPUs: n.GPUs, Free: n.Free, Kind: n.Kind, Class: n.Class, Rack: n.Rack})
+	}
+	if !any {
+		return false
 	}
 	for _, j := range jobs {
 		if !j.Running() {
@@ -163,34 +229,22 @@ func (w *sched2Memory) look(v engine.View, jobs []engine.JobView) {
 		m.Running = append(m.Running, left)
 	}
 	m.Begin()
+	return true
 }
 
-// line fills the moment's line: the heads of the pools, then those that were tried.
-func (w *sched2Memory) line(v engine.View, jobs []engine.JobView, pools []engine.Pool, tried []int) {
+// line fills the moment's line with the first of each stand.
+func (w *sched2Memory) line(v engine.View) {
 	m := &w.moment
-	m.Line, m.Waiting, w.from = m.Line[:0], len(tried), w.from[:0]
-	for i := range pools {
-		j, ok := pools[i].Head()
-		if !ok {
-			continue
-		}
-		left := pools[i].Len() - w.drawn[i]
-		m.Waiting += left
-		g := gangOf(v, j)
-		g.Behind = left - 1
-		m.Line, w.from = append(m.Line, g), append(w.from, source{i, -1})
-	}
-	for _, at := range tried {
-		g := gangOf(v, jobs[at])
-		g.Tried = true
-		m.Line, w.from = append(m.Line, g), append(w.from, source{-1, at})
+	m.Line, m.Waiting, w.from = m.Line[:0], 0, w.from[:0]
+	for i := range w.stands {
+		s := &w.stands[i]
+		g := gangOf(v, s.head)
+		g.Tried, g.Behind = s.tried, s.left+len(s.shown)-1
+		m.Waiting += s.left + len(s.shown)
+		m.Line, w.from = append(m.Line, g), append(w.from, i)
 	}
 	m.Shorten(func(i, k int) { w.from[i] = w.from[k] })
 }
-
-// skewed is the part of their speed that jobs are taken to lose on several nodes, of which nobody knows
-// more than that their largest message is more than a tenth of the model (Tiresias).
-const skewed = 0.3
 
 // gangOf is a job that waits as the network sees it.
 func gangOf(v engine.View, j engine.JobView) learn.Gang {
@@ -204,25 +258,21 @@ func gangOf(v engine.View, j engine.JobView) learn.Gang {
 		length = j.Predicted()
 	}
 	g.Length = length.Seconds()
-	if set.Count == 1 {
-		return g
-	}
-	for i, l := range []cluster.Level{cluster.LevelRack, cluster.LevelFabric} {
-		switch ppm, known := v.Apart(j, modelFor(v, nil, j), l); {
-		case known:
-			g.Loss[i] = min(max(1-float64(ppm)/1e6, 0), 1)
-		case s.Skew > 100:
-			g.Loss[i] = skewed
-		}
+	if set.Count > 1 {
+		g.Loss = v.Losses(j, modelFor(v, nil, j))
 	}
 	return g
 }
 
-// Explain implements engine.Explainer.
-func (r *sched2Rules) explain(t *engine.Target) string {
-	if len(t.Memo) != 3 {
-		return ""
+// sched2Words says what the network made of a job: of one that it started, how probable that was, of one that
+// waits, whether it chose to wait.
+func sched2Words(t *engine.Target, plan []int64) string {
+	switch {
+	case !t.Idle && len(t.Memo) == 3:
+		return fmt.Sprintf("the network chose it among %d things that could be done, with probability %.3f (to wait: %.3f)",
+			t.Memo[2], float64(t.Memo[0])/1e6, float64(t.Memo[1])/1e6)
+	case t.Idle && len(plan) == 2:
+		return fmt.Sprintf("the network chose to wait, with probability %.3f, though %d starts were possible", float64(plan[0])/1e6, plan[1])
 	}
-	return fmt.Sprintf("of %d things that could be done the network chose to start it with probability %.3f (to wait: %.3f)",
-		t.Memo[2], float64(t.Memo[0])/1e6, float64(t.Memo[1])/1e6)
+	return ""
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube"
+	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -38,7 +39,7 @@ import (
 var wallClock = time.Now
 
 func main() {
-	policy.ReadFile = os.ReadFile
+	policy.ReadFile, place.ReadFile = os.ReadFile, os.ReadFile
 	os.Exit(run(os.Args[1:]))
 }
 

@@ -30,12 +30,12 @@ type learnFlags struct {
 func newLearn() *cobra.Command {
 	f := &learnFlags{}
 	c := &cobra.Command{
-		Use: "learn " + learn.SystemSched2, Short: "Train the weights of a learned policy", Args: cobra.ExactArgs(1),
+		Use: "learn sched2|meta-rl", Short: "Train the weights of a learned policy or placer", Args: cobra.ExactArgs(1),
 		Long: "The network learns in a light world of nodes and jobs that has the rules of the simulator. Without --trace the jobs are made up, and the\n" +
 			"weights suit any workload; with it they are drawn from the first part of the trace, and the rest is held out: what the weights are\n" +
 			"worth there is printed beside fifo, tiresias-l and srtf. The same flags give the same file.",
 		Example:   "  muster learn sched2 --out weights.json\n  muster learn sched2 --trace philly.csv --cluster 48x8xV100-32GB --out weights.json",
-		ValidArgs: []string{learn.SystemSched2},
+		ValidArgs: learn.Systems,
 		RunE:      func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
 	}
 	f.register(c)
@@ -50,8 +50,8 @@ func newLearn() *cobra.Command {
 
 func (f *learnFlags) run(c *cobra.Command, system string) error {
 	switch {
-	case system != learn.SystemSched2:
-		return usage(cluster.Unknown("system", system, []string{learn.SystemSched2}))
+	case !slices.Contains(learn.Systems, system):
+		return usage(cluster.Unknown("system", system, learn.Systems))
 	case f.out == "":
 		return usage(errors.New("--out FILE is needed: where the weights go"))
 	case f.rounds < 0 || f.rounds > 10000:
@@ -59,7 +59,7 @@ func (f *learnFlags) run(c *cobra.Command, system string) error {
 	case !(f.held > 0 && f.held < 1):
 		return usage(fmt.Errorf("--held %g: more than 0 and less than 1 is possible", f.held))
 	}
-	t := learn.DefaultTraining(f.seed)
+	t := learn.DefaultTraining(system, f.seed)
 	if f.rounds > 0 {
 		t.Rounds = f.rounds
 	}
@@ -75,7 +75,7 @@ func (f *learnFlags) run(c *cobra.Command, system string) error {
 	if err != nil {
 		return err
 	}
-	agent := t.Sched2()
+	agent := t.Learn(system)
 	if c.Context().Err() != nil {
 		return errInterrupted
 	}
@@ -152,10 +152,18 @@ func (f *learnFlags) judge(c *cobra.Command, system string, spec *cluster.Spec, 
 		return usage(err)
 	}
 	var setups []sim.Setup
-	for _, name := range []string{"fifo", "tiresias-l", "srtf", system + ":weights=" + f.out} {
+	add := func(policy, placer string) {
 		s := base
-		s.Policy, s.Placer = name, "best-fit"
+		s.Policy, s.Placer = policy, placer
 		setups = append(setups, s)
+	}
+	for _, name := range []string{"fifo", "tiresias-l", "srtf"} {
+		if add(name, "best-fit"); system == learn.SystemMetaRL {
+			add(name, system+":weights="+f.out)
+		}
+	}
+	if system == learn.SystemSched2 {
+		add(system+":weights="+f.out, "best-fit")
 	}
 	what := "held out: the last " + fmt.Sprintf("%d jobs of %s", len(held), f.trace)
 	if f.demo {
@@ -163,13 +171,13 @@ func (f *learnFlags) judge(c *cobra.Command, system string, spec *cluster.Spec, 
 	}
 	fmt.Fprintln(c.OutOrStdout(), what)
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "policy\tmean JCT\tp95\tmakespan\tpreemptions")
+	fmt.Fprintln(w, "policy\tplacer\tmean JCT\tp95\tmakespan\tpreemptions")
 	for _, out := range sim.RunAll(c.Context(), spec, held, setups, wallClock()) {
 		if out.Err != nil {
 			return fmt.Errorf("%s: %w", out.Label, out.Err)
 		}
 		s := out.Run.Summarise()
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", out.Label, lasted(&s.JCT.Mean), lasted(&s.JCT.P95), lasted(&s.Makespan), s.Preemptions)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", out.Label, out.Run.Placer, lasted(&s.JCT.Mean), lasted(&s.JCT.P95), lasted(&s.Makespan), s.Preemptions)
 	}
 	return w.Flush()
 }

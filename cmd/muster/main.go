@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -29,6 +30,8 @@ const (
 	exitInterrupted = 130 // by Ctrl-C; partial results were written
 )
 
+func init() { policy.ReadFile, place.ReadFile = os.ReadFile, os.ReadFile } // here, so that tests read files, too
+
 // errUsage marks mistakes of the caller.
 var errUsage = errors.New("usage")
 
@@ -39,7 +42,6 @@ var errDiffers = errors.New("differs")
 var errInterrupted = errors.New("interrupted: what was computed so far is shown, marked partial")
 
 func main() {
-	policy.ReadFile = os.ReadFile
 	os.Exit(run(os.Args[1:]))
 }
 

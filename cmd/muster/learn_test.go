@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Weights are trained by a command, twice the same from one seed; a policy and a placer take them; the journal
+// names them, and a replay with others in that file is refused.
+func TestLearn(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ system, flags string }{
+		{"sched2", "--policies sched2:weights=FILE"},
+		{"meta-rl", "--policies fifo --gang gpu --place meta-rl:weights=FILE"},
+	} {
+		file, again, other, jr := filepath.Join(dir, c.system), filepath.Join(dir, "again"), filepath.Join(dir, "other"), filepath.Join(dir, c.system+".journal")
+		out := ok(t, "learn", c.system, "--rounds", "1", "--limit", "60", "--out", file)
+		for _, want := range []string{"weights of " + c.system, "held out: 60 jobs", "fifo", "tiresias-l", "srtf", c.system + ":"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: no %q in\n%s", c.system, want, out)
+			}
+		}
+		ok(t, "learn", c.system, "--rounds", "1", "--limit", "60", "--out", again)
+		ok(t, "learn", c.system, "--rounds", "1", "--limit", "60", "--seed", "2", "--out", other)
+		read := func(name string) string {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		if read(file) != read(again) || read(file) == read(other) {
+			t.Errorf("%s: two trainings differ, or those of two seeds do not", c.system)
+		}
+		flags := strings.Fields(strings.ReplaceAll(c.flags, "FILE", file))
+		ok(t, append([]string{"sim", "--demo", "--limit", "80", "--journal", jr}, flags...)...)
+		if out := ok(t, "replay", jr); !strings.Contains(out, "every decision the same") {
+			t.Errorf("%s: %s", c.system, out)
+		}
+		if err := os.Rename(other, file); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := muster(t, context.Background(), "replay", jr); err == nil || !strings.Contains(err.Error(), "their digest is") {
+			t.Errorf("%s: a replay with other weights: %v", c.system, err)
+		}
+	}
+}
+
+// Of a trace the last part is held out.
+func TestLearnTrace(t *testing.T) {
+	dir := t.TempDir()
+	wl, file := filepath.Join(dir, "w.jsonl"), filepath.Join(dir, "w.json")
+	ok(t, "trace", "synth", "preset=philly-like,jobs=700,gpus=64,load=0.9,seed=7", wl)
+	out := ok(t, "learn", "sched2", "--rounds", "1", "--trace", wl, "--cluster", "8x8", "--held", "0.2", "--out", file)
+	if !strings.Contains(out, "held out: the last 140 jobs of "+wl) || !strings.Contains(out, "sched2:digest=") {
+		t.Error(out)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"learn", "accepts 1 arg"},
+		{"learn sched3 --out x", `unknown system "sched3": did you mean "sched2"?`},
+		{"learn sched2", "--out FILE is needed"},
+		{"learn sched2 --out x --rounds -1", "--rounds -1"},
+		{"learn sched2 --out x --held 1", "--held 1"},
+		{"learn sched2 --out x --cluster 8x8", "only with --trace"},
+		{"learn sched2 --out x --from " + wl, "--from: weights=" + wl + ": not weights"},
+		{"learn sched2 --out x --trace " + wl + " --limit 100 --cluster 8x8", "at least 400 jobs are needed"},
+		{"sim --demo --policies sched2:weights=" + wl, "not weights"},
+		{"sim --demo --policies sched2:weights=" + file + ",digest=00", "want 00"},
+		{"sim --demo --place meta-rl:weights=" + file, `system: the weights are of "sched2", want "meta-rl"`},
+		{"sim --demo --place meta-rl:weight=x", `unknown knob "weight": did you mean "weights"?`},
+	} {
+		if _, _, err := muster(t, context.Background(), strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("muster %s: %v, want ... %s", c.args, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package learn
+
+// exploration is what a unit of doubt of the performance model is worth while placing is learned.
+const exploration = 0.2
+
+// inner and outer are Reptile's: so many updates on a workload, at this rate; then so large a step of the
+// meta-weights towards what came of it.
+const (
+	innerUpdates = 5
+	innerRate    = 1e-3
+	outerStep    = 0.1
+)
+
+// PlaceScore is the agent's mean JCT by that of best fit, over worlds.
+func PlaceScore(a *Agent, worlds []*PlaceWorld) float64 {
+	sum := 0.0
+	for _, w := range worlds {
+		own, rule := w.Play(NewPlacing(a)), w.Play(PackRule{})
+		sum += own.MeanJCT(w.Jobs) / rule.MeanJCT(w.Jobs)
+	}
+	return sum / max(float64(len(worlds)), 1)
+}
+
+// placeWorlds makes worlds of one workload: world makes them, but for how much their jobs communicate.
+func (t *Training) placeWorlds(r *Rand, round int) func() *PlaceWorld {
+	load, heavy := t.load(round), 0.2+float64(1.8*r.Float())
+	if t.World != nil {
+		return func() *PlaceWorld { return t.World(r, load).Communicating(r, heavy) }
+	}
+	m := r.Mix(load)
+	m.Loose, m.Jobs = 0.5+float64(0.5*r.Float()), m.Jobs/2
+	return func() *PlaceWorld { return m.World(r).Communicating(r, heavy) }
+}
+
+// MetaRL trains meta-weights for the placer: it imitates best fit, then learns workload after workload, by
+// what a performance model of its own measurements predicts, and moves a step towards what it learned of each
+// (Reptile). Of all weights on the way the ones are kept that judging worlds speak for.
+func (t *Training) MetaRL() *Agent {
+	random := NewRand(t.Seed)
+	judges := make([]*PlaceWorld, t.Judges)
+	for i := range judges {
+		judges[i] = t.placeWorlds(random, i*t.Rounds/max(t.Judges, 1))()
+	}
+	meta := NewAgent(random, placeShape)
+	if t.From != nil {
+		meta.set(t.From)
+	} else {
+		warm := t.PPO
+		warm.Rate = 1e-3
+		l := NewLearner(meta, warm, random.Uint64())
+		var choices []Choice
+		for i := range t.Imitated {
+			choices = append(choices, l.placeEpisode(t.placeWorlds(random, i*t.Rounds/max(t.Imitated, 1))(), nil, true)...)
+		}
+		l.Imitate(choices, 4)
+	}
+	best, least := meta.Clone(), PlaceScore(meta, judges)
+	t.tell(Progress{Stage: "begun", Score: least, Best: least})
+	model := NewPerfModel(random.Uint64())
+	for round := range t.Rounds {
+		if t.Cancelled != nil && t.Cancelled() {
+			break
+		}
+		own := meta.Clone()
+		t.Adapt(own, model, t.placeWorlds(random, round), innerUpdates, random.Uint64())
+		Reptile(meta, own, outerStep)
+		score := PlaceScore(meta, judges)
+		if score < least {
+			least = score
+			best.set(meta)
+		}
+		t.tell(Progress{Stage: "improved", Round: round + 1, Rounds: t.Rounds, Load: t.load(round), Score: score, Best: least})
+	}
+	return best
+}
+
+// Adapt has an agent learn one workload, in so many updates, and reports how often the performance model
+// found that the workload had changed: the agent begins anew then, with the weights that it had.
+func (t *Training) Adapt(a *Agent, model *PerfModel, world func() *PlaceWorld, updates int, seed uint64) (drifts int) {
+	meta, rules := a.Clone(), t.PPO
+	rules.Rate = innerRate
+	l := NewLearner(a, rules, seed)
+	for range updates {
+		var choices []Choice
+		for range 2 {
+			choices = append(choices, l.placeEpisode(world(), model, false)...)
+		}
+		if model.Drifts > drifts {
+			drifts = model.Drifts
+			a.set(meta)
+			l.adam = Adam{Rate: innerRate}
+			continue
+		}
+		model.Fit(20)
+		l.Improve(choices)
+	}
+	return drifts
+}
+
+// placeEpisode plays a world and returns the choices, credited.
+func (l *Learner) placeEpisode(w *PlaceWorld, model *PerfModel, pack bool) []Choice {
+	a := &apprentice{Placing: Placing{agent: l.agent}, pack: pack, random: l.random, model: model, bonus: exploration}
+	w.Play(a)
+	l.Credit(a.choices)
+	return a.choices
+}

@@ -1,0 +1,99 @@
+package place
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/learn"
+)
+
+var metaRL = Info{
+	Name:   "meta-rl",
+	About:  "learned: a network chooses a node for each task of a gang in turn; other weights: meta-rl:weights=FILE (muster learn meta-rl)",
+	Source: "C-rl: Meta-RL worker placement (TCC'23), reconstructed",
+	New: func() engine.Placer {
+		p, err := newMetaRL("")
+		if err != nil {
+			panic(err) // the weights that are shipped cannot be read
+		}
+		return p
+	},
+}
+
+// ReadFile reads the files that placers name. A program that has files sets it before it makes a
+// placer.
+var ReadFile func(name string) ([]byte, error)
+
+// learned places by a network.
+type learned struct {
+	name  string
+	agent *learn.Agent
+}
+
+// newMetaRL makes the placer of weights=FILE;digest=DIGEST, or of the weights that are shipped.
+func newMetaRL(knobs string) (engine.Placer, error) {
+	file, digest := "", ""
+	for _, f := range strings.FieldsFunc(knobs, func(r rune) bool { return r == ';' }) {
+		switch key, value, _ := strings.Cut(f, "="); key {
+		case "weights":
+			file = value
+		case "digest":
+			digest = value
+		default:
+			return nil, fmt.Errorf("placer meta-rl: %w", cluster.Unknown("knob", key, []string{"weights", "digest"}))
+		}
+	}
+	a, err := learn.Load(learn.SystemMetaRL, file, digest, ReadFile)
+	if err != nil {
+		return nil, fmt.Errorf("placer meta-rl: %w", err)
+	}
+	p := &learned{name: "meta-rl", agent: a}
+	if file != "" {
+		p.name += ":weights=" + file + ";digest=" + a.Digest()
+	}
+	return p, nil
+}
+
+func (p *learned) Name() string { return p.name }
+
+// Place puts task after task where the network says, on nodes with room: so whatever fits is placed. Gangs of
+// several kinds of task, shares and slices go where best-fit puts them.
+func (p *learned) Place(s *engine.Site) bool {
+	all := s.Sets()
+	if r := &all[0].Request; len(all) > 1 || r.GPUs == 0 || r.Fractional() || r.Profile != "" {
+		return constrained(s, pack)
+	}
+	return constrained(s, p.workers)
+}
+
+func (p *learned) workers(s *engine.Site) bool {
+	set := s.Sets()[0]
+	w := &learn.Worker{Tasks: int32(set.Count), Each: int32(set.Request.GPUs)}
+	var crowd []int32
+	if w.Tasks > 1 {
+		w.Loss, crowd = s.Losses(), s.Crowds()
+	}
+	var spots []learn.Spot
+	var nodes []int
+	s.Candidates(0, func(node int) bool {
+		spot := learn.Spot{GPUs: int32(s.GPUs(node)), Free: int32(s.FreeGPUs(node)), Room: int32(s.Room(node, 0, set.Count)), Rack: s.DomainOf(node, cluster.LevelRack).ID}
+		if crowd != nil {
+			spot.Crowd = crowd[node]
+		}
+		spots, nodes = append(spots, spot), append(nodes, node)
+		return true
+	})
+	choose := learn.NewPlacing(p.agent)
+	for range set.Count {
+		at := choose.Next(spots, w)
+		if at < 0 {
+			return false
+		}
+		s.Take(nodes[at], 0, 1)
+		w.Bind(spots, at)
+		spots[at].Room = int32(s.Room(nodes[at], 0, set.Count-int(w.Placed))) // what is bound may be more than a node's part of the room
+	}
+	return true
+}
