@@ -101,7 +101,10 @@ func (s *Search) candidate() int {
 	if over*1000 < total*s.m.Eager {
 		return -1
 	}
-	for k := len(b.Rungs) - 1; k >= 0; k-- { // those that got farthest are known best
+	for k := len(b.Rungs) - 1; k >= 0; k-- { // of the last rung that everybody is through with: who is first there is not best
+		if b.members[k] == nil || len(b.ranked[k]) < len(b.members[k]) {
+			continue
+		}
 		for _, t := range b.ranked[k] {
 			if s.good(t, k) {
 				return t
@@ -153,7 +156,7 @@ func (s *Search) overtaken() []Decision {
 		return nil
 	}
 	c := s.target[s.aimed]
-	c.state = failed
+	c.state = open // it may be the best again
 	s.target[s.aimed] = c
 	return []Decision{{Type: Stop, Trials: []int{s.aimed}, Rung: len(s.cells[s.aimed]) - 1, Target: true}}
 }

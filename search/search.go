@@ -15,6 +15,7 @@ const (
 	Started  EventType = iota // it was started towards a rung's budget; a tuner that goes on tells those of its forerunner
 	Reported                  // it reported its metric at a rung's budget
 	Failed                    // its run towards a rung ended without a metric, or was stopped
+	Left                      // of a run at full size: it was stopped since another trial was better, and may go on later
 )
 
 // Event is something that happened to a trial.
@@ -185,6 +186,8 @@ func (c *cell) hear(ev Event) {
 	case c.state >= reported:
 	case ev.Type == Started:
 		c.state = running
+	case ev.Type == Left:
+		c.state = open
 	case ev.Type == Failed && ev.Fused && !c.alone:
 		c.state, c.alone = open, true
 	case ev.Type == Reported:

@@ -215,6 +215,37 @@ func TestHydro(t *testing.T) {
 	}
 }
 
+// A full-size run that was overtaken goes on when its trial is the best again; who
+// is first through a rung is not its best before the others are through.
+func TestHydroAgain(t *testing.T) {
+	s := begin(t, Method{Name: Hydro, Trials: 8, Min: 1, Max: 4, Eta: 2, Scale: 2, Eager: 500})
+	step(t, s, 99)
+	var evs []Event
+	for i := range 8 {
+		evs = append(evs, Event{Type: Reported, Trial: i, Metric: float64(i)})
+	}
+	aims := func(list []Decision) (text string) {
+		for _, d := range list {
+			if d.Target {
+				text += fmt.Sprint(map[DecisionType]string{Start: "+", Stop: "-"}[d.Type], d.Trials[0], " ")
+			}
+		}
+		return text
+	}
+	var got []string
+	got = append(got, aims(step(t, s, 99, evs...)))
+	got = append(got, aims(step(t, s, 99, Event{Type: Reported, Trial: 3, Rung: 1, Metric: 3})))
+	got = append(got, aims(step(t, s, 99, Event{Type: Reported, Trial: 0, Rung: 1, Metric: 2}, Event{Type: Reported, Trial: 1, Rung: 1, Metric: 1}, Event{Type: Reported, Trial: 2, Rung: 1, Metric: 4})))
+	got = append(got, aims(step(t, s, 99, Event{Type: Left, Trial: 0, Rung: 2, Target: true}, Event{Type: Reported, Trial: 0, Rung: 2, Metric: 1}, Event{Type: Reported, Trial: 1, Rung: 2, Metric: 2})))
+	if want := []string{"+0 ", "", "-0 +1 ", "-1 +0 "}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	step(t, s, 0, Event{Type: Left, Trial: 1, Rung: 2, Target: true}, Event{Type: Reported, Trial: 0, Rung: 2, Metric: 0.5, Target: true})
+	if r, ok := s.Best(); !ok || !s.Done() || !r.Target || r.Trial != 0 {
+		t.Errorf("done %v, %+v", s.Done(), r)
+	}
+}
+
 // The trials of a group that failed run again alone, once.
 func TestHydroAlone(t *testing.T) {
 	s := begin(t, Method{Name: Hydro, Trials: 4, Min: 1, Max: 2, Eta: 2, Scale: 1, Eager: 1000, Fusion: []int{2}})
@@ -269,7 +300,9 @@ func (p *player) decided(list []Decision) {
 	for _, d := range list {
 		if d.Type == Stop {
 			p.live = slices.DeleteFunc(p.live, func(x Decision) bool { return x.Target == d.Target && slices.Equal(x.Trials, d.Trials) })
-			if !d.Target {
+			if d.Target {
+				p.note(Event{Type: Left, Trial: d.Trials[0], Rung: d.Rung, Target: true})
+			} else {
 				p.note(Event{Type: Failed, Trial: d.Trials[0], Rung: p.marks[d.Trials[0]]})
 			}
 			continue
@@ -277,7 +310,7 @@ func (p *player) decided(list []Decision) {
 		p.live = append(p.live, d)
 		for _, t := range d.Trials {
 			key := fmt.Sprint(t, d.Rung, d.Target, len(d.Trials) > 1)
-			if p.begun[key]++; p.begun[key] > 1 {
+			if p.begun[key]++; p.begun[key] > 1 && !d.Target {
 				p.t.Fatalf("%s began twice", key)
 			}
 			p.note(Event{Type: Started, Trial: t, Rung: d.Rung, Target: d.Target})

@@ -103,7 +103,7 @@ type Searching struct {
 type Found struct {
 	Runs       int
 	Begin, End cluster.Time
-	Steps      int64 // that its trials did, a fused one's each
+	Steps      int64 // that its trials computed, a fused one's each
 	GPUHours   float64
 	Best       search.Result
 	Known      bool    // Best holds
@@ -230,6 +230,12 @@ func (w *World) trialEnded(j *jobRun, reason engine.StopReason) {
 		w.reportMark(j)
 		return
 	}
+	if r.d.Target && reason == engine.WasCancelled {
+		if t := r.d.Trials[0]; s.last[lastRun(t, true)] == j.entry.Job.ID {
+			s.events = append(s.events, search.Event{Type: search.Left, Trial: t, Rung: r.d.Rung, Target: true})
+		}
+		return
+	}
 	for _, t := range r.d.Trials {
 		s.events = append(s.events, search.Event{Type: search.Failed, Trial: t, Rung: min(r.d.Rung+r.marks, r.d.Rung+len(r.d.Marks)-1), Target: r.d.Target})
 	}
@@ -242,8 +248,8 @@ func (s *Searching) conclude(w *World) {
 	for _, id := range s.runs {
 		j := &w.jobs[id]
 		steps := int64((j.entry.Run - j.left) / j.trial.step)
-		if k := j.trial.marks; k > 0 { // who was stopped has lost what it did, but it did it
-			steps = max(steps, j.trial.d.Marks[k-1]-j.trial.d.From)
+		if r := &w.book.Records[id]; r.GPUs > 0 { // who was stopped has lost what it did, but it did it
+			steps = max(steps, r.Busy/(int64(r.GPUs)*int64(cluster.Whole))/max(1, j.trial.step.Milliseconds()))
 		}
 		f.Steps += steps * int64(len(j.trial.d.Trials))
 		f.GPUHours += float64(w.book.Records[id].Held) / float64(cluster.Whole) / 3.6e6

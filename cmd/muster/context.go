@@ -41,7 +41,7 @@ func (f *clusterFlags) add(root *cobra.Command) {
 			return nil
 		}
 		if !slices.Contains(onCluster, c.Name()) || c.HasParent() && c.Parent() != root {
-			return usage(fmt.Errorf("muster %s works on a machine, not on a cluster: kubectl changes what is there; against a cluster work %s", c.Name(), strings.Join(onCluster, ", ")))
+			return usage(fmt.Errorf("%s works on a machine, not on a cluster: kubectl changes what is there; against a cluster work %s", c.CommandPath(), strings.Join(onCluster, ", ")))
 		}
 		if c.Name() == "dashboard" {
 			return nil // it serves the page itself

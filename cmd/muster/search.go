@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -222,15 +223,32 @@ func searchJobs(ctx context.Context, name string) ([]api.Job, error) {
 	if name != "" {
 		q.Set("search", name)
 	}
-	list, err := client.Connect().List(ctx, q)
+	cl := client.Connect()
+	list, err := cl.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	list = slices.DeleteFunc(list, func(j api.Job) bool {
 		return j.Submission.Trial == nil || name != "" && j.Submission.Trial.Search != name
 	})
 	slices.Reverse(list)
-	if err == nil && name != "" && len(list) == 0 {
-		err = fmt.Errorf("there is no search %s: muster search list lists them", name)
+	if name == "" {
+		return list, nil
 	}
-	return list, err
+	if len(list) == 0 {
+		return nil, fmt.Errorf("there is no search %s: muster search list lists them", name)
+	}
+	if user := list[0].User; slices.ContainsFunc(list, func(j api.Job) bool { return j.User != user }) { // several people's: one's own
+		var me api.Me
+		if err := cl.Do(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
+			return nil, err
+		}
+		list = slices.DeleteFunc(list, func(j api.Job) bool { return j.User != me.User })
+		if len(list) == 0 {
+			return nil, fmt.Errorf("several people have a search %s, and none of them is yours", name)
+		}
+	}
+	return list, nil
 }
 
 // trialRow is what is shown of a trial.
@@ -426,13 +444,18 @@ func newSearchCancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel NAME", Short: "End a search: its tuner, then the trials that run or wait", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := endTuner(c, args[0]); err != nil { // first: it would start others
+				return err
+			}
+			unlock, err := lockSearch(args[0])
+			if err != nil {
+				return fmt.Errorf("%w; end it first (Ctrl-C), it would start other trials", err)
+			}
+			defer unlock()
 			list, err := searchJobs(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			slices.SortStableFunc(list, func(a, b api.Job) int { // the tuner first: it would start others
-				return map[bool]int{true: 0, false: 1}[a.Submission.Trial.Tuner] - map[bool]int{true: 0, false: 1}[b.Submission.Trial.Tuner]
-			})
 			for i := range list {
 				if over(&list[i]) {
 					continue
@@ -448,6 +471,31 @@ func newSearchCancel() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// endTuner cancels the job of a search's tuner and waits until it is gone.
+func endTuner(c *cobra.Command, name string) error {
+	list, err := searchJobs(c.Context(), name)
+	if err != nil {
+		return err
+	}
+	cl := client.Connect()
+	for i := range list {
+		if !list[i].Submission.Trial.Tuner || over(&list[i]) {
+			continue
+		}
+		if _, err := cl.Act(c.Context(), list[i].ID, "cancel"); err != nil {
+			return err
+		}
+		j, err := cl.Wait(c.Context(), list[i].ID)
+		if err != nil {
+			return err
+		}
+		if err := tellJob(c, &j, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newSearchMethods() *cobra.Command {

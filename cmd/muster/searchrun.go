@@ -31,6 +31,7 @@ type tuner struct {
 	jobs  map[int]*api.Job // its trials' jobs by number, as they were seen last
 	last  map[[2]int]int   // by trial, and 1 for the full size: its last job
 	saved map[int]int      // by trial: the last job that ran to its budget
+	full  map[int]int      // by trial: how many jobs at full size it had
 	tell  func(format string, args ...any)
 	state func(text string) // progress line
 	best  search.Result
@@ -43,7 +44,7 @@ func newTuner(ctx context.Context, f *searchFile, errw io.Writer) (*tuner, error
 	if err != nil {
 		return nil, err
 	}
-	t := &tuner{cl: client.Connect(), f: f, s: s, spec: f.fingerprint(), jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{}, tell: func(string, ...any) {}, state: func(string) {}}
+	t := &tuner{cl: client.Connect(), f: f, s: s, spec: f.fingerprint(), jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{}, full: map[int]int{}, tell: func(string, ...any) {}, state: func(string) {}}
 	if errw != nil {
 		t.tell = func(format string, args ...any) { fmt.Fprintf(errw, format+"\n", args...) }
 	}
@@ -95,18 +96,21 @@ func (t *tuner) find(ctx context.Context) error {
 
 // hear tells the search what became of jobs, and stops those that it finds too many.
 func (t *tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
+	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j *api.Job) bool { return t.jobs[j.ID] != nil && over(t.jobs[j.ID]) }) // all is said of those
 	var list []result
 	for _, j := range jobs {
 		s, old := j.Submission.Trial, t.jobs[j.ID]
-		if old != nil && over(old) {
-			continue // all is said of it
+		if t.jobs[j.ID] = j; old != nil {
+			continue
 		}
-		t.jobs[j.ID] = j
 		for _, n := range trialsOf(s) {
-			if old == nil {
-				t.last[lastKey(n, s.Target)] = j.ID
-				list = append(list, result{j.Submitted, search.Event{Type: search.Started, Trial: n, Rung: s.Rung, Target: s.Target}})
-			}
+			t.note(n, j)
+			list = append(list, result{j.Submitted, search.Event{Type: search.Started, Trial: n, Rung: s.Rung, Target: s.Target}})
+		}
+	}
+	for _, j := range jobs {
+		s := j.Submission.Trial
+		for _, n := range trialsOf(s) {
 			if j.State == api.StateCompleted && !s.Target {
 				t.saved[n] = j.ID
 			}
@@ -119,6 +123,15 @@ func (t *tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
 		events = append(events, r.ev)
 	}
 	return t.s.Step(events, 0)
+}
+
+// note notes that a job is a run of a trial.
+func (t *tuner) note(trial int, j *api.Job) {
+	s := j.Submission.Trial
+	t.last[lastKey(trial, s.Target)] = j.ID
+	if s.Target {
+		t.full[trial]++
+	}
 }
 
 func lastKey(trial int, target bool) [2]int {
@@ -154,7 +167,7 @@ func over(j *api.Job) bool { return !slices.Contains(api.Live, j.State) }
 func (t *tuner) results(j *api.Job, trial int) (list []result) {
 	s := j.Submission.Trial
 	ended := over(j)
-	if !ended && !t.f.method.Stopping {
+	if !ended && !t.f.method.Stopping || s.Target && t.last[lastKey(trial, true)] != j.ID {
 		return nil
 	}
 	at := j.Submitted
@@ -184,6 +197,9 @@ func (t *tuner) results(j *api.Job, trial int) (list []result) {
 		}
 		list = append(list, result{at, ev})
 		if ev.Type == search.Failed {
+			if s.Target && j.State == api.StateCancelled {
+				list[len(list)-1].ev.Type = search.Left
+			}
 			return list
 		}
 	}
@@ -355,7 +371,7 @@ func (t *tuner) submit(ctx context.Context, d *search.Decision) error {
 	s := t.submission(d)
 	kind := "rung"
 	if d.Target {
-		kind = "full"
+		kind = fmt.Sprintf("full-%d", t.full[d.Trials[0]])
 	}
 	key := fmt.Sprintf("search/%s/%s/%dx%d/%s/%d", t.f.name, t.spec, d.Trials[0], len(d.Trials), kind, d.Rung)
 	out, err := t.cl.Submit(ctx, s, key)
@@ -374,7 +390,7 @@ func (t *tuner) submit(ctx context.Context, d *search.Decision) error {
 	j := out.Job
 	t.jobs[j.ID] = &j
 	for _, n := range d.Trials {
-		t.last[lastKey(n, d.Target)] = j.ID
+		t.note(n, &j)
 	}
 	t.tell("job %d: %s to step %d: %s", j.ID, runText(s.Trial), d.Budget, t.configsText(s.Trial))
 	return nil
@@ -417,6 +433,9 @@ func (t *tuner) submission(d *search.Decision) *api.Submission {
 	s.Trial = &api.Trial{Search: t.f.name, Spec: t.spec, Method: t.f.method.Name, Metric: t.f.metric, Maximise: t.f.maximise, Trials: t.s.Trials(),
 		Number: first, Rung: d.Rung, Budget: d.Budget, Marks: d.Marks, Scale: scale, Target: d.Target, Config: c}
 	fused := len(t.f.method.Fusion) > 0 && !d.Target
+	if before := t.jobs[t.last[lastKey(first, true)]]; d.Target && before != nil && before.Started != nil && over(before) {
+		s.CheckpointOf = before.ID // it was overtaken, and is the best again
+	}
 	for _, n := range d.Trials {
 		from := 0
 		if d.From > 0 {
@@ -424,7 +443,7 @@ func (t *tuner) submission(d *search.Decision) *api.Submission {
 		}
 		if fused {
 			s.Trial.Fused = append(s.Trial.Fused, api.FusedTrial{Number: n, Config: t.f.config(n, scale), From: from})
-		} else {
+		} else if !d.Target {
 			s.CheckpointOf = from
 		}
 	}
