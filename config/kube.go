@@ -37,6 +37,7 @@ type Kube struct {
 	// shares, if it states none, ppm; 0: any.
 	MinSpeed int64
 	Power    []KubePower // nodes that may be switched off
+	Loans    []KubeLoan  // nodes that are lent
 
 	Scheduler string   // the schedulerName of the pods that are ours
 	GPUs      []string // extended resources that count as GPUs
@@ -85,6 +86,7 @@ type kubeFile struct {
 	Defrag       *kubeDefragFile     `yaml:"defragment"`
 	Sharing      kubeSharingFile     `yaml:"sharing"`
 	Power        []kubePowerFile     `yaml:"power"`
+	Loans        []kubeLoanFile      `yaml:"loans"`
 }
 
 type kubeSharingFile struct {
@@ -196,6 +198,9 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 	if c.Power, err = f.power(); err != nil {
 		return At(err, "power")
 	}
+	if c.Loans, err = f.loans(); err != nil {
+		return At(err, "loans")
+	}
 	if c.Defrag, c.Await, err = f.Defrag.moves(f.Timezone); err != nil {
 		return At(err, "defragment")
 	}
@@ -244,6 +249,9 @@ func (c *Kube) Settings() (list []Setting) {
 	}
 	for i := range c.Power {
 		add(fmt.Sprintf("power[%d]", i), c.Power[i].text())
+	}
+	for i := range c.Loans {
+		add(fmt.Sprintf("loans[%d]", i), c.Loans[i].text())
 	}
 	add("scheduler_name", c.Scheduler)
 	add("gpu_resources", strings.Join(c.GPUs, " "))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -81,11 +80,7 @@ func (f *kubePowerFile) power() (KubePower, error) {
 // text is the rule as a line.
 func (p *KubePower) text() string {
 	var w words
-	var labels []string
-	for _, k := range slices.Sorted(maps.Keys(p.Selector)) {
-		labels = append(labels, k+"="+p.Selector[k])
-	}
-	w.add("selector", strings.Join(labels, ","))
+	w.add("selector", selectorText(p.Selector))
 	r := &p.Rule
 	if r.Buffer >= 0 {
 		w.add("buffer", fmt.Sprint(r.Buffer))

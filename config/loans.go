@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -24,19 +26,89 @@ func (f *clusterFile) addLoans(s *cluster.Spec) error {
 		if l.Partition == "" {
 			return fail(errors.New("partition: whose nodes are lent?"))
 		}
-		clock, err := ParseZone(cmp.Or(l.Zone, f.Timezone, "UTC"))
+		out, err := l.loan(f.Timezone)
 		if err != nil {
-			return fail(fmt.Errorf("zone: %w", err))
-		}
-		out := cluster.Loan{Partition: l.Partition, Clock: *clock}
-		for _, text := range slices.Sorted(maps.Keys(l.Back)) {
-			h, err := parseHours(text)
-			if err != nil {
-				return fail(fmt.Errorf("back: %w", err))
-			}
-			out.Back = append(out.Back, cluster.Back{Hours: h, Nodes: l.Back[text]})
+			return fail(err)
 		}
 		s.Loans = append(s.Loans, out)
 	}
 	return nil
+}
+
+func (l *loanFile) loan(timezone string) (cluster.Loan, error) {
+	out := cluster.Loan{Partition: l.Partition}
+	clock, err := ParseZone(cmp.Or(l.Zone, timezone, "UTC"))
+	if err != nil {
+		return out, fmt.Errorf("zone: %w", err)
+	}
+	out.Clock = *clock
+	for _, text := range slices.Sorted(maps.Keys(l.Back)) {
+		h, err := parseHours(text)
+		if err != nil {
+			return out, fmt.Errorf("back: %w", err)
+		}
+		out.Back = append(out.Back, cluster.Back{Hours: h, Nodes: l.Back[text]})
+	}
+	return out, nil
+}
+
+// KubeLoan is nodes of a Kubernetes cluster that are lent: those with all of these labels.
+type KubeLoan struct {
+	Loan     cluster.Loan // its partition is the selector as text
+	Selector map[string]string
+}
+
+type kubeLoanFile struct {
+	loanFile `yaml:",inline"`
+	Selector map[string]string `yaml:"selector"`
+}
+
+// loans reads the nodes that are lent.
+func (f *kubeFile) loans() (list []KubeLoan, err error) {
+	for i := range f.Loans {
+		l := &f.Loans[i]
+		fail := func(err error) ([]KubeLoan, error) { return nil, fmt.Errorf("%d: %w", i, err) }
+		switch {
+		case l.Partition != "":
+			return fail(errors.New("partition: on Kubernetes nodes are chosen by their labels: selector: {pool: lent}"))
+		case len(l.Selector) == 0:
+			return fail(errors.New("selector: which nodes are lent? Name a label that they have, such as {pool: lent}"))
+		}
+		out, err := l.loan(f.Timezone)
+		if err != nil {
+			return fail(err)
+		}
+		out.Partition = selectorText(l.Selector)
+		for k := range out.Back {
+			if n := out.Back[k].Nodes; n < 1 {
+				return fail(fmt.Errorf("back: %d nodes; 1 or more are possible", n))
+			}
+		}
+		if err := out.Check(math.MaxInt32); err != nil {
+			return fail(err)
+		}
+		list = append(list, KubeLoan{out, l.Selector})
+	}
+	return list, nil
+}
+
+// selectorText is labels as a line.
+func selectorText(labels map[string]string) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, k+"="+labels[k])
+	}
+	return strings.Join(list, ",")
+}
+
+// text is the loan as a line.
+func (l *KubeLoan) text() string {
+	var w words
+	w.add("selector", l.Loan.Partition)
+	for i := range l.Loan.Back {
+		at := l.Loan.Clock
+		at.Hours = []cluster.Hours{l.Loan.Back[i].Hours}
+		w.add("back", fmt.Sprintf("%d %s", l.Loan.Back[i].Nodes, weeklyText(&at)))
+	}
+	return w.text()
 }

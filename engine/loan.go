@@ -64,6 +64,19 @@ func (e *Engine) givenBack(l *cluster.Loan) []int32 {
 	return slices.DeleteFunc(e.loanNodes(l), func(id int32) bool { return !e.st.nodes[id].given })
 }
 
+// GivenBack lists the nodes that are given back to who lends them, by number.
+func (e *Engine) GivenBack() (names []string) {
+	if len(e.cfg.Spec.Loans) == 0 {
+		return nil
+	}
+	for i := range e.st.nodes {
+		if n := &e.st.nodes[i]; n.given {
+			names = append(names, n.spec.Name)
+		}
+	}
+	return names
+}
+
 // loansDue gives as many nodes back as are wanted now, and takes those that no longer are.
 func (e *Engine) loansDue() {
 	if len(e.cfg.Spec.Loans) == 0 || e.now < e.loansAt {

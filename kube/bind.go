@@ -61,7 +61,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	if g.phase != waiting {
 		return // a repeated decision
 	}
-	if why := d.fits(g, a); why != "" {
+	if why := cmp.Or(d.closed(a), d.fits(g, a)); why != "" {
 		d.notThere(g, why)
 		return
 	}
@@ -338,6 +338,8 @@ func (d *Driver) dismissal(g *gang, a *engine.Action, to string) (kind, event, w
 		why = g.leaves
 	case other != "":
 		why = "preempted for " + other
+	case d.goesBack(g):
+		why = "its node is given back to who lends it"
 	default:
 		why = "preempted: Muster needs its place"
 	}

@@ -86,6 +86,7 @@ type Driver struct {
 	storage
 	shifting
 	power powering
+	loans lending
 	lifts lifts
 	dra   devices
 
@@ -138,6 +139,7 @@ func New(opt Options) *Driver {
 		work: make(chan func(context.Context), 1<<16)}
 	d.inbox.Init()
 	d.initPower()
+	d.loans.marked = map[string]string{}
 	d.told.init(opt.Tell, opt.Scheduler)
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
 	return d
@@ -242,7 +244,7 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan())
 		if d.sizesAt {
 			until = min(until, d.renewed.Add(resizeEvery))
 		}
@@ -263,6 +265,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		now = d.clock()
 		d.dueRetries(now)
 		d.powerRound(now)
+		d.loanTick(now)
 		d.round(now)
 		events := d.events(now)
 		if d.sizesAt && now >= d.renewed.Add(resizeEvery) {
@@ -400,6 +403,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 		d.note(g, d.now)
 	}
 	d.checkPassages()
+	d.markLoans()
 	d.answered()
 	d.nominate()
 	d.count()

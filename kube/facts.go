@@ -56,6 +56,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	}
 	spec.Partitions = d.partitions(snap)
 	snap.Nodes = d.nodeStates(snap.Nodes, spec.Nodes)
+	d.lend(snap, &spec)
 	snap.Next, snap.Fresh = d.next, true
 	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
 	rules, cfg, err := d.rules(spec)
@@ -152,7 +153,7 @@ func (d *Driver) partitions(snap *engine.Snapshot) (list []cluster.Partition) {
 		if d.parts[s.name] {
 			return true
 		}
-		if len(list) == maxParts {
+		if len(list) == maxParts-len(d.opt.Loans) {
 			d.full = true
 			return false
 		}
@@ -372,7 +373,7 @@ func (d *Driver) hasQueue(name string) bool {
 func (d *Driver) observed() driver.Observed {
 	var o driver.Observed
 	helds := map[string]held{}
-	names := d.eng.Nodes()
+	names, given := d.eng.Nodes(), d.eng.GivenBack()
 	for _, b := range d.eng.Beliefs() {
 		g := d.byID[b.Job]
 		if g == nil {
@@ -395,7 +396,7 @@ func (d *Driver) observed() driver.Observed {
 		if n == nil || n.obj == nil {
 			continue
 		}
-		believed.State, believed.Asleep = n.state(), d.wakes(n)
+		believed.State, believed.Asleep = d.believed(n, slices.Contains(given, believed.Name)), d.wakes(n)
 		believed.Bad = d.badGPUs(n, &believed, helds[believed.Name])
 		o.Nodes = append(o.Nodes, believed)
 	}

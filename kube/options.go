@@ -78,6 +78,8 @@ type Options struct {
 	// Await is how long the place of a gang that is moved (Rules.Defrag) is kept for the
 	// pods that its owner makes instead; 0: two minutes.
 	Await time.Duration
+	// Loans are nodes that somebody lends; none: all are ours.
+	Loans []Loan
 	// Power are the rules by which nodes are switched off; none: they stay on. Program switches a node
 	// by a program of Power; Namespace is where a ConfigMap keeps what is learnt of the cluster's weeks ("": it is not
 	// kept), and PowerWait how long a node that is cordoned is looked at before it goes off; 0: ten seconds.

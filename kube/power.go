@@ -127,11 +127,7 @@ func (d *Driver) seePower(n *node) {
 	n.power.group = 0
 	for i := range d.power.groups {
 		g := &d.power.groups[i]
-		all := !slices.Contains(g.Rule.Except, n.obj.Name)
-		for k, v := range g.Selector {
-			all = all && n.obj.Labels[k] == v
-		}
-		if all {
+		if matches(n.obj.Labels, g.Selector) && !slices.Contains(g.Rule.Except, n.obj.Name) && d.loanOf(n) < 0 {
 			n.power.group = i + 1
 			break
 		}

@@ -188,7 +188,9 @@ func (b *bench) daemon(node string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = b.c.AppsV1().DaemonSets("default").Delete(context.Background(), "agent", metav1.DeleteOptions{}) })
+	b.Cleanup(func() {
+		_ = b.c.AppsV1().DaemonSets("default").Delete(context.Background(), "agent", metav1.DeleteOptions{})
+	})
 	var p *v1.Pod
 	b.wait("the daemon has a pod", func() bool {
 		for _, q := range b.pods() {

@@ -203,6 +203,7 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	old, was, slept := n.obj, n.state(), n.sleeps()
 	n.obj = obj
 	d.seePower(n)
+	d.seeLoan(n)
 	d.count1(obj.Name, n)
 	switch {
 	case old == nil:
@@ -223,14 +224,14 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 
 // sameLabels compares labels of a node but for those that Muster writes itself.
 func sameLabels(a, b map[string]string) bool {
-	_, x := a[LabelPower]
-	_, y := b[LabelPower]
-	if !x && !y {
+	if a[LabelPower] == b[LabelPower] && a[LabelLoan] == b[LabelLoan] {
 		return maps.Equal(a, b)
 	}
 	a, b = maps.Clone(a), maps.Clone(b)
-	delete(a, LabelPower)
-	delete(b, LabelPower)
+	for _, key := range []string{LabelPower, LabelLoan} {
+		delete(a, key)
+		delete(b, key)
+	}
 	return maps.Equal(a, b)
 }
 

@@ -204,6 +204,9 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 	for _, p := range conf.Power {
 		opt.Power = append(opt.Power, kube.Power(p))
 	}
+	for _, l := range conf.Loans {
+		opt.Loans = append(opt.Loans, kube.Loan(l))
+	}
 	if f.journal != "" {
 		opt.Journal = kube.Segments(f.journal)
 	}
