@@ -68,8 +68,9 @@ type cell struct {
 
 type bracket struct {
 	Bracket
-	begun   int      // trials of it that were started
+	fresh   int      // no trial before it is new
 	ranked  [][]int  // by rung: trials that are through with it, the best first
+	first   []int    // by rung, asha: all before it in ranked are promoted, or reported no number
 	members [][]int  // by rung, successive halving: who gets there; nil: not known yet
 	groups  [][]span // by rung, hydro: the fused groups of members
 }
@@ -99,6 +100,7 @@ func New(m Method) (*Search, error) {
 		if n := len(b.Rungs); m.Stopping {
 			b.Rungs = slices.Clone(b.Rungs[:n:n])
 		}
+		b.fresh, b.first = b.First, make([]int, len(b.Rungs))
 		b.ranked, b.members, b.groups = make([][]int, len(b.Rungs)), make([][]int, len(b.Rungs)), make([][]span, len(b.Rungs))
 		s.brackets = append(s.brackets, b)
 		for range b.Trials() {
@@ -169,9 +171,6 @@ func (s *Search) tell(ev Event) error {
 	was := c.state
 	c.hear(ev)
 	b := &s.brackets[s.of[ev.Trial]]
-	if ev.Rung == 0 && was == open && !c.alone {
-		b.begun++
-	}
 	if was < reported && c.state >= reported {
 		s.rank(b, ev.Trial, ev.Rung)
 		s.through(b, ev.Trial, ev.Rung)
@@ -205,6 +204,7 @@ func (s *Search) rank(b *bracket, trial, rung int) {
 	list := b.ranked[rung]
 	i, _ := slices.BinarySearchFunc(list, trial, func(a, t int) int { return s.compare(a, t, rung) })
 	b.ranked[rung] = slices.Insert(list, i, trial)
+	b.first[rung] = min(b.first[rung], i)
 }
 
 // compare orders trials by their metric at a rung, then by number.
@@ -263,9 +263,9 @@ func (b *bracket) start(rung int, trials ...int) Decision {
 
 // nextNew begins another configuration.
 func (s *Search) nextNew(b *bracket) (Decision, bool) {
-	for t := b.First; t < b.First+b.Trials() && b.begun < b.Trials(); t++ {
-		if s.cells[t][0].state == open {
-			return b.start(0, t), true
+	for ; b.fresh < b.First+b.Trials(); b.fresh++ {
+		if s.cells[b.fresh][0].state == open {
+			return b.start(0, b.fresh), true
 		}
 	}
 	return Decision{}, false
@@ -275,9 +275,8 @@ func (s *Search) nextNew(b *bracket) (Decision, bool) {
 // that is among the first floor(finished/eta) of its rung and not promoted yet.
 func (s *Search) nextPromoted(b *bracket) (Decision, bool) {
 	for k := len(b.Rungs) - 2; k >= 0; k-- {
-		n := len(b.ranked[k]) / int(s.m.Eta)
-		for _, t := range b.ranked[k][:n] {
-			if s.good(t, k) && s.cells[t][k+1].state == open {
+		for n := len(b.ranked[k]) / int(s.m.Eta); b.first[k] < n; b.first[k]++ {
+			if t := b.ranked[k][b.first[k]]; s.good(t, k) && s.cells[t][k+1].state == open {
 				return b.start(k+1, t), true
 			}
 		}

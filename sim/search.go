@@ -249,7 +249,7 @@ func (s *Searching) conclude(w *World) {
 		j := &w.jobs[id]
 		steps := int64((j.entry.Run - j.left) / j.trial.step)
 		if r := &w.book.Records[id]; r.GPUs > 0 { // who was stopped has lost what it did, but it did it
-			steps = max(steps, r.Busy/(int64(r.GPUs)*int64(cluster.Whole))/max(1, j.trial.step.Milliseconds()))
+			steps = max(steps, r.Busy/(int64(r.GPUs)*cluster.Whole)/max(1, j.trial.step.Milliseconds()))
 		}
 		f.Steps += steps * int64(len(j.trial.d.Trials))
 		f.GPUHours += float64(w.book.Records[id].Held) / float64(cluster.Whole) / 3.6e6

@@ -9,6 +9,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/search"
 )
 
 // goodSearch is a search file with which nothing is wrong.
@@ -209,4 +213,37 @@ func FuzzSearchFile(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// A run's job: it goes on from the last run that came to its budget; one at full
+// size, from where it was overtaken; a group, from wherever each of its trials was.
+func TestSearchSubmissions(t *testing.T) {
+	f, err := parseSearch("f.yaml", []byte(goodSearch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := search.New(f.method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Unix(1, 0)
+	tn := &tuner{f: f, s: s, spec: f.fingerprint(), jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{2: 11, 3: 12}, full: map[int]int{}}
+	group := tn.submission(&search.Decision{Trials: []int{2, 3}, Rung: 1, From: 1, Budget: 3, Marks: []int64{3}})
+	if x := group.Trial.Fused; len(x) != 2 || x[0].From != 11 || x[1].From != 12 || x[1].Number != 3 || group.CheckpointOf != 0 || group.Trial.Scale != 8 || group.Kind != "trial" {
+		t.Errorf("%+v", group.Trial)
+	}
+	if lr := valueText(f.config(2, 8)["lr"]); strings.Join(group.Command, " ") != "train "+lr+" --hidden=64 ${lr} {print}" {
+		t.Errorf("%q", group.Command)
+	}
+	full := search.Decision{Trials: []int{3}, Rung: 2, Budget: 9, Marks: []int64{9}, Target: true}
+	if x := tn.submission(&full); x.CheckpointOf != 0 || x.Trial.Scale != 1 || len(x.Trial.Fused) != 0 || !strings.Contains(strings.Join(x.Command, " "), "--hidden=512") {
+		t.Errorf("%+v", x)
+	}
+	job := &api.Job{ID: 20, State: api.StateCancelled, Started: &began, Submitted: began, Submission: api.Submission{Trial: &api.Trial{Number: 3, Rung: 2, Target: true, Marks: []int64{9}}}}
+	if _, err := tn.hear([]*api.Job{job}); err != nil {
+		t.Fatal(err)
+	}
+	if x := tn.submission(&full); x.CheckpointOf != 20 || tn.full[3] != 1 {
+		t.Errorf("it was overtaken: %+v", x)
+	}
 }
