@@ -150,7 +150,7 @@ func (d *Driver) holdBack(g *gang) bool {
 	asleep, _ := d.asleep(g)
 	if g.waking = len(asleep) > 0; g.waking {
 		d.power.at = 0 // they are woken
-		g.since(d.now, 0)
+		g.since(d.now, d.opt.TellAfter)
 	}
 	if !g.waking && !d.awaits(g) && !slices.ContainsFunc(d.membersOf(g), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
 		return false

@@ -38,6 +38,17 @@ type teller struct {
 	every    time.Duration
 	text     string
 	toldTo   []types.UID
+	wrote    string // the condition, in full
+}
+
+// scheduledText is what a pod's condition says of why it waits.
+func scheduledText(obj *v1.Pod) string {
+	for i := range obj.Status.Conditions {
+		if c := &obj.Status.Conditions[i]; c.Type == v1.PodScheduled {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 func (t *teller) since(now cluster.Time, after time.Duration) {
@@ -165,11 +176,12 @@ func (d *Driver) tellGang(g *gang, now cluster.Time) {
 	}
 	pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return !p.waits() })
 	to := uids(pods)
-	if stem == g.text && slices.Equal(to, g.toldTo) || d.told.full(len(pods)) {
+	missed := g.waking && slices.ContainsFunc(pods, func(p *pod) bool { return scheduledText(p.obj) != g.wrote }) // it changed just then: it was nominated
+	if stem == g.text && slices.Equal(to, g.toldTo) && !missed || d.told.full(len(pods)) {
 		return
 	}
 	fresh := stem != g.text
-	g.text, g.toldTo = stem, to
+	g.text, g.toldTo, g.wrote = stem, to, text
 	for i, p := range pods {
 		d.told.unschedulable(p.obj, text, time.Unix(0, int64(now)))
 		if i == 0 && fresh { // one event for a gang
