@@ -117,8 +117,21 @@ func (p *Placing) Next(spots []Spot, w *Worker) int {
 	if !p.scene.look(spots, w) {
 		return -1
 	}
+	if open, row := p.scene.open(); open == 1 { // there is nothing to choose
+		return int(p.scene.First[row])
+	}
 	p.agent.Judge(&p.scene.Scene, &p.look)
 	return int(p.scene.First[p.look.Best()])
+}
+
+// open is how many rows are not masked, and the last of them.
+func (s *Scene) open() (n, row int) {
+	for i, ok := range s.Mask {
+		if ok {
+			n, row = n+1, i
+		}
+	}
+	return n, row
 }
 
 // Bind notes that a worker is on a node.

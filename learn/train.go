@@ -25,12 +25,14 @@ type Progress struct {
 // DefaultTraining is how the shipped weights of a system are trained. It takes minutes on one core.
 func DefaultTraining(system string, seed uint64) Training {
 	p := Defaults()
-	p.Epochs, p.Batch, p.Gamma = 4, 256, 0.995
-	rounds := 250
-	if system == SystemMetaRL {
-		rounds = 150
+	p.Epochs, p.Gamma = 4, 0.995
+	t := Training{Seed: seed, Rounds: 100, Worlds: 12, Imitated: 3, Judges: 40}
+	if p.Rate, p.Batch = 1e-3, 128; system == SystemMetaRL { // whose rates are Reptile's
+		p.Rate, p.Batch = 3e-4, 256
+		t.Rounds, t.Imitated = 150, 40
 	}
-	return Training{Seed: seed, Rounds: rounds, Worlds: 12, Imitated: 40, Judges: 40, PPO: p}
+	t.PPO = p
+	return t
 }
 
 // Learn trains the weights of a system.

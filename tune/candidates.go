@@ -78,6 +78,7 @@ var candidates = []listed{
 	{Candidate{"qssf", ""}, names},
 	{Candidate{"qssf:strict=false", ""}, names},
 	{Candidate{"edf", ""}, deadlines},
+	{Candidate{"sched2", ""}, 0},
 	{Candidate{"multifactor", ""}, tenants},
 	{Candidate{"multifactor:size=5000,small=true", ""}, tenants},
 	{Candidate{"drf", ""}, queues},

@@ -38,6 +38,7 @@ func TestPoliciesLive(t *testing.T) {
 		{"qssf", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"lucid", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"lucid:profile=new,limit=1s", []string{"100 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "preempted"}, // once: then it waits with the others
+		{"sched2", []string{"20 --gpus 4 --estimate 5s", "10 --gpus 2", "5 --gpus 2 --estimate 1s"}, "left alone"},
 		{"antman", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2 --tier best-effort"}, "left alone"},
 		{"salus", []string{"20 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB", "10 --gpus 4 --gpu-mem 20GiB --gpu-mem-resident 2GiB", "5 --gpus 2"}, "left alone"},
 		{"miso", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 1"}, "left alone"}, // no GPU can be divided here
@@ -270,6 +271,29 @@ func TestDividedAnewLive(t *testing.T) {
 	finish("go1")
 	d.must("wait", "1")
 	d.want(d.must("show", "1"), `"preemptions": 2`, `"state": "completed"`)
+	d.must("journal", "export", "-o", filepath.Join(d.dir, "journal"))
+	d.replays()
+}
+
+// The learned policy and placer on real processes: what the network chose is said, the policy is changed to it and back
+// while jobs run, and a replay takes every decision again.
+func TestLearnedLive(t *testing.T) {
+	d, _ := configured(t, "4xH100-80GB", "policy: sched2\nplace: meta-rl\n")
+	d.must("submit", "--gpus", "4", "--estimate", "1h", "-o", "/dev/null", "--", "sh", "-c", "while [ ! -e "+d.dir+"/go ]; do sleep 0.1; done")
+	d.untilSays("the network chose it among 1 things", "why", "1")
+	d.must("submit", "--gpus", "2", "-o", "/dev/null", "--", "true")
+	d.want(d.must("why", "2"), "policy sched2 gives it nothing for now")
+	d.must("policy", "set", "fifo", "--place", "best-fit")
+	d.must("policy", "set", "sched2", "--place", "meta-rl", "--guard", "1h")
+	d.want(d.must("policy", "show"), "sched2, place meta-rl", "if fifo, place best-fit would have been better")
+	if out, code := d.try("policy", "set", "sched2:weights=/nowhere"); code == 0 || !strings.Contains(out, "/nowhere") {
+		t.Errorf("weights that are not there: %d\n%s", code, out)
+	}
+	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.must("wait", "1", "2")
+	d.want(d.must("show", "1"), `"state": "completed"`, `"preemptions": 0`)
 	d.must("journal", "export", "-o", filepath.Join(d.dir, "journal"))
 	d.replays()
 }
