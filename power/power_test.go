@@ -134,7 +134,6 @@ type naive struct {
 	used         []int
 	grown, over  int64
 	isUp, isOver bool
-	expect       []*big.Rat
 }
 
 func (n *naive) step(p *cluster.Power, f *Forecast, now int64, s Seen) int {

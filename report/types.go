@@ -79,7 +79,7 @@ type Run struct {
 	Records  []Record
 	Active   []float64 // mean number of active jobs over each job's life
 	Series   Series
-	Spans    []Span // empty: too many to draw
+	Spans    []Span  // empty: too many to draw
 	Power    []Power // by group of nodes that may sleep; none: none may
 	Failures int
 	First    cluster.Time // first submission
