@@ -51,12 +51,21 @@ func (e *Engine) moves(j *jobState) bool {
 	if !t.Move || t.Beside == 0 || j.beside == t.Beside || j.planless() || !e.mayStop(j) {
 		return false
 	}
-	h := e.job(cluster.JobID(t.Beside - 1))
-	if !e.joins(j, h) {
-		return false
-	}
-	_, ok := e.alongside(e.shapeAt(j.shape), h)
+	_, ok := e.seat(j, e.job(cluster.JobID(t.Beside-1)))
 	return ok
+}
+
+// seat is where a job would run as the guest of another. What is looked at when it is to join
+// is also when it is stopped for that: else it would be stopped, started where it was, and so on.
+func (e *Engine) seat(j, h *jobState) (allocs []Alloc, ok bool) {
+	if !e.joins(j, h) {
+		return nil, false
+	}
+	s := e.shapeAt(j.shape)
+	if allocs, ok = e.alongside(s, h); !ok || e.limits.byQueue && e.overQuota(j, 0).code != notRefused {
+		return nil, false
+	}
+	return allocs, !s.topo.Required || e.together(allocs, s.topo.Level)
 }
 
 func (e *Engine) joinTarget(j *jobState) {
@@ -70,15 +79,8 @@ func (e *Engine) joinTarget(j *jobState) {
 // join starts a job beside another, if that runs on whole devices of its own which
 // suit the job, task by task, and there is CPU and RAM for both.
 func (e *Engine) join(j, h *jobState) bool {
-	if !e.joins(j, h) {
-		return false
-	}
-	s := e.shapeAt(j.shape)
-	allocs, ok := e.alongside(s, h)
-	if !ok || e.limits.byQueue && e.overQuota(j, 0).code != notRefused {
-		return false
-	}
-	if s.topo.Required && !e.together(allocs, s.topo.Level) {
+	allocs, ok := e.seat(j, h)
+	if !ok {
 		return false
 	}
 	if j.home != nil && !SameDevices(j.home, allocs) {
@@ -92,7 +94,7 @@ func (e *Engine) join(j, h *jobState) bool {
 	j.beside, j.packed, h.packed = int32(h.spec.ID)+1, true, true
 	h.guests = append(h.guests, j.spec.ID)
 	e.touch(h)
-	e.book(j, allocs, s.max)
+	e.book(j, allocs, e.shapeAt(j.shape).max)
 	return true
 }
 

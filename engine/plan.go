@@ -52,7 +52,7 @@ type Target struct {
 	Memo  []int64 `json:"memo,omitempty"`  // what the policy wants to be shown next time
 
 	Beside int32 `json:"beside,omitempty"` // while it waits: 1 + the job on whose devices it starts, beside it, else (but if it is Idle) on its own; 0: on its own
-	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another, it is stopped
+	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another than Beside, it is stopped
 	Move   bool  `json:"move,omitempty"`   // with Beside: it comes there from where it runs, too, as soon as it can: it is stopped for that
 
 	// Within: a gang of one size starts in one domain of the level only, if it can ever
@@ -501,7 +501,7 @@ func (e *Engine) astray(j *jobState) bool {
 	if j.state == Placed && t.Tasks > 0 && (int(j.tasks) > t.Tasks || int(j.tasks) < t.Least) {
 		return true
 	}
-	if t.Alone && j.hosted() && !(t.Move && j.beside == t.Beside) || e.offSlice(j, j.allocs) || t.Partition != "" && !e.within(j.allocs, j.partitions()) {
+	if t.Alone && j.hosted() && j.beside != t.Beside || e.offSlice(j, j.allocs) || t.Partition != "" && !e.within(j.allocs, j.partitions()) {
 		return true
 	}
 	if t.GPU == "" {

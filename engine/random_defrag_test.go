@@ -28,7 +28,11 @@ func TestRandomDefrag(t *testing.T) {
 		}
 	}
 	for _, pol := range policies {
-		for seed := range uint64(9) {
+		seeds := []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8}
+		if pol == "scatter:packs" {
+			seeds = append(seeds, 15, 28) // plans that want a guest beside a job, and alone; that want it where its limits do not let it be
+		}
+		for _, seed := range seeds {
 			sc := defragScenario(t, seed, pol, seed >= 5)
 			w, err := play(sc, false)
 			if err != nil {
