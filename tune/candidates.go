@@ -41,6 +41,11 @@ const (
 	elastic // jobs with a range of sizes
 	speeds  // several GPU models and a table of speeds
 	light   // it plans at every event: minutes for a long history
+	pairs   // a table that says how fast jobs are beside others
+	stages  // ... or what their iterations take of one resource after the other
+	divided // GPUs that can be divided, and a table of speeds on instances
+	memory  // jobs that state how much GPU memory they need, and how much of it stays
+	tiers   // best-effort jobs beside others
 )
 
 // listed is a candidate with what it needs.
@@ -91,6 +96,12 @@ var candidates = []listed{
 	{Candidate{"themis", ""}, estimates | light},
 	{Candidate{"themis:fairness=0.5", ""}, estimates | light},
 	{Candidate{"astraea", ""}, tenants | light},
+	{Candidate{"gandiva", ""}, light},
+	{Candidate{"lucid", ""}, names | pairs | light},
+	{Candidate{"antman", ""}, tiers | pairs | light},
+	{Candidate{"salus", ""}, memory | light},
+	{Candidate{"muri", ""}, stages | light},
+	{Candidate{"miso", ""}, divided | light},
 	{Candidate{"gavel", ""}, speeds | light},
 	{Candidate{"gandiva-fair", ""}, speeds | tenants | light},
 	{Candidate{"allox", ""}, speeds | estimates | light},
@@ -114,12 +125,22 @@ type Facts struct {
 	Elastic                     int
 	Repeats                     int // jobs whose user and name came before
 	Users, Queues, Models       int
-	Table                       bool // a table of speeds was given
+	BestEffort, Resident        int // jobs of that tier; that state the GPU memory that stays
+	Divisible                   int // GPUs that can be divided
+	Table                       Table
 	userSet, queueSet, modelSet map[string]bool
 }
 
+// Table is what a performance table holds.
+type Table struct {
+	Speeds bool // there is one
+	Pairs  bool // speeds of jobs beside others
+	Stages bool // times of the stages of iterations
+	Slices bool // speeds on MIG instances
+}
+
 // Look says what the entries hold, as the scheduler will be told of them.
-func Look(entries []trace.Entry, spec *cluster.Spec, table bool) Facts {
+func Look(entries []trace.Entry, spec *cluster.Spec, table Table) Facts {
 	f := Facts{Jobs: len(entries), Table: table, userSet: map[string]bool{}, queueSet: map[string]bool{}, modelSet: map[string]bool{}}
 	type job struct{ user, name string }
 	seen := map[job]bool{}
@@ -128,6 +149,8 @@ func Look(entries []trace.Entry, spec *cluster.Spec, table bool) Facts {
 		f.Estimates += one(j.Estimate > 0)
 		f.Deadlines += one(j.Deadline > 0)
 		f.Elastic += one(j.Elastic.Max > j.Elastic.Min)
+		f.BestEffort += one(j.Tier == cluster.BestEffort)
+		f.Resident += one(slices.ContainsFunc(j.Tasks, func(s cluster.TaskSet) bool { return s.Request.Resident > 0 }))
 		k := job{j.User, j.Name}
 		f.Repeats += one(j.User != "" && j.Name != "" && seen[k])
 		seen[k] = true
@@ -136,6 +159,9 @@ func Look(entries []trace.Entry, spec *cluster.Spec, table bool) Facts {
 	for i := range spec.Nodes {
 		if spec.Nodes[i].GPUs > 0 {
 			f.modelSet[spec.Nodes[i].Model] = true
+			if m, ok := cluster.FindModel(spec.Nodes[i].Model); ok && len(m.Profiles) > 0 {
+				f.Divisible += spec.Nodes[i].GPUs
+			}
 		}
 	}
 	f.Users, f.Queues, f.Models = len(f.userSet), len(f.queueSet), len(f.modelSet)
@@ -161,7 +187,7 @@ func (f *Facts) lacks(n need) string {
 		return "they need elastic jobs: none has a range of sizes"
 	case n&speeds != 0 && f.Models < 2:
 		return "they are for GPUs of several models: the cluster has one"
-	case n&speeds != 0 && !f.Table:
+	case n&speeds != 0 && !f.Table.Speeds:
 		return "they need speeds per GPU model (--perf)"
 	case n&queues != 0 && f.Queues < 2:
 		return "they are for several queues: the history names one"
@@ -169,6 +195,18 @@ func (f *Facts) lacks(n need) string {
 		return "they are for several users or queues: the history names one"
 	case n&names != 0 && 2*f.Repeats < f.Jobs:
 		return "they need users and job names that come back: " + share(f.Repeats) + " jobs are such"
+	case n&tiers != 0 && (f.BestEffort == 0 || f.BestEffort == f.Jobs):
+		return "they are for best-effort jobs beside others: " + share(f.BestEffort) + " jobs are best-effort"
+	case n&memory != 0 && f.Resident == 0:
+		return "they need the GPU memory that jobs need, and what of it stays between iterations: no job states it (--gpu-mem, --gpu-mem-resident)"
+	case n&divided != 0 && f.Divisible == 0:
+		return "they divide GPUs: none of the cluster can be divided (MIG)"
+	case n&divided != 0 && !f.Table.Slices:
+		return "they need speeds on MIG instances (speed: in --perf)"
+	case n&pairs != 0 && !f.Table.Pairs:
+		return "they need speeds of jobs beside others (pairs: in --perf)"
+	case n&stages != 0 && !f.Table.Stages && !f.Table.Pairs:
+		return "they need times of the stages of iterations, or speeds of jobs beside others (stages:, pairs: in --perf)"
 	case n&light != 0 && f.Jobs > mostPlanned:
 		return fmt.Sprintf("they plan at every event: too slow for more than %d jobs (name one in --policies, or --limit the history)", mostPlanned)
 	}

@@ -270,9 +270,9 @@ func TestChanges(t *testing.T) {
 // What is tried follows from what the history holds.
 func TestCandidates(t *testing.T) {
 	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "n", GPUs: 8, Model: "T4-16GB"}}}
-	entries := make([]trace.Entry, 10)
+	entries, table := make([]trace.Entry, 10), Table{}
 	tried := func() string {
-		try, _ := Candidates(Look(entries, spec, false), []string{"fifo", "unheard-of"})
+		try, _ := Candidates(Look(entries, spec, table), []string{"fifo", "unheard-of"})
 		var list []string
 		for _, c := range try {
 			list = append(list, c.String())
@@ -306,12 +306,21 @@ func TestCandidates(t *testing.T) {
 	entries[3].Job.Queue = "b"
 	entries[3].Job.Elastic = cluster.Elastic{Min: 1, Max: 2}
 	check("deadline, queue, elastic", []string{"edf", "chronus", "drf", "afs"}, []string{"gavel"})
+	check("no table", []string{"gandiva"}, []string{"lucid", "antman", "salus", "muri", "miso"})
+	table.Stages = true
+	check("stages", []string{"muri"}, []string{"lucid", "antman"})
+	table = Table{Speeds: true, Pairs: true, Slices: true}
+	entries[5].Job.Tier = cluster.BestEffort
+	check("pairs, tiers", []string{"lucid", "muri", "antman"}, []string{"salus", "miso"})
+	entries[5].Job.Tasks = []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1, Resident: 1000}}}
+	spec.Nodes[0].Model = "A100-80GB"
+	check("memory, MIG", []string{"salus", "miso"}, []string{"gavel"})
 	entries = append(entries, make([]trace.Entry, mostPlanned)...)
 	for i := range entries {
 		entries[i].Job.Estimate = 1
 	}
 	check("long", []string{"srtf", "edf", "drf"}, []string{"afs", "chronus", "themis"})
-	_, left := Candidates(Look(entries, spec, false), []string{"fifo", "unheard-of"})
+	_, left := Candidates(Look(entries, spec, table), []string{"fifo", "unheard-of"})
 	if last := left[len(left)-1]; last.Policy != "unheard-of" {
 		t.Errorf("a policy that the list does not have is not named: %+v", last)
 	}

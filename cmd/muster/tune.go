@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/sim"
@@ -113,7 +114,7 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return usage(err)
 	}
-	facts := tune.Look(entries, spec, base.World.Model != nil)
+	facts := tune.Look(entries, spec, tableFacts(base.World.Model))
 	if opt.Objective.Uses(tune.Deadlines) && facts.Deadlines == 0 {
 		return fmt.Errorf("--objective %s: no job of %s has a deadline", opt.Objective, wl.Name)
 	}
@@ -184,6 +185,21 @@ func (f *tuneFlags) options() (tune.Options, error) {
 		}
 	}
 	return opt, nil
+}
+
+// tableFacts is what a performance table holds.
+func tableFacts(m perf.Model) tune.Table {
+	t, ok := m.(*perf.Table)
+	if !ok {
+		return tune.Table{Speeds: m != nil}
+	}
+	f := tune.Table{Speeds: true, Pairs: len(t.Pairs) > 0, Stages: len(t.Stages) > 0}
+	for _, row := range t.Speed { // order does not matter
+		for gpu := range row {
+			f.Slices = f.Slices || strings.Contains(gpu, "/")
+		}
+	}
+	return f
 }
 
 // candidates are those to try, the policy in force among them, and where it stands.
