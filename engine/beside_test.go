@@ -19,7 +19,7 @@ func (b *beside) Plan(_ engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never}
 	for _, j := range jobs {
 		t := engine.Target{Alone: b.alone}
-		if j.Spec().ID != 0 {
+		if j.Spec().ID != 0 && !b.alone {
 			t.Beside = 1
 		}
 		p.Targets = append(p.Targets, t)
