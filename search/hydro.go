@@ -92,49 +92,48 @@ func (s *Search) candidate() int {
 		return -1
 	}
 	b := &s.brackets[0]
-	over, total := 0, len(s.cells)
-	for t := range s.cells {
-		if s.over(b, t) {
-			over++
-		}
+	for k := range b.Rungs { // who is over follows from who gets to a rung
+		s.enter(b, k)
 	}
-	if over*1000 < total*s.m.Eager {
+	if s.over*1000 < len(s.cells)*s.m.Eager {
 		return -1
 	}
 	for k := len(b.Rungs) - 1; k >= 0; k-- { // of the last rung that everybody is through with: who is first there is not best
-		if b.members[k] == nil || len(b.ranked[k]) < len(b.members[k]) {
+		if len(b.members[k]) == 0 || len(b.ranked[k]) < len(b.members[k]) {
 			continue
 		}
-		for _, t := range b.ranked[k] {
-			if s.good(t, k) {
-				return t
-			}
+		if t := b.ranked[k][0]; s.good(t, k) {
+			return t
 		}
 	}
 	return -1
 }
 
-// over reports whether a trial will not run any further.
-func (s *Search) over(b *bracket, trial int) bool {
+// settle counts a trial among those that are over, or no longer.
+func (s *Search) settle(b *bracket, trial int) {
+	if is := s.isOver(b, trial); is != s.gone[trial] {
+		if s.gone[trial] = is; is {
+			s.over++
+		} else {
+			s.over--
+		}
+	}
+}
+
+// isOver reports whether a trial will not run any further.
+func (s *Search) isOver(b *bracket, trial int) bool {
 	for k := range s.cells[trial] {
-		switch s.cells[trial][k].state {
+		switch c := &s.cells[trial][k]; c.state {
 		case failed:
 			return true
 		case open:
-			return k > 0 && s.enterKnown(b, k) && !slices.Contains(b.members[k], trial)
+			return b.members[k] != nil && !c.member
 		case running:
 			return false
 		case reported:
 		}
 	}
 	return true
-}
-
-func (s *Search) enterKnown(b *bracket, k int) bool {
-	for i := range k + 1 {
-		s.enter(b, i)
-	}
-	return b.members[k] != nil
 }
 
 // nextTarget starts the full-size run of the best trial so far.
@@ -149,6 +148,34 @@ func (s *Search) nextTarget() (Decision, bool) {
 	return d, true
 }
 
+// tellTarget tells what happened to a full-size run.
+func (s *Search) tellTarget(ev Event) {
+	c, known := s.target[ev.Trial]
+	s.hear(&c, ev)
+	if ev.Type == Started {
+		if !known {
+			s.aims = append(s.aims, ev.Trial)
+		}
+		s.aimed, c.leave = ev.Trial, false
+	}
+	s.target[ev.Trial] = c
+	s.noteOvertaken()
+}
+
+// noteOvertaken notes that another trial has become better than the one at full
+// size: if that one is stopped, it is not by a person. It is noted with each event,
+// so that whoever is told the past knows it as well.
+func (s *Search) noteOvertaken() {
+	if s.aimed < 0 || s.target[s.aimed].state != running {
+		return
+	}
+	if t := s.candidate(); t >= 0 && t != s.aimed {
+		c := s.target[s.aimed]
+		c.leave = true
+		s.target[s.aimed] = c
+	}
+}
+
 // overtaken stops a full-size run when another trial has become the best.
 func (s *Search) overtaken() []Decision {
 	t := s.candidate()
@@ -156,7 +183,7 @@ func (s *Search) overtaken() []Decision {
 		return nil
 	}
 	c := s.target[s.aimed]
-	c.state = open // it may be the best again
+	s.set(&c, open) // it may be the best again
 	s.target[s.aimed] = c
 	return []Decision{{Type: Stop, Trials: []int{s.aimed}, Rung: len(s.cells[s.aimed]) - 1, Target: true}}
 }

@@ -185,9 +185,23 @@ func (m *Method) Plan() []Bracket {
 	n := m.Trials
 	for k := m.Skip; k <= Log(m.Max/m.Min, m.Eta) && n > 0; k++ { // r*eta^k
 		b.Rungs = append(b.Rungs, Rung{n, m.Min * power(m.Eta, k)})
-		n /= int(m.Eta)
+		if n /= int(m.Eta); m.Stopping {
+			n = max(1, n) // trials run on without being promoted: the rungs follow from the budgets alone
+		}
+	}
+	if top := b.Rungs[len(b.Rungs)-1]; m.Stopping && top.Budget < m.Max {
+		b.Rungs = append(b.Rungs, Rung{top.Trials, m.Max})
 	}
 	return []Bracket{b}
+}
+
+// Reached is the budget to which trials are promoted: Max, or less if Max is none
+// of Min*Eta^k, or if the trials are too few for all rungs.
+func (m *Method) Reached() (budget int64) {
+	for _, b := range m.Plan() {
+		budget = max(budget, b.Rungs[len(b.Rungs)-1].Budget)
+	}
+	return budget
 }
 
 // hyperband: for s from s_max to 0, n = ceil((s_max+1)/(s+1) * eta^s) trials

@@ -15,7 +15,7 @@ const (
 	Started  EventType = iota // it was started towards a rung's budget; a tuner that goes on tells those of its forerunner
 	Reported                  // it reported its metric at a rung's budget
 	Failed                    // its run towards a rung ended without a metric, or was stopped
-	Left                      // of a run at full size: it was stopped since another trial was better, and may go on later
+	Left                      // of a run at full size: it was stopped; it may go on later if that was since another trial was better, else it failed
 )
 
 // Event is something that happened to a trial.
@@ -61,18 +61,23 @@ const (
 
 type cell struct {
 	state  state
-	metric float64
-	leave  bool // stopping: others are better
+	member bool // successive halving: the trial gets to this rung
+	leave  bool // stopping: others are better; of a run at full size: another trial was
 	alone  bool // hydro: its group failed
+	at     int  // its place in the rung's members
+	metric float64
 }
 
 type bracket struct {
 	Bracket
 	fresh   int      // no trial before it is new
 	ranked  [][]int  // by rung: trials that are through with it, the best first
+	heard   []int    // by rung: how many of them reported a metric
 	first   []int    // by rung, asha: all before it in ranked are promoted, or reported no number
 	members [][]int  // by rung, successive halving: who gets there; nil: not known yet
 	groups  [][]span // by rung, hydro: the fused groups of members
+	opened  []int    // by rung: no member before it is left to start
+	fused   []int    // by rung: no group before it is left to start
 }
 
 // Search is a search that is going on.
@@ -82,7 +87,12 @@ type Search struct {
 	of       []int // a trial's bracket
 	cells    [][]cell
 	target   map[int]cell // full-size runs; looked up only
+	aims     []int        // trials that had one, in the order in which they began
 	aimed    int          // trial whose full-size run was decided last; -1: none
+	running  int          // cells and full-size runs that run
+	leaving  []int        // stopping: trials that are to stop, if they still run
+	gone     []bool       // hydro: by trial: it will not run any further
+	over     int          // how many of them are gone
 }
 
 // New begins a search.
@@ -96,18 +106,16 @@ func New(m Method) (*Search, error) {
 		return nil, fmt.Errorf("budget: %d trials follow from it; at most %d are possible", n, MaxTrials)
 	}
 	for i := range plan {
-		b := bracket{Bracket: plan[i]}
-		if n := len(b.Rungs); m.Stopping {
-			b.Rungs = slices.Clone(b.Rungs[:n:n])
-		}
-		b.fresh, b.first = b.First, make([]int, len(b.Rungs))
-		b.ranked, b.members, b.groups = make([][]int, len(b.Rungs)), make([][]int, len(b.Rungs)), make([][]span, len(b.Rungs))
+		n := len(plan[i].Rungs)
+		b := bracket{Bracket: plan[i], fresh: plan[i].First, first: make([]int, n), heard: make([]int, n), opened: make([]int, n), fused: make([]int, n)}
+		b.ranked, b.members, b.groups = make([][]int, n), make([][]int, n), make([][]span, n)
 		s.brackets = append(s.brackets, b)
 		for range b.Trials() {
 			s.of = append(s.of, i)
 			s.cells = append(s.cells, make([]cell, len(b.Rungs)))
 		}
 	}
+	s.gone = make([]bool, len(s.cells))
 	return s, nil
 }
 
@@ -159,43 +167,60 @@ func (s *Search) tell(ev Event) error {
 		return fmt.Errorf("trial %d, rung %d: it has rungs 0 to %d", ev.Trial, ev.Rung, len(s.cells[ev.Trial])-1)
 	}
 	if ev.Target {
-		c := s.target[ev.Trial]
-		c.hear(ev)
-		s.target[ev.Trial] = c
-		if ev.Type == Started {
-			s.aimed = ev.Trial
-		}
+		s.tellTarget(ev)
+		return nil
+	}
+	b := &s.brackets[s.of[ev.Trial]]
+	if s.m.Stopping && s.late(ev) {
 		return nil
 	}
 	c := &s.cells[ev.Trial][ev.Rung]
 	was := c.state
-	c.hear(ev)
-	b := &s.brackets[s.of[ev.Trial]]
+	s.hear(c, ev)
+	if c.state == open && c.member {
+		b.opened[ev.Rung] = min(b.opened[ev.Rung], c.at)
+	}
 	if was < reported && c.state >= reported {
 		s.rank(b, ev.Trial, ev.Rung)
 		s.through(b, ev.Trial, ev.Rung)
+	}
+	if s.m.Name == Hydro {
+		s.settle(b, ev.Trial)
+		s.noteOvertaken()
 	}
 	return nil
 }
 
 // hear notes an event. What was known first stays: a report that comes again, or
 // the end of a run after its report, changes nothing.
-func (c *cell) hear(ev Event) {
+func (s *Search) hear(c *cell, ev Event) {
 	switch {
 	case c.state >= reported:
 	case ev.Type == Started:
-		c.state = running
-	case ev.Type == Left:
-		c.state = open
+		s.set(c, running)
+	case ev.Type == Left && (c.leave || c.state == open):
+		s.set(c, open)
 	case ev.Type == Failed && ev.Fused && !c.alone:
-		c.state, c.alone = open, true
+		s.set(c, open)
+		c.alone = true
 	case ev.Type == Reported:
-		c.state, c.metric = reported, ev.Metric
-		if math.IsNaN(ev.Metric) {
+		s.set(c, reported)
+		if c.metric = ev.Metric; math.IsNaN(ev.Metric) {
 			c.metric = math.Inf(1)
 		}
 	default:
-		c.state, c.metric = failed, math.Inf(1)
+		s.set(c, failed)
+		c.metric = math.Inf(1)
+	}
+}
+
+// set changes how far a trial is with a rung, and counts what runs.
+func (s *Search) set(c *cell, to state) {
+	if c.state == running {
+		s.running--
+	}
+	if c.state = to; to == running {
+		s.running++
 	}
 }
 
@@ -205,6 +230,9 @@ func (s *Search) rank(b *bracket, trial, rung int) {
 	i, _ := slices.BinarySearchFunc(list, trial, func(a, t int) int { return s.compare(a, t, rung) })
 	b.ranked[rung] = slices.Insert(list, i, trial)
 	b.first[rung] = min(b.first[rung], i)
+	if s.cells[trial][rung].state == reported {
+		b.heard[rung]++
+	}
 }
 
 // compare orders trials by their metric at a rung, then by number.
@@ -291,16 +319,15 @@ func (s *Search) nextHalving(b *bracket) (Decision, bool) {
 		if !s.enter(b, k) {
 			break
 		}
-		if b.groups[k] != nil {
-			for _, g := range b.groups[k] {
-				members := b.members[k][g.from:g.to:g.to]
-				if c := &s.cells[members[0]][k]; c.state == open && !c.alone && g.to > g.from+1 {
-					return b.start(k, members...), true
-				}
+		for ; b.fused[k] < len(b.groups[k]); b.fused[k]++ {
+			g := b.groups[k][b.fused[k]]
+			members := b.members[k][g.from:g.to:g.to]
+			if c := &s.cells[members[0]][k]; c.state == open && !c.alone && g.to > g.from+1 {
+				return b.start(k, members...), true
 			}
 		}
-		for _, t := range b.members[k] {
-			if s.cells[t][k].state == open {
+		for ; b.opened[k] < len(b.members[k]); b.opened[k]++ {
+			if t := b.members[k][b.opened[k]]; s.cells[t][k].state == open {
 				return b.start(k, t), true
 			}
 		}
@@ -331,19 +358,21 @@ func (s *Search) enter(b *bracket, k int) bool {
 	if s.m.Name == Hydro {
 		b.members[k], b.groups[k] = s.fuse(b.members[k])
 	}
+	for i, t := range b.members[k] {
+		c := &s.cells[t][k]
+		c.member, c.at = true, i
+	}
+	if s.m.Name == Hydro && k > 0 {
+		for _, t := range b.ranked[k-1] {
+			s.settle(b, t)
+		}
+	}
 	return len(b.members[k]) > 0
 }
 
 // Done reports whether nothing runs and nothing is left to start.
 func (s *Search) Done() bool {
-	for t := range s.cells {
-		for k := range s.cells[t] {
-			if s.cells[t][k].state == running {
-				return false
-			}
-		}
-	}
-	if s.aimed >= 0 && s.target[s.aimed].state == running {
+	if s.running > 0 {
 		return false
 	}
 	_, more := s.next()
@@ -360,16 +389,22 @@ type Result struct {
 }
 
 // Best is the best trial so far: by what each reported last, then the one with
-// more budget, then the first. A full-size run counts more than any other. False:
-// none reported a number.
+// more budget, then the first. Where full-size runs reported a number, it is the
+// best of those. False: none reported a number.
 func (s *Search) Best() (Result, bool) {
-	if s.aimed >= 0 {
-		if c := s.target[s.aimed]; c.state == reported && !math.IsInf(c.metric, 1) {
-			k := len(s.cells[s.aimed]) - 1
-			return Result{s.aimed, k, s.Budget(s.aimed, k), c.metric, true}, true
+	best, found := Result{}, false
+	for _, t := range s.aims {
+		c := s.target[t]
+		if c.state != reported || math.IsInf(c.metric, 1) {
+			continue
+		}
+		if !found || c.metric < best.Metric || c.metric == best.Metric && t < best.Trial {
+			best, found = Result{t, len(s.cells[t]) - 1, s.m.Max, c.metric, true}, true
 		}
 	}
-	best, found := Result{}, false
+	if found {
+		return best, true
+	}
 	for t := range s.cells {
 		for k := len(s.cells[t]) - 1; k >= 0; k-- {
 			if !s.good(t, k) {

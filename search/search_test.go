@@ -389,6 +389,7 @@ func TestPlayed(t *testing.T) {
 					t.Fatalf("%s, seed %d, turn %d: decided %+v, and with what is known of the past %+v", m.Name, seed, turns, mine, theirs)
 				}
 				p.decided(mine)
+				checkTwins(t, p.s)
 				if len(p.live) == 0 {
 					break
 				}

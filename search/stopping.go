@@ -15,43 +15,64 @@ func (s *Search) through(b *bracket, trial, rung int) {
 	if c.state != reported {
 		return // it failed: it runs no more
 	}
-	var before []float64
-	for _, t := range b.ranked[rung] {
-		if t != trial && s.cells[t][rung].state == reported {
-			before = append(before, s.cells[t][rung].metric)
-		}
-	}
 	c.leave = !s.good(trial, rung)
-	if len(before) > 0 && c.metric > quantile(before, s.m.Eta) {
+	if n := b.heard[rung] - 1; n > 0 && c.metric > s.quantile(b, trial, rung, n) {
 		c.leave = true
 	}
+	if c.leave {
+		s.leaving = append(s.leaving, trial)
+	}
 	if next := &s.cells[trial][rung+1]; next.state == open {
-		next.state = running
+		s.set(next, running)
 	}
 }
 
-// quantile is the 1/eta quantile of ascending numbers, linear between them.
-func quantile(list []float64, eta int64) float64 {
-	n := int64(len(list)) - 1
-	i, rest := n/eta, n%eta
-	v := list[i]
+// quantile is the 1/eta quantile of what n others than a trial reported at a rung,
+// linear between two of them. Who failed is ranked beside those that reported no
+// number: both are infinite, so it does not matter whose place is read.
+func (s *Search) quantile(b *bracket, trial, rung, n int) float64 {
+	list := b.ranked[rung]
+	own, _ := slices.BinarySearchFunc(list, trial, func(a, t int) int { return s.compare(a, t, rung) })
+	at := func(i int) float64 {
+		if i >= own {
+			i++
+		}
+		return s.cells[list[i]][rung].metric
+	}
+	i, rest := (n-1)/int(s.m.Eta), (n-1)%int(s.m.Eta)
+	v := at(i)
 	if rest > 0 {
-		v += (list[i+1] - v) * float64(rest) / float64(eta)
+		v += (at(i+1) - v) * float64(rest) / float64(s.m.Eta)
 	}
 	return v
+}
+
+// late reports whether an event comes from a trial that was to leave at an earlier
+// rung: what it reports before it is stopped does not count. If it has ended, it
+// need not be stopped.
+func (s *Search) late(ev Event) bool {
+	cells := s.cells[ev.Trial]
+	k := slices.IndexFunc(cells, func(c cell) bool { return c.leave })
+	if k < 0 || ev.Rung <= k {
+		return false
+	}
+	if c := &cells[k+1]; c.state == running && (ev.Type == Failed || ev.Type == Reported && ev.Rung == len(cells)-1) {
+		s.set(c, failed)
+	}
+	return true
 }
 
 // leavers are the trials that are to stop and still run, and a full-size run
 // that another has overtaken.
 func (s *Search) leavers() (list []Decision) {
-	if s.m.Stopping {
-		for t := range s.cells {
-			k := slices.IndexFunc(s.cells[t], func(c cell) bool { return c.leave })
-			if k >= 0 && s.cells[t][k+1].state == running {
-				s.cells[t][k+1].state = failed // said once: what it reports now is too late
-				list = append(list, Decision{Type: Stop, Trials: []int{t}, Rung: k, Bracket: s.of[t]})
-			}
+	slices.Sort(s.leaving)
+	for _, t := range s.leaving {
+		k := slices.IndexFunc(s.cells[t], func(c cell) bool { return c.leave })
+		if c := &s.cells[t][k+1]; c.state == running {
+			s.set(c, failed) // said once: what it reports now is too late
+			list = append(list, Decision{Type: Stop, Trials: []int{t}, Rung: k, Bracket: s.of[t]})
 		}
 	}
+	s.leaving = s.leaving[:0]
 	return append(list, s.overtaken()...)
 }
