@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -105,17 +104,18 @@ type Writer struct {
 	enc *json.Encoder
 }
 
-// Pin names the weights of a learned policy or placer by their digest, so that a replay
-// with others in that file is refused. What is named already stays.
+// Pin names the weights of a learned policy or placer by their digest, also those that come with
+// the program, so that a replay with others is refused. What is named already stays.
 func (h *Header) Pin() {
-	if !strings.Contains(h.Policy, "weights=") && !strings.Contains(h.Placer, "weights=") {
-		return
+	if p, err := policy.New(h.Policy); err == nil {
+		if p, ok := p.(policy.Pinned); ok {
+			h.Policy = p.Pinned()
+		}
 	}
-	if p, err := policy.New(h.Policy); err == nil && strings.Contains(p.Name(), "digest=") {
-		h.Policy = p.Name()
-	}
-	if p, err := place.New(h.Placer); err == nil && strings.Contains(p.Name(), "digest=") {
-		h.Placer = p.Name()
+	if p, err := place.New(h.Placer); err == nil {
+		if p, ok := p.(policy.Pinned); ok {
+			h.Placer = p.Pinned()
+		}
 	}
 }
 

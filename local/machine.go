@@ -82,7 +82,8 @@ type Machine struct {
 
 	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
 	policy *policyNow
-	turns  []*turn // changes of the rules that wait for the end of a step
+	held   *journal.Files // that the policy names
+	turns  []*turn        // changes of the rules that wait for the end of a step
 
 	inbox   inbox.Inbox[item]
 	acks    []func(error) // to be told when the batch is in the store
@@ -223,6 +224,7 @@ func (m *Machine) Run(ctx context.Context) error {
 func (m *Machine) Close() error {
 	m.stopped()
 	m.runners.Wait()
+	m.held.Release()
 	return m.store.Close()
 }
 

@@ -82,13 +82,22 @@ func (m *Machine) choosePolicy(ctx context.Context) error {
 	if old != nil && old.Configured == file && (old.Live || old.choice == file) {
 		h := *r
 		h.Policy, h.Placer, h.Backfill = old.Policy, old.Placer, old.Backfill
-		if err := h.Check(); err != nil { // of another version of this program, or the cluster is another
+		held, err := journal.Hold(h.Policy, h.Placer)
+		if err == nil {
+			err = h.Check()
+		}
+		if m.hold(held, err == nil); err != nil { // of another version of this program, or the cluster is another
 			m.opt.Log.Warn("the policy that was set live does not hold any more", "policy", old.text(), "error", err)
 		} else {
 			*r, m.policy = h, old
 			return nil
 		}
 	}
+	held, err := journal.Hold(file.Policy, file.Placer)
+	if err != nil {
+		return err
+	}
+	m.hold(held, true)
 	m.policy = now
 	return m.store.Write(ctx, func(t *store.Tx) error {
 		if err := now.put(t); err != nil || old == nil {
@@ -168,6 +177,12 @@ func (m *Machine) wanted(r *api.PolicyRequest, p *policyNow) (choice, error) {
 // SetPolicy changes the policy between two steps. When it returns, the change is
 // stored: it survives the daemon.
 func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string) (v api.PolicyChange, err error) {
+	files, err := m.filesOf(r)
+	if err != nil {
+		return v, err
+	}
+	changes := false
+	defer func() { m.hold(files, changes && err == nil) }()
 	err = m.turnTo(ctx, func(s *Settings, p *policyNow) (string, string, error) {
 		to, err := m.wanted(r, p)
 		if err != nil {
@@ -185,12 +200,44 @@ func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string
 		guard := guardOf(r.Guard, p.view(), now)
 		*p = policyNow{choice: to, Configured: p.Configured, Live: !r.FromConfig, At: now, By: by, Guard: guard}
 		s.Policy, s.Placer, s.Backfill = to.Policy, to.Placer, to.Backfill
+		changes = true
 		return policyKey, text, nil
 	})
 	if err == nil {
 		m.opt.Log.Info("policy set", "by", by, "before", v.Before.Text(), "after", v.After.Text())
 	}
 	return v, err
+}
+
+// filesOf reads the files that a request comes to, before anything is locked: a disk that hangs keeps only who asked.
+func (m *Machine) filesOf(r *api.PolicyRequest) (*journal.Files, error) {
+	m.conf.RLock()
+	c := m.policy.choice
+	if r.FromConfig {
+		c = m.policy.Configured
+	}
+	m.conf.RUnlock()
+	c.Policy, c.Placer = cmp.Or(r.Policy, c.Policy), cmp.Or(r.Place, c.Placer)
+	f, err := journal.Hold(c.Policy, c.Placer)
+	if err != nil {
+		field := "policy"
+		if r.Policy == "" && r.Place != "" {
+			field = "place"
+		}
+		return nil, &api.FieldError{Field: field, Text: err.Error()}
+	}
+	return f, nil
+}
+
+// hold keeps the contents of the files of the policy that counts now, or lets them go if it
+// does not count: what is built later (a reload, a forecast) reads no file, and has the weights that count.
+func (m *Machine) hold(f *journal.Files, counts bool) {
+	if counts {
+		m.conf.Lock()
+		f, m.held = m.held, f
+		m.conf.Unlock()
+	}
+	f.Release()
 }
 
 // usual is what a guard does where nothing is said.

@@ -214,6 +214,12 @@ func fewOf(ids []string) string {
 // who wanted it and text what changes, for the record. It returns what is worth
 // knowing besides.
 func (m *Machine) Reconfigure(ctx context.Context, s Settings, by, text string) (notes []string, err error) {
+	files, err := journal.Hold(s.Policy, s.Placer)
+	if err != nil {
+		return nil, err
+	}
+	changes := false
+	defer func() { m.hold(files, changes && err == nil) }()
 	err = m.turnTo(ctx, func(now *Settings, p *policyNow) (string, string, error) {
 		notes = closing(m, &s)
 		file := choice{s.Policy, s.Placer, s.Backfill}
@@ -221,7 +227,11 @@ func (m *Machine) Reconfigure(ctx context.Context, s Settings, by, text string) 
 			notes = append(notes, fmt.Sprintf("policy %s, set by %s, stays: the file says of it what it said then (muster policy set --from-config goes back to it)", p.text(), p.By))
 			s.Policy, s.Placer, s.Backfill = p.Policy, p.Placer, p.Backfill
 		} else if file != p.choice || p.Live {
+			changes = true
 			*p = policyNow{choice: file, Configured: file, At: m.opt.Now().UTC(), By: by}
+		}
+		if !changes {
+			files.Release() // what counted goes on, with the contents that it had
 		}
 		if text == "" && reflect.DeepEqual(*now, s) {
 			return "", "", errNothing

@@ -5,8 +5,11 @@ package local
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -258,4 +261,46 @@ func TestQueueGone(t *testing.T) {
 	if err != nil || j.State != api.StateRejected || !strings.Contains(j.Reason, `queue "b" was removed`) || j.Ended == nil {
 		t.Errorf("%+v, %v", j, err)
 	}
+}
+
+// A file that a policy names is read before the loop is asked, once: a pipe is refused and keeps nobody waiting, and
+// what counts is not read again when other settings change, though the file is gone.
+func TestPolicyFiles(t *testing.T) {
+	m := alive(t)
+	dir := t.TempDir()
+	pipe, samples := filepath.Join(dir, "pipe"), filepath.Join(dir, "samples")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(samples, []byte("GPU-seconds\n10\n20\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []api.PolicyRequest{{Policy: "sched2:weights=" + pipe}, {Policy: "tiresias-g:samples=" + pipe}, {Place: "meta-rl:weights=" + pipe}} {
+		if _, err := m.SetPolicy(t.Context(), &r, "ann"); err == nil || !strings.Contains(err.Error(), "only a regular file") {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	name := "tiresias-g:samples=" + samples
+	if _, err := m.SetPolicy(t.Context(), &api.PolicyRequest{Policy: name}, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(samples); err != nil {
+		t.Fatal(err)
+	}
+	s := m.settings()
+	s.Policy, s.MinRuntime = "fifo", s.MinRuntime+time.Second // as the file said before
+	if _, err := m.Reconfigure(t.Context(), s, "ann", "min runtime"); err != nil {
+		t.Error(err)
+	}
+	if now, _ := m.Scheduling(); now != name {
+		t.Errorf("policy %s, want %s", now, name)
+	}
+	if _, err := m.SetPolicy(t.Context(), &api.PolicyRequest{Policy: "fifo"}, "ann"); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.SetPolicy(t.Context(), &api.PolicyRequest{Policy: name}, "ann"); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("set again without its file: %v", err)
+	}
+	id := submit(t, m, "true") // the loop goes on
+	until(t, m, id, api.StateCompleted)
 }

@@ -28,8 +28,8 @@ var ReadFile func(name string) ([]byte, error)
 
 // learned places by a network.
 type learned struct {
-	name  string
-	agent *learn.Agent
+	name, pinned string
+	agent        *learn.Agent
 }
 
 // newMetaRL makes the placer of weights=FILE;digest=DIGEST, or of the weights that are shipped.
@@ -49,14 +49,29 @@ func newMetaRL(knobs string) (engine.Placer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("placer meta-rl: %w", err)
 	}
-	p := &learned{name: "meta-rl", agent: a}
+	p := &learned{name: "meta-rl", pinned: "meta-rl:digest=" + a.Digest(), agent: a}
 	if file != "" {
 		p.name += ":weights=" + file + ";digest=" + a.Digest()
+		p.pinned = p.name
 	}
 	return p, nil
 }
 
+// Files lists the files that a placer's text names, for those who read them before they make it.
+func Files(text string) (names []string) {
+	knobs, _ := strings.CutPrefix(text, metaRL.Name+":")
+	for _, f := range strings.FieldsFunc(knobs, func(r rune) bool { return r == ';' }) {
+		if file, ok := strings.CutPrefix(f, "weights="); ok && file != "" {
+			names = append(names, file)
+		}
+	}
+	return names
+}
+
 func (p *learned) Name() string { return p.name }
+
+// Pinned is the placer's name with the digest of its weights, also of those that are shipped.
+func (p *learned) Pinned() string { return p.pinned }
 
 // Place puts task after task where the network says, on nodes with room: so whatever fits is placed. Gangs of
 // several kinds of task, shares and slices go where best-fit puts them.

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -143,6 +144,23 @@ func Split(text string) []string {
 	}
 	return out
 }
+
+// fileKnobs are the knobs that name files.
+var fileKnobs = []string{"weights", "samples"}
+
+// Files lists the files that a policy's text names, for those who read them before they make it.
+func Files(text string) (names []string) {
+	_, args, _ := strings.Cut(text, ":")
+	for _, f := range strings.FieldsFunc(args, func(r rune) bool { return r == ',' || r == ';' }) {
+		if key, value, _ := strings.Cut(f, "="); value != "" && slices.Contains(fileKnobs, key) {
+			names = append(names, value)
+		}
+	}
+	return names
+}
+
+// Pinned is a policy that says its name with what else decides: the digest of its weights.
+type Pinned interface{ Pinned() string }
 
 func (k *Knobs) put(key, value string) error {
 	var names []string

@@ -42,11 +42,22 @@ func newSched2(k *Knobs) (engine.Policy, error) {
 	if r.check, err = k.period("check"); err != nil {
 		return nil, err
 	}
-	return &drawer{
-		planner: planner{name: k.label(), traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true, Predicts: true}, plan: r.plan, words: sched2Words},
+	name := k.label()
+	k.set["digest"] = agent.Digest()
+	return &sched2Policy{&drawer{
+		planner: planner{name: name, traits: engine.Traits{Backfill: engine.Skip, Gated: true, Anywhere: true, Predicts: true}, plan: r.plan, words: sched2Words},
 		pool:    sched2Pool, nothing: always(engine.Target{Idle: true}),
-	}, nil
+	}, k.label()}, nil
 }
+
+// sched2Policy is a drawer with weights.
+type sched2Policy struct {
+	*drawer
+	pinned string
+}
+
+// Pinned is the policy's name with the digest of its weights, also of those that are shipped.
+func (p *sched2Policy) Pinned() string { return p.pinned }
 
 // weighed reports whether the network has something to say of a job that waits: a batch
 // job of one size on whole GPUs. The others stand in line as they come, before all that it chooses.

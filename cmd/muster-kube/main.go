@@ -31,15 +31,12 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube"
-	"github.com/muster-gpu/muster/place"
-	"github.com/muster-gpu/muster/policy"
 )
 
 // wallClock is what time it is.
 var wallClock = time.Now
 
 func main() {
-	policy.ReadFile, place.ReadFile = os.ReadFile, os.ReadFile
 	os.Exit(run(os.Args[1:]))
 }
 

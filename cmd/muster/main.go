@@ -17,8 +17,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/place"
-	"github.com/muster-gpu/muster/policy"
 )
 
 // Exit codes, documented in docs/cli.md.
@@ -29,8 +27,6 @@ const (
 	exitDiffers     = 3   // a replay or a scenario differs from its recording
 	exitInterrupted = 130 // by Ctrl-C; partial results were written
 )
-
-func init() { policy.ReadFile, place.ReadFile = os.ReadFile, os.ReadFile } // here, so that tests read files, too
 
 // errUsage marks mistakes of the caller.
 var errUsage = errors.New("usage")
