@@ -64,6 +64,11 @@ func (e *Engine) givenBack(l *cluster.Loan) []int32 {
 	return slices.DeleteFunc(e.loanNodes(l), func(id int32) bool { return !e.st.nodes[id].given })
 }
 
+// givenAny reports whether some allocations are on a node that is given back.
+func (e *Engine) givenAny(allocs []Alloc) bool {
+	return slices.ContainsFunc(allocs, func(a Alloc) bool { return e.st.nodes[a.Node].given })
+}
+
 // GivenBack lists the nodes that are given back to who lends them, by number.
 func (e *Engine) GivenBack() (names []string) {
 	if len(e.cfg.Spec.Loans) == 0 {

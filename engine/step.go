@@ -227,6 +227,9 @@ func (e *Engine) comeBack(j *jobState, reason StopReason, home, dest []Alloc) {
 		}
 		if j.home = home; home != nil {
 			e.freeze(j, home, j.done)
+			if e.givenAny(home) {
+				e.loseMemory(j) // a node was given back while it was being suspended there
+			}
 		}
 		e.requeue(j)
 		e.land(j, dest)
