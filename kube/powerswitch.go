@@ -114,8 +114,16 @@ func (d *Driver) loadPower(ctx context.Context) {
 	}
 	for i := range d.power.groups {
 		g := &d.power.groups[i]
-		if text := m.Data[configKey(g.name())]; text != "" && json.Unmarshal([]byte(text), &g.meter) != nil {
-			d.opt.Log.Warn("what is known of the nodes' weeks is not understood", "nodes", g.name())
+		text := m.Data[configKey(g.name())]
+		if text == "" {
+			continue
+		}
+		err := json.Unmarshal([]byte(text), &g.meter)
+		if err == nil {
+			err = g.meter.Check()
+		}
+		if err != nil {
+			d.opt.Log.Warn("what is known of the nodes' weeks is not understood; it is learnt anew", "configmap", d.powerMap(), "key", configKey(g.name()), "error", err)
 			g.meter = power.Meter{}
 		}
 	}

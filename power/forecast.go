@@ -96,7 +96,8 @@ type Error struct {
 	Steps int64      `json:"steps,omitempty"`
 	Model int64      `json:"model,omitempty"`
 	Naive int64      `json:"naive,omitempty"`
-	Open  []expected `json:"open,omitempty"` // oldest first: what came is not known yet
+	Ahead int        `json:"ahead,omitempty"` // steps that those in Open were expected for
+	Open  []expected `json:"open,omitempty"`  // oldest first: what came is not known yet
 }
 
 type expected struct {
@@ -105,9 +106,13 @@ type expected struct {
 }
 
 // book notes a forecast for so many steps ahead, of which the present one is the first, and compares the one
-// of which all is known now.
+// of which all is known now. What was expected for another number of steps is compared with nothing.
 func (e *Error) book(last []int32, sum int64, used, ahead int) {
-	if e.Open = append(e.Open, expected{sum, int64(used)}); len(e.Open) < ahead {
+	if e.Ahead != ahead {
+		e.Ahead, e.Open = ahead, nil
+	}
+	e.Open = append(e.Open[max(0, len(e.Open)-ahead+1):], expected{sum, int64(used)})
+	if len(e.Open) < ahead || len(last) < ahead {
 		return
 	}
 	came, first := int64(0), e.Open[0]

@@ -4,6 +4,9 @@
 package power
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -19,10 +22,46 @@ type Seen struct {
 // Meter is what the rule remembers. It can be stored as JSON; the zero value knows nothing.
 type Meter struct {
 	Forecast
+	Every int64   `json:"every,omitempty"` // seconds from step to step, of those in Last
 	Last  []int32 `json:"last,omitempty"`  // nodes in use at the latest steps, oldest first
 	Grown int64   `json:"grown,omitempty"` // when nodes were woken last, Unix seconds; 0: never
 	Over  int64   `json:"over,omitempty"`  // since when more are awake than used and buffer, Unix seconds; 0: they are not
 	Error Error   `json:"error,omitzero"`
+}
+
+// most is more nodes than any cluster has: no sum of the rule's overflows with as many.
+const most = 1_000_000
+
+// Check says what of a meter that was stored cannot have come from one: somebody changed it.
+func (m *Meter) Check() error {
+	bad := func(v int64) bool { return v < 0 || v > most }
+	switch {
+	case len(m.Week) != 0 && len(m.Week) != hours:
+		return fmt.Errorf("week: %d hours; a week has %d", len(m.Week), hours)
+	case slices.ContainsFunc(m.Week, func(v int64) bool { return v < 0 || v > 1000*most+1 }):
+		return fmt.Errorf("week: an hour outside 0 to %d thousandths of nodes", 1000*most)
+	case m.Count < 0 || m.Count > most || m.Sum < 0 || m.Sum > m.Count*most:
+		return fmt.Errorf("sum: %d nodes in count: %d looks; neither is below 0, nor a mean above %d", m.Sum, m.Count, most)
+	case slices.ContainsFunc(m.Last, func(v int32) bool { return bad(int64(v)) }):
+		return fmt.Errorf("last: nodes in use outside 0 to %d", most)
+	case m.Every < 0 || m.Grown < 0 || m.Over < 0 || m.Error.Steps < 0 || m.Error.Model < 0 || m.Error.Naive < 0:
+		return errors.New("every, grown, over, steps, model and naive are 0 or more")
+	case slices.ContainsFunc(m.Error.Open, func(e expected) bool { return bad(e.Used) || e.Sum < 0 || e.Sum > 1000*most*most }):
+		return fmt.Errorf("open: nodes outside 0 to %d", most)
+	}
+	return nil
+}
+
+// fit makes what is remembered fit the rule's knobs and clock, which may have changed since: looks at
+// another distance are no history, and an instant that is still to come says nothing.
+func (m *Meter) fit(p *cluster.Power, now int64) {
+	if every := seconds(p.Every); m.Every != every {
+		if m.Every != 0 {
+			m.Last, m.Error.Open = nil, nil
+		}
+		m.Every = every
+	}
+	m.Grown, m.Over = min(m.Grown, now), min(m.Over, now)
 }
 
 // Short says how many nodes are to be awake when jobs hold more than are: those that are used, and the
@@ -38,6 +77,7 @@ func (m *Meter) Short(p *cluster.Power, now int64, s Seen) (active int, ok bool)
 // Step books one observation, one for each p.Every, and says how many nodes are to be awake: as many as
 // are, or with the buffer as many as are used. now is Unix seconds.
 func (m *Meter) Step(p *cluster.Power, now int64, s Seen) (active int) {
+	m.fit(p, now)
 	active, _ = m.Short(p, now, s)
 	past, ahead := steps(p.History, p.Every), steps(p.Future, p.Every)
 	before := m.Last

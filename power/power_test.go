@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -237,6 +238,89 @@ func TestError(t *testing.T) {
 	}
 	if e := m.Error; e.Steps != 2 || e.Naive != 1000+0 || e.Model != 1000 || len(e.Open) != 2 { // 4 expected: 4,4,7 came, then 4,7,1
 		t.Errorf("%+v", e)
+	}
+}
+
+// Knobs may change, and change back, between any two steps, also over a restart: nothing that was expected for
+// another time ahead is compared with what came, and the twin of the error - forecasts of a steady use, which
+// come true - stays at nought.
+func TestKnobsChange(t *testing.T) {
+	knobs := func(every, history, future time.Duration) *cluster.Power {
+		return rule(func(p *cluster.Power) { p.Every, p.History, p.Future = every, history, future })
+	}
+	const minute = time.Minute
+	list := []*cluster.Power{knobs(10*minute, 60*minute, 180*minute), knobs(30*minute, 60*minute, 180*minute), knobs(10*minute, 60*minute, 30*minute),
+		knobs(10*minute, 10*minute, 10*minute), knobs(10*minute, 60*minute, 600*minute), knobs(60*minute, 300*minute, 60*minute)}
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		var m Meter
+		for now, i := int64(monday), 0; i < 12; i++ {
+			p := list[r.IntN(len(list))]
+			for range 1 + r.IntN(40) {
+				m.Step(p, now, Seen{Used: 5, Active: 8, Total: 20})
+				now += seconds(p.Every)
+			}
+			text, err := json.Marshal(&m)
+			if m = (Meter{}); err != nil || json.Unmarshal(text, &m) != nil {
+				t.Fatal(err, string(text))
+			}
+			if err := m.Check(); err != nil {
+				t.Fatal(err, string(text))
+			}
+			if e := &m.Error; e.Model != 0 || e.Naive != 0 || len(e.Open) >= e.Ahead {
+				t.Fatalf("use never changed: %+v", e)
+			}
+		}
+	}
+}
+
+// Looks at another distance are no history: nobody goes to sleep by them.
+func TestEveryChanges(t *testing.T) {
+	var m Meter
+	p := rule(nil)
+	for i := range int64(3) {
+		m.Step(p, monday+i*600, Seen{Used: 8, Active: 10, Total: 10})
+	}
+	p.Every, p.History, p.Future = 30*time.Minute, time.Hour, time.Hour
+	if n := m.Step(p, monday+3600, Seen{Used: 4, Active: 10, Total: 10}); n != 10 || len(m.Last) != 1 {
+		t.Errorf("%d are awake by %v of another distance", n, m.Last)
+	}
+}
+
+// A meter that somebody changed by hand is refused where no meter could have become so; what is
+// let through panics at no step.
+func TestCheck(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"week": [1, 2]}`:                                          "week: 2 hours",
+		`{"sum": -1}`:                                               "sum: -1",
+		`{"count": 1, "sum": 9000000}`:                              "sum: 9000000",
+		`{"last": [3, -1]}`:                                         "last: ",
+		`{"grown": -4}`:                                             "grown",
+		`{"error": {"open": [{"used": -1}]}}`:                       "open: ",
+		`{"error": {"open": [{"sum": 10000000000000000}]}}`:         "open: ",
+		`{"error": {"steps": -1}}`:                                  "steps",
+		`{"grown": 99999999999}`:                                    "",
+		`{"error": {"ahead": 3, "open": [{}, {}, {}, {}, {}, {}]}}`: "",
+		`{"error": {"ahead": -3, "open": [{}]}, "last": [7]}`:       "",
+	} {
+		var m Meter
+		if err := json.Unmarshal([]byte(text), &m); err != nil {
+			t.Fatal(err)
+		}
+		err := m.Check()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+		if err != nil {
+			continue
+		}
+		active := 10
+		for i := range int64(20) {
+			active = m.Step(rule(nil), monday+i*600, Seen{Used: 9 - min(7, int(i)), Active: active, Total: 10})
+		}
+		if active == 10 {
+			t.Errorf("%s: nodes never go to sleep", text)
+		}
 	}
 }
 
