@@ -201,6 +201,9 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 	if c.Loans, err = f.loans(); err != nil {
 		return At(err, "loans")
 	}
+	if err = awake(c.Power, c.Loans); err != nil {
+		return At(err, "power")
+	}
 	if c.Defrag, c.Await, err = f.Defrag.moves(f.Timezone); err != nil {
 		return At(err, "defragment")
 	}

@@ -30,10 +30,26 @@ func TestKubeLoans(t *testing.T) {
 		{"loans: [{selector: {a: b}, back: {mon: 0}}]\n", "loans: 0: back: 0 nodes; 1 or more are possible"},
 		{"loans: [{selector: {a: b}, back: {monkey: 1}}]\n", "back: "},
 		{"loans: [{selector: {a: b}, back: {mon: 1}, zone: Mars}]\n", "zone: "},
+		{"loans: [{selector: {a: b}, back: {mon: 1}}, {selector: {a: b}, back: {tue: 1}}]\n", "f.yaml:1: loans: 1: selector: the nodes are those of 0"},
+		{"loans: [{selector: {a: b}, back: {mon: 1}}, {selector: {a: b, c: d}, back: {tue: 1}}]\n", "loans: 1: selector: the nodes are those of 0 (a=b), and a node is of the first: name the narrower selector first"},
+		{"loans: [{selector: {a: b}, back: {mon: 1}}]\npower: [{selector: {c: d}}, {selector: {a: b, c: e}}]\n", "f.yaml:2: power: 1: selector: the nodes are those of loans: 0 (a=b), and nodes that are lent never sleep"},
 		{"loans: [{selektor: {a: b}}]\n", `did you mean "selector"?`},
 	} {
 		if _, err := ReadKube("f.yaml", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.text, err, c.want)
+		}
+	}
+}
+
+// A narrower selector before a wider one has nodes of its own; so have two that overlap.
+func TestKubeSelectors(t *testing.T) {
+	for _, text := range []string{
+		"loans: [{selector: {a: b, c: d}, back: {mon: 1}}, {selector: {a: b}, back: {tue: 1}}]\n",
+		"loans: [{selector: {a: b}, back: {mon: 1}}, {selector: {c: d}, back: {tue: 1}}]\n",
+		"power: [{selector: {a: b, c: d}}, {selector: {a: b}}]\nloans: [{selector: {a: b, e: f}, back: {mon: 1}}]\n",
+	} {
+		if _, err := ReadKube("f.yaml", strings.NewReader(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -36,13 +36,46 @@ func (f *kubeFile) power() (list []KubePower, err error) {
 			return nil, fmt.Errorf("%d: %w", i, err)
 		}
 		for k := range list {
-			if maps.Equal(list[k].Selector, p.Selector) {
-				return nil, fmt.Errorf("%d: selector: the nodes are those of %d", i, k)
+			if err := apart(p.Selector, list[k].Selector, k); err != nil {
+				return nil, fmt.Errorf("%d: %w", i, err)
 			}
 		}
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// apart checks that a selector leaves nodes of their own to one that comes after it, as its number says.
+func apart(after, first map[string]string, number int) error {
+	switch {
+	case maps.Equal(after, first):
+		return fmt.Errorf("selector: the nodes are those of %d", number)
+	case within(after, first):
+		return fmt.Errorf("selector: the nodes are those of %d (%s), and a node is of the first: name the narrower selector first", number, selectorText(first))
+	}
+	return nil
+}
+
+// awake checks that each rule for power has nodes that are not lent: those of a loan stay awake.
+func awake(power []KubePower, loans []KubeLoan) error {
+	for i := range power {
+		for k := range loans {
+			if within(power[i].Selector, loans[k].Selector) {
+				return fmt.Errorf("%d: selector: the nodes are those of loans: %d (%s), and nodes that are lent never sleep", i, k, selectorText(loans[k].Selector))
+			}
+		}
+	}
+	return nil
+}
+
+// within reports whether every node that one selector selects is one of another.
+func within(one, of map[string]string) bool {
+	for k, v := range of {
+		if have, ok := one[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *kubePowerFile) power() (KubePower, error) {

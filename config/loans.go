@@ -87,6 +87,11 @@ func (f *kubeFile) loans() (list []KubeLoan, err error) {
 		if err := out.Check(math.MaxInt32); err != nil {
 			return fail(err)
 		}
+		for k := range list {
+			if err := apart(l.Selector, list[k].Selector, k); err != nil {
+				return fail(err)
+			}
+		}
 		list = append(list, KubeLoan{out, l.Selector})
 	}
 	return list, nil

@@ -58,6 +58,7 @@ func TestKubePower(t *testing.T) {
 		{"power: [{selector: {a: b}, suspend_program: off.sh}]\n", `suspend_program: "off.sh" is not an absolute path`},
 		{"power: [{selector: {a: b}, resume_timeout: 1m}]\n", "resume_timeout: 1m; at least resume_time (5m)"},
 		{"power: [{selector: {a: b}}, {selector: {a: b}}]\n", "power: 1: selector: the nodes are those of 0"},
+		{"power: [{selector: {a: b}}, {selector: {a: b, c: d}}]\n", "power: 1: selector: the nodes are those of 0 (a=b), and a node is of the first"},
 		{"power: [{selector: {a: b}, bufer: 1}]\n", `did you mean "buffer"?`},
 	} {
 		if _, err := ReadKube("f.yaml", strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

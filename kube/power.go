@@ -20,10 +20,13 @@ import (
 // label says, so that a scheduler after this one goes on; who has the switch goes by the label, or is a program
 // that is called. powerswitch.go writes and calls.
 
-// LabelPower says on a node how far it is, AnnotationPower since when.
+// LabelPower says on a node how far it is, AnnotationPower since when; AnnotationPowerSize what it had before it went
+// off, and AnnotationPowerBy which scheduler switched it off.
 const (
-	LabelPower      = Prefix + "power"
-	AnnotationPower = Prefix + "power-since"
+	LabelPower          = Prefix + "power"
+	AnnotationPower     = Prefix + "power-since"
+	AnnotationPowerSize = Prefix + "power-size"
+	AnnotationPowerBy   = Prefix + "power-by"
 )
 
 // What the label says. A node without it is on.
@@ -46,6 +49,7 @@ type Power struct {
 const (
 	powerLook = time.Second      // between two looks at nodes on their way
 	powerCall = time.Minute      // until a node that is not back is asked for again
+	powerAway = 15 * time.Minute // a node of no rule that is not back after that is spoken of
 	powerLag  = 30 * time.Second // so long at most a label that was written is not seen yet
 	powerWait = 10 * time.Second // a node that is to go off is looked at once more after
 )
@@ -75,23 +79,37 @@ type nodePower struct {
 	ours   bool      // this scheduler began to suspend it
 	late   bool      // it did not come back
 	called time.Time // when the program that switches it on was called
+	again  time.Time // before this, nothing is asked for: the API server refused it
+
+	stray  bool            // it is of no rule, and not on: this scheduler switched it off by one
+	before nodeSize        // what it had before it went off, while it is not back
+	have   v1.ResourceList // what it says now that it has
 }
 
 // powerState is how far a node is; "": it is not switched.
 func (n *node) powerState() string {
-	if n.power.group == 0 || n.obj == nil {
+	if n.power.group == 0 {
+		return ""
+	}
+	return n.powerLabel()
+}
+
+// powerLabel is how far a node is, whether a rule is its own or not.
+func (n *node) powerLabel() string {
+	if n.obj == nil {
 		return ""
 	}
 	return cmp.Or(n.power.asked, n.obj.Labels[LabelPower])
 }
 
+// switched reports whether a label says off, or on the way there or back.
+func switched(state string) bool {
+	return state == powerSuspending || state == powerOff || state == powerResuming
+}
+
 // sleeps reports whether a node is off, or on its way there or back.
 func (n *node) sleeps() bool {
-	switch n.powerState() {
-	case powerSuspending, powerOff, powerResuming:
-		return n.obj.DeletionTimestamp == nil && !n.power.late
-	}
-	return false
+	return switched(n.powerState()) && n.obj.DeletionTimestamp == nil && !n.power.late
 }
 
 // poweredSince is since when a node is as far as it is.
@@ -124,6 +142,9 @@ func (d *Driver) initPower() {
 
 // seePower finds the rule of a node that changed.
 func (d *Driver) seePower(n *node) {
+	if n.obj.Labels[LabelPower] == n.power.asked {
+		n.power.asked = ""
+	}
 	n.power.group = 0
 	for i := range d.power.groups {
 		g := &d.power.groups[i]
@@ -132,14 +153,28 @@ func (d *Driver) seePower(n *node) {
 			break
 		}
 	}
-	if n.power.group == 0 {
+	n.power.stray = n.power.group == 0 && switched(n.powerLabel()) && cmp.Or(n.obj.Annotations[AnnotationPowerBy], d.opt.Scheduler) == d.opt.Scheduler
+	if n.power.group == 0 && !n.power.stray {
 		delete(d.power.nodes, n.obj.Name)
 		return
 	}
-	d.power.nodes[n.obj.Name] = n
-	if n.obj.Labels[LabelPower] == n.power.asked {
-		n.power.asked = ""
+	if n.power.stray {
+		d.power.at = 0
 	}
+	d.power.nodes[n.obj.Name] = n
+}
+
+// switchOf is who switches a node: its rule, or for one that has none any more, the first that selects it.
+func (d *Driver) switchOf(n *node) Power {
+	if n.power.group > 0 {
+		return d.power.groups[n.power.group-1].Power
+	}
+	for i := range d.power.groups {
+		if g := &d.power.groups[i]; matches(n.obj.Labels, g.Selector) {
+			return g.Power
+		}
+	}
+	return Power{Timeout: powerAway}
 }
 
 // stays reports whether a pod goes where its node goes: it is no reason to keep a node on.
@@ -187,7 +222,7 @@ func (d *Driver) powerNeeded() map[string]bool {
 
 // nextPower is when nodes are looked at next.
 func (d *Driver) nextPower() cluster.Time {
-	if len(d.power.groups) == 0 {
+	if len(d.power.groups) == 0 && len(d.power.nodes) == 0 {
 		return cluster.Never
 	}
 	return d.power.at
@@ -202,38 +237,43 @@ func (d *Driver) powerRound(now cluster.Time) {
 	at, used, needed := time.Unix(0, int64(now)), d.powerUsed(), d.powerNeeded()
 	woke := make([]bool, len(d.power.groups))
 	for _, name := range d.order {
-		if n := d.power.nodes[name]; n != nil && n.obj != nil && !n.power.busy && d.powerNode(n, at, used[name], needed[name]) {
+		n := d.power.nodes[name]
+		if n == nil || n.obj == nil || n.power.busy || at.Before(n.power.again) {
+			continue
+		}
+		if d.powerNode(n, at, used[name], needed[name]) && n.power.group > 0 {
 			woke[n.power.group-1] = true
 		}
 	}
 	for i := range d.power.groups {
 		g := &d.power.groups[i]
+		if woke[i] { // before the step, which counts them as awake
+			g.meter.Woke(at.Unix())
+			s := d.powerSeen(i, used)
+			d.wakeNodes(i, at, min(s.Total, s.Used+d.bufferOf(i))-s.Active)
+		}
 		switch {
 		case g.next == 0: // the first look is one step after the start
 			g.next = now.Add(g.Rule.Every)
 		case now >= g.next:
 			g.next = now.Add(g.Rule.Every)
 			d.powerStep(i, at, used)
-		case woke[i]:
-			g.meter.Grown, g.meter.Over = at.Unix(), 0
-			s := d.powerSeen(i, used)
-			d.wakeNodes(i, at, min(s.Total, s.Used+d.bufferOf(i))-s.Active)
 		}
 	}
 }
 
 // powerNode brings a node on; it reports whether it is woken for somebody.
 func (d *Driver) powerNode(n *node, at time.Time, used, needed bool) bool {
-	g := &d.power.groups[n.power.group-1]
+	g := d.switchOf(n)
 	since := n.poweredSince()
 	if n.power.asked != "" && at.Sub(n.power.since) > powerLag {
 		n.power.asked, d.nodesAt = "", true // what was seen since counts
 	}
-	switch n.powerState() {
+	switch n.powerLabel() {
 	case powerSuspending:
 		wait := cmp.Or(d.opt.PowerWait, powerWait)
 		switch {
-		case used:
+		case used || n.power.stray:
 			d.resume(n, at)
 			return needed
 		case n.power.cut:
@@ -242,28 +282,41 @@ func (d *Driver) powerNode(n *node, at time.Time, used, needed bool) bool {
 			d.switchOff(n, g.Suspend, at)
 		}
 	case powerOff:
-		if used || !n.obj.Spec.Unschedulable { // or a person wants it back
+		if used || n.power.stray || !n.obj.Spec.Unschedulable { // or a person wants it back
 			d.resume(n, at)
 			return needed
 		}
 	case powerResuming:
-		late := at.Sub(since) > g.Timeout
-		switch {
-		case n.readySince(since):
-			d.setPower(n, powerOn, at)
-		case late != n.power.late:
-			n.power.late, d.nodesAt = late, true
-			d.opt.Log.Error("a node that was switched on is not there", "node", n.obj.Name, "after", g.Timeout)
-		case at.Sub(n.power.called) >= powerCall:
-			d.switchOn(n, g.Resume, at)
-		}
+		d.powerBack(n, &g, at, since)
 	}
 	return false
 }
 
+// powerBack waits for a node that is to be back. One whose GPUs are not there yet is not, but for one that is late: it
+// has lost them, and is used as it is.
+func (d *Driver) powerBack(n *node, g *Power, at, since time.Time) {
+	late, lacks := at.Sub(since) > g.Timeout, d.lacks(n)
+	switch {
+	case n.readySince(since) && (lacks == "" || n.power.late):
+		if lacks != "" {
+			d.opt.Log.Warn("a node is back with less than it had", "node", n.obj.Name, "lacks", lacks)
+		}
+		d.setPower(n, powerOn, at)
+	case late != n.power.late:
+		n.power.late, d.nodesAt = late, true
+		d.opt.Log.Error("a node that was switched on is not there", "node", n.obj.Name, "after", g.Timeout, "lacks", lacks)
+	case at.Sub(n.power.called) >= powerCall:
+		d.switchOn(n, g.Resume, at)
+	}
+}
+
 // resume wants a node back. One that was not switched off yet is there.
 func (d *Driver) resume(n *node, at time.Time) {
-	if n.powerState() == powerSuspending && n.power.ours && !n.power.cut {
+	if n.power.stray {
+		by := cmp.Or(d.switchOf(n).Resume, "the label alone")
+		d.opt.Log.Warn("a node was switched off by a rule that is its own no more; it is wanted back", "node", n.obj.Name, "by", by)
+	}
+	if n.powerLabel() == powerSuspending && n.power.ours && !n.power.cut {
 		d.setPower(n, powerOn, at)
 		return
 	}

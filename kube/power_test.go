@@ -304,4 +304,6 @@ func TestPower(t *testing.T) {
 	b.sub("waking", testPower)
 	b.sub("late", testPowerLate)
 	b.sub("killed", testPowerKilled)
+	b.sub("shrunk", testPowerShrunk)
+	b.sub("left", testPowerLeft)
 }

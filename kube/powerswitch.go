@@ -18,14 +18,17 @@ import (
 // changed by somebody else meanwhile is not cordoned: it is looked at again.
 func (d *Driver) setPower(n *node, to string, at time.Time) {
 	n.power.asked, n.power.since, n.power.busy, n.power.late, d.nodesAt = to, at, true, false, true
-	meta := map[string]any{"uid": n.obj.UID, "labels": map[string]string{LabelPower: to}, "annotations": map[string]string{AnnotationPower: at.UTC().Format(time.RFC3339)}}
+	notes := map[string]any{AnnotationPower: at.UTC().Format(time.RFC3339)}
+	meta := map[string]any{"uid": n.obj.UID, "labels": map[string]string{LabelPower: to}, "annotations": notes}
 	patch := map[string]any{"metadata": meta}
 	switch to {
 	case powerSuspending:
 		meta["resourceVersion"] = n.obj.ResourceVersion
+		notes[AnnotationPowerSize], notes[AnnotationPowerBy] = sizeText(n.obj), d.opt.Scheduler
 		patch["spec"] = map[string]any{"unschedulable": true}
 	case powerOn:
 		n.power.ours, n.power.cut = false, false
+		notes[AnnotationPowerSize], notes[AnnotationPowerBy] = nil, nil
 		patch["spec"] = map[string]any{"unschedulable": nil}
 	}
 	text, err := json.Marshal(patch)
@@ -50,6 +53,9 @@ func (d *Driver) powerSet(n *node, to string, err error) {
 	if n.power.asked == to {
 		n.power.asked, d.nodesAt = "", true
 	}
+	if apierrors.IsForbidden(err) {
+		n.power.again = d.opt.Now().Add(powerCall)
+	}
 	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		d.opt.Log.Warn("a node cannot be labelled", "label", LabelPower, "to", to, "error", err)
 		d.power.at = d.now.Add(powerLook) // it is tried again
@@ -64,7 +70,7 @@ func (d *Driver) switchOff(n *node, program string, at time.Time) {
 		return
 	}
 	n.power.busy, n.power.cut = true, true
-	name := n.obj.Name
+	name, uid := n.obj.Name, n.obj.UID
 	d.do(func(ctx context.Context) {
 		err := d.program(ctx, program, name)
 		d.crash("kube-power-cut")
@@ -72,7 +78,7 @@ func (d *Driver) switchOff(n *node, program string, at time.Time) {
 			if n.power.busy = false; err != nil {
 				d.opt.Log.Error("suspend_program failed; the node counts as off", "node", name, "error", err)
 			}
-			if n.obj != nil {
+			if n.obj != nil && n.obj.UID == uid {
 				d.setPower(n, powerOff, d.opt.Now())
 			}
 		})

@@ -201,7 +201,8 @@ func (d *Driver) onNodeGone(obj any) {
 func (d *Driver) nodeChanged(obj *v1.Node) {
 	n := d.nodeNamed(obj.Name)
 	old, was, slept := n.obj, n.state(), n.sleeps()
-	n.obj = obj
+	n.obj = n.whole(obj)
+	obj = n.obj
 	d.seePower(n)
 	d.seeLoan(n)
 	d.count1(obj.Name, n)
@@ -237,7 +238,9 @@ func sameLabels(a, b map[string]string) bool {
 
 // nodeGone books that a node was deleted: what was there is lost.
 func (d *Driver) nodeGone(name string) {
-	d.nodeNamed(name).obj = nil
+	n := d.nodeNamed(name)
+	n.obj, n.power = nil, nodePower{busy: n.power.busy}
+	delete(d.power.nodes, name)
 	d.nodesAt = true
 	for _, g := range d.gangs {
 		if g.phase > waiting {

@@ -70,9 +70,12 @@ func (m *Meter) Short(p *cluster.Power, now int64, s Seen) (active int, ok bool)
 	if s.Active >= s.Used {
 		return s.Active, false
 	}
-	m.Grown, m.Over = now, 0
+	m.Woke(now)
 	return min(s.Total, s.Used+p.Buffer), true
 }
+
+// Woke books that nodes were woken, now in Unix seconds, also those that jobs woke before anybody asked.
+func (m *Meter) Woke(now int64) { m.Grown, m.Over = now, 0 }
 
 // Step books one observation, one for each p.Every, and says how many nodes are to be awake: as many as
 // are, or with the buffer as many as are used. now is Unix seconds.
