@@ -1,5 +1,7 @@
 package learn
 
+import "slices"
+
 // Room is a node as an agent sees it.
 type Room struct {
 	GPUs, Free int32
@@ -49,74 +51,174 @@ type fit struct {
 // one is left out: a gang of one task is on one node anyway.
 func (f *Floor) fits(g *Gang) (x fit) {
 	x.left = -1
+	best := lot{}
 	for k := range f.kinds {
-		total := int32(0)
-		clear(f.perRack)
-		for i := range f.Rooms {
-			r := &f.Rooms[i]
-			if int(r.Kind) != k || r.Free < g.Each || !g.suits(r) {
+		total, tie := int32(0), false
+		for i := range f.lots {
+			l := &f.lots[i]
+			if int(l.Kind) != k || l.Free < g.Each || !g.suits(&l.Room) {
 				continue
 			}
-			n := r.Free / g.Each
-			total += n
-			f.perRack[r.Rack] += n
-			if left := r.Free - g.gpus(); n >= g.Tasks && (x.left < 0 || left < x.left) {
-				x.left, x.size = left, r.GPUs
+			n := l.Free / g.Each
+			total += n * l.count
+			if left := l.Free - g.gpus(); n >= g.Tasks && (x.left < 0 || left < x.left) {
+				x.left, best, tie = left, *l, false
+			} else if n >= g.Tasks && left == x.left && l.Kind == best.Kind {
+				tie = tie || l.GPUs != best.GPUs
 			}
 		}
+		if tie { // the first of the nodes says which size it is
+			best.GPUs = f.Rooms[f.first(0, g, k, -1, best.Free)].GPUs
+		}
 		x.ok[Anywhere] = x.ok[Anywhere] || total >= g.Tasks
-		for _, n := range f.perRack {
-			x.ok[SameRack] = x.ok[SameRack] || n >= g.Tasks
+		if g.Tasks > 1 && len(f.racks) > 1 && !x.ok[SameRack] && total >= g.Tasks {
+			x.ok[SameRack] = slices.ContainsFunc(f.racks, func(lots []lot) bool { return holds(lots, g, k) >= g.Tasks })
 		}
 	}
-	x.ok[SameNode] = x.left >= 0
-	if g.Tasks == 1 {
-		x.ok[SameNode] = false
-	}
-	if g.Tasks == 1 || len(f.perRack) == 1 {
-		x.ok[SameRack] = false
+	x.ok[SameNode] = x.left >= 0 && g.Tasks > 1
+	if x.left >= 0 {
+		x.size = best.GPUs
 	}
 	x.left = max(x.left, 0)
 	return x
 }
 
-// Floor is the nodes of a cluster, with what is free of them. Begin makes it ready.
+// holds is how many tasks of a gang nodes of a kind hold; from as many as it has it may be fewer than they hold.
+func holds(lots []lot, g *Gang, kind int) (n int32) {
+	for i := range lots {
+		if l := &lots[i]; int(l.Kind) == kind && l.Free >= g.Each && g.suits(&l.Room) {
+			if n += l.Free / g.Each * l.count; n >= g.Tasks {
+				break
+			}
+		}
+	}
+	return n
+}
+
+// room reports whether a gang fits at any level. Between Begin and the next one room only
+// becomes less, so who did not fit is not looked at again.
+func (f *Floor) room(g *Gang) bool {
+	k := narrow{g.Tasks, g.Each, g.Classes}
+	if f.full[k] {
+		return false
+	}
+	for kind := range f.kinds {
+		if holds(f.lots, g, kind) >= g.Tasks {
+			return true
+		}
+	}
+	f.full[k] = true
+	return false
+}
+
+// narrow is what decides whether a gang fits.
+type narrow struct {
+	tasks, each int32
+	classes     [4]uint64
+}
+
+// lot is nodes that are alike, but for what is said of them elsewhere.
+type lot struct {
+	Room
+	count int32
+}
+
+// Floor is the nodes of a cluster, with what is free of them. Begin makes it ready; until the next one only
+// Take may change it.
 type Floor struct {
-	Rooms   []Room
-	kinds   int
-	perRack []int32
-	taken   []int32 // nodes that the last gang went to
-	numbers []int32
+	Rooms []Room
+	kinds int
+	lots  []lot   // nodes that are alike but for their rack, which is 0 there
+	racks [][]lot // by rack: nodes that are alike
+	full  map[narrow]bool
+	seen  map[int32]int32
+	taken []int32 // nodes that the last gang went to
 }
 
 // Begin looks at the nodes: racks and kinds are numbered from 0 after it.
 func (f *Floor) Begin() {
+	if f.full == nil {
+		f.full, f.seen = map[narrow]bool{}, map[int32]int32{}
+	}
+	clear(f.full)
 	racks := f.number(func(r *Room) *int32 { return &r.Rack })
 	f.kinds = f.number(func(r *Room) *int32 { return &r.Kind })
-	if len(f.perRack) != racks {
-		f.perRack = make([]int32, racks)
+	for len(f.racks) < racks {
+		f.racks = append(f.racks, nil)
 	}
+	f.racks, f.lots = f.racks[:racks], f.lots[:0]
+	for i := range f.racks {
+		f.racks[i] = f.racks[i][:0]
+	}
+	for i := range f.Rooms {
+		r := &f.Rooms[i]
+		tally(&f.racks[r.Rack], *r, 1)
+	}
+	for _, lots := range f.racks {
+		for _, l := range lots {
+			l.Rack = 0
+			tally(&f.lots, l.Room, l.count)
+		}
+	}
+}
+
+// tally counts nodes in, or out if n is negative.
+func tally(lots *[]lot, r Room, n int32) {
+	list := *lots
+	for i := range list {
+		if list[i].Free == r.Free && list[i].Room == r {
+			if list[i].count += n; list[i].count == 0 {
+				list[i] = list[len(list)-1]
+				*lots = list[:len(list)-1]
+			}
+			return
+		}
+	}
+	*lots = append(list, lot{r, n})
+}
+
+// take takes GPUs of a node.
+func (f *Floor) take(node, gpus int32) {
+	r := &f.Rooms[node]
+	for _, n := range [2]int32{-1, 1} {
+		tally(&f.racks[r.Rack], *r, n)
+		whole := *r
+		whole.Rack = 0
+		tally(&f.lots, whole, n)
+		if n < 0 {
+			r.Free -= gpus
+		}
+	}
+}
+
+// first is the first node from one on that is of a kind, and of a rack (-1: of any), suits a gang and has so much free; -1: none is.
+func (f *Floor) first(from int32, g *Gang, kind int, rack, free int32) int32 {
+	for i := int(from); i < len(f.Rooms); i++ {
+		if r := &f.Rooms[i]; r.Free == free && int(r.Kind) == kind && (rack < 0 || r.Rack == rack) && g.suits(r) {
+			return int32(i)
+		}
+	}
+	return -1
 }
 
 // number replaces numbers by others from 0 on, in the order in which they appear, and returns
 // how many there are.
 func (f *Floor) number(of func(r *Room) *int32) int {
-	f.numbers = f.numbers[:0]
+	clear(f.seen)
+	last, is := int32(0), int32(-1)
 	for i := range f.Rooms {
 		n := of(&f.Rooms[i])
-		k := 0
-		if last := len(f.numbers) - 1; last >= 0 && f.numbers[last] == *n {
-			k = last // neighbours are alike most often
+		if is < 0 || *n != last { // neighbours are alike most often
+			k, known := f.seen[*n]
+			if !known {
+				k = int32(len(f.seen))
+				f.seen[*n] = k
+			}
+			last, is = *n, k
 		}
-		for k < len(f.numbers) && f.numbers[k] != *n {
-			k++
-		}
-		if k == len(f.numbers) {
-			f.numbers = append(f.numbers, *n)
-		}
-		*n = int32(k)
+		*n = is
 	}
-	return len(f.numbers)
+	return len(f.seen)
 }
 
 // Take puts a gang on nodes, as the engine's best fit does within the level: on the fullest
@@ -130,8 +232,8 @@ func (f *Floor) Take(g *Gang, near Near) []int32 {
 			}
 			continue
 		}
-		tried := make([]bool, len(f.perRack))
-		for range f.perRack {
+		tried := make([]bool, len(f.racks))
+		for range f.racks {
 			rack := f.tightest(g, k, tried)
 			if rack < 0 {
 				break
@@ -147,16 +249,16 @@ func (f *Floor) Take(g *Gang, near Near) []int32 {
 
 // tightest is the rack with the fewest free GPUs among those that have enough; -1: none has.
 func (f *Floor) tightest(g *Gang, kind int, tried []bool) int32 {
-	clear(f.perRack)
-	for i := range f.Rooms {
-		if r := &f.Rooms[i]; int(r.Kind) == kind && g.suits(r) {
-			f.perRack[r.Rack] += r.Free
+	best, least := -1, int32(0)
+	for i, lots := range f.racks {
+		n := int32(0)
+		for k := range lots {
+			if l := &lots[k]; int(l.Kind) == kind && g.suits(&l.Room) {
+				n += l.Free * l.count
+			}
 		}
-	}
-	best := -1
-	for i, n := range f.perRack {
-		if !tried[i] && n >= g.gpus() && (best < 0 || n < f.perRack[best]) {
-			best = i
+		if !tried[i] && n >= g.gpus() && (best < 0 || n < least) {
+			best, least = i, n
 		}
 	}
 	return int32(best)
@@ -165,33 +267,48 @@ func (f *Floor) tightest(g *Gang, kind int, tried []bool) int32 {
 // pack takes room for a gang on nodes of a kind, and of a rack (-1: of any), or nothing.
 func (f *Floor) pack(g *Gang, kind int, rack int32, near Near) bool {
 	f.taken = f.taken[:0]
+	from, last := int32(0), int32(-1)
 	for left := g.Tasks; left > 0; {
-		best, most := int32(-1), int32(0)
-		for i := range f.Rooms {
-			r := &f.Rooms[i]
-			if int(r.Kind) != kind || rack >= 0 && r.Rack != rack || !g.suits(r) {
-				continue
-			}
-			n := min(r.Free/g.Each, left)
-			if n > most || n > 0 && n == most && r.Free < f.Rooms[best].Free {
-				best, most = int32(i), n
-			}
-		}
-		if best < 0 || near == SameNode && most < left {
+		most, free := f.fullest(g, kind, rack, left)
+		if most == 0 || near == SameNode && most < left {
 			f.giveBack(g, g.Tasks-left)
 			return false
 		}
+		if free != last { // else those before it have not so much any more
+			from, last = 0, free
+		}
+		best := f.first(from, g, kind, rack, free)
+		from = best
 		for range most {
 			f.taken = append(f.taken, best)
 		}
-		f.Rooms[best].Free -= most * g.Each
+		f.take(best, most*g.Each)
 		left -= most
 	}
 	return true
 }
 
+// fullest is the most tasks, of so many that are left, that a node holds, and how much is free on the fullest
+// of the nodes that do.
+func (f *Floor) fullest(g *Gang, kind int, rack, left int32) (most, free int32) {
+	lots := f.lots
+	if rack >= 0 {
+		lots = f.racks[rack]
+	}
+	for i := range lots {
+		l := &lots[i]
+		if int(l.Kind) != kind || l.Free < g.Each || !g.suits(&l.Room) {
+			continue
+		}
+		if n := min(l.Free/g.Each, left); n > most || n == most && l.Free < free {
+			most, free = n, l.Free
+		}
+	}
+	return most, free
+}
+
 func (f *Floor) giveBack(g *Gang, tasks int32) {
 	for _, i := range f.taken[:tasks] {
-		f.Rooms[i].Free += g.Each
+		f.take(i, -g.Each)
 	}
 }

@@ -86,9 +86,9 @@ func (s *SchedScene) elements(m *Moment) {
 		s.rooms = make([]int32, side*side)
 	}
 	clear(s.rooms)
-	for i := range m.Rooms {
-		r := &m.Rooms[i]
-		s.rooms[min(r.GPUs, mostSize)*side+min(r.Free, mostSize)]++
+	for i := range m.lots {
+		l := &m.lots[i]
+		s.rooms[min(l.GPUs, mostSize)*side+min(l.Free, mostSize)] += l.count
 	}
 	s.Elements = s.Elements[:0]
 	for i, n := range s.rooms {
@@ -126,9 +126,10 @@ func unitsOf(m *Moment) (u units) {
 	if known > 0 {
 		u.length /= known
 	}
-	for i := range m.Rooms {
-		u.gpus += float64(m.Rooms[i].GPUs)
-		u.free += float64(m.Rooms[i].Free)
+	for i := range m.lots { // whole numbers: their order does not matter
+		l := &m.lots[i]
+		u.gpus += float64(l.count * l.GPUs)
+		u.free += float64(l.count * l.Free)
 	}
 	known, u.least = 0, -1
 	for _, left := range m.Running {
@@ -163,13 +164,13 @@ func (s *SchedScene) state(m *Moment, u *units) {
 	v := s.room(schedShape.State)
 	s.State = v
 	part, largest, empty := 0.0, 0.0, 0.0
-	for i := range m.Rooms {
-		r := &m.Rooms[i]
-		largest = max(largest, float64(r.Free))
-		if r.Free < r.GPUs {
-			part += float64(r.Free)
+	for i := range m.lots {
+		l := &m.lots[i]
+		largest = max(largest, float64(l.Free))
+		if l.Free < l.GPUs {
+			part += float64(l.count * l.Free)
 		} else {
-			empty++
+			empty += float64(l.count)
 		}
 	}
 	v[0] = u.free / max(u.gpus, 1)

@@ -277,7 +277,7 @@ func (m *Moment) Shorten(move func(i, k int)) {
 	list := make([]place, len(m.Line))
 	for i := range m.Line {
 		g := &m.Line[i]
-		list[i] = place{i, m.fits(g).ok != [levels]bool{}, float64(g.Length * float64(g.gpus()))}
+		list[i] = place{i, m.room(g), float64(g.Length * float64(g.gpus()))}
 	}
 	slices.SortStableFunc(list, func(a, b place) int {
 		if a.fits != b.fits {

@@ -91,17 +91,21 @@ type stand struct {
 	shown []int // of the jobs of the plan, the first is the next
 	tried bool  // it is one job, that was chosen before and did not start
 	head  engine.JobView
-	of    int // which of the jobs the head is; -1: it is the pool's
+	gang  learn.Gang // the head as the network sees it
+	of    int        // which of the jobs the head is; -1: it is the pool's
 }
 
 // next finds the first of those that are left; false: nobody is.
-func (s *stand) next(jobs []engine.JobView, pools []engine.Pool) (ok bool) {
+func (s *stand) next(v engine.View, jobs []engine.JobView, pools []engine.Pool) (ok bool) {
 	if s.pool >= 0 {
 		s.head, ok = pools[s.pool].Head()
 		s.of = -1
 	}
 	if len(s.shown) > 0 && (!ok || sooner(jobs[s.shown[0]], s.head) < 0) {
 		s.head, s.of, ok = jobs[s.shown[0]], s.shown[0], true
+	}
+	if ok { // during a plan it does not change
+		s.gang = gangOf(v, s.head)
 	}
 	return ok
 }
@@ -130,7 +134,7 @@ func (r *sched2Rules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	w.stand(v, jobs, pools, shown)
 	var drawn []engine.Target
 	for rank := int64(1); ; rank++ {
-		w.line(v)
+		w.line()
 		pick, ok := w.net.Next(&w.moment)
 		if !ok {
 			break
@@ -151,7 +155,7 @@ func (r *sched2Rules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			targets[s.of] = t
 			s.shown = s.shown[1:]
 		}
-		if !s.next(jobs, pools) {
+		if !s.next(v, jobs, pools) {
 			w.stands = slices.Delete(w.stands, at, at+1)
 		}
 	}
@@ -185,7 +189,7 @@ func (w *sched2Memory) stand(v engine.View, jobs []engine.JobView, pools []engin
 	for i := range w.stands {
 		s := &w.stands[i]
 		slices.SortFunc(s.shown, func(a, b int) int { return sooner(jobs[a], jobs[b]) })
-		s.next(jobs, pools)
+		s.next(v, jobs, pools)
 	}
 	slices.SortFunc(w.stands, func(a, b stand) int {
 		x, y := a.head.Spec(), b.head.Spec()
@@ -244,12 +248,12 @@ func (w *sched2Memory) look(v engine.View, jobs []engine.JobView) (any bool) {
 }
 
 // line fills the moment's line with the first of each stand.
-func (w *sched2Memory) line(v engine.View) {
+func (w *sched2Memory) line() {
 	m := &w.moment
 	m.Line, m.Waiting, w.from = m.Line[:0], 0, w.from[:0]
 	for i := range w.stands {
 		s := &w.stands[i]
-		g := gangOf(v, s.head)
+		g := s.gang
 		g.Tried, g.Behind = s.tried, s.left+len(s.shown)-1
 		m.Waiting += s.left + len(s.shown)
 		m.Line, w.from = append(m.Line, g), append(w.from, i)
