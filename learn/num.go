@@ -24,7 +24,7 @@ func (r *Rand) Uint64() uint64 {
 }
 
 // Float returns a number in [0, 1).
-func (r *Rand) Float() float64 { return float64(r.Uint64()>>11) / (1 << 53) }
+func (r *Rand) Float() float64 { return float64(float64(r.Uint64()>>11) / (1 << 53)) }
 
 // Int returns a number in [0, n); n must be positive.
 func (r *Rand) Int(n int) int { return int(r.Uint64() % uint64(n)) }

@@ -174,3 +174,38 @@ func BenchmarkDecision(b *testing.B) {
 		}
 	})
 }
+
+// Drifts of earlier workloads are no drift of this one: its first update counts. After a drift of its own the
+// model learns from what is left, so that what comes next is judged by a model of the new world.
+func TestAdapt(t *testing.T) {
+	adapt := func(change func(*PerfModel)) (drifts int, same bool, m *PerfModel) {
+		tr := DefaultTraining(SystemMetaRL, 1)
+		r := NewRand(1)
+		a := NewAgent(r, placeShape)
+		was := a.Digest()
+		m = NewPerfModel(2)
+		change(m)
+		drifts = tr.Adapt(a, m, tr.placeWorlds(r, 1), 1, 5)
+		return drifts, a.Digest() == was, m
+	}
+	for _, before := range []int{0, 3} {
+		drifts, same, m := adapt(func(m *PerfModel) { m.Drifts = before })
+		if drifts != 0 || same || m.Drifts != before {
+			t.Errorf("%d drifts before: %d drifts in it, %d now, unchanged: %t", before, drifts, m.Drifts, same)
+		}
+	}
+	var fitted [modelInputs]float64
+	drifts, same, m := adapt(func(m *PerfModel) { // it knows a world in which everything takes a thousandth
+		m.Drifts = 3
+		for range 300 {
+			m.seen = append(m.seen, measured{fitted[:], -9})
+		}
+		m.Fit(200)
+	})
+	if drifts == 0 || !same || m.Drifts != 3+drifts {
+		t.Errorf("%d drifts, %d now, unchanged: %t", drifts, m.Drifts, same)
+	}
+	if m.adam[0].step <= 200 {
+		t.Errorf("the model was not fitted after the drift: %d steps", m.adam[0].step)
+	}
+}

@@ -80,18 +80,19 @@ func (t *Training) Adapt(a *Agent, model *PerfModel, world func() *PlaceWorld, u
 	meta, rules := a.Clone(), t.PPO
 	rules.Rate = innerRate
 	l := NewLearner(a, rules, seed)
+	before := model.Drifts // the model outlives the workload
 	for range updates {
 		var choices []Choice
 		for range 2 {
 			choices = append(choices, l.placeEpisode(world(), model, false)...)
 		}
-		if model.Drifts > drifts {
-			drifts = model.Drifts
+		model.Fit(20)
+		if model.Drifts > before+drifts { // what was chosen was rewarded by what the model knew of another world
+			drifts = model.Drifts - before
 			a.set(meta)
 			l.adam = Adam{Rate: innerRate}
 			continue
 		}
-		model.Fit(20)
 		l.Improve(choices)
 	}
 	return drifts

@@ -201,7 +201,7 @@ func (s *SchedScene) row(m *Moment, u *units, slot int, near Near) []float64 {
 	gpus := float64(g.gpus())
 	if g.Length > 0 {
 		v[1] = ratio(g.Length, u.length)
-		v[2] = v[1] + log2(gpus)/4
+		v[2] = v[1] + float64(log2(gpus)/4)
 		v[3] = g.Age / (g.Age + g.Length)
 	} else {
 		v[4] = 1

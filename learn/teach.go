@@ -129,7 +129,7 @@ type Mix struct {
 
 // Mix is a mix by chance, with an offered load of about so much.
 func (r *Rand) Mix(load float64) Mix {
-	m := Mix{Nodes: 2 + r.Int(5), GPUs: 8, Racks: 1 + r.Int(3), Load: load * (0.8 + 0.4*r.Float()),
+	m := Mix{Nodes: 2 + r.Int(5), GPUs: 8, Racks: 1 + r.Int(3), Load: load * (0.8 + float64(0.4*r.Float())),
 		Spread: 0.6 + float64(1.4*r.Float()), Large: 0.2 + float64(0.6*r.Float()), Loose: r.Float(), Loss: float64(0.7 * r.Float()), Unknown: r.Int(8) == 0}
 	if r.Int(3) == 0 {
 		m.GPUs = 4
@@ -174,7 +174,7 @@ func (m *Mix) World(r *Rand) *World {
 	at := 0.0
 	for i := range w.Jobs { // some together, others apart
 		if r.Float() < 0.7 {
-			at -= span / float64(m.Jobs) / 0.7 * Log(1-r.Float())
+			at -= float64(span / float64(m.Jobs) / 0.7 * Log(1-r.Float()))
 		}
 		w.Jobs[i].Submit = at
 	}

@@ -55,7 +55,7 @@ func Score(a *Agent, worlds []*World) float64 {
 
 // loads is the curriculum: from much room to too little.
 func (t *Training) load(round int) float64 {
-	return 0.7 + 0.9*min(1, float64(round+1)/(0.7*float64(max(t.Rounds, 1))))
+	return 0.7 + float64(0.9*min(1, float64(round+1)/(0.7*float64(max(t.Rounds, 1)))))
 }
 
 // Sched2 trains an agent for Sched2: it imitates the rule of least service, then improves

@@ -43,7 +43,7 @@ func LearnWorlds(spec *cluster.Spec, entries []trace.Entry) (func(r *learn.Rand,
 		w := &learn.World{Check: 60, Jobs: slices.Clone(jobs[from : from+learnJobs])}
 		work, widest := 0.0, int32(0)
 		for i := range w.Jobs {
-			work += w.Jobs[i].Run * float64(w.Jobs[i].Tasks*w.Jobs[i].Each)
+			work += float64(w.Jobs[i].Run * float64(w.Jobs[i].Tasks*w.Jobs[i].Each))
 			widest = max(widest, w.Jobs[i].Tasks)
 		}
 		span := max(w.Jobs[learnJobs-1].Submit-w.Jobs[0].Submit, 1)

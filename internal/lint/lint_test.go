@@ -10,7 +10,9 @@ import (
 	"go/types"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -319,5 +321,33 @@ func TestNoMapOrder(t *testing.T) {
 				return true
 			})
 		}
+	}
+}
+
+// Training and what a network chooses must be the same bits everywhere: where the machine can multiply and add in one
+// instruction (arm64 here), the compiler must not have fused a product that is not rounded first (float64(x*y)).
+func TestNothingFused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles for another machine")
+	}
+	c := exec.Command("go", "build", "-gcflags=-S", "./learn", "./sim")
+	c.Dir = filepath.Join("..", "..")
+	c.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out[:min(len(out), 2000)])
+	}
+	code := regexp.MustCompile(`\(\S*/((?:learn/\w+|sim/learn)\.go:\d+)\)\s+(F\w+)`).FindAllStringSubmatch(string(out), -1)
+	added := 0
+	for _, m := range code {
+		switch m[2] {
+		case "FADDD", "FMULD":
+			added++
+		case "FMADDD", "FMSUBD", "FNMADDD", "FNMSUBD":
+			t.Errorf("%s: a product is added unrounded (%s): write float64(x*y)", m[1], m[2])
+		}
+	}
+	if added < 100 {
+		t.Errorf("%d additions and products found: the listing is another than expected", added)
 	}
 }
