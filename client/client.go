@@ -4,6 +4,8 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +30,12 @@ type Client struct {
 	token  string
 	socket bool
 	err    error // why there is no connection
+}
+
+// Server says in a few letters, fit for a file's name, which server it is.
+func (c *Client) Server() string {
+	sum := sha256.Sum256([]byte(c.base + " " + c.name))
+	return hex.EncodeToString(sum[:4])
 }
 
 // RootSocket is where a daemon of root listens.

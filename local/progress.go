@@ -21,6 +21,7 @@ type progress struct {
 	last api.Progress
 	said []measure // metrics, in the order in which they came
 	done bool      // a task said that the work is finished
+	more bool      // there was more to read than was read
 }
 
 // note is a line of a progress file.
@@ -39,21 +40,28 @@ type note struct {
 // mostProgress bounds what is read of a task at a time: the file is the user's.
 const mostProgress = 1 << 20
 
+// mostEnd bounds how often that much is read when a job has ended.
+const mostEnd = 1 << 10
+
 // read returns what the tasks reported since the last time, the latest values,
-// and whether a checkpoint was among it; nil: nothing.
-func (p *progress) read(tasks []*task) (news *api.Progress, saved bool) {
+// and whether a checkpoint was among it; nil: nothing. When they have ended, a last
+// line is complete without its end.
+func (p *progress) read(tasks []*task, ended bool) (news *api.Progress, saved bool) {
 	if p.at == nil {
 		p.at = map[int]int64{}
 	}
 	heard := false
+	p.more = false
 	for _, t := range tasks {
 		text := p.tail(t)
+		whole := ended && len(text) < mostProgress
+		p.more = p.more || len(text) == mostProgress
 		for len(text) > 0 {
 			line, rest, ok := bytes.Cut(text, []byte("\n"))
-			if !ok {
+			if !ok && !whole {
 				break // not complete yet
 			}
-			p.at[t.rank] += int64(len(line)) + 1
+			p.at[t.rank] += int64(len(text) - len(rest))
 			text = rest
 			var n note
 			if json.Unmarshal(line, &n) != nil && json.Unmarshal(finite(line), &n) != nil {
@@ -99,6 +107,7 @@ func (p *progress) tail(t *task) []byte {
 	}
 	if len(text) == mostProgress && !bytes.Contains(text, []byte("\n")) {
 		p.at[t.rank] += mostProgress // a line that long is none of ours
+		p.more = true
 		return nil
 	}
 	return text

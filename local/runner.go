@@ -239,7 +239,11 @@ func (r *runner) loop() bool {
 			}
 		}
 	}
-	r.look()
+	for range mostEnd { // what it said last may be what it was run for
+		if r.hears(true); !r.news.more {
+			break
+		}
+	}
 	return true
 }
 
@@ -424,7 +428,12 @@ func (r *runner) look() {
 		r.alarm = true
 		r.tell(r.checkpointSignal())
 	}
-	if p, saved := r.news.read(r.tasks); p != nil {
+	r.hears(false)
+}
+
+// hears reads what the job tells of itself; when it has ended, its last line too.
+func (r *runner) hears(ended bool) {
+	if p, saved := r.news.read(r.tasks, ended); p != nil {
 		r.kept = r.kept || saved && !r.askedAt.IsZero()
 		said := r.news.said
 		r.news.said = nil

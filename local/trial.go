@@ -73,8 +73,12 @@ func (m *Machine) mayFuse(s *api.Submission, u *User) error {
 			continue
 		}
 		info, err := m.infoOf(f.From)
-		if err == nil && info.User.Name != u.Name {
+		switch {
+		case err != nil:
+		case info.User.Name != u.Name:
 			err = fmt.Errorf("job %d is %s's", f.From, info.User.Name)
+		case !exists(trialDir(filepath.Join(m.jobDir(cluster.JobID(f.From)), "checkpoint"), f.Number)):
+			err = fmt.Errorf("job %d has no checkpoint folder of trial %d: it made none, or the folder was removed", f.From, f.Number)
 		}
 		if err != nil {
 			return &api.FieldError{Field: fmt.Sprintf("trial.fused[%d].from", i), Text: err.Error()}
@@ -216,22 +220,26 @@ func finite(line []byte) []byte {
 }
 
 // measured keeps the metrics that a job reported: the last, and the first at or
-// after each mark. What a run that went back to a checkpoint repeats changes no mark.
+// after each mark that have the metric by which trials are compared. What a run that
+// went back to a checkpoint repeats changes no mark.
 func (i *Info) measured(s *api.Trial, said []measure, now time.Time) {
 	for _, n := range said {
-		of := map[string]*float64{}
-		for _, name := range slices.Sorted(maps.Keys(n.of)) {
-			if len(of) < mostMetrics && len(name) <= longestMetric {
-				of[name] = n.of[name]
-			}
-		}
+		of := bounded(s, n.of)
 		if s == nil || !slices.ContainsFunc(s.Fused, func(f api.FusedTrial) bool { return f.Number == n.trial }) {
 			if n.trial = 0; s != nil && len(s.Fused) > 0 {
 				continue // of a trial that is not of the group
 			}
 		}
-		i.keep(api.Metrics{Trial: n.trial, Step: n.step, At: now, Of: of})
-		if s == nil {
+		_, counts := of[metricOf(s)]
+		last := of
+		if old := i.lastOf(n.trial); !counts && metricOf(s) != "" && old != nil {
+			if v, ok := old.Of[s.Metric]; ok { // it stands on a line of its own
+				last = maps.Clone(of)
+				last[s.Metric] = v
+			}
+		}
+		i.keep(api.Metrics{Trial: n.trial, Step: n.step, At: now, Of: last})
+		if s == nil || !counts && s.Metric != "" {
 			continue
 		}
 		for _, mark := range s.Marks {
@@ -240,6 +248,40 @@ func (i *Info) measured(s *api.Trial, said []measure, now time.Time) {
 			}
 		}
 	}
+}
+
+// metricOf is the metric by which a search compares trials; "": none.
+func metricOf(s *api.Trial) string {
+	if s == nil {
+		return ""
+	}
+	return s.Metric
+}
+
+// bounded are the first metrics by name, no more than are kept; the one by which
+// trials are compared is always among them.
+func bounded(s *api.Trial, of map[string]*float64) map[string]*float64 {
+	kept, most := map[string]*float64{}, mostMetrics
+	if v, ok := of[metricOf(s)]; ok && len(metricOf(s)) <= longestMetric {
+		kept[s.Metric] = v
+	} else if metricOf(s) != "" {
+		most-- // its place is kept: it may stand on a line of its own
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if len(kept) < most && len(name) <= longestMetric {
+			kept[name] = of[name]
+		}
+	}
+	return kept
+}
+
+// lastOf are the last metrics of a trial; nil: there are none.
+func (i *Info) lastOf(trial int) *api.Metrics {
+	k := slices.IndexFunc(i.Metrics, func(o api.Metrics) bool { return o.Trial == trial && o.Mark == 0 })
+	if k < 0 {
+		return nil
+	}
+	return &i.Metrics[k]
 }
 
 // keep adds metrics, over the last ones of the trial; those of a mark stay.

@@ -33,7 +33,7 @@ my own words
 	if err := os.WriteFile(filepath.Join(dir, "progress.jsonl"), []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if news, _ := p.read([]*task{{dir: dir}}); news == nil || news.Step != 4 || len(p.said) != 4 {
+	if news, _ := p.read([]*task{{dir: dir}}, false); news == nil || news.Step != 4 || len(p.said) != 4 {
 		t.Fatalf("%+v, %d lines with metrics", news, len(p.said))
 	}
 	var info Info
@@ -60,6 +60,54 @@ my own words
 	info.measured(nil, []measure{{0, 3, many}}, time.Unix(1, 0))
 	if n := len(info.Metrics[0].Of); n != mostMetrics {
 		t.Errorf("%d metrics are kept", n)
+	}
+}
+
+// The metric that trials are compared by is kept beside fifteen others, and counts
+// from the first report at or after the mark that has it, even if it stands on lines
+// of its own.
+func TestMeasuredMetric(t *testing.T) {
+	v := func(x float64) *float64 { return &x }
+	many := map[string]*float64{"val": v(1)}
+	for i := range 40 {
+		many[string(rune('A'+i))] = v(0)
+	}
+	s := &api.Trial{Metric: "val", Marks: []int64{3}}
+	var info Info
+	info.measured(s, []measure{{0, 3, map[string]*float64{"train": v(9)}}, {0, 4, many}, {0, 5, map[string]*float64{"train": v(8)}}}, time.Unix(1, 0))
+	got := map[int64]api.Metrics{}
+	for _, m := range info.Metrics {
+		got[m.Mark] = m
+	}
+	if m := got[3]; m.Step != 4 || m.Of["val"] == nil || *m.Of["val"] != 1 || len(m.Of) != mostMetrics {
+		t.Errorf("at the mark: step %g, %d metrics", m.Step, len(m.Of))
+	}
+	if m := got[0]; m.Step != 5 || *m.Of["train"] != 8 || m.Of["val"] == nil || *m.Of["val"] != 1 {
+		t.Errorf("last: %+v", m)
+	}
+}
+
+// When a job ends, its progress file is read to its end, and a last line counts
+// without its own; before, it may be incomplete.
+func TestProgressToTheEnd(t *testing.T) {
+	m := alive(t)
+	id := submit(t, m, `i=0; while [ $i -lt 40000 ]; do i=$((i+1)); printf '{"step": %d, "metric": {"loss": 3, "filler": 12345678901234567890}}\n' $i; done > $MUSTER_PROGRESS
+printf '{"step": 40001, "metric": {"loss": 0.25}}' >> $MUSTER_PROGRESS`, func(s *api.Submission) { s.Trial = &api.Trial{Search: "s", Metric: "loss", Marks: []int64{40001}} })
+	j := until(t, m, id, api.StateCompleted)
+	k := slices.IndexFunc(j.Metrics, func(v api.Metrics) bool { return v.Mark == 40001 })
+	if k < 0 || *j.Metrics[k].Of["loss"] != 0.25 {
+		t.Errorf("%+v", j.Metrics)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "progress.jsonl"), []byte(`{"step": 7}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := progress{}
+	if news, _ := p.read([]*task{{dir: dir}}, false); news != nil {
+		t.Errorf("half a line is read: %+v", news)
+	}
+	if news, _ := p.read([]*task{{dir: dir}}, true); news == nil || news.Step != 7 {
+		t.Errorf("%+v", news)
 	}
 }
 
@@ -97,6 +145,9 @@ func TestCheckpointOf(t *testing.T) {
 	refused("there is no job 99", goOn(99))
 	refused("the elements of an array", func(s *api.Submission) { s.CheckpointOf, s.Array = first, "0-1" })
 	refused("there is no job 99", func(s *api.Submission) { s.Trial = &api.Trial{Search: "a", Fused: []api.FusedTrial{{From: 99}}} })
+	refused("has no checkpoint folder of trial 4", func(s *api.Submission) {
+		s.Trial = &api.Trial{Search: "a", Fused: []api.FusedTrial{{Number: 4, From: first}}}
+	})
 	never := submit(t, m, "true", func(s *api.Submission) { s.Hold = true })
 	if err := m.commit(t.Context(), func(cluster.Time) ([]engine.Event, error) {
 		return []engine.Event{{Type: engine.Cancelled, Job: cluster.JobID(never)}}, nil

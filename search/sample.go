@@ -35,6 +35,11 @@ func (p *Parameter) Check() error {
 		if len(p.Values) == 0 {
 			return fmt.Errorf("parameters.%s: there is nothing to choose from", p.Name)
 		}
+		for _, v := range p.Values {
+			if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+				return fmt.Errorf("parameters.%s: %g is not a number that programs can be given as JSON; write it as a text, in quotes", p.Name, f)
+			}
+		}
 		return nil
 	case LogUniform:
 		if p.Low <= 0 {
@@ -89,19 +94,22 @@ func Config(list []Parameter, seed uint64, trial int) []Value {
 }
 
 // at is the value at a place between 0 and 1. Numbers have six digits: they are
-// read by people, and the same on every machine.
+// read by people, and the same on every machine. None leaves its bounds by rounding.
 func (p *Parameter) at(u float64) any {
 	switch p.Kind {
 	case LogUniform:
-		return short(math.Exp(math.Log(p.Low) + u*(math.Log(p.High)-math.Log(p.Low))))
+		return p.within(short(math.Exp(math.Log(p.Low) + u*(math.Log(p.High)-math.Log(p.Low)))))
 	case Choice:
 		return p.Values[min(int(u*float64(len(p.Values))), len(p.Values)-1)]
 	case Int:
 		return int64(p.Low + math.Floor(u*(p.High-p.Low+1)))
 	case Uniform, Grid:
 	}
-	return short(p.Low + u*(p.High-p.Low))
+	return p.within(short(p.Low + u*(p.High-p.Low)))
 }
+
+// within is the nearest number between the bounds.
+func (p *Parameter) within(v float64) float64 { return min(max(v, p.Low), p.High) }
 
 func short(v float64) float64 {
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)

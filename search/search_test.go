@@ -510,6 +510,16 @@ func TestConfig(t *testing.T) {
 	if reflect.DeepEqual(Config(list, 1, 0), Config(list, 2, 0)) {
 		t.Error("the seed changes nothing")
 	}
+	for trial := range 200 { // rounded to six digits they would be 1
+		for _, p := range []Parameter{{Name: "x", Low: 0.9999991, High: 0.9999999}, {Name: "x", Kind: LogUniform, Low: 0.9999991, High: 0.9999999}} {
+			if v, _ := Config([]Parameter{p}, 1, trial)[0].V.(float64); v < p.Low || v > p.High {
+				t.Fatalf("%v is not between %v and %v", v, p.Low, p.High)
+			}
+		}
+	}
+	if p := (Parameter{Name: "a", Kind: Choice, Values: []any{1.0, math.Inf(-1)}}); p.Check() == nil {
+		t.Error("an infinite choice is accepted")
+	}
 	grid := []Parameter{{Name: "a", Kind: Grid, Values: []any{1, 2}}, {Name: "b", Kind: Grid, Values: []any{"x", "y", "z"}}}
 	seen := ""
 	for trial := range GridSize(grid) {

@@ -102,6 +102,7 @@ type Searching struct {
 // Found is what came of a search.
 type Found struct {
 	Runs       int
+	Refused    int // runs that the cluster cannot run
 	Begin, End cluster.Time
 	Steps      int64 // that its trials computed, a fused one's each
 	GPUHours   float64
@@ -226,6 +227,9 @@ func (w *World) trialEnded(j *jobRun, reason engine.StopReason) {
 	s, r := w.opt.Search, j.trial
 	s.live--
 	s.Found.End = w.now
+	if reason == engine.Impossible {
+		s.Found.Refused++
+	}
 	if reason == engine.Completed {
 		w.reportMark(j)
 		return

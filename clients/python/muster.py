@@ -104,6 +104,7 @@ def _number(name: str, otherwise: Optional[int]) -> Optional[int]:
 # ---- progress --------------------------------------------------------------
 
 _said = float("-inf")  # when the last line was written
+_reached = float("-inf")  # step of the last metric that was given
 
 
 def progress(
@@ -123,14 +124,17 @@ def progress(
     checkpoint that was asked for is written. Outside of a job nothing is written.
 
     metric: what trials of a search are compared by, such as {"loss": 0.3}; at the
-    steps at which the search needs it, the line is always written. Numbers that
+    first step at or after each one at which the search needs it, the line is always written. Numbers that
     are not finite count as the worst. trial: which one, where a process runs
     several (trials()); a checkpoint is then written only when you call checkpoint_point().
     """
-    global _said
+    global _said, _reached
     now = time.monotonic()
     due = now - _said >= every or (steps is not None and step >= steps)
-    if due or (metric is not None and (step in _marks() or trial is not None)):
+    needed = metric is not None and (trial is not None or any(_reached < m <= step for m in _marks()))
+    if metric is not None and trial is None:
+        _reached = step
+    if due or needed:
         _said = now if trial is None else _said
         note = {"step": step, "steps": steps, "epoch": epoch, "samples_per_s": samples_per_s, "trial": trial}
         line = {k: v for k, v in note.items() if v is not None}
@@ -197,7 +201,8 @@ def trials() -> List[Trial]:
 
     Each trial of a group has its checkpoints in a folder of its own. When it was
     promoted, load_from is the folder of its last run: read from there if there is
-    nothing in checkpoint_dir, and write to checkpoint_dir only.
+    nothing in checkpoint_dir, and write to checkpoint_dir only. What atomic_write
+    has not finished there counts as nothing.
     """
     path = os.environ.get("MUSTER_TRIALS")
     if not path:
@@ -210,7 +215,7 @@ def trials() -> List[Trial]:
     for t in found:
         os.makedirs(t["checkpoint_dir"], exist_ok=True)
         source = t.get("from")
-        if any(os.scandir(t["checkpoint_dir"])) or not (source and os.path.isdir(source)):
+        if any(not e.name.startswith(".") for e in os.scandir(t["checkpoint_dir"])) or not (source and os.path.isdir(source)):
             source = None
         out.append(Trial(t["trial"], t["config"], t["budget"], scale, t["checkpoint_dir"], source))
     return out

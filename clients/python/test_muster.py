@@ -59,6 +59,13 @@ class Alone(unittest.TestCase):
         self.assertEqual([(n["step"], n["metric"]) for n in self.told()][-2:], [(3, {"loss": None, "acc": 3}), (9, {"loss": 1 / 9, "acc": 9})])
         self.assertLessEqual(len(self.told()), 3)
 
+    def test_a_trial_that_strides_over_a_mark_reports_after_it(self) -> None:
+        code = ("import muster\nfor i in range(0, 31, 4): muster.progress(i, every=1e9, metric={'loss': i})\n"
+                "muster.progress(31, every=1e9)\nmuster.progress(32, every=1e9, metric={'loss': 32})")
+        p = self.run_job(code, MUSTER_TRIAL="4", MUSTER_TRIAL_BUDGET="31", MUSTER_TRIAL_MARKS="3,9,31")
+        p.communicate(timeout=30)
+        self.assertEqual([n["step"] for n in self.told()], [0, 4, 12, 32])
+
     def test_fused_trials(self) -> None:
         own, old = os.path.join(self.dir, "own"), os.path.join(self.dir, "old")
         os.makedirs(os.path.join(old, "trial-2"))
@@ -67,9 +74,9 @@ class Alone(unittest.TestCase):
             json.dump([{"trial": 2, "config": {"lr": 1}, "budget": 9, "checkpoint_dir": own + "/trial-2", "from": old + "/trial-2"},
                        {"trial": 5, "config": {"lr": 2}, "budget": 9, "checkpoint_dir": own + "/trial-5", "from": old + "/trial-5"}], f)
         code = ("import muster, os\na, b = muster.trials()\nprint(a.number, b.number, a.load_from, b.load_from, os.path.isdir(b.checkpoint_dir))\n"
-                "for t in (a, b):\n  for s in (1, 2): muster.progress(s, metric={'loss': s}, trial=t.number)\nopen(a.checkpoint_dir + '/x', 'w').close()\nprint(muster.trials()[0].load_from)")
+                "for t in (a, b):\n  for s in (1, 2): muster.progress(s, metric={'loss': s}, trial=t.number)\nopen(a.checkpoint_dir + '/.x.tmp', 'w').close()\nprint(muster.trials()[0].load_from)\nopen(a.checkpoint_dir + '/x', 'w').close()\nprint(muster.trials()[0].load_from)")
         p = self.run_job(code, MUSTER_TRIALS=path, MUSTER_TRIAL="2", MUSTER_TRIAL_SCALE="8")
-        self.assertEqual(p.communicate(timeout=30)[0].split(), ["2", "5", old + "/trial-2", "None", "True", "None"])
+        self.assertEqual(p.communicate(timeout=30)[0].split(), ["2", "5", old + "/trial-2", "None", "True", old + "/trial-2", "None"])
         self.assertEqual([(n["trial"], n["step"]) for n in self.told()], [(2, 1), (2, 2), (5, 1), (5, 2)])
 
     def test_outside_of_a_search_there_is_no_trial(self) -> None:

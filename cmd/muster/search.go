@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -30,17 +31,19 @@ func newSearch() *cobra.Command {
 }
 
 func newSearchRun() *cobra.Command {
-	return &cobra.Command{
+	name := ""
+	c := &cobra.Command{
 		Use: "run FILE", Short: "Search, attached: what happens is told here, the best trial in the end",
 		Long: "Runs a search (docs/search.md describes the file; - is standard input). What was begun goes on: nothing is\n" +
 			"submitted twice. Ctrl-C ends the tuner only; the trials that run go on, and so does the search when it is run again.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f, err := readSearch(args[0], c.InOrStdin())
+			f, err := readSearch(args[0], name, c.InOrStdin())
 			if err != nil {
 				return usage(err)
 			}
 			errw := c.ErrOrStderr()
+			fmt.Fprint(errw, f.shortfall())
 			t, err := newTuner(c.Context(), f, errw)
 			if err != nil {
 				return err
@@ -59,18 +62,46 @@ func newSearchRun() *cobra.Command {
 			return t.conclude(c.OutOrStdout())
 		},
 	}
+	c.Flags().StringVar(&name, "name", "", "name of the search, instead of the file's")
+	return c
+}
+
+// shortfall is a line that says that trials are not promoted up to the budget's end;
+// empty: they are.
+func (f *searchFile) shortfall() string {
+	m := &f.method
+	reached := m.Reached()
+	if reached >= m.Max {
+		return ""
+	}
+	why := fmt.Sprintf("%d trials are too few for more rungs", m.Trials)
+	if next := reached * m.Eta; next > m.Max {
+		why = fmt.Sprintf("the next rung would be at %d", next)
+	}
+	return fmt.Sprintf("muster: no trial is promoted beyond step %d, though budget.max is %d: %s\n", reached, m.Max, why)
 }
 
 func newSearchSubmit() *cobra.Command {
-	return &cobra.Command{
+	name := ""
+	c := &cobra.Command{
 		Use: "submit FILE", Short: "Search in the background: the tuner is a job without GPUs",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f, err := readSearch(args[0], c.InOrStdin())
+			f, err := readSearch(args[0], name, c.InOrStdin())
 			if err != nil {
 				return usage(err)
 			}
-			if _, err := newTuner(c.Context(), f, nil); err != nil { // what the job would say
+			fmt.Fprint(c.ErrOrStderr(), f.shortfall())
+			t, err := newTuner(c.Context(), f, nil) // what the job would say
+			if err != nil {
+				return err
+			}
+			unlock, err := lockSearch(f.name)
+			if err != nil {
+				return err
+			}
+			unlock()
+			if err := t.try(c.Context()); err != nil {
 				return err
 			}
 			s, err := tunerJob(f)
@@ -84,10 +115,12 @@ func newSearchSubmit() *cobra.Command {
 			return tellAccepted(c.OutOrStdout(), &out)
 		},
 	}
+	c.Flags().StringVar(&name, "name", "", "name of the search, instead of the file's")
+	return c
 }
 
-// lockSearch sees to it that one tuner of a search runs for a user on this machine:
-// two submit nothing twice, but more at once than they should.
+// lockSearch sees to it that one tuner of a daemon's search runs for a user on this
+// machine: two submit nothing twice, but more at once than they should.
 func lockSearch(name string) (unlock func(), err error) {
 	nothing := func() {}
 	dir, err := os.UserCacheDir()
@@ -98,7 +131,7 @@ func lockSearch(name string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nothing, nil
 	}
-	file, err := os.OpenFile(filepath.Join(dir, "search-"+name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, "search-"+name+"-"+client.Connect().Server()+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nothing, nil
 	}
@@ -116,10 +149,10 @@ func tunerJob(f *searchFile) (*api.Submission, error) {
 	if err != nil {
 		return nil, err
 	}
-	end := "END-OF-SEARCH-" + f.fingerprint()
+	end := "END-OF-SEARCH-" + f.spec // quoted, so that the shell leaves the text as it is
 	s := &api.Submission{Name: f.name + ".tuner", Env: os.Environ(), Queue: f.job.Queue, Output: f.name + ".tuner.out", ScriptName: f.name,
-		Script: fmt.Sprintf("#!/bin/sh\nexec '%s' search run - <<'%s'\nname: %s\n%s\n%s\n", strings.ReplaceAll(exe, "'", `'\''`), end, f.name, withoutName(f.text), end),
-		Trial:  &api.Trial{Search: f.name, Spec: f.fingerprint(), Method: f.method.Name, Metric: f.metric, Maximise: f.maximise, Tuner: true}}
+		Script: fmt.Sprintf("#!/bin/sh\nexec '%s' search run --name '%s' - <<'%s'\n%s\n%s\n", strings.ReplaceAll(exe, "'", `'\''`), f.name, end, bytes.TrimRight(f.text, "\n"), end),
+		Trial:  &api.Trial{Search: f.name, Spec: f.spec, Method: f.method.Name, Metric: f.metric, Maximise: f.maximise, Tuner: true}}
 	if os.Getenv("MUSTER_HOST") == "" {
 		s.Env = append(s.Env, "MUSTER_SOCKET="+client.Socket())
 	}
@@ -128,23 +161,12 @@ func tunerJob(f *searchFile) (*api.Submission, error) {
 	return s, err
 }
 
-// withoutName is a search file without its name, which may come from that of the file.
-func withoutName(text []byte) string {
-	var keep []string
-	for _, line := range strings.Split(strings.TrimRight(string(text), "\n"), "\n") {
-		if !strings.HasPrefix(line, "name:") {
-			keep = append(keep, line)
-		}
-	}
-	return strings.Join(keep, "\n")
-}
-
 func newSearchPlan() *cobra.Command {
 	return &cobra.Command{
 		Use: "plan FILE", Short: "Say what a search would do: brackets, rungs, budgets, fused groups; nothing is submitted",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f, err := readSearch(args[0], c.InOrStdin())
+			f, err := readSearch(args[0], "", c.InOrStdin())
 			if err != nil {
 				return usage(err)
 			}
@@ -174,6 +196,7 @@ func writePlan(out io.Writer, f *searchFile) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprint(out, f.shortfall())
 	fmt.Fprintf(out, "%d steps at most, as promoted trials go on from their checkpoints (from the beginning it would be %d); every trial to the end: %d\n",
 		paid, anew, int64(s.Trials())*f.method.Max)
 	if f.method.Scale > 1 {
@@ -314,6 +337,16 @@ func searchRows(list []api.Job) (rows []trialRow) {
 	return rows
 }
 
+// begunOf is how many trials have begun. A run at full size is of one that has.
+func begunOf(rows []trialRow) (n int) {
+	for i := range rows {
+		if !rows[i].Target {
+			n++
+		}
+	}
+	return n
+}
+
 func newSearchShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -344,7 +377,7 @@ func writeRows(out io.Writer, list []api.Job, rows []trialRow) error {
 			s = t
 		}
 	}
-	fmt.Fprintf(out, "%s: %s over %d trials, %d begun; %s\n", s.Search, s.Method, s.Trials, len(rows), tuner)
+	fmt.Fprintf(out, "%s: %s over %d trials, %d begun; %s\n", s.Search, s.Method, s.Trials, begunOf(rows), tuner)
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "TRIAL\tRUNG\tSTEP\t%s\tSTATE\tJOB\tCONFIGURATION\n", strings.ToUpper(cmp.Or(s.Metric, "metric")))
 	for _, r := range rows {
@@ -432,9 +465,9 @@ func listSearches(list []api.Job) []searchRow {
 			}
 		}
 		trials := searchRows(own)
-		r.Begun = len(trials)
-		if len(trials) > 0 && trials[0].Metric != nil {
-			r.Best, r.Trial = trials[0].Metric, trials[0].Trial
+		r.Begun = begunOf(trials)
+		if i := slices.IndexFunc(trials, func(t trialRow) bool { return t.Metric != nil }); i >= 0 {
+			r.Best, r.Trial = trials[i].Metric, trials[i].Trial
 		}
 	}
 	return rows

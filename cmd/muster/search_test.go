@@ -128,7 +128,23 @@ func TestSearchSubmitted(t *testing.T) {
 	d.want(d.read("back.tuner.out"), "best: trial", "at step 4")
 	d.want(d.must("search", "list"), "back", "successive-halving", "loss")
 	d.want(d.must("search", "show", "back"), "TRIAL", "LOSS", "completed")
-	d.want(d.must("show", "2"), `"checkpoint_of"`[:0], `"search": "back"`, `"metrics"`, `"loss"`)
+	d.want(d.must("show", "6"), `"checkpoint_of": `) // four trials, then the first that is promoted
+	d.want(d.must("show", "2"), `"search": "back"`, `"metrics"`, `"loss"`)
+	flow, err := json.Marshal(map[string]any{"name": "other", "method": "random", "trials": 1, "budget": map[string]int{"max": 1}, "parameters": map[string]any{"x": map[string]any{"uniform": []int{0, 1}}},
+		"metric": "loss", "job": map[string]any{"command": []string{"sh", "-c", fmt.Sprintf(searched, "flow"), "{x}"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{string(flow), "---\n# it's $HOME\n" + string(flow), strings.Replace(searchText("x", "method: random\ntrials: 1\nbudget: {max: 1}"), "name: x", "\"name\":\n  'x'", 1)} {
+		name := fmt.Sprintf("flow-%d", i)
+		if out, code := d.try("search", "submit", "--name", name, d.write(name+".yaml", text)); code != 0 {
+			t.Fatalf("%s: %s", text, out)
+		}
+		d.waitFor(name, func() bool { return strings.Contains(d.read(name+".tuner.out"), "best: trial 0") })
+	}
+	if out, code := d.try("search", "submit", d.write("wide.yaml", strings.Replace(searchText("wide", "method: random\ntrials: 1\nbudget: {max: 1}"), "gpus: 1", "gpus: 16", 1))); code == 0 {
+		t.Errorf("a tuner whose trials can never run is accepted: %s", out)
+	}
 	other := d.write("other.yaml", strings.Replace(searchText("back", "method: random\ntrials: 2\nbudget: {max: 1}"), "loss", "accuracy", 1))
 	out, code := d.try("search", "run", other)
 	if code != exitFailed {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -29,6 +30,7 @@ type searchFile struct {
 	path     string
 	text     []byte
 	name     string
+	spec     string // fingerprint
 	method   search.Method
 	params   []search.Parameter
 	widths   []search.Value // of the full-size model
@@ -53,6 +55,7 @@ type fusion struct {
 // fusionProfile is what trials with one value of the parameter take.
 type fusionProfile struct {
 	value    string
+	line     int
 	One, Two int64
 }
 
@@ -66,8 +69,9 @@ type searchModel struct {
 // searchName is what a search may be called: it is part of jobs' names.
 var searchName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// readSearch reads a search file; - is standard input.
-func readSearch(path string, in io.Reader) (*searchFile, error) {
+// readSearch reads a search file; - is standard input. A name that is given counts
+// instead of the file's.
+func readSearch(path, name string, in io.Reader) (*searchFile, error) {
 	text, err := []byte(nil), error(nil)
 	if path == "-" {
 		path = "standard input"
@@ -78,11 +82,15 @@ func readSearch(path string, in io.Reader) (*searchFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseSearch(path, text)
+	return parseNamed(path, name, text)
 }
 
 // parseSearch reads the text of a search file.
-func parseSearch(path string, text []byte) (*searchFile, error) {
+func parseSearch(path string, text []byte) (*searchFile, error) { return parseNamed(path, "", text) }
+
+// parseNamed reads the text of a search file; name, if it is given, counts instead
+// of the file's.
+func parseNamed(path, name string, text []byte) (*searchFile, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -93,7 +101,7 @@ func parseSearch(path string, text []byte) (*searchFile, error) {
 	f := &searchFile{path: path, text: text, atOnce: 1, seed: 1, name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))}
 	f.method = search.Method{Name: search.ASHA, Eta: 3, Min: 1}
 	f.model = searchModel{Step: "1m", Begin: "0s", Noise: 0.02, Scaled: 0.25, Fused: 0.15}
-	goal, eager, given := "", 0.5, map[string]int{}
+	goal, eager, given := "", 0.5, map[string]int{} // given: the lines
 	err := f.fields(doc.Content[0], map[string]func(*yaml.Node) error{
 		"name": f.scalar(&f.name), "method": f.scalar(&f.method.Name), "trials": f.scalar(&f.method.Trials), "eta": f.scalar(&f.method.Eta),
 		"skip": f.scalar(&f.method.Skip), "stopping": f.scalar(&f.method.Stopping), "metric": f.scalar(&f.metric), "goal": f.scalar(&goal),
@@ -116,8 +124,12 @@ func parseSearch(path string, text []byte) (*searchFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.name = cmp.Or(name, f.name)
 	if err := f.complete(goal, eager, given); err != nil {
 		return nil, err
+	}
+	if f.spec, err = f.fingerprint(); err != nil {
+		return nil, fmt.Errorf("%s: parameters: %w", path, err)
 	}
 	return f, nil
 }
@@ -186,8 +198,8 @@ func (f *searchFile) parameters(n *yaml.Node) error {
 		name, line, v := n.Content[i].Value, n.Content[i].Line, n.Content[i+1]
 		fail := func(err error) error { return fmt.Errorf("%s:%d: %s: %w", f.path, line, name, err) }
 		switch {
-		case !paramName.MatchString(name) || slices.Contains([]string{"trial", "budget"}, name):
-			return fail(errors.New("a parameter's name is letters, digits and _, begins with no digit, and is not trial or budget"))
+		case !paramName.MatchString(name) || slices.Contains(ownNames, name):
+			return fail(fmt.Errorf("a parameter's name is letters, digits and _, begins with no digit, and is not %s", orList(ownNames)))
 		case slices.ContainsFunc(f.params, func(p search.Parameter) bool { return p.Name == name }):
 			return fail(errors.New("it is given twice"))
 		case v.Kind != yaml.MappingNode || len(v.Content) != 2:
@@ -210,6 +222,14 @@ func (f *searchFile) parameters(n *yaml.Node) error {
 	return nil
 }
 
+// ownNames stand in {braces} for what the search knows of a run.
+var ownNames = []string{"trial", "budget", "scale"}
+
+func orList(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
 // fillParameter reads the bounds of a parameter, or what there is to choose from.
 func fillParameter(p *search.Parameter, list *yaml.Node) error {
 	if p.Kind == search.Choice || p.Kind == search.Grid {
@@ -218,8 +238,15 @@ func fillParameter(p *search.Parameter, list *yaml.Node) error {
 			if err := e.Decode(&v); err != nil || e.Kind != yaml.ScalarNode {
 				return fmt.Errorf("line %d: give numbers or words", e.Line)
 			}
-			if n, ok := v.(int); ok {
-				v = int64(n)
+			switch x := v.(type) {
+			case int:
+				v = int64(x)
+			case time.Time: // JSON has no dates: as it is written
+				v = e.Value
+			case float64:
+				if math.IsNaN(x) || math.IsInf(x, 0) {
+					return fmt.Errorf("line %d: programs are given values as JSON, which has no %s: give a number, or a text in quotes", e.Line, e.Value)
+				}
 			}
 			p.Values = append(p.Values, v)
 		}
@@ -240,10 +267,19 @@ func (f *searchFile) readWidths(n *yaml.Node) error {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		var w int64
-		if err := n.Content[i+1].Decode(&w); err != nil || w < 1 || !paramName.MatchString(n.Content[i].Value) {
-			return fmt.Errorf("%s: give a whole number", n.Content[i].Value)
+		name := n.Content[i].Value
+		fail := func(format string, args ...any) error {
+			return fmt.Errorf("%s:%d: widths.%s: %w", f.path, n.Content[i].Line, name, fmt.Errorf(format, args...))
 		}
-		f.widths = append(f.widths, search.Value{Name: n.Content[i].Value, V: w})
+		switch err := n.Content[i+1].Decode(&w); {
+		case !paramName.MatchString(name) || slices.Contains(ownNames, name):
+			return fail("a width's name is letters, digits and _, begins with no digit, and is not %s", orList(ownNames))
+		case err != nil || w < 1:
+			return fail("give a whole number, 1 or more")
+		case slices.ContainsFunc(f.widths, func(v search.Value) bool { return v.Name == name }):
+			return fail("it is given twice")
+		}
+		f.widths = append(f.widths, search.Value{Name: name, V: w})
 	}
 	return nil
 }
@@ -266,7 +302,14 @@ func (f *searchFile) readFusion(n *yaml.Node) error {
 				return errors.New("give what trials take by value, such as {32: {one: 6GiB, two: 8GiB}}")
 			}
 			for i := 0; i+1 < len(n.Content); i += 2 {
-				p := fusionProfile{value: n.Content[i].Value}
+				p := fusionProfile{value: n.Content[i].Value, line: n.Content[i].Line}
+				var v float64
+				if n.Content[i].Decode(&v) == nil { // 1e-3 is 0.001
+					p.value = fmt.Sprint(v)
+				}
+				if slices.ContainsFunc(x.Profiles, func(q fusionProfile) bool { return q.value == p.value }) {
+					return fmt.Errorf("%s:%d: fusion.profiles: %s is given twice", f.path, p.line, p.value)
+				}
 				if err := f.fields(n.Content[i+1], map[string]func(*yaml.Node) error{"one": memoryField(&p.One), "two": memoryField(&p.Two)}, nil); err != nil {
 					return err
 				}
@@ -296,6 +339,8 @@ func (f *searchFile) complete(goal string, eager float64, given map[string]int) 
 		return fail("name", fmt.Errorf("name: %q: give up to 64 letters, digits, dots, - and _", f.name))
 	case f.metric == "":
 		return fail("metric", errors.New("metric: say which one trials are compared by, such as loss"))
+	case len(f.metric) > longestMetric:
+		return fail("metric", fmt.Errorf("metric: %q has %d letters; names of metrics have at most %d", f.metric, len(f.metric), longestMetric))
 	case f.atOnce < 1 || f.atOnce > search.MaxTrials:
 		return fail("at_once", fmt.Errorf("at_once: %d is not between 1 and %d", f.atOnce, search.MaxTrials))
 	case len(f.params) == 0:
@@ -305,6 +350,22 @@ func (f *searchFile) complete(goal string, eager float64, given map[string]int) 
 	case f.job.Tasks > 1 && given["fusion"] > 0:
 		return fail("fusion", errors.New("fusion: trials of several tasks cannot be fused"))
 	}
+	for _, w := range f.widths {
+		if slices.Contains(paramNames(f.params), w.Name) {
+			return fail("widths", fmt.Errorf("widths.%s: there is a parameter of this name: leave one of them out", w.Name))
+		}
+	}
+	if err := f.knobs(eager, given, fail); err != nil {
+		return err
+	}
+	return f.program(fail)
+}
+
+// longestMetric is how long the name of a metric may be that the daemon keeps.
+const longestMetric = 64
+
+// knobs checks the method's knobs, and fills what the file leaves open.
+func (f *searchFile) knobs(eager float64, given map[string]int, fail func(string, error) error) error {
 	m := &f.method
 	if grid := search.GridSize(f.params); m.Trials == 0 && grid > 1 && m.Name != search.Band {
 		m.Trials = grid
@@ -315,7 +376,7 @@ func (f *searchFile) complete(goal string, eager float64, given map[string]int) 
 		return fail("method", cluster.Unknown("method", m.Name, search.Names()))
 	}
 	if m.Name == search.Hydro {
-		if m.Scale == 0 {
+		if given["scale"] == 0 {
 			m.Scale = 8
 		}
 		if !(eager > 0 && eager <= 1) {
@@ -326,12 +387,26 @@ func (f *searchFile) complete(goal string, eager float64, given map[string]int) 
 		return fail(firstGiven(given, "eager", "fusion", "widths"), fmt.Errorf("%s: a knob of hydro, not of %s", firstGiven(given, "eager", "fusion", "widths"), m.Name))
 	}
 	if err := f.fuse(); err != nil {
+		if strings.HasPrefix(err.Error(), f.path) {
+			return err
+		}
 		return fmt.Errorf("%s:%d: %w", f.path, f.fusion.lines, err)
 	}
-	if err := m.Check(); err != nil {
+	if m.Name == search.Hydro && m.Scale == 0 { // plain: neither narrower models nor fused groups
+		m.Scale, m.Fusion, m.Group = 1, nil, nil
+	}
+	err := m.Check()
+	switch { // random does not read them: what is given must make sense all the same
+	case err != nil:
+	case m.Eta < 2:
+		err = fmt.Errorf("eta: %d is less than 2", m.Eta)
+	case given["budget"] > 0 && m.Min > m.Max || m.Min < 1:
+		err = fmt.Errorf("budget.min: %d is not between 1 and budget.max, which is %d", m.Min, m.Max)
+	}
+	if err != nil {
 		field, _, _ := strings.Cut(err.Error(), ":")
 		field, _, _ = strings.Cut(field, ".")
-		return fail(field, err)
+		return fail(firstGiven(given, strings.Split(field, ", ")...), err)
 	}
 	for _, w := range f.widths {
 		n, _ := w.V.(int64)
@@ -339,7 +414,7 @@ func (f *searchFile) complete(goal string, eager float64, given map[string]int) 
 			return fail("widths", fmt.Errorf("widths.%s: %w, the scale", w.Name, err))
 		}
 	}
-	return f.program(fail)
+	return nil
 }
 
 func firstGiven(given map[string]int, names ...string) string {
@@ -376,9 +451,15 @@ func (f *searchFile) fuse() error {
 	if at >= 0 {
 		values = f.params[at].Values
 	}
+	for i := range x.Profiles {
+		p := &x.Profiles[i]
+		if !slices.ContainsFunc(values, func(v any) bool { return profileKey(v) == p.value }) {
+			return fmt.Errorf("%s:%d: fusion.profiles: %s is none of the values of %s", f.path, p.line, p.value, x.By)
+		}
+	}
 	for _, v := range values {
 		one, two := x.One, x.Two
-		if k := slices.IndexFunc(x.Profiles, func(p fusionProfile) bool { return p.value == fmt.Sprint(v) }); k >= 0 {
+		if k := slices.IndexFunc(x.Profiles, func(p fusionProfile) bool { return p.value == profileKey(v) }); k >= 0 {
 			one, two = x.Profiles[k].One, x.Profiles[k].Two
 		} else if len(x.Profiles) > 0 && one == 0 {
 			return fmt.Errorf("fusion.profiles: there is none for %s: %v", x.By, v)
@@ -398,6 +479,14 @@ func (f *searchFile) fuse() error {
 	return nil
 }
 
+// profileKey is a parameter's value as profiles name it.
+func profileKey(v any) string {
+	if n, ok := v.(int64); ok {
+		v = float64(n)
+	}
+	return fmt.Sprint(v)
+}
+
 func paramNames(list []search.Parameter) (names []string) {
 	for i := range list {
 		names = append(names, list[i].Name)
@@ -415,7 +504,7 @@ func (f *searchFile) program(fail func(string, error) error) error {
 	if _, err := s.Job(); err != nil {
 		return fail("job", fmt.Errorf("job: %w", err))
 	}
-	names := append(paramNames(f.params), "trial", "budget", "scale")
+	names := append(paramNames(f.params), ownNames...)
 	for _, w := range f.widths {
 		names = append(names, w.Name)
 	}
@@ -449,22 +538,25 @@ func (f *searchFile) config(trial, scale int) map[string]any {
 
 // fingerprint says what is searched and how. How many run at once, and what a
 // trial's job may use, may change while a search goes on.
-func (f *searchFile) fingerprint() string {
+func (f *searchFile) fingerprint() (string, error) {
 	m := f.method
 	m.Group = nil
-	text, _ := json.Marshal([]any{m.Name, m.Trials, m.Min, m.Max, m.Eta, m.Skip, m.Stopping, m.Scale, m.Eager, m.Fusion, f.fusion.By,
+	text, err := json.Marshal([]any{m.Name, m.Trials, m.Min, m.Max, m.Eta, m.Skip, m.Stopping, m.Scale, m.Eager, m.Fusion, f.fusion.By,
 		f.params, f.widths, f.metric, f.maximise, f.seed, f.job.Command, f.job.Script, f.job.Args})
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:6])
+	return hex.EncodeToString(sum[:6]), err
 }
 
-// valueText writes a parameter's value.
+// valueText writes a parameter's value: one that was given with all its digits (what
+// is drawn has six).
 func valueText(v any) string {
 	switch v := v.(type) {
 	case float64:
-		return strconv.FormatFloat(v, 'g', 6, 64)
+		return strconv.FormatFloat(v, 'g', -1, 64)
 	case string:
 		return v
+	case nil:
+		return "null"
 	}
 	return fmt.Sprint(v)
 }

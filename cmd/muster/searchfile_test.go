@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -54,7 +55,8 @@ func TestSearchFileErrors(t *testing.T) {
 		{"by: batch", "by: bach", `unknown parameter "bach": did you mean "batch"?`},
 		{"two: 8.5GiB", "two: 5GiB", "f.yaml:8: fusion: in MiB, two fused trials take 5120, which is not more than one takes (6144)"},
 		{"memory: 24GiB", "memory: lots", "f.yaml:8: memory:"},
-		{"64: {one", "63: {one", "there is none for batch: 64"},
+		{"64: {one", "63: {one", "f.yaml:8: fusion.profiles: 63 is none of the values of batch"},
+		{", 64: {one: 8GiB, two: 13GiB}", "", "there is none for batch: 64"},
 		{"log-uniform", "log-normal", `f.yaml:10: lr: unknown way to draw "log-normal": did you mean "log-uniform"?`},
 		{"[1e-4, 1]", "[0, 1]", "f.yaml:10: lr: log-uniform: parameters.lr: a logarithm needs numbers above 0"},
 		{"[1e-4, 1]", "[1]", "f.yaml:10: lr: log-uniform: give the least and the most"},
@@ -71,12 +73,31 @@ func TestSearchFileErrors(t *testing.T) {
 		{"method: hydro", "method: asha", "f.yaml:8: fusion: a knob of hydro, not of asha"},
 		{"name: good", "name: a b", `name: "a b"`},
 		{"eta: 3", "eta: 3\neta: 4", "f.yaml:6: "},
+		{"[sgd, adam]", "[1, .inf]", "f.yaml:12: opt: choice: line 12: programs are given values as JSON, which has no .inf"},
+		{"{choice: [sgd, adam]}", "{grid: [.nan]}", "f.yaml:12: opt: grid: line 12: programs are given values as JSON, which has no .nan"},
+		{"[1e-4, 1]", "[1e-4, .inf]", "f.yaml:10: lr: log-uniform: parameters.lr: give the least and the most"},
+		{"metric: loss", "metric: " + strings.Repeat("m", 65), "has 65 letters; names of metrics have at most 64"},
+		{"  opt:", "  scale:", "f.yaml:12: scale: a parameter's name is letters, digits and _, begins with no digit, and is not trial, budget or scale"},
+		{"hidden: 512", "trial: 512", "f.yaml:7: widths.trial: a width's name"},
+		{"hidden: 512", "opt: 512", "f.yaml:7: widths.opt: there is a parameter of this name"},
+		{"hidden: 512", "hidden: 512, hidden: 64", "f.yaml:7: widths.hidden: it is given twice"},
+		{"32: {one", "64: {one: 1GiB, two: 2GiB}, 32: {one", "f.yaml:8: fusion.profiles: 64 is given twice"},
+		{"32: {one", "48: {one: 1GiB, two: 2GiB}, 32: {one", "f.yaml:8: fusion.profiles: 48 is none of the values of batch"},
 	} {
 		text := strings.Replace(goodSearch, c.old, c.new, 1)
 		if text == goodSearch {
 			t.Fatalf("%q is not in the file", c.old)
 		}
 		if _, err := parseSearch("f.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.new, err, c.want)
+		}
+	}
+	for _, c := range []struct{ old, new, want string }{ // random reads neither, but says so of what makes no sense
+		{"trials: 3", "trials: 3\neta: 1", "f.yaml:4: eta: 1 is less than 2"},
+		{"{max: 9}", "{min: 10, max: 9}", "f.yaml:4: budget.min: 10 is not between 1 and budget.max, which is 9"},
+		{"trials: 3", "trials: 3\nstopping: true", "f.yaml:4: skip, stopping: knobs of asha, not of random"},
+	} {
+		if _, err := parseSearch("f.yaml", []byte(strings.Replace(searchOf("method: random\ntrials: 3\nbudget: {max: 9}"), c.old, c.new, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
 		}
 	}
@@ -108,12 +129,41 @@ func TestSearchFileFusion(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	same, err := parseSearch("g.yaml", []byte(strings.Replace(goodSearch, "at_once: 2", "at_once: 5", 1)))
-	if err != nil || same.fingerprint() != f.fingerprint() {
+	if err != nil || same.spec != f.spec {
 		t.Errorf("%v: another search, since more run at once", err)
 	}
 	other, err := parseSearch("g.yaml", []byte(strings.Replace(goodSearch, "[1e-4, 1]", "[1e-3, 1]", 1)))
-	if err != nil || other.fingerprint() == f.fingerprint() {
+	if err != nil || other.spec == f.spec {
 		t.Errorf("%v: the same search, though other values are tried", err)
+	}
+}
+
+// What is given is what a command gets, to the last digit; JSON has no dates. A
+// scale of 0 is the plain tuner: neither narrower models nor fused groups.
+func TestSearchFileValues(t *testing.T) {
+	text := strings.Replace(searchOf("method: hydro\nscale: 0\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\nwidths: {hidden: 512}\ntrials: 1\nbudget: {max: 9}"), "{x: {uniform: [0, 1]}}",
+		"{x: {uniform: [0.9999991, 0.9999994]}, a: {choice: [0.9999999]}, b: {choice: [2026-01-02]}, c: {choice: [null]}, d: {choice: [true]}, e: {choice: [12345678]}}", 1)
+	f, err := parseSearch("f.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := f.config(0, 1)
+	if got := configText(c); !strings.HasPrefix(got, "a=0.9999999 b=2026-01-02 c=null d=true e=12345678 hidden=512 x=0.999999") {
+		t.Error(got)
+	}
+	if x, _ := c["x"].(float64); x < 0.9999991 || x > 0.9999994 {
+		t.Errorf("x is %v", x)
+	}
+	if json, err := json.Marshal(c); err != nil || !strings.Contains(string(json), `"b":"2026-01-02"`) {
+		t.Errorf("%s, %v", json, err)
+	}
+	if f.method.Scale != 1 || f.method.Fusion != nil || f.method.Group != nil {
+		t.Errorf("%+v", f.method)
+	}
+	bad := *f
+	bad.params = []search.Parameter{{Name: "x", High: math.Inf(1)}}
+	if _, err := bad.fingerprint(); err == nil {
+		t.Error("what cannot be written has a fingerprint")
 	}
 }
 
@@ -134,6 +184,13 @@ func TestSearchPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out = ok(t, "search", "plan", file); !strings.Contains(out, "1/8 of the width") || !strings.Contains(out, "; ") {
+		t.Errorf("%s", out)
+	}
+	few := searchOf("method: asha\ntrials: 64\nbudget: {min: 1, max: 81}")
+	if err := os.WriteFile(file, []byte(few), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out = ok(t, "search", "plan", file); !strings.Contains(out, "no trial is promoted beyond step 27, though budget.max is 81: 64 trials are too few") {
 		t.Errorf("%s", out)
 	}
 	for _, name := range []string{"random", "successive-halving", "hyperband", "asha", "hydro"} {
@@ -184,6 +241,10 @@ func TestSimSearch(t *testing.T) {
 	if len(beside) != 2 || beside[0].Others <= 0 || beside[1].Makespan >= beside[0].Makespan {
 		t.Errorf("%+v", beside)
 	}
+	big := filepath.Join(t.TempDir(), "big.yaml")
+	if err := os.WriteFile(big, []byte(strings.Replace(searchOf("method: random\ntrials: 2\nbudget: {max: 9}"), "job: {", "job: {gpus: 16, ", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ args, want string }{
 		{"sim --search ../../examples/search/simulated.yaml", "say on which --cluster"},
 		{"sim --demo --methods asha", "need --search"},
@@ -191,6 +252,8 @@ func TestSimSearch(t *testing.T) {
 		{"sim --search ../../examples/search/asha.yaml --cluster 1x1xT4 --methods hydro", "says nothing of scale and fusion"},
 		{"sim --search ../../examples/search/asha.yaml --cluster 1x1xT4 --at-once none", "--at-once none"},
 		{"sim --search none.yaml --cluster 1x1xT4", "none.yaml"},
+		{"sim --search ../../examples/search/asha.yaml --cluster 1x1xT4 --csv x.csv", "--csv, --html"},
+		{"sim --search " + big + " --cluster 1x1xT4", "no trial ran to a report: the cluster cannot run what the job of " + big + " asks for"},
 	} {
 		_, _, err := muster(t, t.Context(), strings.Fields(c.args)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -227,7 +290,7 @@ func TestSearchSubmissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Unix(1, 0)
-	tn := &tuner{f: f, s: s, spec: f.fingerprint(), jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{2: 11, 3: 12}, full: map[int]int{}}
+	tn := &tuner{f: f, s: s, spec: f.spec, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{2: 11, 3: 12}, full: map[int]int{}}
 	group := tn.submission(&search.Decision{Trials: []int{2, 3}, Rung: 1, From: 1, Budget: 3, Marks: []int64{3}})
 	if x := group.Trial.Fused; len(x) != 2 || x[0].From != 11 || x[1].From != 12 || x[1].Number != 3 || group.CheckpointOf != 0 || group.Trial.Scale != 8 || group.Kind != "trial" {
 		t.Errorf("%+v", group.Trial)

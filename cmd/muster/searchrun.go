@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +38,8 @@ type tuner struct {
 	tell  func(format string, args ...any)
 	state func(text string) // progress line
 	best  search.Result
-	known bool // best holds
+	known bool              // best holds
+	todo  []search.Decision // who is to stop, by what was found at the start or at a submission
 }
 
 // newTuner begins, or goes on with, a search.
@@ -44,7 +48,7 @@ func newTuner(ctx context.Context, f *searchFile, errw io.Writer) (*tuner, error
 	if err != nil {
 		return nil, err
 	}
-	t := &tuner{cl: client.Connect(), f: f, s: s, spec: f.fingerprint(), jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{}, full: map[int]int{}, tell: func(string, ...any) {}, state: func(string) {}}
+	t := &tuner{cl: client.Connect(), f: f, s: s, spec: f.spec, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{}, full: map[int]int{}, tell: func(string, ...any) {}, state: func(string) {}}
 	if errw != nil {
 		t.tell = func(format string, args ...any) { fmt.Fprintf(errw, format+"\n", args...) }
 	}
@@ -74,9 +78,10 @@ func (t *tuner) find(ctx context.Context) error {
 	}
 	slices.Reverse(list) // the first first
 	var found []*api.Job
+	own := t.ownJob(list)
 	for i := range list {
 		j := &list[i]
-		if s := j.Submission.Trial; s != nil && s.Tuner && s.Search == t.f.name && j.User == t.user && !over(j) && strconv.Itoa(j.ID) != os.Getenv("MUSTER_JOB_ID") {
+		if t.rival(j, own) {
 			return fmt.Errorf("search %s has a tuner already, job %d: muster search show %s says how far it is, muster search cancel %s ends it", t.f.name, j.ID, t.f.name, t.f.name)
 		}
 		if !t.mine(j) {
@@ -90,8 +95,30 @@ func (t *tuner) find(ctx context.Context) error {
 	if len(found) > 0 {
 		t.tell("search %s goes on: %d runs of trials are known", t.f.name, len(found))
 	}
-	_, err = t.hear(found)
+	t.todo, err = t.hear(found)
 	return err
+}
+
+// ownJob is the job that this tuner is; 0: it is none.
+func (t *tuner) ownJob(list []api.Job) int {
+	for i := range list {
+		if strconv.Itoa(list[i].ID) == os.Getenv("MUSTER_JOB_ID") && t.tunes(&list[i]) {
+			return list[i].ID
+		}
+	}
+	return 0
+}
+
+// tunes reports whether a job is a tuner of this search.
+func (t *tuner) tunes(j *api.Job) bool {
+	s := j.Submission.Trial
+	return s != nil && s.Tuner && s.Search == t.f.name && j.User == t.user
+}
+
+// rival reports whether a job is a tuner that goes before this one: of two that were
+// submitted at once the first.
+func (t *tuner) rival(j *api.Job, own int) bool {
+	return t.tunes(j) && !over(j) && (own == 0 || j.ID < own)
 }
 
 // hear tells the search what became of jobs, and stops those that it finds too many.
@@ -246,6 +273,23 @@ const (
 	lookSlow = time.Second
 )
 
+// try asks the daemon whether it would accept a trial of the search.
+func (t *tuner) try(ctx context.Context) error {
+	s, err := search.New(t.f.method)
+	if err != nil {
+		return err
+	}
+	list, err := s.Step(nil, 1)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	sub := t.submission(&list[0])
+	if _, err := t.cl.Test(ctx, sub); err != nil {
+		return fmt.Errorf("%s could not be submitted: %w", runText(sub.Trial), err)
+	}
+	return nil
+}
+
 // run goes on until the search is done, or the context ends. A daemon that does
 // not answer is waited for.
 func (t *tuner) run(ctx context.Context) error {
@@ -282,7 +326,13 @@ func passing(err error) bool {
 	if errors.As(err, &e) {
 		return e.Status >= 500 || e.Status == http.StatusConflict && strings.Contains(e.Detail, "ending")
 	}
-	return true
+	var wrong *tls.CertificateVerificationError
+	if errors.As(err, &wrong) {
+		return false
+	}
+	var way *url.Error // of a request that was sent, or an answer that broke off; not of one that could not be written
+	var conn net.Error
+	return errors.Is(err, client.ErrNoServer) || errors.As(err, &way) || errors.As(err, &conn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // turn looks at the jobs once and does what follows.
@@ -296,10 +346,9 @@ func (t *tuner) turn(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	t.say(news)
-	for _, d := range list {
-		if err := t.stop(ctx, &d); err != nil {
-			return true, err
-		}
+	t.todo = append(t.todo, list...)
+	if err := t.stops(ctx); err != nil {
+		return true, err
 	}
 	for t.live() < t.f.atOnce {
 		list, err := t.s.Step(nil, 1)
@@ -320,9 +369,23 @@ func (t *tuner) turn(ctx context.Context) (changed bool, err error) {
 				return true, err
 			}
 		}
+		if err := t.stops(ctx); err != nil {
+			return true, err
+		}
 	}
 	t.count()
 	return changed || len(news) > 0, nil
+}
+
+// stops ends the runs that are to stop.
+func (t *tuner) stops(ctx context.Context) error {
+	for len(t.todo) > 0 {
+		if err := t.stop(ctx, &t.todo[0]); err != nil {
+			return err
+		}
+		t.todo = t.todo[1:]
+	}
+	return nil
 }
 
 // look returns the jobs of which there is something new.
@@ -375,25 +438,62 @@ func (t *tuner) submit(ctx context.Context, d *search.Decision) error {
 	}
 	key := fmt.Sprintf("search/%s/%s/%dx%d/%s/%d", t.f.name, t.spec, d.Trials[0], len(d.Trials), kind, d.Rung)
 	out, err := t.cl.Submit(ctx, s, key)
-	if err != nil && passing(err) { // it may have arrived: it is sent again until somebody answers
-		for err != nil && passing(err) && ctx.Err() == nil {
+	for err != nil && ctx.Err() == nil {
+		switch {
+		case passing(err): // it may have arrived: it is sent again until somebody answers
 			select {
 			case <-ctx.Done():
 			case <-tick(lookSlow):
-				out, err = t.cl.Submit(ctx, s, key)
 			}
+		case anew(s, err):
+			t.tell("%s: a trial begins anew: %v", runText(s.Trial), err)
+		default:
+			return fmt.Errorf("%s cannot be submitted: %w", runText(s.Trial), err)
 		}
+		out, err = t.cl.Submit(ctx, s, key)
 	}
 	if err != nil {
-		return fmt.Errorf("%s cannot be submitted: %w", runText(s.Trial), err)
+		return err
 	}
 	j := out.Job
+	if over(&j) { // it was submitted before, or refused at once: its end is news
+		t.tell("job %d: %s: %s %s", j.ID, runText(s.Trial), j.State, j.Reason)
+		list, err := t.hear([]*api.Job{&j})
+		t.todo = append(t.todo, list...)
+		return err
+	}
 	t.jobs[j.ID] = &j
 	for _, n := range d.Trials {
 		t.note(n, &j)
 	}
 	t.tell("job %d: %s to step %d: %s", j.ID, runText(s.Trial), d.Budget, t.configsText(s.Trial))
 	return nil
+}
+
+// fusedFrom is where the daemon finds fault with the checkpoint of a fused trial.
+var fusedFrom = regexp.MustCompile(`trial\.fused\[(\d+)\]\.from$`)
+
+// anew takes the checkpoint from a submission that the daemon refused for it, so that
+// its trial, or that trial of a fused group, begins anew: steps are lost, the search
+// is not. False: the fault is another one.
+func anew(s *api.Submission, err error) bool {
+	var e *client.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	for _, d := range e.Errors {
+		if s.CheckpointOf != 0 && strings.HasSuffix(d.Location, "body.checkpoint_of") {
+			s.CheckpointOf = 0
+			return true
+		}
+		if m := fusedFrom.FindStringSubmatch(d.Location); m != nil {
+			if i, _ := strconv.Atoi(m[1]); i < len(s.Trial.Fused) && s.Trial.Fused[i].From != 0 {
+				s.Trial.Fused[i].From = 0
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // runText names a run.

@@ -24,7 +24,10 @@ func simSearch(c *cobra.Command, f *simFlags) error {
 	if f.until != "" || f.tile > 1 {
 		return usage(errors.New("--search: runs to its end; --until and --tile are not for it"))
 	}
-	file, err := readSearch(f.search, c.InOrStdin())
+	if f.json != "" && f.json != "-" || f.csv != "" || f.html != "" || f.jobs != "" || f.journal != "" {
+		return usage(errors.New("--search: writes its table, or with --json - that as JSON; --csv, --html, --jobs-csv and --journal are not for it"))
+	}
+	file, err := readSearch(f.search, "", c.InOrStdin())
 	if err != nil {
 		return usage(err)
 	}
@@ -53,9 +56,13 @@ func simSearch(c *cobra.Command, f *simFlags) error {
 		if outs[i].Err != nil {
 			return fmt.Errorf("%s: %w", outs[i].Label, outs[i].Err)
 		}
-	}
-	if f.json != "" && f.json != "-" || f.csv != "" || f.html != "" || f.jobs != "" || f.journal != "" {
-		return usage(errors.New("--search: writes its table, or with --json - that as JSON; --csv, --html, --jobs-csv and --journal are not for it"))
+		if s := outs[i].Setup.World.Search; !s.Found.Known {
+			why := "they wait for ever"
+			if s.Found.Refused > 0 {
+				why = fmt.Sprintf("the cluster cannot run what the job of %s asks for", file.path)
+			}
+			return fmt.Errorf("%s, %s: no trial ran to a report: %s", labels[i].method, outs[i].Label, why)
+		}
 	}
 	return writeSearches(c.OutOrStdout(), outs, labels, f.json == "-", len(entries) > 0)
 }
