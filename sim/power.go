@@ -31,6 +31,7 @@ type powerNode struct {
 	state   powerState
 	out     bool // down, or drained: nobody counts on it
 	jobs    int32
+	milli   cluster.Milli // of its GPUs that are held
 	gen     uint32
 	readyAt cluster.Time
 }
@@ -40,8 +41,6 @@ type powerGroup struct {
 	rule  *cluster.Power
 	nodes []int
 	meter power.Meter
-	milli cluster.Milli // of GPUs held on its nodes
-	gpus  cluster.Milli // of all of them
 	book  report.Power
 	since cluster.Time // the book is up to date until then
 }
@@ -70,7 +69,6 @@ func (w *World) initPower() {
 		g := powerGroup{rule: &w.spec.Power[i], nodes: list}
 		for _, id := range list {
 			p.nodes[id].group = int32(i)
-			g.gpus += cluster.Milli(w.spec.Nodes[id].GPUs) * cluster.Whole
 		}
 		g.book = report.Power{Partition: g.rule.Partition, Watts: g.rule.Watts != cluster.Watts{}}
 		p.groups = append(p.groups, g)
@@ -179,6 +177,7 @@ func (w *World) nodeAwake(ev worldEvent) (engine.Event, bool) {
 	if x.state != waking || x.gen != ev.gen {
 		return engine.Event{}, false
 	}
+	w.powerBook(&w.power.groups[x.group])
 	x.state = awake
 	return engine.Event{Type: engine.NodeAsleep, Node: w.spec.Nodes[ev.id].Name, Undo: true}, true
 }
@@ -206,7 +205,7 @@ func (w *World) wakeFor(allocs []engine.Alloc) (wait time.Duration) {
 	for _, id := range short {
 		g := &w.power.groups[id]
 		s := w.seen(g)
-		g.meter.Grown = w.unix()
+		g.meter.Woke(w.unix())
 		if more := min(s.Total, s.Used+g.rule.Buffer) - s.Active; more > 0 {
 			g.book.Wakes-- // it is one with that above
 			w.wakeMore(g, more)
@@ -223,9 +222,8 @@ func (w *World) powerHold(allocs []engine.Alloc, by int32) {
 	for i := range allocs {
 		x := &w.power.nodes[allocs[i].Node]
 		if x.group >= 0 {
-			g := &w.power.groups[x.group]
-			w.powerBook(g)
-			g.milli += cluster.Milli(by) * allocs[i].Milli()
+			w.powerBook(&w.power.groups[x.group])
+			x.milli += cluster.Milli(by) * allocs[i].Milli()
 		}
 		if !slices.ContainsFunc(allocs[:i], func(a engine.Alloc) bool { return a.Node == allocs[i].Node }) {
 			x.jobs += by
@@ -265,13 +263,21 @@ func (w *World) powerBook(g *powerGroup) {
 	g.book.Active += d.Seconds() * float64(s.Active)
 	g.book.Total += d.Seconds() * float64(s.Total)
 	k := &g.rule.Watts
-	busy := 0.0
-	if g.gpus > 0 {
-		busy = float64(g.milli) / float64(g.gpus) * float64(len(g.nodes)) * float64(k.Busy-k.Idle)
-	}
 	dark := float64(s.Total - s.Active)
-	g.book.Joules += d.Seconds() * (busy + float64(s.Active)*float64(k.Idle) + dark*float64(k.Asleep))
+	g.book.Joules += d.Seconds() * (w.busy(g)*float64(k.Busy-k.Idle) + float64(s.Active)*float64(k.Idle) + dark*float64(k.Asleep))
 	g.book.Saved += d.Seconds() * dark * float64(k.Idle-k.Asleep)
+}
+
+// busy is how many nodes' worth of GPUs of a group draws what busy ones do: of each node that is awake the part that is
+// held. Jobs on a node that wakes compute nothing yet, and one that is out draws nothing that is booked here.
+func (w *World) busy(g *powerGroup) (nodes float64) {
+	for _, id := range g.nodes {
+		x, gpus := &w.power.nodes[id], w.spec.Nodes[id].GPUs
+		if x.milli > 0 && x.state == awake && !x.out && gpus > 0 {
+			nodes += float64(x.milli) / float64(cluster.Milli(gpus)*cluster.Whole)
+		}
+	}
+	return nodes
 }
 
 // closePower ends the books.

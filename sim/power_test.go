@@ -57,13 +57,58 @@ func TestPowerWakesForJobs(t *testing.T) {
 	if want := (60 + 61*4 + 4*3) * 60.0; p.Used != want { // one; with the gang four until the 121st minute; then three
 		t.Errorf("used %v node-seconds, want %v", p.Used, want)
 	}
-	// GPUs held: 1 for 120 minutes, 6 for 65, 1 for 60; a node's two draw 400 W more than idle.
-	if joules := (120+6*65+60)*60*200 + p.Active*100 + (p.Total-p.Active)*10; math.Abs(p.Joules-joules) > 1e-6 || p.Saved != (p.Total-p.Active)*90 {
+	// GPUs held on nodes that are awake: 1 for 120 minutes, 6 for 65, but 4 of them on two nodes that wake for the first
+	// five, 1 for 60; a node's two draw 400 W more than idle.
+	if joules := (120+6*65-4*5+60)*60*200 + p.Active*100 + (p.Total-p.Active)*10; math.Abs(p.Joules-joules) > 1e-6 || p.Saved != (p.Total-p.Active)*90 {
 		t.Errorf("%v J, want %v; saved %v", p.Joules, joules, p.Saved)
 	}
 	s := o.Run.Summarise().Power
 	if s == nil || math.Abs(s.Utilisation-p.Used/p.Active) > 1e-9 || math.Abs(s.Woken-2*24*60/125.) > 1e-9 || math.Abs(s.KWh-p.Joules/3.6e6) > 1e-9 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Where nodes differ in size, each draws by the part of its own GPUs that is held: of two GPUs and of eight, all of the two
+// draw 400 W more than idle, and two of the eight 100 W more.
+func TestPowerSizes(t *testing.T) {
+	for node, busy := range map[string]float64{"n1": 400, "n2": 100} {
+		spec := sleepy(t, "1x2xT4+1x8xT4", nil)
+		spec.Nodes[0].Name, spec.Nodes[1].Name = "n1", "n2"
+		spec.Partitions = []cluster.Partition{{Name: "p", Nodes: []string{node}}}
+		at := func(e *trace.Entry) { e.Job.Partitions = []string{"p"} }
+		o := Run(context.Background(), spec, []trace.Entry{entry(0, 0, 20*time.Minute, 2, at)}, Setup{Policy: "fifo", Placer: "best-fit"})
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		if p := o.Run.Power[0]; p.Total != 2*1200 || math.Abs(p.Joules-1200*(200+busy)) > 1e-6 {
+			t.Errorf("on %s: %+v, want %v J", node, p, 1200*(200+busy))
+		}
+	}
+}
+
+// A node that is lost draws nothing that is booked, busy or not; nor does one that is drained while a job ends there.
+func TestPowerOut(t *testing.T) {
+	w := NewWorld(sleepy(t, "2x2xT4", nil), nil, Options{})
+	w.powerHold([]engine.Alloc{{Node: 0, Tasks: 1, GPUs: 3}}, 1)
+	w.now = cluster.Time(time.Minute)
+	w.powerOut(&engine.Event{Type: engine.NodeDrained, Node: w.spec.Nodes[0].Name})
+	w.now = cluster.Time(2 * time.Minute)
+	w.powerOut(&engine.Event{Type: engine.NodeDrained, Node: w.spec.Nodes[0].Name, Undo: true})
+	w.now = cluster.Time(3 * time.Minute)
+	if p := w.closePower()[0]; p.Joules != 60*(500+100)+60*100+60*(500+100) || p.Total != 60*5 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// Nodes that a job wakes end the time for which too many were awake, as those that the rule wakes do.
+func TestPowerWakeEndsOver(t *testing.T) {
+	w := NewWorld(sleepy(t, "2x2xT4", nil), nil, Options{})
+	w.power.nodes[1].state = asleep
+	m := &w.power.groups[0].meter
+	m.Over = w.unix()
+	w.now = cluster.Time(time.Minute)
+	if wait := w.wakeFor([]engine.Alloc{{Node: 1, Tasks: 1, GPUs: 1}}); wait != 5*time.Minute || m.Over != 0 || m.Grown != w.unix() {
+		t.Errorf("it waits %v; %+v", wait, m)
 	}
 }
 
