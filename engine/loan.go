@@ -35,7 +35,7 @@ func (e *Engine) initLoans() error {
 			if other := lent[id]; other != "" {
 				return fmt.Errorf("loans: %s: node %s is in %s, too, of which another loan is", l.Partition, e.st.nodes[id].spec.Name, other)
 			}
-			lent[id] = l.Partition
+			lent[id], e.st.nodes[id].lent = l.Partition, true
 		}
 	}
 	return nil
@@ -52,11 +52,6 @@ func (e *Engine) loanNodes(l *cluster.Loan) (list []int32) {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
-}
-
-// onLoan reports whether a node is of a loan.
-func (e *Engine) onLoan(id int32) bool {
-	return slices.ContainsFunc(e.cfg.Spec.Loans, func(l cluster.Loan) bool { return slices.Contains(e.loanNodes(&l), id) })
 }
 
 // givenBack lists those of a loan's nodes that are given back, by number.
@@ -80,6 +75,12 @@ func (e *Engine) GivenBack() (names []string) {
 		}
 	}
 	return names
+}
+
+// IsGivenBack reports whether a node is given back to who lends it; one that is not known is not.
+func (e *Engine) IsGivenBack(node string) bool {
+	id, ok := e.nodeID[node]
+	return ok && e.st.nodes[id].given
 }
 
 // loansDue gives as many nodes back as are wanted now, and takes those that no longer are.

@@ -1,11 +1,15 @@
 package engine_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/policy"
 )
 
 // A node is given back while a job is being suspended on it: nothing of the job stays there, and it
@@ -30,5 +34,75 @@ func TestSuspendedOnLentNode(t *testing.T) {
 			t.Errorf("job 0 is %v, and has memory on %+v", r.State, r.Home)
 		}
 		o.at(62, stopped(1, engine.Completed))
+	}
+}
+
+// lentNodes is an engine of n nodes, half of which are lent and given back.
+func lentNodes(t testing.TB, n int) (engine.Config, engine.Snapshot) {
+	spec, err := cluster.ParseShort(fmt.Sprintf("%dx8xT4", n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lent := cluster.Partition{Name: "lent"}
+	for i := range n / 2 {
+		lent.Nodes = append(lent.Nodes, spec.Nodes[2*i].Name)
+	}
+	spec.Partitions = []cluster.Partition{lent}
+	spec.Loans = []cluster.Loan{{Partition: "lent", Back: []cluster.Back{{Hours: cluster.Hours{From: 0, To: 24 * time.Hour}, Nodes: n / 2}}}}
+	cfg := engine.Config{Spec: *spec}
+	if cfg.Policy, err = policy.New("fifo"); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Placer, err = place.New("best-fit"); err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Step(engine.Batch{Seq: 1, Events: []engine.Event{{Type: engine.Tick}, {Type: engine.NodeDrained, Node: spec.Nodes[1].Name}}})
+	return cfg, e.Snapshot()
+}
+
+// What is given back and who is drained is so after a restart; who is of no loan any more takes jobs again.
+func TestRestoreGivenBack(t *testing.T) {
+	cfg, snap := lentNodes(t, 8)
+	if len(snap.Given) != 4 || len(snap.Drained) != 1 {
+		t.Fatalf("given back: %v, drained: %v", snap.Given, snap.Drained)
+	}
+	for _, loans := range []bool{true, false} {
+		if !loans {
+			cfg.Spec.Loans = nil
+		}
+		e, err := engine.Restore(cfg, &snap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, n := range e.Nodes() {
+			given, up := i%2 == 0 && loans, i%2 == 0 && !loans || i%2 == 1 && i != 1
+			if e.IsGivenBack(n.Name) != given || (n.State == cluster.Up) != up {
+				t.Errorf("loans %v: %s is %v, given back: %v", loans, n.Name, n.State, e.IsGivenBack(n.Name))
+			}
+		}
+		if given := e.GivenBack(); loans && !slices.Equal(given, snap.Given) || !loans && given != nil {
+			t.Errorf("loans %v: %v are given back", loans, given)
+		}
+		if e.IsGivenBack("nobody") {
+			t.Error("a node that is not known is given back")
+		}
+	}
+}
+
+// BenchmarkRestoreLoans restores engines of which half of the nodes are given back: the time grows as the nodes do.
+func BenchmarkRestoreLoans(b *testing.B) {
+	for _, n := range []int{2500, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			cfg, snap := lentNodes(b, n)
+			for b.Loop() {
+				if _, err := engine.Restore(cfg, &snap); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

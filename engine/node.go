@@ -33,7 +33,8 @@ type nodeState struct {
 	nfree    int16 // wholly free, healthy devices
 	indexed  bool  // in the class's buckets: up and not draining
 	drained  bool  // by a person, until it is taken back: also through an outage
-	given    bool  // given back to who lends it (loan.go)
+	lent     bool  // of a loan (loan.go)
+	given    bool  // given back to who lends it
 	free     uint64
 	hosts    uint64 // devices that a job holds whole, not as a guest
 	guested  uint64 // devices on which guests are

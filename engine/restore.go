@@ -121,14 +121,15 @@ func (s *Snapshot) joined(configured []cluster.Node) (list []cluster.Node) {
 // restoreNodes sets the nodes' states. It comes after the queues' guarantees
 // were compared with what the cluster has when it is whole.
 func (e *Engine) restoreNodes(s *Snapshot) {
+	drained, given := nameSet(s.Drained), nameSet(s.Given)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		id := e.nodeID[n.Name]
 		ns := &e.st.nodes[id]
 		ns.spec.State = n.State
 		e.setAsleep(id, n.Asleep)
-		ns.drained = slices.Contains(s.Drained, n.Name)
-		if ns.given = slices.Contains(s.Given, n.Name); ns.given && !e.onLoan(id) {
+		ns.drained = drained[n.Name]
+		if ns.given = given[n.Name]; ns.given && !ns.lent {
 			if ns.given = false; !ns.drained && n.State == cluster.Draining {
 				ns.spec.State = cluster.Up // it was of a loan that is no more
 			}
@@ -139,6 +140,15 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 		e.st.index(ns, ns.spec.State == cluster.Up)
 	}
 	e.capacityChanged()
+}
+
+// nameSet is for looking names up.
+func nameSet(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // restoreUsage sets what users and queues used so far.

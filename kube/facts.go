@@ -373,7 +373,7 @@ func (d *Driver) hasQueue(name string) bool {
 func (d *Driver) observed() driver.Observed {
 	var o driver.Observed
 	helds := map[string]held{}
-	names, given := d.eng.Nodes(), d.eng.GivenBack()
+	names := d.eng.Nodes()
 	for _, b := range d.eng.Beliefs() {
 		g := d.byID[b.Job]
 		if g == nil {
@@ -396,7 +396,7 @@ func (d *Driver) observed() driver.Observed {
 		if n == nil || n.obj == nil {
 			continue
 		}
-		believed.State, believed.Asleep = d.believed(n, slices.Contains(given, believed.Name)), d.wakes(n)
+		believed.State, believed.Asleep = d.believed(n, d.eng.IsGivenBack(believed.Name)), d.wakes(n)
 		believed.Bad = d.badGPUs(n, &believed, helds[believed.Name])
 		o.Nodes = append(o.Nodes, believed)
 	}

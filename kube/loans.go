@@ -36,7 +36,6 @@ type Loan struct {
 type lending struct {
 	at     cluster.Time      // when other nodes may be wanted
 	marked map[string]string // labels that are being written, or were and have yet to be seen, by node
-	given  map[string]bool   // nodes that the engine gives back
 }
 
 // matches reports whether a node has all labels of a selector.
@@ -124,17 +123,13 @@ func (d *Driver) markLoans() {
 	if len(d.opt.Loans) == 0 {
 		return
 	}
-	d.loans.given = map[string]bool{}
-	for _, name := range d.eng.GivenBack() {
-		d.loans.given[name] = true
-	}
 	for _, name := range d.order {
 		n := d.nodes[name]
 		if d.loanOf(n) < 0 {
 			continue
 		}
 		want := loanLent
-		if d.loans.given[name] {
+		if d.eng.IsGivenBack(name) {
 			want = loanGiven
 		}
 		if n.obj.Labels[LabelLoan] != want && d.loans.marked[name] != want {
@@ -191,6 +186,5 @@ func (d *Driver) closed(a *engine.Action) string {
 
 // goesBack reports whether a gang has to leave because its node is given back.
 func (d *Driver) goesBack(g *gang) bool {
-	given := d.eng.GivenBack()
-	return slices.ContainsFunc(g.slots, func(s slot) bool { return slices.Contains(given, s.node) })
+	return slices.ContainsFunc(g.slots, func(s slot) bool { return d.eng.IsGivenBack(s.node) })
 }

@@ -220,7 +220,7 @@ func (d *Driver) seeNodes(l *sight) {
 		s.Node, s.usable = list[i], left[i].Usable
 		if n := d.nodes[s.Name]; n != nil && n.obj != nil {
 			s.reason, s.foreign = n.reason(), int(n.other.gpus)
-			if d.loans.given[s.Name] {
+			if d.eng.IsGivenBack(s.Name) {
 				s.reason = cmp.Or(s.reason, "given back to who lends it")
 			}
 			s.memory = memoryLabel(n.obj.Labels[d.opt.Labels.Memory])
