@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/learn"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -14,25 +15,30 @@ const learnJobs = 400
 
 // LearnWorlds draws worlds in which policy sched2 learns from a trace: jobs in a row, on part of the
 // cluster's nodes, so that the offered load is what is asked for without their times being others. Jobs
-// that the network has nothing to say of are left out.
-func LearnWorlds(spec *cluster.Spec, entries []trace.Entry) (func(r *learn.Rand, load float64) *learn.World, error) {
+// that the network has nothing to say of are left out. What distance costs is what the model says, as the policy
+// is told it (engine.View.Losses); without one (nil) only skew is known. Jobs without an estimate are of unknown length.
+func LearnWorlds(spec *cluster.Spec, entries []trace.Entry, model perf.Model) (func(r *learn.Rand, load float64) *learn.World, error) {
 	var jobs []learn.Job
 	for i := range entries {
 		if e := &entries[i]; len(e.Job.Tasks) == 1 && e.Run > 0 {
 			if t := &e.Job.Tasks[0]; t.Request.GPUs > 0 && !t.Request.Fractional() && t.Request.Profile == "" {
-				jobs = append(jobs, learn.Job{Tasks: int32(t.Count), Each: int32(t.Request.GPUs), Submit: e.Job.Submit.Sub(0).Seconds(), Run: e.Run.Seconds()})
+				jobs = append(jobs, learn.Job{Tasks: int32(t.Count), Each: int32(t.Request.GPUs), Submit: e.Job.Submit.Sub(0).Seconds(), Run: e.Run.Seconds(),
+					Loss: lostApart(&e.Job, model), Unknown: e.Job.Estimate <= 0})
 			}
 		}
 	}
 	var nodes []learn.Room
-	racks := map[string]int32{} // looked up only
+	racks, kinds := map[string]int32{}, map[string]int32{} // looked up only
 	for i := range spec.Nodes {
 		n := &spec.Nodes[i]
 		if _, ok := racks[n.Rack]; !ok {
 			racks[n.Rack] = int32(len(racks))
 		}
+		if _, ok := kinds[n.Model]; !ok {
+			kinds[n.Model] = int32(len(kinds))
+		}
 		if n.GPUs > 0 {
-			nodes = append(nodes, learn.Room{GPUs: int32(n.GPUs), Free: int32(n.GPUs), Rack: racks[n.Rack]})
+			nodes = append(nodes, learn.Room{GPUs: int32(n.GPUs), Free: int32(n.GPUs), Rack: racks[n.Rack], Kind: kinds[n.Model]})
 		}
 	}
 	if len(jobs) < learnJobs || len(nodes) == 0 {
@@ -64,4 +70,21 @@ func LearnWorlds(spec *cluster.Spec, entries []trace.Entry) (func(r *learn.Rand,
 		w.Trim()
 		return w
 	}, nil
+}
+
+// lostApart is the part of its speed that a job loses on several nodes of a rack, and of several racks, as
+// engine.View.Losses has it.
+func lostApart(j *cluster.Job, model perf.Model) (loss [2]float64) {
+	if j.NumTasks() < 2 {
+		return loss
+	}
+	for i, l := range []cluster.Level{cluster.LevelRack, cluster.LevelFabric} {
+		switch {
+		case model != nil:
+			loss[i] = min(max(1-float64(perf.Belief{Model: model}.Apart(j, "", l))/perf.Million, 0), 1)
+		case j.Skew > 100:
+			loss[i] = 0.3
+		}
+	}
+	return loss
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
@@ -76,10 +78,10 @@ func (f *learnFlags) run(c *cobra.Command, system string) error {
 	if err != nil {
 		return err
 	}
-	agent := t.Learn(system)
-	if c.Context().Err() != nil {
-		return errInterrupted
+	if err := writable(f.out); err != nil {
+		return usage(fmt.Errorf("--out: %w", err))
 	}
+	agent := t.Learn(system)
 	text, err := agent.Write(system, f.command(c, system))
 	if err != nil {
 		return err
@@ -91,16 +93,38 @@ func (f *learnFlags) run(c *cobra.Command, system string) error {
 		return err
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s: weights of %s, digest %s\n", f.out, system, agent.Digest())
+	if c.Context().Err() != nil {
+		fmt.Fprintln(c.OutOrStdout(), "interrupted: they are the best so far; go on with --from")
+		return errInterrupted
+	}
 	return f.judge(c, system, spec, held)
 }
 
-// command is the command that trains these weights, for their file.
+// writable reports why a file cannot be written, before the time is spent. What is in it stays.
+func writable(name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err == nil {
+		return f.Close()
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if f, err = os.CreateTemp(filepath.Dir(name), ".weights-*"); err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// command is the command that trains these weights, for their file: with all flags that were given, but where they go.
 func (f *learnFlags) command(c *cobra.Command, system string) string {
 	words := []string{"muster learn", system}
-	for _, name := range []string{"trace", "cluster", "seed", "rounds", "held", "from"} {
-		if fl := c.Flags().Lookup(name); fl.Changed {
-			words = append(words, "--"+name+" "+fl.Value.String())
+	c.Flags().Visit(func(fl *pflag.Flag) { // in the order of their names
+		if fl.Name != "out" {
+			words = append(words, "--"+fl.Name+" "+fl.Value.String())
 		}
+	})
+	if c.Context().Err() != nil {
+		words = append(words, "(interrupted)")
 	}
 	return strings.Join(words, " ")
 }
@@ -134,7 +158,11 @@ func (f *learnFlags) worlds(t *learn.Training) ([]trace.Entry, *cluster.Spec, er
 	}
 	slices.SortStableFunc(entries, func(a, b trace.Entry) int { return int(min(max(a.Job.Submit-b.Job.Submit, -1), 1)) })
 	cut := int(float64(len(entries)) * (1 - f.held))
-	draw, err := sim.LearnWorlds(spec, entries[:cut])
+	base, err := f.baseSetup()
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	draw, err := sim.LearnWorlds(spec, entries[:cut], base.World.Model)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,5 +76,31 @@ func TestLearnTrace(t *testing.T) {
 		if _, _, err := muster(t, context.Background(), strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("muster %s: %v, want ... %s", c.args, err, c.want)
 		}
+	}
+}
+
+// Where the weights go is tried first; an interrupted training writes the best so far and says so; the file
+// names all flags that count.
+func TestLearnOut(t *testing.T) {
+	dir := t.TempDir()
+	if _, _, err := muster(t, context.Background(), "learn", "sched2", "--out", filepath.Join(dir, "none", "w")); err == nil || !strings.Contains(err.Error(), "--out: ") {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	file := filepath.Join(dir, "w")
+	out, _, err := muster(t, ctx, "learn", "sched2", "--limit", "60", "--seed", "3", "--out", file)
+	if !errors.Is(err, errInterrupted) || !strings.Contains(out, "the best so far") {
+		t.Errorf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), "muster learn sched2 --limit 60 --seed 3 (interrupted)") {
+		t.Errorf("%v: %.200s", err, text)
+	}
+	if _, _, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", "--policies", "sched2:weights="+file); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".weights-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
