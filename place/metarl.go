@@ -92,14 +92,19 @@ func (p *learned) workers(s *engine.Site) bool {
 	}
 	var spots []learn.Spot
 	var nodes []int
+	room := 0
 	s.Candidates(0, func(node int) bool {
 		spot := learn.Spot{GPUs: int32(s.GPUs(node)), Free: int32(s.FreeGPUs(node)), Room: int32(s.Room(node, 0, set.Count)), Rack: s.DomainOf(node, cluster.LevelRack).ID}
 		if crowd != nil {
 			spot.Crowd = crowd[node]
 		}
 		spots, nodes = append(spots, spot), append(nodes, node)
+		room += int(spot.Room)
 		return true
 	})
+	if room < set.Count { // binding makes room nowhere: the network need not be asked to find out
+		return false
+	}
 	choose := learn.NewPlacing(p.agent)
 	for range set.Count {
 		at := choose.Next(spots, w)
