@@ -116,7 +116,8 @@ func TestFloor(t *testing.T) {
 			if have != want {
 				t.Fatalf("%+v on %+v: %+v, want %+v", g, f.Rooms, have, want)
 			}
-			if any := want.ok != [levels]bool{}; f.room(g) != any || f.room(g) != any {
+			any, first := want.ok != [levels]bool{}, f.room(g)
+			if again := f.room(g); first != any || again != any {
 				t.Fatalf("%+v on %+v: room %t", g, f.Rooms, !any)
 			}
 			near := Near(r.Int(int(levels)))
