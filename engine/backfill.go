@@ -453,9 +453,7 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 	if j.state == Stopping {
 		allocs = j.dest
 	}
-	for i := range allocs {
-		e.st.release(&allocs[i])
-	}
+	e.st.releaseAll(allocs)
 	for i := range allocs {
 		e.shy.freed[allocs[i].Node] = e.shy.now
 		n := &e.st.nodes[allocs[i].Node]

@@ -176,9 +176,7 @@ func (e *Engine) leave(j *jobState) (heir *jobState) {
 // inherit has a guest hold the devices that it is on, if its queue may.
 func (e *Engine) inherit(j *jobState) {
 	e.charge(j, -1)
-	for i := range j.allocs {
-		e.st.release(&j.allocs[i])
-	}
+	e.st.releaseAll(j.allocs)
 	j.allocs = apart(j.allocs)
 	for i := range j.allocs {
 		e.st.take(&j.allocs[i])

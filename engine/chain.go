@@ -90,9 +90,7 @@ func (e *Engine) settleAfter(h *hunt, gang []Alloc, done, todo, more []mover) {
 	defer e.st.rollback(mark)
 	all := slices.Clone(todo)
 	for _, x := range more {
-		for k := range x.j.allocs {
-			e.st.release(&x.j.allocs[k])
-		}
+		e.st.releaseAll(x.j.allocs)
 		x.link = todo[0].link + 1
 		all = append(all, x)
 	}

@@ -183,9 +183,7 @@ func (e *Engine) valueOf(c *compaction, id int32, stays []stay) time.Duration {
 		if at = end; i == len(stays) {
 			break
 		}
-		for k := range stays[i].allocs {
-			e.st.release(&stays[i].allocs[k])
-		}
+		e.st.releaseAll(stays[i].allocs)
 	}
 	e.st.rollback(mark)
 	return times(time.Microsecond, min(sum, math.MaxInt64/int64(time.Microsecond))) // milli-GPU x ms
@@ -203,9 +201,7 @@ func (e *Engine) emptyable(c *compaction, movers []mover, most cluster.Milli) (l
 		for _, i := range on {
 			x.movers = append(x.movers, movers[i])
 			x.cost += movers[i].cost
-			for k := range movers[i].j.allocs {
-				e.st.release(&movers[i].j.allocs[k])
-			}
+			e.st.releaseAll(movers[i].j.allocs)
 		}
 		if toll(x.movers) > most {
 			e.st.rollback(mark)
@@ -251,9 +247,7 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 	defer func() { e.shy.on = false }()
 	way := &relocation{movers: slices.Clone(x.movers), cost: x.cost}
 	for i := range way.movers {
-		for k := range way.movers[i].j.allocs {
-			e.st.release(&way.movers[i].j.allocs[k])
-		}
+		e.st.releaseAll(way.movers[i].j.allocs)
 	}
 	largestFirst(way.movers)
 	after := compaction{stays: make([][]stay, len(e.st.nodes))}

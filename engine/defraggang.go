@@ -25,7 +25,6 @@ type gangRoom struct {
 	nodes   []int32
 	room    []int // by node of the cluster
 	missing int
-	least   int // tasks
 }
 
 // makeGangRoom looks for the cheapest way to have a gang of shares or slices, in each domain in
@@ -34,20 +33,8 @@ func (e *Engine) makeGangRoom(h *hunt) {
 	for _, d := range e.gangDomains(h.s) {
 		stages := h.s.stagesOf()
 		for i := range stages {
-			movers := slices.Clone(h.movers)
-			if e.tryGangs(h, &stages[i], d) {
-				continue
-			}
-			for range exactMovers { // without whom there was no room for elsewhere
-				chosen, before := e.gangLeavers(h.s, h.j, &stages[i], d, movers, h.most), h.best
-				if len(chosen) == 0 || !h.better(costOf(chosen), len(chosen)) {
-					break
-				}
-				stuck := e.tryMoves(h, d, chosen)
-				if stuck == nil || h.best != before {
-					break
-				}
-				movers = slices.DeleteFunc(movers, func(m mover) bool { return m.has(stuck) })
+			if !e.tryGangs(h, &stages[i], d) {
+				e.tryWithout(h, d, h.movers, func(movers []mover) []mover { return e.gangLeavers(h.s, h.j, &stages[i], d, movers, h.most) })
 			}
 		}
 	}
@@ -74,7 +61,7 @@ func (e *Engine) tryGangs(h *hunt, g *stage, d Domain) bool {
 	e.constrain(h.j)
 	r := e.roomsFor(h.s, h.j, g, d)
 	there := func(m mover) bool {
-		return slices.ContainsFunc(m.j.allocs, func(a Alloc) bool { return slices.Contains(r.nodes, a.Node) })
+		return slices.ContainsFunc(m.j.allocs, func(a Alloc) bool { return r.has(a.Node) })
 	}
 	movers := slices.DeleteFunc(slices.Clone(h.movers), func(m mover) bool { return !there(m) })
 	if len(movers) > exactMovers {
@@ -137,7 +124,7 @@ func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d Domain, movers [
 	}
 	var list []opening
 	for _, c := range e.partChoices(s, j, movers, most) {
-		if slices.Contains(r.nodes, c.at.ID) {
+		if r.has(c.at.ID) {
 			list = append(list, opening{choice: c})
 		}
 	}
@@ -153,19 +140,14 @@ func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d Domain, movers [
 		list = append(list[:k], list[k+1:]...)
 	}
 	e.st.rollback(mark)
-	return r.needed(chosen)
+	return e.roomsFor(s, j, g, d).needed(chosen)
 }
 
 // roomsFor counts what there is room for as it is.
 func (e *Engine) roomsFor(s *shape, j *jobState, g *stage, d Domain) *gangRoom {
-	r := &gangRoom{e: e, site: Site{e: e, job: j, req: s.sets, home: d, most: s.bounds(), stage: *g}, room: make([]int, len(e.st.nodes)), missing: int(s.min), least: int(s.min)}
+	r := &gangRoom{e: e, site: Site{e: e, job: j, req: s.sets, home: d, most: s.bounds(), stage: *g}, room: make([]int, len(e.st.nodes)), missing: int(s.min)}
 	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
-		at, _, island := d.island()
-		switch {
-		case !n.indexed || !slices.Contains(g.classes, n.class):
-		case island && at != int32(id), !island && d.Level != cluster.LevelAny && n.domain(int32(id), d.Level) != d:
-		default:
+		if n := &e.st.nodes[id]; n.indexed && slices.Contains(g.classes, n.class) && d.covers(n, int32(id)) {
 			r.nodes = append(r.nodes, int32(id))
 			r.count(int32(id))
 		}
@@ -173,12 +155,17 @@ func (e *Engine) roomsFor(s *shape, j *jobState, g *stage, d Domain) *gangRoom {
 	return r
 }
 
-// count counts the room on a node anew, and says how much more it is.
-func (r *gangRoom) count(id int32) (more int) {
+// has reports whether the node is one of those where the gang could be.
+func (r *gangRoom) has(id int32) bool {
+	_, ok := slices.BinarySearch(r.nodes, id)
+	return ok
+}
+
+// count counts the room on a node anew.
+func (r *gangRoom) count(id int32) {
 	k := r.site.Room(int(id), 0, r.site.req[0].Count)
-	more, r.room[id] = k-r.room[id], k
-	r.missing -= more
-	return more
+	r.missing -= k - r.room[id]
+	r.room[id] = k
 }
 
 // next is the opening that costs least for each task that has room then; -1: no one helps.
@@ -207,11 +194,19 @@ func (r *gangRoom) next(list []opening, chosen []mover) int {
 
 // value says what an opening costs beside those who leave already, and what it is worth.
 func (r *gangRoom) value(o *opening, chosen []mover) {
+	more, gain := r.try(o.who, chosen)
+	o.cost, o.gain, o.known = costOf(more), gain, true
+}
+
+// try says who of some jobs did not leave yet, and for how many more tasks there is room
+// without them. All is as before when it returns.
+func (r *gangRoom) try(who, chosen []mover) (more []mover, gain int) {
 	mark, room, missing := r.e.st.mark(), slices.Clone(r.room), r.missing
-	more := r.lift(o.who, chosen)
-	o.cost, o.gain, o.known = costOf(more), missing-r.missing, true
+	more = r.lift(who, chosen)
+	gain = missing - r.missing
 	r.e.st.rollback(mark)
 	r.room, r.missing = room, missing
+	return more, gain
 }
 
 // lift takes jobs off their GPUs, but for those who left already, and returns them.
@@ -221,12 +216,10 @@ func (r *gangRoom) lift(who, chosen []mover) (more []mover) {
 			continue
 		}
 		more = append(more, m)
-		for k := range m.j.allocs {
-			r.e.st.release(&m.j.allocs[k])
-		}
+		r.e.st.releaseAll(m.j.allocs)
 	}
 	for _, id := range nodesLeft(more) {
-		if slices.Contains(r.nodes, id) {
+		if r.has(id) {
 			r.count(id)
 		}
 	}
@@ -249,13 +242,6 @@ func (r *gangRoom) needed(chosen []mover) []mover {
 
 // with reports whether there is room for the gang when some jobs have left.
 func (r *gangRoom) with(who []mover) bool {
-	mark := r.e.st.mark()
-	defer r.e.st.rollback(mark)
-	r.missing = r.least
-	clear(r.room)
-	for _, id := range r.nodes {
-		r.count(id)
-	}
-	r.lift(who, nil)
-	return r.missing <= 0
+	_, gain := r.try(who, nil)
+	return gain >= r.missing
 }

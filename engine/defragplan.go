@@ -256,8 +256,7 @@ func (e *Engine) gpusIn(v *mover, d Domain) (k int) {
 	on := v.on()
 	for i := range on {
 		a := &on[i]
-		n := &e.st.nodes[a.Node]
-		if at, _, ok := d.island(); ok && at == a.Node || !ok && (d.Level == cluster.LevelAny || n.domain(a.Node, d.Level) == d) {
+		if n := &e.st.nodes[a.Node]; d.covers(n, a.Node) {
 			k += popcount(a.GPUs & d.devices(n))
 		}
 	}
@@ -303,13 +302,19 @@ func (e *Engine) vacate(h *hunt, b *block) {
 		}
 		return
 	}
-	movers := slices.Clone(b.movers)
-	for range exactMovers { // without whom there was no room for elsewhere
-		chosen, before := e.chooseNodes(h.s, b, movers, h.most), h.best
+	e.tryWithout(h, b.Domain, b.movers, func(movers []mover) []mover { return e.chooseNodes(h.s, b, movers, h.most) })
+}
+
+// tryWithout tries those who are chosen to leave a domain, and chooses again without whom
+// there was no room for elsewhere.
+func (e *Engine) tryWithout(h *hunt, d Domain, movers []mover, choose func([]mover) []mover) {
+	movers = slices.Clone(movers)
+	for range exactMovers {
+		chosen, before := choose(movers), h.best
 		if len(chosen) == 0 {
 			return
 		}
-		stuck := e.tryMoves(h, b.Domain, chosen)
+		stuck := e.tryMoves(h, d, chosen)
 		if stuck == nil || h.best != before {
 			return
 		}
@@ -386,8 +391,7 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Mi
 	}
 	for id := range e.st.nodes {
 		n := &e.st.nodes[id]
-		at, _, one := b.single()
-		if !n.indexed || !s.any.has(n.class) || one && at != int32(id) || !one && b.Level != cluster.LevelAny && n.domain(int32(id), b.Level) != b.Domain {
+		if !n.indexed || !s.any.has(n.class) || !b.covers(n, int32(id)) {
 			continue
 		}
 		nodes = append(nodes, offer{id: int32(id)})
@@ -450,9 +454,7 @@ func (e *Engine) tryMoves(h *hunt, d Domain, chosen []mover) (stuck *jobState) {
 	mark := e.st.mark()
 	defer e.st.rollback(mark)
 	for i := range chosen {
-		for k := range chosen[i].j.allocs {
-			e.st.release(&chosen[i].j.allocs[k])
-		}
+		e.st.releaseAll(chosen[i].j.allocs)
 	}
 	e.constrain(h.j)
 	allocs, ok := e.placeWithin(h.j, h.s, h.s.min, d, nil)

@@ -136,9 +136,7 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 			if gone == nil {
 				break
 			}
-			for i := range gone {
-				e.st.release(&gone[i])
-			}
+			e.st.releaseAll(gone)
 			c.gone = append(c.gone, gone...)
 			allocs, ok := e.placeSize(j, s, s.min)
 			if !ok {

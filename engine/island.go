@@ -67,6 +67,14 @@ func (d Domain) island() (node int32, i int, ok bool) {
 	return v >> 6, int(v & 63), true
 }
 
+// covers reports whether a node, or one of its islands, is in the domain.
+func (d Domain) covers(n *nodeState, id int32) bool {
+	if at, _, ok := d.island(); ok {
+		return at == id
+	}
+	return d.Level == cluster.LevelAny || n.domain(id, d.Level) == d
+}
+
 // devices is the mask of a node's devices in a domain that contains the node.
 func (d Domain) devices(n *nodeState) uint64 {
 	if _, i, ok := d.island(); ok {

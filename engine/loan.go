@@ -228,9 +228,7 @@ func (e *Engine) leaveLent(j *jobState, all bool) {
 	case all:
 		e.evictLent(j)
 	case len(gone) > 0:
-		for i := range gone {
-			e.st.release(&gone[i])
-		}
+		e.st.releaseAll(gone)
 		e.st.commit()
 		e.shrink(j, keep, gone)
 		e.rerun(j)

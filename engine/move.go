@@ -97,9 +97,7 @@ func (e *Engine) sendOff(movers []mover, allocs []Alloc, forJob cluster.JobID) {
 	for i := range movers {
 		v := movers[i].j
 		e.unlist(v)
-		for k := range v.allocs {
-			e.st.release(&v.allocs[k])
-		}
+		e.st.releaseAll(v.allocs)
 	}
 	for i := range allocs {
 		e.st.take(&allocs[i])
@@ -135,9 +133,7 @@ func (e *Engine) dropDest(v *jobState) []Alloc {
 	}
 	e.touch(v)
 	v.dest = nil
-	for i := range dest {
-		e.st.release(&dest[i])
-	}
+	e.st.releaseAll(dest)
 	e.st.commit()
 	e.charge(v, -1)
 	e.epoch++

@@ -182,6 +182,12 @@ func (st *nodeStore) take(a *Alloc) { st.book(a, true) }
 
 func (st *nodeStore) release(a *Alloc) { st.book(a, false) }
 
+func (st *nodeStore) releaseAll(allocs []Alloc) {
+	for i := range allocs {
+		st.release(&allocs[i])
+	}
+}
+
 func (st *nodeStore) book(a *Alloc, taken bool) {
 	n := &st.nodes[a.Node]
 	st.undo = append(st.undo, undoRec{*a, taken, n.version})

@@ -445,9 +445,7 @@ func (e *Engine) watchKey(j *jobState) {
 // unbook gives back what a job holds in the books.
 func (e *Engine) unbook(j *jobState) {
 	e.unlist(j)
-	for i := range j.allocs {
-		e.st.release(&j.allocs[i])
-	}
+	e.st.releaseAll(j.allocs)
 	e.st.commit()
 	e.charge(j, -1)
 	e.part(j)

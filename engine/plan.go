@@ -585,9 +585,7 @@ func (e *Engine) cutTo(j *jobState, tasks int) bool {
 		if g == nil {
 			break
 		}
-		for i := range g {
-			e.st.release(&g[i])
-		}
+		e.st.releaseAll(g)
 		gone = append(gone, g...)
 	}
 	e.st.commit()

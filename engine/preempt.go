@@ -345,9 +345,7 @@ func (e *Engine) roomNear(v *jobState, r *cluster.Request) bool {
 }
 
 func (e *Engine) lift(v *jobState) {
-	for i := range v.allocs {
-		e.st.release(&v.allocs[i])
-	}
+	e.st.releaseAll(v.allocs)
 	e.charge(v, -1)
 }
 

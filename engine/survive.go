@@ -27,9 +27,7 @@ func (e *Engine) survive(j *jobState, node int32, mask uint64) bool {
 	if !ok || tasksOf(keep) < s.min {
 		return false
 	}
-	for i := range gone {
-		e.st.release(&gone[i])
-	}
+	e.st.releaseAll(gone)
 	e.st.commit()
 	if same >= 0 {
 		e.actions = slices.Delete(e.actions, same, same+1)
