@@ -156,7 +156,7 @@ func ReadParva(dir string, set int) ([]serving.Service, error) {
 			return nil, fmt.Errorf("%s: set %d, %s: %q and %q are not numbers", dir, set, s.Name, rate, ms)
 		}
 		s.Latency = time.Duration(v * float64(time.Millisecond))
-		if s.Points, err = serving.Points(dir, s.Name); err != nil {
+		if err := s.Measure(dir); err != nil {
 			return nil, err
 		}
 		list = append(list, s)

@@ -123,7 +123,7 @@ func (d *Deployment) instances(m *cluster.GPUModel, names []string) (list []Inst
 		}
 		profile, _ := m.Profile(r.Profile)
 		list = append(list, Instance{k, r.GPU, cluster.Instance{Profile: r.Profile, Start: r.Start},
-			Point{profile.Compute, r.Batch, r.Processes, r.Rate, time.Duration(math.Round(r.LatencyMS * float64(time.Millisecond)))}})
+			Point{profile.Compute, r.Batch, r.Processes, r.Rate, time.Duration(math.Round(r.LatencyMS * float64(time.Millisecond))), 0}})
 	}
 	return list, names
 }

@@ -1,10 +1,12 @@
 package serving
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,11 +38,14 @@ func Promises(path, dir string) ([]Service, error) {
 			return nil, fmt.Errorf("%s: line %d: want requests per second and milliseconds, such as %s,250,200", path, n+2, s.Name)
 		}
 		s.Rate, s.Latency = rate, time.Duration(ms*float64(time.Millisecond))
-		if s.Points, err = Points(dir, s.Name); err != nil {
+		if err := s.Measure(dir); err != nil {
 			return nil, err
 		}
 		if err := s.check(); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, n+2, err)
+		}
+		if slices.ContainsFunc(list, func(o Service) bool { return o.Name == s.Name }) {
+			return nil, fmt.Errorf("%s: line %d: service %s is there twice", path, n+2, s.Name)
 		}
 		list = append(list, s)
 	}
@@ -50,40 +55,109 @@ func Promises(path, dir string) ([]Service, error) {
 	return list, nil
 }
 
-// Points reads the measurements of a service, prof_data_SERVICE.csv or SERVICE.csv of
+// Measure reads the measurements of a service, prof_data_SERVICE.csv or SERVICE.csv of
 // a directory: after a head, compute slices of the instance, batch size, processes,
 // requests per second of each process, seconds per batch. A rate of 0: it did not run.
-func Points(dir, service string) ([]Point, error) {
-	if service == "" || service != filepath.Base(service) {
-		return nil, fmt.Errorf("service %q: not a name", service)
+// Where the head begins with percent, the first column is per cent of a GPU's threads
+// under MPS, beside nobody. Columns whose heads are use_compute and use_memory say what
+// the service uses of a whole GPU, 0 to 1; they count on lines for one process on a
+// whole GPU, which are those with the most slices or per cent.
+func (s *Service) Measure(dir string) error {
+	if s.Name == "" || s.Name != filepath.Base(s.Name) {
+		return fmt.Errorf("service %q: not a name", s.Name)
 	}
-	path := filepath.Join(dir, "prof_data_"+service+".csv")
+	path := filepath.Join(dir, "prof_data_"+s.Name+".csv")
 	if _, err := os.Stat(path); err != nil {
-		path = filepath.Join(dir, service+".csv")
+		path = filepath.Join(dir, s.Name+".csv")
 	}
 	rows, err := csvfile.Read(path)
 	if err != nil {
-		return nil, fmt.Errorf("service %s: %w", service, err)
+		return fmt.Errorf("service %s: %w", s.Name, err)
 	}
-	var list []Point
+	h := headOf(rows[0])
+	var uses []Use
+	largest := 0
 	for n, r := range rows[1:] {
-		var v [5]float64
-		if len(r) < len(v) {
-			return nil, fmt.Errorf("%s: line %d: want compute slices, batch, processes, requests per second, seconds", path, n+2)
+		p, u, err := h.line(r)
+		if err != nil {
+			return fmt.Errorf("%s: line %d: %w", path, n+2, err)
 		}
-		for i := range v {
-			if v[i], err = strconv.ParseFloat(strings.TrimSpace(r[i]), 64); err != nil || !(v[i] >= 0 && v[i] < 1e7) {
-				return nil, fmt.Errorf("%s: line %d: %q is not a number that can be meant", path, n+2, r[i])
-			}
-		}
-		p := Point{int(v[0]), int(v[1]), int(v[2]), v[3], time.Duration(v[4] * float64(time.Second))}
 		if p.Rate == 0 {
 			continue
 		}
-		if p.Compute < 1 || p.Batch < 1 || p.Processes < 1 || p.Latency <= 0 {
-			return nil, fmt.Errorf("%s: line %d: want at least one slice, one request and one process, and a latency", path, n+2)
+		s.Points = append(s.Points, p)
+		part := p.Compute + p.Percent
+		if part > largest { // so far these were not on the whole GPU
+			largest, uses = part, nil
 		}
-		list = append(list, p)
+		if h.compute > 0 && p.Processes == 1 && part == largest {
+			uses = append(uses, u)
+		}
 	}
-	return list, nil
+	slices.SortStableFunc(uses, func(a, b Use) int { return a.Batch - b.Batch })
+	s.Uses = uses
+	return nil
+}
+
+// head says what the columns of a file of measurements are.
+type head struct {
+	percent         bool // of MPS, instead of compute slices
+	compute, memory int  // columns of uses, from 0; 0: there are none
+}
+
+func headOf(row []string) (h head) {
+	for i, name := range row {
+		name = strings.ToLower(strings.TrimSpace(name))
+		switch {
+		case i == 0:
+			h.percent = strings.HasPrefix(name, "percent")
+		case i > 4 && name == "use_compute":
+			h.compute = i
+		case i > 4 && name == "use_memory":
+			h.memory = i
+		}
+	}
+	if h.compute == 0 || h.memory == 0 {
+		h.compute, h.memory = 0, 0
+	}
+	return h
+}
+
+// line reads a measurement. A rate of 0: it did not run.
+func (h *head) line(r []string) (p Point, u Use, err error) {
+	var v [5]float64
+	if len(r) < len(v) {
+		return p, u, errors.New("want compute slices, batch, processes, requests per second, seconds")
+	}
+	for i := range v {
+		if v[i], err = strconv.ParseFloat(strings.TrimSpace(r[i]), 64); err != nil || !(v[i] >= 0 && v[i] < 1e7) {
+			return p, u, fmt.Errorf("%q is not a number that can be meant", r[i])
+		}
+	}
+	p = Point{int(v[0]), int(v[1]), int(v[2]), v[3], time.Duration(v[4] * float64(time.Second)), 0}
+	if h.percent {
+		p.Compute, p.Percent = 0, p.Compute
+	}
+	if p.Rate == 0 {
+		return p, u, nil
+	}
+	if p.Compute+p.Percent < 1 || p.Batch < 1 || p.Processes < 1 || p.Latency <= 0 {
+		return p, u, errors.New("want at least one slice, one request and one process, and a latency")
+	}
+	if p.Percent > 100 || h.percent && (p.Processes > 1 || v[0] != math.Trunc(v[0])) {
+		return p, u, fmt.Errorf("%s per cent with %d processes; want whole per cent up to 100, and one process", r[0], p.Processes)
+	}
+	u.Batch = p.Batch
+	for _, c := range []struct {
+		column int
+		to     *float64
+	}{{h.compute, &u.Compute}, {h.memory, &u.Memory}} {
+		if c.column == 0 {
+			continue
+		}
+		if *c.to, err = strconv.ParseFloat(strings.TrimSpace(r[c.column]), 64); err != nil || !(*c.to >= 0 && *c.to <= 1) {
+			return p, u, fmt.Errorf("use %q; want a number from 0 to 1", r[c.column])
+		}
+	}
+	return p, u, nil
 }

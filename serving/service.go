@@ -1,7 +1,8 @@
 // Package serving plans inference services on MIG instances: which sizes of
 // instance, with which batches and how many processes on each, meet each service's
-// rate and latency on the fewest GPUs (F-mig-serving; ParvaGPU, SC'24); and plays
-// requests against such a plan.
+// rate and latency on the fewest GPUs (F-mig-serving; ParvaGPU, SC'24); or on parts of
+// GPUs under MPS, of which several services may take turns (gpulet, ATC'22); and plays
+// requests against such plans.
 package serving
 
 import (
@@ -13,14 +14,21 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Point is a measurement of a service: processes share an instance (under MPS), each
-// computes batches.
+// Point is a measurement of a service: processes share an instance or a part of a GPU
+// (under MPS), each computes batches.
 type Point struct {
-	Compute   int           // compute slices of the instance
+	Compute   int           // compute slices of the instance; 0: it was no instance
 	Batch     int           // requests that are computed together
 	Processes int           // on the instance
 	Rate      float64       // requests per second of each process
 	Latency   time.Duration // of a batch, while all processes compute
+	Percent   int           // of a GPU's threads, under MPS; 0: it was an instance
+}
+
+// Use is what a service uses of a whole GPU while it computes batches of a size.
+type Use struct {
+	Batch           int
+	Compute, Memory float64 // of its computing, of its memory's bandwidth; 0 to 1
 }
 
 // Capacity is the requests per second of all processes.
@@ -32,6 +40,7 @@ type Service struct {
 	Rate    float64       // requests per second that come
 	Latency time.Duration // from a request's arrival to its answer, at most
 	Points  []Point       // where it was measured
+	Uses    []Use         // by batch; none: it is not known
 }
 
 // Instance is a MIG instance of a GPU for a service.

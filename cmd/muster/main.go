@@ -84,7 +84,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(flagError)
 	kubeCluster.add(root)
-	root.AddCommand(newSim(), newTune(), newLearn(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newPerf(), newMIG(), newSearch(), newCheck(), newResults(), newMan())
+	root.AddCommand(newSim(), newTune(), newLearn(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newPerf(), newMIG(), newMPS(), newSearch(), newCheck(), newResults(), newMan())
 	root.AddCommand(newServe(), newSubmit(), newRun(), newQueue(), newShow(), newWhy(), newDefrag(), newLogs(), newWait(), newAttach(), newTop(), newNodes(), newQueues(), newSlurm())
 	root.AddCommand(newToken(), newLogin(), newLogout(), newDashboard(), newUpdate(), newHistory(), newUsage())
 	root.AddCommand(newJournal(), newConfig(), newKube())

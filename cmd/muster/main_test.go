@@ -319,6 +319,63 @@ func TestMIGChange(t *testing.T) {
 	}
 }
 
+// muster mps plan: services on parts of GPUs, some of which take turns; what they do to each
+// other; mistakes say what is wrong.
+func TestMPSPlan(t *testing.T) {
+	dir, write := writer(t)
+	write("slo.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\nrare,1,100\n")
+	write("chat.csv", "percent,batch,processes,rate,seconds,use_compute,use_memory\n40,8,1,100,0.08,0,0\n60,8,1,130,0.061,0,0\n100,8,1,150,0.053,0.9,0.5\n")
+	write("vision.csv", "percent,batch,processes,rate,seconds,use_compute,use_memory\n40,4,1,100,0.04,0,0\n60,4,1,200,0.02,0,0\n100,4,1,210,0.019,0.8,0.6\n")
+	write("rare.csv", "slices,batch,processes,rate,seconds\n1,1,1,50,0.02\n7,1,1,100,0.01\n")
+	write("pair.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\n")
+	write("bad.csv", "service,rate,latency_ms\nchat,90,20\n")
+	write("two.csv", "service,rate,latency_ms\nchat,90,200\nchat,90,200\n")
+	for args, want := range map[string]string{
+		"--slo slo.csv --measured .":                                  "A100-80GB: 3 services in 2 gpulets on 1 of its GPUs; no fewer would do",
+		"--slo slo.csv --measured . --seed 2":                         "Estimated from MIG instances, not measured under MPS: rare.",
+		"--slo slo.csv --measured . --play 2s":                        "0 of 299",
+		"--slo slo.csv --measured . --sizes 40,60":                    "muster submit --kind service --gpus 0.4 -- ./chat",
+		"--slo slo.csv --measured . --sizes 40,60 --seed 2":           "muster submit --kind service --gpus 0.4 -- sh -c './rare & ./vision & wait'",
+		"--slo pair.csv --measured . --play 0s --sizes 40,60":         "vision   150   200       100ms",
+		"--slo pair.csv --measured . --interference 0,0,0,0,1 --json": `"slower": 1,`,
+		"--slo pair.csv --measured . --interference 0,0,0,0,2 --json": `"gpus": 2,`,
+		"--slo pair.csv --measured . --interference 1,1,1,1,1 --json": `"rounds": 2,`,
+		"--slo pair.csv --measured . --headroom 1.5":                  "on 2 of its GPUs",
+		"--slo pair.csv --measured . --sizes 100":                     "on 2 of its GPUs",
+		"--slo pair.csv --measured . --sizes 30,60":                   "size 30 leaves 70 of a GPU",
+		"--slo pair.csv --measured . --sizes 30,x":                    `"x" is not a whole number`,
+		"--slo slo.csv --measured . --interference 1,1,1,1,1":         "service rare: --interference needs the columns use_compute and use_memory",
+		"--slo slo.csv --measured . --interference 1,1,1":             "want 5 weights",
+		"--slo slo.csv --measured . --interference 1,1,1,1,x":         `"x" is not a weight`,
+		"--slo slo.csv --measured . --enough 2":                       "above 0, up to 1",
+		"--slo slo.csv --measured . --ignore -1":                      "0 or more requests",
+		"--slo slo.csv --measured . --ignore 15":                      "rare: 1 of its 1 requests/s were left out (--ignore 15)",
+		"--slo slo.csv --measured . --headroom 0":                     "1 to 100 are possible",
+		"--slo slo.csv":                                "--slo and --measured are needed",
+		"--slo bad.csv --measured .":                   "no measured batch takes half of 20ms or less on a whole A100-80GB",
+		"--slo two.csv --measured .":                   "line 3: service chat is there twice",
+		"--slo slo.csv --measured . --model A1":        "--model: unknown GPU model",
+		"--slo slo.csv --measured . --model V100-16GB": "service rare: it was not measured on",
+	} {
+		words := strings.Fields("mps plan " + args)
+		for i, w := range words {
+			if strings.HasSuffix(w, ".csv") || w == "." {
+				words[i] = filepath.Join(dir, w)
+			}
+		}
+		var out strings.Builder
+		root := newRoot()
+		root.SetOut(&out)
+		root.SetArgs(words)
+		if err := root.Execute(); err != nil {
+			out.WriteString(err.Error())
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %q is missing in\n%s", args, want, out.String())
+		}
+	}
+}
+
 // muster mig plan: layouts, and instances laid out; mistakes say what there is.
 func TestMIGPlan(t *testing.T) {
 	for args, want := range map[string]string{

@@ -1,0 +1,349 @@
+package serving
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Gpulet is a part of a GPU under MPS, in which services take turns: in each cycle
+// every one of them computes a batch, one after the other.
+type Gpulet struct {
+	GPU     int           // from 0
+	Percent int           // of the GPU's threads
+	Duty    time.Duration // the longest that a cycle may take
+	Slower  float64       // how many times as long batches take beside the other gpulet of the GPU; 1: as alone
+	Turns   []Turn
+}
+
+// Turn is what a service computes in each cycle of a gpulet.
+type Turn struct {
+	Service int
+	Rate    float64       // requests per second that were planned for it
+	Batch   int           // at most
+	Takes   time.Duration // a batch, beside nobody
+}
+
+// Takes is how long a batch of a turn takes on the gpulet, beside whom it is.
+func (g *Gpulet) Takes(t *Turn) time.Duration { return longer(t.Takes, g.Slower) }
+
+func longer(d time.Duration, factor float64) time.Duration {
+	return time.Duration(math.Ceil(float64(d) * factor))
+}
+
+// Cycle is how long a cycle takes where every batch is full: all turns, without a pause.
+func (g *Gpulet) Cycle() (sum time.Duration) {
+	for i := range g.Turns {
+		sum += g.Takes(&g.Turns[i])
+	}
+	return sum
+}
+
+// Busy is the part of the longest cycle that is computed in, alone: its occupancy.
+func (g *Gpulet) Busy() float64 {
+	sum := time.Duration(0)
+	for i := range g.Turns {
+		sum += g.Turns[i].Takes
+	}
+	return float64(sum) / float64(g.Duty)
+}
+
+// Capacity is the requests per second that a turn can take.
+func (g *Gpulet) Capacity(t *Turn) float64 { return float64(t.Batch) / g.Cycle().Seconds() }
+
+// SharePlan is the gpulets of all services, by GPU, the larger first.
+type SharePlan struct {
+	GPUs     int
+	Least    int // GPUs that no plan with these sizes does without
+	Gpulets  []Gpulet
+	Capacity []float64 // requests per second, by service
+	Ignored  []float64 // requests per second that were left out, by service (ShareOptions.Ignore)
+	Rounds   int       // how often it was planned anew because of interference
+}
+
+// ShareOptions are what a plan on parts of GPUs may do.
+type ShareOptions struct {
+	// Sizes are the parts into which a GPU may be divided, in per cent; 100 is one, and
+	// what a part leaves is one, too. None: those of gpulet.
+	Sizes    []int
+	Headroom float64 // plan for so many times the rates; 0: 1
+	// Ignore is a rest of a service's rate, in requests per second, below which nothing is
+	// planned for it; gpulet's code has 15. 0: everything is planned.
+	Ignore float64
+	// Slower is how many times as long a service's batches take beside another that uses
+	// the GPU, as far as each has of it (0 to 1); nil: as long as alone.
+	Slower func(own, beside Use, share, besideShare float64) float64
+	// Enough is the part of its rate that a service has to be able to take in company, at most
+	// 1, which 0 stands for; gpulet's code has 0.85. Below 1 latencies are not held then.
+	Enough float64
+}
+
+// GpuletSizes are the parts into which gpulet divides GPUs, in per cent.
+func GpuletSizes() []int { return []int{20, 40, 50, 60, 80, 100} }
+
+// mostGpulets bounds how many gpulets a service is planned on.
+const mostGpulets = 100_000
+
+// carrier plans services on parts of GPUs.
+type carrier struct {
+	m        *cluster.GPUModel
+	services []Service
+	o        *ShareOptions
+	more     float64             // times the rates, beyond the headroom
+	sizes    []int               // in per cent, ascending; the last is 100
+	takes    [][][]time.Duration // by service, size, batch less one
+	slowed   []float64           // by service: batches are taken to be so many times as long on less than a GPU
+	most     [][]int             // by service and size: its saturated batch; 0: none is quick enough
+	longest  []time.Duration     // by service: what the longest of these takes
+}
+
+// MakeShares plans services on parts of GPUs of a model: elastic partitioning with turns
+// (gpulet, ATC'22; F-gpulet-interference), on as few GPUs as several ways to do it find.
+// It fails where a service cannot keep its latency on a whole GPU.
+func MakeShares(m *cluster.GPUModel, services []Service, o ShareOptions) (*SharePlan, error) {
+	if o.Headroom == 0 {
+		o.Headroom = 1
+	}
+	if o.Enough == 0 {
+		o.Enough = 1
+	}
+	c, err := newCarrier(m, services, &o)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.undisturbed()
+	if err != nil || o.Ignore > 0 {
+		return p, err
+	}
+	return c.spread(p), nil
+}
+
+// spread plans for higher rates as long as they take no GPU more, so that what is left on
+// the GPUs serves those who have least to spare.
+func (c *carrier) spread(p *SharePlan) *SharePlan {
+	for _, c.more = range []float64{1.01, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2} {
+		q := c.plan()
+		if c.o.Slower != nil {
+			c.company(q)
+		}
+		if q.GPUs > p.GPUs || len(c.short(q)) > 0 {
+			break
+		}
+		q.Least, q.Rounds = p.Least, p.Rounds
+		p = q
+	}
+	return p
+}
+
+func newCarrier(m *cluster.GPUModel, services []Service, o *ShareOptions) (*carrier, error) {
+	c := &carrier{m: m, services: services, o: o, more: 1, slowed: make([]float64, len(services))}
+	if !m.MPSLimits() {
+		return nil, fmt.Errorf("%s: MPS has no limit for each client before Volta", m.Name)
+	}
+	var err error
+	if c.sizes, err = shareSizes(o.Sizes); err != nil {
+		return nil, err
+	}
+	for k := range services {
+		s := &services[k]
+		if err := s.check(); err != nil {
+			return nil, err
+		}
+		list := partsOf(m, s)
+		var takes [][]time.Duration
+		for _, p := range c.sizes {
+			takes = append(takes, curve(list, p))
+		}
+		c.takes, c.slowed[k] = append(c.takes, takes), 1
+		c.most, c.longest = append(c.most, make([]int, len(c.sizes))), append(c.longest, 0)
+		if err := c.saturate(k); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// shareSizes checks sizes, and puts them in order.
+func shareSizes(list []int) ([]int, error) {
+	if len(list) == 0 {
+		list = GpuletSizes()
+	}
+	list = slices.Clone(list)
+	slices.Sort(list)
+	list = slices.Compact(list)
+	for _, p := range list {
+		switch {
+		case p < 1 || p > 100:
+			return nil, fmt.Errorf("size %d; want 1 to 100 per cent of a GPU", p)
+		case p < 100 && !slices.Contains(list, 100-p):
+			return nil, fmt.Errorf("size %d leaves %d of a GPU, which is not a size: %d,%d is", p, 100-p, p, 100-p)
+		}
+	}
+	if list[len(list)-1] != 100 {
+		list = append(list, 100)
+	}
+	return list, nil
+}
+
+// saturate finds the saturated batch of a service on every size: of those of which one may
+// wait for another within its latency the one with the greatest rate, and of equal ones the
+// largest.
+func (c *carrier) saturate(k int) error {
+	s, known := &c.services[k], false
+	c.longest[k] = 0
+	for z := range c.sizes {
+		c.most[k][z] = 0
+		for b := 1; b <= len(c.takes[k][z]); b++ {
+			known = true
+			if 2*c.time(k, z, b) <= s.Latency && (c.most[k][z] == 0 || c.rate(k, z, b) >= c.rate(k, z, c.most[k][z])) {
+				c.most[k][z] = b
+			}
+		}
+		if b := c.most[k][z]; b > 0 {
+			c.longest[k] = max(c.longest[k], c.time(k, z, b))
+		}
+	}
+	whole := len(c.sizes) - 1
+	switch {
+	case !known:
+		return fmt.Errorf("service %s: it was not measured on %v per cent of a %s, nor on instances of one and on a whole one", s.Name, c.sizes, c.m.Name)
+	case c.most[k][whole] == 0:
+		return fmt.Errorf("service %s: no measured batch takes half of %v or less on a whole %s", s.Name, s.Latency, c.m.Name)
+	case s.Rate*c.o.Headroom > mostGpulets*c.rate(k, whole, c.most[k][whole]):
+		return fmt.Errorf("service %s: rate %g; a whole %s takes %.0f, and more than %d of them are not planned", s.Name, s.Rate, c.m.Name, c.rate(k, whole, c.most[k][whole]), mostGpulets)
+	}
+	return nil
+}
+
+// time is how long a batch of a service is taken to take on a size.
+func (c *carrier) time(k, z, b int) time.Duration {
+	if z == len(c.sizes)-1 || c.slowed[k] == 1 {
+		return c.takes[k][z][b-1]
+	}
+	return longer(c.takes[k][z][b-1], c.slowed[k])
+}
+
+// rate is the requests per second in batches of a size without a pause.
+func (c *carrier) rate(k, z, b int) float64 { return float64(b) / c.time(k, z, b).Seconds() }
+
+// saturated is the rate of a saturated gpulet; 0: there is none of the size.
+func (c *carrier) saturated(k, z int) float64 {
+	if c.most[k][z] == 0 {
+		return 0
+	}
+	return c.rate(k, z, c.most[k][z])
+}
+
+// knee is the size at which a service is saturated: that which is the furthest above the
+// line to what a whole GPU takes; of equal ones the largest.
+func (c *carrier) knee(k int) int {
+	best := len(c.sizes) - 1
+	whole := c.saturated(k, best)
+	above := func(z int) float64 { return c.saturated(k, z)/whole - float64(c.sizes[z])/100 }
+	for z := best - 1; z >= 0; z-- {
+		if above(z) > above(best)+1e-9 {
+			best = z
+		}
+	}
+	return best
+}
+
+// least is how many GPUs no plan does without: as if everybody had as much of them as
+// suffices, where it does the most for its size.
+func (c *carrier) least() int {
+	sum := 0.0
+	for k := range c.services {
+		best := 0.0
+		for z, p := range c.sizes {
+			best = max(best, c.saturated(k, z)*100/float64(p))
+		}
+		sum += c.planned(k) / best
+	}
+	return max(1, int(math.Ceil(sum-1e-9)))
+}
+
+// planned is the rate that a service is planned for.
+func (c *carrier) planned(k int) float64 { return c.services[k].Rate * c.o.Headroom * c.more }
+
+// piece is a part of a service's rate that is to have a gpulet.
+type piece struct {
+	service int
+	rate    float64
+	size    int // of its gpulet, an index of sizes
+	full    bool
+}
+
+// pieces divides the services' rates: into saturated gpulets of a size for each service,
+// and what is left. The services with the smallest rate times latency come first, as in
+// gpulet's code; of the pieces the largest.
+func (c *carrier) pieces(size func(k int) int) (list []piece, ignored []float64) {
+	order := make([]int, len(c.services))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		s, t := &c.services[a], &c.services[b]
+		return cmp.Compare(s.Rate*s.Latency.Seconds(), t.Rate*t.Latency.Seconds())
+	})
+	ignored = make([]float64, len(c.services))
+	for _, k := range order {
+		z, rate := size(k), c.planned(k)
+		full := c.saturated(k, z)
+		for full > 0 && rate >= full*(1-1e-9) {
+			list = append(list, piece{k, min(full, rate), z, true})
+			rate -= full
+		}
+		switch {
+		case rate <= full*1e-9 || rate <= 0:
+		case rate < c.o.Ignore:
+			ignored[k] = rate
+		default:
+			list = append(list, piece{k, rate, -1, false})
+		}
+	}
+	return list, ignored
+}
+
+// plan lays the services in several ways, and takes the first of those on the fewest GPUs.
+// The ways differ in the size at which services are saturated (the knee; what does the most
+// for its size; a whole GPU, of which no more are needed than if nobody shared), in how many GPUs
+// are there from the start, and in whether turns come before free room.
+func (c *carrier) plan() *SharePlan {
+	whole := len(c.sizes) - 1
+	var best *SharePlan
+	least := c.least()
+	for _, size := range []func(k int) int{c.knee, c.densest, func(int) int { return whole }} {
+		list, ignored := c.pieces(size)
+		for _, gpus := range []int{least, 0, least / 2, len(list)} {
+			for _, first := range []bool{false, true} {
+				p := c.lay(list, gpus, first).plan(ignored)
+				if best == nil || p.GPUs < best.GPUs {
+					best = p
+				}
+				if best.GPUs <= least {
+					best.Least = least
+					return best
+				}
+			}
+		}
+	}
+	best.Least = least
+	return best
+}
+
+// densest is the size on which a service has the greatest rate for its part of a GPU; of
+// equal ones the largest.
+func (c *carrier) densest(k int) int {
+	best := len(c.sizes) - 1
+	of := func(z int) float64 { return c.saturated(k, z) / float64(c.sizes[z]) }
+	for z := best - 1; z >= 0; z-- {
+		if of(z) > of(best)*(1+1e-9) {
+			best = z
+		}
+	}
+	return best
+}

@@ -1,0 +1,323 @@
+package serving
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// portion is a part of a GPU.
+type portion struct {
+	gpu, size int // size: an index of sizes
+	free      bool
+	Gpulet
+	busy float64 // its occupancy
+}
+
+// layer lays pieces on GPUs.
+type layer struct {
+	*carrier
+	portions []portion
+	gpus     int
+	first    bool   // whether turns are looked for before free room
+	divided  []bool // by service: it has several gpulets
+}
+
+// mostTried bounds in how many gpulets turns are looked for.
+const mostTried = 64
+
+// lay lays pieces, the largest first, on GPUs of which so many are there from the start:
+// the smallest free part that is large enough, else a part of a free GPU; else what a
+// smaller free part carries; else turns in a gpulet that is there; else one GPU more.
+func (c *carrier) lay(list []piece, gpus int, first bool) *layer {
+	l := &layer{carrier: c, first: first, divided: make([]bool, len(c.services))}
+	for range gpus {
+		l.open()
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		if list[i].full {
+			l.divided[list[i].service] = true // even if it is its only one: there may be a rest
+		}
+	}
+	for i := range list {
+		if !list[i].full {
+			list[i].size = l.smallest(&list[i])
+		}
+	}
+	slices.SortStableFunc(list, func(a, b piece) int { return cmp.Compare(b.size, a.size) })
+	for i := range list {
+		l.carry(list[i])
+	}
+	l.widen()
+	return l
+}
+
+func (l *layer) open() {
+	l.portions = append(l.portions, portion{gpu: l.gpus, size: len(l.sizes) - 1, free: true})
+	l.gpus++
+}
+
+// carry finds room for a piece, in parts if it must.
+func (l *layer) carry(p piece) {
+	for p.rate > 1e-9 {
+		if l.first && !p.full && l.share(&p) || l.bestFit(&p) {
+			return
+		}
+		if l.readjust(&p) {
+			continue
+		}
+		if l.share(&p) {
+			return
+		}
+		l.open() // where its size fits
+	}
+}
+
+// smallest is the smallest size that carries a piece.
+func (l *layer) smallest(p *piece) int {
+	for z := range l.sizes {
+		if _, ok := l.alone(p, z); ok {
+			return z
+		}
+	}
+	return len(l.sizes) - 1
+}
+
+// alone is a gpulet of a size for a piece.
+func (l *layer) alone(p *piece, z int) (Gpulet, bool) {
+	if b := l.most[p.service][z]; p.full && p.size == z {
+		d := l.time(p.service, z, b)
+		return Gpulet{Duty: d, Turns: []Turn{{p.service, p.rate, b, d}}}, true
+	}
+	return l.fit([]Turn{{Service: p.service, Rate: p.rate}}, z, 0)
+}
+
+// bestFit puts a piece into the smallest free room in which it fits, of which a whole GPU is
+// divided.
+func (l *layer) bestFit(p *piece) bool {
+	best, whole := -1, len(l.sizes)-1
+	var gpulet Gpulet
+	for r := range l.portions {
+		at := &l.portions[r]
+		if !at.free || at.size < p.size || best >= 0 && at.size >= l.portions[best].size {
+			continue
+		}
+		z := at.size
+		if z == whole {
+			z = p.size
+		}
+		if g, ok := l.alone(p, z); ok {
+			best, gpulet = r, g
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	if at := &l.portions[best]; at.size == whole && p.size < whole {
+		rest, _ := slices.BinarySearch(l.sizes, 100-l.sizes[p.size])
+		at.size = p.size
+		l.portions = append(l.portions, portion{gpu: at.gpu, size: rest, free: true})
+	}
+	l.put(best, gpulet)
+	return true
+}
+
+// put has a gpulet be what a portion is.
+func (l *layer) put(r int, g Gpulet) {
+	at := &l.portions[r]
+	g.GPU, g.Percent, g.Slower = at.gpu, l.sizes[at.size], 1
+	at.free, at.Gpulet = false, g
+	at.busy = at.Busy()
+}
+
+// readjust has the largest free room carry as much of a piece as it does.
+func (l *layer) readjust(p *piece) bool {
+	best := -1
+	for r := range l.portions {
+		if l.portions[r].free && (best < 0 || l.portions[r].size > l.portions[best].size) {
+			best = r
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	z := l.portions[best].size
+	part := piece{p.service, l.saturated(p.service, z), z, true}
+	if part.rate == 0 || part.rate >= p.rate {
+		return false // it would carry all, but not in time
+	}
+	l.divided[p.service] = true
+	g, _ := l.alone(&part, z)
+	l.put(best, g)
+	p.rate, p.full = p.rate-part.rate, false
+	p.size = l.smallest(p)
+	return true
+}
+
+// share gives a piece turns in a gpulet that is there: the busiest in which it fits.
+func (l *layer) share(p *piece) bool {
+	var list []int
+	for r := range l.portions {
+		at := &l.portions[r]
+		if s := l.saturated(p.service, at.size); !at.free && s > 0 && l.little(at)+p.rate/s <= 1 {
+			list = append(list, r)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(l.portions[b].busy, l.portions[a].busy) })
+	for _, r := range list[:min(len(list), mostTried)] {
+		at := &l.portions[r]
+		turns := slices.Clone(at.Turns)
+		if i := slices.IndexFunc(turns, func(t Turn) bool { return t.Service == p.service }); i >= 0 {
+			turns[i].Rate += p.rate
+		} else {
+			turns = append(turns, Turn{Service: p.service, Rate: p.rate})
+		}
+		if g, ok := l.fit(turns, at.size, at.Duty); ok {
+			l.put(r, g)
+			return true
+		}
+	}
+	return false
+}
+
+// little is the least part of its time that a portion is busy with its turns, in the batches
+// that are the best for each.
+func (l *layer) little(at *portion) (sum float64) {
+	for i := range at.Turns {
+		sum += at.Turns[i].Rate / l.saturated(at.Turns[i].Service, at.size)
+	}
+	return sum
+}
+
+// fit is a gpulet of a size in which services with rates take turns, the last of which
+// comes anew: with the longest cycle that is found in which all can compute, and none is
+// late. most bounds the cycle; 0: it does not.
+func (l *layer) fit(turns []Turn, z int, most time.Duration) (g Gpulet, ok bool) {
+	g.Turns = turns
+	longest := most
+	for i := range turns {
+		k := turns[i].Service
+		if len(l.takes[k][z]) == 0 {
+			return g, false
+		}
+		if d := l.duty(k, l.time(k, z, 1)); longest == 0 || d < longest {
+			longest = d
+		}
+	}
+	if longest <= 0 {
+		return g, false
+	}
+	last := &turns[len(turns)-1]
+	// alone its cycle is as long as it takes until a batch is full (gpulet); where not even
+	// one request comes in time, and beside others, it is any
+	if (most > 0 || last.Rate*longest.Seconds() < 1) && l.try(&g, z, longest) {
+		return g, true
+	}
+	for b := len(l.takes[last.Service][z]); b > 0; b-- {
+		if d := time.Duration(float64(b) / last.Rate * float64(time.Second)); d <= longest && l.try(&g, z, d) {
+			return g, true
+		}
+	}
+	if l.try(&g, z, longest) {
+		return g, true
+	}
+	b := l.most[last.Service][z] // a service that could be saturated has always this way
+	return g, b > 0 && l.try(&g, z, min(longest, l.time(last.Service, z, b)))
+}
+
+// duty is the longest cycle in which a service can have batches that take so long: a
+// request waits for a cycle at most, and is computed then. Those of a service with several
+// gpulets wait in one line: who waited for the longest cycle may have the longest batch.
+// Not above 0: there is none.
+func (l *layer) duty(k int, takes time.Duration) time.Duration {
+	if !l.divided[k] {
+		return l.services[k].Latency - takes
+	}
+	if takes > l.longest[k] {
+		return 0
+	}
+	return l.services[k].Latency - l.longest[k]
+}
+
+// try has a gpulet have a cycle, and reports whether all is well then.
+func (l *layer) try(g *Gpulet, z int, duty time.Duration) bool {
+	left := duty
+	for i := range g.Turns {
+		t := &g.Turns[i]
+		b := max(1, int(t.Rate*duty.Seconds()+1-1e-6))
+		if b > len(l.takes[t.Service][z]) {
+			return false
+		}
+		takes := l.time(t.Service, z, b)
+		if left -= takes; left < 0 || duty > l.duty(t.Service, takes) {
+			return false
+		}
+		t.Batch, t.Takes = b, takes
+	}
+	g.Duty = duty
+	return true
+}
+
+// widen gives the only gpulet of a GPU all of it, where that does it no harm.
+func (l *layer) widen() {
+	whole := len(l.sizes) - 1
+	used := make([]int, l.gpus)
+	for r := range l.portions {
+		if !l.portions[r].free {
+			used[l.portions[r].gpu]++
+		}
+	}
+	for r := range l.portions {
+		at := &l.portions[r]
+		if at.free || used[at.gpu] > 1 || at.size == whole {
+			continue
+		}
+		if g, ok := l.fit(slices.Clone(at.Turns), whole, at.Duty); ok {
+			at.size = whole
+			l.put(r, g)
+		}
+	}
+}
+
+// plan is what was laid, on the GPUs that are used.
+func (l *layer) plan(ignored []float64) *SharePlan {
+	p := &SharePlan{Capacity: make([]float64, len(l.services)), Ignored: ignored}
+	var list []int
+	for r := range l.portions {
+		if !l.portions[r].free {
+			list = append(list, r)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int {
+		return cmp.Or(cmp.Compare(l.portions[a].gpu, l.portions[b].gpu), cmp.Compare(l.portions[b].size, l.portions[a].size))
+	})
+	last := -1
+	for _, r := range list {
+		at := &l.portions[r]
+		if at.gpu != last {
+			last = at.gpu
+			p.GPUs++
+		}
+		g := at.Gpulet
+		g.GPU, g.Turns = p.GPUs-1, slices.Clone(g.Turns)
+		for i := range g.Turns { // as alone
+			t := &g.Turns[i]
+			t.Takes = l.takes[t.Service][at.size][t.Batch-1]
+		}
+		p.Gpulets = append(p.Gpulets, g)
+	}
+	p.count()
+	return p
+}
+
+// count sums up the capacities.
+func (p *SharePlan) count() {
+	clear(p.Capacity)
+	for i := range p.Gpulets {
+		g := &p.Gpulets[i]
+		for t := range g.Turns {
+			p.Capacity[g.Turns[t].Service] += g.Capacity(&g.Turns[t])
+		}
+	}
+}
