@@ -69,8 +69,8 @@ func (e *Engine) checkJobs() error {
 			err = errors.New("keeps its array's place")
 		case j.servedBefore < 0 || j.servedBefore > j.serviceAt(e.now) || j.ranBefore < 0 || j.ranBefore > j.ran || j.promotion > e.now:
 			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.promotion, j.servedBefore, j.serviceAt(e.now), j.ranBefore, j.ran)
-		case j.eligible && e.promoter != nil && e.promoter.PromoteAt(View{e}, JobView{e, j}) != j.promoteAt || j.eligible && e.promoter != nil && j.promoteAt <= e.now && j.lined != e.now:
-			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promoter.PromoteAt(View{e}, JobView{e, j}), j.promoteAt)
+		case j.eligible && e.promoter != nil && e.promotionOf(j) != j.promoteAt || j.eligible && e.promoter != nil && j.promoteAt <= e.now && j.lined != e.now:
+			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promotionOf(j), j.promoteAt)
 		case j.state != Done && j.shape != j.base && (!j.eligible || j.shape != j.asks()):
 			err = errors.New("asks for something else than its spec and its plan say")
 		case j.eligible && e.gated(j):

@@ -89,6 +89,7 @@ type jobState struct {
 	predicted    time.Duration // how long such jobs ran, as of its submission
 	servedBefore int64         // of its weighted service, what was received before the last promotion
 	ranBefore    time.Duration // of ran, likewise
+	doneBefore   time.Duration // useful work that it had at the last promotion
 	promotion    cluster.Time  // the last one; 0: there was none
 	promoteAt    cluster.Time  // while eligible: the next one, if it waits on
 

@@ -8,7 +8,7 @@ import (
 
 // Promoter is a policy of levels that takes jobs back into the first one when
 // they have waited long for how long they ran: from then on their service
-// counts from zero (C-tiresias, PROMOTEKNOB).
+// counts from zero (C-tiresias, PROMOTEKNOB). Only who got further meanwhile is asked about.
 type Promoter interface {
 	// PromoteAt returns when a job that waits on is promoted; Never: not at all.
 	// It must not change while the job waits.
@@ -33,16 +33,29 @@ func (e *Engine) awaitPromotion(j *jobState) {
 	if e.promoter == nil {
 		return
 	}
-	j.promoteAt = e.promoter.PromoteAt(View{e}, JobView{e, j})
+	j.promoteAt = e.promotionOf(j)
 	if j.promoteAt <= e.now && !e.settling {
 		e.beginAgain(j)
 	}
 	e.timers.push(timer{max(j.promoteAt, e.now), timerPromote, int32(j.spec.ID), j.gen})
 }
 
+// promotionOf returns when a job in line is promoted. One that has got no further
+// since it was promoted, or since it came, is not: it would push others out for
+// nothing, and where all of them lose their work by that, or spend each turn on
+// restoring it, nobody would ever end. So each promotion costs work that was done,
+// of which a job has only so much.
+func (e *Engine) promotionOf(j *jobState) cluster.Time {
+	if max(j.done, j.asleep) <= j.doneBefore {
+		return cluster.Never
+	}
+	return e.promoter.PromoteAt(View{e}, JobView{e, j})
+}
+
 // beginAgain counts a job's service from zero.
 func (e *Engine) beginAgain(j *jobState) {
 	e.touch(j)
+	j.doneBefore = max(j.done, j.asleep)
 	j.servedBefore, j.ranBefore, j.promotion, j.promoteAt = j.serviceAt(e.now), j.ran, e.now, cluster.Never
 }
 

@@ -178,7 +178,7 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 		how: r.How, waiters: slices.Clone(r.Waiters), claims: slices.Clone(r.Claims), fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry,
 		started: r.Started, firstStart: r.FirstStart, ended: r.Ended, acc: r.Acc, attained: r.Attained, weighted: r.Weighted, unweighted: r.Unweighted, weight: cmp.Or(r.Weight, cluster.Whole), ran: r.Ran, done: r.Done,
 		saved: r.Saved, deaf: r.Deaf, rate: r.Rate, speed: r.Speed, memory: r.Memory, solo: r.Solo, among: slices.Clone(r.Among), slow: r.Slow, limitAt: r.LimitAt, promise: cluster.Never, group: -1,
-		promotion: r.Promotion, servedBefore: r.Before, ranBefore: r.RanBefore, predicted: r.Predicted,
+		promotion: r.Promotion, servedBefore: r.Before, ranBefore: r.RanBefore, doneBefore: r.DoneBefore, predicted: r.Predicted,
 		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs()), moved: slices.Clone(r.Moved)}
 	if e.plans.planner != nil {
 		j.served = slices.Clone(r.Served)

@@ -101,9 +101,10 @@ type JobRecord struct {
 	Among       []cluster.JobID `json:"among,omitempty"`  // who computed in shares of its GPUs when its speed was measured last
 	Slow        cluster.Time    `json:"slow,omitempty"`   // ... among whom it is slower than it accepts, since then
 	LimitAt     cluster.Time    `json:"limit_at,omitempty"`
-	Promotion   cluster.Time    `json:"promotion,omitempty"`  // the last one by the policy (Promoter)
-	Before      int64           `json:"before,omitempty"`     // ... what of its weighted service was received before
-	RanBefore   time.Duration   `json:"ran_before,omitempty"` // ... and of Ran
+	Promotion   cluster.Time    `json:"promotion,omitempty"`   // the last one by the policy (Promoter)
+	Before      int64           `json:"before,omitempty"`      // ... what of its weighted service was received before
+	RanBefore   time.Duration   `json:"ran_before,omitempty"`  // ... and of Ran
+	DoneBefore  time.Duration   `json:"done_before,omitempty"` // ... and the useful work that it had then
 	Predicted   time.Duration   `json:"predicted,omitempty"`
 	Singles     []cluster.JobID `json:"singles,omitempty"` // a singleton's: the jobs that it waits for
 	Promise     cluster.Time    `json:"promise,omitempty"` // conservative backfill: the start that it was promised
@@ -231,7 +232,7 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 		Leaving: slices.Clone(j.leaving), Dest: slices.Clone(j.dest), Moved: slices.Clone(j.moved), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
 		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
 		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Deaf: j.deaf, Rate: j.rate, Speed: j.speed, Memory: j.memory, Solo: j.solo, Among: slices.Clone(j.among), Slow: j.slow,
-		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, Predicted: j.predicted,
+		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, DoneBefore: j.doneBefore, Predicted: j.predicted,
 		Beside: j.beside, Guests: slices.Clone(j.guests), Packed: j.packed, Warm: j.warm, Target: j.target.copied(), Served: slices.Clone(j.served)}
 	if j.weight != cluster.Whole {
 		r.Weight = j.weight

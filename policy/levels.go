@@ -69,7 +69,7 @@ func until(j engine.JobView, served, to int64) cluster.Time {
 // ran, times the knob; in thousandths. 0: never.
 type promotion int64
 
-var promoteKnob = Knob{"promote", "0", "take a job back to the first level when it has waited this many times as long as it ran; 0: never"}
+var promoteKnob = Knob{"promote", "0", "take a job back to the first level when it has waited this many times as long as it ran, and has got further since the last time; 0: never"}
 
 func (k *Knobs) promotion() (promotion, error) {
 	s, err := strconv.ParseFloat(k.text("promote"), 64)

@@ -111,10 +111,11 @@ func TestWorkDone(t *testing.T) {
 
 // TestPlainJobsEnd (U4): where a stop costs a job all that it has done, every policy lets each
 // job end, however short its turns are: in a time in which the jobs, one after the other,
-// would have ended five times. Those that let jobs take turns stop none.
+// would have ended five times. Those that let jobs take turns stop none. Those that promote
+// do so as often as they can.
 func TestPlainJobsEnd(t *testing.T) {
 	turns := []string{"themis", "astraea", "gavel", "gandiva", "gandiva-fair", "muri", "pollux", "sia", "miso", "afs", "optimus", "lyra", "hypersched", "lucid", "elasticflow"}
-	for _, pol := range policy.Names() {
+	for _, pol := range append(policy.Names(), promoting("0.001")...) {
 		for seed := range uint64(3) {
 			r := rand.New(rand.NewPCG(seed, 11))
 			entries := queued(r, randomEntries(r, 30))
@@ -140,6 +141,47 @@ func TestPlainJobsEnd(t *testing.T) {
 					break
 				} else if rec.Lost > 0 && slices.Contains(turns, pol) {
 					t.Errorf("%s seed %d: job %d was stopped %d times and lost %d milli-GPU-ms", pol, seed, i, rec.Preemptions, rec.Lost)
+				}
+			}
+		}
+	}
+}
+
+// promoting are the policies that promote, with short levels and that knob.
+func promoting(knob string) (list []string) {
+	for _, p := range policy.List() {
+		if slices.ContainsFunc(p.Knobs, func(k policy.Knob) bool { return k.Name == "promote" }) {
+			list = append(list, p.Name+":thresholds=100/1000,promote="+knob)
+		}
+	}
+	return list
+}
+
+// TestPromotedEnd: jobs that save what they have done, but take longer to restore it than a
+// level lasts, end as well: who got no further in the first level is not sent there again.
+func TestPromotedEnd(t *testing.T) {
+	if list := promoting("1"); len(list) < 3 {
+		t.Fatalf("only %v promote", list)
+	}
+	for _, pol := range append(promoting("0.001"), promoting("4")...) {
+		for seed := range uint64(5) {
+			r := rand.New(rand.NewPCG(seed, 12))
+			entries := randomEntries(r, 30)
+			end := entries[len(entries)-1].Job.Submit
+			for i := range entries {
+				e := &entries[i]
+				e.Run *= 10
+				e.Job.Estimate, e.Job.Checkpoint = e.Run, cluster.Checkpoint{Cost: 30 * time.Second, Restart: 2 * time.Minute}
+				if i%4 == 0 {
+					e.Job.Tier = cluster.BestEffort
+				}
+				end = end.Add(5 * e.Run)
+			}
+			o := replayed(t, "1x8xT4", pol, entries, Options{Until: end})
+			for i := range o.Run.Records {
+				if rec := &o.Run.Records[i]; rec.Outcome != report.Completed {
+					t.Errorf("%s seed %d: after %v job %d, which runs for %v: %+v", pol, seed, end, i, entries[i].Run, rec)
+					break
 				}
 			}
 		}

@@ -218,6 +218,31 @@ func TestWhoMayWin(t *testing.T) {
 	}
 }
 
+// A candidate whose replay had to be cut cannot be chosen, and the reason is said.
+func TestCut(t *testing.T) {
+	entries := []trace.Entry{{Run: 2 * time.Hour, Job: cluster.Job{Submit: cluster.Time(time.Hour)}}, {Run: 3 * time.Hour}}
+	if h := Horizon(entries); h != cluster.Time(51*time.Hour+day) {
+		t.Errorf("followed until %v, want ten times 5 h after the first hour, and a day", h)
+	}
+	entries[0].Run = cluster.MaxDuration
+	if h := Horizon(entries); h < cluster.Time(cluster.MaxDuration) || h > cluster.Never/2 {
+		t.Errorf("followed until %v", h)
+	}
+	at, wait := []time.Duration{0, week}, []time.Duration{time.Hour, time.Hour}
+	runs := []report.Run{history(at, wait), history(at, []time.Duration{0, -1})}
+	opt := Options{Objective: objective(t, "mean-jct"), Block: week, Horizon: cluster.Time(4 * week)}
+	for _, last := range []time.Duration{3 * week, 4 * week} { // before: it is over, and a job was left behind
+		runs[1].Last = cluster.Time(last)
+		r, err := Choose([]string{"a", "turns"}, runs, 0, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cut := strings.Contains(r.Rows[1].Out, "1 jobs had not ended after 28d"); r.Winner != 0 || cut != (last == 4*week) {
+			t.Errorf("last at %v: %+v", last, r.Rows)
+		}
+	}
+}
+
 // A rejected or late job misses its deadline, one that ends on it does not.
 func TestDeadlinesMissed(t *testing.T) {
 	at := []time.Duration{0, 0, 0, 0}

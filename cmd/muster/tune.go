@@ -122,6 +122,8 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return usage(err)
 	}
+	opt.Horizon = tune.Horizon(entries)
+	base.World.Until = opt.Horizon
 	setups, names, err := f.tries(base, try)
 	if err != nil {
 		return usage(err)

@@ -127,6 +127,17 @@ func TestTuneJournal(t *testing.T) {
 	}
 }
 
+// TestTuneEnds: a replay in which a job never ends, because it starts anew at each
+// failure, is cut, and the others are judged.
+func TestTuneEnds(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "jobs.jsonl")
+	ok(t, "trace", "synth", "preset=philly-like,jobs=8,gpus=8,load=0.5,seed=7", file)
+	out := ok(t, "tune", "--trace", file, "--cluster", "1x8xT4", "--policies", "fifo,las", "--node-mtbf", "1m", "--repair", "1s")
+	if !strings.Contains(out, "had not ended after") {
+		t.Errorf("nothing is said of jobs that do not end:\n%s", out)
+	}
+}
+
 // TestTuneList: every candidate is a policy that there is, written as the
 // policy writes itself; and every policy is a candidate or is said to be left out.
 func TestTuneList(t *testing.T) {
