@@ -61,6 +61,56 @@ func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 	return t, nil
 }
 
+// ParvaShares plans the services of the SLO sets on parts of GPUs instead, as gpulet does.
+func ParvaShares(ctx context.Context, traces string) (Table, error) {
+	t := Table{Title: "ParvaGPU's SLO sets on parts of GPUs, A100-80GB", Tolerance: 0,
+		About: fmt.Sprintf("The same services on gpulets (ATC'22): parts of GPUs under MPS, of 20, 40, 50, 60, 80 per cent, in which services take turns, planned by `muster mps plan`; GPUs beside those of ParvaGPU's released deployments, which are on MIG instances. "+
+			"How fast services are on a part is estimated from what was measured on instances and of several processes on a whole GPU (docs/sharing.md); what different services do to each other was not measured, and is not counted. Requests are played for %v, with Poisson arrivals %d times. "+
+			"gpulet plans for the rates as they are; by `--headroom` it has more GPUs, and fewer are late.", parvaPlay, parvaSeeds)}
+	dir := filepath.Join(traces, "parvagpu-mig")
+	m, _ := cluster.FindModel("A100-80GB")
+	for set := 1; set <= parvaSets; set++ {
+		if err := ctx.Err(); err != nil {
+			return t, err
+		}
+		services, err := ReadParva(dir, set)
+		if err != nil {
+			return t, err
+		}
+		want, err := parvaGPUs(dir, set)
+		if err != nil {
+			return t, err
+		}
+		instances, err := serving.Make(&m, services, 1)
+		if err != nil {
+			return t, fmt.Errorf("set %d: %w", set, err)
+		}
+		plan, err := serving.MakeShares(&m, services, serving.ShareOptions{})
+		if err != nil {
+			return t, fmt.Errorf("set %d: %w", set, err)
+		}
+		turns := 0
+		for i := range plan.Gpulets {
+			turns += len(plan.Gpulets[i].Turns)
+		}
+		name := fmt.Sprintf("set %d, %d services: %d gpulets, %d turns", set, len(services), len(plan.Gpulets), turns)
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (ours on instances: %d)", instances.GPUs), float64(want), float64(plan.GPUs), ""})
+		requests, late := summed(serving.PlayShares(plan, services, serving.Even, 1, parvaPlay))
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, even arrivals", requests), 0, float64(late), ""})
+		requests, late = 0, 0
+		for seed := range uint64(parvaSeeds) {
+			n, l := summed(serving.PlayShares(plan, services, serving.Poisson, seed, parvaPlay))
+			requests, late = requests+n, late+l
+		}
+		why := ""
+		if late > 0 {
+			why = fmt.Sprintf("%.3f %%: a gpulet that is just large enough for its rate is late when more comes by chance", 100*float64(late)/float64(requests))
+		}
+		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, Poisson arrivals", requests), 0, float64(late), why})
+	}
+	return t, nil
+}
+
 // ParvaChanges goes from each SLO set to the next and back, by steps.
 func ParvaChanges(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU's SLO sets one after the other, A100-80GB", Tolerance: 0,
@@ -120,7 +170,11 @@ func parvaChange(c *serving.Change, set int) string {
 }
 
 func parvaLate(plan *serving.Plan, services []serving.Service, arrivals serving.Arrivals, seed uint64) (requests, late int) {
-	for _, s := range serving.Play(plan, services, arrivals, seed, parvaPlay) {
+	return summed(serving.Play(plan, services, arrivals, seed, parvaPlay))
+}
+
+func summed(list []serving.Served) (requests, late int) {
+	for _, s := range list {
 		requests, late = requests+s.Requests, late+s.Late
 	}
 	return requests, late

@@ -32,6 +32,27 @@ func TestParvaGPU(t *testing.T) {
 	}
 }
 
+// TestParvaShares: on parts of GPUs as many are enough as published for instances, and with
+// even arrivals nobody is late.
+func TestParvaShares(t *testing.T) {
+	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
+	tab, err := ParvaShares(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tab.Rows) != 3*parvaSets {
+		t.Fatalf("%d rows", len(tab.Rows))
+	}
+	for i, r := range tab.Rows {
+		if i%3 == 0 && r.Ours != r.Published || i%3 == 1 && r.Ours != 0 {
+			t.Errorf("%s: %s: %g, published %g", r.Case, r.Figure, r.Ours, r.Published)
+		}
+	}
+	if bad := tab.Failed(); len(bad) > 0 {
+		t.Errorf("%+v", bad)
+	}
+}
+
 // TestParvaChanges: on as few GPUs as published after every change, without a spare one,
 // and nobody is short on the way.
 func TestParvaChanges(t *testing.T) {

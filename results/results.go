@@ -60,7 +60,7 @@ const Comparing = "comparison"
 var experiments = []struct {
 	name string
 	run  func(context.Context, string) (Table, error)
-}{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself}, {"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU}, {"parvagpu-changes", ParvaChanges}}
+}{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself}, {"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU}, {"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}}
 
 // All replays every experiment, or the one of that name. traces is the directory of
 // recorded traces.

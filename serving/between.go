@@ -8,32 +8,80 @@ import (
 // mostRounds bounds how often services are planned anew because of whom they are beside.
 const mostRounds = 20
 
+// onWhole is how many times as slow a service is taken to be that is to have whole GPUs.
+const onWhole = 1e6
+
 // undisturbed plans services so that each can take its rate, in time, beside whom it is:
 // who cannot is taken to be as slow as it was there, on less than a whole GPU, and all are
 // planned anew. Nobody is slower than the worst that anybody does to it, and on a whole
 // GPU nobody is beside it, so that ends.
 func (c *carrier) undisturbed() (*SharePlan, error) {
-	for round := 1; ; round++ {
-		p := c.plan()
-		p.Rounds = round
-		if c.o.Slower == nil {
-			return p, nil
-		}
+	ways := c.ways()
+	p, at := c.plan(ways)
+	p.Rounds = 1
+	if c.o.Slower == nil {
+		return p, nil
+	}
+	for least := p.Least; ; { // what is needed at least is so without anybody in company
 		slower := c.company(p)
 		short := c.short(p)
 		if len(short) == 0 {
-			return p, nil
+			if p.Rounds == 1 {
+				return p, nil
+			}
+			q, err := c.apart(c.fewer(p, ways))
+			q.Least = least
+			return q, err
 		}
 		for _, k := range short {
-			c.slowed[k] = max(c.slowed[k], slower[k])
-			if round >= mostRounds {
-				c.slowed[k] = max(c.slowed[k], 1e6) // whole GPUs for it
+			slowed := max(c.slowed[k], slower[k])
+			if p.Rounds >= mostRounds {
+				slowed = onWhole
 			}
-			if err := c.saturate(k); err != nil {
+			if err := c.saturate(k, slowed); err != nil {
 				return nil, err
 			}
 		}
+		round := p.Rounds + 1
+		p, _ = c.plan(ways[at : at+1])
+		p.Rounds = round
 	}
+}
+
+// fewer is a plan, or one on fewer GPUs in which nobody is short either: while it was planned
+// anew, one way was tried.
+func (c *carrier) fewer(p *SharePlan, ways []manner) *SharePlan {
+	q, _ := c.plan(ways)
+	c.company(q)
+	if q.GPUs >= p.GPUs || len(c.short(q)) > 0 {
+		return p
+	}
+	q.Rounds = p.Rounds
+	return q
+}
+
+// apart is a plan, or one without anybody in company if that takes fewer GPUs.
+func (c *carrier) apart(p *SharePlan) (*SharePlan, error) {
+	was := slices.Clone(c.slowed)
+	if err := c.slow(func(int) float64 { return onWhole }); err != nil {
+		return p, err
+	}
+	q, _ := c.plan(c.ways())
+	if q.GPUs < p.GPUs {
+		q.Rounds = p.Rounds
+		return q, nil
+	}
+	return p, c.slow(func(k int) float64 { return was[k] })
+}
+
+// slow takes services to be so many times as slow on less than a GPU.
+func (c *carrier) slow(by func(k int) float64) error {
+	for k := range c.services {
+		if err := c.saturate(k, by(k)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // company notes how much slower gpulets are beside each other, and says how much that is

@@ -26,6 +26,8 @@ type Turn struct {
 	Rate    float64       // requests per second that were planned for it
 	Batch   int           // at most
 	Takes   time.Duration // a batch, beside nobody
+
+	curve []time.Duration // smaller ones, by size less one; none: as long
 }
 
 // Takes is how long a batch of a turn takes on the gpulet, beside whom it is.
@@ -95,9 +97,12 @@ type carrier struct {
 	o        *ShareOptions
 	more     float64             // times the rates, beyond the headroom
 	sizes    []int               // in per cent, ascending; the last is 100
-	takes    [][][]time.Duration // by service, size, batch less one
-	slowed   []float64           // by service: batches are taken to be so many times as long on less than a GPU
+	solo     [][][]time.Duration // by service, size, batch less one: how long it takes beside nobody
+	takes    [][][]time.Duration // how long it is taken to take
+	slowed   []float64           // by service: how many times as long that is, on less than a GPU
+	each     [][][]float64       // by service, size, batch less one: the least nanoseconds a request takes in batches up to it
 	most     [][]int             // by service and size: its saturated batch; 0: none is quick enough
+	full     [][]float64         // by service and size: the rate of that; 0: there is none
 	longest  []time.Duration     // by service: what the longest of these takes
 }
 
@@ -126,7 +131,7 @@ func MakeShares(m *cluster.GPUModel, services []Service, o ShareOptions) (*Share
 // the GPUs serves those who have least to spare.
 func (c *carrier) spread(p *SharePlan) *SharePlan {
 	for _, c.more = range []float64{1.01, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2} {
-		q := c.plan()
+		q, _ := c.plan(c.ways())
 		if c.o.Slower != nil {
 			c.company(q)
 		}
@@ -158,9 +163,10 @@ func newCarrier(m *cluster.GPUModel, services []Service, o *ShareOptions) (*carr
 		for _, p := range c.sizes {
 			takes = append(takes, curve(list, p))
 		}
-		c.takes, c.slowed[k] = append(c.takes, takes), 1
-		c.most, c.longest = append(c.most, make([]int, len(c.sizes))), append(c.longest, 0)
-		if err := c.saturate(k); err != nil {
+		c.solo, c.takes = append(c.solo, takes), append(c.takes, slices.Clone(takes))
+		c.most, c.full, c.longest = append(c.most, nil), append(c.full, nil), append(c.longest, 0)
+		c.each = append(c.each, make([][]float64, len(c.sizes)))
+		if err := c.saturate(k, 1); err != nil {
 			return nil, err
 		}
 	}
@@ -189,22 +195,33 @@ func shareSizes(list []int) ([]int, error) {
 	return list, nil
 }
 
-// saturate finds the saturated batch of a service on every size: of those of which one may
-// wait for another within its latency the one with the greatest rate, and of equal ones the
-// largest.
-func (c *carrier) saturate(k int) error {
+// saturate takes a service to be so many times as slow on less than a GPU, and finds its
+// saturated batch on every size: of those of which one may wait for another within its
+// latency the one with the greatest rate, and of equal ones the largest.
+func (c *carrier) saturate(k int, slowed float64) error {
 	s, known := &c.services[k], false
-	c.longest[k] = 0
+	c.slowed[k], c.longest[k] = slowed, 0
+	c.most[k], c.full[k] = make([]int, len(c.sizes)), make([]float64, len(c.sizes))
 	for z := range c.sizes {
-		c.most[k][z] = 0
-		for b := 1; b <= len(c.takes[k][z]); b++ {
+		if z < len(c.sizes)-1 {
+			c.takes[k][z] = make([]time.Duration, len(c.solo[k][z]))
+			for b, d := range c.solo[k][z] {
+				c.takes[k][z][b] = longer(d, slowed)
+			}
+		}
+		c.each[k][z] = make([]float64, len(c.takes[k][z]))
+		for b, d := range c.takes[k][z] {
 			known = true
-			if 2*c.time(k, z, b) <= s.Latency && (c.most[k][z] == 0 || c.rate(k, z, b) >= c.rate(k, z, c.most[k][z])) {
-				c.most[k][z] = b
+			c.each[k][z][b] = float64(d) / float64(b+1)
+			if b > 0 {
+				c.each[k][z][b] = min(c.each[k][z][b], c.each[k][z][b-1])
+			}
+			if rate := float64(b+1) / d.Seconds(); 2*d <= s.Latency && rate >= c.full[k][z] {
+				c.most[k][z], c.full[k][z] = b+1, rate
 			}
 		}
 		if b := c.most[k][z]; b > 0 {
-			c.longest[k] = max(c.longest[k], c.time(k, z, b))
+			c.longest[k] = max(c.longest[k], c.takes[k][z][b-1])
 		}
 	}
 	whole := len(c.sizes) - 1
@@ -213,37 +230,18 @@ func (c *carrier) saturate(k int) error {
 		return fmt.Errorf("service %s: it was not measured on %v per cent of a %s, nor on instances of one and on a whole one", s.Name, c.sizes, c.m.Name)
 	case c.most[k][whole] == 0:
 		return fmt.Errorf("service %s: no measured batch takes half of %v or less on a whole %s", s.Name, s.Latency, c.m.Name)
-	case s.Rate*c.o.Headroom > mostGpulets*c.rate(k, whole, c.most[k][whole]):
-		return fmt.Errorf("service %s: rate %g; a whole %s takes %.0f, and more than %d of them are not planned", s.Name, s.Rate, c.m.Name, c.rate(k, whole, c.most[k][whole]), mostGpulets)
+	case s.Rate*c.o.Headroom > mostGpulets*c.full[k][whole]:
+		return fmt.Errorf("service %s: rate %g; a whole %s takes %.0f, and more than %d of them are not planned", s.Name, s.Rate, c.m.Name, c.full[k][whole], mostGpulets)
 	}
 	return nil
-}
-
-// time is how long a batch of a service is taken to take on a size.
-func (c *carrier) time(k, z, b int) time.Duration {
-	if z == len(c.sizes)-1 || c.slowed[k] == 1 {
-		return c.takes[k][z][b-1]
-	}
-	return longer(c.takes[k][z][b-1], c.slowed[k])
-}
-
-// rate is the requests per second in batches of a size without a pause.
-func (c *carrier) rate(k, z, b int) float64 { return float64(b) / c.time(k, z, b).Seconds() }
-
-// saturated is the rate of a saturated gpulet; 0: there is none of the size.
-func (c *carrier) saturated(k, z int) float64 {
-	if c.most[k][z] == 0 {
-		return 0
-	}
-	return c.rate(k, z, c.most[k][z])
 }
 
 // knee is the size at which a service is saturated: that which is the furthest above the
 // line to what a whole GPU takes; of equal ones the largest.
 func (c *carrier) knee(k int) int {
 	best := len(c.sizes) - 1
-	whole := c.saturated(k, best)
-	above := func(z int) float64 { return c.saturated(k, z)/whole - float64(c.sizes[z])/100 }
+	whole := c.full[k][best]
+	above := func(z int) float64 { return c.full[k][z]/whole - float64(c.sizes[z])/100 }
 	for z := best - 1; z >= 0; z-- {
 		if above(z) > above(best)+1e-9 {
 			best = z
@@ -259,7 +257,7 @@ func (c *carrier) least() int {
 	for k := range c.services {
 		best := 0.0
 		for z, p := range c.sizes {
-			best = max(best, c.saturated(k, z)*100/float64(p))
+			best = max(best, c.full[k][z]*100/float64(p))
 		}
 		sum += c.planned(k) / best
 	}
@@ -292,7 +290,7 @@ func (c *carrier) pieces(size func(k int) int) (list []piece, ignored []float64)
 	ignored = make([]float64, len(c.services))
 	for _, k := range order {
 		z, rate := size(k), c.planned(k)
-		full := c.saturated(k, z)
+		full := c.full[k][z]
 		for full > 0 && rate >= full*(1-1e-9) {
 			list = append(list, piece{k, min(full, rate), z, true})
 			rate -= full
@@ -308,38 +306,51 @@ func (c *carrier) pieces(size func(k int) int) (list []piece, ignored []float64)
 	return list, ignored
 }
 
-// plan lays the services in several ways, and takes the first of those on the fewest GPUs.
-// The ways differ in the size at which services are saturated (the knee; what does the most
-// for its size; a whole GPU, of which no more are needed than if nobody shared), in how many GPUs
-// are there from the start, and in whether turns come before free room.
-func (c *carrier) plan() *SharePlan {
-	whole := len(c.sizes) - 1
-	var best *SharePlan
+// manner is a way to lay services.
+type manner struct {
+	size  func(k int) int // at which a service is saturated
+	gpus  func(least, pieces int) int
+	first bool // whether turns are looked for before free room
+}
+
+// ways are the ways to lay services: with the knee as the size at which they are saturated,
+// with what does the most for its size, and with whole GPUs, of which no more are needed than
+// if nobody shared; with so many GPUs from the start; with turns before free room or after.
+func (c *carrier) ways() (list []manner) {
+	for _, size := range []func(k int) int{c.knee, c.densest, func(int) int { return len(c.sizes) - 1 }} {
+		for _, gpus := range []func(least, pieces int) int{
+			func(least, _ int) int { return least }, func(_, _ int) int { return 0 },
+			func(least, _ int) int { return least / 2 }, func(_, pieces int) int { return pieces },
+		} {
+			list = append(list, manner{size, gpus, false}, manner{size, gpus, true})
+		}
+	}
+	return list
+}
+
+// plan lays the services in several ways, and takes the first of those on the fewest GPUs,
+// which it says.
+func (c *carrier) plan(ways []manner) (best *SharePlan, at int) {
 	least := c.least()
-	for _, size := range []func(k int) int{c.knee, c.densest, func(int) int { return whole }} {
-		list, ignored := c.pieces(size)
-		for _, gpus := range []int{least, 0, least / 2, len(list)} {
-			for _, first := range []bool{false, true} {
-				p := c.lay(list, gpus, first).plan(ignored)
-				if best == nil || p.GPUs < best.GPUs {
-					best = p
-				}
-				if best.GPUs <= least {
-					best.Least = least
-					return best
-				}
-			}
+	for i := range ways {
+		list, ignored := c.pieces(ways[i].size)
+		p := c.lay(list, ways[i].gpus(least, len(list)), ways[i].first).plan(ignored)
+		if best == nil || p.GPUs < best.GPUs {
+			best, at = p, i
+		}
+		if best.GPUs <= least {
+			break
 		}
 	}
 	best.Least = least
-	return best
+	return best, at
 }
 
 // densest is the size on which a service has the greatest rate for its part of a GPU; of
 // equal ones the largest.
 func (c *carrier) densest(k int) int {
 	best := len(c.sizes) - 1
-	of := func(z int) float64 { return c.saturated(k, z) / float64(c.sizes[z]) }
+	of := func(z int) float64 { return c.full[k][z] / float64(c.sizes[z]) }
 	for z := best - 1; z >= 0; z-- {
 		if of(z) > of(best)*(1+1e-9) {
 			best = z

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/muster-gpu/muster/cluster"
 )
 
 // share is a service that was measured under MPS: a batch of b takes base and b times each,
@@ -33,8 +35,8 @@ func TestGpuletSaturatedVector(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := slices.Index(c.sizes, 50)
-	if c.most[0][half] != 16 || math.Abs(c.saturated(0, half)-800) > 0.01 {
-		t.Errorf("batches of %d, %v a second; want 16 and 800", c.most[0][half], c.saturated(0, half))
+	if c.most[0][half] != 16 || math.Abs(c.full[0][half]-800) > 0.01 {
+		t.Errorf("batches of %d, %v a second; want 16 and 800", c.most[0][half], c.full[0][half])
 	}
 	if c.knee(0) != half {
 		t.Errorf("the knee is at %d, want 50: more than half a GPU is of no use", c.sizes[c.knee(0)])
@@ -190,6 +192,58 @@ func checkShares(t *testing.T, p *SharePlan, services []Service) {
 		if s.Late > 0 {
 			t.Errorf("service %d of %v: %+v", k, services[k].Latency, s)
 		}
+		if late := strictly(p, services, k, 5*time.Second); late > 0 {
+			t.Errorf("service %d of %v: %d are late where every batch takes as long as a full one", k, services[k].Latency, late)
+		}
+	}
+}
+
+// strictly says how many requests of a service are late, at equal distances, where each turn
+// has its time in the cycle, as long as a full batch takes, whether it is full or not: as
+// slow as a plan may be.
+func strictly(p *SharePlan, services []Service, k int, length time.Duration) (late int) {
+	type turn struct {
+		at, cycle, takes time.Duration
+		batch            int
+	}
+	var turns []turn
+	for i := range p.Gpulets {
+		g, at := &p.Gpulets[i], time.Duration(0)
+		for j := range g.Turns {
+			takes := g.Takes(&g.Turns[j])
+			if g.Turns[j].Service == k {
+				turns = append(turns, turn{at, g.Cycle(), takes, g.Turns[j].Batch})
+			}
+			at += takes
+		}
+	}
+	var waiting []time.Duration
+	for n := 1; ; {
+		next := 0
+		for i := range turns {
+			if turns[i].at < turns[next].at {
+				next = i
+			}
+		}
+		c := &turns[next]
+		for ; ; n++ {
+			at := time.Duration(math.Round(float64(n) / services[k].Rate * 1e9))
+			if at > c.at || at >= length {
+				break
+			}
+			waiting = append(waiting, at)
+		}
+		if len(waiting) == 0 && c.at >= length {
+			return late
+		}
+		taken := min(len(waiting), c.batch)
+		for _, came := range waiting[:taken] {
+			if c.at+c.takes-came > services[k].Latency {
+				late++
+			}
+		}
+		waiting = waiting[taken:]
+		c.at += c.cycle
 	}
 }
 
@@ -212,5 +266,196 @@ func TestGpuletRandom(t *testing.T) {
 	}
 	if made < 200 {
 		t.Errorf("%d plans only", made)
+	}
+}
+
+// linear is gpulet's model of interference with weights.
+func linear(c ...float64) func(own, beside Use, share, besideShare float64) float64 {
+	return func(own, beside Use, share, besideShare float64) float64 {
+		return c[0]*share*own.Compute + c[1]*besideShare*beside.Compute + c[2]*share*own.Memory + c[3]*besideShare*beside.Memory + c[4]
+	}
+}
+
+// F-gpulet-interference's vector in a plan: two services on halves of a GPU, of which one
+// uses .5 and .4 and the other .5 and .6: 1.255 times as long, and 1.245 the other way.
+func TestGpuletInterferenceVector(t *testing.T) {
+	a := share("a", 100, time.Second, 4*time.Millisecond, time.Millisecond, 0.5, 50, 100)
+	b := share("b", 100, time.Second, 4*time.Millisecond, time.Millisecond, 0.5, 50, 100)
+	a.Uses, b.Uses = []Use{{1, .5, .4}}, []Use{{1, .5, .6}}
+	a.Rate, b.Rate = 700, 700
+	p, err := MakeShares(model(t, "A100-80GB"), []Service{a, b}, ShareOptions{Sizes: []int{50, 100}, Slower: linear(.1, .2, .3, .4, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.GPUs != 1 || len(p.Gpulets) != 2 {
+		t.Fatalf("%+v", p)
+	}
+	want := []float64{1.255, 1.245}
+	for i := range p.Gpulets {
+		if g := &p.Gpulets[i]; math.Abs(g.Slower-want[g.Turns[0].Service]) > 1e-9 {
+			t.Errorf("service %d: %v, want %v", g.Turns[0].Service, g.Slower, want[g.Turns[0].Service])
+		}
+	}
+}
+
+// Who would be late beside another is planned anew; played with what they do to each other
+// nobody is late, nobody is quicker than alone, and like services do like things to each
+// other. Not counting it would have some be late.
+func TestGpuletInterferenceRandom(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	m := model(t, "A100-80GB")
+	made, anew, late, more := 0, 0, 0, 0
+	for range 200 {
+		services := randomShares(r, 7)
+		slower := linear(r.Float64(), r.Float64(), r.Float64(), r.Float64(), 0.5+r.Float64())
+		without, err := MakeShares(m, services, ShareOptions{})
+		if err != nil {
+			continue
+		}
+		p, err := MakeShares(m, services, ShareOptions{Slower: slower})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made++
+		checkShares(t, p, services)
+		if p.Rounds > 1 {
+			anew++
+		}
+		if p.GPUs > without.GPUs {
+			more++
+		}
+		ofTwo(without, services, slower)
+		for _, s := range PlayShares(without, services, Even, 1, 2*time.Second) {
+			late += s.Late
+		}
+		got := make([]float64, len(p.Gpulets))
+		for i := range p.Gpulets {
+			got[i] = p.Gpulets[i].Slower
+		}
+		ofTwo(p, services, slower)
+		for i := range p.Gpulets {
+			if p.Gpulets[i].Slower != got[i] {
+				t.Errorf("gpulet %d is %v times as slow, want %v", i, got[i], p.Gpulets[i].Slower)
+			}
+		}
+	}
+	t.Logf("%d plans: %d were planned anew, %d took more GPUs; without, %d requests are late", made, anew, more, late)
+	if made < 120 || anew < 20 || late == 0 {
+		t.Error("too few")
+	}
+}
+
+// ofTwo says how slow gpulets are in company, as the worst pair of services of two.
+func ofTwo(p *SharePlan, services []Service, slower func(own, beside Use, share, besideShare float64) float64) {
+	for i := range p.Gpulets {
+		g := &p.Gpulets[i]
+		g.Slower = 1
+		for j := range p.Gpulets {
+			o := &p.Gpulets[j]
+			if i == j || o.GPU != g.GPU {
+				continue
+			}
+			for _, a := range g.Turns {
+				for _, b := range o.Turns {
+					g.Slower = max(g.Slower, slower(services[a.Service].use(a.Batch), services[b.Service].use(b.Batch), float64(g.Percent)/100, float64(o.Percent)/100))
+				}
+			}
+		}
+	}
+}
+
+// gpulet's code is content with 0.85 of a rate in company; so is a plan that is told to be.
+func TestGpuletEnough(t *testing.T) {
+	var list []Service
+	for _, name := range []string{"a", "b"} {
+		s := share(name, 790, 40*time.Millisecond, 4*time.Millisecond, time.Millisecond, 0.5, GpuletSizes()...)
+		s.Uses = []Use{{1, 1, 1}}
+		list = append(list, s)
+	}
+	for enough, want := range map[float64]int{1: 2, 0.85: 1} {
+		p, err := MakeShares(model(t, "A100-80GB"), list, ShareOptions{Slower: linear(0, 0, 0, 0, 1.1), Enough: enough})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.GPUs != want {
+			t.Errorf("%v of the rate: %d GPUs, want %d", enough, p.GPUs, want)
+		}
+	}
+}
+
+// Two services take turns. Who comes waits for the other's batch; what has come meanwhile
+// is computed together; smaller batches take less, in company all take longer. With more
+// than fits they are late.
+func TestPlayShares(t *testing.T) {
+	ms := func(list ...int) (out []time.Duration) {
+		for _, v := range list {
+			out = append(out, time.Duration(v)*time.Millisecond)
+		}
+		return out
+	}
+	list := []Service{{Name: "a", Rate: 20, Latency: 90 * time.Millisecond}, {Name: "b", Rate: 20, Latency: 90 * time.Millisecond}}
+	p := &SharePlan{GPUs: 1, Gpulets: []Gpulet{{Percent: 100, Duty: 60 * time.Millisecond, Slower: 1,
+		Turns: []Turn{{0, 20, 2, 40 * time.Millisecond, ms(15, 40)}, {1, 20, 2, 40 * time.Millisecond, ms(20, 40)}}}}}
+	// both come at 50, 100, 150 …: a is answered 15 after that, b 20 later
+	got := PlayShares(p, list, Even, 1, 1010*time.Millisecond)
+	if got[0] != (Served{20, 0, 15 * time.Millisecond, 15 * time.Millisecond}) || got[1] != (Served{20, 0, 35 * time.Millisecond, 35 * time.Millisecond}) {
+		t.Errorf("%+v", got)
+	}
+	// a, of 50: 50 to 80; b: 80 to 120; a, of 100: to 150; b, of 100 and 150: to 230; a, of 150
+	// and 200: to 310; b, of 200: to 350. So a has 30, 50, 160, 110, and b 70, 130, 80, 150.
+	p.Gpulets[0].Slower = 2
+	got = PlayShares(p, list, Even, 1, 225*time.Millisecond)
+	if got[0] != (Served{4, 2, 160 * time.Millisecond, 160 * time.Millisecond}) || got[1] != (Served{4, 2, 150 * time.Millisecond, 150 * time.Millisecond}) {
+		t.Errorf("in company: %+v", got)
+	}
+	p.Gpulets[0].Turns = p.Gpulets[0].Turns[:1]
+	if got := PlayShares(p, list, Even, 1, time.Second); got[1].Requests != 19 || got[1].Late != 19 {
+		t.Errorf("nobody answers: %+v", got[1])
+	}
+}
+
+// Two gpulets of a service have one line: whoever is idle takes what waits.
+func TestPlaySharesLine(t *testing.T) {
+	list := []Service{{Name: "a", Rate: 100, Latency: 30 * time.Millisecond}}
+	one := Gpulet{Percent: 50, Duty: 15 * time.Millisecond, Slower: 1, Turns: []Turn{{0, 50, 1, 15 * time.Millisecond, nil}}}
+	for n, late := range map[int]bool{1: true, 2: false} {
+		p := &SharePlan{GPUs: 1}
+		for range n {
+			p.Gpulets = append(p.Gpulets, one)
+		}
+		if got := PlayShares(p, list, Even, 1, 10*time.Second)[0]; got.Requests != 999 || (got.Late > 900) != late || !late && got.Worst != 15*time.Millisecond {
+			t.Errorf("%d gpulets: %+v", n, got)
+		}
+	}
+}
+
+// BenchmarkMakeShares plans 1,000 services, measured at six sizes and six batches each.
+func BenchmarkMakeShares(b *testing.B) {
+	r := rand.New(rand.NewPCG(5, 6))
+	m, _ := cluster.FindModel("A100-80GB")
+	var services []Service
+	for len(services) < 1000 {
+		for _, s := range randomShares(r, 8) {
+			if _, err := newCarrier(&m, []Service{s}, &ShareOptions{Headroom: 1, Enough: 1}); err == nil && len(services) < 1000 {
+				s.Name = fmt.Sprint("s", len(services))
+				services = append(services, s)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		slower func(own, beside Use, share, besideShare float64) float64
+	}{{"alone", nil}, {"interference", linear(.1, .2, .3, .4, 1)}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				p, err := MakeShares(&m, services, ShareOptions{Slower: c.slower})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(p.GPUs), "GPUs")
+				b.ReportMetric(float64(p.Least), "least")
+				b.ReportMetric(float64(p.Rounds), "rounds")
+			}
+		})
 	}
 }

@@ -2,7 +2,6 @@ package serving
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -101,7 +100,7 @@ func (p *parts) takes(percent int) time.Duration {
 	}
 	// published latencies are cut to milliseconds: a process that does nothing else needs
 	// what its rate says
-	d := time.Duration(math.Ceil(float64(p.batch) / rate * float64(time.Second)))
+	d := time.Duration(float64(p.batch) / rate * float64(time.Second))
 	return max(d, p.latency[percent])
 }
 

@@ -11,7 +11,8 @@ type portion struct {
 	gpu, size int // size: an index of sizes
 	free      bool
 	Gpulet
-	busy float64 // its occupancy
+	busy   float64 // its occupancy
+	little float64 // its occupancy in the batches that are the best for each of its services
 }
 
 // layer lays pieces on GPUs.
@@ -21,6 +22,7 @@ type layer struct {
 	gpus     int
 	first    bool   // whether turns are looked for before free room
 	divided  []bool // by service: it has several gpulets
+	used     []int  // the portions that are not free, the busiest first
 }
 
 // mostTried bounds in how many gpulets turns are looked for.
@@ -87,8 +89,8 @@ func (l *layer) smallest(p *piece) int {
 // alone is a gpulet of a size for a piece.
 func (l *layer) alone(p *piece, z int) (Gpulet, bool) {
 	if b := l.most[p.service][z]; p.full && p.size == z {
-		d := l.time(p.service, z, b)
-		return Gpulet{Duty: d, Turns: []Turn{{p.service, p.rate, b, d}}}, true
+		d := l.takes[p.service][z][b-1]
+		return Gpulet{Duty: d, Turns: []Turn{{Service: p.service, Rate: p.rate, Batch: b, Takes: d}}}, true
 	}
 	return l.fit([]Turn{{Service: p.service, Rate: p.rate}}, z, 0)
 }
@@ -128,7 +130,17 @@ func (l *layer) put(r int, g Gpulet) {
 	at := &l.portions[r]
 	g.GPU, g.Percent, g.Slower = at.gpu, l.sizes[at.size], 1
 	at.free, at.Gpulet = false, g
-	at.busy = at.Busy()
+	if i := slices.Index(l.used, r); i >= 0 {
+		l.used = slices.Delete(l.used, i, i+1)
+	}
+	at.busy, at.little = at.Busy(), 0
+	for i := range at.Turns {
+		at.little += at.Turns[i].Rate / l.full[at.Turns[i].Service][at.size]
+	}
+	i, _ := slices.BinarySearchFunc(l.used, r, func(o, r int) int {
+		return cmp.Or(cmp.Compare(l.portions[r].busy, l.portions[o].busy), cmp.Compare(o, r))
+	})
+	l.used = slices.Insert(l.used, i, r)
 }
 
 // readjust has the largest free room carry as much of a piece as it does.
@@ -143,7 +155,7 @@ func (l *layer) readjust(p *piece) bool {
 		return false
 	}
 	z := l.portions[best].size
-	part := piece{p.service, l.saturated(p.service, z), z, true}
+	part := piece{p.service, l.full[p.service][z], z, true}
 	if part.rate == 0 || part.rate >= p.rate {
 		return false // it would carry all, but not in time
 	}
@@ -157,16 +169,15 @@ func (l *layer) readjust(p *piece) bool {
 
 // share gives a piece turns in a gpulet that is there: the busiest in which it fits.
 func (l *layer) share(p *piece) bool {
-	var list []int
-	for r := range l.portions {
+	tried := 0
+	for _, r := range l.used {
 		at := &l.portions[r]
-		if s := l.saturated(p.service, at.size); !at.free && s > 0 && l.little(at)+p.rate/s <= 1 {
-			list = append(list, r)
+		if full := l.full[p.service][at.size]; full == 0 || at.little+p.rate/full > 1+1e-9 {
+			continue
 		}
-	}
-	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(l.portions[b].busy, l.portions[a].busy) })
-	for _, r := range list[:min(len(list), mostTried)] {
-		at := &l.portions[r]
+		if tried++; tried > mostTried {
+			break
+		}
 		turns := slices.Clone(at.Turns)
 		if i := slices.IndexFunc(turns, func(t Turn) bool { return t.Service == p.service }); i >= 0 {
 			turns[i].Rate += p.rate
@@ -181,15 +192,6 @@ func (l *layer) share(p *piece) bool {
 	return false
 }
 
-// little is the least part of its time that a portion is busy with its turns, in the batches
-// that are the best for each.
-func (l *layer) little(at *portion) (sum float64) {
-	for i := range at.Turns {
-		sum += at.Turns[i].Rate / l.saturated(at.Turns[i].Service, at.size)
-	}
-	return sum
-}
-
 // fit is a gpulet of a size in which services with rates take turns, the last of which
 // comes anew: with the longest cycle that is found in which all can compute, and none is
 // late. most bounds the cycle; 0: it does not.
@@ -201,29 +203,58 @@ func (l *layer) fit(turns []Turn, z int, most time.Duration) (g Gpulet, ok bool)
 		if len(l.takes[k][z]) == 0 {
 			return g, false
 		}
-		if d := l.duty(k, l.time(k, z, 1)); longest == 0 || d < longest {
+		if d := l.duty(k, l.takes[k][z][0]); longest == 0 || d < longest {
 			longest = d
 		}
 	}
 	if longest <= 0 {
 		return g, false
 	}
-	last := &turns[len(turns)-1]
-	// alone its cycle is as long as it takes until a batch is full (gpulet); where not even
-	// one request comes in time, and beside others, it is any
-	if (most > 0 || last.Rate*longest.Seconds() < 1) && l.try(&g, z, longest) {
-		return g, true
+	if len(turns) > 1 || most > 0 {
+		return g, l.walk(&g, z, longest)
 	}
-	for b := len(l.takes[last.Service][z]); b > 0; b-- {
-		if d := time.Duration(float64(b) / last.Rate * float64(time.Second)); d <= longest && l.try(&g, z, d) {
+	// alone its cycle is as long as it takes until a batch is full (gpulet); where not even
+	// one request comes in time it is as long as may be
+	k, each := turns[0].Service, float64(time.Second)/turns[0].Rate
+	if each > float64(longest) {
+		return g, l.walk(&g, z, longest)
+	}
+	for b := min(len(l.takes[k][z]), int(float64(longest)/each)); b > 0; b-- {
+		if l.try(&g, z, time.Duration(float64(b)*each)) {
 			return g, true
 		}
 	}
-	if l.try(&g, z, longest) {
-		return g, true
+	return g, l.walk(&g, z, longest)
+}
+
+// walk has a gpulet have the longest cycle, up to a bound, in which all is well: from one
+// set of batches to the next that is smaller by one in one of them.
+func (l *layer) walk(g *Gpulet, z int, duty time.Duration) bool {
+	for duty > 0 {
+		least, most, next, busy := time.Duration(0), duty, 0.0, 0.0
+		for i := range g.Turns {
+			t := &g.Turns[i]
+			curve, each := l.takes[t.Service][z], float64(time.Second)/t.Rate
+			b := min(batch(t.Rate, duty), len(curve))
+			least += curve[b-1]
+			most = min(most, l.duty(t.Service, curve[b-1]), time.Duration(float64(b)*each))
+			next = max(next, float64(b-1)*each)
+			busy += l.each[t.Service][z][b-1] / each
+		}
+		if least <= most && l.try(g, z, most) {
+			return true
+		}
+		if busy > 1+1e-9 {
+			return false // nor is there time enough for all in smaller batches
+		}
+		duty = min(duty-1, time.Duration(next))
 	}
-	b := l.most[last.Service][z] // a service that could be saturated has always this way
-	return g, b > 0 && l.try(&g, z, min(longest, l.time(last.Service, z, b)))
+	return false
+}
+
+// batch is how many requests come at most in a cycle.
+func batch(rate float64, duty time.Duration) int {
+	return max(1, int(rate*1e-9*float64(duty)+1-1e-6))
 }
 
 // duty is the longest cycle in which a service can have batches that take so long: a
@@ -245,11 +276,11 @@ func (l *layer) try(g *Gpulet, z int, duty time.Duration) bool {
 	left := duty
 	for i := range g.Turns {
 		t := &g.Turns[i]
-		b := max(1, int(t.Rate*duty.Seconds()+1-1e-6))
+		b := batch(t.Rate, duty)
 		if b > len(l.takes[t.Service][z]) {
 			return false
 		}
-		takes := l.time(t.Service, z, b)
+		takes := l.takes[t.Service][z][b-1]
 		if left -= takes; left < 0 || duty > l.duty(t.Service, takes) {
 			return false
 		}
@@ -284,13 +315,18 @@ func (l *layer) widen() {
 func (l *layer) plan(ignored []float64) *SharePlan {
 	p := &SharePlan{Capacity: make([]float64, len(l.services)), Ignored: ignored}
 	var list []int
+	sum := make([]int, l.gpus) // per cent in use
 	for r := range l.portions {
 		if !l.portions[r].free {
 			list = append(list, r)
+			sum[l.portions[r].gpu] += l.sizes[l.portions[r].size]
 		}
 	}
+	// Full GPUs first: who starts the gpulets in this order and takes the smallest room that
+	// suffices puts those together that are together here.
 	slices.SortStableFunc(list, func(a, b int) int {
-		return cmp.Or(cmp.Compare(l.portions[a].gpu, l.portions[b].gpu), cmp.Compare(l.portions[b].size, l.portions[a].size))
+		g, h := &l.portions[a], &l.portions[b]
+		return cmp.Or(cmp.Compare(sum[h.gpu], sum[g.gpu]), cmp.Compare(g.gpu, h.gpu), cmp.Compare(h.size, g.size))
 	})
 	last := -1
 	for _, r := range list {
@@ -303,7 +339,8 @@ func (l *layer) plan(ignored []float64) *SharePlan {
 		g.GPU, g.Turns = p.GPUs-1, slices.Clone(g.Turns)
 		for i := range g.Turns { // as alone
 			t := &g.Turns[i]
-			t.Takes = l.takes[t.Service][at.size][t.Batch-1]
+			t.curve = l.solo[t.Service][at.size][:t.Batch]
+			t.Takes = t.curve[t.Batch-1]
 		}
 		p.Gpulets = append(p.Gpulets, g)
 	}

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -9,80 +10,116 @@ import (
 
 // PlayShares sends each service requests at its rate for a time and answers them as the
 // plan has it. The requests of a service wait in one line; when a gpulet comes to the turn
-// of a service it takes what waits, up to a batch. Each turn has its time in the cycle, as
-// long as a full batch takes beside whom the gpulet is, and answers at its end. A service
-// that was left out altogether answers nothing: all its requests are late.
+// of a service it takes what waits, up to a batch, and computes that beside whom the gpulet
+// is; for whom nobody waits it does not stop. Smaller batches take less. A service that was
+// left out altogether answers nothing: all its requests are late.
 func PlayShares(p *SharePlan, services []Service, arrivals Arrivals, seed uint64, length time.Duration) []Served {
-	out := make([]Served, len(services))
+	a := arcade{p: p, served: make([]bool, len(services))}
 	for k := range services {
-		q := &queueing{s: &services[k]}
-		var turns []coming
-		for i := range p.Gpulets {
-			g := &p.Gpulets[i]
-			at, cycle := time.Duration(0), g.Cycle()
-			for t := range g.Turns {
-				turn := &g.Turns[t]
-				takes := g.Takes(turn)
-				if turn.Service == k {
-					turns = append(turns, coming{at, len(turns), cycle, takes, turn.Batch})
-				}
-				at += takes
-			}
+		l := &line{queueing: queueing{s: &services[k]}, arrivals: arrivals, length: length, r: rand.New(rand.NewPCG(seed, uint64(k)))}
+		l.come()
+		a.lines = append(a.lines, l)
+	}
+	for i := range p.Gpulets {
+		heap.Push(&a.coming, coming{gpulet: i})
+		for t := range p.Gpulets[i].Turns {
+			a.served[p.Gpulets[i].Turns[t].Service] = true
 		}
-		r := rand.New(rand.NewPCG(seed, uint64(k)))
-		out[k] = q.turns(turns, r, arrivals, length)
+	}
+	for len(a.coming) > 0 {
+		a.turn(heap.Pop(&a.coming))
+	}
+	out := make([]Served, len(services))
+	for k, l := range a.lines {
+		if out[k] = l.served(); !a.served[k] {
+			for ; l.next < length; l.come() {
+				out[k].Requests++
+			}
+			out[k].Late, out[k].Worst, out[k].P99 = out[k].Requests, length, length
+		}
 	}
 	return out
 }
 
-// coming is the next turn of a service in a gpulet.
+// arcade is all services while requests come.
+type arcade struct {
+	p      *SharePlan
+	lines  []*line // by service
+	coming []coming
+	served []bool // by service: it has a turn somewhere
+}
+
+// coming is when a gpulet comes to a turn, or would.
 type coming struct {
 	at           time.Duration
-	number       int
-	cycle, takes time.Duration
-	batch        int
+	gpulet, turn int
 }
 
 // Before implements the order of the heap.
 func (c *coming) Before(o *coming) bool {
-	return c.at < o.at || c.at == o.at && c.number < o.number
+	return c.at < o.at || c.at == o.at && c.gpulet < o.gpulet
 }
 
-// turns answers the requests of a service in the turns that it has.
-func (q *queueing) turns(list []coming, r *rand.Rand, arrivals Arrivals, length time.Duration) Served {
-	came, gaps := 0, 0.0
-	next := func() time.Duration {
-		came++
-		gaps += 1
-		if arrivals == Poisson {
-			gaps += r.ExpFloat64() - 1
-		}
-		return time.Duration(gaps / q.s.Rate * float64(time.Second))
-	}
-	at := next()
-	if len(list) == 0 {
-		for ; at < length; at = next() {
+// turn has a gpulet compute for the first of its services, from a turn on, for which
+// requests wait; where nobody waits, it looks again when one comes.
+func (a *arcade) turn(c coming) {
+	g := &a.p.Gpulets[c.gpulet]
+	soonest := time.Duration(math.MaxInt64)
+	for i := range g.Turns {
+		at := (c.turn + i) % len(g.Turns)
+		t := &g.Turns[at]
+		l := a.lines[t.Service]
+		l.until(c.at)
+		n := min(len(l.waiting), t.Batch)
+		if n == 0 {
+			if l.next < l.length {
+				soonest = min(soonest, l.next)
+			}
 			continue
 		}
-		return Served{Requests: came - 1, Late: came - 1, Worst: length, P99: length}
-	}
-	var coming []coming
-	for _, c := range list {
-		heap.Push(&coming, c)
-	}
-	var waiting []time.Duration
-	for at < length || len(waiting) > 0 {
-		c := heap.Pop(&coming)
-		for ; at < length && at <= c.at; at = next() {
-			waiting = append(waiting, at)
+		end := c.at + longer(t.takes(n), g.Slower)
+		for _, came := range l.waiting[:n] {
+			l.took = append(l.took, end-came)
 		}
-		n := min(len(waiting), c.batch)
-		for _, came := range waiting[:n] {
-			q.took = append(q.took, c.at+c.takes-came)
-		}
-		waiting = waiting[n:]
-		c.at += c.cycle
-		heap.Push(&coming, c)
+		l.waiting = l.waiting[n:]
+		heap.Push(&a.coming, coming{end, c.gpulet, (at + 1) % len(g.Turns)})
+		return
 	}
-	return q.served()
+	if soonest < math.MaxInt64 {
+		heap.Push(&a.coming, coming{soonest, c.gpulet, c.turn})
+	}
+}
+
+// takes is how long a batch of n requests takes, alone.
+func (t *Turn) takes(n int) time.Duration {
+	if n <= len(t.curve) {
+		return t.curve[n-1]
+	}
+	return t.Takes
+}
+
+// line is the requests of a service.
+type line struct {
+	queueing
+	arrivals Arrivals
+	length   time.Duration
+	r        *rand.Rand
+	gaps     float64 // between the requests so far, in mean gaps
+	next     time.Duration
+	waiting  []time.Duration
+}
+
+// come has the next request come.
+func (l *line) come() {
+	if l.gaps++; l.arrivals == Poisson {
+		l.gaps += l.r.ExpFloat64() - 1
+	}
+	l.next = time.Duration(math.Round(l.gaps / l.s.Rate * float64(time.Second)))
+}
+
+// until has those wait who have come.
+func (l *line) until(now time.Duration) {
+	for ; l.next <= now && l.next < l.length; l.come() {
+		l.waiting = append(l.waiting, l.next)
+	}
 }

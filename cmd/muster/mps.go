@@ -27,7 +27,8 @@ type mpsOptions struct {
 	services       sloOptions
 	sizes, weights string
 	share          serving.ShareOptions
-	json           bool
+	json, commands bool
+	start          string
 }
 
 func newMPSPlan() *cobra.Command {
@@ -49,10 +50,14 @@ GPU (0 to 1). From MIG instances it is estimated what a part of a GPU does.
 
 With --interference, services slow each other down on a GPU: the weights of their use of
 its computing (own, other's), of its memory (own, other's), and a constant, as gpulet's
-linear model has them. Who would be late is planned anew.`,
+linear model has them. Who would be late is planned anew.
+
+Each gpulet is a job in a share of a GPU; the plan says how it is submitted. --commands
+prints these command lines alone: muster mps plan ... --commands | sh takes the plan live.`,
 		Example: `  muster mps plan --slo services.csv --measured profiles/
   muster mps plan --slo services.csv --measured profiles/ --headroom 1.2 --json
-  muster mps plan --slo services.csv --measured profiles/ --interference 0.1,0.2,0.3,0.4,1`,
+  muster mps plan --slo services.csv --measured profiles/ --interference 0.1,0.2,0.3,0.4,1
+  muster mps plan --slo services.csv --measured profiles/ --start './{service} --batch {batch}' --commands | sh`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			m, ok := cluster.FindModel(model)
@@ -77,7 +82,9 @@ linear model has them. Who would be late is planned anew.`,
 	f.Float64Var(&o.share.Enough, "enough", 1, "with --interference: a service has to be able to take this part of its rate (0.85 in gpulet's code); below 1 it may be late")
 	f.DurationVar(&o.services.play, "play", time.Minute, "play requests for so long; 0: do not")
 	f.Uint64Var(&o.services.seed, "seed", 1, "of the requests' arrivals")
+	f.StringVar(&o.start, "start", "./{service}", "what starts a service; {batch} is the size of its batches, {cycle} the longest cycle in ms")
 	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVar(&o.commands, "commands", false, "print the gpulets' command lines only, for a shell")
 	return c
 }
 
@@ -92,6 +99,10 @@ func (o *mpsOptions) check() error {
 		return badUsage("--ignore %g: 0 or more requests per second are possible", o.share.Ignore)
 	case !(o.share.Enough > 0 && o.share.Enough <= 1):
 		return badUsage("--enough %g: above 0, up to 1 is possible", o.share.Enough)
+	case o.json && o.commands:
+		return badUsage("--json and --commands: one of them")
+	case !strings.Contains(o.start, "{service}"):
+		return badUsage("--start %q: {service} is missing", o.start)
 	case o.services.play < 0 || o.services.play > time.Hour:
 		return badUsage("--play %v: up to an hour is possible", o.services.play)
 	}
@@ -147,7 +158,13 @@ func planParts(c *cobra.Command, m *cluster.GPUModel, o *mpsOptions) error {
 		return err
 	}
 	s := summarise(m, plan, services, o)
-	if o.json {
+	switch {
+	case o.commands:
+		for i := range s.Gpulets {
+			fmt.Fprintln(c.OutOrStdout(), inShell(s.Gpulets[i].Submit))
+		}
+		return nil
+	case o.json:
 		e := json.NewEncoder(c.OutOrStdout())
 		e.SetIndent("", "  ")
 		return e.Encode(s)
@@ -214,7 +231,7 @@ func summarise(m *cluster.GPUModel, plan *serving.SharePlan, services []serving.
 			turn := &g.Turns[t]
 			part.Turns = append(part.Turns, sharesTurn{services[turn.Service].Name, turn.Batch, millis(g.Takes(turn)), turn.Rate, g.Capacity(turn)})
 		}
-		part.Submit = part.submit()
+		part.Submit = part.submit(o.start)
 		s.Gpulets = append(s.Gpulets, part)
 	}
 	var even, random []serving.Served
@@ -238,31 +255,37 @@ func played(s *serving.Served) *sharesPlayed {
 }
 
 // submit is the command line of a gpulet's job.
-func (p *sharesPart) submit() []string {
-	words := []string{"muster", "submit", "--kind", "service", "--gpus"}
+func (p *sharesPart) submit(start string) []string {
+	var each, names []string
+	for i := range p.Turns {
+		t := &p.Turns[i]
+		names = append(names, t.Service)
+		each = append(each, strings.NewReplacer("{service}", t.Service, "{batch}", strconv.Itoa(t.Batch), "{cycle}", strconv.FormatFloat(p.DutyMS, 'f', 3, 64)).Replace(start))
+	}
+	words := []string{"muster", "submit", "--kind", "service", "--name", strings.Join(names, "+"), "--gpus"}
 	if p.Percent == 100 {
 		words = append(words, "1")
 	} else {
 		words = append(words, strconv.FormatFloat(float64(p.Percent)/100, 'f', -1, 64))
 	}
-	if len(p.Turns) == 1 {
-		return append(words, "--", "./"+p.Turns[0].Service)
+	if len(each) == 1 && !strings.ContainsAny(each[0], special) {
+		return append(append(words, "--"), strings.Fields(each[0])...)
 	}
-	var each []string
-	for i := range p.Turns {
-		each = append(each, "./"+p.Turns[i].Service+" &")
-	}
-	return append(words, "--", "sh", "-c", strings.Join(each, " ")+" wait")
+	return append(words, "--", "sh", "-c", strings.Join(each, " & ")+" & wait")
 }
 
-// inShell is a command line as a shell takes it; only its last word may need quotes.
+// special is what means something to a shell, but for blanks.
+const special = "&'\"$;|<>()\\*?[]!=%`~#{}\t\n"
+
+// inShell is a command line as a shell takes it.
 func inShell(words []string) string {
-	text := strings.Join(words[:len(words)-1], " ") + " "
-	last := words[len(words)-1]
-	if strings.ContainsAny(last, " &") {
-		last = "'" + last + "'"
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if quoted[i] = w; w == "" || strings.ContainsAny(w, special+" ") {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
 	}
-	return text + last
+	return strings.Join(quoted, " ")
 }
 
 // note says what is estimated, and what was left out.
@@ -329,7 +352,7 @@ func (s *sharesPlan) write(out io.Writer, o *mpsOptions) error {
 	for _, n := range s.Notes {
 		fmt.Fprintln(w, n)
 	}
-	fmt.Fprintln(w, "Each gpulet is a job, in this order, under MPS; that services take turns is theirs to keep, Muster enforces the part of the GPU:")
+	fmt.Fprintln(w, "Each gpulet is a job, in this order, under MPS, which limits each process to the part of the GPU; that services of a job take turns, is theirs to keep:")
 	for i := range s.Gpulets {
 		fmt.Fprintf(w, "  %s\n", inShell(s.Gpulets[i].Submit))
 	}
