@@ -27,6 +27,22 @@ func ParseSharing(text string) (Sharing, error) {
 	return 0, fmt.Errorf("%q is not a way of sharing: time-slicing, mps", text)
 }
 
+// MIGWay says who partitions a cluster's GPUs into MIG instances.
+type MIGWay uint8
+
+// Who does. Under DynamicMIG any GPU of a node without a geometry of its own is cut when a
+// job asks for a slice, and whole again when one needs it whole.
+const (
+	StaticMIG    MIGWay = iota // somebody else: instances are handed out as they are
+	InstancesMIG               // GPUs in MIG mode get instances as jobs ask for them; the others are whole
+	DynamicMIG                 // ... and GPUs are put into MIG mode, and out of it
+)
+
+// MIGWays are their names, in their order.
+var MIGWays = []string{"static", "instances", "dynamic"}
+
+func (w MIGWay) String() string { return MIGWays[w] }
+
 // Isolation is what a job needs to be kept apart from others on its GPUs.
 type Isolation uint8
 

@@ -73,6 +73,7 @@ type Spec struct {
 	Epoch        int64         `json:"epoch,omitempty"` // Unix seconds of Time 0, for windows and calendars
 	Zone         int           `json:"zone,omitempty"`  // seconds east of UTC, for windows
 	Sharing      Sharing       `json:"sharing,omitempty"`
+	MIG          MIGWay        `json:"mig,omitempty"`
 	MinSpeed     int64         `json:"min_speed,omitempty"` // of jobs that state none (Job.MinSpeed); 0: they take any
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type clusterFile struct {
 	Epoch        string            `yaml:"epoch"`     // RFC 3339: the calendar time of a simulation's start
 	Timezone     string            `yaml:"timezone"`  // "+01:00", for windows
 	Sharing      string            `yaml:"sharing"`   // time-slicing (if it is not there) or mps
+	MIG          string            `yaml:"mig"`       // dynamic, instances, static: who partitions GPUs; of nodes that say nothing they are made as needed if this says nothing either
 	MinSpeed     float64           `yaml:"min_speed"` // least part of its speed that a job accepts in a share of a GPU, if it states none; 0: any
 	Models       []modelFile       `yaml:"models"`
 	Nodes        []nodeFile        `yaml:"nodes"`
@@ -245,6 +247,13 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 			return nil, At(err, "sharing")
 		}
 	}
+	if f.MIG != "" {
+		way := slices.Index(cluster.MIGWays, f.MIG)
+		if way < 0 {
+			return nil, At(cluster.Unknown("way", f.MIG, cluster.MIGWays), "mig")
+		}
+		s.MIG = cluster.MIGWay(way)
+	}
 	least, err := minSpeed(f.MinSpeed)
 	if err != nil {
 		return nil, err
@@ -338,6 +347,9 @@ func (f *clusterFile) addNodes(s *cluster.Spec) error {
 		}
 		one := cluster.Node{Model: model, GPUs: n.GPUs, CPU: cluster.Milli(n.CPU), RAM: cluster.MiB(n.RAM), Islands: n.Islands,
 			NVLink: n.NVLink, Rack: n.Rack, Fabric: n.Fabric, State: state, MIG: n.MIG}
+		if f.MIG != "" && s.MIG != cluster.DynamicMIG && n.GPUs > 0 {
+			one.MIG = cmp.Or(one.MIG, cluster.Unpartitioned)
+		}
 		if m, ok := s.Model(model); ok {
 			if _, _, err := one.Geometry(&m); err != nil {
 				return fmt.Errorf("node %s: mig: %w", n.Name, err)

@@ -24,12 +24,8 @@ type sharingFile struct {
 	MinSpeed   float64 `yaml:"min_speed"`
 }
 
-// MIGWays and OverMemories are what Sharing's MIG and OverMemory can be, in the order of
-// package local's.
-var (
-	MIGWays      = []string{"static", "instances", "dynamic"}
-	OverMemories = []string{"warn", "throttle", "stop"}
-)
+// OverMemories are what Sharing's OverMemory can be, in the order of package local's.
+var OverMemories = []string{"warn", "throttle", "stop"}
 
 // mpsProgram is NVIDIA's.
 const mpsProgram = "nvidia-cuda-mps-control"
@@ -56,7 +52,7 @@ func (f *sharingFile) sharing() (Sharing, error) {
 		name, text string
 		to         *string
 		of         []string
-	}{{"mig", f.MIG, &s.MIG, MIGWays}, {"shares", f.Shares, &s.Shares, []string{"auto", "mps", "time-slicing"}}, {"over_memory", f.OverMemory, &s.OverMemory, OverMemories},
+	}{{"mig", f.MIG, &s.MIG, cluster.MIGWays}, {"shares", f.Shares, &s.Shares, []string{"auto", "mps", "time-slicing"}}, {"over_memory", f.OverMemory, &s.OverMemory, OverMemories},
 		{"mps_program", f.Program, &s.Program, nil}} {
 		if v.text == "" {
 			continue

@@ -3,7 +3,27 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/cluster"
 )
+
+// Who partitions a cluster's GPUs is read; where somebody does not by demand, those of nodes
+// that say nothing are whole.
+func TestClusterMIG(t *testing.T) {
+	nodes := "nodes: [{name: a, model: A100-80GB, gpus: 1}, {name: b, model: A100-80GB, gpus: 1, mig: '0:*'}]\n"
+	for text, want := range map[string]struct {
+		way cluster.MIGWay
+		a   string
+	}{"": {cluster.StaticMIG, ""}, "mig: dynamic\n": {cluster.DynamicMIG, ""}, "mig: instances\n": {cluster.InstancesMIG, "none"}, "mig: static\n": {cluster.StaticMIG, "none"}} {
+		s, err := Read("f", strings.NewReader(text+nodes))
+		if err != nil || s.MIG != want.way || s.Nodes[0].MIG != want.a || s.Nodes[1].MIG != "0:*" {
+			t.Errorf("%q: %+v %v", text, s, err)
+		}
+	}
+	if _, err := Read("f", strings.NewReader("mig: dynamc\n"+nodes)); err == nil || !strings.Contains(err.Error(), `f: mig: unknown way "dynamc": did you mean "dynamic"?`) {
+		t.Error(err)
+	}
+}
 
 // How GPUs are shared is read; what is not said has its default, and what is no
 // way is refused with the line.

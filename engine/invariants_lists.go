@@ -569,7 +569,16 @@ func (e *Engine) checkFrozen() error {
 			return fmt.Errorf("job %d is over and has memory somewhere", j.spec.ID)
 		}
 		for i := range j.frozen {
-			n[j.frozen[i].Node]++
+			a := &j.frozen[i]
+			n[a.Node]++
+			for m := a.GPUs; m != 0; m &= m - 1 {
+				dev := bits.TrailingZeros64(m)
+				d := &e.st.nodes[a.Node].devs[dev]
+				shared := e.cfg.Spec.Sharing == cluster.MPS && d.tenants > 0 && d.slots == 0
+				if cut := d.slots != 0 && !e.st.nodes[a.Node].stays(dev) && (a.Slots != 0 || e.cfg.Spec.MIG == cluster.DynamicMIG); shared || cut {
+					return fmt.Errorf("job %d has memory on device %d of node %d, where others have parts", j.spec.ID, dev, a.Node)
+				}
+			}
 		}
 	}
 	for id := range n {

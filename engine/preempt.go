@@ -137,10 +137,30 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 
 func (e *Engine) howToStop(v *jobState) How {
 	how := e.cfg.Stop[v.spec.Tier].How
+	if how == Suspend && !e.mayFreeze(v.allocs) {
+		how = Checkpoint
+	}
 	if how == Checkpoint && v.spec.Checkpoint.None {
 		return Kill
 	}
 	return how
+}
+
+// mayFreeze reports whether the memory of a job can stay on the devices that it holds while
+// it is suspended. It would keep a GPU from being partitioned anew, and one on which shares
+// under MPS are, or come, has to be MPS' alone (A-timeslicing-mps).
+func (e *Engine) mayFreeze(allocs []Alloc) bool {
+	for i := range allocs {
+		a := &allocs[i]
+		n := &e.st.nodes[a.Node]
+		for m := a.GPUs; m != 0; m &= m - 1 {
+			recut := !n.stays(bits.TrailingZeros64(m)) && e.st.classes[n.class].model.MIG()
+			if a.Slots != 0 && recut || a.Slots == 0 && (e.cfg.Spec.Sharing == cluster.MPS || e.cfg.Spec.MIG == cluster.DynamicMIG && recut) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // mayTake reports whether the job may take v's devices. If the victim is in

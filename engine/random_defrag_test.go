@@ -153,6 +153,9 @@ func defragScenario(t *testing.T, seed uint64, pol string, parts bool) *scenario
 	if parts && chance(r, 30) {
 		sc.cfg.Spec.Sharing = cluster.MPS
 	}
+	if parts && seed%2 == 0 {
+		sc.cfg.Spec.MIG, sc.cfg.Stop = cluster.DynamicMIG, &[3]engine.StopRule{{How: engine.Suspend}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Suspend}}
+	}
 	for range 150 {
 		g.at = g.at.Add(seconds(r.IntN(80)))
 		if ev, ok := g.defragEvent(); ok {

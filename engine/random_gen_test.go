@@ -106,6 +106,9 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	if chance(r, 30) {
 		sc.cfg.Defrag = &engine.Defrag{Auto: chance(r, 20), Every: seconds(700)}
 	}
+	if seed%3 == 0 {
+		sc.cfg.Spec.MIG = cluster.DynamicMIG
+	}
 	sc.cfg.Spec.Loans = randomLoans(r, &sc.cfg.Spec)
 	if among, least := randomPairs(seed); seed%2 == 0 {
 		sc.cfg.Speeds, sc.cfg.Spec.MinSpeed = among, least

@@ -226,6 +226,10 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	case e.validAllocs(r.Frozen, false):
 		e.freeze(j, inName(j, r.Frozen), r.Asleep)
 	}
+	if j.frozen != nil && !e.mayFreeze(j.frozen) { // GPUs were shared in another way when it was suspended
+		e.loseMemory(j)
+		same = false
+	}
 	switch {
 	case j.state == Pending && err != nil:
 		j.queue = int32(e.tree.Len() - 1)
@@ -245,7 +249,7 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	default:
 		e.resumeHolding(j, r, same)
 	}
-	return true
+	return same
 }
 
 // validAllocs reports whether all that is there, and free if it must be.
@@ -324,6 +328,9 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		}
 	}
 	if j.state == Stopping {
+		if j.how == Suspend && !e.mayFreeze(j.allocs) {
+			j.how, j.warm = e.howToStop(j), false
+		}
 		if r.Dest != nil && e.validAllocs(r.Dest, true) {
 			e.reserveDest(j, inName(j, r.Dest))
 			e.charge(j, 1)

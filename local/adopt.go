@@ -3,6 +3,7 @@
 package local
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/store"
 )
 
 // adopt compares what the engine believes with the shims that are there and
@@ -84,6 +86,22 @@ func (m *Machine) adopt() error {
 	return nil
 }
 
+// noteCold writes down which jobs were suspended and are not to go on with what they have in
+// memory. Their processes are swept away like all that nobody knows.
+func (m *Machine) noteCold(ctx context.Context) error {
+	for _, j := range m.sorted() {
+		if r := &j.info.Record; r.State != engine.Pending || r.Home == nil || m.eng.Record(j.id).Home != nil {
+			continue
+		}
+		j.said = append(j.said, "what it had in memory is given up: GPUs are shared in another way than when it was suspended, or are not there any more")
+		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
+			return err
+		}
+		m.settle(j.id)
+	}
+	return nil
+}
+
 // adoptSuspended finds the jobs that are frozen, and not on devices.
 func (m *Machine) adoptSuspended() (mine []*runner) {
 	for _, j := range m.sorted() {
@@ -127,7 +145,7 @@ func (r *runner) owed() (list []order) {
 	}
 	switch {
 	case rec.State == engine.Stopping:
-		return []order{{how: rec.How, grace: r.remaining()}}
+		return []order{{how: r.m.eng.Record(r.id).How, grace: r.remaining()}} // GPUs may be shared in another way than when it was told
 	case rec.State == engine.Running && r.job.info.Requeue:
 		return []order{{how: engine.Checkpoint, grace: r.remaining()}}
 	case r.asleep, r.job.info.Frozen:

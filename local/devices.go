@@ -50,13 +50,13 @@ func Geometry(gpus []api.GPU) string {
 }
 
 // geometry is what the engine is told of the instances that there are.
-func (s *Sharing) geometry(gpus []api.GPU) string {
-	if s.MIG == DynamicMIG {
+func geometry(way cluster.MIGWay, gpus []api.GPU) string {
+	if way == cluster.DynamicMIG {
 		return ""
 	}
 	list := slices.Clone(gpus)
 	for i := range list {
-		if list[i].MIG && s.MIG == InstancesMIG {
+		if list[i].MIG && way == cluster.InstancesMIG {
 			list[i].Instances = []api.MIG{{Profile: cluster.AsNeeded}}
 		}
 	}
@@ -107,7 +107,7 @@ func (m *Machine) steady(ctx context.Context) error {
 			known(&model, &m.opt.GPUs[i])
 		}
 	}
-	nodes[0].MIG = m.opt.Sharing.geometry(m.opt.GPUs)
+	nodes[0].MIG = geometry(m.opt.Rules.Spec.MIG, m.opt.GPUs)
 	m.opt.Rules.Spec.Nodes = nodes
 	m.faults = make([]string, len(m.opt.GPUs))
 	for i, g := range m.opt.GPUs {
@@ -171,7 +171,7 @@ func (m *Machine) watchHealth() {
 			switch {
 			case g.Fault != "":
 				faults[i] = g.Fault
-			case m.opt.Sharing.MIG == StaticMIG && g.MIG && len(g.Instances) == 0:
+			case m.opt.Rules.Spec.MIG == cluster.StaticMIG && g.MIG && len(g.Instances) == 0:
 				faults[i] = "it is in MIG mode and has no instance that Muster knows (nvidia-smi mig -lgi; make some, or nvidia-smi -mig 0, and start the daemon again)"
 			default:
 				faults[i] = found[place[i]]

@@ -259,7 +259,7 @@ func (m *Machine) restore(ctx context.Context) error {
 	if err := m.begin(ctx, &rules, snap, nil); err != nil {
 		return err
 	}
-	if err := m.endHomeless(ctx); err != nil {
+	if err := errors.Join(m.endHomeless(ctx), m.noteCold(ctx)); err != nil {
 		return err
 	}
 	return m.adopt()

@@ -12,37 +12,13 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// MIG says who partitions this machine's GPUs.
-type MIG uint8
-
-// Who does.
-const (
-	StaticMIG    MIG = iota // somebody else: instances are handed out as they are
-	InstancesMIG            // GPUs in MIG mode get instances as jobs ask for them; the others are whole
-	DynamicMIG              // ... and GPUs are put into MIG mode, and out of it
-)
-
-func (w MIG) String() string { return [...]string{"static", "instances", "dynamic"}[w] }
-
 // toBeMade begins the UUID of an instance that does not exist yet.
 const toBeMade = "MIG-to-be-made/"
-
-// stopsBy is how a job is really stopped: a GPU on which a suspended one still has its
-// memory cannot be partitioned anew, and where a client of MPS has its, the GPU stays MPS'
-// alone.
-func (m *Machine) stopsBy(how engine.How, j *job) engine.How {
-	slice := slices.ContainsFunc(j.info.On, func(a engine.Alloc) bool { return a.Slots != 0 })
-	client := m.opt.Rules.Spec.Sharing == cluster.MPS && slices.ContainsFunc(j.info.On, func(a engine.Alloc) bool { return a.Share > 0 && a.Slots == 0 })
-	if how == engine.Suspend && (client || m.opt.Sharing.MIG == DynamicMIG || m.opt.Sharing.MIG == InstancesMIG && slice) {
-		return engine.Checkpoint
-	}
-	return how
-}
 
 // serveMIG makes the instances that a run needs, and has GPUs be whole that it needs
 // whole.
 func (r *runner) serveMIG(tasks []*task) error {
-	if r.m.opt.Sharing.MIG == StaticMIG {
+	if r.m.opt.Rules.Spec.MIG == cluster.StaticMIG {
 		return nil
 	}
 	r.m.cutting.Lock()
@@ -55,7 +31,7 @@ func (r *runner) serveMIG(tasks []*task) error {
 				if err := r.makeInstance(t, d); err != nil {
 					return err
 				}
-			case d.Parent == "" && r.m.opt.Sharing.MIG == DynamicMIG:
+			case d.Parent == "" && r.m.opt.Rules.Spec.MIG == cluster.DynamicMIG:
 				if err := r.m.opt.Devices.Whole(d.UUID, r.inUse()); err != nil {
 					return fmt.Errorf("GPU %d is not whole: %w", d.Index, err)
 				}

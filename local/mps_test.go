@@ -110,14 +110,6 @@ func TestMPSLeaves(t *testing.T) {
 	if err := m.mps.need(uuid); err != nil || !src.exclusive[uuid] {
 		t.Errorf("it begins again: %v, MPS' alone: %v", err, src.exclusive[uuid])
 	}
-	for how, want := range map[engine.How]engine.How{engine.Suspend: engine.Checkpoint, engine.Kill: engine.Kill} {
-		if got := m.stopsBy(how, &job{info: Info{On: []engine.Alloc{{GPUs: 2, Share: 250}}}}); got != want {
-			t.Errorf("a client is stopped by %v, want %v", got, want)
-		}
-	}
-	if got := m.stopsBy(engine.Suspend, &job{info: Info{On: []engine.Alloc{{GPUs: 2}}}}); got != engine.Suspend {
-		t.Errorf("who has a whole GPU is stopped by %v", got)
-	}
 }
 
 // A-timeslicing-mps: a client may have less than its share, by its own environment, not

@@ -105,13 +105,13 @@ func (m *Machine) noWay(spec *cluster.Job, accepted bool) string {
 		if len(w.Profiles) > 0 {
 			have = strings.Join(w.Profiles, ", ")
 		}
-		return fmt.Sprintf("no GPU has a %s instance, and none is made: sharing.mig is %s; there are: %s", r.Profile, m.opt.Sharing.MIG, have)
+		return fmt.Sprintf("no GPU has a %s instance, and none is made: sharing.mig is %s; there are: %s", r.Profile, m.opt.Rules.Spec.MIG, have)
 	}
 	if accepted {
 		return ""
 	}
 	if text := m.eng.Check(spec); text != "" {
-		return fmt.Sprintf("%s (what it gets is chosen by sharing.shares, %s, and sharing.mig, %s)", text, m.opt.Rules.Spec.Sharing, m.opt.Sharing.MIG)
+		return fmt.Sprintf("%s (what it gets is chosen by sharing.shares, %s, and sharing.mig, %s)", text, m.opt.Rules.Spec.Sharing, m.opt.Rules.Spec.MIG)
 	}
 	return ""
 }

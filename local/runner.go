@@ -123,7 +123,7 @@ func (m *Machine) act(a *engine.Action) {
 		go r.launch(tasks)
 	case engine.Preempt:
 		if j.run != nil {
-			j.run.stop(order{how: m.stopsBy(a.How, j), grace: a.Grace})
+			j.run.stop(order{how: a.How, grace: a.Grace})
 		}
 	case engine.Resize:
 		if j.run != nil {

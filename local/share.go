@@ -16,7 +16,6 @@ import (
 type Sharing struct {
 	Program    string // that controls MPS
 	OverMemory OverMemory
-	MIG        MIG
 }
 
 // OverMemory is what becomes of a job that uses more memory of a GPU than its

@@ -18,11 +18,11 @@ func (m *Machine) there() cluster.Ways {
 	w := cluster.Ways{Sharing: spec.Sharing}
 	w.Model, _ = spec.Model(spec.Nodes[0].Model)
 	for i := range w.Model.Profiles {
-		if p := &w.Model.Profiles[i]; m.opt.Sharing.MIG == DynamicMIG || m.opt.Sharing.MIG == InstancesMIG && strings.Contains(spec.Nodes[0].MIG, cluster.AsNeeded) {
+		if p := &w.Model.Profiles[i]; spec.MIG == cluster.DynamicMIG || spec.MIG == cluster.InstancesMIG && strings.Contains(spec.Nodes[0].MIG, cluster.AsNeeded) {
 			w.Profiles = append(w.Profiles, p.Name)
 		}
 	}
-	if m.opt.Sharing.MIG != StaticMIG {
+	if spec.MIG != cluster.StaticMIG {
 		return w
 	}
 	for _, g := range m.opt.GPUs {
@@ -39,10 +39,10 @@ func (m *Machine) there() cluster.Ways {
 // it has to be what the machine itself finds.
 func TestWaysAsSimulated(t *testing.T) {
 	cut := api.GPU{Model: "A100-80GB", MIG: true, Instances: []api.MIG{{Profile: "3g.40gb", Start: 0}, {Profile: "1g.10gb", Start: 4}}}
-	for _, mig := range []MIG{StaticMIG, InstancesMIG, DynamicMIG} {
+	for _, mig := range []cluster.MIGWay{cluster.StaticMIG, cluster.InstancesMIG, cluster.DynamicMIG} {
 		for _, gpus := range [][]api.GPU{{{Model: "A100-80GB"}}, {{Model: "A100-80GB"}, cut}, {{Model: "A100-80GB", MIG: true}}, {{Model: "T4-16GB"}}} {
-			m := &Machine{opt: Options{GPUs: gpus, Sharing: Sharing{MIG: mig}}}
-			m.opt.Rules.Spec = cluster.Spec{Sharing: cluster.MPS, Nodes: []cluster.Node{{Model: gpus[0].Model, GPUs: len(gpus), MIG: m.opt.Sharing.geometry(gpus)}}}
+			m := &Machine{opt: Options{GPUs: gpus}}
+			m.opt.Rules.Spec = cluster.Spec{Sharing: cluster.MPS, MIG: mig, Nodes: []cluster.Node{{Model: gpus[0].Model, GPUs: len(gpus), MIG: geometry(mig, gpus)}}}
 			there, offered := m.there(), m.ways()
 			slices.Sort(there.Profiles)
 			slices.Sort(offered.Profiles)

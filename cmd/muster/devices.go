@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/gpu"
 )
@@ -47,9 +48,8 @@ func (d *devices) share(conf *config.Sharing, state string) error {
 		}
 		d.gpus = local.DescribeGPUs(d.source.Devices())
 	}
-	d.sharing = local.Sharing{Program: conf.Program, OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.OverMemory)),
-		MIG: local.MIG(slices.Index(config.MIGWays, conf.MIG))}
-	d.spec.MinSpeed = conf.MinSpeed
+	d.sharing = local.Sharing{Program: conf.Program, OverMemory: local.OverMemory(slices.Index(config.OverMemories, conf.OverMemory))}
+	d.spec.MinSpeed, d.spec.MIG = conf.MinSpeed, cluster.MIGWay(slices.Index(cluster.MIGWays, conf.MIG))
 	_, err := exec.LookPath(conf.Program)
 	model, _ := d.spec.Model(d.spec.Nodes[0].Model)
 	switch limits := model.MPSLimits(); {
@@ -62,6 +62,21 @@ func (d *devices) share(conf *config.Sharing, state string) error {
 		d.spec.Sharing = cluster.MPS
 	}
 	return nil
+}
+
+// frozenNotes says that the rules suspend jobs where their memory would be in the way.
+func frozenNotes(rules *[3]engine.StopRule, spec *cluster.Spec) []string {
+	why := ""
+	switch model, _ := spec.Model(spec.Nodes[0].Model); {
+	case spec.Sharing == cluster.MPS:
+		why = "GPUs are shared under MPS (sharing: shares: time-slicing would let them be)"
+	case spec.MIG == cluster.DynamicMIG && model.MIG():
+		why = "sharing.mig is dynamic"
+	}
+	if why == "" || !slices.ContainsFunc(rules[:], func(r engine.StopRule) bool { return r.How == engine.Suspend }) {
+		return nil
+	}
+	return []string{"stop: how: suspend: nobody is suspended on a GPU, but asked for a checkpoint, because " + why}
 }
 
 // openDevices finds the GPUs that --gpus asks for: simulated ones, all real

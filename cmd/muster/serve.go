@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,7 +128,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return errors.Join(err, r.m.Close())
 	}
 	r.install(conf.Serve)
-	for _, n := range append(dev.notes, groups.Notes()...) {
+	for _, n := range slices.Concat(dev.notes, frozenNotes(&conf.Stop, &dev.spec), groups.Notes()) {
 		r.log.Warn(n)
 	}
 	policy, _ := r.m.Scheduling()

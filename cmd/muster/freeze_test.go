@@ -1,0 +1,101 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNobodyIsFrozen: where GPUs are partitioned by demand, and under MPS, nobody is suspended in
+// place, though the rules say so: who has to stop is asked for a checkpoint, and jobs that
+// save nothing keep their GPUs and end. A control daemon of MPS comes to a GPU when nobody
+// else is there.
+func TestNobodyIsFrozen(t *testing.T) {
+	rules := "policy: 'gandiva:round=1s,pack=false'\nstop: {standard: {how: suspend}}\nsharing: "
+	for name, c := range map[string]struct {
+		sharing string
+		gpus    [2]string
+	}{
+		"dynamic": {"{mig: dynamic}", [2]string{"1", "1"}}, "slices": {"{mig: dynamic}", [2]string{"7g.80gb", "7g.80gb"}},
+		"mps":       {"{shares: mps, mps_program: " + stand(t, "mps-control") + "}", [2]string{"0.6", "0.6"}},
+		"mps-whole": {"{shares: mps, mps_program: " + stand(t, "mps-control") + "}", [2]string{"1", "0.5"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, _ := configured(t, "1xH100-80GB", rules+c.sharing+"\n")
+			d.endMPS(1)
+			there := filepath.Join(d.dir, "state", "mps", "GPU-simulated-0")
+			for _, gpus := range c.gpus {
+				work := "sleep 5; :"
+				if gpus == "1" { // no control daemon comes while it is there
+					work = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; [ -e " + there + " ] && exit 3; done; :"
+				}
+				d.must("submit", "-o", "/dev/null", "--gpus", gpus, "--", "sh", "-c", work)
+			}
+			d.untilSays("no process of it handles SIGUSR1", "show", "1")
+			_, _ = d.try("wait", "1", "2")
+			for _, id := range []string{"1", "2"} {
+				j := d.must("show", id)
+				if !strings.Contains(j, `"state": "completed"`) || !strings.Contains(j, `"preemptions": 0`) && !strings.Contains(j, `"preemptions": 1`) {
+					t.Errorf("job %s did not end, or was stopped more often than it takes to learn about it: %s", id, j)
+				}
+				if text := d.must("history", id); strings.Contains(text, "suspended") {
+					t.Errorf("job %s was suspended: %s", id, text)
+				}
+			}
+			d.want(d.log.String(), "nobody is suspended")
+			d.replays()
+		})
+	}
+}
+
+// TestSharedOtherwiseLive: who was suspended when the service begins to share GPUs by MPS is not
+// kept in memory: the job begins again, and only once.
+func TestSharedOtherwiseLive(t *testing.T) {
+	rules := "policy: srtf\nstop: {standard: {how: suspend}}\n"
+	d, write := configured(t, "1xH100-80GB", rules)
+	runs := filepath.Join(d.dir, "runs")
+	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c", "echo $$ >>"+runs+"; exec sleep 1000")
+	d.eventually("it runs", func() bool { return d.output("runs") != "" })
+	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1m", "--", "sleep", "1000")
+	d.untilSays(`"state": "suspended"`, "show", "1")
+	d.kill()
+	write(rules + "sharing: {shares: mps, mps_program: " + stand(t, "mps-control") + "}\n")
+	d.endMPS(1)
+	d.start()
+	d.untilSays(`"state": "pending"`, "show", "1")
+	d.want(d.must("history", "1"), "what it had in memory is given up: GPUs are shared in another way")
+	first := strings.TrimSpace(d.output("runs"))
+	d.eventually("its first run is gone", func() bool { b, _ := os.ReadFile("/proc/" + first + "/cmdline"); return len(b) == 0 })
+	d.must("cancel", "2")
+	d.eventually("it runs again", func() bool { return strings.Count(d.output("runs"), "\n") == 2 })
+	d.must("cancel", "1")
+	d.replays()
+}
+
+// TestNobodyIsFrozenSimulated: as live, so in the simulator: to suspend is to ask for a checkpoint
+// where GPUs are partitioned by demand, or shared under MPS, decision by decision.
+func TestNobodyIsFrozenSimulated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	hash := func(head, preempt string) string {
+		if err := os.WriteFile(file, []byte(head+"nodes: [{name: 'n[1-2]', model: A100-80GB, gpus: 4}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, text, found := strings.Cut(ok(t, "sim", "--demo", "--until", "2d", "--cluster", file, "--policies", "srtf", "--preempt", preempt, "--json", "-"), `"hash":`)
+		if !found {
+			t.Fatal("no hash")
+		}
+		return strings.Fields(text)[0]
+	}
+	if hash("", "suspend") == hash("", "checkpoint") {
+		t.Error("nobody is suspended where nothing is in the way")
+	}
+	for _, head := range []string{"mig: dynamic\n", "sharing: mps\n"} {
+		if a, b := hash(head, "suspend"), hash(head, "checkpoint"); a != b {
+			t.Errorf("%s: suspending decides %s, asking for checkpoints %s", head, a, b)
+		}
+	}
+}
