@@ -82,6 +82,9 @@ func prepare(m *cluster.GPUModel, services []Service, headroom float64) (p *plan
 			return nil, 0, err
 		}
 		list := p.waysFor(k, headroom)
+		if len(list) == 0 && !slices.ContainsFunc(services[k].Points, func(p Point) bool { return p.Compute > 0 }) {
+			return nil, 0, fmt.Errorf("service %s: it was measured by per cent of a GPU, not on MIG instances", services[k].Name)
+		}
 		if len(list) == 0 {
 			return nil, 0, fmt.Errorf("service %s: no measured batch takes half of %v or less on any instance of a %s", services[k].Name, services[k].Latency, m.Name)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -246,6 +247,8 @@ func TestMIGServices(t *testing.T) {
 	write("bad.csv", "service,rate,latency_ms\nchat,90,20\n")
 	write("worse.csv", "service,rate\nchat,90\n")
 	write("none.csv", "service,rate,latency_ms\nsong,90,20\n")
+	write("part.csv", "service,rate,latency_ms\nhalf,90,200\n")
+	write("half.csv", "percent,batch,processes,rate,seconds\n50,4,1,100,0.04\n")
 	for args, want := range map[string]string{
 		"--slo slo.csv --measured .":              `mig: "0:3g.40gb@0,1g.10gb@4,1g.10gb@5,1g.10gb@6"`,
 		"--slo slo.csv --measured . --play 2s":    "0 of 180",
@@ -258,6 +261,7 @@ func TestMIGServices(t *testing.T) {
 		"--slo bad.csv --measured .":              "no measured batch takes half of 20ms or less",
 		"--slo worse.csv --measured .":            "want the columns service, rate and latency_ms",
 		"--slo none.csv --measured .":             "service song: open",
+		"--slo part.csv --measured .":             "service half: it was measured by per cent of a GPU, not on MIG instances",
 		"--slo slo.csv":                           "--slo needs --measured",
 		"--slo slo.csv --fit 1g":                  "one of them",
 		"--slo slo.csv --measured . --headroom 0": "1 to 100 are possible",
@@ -373,6 +377,22 @@ func TestMPSPlan(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %q is missing in\n%s", args, want, out.String())
 		}
+	}
+}
+
+// What muster mps plan prints for a shell says the same to it, whatever services are called.
+func TestMPSCommands(t *testing.T) {
+	dir, write := writer(t)
+	write("slo.csv", "service,rate,latency_ms\na b's $x,1,100\nplain,1,100\n")
+	write("a b's $x.csv", "percent,batch,processes,rate,seconds\n100,1,1,100,0.01\n")
+	write("plain.csv", "percent,batch,processes,rate,seconds\n100,1,1,100,0.01\n")
+	out, errw, err := muster(t, context.Background(), "mps", "plan", "--slo", filepath.Join(dir, "slo.csv"), "--measured", dir, "--sizes", "100", "--play", "0", "--start", "echo [{service}] {batch}", "--commands")
+	if err != nil {
+		t.Fatal(err, errw)
+	}
+	said, err := exec.Command("sh", "-c", `muster() { while [ "$1" != -- ]; do echo "$1"; shift; done; shift; "$@"; }; `+out).CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "\na b's $x+plain\n--gpus\n1\n") || !strings.Contains(string(said), "[a b's $x] 1\n") || !strings.Contains(string(said), "[plain] 1\n") {
+		t.Errorf("%s gives\n%s%v", out, said, err)
 	}
 }
 

@@ -260,7 +260,7 @@ func (p *sharesPart) submit(start string) []string {
 	for i := range p.Turns {
 		t := &p.Turns[i]
 		names = append(names, t.Service)
-		each = append(each, strings.NewReplacer("{service}", t.Service, "{batch}", strconv.Itoa(t.Batch), "{cycle}", strconv.FormatFloat(p.DutyMS, 'f', 3, 64)).Replace(start))
+		each = append(each, strings.NewReplacer("{service}", inShell([]string{t.Service}), "{batch}", strconv.Itoa(t.Batch), "{cycle}", strconv.FormatFloat(p.DutyMS, 'f', 3, 64)).Replace(start))
 	}
 	words := []string{"muster", "submit", "--kind", "service", "--name", strings.Join(names, "+"), "--gpus"}
 	if p.Percent == 100 {
