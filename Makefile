@@ -46,7 +46,7 @@ bench-kube: ## schedulers on a real Kubernetes control plane, side by side (half
 	$(GO) test -run xxx -bench 'Cluster|Backlog' -benchtime 1x -timeout 90m ./kube
 
 soak: ## a million random events per policy, with all invariants; a thousand deaths of the daemon, 600 of a cluster's scheduler; each fuzz target for half a minute
-	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin' -v ./engine ./driver/... ./quota
+	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Repartitions' -v ./engine ./driver/... ./quota
 	MUSTER_SOAK=1000 $(GO) test -timeout 1h -run 'TestCrash$$' -v ./cmd/muster
 	MUSTER_SOAK=200 $(GO) test -timeout 2h -run 'TestKube$$/^(deaths|many|scenarios)$$' -v ./kube
 	./scripts/fuzz.sh 30s

@@ -40,6 +40,9 @@ const (
 	// mpsHits is how often a job that runs beside others may be ended by a fault of
 	// a GPU's server until it counts as its own.
 	mpsHits = 3
+	// mpsNear is how long after the end of a server, or before it was noticed, its
+	// clients fail; who fails at another time does so by itself.
+	mpsNear = 10 * time.Second
 )
 
 // mpsDaemons are the control daemons of this machine.
@@ -53,11 +56,14 @@ type mpsDaemons struct {
 type mpsDaemon struct {
 	uuid, dir string
 	mu        sync.Mutex
-	servers   []int           // that were seen
-	fault     time.Time       // when a server was found gone; zero: never
-	hit       []cluster.JobID // who was on the GPU then
+	servers   []mpsServer     // that were seen
+	fault     time.Time       // when a server was found gone whose clients were there; zero: never
+	hit       []cluster.JobID // whose clients they may have been
 	unused    time.Time       // since when no share is there; zero: there is one
 }
+
+// mpsServer is a server of a control daemon: it takes clients of one user, whose it is.
+type mpsServer struct{ pid, uid int }
 
 // findMPS knows the control daemons of the services before this one.
 func (m *Machine) findMPS() error {
@@ -207,22 +213,54 @@ func (s *mpsDaemons) look(d *mpsDaemon) error {
 		s.seen(d, nil)
 		return err
 	}
-	var now []int
+	var now []mpsServer
 	for _, word := range strings.Fields(text) {
 		if pid, err := strconv.Atoi(word); err == nil {
-			now = append(now, pid)
+			now = append(now, mpsServer{pid, s.userOf(d, pid)})
 		}
 	}
 	s.seen(d, now)
 	return nil
 }
 
-// seen compares the servers that there are with those that were.
-func (s *mpsDaemons) seen(d *mpsDaemon, servers []int) {
-	if slices.ContainsFunc(d.servers, func(pid int) bool { return !slices.Contains(servers, pid) }) {
-		d.fault, d.hit = s.m.opt.Now(), s.m.sharers(d.uuid)
+// userOf is whose a server is, by its process; 0: root's, or nobody's in particular.
+func (s *mpsDaemons) userOf(d *mpsDaemon, pid int) int {
+	if i := slices.IndexFunc(d.servers, func(v mpsServer) bool { return v.pid == pid }); i >= 0 {
+		return d.servers[i].uid
+	}
+	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	_, rest, _ := strings.Cut(string(text), "\nUid:\t")
+	if f := strings.Fields(rest); len(f) > 0 {
+		if uid, err := strconv.Atoi(f[0]); err == nil {
+			return uid
+		}
+	}
+	return 0
+}
+
+// seen compares the servers that there are with those that were. One that makes room for
+// another user's has no clients any more: that is no fault.
+func (s *mpsDaemons) seen(d *mpsDaemon, servers []mpsServer) {
+	for _, old := range d.servers {
+		if slices.ContainsFunc(servers, func(v mpsServer) bool { return v.pid == old.pid }) {
+			continue
+		}
+		hit := slices.DeleteFunc(s.m.sharers(d.uuid), func(id cluster.JobID) bool { return old.uid > 0 && s.m.uidOf(id) != old.uid })
+		if len(hit) > 0 {
+			d.fault, d.hit = s.m.opt.Now(), hit
+		}
 	}
 	d.servers = servers
+}
+
+// uidOf is the user of a job.
+func (m *Machine) uidOf(id cluster.JobID) int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if j := m.jobs[id]; j != nil {
+		return j.info.User.UID
+	}
+	return -1
 }
 
 // tend looks after the control daemons until the service ends.
@@ -350,16 +388,11 @@ func (m *Machine) mpsVariables(t *task, own []string) []string {
 	return env
 }
 
-// faultOfOthers says, of a run that failed, that the server of its GPU ended while
-// others were on it too: whose fault that was the driver does not tell. "": it
+// faultOfOthers says, of a run that failed, that the server of its GPU ended at that time,
+// while others were on it too: whose fault that was the driver does not tell. "": it
 // failed by itself. It is called without the state's lock.
 func (r *runner) faultOfOthers() string {
-	began := time.Time{}
-	for _, t := range r.tasks {
-		if t.state != nil {
-			began = t.state.Started
-		}
-	}
+	failed := r.failedAt()
 	r.m.mu.RLock()
 	devices := r.m.devices(r.job.info.On)
 	r.m.mu.RUnlock()
@@ -372,12 +405,28 @@ func (r *runner) faultOfOthers() string {
 		_ = r.m.mps.look(d)
 		fault, hit := d.fault, slices.Clone(d.hit)
 		d.mu.Unlock()
+		near := !fault.IsZero() && fault.Sub(failed).Abs() <= mpsNear && slices.Contains(hit, r.id)
 		others := slices.DeleteFunc(hit, func(id cluster.JobID) bool { return id == r.id })
-		if !fault.IsZero() && fault.After(began) && len(others) > 0 {
-			return fmt.Sprintf("the MPS server of GPU %d ended; job %s was on it, too", device.Index, numbers(others))
+		if near && len(others) > 0 {
+			was := "job %s was"
+			if len(others) > 1 {
+				was = "jobs %s were"
+			}
+			return fmt.Sprintf("the MPS server of GPU %d ended; "+was+" on it, too", device.Index, numbers(others))
 		}
 	}
 	return ""
+}
+
+// failedAt is when the first task of a run failed: the others were stopped then.
+func (r *runner) failedAt() time.Time {
+	at := r.m.opt.Now()
+	for _, t := range r.tasks {
+		if s := t.state; s != nil && s.Exit != 0 && !s.Ended.IsZero() && s.Ended.Before(at) {
+			at = s.Ended
+		}
+	}
+	return at
 }
 
 func numbers(ids []cluster.JobID) string {

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/shim"
 )
 
 // shareUnderMPS has job 7 have a share of the second GPU under MPS, whose control program is
@@ -127,5 +129,70 @@ func TestMPSThreads(t *testing.T) {
 		if got := threads(c.share, strings.Fields(c.own)); got != c.want {
 			t.Errorf("a share of %d, %q: %s, want %s", c.share, c.own, got, c.want)
 		}
+	}
+}
+
+// A job that fails when its GPU's server ends, while others are on it, too, may not be the
+// cause; one that fails at another time is, and so is one whose server ended for another user's.
+func TestFaultOfOthers(t *testing.T) {
+	m, src := accounts(t)
+	now := t0
+	m.opt.Now = func() time.Time { return now }
+	servers := filepath.Join(t.TempDir(), "servers")
+	list := func(pids ...int) {
+		if err := os.WriteFile(servers, []byte(strings.Trim(fmt.Sprintln(pids), "[]\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list()
+	uuid, _ := shareUnderMPS(t, m, src, "#!/bin/sh\n[ \"$1\" = -d ] || cat "+servers+"\n")
+	on := []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}
+	runs := func(id cluster.JobID, uid int, failed time.Duration) *runner {
+		j := &job{id: id, info: Info{User: User{UID: uid}, On: on, Record: engine.JobRecord{Allocs: on}}}
+		m.jobs[id] = j
+		return &runner{m: m, id: id, job: j, tasks: []*task{{state: &shim.State{Started: t0, Ended: t0.Add(failed), Exit: 3}}}}
+	}
+	own := os.Getpid() // of a user that is perhaps root, so the servers' users are played
+	serves := func(uid int) {
+		list(own)
+		m.mps.of(uuid).servers = []mpsServer{{own, uid}}
+	}
+	for _, c := range []struct {
+		what   string
+		users  []int         // of jobs 7, 8, 9
+		of     int           // the server's user
+		failed time.Duration // job 7 did, after the server was gone
+		want   string
+	}{
+		{"at the fault", []int{5, 5}, 5, 0, "the MPS server of GPU 1 ended; job 8 was on it, too"},
+		{"soon after it", []int{5, 5, 5}, 5, 5 * time.Second, "the MPS server of GPU 1 ended; jobs 8, 9 were on it, too"},
+		{"before it was noticed", []int{5, 5}, 5, -2 * time.Second, "the MPS server of GPU 1 ended; job 8 was on it, too"},
+		{"long after it", []int{5, 5}, 5, 16 * time.Second, ""},
+		{"long before it", []int{5, 5}, 5, -time.Minute, ""},
+		{"alone", []int{5}, 5, 0, ""},
+		{"the server was another user's", []int{5, 5}, 6, 0, ""},
+		{"whose server it was nobody knows", []int{5, 5}, 0, 0, "the MPS server of GPU 1 ended; job 8 was on it, too"},
+	} {
+		clear(m.jobs)
+		now = t0.Add(time.Hour)
+		r := runs(7, c.users[0], time.Hour+c.failed)
+		for i, uid := range c.users[1:] {
+			runs(cluster.JobID(8+i), uid, 0)
+		}
+		d := m.mps.of(uuid)
+		d.fault, d.hit = time.Time{}, nil
+		serves(c.of)
+		if err := m.mps.look(d); err != nil {
+			t.Fatal(err)
+		}
+		list(1)
+		_ = m.mps.look(d)
+		now = now.Add(max(0, c.failed))
+		if got := r.faultOfOthers(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+	if uid := m.mps.userOf(&mpsDaemon{}, own); uid != os.Getuid() {
+		t.Errorf("this process is user %d's", uid)
 	}
 }

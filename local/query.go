@@ -292,7 +292,9 @@ func (m *Machine) Nodes() []api.Node {
 				if a.GPUs>>i&1 == 0 {
 					continue
 				}
-				g.Jobs = append(g.Jobs, int(b.Job))
+				if !slices.Contains(g.Jobs, int(b.Job)) { // two tasks of it
+					g.Jobs = append(g.Jobs, int(b.Job))
+				}
 				m.occupy(g, int(b.Job), &a)
 				if g.Free -= cluster.Milli(a.Share); a.Share == 0 {
 					g.Free = 0

@@ -57,9 +57,11 @@ type sampled struct {
 	devices    []api.Device
 	began      cluster.Time // of the run
 	tier       cluster.Tier
-	idle       string   // stage
-	spared     bool     // from the rules for idle jobs
-	may        int64    // MiB of each GPU that it shares; 0: nobody says
+	idle       string  // stage
+	spared     bool    // from the rules for idle jobs
+	may        []int64 // MiB of each GPU that a task shares, by task set; 0: whatever is there
+	asked      int64   // MiB of each GPU that a guest asked for; 0: nobody says
+	on         []engine.Alloc
 	packed     bool     // others are on its GPUs
 	tells      bool     // the policy looks at the GPU memory that it uses
 	step, rate *float64 // what it last reported
@@ -186,13 +188,13 @@ func (m *Machine) sampled() (list []sampled, healthy int, held float64) {
 		if r.State < engine.Starting || r.State > engine.Stopping {
 			continue
 		}
-		v := sampled{id: j.id, run: j.info.Run, devices: j.info.Devices, began: r.Started, tier: r.Spec.Tier, idle: j.info.idleStage(), may: m.memoryOf(r.Spec)}
+		v := sampled{id: j.id, run: j.info.Run, devices: j.info.Devices, began: r.Started, tier: r.Spec.Tier, idle: j.info.idleStage(), may: m.memoryOf(r.Spec), on: r.Allocs}
 		if rules := m.idle.Load(); rules != nil {
 			v.spared = m.spared(rules, r.Spec)
 		}
 		v.packed, v.tells = r.Beside != 0 || len(r.Guests) > 0, m.eng.WantsMemory()
 		if r.Beside != 0 && r.Spec.Tasks[0].Request.Memory > 0 {
-			v.may = r.Spec.Tasks[0].Request.Memory
+			v.asked = r.Spec.Tasks[0].Request.Memory
 		}
 		if p := j.info.Progress; p != nil {
 			step, rate := p.Step, p.SamplesPerSec
@@ -210,10 +212,29 @@ func (m *Machine) sampled() (list []sampled, healthy int, held float64) {
 	return list, healthy, held
 }
 
-// used is what processes of one job use of one GPU.
+// used is what processes of one job use of one GPU, together and by task.
 type used struct {
 	util   *float64
 	memory *int64
+	tasks  []taskUse
+}
+
+// taskUse is what the processes of one task use of a GPU's memory, in MiB.
+type taskUse struct {
+	rank   int
+	memory int64
+}
+
+func (u *used) add(rank int, p *gpu.Process) {
+	u.util, u.memory = plus(u.util, p.Utilisation), plus(u.memory, p.Memory)
+	if p.Memory == nil {
+		return
+	}
+	i := slices.IndexFunc(u.tasks, func(t taskUse) bool { return t.rank == rank })
+	if i < 0 {
+		i, u.tasks = len(u.tasks), append(u.tasks, taskUse{rank: rank})
+	}
+	u.tasks[i].memory += *p.Memory
 }
 
 // processes adds up, for each GPU, what the processes of each job use.
@@ -222,7 +243,7 @@ func (s *sampler) processes(values []gpu.Sample) []map[cluster.JobID]*used {
 	for i := range values {
 		list[i] = map[cluster.JobID]*used{}
 		for _, p := range values[i].Processes {
-			id, ok := s.m.jobOf(p.PID)
+			id, rank, ok := s.m.taskOf(p.PID)
 			if !ok {
 				continue
 			}
@@ -231,7 +252,7 @@ func (s *sampler) processes(values []gpu.Sample) []map[cluster.JobID]*used {
 				u = &used{}
 				list[i][id] = u
 			}
-			u.util, u.memory = plus(u.util, p.Utilisation), plus(u.memory, p.Memory)
+			u.add(rank, &p)
 		}
 	}
 	return list
@@ -249,11 +270,11 @@ func plus[T int64 | float64](a, b *T) *T {
 	return &v
 }
 
-// jobOf finds the job of a process by the mark in its environment.
-func (m *Machine) jobOf(pid int) (cluster.JobID, bool) {
+// taskOf finds the task of a process by the mark in its environment.
+func (m *Machine) taskOf(pid int) (id cluster.JobID, rank int, ok bool) {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
 	for _, kv := range strings.Split(string(env), "\x00") {
 		mark, ok := strings.CutPrefix(kv, "MUSTER_TASK_ID=")
@@ -261,54 +282,81 @@ func (m *Machine) jobOf(pid int) (cluster.JobID, bool) {
 			continue
 		}
 		f := strings.Split(mark, ".")
-		id, err := strconv.Atoi(f[0])
-		if err != nil || len(f) != 4 || !strings.HasSuffix(m.mark(0, 0, 0), "."+f[3]) {
-			return 0, false
+		if len(f) != 4 || !strings.HasSuffix(m.mark(0, 0, 0), "."+f[3]) {
+			return 0, 0, false
 		}
-		return cluster.JobID(id), true
+		n, err := strconv.Atoi(f[0])
+		rank, wrong := strconv.Atoi(f[2])
+		return cluster.JobID(n), rank, err == nil && wrong == nil
 	}
-	return 0, false
+	return 0, 0, false
+}
+
+// part is what a job holds of one GPU, all its shares or slices of it together.
+type part struct {
+	uuid  string  // of the device, or the first of them
+	at    int     // among the source's devices; -1: it is not there
+	of    float64 // the GPU
+	whole bool
+}
+
+// parts lists the GPUs of which a job holds something, each once: what its processes do
+// there is known by GPU.
+func (s *sampler) parts(j *sampled) (list []part) {
+	for i := range j.devices {
+		d := &j.devices[i]
+		at, ok := s.place[d.GPU()]
+		if !ok {
+			at = -1
+		}
+		of := float64(d.Share) / float64(cluster.Whole)
+		if k := slices.IndexFunc(list, func(p part) bool { return ok && p.at == at }); k >= 0 {
+			list[k].of += of
+			continue
+		}
+		p := part{d.UUID, at, of, d.Share == 0}
+		if p.whole {
+			p.of = 1
+		}
+		list = append(list, p)
+	}
+	return list
 }
 
 // measure books one sample of a job.
 func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map[cluster.JobID]*used, dt float64, now time.Time, hour *store.Hour) {
 	p := api.Point{At: now.Unix(), Step: j.step, Rate: j.rate}
 	n, busiest := 0.0, 0.0
-	for _, d := range j.devices {
-		at, ok := s.place[d.GPU()]
-		if !ok || at >= len(values) {
+	parts := s.parts(j)
+	for _, d := range parts {
+		if d.at < 0 || d.at >= len(values) {
 			continue
 		}
-		g := values[at]
+		g, own := values[d.at], users[d.at][j.id]
 		util, memory := g.Utilisation, g.MemoryUsed
-		part := 1.0
-		if d.Share > 0 { // others use it, too: only what its own processes do is its own
-			part = float64(d.Share) / float64(cluster.Whole)
+		if d.whole {
+			s.occupied(v, j, own, g.MemoryUsed)
+		} else { // others use it, too: only what its own processes do is its own
 			util, memory = nil, nil
-			if u := users[at][j.id]; u != nil {
-				util, memory = u.util, u.memory
-				if memory != nil && j.may > 0 && *memory > j.may {
-					s.m.over(j.id, j.run, *memory, j.may)
-				}
+			if own != nil {
+				util, memory = own.util, own.memory
+				s.keepsTo(j, own)
 			} else if g.PerProcess { // none of its processes is on the GPU
 				util, memory = new(float64), new(int64)
 			}
 		}
-		if d.Share == 0 {
-			s.occupied(v, j, users[at][j.id], g.MemoryUsed)
-		}
 		if util != nil {
 			n, busiest = n+1, max(busiest, *util)
-			v.book(d.UUID, *util, memory, dt)
+			v.book(d.uuid, *util, memory, dt)
 			hour.Busy += dt * min(*util/100, 1)
-			hour.Measured += dt * part
+			hour.Measured += dt * d.of
 		}
 		p.Utilisation, p.Memory = plus(p.Utilisation, util), plus(p.Memory, memory)
 		if memory != nil && (v.Memory == nil || *memory > *v.Memory) {
 			v.Memory = memory
 		}
 		if g.Power != nil {
-			watt, joule := *g.Power*part, *g.Power*part*dt
+			watt, joule := *g.Power*d.of, *g.Power*d.of*dt
 			p.Power, v.Energy = plus(p.Power, &watt), plus(v.Energy, &joule)
 		}
 	}
@@ -316,7 +364,7 @@ func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map
 		mean := *p.Utilisation / n
 		p.Utilisation = &mean
 	}
-	s.rest(v, j, busiest, int(n) == len(j.devices), dt, now)
+	s.rest(v, j, busiest, int(n) == len(parts), dt, now)
 	s.host(v, j, &p, dt)
 	if v.Samples%max(1, v.Every) == 0 {
 		v.Points = append(v.Points, p)
@@ -329,6 +377,20 @@ func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map
 	}
 	v.Samples++
 	v.Seconds += dt
+}
+
+// keepsTo deals with tasks that use more of a GPU's memory than their share of it has.
+func (s *sampler) keepsTo(j *sampled, u *used) {
+	for _, t := range u.tasks {
+		if set := setOf(j.on, t.rank); set < len(j.may) && j.may[set] > 0 && t.memory > j.may[set] {
+			rank := t.rank
+			if j.tasks == 1 {
+				rank = -1
+			}
+			s.m.over(j.id, j.run, rank, t.memory, j.may[set])
+			return // one is enough
+		}
+	}
 }
 
 // occupied looks at the memory that a job uses of a GPU that is not divided into shares:
@@ -345,8 +407,8 @@ func (s *sampler) occupied(v *meter, j *sampled, u *used, all *int64) {
 	if own == nil {
 		return
 	}
-	if j.may > 0 && *own > j.may {
-		s.m.over(j.id, j.run, *own, j.may)
+	if j.asked > 0 && *own > j.asked {
+		s.m.over(j.id, j.run, -1, *own, j.asked)
 	}
 	if j.tells && *own > v.Told+max(v.Told/20, 64) {
 		v.Told = *own

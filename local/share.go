@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -54,17 +55,20 @@ func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err
 	return text, nil
 }
 
-// memoryOf is what a job may use of each GPU that it shares, in MiB; 0: whatever
-// is there, or nothing but the job could use it.
-func (m *Machine) memoryOf(spec *cluster.Job) int64 {
+// memoryOf is what the tasks of each set may use of each GPU that they share, in MiB, where
+// nothing enforces it: what they asked for, else their share's part of it, as MPS has it. 0:
+// whatever is there, or nothing but the job could use it.
+func (m *Machine) memoryOf(spec *cluster.Job) (list []int64) {
 	rules := &m.opt.Rules.Spec
 	model, _ := rules.Model(rules.Nodes[0].Model)
 	for i := range spec.Tasks {
-		if r := &spec.Tasks[i].Request; r.Fractional() && r.Profile == "" && (rules.Sharing != cluster.MPS || !model.MPSLimits()) {
-			return r.Memory
+		r, may := &spec.Tasks[i].Request, int64(0)
+		if r.Fractional() && r.Profile == "" && (rules.Sharing != cluster.MPS || !model.MPSLimits()) {
+			may = cmp.Or(r.Memory, model.Memory*r.Share/cluster.Whole)
 		}
+		list = append(list, may)
 	}
-	return 0
+	return list
 }
 
 // occupies tells the engine how much of a GPU's memory a run of a job was measured to use,
@@ -78,9 +82,9 @@ func (m *Machine) occupies(id cluster.JobID, run int, used int64) {
 	})
 }
 
-// over deals with a run of a job that uses more memory of a GPU than its share's,
-// in MiB.
-func (m *Machine) over(id cluster.JobID, run int, used, may int64) {
+// over deals with a run of a job of which a task (-1: the only one, or all together) uses
+// more memory of a GPU than its share's, in MiB.
+func (m *Machine) over(id cluster.JobID, run, rank int, used, may int64) {
 	m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		j := m.jobs[id]
 		if j == nil || j.info.Run != run || j.run == nil || m.eng.Record(id).State != engine.Running {
@@ -88,6 +92,9 @@ func (m *Machine) over(id cluster.JobID, run int, used, may int64) {
 		}
 		var events []engine.Event
 		text := fmt.Sprintf("uses %d MiB of a GPU, its share has %d", used, may)
+		if rank >= 0 {
+			text = fmt.Sprintf("task %d %s", rank, text)
+		}
 		if m.eng.Record(id).Beside != 0 {
 			text = fmt.Sprintf("uses %d MiB of a GPU beside another job, it asked for %d", used, may)
 		}

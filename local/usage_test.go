@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -170,6 +171,32 @@ func TestSampling(t *testing.T) {
 	nodes := &api.GPU{UUID: "GPU-d"}
 	if m.show(nodes); nodes.Utilisation == nil || *nodes.Utilisation != 50 {
 		t.Error("the list of GPUs does not show what they do")
+	}
+}
+
+// A job with two shares of a GPU, or two slices of it, is on that GPU once.
+func TestSamplingParts(t *testing.T) {
+	m, src := accounts(t)
+	c := exec.Command("sleep", "1000")
+	c.Env = []string{m.mark(1, 1, 0)}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
+	memory, util, power := int64(6000), 40.0, 300.0
+	for _, d := range [][]api.Device{{{UUID: "GPU-a", Share: 250}, {UUID: "GPU-a", Share: 250}},
+		{{UUID: "MIG-1", Parent: "GPU-a", Profile: "2g.20gb", Share: 250}, {UUID: "MIG-2", Parent: "GPU-a", Profile: "2g.20gb", Share: 250}}} {
+		clear(m.jobs)
+		src.values[0] = gpu.Sample{PerProcess: true, Power: &power, Processes: []gpu.Process{{PID: c.Process.Pid, Memory: &memory, Utilisation: &util}}}
+		hold(t, m, 1, "ann", false, 0)
+		m.jobs[1].info.Devices = d
+		s := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: map[string]int{"GPU-a": 0}, hours: map[int64]*store.Hour{}, last: t0, flush: t0}
+		s.look(t0.Add(10 * time.Second))
+		v, h := s.jobs[1], s.hour(t0)
+		p := v.Points[len(v.Points)-1]
+		if v.GPU != 10 || v.Util != 400 || *v.Memory != 6000 || *p.Memory != 6000 || *p.Utilisation != 40 || !near(h.Busy, 4) || !near(h.Measured, 5) || !near(*v.Energy, 1500) {
+			t.Errorf("%s: %+v, point %+v (memory %d, utilisation %v), busy %v of %v", d[0].UUID, v, p, *p.Memory, *p.Utilisation, h.Busy, h.Measured)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -302,7 +303,9 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 func deviceText(j *api.Job) string {
 	var names []string
 	for _, d := range j.Devices {
-		names = append(names, strconv.Itoa(d.Index))
+		if name := strconv.Itoa(d.Index); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	if len(names) == 0 {
 		return j.Node

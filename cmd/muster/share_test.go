@@ -106,12 +106,21 @@ func TestMPS(t *testing.T) {
 	d.eventually("the control daemon is started again", func() bool { now := d.pidIn(0, "nvidia-cuda-mps-control.pid"); return now > 0 && now != control })
 
 	d.eventually("the server is known", func() bool { return d.pidIn(0, "server") == server })
+	fails := filepath.Join(d.dir, "fails")
+	d.must("submit", "--gpus", "0.25", "--", "sh", "-c", "while [ ! -e "+fails+" ]; do sleep 0.1; done; exit 3")
+	d.untilSays(`"state": "running"`, "show", "4")
 	time.Sleep(3 * time.Second) // likewise
 	_ = syscall.Kill(server, syscall.SIGKILL)
 	for _, id := range []string{"1", "2"} {
 		d.untilSays(`"restarts": 1`, "show", id)
-		d.untilSays("the MPS server of GPU 0 ended; job "+map[string]string{"1": "2", "2": "1"}[id]+" was on it, too", "history", id)
+		d.untilSays("the MPS server of GPU 0 ended; jobs "+map[string]string{"1": "2", "2": "1"}[id]+", 4 were on it, too", "history", id)
 	}
+	time.Sleep(12 * time.Second) // longer than a fault is the reason of failures
+	if err := os.WriteFile(fails, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.untilSays(`"state": "failed"`, "show", "4")
+	d.want(d.must("show", "4"), `"exit_code": 3`, `"restarts": 0`)
 	d.must("cancel", "1", "2", "3")
 }
 
@@ -229,6 +238,51 @@ func TestOverMemory(t *testing.T) {
 			d.want(d.must("show", "1"), `"state": "running"`)
 			d.must("cancel", "1")
 		})
+	}
+}
+
+// Each task of a gang has the memory of its own share, what is not said is the share's part of the
+// GPU's, and a job with two shares of a GPU is on it once.
+func TestOverMemoryByTask(t *testing.T) {
+	d := shares(t, "1xH100-80GB", "{shares: time-slicing, over_memory: stop}")
+	pids := func(name string, n int) (list []string) {
+		d.eventually("they run", func() bool { list = strings.Fields(d.output(name)); return len(list) == n })
+		return list
+	}
+	run := func(name string, more ...string) string {
+		return d.must(append(append([]string{"submit"}, more...), "--", "sh", "-c", "echo $$ >>"+filepath.Join(d.dir, name)+"; exec sleep 1000")...)
+	}
+	use := func(of ...string) { // a process and its MiB
+		text := ""
+		for _, p := range of {
+			text += "0 50 60000 " + p + "\n"
+		}
+		if err := os.WriteFile(filepath.Join(d.dir, "state", useFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := run("gang", "--tasks", "2", "--gpus", "0.25", "--gpu-mem", "8GiB"); strings.Contains(text, "0,0") {
+		t.Errorf("one GPU is named twice: %s", text)
+	}
+	gang := pids("gang", 2)
+	run("quarter", "--gpus", "0.25")
+	quarter := pids("quarter", 1)
+	if text := d.must("nodes"); strings.Contains(text, "1,1") || !strings.Contains(text, "1,2") {
+		t.Errorf("a job is named twice: %s", text)
+	}
+	use(gang[0]+" 6000", gang[1]+" 6000", quarter[0]+" 20480")
+	time.Sleep(500 * time.Millisecond)
+	for _, id := range []string{"1", "2"} {
+		d.want(d.must("show", id), `"state": "running"`)
+	}
+	use(gang[0]+" 6000", gang[1]+" 6000", quarter[0]+" 70000")
+	d.untilSays(`"state": "cancelled"`, "show", "2")
+	d.want(d.must("show", "2"), "uses 70000 MiB of a GPU, its share has 20480: it was stopped")
+	use(gang[0]+" 6000", gang[1]+" 9000")
+	d.untilSays(`"state": "cancelled"`, "show", "1")
+	out := d.must("show", "1")
+	if d.want(out, "uses 9000 MiB of a GPU, its share has 8192: it was stopped"); !strings.Contains(out, "task 0 uses") && !strings.Contains(out, "task 1 uses") {
+		t.Errorf("which task it was is not said: %s", out)
 	}
 }
 
