@@ -8,6 +8,8 @@ type Sample struct {
 	Allocated   int64     `json:"allocated" doc:"Milli-GPU"`
 	Running     int       `json:"running" doc:"Jobs on devices"`
 	Waiting     int       `json:"waiting"`
+	Free        int64     `json:"free" doc:"Milli-GPU on nodes that take jobs"`
+	Usable      int64     `json:"usable" doc:"Milli-GPU of that which the tasks submitted last could use on average; the rest are fragments"`
 	Utilisation *float64  `json:"utilisation,omitempty" doc:"Percent, mean of the GPUs that are measured; absent: none is"`
 }
 

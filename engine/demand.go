@@ -172,6 +172,18 @@ type fragMember struct {
 	weight int64
 }
 
+// groupOf is what a user's task needs of devices of a model that suits it.
+func groupOf(r *cluster.Request, user string, m *cluster.GPUModel) fragGroup {
+	g := fragGroup{gpus: r.GPUs, each: r.Milli()}
+	if r.Profile != "" {
+		g.profile, _ = m.Profile(r.Profile)
+		g.each = cluster.Milli(g.profile.Compute) * cluster.Whole / cluster.Milli(m.Compute)
+	} else if r.Fractional() {
+		g.share, g.mem, g.user = r.Share, r.Memory, user
+	}
+	return g
+}
+
 // group sorts the kinds by class and by what they need of devices.
 func (d *demand) group(classes []class) {
 	d.byClass = make([][]fragGroup, len(classes))
@@ -181,13 +193,7 @@ func (d *demand) group(classes []class) {
 			if !k.suits.has(int32(ci)) {
 				continue
 			}
-			g := fragGroup{gpus: k.request.GPUs, each: k.request.Milli()}
-			if k.request.Profile != "" {
-				g.profile, _ = classes[ci].model.Profile(k.request.Profile)
-				g.each = cluster.Milli(g.profile.Compute) * cluster.Whole / cluster.Milli(classes[ci].model.Compute)
-			} else if k.request.Fractional() {
-				g.share, g.mem, g.user = k.request.Share, k.request.Memory, k.user
-			}
+			g := groupOf(&k.request, k.user, &classes[ci].model)
 			at := slices.IndexFunc(d.byClass[ci], func(o fragGroup) bool {
 				return o.gpus == g.gpus && o.share == g.share && o.mem == g.mem && o.user == g.user && o.profile == g.profile
 			})

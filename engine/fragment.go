@@ -434,3 +434,35 @@ func (e *Engine) checkFragments() error {
 	}
 	return nil
 }
+
+// fragmentsText says how much is free where the job may run, and how much of that is on
+// nodes, or devices, that one of its tasks could use; "": all is, or nothing is free.
+func (e *Engine) fragmentsText(j *jobState, s *shape) string {
+	free, usable := cluster.Milli(0), cluster.Milli(0)
+	for id := range e.st.nodes {
+		n := &e.st.nodes[id]
+		if !n.indexed || !s.any.has(n.class) {
+			continue
+		}
+		c, most := &e.st.classes[n.class], cluster.Milli(0)
+		for k := range s.sets {
+			r := &s.sets[k].Request
+			if r.GPUs == 0 || !s.suits[k].has(n.class) || r.CPU > n.cpu || r.RAM > n.ram {
+				continue
+			}
+			g := groupOf(r, e.sharer(j.spec, r), &c.model)
+			sum, _ := n.usableBy(c, &g)
+			most = max(most, sum)
+		}
+		free, usable = free+n.left(), usable+most
+	}
+	if j.milli == 0 || free-usable < cluster.Whole/100 { // a GPU that is all slices lacks some thousandths of what they count for
+		return ""
+	}
+	gpus := func(milli cluster.Milli) string { return fmt.Sprintf("%.4g", float64(milli)/float64(cluster.Whole)) }
+	are := "GPUs are"
+	if free == cluster.Whole {
+		are = "GPU is"
+	}
+	return fmt.Sprintf("fragments: %s %s free where it may run, %s of that in pieces that one of its tasks could use", gpus(free), are, gpus(usable))
+}

@@ -156,6 +156,9 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 	switch free := e.fitsNow(j, s); {
 	case !free:
 		y.Blockers = append(y.Blockers, cmp.Or(e.shunnedText(j, s), e.roomText(j, s)))
+		if text := e.fragmentsText(j, s); text != "" {
+			y.Blockers = append(y.Blockers, text)
+		}
 	case !fits && constrained:
 		y.Blockers = append(y.Blockers, "would delay a reservation: "+e.reservationText(j))
 	case len(y.Blockers) == 0 && len(before) > 0:

@@ -54,6 +54,8 @@ func (m *Machine) present() api.Sample {
 	var sum float64
 	measured := 0
 	for _, n := range m.Nodes() {
+		free, usable := n.Left()
+		s.Free, s.Usable = s.Free+free, s.Usable+usable
 		for _, g := range n.GPUs {
 			s.Allocated += cluster.Whole - g.Free
 			if g.Utilisation != nil {

@@ -76,6 +76,8 @@ func TestDashboardLive(t *testing.T) {
 	b.Await("a share of a GPU", has(".gpu .by", "0.5 GPU"))
 	b.want(b.text(".figures"), "GPUs held\n3.5 of 4", "not measured")
 	b.Await("the plot", `document.querySelector(".canvas canvas") && document.querySelector(".canvas").getAttribute("aria-label").includes("of 4 GPUs are held")`)
+	b.Await("what is free over time", `[...document.querySelectorAll(".legend")].some(e => e.textContent.includes("GPUs free") && e.textContent.includes("of them usable")) &&
+		/[0-9.]+ are free, [0-9.]+ of them usable by the tasks submitted last/.test(document.querySelector(".canvas").getAttribute("aria-label"))`)
 	b.Await("what is free and of use", has(".left", "0.5 GPUs free, ")+` && `+has(".left", "the rest are fragments")+` && `+has(".figures", "Fragmentation"))
 	b.Shoot("overview-small")
 	b.visit("/jobs/3")

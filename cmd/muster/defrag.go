@@ -106,7 +106,7 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 		for k := range p.Moves {
 			x := &p.Moves[k]
 			fmt.Fprintf(w, "  job %s (%s) from %s to %s%s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", called(x.Job, x.Name), x.Has(),
-				strings.Join(x.From, ","), strings.Join(x.To, ","), afterText(x), gpuSeconds(x.Cost), x.Stop, x.Restart, x.Lost)
+				strings.Join(x.From, ","), strings.Join(x.To, ","), afterText(x), gpuSeconds(x.Cost), rounded(x.Stop), rounded(x.Restart), rounded(x.Lost))
 		}
 		if p.Empties != "" {
 			fmt.Fprintf(w, "  gains %s of GPU time for %s\n", gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
@@ -116,7 +116,7 @@ func (f *defragFlags) tell(w io.Writer, list []api.Moves) error {
 				without = "without at " + p.Without.Local().Format(time.DateTime)
 			}
 			fmt.Fprintf(w, "  it would start on %s at %s, %s: saves %s x %g GPUs x %g = %s for %s\n", strings.Join(p.On, ","), p.Start.Local().Format(time.DateTime),
-				without, p.Saved, float64(p.Milli)/1000, p.Weight, gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
+				without, rounded(p.Saved), float64(p.Milli)/1000, p.Weight, gpuSeconds(p.Benefit), gpuSeconds(p.Cost))
 		}
 	}
 	if !f.apply {
@@ -139,6 +139,11 @@ func called(job int, name string) string {
 		return strconv.Itoa(job)
 	}
 	return fmt.Sprintf("%d %s", job, name)
+}
+
+// rounded is a duration to the second: what is lost was never a round number.
+func rounded(d api.Duration) api.Duration {
+	return api.Duration(time.Duration(d).Round(time.Second))
 }
 
 func gpuSeconds(s float64) string {

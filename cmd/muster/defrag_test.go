@@ -115,3 +115,18 @@ func TestDefragServe(t *testing.T) {
 		t.Errorf("%+v %v", list, err) // it is one node, and nobody is on it
 	}
 }
+
+// What moves cost is written to the second.
+func TestDefragRounds(t *testing.T) {
+	now := time.Unix(0, 0)
+	var b strings.Builder
+	x := api.Move{Job: 1, GPUs: 1, From: []string{"a"}, To: []string{"b"}, Lost: api.Duration(21056336755), Stop: api.Duration(1499 * time.Millisecond), Restart: api.Duration(time.Minute)}
+	if err := (&defragFlags{}).tell(&b, []api.Moves{{Job: 2, Start: &now, Moves: []api.Move{x}, Saved: api.Duration(time.Hour + time.Millisecond)}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"(checkpoint 1s, restart 1m, lost work 21s)", "saves 1h x"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in %s", want, b.String())
+		}
+	}
+}

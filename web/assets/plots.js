@@ -71,7 +71,7 @@ export function chart(box, height) {
   };
 }
 
-/* hour draws what was held, and the utilisation where it is measured. */
+/* hour draws what was held, what was free and of use, and the utilisation where it is measured. */
 export function hour(box) {
   const c = chart(box, 170);
   return {
@@ -82,8 +82,11 @@ export function hour(box) {
       const lines = [{ name: "GPUs held", cls: "held", color: "--c0", fill: "--fill0", step: true, say: (v) => String(+v.toFixed(2)), values: samples.map((s) => s.allocated / 1000) },
         { name: "jobs waiting", cls: "waiting", color: "--c1", dash: [5, 4], right: true, step: true, say: whole, values: samples.map((s) => s.waiting) }];
       if (samples.some((s) => s.utilisation !== undefined)) lines.push({ name: "GPUs busy", cls: "busy", color: "--c2", say: (v) => v.toFixed(1), values: samples.map((s) => s.utilisation === undefined ? null : s.utilisation / 100 * n) });
+      if (samples.some((s) => s.usable !== undefined)) for (const [name, cls, color, of] of [["GPUs free", "c3", "--c3", "free"], ["of them usable", "c5", "--c5", "usable"]])
+        lines.push({ name, cls, color, step: true, say: (v) => String(+v.toFixed(2)), values: samples.map((s) => s[of] === undefined ? null : s[of] / 1000) });
+      const left = last.usable === undefined ? "" : ` ${gpus(last.free)} are free, ${gpus(last.usable)} of them usable by the tasks submitted last.`;
       c.show({ at, lines, top: Math.max(1, n), from: Math.min(at[0], at[at.length - 1] - 300), to: at[at.length - 1],
-        text: `The last hour: now ${gpus(last.allocated)} of ${n} GPUs are held and ${last.waiting} jobs wait; at most ${gpus(Math.max(...samples.map((s) => s.allocated)))} GPUs were held and ${Math.max(...samples.map((s) => s.waiting))} jobs waited.` });
+        text: `The last hour: now ${gpus(last.allocated)} of ${n} GPUs are held and ${last.waiting} jobs wait; at most ${gpus(Math.max(...samples.map((s) => s.allocated)))} GPUs were held and ${Math.max(...samples.map((s) => s.waiting))} jobs waited.${left}` });
     },
   };
 }
