@@ -12,8 +12,9 @@ import (
 // Earlier is what is kept of a job that completed, where the policy learns
 // from earlier jobs.
 type Earlier struct {
-	User   string        `json:"user,omitempty"` // where the policy predicts
-	Name   string        `json:"name,omitempty"` // likewise
+	User   string        `json:"user,omitempty"`   // where the policy predicts, or looks at alike jobs
+	Name   string        `json:"name,omitempty"`   // likewise
+	Submit cluster.Time  `json:"submit,omitempty"` // where the policy looks at alike jobs
 	Milli  cluster.Milli `json:"milli,omitempty"`
 	Ran    time.Duration `json:"ran"`    // wall time on devices, over all runs
 	Served int64         `json:"served"` // milli-GPU-milliseconds
@@ -25,6 +26,8 @@ type Past struct {
 	Services []int64       // what each received in all, in milli-GPU-milliseconds, ascending
 	Sums     []int64       // Sums[i] is the sum of the first i services; one more than there are
 	Median   time.Duration // of their run times; 0: none completed yet
+	Sizes    []Size        // where the policy looks at alike jobs (Traits.Alike): by class, ascending
+	All      Size          // likewise, of jobs of all sizes
 }
 
 // NewPast orders services, given in milli-GPU-milliseconds. Where their sum
@@ -68,8 +71,11 @@ func (e *Engine) completed(j *jobState) {
 		return
 	}
 	c := Earlier{Milli: j.spec.GPUMilli(), Ran: j.ran, Served: j.serviceAt(e.now)}
-	if e.traits.Predicts {
+	if e.traits.Predicts || e.traits.Alike {
 		c.User, c.Name = j.spec.User, j.spec.Name
+	}
+	if e.traits.Alike {
+		c.Submit = j.spec.Submit
 	}
 	p := &e.past
 	p.changes++
@@ -91,7 +97,7 @@ func (e *Engine) learn() {
 		return
 	}
 	e.past.jobs = slices.Delete(e.past.jobs, 0, max(0, len(e.past.jobs)-mostPast))
-	e.past.count(len(e.past.jobs))
+	e.past.count(len(e.past.jobs), e.traits.Alike)
 	e.rekey()
 	e.rerunAll()
 	e.running.walk(func(it item) bool {
@@ -103,13 +109,16 @@ func (e *Engine) learn() {
 }
 
 // count makes the first n jobs those that the policy sees.
-func (p *past) count(n int) {
+func (p *past) count(n int, alike bool) {
 	p.inForce = n
 	services, runs := make([]int64, n), make([]time.Duration, n)
 	for i := range n {
 		services[i], runs[i] = p.jobs[i].Served, p.jobs[i].Ran
 	}
 	p.known = NewPast(services, runs)
+	if alike {
+		p.known.sizes(p.jobs[:n])
+	}
 }
 
 // PastRevision grows whenever Past becomes another.
@@ -145,7 +154,7 @@ func (e *Engine) restorePast(r *PastRecord) error {
 		}
 	}
 	e.past.jobs, e.past.period = slices.Clone(r.Jobs), r.Period
-	e.past.count(r.InForce)
+	e.past.count(r.InForce, e.traits.Alike)
 	return nil
 }
 

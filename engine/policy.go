@@ -32,6 +32,7 @@ type Traits struct {
 	Gated    bool              // under a Planner: a job starts only when a plan has had a look at it
 	Anywhere bool              // a Planner's targets never say on which GPUs a job runs (Slice): who runs there alone may be moved (Config.Defrag)
 	Learns   time.Duration     // the policy looks at completed jobs (View.Past), which are brought up to date at this period; 0: it does not
+	Alike    bool              // ... and at those that are like a job (Past.Sizes)
 	Memory   bool              // the policy looks at JobView.PeakMemory
 	Predicts bool              // the policy looks at JobView.Predicted
 	Lanes    cluster.LaneOrder // how jobs that it puts on the same whole GPUs take turns, where the driver can have them (the simulator)

@@ -56,6 +56,8 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	switch pol {
 	case "tiresias-g":
 		name = pick(r, "tiresias-g:thresholds=60,learn=2m", "tiresias-g:thresholds=30/120,promote=1,learn=5m,steps=3")
+	case "gittins":
+		name = pick(r, "gittins:learn=2m,base=10s", "gittins:near=3,prior=0,learn=5m,base=1m", "gittins:quantum=1,learn=2m,base=1s")
 	case "qssf":
 		name = pick(r, "qssf", "qssf:alpha=0.3", "qssf:strict=false")
 	case "e-las":

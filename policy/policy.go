@@ -42,6 +42,7 @@ var list = []Info{
 	las,
 	tiresiasL,
 	tiresiasG,
+	gittinsNear,
 	eLAS,
 	qssf,
 	lucid,

@@ -100,7 +100,7 @@ func (w *idler) Record(b *engine.Batch, d *engine.Decision) error {
 
 // An invariant of C-tiresias: when all is said at an instant, nobody waits who fits.
 func TestNothingIdle(t *testing.T) {
-	for _, pol := range []string{"tiresias-l:thresholds=300/2000", "tiresias-g:thresholds=300", "e-las:thresholds=300", "srsf"} {
+	for _, pol := range []string{"tiresias-l:thresholds=300/2000", "tiresias-g:thresholds=300", "gittins", "e-las:thresholds=300", "srsf"} {
 		t.Run(pol, func(t *testing.T) {
 			waits := 0
 			for seed := range uint64(5) {

@@ -79,6 +79,7 @@ var candidates = []listed{
 	{Candidate{"tiresias-l:promote=4", ""}, 0},
 	{Candidate{"tiresias-g", ""}, 0},
 	{Candidate{"tiresias-g:thresholds=3600/36000/360000", ""}, 0},
+	{Candidate{"gittins", ""}, 0},
 	{Candidate{"e-las", ""}, estimates},
 	{Candidate{"qssf", ""}, names},
 	{Candidate{"qssf:strict=false", ""}, names},
@@ -108,6 +109,15 @@ var candidates = []listed{
 	{Candidate{"elasticflow", ""}, deadlines | estimates | light},
 	{Candidate{"chronus", ""}, deadlines | estimates | light},
 	{Candidate{"hypersched", ""}, deadlines | elastic | light},
+}
+
+// told is what a history or a table has to state of jobs.
+const told = estimates | deadlines | names | elastic | speeds | pairs | stages | divided | memory
+
+// knowing reports whether a candidate goes by what is stated of jobs.
+func knowing(name string) bool {
+	i := slices.IndexFunc(candidates, func(c listed) bool { return c.String() == name })
+	return i >= 0 && candidates[i].needs&told != 0
 }
 
 // mostPlanned is the longest history, in jobs, over which policies that plan

@@ -87,6 +87,7 @@ type Result struct {
 	Least     int           `json:"least"` // index of Rows: least cost over all of the history
 	Holdout   []Holdout     `json:"holdout,omitempty"`
 	LeftOut   *LeftOut      `json:"left_out_once,omitempty"`
+	Others    bool          `json:"other_histories,omitempty"` // what other histories said made the choice
 }
 
 // Change is what the choice would have changed for somebody, over the jobs that
@@ -145,7 +146,8 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 		r.Resamples = opt.Resamples
 		c.bootstrap(r.Rows)
 	}
-	best := c.choose(every)
+	best := c.choose(every, true)
+	r.Others = best != c.choose(every, false)
 	r.By, r.Changes = changes(&runs[0], c.scores[current], c.scores[best])
 	if opt.Holdout {
 		if b.N < 2 {
@@ -267,7 +269,7 @@ func (c *chooser) holdout(odd bool) Holdout {
 	if odd {
 		h.Tuned = "odd"
 	}
-	chosen := c.choose(tuned)
+	chosen := c.choose(tuned, true)
 	best, costs := c.pick(other)
 	if chosen < 0 || best < 0 {
 		return h

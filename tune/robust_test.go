@@ -66,3 +66,35 @@ func TestLeaveOut(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+// What other histories said of gittins decides where these weeks say little: a tenth in
+// six weeks more. It does not where they say more, for another objective, or against a
+// candidate that goes by what is stated of jobs.
+func TestProven(t *testing.T) {
+	h := time.Hour
+	at := []time.Duration{0, week, 2 * week, 3 * week}
+	force := history(at, []time.Duration{40 * h, 40 * h, 40 * h, 40 * h})
+	gittins := history(at, []time.Duration{11 * h, 11 * h, 11 * h, 11 * h})
+	nearly := history(at, []time.Duration{23 * h / 2, 23 * h / 2, 8 * h, 12 * h}) // less in all, and a little less week by week
+	much := history(at, []time.Duration{9 * h, 9 * h, 2 * h, 14 * h})             // much less
+	for _, c := range []struct {
+		name      string
+		objective string
+		other     report.Run
+		winner    int
+		others    bool
+	}{
+		{"las", "mean-jct", nearly, 1, true},
+		{"las", "mean-jct", much, 2, false},
+		{"las", "weighted:mean-jct=1,p95-wait=0.01", nearly, 2, false},
+		{"srtf", "mean-jct", nearly, 2, false},
+	} {
+		r, err := Choose([]string{"fifo", "gittins", c.name}, []report.Run{force, gittins, c.other}, 0, Options{Objective: objective(t, c.objective), Resamples: 200})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Rows[r.Winner].run; got != c.winner || r.Others != c.others {
+			t.Errorf("%s by %s: chose %d, other histories %t; want %d, %t", c.name, c.objective, got, r.Others, c.winner, c.others)
+		}
+	}
+}

@@ -34,6 +34,7 @@ func TestPoliciesLive(t *testing.T) {
 	}{
 		{"tiresias-l:thresholds=2", []string{"100 --gpus 4", "10 --gpus 4", "10 --gpus 2"}, "preempted"},
 		{"tiresias-g:thresholds=2", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
+		{"gittins:base=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"e-las:thresholds=2,T0=1s", []string{"100 --gpus 4", "10 --gpus 4"}, "preempted"},
 		{"qssf", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},
 		{"lucid", []string{"20 --gpus 4", "10 --gpus 2", "5 --gpus 2"}, "left alone"},

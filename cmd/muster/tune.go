@@ -371,7 +371,11 @@ func (t *tuned) verdict(w io.Writer) {
 		fmt.Fprintf(w, "keep %s: by %s nothing that was tried is better over this history", force.Policy, t.Objective)
 	}
 	if t.Least != t.Winner {
-		fmt.Fprintf(w, "; %s would be %s better over all of it, which may be chance: taken one by one, it is farther behind in the %s", t.Rows[t.Least].Policy, percent(t.Rows[t.Least].Gain), blockName(t.Block))
+		why := "taken one by one, it is farther behind in the " + blockName(t.Block)
+		if t.Others {
+			why = win.Policy + " was less behind over other histories (docs/simulator.md), and this one is too short to say otherwise"
+		}
+		fmt.Fprintf(w, "; %s would be %s better over all of it, which may be chance: %s", t.Rows[t.Least].Policy, percent(t.Rows[t.Least].Gain), why)
 	}
 	if win.Best == nil {
 		fmt.Fprintln(w, "; how sure that is cannot be said: the history is one block (a few weeks, or days, would say)")

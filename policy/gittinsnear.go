@@ -1,0 +1,165 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+var gittinsNear = Info{
+	Name:   "gittins",
+	About:  "who costs least GPU time per chance of being done, as the jobs took that were submitted around it; preemptive",
+	Source: "ours: the Gittins index (Gittins 1979) per GPU, of each job's own distribution: completed jobs of its size, by nearness in submission",
+	Needs:  "how long earlier jobs ran: the cluster's own; users and job names, where there are any",
+	Knobs: []Knob{
+		{"near", "20", "how many of the completed jobs that are most like it count (0 to 100)"},
+		{"prior", "5", "as how many of these all completed jobs of its size count together (0 to 100)"},
+		{"quantum", "0.25", "the part of those that ran longer that ends in a quantum at least (0 to 1); 1: least expected remaining GPU time first"},
+		{"base", "1m", "run time at which a job's index is computed anew for the first time; then at twice that, and so on"},
+		{"learn", "1h", "how often the jobs that completed here are looked at anew"},
+	},
+	New: newGittinsNear,
+}
+
+type gittinsNearPolicy struct {
+	name        string
+	near, prior int64
+	quantum     int64 // in thousandths
+	base, learn time.Duration
+}
+
+func newGittinsNear(k *Knobs) (engine.Policy, error) {
+	p := &gittinsNearPolicy{name: k.label()}
+	var err error
+	for _, n := range []struct {
+		knob string
+		to   *int64
+	}{{"near", &p.near}, {"prior", &p.prior}} {
+		if *n.to, err = k.int(n.knob); err != nil {
+			return nil, err
+		}
+		if *n.to < 0 || *n.to > 100 {
+			return nil, fmt.Errorf("%s=%d: between 0 and 100 are possible", n.knob, *n.to)
+		}
+	}
+	if p.near+p.prior == 0 {
+		return nil, fmt.Errorf("near=0,prior=0: nothing is left to go by")
+	}
+	q, err := strconv.ParseFloat(k.text("quantum"), 64)
+	if err != nil || !(q >= 0 && q <= 1) {
+		return nil, fmt.Errorf("quantum=%q: want a part between 0 and 1", k.text("quantum"))
+	}
+	p.quantum = int64(math.Round(q * 1000))
+	if p.base, err = k.duration("base"); err != nil {
+		return nil, err
+	}
+	if p.base < time.Second {
+		return nil, fmt.Errorf("base must be at least 1s")
+	}
+	p.learn, err = k.learn()
+	return p, err
+}
+
+func (p *gittinsNearPolicy) Name() string { return p.name }
+
+func (p *gittinsNearPolicy) Traits() engine.Traits {
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Learns: p.learn, Alike: true}
+}
+
+// sizeLeast is of how many completed jobs of one size something can be said.
+const sizeLeast = 20
+
+// step is the run time since which a job's index stays the same, and until which.
+func (p *gittinsNearPolicy) step(ran time.Duration) (from, to time.Duration) {
+	to = p.base
+	for ran >= to && to < cluster.MaxDuration/2 {
+		from, to = to, 2*to
+	}
+	return from, to
+}
+
+// Key is the GPU time that the job costs per chance of being done; among equals who
+// started first goes first.
+func (p *gittinsNearPolicy) Key(v engine.View, j engine.JobView) engine.Key {
+	_, ran := j.Executed()
+	from, _ := p.step(ran)
+	return engine.Key{mulDiv(p.cost(v.Past(), j, from), j.Milli(), 1), int64(j.FirstStart())}
+}
+
+// NextChange is when the index is computed anew.
+func (p *gittinsNearPolicy) NextChange(v engine.View, j engine.JobView) cluster.Time {
+	_, ran := j.Executed()
+	_, to := p.step(ran)
+	if ran >= to {
+		return cluster.Never
+	}
+	return v.Now().Add((to - ran + time.Millisecond - 1) / time.Millisecond * time.Millisecond)
+}
+
+// sample is a run time beyond what a job has run, in milliseconds, with its weight.
+type sample struct{ beyond, weight int64 }
+
+// cost is the inverse of the Gittins index of a job that ran so long, in milliseconds: see
+// costPerEnd. The samples are the jobs nearest to it and, as prior of these, the
+// sixteenths of all of its size, each as far as it ran longer.
+func (p *gittinsNearPolicy) cost(past *engine.Past, j engine.JobView, ran time.Duration) int64 {
+	like := past.Like(j.Milli(), sizeLeast)
+	var runs [100]time.Duration
+	var room [128]sample
+	list := room[:0]
+	add := func(r time.Duration, weight int64) {
+		if r -= ran; r >= time.Millisecond && weight > 0 {
+			list = append(list, sample{int64(r / time.Millisecond), weight})
+		}
+	}
+	if len(like.Jobs) > 0 {
+		for _, r := range like.Near(runs[:0], j.Spec(), int(p.near)) {
+			add(r, int64(len(like.Runs)))
+		}
+		for _, r := range like.Runs {
+			add(r, p.prior)
+		}
+	}
+	if len(list) == 0 {
+		return max(1, int64(ran/time.Millisecond)) // nobody ran longer: as long again
+	}
+	return costPerEnd(list, p.quantum)
+}
+
+// costPerEnd orders samples S and returns the least, over quanta d in which at least so
+// many thousandths of them end, of what a quantum costs per end (the inverse of the Gittins
+// index, max over d of P/E):
+//
+//	E/P, E = mean(min(S, d)), P = Pr[S <= d]
+//
+// in the unit of the samples, rounded down. Their weights are at most 12,000 in all, and
+// each sample at most a hundred years: in milliseconds the sums stay below 2^56.
+func costPerEnd(list []sample, thousandths int64) int64 {
+	slices.SortFunc(list, func(a, b sample) int {
+		switch {
+		case a.beyond < b.beyond:
+			return -1
+		case a.beyond > b.beyond:
+			return 1
+		}
+		return 0
+	})
+	all := int64(0)
+	for _, s := range list {
+		all += s.weight
+	}
+	least, ended, spent := int64(math.MaxInt64), int64(0), int64(0)
+	for _, s := range list {
+		ended += s.weight
+		spent += s.weight * s.beyond
+		if ended*1000 >= thousandths*all {
+			least = min(least, (spent+s.beyond*(all-ended))/ended)
+		}
+	}
+	return least
+}
