@@ -86,6 +86,10 @@ type GavelWorld struct {
 	planned  map[int]string // the policy's targets of this round: models by job
 	company  map[int]int    // ... and who is to be beside whom
 
+	// emptied, if there is one, hears that the last job is over: a solution for nobody counts as
+	// one there, so who comes within gavelReset of it waits, and for the next arrival at that.
+	emptied func()
+
 	book func(j *gavelJob, seconds float64) // hears of what a job, or two, had of a round
 }
 
@@ -142,6 +146,9 @@ func (w *GavelWorld) Next(ctx context.Context) (engine.Batch, error) {
 			return engine.Batch{}, fmt.Errorf("compat: %d measured jobs are not over after %d rounds", w.left, gavelRounds)
 		}
 		w.admit()
+		if len(w.live) == 0 && w.emptied != nil {
+			w.emptied()
+		}
 		w.now = max(w.now+1, w.instant(w.clock))
 	}
 	b := engine.Batch{Seq: int64(w.rounds), Now: w.now, Events: w.reports}
@@ -336,7 +343,15 @@ func gavelModel(gpu string) int {
 // keeps it from others, but does not run.
 type gavelTurns struct {
 	engine.Planner
-	w *GavelWorld
+	w     *GavelWorld
+	empty float64 // when a solution for nobody was the last; -1: it was not
+}
+
+// emptied is the solution for nobody.
+func (t *gavelTurns) emptied() {
+	if t.w.instant(t.w.clock)-t.w.solved >= cluster.Time(nanos(gavelReset)) {
+		t.empty = t.w.clock
+	}
 }
 
 func (t *gavelTurns) Traits() engine.Traits {
@@ -347,6 +362,15 @@ func (t *gavelTurns) Traits() engine.Traits {
 
 // Plan is the policy's plan as this world carries it out.
 func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	if t.empty >= 0 && t.w.clock-t.empty < gavelReset {
+		t.w.planned, t.w.company = map[int]string{}, map[int]int{}
+		plan := engine.Plan{Targets: make([]engine.Target, len(jobs)), Memo: slices.Clone(v.Memo()), Next: v.Now() + 1}
+		for i := range plan.Targets {
+			plan.Targets[i].Idle = true
+		}
+		return plan
+	}
+	t.empty = -1
 	plan := t.Planner.Plan(v, jobs)
 	if since := cluster.Time(plan.Memo[0]); since == v.Now() { // gavel's first memory: when it counted anew
 		t.w.solved = since
@@ -426,7 +450,9 @@ func (w *GavelWorld) policy() (engine.Policy, error) {
 	case !ok:
 		return nil, errors.New("compat: Gavel's world goes with a policy that plans, not with " + w.x.Policy)
 	case strings.HasPrefix(w.x.Policy, "gavel"):
-		return &gavelTurns{planner, w}, nil
+		t := &gavelTurns{planner, w, -1}
+		w.emptied = t.emptied
+		return t, nil
 	}
 	return &gavelPlans{planner}, nil
 }

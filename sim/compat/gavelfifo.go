@@ -29,7 +29,9 @@ type gavelHold struct {
 }
 
 func newGavelFIFO(w *GavelWorld) *gavelFIFO {
-	return &gavelFIFO{w: w, chance: newTwister(w.x.Seed), holds: map[int]*gavelHold{}}
+	f := &gavelFIFO{w: w, chance: newTwister(w.x.Seed), holds: map[int]*gavelHold{}}
+	w.emptied = f.anew
+	return f
 }
 
 func (*gavelFIFO) Name() string { return "gavel-fifo" }
@@ -40,8 +42,8 @@ func (*gavelFIFO) Traits() engine.Traits {
 
 func (*gavelFIFO) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
 
-// Plan solves anew where jobs have come or gone, and selects who runs this round.
-func (f *gavelFIFO) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+// anew solves anew where jobs have come or gone, though there be none left.
+func (f *gavelFIFO) anew() {
 	clock := f.w.clock
 	over := len(f.w.jobs) - len(f.w.live)
 	if f.changed != len(f.w.jobs)+over && (clock-f.last >= gavelReset || f.last == 0) {
@@ -50,6 +52,11 @@ func (f *gavelFIFO) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		f.solve()
 		f.last = clock
 	}
+}
+
+// Plan selects who runs this round.
+func (f *gavelFIFO) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+	f.anew()
 	f.w.planned = map[int]string{}
 	for k := range gavelModels {
 		f.selectOn(k)
