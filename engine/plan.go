@@ -89,8 +89,8 @@ func (e *Engine) DeadlineAnswer(id cluster.JobID) DeadlineAnswer {
 	return DeadlineUnanswered
 }
 
-// text is the answer for people.
-func (a DeadlineAnswer) text() string {
+// String is the answer for people; "": there is none.
+func (a DeadlineAnswer) String() string {
 	return [...]string{"", "its deadline is accepted", "its deadline cannot be promised"}[a]
 }
 

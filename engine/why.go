@@ -55,7 +55,7 @@ func (e *Engine) Look(at cluster.Time) { e.now = max(e.now, at) }
 func (e *Engine) Why(id cluster.JobID) Why {
 	y := e.whyNow(id)
 	if j := e.job(id); j != nil && j.state != Done && j.target != nil && j.target.Deadline != DeadlineUnanswered {
-		y.Text = strings.TrimPrefix(y.Text+"; "+j.target.Deadline.text(), "; ")
+		y.Text = strings.TrimPrefix(y.Text+"; "+j.target.Deadline.String(), "; ")
 	}
 	return y
 }

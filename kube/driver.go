@@ -409,6 +409,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 	d.count()
 	d.sample(d.now)
 	d.tell(d.now)
+	d.tellDeadlines()
 	d.statusAt = true
 	d.writeStatus(d.now)
 	return nil

@@ -60,6 +60,7 @@ type gang struct {
 	turn       string // among pods that are in each other's way
 
 	teller
+	pledge pledge
 	book
 	repair
 	wish
@@ -120,7 +121,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m membership) (*cluster.Job, error
 		t.topology = cluster.Topology{Level: cluster.LevelNode, Required: true}
 	}
 	j := &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier, Priority: t.priority, Topology: t.topology,
-		Estimate: t.runTime, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true, Tasks: taskSets(pods),
+		Estimate: t.runTime, Deadline: t.deadline, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true, Tasks: taskSets(pods),
 		NoPreempt: g.meek(first)}
 	t.beside.say(j)
 	return j, nil

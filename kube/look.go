@@ -47,6 +47,7 @@ type row struct {
 	key, name, user string
 	state, reason   string
 	sharing         string // how it shares GPUs
+	promise, answer string // what the policy says of its deadline, for programs and for people
 	position        int
 	expected        cluster.Time // Never: not known
 	ended           cluster.Time // 0: it has not
@@ -151,6 +152,9 @@ func (d *Driver) see() *sight {
 func (d *Driver) rowOf(g *gang) *row {
 	r := &row{book: g.book, key: g.key, name: g.name, expected: cluster.Never, reason: g.refused}
 	r.user, _, _ = strings.Cut(g.name, "/")
+	if a := d.answerOf(g); a != engine.DeadlineUnanswered {
+		r.promise, r.answer = answers[a], a.String()
+	}
 	if r.spec == nil {
 		r.spec = d.sketch(g)
 	}

@@ -27,6 +27,8 @@ const (
 	AnnotationPrefer  = Prefix + "prefer"        // ... should
 	AnnotationRunTime = Prefix + "run-time"      // how long it is expected to run, such as 2h30m
 
+	AnnotationDeadline = Prefix + "deadline" // until when it is to be done: a time as in RFC 3339, or how long from creation on, such as 6h
+
 	AnnotationLoss = Prefix + "on-node-loss" // requeue or repair
 
 	AnnotationMovable = Prefix + "movable"          // "true": it may be moved; "false": it may not

@@ -108,10 +108,13 @@ func (t *tells) full(n int) bool { return len(t.queue)+n > cap(t.queue) }
 // unschedulable writes the condition of a pod that waits. A pod that changed
 // since, perhaps because it was bound, is left alone.
 func (t *tells) unschedulable(obj *v1.Pod, text string, now time.Time) {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion},
-		"status": map[string]any{"conditions": []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
-			Message: text, LastTransitionTime: metav1.NewTime(now)}}}})
+	t.condition(obj, map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion}, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse,
+		Reason: v1.PodReasonUnschedulable, Message: text, LastTransitionTime: metav1.NewTime(now)})
+}
+
+// condition writes a condition of a pod, if the pod is the one that these metadata name.
+func (t *tells) condition(obj *v1.Pod, metadata map[string]any, c v1.PodCondition) {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "status": map[string]any{"conditions": []v1.PodCondition{c}}})
 	if err != nil {
 		panic(err) // of texts
 	}
@@ -201,6 +204,7 @@ func (d *Driver) why(g *gang, now cluster.Time) (stem, text string) {
 	if g.around != "" {
 		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.order), g.around)
 	}
+	stem = d.withAnswer(g, stem)
 	text = stem
 	if n := min(len(y.Holders), 3); n > 0 {
 		text += ". Held by " + strings.Join(y.Holders[:n], "; ")

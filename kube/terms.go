@@ -23,6 +23,7 @@ type terms struct {
 	priority int64
 	topology cluster.Topology
 	runTime  time.Duration
+	deadline cluster.Time  // 0: none
 	repair   bool          // what is left runs on when a node is lost
 	movable  string        // "true", "false" or "": nobody says
 	saves    time.Duration // how often its work is saved; 0: nobody says
@@ -96,6 +97,9 @@ func (d *Driver) terms(g *gang, first *v1.Pod) (t terms, err error) {
 		return t, err
 	}
 	if t.runTime, err = runTimeFor(first, who); err != nil {
+		return t, err
+	}
+	if t.deadline, err = deadlineFor(g, who); err != nil {
 		return t, err
 	}
 	if t.beside, err = d.speedFor(who); err != nil {

@@ -112,6 +112,9 @@ func (v View) tell(ctx context.Context, id int, why bool) (w api.Why, err error)
 	}
 	if w.Job.State != api.StatePending && w.Text == "" {
 		w.Text = whereText(a.row)
+		if a.row.answer != "" {
+			w.Text = strings.TrimPrefix(w.Text+"; "+a.row.answer, "; ")
+		}
 	}
 	if a.live > 0 {
 		w.Moves, err = v.wouldHelp(ctx, id, a.live)
@@ -366,7 +369,7 @@ func instant(at cluster.Time) *time.Time {
 // job is a row as the interface has it, at an instant.
 func (r *row) job(now cluster.Time) api.Job {
 	s := r.spec
-	j := api.Job{ID: r.number, User: r.user, State: r.state, Reason: r.reason, Sharing: r.sharing, Submitted: *instant(r.submit), Started: instant(r.started), FirstStart: instant(r.first),
+	j := api.Job{ID: r.number, User: r.user, State: r.state, Reason: r.reason, Sharing: r.sharing, Promise: r.promise, Submitted: *instant(r.submit), Started: instant(r.started), FirstStart: instant(r.first),
 		Ended: instant(r.ended), Position: r.position, Restarts: max(0, r.runs-1), Preemptions: r.evicted}
 	waited, ran, gpuTime := r.waited, r.ran, r.gpuTime
 	if r.lined > 0 && r.ended == 0 {
@@ -394,7 +397,7 @@ func (r *row) job(now cluster.Time) api.Job {
 			j.Expected = instant(r.expected)
 		}
 	}
-	j.Submission = api.Submission{Name: r.name, Queue: cmp.Or(s.Queue, "default"), Tier: s.Tier.String(), Priority: s.Priority, Estimate: api.Duration(s.Estimate), GPUTypes: s.GPUTypes}
+	j.Submission = api.Submission{Name: r.name, Queue: cmp.Or(s.Queue, "default"), Tier: s.Tier.String(), Priority: s.Priority, Estimate: api.Duration(s.Estimate), Deadline: instant(s.Deadline), GPUTypes: s.GPUTypes}
 	if s.Topology.Level != 0 {
 		j.Submission.Level, j.Submission.Required = s.Topology.Level.String(), s.Topology.Required
 	}

@@ -1,0 +1,122 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// ConditionDeadline is the condition of a pod whose gang states a deadline: True, if the
+// policy accepted it, False, if it cannot be promised; not there: nobody answered.
+const ConditionDeadline v1.PodConditionType = Prefix + "DeadlineAccepted"
+
+// pledge is what the pods of a gang were told of its deadline.
+type pledge struct {
+	answer engine.DeadlineAnswer
+	knows  []types.UID // pods that were told
+}
+
+// answers are the policy's answers in the words of the interface.
+var answers = map[engine.DeadlineAnswer]string{engine.DeadlineAccepted: "accepted", engine.DeadlineDeclined: "declined"}
+
+// deadlineFor is until when a gang is to be done; 0: nobody says. A length of time counts
+// from the creation of the gang's oldest pod or owner: an owner that makes its pods anew
+// does not gain time by that.
+func deadlineFor(g *gang, who []speaker) (cluster.Time, error) {
+	s := ask(who, AnnotationDeadline)
+	if s.value == "" {
+		return 0, nil
+	}
+	if after, err := cluster.ParseDuration(s.value); err == nil {
+		if after <= 0 {
+			return 0, fmt.Errorf("%s: %q has to be above 0", s.where, s.value)
+		}
+		return cluster.Time(g.created(who).UnixNano()).Add(after), nil
+	}
+	at, err := time.Parse(time.RFC3339, s.value)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %q is neither a time such as 2026-12-24T18:00:00+01:00 nor a length of time from creation on such as 6h", s.where, s.value)
+	}
+	if y := at.Year(); y < 1970 || y > 2200 {
+		return 0, fmt.Errorf("%s: %s lies out of range", s.where, s.value)
+	}
+	return max(1, cluster.Time(at.UnixNano())), nil // 0 would be none
+}
+
+// created is when the oldest of a gang's pods and owners was created.
+func (g *gang) created(who []speaker) time.Time {
+	oldest := who[0].meta.GetCreationTimestamp().Time
+	for _, s := range who[1:] {
+		if at := s.meta.GetCreationTimestamp().Time; at.Before(oldest) {
+			oldest = at
+		}
+	}
+	for _, p := range g.pods {
+		if at := p.obj.CreationTimestamp.Time; at.Before(oldest) {
+			oldest = at
+		}
+	}
+	return oldest
+}
+
+// answerOf is what the policy says of a gang's deadline; unanswered, if it has none.
+func (d *Driver) answerOf(g *gang) engine.DeadlineAnswer {
+	if g.id == cluster.NoJob || g.spec == nil || g.spec.Deadline == 0 {
+		return engine.DeadlineUnanswered
+	}
+	return d.eng.DeadlineAnswer(g.id)
+}
+
+// withAnswer adds to a text what the policy says of a gang's deadline, if it does not say
+// so already.
+func (d *Driver) withAnswer(g *gang, text string) string {
+	if a := d.answerOf(g); a != engine.DeadlineUnanswered && !strings.Contains(text, a.String()) {
+		return strings.TrimPrefix(text+"; "+a.String(), "; ")
+	}
+	return text
+}
+
+// tellDeadlines writes to the pods of gangs with deadlines what the policy says of them, if
+// that is news to them. An event says so once for a gang.
+func (d *Driver) tellDeadlines() {
+	if d.opt.Tell == nil {
+		return
+	}
+	for _, g := range d.gangs {
+		a := d.answerOf(g)
+		if a == engine.DeadlineUnanswered {
+			continue
+		}
+		pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return p.over() || p.obj.DeletionTimestamp != nil })
+		to := uids(pods)
+		if len(pods) == 0 || a == g.pledge.answer && slices.Equal(to, g.pledge.knows) || d.told.full(len(pods)) {
+			continue
+		}
+		g.pledge = pledge{a, to}
+		c := v1.PodCondition{Type: ConditionDeadline, Status: v1.ConditionTrue, Reason: "Accepted", LastTransitionTime: metav1.NewTime(time.Unix(0, int64(d.now))),
+			Message: fmt.Sprintf("%s (%s)", a, time.Unix(0, int64(g.spec.Deadline)).UTC().Format(time.RFC3339))}
+		if a == engine.DeadlineDeclined {
+			c.Status, c.Reason = v1.ConditionFalse, "CannotBePromised"
+			c.Message += "; it runs when it can"
+		}
+		first := pods[0].obj
+		if i := slices.IndexFunc(first.Status.Conditions, func(o v1.PodCondition) bool { return o.Type == c.Type }); i < 0 || first.Status.Conditions[i].Message != c.Message {
+			kind := v1.EventTypeNormal
+			if c.Status == v1.ConditionFalse {
+				kind = v1.EventTypeWarning
+			}
+			d.told.event(first, kind, "Deadline"+c.Reason, c.Message)
+		}
+		for _, p := range pods {
+			d.told.condition(p.obj, map[string]any{"uid": p.obj.UID}, c)
+		}
+	}
+}
