@@ -201,6 +201,16 @@ func (g *gang) oversized() bool {
 	return slices.ContainsFunc(g.slots, func(s slot) bool { return s.beyond })
 }
 
+// elastic reports whether the engine takes a gang that started for one that may grow: it
+// got its minimum and no more, and those beyond that follow one by one.
+func (d *Driver) elastic(g *gang) bool {
+	if len(g.more) == 0 {
+		return false
+	}
+	r := d.eng.Record(g.id)
+	return r != nil && r.Spec.Elastic != (cluster.Elastic{})
+}
+
 // divideGang makes each pod beyond a gang's minimum a gang of one, with the place that
 // it got. The place of one that went meanwhile, or that cannot be there after all, is
 // free again.

@@ -11,8 +11,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
@@ -179,6 +181,36 @@ func TestMoldableFails(t *testing.T) {
 	d.come(t, now, controlplane.Pod("next", 8, nil))
 	if d.pods["next"].at() == "" {
 		t.Error("what a gang was to have is not free when it did not start")
+	}
+}
+
+// A gang that starts with its minimum and no more is not one that grows when there is room:
+// its other pods follow one by one, whatever the policy.
+func TestMoldableLeast(t *testing.T) {
+	for _, policy := range []string{"fifo", "optimus", "afs", "lyra", "pollux", "sia", "elasticflow", "hypersched"} {
+		d, now := still(t, 1, controlplane.Pod("half", 4, nil))
+		d.opt.Rules.Policy, d.stale = policy, "another policy"
+		steps(t, d)
+		d.answer(t, now)
+		d.come(t, now, least("g", 4, 2, 2, nil)...)
+		d.answer(t, now)
+		g := d.pods["g-0"].gang
+		if r := d.eng.Record(g.id); g.phase != running || r.Tasks != 2 || r.Spec.Elastic != (cluster.Elastic{}) {
+			t.Fatalf("%s: the gang is in phase %d with %d tasks, elastic: %v", policy, g.phase, r.Tasks, r.Spec.Elastic)
+		}
+		for _, p := range d.pods {
+			if p.obj.Name == "half" {
+				d.podGone(p.obj)
+			}
+		}
+		*now = now.Add(time.Hour)
+		steps(t, d)
+		d.answer(t, now)
+		for _, name := range []string{"g-2", "g-3"} {
+			if d.pods[types.UID(name)].node == "" {
+				t.Errorf("%s: %s does not follow", policy, name)
+			}
+		}
 	}
 }
 

@@ -332,7 +332,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 	switch {
 	case open:
 		return nil
-	case g.oversized():
+	case g.oversized() || d.elastic(g):
 		d.stale = cmp.Or(d.stale, "a gang has more pods than it needs")
 		return nil
 	}
