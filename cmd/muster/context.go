@@ -41,13 +41,27 @@ func (f *clusterFlags) add(root *cobra.Command) {
 			return nil
 		}
 		if !slices.Contains(onCluster, c.Name()) || c.HasParent() && c.Parent() != root {
-			return usage(fmt.Errorf("%s works on a machine, not on a cluster: kubectl changes what is there; against a cluster work %s", c.CommandPath(), strings.Join(onCluster, ", ")))
+			return usage(fmt.Errorf("%s works on a machine, not on a cluster: %s; against a cluster work %s", c.CommandPath(), instead(c, root), strings.Join(onCluster, ", ")))
 		}
 		if c.Name() == "dashboard" {
 			return nil // it serves the page itself
 		}
 		return f.connect(c.Context())
 	}
+}
+
+// instead says how to do on a cluster what a command does on a machine.
+func instead(c, root *cobra.Command) string {
+	for c.HasParent() && c.Parent() != root {
+		c = c.Parent()
+	}
+	switch c.Name() {
+	case "policy", "tune":
+		return "the policy of a cluster is in the configuration of muster kube (policy, place, backfill), and counts when its pods are new: kubectl rollout restart, or helm upgrade"
+	case "search":
+		return "trials are submitted to muster serve"
+	}
+	return "kubectl changes what is there"
 }
 
 func (f *clusterFlags) given() bool { return f.context != "" || f.kubeconfig != "" }
