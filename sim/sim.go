@@ -27,6 +27,7 @@ type Options struct {
 	NodeMTBF time.Duration // mean time between failures of a node; 0: never
 	GPUMTBF  time.Duration // of a GPU; 0: never
 	Repair   time.Duration // until a node or GPU is back; 0: 4 h
+	Faults   float64       // part of jobs that fail in shares under MPS by a fault that ends the GPU's server, 0 to 1
 	Seed     uint64
 	Until    cluster.Time      // end of the simulation; 0: when all jobs are done
 	Model    perf.Model        // how fast a job runs where; nil: everywhere as recorded
@@ -298,6 +299,8 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 			reason = engine.Failed
 			if j.entry.Outcome == trace.Cancelled {
 				reason = engine.WasCancelled
+			} else {
+				w.mpsFault(j)
 			}
 		}
 		w.depart(j, reason)

@@ -42,6 +42,7 @@ type simFlags struct {
 	defrag, zone                   string
 	protected                      []string
 	nodeMTBF, gpuMTBF, repair      string
+	faults                         float64
 	ckptEvery, ckptCost, restart   string
 	suspendCost                    string
 	preempt                        string
@@ -133,6 +134,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.preempt, "preempt", "", "how standard jobs are preempted: checkpoint (default), suspend or kill")
 	fl.StringVar(&f.nodeMTBF, "node-mtbf", "0s", "mean time between failures of a node; 0: none fail")
 	fl.StringVar(&f.gpuMTBF, "gpu-mtbf", "0s", "mean time between failures of a GPU; 0: none fail")
+	fl.Float64Var(&f.faults, "mps-faults", 0, "part of the jobs that fail in shares under MPS whose failure ends all others on their GPU, 0 to 1")
 	fl.StringVar(&f.repair, "repair", "4h", "until a failed node or GPU is back")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of everything that is random")
 }
@@ -444,6 +446,9 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 	if err := f.protect(defrag); err != nil {
 		return s, err
 	}
+	if !(f.faults >= 0 && f.faults <= 1) {
+		return s, fmt.Errorf("--mps-faults %g: a part of all failures is between 0 and 1", f.faults)
+	}
 	dur := func(name, value string) (d time.Duration) {
 		if err == nil {
 			d, err = durationFlag(name, value)
@@ -453,7 +458,7 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 	s.Config = engine.Config{Defrag: defrag, Depth: f.depth, Reserve: f.reserve, MinRuntime: dur("min-runtime", f.minRuntime),
 		Starvation: dur("starvation", f.starve)}
 	s.World = sim.Options{Startup: dur("startup", f.startup), NodeMTBF: dur("node-mtbf", f.nodeMTBF),
-		GPUMTBF: dur("gpu-mtbf", f.gpuMTBF), Repair: dur("repair", f.repair), Seed: f.seed}
+		GPUMTBF: dur("gpu-mtbf", f.gpuMTBF), Repair: dur("repair", f.repair), Seed: f.seed, Faults: f.faults}
 	if f.until != "" {
 		s.World.Until = cluster.Time(dur("until", f.until))
 	}
