@@ -437,17 +437,21 @@ func (f *simFlags) setups() ([]sim.Setup, error) {
 	return setups, nil
 }
 
+func faultsPart(v float64) error {
+	if v >= 0 && v <= 1 {
+		return nil
+	}
+	return fmt.Errorf("--mps-faults %g: a part of all failures is between 0 and 1", v)
+}
+
 func (f *simFlags) baseSetup() (sim.Setup, error) {
 	var s sim.Setup
 	defrag, err := engine.ParseDefrag(f.defrag)
 	if err != nil {
 		return s, fmt.Errorf("--defragment: %w", err)
 	}
-	if err := f.protect(defrag); err != nil {
+	if err := errors.Join(f.protect(defrag), faultsPart(f.faults)); err != nil {
 		return s, err
-	}
-	if !(f.faults >= 0 && f.faults <= 1) {
-		return s, fmt.Errorf("--mps-faults %g: a part of all failures is between 0 and 1", f.faults)
 	}
 	dur := func(name, value string) (d time.Duration) {
 		if err == nil {
