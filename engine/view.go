@@ -239,14 +239,15 @@ func (j JobView) Accepts(gpu string) bool {
 }
 
 // Loses reports whether stopping the job would lose work that it has done: it
-// saves nothing when it is told to leave. One that was found not to (Event.Saves)
-// loses little if it saves now and then of its own accord.
+// saves nothing when it is told to leave, or takes longer to than it is given. One that
+// was found not to (Event.Saves), or that is too slow, loses little if it saves now and then of its own accord.
 func (j JobView) Loses() bool {
 	switch j.e.howToStop(j.j) {
 	case Kill:
 		return true
 	case Checkpoint:
-		return j.j.deaf && j.j.spec.Checkpoint.Interval == 0 && j.j.saved == 0
+		late := j.j.spec.Checkpoint.Cost > j.e.cfg.Stop[j.j.spec.Tier].Grace
+		return (j.j.deaf || late) && j.j.spec.Checkpoint.Interval == 0 && j.j.saved == 0
 	}
 	return false
 }

@@ -3,12 +3,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // worker is a job that counts to a number, a step of 50 ms at a time, reports
@@ -58,6 +60,8 @@ func TestPoliciesLive(t *testing.T) {
 		{"lyra", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "10 --gpus 3", "20 --gpus 1 --min-tasks 1 --max-tasks 2"}, "resized"},
 		{"pollux:round=1s,restart=0s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
 		{"sia:round=1s,restart=0s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4", "20 --gpus 1 --min-tasks 1 --max-tasks 4"}, "resized"},
+		{"elasticflow:slot=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4 --estimate 8s --deadline now+600",
+			"20 --gpus 1 --min-tasks 1 --max-tasks 4 --estimate 2s --deadline now+600"}, "resized"},
 		{"chronus:lease=1s,first=most", []string{"100 --gpus 4", "10 --gpus 4 --estimate 1s --deadline now+60"}, "preempted"},
 		{"hypersched:rung=0s,overhead=0s,hold=0s,check=1s", []string{"100 --gpus 1 --min-tasks 1 --max-tasks 4 --priority 1 --deadline now+60",
 			"20 --gpus 1 --min-tasks 1 --max-tasks 2 --priority 2 --deadline now+60"}, "resized"},
@@ -91,6 +95,9 @@ func playLive(t *testing.T, policy string, jobs []string, want string) {
 		d.want(d.must("show", ids[i]), `"state": "completed"`)
 		steps, _, _ := strings.Cut(line, " ")
 		counted(t, filepath.Join(d.dir, "state", "jobs", ids[i], "checkpoint", "steps"), steps)
+		if strings.HasPrefix(policy, "elasticflow") {
+			kept(t, d.must("show", ids[i]))
+		}
 	}
 	first := d.must("show", "1")
 	file := filepath.Join(d.dir, "journal")
@@ -100,6 +107,22 @@ func playLive(t *testing.T, policy string, jobs []string, want string) {
 		t.Errorf("the first job is not %s: %s", want, first)
 	}
 	d.replays()
+}
+
+// kept checks that a job's deadline was accepted and that it ended before.
+func kept(t *testing.T, show string) {
+	t.Helper()
+	var job struct {
+		Answer string `json:"deadline_answer"`
+		Ended  time.Time
+		Spec   struct{ Deadline time.Time } `json:"submission"`
+	}
+	if err := json.Unmarshal([]byte(show), &job); err != nil {
+		t.Fatalf("%v: %s", err, show)
+	}
+	if job.Answer != "accepted" || job.Ended.IsZero() || job.Spec.Deadline.IsZero() || job.Ended.After(job.Spec.Deadline) {
+		t.Errorf("answered %q, due at %v, ended at %v", job.Answer, job.Spec.Deadline, job.Ended)
+	}
 }
 
 // counted checks that a worker took every step, and none twice but the one that
