@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -94,6 +95,22 @@ func (s *Spec) Model(name string) (GPUModel, bool) {
 		}
 	}
 	return FindModel(name)
+}
+
+// Weigh lets an hour of GPU models count for what these say; others stay as they are.
+func (s *Spec) Weigh(weights []GPUModel) {
+	s.Models = append([]GPUModel{}, s.Models...) // not nil: that they are none is said, too
+	for _, w := range weights {
+		if i := slices.IndexFunc(s.Models, func(m GPUModel) bool { return m.Name == w.Name }); i >= 0 {
+			s.Models[i].Weight = w.Weight
+			continue
+		}
+		if known, ok := FindModel(w.Name); ok {
+			known.Weight = w.Weight
+			w = known
+		}
+		s.Models = append(s.Models, w)
+	}
 }
 
 // MatchModel reports whether a GPU model is what a job asks for: the same name, or its

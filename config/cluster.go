@@ -272,27 +272,10 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		}
 		s.Zone = zone
 	}
-	for _, m := range f.Models {
-		g := cluster.GPUModel{Name: m.Name, Memory: cluster.MiB(m.Memory), Generation: m.Generation, NVLink: m.NVLink, NVSwitch: m.NVSwitch}
-		if _, ok := cluster.FindModel(m.Name); ok && m.Like == "" && g.Memory == 0 {
-			m.Like = m.Name // only its weight is to be another
-		}
-		if m.Like != "" {
-			known, ok := cluster.FindModel(m.Like)
-			if !ok {
-				return nil, fmt.Errorf("model %q: like %q is not a known GPU model", m.Name, m.Like)
-			}
-			known.Name = m.Name
-			if g.Memory > 0 {
-				known.Memory = g.Memory
-			}
-			g = known
-		}
-		if g.Weight = thousandths(m.Weight); m.Weight != 0 && (g.Weight < 1 || g.Weight > 1000*1000) {
-			return nil, fmt.Errorf("model %q: weight %g; between 0.001 and 1000 are possible", m.Name, m.Weight)
-		}
-		if g.Clients = m.Clients; m.Clients < 0 || m.Clients > int(cluster.Whole) {
-			return nil, fmt.Errorf("model %q: mps_clients %d; between 1 and %d are possible", m.Name, m.Clients, cluster.Whole)
+	for i := range f.Models {
+		g, err := f.Models[i].model()
+		if err != nil {
+			return nil, err
 		}
 		s.Models = append(s.Models, g)
 	}
@@ -302,6 +285,57 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		}
 	}
 	return s, addQueues(s, f.Queues, "")
+}
+
+// model describes a GPU model; of a known one, what the file does not say is as it is known.
+func (m modelFile) model() (cluster.GPUModel, error) {
+	g := cluster.GPUModel{Name: m.Name, Memory: cluster.MiB(m.Memory), Generation: m.Generation, NVLink: m.NVLink, NVSwitch: m.NVSwitch}
+	if _, ok := cluster.FindModel(m.Name); ok && m.Like == "" && g.Memory == 0 {
+		m.Like = m.Name // only its weight is to be another
+	}
+	if m.Like != "" {
+		known, ok := cluster.FindModel(m.Like)
+		if !ok {
+			return g, fmt.Errorf("model %q: like %q is not a known GPU model", m.Name, m.Like)
+		}
+		known.Name = m.Name
+		if g.Memory > 0 {
+			known.Memory = g.Memory
+		}
+		g = known
+	}
+	if g.Weight = thousandths(m.Weight); m.Weight != 0 && (g.Weight < 1 || g.Weight > 1000*1000) {
+		return g, fmt.Errorf("model %q: weight %g; between 0.001 and 1000 are possible", m.Name, m.Weight)
+	}
+	if g.Clients = m.Clients; m.Clients < 0 || m.Clients > int(cluster.Whole) {
+		return g, fmt.Errorf("model %q: mps_clients %d; between 1 and %d are possible", m.Name, m.Clients, cluster.Whole)
+	}
+	return g, nil
+}
+
+// weights reads what an hour of GPU models counts for where there are real GPUs: what else
+// they are, their driver or their node says.
+func weights(list []modelFile) (models []cluster.GPUModel, err error) {
+	for _, m := range list {
+		if m.Name == "" {
+			return nil, At(errors.New("one has no name"), "models")
+		}
+		if m != (modelFile{Name: m.Name, Weight: m.Weight}) {
+			return nil, At(fmt.Errorf("model %q: only name and weight are possible here: what else real GPUs are, they say themselves", m.Name), "models", m.Name)
+		}
+		g, err := m.model()
+		if err != nil {
+			return nil, At(err, "models", m.Name)
+		}
+		if known, ok := cluster.FindModel(m.Name); ok {
+			g.Name = known.Name
+		}
+		if slices.ContainsFunc(models, func(o cluster.GPUModel) bool { return o.Name == g.Name }) {
+			return nil, At(fmt.Errorf("model %q stands there twice", g.Name), "models", m.Name)
+		}
+		models = append(models, g)
+	}
+	return models, nil
 }
 
 // parseZone reads how far local time is ahead of UTC, in seconds.

@@ -28,7 +28,8 @@ type Kube struct {
 	DefaultQueue             string // of pods that name none; "": the queue "default", if there are queues
 	Zone                     *int   // of the queues' windows, in seconds ahead of UTC; nil: this machine's
 	LogLevel                 slog.Level
-	Perf                     *perf.Table // what policies that plan know of speeds; nil: nothing
+	Perf                     *perf.Table        // what policies that plan know of speeds; nil: nothing
+	Models                   []cluster.GPUModel // what an hour of these counts for (Weight); others: 1
 	// Defrag says whether gangs are moved; nil: nobody is. Await is how long the place of one
 	// is kept for the pods that its owner makes instead; 0: as long as kube.Options says.
 	Defrag *engine.Defrag
@@ -78,6 +79,7 @@ type kubeFile struct {
 	Timezone     string              `yaml:"timezone"`
 	LogLevel     string              `yaml:"log_level"`
 	Perf         *perfFile           `yaml:"performance"`
+	Models       []modelFile         `yaml:"models"`
 	Scheduler    string              `yaml:"scheduler_name"`
 	GPUs         []string            `yaml:"gpu_resources"`
 	Drivers      []string            `yaml:"gpu_drivers"`
@@ -130,7 +132,7 @@ func (f *kubeFile) kube() (*Kube, error) {
 		return nil, At(fmt.Errorf("%q is not %s", f.Kind, kubeKind), "kind")
 	}
 	rules := &serveFile{Policy: f.Policy, Place: f.Place, Backfill: f.Backfill, MinRuntime: f.MinRuntime, Starvation: f.Starvation,
-		Stop: f.Stop, Queues: f.Queues, Timezone: f.Timezone, LogLevel: f.LogLevel, Perf: f.Perf}
+		Stop: f.Stop, Queues: f.Queues, Timezone: f.Timezone, LogLevel: f.LogLevel, Perf: f.Perf, Models: f.Models}
 	s, err := rules.serve()
 	if err == nil {
 		err = s.checkQueues()
@@ -139,7 +141,7 @@ func (f *kubeFile) kube() (*Kube, error) {
 		return nil, err
 	}
 	c := &Kube{Policy: cmp.Or(s.Policy, "multifactor"), Placer: cmp.Or(s.Placer, "best-fit"), Backfill: s.Backfill, MinRuntime: s.MinRuntime,
-		Starvation: s.Starvation, Stop: s.Stop, Queues: s.Queues, DefaultQueue: f.DefaultQueue, Zone: s.Zone, LogLevel: s.LogLevel, Perf: s.Perf,
+		Starvation: s.Starvation, Stop: s.Stop, Queues: s.Queues, DefaultQueue: f.DefaultQueue, Zone: s.Zone, LogLevel: s.LogLevel, Perf: s.Perf, Models: s.Models,
 		Scheduler: cmp.Or(f.Scheduler, "muster"), GPUs: f.GPUs, Drivers: f.Drivers, Labels: f.Labels}
 	for tier := range c.Stop {
 		if c.Stop[tier].How == engine.Suspend {
@@ -228,10 +230,10 @@ func (f *kubeFile) classes() (map[string]cluster.Tier, error) {
 // the scheduler starts.
 func (c *Kube) Settings() (list []Setting) {
 	s := &Serve{Policy: c.Policy, Placer: c.Placer, Backfill: c.Backfill, MinRuntime: c.MinRuntime, Starvation: c.Starvation, Stop: c.Stop,
-		Queues: c.Queues, Zone: c.Zone, LogLevel: c.LogLevel, Perf: c.Perf}
+		Queues: c.Queues, Zone: c.Zone, LogLevel: c.LogLevel, Perf: c.Perf, Models: c.Models}
 	for _, v := range s.Settings() {
 		switch head, _, _ := strings.Cut(v.Key, "."); head {
-		case "policy", "place", "backfill", "min_runtime", "starvation", "stop", "queues", "timezone", "log_level", "performance":
+		case "policy", "place", "backfill", "min_runtime", "starvation", "stop", "queues", "timezone", "log_level", "performance", "models":
 			list = append(list, Setting{Key: v.Key, Value: v.Value})
 		}
 	}

@@ -35,8 +35,9 @@ type Serve struct {
 	Operators, Admins                People
 	Idle                             *Idle // nil: idle jobs are left alone
 	Sharing                          Sharing
-	Defrag                           *engine.Defrag // nil: nobody is moved
-	Perf                             *perf.Table    // what policies that plan know of speeds; nil: nothing
+	Defrag                           *engine.Defrag     // nil: nobody is moved
+	Perf                             *perf.Table        // what policies that plan know of speeds; nil: nothing
+	Models                           []cluster.GPUModel // what an hour of these counts for (Weight); others: 1
 
 	State, Socket string
 	GPUs          string // as --gpus takes it
@@ -73,6 +74,7 @@ type serveFile struct {
 	Sharing    *sharingFile        `yaml:"sharing"`
 	Defrag     *defragFile         `yaml:"defragment"`
 	Perf       *perfFile           `yaml:"performance"`
+	Models     []modelFile         `yaml:"models"`
 
 	State       string    `yaml:"state"`
 	Socket      string    `yaml:"socket"`
@@ -176,6 +178,9 @@ func (f *serveFile) serve() (*Serve, error) {
 	}
 	if c.Defrag, err = f.Defrag.defrag(f.Timezone); err != nil {
 		return nil, At(err, "defragment")
+	}
+	if c.Models, err = weights(f.Models); err != nil {
+		return nil, err
 	}
 	if f.Perf != nil {
 		if c.Perf, err = f.Perf.table(); err != nil {

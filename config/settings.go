@@ -69,6 +69,9 @@ func (c *Serve) Settings() (list []Setting) {
 	if c.Perf != nil {
 		add(true, "performance", PerfText(c.Perf))
 	}
+	for i := range c.Models {
+		add(true, "models."+c.Models[i].Name, "weight "+number(float64(cmp.Or(c.Models[i].Weight, cluster.Whole))/float64(cluster.Whole)))
+	}
 	add(true, "operators", peopleText(c.Operators))
 	add(true, "admins", peopleText(c.Admins))
 	if c.HourCost > 0 {

@@ -37,3 +37,50 @@ func TestModelClients(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A machine and a Kubernetes cluster have weights by the same reading; what real GPUs are
+// besides, they say themselves.
+func TestWeightsOfRealGPUs(t *testing.T) {
+	read := map[string]func(string) ([]Setting, error){
+		"serve": func(text string) ([]Setting, error) {
+			c, err := ReadServe("f", strings.NewReader(text))
+			if err != nil {
+				return nil, err
+			}
+			return c.Settings(), nil
+		},
+		"kube": func(text string) ([]Setting, error) {
+			c, err := ReadKube("f", strings.NewReader(text))
+			if err != nil {
+				return nil, err
+			}
+			return c.Settings(), nil
+		},
+	}
+	for _, where := range []string{"serve", "kube"} {
+		list, err := read[where]("policy: las\nmodels: [{name: T4, weight: 0.25}, {name: NVIDIA-Own, weight: 2}]\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, s := range list {
+			if strings.HasPrefix(s.Key, "models.") {
+				got += s.Key + " " + s.Value + "; "
+			}
+		}
+		if got != "models.T4-16GB weight 0.25; models.NVIDIA-Own weight 2; " {
+			t.Errorf("%s: %s", where, got)
+		}
+		for text, want := range map[string]string{
+			"models: [{name: T4, weight: -1}]":                            `f:1: models: T4: model "T4": weight -1; between`,
+			"policy: fifo\nmodels: [{name: T4, memory: 10GiB}]":           `f:2: models: T4: model "T4": only name and weight`,
+			"models: [{weight: 1}]":                                       "one has no name",
+			"models: [{name: T4, weight: 1}, {name: T4-16GB, weight: 2}]": "stands there twice",
+			"models: [{name: T4, wieght: 1}]":                             "wieght",
+		} {
+			if _, err := read[where](text); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q: %v, want %s", where, text, err, want)
+			}
+		}
+	}
+}

@@ -51,6 +51,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 		spec.Nodes = append(spec.Nodes, d.nodeSpec(name, d.nodes[name], helds[name]))
 	}
 	spec.Models = d.models(spec.Nodes)
+	spec.Weigh(d.opt.Rules.Spec.Models)
 	if err := d.reslice(snap, &spec); err != nil {
 		return err
 	}

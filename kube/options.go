@@ -65,7 +65,7 @@ type Options struct {
 	// 0: two seconds.
 	StatusEvery time.Duration
 	// Rules are those of the engine, without nodes and partitions: the cluster
-	// itself says what there is.
+	// itself says what there is. Of their GPU models the weights count.
 	Rules        journal.Header
 	Scheduler    string   // the schedulerName of our pods
 	GPUs         []string // extended resources that count as GPUs

@@ -38,7 +38,8 @@ type Settings struct {
 	Zone                     int        // of windows, in seconds ahead of UTC
 	Idle                     *IdleRules // nil: idle jobs are left alone
 	Perf                     *perf.Table
-	Defrag                   *engine.Defrag // nil: nobody is moved
+	Defrag                   *engine.Defrag     // nil: nobody is moved
+	Models                   []cluster.GPUModel // as the machine has them, with what their hours count for; nil: as before
 }
 
 // Apply puts the settings into the options of a machine.
@@ -46,6 +47,9 @@ func (s *Settings) Apply(o *Options) {
 	r := &o.Rules
 	r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop = s.Policy, s.Placer, s.Backfill, s.MinRuntime, s.Starvation, s.Stop
 	r.Spec.Queues, r.Spec.Partitions, r.Spec.Zone, r.Perf, r.Defrag = s.Queues, s.Partitions, s.Zone, s.Perf, s.Defrag
+	if s.Models != nil {
+		r.Spec.Models = s.Models
+	}
 	o.Members, o.KillWait, o.Keep, o.HourCost, o.Idle = s.Members, s.KillWait, s.Keep, s.HourCost, s.Idle
 }
 
@@ -56,7 +60,7 @@ func (m *Machine) settings() Settings {
 	o := &m.opt
 	r := &o.Rules
 	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop, r.Spec.Queues, r.Spec.Partitions,
-		o.Members, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag}
+		o.Members, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, r.Spec.Models}
 }
 
 // rules are how the engine is built at the moment.

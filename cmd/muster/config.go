@@ -150,6 +150,9 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Sett
 	if _, s.Zone = wallTime().Zone(); conf.Zone != nil {
 		s.Zone = *conf.Zone
 	}
+	weighed := *spec
+	weighed.Weigh(conf.Models)
+	s.Models = weighed.Models
 	for _, p := range conf.Partitions {
 		if p.Nodes == nil {
 			p.Nodes = []string{spec.Nodes[0].Name}
