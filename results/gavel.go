@@ -72,6 +72,7 @@ var gavelRows = []gavelRow{
 	{"FIFO-het. (ours: gavel:objective=fifo)", "fifo_perf", compat.Gavel{Policy: "gavel:objective=fifo" + gavelOrder}, gavelAll, ""},
 	{"Gavel LAS (ours: gavel)", "max_min_fairness_perf", compat.Gavel{Policy: "gavel:objective=las" + gavelOrder}, gavelAll, ""},
 	{"Gavel LAS with space sharing (ours: gavel:space_sharing=true)", "max_min_fairness_packed", compat.Gavel{Policy: "gavel:space_sharing=true" + gavelOrder}, []string{"2.00", "4.00", "4.80", "5.20", "6.00"}, gavelPackReason},
+	{"LAS (ours: the simulator's own)", "max_min_fairness", compat.Gavel{Own: "las"}, gavelAll[:14], ""},
 	{"LAS (ours: gavel:heterogeneity=false)", "max_min_fairness", compat.Gavel{Policy: "gavel:heterogeneity=false,solve=resets"}, gavelTo52, gavelLASReason},
 	{"AlloX (ours: the simulator's own)", "allox", compat.Gavel{Own: "allox"}, gavelTo52, gavelAlloXReason},
 	{"AlloX (ours: allox)", "allox", compat.Gavel{Policy: "allox", Tells: true}, gavelFew, gavelOursReason + "ours plans for GPUs that are busy, too, and starts nobody beyond its plan"},

@@ -10,15 +10,16 @@ import (
 	"github.com/muster-gpu/muster/solve"
 )
 
-// gavelRules are AlloX and Gandiva as Gavel's simulator has them (G-gavel-simulator,
+// gavelRules are AlloX, Gandiva and LAS without heterogeneity as Gavel's simulator has them (G-gavel-simulator,
 // 5 and 6): AlloX looks at idle GPUs only and forgets who was to come next, Gandiva
-// draws pairs by lot, and both leave to the rounds what their solution does not say.
+// draws pairs by lot, LAS the order of the models each round, and all leave to the rounds what their solution does not say.
 // They are peculiar to that simulator, so they are here and no policies.
 type gavelRules struct {
 	w       *GavelWorld
 	solve   func(g *gavelRules)
 	chance  *twister
-	changed int // jobs that have come, and those that are over, at the last solution
+	order   *twister // draws the order of the models in each round; nil: from the fastest on
+	changed int      // jobs that have come, and those that are over, at the last solution
 	last    float64
 	total   [3]float64 // seconds handed out on each model since then, and at the start of it
 	entries []*gavelEntry
@@ -103,10 +104,22 @@ func (g *gavelRules) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	}
 	g.w.planned, g.w.company = map[int]string{}, map[int]int{}
 	taken := map[*gavelJob]bool{}
-	for _, k := range []int{2, 1, 0} {
+	for _, k := range g.models() {
 		g.selectOn(k, taken)
 	}
 	return g.plan(v, jobs)
+}
+
+// models are the models in the order of this round, shuffled as CPython does it.
+func (g *gavelRules) models() [3]int {
+	order := [3]int{2, 1, 0}
+	if g.order != nil {
+		for i := len(order) - 1; i > 0; i-- {
+			k := g.order.below(i + 1)
+			order[i], order[k] = order[k], order[i]
+		}
+	}
+	return order
 }
 
 // selectOn selects on a model. Who came since the last solution keeps GPUs from
@@ -225,6 +238,17 @@ func gavelAlloX(g *gavelRules) {
 	}
 }
 
+// gavelLAS gives all jobs, of one GPU each, the same part of each model: the centre of
+// what is best (G-gavel-simulator, 6).
+func gavelLAS(g *gavelRules) {
+	for _, e := range g.entries {
+		e.solved = true
+		for k := range e.x {
+			e.x[k] = min(1/float64(len(e.x)), gavelGPUs/float64(len(g.entries)))
+		}
+	}
+}
+
 // gavelGandiva divides all GPUs equally among jobs, or if there are more than GPUs
 // among jobs and pairs: pairs are drawn by lot, and stay while they get more done
 // together than one alone.
@@ -309,7 +333,7 @@ func (g *gavelRules) two(n int) (i, k int) {
 	return i, k
 }
 
-var gavelOwn = map[string]func(g *gavelRules){"allox": gavelAlloX, "gandiva": gavelGandiva}
+var gavelOwn = map[string]func(g *gavelRules){"allox": gavelAlloX, "gandiva": gavelGandiva, "las": gavelLAS}
 
 // ownPolicy is a policy of that simulator.
 func (w *GavelWorld) ownPolicy() (engine.Policy, error) {
@@ -318,7 +342,11 @@ func (w *GavelWorld) ownPolicy() (engine.Policy, error) {
 	}
 	rules, ok := gavelOwn[w.x.Own]
 	if !ok {
-		return nil, cluster.Unknown("policy of Gavel's simulator", w.x.Own, []string{"allox", "gandiva"})
+		return nil, cluster.Unknown("policy of Gavel's simulator", w.x.Own, []string{"allox", "gandiva", "las"})
 	}
-	return newGavelRules(w, rules), nil
+	g := newGavelRules(w, rules)
+	if w.x.Own == "las" {
+		g.order = newTwister(w.x.Seed + 5)
+	}
+	return g, nil
 }
