@@ -41,6 +41,7 @@ type pools struct {
 	gpus    map[string]int                            // by node: GPUs of our drivers
 	product map[string]string                         // by node: what they are called
 	cut     bool                                      // some devices are parts of a GPU
+	divided map[pool][]*cutGPU                        // what those are parts of
 	unfit   map[want]map[string][]structured.DeviceID // by node: those that are not what a pod wants
 }
 
@@ -58,7 +59,7 @@ func (d *Driver) pools() *pools {
 		return d.dra.found
 	}
 	f := &pools{slices: map[pool][]*resourceapi.ResourceSlice{}, near: map[string][]pool{}, parts: map[structured.DeviceID]part{}, gpus: map[string]int{}, product: map[string]string{},
-		unfit: map[want]map[string][]structured.DeviceID{}}
+		unfit: map[want]map[string][]structured.DeviceID{}, divided: map[pool][]*cutGPU{}}
 	for _, s := range d.dra.slices {
 		f.slices[poolOf(s)] = append(f.slices[poolOf(s)], s)
 	}
@@ -112,6 +113,9 @@ func (f *pools) count(list []*resourceapi.ResourceSlice) {
 			have[c.Name] = c.Counters
 		}
 	}
+	if len(list) > 0 {
+		f.cuts(poolOf(list[0]), list, have)
+	}
 	cut := map[string]bool{}
 	for _, s := range list {
 		for i := range s.Spec.Devices {
@@ -156,13 +160,21 @@ func deviceNode(s *resourceapi.ResourceSlice, dev *resourceapi.Device) string {
 }
 
 // fraction is the largest share that a device draws of any counter, in
-// thousandths.
+// thousandths. Counters of which there is one - a memory slice each - are places: they
+// count together.
 func fraction(draws, have map[string]resourceapi.Counter) (milli int64) {
-	for name, c := range draws {
-		all := have[name]
-		if total := all.Value.Value(); total > 0 {
+	places, taken := int64(0), int64(0)
+	for name, all := range have {
+		c := draws[name]
+		switch total := all.Value.Value(); {
+		case total == 1:
+			places, taken = places+1, taken+c.Value.Value()
+		case total > 0:
 			milli = max(milli, c.Value.Value()*cluster.Whole/total)
 		}
+	}
+	if places > 0 {
+		milli = max(milli, taken*cluster.Whole/places)
 	}
 	return min(milli, cluster.Whole)
 }
@@ -258,7 +270,7 @@ func (d *Driver) search(ctx context.Context, n *v1.Node, used sets.Set[structure
 	if len(list) == 0 {
 		return nil, errNone
 	}
-	a, err := structured.NewAllocator(ctx, features, structured.AllocatedState{AllocatedDevices: used}, classLister(d.dra.classes), list, compiled)
+	a, err := structured.NewAllocator(ctx, features, structured.AllocatedState{AllocatedDevices: used}, classLister(d.dra.classes), f.leastFirst(list, used), compiled)
 	if err != nil {
 		return nil, err
 	}

@@ -359,7 +359,7 @@ func TestKube(t *testing.T) {
 	}{{"driver", testConform}, {"pod", testPod}, {"gangs", testGangs}, {"killed", testKilled}, {"node", testNode}, {"repair", testRepair}, {"requeue", testRequeue}, {"repair-killed", testRepairKilled}, {"job", testJob}, {"moldable", testMoldable}, {"preempt", testPreempt}, {"nominate", testNominate}, {"predicates", testPredicates}, {"neighbours", testNeighbours}, {"slices", testSlices}, {"replicas", testReplicas}, {"isolation", testIsolation}, {"lead", testLead}, {"queues", testQueues},
 		{"owners", testOwners}, {"suspend", testSuspend}, {"terms", testTerms}, {"forbidden", testForbidden}, {"served", testServed}, {"service", testService},
 		{"scenarios", testScenarios}, {"deaths", testDeaths}, {"many", testMany}, {"deadline", testDeadline},
-		{"devices", testDevices}, {"devices-gang", testDevicesGang}, {"devices-shared", testDevicesShared}, {"devices-parts", testDevicesParts}, {"devices-wanted", testDevicesWanted}, {"devices-killed", testDevicesKilled}} {
+		{"devices", testDevices}, {"devices-gang", testDevicesGang}, {"devices-shared", testDevicesShared}, {"devices-parts", testDevicesParts}, {"devices-geometry", testDevicesGeometry}, {"devices-wanted", testDevicesWanted}, {"devices-killed", testDevicesKilled}} {
 		b.sub(c.name, c.f)
 	}
 }
