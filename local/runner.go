@@ -80,7 +80,7 @@ type runner struct {
 const progressEvery = time.Second
 
 func (m *Machine) newRunner(j *job) *runner {
-	r := &runner{m: m, id: j.id, job: j, n: j.info.Run, orders: make(chan order, 16), timer: time.NewTimer(time.Hour)}
+	r := &runner{m: m, id: j.id, job: j, n: j.info.Run, on: j.info.On, orders: make(chan order, 16), timer: time.NewTimer(time.Hour)}
 	r.timer.Stop()
 	j.run = r
 	m.runners.Add(1)

@@ -5,8 +5,10 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestNobodyIsFrozen: where GPUs are partitioned by demand, and under MPS, nobody is suspended in
@@ -98,4 +100,40 @@ func TestNobodyIsFrozenSimulated(t *testing.T) {
 			t.Errorf("%s: suspending decides %s, asking for checkpoints %s", head, a, b)
 		}
 	}
+}
+
+// TestTurnsInPlace: who is suspended for another goes on in the same processes when it has
+// its GPUs back, in the service that suspended it.
+func TestTurnsInPlace(t *testing.T) {
+	d, _ := configured(t, "1xH100-80GB", "policy: srtf\nstop: {standard: {how: suspend}}\n")
+	runs, steps := filepath.Join(d.dir, "runs"), filepath.Join(d.dir, "steps")
+	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c",
+		"echo $$ >>"+runs+"; while [ ! -e "+filepath.Join(d.dir, "go")+" ]; do echo >>"+steps+"; sleep 0.05; done")
+	grows := func(from int) int {
+		for range 2400 {
+			if b, err := os.ReadFile(steps); err == nil && len(b) > from {
+				return len(b)
+			}
+			time.Sleep(25 * time.Millisecond)
+		}
+		t.Fatal("job 1 does not go on")
+		return 0
+	}
+	n := grows(0)
+	for i := range 2 {
+		other := strconv.Itoa(i + 2)
+		d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1s", "--", "sleep", "0.5")
+		d.must("wait", other)
+		d.untilSays(`"state": "running"`, "show", "1")
+		n = grows(n + 1)
+	}
+	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.must("wait", "1")
+	d.want(d.must("show", "1"), `"state": "completed"`, `"preemptions": 2`)
+	if b, err := os.ReadFile(runs); err != nil || strings.Count(string(b), "\n") != 1 {
+		t.Errorf("job 1 was started as processes %q, %v; want once", b, err)
+	}
+	d.replays()
 }
