@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -8,8 +9,9 @@ import (
 // mostRounds bounds how often services are planned anew because of whom they are beside.
 const mostRounds = 20
 
-// onWhole is how many times as slow a service is taken to be that is to have whole GPUs.
-const onWhole = 1e6
+// onWhole is how many times as slow a service is taken to be on less than a GPU that is to
+// have whole ones: whatever it is promised, none is quick enough.
+var onWhole = math.Inf(1)
 
 // undisturbed plans services so that each can take its rate, in time, beside whom it is:
 // who cannot is taken to be as slow as it was there, on less than a whole GPU, and all are

@@ -34,7 +34,7 @@ type Turn struct {
 func (g *Gpulet) Takes(t *Turn) time.Duration { return longer(t.Takes, g.Slower) }
 
 func longer(d time.Duration, factor float64) time.Duration {
-	return time.Duration(math.Ceil(float64(d) * factor))
+	return time.Duration(math.Ceil(min(float64(d)*factor, float64(never))))
 }
 
 // Cycle is how long a cycle takes where every batch is full: all turns, without a pause.
@@ -290,13 +290,13 @@ func (c *carrier) pieces(size func(k int) int) (list []piece, ignored []float64)
 	ignored = make([]float64, len(c.services))
 	for _, k := range order {
 		z, rate := size(k), c.planned(k)
-		full := c.full[k][z]
+		full, divided := c.full[k][z], false
 		for full > 0 && rate >= full*(1-1e-9) {
 			list = append(list, piece{k, min(full, rate), z, true})
-			rate -= full
+			rate, divided = rate-full, true
 		}
 		switch {
-		case rate <= full*1e-9 || rate <= 0:
+		case divided && rate <= full*1e-9:
 		case rate < c.o.Ignore:
 			ignored[k] = rate
 		default:

@@ -106,6 +106,56 @@ func TestGpuletIgnore(t *testing.T) {
 	}
 }
 
+// A rate is planned however small it is beside what a GPU takes.
+func TestGpuletLittle(t *testing.T) {
+	s := share("s", 0.001, time.Second, 0, 100*time.Nanosecond, 1, GpuletSizes()...)
+	p, err := MakeShares(model(t, "A100-80GB"), []Service{s}, ShareOptions{})
+	if err != nil || len(p.Gpulets) != 1 || p.Capacity[0] < s.Rate {
+		t.Errorf("%+v %v", p, err)
+	}
+}
+
+// Who is to have whole GPUs has them, however long its requests may take: in company nobody is
+// counted as alone.
+func TestGpuletPatient(t *testing.T) {
+	var list []Service
+	for _, name := range []string{"a", "b", "c"} {
+		s := share(name, 0.001, 10*time.Hour, time.Microsecond, time.Microsecond, 1, GpuletSizes()...)
+		s.Uses = []Use{{1, 1, 1}}
+		list = append(list, s)
+	}
+	c, err := newCarrier(model(t, "A100-80GB"), list, &ShareOptions{Headroom: 1, Enough: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.slow(func(int) float64 { return onWhole }); err != nil {
+		t.Fatal(err)
+	}
+	for k := range list {
+		for z := range c.sizes[:len(c.sizes)-1] {
+			if c.most[k][z] > 0 {
+				t.Errorf("service %d: batches of %d on %d %%", k, c.most[k][z], c.sizes[z])
+			}
+		}
+	}
+}
+
+// What takes longer than can be said is too slow: it does not overflow.
+func TestGpuletNever(t *testing.T) {
+	for _, rate := range []float64{1e-12, 1e-300} {
+		s := Service{Name: "s", Rate: 1, Latency: time.Hour}
+		for _, p := range GpuletSizes() {
+			s.Points = append(s.Points, Point{Percent: p, Batch: 512, Processes: 1, Rate: rate, Latency: time.Millisecond})
+		}
+		if p, err := MakeShares(model(t, "A100-80GB"), []Service{s}, ShareOptions{}); err == nil || !strings.Contains(err.Error(), "no measured batch takes half of") {
+			t.Errorf("%v a second: %+v %v", rate, p, err)
+		}
+	}
+	if d := longer(10000*time.Second, 1e9); d != never {
+		t.Errorf("%v", d)
+	}
+}
+
 // What is not known, and what cannot be, is said.
 func TestGpuletErrors(t *testing.T) {
 	good := share("s", 10, time.Second, time.Millisecond, time.Millisecond, 1, GpuletSizes()...)

@@ -38,14 +38,21 @@ func (r *rates) at(percent float64) float64 {
 	return 0
 }
 
+// never is longer than anything that is promised: 104 days. What takes longer takes that,
+// so that sums of it do not overflow.
+const never = time.Duration(1 << 53)
+
+// inTime is so many whole nanoseconds, or never: one that is missing by the
+// arithmetic alone is there.
+func inTime(ns float64) time.Duration { return time.Duration(min(ns, float64(never)) + 1e-3) }
+
 // parts is what is known of a service's batches of one size on parts of a GPU, in the
 // ways in which it was measured.
 type parts struct {
 	batch     int
-	latency   map[int]time.Duration // by whole per cent, where that was measured; looked up only
-	threads   rates                 // with so many per cent of the threads
-	instance  rates                 // alone on a MIG instance, which has as much of the compute slices
-	processes rates                 // one of several like it on a whole GPU, each of which has its part
+	threads   rates // with so many per cent of the threads
+	instance  rates // alone on a MIG instance, which has as much of the compute slices
+	processes rates // one of several like it on a whole GPU, each of which has its part
 }
 
 // partsOf sorts the measurements of a service on GPUs of a model by batch.
@@ -60,14 +67,14 @@ func partsOf(m *cluster.GPUModel, s *Service) (list []parts) {
 			continue
 		}
 		if len(list) == 0 || list[len(list)-1].batch != p.Batch {
-			list = append(list, parts{batch: p.Batch, latency: map[int]time.Duration{}})
+			list = append(list, parts{batch: p.Batch})
 		}
 		at := &list[len(list)-1]
 		whole := m.Compute > 0 && p.Compute == m.Compute
 		switch {
 		case p.Percent > 0:
-			at.latency[p.Percent] = p.Latency
-			at.threads.add(float64(p.Percent), p.Rate)
+			// no quicker than a batch was, and between two parts no quicker than on both
+			at.threads.add(float64(p.Percent), min(p.Rate, float64(p.Batch)/p.Latency.Seconds()))
 		case whole && p.Processes > 1:
 			at.processes.add(100/float64(p.Processes), p.Rate)
 		case p.Processes == 1 && m.Compute > 0:
@@ -98,10 +105,9 @@ func (p *parts) takes(percent int) time.Duration {
 	if rate == 0 {
 		return 0
 	}
-	// published latencies are cut to milliseconds: a process that does nothing else needs
-	// what its rate says
-	d := time.Duration(float64(p.batch) / rate * float64(time.Second))
-	return max(d, p.latency[percent])
+	// published latencies on instances are cut to milliseconds: a process that does nothing
+	// else needs what its rate says
+	return inTime(float64(p.batch) / rate * float64(time.Second))
 }
 
 // curve is how long batches take on a part of a GPU, by size less one: in proportion

@@ -30,7 +30,8 @@ func TestParts(t *testing.T) {
 		want           time.Duration
 	}{
 		{2, 50, 25 * time.Millisecond}, // its latency, which is more than its rate says
-		{2, 75, 13333333}, {2, 100, 10 * time.Millisecond}, {2, 40, 0},
+		// between: 80 a second there, not the 100 that were measured
+		{2, 75, 14285714}, {2, 100, 10 * time.Millisecond}, {2, 40, 0},
 		{4, 50, 50 * time.Millisecond}, // of two processes, though instances say 110 a second
 		{4, 45, 38835000},              // 103 a second on instances; no process had so little
 		{4, 100, 20 * time.Millisecond}, {4, 20, 0},

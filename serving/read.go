@@ -18,7 +18,7 @@ import (
 // rate (requests per second) and latency_ms, by its head. Each service's measurements
 // are those of dir (Points).
 func Promises(path, dir string) ([]Service, error) {
-	rows, err := csvfile.Read(path)
+	rows, lines, err := csvfile.ReadLines(path)
 	if err != nil {
 		return nil, err
 	}
@@ -34,18 +34,21 @@ func Promises(path, dir string) ([]Service, error) {
 		s := Service{Name: strings.TrimSpace(r[col["service"]-1])}
 		rate, err1 := strconv.ParseFloat(strings.TrimSpace(r[col["rate"]-1]), 64)
 		ms, err2 := strconv.ParseFloat(strings.TrimSpace(r[col["latency_ms"]-1]), 64)
+		if err := s.checkName(); err != nil {
+			return nil, fmt.Errorf("%s: line %d: %w", path, lines[n+1], err)
+		}
 		if err1 != nil || err2 != nil || !(ms > 0 && ms <= 1e9) || math.IsNaN(rate) {
-			return nil, fmt.Errorf("%s: line %d: want requests per second and milliseconds, such as %s,250,200", path, n+2, s.Name)
+			return nil, fmt.Errorf("%s: line %d: want requests per second and milliseconds, such as %s,250,200", path, lines[n+1], s.Name)
 		}
 		s.Rate, s.Latency = rate, time.Duration(ms*float64(time.Millisecond))
 		if err := s.Measure(dir); err != nil {
 			return nil, err
 		}
 		if err := s.check(); err != nil {
-			return nil, fmt.Errorf("%s: line %d: %w", path, n+2, err)
+			return nil, fmt.Errorf("%s: line %d: %w", path, lines[n+1], err)
 		}
 		if slices.ContainsFunc(list, func(o Service) bool { return o.Name == s.Name }) {
-			return nil, fmt.Errorf("%s: line %d: service %s is there twice", path, n+2, s.Name)
+			return nil, fmt.Errorf("%s: line %d: service %s is there twice", path, lines[n+1], s.Name)
 		}
 		list = append(list, s)
 	}
@@ -53,6 +56,14 @@ func Promises(path, dir string) ([]Service, error) {
 		return nil, fmt.Errorf("%s: no service", path)
 	}
 	return list, nil
+}
+
+// checkName says what is wrong with a service's name, which is a part of a file's.
+func (s *Service) checkName() error {
+	if s.Name == "" || s.Name != filepath.Base(s.Name) {
+		return fmt.Errorf("service %q: not a name", s.Name)
+	}
+	return nil
 }
 
 // Measure reads the measurements of a service, prof_data_SERVICE.csv or SERVICE.csv of
@@ -63,14 +74,14 @@ func Promises(path, dir string) ([]Service, error) {
 // the service uses of a whole GPU, 0 to 1; they count on lines for one process on a
 // whole GPU, which are those with the most slices or per cent.
 func (s *Service) Measure(dir string) error {
-	if s.Name == "" || s.Name != filepath.Base(s.Name) {
-		return fmt.Errorf("service %q: not a name", s.Name)
+	if err := s.checkName(); err != nil {
+		return err
 	}
 	path := filepath.Join(dir, "prof_data_"+s.Name+".csv")
 	if _, err := os.Stat(path); err != nil {
 		path = filepath.Join(dir, s.Name+".csv")
 	}
-	rows, err := csvfile.Read(path)
+	rows, lines, err := csvfile.ReadLines(path)
 	if err != nil {
 		return fmt.Errorf("service %s: %w", s.Name, err)
 	}
@@ -80,7 +91,7 @@ func (s *Service) Measure(dir string) error {
 	for n, r := range rows[1:] {
 		p, u, err := h.line(r)
 		if err != nil {
-			return fmt.Errorf("%s: line %d: %w", path, n+2, err)
+			return fmt.Errorf("%s: line %d: %w", path, lines[n+1], err)
 		}
 		if p.Rate == 0 {
 			continue
@@ -135,6 +146,11 @@ func (h *head) line(r []string) (p Point, u Use, err error) {
 		}
 	}
 	p = Point{int(v[0]), int(v[1]), int(v[2]), v[3], time.Duration(v[4] * float64(time.Second)), 0}
+	for i, what := range []string{"of compute slices, or per cent", "of requests in a batch", "of processes"} {
+		if v[i] != math.Trunc(v[i]) {
+			return p, u, fmt.Errorf("%s: want a whole number %s", r[i], what)
+		}
+	}
 	if h.percent {
 		p.Compute, p.Percent = 0, p.Compute
 	}
@@ -144,7 +160,7 @@ func (h *head) line(r []string) (p Point, u Use, err error) {
 	if p.Compute+p.Percent < 1 || p.Batch < 1 || p.Processes < 1 || p.Latency <= 0 {
 		return p, u, errors.New("want at least one slice, one request and one process, and a latency")
 	}
-	if p.Percent > 100 || h.percent && (p.Processes > 1 || v[0] != math.Trunc(v[0])) {
+	if p.Percent > 100 || h.percent && p.Processes > 1 {
 		return p, u, fmt.Errorf("%s per cent with %d processes; want whole per cent up to 100, and one process", r[0], p.Processes)
 	}
 	u.Batch = p.Batch

@@ -333,13 +333,15 @@ func TestMPSPlan(t *testing.T) {
 	write("rare.csv", "slices,batch,processes,rate,seconds\n1,1,1,50,0.02\n7,1,1,100,0.01\n")
 	write("pair.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\n")
 	write("bad.csv", "service,rate,latency_ms\nchat,90,20\n")
+	write("many.csv", "service,rate,latency_ms\nquick,3e6,200\n")
+	write("quick.csv", "percent,batch,processes,rate,seconds\n100,8,1,4e6,0.000002\n")
 	write("two.csv", "service,rate,latency_ms\nchat,90,200\nchat,90,200\n")
 	for args, want := range map[string]string{
 		"--slo slo.csv --measured .":                                  "A100-80GB: 3 services in 2 gpulets on 1 of its GPUs; no fewer would do",
 		"--slo slo.csv --measured . --seed 2":                         "Estimated from MIG instances, not measured under MPS: rare.",
 		"--slo slo.csv --measured . --play 2s":                        "0 of 299",
-		"--slo slo.csv --measured . --sizes 40,60":                    "muster submit --kind service --name chat --gpus 0.4 -- ./chat\n",
-		"--slo slo.csv --measured . --sizes 40,60 --seed 2":           "muster submit --kind service --name rare+vision --gpus 0.6 -- sh -c './rare & ./vision & wait'",
+		"--slo slo.csv --measured . --sizes 40,60":                    "muster submit --kind service --name chat --gpu-type A100-80GB --gpus 0.4 -- ./chat\n",
+		"--slo slo.csv --measured . --sizes 40,60 --seed 2":           "muster submit --kind service --name rare+vision --gpu-type A100-80GB --gpus 0.6 -- sh -c '(./rare; kill $$) & (./vision; kill $$) & wait'",
 		"--slo pair.csv --measured . --play 0s --sizes 40,60":         "vision   150   200       100ms",
 		"--slo pair.csv --measured . --interference 0,0,0,0,1 --json": `"slower": 1,`,
 		"--slo pair.csv --measured . --interference 0,0,0,0,2 --json": `"gpus": 2,`,
@@ -354,6 +356,8 @@ func TestMPSPlan(t *testing.T) {
 		"--slo slo.csv --measured . --enough 2":                       "above 0, up to 1",
 		"--slo slo.csv --measured . --ignore -1":                      "0 or more requests",
 		"--slo slo.csv --measured . --ignore 15":                      "rare: 1 of its 1 requests/s were left out (--ignore 15)",
+		"--slo many.csv --measured . --sizes 100":                     "--play 1m0s: 3.6e+08 requests would be played; up to 2e+08",
+		"--slo many.csv --measured . --sizes 100 --commands":          "muster submit --kind service --name quick --gpu-type A100-80GB --gpus 1 -- ./quick",
 		"--slo slo.csv --measured . --headroom 0":                     "1 to 100 are possible",
 		"--slo slo.csv":                                "--slo and --measured are needed",
 		"--slo bad.csv --measured .":                   "no measured batch takes half of 20ms or less on a whole A100-80GB",
@@ -390,8 +394,8 @@ func TestMPSCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, errw)
 	}
-	said, err := exec.Command("sh", "-c", `muster() { while [ "$1" != -- ]; do echo "$1"; shift; done; shift; "$@"; }; `+out).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "\na b's $x+plain\n--gpus\n1\n") || !strings.Contains(string(said), "[a b's $x] 1\n") || !strings.Contains(string(said), "[plain] 1\n") {
+	said, err := exec.Command("sh", "-c", `muster() { while [ "$1" != -- ]; do echo "$1"; shift; done; shift; "$1" "$2" "kill() { :; }; $3"; }; `+out).CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "\na b's $x+plain\n--gpu-type\nA100-80GB\n--gpus\n1\n") || !strings.Contains(string(said), "[a b's $x] 1\n") || !strings.Contains(string(said), "[plain] 1\n") {
 		t.Errorf("%s gives\n%s%v", out, said, err)
 	}
 }

@@ -157,6 +157,12 @@ func planParts(c *cobra.Command, m *cluster.GPUModel, o *mpsOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.commands {
+		o.services.play = 0 // nobody would see it
+	}
+	if sum := 2 * requests(services) * o.services.play.Seconds(); sum > mostPlayed {
+		return badUsage("--play %v: %.3g requests would be played; up to %.0g are possible: a shorter --play, or 0", o.services.play, sum, mostPlayed)
+	}
 	s := summarise(m, plan, services, o)
 	switch {
 	case o.commands:
@@ -170,6 +176,17 @@ func planParts(c *cobra.Command, m *cluster.GPUModel, o *mpsOptions) error {
 		return e.Encode(s)
 	}
 	return s.write(c.OutOrStdout(), o)
+}
+
+// mostPlayed bounds how many requests are played.
+const mostPlayed = 2e8
+
+// requests are those of all services, per second.
+func requests(services []serving.Service) (sum float64) {
+	for i := range services {
+		sum += services[i].Rate
+	}
+	return sum
 }
 
 // sharesPlan is a plan on parts of GPUs as it is printed.
@@ -231,7 +248,7 @@ func summarise(m *cluster.GPUModel, plan *serving.SharePlan, services []serving.
 			turn := &g.Turns[t]
 			part.Turns = append(part.Turns, sharesTurn{services[turn.Service].Name, turn.Batch, millis(g.Takes(turn)), turn.Rate, g.Capacity(turn)})
 		}
-		part.Submit = part.submit(o.start)
+		part.Submit = part.submit(m.Name, o.start)
 		s.Gpulets = append(s.Gpulets, part)
 	}
 	var even, random []serving.Served
@@ -254,24 +271,29 @@ func played(s *serving.Served) *sharesPlayed {
 	return &sharesPlayed{s.Requests, s.Late, millis(s.Worst), millis(s.P99)}
 }
 
-// submit is the command line of a gpulet's job.
-func (p *sharesPart) submit(start string) []string {
+// submit is the command line of a gpulet's job. Where one of several services ends, the job
+// does, as one that failed: nobody would answer that service's requests.
+func (p *sharesPart) submit(model, start string) []string {
 	var each, names []string
 	for i := range p.Turns {
 		t := &p.Turns[i]
 		names = append(names, t.Service)
 		each = append(each, strings.NewReplacer("{service}", inShell([]string{t.Service}), "{batch}", strconv.Itoa(t.Batch), "{cycle}", strconv.FormatFloat(p.DutyMS, 'f', 3, 64)).Replace(start))
 	}
-	words := []string{"muster", "submit", "--kind", "service", "--name", strings.Join(names, "+"), "--gpus"}
+	words := []string{"muster", "submit", "--kind", "service", "--name", strings.Join(names, "+"), "--gpu-type", model, "--gpus"}
 	if p.Percent == 100 {
 		words = append(words, "1")
 	} else {
 		words = append(words, strconv.FormatFloat(float64(p.Percent)/100, 'f', -1, 64))
 	}
-	if len(each) == 1 && !strings.ContainsAny(each[0], special) {
-		return append(append(words, "--"), strings.Fields(each[0])...)
+	words = append(words, "--")
+	switch {
+	case len(each) > 1:
+		return append(words, "sh", "-c", "("+strings.Join(each, "; kill $$) & (")+"; kill $$) & wait")
+	case strings.ContainsAny(each[0], special):
+		return append(words, "sh", "-c", each[0])
 	}
-	return append(words, "--", "sh", "-c", strings.Join(each, " & ")+" & wait")
+	return append(words, strings.FieldsFunc(each[0], func(r rune) bool { return r == ' ' })...)
 }
 
 // special is what means something to a shell, but for blanks.

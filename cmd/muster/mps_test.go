@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A plan of muster mps plan is taken live by its command lines: each gpulet's job has its
@@ -91,4 +93,38 @@ func TestMPSPlanLive(t *testing.T) {
 		t.Errorf("nobody takes turns: %+v", plan)
 	}
 	d.must(cancel...)
+}
+
+// A job ends as its service does, and one of several services as soon as one of them does,
+// as one that failed; what starts a service may be several commands.
+func TestMPSCommandsEnd(t *testing.T) {
+	dir, write := writer(t)
+	write("one.csv", "service,rate,latency_ms\na,1,100\n")
+	write("two.csv", "service,rate,latency_ms\na,1,100\nb,1,100\n")
+	for _, name := range []string{"a.csv", "b.csv"} {
+		write(name, "percent,batch,processes,rate,seconds\n100,1,1,100,0.01\n")
+	}
+	for _, c := range []struct{ slo, start, want string }{
+		{"one.csv", "cd /; (echo {service}; exit 3)", "a\n3\n"},
+		{"two.csv", "cd /; test {service} = b && sleep 600", "143\n"}, // 128 and the signal
+	} {
+		lines, errw, err := muster(t, context.Background(), "mps", "plan", "--slo", filepath.Join(dir, c.slo), "--measured", dir, "--sizes", "100", "--start", c.start, "--commands")
+		if err != nil {
+			t.Fatal(err, errw)
+		}
+		out, err := os.Create(filepath.Join(dir, "out")) // not a pipe, which who goes on would keep open
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		cmd := exec.CommandContext(ctx, "sh", "-c", `muster() { while [ "$1" != -- ]; do shift; done; shift; "$@"; }; `+lines+"\necho $?")
+		cmd.Stdout, cmd.SysProcAttr = out, &syscall.SysProcAttr{Setpgid: true}
+		err = cmd.Run()
+		cancel()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = out.Close()
+		if said, _ := os.ReadFile(out.Name()); err != nil || string(said) != c.want {
+			t.Errorf("%s gives %q %v, want %q", lines, said, err, c.want)
+		}
+	}
 }

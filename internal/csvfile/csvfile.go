@@ -11,17 +11,34 @@ import (
 // Read returns the rows of a CSV file, the head, where it has one, first; a file without
 // any row is an error.
 func Read(path string) ([][]string, error) {
+	rows, _, err := ReadLines(path)
+	return rows, err
+}
+
+// ReadLines is Read, and says on which line of the file each row begins, from 1: empty
+// lines are no rows, and a quoted field may have several.
+func ReadLines(path string) (rows [][]string, lines []int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err == nil && len(rows) == 0 {
-		err = io.ErrUnexpectedEOF
+	r := csv.NewReader(f)
+	for {
+		var row []string
+		if row, err = r.Read(); err != nil {
+			break
+		}
+		line, _ := r.FieldPos(0)
+		rows, lines = append(rows, row), append(lines, line)
+	}
+	if err == io.EOF {
+		if err = nil; len(rows) == 0 {
+			err = io.ErrUnexpectedEOF
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return rows, nil
+	return rows, lines, nil
 }
