@@ -62,6 +62,7 @@ const (
 	gavelOursReason  = "not the same rules: "
 	gavelPackReason  = "ours pairs only those who get more done together than in turns, and gives what max-min leaves open to where most is done; published: the solver's centre over all pairs"
 	gavelLASReason   = "theirs draws the order of the models each round (the rows of the simulator's own do, too), our policy takes them in turn"
+	gavelSlackReason = "where there are GPUs for all, most jobs have slack, and what they have of it depends on how well the solver centres"
 	gavelTiesReason  = "all jobs have the same part of each model, and where there are more jobs than GPUs they tie; theirs go by the last digits of the solver, ours by what they had and by arrival"
 	gavelFTFReason   = "not known; few jobs hold the bound, and what the others have is the solver's choice"
 	gavelManyGPUs    = "not known; large jobs leave slack, and what the others have depends on how well the solver centres"
@@ -71,7 +72,7 @@ const (
 var gavelRows = []gavelRow{
 	{"FIFO (ours: the simulator's own)", "fifo", compat.Gavel{}, gavelAll[:13], ""},
 	{"FIFO-het. (ours: gavel:objective=fifo)", "fifo_perf", compat.Gavel{Policy: "gavel:objective=fifo" + gavelOrder}, gavelAll, ""},
-	{"Gavel LAS (ours: gavel)", "max_min_fairness_perf", compat.Gavel{Policy: "gavel:objective=las" + gavelOrder}, gavelAll, ""},
+	{"Gavel LAS (ours: gavel)", "max_min_fairness_perf", compat.Gavel{Policy: "gavel:objective=las" + gavelOrder}, gavelAll, gavelSlackReason},
 	{"Gavel LAS with space sharing (ours: gavel:space_sharing=true)", "max_min_fairness_packed", compat.Gavel{Policy: "gavel:space_sharing=true" + gavelOrder}, []string{"2.00", "4.00", "4.80", "5.20", "6.00"}, gavelPackReason},
 	{"LAS (ours: the simulator's own)", "max_min_fairness", compat.Gavel{Own: "las"}, gavelAll[:14], gavelTiesReason},
 	{"LAS (ours: gavel:heterogeneity=false)", "max_min_fairness", compat.Gavel{Policy: "gavel:heterogeneity=false,solve=resets"}, gavelTo52, gavelLASReason},
