@@ -16,8 +16,20 @@ func Daly(cost, mtbf time.Duration) time.Duration {
 	}
 	delta, m := cost.Seconds(), mtbf.Seconds()
 	part := delta / (2 * m)
-	tau := math.Sqrt(2*delta*m)*(1+math.Sqrt(part)/3+part/9) - delta
+	tau := young(delta, m)*(1+math.Sqrt(part)/3+part/9) - delta
 	return time.Duration(math.Round(tau*1000)) * time.Millisecond
+}
+
+// young is that interval to the first order, in seconds.
+func young(cost, mtbf float64) float64 { return math.Sqrt(2 * cost * mtbf) }
+
+// Waste is the part of a job's time that goes to checkpoints at such an interval, and to
+// failures: what is done again, and restarts (C-checkpoint, first order); at most all.
+func Waste(every, cost, restart, mtbf time.Duration) float64 {
+	if every <= 0 || mtbf <= 0 {
+		return 0
+	}
+	return min(1, cost.Seconds()/every.Seconds()+(every.Seconds()/2+restart.Seconds())/mtbf.Seconds())
 }
 
 // JobMTBF is the mean time between failures of a job: any of its GPUs, and of its nodes,

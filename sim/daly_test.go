@@ -15,8 +15,8 @@ func TestDaly(t *testing.T) {
 		{60, 86400, 3219.94, 3180.06}, {60, 3600, 657.27, 617.88}, {300, 14400, 2939.39, 2742.79},
 	} {
 		got := Daly(seconds(c.cost), seconds(c.mtbf)).Seconds()
-		if young := math.Sqrt(2 * c.cost * c.mtbf); math.Abs(got-c.daly) > 0.01 || math.Abs(young-c.young) > 0.01 {
-			t.Errorf("cost %g, MTBF %g: %g and %g, want %g and %g", c.cost, c.mtbf, got, young, c.daly, c.young)
+		if first := young(c.cost, c.mtbf); math.Abs(got-c.daly) > 0.01 || math.Abs(first-c.young) > 0.01 {
+			t.Errorf("cost %g, MTBF %g: %g and %g, want %g and %g", c.cost, c.mtbf, got, first, c.daly, c.young)
 		}
 		// Daly's exact run time (without restarts) is nowhere less by a thousandth.
 		wall := func(tau float64) float64 { return (math.Exp((tau+c.cost)/c.mtbf) - 1) / tau }
@@ -26,8 +26,13 @@ func TestDaly(t *testing.T) {
 			}
 		}
 	}
-	if waste := 60/3219.94 + 3219.94/2/86400; math.Abs(waste-0.03727) > 5e-6 {
-		t.Errorf("waste %g", waste)
+	at := func(tau time.Duration) float64 { return Waste(tau, seconds(60), 0, seconds(86400)) }
+	best := seconds(young(60, 86400))
+	if math.Abs(at(best)-0.03727) > 5e-6 || at(best-time.Minute) <= at(best) || at(best+time.Minute) <= at(best) {
+		t.Errorf("waste %g at Young's interval, %g a minute before, %g a minute after", at(best), at(best-time.Minute), at(best+time.Minute))
+	}
+	if w := Waste(time.Minute, time.Hour, time.Hour, time.Hour); w != 1 || Waste(0, 1, 1, 1) != 0 {
+		t.Errorf("waste %g where nothing gets done", w)
 	}
 	if got := Daly(seconds(60), seconds(100)); got != seconds(100) {
 		t.Errorf("where a checkpoint takes longer than half the time between failures: %v", got)
