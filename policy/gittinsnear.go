@@ -98,7 +98,7 @@ func (p *gittinsNearPolicy) NextChange(v engine.View, j engine.JobView) cluster.
 	if ran >= to {
 		return cluster.Never
 	}
-	return v.Now().Add((to - ran + time.Millisecond - 1) / time.Millisecond * time.Millisecond)
+	return v.Now().Add(to - ran) // to the nanosecond: whenever it is asked, it is the same instant
 }
 
 // sample is a run time beyond what a job has run, in milliseconds, with its weight.

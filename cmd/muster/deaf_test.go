@@ -39,7 +39,7 @@ func TestDiesOfTheSignal(t *testing.T) {
 	d, _ := configured(t, "1xH100-80GB", "policy: 'gandiva:round=2s,pack=false'\n")
 	die := `trap 'trap - USR1; kill -USR1 $$' USR1; n=%d; while [ $n -gt 0 ]; do sleep 0.1; n=$((n-1)); done`
 	for range 2 {
-		d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", fmt.Sprintf(die, 40))
+		d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", fmt.Sprintf(die, 100)) // longer than a turn where starts are slow
 	}
 	d.untilSays("SIGUSR1 ends it", "show", "1")
 	d.must("wait", "1", "2")
