@@ -2,6 +2,7 @@
 package csvfile
 
 import (
+	"errors"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ func ReadLines(path string) (rows [][]string, lines []int, err error) {
 		line, _ := r.FieldPos(0)
 		rows, lines = append(rows, row), append(lines, line)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		if err = nil; len(rows) == 0 {
 			err = io.ErrUnexpectedEOF
 		}
