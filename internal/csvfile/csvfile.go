@@ -2,8 +2,8 @@
 package csvfile
 
 import (
-	"errors"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"os"
