@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -140,15 +141,7 @@ func (p *gittinsNearPolicy) cost(past *engine.Past, j engine.JobView, ran time.D
 // in the unit of the samples, rounded down. Their weights are at most 12,000 in all, and
 // each sample at most a hundred years: in milliseconds the sums stay below 2^56.
 func costPerEnd(list []sample, thousandths int64) int64 {
-	slices.SortFunc(list, func(a, b sample) int {
-		switch {
-		case a.beyond < b.beyond:
-			return -1
-		case a.beyond > b.beyond:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(list, func(a, b sample) int { return cmp.Compare(a.beyond, b.beyond) })
 	all := int64(0)
 	for _, s := range list {
 		all += s.weight

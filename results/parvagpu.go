@@ -32,14 +32,7 @@ func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 	dir := filepath.Join(traces, "parvagpu-mig")
 	m, _ := cluster.FindModel("A100-80GB")
 	for set := 1; set <= parvaSets; set++ {
-		if err := ctx.Err(); err != nil {
-			return t, err
-		}
-		services, err := ReadParva(dir, set)
-		if err != nil {
-			return t, err
-		}
-		want, err := parvaGPUs(dir, set)
+		services, want, err := parvaSet(ctx, dir, set)
 		if err != nil {
 			return t, err
 		}
@@ -49,14 +42,9 @@ func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 		}
 		name := fmt.Sprintf("set %d, %d services", set, len(services))
 		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (by compute slices no fewer than %d)", plan.Least), float64(want), float64(plan.GPUs), ""})
-		requests, late := parvaLate(plan, services, serving.Even, 1)
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, even arrivals", requests), 0, float64(late), ""})
-		requests, late = 0, 0
-		for seed := range uint64(parvaSeeds) {
-			n, l := parvaLate(plan, services, serving.Poisson, seed)
-			requests, late = requests+n, late+l
-		}
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, Poisson arrivals", requests), 0, float64(late), ""})
+		t.late(name, "", func(a serving.Arrivals, seed uint64) []serving.Served {
+			return serving.Play(plan, services, a, seed, parvaPlay)
+		})
 	}
 	return t, nil
 }
@@ -70,14 +58,7 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 	dir := filepath.Join(traces, "parvagpu-mig")
 	m, _ := cluster.FindModel("A100-80GB")
 	for set := 1; set <= parvaSets; set++ {
-		if err := ctx.Err(); err != nil {
-			return t, err
-		}
-		services, err := ReadParva(dir, set)
-		if err != nil {
-			return t, err
-		}
-		want, err := parvaGPUs(dir, set)
+		services, want, err := parvaSet(ctx, dir, set)
 		if err != nil {
 			return t, err
 		}
@@ -95,18 +76,10 @@ func ParvaShares(ctx context.Context, traces string) (Table, error) {
 		}
 		name := fmt.Sprintf("set %d, %d services: %d gpulets, %d turns", set, len(services), len(plan.Gpulets), turns)
 		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("GPUs (ours on instances: %d)", instances.GPUs), float64(want), float64(plan.GPUs), ""})
-		requests, late := summed(serving.PlayShares(plan, services, serving.Even, 1, parvaPlay))
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, even arrivals", requests), 0, float64(late), ""})
-		requests, late = 0, 0
-		for seed := range uint64(parvaSeeds) {
-			n, l := summed(serving.PlayShares(plan, services, serving.Poisson, seed, parvaPlay))
-			requests, late = requests+n, late+l
-		}
-		why := ""
-		if late > 0 {
-			why = fmt.Sprintf("%.3f %%: a gpulet that is just large enough for its rate is late when more comes by chance", 100*float64(late)/float64(requests))
-		}
-		t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, Poisson arrivals", requests), 0, float64(late), why})
+		t.late(name, ": a gpulet that is just large enough for its rate is late when more comes by chance",
+			func(a serving.Arrivals, seed uint64) []serving.Served {
+				return serving.PlayShares(plan, services, a, seed, parvaPlay)
+			})
 	}
 	return t, nil
 }
@@ -169,8 +142,33 @@ func parvaChange(c *serving.Change, set int) string {
 	return fmt.Sprintf("%s, %d spare GPUs", text, c.Spare)
 }
 
-func parvaLate(plan *serving.Plan, services []serving.Service, arrivals serving.Arrivals, seed uint64) (requests, late int) {
-	return summed(serving.Play(plan, services, arrivals, seed, parvaPlay))
+// parvaSet reads a set, and on how many GPUs it was deployed.
+func parvaSet(ctx context.Context, dir string, set int) (services []serving.Service, gpus int, err error) {
+	if err = ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	if services, err = ReadParva(dir, set); err != nil {
+		return nil, 0, err
+	}
+	gpus, err = parvaGPUs(dir, set)
+	return services, gpus, err
+}
+
+// late adds how many requests to a plan are late, at even and at Poisson arrivals; why, if it
+// is given, some of the latter are.
+func (t *Table) late(name, why string, play func(serving.Arrivals, uint64) []serving.Served) {
+	requests, late := summed(play(serving.Even, 1))
+	t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, even arrivals", requests), 0, float64(late), ""})
+	requests, late = 0, 0
+	for seed := range uint64(parvaSeeds) {
+		n, l := summed(play(serving.Poisson, seed))
+		requests, late = requests+n, late+l
+	}
+	reason := ""
+	if why != "" && late > 0 {
+		reason = fmt.Sprintf("%.3f %%%s", 100*float64(late)/float64(requests), why)
+	}
+	t.Rows = append(t.Rows, Row{name, fmt.Sprintf("late of %d, Poisson arrivals", requests), 0, float64(late), reason})
 }
 
 func summed(list []serving.Served) (requests, late int) {

@@ -266,23 +266,28 @@ func TestMIGServices(t *testing.T) {
 		"--slo slo.csv --fit 1g":                  "one of them",
 		"--slo slo.csv --measured . --headroom 0": "1 to 100 are possible",
 	} {
-		words := strings.Fields("mig plan --model A100-80GB " + args)
-		for i, w := range words {
-			if strings.HasSuffix(w, ".csv") || w == "." {
-				words[i] = filepath.Join(dir, w)
-			}
-		}
-		var out strings.Builder
-		root := newRoot()
-		root.SetOut(&out)
-		root.SetArgs(words)
-		if err := root.Execute(); err != nil {
-			out.WriteString(err.Error())
-		}
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%s: %q is missing in\n%s", args, want, out.String())
+		if out := printedIn(dir, "mig plan --model A100-80GB "+args); !strings.Contains(out, want) {
+			t.Errorf("%s: %q is missing in\n%s", args, want, out)
 		}
 	}
+}
+
+// printedIn is what a command prints, and its error; its files and "." are those of a directory.
+func printedIn(dir, line string) string {
+	words := strings.Fields(line)
+	for i, w := range words {
+		if strings.HasSuffix(w, ".csv") || strings.HasSuffix(w, ".json") || w == "." {
+			words[i] = filepath.Join(dir, w)
+		}
+	}
+	var out strings.Builder
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetArgs(words)
+	if err := root.Execute(); err != nil {
+		out.WriteString(err.Error())
+	}
+	return out.String()
 }
 
 // muster mig plan --from: the steps from a plan that was written to the next one, what is
@@ -304,21 +309,8 @@ func TestMIGChange(t *testing.T) {
 		{"--slo b.csv --from plan.json --spare -2", "0 to 1000 are possible"},
 		{"--slo b.csv --from chat.csv", "want a plan that --out wrote"},
 	} {
-		words := strings.Fields("mig plan --model A100-80GB --play 0s --measured . " + c.args)
-		for i, w := range words {
-			if strings.HasSuffix(w, ".csv") || strings.HasSuffix(w, ".json") || w == "." {
-				words[i] = filepath.Join(dir, w)
-			}
-		}
-		var out strings.Builder
-		root := newRoot()
-		root.SetOut(&out)
-		root.SetArgs(words)
-		if err := root.Execute(); err != nil {
-			out.WriteString(err.Error())
-		}
-		if !strings.Contains(out.String(), c.want) {
-			t.Errorf("%s: %q is missing in\n%s", c.args, c.want, out.String())
+		if out := printedIn(dir, "mig plan --model A100-80GB --play 0s --measured . "+c.args); !strings.Contains(out, c.want) {
+			t.Errorf("%s: %q is missing in\n%s", c.args, c.want, out)
 		}
 	}
 }
@@ -365,21 +357,8 @@ func TestMPSPlan(t *testing.T) {
 		"--slo slo.csv --measured . --model A1":        "--model: unknown GPU model",
 		"--slo slo.csv --measured . --model V100-16GB": "service rare: it was not measured on",
 	} {
-		words := strings.Fields("mps plan " + args)
-		for i, w := range words {
-			if strings.HasSuffix(w, ".csv") || w == "." {
-				words[i] = filepath.Join(dir, w)
-			}
-		}
-		var out strings.Builder
-		root := newRoot()
-		root.SetOut(&out)
-		root.SetArgs(words)
-		if err := root.Execute(); err != nil {
-			out.WriteString(err.Error())
-		}
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%s: %q is missing in\n%s", args, want, out.String())
+		if out := printedIn(dir, "mps plan "+args); !strings.Contains(out, want) {
+			t.Errorf("%s: %q is missing in\n%s", args, want, out)
 		}
 	}
 }
