@@ -60,6 +60,7 @@ func (m *Machine) adopt() error {
 	if err := m.sweep(); err != nil {
 		return err
 	}
+	m.mps.missed()
 	m.crash("adopted")
 	for _, r := range mine {
 		orders := r.owed()
@@ -86,13 +87,18 @@ func (m *Machine) adopt() error {
 	return nil
 }
 
-// noteCold writes down which jobs were suspended and are not to go on with what they have in
-// memory. Their processes are swept away like all that nobody knows.
+// noteCold ends the processes of jobs that were suspended and are not to go on with what they
+// have in memory, and writes that down.
 func (m *Machine) noteCold(ctx context.Context) error {
 	for _, j := range m.sorted() {
 		if r := &j.info.Record; r.State != engine.Pending || r.Home == nil || m.eng.Record(j.id).Home != nil {
 			continue
 		}
+		run := &runner{m: m, id: j.id, job: j, n: j.info.Run}
+		run.seek(j.info.On)
+		run.endAll()
+		j.info.Use.add(run.tasks)
+		j.info.Frozen = false
 		j.said = append(j.said, "what it had in memory is given up: GPUs are shared in another way than when it was suspended, or are not there any more")
 		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
 			return err
@@ -162,36 +168,74 @@ func (r *runner) owed() (list []order) {
 // find looks for the tasks of the job's last run. It reports false when the run
 // did not begin; a gang that began in part is killed.
 func (r *runner) find(allocs []engine.Alloc) bool {
-	r.on = allocs
-	n := 0
-	for i := range allocs {
-		n += int(allocs[i].Tasks)
-	}
+	n := r.seek(allocs)
 	r.ended = make(chan *task, n)
-	begun := 0
-	for rank := range n {
-		t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), spec: &shim.Task{Mark: r.m.mark(r.id, r.n, rank)}}
-		t.group, t.asked = r.m.groupOf(t.spec.Mark), r.job.info.Record.Spec.Tasks[setOf(allocs, rank)].Request
-		if r.examine(t) {
-			begun++
-			r.tasks = append(r.tasks, t)
-		}
-	}
-	if begun == n && n > 0 {
+	if len(r.tasks) == n && n > 0 {
 		for _, t := range r.tasks {
 			r.live++
 			go await(t, r.ended)
 		}
 		return true
 	}
+	r.endAll()
+	return false
+}
+
+// endAll ends the tasks of a run that is not to go on.
+func (r *runner) endAll() {
 	for _, t := range r.tasks {
 		t.kill()
 	}
 	for _, t := range r.tasks {
-		go await(t, r.ended)
-		(<-r.ended).over()
+		if !t.end() {
+			r.m.opt.Log.Warn("a task that was killed has not ended yet", "job", r.id, "run", r.n, "task", t.rank)
+		}
 	}
-	return false
+}
+
+// endWait is how long a task that was killed is waited for.
+const endWait = 10 * time.Second
+
+// end kills a task, whoever is left of it, and returns when its shim has ended. false: it has
+// not after a while, as one does whose process waits for a device.
+func (t *task) end() bool {
+	for wait, waited := 2*time.Millisecond, time.Duration(0); ; wait = min(2*wait, 200*time.Millisecond) {
+		if s, err := shim.ReadState(t.dir); err == nil && s != nil { // it may just have begun
+			t.state = s
+		}
+		t.kill()
+		if !locked(t.dir + ".lock") {
+			t.over()
+			return true
+		}
+		if waited >= endWait {
+			return false
+		}
+		time.Sleep(wait)
+		waited += wait
+	}
+}
+
+// seek looks for the tasks of a run, and returns how many there should be.
+func (r *runner) seek(allocs []engine.Alloc) (n int) {
+	r.on = allocs
+	for i := range allocs {
+		n += int(allocs[i].Tasks)
+	}
+	for rank := range n {
+		t := r.m.leftTask(r.id, r.n, rank)
+		t.asked = r.job.info.Record.Spec.Tasks[setOf(allocs, rank)].Request
+		if r.examine(t) {
+			r.tasks = append(r.tasks, t)
+		}
+	}
+	return n
+}
+
+// leftTask is a task that an earlier daemon began.
+func (m *Machine) leftTask(id cluster.JobID, run, rank int) *task {
+	mark := m.mark(id, run, rank)
+	return &task{rank: rank, dir: m.taskDir(id, run, rank), spec: &shim.Task{Mark: mark}, group: m.groupOf(mark)}
 }
 
 // examine reads a task's state; false: it never began. A shim that waits for
@@ -251,7 +295,9 @@ func (m *Machine) sweep() error {
 			continue
 		}
 		m.opt.Log.Warn("a task is left over from a job that is not running; it is killed", "job", id, "run", run, "task", rank)
-		killAll(m.mark(id, run, rank))
+		if t := m.leftTask(id, run, rank); !t.end() {
+			m.opt.Log.Warn("a task that was killed has not ended yet", "job", id, "run", run, "task", rank)
+		}
 	}
 	m.sweepGroups()
 	return nil

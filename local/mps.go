@@ -40,8 +40,9 @@ const (
 	// mpsHits is how often a job that runs beside others may be ended by a fault of
 	// a GPU's server until it counts as its own.
 	mpsHits = 3
-	// mpsNear is how long after the end of a server, or before it was noticed, its
-	// clients fail; who fails at another time does so by itself.
+	// mpsNear is how long before the end of a server, or after it, its clients fail;
+	// who fails at another time does so by itself. That a server has ended is noticed
+	// late, by mpsAnswer or by as long as the service was down: see mpsFault.
 	mpsNear = 10 * time.Second
 )
 
@@ -56,14 +57,9 @@ type mpsDaemons struct {
 type mpsDaemon struct {
 	uuid, dir string
 	mu        sync.Mutex
-	servers   []mpsServer     // that were seen
-	fault     time.Time       // when a server was found gone whose clients were there; zero: never
-	hit       []cluster.JobID // whose clients they may have been
-	unused    time.Time       // since when no share is there; zero: there is one
+	known     mpsKnown
+	unused    time.Time // since when no share is there; zero: there is one
 }
-
-// mpsServer is a server of a control daemon: it takes clients of one user, whose it is.
-type mpsServer struct{ pid, uid int }
 
 // findMPS knows the control daemons of the services before this one.
 func (m *Machine) findMPS() error {
@@ -73,7 +69,10 @@ func (m *Machine) findMPS() error {
 		return err
 	}
 	for _, e := range list {
-		m.mps.of(e.Name())
+		d := m.mps.of(e.Name())
+		if err := d.load(); err != nil { // a fault that nobody knows of is the failing jobs' own
+			m.opt.Log.Warn("what was known of the MPS servers of a GPU cannot be read", "error", err)
+		}
 	}
 	return nil
 }
@@ -203,54 +202,6 @@ func (s *mpsDaemons) start(d *mpsDaemon) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// look asks a control daemon for its servers, and notes if one that was there has
-// gone. Its lock is held.
-func (s *mpsDaemons) look(d *mpsDaemon) error {
-	text, err := s.tell(d, "get_server_list")
-	if err != nil {
-		s.seen(d, nil)
-		return err
-	}
-	var now []mpsServer
-	for _, word := range strings.Fields(text) {
-		if pid, err := strconv.Atoi(word); err == nil {
-			now = append(now, mpsServer{pid, s.userOf(d, pid)})
-		}
-	}
-	s.seen(d, now)
-	return nil
-}
-
-// userOf is whose a server is, by its process; 0: root's, or nobody's in particular.
-func (s *mpsDaemons) userOf(d *mpsDaemon, pid int) int {
-	if i := slices.IndexFunc(d.servers, func(v mpsServer) bool { return v.pid == pid }); i >= 0 {
-		return d.servers[i].uid
-	}
-	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	_, rest, _ := strings.Cut(string(text), "\nUid:\t")
-	if f := strings.Fields(rest); len(f) > 0 {
-		if uid, err := strconv.Atoi(f[0]); err == nil {
-			return uid
-		}
-	}
-	return 0
-}
-
-// seen compares the servers that there are with those that were. One that makes room for
-// another user's has no clients any more: that is no fault.
-func (s *mpsDaemons) seen(d *mpsDaemon, servers []mpsServer) {
-	for _, old := range d.servers {
-		if slices.ContainsFunc(servers, func(v mpsServer) bool { return v.pid == old.pid }) {
-			continue
-		}
-		hit := slices.DeleteFunc(s.m.sharers(d.uuid), func(id cluster.JobID) bool { return old.uid > 0 && s.m.uidOf(id) != old.uid })
-		if len(hit) > 0 {
-			d.fault, d.hit = s.m.opt.Now(), hit
-		}
-	}
-	d.servers = servers
 }
 
 // uidOf is the user of a job.
@@ -386,36 +337,6 @@ func (m *Machine) mpsVariables(t *task, own []string) []string {
 		env = append(env, fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", t.asked.Memory))
 	}
 	return env
-}
-
-// faultOfOthers says, of a run that failed, that the server of its GPU ended at that time,
-// while others were on it too: whose fault that was the driver does not tell. "": it
-// failed by itself. It is called without the state's lock.
-func (r *runner) faultOfOthers() string {
-	failed := r.failedAt()
-	r.m.mu.RLock()
-	devices := r.m.devices(r.job.info.On)
-	r.m.mu.RUnlock()
-	for _, device := range devices {
-		if !r.m.underMPS(&device) {
-			continue
-		}
-		d := r.m.mps.of(device.UUID)
-		d.mu.Lock()
-		_ = r.m.mps.look(d)
-		fault, hit := d.fault, slices.Clone(d.hit)
-		d.mu.Unlock()
-		near := !fault.IsZero() && fault.Sub(failed).Abs() <= mpsNear && slices.Contains(hit, r.id)
-		others := slices.DeleteFunc(hit, func(id cluster.JobID) bool { return id == r.id })
-		if near && len(others) > 0 {
-			was := "job %s was"
-			if len(others) > 1 {
-				was = "jobs %s were"
-			}
-			return fmt.Sprintf("the MPS server of GPU %d ended; "+was+" on it, too", device.Index, numbers(others))
-		}
-	}
-	return ""
 }
 
 // failedAt is when the first task of a run failed: the others were stopped then.

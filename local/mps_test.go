@@ -5,6 +5,7 @@ package local
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -132,46 +133,48 @@ func TestMPSThreads(t *testing.T) {
 	}
 }
 
+// playedServers is a control program that answers with a file, once it was started.
+const playedServers = "#!/bin/sh\n[ \"$1\" = -d ] || [ -d $CUDA_MPS_PIPE_DIRECTORY ] && cat "
+
 // A job that fails when its GPU's server ends, while others are on it, too, may not be the
 // cause; one that fails at another time is, and so is one whose server ended for another user's.
+// A server may end while nobody answers, or while the service is down: then it did so at some
+// time in between.
 func TestFaultOfOthers(t *testing.T) {
 	m, src := accounts(t)
 	now := t0
 	m.opt.Now = func() time.Time { return now }
-	servers := filepath.Join(t.TempDir(), "servers")
-	list := func(pids ...int) {
-		if err := os.WriteFile(servers, []byte(strings.Trim(fmt.Sprintln(pids), "[]\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list()
-	uuid, _ := shareUnderMPS(t, m, src, "#!/bin/sh\n[ \"$1\" = -d ] || cat "+servers+"\n")
+	list := filepath.Join(t.TempDir(), "servers")
+	write(t, list, "\n")
+	uuid, _ := shareUnderMPS(t, m, src, playedServers+list+"\n")
 	on := []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}
 	runs := func(id cluster.JobID, uid int, failed time.Duration) *runner {
 		j := &job{id: id, info: Info{User: User{UID: uid}, On: on, Record: engine.JobRecord{Allocs: on}}}
 		m.jobs[id] = j
 		return &runner{m: m, id: id, job: j, tasks: []*task{{state: &shim.State{Started: t0, Ended: t0.Add(failed), Exit: 3}}}}
 	}
-	own := os.Getpid() // of a user that is perhaps root, so the servers' users are played
-	serves := func(uid int) {
-		list(own)
-		m.mps.of(uuid).servers = []mpsServer{{own, uid}}
-	}
 	for _, c := range []struct {
 		what   string
 		users  []int         // of jobs 7, 8, 9
-		of     int           // the server's user
-		failed time.Duration // job 7 did, after the server was gone
+		of     int           // the server's user, played: this one is perhaps root
+		failed time.Duration // job 7 did, after the server was seen last
+		late   time.Duration // it was seen that it is gone
+		down   bool          // ... by the next service
 		want   string
 	}{
-		{"at the fault", []int{5, 5}, 5, 0, "the MPS server of GPU 1 ended; job 8 was on it, too"},
-		{"soon after it", []int{5, 5, 5}, 5, 5 * time.Second, "the MPS server of GPU 1 ended; jobs 8, 9 were on it, too"},
-		{"before it was noticed", []int{5, 5}, 5, -2 * time.Second, "the MPS server of GPU 1 ended; job 8 was on it, too"},
-		{"long after it", []int{5, 5}, 5, 16 * time.Second, ""},
-		{"long before it", []int{5, 5}, 5, -time.Minute, ""},
-		{"alone", []int{5}, 5, 0, ""},
-		{"the server was another user's", []int{5, 5}, 6, 0, ""},
-		{"whose server it was nobody knows", []int{5, 5}, 0, 0, "the MPS server of GPU 1 ended; job 8 was on it, too"},
+		{what: "at the fault", users: []int{5, 5}, of: 5, want: "the MPS server of GPU 1 ended; job 8 was on it, too"},
+		{what: "soon after it", users: []int{5, 5, 5}, of: 5, failed: 5 * time.Second, want: "the MPS server of GPU 1 ended; jobs 8, 9 were on it, too"},
+		{what: "before it was noticed", users: []int{5, 5}, of: 5, failed: -2 * time.Second, want: "the MPS server of GPU 1 ended; job 8 was on it, too"},
+		{what: "long after it", users: []int{5, 5}, of: 5, failed: 16 * time.Second},
+		{what: "long before it", users: []int{5, 5}, of: 5, failed: -time.Minute},
+		{what: "alone", users: []int{5}, of: 5},
+		{what: "the server was another user's", users: []int{5, 5}, of: 6},
+		{what: "whose server it was nobody knows", users: []int{5, 5}, want: "the MPS server of GPU 1 ended; job 8 was on it, too"},
+		{what: "the answer was late", users: []int{5, 5}, of: 5, failed: time.Second, late: mpsAnswer, want: "the MPS server of GPU 1 ended; job 8 was on it, too"},
+		{what: "nobody answered, and it was not the server", users: []int{5, 5}, of: 5, failed: -time.Minute, late: mpsAnswer},
+		{what: "the service was down", users: []int{5, 5}, of: 5, failed: 20 * time.Minute, late: time.Hour, down: true, want: "the MPS server of GPU 1 ended; job 8 was on it, too"},
+		{what: "before the service was down", users: []int{5, 5}, of: 5, failed: -time.Minute, late: time.Hour, down: true},
+		{what: "the service was down, and it was alone", users: []int{5}, of: 5, failed: 20 * time.Minute, late: time.Hour, down: true},
 	} {
 		clear(m.jobs)
 		now = t0.Add(time.Hour)
@@ -179,20 +182,95 @@ func TestFaultOfOthers(t *testing.T) {
 		for i, uid := range c.users[1:] {
 			runs(cluster.JobID(8+i), uid, 0)
 		}
-		d := m.mps.of(uuid)
-		d.fault, d.hit = time.Time{}, nil
-		serves(c.of)
+		d, server := m.mps.of(uuid), served(t)
+		d.known = mpsKnown{At: now, Servers: []mpsServer{{PID: server.Pid, UID: c.of, Birth: shim.Birth(server.Pid)}}}
+		write(t, list, fmt.Sprintln(server.Pid))
 		if err := m.mps.look(d); err != nil {
 			t.Fatal(err)
 		}
-		list(1)
-		_ = m.mps.look(d)
+		end(t, server)
+		write(t, list, "1\n")
+		if now = now.Add(c.late); c.down {
+			if err := m.findMPS(); err != nil {
+				t.Fatal(err)
+			}
+			m.mps.missed()
+		} else {
+			_ = m.mps.look(d)
+		}
 		now = now.Add(max(0, c.failed))
 		if got := r.faultOfOthers(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}
-	if uid := m.mps.userOf(&mpsDaemon{}, own); uid != os.Getuid() {
-		t.Errorf("this process is user %d's", uid)
+	if v := m.mps.serverOf(&mpsDaemon{}, os.Getpid()); v.UID != os.Getuid() {
+		t.Errorf("this process is user %d's", v.UID)
+	}
+}
+
+// A server whose control daemon does not answer, or was started again and does not know of it,
+// has not ended; one that has is missed also if a later process has its number. What is known
+// in a file that is not whole is not known.
+func TestServerLives(t *testing.T) {
+	m, src := accounts(t)
+	list := filepath.Join(t.TempDir(), "servers")
+	write(t, list, "\n")
+	uuid, _ := shareUnderMPS(t, m, src, playedServers+list+"\n")
+	d, server := m.mps.of(uuid), served(t)
+	look := func(text string) {
+		if write(t, list, text); text == "" {
+			if err := os.Remove(list); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.mps.look(d); (err != nil) != (text == "") {
+			t.Error(err)
+		}
+	}
+	look(fmt.Sprintln(server.Pid))
+	for _, text := range []string{"", "\n", fmt.Sprintln(server.Pid)} {
+		if look(text); d.known.Fault != nil || len(d.known.Servers) != 1 {
+			t.Errorf("it lives and the control daemon says %q: %+v", text, d.known)
+		}
+	}
+	d.known.Servers[0].Birth-- // now it is a process that had the number before
+	if look(fmt.Sprintln(server.Pid)); d.known.Fault == nil || len(d.known.Servers) != 1 {
+		t.Errorf("another process has its number: %+v", d.known)
+	}
+	if err := m.findMPS(); err != nil || m.mps.of(uuid).known.Fault == nil || len(m.mps.of(uuid).known.Servers) != 1 {
+		t.Errorf("the next service knows %+v, %v", m.mps.of(uuid).known, err)
+	}
+	write(t, filepath.Join(d.dir, mpsKnownFile), "{\"at\":")
+	if err := m.findMPS(); err != nil || len(m.mps.of(uuid).known.Servers) != 0 {
+		t.Errorf("from half a file the next service knows %+v, %v", m.mps.of(uuid).known, err)
+	}
+	end(t, server)
+}
+
+// served is a process that plays a server.
+func served(t *testing.T) *os.Process {
+	t.Helper()
+	c := exec.Command("sleep", "1000")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	return c.Process
+}
+
+func end(t *testing.T, p *os.Process) {
+	t.Helper()
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -3,12 +3,17 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/muster-gpu/muster/local/shim"
 )
 
 // TestNobodyIsFrozen: where GPUs are partitioned by demand, and under MPS, nobody is suspended in
@@ -55,23 +60,42 @@ func TestNobodyIsFrozen(t *testing.T) {
 }
 
 // TestSharedOtherwiseLive: who was suspended when the service begins to share GPUs by MPS is not
-// kept in memory: the job begins again, and only once.
+// kept in memory: the job begins again, and only once. Nothing is left of its first run, also
+// where its shim was killed meanwhile.
 func TestSharedOtherwiseLive(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(map[bool]string{false: "all there", true: "shim killed"}[killed], func(t *testing.T) { sharedOtherwise(t, killed) })
+	}
+}
+
+func sharedOtherwise(t *testing.T, killed bool) {
 	rules := "policy: srtf\nstop: {standard: {how: suspend}}\n"
 	d, write := configured(t, "1xH100-80GB", rules)
 	runs := filepath.Join(d.dir, "runs")
-	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c", "echo $$ >>"+runs+"; exec sleep 1000")
-	d.eventually("it runs", func() bool { return d.output("runs") != "" })
+	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c", "sleep 999 & echo $$ $! >>"+runs+"; exec sleep 1000")
+	d.eventually("it runs", func() bool { return strings.HasSuffix(d.output("runs"), "\n") })
 	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1m", "--", "sleep", "1000")
 	d.untilSays(`"state": "suspended"`, "show", "1")
 	d.kill()
 	write(rules + "sharing: {shares: mps, mps_program: " + stand(t, "mps-control") + "}\n")
 	d.endMPS(1)
+	s, err := shim.ReadState(filepath.Join(d.dir, "state", "jobs", "1", "1", "0"))
+	if err != nil || s.Phase != shim.Running {
+		t.Fatalf("the suspended run: %+v, %v", s, err)
+	}
+	left := append(strings.Fields(d.output("runs")), strconv.Itoa(s.Shim))
+	if killed {
+		_ = syscall.Kill(s.Shim, syscall.SIGKILL)
+	}
 	d.start()
 	d.untilSays(`"state": "pending"`, "show", "1")
 	d.want(d.must("history", "1"), "what it had in memory is given up: GPUs are shared in another way")
-	first := strings.TrimSpace(d.output("runs"))
-	d.eventually("its first run is gone", func() bool { b, _ := os.ReadFile("/proc/" + first + "/cmdline"); return len(b) == 0 })
+	for _, pid := range left {
+		d.eventually("process "+pid+" of its first run is gone", func() bool {
+			_, err := os.Stat("/proc/" + pid)
+			return errors.Is(err, fs.ErrNotExist)
+		})
+	}
 	d.must("cancel", "2")
 	d.eventually("it runs again", func() bool { return strings.Count(d.output("runs"), "\n") == 2 })
 	d.must("cancel", "1")

@@ -124,6 +124,43 @@ func TestMPS(t *testing.T) {
 	d.must("cancel", "1", "2", "3")
 }
 
+// A server that ends while the service is down, too: what its clients ended by is its fault,
+// however long ago that was. Who fails meanwhile on another GPU fails by itself.
+func TestMPSFaultWhileDown(t *testing.T) {
+	d := shares(t, "2xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
+	d.endMPS(2)
+	client := stand(t, "mps-client")
+	d.must("submit", "--gpus", "0.5", "--", client)
+	d.must("submit", "--gpus", "0.5", "--", client)
+	d.must("submit", "--gpus", "0.5", "--", client)
+	fails := filepath.Join(d.dir, "fails")
+	d.must("submit", "--gpus", "0.5", "--", "sh", "-c", "while [ ! -e "+fails+" ]; do sleep 0.1; done; exit 3")
+	server := 0
+	d.eventually("the service knows the server", func() bool {
+		server = d.pidIn(0, "server")
+		text, _ := os.ReadFile(filepath.Join(d.dir, "state", "mps", "GPU-simulated-0", "servers.json"))
+		return server > 0 && strings.Contains(string(text), fmt.Sprintf(`"pid":%d`, server))
+	})
+	for id := range 4 {
+		d.untilSays(`"state": "running"`, "show", strconv.Itoa(id+1))
+	}
+	d.kill()
+	_ = syscall.Kill(server, syscall.SIGKILL)
+	if err := os.WriteFile(fails, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(13 * time.Second) // longer than clients take to fail with their server
+	d.start()
+	for _, id := range []string{"1", "2"} {
+		d.untilSays(`"restarts": 1`, "show", id)
+		d.want(d.must("history", id), "the MPS server of GPU 0 ended; job "+map[string]string{"1": "2", "2": "1"}[id]+" was on it, too")
+	}
+	d.untilSays(`"state": "failed"`, "show", "4")
+	d.want(d.must("show", "4"), `"exit_code": 3`, `"restarts": 0`)
+	d.want(d.must("show", "3"), `"state": "running"`, `"restarts": 0`)
+	d.must("cancel", "1", "2", "3")
+}
+
 // A job says what has to be kept apart, and gets the least that does.
 func TestIsolation(t *testing.T) {
 	d := shares(t, "2xA100-80GB/0:3g.40gb@0,2g.20gb@4,1g.10gb@6", "{shares: time-slicing}")

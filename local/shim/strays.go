@@ -27,17 +27,30 @@ func signalsOff() {
 // Birth returns the start time of a process in clock ticks since boot; 0: there
 // is none. With it a process number cannot be mistaken for a later one.
 func Birth(pid int) uint64 {
+	birth, _ := stat(pid)
+	return birth
+}
+
+// Lives reports whether the process that was born then is there, and has not ended: one
+// that nobody has reaped yet has.
+func Lives(pid int, birth uint64) bool {
+	b, state := stat(pid)
+	return b != 0 && b == birth && state != "Z" && state != "X"
+}
+
+// stat returns a process' start time in clock ticks since boot, and its state; 0: there is none.
+func stat(pid int) (birth uint64, state string) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return 0
+		return 0, ""
 	}
 	_, rest, ok := cut(string(text))
 	f := strings.Fields(rest)
 	if !ok || len(f) < 20 {
-		return 0
+		return 0, ""
 	}
 	n, _ := strconv.ParseUint(f[19], 10, 64) // field 22 of proc_pid_stat(5)
-	return n
+	return n, f[0]
 }
 
 // cut splits a stat line behind the command's name, which may hold anything.
