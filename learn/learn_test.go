@@ -86,6 +86,115 @@ func TestReward(t *testing.T) {
 	near(t, "job-seconds of half the time", out.until(5), 15)
 }
 
+// C-rl, the reward: what an episode's choices are credited with is the negative number of jobs
+// over time, relative to that under the rule, and measured by ten times the mean run time. So
+// who does as the rule does gets nothing, and all rewards add up to the difference of the
+// total JCTs by that measure, whatever the unit of time.
+func TestRewardsAddUp(t *testing.T) {
+	r := NewRand(21)
+	better, worse := 0, 0
+	for range 60 {
+		w := &World{Rooms: []Room{{GPUs: 4, Free: 4}, {GPUs: 4, Free: 4}}}
+		slow := &World{Rooms: w.Rooms}
+		at, run := 0.0, 0.0
+		for range 6 + r.Int(6) {
+			at += 40 * r.Float()
+			j := Job{Tasks: int32(1 + r.Int(4)), Each: 1, Submit: at, Run: 10 + 200*r.Float(), Loss: [2]float64{0.5, 0.5}}
+			w.Jobs = append(w.Jobs, j)
+			run += j.Run
+			j.Submit, j.Run = 64*j.Submit, 64*j.Run
+			slow.Jobs = append(slow.Jobs, j)
+		}
+		norm := 10 * run / float64(len(w.Jobs))
+		sum := func(world *World, imitate bool, seed uint64) (total float64, choices []Choice) {
+			rules := Defaults()
+			l := NewLearner(NewAgent(NewRand(seed), schedShape), rules, seed)
+			choices = l.Episode(world, ShortestService(), imitate)
+			for i := range choices {
+				total += choices[i].Reward
+			}
+			return total, choices
+		}
+		if got, _ := sum(w, true, 1); math.Abs(got) > 1e-9 {
+			t.Fatalf("who does as the rule does is credited with %g", got)
+		}
+		seed := r.Uint64()
+		got, choices := sum(w, false, seed)
+		own := w.Play(&replayer{choices: choices}, nil)
+		rule := w.Play(ShortestService(), nil)
+		want := (rule.MeanJCT(w.Jobs) - own.MeanJCT(w.Jobs)) * float64(len(w.Jobs)) / norm
+		if math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
+			t.Fatalf("rewards add up to %g, the JCTs say %g", got, want)
+		}
+		if long, _ := sum(slow, false, seed); math.Abs(long-got) > 1e-9*max(1, math.Abs(got)) {
+			t.Fatalf("rewards add up to %g, with all times 64 times as long to %g", got, long)
+		}
+		better, worse = better+int(one(got > 1e-9)), worse+int(one(got < -1e-9))
+	}
+	if better < 3 || worse < 3 {
+		t.Errorf("%d episodes are better than the rule, %d worse", better, worse)
+	}
+}
+
+// replayer chooses as was chosen.
+type replayer struct {
+	Sched2
+	choices []Choice
+	at      int
+}
+
+func (p *replayer) Next(m *Moment) (Pick, bool) {
+	if !p.scene.look(m) {
+		return Pick{}, false
+	}
+	p.at++
+	return p.take(m, p.choices[p.at-1].Row), true
+}
+
+// C-rl, the state: everything in it is relative, so times that are all 64 times as long change
+// nothing of it; and no number of it is large.
+func TestSceneHasNoUnit(t *testing.T) {
+	r, looks := NewRand(22), 0
+	for range 500 {
+		m := moment(r)
+		long := &Moment{Floor: Floor{Rooms: slices.Clone(m.Rooms)}, Line: slices.Clone(m.Line), Waiting: m.Waiting}
+		for i := range long.Line {
+			long.Line[i].Length, long.Line[i].Age = 64*m.Line[i].Length, 64*m.Line[i].Age
+		}
+		for _, left := range m.Running {
+			long.Running = append(long.Running, 64*left)
+		}
+		m.Begin()
+		long.Begin()
+		var a, b SchedScene
+		if some, same := a.look(m), b.look(long); some != same {
+			t.Fatal("times decide what fits")
+		} else if !some {
+			continue
+		}
+		looks++
+		numbers := func(s *SchedScene) (list []float64) {
+			list = append(list, s.State...)
+			for _, e := range s.Elements {
+				list = append(list, e.Features...)
+			}
+			for _, row := range s.Rows {
+				list = append(list, row...)
+			}
+			return list
+		}
+		x, y := numbers(&a), numbers(&b)
+		for i := range x {
+			if math.Abs(x[i]-y[i]) > 1e-9 || !(math.Abs(x[i]) <= 8) {
+				t.Fatalf("number %d of the scene is %g, with longer times %g", i, x[i], y[i])
+			}
+		}
+	}
+	if looks < 200 {
+		t.Errorf("%d scenes", looks)
+	}
+}
+
 // Gradients are those of finite differences, for all weights of an agent.
 func TestGradient(t *testing.T) {
 	r := NewRand(3)

@@ -246,9 +246,7 @@ func (r *astraeaRules) await(v engine.View, tenants []tenant, list []lessee, fre
 		}
 		l.starves = r.starves(l.j)
 		t := &tenants[l.tenant]
-		if d := t.deserved(l); d > 0 {
-			l.f = float64(l.j.Service()) / (float64(d) * weight / 1000)
-		}
+		l.f = longTerm(l.j.Service(), t.deserved(l), weight)
 		if r.classes > 0 {
 			l.f = float64(fairnessClass(l.f, r.classes))
 		}
@@ -422,6 +420,16 @@ func (r *astraeaRules) displace(v engine.View, tenants []tenant, list []lessee, 
 			free = have - r.grant(v, t, l)
 		}
 	}
+}
+
+// longTerm is a job's long-term fairness F = U / D (C-astraea): GPU time that it had, by the
+// models' weights, over what it deserved, at their mean weight in thousandths; 0 while it
+// has deserved nothing.
+func longTerm(service, deserved int64, weight float64) float64 {
+	if deserved <= 0 {
+		return 0
+	}
+	return float64(service) / (float64(deserved) * weight / 1000)
 }
 
 // fairnessClass is the class of a ratio of fairness among k (C-astraea): 0 for

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	placing "github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -26,6 +27,93 @@ func TestDeserves(t *testing.T) {
 	}
 	if got := quota.Work(a.deserves(4), 0, cluster.Time(10*time.Second)); got != 20*1000*1000 {
 		t.Errorf("in ten seconds %d milli-GPU-milliseconds, want 20 GPU-seconds", got)
+	}
+}
+
+// C-astraea, vector 1, to its end: two tenants of one weight on eight GPUs, so a quota of four
+// each. A has jobs of four and two GPUs that wait, B one of four that runs. After ten seconds
+// A's have deserved 20 GPU-seconds each and had none, F = 0; B's 40 and had 40, F = 1.
+func TestLongTermFairness(t *testing.T) {
+	pol, err := New("astraea:tenant=user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := &astraeaRules{lease: 30 * time.Minute, window: 24 * time.Hour, starving: 4 * time.Hour, tenant: "user", delay: time.Nanosecond} // so that F is reckoned of all
+	spec, err := cluster.ParseShort("1x8xT4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := placing.New("first-fit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := false
+	plan := func(v engine.View, jobs []engine.JobView) engine.Plan {
+		p := rules.plan(v, jobs)
+		for i, j := range jobs {
+			if j.Spec().User == "A" { // kept waiting by the test
+				p.Targets[i].Idle, p.Targets[i].Memo = true, append([]int64{0, 0}, p.Targets[i].Memo[2:]...)
+			}
+		}
+		if v.Now() == 0 {
+			return p
+		}
+		looked = true
+		list := make([]lessee, len(jobs))
+		tenants := rules.recall(v, v.Kinds(), jobs, list, nil, nil)
+		rules.await(v, tenants, list, 4, float64(meanWeight(v.Kinds())))
+		for i, want := range []struct {
+			deserved int64
+			f        float64
+		}{{20, 0}, {20, 0}, {40, 1}, {0, 0}} {
+			l := &list[i]
+			if d := tenants[l.tenant].deserved(l); d != want.deserved*gpuSecond || l.f != want.f {
+				t.Errorf("job %d of %s: deserved %d, F %g, want %d GPU-seconds and %g", i, jobs[i].Spec().User, d, l.f, want.deserved, want.f)
+			}
+		}
+		return p
+	}
+	e, err := engine.New(engine.Config{Spec: *spec, Policy: &planning{pol, plan}, Placer: first, Speeds: pairSpeeds{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	submit := func(id cluster.JobID, now cluster.Time, user string, gpus int) engine.Event {
+		return engine.Event{Type: engine.Submitted, Job: id, Spec: &cluster.Job{ID: id, Submit: now, User: user, Tier: cluster.Standard,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}}
+	}
+	e.Step(engine.Batch{Events: []engine.Event{submit(0, 0, "A", 4), submit(1, 0, "A", 2), submit(2, 0, "B", 4)}})
+	now := cluster.Time(10 * time.Second)
+	e.Step(engine.Batch{Now: now, Events: []engine.Event{submit(3, now, "C", 1)}}) // somebody comes, so there is a plan
+	if !looked {
+		t.Error("there was no second plan")
+	}
+}
+
+// C-astraea, an invariant: who asks for more than its part is entitled to no more by that, and
+// stands behind, not before, another that ran as long and asks for less.
+func TestAskingForMore(t *testing.T) {
+	r, capped := rand.New(rand.NewPCG(2, 7)), 0
+	for range 5000 {
+		x := record{quota: r.IntN(20), active: 1 + r.IntN(6)}
+		small := 1 + r.IntN(12)
+		large, ran := small+1+r.IntN(12), int64(r.IntN(1000))
+		f := func(gpus int) float64 {
+			return longTerm(int64(gpus)*ran*gpuSecond, quota.Work(x.deserves(gpus), 0, cluster.Time(1000*time.Second)), 1000)
+		}
+		a, b := lessee{id: 1, f: f(small)}, lessee{id: 0, f: f(large)}
+		if most := int64(x.quota) * 1000 / int64(x.active); x.deserves(large) > most || x.deserves(large) < x.deserves(small) {
+			t.Fatalf("%+v: %d GPUs deserve %d, %d deserve %d", x, large, x.deserves(large), small, x.deserves(small))
+		} else if int64(small)*1000 >= most && most > 0 && ran > 0 {
+			if capped++; x.deserves(small) != x.deserves(large) || !a.Before(&b) || b.Before(&a) {
+				t.Fatalf("%+v: F is %g of %d GPUs and %g of %d", x, a.f, small, b.f, large)
+			}
+		}
+		if b.f < a.f*(1-1e-9) {
+			t.Fatalf("%+v: F falls from %g to %g with %d GPUs instead of %d", x, a.f, b.f, large, small)
+		}
+	}
+	if capped < 1000 {
+		t.Errorf("%d of these ask for more than their part", capped)
 	}
 }
 

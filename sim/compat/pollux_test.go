@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/csv"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -117,8 +118,6 @@ func TestPolluxBadInput(t *testing.T) {
 	}
 }
 
-// A job that has seen enough steps knows how long others take, and the batch that
-// is best is one that it can have.
 // C-pollux-sia, vectors 1 and 2: four GPUs on two nodes, ten samples on each; and what
 // a sample is worth in a batch of twice the size.
 func TestPolluxVectors(t *testing.T) {
@@ -145,6 +144,50 @@ func TestPolluxVectors(t *testing.T) {
 	}
 }
 
+// C-pollux-sia, the invariants, with any parameters and gradients: efficiency is in (0, 1] and
+// falls with the batch; goodput is at most the throughput of the batch that is best for it,
+// and with a batch of the first size is it; one GPU is one times as fast as one.
+func TestPolluxGoodput(t *testing.T) {
+	r, tuned := rand.New(rand.NewPCG(3, 9)), 0
+	for range 500 {
+		up := func(least, most float64) float64 { return least * math.Pow(most/least, r.Float64()) }
+		m := polluxModel{up(1e-3, 1), up(1e-5, 1e-2), up(1e-3, 1), up(1e-4, 1e-1), up(1e-3, 1), up(1e-4, 1e-1), 1 + 9*r.Float64()}
+		app := &polluxApp{first: 1 + r.IntN(256), leastLocal: 1 + r.IntN(8), mostLocal: 32 + r.IntN(256)}
+		app.max = app.first * (1 + r.IntN(64))
+		l := polluxLearner{rows: make([]polluxSeen, 1), model: m, sqr: up(1e-3, 1e3), variance: up(1e-3, 1e3)}
+		last := 1 + 1e-12
+		for scale := 1.0; scale < 1e4; scale *= 1.5 {
+			e := gainOf(l.sqr, l.variance, scale) / scale
+			if !(e > 0 && e <= last) {
+				t.Fatalf("sqr %g, var %g: a batch %g times as large has efficiency %g, a smaller one %g", l.sqr, l.variance, scale, e, last)
+			}
+			last = e
+		}
+		for _, gpus := range []int{1, 2, 4, 8, 32} {
+			nodes := (gpus + polluxPerNode - 1) / polluxPerNode
+			goodput, atomic, more := l.best(app, nodes, gpus)
+			if goodput == 0 {
+				continue // no batch of the allowed sizes
+			}
+			batch := float64(gpus * atomic * (more + 1))
+			step, compute := m.step(nodes, gpus, atomic)
+			throughput := batch / (float64(more)*compute + step)
+			want := throughput * gainOf(l.sqr, l.variance, batch/float64(app.first)) / (batch / float64(app.first))
+			if math.Abs(goodput/want-1) > 1e-9 || batch >= float64(app.first) && goodput > throughput*(1+1e-9) {
+				t.Fatalf("%d GPUs, a batch of %g (first %d): goodput %g, throughput %g", gpus, batch, app.first, goodput, throughput)
+			}
+			if tuned++; gpus == 1 && l.speed(app, 1) != 1_000_000 {
+				t.Fatalf("one GPU is %d ppm as fast as one", l.speed(app, 1))
+			}
+		}
+	}
+	if tuned < 1000 {
+		t.Errorf("%d sizes have a batch", tuned)
+	}
+}
+
+// A job that has seen enough steps knows how long others take, and the batch that
+// is best is one that it can have.
 func TestPolluxFit(t *testing.T) {
 	truth := polluxModel{0.2, 0.01, 0.3, 0.02, 0.05, 0.01, 1.5}
 	var rows []polluxSeen

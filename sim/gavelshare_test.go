@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/place"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// gavelWorld is jobs of one GPU that never end, on nodes of up to three GPU models.
+type gavelWorld struct {
+	spec    *cluster.Spec
+	kinds   []string
+	gpus    []int // of each kind
+	model   *perf.Table
+	entries []trace.Entry
+}
+
+// newGavelWorld draws one with so many jobs for each GPU.
+func newGavelWorld(t *testing.T, r *rand.Rand, crowd func(gpus int) int) *gavelWorld {
+	t.Helper()
+	w := &gavelWorld{kinds: []string{"A100-80GB", "V100-16GB", "T4-16GB"}[:1+r.IntN(3)], model: &perf.Table{Speed: map[string]map[string]int64{}}}
+	var nodes []string
+	sum := 0
+	for _, k := range w.kinds {
+		w.gpus = append(w.gpus, 1+r.IntN(4))
+		nodes = append(nodes, fmt.Sprintf("1x%dx%s", w.gpus[len(w.gpus)-1], k))
+		sum += w.gpus[len(w.gpus)-1]
+	}
+	var err error
+	if w.spec, err = cluster.ParseShort(strings.Join(nodes, "+")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range crowd(sum) {
+		m := fmt.Sprint("m", i)
+		w.model.Speed[m] = map[string]int64{}
+		for _, k := range w.kinds {
+			w.model.Speed[m][k] = 200_000 + r.Int64N(800_000)
+		}
+		w.entries = append(w.entries, entry(i, 0, 10_000*time.Hour, 1, func(e *trace.Entry) { e.Job.Model = m }))
+	}
+	return w
+}
+
+// play replays the world under a policy for so many minutes.
+func (w *gavelWorld) play(t *testing.T, pol string, minutes int) *shares {
+	t.Helper()
+	pl, err := place.New("best-fit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Config{Spec: *w.spec, Policy: mustPolicy(t, pol), Placer: pl, Speeds: perf.Belief{Model: w.model}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shares{e: e, world: w, on: map[cluster.JobID]int{}, had: make([][3]float64, len(w.entries)), due: make([][3]float64, len(w.entries))}
+	opt := Options{Model: w.model, Until: cluster.Time(minutes) * cluster.Time(time.Minute)}
+	if err := driver.Run(context.Background(), e, NewWorld(w.spec, w.entries, opt), s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// shares watches what jobs have had of each kind, in rounds of a minute, from the second
+// round on (before the first the engine starts who is there), and what they should have had.
+type shares struct {
+	e           *engine.Engine
+	world       *gavelWorld
+	on          map[cluster.JobID]int // the kind on which a job runs; looked up only
+	had, due    [][3]float64          // per job and kind
+	last        cluster.Time
+	rounds      float64
+	under, over float64 // most that a job was behind on a kind, and ahead
+}
+
+// part is X: the part of its time that a job is to have on a kind, as its target
+// remembers it (policy: left, iso, alone, then x, base, due, deficit of each kind).
+func (s *shares) part(id, kind int) float64 {
+	to := s.e.Record(cluster.JobID(id)).Target
+	if to == nil || len(to.Memo) == 0 {
+		return 0
+	}
+	return float64(to.Memo[3+4*kind]) / 1e6
+}
+
+func (s *shares) Record(b *engine.Batch, d *engine.Decision) error {
+	if past := b.Now.Sub(s.last).Minutes(); past > 0 && s.last >= cluster.Time(time.Minute) {
+		s.rounds += past
+		for id := range s.had {
+			if k, ok := s.on[cluster.JobID(id)]; ok {
+				s.had[id][k] += past
+			}
+			for k := range s.world.kinds {
+				s.due[id][k] += s.part(id, k) * past
+				s.under, s.over = max(s.under, s.due[id][k]-s.had[id][k]), max(s.over, s.had[id][k]-s.due[id][k])
+			}
+		}
+	}
+	s.last = b.Now
+	for i := range b.Events {
+		if ev := &b.Events[i]; ev.Type == engine.Stopped {
+			delete(s.on, ev.Job)
+		}
+	}
+	for i := range d.Actions {
+		switch a := &d.Actions[i]; a.Type {
+		case engine.Start:
+			for k, name := range s.world.kinds {
+				if s.world.spec.Nodes[a.Allocs[0].Node].Model == name {
+					s.on[a.Job] = k
+				}
+			}
+		case engine.Preempt:
+			delete(s.on, a.Job)
+		}
+	}
+	return nil
+}
+
+// C-gavel: what single-GPU jobs receive of each model tracks X to within about a round, at
+// any time. That is so where jobs wait for each GPU. Where there are hardly more jobs than
+// GPUs the rounds, which go through the models one by one, may find nobody with a claim left for
+// the last one; then a job has up to a twentieth less of its time than X says.
+func TestGavelSharesTrackX(t *testing.T) {
+	for seed := range uint64(90) {
+		r := rand.New(rand.NewPCG(seed, 31))
+		crowded := seed%3 > 0
+		w := newGavelWorld(t, r, func(gpus int) int {
+			if crowded {
+				return 2*gpus + r.IntN(2*gpus)
+			}
+			return gpus + 1 + r.IntN(gpus)
+		})
+		s := w.play(t, "gavel:round=1m,reset=1000h,objective="+[]string{"las", "waterfill"}[seed%2], 400)
+		if s.rounds < 390 {
+			t.Fatalf("seed %d: %g rounds", seed, s.rounds)
+		}
+		if crowded && (s.under > 1.5 || s.over > 1.5) {
+			t.Errorf("seed %d, %d jobs on %v: at some time a job is %.2f rounds behind X, or %.2f ahead", seed, len(w.entries), w.gpus, s.under, s.over)
+		}
+		if s.under > 1.5+s.rounds/20 {
+			t.Errorf("seed %d, %d jobs on %v: a job is %.2f rounds behind X after %g", seed, len(w.entries), w.gpus, s.under, s.rounds)
+		}
+		for k, n := range w.gpus { // nothing is idle, and X is all of it
+			had, due := 0.0, 0.0
+			for id := range s.had {
+				had, due = had+s.had[id][k], due+s.due[id][k]
+			}
+			if math.Abs(had-float64(n)*s.rounds) > 1e-6 || due > had*(1+1e-4) {
+				t.Errorf("seed %d: %d GPUs of %s give %g rounds, %g are due", seed, n, w.kinds[k], had, due)
+			}
+		}
+	}
+}
+
+// C-gavel: a job's speeds all multiplied by one number change nothing of X where speeds are
+// normalised.
+func TestGavelSharesOfScaledSpeeds(t *testing.T) {
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 32))
+		w := newGavelWorld(t, r, func(gpus int) int { return gpus + 1 + r.IntN(gpus) })
+		pol := "gavel:round=1m,order=A100-80GB/V100-16GB/T4-16GB,objective=" + []string{"las", "waterfill"}[seed%2]
+		before := w.play(t, pol, 2)
+		for m, row := range w.model.Speed { // each by itself
+			var i int
+			if _, err := fmt.Sscanf(m, "m%d", &i); err != nil {
+				t.Fatal(err)
+			}
+			for k := range row {
+				row[k] *= int64(1 + i%5)
+			}
+		}
+		after := w.play(t, pol, 2)
+		for id := range before.had {
+			for k := range w.kinds {
+				if a, b := before.part(id, k), after.part(id, k); math.Abs(a-b) > 2e-3 {
+					t.Errorf("seed %d: job %d is to have %.4f of its time on %s, %.4f if its speeds are multiplied by %d", seed, id, a, w.kinds[k], b, 1+id%5)
+				}
+			}
+		}
+	}
+}
