@@ -87,7 +87,8 @@ type Result struct {
 	Least     int           `json:"least"` // index of Rows: least cost over all of the history
 	Holdout   []Holdout     `json:"holdout,omitempty"`
 	LeftOut   *LeftOut      `json:"left_out_once,omitempty"`
-	Others    bool          `json:"other_histories,omitempty"` // what other histories said made the choice
+	Others    bool          `json:"other_histories,omitempty"`    // what other histories said made the choice
+	Alone     string        `json:"nothing_to_compare,omitempty"` // why the policy in force is no measure: its replay was cut; there are no gains then
 }
 
 // Change is what the choice would have changed for somebody, over the jobs that
@@ -106,7 +107,7 @@ type Holdout struct {
 	Tuned   string  `json:"tuned_on"` // odd or even
 	Chosen  string  `json:"chosen"`
 	Cost    float64 `json:"cost"`         // of the chosen, on the other blocks
-	Current float64 `json:"current_cost"` // of the policy in force there
+	Current float64 `json:"current_cost"` // of the policy in force there, as in LeftOut
 	Best    string  `json:"best_single"`  // the best candidate there
 	Least   float64 `json:"best_cost"`
 	Behind  float64 `json:"behind"` // by what part the chosen is worse than the best: 0.03 is 3 %
@@ -127,18 +128,15 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 	for i := range runs {
 		c.scores = append(c.scores, score(&runs[i], &b))
 	}
-	for i, s := range c.scores {
-		c.out = append(c.out, opt.cut(&runs[i]))
-		if more := c.scores[current].total - s.total; float64(more) > mayMiss*float64(s.jobs) && c.out[i] == "" {
-			c.out[i] = fmt.Sprintf("%d jobs that end under the policy in force do not", more)
-		}
+	if err := c.exclude(runs); err != nil {
+		return nil, err
 	}
 	every := slices.Repeat([]int{1}, b.N)
 	least, costs := c.pick(every)
 	if least < 0 {
 		return nil, fmt.Errorf("objective %s: the history holds nothing to judge by (no job of it has that figure)", opt.Objective)
 	}
-	r := &Result{Objective: opt.Objective.String(), Block: b.Length, Blocks: b.N}
+	r := &Result{Objective: opt.Objective.String(), Block: b.Length, Blocks: b.N, Alone: c.out[current]}
 	for i := range runs {
 		r.Rows = append(r.Rows, c.row(i, &runs[i], every, costs))
 	}
@@ -148,7 +146,9 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 	}
 	best := c.choose(every, true)
 	r.Others = best != c.choose(every, false)
-	r.By, r.Changes = changes(&runs[0], c.scores[current], c.scores[best])
+	if r.Alone == "" {
+		r.By, r.Changes = changes(&runs[0], c.scores[current], c.scores[best])
+	}
 	if opt.Holdout {
 		if b.N < 2 {
 			return nil, fmt.Errorf("--holdout: the history is one block; it needs two weeks (or days, --block 1d) at least")
@@ -169,12 +169,42 @@ type chooser struct {
 	scores  []*scores
 	out     []string // why a run cannot be chosen
 	current int
+	measure int // the run that the others are measured by: the policy in force's, unless that was cut
+}
+
+// exclude finds out who cannot be chosen: whose replay was cut, and under whom jobs do not end
+// that end under the measure. That is the policy in force; if its replay was cut, the one of the
+// others under which most jobs end. It is an error if all were cut.
+func (c *chooser) exclude(runs []report.Run) error {
+	c.measure = c.current
+	for i := range runs {
+		c.out = append(c.out, c.opt.cut(&runs[i]))
+	}
+	under := "the policy in force"
+	if c.out[c.current] != "" {
+		c.measure = -1
+		for i, s := range c.scores {
+			if c.out[i] == "" && (c.measure < 0 || s.total > c.scores[c.measure].total) {
+				c.measure = i
+			}
+		}
+		if c.measure < 0 {
+			return fmt.Errorf("no replay ended: %s: %s", c.names[c.current], c.out[c.current])
+		}
+		under = c.names[c.measure]
+	}
+	for i, s := range c.scores {
+		if more := c.scores[c.measure].total - s.total; float64(more) > mayMiss*float64(s.jobs) && c.out[i] == "" {
+			c.out[i] = fmt.Sprintf("%d jobs that end under %s do not", more, under)
+		}
+	}
+	return nil
 }
 
 // costs are the objective's over blocks that count so many times each.
 func (c *chooser) costs(times []int) []float64 {
 	v := make([]float64, len(c.scores))
-	force := c.scores[c.current].over(times, &c.opt.Objective, false)
+	force := c.scores[c.measure].over(times, &c.opt.Objective, false)
 	for i, s := range c.scores {
 		own := s.over(times, &c.opt.Objective, false)
 		v[i] = c.opt.Objective.cost(&own, &force)
@@ -186,10 +216,10 @@ func (c *chooser) costs(times []int) []float64 {
 // is the policy in force, else the first: a change needs a reason.
 func (c *chooser) pick(times []int) (best int, costs []float64) {
 	costs = c.costs(times)
-	if math.IsNaN(costs[c.current]) {
+	if math.IsNaN(costs[c.measure]) {
 		return -1, costs
 	}
-	best = c.current
+	best = c.measure
 	for i, v := range costs {
 		if c.out[i] == "" && v < costs[best] { // false where v is NaN
 			best = i
@@ -202,7 +232,16 @@ func (c *chooser) row(i int, r *report.Run, every []int, costs []float64) Row {
 	f := c.scores[i].over(every, &c.opt.Objective, true)
 	return Row{Policy: c.names[i], Backfill: r.Backfill, MeanJCT: figure(f[MeanJCT]), P95Wait: figure(f[P95Wait]), Fairness: figure(f[Fairness]),
 		Missed: figure(f[Deadlines]), Preempted: c.scores[i].stopped, Unended: c.scores[i].jobs - c.scores[i].total,
-		Cost: figure(costs[i]), Gain: figure(gain(costs[i], costs[c.current])), Out: c.out[i], run: i}
+		Cost: figure(costs[i]), Gain: figure(c.gain(costs, i)), Out: c.out[i], run: i}
+}
+
+// gain is by what part a candidate costs less than the policy in force; NaN: there is nothing to
+// compare it to, because that one's replay was cut.
+func (c *chooser) gain(costs []float64, i int) float64 {
+	if c.measure != c.current {
+		return math.NaN()
+	}
+	return gain(costs[i], costs[c.current])
 }
 
 // figure is nil for what is not a number: JSON has none.
@@ -233,18 +272,21 @@ func (c *chooser) bootstrap(rows []Row) {
 		drawn++
 		best[k]++
 		for i, v := range costs {
-			if v < costs[c.current] {
+			if v < costs[c.measure] {
 				better[i]++
 			}
-			if g := gain(v, costs[c.current]); !math.IsNaN(g) {
+			if g := c.gain(costs, i); !math.IsNaN(g) {
 				gains[i] = append(gains[i], g)
 			}
 		}
 	}
 	for i := range rows {
 		sort.Float64s(gains[i])
+		if n := len(gains[i]); drawn > 0 && c.out[i] == "" && (n > 0 || c.measure != c.current) {
+			rows[i].Best = figure(float64(best[i]) / float64(drawn))
+		}
 		if n := len(gains[i]); n > 0 && c.out[i] == "" {
-			rows[i].Best, rows[i].Better = figure(float64(best[i])/float64(drawn)), figure(float64(better[i])/float64(drawn))
+			rows[i].Better = figure(float64(better[i]) / float64(drawn))
 			rows[i].Low = figure(gains[i][rank(0.025, n)])
 			rows[i].High = figure(gains[i][rank(0.975, n)])
 		}
@@ -275,7 +317,7 @@ func (c *chooser) holdout(odd bool) Holdout {
 		return h
 	}
 	h.Chosen, h.Best = c.names[chosen], c.names[best]
-	h.Cost, h.Current, h.Least = costs[chosen], costs[c.current], costs[best]
+	h.Cost, h.Current, h.Least = costs[chosen], costs[c.measure], costs[best]
 	if h.Cost > h.Least {
 		h.Behind = h.Cost/max(h.Least, 1e-9) - 1
 	}

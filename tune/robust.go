@@ -11,7 +11,7 @@ import (
 // scored on it. Costs are means over blocks, by their jobs.
 type LeftOut struct {
 	Cost    float64 `json:"cost"`
-	Current float64 `json:"current_cost"` // of the policy in force
+	Current float64 `json:"current_cost"` // of the policy in force; if its replay was cut, of the first under which most jobs end
 	Best    string  `json:"best_single"`  // the best candidate, one for all blocks, in hindsight
 	Least   float64 `json:"best_cost"`
 	Behind  float64 `json:"behind"` // by what part choosing is worse than that: 0.03 is 3 %
@@ -53,7 +53,7 @@ func (c *chooser) choose(times []int, others bool) int {
 			chosen = i
 		}
 	}
-	look(c.current) // first: among equals it stays
+	look(c.measure) // first: among equals it stays
 	for i := range c.scores {
 		look(i)
 	}
@@ -77,7 +77,7 @@ func (c *chooser) handicap(behind []float64, blocks []int) {
 	}
 	jobs := 0
 	for _, k := range blocks {
-		jobs += c.scores[c.current].ended[k]
+		jobs += c.scores[c.measure].ended[k]
 	}
 	for i, name := range c.names {
 		if name != proven && !knowing(name) {
@@ -122,7 +122,7 @@ func (c *chooser) behind(blocks []int, grain float64) []float64 {
 			if math.IsNaN(v) {
 				v = math.Inf(1)
 			}
-			sum[i] += float64(c.scores[c.current].ended[k]) * math.Log((v+grain)/(costs[best]+grain))
+			sum[i] += float64(c.scores[c.measure].ended[k]) * math.Log((v+grain)/(costs[best]+grain))
 		}
 	}
 	return sum
@@ -138,8 +138,8 @@ func (c *chooser) leaveOut() *LeftOut {
 			times[i], one[i] = 1, 0
 		}
 		times[k], one[k] = 0, 1
-		chosen, costs, n := c.choose(times, true), c.costs(one), float64(c.scores[c.current].ended[k])
-		if chosen < 0 || math.IsNaN(costs[c.current]) || math.IsNaN(costs[chosen]) {
+		chosen, costs, n := c.choose(times, true), c.costs(one), float64(c.scores[c.measure].ended[k])
+		if chosen < 0 || math.IsNaN(costs[c.measure]) || math.IsNaN(costs[chosen]) {
 			continue
 		}
 		jobs += n
@@ -151,13 +151,13 @@ func (c *chooser) leaveOut() *LeftOut {
 	if jobs == 0 {
 		return nil
 	}
-	best := c.current
+	best := c.measure
 	for i, v := range sums {
 		if c.out[i] == "" && v < sums[best] {
 			best = i
 		}
 	}
-	l.Cost, l.Current, l.Best, l.Least = l.Cost/jobs, sums[c.current]/jobs, c.names[best], sums[best]/jobs
+	l.Cost, l.Current, l.Best, l.Least = l.Cost/jobs, sums[c.measure]/jobs, c.names[best], sums[best]/jobs
 	l.Behind = l.Cost/max(l.Least, 1e-9) - 1
 	return l
 }

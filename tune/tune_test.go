@@ -243,6 +243,42 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// Where the replay of the policy in force was cut, it is no measure: the best of the others is
+// chosen, nothing has a gain, and why is said. It is an error if all were cut.
+func TestCutInForce(t *testing.T) {
+	at := []time.Duration{0, week, 2 * week, 3 * week}
+	h := time.Hour
+	runs := []report.Run{history(at, []time.Duration{0, 0, 0, -1}), history(at, []time.Duration{3 * h, 3 * h, 3 * h, 3 * h}), history(at, []time.Duration{h, h, h, h}),
+		history(at, []time.Duration{0, 0, -1, 0})}
+	opt := Options{Objective: objective(t, "mean-jct"), Block: week, Horizon: cluster.Time(9 * week), Resamples: 100}
+	for i := range runs {
+		runs[i].Last = cluster.Time(8 * week)
+	}
+	runs[0].Last = opt.Horizon
+	for _, text := range []string{"mean-jct", "weighted:mean-jct=1,p95-wait=1"} {
+		opt.Objective = objective(t, text)
+		r, err := Choose([]string{"force", "slow", "quick", "loses"}, runs, 0, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if win := r.Rows[r.Winner]; win.Policy != "quick" || !strings.Contains(r.Alone, "1 jobs had not ended") || r.Alone != r.Rows[r.Current].Out || len(r.Changes) > 0 || win.Best == nil || *win.Best != 1 {
+			t.Errorf("%s: %+v", text, r)
+		}
+		for _, row := range r.Rows {
+			if row.Gain != nil || row.Better != nil || row.Low != nil {
+				t.Errorf("%s: %+v is compared with what was cut", text, row)
+			}
+			if row.Policy == "loses" && !strings.Contains(row.Out, "1 jobs that end under slow do not") {
+				t.Errorf("%s: %+v", text, row)
+			}
+		}
+	}
+	runs[1], runs[2], runs[3] = runs[0], runs[0], runs[0]
+	if _, err := Choose([]string{"force", "b", "c", "d"}, runs, 0, opt); err == nil || !strings.Contains(err.Error(), "no replay ended: force") {
+		t.Errorf("all were cut: %v", err)
+	}
+}
+
 // A rejected or late job misses its deadline, one that ends on it does not.
 func TestDeadlinesMissed(t *testing.T) {
 	at := []time.Duration{0, 0, 0, 0}

@@ -167,5 +167,8 @@ func endedSince(ctx context.Context, m *local.Machine, f *tuneFlags, since time.
 		return nil, nil, err
 	}
 	entries, err := f.prepare(wl, spec)
+	if err == nil {
+		h.book.fill(entries, func(string) bool { return false })
+	}
 	return entries, spec, err
 }

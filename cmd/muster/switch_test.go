@@ -61,6 +61,11 @@ func TestSwitchCost(t *testing.T) {
 	if want := 2 * time.Duration(j.SwitchCost).Hours(); u.Total.SwitchHours < want*0.99 {
 		t.Errorf("%v GPU-hours of switches are charged; want %v", u.Total.SwitchHours, want)
 	}
+	d.must("cancel", "1")
+	d.untilSays(`"state": "cancelled"`, "show", "1")
+	d.must("run", "--gpus", "1", "--", "true")
+	d.want(d.must("tune", "--policies", "fifo,las"), "costs of a stop: measured, 1 stops of 1 jobs, median ", " to write a checkpoint", " to be back where it was",
+		"mean JCT of the 1 jobs that came and ended under fifo: recorded ")
 }
 
 // dear is a job of twenty steps a second that takes a second to save and one to start.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -32,8 +33,13 @@ type tuneFlags struct {
 	guard                     string
 	bound                     float64
 	notes                     []string // of the history
+	past                      []wasRun // of its jobs, if it is a journal
+	force                     reign    // what the daemon followed last
+	book                      *costBook
+	costs                     []string // what is said of stops
 	resamples                 int
 	holdout, asJSON, apply    bool
+	anyway                    bool // --force
 	sure                      float64
 }
 
@@ -46,6 +52,7 @@ type tuned struct {
 	Assumptions []string    `json:"assumptions"`
 	Left        []tune.Left `json:"left_out,omitempty"`
 	Notes       []string    `json:"notes,omitempty"`
+	Fit         *fit        `json:"fit,omitempty"`
 	*tune.Result
 	Applied *api.PolicyChange `json:"applied,omitempty"` // with who started and left by it, as the dry run foretold
 }
@@ -92,6 +99,7 @@ func (f *tuneFlags) flags(c *cobra.Command) {
 	fl.BoolVar(&f.holdout, "holdout", false, "also choose by all weeks but one, and by every second one, and score the choice on the others")
 	fl.BoolVar(&f.apply, "apply", false, "set what was chosen as the daemon's policy, as muster policy set does, after saying what that does to its jobs")
 	fl.Float64Var(&f.sure, "sure", 0.95, "with --apply: only if the choice is better than the policy in force in this share of the resamples")
+	fl.BoolVar(&f.anyway, "force", false, "with --apply: also where there is nothing to compare the choice to, because the replay of the policy in force did not end")
 	fl.StringVar(&f.guard, "guard", "7d", "with --apply: for so long the policy before goes on as a shadow, and comes back if it would have done better; 0s: not")
 	fl.Float64Var(&f.bound, "bound", 0.05, "with --guard: by what part it has to be better")
 	fl.BoolVar(&f.asJSON, "json", false, "JSON")
@@ -109,6 +117,9 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	entries, err := f.prepare(wl, spec)
 	if err != nil {
 		return err
+	}
+	if f.book != nil {
+		f.costs = f.book.fill(entries, c.Flags().Changed)
 	}
 	base, err := f.baseSetup()
 	if err != nil {
@@ -141,7 +152,7 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	t := &tuned{History: wl.Name, Jobs: len(entries), Cluster: describe(spec), Placer: f.placers, Assumptions: f.assumptions(), Left: left, Notes: f.notes, Result: r}
+	t := &tuned{History: wl.Name, Jobs: len(entries), Cluster: describe(spec), Placer: f.placers, Assumptions: f.assumptions(), Left: left, Notes: f.notes, Result: r, Fit: f.fitOf(&runs[current])}
 	if !f.asJSON {
 		if err := t.write(c.OutOrStdout()); err != nil {
 			return err
@@ -289,22 +300,25 @@ func (f *tuneFlags) replay(c *cobra.Command, spec *cluster.Spec, entries []trace
 
 // assumptions are what a replay takes for granted and a reader should know.
 func (f *tuneFlags) assumptions() []string {
-	return []string{
+	return append(slices.Clone(f.costs),
 		fmt.Sprintf("where a job states nothing else, writing a checkpoint takes %s, restoring one %s, starting %s", f.ckptCost, f.restart, f.startup),
-		"run times are known to the scheduler as --estimates " + f.estimates + " says",
+		"run times are known to the scheduler as --estimates "+f.estimates+" says",
 		"users would have submitted the same jobs at the same times under every policy",
-	}
+	)
 }
 
 // write says it for people.
 func (t *tuned) write(w io.Writer) error {
 	t.table(w)
 	t.leftOut(w)
+	if t.Fit != nil {
+		t.Fit.write(w, t.Rows[t.Current].Policy)
+	}
 	t.verdict(w)
 	t.whom(w)
 	if l := t.LeftOut; l != nil {
-		fmt.Fprintf(w, "holdout: each of the %s under what all others choose: %.1f %% behind the best single candidate (%s), and %.1f %% better than the policy in force\n",
-			blockName(t.Block), 100*l.Behind, l.Best, 100*(1-l.Cost/l.Current))
+		fmt.Fprintf(w, "holdout: each of the %s under what all others choose: %.1f %% behind the best single candidate (%s)%s\n",
+			blockName(t.Block), 100*l.Behind, l.Best, t.than(l.Cost, l.Current))
 	}
 	for _, h := range t.Holdout {
 		t.held(w, &h)
@@ -363,6 +377,9 @@ func (t *tuned) leftOut(w io.Writer) {
 func (t *tuned) verdict(w io.Writer) {
 	win, force := &t.Rows[t.Winner], &t.Rows[t.Current]
 	switch {
+	case t.Alone != "":
+		fmt.Fprintf(w, "choose %s: by %s nothing whose replay ends is better; by how much it is better than %s cannot be said, there is nothing to compare to: in the replay of the policy in force %s",
+			win.Policy, t.Objective, force.Policy, t.Alone)
 	case t.Winner != t.Current:
 		fmt.Fprintf(w, "choose %s: by %s it is %s better than %s", win.Policy, t.Objective, percent(win.Gain), force.Policy)
 	case t.Least != t.Current:
@@ -375,7 +392,11 @@ func (t *tuned) verdict(w io.Writer) {
 		if t.Others {
 			why = win.Policy + " was less behind over other histories (docs/simulator.md), and this one is too short to say otherwise"
 		}
-		fmt.Fprintf(w, "; %s would be %s better over all of it, which may be chance: %s", t.Rows[t.Least].Policy, percent(t.Rows[t.Least].Gain), why)
+		better := percent(t.Rows[t.Least].Gain) + " better"
+		if t.Alone != "" {
+			better = "better"
+		}
+		fmt.Fprintf(w, "; %s would be %s over all of it, which may be chance: %s", t.Rows[t.Least].Policy, better, why)
 	}
 	if win.Best == nil {
 		fmt.Fprintln(w, "; how sure that is cannot be said: the history is one block (a few weeks, or days, would say)")
@@ -432,8 +453,16 @@ func (t *tuned) held(w io.Writer, h *tune.Holdout) {
 		fmt.Fprintf(w, "holdout: the %s %s hold nothing to judge by\n", h.Tuned, blockName(t.Block))
 		return
 	}
-	fmt.Fprintf(w, "holdout: tuned on the %s %s: %s; on the others it is %.1f %% behind the best there (%s), and %.1f %% better than the policy in force\n",
-		h.Tuned, blockName(t.Block), h.Chosen, 100*h.Behind, h.Best, 100*(1-h.Cost/h.Current))
+	fmt.Fprintf(w, "holdout: tuned on the %s %s: %s; on the others it is %.1f %% behind the best there (%s)%s\n",
+		h.Tuned, blockName(t.Block), h.Chosen, 100*h.Behind, h.Best, t.than(h.Cost, h.Current))
+}
+
+// than compares a cost with that of the policy in force, if that is a measure.
+func (t *tuned) than(cost, force float64) string {
+	if t.Alone != "" {
+		return ""
+	}
+	return fmt.Sprintf(", and %.1f %% better than the policy in force", 100*(1-cost/force))
 }
 
 // blockName says what the history was cut into.

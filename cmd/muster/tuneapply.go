@@ -24,7 +24,11 @@ func (f *tuneFlags) applyTo(c *cobra.Command, t *tuned, tried []tune.Candidate) 
 		return nil
 	}
 	win := &t.Rows[t.Winner]
-	if win.Better == nil || *win.Better < f.sure {
+	if t.Alone != "" && !f.anyway {
+		return fmt.Errorf("--apply: not applied: there is nothing to compare %s to, because in the replay of %s %s; with --force it is applied all the same",
+			win.Policy, t.Rows[t.Current].Policy, t.Alone)
+	}
+	if t.Alone == "" && (win.Better == nil || *win.Better < f.sure) {
 		return fmt.Errorf("--apply: not applied: %s is better than %s in a share of %s of the resamples, and --sure asks for %g",
 			win.Policy, t.Rows[t.Current].Policy, known(win.Better, "%.3f"), f.sure)
 	}

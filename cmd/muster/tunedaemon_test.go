@@ -73,6 +73,27 @@ func TestTuneApply(t *testing.T) {
 	}
 }
 
+// Where the replay of the policy in force does not end there is nothing to compare the choice
+// to: it is applied only if that is asked for.
+func TestTuneApplyAnyway(t *testing.T) {
+	d := prepareDaemon(t, "2xH100-80GB")
+	d.policy = "gandiva:pack=false,round=1s"
+	d.start()
+	trace := filepath.Join(d.dir, "three.csv")
+	if err := os.WriteFile(trace, []byte("submit_s,run_s,gpus\n0,60,1\n1,60,1\n2,60,1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"tune", "--trace", trace, "--cluster", "1x1xT4", "--current", d.policy, "--place", "best-fit", "--policies", "fifo", "--apply"}
+	out, code := d.try(args...)
+	if code != exitFailed {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	d.want(out, "choose fifo", "there is nothing to compare to", "not applied: there is nothing to compare fifo to", "3 jobs had not ended", "--force")
+	d.want(d.must("policy", "show"), "gandiva")
+	d.want(d.must(append(args, "--force")...), "applied: gandiva:pack=false,round=1s", "-> fifo")
+	d.want(d.must("policy", "show"), "fifo, place best-fit")
+}
+
 // A policy that is set with a guard has the one before as a shadow: what was submitted
 // since is replayed under both, and if the one before would have served it better, it
 // comes back; when the time is over and it would not, the guard ends.

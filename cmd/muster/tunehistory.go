@@ -50,7 +50,7 @@ func (f *tuneFlags) history(c *cobra.Command) (*trace.Workload, *cluster.Spec, e
 	if err != nil {
 		return nil, nil, err
 	}
-	f.notes = h.notes
+	f.notes, f.past, f.force, f.book = h.notes, h.past, reignOf(&h.header), &h.book
 	if f.cluster != "" || f.load != 0 {
 		spec, err = f.clusterFor(wl)
 	}
@@ -112,6 +112,8 @@ type pastJobs struct {
 	jobs   []pastJob
 	at     map[cluster.JobID]int
 	notes  []string
+	past   []wasRun // of the workload's jobs, in its order
+	book   costBook // likewise
 }
 
 type pastJob struct {
@@ -124,6 +126,10 @@ type pastJob struct {
 	deaf    bool // asked for a checkpoint it saved nothing, as the daemon found
 	saved   bool // ... but of its own accord, now and then
 	why     engine.StopReason
+	took    stopCosts
+	wrote   bool         // a checkpoint, when it was stopped last
+	end     cluster.Time // if it has ended
+	under   reign        // when it came; zero: that has changed since
 }
 
 // add reads a journal to its end. Those of one daemon share their clock and
@@ -131,6 +137,13 @@ type pastJob struct {
 func (h *pastJobs) add(j *journal.Reader) error {
 	if h.header.Version != "" && h.header.Spec.Epoch != j.Header.Spec.Epoch {
 		return fmt.Errorf("journals of different daemons: their clocks begin at %d and %d (Unix seconds)", h.header.Spec.Epoch, j.Header.Spec.Epoch)
+	}
+	if now := reignOf(&j.Header); now != reignOf(&h.header) {
+		for i := range h.jobs {
+			if !h.jobs[i].ended {
+				h.jobs[i].under = reign{}
+			}
+		}
 	}
 	h.header = j.Header
 	h.join(j.Header.Spec.Nodes)
@@ -155,6 +168,8 @@ func (h *pastJobs) add(j *journal.Reader) error {
 	}
 }
 
+func reignOf(h *journal.Header) reign { return reign{h.Policy, h.Backfill, h.Placer} }
+
 // join adds nodes that are not known by name yet.
 func (h *pastJobs) join(nodes []cluster.Node) {
 	for _, n := range nodes {
@@ -168,7 +183,7 @@ func (h *pastJobs) event(now cluster.Time, ev *engine.Event) {
 	switch ev.Type {
 	case engine.Submitted:
 		h.at[ev.Spec.ID] = len(h.jobs)
-		h.jobs = append(h.jobs, pastJob{spec: *ev.Spec, submit: now})
+		h.jobs = append(h.jobs, pastJob{spec: *ev.Spec, submit: now, under: reignOf(&h.header)})
 		return
 	case engine.NodeUp:
 		if ev.Spare != nil {
@@ -191,6 +206,7 @@ func (h *pastJobs) event(now cluster.Time, ev *engine.Event) {
 		j.deaf = ev.Saves == engine.SavesNothing
 	}
 	j.saved = j.saved || ev.Saved > 0
+	j.measured(ev)
 	switch ev.Type {
 	case engine.Updated:
 		j.spec = *ev.Spec
@@ -213,8 +229,18 @@ func (h *pastJobs) stopped(j *pastJob, now cluster.Time, ev *engine.Event) {
 	case engine.Preempted, engine.NodeLost:
 		j.done = ev.Done
 	default:
-		j.done, j.ended, j.why = did, true, ev.Reason
+		j.done, j.ended, j.why, j.end = did, true, ev.Reason, now
 	}
+}
+
+// note keeps what became of a job that is replayed, and what its stops took.
+func (h *pastJobs) note(j *pastJob) {
+	was := wasRun{under: j.under}
+	if j.why == engine.Completed || j.why == engine.Failed {
+		was.jct = j.end.Sub(j.submit)
+	}
+	h.past = append(h.past, was)
+	h.book.jobs, h.book.stated = append(h.book.jobs, j.took), append(h.book.stated, j.spec.Checkpoint)
 }
 
 // errNoHistory is returned for journals without a job to replay.
@@ -235,9 +261,11 @@ func (h *pastJobs) workload() (*trace.Workload, *cluster.Spec, error) {
 		switch {
 		case !j.ended:
 			open++
-			continue
 		case j.done <= 0:
 			never++
+		}
+		if !j.ended || j.done <= 0 {
+			h.book.others = append(h.book.others, j.took)
 			continue
 		}
 		if len(wl.Jobs) == 0 {
@@ -260,6 +288,7 @@ func (h *pastJobs) workload() (*trace.Workload, *cluster.Spec, error) {
 		}
 		e.Job.Begin = max(0, e.Job.Begin-origin)
 		e.Job.Hold, e.Job.Array, e.Job.NodeLimits, e.Job.Reservation = false, nil, nil, ""
+		h.note(j)
 		wl.Jobs = append(wl.Jobs, e)
 	}
 	if len(wl.Jobs) == 0 {
