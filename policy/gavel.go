@@ -25,6 +25,7 @@ var gavel = Info{
 		{"objective", "las", "las (the least normalised speed as high as can be), waterfill (and then the next), hierarchical (the same over queues or users), ftf (finish-time fairness), makespan, fifo, throughput, cost"},
 		{"entities", "queue", "for objective=hierarchical: queue (by their weights) or user (all alike)"},
 		{"inside", "fair", "for objective=hierarchical: an entity's jobs are alike (fair), or the first comes first (fifo); by queue: inside=research:fifo/prod:fair, others are fair"},
+		{"weigh", "equal", "for objective=las and waterfill: by what a job's speed counts, equal, queue (the weight of its queue) or priority (its own, from 1 to 1000; less is 1, more 1000)"},
 		{"round", "6m", "jobs take turns at multiples of this"},
 		{"reset", "32m", "what jobs have had is counted anew when jobs come or go, but not more often than this"},
 		{"solve", "changes", "when the program is solved: at changes, when jobs come or go, or at resets only (fewer programs; who comes between two takes what is left)"},
@@ -50,6 +51,7 @@ type gavelPolicy struct {
 	sharing         bool            // of GPUs, by two
 	byUser, inOrder bool            // entities are users; in one the first comes first
 	inside          map[string]bool // ... in which queues, or nil
+	weigh           string          // jobs: queue, priority; "" or equal: all are alike
 	order           []string        // of kinds
 	prices          map[string]float64
 }
@@ -78,6 +80,9 @@ func newGavel(k *Knobs) (engine.Policy, error) {
 		return nil, err
 	}
 	if err = g.hierarchy(k.text("entities"), k.text("inside")); err != nil {
+		return nil, err
+	}
+	if err = g.weighs(k.text("weigh")); err != nil {
 		return nil, err
 	}
 	if g.order, err = parseOrder(k.text("order")); err != nil {
@@ -110,6 +115,18 @@ func (g *gavelPolicy) hierarchy(entities, inside string) error {
 		return cluster.Unknown("inside", inside, []string{"fair", "fifo"})
 	case g.objective != "hierarchical" && (g.byUser || inside != "fair"):
 		return fmt.Errorf("entities=%s, inside=%s with objective=%s: only with hierarchical", entities, inside, g.objective)
+	}
+	return nil
+}
+
+// weighs reads by what jobs are weighed.
+func (g *gavelPolicy) weighs(by string) error {
+	g.weigh = by
+	switch kinds := []string{"equal", "queue", "priority"}; {
+	case !slices.Contains(kinds, by):
+		return cluster.Unknown("weigh", by, kinds)
+	case by != "equal" && g.objective != "las" && g.objective != "waterfill":
+		return fmt.Errorf("weigh=%s with objective=%s: only with las and waterfill (hierarchical goes by the weights of queues itself)", by, g.objective)
 	}
 	return nil
 }
@@ -214,11 +231,13 @@ func (g *gavelPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
 // gavelJob is a job during a plan.
 type gavelJob struct {
 	j     engine.JobView
-	milli int64   // milli-GPU
-	speed []int64 // ppm per kind; 0: cannot run there
-	pairs []gavelPair
-	known bool // a plan has seen it before
-	kind  int  // selected for it; -1: none
+	milli int64 // milli-GPU
+	// weight is w_m, in thousandths: a job of twice the weight is to be twice as fast.
+	weight int64
+	speed  []int64 // ppm per kind; 0: cannot run there
+	pairs  []gavelPair
+	known  bool // a plan has seen it before
+	kind   int  // selected for it; -1: none
 	// For finish-time fairness, at the last solution: work left, in ms; speed if
 	// every job had an equal part of each kind, in ppm; and the time that it would
 	// have taken so far with such parts, in ms.
@@ -299,6 +318,9 @@ func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
 		job := p.job(j, speeds[:n:n], pairs[:n:n])
 		speeds, pairs = speeds[n:], pairs[n:]
 		h.number(int64(j.Spec().ID))
+		if job.weight != cluster.Whole {
+			h.number(job.weight)
+		}
 		if t := j.Target(); p.sharing && p.since != cluster.Never && t != nil && len(t.Memo) == 5 {
 			job.known, job.left, job.iso, job.alone, job.level, job.owed = true, t.Memo[0], t.Memo[1], t.Memo[2], t.Memo[3], t.Memo[4]
 		} else if t != nil && p.since != cluster.Never && len(t.Memo) == 3+4*len(p.kinds) {
@@ -326,7 +348,7 @@ func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
 // job is a job that no plan has seen yet.
 func (p *gavelPlan) job(j engine.JobView, speed []int64, pairs []gavelPair) gavelJob {
 	spec := j.Spec()
-	job := gavelJob{j: j, milli: spec.GPUMilli(), kind: -1, speed: speed, pairs: pairs}
+	job := gavelJob{j: j, milli: spec.GPUMilli(), weight: p.weightOf(j), kind: -1, speed: speed, pairs: pairs}
 	if job.milli == 0 {
 		job.milli = j.Milli() // slices
 	}
@@ -339,6 +361,20 @@ func (p *gavelPlan) job(j engine.JobView, speed []int64, pairs []gavelPair) gave
 		}
 	}
 	return job
+}
+
+// mostPriority is the largest weight that a priority stands for.
+const mostPriority = 1000
+
+// weightOf is a job's weight, in thousandths.
+func (p *gavelPlan) weightOf(j engine.JobView) int64 {
+	switch p.weigh {
+	case "queue":
+		return max(1, p.v.Tree().Weight(j.Queue()))
+	case "priority":
+		return cluster.Whole * min(max(1, j.Spec().Priority), mostPriority)
+	}
+	return cluster.Whole
 }
 
 // restart has what jobs have had count from now on; what they should have had

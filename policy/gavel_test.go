@@ -78,7 +78,9 @@ func TestGavelBadKnobs(t *testing.T) {
 		"objective=hierarchical,inside=lifo":                 "unknown inside",
 		"objective=hierarchical,inside=a:first":              "is not QUEUE:fifo",
 		"objective=hierarchical,inside=a:fifo,entities=user": "unknown inside",
-		"inside=a:fifo": "only with hierarchical",
+		"inside=a:fifo":                      "only with hierarchical",
+		"weigh=user":                         "unknown weigh",
+		"weigh=queue,objective=hierarchical": "only with las and waterfill",
 	} {
 		if _, err := New("gavel:" + knobs); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want one with %s", knobs, err, want)

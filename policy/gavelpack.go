@@ -121,6 +121,9 @@ func (p *gavelPlan) classOf(job *gavelJob) int64 {
 	h, s := newFingerprint(), job.j.Spec()
 	h.number(job.milli)
 	h.number(int64(s.Tier))
+	if job.weight != cluster.Whole {
+		h.number(job.weight)
+	}
 	for _, v := range job.speed {
 		h.number(v)
 	}

@@ -100,7 +100,7 @@ func (q *gavelProgram) normalised() []float64 {
 }
 
 // relative is by what each job's speeds are multiplied to be relative to that with an
-// equal part of the whole cluster's time, times GPUs.
+// equal part of the whole cluster's time, times GPUs, over the job's weight.
 func (q *gavelProgram) relative() (factor []float64) {
 	k, part := len(q.kinds), q.who.Proportional()
 	for i := range q.jobs {
@@ -108,7 +108,11 @@ func (q *gavelProgram) relative() (factor []float64) {
 		for j := range k {
 			equal += q.speed[i*k+j] * part[j]
 		}
-		factor = append(factor, q.who.GPUs[i]/equal)
+		f := q.who.GPUs[i] / equal
+		if w := q.jobs[i].weight; w != cluster.Whole {
+			f *= float64(cluster.Whole) / float64(w)
+		}
+		factor = append(factor, f)
 	}
 	return factor
 }

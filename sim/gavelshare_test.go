@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/optimize/convex/lp"
+
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
@@ -188,5 +191,85 @@ func TestGavelSharesOfScaledSpeeds(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// leastOf is the best least rate of the jobs, by a general simplex: variables x, the level and
+// the slacks of rates, times and kinds (C-gavel, base constraints; jobs of one GPU).
+func leastOf(t *testing.T, rate [][]float64, gpus []int) float64 {
+	t.Helper()
+	n, k := len(rate), len(gpus)
+	level := n * k
+	A, b, c := mat.NewDense(2*n+k, level+1+2*n+k, nil), make([]float64, 2*n+k), make([]float64, level+1+2*n+k)
+	for i := range n {
+		for j := range k {
+			A.Set(i, i*k+j, rate[i][j])
+			A.Set(n+i, i*k+j, 1)
+			A.Set(2*n+j, i*k+j, 1)
+		}
+		A.Set(i, level, -1)
+		A.Set(i, level+1+i, -1)
+		A.Set(n+i, level+1+n+i, 1)
+		b[n+i] = 1
+	}
+	for j := range k {
+		A.Set(2*n+j, level+1+2*n+j, 1)
+		b[2*n+j] = float64(gpus[j])
+	}
+	c[level] = -1
+	opt, _, err := lp.Simplex(c, A, b, 1e-10, nil)
+	if err != nil {
+		t.Skipf("the oracle gave up: %v", err)
+	}
+	return -opt
+}
+
+// C-gavel, w_m: with weights X is the optimum of the program in which each job's normalised
+// speed is divided by its weight, that of its queue or its priority; and without a knob all
+// weigh the same, whatever their queues and priorities.
+func TestGavelWeights(t *testing.T) {
+	differ := 0
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 33))
+		w := newGavelWorld(t, r, func(gpus int) int { return gpus + 1 + r.IntN(gpus) })
+		queues := []int64{500 + r.Int64N(4000), 500 + r.Int64N(4000), 0} // 0: 1
+		for q, weight := range queues {
+			w.spec.Queues = append(w.spec.Queues, cluster.Queue{Name: fmt.Sprint("q", q), Limit: -1, Lend: -1, Weight: weight})
+		}
+		for i := range w.entries {
+			w.entries[i].Job.Queue, w.entries[i].Job.Priority = fmt.Sprint("q", r.IntN(3)), int64(r.IntN(6)-1)
+		}
+		for _, by := range []string{"queue", "priority", "equal"} {
+			s := w.play(t, "gavel:round=1m,weigh="+by+",objective="+[]string{"las", "waterfill"}[seed%2], 2)
+			rate, got := make([][]float64, len(w.entries)), math.Inf(1)
+			for i := range w.entries {
+				j, weight, equal, own := &w.entries[i].Job, 1.0, 0.0, 0.0
+				switch by {
+				case "queue":
+					if q := queues[j.Queue[1]-'0']; q > 0 {
+						weight = float64(q) / 1000
+					}
+				case "priority":
+					weight = float64(max(1, j.Priority))
+				}
+				gpus := 0
+				for k, n := range w.gpus {
+					equal, gpus = equal+float64(n)*float64(w.model.Speed[j.Model][w.kinds[k]]), gpus+n
+				}
+				for k := range w.gpus {
+					rate[i] = append(rate[i], float64(w.model.Speed[j.Model][w.kinds[k]])*float64(gpus)/equal/weight)
+					own += rate[i][k] * s.part(i, k)
+				}
+				got = min(got, own)
+			}
+			if want := leastOf(t, rate, w.gpus); math.Abs(got-want) > 1e-4*want {
+				t.Errorf("seed %d, by %s: the least weighted speed is %.6f, the simplex has %.6f", seed, by, got, want)
+			} else if by == "queue" {
+				differ++
+			}
+		}
+	}
+	if differ < 50 {
+		t.Errorf("%d programs", differ)
 	}
 }
