@@ -185,3 +185,18 @@ func FindModel(name string) (GPUModel, bool) {
 	}
 	return GPUModel{}, false
 }
+
+// Variants are the known models that a name stands for: the one of that name, or all of that
+// family ("A100" is A100-40GB and A100-80GB). None: nobody knows it.
+func Variants(name string) (list []GPUModel) {
+	want := strings.ReplaceAll(name, "_", "-")
+	for _, m := range Models() {
+		if strings.EqualFold(m.Name, want) {
+			return []GPUModel{m}
+		}
+		if MatchModel(m.Name, want) {
+			list = append(list, m)
+		}
+	}
+	return list
+}

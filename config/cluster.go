@@ -272,12 +272,8 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		}
 		s.Zone = zone
 	}
-	for i := range f.Models {
-		g, err := f.Models[i].model()
-		if err != nil {
-			return nil, err
-		}
-		s.Models = append(s.Models, g)
+	if s.Models, err = f.models(); err != nil {
+		return nil, err
 	}
 	for _, step := range []func(*cluster.Spec) error{f.addNodes, f.addPartitions, f.addReservations, f.addLoans, f.addPower} {
 		if err := step(s); err != nil {
@@ -285,6 +281,63 @@ func (f *clusterFile) spec() (*cluster.Spec, error) {
 		}
 	}
 	return s, addQueues(s, f.Queues, "")
+}
+
+// models describes those that the file names.
+func (f *clusterFile) models() (models []cluster.GPUModel, err error) {
+	var have []string
+	for i := range f.Nodes {
+		have = append(have, f.Nodes[i].Model)
+	}
+	slices.Sort(have)
+	for _, m := range f.Models {
+		list, err := m.named()
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == 1 && list[0].Memory == 0 && !slices.Contains(have, m.Name) {
+			return nil, fmt.Errorf("models: %w; of one that nobody knows say memory or like", cluster.Unknown("GPU model", m.Name, slices.Compact(have)))
+		}
+		if models, err = another(models, m.Name, list); err != nil {
+			return nil, err
+		}
+	}
+	return models, nil
+}
+
+// another appends models that a name stands for; none may be there already.
+func another(models []cluster.GPUModel, name string, list []cluster.GPUModel) ([]cluster.GPUModel, error) {
+	for _, g := range list {
+		if slices.ContainsFunc(models, func(o cluster.GPUModel) bool { return o.Name == g.Name }) {
+			if g.Name != name {
+				return nil, fmt.Errorf("model %q stands there twice: %s is all models of that family", g.Name, name)
+			}
+			return nil, fmt.Errorf("model %q stands there twice", g.Name)
+		}
+		models = append(models, g)
+	}
+	return models, nil
+}
+
+// named is the models that a name stands for: one that the file describes, or a known one, or,
+// by a short name such as A100, all that are known of that family.
+func (m modelFile) named() (list []cluster.GPUModel, err error) {
+	if _, err := m.model(); err != nil {
+		return nil, err // by the name that stands there
+	}
+	known := cluster.Variants(m.Name)
+	if m.Memory > 0 || m.Like != "" || len(known) == 0 {
+		known = []cluster.GPUModel{{Name: m.Name}}
+	}
+	for i := range known {
+		m.Name = known[i].Name
+		g, err := m.model()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, g)
+	}
+	return list, nil
 }
 
 // model describes a GPU model; of a known one, what the file does not say is as it is known.
@@ -323,17 +376,13 @@ func weights(list []modelFile) (models []cluster.GPUModel, err error) {
 		if m != (modelFile{Name: m.Name, Weight: m.Weight}) {
 			return nil, At(fmt.Errorf("model %q: only name and weight are possible here: what else real GPUs are, they say themselves", m.Name), "models", m.Name)
 		}
-		g, err := m.model()
+		list, err := m.named()
+		if err == nil {
+			models, err = another(models, m.Name, list)
+		}
 		if err != nil {
 			return nil, At(err, "models", m.Name)
 		}
-		if known, ok := cluster.FindModel(m.Name); ok {
-			g.Name = known.Name
-		}
-		if slices.ContainsFunc(models, func(o cluster.GPUModel) bool { return o.Name == g.Name }) {
-			return nil, At(fmt.Errorf("model %q stands there twice", g.Name), "models", m.Name)
-		}
-		models = append(models, g)
 	}
 	return models, nil
 }

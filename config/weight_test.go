@@ -22,6 +22,37 @@ func TestModelWeight(t *testing.T) {
 	}
 }
 
+// A short name stands for all models of its family, in a cluster file and in a daemon's
+// configuration; one that stands for none that a node has, is an error that says which there are.
+func TestShortNames(t *testing.T) {
+	nodes := "nodes: [{name: a, model: A100-80GB, gpus: 1}, {name: b, model: T4-16GB, gpus: 1}, {name: c, model: T4, gpus: 1}, {name: d, model: A100-40GB, gpus: 1}]\n"
+	s, err := Read("f", strings.NewReader("models: [{name: T4, weight: 0.25}, {name: a100, weight: 0.5}]\n"+nodes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{500, 250, 250, 500} {
+		if m, _ := s.Model(s.Nodes[i].Model); m.Weight != want || m.Memory == 0 {
+			t.Errorf("node %s: %+v, want weight %d", s.Nodes[i].Name, m, want)
+		}
+	}
+	c, err := ReadServe("f", strings.NewReader("policy: las\nmodels: [{name: A100, weight: 0.5}]\n"))
+	if err != nil || len(c.Models) != 2 || c.Models[0].Weight != 500 || c.Models[1].Weight != 500 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for models, want := range map[string]string{
+		"{name: T5, weight: 0.25}":                                  `models: unknown GPU model "T5": did you mean "T4"? (valid: A100-40GB, A100-80GB, T4, T4-16GB); of one that nobody knows say memory or like`,
+		"{name: A100, weight: 0.5}, {name: A100-80GB, weight: 2}":   `model "A100-80GB" stands there twice`,
+		"{name: A100-80GB, weight: 0.5}, {name: A100, weight: 0.5}": `model "A100-80GB" stands there twice: A100 is all models of that family`,
+	} {
+		if _, err := Read("f", strings.NewReader("models: ["+models+"]\n"+nodes)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", models, err, want)
+		}
+	}
+	if s, err = Read("f", strings.NewReader("models: [{name: T4, memory: 1GiB, weight: 2}]\n"+nodes)); err != nil || s.Nodes[2].Model != "T4" || s.Nodes[1].Model != "T4-16GB" {
+		t.Errorf("an own model of a short name: %+v, %v", s, err)
+	}
+}
+
 // How many clients MPS takes on a GPU can be stated; else it is as its generation has it.
 func TestModelClients(t *testing.T) {
 	s, err := Read("f", strings.NewReader("sharing: mps\nmodels: [{name: B200-180GB, mps_clients: 60}, {name: Old, memory: 10GiB, generation: pascal}]\nnodes: [{name: a, model: B200-180GB, gpus: 1}]\n"))

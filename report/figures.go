@@ -97,7 +97,7 @@ func fairFigures() []figure {
 		{key: "jain_queues", group: groupFair, label: "Jain's index of queues", short: "Jain", unit: unitRatio, better: 1, ended: true,
 			help: "1: all queues' jobs run at the same mean speed; 1/n: one queue alone is served", get: func(s *Summary) (float64, bool) { return s.Jain, s.Jain > 0 }},
 		{key: "long_term_gpu_time", group: groupFair, label: "Long-term GPU time, least", short: "GPU time", unit: unitRatio, better: 1, ended: true,
-			help: "of the queue (the user, where there is one queue) that had the least of its share: GPU time held over that deserved, below 1 it lost by sharing", get: func(s *Summary) (float64, bool) { return s.LongTerm, s.LongTerm > 0 }},
+			help: "of the queue (the user, where there is one queue) that had the least of its share: GPU time held over that deserved, by the weights of GPU models, below 1 it lost by sharing", get: func(s *Summary) (float64, bool) { return s.LongTerm, s.LongTerm > 0 }},
 	}
 }
 

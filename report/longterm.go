@@ -7,14 +7,30 @@ import (
 )
 
 // longTerm is the long-term GPU-time fairness of the tenant that had the least of its
-// share (ASTRAEA, TPDS'22): GPU time held over GPU time deserved, which is what it asked
-// for at any time, but not more than an equal part of the cluster. Below 1 it lost by
-// sharing. Tenants are queues, or users where there is one queue. 0: there is one
-// tenant only.
+// share (shareOf); 0: there is one tenant only.
 func (r *Run) longTerm() (least float64) {
+	list := r.shareOf()
+	if len(list) < 2 {
+		return 0
+	}
+	for _, f := range list {
+		if f > 0 && (least == 0 || f < least) {
+			least = f
+		}
+	}
+	return least
+}
+
+// shareOf is, tenant by tenant in the order of their first jobs, the long-term GPU-time
+// fairness F_u = U_u / D_u (ASTRAEA, TPDS'22): GPU time held over GPU time deserved, which is
+// what it asked for at any time, but not more than an equal part of the cluster. Below 1
+// it lost by sharing. GPUs count by their models' weights, those asked for by the mean weight
+// of the models on which the job may run. Tenants are queues, or users where there is
+// one queue. 0: it deserved nothing, or held nothing.
+func (r *Run) shareOf() []float64 {
 	type change struct {
 		at    cluster.Time
-		milli cluster.Milli
+		worth float64
 	}
 	names := map[string]int{}
 	var held []float64
@@ -37,26 +53,45 @@ func (r *Run) longTerm() (least float64) {
 		if rec.Outcome != Unfinished {
 			end = min(rec.End, r.Last)
 		}
-		held[k] += float64(rec.Held) * 1e6 // milli-GPU x ns
-		milli := r.Jobs[i].GPUMilli()
-		changes[k] = append(changes[k], change{rec.Submit, milli}, change{max(end, rec.Submit), -milli})
+		worth := rec.Held
+		if len(r.Kinds) > 0 {
+			worth = rec.Worth
+		}
+		held[k] += float64(worth) * 1e6 // milli-GPU x ns
+		asks := float64(r.Jobs[i].GPUMilli()) * r.weight(r.Jobs[i])
+		changes[k] = append(changes[k], change{rec.Submit, asks}, change{max(end, rec.Submit), -asks})
 	}
-	if len(held) < 2 {
-		return 0
-	}
-	part := r.Capacity / cluster.Milli(len(held))
+	part := float64(r.Capacity/cluster.Milli(len(held))) * r.weight(nil)
 	for k, list := range changes {
 		slices.SortFunc(list, func(a, b change) int { return int(min(1, max(-1, a.at-b.at))) })
-		deserved, demand := 0.0, cluster.Milli(0)
+		deserved, demand := 0.0, 0.0
 		for i, c := range list {
 			if i > 0 {
-				deserved += float64(min(demand, part)) * float64(c.at-list[i-1].at)
+				deserved += min(demand, part) * float64(c.at-list[i-1].at)
 			}
-			demand += c.milli
+			demand += c.worth
 		}
-		if deserved > 0 && (least == 0 || held[k]/deserved < least) {
-			least = held[k] / deserved
+		if deserved > 0 {
+			held[k] /= deserved
+		} else {
+			held[k] = 0
 		}
 	}
-	return least
+	return held
+}
+
+// weight is what one of the GPUs counts for, in the mean, on which a job may run; nil: of
+// all. 1 where nothing is said of weights, or nothing suits it.
+func (r *Run) weight(j *cluster.Job) float64 {
+	sum, gpus := 0.0, 0
+	for _, k := range r.Kinds {
+		suits := j == nil || len(j.GPUTypes) == 0 || slices.ContainsFunc(j.GPUTypes, func(want string) bool { return cluster.MatchModel(k.Model, want) })
+		if suits {
+			sum, gpus = sum+float64(k.Weight)*float64(k.GPUs), gpus+k.GPUs
+		}
+	}
+	if gpus == 0 {
+		return 1
+	}
+	return sum / float64(gpus) / float64(cluster.Whole)
 }

@@ -33,3 +33,45 @@ func TestLongTerm(t *testing.T) {
 		t.Errorf("one tenant: %v", r.longTerm())
 	}
 }
+
+// C-astraea, vector 3: a tenant with a quota of four GPUs of eight asks for eight, and has them:
+// F = 2, a benefit. The other one asks for two all the time and has them: F = 1.
+func TestShareOf(t *testing.T) {
+	r := twoTenants()
+	if f := r.shareOf(); len(f) != 2 || f[0] != 2 || f[1] != 1 {
+		t.Errorf("%v, want 2 and 1", f)
+	}
+	// An hour of b's old GPUs counts as a quarter: of the eight new and eight old ones, ten by weight,
+	// a's part is five. It has eight new ones. b's jobs are for any model; they ask for two,
+	// which count 1.25 in the mean, and had two old ones, or half.
+	r.Capacity, r.Kinds = 16_000, []Kind{{"A100-80GB", 8, 1000}, {"T4-16GB", 8, 250}}
+	r.Records[0].Worth, r.Records[1].Worth = r.Records[0].Held, r.Records[1].Held/4
+	r.Jobs[0].GPUTypes = []string{"A100"}
+	if f := r.shareOf(); f[0] != 1.6 || f[1] != 0.4 {
+		t.Errorf("with weights %v, want 1.6 and 0.4", f)
+	}
+	if v := r.longTerm(); v != 0.4 {
+		t.Errorf("least %v, want 0.4", v)
+	}
+	r.Jobs[1].GPUTypes = []string{"T4-16GB"} // it asks for no others, so it has what it deserves
+	if f := r.shareOf(); f[1] != 1 {
+		t.Errorf("of T4s only %v, want 1", f[1])
+	}
+	r.Kinds[1].Weight = 1000 // all alike, as if nothing were said
+	r.Records[1].Worth = r.Records[1].Held
+	was := r.shareOf()
+	r.Kinds = nil
+	if f := r.shareOf(); f[0] != was[0] || f[1] != was[1] {
+		t.Errorf("%v, without weights %v", was, f)
+	}
+}
+
+// twoTenants have eight and two GPUs of eight for ten seconds.
+func twoTenants() Run {
+	at := cluster.Time(10 * time.Second)
+	job := func(user string, gpus int) *cluster.Job {
+		return &cluster.Job{User: user, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}
+	}
+	return Run{Capacity: 8000, Last: at, Queues: []string{"default"}, Jobs: []*cluster.Job{job("a", 8), job("b", 2)},
+		Records: []Record{{End: at, Outcome: Completed, Held: 8000 * 10_000}, {End: at, Outcome: Completed, Held: 2000 * 10_000}}}
+}

@@ -42,6 +42,7 @@ type Record struct {
 	Ran         time.Duration // on devices, over all runs
 	Busy        int64         // milli-GPU-milliseconds computing
 	Held        int64         // milli-GPU-milliseconds on devices
+	Worth       int64         // ... by the weights of their models
 	Lost        int64         // of Busy: work thrown away
 	Preemptions int32
 	Losses      int32 // stops by node or GPU failure
@@ -49,6 +50,13 @@ type Record struct {
 	Queue       int32
 	Answer      Answer // to its deadline, the first that was given
 	Why         string // of a rejection
+}
+
+// Kind is the GPUs of one model, and what an hour of one counts for, in thousandths.
+type Kind struct {
+	Model  string
+	GPUs   int
+	Weight int64
 }
 
 // Span is a job's stay on some devices, for the Gantt strips of small runs.
@@ -69,6 +77,7 @@ type Run struct {
 	Cluster  string // in words
 	Trace    string
 	Capacity cluster.Milli
+	Kinds    []Kind          // of GPU, for their weights; none: all count the same
 	Nodes    []string        // names, for the Gantt strips
 	GPUs     []int           // per node
 	Queues   []string        // as Record.Queue counts; at most maxQueues

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -28,6 +30,8 @@ type Book struct {
 	running  int64
 	demand   cluster.Milli // asked for by pending jobs
 	nodeUsed []cluster.Milli
+	weight   []int64                     // of each node's GPU model, in thousandths
+	kinds    []report.Kind               // of which one has a weight; nil: none has
 	split    cluster.Milli               // free on partly used nodes
 	looked   cluster.Time                // when useless was true last
 	useless  cluster.Milli               // free, but of no use (engine.Fragmentation)
@@ -56,7 +60,29 @@ func newBook(spec *cluster.Spec, n int) *Book {
 		b.Records[i].FirstStart, b.Records[i].End = cluster.Never, cluster.Never
 	}
 	b.Series = report.NewSeries()
+	b.weigh()
 	return b
+}
+
+// weigh looks up what GPUs count for, if the cluster says anything of it.
+func (b *Book) weigh() {
+	b.weight = make([]int64, len(b.spec.Nodes))
+	said := false
+	var kinds []report.Kind
+	for i := range b.spec.Nodes {
+		n := &b.spec.Nodes[i]
+		m, _ := b.spec.Model(n.Model)
+		b.weight[i] = cmp.Or(m.Weight, cluster.Whole)
+		said = said || b.weight[i] != cluster.Whole
+		k := slices.IndexFunc(kinds, func(k report.Kind) bool { return k.Model == n.Model })
+		if k < 0 {
+			k, kinds = len(kinds), append(kinds, report.Kind{Model: n.Model, Weight: b.weight[i]})
+		}
+		kinds[k].GPUs += n.GPUs
+	}
+	if said {
+		b.kinds = kinds
+	}
 }
 
 // grow makes room for one more job.
@@ -139,10 +165,15 @@ func (b *Book) drop(j *jobRun, milli cluster.Milli, now cluster.Time) {
 	r := &b.Records[j.entry.Job.ID]
 	b.alloc -= milli
 	b.queueUse[r.Queue] -= milli
+	worth := cluster.Milli(0)
 	for i := range j.allocs {
-		b.useNode(j.allocs[i].Node, -j.allocs[i].Milli())
+		a := &j.allocs[i]
+		b.useNode(a.Node, -a.Milli())
+		worth += a.Milli() * b.weight[a.Node] / cluster.Whole
 	}
-	r.Held += milli * int64(now.Sub(j.heldFrom)/time.Millisecond)
+	took := int64(now.Sub(j.heldFrom) / time.Millisecond)
+	r.Held += milli * took
+	r.Worth += worth * took
 	r.Ran += now.Sub(j.heldFrom)
 	b.closeSpans(j, now)
 }
@@ -259,7 +290,7 @@ func outcomeOf(r engine.StopReason) report.Outcome {
 
 // Run returns the books in the form that reports are made of.
 func (b *Book) Run(w *World) report.Run {
-	r := report.Run{Cluster: b.spec.Name, Capacity: b.capacity, Queues: b.queues, Epoch: b.spec.Epoch,
+	r := report.Run{Cluster: b.spec.Name, Capacity: b.capacity, Kinds: b.kinds, Queues: b.queues, Epoch: b.spec.Epoch,
 		Records: b.Records, Series: b.Series, Failures: b.failures, First: b.First, Last: b.Last, Spans: b.Spans}
 	for i := range b.spec.Nodes {
 		r.Nodes = append(r.Nodes, b.spec.Nodes[i].Name)
