@@ -27,8 +27,10 @@ type linear struct {
 //
 // What a step changes of a job is known once dh and dt are: of the job two equations
 // are left, for the multipliers of its row and its time, which are solved by hand. So a
-// step goes through the jobs a few times, at O(types) each, and at O(types^2) where it
+// step goes through the jobs three times, at O(types) each, and at O(types^2) where it
 // adds up the equations of the types and of t, H dh - v dt = P and v.dh + tau dt = rhs.
+// Their right sides are linear in what slack times multiplier is to become, mu, so they
+// are added up in parts before mu is known.
 //
 // Near the optimum w = x/l is very large or very small, and differences of sums over
 // w lose all digits. So a job's coefficients are taken relative to their mean by w: then
@@ -37,11 +39,12 @@ type interior struct {
 	*linear
 	cells         []cell
 	parts         []part
-	free, h       []float64 // slack of the types, and multiplier
-	dfree, dh     []float64
-	H, v, P       []float64 // the equations of the types, and of t
-	w, p          []float64 // of the job at hand: x/l, and times its coefficients relative to their mean
-	tau, rhs      float64
+	kinds         []kind
+	terms         []term      // of a block of jobs
+	H             [][]float64 // the equations of the types, and of t: the lower triangle
+	y             []float64   // their solution
+	tau           float64
+	rhs           [3]float64
 	t, dt, rt     float64
 	size          float64 // number of inequalities
 	unit          float64 // what multipliers are like
@@ -49,30 +52,56 @@ type interior struct {
 	gap           float64 // the sum of slack times multiplier
 	missed, wrong float64 // by how much the rows are missed, and the equations of the multipliers
 	primal, dual  float64 // how far the step can go
-	slope, bend   float64 // what it changes the gap by: first order in the slacks, and second
+	slope, bend   float64 // what the first direction changes the gap by: first order in the slacks, and second
 }
+
+// The parts of a right side: of the direction to 0, what mu is multiplied by, and what the
+// second order of the first direction adds.
+const (
+	toZero = iota
+	perMu
+	secondOrder
+)
 
 // cell is a job's share of a type: x and its multiplier l. Where the job cannot have
 // one both are 0.
 type cell struct {
-	x, l, dx, dl float64
+	x, l, dx, dl float64 // dx between the two directions of a step: dx times dl of the first
 	a, c         float64
 	miss         float64 // what l is short of by the multipliers of row, time and type
 	inverse      float64 // 1/l, or 0
 }
 
+// term is what a cell adds to sums.
+type term struct {
+	w, p float64 // x/l, and that times the coefficient relative to their mean
+	d    float64 // of a right side
+}
+
+// kind is a GPU type.
+type kind struct {
+	free, h   float64 // slack, and multiplier
+	dfree, dh float64 // dfree between the two directions of a step: see cell.dx
+	v         float64
+	P         [3]float64
+}
+
 // part is what else there is of a job.
 type part struct {
 	s, b, m, count float64
-	e, f, de, df   float64 // slack and multiplier of its row; 1 and 0 where there is none
+	e, f, de, df   float64 // slack and multiplier of its row; 1 and 0 where there is none; de as dx of a cell
 	r, g, dr, dg   float64 // ... of its time
-	te, tr         float64 // what slack times multiplier is to change by
+	byE, byF, byG  float64 // 1/e and 1/f, 0 without a row; 1/g
 	re             float64 // what the row is missed by
-	mean           float64 // of its coefficients, by w
+	all, mean      float64 // the sum of w; of its coefficients, by w
 	alpha          float64 // f/e
 	ff, fg, gg     float64 // the inverse of its two equations; the first two per alpha
-	df0, dg0       float64 // what they say if dh and dt are 0; the second relative to the mean
+	own            [3]own
 }
+
+// own is what a job's two equations say of the multipliers of its row and its time if dh and
+// dt are 0; the second relative to the mean.
+type own struct{ df, dg float64 }
 
 // How exact a solution is: the gap between it and the bound of its multipliers,
 // relative to its value. The arithmetic's own errors show far below. Beyond that only the
@@ -88,12 +117,16 @@ const (
 // nearer to the centre, in more steps.
 const centring = 0.05
 
+// block is how many jobs a pass takes at a time. What follows for a job is a long chain of
+// operations; with several jobs abreast a processor has something to do while it waits.
+const block = 4
+
 // newInterior is a point inside of all inequalities; rows may be violated.
 func newInterior(p *linear) *interior {
 	n, k := p.n, p.k
-	q := &interior{linear: p, cells: make([]cell, n*k), parts: make([]part, n), H: make([]float64, k*k)}
-	for _, v := range []*[]float64{&q.free, &q.h, &q.dfree, &q.dh, &q.v, &q.P, &q.w, &q.p} {
-		*v = make([]float64, k)
+	q := &interior{linear: p, cells: make([]cell, n*k), parts: make([]part, n), kinds: make([]kind, k), y: make([]float64, k), terms: make([]term, block*k)}
+	for j := range k {
+		q.H = append(q.H, make([]float64, j+1))
 	}
 	q.start()
 	return q
@@ -110,7 +143,9 @@ func (q *interior) start() {
 			}
 		}
 	}
-	copy(q.free, q.W)
+	for j := range q.kinds {
+		q.kinds[j].free = q.W[j]
+	}
 	sum, many := 0.0, 0.0
 	for i := range q.n {
 		o, cells := q.job(i)
@@ -122,7 +157,7 @@ func (q *interior) start() {
 			}
 			c.x, c.a, c.c = 0.5*min(1/float64(k), q.W[j]/want[j]), q.a[ij], q.c[ij]
 			o.r -= c.x
-			q.free[j] -= o.count * o.s * c.x
+			q.kinds[j].free -= o.count * o.s * c.x
 			sum, many = sum+o.count*(c.c*jobs+c.a*q.gain), many+o.count
 		}
 	}
@@ -174,8 +209,8 @@ func (q *interior) startMultipliers(jobs, mean float64) {
 			}
 		}
 	}
-	for j := range q.h {
-		q.h[j] = q.unit
+	for j := range q.kinds {
+		q.kinds[j].h = q.unit
 		q.size++
 	}
 }
@@ -195,256 +230,383 @@ func dot(a, b []float64) (sum float64) {
 
 // factor takes the step, so far, computes by how much the equations are missed at the
 // point, and prepares them: H, v and tau are what is left of them after the jobs have
-// been eliminated.
+// been eliminated, and P and rhs of their right sides, without the second order.
 func (q *interior) factor(primal, dual float64) {
 	q.t += primal * q.dt
-	clear(q.H)
-	clear(q.v)
+	for _, line := range q.H {
+		clear(line)
+	}
 	q.value, q.rt, q.tau, q.gap, q.missed, q.wrong = q.gain*q.t, -q.gain, 0, 0, 0, 0
-	for j := range q.h {
-		q.free[j] += primal * q.dfree[j]
-		q.h[j] += dual * q.dh[j]
-		q.gap += q.free[j] * q.h[j]
+	q.rhs = [3]float64{}
+	for j := range q.kinds {
+		z := &q.kinds[j]
+		z.free += primal * z.dfree
+		z.h += dual * z.dh
+		q.gap += z.free * z.h
+		z.v, z.P = 0, [3]float64{-z.free, 1 / z.h}
 	}
-	for i := range q.parts {
-		o, cells := q.job(i)
-		q.move(o, cells, primal, dual)
-		q.eliminate(o, cells)
+	for from := 0; from < q.n; from += block {
+		to := min(from+block, q.n)
+		for i := from; i < to; i++ {
+			q.move(i, i-from, primal, dual)
+		}
+		for i := from; i < to; i++ {
+			q.eliminate(i, i-from)
+		}
+		for i := from; i < to; i++ {
+			q.add(i, i-from)
+		}
 	}
+	q.rhs[toZero] -= q.rt
 	q.wrong = max(q.wrong, math.Abs(q.rt))
-	for j := range q.h {
-		q.H[j*q.k+j] += q.free[j] / q.h[j]
+	for j, line := range q.H {
+		z := &q.kinds[j]
+		line[j] += z.free / z.h
 		if q.gain > 0 {
-			for m := range j + 1 {
-				q.H[j*q.k+m] += q.v[j] * q.v[m] / q.tau
+			for m := range line {
+				line[m] += z.v * q.kinds[m].v / q.tau
 			}
 		}
 	}
 	q.cholesky()
 }
 
-// move takes a job's part of the step.
-func (q *interior) move(o *part, cells []cell, primal, dual float64) {
+// move takes a job's part of the step, and computes w.
+func (q *interior) move(i, at int, primal, dual float64) {
+	o, cells := q.job(i)
+	terms := q.terms[at*q.k:][:len(cells)]
+	all, first := 0.0, 0.0
 	o.r += primal * o.dr
 	o.e += primal * o.de
 	o.g += dual * o.dg
 	o.f += dual * o.df
 	o.re *= 1 - primal
 	xl, cx := o.r*o.g+o.e*o.f, 0.0
-	h, wrong := q.h[:len(cells)], q.wrong
+	kinds, wrong := q.kinds[:len(cells)], q.wrong
 	for j := range cells {
-		c := &cells[j]
+		c, z, u := &cells[j], &kinds[j], &terms[j]
 		if c.x == 0 {
+			u.w = 0
 			continue
 		}
-		c.x += primal * c.dx
-		c.l += dual * c.dl
-		c.inverse = 1 / c.l
-		c.miss = o.g + o.s*h[j] - c.c - c.l - o.f*c.a
-		if miss := math.Abs(c.miss); miss > wrong {
+		x, l := c.x+primal*c.dx, c.l+dual*c.dl
+		inverse := 1 / l
+		miss := o.g + o.s*z.h - c.c - l - o.f*c.a
+		c.x, c.l, c.inverse, c.miss = x, l, inverse, miss
+		if miss = math.Abs(miss); miss > wrong {
 			wrong = miss
 		}
-		xl += c.x * c.l
-		cx += c.x * c.c
-	}
-	q.value += o.count * cx
-	q.wrong = wrong
-	if o.f > 0 {
-		q.rt += o.count * o.b * o.f
-		q.missed = max(q.missed, math.Abs(o.re)/(o.e+math.Abs(o.b*q.t)+math.Abs(o.m)))
-	}
-	q.gap += o.count * xl
-}
-
-// eliminate solves a job's two equations, and adds what is left of it to the others.
-func (q *interior) eliminate(o *part, cells []cell) {
-	all, first, second := 0.0, 0.0, 0.0
-	for j := range cells {
-		c := &cells[j]
-		w := c.x * c.inverse
+		xl += x * l
+		cx += x * c.c
+		w := x * inverse
+		u.w = w
 		all += w
 		first += w * c.a
 	}
-	o.mean = first / all
-	ws, ps := q.w[:len(cells)], q.p[:len(cells)]
+	q.value += o.count * cx
+	q.wrong = wrong
+	o.byG = 1 / o.g
+	if o.f > 0 {
+		o.byE, o.byF = 1/o.e, 1/o.f
+		q.rt += o.count * o.b * o.f
+		if whole := o.e + math.Abs(o.b*q.t) + math.Abs(o.m); math.Abs(o.re) > q.missed*whole {
+			q.missed = math.Abs(o.re) / whole
+		}
+	}
+	q.gap += o.count * xl
+	o.all, o.mean = all, first/all
+}
+
+// eliminate solves a job's two equations.
+func (q *interior) eliminate(i, at int) {
+	o, cells := q.job(i)
+	terms, mean, all := q.terms[at*q.k:][:len(cells)], o.mean, o.all
+	second, sum, row, sumMu, rowMu := 0.0, -o.r, 0.0, o.byG, 0.0
+	for j := range cells {
+		c, u := &cells[j], &terms[j]
+		a := c.a - mean
+		p, d := u.w*a, -c.x-u.w*c.miss
+		u.p, u.d = p, d
+		second += p * a
+		sum += d
+		row += d * a
+		sumMu += c.inverse
+		rowMu += c.inverse * a
+	}
+	o.alpha = o.f * o.byE
+	rho, along := o.r*o.byG, o.alpha*second+1
+	tilt := rho * o.mean
+	one := 1 / (along*(all+rho) + o.alpha*o.mean*tilt*all)
+	o.ff, o.fg, o.gg = (all+rho)*one, tilt*one, (along+o.alpha*o.mean*tilt)*one
+	zero := o.solve(o.alpha*(-o.mean*o.r-row-o.re)-o.f, sum)
+	mu := o.solve(o.alpha*(o.mean*o.byG-rowMu)+o.byE, sumMu)
+	o.own[toZero], o.own[perMu] = zero, mu
+	cb := o.count * o.b
+	q.rhs[toZero] -= cb * zero.df
+	q.rhs[perMu] -= cb * mu.df
+
+}
+
+// add adds what is left of a job to the equations of the types and of t.
+func (q *interior) add(i, at int) {
+	o, cells := q.job(i)
+	terms, kinds := q.terms[at*q.k:][:len(cells)], q.kinds[:len(cells)]
+	zero, mu := o.own[toZero], o.own[perMu]
+	ff, fg, gg := o.alpha*o.ff, o.alpha*o.fg, o.gg
+	cb := o.count * o.b
+	cs, csb := o.count*o.s, cb*o.s
+	css := cs * o.s
+	q.tau += cb * o.b * ff
+	for j := range cells {
+		z, u := &kinds[j], &terms[j]
+		p, w := u.p, u.w
+		z.P[toZero] += cs * (u.d + p*zero.df - w*zero.dg)
+		z.P[perMu] += cs * (cells[j].inverse + p*mu.df - w*mu.dg)
+		byP, byW := ff*p+fg*w, fg*p+gg*w
+		z.v += csb * byP
+		byP *= css
+		byW *= css
+		line := q.H[j]
+		all := terms[:len(line)]
+		for m := range line {
+			line[m] -= byP*all[m].p + byW*all[m].w
+		}
+		line[j] += css * w
+	}
+}
+
+// solve solves a job's two equations for such right sides, if dh and dt are 0.
+func (o *part) solve(row, sum float64) own {
+	return own{o.ff*row - o.alpha*o.fg*sum, o.gg*sum - o.fg*row}
+}
+
+// given computes what a job's multipliers of row and time change by, the second relative to
+// the mean, now that dh and dt are known and what its own equations say.
+func (q *interior) given(o *part, cells []cell, own own) {
+	kinds, mean := q.kinds[:len(cells)], o.mean
+	byTime, byRow := 0.0, 0.0
 	for j := range cells {
 		c := &cells[j]
-		w, d := c.x*c.inverse, c.a-o.mean
-		ws[j], ps[j] = w, w*d
-		second += w * d * d
+		d := c.x * c.inverse * kinds[j].dh
+		byTime += d
+		byRow += d * (c.a - mean)
 	}
-	o.alpha = o.f / o.e
-	rho, row := o.r/o.g, o.alpha*second+1
-	tilt := rho * o.mean
-	one := 1 / (row*(all+rho) + o.alpha*o.mean*tilt*all)
-	o.ff, o.fg, o.gg = (all+rho)*one, tilt*one, (row+o.alpha*o.mean*tilt)*one
-
-	ff, fg, gg := o.alpha*o.ff, o.alpha*o.fg, o.gg
-	cs, cb := o.count*o.s*o.s, o.count*o.s*o.b
-	q.tau += o.count * o.b * o.b * ff
-	v := q.v[:len(cells)]
-	for j, w := range ws {
-		byP, byW := ff*ps[j]+fg*w, fg*ps[j]+gg*w
-		v[j] += cb * byP
-		byP, byW = cs*byP, cs*byW
-		H := q.H[j*len(ws) : j*len(ws)+j+1]
-		p, w2 := ps[:len(H)], ws[:len(H)]
-		for m := range H {
-			H[m] -= byP*p[m] + byW*w2[m]
-		}
-		H[j] += cs * w
-	}
+	byTime, byRow = o.s*byTime, o.s*byRow+o.b*q.dt
+	o.df = own.df + o.alpha*(o.ff*byRow+o.fg*byTime)
+	o.dg = own.dg - o.gg*byTime - o.alpha*o.fg*byRow
 }
 
 // cholesky replaces H by its triangular factor.
 func (q *interior) cholesky() {
-	k, H := q.k, q.H
-	for j := range k {
-		for m := range j + 1 {
-			sum := H[j*k+m]
+	for j, line := range q.H {
+		for m, sum := range line {
 			for z := range m {
-				sum -= H[j*k+z] * H[m*k+z]
+				sum -= line[z] * q.H[m][z]
 			}
 			if m < j {
-				H[j*k+m] = sum / H[m*k+m]
+				line[m] = sum / q.H[m][m]
 			} else {
-				if sum <= 1e-14*H[j*k+j] { // lost in the arithmetic: nothing moves that way
+				if sum <= 1e-14*line[j] { // lost in the arithmetic: nothing moves that way
 					sum = 1e300
 				}
-				H[j*k+j] = math.Sqrt(sum)
+				line[j] = math.Sqrt(sum)
 			}
 		}
 	}
 }
 
 // backsolve solves H y = y.
-func (q *interior) backsolve(y []float64) {
-	k, H := q.k, q.H
-	for j := range k {
+func (q *interior) backsolve() {
+	y := q.y
+	for j, line := range q.H {
 		for z := range j {
-			y[j] -= H[j*k+z] * y[z]
+			y[j] -= line[z] * y[z]
 		}
-		y[j] /= H[j*k+j]
+		y[j] /= line[j]
 	}
-	for j := k - 1; j >= 0; j-- {
-		for z := j + 1; z < k; z++ {
-			y[j] -= H[z*k+j] * y[z]
+	for j := q.k - 1; j >= 0; j-- {
+		for z := j + 1; z < q.k; z++ {
+			y[j] -= q.H[z][j] * y[z]
 		}
-		y[j] /= H[j*k+j]
+		y[j] /= q.H[j][j]
 	}
 }
 
-// direction solves for a step after which slack times multiplier is mu, to first
-// order; with second, what the last direction says of the second order is taken into
-// account.
-func (q *interior) direction(mu, second float64) {
-	for j, h := range q.h {
-		q.P[j] = (mu - q.free[j]*h - second*q.dfree[j]*q.dh[j]) / h
-	}
-	q.rhs = -q.rt
-	for i := range q.parts {
-		o, cells := q.job(i)
-		q.gather(o, cells, mu, second)
-	}
-	copy(q.dh, q.P)
-	q.dt = 0
-	if q.gain > 0 {
-		for j, v := range q.v {
-			q.dh[j] += v * q.rhs / q.tau
+// common solves for what a step changes of the types' multipliers and of t, after which slack
+// times multiplier is mu, to first order; with second, what the first direction says of the
+// second order is taken into account.
+func (q *interior) common(mu, second float64) {
+	rhs := q.rhs[toZero] + mu*q.rhs[perMu] + second*q.rhs[secondOrder]
+	for j := range q.kinds {
+		z := &q.kinds[j]
+		q.y[j] = z.P[toZero] + mu*z.P[perMu] + second*z.P[secondOrder]
+		if q.gain > 0 {
+			q.y[j] += z.v * rhs / q.tau
 		}
 	}
-	q.backsolve(q.dh)
+	q.backsolve()
+	for j, y := range q.y {
+		q.kinds[j].dh = y
+		rhs -= q.kinds[j].v * y
+	}
+	q.dt = 0
 	if q.gain > 0 {
-		q.dt = (q.rhs - dot(q.v, q.dh)) / q.tau
+		q.dt = rhs / q.tau
 	}
-	q.primal, q.dual, q.slope, q.bend = 1, 1, 0, 0
-	clear(q.dfree)
-	for i := range q.parts {
-		o, cells := q.job(i)
-		q.spread(o, cells, mu, second)
+	q.primal, q.dual = 1, 1
+}
+
+// predict finds how far a step to 0 can go, what it changes the gap by, and what its second
+// order adds to the equations. Where x l is to become 0 dx/x is -1 - dl/l.
+func (q *interior) predict() {
+	q.common(0, 0)
+	q.slope, q.bend, q.rhs[secondOrder] = 0, 0, 0
+	for j := range q.kinds {
+		z := &q.kinds[j]
+		z.dfree = q.toZero(z.free*z.h, z.dh/z.h, 1)
+		z.P[secondOrder] = -z.dfree / z.h
 	}
-	for j, d := range q.dfree {
-		q.far(q.free[j], d, q.h[j], q.dh[j])
-		q.slope += d * q.h[j]
-		q.bend += d * q.dh[j]
+	for from := 0; from < q.n; from += block {
+		to := min(from+block, q.n)
+		for i := from; i < to; i++ {
+			o, cells := q.job(i)
+			q.given(o, cells, o.own[toZero])
+		}
+		for i := from; i < to; i++ {
+			q.foresee(i, i-from)
+		}
+		for i := from; i < to; i++ {
+			q.addSecond(i, i-from)
+		}
 	}
 	q.primal, q.dual = 1/q.primal, 1/q.dual
 }
 
-// gather computes a job's right sides, and what is left of them for the types and t.
-func (q *interior) gather(o *part, cells []cell, mu, second float64) {
-	o.tr = mu - o.r*o.g - second*o.dr*o.dg
-	time := o.tr / o.g
-	sum, row, first := 0.0, 0.0, q.p[:len(cells)]
+// toZero notes that a slack times its multiplier is to become 0 while the multiplier grows by
+// so many times itself, of so many equal jobs, and returns what both change by, multiplied.
+func (q *interior) toZero(product, grows, count float64) float64 {
+	if 1+grows > q.primal {
+		q.primal = 1 + grows
+	}
+	if -grows > q.dual {
+		q.dual = -grows
+	}
+	first := -product * (1 + grows)
+	q.slope += count * first
+	q.bend += count * first * grows
+	return first * grows
+}
+
+// foresee is a job's part of predict.
+func (q *interior) foresee(i, at int) {
+	o, cells := q.job(i)
+	df, dg := o.df, o.dg
+	kinds, mean, s := q.kinds[:len(cells)], o.mean, o.s
+	terms := q.terms[at*q.k:][:len(cells)]
+	least, most := 1-q.primal, q.dual // of all jobs so far: what is seldom exceeded costs nothing
+	slope, bend, sum, row := 0.0, 0.0, 0.0, 0.0
 	for j := range cells {
-		c := &cells[j]
-		d := (mu-second*c.dx*c.dl)*c.inverse - c.x*(1+c.inverse*c.miss)
-		first[j] = d
+		c, z := &cells[j], &kinds[j]
+		a := c.a - mean
+		falls := (a*df - dg - s*z.dh - c.miss) * c.inverse // -dl/l
+		if falls < least {
+			least = falls
+		}
+		if falls > most {
+			most = falls
+		}
+		first := c.x * c.l * (falls - 1)
+		both := -first * falls
+		slope += first
+		bend += both
+		d := -both * c.inverse
+		c.dx, terms[j].d = both, d
 		sum += d
-		row += d * (c.a - o.mean)
+		row += d * a
 	}
-	row = o.alpha * (o.mean*time - row - o.re)
-	if o.f > 0 {
-		o.te = mu - o.e*o.f - second*o.de*o.df
-		row += o.te / o.e
-	}
-	sum += time
-	o.df0, o.dg0 = o.ff*row-o.alpha*o.fg*sum, o.gg*sum-o.fg*row
-	q.rhs -= o.count * o.b * o.df0
-	cs, P := o.count*o.s, q.P[:len(cells)]
+	q.primal, q.dual = 1-least, most
+	q.slope += o.count * slope
+	q.bend += o.count * bend
+	o.dr = q.toZero(o.r*o.g, (dg+o.mean*df)*o.byG, o.count)
+	o.de = q.toZero(o.e*o.f, df*o.byF, o.count)
+	time := -o.dr * o.byG
+	add := o.solve(o.alpha*(o.mean*time-row)-o.de*o.byE, sum+time)
+	o.own[secondOrder] = add
+	q.rhs[secondOrder] -= o.count * o.b * add.df
+}
+
+// addSecond adds to them what the job's second order does.
+func (q *interior) addSecond(i, at int) {
+	o, cells := q.job(i)
+	add := o.own[secondOrder]
+	cs := o.count * o.s
+	mean := o.mean
+	terms, kinds := q.terms[at*q.k:][:len(cells)], q.kinds[:len(cells)]
 	for j := range cells {
-		c := &cells[j]
-		P[j] += cs * (first[j] + c.x*c.inverse*((c.a-o.mean)*o.df0-o.dg0))
+		c, z := &cells[j], &kinds[j]
+		z.P[secondOrder] += cs * (terms[j].d + c.x*c.inverse*((c.a-mean)*add.df-add.dg))
 	}
+}
+
+// direction solves for the step itself: see common. Without the second order predict
+// need not have been called.
+func (q *interior) direction(mu, second float64) {
+	q.common(mu, second)
+	for j := range q.kinds {
+		z := &q.kinds[j]
+		if z.dfree = 0; -z.dh > q.dual*z.h {
+			q.dual = -z.dh / z.h
+		}
+	}
+	for from := 0; from < q.n; from += block {
+		to := min(from+block, q.n)
+		for i := from; i < to; i++ {
+			o, cells := q.job(i)
+			zero, perMu, add := &o.own[toZero], &o.own[perMu], &o.own[secondOrder]
+			q.given(o, cells, own{zero.df + mu*perMu.df + second*add.df, zero.dg + mu*perMu.dg + second*add.dg})
+		}
+		for i := from; i < to; i++ {
+			o, cells := q.job(i)
+			q.spread(o, cells, mu, second)
+		}
+	}
+	for j := range q.kinds {
+		if z := &q.kinds[j]; -z.dfree > q.primal*z.free {
+			q.primal = -z.dfree / z.free
+		}
+	}
+	q.primal, q.dual = 1/q.primal, 1/q.dual
 }
 
 // spread computes a job's part of the step from those of the types and t.
 func (q *interior) spread(o *part, cells []cell, mu, second float64) {
-	dh, dfree := q.dh[:len(cells)], q.dfree[:len(cells)]
-	byTime, byRow := 0.0, 0.0
-	for j := range cells {
-		c := &cells[j]
-		d := c.x * c.inverse * dh[j]
-		byTime += d
-		byRow += d * (c.a - o.mean)
-	}
-	byTime, byRow = o.s*byTime, o.s*byRow+o.b*q.dt
-	df := o.df0 + o.alpha*(o.ff*byRow+o.fg*byTime)
-	dg := o.dg0 - o.gg*byTime - o.alpha*o.fg*byRow
-	cs, slope, bend := o.count*o.s, 0.0, 0.0
+	df, dg := o.df, o.dg
+	kinds, mean, s, cs := q.kinds[:len(cells)], o.mean, o.s, o.count*o.s
 	primal, dual := q.primal, q.dual
 	for j := range cells {
-		c := &cells[j]
+		c, z := &cells[j], &kinds[j]
 		if c.x == 0 {
 			continue
 		}
-		t := mu - c.x*c.l - second*c.dx*c.dl
-		c.dx = (t + c.x*((c.a-o.mean)*df-dg-o.s*dh[j]-c.miss)) * c.inverse
-		c.dl = (t - c.l*c.dx) / c.x
-		dfree[j] -= cs * c.dx
-		slope += c.dx * c.l
-		bend += c.dx * c.dl
-		if -c.dx > primal*c.x {
-			primal = -c.dx / c.x
+		falls := (c.a-mean)*df - dg - s*z.dh - c.miss // -dl
+		dx := (mu - c.x*c.l - second*c.dx + c.x*falls) * c.inverse
+		c.dx, c.dl = dx, -falls
+		z.dfree -= cs * dx
+		if -dx > primal*c.x {
+			primal = -dx / c.x
 		}
-		if -c.dl > dual*c.l {
-			dual = -c.dl / c.l
+		if falls > dual*c.l {
+			dual = falls / c.l
 		}
 	}
 	q.primal, q.dual = primal, dual
 	o.df, o.dg = df, dg+o.mean*df
-	o.dr = (o.tr - o.r*o.dg) / o.g
-	slope += o.dr * o.g
-	bend += o.dr * o.dg
+	o.dr = (mu - o.r*o.g - second*o.dr - o.r*o.dg) * o.byG
 	q.far(o.r, o.dr, o.g, o.dg)
 	if o.f > 0 {
-		o.de = (o.te - o.e*df) / o.f
-		slope += o.de * o.f
-		bend += o.de * df
+		o.de = (mu - o.e*o.f - second*o.de - o.e*df) * o.byF
 		q.far(o.e, o.de, o.f, df)
 	}
-	q.slope += o.count * slope
-	q.bend += o.count * bend
 }
 
 // far notes how far a step can go before a slack or its multiplier is 0.
@@ -473,7 +635,7 @@ func (q *interior) run() (steps int, ok bool) {
 			recentre /= 1e2
 			q.direction(mu, 0)
 		} else {
-			q.direction(0, 0)
+			q.predict()
 			after := gap + q.primal*q.slope - q.dual*(gap+q.slope) + q.primal*q.dual*q.bend
 			sigma := after / gap
 			q.direction(max(sigma*sigma*sigma, centring)*mu, 1)

@@ -197,11 +197,14 @@ func TestManyJobs(t *testing.T) {
 		for i := range q.parts {
 			f += q.parts[i].f
 		}
-		bound := dot(s.Capacity, q.h) / f
+		bound := 0.0
+		for j := range q.kinds {
+			bound += s.Capacity[j] * q.kinds[j].h / f
+		}
 		for i := range q.parts {
 			most := 0.0
 			for j := range 6 {
-				most = max(most, (q.parts[i].f*rate[i*6+j]-s.GPUs[i]*q.h[j])/f)
+				most = max(most, (q.parts[i].f*rate[i*6+j]-s.GPUs[i]*q.kinds[j].h)/f)
 			}
 			bound += most
 		}
