@@ -7,22 +7,31 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// dumbClaim is CPU and RAM that a placed job will get from one that leaves.
+// dumbClaim is CPU and RAM, or what of a device, that a placed job will get from one that leaves.
 type dumbClaim struct {
 	from     cluster.JobID
 	node     int32
 	cpu, ram int64
+	dev      uint64
+	parts    [4]int64
 }
 
-// waitForLeavers is who a booked job waits for: those on its devices, and for
-// the CPU and RAM that is not free yet those first, then others by number.
+// waitForLeavers is who a booked job waits for: those who cannot be on a device together with
+// it, and for what of shared devices, of CPU and of RAM is not free yet those first, then
+// others by number.
 func (d *dumb) waitForLeavers(j *dumbJob) {
 	j.waits, j.claims = nil, nil
 	for _, v := range d.jobs {
 		if v != nil && v.state == engine.Stopping && slices.ContainsFunc(v.allocs, func(x engine.Alloc) bool {
-			return slices.ContainsFunc(j.allocs, func(y engine.Alloc) bool { return x.Node == y.Node && x.GPUs&y.GPUs != 0 })
+			return slices.ContainsFunc(j.allocs, func(y engine.Alloc) bool { return x.Node == y.Node && x.GPUs&y.GPUs != 0 && !together(x, y) })
 		}) {
 			j.waits = append(j.waits, v.ID)
+		}
+	}
+	for i, a := range j.allocs {
+		same := func(b engine.Alloc) bool { return b.Node == a.Node && b.GPUs == a.GPUs }
+		if a.Share > 0 && !slices.ContainsFunc(j.allocs[:i], same) {
+			d.claimParts(j, a.Node, a.GPUs)
 		}
 	}
 	var nodes []int32
@@ -43,7 +52,7 @@ func (d *dumb) waitForLeavers(j *dumbJob) {
 				if cpu == 0 && ram == 0 {
 					continue
 				}
-				j.claims = append(j.claims, dumbClaim{v.ID, node, cpu, ram})
+				j.claims = append(j.claims, dumbClaim{from: v.ID, node: node, cpu: cpu, ram: ram})
 				needCPU, needRAM = needCPU-cpu, needRAM-ram
 				if !waited {
 					j.waits = append(j.waits, v.ID)
@@ -51,6 +60,94 @@ func (d *dumb) waitForLeavers(j *dumbJob) {
 			}
 		}
 	}
+}
+
+// together: two parts of a device can be there at once, if there is so much of it.
+func together(x, y engine.Alloc) bool {
+	if x.Share > 0 && y.Share > 0 && x.Slots > 0 && y.Slots > 0 {
+		return x.Slots&y.Slots == 0 && !(x.Media && y.Media)
+	}
+	return x.Share > 0 && y.Share > 0 && x.Slots == 0 && y.Slots == 0 && x.User == y.User
+}
+
+// claimParts has a booked job wait for what of a device is not free yet.
+func (d *dumb) claimParts(j *dumbJob, node int32, dev uint64) {
+	n := &d.nodes[node]
+	m := modelOf(n)
+	free := [4]int64{cluster.Whole, m.Memory, int64(m.Compute), 1 << 40}
+	if d.mps {
+		most, stated := d.clients[n.Model]
+		if !stated {
+			most = 48
+		}
+		free[3] = int64(most)
+	}
+	left := func(v *dumbJob) (p [4]int64) { // that nobody counts on
+		p = dumbPartsOn(v.allocs, node, dev)
+		for _, w := range d.jobs {
+			if w != nil && w.state == engine.Placed && slices.Contains(w.waits, v.ID) {
+				for _, c := range w.claims {
+					if c.from == v.ID && c.node == node && c.dev == dev {
+						p = less(p, c.parts)
+					}
+				}
+			}
+		}
+		return p
+	}
+	for _, v := range d.jobs {
+		switch {
+		case v == nil:
+		case v.inBooks():
+			free = less(free, dumbPartsOn(v.allocs, node, dev))
+		case v.state == engine.Stopping:
+			free = less(free, left(v))
+		}
+	}
+	need := dumbPartsOn(j.allocs, node, dev)
+	for i := range need {
+		need[i] = max(0, min(need[i], -free[i]))
+	}
+	for _, waited := range []bool{true, false} {
+		for _, v := range d.jobs {
+			if v == nil || v.state != engine.Stopping || slices.Contains(j.waits, v.ID) != waited {
+				continue
+			}
+			gets := left(v)
+			for i := range gets {
+				gets[i] = max(0, min(gets[i], need[i]))
+			}
+			if gets == [4]int64{} {
+				continue
+			}
+			need = less(need, gets)
+			j.claims = append(j.claims, dumbClaim{from: v.ID, node: node, dev: dev, parts: gets})
+			if !waited {
+				j.waits = append(j.waits, v.ID)
+			}
+		}
+	}
+}
+
+// dumbPartsOn is what allocations have of a device: milli-GPU, memory, compute slices, clients.
+func dumbPartsOn(allocs []engine.Alloc, node int32, dev uint64) (p [4]int64) {
+	for _, a := range allocs {
+		if a.Node != node || a.GPUs != dev || a.Share == 0 {
+			continue
+		}
+		p[0], p[1], p[2] = p[0]+int64(a.Share), p[1]+a.Mem, p[2]+int64(a.Compute)
+		if a.Slots == 0 {
+			p[3]++
+		}
+	}
+	return p
+}
+
+func less(a, b [4]int64) [4]int64 {
+	for i := range a {
+		a[i] -= b[i]
+	}
+	return a
 }
 
 func dumbHost(allocs []engine.Alloc, node int32) (cpu, ram int64) {

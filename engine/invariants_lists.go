@@ -269,7 +269,7 @@ func (e *Engine) checkWaits() error {
 				return fmt.Errorf("job %d is to start on node %d, which is %s", j.spec.ID, a.Node, s)
 			}
 			for _, id := range e.st.nodes[a.Node].stopping {
-				if v := e.jobs[id]; v.leavesDevice(a) && !waitsFor(v, j.spec.ID) {
+				if v := e.jobs[id]; v.inTheWay(a) && !waitsFor(v, j.spec.ID) {
 					return fmt.Errorf("placed job %d does not wait for job %d on node %d", j.spec.ID, id, a.Node)
 				}
 			}
@@ -278,12 +278,17 @@ func (e *Engine) checkWaits() error {
 	return nil
 }
 
-// checkClaims checks that whatever CPU and RAM the books promised is free, or
+// checkClaims checks that whatever CPU, RAM and parts of GPUs the books promised is free, or
 // claimed by those who wait for it; and that nobody counts on more than there is.
 func (e *Engine) checkClaims() error {
 	for id := range e.st.nodes {
 		if h := e.short(int32(id)); h.cpu > 0 || h.ram > 0 {
 			return fmt.Errorf("node %d: %+v is promised to jobs that do not wait for it", id, h)
+		}
+		for i := range e.st.nodes[id].devs {
+			if p := e.shortPart(int32(id), 1<<i); p.milli > 0 || p.mem > 0 || p.compute > 0 || p.clients > 0 {
+				return fmt.Errorf("node %d, device %d: %+v is promised to jobs that do not wait for it", id, i, p)
+			}
 		}
 	}
 	for _, v := range e.jobs {
@@ -296,6 +301,9 @@ func (e *Engine) checkClaims() error {
 			}
 			if h := v.unclaimed(c.Node); h.cpu < 0 || h.ram < 0 {
 				return fmt.Errorf("more is claimed of job %d on node %d than it has: %+v", v.spec.ID, c.Node, h)
+			}
+			if p := v.unclaimedPart(c.Node, c.GPUs); c.GPUs != 0 && (p.milli < 0 || p.mem < 0 || p.compute < 0 || p.clients < 0) {
+				return fmt.Errorf("more is claimed of job %d on devices %b of node %d than it has: %+v", v.spec.ID, c.GPUs, c.Node, p)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -8,8 +9,9 @@ import (
 
 // Who waits for whom. The books promise devices on as soon as their holder is
 // told to leave; a placed job waits for those who still have what it needs:
-// its devices, and as much CPU and RAM of its nodes as is not free yet. Free is
-// what nobody holds, nobody was promised, and nobody's claim counts on.
+// its whole devices, its memory slices, and as much of shared devices, and of CPU
+// and RAM of its nodes, as is not free yet. Free is what nobody holds, nobody was
+// promised, and nobody's claim counts on.
 
 // host is CPU and RAM of a node.
 type host struct {
@@ -22,13 +24,49 @@ func (h *host) add(o host, sign int64) { h.cpu, h.ram = h.cpu+sign*o.cpu, h.ram+
 // least is the smaller amount of each, never negative.
 func least(a, b host) host { return host{max(0, min(a.cpu, b.cpu)), max(0, min(a.ram, b.ram))} }
 
-// Claim is the CPU and RAM of a node on which a placed job counts from one
-// that leaves it.
+// Claim is what of a node a placed job counts on from one that leaves it: CPU and RAM, or
+// (GPUs is one device) part of a GPU.
 type Claim struct {
-	By   cluster.JobID `json:"by"`
-	Node int32         `json:"node"`
-	CPU  cluster.Milli `json:"cpu,omitempty"`
-	RAM  cluster.MiB   `json:"ram,omitempty"`
+	By      cluster.JobID `json:"by"`
+	Node    int32         `json:"node"`
+	CPU     cluster.Milli `json:"cpu,omitempty"`
+	RAM     cluster.MiB   `json:"ram,omitempty"`
+	GPUs    uint64        `json:"gpus,omitempty"`
+	Share   int64         `json:"share,omitempty"`
+	Mem     cluster.MiB   `json:"mem,omitempty"`
+	Compute int64         `json:"compute,omitempty"` // compute slices
+	Clients int64         `json:"clients,omitempty"` // of MPS
+}
+
+// part is what jobs have of a GPU that is shared, or in MIG mode.
+type part struct {
+	milli   int64
+	mem     cluster.MiB
+	compute int64 // slices
+	clients int64 // of MPS: one for each share
+}
+
+func (p *part) add(o part, sign int64) {
+	p.milli, p.mem, p.compute, p.clients = p.milli+sign*o.milli, p.mem+sign*o.mem, p.compute+sign*o.compute, p.clients+sign*o.clients
+}
+
+// leastPart is the smaller amount of each, never negative.
+func leastPart(a, b part) part {
+	return part{max(0, min(a.milli, b.milli)), max(0, min(a.mem, b.mem)), max(0, min(a.compute, b.compute)), max(0, min(a.clients, b.clients))}
+}
+
+// partOn sums what allocations have of a device (one bit) in shares and slices.
+func partOn(allocs []Alloc, node int32, dev uint64) (p part) {
+	for i := range allocs {
+		if a := &allocs[i]; a.Node == node && a.GPUs == dev && a.Share > 0 {
+			o := part{milli: int64(a.Share), mem: a.Mem, compute: int64(a.Compute)}
+			if a.Slots == 0 {
+				o.clients = 1
+			}
+			p.add(o, 1)
+		}
+	}
+	return p
 }
 
 // hostOn sums what allocations have of a node's CPU and RAM.
@@ -66,17 +104,53 @@ func (e *Engine) short(node int32) host {
 	return h
 }
 
+// unclaimedPart is unclaimed for a device.
+func (j *jobState) unclaimedPart(node int32, dev uint64) part {
+	p := partOn(j.leaving, node, dev)
+	if j.state == Stopping {
+		p.add(partOn(j.allocs, node, dev), 1)
+	}
+	for i := range j.claims {
+		if c := &j.claims[i]; c.Node == node && c.GPUs == dev {
+			p.add(part{c.Share, c.Mem, c.Compute, c.Clients}, -1)
+		}
+	}
+	return p
+}
+
+// shortPart is short for a device.
+func (e *Engine) shortPart(node int32, dev uint64) part {
+	n := &e.st.nodes[node]
+	c := &e.st.classes[n.class]
+	d := &n.devs[bits.TrailingZeros64(dev)]
+	h := part{-int64(d.milli), -d.mem, int64(d.compute) - int64(c.model.Compute), -int64(c.seats(d))}
+	for _, id := range n.stopping {
+		h.add(e.jobs[id].unclaimedPart(node, dev), 1)
+	}
+	return h
+}
+
 // waitForLeavers makes a job that was booked wait for those who leave what it
-// needs: all that have one of its devices, and for CPU and RAM those first and
-// then others by number, as few as it takes in this order.
+// needs: all that are in the way on one of its devices (inTheWay), and for what it takes of
+// shared devices, of CPU and of RAM those first and then others by number, as few as it
+// takes in this order.
 func (e *Engine) waitForLeavers(j *jobState) {
 	j.waits = 0
 	for i := range j.allocs {
 		a := &j.allocs[i]
 		for _, id := range e.st.nodes[a.Node].stopping {
-			if v := e.jobs[id]; v.leavesDevice(a) {
+			if v := e.jobs[id]; v.inTheWay(a) {
 				e.waitFor(j, v)
 			}
+		}
+	}
+	for i := range j.allocs {
+		a := &j.allocs[i]
+		if len(e.st.nodes[a.Node].stopping) == 0 || a.Share == 0 || holdsPartOf(j.allocs[:i], a) {
+			continue
+		}
+		if need := leastPart(partOn(j.allocs, a.Node, a.GPUs), e.shortPart(a.Node, a.GPUs)); need != (part{}) {
+			e.eachLeaver(j, a.Node, func(v *jobState) { e.claimPart(j, v, a.Node, a.GPUs, &need) })
 		}
 	}
 	for i := range j.allocs {
@@ -84,20 +158,40 @@ func (e *Engine) waitForLeavers(j *jobState) {
 		if len(e.st.nodes[node].stopping) == 0 || holdsNodeOf(j.allocs[:i], node) {
 			continue
 		}
-		need := least(hostOn(j.allocs, node), e.short(node))
-		if need == (host{}) {
-			continue
+		if need := least(hostOn(j.allocs, node), e.short(node)); need != (host{}) {
+			e.eachLeaver(j, node, func(v *jobState) { e.claimFrom(j, v, node, &need) })
 		}
-		ids := slices.Clone(e.st.nodes[node].stopping)
-		slices.Sort(ids)
-		for _, others := range []bool{false, true} {
-			for _, id := range ids {
-				if v := e.jobs[id]; waitsFor(v, j.spec.ID) != others {
-					e.claimFrom(j, v, node, &need)
-				}
+	}
+}
+
+// eachLeaver calls f for those who leave a node: first for whom the job waits already, by number,
+// then for the others.
+func (e *Engine) eachLeaver(j *jobState, node int32, f func(v *jobState)) {
+	ids := slices.Clone(e.st.nodes[node].stopping)
+	slices.Sort(ids)
+	for _, others := range []bool{false, true} {
+		for _, id := range ids {
+			if v := e.jobs[id]; waitsFor(v, j.spec.ID) != others {
+				f(v)
 			}
 		}
 	}
+}
+
+// holdsPartOf reports whether allocations have a part of the same device.
+func holdsPartOf(allocs []Alloc, a *Alloc) bool {
+	return slices.ContainsFunc(allocs, func(o Alloc) bool { return o.Node == a.Node && o.GPUs == a.GPUs && o.Share > 0 })
+}
+
+// claimPart is claimFrom for a device.
+func (e *Engine) claimPart(j, v *jobState, node int32, dev uint64, need *part) {
+	c := leastPart(*need, v.unclaimedPart(node, dev))
+	if c == (part{}) {
+		return
+	}
+	v.claims = append(v.claims, Claim{By: j.spec.ID, Node: node, GPUs: dev, Share: c.milli, Mem: c.mem, Compute: c.compute, Clients: c.clients})
+	need.add(c, -1)
+	e.waitFor(j, v)
 }
 
 func holdsNodeOf(allocs []Alloc, node int32) bool {
@@ -149,20 +243,33 @@ func (e *Engine) stopWaiting(j, v *jobState) {
 	v.claims = slices.DeleteFunc(v.claims, func(c Claim) bool { return c.By == j.spec.ID })
 }
 
-// leavesDevice reports whether a job that leaves still has a device of the
-// allocation.
-func (j *jobState) leavesDevice(a *Alloc) bool {
+// inTheWay reports whether a job that leaves keeps an allocation from its devices,
+// however much is free there.
+func (j *jobState) inTheWay(a *Alloc) bool {
 	for i := range j.leaving {
-		if h := &j.leaving[i]; h.Node == a.Node && h.GPUs&a.GPUs != 0 {
+		if j.leaving[i].excludes(a) {
 			return true
 		}
 	}
 	for i := range j.allocs {
-		if h := &j.allocs[i]; j.state == Stopping && h.Node == a.Node && h.GPUs&a.GPUs != 0 {
+		if j.state == Stopping && j.allocs[i].excludes(a) {
 			return true
 		}
 	}
 	return false
+}
+
+// excludes reports whether two allocations cannot be on a device at the same time: one has
+// it whole, it is in MIG mode for one and not for the other, they want the same of its
+// memory slices or its media engines, or its MPS server has one user at a time.
+func (a *Alloc) excludes(o *Alloc) bool {
+	switch {
+	case a.Node != o.Node || a.GPUs&o.GPUs == 0:
+		return false
+	case a.Share == 0 || o.Share == 0 || (a.Slots == 0) != (o.Slots == 0):
+		return true
+	}
+	return a.Slots&o.Slots != 0 || a.Media && o.Media || a.User != o.User
 }
 
 // contested reports whether a job that leaves still has part of what was taken.
@@ -174,9 +281,12 @@ func (e *Engine) contested(allocs []Alloc) bool {
 			continue
 		}
 		for _, id := range n.stopping {
-			if e.jobs[id].leavesDevice(a) {
+			if e.jobs[id].inTheWay(a) {
 				return true
 			}
+		}
+		if a.Share > 0 && leastPart(partOn(allocs, a.Node, a.GPUs), e.shortPart(a.Node, a.GPUs)) != (part{}) {
+			return true
 		}
 		if least(host{a.CPU, a.RAM}, e.short(a.Node)) != (host{}) {
 			return true

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -80,12 +82,79 @@ func (e *Engine) whyNow(id cluster.JobID) Why {
 	case Done:
 		y.Text = "ended " + j.reason.String() + " at " + e.clock(j.ended)
 	case Placed:
-		y.Text = fmt.Sprintf("has devices on %s; waits for %d jobs to leave them", e.where(j), j.waits)
+		y.Text = fmt.Sprintf("has %s on %s; waits for %s", e.holdsText(j), e.where(j), e.leaversText(j))
 		y.Expected = e.now
 	default:
 		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.started), e.companyText(j), e.wakingText(j)+e.explained(j))
 	}
 	return y
+}
+
+// mostLeavers bounds how many jobs are named for which another waits.
+const mostLeavers = 5
+
+// leaversText says for whom a placed job waits, by number, and what they are to leave.
+func (e *Engine) leaversText(j *jobState) string {
+	var ids []cluster.JobID
+	for i := range j.allocs {
+		for _, id := range e.st.nodes[j.allocs[i].Node].stopping {
+			if waitsFor(e.jobs[id], j.spec.ID) && !hasID(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	var list []string
+	for i, id := range ids {
+		if i == mostLeavers {
+			list = append(list, fmt.Sprintf("%d more", len(ids)-i))
+			break
+		}
+		list = append(list, e.jobs[id].label()+" to leave "+e.leftText(j, e.jobs[id]))
+	}
+	return strings.Join(list, ", ")
+}
+
+// leftText says what of a placed job's devices one that leaves is in the way on, or is to
+// leave parts of; else it is CPU or RAM that it leaves.
+func (e *Engine) leftText(j, v *jobState) string {
+	var list []string
+	for i := range j.allocs {
+		a := &j.allocs[i]
+		var devs uint64
+		for _, o := range v.goingAllocs() {
+			if o.excludes(a) {
+				devs |= o.GPUs & a.GPUs
+			}
+		}
+		for k := range v.claims {
+			if c := &v.claims[k]; c.By == j.spec.ID && c.Node == a.Node {
+				devs |= c.GPUs & a.GPUs
+			}
+		}
+		if devs == 0 {
+			continue
+		}
+		if text := devicesText(devs) + e.ofNode(&e.st.nodes[a.Node]); !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	if len(list) == 0 {
+		return "CPU cores or RAM"
+	}
+	return strings.Join(list, " and ")
+}
+
+// devicesText names devices: "GPU 0", "GPUs 0,2".
+func devicesText(mask uint64) string {
+	var list []string
+	for m := mask; m != 0; m &= m - 1 {
+		list = append(list, strconv.Itoa(bits.TrailingZeros64(m)))
+	}
+	if len(list) == 1 {
+		return "GPU " + list[0]
+	}
+	return "GPUs " + strings.Join(list, ",")
 }
 
 func (e *Engine) where(j *jobState) string {
