@@ -286,7 +286,11 @@ func (e *Engine) checkClaims() error {
 			return fmt.Errorf("node %d: %+v is promised to jobs that do not wait for it", id, h)
 		}
 		for i := range e.st.nodes[id].devs {
-			if p := e.shortPart(int32(id), 1<<i); p.milli > 0 || p.mem > 0 || p.compute > 0 || p.clients > 0 {
+			p := e.shortPart(int32(id), 1<<i)
+			for _, v := range e.defrag.movers { // where they go they wait for others when they have left
+				p.add(partOn(e.jobs[v].dest, int32(id), 1<<i), -1)
+			}
+			if p.milli > 0 || p.mem > 0 || p.compute > 0 || p.clients > 0 {
 				return fmt.Errorf("node %d, device %d: %+v is promised to jobs that do not wait for it", id, i, p)
 			}
 		}

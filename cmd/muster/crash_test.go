@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -119,11 +118,11 @@ func newStorm(t *testing.T, seed uint64, hits map[string]int) *storm {
 	if err := os.WriteFile(s.script, []byte(crashJob), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	leaves(filepath.Dir(s.dir))
+	leaves(sock)
 	t.Cleanup(func() {
 		s.kill()
-		for _, pid := range s.shims() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
+		killAbout(s.dir)
 		_ = os.RemoveAll(sock)
 	})
 	return s

@@ -31,7 +31,7 @@ func smallDisk(t *testing.T, d *daemon, size string) string {
 	}
 	t.Cleanup(func() {
 		d.kill()
-		_ = exec.Command("pkill", "-9", "-f", "__shim "+d.dir).Run()
+		killAbout(d.dir)
 		_ = unix.Unmount(state, unix.MNT_DETACH)
 	})
 	return state

@@ -120,7 +120,8 @@ func newSearchSubmit() *cobra.Command {
 }
 
 // lockSearch sees to it that one tuner of a daemon's search runs for a user on this
-// machine: two submit nothing twice, but more at once than they should.
+// machine: two submit nothing twice, but more at once than they should. The lock's file is
+// there for as long as somebody has it.
 func lockSearch(name string) (unlock func(), err error) {
 	nothing := func() {}
 	dir, err := os.UserCacheDir()
@@ -131,15 +132,34 @@ func lockSearch(name string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nothing, nil
 	}
-	file, err := os.OpenFile(filepath.Join(dir, "search-"+name+"-"+client.Connect().Server()+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	path := filepath.Join(dir, "search-"+name+"-"+client.Connect().Server()+".lock")
+	for {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nothing, nil
+		}
+		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+			_ = file.Close()
+			return nil, fmt.Errorf("another tuner of search %s runs on this machine: muster search show %s says how far it is", name, name)
+		}
+		if isFile(file, path) {
+			return func() { // removed first: then nobody else can have locked what is removed
+				_ = os.Remove(path)
+				_ = file.Close()
+			}, nil
+		}
+		_ = file.Close() // who had it removed it meanwhile
+	}
+}
+
+// isFile reports whether an open file is still the one with this name.
+func isFile(file *os.File, path string) bool {
+	open, err := file.Stat()
 	if err != nil {
-		return nothing, nil
+		return false
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		_ = file.Close()
-		return nil, fmt.Errorf("another tuner of search %s runs on this machine: muster search show %s says how far it is", name, name)
-	}
-	return func() { _ = file.Close() }, nil
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(open, named)
 }
 
 // tunerJob is the job of a search's tuner: a script that holds the file as it is

@@ -8,13 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // daemon is a real muster serve with a state of its own; devices are simulated.
@@ -44,10 +41,11 @@ func prepareDaemon(t *testing.T, gpus string) *daemon {
 		t.Fatal(err)
 	}
 	d.socket = filepath.Join(sock, "s")
+	leaves(filepath.Dir(d.dir))
+	leaves(sock)
 	t.Cleanup(func() {
 		d.kill()
-		_ = exec.Command("pkill", "-9", "-f", "__shim "+d.dir).Run()
-		killTasks(d.dir)
+		killAbout(d.dir)
 		_ = os.RemoveAll(sock)
 		if t.Failed() {
 			t.Log(d.log.String())
@@ -56,24 +54,16 @@ func prepareDaemon(t *testing.T, gpus string) *daemon {
 	return d
 }
 
-// killTasks kills what a daemon's tasks are, and what they started: they outlive
-// the daemon and, when those are killed, the shims.
-func killTasks(dir string) {
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(text, []byte("MUSTER_CHECKPOINT_DIR="+dir)) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-	}
-}
-
-// TestMain removes the programs that tests built.
+// TestMain removes the programs that tests built, and ends what tests left behind that were
+// killed, if it is started for that.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == reapWord {
+		os.Exit(reap())
+	}
+	cache := privateCache()
+	leaves(cache)
 	code := m.Run()
+	_ = os.RemoveAll(cache)
 	if musterBinary != "" {
 		_ = os.RemoveAll(filepath.Dir(musterBinary))
 	}
@@ -90,6 +80,7 @@ func buildMuster(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+		leaves(dir)
 		bin := filepath.Join(dir, "muster")
 		for _, name := range []string{"muster", shimProgram, slurmProgram} {
 			cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../"+name)
