@@ -44,6 +44,7 @@ type simFlags struct {
 	nodeMTBF, gpuMTBF, repair      string
 	faults                         float64
 	ckptEvery, ckptCost, restart   string
+	ckptMin, ckptMax, preemptEvery string
 	suspendCost                    string
 	saves                          string // what --checkpoint-every auto came to
 	preempt                        string
@@ -128,7 +129,10 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.zone, "zone", "", "the clock of --protected: Europe/Berlin, +01:00 (default: UTC); the trace or the cluster file says when the workload begins (epoch)")
 	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
 	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
-	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none; auto: as often as loses least to them and to failures (Daly)")
+	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none; auto: as often as loses least to them, to failures and to preemptions (Daly)")
+	fl.StringVar(&f.ckptMin, "checkpoint-min", "", "with --checkpoint-every auto: at least so far apart")
+	fl.StringVar(&f.ckptMax, "checkpoint-max", "", "standard and critical jobs write a checkpoint at least so often, whatever they state")
+	fl.StringVar(&f.preemptEvery, "preemption-every", "", "with --checkpoint-every auto: mean time between preemptions of a running job, counted where they leave it no time to write a checkpoint")
 	fl.StringVar(&f.ckptCost, "checkpoint-cost", ckptCost, "time to write a checkpoint, for jobs that state none")
 	fl.StringVar(&f.restart, "restart-cost", restart, "time to restore a checkpoint, for jobs that state none")
 	fl.StringVar(&f.suspendCost, "suspend-cost", "0s", "time to be frozen and to go on in place (--preempt suspend), for jobs that state none")
@@ -377,55 +381,6 @@ func durationFlag(name, value string) (time.Duration, error) {
 		return 0, fmt.Errorf("--%s: %w", name, err)
 	}
 	return d, nil
-}
-
-// checkpoints gives jobs that state nothing the costs of the flags.
-func (f *simFlags) checkpoints(entries []trace.Entry) error {
-	every, err := time.Duration(0), error(nil)
-	if f.ckptEvery != "auto" {
-		if every, err = durationFlag("checkpoint-every", f.ckptEvery); err != nil {
-			return err
-		}
-	}
-	cost, err := durationFlag("checkpoint-cost", f.ckptCost)
-	if err != nil {
-		return err
-	}
-	restart, err := durationFlag("restart-cost", f.restart)
-	if err != nil {
-		return err
-	}
-	suspend, err := durationFlag("suspend-cost", f.suspendCost)
-	if err != nil {
-		return err
-	}
-	best, waste, own := func(*cluster.Job) time.Duration { return every }, 0.0, 0
-	if f.ckptEvery == "auto" {
-		base, err := f.baseSetup()
-		if err != nil {
-			return err
-		}
-		if cost == 0 || base.World.NodeMTBF+base.World.GPUMTBF == 0 {
-			return fmt.Errorf("--checkpoint-every auto needs --checkpoint-cost, and --node-mtbf or --gpu-mtbf")
-		}
-		best = func(j *cluster.Job) time.Duration {
-			mtbf := base.World.JobMTBF(j)
-			every := sim.Daly(cost, mtbf)
-			waste += sim.Waste(every, cost, restart, mtbf)
-			own++
-			return every
-		}
-	}
-	for i := range entries {
-		c := &entries[i].Job.Checkpoint
-		if *c == (cluster.Checkpoint{}) {
-			*c = cluster.Checkpoint{Interval: best(&entries[i].Job), Cost: cost, Restart: restart, Suspend: suspend}
-		}
-	}
-	if own > 0 {
-		f.saves = fmt.Sprintf("checkpoints: %d jobs write them as often as loses least; in the mean %.1f %% of their time is expected to go to them, and to failures\n", own, 100*waste/float64(own))
-	}
-	return nil
 }
 
 // setups combines policies and placers.

@@ -1,0 +1,106 @@
+package perf
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Daly is the work between two checkpoints that loses least in all, to writing them
+// and to failures, for what one costs and the mean time between failures of the job:
+// Daly's expansion (C-checkpoint), to the millisecond.
+func Daly(cost, mtbf time.Duration) time.Duration {
+	if cost >= mtbf/2 {
+		return mtbf
+	}
+	delta, m := cost.Seconds(), mtbf.Seconds()
+	part := delta / (2 * m)
+	tau := young(delta, m)*(1+math.Sqrt(part)/3+part/9) - delta
+	return time.Duration(math.Round(tau*1000)) * time.Millisecond
+}
+
+// young is that interval to the first order, in seconds.
+func young(cost, mtbf float64) float64 { return math.Sqrt(2 * cost * mtbf) }
+
+// Waste is the part of a job's time that goes to checkpoints at such an interval, and to
+// failures: what is done again, and restarts (C-checkpoint, first order); at most all.
+func Waste(every, cost, restart, mtbf time.Duration) float64 {
+	if every <= 0 || mtbf <= 0 {
+		return 0
+	}
+	return min(1, cost.Seconds()/every.Seconds()+(every.Seconds()/2+restart.Seconds())/mtbf.Seconds())
+}
+
+// Interruptions are what ends a job's run before its time: mean times between failures of a
+// node and of a GPU, and between preemptions of a running job that lose work; 0: never.
+type Interruptions struct{ Node, GPU, Preempted time.Duration }
+
+// Of is the mean time between the interruptions of a job: any of its GPUs, and of its nodes,
+// fails for it (C-checkpoint: 1/M = n/M_node + preemption rate). A task counts as a node; 0:
+// nothing interrupts it.
+func (x Interruptions) Of(j *cluster.Job) time.Duration {
+	rate := 0.0
+	if x.Node > 0 {
+		tasks := 0
+		for i := range j.Tasks {
+			tasks += j.Tasks[i].Count
+		}
+		rate += float64(tasks) / x.Node.Seconds()
+	}
+	if x.GPU > 0 {
+		rate += float64(j.GPUs()) / x.GPU.Seconds()
+	}
+	if x.Preempted > 0 {
+		rate += 1 / x.Preempted.Seconds()
+	}
+	if rate == 0 {
+		return 0
+	}
+	return min(time.Duration(math.Round(1000/rate))*time.Millisecond, cluster.MaxDuration)
+}
+
+// Saving is how often jobs are to write checkpoints.
+type Saving struct {
+	Interruptions
+	Min time.Duration // apart at least, whatever loses least; 0: no bound
+	Max time.Duration // at most so old: standard and critical jobs are promised that no more is lost; 0: no bound
+}
+
+// Every is the work between two checkpoints of a job that takes so long to write one: Daly's
+// interval between the bounds, of which Max does not bind best-effort jobs (C-checkpoint, tier
+// rule), up to the next end of a step where that is known, if Max allows for it. 0: it
+// need not write any, because nothing interrupts it and nothing was promised.
+func (s *Saving) Every(j *cluster.Job, cost, step time.Duration) time.Duration {
+	every := time.Duration(0)
+	if mtbf := s.Of(j); mtbf > 0 {
+		every = max(Daly(cost, mtbf), s.Min)
+	}
+	most := s.Most(j)
+	if every == 0 || most > 0 && every > most {
+		every = most
+	}
+	if rest := every % max(1, step); step > 0 && rest > 0 {
+		if every += step - rest; most > 0 && every > most && every > step {
+			every -= step
+		}
+	}
+	return every
+}
+
+// Most is how old a job's last checkpoint may become; 0: there is no bound.
+func (s *Saving) Most(j *cluster.Job) time.Duration {
+	if j.Tier == cluster.BestEffort {
+		return 0
+	}
+	return s.Max
+}
+
+// Check refuses bounds that contradict each other.
+func (s *Saving) Check() error {
+	if s.Max > 0 && s.Min > s.Max {
+		return fmt.Errorf("checkpoints at least %s apart and at most %s old: the first must not be longer", cluster.FormatDuration(s.Min), cluster.FormatDuration(s.Max))
+	}
+	return nil
+}
