@@ -61,6 +61,9 @@ func (r *Run) shareOf() []float64 {
 		asks := float64(r.Jobs[i].GPUMilli()) * r.weight(r.Jobs[i])
 		changes[k] = append(changes[k], change{rec.Submit, asks}, change{max(end, rec.Submit), -asks})
 	}
+	if len(held) == 0 { // all were refused
+		return nil
+	}
 	part := float64(r.Capacity/cluster.Milli(len(held))) * r.weight(nil)
 	for k, list := range changes {
 		slices.SortFunc(list, func(a, b change) int { return int(min(1, max(-1, a.at-b.at))) })
