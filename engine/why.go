@@ -90,6 +90,83 @@ func (e *Engine) whyNow(id cluster.JobID) Why {
 	return y
 }
 
+// homeText says where a suspended job's memory is.
+func (e *Engine) homeText(j *jobState) string {
+	var list []string
+	for i := range j.home {
+		a := &j.home[i]
+		if a.GPUs == 0 || holdsNodeOf(j.home[:i], a.Node) {
+			continue
+		}
+		var devs uint64
+		for _, o := range j.home {
+			if o.Node == a.Node {
+				devs |= o.GPUs
+			}
+		}
+		list = append(list, devicesText(devs)+" of "+e.st.nodes[a.Node].spec.Name)
+	}
+	if len(list) == 0 {
+		return e.st.nodes[j.home[0].Node].spec.Name
+	}
+	return strings.Join(list, ", ")
+}
+
+// asleepText says what keeps a suspended job from going on where its memory is; "": it is
+// not suspended.
+func (e *Engine) asleepText(j *jobState) string {
+	if j.home == nil {
+		return ""
+	}
+	text := "suspended: its memory is on " + e.homeText(j)
+	for i := range j.home {
+		if n := &e.st.nodes[j.home[i].Node]; !n.indexed {
+			return fmt.Sprintf("%s, and %s takes no jobs now", text, n.spec.Name)
+		}
+	}
+	var ids []cluster.JobID
+	e.running.walk(func(it item) bool {
+		if v := e.jobs[it.id]; overlap(v.allocs, j.home) {
+			ids = append(ids, v.spec.ID)
+		}
+		return true
+	})
+	if len(ids) == 0 {
+		return text + ", and CPU cores or RAM beside it are not free"
+	}
+	slices.Sort(ids)
+	var list []string
+	for i, id := range ids {
+		if i == mostLeavers {
+			list = append(list, fmt.Sprintf("%d more jobs have others of them", len(ids)-i))
+			break
+		}
+		v := e.jobs[id]
+		list = append(list, v.label()+" has "+e.commonText(v.allocs, j.home))
+	}
+	return text + "; " + strings.Join(list, ", ")
+}
+
+// commonText names the devices that are in both.
+func (e *Engine) commonText(a, b []Alloc) string {
+	var list []string
+	for i := range a {
+		var devs uint64
+		for k := range b {
+			if a[i].Node == b[k].Node {
+				devs |= a[i].GPUs & b[k].GPUs
+			}
+		}
+		if devs == 0 {
+			continue
+		}
+		if text := devicesText(devs) + e.ofNode(&e.st.nodes[a[i].Node]); !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	return strings.Join(list, " and ")
+}
+
 // mostLeavers bounds how many jobs are named for which another waits.
 const mostLeavers = 5
 
@@ -214,6 +291,9 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 	before := e.before(j)
 	y.Ahead = len(before)
 	s := e.shapeAt(j.shape)
+	if j.home != nil {
+		y.Text = "its memory is on " + e.homeText(j)
+	}
 	least := e.leastMilli(j)
 	if r := e.overQuota(j, least); r.code != notRefused {
 		y.Blockers = append(y.Blockers, e.refusalText(&r))
@@ -224,7 +304,7 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 	e.held = nil
 	switch free := e.fitsNow(j, s); {
 	case !free:
-		y.Blockers = append(y.Blockers, cmp.Or(e.shunnedText(j, s), e.roomText(j, s)))
+		y.Blockers = append(y.Blockers, cmp.Or(e.shunnedText(j, s), e.asleepText(j), e.roomText(j, s)))
 		if text := e.fragmentsText(j, s); text != "" {
 			y.Blockers = append(y.Blockers, text)
 		}
@@ -344,10 +424,7 @@ func (e *Engine) bestRoomText(s *shape) string {
 		if s.topo.Required && s.topo.Level == cluster.LevelNVLink && e.st.classes[e.st.nodes[best].class].split {
 			return e.islandText(s, r)
 		}
-		switch {
-		case bestFree >= r.GPUs && r.CPU == 0 && r.RAM == 0:
-			return fmt.Sprintf("suspended: its memory is on %s that others hold", gpuText(r.GPUs))
-		case bestFree >= r.GPUs:
+		if bestFree >= r.GPUs {
 			return fmt.Sprintf("needs %s beside %s on one node; no node with free GPUs has them", hostText(r), gpuText(r.GPUs))
 		}
 		return fmt.Sprintf("needs %s on one node; best %s has %d", gpuText(r.GPUs), name, bestFree)
@@ -424,7 +501,7 @@ func (e *Engine) holders(j *jobState, s *shape) []string {
 	more, lacks := 0, e.lacksQuota(j)
 	e.ends.walk(func(it item) bool {
 		v := e.jobs[it.id]
-		if !e.useful(s, v, lacks) {
+		if !e.useful(s, v, lacks) || j.home != nil && !lacks && !overlap(v.allocs, j.home) {
 			return true
 		}
 		if len(out) == most {

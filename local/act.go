@@ -12,8 +12,8 @@ import (
 )
 
 // Act does what a person asks of a job: cancel, hold, release, requeue,
-// suspend, resume. When it returns, the wish is stored.
-func (m *Machine) Act(ctx context.Context, id int, verb string) error {
+// suspend, resume. by is who wishes it. When it returns, the wish is stored.
+func (m *Machine) Act(ctx context.Context, id int, verb, by string) error {
 	return m.commit(ctx, func(now cluster.Time) ([]engine.Event, error) {
 		j := m.jobs[cluster.JobID(id)]
 		if j == nil {
@@ -33,6 +33,9 @@ func (m *Machine) Act(ctx context.Context, id int, verb string) error {
 		}
 		if err := m.actRunning(j, verb, now); err != nil {
 			return nil, err
+		}
+		if j.info.FrozenBy = ""; j.info.Frozen {
+			j.info.FrozenBy = by
 		}
 		return []engine.Event{{Type: engine.Progress, Job: j.id}}, nil // so that it is stored
 	})

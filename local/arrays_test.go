@@ -40,7 +40,7 @@ func TestListArrays(t *testing.T) {
 	if err := m.Update(t.Context(), first[120], &api.Update{Name: &name}); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Act(t.Context(), first[130], "cancel"); err != nil {
+	if err := m.Act(t.Context(), first[130], "cancel", ""); err != nil {
 		t.Fatal(err)
 	}
 	same := func(m *Machine, entries int) {

@@ -31,7 +31,7 @@ func BenchmarkQueue10000(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := m.Act(b.Context(), ids[0], "cancel"); err != nil {
+			if err := m.Act(b.Context(), ids[0], "cancel", ""); err != nil {
 				b.Fatal(err)
 			}
 		}

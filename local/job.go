@@ -76,7 +76,9 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 			} else if a.Reason == engine.NodeLost {
 				j.info.Text = m.lostText(j)
 			} else if a.For != cluster.NoJob {
-				j.info.Text = fmt.Sprintf("preempted for job %d", a.For)
+				j.info.Text = fmt.Sprintf("%s%d", preemptedFor, a.For)
+			} else if a.Reason == engine.Preempted {
+				j.info.Text = "preempted by the policy"
 			}
 			j.info.StopUntil = time.Unix(0, int64(b.Now)).Add(a.Grace)
 		case engine.Reject:
@@ -84,6 +86,9 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 		}
 	}
 }
+
+// preemptedFor begins what is said of a job that makes room for another.
+const preemptedFor = "preempted for job "
 
 // writeJob stores a job that the step changed.
 func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {

@@ -154,6 +154,7 @@ type Info struct {
 	Indices   *ArrayRange      `json:"indices,omitempty"`
 	Waited    time.Duration    `json:"waited,omitempty"` // in earlier waits
 	Frozen    bool             `json:"frozen,omitempty"` // by a person, on its devices
+	FrozenBy  string           `json:"frozen_by,omitempty"`
 	StopUntil time.Time        `json:"stop_until,omitzero"`
 	Requeue   bool             `json:"requeue,omitempty"` // a person wants it to stop and wait again
 	Progress  *api.Progress    `json:"progress,omitempty"`

@@ -42,7 +42,7 @@ func TestMoves(t *testing.T) {
 		ids = append(ids, id)
 	}
 	for _, id := range []int{ids[1], ids[3]} { // one on each island
-		if err := m.Act(t.Context(), id, "cancel"); err != nil {
+		if err := m.Act(t.Context(), id, "cancel", ""); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -218,6 +219,9 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 	if j.noWay != "" {
 		w.Blockers, w.Text = append([]string{j.noWay}, w.Blockers...), j.noWay+"; "+w.Text
 	}
+	if text := m.asleepText(j); text != "" {
+		w.Text = text + strings.TrimSuffix("; "+w.Text, "; ")
+	}
 	if j.info.Record.State <= engine.Placed {
 		tellWhen(&w.Job, seen, &y, now)
 		if at := w.Job.Expected; at != nil && j.foretold == 0 && j.info.Run == 0 {
@@ -235,6 +239,24 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 		return w, rec.Spec, &snap, nil
 	}
 	return w, nil, nil, nil
+}
+
+// asleepText says by whom a job was suspended, and who lets it go on; "": it is not suspended.
+func (m *Machine) asleepText(j *job) string {
+	switch rec := &j.info.Record; {
+	case rec.State == engine.Pending && rec.Home != nil:
+		id, found := strings.CutPrefix(j.info.Text, preemptedFor)
+		if !found {
+			return "suspended by the policy"
+		}
+		if n, err := strconv.Atoi(id); err == nil && m.jobs[cluster.JobID(n)] != nil && m.jobs[cluster.JobID(n)].info.Record.Spec.Name != "" {
+			id += " " + m.jobs[cluster.JobID(n)].info.Record.Spec.Name
+		}
+		return "suspended for job " + id
+	case rec.State == engine.Running && j.info.Frozen:
+		return fmt.Sprintf("suspended by %s, on its GPUs, until somebody says muster resume %d", cmp.Or(j.info.FrozenBy, "a person"), j.id)
+	}
+	return ""
 }
 
 // tellWhen says when a waiting job is expected to start, and between when and

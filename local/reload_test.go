@@ -82,7 +82,7 @@ func TestReconfigure(t *testing.T) {
 	if err != nil || len(p.Changes) != 1 || p.Changes[0].Text != "ann: x: 1 -> 2" || p.By != byConfig {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if err := m.Act(t.Context(), running, "cancel"); err != nil {
+	if err := m.Act(t.Context(), running, "cancel", ""); err != nil {
 		t.Fatal(err)
 	}
 	until(t, m, waiting, api.StateRunning)
@@ -161,7 +161,7 @@ func TestSetPolicy(t *testing.T) {
 func cancelAll(t *testing.T, m *Machine, ids ...int) {
 	t.Helper()
 	for _, id := range ids {
-		if err := m.Act(t.Context(), id, "cancel"); err != nil {
+		if err := m.Act(t.Context(), id, "cancel", ""); err != nil {
 			t.Error(err)
 		}
 	}

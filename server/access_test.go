@@ -244,7 +244,7 @@ func (w *world) subject(route string) int {
 	}
 	id := w.job()
 	if strings.HasSuffix(route, "/wait") {
-		if err := w.m.Act(w.t.Context(), id, "cancel"); err != nil {
+		if err := w.m.Act(w.t.Context(), id, "cancel", ""); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -72,7 +72,11 @@ func (s *Server) jobs(a huma.API) {
 			}
 			ctx, cancel := context.WithTimeout(ctx, commitWait)
 			defer cancel()
-			if err := s.m.Act(ctx, in.ID, verb); err != nil {
+			who, err := caller(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if err := s.m.Act(ctx, in.ID, verb, who.User.Name); err != nil {
 				return nil, problem(err)
 			}
 			j, err := s.m.Job(ctx, in.ID)

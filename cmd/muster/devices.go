@@ -66,17 +66,19 @@ func (d *devices) share(conf *config.Sharing, state string) error {
 
 // frozenNotes says that the rules suspend jobs where their memory would be in the way.
 func frozenNotes(rules *[3]engine.StopRule, spec *cluster.Spec) []string {
-	why := ""
+	where, why := "on a GPU", ""
 	switch model, _ := spec.Model(spec.Nodes[0].Model); {
 	case spec.Sharing == cluster.MPS:
 		why = "GPUs are shared under MPS (sharing: shares: time-slicing would let them be)"
 	case spec.MIG == cluster.DynamicMIG && model.MIG():
 		why = "sharing.mig is dynamic"
+	case spec.MIG == cluster.InstancesMIG && model.MIG():
+		where, why = "on a MIG instance", "sharing.mig is instances: its memory would keep others from being made"
 	}
 	if why == "" || !slices.ContainsFunc(rules[:], func(r engine.StopRule) bool { return r.How == engine.Suspend }) {
 		return nil
 	}
-	return []string{"stop: how: suspend: nobody is suspended on a GPU, but asked for a checkpoint, because " + why}
+	return []string{"stop: how: suspend: nobody is suspended " + where + ", but asked for a checkpoint, because " + why}
 }
 
 // openDevices finds the GPUs that --gpus asks for: simulated ones, all real

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -123,6 +124,62 @@ func TestNobodyIsFrozenSimulated(t *testing.T) {
 		if a, b := hash(head, "suspend"), hash(head, "checkpoint"); a != b {
 			t.Errorf("%s: suspending decides %s, asking for checkpoints %s", head, a, b)
 		}
+	}
+}
+
+// TestWhySuspended: of a suspended job it is said for whom it was suspended, or by whom, where its
+// memory is, who has its GPUs, and when it is expected to go on.
+func TestWhySuspended(t *testing.T) {
+	d, _ := configured(t, "2xH100-80GB", "policy: srtf\nstop: {standard: {how: suspend}}\n")
+	run := func(name, gpus, takes string) {
+		d.must("submit", "-o", "/dev/null", "--name", name, "--gpus", gpus, "--estimate", takes, "--", "sleep", "1000")
+	}
+	run("long", "2", "1h")
+	d.untilSays(`"state": "running"`, "show", "1")
+	run("short", "1", "20m")
+	d.untilSays("job 1 (long): suspended for job 2 short; its memory is on GPUs 0,1 of ", "why", "1")
+	d.want(d.must("why", "1"), "it waits, number 1 in the line, expected to go on ", "\n  suspended: its memory is on GPUs 0,1 of ", "; job 2 short has GPU 0\n", "\n  job 2 short: 1 GPU on ")
+	run("other", "1", "10m")
+	d.untilSays("job 2 short has GPU 0, job 3 other has GPU 1\n", "why", "1")
+	d.must("suspend", "3")
+	u, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := "job 3 (other): suspended by " + u.Username + ", on its GPUs, until somebody says muster resume 3; 1 GPU on "
+	d.want(d.must("why", "3"), said)
+	d.kill()
+	d.start()
+	d.want(d.must("why", "3"), said)
+	d.want(d.must("why", "1"), "suspended for job 2 short; its memory is on GPUs 0,1 of ")
+	d.must("resume", "3")
+	if text := d.must("why", "3"); strings.Contains(text, "suspended") {
+		t.Error(text)
+	}
+	d.must("cancel", "2", "3")
+	d.untilSays("job 1 (long): running 2 GPUs on ", "why", "1")
+	d.must("cancel", "1")
+}
+
+// TestNobodyIsFrozenIsSaid: where the rules suspend jobs and GPUs are shared so that they cannot,
+// it is said at the start and whenever the configuration is read again.
+func TestNobodyIsFrozenIsSaid(t *testing.T) {
+	how := "stop: {standard: {how: suspend}}\n"
+	for sharing, want := range map[string]string{
+		"{mig: instances}": "nobody is suspended on a MIG instance, but asked for a checkpoint, because sharing.mig is instances",
+		"{mig: dynamic}":   "nobody is suspended on a GPU, but asked for a checkpoint, because sharing.mig is dynamic",
+	} {
+		sharing = "sharing: " + sharing + "\n"
+		d, write := configured(t, "1xH100-80GB/0:*", how+sharing)
+		d.want(d.log.String(), want)
+		write(how + sharing + "min_runtime: 1s\n")
+		d.want(d.must("config", "reload"), want)
+		write(sharing)
+		if text := d.must("config", "reload"); strings.Contains(text, "nobody is suspended") {
+			t.Errorf("without the rule: %s", text)
+		}
+		write(how + sharing)
+		d.want(d.must("config", "reload"), want)
 	}
 }
 

@@ -260,7 +260,7 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 		name = fmt.Sprintf("array %d (%s, %d elements)", j.ID, j.Submission.Name, n)
 	}
 	var b strings.Builder
-	if j.State != api.StatePending {
+	if j.State != api.StatePending && !waitsAsleep(j) {
 		fmt.Fprintf(&b, "%s: %s", name, j.State)
 		if len(j.Devices) > 0 {
 			fmt.Fprintf(&b, " on %s", deviceText(j))
@@ -269,7 +269,11 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 		_, err := fmt.Fprintln(w, b.String())
 		return err
 	}
-	fmt.Fprintf(&b, "%s: waiting", name)
+	does, to := "waiting", "start"
+	if waitsAsleep(j) {
+		does, to = out.Why.Text+"; it waits", "go on"
+	}
+	fmt.Fprintf(&b, "%s: %s", name, does)
 	if j.Position > 0 {
 		fmt.Fprintf(&b, ", number %d in the line", j.Position)
 	}
@@ -278,7 +282,7 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 		if out.Why.Job.Rough {
 			about = "about "
 		}
-		fmt.Fprintf(&b, ", expected to start %s%s", about, e.Local().Format("15:04:05 Mon 2 Jan"))
+		fmt.Fprintf(&b, ", expected to %s %s%s", to, about, e.Local().Format("15:04:05 Mon 2 Jan"))
 		if from, to := out.Why.Job.Earliest, out.Why.Job.Latest; from != nil && to != nil {
 			fmt.Fprintf(&b, ", between %s and %s as earlier runs suggest", from.Local().Format("15:04:05"), to.Local().Format("15:04:05 Mon 2 Jan"))
 		}
@@ -299,6 +303,9 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// waitsAsleep reports whether a job was suspended for others and waits to go on.
+func waitsAsleep(j *api.Job) bool { return j.State == api.StateSuspended && j.Position > 0 }
 
 func deviceText(j *api.Job) string {
 	var names []string

@@ -90,7 +90,7 @@ func (r *reloader) again(ctx context.Context, by string) (api.Reloaded, error) {
 	if err != nil {
 		return v, conf.locate(err)
 	}
-	v.Notes = append(v.Notes, notes...)
+	v.Notes = slices.Concat(v.Notes, notes, frozenNotes(&conf.Stop, r.spec))
 	r.door.use(cert)
 	r.install(conf.Serve)
 	return v, nil

@@ -133,8 +133,8 @@ func newWhy() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(w)
 			}
-			if w.Job.State != api.StatePending {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "job %d (%s): %s %s%s\n", w.Job.ID, w.Job.Submission.Name, w.Job.State, w.Text, runningText(&w.Job))
+			if w.Job.State != api.StatePending && !waitsAsleep(&w.Job) {
+				_, err = fmt.Fprintf(c.OutOrStdout(), "job %d (%s): %s %s%s\n", w.Job.ID, w.Job.Submission.Name, w.Job.State, strings.TrimPrefix(w.Text, w.Job.State+" "), runningText(&w.Job))
 				return err
 			}
 			return tellAccepted(c.OutOrStdout(), &client.Submitted{Jobs: []int{id}, Job: w.Job, Why: w})
