@@ -35,6 +35,7 @@ type Serve struct {
 	Operators, Admins                People
 	Idle                             *Idle // nil: idle jobs are left alone
 	Sharing                          Sharing
+	Saving                           *perf.Saving       // how often jobs are told to write checkpoints; nil: they are not told
 	Defrag                           *engine.Defrag     // nil: nobody is moved
 	Perf                             *perf.Table        // what policies that plan know of speeds; nil: nothing
 	Models                           []cluster.GPUModel // what an hour of these counts for (Weight); others: 1
@@ -71,6 +72,7 @@ type serveFile struct {
 	Operators  People              `yaml:"operators"`
 	Admins     People              `yaml:"admins"`
 	Idle       *idleFile           `yaml:"idle"`
+	Saving     *savingFile         `yaml:"checkpoints"`
 	Sharing    *sharingFile        `yaml:"sharing"`
 	Defrag     *defragFile         `yaml:"defragment"`
 	Perf       *perfFile           `yaml:"performance"`
@@ -172,6 +174,9 @@ func (f *serveFile) serve() (*Serve, error) {
 	var err error
 	if c.Idle, err = f.Idle.idle(names); err != nil {
 		return nil, At(err, "idle")
+	}
+	if c.Saving, err = f.Saving.saving(); err != nil {
+		return nil, At(err, "checkpoints")
 	}
 	if c.Sharing, err = f.Sharing.sharing(); err != nil {
 		return nil, At(err, "sharing")

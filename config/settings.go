@@ -65,6 +65,9 @@ func (c *Serve) Settings() (list []Setting) {
 	if c.Idle != nil {
 		add(true, "idle", idleText(c.Idle))
 	}
+	if c.Saving != nil {
+		add(true, "checkpoints", savingText(c.Saving))
+	}
 	add(true, "defragment", defragText(c.Defrag))
 	if c.Perf != nil {
 		add(true, "performance", PerfText(c.Perf))

@@ -27,6 +27,7 @@ import (
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -40,6 +41,7 @@ type Options struct {
 	SampleEvery time.Duration // 0: nothing is measured
 	HourCost    float64       // of a GPU; 0: unknown
 	Idle        *IdleRules    // what becomes of idle jobs; nil: they are left alone
+	Saving      *perf.Saving  // how often jobs are told to write checkpoints; nil: they are not told
 	Sharing     Sharing
 	// Groups keep tasks to what they asked for; nil: nothing does.
 	Groups *cgroup.Manager
@@ -85,29 +87,30 @@ type Machine struct {
 	held   *journal.Files // that the policy names
 	turns  []*turn        // changes of the rules that wait for the end of a step
 
-	inbox   inbox.Inbox[item]
-	acks    []func(error) // to be told when the batch is in the store
-	moved   []api.Moves   // what was found when somebody last looked for moves
-	keys    []submissionKey
-	drained atomic.Pointer[drained] // why the node takes no jobs
-	ready   atomic.Bool             // the last step could be stored
-	stuck   atomic.Bool             // the last step could not be stored yet
-	watch   watchers
-	watches watches
-	series  series
-	lines   lines
-	outlook outlook
-	runners sync.WaitGroup
-	stopped context.CancelFunc
-	running context.Context // ends when the daemon does
-	groups  *cgroup.Manager
-	history history
-	mps     *mpsDaemons
-	cutting sync.Mutex // held while GPUs are partitioned
-	sampler atomic.Pointer[sampler]
-	seen    atomic.Pointer[map[string]gpu.Sample] // by UUID
-	idle    atomic.Pointer[IdleRules]
-	faults  []string // what is wrong with each GPU; "": nothing
+	inbox       inbox.Inbox[item]
+	acks        []func(error) // to be told when the batch is in the store
+	moved       []api.Moves   // what was found when somebody last looked for moves
+	keys        []submissionKey
+	drained     atomic.Pointer[drained] // why the node takes no jobs
+	ready       atomic.Bool             // the last step could be stored
+	stuck       atomic.Bool             // the last step could not be stored yet
+	watch       watchers
+	watches     watches
+	series      series
+	lines       lines
+	outlook     outlook
+	runners     sync.WaitGroup
+	stopped     context.CancelFunc
+	running     context.Context // ends when the daemon does
+	groups      *cgroup.Manager
+	history     history
+	mps         *mpsDaemons
+	cutting     sync.Mutex // held while GPUs are partitioned
+	sampler     atomic.Pointer[sampler]
+	seen        atomic.Pointer[map[string]gpu.Sample] // by UUID
+	idle        atomic.Pointer[IdleRules]
+	interrupted interrupted
+	faults      []string // what is wrong with each GPU; "": nothing
 }
 
 // job is a job that is not done.

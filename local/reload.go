@@ -39,6 +39,7 @@ type Settings struct {
 	Idle                     *IdleRules // nil: idle jobs are left alone
 	Perf                     *perf.Table
 	Defrag                   *engine.Defrag     // nil: nobody is moved
+	Saving                   *perf.Saving       // nil: jobs are not told how often to write checkpoints
 	Models                   []cluster.GPUModel // as the machine has them, with what their hours count for; nil: as before
 }
 
@@ -50,7 +51,7 @@ func (s *Settings) Apply(o *Options) {
 	if s.Models != nil {
 		r.Spec.Models = s.Models
 	}
-	o.Members, o.KillWait, o.Keep, o.HourCost, o.Idle = s.Members, s.KillWait, s.Keep, s.HourCost, s.Idle
+	o.Members, o.KillWait, o.Keep, o.HourCost, o.Idle, o.Saving = s.Members, s.KillWait, s.Keep, s.HourCost, s.Idle, s.Saving
 }
 
 // settings are those in force.
@@ -60,7 +61,7 @@ func (m *Machine) settings() Settings {
 	o := &m.opt
 	r := &o.Rules
 	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop, r.Spec.Queues, r.Spec.Partitions,
-		o.Members, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, r.Spec.Models}
+		o.Members, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, o.Saving, r.Spec.Models}
 }
 
 // rules are how the engine is built at the moment.

@@ -549,6 +549,7 @@ func (r *runner) finish() {
 		if r.told && !r.saved || lost {
 			ev.Done = rec.Saved
 		}
+		r.noteRun(rec, now, lost)
 		j.info.Exit, j.info.Signal = exit, signal
 		j.info.Use.add(r.tasks)
 		if lost || r.told && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {

@@ -47,7 +47,7 @@ import uuid
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 __all__ = [
-    "EXIT_SAVED", "JobError", "NoDaemon", "atomic_write", "cancel", "checkpoint_dir", "checkpoint_on_signal",
+    "EXIT_SAVED", "JobError", "NoDaemon", "atomic_write", "cancel", "checkpoint_dir", "checkpoint_every", "checkpoint_on_signal",
     "checkpoint_point", "done", "in_job", "job", "job_id", "latest_checkpoint", "progress", "rank",
     "Trial", "report_checkpoint", "request", "restart_count", "should_checkpoint", "submit", "trial", "trials", "wait", "why", "world_size",
 ]
@@ -304,6 +304,7 @@ _asked = False  # the signal came
 _listening: Optional[int] = None  # the signal that is caught
 _save: Optional[Callable[[], Any]] = None
 _agree: Optional[Callable[[bool], bool]] = None
+_saved_at = 0.0  # when the last checkpoint was written, or the work began
 
 
 def _signal_number() -> int:
@@ -348,11 +349,14 @@ def checkpoint_on_signal(save: Callable[[], Any], agree: Optional[Callable[[bool
     Then the process exits with EXIT_SAVED and the job waits for its next turn.
     agree: as in should_checkpoint. A signal that comes too late for the last
     step changes nothing.
+
+    Where the daemon says how often to save (checkpoint_every()), save() is also
+    called between two steps whenever that time is over, and the work goes on.
     """
-    global _save, _agree, _listening
+    global _save, _agree, _listening, _saved_at
     before = _listen()
     outer = (_save, _agree)
-    _save, _agree = save, agree
+    _save, _agree, _saved_at = save, agree, time.monotonic()
     try:
         yield
     finally:
@@ -363,13 +367,35 @@ def checkpoint_on_signal(save: Callable[[], Any], agree: Optional[Callable[[bool
             _listening = None
 
 
+def checkpoint_every() -> Optional[float]:
+    """Seconds between two checkpoints that lose least, to writing them and to what interrupts the job.
+
+    The daemon says so if its configuration has checkpoints; None: it does not.
+    """
+    every = _number("MUSTER_CHECKPOINT_EVERY", None)
+    return float(every) if every is not None and every > 0 else None
+
+
 def checkpoint_point() -> None:
-    """A point between two steps: saves and exits if that was asked for."""
-    if _save is None or not should_checkpoint(_agree):
+    """A point between two steps: saves and exits if that was asked for.
+
+    It also saves, and goes on, if the last checkpoint is older than checkpoint_every().
+    """
+    global _saved_at
+    if _save is None:
+        return
+    asked, every = should_checkpoint(_agree), checkpoint_every()
+    if not asked and every is None:
+        return
+    due = every is not None and time.monotonic() - _saved_at >= every
+    if not asked and not (_agree(due) if _agree else due):
         return
     path = _save()
     if path is not None:
         report_checkpoint(path)
+    _saved_at = time.monotonic()
+    if not asked:
+        return
     sys.stdout.flush()
     sys.exit(EXIT_SAVED)
 

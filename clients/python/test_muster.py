@@ -137,6 +137,32 @@ with muster.checkpoint_on_signal(save):
         self.assertEqual(p.returncode, muster.EXIT_SAVED)
         self.assertEqual(self.told()[-1], {"checkpoint": os.path.join(self.ckpt, "n")})
 
+    def test_saves_as_often_as_the_daemon_says_and_goes_on(self) -> None:
+        code = """
+import muster, os, time
+n, saves, agreed = 0, [], []
+def save():
+    saves.append(n)
+    path = os.path.join(muster.checkpoint_dir(), "n%%d" %% len(saves))
+    with muster.atomic_write(path) as f: f.write(str(n).encode())
+    return path
+def agree(mine): agreed.append(mine); return mine
+print(muster.checkpoint_every())
+until = time.monotonic() + 20
+with muster.checkpoint_on_signal(save, agree=agree):
+    while n < 5 or len(saves) < 2 and %s and time.monotonic() < until:
+        time.sleep(0.01); n += 1
+        muster.progress(n)
+muster.done()
+print(len(saves), saves == sorted(saves), len(agreed) == n * %d)
+"""
+        p = self.run_job(code % (True, 2), MUSTER_CHECKPOINT_EVERY="1")
+        self.assertEqual((p.communicate(timeout=30)[0], p.returncode), ("1.0\n2 True True\n", 0))
+        told = [t["checkpoint"] for t in self.told() if "checkpoint" in t]
+        self.assertEqual(told, [os.path.join(self.ckpt, "n1"), os.path.join(self.ckpt, "n2")])
+        p = self.run_job(code % (False, 1))
+        self.assertEqual(p.communicate(timeout=30)[0], "None\n0 True True\n")
+
     def test_the_signal_that_the_job_chose_and_agreement(self) -> None:
         p = self.run_job("""
 import muster, time
