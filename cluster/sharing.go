@@ -123,8 +123,8 @@ func (w *Ways) offer(n *Node) {
 // Choose returns what a task gets that asks for r: its share of a GPU as it is, a MIG
 // instance, or whole GPUs, whichever is the least that keeps apart what is wanted;
 // and why, in words ("": it asked for whole GPUs or none). prompt says that the job
-// cannot wait while others have their turns. Under MPS a share without a memory of
-// its own gets its part of the GPU's, where MPS enforces that.
+// cannot wait while others have their turns. A share without a memory of its own gets its
+// part of the GPU's: MPS keeps it to that, and without MPS it is found when it uses more.
 func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) {
 	switch {
 	case r.GPUs == 0:
@@ -134,21 +134,22 @@ func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) 
 	case !r.Fractional():
 		return r, ""
 	}
+	part := r
+	if r.Memory == 0 {
+		part.Memory = w.Model.Memory * r.Share / Whole
+	}
 	if w.Sharing == MPS && want == Open && !w.Model.MPSLimits() {
-		return r, "a share: declared only: MPS enforces neither memory nor compute on GPUs before Volta"
+		return part, "a share: declared only: MPS enforces neither memory nor compute on GPUs before Volta"
 	}
 	if w.Sharing == MPS && want < Full && w.Model.MPSLimits() {
-		if r.Memory == 0 {
-			r.Memory = w.Model.Memory * r.Share / Whole
-		}
-		return r, "a share: enforced: memory by MPS; compute by MPS"
+		return part, "a share: enforced: memory by MPS; compute by MPS"
 	}
 	why := fmt.Sprintf("isolation %s", want)
 	if want == Open && prompt {
 		why = "a job that cannot wait for turns"
 	}
 	if want == Open && !prompt {
-		return r, "a share: declared only: neither memory nor compute is enforced"
+		return part, "a share: declared only: neither memory nor compute is enforced"
 	}
 	if p := w.least(r.Share, r.Memory); p != nil && r.GPUs == 1 {
 		r.Share, r.Memory, r.Profile = 0, 0, p.Name

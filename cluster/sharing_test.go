@@ -9,7 +9,7 @@ import (
 // A share becomes the least that keeps apart what is wanted.
 func TestChooseWay(t *testing.T) {
 	model, _ := FindModel("H100-80GB")
-	quarter := Request{GPUs: 1, Share: 250}
+	quarter, part := Request{GPUs: 1, Share: 250}, Request{GPUs: 1, Share: 250, Memory: model.Memory / 4}
 	for _, c := range []struct {
 		name    string
 		sharing Sharing
@@ -23,8 +23,8 @@ func TestChooseWay(t *testing.T) {
 		{"no GPU", MPS, "", Request{CPU: 1000}, Full, true, Request{CPU: 1000}, ""},
 		{"whole GPUs", MPS, "1g.10gb", Request{GPUs: 2}, Full, true, Request{GPUs: 2}, ""},
 		{"a slice", MPS, "", Request{GPUs: 1, Profile: "1g.10gb"}, Full, false, Request{GPUs: 1, Profile: "1g.10gb"}, "by the GPU"},
-		{"declared", TimeSlicing, "2g.20gb", quarter, Open, false, quarter, "declared only"},
-		{"MPS has a part of the memory", MPS, "", quarter, OwnMemory, true, Request{GPUs: 1, Share: 250, Memory: model.Memory / 4}, "memory by MPS"},
+		{"declared", TimeSlicing, "2g.20gb", quarter, Open, false, part, "declared only"},
+		{"MPS has a part of the memory", MPS, "", quarter, OwnMemory, true, part, "memory by MPS"},
 		{"MPS has the memory that is asked for", MPS, "", Request{GPUs: 1, Share: 250, Memory: 3000}, Open, false, Request{GPUs: 1, Share: 250, Memory: 3000}, "memory by MPS"},
 		{"the smallest instance", MPS, "4g.40gb 2g.20gb 1g.10gb", quarter, Full, false, Request{GPUs: 1, Profile: "2g.20gb"}, "2g.20gb, for isolation full"},
 		{"with so much memory", TimeSlicing, "4g.40gb 2g.20gb 1g.10gb", Request{GPUs: 1, Share: 100, Memory: 30000}, OwnMemory, false, Request{GPUs: 1, Profile: "4g.40gb"}, "4g.40gb, for isolation memory"},
@@ -44,13 +44,13 @@ func TestChooseWay(t *testing.T) {
 func TestChooseOldMPS(t *testing.T) {
 	model, _ := FindModel("P100-16GB")
 	w := Ways{Sharing: MPS, Model: model}
-	quarter := Request{GPUs: 1, Share: 250}
+	quarter, part := Request{GPUs: 1, Share: 250}, Request{GPUs: 1, Share: 250, Memory: model.Memory / 4}
 	for _, c := range []struct {
 		want   Isolation
 		prompt bool
 		get    Request
 		text   string
-	}{{Open, false, quarter, "declared only: MPS enforces neither"}, {Open, true, quarter, "declared only: MPS enforces neither"}, {OwnMemory, false, Request{GPUs: 1}, "a whole GPU, for isolation memory"}} {
+	}{{Open, false, part, "declared only: MPS enforces neither"}, {Open, true, part, "declared only: MPS enforces neither"}, {OwnMemory, false, Request{GPUs: 1}, "a whole GPU, for isolation memory"}} {
 		if get, text := w.Choose(quarter, c.want, c.prompt); get != c.get || !strings.Contains(text, c.text) {
 			t.Errorf("isolation %v: gets %+v (%s), want %+v (%s)", c.want, get, text, c.get, c.text)
 		}
@@ -61,10 +61,15 @@ func TestChooseOldMPS(t *testing.T) {
 // 0.333: 27,279 MiB, of which three fit, as 27,306 would.
 func TestShareMemory(t *testing.T) {
 	model, _ := FindModel("A100-80GB")
-	w := Ways{Sharing: MPS, Model: model}
-	for share, want := range map[Milli]MiB{100: 8192, 333: 27_279, 500: 40_960, 1: 81} {
-		if r, _ := w.Choose(Request{GPUs: 1, Share: share}, Open, false); r.Memory != want || r.Memory*(Whole/share) > model.Memory {
-			t.Errorf("a share of %d has %d MiB, want %d", share, r.Memory, want)
+	for _, how := range []Sharing{MPS, TimeSlicing} {
+		w := Ways{Sharing: how, Model: model}
+		for share, want := range map[Milli]MiB{100: 8192, 333: 27_279, 500: 40_960, 1: 81} {
+			if r, _ := w.Choose(Request{GPUs: 1, Share: share}, Open, false); r.Memory != want || r.Memory*(Whole/share) > model.Memory {
+				t.Errorf("%v: a share of %d has %d MiB, want %d", how, share, r.Memory, want)
+			}
+		}
+		if r, _ := w.Choose(Request{GPUs: 1, Share: 250, Memory: 70_000}, Open, false); r.Memory != 70_000 {
+			t.Errorf("%v: a share with 70,000 MiB of its own has %d", how, r.Memory)
 		}
 	}
 }

@@ -56,8 +56,8 @@ func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err
 }
 
 // memoryOf is what the tasks of each set may use of each GPU that they share, in MiB, where
-// nothing enforces it: what they asked for, else their share's part of it, as MPS has it. 0:
-// whatever is there, or nothing but the job could use it.
+// nothing enforces it: what they asked for, else their share's part of it (Ways.Choose), also for
+// jobs of versions that did not choose it. 0: whatever is there, or nothing but the job could use it.
 func (m *Machine) memoryOf(spec *cluster.Job) (list []int64) {
 	rules := &m.opt.Rules.Spec
 	model, _ := rules.Model(rules.Nodes[0].Model)

@@ -49,6 +49,7 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 	for i := range spec.Queues {
 		known[spec.Queues[i].Name] = true
 	}
+	stated := statesMemory(entries)
 	rng := rand.New(rand.NewPCG(est.Seed, 0x65737469))
 	for i := range entries {
 		e := &entries[i]
@@ -62,7 +63,7 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 				s.Tasks[k].Request.GPUs = 1
 			}
 		}
-		choose(spec, s)
+		choose(spec, s, stated)
 		noise := 1.0
 		if est.Sigma > 0 {
 			noise = math.Exp(est.Sigma * rng.NormFloat64())
@@ -79,10 +80,17 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 	return entries
 }
 
+// statesMemory reports whether some job says how much memory its shares of GPUs have.
+func statesMemory(entries []trace.Entry) bool {
+	return slices.ContainsFunc(entries, func(e trace.Entry) bool {
+		return slices.ContainsFunc(e.Job.Tasks, func(t cluster.TaskSet) bool { return t.Request.Fractional() && t.Request.Memory > 0 })
+	})
+}
+
 // choose gives a job's shares what keeps apart what it needs, as a daemon does when the
-// job is submitted.
-func choose(spec *cluster.Spec, s *cluster.Job) {
-	if !s.Shares() || s.Isolation == cluster.Open && spec.Sharing != cluster.MPS {
+// job is submitted. Where no job states a memory, that of shares which come to a GPU at most fits.
+func choose(spec *cluster.Spec, s *cluster.Job, stated bool) {
+	if !s.Shares() || s.Isolation == cluster.Open && spec.Sharing != cluster.MPS && !stated {
 		return // they stay as they are
 	}
 	w := spec.Ways(s.GPUTypes)

@@ -233,6 +233,25 @@ func TestMeasuredMemory(t *testing.T) {
 	d.must("cancel", "1", "2")
 }
 
+// Without MPS, too, what a share may use of a GPU's memory is kept for it: nobody with a larger
+// memory of its own comes beside it, nor it beside one.
+func TestShareMemoryKept(t *testing.T) {
+	d := shares(t, "1xH100-80GB", "{shares: time-slicing}")
+	submit := func(args ...string) {
+		d.must(append(append([]string{"submit", "-o", "/dev/null"}, args...), "--", "sleep", "1000")...)
+	}
+	submit("--gpus", "0.25")
+	submit("--gpus", "0.25", "--gpu-mem", "61GiB")
+	d.untilSays("needs 0.25 of a GPU with 62464 MiB of its memory; no GPU has that left", "why", "2")
+	submit("--gpus", "0.25", "--gpu-mem", "50GiB")
+	submit("--gpus", "0.25")
+	d.untilSays("needs 0.25 of a GPU with 20480 MiB of its memory; no GPU has that left", "why", "4")
+	d.untilSays(`"state": "running"`, "show", "3")
+	d.must("cancel", "1")
+	d.untilSays(`"state": "running"`, "show", "4")
+	d.must("cancel", "2", "3", "4")
+}
+
 // Who uses more memory of a GPU than its share's, where nothing enforces that, is
 // told, or stopped, as the operator says. The driver's list of processes is played.
 func TestOverMemory(t *testing.T) {
