@@ -126,6 +126,10 @@ func testLoans(b *bench) {
 	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, "n1", types.MergePatchType, []byte(`{"spec": {"unschedulable": true}}`), metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
+	b.wait("the scheduler hears of it", func() (closed bool) {
+		b.look(d, func() { closed = d.nodes["n1"].obj.Spec.Unschedulable })
+		return closed
+	})
 	b.quiet(d)
 	l.passes(d, 3)
 	b.loans("lent lent", "n1", "n2")
