@@ -94,6 +94,7 @@ type Engine struct {
 	groups  []group
 	groupID map[groupKey]int32
 	pending int             // eligible jobs
+	homing  int             // ... that are suspended: only where their memory is will do
 	greedy  int             // ... of several task sets, which a start can make fit
 	wanted  slicesWanted    // ... for slices
 	owing   []*jobState     // liftUntilFits: lifted of the job's own queue, and not borrowed

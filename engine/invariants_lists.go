@@ -170,13 +170,13 @@ func (e *Engine) checkLanes() error {
 			}
 		}
 	}
-	eligible, greedy, groups, lanes, waiting := 0, 0, len(e.groups), len(e.lanes), map[int32]int32{}
+	eligible, greedy, homing, groups, lanes, waiting := 0, 0, 0, len(e.groups), len(e.lanes), map[int32]int32{}
 	for _, j := range e.jobs {
 		if j == nil || !j.eligible {
 			continue
 		}
 		eligible++
-		greedy += count(e.several(j))
+		greedy, homing = greedy+count(e.several(j)), homing+count(j.home != nil)
 		if e.shapes[j.shape].sliced() {
 			waiting[j.shape]++
 		}
@@ -191,6 +191,9 @@ func (e *Engine) checkLanes() error {
 		if e.shapes[id].waiting != waiting[int32(id)] {
 			return fmt.Errorf("%d jobs of shape %d are in line for slices, counted %d", waiting[int32(id)], id, e.shapes[id].waiting)
 		}
+	}
+	if homing != e.homing {
+		return fmt.Errorf("%d suspended jobs are in line, counted %d", homing, e.homing)
 	}
 	if greedy != e.greedy {
 		return fmt.Errorf("%d eligible jobs of several task sets, counted %d", greedy, e.greedy)

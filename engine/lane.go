@@ -41,6 +41,9 @@ func (g *group) first(j *jobState) bool {
 	return ok && it.id == int32(j.spec.ID)
 }
 
+// homed reports whether a suspended job is all of the group.
+func (g *group) homed() bool { return g.shape < 0 }
+
 func (e *Engine) laneOf(j *jobState) int32 {
 	k := laneKey{rank: 1, tier: j.spec.Tier, queue: -1}
 	if j.promoted {
@@ -101,6 +104,8 @@ func (e *Engine) lineUp(j *jobState) {
 	g.jobs.insert(j.key)
 	e.pending++
 	e.await(j, 1)
+	e.homing += count(g.homed())
+	e.watchHome(j)
 	e.greedy += count(e.several(j))
 	e.lanes[g.lane].n++
 	if first, _ := g.jobs.first(); first == j.key {
@@ -149,6 +154,7 @@ func (e *Engine) dequeue(j *jobState) {
 	}
 	e.pending--
 	e.await(j, -1)
+	e.homing -= count(g.homed())
 	e.greedy -= count(e.several(j))
 	e.lanes[g.lane].n--
 	e.relist(g)

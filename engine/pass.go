@@ -320,6 +320,10 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 		e.consume(j)
 		return started, refusal{}
 	}
+	if r.code == refusedRoom && e.clearHome(j) { // before it stops anybody who could go elsewhere
+		e.consume(j)
+		return started, refusal{}
+	}
 	if g.stuck != e.claims() && r.code != refusedBackfill && e.mayPreempt(j) {
 		if e.preemptFor(j) {
 			e.consume(j)

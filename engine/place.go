@@ -77,6 +77,11 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 		allocs, ok = e.placeHome(j)
 		return allocs, tasksOf(allocs), ok
 	}
+	if j.frozen != nil && e.mayReturn(j) {
+		if allocs, ok = e.placeBack(j, j.frozen); ok {
+			return allocs, tasksOf(allocs), true
+		}
+	}
 	if s.min == s.max {
 		if e.mode == Conservative && j.promise <= e.now {
 			if allocs, ok = e.placePlanned(j, s); ok {
@@ -110,20 +115,23 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 }
 
 // placeHome puts a suspended job back where its memory is.
-func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) {
+func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) { return e.placeBack(j, j.home) }
+
+// placeBack puts a job on just these devices.
+func (e *Engine) placeBack(j *jobState, home []Alloc) ([]Alloc, bool) {
 	back := Site{e: e, job: j, req: j.spec.Tasks, most: e.shapeAt(j.shape).bounds()}
-	for i := range j.home {
-		a := &j.home[i]
+	for i := range home {
+		a := &home[i]
 		r := &j.spec.Tasks[a.Set].Request
 		if !e.st.nodes[a.Node].indexed || back.most != nil && back.bounded(a.Node) < int(a.Tasks) || e.held != nil && e.held.room(a.Node, back.bound(a.Node), r, int(a.Tasks)) < int(a.Tasks) {
 			return nil, false
 		}
-		back.allocs = j.home[:i+1]
+		back.allocs = home[:i+1]
 	}
-	if !e.bearsAll(j.home) || !e.takeBack(j.home, false) {
+	if !e.bearsAll(home) || !e.takeBack(home, false) {
 		return nil, false
 	}
-	e.scratch.allocs = append(e.scratch.allocs[:0], j.home...)
+	e.scratch.allocs = append(e.scratch.allocs[:0], home...)
 	return e.scratch.allocs, true
 }
 
@@ -361,6 +369,7 @@ func (e *Engine) start(j *jobState) {
 	if e.cfg.MinRuntime > 0 {
 		e.timers.push(timer{e.now.Add(e.cfg.MinRuntime), timerSafe, int32(j.spec.ID), j.gen})
 	}
+	e.watchSettled(j)
 	e.list(j)
 	if waited && e.traits.Preempts && j.key.key[0] > before {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now

@@ -369,6 +369,7 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 	if safe := j.started.Add(e.cfg.MinRuntime); e.cfg.MinRuntime > 0 && safe > e.now {
 		e.timers.push(timer{safe, timerSafe, int32(j.spec.ID), j.gen})
 	}
+	e.watchSettled(j)
 	j.nextKey = math.MinInt64
 	e.watchKey(j)
 }

@@ -105,6 +105,7 @@ func (e *Engine) handle(ev *Event) {
 	case Demoted:
 		e.demote(j, !ev.Undo)
 	}
+	e.settled() // it may leave for another's memory from now on
 }
 
 func (e *Engine) job(id cluster.JobID) *jobState {
@@ -371,6 +372,9 @@ func (e *Engine) costs(j *jobState, s SwitchCost) {
 	spec.Checkpoint = c
 	j.spec = &spec
 	e.fresh = e.fresh || e.pending > 0
+	if j.state == Starting || j.state == Running {
+		e.watchSettled(j)
+	}
 }
 
 // hears takes over whether the job saves its work when it is asked to: who saves
@@ -474,9 +478,10 @@ func (e *Engine) hold(j *jobState, hold bool) {
 func (e *Engine) nextWake() cluster.Time {
 	wake := cluster.Never
 	if t, ok := e.timers.peek(e); ok {
-		if wake = t; t == e.now && e.timers[0].kind == timerPromote {
-			wake++ // a pass put it off to the next step
+		if k := e.timers[0].kind; t == e.now && (k == timerPromote || k == timerHome) {
+			t++ // a pass, or a plan, put it off to the next step
 		}
+		wake = t
 	}
 	if e.pending > 0 {
 		if t, ok := e.keyTimes.peek(e); ok {

@@ -15,6 +15,8 @@ const (
 	timerSafe                      // a job's minimum run time is over
 	timerPromote                   // a pending job has waited long for how long it ran
 	timerSlow                      // a job has been too slow for a while among others in shares of its GPUs
+	timerHome                      // a suspended job has waited for its devices as long as leaving its memory costs
+	timerSettled                   // a job that runs may leave its devices for another's memory
 )
 
 type timer struct {
@@ -74,6 +76,10 @@ func (t *timer) holds(j *jobState) bool {
 		return j.state == Running && j.slow != 0 && t.at == j.slow.Add(slowFor)
 	case t.kind == timerPromote:
 		return j.eligible && t.at >= j.promoteAt
+	case t.kind == timerHome:
+		return j.eligible && t.at >= j.leavesHomeAt()
+	case t.kind == timerSettled:
+		return (j.state == Starting || j.state == Running) && t.at == j.settledAt()
 	}
 	return true
 }
@@ -158,6 +164,10 @@ func (e *Engine) fire(j *jobState, kind timerKind) {
 		e.promote(j)
 	case timerSlow:
 		e.stillSlow(j)
+	case timerHome:
+		e.leaveHome(j)
+	case timerSettled:
+		e.settled()
 	case timerKey: // kept in a heap of their own
 	}
 }

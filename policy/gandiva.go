@@ -80,6 +80,7 @@ type turn struct {
 	runs   bool
 	mate   int  // 1 + the job with which it shares GPUs, or is to; 0: none
 	passed bool // it has been looked at
+	yields bool // its memory is where somebody else has his turn: it lets its own pass
 }
 
 // mostBad is how many jobs with which it did not go well are remembered of each
@@ -117,6 +118,7 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		lines = partnersOf(lines, turns, order)
 		room.lines = lines
 	}
+	homes, most := v.Homes(), mostRounds(turns)
 	for rank, i := range order {
 		t, to := &turns[i], &p.Targets[i]
 		to.Rank = int64(rank)
@@ -124,7 +126,12 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			continue // it goes where the other goes
 		}
 		t.passed = true
+		if t.yields = !homes.Free(jobs[i]) && (homes.Stuck(jobs[i]) || most-t.rounds <= g.patience(jobs[i])); t.yields {
+			to.Idle = true
+			continue
+		}
 		if to.Idle = t.gpus > free && !t.stays; !to.Idle {
+			homes.Give(jobs[i])
 			free -= t.gpus
 			if t.mate == 0 && t.packs && crowded {
 				g.pair(v, jobs, turns, p.Targets, lineOf(lines, t.gpus), i)
@@ -139,7 +146,30 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			}
 		}
 	}
+	for _, i := range order { // where nobody else has use for GPUs, who has their devices may go there
+		if t := &turns[i]; t.yields && t.gpus <= free {
+			p.Targets[i].Idle = false
+			free -= t.gpus
+		}
+	}
 	return p
+}
+
+// patience is how many rounds a suspended job may fall behind others whose devices are free, while
+// somebody else has those on which its memory is: it lets its turn pass until moving that one
+// is no more than a tenth of what it is behind.
+func (g *gandivaRules) patience(j engine.JobView) time.Duration {
+	return 1 + 10*j.MoveTakes()/g.round
+}
+
+// mostRounds is how many rounds those have had at most who take turns and run.
+func mostRounds(turns []turn) (most time.Duration) {
+	for i := range turns {
+		if t := &turns[i]; t.runs && !t.stays {
+			most = max(most, t.rounds)
+		}
+	}
+	return most
 }
 
 // turn looks at a job, and notes in its target what it remembers.

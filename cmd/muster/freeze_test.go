@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/user"
@@ -216,5 +217,54 @@ func TestTurnsInPlace(t *testing.T) {
 	if b, err := os.ReadFile(runs); err != nil || strings.Count(string(b), "\n") != 1 {
 		t.Errorf("job 1 was started as processes %q, %v; want once", b, err)
 	}
+	d.replays()
+}
+
+// TestHomeCleared: who holds the GPU on which a suspended job has its memory goes to one that is idle, by
+// a checkpoint, and the suspended job goes on in its processes. Where nobody can be moved, it is started
+// again on the idle GPU after a while, and nothing of its old processes stays.
+func TestHomeCleared(t *testing.T) {
+	d, _ := configured(t, "6xH100-80GB", "policy: srtf\nstop: {standard: {how: suspend}}\n")
+	file := func(name string) string { return filepath.Join(d.dir, name) }
+	pids := func(id string) []string {
+		b, err := os.ReadFile(file("pids" + id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(b))
+	}
+	jobs := 0
+	submit := func(gpus, estimate, more string) string { // it saves when it is asked, and ends when it is told
+		jobs++
+		id := strconv.Itoa(jobs)
+		script := "trap 'echo >" + file("saved"+id) + "; exit 75' USR1; echo $$ >>" + file("pids"+id) + "; while [ ! -e " + file("go"+id) + " ]; do sleep 0.05; done"
+		yaml := fmt.Sprintf("command: [sh, -c, %q]\noutput: /dev/null\ngpus: %s\nestimate: %s\n%s", script, gpus, estimate, more)
+		if err := os.WriteFile(file(id+".yaml"), []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d.must("submit", file(id+".yaml"))
+		d.untilSays(`"state": "running"`, "show", id)
+		return id
+	}
+	one, two := submit("1", "1h", ""), submit("2", "1h", "")
+	stays, leaves := submit("1", "90h", "restart_cost: 5h\n"), submit("2", "91h", "")
+	critical := submit("2", "3h", "tier: critical\n")
+	d.untilSays(`"state": "suspended"`, "show", leaves)
+	moves := submit("1", "2h", "")
+	d.untilSays(`"state": "suspended"`, "show", stays)
+	for _, id := range []string{one, two} {
+		if err := os.WriteFile(file("go"+id), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[string]int{stays: 1, critical: 1, moves: 2, leaves: 2} {
+		d.eventually("job "+id+" runs", func() bool { return len(pids(id)) == want })
+		d.untilSays(`"state": "running"`, "show", id)
+	}
+	if _, err := os.Stat(file("saved" + moves)); err != nil {
+		t.Errorf("who was moved was not asked to save: %v", err)
+	}
+	old := pids(leaves)[0]
+	d.eventually("its first run is gone", func() bool { b, _ := os.ReadFile("/proc/" + old + "/cmdline"); return len(b) == 0 })
 	d.replays()
 }

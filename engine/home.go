@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// A suspended job goes on where its memory is (jobState.home). While others hold that, GPUs
+// may be free elsewhere, of which it can make no use. Two things help. Who holds its devices
+// goes to the free ones instead, by a checkpoint: that costs little, and nothing of what the
+// suspended job has in memory. And where nobody can make room, it does not wait for ever:
+// after as long as it would take to do again what it would lose it leaves its memory, and
+// goes on from its last checkpoint wherever there is room. Whatever happens then, it has
+// waited at most twice as long as it had to (the ski rental argument).
+
+// leastStay is how long at least a job has been where it is before it leaves that for
+// another's memory, or its own: what a start costs may not be known yet.
+const leastStay = 30 * time.Second
+
+// freezes reports whether jobs are suspended at all.
+func (e *Engine) freezes() bool {
+	for i := range e.cfg.Stop {
+		if e.cfg.Stop[i].How == Suspend {
+			return true
+		}
+	}
+	return false
+}
+
+// leavesHomeAt is when a suspended job in line that has not had its devices until then goes
+// wherever there is room; Never: it has no checkpoint to go on from.
+func (j *jobState) leavesHomeAt() cluster.Time {
+	c := &j.spec.Checkpoint
+	if j.home == nil || !j.eligible || c.None || j.deaf {
+		return cluster.Never
+	}
+	return j.lined.Add(max(leastStay, j.unsavedAt(0)+c.Restart))
+}
+
+// watchHome sets the time at which a suspended job that comes into line leaves its memory.
+func (e *Engine) watchHome(j *jobState) {
+	if at := j.leavesHomeAt(); at != cluster.Never {
+		e.timers.push(timer{max(at, e.now), timerHome, int32(j.spec.ID), j.gen})
+	}
+}
+
+// leaveHome has a suspended job go wherever there is room. It keeps its age.
+func (e *Engine) leaveHome(j *jobState) {
+	e.dequeue(j)
+	j.thaw()
+	e.lineUp(j)
+	e.fresh = true
+}
+
+// mayReturn reports whether a job that left its memory may still go back to it: the plan in
+// force does not have it elsewhere.
+func (e *Engine) mayReturn(j *jobState) bool {
+	s, n := e.shapeAt(j.shape), tasksOf(j.frozen)
+	return s.min <= n && n <= s.max && (e.plans.planner == nil || j.target == nil || j.promoted || !e.strange(j, j.frozen))
+}
+
+// settledAt is from when on a job that runs may leave where it is for another's memory: it
+// has been there for half as long as that takes, so that it gets on however often it moves.
+func (j *jobState) settledAt() cluster.Time {
+	c := &j.spec.Checkpoint
+	return j.started.Add(max(leastStay, (c.Cost+c.Restart)/2))
+}
+
+// watchSettled has the engine look again at who waits for its memory when a job that runs
+// may leave.
+func (e *Engine) watchSettled(j *jobState) {
+	if at := j.settledAt(); at > e.now && e.freezes() {
+		e.timers.push(timer{at, timerSettled, int32(j.spec.ID), j.gen})
+	}
+}
+
+// settled notes that a job that runs may leave for another's memory, if anybody waits for that.
+func (e *Engine) settled() {
+	e.fresh = e.fresh || e.homing > 0
+}
+
+// clearHome has those leave who hold the devices on which a suspended job in line has its
+// memory, if there is room for them elsewhere, and gives it these.
+func (e *Engine) clearHome(j *jobState) bool {
+	if j.home == nil || e.blockedBy != nil || len(e.advance) > 0 {
+		return false
+	}
+	s := e.shapeAt(j.shape)
+	if e.idleGPUs() == 0 || s.meek {
+		return false
+	}
+	movers, ok := e.holdersOf(j)
+	if !ok {
+		return false
+	}
+	largestFirst(movers)
+	mark := e.st.mark()
+	for i := range movers {
+		e.st.releaseAll(movers[i].j.allocs)
+	}
+	e.constrain(j)
+	way := &relocation{movers: movers}
+	if home, fits := e.placeHome(j); fits {
+		way.allocs = slices.Clone(home)
+		e.holdSlack(j, way.allocs, 1)
+		ok = e.settleAll(movers)
+		e.holdSlack(j, way.allocs, -1)
+	}
+	e.st.rollback(mark)
+	e.constrain(j)
+	if !ok || way.allocs == nil {
+		return false
+	}
+	e.relocate(j, way)
+	return true
+}
+
+// settleAll finds places for those who were lifted, one after the other; false: not for all.
+func (e *Engine) settleAll(movers []mover) bool {
+	for i := range movers {
+		m := &movers[i]
+		var ok bool
+		if m.dest, ok = e.destination(m.j); !ok {
+			return false
+		}
+		e.holdSlack(m.j, m.dest, 1)
+		defer e.holdSlack(m.j, m.dest, -1)
+	}
+	return true
+}
+
+// staysFor reports whether a job that runs is not believed to end within a time.
+func (j *jobState) staysFor(d time.Duration, now cluster.Time) bool {
+	return j.remainingAt(now) > d && (j.limitAt <= 0 || j.limitAt > now.Add(d))
+}
+
+// idleGPUs counts the GPUs of which nobody has anything.
+func (e *Engine) idleGPUs() (n int) {
+	for i := range e.st.classes {
+		n += e.st.classes[i].free
+	}
+	return n
+}
+
+// holdersOf lists who holds the devices on which a suspended job has its memory; false: not all
+// of them may leave, or it is not worth while.
+func (e *Engine) holdersOf(j *jobState) (list []mover, ok bool) {
+	ok = true
+	e.running.walk(func(it item) bool {
+		v := e.jobs[it.id]
+		if !overlap(v.allocs, j.home) {
+			return true
+		}
+		m := e.moverOf(v)
+		takes := m.stop + v.spec.Checkpoint.Restart
+		if ok = e.mayMove(v) && e.mayStop(v) && v.tier() >= j.spec.Tier && (e.traits.Preempts || v.tier() > j.spec.Tier) &&
+			(JobView{e, v}).leaves() && v.settledAt() <= e.now && v.staysFor(takes, e.now); ok {
+			list = append(list, m)
+		}
+		return ok
+	})
+	return list, ok && len(list) > 0
+}
+
+// Homes notes which devices a plan gives to whom it leaves where they run, or has go on where
+// their memory is. A nil one knows of nobody.
+type Homes struct {
+	given []homes // by node
+}
+
+// homes is of one node: devices that are given whole, those of which parts are, and those
+// given to somebody who would not go elsewhere.
+type homes struct{ whole, parts, stuck uint64 }
+
+// Homes is for one plan; nil: nobody is suspended, so that no plan need look at it.
+func (v View) Homes() *Homes {
+	if !v.e.freezes() || !v.e.st.anyFrozen() {
+		return nil
+	}
+	return &Homes{given: make([]homes, len(v.e.st.nodes))}
+}
+
+// on is the devices that a job has, or on which its memory is; none: it can go anywhere.
+func (j JobView) on() []Alloc {
+	if j.Running() {
+		return j.j.allocs
+	}
+	return j.j.home
+}
+
+// Free reports whether the devices that a job has, or on which a suspended one has its memory,
+// were given to nobody else; so it is for one that can go anywhere.
+func (h *Homes) Free(j JobView) bool {
+	if h == nil {
+		return true
+	}
+	on := j.on()
+	for i := range on {
+		a := &on[i]
+		taken := h.given[a.Node].whole
+		if a.Share == 0 {
+			taken |= h.given[a.Node].parts
+		}
+		if a.GPUs&taken != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Stuck reports whether nobody would be moved so that a job has its devices that were given to
+// another: a suspended one that other, one that runs itself.
+func (h *Homes) Stuck(j JobView) bool {
+	if j.Running() {
+		return !j.leaves()
+	}
+	return slices.ContainsFunc(j.j.home, func(a Alloc) bool { return h.given[a.Node].stuck&a.GPUs != 0 })
+}
+
+// leaves reports whether a job can go elsewhere with what it has done, by a checkpoint.
+func (j JobView) leaves() bool {
+	s := j.j.spec
+	return !s.Checkpoint.None && !j.j.deaf && s.Checkpoint.Cost <= j.e.cfg.Stop[s.Tier].Grace && s.Tier != cluster.Critical && !s.NoRequeue
+}
+
+// Give notes that a job keeps what it has, or goes on where its memory is.
+func (h *Homes) Give(j JobView) {
+	if h == nil {
+		return
+	}
+	on := j.on()
+	for i := range on {
+		a, g := &on[i], &h.given[on[i].Node]
+		if a.Share == 0 {
+			g.whole |= a.GPUs
+		} else {
+			g.parts |= a.GPUs
+		}
+		if !j.leaves() {
+			g.stuck |= a.GPUs
+		}
+	}
+}
+
+// MoveTakes is how much time on its devices it costs to move the job: a checkpoint, and a
+// start from it.
+func (j JobView) MoveTakes() time.Duration {
+	return min(j.j.spec.Checkpoint.Cost, j.e.cfg.Stop[j.j.spec.Tier].Grace) + j.j.spec.Checkpoint.Restart
+}
+
+// anyFrozen reports whether a suspended job has memory anywhere.
+func (st *nodeStore) anyFrozen() bool {
+	for i := range st.nodes {
+		if st.nodes[i].frozen > 0 {
+			return true
+		}
+	}
+	return false
+}
