@@ -131,6 +131,9 @@ func (e *Engine) asleepText(j *jobState) string {
 		}
 		return true
 	})
+	if at := j.leavesHomeAt(); at != cluster.Never {
+		text += ", which it leaves for any others at " + e.clock(at)
+	}
 	if len(ids) == 0 {
 		return text + ", and CPU cores or RAM beside it are not free"
 	}
