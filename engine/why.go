@@ -112,64 +112,6 @@ func (e *Engine) homeText(j *jobState) string {
 	return strings.Join(list, ", ")
 }
 
-// asleepText says what keeps a suspended job from going on where its memory is; "": it is
-// not suspended.
-func (e *Engine) asleepText(j *jobState) string {
-	if j.home == nil {
-		return ""
-	}
-	text := "suspended: its memory is on " + e.homeText(j)
-	for i := range j.home {
-		if n := &e.st.nodes[j.home[i].Node]; !n.indexed {
-			return fmt.Sprintf("%s, and %s takes no jobs now", text, n.spec.Name)
-		}
-	}
-	var ids []cluster.JobID
-	e.running.walk(func(it item) bool {
-		if v := e.jobs[it.id]; overlap(v.allocs, j.home) {
-			ids = append(ids, v.spec.ID)
-		}
-		return true
-	})
-	if at := j.leavesHomeAt(); at != cluster.Never {
-		text += ", which it leaves for any others at " + e.clock(at)
-	}
-	if len(ids) == 0 {
-		return text + ", and CPU cores or RAM beside it are not free"
-	}
-	slices.Sort(ids)
-	var list []string
-	for i, id := range ids {
-		if i == mostLeavers {
-			list = append(list, fmt.Sprintf("%d more jobs have others of them", len(ids)-i))
-			break
-		}
-		v := e.jobs[id]
-		list = append(list, v.label()+" has "+e.commonText(v.allocs, j.home))
-	}
-	return text + "; " + strings.Join(list, ", ")
-}
-
-// commonText names the devices that are in both.
-func (e *Engine) commonText(a, b []Alloc) string {
-	var list []string
-	for i := range a {
-		var devs uint64
-		for k := range b {
-			if a[i].Node == b[k].Node {
-				devs |= a[i].GPUs & b[k].GPUs
-			}
-		}
-		if devs == 0 {
-			continue
-		}
-		if text := devicesText(devs) + e.ofNode(&e.st.nodes[a[i].Node]); !slices.Contains(list, text) {
-			list = append(list, text)
-		}
-	}
-	return strings.Join(list, " and ")
-}
-
 // mostLeavers bounds how many jobs are named for which another waits.
 const mostLeavers = 5
 
