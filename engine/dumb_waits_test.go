@@ -60,6 +60,12 @@ func (d *dumb) waitForLeavers(j *dumbJob) {
 			}
 		}
 	}
+	for i, a := range j.allocs {
+		same := func(b engine.Alloc) bool { return b.Node == a.Node && b.GPUs == a.GPUs }
+		if a.Share > 0 && !slices.ContainsFunc(j.allocs[:i], same) {
+			d.claimRest(j, a.Node, a.GPUs)
+		}
+	}
 }
 
 // together: two parts of a device can be there at once, if there is so much of it.
@@ -82,38 +88,56 @@ func (d *dumb) claimParts(j *dumbJob, node int32, dev uint64) {
 		}
 		free[3] = int64(most)
 	}
-	left := func(v *dumbJob) (p [4]int64) { // that nobody counts on
-		p = dumbPartsOn(v.allocs, node, dev)
-		for _, w := range d.jobs {
-			if w != nil && w.state == engine.Placed && slices.Contains(w.waits, v.ID) {
-				for _, c := range w.claims {
-					if c.from == v.ID && c.node == node && c.dev == dev {
-						p = less(p, c.parts)
-					}
-				}
-			}
-		}
-		return p
-	}
 	for _, v := range d.jobs {
 		switch {
 		case v == nil:
 		case v.inBooks():
 			free = less(free, dumbPartsOn(v.allocs, node, dev))
 		case v.state == engine.Stopping:
-			free = less(free, left(v))
+			free = less(free, d.leaves(v, node, dev))
 		}
 	}
 	need := dumbPartsOn(j.allocs, node, dev)
 	for i := range need {
 		need[i] = max(0, min(need[i], -free[i]))
 	}
-	for _, waited := range []bool{true, false} {
+	d.claimFromLeavers(j, node, dev, need, []bool{true, false})
+}
+
+// claimRest has a booked job that waits take from those for whom it waits what else it needs.
+func (d *dumb) claimRest(j *dumbJob, node int32, dev uint64) {
+	rest := dumbPartsOn(j.allocs, node, dev)
+	for _, c := range j.claims {
+		if c.node == node && c.dev == dev {
+			rest = less(rest, c.parts)
+		}
+	}
+	d.claimFromLeavers(j, node, dev, rest, []bool{true})
+}
+
+// leaves is what a leaving job has of a device that nobody counts on.
+func (d *dumb) leaves(v *dumbJob, node int32, dev uint64) [4]int64 {
+	p := dumbPartsOn(v.allocs, node, dev)
+	for _, w := range d.jobs {
+		if w != nil && w.state == engine.Placed && slices.Contains(w.waits, v.ID) {
+			for _, c := range w.claims {
+				if c.from == v.ID && c.node == node && c.dev == dev {
+					p = less(p, c.parts)
+				}
+			}
+		}
+	}
+	return p
+}
+
+// claimFromLeavers claims parts from those who leave: from whom it waits for (true), and from others.
+func (d *dumb) claimFromLeavers(j *dumbJob, node int32, dev uint64, need [4]int64, from []bool) {
+	for _, waited := range from {
 		for _, v := range d.jobs {
 			if v == nil || v.state != engine.Stopping || slices.Contains(j.waits, v.ID) != waited {
 				continue
 			}
-			gets := left(v)
+			gets := d.leaves(v, node, dev)
 			for i := range gets {
 				gets[i] = max(0, min(gets[i], need[i]))
 			}

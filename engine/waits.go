@@ -162,6 +162,33 @@ func (e *Engine) waitForLeavers(j *jobState) {
 			e.eachLeaver(j, node, func(v *jobState) { e.claimFrom(j, v, node, &need) })
 		}
 	}
+	if j.waits > 0 {
+		e.claimRest(j)
+	}
+}
+
+// claimRest has a job that waits take all that it can of its shared devices from those for whom it
+// waits anyhow: what is free there is left to others, who can start at once.
+func (e *Engine) claimRest(j *jobState) {
+	for i := range j.allocs {
+		a := &j.allocs[i]
+		if len(e.st.nodes[a.Node].stopping) == 0 || a.Share == 0 || holdsPartOf(j.allocs[:i], a) {
+			continue
+		}
+		rest := partOn(j.allocs, a.Node, a.GPUs)
+		for _, id := range e.st.nodes[a.Node].stopping {
+			for _, c := range e.jobs[id].claims {
+				if c.By == j.spec.ID && c.Node == a.Node && c.GPUs == a.GPUs {
+					rest.add(part{c.Share, c.Mem, c.Compute, c.Clients}, -1)
+				}
+			}
+		}
+		e.eachLeaver(j, a.Node, func(v *jobState) {
+			if waitsFor(v, j.spec.ID) {
+				e.claimPart(j, v, a.Node, a.GPUs, &rest)
+			}
+		})
+	}
 }
 
 // eachLeaver calls f for those who leave a node: first for whom the job waits already, by number,

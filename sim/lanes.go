@@ -51,10 +51,15 @@ func (w *World) inLanes(j *jobRun) (part int64, partners []string) {
 }
 
 // sharers lists a job and those that compute on its GPUs, who came first first.
-func (w *World) sharers(j *jobRun) (ids []cluster.JobID) {
+func (w *World) sharers(j *jobRun) []cluster.JobID {
+	return slices.DeleteFunc(w.tenantsOf(j), func(id cluster.JobID) bool { o := &w.jobs[id]; return o != j && o.phase != running })
+}
+
+// tenantsOf lists all that are on a job's shared GPUs, itself included, who came first first.
+func (w *World) tenantsOf(j *jobRun) (ids []cluster.JobID) {
 	w.shared(j, func(k int) {
 		for _, id := range w.tenants[k] {
-			if o := &w.jobs[id]; (o == j || o.phase == running) && !slices.Contains(ids, id) {
+			if !slices.Contains(ids, id) {
 				ids = append(ids, id)
 			}
 		}

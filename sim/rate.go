@@ -208,11 +208,15 @@ func (w *World) others(j *jobRun) []cluster.JobID {
 	return ids
 }
 
-// partners names the models of the other jobs on a job's shared devices.
+// partners names the models of the other jobs on a job's shared devices, those in shares included
+// that write a checkpoint before they leave: until then they disturb it, as the engine counts
+// them, too (Engine.Company).
 func (w *World) partners(j *jobRun) []string {
 	var names []string
-	for _, id := range w.others(j) {
-		names = append(names, w.jobs[id].entry.Job.Model)
+	for _, id := range w.tenantsOf(j) {
+		if o := &w.jobs[id]; o != j && (o.phase == running || o.phase == leaving && o.entry.Job.Shares()) {
+			names = append(names, o.entry.Job.Model)
+		}
 	}
 	slices.Sort(names)
 	return names
