@@ -233,6 +233,24 @@ func TestMeasuredMemory(t *testing.T) {
 	d.must("cancel", "1", "2")
 }
 
+// A share that fits beside one who is leaving the GPU starts at once; one that needs what that one
+// has waits for it, and says so.
+func TestShareBesideLeaver(t *testing.T) {
+	d := shares(t, "1xH100-80GB", "{shares: time-slicing}")
+	deaf := filepath.Join(d.dir, "deaf")
+	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sh", "-c", "trap '' TERM; : >"+deaf+"; sleep 1000 & wait; sleep 1000")
+	d.eventually("it is deaf", func() bool { _, err := os.Stat(deaf); return err == nil })
+	d.must("cancel", "1") // it is killed after ten seconds
+	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sleep", "1000")
+	d.untilSays(`"state": "running"`, "show", "2")
+	d.want(d.must("show", "1"), `"state": "stopping"`)
+	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sleep", "1000")
+	d.want(d.must("why", "3", "--json"), "has 0.5 of a GPU on ", "; waits for job 1 sh to leave GPU 0")
+	d.want(d.must("show", "1"), `"state": "stopping"`)
+	d.untilSays(`"state": "running"`, "show", "3")
+	d.must("cancel", "2", "3")
+}
+
 // Without MPS, too, what a share may use of a GPU's memory is kept for it: nobody with a larger
 // memory of its own comes beside it, nor it beside one.
 func TestShareMemoryKept(t *testing.T) {
