@@ -60,6 +60,9 @@ func (f *simFlags) checkpoints(entries []trace.Entry) error {
 // saving reads how often checkpoints are to be written, and how far apart preemptions of a job are
 // that lose its work: those that leave no time to write a checkpoint.
 func (f *simFlags) saving(cost time.Duration) (s perf.Saving, lost func(*cluster.Job) time.Duration, err error) {
+	if f.ckptEvery != "auto" && f.ckptMin+f.ckptMax+f.preemptEvery == "" {
+		return s, nil, nil
+	}
 	base, err := f.baseSetup()
 	if err != nil {
 		return s, nil, err
