@@ -70,21 +70,37 @@ func (b *bench) fragment(first, second func()) {
 	b.gone(b.pod("fill"))
 }
 
-// ask has moves made for a waiting pod, by its name.
-func (b *bench) askMoves(d *Driver, name string) []api.Moves {
+// askMoves has moves made for a waiting pod, by its name, until it hears what is wanted: the
+// scheduler may not have seen yet what the API server says already.
+func (b *bench) askMoves(d *Driver, name, what string, want func(m *api.Moves) bool) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(b.ctx, 4*time.Minute)
 	defer cancel()
 	jobs, err := d.View().Jobs(ctx, api.Filter{Name: "default/" + name})
 	if err != nil || len(jobs) == 0 {
 		b.Fatalf("%v %v", jobs, err)
 	}
-	list, err := d.View().MakeMoves(ctx, &api.MovesRequest{Job: jobs[0].ID})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return list
+	b.untilMoves(d, &api.MovesRequest{Job: jobs[0].ID}, what, want)
 }
+
+// untilMoves asks for moves until the answer is what is wanted, and returns that.
+func (b *bench) untilMoves(d *Driver, req *api.MovesRequest, what string, want func(m *api.Moves) bool) (m api.Moves) {
+	b.Helper()
+	b.wait(what, func() bool {
+		ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+		defer cancel()
+		list, err := d.View().MakeMoves(ctx, req)
+		if err != nil || len(list) != 1 {
+			return false
+		}
+		m = list[0]
+		return want(&m)
+	})
+	return m
+}
+
+// one is moves that were made, of one job.
+func one(m *api.Moves) bool { return m.Made && len(m.Moves) == 1 }
 
 // A replica of one Deployment is moved to the node of another, so that a pod fits that
 // asks for a whole node.
@@ -94,10 +110,7 @@ func testMove(b *bench) {
 	b.fragment(func() { b.deploy("a", 4) }, func() { b.deploy("b", 4) })
 	b.create(controlplane.Pod("big", 8, nil))
 	b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
-	list := b.askMoves(d, "big")
-	if len(list) != 1 || !list[0].Made || len(list[0].Moves) != 1 {
-		b.Fatalf("%+v", list)
-	}
+	b.askMoves(d, "big", "one is moved", one)
 	b.wait("big has a node of its own", func() bool { return len(b.whereabouts("big")) == 1 })
 	b.wait("the two replicas share the other", func() bool {
 		x, y := b.whereabouts("a-"), b.whereabouts("b-")
@@ -147,9 +160,7 @@ func (b *bench) moved(d *Driver) []metav1.OwnerReference {
 	b.create(controlplane.Pod("big", 8, nil))
 	if d != nil {
 		b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
-		if list := b.askMoves(d, "big"); len(list) != 1 || !list[0].Made || len(list[0].Moves) != 1 || list[0].Moves[0].Name != "default/a-1" {
-			b.Fatalf("%+v", list)
-		}
+		b.askMoves(d, "big", "a-1 is moved", func(m *api.Moves) bool { return one(m) && m.Moves[0].Name == "default/a-1" })
 	}
 	b.wait("a-1 has gone", func() bool {
 		return !slices.ContainsFunc(b.pods(), func(p v1.Pod) bool { return p.Name == "a-1" })
@@ -248,16 +259,13 @@ func testMoveBudget(b *bench) {
 	budget("b")
 	b.create(controlplane.Pod("big", 8, nil))
 	b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
-	list := b.askMoves(d, "big")
-	if len(list) != 1 || list[0].Made || !strings.Contains(list[0].Text, "disruption budget a lets 0") || !strings.Contains(list[0].Text, "disruption budget b lets 0") {
-		b.Fatalf("%+v", list)
-	}
+	b.askMoves(d, "big", "the budgets let nobody go", func(m *api.Moves) bool {
+		return !m.Made && strings.Contains(m.Text, "disruption budget a lets 0") && strings.Contains(m.Text, "disruption budget b lets 0")
+	})
 	if err := b.c.PolicyV1().PodDisruptionBudgets("default").Delete(b.ctx, "b", metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	if list := b.askMoves(d, "big"); len(list) != 1 || !list[0].Made {
-		b.Fatalf("%+v", list)
-	}
+	b.askMoves(d, "big", "somebody is moved", func(m *api.Moves) bool { return m.Made })
 	b.wait("b is beside a, which has not moved", func() bool { return slices.Equal(b.whereabouts("b-"), on) && slices.Equal(b.whereabouts("a-"), on) })
 	b.wait("big runs", func() bool { return len(b.whereabouts("big")) == 1 })
 }
@@ -318,9 +326,7 @@ func testMoveSet(b *bench) {
 	b.create(controlplane.Pod("big", 8, nil))
 	b.wait("big waits", func() bool { return condition(b.pod("big")).Status == v1.ConditionFalse })
 	uid := b.pod("a-0").UID
-	if list := b.askMoves(d, "big"); len(list) != 1 || !list[0].Made {
-		b.Fatalf("%+v", list)
-	}
+	b.askMoves(d, "big", "somebody is moved", func(m *api.Moves) bool { return m.Made })
 	b.wait("another a-0 is beside b-1", func() bool {
 		return slices.Equal(b.whereabouts("a-0"), b.whereabouts("b-1")) && b.pod("a-0").UID != uid
 	})
@@ -336,15 +342,10 @@ func testMoveCompact(b *bench) {
 	defer stop()
 	b.fragment(func() { b.deploy("a", 4) }, func() { b.deploy("b", 4) })
 	b.wait("the filler has left", func() bool { return len(b.pods()) == 2 })
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
-	defer cancel()
-	list, err := d.View().MakeMoves(ctx, &api.MovesRequest{Compact: engine.EmptyNodes.String()})
-	if err != nil || len(list) != 1 || !list[0].Made || list[0].Empties == "" {
-		b.Fatalf("%+v %v", list, err)
-	}
+	m := b.untilMoves(d, &api.MovesRequest{Compact: engine.EmptyNodes.String()}, "a node is emptied", func(m *api.Moves) bool { return m.Made && m.Empties != "" })
 	b.wait("one node is empty", func() bool {
 		x, y := b.whereabouts("a-"), b.whereabouts("b-")
-		return len(x) == 1 && slices.Equal(x, y) && x[0] != list[0].Empties
+		return len(x) == 1 && slices.Equal(x, y) && x[0] != m.Empties
 	})
 }
 
