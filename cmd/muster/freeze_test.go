@@ -142,6 +142,7 @@ func TestWhySuspended(t *testing.T) {
 	d.want(d.must("why", "1"), "it waits, number 1 in the line, expected to go on ", "\n  suspended: its memory is on GPUs 0,1 of ", "; job 2 short has GPU 0\n", "\n  job 2 short: 1 GPU on ")
 	run("other", "1", "10m")
 	d.untilSays("job 2 short has GPU 0, job 3 other has GPU 1\n", "why", "1")
+	d.untilSays(`"state": "running"`, "show", "3")
 	d.must("suspend", "3")
 	u, err := user.Current()
 	if err != nil {
