@@ -25,7 +25,7 @@ func (j *dumbJob) types() []string {
 
 // gated reports whether a job that has become ready waits for a plan.
 func (d *dumb) gated(j *dumbJob) bool {
-	return j.Tier != cluster.Critical && (j.goal == nil && d.policy == "scatter:gated" || j.goal != nil && j.goal.Slice != nil) || d.nothing(j)
+	return j.Tier != cluster.Critical && (j.goal == nil && (d.policy == "scatter:gated" || d.policy == "scatter:divides" && !d.leaves(j)) || j.goal != nil && j.goal.Slice != nil) || d.nothing(j)
 }
 
 // nothing reports whether the plan in force gives a job nothing.
@@ -47,14 +47,14 @@ func (d *dumb) plan() {
 		if !(j.eligible || j.idled || j.inBooks() || back) {
 			continue
 		}
-		if d.policy == "scatter:some" && !chosen(j.ID) && j.state == engine.Pending {
+		if d.policy == "scatter:some" && !chosen(j.ID) && j.state == engine.Pending || d.leaves(j) {
 			continue
 		}
 		d.inPlan = append(d.inPlan, j)
 		j.narrow, j.part = "", ""
 		t := chanceTarget(j.ID, d.now)
 		t.Idle = t.Idle && (d.policy != "scatter:some" || chosen(j.ID))
-		if d.policy == "scatter:slices" {
+		if d.policy == "scatter:slices" || d.policy == "scatter:divides" {
 			if t.Slice = chanceSlice(&t); t.Slice != nil && (t.Idle || d.instance(j, t.Slice) == nil) {
 				t.Slice = nil
 			}

@@ -15,7 +15,22 @@ var asNeeded = cluster.Instance{Profile: cluster.AsNeeded}
 // run on an instance.
 func (d *dumb) divisible(j *dumbJob) bool {
 	r := j.Tasks[0].Request
-	return d.policy == "scatter:slices" && len(j.Tasks) == 1 && j.Tasks[0].Count == 1 && r.GPUs == 1 && !shared(&r) && j.PerNode == 0 && j.NodeLimits == nil
+	return (d.policy == "scatter:slices" || d.policy == "scatter:divides") && len(j.Tasks) == 1 && j.Tasks[0].Count == 1 && r.GPUs == 1 && !shared(&r) && j.PerNode == 0 && j.NodeLimits == nil
+}
+
+// leaves: plans say nothing of the job, because it could run on no GPU that can be divided.
+func (d *dumb) leaves(j *dumbJob) bool {
+	if d.policy != "scatter:divides" || j.goal != nil && (j.goal.Idle || j.goal.Slice != nil) {
+		return false
+	}
+	asked := *j // not what an earlier plan has it ask for
+	asked.narrow, asked.part = "", ""
+	for i := range d.nodes {
+		if modelOf(&d.nodes[i]).MIG() && d.suits(&asked, 0, i) {
+			return false
+		}
+	}
+	return true
 }
 
 // instance is what a job would hold; nil: it can never have it.

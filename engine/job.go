@@ -62,6 +62,7 @@ type jobState struct {
 	beside   int32           // 1 + the job whose guest it is; 0: none's
 	guests   []cluster.JobID // who runs beside it, the first to come first
 	inPlan   bool            // plans may be about it, and are shown it
+	whole    bool            // plans only divide GPUs (Traits.OnlyDivides), and none that can be divided suits it
 	pooled   bool            // ... and may draw it,
 	pool     int32           // from here: key is its place
 	poolless cluster.Time    // it has no place in a pool before

@@ -11,6 +11,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 	id, ok := e.nodeID[ev.Node]
 	if !ok {
 		if ev.Type == NodeUp && ev.Spare != nil && e.addNode(*ev.Spare) == nil {
+			e.reconsider()
 			e.capacityChanged()
 		}
 		return

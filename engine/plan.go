@@ -174,7 +174,7 @@ func (e *Engine) makePlan() {
 	jobs, live := p.jobs[:0], p.live[:0]
 	for _, id := range p.live {
 		j := e.jobs[id]
-		if j.inPlan = j.state != Done && (j.state != Pending || e.chooses(j.spec)); !j.inPlan {
+		if j.inPlan = j.state != Done && !e.leaves(j) && (j.state != Pending || e.chooses(j)); !j.inPlan {
 			continue
 		}
 		if e.joinPool(j) {
@@ -220,8 +220,8 @@ func (e *Engine) makePlan() {
 }
 
 // chooses reports whether plans are about a job while it waits.
-func (e *Engine) chooses(spec *cluster.Job) bool {
-	return e.plans.chooser == nil || e.plans.chooser.Chooses(spec)
+func (e *Engine) chooses(j *jobState) bool {
+	return !e.leaves(j) && (e.plans.chooser == nil || e.plans.chooser.Chooses(j.spec))
 }
 
 // include has plans be about a job from now on.
@@ -407,7 +407,7 @@ func (e *Engine) gated(j *jobState) bool {
 	if e.plans.planner == nil || j.planless() {
 		return false
 	}
-	return j.target == nil && e.traits.Gated || j.idle() || j.sliced()
+	return j.target == nil && e.traits.Gated && e.chooses(j) || j.idle() || j.sliced()
 }
 
 // narrowed is the shape of a job as a target has it; -1: it can never run so. It

@@ -17,6 +17,7 @@ type scatter struct {
 	gated bool
 	packs bool // puts jobs beside others
 	cuts  bool // has jobs run on instances
+	only  bool // ... and says nothing of jobs that suit no GPU which could be divided
 	parts bool // has jobs run in partitions
 }
 
@@ -33,6 +34,8 @@ func newPolicy(name string) (engine.Policy, error) {
 		return &scatter{name: name, packs: true}, nil
 	case "scatter:slices":
 		return &scatter{name: name, cuts: true}, nil
+	case "scatter:divides":
+		return &scatter{name: name, cuts: true, gated: true, only: true}, nil
 	case "scatter:parts":
 		return &scatter{name: name, parts: true}, nil
 	case "scatter:some":
@@ -60,7 +63,7 @@ func (s *some) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 func (s *scatter) Name() string { return s.name }
 
 func (s *scatter) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated, Divides: s.cuts, Anywhere: !s.cuts}
+	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated, Divides: s.cuts, OnlyDivides: s.only, Anywhere: !s.cuts}
 }
 
 func (s *scatter) Key(_ engine.View, j engine.JobView) engine.Key {

@@ -20,22 +20,23 @@ const (
 
 // Traits tell the engine how to use a policy.
 type Traits struct {
-	Preempts bool              // a job may preempt one whose first key element is higher
-	Backfill Backfill          // unless the user chooses another
-	Falling  bool              // a running job's first key element falls by one per nanosecond
-	Rekey    time.Duration     // evaluate the keys of all pending jobs again at this period; 0: never
-	Rerun    time.Duration     // evaluate the keys of running jobs again at this period while jobs wait; 0: never
-	ByUser   bool              // jobs of different users may change places while they wait
-	Queues   bool              // the policy orders queues (it implements QueueOrder)
-	Round    time.Duration     // a Planner plans at multiples of this only; 0: whenever who could run changes
-	Divides  bool              // a Planner may have jobs that ask for one GPU run on MIG instances (Target.Slice)
-	Gated    bool              // under a Planner: a job starts only when a plan has had a look at it
-	Anywhere bool              // a Planner's targets never say on which GPUs a job runs (Slice): who runs there alone may be moved (Config.Defrag)
-	Learns   time.Duration     // the policy looks at completed jobs (View.Past), which are brought up to date at this period; 0: it does not
-	Alike    bool              // ... and at those that are like a job (Past.Sizes)
-	Memory   bool              // the policy looks at JobView.PeakMemory
-	Predicts bool              // the policy looks at JobView.Predicted
-	Lanes    cluster.LaneOrder // how jobs that it puts on the same whole GPUs take turns, where the driver can have them (the simulator)
+	Preempts    bool              // a job may preempt one whose first key element is higher
+	Backfill    Backfill          // unless the user chooses another
+	Falling     bool              // a running job's first key element falls by one per nanosecond
+	Rekey       time.Duration     // evaluate the keys of all pending jobs again at this period; 0: never
+	Rerun       time.Duration     // evaluate the keys of running jobs again at this period while jobs wait; 0: never
+	ByUser      bool              // jobs of different users may change places while they wait
+	Queues      bool              // the policy orders queues (it implements QueueOrder)
+	Round       time.Duration     // a Planner plans at multiples of this only; 0: whenever who could run changes
+	Divides     bool              // a Planner may have jobs that ask for one GPU run on MIG instances (Target.Slice)
+	OnlyDivides bool              // ... and says nothing of jobs that no GPU suits which could be divided: it is not shown these, and they wait for no plan
+	Gated       bool              // under a Planner: a job starts only when a plan has had a look at it
+	Anywhere    bool              // a Planner's targets never say on which GPUs a job runs (Slice): who runs there alone may be moved (Config.Defrag)
+	Learns      time.Duration     // the policy looks at completed jobs (View.Past), which are brought up to date at this period; 0: it does not
+	Alike       bool              // ... and at those that are like a job (Past.Sizes)
+	Memory      bool              // the policy looks at JobView.PeakMemory
+	Predicts    bool              // the policy looks at JobView.Predicted
+	Lanes       cluster.LaneOrder // how jobs that it puts on the same whole GPUs take turns, where the driver can have them (the simulator)
 }
 
 // Policy answers "who next?"; if it is a Planner, "how much?", too. It reads the

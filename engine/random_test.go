@@ -28,7 +28,7 @@ func TestRandom(t *testing.T) {
 	if testing.Short() {
 		want /= 10
 	}
-	for _, pol := range append(policy.Names(), "scatter", "scatter:round", "scatter:gated", "scatter:packs", "scatter:slices", "scatter:parts", "scatter:some") {
+	for _, pol := range append(policy.Names(), "scatter", "scatter:round", "scatter:gated", "scatter:packs", "scatter:slices", "scatter:divides", "scatter:parts", "scatter:some") {
 		t.Run(pol, func(t *testing.T) {
 			t.Parallel()
 			if s := os.Getenv("MUSTER_SEED"); s != "" {

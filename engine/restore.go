@@ -194,6 +194,7 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 	}
 	j.shape = e.shapeOf(r.Spec)
 	j.base = j.shape
+	j.whole = e.indivisible(j)
 	e.include(j)
 	return nil
 }

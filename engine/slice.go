@@ -42,6 +42,42 @@ func (e *Engine) undivided() bool { return e.cfg.Unshared || len(e.advance) > 0 
 // be none.
 func (e *Engine) divided(j *jobState) bool { return e.traits.Divides && e.shapes[j.base].divides() }
 
+// leaves reports whether plans that only divide GPUs (Traits.OnlyDivides) say nothing of the
+// job, because none that could be divided suits it. To whom an older plan, in another
+// cluster, gave nothing, or an instance, a plan has to give something else.
+func (e *Engine) leaves(j *jobState) bool {
+	return j.whole && (j.target == nil || !j.target.Idle && j.target.Slice == nil)
+}
+
+// indivisible reports whether plans only divide GPUs, and none that can be divided suits the job.
+func (e *Engine) indivisible(j *jobState) bool {
+	if !e.traits.OnlyDivides {
+		return false
+	}
+	suits := &e.shapeAt(j.base).suits[0]
+	for c := range e.st.classes {
+		if suits.has(int32(c)) && e.st.classes[c].model.MIG() {
+			return false
+		}
+	}
+	return true
+}
+
+// reconsider has plans be about jobs that they left, where a node has come that may suit them.
+func (e *Engine) reconsider() {
+	if !e.traits.OnlyDivides {
+		return
+	}
+	for _, j := range e.jobs {
+		if j == nil || j.state == Done || j.pooled {
+			continue
+		}
+		if j.whole = e.indivisible(j); e.chooses(j) {
+			e.include(j)
+		}
+	}
+}
+
 // instanceFor reports whether a GPU in MIG mode has, or can have, an instance for
 // jobs of the shape: where all GPUs are in MIG mode, it could never run otherwise.
 func (e *Engine) instanceFor(s *shape) bool {

@@ -9,17 +9,20 @@ import (
 
 // cutter is a policy that has jobs on instances, by number.
 type cutter struct {
-	at map[cluster.JobID]engine.Slice
+	at    map[cluster.JobID]engine.Slice
+	only  bool // it says nothing of other jobs
+	shown []cluster.JobID
 }
 
 func (c *cutter) Name() string { return "cutter" }
 func (c *cutter) Traits() engine.Traits {
-	return engine.Traits{Backfill: engine.Skip, Divides: true, Gated: true}
+	return engine.Traits{Backfill: engine.Skip, Divides: true, OnlyDivides: c.only, Gated: true}
 }
 func (c *cutter) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
 func (c *cutter) Plan(_ engine.View, jobs []engine.JobView) engine.Plan {
 	p := engine.Plan{Next: cluster.Never}
 	for _, j := range jobs {
+		c.shown = append(c.shown, j.Spec().ID)
 		t := engine.Target{}
 		if s, ok := c.at[j.Spec().ID]; ok {
 			t.Slice = &s
@@ -63,6 +66,32 @@ func TestSlices(t *testing.T) {
 			t.Error(err)
 		}
 		pol.at[0] = part("4g.40gb", 0)
+	}
+}
+
+// Plans that only divide GPUs are not shown jobs that none suits which can be divided, and
+// these wait for no plan: until their specification changes, or a node comes that suits them.
+func TestOnlyDivides(t *testing.T) {
+	pol := &cutter{only: true, at: map[cluster.JobID]engine.Slice{
+		1: {Node: 1, Profile: "3g.40gb"},
+		2: {Node: 1, Profile: "3g.40gb", Start: 4},
+	}}
+	h := newHand(t, "1x1xV100-32GB", "fifo", func(c *engine.Config) { c.Policy = pol })
+	whole := job(2, 1, 1000)
+	whole.GPUTypes = []string{"V100"}
+	h.want(0, "start 0", submit(job(0, 1, 1000)))
+	h.want(1, "", submit(job(1, 1, 1000)), submit(whole), ev(engine.Started, 0))
+	if len(pol.shown) > 0 {
+		t.Fatalf("plans are shown jobs %v, though no GPU can be divided", pol.shown)
+	}
+	h.want(2, "start 1", engine.Event{Type: engine.NodeUp, Node: "more", Spare: &cluster.Node{Name: "more", GPUs: 1, Model: "A100-80GB"}})
+	if pol.shown = nil; h.e.CheckInvariants() != nil {
+		t.Error(h.e.CheckInvariants())
+	}
+	changed := job(2, 1, 1000)
+	h.want(3, "start 2", engine.Event{Type: engine.Updated, Job: 2, Spec: &changed}, ev(engine.Started, 1))
+	if r := h.e.Record(2).Allocs[0]; r.Node != 1 || r.Share == 0 {
+		t.Errorf("job 2 holds %+v, not an instance", r)
 	}
 }
 

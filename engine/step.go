@@ -134,7 +134,7 @@ func (e *Engine) submit(spec *cluster.Job) {
 	j.queue = int32(q)
 	j.shape = e.shapeOf(spec)
 	j.base = j.shape
-	if e.chooses(spec) {
+	if j.whole = e.indivisible(j); e.chooses(j) {
 		e.include(j)
 	}
 	j.milli = e.askedMilli(j)
@@ -430,6 +430,9 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 		j.predicted = e.predict(spec)
 	}
 	j.spec, j.queue, j.user, j.anchor = spec, int32(q), e.users.id(spec.User), anchor{}
+	if j.whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it
+		e.include(j)
+	}
 	e.demand.stale = true
 	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
 	e.deps.join(e, j)                                        // its dependencies may be new

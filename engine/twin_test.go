@@ -19,7 +19,7 @@ import (
 // starts (with nodes and devices) must be the same in the same order; their
 // preemptions and rejections the same, in any order within a step.
 func TestTwin(t *testing.T) {
-	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "sjf-gpu:preempt=true", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:parts", "scatter:some"} {
+	for _, pol := range []string{"fifo", "sjf", "ssf", "sjf-gpu", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "sjf-gpu:preempt=true", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:divides", "scatter:parts", "scatter:some"} {
 		for _, placer := range []string{"best-fit", "first-fit", "worst-fit"} {
 			for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
 				t.Run(fmt.Sprintf("%s/%s/%s", pol, placer, mode), func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTwin(t *testing.T) {
 
 // TestTwinQueues is TestTwin with queues, which limit, guarantee and lend.
 func TestTwinQueues(t *testing.T) {
-	for _, pol := range []string{"fifo", "yarn-cs", "drf", "proportional", "sjf", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:parts", "scatter:some"} {
+	for _, pol := range []string{"fifo", "yarn-cs", "drf", "proportional", "sjf", "srtf", "srsf", "las:base=1m", twoLevels, byIndex, byPace, byRest, "qssf", "edf", "multifactor", weighted, "scatter", "scatter:round", "scatter:gated", "scatter:slices", "scatter:divides", "scatter:parts", "scatter:some"} {
 		for _, mode := range []engine.Backfill{engine.Strict, engine.Skip} {
 			t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
 				t.Parallel()
@@ -141,6 +141,9 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 	for i := range 2 + r.IntN(5) {
 		n := cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: pick(r, "T4-16GB", "T4-16GB", "V100-16GB"),
 			GPUs: pick(r, 2, 4, 4, 8), CPU: pick[int64](r, 16000, 32000), RAM: pick[int64](r, 0, 65536), Islands: pick(r, 0, 0, 2)}
+		if pol == "scatter:divides" { // some nodes only
+			slices8 = chance(r, 50)
+		}
 		if slices8 {
 			n.Model, n.GPUs = pick(r, "A100-80GB", "A30-24GB"), pick(r, 1, 2, 4)
 		}

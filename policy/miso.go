@@ -22,13 +22,22 @@ var miso = Info{
 	New: newMISO,
 }
 
-type misoRules struct{ horizon time.Duration }
+type misoRules struct {
+	planner
+	horizon time.Duration
+}
 
 func newMISO(k *Knobs) (engine.Policy, error) {
 	m := &misoRules{}
 	var err error
 	m.horizon, err = k.period("horizon")
-	return &planner{name: k.label(), traits: engine.Traits{Divides: true, Gated: true, Backfill: engine.Strict}, plan: m.plan}, err
+	m.planner = planner{name: k.label(), traits: engine.Traits{Divides: true, OnlyDivides: true, Gated: true, Backfill: engine.Strict}, plan: m.plan}
+	return m, err
+}
+
+// Key is the priority: only the instances are planned.
+func (m *misoRules) Key(_ engine.View, j engine.JobView) engine.Key {
+	return engine.Key{-j.Spec().Priority}
 }
 
 const (
@@ -159,7 +168,8 @@ func (p *misoPlan) settled() (line []int) {
 				d.Compute -= profile.Compute
 			}
 		case held:
-			p.targets[i].Slice = &s // its GPU takes no jobs any more
+			slice := s                  // a copy that outlives this; s itself need not
+			p.targets[i].Slice = &slice // its GPU takes no jobs any more
 		case (!j.Running() || j.Stops()) && j.Spec().GPUs() > 0:
 			line = append(line, i)
 		}
