@@ -25,7 +25,7 @@ func (j *dumbJob) types() []string {
 
 // gated reports whether a job that has become ready waits for a plan.
 func (d *dumb) gated(j *dumbJob) bool {
-	return j.Tier != cluster.Critical && (j.goal == nil && (d.policy == "scatter:gated" || d.policy == "scatter:divides" && !d.leaves(j)) || j.goal != nil && j.goal.Slice != nil) || d.nothing(j)
+	return j.Tier != cluster.Critical && (j.goal == nil && (d.policy == "scatter:gated" || d.policy == "scatter:divides" && !d.ignores(j)) || j.goal != nil && j.goal.Slice != nil) || d.nothing(j)
 }
 
 // nothing reports whether the plan in force gives a job nothing.
@@ -47,7 +47,7 @@ func (d *dumb) plan() {
 		if !(j.eligible || j.idled || j.inBooks() || back) {
 			continue
 		}
-		if d.policy == "scatter:some" && !chosen(j.ID) && j.state == engine.Pending || d.leaves(j) {
+		if d.policy == "scatter:some" && !chosen(j.ID) && j.state == engine.Pending || d.ignores(j) {
 			continue
 		}
 		d.inPlan = append(d.inPlan, j)

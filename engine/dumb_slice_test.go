@@ -18,8 +18,8 @@ func (d *dumb) divisible(j *dumbJob) bool {
 	return (d.policy == "scatter:slices" || d.policy == "scatter:divides") && len(j.Tasks) == 1 && j.Tasks[0].Count == 1 && r.GPUs == 1 && !shared(&r) && j.PerNode == 0 && j.NodeLimits == nil
 }
 
-// leaves: plans say nothing of the job, because it could run on no GPU that can be divided.
-func (d *dumb) leaves(j *dumbJob) bool {
+// ignores: plans say nothing of the job, because it could run on no GPU that can be divided.
+func (d *dumb) ignores(j *dumbJob) bool {
 	if d.policy != "scatter:divides" || j.goal != nil && (j.goal.Idle || j.goal.Slice != nil) {
 		return false
 	}
