@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,36 +32,54 @@ func (e *Engine) freezes() bool {
 	return false
 }
 
-// leavesHomeAt is when a suspended job in line that has not had its devices until then goes
-// wherever there is room; Never: it has no checkpoint to go on from.
-func (j *jobState) leavesHomeAt() cluster.Time {
+// leavesHomeAt is from when on a suspended job in line goes wherever there is room, if it has not
+// had its devices until then; Never: it has no checkpoint to go on from. Where jobs take turns
+// another turn comes, with others beside it: it waits ten times as long.
+func (e *Engine) leavesHomeAt(j *jobState) cluster.Time {
 	c := &j.spec.Checkpoint
 	if j.home == nil || !j.eligible || c.None || j.deaf {
 		return cluster.Never
 	}
-	return j.lined.Add(max(leastStay, j.unsavedAt(0)+c.Restart))
+	wait := max(leastStay, j.unsavedAt(0)+c.Restart)
+	if e.traits.Round > 0 {
+		wait = 10 * min(wait, cluster.MaxDuration/10)
+	}
+	return j.lined.Add(wait)
 }
 
-// watchHome sets the time at which a suspended job that comes into line leaves its memory.
+// watchHome has the engine look for room elsewhere for a suspended job that comes into line, when
+// it may leave its memory.
 func (e *Engine) watchHome(j *jobState) {
-	if at := j.leavesHomeAt(); at != cluster.Never {
-		e.timers.push(timer{max(at, e.now), timerHome, int32(j.spec.ID), j.gen})
+	if at := e.leavesHomeAt(j); at > e.now && at != cluster.Never {
+		e.timers.push(timer{at, timerHome, int32(j.spec.ID), j.gen})
 	}
 }
 
-// leaveHome has a suspended job go wherever there is room. It keeps its age.
-func (e *Engine) leaveHome(j *jobState) {
-	e.dequeue(j)
-	j.thaw()
-	e.lineUp(j)
-	e.fresh = true
-}
-
-// mayReturn reports whether a job that left its memory may still go back to it: the plan in
-// force does not have it elsewhere.
-func (e *Engine) mayReturn(j *jobState) bool {
-	s, n := e.shapeAt(j.shape), tasksOf(j.frozen)
-	return s.min <= n && n <= s.max && (e.plans.planner == nil || j.target == nil || j.promoted || !e.strange(j, j.frozen))
+// leaveHome starts a suspended job that has waited for its devices for long enough from its last
+// checkpoint, where there is room. Else it keeps what it has in memory.
+func (e *Engine) leaveHome(j *jobState) bool {
+	s := e.shapeAt(j.shape)
+	if e.leavesHomeAt(j) > e.now || s.failed == e.epoch || e.blockedBy != nil {
+		return false
+	}
+	home, done := j.home, j.done
+	j.home, j.done = nil, done-j.unsavedAt(0)
+	constrained, ok := e.constrain(j), false // its run is longer now
+	var allocs []Alloc
+	var tasks int32
+	if e.overQuota(j, e.leastMilli(j)).code == notRefused {
+		if allocs, tasks, ok = e.tryPlace(j); !ok && !constrained && !s.several() {
+			s.failed = e.epoch
+		}
+	}
+	if !ok {
+		j.home, j.done = home, done
+		e.constrain(j)
+		return false
+	}
+	e.touch(j)
+	e.book(j, allocs, tasks)
+	return true
 }
 
 // settledAt is from when on a job that runs may leave where it is for another's memory: it
@@ -73,7 +92,7 @@ func (j *jobState) settledAt() cluster.Time {
 // watchSettled has the engine look again at who waits for its memory when a job that runs
 // may leave.
 func (e *Engine) watchSettled(j *jobState) {
-	if at := j.settledAt(); at > e.now && e.freezes() {
+	if at := j.settledAt(); at > e.now && e.freezes() && e.mayFreeze(j.allocs) { // else nobody has memory there
 		e.timers.push(timer{at, timerSettled, int32(j.spec.ID), j.gen})
 	}
 }
@@ -93,30 +112,66 @@ func (e *Engine) clearHome(j *jobState) bool {
 	if e.idleGPUs() == 0 || s.meek {
 		return false
 	}
-	movers, ok := e.holdersOf(j)
-	if !ok {
-		return false
-	}
-	largestFirst(movers)
+	movers := e.holdersOf(j)
 	mark := e.st.mark()
-	for i := range movers {
-		e.st.releaseAll(movers[i].j.allocs)
-	}
-	e.constrain(j)
-	way := &relocation{movers: movers}
-	if home, fits := e.placeHome(j); fits {
-		way.allocs = slices.Clone(home)
-		e.holdSlack(j, way.allocs, 1)
-		ok = e.settleAll(movers)
-		e.holdSlack(j, way.allocs, -1)
-	}
+	way := e.clearing(j, movers)
 	e.st.rollback(mark)
 	e.constrain(j)
-	if !ok || way.allocs == nil {
+	if way == nil {
 		return false
 	}
 	e.relocate(j, way)
 	return true
+}
+
+// clearing is who leaves so that a suspended job has its devices, each to a place of its own: one of
+// these, or as few as it takes, the cheapest first; nil: there is no way. It leaves that in the books.
+func (e *Engine) clearing(j *jobState, movers []mover) *relocation {
+	slices.SortStableFunc(movers, func(a, b mover) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
+	})
+	before := e.st.mark()
+	for i := range movers {
+		e.st.releaseAll(movers[i].j.allocs)
+		if way := e.clearedBy(j, movers[i:i+1]); way != nil {
+			return way
+		}
+		e.st.rollback(before)
+	}
+	for n := range movers {
+		e.st.releaseAll(movers[n].j.allocs)
+		if n == 0 {
+			continue // has been tried
+		}
+		now := e.st.mark()
+		if way := e.clearedBy(j, movers[:n+1]); way != nil {
+			return way
+		}
+		e.st.rollback(now)
+	}
+	return nil
+}
+
+// clearedBy is how those leave who were lifted, but for whom there is room beside the suspended job.
+func (e *Engine) clearedBy(j *jobState, lifted []mover) *relocation {
+	e.constrain(j)
+	home, fits := e.placeHome(j)
+	if !fits {
+		return nil
+	}
+	way := &relocation{allocs: slices.Clone(home)}
+	for i := range lifted {
+		if !e.takeBack(lifted[i].j.allocs, false) {
+			way.movers = append(way.movers, lifted[i])
+		}
+	}
+	e.holdSlack(j, way.allocs, 1)
+	defer e.holdSlack(j, way.allocs, -1)
+	largestFirst(way.movers)
+	if !e.settleAll(way.movers) {
+		return nil
+	}
+	return way
 }
 
 // settleAll finds places for those who were lifted, one after the other; false: not for all.
@@ -146,24 +201,22 @@ func (e *Engine) idleGPUs() (n int) {
 	return n
 }
 
-// holdersOf lists who holds the devices on which a suspended job has its memory; false: not all
-// of them may leave, or it is not worth while.
-func (e *Engine) holdersOf(j *jobState) (list []mover, ok bool) {
-	ok = true
+// holdersOf lists who holds part of the devices on which a suspended job has its memory, may leave
+// that for it, and is worth it.
+func (e *Engine) holdersOf(j *jobState) (list []mover) {
 	e.running.walk(func(it item) bool {
 		v := e.jobs[it.id]
 		if !overlap(v.allocs, j.home) {
 			return true
 		}
 		m := e.moverOf(v)
-		takes := m.stop + v.spec.Checkpoint.Restart
-		if ok = e.mayMove(v) && e.mayStop(v) && v.tier() >= j.spec.Tier && (e.traits.Preempts || v.tier() > j.spec.Tier) &&
-			(JobView{e, v}).leaves() && v.settledAt() <= e.now && v.staysFor(takes, e.now); ok {
+		if e.mayMove(v) && e.mayStop(v) && v.tier() >= j.spec.Tier && (e.traits.Preempts || v.tier() > j.spec.Tier) &&
+			(JobView{e, v}).leaves() && v.settledAt() <= e.now && v.staysFor(m.stop+v.spec.Checkpoint.Restart, e.now) {
 			list = append(list, m)
 		}
-		return ok
+		return true
 	})
-	return list, ok && len(list) > 0
+	return list
 }
 
 // Homes notes which devices a plan gives to whom it leaves where they run, or has go on where
@@ -281,7 +334,7 @@ func (e *Engine) asleepText(j *jobState) string {
 		}
 		return true
 	})
-	if at := j.leavesHomeAt(); at != cluster.Never {
+	if at := e.leavesHomeAt(j); at != cluster.Never {
 		text += ", which it leaves for any others at " + e.clock(at)
 	}
 	if len(ids) == 0 {

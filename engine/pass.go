@@ -333,7 +333,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			g.stuck = e.claims()
 		}
 	}
-	if r.code == refusedRoom && e.moveFor(j) {
+	if r.code == refusedRoom && (e.leaveHome(j) || e.moveFor(j)) {
 		e.consume(j)
 		return started, refusal{}
 	}

@@ -77,11 +77,6 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 		allocs, ok = e.placeHome(j)
 		return allocs, tasksOf(allocs), ok
 	}
-	if j.frozen != nil && e.mayReturn(j) {
-		if allocs, ok = e.placeBack(j, j.frozen); ok {
-			return allocs, tasksOf(allocs), true
-		}
-	}
 	if s.min == s.max {
 		if e.mode == Conservative && j.promise <= e.now {
 			if allocs, ok = e.placePlanned(j, s); ok {
@@ -115,23 +110,20 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 }
 
 // placeHome puts a suspended job back where its memory is.
-func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) { return e.placeBack(j, j.home) }
-
-// placeBack puts a job on just these devices.
-func (e *Engine) placeBack(j *jobState, home []Alloc) ([]Alloc, bool) {
+func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) {
 	back := Site{e: e, job: j, req: j.spec.Tasks, most: e.shapeAt(j.shape).bounds()}
-	for i := range home {
-		a := &home[i]
+	for i := range j.home {
+		a := &j.home[i]
 		r := &j.spec.Tasks[a.Set].Request
 		if !e.st.nodes[a.Node].indexed || back.most != nil && back.bounded(a.Node) < int(a.Tasks) || e.held != nil && e.held.room(a.Node, back.bound(a.Node), r, int(a.Tasks)) < int(a.Tasks) {
 			return nil, false
 		}
-		back.allocs = home[:i+1]
+		back.allocs = j.home[:i+1]
 	}
-	if !e.bearsAll(home) || !e.takeBack(home, false) {
+	if !e.bearsAll(j.home) || !e.takeBack(j.home, false) {
 		return nil, false
 	}
-	e.scratch.allocs = append(e.scratch.allocs[:0], home...)
+	e.scratch.allocs = append(e.scratch.allocs[:0], j.home...)
 	return e.scratch.allocs, true
 }
 

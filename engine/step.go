@@ -481,10 +481,9 @@ func (e *Engine) hold(j *jobState, hold bool) {
 func (e *Engine) nextWake() cluster.Time {
 	wake := cluster.Never
 	if t, ok := e.timers.peek(e); ok {
-		if k := e.timers[0].kind; t == e.now && (k == timerPromote || k == timerHome) {
-			t++ // a pass, or a plan, put it off to the next step
+		if wake = t; t == e.now && e.timers[0].kind == timerPromote {
+			wake++ // a pass put it off to the next step
 		}
-		wake = t
 	}
 	if e.pending > 0 {
 		if t, ok := e.keyTimes.peek(e); ok {

@@ -52,7 +52,7 @@ func (h *timerHeap) pop() timer { return heap.Pop((*[]timer)(h)) }
 func (h *timerHeap) peek(e *Engine) (cluster.Time, bool) {
 	for len(*h) > 0 {
 		t := (*h)[0]
-		if t.holds(e.jobs[t.id]) {
+		if t.holds(e, e.jobs[t.id]) {
 			return t.at, true
 		}
 		h.pop()
@@ -62,7 +62,7 @@ func (h *timerHeap) peek(e *Engine) (cluster.Time, bool) {
 
 // holds reports whether a timer would do anything. One that would not is dropped:
 // should its job come to need it again, it is set again.
-func (t *timer) holds(j *jobState) bool {
+func (t *timer) holds(e *Engine, j *jobState) bool {
 	switch {
 	case j.gen != t.gen:
 		return false
@@ -77,7 +77,7 @@ func (t *timer) holds(j *jobState) bool {
 	case t.kind == timerPromote:
 		return j.eligible && t.at >= j.promoteAt
 	case t.kind == timerHome:
-		return j.eligible && t.at >= j.leavesHomeAt()
+		return t.at == e.leavesHomeAt(j)
 	case t.kind == timerSettled:
 		return (j.state == Starting || j.state == Running) && t.at == j.settledAt()
 	}
@@ -164,9 +164,7 @@ func (e *Engine) fire(j *jobState, kind timerKind) {
 		e.promote(j)
 	case timerSlow:
 		e.stillSlow(j)
-	case timerHome:
-		e.leaveHome(j)
-	case timerSettled:
+	case timerHome, timerSettled:
 		e.settled()
 	case timerKey: // kept in a heap of their own
 	}

@@ -30,6 +30,10 @@ func (x *interrupted) note(tier cluster.Tier, ran time.Duration, lost bool) {
 	}
 }
 
+// unlost is for how long jobs of a tier count as having run without a loss before the daemon's start:
+// one that is killed after seconds says little of how often that happens.
+const unlost = 24 * time.Hour
+
 // every is the mean time between such losses of a job of the tier; 0: there was none.
 func (x *interrupted) every(tier cluster.Tier) time.Duration {
 	x.mu.Lock()
@@ -37,7 +41,7 @@ func (x *interrupted) every(tier cluster.Tier) time.Duration {
 	if x.lost[tier] == 0 {
 		return 0
 	}
-	return max(time.Second, x.ran[tier]/time.Duration(x.lost[tier]))
+	return (unlost + x.ran[tier]) / time.Duration(x.lost[tier])
 }
 
 // noteRun counts a run that is over now for what is known of interruptions. lost: a task of it was.

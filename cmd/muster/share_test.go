@@ -238,9 +238,9 @@ func TestMeasuredMemory(t *testing.T) {
 func TestShareBesideLeaver(t *testing.T) {
 	d := shares(t, "1xH100-80GB", "{shares: time-slicing}")
 	deaf := filepath.Join(d.dir, "deaf")
-	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sh", "-c", "trap '' TERM; : >"+deaf+"; sleep 1000 & wait; sleep 1000")
+	d.must("submit", "-o", "/dev/null", "--tier", "best-effort", "--gpus", "0.5", "--", "sh", "-c", "trap '' TERM; : >"+deaf+"; sleep 1000 & wait; sleep 1000")
 	d.eventually("it is deaf", func() bool { _, err := os.Stat(deaf); return err == nil })
-	d.must("cancel", "1") // it is killed after ten seconds
+	d.must("cancel", "1") // it is killed after 15 seconds
 	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sleep", "1000")
 	d.untilSays(`"state": "running"`, "show", "2")
 	d.want(d.must("show", "1"), `"state": "stopping"`)
