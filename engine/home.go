@@ -280,6 +280,12 @@ func (j JobView) leaves() bool {
 	return !s.Checkpoint.None && !j.j.deaf && s.Checkpoint.Cost <= j.e.cfg.Stop[s.Tier].Grace && s.Tier != cluster.Critical && !s.NoRequeue
 }
 
+// Forsakes reports whether a suspended job would lose what it has in memory by going to another's
+// devices.
+func (j JobView) Forsakes(host JobView) bool {
+	return j.j.frozen != nil && !SameDevices(j.j.frozen, host.on())
+}
+
 // Give notes that a job keeps what it has, or goes on where its memory is.
 func (h *Homes) Give(j JobView) {
 	if h == nil {

@@ -309,7 +309,7 @@ func (g *gandivaRules) pair(v engine.View, jobs []engine.JobView, turns []turn, 
 		free[tried] = k
 		tried++
 		host, guest := hostOf(turns, i, k)
-		if turns[guest].runs || jobs[guest].Loses() {
+		if turns[guest].runs || jobs[guest].Loses() || jobs[guest].Forsakes(jobs[host]) {
 			continue
 		}
 		if gain := g.gain(v, jobs[host:host+1], jobs[guest:guest+1], targets[host].Memo, targets[guest].Memo); gain >= 0 {
