@@ -23,6 +23,7 @@ func (e *Engine) replaceQueues(queues []cluster.Queue) {
 
 // rebuildQueues replaces the tree and books again what jobs hold.
 func (e *Engine) rebuildQueues(queues []cluster.Queue) {
+	e.dropDests(-1, 0) // limits may be others now; the old tree is charged for them
 	for _, j := range e.jobs {
 		if j != nil {
 			e.dequeue(j)
