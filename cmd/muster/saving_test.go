@@ -50,7 +50,7 @@ func TestCheckpointsTold(t *testing.T) {
 	d.waitFor("the best-effort job", func() bool { return d.read("said") != "" })
 	d.must("run", "--gpus", "4", "--", "true") // which kills it
 	d.waitFor("it starts again", func() bool { return strings.Count(d.read("said"), "\n") == 2 })
-	list := strings.Fields(d.read("said")) // one loss in a minute counts as one in a day
+	list := strings.Fields(d.read("said"))                         // one loss in a minute counts as one in a day
 	want := int(perf.Daly(30*time.Second, 12*time.Hour).Seconds()) // beside the machine's failures, which come as often
 	if got, err := strconv.Atoi(list[1]); err != nil || list[0] != strconv.Itoa(daly) || got < want-1 || got > want+1 {
 		t.Errorf("before and after it was killed once, in a minute, it is told %v, want %d and %d", list, daly, want)
