@@ -42,7 +42,7 @@ func TestTurnsKeepMemory(t *testing.T) {
 				if rec.End == cluster.Never {
 					t.Errorf("%s, seed %d: job %d has not ended", pol, seed, i)
 				}
-				lost += time.Duration(rec.Lost/int64(cluster.Whole)) * time.Millisecond
+				lost += time.Duration(rec.Lost/cluster.Whole) * time.Millisecond
 			}
 		}
 		if lost > work/part {
