@@ -129,7 +129,7 @@ func (j JobView) SwitchTakes() time.Duration {
 		if j.j.deaf {
 			return c.Restart
 		}
-		return min(c.Cost, j.e.cfg.Stop[j.j.spec.Tier].Grace) + c.Restart
+		return j.MoveTakes()
 	}
 	return c.Restart
 }

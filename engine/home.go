@@ -15,8 +15,9 @@ import (
 // goes to the free ones instead, by a checkpoint: that costs little, and nothing of what the
 // suspended job has in memory. And where nobody can make room, it does not wait for ever:
 // after as long as it would take to do again what it would lose it leaves its memory, and
-// goes on from its last checkpoint wherever there is room. Whatever happens then, it has
-// waited at most twice as long as it had to (the ski rental argument).
+// goes on from its last checkpoint wherever there is room (the ski rental argument: what it
+// lost and waited for is no more than twice what the better of both would have cost; where
+// jobs take turns, which end such waits, it waits longer).
 
 // leastStay is how long at least a job has been where it is before it leaves that for
 // another's memory, or its own: what a start costs may not be known yet.
@@ -204,19 +205,24 @@ func (e *Engine) idleGPUs() (n int) {
 // holdersOf lists who holds part of the devices on which a suspended job has its memory, may leave
 // that for it, and is worth it.
 func (e *Engine) holdersOf(j *jobState) (list []mover) {
-	e.running.walk(func(it item) bool {
-		v := e.jobs[it.id]
-		if !overlap(v.allocs, j.home) {
-			return true
-		}
-		m := e.moverOf(v)
+	e.eachOn(j.home, func(v *jobState) {
+		x := JobView{e, v}
 		if e.mayMove(v) && e.mayStop(v) && v.tier() >= j.spec.Tier && (e.traits.Preempts || v.tier() > j.spec.Tier) &&
-			(JobView{e, v}).leaves() && v.settledAt() <= e.now && v.staysFor(m.stop+v.spec.Checkpoint.Restart, e.now) {
-			list = append(list, m)
+			x.portable() && v.settledAt() <= e.now && v.staysFor(x.MoveTakes(), e.now) {
+			list = append(list, e.moverOf(v))
+		}
+	})
+	return list
+}
+
+// eachOn calls f for each job that holds part of some devices, in their order.
+func (e *Engine) eachOn(devices []Alloc, f func(v *jobState)) {
+	e.running.walk(func(it item) bool {
+		if v := e.jobs[it.id]; overlap(v.allocs, devices) {
+			f(v)
 		}
 		return true
 	})
-	return list
 }
 
 // Homes notes which devices a plan gives to whom it leaves where they run, or has go on where
@@ -269,13 +275,13 @@ func (h *Homes) Free(j JobView) bool {
 // another: a suspended one that other, one that runs itself.
 func (h *Homes) Stuck(j JobView) bool {
 	if j.Running() {
-		return !j.leaves()
+		return !j.portable()
 	}
 	return slices.ContainsFunc(j.j.home, func(a Alloc) bool { return h.given[a.Node].stuck&a.GPUs != 0 })
 }
 
-// leaves reports whether a job can go elsewhere with what it has done, by a checkpoint.
-func (j JobView) leaves() bool {
+// portable reports whether a job can go elsewhere with what it has done, by a checkpoint.
+func (j JobView) portable() bool {
 	s := j.j.spec
 	return !s.Checkpoint.None && !j.j.deaf && s.Checkpoint.Cost <= j.e.cfg.Stop[s.Tier].Grace && s.Tier != cluster.Critical && !s.NoRequeue
 }
@@ -299,7 +305,7 @@ func (h *Homes) Give(j JobView) {
 		} else {
 			g.parts |= a.GPUs
 		}
-		if !j.leaves() {
+		if !j.portable() {
 			g.stuck |= a.GPUs
 		}
 	}
@@ -334,29 +340,16 @@ func (e *Engine) asleepText(j *jobState) string {
 		}
 	}
 	var ids []cluster.JobID
-	e.running.walk(func(it item) bool {
-		if v := e.jobs[it.id]; overlap(v.allocs, j.home) {
-			ids = append(ids, v.spec.ID)
-		}
-		return true
-	})
+	e.eachOn(j.home, func(v *jobState) { ids = append(ids, v.spec.ID) })
 	if at := e.leavesHomeAt(j); at != cluster.Never {
 		text += ", which it leaves for any others at " + e.clock(at)
 	}
 	if len(ids) == 0 {
 		return text + ", and CPU cores or RAM beside it are not free"
 	}
-	slices.Sort(ids)
-	var list []string
-	for i, id := range ids {
-		if i == mostLeavers {
-			list = append(list, fmt.Sprintf("%d more jobs have others of them", len(ids)-i))
-			break
-		}
-		v := e.jobs[id]
-		list = append(list, v.label()+" has "+e.commonText(v.allocs, j.home))
-	}
-	return text + "; " + strings.Join(list, ", ")
+	return text + "; " + e.namedText(ids, "more jobs have others of them", func(v *jobState) string {
+		return v.label() + " has " + e.commonText(v.allocs, j.home)
+	})
 }
 
 // commonText names the devices that are in both.

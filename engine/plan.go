@@ -486,13 +486,9 @@ func (e *Engine) reshape(j *jobState, shape int32) {
 
 // estranged reports whether a suspended job's target is not where its memory is.
 func (e *Engine) estranged(j *jobState) bool {
-	return j.target != nil && !j.planless() && e.strange(j, j.home)
-}
-
-// strange reports whether these devices are not where a job's target has it.
-func (e *Engine) strange(j *jobState, on []Alloc) bool {
 	t := j.target
-	return e.offSlice(j, on) || !e.within(on, j.partitions()) || t.Tasks > 0 && t.Tasks != int(tasksOf(on)) || t.GPU != "" && e.gpuOf(on) != t.GPU
+	return t != nil && !j.planless() && (e.offSlice(j, j.home) || !e.within(j.home, j.partitions()) ||
+		t.Tasks > 0 && t.Tasks != int(tasksOf(j.home)) || t.GPU != "" && e.gpuOf(j.home) != t.GPU)
 }
 
 // astray reports whether a job holds devices of another model than its target's, or

@@ -125,14 +125,19 @@ func (e *Engine) leaversText(j *jobState) string {
 			}
 		}
 	}
+	return e.namedText(ids, "more", func(v *jobState) string { return v.label() + " to leave " + e.leftText(j, v) })
+}
+
+// namedText says something of each of some jobs, by number; of those beyond mostLeavers only how many they are.
+func (e *Engine) namedText(ids []cluster.JobID, rest string, text func(v *jobState) string) string {
 	slices.Sort(ids)
 	var list []string
 	for i, id := range ids {
 		if i == mostLeavers {
-			list = append(list, fmt.Sprintf("%d more", len(ids)-i))
+			list = append(list, fmt.Sprintf("%d %s", len(ids)-i, rest))
 			break
 		}
-		list = append(list, e.jobs[id].label()+" to leave "+e.leftText(j, e.jobs[id]))
+		list = append(list, text(e.jobs[id]))
 	}
 	return strings.Join(list, ", ")
 }

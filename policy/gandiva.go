@@ -118,7 +118,10 @@ func (g *gandivaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		lines = partnersOf(lines, turns, order)
 		room.lines = lines
 	}
-	homes, most := v.Homes(), mostRounds(turns)
+	homes, most := v.Homes(), time.Duration(0)
+	if homes != nil {
+		most = mostRounds(turns)
+	}
 	for rank, i := range order {
 		t, to := &turns[i], &p.Targets[i]
 		to.Rank = int64(rank)
