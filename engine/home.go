@@ -283,7 +283,7 @@ func (h *Homes) Stuck(j JobView) bool {
 // portable reports whether a job can go elsewhere with what it has done, by a checkpoint.
 func (j JobView) portable() bool {
 	s := j.j.spec
-	return !s.Checkpoint.None && !j.j.deaf && s.Checkpoint.Cost <= j.e.cfg.Stop[s.Tier].Grace && s.Tier != cluster.Critical && !s.NoRequeue
+	return j.e.howToStop(j.j) != Kill && !s.Checkpoint.None && !j.j.deaf && s.Checkpoint.Cost <= j.e.cfg.Stop[s.Tier].Grace && s.Tier != cluster.Critical && !s.NoRequeue
 }
 
 // Forsakes reports whether a suspended job would lose what it has in memory by going to another's
