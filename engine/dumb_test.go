@@ -433,7 +433,7 @@ func (d *dumb) lose(lost func(a engine.Alloc) bool) {
 func (d *dumb) event(ev *engine.Event) {
 	switch ev.Type {
 	case engine.Submitted:
-		d.submit(ev.Spec)
+		d.submit(ev.Spec, ev.Given)
 	case engine.Started:
 		if j := d.jobs[ev.Job]; j.holds() {
 			d.accrue(j)

@@ -52,6 +52,7 @@ type Event struct {
 	Type     EventType       `json:"type"`
 	Job      cluster.JobID   `json:"job,omitempty"`
 	Spec     *cluster.Job    `json:"spec,omitempty"`     // Submitted, Updated
+	Given    *Given          `json:"given,omitempty"`    // Submitted: what it was given under other numbers; nil: nothing
 	Reason   StopReason      `json:"reason,omitempty"`   // Stopped
 	Done     time.Duration   `json:"done,omitempty"`     // Stopped, Progress: useful work so far, on the reference GPU
 	Saved    time.Duration   `json:"saved,omitempty"`    // Progress: ... of which a checkpoint is safe

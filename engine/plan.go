@@ -640,14 +640,18 @@ func (e *Engine) serve(j *jobState) {
 	if e.plans.planner == nil || !j.holding() || e.now == j.acc {
 		return
 	}
-	gpu := e.gpuOf(j.allocs)
-	for i := range j.served {
-		if j.served[i].GPU == gpu {
-			j.served[i].Time += e.now.Sub(j.acc)
-			return
+	j.served = serve(j.served, e.gpuOf(j.allocs), e.now.Sub(j.acc))
+}
+
+// serve adds time on GPUs of a model.
+func serve(list []Served, gpu string, d time.Duration) []Served {
+	for i := range list {
+		if list[i].GPU == gpu {
+			list[i].Time += d
+			return list
 		}
 	}
-	j.served = append(j.served, Served{gpu, e.now.Sub(j.acc)})
+	return append(list, Served{gpu, d})
 }
 
 // planText says why a job waits for a plan.

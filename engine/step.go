@@ -68,7 +68,7 @@ func phaseOf(t EventType) int {
 func (e *Engine) handle(ev *Event) {
 	switch ev.Type {
 	case Submitted:
-		e.submit(ev.Spec)
+		e.submit(ev.Spec, ev.Given)
 		return
 	case NodeUp, NodeDown, NodeDrained, GPUBad:
 		e.nodeEvent(ev)
@@ -115,7 +115,7 @@ func (e *Engine) job(id cluster.JobID) *jobState {
 	return e.jobs[id]
 }
 
-func (e *Engine) submit(spec *cluster.Job) {
+func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	if e.job(spec.ID) != nil {
 		return // a repeated report
 	}
@@ -126,6 +126,7 @@ func (e *Engine) submit(spec *cluster.Job) {
 		user: e.users.id(spec.User), milli: spec.GPUMilli(), devices: int32(spec.GPUs()), weight: cluster.Whole}
 	e.jobs[spec.ID] = j
 	e.live++
+	e.goOn(j, before)
 	q, text := e.check(spec)
 	if text != "" {
 		e.reject(j, Impossible, text)

@@ -236,7 +236,7 @@ func (w *pair) draw(at cluster.Time, nodes []cluster.Node) {
 	case k < 16 || len(w.jobs) == 0:
 		j := w.job(at)
 		w.jobs = append(w.jobs, j)
-		w.add(at, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j})
+		w.add(at, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j, Given: randomGiven(j, at)})
 	case k < 18:
 		w.add(at, engine.Event{Type: engine.Cancelled, Job: w.some()})
 	case k < 20:

@@ -24,6 +24,7 @@ type plan struct {
 	Tasks  []cluster.TaskSet `json:"tasks"`
 	On     []planned         `json:"on"`
 	Repair int               `json:"repair,omitempty"` // how often the gang was repaired: of two plans that its pods carry, the later counts
+	Before *before           `json:"before,omitempty"` // what it was given before this start; nil: nothing
 	Alone  bool              `json:"alone,omitempty"`  // it started after its gang, which did not need it
 }
 
@@ -71,7 +72,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	}
 	was := g.spec
 	need, beyond, spec := d.starters(g, a)
-	p := plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch}
+	p := plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: d.beforeStart(g)}
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
 		p.On = append(p.On, planned{d.order[al.Node], int(al.Set), int(al.Tasks)})
@@ -305,6 +306,7 @@ func (d *Driver) stop(g *gang, a *engine.Action) {
 	g.run++
 	g.phase, g.grace = stopping, max(1, int64(a.Grace/time.Second))
 	to := d.setOut(g, a)
+	d.departs(g, a)
 	kind, event, why := d.dismissal(g, a, to)
 	for _, p := range g.sorted() {
 		if d.occupies(p) && !p.leaving {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -86,7 +87,12 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 		d.left(g, was, now)
 	case waiting:
 		b.outcome = engine.WasCancelled
-		b.tell(now, api.StatePending, "all of it is there: it waits for GPUs")
+		text := "all of it is there: it waits for GPUs"
+		if l := g.legacy; l != nil {
+			b.evicted = max(b.evicted, int(l.Preemptions))
+			text += fmt.Sprintf("; it goes on from earlier pods, which had %.2f GPU-hours and had to leave %d times", float64(l.Attained)/float64(cluster.Whole)/3.6e6, l.Preemptions)
+		}
+		b.tell(now, api.StatePending, text)
 	case starting:
 		d.begun(g, now)
 		b.tell(now, api.StateStarting, "")

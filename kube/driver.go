@@ -85,10 +85,11 @@ type Driver struct {
 	neighbours
 	storage
 	shifting
-	power powering
-	loans lending
-	lifts lifts
-	dra   devices
+	legacies []legacy // what gangs that had to leave left to those that come in their place
+	power    powering
+	loans    lending
+	lifts    lifts
+	dra      devices
 
 	work    chan func(context.Context)
 	workers sync.WaitGroup

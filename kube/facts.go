@@ -244,7 +244,11 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) e
 	p, pods := g.latest()
 	var from time.Time
 	for _, q := range pods {
-		if at := q.obj.CreationTimestamp.Time; from.IsZero() || at.Before(from) {
+		at := q.obj.CreationTimestamp.Time
+		if q.obj.Status.StartTime != nil {
+			at = q.obj.Status.StartTime.Time
+		}
+		if from.IsZero() || at.Before(from) {
 			from = at
 		}
 	}
@@ -285,6 +289,7 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) e
 	rec := engine.JobRecord{Spec: spec, State: engine.Running, Allocs: allocs, Tasks: int32(n), Rate: 1_000_000, Hungry: cluster.Never,
 		Since: spec.Submit, Lined: spec.Submit, Started: cluster.Time(from.UnixNano()), LimitAt: cluster.Never, Promise: 0}
 	rec.FirstStart, rec.Acc = rec.Started, rec.Started
+	p.Before.goesOn(&rec, rec.Started)
 	g.id, g.spec, g.phase, g.members, g.refused = spec.ID, spec, running, nil, ""
 	d.byID[g.id] = g
 	if open = d.fill(g); empty > 0 && open == 0 {

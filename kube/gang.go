@@ -66,6 +66,8 @@ type gang struct {
 	wish
 	lifting
 	passage *passage // it is moved; nil: it is not
+	parting parting  // while it stops: to whom it leaves what it received
+	legacy  *legacy  // what it goes on from when it starts; nil: nothing, or it started
 }
 
 // slot is the place of one task.
@@ -122,7 +124,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m membership) (*cluster.Job, error
 	}
 	j := &cluster.Job{Name: g.name, User: first.Namespace, Queue: t.queue, Kind: g.kind, Tier: t.tier, Priority: t.priority, Topology: t.topology,
 		Estimate: t.runTime, Deadline: t.deadline, Submit: cluster.Time(submit.UnixNano()), NoRequeue: true, Tasks: taskSets(pods),
-		NoPreempt: g.meek(first)}
+		NoPreempt: g.meek(first), Checkpoint: cluster.Checkpoint{Interval: t.saves}}
 	t.beside.say(j)
 	return j, nil
 }

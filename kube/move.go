@@ -194,6 +194,9 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	p := w.passage
 	delete(d.passages, p.id)
 	w.passage = nil
+	if w.phase == moving {
+		d.leaveTo(parting{p.owner, p.began}, p.id, p.spec, 0)
+	}
 	d.opt.Observe.Moved(outcome)
 	d.opt.Log.Info("a gang is not moved after all", "gang", p.name, "to", p.to, "reason", why)
 	text := fmt.Sprintf("the place of %s on %s is kept no longer: %s", p.name, p.to, why)
@@ -294,7 +297,7 @@ func (d *Driver) takeOver(g, w *gang, pods []*pod) {
 // stopped, if it is to be moved, or on its way; else it ends then. add tells whether the
 // engine can have a set of nodes.
 func (d *Driver) comesBack(g *gang, spec *cluster.Job, add func(*nodeSet) bool) {
-	spec.NoRequeue, spec.Checkpoint = true, cluster.Checkpoint{}
+	spec.NoRequeue, spec.Checkpoint = true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
 	switch p := g.passage; {
 	case p != nil:
 		spec.NoRequeue, spec.Checkpoint = false, p.spec.Checkpoint

@@ -42,7 +42,8 @@ const (
 	AnnotationCores     = Prefix + "gpu-cores"         // ... of its compute, such as 30%
 	AnnotationPrompt    = Prefix + "latency-sensitive" // "true": it cannot wait while others have their turns
 
-	AnnotationPlan = Prefix + "plan" // written with the binding: where the whole gang is
+	AnnotationPlan   = Prefix + "plan"   // written with the binding: where the whole gang is
+	AnnotationBefore = Prefix + "before" // written to a pod that waits: what its gang received before it had to leave
 )
 
 // Labels are the labels of nodes that say what is where; an empty one is not

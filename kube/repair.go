@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -277,6 +278,10 @@ func (d *Driver) patchPlan(w *gang) string {
 		return ""
 	}
 	p := plan{Repair: g.nth + 1}
+	var was plan
+	if json.Unmarshal([]byte(g.plan), &was) == nil {
+		p.Before = was.Before
+	}
 	var slots []slot
 	p.Tasks, slots, _ = joined(g, w)
 	p.place(slots)

@@ -178,6 +178,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	for _, p := range more {
 		g.more = append(g.more, p.obj.UID)
 	}
+	d.inherit(g, need)
 	return append(events, d.submit(g, spec, pods, now)...)
 }
 
@@ -233,7 +234,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	if g.atHome() {
 		d.later(g, now)
 	}
-	return []engine.Event{{Type: engine.Submitted, Job: g.id, Spec: spec}}
+	return []engine.Event{{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].obj, spec), Spec: spec}}
 }
 
 // asks reports whether a pod of the gang wants to be bound, now or later.
@@ -336,7 +337,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 		d.stale = cmp.Or(d.stale, "a gang has more pods than it needs")
 		return nil
 	}
-	g.phase, g.fails, g.refused = running, 0, ""
+	g.phase, g.fails, g.refused, g.legacy = running, 0, "", nil
 	d.crash("kube-started")
 	if g.repair.patch {
 		d.stale = cmp.Or(d.stale, "a gang is repaired")
@@ -491,6 +492,9 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 		events = append(d.letGo(g, moveOver, "it came to its end"), events...)
 	}
 	w := d.goAway(g)
+	if w == nil {
+		d.leaveTo(g.parting, g.id, g.spec, 1)
+	}
 	if w == nil && !g.spec.NoRequeue { // it comes back in the engine only, where it is moved
 		events = append(events, engine.Event{Type: engine.Cancelled, Job: g.id})
 	}

@@ -203,6 +203,10 @@ func (d *Driver) drop(g *gang) {
 	}
 	delete(d.gangs, g.key)
 	delete(d.retries, g.key)
+	if l := g.legacy; l != nil { // its pods went before they started: for those that come now
+		l.began, l.at, g.legacy = time.Unix(0, int64(d.now)).Truncate(time.Second), d.now, nil
+		d.keep(*l)
+	}
 	if g.of != "" {
 		if d.ones[g.of]--; d.ones[g.of] == 0 {
 			delete(d.ones, g.of)

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Given is what a job was given under other numbers, before it was submitted under this
+// one: on Kubernetes a gang that had to leave is another job when its owner has made its
+// pods anew. It goes on as one that was preempted goes on: what it was given counts with
+// every policy, and so does the work that it saved.
+type Given struct {
+	Attained    int64         `json:"attained,omitempty"`    // milli-GPU-milliseconds
+	Service     int64         `json:"service,omitempty"`     // ... by the weights of the GPU models
+	Ran         time.Duration `json:"ran,omitempty"`         // wall time on devices
+	Done        time.Duration `json:"done,omitempty"`        // useful work that is saved, on the reference GPU
+	Rate        int64         `json:"rate,omitempty"`        // the last speed known with its GPUs for itself, ppm; 0: none
+	Preemptions int32         `json:"preemptions,omitempty"` // how often it had to leave
+	FirstStart  cluster.Time  `json:"first_start,omitempty"` // 0: it never started
+	Served      []Served      `json:"served,omitempty"`      // of Ran, by GPU model, where a policy plans
+	Promotion   cluster.Time  `json:"promotion,omitempty"`   // the last one by the policy (Promoter); 0: none
+	Before      int64         `json:"before,omitempty"`      // ... what of Service was received before
+	RanBefore   time.Duration `json:"ran_before,omitempty"`  // ... and of Ran
+	DoneBefore  time.Duration `json:"done_before,omitempty"` // ... and the useful work that it had then
+}
+
+// valid reports whether the numbers can be those of a job, as of now.
+func (b *Given) valid(now cluster.Time) bool {
+	for _, s := range b.Served {
+		if s.Time < 0 || s.Time > b.Ran {
+			return false
+		}
+	}
+	return min(b.Attained, b.Service, b.Rate, b.Before) >= 0 && min(b.Ran, b.Done, b.RanBefore, b.DoneBefore) >= 0 && b.Preemptions >= 0 &&
+		max(b.Ran, b.Done) <= cluster.MaxDuration && max(b.FirstStart, b.Promotion) <= now && b.Before <= b.Service && b.RanBefore <= b.Ran
+}
+
+// Given is what a job that stops now, for others, has been given, for the one that goes
+// on in its place; nil: nothing, or there is no such job.
+func (e *Engine) Given(id cluster.JobID, now cluster.Time) *Given {
+	j := e.job(id)
+	if j == nil || j.firstStart == cluster.Never {
+		return nil
+	}
+	b := &Given{Attained: j.attainedAt(now), Service: j.serviceAt(now), Ran: j.ranAt(now), Done: j.doneAt(now), Rate: j.speed, Preemptions: j.preemptions,
+		FirstStart: j.firstStart, Served: slices.Clone(j.served), Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, DoneBefore: j.doneBefore}
+	if j.holding() {
+		b.Done -= j.unsavedAt(now)
+		if gpu := e.gpuOf(j.allocs); e.plans.planner != nil && now > j.acc {
+			b.Served = serve(b.Served, gpu, now.Sub(j.acc))
+		}
+	}
+	return b
+}
+
+// goOn gives a job that is submitted what it was given before.
+func (e *Engine) goOn(j *jobState, b *Given) {
+	if b == nil || !b.valid(e.now) {
+		return
+	}
+	j.attained, j.weighted, j.unweighted = b.Attained, b.Service, b.Attained
+	j.ran, j.done, j.saved, j.speed, j.preemptions = b.Ran, b.Done, b.Done, b.Rate, b.Preemptions
+	j.servedBefore, j.ranBefore, j.doneBefore, j.promotion = b.Before, b.RanBefore, b.DoneBefore, b.Promotion
+	if j.served = slices.Clone(b.Served); b.FirstStart > 0 {
+		j.firstStart = b.FirstStart
+	}
+}
+
+// To books it in the record of a job that started later, for an engine that goes on from
+// that record; false: it cannot be what a job was given.
+func (b *Given) To(r *JobRecord, now cluster.Time) bool {
+	if !b.valid(now) {
+		return false
+	}
+	r.Attained, r.Weighted, r.Unweighted = b.Attained, b.Service, b.Attained
+	r.Ran, r.Done, r.Saved, r.Speed, r.Preemptions = b.Ran, b.Done, b.Done, b.Rate, b.Preemptions
+	r.Before, r.RanBefore, r.DoneBefore, r.Promotion, r.Served = b.Before, b.RanBefore, b.DoneBefore, b.Promotion, slices.Clone(b.Served)
+	if b.FirstStart > 0 {
+		r.FirstStart = b.FirstStart
+	}
+	return true
+}

@@ -1,0 +1,172 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A gang that had to leave is another job when its owner has made its pods anew. That one
+// goes on where it stopped: it keeps its turn, and what it received and saved counts with
+// every policy. The pods carry it: those that wait in an annotation, those that are bound in
+// their plan; while there are none, it is the scheduler's memory.
+
+// before is what a gang received in earlier runs.
+type before struct {
+	engine.Given
+	Submit cluster.Time `json:"submit"` // of its first pods
+}
+
+// parting is a gang that was told to leave, for those that come in its place.
+type parting struct {
+	owner string // what the next pods have in common with these (ownersOf); "": nobody makes others
+	began time.Time
+}
+
+// legacy is what a gang that has left leaves to the next.
+type legacy struct {
+	parting
+	at      cluster.Time
+	carried bool // its pods say so, not the scheduler's own memory
+	before
+}
+
+const (
+	legacyKept = 24 * time.Hour // as long as pods may take to be made anew: their owner may be suspended
+	mostLegacy = 10_000         // gangs
+)
+
+// departs notes whose pods a gang that is told to leave has, and why it leaves.
+func (d *Driver) departs(g *gang, a *engine.Action) {
+	g.parting = parting{}
+	if g.of != "" || a.Reason != engine.Preempted && a.Reason != engine.NodeLost && a.Reason != engine.WasCancelled {
+		return
+	}
+	var pods []*pod
+	for _, p := range g.sorted() {
+		if p.node != "" && !p.over() {
+			pods = append(pods, p)
+		}
+	}
+	if len(pods) > 0 {
+		g.parting = parting{ownersOf(g, pods), time.Unix(0, int64(d.now)).Truncate(time.Second)}
+	}
+}
+
+// leaveTo keeps what a job was given, for those that come in its place; of its preemptions
+// the engine has not heard of so many yet.
+func (d *Driver) leaveTo(p parting, id cluster.JobID, spec *cluster.Job, preemptions int32) {
+	if p.owner == "" || spec == nil {
+		return
+	}
+	if b := d.eng.Given(id, d.now); b != nil {
+		b.Preemptions += preemptions
+		d.keep(legacy{parting: p, at: d.now, before: before{*b, spec.Submit}})
+	}
+}
+
+// keep remembers a legacy, and forgets those that nobody came for.
+func (d *Driver) keep(l legacy) {
+	d.legacies = slices.DeleteFunc(d.legacies, func(o legacy) bool { return d.now.Sub(o.at) > legacyKept })
+	if len(d.legacies) == mostLegacy {
+		d.legacies = d.legacies[1:]
+	}
+	d.legacies = append(d.legacies, l)
+}
+
+// inherit gives a gang that gathers what one before it left, if these pods were made in
+// place of that one's, or carry it themselves.
+func (d *Driver) inherit(g *gang, pods []*pod) {
+	if g.legacy != nil || g.of != "" || len(pods) == 0 {
+		return
+	}
+	owner := ownersOf(g, pods)
+	if owner == "" {
+		return
+	}
+	i := slices.IndexFunc(d.legacies, func(l legacy) bool {
+		return l.owner == owner && !slices.ContainsFunc(pods, func(p *pod) bool { return p.obj.CreationTimestamp.Time.Before(l.began) })
+	})
+	if i >= 0 {
+		l := d.legacies[i]
+		d.legacies = slices.Delete(d.legacies, i, i+1)
+		g.legacy = &l
+		d.carry(g, pods[0].obj)
+		return
+	}
+	for _, p := range pods {
+		if b := beforeOf(p.obj); b != nil {
+			g.legacy = &legacy{parting{owner, time.Unix(0, int64(d.now)).Truncate(time.Second)}, d.now, true, *b}
+			return
+		}
+	}
+}
+
+// beforeOf reads what a pod carries that waits; nil: nothing that makes sense.
+func beforeOf(obj *v1.Pod) *before {
+	var b before
+	if text := obj.Annotations[AnnotationBefore]; text == "" || json.Unmarshal([]byte(text), &b) != nil {
+		return nil
+	}
+	return &b
+}
+
+// carry writes to a pod what its gang inherited, so that the scheduler's successor knows it.
+// By the status, as it is how a scheduler is permitted to write to pods that wait.
+func (d *Driver) carry(g *gang, obj *v1.Pod) {
+	text, err := json.Marshal(g.legacy.before)
+	if err != nil {
+		panic(err) // of numbers
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": map[string]string{AnnotationBefore: string(text)}}})
+	if err != nil {
+		panic(err) // of text
+	}
+	d.do(func(ctx context.Context) {
+		if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			d.opt.Log.Debug("what a gang received before cannot be written to its pod", "pod", obj.Namespace+"/"+obj.Name, "error", err)
+		}
+	})
+}
+
+// goOn makes a gang's job go on as the one before it. What pods carry is not believed so far
+// that they would be older than what makes them.
+func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
+	l := g.legacy
+	if l == nil {
+		return nil
+	}
+	submit := l.Submit
+	if l.carried {
+		if who, err := d.speakers(g, first); err == nil {
+			submit = max(submit, cluster.Time(g.created(who).UnixNano()))
+		}
+	}
+	spec.Submit = min(spec.Submit, submit)
+	return &l.Given
+}
+
+// goesOn books in the record of a gang that is found bound what it was given before its
+// pods were bound, as their plan says.
+func (b *before) goesOn(r *engine.JobRecord, now cluster.Time) {
+	if b != nil && b.To(r, now) {
+		r.Spec.Submit = min(r.Spec.Submit, b.Submit)
+	}
+}
+
+// beforeStart is what a gang that starts now was given before; nil: nothing.
+func (d *Driver) beforeStart(g *gang) *before {
+	b := d.eng.Given(g.id, d.eng.Now())
+	if b == nil || b.Ran == 0 {
+		return nil
+	}
+	return &before{*b, g.spec.Submit}
+}
