@@ -39,6 +39,7 @@ type Kube struct {
 	MinSpeed int64
 	Power    []KubePower // nodes that may be switched off
 	Loans    []KubeLoan  // nodes that are lent
+	MIG      []KubeMIG   // nodes that may be partitioned otherwise
 
 	Scheduler string   // the schedulerName of the pods that are ours
 	GPUs      []string // extended resources that count as GPUs
@@ -61,7 +62,11 @@ type KubeLabels struct {
 	Sharing  string `yaml:"sharing"`  // how it is shared: mps, time-slicing
 	Clique   string `yaml:"clique"`   // NVLink domain over several nodes
 	Rack     string `yaml:"rack"`
-	Fabric   string `yaml:"fabric"` // spine block
+	Fabric   string `yaml:"fabric"`       // spine block
+	Count    string `yaml:"count"`        // how many GPUs it has, in slices or not
+	Config   string `yaml:"mig_config"`   // how its GPUs are to be partitioned
+	State    string `yaml:"mig_state"`    // what has become of that
+	Strategy string `yaml:"mig_strategy"` // how slices are offered: single, mixed
 }
 
 type kubeFile struct {
@@ -89,6 +94,7 @@ type kubeFile struct {
 	Sharing      kubeSharingFile     `yaml:"sharing"`
 	Power        []kubePowerFile     `yaml:"power"`
 	Loans        []kubeLoanFile      `yaml:"loans"`
+	MIG          []kubeMIGFile       `yaml:"mig"`
 }
 
 type kubeSharingFile struct {
@@ -188,7 +194,9 @@ func (f *kubeFile) kube() (*Kube, error) {
 	l := &c.Labels
 	l.Product, l.Memory = cmp.Or(l.Product, "nvidia.com/gpu.product"), cmp.Or(l.Memory, "nvidia.com/gpu.memory")
 	l.Replicas, l.Sharing = cmp.Or(l.Replicas, "nvidia.com/gpu.replicas"), cmp.Or(l.Sharing, "nvidia.com/gpu.sharing-strategy")
-	l.Clique = cmp.Or(l.Clique, "nvidia.com/gpu.clique")
+	l.Clique, l.Count = cmp.Or(l.Clique, "nvidia.com/gpu.clique"), cmp.Or(l.Count, "nvidia.com/gpu.count")
+	l.Config, l.State = cmp.Or(l.Config, "nvidia.com/mig.config"), cmp.Or(l.State, "nvidia.com/mig.config.state")
+	l.Strategy = cmp.Or(l.Strategy, "nvidia.com/mig.strategy")
 	return c, nil
 }
 
@@ -205,6 +213,9 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 	}
 	if err = awake(c.Power, c.Loans); err != nil {
 		return At(err, "power")
+	}
+	if c.MIG, err = f.mig(); err != nil {
+		return At(err, "mig")
 	}
 	if c.Defrag, c.Await, err = f.Defrag.moves(f.Timezone); err != nil {
 		return At(err, "defragment")
@@ -258,11 +269,14 @@ func (c *Kube) Settings() (list []Setting) {
 	for i := range c.Loans {
 		add(fmt.Sprintf("loans[%d]", i), c.Loans[i].text())
 	}
+	for i := range c.MIG {
+		add(fmt.Sprintf("mig[%d]", i), c.MIG[i].text())
+	}
 	add("scheduler_name", c.Scheduler)
 	add("gpu_resources", strings.Join(c.GPUs, " "))
 	add("gpu_drivers", strings.Join(c.Drivers, " "))
 	for _, l := range []struct{ key, value string }{{"product", c.Labels.Product}, {"memory", c.Labels.Memory}, {"replicas", c.Labels.Replicas}, {"sharing", c.Labels.Sharing}, {"clique", c.Labels.Clique},
-		{"rack", c.Labels.Rack}, {"fabric", c.Labels.Fabric}} {
+		{"rack", c.Labels.Rack}, {"fabric", c.Labels.Fabric}, {"count", c.Labels.Count}, {"mig_config", c.Labels.Config}, {"mig_state", c.Labels.State}, {"mig_strategy", c.Labels.Strategy}} {
 		add("labels."+l.key, l.value)
 	}
 	for _, class := range slices.Sorted(maps.Keys(c.Classes)) {
