@@ -223,7 +223,7 @@ func lineWith(data []byte, value string) int {
 }
 
 func keysOf(typeName string) []string {
-	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, loanFile{}, powerFile{}, wattsFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{}, defragFile{}, kubeDefragFile{}, kubeSharingFile{}, kubePowerFile{}, kubeLoanFile{}, stopFile{}, tlsFile{}, People{}} {
+	for _, v := range []any{clusterFile{}, modelFile{}, nodeFile{}, partitionFile{}, queueFile{}, windowFile{}, reservationFile{}, loanFile{}, powerFile{}, wattsFile{}, perfFile{}, serveFile{}, kubeFile{}, KubeLabels{}, defragFile{}, kubeDefragFile{}, kubeSharingFile{}, kubePowerFile{}, kubeLoanFile{}, kubeMIGFile{}, stopFile{}, tlsFile{}, People{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue

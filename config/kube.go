@@ -217,6 +217,9 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 	if c.MIG, err = f.mig(); err != nil {
 		return At(err, "mig")
 	}
+	if len(c.MIG) > 0 && len(f.GPUs) > 0 && !slices.Contains(f.GPUs, "nvidia.com/gpu") {
+		return At(errors.New("gpu_resources has no nvidia.com/gpu, and only NVIDIA's GPUs are partitioned by a label"), "mig")
+	}
 	if c.Defrag, c.Await, err = f.Defrag.moves(f.Timezone); err != nil {
 		return At(err, "defragment")
 	}

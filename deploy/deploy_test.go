@@ -104,6 +104,17 @@ func TestChart(t *testing.T) {
 			t.Errorf("%q is in what the chart makes where they may not", want)
 		}
 	}
+	rights = []string{"resources: [nodes], verbs: [patch]", "name: muster-mig-0\n  namespace: gpu-operator", "resourceNames: [default-mig-parted-config], verbs: [get, list, watch]",
+		"name: muster-mig-1\n  namespace: ops", "resourceNames: [cuts], verbs: [get, list, watch]"}
+	cut := render(t, "--set-json", `config.mig=[{"selector":{"pool":"shared"}},{"selector":{"pool":"other"},"config_map":"ops/cuts"}]`)
+	for _, want := range append(rights, "mig:\n") {
+		if !strings.Contains(cut, want) {
+			t.Errorf("%q is not in what the chart makes where nodes may be partitioned otherwise", want)
+		}
+		if strings.Contains(out, want) {
+			t.Errorf("%q is in what the chart makes where they may not", want)
+		}
+	}
 	if strings.Contains(out, "CustomResourceDefinition") {
 		t.Error("crds.install=false installs the definition")
 	}

@@ -88,6 +88,7 @@ type Driver struct {
 	legacies []legacy // what gangs that had to leave left to those that come in their place
 	power    powering
 	loans    lending
+	mig      partitioning
 	lifts    lifts
 	dra      devices
 
@@ -140,6 +141,7 @@ func New(opt Options) *Driver {
 		work: make(chan func(context.Context), 1<<16)}
 	d.inbox.Init()
 	d.initPower()
+	d.initMIG()
 	d.loans.marked = map[string]string{}
 	d.told.init(opt.Tell, opt.Scheduler)
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
@@ -245,7 +247,7 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG())
 		if d.sizesAt {
 			until = min(until, d.renewed.Add(resizeEvery))
 		}
@@ -267,6 +269,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.dueRetries(now)
 		d.powerRound(now)
 		d.loanTick(now)
+		d.migRound(now)
 		d.round(now)
 		events := d.events(now)
 		if d.sizesAt && now >= d.renewed.Add(resizeEvery) {

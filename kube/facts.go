@@ -41,6 +41,9 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.stale, d.sets, d.sizesAt = "", map[string]nodeSet{}, false
 	d.life++
 	d.nodeOrder()
+	for _, n := range d.nodes {
+		n.mig.stays, d.nodesAt = false, d.nodesAt || n.mig.stays
+	}
 	d.shyNodes()
 	adopted := d.adoptAll(snap)
 	d.repairAll(snap)

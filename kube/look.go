@@ -150,7 +150,7 @@ func (d *Driver) see() *sight {
 
 // rowOf is a gang as it is now.
 func (d *Driver) rowOf(g *gang) *row {
-	r := &row{book: g.book, key: g.key, name: g.name, expected: cluster.Never, reason: g.refused}
+	r := &row{book: g.book, key: g.key, name: g.name, expected: cluster.Never, reason: d.besides(g, g.refused)}
 	r.user, _, _ = strings.Cut(g.name, "/")
 	if a := d.answerOf(g); a != engine.DeadlineUnanswered {
 		r.promise, r.answer = answers[a], a.String()
@@ -249,6 +249,10 @@ func (n *node) reason() string {
 		return "it is being deleted"
 	case n.sleeps():
 		return map[string]string{powerSuspending: "it goes off", powerOff: "it is off until it is needed", powerResuming: "it is waking"}[n.powerState()]
+	case n.mig.step == migClosed:
+		return "it is emptied, to be partitioned as " + n.mig.note.Config
+	case n.mig.step == migChanging:
+		return "it is being partitioned as " + n.mig.note.Config
 	case n.obj.Spec.Unschedulable:
 		return "cordoned"
 	}

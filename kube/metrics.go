@@ -19,7 +19,7 @@ type Metrics struct {
 	reg                     *prometheus.Registry
 	steps, binds            prometheus.Histogram
 	failed, evicted, renews *prometheus.CounterVec
-	moved                   *prometheus.CounterVec
+	moved, partitioned      *prometheus.CounterVec
 	unwound                 prometheus.Counter
 	gangs                   *prometheus.GaugeVec
 	leading                 prometheus.Gauge
@@ -42,6 +42,8 @@ func NewMetrics() *Metrics {
 			Help: "How often the engine began anew from a snapshot."}, []string{"reason"}),
 		moved: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_gangs_moved_total",
 			Help: "Gangs that were evicted to be elsewhere, by what became of the place that was kept: done, others took it; late, nobody did in time; differs, who came asks for something else; lost; over, the gang ended."}, []string{"outcome"}),
+		partitioned: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_nodes_partitioned_total",
+			Help: "Nodes that were to be partitioned otherwise (mig.config), by what became of it: done; failed, mig-manager says so; late, it was not done in time; dropped, somebody else changed the node, or nobody needs it any more."}, []string{"outcome"}),
 		unwound: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_kube_gangs_unwound_total",
 			Help: "Gangs that could not be bound as a whole: what was bound of them was deleted."}),
 		gangs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_gangs",
@@ -58,7 +60,7 @@ func NewMetrics() *Metrics {
 			Help: "GPUs that are free on nodes that take pods, parts counted as parts."}),
 		usable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_usable_gpus",
 			Help: "Of them what the pods submitted last could use on average; the rest are fragments."})}
-	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
+	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.partitioned, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -80,6 +82,9 @@ func (m *Metrics) Evicted(reason string) { m.evicted.WithLabelValues(reason).Inc
 
 // Moved implements Observer.
 func (m *Metrics) Moved(outcome string) { m.moved.WithLabelValues(outcome).Inc() }
+
+// Partitioned implements Observer.
+func (m *Metrics) Partitioned(outcome string) { m.partitioned.WithLabelValues(outcome).Inc() }
 
 // Unwound implements Observer.
 func (m *Metrics) Unwound() { m.unwound.Inc() }

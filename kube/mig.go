@@ -35,6 +35,17 @@ func (d *Driver) sliceOf(name v1.ResourceName) (profile string, ok bool) {
 	return "", false
 }
 
+// isSlice reports whether a resource is a MIG slice of NVIDIA's, or a replica of one.
+func isSlice(name v1.ResourceName) bool { return strings.HasPrefix(string(name), "nvidia.com/mig-") }
+
+// sliceName is the resource of a profile of NVIDIA's.
+func sliceName(profile string) v1.ResourceName {
+	if base, media := strings.CutSuffix(profile, "+me"); media {
+		profile = base + ".me"
+	}
+	return v1.ResourceName("nvidia.com/mig-" + profile)
+}
+
 // slicesOf counts MIG slices by profile.
 func (d *Driver) slicesOf(list v1.ResourceList) map[string]int {
 	var count map[string]int

@@ -24,6 +24,7 @@ type node struct {
 	pods    map[*pod]bool // all that are on it, or going there
 	foreign map[*pod]bool // pods on it that the engine did not put there
 	power   nodePower
+	mig     nodeMIG
 	other   struct{ cpu, ram, gpus int64 } // ... what they hold: milli-cores, MiB, devices
 }
 
@@ -73,7 +74,7 @@ func (n *node) state() cluster.NodeState {
 		return cluster.Down
 	case n.sleeps(): // it is there for whoever needs it
 		return cluster.Up
-	case n.obj.Spec.Unschedulable || n.obj.DeletionTimestamp != nil:
+	case n.obj.Spec.Unschedulable || n.obj.DeletionTimestamp != nil || n.mig.shut():
 		return cluster.Draining
 	}
 	for i := range n.obj.Spec.Taints {

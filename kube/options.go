@@ -48,7 +48,12 @@ const (
 
 // Labels are the labels of nodes that say what is where; an empty one is not
 // looked at.
-type Labels struct{ Product, Memory, Replicas, Sharing, Clique, Rack, Fabric string }
+type Labels struct {
+	Product, Memory, Replicas, Sharing, Clique, Rack, Fabric string
+
+	Count                   string // how many GPUs it has, in slices or not
+	Config, State, Strategy string // how its GPUs are to be partitioned, what has become of that, and how slices are offered
+}
 
 // Options configure a driver.
 type Options struct {
@@ -90,9 +95,11 @@ type Options struct {
 	Program   func(ctx context.Context, program, node string) error
 	Namespace string
 	PowerWait time.Duration
-	Now       func() time.Time
-	Log       *slog.Logger
-	Observe   Observer // nil: nobody
+	// MIG are the rules by which nodes are partitioned; none: nobody's are.
+	MIG     []MIG
+	Now     func() time.Time
+	Log     *slog.Logger
+	Observe Observer // nil: nobody
 	// Journal begins a segment: the steps that follow are recorded there. nil:
 	// nothing is recorded.
 	Journal func(journal.Header) (Recorder, error)
@@ -108,6 +115,7 @@ type Observer interface {
 	Evicted(reason string)               // a pod
 	Unwound()                            // a gang that could not be bound as a whole
 	Moved(outcome string)                // a gang: others took the place that was kept for it (done), or it was let go
+	Partitioned(outcome string)          // a node: done, failed, late, or dropped, because somebody else changed it or nobody needs it any more
 	Renewed(reason string)               // the engine began anew from a snapshot
 	Gangs(gathering, waiting, bound int) // after a step
 	Leading(bool)                        // whether this scheduler schedules
@@ -123,6 +131,7 @@ func (nobody) BindFailed(string)       {}
 func (nobody) Evicted(string)          {}
 func (nobody) Unwound()                {}
 func (nobody) Moved(string)            {}
+func (nobody) Partitioned(string)      {}
 func (nobody) Renewed(string)          {}
 func (nobody) Gangs(int, int, int)     {}
 func (nobody) Leading(bool)            {}

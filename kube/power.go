@@ -196,6 +196,9 @@ func (n *node) occupied() bool {
 // powerUsed is the nodes that somebody has or waits for, by name.
 func (d *Driver) powerUsed() map[string]bool {
 	used := d.powerNeeded()
+	for name := range d.mig.under {
+		used[name] = true
+	}
 	for name, n := range d.power.nodes {
 		used[name] = used[name] || n.occupied()
 	}

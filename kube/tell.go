@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -93,6 +94,13 @@ func (t *tells) event(obj *v1.Pod, kind, reason, text string) {
 	}
 }
 
+// about is an event of something else than a pod.
+func (t *tells) about(obj runtime.Object, kind, reason, text string) {
+	if t.rec != nil {
+		t.rec.Event(obj, kind, reason, text)
+	}
+}
+
 // owner is an event of what owns a pod.
 func (t *tells) owner(obj *v1.Pod, kind, reason, text string) {
 	ref := metav1.GetControllerOf(obj)
@@ -170,7 +178,8 @@ func (d *Driver) tell(now cluster.Time) {
 
 // tellGang writes to the pods of a gang what it waits for, if that is news.
 func (d *Driver) tellGang(g *gang, now cluster.Time) {
-	stem, text := g.refused, g.refused
+	stem := d.besides(g, g.refused)
+	text := stem
 	switch {
 	case g.phase == waiting:
 		stem, text = d.why(g, now)
@@ -204,7 +213,7 @@ func (d *Driver) why(g *gang, now cluster.Time) (stem, text string) {
 	if g.around != "" {
 		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.order), g.around)
 	}
-	stem = d.withAnswer(g, stem)
+	stem = d.withAnswer(g, d.besides(g, stem))
 	text = stem
 	if n := min(len(y.Holders), 3); n > 0 {
 		text += ". Held by " + strings.Join(y.Holders[:n], "; ")

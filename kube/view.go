@@ -80,6 +80,9 @@ func (v View) tell(ctx context.Context, id int, why bool) (w api.Why, err error)
 				a.live = len(v.d.byID)
 			}
 			y := v.d.explain(g, v.d.clock())
+			if more := v.d.migTold(g); more != "" {
+				y.Blockers = append(y.Blockers, more)
+			}
 			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.expected = y.Blockers, y.Holders, y.Text, y.Rough, y.Expected
 		}
 		got <- a

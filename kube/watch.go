@@ -39,6 +39,9 @@ func (d *Driver) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.watchMIG(ctx); err != nil {
+		return err
+	}
 	if err := d.watchDevices(ctx, f); err != nil {
 		return err
 	}
@@ -201,14 +204,18 @@ func (d *Driver) onNodeGone(obj any) {
 func (d *Driver) nodeChanged(obj *v1.Node) {
 	n := d.nodeNamed(obj.Name)
 	old, was, slept := n.obj, n.state(), n.sleeps()
-	n.obj = n.whole(obj)
+	n.obj = n.whole(n.asPartitioned(obj))
 	obj = n.obj
 	d.seePower(n)
 	d.seeLoan(n)
+	d.seeMIG(n)
 	d.count1(obj.Name, n)
 	switch {
 	case old == nil:
 		d.stale = "node joined"
+		d.moves++
+	case (old.Labels[LabelMIG] == migChanging) != (obj.Labels[LabelMIG] == migChanging):
+		d.stale, n.mig.stays = "node partitioned", true
 		d.moves++
 	case !sameLabels(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj):
 		d.stale = "labels or taints"
@@ -225,11 +232,11 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 
 // sameLabels compares labels of a node but for those that Muster writes itself.
 func sameLabels(a, b map[string]string) bool {
-	if a[LabelPower] == b[LabelPower] && a[LabelLoan] == b[LabelLoan] {
+	if a[LabelPower] == b[LabelPower] && a[LabelLoan] == b[LabelLoan] && a[LabelMIG] == b[LabelMIG] {
 		return maps.Equal(a, b)
 	}
 	a, b = maps.Clone(a), maps.Clone(b)
-	for _, key := range []string{LabelPower, LabelLoan} {
+	for _, key := range []string{LabelPower, LabelLoan, LabelMIG} {
 		delete(a, key)
 		delete(b, key)
 	}
@@ -239,8 +246,9 @@ func sameLabels(a, b map[string]string) bool {
 // nodeGone books that a node was deleted: what was there is lost.
 func (d *Driver) nodeGone(name string) {
 	n := d.nodeNamed(name)
-	n.obj, n.power = nil, nodePower{busy: n.power.busy}
+	n.obj, n.power, n.mig = nil, nodePower{busy: n.power.busy}, nodeMIG{busy: n.mig.busy}
 	delete(d.power.nodes, name)
+	delete(d.mig.under, name)
 	d.nodesAt = true
 	for _, g := range d.gangs {
 		if g.phase > waiting {

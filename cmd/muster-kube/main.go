@@ -204,6 +204,9 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 	for _, l := range conf.Loans {
 		opt.Loans = append(opt.Loans, kube.Loan(l))
 	}
+	for _, m := range conf.MIG {
+		opt.MIG = append(opt.MIG, kube.MIG(m))
+	}
 	if f.journal != "" {
 		opt.Journal = kube.Segments(f.journal)
 	}

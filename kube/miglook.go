@@ -1,0 +1,417 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// For whom nodes are partitioned otherwise: who has waited for long enough, would start at once if there were more nodes
+// like those that may be changed, partitioned as they may be - so nothing but the present partitioning is in the way: no
+// quota, no one before it -, and is not expected to start soon anyway. migchoice.go chooses the nodes by counting, and a
+// second engine has to agree.
+
+const (
+	migMostNew   = 64  // more nodes of a kind and a way, that is, so many nodes at once are changed for a gang at most
+	migMostNodes = 512 // ... of all together
+	migMostWants = 64
+	migTries     = 3
+)
+
+// migCandidate is a node that may be changed now.
+type migCandidate struct {
+	n       *node
+	gpus    int
+	configs []string
+	offers  []*config.MIGOffer
+	kind    string
+	cost    int64
+}
+
+// lookMIG looks who waits, and closes the nodes that are to be changed; those that nobody waits for any more are opened.
+func (d *Driver) lookMIG(now cluster.Time) {
+	maps.DeleteFunc(d.mig.tried, func(g *gang, at cluster.Time) bool { return now.Sub(at) >= migRetry || d.gangs[g.key] != g })
+	under := d.migUnder()
+	if len(under) == 0 && !d.anyWaits(now) {
+		return
+	}
+	d.eng.Look(now)
+	list := d.waiters(now)
+	as := map[string]*config.MIGOffer{}
+	for _, n := range under {
+		as[n.obj.Name] = n.mig.note.Offer
+	}
+	base, err := d.suppose(list, as, nil)
+	if err != nil {
+		d.opt.Log.Error("a second engine cannot be made", "error", err)
+		return
+	}
+	d.dropUnneeded(list, under, as, base)
+	old := slices.ContainsFunc(list, func(w *migWaiter) bool { return w.old && d.mig.tried[w.g] == 0 })
+	if can := d.candidates(now); old && len(can) > 0 {
+		d.changeFor(now, list, as, base, can)
+	}
+}
+
+// anyWaits reports whether a gang has waited for long enough.
+func (d *Driver) anyWaits(now cluster.Time) bool {
+	after := d.migAfter()
+	for _, g := range d.gangs {
+		if g.waits() && g.lined > 0 && now.Sub(g.lined) >= after && d.mig.tried[g] == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// migUnder lists the nodes that are on their way by this scheduler.
+func (d *Driver) migUnder() (list []*node) {
+	for _, name := range d.order {
+		if n := d.mig.under[name]; n != nil && n.obj != nil && n.mig.step != "" && d.ours(n) && n.mig.note.Offer != nil {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// dropUnneeded opens closed nodes without which just as many would start.
+func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, as map[string]*config.MIGOffer, base *migWorld) {
+	for _, n := range under {
+		if n.mig.step != migClosed || n.mig.busy || n.mig.asked {
+			continue
+		}
+		name := n.obj.Name
+		rest := maps.Clone(as)
+		delete(rest, name)
+		w, err := d.suppose(list, rest, nil)
+		if err != nil || slices.ContainsFunc(base.order, func(id cluster.JobID) bool { return w.starts[id] == nil }) {
+			continue
+		}
+		delete(as, name)
+		d.reopen(n, "dropped", "nobody needs it any more")
+	}
+}
+
+// candidates lists the nodes that may be changed, in the engine's order.
+func (d *Driver) candidates(now cluster.Time) (list []*migCandidate) {
+	for _, name := range d.order {
+		n := d.nodes[name]
+		if n == nil || n.obj == nil || n.mig.rule == 0 {
+			continue
+		}
+		c, why := d.candidate(n, now)
+		if why != "" {
+			d.sayMIG(name, why)
+			continue
+		}
+		if c != nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// sayMIG logs once why a node is left alone.
+func (d *Driver) sayMIG(name, why string) {
+	if key := name + " " + why; !d.mig.said[key] {
+		d.mig.said[key] = true
+		d.opt.Log.Warn("a node is not partitioned otherwise", "node", name, "why", why)
+	}
+}
+
+// candidate says how a node may be partitioned; nil: not now. why is what somebody has to see to.
+func (d *Driver) candidate(n *node, now cluster.Time) (c *migCandidate, why string) {
+	m, l := &n.mig, n.obj.Labels
+	rule := &d.opt.MIG[m.rule-1]
+	file := d.mig.maps[rule.key()]
+	state := l[d.opt.Labels.State]
+	switch {
+	case file == nil || file.configs == nil, m.step != "" || m.busy || m.asked, n.state() != cluster.Up || n.sleeps() || n.powerState() == powerSuspending,
+		d.eng.IsGivenBack(n.obj.Name), state == migPending || state == migRebooting:
+		return nil, ""
+	case m.note.Config != "" && time.Unix(0, int64(now)).Sub(m.note.Since) < rule.Keep:
+		return nil, ""
+	case time.Unix(0, int64(now)).Before(m.again):
+		return nil, ""
+	}
+	if s := l[d.opt.Labels.Strategy]; s != "" && s != "mixed" {
+		return nil, fmt.Sprintf("label %s is %s: only with mixed its slices have names of their own", d.opt.Labels.Strategy, s)
+	}
+	if d.sharedOn(n).name != "" || d.pools().gpus[n.obj.Name] > 0 {
+		return nil, "its GPUs are shared by replicas, or published by a driver"
+	}
+	model, ok := cluster.FindModel(d.modelOf(n, 1))
+	if !ok || len(model.Profiles) == 0 {
+		return nil, fmt.Sprintf("its GPUs (%s) cannot be partitioned, or Muster does not know how", d.modelOf(n, 1))
+	}
+	have := d.migOffer(m.raw)
+	if !have.Equal(d.migOffer(n.obj.Status.Capacity)) {
+		return nil, "not all of its devices are healthy"
+	}
+	c = &migCandidate{n: n, gpus: d.migGPUs(n, &model)}
+	if c.gpus == 0 {
+		return nil, fmt.Sprintf("how many GPUs it has is not known: %s with %s is not what its slices come from, and label %s does not say", d.opt.Labels.Config, l[d.opt.Labels.Config], d.opt.Labels.Count)
+	}
+	if why = d.waysOfRule(c, rule, file, &model, have); len(c.configs) == 0 {
+		return nil, why
+	}
+	return c, ""
+}
+
+// waysOfRule finds what a rule's configurations make of a node, besides what it has.
+func (d *Driver) waysOfRule(c *migCandidate, rule *MIG, file *migMap, model *cluster.GPUModel, have config.MIGOffer) (why string) {
+	names := rule.Configs
+	if len(names) == 0 {
+		names = file.configs.Names()
+	}
+	f := d.failures(c.n)
+	for _, name := range names {
+		if name == c.n.obj.Labels[d.opt.Labels.Config] { // mig-manager goes by changes of the label: it would do nothing
+			continue
+		}
+		o, err := file.configs.Offer(name, model, c.gpus)
+		if err != nil {
+			if len(rule.Configs) > 0 {
+				d.sayMap(rule, file, model.Name, err)
+			}
+			continue
+		}
+		if o.Equal(have) || f != nil && f.Why[name] != "" || slices.ContainsFunc(c.offers, func(x *config.MIGOffer) bool { return x.Equal(o) }) {
+			continue
+		}
+		c.configs, c.offers = append(c.configs, name), append(c.offers, &o)
+	}
+	return ""
+}
+
+// sayMap says once of a configuration that the file names why it cannot be: in the log, and as an event of the ConfigMap.
+func (d *Driver) sayMap(rule *MIG, file *migMap, model string, err error) {
+	if key := fmt.Sprint(rule.key(), model, err); !d.mig.said[key] {
+		d.mig.said[key] = true
+		d.opt.Log.Error("a configuration cannot be", "configmap", rule.key(), "model", model, "error", err)
+		d.told.about(file.object, v1.EventTypeWarning, "NotPossible", fmt.Sprintf("on nodes with %s: %v", model, err))
+	}
+}
+
+// changeFor closes the nodes that are to be changed for those who wait.
+func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, as map[string]*config.MIGOffer, base *migWorld, can []*migCandidate) {
+	wants, err := d.migWants(now, list, as, base, can)
+	if err != nil {
+		d.opt.Log.Error("a second engine cannot be made", "error", err)
+		return
+	}
+	for range migTries {
+		if len(wants) == 0 {
+			return
+		}
+		q, names := d.migAsk(wants, base, can, false)
+		plan := q.choose()
+		if plan == nil {
+			break
+		}
+		first, ok := d.tryPlan(plan, q, names, list, wants, as, base, can)
+		if ok {
+			return
+		}
+		d.mig.tried[wants[first].g] = now
+		wants = slices.Delete(wants, first, first+1)
+	}
+}
+
+// migWants lists who would start with more nodes and does not without, the first in line first.
+func (d *Driver) migWants(now cluster.Time, list []*migWaiter, as map[string]*config.MIGOffer, base *migWorld, can []*migCandidate) (wants []*migWaiter, err error) {
+	var more []migNewNode
+	count := map[string]int{}
+	for _, c := range can {
+		model := d.modelOf(c.n, 1)
+		for i := range c.offers {
+			key := fmt.Sprint(model, c.gpus, c.configs[i], d.opt.MIG[c.n.mig.rule-1].name())
+			if count[key]++; count[key] <= migMostNew && len(more) < migMostNodes {
+				more = append(more, migNewNode{c.n.obj.Name, c.offers[i]})
+			}
+		}
+	}
+	generous, err := d.suppose(list, as, more)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[cluster.JobID]*migWaiter{}
+	for _, w := range list {
+		byID[w.id] = w
+	}
+	soon := map[cluster.JobID]bool{}
+	for _, l := range base.line {
+		soon[l.Job] = l.Expected <= now.Add(d.migAfter())
+	}
+	for _, id := range generous.order {
+		if w := byID[id]; w != nil && w.old && base.starts[id] == nil && !soon[id] && d.mig.tried[w.g] == 0 && len(wants) < migMostWants {
+			wants = append(wants, w)
+		}
+	}
+	return wants, nil
+}
+
+// migAsk is the question which nodes to change: of those that are empty, or that are not.
+func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate, busy bool) (*migQuestion, []string) {
+	q := &migQuestion{}
+	what := map[string]int{"": 0}
+	for _, w := range wants {
+		want := migWant{}
+		for _, s := range w.job().Tasks {
+			if s.Request.GPUs == 0 {
+				continue
+			}
+			set := migSet{each: s.Request.GPUs, count: s.Count}
+			if s.Request.Profile != "" {
+				set.each = 1
+			}
+			if _, ok := what[s.Request.Profile]; !ok {
+				what[s.Request.Profile] = len(what)
+			}
+			set.what = what[s.Request.Profile]
+			want.sets = append(want.sets, set)
+			want.milli += int64(s.Count) * d.milliOf(&s.Request, can)
+		}
+		if e := w.job().Elastic; e.Min > 0 && len(want.sets) > 0 {
+			want.sets[0].count -= max(0, e.Max-e.Min)
+		}
+		q.wants = append(q.wants, want)
+	}
+	vector := func(o map[string]int) []int {
+		list := make([]int, len(what))
+		for p, n := range o {
+			if k, ok := what[p]; ok {
+				list[k] = n
+			}
+		}
+		return list
+	}
+	ways := map[string]*migCandidate{}
+	for _, c := range can {
+		if d.migEmpty(c.n) != busy {
+			ways[c.n.obj.Name] = c
+		}
+	}
+	free := base.free(d.order)
+	var names []string
+	for _, name := range d.order {
+		n := d.nodes[name]
+		if n == nil || n.obj == nil || d.modelOf(n, 1) == unknownModel && ways[name] == nil && len(free[name]) == 0 {
+			continue
+		}
+		x := migNode{model: d.modelOf(n, 1), free: vector(free[name])}
+		if c := ways[name]; c != nil {
+			x.cost, x.whole = c.cost, d.migOffer(n.mig.raw).Whole
+			for _, o := range c.offers {
+				all := maps.Clone(o.Slices)
+				all[""] = o.Whole
+				x.to = append(x.to, vector(all))
+			}
+		}
+		suits := ""
+		for i, w := range wants {
+			ok := d.mayBeOn(w.pods, n.obj)
+			q.wants[i].suits = append(q.wants[i].suits, ok)
+			suits += fmt.Sprint(ok, " ")
+		}
+		x.kind = fmt.Sprint(n.mig.rule, x.model, x.free, x.to, x.whole, x.cost, suits)
+		if c := ways[name]; c != nil {
+			x.kind += fmt.Sprint(c.configs)
+		}
+		q.nodes, names = append(q.nodes, x), append(names, name)
+	}
+	return q, names
+}
+
+// job is a gang that waits as the engine has it, or would.
+func (w *migWaiter) job() *cluster.Job {
+	if w.spec != nil {
+		return w.spec
+	}
+	return w.g.spec
+}
+
+// milliOf is how much of a GPU a task asks for.
+func (d *Driver) milliOf(r *cluster.Request, can []*migCandidate) int64 {
+	if r.Profile == "" {
+		return int64(r.GPUs) * cluster.Whole
+	}
+	for _, c := range can {
+		model, _ := cluster.FindModel(d.modelOf(c.n, 1))
+		if p, ok := model.Profile(r.Profile); ok {
+			return int64(p.Compute) * cluster.Whole / int64(model.Compute)
+		}
+	}
+	return 0
+}
+
+// tryPlan asks a second engine whether those whom changes are for start then, and closes the nodes; false: who is first
+// among them would not, or somebody before them would start later.
+func (d *Driver) tryPlan(plan []migChange, q *migQuestion, names []string, list, wants []*migWaiter, as map[string]*config.MIGOffer, base *migWorld, can []*migCandidate) (first int, ok bool) {
+	before, after := q.serve(nil), q.serve(plan)
+	first = -1
+	for i := range wants {
+		if after[i] && !before[i] && first < 0 {
+			first = i
+		}
+	}
+	with := maps.Clone(as)
+	chosen := map[string]*migCandidate{}
+	ways := map[string]int{}
+	for _, c := range plan {
+		name := names[c.node]
+		k := slices.IndexFunc(can, func(x *migCandidate) bool { return x.n.obj.Name == name })
+		chosen[name], ways[name], with[name] = can[k], c.way, can[k].offers[c.way]
+	}
+	w, err := d.suppose(list, with, nil)
+	if err != nil || w.starts[wants[first].id] == nil || d.laterBefore(base, w, wants[first].id) {
+		return first, false
+	}
+	for _, name := range slices.Sorted(maps.Keys(chosen)) {
+		c := chosen[name]
+		note := migNote{Config: c.configs[ways[name]], From: c.n.obj.Labels[d.opt.Labels.Config], GPUs: c.gpus, Offer: c.offers[ways[name]], Failed: d.failures(c.n)}
+		for _, x := range wants {
+			if base.starts[x.id] == nil && w.on(x.id, name, d.order) {
+				note.For = append(note.For, x.g.name)
+			}
+		}
+		if len(note.For) == 0 { // the second engine put them elsewhere
+			continue
+		}
+		const most = 8
+		note.For = note.For[:min(len(note.For), most)]
+		d.setMIG(c.n, migClosed, note)
+	}
+	return first, true
+}
+
+// on reports whether a gang starts on a node.
+func (w *migWorld) on(id cluster.JobID, name string, order []string) bool {
+	return slices.ContainsFunc(w.starts[id], func(a engine.Alloc) bool { return int(a.Node) < len(order) && order[a.Node] == name })
+}
+
+// laterBefore reports whether somebody who comes before a gang in line would start later than without the changes.
+func (d *Driver) laterBefore(base, w *migWorld, id cluster.JobID) bool {
+	then := map[cluster.JobID]cluster.Time{}
+	for _, l := range w.line {
+		then[l.Job] = l.Expected
+	}
+	for _, l := range base.line {
+		if l.Job == id {
+			return false
+		}
+		at, waits := then[l.Job]
+		if l.Expected != cluster.Never && waits && cmp.Compare(at, l.Expected.Add(time.Second)) > 0 {
+			return true
+		}
+	}
+	return false
+}

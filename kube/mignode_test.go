@@ -1,0 +1,433 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+const (
+	migConfigLabel = "nvidia.com/mig.config"
+	migStateLabel  = "nvidia.com/mig.config.state"
+)
+
+// migText is what the ConfigMap of these tests has.
+const migText = `version: v1
+mig-configs:
+  all-disabled:
+  - {devices: all, mig-enabled: false}
+  all-1g.10gb:
+  - devices: all
+    mig-enabled: true
+    mig-devices: {1g.10gb: 7}
+  all-3g.40gb:
+  - devices: all
+    mig-enabled: true
+    mig-devices: {3g.40gb: 2}
+  half:
+  - {devices: [0], mig-enabled: false}
+  - {devices: [1], mig-enabled: true, mig-devices: {1g.10gb: 7}}
+`
+
+// migMade is what the played mig-manager makes of nodes with two GPUs.
+var migMade = map[string]map[string]string{
+	"all-disabled": {"nvidia.com/gpu": "2"}, "all-1g.10gb": {"nvidia.com/mig-1g.10gb": "14"}, "all-3g.40gb": {"nvidia.com/mig-3g.40gb": "4"},
+	"half": {"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "7"}, "someones": {"nvidia.com/gpu": "2"},
+}
+
+// migManager is a played mig-manager: it does what NVIDIA's does to a node's labels and, since that restarts the device
+// plugin, to what the node offers. It changes no GPU, for there is none.
+type migManager struct {
+	*bench
+	mu     sync.Mutex
+	holds  bool              // it waits, in the midst of it
+	breaks bool              // it fails
+	seen   map[string]string // its label, by node
+	todo   map[string]string
+	wrote  []string // node=config, in order
+	broken []string // what it was asked to do to nodes on which pods had GPUs
+	stop   func()
+}
+
+func (b *bench) migManager() *migManager {
+	m := &migManager{bench: b, seen: map[string]string{}, todo: map[string]string{}}
+	ctx, cancel := context.WithCancel(b.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			m.round(ctx)
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	m.stop = sync.OnceFunc(func() { cancel(); <-done })
+	b.Cleanup(m.stop)
+	return m
+}
+
+func (m *migManager) round(ctx context.Context) {
+	list, err := m.c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range list.Items {
+		n := &list.Items[i]
+		want := n.Labels[migConfigLabel]
+		if _, met := m.seen[n.Name]; !met {
+			m.seen[n.Name] = want // by somebody before
+		}
+		switch { // it goes by changes of the label: what is written again, is nothing to it
+		case want != m.seen[n.Name] && m.breaks:
+			m.seen[n.Name] = want
+			m.state(ctx, n.Name, "failed")
+		case want != m.seen[n.Name]:
+			m.seen[n.Name], m.todo[n.Name] = want, want
+			m.wrote = append(m.wrote, n.Name+"="+want)
+			for _, p := range m.pods() {
+				if live(&p) && p.Spec.NodeName == n.Name && len(p.Spec.Containers[0].Resources.Limits) > 0 {
+					m.broken = append(m.broken, n.Name+" has "+p.Name)
+				}
+			}
+			m.state(ctx, n.Name, "pending")
+			m.offers(ctx, n, nil)
+		case !m.holds && m.todo[n.Name] != "":
+			m.offers(ctx, n, migMade[want])
+			delete(m.todo, n.Name)
+			m.state(ctx, n.Name, "success")
+		}
+	}
+}
+
+func (m *migManager) state(ctx context.Context, node, to string) {
+	_, _ = m.c.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q}}}`, migStateLabel, to), metav1.PatchOptions{})
+}
+
+// offers has a node's device plugin offer something else.
+func (m *migManager) offers(ctx context.Context, n *v1.Node, what map[string]string) {
+	list := map[string]any{}
+	for name := range n.Status.Capacity {
+		if strings.HasPrefix(string(name), "nvidia.com/") {
+			list[string(name)] = "0"
+		}
+	}
+	for name, q := range what {
+		list[name] = q
+	}
+	text, err := json.Marshal(map[string]any{"status": map[string]any{"capacity": list, "allocatable": list}})
+	if err != nil {
+		panic(err)
+	}
+	_, _ = m.c.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, text, metav1.PatchOptions{}, "status")
+}
+
+func (m *migManager) set(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+// none fails if a node was changed on which somebody had a GPU.
+func (m *migManager) none() {
+	m.Helper()
+	m.set(func() {
+		if len(m.broken) > 0 {
+			m.Errorf("partitioned under running pods: %v", m.broken)
+		}
+	})
+}
+
+func (m *migManager) changes() (n int) {
+	m.set(func() { n = len(m.wrote) })
+	return n
+}
+
+// migPool makes nodes of two GPUs that may be partitioned, as a configuration has made them.
+func (b *bench) migPool(config string, names ...string) {
+	b.Helper()
+	for _, name := range names {
+		n := controlplane.Node(name, 2, map[string]string{"pool": "shared", migConfigLabel: config, migStateLabel: "success", "nvidia.com/mig.strategy": "mixed"})
+		delete(n.Status.Capacity, "nvidia.com/gpu")
+		for r, q := range migMade[config] {
+			n.Status.Capacity[v1.ResourceName(r)] = resource.MustParse(q)
+		}
+		n.Status.Allocatable = n.Status.Capacity
+		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, n, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) migMap(text string) {
+	b.Helper()
+	m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"}, Data: map[string]string{"config.yaml": text}}
+	if _, err := b.c.CoreV1().ConfigMaps("default").Update(b.ctx, m, metav1.UpdateOptions{}); err != nil {
+		if _, err = b.c.CoreV1().ConfigMaps("default").Create(b.ctx, m, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// migRules let nodes of the pool be partitioned for who has waited for half a second.
+func migRules(o *Options) {
+	o.MIG = []MIG{{Selector: map[string]string{"pool": "shared"}, Space: "default", Map: "mig", After: 500 * time.Millisecond, Timeout: time.Minute}}
+	o.Labels.Count, o.Labels.Config, o.Labels.State, o.Labels.Strategy = "nvidia.com/gpu.count", migConfigLabel, migStateLabel, "nvidia.com/mig.strategy"
+}
+
+// migGang is a gang of pods for a slice each.
+func migGang(name string, size int, profile string, more map[string]string) (list []*v1.Pod) {
+	for _, p := range controlplane.Gang(name, size, 0, more) {
+		q := migPod(p.Name, profile, p.Labels)
+		q.Annotations = p.Annotations
+		list = append(list, q)
+	}
+	return list
+}
+
+// allOn reports whether all pods of a gang are bound to these nodes.
+func (b *bench) allOn(gang string, size int, nodes ...string) bool {
+	n := 0
+	for _, p := range b.pods() {
+		if p.Labels[LabelGang] == gang && strings.Contains(" "+strings.Join(nodes, " ")+" ", " "+p.Spec.NodeName+" ") {
+			n++
+		}
+	}
+	return n == size
+}
+
+// relabel is what a person writes.
+func (b *bench) relabel(node, config string) {
+	b.Helper()
+	if _, err := b.c.CoreV1().Nodes().Patch(b.ctx, node, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q}}}`, migConfigLabel, config), metav1.PatchOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// migLabels are a node's configuration and how far it is.
+func (b *bench) migLabels(name string) (config, step string, cordoned bool) {
+	b.Helper()
+	n, err := b.c.CoreV1().Nodes().Get(b.ctx, name, metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n.Labels[migConfigLabel], n.Labels[LabelMIG], n.Spec.Unschedulable
+}
+
+// A gang for slices that no node has waits; an empty node of whole GPUs becomes what it needs, and it starts there. What
+// is busy is not touched. When it is over and a gang of whole GPUs waits, the node becomes whole again.
+func testMIGFollows(b *bench) {
+	b.migMap(migText)
+	b.migPool("all-disabled", "n1", "n2")
+	m := b.migManager()
+	m.set(func() { m.holds = true })
+	busy := controlplane.Pod("busy", 1, nil)
+	busy.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "n1"}
+	b.create(busy)
+	d, stop := b.schedule(migRules)
+	defer stop()
+	b.wait("busy runs", func() bool { return b.pod("busy").Spec.NodeName == "n1" })
+	b.create(migGang("ones", 10, "1g.10gb", nil)...)
+	b.wait("the gang says what is done for it", func() bool {
+		return strings.Contains(condition(b.pod("ones-0")).Message, "node n2 is being partitioned as all-1g.10gb for it")
+	})
+	b.wait("why says so, too", func() bool {
+		w := b.whyOf(d, "default/ones")
+		return strings.Contains(strings.Join(w.Blockers, "; "), "node n2 is being partitioned as all-1g.10gb for it: since")
+	})
+	if config, step, cordoned := b.migLabels("n2"); config != "all-1g.10gb" || step != migChanging || !cordoned {
+		b.Errorf("n2 is %s, %q, cordoned %v", config, step, cordoned)
+	}
+	m.set(func() { m.holds = false })
+	b.wait("the gang runs", func() bool { return b.allOn("ones", 10, "n2") })
+	if config, step, cordoned := b.migLabels("n2"); config != "all-1g.10gb" || step != "" || cordoned {
+		b.Errorf("n2 is %s, %q, cordoned %v", config, step, cordoned)
+	}
+	b.create(controlplane.Gang("whole", 1, 2, nil)...)
+	time.Sleep(3 * time.Second)
+	if m.changes() != 1 {
+		b.Errorf("%v: busy nodes were changed", m.wrote)
+	}
+	for _, p := range b.pods() {
+		if p.Labels[LabelGang] == "ones" {
+			b.gone(&p)
+		}
+	}
+	b.wait("the gang of whole GPUs runs", func() bool { return b.allOn("whole", 1, "n2") })
+	if config, step, cordoned := b.migLabels("n2"); config != "all-disabled" || step != "" || cordoned {
+		b.Errorf("n2 is %s, %q, cordoned %v", config, step, cordoned)
+	}
+	m.none()
+}
+
+// What could not be done is said, the node is used as it is, and it is not tried there again until somebody sees to it. A
+// node on which a pod of another scheduler has a GPU is never touched.
+func testMIGFails(b *bench) {
+	b.migMap(migText)
+	b.migPool("all-disabled", "n1", "n2")
+	foreign := controlplane.Pod("foreign", 1, nil)
+	foreign.Spec.SchedulerName, foreign.Spec.NodeName = "somebody", "n2"
+	b.create(foreign)
+	m := b.migManager()
+	m.set(func() { m.breaks = true })
+	d, stop := b.schedule(migRules)
+	b.create(migGang("ones", 10, "1g.10gb", nil)...)
+	b.wait("the scheduler leads", d.Ready)
+	b.wait("why says that it failed", func() bool {
+		w := b.whyOf(d, "default/ones")
+		return strings.Contains(strings.Join(w.Blockers, "; "), "node n1 could not be partitioned as all-1g.10gb for it: mig-manager says failed")
+	})
+	b.wait("the node is used as it is", func() bool {
+		_, step, cordoned := b.migLabels("n1")
+		return step == "" && !cordoned
+	})
+	b.wait("an event says so", func() bool {
+		list, err := b.c.CoreV1().Events("default").List(b.ctx, metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(list.Items, func(e v1.Event) bool { return e.Reason == "NotPartitioned" && e.InvolvedObject.Name == "n1" })
+	})
+	b.create(controlplane.Pod("whole", 2, nil))
+	b.wait("a pod runs there", func() bool { return b.pod("whole").Spec.NodeName == "n1" })
+	b.gone(b.pod("whole"))
+	stop()
+	m.set(func() { m.breaks = false })
+	_, stop = b.schedule(migRules) // what failed is known to the next one
+	defer stop()
+	time.Sleep(3 * time.Second)
+	if n := m.changes(); n != 0 {
+		b.Errorf("%v: tried again", m.wrote)
+	}
+	b.relabel("n1", "all-disabled")
+	b.wait("after somebody saw to it, it is tried again, and done", func() bool { return b.allOn("ones", 10, "n1") })
+	m.none()
+}
+
+// What somebody else writes holds, and the node is theirs for as long as a node stays as it is.
+func testMIGPerson(b *bench) {
+	b.migMap(migText)
+	b.migPool("all-disabled", "n1")
+	m := b.migManager()
+	m.set(func() { m.holds = true })
+	_, stop := b.schedule(migRules, func(o *Options) { o.MIG[0].Keep = time.Hour })
+	defer stop()
+	b.create(migGang("ones", 10, "1g.10gb", nil)...)
+	b.wait("n1 is being partitioned", func() bool { _, step, _ := b.migLabels("n1"); return step == migChanging })
+	b.relabel("n1", "someones")
+	b.wait("it is left to them", func() bool {
+		config, step, cordoned := b.migLabels("n1")
+		return config == "someones" && step == "" && !cordoned
+	})
+	m.set(func() { m.holds = false })
+	time.Sleep(3 * time.Second)
+	if config, step, _ := b.migLabels("n1"); config != "someones" || step != "" {
+		b.Errorf("n1 is %s, %q", config, step)
+	}
+}
+
+// Who waits for quota, and not for a node, has none changed. Of two who wait for different ones, the first in line is served.
+func testMIGOrder(b *bench) {
+	b.migMap(migText)
+	b.migPool("all-disabled", "n1")
+	m := b.migManager()
+	_, stop := b.schedule(migRules, func(o *Options) {
+		o.Rules.Spec.Queues = []cluster.Queue{{Name: "small", Limit: 1000, Lend: cluster.Unlimited}, {Name: "rest", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+		o.DefaultQueue = "rest"
+	})
+	defer stop()
+	b.create(migGang("bound", 10, "1g.10gb", map[string]string{LabelQueue: "small"})...)
+	b.wait("it says why it waits", func() bool { return condition(b.pod("bound-0")).Status == v1.ConditionFalse })
+	time.Sleep(3 * time.Second)
+	if n := m.changes(); n != 0 {
+		b.Errorf("%v for who waits for quota", m.wrote)
+	}
+	b.create(controlplane.Pod("holder", 2, nil))
+	b.wait("the holder runs", func() bool { return b.pod("holder").Spec.NodeName == "n1" })
+	b.create(migGang("threes", 4, "3g.40gb", nil)...)
+	time.Sleep(1100 * time.Millisecond) // creation is in whole seconds
+	b.create(migGang("ones", 10, "1g.10gb", nil)...)
+	b.wait("both say why they wait", func() bool {
+		return condition(b.pod("threes-0")).Status == v1.ConditionFalse && condition(b.pod("ones-0")).Status == v1.ConditionFalse
+	})
+	b.gone(b.pod("holder"))
+	b.wait("who came first runs", func() bool { return b.allOn("threes", 4, "n1") })
+	if !b.allOn("ones", 0, "n1") {
+		b.Error("who came later runs, too")
+	}
+	m.none()
+}
+
+// A scheduler that dies at any step is followed by one that goes on.
+func testMIGKilled(b *bench) {
+	b.migMap(migText)
+	m := b.migManager()
+	for i, point := range []string{"kube-mig-" + migClosed, "kube-mig-" + migChanging, "kube-mig-"} {
+		name := fmt.Sprintf("k%d", i)
+		b.migPool("all-disabled", name)
+		b.create(migGang("g"+name, 14, "1g.10gb", nil)...)
+		b.dieAt(point, migRules)
+		_, stop := b.schedule(migRules)
+		b.wait("the gang runs after "+point, func() bool { return b.allOn("g"+name, 14, name) })
+		b.wait("the node is as others are", func() bool {
+			config, step, cordoned := b.migLabels(name)
+			return config == "all-1g.10gb" && step == "" && !cordoned
+		})
+		stop()
+	}
+	if n := m.changes(); n != 3 {
+		b.Errorf("%v", m.wrote)
+	}
+	m.none()
+}
+
+// dieAt runs a scheduler that gets as far as a point.
+func (b *bench) dieAt(point string, change ...func(*Options)) {
+	b.Helper()
+	died := make(chan struct{})
+	var once sync.Once
+	ctx, kill := context.WithCancel(b.ctx)
+	defer kill()
+	opt := testOptions(b.p.Client(), slog.New(slog.NewTextHandler(b.log, nil)))
+	for _, f := range change {
+		f(&opt)
+	}
+	opt.Crash = func(at string) {
+		if at == point {
+			once.Do(func() { close(died); kill() })
+			<-ctx.Done()
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- New(opt).Run(ctx) }()
+	select {
+	case <-died:
+	case <-time.After(2 * time.Minute):
+		b.Fatalf("it did not come to %s", point)
+	}
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+}
+
+// TestMIG plays nodes that are partitioned for who waits, on one real API server.
+func TestMIG(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, controlplane.Options{Controllers: true})
+	b.sub("follows", testMIGFollows)
+	b.sub("fails", testMIGFails)
+	b.sub("person", testMIGPerson)
+	b.sub("order", testMIGOrder)
+	b.sub("killed", testMIGKilled)
+}

@@ -1,0 +1,293 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A second engine says who would start if nodes were partitioned otherwise: it knows quotas, the order, racks, promises
+// to others. It is made as the one that decides is (facts.go), of nodes as they would be, and takes one step.
+
+// migWaiter is a gang that waits: in the engine, or outside of it because nothing of the cluster suits it as it is.
+type migWaiter struct {
+	g    *gang
+	pods []*pod
+	spec *cluster.Job // as it would be submitted; nil: the engine has it
+	id   cluster.JobID
+	old  bool // it has waited for long enough
+}
+
+// migNewNode is one more node, like another and partitioned otherwise.
+type migNewNode struct {
+	like  string
+	offer *config.MIGOffer
+}
+
+// migWorld is what a second engine did.
+type migWorld struct {
+	eng    *engine.Engine
+	spec   cluster.Spec
+	starts map[cluster.JobID][]engine.Alloc
+	order  []cluster.JobID // of those who start
+	line   []engine.Waiting
+}
+
+// waiters lists the gangs that wait and are whole, by name.
+func (d *Driver) waiters(now cluster.Time) (list []*migWaiter) {
+	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
+		g := d.gangs[key]
+		w := &migWaiter{g: g, id: g.id}
+		switch {
+		case g.phase == waiting:
+			w.pods = d.membersOf(g)
+		case g.phase == gathering && g.refused != "" && g.asks() && g.of == "" && g.retry <= now && len(g.rivals) == 0:
+			if w.spec, w.pods = d.wouldBe(g); w.spec == nil {
+				continue
+			}
+		default:
+			continue
+		}
+		if len(w.pods) > 0 {
+			w.old = g.lined > 0 && now.Sub(g.lined) >= d.migAfter()
+			list = append(list, w)
+		}
+	}
+	id := d.next
+	for _, w := range list {
+		if w.spec != nil {
+			w.id, w.spec.ID = id, id
+			id++
+		}
+	}
+	return list
+}
+
+// migAfter is how long somebody waits before a node is changed: the least of the rules.
+func (d *Driver) migAfter() (least time.Duration) {
+	least = cluster.MaxDuration
+	for i := range d.opt.MIG {
+		least = min(least, d.opt.MIG[i].After)
+	}
+	return least
+}
+
+// wouldBe is the job of a gang that no node suits as it is; nil: it waits for something else.
+func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
+	m, err := g.need()
+	if err != nil {
+		return nil, nil
+	}
+	need, _, _ := d.crew(g, &m)
+	if len(need) == 0 || len(need) < max(1, m.size) {
+		return nil, nil
+	}
+	spec, err := d.specOf(g, need, m)
+	if err != nil || d.admits(spec) != nil {
+		return nil, nil
+	}
+	if g.refusedIn != d.life && d.partition(need).why == "" { // it is not for want of a node, nor was it rejected
+		return nil, nil
+	}
+	l := d.limitsOf(need, false, true)
+	if l.why != "" {
+		return nil, nil
+	}
+	spec.PerNode, spec.NodeLimits = l.each, l.nodes
+	return spec, need
+}
+
+// suppose asks what would happen if nodes were partitioned otherwise, with nobody on them, and there were others besides.
+func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more []migNewNode) (*migWorld, error) {
+	snap := d.eng.Snapshot()
+	w := &migWorld{spec: d.cfg.Spec, starts: map[cluster.JobID][]engine.Alloc{}}
+	w.spec.Nodes = slices.Clone(snap.Nodes)
+	other := map[string]*node{} // nodes as they would be
+	for i, name := range d.order {
+		o := as[name]
+		if o == nil {
+			continue
+		}
+		other[name] = d.supposedNode(name, o)
+		w.spec.Nodes[i] = d.nodeSpec(name, other[name], held{})
+		w.spec.Nodes[i].State = cluster.Up
+	}
+	snap.Jobs = slices.DeleteFunc(snap.Jobs, func(r engine.JobRecord) bool {
+		return r.State == engine.Done || slices.ContainsFunc(r.Allocs, func(a engine.Alloc) bool { return as[d.order[a.Node]] != nil })
+	})
+	for _, m := range more {
+		n := d.supposedNode(m.like, m.offer)
+		s := d.nodeSpec(m.like, n, held{})
+		s.Name = m.like + "/" + m.offer.Text()
+		for slices.ContainsFunc(w.spec.Nodes, func(o cluster.Node) bool { return o.Name == s.Name }) {
+			s.Name += "'"
+		}
+		s.State = cluster.Up
+		other[s.Name] = n
+		w.spec.Nodes = append(w.spec.Nodes, s)
+	}
+	snap.Nodes = slices.Clone(w.spec.Nodes)
+	w.spec.Models = d.models(w.spec.Nodes[:len(d.order)])
+	w.spec.Weigh(d.opt.Rules.Spec.Models)
+	events := d.supposedParts(list, &snap, &w.spec, other)
+	_, cfg, err := d.rules(w.spec)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Spec.Queues, snap.Fresh = d.fitted, true
+	if w.eng, err = engine.Restore(cfg, &snap); err != nil {
+		return nil, err
+	}
+	w.eng.Look(d.now)
+	dec := w.eng.Step(engine.Batch{Seq: d.seq + 1, Now: d.now, Events: events})
+	for i := range dec.Actions {
+		if a := &dec.Actions[i]; a.Type == engine.Start {
+			w.starts[a.Job], w.order = slices.Clone(a.Allocs), append(w.order, a.Job)
+		}
+	}
+	w.line = w.eng.Line(lookAhead)
+	return w, nil
+}
+
+// supposedNode is a node as it would be, with nobody's GPUs.
+func (d *Driver) supposedNode(name string, o *config.MIGOffer) *node {
+	n := d.nodes[name]
+	as := &node{obj: offering(n.obj, o), pods: map[*pod]bool{}, foreign: map[*pod]bool{}, other: n.other}
+	as.other.gpus = 0
+	return as
+}
+
+// supposedParts tells those who wait which nodes suit them, as these would be, and returns how those are submitted that
+// the engine does not have.
+func (d *Driver) supposedParts(list []*migWaiter, snap *engine.Snapshot, spec *cluster.Spec, other map[string]*node) (events []engine.Event) {
+	parts, known, sets := slices.Clone(spec.Partitions), map[string]bool{}, map[string]cluster.Partition{}
+	for i := range parts {
+		known[parts[i].Name] = true
+	}
+	records := map[cluster.JobID]int{}
+	for i := range snap.Jobs {
+		records[snap.Jobs[i].Spec.ID] = i
+	}
+	for _, w := range list {
+		key := ""
+		for _, p := range w.pods {
+			if !slices.ContainsFunc(w.pods, func(q *pod) bool { return q != p && q.signature == p.signature && podOrder(q, p) < 0 }) {
+				key += p.signature + "\n"
+			}
+		}
+		part, ok := sets[key]
+		if !ok {
+			part = d.supposedSet(w.pods, spec.Nodes, other)
+			sets[key] = part
+		}
+		if !known[part.Name] && len(part.Nodes) > 0 && len(parts) < maxParts {
+			parts, known[part.Name] = append(parts, part), true
+		}
+		if !known[part.Name] || len(part.Nodes) == 0 {
+			continue
+		}
+		if w.spec != nil {
+			job := *w.spec
+			job.Partitions = []string{part.Name}
+			events = append(events, engine.Event{Type: engine.Submitted, Job: job.ID, Spec: &job})
+		} else if i, ok := records[w.id]; ok {
+			job := *snap.Jobs[i].Spec
+			job.Partitions = []string{part.Name}
+			snap.Jobs[i].Spec = &job
+		}
+	}
+	spec.Partitions = parts
+	return events
+}
+
+// supposedSet is the nodes that suit a gang's pods.
+func (d *Driver) supposedSet(pods []*pod, nodes []cluster.Node, other map[string]*node) (part cluster.Partition) {
+	now := d.partition(pods)
+	for i := range nodes {
+		name := nodes[i].Name
+		n := other[name]
+		if n == nil && slices.Contains(now.names, name) || n != nil && d.wouldSuit(pods, n) {
+			part.Nodes = append(part.Nodes, name)
+		}
+	}
+	part.Name = partitionName(part.Nodes)
+	return part
+}
+
+// wouldSuit reports whether a node as it would be suits all pods of a gang.
+func (d *Driver) wouldSuit(pods []*pod, n *node) bool {
+	name := n.obj.Name
+	was := d.nodes[name]
+	d.nodes[name] = n
+	defer func() { d.nodes[name] = was }()
+	for i, p := range pods {
+		if slices.ContainsFunc(pods[:i], func(q *pod) bool { return q.signature == p.signature }) {
+			continue
+		}
+		list := resourcehelper.PodRequests(p.obj, resourcehelper.PodResourcesOptions{})
+		if d.suits(p.obj, list, n.obj) != "" || d.replicaSuits(p, name) != "" || d.wantSuits(p, list, name) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// mayBeOn reports whether labels and taints of a node let all pods of a gang be there, whatever it has.
+func (d *Driver) mayBeOn(pods []*pod, obj *v1.Node) bool {
+	return !slices.ContainsFunc(pods, func(p *pod) bool { return d.suits(p.obj, nil, obj) != "" })
+}
+
+// free is what of each resource is left on a node behind whole GPUs: those that are not healthy, or held, are not.
+func (w *migWorld) free(names []string) map[string]map[string]int {
+	list := map[string]map[string]int{}
+	for _, n := range w.eng.Nodes() {
+		model, _ := w.spec.Model(n.Model)
+		have := map[string]int{}
+		list[n.Name] = have
+		if n.State != cluster.Up || !slices.Contains(names, n.Name) {
+			continue
+		}
+		geometry, _, err := n.Geometry(&model)
+		if err != nil {
+			continue
+		}
+		for dev := range n.GPUs {
+			if n.Bad>>dev&1 != 0 {
+				continue
+			}
+			if dev >= len(geometry) || geometry[dev] == nil {
+				have[""]++
+				continue
+			}
+			for _, in := range geometry[dev] {
+				have[in.Profile]++
+			}
+		}
+	}
+	nodes := w.eng.Nodes()
+	for _, b := range w.eng.Beliefs() {
+		r := w.eng.Record(b.Job)
+		for i := range b.Allocs {
+			a := &b.Allocs[i]
+			have := list[nodes[a.Node].Name]
+			if p := profileOf(r, a); p != "" {
+				have[p] -= int(a.Tasks)
+				continue
+			}
+			for dev := range nodes[a.Node].GPUs {
+				if a.GPUs>>dev&1 != 0 {
+					have[""]--
+				}
+			}
+		}
+	}
+	return list
+}
