@@ -52,6 +52,7 @@ type simFlags struct {
 	seed                           uint64
 	html, json, csv, jobs, journal string
 	search, methods, atOnce        string
+	profiles                       runProfiles
 }
 
 // traceFlags are the flags of everything that reads a trace.
@@ -89,9 +90,12 @@ func newSim() *cobra.Command {
 			"  muster sim --trace philly.csv --cluster 48x8xV100-32GB --policies fifo,las,srtf\n" +
 			"  muster sim --trace jobs.jsonl --load 0.9 --policies all --place topology --backfill easy",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runSim(c, f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.profiles.during(func() error { return runSim(c, f) })
+		},
 	}
 	f.register(c)
+	f.profiles.register(c.Flags())
 	fl := c.Flags()
 	f.registerWorld(fl, "exact", "0s", "0s")
 	fl.StringVar(&f.policies, "policies", "fifo,las", "policies to compare, with knobs as name:knob=value; all for every one (muster policy list)")
