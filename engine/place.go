@@ -226,7 +226,8 @@ func (e *Engine) unblocked(g *stage) *stage {
 	return &o
 }
 
-// enoughFree is a quick necessary condition: so many GPUs are free at all.
+// enoughFree is a quick necessary condition: so many GPUs are free at all, and a gang's
+// tasks, each of which is on one node, find them there.
 func (e *Engine) enoughFree(site *Site, g *stage) bool {
 	need := 0
 	for i := range site.req {
@@ -242,7 +243,26 @@ func (e *Engine) enoughFree(site *Site, g *stage) bool {
 			free += e.st.classes[ci].free
 		}
 	}
-	return free >= need
+	if r := &site.req[0]; free < need || len(site.req) > 1 || r.Count == 1 || r.Request.GPUs < 2 {
+		return free >= need
+	}
+	return e.holdTasks(g, site.req[0].Request.GPUs, site.req[0].Count)
+}
+
+// holdTasks reports whether the nodes of a stage have so many times so many free GPUs on one node.
+func (e *Engine) holdTasks(g *stage, gpus, tasks int) bool {
+	for _, ci := range g.classes {
+		if !g.gpus.has(ci) {
+			continue
+		}
+		c := &e.st.classes[ci]
+		for k := len(c.buckets) - 1; k >= gpus; k-- {
+			if tasks -= c.buckets[k].n * (k / gpus); tasks <= 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // book gives the placed devices to the job: it starts, or waits for those who
