@@ -42,8 +42,13 @@ const chunkMax = 128
 type olist struct {
 	chunks  [][]item
 	n       int
-	changes int // so far: a position is good until the next
+	changes int    // so far: a position is good until the next
+	spare   []item // memory of a chunk that is gone: a short list is often emptied and filled again
 }
+
+// shiftMax bounds a chunk whose head is taken by a move: the memory of a longer one is
+// let go from the front.
+const shiftMax = 16
 
 // chunkOf returns the first chunk whose last item is not before it.
 func (l *olist) chunkOf(it *item) int {
@@ -78,7 +83,10 @@ func (l *olist) insert(it item) {
 	l.n++
 	l.changes++
 	if len(l.chunks) == 0 {
-		l.chunks = append(l.chunks, append(make([]item, 0, 8), it))
+		if l.spare == nil {
+			l.spare = make([]item, 0, 8)
+		}
+		l.chunks, l.spare = append(l.chunks, append(l.spare, it)), nil
 		return
 	}
 	i := l.chunkOf(&it)
@@ -120,10 +128,12 @@ func (l *olist) remove(it item) bool {
 	l.n--
 	l.changes++
 	if len(c) == 1 {
-		l.chunks = append(l.chunks[:i], l.chunks[i+1:]...)
+		if l.chunks = append(l.chunks[:i], l.chunks[i+1:]...); cap(c) > cap(l.spare) {
+			l.spare = c[:0]
+		}
 		return true
 	}
-	if j == 0 {
+	if j == 0 && len(c) > shiftMax {
 		l.chunks[i] = c[1:] // the head leaves most often: no move
 		return true
 	}

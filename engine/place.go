@@ -14,6 +14,8 @@ type scratch struct {
 	allocs  []Alloc
 	sets    []cluster.TaskSet
 	victims victims
+	lifted  []*jobState
+	site    Site
 	ends    []ending
 	items   []item
 }
@@ -155,7 +157,8 @@ func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
 		e.scratch.sets[0].Count = int(tasks)
 		sets = e.scratch.sets
 	}
-	return e.placeStages(&Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}, s)
+	e.scratch.site = Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
+	return e.placeStages(&e.scratch.site, s)
 }
 
 // placeStages tries a shape's stages, one after the other.

@@ -416,6 +416,13 @@ func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
 	if t.Tasks == 0 && t.GPU == "" && t.Partition == "" && t.Within == cluster.LevelAny {
 		return base
 	}
+	model := t.Tasks == 0 && t.Partition == "" && t.Within == cluster.LevelAny
+	if shape := e.shapes[base].onModel(t.GPU); model && shape >= 0 && e.shapes[shape].judged == len(e.st.nodes) {
+		if e.shapes[shape].verdict != "" {
+			return -1
+		}
+		return shape
+	}
 	spec := *of
 	if t.Tasks > 0 {
 		spec.Tasks = append([]cluster.TaskSet(nil), spec.Tasks...)
@@ -438,6 +445,9 @@ func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
 	s := e.shapeAt(shape)
 	if s.judged != len(e.st.nodes) {
 		s.judged, s.verdict = len(e.st.nodes), e.judge(&jobState{spec: &spec, shape: shape}, s)
+	}
+	if b := &e.shapes[base]; model && b.onModel(t.GPU) < 0 {
+		b.models = append(b.models, modelShape{t.GPU, shape})
 	}
 	if s.verdict != "" {
 		return -1

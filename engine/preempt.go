@@ -251,11 +251,14 @@ func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
 }
 
 // liftUntilFits takes victims out of the books, best first, until the job
-// fits. What it lifted is returned even if the job does not fit in the end.
+// fits. What it lifted is returned even if the job does not fit in the end, and
+// good until the next call.
 func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*jobState, allocs []Alloc, ok bool) {
 	if !e.enoughWith(s, from) {
 		return nil, nil, false
 	}
+	lifted = e.scratch.lifted[:0]
+	defer func() { e.scratch.lifted = lifted }()
 	least := e.leastMilli(j)
 	single := s.min == 1 && len(s.sets) == 1
 	quotaBound := e.lacksQuota(j)

@@ -54,6 +54,23 @@ type shape struct {
 
 	judged  int // nodes of the cluster when never was decided
 	verdict string
+	models  []modelShape // what plans have made of it
+}
+
+// modelShape is a shape that differs from another in its GPU model alone.
+type modelShape struct {
+	gpu   string
+	shape int32
+}
+
+// onModel is the shape on a GPU model, as far as it was asked for (narrowed); else -1.
+func (s *shape) onModel(gpu string) int32 {
+	for i := range s.models {
+		if s.models[i].gpu == gpu {
+			return s.models[i].shape
+		}
+	}
+	return -1
 }
 
 // shapeKey writes what makes up a shape into buf. It is compared byte by byte.

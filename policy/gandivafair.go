@@ -80,7 +80,7 @@ func (q *gavelProgram) fairParts() []float64 {
 	if q.objective == "trade" {
 		trade(users, k)
 	}
-	x := make([]float64, len(q.speed))
+	x := zeros(&q.room.parts, len(q.speed))
 	for u := range users {
 		q.spread(&users[u], x)
 	}

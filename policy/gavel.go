@@ -266,11 +266,35 @@ type gavelPlan struct {
 	stale bool         // ... which is not what it is now: X waits for a reset
 	names int64        // fingerprint of the kinds that memories speak of
 	uses  []gavelUse   // with space sharing
+	room  *gavelRoom
+}
+
+// gavelRoom is memory for a plan.
+type gavelRoom struct {
+	jobs    []gavelJob
+	speeds  []int64
+	pairs   []gavelPair
+	line    []gavelClaim
+	sized   []gavelSized
+	order   []int
+	memos   []int64
+	program gavelProgram
+	parts   []float64
+}
+
+// zeros is a list of n zeros in memory that is there, if it is enough.
+func zeros[T any](room *[]T, n int) []T {
+	if cap(*room) < n {
+		*room = make([]T, n+n/2)
+	}
+	list := (*room)[:n]
+	clear(list)
+	return list
 }
 
 // Plan is a round.
 func (g *gavelPolicy) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	p := &gavelPlan{gavelPolicy: g, v: v, kinds: v.Kinds(), since: cluster.Never}
+	p := &gavelPlan{gavelPolicy: g, v: v, kinds: v.Kinds(), since: cluster.Never, room: engine.Memory[gavelRoom](v)}
 	before := p.recall(jobs)
 	p.recallUses()
 	if p.state != before {
@@ -312,8 +336,8 @@ func (p *gavelPlan) recall(jobs []engine.JobView) (before int64) {
 		h.text("apart")
 	}
 	half, n := int64(p.round/2), len(p.kinds)
-	speeds, pairs := make([]int64, n*len(jobs)), make([]gavelPair, n*len(jobs))
-	p.jobs = make([]gavelJob, 0, len(jobs))
+	speeds, pairs := zeros(&p.room.speeds, n*len(jobs)), zeros(&p.room.pairs, n*len(jobs))
+	p.jobs = zeros(&p.room.jobs, len(jobs))[:0]
 	for _, j := range jobs {
 		job := p.job(j, speeds[:n:n], pairs[:n:n])
 		speeds, pairs = speeds[n:], pairs[n:]
@@ -422,18 +446,16 @@ func (p *gavelPlan) choose() {
 
 // claimed selects jobs of a tier for a kind, by claim, as long as somebody fits.
 func (p *gavelPlan) claimed(k int, tier cluster.Tier, free *int64) {
-	var line []gavelClaim
+	line := p.room.line[:0]
 	least := *free + 1 // what any of them asks for
 	for i := range p.jobs {
 		job := &p.jobs[i]
 		if job.kind < 0 && job.milli > 0 && job.milli <= *free && job.speed[k] > 0 && job.j.Spec().Tier == tier && (job.pairs[k].x > 0 || p.objective != "fifo") {
-			if line == nil {
-				line = make([]gavelClaim, 0, len(p.jobs)-i)
-			}
 			line = append(line, gavelClaim{job.pairs[k], i})
 			least = min(least, job.milli)
 		}
 	}
+	p.room.line = line
 	heap.Init(line)
 	for len(line) > 0 && least <= *free {
 		c := heap.Pop(&line)
@@ -500,7 +522,7 @@ func (p *gavelPlan) asked(kind int) int {
 func (p *gavelPlan) plan() engine.Plan {
 	out := engine.Plan{Next: cluster.Never, Targets: p.v.Targets(len(p.jobs)),
 		Memo: append([]int64{int64(p.since), int64(p.v.Now()), p.state, p.names}, p.usesMemo()...)}
-	moves, memory := p.moves(), make([]int64, 0, (5+4*len(p.kinds))*len(p.jobs))
+	moves, memory := p.moves(), zeros(&p.room.memos, (5+4*len(p.kinds))*len(p.jobs))[:0]
 	for place, i := range p.largestFirst() {
 		job, t := &p.jobs[i], &out.Targets[i]
 		class := int64(gavelSelected)
@@ -535,17 +557,19 @@ func (p *gavelPlan) plan() engine.Plan {
 	return out
 }
 
+// gavelSized is a job with what it asks for.
+type gavelSized struct {
+	milli int64
+	at    int
+}
+
 // largestFirst lists the plan's jobs, larger ones before smaller ones.
 func (p *gavelPlan) largestFirst() []int {
-	type sized struct {
-		milli int64
-		at    int
-	}
-	list, order := make([]sized, len(p.jobs)), make([]int, len(p.jobs))
+	list, order := zeros(&p.room.sized, len(p.jobs)), zeros(&p.room.order, len(p.jobs))
 	for i := range p.jobs {
-		list[i] = sized{p.jobs[i].milli, i}
+		list[i] = gavelSized{p.jobs[i].milli, i}
 	}
-	slices.SortFunc(list, func(a, b sized) int {
+	slices.SortFunc(list, func(a, b gavelSized) int {
 		if a.milli != b.milli {
 			return cmp.Compare(b.milli, a.milli)
 		}

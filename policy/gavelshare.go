@@ -20,7 +20,8 @@ type gavelProgram struct {
 // shares computes X by the objective. Where the program has no solution the jobs
 // have equal parts of everything.
 func (p *gavelPlan) shares() {
-	q := &gavelProgram{gavelPlan: p}
+	q := &p.room.program
+	*q = gavelProgram{gavelPlan: p, jobs: q.jobs[:0], speed: q.speed[:0], left: q.left[:0], who: solve.Shares{GPUs: q.who.GPUs[:0], Capacity: q.who.Capacity[:0]}}
 	for _, k := range p.kinds {
 		q.who.Capacity = append(q.who.Capacity, float64(k.GPUs))
 	}
