@@ -39,7 +39,7 @@ type Chooser interface {
 type Plan struct {
 	Targets []Target     // of the jobs that it was shown, then of those that it drew (Drawer)
 	Next    cluster.Time // plan again then, even if nothing happens; Never: no need
-	Memo    []int64      // what the policy wants to be shown next time (View.Memo)
+	Memo    []int64      // what the policy wants to be shown next time (View.Memo); it stays the policy's
 }
 
 // Target is what one job gets until the next plan.
@@ -198,7 +198,7 @@ func (e *Engine) makePlan() {
 	if len(plan.Targets) != len(jobs) {
 		panic(fmt.Sprintf("engine: policy %s has %d targets for %d jobs", p.planner.Name(), len(plan.Targets), len(jobs)))
 	}
-	p.last, p.next, p.memo = e.now, plan.Next, plan.Memo
+	p.last, p.next, p.memo = e.now, plan.Next, append(p.memo[:0], plan.Memo...)
 	e.drawn(jobs[shown:], plan.Targets[shown:])
 	p.joining, p.aimed = false, p.aimed[:0]
 	for i := range jobs {
@@ -705,6 +705,6 @@ func (e *Engine) restorePlan(s *Snapshot) {
 	p.last, p.next, p.dirty, p.memo = 0, cluster.Never, p.planner != nil, nil
 	e.listMoves()
 	if r := s.Planned; p.planner != nil && r != nil && s.Policy == e.cfg.Policy.Name() {
-		p.last, p.next, p.dirty, p.memo = r.Last, r.Next, r.Dirty, r.Memo
+		p.last, p.next, p.dirty, p.memo = r.Last, r.Next, r.Dirty, slices.Clone(r.Memo)
 	}
 }

@@ -114,12 +114,12 @@ type waitingLessee struct{ *lessee }
 func (w *waitingLessee) Before(o *waitingLessee) bool { return w.lessee.Before(o.lessee) }
 
 func (r *astraeaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	pools := v.Pools()
-	list := engine.Scratch[lessee](v, len(jobs)+len(pools))
+	pools, room := v.Pools(), engine.Memory[astraeaRoom](v)
+	list := grown(&room.list, len(jobs)+len(pools))
 	list, heads := list[:len(jobs)], list[len(jobs):]
 	kinds := v.Kinds()
-	tenants := r.recall(v, kinds, jobs, list, heads, pools)
-	line := inLine(tenants)
+	tenants := r.recall(v, room, kinds, jobs, list, heads, pools)
+	line := inLine(room, tenants)
 	free := 0
 	for _, k := range kinds {
 		free += k.GPUs
@@ -130,7 +130,7 @@ func (r *astraeaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			tenants[l.tenant].held += l.gpus
 		}
 	}
-	r.await(v, tenants, list, free, float64(meanWeight(kinds)))
+	r.await(v, room, tenants, list, free, float64(meanWeight(kinds)))
 	var drawn []*lessee
 	if free > 0 {
 		free, drawn = r.divide(v, line, free)
@@ -151,8 +151,30 @@ func (r *astraeaRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			t.onLease(kinds, l)
 		}
 	}
-	p.Memo = memoOf(v.Now(), tenants)
+	room.memo = memoOf(room.memo[:0], v.Now(), tenants)
+	p.Memo = room.memo
 	return p
+}
+
+// astraeaRoom is memory for a plan.
+type astraeaRoom struct {
+	list     []lessee
+	waiting  []waitingLessee
+	tenants  []tenant
+	who      []int
+	line     []*tenant
+	records  []record
+	parts    []tenantPart
+	accounts []account
+	memo     []int64
+}
+
+// grown is memory for n, of whatever is in it.
+func grown[T any](room *[]T, n int) []T {
+	if cap(*room) < n {
+		*room = make([]T, n+n/2)
+	}
+	return (*room)[:n]
 }
 
 // pool has those stand in pools who come in the order of their submission as long as they
@@ -179,17 +201,17 @@ func (r *astraeaRules) starves(j engine.JobView) bool {
 
 // recall brings the accounts of jobs and tenants up to now: between two plans
 // everything is as it was at the first.
-func (r *astraeaRules) recall(v engine.View, kinds []engine.Kind, jobs []engine.JobView, list, heads []lessee, pools []engine.Pool) []tenant {
-	then, past := tenantsOf(v.Memo())
+func (r *astraeaRules) recall(v engine.View, room *astraeaRoom, kinds []engine.Kind, jobs []engine.JobView, list, heads []lessee, pools []engine.Pool) []tenant {
+	then, past := tenantsOf(room, v.Memo())
 	until := v.Now()
 	if v.Planned() > then {
 		until = v.Planned() // then the last job was gone
 	}
 	for i, j := range jobs {
 		spec := j.Spec()
-		list[i].j, list[i].submit, list[i].id = j, spec.Submit, spec.ID
+		list[i] = lessee{j: j, submit: spec.Submit, id: spec.ID}
 	}
-	tenants := r.tenants(v, kinds, list, heads, pools, past, then, until)
+	tenants := r.tenants(v, room, kinds, list, heads, pools, past, then, until)
 	for i := range list {
 		l := &list[i]
 		switch running := tenants[l.tenant].recall(l); {
@@ -226,7 +248,7 @@ func (r *astraeaRules) look(t *tenant, p *tenantPool) {
 // await finds out how those have been treated who wait and may get something now; who
 // asks for more than are free matters only where that keeps others waiting, or where places
 // of others can be taken.
-func (r *astraeaRules) await(v engine.View, tenants []tenant, list []lessee, free int, weight float64) {
+func (r *astraeaRules) await(v engine.View, room *astraeaRoom, tenants []tenant, list []lessee, free int, weight float64) {
 	if free <= 0 && r.delay == 0 {
 		return
 	}
@@ -234,7 +256,7 @@ func (r *astraeaRules) await(v engine.View, tenants []tenant, list []lessee, fre
 	for i := range tenants {
 		waiting += tenants[i].wait
 	}
-	memory := make([]waitingLessee, waiting)
+	memory := grown(&room.waiting, waiting)
 	for i := range tenants {
 		t := &tenants[i]
 		t.waiting, memory = memory[:0:t.wait], memory[t.wait:]

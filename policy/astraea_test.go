@@ -60,8 +60,8 @@ func TestLongTermFairness(t *testing.T) {
 		}
 		looked = true
 		list := make([]lessee, len(jobs))
-		tenants := rules.recall(v, v.Kinds(), jobs, list, nil, nil)
-		rules.await(v, tenants, list, 4, float64(meanWeight(v.Kinds())))
+		tenants := rules.recall(v, &astraeaRoom{}, v.Kinds(), jobs, list, nil, nil)
+		rules.await(v, &astraeaRoom{}, tenants, list, 4, float64(meanWeight(v.Kinds())))
 		for i, want := range []struct {
 			deserved int64
 			f        float64
@@ -162,8 +162,8 @@ func TestWindow(t *testing.T) {
 		t.Errorf("%g of what was more than a day ago", x.had())
 	}
 	x.accounts = []account{{1, 100}, {8, 300}}
-	memo := memoOf(5, []tenant{x, {record: record{key: 7, quota: 1, active: 2, service: 3000, accounts: []account{{2, 50}}}}})
-	then, list := tenantsOf(memo)
+	memo := memoOf(nil, 5, []tenant{x, {record: record{key: 7, quota: 1, active: 2, service: 3000, accounts: []account{{2, 50}}}}})
+	then, list := tenantsOf(&astraeaRoom{}, memo)
 	if then != 5 || len(list) != 2 || !slices.Equal(list[0].parts, x.parts) || list[1].key != 7 || list[1].service != 3000 || list[1].active != 2 || list[1].quota != 1 ||
 		!slices.Equal(list[0].accounts, x.accounts) || !slices.Equal(list[1].accounts, []account{{2, 50}}) {
 		t.Errorf("%v %+v", then, list)
@@ -231,7 +231,7 @@ func newQuotas(tenants []tenant, free int, lease time.Duration) []int {
 	}
 	for {
 		now, ever := -1, -1
-		for _, t := range inLine(tenants) {
+		for _, t := range inLine(&astraeaRoom{}, tenants) {
 			i := slices.IndexFunc(tenants, func(o tenant) bool { return o.key == t.key })
 			if !slices.ContainsFunc(queues[i], func(l *lessee) bool { return l.gpus <= free }) {
 				continue

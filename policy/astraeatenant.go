@@ -163,8 +163,8 @@ func (r *astraeaRules) number(v engine.View, j engine.JobView) int {
 }
 
 // tenants lists those who have jobs now, and those of the window.
-func (r *astraeaRules) tenants(v engine.View, kinds []engine.Kind, list, heads []lessee, pools []engine.Pool, past []record, then, until cluster.Time) []tenant {
-	tenants, weights := r.present(v, list, heads, pools, len(past)+8)
+func (r *astraeaRules) tenants(v engine.View, room *astraeaRoom, kinds []engine.Kind, list, heads []lessee, pools []engine.Pool, past []record, then, until cluster.Time) []tenant {
+	tenants, weights := r.present(v, room, list, heads, pools)
 	at := make(map[int64]int, len(tenants)) // looked up only
 	weight, gpus := meanWeight(kinds), int64(0)
 	for _, k := range kinds {
@@ -180,7 +180,7 @@ func (r *astraeaRules) tenants(v engine.View, kinds []engine.Kind, list, heads [
 		k, ok := at[was.key]
 		if !ok {
 			k = len(tenants)
-			tenants = append(tenants, tenant{record: record{key: was.key}})
+			tenants = withTenant(tenants, tenant{record: record{key: was.key}})
 		}
 		t := &tenants[k]
 		t.parts, t.accounts = was.parts, was.accounts
@@ -193,14 +193,24 @@ func (r *astraeaRules) tenants(v engine.View, kinds []engine.Kind, list, heads [
 		tenants[i].each = weight
 		tenants[i].look(v.Now(), part, r.lease)
 	}
+	room.tenants = tenants
 	return tenants
 }
 
+// withTenant adds a tenant, who takes over the memory of one who was in its place.
+func withTenant(list []tenant, t tenant) []tenant {
+	if n := len(list); n < cap(list) {
+		was := &list[:n+1][n]
+		t.pools, t.charged, t.line = was.pools[:0], was.charged[:0], was.line[:0]
+	}
+	return append(list, t)
+}
+
 // present lists those who have jobs now, with the sum of their weights.
-func (r *astraeaRules) present(v engine.View, list, heads []lessee, pools []engine.Pool, about int) (tenants []tenant, weights int64) {
+func (r *astraeaRules) present(v engine.View, room *astraeaRoom, list, heads []lessee, pools []engine.Pool) (tenants []tenant, weights int64) {
 	queues := r.queues(v)
-	tenants = make([]tenant, 0, about)
-	who := make([]int, about, about+about/2) // 1 + the tenant, by number of the user or queue
+	tenants = room.tenants[:0]
+	who := zeros(&room.who, len(room.who)) // 1 + the tenant, by number of the user or queue
 	of := func(j engine.JobView) int {
 		number := j.User()
 		if queues {
@@ -214,7 +224,7 @@ func (r *astraeaRules) present(v engine.View, list, heads []lessee, pools []engi
 			if queues {
 				name, weight = "queue "+v.Tree().Name(number), max(1, v.Tree().Weight(number))
 			}
-			tenants = append(tenants, tenant{record: record{key: nameKey(name)}, weight: weight, first: cameFirst{cluster.Never, 0}})
+			tenants = withTenant(tenants, tenant{record: record{key: nameKey(name)}, weight: weight, first: cameFirst{cluster.Never, 0}})
 			who[number] = len(tenants)
 			weights += weight
 		}
@@ -227,15 +237,16 @@ func (r *astraeaRules) present(v engine.View, list, heads []lessee, pools []engi
 	}
 	for i := range pools {
 		h := &heads[i]
-		h.j, _ = pools[i].Head()
-		h.tenant = of(h.j)
+		j, _ := pools[i].Head()
+		*h = lessee{j: j, tenant: of(j)}
 		t := &tenants[h.tenant]
 		t.came(h.j.Spec().Submit, h.j.Spec().ID, pools[i].Len())
-		if t.pools == nil {
+		if cap(t.pools) == 0 {
 			t.pools = make([]tenantPool, 0, 8)
 		}
 		t.pools = append(t.pools, tenantPool{Pool: pools[i], head: h})
 	}
+	room.who = who
 	return tenants, weights
 }
 
@@ -248,8 +259,8 @@ func (t *tenant) came(submit cluster.Time, id cluster.JobID, jobs int) {
 }
 
 // inLine has the tenants who have jobs come in the order of their first ones.
-func inLine(tenants []tenant) []*tenant {
-	line := make([]*tenant, 0, len(tenants))
+func inLine(room *astraeaRoom, tenants []tenant) []*tenant {
+	line := room.line[:0]
 	for i := range tenants {
 		if t := &tenants[i]; t.active > 0 {
 			line = append(line, t)
@@ -258,6 +269,7 @@ func inLine(tenants []tenant) []*tenant {
 	slices.SortFunc(line, func(a, b *tenant) int {
 		return cmp.Or(cmp.Compare(a.first.submit, b.first.submit), cmp.Compare(a.first.id, b.first.id))
 	})
+	room.line = line
 	return line
 }
 
@@ -323,12 +335,8 @@ func (t *tenant) had() float64 {
 
 // memoOf writes down the tenants as they are from now on, each with its accounts as
 // records of a size instead of a quota.
-func memoOf(now cluster.Time, tenants []tenant) []int64 {
-	n := 1
-	for i := range tenants {
-		n += 5 + 3*len(tenants[i].parts) + 5*len(tenants[i].accounts)
-	}
-	memo := append(make([]int64, 0, n), int64(now))
+func memoOf(memo []int64, now cluster.Time, tenants []tenant) []int64 {
+	memo = append(memo, int64(now))
 	for i := range tenants {
 		t := &tenants[i]
 		if t.active == 0 && len(t.parts) == 0 {
@@ -346,7 +354,7 @@ func memoOf(now cluster.Time, tenants []tenant) []int64 {
 }
 
 // tenantsOf reads what memoOf wrote.
-func tenantsOf(memo []int64) (then cluster.Time, list []record) {
+func tenantsOf(room *astraeaRoom, memo []int64) (then cluster.Time, list []record) {
 	if len(memo) == 0 {
 		return 0, nil
 	}
@@ -360,8 +368,8 @@ func tenantsOf(memo []int64) (then cluster.Time, list []record) {
 		n++
 		nParts += len(ofParts)/3 + 2 // which may come in this plan
 	})
-	list = make([]record, 0, n)
-	parts, accounts := make([]tenantPart, nParts), make([]account, 0, nAccounts)
+	list = grown(&room.records, n)[:0]
+	parts, accounts := grown(&room.parts, nParts), grown(&room.accounts, nAccounts)[:0]
 	readRecords(memo, func(at []int64, ofParts []int64) {
 		if at[1] < 0 {
 			t := &list[len(list)-1]

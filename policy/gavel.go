@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -275,7 +276,7 @@ type gavelRoom struct {
 	speeds  []int64
 	pairs   []gavelPair
 	line    []gavelClaim
-	sized   []gavelSized
+	sized   []uint64
 	order   []int
 	memos   []int64
 	program gavelProgram
@@ -451,7 +452,8 @@ func (p *gavelPlan) claimed(k int, tier cluster.Tier, free *int64) {
 	for i := range p.jobs {
 		job := &p.jobs[i]
 		if job.kind < 0 && job.milli > 0 && job.milli <= *free && job.speed[k] > 0 && job.j.Spec().Tier == tier && (job.pairs[k].x > 0 || p.objective != "fifo") {
-			line = append(line, gavelClaim{job.pairs[k], i})
+			pair := &job.pairs[k]
+			line = append(line, gavelClaim{float64(pair.x) / float64(pair.had), pair, i})
 			least = min(least, job.milli)
 		}
 	}
@@ -468,13 +470,21 @@ func (p *gavelPlan) claimed(k int, tier cluster.Tier, free *int64) {
 
 // gavelClaim is a job's claim on a kind of GPU.
 type gavelClaim struct {
-	gavelPair
-	at int // among the plan's jobs
+	ratio float64 // of what it should have to what it had: nearly
+	pair  *gavelPair
+	at    int // among the plan's jobs
 }
+
+// surely is by how much two ratios differ, of the first, at least, so that rounding, of
+// less than a thousandth of that, has not put them in their order.
+const surely = 1e-12
 
 // Before implements heap.Ordered.
 func (a *gavelClaim) Before(b *gavelClaim) bool {
-	if c := a.before(b.gavelPair); c != 0 {
+	if math.Abs(a.ratio-b.ratio) > surely*a.ratio {
+		return a.ratio > b.ratio
+	}
+	if c := a.pair.before(*b.pair); c != 0 {
 		return c < 0
 	}
 	return a.at < b.at
@@ -557,29 +567,21 @@ func (p *gavelPlan) plan() engine.Plan {
 	return out
 }
 
-// gavelSized is a job with what it asks for.
-type gavelSized struct {
-	milli int64
-	at    int
-}
-
 // largestFirst lists the plan's jobs, larger ones before smaller ones.
 func (p *gavelPlan) largestFirst() []int {
 	list, order := zeros(&p.room.sized, len(p.jobs)), zeros(&p.room.order, len(p.jobs))
-	for i := range p.jobs {
-		list[i] = gavelSized{p.jobs[i].milli, i}
+	for i := range p.jobs { // numbers are sorted faster than what has to be compared
+		list[i] = uint64(mostMilli-p.jobs[i].milli)<<24 | uint64(i)
 	}
-	slices.SortFunc(list, func(a, b gavelSized) int {
-		if a.milli != b.milli {
-			return cmp.Compare(b.milli, a.milli)
-		}
-		return a.at - b.at
-	})
-	for i := range list {
-		order[i] = list[i].at
+	slices.Sort(list)
+	for i, n := range list {
+		order[i] = int(n & (1<<24 - 1))
 	}
 	return order
 }
+
+// mostMilli is more than any job asks for, in milli-GPU. (No plan is about 16 million jobs.)
+const mostMilli = 1<<39 - 1
 
 // moves reports whether a job goes from one kind to another in this round. What it
 // will take may be idle before it has left what it has: nobody else starts on that.
