@@ -283,7 +283,7 @@ func TestUsedWithinQuota(t *testing.T) {
 			}
 		}
 		list := make([]lessee, len(jobs))
-		tenants := rules.recall(v, v.Kinds(), jobs, list, nil, nil)
+		tenants := rules.recall(v, &astraeaRoom{}, v.Kinds(), jobs, list, nil, nil)
 		quotas, free := 0, gpus
 		for i := range tenants {
 			quotas += tenants[i].quota
