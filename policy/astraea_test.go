@@ -294,7 +294,7 @@ func TestUsedWithinQuota(t *testing.T) {
 				free -= l.gpus
 			}
 		}
-		rules.await(v, tenants, list, free, 1000)
+		rules.await(v, &astraeaRoom{}, tenants, list, free, 1000)
 		newq := newQuotas(tenants, free, rules.lease)
 		p := rules.plan(v, jobs)
 		used, sum := make([]int, len(tenants)), 0
