@@ -54,9 +54,12 @@ func (v View) Apart(j JobView, gpu string, l cluster.Level) (ppm int64, known bo
 }
 
 // Crowds returns, by node, how many gangs that are on several nodes have tasks there: their
-// tasks use its links.
-func (s *Site) Crowds() []int32 {
-	n := make([]int32, len(s.e.st.nodes))
+// tasks use its links. It uses the memory of buf.
+func (s *Site) Crowds(buf []int32) []int32 {
+	n := buf[:0]
+	for range s.e.st.nodes {
+		n = append(n, 0)
+	}
 	var at place
 	for it, ok := s.e.running.at(&at); ok; it, ok = s.e.running.at(&at) {
 		at.pos++

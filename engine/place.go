@@ -16,6 +16,7 @@ type scratch struct {
 	victims victims
 	lifted  []*jobState
 	site    Site
+	placer  any // what a placer needs meanwhile, a *T
 	ends    []ending
 	items   []item
 }

@@ -49,6 +49,17 @@ func (s *Site) Job() JobView { return JobView{s.e, s.job} }
 // View returns the engine's state for reading.
 func (s *Site) View() View { return View{s.e} }
 
+// SiteMemory is memory that a placer uses again and again, as it left it: nothing may depend
+// on what is in it.
+func SiteMemory[T any](s *Site) *T {
+	m, ok := s.e.scratch.placer.(*T)
+	if !ok {
+		m = new(T)
+		s.e.scratch.placer = m
+	}
+	return m
+}
+
 // Topology returns how near together the gang is to be: what the job asks for, or a plan (Target.Within).
 func (s *Site) Topology() cluster.Topology { return s.e.shapes[s.job.shape].topo }
 

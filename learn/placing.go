@@ -40,27 +40,39 @@ func (s *PlaceScene) look(spots []Spot, w *Worker) (any bool) {
 		used += one(p.Mine > 0)
 		free += float64(p.Free)
 		gpus += float64(p.GPUs)
-		p.Room = min(p.Room, w.Tasks-w.Placed)
 		if w.Placed == 0 { // all racks are alike as long as none is home
 			p.Rack = 0
 		} else {
 			p.Rack = int32(one(p.Rack == w.Home))
 		}
 		p.Crowd = min(p.Crowd, 4)
-		k := len(s.seen) - 1
-		for k >= 0 && s.seen[k] != p {
-			k--
-		}
-		if k < 0 {
-			k = len(s.seen)
-			s.seen, s.count, s.First = append(s.seen, p), append(s.count, 0), append(s.First, int32(i))
-		}
-		s.count[k]++
-		any = any || p.Room > 0
+		any = s.see(p, w, 1, int32(i)) || any
 	}
-	if !any {
-		return false
+	if any {
+		s.fill(w, used, free, gpus)
 	}
+	return any
+}
+
+// see counts nodes that look alike, as the agent sees them, and reports whether a worker fits on
+// one of them; who comes first says which is their first.
+func (s *PlaceScene) see(p Spot, w *Worker, count float64, first int32) bool {
+	p.Room = min(p.Room, w.Tasks-w.Placed)
+	k := len(s.seen) - 1
+	for k >= 0 && s.seen[k] != p {
+		k--
+	}
+	if k < 0 {
+		k = len(s.seen)
+		s.seen, s.count, s.First = append(s.seen, p), append(s.count, 0), append(s.First, first)
+	}
+	s.count[k] += count
+	return p.Room > 0
+}
+
+// fill describes what was seen: of all nodes, how many the gang uses, and the GPUs that are free
+// and there.
+func (s *PlaceScene) fill(w *Worker, used, free, gpus float64) {
 	m := &s.memo
 	m.memo, s.Elements, s.Rows, s.Mask = m.memo[:0], s.Elements[:0], s.Rows[:0], s.Mask[:0]
 	v := m.room(placeShape.State)
@@ -79,7 +91,6 @@ func (s *PlaceScene) look(spots []Spot, w *Worker) (any bool) {
 		s.Mask = append(s.Mask, p.Room > 0)
 		s.Rows = append(s.Rows, m.spot(p, w))
 	}
-	return true
 }
 
 // spot is the row of a kind of node.
@@ -111,12 +122,27 @@ type Placing struct {
 // NewPlacing makes one; agents may be shared, as nothing changes them.
 func NewPlacing(a *Agent) *Placing { return &Placing{agent: a} }
 
+// By has another agent choose.
+func (p *Placing) By(a *Agent) { p.agent = a }
+
 // Next is the node for the next worker: the first of those that are like the one that the agent chose; -1:
 // there is no room.
 func (p *Placing) Next(spots []Spot, w *Worker) int {
 	if !p.scene.look(spots, w) {
 		return -1
 	}
+	return p.choose()
+}
+
+// NextOf is Next of places, which must be those on which the gang's workers have been put.
+func (p *Placing) NextOf(places *Places, w *Worker) int {
+	if !p.scene.lookAt(places, w) {
+		return -1
+	}
+	return p.choose()
+}
+
+func (p *Placing) choose() int {
 	if open, row := p.scene.open(); open == 1 { // there is nothing to choose
 		return int(p.scene.First[row])
 	}

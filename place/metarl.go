@@ -83,37 +83,44 @@ func (p *learned) Place(s *engine.Site) bool {
 	return constrained(s, p.workers)
 }
 
+// learnedRoom is memory for placing a gang.
+type learnedRoom struct {
+	spots  []learn.Spot
+	nodes  []int
+	crowd  []int32
+	places learn.Places
+	choose learn.Placing
+}
+
 func (p *learned) workers(s *engine.Site) bool {
-	set := s.Sets()[0]
-	w := &learn.Worker{Tasks: int32(set.Count), Each: int32(set.Request.GPUs)}
-	var crowd []int32
-	if w.Tasks > 1 {
-		w.Loss, crowd = s.Losses(), s.Crowds()
-	}
-	var spots []learn.Spot
-	var nodes []int
-	room := 0
+	set, room := s.Sets()[0], 0
+	m := engine.SiteMemory[learnedRoom](s)
+	spots, nodes := m.spots[:0], m.nodes[:0]
 	s.Candidates(0, func(node int) bool {
 		spot := learn.Spot{GPUs: int32(s.GPUs(node)), Free: int32(s.FreeGPUs(node)), Room: int32(s.Room(node, 0, set.Count)), Rack: s.DomainOf(node, cluster.LevelRack).ID}
-		if crowd != nil {
-			spot.Crowd = crowd[node]
-		}
 		spots, nodes = append(spots, spot), append(nodes, node)
 		room += int(spot.Room)
 		return true
 	})
-	if room < set.Count { // binding makes room nowhere: the network need not be asked to find out
+	if m.spots, m.nodes = spots, nodes; room < set.Count { // binding makes room nowhere: the network need not be asked to find out
 		return false
 	}
-	choose := learn.NewPlacing(p.agent)
+	w := &learn.Worker{Tasks: int32(set.Count), Each: int32(set.Request.GPUs)}
+	if w.Tasks > 1 {
+		w.Loss, m.crowd = s.Losses(), s.Crowds(m.crowd)
+		for i, node := range nodes {
+			spots[i].Crowd = m.crowd[node]
+		}
+	}
+	m.choose.By(p.agent)
+	m.places.Begin(spots)
 	for range set.Count {
-		at := choose.Next(spots, w)
+		at := m.choose.NextOf(&m.places, w)
 		if at < 0 {
 			return false
 		}
 		s.Take(nodes[at], 0, 1)
-		w.Bind(spots, at)
-		spots[at].Room = int32(s.Room(nodes[at], 0, set.Count-int(w.Placed))) // what is bound may be more than a node's part of the room
+		m.places.Bind(w, at, int32(s.Room(nodes[at], 0, set.Count-int(w.Placed)-1))) // what is bound may be more than a node's part of the room
 	}
 	return true
 }
