@@ -73,6 +73,51 @@ func (s *shape) onModel(gpu string) int32 {
 	return -1
 }
 
+// narrowed is the shape of a job as a target has it; -1: it can never run so. It
+// tries placements: not while one is being looked for.
+func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
+	if t.Tasks == 0 && t.GPU == "" && t.Partition == "" && t.Within == cluster.LevelAny {
+		return base
+	}
+	model := t.Tasks == 0 && t.Partition == "" && t.Within == cluster.LevelAny
+	if shape := e.shapes[base].onModel(t.GPU); model && shape >= 0 && e.shapes[shape].judged == len(e.st.nodes) {
+		if e.shapes[shape].verdict != "" {
+			return -1
+		}
+		return shape
+	}
+	spec := *of
+	if t.Tasks > 0 {
+		spec.Tasks = append([]cluster.TaskSet(nil), spec.Tasks...)
+		spec.Tasks[0].Count = t.Tasks
+		spec.Elastic = cluster.Elastic{}
+		if t.Least < t.Tasks {
+			spec.Elastic = cluster.Elastic{Min: t.Least, Max: t.Tasks}
+		}
+	}
+	if t.GPU != "" {
+		spec.GPUTypes = []string{t.GPU}
+	}
+	if t.Partition != "" {
+		spec.Partitions = []string{t.Partition}
+	}
+	if t.Within != cluster.LevelAny {
+		spec.Topology = cluster.Topology{Level: t.Within, Required: true}
+	}
+	shape := e.shapeOf(&spec)
+	s := e.shapeAt(shape)
+	if s.judged != len(e.st.nodes) {
+		s.judged, s.verdict = len(e.st.nodes), e.judge(&jobState{spec: &spec, shape: shape}, s)
+	}
+	if b := &e.shapes[base]; model && b.onModel(t.GPU) < 0 {
+		b.models = append(b.models, modelShape{t.GPU, shape})
+	}
+	if s.verdict != "" {
+		return -1
+	}
+	return shape
+}
+
 // shapeKey writes what makes up a shape into buf. It is compared byte by byte.
 func shapeKey(buf []byte, j *cluster.Job) []byte {
 	num := func(v int64) { buf = binary.AppendVarint(buf, v) }
