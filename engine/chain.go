@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -111,7 +112,7 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	}
 	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-toll(done)-toll(todo)
 	h.work -= len(e.st.nodes) + len(h.movers)
-	if s.partly() && s.gpus > 1 {
+	if s.partly() && s.min > 1 {
 		h.work -= partWork * len(movers)
 		return e.gangChoices(s, m.j, movers, most)
 	}
@@ -144,9 +145,26 @@ func costOf(movers []mover) (sum time.Duration) {
 // noMove reports whether a job would be on the same nodes as before, where that makes no
 // difference to it.
 func (e *Engine) noMove(from, to []Alloc) bool {
-	return slices.EqualFunc(from, to, func(a, b Alloc) bool {
+	same := func(a, b Alloc) bool {
 		return a.Node == b.Node && a.Tasks == b.Tasks && (a.Share == 0 && !e.st.nodes[a.Node].split || a.Share > 0 && a.GPUs == b.GPUs && a.Slots == b.Slots)
+	}
+	return slices.EqualFunc(from, to, same) || len(from) > 1 && slices.EqualFunc(byDevice(from), byDevice(to), same)
+}
+
+// byDevice is allocations in the order of their devices: shares of several GPUs come in that
+// in which they were found, and the first has the task's CPU and RAM.
+func byDevice(allocs []Alloc) []Alloc {
+	list := slices.Clone(allocs)
+	if slices.ContainsFunc(list, func(a Alloc) bool { return a.Share == 0 }) {
+		return list
+	}
+	for i := range list {
+		list[i].Tasks = 0
+	}
+	slices.SortFunc(list, func(a, b Alloc) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Slots, b.Slots))
 	})
+	return list
 }
 
 // waitFor has a job that moves wait for those of others whose devices it goes to; what it

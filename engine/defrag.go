@@ -320,8 +320,6 @@ func (e *Engine) unmoving(j *jobState, s *shape) string {
 		return "jobs are moved for gangs of one kind of task with GPUs only"
 	case isPart(r) && e.cfg.Unshared:
 		return "jobs are moved for whole GPUs only: here somebody else chooses the GPU of shares and slices"
-	case isPart(r) && r.GPUs > 1:
-		return "jobs are not moved for tasks with shares of several GPUs"
 	case s.meek:
 		return "it asks that nobody is stopped for it"
 	case j.home != nil:

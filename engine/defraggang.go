@@ -122,25 +122,38 @@ func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d Domain, movers [
 	if r.missing <= 0 {
 		return nil // it is not room that it lacks
 	}
-	var list []opening
-	for _, c := range e.partChoices(s, j, movers, most) {
-		if r.has(c.at.ID) {
-			list = append(list, opening{choice: c})
-		}
-	}
+	list := r.openings(s, movers, most)
 	for r.missing > 0 {
 		k := r.next(list, chosen)
 		if k < 0 {
 			return nil
 		}
-		chosen = append(chosen, r.lift(list[k].who, chosen)...)
-		if toll(chosen) > most {
+		last := r.lift(list[k].who, chosen)
+		if chosen = append(chosen, last...); toll(chosen) > most {
 			return nil
 		}
-		list = append(list[:k], list[k+1:]...)
+		if list = append(list[:k], list[k+1:]...); s.wide() {
+			list = r.reopen(s, list, movers, chosen, last, most)
+		}
 	}
 	e.st.rollback(mark)
 	return e.roomsFor(s, j, g, d).needed(chosen)
+}
+
+// openings lists who may leave for one task more, at moves for most at most.
+func (r *gangRoom) openings(s *shape, movers []mover, most cluster.Milli) (list []opening) {
+	for _, c := range r.e.partChoices(s, r.site.job, movers, most) {
+		if o := (opening{choice: c}); r.has(r.nodeOf(&o)) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// nodeOf is the node of which an opening is.
+func (r *gangRoom) nodeOf(o *opening) int32 {
+	id, _, _ := o.at.single()
+	return id
 }
 
 // roomsFor counts what there is room for as it is.

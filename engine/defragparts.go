@@ -156,9 +156,12 @@ func coversAll(list []occupant, d *device) bool {
 	return n == d.tenants
 }
 
-// partChoices lists who could leave so that there may be room for one share or slice, at
+// partChoices lists who could leave so that there may be room for one task with shares or a slice, at
 // moves for most at most, the cheapest first.
 func (e *Engine) partChoices(s *shape, j *jobState, movers []mover, most cluster.Milli) (list []choice) {
+	if s.wide() {
+		return e.wideChoices(s, j, movers, most)
+	}
 	r := &s.sets[0].Request
 	for id, on := range e.byNode(movers) {
 		n := &e.st.nodes[id]

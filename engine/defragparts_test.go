@@ -19,6 +19,11 @@ func share(milli int64) func(*cluster.Job) {
 	return func(j *cluster.Job) { j.Tasks[0].Request.Share = milli }
 }
 
+// shares has a job ask for parts of several GPUs of a node, in thousandths of each.
+func shares(gpus int, milli int64) func(*cluster.Job) {
+	return func(j *cluster.Job) { j.Tasks[0].Request.GPUs, j.Tasks[0].Request.Share = gpus, milli }
+}
+
 // stay submits jobs of ten hours, starts them, and ends all but some.
 func (h *hand) stay(jobs []func(*cluster.Job), keep ...int) {
 	h.t.Helper()

@@ -178,7 +178,7 @@ func (d *dumb) planned(j *dumbJob, b books) []engine.Alloc {
 		if a.Share != 0 || d.nodes[a.Node].State != cluster.Up || b.off[int(a.Node)] || s.room(int(a.Node), int(a.Tasks)) < int(a.Tasks) {
 			return nil
 		}
-		s.bind(int(a.Node), int(a.Tasks))
+		s.bind(int(a.Node), int(a.Tasks), int(a.Tasks))
 	}
 	return s.allocs
 }

@@ -22,6 +22,7 @@ type books struct {
 	user  string           // for whom a place is looked for
 	d     *dumb
 	job   *dumbJob // whose place is looked for
+	never uint64   // devices that are not chosen for shares
 }
 
 func newBooks(nodes []cluster.Node) books {
@@ -147,7 +148,7 @@ func (b *books) pickGPU(node int, r *cluster.Request, not uint64, emptiest bool)
 	best, bestLeft := -1, int64(0)
 	for i := range b.nodes[node].GPUs {
 		g := b.gpu(node, i)
-		if (b.nodes[node].Bad|not)>>i&1 == 1 || g.whole > 0 {
+		if (b.nodes[node].Bad|not|b.never)>>i&1 == 1 || g.whole > 0 {
 			continue
 		}
 		var left int64
@@ -302,14 +303,8 @@ func (b *books) room(node int, r *cluster.Request, most int, bound []engine.Allo
 		n = min(n, int(b.ram(node)/r.RAM))
 	}
 	switch {
-	case shared(r) && r.GPUs > 1: // a device counts once, however much is left of it
-		k := 0
-		for i := range b.nodes[node].GPUs {
-			if g := b.gpu(node, i); b.nodes[node].Bad>>i&1 == 0 && !cutAt(&b.nodes[node], i) && g.whole == 0 && g.slots == 0 && g.milli >= r.Share && g.mem >= r.Memory && !b.another(&g) && !b.full(node, &g) && !b.disturbed(node, i) {
-				k++
-			}
-		}
-		n = min(n, k/r.GPUs)
+	case shared(r) && r.GPUs > 1:
+		n = b.distinct(node, r, n)
 	case shared(r): // as many as can be bound, one after the other
 		then, k := b.clone(), 0
 		for ; k < n; k++ {
@@ -580,7 +575,7 @@ func (s *site) fill(count int) bool {
 		if node < 0 {
 			return false
 		}
-		s.bind(node, n)
+		s.bind(node, n, left)
 		left -= n
 	}
 	return true
@@ -661,7 +656,7 @@ func (s *site) openness(node int) int64 {
 	return 1<<50 + int64(bits.OnesCount64(s.b.free(node)))
 }
 
-func (s *site) bind(node, n int) {
+func (s *site) bind(node, n, unbound int) {
 	if !shared(s.r) {
 		a := engine.Alloc{Node: int32(node), Set: int32(s.set), Tasks: int32(n), CPU: s.r.CPU * int64(n), RAM: s.r.RAM * int64(n)}
 		a.GPUs = s.b.pickWhole(node, n*s.r.GPUs)
@@ -669,8 +664,8 @@ func (s *site) bind(node, n int) {
 		s.allocs = append(s.allocs, a)
 		return
 	}
-	for range n {
-		a := s.b.one(node, s.set, s.r, s.d.placer == "worst-fit")
+	for k := range n {
+		a := s.one(node, unbound-k)
 		s.b.take(a)
 		s.allocs = append(s.allocs, a...)
 	}

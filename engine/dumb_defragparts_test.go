@@ -17,6 +17,7 @@ import (
 type dumbParts struct {
 	model cluster.GPUModel
 	gpus  []dumbGPU
+	per   int // of a node
 	jobs  []partMover
 }
 
@@ -28,11 +29,16 @@ type dumbGPU struct {
 }
 
 type partMover struct {
-	at   int
-	is   engine.Alloc
+	is   []partAt
 	ask  cluster.Request
 	cost time.Duration
 	toll cluster.Milli // of the bound of moves
+}
+
+// partAt is what a job has of a GPU.
+type partAt struct {
+	gpu int
+	is  engine.Alloc
 }
 
 // put lists what a GPU can be with one more task on it.
@@ -71,14 +77,27 @@ func (d *dumbParts) fits(gpus []dumbGPU, asks []*cluster.Request) bool {
 	if len(asks) == 0 {
 		return true
 	}
-	for i := range gpus {
-		if slices.Contains(gpus[:i], gpus[i]) {
+	for n := 0; n < len(gpus); n += d.per {
+		if d.fitsOn(gpus, n, n+d.per, asks[0].GPUs, asks) {
+			return true
+		}
+	}
+	return false
+}
+
+// fitsOn reports whether the first task finds so many more GPUs of a node among some, and then the others room.
+func (d *dumbParts) fitsOn(gpus []dumbGPU, from, to, left int, asks []*cluster.Request) bool {
+	if left == 0 {
+		return d.fits(gpus, asks[1:])
+	}
+	for i := from; i < to; i++ {
+		if asks[0].GPUs == 1 && slices.Contains(gpus[from:i], gpus[i]) {
 			continue
 		}
 		was := gpus[i]
 		for _, g := range d.put(was, asks[0]) {
 			gpus[i] = g
-			if d.fits(gpus, asks[1:]) {
+			if d.fitsOn(gpus, i+1, to, left-1, asks) {
 				gpus[i] = was
 				return true
 			}
@@ -96,7 +115,9 @@ func (d *dumbParts) cheapest(ask *cluster.Request, tasks, most int) time.Duratio
 		for i := range d.jobs {
 			if mask>>i&1 == 1 {
 				j := &d.jobs[i]
-				gpus[j.at].without(&j.is)
+				for k := range j.is {
+					gpus[j.is[k].gpu].without(&j.is[k].is)
+				}
 				asks, cost, toll = append(asks, &j.ask), cost+j.cost, toll+j.toll
 			}
 		}
@@ -107,16 +128,27 @@ func (d *dumbParts) cheapest(ask *cluster.Request, tasks, most int) time.Duratio
 	return best
 }
 
-// partWorld is a random cluster of GPUs in slices, shares and whole, with room.
-func partWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag) (h *hand, cfg engine.Config, d dumbParts, jobs int) {
-	h = newHand(t, pick(r, "1x1xH100-80GB", "1x2xH100-80GB", "2x1xA100-80GB", "1x3xH100-80GB", "1x2xA30-24GB"), "fifo", func(c *engine.Config) {
+// partWorld is a random cluster of GPUs in slices, shares and whole, with room; wide: also with shares of several.
+func partWorld(t *testing.T, r *rand.Rand, wide bool, defrag engine.Defrag) (h *hand, cfg engine.Config, d dumbParts, jobs int) {
+	spec := pick(r, "1x1xH100-80GB", "1x2xH100-80GB", "2x1xA100-80GB", "1x3xH100-80GB", "1x2xA30-24GB")
+	if wide {
+		spec = pick(r, "1x2xH100-80GB", "1x3xH100-80GB", "2x2xA100-80GB", "1x4xT4-16GB")
+	}
+	h = newHand(t, spec, "fifo", func(c *engine.Config) {
 		c.Defrag = &defrag
 		cfg = *c
 	})
+	d.per = cfg.Spec.Nodes[0].GPUs
 	d.model, _ = cluster.FindModel(cfg.Spec.Nodes[0].Model)
 	asks := []func(*cluster.Job){slice("1g"), slice("1g"), slice("1g"), slice("2g"), slice("2g"), slice(pick(r, "3g", "4g")), share(pick[int64](r, 250, 500)), func(*cluster.Job) {}}
 	if d.model.Compute == 4 {
 		asks[5] = slice("2g")
+	}
+	if wide {
+		asks = []func(*cluster.Job){share(250), share(500), share(300), shares(2, 250), shares(2, 500), func(*cluster.Job) {}, share(750), slice("2g")}
+		if !d.model.MIG() {
+			asks[7] = shares(3, 250)
+		}
 	}
 	var first, begun, over []engine.Event
 	for jobs = range 24 {
@@ -141,17 +173,8 @@ func partWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag) (h *hand, cfg e
 			over = append(over, stopped(i, engine.Completed))
 			continue
 		}
-		a := rec.Allocs[0]
-		at := int(a.Node)*h.e.Nodes()[0].GPUs + bits.TrailingZeros64(a.GPUs)
-		g := &d.gpus[at]
-		g.held, g.slots, g.compute = a.Share == 0, g.slots|a.Slots, g.compute+int(a.Compute)
-		if a.Slots == 0 {
-			g.shares += int64(a.Share)
-		}
-		if !rec.Spec.NoRequeue {
-			each := (rec.Spec.Checkpoint.Cost + rec.Spec.Checkpoint.Restart) / 1000
-			room := max(a.Milli(), cluster.Milli(bits.OnesCount8(a.Slots))*cluster.Whole/8)
-			d.jobs = append(d.jobs, partMover{at, a, rec.Spec.Tasks[0].Request, each * time.Duration(a.Milli()), room})
+		if m := d.add(rec); !rec.Spec.NoRequeue {
+			d.jobs = append(d.jobs, m)
 		}
 	}
 	h.at(1, begun...)
@@ -159,15 +182,34 @@ func partWorld(t *testing.T, r *rand.Rand, defrag engine.Defrag) (h *hand, cfg e
 	return h, cfg, d, jobs
 }
 
+// add books what a job has, and says what it is as a mover.
+func (d *dumbParts) add(rec *engine.JobRecord) (m partMover) {
+	m.ask = rec.Spec.Tasks[0].Request
+	each, room := (rec.Spec.Checkpoint.Cost+rec.Spec.Checkpoint.Restart)/1000, cluster.Milli(0)
+	for _, a := range rec.Allocs {
+		at := int(a.Node)*d.per + bits.TrailingZeros64(a.GPUs)
+		g := &d.gpus[at]
+		g.held, g.slots, g.compute = a.Share == 0, g.slots|a.Slots, g.compute+int(a.Compute)
+		if a.Slots == 0 {
+			g.shares += int64(a.Share)
+		}
+		m.is = append(m.is, partAt{at, a})
+		m.cost += each * time.Duration(a.Milli())
+		room += max(a.Milli(), cluster.Milli(bits.OnesCount8(a.Slots))*cluster.Whole/8)
+	}
+	m.toll = min(cluster.Whole, room)
+	return m
+}
+
 // On random GPUs with slices and shares moves are found nearly always where there are any,
 // nearly always the cheapest; what is found is possible, and none is cheaper than the search through everything says. Where
 // it is made, everybody starts where that was booked.
 func TestDefragPartsCheapest(t *testing.T) {
-	there, found, cheapest := map[string]int{}, map[string]int{}, map[string]int{}
+	count := newFoundMoves()
 	for seed := range uint64(8000) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		most := 2 + r.IntN(4)
-		h, cfg, d, id := partWorld(t, r, engine.Defrag{Moves: most})
+		h, cfg, d, id := partWorld(t, r, false, engine.Defrag{Moves: most})
 		kind, tasks := pick(r, "2g", "3g", "4g", "7g", "0.5", "GPU", "GPU", "1g", "2g", "3g", "0.5"), pick(r, 1, 1, 2, 3)
 		ask := func(*cluster.Job) {}
 		switch {
@@ -184,27 +226,68 @@ func TestDefragPartsCheapest(t *testing.T) {
 		if tasks > 1 {
 			kind = "gang of " + kind
 		}
-		if h.at(3, submit(j)) != "" || len(d.jobs) > 12 {
-			continue // it fits, or there are too many to try everything
-		}
-		m, cost := h.plan(cfg, id), d.cheapest(&j.Tasks[0].Request, tasks, most)
-		if cost >= 0 {
-			there[kind]++
-		}
-		if len(m.Moves) == 0 {
-			continue
-		}
-		if cost < 0 || m.Cost < cost {
-			t.Fatalf("seed %d: %s, %+v, %+v: the planner has %q (%v); %v is possible", seed, kind, d.gpus, d.jobs, movesText(&m), m.Cost, cost)
-		}
-		if found[kind]++; m.Cost == cost {
-			cheapest[kind]++
-		}
-		h.makeMoves(id, &m)
+		count.look(h, cfg, &d, fmt.Sprintf("seed %d: %s", seed, kind), kind, &j, most)
 	}
-	t.Logf("moves there are for %v, found for %v, the cheapest for %v", there, found, cheapest)
-	for kind, n := range there {
-		if n < 8 || found[kind]*100 < n*96 || cheapest[kind]*100 < n*94 {
+	count.enough(t, 96, 94)
+}
+
+// The same for tasks with shares of two or three GPUs, gangs of them, and jobs in whose way such are.
+func TestDefragWideCheapest(t *testing.T) {
+	count := newFoundMoves()
+	for seed := range uint64(16000) {
+		r := rand.New(rand.NewPCG(seed, 16))
+		most := 2 + r.IntN(4)
+		h, cfg, d, id := partWorld(t, r, true, engine.Defrag{Moves: most})
+		gpus, milli, tasks := min(d.per, pick(r, 1, 2, 2, 3, 3)), pick[int64](r, 250, 500, 500, 750), pick(r, 1, 1, 2, 2, 3)
+		kind := fmt.Sprintf("%d shares", gpus)
+		if tasks > 1 {
+			kind = "gang of " + kind
+		}
+		j := job(id, 1, 600, shares(gpus, milli))
+		j.Tasks[0].Count = tasks
+		count.look(h, cfg, &d, fmt.Sprintf("seed %d: %d of %d times %d", seed, tasks, gpus, milli), kind, &j, most)
+	}
+	count.enough(t, 95, 94)
+}
+
+// foundMoves counts by kind of job how often there are moves, how often they are found, and how
+// often the cheapest.
+type foundMoves struct{ there, found, cheapest map[string]int }
+
+func newFoundMoves() foundMoves {
+	return foundMoves{map[string]int{}, map[string]int{}, map[string]int{}}
+}
+
+func (c foundMoves) look(h *hand, cfg engine.Config, d *dumbParts, what, kind string, j *cluster.Job, most int) {
+	id := int(j.ID)
+	if h.at(3, submit(*j)) != "" || len(d.jobs) > 12 {
+		return // it fits, or there are too many to try everything
+	}
+	m, cost := h.plan(cfg, id), d.cheapest(&j.Tasks[0].Request, j.Tasks[0].Count, most)
+	if cost == 0 {
+		h.t.Fatalf("%s, %+v: it fits as it is, and waits", what, d.gpus)
+	}
+	if cost > 0 {
+		c.there[kind]++
+	}
+	if len(m.Moves) == 0 {
+		return
+	}
+	if cost < 0 || m.Cost < cost {
+		h.t.Fatalf("%s, %+v, %+v: the planner has %q (%v); %v is possible", what, d.gpus, d.jobs, movesText(&m), m.Cost, cost)
+	}
+	if c.found[kind]++; m.Cost == cost {
+		c.cheapest[kind]++
+	}
+	h.makeMoves(id, &m)
+}
+
+// enough fails where less than so many of a hundred are found, or are the cheapest.
+func (c foundMoves) enough(t *testing.T, found, cheapest int) {
+	t.Helper()
+	t.Logf("moves there are for %v, found for %v, the cheapest for %v", c.there, c.found, c.cheapest)
+	for kind, n := range c.there {
+		if n < 8 || c.found[kind]*100 < n*found || c.cheapest[kind]*100 < n*cheapest {
 			t.Errorf("%s: too few are found", kind)
 		}
 	}

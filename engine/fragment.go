@@ -377,7 +377,7 @@ func (s *Site) growth(node, set int, d *demand, on uint64, measure Measure) frag
 		return g
 	}
 	if !oneShare(r) {
-		return fragEntry{value: try(func() { s.TakeOn(node, set, 1, Fullest) }), device: -1}
+		return fragEntry{value: try(func() { s.takeOn(node, set, 1, Fullest, 1) }), device: -1}
 	}
 	best := fragEntry{device: noRoom}
 	for m := s.Devices(node, set); m != 0; m &= m - 1 {

@@ -342,22 +342,8 @@ func (st *nodeStore) roomOn(n *nodeState, r *cluster.Request, most int, on uint6
 	case !r.Fractional():
 		return min(fit, n.freeOn(on)/r.GPUs)
 	}
-	devices := 0 // devices with room; for one-device tasks: tasks that fit
-	for i := range n.devs {
-		d := &n.devs[i]
-		if n.whole()&on>>i&1 == 0 || d.slots != 0 || d.milli == 0 || n.free>>i&1 == 0 && d.tenants == 0 {
-			continue
-		}
-		k := min(int(int64(d.milli)/r.Share), st.classes[n.class].seats(d))
-		if r.Memory > 0 {
-			k = min(k, int(d.mem/r.Memory))
-		}
-		if r.GPUs > 1 {
-			k = min(k, 1)
-		}
-		devices += k
-	}
-	return min(fit, devices/r.GPUs)
+	var fits [cluster.MaxGPUsPerNode]int16
+	return distinct(fits[:len(n.devs)], st.sharesOn(n, r, on, &fits), r.GPUs, fit)
 }
 
 // roomSlices counts how many instances of the profile can be created, greedily.

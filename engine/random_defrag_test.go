@@ -20,7 +20,7 @@ import (
 // also while jobs are on their way. Nobody is on a node, or goes to one, that was
 // emptied just now, but who grows into it.
 func TestRandomDefrag(t *testing.T) {
-	made, emptied, planned, chained, parted := 0, 0, 0, 0, 0
+	made, emptied, planned, chained, parted, wide := 0, 0, 0, 0, 0, 0
 	policies := []string{"fifo", "multifactor", "srtf", "las", "scatter", "scatter:round", "scatter:gated", "scatter:some", "scatter:packs"}
 	for _, pol := range policy.Names() { // all under whose plans jobs are moved
 		if p, err := policy.New(pol); err == nil && p.Traits().Anywhere {
@@ -40,12 +40,12 @@ func TestRandomDefrag(t *testing.T) {
 				w, _ = play(small, true)
 				t.Fatalf("%s, seed %d: %v\nsmallest: %v\n%+v\n%s", sc.label, seed, err, last, small.cfg.Defrag, join(w.log))
 			}
-			if made, emptied, chained, parted = made+w.moves, emptied+w.emptied, chained+w.chained, parted+w.parted; sc.planner() {
+			if made, emptied, chained, parted, wide = made+w.moves, emptied+w.emptied, chained+w.chained, parted+w.parted, wide+w.wide; sc.planner() {
 				planned += w.moves + w.emptied
 			}
 		}
 	}
-	if t.Logf("%d moves, %d of them of shares and slices, %d to where another was, %d nodes emptied, %d under plans", made, parted, chained, emptied, planned); made < 25 || parted < 25 || emptied < 25 || planned < 25 {
+	if t.Logf("%d moves, %d of them of shares and slices, %d to where another was, for %d jobs with shares of several GPUs; %d nodes emptied, %d under plans", made, parted, chained, wide, emptied, planned); made < 25 || wide < 8 || parted < 25 || emptied < 25 || planned < 25 {
 		t.Error("jobs are seldom moved")
 	}
 }
@@ -66,6 +66,9 @@ func (w *randomWorld) checkEmptied() error {
 			return fmt.Errorf("a move begins in a protected time: %+v", m)
 		case m.Empties == "":
 			w.moves += len(m.Moves)
+			if r := w.e.Record(m.Job).Spec.Tasks[0].Request; r.Fractional() && r.GPUs > 1 {
+				w.wide++
+			}
 			for i := range m.Moves {
 				w.chained += min(1, len(m.Moves[i].After))
 				w.parted += min(1, len(m.Moves[i].Part))
@@ -133,7 +136,7 @@ func defragScenario(t *testing.T, seed uint64, pol string, parts bool) *scenario
 	for i := range nodes {
 		n := cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: pick(r, "A100-80GB", "A100-80GB", "V100-32GB"), GPUs: 4, Rack: pick(r, "r1", "r2"), Islands: pick(r, 0, 0, 2)}
 		if parts { // so that they are often full
-			n.GPUs = pick(r, 1, 2)
+			n.GPUs = pick(r, 1, 2, 2, 3)
 		}
 		if parts && n.Model[0] == 'A' && chance(r, 30) {
 			n.MIG = pick(r, "0:*", "0:3g.40gb@0,1g.10gb@4,1g.10gb@5")
@@ -176,7 +179,7 @@ func (g *generator) divide(j *cluster.Job) {
 	case chance(g.r, 45):
 		q.GPUs, q.Profile = 1, pick(g.r, "1g", "1g", "1g", "2g", "3g", "4g", "7g", "1g.20gb")
 	case chance(g.r, 50):
-		q.GPUs, q.Share = pick(g.r, 1, 1, 1, 2), pick[int64](g.r, 100, 250, 250, 500, 750)
+		q.GPUs, q.Share = pick(g.r, 1, 1, 2, 2), pick[int64](g.r, 100, 250, 250, 500, 750)
 		j.Model, j.MinSpeed = pick(g.r, "", "a", "b"), pick[int64](g.r, 0, 0, 600_000)
 	}
 }

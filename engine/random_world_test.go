@@ -57,6 +57,7 @@ type randomWorld struct {
 	moves    int // of jobs for others
 	chained  int // of those, to where another was
 	parted   int // of those, shares and slices
+	wide     int // times that somebody moved for a job with shares of several GPUs
 	emptied  int // nodes
 	sc       *scenario
 	e, twin  *engine.Engine

@@ -473,7 +473,10 @@ func bestPossible(s *Site, set, n int) int {
 func (s *Site) Take(node, set, n int) { s.TakeOn(node, set, n, Fullest) }
 
 // TakeOn is Take with a preference among shared devices.
-func (s *Site) TakeOn(node, set, n int, pick Pick) {
+func (s *Site) TakeOn(node, set, n int, pick Pick) { s.takeOn(node, set, n, pick, s.unbound(set)) }
+
+// takeOn is TakeOn where so many tasks of the set are not bound yet.
+func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 	r := &s.req[set].Request
 	st := &s.e.st
 	if !r.Fractional() && r.Profile == "" {
@@ -485,9 +488,13 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 		s.bind(&a)
 		return
 	}
-	for range n {
+	for t := range n {
 		s.own = 0
+		scarce, few := s.scarce(node, set, unbound-t)
 		for i := range r.GPUs {
+			if few == 0 {
+				s.own |= scarce
+			}
 			dev := s.pickDevice(node, set, pick)
 			a := Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, User: s.e.ownerOf(s.job), Tenant: tenantOf(s.job)}
 			if i == 0 { // CPU and RAM count once for each task
@@ -497,7 +504,9 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 				s.sliceAlloc(&a, r)
 			}
 			s.bind(&a)
-			s.own |= a.GPUs
+			if s.own |= a.GPUs; scarce&a.GPUs != 0 {
+				few--
+			}
 		}
 	}
 	s.own = 0

@@ -286,7 +286,11 @@ func (r *runner) plan(allocs []engine.Alloc) (tasks []*task) {
 	r.port = freePort()
 	for i := range allocs {
 		a := &allocs[i]
-		devices := r.m.devices(allocs[i : i+1])
+		end := i + 1
+		for end < len(allocs) && a.Share > 0 && allocs[end].Tasks == 0 { // a share of another GPU, of the same task
+			end++
+		}
+		devices := r.m.devices(allocs[i:end])
 		each := len(devices)
 		if a.Tasks > 0 && a.Share == 0 {
 			each = len(devices) / int(a.Tasks)

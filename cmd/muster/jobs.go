@@ -44,7 +44,7 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
 	fl.StringVar(&f.gpuMem, "gpu-mem", "", "GPU memory needed on each GPU, such as 8GiB; without --gpus a share of one GPU that has so much")
 	fl.StringVar(&f.gpuResident, "gpu-mem-resident", "", "of --gpu-mem, what is needed between iterations, too: the rest is for one iteration at a time (policy salus)")
-	fl.StringVar(&f.gpuCores, "gpu-cores", "", "part of a GPU's compute, such as 30%: the same as --gpus 0.3")
+	fl.StringVar(&f.gpuCores, "gpu-cores", "", "part of a GPU's compute, such as 30%: the same as --gpus 0.3; with --gpus 2, of each of two GPUs of a node")
 	fl.StringVar(&f.s.Isolation, "isolation", "", "what must be kept apart on a shared GPU: none, memory, or full (docs/sharing.md)")
 	fl.BoolVar(&f.s.Prompt, "latency-sensitive", false, "it cannot wait while others have their turns on a shared GPU")
 	fl.Float64Var(&f.s.MinSpeed, "min-speed", 0, "least part of its speed alone that it accepts beside others in a share of a GPU, such as 0.8 (docs/sharing.md)")
@@ -149,10 +149,10 @@ func (f *jobFlags) part(s *api.Submission) (err error) {
 		if err := p.UnmarshalText([]byte(f.gpuCores)); err != nil || p <= 0 {
 			return fmt.Errorf("--gpu-cores %s: give a part of a GPU's compute, such as 30%%", f.gpuCores)
 		}
-		if s.GPUs > 1 || s.Share > 0 || s.Profile != "" {
-			return fmt.Errorf("--gpu-cores %s: is of one whole GPU; --gpus %s says something else", f.gpuCores, f.gpus)
+		if s.Share > 0 || s.Profile != "" {
+			return fmt.Errorf("--gpu-cores %s: is of whole GPUs; --gpus %s says something else", f.gpuCores, f.gpus)
 		}
-		if s.GPUs, s.Share = 1, int64(p*10); s.Share == cluster.Whole {
+		if s.GPUs, s.Share = max(1, s.GPUs), int64(p*10); s.Share == cluster.Whole {
 			s.Share = 0
 		}
 	}
