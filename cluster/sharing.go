@@ -159,6 +159,17 @@ func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) 
 	return r, fmt.Sprintf("a whole GPU, for %s: this machine has no way to keep it apart on a part of one", why)
 }
 
+// Unshareable says why no task can have such shares where GPUs are shared that way, and what to
+// ask for instead; "": it can. Under MPS a process is a client of one server, in the folder that it is told of
+// (CUDA_MPS_PIPE_DIRECTORY), and each GPU with shares has a server of its own, for one user at a time: one server for
+// several GPUs would keep every other user's shares off all of them.
+func (r Request) Unshareable(how Sharing) string {
+	if how != MPS || !r.Fractional() || r.Profile != "" || r.GPUs < 2 {
+		return ""
+	}
+	return fmt.Sprintf("shares of %d GPUs: under MPS each GPU has a server of its own, and a task is a client of one; ask for whole GPUs, or for %d tasks with a share of one GPU each", r.GPUs, r.GPUs)
+}
+
 // least is the smallest profile with such a part of the GPU's compute and of its slices of memory, which
 // come to a little less than that part of its memory, and with as much memory as is asked for; nil: there is none.
 func (w *Ways) least(share Milli, memory MiB) (best *SliceProfile) {

@@ -25,6 +25,11 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 	if text = checkTasks(s); text != "" {
 		return 0, text
 	}
+	for i := range s.Tasks {
+		if text = s.Tasks[i].Request.Unshareable(e.cfg.Spec.Sharing); text != "" {
+			return 0, fmt.Sprintf("task set %d: %s", i, text)
+		}
+	}
 	switch {
 	case s.Limit < 0 || s.Estimate < 0 || s.Limit > cluster.MaxDuration || s.Estimate > cluster.MaxDuration:
 		return 0, "limit and estimate must be between 0 and 100 years"

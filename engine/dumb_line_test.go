@@ -38,6 +38,11 @@ func (d *dumb) submit(spec *cluster.Job, before *engine.Given) {
 
 // everFits reports whether there is a place for a job on the empty, healthy cluster.
 func (d *dumb) everFits(j *dumbJob) bool {
+	for _, s := range j.Tasks {
+		if r := s.Request; d.mps && r.GPUs > 1 && r.Fractional() && r.Profile == "" {
+			return false // a client has one server, and that one GPU
+		}
+	}
 	blank := *d
 	blank.nodes, blank.possible = slices.Clone(d.nodes), true
 	for i := range blank.nodes {

@@ -44,10 +44,10 @@ func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err
 				r.Share = 0
 			}
 		}
-		if r.Fractional() && r.GPUs > 1 && w.Sharing == cluster.MPS {
-			return "", &api.FieldError{Field: "gpus", Text: "under MPS a task has a share of one GPU: each GPU has a server of its own"}
-		}
 		*r, text = w.Choose(*r, spec.Isolation, s.Prompt)
+		if no := r.Unshareable(w.Sharing); no != "" {
+			return "", &api.FieldError{Field: "gpus", Text: no}
+		}
 	}
 	if strings.Contains(text, "enforced: ") && m.opt.GPUs[0].Simulated {
 		text += " (on a real one: nothing is enforced on a simulated GPU)"

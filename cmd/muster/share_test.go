@@ -90,7 +90,7 @@ func TestMPS(t *testing.T) {
 	if strings.Contains(text(out+"3"), "CUDA_MPS") {
 		t.Errorf("who has a whole GPU is no client of MPS:\n%s", text(out+"3"))
 	}
-	if text, code := d.try("submit", "--gpus", "2", "--gpu-cores", "30%", "--", "true"); code == 0 || !strings.Contains(text, "--gpu-cores 30%") {
+	if text, code := d.try("submit", "--gpus", "2", "--gpu-cores", "30%", "--", "true"); code == 0 || !strings.Contains(text, "gpus: shares of 2 GPUs: under MPS each GPU has a server of its own") || !strings.Contains(text, "ask for whole GPUs, or for 2 tasks") {
 		t.Errorf("a part of two GPUs: %d %s", code, text)
 	}
 
