@@ -334,6 +334,12 @@ func (e *Engine) asleepText(j *jobState) string {
 		return ""
 	}
 	text := "suspended: its memory is on " + e.homeText(j)
+	switch at := e.leavesHomeAt(j); {
+	case at != cluster.Never:
+		text += ", which it leaves for any others at " + e.clock(at)
+	case j.spec.Checkpoint.None || j.deaf:
+		text += ", and it saves nothing: it goes on there only"
+	}
 	for i := range j.home {
 		if n := &e.st.nodes[j.home[i].Node]; !n.indexed {
 			return fmt.Sprintf("%s, and %s takes no jobs now", text, n.spec.Name)
@@ -341,9 +347,6 @@ func (e *Engine) asleepText(j *jobState) string {
 	}
 	var ids []cluster.JobID
 	e.eachOn(j.home, func(v *jobState) { ids = append(ids, v.spec.ID) })
-	if at := e.leavesHomeAt(j); at != cluster.Never {
-		text += ", which it leaves for any others at " + e.clock(at)
-	}
 	if len(ids) == 0 {
 		return text + ", and CPU cores or RAM beside it are not free"
 	}

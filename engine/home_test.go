@@ -87,8 +87,18 @@ func TestBackHome(t *testing.T) {
 		t.Errorf("it goes on with %v on %v", r.Done, r.Allocs)
 	}
 	h.sound()
+	says := func(want string) {
+		t.Helper()
+		if y := h.e.Why(1); len(y.Blockers) != 1 || y.Blockers[0] != "suspended: its memory is on GPU 1 of n1"+want+"; job 2 has GPU 1" {
+			t.Errorf("%q", y.Blockers)
+		}
+	}
+	h = suspended(t, asItIs, critical)
+	h.want(110, "")
+	says(", which it leaves for any others at 2m51s")
 	h = suspended(t, func(j *cluster.Job) { j.Checkpoint.None = true }, critical)
 	h.want(100_000, "")
+	says(", and it saves nothing: it goes on there only")
 	h.want(100_001, "start 1", stopped(2, engine.Completed))
 	if r := h.e.Record(1); r.Done != seconds(80) {
 		t.Errorf("it goes on with %v", r.Done)

@@ -233,7 +233,14 @@ func TestServerLives(t *testing.T) {
 			t.Errorf("it lives and the control daemon says %q: %+v", text, d.known)
 		}
 	}
-	d.known.Servers[0].Birth-- // now it is a process that had the number before
+	d.known.Servers[0].Birth = 0 // nobody could see it
+	for range 3 {
+		if look(""); d.known.Fault != nil || len(d.known.Servers) != 1 {
+			t.Errorf("it lives, its birth was not seen, and nobody answers: %+v", d.known)
+		}
+	}
+	look(fmt.Sprintln(server.Pid))
+	d.known.Servers[0].Birth = shim.Birth(server.Pid) - 1 // now it is a process that had the number before
 	if look(fmt.Sprintln(server.Pid)); d.known.Fault == nil || len(d.known.Servers) != 1 {
 		t.Errorf("another process has its number: %+v", d.known)
 	}

@@ -234,7 +234,8 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 	if w.Blockers == nil {
 		w.Blockers = []string{}
 	}
-	if rec := &j.info.Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked && len(rec.Spec.Tasks) == 1 {
+	// one that is suspended cannot be changed (Update), nor moved
+	if rec := &j.info.Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked && len(rec.Spec.Tasks) == 1 && j.run == nil && rec.Home == nil {
 		snap := m.eng.Snapshot()
 		return w, rec.Spec, &snap, nil
 	}

@@ -140,6 +140,12 @@ func TestWhySuspended(t *testing.T) {
 	run("short", "1", "20m")
 	d.untilSays("job 1 (long): suspended for job 2 short; its memory is on GPUs 0,1 of ", "why", "1")
 	d.want(d.must("why", "1"), "it waits, number 1 in the line, expected to go on ", "\n  suspended: its memory is on GPUs 0,1 of ", "; job 2 short has GPU 0\n", "\n  job 2 short: 1 GPU on ")
+	if text := d.must("why", "1"); strings.Contains(text, "would start now with") { // as it could with one GPU
+		t.Errorf("what cannot be changed would help:\n%s", text)
+	}
+	if text, code := d.try("update", "1", "--gpus", "1"); code == 0 || !strings.Contains(text, "only a waiting job can be changed") {
+		t.Errorf("a suspended job is changed: %d %s", code, text)
+	}
 	run("other", "1", "10m")
 	d.untilSays("job 2 short has GPU 0, job 3 other has GPU 1\n", "why", "1")
 	d.untilSays(`"state": "running"`, "show", "3")

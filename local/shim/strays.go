@@ -32,10 +32,20 @@ func Birth(pid int) uint64 {
 }
 
 // Lives reports whether the process that was born then is there, and has not ended: one
-// that nobody has reaped yet has.
+// that nobody has reaped yet has. Whose birth could not be seen then (0), or cannot now, as another user's where /proc is
+// hidden, has ended only if no process has its number: what is not known is not taken for its end.
 func Lives(pid int, birth uint64) bool {
-	b, state := stat(pid)
-	return b != 0 && b == birth && state != "Z" && state != "X"
+	if pid <= 0 {
+		return false
+	}
+	switch b, state := stat(pid); {
+	case b == 0:
+		return !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+	case state == "Z" || state == "X":
+		return false
+	default:
+		return birth == 0 || b == birth
+	}
 }
 
 // stat returns a process' start time in clock ticks since boot, and its state; 0: there is none.
