@@ -179,6 +179,9 @@ func (s *mpsDaemons) start(d *mpsDaemon) error {
 	if err := errors.Join(os.MkdirAll(d.pipe(), 0o711), os.MkdirAll(filepath.Join(d.dir, "log"), 0o711)); err != nil {
 		return err
 	}
+	if _, err := d.logged(); err != nil { // from here on
+		s.m.opt.Log.Warn("what a control daemon of MPS writes cannot be read", "uuid", d.uuid, "error", err)
+	}
 	if err := s.m.opt.Devices.Exclusive(d.uuid, true); err != nil { // MPS works without; then others could come beside it
 		s.m.opt.Log.Warn("a GPU cannot be kept for MPS alone", "uuid", d.uuid, "error", err)
 	}

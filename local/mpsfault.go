@@ -40,6 +40,15 @@ type mpsKnown struct {
 	At      time.Time   `json:"at,omitzero"` // since when they were not looked at
 	Servers []mpsServer `json:"servers,omitempty"`
 	Fault   *mpsFault   `json:"fault,omitempty"` // the last one; nil: there was none
+	Log     *int64      `json:"log,omitempty"`   // so much of the control daemon's log was read; nil: nobody knows
+}
+
+// read is how much of the control daemon's log was read; -1: nobody knows.
+func (k *mpsKnown) read() int64 {
+	if k.Log == nil {
+		return -1
+	}
+	return *k.Log
 }
 
 // mpsFault is the end of a server whose clients were there.
@@ -133,32 +142,58 @@ func (s *mpsDaemons) serverOf(d *mpsDaemon, pid int) mpsServer {
 	return v
 }
 
-// seen compares the servers that a control daemon was asked for with those that were known.
-// One that it does not list, because it does not answer or is another one by now, has gone
-// only if its process has. One that makes room for another user's has no clients any more:
-// that is no fault.
+// seen compares the servers that a control daemon was asked for with those that were known, and those of which its log says that they
+// were started since. One that it does not list, because it does not answer or is another one by now, has gone
+// only if its process has, or the log says that it exited. One that makes room for another user's has no clients any more, nor has one
+// that exited with status 0: that is no fault.
 func (s *mpsDaemons) seen(d *mpsDaemon, asked time.Time, listed []mpsServer) {
 	was := d.known
-	d.known = mpsKnown{At: asked, Servers: listed, Fault: was.Fault}
-	for _, old := range was.Servers {
-		switch {
-		case slices.ContainsFunc(listed, old.is):
-		case shim.Lives(old.PID, old.Birth):
-			d.known.Servers = append(d.known.Servers, old)
-		default:
-			hit := slices.DeleteFunc(s.m.sharers(d.uuid), func(id cluster.JobID) bool { return old.UID > 0 && s.m.uidOf(id) != old.UID })
-			if len(hit) > 0 {
-				d.known.Fault = &mpsFault{From: was.At, To: s.m.opt.Now(), Hit: hit}
-				s.m.opt.Log.Warn("MPS: a server has ended, and its clients with it", "uuid", d.uuid, "jobs", numbers(hit), "after", was.At.Format(time.TimeOnly))
-			}
+	log, err := d.logged()
+	if err != nil {
+		s.m.opt.Log.Warn("what a control daemon of MPS writes cannot be read", "uuid", d.uuid, "error", err)
+	}
+	for _, v := range log.started {
+		if !slices.ContainsFunc(was.Servers, v.is) {
+			was.Servers = append(slices.Clone(was.Servers), v)
 		}
 	}
-	if len(was.Servers) == 0 && len(d.known.Servers) == 0 {
+	d.known = mpsKnown{At: asked, Fault: was.Fault, Log: d.known.Log}
+	for _, v := range listed {
+		if _, gone := log.exited[v.PID]; !gone || shim.Lives(v.PID, v.Birth) {
+			d.known.Servers = append(d.known.Servers, v)
+		} else if !slices.ContainsFunc(was.Servers, v.is) {
+			was.Servers = append(slices.Clone(was.Servers), v)
+		}
+	}
+	for _, old := range was.Servers {
+		status, exited := log.exited[old.PID]
+		switch {
+		case slices.ContainsFunc(d.known.Servers, old.is):
+		case shim.Lives(old.PID, old.Birth) && (!exited || old.Birth != 0):
+			d.known.Servers = append(d.known.Servers, old)
+		case !exited || status != 0:
+			s.ended(d, old, was.At)
+		}
+	}
+	if len(was.Servers) == 0 && len(d.known.Servers) == 0 && d.known.read() == was.read() {
 		return
 	}
 	if err := d.save(); err != nil {
 		s.m.opt.Log.Warn("what is known of the MPS servers of a GPU cannot be kept", "uuid", d.uuid, "error", err)
 	}
+}
+
+// ended notes that a server has ended since a time, and whose clients it may have had.
+func (s *mpsDaemons) ended(d *mpsDaemon, old mpsServer, from time.Time) {
+	hit := slices.DeleteFunc(s.m.sharers(d.uuid), func(id cluster.JobID) bool { return old.UID > 0 && s.m.uidOf(id) != old.UID })
+	if len(hit) == 0 {
+		return
+	}
+	if from.IsZero() { // it was never looked at before: the server is no older than that
+		from = s.m.opt.Now()
+	}
+	d.known.Fault = &mpsFault{From: from, To: s.m.opt.Now(), Hit: hit}
+	s.m.opt.Log.Warn("MPS: a server has ended, and its clients with it", "uuid", d.uuid, "jobs", numbers(hit), "after", from.Format(time.TimeOnly))
 }
 
 // faultOfOthers says, of a run that failed, that the server of its GPU ended about then,

@@ -1,0 +1,39 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A server that ends right after its clients came is seldom seen: that it was there stands in the control daemon's
+// log, and its clients' jobs start again. When it lives they go on.
+func TestMPSServerBetweenLooks(t *testing.T) {
+	d := shares(t, "1xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
+	d.endMPS(1)
+	calm, come := filepath.Join(d.dir, "calm"), filepath.Join(d.dir, "come")
+	script := "while [ ! -e " + come + " ]; do sleep 0.02; done; [ -e " + calm + " ] || export SERVER_LIVES=0.4; exec " + stand(t, "mps-client")
+	for range 2 {
+		d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sh", "-c", script)
+	}
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.untilSays(`"state": "running"`, "show", "2")
+	if err := os.WriteFile(come, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for id, other := range map[string]string{"1": "2", "2": "1"} {
+		d.untilSays("the MPS server of GPU 0 ended; job "+other+" was on it, too", "history", id)
+	}
+	if err := os.WriteFile(calm, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(d.dir, "state", "mps", "GPU-simulated-0", "log", "control.log"))
+	if err != nil || !strings.Contains(string(text), "This control daemon is played") {
+		t.Errorf("the log is %q, %v", text, err)
+	}
+	d.want(string(text), "] Starting new server ", "] Server encountered a fatal exception. Shutting down\n", " exited with status 1\n")
+	d.must("cancel", "1", "2")
+}
