@@ -101,16 +101,20 @@ type muriPlan struct {
 	total   int           // GPUs
 	need    int           // GPUs of all groups
 	known   map[[mostTogether + 1]uint16]int64
+	last    [mostTogether + 1]uint16 // asked for last; none is all 0
+	gain    int64                    // ... what is known of it
 }
 
 func (m *muriRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := &muriPlan{muriRules: m, v: v, jobs: jobs, total: totalGPUs(v), known: map[[mostTogether + 1]uint16]int64{}} // looked up only
-	for _, k := range v.Kinds() {
-		if g, ok := cluster.FindModel(k.GPU); ok && (p.memory == 0 || g.Memory < p.memory) {
-			p.memory = g.Memory
+	p.sort()
+	if slices.ContainsFunc(p.order, func(o muriJob) bool { return o.memory > 0 }) { // else it does not matter
+		for _, k := range v.Kinds() {
+			if g, ok := cluster.FindModel(k.GPU); ok && (p.memory == 0 || g.Memory < p.memory) {
+				p.memory = g.Memory
+			}
 		}
 	}
-	p.sort()
 	p.try()
 	for range m.group {
 		if p.need <= p.total || !p.join() {
@@ -296,11 +300,15 @@ func (p *muriPlan) weight(class int, a, b muriGroup) int64 {
 		return 0
 	}
 	slices.Sort(key[1 : 1+n])
-	w, ok := p.known[key]
-	if !ok {
-		w = p.together(list[:n])
-		p.known[key] = w
+	if key != p.last { // those that come one after the other are alike most often
+		w, ok := p.known[key]
+		if !ok {
+			w = p.together(list[:n])
+			p.known[key] = w
+		}
+		p.last, p.gain = key, w
 	}
+	w := p.gain
 	if w <= 1_000_000 {
 		return 0
 	}

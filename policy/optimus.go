@@ -49,10 +49,13 @@ func optimusSizes(v engine.View, jobs []engine.JobView) []claim {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
+	byArrival := func(a, b int) int {
 		x, y := &list[a], &list[b]
 		return cmp.Or(cmp.Compare(x.j.Spec().Submit, y.j.Spec().Submit), cmp.Compare(x.left, y.left))
-	})
+	}
+	if !slices.IsSortedFunc(order, byArrival) { // they come by number
+		slices.SortStableFunc(order, byArrival)
+	}
 	for _, i := range order {
 		if _, g := list[i].next(); list[i].tasks == 0 && g <= free {
 			give(&list[i])

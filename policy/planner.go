@@ -66,10 +66,10 @@ type claim struct {
 	last int
 }
 
-// claims lists the jobs as claims of nothing yet. A job whose run time nobody
+// claims lists the jobs as claims of nothing yet, in memory that the next plan uses again. A job whose run time nobody
 // knows is taken to have as much left as all the others that nobody knows.
 func claims(v engine.View, jobs []engine.JobView) []claim {
-	list := make([]claim, len(jobs))
+	list := engine.Scratch[claim](v, len(jobs))
 	claimAll(v, jobs, func(i int) *claim { return &list[i] })
 	return list
 }

@@ -201,7 +201,7 @@ func TestAFSTwin(t *testing.T) {
 	}
 	steps := 0
 	playPlans(t, func(v engine.View, jobs []engine.JobView) engine.Plan {
-		got, want := claims(v, jobs), claims(v, jobs)
+		got, want := slices.Clone(claims(v, jobs)), claims(v, jobs)
 		afsSizes(v, got, totalGPUs(v))
 		free := totalGPUs(v)
 		idle, served := shortestFirst(want), []*claim(nil)

@@ -14,12 +14,18 @@ import (
 // an edge of least slack kept per vertex and blossom (Galil, ACM Computing Surveys
 // 1986). Among matchings of equal weight it chooses as G-muri-simulator, 8.3.
 func Match(n int, weight func(a, b int) int64) []int {
-	weights := make([]int64, (n+1)*(n+1)) // vertices are numbered from 1
+	var weights []int64 // vertices are numbered from 1; nil: all are 0
 	for a := 1; a <= n; a++ {
 		for b := a + 1; b <= n; b++ {
 			w := max(0, weight(a-1, b-1))
 			if w > 1<<50 {
 				panic(fmt.Sprintf("solve: weight %d of a pair", w))
+			}
+			if w == 0 {
+				continue
+			}
+			if weights == nil {
+				weights = make([]int64, (n+1)*(n+1))
 			}
 			weights[a*(n+1)+b], weights[b*(n+1)+a] = w, w
 		}
