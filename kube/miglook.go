@@ -32,15 +32,15 @@ type migCandidate struct {
 	gpus    int
 	configs []string
 	offers  []*config.MIGOffer
-	kind    string
-	cost    int64
+	cost    int64 // of emptying it, in GPU-seconds; 0: nobody is there
 }
 
 // lookMIG looks who waits, and closes the nodes that are to be changed; those that nobody waits for any more are opened.
 func (d *Driver) lookMIG(now cluster.Time) {
 	maps.DeleteFunc(d.mig.tried, func(g *gang, at cluster.Time) bool { return now.Sub(at) >= migRetry || d.gangs[g.key] != g })
 	under := d.migUnder()
-	if len(under) == 0 && !d.anyWaits(now) {
+	can := d.candidates(now)
+	if len(under) == 0 && (len(can) == 0 || !d.anyWaits(now)) {
 		return
 	}
 	d.eng.Look(now)
@@ -55,8 +55,12 @@ func (d *Driver) lookMIG(now cluster.Time) {
 		return
 	}
 	d.dropUnneeded(list, under, as, base)
+	if base, err = d.withoutSlow(list, under, as, base); err != nil {
+		d.opt.Log.Error("a second engine cannot be made", "error", err)
+		return
+	}
 	old := slices.ContainsFunc(list, func(w *migWaiter) bool { return w.old && d.mig.tried[w.g] == 0 })
-	if can := d.candidates(now); old && len(can) > 0 {
+	if can = slices.DeleteFunc(can, func(c *migCandidate) bool { return c.n.mig.busy }); old && len(can) > 0 {
 		d.changeFor(now, list, as, base, can)
 	}
 }
@@ -98,6 +102,21 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, as map[string]*c
 		delete(as, name)
 		d.reopen(n, "dropped", "nobody needs it any more")
 	}
+}
+
+// withoutSlow leaves out those nodes that are still being emptied: who would start on them may be served sooner.
+func (d *Driver) withoutSlow(list []*migWaiter, under []*node, as map[string]*config.MIGOffer, base *migWorld) (*migWorld, error) {
+	slow := false
+	for _, n := range under {
+		if as[n.obj.Name] != nil && n.mig.step == migClosed && !d.migEmpty(n) {
+			delete(as, n.obj.Name)
+			slow = true
+		}
+	}
+	if !slow {
+		return base, nil
+	}
+	return d.suppose(list, as, nil)
 }
 
 // candidates lists the nodes that may be changed, in the engine's order.
@@ -208,11 +227,16 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, as map[string]*c
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
 		return
 	}
+	for _, w := range list { // the others wait for something else, and are asked about again in a while
+		if w.old && d.mig.tried[w.g] == 0 && !slices.Contains(wants, w) {
+			d.mig.tried[w.g] = now
+		}
+	}
 	for range migTries {
 		if len(wants) == 0 {
 			return
 		}
-		q, names := d.migAsk(wants, base, can, false)
+		q, names := d.migAsk(wants, base, slices.DeleteFunc(slices.Clone(can), func(c *migCandidate) bool { return !d.migEmpty(c.n) }))
 		plan := q.choose()
 		if plan == nil {
 			break
@@ -224,6 +248,7 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, as map[string]*c
 		d.mig.tried[wants[first].g] = now
 		wants = slices.Delete(wants, first, first+1)
 	}
+	d.emptyFor(list, wants, as, base, can)
 }
 
 // migWants lists who would start with more nodes and does not without, the first in line first.
@@ -259,8 +284,8 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, as map[string]*co
 	return wants, nil
 }
 
-// migAsk is the question which nodes to change: of those that are empty, or that are not.
-func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate, busy bool) (*migQuestion, []string) {
+// migAsk is the question which of these nodes to change.
+func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate) (*migQuestion, []string) {
 	q := &migQuestion{}
 	what := map[string]int{"": 0}
 	for _, w := range wants {
@@ -296,9 +321,7 @@ func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate,
 	}
 	ways := map[string]*migCandidate{}
 	for _, c := range can {
-		if d.migEmpty(c.n) != busy {
-			ways[c.n.obj.Name] = c
-		}
+		ways[c.n.obj.Name] = c
 	}
 	free := base.free(d.order)
 	var names []string
@@ -385,6 +408,9 @@ func (d *Driver) tryPlan(plan []migChange, q *migQuestion, names []string, list,
 		}
 		if len(note.For) == 0 { // the second engine put them elsewhere
 			continue
+		}
+		if c.cost > 0 {
+			note.Tier = wants[first].above().String()
 		}
 		const most = 8
 		note.For = note.For[:min(len(note.For), most)]

@@ -59,7 +59,8 @@ type migNote struct {
 	Config string           `json:"config,omitempty"` // what it is to be, or was last made
 	From   string           `json:"from,omitempty"`   // its mig.config when it was closed
 	Since  time.Time        `json:"since"`            // of its step; when it was last changed
-	For    []string         `json:"for,omitempty"`    // gangs
+	For    []string         `json:"for,omitempty"`    // gangs, the first in line first
+	Tier   string           `json:"tier,omitempty"`   // of the first: who is of a lower one is preempted
 	GPUs   int              `json:"gpus,omitempty"`   // that it has
 	Offer  *config.MIGOffer `json:"offer,omitempty"`  // what it will have
 	Failed *migFailures     `json:"failed,omitempty"`

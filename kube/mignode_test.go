@@ -280,7 +280,7 @@ func testMIGFails(b *bench) {
 	b.migMap(migText)
 	b.migPool("all-disabled", "n1", "n2")
 	foreign := controlplane.Pod("foreign", 1, nil)
-	foreign.Spec.SchedulerName, foreign.Spec.NodeName = "somebody", "n2"
+	foreign.Spec.SchedulerName, foreign.Spec.NodeName, foreign.Spec.RestartPolicy = "somebody", "n2", v1.RestartPolicyAlways
 	b.create(foreign)
 	m := b.migManager()
 	m.set(func() { m.breaks = true })
@@ -312,6 +312,9 @@ func testMIGFails(b *bench) {
 	}
 	b.relabel("n1", "all-disabled")
 	b.wait("after somebody saw to it, it is tried again, and done", func() bool { return b.allOn("ones", 10, "n1") })
+	if config, step, cordoned := b.migLabels("n2"); config != "all-disabled" || step != "" || cordoned {
+		b.Errorf("n2, where somebody stays, is %s, %q, cordoned %v", config, step, cordoned)
+	}
 	m.none()
 }
 
@@ -365,6 +368,71 @@ func testMIGOrder(b *bench) {
 	b.wait("who came first runs", func() bool { return b.allOn("threes", 4, "n1") })
 	if !b.allOn("ones", 0, "n1") {
 		b.Error("who came later runs, too")
+	}
+	m.none()
+}
+
+// Where no node is empty, one is closed until who is there has ended; a scheduler that comes after goes on with it. If
+// nobody waits for it any more, it is opened.
+func testMIGEmptied(b *bench) {
+	b.migMap(migText)
+	b.migPool("all-disabled", "n1")
+	m := b.migManager()
+	d, stop := b.schedule(migRules)
+	b.create(controlplane.Pod("first", 1, nil))
+	b.wait("first runs", func() bool { return b.pod("first").Spec.NodeName == "n1" })
+	closed := func() bool { _, step, cordoned := b.migLabels("n1"); return step == migClosed && cordoned }
+	b.create(migGang("ones", 10, "1g.10gb", nil)...)
+	b.wait("n1 is closed", closed)
+	b.wait("why says so", func() bool {
+		text := strings.Join(b.whyOf(d, "default/ones").Blockers, "; ")
+		return strings.Contains(text, "node n1 is being partitioned as half for it: closed since") && strings.Contains(text, ", 1 pod still there") ||
+			strings.Contains(text, "node n1 is being partitioned as all-1g.10gb for it: closed since") && strings.Contains(text, ", 1 pod still there")
+	})
+	b.create(controlplane.Pod("late", 1, nil))
+	b.wait("who comes later waits", func() bool { return condition(b.pod("late")).Status == v1.ConditionFalse })
+	for _, p := range b.pods() {
+		if p.Labels[LabelGang] == "ones" {
+			b.gone(&p)
+		}
+	}
+	b.wait("it is opened when nobody waits for it", func() bool { return !closed() })
+	b.wait("who came later runs", func() bool { return b.pod("late").Spec.NodeName == "n1" })
+	b.create(migGang("more", 14, "1g.10gb", nil)...)
+	b.wait("n1 is closed again", closed)
+	stop()
+	b.gone(b.pod("late"))
+	_, stop = b.schedule(migRules)
+	defer stop()
+	time.Sleep(2 * time.Second)
+	if n := m.changes(); n != 0 || !closed() {
+		b.Errorf("%v, closed %v, and a pod is still there", m.wrote, closed())
+	}
+	b.gone(b.pod("first"))
+	b.wait("the gang runs when the last has ended", func() bool { return b.allOn("more", 14, "n1") })
+	m.none()
+}
+
+// Who is of a lower tier is preempted for it, where all are; who is of the same is not.
+func testMIGPreempts(b *bench) {
+	b.migMap(migText)
+	b.migPool("all-disabled", "n1", "n2")
+	m := b.migManager()
+	_, stop := b.schedule(migRules)
+	defer stop()
+	equal := controlplane.Pod("equal", 2, nil)
+	equal.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "n1"}
+	low := controlplane.Pod("low", 2, map[string]string{LabelTier: "best-effort"})
+	low.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "n2"}
+	b.create(equal, low)
+	b.wait("both run", func() bool { return b.pod("equal").Spec.NodeName == "n1" && b.pod("low").Spec.NodeName == "n2" })
+	b.create(migGang("ones", 14, "1g.10gb", nil)...)
+	b.wait("the gang runs instead of who is of a lower tier", func() bool { return b.allOn("ones", 14, "n2") })
+	if p := b.pod("equal"); p.Spec.NodeName != "n1" || p.DeletionTimestamp != nil {
+		b.Error("who is of the same tier had to leave")
+	}
+	if _, step, cordoned := b.migLabels("n1"); step != "" || cordoned {
+		b.Errorf("n1 is %q, cordoned %v", step, cordoned)
 	}
 	m.none()
 }
@@ -429,5 +497,7 @@ func TestMIG(t *testing.T) {
 	b.sub("fails", testMIGFails)
 	b.sub("person", testMIGPerson)
 	b.sub("order", testMIGOrder)
+	b.sub("emptied", testMIGEmptied)
+	b.sub("preempts", testMIGPreempts)
 	b.sub("killed", testMIGKilled)
 }

@@ -46,7 +46,7 @@ const (
 	migLook   = 2 * time.Second // between two looks at who waits
 	migSoon   = 50 * time.Millisecond
 	migStray  = 15 * time.Minute
-	migRetry  = time.Minute // until a gang is looked at again for which nothing could be found
+	migRetry  = 15 * time.Second // until a gang is looked at again for which nothing could be found
 	migConfig = "config.yaml"
 )
 
@@ -152,6 +152,9 @@ func (d *Driver) migRound(now cluster.Time) {
 	}
 	// The engine has to have heard everything first: who starts in its next step anyway waits for no node.
 	heard := d.stale == "" && !d.nodesAt && !d.queuesAt && len(d.dirty) == 0 && len(d.queued) == 0
+	for _, n := range d.mig.under {
+		heard = heard && n.mig.step != "" // it is being opened
+	}
 	if !heard && now >= d.mig.lookAt {
 		d.mig.at = now.Add(migSoon)
 	}
@@ -195,6 +198,8 @@ func (d *Driver) migNode(n *node, at time.Time) {
 			d.reopen(n, "dropped", "its annotation "+AnnotationMIG+" cannot be read")
 		case d.migEmpty(n):
 			d.setMIG(n, migChanging, m.note)
+		case d.stale == "":
+			d.dismissMIG(n)
 		}
 	case migChanging:
 		expiry := migStray
@@ -242,7 +247,7 @@ func (d *Driver) reopen(n *node, outcome, why string) {
 			note.Config = ""
 		}
 	}
-	note.Offer, note.From = nil, ""
+	note.Offer, note.From, note.Tier = nil, "", ""
 	d.opt.Observe.Partitioned(outcome)
 	d.setMIG(n, "", note)
 	d.mig.lookAt = 0

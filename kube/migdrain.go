@@ -1,0 +1,131 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Where no empty node serves who is first in line, one is emptied: nobody starts there any more, who is of a lower tier is
+// preempted when nobody else is left, and all others end by themselves. Of each rule one node at a time, the one that
+// costs least: work that is lost, and GPUs that are idle until the last has ended.
+
+const (
+	migMostBusy = 16                  // nodes of which it is tried whether it would serve, the cheapest first
+	migUnknown  = 30 * 24 * time.Hour // as long as somebody counts as running of whom nobody knows how long
+)
+
+// emptyFor closes a node on which somebody is for the first in line whom empty nodes do not serve.
+func (d *Driver) emptyFor(list, wants []*migWaiter, as map[string]*config.MIGOffer, base *migWorld, can []*migCandidate) {
+	if len(wants) == 0 {
+		return
+	}
+	want := wants[:1]
+	var idle, busy []*migCandidate
+	for _, c := range can {
+		if d.migEmpty(c.n) {
+			idle = append(idle, c)
+		} else if !d.migEmptying(c.n.mig.rule) {
+			if cost, ok := d.emptyingCost(c.n, want[0].above()); ok {
+				c.cost = max(1, cost)
+				busy = append(busy, c)
+			}
+		}
+	}
+	slices.SortStableFunc(busy, func(a, b *migCandidate) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), len(d.migUsers(a.n))-len(d.migUsers(b.n)))
+	})
+	for _, c := range busy[:min(len(busy), migMostBusy)] {
+		with := append(slices.Clip(idle), c)
+		q, names := d.migAsk(want, base, with)
+		if plan := q.choose(); plan != nil {
+			if _, ok := d.tryPlan(plan, q, names, list, want, as, base, with); ok {
+				return
+			}
+		}
+	}
+	d.mig.tried[want[0].g] = d.now
+}
+
+// above is the tier of a gang that waits: who is of a lower one may be preempted for it. For one that preempts nobody it
+// is the lowest.
+func (w *migWaiter) above() cluster.Tier {
+	if w.job().NoPreempt {
+		return cluster.BestEffort
+	}
+	return w.job().Tier
+}
+
+// migEmptying reports whether a node of a rule is closed and somebody is still there.
+func (d *Driver) migEmptying(rule int) bool {
+	for _, n := range d.migUnder() {
+		if n.mig.rule == rule && n.mig.step == migClosed && !d.migEmpty(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// emptyingCost is what it costs to empty a node for somebody of a tier, in GPU-seconds; false: somebody there never leaves.
+func (d *Driver) emptyingCost(n *node, tier cluster.Tier) (cost int64, ok bool) {
+	var last time.Duration
+	seen := map[*gang]bool{}
+	for _, p := range d.migUsers(n) {
+		switch g := p.gang; {
+		case g != nil && seen[g]:
+		case g != nil && d.goes(g, tier):
+			seen[g] = true
+			cost += int64(d.lostBy(g)/time.Second) * int64(g.spec.GPUs())
+		case g == nil && p.obj.Spec.RestartPolicy == v1.RestartPolicyAlways, g != nil && g.kind == cluster.Service:
+			return 0, false
+		case g == nil || g.spec == nil || g.spec.Estimate == 0 || g.started == 0:
+			last = max(last, migUnknown)
+		default:
+			seen[g] = true
+			last = max(last, g.started.Add(g.spec.Estimate).Sub(d.now), 0)
+		}
+	}
+	return cost + int64(last/time.Second)*int64(max(1, n.mig.note.GPUs, d.migOffer(n.mig.raw).Whole)), true
+}
+
+// lostBy is how much of its work a running gang would lose now: what came after it was saved last.
+func (d *Driver) lostBy(g *gang) time.Duration {
+	ran := max(0, d.now.Sub(g.started))
+	if pods := g.sorted(); len(pods) > 0 {
+		if t, err := d.terms(g, pods[0].obj); err == nil && t.saves > 0 {
+			return ran % t.saves
+		}
+	}
+	return ran
+}
+
+// dismissMIG preempts who is on a closed node, if all are of a lower tier than those for whom it is closed.
+func (d *Driver) dismissMIG(n *node) {
+	tier, err := cluster.ParseTier(n.mig.note.Tier)
+	if n.mig.note.Tier == "" || err != nil || len(n.mig.note.For) == 0 {
+		return
+	}
+	var list []*gang
+	for _, p := range d.migUsers(n) {
+		switch {
+		case p.gang == nil:
+			return
+		case p.leaves() || slices.Contains(list, p.gang):
+		case !d.goes(p.gang, tier):
+			return
+		default:
+			list = append(list, p.gang)
+		}
+	}
+	for _, g := range list {
+		g.leaves = fmt.Sprintf("preempted for %s: node %s is partitioned otherwise", n.mig.note.For[0], n.obj.Name)
+		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.id})
+	}
+}

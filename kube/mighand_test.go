@@ -1,0 +1,167 @@
+package kube
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// partitionHand is a driver by hand with nodes of a pool that may be partitioned.
+func partitionHand(t *testing.T, rules []MIG, nodes ...*v1.Node) *hand {
+	h := byHand(t, nil)
+	h.opt.MIG = rules
+	var o Options
+	migRules(&o)
+	h.opt.Labels = o.Labels
+	h.opt.Labels.Product, h.opt.Labels.Memory, h.opt.Labels.Replicas = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.replicas"
+	h.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"}, Data: map[string]string{"config.yaml": migText}}, false)
+	for _, n := range nodes {
+		n.UID = types.UID(n.Name)
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+		h.nodeChanged(n)
+	}
+	if err := h.begin(h.found(), "nodes"); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func migRule() []MIG {
+	return []MIG{{Selector: map[string]string{"pool": "shared"}, Space: "default", Map: "mig", After: time.Second, Keep: 10 * time.Minute, Timeout: 5 * time.Minute}}
+}
+
+// migNodeOf is a node of two GPUs, with what a scheduler wrote on it.
+func migNodeOf(labels map[string]string, note *migNote) *v1.Node {
+	n := controlplane.Node("n1", 2, map[string]string{"pool": "shared", migConfigLabel: "all-disabled", migStateLabel: "success"})
+	for k, v := range labels {
+		n.Labels[k] = v
+	}
+	if note != nil {
+		text, err := json.Marshal(note)
+		if err != nil {
+			panic(err)
+		}
+		n.Annotations = map[string]string{AnnotationMIG: string(text)}
+		n.Spec.Unschedulable = n.Labels[LabelMIG] != ""
+	}
+	return n
+}
+
+// What becomes of a node that an earlier scheduler left on its way: by its labels alone.
+func TestMIGSteps(t *testing.T) {
+	began := time.Unix(1_800_000_000, 0).UTC()
+	offer := &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}
+	note := func(f func(*migNote)) *migNote {
+		n := &migNote{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: began, For: []string{"default/g"}, GPUs: 2, Offer: offer}
+		if f != nil {
+			f(n)
+		}
+		return n
+	}
+	for _, c := range []struct {
+		name   string
+		rules  []MIG
+		labels map[string]string
+		note   *migNote
+		after  time.Duration
+		step   string
+		failed string
+	}{
+		{"closed and empty: it is changed", migRule(), map[string]string{LabelMIG: migClosed}, note(nil), 0, migChanging, ""},
+		{"of no rule any more: opened", nil, map[string]string{LabelMIG: migClosed}, note(nil), 0, "", ""},
+		{"another scheduler's: left alone", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *migNote) { n.By = "other" }), 0, migClosed, ""},
+		{"somebody else labelled it: opened", migRule(), map[string]string{LabelMIG: migClosed, migConfigLabel: "half"}, note(nil), 0, "", ""},
+		{"its note cannot be read: opened", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *migNote) { n.Offer = nil }), 0, "", ""},
+		{"being changed: waited for", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb", migStateLabel: migPending}, note(nil), 4 * time.Minute, migChanging, ""},
+		{"success, but it offers what it had: waited for", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 4 * time.Minute, migChanging, ""},
+		{"too late: opened, and remembered", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 6 * time.Minute, "", "after 5m its state is \"success\", and it offers 2 GPUs of 14 1g.10gb"},
+		{"failed: opened, and remembered", migRule(), map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb", migStateLabel: migFailed}, note(nil), 0, "", "mig-manager says failed"},
+		{"of no rule, in the midst of it: waited for", nil, map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 14 * time.Minute, migChanging, ""},
+		{"of no rule, for too long: opened", nil, map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 16 * time.Minute, "", "after 15m"},
+	} {
+		h := partitionHand(t, c.rules, migNodeOf(c.labels, c.note))
+		h.now = began.Add(c.after)
+		h.mig.at = 0
+		h.migRound(h.clock())
+		n := h.nodes["n1"]
+		if n.mig.step != c.step {
+			t.Errorf("%s: %q, want %q", c.name, n.mig.step, c.step)
+		}
+		f := n.mig.note.Failed
+		if c.failed == "" && f != nil || c.failed != "" && (f == nil || !strings.Contains(f.Why["all-1g.10gb"], c.failed)) {
+			t.Errorf("%s: remembered %+v", c.name, f)
+		}
+		if c.step == migChanging && n.obj.Labels[LabelMIG] == migChanging {
+			if s := h.nodeSpec("n1", n, held{}); !strings.Contains(s.MIG, "1g.10gb") {
+				t.Errorf("%s: while it is changed it counts as %q", c.name, s.MIG)
+			}
+		}
+	}
+}
+
+// Which nodes may be changed, and into what: not what failed there, until somebody labels it or the map changes; not
+// before the time; not what mig-manager is at work on.
+func TestMIGCandidates(t *testing.T) {
+	began := time.Unix(1_800_000_000, 0).UTC()
+	failed := func(label string) *migNote {
+		return &migNote{By: "muster", Config: "half", Since: began.Add(-time.Hour), GPUs: 2, Failed: &migFailures{Label: label, Map: migHash(migText), Why: map[string]string{"all-1g.10gb": "x"}}}
+	}
+	for _, c := range []struct {
+		name   string
+		labels map[string]string
+		note   *migNote
+		text   string
+		change func(*v1.Node)
+		want   string // the ways, or why not
+	}{
+		{name: "all ways that the model has", want: "all-1g.10gb,all-3g.40gb,half"},
+		{name: "not what failed", note: failed("all-disabled"), want: "all-3g.40gb,half"},
+		{name: "somebody labelled it since", note: failed("all-3g.40gb"), want: "all-1g.10gb,all-3g.40gb,half"},
+		{name: "the map is another", note: failed("all-disabled"), text: migText + "# another\n", want: "all-1g.10gb,all-3g.40gb,half"},
+		{name: "changed a minute ago", note: &migNote{Config: "all-disabled", Since: began.Add(-time.Minute)}, want: ""},
+		{name: "mig-manager is at work", labels: map[string]string{migStateLabel: migPending}, want: ""},
+		{name: "of no rule", labels: map[string]string{"pool": "other"}, want: ""},
+		{name: "single strategy", labels: map[string]string{"nvidia.com/mig.strategy": "single"}, want: "label nvidia.com/mig.strategy is single"},
+		{name: "it cannot be partitioned", labels: map[string]string{"nvidia.com/gpu.product": "Tesla-T4"}, want: "cannot be partitioned"},
+		{name: "cordoned", change: func(n *v1.Node) { n.Spec.Unschedulable = true }, want: ""},
+		{name: "the map cannot be read", text: "version: v0\n", want: ""},
+		{name: "in slices, by what makes them", labels: map[string]string{migConfigLabel: "all-3g.40gb"}, change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},
+		{name: "in slices of which nobody knows the GPUs", labels: map[string]string{migConfigLabel: "x"}, change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "how many GPUs it has is not known"},
+		{name: "in slices, by a label", labels: map[string]string{migConfigLabel: "x", "nvidia.com/gpu.count": "2"}, change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half"},
+	} {
+		n := migNodeOf(c.labels, c.note)
+		if c.change != nil {
+			c.change(n)
+		}
+		h := partitionHand(t, migRule(), n)
+		if c.text != "" {
+			h.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"}, Data: map[string]string{"config.yaml": c.text}}, false)
+		}
+		got := ""
+		if x := h.nodes["n1"]; x.mig.rule > 0 {
+			way, why := h.candidate(x, h.clock())
+			if got = why; way != nil {
+				got = strings.Join(way.configs, ",")
+			}
+		}
+		if got != c.want && (c.want == "" || strings.Contains(c.want, ",") || !strings.Contains(got, c.want)) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// slicesOnly has a node offer what a configuration makes of it.
+func slicesOnly(n *v1.Node, config string) {
+	delete(n.Status.Capacity, migWhole)
+	for r, q := range migMade[config] {
+		n.Status.Capacity[v1.ResourceName(r)] = *quantity(q)
+	}
+}
