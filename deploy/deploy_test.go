@@ -115,6 +115,12 @@ func TestChart(t *testing.T) {
 			t.Errorf("%q is in what the chart makes where they may not", want)
 		}
 	}
+	kept := render(t, "--set", "history.claim=past")
+	for _, want := range []string{"--history=/history/history.jsonl", "mountPath: /history", "claimName: past", "fsGroup: 65532"} {
+		if !strings.Contains(kept, want) || strings.Contains(out, want) {
+			t.Errorf("%q is to be in what the chart makes if there is a claim for the history, and only then", want)
+		}
+	}
 	if strings.Contains(out, "CustomResourceDefinition") {
 		t.Error("crds.install=false installs the definition")
 	}

@@ -97,8 +97,9 @@ type Driver struct {
 	ready   atomic.Bool
 	told    tells
 
-	records records // for those who look
-	looks   looks
+	records   records // for those who look
+	chronicle chronicle
+	looks     looks
 }
 
 // errRenew ends the loop for a moment: the engine begins anew.

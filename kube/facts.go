@@ -71,6 +71,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	if err != nil {
 		return fmt.Errorf("the engine cannot be made for this cluster: %w", err)
 	}
+	d.chronicleCluster(&spec)
 	d.fitted, d.refit = rules.Spec.Queues, false
 	d.eng, d.cfg, d.renewed, d.ended, d.wake = e, cfg, d.now, 0, cluster.Never
 	if err := d.closeJournal(); err != nil {

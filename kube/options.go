@@ -103,6 +103,8 @@ type Options struct {
 	// Journal begins a segment: the steps that follow are recorded there. nil:
 	// nothing is recorded.
 	Journal func(journal.Header) (Recorder, error)
+	// History is told what became of gangs; nil: nobody is.
+	History History
 	// Crash, if it is set, is called where a test lets the scheduler die.
 	Crash func(point string)
 }

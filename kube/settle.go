@@ -444,6 +444,7 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 			d.recall(g, false)
 		}
 		g.outcome = ev.Reason
+		d.chronicleEnd(g, ev.Reason)
 		d.withdraw(g)
 		return []engine.Event{ev}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -27,15 +28,17 @@ const jsonlVersion = 1
 
 // jsonlHeader is the first line.
 type jsonlHeader struct {
-	Version int            `json:"muster_trace"`
-	Name    string         `json:"name"`
-	Format  string         `json:"format,omitempty"`
-	Epoch   int64          `json:"epoch,omitempty"`
-	Nodes   []cluster.Node `json:"nodes,omitempty"`
-	Notes   []string       `json:"notes,omitempty"`
-	Bad     []RowError     `json:"bad,omitempty"`
-	BadAll  int            `json:"bad_all,omitempty"`
-	Models  []string       `json:"models,omitempty"`
+	Version int             `json:"muster_trace"`
+	Log     bool            `json:"log,omitempty"` // it was written as jobs ended (Log)
+	Name    string          `json:"name"`
+	Format  string          `json:"format,omitempty"`
+	Epoch   int64           `json:"epoch,omitempty"`
+	Nodes   []cluster.Node  `json:"nodes,omitempty"`
+	Queues  []cluster.Queue `json:"queues,omitempty"`
+	Notes   []string        `json:"notes,omitempty"`
+	Bad     []RowError      `json:"bad,omitempty"`
+	BadAll  int             `json:"bad_all,omitempty"`
+	Models  []string        `json:"models,omitempty"`
 }
 
 // jsonlJob writes the tier always: left out it means standard, which is not
@@ -57,7 +60,7 @@ func WriteJSONL(w io.Writer, wl *Workload) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
-	h := jsonlHeader{jsonlVersion, wl.Name, wl.Format, wl.Epoch, wl.Nodes, wl.Notes, wl.Bad, wl.BadAll, wl.Models}
+	h := jsonlHeader{jsonlVersion, false, wl.Name, wl.Format, wl.Epoch, wl.Nodes, wl.Queues, wl.Notes, wl.Bad, wl.BadAll, wl.Models}
 	if err := enc.Encode(h); err != nil {
 		return err
 	}
@@ -87,15 +90,35 @@ func readJSONL(b *Builder) error {
 	if err := b.header(h); err != nil {
 		return err
 	}
+	torn := 0 // the line that may only be the beginning of one; 0: none
 	for {
 		line, long, err := in.next()
 		if errors.Is(err, io.EOF) {
+			if torn > 0 {
+				b.note("line %d, the last one, was not written to its end", torn)
+			}
 			return nil
 		}
 		if err != nil {
 			return b.fatal(in.n, "%s", readError(err))
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if torn > 0 {
+			if err := b.bad(torn, "not a complete JSON object"); err != nil {
+				return err
+			}
+			torn = 0
+		}
+		if h.Log && bytes.HasPrefix(line, []byte(`{"muster_trace"`)) {
+			if err := b.again(line, in.n); err != nil {
+				return err
+			}
+			continue
+		}
+		if h.Log && !long && !json.Valid(line) {
+			torn = in.n
 			continue
 		}
 		var je jsonlEntry
@@ -126,18 +149,13 @@ func (b *Builder) header(h jsonlHeader) error {
 	if h.Epoch < 0 || h.Epoch > 100*year {
 		return b.fatal(1, "epoch %d: must be Unix seconds between 1970 and 2069", h.Epoch)
 	}
-	for i := range h.Nodes {
-		n := &h.Nodes[i]
-		if n.Name == "" || n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode || n.CPU < 0 || n.CPU > cluster.MaxMilli ||
-			n.RAM < 0 || n.RAM > cluster.MaxMiB || n.Islands < 0 {
-			return b.fatal(1, "node %d (%q): must have a name, 0 to %d GPUs, and CPU and RAM of 0 or more",
-				i, n.Name, cluster.MaxGPUsPerNode)
-		}
+	if text := checkNodes(h.Nodes); text != "" {
+		return b.fatal(1, "%s", text)
 	}
 	if h.BadAll < len(h.Bad) {
 		h.BadAll = len(h.Bad)
 	}
-	b.verbatim = true
+	b.verbatim, b.calendar = true, h.Log
 	h.Nodes, h.Notes, h.Bad, h.Models = noEmpty(h.Nodes), noEmpty(h.Notes), noEmpty(h.Bad), noEmpty(h.Models)
 	wl := b.wl
 	if h.Name != "" {
@@ -147,7 +165,45 @@ func (b *Builder) header(h jsonlHeader) error {
 		wl.Format = h.Format
 	}
 	wl.Epoch, wl.Nodes, wl.Notes, wl.Bad, wl.BadAll, wl.Models = h.Epoch, h.Nodes, h.Notes, h.Bad, h.BadAll, h.Models
+	wl.Queues = noEmpty(h.Queues)
 	return nil
+}
+
+// again takes over a later header of a log: nodes that joined or are others now, and the queues
+// as they were last.
+func (b *Builder) again(line []byte, n int) error {
+	var h jsonlHeader
+	if err := strictJSON(line, &h); err != nil {
+		return b.fatal(n, "header: %v", err)
+	}
+	if h.Version != jsonlVersion || !h.Log {
+		return b.fatal(n, "a header in the middle has to be that of a log of version %d", jsonlVersion)
+	}
+	wl := b.wl
+	if text := checkNodes(h.Nodes); text != "" {
+		return b.fatal(n, "%s", text)
+	}
+	for _, node := range h.Nodes {
+		if i := slices.IndexFunc(wl.Nodes, func(o cluster.Node) bool { return o.Name == node.Name }); i >= 0 {
+			wl.Nodes[i] = node
+		} else {
+			wl.Nodes = append(wl.Nodes, node)
+		}
+	}
+	wl.Queues = noEmpty(h.Queues)
+	return nil
+}
+
+// checkNodes says what is wrong with the nodes of a header; "": nothing.
+func checkNodes(nodes []cluster.Node) string {
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Name == "" || n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode || n.CPU < 0 || n.CPU > cluster.MaxMilli ||
+			n.RAM < 0 || n.RAM > cluster.MaxMiB || n.Islands < 0 {
+			return fmt.Sprintf("node %d (%q): must have a name, 0 to %d GPUs, and CPU and RAM of 0 or more", i, n.Name, cluster.MaxGPUsPerNode)
+		}
+	}
+	return ""
 }
 
 // noEmpty makes an empty list nil: written and read, both are no list.

@@ -54,15 +54,16 @@ type Work struct {
 // Workload is what a trace holds. Jobs are in order of submission (ties in the
 // order of the file) and numbered densely from 0; Time 0 is the trace's origin.
 type Workload struct {
-	Name   string         `json:"name"`
-	Format string         `json:"format"`
-	Epoch  int64          `json:"epoch,omitempty"` // Unix seconds of Time 0; 0: the trace has no calendar
-	Jobs   []Entry        `json:"jobs"`
-	Nodes  []cluster.Node `json:"nodes,omitempty"`   // the trace's own machines, if it has any
-	Notes  []string       `json:"notes,omitempty"`   // oddities worth telling the reader
-	Bad    []RowError     `json:"bad,omitempty"`     // rows skipped because the caller asked for it (the first 1000)
-	BadAll int            `json:"bad_all,omitempty"` // how many rows were skipped in all
-	Models []string       `json:"models,omitempty"`  // GPU models that the trace names
+	Name   string          `json:"name"`
+	Format string          `json:"format"`
+	Epoch  int64           `json:"epoch,omitempty"` // Unix seconds of Time 0; 0: the trace has no calendar
+	Jobs   []Entry         `json:"jobs"`
+	Nodes  []cluster.Node  `json:"nodes,omitempty"`   // the trace's own machines, if it has any
+	Queues []cluster.Queue `json:"queues,omitempty"`  // ... and queues
+	Notes  []string        `json:"notes,omitempty"`   // oddities worth telling the reader
+	Bad    []RowError      `json:"bad,omitempty"`     // rows skipped because the caller asked for it (the first 1000)
+	BadAll int             `json:"bad_all,omitempty"` // how many rows were skipped in all
+	Models []string        `json:"models,omitempty"`  // GPU models that the trace names
 }
 
 // RowError says which row is malformed and why.

@@ -71,6 +71,7 @@ func version() string {
 type kubeFlags struct {
 	kubeconfig, context, config string
 	listen, journal, namespace  string
+	history                     string
 	logLevel                    string
 	elect, check                bool
 	api                         apiFlags
@@ -108,6 +109,7 @@ func newKube() *cobra.Command {
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9095", "where /healthz, /readyz and /metrics answer; none: nowhere")
 	f.api.add(c)
 	c.Flags().StringVar(&f.journal, "journal", "", "write what it is told and decides to this file, for muster replay and explain")
+	c.Flags().StringVar(&f.history, "history", "", "add a line to this file for each gang that ends, for muster tune --trace and muster sim --trace")
 	c.Flags().BoolVar(&f.elect, "leader-elect", true, "of several schedulers one leads; the others wait")
 	c.Flags().StringVar(&f.namespace, "namespace", "kube-system", "namespace of the lease of the leader")
 	c.Flags().Float32Var(&f.qps, "qps", 2000, "most requests per second that bind and evict; conditions and events have 50 more")
@@ -133,6 +135,14 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	metrics := kube.NewMetrics()
 	opt := f.options(conf)
 	opt.Client, opt.Tell, opt.Dynamic, opt.Log, opt.Observe = client, tell, objects, log, metrics
+	if f.history != "" {
+		h, err := openHistory(f.history)
+		if err != nil {
+			return fmt.Errorf("%w: --history: %w", errUsage, err)
+		}
+		defer func() { _ = h.log.Close() }()
+		opt.History = h
+	}
 	d := kube.New(opt)
 	served, err := f.serve(ctx, d, metrics, log)
 	if err != nil {

@@ -346,7 +346,7 @@ func (f *simFlags) clusterFor(wl *trace.Workload) (*cluster.Spec, error) {
 		return cluster.ParseShort(strconv.Itoa(n) + "x8")
 	}
 	if len(wl.Nodes) > 0 {
-		return &cluster.Spec{Name: wl.Name + "'s own nodes", Nodes: wl.Nodes, Models: sim.UnknownModels(wl.Nodes)}, nil
+		return &cluster.Spec{Name: wl.Name + "'s own nodes", Nodes: wl.Nodes, Queues: wl.Queues, Models: sim.UnknownModels(wl.Nodes)}, nil
 	}
 	return nil, usage(fmt.Errorf("the trace has no machines of its own: give --cluster (for example 48x8xV100-32GB) or --load 0.9"))
 }

@@ -63,7 +63,7 @@ var arrows = map[string]string{
 	"kube":              "cluster power quota config engine driver journal api internal/inbox",
 	"kube/front":        "api server/view web",
 	"cmd/muster":        "learn search cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote",
-	"cmd/muster-kube":   "cluster config journal kube kube/front place policy server/view web api",
+	"cmd/muster-kube":   "cluster config engine journal kube kube/front place policy server/view trace web api",
 	"cmd/muster-shim":   "local/shim",
 	"cmd/muster-slurm":  "slurm slurm/remote",
 	"internal/shared":   "",

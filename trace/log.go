@@ -1,0 +1,111 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Log is a workload that is written while it happens: a line for each job that has ended,
+// in Muster's own format. Its submission times are Unix times. A header line says what the
+// cluster is; whoever goes on with the file adds another.
+type Log struct {
+	f     *os.File
+	name  string // of the workload
+	begun bool
+}
+
+// OpenLog goes on with a file, or begins it. A file that is something else is an error, and
+// stays as it is.
+func OpenLog(path, name string) (*Log, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLog(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	return &Log{f: f, name: name}, nil
+}
+
+// checkLog reports whether a file is a log, or empty.
+func checkLog(f *os.File) error {
+	first, start := make([]byte, 32), []byte(`{"muster_trace":1,"log":true`)
+	n, err := f.ReadAt(first, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if n > 0 && !bytes.HasPrefix(first[:n], start[:min(n, len(start))]) {
+		return fmt.Errorf("this is no history that could be gone on with (it does not begin with %s); give another file", start)
+	}
+	return nil
+}
+
+// trim removes what a writer that was killed left of a line.
+func trim(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	const chunk = 1 << 16
+	buf := make([]byte, chunk)
+	for end := info.Size(); end > 0; {
+		from := max(0, end-chunk)
+		part := buf[:end-from]
+		if _, err := f.ReadAt(part, from); err != nil {
+			return err
+		}
+		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+			if whole := from + int64(i) + 1; whole < info.Size() {
+				return f.Truncate(whole)
+			}
+			return nil
+		}
+		end = from
+	}
+	return f.Truncate(0) // the header itself was being written
+}
+
+// logHeader is a header line; its first fields are how a log is recognised.
+type logHeader struct {
+	Version int             `json:"muster_trace"`
+	Log     bool            `json:"log"`
+	Name    string          `json:"name"`
+	Nodes   []cluster.Node  `json:"nodes,omitempty"`
+	Queues  []cluster.Queue `json:"queues,omitempty"`
+}
+
+// Cluster writes what the cluster is from now on. It comes first: before that another may
+// write to the file.
+func (l *Log) Cluster(nodes []cluster.Node, queues []cluster.Queue) error {
+	if !l.begun {
+		if err := trim(l.f); err != nil {
+			return err
+		}
+		l.begun = true
+	}
+	return l.line(logHeader{jsonlVersion, true, l.name, nodes, queues})
+}
+
+// Add writes a job that has ended. Its times are Unix times.
+func (l *Log) Add(e *Entry) error {
+	return l.line(&jsonlEntry{Entry: *e, Job: jsonlJob{Job: e.Job, Tier: e.Job.Tier}})
+}
+
+// line writes a line at once, so that what is killed has written all that came before.
+func (l *Log) line(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = l.f.Write(append(text, '\n'))
+	return err
+}
+
+// Close ends the log.
+func (l *Log) Close() error { return l.f.Close() }
