@@ -99,7 +99,7 @@ func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[str
 		all[profile] = max(k, all[profile])
 	}
 	geometry := make([][]cluster.Instance, whole)
-	if devices := pack(model, all, cluster.MaxGPUsPerNode-whole); len(devices) > 0 {
+	if devices := d.packed(model, all, cluster.MaxGPUsPerNode-whole); len(devices) > 0 {
 		geometry = append(geometry, devices...)
 	}
 	return cluster.GeometryText(geometry), len(geometry)
@@ -108,6 +108,23 @@ func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[str
 // slicesAside reports whether a pod holds slices that the engine does not count.
 func (d *Driver) slicesAside(p *pod) bool {
 	return (p.gang == nil || p.request.Profile == "") && p.needs != nil && len(d.slicesOf(requestsOf(p.obj))) > 0
+}
+
+// mostPacked bounds what is remembered of pack.
+const mostPacked = 1000
+
+// packed is pack, remembered: nodes are mostly partitioned alike.
+func (d *Driver) packed(model *cluster.GPUModel, count map[string]int, most int) [][]cluster.Instance {
+	key := fmt.Sprint(model.Name, count, most)
+	devices, ok := d.mig.packed[key]
+	if !ok {
+		devices = pack(model, count, most)
+		if len(d.mig.packed) == mostPacked {
+			clear(d.mig.packed)
+		}
+		d.mig.packed[key] = devices
+	}
+	return devices
 }
 
 // pack puts slices together on as few GPUs as could have them: the largest first,

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -163,5 +164,35 @@ func slicesOnly(n *v1.Node, config string) {
 	delete(n.Status.Capacity, migWhole)
 	for r, q := range migMade[config] {
 		n.Status.Capacity[v1.ResourceName(r)] = *quantity(q)
+	}
+}
+
+// BenchmarkMIGLook is what it costs the loop to look for whom nodes are to be partitioned otherwise: 1,000 nodes, of which
+// 100 may be, 10,000 pods that wait for GPUs and 100 for slices.
+func BenchmarkMIGLook(b *testing.B) {
+	var pods []*v1.Pod
+	for i := range 11_000 {
+		pods = append(pods, controlplane.Pod(fmt.Sprintf("p%05d", i), 8, nil))
+	}
+	for i := range 100 {
+		pods = append(pods, migPod(fmt.Sprintf("s%05d", i), "1g.10gb", nil))
+	}
+	d, now := still(b, 1000, pods...)
+	var o Options
+	migRules(&o)
+	d.opt.MIG = migRule()
+	d.opt.Labels.Count, d.opt.Labels.Config, d.opt.Labels.State, d.opt.Labels.Strategy = o.Labels.Count, o.Labels.Config, o.Labels.State, o.Labels.Strategy
+	d.migMapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"}, Data: map[string]string{"config.yaml": migText}}, false)
+	for i := range 100 {
+		n := d.nodes[fmt.Sprintf("n%04d", 900+i)].obj.DeepCopy()
+		n.Labels["pool"], n.Labels[migConfigLabel] = "shared", "all-disabled"
+		d.nodeChanged(n)
+	}
+	steps(b, d)
+	*now = now.Add(time.Hour)
+	for b.Loop() {
+		clear(d.mig.tried)
+		d.mig.held = map[string]bool{}
+		d.lookMIG(d.clock())
 	}
 }

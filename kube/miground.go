@@ -28,6 +28,7 @@ type partitioning struct {
 	lookAt cluster.Time       // when it is looked next who waits
 	said   map[string]bool    // what was logged of configurations
 	tried  map[*gang]cluster.Time
+	packed map[string][][]cluster.Instance // mig.go
 }
 
 // migMap is a ConfigMap that says what configurations make of a node.
@@ -51,7 +52,7 @@ const (
 )
 
 func (d *Driver) initMIG() {
-	d.mig = partitioning{maps: map[string]*migMap{}, under: map[string]*node{}, said: map[string]bool{}, tried: map[*gang]cluster.Time{}}
+	d.mig = partitioning{maps: map[string]*migMap{}, under: map[string]*node{}, said: map[string]bool{}, tried: map[*gang]cluster.Time{}, packed: map[string][][]cluster.Instance{}}
 }
 
 // watchMIG watches the ConfigMaps of the rules. One that may not be read is said once, and scheduling goes on.

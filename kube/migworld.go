@@ -134,9 +134,8 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 		other[s.Name] = n
 		w.spec.Nodes = append(w.spec.Nodes, s)
 	}
+	withModels(&w.spec)
 	snap.Nodes = slices.Clone(w.spec.Nodes)
-	w.spec.Models = d.models(w.spec.Nodes[:len(d.order)])
-	w.spec.Weigh(d.opt.Rules.Spec.Models)
 	events := d.supposedParts(list, &snap, &w.spec, other)
 	_, cfg, err := d.rules(w.spec)
 	if err != nil {
@@ -155,6 +154,20 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 	}
 	w.line = w.eng.Line(lookAhead)
 	return w, nil
+}
+
+// withModels states the models of the nodes: so each is looked up once, and not for every node.
+func withModels(spec *cluster.Spec) {
+	spec.Models = slices.Clone(spec.Models)
+	for i := range spec.Nodes {
+		name := spec.Nodes[i].Model
+		if name == "" || slices.ContainsFunc(spec.Models, func(m cluster.GPUModel) bool { return m.Name == name }) {
+			continue
+		}
+		if m, ok := cluster.FindModel(name); ok && m.Name == name {
+			spec.Models = append(spec.Models, m)
+		}
+	}
 }
 
 // supposedNode is a node as it would be, with nobody's GPUs.
