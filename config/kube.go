@@ -34,6 +34,7 @@ type Kube struct {
 	// is kept for the pods that its owner makes instead; 0: as long as kube.Options says.
 	Defrag *engine.Defrag
 	Await  time.Duration
+	Saving *perf.Saving // how often pods are told to write checkpoints; nil: they are not told
 	// MinSpeed is the least part of its speed alone that a pod accepts on a GPU that it
 	// shares, if it states none, ppm; 0: any.
 	MinSpeed int64
@@ -95,6 +96,7 @@ type kubeFile struct {
 	Power        []kubePowerFile     `yaml:"power"`
 	Loans        []kubeLoanFile      `yaml:"loans"`
 	MIG          []kubeMIGFile       `yaml:"mig"`
+	Saving       *savingFile         `yaml:"checkpoints"`
 }
 
 type kubeSharingFile struct {
@@ -220,6 +222,9 @@ func (f *kubeFile) mechanisms(c *Kube) (err error) {
 	if len(c.MIG) > 0 && len(f.GPUs) > 0 && !slices.Contains(f.GPUs, "nvidia.com/gpu") {
 		return At(errors.New("gpu_resources has no nvidia.com/gpu, and only NVIDIA's GPUs are partitioned by a label"), "mig")
 	}
+	if c.Saving, err = f.Saving.saving(); err != nil {
+		return At(err, "checkpoints")
+	}
 	if c.Defrag, c.Await, err = f.Defrag.moves(f.Timezone); err != nil {
 		return At(err, "defragment")
 	}
@@ -263,6 +268,9 @@ func (c *Kube) Settings() (list []Setting) {
 	}
 	add("on_node_loss", loss)
 	add("defragment", kubeDefragText(c.Defrag, c.Await))
+	if c.Saving != nil {
+		add("checkpoints", savingText(c.Saving))
+	}
 	if c.MinSpeed > 0 {
 		add("sharing.min_speed", number(float64(c.MinSpeed)/perf.Million))
 	}

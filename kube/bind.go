@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -183,7 +184,7 @@ const bindTries = 8
 func (d *Driver) bind(g *gang, p *pod, node string) {
 	p.binding, p.assumed = true, node
 	d.move(p, false)
-	obj, run, text := p.obj, g.run, g.plan
+	obj, run, notes := p.obj, g.run, d.notesFor(g)
 	done := func(err error) { d.inbox.Put(func() { d.bound(g, p, run, node, err) }) }
 	list := d.given(p)
 	bind := func(ctx context.Context) {
@@ -193,7 +194,7 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 		}
 		if err == nil {
 			d.crash("kube-binding")
-			err = d.bindNow(ctx, obj, node, text)
+			err = d.bindNow(ctx, obj, node, notes)
 			d.crash("kube-bound")
 		}
 		done(err)
@@ -206,10 +207,26 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 	d.do(func(ctx context.Context) { d.mounted(ctx, obj, node, mounts, 0, bind, done) })
 }
 
+// notesFor is what is written to the pods of a gang with their bindings.
+func (d *Driver) notesFor(g *gang) map[string]string {
+	notes := map[string]string{AnnotationPlan: g.plan}
+	if every := d.opt.Saving.Told(g.spec, &d.losses); every > 0 {
+		notes[AnnotationEvery] = strconv.FormatInt(int64(max(time.Second, every)/time.Second), 10)
+	}
+	return notes
+}
+
+// noteRun counts a run of a gang that is over for how often work is lost.
+func (d *Driver) noteRun(g *gang, lost bool) {
+	if r := d.eng.Record(g.id); r != nil && g.spec != nil && r.Started > 0 {
+		d.losses.Note(g.spec.Tier, d.now.Sub(r.Started), lost)
+	}
+}
+
 // bindNow binds a pod, and tries again what may be a passing trouble.
-func (d *Driver) bindNow(ctx context.Context, obj *v1.Pod, node, text string) error {
+func (d *Driver) bindNow(ctx context.Context, obj *v1.Pod, node string, notes map[string]string) error {
 	b := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID,
-		Annotations: map[string]string{AnnotationPlan: text}}, Target: v1.ObjectReference{Kind: "Node", Name: node}}
+		Annotations: notes}, Target: v1.ObjectReference{Kind: "Node", Name: node}}
 	for try := 0; ; try++ {
 		err := d.opt.Client.CoreV1().Pods(obj.Namespace).Bind(ctx, b, metav1.CreateOptions{})
 		switch {

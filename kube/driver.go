@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // Recorder records the steps of a segment of the journal.
@@ -97,6 +98,7 @@ type Driver struct {
 	ready   atomic.Bool
 	told    tells
 
+	losses    perf.Losses
 	records   records // for those who look
 	chronicle chronicle
 	looks     looks

@@ -396,7 +396,7 @@ func TestConflict(t *testing.T) {
 				return true, nil, nil
 			})
 			d := New(testOptions(client, slog.New(slog.DiscardHandler)))
-			err := d.bindNow(t.Context(), pod, "n1", "{}")
+			err := d.bindNow(t.Context(), pod, "n1", map[string]string{AnnotationPlan: "{}"})
 			if tries != c.tries || (err != nil) != c.fails {
 				t.Errorf("%d tries, then %v", tries, err)
 			}

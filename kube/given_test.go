@@ -2,7 +2,9 @@ package kube
 
 import (
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // saver is a best-effort pod of an owner, which saves its work each second.
@@ -169,6 +172,30 @@ func testGoesOnLevels(b *bench) {
 	}
 }
 
+// Pods are told how often to save, by what is known when they are bound: what they state, else what loses least where
+// they were preempted before, else what standard jobs are promised.
+func testSaveEvery(b *bench) {
+	_, stop := b.schedule(func(o *Options) { o.Saving = &perf.Saving{Max: time.Hour} })
+	defer stop()
+	of := b.preempted()
+	b.wait("big was told", func() bool { return b.pod("big").Annotations[AnnotationEvery] == "3600" })
+	b.gone(b.pod("big"))
+	unsaid := saver("a-2", of)
+	delete(unsaid.Annotations, AnnotationSaves)
+	b.create(unsaid)
+	b.wait("a-2 runs", func() bool { return len(b.whereabouts("a-2")) == 1 })
+	one, err := strconv.Atoi(b.pod("a-2").Annotations[AnnotationEvery])
+	if want := perf.Daly(30*time.Second, perf.Unlost); err != nil || math.Abs(float64(one)-want.Seconds()) > 1 {
+		b.Errorf("one preemption in a day: told to save every %d s, not %v (%v)", one, want, err)
+	}
+	b.gone(b.pod("a-2"))
+	b.create(saver("a-3", of))
+	b.wait("a-3 runs", func() bool { return len(b.whereabouts("a-3")) == 1 })
+	if got := b.pod("a-3").Annotations[AnnotationEvery]; got != "1" {
+		b.Errorf("it states a second, and is told %q", got)
+	}
+}
+
 // TestGoesOn plays gangs that are preempted and made anew on one real API server.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
@@ -176,4 +203,5 @@ func TestGoesOn(t *testing.T) {
 	b.sub("successors", testGoesOn)
 	b.sub("others", testGoesOnOnly)
 	b.sub("levels", testGoesOnLevels)
+	b.sub("saving", testSaveEvery)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // Labels and annotations that people put on pods (and on Jobs, for gangs of
@@ -42,8 +43,9 @@ const (
 	AnnotationCores     = Prefix + "gpu-cores"         // ... of its compute, such as 30%
 	AnnotationPrompt    = Prefix + "latency-sensitive" // "true": it cannot wait while others have their turns
 
-	AnnotationPlan   = Prefix + "plan"   // written with the binding: where the whole gang is
-	AnnotationBefore = Prefix + "before" // written to a pod that waits: what its gang received before it had to leave
+	AnnotationEvery  = Prefix + "save-every" // written with the binding: after how many seconds it should write the next checkpoint
+	AnnotationPlan   = Prefix + "plan"       // written with the binding: where the whole gang is
+	AnnotationBefore = Prefix + "before"     // written to a pod that waits: what its gang received before it had to leave
 )
 
 // Labels are the labels of nodes that say what is where; an empty one is not
@@ -103,6 +105,8 @@ type Options struct {
 	// Journal begins a segment: the steps that follow are recorded there. nil:
 	// nothing is recorded.
 	Journal func(journal.Header) (Recorder, error)
+	// Saving says how often pods are told to write checkpoints; nil: they are not told.
+	Saving *perf.Saving
 	// History is told what became of gangs; nil: nobody is.
 	History History
 	// Crash, if it is set, is called where a test lets the scheduler die.

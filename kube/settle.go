@@ -445,6 +445,7 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 		}
 		g.outcome = ev.Reason
 		d.chronicleEnd(g, ev.Reason)
+		d.noteRun(g, false)
 		d.withdraw(g)
 		return []engine.Event{ev}
 	}
@@ -492,6 +493,7 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 	if p := g.passage; p != nil && p.ended() {
 		events = append(d.letGo(g, moveOver, "it came to its end"), events...)
 	}
+	d.noteRun(g, true) // whether its pods saved when they were told to leave, nobody knows
 	w := d.goAway(g)
 	if w == nil {
 		d.leaveTo(g.parting, g.id, g.spec, 1)

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -103,4 +104,53 @@ func (s *Saving) Check() error {
 		return fmt.Errorf("at least %s apart and at most %s old: the first must not be longer", cluster.FormatDuration(s.Min), cluster.FormatDuration(s.Max))
 	}
 	return nil
+}
+
+// Unlost is for how long jobs of a tier count as having run without a loss before anybody counted:
+// one that is killed after seconds says little of how often that happens.
+const Unlost = 24 * time.Hour
+
+// UnknownCost is what writing a checkpoint is taken to cost as long as it was neither stated nor
+// measured, as in replays.
+const UnknownCost = 30 * time.Second
+
+// Losses counts, by tier, for how long jobs ran, and how often that ended so that work was lost which they
+// were not asked, or had no time, to save.
+type Losses struct {
+	ran  [3]time.Duration
+	lost [3]int
+}
+
+// Note counts a run that is over.
+func (x *Losses) Note(tier cluster.Tier, ran time.Duration, lost bool) {
+	x.ran[tier] += max(0, ran)
+	if lost {
+		x.lost[tier]++
+	}
+}
+
+// Every is the mean time between such losses of a job of the tier; 0: there was none.
+func (x *Losses) Every(tier cluster.Tier) time.Duration {
+	if x.lost[tier] == 0 {
+		return 0
+	}
+	return (Unlost + x.ran[tier]) / time.Duration(x.lost[tier])
+}
+
+// Told is how often a job is told to write a checkpoint: what it states, else what loses least, but at least
+// as often as it was promised; 0: nothing is said. A job that writes none is told nothing.
+func (s *Saving) Told(j *cluster.Job, losses *Losses) time.Duration {
+	if s == nil || j.Checkpoint.None {
+		return 0
+	}
+	saving := *s
+	saving.Preempted = losses.Every(j.Tier)
+	every := j.Checkpoint.Interval
+	if every == 0 {
+		every = saving.Every(j, cmp.Or(j.Checkpoint.Cost, UnknownCost), 0)
+	}
+	if most := saving.Most(j); most > 0 {
+		every = min(every, most)
+	}
+	return every
 }

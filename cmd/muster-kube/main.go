@@ -206,7 +206,7 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 	if _, rules.Spec.Zone = time.Now().Zone(); conf.Zone != nil {
 		rules.Spec.Zone = *conf.Zone
 	}
-	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers, Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await, Classes: conf.Classes,
+	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers, Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await, Classes: conf.Classes, Saving: conf.Saving,
 		Workers: f.workers, Now: time.Now, Program: switchNode, Namespace: f.namespace}
 	for _, p := range conf.Power {
 		opt.Power = append(opt.Power, kube.Power(p))

@@ -60,7 +60,7 @@ var arrows = map[string]string{
 	"sim/compat":        "cluster engine policy place driver trace solve",
 	"scenario":          "cluster perf engine policy place driver trace report sim config journal quota",
 	"results":           "cluster perf engine policy place driver trace report sim sim/compat config serving internal/csvfile",
-	"kube":              "cluster power quota config engine driver journal api internal/inbox",
+	"kube":              "cluster perf power quota config engine driver journal api internal/inbox",
 	"kube/front":        "api server/view web",
 	"cmd/muster":        "learn search cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote",
 	"cmd/muster-kube":   "cluster config engine journal kube kube/front place policy server/view trace web api",
