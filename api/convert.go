@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // FieldError says which field of a submission is wrong, and what would be right.
@@ -38,6 +39,11 @@ func (s *Submission) Job() (cluster.Job, error) {
 	}
 	if err := s.tasks(&j); err != nil {
 		return j, err
+	}
+	if s.Converge != "" {
+		if _, err := perf.ParseConvergence(s.Converge); err != nil {
+			return j, bad("converge", "%v", err)
+		}
 	}
 	for _, t := range []struct {
 		field string

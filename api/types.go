@@ -74,6 +74,7 @@ type Submission struct {
 
 	Limit        Duration   `json:"limit,omitempty" doc:"Wall-clock limit, enforced"`
 	Estimate     Duration   `json:"estimate,omitempty" doc:"Expected run time, if it is known"`
+	Converge     string     `json:"converge,omitempty" doc:"When it will be done, by a metric that it reports: NAME:BELOW:TIMES, when that falls by less than BELOW of itself between two reports, TIMES times in a row"`
 	Begin        *time.Time `json:"begin,omitempty" doc:"Not before"`
 	Deadline     *time.Time `json:"deadline,omitempty" doc:"To be done by"`
 	After        []After    `json:"after,omitempty" doc:"Other jobs to wait for; all of them"`
@@ -238,6 +239,7 @@ type Progress struct {
 	At            time.Time `json:"at"`
 	Step          float64   `json:"step"`
 	Steps         float64   `json:"steps,omitempty"`
+	Foretold      bool      `json:"foretold,omitempty" doc:"steps is what its metric foretells (converge)"`
 	Epoch         float64   `json:"epoch,omitempty"`
 	SamplesPerSec float64   `json:"samples_per_s,omitempty"`
 	Checkpoint    string    `json:"checkpoint,omitempty" doc:"The last checkpoint that it reported"`

@@ -162,7 +162,8 @@ type Info struct {
 	Requeue   bool             `json:"requeue,omitempty"` // a person wants it to stop and wait again
 	Progress  *api.Progress    `json:"progress,omitempty"`
 	Metrics   []api.Metrics    `json:"metrics,omitempty"`
-	Folder    cluster.JobID    `json:"folder,omitempty"` // job whose checkpoint folder it uses; 0: its own
+	Falling   *falling         `json:"falling,omitempty"` // the metric by which it converges; never changed in place
+	Folder    cluster.JobID    `json:"folder,omitempty"`  // job whose checkpoint folder it uses; 0: its own
 	Use       Use              `json:"use,omitzero"`
 	Guessed   bool             `json:"guessed,omitempty"` // its estimate is from earlier runs
 	Pace      pace             `json:"pace,omitzero"`

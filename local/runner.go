@@ -440,6 +440,7 @@ func (r *runner) hears(ended bool) {
 		r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 			if r.job.run == r {
 				r.job.info.measured(r.job.sub.Trial, said, time.Unix(0, int64(now)).UTC())
+				r.job.info.converges(r.job.sub, said, p)
 			}
 			return r.progressed(now, p, saved), nil
 		})

@@ -111,7 +111,7 @@ func overlay(c *cobra.Command, file, line *api.Submission) {
 	for flag, set := range map[string]func(){
 		"name": func() { file.Name = line.Name }, "queue": func() { file.Queue = line.Queue }, "tier": func() { file.Tier = line.Tier },
 		"kind": func() { file.Kind = line.Kind }, "priority": func() { file.Priority = line.Priority },
-		"model":     func() { file.Model = line.Model },
+		"model": func() { file.Model = line.Model }, "converge": func() { file.Converge = line.Converge },
 		"gpus":      func() { file.GPUs, file.Share, file.Profile = line.GPUs, line.Share, line.Profile },
 		"gpu-cores": func() { file.GPUs, file.Share, file.Profile = line.GPUs, line.Share, line.Profile },
 		"gpu-mem":   func() { file.Memory = line.Memory }, "gpu-mem-resident": func() { file.Resident = line.Resident }, "isolation": func() { file.Isolation = line.Isolation },

@@ -151,6 +151,9 @@ func runningText(j *api.Job) string {
 	if j.ExpectedEnd != nil {
 		how := map[string]string{api.EndByProgress: "by its progress", api.EndByEstimate: "as was stated", api.EndByHistory: "as earlier runs suggest",
 			api.EndByLimit: "at its time limit"}[j.EndBy]
+		if p := j.Progress; p != nil && p.Foretold && j.EndBy == api.EndByProgress {
+			how += fmt.Sprintf(" (step %g of %.0f, as its metric foretells)", p.Step, p.Steps)
+		}
 		text += fmt.Sprintf("; expected to end %s, %s", j.ExpectedEnd.Local().Format("15:04:05 Mon 2 Jan"), how)
 	}
 	if idle := idleText(j); idle != "" {

@@ -38,7 +38,7 @@ var arrows = map[string]string{
 	"place":             "learn cluster engine",
 	"journal":           "cluster perf engine policy place",
 	"config":            "cluster perf engine policy place",
-	"api":               "cluster",
+	"api":               "cluster perf",
 	"slurm":             "cluster api",
 	"client":            "api internal/frames",
 	"client/terminal":   "client",

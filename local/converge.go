@@ -1,0 +1,72 @@
+//go:build linux
+
+package local
+
+import (
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/perf"
+)
+
+// falling is how the metric of a job fell by which it converges: at most mostLosses reports, of
+// which every second one is left out when there are more.
+type falling struct {
+	List  []perf.Loss `json:"list,omitempty"`
+	Every float64     `json:"every,omitempty"` // steps between two reports
+	End   float64     `json:"end,omitempty"`   // step at which it will have converged; 0: nobody knows
+}
+
+const mostLosses = 256
+
+// converges tells of a job that ends when its metric has converged after how many steps that will be
+// (C-optimus-afs): from then on that is what its progress is measured by. p is changed.
+func (i *Info) converges(s *api.Submission, said []measure, p *api.Progress) {
+	c, err := perf.ParseConvergence(s.Converge)
+	if s.Converge == "" || err != nil {
+		return
+	}
+	f, news := i.Falling, false
+	if f == nil {
+		f = &falling{}
+	}
+	for _, m := range said {
+		v, ok := m.of[c.Metric]
+		if !ok || v == nil || m.trial != 0 {
+			continue
+		}
+		news = true
+		list := f.List
+		for len(list) > 0 && list[len(list)-1].Step >= m.step { // it went back to a checkpoint
+			list = list[:len(list)-1]
+		}
+		f = &falling{List: append(list[:len(list):len(list)], perf.Loss{Step: m.step, Value: *v}), Every: f.Every, End: f.End}
+		if len(f.List) <= mostLosses/2 || f.Every == 0 {
+			f.Every = perf.Spacing(f.List)
+		}
+		if len(f.List) > mostLosses {
+			f.List = halved(f.List)
+		}
+	}
+	if news {
+		if curve, ok := perf.FitLoss(f.List); ok && f.Every > 0 {
+			f.End = c.End(curve, f.Every)
+		}
+		i.Falling = f
+	}
+	if f.End == 0 {
+		return
+	}
+	end := max(f.End, p.Step+f.Every*float64(c.Times)) // it would have ended
+	if p.Steps == 0 || end < p.Steps {
+		p.Steps, p.Foretold = end, true
+	}
+}
+
+// halved leaves out every second one but the last.
+func halved(list []perf.Loss) (half []perf.Loss) {
+	for k := range list {
+		if (len(list)-1-k)%2 == 0 {
+			half = append(half, list[k])
+		}
+	}
+	return half
+}

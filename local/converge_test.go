@@ -1,0 +1,51 @@
+//go:build linux
+
+package local
+
+import (
+	"math"
+	"testing"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/perf"
+)
+
+// A job's end is foretold by its loss, however many reports there were, and after it went back.
+func TestConverges(t *testing.T) {
+	curve, c := perf.LossCurve{B0: 0.02, B1: 0.5, B2: 0.2}, perf.Convergence{Metric: "loss", Below: 0.001, Times: 2}
+	end := c.End(curve, 10)
+	i, s := &Info{}, &api.Submission{Converge: "loss:0.001:2"}
+	tell := func(step, steps float64) api.Progress {
+		v, other := curve.At(step), 3.0
+		p := api.Progress{Step: step, Steps: steps}
+		i.converges(s, []measure{{step: step, of: map[string]*float64{"loss": &v}}, {step: step, of: map[string]*float64{"other": &other}}, {trial: 2, step: step, of: map[string]*float64{"loss": &other}}}, &p)
+		return p
+	}
+	for k := 1; k < 5; k++ {
+		if p := tell(float64(k*10), 0); p.Steps != 0 || p.Foretold {
+			t.Errorf("after %d reports: %+v", k, p)
+		}
+	}
+	for k := 5; k < 3*mostLosses && float64(k*10) < end; k++ {
+		if p := tell(float64(k*10), 0); k > 6 && math.Abs(p.Steps-end) > 20 || !p.Foretold {
+			t.Fatalf("after %d reports: %+v, it will converge at %v", k, p, end)
+		}
+	}
+	if len(i.Falling.List) > mostLosses || i.Falling.Every != 10 {
+		t.Errorf("%d reports are kept, every %v", len(i.Falling.List), i.Falling.Every)
+	}
+	if p := tell(60, 100); p.Steps != 100 || p.Foretold || len(i.Falling.List) > 6 {
+		t.Errorf("it went back, and says itself that it ends sooner: %+v, %d reports", p, len(i.Falling.List))
+	}
+	if p := tell(end+50, 0); p.Steps != end+70 || !p.Foretold {
+		t.Errorf("it goes on beyond its end: %+v", p)
+	}
+	p := api.Progress{Step: end + 55}
+	if i.converges(s, nil, &p); p.Steps != end+75 {
+		t.Errorf("without a new report: %+v", p)
+	}
+	p = api.Progress{Step: 1}
+	if i.converges(&api.Submission{}, nil, &p); p.Steps != 0 {
+		t.Errorf("a job that states nothing: %+v", p)
+	}
+}
