@@ -31,10 +31,9 @@ func TestMPSServerBetweenLooks(t *testing.T) {
 		d.untilSays(`"state": "running"`, "show", id)
 	}
 	d.want(d.must("show", "3"), `"state": "running"`, `"restarts": 0`)
-	text, err := os.ReadFile(filepath.Join(d.dir, "state", "mps", "GPU-simulated-0", "log", "control.log"))
-	if err != nil || !strings.Contains(string(text), "This control daemon is played") {
-		t.Errorf("the log is %q, %v", text, err)
-	}
-	d.want(string(text), "] Starting new server ", "] Server encountered a fatal exception. Shutting down\n", " exited with status 1\n")
+	log := func() string { return d.read(filepath.Join("state", "mps", "GPU-simulated-0", "log", "control.log")) }
+	// the dead process is seen before who waits for it has written so
+	d.waitFor("the log says how the server ended", func() bool { return strings.Contains(log(), " exited with status 1\n") })
+	d.want(log(), "This control daemon is played", "] Starting new server ", "] Server encountered a fatal exception. Shutting down\n")
 	d.must("cancel", "1", "2", "3")
 }
