@@ -48,7 +48,9 @@ func (u *Update) Apply(s Submission) Submission {
 	set(&s.Priority, u.Priority)
 	set(&s.Tasks, u.Tasks)
 	set(&s.GPUs, u.GPUs)
-	set(&s.Share, u.Share)
+	if set(&s.Share, u.Share); u.Share != nil && u.GPUs == nil && s.GPUs == 0 && s.Share > 0 {
+		s.GPUs = 1 // a part of one
+	}
 	set(&s.Profile, u.Profile)
 	set(&s.Memory, u.Memory)
 	set(&s.Isolation, u.Isolation)

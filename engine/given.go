@@ -34,8 +34,15 @@ func (b *Given) valid(now cluster.Time) bool {
 		}
 	}
 	return min(b.Attained, b.Service, b.Rate, b.Before) >= 0 && min(b.Ran, b.Done, b.RanBefore, b.DoneBefore) >= 0 && b.Preemptions >= 0 &&
-		max(b.Ran, b.Done) <= cluster.MaxDuration && max(b.FirstStart, b.Promotion) <= now && b.Before <= b.Service && b.RanBefore <= b.Ran
+		max(b.Attained, b.Service) <= mostGiven && b.Rate <= mostRate && b.Preemptions <= 1<<20 && max(b.Ran, b.Done, b.DoneBefore) <= cluster.MaxDuration &&
+		max(b.FirstStart, b.Promotion) <= now && b.Before <= b.Service && b.RanBefore <= b.Ran
 }
+
+// What a job can have been given at most: what it is given from then on does not overflow.
+const (
+	mostGiven = 1 << 61 // milli-GPU-milliseconds: a year of 70,000 GPUs
+	mostRate  = 1e12    // ppm
+)
 
 // Given is what a job that stops now, for others, has been given, for the one that goes
 // on in its place; nil: nothing, or there is no such job.

@@ -473,7 +473,13 @@ func bestPossible(s *Site, set, n int) int {
 func (s *Site) Take(node, set, n int) { s.TakeOn(node, set, n, Fullest) }
 
 // TakeOn is Take with a preference among shared devices.
-func (s *Site) TakeOn(node, set, n int, pick Pick) { s.takeOn(node, set, n, pick, s.unbound(set)) }
+func (s *Site) TakeOn(node, set, n int, pick Pick) {
+	unbound := 0 // counts for shares of several GPUs only
+	if r := &s.req[set].Request; r.Fractional() && r.GPUs > 1 {
+		unbound = s.unbound(set)
+	}
+	s.takeOn(node, set, n, pick, unbound)
+}
 
 // takeOn is TakeOn where so many tasks of the set are not bound yet.
 func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {

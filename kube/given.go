@@ -146,9 +146,11 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 	}
 	submit := l.Submit
 	if l.carried {
-		if who, err := d.speakers(g, first); err == nil {
-			submit = max(submit, cluster.Time(g.created(who).UnixNano()))
+		who, err := d.speakers(g, first)
+		if err != nil {
+			return &l.Given
 		}
+		submit = max(submit, cluster.Time(g.created(who).UnixNano()))
 	}
 	spec.Submit = min(spec.Submit, submit)
 	return &l.Given

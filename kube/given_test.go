@@ -124,8 +124,14 @@ func testGoesOnOnly(b *bench) {
 	forged.Annotations = maps.Clone(forged.Annotations)
 	forged.Annotations[AnnotationBefore] = `{"attained":-5,"submit":1}`
 	b.create(forged)
-	b.wait("they wait", func() bool { return b.record(d, "b-1") != nil && b.record(d, "c-1") != nil })
-	for _, name := range []string{"b-1", "c-1"} {
+	huge := saver("d-1", b.trainer("fourth"))
+	huge.Annotations = maps.Clone(huge.Annotations)
+	huge.Annotations[AnnotationBefore] = `{"attained":9223372036854775807,"service":9223372036854775807,"ran":1000000000,"preemptions":2147483647,"submit":1}`
+	b.create(huge)
+	b.wait("they wait", func() bool {
+		return b.record(d, "b-1") != nil && b.record(d, "c-1") != nil && b.record(d, "d-1") != nil
+	})
+	for _, name := range []string{"b-1", "c-1", "d-1"} {
 		if r := b.record(d, name); r.Attained != 0 || r.Preemptions != 0 || r.Spec.Submit < 1e18 {
 			b.Errorf("%s inherited %+v", name, r)
 		}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -23,7 +24,11 @@ type chronicle struct {
 	nodes  []cluster.Node
 	queues []cluster.Queue
 	at     cluster.Time
-	failed bool // it could not be written, and that was said
+	// It could not be written, and that was said; the cluster itself could not.
+	failed, missing bool
+	// The GPU models of partitions, by name, of this life of the engine.
+	life   int
+	models map[string][]string
 }
 
 // chronicleEvery is how often at most the history hears of nodes, which come and go.
@@ -50,8 +55,12 @@ func (d *Driver) chronicleCluster(spec *cluster.Spec) {
 	if same && reflect.DeepEqual(d.tree.list, c.queues) {
 		return
 	}
-	c.nodes, c.queues, c.at = nodes, d.tree.list, d.now
-	d.chronicled(d.opt.History.Cluster(nodes, scaled(d.tree.list, spec.GPUs())))
+	err := d.opt.History.Cluster(nodes, scaled(d.tree.list, spec.GPUs()))
+	if err == nil {
+		c.nodes, c.queues, c.at = nodes, d.tree.list, d.now
+	}
+	c.missing = err != nil
+	d.chronicled(err)
 }
 
 // chronicleEnd tells the history of a gang whose job ends now.
@@ -60,8 +69,11 @@ func (d *Driver) chronicleEnd(g *gang, reason engine.StopReason) {
 		return
 	}
 	r := d.eng.Record(g.id)
-	if r == nil || r.State != engine.Running {
+	if r == nil || r.State < engine.Starting || r.State > engine.Stopping {
 		return
+	}
+	if d.chronicle.missing {
+		d.chronicleCluster(&d.cfg.Spec)
 	}
 	job := *g.spec
 	job.GPUTypes = d.modelsFor(&job)
@@ -75,32 +87,45 @@ func (d *Driver) modelsFor(job *cluster.Job) []string {
 	if len(job.Partitions) == 0 || job.GPUs() == 0 {
 		return job.GPUTypes
 	}
-	var all, some []string
-	add := func(list []string, n *cluster.Node) []string {
-		if n.GPUs == 0 || slices.Contains(list, n.Model) {
-			return list
-		}
-		return append(list, n.Model)
+	c := &d.chronicle
+	if c.life != d.life {
+		c.life, c.models = d.life, map[string][]string{}
 	}
+	name := job.Partitions[0]
+	list, ok := c.models[name]
+	if !ok {
+		list = d.modelsIn(name)
+		c.models[name] = list
+	}
+	if list == nil {
+		return job.GPUTypes
+	}
+	return list
+}
+
+// modelsIn is the models of a partition's nodes, by name; nil: those of all nodes.
+func (d *Driver) modelsIn(partition string) []string {
+	model, all := map[string]string{}, map[string]bool{} // by node
 	nodes := d.eng.Nodes()
 	for i := range nodes {
-		all = add(all, &nodes[i])
-	}
-	for _, p := range d.cfg.Spec.Partitions {
-		if p.Name != job.Partitions[0] {
-			continue
+		if nodes[i].GPUs > 0 {
+			model[nodes[i].Name], all[nodes[i].Model] = nodes[i].Model, true
 		}
-		for i := range nodes {
-			if slices.Contains(p.Nodes, nodes[i].Name) {
-				some = add(some, &nodes[i])
+	}
+	some := map[string]bool{}
+	for _, p := range d.cfg.Spec.Partitions {
+		if p.Name == partition {
+			for _, n := range p.Nodes {
+				if m, ok := model[n]; ok {
+					some[m] = true
+				}
 			}
 		}
 	}
 	if len(some) == 0 || len(some) == len(all) {
-		return job.GPUTypes
+		return nil
 	}
-	slices.Sort(some)
-	return some
+	return slices.Sorted(maps.Keys(some))
 }
 
 // chronicled says once that the history cannot be written.

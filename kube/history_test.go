@@ -90,6 +90,10 @@ func TestHistory(t *testing.T) {
 	if _, _, ok := h.has("default/a-1 preempted"); ok || len(h.ended) != 3 {
 		b.Errorf("%v", h.ended)
 	}
+	b.create(controlplane.Pod("alone", 4, map[string]string{LabelTier: "best-effort"}))
+	b.wait("alone runs", func() bool { r := b.record(d, "alone"); return r != nil && r.State == engine.Running })
+	b.create(controlplane.Pod("above", 4, map[string]string{LabelTier: "critical"}))
+	b.wait("one that nobody makes anew has ended", func() bool { _, did, ok := h.has("default/alone preempted"); return ok && did > 0 })
 	if n := h.nodes[0]; len(h.nodes) != 1 || len(n) > 1 {
 		b.Errorf("%v", h.nodes)
 	}

@@ -496,6 +496,9 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 	d.noteRun(g, true) // whether its pods saved when they were told to leave, nobody knows
 	w := d.goAway(g)
 	if w == nil {
+		if g.parting.owner == "" { // nobody makes others: this was its end
+			d.chronicleEnd(g, engine.Preempted)
+		}
 		d.leaveTo(g.parting, g.id, g.spec, 1)
 	}
 	if w == nil && !g.spec.NoRequeue { // it comes back in the engine only, where it is moved

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -183,10 +182,15 @@ func (b *Builder) again(line []byte, n int) error {
 	if text := checkNodes(h.Nodes); text != "" {
 		return b.fatal(n, "%s", text)
 	}
+	at := make(map[string]int, len(wl.Nodes))
+	for i := range wl.Nodes {
+		at[wl.Nodes[i].Name] = i
+	}
 	for _, node := range h.Nodes {
-		if i := slices.IndexFunc(wl.Nodes, func(o cluster.Node) bool { return o.Name == node.Name }); i >= 0 {
+		if i, ok := at[node.Name]; ok {
 			wl.Nodes[i] = node
 		} else {
+			at[node.Name] = len(wl.Nodes)
 			wl.Nodes = append(wl.Nodes, node)
 		}
 	}

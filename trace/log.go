@@ -17,7 +17,8 @@ import (
 type Log struct {
 	f     *os.File
 	name  string // of the workload
-	begun bool
+	begun bool   // its header is written
+	torn  bool   // a line may have been written in part
 }
 
 // OpenLog goes on with a file, or begins it. A file that is something else is an error, and
@@ -83,27 +84,35 @@ type logHeader struct {
 // Cluster writes what the cluster is from now on. It comes first: before that another may
 // write to the file.
 func (l *Log) Cluster(nodes []cluster.Node, queues []cluster.Queue) error {
-	if !l.begun {
-		if err := trim(l.f); err != nil {
-			return err
-		}
-		l.begun = true
-	}
-	return l.line(logHeader{jsonlVersion, true, l.name, nodes, queues})
+	l.torn = l.torn || !l.begun
+	err := l.line(logHeader{jsonlVersion, true, l.name, nodes, queues})
+	l.begun = l.begun || err == nil
+	return err
 }
 
-// Add writes a job that has ended. Its times are Unix times.
+// Add writes a job that has ended. Its times are Unix times. It is an error before a header is
+// written: the file would be none that could be gone on with.
 func (l *Log) Add(e *Entry) error {
+	if !l.begun {
+		return errors.New("what the cluster is could not be written yet")
+	}
 	return l.line(&jsonlEntry{Entry: *e, Job: jsonlJob{Job: e.Job, Tier: e.Job.Tier}})
 }
 
-// line writes a line at once, so that what is killed has written all that came before.
+// line writes a line at once, so that what is killed has written all that came before. What is left of
+// one that could not be written to its end is removed before the next.
 func (l *Log) line(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	if l.torn {
+		if err := trim(l.f); err != nil {
+			return err
+		}
+	}
 	_, err = l.f.Write(append(text, '\n'))
+	l.torn = err != nil
 	return err
 }
 

@@ -59,6 +59,62 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// What could not be written, because the volume was full, leaves nothing behind that spoils what is written later.
+func TestLogFull(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "history.jsonl")
+	l, err := OpenLog(path, "prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := l.f
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	job := &Entry{Run: time.Second, Job: cluster.Job{Name: "one", Submit: 1_800_000_000_000_000_000, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}
+	l.f = full
+	if l.Cluster(nil, nil) == nil || l.Add(job) == nil {
+		t.Error("what was not written counts as written")
+	}
+	l.f = real
+	if l.Add(job) == nil {
+		t.Error("a job is written before a header")
+	}
+	write := func(torn bool) {
+		t.Helper()
+		if torn { // half a line is there, and the rest did not fit
+			if _, err := real.WriteString(`{"job":{"na`); err != nil {
+				t.Fatal(err)
+			}
+			l.f = full
+			if l.Add(job) == nil {
+				t.Error("it fits")
+			}
+			l.f = real
+		}
+		if err := l.Add(job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Cluster(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	write(false)
+	write(true)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if wl, err := Open(path, Options{}); err != nil || len(wl.Jobs) != 2 {
+		t.Errorf("%v %+v", err, wl)
+	}
+	if l, err = OpenLog(path, "prod"); err != nil {
+		t.Errorf("it cannot be gone on with: %v", err)
+	} else {
+		_ = l.Close()
+	}
+}
+
 // What is no log stays as it is, and what is wrong in the middle of one is said with its line.
 func TestLogBad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.jsonl")

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"syscall"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -17,6 +19,16 @@ func openHistory(path string) (*history, error) {
 		return nil, err
 	}
 	return &history{log}, nil
+}
+
+// passing reports whether a file could not be opened for a reason that its name is not to blame for.
+func passing(err error) bool {
+	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.ESTALE} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 func (h *history) Cluster(nodes []cluster.Node, queues []cluster.Queue) error {

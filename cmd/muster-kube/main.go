@@ -137,11 +137,15 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	opt.Client, opt.Tell, opt.Dynamic, opt.Log, opt.Observe = client, tell, objects, log, metrics
 	if f.history != "" {
 		h, err := openHistory(f.history)
-		if err != nil {
+		switch {
+		case passing(err): // scheduling does not stop for that
+			log.Error("no history is written", "error", err)
+		case err != nil:
 			return fmt.Errorf("%w: --history: %w", errUsage, err)
+		default:
+			defer func() { _ = h.log.Close() }()
+			opt.History = h
 		}
-		defer func() { _ = h.log.Close() }()
-		opt.History = h
 	}
 	d := kube.New(opt)
 	served, err := f.serve(ctx, d, metrics, log)

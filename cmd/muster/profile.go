@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 
@@ -23,6 +24,14 @@ func (p *runProfiles) register(fl *pflag.FlagSet) {
 // during runs a command and writes the profiles that are asked for, also if it fails:
 // what it did until then is in them.
 func (p *runProfiles) during(run func() error) (err error) {
+	if p.cpu != "" && p.cpu == p.memory {
+		return usage(fmt.Errorf("--cpuprofile and --memprofile: give two files, not %s for both", p.cpu))
+	}
+	if p.memory != "" { // better now than when hours are over
+		if _, err := os.Stat(filepath.Dir(p.memory)); err != nil {
+			return usage(named("--memprofile", err))
+		}
+	}
 	if p.cpu != "" {
 		file, failed := os.Create(p.cpu)
 		if failed != nil {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +36,9 @@ func pprofText(t *testing.T, path string) []byte {
 // TestProfiles: a profile says of which kind it is, and that of memory who allocated it;
 // one is there also where a run fails.
 func TestProfiles(t *testing.T) {
+	rate := runtime.MemProfileRate // half a MiB: a short run may not be met
+	runtime.MemProfileRate = 4096
+	defer func() { runtime.MemProfileRate = rate }()
 	dir := t.TempDir()
 	cpu, memory := filepath.Join(dir, "cpu"), filepath.Join(dir, "memory")
 	ok(t, "sim", "--demo", "--policies", "las", "--cpuprofile", cpu, "--memprofile", memory)
@@ -48,6 +53,9 @@ func TestProfiles(t *testing.T) {
 	}
 	if !bytes.Contains(pprofText(t, cpu), []byte("nanoseconds")) {
 		t.Error("a run that failed left no profile")
+	}
+	if _, _, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", "--cpuprofile", cpu, "--memprofile", cpu); err == nil || !strings.Contains(err.Error(), "two files") {
+		t.Errorf("one file for both: %v", err)
 	}
 	for _, flag := range []string{"--cpuprofile", "--memprofile"} {
 		_, _, err := muster(t, context.Background(), "sim", "--demo", "--limit", "20", flag, filepath.Join(dir, "no", "such", "folder"))

@@ -112,9 +112,14 @@ func overlay(c *cobra.Command, file, line *api.Submission) {
 		"name": func() { file.Name = line.Name }, "queue": func() { file.Queue = line.Queue }, "tier": func() { file.Tier = line.Tier },
 		"kind": func() { file.Kind = line.Kind }, "priority": func() { file.Priority = line.Priority },
 		"model": func() { file.Model = line.Model }, "converge": func() { file.Converge = line.Converge },
-		"gpus":      func() { file.GPUs, file.Share, file.Profile = line.GPUs, line.Share, line.Profile },
-		"gpu-cores": func() { file.GPUs, file.Share, file.Profile = line.GPUs, line.Share, line.Profile },
-		"gpu-mem":   func() { file.Memory = line.Memory }, "gpu-mem-resident": func() { file.Resident = line.Resident }, "isolation": func() { file.Isolation = line.Isolation },
+		"gpus": func() { file.GPUs, file.Share, file.Profile = line.GPUs, line.Share, line.Profile },
+		"gpu-cores": func() { // of as many GPUs as the file says, or --gpus
+			file.Share, file.Profile = line.Share, line.Profile
+			if file.GPUs == 0 {
+				file.GPUs = line.GPUs
+			}
+		},
+		"gpu-mem": func() { file.Memory = line.Memory }, "gpu-mem-resident": func() { file.Resident = line.Resident }, "isolation": func() { file.Isolation = line.Isolation },
 		"latency-sensitive": func() { file.Prompt = line.Prompt }, "min-speed": func() { file.MinSpeed = line.MinSpeed },
 		"tasks": func() { file.Tasks = line.Tasks }, "cpus": func() { file.CPU = line.CPU }, "mem": func() { file.RAM = line.RAM },
 		"gpu-type": func() { file.GPUTypes = line.GPUTypes }, "time": func() { file.Limit = line.Limit },

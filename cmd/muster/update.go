@@ -76,12 +76,15 @@ func (f *jobFlags) update(c *cobra.Command) (*api.Update, error) {
 	u := &api.Update{}
 	var limit, estimate api.Duration
 	for flag, take := range map[string]func() error{
-		"name":      func() error { u.Name = &s.Name; return nil },
-		"queue":     func() error { u.Queue = &s.Queue; return nil },
-		"tier":      func() error { u.Tier = &s.Tier; return nil },
-		"priority":  func() error { u.Priority = &s.Priority; return nil },
-		"gpus":      func() error { u.GPUs, u.Share, u.Profile = &s.GPUs, &s.Share, &s.Profile; return nil },
-		"gpu-cores": func() error { u.GPUs, u.Share, u.Profile = &s.GPUs, &s.Share, &s.Profile; return nil },
+		"name":     func() error { u.Name = &s.Name; return nil },
+		"queue":    func() error { u.Queue = &s.Queue; return nil },
+		"tier":     func() error { u.Tier = &s.Tier; return nil },
+		"priority": func() error { u.Priority = &s.Priority; return nil },
+		"gpus":     func() error { u.GPUs, u.Share, u.Profile = &s.GPUs, &s.Share, &s.Profile; return nil },
+		"gpu-cores": func() error { // of as many GPUs as it asks for
+			u.Share, u.Profile = &s.Share, &s.Profile
+			return nil
+		},
 		"gpu-mem":   func() error { u.Memory = &s.Memory; return nil },
 		"isolation": func() error { u.Isolation = &s.Isolation; return nil },
 		"min-speed": func() error { u.MinSpeed = &s.MinSpeed; return nil },
