@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 )
 
@@ -22,8 +21,14 @@ const (
 	migUnknown  = 30 * 24 * time.Hour // as long as somebody counts as running of whom nobody knows how long
 )
 
-// emptyFor closes a node on which somebody is for the first in line whom empty nodes do not serve.
-func (d *Driver) emptyFor(list, wants []*migWaiter, as map[string]*config.MIGOffer, base *migWorld, can []*migCandidate) {
+// emptyFor closes a node on which somebody is for the first in line whom empty nodes do not serve, nor those that are
+// being emptied, of whichever rule: of two for one gang either would be needed no more, and be opened, for ever. emptied
+// is as though these were empty.
+func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*migCandidate) {
+	for len(wants) > 0 && (d.migClosedFor(wants[0].g) || emptied.starts[wants[0].id] != nil) {
+		d.mig.tried[wants[0].g] = d.now
+		wants = wants[1:]
+	}
 	if len(wants) == 0 {
 		return
 	}
@@ -44,9 +49,9 @@ func (d *Driver) emptyFor(list, wants []*migWaiter, as map[string]*config.MIGOff
 	})
 	for _, c := range busy[:min(len(busy), migMostBusy)] {
 		with := append(slices.Clip(idle), c)
-		q, names := d.migAsk(want, base, with)
+		q, names := d.migAsk(want, emptied, with)
 		if plan := q.choose(); plan != nil {
-			if _, ok := d.tryPlan(plan, q, names, list, want, as, base, with); ok {
+			if _, ok := d.tryPlan(plan, q, names, list, want, emptied, with); ok {
 				return
 			}
 		}
@@ -61,6 +66,13 @@ func (w *migWaiter) above() cluster.Tier {
 		return cluster.BestEffort
 	}
 	return w.job().Tier
+}
+
+// migClosedFor reports whether a node is being emptied for a gang.
+func (d *Driver) migClosedFor(g *gang) bool {
+	return slices.ContainsFunc(d.migUnder(), func(n *node) bool {
+		return n.mig.step == migClosed && slices.Contains(n.mig.note.For, g.name)
+	})
 }
 
 // migEmptying reports whether a node of a rule is closed and somebody is still there.

@@ -167,6 +167,105 @@ func slicesOnly(n *v1.Node, config string) {
 	}
 }
 
+// fullPool are nodes of two GPUs, each with a pod of another scheduler that has both, half of them of either of two rules.
+func fullPool(t *testing.T, nodes int) *hand {
+	var list []*v1.Node
+	var pods []*v1.Pod
+	for i := range nodes {
+		n := migNodeOf(map[string]string{"pool": fmt.Sprintf("h%d", i%2)}, nil)
+		n.Name = fmt.Sprintf("n%d", i+1)
+		n.Labels["kubernetes.io/hostname"] = n.Name
+		p := controlplane.Pod("on-"+n.Name, 2, nil)
+		p.Spec.SchedulerName, p.Spec.NodeName = "somebody", n.Name
+		list, pods = append(list, n), append(pods, p)
+	}
+	rules := append(migRule(), migRule()...)
+	rules[0].Selector, rules[1].Selector = map[string]string{"pool": "h0"}, map[string]string{"pool": "h1"}
+	h := partitionHand(t, rules, list...)
+	h.come(pods...)
+	return h
+}
+
+// come has pods come.
+func (h *hand) come(pods ...*v1.Pod) {
+	for _, p := range pods {
+		p.UID, p.CreationTimestamp = types.UID(p.Name), metav1.NewTime(h.now)
+		h.podChanged(p)
+	}
+	steps(h.T, h.Driver)
+}
+
+// migPasses lets seconds pass; what is written on nodes is there at once. It says what was, in order.
+func (h *hand) migPasses(seconds int) (wrote []string) {
+	for range seconds {
+		h.now = h.now.Add(time.Second)
+		h.mig.at = 0
+		h.migRound(h.clock())
+		for _, name := range h.order {
+			n := h.nodes[name]
+			if !n.mig.asked {
+				continue
+			}
+			wrote = append(wrote, strings.TrimSpace(name+" "+n.mig.step))
+			text, err := json.Marshal(n.mig.note)
+			if err != nil {
+				h.Fatal(err)
+			}
+			obj := n.obj.DeepCopy()
+			if delete(obj.Labels, LabelMIG); n.mig.step != "" {
+				obj.Labels[LabelMIG] = n.mig.step
+			}
+			obj.Annotations, obj.Spec.Unschedulable, n.mig.busy = map[string]string{AnnotationMIG: string(text)}, n.mig.step != "", false
+			if n.mig.step == migChanging {
+				obj.Labels[migConfigLabel] = n.mig.note.Config
+			}
+			h.nodeChanged(obj)
+		}
+		steps(h.T, h.Driver)
+	}
+	return wrote
+}
+
+// Of two rules no more than one node is emptied for one gang, and it stays so; a second gang has one of the other rule,
+// unless what is emptied for the first is enough for both.
+func TestMIGTwoRules(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		size []int
+		want string
+	}{
+		{"one gang", []int{14}, "n1 closed"},
+		{"two of a node each", []int{14, 14}, "n1 closed,n2 closed"},
+		{"two on one node", []int{8, 6}, "n1 closed"},
+	} {
+		h := fullPool(t, 4)
+		for i, size := range c.size {
+			h.come(migGang(fmt.Sprintf("g%d", i), size, "1g.10gb", nil)...)
+		}
+		if got := strings.Join(h.migPasses(100), ","); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// If a node that serves becomes empty, it is changed, and the one that was to be emptied is opened.
+func TestMIGSooner(t *testing.T) {
+	h := fullPool(t, 2)
+	stays := h.pods["on-n1"].obj.DeepCopy()
+	stays.Spec.RestartPolicy = v1.RestartPolicyAlways
+	h.podChanged(stays)
+	h.come(migGang("g", 14, "1g.10gb", nil)...)
+	wrote := h.migPasses(20)
+	ended := stays.DeepCopy()
+	ended.Status.Phase = v1.PodSucceeded
+	h.podChanged(ended)
+	steps(t, h.Driver)
+	wrote = append(wrote, h.migPasses(40)...)
+	if got, want := strings.Join(wrote, ","), "n2 closed,n1 closed,n1 changing,n2"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // BenchmarkMIGLook is what it costs the loop to look for whom nodes are to be partitioned otherwise: 1,000 nodes, of which
 // 100 may be, 10,000 pods that wait for GPUs and 100 for slices.
 func BenchmarkMIGLook(b *testing.B) {

@@ -54,14 +54,14 @@ func (d *Driver) lookMIG(now cluster.Time) {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
 		return
 	}
-	d.dropUnneeded(list, under, as, base)
-	if base, err = d.withoutSlow(list, under, as, base); err != nil {
+	emptied := d.dropUnneeded(list, under, base)
+	if base, err = d.withoutSlow(list, under, emptied); err != nil {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
 		return
 	}
 	old := slices.ContainsFunc(list, func(w *migWaiter) bool { return w.old && d.mig.tried[w.g] == 0 })
 	if can = slices.DeleteFunc(can, func(c *migCandidate) bool { return c.n.mig.busy }); old && len(can) > 0 {
-		d.changeFor(now, list, as, base, can)
+		d.changeFor(now, list, base, emptied, can)
 	}
 }
 
@@ -86,37 +86,47 @@ func (d *Driver) migUnder() (list []*node) {
 	return list
 }
 
-// dropUnneeded opens closed nodes without which just as many would start.
-func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, as map[string]*config.MIGOffer, base *migWorld) {
+// dropUnneeded opens closed nodes without which just as many would start, those on which somebody still is before those
+// that could be changed at once, and returns what would happen without them.
+func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) *migWorld {
+	var slow, quick []*node
 	for _, n := range under {
+		if d.migEmpty(n) {
+			quick = append(quick, n)
+		} else {
+			slow = append(slow, n)
+		}
+	}
+	needed := base.order
+	for _, n := range slices.Concat(slow, quick) {
 		if n.mig.step != migClosed || n.mig.busy || n.mig.asked {
 			continue
 		}
 		name := n.obj.Name
-		rest := maps.Clone(as)
+		rest := maps.Clone(base.as)
 		delete(rest, name)
 		w, err := d.suppose(list, rest, nil)
-		if err != nil || slices.ContainsFunc(base.order, func(id cluster.JobID) bool { return w.starts[id] == nil }) {
+		if err != nil || slices.ContainsFunc(needed, func(id cluster.JobID) bool { return w.starts[id] == nil }) {
 			continue
 		}
-		delete(as, name)
+		base = w
 		d.reopen(n, "dropped", "nobody needs it any more")
 	}
+	return base
 }
 
 // withoutSlow leaves out those nodes that are still being emptied: who would start on them may be served sooner.
-func (d *Driver) withoutSlow(list []*migWaiter, under []*node, as map[string]*config.MIGOffer, base *migWorld) (*migWorld, error) {
-	slow := false
+func (d *Driver) withoutSlow(list []*migWaiter, under []*node, base *migWorld) (*migWorld, error) {
+	rest := maps.Clone(base.as)
 	for _, n := range under {
-		if as[n.obj.Name] != nil && n.mig.step == migClosed && !d.migEmpty(n) {
-			delete(as, n.obj.Name)
-			slow = true
+		if n.mig.step == migClosed && !d.migEmpty(n) {
+			delete(rest, n.obj.Name)
 		}
 	}
-	if !slow {
+	if len(rest) == len(base.as) {
 		return base, nil
 	}
-	return d.suppose(list, as, nil)
+	return d.suppose(list, rest, nil)
 }
 
 // candidates lists the nodes that may be changed, in the engine's order.
@@ -220,9 +230,10 @@ func (d *Driver) sayMap(rule *MIG, file *migMap, model string, err error) {
 	}
 }
 
-// changeFor closes the nodes that are to be changed for those who wait.
-func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, as map[string]*config.MIGOffer, base *migWorld, can []*migCandidate) {
-	wants, err := d.migWants(now, list, as, base, can)
+// changeFor closes the nodes that are to be changed for those who wait; emptied is as though those that are being
+// emptied were.
+func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, base, emptied *migWorld, can []*migCandidate) {
+	wants, err := d.migWants(now, list, base, can)
 	if err != nil {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
 		return
@@ -241,18 +252,18 @@ func (d *Driver) changeFor(now cluster.Time, list []*migWaiter, as map[string]*c
 		if plan == nil {
 			break
 		}
-		first, ok := d.tryPlan(plan, q, names, list, wants, as, base, can)
+		first, ok := d.tryPlan(plan, q, names, list, wants, base, can)
 		if ok {
 			return
 		}
 		d.mig.tried[wants[first].g] = now
 		wants = slices.Delete(wants, first, first+1)
 	}
-	d.emptyFor(list, wants, as, base, can)
+	d.emptyFor(list, wants, emptied, can)
 }
 
 // migWants lists who would start with more nodes and does not without, the first in line first.
-func (d *Driver) migWants(now cluster.Time, list []*migWaiter, as map[string]*config.MIGOffer, base *migWorld, can []*migCandidate) (wants []*migWaiter, err error) {
+func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, can []*migCandidate) (wants []*migWaiter, err error) {
 	var more []migNewNode
 	count := map[string]int{}
 	for _, c := range can {
@@ -264,7 +275,7 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, as map[string]*co
 			}
 		}
 	}
-	generous, err := d.suppose(list, as, more)
+	generous, err := d.suppose(list, base.as, more)
 	if err != nil {
 		return nil, err
 	}
@@ -378,7 +389,7 @@ func (d *Driver) milliOf(r *cluster.Request, can []*migCandidate) int64 {
 
 // tryPlan asks a second engine whether those whom changes are for start then, and closes the nodes; false: who is first
 // among them would not, or somebody before them would start later.
-func (d *Driver) tryPlan(plan []migChange, q *migQuestion, names []string, list, wants []*migWaiter, as map[string]*config.MIGOffer, base *migWorld, can []*migCandidate) (first int, ok bool) {
+func (d *Driver) tryPlan(plan []migChange, q *migQuestion, names []string, list, wants []*migWaiter, base *migWorld, can []*migCandidate) (first int, ok bool) {
 	before, after := q.serve(nil), q.serve(plan)
 	first = -1
 	for i := range wants {
@@ -386,7 +397,7 @@ func (d *Driver) tryPlan(plan []migChange, q *migQuestion, names []string, list,
 			first = i
 		}
 	}
-	with := maps.Clone(as)
+	with := maps.Clone(base.as)
 	chosen := map[string]*migCandidate{}
 	ways := map[string]int{}
 	for _, c := range plan {

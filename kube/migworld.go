@@ -34,6 +34,7 @@ type migNewNode struct {
 
 // migWorld is what a second engine did.
 type migWorld struct {
+	as     map[string]*config.MIGOffer // what nodes were supposed to have, with nobody on them
 	eng    *engine.Engine
 	spec   cluster.Spec
 	starts map[cluster.JobID][]engine.Alloc
@@ -108,7 +109,7 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 // suppose asks what would happen if nodes were partitioned otherwise, with nobody on them, and there were others besides.
 func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more []migNewNode) (*migWorld, error) {
 	snap := d.eng.Snapshot()
-	w := &migWorld{spec: d.cfg.Spec, starts: map[cluster.JobID][]engine.Alloc{}}
+	w := &migWorld{as: as, spec: d.cfg.Spec, starts: map[cluster.JobID][]engine.Alloc{}}
 	w.spec.Nodes = slices.Clone(snap.Nodes)
 	other := map[string]*node{} // nodes as they would be
 	for i, name := range d.order {
