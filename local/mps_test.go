@@ -147,11 +147,8 @@ func TestFaultOfOthers(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "servers")
 	write(t, list, "\n")
 	uuid, _ := shareUnderMPS(t, m, src, playedServers+list+"\n")
-	on := []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}
 	runs := func(id cluster.JobID, uid int, failed time.Duration) *runner {
-		j := &job{id: id, info: Info{User: User{UID: uid}, On: on, Record: engine.JobRecord{Allocs: on}}}
-		m.jobs[id] = j
-		return &runner{m: m, id: id, job: j, tasks: []*task{{state: &shim.State{Started: t0, Ended: t0.Add(failed), Exit: 3}}}}
+		return failing(m, id, uid, t0.Add(failed))
 	}
 	for _, c := range []struct {
 		what   string
@@ -229,22 +226,22 @@ func TestServerLives(t *testing.T) {
 	}
 	look(fmt.Sprintln(server.Pid))
 	for _, text := range []string{"", "\n", fmt.Sprintln(server.Pid)} {
-		if look(text); d.known.Fault != nil || len(d.known.Servers) != 1 {
+		if look(text); len(d.known.Faults) != 0 || len(d.known.Servers) != 1 {
 			t.Errorf("it lives and the control daemon says %q: %+v", text, d.known)
 		}
 	}
 	d.known.Servers[0].Birth = 0 // nobody could see it
 	for range 3 {
-		if look(""); d.known.Fault != nil || len(d.known.Servers) != 1 {
+		if look(""); len(d.known.Faults) != 0 || len(d.known.Servers) != 1 {
 			t.Errorf("it lives, its birth was not seen, and nobody answers: %+v", d.known)
 		}
 	}
 	look(fmt.Sprintln(server.Pid))
 	d.known.Servers[0].Birth = shim.Birth(server.Pid) - 1 // now it is a process that had the number before
-	if look(fmt.Sprintln(server.Pid)); d.known.Fault == nil || len(d.known.Servers) != 1 {
+	if look(fmt.Sprintln(server.Pid)); len(d.known.Faults) == 0 || len(d.known.Servers) != 1 {
 		t.Errorf("another process has its number: %+v", d.known)
 	}
-	if err := m.findMPS(); err != nil || m.mps.of(uuid).known.Fault == nil || len(m.mps.of(uuid).known.Servers) != 1 {
+	if err := m.findMPS(); err != nil || len(m.mps.of(uuid).known.Faults) == 0 || len(m.mps.of(uuid).known.Servers) != 1 {
 		t.Errorf("the next service knows %+v, %v", m.mps.of(uuid).known, err)
 	}
 	write(t, filepath.Join(d.dir, mpsKnownFile), "{\"at\":")

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,8 +40,25 @@ func (v mpsServer) is(o mpsServer) bool {
 type mpsKnown struct {
 	At      time.Time   `json:"at,omitzero"` // since when they were not looked at
 	Servers []mpsServer `json:"servers,omitempty"`
-	Fault   *mpsFault   `json:"fault,omitempty"` // the last one; nil: there was none
-	Log     *int64      `json:"log,omitempty"`   // so much of the control daemon's log was read; nil: nobody knows
+	Held    []mpsHeld   `json:"held,omitempty"`   // they have gone, and what the log will say of that is awaited
+	Faults  []mpsFault  `json:"faults,omitempty"` // the last mpsFaults, the latest last
+	Fault   *mpsFault   `json:"fault,omitempty"`  // where an earlier version kept the last one: read only
+	Log     *int64      `json:"log,omitempty"`    // so much of the control daemon's log was read; nil: nobody knows
+	Head    []byte      `json:"head,omitempty"`   // that log begins so
+}
+
+const (
+	// mpsFaults is how many faults of a GPU are remembered: servers of several users may end between two looks.
+	mpsFaults = 8
+	// mpsWrites is within which a control daemon has written how a server exited.
+	mpsWrites = time.Second
+)
+
+// mpsHeld is a server whose process has gone, and which is a fault unless the control daemon will have written that it exited with
+// status 0.
+type mpsHeld struct {
+	mpsServer
+	Fault mpsFault `json:"fault"`
 }
 
 // read is how much of the control daemon's log was read; -1: nobody knows.
@@ -60,7 +78,7 @@ type mpsFault struct {
 
 // explains reports whether a job that failed at that time may have done so because of it.
 func (f *mpsFault) explains(id cluster.JobID, failed time.Time) bool {
-	return f != nil && slices.Contains(f.Hit, id) && !failed.Before(f.From.Add(-mpsNear)) && !failed.After(f.To.Add(mpsNear))
+	return slices.Contains(f.Hit, id) && !failed.Before(f.From.Add(-mpsNear)) && !failed.After(f.To.Add(mpsNear))
 }
 
 // mpsKnownFile, in a control daemon's folder, has what is known of its servers.
@@ -78,6 +96,9 @@ func (d *mpsDaemon) load() error {
 	var k mpsKnown
 	if err := json.Unmarshal(text, &k); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if k.Fault != nil {
+		k.Faults, k.Fault = append(k.Faults, *k.Fault), nil
 	}
 	d.known = k
 	return nil
@@ -143,39 +164,33 @@ func (s *mpsDaemons) serverOf(d *mpsDaemon, pid int) mpsServer {
 }
 
 // seen compares the servers that a control daemon was asked for with those that were known, and those of which its log says that they
-// were started since. One that it does not list, because it does not answer or is another one by now, has gone
-// only if its process has, or the log says that it exited. One that makes room for another user's has no clients any more, nor has one
-// that exited with status 0: that is no fault.
+// were started since. One of which the log says that it exited has gone, whoever has its number now. Another one that is not listed,
+// because the control daemon does not answer or is another one by now, has gone only if its process has. One that makes room for another
+// user's has no clients any more, nor has one that exited with status 0: that is no fault.
 func (s *mpsDaemons) seen(d *mpsDaemon, asked time.Time, listed []mpsServer) {
 	was := d.known
 	log, err := d.logged()
 	if err != nil {
 		s.m.opt.Log.Warn("what a control daemon of MPS writes cannot be read", "uuid", d.uuid, "error", err)
 	}
-	for _, v := range log.started {
-		if !slices.ContainsFunc(was.Servers, v.is) {
-			was.Servers = append(slices.Clone(was.Servers), v)
-		}
-	}
-	d.known = mpsKnown{At: asked, Fault: was.Fault, Log: d.known.Log}
+	d.known = mpsKnown{At: asked, Faults: was.Faults, Log: d.known.Log, Head: d.known.Head}
+	s.settle(d, was.Held, &log)
+	left := s.exited(d, was, listed, &log)
 	for _, v := range listed {
-		if _, gone := log.exited[v.PID]; !gone || shim.Lives(v.PID, v.Birth) {
+		if !log.gone(v.PID) {
 			d.known.Servers = append(d.known.Servers, v)
-		} else if !slices.ContainsFunc(was.Servers, v.is) {
-			was.Servers = append(slices.Clone(was.Servers), v)
 		}
 	}
-	for _, old := range was.Servers {
-		status, exited := log.exited[old.PID]
+	for _, old := range left {
 		switch {
 		case slices.ContainsFunc(d.known.Servers, old.is):
-		case shim.Lives(old.PID, old.Birth) && (!exited || old.Birth != 0):
+		case shim.Lives(old.PID, old.Birth):
 			d.known.Servers = append(d.known.Servers, old)
-		case !exited || status != 0:
-			s.ended(d, old, was.At)
+		default:
+			s.ended(d, old, was.At, log.read)
 		}
 	}
-	if len(was.Servers) == 0 && len(d.known.Servers) == 0 && d.known.read() == was.read() {
+	if len(was.Servers)+len(was.Held)+len(d.known.Servers)+len(d.known.Held)+len(log.begun) == 0 && d.known.read() == was.read() && bytes.Equal(d.known.Head, was.Head) {
 		return
 	}
 	if err := d.save(); err != nil {
@@ -183,8 +198,57 @@ func (s *mpsDaemons) seen(d *mpsDaemon, asked time.Time, listed []mpsServer) {
 	}
 }
 
-// ended notes that a server has ended since a time, and whose clients it may have had.
-func (s *mpsDaemons) ended(d *mpsDaemon, old mpsServer, from time.Time) {
+// settle decides of servers that had gone before what their end was.
+func (s *mpsDaemons) settle(d *mpsDaemon, held []mpsHeld, log *mpsLog) {
+	for _, h := range held {
+		status, exited := log.exited[h.PID]
+		delete(log.exited, h.PID)
+		switch {
+		case exited && status == 0:
+		case exited || !log.read || s.m.opt.Now().Sub(h.Fault.To) >= mpsWrites:
+			s.fault(d, h.Fault)
+		default:
+			d.known.Held = append(d.known.Held, h)
+		}
+	}
+}
+
+// exited notes the servers of which the log says that they exited, and returns those that were known, or were started since, and of
+// which it says nothing.
+func (s *mpsDaemons) exited(d *mpsDaemon, was mpsKnown, listed []mpsServer, log *mpsLog) (left []mpsServer) {
+	note := func(v mpsServer, status int) {
+		if status != 0 {
+			s.ended(d, v, was.At, false)
+		}
+	}
+	old := slices.Clone(was.Servers)
+	for _, v := range listed { // it exited after it was asked for
+		same := func(o mpsServer) bool { return o.PID == v.PID }
+		if _, exited := log.exited[v.PID]; exited && log.last(v.PID) == nil && !slices.ContainsFunc(old, same) {
+			old = append(old, v)
+		}
+	}
+	for _, v := range old {
+		if status, exited := log.exited[v.PID]; exited {
+			note(v, status)
+		} else {
+			left = append(left, v)
+		}
+	}
+	for _, v := range log.begun {
+		if v.exited { // one that was known by this number is the same
+			left = slices.DeleteFunc(left, func(o mpsServer) bool { return o.PID == v.PID })
+			note(v.mpsServer, v.status)
+		} else if !slices.ContainsFunc(left, v.is) {
+			left = append(left, v.mpsServer)
+		}
+	}
+	return left
+}
+
+// ended notes that a server has ended since a time, and whose clients it may have had. If how it exited may yet be written, that is
+// awaited.
+func (s *mpsDaemons) ended(d *mpsDaemon, old mpsServer, from time.Time, await bool) {
 	hit := slices.DeleteFunc(s.m.sharers(d.uuid), func(id cluster.JobID) bool { return old.UID > 0 && s.m.uidOf(id) != old.UID })
 	if len(hit) == 0 {
 		return
@@ -192,8 +256,38 @@ func (s *mpsDaemons) ended(d *mpsDaemon, old mpsServer, from time.Time) {
 	if from.IsZero() { // it was never looked at before: the server is no older than that
 		from = s.m.opt.Now()
 	}
-	d.known.Fault = &mpsFault{From: from, To: s.m.opt.Now(), Hit: hit}
-	s.m.opt.Log.Warn("MPS: a server has ended, and its clients with it", "uuid", d.uuid, "jobs", numbers(hit), "after", from.Format(time.TimeOnly))
+	f := mpsFault{From: from, To: s.m.opt.Now(), Hit: hit}
+	if await {
+		d.known.Held = append(d.known.Held, mpsHeld{old, f})
+		return
+	}
+	s.fault(d, f)
+}
+
+// fault remembers one; two of the same look that hit the same jobs are one.
+func (s *mpsDaemons) fault(d *mpsDaemon, f mpsFault) {
+	if slices.ContainsFunc(d.known.Faults, func(o mpsFault) bool {
+		return o.From.Equal(f.From) && o.To.Equal(f.To) && slices.Equal(o.Hit, f.Hit)
+	}) {
+		return
+	}
+	d.known.Faults = append(slices.Clone(d.known.Faults), f)
+	d.known.Faults = d.known.Faults[max(0, len(d.known.Faults)-mpsFaults):]
+	s.m.opt.Log.Warn("MPS: a server has ended, and its clients with it", "uuid", d.uuid, "jobs", numbers(f.Hit), "after", f.From.Format(time.TimeOnly))
+}
+
+// faults are those of a GPU until now. Where a server has just gone and the control daemon has not written how it exited, that is awaited.
+func (s *mpsDaemons) faults(d *mpsDaemon) []mpsFault {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_ = s.look(d)
+	for waited := time.Duration(0); len(d.known.Held) > 0 && waited < mpsWrites; waited += mpsLook {
+		d.mu.Unlock()
+		time.Sleep(mpsLook)
+		d.mu.Lock()
+		s.seen(d, s.m.opt.Now(), nil)
+	}
+	return d.known.Faults
 }
 
 // faultOfOthers says, of a run that failed, that the server of its GPU ended about then,
@@ -208,16 +302,11 @@ func (r *runner) faultOfOthers() string {
 		if !r.m.underMPS(&device) {
 			continue
 		}
-		d := r.m.mps.of(device.UUID)
-		d.mu.Lock()
-		_ = r.m.mps.look(d)
-		fault := d.known.Fault
-		d.mu.Unlock()
-		if !fault.explains(r.id, failed) {
-			continue
-		}
-		others := slices.DeleteFunc(slices.Clone(fault.Hit), func(id cluster.JobID) bool { return id == r.id })
-		if len(others) > 0 {
+		for _, fault := range slices.Backward(r.m.mps.faults(r.m.mps.of(device.UUID))) {
+			others := slices.DeleteFunc(slices.Clone(fault.Hit), func(id cluster.JobID) bool { return id == r.id })
+			if len(others) == 0 || !fault.explains(r.id, failed) {
+				continue
+			}
 			was := "job %s was"
 			if len(others) > 1 {
 				was = "jobs %s were"

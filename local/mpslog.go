@@ -4,6 +4,7 @@ package local
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -27,9 +28,20 @@ import (
 
 // mpsLog is what a control daemon wrote since it was read last.
 type mpsLog struct {
-	started []mpsServer
-	exited  map[int]int // the status by process number; looked up only
+	read   bool        // nothing of it was missed
+	begun  []mpsBegun  // in that order
+	exited map[int]int // the status by process number, of those that were started before; looked up only
 }
+
+// mpsBegun is a server that was started since the log was read last.
+type mpsBegun struct {
+	mpsServer
+	exited bool // since then, with this status
+	status int
+}
+
+// mpsHead is how much of a log is kept to know it again: its first line begins with the time to the millisecond.
+const mpsHead = 128
 
 // logged reads what a control daemon wrote since it was read last (known.Log); if that is not known,
 // nothing: what was before is not news.
@@ -50,40 +62,76 @@ func (d *mpsDaemon) logged() (l mpsLog, err error) {
 	if err != nil {
 		return l, err
 	}
-	if d.known.Log == nil {
-		d.known.Log = &end
-		return l, nil
+	head := make([]byte, min(end, mpsHead))
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return l, err
 	}
-	at := *d.known.Log
-	if end < at { // it is another one
-		at = 0
+	at := end
+	if d.known.Log != nil {
+		at, l.read = *d.known.Log, true
+		if end < at || !bytes.HasPrefix(head, d.known.Head) { // it is another one
+			at = 0
+		}
+		at = l.from(io.NewSectionReader(f, at, end-at), at)
 	}
+	d.known.Log, d.known.Head = &at, head
+	return l, nil
+}
+
+// from notes what whole lines say, and returns where the next one begins. The rest of a line that is being written is read next time.
+func (l *mpsLog) from(text io.Reader, at int64) int64 {
 	l.exited = map[int]int{}
-	r := bufio.NewReader(io.NewSectionReader(f, at, end-at))
+	r := bufio.NewReader(text)
 	for {
 		line, err := r.ReadString('\n')
-		if err != nil { // the rest of a line that is being written is read next time
+		if err != nil {
 			break
 		}
 		at += int64(len(line))
 		l.add(line)
 	}
-	d.known.Log = &at
-	return l, nil
+	for i := range l.begun {
+		if v := &l.begun[i]; !v.exited { // whoever has the number of one that has exited is another
+			v.Birth = shim.Birth(v.PID)
+		}
+	}
+	return at
 }
 
-// add notes what one line says.
+// add notes what one line says. A number may come again: an exit is that of the last one that had it.
 func (l *mpsLog) add(line string) {
 	_, text, ok := strings.Cut(line, "] ")
 	var pid, n int
 	switch {
 	case !ok:
 	case scans(text, "Starting new server %d for user %d", &pid, &n):
-		l.started = append(l.started, mpsServer{PID: pid, UID: n, Birth: shim.Birth(pid)})
-		delete(l.exited, pid) // another one has the number now
+		l.begun = append(l.begun, mpsBegun{mpsServer: mpsServer{PID: pid, UID: n}})
 	case scans(text, "Server %d exited with status %d", &pid, &n):
-		l.exited[pid] = n
+		if v := l.last(pid); v != nil {
+			v.exited, v.status = true, n
+		} else {
+			l.exited[pid] = n
+		}
 	}
+}
+
+// last is the last server with this number that was started since; nil: there is none.
+func (l *mpsLog) last(pid int) *mpsBegun {
+	for i := len(l.begun) - 1; i >= 0; i-- {
+		if l.begun[i].PID == pid {
+			return &l.begun[i]
+		}
+	}
+	return nil
+}
+
+// gone reports whether the last that was written of the server with this number is that it exited.
+func (l *mpsLog) gone(pid int) bool {
+	if v := l.last(pid); v != nil {
+		return v.exited
+	}
+	_, ok := l.exited[pid]
+	return ok
 }
 
 func scans(text, format string, a, b *int) bool {
