@@ -77,13 +77,12 @@ func TestMPS(t *testing.T) {
 	d.want(d.must("submit", "--gpus", "0.25", "-o", out, "--", client), "gets a share: enforced: memory by MPS; compute by MPS")
 	d.must("submit", "--gpu-cores", "30%", "--gpu-mem", "8GiB", "-e", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20", "-o", out+"2", "--", client)
 	d.must("submit", "--gpus", "1", "-o", out+"3", "--", "sh", "-c", "env; sleep 1000")
+	text := func(name string) string { b, _ := os.ReadFile(name); return string(b) }
 	server := 0
 	d.eventually("two clients have a server", func() bool {
-		text, _ := os.ReadFile(out + "2")
 		server = d.pidIn(0, "server")
-		return server > 0 && strings.Contains(string(text), "CUDA_MPS_PIPE")
+		return server > 0 && strings.Contains(text(out), "CUDA_MPS_PIPE") && strings.Contains(text(out+"2"), "CUDA_MPS_PIPE")
 	})
-	text := func(name string) string { b, _ := os.ReadFile(name); return string(b) }
 	d.want(text(out), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25\n", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=20480M\n")
 	d.want(text(out+"2"), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20\n", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M\n")
 	d.eventually("the third has a whole GPU", func() bool { return strings.Contains(text(out+"3"), "CUDA_VISIBLE_DEVICES=GPU-simulated-1") })
