@@ -118,12 +118,14 @@ func (d *Driver) lostBy(g *gang) time.Duration {
 	return ran
 }
 
-// dismissMIG preempts who is on a closed node, if all are of a lower tier than those for whom it is closed.
-func (d *Driver) dismissMIG(n *node) {
+// dismissMIG preempts who is on a closed node, if all are of a lower tier than who it was closed for, and who needs it.
+func (d *Driver) dismissMIG(k migKept) {
+	n := k.n
 	tier, err := cluster.ParseTier(n.mig.note.Tier)
 	if n.mig.note.Tier == "" || err != nil || len(n.mig.note.For) == 0 {
 		return
 	}
+	tier = max(tier, k.tier) // the lower one
 	var list []*gang
 	for _, p := range d.migUsers(n) {
 		switch {
@@ -137,7 +139,7 @@ func (d *Driver) dismissMIG(n *node) {
 		}
 	}
 	for _, g := range list {
-		g.leaves = fmt.Sprintf("preempted for %s: node %s is partitioned otherwise", n.mig.note.For[0], n.obj.Name)
+		g.leaves = fmt.Sprintf("preempted for %s: node %s is partitioned otherwise", k.name, n.obj.Name)
 		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.id})
 	}
 }

@@ -77,6 +77,7 @@ func TestMIGSteps(t *testing.T) {
 		failed string
 	}{
 		{"closed and empty: it is changed", migRule(), map[string]string{LabelMIG: migClosed}, note(nil), 0, migChanging, ""},
+		{"nobody waits for it any more: opened", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *migNote) { n.For = []string{"default/gone"} }), 0, "", ""},
 		{"of no rule any more: opened", nil, map[string]string{LabelMIG: migClosed}, note(nil), 0, "", ""},
 		{"another scheduler's: left alone", migRule(), map[string]string{LabelMIG: migClosed}, note(func(n *migNote) { n.By = "other" }), 0, migClosed, ""},
 		{"somebody else labelled it: opened", migRule(), map[string]string{LabelMIG: migClosed, migConfigLabel: "half"}, note(nil), 0, "", ""},
@@ -89,6 +90,11 @@ func TestMIGSteps(t *testing.T) {
 		{"of no rule, for too long: opened", nil, map[string]string{LabelMIG: migChanging, migConfigLabel: "all-1g.10gb"}, note(nil), 16 * time.Minute, "", "after 15m"},
 	} {
 		h := partitionHand(t, c.rules, migNodeOf(c.labels, c.note))
+		if c.note.For[0] == "default/g" {
+			h.come(migGang("g", 14, "1g.10gb", nil)...)
+		} else {
+			h.come()
+		}
 		h.now = began.Add(c.after)
 		h.mig.at = 0
 		h.migRound(h.clock())
@@ -263,6 +269,43 @@ func TestMIGSooner(t *testing.T) {
 	wrote = append(wrote, h.migPasses(40)...)
 	if got, want := strings.Join(wrote, ","), "n2 closed,n1 closed,n1 changing,n2"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A scheduler that finds a node closed preempts nobody there before it knows that it is needed still, by somebody of a
+// higher tier.
+func TestMIGDismiss(t *testing.T) {
+	for _, c := range []struct {
+		name, waits, tier string // who waits, and their tier
+		gone              bool
+		step              string
+	}{
+		{"for whom it was closed is gone", "", "", false, ""},
+		{"for whom it was closed waits", "wanted", "standard", true, migClosed},
+		{"somebody else waits, of the same tier as who is there", "other", "best-effort", false, migClosed},
+		{"for whom it was closed is of a higher tier now: as it was closed", "wanted", "critical", true, migClosed},
+	} {
+		h := partitionHand(t, migRule(), migNodeOf(nil, nil))
+		h.come(controlplane.Pod("low", 2, map[string]string{LabelTier: "best-effort"}))
+		low := h.pods["low"]
+		low.node, low.binding = "n1", false // bound
+		h.touch(low.gang)
+		closed := migNodeOf(map[string]string{LabelMIG: migClosed}, &migNote{By: "muster", Config: "all-1g.10gb", From: "all-disabled",
+			Since: h.now.UTC(), For: []string{"default/wanted"}, Tier: "standard", GPUs: 2, Offer: &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}})
+		closed.UID, closed.Status.Conditions = "n1", h.nodes["n1"].obj.Status.Conditions
+		h.nodeChanged(closed)
+		if h.come(); c.waits != "" {
+			h.come(migGang(c.waits, 14, "1g.10gb", map[string]string{LabelTier: c.tier})...)
+		}
+		if g := low.gang; g.phase != running || h.migEmpty(h.nodes["n1"]) {
+			t.Fatalf("%s: it does not run: %v", c.name, g.phase)
+		}
+		h.now = h.now.Add(time.Hour)
+		h.mig.at = 0
+		h.migRound(h.clock())
+		if gone := h.pods["low"].gang.leaves != ""; gone != c.gone || h.nodes["n1"].mig.step != c.step {
+			t.Errorf("%s: preempted %v, n1 is %q", c.name, gone, h.nodes["n1"].mig.step)
+		}
 	}
 }
 

@@ -54,7 +54,10 @@ func (d *Driver) lookMIG(now cluster.Time) {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
 		return
 	}
-	emptied := d.dropUnneeded(list, under, base)
+	emptied, kept := d.dropUnneeded(list, under, base)
+	for _, k := range kept {
+		d.bringOn(k)
+	}
 	if base, err = d.withoutSlow(list, under, emptied); err != nil {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)
 		return
@@ -86,9 +89,16 @@ func (d *Driver) migUnder() (list []*node) {
 	return list
 }
 
+// migKept is a closed node that is needed still.
+type migKept struct {
+	n    *node
+	tier cluster.Tier // the highest of those who would not start without it
+	name string       // ... and who that is
+}
+
 // dropUnneeded opens closed nodes without which just as many would start, those on which somebody still is before those
-// that could be changed at once, and returns what would happen without them.
-func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) *migWorld {
+// that could be changed at once. It returns what would happen without them, and the closed nodes that are needed.
+func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) (left *migWorld, kept []migKept) {
 	var slow, quick []*node
 	for _, n := range under {
 		if d.migEmpty(n) {
@@ -97,22 +107,31 @@ func (d *Driver) dropUnneeded(list []*migWaiter, under []*node, base *migWorld) 
 			slow = append(slow, n)
 		}
 	}
-	needed := base.order
 	for _, n := range slices.Concat(slow, quick) {
 		if n.mig.step != migClosed || n.mig.busy || n.mig.asked {
 			continue
 		}
-		name := n.obj.Name
 		rest := maps.Clone(base.as)
-		delete(rest, name)
+		delete(rest, n.obj.Name)
 		w, err := d.suppose(list, rest, nil)
-		if err != nil || slices.ContainsFunc(needed, func(id cluster.JobID) bool { return w.starts[id] == nil }) {
+		if err != nil {
 			continue
 		}
-		base = w
-		d.reopen(n, "dropped", "nobody needs it any more")
+		var needs *migWaiter
+		for _, x := range list {
+			if base.starts[x.id] != nil && w.starts[x.id] == nil && (needs == nil || x.above() < needs.above()) {
+				needs = x
+			}
+		}
+		switch {
+		case needs != nil:
+			kept = append(kept, migKept{n, needs.above(), needs.g.name})
+		case !slices.ContainsFunc(base.order, func(id cluster.JobID) bool { return w.starts[id] == nil }):
+			base = w
+			d.reopen(n, "dropped", "nobody needs it any more")
+		}
 	}
-	return base
+	return base, kept
 }
 
 // withoutSlow leaves out those nodes that are still being emptied: who would start on them may be served sooner.

@@ -175,7 +175,19 @@ func (d *Driver) migEvery() time.Duration {
 	return every
 }
 
-// migNode brings a node on.
+// bringOn has a closed node changed if nobody is there, else preempts who is. It comes after each look that finds it
+// needed, never before one: those for whom it was closed may be gone, or served elsewhere.
+func (d *Driver) bringOn(k migKept) {
+	switch n := k.n; {
+	case d.opt.Now().Before(n.mig.again):
+	case d.migEmpty(n):
+		d.setMIG(n, migChanging, n.mig.note)
+	default:
+		d.dismissMIG(k)
+	}
+}
+
+// migNode looks after a node: it is opened when it is done, or cannot be.
 func (d *Driver) migNode(n *node, at time.Time) {
 	m := &n.mig
 	if m.asked {
@@ -197,10 +209,6 @@ func (d *Driver) migNode(n *node, at time.Time) {
 			d.reopen(n, "dropped", "somebody uncordoned it")
 		case m.note.Offer == nil || m.note.Config == "":
 			d.reopen(n, "dropped", "its annotation "+AnnotationMIG+" cannot be read")
-		case d.migEmpty(n):
-			d.setMIG(n, migChanging, m.note)
-		case d.stale == "":
-			d.dismissMIG(n)
 		}
 	case migChanging:
 		expiry := migStray
