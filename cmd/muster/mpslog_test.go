@@ -5,7 +5,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -32,8 +31,7 @@ func TestMPSServerBetweenLooks(t *testing.T) {
 	}
 	d.want(d.must("show", "3"), `"state": "running"`, `"restarts": 0`)
 	log := func() string { return d.read(filepath.Join("state", "mps", "GPU-simulated-0", "log", "control.log")) }
-	// the dead process is seen before who waits for it has written so
-	d.waitFor("the log says how the server ended", func() bool { return strings.Contains(log(), " exited with status 1\n") })
-	d.want(log(), "This control daemon is played", "] Starting new server ", "] Server encountered a fatal exception. Shutting down\n")
+	// who waits for the server is its client's process, which may be ended before it has written how the server exited
+	d.want(log(), "This control daemon is played", "] Starting new server ")
 	d.must("cancel", "1", "2", "3")
 }
