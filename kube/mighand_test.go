@@ -3,6 +3,8 @@ package kube
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -305,6 +307,60 @@ func TestMIGDismiss(t *testing.T) {
 		h.migRound(h.clock())
 		if gone := h.pods["low"].gang.leaves != ""; gone != c.gone || h.nodes["n1"].mig.step != c.step {
 			t.Errorf("%s: preempted %v, n1 is %q", c.name, gone, h.nodes["n1"].mig.step)
+		}
+	}
+}
+
+// Which nodes are for a gang, is the same by the index as by a walk of all nodes, whatever becomes of them.
+func TestMIGWhom(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 5))
+	h := partitionHand(t, migRule())
+	told := 0
+	for range 500 {
+		note := &migNote{By: "muster", Config: "all-1g.10gb", From: "all-disabled", Since: h.now.UTC()}
+		for range r.IntN(4) {
+			note.For = append(note.For, fmt.Sprintf("default/g%d", r.IntN(4)))
+		}
+		n := migNodeOf(map[string]string{LabelMIG: []string{migClosed, migChanging}[r.IntN(2)]}, note)
+		n.Name = fmt.Sprintf("n%d", r.IntN(9))
+		n.UID = types.UID(n.Name)
+		if h.nodeChanged(n); r.IntN(9) == 0 {
+			h.nodeGone(n.Name)
+		}
+		g := fmt.Sprintf("default/g%d", r.IntN(4))
+		text := h.migTold(&gang{name: g})
+		for i := range 9 {
+			name := fmt.Sprintf("n%d", i)
+			x := h.nodes[name]
+			want := x != nil && x.obj != nil && slices.Contains(x.mig.note.For, g)
+			if strings.Contains(text, "node "+name+" ") != want {
+				t.Fatalf("%s: %q, and node %s is for it: %v", g, text, name, want)
+			}
+			if want {
+				told++
+			}
+		}
+	}
+	if told < 100 {
+		t.Errorf("%d nodes told", told)
+	}
+}
+
+// BenchmarkMIGTold is what it costs to say of 11,000 gangs which of 1,000 nodes are being partitioned for them.
+func BenchmarkMIGTold(b *testing.B) {
+	d, _ := still(b, 1000)
+	d.opt.MIG = migRule()
+	for i := range 100 {
+		n := d.nodes[fmt.Sprintf("n%04d", i)]
+		d.migNoted(n, migNote{For: []string{fmt.Sprintf("default/p%05d", i)}})
+	}
+	var list []*gang
+	for i := range 11_000 {
+		list = append(list, &gang{name: fmt.Sprintf("default/p%05d", i)})
+	}
+	for b.Loop() {
+		for _, g := range list {
+			d.migTold(g)
 		}
 	}
 }

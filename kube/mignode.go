@@ -98,7 +98,8 @@ func (d *Driver) seeMIG(n *node) {
 		m.asked = false
 	}
 	if !m.asked {
-		m.step, m.note = step, note
+		m.step = step
+		d.migNoted(n, note)
 	}
 	if m.step != "" {
 		d.mig.under[n.obj.Name], d.mig.at = n, 0
@@ -250,7 +251,8 @@ func (d *Driver) setMIG(n *node, to string, note migNote) {
 		panic(err) // of texts
 	}
 	m := &n.mig
-	m.step, m.note, m.asked, m.since, m.busy = to, note, true, now, true
+	d.migNoted(n, note)
+	m.step, m.asked, m.since, m.busy = to, true, now, true
 	if d.nodesAt = true; to != "" {
 		d.mig.under[n.obj.Name] = n
 	}

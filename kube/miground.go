@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ import (
 type partitioning struct {
 	maps   map[string]*migMap // by namespace/name
 	under  map[string]*node   // nodes that are on their way, by name
+	whom   map[string][]*node // nodes with a gang in their note, by the gang's name; nil: to be made anew
 	held   map[string]bool    // nodes of which the engine holds GPUs, by name: as of the present round
 	at     cluster.Time       // of the next round
 	lookAt cluster.Time       // when it is looked next who waits
@@ -286,13 +288,15 @@ func (d *Driver) migTold(g *gang) string {
 	if len(d.opt.MIG) == 0 {
 		return ""
 	}
+	if d.mig.whom == nil {
+		d.mig.whom = d.migWhom()
+	}
 	var list []string
-	for _, name := range d.order {
-		n := d.nodes[name]
-		if n == nil || n.obj == nil || !slices.Contains(n.mig.note.For, g.name) {
+	for _, n := range d.mig.whom[g.name] {
+		if n.obj == nil || !slices.Contains(n.mig.note.For, g.name) { // it is gone, and may be another now
 			continue
 		}
-		m := &n.mig
+		m, name := &n.mig, n.obj.Name
 		since := m.note.Since.UTC().Format("15:04")
 		switch f := d.failures(n); {
 		case m.step == migClosed:
@@ -309,6 +313,28 @@ func (d *Driver) migTold(g *gang) string {
 		}
 	}
 	return strings.Join(list, "; ")
+}
+
+// migWhom lists the nodes that are for a gang, by its name; of the nodes by name.
+func (d *Driver) migWhom() map[string][]*node {
+	whom := map[string][]*node{}
+	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
+		n := d.nodes[name]
+		for i, gang := range n.mig.note.For {
+			if !slices.Contains(n.mig.note.For[:i], gang) {
+				whom[gang] = append(whom[gang], n)
+			}
+		}
+	}
+	return whom
+}
+
+// migNoted has another note be known of a node.
+func (d *Driver) migNoted(n *node, note migNote) {
+	if !slices.Equal(n.mig.note.For, note.For) {
+		d.mig.whom = nil
+	}
+	n.mig.note = note
 }
 
 // besides adds to what a gang waits for which nodes are being partitioned for it.
