@@ -12,8 +12,10 @@ import (
 
 // migQuestion is what waits, and what there is. Resources have numbers: 0 is a whole GPU, the others are profiles.
 type migQuestion struct {
-	wants []migWant // the first to come first
-	nodes []migNode
+	wants  []migWant // the first to come first
+	nodes  []migNode
+	left   *int64   // what may be counted still (migWork), of several questions together; nil: all
+	models []string // of the nodes, by name; nil: they have yet to be listed
 }
 
 // migWant is a gang that waits.
@@ -56,8 +58,21 @@ func (v migValue) compare(w migValue) int {
 // Most that is counted of every possibility: beyond that one change after the other is looked for.
 const migExhaustive = 2_000_000
 
-// choose finds the changes that are worth most; nil: none serves anybody.
+// Looking for one change after the other is for so many wants at a time, and ends when so many nodes were looked at; when
+// half of them were, the first of two changes that bring as many tasks to a place is taken, whatever else it is worth.
+const (
+	migMostServed = 16
+	migWork       = 30_000_000
+)
+
+// spent reports whether all but a part (1/of) of what may be counted was.
+func (q *migQuestion) spent(of int64) bool { return q.left != nil && *q.left <= migWork/of }
+
+// choose finds the changes that are worth most; nil: none serves anybody, or none was found in time.
 func (q *migQuestion) choose() []migChange {
+	if q.spent(math.MaxInt64) {
+		return nil
+	}
 	before := q.serve(nil)
 	kinds := q.kinds()
 	if work := q.possibilities(kinds) * float64(max(1, len(q.wants))*max(1, len(q.nodes))); work <= migExhaustive {
@@ -127,9 +142,13 @@ func (q *migQuestion) tryAll(kinds [][]int, before []bool) (best []migChange) {
 // oneByOne serves one after the other, as long as each change brings more of its tasks to a place; then it leaves out
 // what is not needed.
 func (q *migQuestion) oneByOne(kinds [][]int, before []bool) (plan []migChange) {
+	served := 0
 	for w := range q.wants {
 		if before[w] || q.serve(plan)[w] {
 			continue
+		}
+		if served++; served > migMostServed || q.spent(math.MaxInt64) {
+			break
 		}
 		with := slices.Clone(plan)
 		for done := 0; !q.serve(with)[w]; {
@@ -143,9 +162,9 @@ func (q *migQuestion) oneByOne(kinds [][]int, before []bool) (plan []migChange) 
 			plan = with
 		}
 	}
-	served := q.serve(plan)
+	all := q.serve(plan)
 	for i := len(plan) - 1; i >= 0; i-- {
-		if less := slices.Delete(slices.Clone(plan), i, i+1); slices.Equal(q.serve(less), served) {
+		if less := slices.Delete(slices.Clone(plan), i, i+1); slices.Equal(q.serve(less), all) {
 			plan, i = less, len(less) // without it, one that is looked at already may not be needed either
 		}
 	}
@@ -157,7 +176,7 @@ func (q *migQuestion) oneByOne(kinds [][]int, before []bool) (plan []migChange) 
 
 // nextFor is the change that brings most of a gang's tasks to a place, beyond those that have one.
 func (q *migQuestion) nextFor(w int, kinds [][]int, with []migChange, before []bool, done *int) (next migChange, ok bool) {
-	most, value := *done, migValue{}
+	most, value, valued := *done, migValue{}, false
 	for _, list := range kinds {
 		at := slices.IndexFunc(list, func(i int) bool {
 			return !slices.ContainsFunc(with, func(c migChange) bool { return c.node == i })
@@ -168,9 +187,18 @@ func (q *migQuestion) nextFor(w int, kinds [][]int, with []migChange, before []b
 		for way := range q.nodes[list[at]].to {
 			c := migChange{list[at], way}
 			try := append(slices.Clip(with), c)
-			placed, v := q.placed(w, try), q.value(try, before)
-			if placed > most || ok && placed == most && v.compare(value) < 0 {
-				most, value, next, ok = placed, v, c, true
+			switch placed := q.placed(w, try); {
+			case q.spent(math.MaxInt64):
+				return next, false
+			case placed > most:
+				most, next, ok, valued = placed, c, true, false
+			case ok && placed == most && !q.spent(2):
+				if !valued {
+					value, valued = q.value(append(slices.Clip(with), next), before), true
+				}
+				if v := q.value(try, before); v.compare(value) < 0 {
+					value, next = v, c
+				}
 			}
 		}
 	}
@@ -197,12 +225,18 @@ func (q *migQuestion) value(with []migChange, before []bool) migValue {
 
 // after is what is free on each node after changes.
 func (q *migQuestion) after(with []migChange) [][]int {
-	free := make([][]int, len(q.nodes))
+	size := 0
 	for i := range q.nodes {
-		free[i] = slices.Clone(q.nodes[i].free)
+		size += len(q.nodes[i].free)
+	}
+	free, flat := make([][]int, len(q.nodes)), make([]int, 0, size)
+	for i := range q.nodes {
+		from := len(flat)
+		flat = append(flat, q.nodes[i].free...)
+		free[i] = flat[from:len(flat):len(flat)]
 	}
 	for _, c := range with {
-		free[c.node] = slices.Clone(q.nodes[c.node].to[c.way])
+		copy(free[c.node], q.nodes[c.node].to[c.way])
 	}
 	return free
 }
@@ -234,7 +268,10 @@ func (q *migQuestion) put(w int, free [][]int) (n int, ok bool) {
 	for _, s := range want.sets {
 		total += s.count
 	}
-	for _, model := range q.models() {
+	for _, model := range q.known() {
+		if q.left != nil {
+			*q.left -= int64(len(q.nodes) * len(want.sets))
+		}
 		var taken []migTaken
 		placed := 0
 		for _, s := range want.sets {
@@ -281,12 +318,15 @@ func roomFor(free []int, s migSet) int {
 	return max(0, free[s.what]) / s.each
 }
 
-func (q *migQuestion) models() (list []string) {
-	for i := range q.nodes {
-		if m := q.nodes[i].model; !slices.Contains(list, m) {
-			list = append(list, m)
+// known lists the models of the nodes.
+func (q *migQuestion) known() []string {
+	if q.models == nil {
+		for i := range q.nodes {
+			if m := q.nodes[i].model; !slices.Contains(q.models, m) {
+				q.models = append(q.models, m)
+			}
 		}
+		slices.Sort(q.models)
 	}
-	slices.Sort(list)
-	return list
+	return q.models
 }

@@ -171,13 +171,78 @@ func TestMIGChoiceOrder(t *testing.T) {
 		want []migChange
 	}{
 		{"nobody waits", migQuestion{nodes: []migNode{node("x", 0, []int{0, 56, 0})}}, nil},
-		{"no way has it", migQuestion{[]migWant{threes}, []migNode{node("x", 0, []int{0, 56, 0}), node("x", 0, []int{0, 56, 0})}}, nil},
-		{"whole GPUs are kept", migQuestion{[]migWant{ones}, []migNode{node("x", 0, []int{0, 56, 0}, []int{6, 14, 0}), node("x", 0, []int{0, 56, 0}, []int{6, 14, 0})}}, []migChange{{0, 1}}},
-		{"the first comes first", migQuestion{[]migWant{ones, threes}, []migNode{node("x", 0, []int{0, 56, 0}, []int{0, 0, 16}), {kind: "y", model: "a", free: []int{0, 0, 0}}}}, []migChange{{0, 0}}},
-		{"an empty one first", migQuestion{[]migWant{ones}, []migNode{node("x", 5, []int{0, 56, 0}), node("y", 0, []int{0, 56, 0})}}, []migChange{{1, 0}}},
+		{"no way has it", migQuestion{wants: []migWant{threes}, nodes: []migNode{node("x", 0, []int{0, 56, 0}), node("x", 0, []int{0, 56, 0})}}, nil},
+		{"whole GPUs are kept", migQuestion{wants: []migWant{ones}, nodes: []migNode{node("x", 0, []int{0, 56, 0}, []int{6, 14, 0}), node("x", 0, []int{0, 56, 0}, []int{6, 14, 0})}}, []migChange{{0, 1}}},
+		{"the first comes first", migQuestion{wants: []migWant{ones, threes}, nodes: []migNode{node("x", 0, []int{0, 56, 0}, []int{0, 0, 16}), {kind: "y", model: "a", free: []int{0, 0, 0}}}}, []migChange{{0, 0}}},
+		{"an empty one first", migQuestion{wants: []migWant{ones}, nodes: []migNode{node("x", 5, []int{0, 56, 0}), node("y", 0, []int{0, 56, 0})}}, []migChange{{1, 0}}},
 	} {
 		if got := c.q.choose(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// wideQuestion has many nodes, of which some may be changed, of many kinds and in many ways, and many who wait.
+func wideQuestion(nodes, can, kinds, ways, wants int) *migQuestion {
+	r := rand.New(rand.NewPCG(5, 9))
+	q := &migQuestion{}
+	var to [][]int
+	for w := range ways {
+		x := make([]int, ways+1)
+		x[0], x[w+1] = w%3, 14
+		to = append(to, x)
+	}
+	for i := range nodes {
+		n := migNode{kind: "none", model: "a", free: make([]int, ways+1), whole: 8}
+		n.free[0] = r.IntN(8)
+		if i < can {
+			n.kind, n.to, n.cost = fmt.Sprint("k", i%kinds), to, int64(i%kinds)
+		}
+		q.nodes = append(q.nodes, n)
+	}
+	for w := range wants {
+		x := migWant{milli: 1000, sets: []migSet{{what: 1 + w%ways, each: 1, count: 20}}, suits: make([]bool, nodes)}
+		for i := range x.suits {
+			x.suits[i] = true
+		}
+		q.wants = append(q.wants, x)
+	}
+	return q
+}
+
+// What may be counted is bounded, of all questions together; who is first in line is served all the same, and as long as
+// enough is left the changes are those that are found without a bound.
+func TestMIGWork(t *testing.T) {
+	left := int64(migWork)
+	q := wideQuestion(1000, 64, 8, 8, 64)
+	q.left = &left
+	plan := q.choose()
+	if served := q.serve(plan); len(plan) == 0 || !served[0] {
+		t.Errorf("%v serves %v", plan, served)
+	}
+	for range 50 {
+		q.choose()
+	}
+	if most := int64(2 * 1000 * 64); left < -64*most {
+		t.Errorf("%d more was counted than may be", -left)
+	}
+	if got := q.choose(); got != nil {
+		t.Errorf("%v, with nothing left", got)
+	}
+	free, enough := wideQuestion(100, 16, 4, 4, 16), wideQuestion(100, 16, 4, 4, 16)
+	left = 10 * migWork
+	enough.left = &left
+	if got, want := enough.choose(), free.choose(); len(got) == 0 || !slices.Equal(got, want) {
+		t.Errorf("%v, without a bound %v", got, want)
+	}
+}
+
+// BenchmarkMIGChoose is one question: 1,000 nodes, of which 64 of 8 kinds may be changed in 8 ways, for 64 who wait.
+func BenchmarkMIGChoose(b *testing.B) {
+	for b.Loop() {
+		left := int64(migWork)
+		q := wideQuestion(1000, 64, 8, 8, 64)
+		q.left = &left
+		q.choose()
 	}
 }

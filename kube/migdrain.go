@@ -33,6 +33,7 @@ func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*mi
 		return
 	}
 	want := wants[:1]
+	d.mig.work = max(d.mig.work, migWork/4) // whatever it took to find that no empty node serves
 	var idle, busy []*migCandidate
 	for _, c := range can {
 		if d.migEmpty(c.n) {
@@ -48,6 +49,9 @@ func (d *Driver) emptyFor(list, wants []*migWaiter, emptied *migWorld, can []*mi
 		return cmp.Or(cmp.Compare(a.cost, b.cost), len(d.migUsers(a.n))-len(d.migUsers(b.n)))
 	})
 	for _, c := range busy[:min(len(busy), migMostBusy)] {
+		if d.mig.work <= 0 {
+			break
+		}
 		with := append(slices.Clip(idle), c)
 		q, names := d.migAsk(want, emptied, with)
 		if plan := q.choose(); plan != nil {

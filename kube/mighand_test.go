@@ -130,7 +130,13 @@ func TestMIGCandidates(t *testing.T) {
 		text   string
 		change func(*v1.Node)
 		want   string // the ways, or why not
+		gpus   int    // 0: whatever it is
 	}{
+		{name: "one GPU fewer than noted", note: &migNote{Config: "all-disabled", GPUs: 3}, want: "all-1g.10gb,all-3g.40gb,half", gpus: 2},
+		{name: "one GPU fewer than noted, in slices", labels: map[string]string{migConfigLabel: "all-3g.40gb"}, note: &migNote{Config: "all-3g.40gb", GPUs: 3},
+			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half", gpus: 2},
+		{name: "as noted, by another configuration than its label's", labels: map[string]string{migConfigLabel: "x"}, note: &migNote{Config: "all-3g.40gb", GPUs: 2},
+			change: func(n *v1.Node) { slicesOnly(n, "all-3g.40gb") }, want: "all-1g.10gb,all-disabled,half", gpus: 2},
 		{name: "all ways that the model has", want: "all-1g.10gb,all-3g.40gb,half"},
 		{name: "not what failed", note: failed("all-disabled"), want: "all-3g.40gb,half"},
 		{name: "somebody labelled it since", note: failed("all-3g.40gb"), want: "all-1g.10gb,all-3g.40gb,half"},
@@ -159,6 +165,11 @@ func TestMIGCandidates(t *testing.T) {
 			way, why := h.candidate(x, h.clock())
 			if got = why; way != nil {
 				got = strings.Join(way.configs, ",")
+			}
+		}
+		if x := h.nodes["n1"]; c.gpus > 0 {
+			if way, _ := h.candidate(x, h.clock()); way == nil || way.gpus != c.gpus {
+				t.Errorf("%s: %+v, want %d GPUs", c.name, way, c.gpus)
 			}
 		}
 		if got != c.want && (c.want == "" || strings.Contains(c.want, ",") || !strings.Contains(got, c.want)) {

@@ -44,6 +44,7 @@ func (d *Driver) lookMIG(now cluster.Time) {
 		return
 	}
 	d.eng.Look(now)
+	d.mig.work = migWork
 	list := d.waiters(now)
 	as := map[string]*config.MIGOffer{}
 	for _, n := range under {
@@ -316,8 +317,7 @@ func (d *Driver) migWants(now cluster.Time, list []*migWaiter, base *migWorld, c
 
 // migAsk is the question which of these nodes to change.
 func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate) (*migQuestion, []string) {
-	q := &migQuestion{}
-	what := map[string]int{"": 0}
+	q, what := &migQuestion{left: &d.mig.work}, map[string]int{"": 0}
 	for _, w := range wants {
 		want := migWant{}
 		for _, s := range w.job().Tasks {
@@ -368,6 +368,9 @@ func (d *Driver) migAsk(wants []*migWaiter, base *migWorld, can []*migCandidate)
 				all[""] = o.Whole
 				x.to = append(x.to, vector(all))
 			}
+		}
+		if ways[name] == nil && !slices.ContainsFunc(x.free, func(n int) bool { return n > 0 }) { // nothing for anybody
+			continue
 		}
 		suits := ""
 		for i, w := range wants {

@@ -167,16 +167,21 @@ func (d *Driver) migOffer(list v1.ResourceList) config.MIGOffer {
 }
 
 // migGPUs is how many GPUs a node has, in slices or not; 0: it is not known. Slices alone do not tell: it is what
-// makes of its configuration what it has, or what a label says.
+// makes of its configuration what it has, or what was noted if some configuration makes what it has of so many (it may
+// have lost one since), or what a label says.
 func (d *Driver) migGPUs(n *node, m *cluster.GPUModel) int {
-	if n.mig.note.GPUs > 0 {
-		return n.mig.note.GPUs
-	}
 	have := d.migOffer(n.mig.raw)
 	if len(have.Slices) == 0 {
 		return have.Whole
 	}
 	if f := d.mig.maps[d.opt.MIG[n.mig.rule-1].key()]; f != nil && f.configs != nil {
+		makes := func(name string) bool {
+			o, err := f.configs.Offer(name, m, n.mig.note.GPUs)
+			return err == nil && o.Equal(have)
+		}
+		if n.mig.note.GPUs > 0 && slices.ContainsFunc(f.configs.Names(), makes) {
+			return n.mig.note.GPUs
+		}
 		for gpus := have.Whole + 1; gpus <= cluster.MaxGPUsPerNode; gpus++ {
 			if o, err := f.configs.Offer(n.obj.Labels[d.opt.Labels.Config], m, gpus); err == nil && o.Equal(have) {
 				return gpus

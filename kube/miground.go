@@ -30,6 +30,7 @@ type partitioning struct {
 	lookAt cluster.Time       // when it is looked next who waits
 	said   map[string]bool    // what was logged of configurations
 	tried  map[*gang]cluster.Time
+	work   int64                           // what may still be counted in this look (migchoice.go)
 	packed map[string][][]cluster.Instance // mig.go
 }
 
