@@ -224,28 +224,17 @@ func (k *cluster) looked() {
 	})
 }
 
-// scheduler starts the program as the Deployment does, with the rights of its
-// account, and returns where it answers.
-func (k *cluster) scheduler() string {
+// build makes the program.
+func (k *cluster) build(program string) {
 	k.Helper()
-	d, err := k.c.AppsV1().Deployments(namespace).Get(k.Context(), "muster", metav1.GetOptions{})
-	if err != nil {
-		k.Fatal(err)
-	}
-	program, conf := filepath.Join(k.TempDir(), "muster-kube"), filepath.Join(k.TempDir(), "muster.yaml")
 	if out, err := exec.CommandContext(k.Context(), "go", "build", "-o", program, "../cmd/muster-kube").CombinedOutput(); err != nil {
 		k.Fatalf("%v: %s", err, out)
 	}
-	text := configuration(k.T) + "stop: {best-effort: {how: kill, grace: 1s}}\n"
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		k.Fatal(err)
-	}
-	address, api := k.address(), k.address()
-	k.route(api)
-	args := []string{"--kubeconfig", k.kubeconfig()}
-	for _, a := range d.Spec.Template.Spec.Containers[0].Args {
-		args = append(args, strings.NewReplacer("/etc/muster/muster.yaml", conf, "=:9095", "="+address, "=:8443", "="+api, "$(POD_NAMESPACE)", namespace).Replace(a))
-	}
+}
+
+// launch runs the program until the test is over; then it has ended well, and nothing was forbidden to it.
+func (k *cluster) launch(program string, args ...string) {
+	k.Helper()
 	c := exec.Command(program, args...)
 	var log bytes.Buffer
 	c.Stdout, c.Stderr = &log, &log
@@ -259,6 +248,29 @@ func (k *cluster) scheduler() string {
 			k.Errorf("muster-kube: %v\n%s", err, log.String())
 		}
 	})
+}
+
+// scheduler starts the program as the Deployment does, with the rights of its
+// account, and returns where it answers.
+func (k *cluster) scheduler() string {
+	k.Helper()
+	d, err := k.c.AppsV1().Deployments(namespace).Get(k.Context(), "muster", metav1.GetOptions{})
+	if err != nil {
+		k.Fatal(err)
+	}
+	program, conf := filepath.Join(k.TempDir(), "muster-kube"), filepath.Join(k.TempDir(), "muster.yaml")
+	k.build(program)
+	text := configuration(k.T) + "stop: {best-effort: {how: kill, grace: 1s}}\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		k.Fatal(err)
+	}
+	address, api := k.address(), k.address()
+	k.route(api)
+	args := []string{"--kubeconfig", k.kubeconfig()}
+	for _, a := range d.Spec.Template.Spec.Containers[0].Args {
+		args = append(args, strings.NewReplacer("/etc/muster/muster.yaml", conf, "=:9095", "="+address, "=:8443", "="+api, "$(POD_NAMESPACE)", namespace).Replace(a))
+	}
+	k.launch(program, args...)
 	return address
 }
 

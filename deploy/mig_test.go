@@ -1,12 +1,8 @@
 package deploy
 
 import (
-	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -72,23 +68,9 @@ func (k *cluster) installed() {
 	}
 	dir := k.TempDir()
 	program, conf := filepath.Join(dir, "muster-kube"), filepath.Join(dir, "muster.yaml")
-	if out, err := exec.CommandContext(k.Context(), "go", "build", "-o", program, "../cmd/muster-kube").CombinedOutput(); err != nil {
-		k.Fatalf("%v: %s", err, out)
-	}
+	k.build(program)
 	if err := os.WriteFile(conf, []byte(m.Data["muster.yaml"]), 0o600); err != nil {
 		k.Fatal(err)
 	}
-	c := exec.Command(program, "--kubeconfig", k.kubeconfig(), "--config", conf, "--namespace", namespace, "--listen", "none")
-	var log bytes.Buffer
-	c.Stdout, c.Stderr = &log, &log
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		k.Fatal(err)
-	}
-	k.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM)
-		if err := c.Wait(); err != nil || k.Failed() || strings.Contains(log.String(), "forbidden") {
-			k.Errorf("muster-kube: %v\n%s", err, log.String())
-		}
-	})
+	k.launch(program, "--kubeconfig", k.kubeconfig(), "--config", conf, "--namespace", namespace, "--listen", "none")
 }

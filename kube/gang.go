@@ -91,6 +91,11 @@ func (g *gang) sorted() []*pod {
 	return list
 }
 
+// seated lists the pods that are bound and not over.
+func (g *gang) seated() []*pod {
+	return slices.DeleteFunc(g.sorted(), func(p *pod) bool { return p.node == "" || p.over() })
+}
+
 // ready lists the pods that want to be bound.
 func (g *gang) ready() (list []*pod) {
 	for _, p := range g.sorted() {

@@ -27,8 +27,13 @@ type before struct {
 
 // parting is a gang that was told to leave, for those that come in its place.
 type parting struct {
-	owner string // what the next pods have in common with these (ownersOf); "": nobody makes others
-	began time.Time
+	owner string    // what the next pods have in common with these (ownersOf); "": nobody makes others
+	began time.Time // whole seconds, as of creation timestamps
+}
+
+// partingOf is a gang's that leaves, or left, with these pods.
+func (d *Driver) partingOf(g *gang, pods []*pod) parting {
+	return parting{ownersOf(g, pods), time.Unix(0, int64(d.now)).Truncate(time.Second)}
 }
 
 // legacy is what a gang that has left leaves to the next.
@@ -50,14 +55,8 @@ func (d *Driver) departs(g *gang, a *engine.Action) {
 	if g.of != "" || a.Reason != engine.Preempted && a.Reason != engine.NodeLost && a.Reason != engine.WasCancelled {
 		return
 	}
-	var pods []*pod
-	for _, p := range g.sorted() {
-		if p.node != "" && !p.over() {
-			pods = append(pods, p)
-		}
-	}
-	if len(pods) > 0 {
-		g.parting = parting{ownersOf(g, pods), time.Unix(0, int64(d.now)).Truncate(time.Second)}
+	if pods := g.seated(); len(pods) > 0 {
+		g.parting = d.partingOf(g, pods)
 	}
 }
 
@@ -88,25 +87,28 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 	if g.legacy != nil || g.of != "" || len(pods) == 0 {
 		return
 	}
-	owner := ownersOf(g, pods)
-	if owner == "" {
+	var said *before
+	for i := 0; i < len(pods) && said == nil; i++ {
+		said = beforeOf(pods[i].obj)
+	}
+	if len(d.legacies) == 0 && said == nil {
+		return
+	}
+	now := d.partingOf(g, pods)
+	if now.owner == "" {
 		return
 	}
 	i := slices.IndexFunc(d.legacies, func(l legacy) bool {
-		return l.owner == owner && !slices.ContainsFunc(pods, func(p *pod) bool { return p.obj.CreationTimestamp.Time.Before(l.began) })
+		return l.owner == now.owner && !slices.ContainsFunc(pods, func(p *pod) bool { return p.obj.CreationTimestamp.Time.Before(l.began) })
 	})
-	if i >= 0 {
+	switch {
+	case i >= 0:
 		l := d.legacies[i]
 		d.legacies = slices.Delete(d.legacies, i, i+1)
 		g.legacy = &l
 		d.carry(g, pods[0].obj)
-		return
-	}
-	for _, p := range pods {
-		if b := beforeOf(p.obj); b != nil {
-			g.legacy = &legacy{parting{owner, time.Unix(0, int64(d.now)).Truncate(time.Second)}, d.now, true, *b}
-			return
-		}
+	case said != nil:
+		g.legacy = &legacy{now, d.now, true, *said}
 	}
 }
 

@@ -463,15 +463,19 @@ func testMIGKilled(b *bench) {
 // dieAt runs a scheduler that gets as far as a point.
 func (b *bench) dieAt(point string, change ...func(*Options)) {
 	b.Helper()
+	b.dying(point, change...)()
+}
+
+// dying starts a scheduler that gets as far as a point; the function that it returns waits for that.
+func (b *bench) dying(point string, change ...func(*Options)) (wait func()) {
 	died := make(chan struct{})
 	var once sync.Once
 	ctx, kill := context.WithCancel(b.ctx)
-	defer kill()
 	opt := testOptions(b.p.Client(), slog.New(slog.NewTextHandler(b.log, nil)))
 	for _, f := range change {
 		f(&opt)
 	}
-	opt.Crash = func(at string) {
+	opt.Crash = func(at string) { // it gets no further
 		if at == point {
 			once.Do(func() { close(died); kill() })
 			<-ctx.Done()
@@ -479,13 +483,17 @@ func (b *bench) dieAt(point string, change ...func(*Options)) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- New(opt).Run(ctx) }()
-	select {
-	case <-died:
-	case <-time.After(2 * time.Minute):
-		b.Fatalf("it did not come to %s", point)
-	}
-	if err := <-done; err != nil {
-		b.Fatal(err)
+	return func() {
+		b.Helper()
+		defer kill()
+		select {
+		case <-died:
+		case <-time.After(2 * time.Minute):
+			b.Fatalf("it did not come to %s", point)
+		}
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

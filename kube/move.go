@@ -24,11 +24,10 @@ import (
 
 // passage is the way of a gang that is moved.
 type passage struct {
+	parting
 	id    cluster.JobID
 	name  string       // of the gang that leaves
-	owner string       // what the next pods have in common with those that leave (ownersOf)
 	to    string       // nodes
-	began time.Time    // whole seconds, as of creation timestamps
 	until cluster.Time // then the place is let go
 	spec  *cluster.Job
 	pods  []*pod         // that leave, or have left
@@ -57,19 +56,14 @@ func (d *Driver) setOut(g *gang, a *engine.Action) string {
 	if a.Reason != engine.Preempted || r == nil || r.State != engine.Stopping || len(r.Dest) == 0 {
 		return ""
 	}
-	p := &passage{id: g.id, name: g.name, began: time.Unix(0, int64(d.now)).Truncate(time.Second), spec: g.spec}
+	p := &passage{id: g.id, name: g.name, spec: g.spec, pods: g.seated()}
 	var nodes []string
 	for i := range r.Dest {
 		if name := d.order[r.Dest[i].Node]; !slices.Contains(nodes, name) {
 			nodes = append(nodes, name)
 		}
 	}
-	for _, q := range g.sorted() {
-		if q.node != "" && !q.over() {
-			p.pods = append(p.pods, q)
-		}
-	}
-	p.to, p.owner = strings.Join(nodes, ", "), ownersOf(g, p.pods)
+	p.to, p.parting = strings.Join(nodes, ", "), d.partingOf(g, p.pods)
 	p.until = d.now.Add(a.Grace + d.opt.Await)
 	g.passage, d.passages[g.id] = p, g
 	d.later(g, p.until)
@@ -195,7 +189,7 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	delete(d.passages, p.id)
 	w.passage = nil
 	if w.phase == moving {
-		d.leaveTo(parting{p.owner, p.began}, p.id, p.spec, 0)
+		d.leaveTo(p.parting, p.id, p.spec, 0)
 	}
 	d.opt.Observe.Moved(outcome)
 	d.opt.Log.Info("a gang is not moved after all", "gang", p.name, "to", p.to, "reason", why)

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -254,33 +253,13 @@ func testPowerKilled(b *bench) {
 		name := fmt.Sprintf("k%d", i)
 		b.pool(name)
 		f := &fuse{bench: b, open: true}
-		died := make(chan struct{})
-		var once sync.Once
-		ctx, kill := context.WithCancel(b.ctx)
-		opt := testOptions(b.p.Client(), slog.New(slog.NewTextHandler(b.log, nil)))
-		f.options(&opt)
-		opt.Crash = func(at string) { // it gets no further
-			if at == point {
-				once.Do(func() { close(died); kill() })
-				<-ctx.Done()
-			}
-		}
-		done := make(chan error, 1)
-		go func() { done <- New(opt).Run(ctx) }()
+		dead := b.dying(point, f.options)
 		pod := eight("p"+name, 1)[0]
 		if i >= 3 {
 			b.isOff(name)
 			b.create(pod)
 		}
-		select {
-		case <-died:
-		case <-time.After(2 * time.Minute):
-			b.Fatalf("it did not come to %s", point)
-		}
-		if err := <-done; err != nil {
-			b.Fatal(err)
-		}
-		kill()
+		dead()
 		if i < 3 {
 			b.create(pod)
 		}

@@ -356,11 +356,9 @@ func (d *Driver) unwind(g *gang) {
 	g.phase = unwinding
 	g.run++
 	d.opt.Observe.Unwound()
-	for _, p := range g.sorted() {
-		if p.node != "" && !p.over() {
-			d.told.event(p.obj, v1.EventTypeWarning, "GangUnwound", "deleted, because its gang could not be bound as a whole: "+g.refused)
-			d.remove(p)
-		}
+	for _, p := range g.seated() {
+		d.told.event(p.obj, v1.EventTypeWarning, "GangUnwound", "deleted, because its gang could not be bound as a whole: "+g.refused)
+		d.remove(p)
 	}
 }
 
