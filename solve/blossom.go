@@ -74,23 +74,38 @@ func (m *matcher[W]) shrink(u, c, v int) {
 		m.inside[b] = make([]int32, m.n+1)
 	}
 	clear(m.inside[b])
-	for x := 1; x <= m.top; x++ {
-		*m.edge(b, x), *m.edge(x, b) = edge{}, edge{}
-	}
-	for _, s := range ring {
-		for x := 1; x <= m.top; x++ {
-			e := m.edge(int(s), x)
-			if had := m.edge(b, x); e.a != 0 && (had.a == 0 || m.slack(e) < m.slack(had)) {
-				*had, *m.edge(x, b) = *e, *m.edge(x, int(s))
-			}
-		}
-		for v := range m.inside[b] {
-			if v > 0 && m.child(int(s), int32(v)) != 0 {
-				m.inside[b][v] = s
-			}
-		}
-	}
+	m.inherit(b)
 	m.rescan(b)
+}
+
+// inherit gives blossom b the edges of least slack of its ring's members, and notes who is in it.
+func (m *matcher[W]) inherit(b int) {
+	own, nearest := m.edges[b*m.size:][:m.top+1], m.nearest[:m.top+1]
+	for x := range nearest {
+		own[x], nearest[x], m.edges[x*m.size+b] = edge{}, far, edge{}
+	}
+	for _, s := range m.ring[b] {
+		for x, e := range m.edges[int(s)*m.size:][:m.top+1] {
+			if e.a == 0 {
+				continue
+			}
+			if d := m.slack(&e); d < nearest[x] {
+				own[x], nearest[x], m.edges[x*m.size+b] = e, d, m.edges[x*m.size+int(s)]
+			}
+		}
+		m.put(s, b, s)
+	}
+}
+
+// put notes that the vertices of x are in blossom b's member s.
+func (m *matcher[W]) put(x int32, b int, s int32) {
+	if int(x) <= m.n {
+		m.inside[b][x] = s
+		return
+	}
+	for _, y := range m.ring[x] {
+		m.put(y, b, s)
+	}
 }
 
 // expand takes an inner blossom apart: the even way round its ring from where it
@@ -105,7 +120,8 @@ func (m *matcher[W]) expand(b int) {
 	for i := 0; i < k; i += 2 {
 		s, t := int(ring[i]), int(ring[i+1])
 		m.from[s] = m.edge(t, s).a
-		m.kind[s], m.kind[t], m.best[s] = inner, outer, 0
+		m.kind[s], m.kind[t] = inner, outer
+		m.forget(s)
 		m.rescan(t)
 		m.push(t)
 	}

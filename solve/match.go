@@ -105,19 +105,23 @@ type matcher[W int64 | float64] struct {
 	kind    []int8    // of a root
 	from    []int32   // the vertex from which an inner root was reached
 	best    []int32   // the outer vertex of another root with the edge of least slack; 0: none
-	gap     []W       // ... that slack
+	gap     []W       // ... that slack; far: there is none
 	ring    [][]int32 // a blossom's, from its base
 	inside  [][]int32 // which of a blossom's ring has the vertex; 0: none
 	stamp   []int32
 	tick    int32
 	queue   []int32 // outer vertices whose edges have not been looked at
+	nearest []W     // while a blossom is made: the slack of its edges so far
 }
+
+// far is more than any slack.
+const far = 1 << 60
 
 func newMatcher[W int64 | float64](n int, weights []W, most W) *matcher[W] {
 	size := n + n/2 + 1
 	m := &matcher[W]{n: n, size: size, top: n, weights: weights, edges: make([]edge, size*size), dual: make([]W, size),
 		mate: make([]int32, size), root: make([]int32, size), kind: make([]int8, size), from: make([]int32, size), best: make([]int32, size), gap: make([]W, size),
-		ring: make([][]int32, size), inside: make([][]int32, size), stamp: make([]int32, size)}
+		ring: make([][]int32, size), inside: make([][]int32, size), stamp: make([]int32, size), nearest: make([]W, size)}
 	for u := range n + 1 {
 		m.root[u], m.dual[u] = int32(u), most
 		for v := range n + 1 {
@@ -139,29 +143,21 @@ func (m *matcher[W]) slack(e *edge) W {
 // has reports whether number x is a root in use.
 func (m *matcher[W]) has(x int) bool { return m.root[x] == int32(x) }
 
-// child is the member of blossom b's ring that has vertex v; of a vertex itself.
-func (m *matcher[W]) child(b int, v int32) int32 {
-	if b <= m.n {
-		if int32(b) == v {
-			return v
-		}
-		return 0
-	}
-	return m.inside[b][v]
-}
-
 // offer notes that x may be reached from vertex u.
 func (m *matcher[W]) offer(u, x int) {
-	if s := m.slack(m.edge(u, x)); m.best[x] == 0 || s < m.gap[x] {
+	if s := m.slack(m.edge(u, x)); s < m.gap[x] {
 		m.best[x], m.gap[x] = int32(u), s
 	}
 }
 
+// forget notes that nothing is known of from where x may be reached.
+func (m *matcher[W]) forget(x int) { m.best[x], m.gap[x] = 0, far }
+
 // rescan finds anew from where x may be reached with the least slack.
 func (m *matcher[W]) rescan(x int) {
-	m.best[x] = 0
+	m.forget(x)
 	for u := 1; u <= m.n; u++ {
-		if r := m.root[u]; m.edge(u, x).a != 0 && int(r) != x && m.kind[r] == outer {
+		if r := m.root[u]; int(r) != x && m.kind[r] == outer && m.edge(u, x).a != 0 {
 			m.offer(u, x)
 		}
 	}
@@ -192,7 +188,8 @@ func (m *matcher[W]) setRoot(x, root int32) {
 func (m *matcher[W]) phase() bool {
 	m.queue = m.queue[:0]
 	for x := range m.kind {
-		m.kind[x], m.best[x] = unseen, 0
+		m.kind[x] = unseen
+		m.forget(x)
 	}
 	for x := 1; x <= m.top; x++ {
 		if m.has(x) && m.mate[x] == 0 {
@@ -231,19 +228,20 @@ func (m *matcher[W]) spread() bool {
 		if m.kind[m.root[u]] == inner {
 			continue
 		}
-		for v, w := range m.weights[u*(m.n+1) : (u+1)*(m.n+1)] {
-			if w <= 0 || m.root[u] == m.root[v] {
-				continue
-			}
-			x := int(m.root[v])
-			switch s := m.dual[u] + m.dual[v] - 2*w; {
+		row := m.weights[u*(m.n+1) : (u+1)*(m.n+1)]
+		dual, root, of := m.dual[:len(row)], m.root[:len(row)], m.dual[u]
+		for v, w := range row {
+			x := root[v]
+			switch s := of + dual[v] - 2*w; {
+			case s > 0 && s >= m.gap[x]: // of the members of a blossom that is so, too, of the nearest
+			case w <= 0 || root[u] == x:
 			case s <= 0:
-				if m.tight(edge{int32(u), int32(v)}) {
+				if m.kind[x] != inner && m.tight(edge{int32(u), int32(v)}) {
 					return true
 				}
-			case x > m.n:
-				m.offer(u, x)
-			case m.best[x] == 0 || s < m.gap[x]:
+			case int(x) > m.n:
+				m.offer(u, int(x))
+			default:
 				m.best[x], m.gap[x] = int32(u), s
 			}
 		}
@@ -253,7 +251,7 @@ func (m *matcher[W]) spread() bool {
 
 // least is by how much the dual variables may change until something happens.
 func (m *matcher[W]) least() W {
-	d := W(1 << 60)
+	d := W(far)
 	for x := 1; x <= m.top; x++ {
 		if !m.has(x) {
 			continue
@@ -314,7 +312,8 @@ func (m *matcher[W]) tight(e edge) bool {
 	case unseen:
 		m.from[v], m.kind[v] = e.a, inner
 		next := int(m.root[m.mate[v]])
-		m.best[v], m.best[next] = 0, 0
+		m.forget(v)
+		m.forget(next)
 		m.kind[next] = outer
 		m.push(next)
 	case outer:

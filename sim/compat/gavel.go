@@ -16,7 +16,7 @@ import (
 )
 
 // Gavel is an experiment in the world of the simulator of Gavel (OSDI'20): 36
-// K80, P100 and V100 each; jobs are drawn; in rounds of at most 360 s every job
+// K80, P100 and V100 each; jobs are drawn; in rounds of at most 360 s (Round) every job
 // makes whole steps, whoever comes or is done is heard of when the slowest has
 // made its own; moving is free. Jobs 4000 to 4999 are measured.
 type Gavel struct {
@@ -25,12 +25,15 @@ type Gavel struct {
 	Several bool    // GPUs per job: 1, 2, 4 or 8; else 1
 	// Policy is one of ours. "": one of that simulator's own: Own.
 	Policy string
-	// Own is allox or gandiva as that simulator has them (gavelRules). "": FIFO without
+	// Own is allox, fifo-packed, gandiva, isolated or las as that simulator has them (gavelRules). "": FIFO without
 	// heterogeneity, which is no rule that anybody would want (gavelFIFO).
 	Own string
 	// Static, if it is not 0, has so many jobs come at 0, and no more: the makespan is
 	// measured. Rate, From and To do not count.
 	Static int
+	// Round is how long a round lasts at most, in seconds. 0: 360, as in all published
+	// experiments but those of the makespan, which have 1920.
+	Round float64
 	// Tells has jobs report their progress each round, for policies to which work
 	// that is left matters.
 	Tells bool
@@ -39,7 +42,6 @@ type Gavel struct {
 }
 
 const (
-	gavelRound = 360.0  // seconds
 	gavelReset = 1920.0 // seconds between two solutions, at least
 	gavelGPUs  = 36     // of each model
 
@@ -63,7 +65,8 @@ type gavelJob struct {
 	end      float64      // of those steps
 	got      [3]float64   // seconds on each model since it came
 	done     bool
-	entered  bool // that simulator's own policy knows it
+	alone    *gavelEntry // of that simulator's own policy, once it knows it
+	known    bool        // ... and so does its last solution
 }
 
 // GavelWorld is a driver whose world is that of Gavel's simulator.
@@ -78,8 +81,8 @@ type GavelWorld struct {
 	roundEnd float64
 	now      cluster.Time // as the engine sees it
 	reports  []engine.Event
-	left     int // measured jobs that are not over
-	sum      float64
+	left     int       // measured jobs that are not over
+	took     []float64 // seconds from arrival to end, of each
 	drawn    int
 	rounds   int
 	solved   cluster.Time   // when the policy last counted anew
@@ -101,10 +104,16 @@ func NewGavel(x Gavel, table *Throughputs) (*GavelWorld, error) {
 	if x.From == 0 && x.To == 0 {
 		x.From, x.To = 4000, 5000
 	}
+	if x.Round == 0 {
+		x.Round = 360
+	}
+	if !(x.Round > 0) {
+		return nil, fmt.Errorf("compat: rounds of %g seconds; more than 0 are possible", x.Round)
+	}
 	if !(x.Rate > 0) || x.From < 0 || x.To <= x.From {
 		return nil, fmt.Errorf("compat: %g jobs per hour, of which %d to %d are measured; more than 0 are possible", x.Rate, x.From, x.To)
 	}
-	w := &GavelWorld{x: x, table: table, draw: newGavelGenerator(x.Seed, x.Several, x.Rate), left: x.To - x.From, now: -1, solved: -1}
+	w := &GavelWorld{x: x, table: table, draw: newGavelGenerator(x.Seed, x.Several, x.Rate), left: x.To - x.From, took: make([]float64, x.To-x.From), now: -1, solved: -1}
 	w.upcoming = w.arrive()
 	return w, nil
 }
@@ -166,8 +175,8 @@ func (w *GavelWorld) launch() error {
 	for _, j := range w.live {
 		if j.on >= 0 {
 			v := w.stepsPerSecond(j)
-			if j.steps, j.end = 0, w.clock+gavelRound; v > 0 { // 0: the two do not fit the GPU
-				j.steps = min(math.Floor(v*gavelRound), j.left)
+			if j.steps, j.end = 0, w.clock+w.x.Round; v > 0 { // 0: the two do not fit the GPU
+				j.steps = min(math.Floor(v*w.x.Round), j.left)
 				j.end = w.clock + j.steps/v
 			}
 		}
@@ -250,7 +259,7 @@ func (w *GavelWorld) endRound() {
 		j.done = true
 		w.report(engine.Event{Type: engine.Stopped, Job: j.spec.ID, Reason: engine.Completed, Done: j.spec.Estimate})
 		if id := int(j.spec.ID); id >= w.x.From && id < w.x.To {
-			w.sum += j.end - j.arrival
+			w.took[id-w.x.From] = j.end - j.arrival
 			w.left--
 		}
 	}
@@ -376,7 +385,7 @@ func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 		t.w.solved = since
 	}
 	if plan.Next != cluster.Never {
-		plan.Next = max(v.Now()+1, plan.Next-cluster.Time(nanos(gavelRound)))
+		plan.Next = max(v.Now()+1, plan.Next-cluster.Time(nanos(t.w.x.Round)))
 	}
 	t.w.planned, t.w.company = map[int]string{}, map[int]int{}
 	for i := range plan.Targets {
@@ -412,9 +421,10 @@ func (p *gavelPlans) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 
 // GavelFigures are what comes of an experiment.
 type GavelFigures struct {
-	Hours  float64 // mean completion time of the measured jobs
-	Span   float64 // when the last of them was done, in hours
-	Jobs   int     // that came, until the last measured one was done
+	Hours  float64   // mean completion time of the measured jobs
+	Took   []float64 // completion time of each, in seconds
+	Span   float64   // when the last of them was done, in hours
+	Jobs   int       // that came, until the last measured one was done
 	Rounds int
 }
 
@@ -434,7 +444,11 @@ func RunGavel(ctx context.Context, x Gavel, table *Throughputs) (GavelFigures, e
 	if err := play(ctx, cfg, w); err != nil {
 		return GavelFigures{}, err
 	}
-	return GavelFigures{Hours: w.sum / float64(w.x.To-w.x.From) / 3600, Span: w.clock / 3600, Jobs: len(w.jobs), Rounds: w.rounds}, nil
+	sum := 0.0
+	for _, seconds := range w.took {
+		sum += seconds
+	}
+	return GavelFigures{Hours: sum / float64(len(w.took)) / 3600, Took: w.took, Span: w.clock / 3600, Jobs: len(w.jobs), Rounds: w.rounds}, nil
 }
 
 func (w *GavelWorld) policy() (engine.Policy, error) {

@@ -73,8 +73,8 @@ func (f *gavelFIFO) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 func (f *gavelFIFO) recount(clock float64) {
 	for _, id := range f.holders {
 		h, j := f.holds[id], f.w.jobs[id]
-		h.deficit += clock - f.last - (j.got[h.on] - h.base - gavelRound/2)
-		h.base = j.got[h.on] - gavelRound/2
+		h.deficit += clock - f.last - (j.got[h.on] - h.base - f.w.x.Round/2)
+		h.base = j.got[h.on] - f.w.x.Round/2
 	}
 }
 
@@ -137,7 +137,7 @@ func (f *gavelFIFO) solve() {
 
 func (f *gavelFIFO) hold(j *gavelJob, on int) {
 	id := int(j.spec.ID)
-	f.holds[id] = &gavelHold{on: on, base: j.got[on] - gavelRound/2}
+	f.holds[id] = &gavelHold{on: on, base: j.got[on] - f.w.x.Round/2}
 	f.holders = append(f.holders, id)
 }
 

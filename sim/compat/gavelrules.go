@@ -2,17 +2,16 @@ package compat
 
 import (
 	"cmp"
-	"math"
+	"maps"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/solve"
 )
 
-// gavelRules are AlloX, Gandiva and LAS without heterogeneity as Gavel's simulator has them (G-gavel-simulator,
-// 5 and 6): AlloX looks at idle GPUs only and forgets who was to come next, Gandiva
-// draws pairs by lot, LAS the order of the models each round, and all leave to the rounds what their solution does not say.
+// gavelRules are AlloX, Gandiva, LAS, finish-time fairness and FIFO with space sharing as Gavel's simulator
+// has them (G-gavel-simulator, 5 and 6): AlloX looks at idle GPUs only and forgets who was to come next, Gandiva
+// draws pairs by lot, LAS without heterogeneity the order of the models each round, and all but FIFO leave to the rounds what their solution does not say.
 // They are peculiar to that simulator, so they are here and no policies.
 type gavelRules struct {
 	w       *GavelWorld
@@ -23,20 +22,30 @@ type gavelRules struct {
 	last    float64
 	total   [3]float64 // seconds handed out on each model since then, and at the start of it
 	entries []*gavelEntry
+
+	// Any two jobs with as many GPUs are an entry of that simulator, if its policy knows of
+	// pairs. Here a pair is one once a solution named it, or it has run: the others are as
+	// they began (entry).
+	pairing bool
+	pairs   []*gavelEntry
+	pairOf  map[[2]cluster.JobID]*gavelEntry // of pairs; the older one first
+
+	strict bool // GPUs that are left are left
 }
 
 // gavelEntry is a job, or two on the same GPUs.
 type gavelEntry struct {
-	jobs    [2]*gavelJob // the second is nil for one
+	jobs    [2]*gavelJob // the second, which came later, is nil for one
 	solved  bool         // the last solution knew it
+	shares  bool         // Gandiva has drawn the two, and keeps them
 	x       [3]float64   // part of its time on each model
 	had     [3]float64   // seconds since the last solution, and half a round
 	deficit [3]float64
 }
 
 func newGavelRules(w *GavelWorld, solve func(g *gavelRules)) *gavelRules {
-	g := &gavelRules{w: w, solve: solve, chance: newTwister(w.x.Seed)}
-	w.book = g.book
+	g := &gavelRules{w: w, solve: solve, chance: newTwister(w.x.Seed), pairOf: map[[2]cluster.JobID]*gavelEntry{}}
+	w.book, w.emptied = g.book, g.anew
 	return g
 }
 
@@ -58,7 +67,11 @@ func (g *gavelRules) rate(e *gavelEntry, model int) (a, b float64) {
 	if e.jobs[1] == nil {
 		return e.jobs[0].rate[model], 0
 	}
-	x, y := e.jobs[0], e.jobs[1]
+	return g.beside(e.jobs[0], e.jobs[1], model)
+}
+
+// beside is the steps per second of two on the same GPUs.
+func (g *gavelRules) beside(x, y *gavelJob, model int) (a, b float64) {
 	return g.w.table.beside[gavelPair{x.model, y.model, x.gpus}][model], g.w.table.beside[gavelPair{y.model, x.model, x.gpus}][model]
 }
 
@@ -68,40 +81,101 @@ func (g *gavelRules) stalls(e *gavelEntry, model int) bool {
 	return a == 0 || b == 0 && e.jobs[1] != nil
 }
 
+// two jobs' ids, the older one first.
+func gavelIDs(a, b *gavelJob) [2]cluster.JobID {
+	return [2]cluster.JobID{min(a.spec.ID, b.spec.ID), max(a.spec.ID, b.spec.ID)}
+}
+
+// pair is the entry of two jobs, of which a is the older one.
+func (g *gavelRules) pair(a, b *gavelJob) *gavelEntry {
+	if e := g.pairOf[gavelIDs(a, b)]; e != nil {
+		return e
+	}
+	return g.entry(a, b)
+}
+
+// keep has a pair remembered.
+func (g *gavelRules) keep(e *gavelEntry) *gavelEntry {
+	if ids := gavelIDs(e.jobs[0], e.jobs[1]); g.pairOf[ids] == nil {
+		g.pairs, g.pairOf[ids] = append(g.pairs, e), e
+	}
+	return e
+}
+
+// entry is a job, or two of which a is the older one, that have had nothing.
+func (g *gavelRules) entry(a, b *gavelJob) *gavelEntry {
+	half := g.w.x.Round / 2
+	return &gavelEntry{jobs: [2]*gavelJob{a, b}, solved: a.known && (b == nil || b.known), had: [3]float64{half, half, half}}
+}
+
 // book counts what an entry had in a round.
 func (g *gavelRules) book(j *gavelJob, seconds float64) {
 	g.total[j.on] += seconds
-	for _, e := range g.entries {
-		if e.jobs[0] == j && e.jobs[1] == j.mate || e.jobs[1] == j && e.jobs[0] == j.mate && j.mate != nil {
-			e.had[j.on] += seconds
+	if j.mate != nil {
+		g.pairOf[gavelIDs(j, j.mate)].had[j.on] += seconds
+		return
+	}
+	j.alone.had[j.on] += seconds
+}
+
+// anew solves anew where jobs have come or gone, though there be none left.
+func (g *gavelRules) anew() {
+	gone := func(e *gavelEntry) bool { return e.jobs[0].done || e.jobs[1] != nil && e.jobs[1].done }
+	for _, e := range g.pairs {
+		if gone(e) {
+			delete(g.pairOf, gavelIDs(e.jobs[0], e.jobs[1]))
 		}
 	}
+	g.entries, g.pairs = slices.DeleteFunc(g.entries, gone), slices.DeleteFunc(g.pairs, gone)
+	clock, half := g.w.clock, g.w.x.Round/2
+	for _, j := range g.w.live {
+		if j.alone == nil {
+			j.alone = g.entry(j, nil)
+			g.entries = append(g.entries, j.alone)
+		}
+	}
+	over := len(g.w.jobs) - len(g.w.live)
+	if g.changed == len(g.w.jobs)+over || clock-g.last < gavelReset && g.last != 0 {
+		return
+	}
+	g.changed = len(g.w.jobs) + over
+	for _, list := range [][]*gavelEntry{g.entries, g.pairs} {
+		for _, e := range list {
+			for k := range gavelModels {
+				e.deficit[k] += e.x[k]*(clock-g.last) - (e.had[k] - half)
+				e.had[k] = half
+			}
+			e.solved = true
+		}
+	}
+	for k := range g.total {
+		g.total[k] = half * float64(len(g.entries)+g.couples())
+	}
+	for _, e := range g.entries {
+		e.jobs[0].known = true
+	}
+	g.last = clock
+	if len(g.entries) > 0 {
+		g.solve(g)
+	}
+}
+
+// couples is how many pairs that simulator has.
+func (g *gavelRules) couples() (n int) {
+	if !g.pairing {
+		return 0
+	}
+	var as [9]int // jobs so far, by GPUs
+	for _, e := range g.entries {
+		n += as[e.jobs[0].gpus]
+		as[e.jobs[0].gpus]++
+	}
+	return n
 }
 
 // Plan solves anew where jobs have come or gone, and selects who runs this round.
 func (g *gavelRules) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	clock := g.w.clock
-	g.entries = slices.DeleteFunc(g.entries, func(e *gavelEntry) bool { return e.jobs[0].done || e.jobs[1] != nil && e.jobs[1].done })
-	for _, j := range g.w.live {
-		if !j.entered {
-			j.entered = true
-			g.entries = append(g.entries, &gavelEntry{jobs: [2]*gavelJob{j}, had: [3]float64{gavelRound / 2, gavelRound / 2, gavelRound / 2}})
-		}
-	}
-	if over := len(g.w.jobs) - len(g.w.live); g.changed != len(g.w.jobs)+over && (clock-g.last >= gavelReset || g.last == 0) {
-		g.changed = len(g.w.jobs) + over
-		for _, e := range g.entries {
-			for k := range gavelModels {
-				e.deficit[k] += e.x[k]*(clock-g.last) - (e.had[k] - gavelRound/2)
-				e.had[k] = gavelRound / 2
-			}
-		}
-		for k := range g.total {
-			g.total[k] = gavelRound / 2 * float64(len(g.entries))
-		}
-		g.solve(g)
-		g.last = clock
-	}
+	g.anew()
 	g.w.planned, g.w.company = map[int]string{}, map[int]int{}
 	taken := map[*gavelJob]bool{}
 	for _, k := range g.models() {
@@ -122,41 +196,108 @@ func (g *gavelRules) models() [3]int {
 	return order
 }
 
+// priority is an entry's on a model: what it is due over what it had.
+func (g *gavelRules) priority(e *gavelEntry, model int) float64 {
+	switch {
+	case !e.solved || e.x[model] == 0 || g.stalls(e, model):
+		return 0
+	case g.total[model] == 0 || e.had[model] == 0:
+		return e.x[model] * 1e9
+	}
+	return e.x[model] / (e.had[model] / g.total[model])
+}
+
+// byAge is that simulator's order of entries among equals: by the job that came last,
+// alone before it is with one older.
+func byAge(a, b *gavelEntry) int {
+	at := func(e *gavelEntry) (last, first cluster.JobID) {
+		if e.jobs[1] == nil {
+			return e.jobs[0].spec.ID, -1
+		}
+		return e.jobs[1].spec.ID, e.jobs[0].spec.ID
+	}
+	aLast, aFirst := at(a)
+	bLast, bFirst := at(b)
+	return cmp.Or(cmp.Compare(aLast, bLast), cmp.Compare(aFirst, bFirst))
+}
+
 // selectOn selects on a model. Who came since the last solution keeps GPUs from
 // others, and does not run.
 func (g *gavelRules) selectOn(model int, taken map[*gavelJob]bool) {
-	line := slices.Clone(g.entries)
-	priority := func(e *gavelEntry) float64 {
-		switch {
-		case !e.solved || e.x[model] == 0 || g.stalls(e, model):
-			return 0
-		case g.total[model] == 0:
-			return e.x[model] * 1e9
-		}
-		return e.x[model] / (e.had[model] / g.total[model])
+	type place struct {
+		*gavelEntry
+		priority float64
 	}
-	slices.SortStableFunc(line, func(a, b *gavelEntry) int {
-		return cmp.Or(cmp.Compare(priority(b), priority(a)), cmp.Compare(b.deficit[model], a.deficit[model]), cmp.Compare(b.x[model], a.x[model]))
+	var line []place
+	for _, list := range [][]*gavelEntry{g.entries, g.pairs} {
+		for _, e := range list {
+			if p := g.priority(e, model); p > 0 {
+				line = append(line, place{e, p})
+			}
+		}
+	}
+	slices.SortFunc(line, func(a, b place) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.deficit[model], a.deficit[model]), cmp.Compare(b.x[model], a.x[model]), byAge(a.gavelEntry, b.gavelEntry))
 	})
 	free := gavelGPUs
+	for _, at := range line {
+		g.take(at.gavelEntry, model, &free, taken)
+	}
+	if free > 0 && !g.strict {
+		g.fill(model, &free, taken)
+	}
+}
+
+// take selects an entry on a model, where it is possible.
+func (g *gavelRules) take(e *gavelEntry, model int, free *int, taken map[*gavelJob]bool) {
+	a, b := e.jobs[0], e.jobs[1]
+	if taken[a] || b != nil && taken[b] || a.gpus > *free || g.stalls(e, model) {
+		return
+	}
+	*free -= a.gpus
+	taken[a] = true
+	if b != nil {
+		taken[b] = true
+	}
+	if !e.solved {
+		return
+	}
+	g.w.planned[int(a.spec.ID)] = gavelModels[model].ours
+	if b != nil {
+		g.w.planned[int(b.spec.ID)] = gavelModels[model].ours
+		g.w.company[int(a.spec.ID)], g.w.company[int(b.spec.ID)] = int(b.spec.ID), int(a.spec.ID)
+		g.keep(e)
+	}
+}
+
+// fill gives GPUs that are left to those to whom nothing is due there, alone or by
+// two: who has got least of what was due before comes first.
+func (g *gavelRules) fill(model int, free *int, taken map[*gavelJob]bool) {
+	var open []*gavelJob
+	var line []*gavelEntry
+	for _, e := range g.entries {
+		if j := e.jobs[0]; !taken[j] && j.gpus <= *free {
+			if open = append(open, j); g.priority(e, model) == 0 && !g.stalls(e, model) {
+				line = append(line, e)
+			}
+		}
+	}
+	for i := range open {
+		for k := 0; k < i && g.pairing; k++ {
+			a, b := open[k], open[i]
+			if a.gpus != b.gpus {
+				continue
+			}
+			if e := g.pair(a, b); g.priority(e, model) == 0 && !g.stalls(e, model) {
+				line = append(line, e)
+			}
+		}
+	}
+	slices.SortFunc(line, func(a, b *gavelEntry) int {
+		return cmp.Or(cmp.Compare(b.deficit[model], a.deficit[model]), cmp.Compare(b.x[model], a.x[model]), byAge(a, b))
+	})
 	for _, e := range line {
-		a, b := e.jobs[0], e.jobs[1]
-		if taken[a] || b != nil && taken[b] || a.gpus > free || g.stalls(e, model) {
-			continue
-		}
-		free -= a.gpus
-		taken[a] = true
-		if b != nil {
-			taken[b] = true
-		}
-		if !e.solved {
-			continue
-		}
-		g.w.planned[int(a.spec.ID)] = gavelModels[model].ours
-		if b != nil {
-			g.w.planned[int(b.spec.ID)] = gavelModels[model].ours
-			g.w.company[int(a.spec.ID)], g.w.company[int(b.spec.ID)] = int(b.spec.ID), int(a.spec.ID)
-		}
+		g.take(e, model, free, taken)
 	}
 }
 
@@ -190,150 +331,32 @@ func (g *gavelRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	return plan
 }
 
-// gavelAlloX gives idle GPUs to who comes first in the assignment with the least sum
-// of completion times; who has one keeps it.
-func gavelAlloX(g *gavelRules) {
-	free := [3]int{gavelGPUs, gavelGPUs, gavelGPUs}
-	var queue []*gavelEntry
-	for _, e := range g.entries {
-		e.solved = true
-		if k := slices.Index(e.x[:], 1); k >= 0 {
-			free[k]--
-		} else {
-			queue = append(queue, e)
-		}
-	}
-	var seats []struct{ model, gpu, turn int }
-	for k, n := range free {
-		for gpu := range min(n, len(queue)) {
-			for turn := range len(queue) {
-				seats = append(seats, struct{ model, gpu, turn int }{k, gpu, turn + 1})
-			}
-		}
-	}
-	if len(seats) == 0 {
-		return
-	}
-	costs := make([]int64, 0, len(queue)*len(seats))
-	for _, e := range queue {
-		j := e.jobs[0]
-		for _, s := range seats {
-			cost := int64(solve.Impossible)
-			if v := j.rate[s.model]; v > 0 {
-				cost = int64(math.Round(1e3 * float64(s.turn) * j.left / v))
-			}
-			costs = append(costs, cost)
-		}
-	}
-	first := map[[2]int]int{} // the last turn from the end, on each GPU
-	columns := solve.Assign(len(queue), len(seats), costs)
-	for _, c := range columns {
-		s := seats[c]
-		first[[2]int{s.model, s.gpu}] = max(first[[2]int{s.model, s.gpu}], s.turn)
-	}
-	for i, c := range columns {
-		if s := seats[c]; s.turn == first[[2]int{s.model, s.gpu}] {
-			queue[i].x[s.model] = 1
-		}
-	}
-}
-
 // gavelLAS gives all jobs, of one GPU each, the same part of each model: the centre of
 // what is best (G-gavel-simulator, 6).
 func gavelLAS(g *gavelRules) {
 	for _, e := range g.entries {
-		e.solved = true
 		for k := range e.x {
 			e.x[k] = min(1/float64(len(e.x)), gavelGPUs/float64(len(g.entries)))
 		}
 	}
 }
 
-// gavelGandiva divides all GPUs equally among jobs, or if there are more than GPUs
-// among jobs and pairs: pairs are drawn by lot, and stay while they get more done
-// together than one alone.
-func gavelGandiva(g *gavelRules) {
-	asked := 0
-	var singles, kept []*gavelEntry
-	for _, e := range g.entries {
-		e.x = [3]float64{}
-		if e.jobs[1] == nil {
-			e.solved = true
-			asked += e.jobs[0].gpus
-			singles = append(singles, e)
-		} else if g.gains(e) {
-			kept = append(kept, e)
-		}
-	}
-	shared := map[*gavelJob]bool{}
-	g.entries = slices.Clone(singles)
-	if asked > len(gavelModels)*gavelGPUs {
-		for _, e := range kept {
-			g.entries = append(g.entries, e)
-			shared[e.jobs[0]], shared[e.jobs[1]] = true, true
-		}
-		var open []*gavelJob
-		for _, e := range singles {
-			if !shared[e.jobs[0]] {
-				open = append(open, e.jobs[0])
-			}
-		}
-		for range len(open) {
-			if len(open) < 2 {
-				break
-			}
-			i, k := g.two(len(open))
-			a, b := open[min(i, k)], open[max(i, k)]
-			if a.gpus == b.gpus {
-				g.entries = append(g.entries, &gavelEntry{jobs: [2]*gavelJob{a, b}, solved: true})
-				shared[a], shared[b] = true, true
-				open = slices.DeleteFunc(open, func(j *gavelJob) bool { return j == a || j == b })
-			}
-		}
-	}
-	var sharing []*gavelEntry
-	for _, e := range g.entries {
-		if e.jobs[1] != nil || !shared[e.jobs[0]] {
-			sharing = append(sharing, e)
-		}
-	}
-	for _, e := range sharing {
-		part := gavelGPUs / float64(len(sharing)*e.jobs[0].gpus)
-		for k := range e.x {
-			e.x[k] = part / max(1, part*float64(len(e.x)))
-		}
-	}
-}
+// gavelIsolated gives all jobs the same part of all GPUs, whatever they make of them.
+func gavelIsolated(g *gavelRules) { g.divide(g.entries) }
 
-// gains reports whether two get more done together than one alone, over all models.
-func (g *gavelRules) gains(e *gavelEntry) bool {
-	sum := 0.0
-	for k := range gavelModels {
-		if g.stalls(e, k) {
-			return false
-		}
-		a, b := g.rate(e, k)
-		sum += a/e.jobs[0].rate[k] + b/e.jobs[1].rate[k]
-	}
-	return sum >= 1
-}
+// gavelOwn are that simulator's policies; what a replay's knows is its own.
+var gavelOwn = map[string]func() func(g *gavelRules){
+	"allox":       func() func(g *gavelRules) { return gavelAlloX },
+	"fifo-packed": func() func(g *gavelRules) { return gavelPacked },
+	"gandiva":     func() func(g *gavelRules) { return gavelGandiva },
+	"isolated":    func() func(g *gavelRules) { return gavelIsolated },
+	"las":         func() func(g *gavelRules) { return gavelLAS },
 
-// two draws two different places of n, as CPython's random.sample does: up to 21 from
-// a list that shrinks, beyond that again until they differ.
-func (g *gavelRules) two(n int) (i, k int) {
-	i = g.chance.below(n)
-	if n <= 21 {
-		if k = g.chance.below(n - 1); k == i {
-			k = n - 1 // the last one has moved there
-		}
-		return i, k
-	}
-	for k = g.chance.below(n); k == i; k = g.chance.below(n) {
-	}
-	return i, k
+	// By its programs and its solver's method; "alike": without heterogeneity.
+	"max-min":       func() func(g *gavelRules) { return (&gavelProgram{}).maxMin },
+	"max-min-alike": func() func(g *gavelRules) { return (&gavelProgram{alike: true}).maxMin },
+	"ftf":           func() func(g *gavelRules) { return (&gavelProgram{took: map[*gavelJob]float64{}}).finishTime },
 }
-
-var gavelOwn = map[string]func(g *gavelRules){"allox": gavelAlloX, "gandiva": gavelGandiva, "las": gavelLAS}
 
 // ownPolicy is a policy of that simulator.
 func (w *GavelWorld) ownPolicy() (engine.Policy, error) {
@@ -342,11 +365,16 @@ func (w *GavelWorld) ownPolicy() (engine.Policy, error) {
 	}
 	rules, ok := gavelOwn[w.x.Own]
 	if !ok {
-		return nil, cluster.Unknown("policy of Gavel's simulator", w.x.Own, []string{"allox", "gandiva", "las"})
+		return nil, cluster.Unknown("policy of Gavel's simulator", w.x.Own, slices.Sorted(maps.Keys(gavelOwn)))
 	}
-	g := newGavelRules(w, rules)
-	if w.x.Own == "las" {
+	g := newGavelRules(w, rules())
+	switch w.x.Own {
+	case "isolated", "las", "max-min-alike":
 		g.order = newTwister(w.x.Seed + 5)
+	case "gandiva":
+		g.pairing = true
+	case "fifo-packed":
+		g.pairing, g.strict = true, true
 	}
 	return g, nil
 }
