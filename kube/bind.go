@@ -78,7 +78,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 		al := &a.Allocs[i]
 		p.On = append(p.On, planned{d.order[al.Node], int(al.Set), int(al.Tasks)})
 	}
-	g.phase, g.spec, g.run, g.refused = starting, spec, g.run+1, ""
+	g.phase, g.spec, g.run, g.refused, g.telling = starting, spec, g.run+1, "", telling{worked: g.workBefore()}
 	g.slots = slotsOf(&p)
 	d.touch(g)
 	if !d.seatAll(g, need, beyond) {
@@ -185,6 +185,9 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 	p.binding, p.assumed = true, node
 	d.move(p, false)
 	obj, run, notes := p.obj, g.run, d.notesFor(g)
+	if d.opt.Authority != "" && reports(obj) {
+		notes[AnnotationSum] = d.opt.Authority
+	}
 	done := func(err error) { d.inbox.Put(func() { d.bound(g, p, run, node, err) }) }
 	list := d.given(p)
 	bind := func(ctx context.Context) {

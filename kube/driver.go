@@ -99,6 +99,7 @@ type Driver struct {
 	told    tells
 
 	losses    perf.Losses
+	heard     []*gang // whose pods told something that is not booked yet
 	records   records // for those who look
 	chronicle chronicle
 	looks     looks
@@ -260,7 +261,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		if d.lifts.done != d.stamp() {
 			until = min(until, d.lifts.at)
 		}
-		if len(d.queued) == 0 && len(d.dirty) == 0 && !d.nodesAt && !d.queuesAt && d.stale == "" {
+		if len(d.queued) == 0 && len(d.dirty) == 0 && len(d.heard) == 0 && !d.nodesAt && !d.queuesAt && d.stale == "" {
 			if err := d.inbox.Wait(ctx, max(0, until.Sub(now))); err != nil {
 				return engine.Batch{}, err
 			}
@@ -329,6 +330,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 			d.note(g, now)
 		}
 	}
+	events = append(events, d.reports(now)...)
 	return append(events, d.liftNext(events, now)...)
 }
 

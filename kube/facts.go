@@ -293,7 +293,9 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) e
 	rec := engine.JobRecord{Spec: spec, State: engine.Running, Allocs: allocs, Tasks: int32(n), Rate: 1_000_000, Hungry: cluster.Never,
 		Since: spec.Submit, Lined: spec.Submit, Started: cluster.Time(from.UnixNano()), LimitAt: cluster.Never, Promise: 0}
 	rec.FirstStart, rec.Acc = rec.Started, rec.Started
-	p.Before.goesOn(&rec, rec.Started)
+	if p.Before.goesOn(&rec, rec.Started) {
+		g.worked = p.Before.Work
+	}
 	g.id, g.spec, g.phase, g.members, g.refused = spec.ID, spec, running, nil, ""
 	d.byID[g.id] = g
 	if open = d.fill(g); empty > 0 && open == 0 {

@@ -68,6 +68,10 @@ type gang struct {
 	passage *passage // it is moved; nil: it is not
 	parting parting  // while it stops: to whom it leaves what it received
 	legacy  *legacy  // what it goes on from when it starts; nil: nothing, or it started
+	// How its metric converges; "": it does not end by that.
+	converge string
+	heard    bool // its pods told something that is not booked yet
+	telling
 }
 
 // slot is the place of one task.
@@ -119,7 +123,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m membership) (*cluster.Job, error
 	if err != nil {
 		return nil, err
 	}
-	g.repair.wanted = t.repair
+	g.repair.wanted, g.converge = t.repair, t.converge
 	for _, p := range pods {
 		p.want = t.want
 		p.sign()

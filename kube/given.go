@@ -22,7 +22,8 @@ import (
 // before is what a gang received in earlier runs.
 type before struct {
 	engine.Given
-	Submit cluster.Time `json:"submit"` // of its first pods
+	Submit cluster.Time  `json:"submit"`         // of its first pods
+	Work   time.Duration `json:"work,omitempty"` // all of its work, as its progress told; 0: that did not
 }
 
 // parting is a gang that was told to leave, for those that come in its place.
@@ -68,7 +69,7 @@ func (d *Driver) leaveTo(p parting, id cluster.JobID, spec *cluster.Job, preempt
 	}
 	if b := d.eng.Given(id, d.now); b != nil {
 		b.Preemptions += preemptions
-		d.keep(legacy{parting: p, at: d.now, before: before{*b, spec.Submit}})
+		d.keep(legacy{parting: p, at: d.now, before: before{*b, spec.Submit, d.workOf(id)}})
 	}
 }
 
@@ -147,6 +148,7 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 		return nil
 	}
 	submit := l.Submit
+	l.works(spec)
 	if l.carried {
 		who, err := d.speakers(g, first)
 		if err != nil {
@@ -158,12 +160,30 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 	return &l.Given
 }
 
-// goesOn books in the record of a gang that is found bound what it was given before its
-// pods were bound, as their plan says.
-func (b *before) goesOn(r *engine.JobRecord, now cluster.Time) {
-	if b != nil && b.To(r, now) {
-		r.Spec.Submit = min(r.Spec.Submit, b.Submit)
+// works takes over how much work a gang is, as its progress told: what is done of it counts by that.
+func (b *before) works(spec *cluster.Job) {
+	if b.Work > 0 && b.Work <= cluster.MaxDuration {
+		spec.Estimate = b.Work
 	}
+}
+
+// goesOn books in the record of a gang that is found bound what it was given before its
+// pods were bound, as their plan says; false: that says nothing.
+func (b *before) goesOn(r *engine.JobRecord, now cluster.Time) bool {
+	if b == nil || !b.To(r, now) {
+		return false
+	}
+	r.Spec.Submit = min(r.Spec.Submit, b.Submit)
+	b.works(r.Spec)
+	return true
+}
+
+// workBefore is how much work a gang that starts was known to be before; 0: nobody knew.
+func (g *gang) workBefore() time.Duration {
+	if g.legacy == nil {
+		return 0
+	}
+	return g.legacy.Work
 }
 
 // beforeStart is what a gang that starts now was given before; nil: nothing.
@@ -172,5 +192,5 @@ func (d *Driver) beforeStart(g *gang) *before {
 	if b == nil || b.Ran == 0 {
 		return nil
 	}
-	return &before{*b, g.spec.Submit}
+	return &before{*b, g.spec.Submit, g.workBefore()}
 }

@@ -49,8 +49,12 @@ type row struct {
 	sharing         string // how it shares GPUs
 	promise, answer string // what the policy says of its deadline, for programs and for people
 	position        int
-	expected        cluster.Time // Never: not known
-	ended           cluster.Time // 0: it has not
+	expected        cluster.Time  // Never: not known
+	ended           cluster.Time  // 0: it has not
+	progress        *api.Progress // that it told last; nil: nothing
+	metrics         []api.Metrics
+	steps, samples  float64      // that it reported as done since its first report
+	end             cluster.Time // that its progress lets expect; Never: nothing does
 }
 
 // seenNode is a node as it is looked at.
@@ -150,7 +154,7 @@ func (d *Driver) see() *sight {
 
 // rowOf is a gang as it is now.
 func (d *Driver) rowOf(g *gang) *row {
-	r := &row{book: g.book, key: g.key, name: g.name, expected: cluster.Never, reason: d.besides(g, g.refused)}
+	r := &row{book: g.book, key: g.key, name: g.name, expected: cluster.Never, reason: d.besides(g, g.refused), progress: g.last, metrics: g.metrics, steps: g.pace.Steps, samples: g.pace.Sample, end: d.endOf(g)}
 	r.user, _, _ = strings.Cut(g.name, "/")
 	if a := d.answerOf(g); a != engine.DeadlineUnanswered {
 		r.promise, r.answer = answers[a], a.String()

@@ -20,6 +20,7 @@ type Metrics struct {
 	steps, binds            prometheus.Histogram
 	failed, evicted, renews *prometheus.CounterVec
 	moved, partitioned      *prometheus.CounterVec
+	reports                 *prometheus.CounterVec
 	unwound                 prometheus.Counter
 	gangs                   *prometheus.GaugeVec
 	leading                 prometheus.Gauge
@@ -44,6 +45,8 @@ func NewMetrics() *Metrics {
 			Help: "Gangs that were evicted to be elsewhere, by what became of the place that was kept: done, others took it; late, nobody did in time; differs, who came asks for something else; lost; over, the gang ended."}, []string{"outcome"}),
 		partitioned: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_nodes_partitioned_total",
 			Help: "Nodes that were to be partitioned otherwise (mig.config), by what became of it: done; failed, mig-manager says so; late, it was not done in time; dropped, somebody else changed the node, or nobody needs it any more."}, []string{"outcome"}),
+		reports: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_reports_total",
+			Help: "What pods told of their progress, by what became of it: taken; token, who it was could not be told; often, too soon after the one before; nonsense; unknown, not of a pod that Muster started; later, the scheduler did not lead, or could not ask."}, []string{"outcome"}),
 		unwound: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_kube_gangs_unwound_total",
 			Help: "Gangs that could not be bound as a whole: what was bound of them was deleted."}),
 		gangs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_gangs",
@@ -60,7 +63,7 @@ func NewMetrics() *Metrics {
 			Help: "GPUs that are free on nodes that take pods, parts counted as parts."}),
 		usable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_usable_gpus",
 			Help: "Of them what the pods submitted last could use on average; the rest are fragments."})}
-	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.partitioned, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
+	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.partitioned, m.reports, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -85,6 +88,9 @@ func (m *Metrics) Moved(outcome string) { m.moved.WithLabelValues(outcome).Inc()
 
 // Partitioned implements Observer.
 func (m *Metrics) Partitioned(outcome string) { m.partitioned.WithLabelValues(outcome).Inc() }
+
+// Reported counts what became of a report of a pod (front.ReportOutcomes).
+func (m *Metrics) Reported(outcome string) { m.reports.WithLabelValues(outcome).Inc() }
 
 // Unwound implements Observer.
 func (m *Metrics) Unwound() { m.unwound.Inc() }

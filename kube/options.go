@@ -35,6 +35,8 @@ const (
 	AnnotationMovable = Prefix + "movable"          // "true": it may be moved; "false": it may not
 	AnnotationSaves   = Prefix + "checkpoint-every" // how often it saves its work, such as 30m
 
+	AnnotationConverge = Prefix + "converge" // when its metric falls no more, it ends: METRIC:BELOW:TIMES, such as loss:0.01:3
+
 	AnnotationModel = Prefix + "model"     // what it is called in the performance table
 	AnnotationSpeed = Prefix + "min-speed" // least part of its speed alone that it accepts on a shared GPU, such as 0.8
 
@@ -44,6 +46,7 @@ const (
 	AnnotationPrompt    = Prefix + "latency-sensitive" // "true": it cannot wait while others have their turns
 
 	AnnotationEvery  = Prefix + "save-every" // written with the binding: after how many seconds it should write the next checkpoint
+	AnnotationSum    = Prefix + "report-ca"  // written with the binding of a pod that reports: the SHA-256 of who vouches for the scheduler
 	AnnotationPlan   = Prefix + "plan"       // written with the binding: where the whole gang is
 	AnnotationBefore = Prefix + "before"     // written to a pod that waits: what its gang received before it had to leave
 )
@@ -107,6 +110,8 @@ type Options struct {
 	Journal func(journal.Header) (Recorder, error)
 	// Saving says how often pods are told to write checkpoints; nil: they are not told.
 	Saving *perf.Saving
+	// Authority is the SHA-256 of the authority that vouches for the schedulers' certificate, for pods that report; "": they are not told.
+	Authority string
 	// History is told what became of gangs; nil: nobody is.
 	History History
 	// Crash, if it is set, is called where a test lets the scheduler die.

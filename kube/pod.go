@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -32,6 +33,8 @@ type pod struct {
 	claimed   claimed
 	replica   replica
 	want      want
+	report    *api.Report  // what it told last; nil: nothing
+	reported  cluster.Time // ... as of when
 	// signature is what of it decides on which nodes it may run; base is that
 	// without how large its replica of a shared GPU is.
 	signature, base string

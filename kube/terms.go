@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/perf"
 )
 
 // terms are on which terms a gang runs: what its first pod says, else that pod's
@@ -27,6 +28,7 @@ type terms struct {
 	repair   bool          // what is left runs on when a node is lost
 	movable  string        // "true", "false" or "": nobody says
 	saves    time.Duration // how often its work is saved; 0: nobody says
+	converge string        // how its metric converges (perf.ParseConvergence); "": nobody says
 	beside
 	want
 }
@@ -106,6 +108,9 @@ func (d *Driver) terms(g *gang, first *v1.Pod) (t terms, err error) {
 		return t, err
 	}
 	if t.want, err = wantFor(who); err != nil {
+		return t, err
+	}
+	if t.converge, err = convergeFor(who); err != nil {
 		return t, err
 	}
 	t.movable, t.saves, err = movesFor(who)
@@ -325,6 +330,17 @@ func runTimeFor(first *v1.Pod, who []speaker) (time.Duration, error) {
 }
 
 // movesFor reads whether a gang may be moved, and how often it saves its work.
+func convergeFor(who []speaker) (string, error) {
+	s := ask(who, AnnotationConverge)
+	if s.value == "" {
+		return "", nil
+	}
+	if _, err := perf.ParseConvergence(s.value); err != nil {
+		return "", fmt.Errorf("%s: %w", s.where, err)
+	}
+	return s.value, nil
+}
+
 func movesFor(who []speaker) (movable string, saves time.Duration, err error) {
 	s := ask(who, AnnotationMovable)
 	if s.value != "" && s.value != "true" && s.value != "false" {

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/progress"
 )
 
 // View is the cluster as the interface shows it: what muster queue, why,
@@ -40,7 +41,7 @@ func (v View) Jobs(ctx context.Context, f api.Filter) ([]api.Job, error) {
 	rows := l.choose(f)
 	list := make([]api.Job, len(rows))
 	for i, r := range rows {
-		list[i] = r.job(l.at)
+		list[i] = r.listed(l.at)
 	}
 	return list, nil
 }
@@ -199,6 +200,15 @@ func (v View) Samples(ctx context.Context, id int) (api.Samples, error) {
 	return api.Samples{Every: 1, Points: []api.Point{}}, err
 }
 
+// Speeds is what gangs' progress told of their speeds, since this scheduler leads.
+func (v View) Speeds(ctx context.Context) (s api.Speeds, err error) {
+	got := make(chan api.Speeds, 1)
+	if err := v.d.ask(ctx, func() { got <- progress.Speeds(v.d.eng) }); err != nil {
+		return s, err
+	}
+	return <-got, nil
+}
+
 // Nodes lists the nodes.
 func (v View) Nodes(ctx context.Context) ([]api.Node, error) {
 	l, err := v.d.look(ctx)
@@ -338,12 +348,12 @@ func (v View) Overview(ctx context.Context) (api.Overview, error) {
 		case r.state == api.StatePending && r.position > 0 && r.position <= lookAhead:
 			line = append(line, r)
 		case r.state != api.StatePending && len(o.Running) < mostShown:
-			o.Running = append(o.Running, r.job(l.at))
+			o.Running = append(o.Running, r.listed(l.at))
 		}
 	}
 	slices.SortFunc(line, func(a, b *row) int { return a.position - b.position })
 	for _, r := range line {
-		o.Waiting = append(o.Waiting, r.job(l.at))
+		o.Waiting = append(o.Waiting, r.listed(l.at))
 	}
 	return o, nil
 }
@@ -373,7 +383,7 @@ func instant(at cluster.Time) *time.Time {
 func (r *row) job(now cluster.Time) api.Job {
 	s := r.spec
 	j := api.Job{ID: r.number, User: r.user, State: r.state, Reason: r.reason, Sharing: r.sharing, Promise: r.promise, Submitted: *instant(r.submit), Started: instant(r.started), FirstStart: instant(r.first),
-		Ended: instant(r.ended), Position: r.position, Restarts: max(0, r.runs-1), Preemptions: r.evicted}
+		Ended: instant(r.ended), Position: r.position, Progress: r.progress, Metrics: r.metrics, Restarts: max(0, r.runs-1), Preemptions: r.evicted}
 	waited, ran, gpuTime := r.waited, r.ran, r.gpuTime
 	if r.lined > 0 && r.ended == 0 {
 		waited += max(0, now.Sub(r.lined))
@@ -381,11 +391,16 @@ func (r *row) job(now cluster.Time) api.Job {
 	if r.ended == 0 && r.state != api.StatePending {
 		run := max(0, now.Sub(r.started))
 		ran, gpuTime = ran+run, gpuTime+run*time.Duration(r.gpus)
-		if s.Estimate > 0 && r.state == api.StateRunning {
+		switch {
+		case r.state != api.StateRunning:
+		case r.end != cluster.Never:
+			j.ExpectedEnd, j.EndBy = instant(r.end), api.EndByProgress
+		case s.Estimate > 0:
 			j.ExpectedEnd, j.EndBy = instant(r.started.Add(s.Estimate)), api.EndByEstimate
 		}
 	}
 	j.Waited, j.Ran, j.GPUHours = api.Duration(waited), api.Duration(ran), gpuTime.Hours()
+	j.StepRate, j.SampleRate = each(r.steps, j.GPUHours), each(r.samples, j.GPUHours)
 	if r.state != api.StatePending {
 		j.Node = strings.Join(r.nodes, ",")
 	} else {
@@ -406,6 +421,22 @@ func (r *row) job(now cluster.Time) api.Job {
 	}
 	sizes(&j.Submission, s.Tasks)
 	return j
+}
+
+// listed is a row of a list: without what not everybody sees, so that nobody need be asked whose it is.
+func (r *row) listed(now cluster.Time) api.Job {
+	j := r.job(now)
+	j.Metrics, j.Progress = nil, j.Progress.Unplaced()
+	return j
+}
+
+// each is so much for each GPU-hour; nil: there is nothing to say.
+func each(v, hours float64) *float64 {
+	if v <= 0 || hours <= 0 {
+		return nil
+	}
+	v /= hours
+	return &v
 }
 
 // sizes says what a gang asks for: tasks of one size; of several sizes, those

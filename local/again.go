@@ -45,7 +45,7 @@ func (r *runner) again(says engine.EventType) bool {
 		}
 	}
 	r.m.crash("again-stored")
-	r.phase, r.saved, r.unheard, r.asks, r.askedAt, r.kept, r.news = calm, false, false, false, time.Time{}, false, progress{}
+	r.phase, r.saved, r.unheard, r.asks, r.askedAt, r.kept, r.news = calm, false, false, false, time.Time{}, false, reports{}
 	r.found, r.listenAt = notKnown, time.Time{}
 	r.timer.Stop()
 	if !r.spawnAll(tasks) {

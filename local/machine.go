@@ -28,6 +28,7 @@ import (
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -137,40 +138,40 @@ type job struct {
 
 // Info is what is stored of a job besides its submission.
 type Info struct {
-	Record    engine.JobRecord `json:"record"`
-	User      User             `json:"user"`
-	Run       int              `json:"run"`                // number of the present or last run, from 1
-	InPlace   int              `json:"in_place,omitempty"` // runs that began in place, not out of the queue
-	On        []engine.Alloc   `json:"on,omitempty"`       // what that run was started on
-	State     string           `json:"state"`
-	Text      string           `json:"text,omitempty"`    // how it ended
-	Sharing   string           `json:"sharing,omitempty"` // how it shares a GPU, and what is enforced
-	Over      bool             `json:"over,omitempty"`    // it used more memory of a GPU than its share's
-	Faults    int              `json:"faults,omitempty"`  // of the server of its GPU, which ended it and others
-	Exit      int              `json:"exit,omitempty"`
-	Signal    int              `json:"signal,omitempty"`
-	Devices   []api.Device     `json:"devices,omitempty"`
-	StdOut    string           `json:"stdout,omitempty"`
-	StdErr    string           `json:"stderr,omitempty"`
-	Array     int              `json:"array,omitempty"`
-	Index     int              `json:"index,omitempty"`
-	Indices   *ArrayRange      `json:"indices,omitempty"`
-	Waited    time.Duration    `json:"waited,omitempty"` // in earlier waits
-	Frozen    bool             `json:"frozen,omitempty"` // by a person, on its devices
-	FrozenBy  string           `json:"frozen_by,omitempty"`
-	StopUntil time.Time        `json:"stop_until,omitzero"`
-	Requeue   bool             `json:"requeue,omitempty"` // a person wants it to stop and wait again
-	Progress  *api.Progress    `json:"progress,omitempty"`
-	Metrics   []api.Metrics    `json:"metrics,omitempty"`
-	Falling   *falling         `json:"falling,omitempty"` // the metric by which it converges; never changed in place
-	Folder    cluster.JobID    `json:"folder,omitempty"`  // job whose checkpoint folder it uses; 0: its own
-	Use       Use              `json:"use,omitzero"`
-	Guessed   bool             `json:"guessed,omitempty"` // its estimate is from earlier runs
-	Pace      pace             `json:"pace,omitzero"`
-	Switch    switching        `json:"switch,omitzero"`
-	Idle      *idleness        `json:"idle,omitempty"`
-	Hearing   hearing          `json:"hearing,omitempty"`
-	Back      *givenBack       `json:"back,omitempty"` // devices that it was told to give back and still holds
+	Record    engine.JobRecord  `json:"record"`
+	User      User              `json:"user"`
+	Run       int               `json:"run"`                // number of the present or last run, from 1
+	InPlace   int               `json:"in_place,omitempty"` // runs that began in place, not out of the queue
+	On        []engine.Alloc    `json:"on,omitempty"`       // what that run was started on
+	State     string            `json:"state"`
+	Text      string            `json:"text,omitempty"`    // how it ended
+	Sharing   string            `json:"sharing,omitempty"` // how it shares a GPU, and what is enforced
+	Over      bool              `json:"over,omitempty"`    // it used more memory of a GPU than its share's
+	Faults    int               `json:"faults,omitempty"`  // of the server of its GPU, which ended it and others
+	Exit      int               `json:"exit,omitempty"`
+	Signal    int               `json:"signal,omitempty"`
+	Devices   []api.Device      `json:"devices,omitempty"`
+	StdOut    string            `json:"stdout,omitempty"`
+	StdErr    string            `json:"stderr,omitempty"`
+	Array     int               `json:"array,omitempty"`
+	Index     int               `json:"index,omitempty"`
+	Indices   *ArrayRange       `json:"indices,omitempty"`
+	Waited    time.Duration     `json:"waited,omitempty"` // in earlier waits
+	Frozen    bool              `json:"frozen,omitempty"` // by a person, on its devices
+	FrozenBy  string            `json:"frozen_by,omitempty"`
+	StopUntil time.Time         `json:"stop_until,omitzero"`
+	Requeue   bool              `json:"requeue,omitempty"` // a person wants it to stop and wait again
+	Progress  *api.Progress     `json:"progress,omitempty"`
+	Metrics   []api.Metrics     `json:"metrics,omitempty"`
+	Falling   *progress.Falling `json:"falling,omitempty"` // the metric by which it converges; never changed in place
+	Folder    cluster.JobID     `json:"folder,omitempty"`  // job whose checkpoint folder it uses; 0: its own
+	Use       Use               `json:"use,omitzero"`
+	Guessed   bool              `json:"guessed,omitempty"` // its estimate is from earlier runs
+	Pace      progress.Pace     `json:"pace,omitzero"`
+	Switch    switching         `json:"switch,omitzero"`
+	Idle      *idleness         `json:"idle,omitempty"`
+	Hearing   hearing           `json:"hearing,omitempty"`
+	Back      *givenBack        `json:"back,omitempty"` // devices that it was told to give back and still holds
 }
 
 // ArrayRange is what an element's environment says of its array.

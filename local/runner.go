@@ -16,7 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
-	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/progress"
 )
 
 // order tells a runner what to do with its job.
@@ -72,7 +72,7 @@ type runner struct {
 	listenAt  time.Time // when they are looked at next
 	listenGap time.Duration
 
-	news progress
+	news reports
 	port int // at which the tasks meet
 }
 
@@ -435,12 +435,12 @@ func (r *runner) look() {
 func (r *runner) hears(ended bool) {
 	if p, saved := r.news.read(r.tasks, ended); p != nil {
 		r.kept = r.kept || saved && !r.askedAt.IsZero()
-		said := r.news.said
-		r.news.said = nil
+		said := r.news.Said
+		r.news.Said = nil
 		r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 			if r.job.run == r {
 				r.job.info.measured(r.job.sub.Trial, said, time.Unix(0, int64(now)).UTC())
-				r.job.info.converges(r.job.sub, said, p)
+				r.job.info.Falling = progress.Converges(r.job.sub.Converge, r.job.info.Falling, said, p)
 			}
 			return r.progressed(now, p, saved), nil
 		})
@@ -458,45 +458,22 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 	}
 	r.job.info.Progress = p
 	rec := r.m.eng.Record(r.id)
-	ev := engine.Event{Type: engine.Progress, Job: r.id}
+	pace, ran := &r.job.info.Pace, progress.RanAt(rec, now)
 	if rec.Spec.Shares() {
-		r.job.info.Pace.meet(fmt.Sprint(r.m.eng.Company(r.id)))
+		pace.Meet(fmt.Sprint(r.m.eng.Company(r.id)))
 	}
-	left, paced := r.job.info.Pace.hear(r.n, ranAt(rec, now), p, rec.Beside != 0 || len(rec.Guests) > 0 || len(r.m.eng.Company(r.id)) > 0)
-	if est := rec.Spec.Estimate; est > 0 && p.Steps > 0 && !paced { // part of what was expected, until its speed is known
-		ev.Done = time.Duration(float64(est) * min(1, max(0, p.Step/p.Steps)))
-	}
+	h := progress.Heard{Now: now, Job: rec, Saved: saved}
+	h.Left, h.Paced = pace.Hear(r.n, ran, p, rec.Beside != 0 || len(rec.Guests) > 0 || len(r.m.eng.Company(r.id)) > 0)
+	var events []engine.Event
+	h.Speed, events = r.m.holdBack(r.job, rec, p.Step, ran) // the present one: with guests that are held back the mean since they came says little
+	ev := pace.Event(&h, p)
 	if !r.frozen {
-		ev.Switch = r.job.info.Switch.back(p.Step, ranAt(rec, now), milliOf(rec.Allocs), r.job.info.Pace.Beside)
+		ev.Switch = r.job.info.Switch.back(p.Step, ran, milliOf(rec.Allocs), pace.Beside)
 	}
-	if rec.Spec.Model != "" {
-		ev.Pace, ev.Unit = r.job.info.Pace.tell(p)
-	}
-	rate := r.job.info.Pace.rate()
-	v, events := r.m.holdBack(r.job, rec, p.Step, ranAt(rec, now))
-	if v > 0 && rate > 0 {
-		rate = v // the present one: with guests that are held back the mean since they came says little
-	}
-	if rate != rec.Rate && rec.Rate > 0 {
-		ev.Rate = rate
-	}
-	if saved {
-		ev.Saved = max(ev.Done, rec.DoneAt(now))
-	}
-	if paced {
-		if rate > 0 {
-			ev.Estimate = work(rec.DoneAt(now), scaled(left, rate), rec.Spec.Estimate)
-		}
-		if r.job.info.Pace.Told != r.n {
-			r.job.info.Pace.Told, r.job.foretell = r.n, now.Add(left)
-		}
+	if h.Paced && pace.Told != r.n {
+		pace.Told, r.job.foretell = r.n, now.Add(h.Left)
 	}
 	return append(events, ev)
-}
-
-// scaled is what is done in d at a speed in ppm.
-func scaled(d time.Duration, ppm int64) time.Duration {
-	return time.Duration(float64(d) * float64(ppm) / perf.Million)
 }
 
 // suspended tells the engine that the job is frozen: its devices are free.
@@ -581,7 +558,7 @@ func (r *runner) finish() {
 // finished reports whether the job was asked for a checkpoint when there was
 // nothing left to do: it says so, and perhaps it was about to end and could not hear.
 func (r *runner) finished() bool {
-	return (r.saved || r.unheard) && r.news.done && !slices.ContainsFunc(r.tasks, (*task).failed)
+	return (r.saved || r.unheard) && r.news.Finished && !slices.ContainsFunc(r.tasks, (*task).failed)
 }
 
 // fellAsleep ends a job that died while it was suspended.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/progress"
 )
 
 // switching is what stopping a job and starting it again takes, by its own account:
@@ -33,7 +34,7 @@ type leftOff struct {
 
 // left notes that a run is over, or frozen, of which the pace tells. save is how long it
 // took to write a checkpoint; 0: nobody knows.
-func (s *switching) left(p *pace, on cluster.Milli, save time.Duration, frozen bool) {
+func (s *switching) left(p *progress.Pace, on cluster.Milli, save time.Duration, frozen bool) {
 	if s.From == nil {
 		if p.Run <= 0 || p.Rate <= 0 || p.Beside {
 			return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/progress"
 )
 
 // A job of two GPUs that does ten steps a second. Reports are given by step and by time
@@ -15,10 +16,10 @@ import (
 func TestSwitching(t *testing.T) {
 	const gpus = 2000
 	sec := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	play := func(t *testing.T) (p *pace, s *switching, tell func(run int, at, step float64) engine.SwitchCost) {
-		p, s = &pace{}, &switching{}
+	play := func(t *testing.T) (p *progress.Pace, s *switching, tell func(run int, at, step float64) engine.SwitchCost) {
+		p, s = &progress.Pace{}, &switching{}
 		tell = func(run int, at, step float64) engine.SwitchCost {
-			p.hear(run, sec(at), &api.Progress{Step: step}, false)
+			p.Hear(run, sec(at), &api.Progress{Step: step}, false)
 			return s.back(step, sec(at), gpus, false)
 		}
 		for at := 1.0; at <= 10; at++ {
@@ -84,7 +85,7 @@ func TestSwitching(t *testing.T) {
 	})
 	t.Run("speed unknown", func(t *testing.T) {
 		s := &switching{}
-		s.left(&pace{Run: 1, Last: 5}, gpus, 0, false)
+		s.left(&progress.Pace{Run: 1, Last: 5}, gpus, 0, false)
 		if s.From != nil {
 			t.Error("nobody can say how long it takes to where it was")
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/progress"
 )
 
 // The trials of a hyper-parameter search are jobs like others. The daemon keeps
@@ -198,53 +199,38 @@ func (r *runner) writeTrials(t *task) error {
 	return r.writeOwn(filepath.Join(t.dir, trialsFile), text, 0o600)
 }
 
-// measure is a line of a progress file with metrics.
-type measure struct {
-	trial int
-	step  float64
-	of    map[string]*float64
-}
-
 // What a user's file can make the daemon keep is bounded.
 const (
 	mostMetrics   = 16
 	longestMetric = 64
 )
 
-// finite is a line in which Python wrote numbers that JSON does not have.
-func finite(line []byte) []byte {
-	for _, word := range [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")} {
-		line = bytes.ReplaceAll(line, word, []byte("null"))
-	}
-	return line
-}
-
 // measured keeps the metrics that a job reported: the last, and the first at or
 // after each mark that have the metric by which trials are compared. What a run that
 // went back to a checkpoint repeats changes no mark.
-func (i *Info) measured(s *api.Trial, said []measure, now time.Time) {
+func (i *Info) measured(s *api.Trial, said []progress.Measure, now time.Time) {
 	for _, n := range said {
-		of := bounded(s, n.of)
-		if s == nil || !slices.ContainsFunc(s.Fused, func(f api.FusedTrial) bool { return f.Number == n.trial }) {
-			if n.trial = 0; s != nil && len(s.Fused) > 0 {
+		of := bounded(s, n.Of)
+		if s == nil || !slices.ContainsFunc(s.Fused, func(f api.FusedTrial) bool { return f.Number == n.Trial }) {
+			if n.Trial = 0; s != nil && len(s.Fused) > 0 {
 				continue // of a trial that is not of the group
 			}
 		}
 		_, counts := of[metricOf(s)]
 		last := of
-		if old := i.lastOf(n.trial); !counts && metricOf(s) != "" && old != nil {
+		if old := i.lastOf(n.Trial); !counts && metricOf(s) != "" && old != nil {
 			if v, ok := old.Of[s.Metric]; ok { // it stands on a line of its own
 				last = maps.Clone(of)
 				last[s.Metric] = v
 			}
 		}
-		i.keep(api.Metrics{Trial: n.trial, Step: n.step, At: now, Of: last})
+		i.keep(api.Metrics{Trial: n.Trial, Step: n.Step, At: now, Of: last})
 		if s == nil || !counts && s.Metric != "" {
 			continue
 		}
 		for _, mark := range s.Marks {
-			if n.step >= float64(mark) {
-				i.keep(api.Metrics{Trial: n.trial, Mark: mark, Step: n.step, At: now, Of: of})
+			if n.Step >= float64(mark) {
+				i.keep(api.Metrics{Trial: n.Trial, Mark: mark, Step: n.Step, At: now, Of: of})
 			}
 		}
 	}

@@ -16,12 +16,13 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/progress"
 )
 
 // Metrics are kept: the last ones, and the first at or after each mark, of each
 // trial of a group; numbers that are none are null; what is too much is not kept.
 func TestMeasured(t *testing.T) {
-	p := progress{}
+	p := reports{}
 	dir := t.TempDir()
 	lines := `{"step": 1, "metric": {"loss": 3}}
 {"step": 2, "metric": {"loss": NaN, "other": -Infinity}}
@@ -33,11 +34,11 @@ my own words
 	if err := os.WriteFile(filepath.Join(dir, "progress.jsonl"), []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if news, _ := p.read([]*task{{dir: dir}}, false); news == nil || news.Step != 4 || len(p.said) != 4 {
-		t.Fatalf("%+v, %d lines with metrics", news, len(p.said))
+	if news, _ := p.read([]*task{{dir: dir}}, false); news == nil || news.Step != 4 || len(p.Said) != 4 {
+		t.Fatalf("%+v, %d lines with metrics", news, len(p.Said))
 	}
 	var info Info
-	info.measured(&api.Trial{Marks: []int64{2, 5}}, p.said, time.Unix(1, 0))
+	info.measured(&api.Trial{Marks: []int64{2, 5}}, p.Said, time.Unix(1, 0))
 	got := map[int64]api.Metrics{}
 	for _, m := range info.Metrics {
 		got[m.Mark] = m
@@ -48,7 +49,7 @@ my own words
 	group := &api.Trial{Marks: []int64{3}, Fused: []api.FusedTrial{{Number: 4}, {Number: 7}}}
 	info = Info{}
 	one, two := 1.0, 2.0
-	info.measured(group, []measure{{4, 3, map[string]*float64{"a": &one}}, {7, 3, map[string]*float64{"a": &two}}, {9, 3, map[string]*float64{"a": &two}}}, time.Unix(1, 0))
+	info.measured(group, []progress.Measure{{Trial: 4, Step: 3, Of: map[string]*float64{"a": &one}}, {Trial: 7, Step: 3, Of: map[string]*float64{"a": &two}}, {Trial: 9, Step: 3, Of: map[string]*float64{"a": &two}}}, time.Unix(1, 0))
 	if len(info.Metrics) != 4 || info.Metrics[0].Trial != 4 || info.Metrics[3].Trial != 7 || info.Metrics[3].Mark != 3 {
 		t.Errorf("%+v", info.Metrics)
 	}
@@ -57,7 +58,7 @@ my own words
 		many[string(rune('a'+i))] = &one
 	}
 	info = Info{}
-	info.measured(nil, []measure{{0, 3, many}}, time.Unix(1, 0))
+	info.measured(nil, []progress.Measure{{Trial: 0, Step: 3, Of: many}}, time.Unix(1, 0))
 	if n := len(info.Metrics[0].Of); n != mostMetrics {
 		t.Errorf("%d metrics are kept", n)
 	}
@@ -74,7 +75,7 @@ func TestMeasuredMetric(t *testing.T) {
 	}
 	s := &api.Trial{Metric: "val", Marks: []int64{3}}
 	var info Info
-	info.measured(s, []measure{{0, 3, map[string]*float64{"train": v(9)}}, {0, 4, many}, {0, 5, map[string]*float64{"train": v(8)}}}, time.Unix(1, 0))
+	info.measured(s, []progress.Measure{{Trial: 0, Step: 3, Of: map[string]*float64{"train": v(9)}}, {Trial: 0, Step: 4, Of: many}, {Trial: 0, Step: 5, Of: map[string]*float64{"train": v(8)}}}, time.Unix(1, 0))
 	got := map[int64]api.Metrics{}
 	for _, m := range info.Metrics {
 		got[m.Mark] = m
@@ -102,7 +103,7 @@ printf '{"step": 40001, "metric": {"loss": 0.25}}' >> $MUSTER_PROGRESS`, func(s 
 	if err := os.WriteFile(filepath.Join(dir, "progress.jsonl"), []byte(`{"step": 7}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := progress{}
+	p := reports{}
 	if news, _ := p.read([]*task{{dir: dir}}, false); news != nil {
 		t.Errorf("half a line is read: %+v", news)
 	}

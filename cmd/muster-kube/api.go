@@ -8,30 +8,35 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/front"
 )
 
 // apiFlags say where the cluster can be looked at.
-type apiFlags struct{ listen, address, cert, key string }
+type apiFlags struct{ listen, address, cert, key, secret string }
 
 func (a *apiFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&a.listen, "api-listen", "none", "where the API that muster --context and the dashboard read answers, over TLS, such as :8443; none: nowhere")
 	c.Flags().StringVar(&a.address, "api-address", "", "HOST:PORT at which the API server reaches that; $POD_IP, else the address towards the API server, if not given")
 	c.Flags().StringVar(&a.cert, "api-cert", "", "file with that API's certificate; one of its own, written into the APIService, if not given")
 	c.Flags().StringVar(&a.key, "api-key", "", "file with the certificate's key")
+	c.Flags().StringVar(&a.secret, "api-secret", "", "Secret in --namespace that keeps the authority of a certificate of its own, so that pods that report know each scheduler; made if it is not there. Kept nowhere if not given")
 }
 
 // apiQPS bounds how often the API server is asked who somebody is and what they may.
 const apiQPS = 100
 
 // serve answers those who look at the cluster. What it sends ends the scheduler.
-func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, log *slog.Logger, served chan<- error) error {
-	if a.listen == "none" || a.listen == "" {
+func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *kube.Metrics, own *front.Authority, log *slog.Logger, served chan<- error) error {
+	if a.off() {
 		return nil
 	}
 	rc, err := reach(f.kubeconfig, f.context)
@@ -43,7 +48,7 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, log 
 	if err != nil {
 		return err
 	}
-	cert, bundle, err := a.certificate()
+	cert, bundle, err := a.certificate(own)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -55,8 +60,15 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, log 
 	if err != nil {
 		return err
 	}
-	fr := front.New(front.Options{Source: d.View(), Move: d.View().MakeMoves, Client: client, Build: version(), Now: wallClock, Log: log,
-		Missing: func(err error) bool { return errors.Is(err, kube.ErrNoJob) }, Refused: func(err error) bool {
+	asks, err := kubernetes.NewForConfig(rest.CopyConfig(rc)) // with limits of its own
+	if err != nil {
+		return err
+	}
+	report := func(ctx context.Context, namespace, pod, uid string, r *api.Report) error {
+		return d.Report(ctx, namespace, pod, types.UID(uid), r)
+	}
+	fr := front.New(front.Options{Source: d.View(), Move: d.View().MakeMoves, Speeds: d.View().Speeds, Report: report, Reported: m.Reported, Pods: asks, Client: client, Build: version(), Now: wallClock, Log: log,
+		Missing: func(err error) bool { return errors.Is(err, kube.ErrNoJob) || errors.Is(err, kube.ErrNoPod) }, Refused: func(err error) bool {
 			return errors.Is(err, kube.ErrNoMoves) || errors.Is(err, kube.ErrProtected) || errors.Is(err, kube.ErrMoving)
 		},
 		Away: func(err error) bool { return errors.Is(err, kube.ErrNotLeading) }})
@@ -71,13 +83,51 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, log 
 	return nil
 }
 
+func (a *apiFlags) off() bool { return a.listen == "none" || a.listen == "" }
+
+// The Secret is asked for so often, after so long each time: without it nothing is lost but
+// what pods report.
+const (
+	secretTries = 5
+	secretPause = 2 * time.Second
+)
+
+// authority is the one that vouches for a certificate of its own, and its sum for pods, if they
+// can rely on it; nil: the certificate is not of its own.
+func (a *apiFlags) authority(ctx context.Context, client kubernetes.Interface, namespace string, log *slog.Logger) (own *front.Authority, sum string, err error) {
+	if a.off() || a.cert != "" || a.key != "" {
+		return nil, "", nil
+	}
+	if a.secret == "" {
+		own, err = front.NewAuthority(wallClock())
+		return own, "", err
+	}
+	t := time.NewTicker(secretPause)
+	defer t.Stop()
+	for try := 1; ; try++ {
+		if own, err = front.KeptAuthority(ctx, client, namespace, a.secret, wallClock()); err == nil {
+			return own, own.Sum(), nil
+		}
+		if try == secretTries {
+			log.Error("pods cannot report their progress to this scheduler", "error", err)
+			own, err = front.NewAuthority(wallClock())
+			return own, "", err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, "", ctx.Err()
+		case <-t.C:
+		}
+	}
+}
+
 // certificate is what the API shows; bundle vouches for it, if it is of its own.
-func (a *apiFlags) certificate() (cert front.Certificate, bundle []byte, err error) {
+func (a *apiFlags) certificate(own *front.Authority) (cert front.Certificate, bundle []byte, err error) {
 	switch {
-	case (a.cert == "") != (a.key == ""):
+	case own != nil:
+		return own.Certificate, own.Bundle(), nil
+	case a.cert == "" || a.key == "":
 		return nil, nil, errors.New("--api-cert and --api-key belong together")
-	case a.cert == "":
-		return front.SelfMade(wallClock())
 	}
 	if _, err := tls.LoadX509KeyPair(a.cert, a.key); err != nil {
 		return nil, nil, err

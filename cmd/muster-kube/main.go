@@ -115,7 +115,7 @@ func newKube() *cobra.Command {
 	c.Flags().Float32Var(&f.qps, "qps", 2000, "most requests per second that bind and evict; conditions and events have 50 more")
 	c.Flags().IntVar(&f.workers, "workers", 32, "how many requests bind or evict at a time")
 	c.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error; the configuration's if not given")
-	c.AddCommand(newProxy())
+	c.AddCommand(newProxy(), newReport())
 	return c
 }
 
@@ -147,12 +147,17 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 			opt.History = h
 		}
 	}
+	own, sum, err := f.api.authority(ctx, tell, f.namespace, log)
+	if err != nil {
+		return err
+	}
+	opt.Authority = sum
 	d := kube.New(opt)
 	served, err := f.serve(ctx, d, metrics, log)
 	if err != nil {
 		return err
 	}
-	if err := f.api.serve(ctx, f, d, log, served); err != nil {
+	if err := f.api.serve(ctx, f, d, metrics, own, log, served); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)

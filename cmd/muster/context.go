@@ -18,7 +18,7 @@ import (
 )
 
 // onCluster are the commands that work against a cluster: those that look.
-var onCluster = []string{"queue", "show", "why", "nodes", "queues", "usage", "top", "defrag", "dashboard"}
+var onCluster = []string{"queue", "show", "why", "nodes", "queues", "usage", "top", "defrag", "dashboard", "perf measured"}
 
 // clusterFlags say that a command is meant for a Kubernetes cluster, and which.
 type clusterFlags struct {
@@ -40,7 +40,7 @@ func (f *clusterFlags) add(root *cobra.Command) {
 		if !f.given() {
 			return nil
 		}
-		if !slices.Contains(onCluster, c.Name()) || c.HasParent() && c.Parent() != root {
+		if !slices.Contains(onCluster, strings.TrimPrefix(c.CommandPath(), root.CommandPath()+" ")) {
 			return usage(fmt.Errorf("%s works on a machine, not on a cluster: %s; against a cluster work %s", c.CommandPath(), instead(c, root), strings.Join(onCluster, ", ")))
 		}
 		if c.Name() == "dashboard" {

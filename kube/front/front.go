@@ -42,10 +42,17 @@ type Options struct {
 	// Refused that it is not done here, or not now.
 	Missing, Away, Refused func(error) bool
 	// Move makes the moves that are worth it: all that can be changed here.
-	Move  func(context.Context, *api.MovesRequest) ([]api.Moves, error)
-	Build string // version of the program
-	Now   func() time.Time
-	Log   *slog.Logger
+	Move func(context.Context, *api.MovesRequest) ([]api.Moves, error)
+	// Speeds is what progress told of jobs' speeds.
+	Speeds func(context.Context) (api.Speeds, error)
+	// Report books what a pod tells of itself, Reported counts what became of it (ReportOutcomes), and Pods asks whose
+	// token a pod shows; a client of its own, so that many pods do not keep people waiting. nil: pods do not report.
+	Report   func(ctx context.Context, namespace, pod, uid string, r *api.Report) error
+	Reported func(outcome string)
+	Pods     kubernetes.Interface
+	Build    string // version of the program
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // Front answers those who look.
@@ -55,11 +62,15 @@ type Front struct {
 	proxy  proxies
 	people cache[*person]
 	rights cache[bool]
+
+	reporters reporters
+	bodyTime  time.Duration // so long the body of a request may take to come
 }
 
 // New makes a front.
 func New(opt Options) *Front {
-	f := &Front{opt: opt, mux: http.NewServeMux()}
+	f := &Front{opt: opt, mux: http.NewServeMux(), bodyTime: answerTime}
+	f.reporters.tokens.most, f.reporters.reviews = podsMost, make(chan struct{}, reviewsMost)
 	cfg := huma.DefaultConfig("Muster", opt.Build)
 	cfg.DocsPath = ""
 	cfg.CreateHooks = nil
@@ -79,6 +90,14 @@ func New(opt Options) *Front {
 				return nil, f.problem(err)
 			}
 			return &struct{ Body []api.Moves }{list}, nil
+		})
+	huma.Register(a, huma.Operation{OperationID: "speeds", Method: http.MethodGet, Path: "/v1/speeds", Summary: "How fast jobs of each model were measured to go"},
+		func(ctx context.Context, _ *struct{}) (*struct{ Body api.Speeds }, error) {
+			s, err := opt.Speeds(ctx)
+			if err != nil {
+				return nil, f.problem(err)
+			}
+			return &struct{ Body api.Speeds }{s}, nil
 		})
 	f.mux.HandleFunc("GET /v1/events", view.Events(opt.Source))
 	for pattern, page := range web.Pages() {
@@ -139,6 +158,12 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
+	if r.ContentLength != 0 { // one that never comes would hold the connection; the request's context does not bound reading
+		_ = http.NewResponseController(w).SetReadDeadline(f.opt.Now().Add(f.bodyTime)) // what cannot have one reads from no connection
+		if r.ProtoMajor == 1 {
+			h.Set("Connection", "close") // so that what nobody reads of it is not waited for
+		}
+	}
 	path := r.URL.Path
 	if rest, ok := strings.CutPrefix(path, Base+"/"); ok {
 		path = "/v1/" + rest
@@ -148,6 +173,9 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/apis"): // pages hold nothing: what they show they ask for
 		f.mux.ServeHTTP(w, r)
+		return
+	case path == ReportPath && r.Method == http.MethodPost && f.opt.Report != nil:
+		f.report(w, r)
 		return
 	case r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || path != "/v1/moves" || f.opt.Move == nil):
 		refuse(w, http.StatusNotImplemented, readOnly)
@@ -172,7 +200,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_, pattern := f.mux.Handler(r)
 	if pattern == "" {
-		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %s here; a cluster shows jobs, why, history, nodes, queues, usage, overview, moves and events", r.URL.Path))
+		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %s here; a cluster shows jobs, why, history, nodes, queues, usage, overview, moves, speeds and events", r.URL.Path))
 		return
 	}
 	if pattern != "GET /v1/events" {
@@ -206,7 +234,7 @@ func group() metav1.APIGroup {
 // watched, changed or deleted as an object.
 func resources() *metav1.APIResourceList {
 	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: Group + "/" + Version, APIResources: []metav1.APIResource{}}
-	for _, name := range []string{"events", "info", "jobs", "jobs/history", "jobs/samples", "jobs/why", "me", "moves", "nodes", "overview", "queues", "usage"} {
+	for _, name := range []string{"events", "info", "jobs", "jobs/history", "jobs/samples", "jobs/why", "me", "moves", "nodes", "overview", "queues", "speeds", "usage"} {
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, SingularName: "", Kind: "View", Verbs: metav1.Verbs{"get"}})
 	}
 	return list

@@ -2,23 +2,14 @@ package front
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -42,57 +33,6 @@ func (f *Front) Serve(ctx context.Context, l net.Listener, cert Certificate) err
 		return err
 	}
 	return nil
-}
-
-// mostNames bounds for how many names certificates are kept.
-const mostNames = 16
-
-// SelfMade makes an authority that vouches for whatever name it is called by: who
-// trusts it does so because the scheduler wrote it, the bundle, into the
-// APIService. Its key is never written anywhere, and lives as long as this process.
-func SelfMade(now time.Time) (cert Certificate, bundle []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	made := func(t *x509.Certificate, parent *x509.Certificate, public any) ([]byte, error) {
-		serial := make([]byte, 15)
-		if _, err := rand.Read(serial); err != nil {
-			return nil, err
-		}
-		t.SerialNumber = new(big.Int).SetBytes(serial)
-		t.NotBefore, t.NotAfter = now.Add(-time.Hour), now.AddDate(10, 0, 0)
-		return x509.CreateCertificate(rand.Reader, t, parent, public, key)
-	}
-	ca := &x509.Certificate{Subject: pkix.Name{CommonName: "muster " + now.UTC().Format(time.RFC3339Nano)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, err := made(ca, ca, &key.PublicKey)
-	if err != nil {
-		return nil, nil, err
-	}
-	var mu sync.Mutex
-	known := map[string]*tls.Certificate{}
-	return func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		name := cmp.Or(h.ServerName, "localhost")
-		if c := known[name]; c != nil {
-			return c, nil
-		}
-		own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			return nil, err
-		}
-		leaf, err := made(&x509.Certificate{Subject: pkix.Name{CommonName: "muster"}, DNSNames: []string{name}, KeyUsage: x509.KeyUsageDigitalSignature,
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca, &own.PublicKey)
-		if err != nil {
-			return nil, err
-		}
-		if len(known) >= mostNames {
-			clear(known)
-		}
-		known[name] = &tls.Certificate{Certificate: [][]byte{leaf}, PrivateKey: own}
-		return known[name], nil
-	}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
 // Publisher tells the API server where the scheduler that leads answers.

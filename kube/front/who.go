@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -34,8 +35,9 @@ const (
 
 // cache remembers answers for a short while.
 type cache[V any] struct {
-	mu sync.Mutex
-	m  map[string]kept[V]
+	most int // 0: cacheMost
+	mu   sync.Mutex
+	m    map[string]kept[V]
 }
 
 type kept[V any] struct {
@@ -53,7 +55,7 @@ func (c *cache[V]) get(key string, now time.Time) (v V, ok bool) {
 func (c *cache[V]) put(key string, v V, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.m == nil || len(c.m) >= cacheMost {
+	if c.m == nil || len(c.m) >= cmp.Or(c.most, cacheMost) {
 		c.m = map[string]kept[V]{}
 	}
 	c.m[key] = kept[V]{v, until}

@@ -264,6 +264,7 @@ func Shown(who Who, j api.Job) api.Job {
 		j.StdOut, j.StdErr, j.Submission.Comment = "", "", ""
 		j.Submission.Trial, j.Metrics = nil, nil
 		j.Tasks = nil
+		j.Progress = j.Progress.Unplaced()
 	}
 	if j.Submission.Env != nil {
 		if me := who.Me(); !me.Admin && j.User != me.User {
@@ -278,7 +279,7 @@ func Shown(who Who, j api.Job) api.Job {
 func private(j *api.Job) bool {
 	s := &j.Submission
 	return s.Script != "" || s.Command != nil || s.Args != nil || s.Dir != "" || s.Input != "" || s.Output != "" || s.Error != "" || s.Comment != "" ||
-		j.StdOut != "" || j.StdErr != "" || j.Tasks != nil
+		j.StdOut != "" || j.StdErr != "" || j.Tasks != nil || s.Trial != nil || j.Metrics != nil || j.Progress != nil && j.Progress.Checkpoint != ""
 }
 
 // Brief leaves out what is long and of no use in a list.

@@ -1,6 +1,4 @@
-//go:build linux
-
-package local
+package progress
 
 import (
 	"math"
@@ -14,11 +12,12 @@ import (
 func TestConverges(t *testing.T) {
 	curve, c := perf.LossCurve{B0: 0.02, B1: 0.5, B2: 0.2}, perf.Convergence{Metric: "loss", Below: 0.001, Times: 2}
 	end := c.End(curve, 10)
-	i, s := &Info{}, &api.Submission{Converge: "loss:0.001:2"}
+	var f *Falling
+	const stated = "loss:0.001:2"
 	tell := func(step, steps float64) api.Progress {
 		v, other := curve.At(step), 3.0
 		p := api.Progress{Step: step, Steps: steps}
-		i.converges(s, []measure{{step: step, of: map[string]*float64{"loss": &v}}, {step: step, of: map[string]*float64{"other": &other}}, {trial: 2, step: step, of: map[string]*float64{"loss": &other}}}, &p)
+		f = Converges(stated, f, []Measure{{Step: step, Of: map[string]*float64{"loss": &v}}, {Step: step, Of: map[string]*float64{"other": &other}}, {Trial: 2, Step: step, Of: map[string]*float64{"loss": &other}}}, &p)
 		return p
 	}
 	for k := 1; k < 5; k++ {
@@ -31,21 +30,21 @@ func TestConverges(t *testing.T) {
 			t.Fatalf("after %d reports: %+v, it will converge at %v", k, p, end)
 		}
 	}
-	if len(i.Falling.List) > mostLosses || i.Falling.Every != 10 {
-		t.Errorf("%d reports are kept, every %v", len(i.Falling.List), i.Falling.Every)
+	if len(f.List) > mostLosses || f.Every != 10 {
+		t.Errorf("%d reports are kept, every %v", len(f.List), f.Every)
 	}
-	if p := tell(60, 100); p.Steps != 100 || p.Foretold || len(i.Falling.List) > 6 {
-		t.Errorf("it went back, and says itself that it ends sooner: %+v, %d reports", p, len(i.Falling.List))
+	if p := tell(60, 100); p.Steps != 100 || p.Foretold || len(f.List) > 6 {
+		t.Errorf("it went back, and says itself that it ends sooner: %+v, %d reports", p, len(f.List))
 	}
 	if p := tell(end+50, 0); p.Steps != end+70 || !p.Foretold {
 		t.Errorf("it goes on beyond its end: %+v", p)
 	}
 	p := api.Progress{Step: end + 55}
-	if i.converges(s, nil, &p); p.Steps != end+75 {
+	if f = Converges(stated, f, nil, &p); p.Steps != end+75 {
 		t.Errorf("without a new report: %+v", p)
 	}
 	p = api.Progress{Step: 1}
-	if i.converges(&api.Submission{}, nil, &p); p.Steps != 0 {
+	if Converges("", f, nil, &p); p.Steps != 0 {
 		t.Errorf("a job that states nothing: %+v", p)
 	}
 }

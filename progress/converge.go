@@ -1,15 +1,13 @@
-//go:build linux
-
-package local
+package progress
 
 import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/perf"
 )
 
-// falling is how the metric of a job fell by which it converges: at most mostLosses reports, of
+// Falling is how the metric of a job fell by which it converges: at most mostLosses reports, of
 // which every second one is left out when there are more.
-type falling struct {
+type Falling struct {
 	List  []perf.Loss `json:"list,omitempty"`
 	Every float64     `json:"every,omitempty"` // steps between two reports
 	End   float64     `json:"end,omitempty"`   // step at which it will have converged; 0: nobody knows
@@ -17,28 +15,30 @@ type falling struct {
 
 const mostLosses = 256
 
-// converges tells of a job that ends when its metric has converged after how many steps that will be
-// (C-optimus-afs): from then on that is what its progress is measured by. p is changed.
-func (i *Info) converges(s *api.Submission, said []measure, p *api.Progress) {
-	c, err := perf.ParseConvergence(s.Converge)
-	if s.Converge == "" || err != nil {
-		return
+// Converges tells of a job that ends when its metric has converged after how many steps that will be
+// (C-optimus-afs): from then on that is what its progress is measured by. stated is how it converges
+// (perf.ParseConvergence), "" or nonsense: it states nothing. f is what is known so far, nil: nothing; it is
+// never changed in place. p is changed.
+func Converges(stated string, f *Falling, said []Measure, p *api.Progress) *Falling {
+	c, err := perf.ParseConvergence(stated)
+	if stated == "" || err != nil {
+		return f
 	}
-	f, news := i.Falling, false
+	known, news := f, false
 	if f == nil {
-		f = &falling{}
+		f = &Falling{}
 	}
 	for _, m := range said {
-		v, ok := m.of[c.Metric]
-		if !ok || v == nil || m.trial != 0 {
+		v, ok := m.Of[c.Metric]
+		if !ok || v == nil || m.Trial != 0 {
 			continue
 		}
 		news = true
 		list := f.List
-		for len(list) > 0 && list[len(list)-1].Step >= m.step { // it went back to a checkpoint
+		for len(list) > 0 && list[len(list)-1].Step >= m.Step { // it went back to a checkpoint
 			list = list[:len(list)-1]
 		}
-		f = &falling{List: append(list[:len(list):len(list)], perf.Loss{Step: m.step, Value: *v}), Every: f.Every, End: f.End}
+		f = &Falling{List: append(list[:len(list):len(list)], perf.Loss{Step: m.Step, Value: *v}), Every: f.Every, End: f.End}
 		if len(f.List) <= mostLosses/2 || f.Every == 0 {
 			f.Every = perf.Spacing(f.List)
 		}
@@ -50,15 +50,16 @@ func (i *Info) converges(s *api.Submission, said []measure, p *api.Progress) {
 		if curve, ok := perf.FitLoss(f.List); ok && f.Every > 0 {
 			f.End = c.End(curve, f.Every)
 		}
-		i.Falling = f
+		known = f
 	}
 	if f.End == 0 {
-		return
+		return known
 	}
 	end := max(f.End, p.Step+f.Every*float64(c.Times)) // it would have ended
 	if p.Steps == 0 || end < p.Steps {
 		p.Steps, p.Foretold = end, true
 	}
+	return known
 }
 
 // halved leaves out every second one but the last.

@@ -1,0 +1,186 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/progress"
+)
+
+// Pods tell what they have done (muster-kube report). It counts as what a job on a machine
+// writes to its progress file: package progress makes the engine's event of it. A report is
+// the last of everything, so one that is lost or comes twice changes nothing. What is
+// known is memory: after a restart, pods report again.
+
+// ErrNoPod is returned for a report of a pod that this scheduler did not bind, or that is over.
+var ErrNoPod = errors.New("no such pod")
+
+// telling is what the pods of a running gang tell of themselves.
+type telling struct {
+	pace    progress.Pace
+	pod     types.UID         // whose reports count
+	worked  time.Duration     // what its work was said to be in runs before; 0: nothing was
+	lines   int               // of it that are booked
+	falling *progress.Falling // the metric by which it converges
+	saved   *float64          // step at the last checkpoint that is booked; nil: none is
+	last    *api.Progress     // never changed in place
+	metrics []api.Metrics     // never changed in place
+}
+
+// Report books what a pod tells of itself: who it is, the API server says. A report that
+// makes no sense is an *api.FieldError.
+func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.UID, r *api.Report) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	at := d.opt.Now().Add(-time.Duration(r.Age) * time.Millisecond)
+	var failed error
+	err := d.ask(ctx, func() {
+		p := d.pods[uid]
+		if p == nil || p.gang == nil || p.node == "" || p.over() || p.obj.Namespace != namespace || p.obj.Name != name {
+			failed = fmt.Errorf("%w: %s/%s (uid %s) is none that this scheduler started", ErrNoPod, namespace, name, uid)
+			return
+		}
+		p.report, p.reported = r, cluster.Time(at.UnixNano())
+		if !p.gang.heard {
+			p.gang.heard = true
+			d.heard = append(d.heard, p.gang)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// reports tells whether a pod has a token to report with.
+func reports(obj *v1.Pod) bool {
+	for i := range obj.Spec.Volumes {
+		if p := obj.Spec.Volumes[i].Projected; p != nil {
+			for k := range p.Sources {
+				if t := p.Sources[k].ServiceAccountToken; t != nil && t.Audience == api.ReportAudience {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// reports are what the engine is to know of what pods told. While it is to begin anew they
+// wait, so that those who report all the time do not keep it from that.
+func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
+	if d.stale != "" {
+		return nil
+	}
+	list := d.heard
+	d.heard = nil
+	for _, g := range list {
+		if g.heard = false; g.phase == running || g.phase == stopping {
+			events = append(events, d.hearReport(g, now)...)
+		}
+	}
+	return events
+}
+
+// speaker is the pod whose reports count for its gang: the first that reports, in the order
+// of their ranks. What others add is the same work, told by another rank.
+func (g *gang) speaker() *pod {
+	for _, p := range g.seated() {
+		if p.report != nil && p.report.Lines > 0 {
+			return p
+		}
+	}
+	return nil
+}
+
+// hearReport books what a gang's speaker told, if it is new.
+func (d *Driver) hearReport(g *gang, now cluster.Time) []engine.Event {
+	p, t := g.speaker(), &g.telling
+	if p == nil || p.obj.UID == t.pod && p.report.Lines == t.lines {
+		return nil
+	}
+	rec := d.eng.Record(g.id)
+	if rec == nil || rec.State < engine.Starting || rec.State > engine.Stopping {
+		return nil
+	}
+	r := p.report
+	said := r.Progress
+	said.At, said.Steps, said.Foretold = time.Unix(0, int64(p.reported)).UTC(), max(0, said.Steps), false // to foretell is not the pod's
+	t.falling = progress.Converges(g.converge, t.falling, t.news(r), &said)
+	ran := progress.RanAt(rec, now)
+	age := min(max(0, now.Sub(p.reported)), ran)
+	h := progress.Heard{Now: now, Job: rec}
+	if h.Left, h.Paced = t.pace.Hear(g.run+1, ran-age, &said, false); h.Paced {
+		h.Left = max(0, h.Left-age)
+	}
+	if at := r.SavedAt; at != nil && (t.saved == nil || *t.saved != *at || p.obj.UID != t.pod) {
+		h.Saved, h.Since = true, said.Step-*at
+		if t.pace.Rate > 0 {
+			h.Since += t.pace.Rate * age.Seconds()
+		}
+	}
+	if r.Finished { // nothing of it is done again
+		h.Saved, h.Since = true, 0
+	}
+	t.pod, t.lines, t.saved, t.last = p.obj.UID, r.Lines, r.SavedAt, &said
+	if len(r.Metrics) > 0 {
+		t.metrics = make([]api.Metrics, len(r.Metrics))
+		for i, m := range r.Metrics {
+			m.At, m.Mark = said.At, 0
+			t.metrics[i] = m
+		}
+	}
+	ev := t.pace.Event(&h, &said)
+	if rec.Spec.Shares() { // beside whom it is, the device plugin chose: that says nothing of its model
+		ev.Pace = 0
+	}
+	return []engine.Event{ev}
+}
+
+// workOf is all of a gang's work, as its progress told; 0: that did not tell, or it goes by what was stated.
+func (d *Driver) workOf(id cluster.JobID) time.Duration {
+	g, rec := d.byID[id], d.eng.Record(id)
+	if g == nil || rec == nil {
+		return 0
+	}
+	if g.last == nil || g.last.Steps == 0 || g.pace.Rate <= 0 {
+		return g.worked
+	}
+	return rec.Spec.Estimate
+}
+
+// news are the metrics that are of another step than those that are booked.
+func (t *telling) news(r *api.Report) (list []progress.Measure) {
+	for i := range r.Metrics {
+		m := &r.Metrics[i]
+		if !slices.ContainsFunc(t.metrics, func(o api.Metrics) bool { return o.Trial == m.Trial && o.Step == m.Step }) {
+			list = append(list, progress.Measure{Trial: m.Trial, Step: m.Step, Of: m.Of})
+		}
+	}
+	return list
+}
+
+// endOf is when a running gang is expected to end by what it reports; Never: that does not tell.
+func (d *Driver) endOf(g *gang) cluster.Time {
+	if g.phase != running || g.last == nil || g.last.Steps == 0 || g.pace.Rate <= 0 {
+		return cluster.Never
+	}
+	rec := d.eng.Record(g.id)
+	if rec == nil || rec.EndKey <= 0 {
+		return cluster.Never
+	}
+	if end := cluster.Time(rec.EndKey); end > d.now {
+		return end
+	}
+	return d.now.Add(max(time.Minute, progress.RanAt(rec, d.now)/20)) // it was expected earlier: as the engine does
+}

@@ -1,0 +1,60 @@
+package progress
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Heard is a report of a running job, as it is booked.
+type Heard struct {
+	Now   cluster.Time
+	Job   *engine.JobRecord
+	Left  time.Duration // as Pace.Hear said, from now on
+	Paced bool          // ... if it did
+	Speed int64         // in ppm of that alone, as its driver measured it; 0: by its steps
+	// A checkpoint is new since the last report; since it was written, the job did so many steps more.
+	Saved bool
+	Since float64
+}
+
+// Event is what the engine is to know of a report that Hear booked.
+func (p *Pace) Event(h *Heard, n *api.Progress) engine.Event {
+	ev := engine.Event{Type: engine.Progress, Job: h.Job.Spec.ID}
+	if est := h.Job.Spec.Estimate; est > 0 && n.Steps > 0 && !h.Paced { // part of what was expected, until its speed is known
+		ev.Done = time.Duration(float64(est) * min(1, max(0, n.Step/n.Steps)))
+	}
+	if h.Job.Spec.Model != "" {
+		ev.Pace, ev.Unit = p.Tell(n)
+	}
+	rate := p.Speed()
+	if h.Speed > 0 && rate > 0 {
+		rate = h.Speed
+	}
+	if rate != h.Job.Rate && h.Job.Rate > 0 {
+		ev.Rate = rate
+	}
+	if h.Saved {
+		ev.Saved = p.savedOf(max(ev.Done, h.Job.DoneAt(h.Now)), h.Since, n.Step)
+	}
+	if h.Paced && rate > 0 {
+		ev.Estimate = Work(h.Job.DoneAt(h.Now), Scaled(h.Left, rate), h.Job.Spec.Estimate)
+	}
+	return ev
+}
+
+// savedOf is how much of what is done was done when the last checkpoint was written, since steps
+// before step: by the job's speed, or as long as nobody knows that, by its steps.
+func (p *Pace) savedOf(done time.Duration, since, step float64) time.Duration {
+	switch {
+	case since <= 0:
+		return done
+	case p.Rate > 0:
+		return max(0, done-time.Duration(min(since/p.Rate, cluster.MaxDuration.Seconds())*float64(time.Second)))
+	case step > since:
+		return time.Duration(float64(done) * (1 - since/step))
+	}
+	return 0
+}

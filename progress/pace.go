@@ -1,0 +1,128 @@
+package progress
+
+import (
+	"math"
+	"time"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/perf"
+)
+
+// Pace is how fast a job goes by its own account. Its clock is the time on
+// devices, which stands still while the job waits, and which a new daemon reads
+// from the job's record.
+type Pace struct {
+	Run    int           `json:"run,omitempty"`     // run in which From and Since hold
+	From   float64       `json:"from,omitempty"`    // first step that the run reported
+	Since  time.Duration `json:"since,omitempty"`   // ... and when
+	Heard  time.Duration `json:"heard,omitempty"`   // when it reported last
+	Last   float64       `json:"last,omitempty"`    // ... and which step
+	Rate   float64       `json:"rate,omitempty"`    // steps per second on devices, of this run or the one before; 0: unknown
+	Top    float64       `json:"top,omitempty"`     // highest step so far
+	Steps  float64       `json:"steps,omitempty"`   // done since the first report, repeated ones not counted
+	Sample float64       `json:"sample,omitempty"`  // samples computed since the first report
+	Alone  float64       `json:"alone,omitempty"`   // Rate when it had its GPUs for itself; 0: unknown
+	Beside bool          `json:"beside,omitempty"`  // others are on its GPUs since From and Since
+	With   string        `json:"with,omitempty"`    // who they are, where it has shares
+	Told   int           `json:"told,omitempty"`    // run whose expected end was stored
+	Said   float64       `json:"said,omitempty"`    // what the policy was told of its speed last
+	SaidOf int           `json:"said_of,omitempty"` // ... and in which run
+}
+
+// leastPace is how long a run has to report until its speed counts.
+const leastPace = 2 * time.Second
+
+// Hear books a report at a time on devices, and returns how long the job still
+// needs if it goes on as it does; false: nobody can say. A step below the one
+// before (it went back to a checkpoint), a new run, and others who come onto its
+// GPUs or leave them begin the measurement anew, with the speed so far until there is another.
+func (p *Pace) Hear(run int, at time.Duration, n *api.Progress, beside bool) (left time.Duration, ok bool) {
+	switch {
+	case p.Run == 0: // the first report of all
+		p.From, p.Since, p.Top = n.Step, at, n.Step
+	case p.Run != run || n.Step < p.Last || p.Beside != beside:
+		p.From, p.Since = n.Step, at
+	default:
+		p.Sample += n.SamplesPerSec * max(0, (at-p.Heard).Seconds())
+	}
+	p.Run, p.Heard, p.Last, p.Beside = run, at, n.Step, beside
+	if n.Step > p.Top {
+		p.Steps, p.Top = p.Steps+n.Step-p.Top, n.Step
+	}
+	if d := at - p.Since; d >= leastPace && n.Step > p.From {
+		if p.Rate = (n.Step - p.From) / d.Seconds(); !beside {
+			p.Alone = p.Rate
+		}
+	}
+	if p.Rate <= 0 || n.Steps <= 0 {
+		return 0, false
+	}
+	s := max(0, n.Steps-n.Step) / p.Rate
+	if s >= cluster.MaxDuration.Seconds() {
+		return 0, false
+	}
+	return time.Duration(s * float64(time.Second)), true
+}
+
+// Meet notes who else has shares of the job's GPUs: others, and the measurement begins anew
+// with the next report.
+func (p *Pace) Meet(with string) {
+	if with != p.With {
+		p.With, p.Last = with, math.MaxFloat64
+	}
+}
+
+// Speed is the job's speed in ppm of that when it has its GPUs for itself; 0: nobody
+// can say yet.
+func (p *Pace) Speed() int64 {
+	switch {
+	case !p.Beside:
+		return perf.Million
+	case p.Alone <= 0 || p.Heard-p.Since < leastPace || p.Last <= p.From:
+		return 0
+	}
+	return max(1, int64(min(p.Rate/p.Alone, 100)*perf.Million))
+}
+
+// Tell is what the policy is to know of how fast the job goes on what it has for itself, in
+// millionths of samples or, if it reports none, steps per second; 0: nothing new. What it
+// learnt of an earlier run says nothing of this one, which may be on other GPUs.
+func (p *Pace) Tell(n *api.Progress) (perSecond int64, unit engine.PaceUnit) {
+	if p.Beside || p.Heard-p.Since < leastPace || p.Last <= p.From {
+		return 0, 0
+	}
+	v := p.Rate
+	if n.SamplesPerSec > 0 {
+		v, unit = n.SamplesPerSec, engine.PaceSamples
+	}
+	if p.SaidOf == p.Run && math.Abs(v-p.Said) < p.Said/50 || v <= 0 || v > 1e9 {
+		return 0, 0
+	}
+	p.Said, p.SaidOf = v, p.Run
+	return max(1, int64(v*perf.Million)), unit
+}
+
+// RanAt is a job's time on devices up to now.
+func RanAt(r *engine.JobRecord, now cluster.Time) time.Duration {
+	if r.State < engine.Starting || r.State > engine.Stopping {
+		return r.Ran
+	}
+	return r.Ran + now.Sub(r.Acc)
+}
+
+// Work is the whole of a job's work as its progress tells, if that differs from
+// what is known by more than a fiftieth of what is left; else 0.
+func Work(done, left, known time.Duration) time.Duration {
+	w := max(time.Second, done+left)
+	if d := max(w-known, known-w); d <= max(time.Second, left/50) && known > 0 {
+		return 0
+	}
+	return min(w, cluster.MaxDuration)
+}
+
+// Scaled is what is done in d at a speed in ppm.
+func Scaled(d time.Duration, ppm int64) time.Duration {
+	return time.Duration(float64(d) * float64(ppm) / perf.Million)
+}
