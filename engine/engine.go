@@ -102,6 +102,7 @@ type Engine struct {
 	running olist           // jobs with devices (and not told to leave) by run key
 	ends    olist           // the same jobs by expected end
 	holding [3]int          // jobs in that list, by tier
+	placed  []*jobState     // those of them that wait for their devices, in no order
 	elastic int             // jobs seen that can change their size
 	empty   *nodeStore      // the cluster empty and healthy, for never
 	deps    depState

@@ -120,6 +120,9 @@ func (e *Engine) checkLists() error {
 		}
 		n++
 		holding[j.tier()]++
+		if (j.inPlaced > 0) != (j.state == Placed) || j.inPlaced > 0 && e.placed[j.inPlaced-1] != j {
+			return fmt.Errorf("job %d (%s) has place %d among %d jobs that wait for their devices", j.spec.ID, j.state, j.inPlaced, len(e.placed))
+		}
 		if j.demoted && (j.spec.Tier == cluster.Critical || j.state == Placed) {
 			return fmt.Errorf("job %d (%s, %s) is demoted", j.spec.ID, j.spec.Tier, j.state)
 		}

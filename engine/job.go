@@ -39,7 +39,9 @@ type jobState struct {
 	key      item  // while eligible: in the group; while running: in the running list; while in a pool: there
 	endKey   item  // while it holds devices: in the list of expected ends
 	nextKey  cluster.Time
-	waited   bool // listed while it was placed
+	waited   bool  // listed while it was placed
+	inPlaced int32 // 1 + its place among those placed; 0: it is not there
+	lifted   bool  // while victims are looked for: it is one
 	gen      uint32
 	touched  bool // its record changed in this step
 	demoted  bool // while it runs: it counts as best-effort

@@ -113,6 +113,7 @@ type nodeStore struct {
 	changes uint64 // counts versions of nodes
 	asleep  int    // nodes that are
 	frag    fragCache
+	kinds   kindsMemo
 }
 
 type undoRec struct {

@@ -57,6 +57,7 @@ func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
 	n := &e.st.nodes[id]
 	all := uint64(1)<<n.spec.GPUs - 1
 	mask &= all
+	e.st.changed(n)
 	if bad {
 		e.loseJobs(id, mask)
 		n.healthy &^= mask

@@ -19,6 +19,7 @@ type scratch struct {
 	placer  any // what a placer needs meanwhile, a *T
 	ends    []ending
 	items   []item
+	waiters []*jobState
 }
 
 // askedMilli is the milli-GPU that a job asks for at full size; a MIG slice
@@ -308,6 +309,15 @@ func (e *Engine) list(j *jobState) {
 	j.endKey = item{key: Key{int64(e.endOf(j))}, id: int32(j.spec.ID)}
 	e.ends.insert(j.endKey)
 	e.holding[j.tier()]++
+	e.notePlaced(j)
+}
+
+// notePlaced notes a listed job that waits for its devices.
+func (e *Engine) notePlaced(j *jobState) {
+	if j.state == Placed {
+		e.placed = append(e.placed, j)
+		j.inPlaced = int32(len(e.placed))
+	}
 }
 
 func (e *Engine) unlist(j *jobState) {
@@ -315,6 +325,11 @@ func (e *Engine) unlist(j *jobState) {
 	e.running.remove(j.key)
 	e.ends.remove(j.endKey)
 	e.holding[j.tier()]--
+	if j.inPlaced > 0 {
+		last := e.placed[len(e.placed)-1]
+		e.placed[j.inPlaced-1], last.inPlaced = last, j.inPlaced
+		e.placed, j.inPlaced = e.placed[:len(e.placed)-1], 0
+	}
 }
 
 // endOf is when a listed job is expected to end.

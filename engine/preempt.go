@@ -376,9 +376,12 @@ func (e *Engine) lift(v *jobState) {
 // all, the most valuable first; what is left is minimal.
 func (e *Engine) dropBack(j *jobState, lifted []*jobState) []*jobState {
 	least := e.leastMilli(j)
+	for _, v := range lifted {
+		v.lifted = true
+	}
 	for i := len(lifted) - 1; i >= 0; i-- {
 		v := lifted[i]
-		if v.hosted() && slices.Contains(lifted, e.host(v)) {
+		if v.hosted() && e.host(v).lifted {
 			continue // it comes and goes with whom it is beside
 		}
 		if !e.bearsAll(v.allocs) || !e.takeBack(v.allocs, len(v.guests) > 0) {
@@ -390,6 +393,10 @@ func (e *Engine) dropBack(j *jobState, lifted []*jobState) []*jobState {
 			continue
 		}
 		lifted = append(lifted[:i], lifted[i+1:]...)
+		v.lifted = false
+	}
+	for _, v := range lifted {
+		v.lifted = false
 	}
 	return lifted
 }

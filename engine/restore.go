@@ -356,6 +356,7 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		e.running.insert(j.key)
 		e.ends.insert(j.endKey)
 		e.holding[j.tier()]++
+		e.notePlaced(j)
 	}
 	if j.state == Placed {
 		e.starveAgain(j) // its placement may be taken back

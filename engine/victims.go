@@ -110,7 +110,8 @@ func (l *victims) look() {
 			}
 			continue
 		}
-		if x, ok := l.take(v.j); ok {
+		if x, ok := l.e.mayTake(l.j, v.j, l.key0, l.reclaim); ok && l.e.useful(l.s, v.j, l.lacks) {
+			x.tier, x.lost, x.key0 = v.tier, v.lost, v.key0
 			l.list = append(l.list, x)
 			l.sorted++
 			return

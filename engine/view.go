@@ -158,8 +158,24 @@ type Kind struct {
 }
 
 // Kinds lists the GPU models of the cluster, in the order in which their first
-// nodes joined.
+// nodes joined. The list is the engine's: it must not be changed.
 func (v View) Kinds() []Kind {
+	st := &v.e.st
+	if m := &st.kinds; m.list == nil || m.changes != st.changes || m.classes != len(st.classes) {
+		*m = kindsMemo{v.countKinds(), st.changes, len(st.classes)}
+	}
+	return st.kinds.list
+}
+
+// kindsMemo is what Kinds returned last, and as of when: a plan may ask for each job.
+type kindsMemo struct {
+	list    []Kind
+	changes uint64 // of nodes
+	classes int
+}
+
+// countKinds is Kinds without a memory.
+func (v View) countKinds() []Kind {
 	var list []Kind
 	for ci := range v.e.st.classes {
 		c := &v.e.st.classes[ci]

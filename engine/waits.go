@@ -242,12 +242,22 @@ func (e *Engine) waitBeside(v *jobState) {
 	if !v.packed {
 		return
 	}
-	e.running.walk(func(it item) bool {
-		if j := e.jobs[it.id]; j.state == Placed && overlap(v.allocs, j.allocs) {
-			e.waitFor(j, v)
+	list := e.scratch.waiters[:0]
+	for _, j := range e.placed {
+		if overlap(v.allocs, j.allocs) {
+			list = append(list, j)
 		}
-		return true
+	}
+	slices.SortFunc(list, func(a, b *jobState) int {
+		if a.key.Before(&b.key) {
+			return -1
+		}
+		return 1
 	})
+	for _, j := range list {
+		e.waitFor(j, v)
+	}
+	e.scratch.waiters = list
 }
 
 func (e *Engine) waitFor(j, v *jobState) {

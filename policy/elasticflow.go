@@ -371,8 +371,11 @@ func (h *horizon) share(f *flow, from int, work float64, prev int, debt float64)
 		return h.solidShare(f, from, work, prev, debt)
 	}
 	cost := h.cost(f)
-	for size := range f.sizes {
+	if len(f.sizes) > 0 {
 		plan = make([]int, f.deadline)
+	}
+	for size := range f.sizes {
+		clear(plan)
 		left, open, length, now := work, work, 0.0, 0 // open: what was left where the stretch of one size ends
 		for t := f.deadline - 1; t >= from && left > 0; t-- {
 			s := size

@@ -79,8 +79,10 @@ type misoPlan struct {
 func (m *misoRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
 	p := &misoPlan{misoRules: m, v: v, jobs: jobs, targets: v.Targets(len(jobs)), held: make([]engine.Slice, len(jobs)),
 		layouts: map[string][][]misoPart{}, cpu: map[int32]cluster.Milli{}, ram: map[int32]cluster.MiB{}}
-	for _, d := range v.Devices() {
-		p.gpus = append(p.gpus, misoGPU{Device: d})
+	devices := v.Devices()
+	p.gpus = make([]misoGPU, len(devices))
+	for i := range devices {
+		p.gpus[i].Device = devices[i]
 	}
 	line := p.settled()
 	var before []int64 // first, as of the last plan
@@ -147,7 +149,7 @@ func (p *misoPlan) recall(memo []int64) {
 // settled puts the jobs that are on a GPU, or on their way to one, there, and
 // returns those that wait, in order. What jobs of ours hold is nobody else's.
 func (p *misoPlan) settled() (line []int) {
-	at := map[[2]int32]int{} // looked up only
+	at := make(map[[2]int32]int, len(p.gpus)) // looked up only
 	for g := range p.gpus {
 		at[[2]int32{p.gpus[g].Node, int32(p.gpus[g].GPU)}] = g
 	}

@@ -54,6 +54,24 @@ func BenchmarkPublished(b *testing.B) {
 			return err
 		})
 	}
+	// What no replay can go below: reading what is replayed.
+	for _, name := range []string{"trace3", "trace4"} {
+		run("reading/muri/"+name, func() error {
+			_, err := trace.Open(filepath.Join(dir, "muri", name+".csv"), trace.Options{})
+			return err
+		})
+	}
+	run("reading/pollux/workload-1", func() error {
+		_, err := compat.NewPolluxWorld(apps, filepath.Join(dir, "pollux", "workloads", "workload-1.csv"), "tiresias")
+		return err
+	})
+	for _, name := range []string{"cluster01", "cluster03"} {
+		itp := filepath.Join(dir, "elasticflow-itp")
+		run("reading/elasticflow/"+name, func() error {
+			_, err := compat.NewFlowWorld(compat.Flow{World: "edf", Trace: filepath.Join(itp, "deadline", name+".csv"), Profiles: filepath.Join(itp, "profiles", "throughputs_A100"), Nodes: 64})
+			return err
+		})
+	}
 	for _, name := range []string{"cluster01", "cluster03"} {
 		row := slotRow{x: compat.Flow{World: "edf"}}
 		run("elasticflow/"+name+"/EDF", func() error {
