@@ -480,7 +480,7 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 func (r *runner) suspended() {
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		r.asleep = true
-		r.job.info.Switch.left(&r.job.info.Pace, milliOf(r.on), 0, true)
+		r.job.info.Switch.left(&r.job.info.Pace, stop{run: r.n, on: milliOf(r.on), frozen: true})
 		return []engine.Event{{Type: engine.Stopped, Job: r.id, Reason: engine.Preempted, Done: r.m.eng.Record(r.id).DoneAt(now)}}, nil
 	})
 }
@@ -537,7 +537,10 @@ func (r *runner) finish() {
 			if ev.Reason == engine.Preempted {
 				ev.Switch.Save = r.saveTook()
 			}
-			j.info.Switch.left(&j.info.Pace, milliOf(j.info.On), ev.Switch.Save, false)
+			least := j.info.Switch.left(&j.info.Pace, stop{run: r.n, at: progress.RanAt(rec, now), on: milliOf(j.info.On), save: ev.Switch.Save})
+			if least > rec.Spec.Checkpoint.Restart {
+				ev.Switch.Restart = least
+			}
 		}
 		if ev.Reason == engine.Preempted && j.info.endsIdle() {
 			ev.Reason, text = engine.WasCancelled, j.info.Idle.Text

@@ -30,20 +30,47 @@ type leftOff struct {
 	Save   time.Duration `json:"save,omitempty"`
 	Times  int           `json:"times"` // that it was stopped since
 	Frozen bool          `json:"frozen,omitempty"`
+	Since  time.Duration `json:"since,omitempty"` // when it was stopped last, by its time on devices; 0: it was frozen
 }
 
-// left notes that a run is over, or frozen, of which the pace tells. save is how long it
-// took to write a checkpoint; 0: nobody knows.
-func (s *switching) left(p *progress.Pace, on cluster.Milli, save time.Duration, frozen bool) {
-	if s.From == nil {
-		if p.Run <= 0 || p.Rate <= 0 || p.Beside {
-			return
+// mostUnheard is how long a start may seem to take of which nothing was heard: who ceases
+// to report does not start for ever.
+const mostUnheard = 10 * time.Minute
+
+// stop is a run that is over, or frozen.
+type stop struct {
+	run    int
+	at     time.Duration // the job's time on its devices
+	on     cluster.Milli
+	save   time.Duration // that it took to write a checkpoint; 0: nobody knows
+	frozen bool
+}
+
+// left notes a stop, and returns what a start takes at least if it was stopped
+// before anything was heard of it; 0: that tells nothing. Without that, who starts for longer
+// than its turn would never be known to.
+func (s *switching) left(p *progress.Pace, o stop) (least time.Duration) {
+	switch m := s.From; {
+	case m == nil:
+		rate := p.Rate
+		if d := p.Heard - p.Since; rate <= 0 && p.Last > p.From && d > 0 {
+			rate = (p.Last - p.From) / d.Seconds() // roughly: turns may be too short for more
 		}
-		s.From = &leftOff{Step: p.Last, At: p.Heard, Rate: p.Rate, On: on, Frozen: frozen}
+		if p.Run <= 0 || rate <= 0 || p.Beside {
+			return 0
+		}
+		s.From = &leftOff{Step: p.Last, At: p.Heard, Rate: rate, On: o.on, Frozen: o.frozen}
+	case p.Run < o.run && m.Since > 0:
+		least = min(max(0, o.at-m.Since-o.save), mostUnheard)
 	}
-	s.From.Times++
-	s.From.Save += save
-	s.From.Frozen = s.From.Frozen && frozen
+	m := s.From
+	m.Times++
+	m.Save += o.save
+	m.Frozen = m.Frozen && o.frozen
+	if m.Since = o.at; o.frozen {
+		m.Since = 0
+	}
+	return least
 }
 
 // back looks whether a job that reports a step is where it was, and returns what the
@@ -57,12 +84,16 @@ func (s *switching) back(step float64, at time.Duration, on cluster.Milli, besid
 	if on != m.On || beside || m.Times == 0 {
 		return c
 	}
-	took := max(time.Millisecond, at-m.At-time.Duration((step-m.Step)/m.Rate*float64(time.Second)))
+	ahead := time.Duration((step - m.Step) / m.Rate * float64(time.Second))
+	took := max(time.Millisecond, at-m.At-ahead)
 	s.Count += m.Times
 	s.Took += took
 	s.GPU += took * time.Duration(on) / time.Duration(cluster.Whole)
 	switch {
-	case m.Times > 1: // it was stopped again before it was back
+	case m.Times > 1: // it was stopped again before it was back: of the last start alone
+		if m.Since > 0 {
+			c.Restart = max(time.Millisecond, at-m.Since-ahead)
+		}
 	case m.Frozen:
 		c.Suspend = took
 	default:

@@ -36,7 +36,7 @@ func TestSwitching(t *testing.T) {
 	}
 	t.Run("checkpoint", func(t *testing.T) { // stopped at 12 s at step 120; it saves for 3 s, starts for 5, and had saved step 115
 		p, s, tell := play(t)
-		s.left(p, gpus, sec(3), false)
+		s.left(p, stop{1, sec(15), gpus, sec(3), false})
 		if c := tell(2, 20.1, 116); c != (engine.SwitchCost{}) || s.Count != 1 {
 			near(t, "the restart", c.Restart, sec(20.1-10-1.6-3)) // it is beyond step 100, that it reported last
 		}
@@ -48,7 +48,7 @@ func TestSwitching(t *testing.T) {
 	})
 	t.Run("back to an old checkpoint", func(t *testing.T) { // at 10 s, of step 40; what it repeats counts, too
 		p, s, tell := play(t)
-		s.left(p, gpus, 0, false)
+		s.left(p, stop{1, sec(10), gpus, 0, false})
 		for at := 12.0; at < 18; at++ {
 			if c := tell(2, at, 40+10*(at-11)); c != (engine.SwitchCost{}) {
 				t.Fatalf("at %v it is told %+v", at, c)
@@ -59,33 +59,55 @@ func TestSwitching(t *testing.T) {
 	})
 	t.Run("frozen", func(t *testing.T) {
 		p, s, tell := play(t)
-		s.left(p, gpus, 0, true)
+		s.left(p, stop{1, sec(10), gpus, 0, true})
 		c := tell(1, 12, 105)
 		near(t, "the suspension", c.Suspend, sec(1.5))
 		if c.Restart != 0 {
 			t.Errorf("told %+v of a suspension", c)
 		}
 	})
-	t.Run("twice", func(t *testing.T) { // stopped again before it is back: both together are one figure, which says nothing of each
+	t.Run("twice", func(t *testing.T) { // stopped again before it is back: both together are one figure; the last start is one of its own
 		p, s, tell := play(t)
-		s.left(p, gpus, 0, false)
+		s.left(p, stop{1, sec(10), gpus, 0, false})
 		tell(2, 15, 90)
-		s.left(p, gpus, 0, false)
-		if c := tell(3, 20, 101); c != (engine.SwitchCost{}) || s.Count != 2 {
-			t.Errorf("told %+v after %d stops", c, s.Count)
+		if least := s.left(p, stop{2, sec(16), gpus, sec(2), false}); least != 0 {
+			t.Errorf("a start took %v at least, that was over when it reported", least)
 		}
+		c := tell(3, 20, 101)
+		near(t, "the last start", c.Restart, sec(20-16-0.1))
 		near(t, "both", s.Took, sec(9.9))
+		if s.Count != 2 {
+			t.Errorf("told after %d stops", s.Count)
+		}
+	})
+	t.Run("turns shorter than the start", func(t *testing.T) { // nothing is heard of the second run, nor of the third, that saves for a second
+		p, s, tell := play(t)
+		s.left(p, stop{1, sec(10), gpus, 0, false})
+		near(t, "the start of the second", s.left(p, stop{2, sec(11), gpus, 0, false}), sec(1))
+		near(t, "the start of the third", s.left(p, stop{3, sec(14), gpus, sec(1), false}), sec(2))
+		near(t, "one of a job that ceased to report", s.left(p, stop{4, sec(9e3), gpus, 0, false}), mostUnheard)
+		c := tell(5, 9e3+4, 110)
+		near(t, "the restart", c.Restart, sec(3))
+	})
+	t.Run("turns too short for a speed", func(t *testing.T) { // ten steps in the one second between two reports
+		p, s := &progress.Pace{}, &switching{}
+		for at := 1.0; at <= 2; at++ {
+			p.Hear(1, sec(at), &api.Progress{Step: 10 * at}, false)
+		}
+		s.left(p, stop{1, sec(3), gpus, sec(1), false})
+		p.Hear(2, sec(5), &api.Progress{Step: 25}, false)
+		near(t, "the restart", s.back(25, sec(5), gpus, false).Restart, sec(5-2-0.5-1))
 	})
 	t.Run("other GPUs", func(t *testing.T) { // its speed is another there
 		p, s, _ := play(t)
-		s.left(p, gpus, 0, false)
+		s.left(p, stop{1, sec(10), gpus, 0, false})
 		if c := s.back(200, sec(30), 2*gpus, false); c != (engine.SwitchCost{}) || s.Count != 0 || s.From != nil {
 			t.Errorf("told %+v", c)
 		}
 	})
 	t.Run("speed unknown", func(t *testing.T) {
 		s := &switching{}
-		s.left(&progress.Pace{Run: 1, Last: 5}, gpus, 0, false)
+		s.left(&progress.Pace{Run: 1, Last: 5}, stop{1, sec(10), gpus, 0, false})
 		if s.From != nil {
 			t.Error("nobody can say how long it takes to where it was")
 		}

@@ -197,7 +197,7 @@ func Write(w io.Writer, tables []Table) error {
 		p.f("| case | figure | published | ours | difference | reason |\n|---|---|---|---|---|---|\n")
 		for k := range t.Rows {
 			r := &t.Rows[k]
-			p.f("| %s | %s | %s | %s | %+.2f %% | %s |\n", r.Case, r.Figure, num(r.Published), num(r.Ours), 100*r.Off(), r.Reason)
+			p.f("| %s | %s | %s | %s | %+.2f %% | %s |\n", r.Case, r.Figure, num(r.Published), num(r.Ours), math.Round(1e4*r.Off())/100+0, r.Reason) // no -0.00
 		}
 	}
 	return p.err
