@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -102,9 +103,12 @@ func TestHistory(t *testing.T) {
 // finish has a pod come to its end.
 func (b *bench) finish(name string, phase v1.PodPhase) {
 	b.Helper()
-	p := b.pod(name)
-	p.Status.Phase = phase
-	if _, err := b.c.CoreV1().Pods("default").UpdateStatus(b.ctx, p, metav1.UpdateOptions{}); err != nil {
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // its conditions are written, too
+		p := b.pod(name)
+		p.Status.Phase = phase
+		_, err := b.c.CoreV1().Pods("default").UpdateStatus(b.ctx, p, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -534,13 +534,7 @@ func (r *runner) finish() {
 			j.info.Use.lose(rec, now, ev.Done)
 		}
 		if r.told {
-			if ev.Reason == engine.Preempted {
-				ev.Switch.Save = r.saveTook()
-			}
-			least := j.info.Switch.left(&j.info.Pace, stop{run: r.n, at: progress.RanAt(rec, now), on: milliOf(j.info.On), save: ev.Switch.Save})
-			if least > rec.Spec.Checkpoint.Restart {
-				ev.Switch.Restart = least
-			}
+			ev.Switch = r.switched(rec, now, ev.Reason)
 		}
 		if ev.Reason == engine.Preempted && j.info.endsIdle() {
 			ev.Reason, text = engine.WasCancelled, j.info.Idle.Text
@@ -556,6 +550,19 @@ func (r *runner) finish() {
 		}
 		return append([]engine.Event{ev}, r.m.chooseOnReturn(j, rec, ev.Reason)...), nil
 	})
+}
+
+// switched is what the end of a run that was told to stop says of what stopping and starting takes.
+func (r *runner) switched(rec *engine.JobRecord, now cluster.Time, why engine.StopReason) (c engine.SwitchCost) {
+	info := &r.job.info
+	if why == engine.Preempted {
+		c.Save = r.saveTook()
+	}
+	least := info.Switch.left(&info.Pace, stop{run: r.n, at: progress.RanAt(rec, now), on: milliOf(info.On), save: c.Save})
+	if least > rec.Spec.Checkpoint.Restart {
+		c.Restart = least
+	}
+	return c
 }
 
 // finished reports whether the job was asked for a checkpoint when there was

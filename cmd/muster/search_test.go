@@ -263,7 +263,8 @@ func TestSearchStopping(t *testing.T) {
 // is passed over, one that reports no number is the worst; more may be better.
 func TestSearchHurt(t *testing.T) {
 	d := startDaemon(t, "1xH100-80GB")
-	script := strings.Replace(fmt.Sprintf(searched, "hurt"), "while", `case $MUSTER_TRIAL in 0) exit 3;; 1) echo '{"step": 40, "metric": {"loss": NaN}}' >> $MUSTER_PROGRESS; exit 0;; esac; while`, 1)
+	slower := strings.Replace(fmt.Sprintf(searched, "hurt"), "sleep 0.02", "sleep 0.1", 1) // reports are read once a second
+	script := strings.Replace(slower, "while", `case $MUSTER_TRIAL in 0) exit 3;; 1) echo '{"step": 40, "metric": {"loss": NaN}}' >> $MUSTER_PROGRESS; exit 0;; esac; while`, 1)
 	text := fmt.Sprintf("name: hurt\nmethod: random\ntrials: 4\nbudget: {max: 40}\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\ngoal: maximise\nat_once: 4\njob: {command: [sh, -c, %q, \"{x}\"], gpus: 1, tier: best-effort}\n", script)
 	d.must("search", "submit", d.write("hurt.yaml", text))
 	d.waitFor("trial 2", func() bool { return d.begun("hurt")["2 from 0 to 40"] == 1 })
