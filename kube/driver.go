@@ -100,6 +100,8 @@ type Driver struct {
 
 	losses    perf.Losses
 	heard     []*gang // whose pods told something that is not booked yet
+	urgent    bool    // ... and one of them leaves
+	booked    cluster.Time
 	records   records // for those who look
 	chronicle chronicle
 	looks     looks
@@ -251,7 +253,7 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports())
 		if d.sizesAt {
 			until = min(until, d.renewed.Add(resizeEvery))
 		}
@@ -261,7 +263,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		if d.lifts.done != d.stamp() {
 			until = min(until, d.lifts.at)
 		}
-		if len(d.queued) == 0 && len(d.dirty) == 0 && len(d.heard) == 0 && !d.nodesAt && !d.queuesAt && d.stale == "" {
+		if len(d.queued) == 0 && len(d.dirty) == 0 && !d.urgent && !d.nodesAt && !d.queuesAt && d.stale == "" {
 			if err := d.inbox.Wait(ctx, max(0, until.Sub(now))); err != nil {
 				return engine.Batch{}, err
 			}
@@ -305,6 +307,9 @@ func (d *Driver) outdated(events []engine.Event) bool {
 
 // events are what the engine has to know now.
 func (d *Driver) events(now cluster.Time) []engine.Event {
+	if first := d.firstReports(now); len(first) > 0 {
+		return first
+	}
 	events := append(d.queued, d.refresh(now)...)
 	d.queued = nil
 	if (d.nodesAt || now >= d.checked.Add(checkEvery)) && d.hurtGangs() {

@@ -55,6 +55,7 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 			p.gang.heard = true
 			d.heard = append(d.heard, p.gang)
 		}
+		d.urgent = d.urgent || r.Finished || p.gang.phase == stopping
 	})
 	if err != nil {
 		return err
@@ -76,14 +77,41 @@ func reports(obj *v1.Pod) bool {
 	return false
 }
 
-// reports are what the engine is to know of what pods told. While it is to begin anew they
+// bookEvery is how often reports are booked: of many pods all at once, since each step of the
+// engine may look at all who wait. The last words of who leaves are booked at once.
+const bookEvery = time.Second
+
+// nextReports is when reports are to be booked; Never: there are none.
+func (d *Driver) nextReports() cluster.Time {
+	switch {
+	case len(d.heard) == 0:
+		return cluster.Never
+	case d.urgent:
+		return 0
+	}
+	return d.booked.Add(bookEvery)
+}
+
+// firstReports are what the engine is to know of what pods told before it hears what became
+// of them: with a checkpoint that is not booked, work would be lost.
+func (d *Driver) firstReports(now cluster.Time) []engine.Event {
+	if len(d.heard) > 0 && slices.ContainsFunc(d.dirty, func(g *gang) bool { return g.heard }) {
+		d.urgent = true
+	}
+	if !d.urgent {
+		return nil
+	}
+	return d.reports(now)
+}
+
+// reports are what the engine is to know of what pods told, when that is due. While it is to begin anew they
 // wait, so that those who report all the time do not keep it from that.
 func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
-	if d.stale != "" {
+	if d.stale != "" || now < d.nextReports() {
 		return nil
 	}
 	list := d.heard
-	d.heard = nil
+	d.heard, d.urgent, d.booked = nil, false, now
 	for _, g := range list {
 		if g.heard = false; g.phase == running || g.phase == stopping {
 			events = append(events, d.hearReport(g, now)...)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -127,9 +128,63 @@ func TestHearReportGang(t *testing.T) {
 	}
 	_ = d.tells(t, "train-0-0", stepped(1, 3, 100))
 	_ = d.tells(t, "train-1-1", stepped(2, 6, 100))
+	*now = now.Add(bookEvery)
+	steps(t, d)
 	if g.last.Step != 3 {
 		t.Errorf("step %v counts, not that of the first", g.last.Step)
 	}
+}
+
+// Reports of many pods are booked together, once a second, but not those of who leaves: what it saved last counts.
+func TestReportsBooked(t *testing.T) {
+	d, now := still(t, 3)
+	for _, name := range []string{"a", "b", "c"} {
+		d.come(t, now, controlplane.Pod(name, 8, nil))
+	}
+	d.arrives(t)
+	*now = now.Add(time.Minute)
+	told := func(name types.UID) float64 {
+		if l := d.pods[name].gang.last; l != nil {
+			return l.Step
+		}
+		return 0
+	}
+	saved, step := stepped(1, 1, 100), 1.0
+	saved.SavedAt = &step
+	_ = d.tells(t, "a", saved)
+	before := d.seq
+	for i := range 10 {
+		*now = now.Add(bookEvery / 20)
+		_ = d.tells(t, "b", stepped(1+i, float64(1+i), 100))
+		_ = d.tells(t, "c", stepped(1+i, float64(1+i), 100))
+	}
+	if told("a") != 1 || told("b") != 0 || d.seq != before || d.nextReports() != d.clock().Add(bookEvery/2) {
+		t.Errorf("in the second after the first report %v, %v, %v are booked in %d steps; next in %v", told("a"), told("b"), told("c"), d.seq-before, d.nextReports().Sub(d.clock()))
+	}
+	*now = now.Add(bookEvery / 2)
+	steps(t, d)
+	if told("b") != 10 || told("c") != 10 || d.seq != before+1 || d.nextReports() != cluster.Never {
+		t.Errorf("then %v and %v in %d steps", told("b"), told("c"), d.seq-before)
+	}
+	done := stepped(11, 11, 100)
+	done.Finished = true
+	_ = d.tells(t, "b", done)
+	if told("b") != 11 {
+		t.Errorf("the last words of who has finished wait: step %v", told("b"))
+	}
+	*now = now.Add(bookEvery / 2)
+	saved, step = stepped(11, 21, 100), 21
+	saved.SavedAt = &step
+	_ = d.tells(t, "c", saved)
+	if told("c") == 21 {
+		t.Error("it is booked already")
+	}
+	g := d.pods["c"].gang
+	d.touch(g) // something happened to it
+	if once(t, d); told("c") != 21 || d.eng.Record(g.id).Saved == 0 || !g.dirty {
+		t.Errorf("what it saved is not booked before what happened to it: step %v, saved %v", told("c"), d.eng.Record(g.id).Saved)
+	}
+	steps(t, d)
 }
 
 // Who is not there, waits, or says what makes no sense, is told so; nothing overflows.
