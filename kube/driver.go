@@ -307,8 +307,8 @@ func (d *Driver) outdated(events []engine.Event) bool {
 
 // events are what the engine has to know now.
 func (d *Driver) events(now cluster.Time) []engine.Event {
-	if first := d.firstReports(now); len(first) > 0 {
-		return first
+	if told := d.reports(now); len(told) > 0 {
+		return told
 	}
 	events := append(d.queued, d.refresh(now)...)
 	d.queued = nil
@@ -335,7 +335,6 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 			d.note(g, now)
 		}
 	}
-	events = append(events, d.reports(now)...)
 	return append(events, d.liftNext(events, now)...)
 }
 

@@ -92,27 +92,23 @@ func (d *Driver) nextReports() cluster.Time {
 	return d.booked.Add(bookEvery)
 }
 
-// firstReports are what the engine is to know of what pods told before it hears what became
-// of them: with a checkpoint that is not booked, work would be lost.
-func (d *Driver) firstReports(now cluster.Time) []engine.Event {
-	if len(d.heard) > 0 && slices.ContainsFunc(d.dirty, func(g *gang) bool { return g.heard }) {
-		d.urgent = true
-	}
-	if !d.urgent {
-		return nil
-	}
-	return d.reports(now)
-}
-
-// reports are what the engine is to know of what pods told, when that is due. While it is to begin anew they
+// reports are what the engine is to know of what pods told, when that is due: before it hears what became
+// of them, since with a checkpoint that is not booked, work would be lost. While it is to begin anew they
 // wait, so that those who report all the time do not keep it from that.
 func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
+	if len(d.heard) > 0 && slices.ContainsFunc(d.dirty, func(g *gang) bool { return g.heard && g.phase != starting }) {
+		d.urgent = true
+	}
 	if d.stale != "" || now < d.nextReports() {
 		return nil
 	}
 	list := d.heard
 	d.heard, d.urgent, d.booked = nil, false, now
 	for _, g := range list {
+		if g.phase == starting && d.gangs[g.key] == g { // the engine does not know yet that it runs
+			d.heard = append(d.heard, g)
+			continue
+		}
 		if g.heard = false; g.phase == running || g.phase == stopping {
 			events = append(events, d.hearReport(g, now)...)
 		}

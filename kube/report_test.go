@@ -187,6 +187,29 @@ func TestReportsBooked(t *testing.T) {
 	steps(t, d)
 }
 
+// What the first pod of a gang reports before the last one is bound is not lost.
+func TestReportEarly(t *testing.T) {
+	d, now := still(t, 2, controlplane.Gang("train", 2, 8, nil)...)
+	g := d.gangs["gang/default/train"]
+	first := d.pods["train-0-0"]
+	for _, s := range g.slots {
+		if s.pod == first.obj.UID {
+			first.node, first.binding = s.node, false
+		}
+	}
+	if err := d.tells(t, "train-0-0", stepped(1, 3, 100)); err != nil || g.phase != starting || g.last != nil {
+		t.Fatalf("%v; it is in phase %d and told %+v", err, g.phase, g.last)
+	}
+	d.touch(g)
+	steps(t, d)
+	d.arrives(t)
+	*now = now.Add(bookEvery)
+	steps(t, d)
+	if g.phase != running || g.last == nil || g.last.Step != 3 || len(d.heard) != 0 {
+		t.Errorf("in phase %d it told %+v", g.phase, g.last)
+	}
+}
+
 // Who is not there, waits, or says what makes no sense, is told so; nothing overflows.
 func TestReportNonsense(t *testing.T) {
 	d, now := still(t, 1)
