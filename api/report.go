@@ -19,7 +19,7 @@ type Report struct {
 // ReportAudience is for whom the tokens are made with which pods report.
 const ReportAudience = "muster"
 
-// What a pod can make the scheduler keep is bounded.
+// What a pod can make the scheduler keep is bounded; of metrics, what any job can.
 const (
 	MaxReport        = 1 << 20 // bytes: a report at all of the limits below fits
 	MaxTrials        = 64

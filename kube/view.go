@@ -400,7 +400,7 @@ func (r *row) job(now cluster.Time) api.Job {
 		}
 	}
 	j.Waited, j.Ran, j.GPUHours = api.Duration(waited), api.Duration(ran), gpuTime.Hours()
-	j.StepRate, j.SampleRate = each(r.steps, j.GPUHours), each(r.samples, j.GPUHours)
+	j.StepRate, j.SampleRate = progress.PerHour(r.steps, j.GPUHours), progress.PerHour(r.samples, j.GPUHours)
 	if r.state != api.StatePending {
 		j.Node = strings.Join(r.nodes, ",")
 	} else {
@@ -428,15 +428,6 @@ func (r *row) listed(now cluster.Time) api.Job {
 	j := r.job(now)
 	j.Metrics, j.Progress = nil, j.Progress.Unplaced()
 	return j
-}
-
-// each is so much for each GPU-hour; nil: there is nothing to say.
-func each(v, hours float64) *float64 {
-	if v <= 0 || hours <= 0 {
-		return nil
-	}
-	v /= hours
-	return &v
 }
 
 // sizes says what a gang asks for: tasks of one size; of several sizes, those

@@ -188,12 +188,3 @@ func (i *Info) backHours(now cluster.Time) float64 {
 	}
 	return d.Hours()
 }
-
-// per is an amount per GPU-hour; nil: there is none.
-func per(amount, hours float64) *float64 {
-	if amount <= 0 || hours <= 0 {
-		return nil
-	}
-	v := amount / hours
-	return &v
-}

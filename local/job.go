@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/slurm"
 	"github.com/muster-gpu/muster/store"
 )
@@ -287,7 +288,7 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 		}
 	}
 	j.GPUHours += info.backHours(t)
-	j.StepRate, j.SampleRate = per(info.Pace.Steps, j.GPUHours), per(info.Pace.Sample, j.GPUHours)
+	j.StepRate, j.SampleRate = progress.PerHour(info.Pace.Steps, j.GPUHours), progress.PerHour(info.Pace.Sample, j.GPUHours)
 	if s := &info.Switch; s.Count > 0 {
 		j.SwitchCost, j.SwitchGPUHours = api.Duration(s.Took/time.Duration(s.Count)), s.GPU.Hours()
 	}

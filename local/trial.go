@@ -199,12 +199,6 @@ func (r *runner) writeTrials(t *task) error {
 	return r.writeOwn(filepath.Join(t.dir, trialsFile), text, 0o600)
 }
 
-// What a user's file can make the daemon keep is bounded.
-const (
-	mostMetrics   = 16
-	longestMetric = 64
-)
-
 // measured keeps the metrics that a job reported: the last, and the first at or
 // after each mark that have the metric by which trials are compared. What a run that
 // went back to a checkpoint repeats changes no mark.
@@ -247,14 +241,14 @@ func metricOf(s *api.Trial) string {
 // bounded are the first metrics by name, no more than are kept; the one by which
 // trials are compared is always among them.
 func bounded(s *api.Trial, of map[string]*float64) map[string]*float64 {
-	kept, most := map[string]*float64{}, mostMetrics
-	if v, ok := of[metricOf(s)]; ok && len(metricOf(s)) <= longestMetric {
+	kept, most := map[string]*float64{}, api.MaxMetrics
+	if v, ok := of[metricOf(s)]; ok && len(metricOf(s)) <= api.MaxMetric {
 		kept[s.Metric] = v
 	} else if metricOf(s) != "" {
 		most-- // its place is kept: it may stand on a line of its own
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if len(kept) < most && len(name) <= longestMetric {
+		if len(kept) < most && len(name) <= api.MaxMetric {
 			kept[name] = of[name]
 		}
 	}

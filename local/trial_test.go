@@ -53,13 +53,13 @@ my own words
 	if len(info.Metrics) != 4 || info.Metrics[0].Trial != 4 || info.Metrics[3].Trial != 7 || info.Metrics[3].Mark != 3 {
 		t.Errorf("%+v", info.Metrics)
 	}
-	many := map[string]*float64{strings.Repeat("x", longestMetric+1): &one}
+	many := map[string]*float64{strings.Repeat("x", api.MaxMetric+1): &one}
 	for i := range 40 {
 		many[string(rune('a'+i))] = &one
 	}
 	info = Info{}
 	info.measured(nil, []progress.Measure{{Trial: 0, Step: 3, Of: many}}, time.Unix(1, 0))
-	if n := len(info.Metrics[0].Of); n != mostMetrics {
+	if n := len(info.Metrics[0].Of); n != api.MaxMetrics {
 		t.Errorf("%d metrics are kept", n)
 	}
 }
@@ -80,7 +80,7 @@ func TestMeasuredMetric(t *testing.T) {
 	for _, m := range info.Metrics {
 		got[m.Mark] = m
 	}
-	if m := got[3]; m.Step != 4 || m.Of["val"] == nil || *m.Of["val"] != 1 || len(m.Of) != mostMetrics {
+	if m := got[3]; m.Step != 4 || m.Of["val"] == nil || *m.Of["val"] != 1 || len(m.Of) != api.MaxMetrics {
 		t.Errorf("at the mark: step %g, %d metrics", m.Step, len(m.Of))
 	}
 	if m := got[0]; m.Step != 5 || *m.Of["train"] != 8 || m.Of["val"] == nil || *m.Of["val"] != 1 {

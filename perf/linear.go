@@ -1,6 +1,6 @@
 package perf
 
-import "math"
+import "github.com/muster-gpu/muster/solve"
 
 // Use is what jobs of a model use of a GPU that they have to themselves, in ppm of what
 // there is: of its computing (SM utilisation), and of its memory's bandwidth.
@@ -143,34 +143,14 @@ func (d *pairData) usesOrMean() []Use {
 	return list
 }
 
-// solveFew solves a x = b where a is symmetric and not negative, by elimination; what
+// solveFew solves a x = b where a is symmetric and not negative; what
 // cannot be told apart is kept small.
-func solveFew(a [features][features]float64, b [features]float64) (x Linear) {
+func solveFew(a [features][features]float64, b [features]float64) Linear {
+	rows := make([][]float64, features)
 	for k := range features {
 		a[k][k] += 1e-6
+		rows[k] = a[k][:]
 	}
-	for k := range features {
-		p := k
-		for r := k + 1; r < features; r++ {
-			if math.Abs(a[r][k]) > math.Abs(a[p][k]) {
-				p = r
-			}
-		}
-		a[k], a[p], b[k], b[p] = a[p], a[k], b[p], b[k]
-		for r := k + 1; r < features; r++ {
-			m := a[r][k] / a[k][k]
-			for c := k; c < features; c++ {
-				a[r][c] -= float64(m * a[k][c])
-			}
-			b[r] -= float64(m * b[k])
-		}
-	}
-	for k := features - 1; k >= 0; k-- {
-		v := b[k]
-		for c := k + 1; c < features; c++ {
-			v -= float64(a[k][c] * x[c])
-		}
-		x[k] = v / a[k][k]
-	}
-	return x
+	solve.Eliminate(rows, b[:])
+	return b
 }

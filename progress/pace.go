@@ -126,3 +126,12 @@ func Work(done, left, known time.Duration) time.Duration {
 func Scaled(d time.Duration, ppm int64) time.Duration {
 	return time.Duration(float64(d) * float64(ppm) / perf.Million)
 }
+
+// PerHour is an amount per GPU-hour; nil: there is none.
+func PerHour(amount, hours float64) *float64 {
+	if amount <= 0 || hours <= 0 {
+		return nil
+	}
+	v := amount / hours
+	return &v
+}

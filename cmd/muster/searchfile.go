@@ -339,8 +339,8 @@ func (f *searchFile) complete(goal string, eager float64, given map[string]int) 
 		return fail("name", fmt.Errorf("name: %q: give up to 64 letters, digits, dots, - and _", f.name))
 	case f.metric == "":
 		return fail("metric", errors.New("metric: say which one trials are compared by, such as loss"))
-	case len(f.metric) > longestMetric:
-		return fail("metric", fmt.Errorf("metric: %q has %d letters; names of metrics have at most %d", f.metric, len(f.metric), longestMetric))
+	case len(f.metric) > api.MaxMetric:
+		return fail("metric", fmt.Errorf("metric: %q has %d letters; names of metrics have at most %d", f.metric, len(f.metric), api.MaxMetric))
 	case f.atOnce < 1 || f.atOnce > search.MaxTrials:
 		return fail("at_once", fmt.Errorf("at_once: %d is not between 1 and %d", f.atOnce, search.MaxTrials))
 	case len(f.params) == 0:
@@ -360,9 +360,6 @@ func (f *searchFile) complete(goal string, eager float64, given map[string]int) 
 	}
 	return f.program(fail)
 }
-
-// longestMetric is how long the name of a metric may be that the daemon keeps.
-const longestMetric = 64
 
 // knobs checks the method's knobs, and fills what the file leaves open.
 func (f *searchFile) knobs(eager float64, given map[string]int, fail func(string, error) error) error {

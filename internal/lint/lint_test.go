@@ -26,7 +26,7 @@ const module = "github.com/muster-gpu/muster/"
 var arrows = map[string]string{
 	"cluster":           "",
 	"quota":             "cluster",
-	"perf":              "cluster",
+	"perf":              "cluster solve",
 	"power":             "cluster",
 	"engine":            "cluster quota internal/heap",
 	"forward":           "cluster engine internal/heap",

@@ -1,6 +1,10 @@
 package compat
 
-import "math"
+import (
+	"math"
+
+	"github.com/muster-gpu/muster/solve"
+)
 
 // coneScale is the Nesterov-Todd scaling of a cone by its eigenvectors, (1, d), (1, -d)
 // and what is across them, and their values: eta times ratio, eta over ratio, and eta.
@@ -295,7 +299,12 @@ func (p *coneProgram) normal(bx, bz, dx, dz []float64) {
 			right[1+k] -= b.use[k] * own[k]
 		}
 	}
-	shared := pivot(p.schur, right, 1+p.models)
+	system, shared := p.schur, right[:1+p.models]
+	rows := make([][]float64, len(shared))
+	for r := range rows {
+		rows[r] = system[r][:len(shared)]
+	}
+	solve.Eliminate(rows, shared)
 	dx[last] = shared[0]
 	for i := range p.g {
 		own, part := dx[i*p.vars:(i+1)*p.vars], &p.parts[i]
@@ -309,33 +318,6 @@ func (p *coneProgram) normal(bx, bz, dx, dz []float64) {
 	plus(dz, -1, bz)
 	p.unscaled2(dz, dz)
 	copy(dz[room:p.rows], shared[1:])
-}
-
-// pivot solves the first n equations of a small system.
-func pivot(a [1 + coneModels][1 + coneModels]float64, b [1 + coneModels]float64, n int) [1 + coneModels]float64 {
-	for c := range n {
-		best := c
-		for r := c + 1; r < n; r++ {
-			if math.Abs(a[r][c]) > math.Abs(a[best][c]) {
-				best = r
-			}
-		}
-		a[c], a[best], b[c], b[best] = a[best], a[c], b[best], b[c]
-		for r := c + 1; r < n; r++ {
-			f := a[r][c] / a[c][c]
-			for k := c; k < n; k++ {
-				a[r][k] -= f * a[c][k]
-			}
-			b[r] -= f * b[c]
-		}
-	}
-	for c := n - 1; c >= 0; c-- {
-		for k := c + 1; k < n; k++ {
-			b[c] -= a[c][k] * b[k]
-		}
-		b[c] /= a[c][c]
-	}
-	return b
 }
 
 // step predicts, centres and corrects, and goes as far as the cones allow; it returns how
