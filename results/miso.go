@@ -207,7 +207,7 @@ func (m *misoTrace) mean(ctx context.Context, policy, mig string) (jct, moves fl
 	strict := engine.Strict
 	for seed := range uint64(misoSeeds) {
 		wl := m.arrivals(seed)
-		o := sim.Run(ctx, spec, sim.Prepare(wl, spec, sim.Estimates{None: true}, sim.PerGPU),
+		o := sim.Run(ctx, spec, sim.Prepare(wl, spec, sim.Estimates{From: sim.NoEstimates}, sim.PerGPU),
 			sim.Setup{Policy: policy, Placer: "best-fit", Backfill: &strict, World: sim.Options{Model: m.table}})
 		if o.Err != nil {
 			return 0, 0, fmt.Errorf("%s, %s: %w", policy, mig, o.Err)

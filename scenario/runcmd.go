@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -69,18 +68,9 @@ var runKeys = []key[runCmd]{
 	text("zone", func(r *runCmd) *string { return &r.zone }),
 	whole("depth", 1, 1<<20, func(r *runCmd) *int { return &r.depth }),
 	whole("reserve", 1, 1<<20, func(r *runCmd) *int { return &r.reserve }),
-	{name: "estimates", set: func(r *runCmd, v string) error {
-		sigma, noisy := strings.CutPrefix(v, "noise:")
-		f, err := strconv.ParseFloat(sigma, 64)
-		switch {
-		case v == "none":
-			r.est.None = true
-		case noisy && err == nil && f >= 0 && f <= 10:
-			r.est.Sigma = f
-		case v != "exact":
-			return fmt.Errorf("%q: want exact, none or noise:SIGMA with SIGMA between 0 and 10", v)
-		}
-		return nil
+	{name: "estimates", set: func(r *runCmd, v string) (err error) {
+		r.est, err = sim.ParseEstimates(v)
+		return err
 	}},
 	{name: "epoch", set: func(r *runCmd, v string) error {
 		t, err := time.Parse(time.RFC3339, v)

@@ -61,7 +61,7 @@ func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Bac
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWorld(spec, Prepare(wl, spec, Estimates{Sigma: 0.5, Seed: 3}, PerNode), opt)
+	w := NewWorld(spec, Prepare(wl, spec, Estimates{From: Noisy, Sigma: 0.5, Seed: 3}, PerNode), opt)
 	c := &checker{e: e, t: t}
 	if err := driver.Run(context.Background(), e, w, c); err != nil {
 		t.Fatal(err)

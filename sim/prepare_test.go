@@ -2,6 +2,7 @@ package sim
 
 import (
 	"testing"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/trace"
@@ -35,6 +36,49 @@ func TestPrepareShares(t *testing.T) {
 				t.Errorf("the workload has changed: %+v", got)
 			}
 			wl.Jobs = entries
+		}
+	}
+}
+
+// Every source of estimates is heeded, also for jobs that state one themselves: otherwise
+// comparisons of backfill under wrong estimates would compare nothing.
+func TestPrepareEstimates(t *testing.T) {
+	spec := cluster.Spec{Nodes: []cluster.Node{{Name: "n", Model: "A100-80GB", GPUs: 1}}}
+	one := []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}
+	wl := trace.Workload{Jobs: []trace.Entry{
+		{Job: cluster.Job{Tasks: one, Estimate: time.Hour}, Run: 10 * time.Minute},
+		{Job: cluster.Job{Tasks: one}, Run: 20 * time.Minute},
+		{Job: cluster.Job{Tasks: one}}, // a service, whose run time is not known
+	}}
+	for _, c := range []struct {
+		text string
+		want [3]time.Duration
+	}{
+		{"auto", [3]time.Duration{time.Hour, 20 * time.Minute, 0}},
+		{"exact", [3]time.Duration{10 * time.Minute, 20 * time.Minute, 0}},
+		{"stated", [3]time.Duration{time.Hour, 0, 0}},
+		{"none", [3]time.Duration{}},
+		{"noise:0", [3]time.Duration{10 * time.Minute, 20 * time.Minute, 0}},
+	} {
+		est, err := ParseEstimates(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range Prepare(&wl, &spec, est, PerNode) {
+			if e.Job.Estimate != c.want[i] {
+				t.Errorf("%s: job %d: %v, want %v", c.text, i, e.Job.Estimate, c.want[i])
+			}
+		}
+	}
+	noisy := Prepare(&wl, &spec, Estimates{From: Noisy, Sigma: 1, Seed: 1}, PerNode)
+	for i, exact := range []time.Duration{10 * time.Minute, 20 * time.Minute} {
+		if got := noisy[i].Job.Estimate; got == exact || got == wl.Jobs[i].Job.Estimate || got <= 0 {
+			t.Errorf("noise: job %d is estimated at %v, its run time is %v", i, got, exact)
+		}
+	}
+	for _, wrong := range []string{"", "noise", "noise:-1", "noise:NaN", "noise:11", "exact:1", "sometimes"} {
+		if _, err := ParseEstimates(wrong); err == nil {
+			t.Errorf("%q is accepted", wrong)
 		}
 	}
 }

@@ -2,10 +2,13 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,10 +24,67 @@ import (
 
 // Estimates says what the scheduler is told about run times.
 type Estimates struct {
-	None   bool    // nothing
-	Stated bool    // what jobs state themselves, no more
-	Sigma  float64 // log-normal error: the estimate is run * exp(sigma*N(0,1)); 0: exact
-	Seed   uint64
+	From  EstimateSource
+	Sigma float64 // with Noisy: the estimate is run * exp(sigma*N(0,1))
+	Seed  uint64
+}
+
+// EstimateSource is where estimates come from.
+type EstimateSource uint8
+
+// The sources of estimates.
+const (
+	StatedElseExact EstimateSource = iota // what a job states; its run time where it states none
+	Exact                                 // every job's run time, whatever it states
+	Stated                                // what a job states, no more
+	Noisy                                 // every job's run time with a log-normal error, whatever it states
+	NoEstimates                           // nothing, whatever a job states
+)
+
+// EstimateForms is how ParseEstimates wants the source of estimates written.
+var EstimateForms = []string{"auto", "exact", "stated", "none", "noise:SIGMA"}
+
+// ParseEstimates reads auto, exact, stated, none or noise:SIGMA with SIGMA between 0 and 10.
+func ParseEstimates(text string) (Estimates, error) {
+	name, arg, noisy := strings.Cut(text, ":")
+	if name == "noise" {
+		sigma, err := strconv.ParseFloat(arg, 64)
+		if err != nil || !(sigma >= 0) || sigma > 10 {
+			return Estimates{}, fmt.Errorf("%q: want noise:SIGMA with SIGMA between 0 and 10", text)
+		}
+		return Estimates{From: Noisy, Sigma: sigma}, nil
+	}
+	from, ok := map[string]EstimateSource{"auto": StatedElseExact, "exact": Exact, "stated": Stated, "none": NoEstimates}[name]
+	if !ok || noisy {
+		return Estimates{}, fmt.Errorf("%q: want one of %s", text, strings.Join(EstimateForms, ", "))
+	}
+	return Estimates{From: from}, nil
+}
+
+// of is what the scheduler is told about a job that states an estimate (0: none) and runs so long (0: unknown).
+func (e *Estimates) of(stated, run time.Duration, rng *rand.Rand) time.Duration {
+	exact := stated
+	if run > 0 {
+		exact = run
+	}
+	switch e.From {
+	case NoEstimates:
+		return 0
+	case Stated:
+		return stated
+	case Exact:
+		return exact
+	case Noisy:
+		noise := math.Exp(e.Sigma * rng.NormFloat64()) // drawn for each job, so that one job's estimate does not move the others'
+		wrong := time.Duration(min(float64(exact)*noise, float64(cluster.MaxDuration)))
+		return max(wrong, min(exact, 1)) // a run time that is known is never estimated as none
+	case StatedElseExact:
+		if stated > 0 {
+			return stated
+		}
+		return exact
+	}
+	return stated
 }
 
 // PerTask says how "so many GPUs" of a trace become tasks.
@@ -64,18 +124,7 @@ func Prepare(wl *trace.Workload, spec *cluster.Spec, est Estimates, form PerTask
 			}
 		}
 		choose(spec, s, stated)
-		noise := 1.0
-		if est.Sigma > 0 {
-			noise = math.Exp(est.Sigma * rng.NormFloat64())
-		}
-		switch {
-		case est.None:
-			s.Estimate = 0
-		case est.Stated:
-		case s.Estimate == 0 && e.Run > 0:
-			s.Estimate = time.Duration(min(float64(e.Run)*noise, float64(cluster.MaxDuration)))
-			s.Estimate = max(s.Estimate, 1)
-		}
+		s.Estimate = est.of(s.Estimate, e.Run, rng)
 	}
 	return entries
 }

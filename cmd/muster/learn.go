@@ -43,7 +43,7 @@ func newLearn() *cobra.Command {
 	}
 	f.register(c)
 	fl := c.Flags()
-	f.registerWorld(fl, "exact", "0s", "0s")
+	f.registerWorld(fl, "auto", "0s", "0s")
 	fl.StringVar(&f.out, "out", "", "file to write the weights to (needed)")
 	fl.StringVar(&f.from, "from", "", "begin with the weights of this file, instead of none")
 	fl.IntVar(&f.rounds, "rounds", 0, "rounds of improvement (default: as the shipped weights)")

@@ -97,7 +97,7 @@ func newSim() *cobra.Command {
 	f.register(c)
 	f.profiles.register(c.Flags())
 	fl := c.Flags()
-	f.registerWorld(fl, "exact", "0s", "0s")
+	f.registerWorld(fl, "auto", "0s", "0s")
 	fl.StringVar(&f.policies, "policies", "fifo,las", "policies to compare, with knobs as name:knob=value; all for every one (muster policy list)")
 	fl.StringVar(&f.placers, "place", "best-fit", "placers to combine them with: "+placerNames())
 	fl.StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative (default: the policy's own)")
@@ -121,7 +121,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.IntVar(&f.tile, "tile", 1, "repeat the trace N times, one after the other")
 	fl.IntVar(&f.depth, "backfill-depth", 100, "how many jobs behind a blocked one backfill looks at")
 	fl.IntVar(&f.reserve, "backfill-reserve", 16, "how many blocked jobs conservative backfill promises a start")
-	fl.StringVar(&f.estimates, "estimates", estimates, "what the scheduler knows of run times: exact, stated (what jobs say themselves), none, or noise:SIGMA (log-normal)")
+	fl.StringVar(&f.estimates, "estimates", estimates, "what the scheduler knows of run times: auto (what a job states, exact where it states none), exact, stated (no more than that), none, or noise:SIGMA (log-normal); exact and noise replace what jobs state")
 	fl.StringVar(&f.gang, "gang", "node", "what \"n GPUs\" means: node (as few nodes as possible) or gpu (anywhere)")
 	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
 	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/simulator.md)")
@@ -352,23 +352,11 @@ func (f *simFlags) clusterFor(wl *trace.Workload) (*cluster.Spec, error) {
 }
 
 func (f *simFlags) knowledge() (sim.Estimates, sim.PerTask, error) {
-	est := sim.Estimates{Seed: f.seed}
-	mode, arg, _ := strings.Cut(f.estimates, ":")
-	switch mode {
-	case "exact":
-	case "none":
-		est.None = true
-	case "stated":
-		est.Stated = true
-	case "noise":
-		s, err := strconv.ParseFloat(arg, 64)
-		if err != nil || !(s >= 0) || s > 10 {
-			return est, 0, fmt.Errorf("--estimates %q: want noise:SIGMA with SIGMA between 0 and 10", f.estimates)
-		}
-		est.Sigma = s
-	default:
-		return est, 0, cluster.Unknown("--estimates", f.estimates, []string{"exact", "stated", "none", "noise"})
+	est, err := sim.ParseEstimates(f.estimates)
+	if err != nil {
+		return est, 0, fmt.Errorf("--estimates %w", err)
 	}
+	est.Seed = f.seed
 	switch f.gang {
 	case "node":
 		return est, sim.PerNode, nil
