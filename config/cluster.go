@@ -154,6 +154,12 @@ func decode(name string, data []byte, into any) error {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 	err := dec.Decode(into)
+	if err == nil {
+		var root yaml.Node
+		if err = yaml.Unmarshal(data, &root); err == nil {
+			err = wholeNumbers(&root, reflect.TypeOf(into), "")
+		}
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%s: the file is empty", name)
@@ -489,11 +495,11 @@ func addQueues(s *cluster.Spec, queues []queueFile, parent string) error {
 		if q.Parent != "" && parent != "" && q.Parent != parent {
 			return fmt.Errorf("queue %s: parent %q, but it stands among the children of %q", q.Name, q.Parent, parent)
 		}
-		if q.Weight < 0 || q.Weight > 1e6 {
-			return fmt.Errorf("queue %s: weight %g; between 0 and 1e6 are possible", q.Name, q.Weight)
+		if !(q.Weight >= 0) || q.Weight > 1e6 || tooFine(q.Weight) {
+			return fmt.Errorf("queue %s: weight %g; 0, or between 0.001 and 1e6, are possible", q.Name, q.Weight)
 		}
 		out := cluster.Queue{Name: q.Name, Parent: cmp.Or(parent, q.Parent), Guarantee: cluster.Milli(q.Guarantee), Limit: orUnlimited(q.Limit),
-			Lend: orUnlimited(q.Lend), Weight: int64(q.Weight * 1000), Reserve: cluster.Milli(q.Reserve), NoReclaim: q.NoReclaim,
+			Lend: orUnlimited(q.Lend), Weight: thousandths(q.Weight), Reserve: cluster.Milli(q.Reserve), NoReclaim: q.NoReclaim,
 			UserGPUs: cluster.Milli(q.UserGPUs), MaxJobs: q.MaxJobs, UserJobs: q.UserJobs, Budget: q.Budget,
 			Period: time.Duration(q.Period), Shares: q.Shares, Priority: q.Priority}
 		for _, w := range q.Windows {

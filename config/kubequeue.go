@@ -72,8 +72,8 @@ func ReadKubeQueue(name string, spec []byte) (*KubeQueue, error) {
 			return nil, err
 		}
 	}
-	if !(f.Weight >= 0) || f.Weight > 1e6 {
-		return nil, fmt.Errorf("spec.weight: %g; between 0 and 1e6 are possible", f.Weight)
+	if !(f.Weight >= 0) || f.Weight > 1e6 || tooFine(f.Weight) {
+		return nil, fmt.Errorf("spec.weight: %g; 0, or between 0.001 and 1e6, are possible", f.Weight)
 	}
 	for i := range f.Windows {
 		w, err := f.Windows[i].window()
@@ -103,8 +103,8 @@ func gpusOf(field string, from *float64, to *cluster.Milli) error {
 	if from == nil {
 		return nil
 	}
-	if !(*from >= 0) || *from > 1e9 {
-		return fmt.Errorf("%s: %g is not a number of GPUs (0 or more, at most 1e9)", field, *from)
+	if !(*from >= 0) || *from > 1e9 || tooFine(*from) {
+		return fmt.Errorf("%s: %g is not a number of GPUs (0, or between 0.001 and 1e9)", field, *from)
 	}
 	*to = cluster.Milli(math.Round(*from * 1000))
 	return nil

@@ -39,7 +39,7 @@ func (m *migDevices) UnmarshalYAML(n *yaml.Node) error {
 		m.all = true
 		return nil
 	}
-	if err := n.Decode(&m.list); err != nil {
+	if err := DecodeNode(n, &m.list); err != nil {
 		return errors.New("devices: neither all nor a list of numbers, such as [0, 1]")
 	}
 	return nil

@@ -24,12 +24,15 @@ func (g *GPUs) UnmarshalText(b []byte) error {
 		return nil
 	}
 	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(v >= 0) || v > 1e9 {
-		return fmt.Errorf("%q is not a number of GPUs (0 or more, at most 1e9, or unlimited)", s)
+	if err != nil || !(v >= 0) || v > 1e9 || tooFine(v) {
+		return fmt.Errorf("%q is not a number of GPUs (0, or between 0.001 and 1e9, or unlimited)", s)
 	}
 	*g = GPUs(math.Round(v * 1000))
 	return nil
 }
+
+// tooFine reports whether an amount that is kept in thousandths would become 0, which means something else.
+func tooFine(v float64) bool { return v > 0 && v < 0.001 }
 
 // Memory is an amount of memory in a file: a number with MiB, GiB, TiB (or M,
 // G, T, MB, GB, TB, all taken as binary); without a unit it is MiB.
@@ -51,6 +54,9 @@ func ParseMemory(s string) (cluster.MiB, error) {
 	if err != nil || mul == 0 || !(v >= 0) || v*mul > float64(cluster.MaxMiB) {
 		return 0, fmt.Errorf("%q is not an amount of memory such as 512MiB, 80GiB or 2TiB", s)
 	}
+	if v > 0 && v*mul < 1 {
+		return 0, fmt.Errorf("%q is less than 1MiB, the least amount of memory that is counted", s)
+	}
 	return cluster.MiB(math.Round(v * mul)), nil
 }
 
@@ -60,8 +66,8 @@ type Cores cluster.Milli
 // UnmarshalText reads the number of cores.
 func (c *Cores) UnmarshalText(b []byte) error {
 	v, err := strconv.ParseFloat(string(b), 64)
-	if err != nil || !(v >= 0) || v > 1e6 {
-		return fmt.Errorf("%q is not a number of CPU cores (0 or more)", b)
+	if err != nil || !(v >= 0) || v > 1e6 || tooFine(v) {
+		return fmt.Errorf("%q is not a number of CPU cores (0, or between 0.001 and 1e6)", b)
 	}
 	*c = Cores(math.Round(v * 1000))
 	return nil

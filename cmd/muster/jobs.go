@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -119,10 +120,10 @@ func (f *jobFlags) resources(s *api.Submission) error {
 	switch {
 	case profile.MatchString(f.gpus):
 		s.GPUs, s.Profile = 1, f.gpus
-	case err != nil || g < 0 || g > cluster.MaxGPUsPerNode:
+	case err != nil || g < 0 || g > cluster.MaxGPUsPerNode || g > 0 && g < 0.001:
 		return fmt.Errorf("--gpus %s: give a number of GPUs, a fraction such as 0.5, or a MIG profile such as 3g.40gb", f.gpus)
 	case g > 0 && g < 1:
-		s.GPUs, s.Share = 1, int64(g*1000)
+		s.GPUs, s.Share = 1, int64(math.Round(g*1000))
 	case g != float64(int(g)):
 		return fmt.Errorf("--gpus %s: whole GPUs, or a fraction below one", f.gpus)
 	default:
@@ -131,10 +132,10 @@ func (f *jobFlags) resources(s *api.Submission) error {
 	if err := f.part(s); err != nil {
 		return err
 	}
-	if f.cpus < 0 || f.cpus > 1<<20 {
-		return fmt.Errorf("--cpus %g: out of range", f.cpus)
+	if !(f.cpus >= 0) || f.cpus > 1<<20 || f.cpus > 0 && f.cpus < 0.001 {
+		return fmt.Errorf("--cpus %g: give 0, or between 0.001 and %d", f.cpus, 1<<20)
 	}
-	s.CPU = int64(f.cpus * 1000)
+	s.CPU = int64(math.Round(f.cpus * 1000))
 	if f.memory != "" {
 		if s.RAM, err = config.ParseMemory(f.memory); err != nil {
 			return fmt.Errorf("--mem: %w", err)

@@ -177,7 +177,7 @@ func (f *searchFile) scalar(to any) func(*yaml.Node) error {
 		if n.Kind != yaml.ScalarNode {
 			return errors.New("give one value")
 		}
-		if err := n.Decode(to); err != nil {
+		if err := config.DecodeNode(n, to); err != nil {
 			kinds := map[string]string{"*int": "a whole number", "*int64": "a whole number", "*uint64": "a whole number, 0 or more", "*float64": "a number", "*bool": "true or false"}
 			return fmt.Errorf("%q is not %s", n.Value, cmp.Or(kinds[fmt.Sprintf("%T", to)], "a text"))
 		}
@@ -271,7 +271,7 @@ func (f *searchFile) readWidths(n *yaml.Node) error {
 		fail := func(format string, args ...any) error {
 			return fmt.Errorf("%s:%d: widths.%s: %w", f.path, n.Content[i].Line, name, fmt.Errorf(format, args...))
 		}
-		switch err := n.Content[i+1].Decode(&w); {
+		switch err := config.DecodeNode(n.Content[i+1], &w); {
 		case !paramName.MatchString(name) || slices.Contains(ownNames, name):
 			return fail("a width's name is letters, digits and _, begins with no digit, and is not %s", orList(ownNames))
 		case err != nil || w < 1:
