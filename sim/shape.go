@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -34,6 +35,69 @@ func Demand(wl *trace.Workload) (gpuSeconds, span float64) {
 		span = wl.Jobs[n-1].Job.Submit.Sub(wl.Jobs[0].Job.Submit).Seconds()
 	}
 	return gpuSeconds, span
+}
+
+// DemandOn is Demand of the jobs that the cluster can hold, and how many jobs it cannot.
+func DemandOn(wl *trace.Workload, spec *cluster.Spec) (gpuSeconds, span float64, tooLarge int) {
+	gpuSeconds, span = Demand(wl)
+	rooms := roomsOf(spec)
+	for i := range wl.Jobs {
+		if !rooms.hold(&wl.Jobs[i].Job) {
+			gpuSeconds -= wl.Jobs[i].GPUTime()
+			tooLarge++
+		}
+	}
+	return max(0, gpuSeconds), span, tooLarge
+}
+
+// room is what a cluster has of a GPU model.
+type room struct {
+	model      cluster.GPUModel
+	node, most int // GPUs on the largest node, and in all
+}
+
+type rooms []room
+
+func roomsOf(spec *cluster.Spec) (list rooms) {
+	for i := range spec.Nodes {
+		n := &spec.Nodes[i]
+		at := slices.IndexFunc(list, func(r room) bool { return r.model.Name == n.Model })
+		if at < 0 {
+			m, _ := spec.Model(n.Model)
+			m.Name = n.Model
+			at = len(list)
+			list = append(list, room{model: m})
+		}
+		list[at].node = max(list[at].node, n.GPUs)
+		list[at].most += n.GPUs
+	}
+	return list
+}
+
+// hold reports whether some GPU model has enough GPUs for a job, on nodes that are large enough
+// for its tasks. A job that something else refuses (a quota, CPU, a partition) counts as held.
+func (r rooms) hold(j *cluster.Job) bool {
+	for i := range r {
+		m := &r[i]
+		if j.GPUs() > 0 && len(j.GPUTypes) > 0 && !slices.ContainsFunc(j.GPUTypes, func(t string) bool { return cluster.MatchModel(m.model.Name, t) }) {
+			continue
+		}
+		fits, need := true, 0
+		for k := range j.Tasks {
+			q, count := &j.Tasks[k].Request, j.Tasks[k].Count
+			if k == 0 && j.Elastic.Min > 0 {
+				count = min(count, j.Elastic.Min)
+			}
+			if !q.Fractional() && q.Profile == "" {
+				need += count * q.GPUs
+			}
+			fits = fits && q.GPUs <= m.node && (q.GPUs == 0 || m.model.Memory == 0 || q.Memory <= m.model.Memory)
+		}
+		if fits && need <= m.most {
+			return true
+		}
+	}
+	return false
 }
 
 // Tile repeats the workload n times, one after the other: a copy begins a
@@ -69,7 +133,7 @@ func move(e *trace.Entry, by cluster.Time) {
 // Stretch changes the distances between submissions so that the cluster is
 // offered the load. Deadlines move with their jobs.
 func Stretch(wl *trace.Workload, spec *cluster.Spec, load float64) error {
-	work, span := Demand(wl)
+	work, span, _ := DemandOn(wl, spec)
 	gpus := float64(spec.GPUs())
 	if span <= 0 || work <= 0 || gpus == 0 || !(load > 0) {
 		return fmt.Errorf("load %g: the workload has no span or no GPU time to stretch", load)

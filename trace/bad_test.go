@@ -16,7 +16,7 @@ func TestBadSimpleLists(t *testing.T) {
 	const tir = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 	checkBad(t, "tiresias", []badRow{
 		{"gpus", tir + "1,-2,0,1,m,5,0\n", `x:2: num_gpu "-2": must be a whole number from 1 to 1048576`},
-		{"time", tir + "1,2,soon,1,m,5,0\n", `submit_time "soon": must be a number of seconds, 0 or more`},
+		{"time", tir + "1,2,soon,1,m,5,0\n", `submit_time "soon": must be a number of seconds from 0 to 3153600000 (100 years)`},
 		{"inf", tir + "1,2,0,1,m,+Inf,0\n", `duration "+Inf"`},
 	})
 	const muri = "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n"
@@ -107,7 +107,7 @@ func TestBadLogs(t *testing.T) {
 	const swf = "  100  10   60   8 -1 -1   8  120 -1  1  3 1 -1 2 -1 -1 -1\n"
 	checkBad(t, "swf", []badRow{
 		{"fields", "1 2 3\n", `x:1: has 3 fields, must be 18 numbers`},
-		{"time", "1 -5" + swf[6:], `submit time "-5": must be a number of seconds, 0 or more`},
+		{"time", "1 -5" + swf[6:], `submit time "-5": must be a number of seconds from 0 to 3153600000 (100 years)`},
 		{"status", "; c\n1" + strings.Replace(swf, "-1  1  3", "-1  9  3", 1), `x:2: status "9": must be a whole number from -1 to 5`},
 	})
 }
@@ -128,7 +128,7 @@ func TestBadSlurm(t *testing.T) {
 	const job = `{"job_id":1,"time":{"submission":5,"start":6,"elapsed":%},"state":{"current":["FAILED"]},"tres":{"allocated":[]}}`
 	in := func(elapsed string) string { return "{\"jobs\":[\n" + strings.Replace(job, "%", elapsed, 1) + "]}" }
 	checkBad(t, "sacct-json", []badRow{
-		{"negative", in("-1"), `x:2: time.elapsed -1: must be a number of seconds, 0 or more`},
+		{"negative", in("-1"), `x:2: time.elapsed -1: must be a number of seconds from 0 to 3153600000 (100 years)`},
 		{"type", in(`"long"`), `x:2: json: cannot unmarshal string`},
 		{"state", strings.Replace(in("1"), "FAILED", "OK", 1), `state.current "OK": must be a Slurm job state`},
 		{"cut", in("1")[:60], `not readable as JSON: the file ends in the middle`},

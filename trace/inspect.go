@@ -330,7 +330,7 @@ func oddities(wl *Workload, s *Summary) []string {
 		run               time.Duration
 		milli             cluster.Milli
 	}
-	seen := make(map[key]bool, len(wl.Jobs))
+	seen, names := make(map[key]bool, len(wl.Jobs)), make(map[string]int, len(wl.Jobs))
 	twins, long, limit, late, largest := 0, 0, 0, 0, 0
 	for i := range wl.Jobs {
 		e := &wl.Jobs[i]
@@ -339,6 +339,7 @@ func oddities(wl *Workload, s *Summary) []string {
 			twins++
 		}
 		seen[k] = true
+		names[e.Job.Name]++
 		if e.Run.Seconds() > s.Span && s.Span > 0 {
 			long++
 		}
@@ -359,6 +360,9 @@ func oddities(wl *Workload, s *Summary) []string {
 			say("%d %s", c.n, c.what)
 		}
 	}
+	if text := sharedNames(names); text != "" {
+		say("%s", text)
+	}
 	if len(s.TopUsers) > 1 && s.TopUsers[0].GPUShare > 0.25 && s.TopUsers[0].Name != "" {
 		say("user %s has %.0f %% of the GPU time", s.TopUsers[0].Name, 100*s.TopUsers[0].GPUShare)
 	}
@@ -372,4 +376,22 @@ func oddities(wl *Workload, s *Summary) []string {
 		say("nothing is submitted for %s", clockText(g))
 	}
 	return out
+}
+
+// sharedNames says that several jobs have one name, and which name the most have; "": none.
+func sharedNames(names map[string]int) string {
+	jobs, most := 0, ""
+	for name, n := range names {
+		if name == "" || n < 2 {
+			continue
+		}
+		jobs += n
+		if n > names[most] || most == "" || n == names[most] && name < most {
+			most = name
+		}
+	}
+	if most == "" {
+		return ""
+	}
+	return fmt.Sprintf("%d jobs share their name with another; %d are called %s", jobs, names[most], most)
 }

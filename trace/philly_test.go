@@ -27,7 +27,7 @@ func TestPhillySample(t *testing.T) {
 func TestPhillyBad(t *testing.T) {
 	const head = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 	checkBad(t, "philly", []badRow{
-		{"negative", head + "2021-03-01 10:00:00,-3,1,1,a\n", `x:2: duration "-3": must be a number of seconds, 0 or more`},
+		{"negative", head + "2021-03-01 10:00:00,-3,1,1,a\n", `x:2: duration "-3": must be a number of seconds from 0 to 3153600000 (100 years)`},
 		{"nan", head + "2021-03-01 10:00:00,NaN,1,1,a\n", `duration "NaN": must be a number`},
 		{"huge", head + "2021-03-01 10:00:00,1e300,1,1,a\n", `duration "1e300"`},
 		{"no gpu", head + "2021-03-01 10:00:00,1,0,1,a\n", `num_gpus "0": must be a whole number from 1 to 1048576`},

@@ -218,7 +218,7 @@ func (b *Builder) sacctJSONJob(raw []byte, line int, left *unusable) error {
 func (b *Builder) slurmEntry(s *slurmJob, e *Entry) (reason string) {
 	take := func(name string, v slurmNumber, unit time.Duration) time.Duration {
 		if !(v.n >= 0) || v.n > float64(cluster.MaxDuration/unit) {
-			reason = fmt.Sprintf("%s %g: must be a number of %s, 0 or more", name, v.n, unitName(unit))
+			reason = fmt.Sprintf("%s %g: must be a number of %s from 0 to %d (100 years)", name, v.n, unitName(unit), cluster.MaxDuration/unit)
 			return 0
 		}
 		return time.Duration(v.n * float64(unit))

@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -136,7 +137,7 @@ func (t *table) swfAmount(i int) time.Duration {
 	}
 	d, ok := parseAmount(f, time.Second)
 	if !ok {
-		t.fail(i, "a number of seconds, 0 or more, or -1 for unknown")
+		t.fail(i, fmt.Sprintf("a number of seconds from 0 to %d (100 years), or -1 for unknown", cluster.MaxDuration/time.Second))
 	}
 	return d
 }

@@ -227,7 +227,7 @@ func (t *table) dur(i int, unit time.Duration) time.Duration {
 	}
 	d, ok := parseAmount(t.raw(i), unit)
 	if !ok {
-		t.fail(i, "a number of "+unitName(unit)+", 0 or more")
+		t.fail(i, fmt.Sprintf("a number of %s from 0 to %d (100 years)", unitName(unit), cluster.MaxDuration/unit))
 	}
 	return d
 }

@@ -239,10 +239,18 @@ func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.S
 
 // introduce says what is replayed on what.
 func introduce(w io.Writer, wl *trace.Workload, spec *cluster.Spec) {
-	work, span := sim.Demand(wl)
-	fmt.Fprintf(w, "%s: %d jobs, %.0f GPU-hours over %s; %s: %d GPUs on %d nodes, offered load %.2f\n",
-		wl.Name, len(wl.Jobs), work/3600, cluster.FormatDuration((time.Duration(span) * time.Second).Round(time.Minute)),
-		describe(spec), spec.GPUs(), len(spec.Nodes), work/span/float64(max(1, spec.GPUs())))
+	all, span := sim.Demand(wl)
+	work, _, tooLarge := sim.DemandOn(wl, spec)
+	load := "all at once"
+	if span > 0 {
+		load = fmt.Sprintf("offered load %.2f", work/span/float64(max(1, spec.GPUs())))
+	}
+	if tooLarge > 0 {
+		load += fmt.Sprintf(", not counting %d that ask for more than it has", tooLarge)
+	}
+	fmt.Fprintf(w, "%s: %d jobs, %.0f GPU-hours over %s; %s: %d GPUs on %d nodes, %s\n",
+		wl.Name, len(wl.Jobs), all/3600, cluster.FormatDuration((time.Duration(span) * time.Second).Round(time.Minute)),
+		describe(spec), spec.GPUs(), len(spec.Nodes), load)
 	if n := len(wl.Bad); n > 0 {
 		fmt.Fprintf(w, "%d malformed rows skipped, the first: %s:%d: %s\n", n, wl.Bad[0].File, wl.Bad[0].Line, wl.Bad[0].Reason)
 	}
