@@ -29,19 +29,19 @@ func newAttach() *cobra.Command {
 			"on then. Several may be attached at once: all see the same, all may type, and the window is as large as\n" +
 			"that of the last one who changed theirs. The exit code is the job's.",
 		RunE: func(c *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
+			cl := client.Connect()
+			id, err := findJob(c.Context(), cl, args[0])
 			if err != nil {
 				return err
 			}
-			cl := client.Connect()
-			err = terminal.Use(c.Context(), cl, ids[0], os.Stdin, c.OutOrStdout(), c.ErrOrStderr(), watch)
+			err = terminal.Use(c.Context(), cl, id, os.Stdin, c.OutOrStdout(), c.ErrOrStderr(), watch)
 			if errors.Is(err, terminal.ErrDetached) {
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			j, err := cl.WaitOn(c.Context(), ids[0])
+			j, err := cl.WaitOn(c.Context(), id)
 			if err != nil {
 				return err
 			}

@@ -38,11 +38,14 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVarP(&f.s.Name, "name", "J", "", "name of the job")
 	fl.StringVarP(&f.s.Queue, "queue", "q", "", "queue that it counts for")
+	fl.StringSliceVarP(&f.s.Partitions, "partition", "p", nil, "acceptable partitions, where some are configured")
 	fl.StringVar(&f.s.Tier, "tier", "", "critical, standard or best-effort")
+	fl.StringVar(&f.s.Tier, "qos", "", "the same as --tier")
+	_ = fl.MarkHidden("qos") // defined above
 	fl.StringVar(&f.s.Model, "model", "", "what it computes: its name in the performance table (docs/simulator.md)")
 	fl.StringVar(&f.s.Kind, "kind", "", "training, batch, service, interactive or trial")
 	fl.Int64Var(&f.s.Priority, "priority", 0, "higher first")
-	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
+	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, such as 2 or a100:2, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
 	fl.StringVar(&f.gpuMem, "gpu-mem", "", "GPU memory needed on each GPU, such as 8GiB; without --gpus a share of one GPU that has so much")
 	fl.StringVar(&f.gpuResident, "gpu-mem-resident", "", "of --gpu-mem, what is needed between iterations, too: the rest is for one iteration at a time (policy salus)")
 	fl.StringVar(&f.gpuCores, "gpu-cores", "", "part of a GPU's compute, such as 30%: the same as --gpus 0.3; with --gpus 2, of each of two GPUs of a node")
@@ -55,7 +58,7 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.Float64VarP(&f.cpus, "cpus", "c", 0, "CPU cores of each task")
 	fl.StringVar(&f.memory, "mem", "", "host memory of each task, such as 16GiB")
 	fl.StringSliceVar(&f.s.GPUTypes, "gpu-type", nil, "acceptable GPU models, best first")
-	fl.StringVarP(&f.limit, "time", "t", "", "time limit, such as 2h30m")
+	fl.StringVarP(&f.limit, "time", "t", "", "time limit, such as 2h30m or 1-02:00")
 	fl.StringVar(&f.estimate, "estimate", "", "expected run time, such as 1h")
 	fl.StringVar(&f.s.Converge, "converge", "", "when it will be done, by a metric that it reports: loss:0.01:3, when that falls by less than 0.01 of itself between two reports, three times in a row")
 	fl.StringVar(&f.deadline, "deadline", "", "to be done by then: 18:00, 2026-12-24T12:00, now+2hours")
@@ -77,7 +80,8 @@ func (f *jobFlags) submission(ctx context.Context) (*api.Submission, error) {
 		to         *api.Duration
 	}{{"time", f.limit, &s.Limit}, {"estimate", f.estimate, &s.Estimate}} {
 		if d.text != "" {
-			if err := d.to.UnmarshalText([]byte(d.text)); err != nil {
+			var err error
+			if *d.to, err = parseSpan(d.text); err != nil {
 				return nil, fmt.Errorf("--%s: %w", d.name, err)
 			}
 		}
@@ -116,12 +120,21 @@ func (f *jobFlags) submission(ctx context.Context) (*api.Submission, error) {
 var profile = regexp.MustCompile(`^[1-9]g(\.[0-9]+gb(\+me)?)?$`)
 
 func (f *jobFlags) resources(s *api.Submission) error {
-	g, err := strconv.ParseFloat(f.gpus, 64)
+	count := f.gpus
+	if m := typedGPUs.FindStringSubmatch(f.gpus); m != nil && m[1] != "gpu" {
+		if len(s.GPUTypes) > 0 {
+			return fmt.Errorf("--gpus %s names a GPU model, and --gpu-type does: give one of them", f.gpus)
+		}
+		s.GPUTypes, count = []string{m[1]}, m[2]
+	} else if m != nil {
+		count = m[2] // gpu:2, of any model
+	}
+	g, err := strconv.ParseFloat(count, 64)
 	switch {
 	case profile.MatchString(f.gpus):
 		s.GPUs, s.Profile = 1, f.gpus
 	case err != nil || g < 0 || g > cluster.MaxGPUsPerNode || g > 0 && g < 0.001:
-		return fmt.Errorf("--gpus %s: give a number of GPUs, a fraction such as 0.5, or a MIG profile such as 3g.40gb", f.gpus)
+		return fmt.Errorf("--gpus %s: give a number of GPUs such as 2 or a100:2, a fraction such as 0.5, or a MIG profile such as 3g.40gb", f.gpus)
 	case g > 0 && g < 1:
 		s.GPUs, s.Share = 1, int64(math.Round(g*1000))
 	case g != float64(int(g)):
@@ -267,6 +280,7 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 		if len(j.Devices) > 0 {
 			fmt.Fprintf(&b, " on %s", deviceText(j))
 		}
+		b.WriteString(withoutGPUs(&j.Submission))
 		b.WriteString(answerText(j) + sharingText(j))
 		_, err := fmt.Fprintln(w, b.String())
 		return err
@@ -289,7 +303,7 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 			fmt.Fprintf(&b, ", between %s and %s as earlier runs suggest", from.Local().Format("15:04:05"), to.Local().Format("15:04:05 Mon 2 Jan"))
 		}
 	}
-	b.WriteString(answerText(j) + sharingText(j) + "\n")
+	b.WriteString(withoutGPUs(&j.Submission) + answerText(j) + sharingText(j) + "\n")
 	for _, t := range out.Why.Blockers {
 		fmt.Fprintf(&b, "  %s\n", t)
 	}
@@ -304,6 +318,14 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// withoutGPUs says that a job asked for no GPU, which is seldom what its owner wants here.
+func withoutGPUs(s *api.Submission) string {
+	if s.GPUs > 0 || s.Profile != "" || s.Memory > 0 {
+		return ""
+	}
+	return ", without a GPU (--gpus 1 asks for one)"
 }
 
 // waitsAsleep reports whether a job was suspended for others and waits to go on.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -84,21 +83,53 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(flagError)
 	kubeCluster.add(root)
-	root.AddCommand(newSim(), newTune(), newLearn(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newPerf(), newMIG(), newMPS(), newSearch(), newCheck(), newResults(), newMan())
-	root.AddCommand(newServe(), newSubmit(), newRun(), newQueue(), newShow(), newWhy(), newDefrag(), newLogs(), newWait(), newAttach(), newTop(), newNodes(), newQueues(), newSlurm())
-	root.AddCommand(newToken(), newLogin(), newLogout(), newDashboard(), newUpdate(), newHistory(), newUsage())
-	root.AddCommand(newJournal(), newConfig(), newKube())
-	root.AddCommand(newDrains()...)
-	root.AddCommand(newVerbs()...)
+	cobra.EnableCommandSorting = false // within a group they stand as people need them
+	for _, g := range commandGroups() {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			completeJobFlags(c)
+			root.AddCommand(c)
+		}
+	}
+	root.SetHelpCommandGroupID("develop")
+	root.SetCompletionCommandGroupID("develop")
+	argumentsAreUsage(root)
 	return root
 }
 
-// version is that of the module this program was built from.
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
+// commandGroup is a part of muster help: what people come for.
+type commandGroup struct {
+	id, title string
+	commands  []*cobra.Command
+}
+
+// commandGroups lists all sub-commands.
+func commandGroups() []commandGroup {
+	return []commandGroup{
+		{"run", "Run jobs:", []*cobra.Command{newRun(), newSubmit(), newAttach(), newLogs(), newWait(), newSearch()}},
+		{"look", "Look:", []*cobra.Command{newQueue(), newWhy(), newShow(), newHistory(), newTop(), newNodes(), newQueues(), newUsage(), newDashboard()}},
+		{"change", "Change jobs:", append(newVerbs(), newUpdate())},
+		{"operate", "Operate a machine or a cluster:", append([]*cobra.Command{newServe(), newKube(), newPolicy(), newConfig(), newClusterCmd(),
+			newToken(), newLogin(), newLogout(), newDefrag(), newMIG(), newMPS(), newPerf(), newSlurm()}, newDrains()...)},
+		{"simulate", "Simulate and compare:", []*cobra.Command{newSim(), newTune(), newTrace(), newLearn(), newReplay(), newExplain(), newJournal()}},
+		{"develop", "Develop, and about this program:", []*cobra.Command{newCheck(), newResults(), newMan(), newVersion()}},
 	}
-	return "unknown"
+}
+
+// argumentsAreUsage makes a wrong number of arguments a mistake of usage, for a command and those below it.
+func argumentsAreUsage(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usage(fmt.Errorf("%s: %w (see muster %s --help)", c.Name(), err, c.Name()))
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		argumentsAreUsage(sub)
+	}
 }
 
 // flagError names the nearest flag when one is unknown.
@@ -106,6 +137,9 @@ func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return fmt.Errorf("%w: %s: %w (see muster %s --help)", errUsage, c.Name(), err, c.Name())
+	}
+	if hint := slurmHint(c, unknown.GetSpecifiedName()); hint != "" {
+		return fmt.Errorf("%w: %s: unknown flag --%s: %s", errUsage, c.Name(), unknown.GetSpecifiedName(), hint)
 	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })

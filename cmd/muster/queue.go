@@ -188,9 +188,9 @@ func orderJobs(list []api.Job, compare func(a, b *api.Job) int) {
 
 // queueFlags are the options of muster queue.
 type queueFlags struct {
-	all, asJSON, mine, noHeader, watch bool
-	states, names, queues              []string
-	user, columns, sort                string
+	all, asJSON, mine, noHeader, watch, elements bool
+	states, names, queues                        []string
+	user, columns, sort                          string
 }
 
 func newQueue() *cobra.Command {
@@ -211,6 +211,7 @@ func newQueue() *cobra.Command {
 	fl.StringSliceVar(&f.names, "name", nil, "only those with these names")
 	fl.StringVarP(&f.columns, "columns", "o", usualColumns, "columns to show")
 	fl.StringVar(&f.sort, "sort", "job", "columns to sort by; -gpus: the most first")
+	fl.BoolVarP(&f.elements, "elements", "r", false, "a line for each waiting element of an array")
 	fl.BoolVarP(&f.watch, "watch", "w", false, "show it again every two seconds until Ctrl-C")
 	fl.BoolVar(&f.noHeader, "no-header", false, "without the line of headings")
 	fl.BoolVar(&f.asJSON, "json", false, "JSON")
@@ -304,16 +305,28 @@ func (f *queueFlags) show(ctx context.Context, w io.Writer, q url.Values, cols [
 	if f.asJSON {
 		return json.NewEncoder(w).Encode(list)
 	}
-	return printJobs(w, list, cols, !f.noHeader, isTTY(w) && os.Getenv("NO_COLOR") == "")
+	rows := singleRows(list)
+	if !f.elements {
+		rows = foldArrays(list)
+	}
+	return printRows(w, rows, cols, !f.noHeader)
 }
 
 // stateColours are shown on a terminal.
 var stateColours = map[string]string{api.StateRunning: "\x1b[32m", api.StatePending: "\x1b[33m", api.StateFailed: "\x1b[31m",
 	api.StateTimeout: "\x1b[31m", api.StateLost: "\x1b[31m", api.StateRejected: "\x1b[31m", api.StateSuspended: "\x1b[36m"}
 
-// printJobs writes a table; colours have no width, so they are put in when the
-// columns are aligned.
-func printJobs(w io.Writer, list []api.Job, cols []column, header, coloured bool) error {
+// singleRows is a row for each job.
+func singleRows(list []api.Job) (rows []row) {
+	for i := range list {
+		rows = append(rows, row{job: &list[i]})
+	}
+	return rows
+}
+
+// printRows writes a table. A terminal's lines are not exceeded; colours have no width, so they are
+// put in when the columns are aligned.
+func printRows(w io.Writer, list []row, cols []column, header bool) error {
 	rows := make([][]string, 0, len(list)+1)
 	if header {
 		var heads []string
@@ -323,13 +336,34 @@ func printJobs(w io.Writer, list []api.Job, cols []column, header, coloured bool
 		rows = append(rows, heads)
 	}
 	for i := range list {
-		var row []string
+		var cells []string
 		for k := range cols {
-			row = append(row, cols[k].text(&list[i]))
+			if cols[k].name == "job" {
+				cells = append(cells, list[i].id())
+				continue
+			}
+			cells = append(cells, cols[k].text(list[i].job))
 		}
-		rows = append(rows, row)
+		rows = append(rows, cells)
 	}
-	wide := make([]int, len(cols))
+	terminal := isTTY(w)
+	if terminal {
+		fitWidth(rows, width(w))
+	}
+	return writeTable(w, rows, func(column int, text string) string {
+		if c := stateColours[text]; c != "" && terminal && os.Getenv("NO_COLOR") == "" && cols[column].name == "state" {
+			return c + text + "\x1b[0m"
+		}
+		return text
+	})
+}
+
+// writeTable writes rows with their columns aligned; dress adds what has no width to a cell.
+func writeTable(w io.Writer, rows [][]string, dress func(column int, text string) string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	wide := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for k, text := range row {
 			wide[k] = max(wide[k], utf8.RuneCountInString(text))
@@ -338,14 +372,10 @@ func printJobs(w io.Writer, list []api.Job, cols []column, header, coloured bool
 	var b strings.Builder
 	for _, row := range rows {
 		for k, text := range row {
-			pad := ""
+			b.WriteString(dress(k, text))
 			if k < len(row)-1 {
-				pad = strings.Repeat(" ", wide[k]-utf8.RuneCountInString(text)+2)
+				b.WriteString(strings.Repeat(" ", wide[k]-utf8.RuneCountInString(text)+2))
 			}
-			if c := stateColours[text]; coloured && c != "" && cols[k].name == "state" {
-				text = c + text + "\x1b[0m"
-			}
-			b.WriteString(text + pad)
 		}
 		b.WriteString("\n")
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -93,7 +92,7 @@ func (f *jobFlags) update(c *cobra.Command) (*api.Update, error) {
 		"mem":       func() error { u.RAM = &s.RAM; return nil },
 		"gpu-type":  func() error { u.GPUTypes = &s.GPUTypes; return nil },
 		"comment":   func() error { u.Comment = &s.Comment; return nil },
-		"time":      func() error { u.Limit = &limit; return limit.UnmarshalText([]byte(f.limit)) },
+		"time":      func() (err error) { u.Limit = &limit; limit, err = parseSpan(f.limit); return err },
 		"estimate":  func() error { u.Estimate = &estimate; return estimate.UnmarshalText([]byte(f.estimate)) },
 	} {
 		if !c.Flags().Changed(flag) {
@@ -148,7 +147,7 @@ func newDrains() (list []*cobra.Command) {
 	} {
 		var reason string
 		var asJSON bool
-		c := &cobra.Command{Use: v.name + " [NODE]", Short: v.short, Args: cobra.MaximumNArgs(1),
+		c := &cobra.Command{Use: v.name + " [NODE]", Short: v.short, Args: cobra.MaximumNArgs(1), ValidArgsFunction: completeNames(nodeNames),
 			RunE: func(c *cobra.Command, args []string) error {
 				cl := client.Connect()
 				nodes, err := cl.Nodes(c.Context())
@@ -242,5 +241,5 @@ func endedJobs(c *cobra.Command, since, userName, cols string, asJSON bool) erro
 	if err := sortJobs(list, "ended"); err != nil {
 		return err
 	}
-	return printJobs(c.OutOrStdout(), list, shown, true, isTTY(c.OutOrStdout()) && os.Getenv("NO_COLOR") == "")
+	return printRows(c.OutOrStdout(), singleRows(list), shown, true)
 }

@@ -56,6 +56,18 @@ func findJob(ctx context.Context, cl *client.Client, text string) (int, error) {
 	return 0, fmt.Errorf("no job is called %s, nor is that a number; muster queue lists them", text)
 }
 
+// findJobs finds jobs by their numbers or names.
+func findJobs(ctx context.Context, cl *client.Client, args []string) (ids []int, err error) {
+	for _, a := range args {
+		id, err := findJob(ctx, cl, a)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
 // newVerbs are the commands that do one thing to jobs.
 func newVerbs() (list []*cobra.Command) {
 	for _, v := range []struct{ name, short string }{
@@ -167,8 +179,10 @@ func newLogs() *cobra.Command {
 	var task int
 	c := &cobra.Command{
 		Use: "logs JOB", Short: "Show a job's output", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(jobStates[1:]...),
+		Long: "Shows a job's output. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
+			cl := client.Connect()
+			id, err := findJob(c.Context(), cl, args[0])
 			if err != nil {
 				return err
 			}
@@ -176,7 +190,7 @@ func newLogs() *cobra.Command {
 			if errs {
 				stream = "err"
 			}
-			return client.Connect().Log(c.Context(), ids[0], task, stream, follow, c.OutOrStdout())
+			return cl.Log(c.Context(), id, task, stream, follow, c.OutOrStdout())
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job is over")
@@ -189,14 +203,16 @@ func newWait() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "wait JOB...", Short: "Wait until jobs are over; the exit code is that of the last one that failed", Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(),
+		Long: "Waits until jobs are over. JOB is a number or a name.",
 		RunE: func(c *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
+			cl := client.Connect()
+			ids, err := findJobs(c.Context(), cl, args)
 			if err != nil {
 				return err
 			}
 			code := 0
 			for _, id := range ids {
-				j, err := client.Connect().Wait(c.Context(), id)
+				j, err := cl.Wait(c.Context(), id)
 				if err != nil {
 					return err
 				}
