@@ -32,6 +32,8 @@ type Serve struct {
 	Queues                           []cluster.Queue
 	Partitions                       []cluster.Partition // without nodes: of this machine
 	Members                          map[string]People   // by queue: who may submit there
+	DefaultQueue                     string              // of jobs that name none; "": not said
+	DefaultQueues                    map[string]string   // the same, by user
 	Operators, Admins                People
 	Idle                             *Idle // nil: idle jobs are left alone
 	Sharing                          Sharing
@@ -69,14 +71,18 @@ type serveFile struct {
 	Loans      []loanFile          `yaml:"loans"` // to refuse them
 	Power      []powerFile         `yaml:"power"` // to refuse them
 	Members    map[string]People   `yaml:"members"`
-	Operators  People              `yaml:"operators"`
-	Admins     People              `yaml:"admins"`
-	Idle       *idleFile           `yaml:"idle"`
-	Saving     *savingFile         `yaml:"checkpoints"`
-	Sharing    *sharingFile        `yaml:"sharing"`
-	Defrag     *defragFile         `yaml:"defragment"`
-	Perf       *perfFile           `yaml:"performance"`
-	Models     []modelFile         `yaml:"models"`
+
+	DefaultQueue  string            `yaml:"default_queue"`
+	DefaultQueues map[string]string `yaml:"default_queues"`
+
+	Operators People       `yaml:"operators"`
+	Admins    People       `yaml:"admins"`
+	Idle      *idleFile    `yaml:"idle"`
+	Saving    *savingFile  `yaml:"checkpoints"`
+	Sharing   *sharingFile `yaml:"sharing"`
+	Defrag    *defragFile  `yaml:"defragment"`
+	Perf      *perfFile    `yaml:"performance"`
+	Models    []modelFile  `yaml:"models"`
 
 	State       string    `yaml:"state"`
 	Socket      string    `yaml:"socket"`
@@ -163,6 +169,9 @@ func (f *serveFile) serve() (*Serve, error) {
 		if !slices.Contains(names, q) {
 			return nil, At(cluster.Unknown("queue", q, names), "members", q)
 		}
+	}
+	if err := c.defaultQueues(f, names); err != nil {
+		return nil, err
 	}
 	for i := range c.Partitions {
 		for _, q := range c.Partitions[i].Queues {
@@ -295,5 +304,19 @@ func (c *Serve) checkQueues() error {
 		}
 		seen[p.Name] = true
 	}
+	return nil
+}
+
+// defaultQueues takes over in which queues jobs are that name none.
+func (c *Serve) defaultQueues(f *serveFile, names []string) error {
+	if q := f.DefaultQueue; q != "" && !slices.Contains(names, q) {
+		return At(cluster.Unknown("queue", q, names), "default_queue")
+	}
+	for _, user := range slices.Sorted(maps.Keys(f.DefaultQueues)) {
+		if q := f.DefaultQueues[user]; !slices.Contains(names, q) {
+			return At(fmt.Errorf("%s: %w", user, cluster.Unknown("queue", q, names)), "default_queues", user)
+		}
+	}
+	c.DefaultQueue, c.DefaultQueues = f.DefaultQueue, f.DefaultQueues
 	return nil
 }

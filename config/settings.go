@@ -62,6 +62,12 @@ func (c *Serve) Settings() (list []Setting) {
 	for _, q := range slices.Sorted(maps.Keys(c.Members)) {
 		add(true, "members."+q, peopleText(c.Members[q]))
 	}
+	if c.DefaultQueue != "" {
+		add(true, "default_queue", c.DefaultQueue)
+	}
+	for _, user := range slices.Sorted(maps.Keys(c.DefaultQueues)) {
+		add(true, "default_queues."+user, c.DefaultQueues[user])
+	}
 	if c.Idle != nil {
 		add(true, "idle", idleText(c.Idle))
 	}

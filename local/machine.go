@@ -52,7 +52,9 @@ type Options struct {
 	// Members says who may submit to a queue and those below it; a queue that is
 	// not named takes jobs of everybody.
 	Members map[string]Members
-	Observe Observer // nil: nobody
+	// DefaultQueues says in which queue jobs are that name none.
+	DefaultQueues DefaultQueues
+	Observe       Observer // nil: nobody
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
 	// Keep is how long the journal and the folders of jobs that are over are kept;

@@ -40,6 +40,9 @@ func (m *Members) Has(u *User) bool {
 // everybody may.
 func (m *Machine) maySubmit(u *User, queue string) error {
 	queues := m.opt.Rules.Spec.Queues
+	if err := checkQueue(queues, queue); err != nil {
+		return err
+	}
 	for at := queue; at != ""; {
 		if who, ok := m.opt.Members[at]; ok {
 			if !who.Has(u) {

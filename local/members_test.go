@@ -3,13 +3,14 @@
 package local
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
 )
 
 // Who is named for a queue, or for the nearest one above it, may submit; where
-// nobody is named, everybody may. A default queue is one that takes the user.
+// nobody is named, everybody may. A default queue is configured, or the only one that takes the user.
 func TestMembers(t *testing.T) {
 	m := &Machine{opt: Options{Members: map[string]Members{
 		"research": {Users: []string{"ann"}, Groups: []string{"root"}},
@@ -28,9 +29,26 @@ func TestMembers(t *testing.T) {
 			t.Errorf("%s to %s: %v", c.u.Name, c.queue, err)
 		}
 	}
-	for u, want := range map[*User]string{ann: "vision", bob: "lab", {Name: "carl", GID: 5}: "open"} {
-		if got := m.defaultQueue(u); got != want {
+	carl := &User{Name: "carl", GID: 5}
+	for u, want := range map[*User]string{ann: "several queues take jobs of ann: name one with --queue (vision, open)", bob: "several queues", carl: "open", eve: "(vision, open)"} {
+		got, err := m.defaultQueue(u)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
 			t.Errorf("default queue of %s: %s, not %s", u.Name, got, want)
+		}
+	}
+	m.opt.DefaultQueues = DefaultQueues{Queue: "open", Users: map[string]string{"bob": "lab", "eve": "lab"}}
+	for u, want := range map[*User]string{ann: "open", bob: "lab", eve: "open", carl: "open"} { // eve is no member of lab
+		if got, err := m.defaultQueue(u); got != want || err != nil {
+			t.Errorf("default queue of %s: %s (%v), not %s", u.Name, got, err, want)
+		}
+	}
+	m.opt.Rules.Spec.Queues = nil
+	for queue, may := range map[string]bool{"": true, "default": true, "research": false} {
+		if err := m.maySubmit(ann, queue); (err == nil) != may {
+			t.Errorf("where no queue is configured, %q: %v", queue, err)
 		}
 	}
 }

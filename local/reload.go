@@ -33,6 +33,7 @@ type Settings struct {
 	Queues                   []cluster.Queue
 	Partitions               []cluster.Partition
 	Members                  map[string]Members
+	DefaultQueues            DefaultQueues
 	KillWait, Keep           time.Duration
 	HourCost                 float64
 	Zone                     int        // of windows, in seconds ahead of UTC
@@ -51,7 +52,7 @@ func (s *Settings) Apply(o *Options) {
 	if s.Models != nil {
 		r.Spec.Models = s.Models
 	}
-	o.Members, o.KillWait, o.Keep, o.HourCost, o.Idle, o.Saving = s.Members, s.KillWait, s.Keep, s.HourCost, s.Idle, s.Saving
+	o.Members, o.DefaultQueues, o.KillWait, o.Keep, o.HourCost, o.Idle, o.Saving = s.Members, s.DefaultQueues, s.KillWait, s.Keep, s.HourCost, s.Idle, s.Saving
 }
 
 // settings are those in force.
@@ -61,7 +62,7 @@ func (m *Machine) settings() Settings {
 	o := &m.opt
 	r := &o.Rules
 	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop, r.Spec.Queues, r.Spec.Partitions,
-		o.Members, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, o.Saving, r.Spec.Models}
+		o.Members, o.DefaultQueues, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, o.Saving, r.Spec.Models}
 }
 
 // rules are how the engine is built at the moment.

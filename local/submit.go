@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -138,28 +137,13 @@ func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) error 
 		spec.Name = s.Name
 	}
 	if spec.Queue == "" && len(m.opt.Rules.Spec.Queues) > 0 {
-		spec.Queue = m.defaultQueue(u)
-		s.Queue = spec.Queue
+		name, err := m.defaultQueue(u)
+		if err != nil {
+			return err
+		}
+		spec.Queue, s.Queue = name, name
 	}
 	return m.maySubmit(u, spec.Queue)
-}
-
-// defaultQueue is the queue named after the user, after "default", or the first
-// one that takes jobs of the user's.
-func (m *Machine) defaultQueue(u *User) string {
-	queues := m.opt.Rules.Spec.Queues
-	var leaves []string
-	for i := range queues {
-		if !slices.ContainsFunc(queues, func(q cluster.Queue) bool { return q.Parent == queues[i].Name }) {
-			leaves = append(leaves, queues[i].Name)
-		}
-	}
-	for _, name := range append([]string{u.Name, "default"}, leaves...) {
-		if slices.Contains(leaves, name) && m.maySubmit(u, name) == nil {
-			return name
-		}
-	}
-	return leaves[0]
 }
 
 func rangeOf(a api.Array) *ArrayRange {

@@ -146,7 +146,8 @@ func (f *serveFlags) over(c *cobra.Command, conf *config.Serve) error {
 // settings are what of a configuration can change while the daemon runs.
 func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Settings {
 	s := local.Settings{Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill, MinRuntime: conf.MinRuntime, Starvation: conf.Starvation,
-		Stop: &conf.Stop, Queues: conf.Queues, Members: map[string]local.Members{}, KillWait: conf.KillWait, Keep: *conf.Keep, HourCost: conf.HourCost, Perf: conf.Perf, Defrag: conf.Defrag, Saving: conf.Saving}
+		Stop: &conf.Stop, Queues: conf.Queues, Members: map[string]local.Members{},
+		DefaultQueues: local.DefaultQueues{Queue: conf.DefaultQueue, Users: conf.DefaultQueues}, KillWait: conf.KillWait, Keep: *conf.Keep, HourCost: conf.HourCost, Perf: conf.Perf, Defrag: conf.Defrag, Saving: conf.Saving}
 	if _, s.Zone = wallTime().Zone(); conf.Zone != nil {
 		s.Zone = *conf.Zone
 	}
@@ -168,6 +169,7 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Sett
 	}
 	if f.demo {
 		s.Queues = demoQueues(spec.Nodes[0].GPUs)
+		s.DefaultQueues.Queue = s.Queues[0].Name
 	}
 	return s
 }

@@ -274,6 +274,9 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 	if n := len(out.Jobs); n > 1 {
 		name = fmt.Sprintf("array %d (%s, %d elements)", j.ID, j.Submission.Name, n)
 	}
+	if q := j.Submission.Queue; q != "" {
+		name += " in queue " + q
+	}
 	var b strings.Builder
 	if j.State != api.StatePending && !waitsAsleep(j) {
 		fmt.Fprintf(&b, "%s: %s", name, j.State)
