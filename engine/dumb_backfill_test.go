@@ -183,14 +183,36 @@ func (d *dumb) planned(j *dumbJob, b books) []engine.Alloc {
 	return s.allocs
 }
 
-// placeNow places a job where it was promised to run, else where there is room.
+// placeNow places a job where it was promised to run, else where there is room: if it would
+// wait there for those who leave, then where it need not, if it can and no node has to wake for it.
 func (d *dumb) placeNow(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc {
 	if j.promisedAt <= d.now {
 		if allocs := d.planned(j, b); allocs != nil {
 			return allocs
 		}
 	}
-	return d.place(j, b, blocked)
+	allocs := d.place(j, b, blocked)
+	if allocs == nil || !d.mustWait(j, allocs) {
+		return allocs
+	}
+	now := d.place(j, d.withoutLeft(b), blocked)
+	if now == nil || d.mustWait(j, now) || d.wakes(now) && !d.wakes(allocs) {
+		return allocs
+	}
+	return now
+}
+
+func (d *dumb) wakes(allocs []engine.Alloc) bool {
+	return slices.ContainsFunc(allocs, func(a engine.Alloc) bool { return d.nodes[a.Node].Asleep > 0 })
+}
+
+// mustWait reports whether a job would wait for leavers on these devices.
+func (d *dumb) mustWait(j *dumbJob, allocs []engine.Alloc) bool {
+	was := *j
+	defer func() { *j = was }()
+	j.state, j.allocs = engine.Placed, allocs
+	d.waitForLeavers(j)
+	return len(j.waits) > 0
 }
 
 // stand puts devices into the books for a promise that begins, as many as are free.

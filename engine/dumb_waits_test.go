@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -223,4 +224,59 @@ func (d *dumb) lacks(j *dumbJob, node int32) (cpu, ram int64) {
 		ram = 0
 	}
 	return max(0, cpu), max(0, ram)
+}
+
+// withoutLeft is books in which those who leave still have what nobody counts on.
+func (d *dumb) withoutLeft(b books) books {
+	b = b.clone()
+	for i := range d.nodes {
+		for _, v := range d.jobs {
+			if v != nil && v.state == engine.Stopping {
+				cpu, ram := d.unclaimed(v, int32(i))
+				b.take([]engine.Alloc{{Node: int32(i), CPU: min(cpu, b.cpu(i)), RAM: min(ram, b.ram(i))}})
+			}
+		}
+	}
+	for _, v := range d.jobs {
+		if v == nil || v.state != engine.Stopping {
+			continue
+		}
+		for _, a := range v.allocs {
+			if a.GPUs != 0 && a.Share == 0 {
+				b.take([]engine.Alloc{{Node: a.Node, GPUs: a.GPUs}})
+			}
+		}
+		for i, a := range v.allocs {
+			if a.Share > 0 && !slices.ContainsFunc(v.allocs[:i], func(o engine.Alloc) bool { return o.Node == a.Node && o.GPUs == a.GPUs }) {
+				d.keepPart(&b, v, a)
+			}
+		}
+	}
+	return b
+}
+
+// keepPart books what a leaving job has of a device, or all of it where others cannot be beside it.
+func (d *dumb) keepPart(b *books, v *dumbJob, a engine.Alloc) {
+	g := b.gpu(int(a.Node), bits.TrailingZeros64(a.GPUs))
+	if g.whole > 0 {
+		return
+	}
+	if g.tenants > 0 && ((g.slots == 0) != (a.Slots == 0) || g.user != a.User) {
+		b.take([]engine.Alloc{{Node: a.Node, GPUs: a.GPUs}})
+		return
+	}
+	left := d.leaves(v, a.Node, a.GPUs)
+	part := engine.Alloc{Node: a.Node, GPUs: a.GPUs, Share: int32(min(left[0], g.milli)), Mem: max(0, min(left[1], g.mem)), User: a.User}
+	if part.Share <= 0 {
+		return
+	}
+	for _, o := range v.allocs {
+		if o.Node == a.Node && o.GPUs == a.GPUs {
+			part.Slots, part.Media = part.Slots|o.Slots&^g.slots, part.Media || o.Media && !g.media
+		}
+	}
+	if a.Slots != 0 {
+		part.Compute = uint8(max(0, min(left[2], int64(modelOf(&d.nodes[a.Node]).Compute-g.compute))))
+	}
+	b.take([]engine.Alloc{part})
 }

@@ -37,7 +37,8 @@ func (e *Engine) growJob(j *jobState) {
 	}
 	one := []cluster.TaskSet{{Count: 1, Request: s.sets[0].Request}}
 	var more []Alloc
-	tasks := int(j.tasks)
+	tasks, before := int(j.tasks), e.st.mark()
+	e.takeLeaving() // it grows into what is free now only
 	for tasks < int(e.mostTasks(j)) {
 		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, tasks+1)-e.milliOf(s, int(j.tasks))).code != notRefused {
 			break
@@ -55,9 +56,11 @@ func (e *Engine) growJob(j *jobState) {
 		more, tasks = append(more, site.allocs...), tasks+1
 	}
 	e.held = nil
+	e.st.rollback(before)
 	if len(more) == 0 {
 		return
 	}
+	e.st.takeAll(more)
 	e.st.commit()
 	e.charge(j, -1)
 	e.accrue(j)
@@ -173,10 +176,7 @@ func (e *Engine) shrink(v *jobState, keep, gone []Alloc) {
 		}
 	}
 	for i := range gone {
-		n := &e.st.nodes[gone[i].Node]
-		if !hasID(n.stopping, v.spec.ID) {
-			n.stopping = append(n.stopping, v.spec.ID)
-		}
+		e.noteLeaver(gone[i].Node, v.spec.ID)
 	}
 	e.resized(v, tasks)
 	e.epoch++
@@ -215,8 +215,7 @@ func splitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
 func (e *Engine) leftDevices(j *jobState) {
 	e.touch(j)
 	for i := range j.leaving {
-		n := &e.st.nodes[j.leaving[i].Node]
-		n.stopping = without(n.stopping, j.spec.ID)
+		e.noteLeft(j.leaving[i].Node, j.spec.ID)
 	}
 	j.leaving, j.resizing = nil, false
 	e.fresh = e.fresh || e.elastic > 0 // somebody may grow onto them

@@ -84,28 +84,29 @@ type Engine struct {
 	tree     *quota.Tree
 	limits   limits
 
-	jobs    []*jobState
-	live    int // jobs that are not done
-	users   intern
-	shapes  []shape
-	shapeID map[string]int32
-	lanes   []lane
-	laneID  map[laneKey]int32
-	groups  []group
-	groupID map[groupKey]int32
-	pending int             // eligible jobs
-	homing  int             // ... that are suspended: only where their memory is will do
-	greedy  int             // ... of several task sets, which a start can make fit
-	wanted  slicesWanted    // ... for slices
-	owing   []*jobState     // liftUntilFits: lifted of the job's own queue, and not borrowed
-	ready   []cluster.JobID // placed jobs whose devices became free in this step
-	running olist           // jobs with devices (and not told to leave) by run key
-	ends    olist           // the same jobs by expected end
-	holding [3]int          // jobs in that list, by tier
-	placed  []*jobState     // those of them that wait for their devices, in no order
-	elastic int             // jobs seen that can change their size
-	empty   *nodeStore      // the cluster empty and healthy, for never
-	deps    depState
+	jobs      []*jobState
+	live      int // jobs that are not done
+	users     intern
+	shapes    []shape
+	shapeID   map[string]int32
+	lanes     []lane
+	laneID    map[laneKey]int32
+	groups    []group
+	groupID   map[groupKey]int32
+	pending   int             // eligible jobs
+	homing    int             // ... that are suspended: only where their memory is will do
+	greedy    int             // ... of several task sets, which a start can make fit
+	wanted    slicesWanted    // ... for slices
+	owing     []*jobState     // liftUntilFits: lifted of the job's own queue, and not borrowed
+	ready     []cluster.JobID // placed jobs whose devices became free in this step
+	running   olist           // jobs with devices (and not told to leave) by run key
+	ends      olist           // the same jobs by expected end
+	holding   [3]int          // jobs in that list, by tier
+	beingLeft []int32         // nodes of which stopping jobs still hold something, in order
+	placed    []*jobState     // those of them that wait for their devices, in no order
+	elastic   int             // jobs seen that can change their size
+	empty     *nodeStore      // the cluster empty and healthy, for never
+	deps      depState
 
 	epoch     int64 // grows when devices are released: what failed may fit now
 	lent      int64 // grows when jobs get devices, where queues matter

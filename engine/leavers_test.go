@@ -74,12 +74,12 @@ func TestLeavers(t *testing.T) {
 			if h.want(4, want, submit(job(2, 1, 100, c.comes...))); !c.waits {
 				return
 			}
-			text := h.e.Why(2).Text
+			text := strings.Join(h.e.Why(2).Blockers, ", ")
 			if !strings.Contains(text, "waits for job 0 to leave GPU 0") {
 				t.Errorf("why: %q", text)
 			}
 			for _, h := range h.andRestored(cfg) {
-				if got := h.e.Why(2).Text; got != text {
+				if got := strings.Join(h.e.Why(2).Blockers, ", "); got != text {
 					t.Errorf("why, restored: %q, not %q", got, text)
 				}
 				h.want(5, "start 2", stopped(0, engine.WasCancelled))
@@ -98,8 +98,8 @@ func TestLeaversAreCounted(t *testing.T) {
 	h.want(3, "start 2", submit(job(2, 1, 100, partOf(100, 0)))) // the tenth that nobody had
 	h.want(4, "", submit(job(3, 1, 100, partOf(400, 0))), submit(job(4, 1, 100, partOf(200, 0))), submit(job(5, 1, 100, partOf(300, 0))))
 	for id, want := range map[int]string{3: "waits for job 0 to leave GPU 0", 4: "waits for job 0 to leave GPU 0, job 1 to leave GPU 0", 5: "waits for job 1 to leave GPU 0"} {
-		if text := h.e.Why(cluster.JobID(id)).Text; !strings.HasSuffix(text, want) {
-			t.Errorf("job %d: %q, want %q", id, text, want)
+		if list := h.e.Why(cluster.JobID(id)).Blockers; len(list) != 1 || list[0] != want {
+			t.Errorf("job %d: %q, want %q", id, list, want)
 		}
 	}
 	h.want(5, "start 5", stopped(1, engine.WasCancelled))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -71,22 +72,32 @@ func (e *Engine) sliceMilli(suits *classSet, profile string) (most cluster.Milli
 	return most
 }
 
-// tryPlace looks for devices for the job and books them. The allocations are
-// in scratch memory: book copies them. Elastic jobs get the largest size
-// between their bounds that fits; tasks is that of the first set.
+// tryPlace looks for devices for the job, if possible for such as are free now, and books
+// them. The allocations are in scratch memory: book copies them. Elastic jobs get the largest
+// size between their bounds that fits; tasks is that of the first set.
 func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 	s := e.shapeAt(j.shape)
 	e.stats.Tried++
+	if e.mode == Conservative && j.promise <= e.now && j.home == nil && s.min == s.max {
+		if allocs, ok = e.placePlanned(j, s); ok {
+			return allocs, s.max, true
+		}
+	}
+	mark := e.st.mark()
+	if allocs, tasks, ok = e.findPlace(j); ok {
+		allocs, tasks = e.preferFree(j, mark, allocs, tasks)
+	}
+	return allocs, tasks, ok
+}
+
+// findPlace is tryPlace in the books as they are.
+func (e *Engine) findPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
+	s := e.shapeAt(j.shape)
 	if j.home != nil {
 		allocs, ok = e.placeHome(j)
 		return allocs, tasksOf(allocs), ok
 	}
 	if s.min == s.max {
-		if e.mode == Conservative && j.promise <= e.now {
-			if allocs, ok = e.placePlanned(j, s); ok {
-				return allocs, s.max, true
-			}
-		}
 		allocs, ok = e.placeSize(j, s, s.max)
 		return allocs, s.max, ok
 	}
@@ -527,10 +538,7 @@ func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cl
 	j.warm = how == Suspend && j.rate > 0 && !j.resizing
 	j.gen++
 	for i := range j.allocs {
-		n := &e.st.nodes[j.allocs[i].Node]
-		if !hasID(n.stopping, j.spec.ID) {
-			n.stopping = append(n.stopping, j.spec.ID)
-		}
+		e.noteLeaver(j.allocs[i].Node, j.spec.ID)
 	}
 	e.waitBeside(j)
 	grace := e.cfg.Stop[j.spec.Tier].Grace
@@ -541,6 +549,27 @@ func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cl
 		e.stats.Preempted++
 	}
 	e.actions = append(e.actions, Action{Type: Preempt, Job: j.spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
+}
+
+// noteLeaver notes that a job still holds devices of a node that the books have promised on.
+func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
+	n := &e.st.nodes[node]
+	if hasID(n.stopping, id) {
+		return
+	}
+	n.stopping = append(n.stopping, id)
+	if at, known := slices.BinarySearch(e.beingLeft, node); !known {
+		e.beingLeft = slices.Insert(e.beingLeft, at, node)
+	}
+}
+
+// noteLeft is the inverse of noteLeaver.
+func (e *Engine) noteLeft(node int32, id cluster.JobID) {
+	n := &e.st.nodes[node]
+	n.stopping = without(n.stopping, id)
+	if at, known := slices.BinarySearch(e.beingLeft, node); known && len(n.stopping) == 0 {
+		e.beingLeft = slices.Delete(e.beingLeft, at, at+1)
+	}
 }
 
 func hasID(ids []cluster.JobID, id cluster.JobID) bool {

@@ -323,10 +323,7 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		leaves = j.goingAllocs()
 	}
 	for i := range leaves {
-		n := &e.st.nodes[leaves[i].Node]
-		if !hasID(n.stopping, j.spec.ID) {
-			n.stopping = append(n.stopping, j.spec.ID)
-		}
+		e.noteLeaver(leaves[i].Node, j.spec.ID)
 	}
 	if j.state == Stopping {
 		if j.how == Suspend && !e.mayFreeze(j.allocs) {

@@ -244,8 +244,7 @@ func (e *Engine) comeBack(j *jobState, reason StopReason, home, dest []Alloc) {
 func (e *Engine) free(j *jobState, was State) {
 	if was == Stopping { // the devices were promised on when it was told to stop
 		for i := range j.allocs {
-			n := &e.st.nodes[j.allocs[i].Node]
-			n.stopping = without(n.stopping, j.spec.ID)
+			e.noteLeft(j.allocs[i].Node, j.spec.ID)
 		}
 	} else {
 		e.unbook(j)

@@ -82,7 +82,8 @@ func (e *Engine) whyNow(id cluster.JobID) Why {
 	case Done:
 		y.Text = "ended " + j.reason.String() + " at " + e.clock(j.ended)
 	case Placed:
-		y.Text = fmt.Sprintf("has %s on %s; waits for %s", e.holdsText(j), e.where(j), e.leaversText(j))
+		y.Text = fmt.Sprintf("has %s on %s", e.holdsText(j), e.where(j))
+		y.Blockers = []string{"waits for " + e.leaversText(j)}
 		y.Expected = e.now
 	default:
 		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.started), e.companyText(j), e.wakingText(j)+e.explained(j))

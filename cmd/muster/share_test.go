@@ -244,7 +244,7 @@ func TestShareBesideLeaver(t *testing.T) {
 	d.untilSays(`"state": "running"`, "show", "2")
 	d.want(d.must("show", "1"), `"state": "stopping"`)
 	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sleep", "1000")
-	d.want(d.must("why", "3", "--json"), "has 0.5 of a GPU on ", "; waits for job 1 sh to leave GPU 0")
+	d.want(d.must("why", "3", "--json"), "has 0.5 of a GPU on ", "waits for job 1 sh to leave GPU 0")
 	d.want(d.must("show", "1"), `"state": "stopping"`)
 	d.untilSays(`"state": "running"`, "show", "3")
 	d.must("cancel", "2", "3")
