@@ -104,6 +104,7 @@ type Machine struct {
 	stopped     context.CancelFunc
 	running     context.Context // ends when the daemon does
 	groups      *cgroup.Manager
+	reserve     reserve // of file descriptors, for starts
 	history     history
 	mps         *mpsDaemons
 	cutting     sync.Mutex // held while GPUs are partitioned
@@ -172,6 +173,7 @@ type Info struct {
 	Idle      *idleness         `json:"idle,omitempty"`
 	Hearing   hearing           `json:"hearing,omitempty"`
 	Back      *givenBack        `json:"back,omitempty"` // devices that it was told to give back and still holds
+	Losses    losses            `json:"losses,omitempty"`
 }
 
 // ArrayRange is what an element's environment says of its array.
@@ -195,6 +197,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 		m.groups = &cgroup.Manager{}
 	}
 	m.inbox.Init()
+	m.reserve.keep()
 	m.SetIdle(opt.Idle)
 	if err := m.choosePolicy(ctx); err != nil {
 		return nil, errors.Join(err, st.Close())
@@ -220,6 +223,7 @@ func (m *Machine) Run(ctx context.Context) error {
 	err := m.schedule(ctx)
 	m.stopped()
 	m.runners.Wait()
+	m.reserve.end()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
@@ -231,6 +235,7 @@ func (m *Machine) Close() error {
 	m.stopped()
 	m.runners.Wait()
 	m.held.Release()
+	m.reserve.end()
 	return m.store.Close()
 }
 
