@@ -174,7 +174,7 @@ func (r *runner) spawnOnce(t *task) error {
 		return err
 	}
 	r.m.crash("after-fork")
-	t.alive, t.shim = true, cmd.Process.Pid
+	t.alive, t.shim, t.child = true, cmd.Process.Pid, cmd.Process
 	r.live++
 	r.gone(t, func() { _ = cmd.Wait() })
 	return r.awaitStart(t, ours)
@@ -223,6 +223,9 @@ func (r *runner) answered(t *task, line string) error {
 		return errors.New(text)
 	case "crowded":
 		return fmt.Errorf("%w: %s", errCrowded, text)
+	}
+	if _ = t.read(); t.state != nil && t.state.Phase != shim.Starting {
+		return nil // it was killed after its task had begun
 	}
 	return errNoAnswer
 }

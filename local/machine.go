@@ -208,6 +208,9 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	return m, nil
 }
 
+// lastStep is how long a daemon that is to end tries to store what it decided last.
+const lastStep = time.Second
+
 // Run schedules until the context ends. Tasks go on running.
 func (m *Machine) Run(ctx context.Context) error {
 	if m.opt.Devices != nil {
@@ -220,7 +223,16 @@ func (m *Machine) Run(ctx context.Context) error {
 		}
 	}
 	go m.keepSeries()
+	ended := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-ended:
+		case <-time.After(lastStep): // it cannot be stored
+			m.stopped()
+		}
+	})()
 	err := m.schedule(ctx)
+	close(ended)
 	m.stopped()
 	m.runners.Wait()
 	m.reserve.end()

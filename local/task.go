@@ -29,12 +29,13 @@ type task struct {
 	spec     *shim.Task
 	devices  []api.Device
 	state    *shim.State
-	shim     int  // process number of its shim; 0: not known for sure
-	legacy   bool // its shim is the user's, and so is what it says (shim.Legacy)
-	prepared bool // its folder is made, and the user's
-	alive    bool // it is not over, as far as the runner knows
-	heard    bool // it was asked for a checkpoint, and handles that
-	lost     bool // its shim ended without saying how the task did
+	shim     int         // process number of its shim; 0: not known for sure
+	child    *os.Process // ... which is a child of this daemon; nil: it is not
+	legacy   bool        // its shim is the user's, and so is what it says (shim.Legacy)
+	prepared bool        // its folder is made, and the user's
+	alive    bool        // it is not over, as far as the runner knows
+	heard    bool        // it was asked for a checkpoint, and handles that
+	lost     bool        // its shim ended without saying how the task did
 	asked    cluster.Request
 	group    *cgroup.Group
 	used     cgroup.Usage

@@ -116,6 +116,10 @@ var daemonUser = os.Getuid()
 
 // killShim kills the process that owns the task: the last resort.
 func (t *task) killShim() {
+	if t.child != nil {
+		_ = t.child.Kill()
+		return
+	}
 	if !locked(t.dir + ".lock") {
 		return
 	}

@@ -176,7 +176,14 @@ func newLogs() *cobra.Command {
 			if errs {
 				stream = "err"
 			}
-			return client.Connect().Log(c.Context(), ids[0], task, stream, follow, c.OutOrStdout())
+			cl := client.Connect()
+			if !follow {
+				return cl.Log(c.Context(), ids[0], task, stream, c.OutOrStdout())
+			}
+			if _, err := cl.Job(c.Context(), ids[0]); err != nil { // only a daemon that was there is waited for
+				return err
+			}
+			return cl.FollowLog(c.Context(), ids[0], task, stream, c.OutOrStdout())
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job is over")
@@ -195,8 +202,14 @@ func newWait() *cobra.Command {
 				return err
 			}
 			code := 0
+			cl := client.Connect()
+			for _, id := range ids { // only a daemon that was there is waited for
+				if _, err := cl.Job(c.Context(), id); err != nil {
+					return err
+				}
+			}
 			for _, id := range ids {
-				j, err := client.Connect().Wait(c.Context(), id)
+				j, err := cl.WaitOn(c.Context(), id)
 				if err != nil {
 					return err
 				}

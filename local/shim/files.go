@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -110,4 +112,21 @@ func enterable(dir string) error {
 		return fmt.Errorf("the working directory %s is not a directory", dir)
 	}
 	return nil
+}
+
+// Seal keeps the descriptors that this process has, but for the standard ones,
+// from the programs that it executes: whoever started it may have left some open.
+func Seal() {
+	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	entries, err := os.ReadDir("/proc/self/fd") // kernels before 5.11
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
 }

@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,9 +93,7 @@ type State struct {
 
 // Main runs a shim for the task with this folder and returns its exit code.
 func Main(dir string, now func() time.Time) int {
-	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // the task gets what it is to have and nothing else
-	unix.CloseOnExec(3)
-	unix.CloseOnExec(4)
+	Seal()
 	control := os.NewFile(4, "control")
 	w := &stateFile{dir: dir}
 	err := run(w, control, now)
