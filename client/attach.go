@@ -28,12 +28,27 @@ const (
 func away(ctx context.Context, err error) bool {
 	var no *Error
 	switch {
-	case err == nil || ctx.Err() != nil:
+	case err == nil || ctx.Err() != nil || errors.As(err, new(*sinkError)):
 		return false
 	case errors.As(err, &no):
 		return no.Status == http.StatusServiceUnavailable || strings.Contains(no.Detail, "daemon is ending")
 	}
 	return true
+}
+
+// sink marks errors of the writer, which say nothing of the daemon.
+type sink struct{ w io.Writer }
+
+type sinkError struct{ error }
+
+func (e *sinkError) Unwrap() error { return e.error }
+
+func (s *sink) Write(b []byte) (int, error) {
+	n, err := s.w.Write(b)
+	if err != nil {
+		err = &sinkError{err}
+	}
+	return n, err
 }
 
 // patiently tries again while the daemon is away.
@@ -66,6 +81,7 @@ func (c *Client) WaitOn(ctx context.Context, id int) (j api.Job, err error) {
 // daemon's death.
 func (c *Client) FollowLog(ctx context.Context, id, task int, stream string, w io.Writer) error {
 	at := int64(0)
+	out := &sink{w: w}
 	return patiently(ctx, func() error {
 		for {
 			q := url.Values{"task": {strconv.Itoa(task)}, "stream": {stream}, "follow": {"true"}, "from": {strconv.FormatInt(at, 10)}}
@@ -73,7 +89,7 @@ func (c *Client) FollowLog(ctx context.Context, id, task int, stream string, w i
 			if err != nil {
 				return err
 			}
-			n, err := io.Copy(w, resp.Body)
+			n, err := io.Copy(out, resp.Body)
 			at += n
 			if err = errors.Join(err, resp.Body.Close()); err != nil {
 				return err

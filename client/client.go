@@ -255,9 +255,9 @@ func (c *Client) Queues(ctx context.Context) (list []api.Queue, err error) {
 	return list, c.do(ctx, http.MethodGet, "/v1/queues", nil, &list)
 }
 
-// Log copies a task's output to w, and with follow what comes until the job is over.
-func (c *Client) Log(ctx context.Context, id, task int, stream string, follow bool, w io.Writer) error {
-	q := url.Values{"task": {strconv.Itoa(task)}, "stream": {stream}, "follow": {strconv.FormatBool(follow)}}
+// Log copies what there is of a task's output to w.
+func (c *Client) Log(ctx context.Context, id, task int, stream string, w io.Writer) error {
+	q := url.Values{"task": {strconv.Itoa(task)}, "stream": {stream}}
 	resp, err := c.open(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/log?"+q.Encode(), nil)
 	if err != nil {
 		return err

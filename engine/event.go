@@ -13,7 +13,7 @@ type EventType uint8
 const (
 	Tick         EventType = iota // nothing but the time: a wake-up
 	Stopped                       // a job's devices are free again: it ended or was stopped
-	StartFailed                   // a Start did not happen; the devices are free again
+	StartFailed                   // a Start did not happen; the devices are free again (Undo: by no fault of the job, and it is not counted)
 	NodeUp                        // a node joined or came back; one that was drained stays so
 	NodeDown                      // a node is lost
 	NodeDrained                   // a person drains a node, also one that is down (Undo: takes it back)
@@ -66,7 +66,7 @@ type Event struct {
 	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
 	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before
 	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices
-	Undo     bool            `json:"undo,omitempty"`     // NodeDrained, NodeAsleep, GPUBad, Held, Demoted
+	Undo     bool            `json:"undo,omitempty"`     // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
 	Queues   []cluster.Queue `json:"queues,omitempty"`   // QueueChanged
 	Compact  Compact         `json:"compact,omitempty"`  // Defragment
 	Wake     time.Duration   `json:"wake,omitempty"`     // NodeAsleep

@@ -246,6 +246,20 @@ func TestLevelAfterRestart(t *testing.T) {
 	h.want(30, "preempt 0 for 1")
 }
 
+// A start that did not happen by no fault of the job is not counted: only the third that was one ends it.
+func TestExcusedStart(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", nil)
+	excused := engine.Event{Type: engine.StartFailed, Job: 0, Undo: true}
+	h.want(0, "start 0", submit(job(0, 2, 1000, func(j *cluster.Job) { j.NoRequeue = true })))
+	for at := 1; at < 10; at++ {
+		h.want(at, "start 0", excused)
+	}
+	h.want(10, "start 0", ev(engine.StartFailed, 0))
+	h.want(11, "start 0", excused)
+	h.want(12, "start 0", ev(engine.StartFailed, 0))
+	h.want(13, "start 1", ev(engine.StartFailed, 0), submit(job(1, 2, 1000)))
+}
+
 // Elastic jobs give back what helps, and no more.
 func TestShrinkOnlyWhatHelps(t *testing.T) {
 	h := newHand(t, "1x4xT4+1x4xV100", "fifo", nil)

@@ -93,7 +93,7 @@ func (e *Engine) handle(ev *Event) {
 	case Stopped:
 		e.stopped(j, ev)
 	case StartFailed:
-		e.startFailed(j)
+		e.startFailed(j, ev.Undo)
 	case Started, Resized, Progress:
 		e.report(j, ev)
 	case Updated:
@@ -271,7 +271,8 @@ func (e *Engine) requeue(j *jobState) {
 	e.admit(j)
 }
 
-func (e *Engine) startFailed(j *jobState) {
+// startFailed books that a start did not happen; excused: by no fault of the job.
+func (e *Engine) startFailed(j *jobState, excused bool) {
 	if j.state != Starting && j.state != Stopping {
 		return
 	}
@@ -281,6 +282,10 @@ func (e *Engine) startFailed(j *jobState) {
 	e.free(j, was)
 	if was == Stopping { // it was called off: no fault of its own
 		e.comeBack(j, wanted, nil, dest)
+		return
+	}
+	if excused {
+		e.requeue(j)
 		return
 	}
 	if j.fails++; int(j.fails) >= e.cfg.Launches {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -173,7 +174,7 @@ func (r *runner) find(allocs []engine.Alloc) bool {
 	if len(r.tasks) == n && n > 0 {
 		for _, t := range r.tasks {
 			r.live++
-			go await(t, r.ended)
+			r.gone(t, t.awaitShim)
 		}
 		return true
 	}
@@ -200,11 +201,12 @@ const endWait = 10 * time.Second
 // not after a while, as one does whose process waits for a device.
 func (t *task) end() bool {
 	for wait, waited := 2*time.Millisecond, time.Duration(0); ; wait = min(2*wait, 200*time.Millisecond) {
-		if s, err := shim.ReadState(t.dir); err == nil && s != nil { // it may just have begun
-			t.state = s
-		}
+		_ = t.read() // it may just have begun
 		t.kill()
-		if !locked(t.dir + ".lock") {
+		if waited >= endWait/2 {
+			t.killShim()
+		}
+		if !locked(t.dir+".lock") && len(t.killLeft(0)) == 0 {
 			t.over()
 			return true
 		}
@@ -223,7 +225,7 @@ func (r *runner) seek(allocs []engine.Alloc) (n int) {
 		n += int(allocs[i].Tasks)
 	}
 	for rank := range n {
-		t := r.m.leftTask(r.id, r.n, rank)
+		t := r.m.leftTask(r.id, r.n, rank, r.job.info.User.UID)
 		t.asked = r.job.info.Record.Spec.Tasks[setOf(allocs, rank)].Request
 		if r.examine(t) {
 			r.tasks = append(r.tasks, t)
@@ -233,9 +235,11 @@ func (r *runner) seek(allocs []engine.Alloc) (n int) {
 }
 
 // leftTask is a task that an earlier daemon began.
-func (m *Machine) leftTask(id cluster.JobID, run, rank int) *task {
+func (m *Machine) leftTask(id cluster.JobID, run, rank, uid int) *task {
 	mark := m.mark(id, run, rank)
-	return &task{rank: rank, dir: m.taskDir(id, run, rank), spec: &shim.Task{Mark: mark}, group: m.groupOf(mark)}
+	t := &task{rank: rank, uid: uid, dir: m.taskDir(id, run, rank), spec: &shim.Task{Mark: mark}, group: m.groupOf(mark)}
+	t.legacy = shim.Legacy(t.dir)
+	return t
 }
 
 // examine reads a task's state; false: it never began. A shim that waits for
@@ -244,8 +248,8 @@ func (m *Machine) leftTask(id cluster.JobID, run, rank int) *task {
 func (r *runner) examine(t *task) bool {
 	for try := 0; ; try++ {
 		held := locked(t.dir + ".lock")
-		s, err := shim.ReadState(t.dir)
-		t.state = s
+		err := t.read()
+		s := t.state
 		switch {
 		case err != nil:
 			return true // something was there: it counts as lost
@@ -254,22 +258,23 @@ func (r *runner) examine(t *task) bool {
 		case s != nil && (s.Phase != shim.Starting || !held):
 			t.alive = held
 			return true
-		case try > 5000:
-			return s != nil
+		case try > 5000: // it hangs
+			t.alive = held
+			return true
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// await reports the end of a task whose shim is not our child: its lock is free
-// then.
-func await(t *task, ended chan<- *task) {
-	if f, err := os.OpenFile(t.dir+".lock", os.O_RDWR, 0); err == nil {
-		for unix.Flock(int(f.Fd()), unix.LOCK_EX) == unix.EINTR {
-		}
-		_ = f.Close()
+// awaitShim returns when a shim that is not our child has ended: its lock is free then.
+func (t *task) awaitShim() {
+	f, err := os.OpenFile(t.dir+".lock", os.O_RDWR, 0)
+	if err != nil {
+		return
 	}
-	ended <- t
+	for unix.Flock(int(f.Fd()), unix.LOCK_EX) == unix.EINTR {
+	}
+	_ = f.Close()
 }
 
 // locked reports whether somebody holds the lock.
@@ -295,12 +300,29 @@ func (m *Machine) sweep() error {
 			continue
 		}
 		m.opt.Log.Warn("a task is left over from a job that is not running; it is killed", "job", id, "run", run, "task", rank)
-		if t := m.leftTask(id, run, rank); !t.end() {
+		if t := m.leftTask(id, run, rank, folderOwner(m.taskDir(id, run, rank))); !t.end() {
 			m.opt.Log.Warn("a task that was killed has not ended yet", "job", id, "run", run, "task", rank)
 		}
 	}
 	m.sweepGroups()
 	return nil
+}
+
+// folderOwner is the user of a folder in one of the daemon's; -1: there is none.
+func folderOwner(path string) int {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return -1
+	}
+	return ownerOf(fi)
+}
+
+func ownerOf(fi os.FileInfo) int {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1
+	}
+	return int(st.Uid)
 }
 
 // parseLock reads the numbers in jobs/ID/RUN/RANK.lock.

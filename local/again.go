@@ -48,12 +48,12 @@ func (r *runner) again(says engine.EventType) bool {
 	r.phase, r.saved, r.unheard, r.asks, r.askedAt, r.kept, r.news = calm, false, false, false, time.Time{}, false, reports{}
 	r.found, r.listenAt = notKnown, time.Time{}
 	r.timer.Stop()
-	if !r.spawnAll(tasks) {
+	if err := r.spawnAll(tasks); err != nil {
 		ev := engine.Event{Type: engine.StartFailed, Job: r.id}
 		if says == engine.Resized { // it runs, as the engine sees it; what it has not saved is lost
 			ev = engine.Event{Type: engine.Stopped, Job: r.id, Reason: engine.NodeLost}
 		}
-		r.report(ev, true)
+		r.notStarted(ev, err)
 		return false
 	}
 	r.m.crash("again-started")

@@ -53,29 +53,22 @@ var mostPids = sync.OnceValue(func() int64 {
 	return n / 2
 })
 
-// confine puts a task's shim, which has not begun, into the task's group.
-func (r *runner) confine(t *task, pid int) error {
-	g := t.group
-	if err := g.Create(r.limits(t)); err != nil {
-		g.Remove()
+// confine makes the group in which a task is to begin.
+func (r *runner) confine(t *task) error {
+	if err := t.group.Create(r.limits(t)); err != nil {
 		return fmt.Errorf("control group: %w", err)
 	}
-	if err := g.Add(pid); err != nil {
-		g.Remove()
-		return fmt.Errorf("control group: %w", err)
-	}
+	t.spec.Group = t.group.Place()
 	return nil
 }
 
-// release takes the last account of a task that is over, kills what it left
-// behind, and removes its group.
+// release takes the last account of a task that is over and removes its group.
 func (t *task) release() {
 	t.used, _ = t.group.Usage()
 	if s := t.state; s != nil {
 		t.used.CPU = max(t.used.CPU, s.User+s.System)
 		t.used.Peak = max(t.used.Peak, s.MaxRSS<<10)
 	}
-	t.group.Kill(0)
 	t.group.Remove()
 }
 
@@ -100,7 +93,7 @@ func (r *runner) killed(t *task) string {
 	return "out of memory: the machine had none left"
 }
 
-// sweepGroups removes the groups of tasks that ended with their daemon.
+// sweepGroups empties and removes the groups of tasks that ended with their daemon.
 func (m *Machine) sweepGroups() {
 	_, ours, _ := strings.Cut(m.mark(0, 0, 0), "=0.0.0")
 	m.groups.Sweep(func(name string) bool {

@@ -106,6 +106,7 @@ type Machine struct {
 	stopped     context.CancelFunc
 	running     context.Context // ends when the daemon does
 	groups      *cgroup.Manager
+	reserve     reserve // of file descriptors, for starts
 	history     history
 	mps         *mpsDaemons
 	cutting     sync.Mutex // held while GPUs are partitioned
@@ -174,6 +175,7 @@ type Info struct {
 	Idle      *idleness         `json:"idle,omitempty"`
 	Hearing   hearing           `json:"hearing,omitempty"`
 	Back      *givenBack        `json:"back,omitempty"` // devices that it was told to give back and still holds
+	Losses    losses            `json:"losses,omitempty"`
 }
 
 // ArrayRange is what an element's environment says of its array.
@@ -197,6 +199,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 		m.groups = &cgroup.Manager{}
 	}
 	m.inbox.Init()
+	m.reserve.keep()
 	m.SetIdle(opt.Idle)
 	if err := m.choosePolicy(ctx); err != nil {
 		return nil, errors.Join(err, st.Close())
@@ -206,6 +209,9 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	}
 	return m, nil
 }
+
+// lastStep is how long a daemon that is to end tries to store what it decided last.
+const lastStep = time.Second
 
 // Run schedules until the context ends. Tasks go on running.
 func (m *Machine) Run(ctx context.Context) error {
@@ -219,9 +225,19 @@ func (m *Machine) Run(ctx context.Context) error {
 		}
 	}
 	go m.keepSeries()
+	ended := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-ended:
+		case <-time.After(lastStep): // it cannot be stored
+			m.stopped()
+		}
+	})()
 	err := m.schedule(ctx)
+	close(ended)
 	m.stopped()
 	m.runners.Wait()
+	m.reserve.end()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
@@ -233,6 +249,7 @@ func (m *Machine) Close() error {
 	m.stopped()
 	m.runners.Wait()
 	m.held.Release()
+	m.reserve.end()
 	return m.store.Close()
 }
 

@@ -60,7 +60,7 @@ func (p *reports) tail(t *task) []byte {
 	f := os.NewFile(uintptr(fd), shim.ProgressFile)
 	defer f.Close()
 	fi, err := f.Stat()
-	if err != nil || !fi.Mode().IsRegular() || fi.Size() <= p.at[t.rank] {
+	if err != nil || !fi.Mode().IsRegular() || ownerOf(fi) != t.uid || fi.Size() <= p.at[t.rank] {
 		return nil
 	}
 	text, err := io.ReadAll(io.NewSectionReader(f, p.at[t.rank], mostProgress))

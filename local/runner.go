@@ -3,6 +3,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,6 +32,11 @@ type order struct {
 	resize []engine.Alloc // run on these from now on
 }
 
+// ends reports whether an order ends the run, or suspends it.
+func (o *order) ends() bool {
+	return o.signal == 0 && !o.resume && !o.freeze && !o.thaw && o.resize == nil
+}
+
 // phase is how far a runner is in stopping its job.
 type phase uint8
 
@@ -52,6 +58,7 @@ type runner struct {
 	asleep bool           // suspended, and the engine knows; belongs to the step, like the job
 	tasks  []*task
 	orders chan order
+	later  []order // that came while its tasks were being started
 	ended  chan *task
 	timer  *time.Timer
 
@@ -61,7 +68,6 @@ type runner struct {
 	told    bool // somebody wanted it to stop
 	frozen  bool // suspended: its devices are another's
 	live    int
-	cannot  string    // why the last launch failed
 	limit   time.Time // when the time limit strikes; zero: never
 	alarm   bool      // the signal before the limit was sent
 	asks    bool      // it was this daemon that asked for a checkpoint
@@ -136,8 +142,8 @@ func (m *Machine) act(a *engine.Action) {
 // launch starts the tasks and stays with them to their end.
 func (r *runner) launch(tasks []*task) {
 	defer r.m.runners.Done()
-	if !r.spawnAll(tasks) {
-		r.report(engine.Event{Type: engine.StartFailed, Job: r.id}, true)
+	if err := r.spawnAll(tasks); err != nil {
+		r.notStarted(engine.Event{Type: engine.StartFailed, Job: r.id}, err)
 		return
 	}
 	r.m.crash("started")
@@ -146,37 +152,49 @@ func (r *runner) launch(tasks []*task) {
 }
 
 // spawnAll starts all tasks or, in the end, none.
-func (r *runner) spawnAll(tasks []*task) bool {
+func (r *runner) spawnAll(tasks []*task) error {
 	r.tasks, r.live = tasks, 0
 	r.ended = make(chan *task, len(tasks))
 	for _, serve := range []func([]*task) error{r.endMPS, r.serveMIG, r.serveMPS} { // no GPU is cut, or whole again, that MPS has
 		if err := serve(tasks); err != nil {
-			return r.cannotStart(err)
+			return r.takeBack(err)
 		}
 	}
 	for _, t := range tasks {
 		if err := r.spawn(t); err != nil {
-			return r.cannotStart(fmt.Errorf("task %d: %w", t.rank, err))
+			return r.takeBack(fmt.Errorf("task %d: %w", t.rank, err))
 		}
-		r.live++
 	}
-	return true
+	return nil
 }
 
-// cannotStart takes back what was started of a gang; it returns false.
-func (r *runner) cannotStart(err error) bool {
-	r.m.opt.Log.Warn("a job could not be started", "job", r.id, "error", err)
-	r.cannot = err.Error()
+// takeBack takes back what was started of a gang that cannot be started. It returns the error.
+func (r *runner) takeBack(err error) error {
+	if errors.Is(err, errLeaving) {
+		return err
+	}
 	r.abandon()
+	if errors.Is(err, errCalledOff) {
+		return err
+	}
+	r.m.opt.Log.Warn("a job could not be started", "job", r.id, "error", err)
+	if crowded(err) {
+		return err
+	}
 	select { // a machine without processes or room needs time, not more attempts
 	case <-r.m.running.Done():
 	case <-time.After(time.Second):
 	}
-	return false
+	return err
 }
 
 // follow stays with the job until it is over, or the daemon is.
 func (r *runner) follow() {
+	later := r.later
+	r.later = nil
+	for _, o := range later {
+		r.obey(o)
+	}
 	for r.loop() {
 		if r.next == nil || r.finished() {
 			r.finish()
@@ -191,16 +209,20 @@ func (r *runner) follow() {
 
 // abandon kills what was started of a gang that cannot be started.
 func (r *runner) abandon() {
-	for _, t := range r.tasks {
-		if t.alive {
-			t.kill()
-		}
-	}
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
 	for r.live > 0 {
+		for _, t := range r.tasks {
+			if t.alive {
+				t.kill()
+				t.killShim() // nobody wants to know how it ended
+			}
+		}
 		select {
 		case t := <-r.ended:
 			t.over()
 			r.live--
+		case <-again.C:
 		case <-r.m.running.Done():
 			return
 		}
@@ -336,6 +358,10 @@ func (r *runner) tellTask(t *task, s unix.Signal) (heard bool) {
 	pids := []int{t.state.Pid}
 	if !r.job.sub.SignalShell {
 		pids = shim.Family(t.state.Pid)
+		if t.group.Exists() {
+			own := t.group.Pids()
+			pids = slices.DeleteFunc(pids, func(pid int) bool { return !slices.Contains(own, pid) })
+		}
 	}
 	for _, pid := range pids {
 		if shim.Handles(pid, s) && unix.Kill(pid, s) == nil {
@@ -382,8 +408,13 @@ func (r *runner) escalate() {
 		r.to(told, r.m.killWait())
 	case told:
 		r.kill()
-	case killed: // a process that cannot die yet (disk wait): look again
+	case killed: // its shim does not end: it goes, too
 		r.kill()
+		for _, t := range r.tasks {
+			if t.alive {
+				t.killShim()
+			}
+		}
 	case calm:
 	}
 }
@@ -527,6 +558,7 @@ func (r *runner) finish() {
 		if r.told && !r.saved || lost {
 			ev.Done = rec.Saved
 		}
+		back := r.bookLoss(&ev, &text, lost && others == "" && !r.told, now)
 		r.noteRun(rec, now, lost)
 		j.info.Exit, j.info.Signal = exit, signal
 		j.info.Use.add(r.tasks)
@@ -548,7 +580,7 @@ func (r *runner) finish() {
 			}
 			return nil, nil
 		}
-		return append([]engine.Event{ev}, r.m.chooseOnReturn(j, rec, ev.Reason)...), nil
+		return append(append([]engine.Event{ev}, back...), r.m.chooseOnReturn(j, rec, ev.Reason)...), nil
 	})
 }
 
@@ -577,14 +609,22 @@ func (r *runner) fellAsleep() []engine.Event {
 	return []engine.Event{{Type: engine.Cancelled, Job: r.id}}
 }
 
-// report sends an event after which the run is no more.
-func (r *runner) report(ev engine.Event, over bool) {
-	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
-		if over {
-			r.job.run = nil
-			r.job.info.Text = "it could not be started: " + r.cannot
+// notStarted reports that the run is no more, because its tasks could not be started.
+func (r *runner) notStarted(ev engine.Event, why error) {
+	if errors.Is(why, errLeaving) {
+		return
+	}
+	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
+		r.job.run = nil
+		if errors.Is(why, errCalledOff) {
+			return []engine.Event{ev}, nil
 		}
-		return []engine.Event{ev}, nil
+		r.job.info.Text = "it could not be started: " + why.Error()
+		if !crowded(why) {
+			return []engine.Event{ev}, nil
+		}
+		ev.Undo = ev.Type == engine.StartFailed
+		return []engine.Event{ev, r.m.notBefore(r.id, now.Add(crowdedWait))}, nil
 	})
 }
 

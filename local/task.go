@@ -3,20 +3,14 @@
 package local
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
-	"sync"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,17 +23,22 @@ import (
 
 // task is one process of a gang, with its shim.
 type task struct {
-	rank    int
-	dir     string
-	spec    *shim.Task
-	devices []api.Device
-	state   *shim.State
-	alive   bool // its shim is there, as far as the runner knows
-	heard   bool // it was asked for a checkpoint, and handles that
-	lost    bool // its shim ended without saying how the task did
-	asked   cluster.Request
-	group   *cgroup.Group
-	used    cgroup.Usage
+	rank     int
+	dir      string
+	uid      int // of its job's user
+	spec     *shim.Task
+	devices  []api.Device
+	state    *shim.State
+	shim     int         // process number of its shim; 0: not known for sure
+	child    *os.Process // ... which is a child of this daemon; nil: it is not
+	legacy   bool        // its shim is the user's, and so is what it says (shim.Legacy)
+	prepared bool        // its folder is made, and the user's
+	alive    bool        // it is not over, as far as the runner knows
+	heard    bool        // it was asked for a checkpoint, and handles that
+	lost     bool        // its shim ended without saying how the task did
+	asked    cluster.Request
+	group    *cgroup.Group
+	used     cgroup.Usage
 }
 
 func (m *Machine) jobDir(id cluster.JobID) string {
@@ -57,38 +56,6 @@ func (m *Machine) mark(id cluster.JobID, run, rank int) string {
 	return fmt.Sprintf("MUSTER_TASK_ID=%d.%d.%d.%08x", id, run, rank, h.Sum32())
 }
 
-// makeDirs makes the folders of a run. Users may pass through them, and own
-// those of their tasks: the task's own folder as soon as the daemon has written
-// what it has to. A daemon of root that wrote into a user's folder could be led
-// by a link to write anywhere.
-func (r *runner) makeDirs(t *task) error {
-	j := r.m.jobDir(r.id)
-	if err := os.MkdirAll(filepath.Dir(t.dir), 0o711); err != nil {
-		return err
-	}
-	if r.job.info.Folder != 0 {
-		if err := r.m.noteFolder(r.id, &r.job.info); err != nil {
-			return err
-		}
-	}
-	dirs := []string{t.dir, r.m.checkpointDir(r.id, &r.job.info)}
-	if r.job.sub.Attached {
-		dirs = append(dirs, filepath.Join(j, "log"))
-	}
-	for _, d := range dirs {
-		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		if d == t.dir {
-			continue
-		}
-		if err := r.own(d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // writeOwn writes a file of the task's folder, which is the daemon's still.
 func (r *runner) writeOwn(path string, text []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
@@ -101,7 +68,15 @@ func (r *runner) writeOwn(path string, text []byte, mode os.FileMode) error {
 		return err
 	}
 	_, err = f.Write(text)
-	return errors.Join(err, f.Close(), r.own(path))
+	return errors.Join(err, r.ownFile(f), f.Close())
+}
+
+// ownFile gives an open file to the job's user.
+func (r *runner) ownFile(f *os.File) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return f.Chown(r.job.info.User.UID, r.job.info.User.GID)
 }
 
 // own gives a path to the job's user.
@@ -112,143 +87,46 @@ func (r *runner) own(path string) error {
 	return os.Lchown(path, r.job.info.User.UID, r.job.info.User.GID)
 }
 
-// spawn starts a task under a new shim and returns when it runs, or when it is
-// known why it cannot. That a program does not exist is the task's own end,
-// not an error of the launch.
-func (r *runner) spawn(t *task) error {
-	if err := r.makeDirs(t); err != nil {
-		return err
-	}
-	if s := r.job.sub.Script; s != "" && t.rank == 0 {
-		if err := r.writeOwn(filepath.Join(t.dir, shim.ScriptFile), []byte(s), 0o700); err != nil {
-			return err
+// read reads what the task's shim wrote.
+func (t *task) read() error {
+	if t.legacy {
+		s, err := shim.LegacyState(t.dir)
+		if s != nil {
+			t.state = s
 		}
-	}
-	if err := r.writeTrials(t); err != nil {
 		return err
 	}
-	text, err := json.Marshal(t.spec)
-	if err != nil {
-		return err
-	}
-	if err := r.writeOwn(filepath.Join(t.dir, shim.TaskFile), text, 0o600); err != nil {
-		return err
-	}
-	if err := r.own(t.dir); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(t.dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("%s: %w", lock.Name(), err)
-	}
-	return r.spawnShim(t, lock)
-}
-
-func (r *runner) spawnShim(t *task, lock *os.File) error {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
-	defer ours.Close()
-	cmd := exec.Command(r.m.opt.Shim[0], append(r.m.opt.Shim[1:len(r.m.opt.Shim):len(r.m.opt.Shim)], t.dir)...)
-	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=1"}
-	if null, err := devNull(); err == nil { // else it is opened three times for each start
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = null, null, null
-	}
-	cmd.ExtraFiles = []*os.File{lock, theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: r.credential()}
-	r.m.crash("before-fork")
-	err = cmd.Start()
-	_ = theirs.Close()
-	if err != nil {
-		return err
-	}
-	r.m.crash("after-fork")
-	if err := r.confine(t, cmd.Process.Pid); err != nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		return err
-	}
-	answer := make(chan string, 1)
-	go func() {
-		_ = ours.SetDeadline(r.m.opt.Now().Add(30 * time.Second))
-		line := ""
-		if _, err := ours.WriteString("go\n"); err == nil {
-			line, _ = bufio.NewReader(ours).ReadString('\n')
-		}
-		answer <- line
-	}()
-	switch line := <-answer; {
-	case strings.HasPrefix(line, "started "), strings.HasPrefix(line, "failed "):
-	default:
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		return errors.New("the shim did not answer")
-	}
-	r.m.crash("after-go")
-	t.alive = true
-	t.state, _ = shim.ReadState(t.dir)
-	ended := r.ended // another run has another
-	go func() {
-		_ = cmd.Wait()
-		ended <- t
-	}()
-	return nil
-}
-
-// devNull is what a shim has for standard input, output and error.
-var devNull = sync.OnceValues(func() (*os.File, error) { return os.OpenFile(os.DevNull, os.O_RDWR, 0) })
-
-// credential is the user that the task runs as.
-func (r *runner) credential() *syscall.Credential {
-	u := &r.job.info.User
-	if os.Getuid() != 0 {
-		return nil
-	}
-	c := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
-	for _, g := range u.Groups {
-		c.Groups = append(c.Groups, uint32(g))
-	}
-	return c
-}
-
-// over is called when the shim has ended.
-func (t *task) over() {
 	s, err := shim.ReadState(t.dir)
-	t.alive = false
-	if err != nil || s == nil || s.Phase != shim.Ended {
-		t.lost = true
-		killAll(t.spec.Mark) // the shim was killed: nobody else will
-	}
 	if s != nil {
-		t.state = s
+		t.state, t.shim = s, s.Shim
 	}
-	t.release()
+	return err
 }
 
-// killAll kills the processes that hold the mark, until there is none.
-func killAll(mark string) {
-	for range 100 {
-		pids := shim.Strays(mark)
-		if len(pids) == 0 {
-			return
-		}
-		for _, pid := range pids {
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+// over is called when the shim has ended and nothing is left of the task.
+func (t *task) over() {
+	err := t.read()
+	t.alive = false
+	t.lost = err != nil || t.state == nil || t.state.Phase != shim.Ended
+	t.release()
 }
 
 // there reports whether the task's first process is: its number may be another's by now.
 func (t *task) there() bool {
-	return t.state != nil && t.state.Pid != 0 && shim.Birth(t.state.Pid) == t.state.Birth
+	s := t.state
+	if s == nil || s.Pid <= 0 {
+		return false
+	}
+	b := shim.Birth(s.Pid)
+	return b != 0 && b == s.Birth && (!t.legacy || t.has(s.Pid))
+}
+
+// has reports whether a process is the task's, whoever claims so.
+func (t *task) has(pid int) bool {
+	if t.group.Exists() {
+		return slices.Contains(t.group.Pids(), pid)
+	}
+	return slices.Contains(shim.StraysOf(t.spec.Mark, t.uid), pid)
 }
 
 // signal sends to the task's process group, or to its first process; what stops
@@ -270,15 +148,14 @@ func (t *task) signal(s unix.Signal, shell bool) {
 	}
 }
 
-// kill kills the process group and whoever left it.
+// kill kills the process group and whoever left it. The shim stays: it says how the task ended.
 func (t *task) kill() {
 	t.signal(unix.SIGKILL, false)
-	for _, pid := range shim.Strays(t.spec.Mark) {
-		_ = unix.Kill(pid, unix.SIGKILL)
+	but := t.shim
+	if t.legacy && t.state != nil { // it is in the group of its task
+		but = t.state.Shim
 	}
-	if t.state != nil { // the shim stays: it says how the task ended
-		t.group.Kill(t.state.Shim)
-	}
+	t.killLeft(but)
 }
 
 // plan makes the tasks of a run from what the engine gave it.
@@ -301,8 +178,8 @@ func (r *runner) plan(allocs []engine.Alloc) (tasks []*task) {
 				own = devices[k*each : (k+1)*each]
 			}
 			rank := len(tasks)
-			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), asked: r.job.info.Record.Spec.Tasks[a.Set].Request}
-			t.spec = &shim.Task{Mark: r.m.mark(r.id, r.n, rank)}
+			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), uid: r.job.info.User.UID, asked: r.job.info.Record.Spec.Tasks[a.Set].Request}
+			t.spec = &shim.Task{Mark: r.m.mark(r.id, r.n, rank), User: r.shimUser()}
 			t.group = r.m.groupOf(t.spec.Mark)
 			r.describe(t, own)
 			tasks = append(tasks, t)

@@ -53,5 +53,8 @@ func (m *Machine) dialTask(id int) (net.Conn, error) {
 	}
 	dir, uid := m.taskDir(j.id, j.info.Run, 0), j.info.User.UID
 	m.mu.RUnlock()
-	return shim.Dial(dir, uid)
+	if shim.Legacy(dir) {
+		return shim.LegacyDial(dir, uid)
+	}
+	return shim.Dial(dir)
 }

@@ -10,12 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/muster-gpu/muster/local"
 )
 
 // followEvery is how often a growing log is looked at.
@@ -41,6 +36,10 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	at, err2 := whole(strings.TrimPrefix(q.Get("from"), "-"))
 	if err := errors.Join(err, err2); err != nil {
 		refuse(w, http.StatusUnprocessableEntity, "task, from: "+err.Error())
+		return
+	}
+	if err := s.readable(id, int(rank), q.Get("stream") == "err"); err != nil {
+		refuse(w, http.StatusForbidden, err.Error())
 		return
 	}
 	if back {
@@ -99,6 +98,22 @@ func (s *Server) over(r *http.Request, id int) bool {
 	return err != nil || j.Ended != nil
 }
 
+// readable says why a log cannot be read, if so; one that is not there yet can.
+func (s *Server) readable(id, rank int, errs bool) error {
+	path, u, err := s.m.LogPath(id, rank, errs)
+	if err != nil || path == "" {
+		return err
+	}
+	f, err := u.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the output of job %d: %w", id, err)
+	}
+	return f.Close()
+}
+
 // copyLog sends what there is from a position on. A file that is not the job
 // owner's is not read: the path is the owner's to choose.
 func (s *Server) copyLog(w io.Writer, id, rank int, errs bool, at int64) (int64, error) {
@@ -106,7 +121,7 @@ func (s *Server) copyLog(w io.Writer, id, rank int, errs bool, at int64) (int64,
 	if err != nil || path == "" {
 		return 0, err
 	}
-	f, err := openOwned(path, &u)
+	f, err := u.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
@@ -123,7 +138,7 @@ func (s *Server) fromEnd(id, rank int, errs bool, back int64) int64 {
 	if err != nil || path == "" {
 		return 0
 	}
-	f, err := openOwned(path, &u)
+	f, err := u.Open(path)
 	if err != nil {
 		return 0
 	}
@@ -133,21 +148,4 @@ func (s *Server) fromEnd(id, rank int, errs bool, back int64) int64 {
 		return 0
 	}
 	return max(0, fi.Size()-back)
-}
-
-func openOwned(path string, u *local.User) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	fi, err := f.Stat()
-	if err == nil {
-		if st, ok := fi.Sys().(*syscall.Stat_t); !ok || !fi.Mode().IsRegular() || int(st.Uid) != u.UID {
-			err = errors.New(path + ": not a regular file of " + u.Name)
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }

@@ -85,6 +85,7 @@ func defaultPlaces() (dir, socket string) {
 }
 
 func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
+	shim.Seal()
 	hup, stop := hangups()
 	defer stop()
 	conf, err := f.effective(c)

@@ -190,13 +190,57 @@ func newLogs() *cobra.Command {
 			if errs {
 				stream = "err"
 			}
-			return cl.Log(c.Context(), id, task, stream, follow, c.OutOrStdout())
+			out := &countingWriter{w: c.OutOrStdout()}
+			if err := outputOf(c.Context(), cl, id, task, stream, follow, out); err != nil {
+				return err
+			}
+			return sayNothingWritten(c, cl, id, out.n)
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job is over")
 	c.Flags().BoolVar(&errs, "stderr", false, "standard error, where it has a file of its own")
 	c.Flags().IntVar(&task, "task", 0, "of this task")
 	return c
+}
+
+// outputOf copies a task's output; with follow, what comes until the job is over, across restarts of the service.
+func outputOf(ctx context.Context, cl *client.Client, id, task int, stream string, follow bool, w io.Writer) error {
+	if !follow {
+		return cl.Log(ctx, id, task, stream, w)
+	}
+	if _, err := cl.Job(ctx, id); err != nil { // only a service that was there is waited for
+		return err
+	}
+	return cl.FollowLog(ctx, id, task, stream, w)
+}
+
+// sayNothingWritten says of a job without output why it has none: it failed before it could write, or has not started.
+func sayNothingWritten(c *cobra.Command, cl *client.Client, id int, written int64) error {
+	if written > 0 {
+		return nil
+	}
+	j, err := cl.Job(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	text := j.State
+	if j.Reason != "" {
+		text += ": " + j.Reason
+	}
+	_, err = fmt.Fprintf(c.ErrOrStderr(), "muster: job %d has written nothing; it is %s\n", id, text)
+	return err
+}
+
+// countingWriter counts what passes through it, in bytes.
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	n, err := w.w.Write(b)
+	w.n += int64(n)
+	return n, err
 }
 
 func newWait() *cobra.Command {
@@ -211,8 +255,13 @@ func newWait() *cobra.Command {
 				return err
 			}
 			code := 0
+			for _, id := range ids { // only a daemon that was there is waited for
+				if _, err := cl.Job(c.Context(), id); err != nil {
+					return err
+				}
+			}
 			for _, id := range ids {
-				j, err := cl.Wait(c.Context(), id)
+				j, err := cl.WaitOn(c.Context(), id)
 				if err != nil {
 					return err
 				}

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/local/cgroup/spawn"
 )
 
 // Limits is what a task is kept to. Zero: no limit.
@@ -187,7 +189,7 @@ func (m *Manager) folders() (list []string) {
 	return list
 }
 
-// Sweep removes the empty groups whose names are left over.
+// Sweep removes the groups whose names are left over, and kills who is in them.
 func (m *Manager) Sweep(leftOver func(name string) bool) {
 	for _, d := range m.folders() {
 		entries, err := os.ReadDir(d)
@@ -195,11 +197,29 @@ func (m *Manager) Sweep(leftOver func(name string) bool) {
 			continue
 		}
 		for _, e := range entries {
-			if e.IsDir() && leftOver(e.Name()) {
-				_ = os.Remove(filepath.Join(d, e.Name())) // the kernel keeps those with processes
+			if !e.IsDir() || !leftOver(e.Name()) {
+				continue
+			}
+			if g := m.Group(e.Name()); len(g.Kill(0)) == 0 {
+				g.Remove()
 			}
 		}
 	}
+}
+
+// shims is the name of the group of all shims: they are in no task's group, nor in the
+// daemon's, with which they would end.
+const shims = "shims"
+
+// Shims is where shims begin.
+func (m *Manager) Shims() *spawn.Place {
+	g := m.Group(shims)
+	for _, d := range m.folders() {
+		if g.make(d) != nil {
+			return nil
+		}
+	}
+	return g.Place()
 }
 
 // Group is a task's group; whether it exists is another question.
@@ -266,13 +286,17 @@ func (g *Group) deny(list []Device) error {
 	return nil
 }
 
-// Add moves a process into the group; what it starts from then on is in it, too.
-func (g *Group) Add(pid int) error {
-	var errs error
+// Place is where a process is to begin so that it, and what it starts, is in the group.
+func (g *Group) Place() *spawn.Place {
+	p := &spawn.Place{}
 	for _, d := range g.m.folders() {
-		errs = errors.Join(errs, write(g.path(d), "cgroup.procs", strconv.Itoa(pid)))
+		if d == g.m.unified {
+			p.Unified = g.path(d)
+		} else {
+			p.Old = append(p.Old, g.path(d))
+		}
 	}
-	return errs
+	return p
 }
 
 // Freeze stops all processes of the group, or lets them go on. Where there is
@@ -294,6 +318,16 @@ func (g *Group) Freeze(stop bool) {
 	}
 }
 
+// Exists reports whether there are groups, and the kernel says who is in this one.
+func (g *Group) Exists() bool {
+	folders := g.m.folders()
+	if len(folders) == 0 {
+		return false
+	}
+	_, err := os.Stat(g.path(folders[0]))
+	return err == nil
+}
+
 // Pids lists the processes of the group.
 func (g *Group) Pids() (list []int) {
 	folders := g.m.folders()
@@ -313,22 +347,24 @@ func (g *Group) Pids() (list []int) {
 }
 
 // Kill kills the processes of the group but one, and whoever they start
-// meanwhile; it thaws them, because the dead must run to die.
-func (g *Group) Kill(but int) {
+// meanwhile; it thaws them, because the dead must run to die. It returns those
+// that are still there after a moment.
+func (g *Group) Kill(but int) (left []int) {
 	for range 20 {
-		left := false
-		for _, pid := range g.Pids() {
-			if pid != but {
-				left = true
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
+		left = slices.DeleteFunc(g.Pids(), func(pid int) bool { return pid == but })
+		if len(left) > 0 && (but == 0 || !slices.Contains(g.Pids(), but)) && g.m.unified != "" {
+			_ = write(g.path(g.m.unified), "cgroup.kill", "1") // since Linux 5.14: nobody is born meanwhile
+		}
+		for _, pid := range left {
+			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		g.Freeze(false)
-		if !left {
-			return
+		if len(left) == 0 {
+			return nil
 		}
 		_ = unix.Nanosleep(&unix.Timespec{Nsec: 2_000_000}, nil)
 	}
+	return left
 }
 
 // Remove removes the group, if it is empty.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,7 +40,8 @@ func start(t *testing.T, m *Manager, l Limits, script string) (*Group, *exec.Cmd
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if err := g.Place().Start(cmd.SysProcAttr, cmd.Start); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -50,9 +52,6 @@ func start(t *testing.T, m *Manager, l Limits, script string) (*Group, *exec.Cmd
 			t.Error("the group is still there")
 		}
 	})
-	if err := g.Add(cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := in.Write([]byte("go\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -178,17 +177,56 @@ func TestDevices(t *testing.T) {
 	t.Run("version 2", check)
 }
 
-// What is left over is removed, unless processes are in it.
+// What is left over is removed, with the processes in it; what is not stays.
 func TestSweep(t *testing.T) {
 	m := need(t)
 	old := m.Group("test.old")
 	if err := old.Create(Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	live, _ := start(t, m, Limits{}, "sleep 10")
-	m.Sweep(func(name string) bool { return name == old.name || name == live.name })
-	if old.exists() || len(m.folders()) > 0 && !live.exists() {
-		t.Errorf("the empty group is there: %v; the one with a process: %v", old.exists(), live.exists())
+	for _, leftOver := range []bool{false, true} {
+		t.Run(map[bool]string{false: "kept", true: "left over"}[leftOver], func(t *testing.T) {
+			live, cmd := start(t, m, Limits{}, "sleep 1000 & setsid sleep 1000 & sleep 1000")
+			m.Sweep(func(name string) bool { return name == old.name || leftOver && name == live.name })
+			if leftOver {
+				_ = cmd.Wait()
+			}
+			if old.exists() || len(m.folders()) > 0 && live.exists() == leftOver {
+				t.Errorf("the empty group is there: %v; the one with processes: %v", old.exists(), live.exists())
+			}
+		})
+	}
+}
+
+// What is started in a group is in it in every hierarchy, with all that it starts, and nobody
+// else is: neither the process that started it nor any thread of that.
+func TestPlace(t *testing.T) {
+	m := need(t)
+	g, cmd := start(t, m, Limits{}, "sleep 1000 & wait")
+	for _, d := range m.folders() {
+		for try := 0; ; try++ {
+			tasks := "tasks"
+			if d == m.unified {
+				tasks = "cgroup.threads"
+			}
+			text, err := os.ReadFile(g.path(d) + "/" + tasks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var others []string
+			for _, id := range strings.Fields(string(text)) {
+				if _, err := os.Stat("/proc/self/task/" + id); err == nil {
+					others = append(others, id)
+				}
+			}
+			if strings.Contains("\n"+string(text), "\n"+strconv.Itoa(cmd.Process.Pid)+"\n") && len(others) == 0 {
+				break
+			}
+			if try > 1000 { // the thread that started it may take a moment to end
+				t.Fatalf("%s: the process is %d, threads of this one are %v:\n%s", g.path(d), cmd.Process.Pid, others, text)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
 	}
 }
 
@@ -200,8 +238,11 @@ func TestNothing(t *testing.T) {
 		t.Errorf("notes %q", n)
 	}
 	g := m.Group("task")
-	if err := errors.Join(g.Create(Limits{CPU: 1, Memory: 1, Pids: 1, Deny: []Device{{1, 5}}}), g.Add(1)); err != nil {
+	if err := g.Create(Limits{CPU: 1, Memory: 1, Pids: 1, Deny: []Device{{1, 5}}}); err != nil {
 		t.Error(err)
+	}
+	if p := g.Place(); !p.Empty() {
+		t.Errorf("there are no groups, but a place %+v", p)
 	}
 	g.Freeze(true)
 	g.Kill(0)

@@ -54,11 +54,7 @@ func (l *logs) open(t *Task, path string) (*os.File, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(t.Dir, path)
 	}
-	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
-	if t.Truncate {
-		flags |= os.O_TRUNC
-	}
-	f, err := os.OpenFile(path, flags, 0o666)
+	f, err := openOutput(path, t.Truncate)
 	if err != nil {
 		return nil, err
 	}
@@ -155,9 +151,13 @@ func (f *logFile) rotate() {
 	if err := os.Rename(f.path, f.path+".1"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return
 	}
-	n, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	n, err := openOutput(f.path, false)
 	if err != nil {
 		return // go on with the one that is open
+	}
+	if fi, err := n.Stat(); err != nil || !fi.Mode().IsRegular() { // put there meanwhile
+		_ = n.Close()
+		return
 	}
 	_ = f.f.Close()
 	f.f, f.size = n, 0

@@ -18,9 +18,9 @@ import (
 	"github.com/muster-gpu/muster/internal/frames"
 )
 
-// TTYFile is the socket in a task's folder at which its terminal, or its
+// ttySuffix names the socket beside a task's folder at which its terminal, or its
 // standard input, is reached.
-const TTYFile = "tty"
+const ttySuffix = ".tty"
 
 // How a task's standard input is reached.
 const (
@@ -62,38 +62,48 @@ const (
 	mostQueued = 256 // pieces of output; who is further behind must attach again
 )
 
-// openTTY prepares the terminal or pipe and begins to listen.
-func openTTY(dir string, t *Task, l *logs, start time.Time) (*tty, error) {
+// listenTTY prepares a task's terminal or pipe: the socket by which it is reached.
+func listenTTY(dir string, t *Task, start time.Time) (*tty, error) {
 	y := &tty{pty: t.TTY == InputPty, run: uint64(start.UnixNano()), all: map[*viewer]bool{}, done: make(chan struct{})}
 	var err error
-	if y.pty {
-		if y.ours, y.theirs, err = openPty(); err != nil {
-			return nil, fmt.Errorf("no terminal: %w", err)
-		}
-		fd, err := unix.FcntlInt(l.out.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the logs' own is closed when the task has begun
-		if err != nil {
-			return nil, err
-		}
-		y.log = os.NewFile(uintptr(fd), "log")
-	} else if y.theirs, y.ours, err = os.Pipe(); err != nil {
-		return nil, err
-	}
 	if y.l, err = listenIn(dir); err != nil {
 		return nil, fmt.Errorf("the socket of the terminal: %w", err)
 	}
-	go y.accept()
 	return y, nil
 }
 
-// listenIn listens at the socket in a folder, whose path may be longer than
-// that of a socket can be.
+// open makes the terminal or pipe, with the rights of its user, and lets people in.
+func (y *tty) open(l *logs) (err error) {
+	if y == nil {
+		return nil
+	}
+	if y.pty {
+		if y.ours, y.theirs, err = openPty(); err != nil {
+			return fmt.Errorf("no terminal: %w", err)
+		}
+		fd, err := unix.FcntlInt(l.out.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the logs' own is closed when the task has begun
+		if err != nil {
+			return err
+		}
+		y.log = os.NewFile(uintptr(fd), "log")
+	} else if y.theirs, y.ours, err = os.Pipe(); err != nil {
+		return err
+	}
+	go y.accept()
+	return nil
+}
+
+// listenIn listens at the socket beside a task's folder, whose path may be
+// longer than that of a socket can be.
 func listenIn(dir string) (net.Listener, error) {
-	d, err := os.Open(dir)
+	d, err := os.Open(filepath.Dir(dir))
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: through(d), Net: "unix"})
+	mask := syscall.Umask(0o177)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: through(d, filepath.Base(dir)+ttySuffix), Net: "unix"})
+	syscall.Umask(mask)
 	if err != nil {
 		return nil, err
 	}
@@ -101,15 +111,19 @@ func listenIn(dir string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects to the terminal of the task in a folder. The folder is the
-// user's: who answers must be theirs, too.
-func Dial(dir string, uid int) (net.Conn, error) {
+// Dial connects to the terminal of the task with this folder.
+func Dial(dir string) (net.Conn, error) {
+	return dial(filepath.Dir(dir), filepath.Base(dir)+ttySuffix, os.Geteuid())
+}
+
+// dial connects to a socket, which must be answered by a process of the user.
+func dial(dir, name string, uid int) (net.Conn, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: through(d), Net: "unix"})
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: through(d, name), Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
@@ -123,12 +137,14 @@ func Dial(dir string, uid int) (net.Conn, error) {
 	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err != nil || credErr != nil || int(cred.Uid) != uid {
 		_ = c.Close()
-		return nil, fmt.Errorf("%s is not answered by the task's user", filepath.Join(dir, TTYFile))
+		return nil, fmt.Errorf("%s is not answered by user %d", filepath.Join(dir, name), uid)
 	}
 	return c, nil
 }
 
-func through(d *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + TTYFile }
+func through(d *os.File, name string) string {
+	return "/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + name
+}
 
 // openPty makes a terminal of 24 rows and 80 columns.
 func openPty() (ours, theirs *os.File, err error) {

@@ -4,23 +4,25 @@
 // output, its exit code. It is cmd/muster-shim, or muster executed again; it
 // outlives the daemon, which finds it again by its lock and its state file.
 //
-// The daemon makes a folder for the task with task.json in it, takes an
-// exclusive lock on the lock file and starts the shim with the lock as file
-// descriptor 3 and one end of a socket pair as 4. Nothing runs before the
-// daemon says go; a daemon that dies before that leaves nothing behind.
-// state.json, a line for each state, says "starting" before the task is
-// executed, "running" with its process number after, and "ended" with its exit
-// code at the end; then the shim ends and the lock is free.
+// For task RANK of a run, RUN being the run's folder, the daemon writes
+// RUN/RANK.task, takes an exclusive lock on RUN/RANK.lock and starts the shim
+// with the lock as file descriptor 3 and one end of a socket pair as 4. Nothing
+// runs before the daemon says go; a daemon that dies before that leaves nothing
+// behind. RUN/RANK.state, a line for each state, says "starting" before the task
+// is executed, "running" with its process number after, and "ended" with its
+// exit code at the end; then the shim ends and the lock is free.
+//
+// Under a daemon of root the shim is root's, and so are these files: the job's
+// user can neither signal the shim nor write what the daemon believes. Whatever
+// the shim opens for its task it opens with the rights of that user.
 package shim
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,15 +30,21 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/local/cgroup/spawn"
 )
 
-// The names of the files in a task's folder.
+// The names of the files in a task's folder, which belongs to the job's user.
 const (
-	TaskFile     = "task.json"
-	StateFile    = "state.json"
 	ScriptFile   = "script"
 	ProgressFile = "progress.jsonl"
 )
+
+// TaskFile is what the daemon writes of the task with this folder.
+func TaskFile(dir string) string { return dir + ".task" }
+
+// StateFile is what the shim writes of it.
+func StateFile(dir string) string { return dir + ".state" }
 
 // Task is what the shim is asked to run.
 type Task struct {
@@ -53,6 +61,9 @@ type Task struct {
 	LogKeep  int      `json:"log_keep,omitempty"`
 	LogRoom  int64    `json:"log_room,omitempty"` // bytes of its disk that a log leaves free, at most a tenth of it
 	Mark     string   `json:"mark"`               // NAME=VALUE of the environment, by which stray processes are known
+
+	User  *User        `json:"user,omitempty"`  // whom the task runs as; nil: as its shim
+	Group *spawn.Place `json:"group,omitempty"` // control group in which the task begins
 }
 
 // The phases of a task.
@@ -80,26 +91,35 @@ type State struct {
 	Strays  int           `json:"strays,omitempty"`  // processes that were left behind and killed
 }
 
-// Main runs a shim in the folder and returns its exit code.
+// Main runs a shim for the task with this folder and returns its exit code.
 func Main(dir string, now func() time.Time) int {
-	unix.CloseOnExec(3)
-	unix.CloseOnExec(4)
+	Seal()
 	control := os.NewFile(4, "control")
 	w := &stateFile{dir: dir}
 	err := run(w, control, now)
-	if err != nil {
+	var trouble *launchError
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
+		answer(control, "crowded", err)
+	case errors.As(err, &trouble): // no fault of the task: it has not come to an end
+		answer(control, "cannot", err)
+	default:
 		_ = w.write(&State{Phase: Ended, Shim: os.Getpid(), Error: err.Error(), Exit: 127, Ended: now()}, durable)
-		fmt.Fprintf(control, "failed %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
-		return 1
+		answer(control, "failed", err)
 	}
-	return 0
+	return 1
+}
+
+func answer(control io.Writer, word string, err error) {
+	fmt.Fprintf(control, "%s %s\n", word, strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
 func run(w *stateFile, control *os.File, now func() time.Time) error {
-	dir := w.dir
-	text, err := os.ReadFile(filepath.Join(dir, TaskFile))
+	text, err := os.ReadFile(TaskFile(w.dir))
 	if err != nil {
-		return err
+		return trouble(err)
 	}
 	var t Task
 	if err := json.Unmarshal(text, &t); err != nil {
@@ -114,32 +134,19 @@ func run(w *stateFile, control *os.File, now func() time.Time) error {
 	signalsOff()
 	st := State{Phase: Starting, Shim: os.Getpid(), Started: now()}
 	if err := w.write(&st, fleeting); err != nil {
-		return err
+		return trouble(err)
 	}
-	syscall.Umask(t.Umask)
-	logs, err := openLogs(&t, now)
+	p, o, err := start(w.dir, &t, now, st.Started)
 	if err != nil {
 		return err
 	}
-	var term *tty
-	if t.TTY != InputFile {
-		if term, err = openTTY(dir, &t, logs, st.Started); err != nil {
-			return err
-		}
-	}
-	p, err := execute(&t, logs, term)
-	logs.started()
-	if err != nil {
-		return err
-	}
-	term.started()
 	st.Phase, st.Pid, st.Birth = Running, p.Pid, Birth(p.Pid)
-	_ = w.write(&st, fleeting) // on a full disk the task runs all the same, and is known by its mark
+	_ = w.write(&st, fleeting) // on a full disk the task runs all the same, and is known by its group or mark
 	fmt.Fprintf(control, "started %d\n", p.Pid)
 	status, usage := waitFor(p.Pid)
-	st.Strays = killStrays(t.Mark)
-	term.finish(now)
-	st.Dropped = logs.finish()
+	st.Strays = killStrays(&t)
+	o.term.finish(now)
+	st.Dropped = o.logs.finish()
 	st.Phase, st.Ended = Ended, now()
 	if st.Exit = status.ExitStatus(); status.Signaled() {
 		st.Exit, st.Signal = 128+int(status.Signal()), int(status.Signal())
@@ -154,28 +161,73 @@ func run(w *stateFile, control *os.File, now func() time.Time) error {
 	}
 }
 
+// output is where a task's output goes.
+type output struct {
+	logs *logs
+	term *tty // nil: it has none
+}
+
+// start starts the task. From here on this process has the rights of the task's user.
+func start(dir string, t *Task, now func() time.Time, at time.Time) (*os.Process, *output, error) {
+	o := &output{}
+	var err error
+	if t.TTY != InputFile { // its socket lies where the user cannot replace it
+		if o.term, err = listenTTY(dir, t, at); err != nil {
+			return nil, nil, blame(err)
+		}
+	}
+	if err := t.User.become(); err != nil {
+		return nil, nil, trouble(err)
+	}
+	syscall.Umask(t.Umask)
+	if o.logs, err = openLogs(t, now); err != nil {
+		return nil, nil, blame(err)
+	}
+	if err := o.term.open(o.logs); err != nil {
+		return nil, nil, blame(err)
+	}
+	p, err := execute(t, o)
+	o.logs.started()
+	if err != nil {
+		return nil, nil, blame(err)
+	}
+	o.term.started()
+	return p, o, nil
+}
+
 // execute starts the task in a process group of its own.
-func execute(t *Task, logs *logs, term *tty) (*os.Process, error) {
-	files := []*os.File{nil, logs.out, logs.err}
+func execute(t *Task, o *output) (*os.Process, error) {
+	files := []*os.File{nil, o.logs.out, o.logs.err}
 	switch {
-	case term == nil:
-		in, err := os.Open(t.Input)
+	case o.term == nil:
+		in, err := openInput(t.Input)
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}
-		defer in.Close()
-		files[0] = in
-	case term.pty:
-		files = []*os.File{term.theirs, term.theirs, term.theirs}
+		defer in.started()
+		files[0] = in.theirs
+	case o.term.pty:
+		files = []*os.File{o.term.theirs, o.term.theirs, o.term.theirs}
 	default:
-		files[0] = term.theirs
+		files[0] = o.term.theirs
+	}
+	if err := enterable(t.Dir); err != nil {
+		return nil, err
 	}
 	path, err := lookPath(t)
 	if err != nil {
 		return nil, err
 	}
-	return os.StartProcess(path, t.Argv, &os.ProcAttr{Dir: t.Dir, Env: t.Env,
-		Files: files, Sys: term.attributes()})
+	attr := o.term.attributes()
+	attr.Credential = t.User.credential()
+	var p *os.Process
+	err = t.User.asRoot(func() error {
+		return t.Group.Start(attr, func() error {
+			p, err = os.StartProcess(path, t.Argv, &os.ProcAttr{Dir: t.Dir, Env: t.Env, Files: files, Sys: attr})
+			return err
+		})
+	})
+	return p, err
 }
 
 // lookPath finds the program as a shell in the task's folder and environment would.
@@ -188,7 +240,7 @@ func lookPath(t *Task) (string, error) {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(t.Dir, dir)
 		}
-		if path := filepath.Join(dir, name); unix.Access(path, unix.X_OK) == nil {
+		if path := filepath.Join(dir, name); unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS) == nil {
 			if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
 				return path, nil
 			}
@@ -222,82 +274,4 @@ func waitFor(pid int) (unix.WaitStatus, unix.Rusage) {
 			return status, ru
 		}
 	}
-}
-
-// Whether what is written must survive a power cut. That a task was running need
-// not: it is not any more.
-const (
-	fleeting = false
-	durable  = true
-)
-
-// stateFile is the file in which a shim keeps its task's state. It grows by a
-// line for each state: the last line that is complete counts. Its first block
-// has room for all of them, so that what is said first finds room for the rest.
-type stateFile struct {
-	dir  string
-	f    *os.File
-	size int64 // of the lines that are complete
-}
-
-// write adds a state; a line that could not be written is overwritten by the next.
-func (w *stateFile) write(s *State, sync bool) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	if w.f == nil {
-		if w.f, err = os.OpenFile(filepath.Join(w.dir, StateFile), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600); err != nil {
-			w.f = nil
-			return err
-		}
-	}
-	text = append(text, '\n')
-	if _, err := w.f.WriteAt(text, w.size); err != nil {
-		return err
-	}
-	if sync {
-		if err := errors.Join(w.f.Sync(), syncDir(w.dir)); err != nil {
-			return err
-		}
-	}
-	w.size += int64(len(text))
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// ReadState reads what the shim in the folder wrote; nil: nothing yet. The
-// folder is the user's, so the file may be anything: it is read with care.
-func ReadState(dir string) (*State, error) {
-	fd, err := unix.Open(filepath.Join(dir, StateFile), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: filepath.Join(dir, StateFile), Err: err}
-	}
-	f := os.NewFile(uintptr(fd), StateFile)
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 1<<16))
-	if err != nil {
-		return nil, err
-	}
-	lines := bytes.Split(text, []byte{'\n'})
-	for i := len(lines) - 2; i >= 0; i-- { // behind the last newline stands what is being written
-		var s State
-		if err = json.Unmarshal(lines[i], &s); err == nil {
-			return &s, nil
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, StateFile), err)
-	}
-	return nil, nil
 }

@@ -10,8 +10,8 @@ import (
 
 // The last state that was written as a whole counts.
 func TestState(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, StateFile)
+	dir := filepath.Join(t.TempDir(), "0")
+	path := StateFile(dir)
 	phase := func(want string) {
 		t.Helper()
 		s, err := ReadState(dir)
@@ -70,7 +70,7 @@ func TestState(t *testing.T) {
 
 // A line that could not be written as a whole is overwritten by the next.
 func TestStateAgain(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "0")
 	w := &stateFile{dir: dir}
 	if err := w.write(&State{Phase: Running}, false); err != nil {
 		t.Fatal(err)

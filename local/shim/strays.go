@@ -73,7 +73,15 @@ func cut(stat string) (before, after string, ok bool) {
 }
 
 // Strays lists the processes whose environment holds the mark.
-func Strays(mark string) (pids []int) {
+func Strays(mark string) []int { return straysIf(mark, func(int) bool { return true }) }
+
+// StraysOf lists those of a user. Nothing that others' processes show is read: whoever
+// reads the memory of a process may be made to wait by its user.
+func StraysOf(mark string, uid int) []int {
+	return straysIf(mark, func(pid int) bool { return Owner(pid) == uid })
+}
+
+func straysIf(mark string, look func(pid int) bool) (pids []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -81,7 +89,7 @@ func Strays(mark string) (pids []int) {
 	want := []byte(mark)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+		if err != nil || pid == os.Getpid() || !look(pid) {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
@@ -101,26 +109,12 @@ func Strays(mark string) (pids []int) {
 // children lists the processes whose parent is this one: a subreaper inherits
 // whatever its task leaves behind.
 func children() (pids []int) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
 	me := strconv.Itoa(os.Getpid())
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
+	eachProcess(func(pid int, fields []string) {
+		if len(fields) > 1 && fields[1] == me && fields[0] != "Z" {
+			pids = append(pids, pid)
 		}
-		text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue
-		}
-		if _, rest, ok := cut(string(text)); ok {
-			if f := strings.Fields(rest); len(f) > 1 && f[1] == me && f[0] != "Z" {
-				pids = append(pids, pid)
-			}
-		}
-	}
+	})
 	return pids
 }
 
@@ -134,14 +128,14 @@ func childless() bool {
 
 // killStrays kills what the task left behind: children that were orphaned, and
 // theirs, until there is nobody left. It returns how many there were.
-func killStrays(mark string) (n int) {
+func killStrays(t *Task) (n int) {
 	if childless() {
 		return 0
 	}
 	for round := range 100 {
 		pids := children()
-		if round == 0 {
-			pids = append(pids, Strays(mark)...)
+		if round == 0 && t.Group.Empty() { // else the daemon empties the group
+			pids = append(pids, Strays(t.Mark)...)
 		}
 		if len(pids) == 0 {
 			return n
@@ -166,28 +160,14 @@ func killStrays(mark string) (n int) {
 
 // Family lists a process and all its descendants.
 func Family(pid int) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return []int{pid}
-	}
 	parent := map[int]int{} // looked up only
 	var all []int
-	for _, e := range entries {
-		p, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
+	eachProcess(func(p int, fields []string) {
+		if len(fields) > 1 {
+			parent[p], _ = strconv.Atoi(fields[1])
+			all = append(all, p)
 		}
-		text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue
-		}
-		if _, rest, ok := cut(string(text)); ok {
-			if f := strings.Fields(rest); len(f) > 1 {
-				parent[p], _ = strconv.Atoi(f[1])
-				all = append(all, p)
-			}
-		}
-	}
+	})
 	var family []int
 	for _, p := range all {
 		for up, steps := p, 0; up > 1 && steps < 1000; up, steps = parent[up], steps+1 {
@@ -256,4 +236,87 @@ func FamilyHandles(pid int, s unix.Signal) bool {
 		}
 	}
 	return false
+}
+
+// Session lists the processes of a session.
+func Session(sid int) (pids []int) {
+	want := strconv.Itoa(sid)
+	eachProcess(func(pid int, fields []string) {
+		if len(fields) > 3 && fields[3] == want && fields[0] != "Z" {
+			pids = append(pids, pid)
+		}
+	})
+	return pids
+}
+
+// eachProcess calls f with what stands behind the command's name in each process' stat.
+func eachProcess(f func(pid int, fields []string)) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if err != nil {
+			continue
+		}
+		if _, rest, ok := cut(string(text)); ok {
+			f(pid, strings.Fields(rest))
+		}
+	}
+}
+
+// Owner is the real user of a process; -1: it is not known, or there is none.
+func Owner(pid int) int {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return -1
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "Uid:"); ok {
+			if f := strings.Fields(rest); len(f) > 0 {
+				uid, err := strconv.Atoi(f[0])
+				if err != nil {
+					return -1
+				}
+				return uid
+			}
+		}
+	}
+	return -1
+}
+
+// Find lists the shims of the task with this folder that belong to a user.
+func Find(dir string, uid int) (pids []int) {
+	eachProcess(func(pid int, _ []string) {
+		if Owner(pid) != uid { // nor is what others' processes show of themselves read
+			return
+		}
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		if err != nil {
+			return
+		}
+		args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+		if n := len(args); n >= 3 && args[n-1] == dir && args[n-2] == Verb {
+			pids = append(pids, pid)
+		}
+	})
+	return pids
+}
+
+// Describe is the name and the state of a process, as proc_pid_stat(5) has them.
+func Describe(pid int) (name, state string) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return "", "gone"
+	}
+	before, rest, _ := cut(string(text))
+	if _, name, _ = strings.Cut(before, "("); rest != "" {
+		state = strings.Fields(rest)[0]
+	}
+	return name, state
 }
