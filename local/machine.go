@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,6 +25,7 @@ import (
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
+	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/progress"
@@ -58,6 +58,8 @@ type Options struct {
 	// Keep is how long the journal and the folders of jobs that are over are kept;
 	// 0: for ever.
 	Keep time.Duration
+	// AcceptLoss goes on with a database that knows less than its surroundings.
+	AcceptLoss bool
 	// Crash, if it is set, is called at each of CrashPoints: a test makes the
 	// daemon die there.
 	Crash func(point string)
@@ -185,7 +187,11 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if opt.KillWait == 0 {
 		opt.KillWait = 10 * time.Second
 	}
-	st, err := store.Open(filepath.Join(opt.Dir, "muster.db"))
+	lost, err := examine(ctx, &opt)
+	if err != nil {
+		return nil, err
+	}
+	st, err := store.Open(evidence.Database(opt.Dir))
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +203,9 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	m.inbox.Init()
 	m.SetIdle(opt.Idle)
 	if err := m.choosePolicy(ctx); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	if err := m.endLost(ctx, lost); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	if err := errors.Join(m.findMPS(), m.restore(ctx), m.whyDrained(ctx)); err != nil {

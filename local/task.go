@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/cgroup"
+	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/shim"
 )
 
@@ -63,7 +64,13 @@ func (m *Machine) mark(id cluster.JobID, run, rank int) string {
 // by a link to write anywhere.
 func (r *runner) makeDirs(t *task) error {
 	j := r.m.jobDir(r.id)
+	if err := evidence.Folder(filepath.Dir(j), r.m.store.ID(), int(r.id)); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(t.dir), 0o711); err != nil {
+		return err
+	}
+	if err := os.Mkdir(t.dir, 0o700); err != nil { // a run's number is given once: what is there is not this run's
 		return err
 	}
 	if r.job.info.Folder != 0 {
@@ -71,16 +78,13 @@ func (r *runner) makeDirs(t *task) error {
 			return err
 		}
 	}
-	dirs := []string{t.dir, r.m.checkpointDir(r.id, &r.job.info)}
+	dirs := []string{r.m.checkpointDir(r.id, &r.job.info)}
 	if r.job.sub.Attached {
 		dirs = append(dirs, filepath.Join(j, "log"))
 	}
 	for _, d := range dirs {
-		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := evidence.UserFolder(d, r.job.info.User.UID); err != nil {
 			return err
-		}
-		if d == t.dir {
-			continue
 		}
 		if err := r.own(d); err != nil {
 			return err
