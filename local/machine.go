@@ -52,6 +52,8 @@ type Options struct {
 	// Members says who may submit to a queue and those below it; a queue that is
 	// not named takes jobs of everybody.
 	Members map[string]Members
+	Limits  Limits   // of what a user can ask for
+	Urgency Urgency  // who may have jobs that go before others'
 	Observe Observer // nil: nobody
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
@@ -76,6 +78,7 @@ type Machine struct {
 	mu    sync.RWMutex
 	eng   *engine.Engine
 	jobs  map[cluster.JobID]*job // those that are not done
+	tally tally                  // of jobs, by user
 	next  cluster.JobID
 	seq   int64
 	wake  cluster.Time
@@ -136,6 +139,7 @@ type job struct {
 	heldFor   cluster.JobID // 1 + for whom; 0: nobody
 	window    window        // as one with guests
 	foretell  cluster.Time  // expected end that is stored with the next step; 0: none
+	bare      int           // its tasks that ask for neither GPUs nor CPUs
 }
 
 // Info is what is stored of a job besides its submission.
@@ -195,7 +199,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, wake: cluster.Never}
+	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, tally: tally{}, wake: cluster.Never}
 	m.running, m.stopped = context.WithCancel(context.WithoutCancel(ctx))
 	if m.groups = opt.Groups; m.groups == nil {
 		m.groups = &cgroup.Manager{}
@@ -345,6 +349,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 		}
 		j.was = j.info.State
 		m.jobs[j.id], known[j.id] = j, true
+		m.tally.count(j)
 		snap.Jobs = append(snap.Jobs, j.info.Record)
 	}
 	return snap, m.doneBefore(ctx, snap, known)
