@@ -35,6 +35,8 @@ type Serve struct {
 	DefaultQueue                     string              // of jobs that name none; "": not said
 	DefaultQueues                    map[string]string   // the same, by user
 	Operators, Admins                People
+	Urgency                          Urgency
+	limits                           limitsFile
 	Idle                             *Idle // nil: idle jobs are left alone
 	Sharing                          Sharing
 	Saving                           *perf.Saving       // how often jobs are told to write checkpoints; nil: they are not told
@@ -71,18 +73,19 @@ type serveFile struct {
 	Loans      []loanFile          `yaml:"loans"` // to refuse them
 	Power      []powerFile         `yaml:"power"` // to refuse them
 	Members    map[string]People   `yaml:"members"`
+	Operators  People              `yaml:"operators"`
+	Admins     People              `yaml:"admins"`
+	Limits     limitsFile          `yaml:"limits"`
+	Urgent     urgentFile          `yaml:"urgent"`
+	Idle       *idleFile           `yaml:"idle"`
+	Saving     *savingFile         `yaml:"checkpoints"`
+	Sharing    *sharingFile        `yaml:"sharing"`
+	Defrag     *defragFile         `yaml:"defragment"`
+	Perf       *perfFile           `yaml:"performance"`
+	Models     []modelFile         `yaml:"models"`
 
 	DefaultQueue  string            `yaml:"default_queue"`
 	DefaultQueues map[string]string `yaml:"default_queues"`
-
-	Operators People       `yaml:"operators"`
-	Admins    People       `yaml:"admins"`
-	Idle      *idleFile    `yaml:"idle"`
-	Saving    *savingFile  `yaml:"checkpoints"`
-	Sharing   *sharingFile `yaml:"sharing"`
-	Defrag    *defragFile  `yaml:"defragment"`
-	Perf      *perfFile    `yaml:"performance"`
-	Models    []modelFile  `yaml:"models"`
 
 	State       string    `yaml:"state"`
 	Socket      string    `yaml:"socket"`
@@ -142,7 +145,7 @@ func (f *serveFile) serve() (*Serve, error) {
 	c := &Serve{Policy: f.Policy, Placer: f.Place, Backfill: f.Backfill, MinRuntime: time.Duration(f.MinRuntime), Starvation: time.Duration(f.Starvation),
 		KillWait: time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators, Admins: f.Admins,
 		State: f.State, Socket: f.Socket, GPUs: f.GPUs, CPUs: f.CPUs, Keep: (*time.Duration)(f.Keep), SampleEvery: (*time.Duration)(f.SampleEvery),
-		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned, Insecure: f.Insecure, Hosts: f.Hosts}
+		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned, Insecure: f.Insecure, Hosts: f.Hosts, limits: f.Limits}
 	for _, step := range []func(*Serve) error{f.checkRules, f.checkMachine, f.stopRules} {
 		if err := step(c); err != nil {
 			return nil, err
@@ -161,10 +164,7 @@ func (f *serveFile) serve() (*Serve, error) {
 		}
 	}
 	c.Queues, c.Partitions = spec.Queues, spec.Partitions
-	names := make([]string, 0, len(c.Queues))
-	for i := range c.Queues {
-		names = append(names, c.Queues[i].Name)
-	}
+	names := queueNames(c.Queues)
 	for _, q := range slices.Sorted(maps.Keys(f.Members)) {
 		if !slices.Contains(names, q) {
 			return nil, At(cluster.Unknown("queue", q, names), "members", q)
@@ -181,6 +181,9 @@ func (f *serveFile) serve() (*Serve, error) {
 		}
 	}
 	var err error
+	if c.Urgency, err = f.Urgent.urgency(names); err != nil {
+		return nil, At(err, "urgent")
+	}
 	if c.Idle, err = f.Idle.idle(names); err != nil {
 		return nil, At(err, "idle")
 	}
@@ -202,6 +205,13 @@ func (f *serveFile) serve() (*Serve, error) {
 		}
 	}
 	return c, nil
+}
+
+func queueNames(queues []cluster.Queue) (names []string) {
+	for i := range queues {
+		names = append(names, queues[i].Name)
+	}
+	return names
 }
 
 // checkRules checks what the engine is told.

@@ -83,6 +83,9 @@ func (c *Serve) Settings() (list []Setting) {
 	}
 	add(true, "operators", peopleText(c.Operators))
 	add(true, "admins", peopleText(c.Admins))
+	c.limits.settings(add)
+	add(true, "urgent.who", c.Urgency.Who)
+	add(true, "urgent.queues", strings.Join(c.Urgency.Queues, " "))
 	if c.HourCost > 0 {
 		add(true, "gpu_hour_cost", number(c.HourCost))
 	}

@@ -37,7 +37,7 @@ func TestListArrays(t *testing.T) {
 	first := submit(api.Submission{Array: "0-298:2"})
 	second := submit(api.Submission{Array: "1-100"})
 	name := "renamed"
-	if err := m.Update(t.Context(), first[120], &api.Update{Name: &name}); err != nil {
+	if err := m.Update(t.Context(), first[120], &api.Update{Name: &name}, &User{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Act(t.Context(), first[130], "cancel", ""); err != nil {

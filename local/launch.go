@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/shim"
 )
 
@@ -76,8 +76,12 @@ func (r *runner) prepare(t *task) error {
 	return nil
 }
 
-// makeDirs makes the folders of a task.
+// makeDirs makes the folders of a task, in the folder of its job, which is this state's.
 func (r *runner) makeDirs(t *task) error {
+	j := r.m.jobDir(r.id)
+	if err := evidence.Folder(filepath.Dir(j), r.m.store.ID(), int(r.id)); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(t.dir), 0o711); err != nil {
 		return err
 	}
@@ -86,37 +90,20 @@ func (r *runner) makeDirs(t *task) error {
 			return err
 		}
 	}
-	if err := r.m.makeDir(t.dir, os.Geteuid()); err != nil {
+	if err := evidence.UserFolder(t.dir, os.Getuid()); err != nil { // the daemon's until it is prepared
 		return err
 	}
 	dirs := []string{r.m.checkpointDir(r.id, &r.job.info)}
 	if r.job.sub.Attached {
-		dirs = append(dirs, filepath.Join(r.m.jobDir(r.id), "log"))
+		dirs = append(dirs, filepath.Join(j, "log"))
 	}
 	for _, d := range dirs {
-		if err := r.m.makeDir(d, r.job.info.User.UID); err != nil {
+		if err := evidence.UserFolder(d, r.job.info.User.UID); err != nil {
 			return err
 		}
 		if err := r.own(d); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// makeDir makes a folder in one of the daemon's. What is there already must be a
-// folder of the daemon's, or of who is to have it: another's is not given away.
-func (m *Machine) makeDir(path string, uid int) error {
-	err := os.Mkdir(path, 0o700)
-	if !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	fi, err := os.Lstat(path)
-	if err != nil {
-		return err
-	}
-	if owner := ownerOf(fi); !fi.IsDir() || owner != uid && owner != os.Geteuid() {
-		return fmt.Errorf("%s exists and is no folder of user %d: move it away", path, uid)
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,6 +25,7 @@ import (
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
+	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/progress"
@@ -54,12 +54,16 @@ type Options struct {
 	Members map[string]Members
 	// DefaultQueues says in which queue jobs are that name none.
 	DefaultQueues DefaultQueues
+	Limits        Limits   // of what a user can ask for
+	Urgency       Urgency  // who may have jobs that go before others'
 	Observe       Observer // nil: nobody
 	// KillWait is how long a task has after SIGTERM; 0: 10 s.
 	KillWait time.Duration
 	// Keep is how long the journal and the folders of jobs that are over are kept;
 	// 0: for ever.
 	Keep time.Duration
+	// AcceptLoss goes on with a database that knows less than its surroundings.
+	AcceptLoss bool
 	// Crash, if it is set, is called at each of CrashPoints: a test makes the
 	// daemon die there.
 	Crash func(point string)
@@ -76,6 +80,7 @@ type Machine struct {
 	mu    sync.RWMutex
 	eng   *engine.Engine
 	jobs  map[cluster.JobID]*job // those that are not done
+	tally tally                  // of jobs, by user
 	next  cluster.JobID
 	seq   int64
 	wake  cluster.Time
@@ -137,6 +142,7 @@ type job struct {
 	heldFor   cluster.JobID // 1 + for whom; 0: nobody
 	window    window        // as one with guests
 	foretell  cluster.Time  // expected end that is stored with the next step; 0: none
+	bare      int           // its tasks that ask for neither GPUs nor CPUs
 }
 
 // Info is what is stored of a job besides its submission.
@@ -189,11 +195,15 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	if opt.KillWait == 0 {
 		opt.KillWait = 10 * time.Second
 	}
-	st, err := store.Open(filepath.Join(opt.Dir, "muster.db"))
+	lost, err := examine(ctx, &opt)
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, wake: cluster.Never}
+	st, err := store.Open(evidence.Database(opt.Dir))
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{opt: opt, store: st, jobs: map[cluster.JobID]*job{}, tally: tally{}, wake: cluster.Never}
 	m.running, m.stopped = context.WithCancel(context.WithoutCancel(ctx))
 	if m.groups = opt.Groups; m.groups == nil {
 		m.groups = &cgroup.Manager{}
@@ -202,6 +212,9 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 	m.reserve.keep()
 	m.SetIdle(opt.Idle)
 	if err := m.choosePolicy(ctx); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	if err := m.endLost(ctx, lost); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	if err := errors.Join(m.findMPS(), m.restore(ctx), m.whyDrained(ctx)); err != nil {
@@ -355,6 +368,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 		}
 		j.was = j.info.State
 		m.jobs[j.id], known[j.id] = j, true
+		m.tally.count(j)
 		snap.Jobs = append(snap.Jobs, j.info.Record)
 	}
 	return snap, m.doneBefore(ctx, snap, known)

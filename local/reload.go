@@ -34,6 +34,8 @@ type Settings struct {
 	Partitions               []cluster.Partition
 	Members                  map[string]Members
 	DefaultQueues            DefaultQueues
+	Limits                   Limits
+	Urgency                  Urgency
 	KillWait, Keep           time.Duration
 	HourCost                 float64
 	Zone                     int        // of windows, in seconds ahead of UTC
@@ -52,6 +54,7 @@ func (s *Settings) Apply(o *Options) {
 	if s.Models != nil {
 		r.Spec.Models = s.Models
 	}
+	o.Limits, o.Urgency = s.Limits, s.Urgency
 	o.Members, o.DefaultQueues, o.KillWait, o.Keep, o.HourCost, o.Idle, o.Saving = s.Members, s.DefaultQueues, s.KillWait, s.Keep, s.HourCost, s.Idle, s.Saving
 }
 
@@ -62,7 +65,7 @@ func (m *Machine) settings() Settings {
 	o := &m.opt
 	r := &o.Rules
 	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop, r.Spec.Queues, r.Spec.Partitions,
-		o.Members, o.DefaultQueues, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, o.Saving, r.Spec.Models}
+		o.Members, o.DefaultQueues, o.Limits, o.Urgency, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, o.Saving, r.Spec.Models}
 }
 
 // rules are how the engine is built at the moment.

@@ -53,9 +53,14 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 		if ids, err = m.sameKey(u.Name, key); err != nil || ids != nil {
 			return nil, err
 		}
-		if spec.After, err = m.dependencies(s, array.Indices[0]); err != nil {
+		if err := m.tally.room(&m.opt.Limits, &u, len(array.Indices), len(array.Indices)*bareTasks(&spec)); err != nil {
 			return nil, err
 		}
+		after, err := m.afterEach(s, array.Indices)
+		if err != nil {
+			return nil, err
+		}
+		spec.After = after(0)
 		spec.ID, spec.Submit = m.next, now
 		folder, err := m.goesOn(s, &u)
 		if err != nil {
@@ -67,11 +72,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 		}
 		var events []engine.Event
 		for k, index := range array.Indices {
-			if k > 0 && s.Corresponds() { // each element waits for its like
-				if spec.After, err = m.dependencies(s, index); err != nil {
-					return nil, err
-				}
-			}
+			spec.After = after(k)
 			j := m.newJob(u, s, spec)
 			j.info.Guessed, j.info.Sharing, j.info.Folder = guessed, sharing, folder
 			if s.Array != "" {
@@ -89,6 +90,22 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 		return events, nil
 	})
 	return ids, err
+}
+
+// afterEach translates what the elements of an array wait for: each for its like, or all for the same. All of it is known before
+// the first job is made, so that a submission that is refused leaves none behind.
+func (m *Machine) afterEach(s *api.Submission, indices []int) (after func(k int) []cluster.Dependency, err error) {
+	n := 1
+	if s.Corresponds() {
+		n = len(indices)
+	}
+	lists := make([][]cluster.Dependency, n)
+	for k := range lists {
+		if lists[k], err = m.dependencies(s, indices[k]); err != nil {
+			return nil, err
+		}
+	}
+	return func(k int) []cluster.Dependency { return lists[min(k, n-1)] }, nil
 }
 
 // submissionKey is an idempotency key with the jobs that came of it.
@@ -143,7 +160,13 @@ func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) error 
 		}
 		spec.Queue, s.Queue = name, name
 	}
-	return m.maySubmit(u, spec.Queue)
+	if err := m.maySubmit(u, spec.Queue); err != nil {
+		return err
+	}
+	if err := m.opt.Limits.checkSizes(s); err != nil {
+		return err
+	}
+	return m.mayUrge(u, spec, nil)
 }
 
 func rangeOf(a api.Array) *ArrayRange {
@@ -157,6 +180,7 @@ func (m *Machine) newJob(u User, s *api.Submission, spec cluster.Job) *job {
 	m.next++
 	j := &job{id: spec.ID, sub: s, info: Info{User: u, Record: engine.JobRecord{Spec: &spec, Since: spec.Submit}}}
 	m.jobs[j.id] = j
+	m.tally.count(j)
 	return j
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // Update changes a waiting job: what is refused at submission is refused here.
-func (m *Machine) Update(ctx context.Context, id int, u *api.Update) error {
+func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) error {
 	return m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
 		j := m.jobs[cluster.JobID(id)]
 		if j == nil {
@@ -65,12 +65,28 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update) error {
 		if err := m.maySubmit(&j.info.User, spec.Queue); u.Queue != nil && err != nil {
 			return nil, err
 		}
+		if err := m.mayChange(j, &sub, &spec, by); err != nil {
+			return nil, err
+		}
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &api.FieldError{Field: "update", Text: text}
 		}
 		j.sub, j.edited, j.info.Sharing, j.noWay = &sub, true, sharing, ""
+		m.tally.add(j.info.User.Name, 0, bareTasks(&spec)-j.bare)
+		j.bare = bareTasks(&spec)
 		return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}, nil
 	})
+}
+
+// mayChange says why a job may not become this, if so.
+func (m *Machine) mayChange(j *job, sub *api.Submission, spec *cluster.Job, by *User) error {
+	if err := m.opt.Limits.checkSizes(sub); err != nil {
+		return err
+	}
+	if err := m.tally.room(&m.opt.Limits, by, 0, bareTasks(spec)-j.bare); err != nil {
+		return err
+	}
+	return m.mayUrge(by, spec, j.info.Record.Spec)
 }
 
 // drained is what is kept of a node that a person drained.

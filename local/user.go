@@ -17,6 +17,8 @@ type User struct {
 	GID    int    `json:"gid"`
 	Groups []int  `json:"groups,omitempty"`
 	Home   string `json:"home,omitempty"`
+	// Trusted: what is asked is asked with the rights of an operator. It belongs to the request, not to the user.
+	Trusted bool `json:"-"`
 }
 
 // UserOf looks up a user by number.

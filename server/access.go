@@ -127,6 +127,14 @@ func (s *Server) guard(tcp bool) http.Handler {
 				refuse(w, http.StatusServiceUnavailable, "the state cannot be written at the moment (is its disk full?); running jobs go on; try again")
 				return
 			}
+			if who != nil && staysOpen(pattern, r) {
+				leave, err := s.crowd.stream(who.User.Name)
+				if err != nil {
+					refuse(w, http.StatusTooManyRequests, err.Error())
+					return
+				}
+				defer leave()
+			}
 			s.mux.ServeHTTP(w, r)
 		}
 	})

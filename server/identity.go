@@ -79,11 +79,16 @@ func (r *Roles) roleOf(u *local.User) string {
 }
 
 func newCaller(u local.User, role string) *Caller {
-	return &Caller{User: u, Role: role, Admin: role == api.RoleAdmin}
+	who := &Caller{User: u, Role: role, Admin: role == api.RoleAdmin}
+	who.User.Trusted = who.may(api.RoleOperator)
+	return who
 }
 
 // peer is the user at the other end of a Unix socket, by number.
 func peer(c net.Conn) (uid int, err error) {
+	if counted, ok := c.(*countedConn); ok {
+		c = counted.Conn
+	}
 	uc, ok := c.(*net.UnixConn)
 	if !ok {
 		return 0, errors.New("not a Unix socket")

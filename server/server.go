@@ -37,6 +37,7 @@ type Server struct {
 	url      atomic.Pointer[string] // of the TCP listener
 	cookie   string
 	sessions sessions
+	crowd    *crowd
 }
 
 // Options says what the server tells, and whom it lets in.
@@ -53,7 +54,7 @@ type Info = view.Info
 
 // New makes a server.
 func New(m *local.Machine, opt Options) *Server {
-	s := &Server{m: m, mux: http.NewServeMux(), opt: opt, cookie: "muster_session"}
+	s := &Server{m: m, mux: http.NewServeMux(), opt: opt, cookie: "muster_session", crowd: newCrowd()}
 	if s.opt.Metrics == nil {
 		s.opt.Metrics = NewMetrics()
 	}
@@ -99,6 +100,7 @@ func (s *Server) ServeUnix(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+	l = &countedListener{l, s.crowd, true}
 	return s.serve(ctx, l, &http.Server{Handler: s.counted(s.guard(false)), ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		uid, err := peer(c)
 		if err != nil {
@@ -112,6 +114,7 @@ func (s *Server) ServeUnix(ctx context.Context, path string) error {
 // token, or is a browser that was let in. Without TLS, cfg is nil.
 func (s *Server) ServeTCP(ctx context.Context, l net.Listener, cfg *tls.Config) error {
 	scheme := "http"
+	l = &countedListener{l, s.crowd, cfg == nil}
 	if cfg != nil {
 		scheme, l = "https", tls.NewListener(l, cfg)
 	}
@@ -160,11 +163,14 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 // problem translates an error of the machine.
 func problem(err error) error {
 	var field *api.FieldError
+	var limit *local.LimitError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &field):
 		return huma.Error422UnprocessableEntity(field.Error(), &huma.ErrorDetail{Message: field.Text, Location: "body." + field.Field})
+	case errors.As(err, &limit):
+		return huma.Error429TooManyRequests(limit.Error())
 	case errors.Is(err, local.ErrNoJob), errors.Is(err, local.ErrNoNode):
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, local.ErrStuck):

@@ -37,7 +37,7 @@ func (s *Server) changes(a huma.API) {
 			}
 			ctx, cancel := context.WithTimeout(ctx, commitWait)
 			defer cancel()
-			if err := s.m.Update(ctx, in.ID, &in.Body); err != nil {
+			if err := s.m.Update(ctx, in.ID, &in.Body, &who.User); err != nil {
 				return nil, problem(err)
 			}
 			j, err := s.m.Job(ctx, in.ID)

@@ -18,9 +18,10 @@ func (s *Store) Meta(ctx context.Context, key string) ([]byte, error) {
 	return []byte(v), err
 }
 
-// Last returns the number of the last step and of the last job; 0 and -1: none.
+// Last returns the number of the last step and the highest job number that was given; 0 and -1: none.
 func (s *Store) Last(ctx context.Context) (seq int64, job int, err error) {
-	err = s.read.QueryRowContext(ctx, `SELECT MAX(COALESCE((SELECT MAX(seq) FROM steps), 0), COALESCE((SELECT MAX(first) FROM segments), 1) - 1), COALESCE((SELECT MAX(id) FROM jobs), -1)`).Scan(&seq, &job)
+	err = s.read.QueryRowContext(ctx, `SELECT MAX(COALESCE((SELECT MAX(seq) FROM steps), 0), COALESCE((SELECT MAX(first) FROM segments), 1) - 1), MAX(COALESCE((SELECT MAX(id) FROM jobs), -1),
+		COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?), -1))`, metaFloor).Scan(&seq, &job)
 	return seq, job, err
 }
 

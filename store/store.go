@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
@@ -46,8 +47,10 @@ CREATE TABLE IF NOT EXISTS keys (
 
 // Store is an open file. Its methods are safe for concurrent use.
 type Store struct {
-	write *sql.DB // one connection
-	read  *sql.DB
+	write   *sql.DB // one connection
+	read    *sql.DB
+	commits atomic.Int64 // the number of the last transaction
+	marker  *marker
 }
 
 // ErrNotFound is returned for what is not in the store.
@@ -67,14 +70,14 @@ func Open(path string) (*Store, error) {
 	if err := f.Close(); err != nil {
 		return nil, err
 	}
-	dsn := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) +
+	dsn := "file:" + escapePath(path) +
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 	s := &Store{}
 	if s.write, err = sql.Open("sqlite", dsn+"&_txlock=immediate"); err != nil {
 		return nil, err
 	}
 	s.write.SetMaxOpenConns(1)
-	if err := s.init(); err != nil {
+	if err := s.init(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), s.write.Close())
 	}
 	if s.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(1)"); err != nil {
@@ -84,11 +87,19 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
+// escapePath keeps the driver from reading anything into a path.
+func escapePath(path string) string {
+	return strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
+}
+
+// ErrDamaged is returned for a file whose pages contradict each other.
+var ErrDamaged = errors.New("the state is damaged")
+
 // sound looks at every page of the file: a daemon must not build on what is
 // damaged.
-func (s *Store) sound() error {
+func sound(db *sql.DB) error {
 	var text string
-	if err := s.write.QueryRow(`PRAGMA quick_check(1)`).Scan(&text); err != nil {
+	if err := db.QueryRow(`PRAGMA quick_check(1)`).Scan(&text); err != nil {
 		text = err.Error()
 	}
 	if text == "ok" {
@@ -97,11 +108,12 @@ func (s *Store) sound() error {
 	if strings.Contains(text, "readonly") || strings.Contains(text, "read-only") {
 		return errors.New("the state is on a read-only file system, or this user may not write to it")
 	}
-	return fmt.Errorf("the state is damaged (%s): restore it from a backup, or move it away to begin anew", text)
+	return fmt.Errorf("%w (%s): restore it from a backup, or start once with muster serve --accept-loss, which sets it aside and begins a new one",
+		ErrDamaged, text)
 }
 
-func (s *Store) init() error {
-	if err := s.sound(); err != nil {
+func (s *Store) init(path string) error {
+	if err := sound(s.write); err != nil {
 		return err
 	}
 	if _, err := s.write.Exec(schema + tokenSchema + usageSchema); err != nil {
@@ -111,18 +123,21 @@ func (s *Store) init() error {
 	err := s.write.QueryRow(`SELECT value FROM meta WHERE key = 'version'`).Scan(&have)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		_, err = s.write.Exec(`INSERT INTO meta VALUES ('version', ?)`, version)
-		return err
+		if _, err = s.write.Exec(`INSERT INTO meta VALUES ('version', ?)`, version); err != nil {
+			return err
+		}
 	case err != nil:
 		return err
 	case have > version:
 		return fmt.Errorf("the file is of version %d; this program writes version %d: use a newer one", have, version)
 	}
-	return nil
+	return s.identify(path)
 }
 
 // Close closes the file.
-func (s *Store) Close() error { return errors.Join(s.read.Close(), s.write.Close()) }
+func (s *Store) Close() error {
+	return errors.Join(s.read.Close(), s.write.Close(), s.marker.f.Close())
+}
 
 // Job is a job as it is stored. Times are Unix nanoseconds; 0: not yet.
 type Job struct {
@@ -138,6 +153,7 @@ type Job struct {
 type Tx struct {
 	ctx context.Context
 	tx  *sql.Tx
+	job int // highest number of a job that is new in it
 }
 
 // Write runs f in a transaction; when it returns nil, what f wrote is durable.
@@ -146,10 +162,19 @@ func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
 	if err != nil {
 		return err
 	}
-	if err := f(&Tx{ctx, tx}); err != nil {
+	n, t := s.commits.Add(1), &Tx{ctx: ctx, tx: tx}
+	err = f(t)
+	if err == nil {
+		err = errors.Join(t.PutMeta(metaCommits, fmt.Append(nil, n)), s.marker.reserve(t.job))
+	}
+	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	s.marker.committed(n, t.job)
+	return nil
 }
 
 func (t *Tx) exec(query string, args ...any) error {
@@ -163,6 +188,7 @@ func (t *Tx) PutJob(j *Job) error {
 		return t.exec(`UPDATE jobs SET name=?, queue=?, state=?, active=?, started=?, ended=?, data=? WHERE id=?`,
 			j.Name, j.Queue, j.State, j.Active, j.Started, j.Ended, j.Data, j.ID)
 	}
+	t.job = max(t.job, j.ID)
 	return t.exec(`INSERT INTO jobs (id, user, name, queue, state, active, submitted, started, ended, submission, data)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET name=excluded.name, queue=excluded.queue, state=excluded.state,
 		active=excluded.active, started=excluded.started, ended=excluded.ended, submission=excluded.submission, data=excluded.data`,

@@ -100,6 +100,8 @@ func (r *reloader) again(ctx context.Context, by string) (api.Reloaded, error) {
 func (r *reloader) install(conf *config.Serve) {
 	r.running = conf
 	r.level.Set(conf.LogLevel)
+	l := conf.LimitsFor(os.Getuid() == 0)
+	r.s.SetLimits(server.Limits{Connections: l.Connections, Streams: l.Streams})
 	r.s.SetHosts(hostNames(conf))
 	r.s.SetRoles(server.Roles{Operators: local.Members(conf.Operators), Admins: local.Members(conf.Admins)})
 }

@@ -32,7 +32,7 @@ type serveFlags struct {
 	hourCost                  float64
 	tcp                       listenFlags
 	config                    string
-	demo                      bool
+	demo, acceptLoss          bool
 }
 
 func newServe() *cobra.Command {
@@ -68,6 +68,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
 	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, roles, and what flags do not say (docs/config.md; default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
 	c.Flags().BoolVar(&f.demo, "demo", false, "submit made-up jobs all the time, in a state of its own with simulated GPUs, to look at")
+	c.Flags().BoolVar(&f.acceptLoss, "accept-loss", false, "go on with a database that has lost something: what it does not know is set aside, and its tasks are ended")
 	c.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.tcp.add(c)
 }
@@ -175,7 +176,7 @@ func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices
 		log.Info(note)
 	}
 	opt.Dir, opt.GPUs, opt.Devices, opt.SampleEvery, opt.Now = conf.State, dev.gpus, dev.source, *conf.SampleEvery, time.Now
-	opt.Sharing = dev.sharing
+	opt.Sharing, opt.AcceptLoss = dev.sharing, f.acceptLoss
 	opt.Crash, err = crashPoint()
 	return opt, err
 }

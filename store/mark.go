@@ -1,0 +1,276 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// A database that lost its last commits - a deleted or damaged WAL, an older copy put in its place - is
+// still a valid database. What it should hold is therefore also kept beside it: after each commit the mark,
+// a small file, says how many commits there were and which job number was the highest. It is written after
+// the commit is durable and never synced for a commit, so it can be behind the database, never ahead of it:
+// a database that is behind its mark has lost something.
+
+const (
+	markSuffix = ".mark"
+	markSize   = 512 // one sector, so that it is written as a whole or not at all
+	markWord   = "muster-mark"
+	// reserve is how many job numbers one durable write of the mark covers.
+	reserve = 1000
+)
+
+// The keys in the table meta.
+const (
+	metaID      = "state_id"
+	metaCommits = "commits"
+	metaFloor   = "number_floor"
+)
+
+// Mark is what the file beside a database says of it.
+type Mark struct {
+	ID       string // of the state
+	Commits  int64
+	Job      int // highest job number that was committed
+	Reserved int // durable upper bound of all job numbers that were ever given
+}
+
+// MarkPath is the path of the mark of a database.
+func MarkPath(db string) string { return db + markSuffix }
+
+// ReadMark reads the mark of a database; ErrNotFound: there is none that can be read.
+func ReadMark(db string) (Mark, error) {
+	text, err := os.ReadFile(MarkPath(db))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Mark{}, ErrNotFound
+	}
+	if err != nil {
+		return Mark{}, err
+	}
+	var k Mark
+	var sum uint32
+	line, _, _ := strings.Cut(string(text), "\n")
+	if _, err := fmt.Sscanf(line, markWord+" 1 %32s %d %d %d %x", &k.ID, &k.Commits, &k.Job, &k.Reserved, &sum); err != nil || k.sum() != sum {
+		return Mark{}, fmt.Errorf("%w: %s is damaged", ErrNotFound, MarkPath(db))
+	}
+	return k, nil
+}
+
+// ErrLost is returned for a database that lacks what its mark says was committed.
+var ErrLost = errors.New("the state is not what it was")
+
+// Covers says what a database with this content lacks that was committed according to the mark; nil: nothing.
+func (k *Mark) Covers(db Mark) error {
+	switch {
+	case k.ID == "" || k.ID == anyState:
+		return nil
+	case db.ID != k.ID:
+		return fmt.Errorf("%w: the database is of another state than the mark beside it", ErrLost)
+	case db.Commits < k.Commits:
+		return fmt.Errorf("%w: the last %d of %d changes are missing", ErrLost, k.Commits-db.Commits, k.Commits)
+	}
+	return nil
+}
+
+func (k *Mark) line() string {
+	return fmt.Sprintf("%s 1 %s %d %d %d", markWord, k.ID, k.Commits, k.Job, k.Reserved)
+}
+
+func (k *Mark) sum() uint32 { return crc32.ChecksumIEEE([]byte(k.line())) }
+
+func (k *Mark) text() []byte {
+	return fmt.Appendf(nil, "%-*s\n", markSize-1, fmt.Sprintf("%s %08x\n", k.line(), k.sum()))
+}
+
+// anyState is the identity in a mark that only says which job numbers were given.
+const anyState = "-"
+
+// Accept lets the mark of a database fit whatever database is there from now on, which gives no job number again.
+func Accept(db string, highest int) error {
+	k := Mark{ID: anyState, Reserved: highest}
+	path := MarkPath(db)
+	if err := os.WriteFile(path+".new", k.text(), 0o600); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(path+".new", path), syncDir(filepath.Dir(path)))
+}
+
+// marker writes the mark of an open database.
+type marker struct {
+	mu   sync.Mutex
+	f    *os.File
+	mark Mark
+}
+
+// openMarker begins a mark, or goes on with one, for a database that is at least as far as it.
+func openMarker(db string, k Mark) (*marker, error) {
+	f, err := os.OpenFile(MarkPath(db), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if old, err := ReadMark(db); err == nil && (old.ID == k.ID || old.ID == anyState) {
+		k.Reserved = max(k.Reserved, old.Reserved)
+	}
+	m := &marker{f: f, mark: k}
+	if err := errors.Join(m.write(), f.Sync(), syncDir(filepath.Dir(db))); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return m, nil
+}
+
+func (m *marker) write() error {
+	_, err := m.f.WriteAt(m.mark.text(), 0)
+	return err
+}
+
+// reserve makes durable that numbers up to this one may have been given.
+func (m *marker) reserve(job int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if job <= m.mark.Reserved {
+		return nil
+	}
+	was := m.mark.Reserved
+	m.mark.Reserved = job + reserve
+	err := errors.Join(m.write(), m.f.Sync())
+	if err != nil {
+		m.mark.Reserved = was
+	}
+	return err
+}
+
+// committed notes a commit. A mark that cannot be written is behind, which is safe.
+func (m *marker) committed(n int64, job int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mark.Commits, m.mark.Job = max(m.mark.Commits, n), max(m.mark.Job, job)
+	_ = m.write()
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// ID is the identity of the state: random, made with it.
+func (s *Store) ID() string { return s.marker.mark.ID }
+
+// identify gives a new state its identity, and opens its mark.
+func (s *Store) identify(path string) error {
+	k, err := markOf(s.write)
+	if err != nil {
+		return err
+	}
+	old, err := ReadMark(path)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if err := old.Covers(k); err != nil {
+		return err
+	}
+	if k.ID == "" {
+		k.ID = rand.Text()
+		if _, err := s.write.Exec(`INSERT INTO meta VALUES (?,?)`, metaID, k.ID); err != nil {
+			return err
+		}
+	}
+	s.commits.Store(k.Commits)
+	s.marker, err = openMarker(path, k)
+	return err
+}
+
+// markOf is the mark that the content of a database deserves.
+func markOf(db *sql.DB) (k Mark, err error) {
+	err = db.QueryRow(`SELECT COALESCE((SELECT value FROM meta WHERE key = ?), ''), COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?), 0),
+		COALESCE((SELECT MAX(id) FROM jobs), 0)`, metaID, metaCommits).Scan(&k.ID, &k.Commits, &k.Job)
+	k.Reserved = k.Job
+	return k, err
+}
+
+// View is a database that is only looked at: neither the file nor its WAL is changed, whatever is wrong with them.
+type View struct {
+	db   *sql.DB
+	Mark Mark // that its content deserves
+}
+
+// OpenView opens an existing database to look at it. An empty file, or one without the tables of a state, is ErrNotFound, as is a
+// file that does not exist.
+func OpenView(path string) (*View, error) {
+	if fi, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Size() == 0 && walSize(path) == 0 {
+		return nil, ErrNotFound
+	} else if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", "file:"+escapePath(path)+"?mode=ro&_pragma=busy_timeout(10000)")
+	if err != nil {
+		return nil, err
+	}
+	v := &View{db: db}
+	if err := v.read(); err != nil {
+		return nil, errors.Join(damage(err), db.Close())
+	}
+	return v, nil
+}
+
+// damage makes of an error that says so ErrDamaged.
+func damage(err error) error {
+	var e *sqlite.Error
+	if errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_CORRUPT || e.Code()&0xff == sqlite3.SQLITE_NOTADB) {
+		return fmt.Errorf("%w (%w)", ErrDamaged, err)
+	}
+	return err
+}
+
+func walSize(path string) int64 {
+	fi, err := os.Stat(path + "-wal")
+	if err != nil {
+		return 0
+	}
+	return fi.Size()
+}
+
+func (v *View) read() error {
+	var n int
+	if err := v.db.QueryRow(`SELECT COUNT(*) FROM sqlite_master WHERE name IN ('meta', 'jobs')`).Scan(&n); err != nil {
+		return err
+	}
+	if n < 2 {
+		return ErrNotFound
+	}
+	var err error
+	v.Mark, err = markOf(v.db)
+	return err
+}
+
+// Sound looks at every page of the file.
+func (v *View) Sound() error { return sound(v.db) }
+
+// Job returns what is stored of a job, without its submission; ErrNotFound: nothing.
+func (v *View) Job(ctx context.Context, id int) (*Job, error) {
+	j := &Job{ID: id}
+	err := v.db.QueryRowContext(ctx, `SELECT name, user, active, data FROM jobs WHERE id = ?`, id).Scan(&j.Name, &j.User, &j.Active, &j.Data)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ErrNotFound
+	}
+	return j, err
+}
+
+// Close closes the file.
+func (v *View) Close() error { return v.db.Close() }
+
+// SetFloor makes job numbers go on above this one.
+func (t *Tx) SetFloor(job int) error { return t.PutMeta(metaFloor, fmt.Append(nil, job)) }
