@@ -356,3 +356,12 @@ func FairShares(queues []Queue, shares []int64) {
 		whole[q.Name], q.Share = v, int64(v+0.5)
 	}
 }
+
+// Joined is what makes a process one of a task's, beside the control group that it was put into.
+type Joined struct {
+	Env    []string `json:"env" doc:"Environment of the task"`
+	Dir    string   `json:"dir" doc:"Working directory of the task"`
+	UID    int      `json:"uid" doc:"User of the job"`
+	GID    int      `json:"gid"`
+	Groups []int    `json:"groups,omitempty"`
+}

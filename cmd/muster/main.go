@@ -107,7 +107,7 @@ type commandGroup struct {
 // commandGroups lists all sub-commands.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{"run", "Run jobs:", []*cobra.Command{newRun(), newSubmit(), newAttach(), newLogs(), newWait(), newSearch()}},
+		{"run", "Run jobs:", []*cobra.Command{newRun(), newSubmit(), newExec(), newAttach(), newLogs(), newWait(), newSearch()}},
 		{"look", "Look:", []*cobra.Command{newQueue(), newWhy(), newShow(), newHistory(), newTop(), newNodes(), newQueues(), newUsage(), newDashboard()}},
 		{"change", "Change jobs:", append(newVerbs(), newUpdate())},
 		{"operate", "Operate a machine or a cluster:", append([]*cobra.Command{newServe(), newKube(), newPolicy(), newConfig(), newClusterCmd(),

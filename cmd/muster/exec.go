@@ -1,0 +1,93 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
+)
+
+func newExec() *cobra.Command {
+	var task int
+	c := &cobra.Command{
+		Use:   "exec JOB [--] COMMAND [ARG...]",
+		Short: "Run a command inside a running job: its GPUs, limits, environment and user",
+		Long: "Runs a command inside a running job, beside what the job runs: on its GPUs, within its limits, with its\n" +
+			"environment, in its folder, as its user. The command ends when the job does. It runs on this terminal, so\n" +
+			"the service has to be this machine's own.",
+		Example: "  muster exec 12 nvidia-smi\n  muster exec train -- bash",
+		Args:    cobra.MinimumNArgs(2), ValidArgsFunction: completeJobs(api.StateRunning),
+		RunE: func(c *cobra.Command, args []string) error {
+			if kubeCluster.given() {
+				return usage(errors.New("on a cluster it is kubectl exec"))
+			}
+			cl := client.Connect()
+			id, err := findJob(c.Context(), cl, args[0])
+			if err != nil {
+				return err
+			}
+			var in api.Joined
+			q := url.Values{"task": {strconv.Itoa(task)}}
+			if err := cl.Do(c.Context(), http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/join?"+q.Encode(), nil, &in); err != nil {
+				return err
+			}
+			return become(&in, args[1:])
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	c.Flags().IntVar(&task, "task", 0, "in this task of a gang")
+	return c
+}
+
+// become makes this process the command, with what the job that it has joined has. It returns only if that fails.
+func become(in *api.Joined, argv []string) error {
+	if os.Getuid() == 0 && in.UID != 0 {
+		if err := errors.Join(syscall.Setgroups(in.Groups), syscall.Setresgid(in.GID, in.GID, in.GID), syscall.Setresuid(in.UID, in.UID, in.UID)); err != nil {
+			return err
+		}
+	}
+	if err := os.Chdir(in.Dir); err != nil {
+		return fmt.Errorf("the job's folder: %w", err)
+	}
+	path, err := program(argv[0], in.Env)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "muster:", err)
+		return exitCode(127)
+	}
+	err = syscall.Exec(path, argv, in.Env)
+	fmt.Fprintf(os.Stderr, "muster: %s: %v\n", path, err)
+	return exitCode(126)
+}
+
+// program finds a program by the PATH of an environment.
+func program(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	list := "/usr/local/bin:/usr/bin:/bin"
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			list = v
+		}
+	}
+	for _, dir := range filepath.SplitList(list) {
+		path := filepath.Join(dir, name)
+		if fi, err := os.Stat(path); err == nil && !fi.IsDir() && unix.Access(path, unix.X_OK) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: command not found", name)
+}
