@@ -209,7 +209,6 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 		m.groups = &cgroup.Manager{}
 	}
 	m.inbox.Init()
-	m.reserve.keep()
 	m.SetIdle(opt.Idle)
 	if err := m.choosePolicy(ctx); err != nil {
 		return nil, errors.Join(err, st.Close())
@@ -238,6 +237,7 @@ func (m *Machine) Run(ctx context.Context) error {
 		}
 	}
 	go m.keepSeries()
+	m.reserve.keep()
 	ended := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
 		select {
@@ -262,7 +262,6 @@ func (m *Machine) Close() error {
 	m.stopped()
 	m.runners.Wait()
 	m.held.Release()
-	m.reserve.end()
 	return m.store.Close()
 }
 

@@ -7,11 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -268,28 +264,6 @@ func plus[T int64 | float64](a, b *T) *T {
 	}
 	v := *a + *b
 	return &v
-}
-
-// taskOf finds the task of a process by the mark in its environment.
-func (m *Machine) taskOf(pid int) (id cluster.JobID, rank int, ok bool) {
-	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-	if err != nil {
-		return 0, 0, false
-	}
-	for _, kv := range strings.Split(string(env), "\x00") {
-		mark, ok := strings.CutPrefix(kv, "MUSTER_TASK_ID=")
-		if !ok {
-			continue
-		}
-		f := strings.Split(mark, ".")
-		if len(f) != 4 || !strings.HasSuffix(m.mark(0, 0, 0), "."+f[3]) {
-			return 0, 0, false
-		}
-		n, err := strconv.Atoi(f[0])
-		rank, wrong := strconv.Atoi(f[2])
-		return cluster.JobID(n), rank, err == nil && wrong == nil
-	}
-	return 0, 0, false
 }
 
 // part is what a job holds of one GPU, all its shares or slices of it together.

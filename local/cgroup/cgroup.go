@@ -328,6 +328,25 @@ func (g *Group) Exists() bool {
 	return err == nil
 }
 
+// Of is the name of the group that a process is in, if it is one of ours; false: there are
+// no groups here.
+func (m *Manager) Of(pid int) (name string, ok bool) {
+	if len(m.folders()) == 0 {
+		return "", false
+	}
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return "", true
+	}
+	for line := range strings.Lines(string(text)) {
+		name := filepath.Base(strings.TrimSpace(line))
+		if strings.Contains(line, "/muster/") && slices.Contains(m.Group(name).Pids(), pid) { // others may have folders of that name
+			return name, true
+		}
+	}
+	return "", true
+}
+
 // Pids lists the processes of the group.
 func (g *Group) Pids() (list []int) {
 	folders := g.m.folders()
