@@ -80,7 +80,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 
 // mayChange says why a job may not become this, if so.
 func (m *Machine) mayChange(j *job, sub *api.Submission, spec *cluster.Job, by *User) error {
-	if err := m.opt.Limits.checkSizes(sub); err != nil {
+	if err := errors.Join(m.opt.Limits.checkSizes(sub), sub.CheckTexts()); err != nil {
 		return err
 	}
 	if err := m.tally.room(&m.opt.Limits, by, 0, bareTasks(spec)-j.bare); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/plain"
 )
 
 // Exit codes, documented in docs/cli.md.
@@ -53,6 +54,9 @@ func run(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	say := func(err error) {
+		fmt.Fprintln(os.Stderr, "muster:", plain.Lines(strings.TrimPrefix(err.Error(), "usage: ")))
+	}
 	var code exitCode
 	switch {
 	case err == nil:
@@ -60,16 +64,16 @@ func run(args []string) int {
 	case errors.As(err, &code):
 		return int(code) // a job's own
 	case errors.Is(err, errInterrupted):
-		fmt.Fprintln(os.Stderr, "muster:", err)
+		say(err)
 		return exitInterrupted
 	case errors.Is(err, errDiffers):
-		fmt.Fprintln(os.Stderr, "muster:", err)
+		say(err)
 		return exitDiffers
 	case errors.Is(err, errUsage) || strings.HasPrefix(err.Error(), "unknown command"):
-		fmt.Fprintln(os.Stderr, "muster:", strings.TrimPrefix(err.Error(), "usage: "))
+		say(err)
 		return exitUsage
 	}
-	fmt.Fprintln(os.Stderr, "muster:", err)
+	say(err)
 	return exitFailed
 }
 
