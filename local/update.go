@@ -18,7 +18,7 @@ import (
 
 // Update changes a waiting job: what is refused at submission is refused here.
 func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) error {
-	return m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
+	return m.commit(ctx, func(now cluster.Time) ([]engine.Event, error) {
 		j := m.jobs[cluster.JobID(id)]
 		if j == nil {
 			return nil, fmt.Errorf("%w that waits: %d", ErrNoJob, id)
@@ -71,6 +71,12 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &api.FieldError{Field: "update", Text: text}
 		}
+		text, err := json.Marshal(u)
+		if err != nil {
+			return nil, err
+		}
+		m.trail.note(ctx, now, "update", j, string(text))
+		j.said = append(j.said, fmt.Sprintf("changed by %s: %s", by.Name, text))
 		j.sub, j.edited, j.info.Sharing, j.noWay = &sub, true, sharing, ""
 		m.tally.add(j.info.User.Name, 0, bareTasks(&spec)-j.bare)
 		j.bare = bareTasks(&spec)
@@ -109,7 +115,13 @@ func (m *Machine) Drain(ctx context.Context, node, reason, by string, undo bool)
 	if err != nil {
 		return err
 	}
-	if err := m.store.Write(ctx, func(t *store.Tx) error { return t.PutMeta("drained", text) }); err != nil {
+	action := "drain"
+	if undo {
+		action = "undrain"
+	}
+	if err := m.store.Write(ctx, func(t *store.Tx) error {
+		return errors.Join(t.PutMeta("drained", text), t.PutAudit(audited(named(ctx, by), m.opt.Now(), action, node, reason)))
+	}); err != nil {
 		return err
 	}
 	m.drained.Store(&d)

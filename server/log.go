@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -41,6 +42,10 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	at, err2 := whole(strings.TrimPrefix(q.Get("from"), "-"))
 	if err := errors.Join(err, err2); err != nil {
 		refuse(w, http.StatusUnprocessableEntity, "task, from: "+err.Error())
+		return
+	}
+	if err := s.readable(id, int(rank), q); err != nil {
+		refuse(w, http.StatusConflict, err.Error())
 		return
 	}
 	if back {
@@ -115,6 +120,25 @@ func (s *Server) copyLog(w io.Writer, id, rank int, errs bool, at int64) (int64,
 	}
 	defer f.Close()
 	return io.Copy(w, io.NewSectionReader(f, at, 1<<62))
+}
+
+// readable says why a log cannot be read, if so. That there is none yet is no reason for whoever waits for more.
+func (s *Server) readable(id, rank int, q url.Values) error {
+	path, u, err := s.m.LogPath(id, rank, q.Get("stream") == "err")
+	if err != nil || path == "" {
+		return err
+	}
+	f, err := openOwned(path, &u)
+	if errors.Is(err, os.ErrNotExist) {
+		if q.Get("follow") == "true" || q.Has("from") {
+			return nil
+		}
+		return fmt.Errorf("job %d has no such log: there is no %s (perhaps nothing was started yet, or the file was moved or removed)", id, path)
+	}
+	if err != nil {
+		return fmt.Errorf("the log of job %d cannot be read: %w", id, err)
+	}
+	return f.Close()
 }
 
 // fromEnd is the position that lies so far before the end of what there is now.

@@ -91,7 +91,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newSim(), newTune(), newLearn(), newTrace(), newReplay(), newExplain(), newPolicy(), newClusterCmd(), newPerf(), newMIG(), newMPS(), newSearch(), newCheck(), newResults(), newMan())
 	root.AddCommand(newServe(), newSubmit(), newRun(), newQueue(), newShow(), newWhy(), newDefrag(), newLogs(), newWait(), newAttach(), newTop(), newNodes(), newQueues(), newSlurm())
 	root.AddCommand(newToken(), newLogin(), newLogout(), newDashboard(), newUpdate(), newHistory(), newUsage())
-	root.AddCommand(newJournal(), newConfig(), newKube())
+	root.AddCommand(newJournal(), newAudit(), newConfig(), newKube())
 	root.AddCommand(newDrains()...)
 	root.AddCommand(newVerbs()...)
 	return root
