@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -142,10 +143,7 @@ func (f *serveFile) serve() (*Serve, error) {
 	c := &Serve{Policy: f.Policy, Placer: f.Place, Backfill: f.Backfill, MinRuntime: time.Duration(f.MinRuntime), Starvation: time.Duration(f.Starvation),
 		KillWait: time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators, Admins: f.Admins,
 		State: f.State, Socket: f.Socket, GPUs: f.GPUs, CPUs: f.CPUs, Keep: (*time.Duration)(f.Keep), SampleEvery: (*time.Duration)(f.SampleEvery),
-		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned, Insecure: f.Insecure, Hosts: f.Hosts, limits: f.Limits, AuditKeep: defaultAuditKeep}
-	if f.AuditKeep != nil {
-		c.AuditKeep = time.Duration(*f.AuditKeep)
-	}
+		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned, Insecure: f.Insecure, Hosts: f.Hosts, limits: f.Limits, AuditKeep: time.Duration(*cmp.Or(f.AuditKeep, &defaultAuditKeep))}
 	for _, step := range []func(*Serve) error{f.checkRules, f.checkMachine, f.stopRules} {
 		if err := step(c); err != nil {
 			return nil, err
@@ -204,7 +202,7 @@ func (f *serveFile) serve() (*Serve, error) {
 	return c, nil
 }
 
-const defaultAuditKeep = 365 * 24 * time.Hour
+var defaultAuditKeep = Duration(365 * 24 * time.Hour)
 
 func queueNames(queues []cluster.Queue) (names []string) {
 	for i := range queues {

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,12 +78,21 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 			return nil, err
 		}
 		m.trail.note(ctx, now, "update", j, string(text))
-		j.said = append(j.said, fmt.Sprintf("changed by %s: %s", by.Name, text))
+		j.said = append(j.said, fmt.Sprintf("%s changed by %s", changedFields(text), by.Name))
 		j.sub, j.edited, j.info.Sharing, j.noWay = &sub, true, sharing, ""
 		m.tally.add(j.info.User.Name, 0, bareTasks(&spec)-j.bare)
 		j.bare = bareTasks(&spec)
 		return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}, nil
 	})
+}
+
+// changedFields names the fields of an update. Their values are the business of whoever may see the job in full, the history is everybody's.
+func changedFields(update []byte) string {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(update, &fields); err != nil {
+		return "something"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 }
 
 // mayChange says why a job may not become this, if so.

@@ -42,7 +42,7 @@ func TestAudit(t *testing.T) {
 	d.must("drain", d.node(), "--reason", "a fan")
 	d.must("policy", "set", "fifo")
 	d.must("token", "create", "--name", "ci")
-	d.want(user("nobody", "history", "1"), "cancelled by daemon", "changed by daemon")
+	d.want(user("nobody", "history", "1"), "cancelled by daemon", "priority changed by daemon")
 	d.want(user("nobody", "show", "1"), "cancelled by daemon")
 
 	url := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(d.log.String())
