@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/plain"
 	"github.com/muster-gpu/muster/perf"
 )
 
@@ -58,6 +59,17 @@ func (s *Submission) Job() (cluster.Job, error) {
 		}
 	}
 	return j, nil
+}
+
+// CheckTexts says which character may not stand in what others are shown of the job, if one is there.
+func (s *Submission) CheckTexts() error {
+	if r, ok := plain.Acts(s.Name); ok {
+		return bad("name", "the character %+q, at which a terminal would do something, may not be in a name", r)
+	}
+	if r, ok := plain.Acts(strings.NewReplacer("\n", "", "\t", "").Replace(s.Comment)); ok {
+		return bad("comment", "the character %+q, at which a terminal would do something, may not be in a comment", r)
+	}
+	return nil
 }
 
 // names reads the fields that hold names.

@@ -18,8 +18,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/plain"
 )
 
 // Client is a connection to a server.
@@ -116,8 +118,20 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, heade
 	if out == nil || resp.StatusCode == http.StatusNoContent {
 		return nil
 	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return err
+	}
+	if onTerminal.Load() {
+		plain.Clean(out)
+	}
+	return nil
 }
+
+var onTerminal atomic.Bool
+
+// OnTerminal says whether what this process reads is for people: then the texts of others in it have nothing that a terminal would
+// act on. Otherwise it is data, and stays as it is.
+func OnTerminal(yes bool) { onTerminal.Store(yes) }
 
 func (c *Client) open(ctx context.Context, method, path string, in any, header ...string) (*http.Response, error) {
 	if c.err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +48,7 @@ type Serve struct {
 	State, Socket string
 	GPUs          string // as --gpus takes it
 	CPUs          int
+	AuditKeep     time.Duration  // of the audit trail; 0: until it is full
 	Keep          *time.Duration // of the journal and the folders of old jobs; 0: for ever
 	SampleEvery   *time.Duration // 0: never
 	HourCost      float64        // of a GPU; 0: unknown
@@ -92,6 +94,7 @@ type serveFile struct {
 	GPUs        string    `yaml:"gpus"`
 	CPUs        int       `yaml:"cpus"`
 	Keep        *Duration `yaml:"keep"`
+	AuditKeep   *Duration `yaml:"audit_keep"`
 	SampleEvery *Duration `yaml:"sample_every"`
 	HourCost    float64   `yaml:"gpu_hour_cost"`
 	LogLevel    string    `yaml:"log_level"`
@@ -145,7 +148,7 @@ func (f *serveFile) serve() (*Serve, error) {
 	c := &Serve{Policy: f.Policy, Placer: f.Place, Backfill: f.Backfill, MinRuntime: time.Duration(f.MinRuntime), Starvation: time.Duration(f.Starvation),
 		KillWait: time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators, Admins: f.Admins,
 		State: f.State, Socket: f.Socket, GPUs: f.GPUs, CPUs: f.CPUs, Keep: (*time.Duration)(f.Keep), SampleEvery: (*time.Duration)(f.SampleEvery),
-		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned, Insecure: f.Insecure, Hosts: f.Hosts, limits: f.Limits}
+		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned, Insecure: f.Insecure, Hosts: f.Hosts, limits: f.Limits, AuditKeep: time.Duration(*cmp.Or(f.AuditKeep, &defaultAuditKeep))}
 	for _, step := range []func(*Serve) error{f.checkRules, f.checkMachine, f.stopRules} {
 		if err := step(c); err != nil {
 			return nil, err
@@ -207,6 +210,8 @@ func (f *serveFile) serve() (*Serve, error) {
 	return c, nil
 }
 
+var defaultAuditKeep = Duration(365 * 24 * time.Hour)
+
 func queueNames(queues []cluster.Queue) (names []string) {
 	for i := range queues {
 		names = append(names, queues[i].Name)
@@ -231,7 +236,7 @@ func (f *serveFile) checkRules(c *Serve) error {
 			return At(err, "backfill")
 		}
 	}
-	for key, d := range map[string]*Duration{"min_runtime": &f.MinRuntime, "starvation": &f.Starvation, "kill_wait": &f.KillWait, "keep": f.Keep, "sample_every": f.SampleEvery} {
+	for key, d := range map[string]*Duration{"min_runtime": &f.MinRuntime, "starvation": &f.Starvation, "kill_wait": &f.KillWait, "keep": f.Keep, "audit_keep": f.AuditKeep, "sample_every": f.SampleEvery} {
 		if d != nil && *d < 0 {
 			return At(fmt.Errorf("%s is below 0", cluster.FormatDuration(time.Duration(*d))), key)
 		}

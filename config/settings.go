@@ -90,6 +90,7 @@ func (c *Serve) Settings() (list []Setting) {
 		add(true, "gpu_hour_cost", number(c.HourCost))
 	}
 	add(true, "keep", optional(c.Keep))
+	add(true, "audit_keep", duration(c.AuditKeep))
 	add(true, "log_level", strings.ToLower(c.LogLevel.String()))
 	add(true, "hosts", strings.Join(c.Hosts, " "))
 	c.atStart(add, optional(c.SampleEvery))

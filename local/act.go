@@ -14,26 +14,34 @@ import (
 // Act does what a person asks of a job: cancel, hold, release, requeue,
 // suspend, resume. by is who wishes it. When it returns, the wish is stored.
 func (m *Machine) Act(ctx context.Context, id int, verb, by string) error {
-	return m.commit(ctx, func(now cluster.Time) ([]engine.Event, error) {
+	return m.commit(ctx, func(now cluster.Time) (_ []engine.Event, err error) {
 		j := m.jobs[cluster.JobID(id)]
 		if j == nil {
 			return nil, ErrNoJob
 		}
+		defer func() {
+			if err == nil {
+				m.trail.note(ctx, now, verb, j, "")
+			}
+		}()
 		switch verb {
 		case "cancel":
-			j.info.Text = "cancelled"
+			j.info.Text = doneBy(verb, by)
 			return []engine.Event{{Type: engine.Cancelled, Job: j.id}}, nil
 		case "hold":
 			if j.info.Record.State > engine.Placed {
 				return nil, fmt.Errorf("job %d is %s: only a waiting job can be held", id, j.info.State)
 			}
+			j.said = append(j.said, doneBy(verb, by))
 			return []engine.Event{{Type: engine.Held, Job: j.id}}, nil
 		case "release":
+			j.said = append(j.said, doneBy(verb, by))
 			return []engine.Event{{Type: engine.Held, Job: j.id, Undo: true}}, nil
 		}
 		if err := m.actRunning(j, verb, now); err != nil {
 			return nil, err
 		}
+		j.said = append(j.said, doneBy(verb, by))
 		if j.info.FrozenBy = ""; j.info.Frozen {
 			j.info.FrozenBy = by
 		}

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -30,6 +31,11 @@ func (r *runner) again(says engine.EventType) bool {
 		j.info.Use.add(r.tasks)
 		j.info.Run++
 		j.info.InPlace++
+		reason := "the daemon died while it was being started"
+		if says == engine.Resized {
+			reason = "its devices changed"
+		}
+		j.said = append(j.said, fmt.Sprintf("run %d begins in place: %s", j.info.Run, reason))
 		j.info.On = slices.Clone(rec.Allocs)
 		r.on, r.next, r.n = j.info.On, nil, j.info.Run
 		tasks = r.plan(r.on)

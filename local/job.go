@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,7 +62,9 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 		case engine.Start:
 			j.info.Idle, j.noWay = nil, ""
 			if j.run == nil { // else it resumes where it is
-				j.info.Run++
+				if j.info.Run++; j.info.Run > 1 {
+					j.said = append(j.said, fmt.Sprintf("run %d begins: %s", j.info.Run, cmp.Or(j.info.Text, "it was requeued")))
+				}
 				j.info.On = slices.Clone(a.Allocs)
 				j.info.Frozen, j.info.Requeue = false, false
 				j.info.Waited += b.Now.Sub(j.info.Record.Since)

@@ -123,7 +123,7 @@ func (m *Machine) begin(ctx context.Context, rules *journal.Header, snap *engine
 		if err := t.PutSegment(m.seq+1, header, text); err != nil {
 			return err
 		}
-		return t.Forget(int64(oldest))
+		return errors.Join(t.Forget(int64(oldest)), t.ForgetAudit(m.oldestAudit()))
 	}); err != nil {
 		return err
 	}

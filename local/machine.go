@@ -64,6 +64,8 @@ type Options struct {
 	Keep time.Duration
 	// AcceptLoss goes on with a database that knows less than its surroundings.
 	AcceptLoss bool
+	// AuditKeep is how long the audit trail is kept; 0: until it is full.
+	AuditKeep time.Duration
 	// Crash, if it is set, is called at each of CrashPoints: a test makes the
 	// daemon die there.
 	Crash func(point string)
@@ -99,6 +101,7 @@ type Machine struct {
 	acks        []func(error) // to be told when the batch is in the store
 	moved       []api.Moves   // what was found when somebody last looked for moves
 	keys        []submissionKey
+	trail       trail                   // what was done in this step
 	drained     atomic.Pointer[drained] // why the node takes no jobs
 	ready       atomic.Bool             // the last step could be stored
 	stuck       atomic.Bool             // the last step could not be stored yet
@@ -454,7 +457,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	for _, ack := range m.acks {
 		ack(nil)
 	}
-	m.acks, m.keys = m.acks[:0], m.keys[:0]
+	m.acks, m.keys, m.trail = m.acks[:0], m.keys[:0], m.trail[:0]
 	return nil
 }
 
@@ -480,6 +483,9 @@ func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.De
 		if err := t.PutKey(k.user, k.key, string(ids), int64(b.Now)); err != nil {
 			return err
 		}
+	}
+	if err := m.trail.put(t); err != nil {
+		return err
 	}
 	if err := t.PutStep(b.Seq, batch, strconv.FormatUint(d.Hash, 16)); err != nil {
 		return err

@@ -183,7 +183,7 @@ func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string
 	}
 	changes := false
 	defer func() { m.hold(files, changes && err == nil) }()
-	err = m.turnTo(ctx, func(s *Settings, p *policyNow) (string, string, error) {
+	err = m.turnTo(named(ctx, by), func(s *Settings, p *policyNow) (string, string, error) {
 		to, err := m.wanted(r, p)
 		if err != nil {
 			return "", "", err

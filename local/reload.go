@@ -37,6 +37,7 @@ type Settings struct {
 	Limits                   Limits
 	Urgency                  Urgency
 	KillWait, Keep           time.Duration
+	AuditKeep                time.Duration
 	HourCost                 float64
 	Zone                     int        // of windows, in seconds ahead of UTC
 	Idle                     *IdleRules // nil: idle jobs are left alone
@@ -54,7 +55,7 @@ func (s *Settings) Apply(o *Options) {
 	if s.Models != nil {
 		r.Spec.Models = s.Models
 	}
-	o.Limits, o.Urgency = s.Limits, s.Urgency
+	o.Limits, o.Urgency, o.AuditKeep = s.Limits, s.Urgency, s.AuditKeep
 	o.Members, o.DefaultQueues, o.KillWait, o.Keep, o.HourCost, o.Idle, o.Saving = s.Members, s.DefaultQueues, s.KillWait, s.Keep, s.HourCost, s.Idle, s.Saving
 }
 
@@ -65,7 +66,7 @@ func (m *Machine) settings() Settings {
 	o := &m.opt
 	r := &o.Rules
 	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop, r.Spec.Queues, r.Spec.Partitions,
-		o.Members, o.DefaultQueues, o.Limits, o.Urgency, o.KillWait, o.Keep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, o.Saving, r.Spec.Models}
+		o.Members, o.DefaultQueues, o.Limits, o.Urgency, o.KillWait, o.Keep, o.AuditKeep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, o.Saving, r.Spec.Models}
 }
 
 // rules are how the engine is built at the moment.
@@ -130,7 +131,7 @@ func (m *Machine) turn(t *turn) error {
 		if err := p.put(tx); err != nil || what == "" {
 			return err
 		}
-		return tx.PutHistory(noJob, m.opt.Now().UnixNano(), what, text)
+		return errors.Join(tx.PutHistory(noJob, m.opt.Now().UnixNano(), what, text), tx.PutAudit(audited(t.ctx, m.opt.Now(), what, "", text)))
 	}
 	if reflect.DeepEqual(opt.Rules, m.opt.Rules) {
 		if err := m.store.Write(m.running, record); err != nil {
@@ -229,7 +230,7 @@ func (m *Machine) Reconfigure(ctx context.Context, s Settings, by, text string) 
 	}
 	changes := false
 	defer func() { m.hold(files, changes && err == nil) }()
-	err = m.turnTo(ctx, func(now *Settings, p *policyNow) (string, string, error) {
+	err = m.turnTo(named(ctx, by), func(now *Settings, p *policyNow) (string, string, error) {
 		notes = closing(m, &s)
 		file := choice{s.Policy, s.Placer, s.Backfill}
 		if p.Live && file == p.Configured {

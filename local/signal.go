@@ -20,7 +20,7 @@ func (m *Machine) Signal(ctx context.Context, id int, signal string, shell bool)
 	if err != nil {
 		return &api.FieldError{Field: "signal", Text: err.Error()}
 	}
-	return m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
+	return m.commit(ctx, func(now cluster.Time) ([]engine.Event, error) {
 		j := m.jobs[cluster.JobID(id)]
 		switch {
 		case j == nil:
@@ -28,6 +28,7 @@ func (m *Machine) Signal(ctx context.Context, id int, signal string, shell bool)
 		case j.run == nil:
 			return nil, fmt.Errorf("job %d is %s: it has no processes", id, j.info.State)
 		}
+		m.trail.note(ctx, now, "signal", j, signal)
 		j.run.stop(order{signal: unix.Signal(n), shell: shell})
 		return nil, nil
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/plain"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -142,12 +143,15 @@ func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) error 
 	if s.Dir == "" {
 		s.Dir = u.Home
 	}
+	if err := s.CheckTexts(); err != nil {
+		return err
+	}
 	if s.Name == "" {
 		switch {
 		case s.ScriptName != "":
-			s.Name = filepath.Base(s.ScriptName)
+			s.Name = plain.Text(filepath.Base(s.ScriptName))
 		case len(s.Command) > 0:
-			s.Name = filepath.Base(s.Command[0])
+			s.Name = plain.Text(filepath.Base(s.Command[0]))
 		default:
 			s.Name = "job"
 		}

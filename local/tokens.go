@@ -4,6 +4,8 @@ package local
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os/user"
 	"strconv"
 	"time"
@@ -14,15 +16,19 @@ import (
 // AddToken stores a token and returns its number.
 func (m *Machine) AddToken(ctx context.Context, k store.Token) (id int64, err error) {
 	err = m.store.Write(ctx, func(t *store.Tx) error {
-		id, err = t.PutToken(&k)
-		return err
+		if id, err = t.PutToken(&k); err != nil {
+			return err
+		}
+		return t.PutAudit(audited(ctx, m.opt.Now(), "create-token", fmt.Sprintf("token %d", id), fmt.Sprintf("%q for %s as %s", k.Name, k.User, k.Role)))
 	})
 	return id, err
 }
 
 // RemoveToken removes a token: from now on it lets nobody in.
 func (m *Machine) RemoveToken(ctx context.Context, id int64) error {
-	return m.store.Write(ctx, func(t *store.Tx) error { return t.DeleteToken(id) })
+	return m.store.Write(ctx, func(t *store.Tx) error {
+		return errors.Join(t.DeleteToken(id), t.PutAudit(audited(ctx, m.opt.Now(), "revoke-token", fmt.Sprintf("token %d", id), "")))
+	})
 }
 
 // Tokens lists the tokens.

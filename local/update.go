@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 
 // Update changes a waiting job: what is refused at submission is refused here.
 func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) error {
-	return m.commit(ctx, func(cluster.Time) ([]engine.Event, error) {
+	return m.commit(ctx, func(now cluster.Time) ([]engine.Event, error) {
 		j := m.jobs[cluster.JobID(id)]
 		if j == nil {
 			return nil, fmt.Errorf("%w that waits: %d", ErrNoJob, id)
@@ -71,6 +73,12 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &api.FieldError{Field: "update", Text: text}
 		}
+		text, err := json.Marshal(u)
+		if err != nil {
+			return nil, err
+		}
+		m.trail.note(ctx, now, "update", j, string(text))
+		j.said = append(j.said, fmt.Sprintf("%s changed by %s", changedFields(text), by.Name))
 		j.sub, j.edited, j.info.Sharing, j.noWay = &sub, true, sharing, ""
 		m.tally.add(j.info.User.Name, 0, bareTasks(&spec)-j.bare)
 		j.bare = bareTasks(&spec)
@@ -78,9 +86,18 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 	})
 }
 
+// changedFields names the fields of an update. Their values are the business of whoever may see the job in full, the history is everybody's.
+func changedFields(update []byte) string {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(update, &fields); err != nil {
+		return "something"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+}
+
 // mayChange says why a job may not become this, if so.
 func (m *Machine) mayChange(j *job, sub *api.Submission, spec *cluster.Job, by *User) error {
-	if err := m.opt.Limits.checkSizes(sub); err != nil {
+	if err := errors.Join(m.opt.Limits.checkSizes(sub), sub.CheckTexts()); err != nil {
 		return err
 	}
 	if err := m.tally.room(&m.opt.Limits, by, 0, bareTasks(spec)-j.bare); err != nil {
@@ -109,7 +126,13 @@ func (m *Machine) Drain(ctx context.Context, node, reason, by string, undo bool)
 	if err != nil {
 		return err
 	}
-	if err := m.store.Write(ctx, func(t *store.Tx) error { return t.PutMeta("drained", text) }); err != nil {
+	action := "drain"
+	if undo {
+		action = "undrain"
+	}
+	if err := m.store.Write(ctx, func(t *store.Tx) error {
+		return errors.Join(t.PutMeta("drained", text), t.PutAudit(audited(named(ctx, by), m.opt.Now(), action, node, reason)))
+	}); err != nil {
 		return err
 	}
 	m.drained.Store(&d)

@@ -6,12 +6,14 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/local"
 )
 
 // What a route asks of its caller, besides the three roles. Whose job it is,
@@ -66,6 +68,7 @@ var access = map[string]string{
 	"GET /v1/jobs/{id}/history":    api.RoleUser,
 	"POST /v1/nodes/{name}/drain":  api.RoleOperator,
 	"POST /v1/nodes/{name}/resume": api.RoleOperator,
+	"GET /v1/audit":                api.RoleUser, // what was done to their jobs, and by them; admins: everything
 	"GET /v1/journal":              api.RoleAdmin,
 	"GET /v1/policy":               api.RoleUser,
 	"GET /v1/speeds":               api.RoleUser,
@@ -109,6 +112,9 @@ func (s *Server) guard(tcp bool) http.Handler {
 			refuse(w, http.StatusMisdirectedRequest, hostText(r.Host))
 		case pattern == "":
 			s.noRoute(w, r)
+		case errors.Is(err, errTooOften):
+			w.Header().Set("Retry-After", "60")
+			refuse(w, http.StatusTooManyRequests, err.Error())
 		case err != nil:
 			unknownCaller(w, err.Error())
 		default:
@@ -120,7 +126,8 @@ func (s *Server) guard(tcp bool) http.Handler {
 				return
 			}
 			if who != nil {
-				r = r.WithContext(context.WithValue(r.Context(), callerKey{}, who))
+				ctx := context.WithValue(r.Context(), callerKey{}, who)
+				r = r.WithContext(local.WithActor(ctx, local.Actor{User: who.User.Name, Role: who.Role, From: origin(r, who)}))
 			}
 			if s.m.Stuck() && !alwaysAnswered[pattern] {
 				w.Header().Set("Retry-After", "5")
@@ -144,14 +151,16 @@ func (s *Server) who(r *http.Request, tcp bool) (*Caller, error) {
 	if tcp {
 		return s.identify(r)
 	}
-	if uid, ok := r.Context().Value(uidKey{}).(int); ok {
-		return s.atSocket(uid), nil
+	if c, ok := r.Context().Value(uidKey{}).(credential); ok {
+		return s.atSocket(c.uid), nil
 	}
 	return nil, nil
 }
 
-// uidKey is under which a connection's context keeps the number of its user.
+// uidKey is under which a connection's context keeps who is at its other end.
 type uidKey struct{}
+
+type credential struct{ uid, pid int }
 
 // allowed says why a caller may not use a route that needs something; 0: they may.
 func allowed(need string, who *Caller, r *http.Request, tcp bool) (int, string) {

@@ -167,6 +167,7 @@ var mayUse = map[string]string{
 	"GET /v1/jobs/{id}/history":    "ospa",
 	"POST /v1/nodes/{name}/drain":  "pa",
 	"POST /v1/nodes/{name}/resume": "pa",
+	"GET /v1/audit":                "ospa", // a user: what concerns them
 	"GET /v1/journal":              "a",
 	"GET /v1/policy":               "ospa",
 	"GET /v1/speeds":               "ospa",

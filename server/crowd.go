@@ -50,7 +50,7 @@ func (s *Server) SetLimits(l Limits) { s.crowd.limits.Store(&l) }
 // from says whose connection it is, and how many such there may be; 0: any number.
 func (c *crowd) from(conn net.Conn) (key string, most int) {
 	most = c.limits.Load().Connections
-	if uid, err := peer(conn); err == nil {
+	if uid, _, err := peer(conn); err == nil {
 		if uid == 0 || uid == os.Getuid() {
 			return "daemon", 0
 		}

@@ -84,28 +84,28 @@ func newCaller(u local.User, role string) *Caller {
 	return who
 }
 
-// peer is the user at the other end of a Unix socket, by number.
-func peer(c net.Conn) (uid int, err error) {
+// peer is the user at the other end of a Unix socket, by number, and the process that opened it.
+func peer(c net.Conn) (uid, pid int, err error) {
 	if counted, ok := c.(*countedConn); ok {
 		c = counted.Conn
 	}
 	uc, ok := c.(*net.UnixConn)
 	if !ok {
-		return 0, errors.New("not a Unix socket")
+		return 0, 0, errors.New("not a Unix socket")
 	}
 	raw, err := uc.SyscallConn()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var cred *unix.Ucred
 	var credErr error
 	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if credErr != nil {
-		return 0, credErr
+		return 0, 0, credErr
 	}
-	return int(cred.Uid), nil
+	return int(cred.Uid), int(cred.Pid), nil
 }
 
 // atSocket is who the kernel says is at the socket.
@@ -141,7 +141,11 @@ func (s *Server) identify(r *http.Request) (*Caller, error) {
 		if !ok || !strings.EqualFold(kind, "Bearer") {
 			return nil, errors.New("the header Authorization must be: Bearer, a space, a token")
 		}
-		return s.byToken(r.Context(), strings.TrimSpace(token))
+		who, err := s.byToken(r.Context(), strings.TrimSpace(token))
+		if err != nil {
+			err = s.wrongToken(r, err)
+		}
+		return who, err
 	}
 	if c, err := r.Cookie(s.cookie); err == nil {
 		return s.bySession(c.Value)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -38,8 +39,8 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnprocessableEntity, "task, from: "+err.Error())
 		return
 	}
-	if err := s.readable(id, int(rank), q.Get("stream") == "err"); err != nil {
-		refuse(w, http.StatusForbidden, err.Error())
+	if err := s.readable(id, int(rank), q); err != nil {
+		refuse(w, http.StatusConflict, err.Error())
 		return
 	}
 	if back {
@@ -98,22 +99,6 @@ func (s *Server) over(r *http.Request, id int) bool {
 	return err != nil || j.Ended != nil
 }
 
-// readable says why a log cannot be read, if so; one that is not there yet can.
-func (s *Server) readable(id, rank int, errs bool) error {
-	path, u, err := s.m.LogPath(id, rank, errs)
-	if err != nil || path == "" {
-		return err
-	}
-	f, err := u.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("the output of job %d: %w", id, err)
-	}
-	return f.Close()
-}
-
 // copyLog sends what there is from a position on. A file that is not the job
 // owner's is not read: the path is the owner's to choose.
 func (s *Server) copyLog(w io.Writer, id, rank int, errs bool, at int64) (int64, error) {
@@ -130,6 +115,25 @@ func (s *Server) copyLog(w io.Writer, id, rank int, errs bool, at int64) (int64,
 	}
 	defer f.Close()
 	return io.Copy(w, io.NewSectionReader(f, at, 1<<62))
+}
+
+// readable says why a log cannot be read, if so. That there is none yet is no reason for whoever waits for more.
+func (s *Server) readable(id, rank int, q url.Values) error {
+	path, u, err := s.m.LogPath(id, rank, q.Get("stream") == "err")
+	if err != nil || path == "" {
+		return err
+	}
+	f, err := u.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if q.Get("follow") == "true" || q.Has("from") {
+			return nil
+		}
+		return fmt.Errorf("job %d has no such log: there is no %s (perhaps nothing was started yet, or the file was moved or removed)", id, path)
+	}
+	if err != nil {
+		return fmt.Errorf("the log of job %d cannot be read: %w", id, err)
+	}
+	return f.Close()
 }
 
 // fromEnd is the position that lies so far before the end of what there is now.

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -35,6 +36,9 @@ func (s *Server) makeMoves(ctx context.Context, in *struct{ Body api.MovesReques
 	ctx, cancel := context.WithTimeout(ctx, commitWait)
 	defer cancel()
 	list, err := s.m.MakeMoves(ctx, &in.Body)
+	if err == nil && len(list) > 0 {
+		err = s.m.Audit(ctx, "make-moves", "", fmt.Sprintf("%d moves", len(list)))
+	}
 	return &struct{ Body []api.Moves }{list}, problem(err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -38,13 +39,15 @@ type Server struct {
 	cookie   string
 	sessions sessions
 	crowd    *crowd
+	wrong    wrongTokens
 }
 
 // Options says what the server tells, and whom it lets in.
 type Options struct {
 	Info    Info
-	Metrics *Metrics // nil: its own, which nobody feeds
-	Hosts   []string // names, besides addresses, that the server answers to over TCP
+	Metrics *Metrics     // nil: its own, which nobody feeds
+	Log     *slog.Logger // nil: nothing is logged
+	Hosts   []string     // names, besides addresses, that the server answers to over TCP
 	// Reload reads the configuration again; by says who wants it. nil: it cannot.
 	Reload func(ctx context.Context, by string) (api.Reloaded, error)
 }
@@ -57,6 +60,9 @@ func New(m *local.Machine, opt Options) *Server {
 	s := &Server{m: m, mux: http.NewServeMux(), opt: opt, cookie: "muster_session", crowd: newCrowd()}
 	if s.opt.Metrics == nil {
 		s.opt.Metrics = NewMetrics()
+	}
+	if s.opt.Log == nil {
+		s.opt.Log = slog.New(slog.DiscardHandler)
 	}
 	s.SetRoles(Roles{})
 	s.SetHosts(opt.Hosts)
@@ -71,6 +77,7 @@ func New(m *local.Machine, opt Options) *Server {
 	s.tokens(a)
 	s.changes(a)
 	s.rules(a)
+	s.audit(a)
 	s.metrics()
 	s.handle("GET /v1/jobs/{id}/log", s.log)
 	s.handle("GET /v1/jobs/{id}/tty", s.tty)
@@ -102,11 +109,11 @@ func (s *Server) ServeUnix(ctx context.Context, path string) error {
 	}
 	l = &countedListener{l, s.crowd, true}
 	return s.serve(ctx, l, &http.Server{Handler: s.counted(s.guard(false)), ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-		uid, err := peer(c)
+		uid, pid, err := peer(c)
 		if err != nil {
 			return ctx
 		}
-		return context.WithValue(ctx, uidKey{}, uid)
+		return context.WithValue(ctx, uidKey{}, credential{uid, pid})
 	}})
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/plain"
 )
 
 // Commands are the names that Main answers to.
@@ -29,6 +31,11 @@ type command struct {
 
 // Main runs one of the commands and returns its exit status.
 func Main(name string, args, env []string, stdin io.Reader, stdout, stderr io.Writer, svc Service) int {
+	if slices.ContainsFunc(args, func(a string) bool { return a == "--json" || strings.HasPrefix(a, "--json=") }) {
+		stdout = plain.JSON(stdout)
+	} else {
+		svc = shown{svc}
+	}
 	c := &command{name, args, env, stdin, stdout, stderr, svc}
 	var run func() (int, error)
 	switch name {
@@ -68,7 +75,7 @@ func (c *command) fail(err error) {
 		c.errorf("%s: %s\nTry \"%s --help\" for more information\n", c.name, bad.text, c.name)
 		return
 	}
-	c.errorf("%s: error: %v\n", c.name, err)
+	c.errorf("%s: error: %s\n", c.name, plain.Lines(err.Error()))
 }
 
 func (c *command) errorf(format string, args ...any) { fmt.Fprintf(c.errOut, format, args...) }

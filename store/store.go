@@ -116,7 +116,7 @@ func (s *Store) init(path string) error {
 	if err := sound(s.write); err != nil {
 		return err
 	}
-	if _, err := s.write.Exec(schema + tokenSchema + usageSchema); err != nil {
+	if _, err := s.write.Exec(schema + tokenSchema + usageSchema + auditSchema); err != nil {
 		return err
 	}
 	var have int

@@ -166,6 +166,7 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Sett
 	several := os.Getuid() == 0
 	l := conf.LimitsFor(several)
 	s.Limits = local.Limits{Jobs: l.Jobs, BareTasks: l.BareTasks, Name: l.Name, Comment: l.Comment, Env: l.Env, Request: l.Request}
+	s.AuditKeep = conf.AuditKeep
 	s.Urgency = local.Urgency{Restricted: conf.Urgency.Restricts(several), Queues: conf.Urgency.Queues}
 	if conf.Idle != nil {
 		idle := local.IdleRules(*conf.Idle)

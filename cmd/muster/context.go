@@ -15,6 +15,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/internal/plain"
 )
 
 // onCluster are the commands that work against a cluster: those that look.
@@ -37,6 +40,7 @@ func (f *clusterFlags) add(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&f.context, "context", "", "look at a Kubernetes cluster: a context of the kubeconfig")
 	root.PersistentFlags().StringVar(&f.kubeconfig, "kubeconfig", "", "... and the file that it is in (default $KUBECONFIG or ~/.kube/config)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		forPeopleOrPrograms(c, root)
 		if !f.given() {
 			return nil
 		}
@@ -47,6 +51,16 @@ func (f *clusterFlags) add(root *cobra.Command) {
 			return nil // it serves the page itself
 		}
 		return f.connect(c.Context())
+	}
+}
+
+// forPeopleOrPrograms has texts of others shown on a terminal without what it would act on; JSON says what they are.
+func forPeopleOrPrograms(c, root *cobra.Command) {
+	asJSON, err := c.Flags().GetBool("json")
+	data := err == nil && asJSON || c.Name() == "show"
+	client.OnTerminal(!data)
+	if data {
+		root.SetOut(plain.JSON(root.OutOrStdout()))
 	}
 }
 

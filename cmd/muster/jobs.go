@@ -62,7 +62,7 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.estimate, "estimate", "", "expected run time, such as 1h")
 	fl.StringVar(&f.s.Converge, "converge", "", "when it will be done, by a metric that it reports: loss:0.01:3, when that falls by less than 0.01 of itself between two reports, three times in a row")
 	fl.StringVar(&f.deadline, "deadline", "", "to be done by then: 18:00, 2026-12-24T12:00, now+2hours")
-	fl.StringSliceVarP(&f.env, "env", "e", nil, "environment in addition, NAME=VALUE")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment in addition, NAME=VALUE; may be repeated")
 	fl.StringVarP(&f.s.Dir, "chdir", "D", "", "working directory; the present one if not given")
 	fl.StringVar(&f.s.Signal, "signal", "", "signal that asks for a checkpoint; USR1 if not given")
 	fl.BoolVar(&f.s.NoRequeue, "no-requeue", false, "end instead of waiting again after a preemption")

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/plain"
 )
 
 // Exit codes, documented in docs/cli.md.
@@ -52,6 +53,9 @@ func run(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	say := func(err error) {
+		fmt.Fprintln(os.Stderr, "muster:", plain.Lines(strings.TrimPrefix(err.Error(), "usage: ")))
+	}
 	var code exitCode
 	switch {
 	case err == nil:
@@ -59,16 +63,16 @@ func run(args []string) int {
 	case errors.As(err, &code):
 		return int(code) // a job's own
 	case errors.Is(err, errInterrupted):
-		fmt.Fprintln(os.Stderr, "muster:", err)
+		say(err)
 		return exitInterrupted
 	case errors.Is(err, errDiffers):
-		fmt.Fprintln(os.Stderr, "muster:", err)
+		say(err)
 		return exitDiffers
 	case errors.Is(err, errUsage) || strings.HasPrefix(err.Error(), "unknown command"):
-		fmt.Fprintln(os.Stderr, "muster:", strings.TrimPrefix(err.Error(), "usage: "))
+		say(err)
 		return exitUsage
 	}
-	fmt.Fprintln(os.Stderr, "muster:", err)
+	say(err)
 	return exitFailed
 }
 
@@ -111,7 +115,7 @@ func commandGroups() []commandGroup {
 		{"look", "Look:", []*cobra.Command{newQueue(), newWhy(), newShow(), newHistory(), newTop(), newNodes(), newQueues(), newUsage(), newDashboard()}},
 		{"change", "Change jobs:", append(newVerbs(), newUpdate())},
 		{"operate", "Operate a machine or a cluster:", append([]*cobra.Command{newServe(), newKube(), newPolicy(), newConfig(), newClusterCmd(),
-			newToken(), newLogin(), newLogout(), newDefrag(), newMIG(), newMPS(), newPerf(), newSlurm()}, newDrains()...)},
+			newAudit(), newToken(), newLogin(), newLogout(), newDefrag(), newMIG(), newMPS(), newPerf(), newSlurm()}, newDrains()...)},
 		{"simulate", "Simulate and compare:", []*cobra.Command{newSim(), newTune(), newTrace(), newLearn(), newReplay(), newExplain(), newJournal()}},
 		{"develop", "Develop, and about this program:", []*cobra.Command{newCheck(), newResults(), newMan(), newVersion()}},
 	}

@@ -124,7 +124,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if r.m, err = local.Open(ctx, opt); err != nil {
 		return err
 	}
-	r.s = server.New(r.m, server.Options{Metrics: metrics, Reload: r.reload, Info: server.Info{Version: version(),
+	r.s = server.New(r.m, server.Options{Metrics: metrics, Log: r.log, Reload: r.reload, Info: server.Info{Version: version(),
 		NotEnforced: groups.Notes(), Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
 	if r.door, err = openDoor(ctx, conf.Serve, time.Now()); err != nil {
 		return errors.Join(err, r.m.Close())

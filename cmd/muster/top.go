@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/internal/plain"
 )
 
 func newTop() *cobra.Command {
@@ -259,7 +260,7 @@ func (m *topModel) key(k tea.KeyPressMsg) tea.Cmd {
 		m.arrange()
 	case "c", "h", "r":
 		if j := m.chosen(); j != nil {
-			m.ask = &topAsk{map[string]string{"c": "cancel", "h": "hold", "r": "release"}[name], plain(j.Submission.Name), j.ID}
+			m.ask = &topAsk{map[string]string{"c": "cancel", "h": "hold", "r": "release"}[name], plain.Text(j.Submission.Name), j.ID}
 		}
 	default:
 		m.move(name)

@@ -111,7 +111,7 @@ func TestTopFitsAndTells(t *testing.T) {
 				t.Errorf("%dx%d: %q is missing in\n%s", size[0], size[1], want, text)
 			}
 		}
-		if strings.Contains(m.View().Content, "\x1b[2J") || !strings.Contains(text, "evil?[2J?") {
+		if strings.Contains(m.View().Content, "\x1b[2J") || !strings.Contains(text, `evil\x1b[2J\n`) {
 			t.Errorf("a job's name moves the terminal:\n%q", text)
 		}
 	}

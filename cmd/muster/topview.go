@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/plain"
 )
 
 // How muster top looks. What matters is said in words as well as in colour;
@@ -113,7 +114,7 @@ func (m *topModel) gpuLines() []string {
 			lines = append(lines, gpuLine(&n.GPUs[i]))
 		}
 		if n.State != "up" {
-			lines[0] = topHead.Render(pad("GPU", 4)+pad("MODEL", 16)) + topWait.Render("the node is "+n.State+": "+plain(n.Reason))
+			lines[0] = topHead.Render(pad("GPU", 4)+pad("MODEL", 16)) + topWait.Render("the node is "+n.State+": "+plain.Text(n.Reason))
 		}
 	}
 	if more > 0 {
@@ -140,9 +141,9 @@ func (m *topModel) nodeLines() []string {
 				}
 			}
 		}
-		line := pad(plain(n.Name), 25) + pad(plain(model), 16) + pad(strconv.Itoa(len(n.GPUs)), 5) + pad(fmt.Sprintf("%g", float64(free)/1000), 5) + pad(n.State, 9) + strings.Join(jobs, ",")
+		line := pad(plain.Text(n.Name), 25) + pad(plain.Text(model), 16) + pad(strconv.Itoa(len(n.GPUs)), 5) + pad(fmt.Sprintf("%g", float64(free)/1000), 5) + pad(n.State, 9) + strings.Join(jobs, ",")
 		if n.State != "up" {
-			line = topWait.Render(line + "  " + plain(n.Reason))
+			line = topWait.Render(line + "  " + plain.Text(n.Reason))
 		}
 		lines = append(lines, line)
 	}
@@ -185,7 +186,7 @@ func gpuLine(g *api.GPU) string {
 	line := pad(strconv.Itoa(g.Index), 4) + pad(g.Model, 16) + pad(fmt.Sprintf("%s %3d%%", bar, held), 17) + pad(used, 6) + pad(memory, 16) +
 		pad(power, 6) + pad(heat, 5) + strings.Join(jobs, ",")
 	if !g.Healthy {
-		line += " " + topBad.Render(strings.TrimSuffix("unhealthy: "+plain(g.Fault), ": "))
+		line += " " + topBad.Render(strings.TrimSuffix("unhealthy: "+plain.Text(g.Fault), ": "))
 	}
 	return line
 }
@@ -223,7 +224,7 @@ func (m *topModel) jobLine(i int) string {
 	j := &m.jobs[i]
 	state := pad(j.State, 10)
 	before := pad(strconv.Itoa(j.ID), 6) + pad(j.Submission.Name, 14) + pad(j.User, 9) + pad(j.Submission.Queue, 9) + pad(gpuCount(j), 5)
-	after := pad(spanText(span(j)), 8) + plain(topWhere(j))
+	after := pad(spanText(span(j)), 8) + plain.Text(topWhere(j))
 	if i == m.at {
 		return topChosen.Render(pad(before+state+after, m.width))
 	}
@@ -262,18 +263,18 @@ func (m *topModel) detailLines(room int) []string {
 	if s.Script != "" {
 		command = s.ScriptName
 	}
-	lines := []string{topHead.Render(fmt.Sprintf("job %d: %s", j.ID, plain(s.Name)))}
+	lines := []string{topHead.Render(fmt.Sprintf("job %d: %s", j.ID, plain.Text(s.Name)))}
 	for _, f := range [][2]string{{"user", j.User}, {"queue", s.Queue}, {"state", j.State}, {"where", topWhere(j)}, {"gpus", gpuCount(j)},
 		{"tasks", strconv.Itoa(max(1, s.Tasks))}, {"command", command}, {"submitted", instant(&j.Submitted)}, {"started", instant(j.Started)},
 		{"waited", spanText(j.Waited)}, {"ran", spanText(j.Ran)}, {"limit", limitText(s.Limit)}, {"restarts", strconv.Itoa(j.Restarts)},
 		{"output", j.StdOut}, {"expected", instant(j.Expected)}, {"ends", instant(j.ExpectedEnd)}, {"idle", idleText(j)}, {"saves", j.SavesNothing}} {
 		if f[1] != "" {
-			lines = append(lines, pad(f[0], 12)+plain(f[1]))
+			lines = append(lines, pad(f[0], 12)+plain.Text(f[1]))
 		}
 	}
 	for _, list := range [][]string{m.detail.Blockers, m.detail.Holders, m.detail.Changes} {
 		for _, t := range list {
-			lines = append(lines, "  "+plain(t))
+			lines = append(lines, "  "+plain.Text(t))
 		}
 	}
 	return lines[:min(len(lines), room)]
@@ -287,27 +288,17 @@ func (m *topModel) footer() string {
 	case m.typing:
 		return m.filter.View()
 	case m.lost != nil:
-		return topBad.Render("no news: " + plain(m.lost.Error()))
+		return topBad.Render("no news: " + plain.Text(m.lost.Error()))
 	case m.note != "":
-		return plain(m.note)
+		return plain.Text(m.note)
 	case m.detail != nil:
 		return topFaint.Render("Enter, Esc back  c cancel  h hold  r release  q leave")
 	}
 	return topFaint.Render("Enter details  s S sort  / filter  c cancel  h hold  r release  q leave")
 }
 
-// plain takes out of a text what a terminal would obey: names are their users'.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
 // pad makes a text as wide as its column, with a space at its end.
 func pad(s string, n int) string {
-	s = ansi.Truncate(plain(s), n-1, "…")
+	s = ansi.Truncate(plain.Text(s), n-1, "…")
 	return s + strings.Repeat(" ", max(0, n-ansi.StringWidth(s)))
 }

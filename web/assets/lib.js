@@ -1,18 +1,24 @@
 // What every page uses: elements, requests, units, states.
 
+/* plain writes as escapes what would not be shown but obeyed: controls, and what turns the direction of a text. */
+export function plain(text) {
+  return String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+    (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
 /* el makes an element. Text goes in as text, never as markup. */
 export function el(tag, attrs, ...kids) {
   const e = document.createElement(tag);
   for (const [k, v] of Object.entries(attrs || {})) {
     if (v === null || v === undefined || v === false) continue;
-    if (k === "text") e.textContent = v;
+    if (k === "text") e.textContent = plain(v);
     else if (k === "class") e.className = v;
     else if (k.startsWith("on")) e.addEventListener(k.slice(2), v);
     else if (k === "width%") e.style.width = Math.max(0, Math.min(100, v)) + "%";
     else if (k === "left%") e.style.left = Math.max(0, Math.min(100, v)) + "%";
     else e.setAttribute(k, v === true ? "" : v);
   }
-  e.append(...kids.flat().filter((x) => x !== null && x !== undefined && x !== false));
+  e.append(...kids.flat().filter((x) => x !== null && x !== undefined && x !== false).map((x) => x instanceof Node ? x : plain(x)));
   return e;
 }
 

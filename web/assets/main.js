@@ -1,5 +1,5 @@
 // The frame around the pages: which page an address is, the live stream, keys.
-import { ask, el, fill, session, say, tick, failure } from "./lib.js";
+import { ask, el, fill, plain, session, say, tick, failure } from "./lib.js";
 import { overview } from "./overview.js";
 import { jobs, ended } from "./jobs.js";
 import { job } from "./job.js";
@@ -45,7 +45,7 @@ function show(keepFocus) {
 }
 
 function title(text) {
-  document.title = text + " – Muster";
+  document.title = plain(text).replace(/\s+/g, " ") + " – Muster";
 }
 
 /* ---- live: one stream for all pages ---- */
