@@ -3,6 +3,7 @@
 package local
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/store"
 )
 
 // Process is a process of this machine, as the kernel names the one at the other end of a socket.
@@ -25,7 +27,7 @@ type Process struct{ PID, UID int }
 // Join puts a process into the control group of a running job's task, so that it has the task's limits
 // and devices and ends with it, and returns what else makes it one of the task's. The process must be
 // the job's user's, or root's, who becomes that user itself.
-func (m *Machine) Join(id, rank int, p Process) (api.Joined, error) {
+func (m *Machine) Join(ctx context.Context, id, rank int, p Process) (api.Joined, error) {
 	m.mu.RLock()
 	j := m.jobs[cluster.JobID(id)]
 	if j == nil {
@@ -47,7 +49,10 @@ func (m *Machine) Join(id, rank int, p Process) (api.Joined, error) {
 	if err := m.enter(t, p); err != nil {
 		return api.Joined{}, err
 	}
-	return api.Joined{Env: t.Env, Dir: t.Dir, UID: u.UID, GID: u.GID, Groups: u.Groups}, nil
+	a := audited(ctx, m.opt.Now(), "exec", "", "")
+	a.Job, a.Owner = id, u.Name
+	err = m.store.Write(ctx, func(tx *store.Tx) error { return tx.PutAudit(a) })
+	return api.Joined{Env: t.Env, Dir: t.Dir, UID: u.UID, GID: u.GID, Groups: u.Groups}, err
 }
 
 // taskAsStarted is what a task's shim was asked to run.

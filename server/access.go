@@ -63,6 +63,7 @@ var access = map[string]string{
 	"GET /v1/jobs/{id}/why":        api.RoleUser,
 	"GET /v1/jobs/{id}/wait":       api.RoleUser,
 	"GET /v1/jobs/{id}/log":        api.RoleUser, // their own, as everything below
+	"POST /v1/jobs/{id}/join":      api.RoleUser,
 	"GET /v1/jobs/{id}/tty":        api.RoleUser, // ... and not what an operator may type into
 	"PATCH /v1/jobs/{id}":          api.RoleUser,
 	"GET /v1/jobs/{id}/history":    api.RoleUser,

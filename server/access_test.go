@@ -162,6 +162,7 @@ var mayUse = map[string]string{
 	"GET /v1/jobs/{id}/why":        "ospa",
 	"GET /v1/jobs/{id}/wait":       "ospa",
 	"GET /v1/jobs/{id}/log":        "opa",
+	"POST /v1/jobs/{id}/join":      "opa", // by who is the job's user, or root
 	"GET /v1/jobs/{id}/tty":        "oa",
 	"PATCH /v1/jobs/{id}":          "opa",
 	"GET /v1/jobs/{id}/history":    "ospa",

@@ -78,6 +78,7 @@ func New(m *local.Machine, opt Options) *Server {
 	s.changes(a)
 	s.rules(a)
 	s.audit(a)
+	s.joining(a)
 	s.metrics()
 	s.handle("GET /v1/jobs/{id}/log", s.log)
 	s.handle("GET /v1/jobs/{id}/tty", s.tty)

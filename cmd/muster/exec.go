@@ -39,12 +39,20 @@ func newExec() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			argv := args[1:]
+			if argv[0] == "--" { // behind the job it is no flag's end any more
+				argv = argv[1:]
+			}
+			if len(argv) == 0 {
+				return usage(errors.New("exec: which command? (see muster exec --help)"))
+			}
+			client.OnTerminal(false) // what comes now is data
 			var in api.Joined
 			q := url.Values{"task": {strconv.Itoa(task)}}
 			if err := cl.Do(c.Context(), http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/join?"+q.Encode(), nil, &in); err != nil {
 				return err
 			}
-			return become(&in, args[1:])
+			return become(&in, argv)
 		},
 	}
 	c.Flags().SetInterspersed(false)
