@@ -450,3 +450,26 @@ func TestEndsAnyway(t *testing.T) {
 		ends(t, d)
 	})
 }
+
+// A user's own daemon runs jobs on a machine where root's has made its control groups.
+func TestOwnDaemonBesideRoots(t *testing.T) {
+	needsRoot(t)
+	d, _ := configured(t, "1xH100-80GB", quick)
+	as := d.others()
+	home := d.home(attacker)
+	d.must("run", "--gpus", "1", "--", "true")
+	socket := filepath.Join(home, "s")
+	c := exec.Command("setpriv", "--reuid", attacker, "--regid", "nogroup", "--clear-groups", d.bin, "serve", "--gpus", "sim:1xH100-80GB",
+		"--state", filepath.Join(home, "state"), "--socket", socket, "--listen", "none")
+	var log bytes.Buffer
+	c.Dir, c.Stderr, c.Env = home, &log, append(os.Environ(), "HOME="+home)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	d.eventually("it listens", func() bool { _, err := os.Stat(socket); return err == nil })
+	d.socket = socket
+	if out, err := as(attacker, "run", "--gpus", "1", "--", "sh", "-c", "id -un; exit 0"); err != nil || !strings.Contains(out, attacker) {
+		t.Errorf("%v: %s\n%s", err, out, log.String())
+	}
+}
