@@ -128,3 +128,24 @@ func TestWhose(t *testing.T) {
 		until(t, m, id, api.StateCancelled)
 	}
 }
+
+// What holds up a job's devices is said by name and state.
+func TestDescribeLeft(t *testing.T) {
+	c := exec.Command("sh", "-c", "echo; kill -STOP $$")
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	want := "process " + strconv.Itoa(c.Process.Pid) + ` ("sh", state T)`
+	wait(t, want, func() bool { return describeLeft([]int{c.Process.Pid}) == want })
+	if got := describeLeft([]int{1 << 22}); !strings.Contains(got, "state gone") {
+		t.Errorf("of a process that is not there: %s", got)
+	}
+}

@@ -97,8 +97,11 @@ func (t *task) read() error {
 		return err
 	}
 	s, err := shim.ReadState(t.dir)
-	if s != nil {
-		t.state, t.shim = s, s.Shim
+	if s == nil {
+		return err
+	}
+	if t.state = s; t.shim == 0 {
+		t.shim = s.Shim
 	}
 	return err
 }

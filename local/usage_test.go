@@ -5,7 +5,9 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -179,7 +181,7 @@ func TestSamplingParts(t *testing.T) {
 	m, src := accounts(t)
 	c := exec.Command("sleep", "1000")
 	c.Env = []string{m.mark(1, 1, 0)}
-	if err := c.Start(); err != nil {
+	if err := errors.Join(os.MkdirAll(m.taskDir(1, 1, 0), 0o700), c.Start()); err != nil { // its mark counts for the user of the folder
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })

@@ -450,3 +450,64 @@ func TestEndsAnyway(t *testing.T) {
 		ends(t, d)
 	})
 }
+
+// A user's own daemon runs jobs on a machine where root's has made its control groups.
+func TestOwnDaemonBesideRoots(t *testing.T) {
+	needsRoot(t)
+	d, _ := configured(t, "1xH100-80GB", quick)
+	as := d.others()
+	home := d.home(attacker)
+	d.must("run", "--gpus", "1", "--", "true")
+	socket := filepath.Join(home, "s")
+	c := exec.Command("setpriv", "--reuid", attacker, "--regid", "nogroup", "--clear-groups", d.bin, "serve", "--gpus", "sim:1xH100-80GB",
+		"--state", filepath.Join(home, "state"), "--socket", socket, "--listen", "none")
+	var log bytes.Buffer
+	c.Dir, c.Stderr, c.Env = home, &log, append(os.Environ(), "HOME="+home)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	d.eventually("it listens", func() bool { _, err := os.Stat(socket); return err == nil })
+	d.socket = socket
+	if out, err := as(attacker, "run", "--gpus", "1", "--", "sh", "-c", "id -un; exit 0"); err != nil || !strings.Contains(out, attacker) {
+		t.Errorf("%v: %s\n%s", err, out, log.String())
+	}
+}
+
+// The GPU of a process that does not die of SIGKILL is nobody else's until it does, and the job's
+// history names it. A freezer of version 1, in which the dead wait, stands for a device.
+func TestUnkillable(t *testing.T) {
+	needsRoot(t)
+	freezer := fmt.Sprintf("/sys/fs/cgroup/freezer/muster-test-%d", os.Getpid())
+	if err := os.Mkdir(freezer, 0o755); err != nil {
+		t.Skip("NOT TESTED: there is no freezer of version 1: ", err)
+	}
+	put := func(file, value string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(freezer, file), []byte(value), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	d, _ := configured(t, "1xH100-80GB", quick)
+	t.Cleanup(func() {
+		put("freezer.state", "THAWED")
+		for range 200 {
+			if os.Remove(freezer) == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "sh", "-c", "echo $$ > pid.new; mv pid.new pid; exec sleep 1000")
+	d.eventually("it says who it is", func() bool { return d.output("pid") != "" })
+	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "true")
+	put("cgroup.procs", strings.TrimSpace(d.output("pid")))
+	put("freezer.state", "FROZEN")
+	d.must("cancel", "1")
+	d.untilSays("process "+strings.TrimSpace(d.output("pid"))+` ("`, "history", "1")
+	d.want(d.must("history", "1"), "was killed and has not ended")
+	d.want(d.must("show", "2"), `"state": "pending"`)
+	put("freezer.state", "THAWED")
+	d.untilSays(`"state": "cancelled"`, "show", "1")
+	d.must("wait", "2")
+}

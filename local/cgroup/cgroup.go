@@ -113,16 +113,27 @@ func Open() *Manager {
 
 // openOld makes our folder for a controller of version 1.
 func (m *Manager) openOld(controller, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeOwn(dir); err != nil {
 		return err
 	}
 	m.dirs[controller], m.v1[controller] = dir, true
 	return nil
 }
 
+// makeOwn makes a folder in which we make others. It may be there and be another daemon's, of root.
+func makeOwn(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return &fs.PathError{Op: "write", Path: dir, Err: err}
+	}
+	return nil
+}
+
 // openUnified makes our folder in version 2 and asks for its controllers.
 func (m *Manager) openUnified(mount, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeOwn(dir); err != nil {
 		return err
 	}
 	m.unified = dir
