@@ -78,7 +78,14 @@ func (r *runner) makeDirs(t *task) error {
 			return err
 		}
 	}
-	dirs := []string{r.m.checkpointDir(r.id, &r.job.info)}
+	saves := r.m.checkpointDir(r.id, &r.job.info)
+	if of := filepath.Dir(saves); filepath.Dir(of) == r.m.opt.Checkpoints {
+		id, err := strconv.Atoi(filepath.Base(of))
+		if err := errors.Join(err, evidence.Folder(r.m.opt.Checkpoints, r.m.store.ID(), id)); err != nil {
+			return err
+		}
+	}
+	dirs := []string{saves}
 	if r.job.sub.Attached {
 		dirs = append(dirs, filepath.Join(j, "log"))
 	}
