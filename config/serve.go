@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,7 @@ type Serve struct {
 	Models                           []cluster.GPUModel // what an hour of these counts for (Weight); others: 1
 
 	State, Socket string
+	Checkpoints   string // folder for the folders that jobs save in; "": the state's
 	GPUs          string // as --gpus takes it
 	CPUs          int
 	AuditKeep     time.Duration  // of the audit trail; 0: until it is full
@@ -90,6 +92,7 @@ type serveFile struct {
 	DefaultQueues map[string]string `yaml:"default_queues"`
 
 	State       string    `yaml:"state"`
+	Checkpoints string    `yaml:"checkpoint_dir"`
 	Socket      string    `yaml:"socket"`
 	GPUs        string    `yaml:"gpus"`
 	CPUs        int       `yaml:"cpus"`
@@ -147,7 +150,7 @@ func (f *serveFile) serve() (*Serve, error) {
 	}
 	c := &Serve{Policy: f.Policy, Placer: f.Place, Backfill: f.Backfill, MinRuntime: time.Duration(f.MinRuntime), Starvation: time.Duration(f.Starvation),
 		KillWait: time.Duration(f.KillWait), Stop: engine.DefaultStop, Members: f.Members, Operators: f.Operators, Admins: f.Admins,
-		State: f.State, Socket: f.Socket, GPUs: f.GPUs, CPUs: f.CPUs, Keep: (*time.Duration)(f.Keep), SampleEvery: (*time.Duration)(f.SampleEvery),
+		State: f.State, Checkpoints: f.Checkpoints, Socket: f.Socket, GPUs: f.GPUs, CPUs: f.CPUs, Keep: (*time.Duration)(f.Keep), SampleEvery: (*time.Duration)(f.SampleEvery),
 		HourCost: f.HourCost, Listen: f.Listen, Cert: f.TLS.Cert, Key: f.TLS.Key, SelfSigned: f.TLS.SelfSigned, Insecure: f.Insecure, Hosts: f.Hosts, limits: f.Limits, AuditKeep: time.Duration(*cmp.Or(f.AuditKeep, &defaultAuditKeep))}
 	for _, step := range []func(*Serve) error{f.checkRules, f.checkMachine, f.stopRules} {
 		if err := step(c); err != nil {
@@ -249,6 +252,8 @@ func (f *serveFile) checkMachine(c *Serve) error {
 	switch {
 	case f.CPUs < 0 || f.CPUs > 1<<16:
 		return At(fmt.Errorf("%d; between 1 and %d are possible", f.CPUs, 1<<16), "cpus")
+	case f.Checkpoints != "" && !filepath.IsAbs(f.Checkpoints):
+		return At(fmt.Errorf("%q is not an absolute path", f.Checkpoints), "checkpoint_dir")
 	case !(f.HourCost >= 0) || f.HourCost > 1e9:
 		return At(fmt.Errorf("%g is not what an hour of a GPU can cost", f.HourCost), "gpu_hour_cost")
 	case (f.TLS.Cert == "") != (f.TLS.Key == ""):

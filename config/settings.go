@@ -109,6 +109,7 @@ func (c *Serve) atStart(add func(live bool, key, value string), sample string) {
 	add(false, "listen", cmp.Or(c.Listen, "127.0.0.1:8765 or the next free port"))
 	add(false, "socket", c.Socket)
 	add(false, "state", c.State)
+	add(false, "checkpoint_dir", c.Checkpoints)
 	add(false, "gpus", c.GPUs)
 	if c.CPUs > 0 {
 		add(false, "cpus", strconv.Itoa(c.CPUs))

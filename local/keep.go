@@ -158,7 +158,11 @@ func (m *Machine) removeFolders(before cluster.Time) {
 		if err != nil || row.Active || row.Ended >= int64(before) || m.folderNeeded(cluster.JobID(id), before) {
 			continue
 		}
-		if err := os.RemoveAll(m.jobDir(cluster.JobID(id))); err != nil {
+		err = os.RemoveAll(m.jobDir(cluster.JobID(id)))
+		if m.opt.Checkpoints != "" {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(m.opt.Checkpoints, strconv.Itoa(id))))
+		}
+		if err != nil {
 			m.opt.Log.Warn("the folder of an old job cannot be removed", "job", id, "error", err)
 		}
 	}

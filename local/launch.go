@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,7 +94,14 @@ func (r *runner) makeDirs(t *task) error {
 	if err := evidence.UserFolder(t.dir, os.Getuid()); err != nil { // the daemon's until it is prepared
 		return err
 	}
-	dirs := []string{r.m.checkpointDir(r.id, &r.job.info)}
+	saves := r.m.checkpointDir(r.id, &r.job.info)
+	if of := filepath.Dir(saves); filepath.Dir(of) == r.m.opt.Checkpoints { // on a file system of its own, signed like the job's folder
+		id, err := strconv.Atoi(filepath.Base(of))
+		if err := errors.Join(err, evidence.Folder(r.m.opt.Checkpoints, r.m.store.ID(), id)); err != nil {
+			return err
+		}
+	}
+	dirs := []string{saves}
 	if r.job.sub.Attached {
 		dirs = append(dirs, filepath.Join(j, "log"))
 	}

@@ -62,6 +62,8 @@ type Options struct {
 	// Keep is how long the journal and the folders of jobs that are over are kept;
 	// 0: for ever.
 	Keep time.Duration
+	// Checkpoints is the folder for the folders that jobs save in; "": the state's. It may be on another file system.
+	Checkpoints string
 	// AcceptLoss goes on with a database that knows less than its surroundings.
 	AcceptLoss bool
 	// AuditKeep is how long the audit trail is kept; 0: until it is full.

@@ -58,7 +58,7 @@ func (m *Machine) goesOn(s *api.Submission, u *User) (cluster.JobID, error) {
 			return wrong("job %d, which is not over, goes on in its folder", j.id)
 		}
 	}
-	if !exists(filepath.Join(m.jobDir(folder), "checkpoint")) {
+	if !exists(m.checkpoints(folder)) {
 		return wrong("job %d has no checkpoint folder: it never ran, or the folder was removed", s.CheckpointOf)
 	}
 	return folder, nil
@@ -78,7 +78,7 @@ func (m *Machine) mayFuse(s *api.Submission, u *User) error {
 		case err != nil:
 		case info.User.Name != u.Name:
 			err = fmt.Errorf("job %d is %s's", f.From, info.User.Name)
-		case !exists(trialDir(filepath.Join(m.jobDir(cluster.JobID(f.From)), "checkpoint"), f.Number)):
+		case !exists(trialDir(m.checkpoints(cluster.JobID(f.From)), f.Number)):
 			err = fmt.Errorf("job %d has no checkpoint folder of trial %d: it made none, or the folder was removed", f.From, f.Number)
 		}
 		if err != nil {
@@ -93,7 +93,16 @@ func (m *Machine) checkpointDir(id cluster.JobID, info *Info) string {
 	if info.Folder != 0 {
 		id = info.Folder
 	}
-	return filepath.Join(m.jobDir(id), "checkpoint")
+	return m.checkpoints(id)
+}
+
+// checkpoints is the folder for checkpoints of the job with a number: where it is already, else where the configuration says.
+func (m *Machine) checkpoints(id cluster.JobID) string {
+	own := filepath.Join(m.jobDir(id), "checkpoint")
+	if m.opt.Checkpoints == "" || exists(own) {
+		return own
+	}
+	return filepath.Join(m.opt.Checkpoints, strconv.Itoa(int(id)), "checkpoint")
 }
 
 // lastUser names, in the folder of a job, the last one that went on in its
@@ -188,7 +197,7 @@ func (r *runner) writeTrials(t *task) error {
 	for _, f := range s.Fused {
 		v := fusedTrial{Trial: f.Number, Config: f.Config, Budget: s.Budget, Dir: trialDir(own, f.Number)}
 		if f.From != 0 {
-			v.From = trialDir(filepath.Join(r.m.jobDir(cluster.JobID(f.From)), "checkpoint"), f.Number)
+			v.From = trialDir(r.m.checkpoints(cluster.JobID(f.From)), f.Number)
 		}
 		list = append(list, v)
 	}

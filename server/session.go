@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -18,6 +19,7 @@ const (
 	sessionFor = 12 * time.Hour
 	// mostSessions bounds what callers can make the server remember.
 	mostSessions = 10_000
+	sessionsEach = 100 // of one user
 )
 
 // session is a browser that was let in. Sessions are kept in memory: whoever
@@ -47,6 +49,15 @@ func (s *sessions) put(to *map[string]*session, se *session, now time.Time) (str
 		if !old.expires.After(now) {
 			delete(*to, k)
 		}
+	}
+	own := 0
+	for _, other := range *to {
+		if other.who.User.Name == se.who.User.Name {
+			own++
+		}
+	}
+	if own >= sessionsEach {
+		return "", fmt.Errorf("%s has %d open sessions or links, the most for one user; they end by themselves (links after %v), or with muster logout", se.who.User.Name, own, codeFor)
 	}
 	if len(*to) >= mostSessions {
 		return "", errors.New("too many open sessions; try again later")

@@ -17,6 +17,9 @@ import (
 // tokenFor is how long a token is valid unless it says otherwise.
 const tokenFor = 90 * 24 * time.Hour
 
+// tokensEach is how many tokens one user can have, unless an admin makes them.
+const tokensEach = 100
+
 type tokenInput struct{ Body api.NewToken }
 
 // tokens registers the operations on tokens.
@@ -52,6 +55,9 @@ func (s *Server) createToken(ctx context.Context, in *tokenInput) (*struct{ Body
 	case in.Body.For < 0:
 		return nil, huma.Error422UnprocessableEntity("for: a time span such as 30d")
 	}
+	if err := s.roomForToken(ctx, who); err != nil {
+		return nil, err
+	}
 	span := time.Duration(in.Body.For)
 	if span == 0 {
 		span = tokenFor
@@ -67,6 +73,18 @@ func (s *Server) createToken(ctx context.Context, in *tokenInput) (*struct{ Body
 	out := shownToken(&k)
 	out.Token = text
 	return &struct{ Body api.Token }{out}, nil
+}
+
+// roomForToken says why a user may not have another token, if so.
+func (s *Server) roomForToken(ctx context.Context, who *Caller) error {
+	if who.Admin {
+		return nil
+	}
+	list, err := s.listTokens(ctx)
+	if err != nil || len(list) < tokensEach {
+		return err
+	}
+	return huma.Error429TooManyRequests(fmt.Sprintf("you have %d tokens, the most for one user: muster token revoke removes those that are not needed", len(list)))
 }
 
 func shownToken(k *store.Token) api.Token {

@@ -51,6 +51,7 @@ type Store struct {
 	read    *sql.DB
 	commits atomic.Int64 // the number of the last transaction
 	marker  *marker
+	count   *sql.Stmt // stores the number of a transaction
 }
 
 // ErrNotFound is returned for what is not in the store.
@@ -165,7 +166,8 @@ func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
 	n, t := s.commits.Add(1), &Tx{ctx: ctx, tx: tx}
 	err = f(t)
 	if err == nil {
-		err = errors.Join(t.PutMeta(metaCommits, fmt.Append(nil, n)), s.marker.reserve(t.job))
+		_, err = tx.StmtContext(ctx, s.count).ExecContext(ctx, n)
+		err = errors.Join(err, s.marker.reserve(t.job))
 	}
 	if err != nil {
 		return errors.Join(err, tx.Rollback())

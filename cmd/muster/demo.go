@@ -153,5 +153,6 @@ func (f *serveFlags) startDemo(ctx context.Context, m *local.Machine, gpus int, 
 	}
 	log.Info("submitting made-up jobs (--demo); muster dashboard shows them")
 	d := &demo{m: m, who: local.UserNamed(u.Username), gpus: gpus, dir: dir, rand: rand.New(rand.NewPCG(1, 2))}
+	d.who.Trusted = true // it is the daemon's own user
 	go d.run(ctx, log)
 }

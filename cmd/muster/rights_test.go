@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // withConfig is a daemon that has not been started, with a configuration.
@@ -119,6 +121,34 @@ func TestUserLimits(t *testing.T) {
 	refused("jobs", "submit", "--gpus", "1", "-o", "/dev/null", "--", "true")
 	allowed("nobody", "cancel", "1")
 	allowed("nobody", "submit", "--gpus", "1", "--hold", "-o", "/dev/null", "--", "true")
+}
+
+// Jobs that save into a file system of their own cannot fill that of the state: others go on submitting.
+func TestCheckpointsApart(t *testing.T) {
+	rootOnly(t)
+	small := t.TempDir()
+	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skip("no tmpfs can be mounted: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(small, unix.MNT_DETACH) })
+	d := withConfig(t, "1xH100-80GB", "checkpoint_dir: "+small+"\n")
+	d.start()
+	as := d.others()
+	if err := os.Chmod(filepath.Dir(small), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fill := "case $MUSTER_CHECKPOINT_DIR in " + small + "/*) ;; *) echo elsewhere; exit 1 ;; esac; head -c 100000000 /dev/zero > $MUSTER_CHECKPOINT_DIR/x; ls -l $MUSTER_CHECKPOINT_DIR"
+	if out, err := as("nobody", "run", "--", "sh", "-c", fill); err != nil || !strings.Contains(out, "No space left") {
+		t.Fatalf("nobody fills the file system: %v, %s", err, out)
+	}
+	for range 3 {
+		if out, err := as("daemon", "submit", "--hold", "-o", "/dev/null", "--", "true"); err != nil {
+			t.Errorf("another user submits: %v, %s", err, out)
+		}
+	}
+	if fi, err := os.Stat(filepath.Join(small, "1")); err != nil || fi.Mode().Perm() != 0o711 {
+		t.Errorf("the folder of the job's is %v (%v)", fi, err)
+	}
 }
 
 // crowdVariable names the socket to a process that is to crowd it.

@@ -177,6 +177,9 @@ func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices
 	}
 	opt.Dir, opt.GPUs, opt.Devices, opt.SampleEvery, opt.Now = conf.State, dev.gpus, dev.source, *conf.SampleEvery, time.Now
 	opt.Sharing, opt.AcceptLoss = dev.sharing, f.acceptLoss
+	if conf.Checkpoints != "" {
+		opt.Checkpoints = filepath.Clean(conf.Checkpoints)
+	}
 	opt.Crash, err = crashPoint()
 	return opt, err
 }
