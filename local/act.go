@@ -5,6 +5,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -19,17 +20,12 @@ func (m *Machine) Act(ctx context.Context, id int, verb, by string) error {
 		if j == nil {
 			return nil, ErrNoJob
 		}
-		switch verb {
-		case "cancel":
-			j.info.Text = "cancelled"
-			return []engine.Event{{Type: engine.Cancelled, Job: j.id}}, nil
-		case "hold":
-			if j.info.Record.State > engine.Placed {
-				return nil, fmt.Errorf("job %d is %s: only a waiting job can be held", id, j.info.State)
+		if slices.Contains(Many, verb) {
+			ev, err := wish(j, verb)
+			if err == nil {
+				applyWish(j, verb)
 			}
-			return []engine.Event{{Type: engine.Held, Job: j.id}}, nil
-		case "release":
-			return []engine.Event{{Type: engine.Held, Job: j.id, Undo: true}}, nil
+			return []engine.Event{ev}, err
 		}
 		if err := m.actRunning(j, verb, now); err != nil {
 			return nil, err
