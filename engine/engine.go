@@ -112,6 +112,8 @@ type Engine struct {
 	empty     *nodeStore      // the cluster empty and healthy, for never
 	deps      depState
 
+	freed     int64 // grows when something may have become free that no stopping job still holds
+	residues  []residue
 	epoch     int64 // grows when devices are released: what failed may fit now
 	lent      int64 // grows when jobs get devices, where queues matter
 	seenAt    int64 // epoch of the last pass

@@ -12,7 +12,8 @@ import (
 // preferFree replaces a contested placement by one that can start at once, if there is one.
 // The allocations are in the books from mark on, and in scratch memory.
 func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) ([]Alloc, int32) {
-	if j.home != nil || !e.contested(allocs) {
+	s := e.shapeAt(j.shape)
+	if j.home != nil || s.noneFree == e.freed || !e.contested(allocs) {
 		return allocs, tasks
 	}
 	contested := slices.Clone(allocs)
@@ -20,6 +21,9 @@ func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) 
 	e.takeLeaving()
 	free, n, ok := e.findPlace(j)
 	e.st.rollback(mark)
+	if !ok && e.held == nil && e.blockedBy == nil && !s.several() {
+		s.noneFree = e.freed
+	}
 	if ok && (e.WakeTime(contested) > 0 || e.WakeTime(free) == 0) { // to wake a node takes longer than a grace period
 		e.st.takeAll(free)
 		if !e.contested(free) {
@@ -34,8 +38,36 @@ func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) 
 
 // takeLeaving books what stopping jobs still hold and no placed job counts on; the caller rolls it back.
 func (e *Engine) takeLeaving() {
+	for len(e.residues) < len(e.st.nodes) {
+		e.residues = append(e.residues, residue{})
+	}
 	for _, node := range e.beingLeft {
+		n, r := &e.st.nodes[node], &e.residues[node]
+		if r.known && r.version == n.version {
+			e.st.takeAll(r.allocs)
+			continue
+		}
+		*r = residue{known: true, version: n.version, allocs: r.allocs[:0]}
+		mark := e.st.mark()
 		e.takeLeavingOn(node)
+		for _, u := range e.st.undo[mark:] {
+			r.allocs = append(r.allocs, u.alloc)
+		}
+	}
+}
+
+// residue is what takeLeaving books on a node in one state of it; a change of who leaves, or of what
+// placed jobs count on, makes it unknown.
+type residue struct {
+	known   bool
+	version uint64
+	allocs  []Alloc
+}
+
+// forgetResidue is called when what stopping jobs have of a node and no placed job counts on changes.
+func (e *Engine) forgetResidue(node int32) {
+	if int(node) < len(e.residues) {
+		e.residues[node].known = false
 	}
 }
 
@@ -48,7 +80,9 @@ func (e *Engine) takeLeavingOn(node int32) {
 		host.CPU, host.RAM = host.CPU+h.cpu, host.RAM+h.ram
 	}
 	host.Node, host.CPU, host.RAM = node, max(0, min(host.CPU, n.cpu)), max(0, min(host.RAM, n.ram))
-	e.st.take(&host)
+	if host.CPU > 0 || host.RAM > 0 {
+		e.st.take(&host)
+	}
 	for _, id := range ids {
 		v := e.jobs[id]
 		going := v.goingAllocs()
