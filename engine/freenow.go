@@ -18,9 +18,14 @@ func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) 
 	}
 	contested := slices.Clone(allocs)
 	e.st.rollback(mark)
-	e.takeLeaving()
-	free, n, ok := e.findPlace(j)
-	e.st.rollback(mark)
+	var free []Alloc
+	var n int32
+	ok := e.enoughNow(s)
+	if ok {
+		e.takeLeaving()
+		free, n, ok = e.findPlace(j)
+		e.st.rollback(mark)
+	}
 	if !ok && e.held == nil && e.blockedBy == nil && !s.several() {
 		s.noneFree = e.freed
 	}
@@ -38,21 +43,54 @@ func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) 
 
 // takeLeaving books what stopping jobs still hold and no placed job counts on; the caller rolls it back.
 func (e *Engine) takeLeaving() {
+	e.updateResidues()
+	for _, node := range e.beingLeft {
+		e.st.takeAll(e.residues[node].allocs)
+	}
+}
+
+// enoughNow is a quick necessary condition: as many GPUs as a shape needs at its smallest size are
+// free, without those that are being left.
+func (e *Engine) enoughNow(s *shape) bool {
+	for i := range s.sets {
+		if r := &s.sets[i].Request; r.Fractional() || r.Profile != "" {
+			return true // several on one GPU
+		}
+	}
+	e.updateResidues()
+	have := 0
+	for ci := range e.st.classes {
+		if s.any.has(int32(ci)) {
+			have += e.st.classes[ci].free
+		}
+	}
+	for _, node := range e.beingLeft {
+		if n := &e.st.nodes[node]; n.indexed && s.any.has(n.class) {
+			have -= e.residues[node].gpus
+		}
+	}
+	return have >= s.gpus
+}
+
+// updateResidues computes the residues of nodes that have changed.
+func (e *Engine) updateResidues() {
 	for len(e.residues) < len(e.st.nodes) {
 		e.residues = append(e.residues, residue{})
 	}
 	for _, node := range e.beingLeft {
 		n, r := &e.st.nodes[node], &e.residues[node]
 		if r.known && r.version == n.version {
-			e.st.takeAll(r.allocs)
 			continue
 		}
 		*r = residue{known: true, version: n.version, allocs: r.allocs[:0]}
 		mark := e.st.mark()
 		e.takeLeavingOn(node)
 		for _, u := range e.st.undo[mark:] {
-			r.allocs = append(r.allocs, u.alloc)
+			if r.allocs = append(r.allocs, u.alloc); u.alloc.Share == 0 {
+				r.gpus += popcount(u.alloc.GPUs)
+			}
 		}
+		e.st.rollback(mark)
 	}
 }
 
@@ -61,6 +99,7 @@ func (e *Engine) takeLeaving() {
 type residue struct {
 	known   bool
 	version uint64
+	gpus    int // whole ones
 	allocs  []Alloc
 }
 
