@@ -219,6 +219,11 @@ func (c *Client) Act(ctx context.Context, id int, verb string) (j api.Job, err e
 	return j, c.do(ctx, http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/"+verb, nil, &j)
 }
 
+// ActOnAll cancels, holds or releases many jobs in one step.
+func (c *Client) ActOnAll(ctx context.Context, sel *api.Selection, verb string) (done api.Acted, err error) {
+	return done, c.do(ctx, http.MethodPost, "/v1/jobs/"+verb, sel, &done)
+}
+
 // most is how many jobs a page may hold.
 const most = "10000"
 

@@ -22,6 +22,7 @@ import (
 type Kube struct {
 	Policy, Placer, Backfill string
 	MinRuntime, Starvation   time.Duration
+	HoldAfter                time.Duration
 	Stop                     [3]engine.StopRule
 	Queues                   []cluster.Queue
 	Repair                   bool   // gangs that say nothing of it are repaired when they lose a node
@@ -78,6 +79,7 @@ type kubeFile struct {
 	Backfill     string              `yaml:"backfill"`
 	MinRuntime   Duration            `yaml:"min_runtime"`
 	Starvation   Duration            `yaml:"starvation"`
+	HoldAfter    *Duration           `yaml:"hold_after"`
 	Stop         map[string]stopFile `yaml:"stop"`
 	Queues       []queueFile         `yaml:"queues"`
 	DefaultQueue string              `yaml:"default_queue"`
@@ -139,7 +141,7 @@ func (f *kubeFile) kube() (*Kube, error) {
 	if f.Kind != "" && f.Kind != kubeKind {
 		return nil, At(fmt.Errorf("%q is not %s", f.Kind, kubeKind), "kind")
 	}
-	rules := &serveFile{Policy: f.Policy, Place: f.Place, Backfill: f.Backfill, MinRuntime: f.MinRuntime, Starvation: f.Starvation,
+	rules := &serveFile{Policy: f.Policy, Place: f.Place, Backfill: f.Backfill, MinRuntime: f.MinRuntime, Starvation: f.Starvation, HoldAfter: f.HoldAfter,
 		Stop: f.Stop, Queues: f.Queues, Timezone: f.Timezone, LogLevel: f.LogLevel, Perf: f.Perf, Models: f.Models}
 	s, err := rules.serve()
 	if err == nil {
@@ -149,7 +151,7 @@ func (f *kubeFile) kube() (*Kube, error) {
 		return nil, err
 	}
 	c := &Kube{Policy: cmp.Or(s.Policy, "multifactor"), Placer: cmp.Or(s.Placer, "best-fit"), Backfill: s.Backfill, MinRuntime: s.MinRuntime,
-		Starvation: s.Starvation, Stop: s.Stop, Queues: s.Queues, DefaultQueue: f.DefaultQueue, Zone: s.Zone, LogLevel: s.LogLevel, Perf: s.Perf, Models: s.Models,
+		Starvation: s.Starvation, HoldAfter: s.HoldAfter, Stop: s.Stop, Queues: s.Queues, DefaultQueue: f.DefaultQueue, Zone: s.Zone, LogLevel: s.LogLevel, Perf: s.Perf, Models: s.Models,
 		Scheduler: cmp.Or(f.Scheduler, "muster"), GPUs: f.GPUs, Drivers: f.Drivers, Labels: f.Labels}
 	for tier := range c.Stop {
 		if c.Stop[tier].How == engine.Suspend {
@@ -248,11 +250,11 @@ func (f *kubeFile) classes() (map[string]cluster.Tier, error) {
 // Settings lists the configuration, defaults included. All of it counts when
 // the scheduler starts.
 func (c *Kube) Settings() (list []Setting) {
-	s := &Serve{Policy: c.Policy, Placer: c.Placer, Backfill: c.Backfill, MinRuntime: c.MinRuntime, Starvation: c.Starvation, Stop: c.Stop,
+	s := &Serve{Policy: c.Policy, Placer: c.Placer, Backfill: c.Backfill, MinRuntime: c.MinRuntime, Starvation: c.Starvation, HoldAfter: c.HoldAfter, Stop: c.Stop,
 		Queues: c.Queues, Zone: c.Zone, LogLevel: c.LogLevel, Perf: c.Perf, Models: c.Models}
 	for _, v := range s.Settings() {
 		switch head, _, _ := strings.Cut(v.Key, "."); head {
-		case "policy", "place", "backfill", "min_runtime", "starvation", "stop", "queues", "timezone", "log_level", "performance", "models":
+		case "policy", "place", "backfill", "min_runtime", "starvation", "hold_after", "stop", "queues", "timezone", "log_level", "performance", "models":
 			list = append(list, Setting{Key: v.Key, Value: v.Value})
 		}
 	}

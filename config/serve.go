@@ -30,6 +30,7 @@ type People struct {
 type Serve struct {
 	Policy, Placer, Backfill         string
 	MinRuntime, Starvation, KillWait time.Duration
+	HoldAfter                        time.Duration
 	Stop                             [3]engine.StopRule
 	Queues                           []cluster.Queue
 	Partitions                       []cluster.Partition // without nodes: of this machine
@@ -70,6 +71,7 @@ type serveFile struct {
 	Backfill   string              `yaml:"backfill"`
 	MinRuntime Duration            `yaml:"min_runtime"`
 	Starvation Duration            `yaml:"starvation"`
+	HoldAfter  *Duration           `yaml:"hold_after"`
 	KillWait   Duration            `yaml:"kill_wait"`
 	Stop       map[string]stopFile `yaml:"stop"`
 	Queues     []queueFile         `yaml:"queues"`
@@ -239,7 +241,10 @@ func (f *serveFile) checkRules(c *Serve) error {
 			return At(err, "backfill")
 		}
 	}
-	for key, d := range map[string]*Duration{"min_runtime": &f.MinRuntime, "starvation": &f.Starvation, "kill_wait": &f.KillWait, "keep": f.Keep, "audit_keep": f.AuditKeep, "sample_every": f.SampleEvery} {
+	if c.HoldAfter = engine.DefaultHoldAfter; f.HoldAfter != nil {
+		c.HoldAfter = time.Duration(*f.HoldAfter)
+	}
+	for key, d := range map[string]*Duration{"min_runtime": &f.MinRuntime, "starvation": &f.Starvation, "hold_after": f.HoldAfter, "kill_wait": &f.KillWait, "keep": f.Keep, "audit_keep": f.AuditKeep, "sample_every": f.SampleEvery} {
 		if d != nil && *d < 0 {
 			return At(fmt.Errorf("%s is below 0", cluster.FormatDuration(time.Duration(*d))), key)
 		}

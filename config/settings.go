@@ -46,6 +46,7 @@ func (c *Serve) Settings() (list []Setting) {
 	add(true, "backfill", c.Backfill)
 	add(true, "min_runtime", duration(c.MinRuntime))
 	add(true, "starvation", duration(c.Starvation))
+	add(true, "hold_after", duration(c.HoldAfter))
 	add(true, "kill_wait", duration(c.KillWait))
 	for tier, r := range c.Stop {
 		add(true, "stop."+cluster.Tier(tier).String(), r.How.String()+" "+duration(r.Grace))

@@ -17,6 +17,7 @@ type reservation struct {
 	job    cluster.JobID // NoJob: an advance reservation
 	at     cluster.Time
 	until  cluster.Time
+	hold   bool // from now on, until the job fits; at is the earliest that it can
 	nodes  []slack
 	any    classSet
 	masks  []uint64 // devices that stand for it while the profile is walked
@@ -158,6 +159,13 @@ func (e *Engine) reservedFor(s *shape) bool {
 // (running jobs whose end nobody knows), nothing is promised.
 func (e *Engine) reserve(j *jobState) {
 	r, ok := e.earliest(j, false)
+	if e.holdDue(j) && (!ok || e.outOfSight(r.at)) {
+		if hold, found := e.holdFor(j); found {
+			j.promise, j.plan = cluster.Never, nil
+			e.resv = append(e.resv, hold)
+			return
+		}
+	}
 	if !ok {
 		return
 	}

@@ -119,6 +119,9 @@ func (e *Engine) admit(j *jobState) {
 // which it was held, or waited for others' ends, does not count; a placement
 // that was taken back does not interrupt the waiting.
 func (e *Engine) hunger(j *jobState) {
+	if e.cfg.HoldAfter > 0 {
+		j.hungry = min(j.hungry, e.now)
+	}
 	if e.cfg.Starvation == 0 || j.promoted || e.divided(j) {
 		return
 	}

@@ -20,6 +20,7 @@ func (a amount) minus(b amount) amount { return amount{a.gpus - b.gpus, a.cpu - 
 // promise is the earliest placement of a blocked job.
 type promise struct {
 	job       *dumbJob
+	hold      bool // nodes are held for it from now on
 	at, until cluster.Time
 	took      map[int]amount // by node; looked up only
 	left      map[int]amount // what others may use from then on
@@ -139,6 +140,9 @@ func (d *dumb) promise(j *dumbJob) bool {
 	}
 	slices.Sort(times)
 	for _, at := range slices.Compact(times) {
+		if at >= d.now.Add(cluster.MaxDuration/2) && d.holdDue(j) && d.hold(j) {
+			return true
+		}
 		for _, v := range d.jobs {
 			if v.inBooks() && v.end == at {
 				b.give(v.allocs)
@@ -167,7 +171,7 @@ func (d *dumb) promise(j *dumbJob) bool {
 			return true
 		}
 	}
-	return false
+	return d.holdDue(j) && d.hold(j)
 }
 
 // planned places a job where it was promised to run; nil: something is not free.

@@ -82,7 +82,7 @@ func (d *dumb) pass() {
 			continue
 		case d.mode == engine.Conservative && (v == noRoom || v == notBeside) && len(d.promises) < 16 && d.promise(j):
 			continue // each blocked job has a promise of its own, also one of the same shape
-		case d.mode == engine.EASY && v == noRoom && !d.stands(j):
+		case d.mode == engine.EASY && v == noRoom && (!d.stands(j) || d.holdDue(j) && d.openEnded(j)):
 			d.promise(j)
 		case d.mode == engine.Strict && v == noRoom && d.block(j, blocked):
 			return

@@ -98,7 +98,7 @@ func (d *dumb) used() {
 // enters notes that a job came into line: its age begins, and an owner who was
 // never seen before changes everybody's share.
 func (d *dumb) enters(j *dumbJob) {
-	j.lined = d.now
+	j.lined, j.hungry = d.now, min(j.hungry, d.now)
 	if !d.passing { // else it would come before whoever sent it away
 		d.promote(j)
 	}

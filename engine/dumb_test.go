@@ -28,6 +28,7 @@ type dumb struct {
 	policy, placer string
 	mode           engine.Backfill
 	minRuntime     time.Duration
+	holdAfter      time.Duration
 	now            cluster.Time
 	nodes          []cluster.Node
 	drained        map[int]bool // looked up only
@@ -81,6 +82,7 @@ type dumbJob struct {
 	deaf       bool // asked for a checkpoint it saves nothing
 	computes   bool
 	lined      cluster.Time // when it came into line last
+	hungry     cluster.Time // when it came into line first since it ran, or was held; Never: it is not there
 	demoted    bool
 	refreshed  int64          // its first key element when it was listed last
 	goal       *engine.Target // what the policy's plan gives it
@@ -359,6 +361,7 @@ func (d *dumb) left(ev *engine.Event) (ready []*dumbJob) {
 	}
 	again := requeue && (reason == engine.Preempted || reason == engine.NodeLost)
 	j.allocs, j.computes, j.demoted, j.state, j.since = nil, false, false, engine.Pending, d.now
+	j.hungry = cluster.Never
 	var placed []*dumbJob
 	for _, w := range d.jobs {
 		if w.state == engine.Placed && slices.Contains(w.waits, j.ID) {
@@ -477,6 +480,7 @@ func (d *dumb) event(ev *engine.Event) {
 		if j.hold == !ev.Undo {
 			return // a repeated report: it keeps its place in the line
 		}
+		j.hungry = cluster.Never
 		if j.hold = !ev.Undo; j.state == engine.Placed && j.hold {
 			j.state, j.allocs, j.waits = engine.Pending, nil, nil
 		}

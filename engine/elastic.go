@@ -102,6 +102,9 @@ func (e *Engine) resized(j *jobState, tasks int) {
 // goingAllocs is what a job still holds physically although the books have
 // promised it on: everything while it stops, the surplus while it shrinks.
 func (j *jobState) goingAllocs() []Alloc {
+	if j.state == Stopping && len(j.leaving) == 0 {
+		return j.allocs
+	}
 	if j.state == Stopping {
 		return append(j.leaving[:len(j.leaving):len(j.leaving)], j.allocs...)
 	}

@@ -30,6 +30,10 @@ type Config struct {
 	// Starvation bounds how long a job waits before it goes to the front and
 	// gets a reservation; 0: never.
 	Starvation time.Duration
+	// HoldAfter bounds how long others pass a blocked job whose start is not in sight because the run
+	// times of others are not known, under easy and conservative backfill: then nodes are held for
+	// it. 0: never.
+	HoldAfter time.Duration
 	// HalfLife is that of decayed usage, which fair shares count; 0: a week.
 	HalfLife time.Duration
 	// Clock writes an instant in explanations (never in decisions); nil: as the
@@ -108,6 +112,8 @@ type Engine struct {
 	empty     *nodeStore      // the cluster empty and healthy, for never
 	deps      depState
 
+	freed     int64 // grows when something may have become free that no stopping job still holds
+	residues  []residue
 	epoch     int64 // grows when devices are released: what failed may fit now
 	lent      int64 // grows when jobs get devices, where queues matter
 	seenAt    int64 // epoch of the last pass

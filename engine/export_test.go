@@ -18,7 +18,7 @@ func (e *Engine) Forget() {
 		e.groups[i].stuck = -1
 	}
 	for i := range e.shapes {
-		e.shapes[i].failed = -1
+		e.shapes[i].failed, e.shapes[i].noneFree = -1, -1
 	}
 }
 

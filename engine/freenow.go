@@ -12,14 +12,23 @@ import (
 // preferFree replaces a contested placement by one that can start at once, if there is one.
 // The allocations are in the books from mark on, and in scratch memory.
 func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) ([]Alloc, int32) {
-	if j.home != nil || !e.contested(allocs) {
+	s := e.shapeAt(j.shape)
+	if j.home != nil || s.noneFree == e.freed || !e.contested(allocs) {
 		return allocs, tasks
 	}
 	contested := slices.Clone(allocs)
 	e.st.rollback(mark)
-	e.takeLeaving()
-	free, n, ok := e.findPlace(j)
-	e.st.rollback(mark)
+	var free []Alloc
+	var n int32
+	ok := e.enoughNow(s)
+	if ok {
+		e.takeLeaving()
+		free, n, ok = e.findPlace(j)
+		e.st.rollback(mark)
+	}
+	if !ok && e.held == nil && e.blockedBy == nil && !s.several() {
+		s.noneFree = e.freed
+	}
 	if ok && (e.WakeTime(contested) > 0 || e.WakeTime(free) == 0) { // to wake a node takes longer than a grace period
 		e.st.takeAll(free)
 		if !e.contested(free) {
@@ -34,8 +43,70 @@ func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) 
 
 // takeLeaving books what stopping jobs still hold and no placed job counts on; the caller rolls it back.
 func (e *Engine) takeLeaving() {
+	e.updateResidues()
 	for _, node := range e.beingLeft {
+		e.st.takeAll(e.residues[node].allocs)
+	}
+}
+
+// enoughNow is a quick necessary condition: as many GPUs as a shape needs at its smallest size are
+// free, without those that are being left.
+func (e *Engine) enoughNow(s *shape) bool {
+	for i := range s.sets {
+		if r := &s.sets[i].Request; r.Fractional() || r.Profile != "" {
+			return true // several on one GPU
+		}
+	}
+	e.updateResidues()
+	have := 0
+	for ci := range e.st.classes {
+		if s.any.has(int32(ci)) {
+			have += e.st.classes[ci].free
+		}
+	}
+	for _, node := range e.beingLeft {
+		if n := &e.st.nodes[node]; n.indexed && s.any.has(n.class) {
+			have -= e.residues[node].gpus
+		}
+	}
+	return have >= s.gpus
+}
+
+// updateResidues computes the residues of nodes that have changed.
+func (e *Engine) updateResidues() {
+	for len(e.residues) < len(e.st.nodes) {
+		e.residues = append(e.residues, residue{})
+	}
+	for _, node := range e.beingLeft {
+		n, r := &e.st.nodes[node], &e.residues[node]
+		if r.known && r.version == n.version {
+			continue
+		}
+		*r = residue{known: true, version: n.version, allocs: r.allocs[:0]}
+		mark := e.st.mark()
 		e.takeLeavingOn(node)
+		for _, u := range e.st.undo[mark:] {
+			if r.allocs = append(r.allocs, u.alloc); u.alloc.Share == 0 {
+				r.gpus += popcount(u.alloc.GPUs)
+			}
+		}
+		e.st.rollback(mark)
+	}
+}
+
+// residue is what takeLeaving books on a node in one state of it; a change of who leaves, or of what
+// placed jobs count on, makes it unknown.
+type residue struct {
+	known   bool
+	version uint64
+	gpus    int // whole ones
+	allocs  []Alloc
+}
+
+// forgetResidue is called when what stopping jobs have of a node and no placed job counts on changes.
+func (e *Engine) forgetResidue(node int32) {
+	if int(node) < len(e.residues) {
+		e.residues[node].known = false
 	}
 }
 
@@ -48,7 +119,9 @@ func (e *Engine) takeLeavingOn(node int32) {
 		host.CPU, host.RAM = host.CPU+h.cpu, host.RAM+h.ram
 	}
 	host.Node, host.CPU, host.RAM = node, max(0, min(host.CPU, n.cpu)), max(0, min(host.RAM, n.ram))
-	e.st.take(&host)
+	if host.CPU > 0 || host.RAM > 0 {
+		e.st.take(&host)
+	}
 	for _, id := range ids {
 		v := e.jobs[id]
 		going := v.goingAllocs()

@@ -133,6 +133,7 @@ func (e *Engine) dropDest(v *jobState) []Alloc {
 	}
 	e.touch(v)
 	v.dest = nil
+	e.freed++
 	e.st.releaseAll(dest)
 	e.st.commit()
 	e.charge(v, -1)

@@ -250,12 +250,18 @@ func (e *Engine) hopeless(g *group) bool {
 	case Skip:
 		return l.rank > 0
 	case EASY:
-		return e.reservedFor(s)
+		return e.reservedFor(s) && !e.mayHold(s, g)
 	case Conservative:
 		return len(e.resv) >= e.cfg.Reserve
 	case Strict:
 	}
 	return false
+}
+
+// mayHold reports whether nodes are to be held for the first job of a group.
+func (e *Engine) mayHold(s *shape, g *group) bool {
+	it, ok := g.jobs.first()
+	return ok && e.holdDue(e.jobs[it.id]) && e.openEnded(s)
 }
 
 // block draws the consequences of a job that cannot start for lack of room.
@@ -275,7 +281,7 @@ func (e *Engine) block(p *passState, j *jobState) {
 		}
 		p.stop = all
 	case EASY:
-		if !e.reservedFor(s) {
+		if !e.reservedFor(s) || e.holdDue(j) && e.openEnded(s) {
 			e.reserve(j)
 		}
 	case Conservative:

@@ -511,6 +511,7 @@ func (e *Engine) unplace(j *jobState) {
 
 // forgetPlacement puts a placed job, already unbooked, back to pending.
 func (e *Engine) forgetPlacement(j *jobState) {
+	e.freed++
 	e.touch(j)
 	for i := range j.allocs {
 		for _, id := range e.st.nodes[j.allocs[i].Node].stopping {
@@ -554,6 +555,7 @@ func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cl
 // noteLeaver notes that a job still holds devices of a node that the books have promised on.
 func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
 	n := &e.st.nodes[node]
+	e.forgetResidue(node)
 	if hasID(n.stopping, id) {
 		return
 	}
@@ -566,6 +568,7 @@ func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
 // noteLeft is the inverse of noteLeaver.
 func (e *Engine) noteLeft(node int32, id cluster.JobID) {
 	n := &e.st.nodes[node]
+	e.forgetResidue(node)
 	n.stopping = without(n.stopping, id)
 	if at, known := slices.BinarySearch(e.beingLeft, node); known && len(n.stopping) == 0 {
 		e.beingLeft = slices.Delete(e.beingLeft, at, at+1)

@@ -82,6 +82,7 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	if chance(r, 30) {
 		sc.cfg.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Suspend, Grace: time.Second}, {How: engine.Kill, Grace: 5 * time.Second}}
 	}
+	sc.cfg.HoldAfter = sc.cfg.MinRuntime // as long, so that no draw is another
 	sc.cfg.Spec = randomSpec(r)
 	mode := "own"
 	if sc.cfg.Backfill != nil {

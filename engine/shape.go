@@ -49,8 +49,9 @@ type shape struct {
 	gangs  []stage
 	gpus   int // devices at the smallest size
 
-	waiting int32 // jobs in line
-	failed  int64
+	waiting  int32 // jobs in line
+	failed   int64
+	noneFree int64 // Engine.freed when nothing that no stopping job holds would do
 
 	judged  int // nodes of the cluster when never was decided
 	verdict string
@@ -177,7 +178,7 @@ func (e *Engine) shapeOf(j *cluster.Job) int32 {
 		return id
 	}
 	s := shape{sets: j.Tasks, types: j.GPUTypes, parts: j.Partitions, topo: j.Topology,
-		resv: j.Reservation, most: e.nodeMost(j), meek: j.NoPreempt, stale: true, failed: -1}
+		resv: j.Reservation, most: e.nodeMost(j), meek: j.NoPreempt, stale: true, failed: -1, noneFree: -1}
 	s.min, s.max = int32(j.Tasks[0].Count), int32(j.Tasks[0].Count)
 	if j.Elastic.Max > 0 {
 		s.min, s.max = int32(j.Elastic.Min), int32(j.Elastic.Max)

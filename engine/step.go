@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -20,6 +21,9 @@ func (e *Engine) Step(b Batch) Decision {
 	e.untouch()
 	e.stats.Steps++
 	e.actions, e.defrag.seen = e.actions[:0], nil
+	if slices.ContainsFunc(b.Events, func(ev Event) bool { return ev.Type != Submitted }) {
+		e.freed++
+	}
 	for phase := range 3 { // completions, then losses, then arrivals and the rest
 		for i := range b.Events {
 			if phaseOf(b.Events[i].Type) == phase {

@@ -150,7 +150,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		if slices8 {
 			n.MIG = randomGeometry(r, &n)
 		}
-		if slices8 && seed > oneUser {
+		if slices8 && seed > oneUser && seed < holding {
 			n.MIG = pick(r, "0:*", cluster.Unpartitioned, n.MIG)
 		}
 		spec.Nodes = append(spec.Nodes, n)
@@ -164,7 +164,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		spec.Partitions = []cluster.Partition{{Name: "p1", Nodes: names[:cut], Default: chance(r, 70)}, {Name: "p2", Nodes: names[cut-r.IntN(2):], MaxGPUs: pick(r, 0, 3)}}
 	}
 	weights, clients := map[string]int64{}, map[string]int{}
-	if seed > oneUser {
+	if seed > oneUser && seed < holding {
 		spec.Sharing = cluster.MPS
 		for _, name := range []string{"T4-16GB", "A30-24GB"} {
 			m, _ := cluster.FindModel(name)
@@ -187,7 +187,8 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 	among, least := randomPairs(seed)
 	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, parts: spec.Partitions, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, clients: clients, weights: weights, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
 	w.d.pairs, w.d.minSpeed, spec.MinSpeed = among, least, least
-	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HalfLife: 20 * time.Minute, Speeds: w.d.pairs}); err != nil {
+	w.d.holdAfter = holdAfter(seed)
+	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HoldAfter: w.d.holdAfter, HalfLife: 20 * time.Minute, Speeds: w.d.pairs}); err != nil {
 		if queues != nil {
 			return 0 // more is guaranteed than there is
 		}
@@ -279,6 +280,9 @@ func (w *pair) job(at cluster.Time) *cluster.Job {
 		j.GPUTypes = pick(r, []string{"T4", "A100"}, []string{"V100-16GB", "T4-16GB", "A30", "A100-80GB"})
 	}
 	j.Checkpoint = cluster.Checkpoint{None: chance(r, 30), Interval: seconds(pick(r, 0, 0, 45)), Cost: seconds(pick(r, 0, 10)), Restart: seconds(pick(r, 0, 5))}
+	if w.d.holdAfter > 0 && chance(w.more, 80) {
+		j.Estimate = 0
+	}
 	j.NoRequeue, j.Hold, j.Name = chance(r, 5), chance(r, 5), pick(r, "x", "y", "z")
 	if chance(r, 25) {
 		j.Limit = seconds(20 + r.IntN(400))

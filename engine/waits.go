@@ -216,6 +216,7 @@ func (e *Engine) claimPart(j, v *jobState, node int32, dev uint64, need *part) {
 	if c == (part{}) {
 		return
 	}
+	e.forgetResidue(node)
 	v.claims = append(v.claims, Claim{By: j.spec.ID, Node: node, GPUs: dev, Share: c.milli, Mem: c.mem, Compute: c.compute, Clients: c.clients})
 	need.add(c, -1)
 	e.waitFor(j, v)
@@ -231,6 +232,7 @@ func (e *Engine) claimFrom(j, v *jobState, node int32, need *host) {
 	if c == (host{}) {
 		return
 	}
+	e.forgetResidue(node)
 	v.claims = append(v.claims, Claim{By: j.spec.ID, Node: node, CPU: c.cpu, RAM: c.ram})
 	need.add(c, -1)
 	e.waitFor(j, v)
@@ -277,6 +279,9 @@ func (e *Engine) stopWaiting(j, v *jobState) {
 	}
 	e.touch(v)
 	v.waiters = without(v.waiters, j.spec.ID)
+	for i := range v.claims {
+		e.forgetResidue(v.claims[i].Node)
+	}
 	v.claims = slices.DeleteFunc(v.claims, func(c Claim) bool { return c.By == j.spec.ID })
 }
 

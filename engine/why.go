@@ -265,6 +265,9 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 		first := before[0]
 		y.Blockers = append(y.Blockers, "order: "+first.label()+" comes first and does not fit yet")
 	}
+	if text := e.holdText(j); text != "" {
+		y.Blockers = append(y.Blockers, text)
+	}
 	if text := e.givenText(j); text != "" && !fits {
 		y.Blockers = append(y.Blockers, text)
 	}
@@ -433,7 +436,9 @@ func (e *Engine) reservationText(j *jobState) string {
 	end := e.now.Add(j.expectedRun(e.limitOf(j)))
 	var parts []string
 	for i := range e.resv {
-		if r := &e.resv[i]; r.at < end && r.job != j.spec.ID {
+		if r := &e.resv[i]; r.hold && r.at < end && r.job != j.spec.ID {
+			parts = append(parts, fmt.Sprintf("GPUs are being held for job %d since %s", r.job, e.clock(e.heldSince(e.jobs[r.job]))))
+		} else if r.at < end && r.job != j.spec.ID {
 			parts = append(parts, fmt.Sprintf("job %d starts at %s", r.job, e.clock(r.at)))
 		}
 	}

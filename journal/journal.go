@@ -33,6 +33,7 @@ type Header struct {
 	Reserve    int                 `json:"reserve,omitempty"`
 	MinRuntime time.Duration       `json:"min_runtime,omitempty"`
 	Starvation time.Duration       `json:"starvation,omitempty"`
+	HoldAfter  time.Duration       `json:"hold_after,omitempty"` // absent: nothing is held
 	Launches   int                 `json:"launches,omitempty"`
 	Unshared   bool                `json:"unshared,omitempty"` // whole GPUs are handed out once
 	Stop       *[3]engine.StopRule `json:"stop,omitempty"`     // absent: the default
@@ -56,7 +57,7 @@ func (h *Header) NewEngine() (*engine.Engine, error) {
 // Config is the configuration of that engine.
 func (h *Header) Config() (engine.Config, error) {
 	cfg := engine.Config{Spec: h.Spec, Depth: h.Depth, Reserve: h.Reserve, MinRuntime: h.MinRuntime,
-		Starvation: h.Starvation, Launches: h.Launches, Unshared: h.Unshared, Stop: h.Stop, Defrag: h.Defrag}
+		Starvation: h.Starvation, HoldAfter: h.HoldAfter, Launches: h.Launches, Unshared: h.Unshared, Stop: h.Stop, Defrag: h.Defrag}
 	if h.Perf != nil {
 		cfg.Speeds = perf.Belief{Model: h.Perf}
 	}

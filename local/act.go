@@ -5,6 +5,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -24,19 +25,12 @@ func (m *Machine) Act(ctx context.Context, id int, verb, by string) error {
 				m.trail.note(ctx, now, verb, j, "")
 			}
 		}()
-		switch verb {
-		case "cancel":
-			j.info.Text = doneBy(verb, by)
-			return []engine.Event{{Type: engine.Cancelled, Job: j.id}}, nil
-		case "hold":
-			if j.info.Record.State > engine.Placed {
-				return nil, fmt.Errorf("job %d is %s: only a waiting job can be held", id, j.info.State)
+		if slices.Contains(Many, verb) {
+			ev, err := wish(j, verb)
+			if err == nil {
+				applyWish(j, verb, by)
 			}
-			j.said = append(j.said, doneBy(verb, by))
-			return []engine.Event{{Type: engine.Held, Job: j.id}}, nil
-		case "release":
-			j.said = append(j.said, doneBy(verb, by))
-			return []engine.Event{{Type: engine.Held, Job: j.id, Undo: true}}, nil
+			return []engine.Event{ev}, err
 		}
 		if err := m.actRunning(j, verb, now); err != nil {
 			return nil, err

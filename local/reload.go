@@ -29,6 +29,7 @@ import (
 type Settings struct {
 	Policy, Placer, Backfill string
 	MinRuntime, Starvation   time.Duration
+	HoldAfter                time.Duration
 	Stop                     *[3]engine.StopRule
 	Queues                   []cluster.Queue
 	Partitions               []cluster.Partition
@@ -50,7 +51,7 @@ type Settings struct {
 // Apply puts the settings into the options of a machine.
 func (s *Settings) Apply(o *Options) {
 	r := &o.Rules
-	r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop = s.Policy, s.Placer, s.Backfill, s.MinRuntime, s.Starvation, s.Stop
+	r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.HoldAfter, r.Stop = s.Policy, s.Placer, s.Backfill, s.MinRuntime, s.Starvation, s.HoldAfter, s.Stop
 	r.Spec.Queues, r.Spec.Partitions, r.Spec.Zone, r.Perf, r.Defrag = s.Queues, s.Partitions, s.Zone, s.Perf, s.Defrag
 	if s.Models != nil {
 		r.Spec.Models = s.Models
@@ -65,7 +66,7 @@ func (m *Machine) settings() Settings {
 	defer m.conf.RUnlock()
 	o := &m.opt
 	r := &o.Rules
-	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.Stop, r.Spec.Queues, r.Spec.Partitions,
+	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.HoldAfter, r.Stop, r.Spec.Queues, r.Spec.Partitions,
 		o.Members, o.DefaultQueues, o.Limits, o.Urgency, o.KillWait, o.Keep, o.AuditKeep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, o.Saving, r.Spec.Models}
 }
 

@@ -181,7 +181,7 @@ func (r *runCmd) play(ctx context.Context, v variant) (*played, error) {
 // setupOf makes the simulator's setup of a variant, and its journal's header.
 func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Header) {
 	su := sim.Setup{Policy: v.policy, Placer: v.place, World: sim.Options{Startup: r.startup, Seed: uint64(r.seed), Until: r.until},
-		Config: engine.Config{Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation, Defrag: r.defrag}}
+		Config: engine.Config{Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation, HoldAfter: r.holdAfter, Defrag: r.defrag}}
 	if v.backfill != "" {
 		b, _ := engine.ParseBackfill(v.backfill) // checked when it was read
 		su.Backfill = &b
@@ -199,7 +199,7 @@ func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Head
 		su.Config.Speeds = perf.Belief{Model: belief}
 	}
 	return su, journal.Header{Perf: belief, Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill, Depth: r.depth, Reserve: r.reserve,
-		MinRuntime: r.minRuntime, Starvation: r.starvation, Stop: su.Config.Stop, Defrag: r.defrag}
+		MinRuntime: r.minRuntime, Starvation: r.starvation, HoldAfter: r.holdAfter, Stop: su.Config.Stop, Defrag: r.defrag}
 }
 
 // at replays the journal up to an instant and looks from there.

@@ -24,6 +24,7 @@ type runCmd struct {
 	until                       cluster.Time
 	seed                        int64
 	minRuntime, starvation      duration
+	holdAfter                   duration
 	startup                     duration
 	preempt                     string
 	defrag                      *engine.Defrag
@@ -58,6 +59,7 @@ var runKeys = []key[runCmd]{
 	long("seed", func(r *runCmd) *int64 { return &r.seed }),
 	span("min-runtime", func(r *runCmd) *duration { return &r.minRuntime }),
 	span("starvation", func(r *runCmd) *duration { return &r.starvation }),
+	span("hold-after", func(r *runCmd) *duration { return &r.holdAfter }),
 	span("startup", func(r *runCmd) *duration { return &r.startup }),
 	text("preempt", func(r *runCmd) *string { return &r.preempt }),
 	{name: "defragment", set: func(r *runCmd, v string) (err error) {
@@ -90,7 +92,7 @@ var runKeys = []key[runCmd]{
 }
 
 func (p *parser) run(args []string) error {
-	r := &runCmd{line: p.line, policies: []string{"fifo"}, places: []string{"best-fit"}, backfills: []string{""},
+	r := &runCmd{line: p.line, holdAfter: engine.DefaultHoldAfter, policies: []string{"fifo"}, places: []string{"best-fit"}, backfills: []string{""},
 		until: defaultUntil, seed: 1, depth: 0, showJobs: "auto"}
 	if err := apply(r, runKeys, args); err != nil {
 		return err

@@ -79,6 +79,9 @@ var access = map[string]string{
 	"POST /v1/moves":               api.RoleOperator,
 	"POST /v1/jobs/{id}/signal":    api.RoleUser,
 	"POST /v1/jobs/{id}/cancel":    api.RoleUser,
+	"POST /v1/jobs/cancel":         api.RoleUser, // their own, as below
+	"POST /v1/jobs/hold":           api.RoleUser,
+	"POST /v1/jobs/release":        api.RoleUser,
 	"POST /v1/jobs/{id}/hold":      api.RoleUser,
 	"POST /v1/jobs/{id}/release":   api.RoleUser,
 	"POST /v1/jobs/{id}/requeue":   api.RoleUser,

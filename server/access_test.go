@@ -183,6 +183,9 @@ var mayUse = map[string]string{
 	"POST /v1/jobs/{id}/requeue":   "opa",
 	"POST /v1/jobs/{id}/suspend":   "opa",
 	"POST /v1/jobs/{id}/resume":    "opa",
+	"POST /v1/jobs/cancel":         "ospa", // what is another's is refused job by job
+	"POST /v1/jobs/hold":           "ospa",
+	"POST /v1/jobs/release":        "ospa",
 }
 
 // bodies are what the routes need to be told.
@@ -193,6 +196,9 @@ var bodies = map[string]string{
 	"POST /v1/policy":           `{"policy": "las", "dry_run": true}`,
 	"POST /v1/moves":            `{}`,
 	"POST /v1/jobs/{id}/signal": `{"signal": "USR1"}`,
+	"POST /v1/jobs/cancel":      `{"names": ["none"]}`,
+	"POST /v1/jobs/hold":        `{"names": ["none"]}`,
+	"POST /v1/jobs/release":     `{"names": ["none"]}`,
 }
 
 // Every role meets every route, on a job of its own or of another's, and a

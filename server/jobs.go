@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/server/view"
 )
 
@@ -81,6 +82,30 @@ func (s *Server) jobs(a huma.API) {
 			}
 			j, err := s.m.Job(ctx, in.ID)
 			return &jobOutput{j}, problem(err)
+		})
+	}
+}
+
+type selectionInput struct{ Body api.Selection }
+
+type actedOutput struct{ Body api.Acted }
+
+// jobsAtOnce registers the operations that change many jobs in one step.
+func (s *Server) jobsAtOnce(a huma.API) {
+	for _, verb := range local.Many {
+		huma.Register(a, huma.Operation{OperationID: verb + "-jobs", Method: http.MethodPost, Path: "/v1/jobs/" + verb,
+			Summary: strings.ToUpper(verb[:1]) + verb[1:] + " jobs, all in one step"}, func(ctx context.Context, in *selectionInput) (*actedOutput, error) {
+			who, err := caller(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if !in.Body.Filters() && len(in.Body.Jobs)+len(in.Body.Elements) == 0 {
+				return nil, huma.Error422UnprocessableEntity("no job is named, and no filter given; all: true means all of yours")
+			}
+			ctx, cancel := context.WithTimeout(ctx, commitWait)
+			defer cancel()
+			done, err := s.m.ActOnAll(ctx, &in.Body, verb, local.Requester{Name: who.User.Name, Owns: who.Owns})
+			return &actedOutput{done}, problem(err)
 		})
 	}
 }

@@ -73,6 +73,7 @@ func New(m *local.Machine, opt Options) *Server {
 	a := s.api
 	s.look(a)
 	s.jobs(a)
+	s.jobsAtOnce(a)
 	s.identityRoutes(a)
 	s.tokens(a)
 	s.changes(a)

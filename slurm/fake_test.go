@@ -131,6 +131,15 @@ func (f *fake) Attach(id int, _ io.Reader, out, _ io.Writer) (api.Job, error) {
 	f.end(id, 0)
 	return f.Job(id)
 }
+func (f *fake) CancelAll(jobs []api.Job) (map[int]error, error) {
+	for i := range jobs {
+		if err := f.Cancel(jobs[i].ID); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
 func (f *fake) Cancel(id int) error {
 	f.jobs[id-1].State = api.StateCancelled
 	return f.call("cancel %d", id)

@@ -87,8 +87,16 @@ func (c *command) cancelAll(l *listing, v *view) (int, error) {
 	}
 	rows := v.rows(&l.filter, true)
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.ID, b.ID) })
+	all, err := c.cancelAtOnce(&l.set, rows)
+	if err != nil {
+		return 1, err
+	}
 	for _, r := range rows {
-		if err := c.cancelOne(&l.set, r.Job); err != nil {
+		err, done := all[r.Job.ID], all != nil
+		if !done {
+			err = c.cancelOne(&l.set, r.Job)
+		}
+		if err != nil {
 			if errors.Is(err, ErrNoJob) {
 				continue // it ended meanwhile
 			}
@@ -99,6 +107,23 @@ func (c *command) cancelAll(l *listing, v *view) (int, error) {
 		}
 	}
 	return code, nil
+}
+
+// cancelAtOnce cancels several jobs in one step, so that none starts when another ends; nil: it is
+// one job, or they are signalled, which is done one by one.
+func (c *command) cancelAtOnce(s *settings, rows []row) (map[int]error, error) {
+	if len(rows) < 2 || s.has("signal") || s.has("batch") || s.has("full") {
+		return nil, nil
+	}
+	jobs := make([]api.Job, len(rows))
+	for i := range rows {
+		jobs[i] = *rows[i].Job
+	}
+	failed, err := c.svc.CancelAll(jobs)
+	if failed == nil {
+		failed = map[int]error{}
+	}
+	return failed, err
 }
 
 // cancelOne cancels a job; with --signal, --batch or --full it signals one.

@@ -41,6 +41,9 @@ type Service interface {
 	Step() []string
 
 	Cancel(id int) error
+	// CancelAll cancels jobs in one step; it returns why those that are left were not cancelled, by
+	// number.
+	CancelAll(jobs []api.Job) (map[int]error, error)
 	// Signal sends a signal by its name without SIG, or its number.
 	Signal(id int, signal string, to Receivers) error
 	Hold(id int) error

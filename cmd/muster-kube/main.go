@@ -211,7 +211,7 @@ func tellChecked(w io.Writer, name string, conf *config.Kube) error {
 // cluster first.
 func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 	rules := journal.Header{Spec: cluster.Spec{Queues: conf.Queues, Models: conf.Models, MinSpeed: conf.MinSpeed}, Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill,
-		MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, Stop: &conf.Stop, Perf: conf.Perf, Defrag: conf.Defrag}
+		MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, HoldAfter: conf.HoldAfter, Stop: &conf.Stop, Perf: conf.Perf, Defrag: conf.Defrag}
 	if _, rules.Spec.Zone = time.Now().Zone(); conf.Zone != nil {
 		rules.Spec.Zone = *conf.Zone
 	}

@@ -145,7 +145,7 @@ func (f *serveFlags) over(c *cobra.Command, conf *config.Serve) error {
 
 // settings are what of a configuration can change while the daemon runs.
 func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Settings {
-	s := local.Settings{Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill, MinRuntime: conf.MinRuntime, Starvation: conf.Starvation,
+	s := local.Settings{Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill, MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, HoldAfter: conf.HoldAfter,
 		Stop: &conf.Stop, Queues: conf.Queues, Members: map[string]local.Members{},
 		DefaultQueues: local.DefaultQueues{Queue: conf.DefaultQueue, Users: conf.DefaultQueues}, KillWait: conf.KillWait, Keep: *conf.Keep, HourCost: conf.HourCost, Perf: conf.Perf, Defrag: conf.Defrag, Saving: conf.Saving}
 	if _, s.Zone = wallTime().Zone(); conf.Zone != nil {

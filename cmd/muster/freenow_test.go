@@ -42,3 +42,18 @@ func TestFreeBeforeLeaving(t *testing.T) {
 	d.untilJob("3", "runs when the other has left", func(j *api.Job) bool { return j.State == api.StateRunning })
 	d.replays()
 }
+
+// TestHoldAfter: jobs that say nothing of how long they run pass a larger one for as long as the
+// configuration says; then GPUs are held for it, which is said to it and to those behind it.
+func TestHoldAfter(t *testing.T) {
+	d, _ := configured(t, "2xH100-80GB", "policy: fifo\nbackfill: easy\nhold_after: 1ms\n")
+	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", "while [ ! -e gone ]; do sleep 0.1; done")
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.must("submit", "-o", "/dev/null", "--gpus", "2", "--name", "wide", "--", "sleep", "1000")
+	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sleep", "1000")
+	d.untilSays("GPUs are being held for it since", "why", "2")
+	d.untilSays("GPUs are being held for job 2", "why", "3")
+	d.write("gone", "")
+	d.untilSays(`"state": "running"`, "show", "2")
+	d.replays()
+}

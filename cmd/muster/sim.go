@@ -39,6 +39,7 @@ type simFlags struct {
 	believed                       string
 	measured                       bool
 	startup, minRuntime, starve    string
+	holdAfter                      string
 	defrag, zone                   string
 	protected                      []string
 	nodeMTBF, gpuMTBF, repair      string
@@ -132,6 +133,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringArrayVar(&f.protected, "protected", nil, "nobody is moved in these times of the week, such as \"mon-fri 08:00-18:00\"; several times: in none of them")
 	fl.StringVar(&f.zone, "zone", "", "the clock of --protected: Europe/Berlin, +01:00 (default: UTC); the trace or the cluster file says when the workload begins (epoch)")
 	fl.StringVar(&f.minRuntime, "min-runtime", "0s", "a started job is not preempted before")
+	fl.StringVar(&f.holdAfter, "hold-after", cluster.FormatDuration(engine.DefaultHoldAfter), "nodes are held for a blocked job that waited so long and can be promised no start, because run times are not known; 0: never")
 	fl.StringVar(&f.starve, "starvation", "0s", "a job that waited so long goes first, with a reservation; 0: never")
 	fl.StringVar(&f.ckptEvery, "checkpoint-every", "0s", "periodic checkpoints of jobs that state none; auto: as often as loses least to them, to failures and to preemptions (Daly)")
 	fl.StringVar(&f.ckptMin, "checkpoint-min", "", "with --checkpoint-every auto: at least so far apart")
@@ -426,7 +428,7 @@ func (f *simFlags) baseSetup() (sim.Setup, error) {
 		return d
 	}
 	s.Config = engine.Config{Defrag: defrag, Depth: f.depth, Reserve: f.reserve, MinRuntime: dur("min-runtime", f.minRuntime),
-		Starvation: dur("starvation", f.starve)}
+		Starvation: dur("starvation", f.starve), HoldAfter: dur("hold-after", f.holdAfter)}
 	s.World = sim.Options{Startup: dur("startup", f.startup), NodeMTBF: dur("node-mtbf", f.nodeMTBF),
 		GPUMTBF: dur("gpu-mtbf", f.gpuMTBF), Repair: dur("repair", f.repair), Seed: f.seed, Faults: f.faults}
 	if f.until != "" {
@@ -505,7 +507,7 @@ func (f *simFlags) openJournal(s *sim.Setup, spec *cluster.Spec, several bool) (
 		return nil, err
 	}
 	h := journal.Header{Spec: *spec, Policy: s.Policy, Placer: s.Placer, Depth: s.Config.Depth, Reserve: s.Config.Reserve,
-		MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation, Stop: s.Config.Stop, Defrag: s.Config.Defrag}
+		MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation, HoldAfter: s.Config.HoldAfter, Stop: s.Config.Stop, Defrag: s.Config.Defrag}
 	if b, ok := s.Config.Speeds.(perf.Belief); ok {
 		h.Perf, _ = b.Model.(*perf.Table)
 	}

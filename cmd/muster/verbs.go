@@ -70,10 +70,9 @@ func findJobs(ctx context.Context, cl *client.Client, args []string) (ids []int,
 
 // newVerbs are the commands that do one thing to jobs.
 func newVerbs() (list []*cobra.Command) {
+	list = append(list, newManyVerb("cancel", "End jobs, whether they run or wait", "cancelled"),
+		newManyVerb("hold", "Keep waiting jobs from starting", "held"), newManyVerb("release", "Let held jobs start", "released"))
 	for _, v := range []struct{ name, short string }{
-		{"cancel", "End jobs, whether they run or wait"},
-		{"hold", "Keep waiting jobs from starting"},
-		{"release", "Let held jobs start"},
 		{"requeue", "Stop running jobs, checkpoint first, and let them wait again"},
 		{"suspend", "Freeze running jobs on their GPUs"},
 		{"resume", "Let suspended jobs go on"},

@@ -142,6 +142,33 @@ func (s *service) Requeue(id int) error { return s.act(id, "requeue") }
 func (s *service) Suspend(id int) error { return s.act(id, "suspend") }
 func (s *service) Resume(id int) error  { return s.act(id, "resume") }
 
+// CancelAll names elements of arrays by array and index, in ranges: an array may have many.
+func (s *service) CancelAll(jobs []api.Job) (map[int]error, error) {
+	sel, failed := &api.Selection{}, map[int]error{}
+	for i := 0; i < len(jobs); {
+		j := &jobs[i]
+		if i++; j.Array == 0 {
+			sel.Jobs = append(sel.Jobs, j.ID)
+			continue
+		}
+		last := j.Index
+		for ; i < len(jobs) && jobs[i].Array == j.Array && jobs[i].Index == last+1; i++ {
+			last++
+		}
+		sel.Elements = append(sel.Elements, api.Elements{Array: j.Array, Indices: fmt.Sprintf("%d-%d", j.Index, last)})
+	}
+	done, err := s.c.ActOnAll(s.ctx, sel, "cancel")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range done.Refused {
+		if failed[r.Job] = errors.New(r.Text); r.Gone {
+			failed[r.Job] = slurm.ErrNoJob
+		}
+	}
+	return failed, nil
+}
+
 func (s *service) Signal(id int, signal string, to slurm.Receivers) error {
 	return noJob(s.c.Signal(s.ctx, id, api.SignalRequest{Signal: signal, Shell: to == slurm.Shell}))
 }

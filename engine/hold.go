@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// A blocked job is promised a start from the expected ends of running jobs. Where their run times
+// are not known there is nothing to promise, and smaller jobs could pass it for ever. So after
+// Config.HoldAfter the nodes on which it can start soonest are held for it: what becomes free there
+// stays free until it fits. Others still run there if they end before it could start.
+
+// DefaultHoldAfter is what Config.HoldAfter is unless a configuration says otherwise. A hold idles
+// at most what the job needs for as long as the jobs on those nodes run on; half an hour is about
+// twice the median run of the jobs of public traces, so by then waiting has cost more.
+const DefaultHoldAfter = 30 * time.Minute
+
+// holdDue reports whether a job has been in line for so long that nodes may be held for it.
+func (e *Engine) holdDue(j *jobState) bool {
+	return e.cfg.HoldAfter > 0 && j.hungry.Add(e.cfg.HoldAfter) <= e.now
+}
+
+// outOfSight reports whether an instant stands for an end that is not known.
+func (e *Engine) outOfSight(at cluster.Time) bool { return at >= e.now.Add(cluster.MaxDuration/2) }
+
+// holdFor returns a reservation of the nodes on which a job can start soonest as far as one can know:
+// those with the fewest busy GPUs. Of nodes that are held the busy GPUs only become fewer, so the
+// choice can change only to nodes that are nearer to being free.
+func (e *Engine) holdFor(j *jobState) (reservation, bool) {
+	s := e.shapeAt(j.shape)
+	held, blocked := e.held, e.blockedBy
+	e.held, e.blockedBy = nil, nil
+	defer func() { e.held, e.blockedBy = held, blocked }()
+	nodes := e.leastBusy(s)
+	on := e.allocsOn(nodes)
+	mark := e.st.mark()
+	with := func(k int) (allocs []Alloc, ok bool) { // the first k nodes are empty
+		e.st.rollback(mark)
+		for i := range k {
+			for _, h := range on[i] {
+				e.st.release(h.a)
+			}
+		}
+		return e.placeSize(j, s, s.min)
+	}
+	defer func() { e.st.rollback(mark) }()
+	least, most := 0, min(1, len(nodes))
+	for ; most < len(nodes); most = min(2*most, len(nodes)) {
+		if _, ok := with(most); ok {
+			break
+		}
+		least = most
+	}
+	k := least + sort.Search(most-least, func(i int) bool { _, ok := with(least + i); return ok })
+	allocs, ok := with(k)
+	if !ok {
+		return reservation{}, false
+	}
+	r := e.promiseOf(j, s, e.now, allocs)
+	e.st.rollback(mark)
+	r.hold, r.until = true, cluster.Never
+	for i := range r.nodes {
+		n := &e.st.nodes[r.nodes[i].node]
+		sl := &r.nodes[i]
+		sl.gpus, sl.cpu, sl.ram = max(0, int32(n.nfree)-sl.tookGPUs), max(0, n.cpu-sl.tookCPU), max(0, n.ram-sl.tookRAM)
+		if at := slices.Index(nodes[:k], sl.node); at >= 0 {
+			r.at = max(r.at, e.freeAt(sl, on[at]))
+		}
+	}
+	return r, true
+}
+
+// leastBusy lists the nodes that suit a shape and are not held for another job, those with the
+// fewest busy GPUs first, then with the least CPU in use, then as they joined.
+func (e *Engine) leastBusy(s *shape) (nodes []int32) {
+	taken := map[int32]bool{} // looked up only
+	for i := range e.resv {
+		for k := 0; e.resv[i].hold && k < len(e.resv[i].nodes); k++ {
+			taken[e.resv[i].nodes[k].node] = true
+		}
+	}
+	for id := range e.st.nodes {
+		if n := &e.st.nodes[id]; n.indexed && s.any.has(n.class) && !taken[int32(id)] {
+			nodes = append(nodes, int32(id))
+		}
+	}
+	busy := func(id int32) (gpus int, cpu cluster.Milli) {
+		n := &e.st.nodes[id]
+		if n.spec.CPU > 0 {
+			cpu = n.spec.CPU - n.cpu
+		}
+		return popcount(n.healthy) - int(n.nfree), cpu
+	}
+	slices.SortStableFunc(nodes, func(a, b int32) int {
+		ga, ca := busy(a)
+		gb, cb := busy(b)
+		return cmp.Or(cmp.Compare(ga, gb), cmp.Compare(ca, cb))
+	})
+	return nodes
+}
+
+// holder is an allocation of a job that holds devices.
+type holder struct {
+	j *jobState
+	a *Alloc
+}
+
+// allocsOn lists what jobs hold of some nodes, by the nodes' places in the list.
+func (e *Engine) allocsOn(nodes []int32) [][]holder {
+	at, on := make([]int32, len(e.st.nodes)), make([][]holder, len(nodes))
+	for i, id := range nodes {
+		at[id] = int32(i) + 1
+	}
+	e.running.walk(func(it item) bool {
+		j := e.jobs[it.id]
+		for i := range j.allocs {
+			if k := at[j.allocs[i].Node]; k > 0 {
+				on[k-1] = append(on[k-1], holder{j, &j.allocs[i]})
+			}
+		}
+		return true
+	})
+	return on
+}
+
+// freeAt is the earliest instant at which a node can have the GPUs that a hold takes there, if jobs
+// of which no end is known end at once, and the others when they are expected to.
+func (e *Engine) freeAt(sl *slack, on []holder) cluster.Time {
+	n := &e.st.nodes[sl.node]
+	lacks := int(sl.tookGPUs) - int(n.nfree)
+	var ends []ending
+	for _, h := range on {
+		end := e.endOf(h.j)
+		if h.a.Share > 0 || h.a.Beside || n.cpu < sl.tookCPU || n.ram < sl.tookRAM {
+			return e.now
+		}
+		if e.outOfSight(end) {
+			lacks -= popcount(h.a.GPUs)
+			continue
+		}
+		ends = append(ends, ending{at: end, resv: int32(popcount(h.a.GPUs))})
+	}
+	slices.SortStableFunc(ends, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
+	for i := 0; i < len(ends) && lacks > 0; i++ {
+		if lacks -= int(ends[i].resv); lacks <= 0 {
+			return ends[i].at
+		}
+	}
+	return e.now
+}
+
+// openEnded reports whether all reservations that stand in a shape's way are for starts that are
+// not in sight: they hold nothing.
+func (e *Engine) openEnded(s *shape) bool {
+	for i := range e.resv {
+		if r := &e.resv[i]; s.any.minus(&r.any) != s.any && !e.outOfSight(r.at) {
+			return false
+		}
+	}
+	return true
+}
+
+// holdText says what is held for a job; "": nothing is.
+func (e *Engine) holdText(j *jobState) string {
+	i := slices.IndexFunc(e.resv, func(r reservation) bool { return r.hold && r.job == j.spec.ID })
+	if i < 0 {
+		return ""
+	}
+	var names []string
+	gpus, have := 0, 0
+	for k := range e.resv[i].nodes {
+		sl := &e.resv[i].nodes[k]
+		n := &e.st.nodes[sl.node]
+		gpus, have = gpus+int(sl.tookGPUs), have+min(int(sl.tookGPUs), int(n.nfree))
+		if names = append(names, n.spec.Name); len(names) > mostLeavers {
+			names[mostLeavers] = "..."
+			names = names[:mostLeavers+1]
+		}
+	}
+	what := "room is"
+	if gpus > 0 {
+		what = "GPUs are"
+	}
+	text := fmt.Sprintf("%s being held for it since %s on %s", what, e.clock(e.heldSince(j)), strings.Join(names, ","))
+	if gpus > 0 {
+		text += fmt.Sprintf(": %d of %d are free", have, gpus)
+	}
+	return text
+}
+
+// heldSince is from when on nodes may be held for a job.
+func (e *Engine) heldSince(j *jobState) cluster.Time { return j.hungry.Add(e.cfg.HoldAfter) }

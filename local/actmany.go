@@ -1,0 +1,178 @@
+//go:build linux
+
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Requester is who asks for something, and whose jobs are theirs to act on.
+type Requester struct {
+	Name string
+	Owns func(user string) bool
+}
+
+// Many are the verbs that can be done to many jobs at once.
+var Many = []string{"cancel", "hold", "release"}
+
+// errNoneActed ends a change that changes nothing: it costs no step.
+var errNoneActed = errors.New("nothing to do")
+
+// ActOnAll cancels, holds or releases all jobs of a selection in one step, so that none of them
+// starts in between. What cannot be done to a job does not keep it from being done to the others.
+func (m *Machine) ActOnAll(ctx context.Context, sel *api.Selection, verb string, who Requester) (api.Acted, error) {
+	done := api.Acted{Jobs: []int{}, Refused: []api.Refusal{}}
+	c, err := newPicked(sel, who)
+	if err != nil {
+		return done, err
+	}
+	err = m.commit(ctx, func(now cluster.Time) (events []engine.Event, err error) {
+		for _, j := range m.chosen(c) {
+			ev, err := wish(j, verb)
+			switch {
+			case !who.Owns(j.info.User.Name):
+				err = fmt.Errorf("job %d is %s's", j.id, j.info.User.Name)
+			case err == nil:
+				applyWish(j, verb, who.Name)
+				m.trail.note(ctx, now, verb, j, "")
+				events = append(events, ev)
+				done.Jobs = append(done.Jobs, int(j.id))
+				continue
+			case !c.named(j):
+				continue // a filter, or an array, chooses those to which it can be done
+			}
+			done.Refused = append(done.Refused, api.Refusal{Job: int(j.id), Text: err.Error()})
+		}
+		done.Refused = append(done.Refused, c.missing()...)
+		if len(events) == 0 {
+			return nil, errNoneActed
+		}
+		return events, nil
+	})
+	if errors.Is(err, errNoneActed) {
+		err = nil
+	}
+	return done, err
+}
+
+// wish is the event by which a person cancels, holds or releases a job.
+func wish(j *job, verb string) (engine.Event, error) {
+	switch verb {
+	case "cancel":
+		return engine.Event{Type: engine.Cancelled, Job: j.id}, nil
+	case "hold":
+		if j.info.Record.State > engine.Placed {
+			return engine.Event{}, fmt.Errorf("job %d is %s: only a waiting job can be held", j.id, j.info.State)
+		}
+		return engine.Event{Type: engine.Held, Job: j.id}, nil
+	case "release":
+		return engine.Event{Type: engine.Held, Job: j.id, Undo: true}, nil
+	}
+	return engine.Event{}, fmt.Errorf("%q cannot be done to several jobs at once", verb)
+}
+
+// applyWish notes on the job what its record does not say.
+func applyWish(j *job, verb, by string) {
+	if verb == "cancel" {
+		j.info.Text = doneBy(verb, by)
+		return
+	}
+	j.said = append(j.said, doneBy(verb, by))
+}
+
+// picked is a selection, ready to be compared with jobs.
+type picked struct {
+	*api.Selection
+	who      string
+	jobs     map[int]bool         // named; true: found
+	elements map[int]map[int]bool // arrays' elements that are named
+	found    map[int]bool         // arrays of which an element was found
+}
+
+func newPicked(sel *api.Selection, who Requester) (*picked, error) {
+	c := &picked{Selection: sel, who: who.Name, jobs: map[int]bool{}, elements: map[int]map[int]bool{}, found: map[int]bool{}}
+	for _, id := range sel.Jobs {
+		c.jobs[id] = false
+	}
+	for i := range sel.Elements {
+		e := &sel.Elements[i]
+		list, err := api.ParseArray(e.Indices)
+		if err != nil {
+			return nil, &api.FieldError{Field: fmt.Sprintf("elements[%d].indices", i), Text: err.Error()}
+		}
+		if c.elements[e.Array] == nil {
+			c.elements[e.Array] = map[int]bool{}
+		}
+		for _, index := range list.Indices {
+			c.elements[e.Array][index] = true
+		}
+	}
+	return c, nil
+}
+
+// chosen lists the jobs of a selection by number.
+func (m *Machine) chosen(c *picked) (list []*job) {
+	for _, j := range m.jobs {
+		if c.includes(j) {
+			list = append(list, j)
+		}
+	}
+	slices.SortFunc(list, func(a, b *job) int { return cmp.Compare(a.id, b.id) })
+	return list
+}
+
+func (c *picked) includes(j *job) bool {
+	id, array := int(j.id), j.info.Array
+	if _, named := c.jobs[id]; named {
+		c.jobs[id] = true
+		return true
+	}
+	if _, named := c.jobs[array]; named && array > 0 {
+		c.jobs[array] = true
+		return true
+	}
+	if array > 0 && c.elements[array][j.info.Index] {
+		c.found[array] = true
+		return true
+	}
+	return c.passes(j)
+}
+
+// passes reports whether a job passes all filters.
+func (c *picked) passes(j *job) bool {
+	if !c.Filters() || len(c.Users) == 0 && j.info.User.Name != c.who {
+		return false
+	}
+	among := func(list []string, text string) bool { return len(list) == 0 || slices.Contains(list, text) }
+	spec := j.info.Record.Spec
+	return among(c.Users, j.info.User.Name) && among(c.Names, spec.Name) && among(c.States, j.info.State) && among(c.Queues, spec.Queue)
+}
+
+// named reports whether a job itself was named, not only an array or a filter that includes it.
+func (c *picked) named(j *job) bool {
+	_, named := c.jobs[int(j.id)]
+	return named && j.info.Array != int(j.id) || c.elements[j.info.Array][j.info.Index]
+}
+
+// missing lists what was named and is not there, or is over.
+func (c *picked) missing() (list []api.Refusal) {
+	for _, id := range c.Jobs {
+		if !c.jobs[id] {
+			list = append(list, api.Refusal{Job: id, Text: ErrNoJob.Error(), Gone: true})
+		}
+	}
+	for i := range c.Elements {
+		if e := &c.Elements[i]; !c.found[e.Array] {
+			list = append(list, api.Refusal{Job: e.Array, Text: fmt.Sprintf("no element %s of array %d waits or runs", e.Indices, e.Array), Gone: true})
+		}
+	}
+	return list
+}
