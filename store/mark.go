@@ -121,6 +121,9 @@ func openMarker(db string, k Mark) (*marker, error) {
 	}
 	if old, err := ReadMark(db); err == nil && (old.ID == k.ID || old.ID == anyState) {
 		k.Reserved = max(k.Reserved, old.Reserved)
+		if m := (&marker{f: f, mark: k}); k.Reserved == old.Reserved { // what must be durable is so already
+			return m, m.write()
+		}
 	}
 	m := &marker{f: f, mark: k}
 	if err := errors.Join(m.write(), f.Sync(), syncDir(filepath.Dir(db))); err != nil {
