@@ -49,7 +49,7 @@ var arrows = map[string]string{
 	"local/cgroup":       "local/cgroup/spawn",
 	"local/cgroup/spawn": "",
 	"progress":           "api cluster perf engine",
-	"local":              "cluster perf progress engine forward driver journal api slurm store local/shim local/gpu local/cgroup internal/inbox",
+	"local":              "cluster perf progress engine forward driver journal api slurm store local/shim local/gpu local/cgroup local/cgroup/spawn internal/inbox",
 	"server":             "cluster api local store internal/frames web server/view",
 	"server/view":        "cluster api",
 	"web":                "internal/plot",
