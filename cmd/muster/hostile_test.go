@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -355,18 +356,27 @@ func TestWaitOverRestart(t *testing.T) {
 	d, _ := configured(t, "1xH100-80GB", quick)
 	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c", "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last; exit 7")
 	d.untilSays(`"state": "running"`, "show", "1")
-	start := func(args ...string) (*exec.Cmd, *bytes.Buffer) {
-		c := exec.Command("timeout", append([]string{"100", d.bin}, args...)...)
-		var out bytes.Buffer
-		c.Stdout, c.Stderr, c.Env = &out, &out, append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+	start := func(args ...string) *exec.Cmd {
+		c := exec.Command(d.bin, args...)
+		f, err := os.Create(filepath.Join(d.dir, args[0]+".out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		c.Stdout, c.Stderr, c.Env = f, f, append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		return c, &out
+		t.Cleanup(func() { _ = c.Process.Kill() })
+		return c
 	}
-	waits, waited := start("wait", "1")
-	logs, logged := start("logs", "-f", "1")
-	time.Sleep(500 * time.Millisecond) // until both have asked: nothing shows that
+	waits, logs := start("wait", "1"), start("logs", "-f", "1")
+	d.eventually("the output is followed", func() bool { return d.output("logs.out") == "first\n" })
+	d.eventually("the daemon was asked to wait", func() bool {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", waits.Process.Pid))
+		return slices.ContainsFunc(files, func(f string) bool { to, _ := os.Readlink(f); return strings.HasPrefix(to, "socket:") })
+	})
+	time.Sleep(time.Second) // its first question, whether there is such a job, is answered
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -376,10 +386,10 @@ func TestWaitOverRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := waits.Wait(); waits.ProcessState.ExitCode() != 7 {
-		t.Errorf("wait: %v: %s", err, waited)
+		t.Errorf("wait: %v: %s", err, d.output("wait.out"))
 	}
-	if err := logs.Wait(); err != nil || logged.String() != "first\nlast\n" {
-		t.Errorf("logs: %v: %q", err, logged)
+	if err := logs.Wait(); err != nil || d.output("logs.out") != "first\nlast\n" {
+		t.Errorf("logs: %v: %q", err, d.output("logs.out"))
 	}
 }
 

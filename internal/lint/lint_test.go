@@ -50,7 +50,7 @@ var arrows = map[string]string{
 	"local/cgroup/spawn": "",
 	"local/evidence":     "store",
 	"progress":           "api cluster perf engine",
-	"local":              "cluster perf progress engine forward driver journal api slurm store local/shim local/gpu local/cgroup local/evidence internal/inbox internal/plain",
+	"local":              "cluster perf progress engine forward driver journal api slurm store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence internal/inbox internal/plain",
 	"server":             "cluster api local store internal/frames web server/view",
 	"server/view":        "cluster api",
 	"web":                "internal/plot",
