@@ -92,6 +92,7 @@ type Driver struct {
 	mig      partitioning
 	lifts    lifts
 	dra      devices
+	aside    asides
 
 	work    chan func(context.Context)
 	workers sync.WaitGroup
@@ -143,7 +144,7 @@ func New(opt Options) *Driver {
 		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
 		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, parts: map[string]bool{}, sets: map[string]nodeSet{}, wake: cluster.Never,
-		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(),
+		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
 	d.inbox.Init()
 	d.initPower()
@@ -244,7 +245,7 @@ func (d *Driver) clock() cluster.Time {
 // collect takes in what happened since the last time.
 func (d *Driver) collect() {
 	for _, it := range d.inbox.Take() {
-		it()
+		d.guarded("an object that changed", it)
 	}
 }
 
@@ -331,8 +332,10 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 		d.dirty = nil
 		for _, g := range list {
 			g.dirty = false
-			events = append(events, d.settle(g, now)...)
-			d.note(g, now)
+			d.guarded("gang "+g.name, func() {
+				events = append(events, d.settle(g, now)...)
+				d.note(g, now)
+			})
 		}
 	}
 	return append(events, d.liftNext(events, now)...)

@@ -53,6 +53,7 @@ type gang struct {
 	refusedIn  int
 	refusedFor []types.UID
 	wants      string // partition that the engine does not have yet
+	fenced     bool   // the first of its job's NodeLimits is what is outside its set of nodes
 	leaves     string // why it was told to leave as a whole
 	dirty      bool
 	waking     bool   // it is held until nodes are back that were off

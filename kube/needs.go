@@ -188,13 +188,13 @@ func portsOf(obj *v1.Pod) (list []hostPort) {
 // otherOf is what a pod asks for that the engine does not count.
 func (d *Driver) otherOf(obj *v1.Pod, p *pod) (list map[v1.ResourceName]int64) {
 	for name, q := range resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{}) {
-		if d.counted(name) || q.IsZero() || d.isSlice(&p.request, name) || p.replica.one && name == p.replica.name {
+		if d.counted(name) || countOf(&q) == 0 || d.isSlice(&p.request, name) || p.replica.one && name == p.replica.name {
 			continue
 		}
 		if list == nil {
 			list = map[v1.ResourceName]int64{}
 		}
-		list[name] = q.Value()
+		list[name] = countOf(&q)
 	}
 	return list
 }

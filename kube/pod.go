@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -58,7 +57,7 @@ func (p *pod) name() string { return p.obj.Namespace + "/" + p.obj.Name }
 // requestOf is what a pod asks for of what the engine counts.
 func (d *Driver) requestOf(obj *v1.Pod) cluster.Request {
 	sum := requestsOf(obj)
-	r := cluster.Request{GPUs: d.gpusOf(sum), CPU: sum.Cpu().MilliValue(), RAM: mebi(sum.Memory(), true)}
+	r := cluster.Request{GPUs: d.gpusOf(sum), CPU: milliOf(sum.Cpu()), RAM: mebi(sum.Memory(), true)}
 	d.slice(&r, sum)
 	return r
 }
@@ -72,20 +71,10 @@ func (d *Driver) gpusOf(list v1.ResourceList) int {
 	n := int64(0)
 	for _, name := range d.opt.GPUs {
 		if q, ok := list[v1.ResourceName(name)]; ok {
-			n += q.Value()
+			n += min(countOf(&q), 1<<20)
 		}
 	}
 	return int(min(n, 1<<20))
-}
-
-// mebi is an amount of memory in MiB; up: what is asked for is rounded up, what
-// is there down.
-func mebi(q *resource.Quantity, up bool) cluster.MiB {
-	v := q.Value()
-	if up {
-		v += 1<<20 - 1
-	}
-	return v >> 20
 }
 
 // owner is the controller of a pod, if it is of this kind.

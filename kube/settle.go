@@ -84,6 +84,9 @@ func (d *Driver) join(p *pod) {
 		if p.node != "" {
 			d.addForeign(p.node, p)
 		}
+		if p.node != "" && p.obj.Spec.SchedulerName == d.opt.Scheduler && p.obj.Annotations[AnnotationPlan] != "" {
+			d.setPodAside(p, "annotation "+AnnotationPlan+" makes no sense")
+		}
 		return
 	}
 	p.base, p.around = signature(d, p.obj), aroundKey(p.obj)
@@ -211,8 +214,7 @@ func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.
 		g.refused = set.why
 		return nil
 	case !d.parts[part] && d.full:
-		g.refused = fmt.Sprintf("the gangs that wait ask for more than %d different sets of nodes; this one's has to wait", maxParts)
-		return nil
+		part = everyNode
 	case !d.parts[part]:
 		d.stale = "constraints"
 		g.wants = part
