@@ -407,7 +407,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 				g.home++
 				d.withdraw(g)
 			default:
-				g.phase, g.refused, g.refusedIn, g.refusedFor = gathering, a.Text, d.life, g.members
+				g.phase, g.refused, g.refusedIn, g.refusedFor, g.refusedAs = gathering, a.Text, d.life, g.members, g.facts
 				if len(g.spec.Partitions) > 0 {
 					g.wants = g.spec.Partitions[0] // so that the next engine has it, too, and does not have to begin anew for it
 				}

@@ -57,6 +57,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	}
 	d.repairAll(snap)
 	d.divide(snap)
+	d.reshapeAll(snap)
 	var rules journal.Header
 	var cfg engine.Config
 	build := func() (err error) {
@@ -443,8 +444,13 @@ func (d *Driver) nodeEvents() []engine.Event {
 }
 
 // resized reports whether nodes are not of the size any more that the
-// engine knows.
+// engine knows, or pods do not hold what it knows.
 func (d *Driver) resized() bool {
+	for _, g := range d.byID {
+		if g.resized {
+			return true
+		}
+	}
 	snap := d.eng.Snapshot()
 	helds := d.helds(&snap)
 	for i, believed := range snap.Nodes {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -254,7 +253,7 @@ func cmpZero(list v1.ResourceList, name v1.ResourceName) bool {
 // signature is what of a pod decides which nodes suit it, as text.
 func signature(d *Driver, obj *v1.Pod) string {
 	var gpus []string
-	sum := resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{})
+	sum := requestsOf(obj)
 	for _, name := range d.opt.GPUs {
 		if q := sum[v1.ResourceName(name)]; !q.IsZero() {
 			gpus = append(gpus, name)
@@ -319,7 +318,7 @@ func (d *Driver) match(pods []*pod) (s nodeSet) {
 	reasons := map[string]int{}
 	lists := make([]v1.ResourceList, len(pods))
 	for i, p := range pods {
-		lists[i] = resourcehelper.PodRequests(p.obj, resourcehelper.PodResourcesOptions{})
+		lists[i] = requestsOf(p.obj)
 	}
 	nodes := 0
 	for _, name := range d.order {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"maps"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -85,6 +86,12 @@ func (d *Driver) jobChanged(j *batchv1.Job) {
 		}
 	case g != nil:
 		d.regroup(g)
+	case old != nil && !(maps.Equal(old.Labels, j.Labels) && maps.Equal(old.Annotations, j.Annotations)): // its pods are gangs of one, which look at it
+		for _, p := range d.pods {
+			if ref := owner(p.obj, "batch", "Job"); ref != nil && ref.UID == j.UID && p.gang != nil {
+				d.touch(p.gang)
+			}
+		}
 	}
 }
 

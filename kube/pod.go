@@ -62,8 +62,10 @@ func (d *Driver) requestOf(obj *v1.Pod) cluster.Request {
 	return r
 }
 
+// requestsOf is what a pod asks for or holds, as kube-scheduler counts it: of a pod that is being resized in place the
+// most of what is specified, what its node set aside for it and what it has.
 func requestsOf(obj *v1.Pod) v1.ResourceList {
-	return resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{})
+	return resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
 }
 
 // gpusOf adds the resources that count as GPUs.

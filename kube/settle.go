@@ -30,7 +30,11 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 	if p.where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
 		d.moves++
 	}
+	was := p.obj
 	p.obj = obj
+	if !sameFacts(was, obj) {
+		d.reread(p)
+	}
 	defer d.move(p, false)
 	if d.resolve(p); p.over() {
 		d.unpay(p)
@@ -161,7 +165,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return events
 	}
 	pods := slices.Concat(need, more)
-	if g.refusedIn == d.life && slices.Equal(g.refusedFor, uids(pods)) {
+	if g.refusedIn == d.life && slices.Equal(g.refusedFor, uids(pods)) && g.refusedAs == d.factsOf(g, pods) {
 		return nil
 	}
 	spec := d.propose(g, pods, len(more), m)
@@ -230,6 +234,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	spec.ID = d.next
 	d.next++
 	g.id, g.spec, g.members, g.phase = spec.ID, spec, uids(pods), waiting
+	g.facts = d.factsOf(g, d.membersOf(g))
 	d.byID[g.id] = g
 	g.since(now, d.opt.TellAfter)
 	g.asked, g.tried, d.lifts.done = d.seq+1, stamp{}, stamp{}
@@ -288,7 +293,7 @@ func (d *Driver) settleWaiting(g *gang) []engine.Event {
 	m, err := g.need()
 	if err == nil && !d.widen(g) {
 		need, more, _ := d.crew(g, &m)
-		if len(need) == max(1, m.size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil {
+		if len(need) == max(1, m.size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil && g.facts == d.factsOf(g, d.membersOf(g)) {
 			return nil
 		}
 	}
@@ -531,7 +536,8 @@ func (d *Driver) replace(g *gang) {
 		if s.pod != "" {
 			continue
 		}
-		fits := func(p *pod) bool { return p.asks(&g.spec.Tasks[s.set].Request) && !p.binding }
+		r := &g.spec.Tasks[s.set].Request
+		fits := func(p *pod) bool { return d.takesPlace(p, r, s.node) && !p.binding }
 		if n := d.nodes[s.node]; g.repair.wanted && (n == nil || n.state() != cluster.Up) && slices.ContainsFunc(pods, fits) {
 			s.lost = true // it may be elsewhere, if others of its gang are left
 			if d.hurt(g) {
@@ -549,7 +555,9 @@ func (d *Driver) replace(g *gang) {
 			return
 		}
 		s.pod, s.done = pods[k].obj.UID, false
-		pods[k].give(&g.spec.Tasks[s.set].Request)
+		if pods[k].give(r); pods[k].request != *r {
+			g.resized, d.sizesAt = true, true
+		}
 		d.bind(g, pods[k], s.node)
 		pods = slices.Delete(pods, k, k+1)
 	}
