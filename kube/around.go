@@ -89,6 +89,7 @@ func (d *Driver) move(p *pod, gone bool) {
 		n := d.nodeNamed(p.where)
 		delete(n.pods, p)
 		d.count1(p.where, n)
+		d.dropNode(p.where)
 	}
 	delete(d.repel, p)
 	if len(p.claimed.keys) > 0 { // whether a pod of ours pays for them is another matter now

@@ -407,3 +407,10 @@ func (g *garbage) spoilNode(n *v1.Node) {
 		n.Spec.Taints = []v1.Taint{{Key: g.text(), Effect: v1.TaintEffectNoSchedule}}
 	}
 }
+
+// someNode is one that is ready.
+func someNode(name string) *v1.Node {
+	n := controlplane.Node(name, 8, nil)
+	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+	return n
+}

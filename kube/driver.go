@@ -37,7 +37,10 @@ type Driver struct {
 
 	nodes map[string]*node
 	order []string // the engine's nodes
-	pods  map[types.UID]*pod
+	// The same as a set, and those of them that are gone.
+	hasNumber map[string]bool
+	goneNodes leftNodes
+	pods      map[types.UID]*pod
 	// Pods of gangs that came to their end before this scheduler was there.
 	earlier []*v1.Pod
 	jobs    map[types.UID]*batchv1.Job
@@ -140,7 +143,7 @@ func New(opt Options) *Driver {
 		opt.Await = awaitMoved
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
-	d := &Driver{opt: opt, nodes: map[string]*node{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
+	d := &Driver{opt: opt, nodes: map[string]*node{}, hasNumber: map[string]bool{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
 		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
 		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, parts: map[string]bool{}, sets: map[string]nodeSet{}, wake: cluster.Never,
@@ -254,7 +257,7 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports(), d.nextLeft())
 		if d.sizesAt {
 			until = min(until, d.renewed.Add(resizeEvery))
 		}
@@ -278,6 +281,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.loanTick(now)
 		d.migRound(now)
 		d.round(now)
+		d.forgetDue(now)
 		events := d.events(now)
 		if d.sizesAt && now >= d.renewed.Add(resizeEvery) {
 			if d.sizesAt = false; d.resized() {

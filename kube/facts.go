@@ -42,6 +42,7 @@ func (d *Driver) renew() error {
 func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.stale, d.sets, d.sizesAt = "", map[string]nodeSet{}, false
 	d.life++
+	d.forgetNodes(snap)
 	d.nodeOrder()
 	for _, n := range d.nodes {
 		n.mig.stays, d.nodesAt = false, d.nodesAt || n.mig.stays
@@ -125,15 +126,17 @@ func (d *Driver) build(snap *engine.Snapshot) (rules journal.Header, cfg engine.
 }
 
 // nodeOrder adds new nodes to the engine's, by name. One that is gone keeps its
-// number, and is down.
+// number, and is down, until it is forgotten.
 func (d *Driver) nodeOrder() {
-	known := map[string]bool{}
-	for _, name := range d.order {
-		known[name] = true
-	}
 	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
-		if !known[name] && d.nodes[name].obj != nil {
+		if !d.hasNumber[name] && d.nodes[name].obj != nil {
 			d.order = append(d.order, name)
+		}
+	}
+	d.renumber()
+	for name := range d.goneNodes {
+		if n := d.nodes[name]; n != nil && n.obj != nil {
+			delete(d.goneNodes, name) // it is back
 		}
 	}
 }

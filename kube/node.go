@@ -46,6 +46,7 @@ func (d *Driver) dropForeign(name string, p *pod) {
 	delete(n.foreign, p)
 	n.count(p, -1)
 	d.nodesAt, d.sizesAt = true, true
+	d.dropNode(name)
 }
 
 func (n *node) count(p *pod, by int64) {

@@ -73,7 +73,9 @@ func TestWaitingPodChanges(t *testing.T) {
 	if w.at("p") != "" {
 		t.Fatal("p is bound on a node with a taint")
 	}
-	p = w.change(t, p, func(p *v1.Pod) { p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Key: "team", Operator: v1.TolerationOpExists}) })
+	p = w.change(t, p, func(p *v1.Pod) {
+		p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Key: "team", Operator: v1.TolerationOpExists})
+	})
 	if w.at("p") != "" {
 		t.Fatal("p is bound though its queue does not exist")
 	}
@@ -115,7 +117,9 @@ func TestJobChanges(t *testing.T) {
 	yes := true
 	p := controlplane.Pod("p", 1, nil)
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j", Controller: &yes}}
-	w := newWorld(t, func(o *Options) { o.Rules.Spec.Queues = []cluster.Queue{{Name: "a", Limit: cluster.Unlimited, Lend: cluster.Unlimited}} }, someNodes(1, 8))
+	w := newWorld(t, func(o *Options) {
+		o.Rules.Spec.Queues = []cluster.Queue{{Name: "a", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+	}, someNodes(1, 8))
 	w.jobChanged(j)
 	w.add(p)
 	w.settleDown(t)
