@@ -312,7 +312,7 @@ func (d *Driver) stop(g *gang, a *engine.Action) {
 	kind, event, why := d.dismissal(g, a, to)
 	for _, p := range g.sorted() {
 		if d.occupies(p) && !p.leaving {
-			d.told.event(p.obj, kind, event, why)
+			d.notices.put(p.obj.UID, notice{kind, event, why})
 			d.evict(g, p)
 		}
 	}
@@ -363,6 +363,7 @@ func (d *Driver) evictNow(ctx context.Context, obj *v1.Pod, seconds int64, try i
 	ev := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name},
 		DeleteOptions: deleteOptions(obj.UID, seconds)}
 	err := d.opt.Client.PolicyV1().Evictions(obj.Namespace).Evict(ctx, ev)
+	d.tellEvicted(obj, err)
 	d.tryAgain(ctx, obj, err, try, func(ctx context.Context) { d.evictNow(ctx, obj, seconds, try+1) })
 }
 

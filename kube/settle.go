@@ -72,6 +72,7 @@ func (d *Driver) podGone(obj *v1.Pod) {
 		return
 	}
 	delete(d.pods, obj.UID)
+	d.notices.drop(obj.UID)
 	d.move(p, true)
 	d.unpay(p)
 	if p.gang == nil {
@@ -192,7 +193,11 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
 func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.Job {
-	if err := d.wants(g, pods); err != nil {
+	err := d.checkKeys(g, pods)
+	if err == nil {
+		err = d.wants(g, pods)
+	}
+	if err != nil {
 		g.refused = err.Error()
 		return nil
 	}
@@ -467,6 +472,9 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	d.leftover(g)
 	if err == nil {
 		d.release(g, &m)
+	}
+	if g.of == "" && len(g.missing) == 0 && !m.open {
+		d.tellBeyond(g, d.now)
 	}
 	return nil
 }
