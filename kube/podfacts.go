@@ -67,6 +67,7 @@ func (d *Driver) reread(p *pod) {
 		p.base, p.around = signature(d, p.obj), aroundKey(p.obj)+p.claimed.wants
 		p.sign()
 		d.touch(g)
+		g.since(d.now, d.opt.TellAfter)
 	}
 }
 
