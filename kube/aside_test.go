@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -413,4 +415,81 @@ func someNode(name string) *v1.Node {
 	n := controlplane.Node(name, 8, nil)
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	return n
+}
+
+// Whatever stands in the objects that make gangs of pods, the scheduler goes on.
+func TestGarbageObjects(t *testing.T) {
+	rounds := 400
+	if testing.Short() {
+		rounds = 50
+	}
+	yes := true
+	for seed := range rounds {
+		g := &garbage{rand.New(rand.NewPCG(11, uint64(seed)))}
+		w := newWorld(t, nil, someNodes(4, 8))
+		for _, k := range objectKinds {
+			w.kindReadable(k, true)
+		}
+		put := func() {
+			for _, k := range objectKinds {
+				for _, space := range []string{"default", ""} {
+					o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": k.group + "/" + k.versions[0], "kind": k.kind, "metadata": map[string]any{"name": "x", "namespace": space}, "spec": g.tree(4), "status": g.tree(3), "value": g.tree(0)}}
+					w.guarded("object", func() { w.objectChanged(k.in(space, "x"), o) })
+				}
+			}
+			j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", UID: "x", Annotations: map[string]string{LabelGang: "true", AnnotationMin: g.text()}}}
+			size, done := int32(g.Uint64()), int32(g.Uint64())
+			j.Spec.Parallelism, j.Spec.Completions, j.Status.Succeeded = &size, &done, int32(g.Uint64())
+			w.guarded("job", func() { w.jobChanged(j) })
+		}
+		put()
+		for i, k := range append(slices.Clone(objectKinds), &objectKind{group: "batch", kind: "Job", versions: []string{"v1"}}) {
+			for n := range 2 {
+				p := controlplane.Pod(fmt.Sprintf("p%d-%d", i, n), g.IntN(3), nil)
+				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: k.group + "/" + k.versions[0], Kind: k.kind, Name: "x", UID: "x", Controller: &yes}}
+				for _, key := range []string{"scheduling.k8s.io/group-name", "pod-group-name", "kueue.x-k8s.io/pod-group-name", kueueQueue, kueuePriority, "kueue.x-k8s.io/pod-group-total-count", "jobset.sigs.k8s.io/jobset-name",
+					"jobset.sigs.k8s.io/replicatedjob-name", "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/size", "leaderworkerset.sigs.k8s.io/worker-index", "training.kubeflow.org/job-name",
+					"training.kubeflow.org/replica-type", "ray.io/cluster", "ray.io/group", "ray.io/node-type", "kai.scheduler/subgroup-name", kaiMinMember} {
+					if value := g.text(); g.IntN(3) == 0 {
+						p.Labels[key], p.Annotations[key] = value, value
+					} else if g.IntN(3) == 0 {
+						p.Labels[key], p.Annotations[key] = "x", "x"
+					}
+				}
+				w.add(p)
+			}
+		}
+		for range 3 {
+			w.settleDown(t)
+			put()
+		}
+		w.settleDown(t)
+		if w.aside.count[asideHandler] > 0 {
+			t.Fatalf("seed %d: a handler failed", seed)
+		}
+	}
+}
+
+// tree is what could stand under a field, with the names of fields that are read.
+func (g *garbage) tree(depth int) any {
+	names := []string{"spec", "suspend", "replicas", "name", "minMember", "template", "startupPolicy", "schedulingPolicy", "runPolicy", "replicatedJobs", "minReplicas", "workerGroupSpecs", "topology", "succeeded", "subGroups", "metadata",
+		"startupPolicyOrder", "schedulingConstraints", "replicaStatuses", "priorityClassName", "priority", "parallelism", "numOfHosts", "minCount", "minAvailable", "maxReplicas", "key", "groupName", "gang", "elasticPolicy", "dependsOn",
+		"completions", "clusterQueue", "pytorchReplicaSpecs", "Master", "Worker", "leaderWorkerTemplate", "size", "headGroupSpec", "parent", "queue", "trainer", "numNodes", "rayClusterSpec"}
+	switch k := g.IntN(10); {
+	case depth > 0 && k < 6:
+		m := map[string]any{}
+		for range 1 + g.IntN(12) {
+			m[names[g.IntN(len(names))]] = g.tree(depth - 1)
+		}
+		return m
+	case depth > 0 && k < 8:
+		var list []any
+		for range g.IntN(4) {
+			list = append(list, g.tree(depth-1))
+		}
+		return list
+	case k < 9:
+		return []any{int64(g.Uint64()), int64(-1), int64(0), int64(3), float64(1e300), float64(-2.5), true, nil, int64(1) << 40}[g.IntN(9)]
+	}
+	return g.text()
 }

@@ -49,6 +49,10 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 		d.distrust(g, why)
 		return
 	}
+	if why := d.outgrown(g, a); why != "" {
+		d.sendBack(g, why)
+		return
+	}
 	was := g.spec
 	need, beyond, spec := d.starters(g, a)
 	p := plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: d.beforeStart(g)}

@@ -73,6 +73,7 @@ type Driver struct {
 	tellAt  cluster.Time     // when gangs that wait are told next
 	queued  []engine.Event   // for the next batch
 	renewed cluster.Time     // when the engine last began anew
+	took    time.Duration    // ... and how long that took
 	ended   int              // jobs that ended since
 	checked cluster.Time     // when engine and cluster were last compared
 	retries map[string]*gang // by key: to be looked at again at their time
@@ -122,8 +123,10 @@ const (
 	renewEvery = 24 * time.Hour
 	renewJobs  = 10_000
 	checkEvery = time.Minute
-	// Nodes change their size with every foreign pod: they are looked at so often.
+	// Nodes change their size with every foreign pod, and pods can be resized all the time: that is looked at so often,
+	// and no more than a part of the time goes into it.
 	resizeEvery = time.Second
+	resizePart  = 10
 )
 
 // New makes a driver; Run connects it to its cluster.
@@ -260,7 +263,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		now := d.clock()
 		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports(), d.nextLeft())
 		if d.sizesAt {
-			until = min(until, d.renewed.Add(resizeEvery))
+			until = min(until, d.nextResize())
 		}
 		if d.seen != d.moves {
 			until = min(until, d.lookAt)
@@ -284,7 +287,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.round(now)
 		d.forgetDue(now)
 		events := d.events(now)
-		if d.sizesAt && now >= d.renewed.Add(resizeEvery) {
+		if d.sizesAt && now >= d.nextResize() {
 			if d.sizesAt = false; d.resized() {
 				d.stale = cmp.Or(d.stale, "size of nodes")
 			}

@@ -29,8 +29,15 @@ const maxParts = 63
 // found is what a scheduler knows that has just started.
 func (d *Driver) found() *engine.Snapshot { return &engine.Snapshot{Now: d.clock()} }
 
+// nextResize is when nodes and pods are looked at next whose size may be another.
+func (d *Driver) nextResize() cluster.Time {
+	return d.renewed.Add(max(resizeEvery, resizePart*d.took))
+}
+
 // renew begins anew with what the engine knows.
 func (d *Driver) renew() error {
+	start := d.opt.Now()
+	defer func() { d.took = d.opt.Now().Sub(start) }()
 	snap := d.eng.Snapshot()
 	snap.Now = d.clock()
 	snap.Jobs = slices.DeleteFunc(snap.Jobs, func(r engine.JobRecord) bool { return r.State == engine.Done })

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -200,9 +201,52 @@ func (d *Driver) takesPlace(p *pod, r *cluster.Request, node string) bool {
 	if n == nil || n.obj == nil || p.replica.one || p.needs != nil && p.needs.devices || !p.sameDevices(r) {
 		return false
 	}
-	cpu, ram := milliOf(n.obj.Status.Allocatable.Cpu()), mebi(n.obj.Status.Allocatable.Memory(), false)
-	for q := range n.pods {
-		cpu, ram = cpu-q.request.CPU, ram-q.request.RAM
-	}
+	cpu, ram := d.roomOn(n, nil)
 	return p.request.CPU <= cpu && p.request.RAM <= ram
+}
+
+// outgrown says on which node a start would find less CPU or memory than the engine believes, because pods there were
+// resized and it has yet to hear of that; "": on none.
+func (d *Driver) outgrown(g *gang, a *engine.Action) string {
+	if !d.sizesAt {
+		return ""
+	}
+	more := map[string]cluster.Request{}
+	for i := range a.Allocs {
+		name := d.order[a.Allocs[i].Node]
+		r := more[name]
+		r.CPU, r.RAM = r.CPU+a.Allocs[i].CPU, r.RAM+a.Allocs[i].RAM
+		more[name] = r
+	}
+	for name, r := range more {
+		n := d.nodes[name]
+		if n == nil || n.obj == nil {
+			continue
+		}
+		if cpu, ram := d.roomOn(n, g); r.CPU > cpu || r.RAM > ram {
+			return fmt.Sprintf("node %s has %d milli-cores and %d MiB left, and it needs %d and %d", name, cpu, ram, r.CPU, r.RAM)
+		}
+	}
+	return ""
+}
+
+// sendBack takes a gang back until the engine has begun anew with what pods hold now.
+func (d *Driver) sendBack(g *gang, why string) {
+	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.name, "reason", why)
+	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id}, engine.Event{Type: engine.Cancelled, Job: g.id})
+	d.later(g, d.now.Add(resizeEvery))
+	d.withdraw(g)
+	d.stale = cmp.Or(d.stale, "size of nodes")
+}
+
+// roomOn is how much CPU and memory the pods on a node, or on their way there, leave, but for those of a gang.
+func (d *Driver) roomOn(n *node, but *gang) (cpu cluster.Milli, ram cluster.MiB) {
+	cpu, ram = milliOf(n.obj.Status.Allocatable.Cpu()), mebi(n.obj.Status.Allocatable.Memory(), false)
+	for p := range n.pods {
+		if p.gang == but && but != nil || p.node == "" && p.assumed == "" { // that one is only nominated
+			continue
+		}
+		cpu, ram = cpu-p.request.CPU, ram-p.request.RAM
+	}
+	return cpu, ram
 }

@@ -29,7 +29,7 @@ func (w *world) settleDown(t *testing.T) {
 	for range 3 {
 		steps(t, w.Driver)
 		w.now = w.now.Add(2 * time.Second)
-		w.clock()
+		w.dueRetries(w.clock())
 		if w.sizesAt {
 			if w.sizesAt = false; w.resized() {
 				w.stale = "size of nodes"
@@ -223,6 +223,22 @@ func TestResizeInGang(t *testing.T) {
 	w.settleDown(t)
 	if w.at("again") != "n0" {
 		t.Error("the pod that is made for one that was resized does not get its place")
+	}
+	w.same(t)
+}
+
+// A pod that was resized counts at once, also before the engine has heard of it.
+func TestResizeAtOnce(t *testing.T) {
+	w := newWorld(t, nil, someNodes(1, 8))
+	p := cpus(controlplane.Pod("p", 1, nil), "10")
+	w.add(p)
+	w.settleDown(t)
+	p = w.run(t, p).DeepCopy()
+	w.podChanged(cpus(p, "90"))
+	w.add(cpus(controlplane.Pod("q", 1, nil), "20"))
+	w.settleDown(t)
+	if w.at("q") != "" {
+		t.Error("q asks for 20 of 96 CPUs, and p was resized to 90 just before")
 	}
 	w.same(t)
 }

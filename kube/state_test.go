@@ -89,8 +89,9 @@ func testHostile(b *bench) {
 	stop()
 	_, stop = b.schedule(sealed)
 	defer stop()
-	b.create(controlplane.Pod("b", 4, nil), controlplane.Pod("c", 4, nil))
+	b.create(controlplane.Pod("b", 4, nil))
 	b.areBound("b")
+	b.create(controlplane.Pod("c", 4, nil))
 	b.saysWhy("c", "GPU")
 	if p := b.pod("huge"); p.Spec.NodeName != "" {
 		b.Errorf("a pod that asks for more CPU than there is anywhere is bound to %s", p.Spec.NodeName)
