@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,7 +43,7 @@ func (d *Driver) checkKeys(g *gang, pods []*pod) error {
 		return nil // its terms say so
 	}
 	for _, s := range who[1:] {
-		if err := unknownKeys(s.meta, s.what, func(string) string { return "" }); err != nil {
+		if err := unknownKeys(s.meta, s.what, nil); err != nil {
 			return err
 		}
 	}
@@ -60,30 +61,36 @@ func partKey(p *pod) string {
 
 // checkPodKeys is checkKeys for what stands on a pod itself.
 func checkPodKeys(obj *v1.Pod) error {
-	return unknownKeys(obj, "pod "+obj.Name, func(key string) string {
-		_, label := obj.Labels[key]
+	return unknownKeys(obj, "pod "+obj.Name, func(kind, key string) string {
 		switch {
-		case key == LabelGang && !label:
+		case key == LabelGang && kind == "annotation":
 			return "on a pod it is a label, and an annotation on a Job only"
-		case slices.Contains(onlyAnnotations, key) && label:
+		case slices.Contains(onlyAnnotations, key) && kind == "label":
 			return "it is an annotation, not a label"
 		}
 		return ""
 	})
 }
 
-// unknownKeys says which of the keys with Muster's prefix is not known, or what misplaced says of one.
-func unknownKeys(meta metav1.Object, what string, misplaced func(key string) string) error {
-	for kind, list := range map[string]map[string]string{"label": meta.GetLabels(), "annotation": meta.GetAnnotations()} {
-		for key := range list {
+// unknownKeys says which of the keys with Muster's prefix is not known, or what misplaced says of one; nil: every known
+// key may stand anywhere.
+func unknownKeys(meta metav1.Object, what string, misplaced func(kind, key string) string) error {
+	for _, list := range []struct {
+		kind string
+		keys map[string]string
+	}{{"label", meta.GetLabels()}, {"annotation", meta.GetAnnotations()}} {
+		for _, key := range slices.Sorted(maps.Keys(list.keys)) {
 			if !strings.HasPrefix(key, Prefix) || writtenByMuster(key) {
 				continue
 			}
 			if !slices.Contains(ownKeys, key) {
-				return fmt.Errorf("%s: %w", what, cluster.Unknown(kind, key, ownKeys))
+				return fmt.Errorf("%s: %w", what, cluster.Unknown(list.kind, key, ownKeys))
 			}
-			if why := misplaced(key); why != "" {
-				return fmt.Errorf("%s: %s %s: %s", what, kind, key, why)
+			if misplaced == nil {
+				continue
+			}
+			if why := misplaced(list.kind, key); why != "" {
+				return fmt.Errorf("%s: %s %s: %s", what, list.kind, key, why)
 			}
 		}
 	}
