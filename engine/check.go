@@ -22,7 +22,7 @@ func (e *Engine) Check(s *cluster.Job) string {
 
 // check validates the numbers and names of a spec and finds its queue.
 func (e *Engine) check(s *cluster.Job) (queue int, text string) {
-	if text = checkTasks(s); text != "" {
+	if text = CheckTasks(s); text != "" {
 		return 0, text
 	}
 	for i := range s.Tasks {
@@ -78,7 +78,9 @@ func checkDependency(id cluster.JobID, d *cluster.Dependency) string {
 	return ""
 }
 
-func checkTasks(s *cluster.Job) string {
+// CheckTasks says what is wrong with the task sets of a job, whatever the cluster is; "": nothing. A job that fails it
+// cannot be in a snapshot.
+func CheckTasks(s *cluster.Job) string {
 	if len(s.Tasks) == 0 {
 		return "the job has no tasks"
 	}

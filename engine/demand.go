@@ -100,7 +100,7 @@ func (e *Engine) countDemand(d *demand, upto int) {
 // addDemand counts the tasks of jobs from number a to b, or takes them back.
 func (e *Engine) addDemand(d *demand, a, b int, sign int64) {
 	for _, j := range e.jobs[min(a, b):b] {
-		if j == nil || checkTasks(j.spec) != "" {
+		if j == nil || CheckTasks(j.spec) != "" {
 			continue
 		}
 		for i := range j.spec.Tasks {

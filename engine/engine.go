@@ -291,16 +291,16 @@ func (e *Engine) initPartitions(parts []cluster.Partition) error {
 // addNode adds a node that was not seen before.
 func (e *Engine) addNode(n cluster.Node) error {
 	if _, dup := e.nodeID[n.Name]; dup || n.Name == "" {
-		return fmt.Errorf("node %q is defined twice or has no name", n.Name)
+		return &NodeError{n.Name, "it is defined twice or has no name"}
 	}
 	if n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode {
-		return fmt.Errorf("node %q: %d GPUs; between 0 and %d are supported", n.Name, n.GPUs, cluster.MaxGPUsPerNode)
+		return &NodeError{n.Name, fmt.Sprintf("%d GPUs; between 0 and %d are supported", n.GPUs, cluster.MaxGPUsPerNode)}
 	}
 	var model cluster.GPUModel
 	if n.GPUs > 0 {
 		var ok bool
 		if model, ok = e.cfg.Spec.Model(n.Model); !ok {
-			return fmt.Errorf("node %q: unknown GPU model %q; define it under models", n.Name, n.Model)
+			return &NodeError{n.Name, fmt.Sprintf("unknown GPU model %q; define it under models", n.Model)}
 		}
 	}
 	id := int32(len(e.st.nodes))
@@ -316,7 +316,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 	}
 	var err error
 	if ns.fixed, err = fixedOf(&n, &model); err != nil {
-		return err
+		return &NodeError{n.Name, err.Error()}
 	}
 	for i := range ns.devs {
 		ns.devs[i] = device{milli: int32(cluster.Whole), mem: model.Memory}
@@ -380,8 +380,8 @@ func (e *Engine) classify(id int32, model cluster.GPUModel) error {
 		}
 	}
 	if n.class < 0 {
-		if len(e.st.classes) == maxClasses {
-			return fmt.Errorf("more than %d kinds of node (GPU model x GPUs per node x partitions)", maxClasses)
+		if len(e.st.classes) == MaxKinds {
+			return &NodeError{n.spec.Name, fmt.Sprintf("more than %d kinds of node (GPU model x GPUs per node x partitions)", MaxKinds)}
 		}
 		n.class = int32(len(e.st.classes))
 		c := class{model: model, gpus: n.spec.GPUs, parts: parts, buckets: make([]bitset, n.spec.GPUs+1)}
@@ -402,5 +402,5 @@ func (e *Engine) classify(id int32, model cluster.GPUModel) error {
 	return nil
 }
 
-// maxClasses bounds the kinds of node: a set of them is four machine words.
-const maxClasses = 256
+// MaxKinds bounds the kinds of node (GPU model, GPUs per node, partitions): a set of them is four machine words.
+const MaxKinds = 256

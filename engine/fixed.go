@@ -27,7 +27,7 @@ type existing struct {
 func fixedOf(n *cluster.Node, model *cluster.GPUModel) (*fixed, error) {
 	geometry, isFixed, err := n.Geometry(model)
 	if err != nil {
-		return nil, fmt.Errorf("node %q: mig: %w", n.Name, err)
+		return nil, fmt.Errorf("mig: %w", err)
 	}
 	if !isFixed {
 		return nil, nil

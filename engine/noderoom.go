@@ -34,7 +34,7 @@ func (v View) NodeRooms(buf []NodeRoom) []NodeRoom {
 
 // Classes is the set of node classes on which tasks of the job with GPUs can ever run, a
 // bit each.
-func (j JobView) Classes() [maxClasses / 64]uint64 { return j.e.shapeAt(j.j.base).any }
+func (j JobView) Classes() [MaxKinds / 64]uint64 { return j.e.shapeAt(j.j.base).any }
 
 // Distances is a Speeds that knows what distance between a gang's tasks costs.
 type Distances interface {

@@ -189,8 +189,8 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 		return nil
 	}
 	e.live++
-	if text := checkTasks(r.Spec); text != "" {
-		return fmt.Errorf("snapshot: job %d: %s", r.Spec.ID, text)
+	if text := CheckTasks(r.Spec); text != "" {
+		return &JobError{r.Spec.ID, text}
 	}
 	j.shape = e.shapeOf(r.Spec)
 	j.base = j.shape

@@ -9,7 +9,7 @@ import (
 )
 
 // classSet is a set of node classes.
-type classSet [maxClasses / 64]uint64
+type classSet [MaxKinds / 64]uint64
 
 func (s *classSet) add(c int32)      { s[c>>6] |= 1 << (c & 63) }
 func (s *classSet) has(c int32) bool { return s[c>>6]>>(c&63)&1 == 1 }

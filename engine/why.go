@@ -372,7 +372,7 @@ func (e *Engine) bestRoomText(s *shape) string {
 			}
 		}
 		if best < 0 {
-			return "no node that suits it is up"
+			return e.noNodeText(s)
 		}
 		name := e.st.nodes[best].spec.Name
 		if s.topo.Required && s.topo.Level == cluster.LevelNVLink && e.st.classes[e.st.nodes[best].class].split {
@@ -389,11 +389,35 @@ func (e *Engine) bestRoomText(s *shape) string {
 			free += e.st.classes[ci].free
 		}
 	}
+	if s.gpus == 0 {
+		what := hostText(r)
+		if what == "" {
+			what = "no GPU"
+		}
+		return fmt.Sprintf("needs room for %s with %s; no node that may take it has that", countText(s.min), what)
+	}
 	text := fmt.Sprintf("needs %d GPUs in %d tasks of %d", s.gpus, s.min, r.GPUs)
 	if s.topo.Level != cluster.LevelAny && s.topo.Required {
 		text += fmt.Sprintf(" within one %s", s.topo.Level)
 	}
 	return text + fmt.Sprintf("; %d suitable GPUs are free", free)
+}
+
+// noNodeText says why no node can be looked at for room: none that suits the shape is up, or none of these takes it now.
+func (e *Engine) noNodeText(s *shape) string {
+	for id := range e.st.nodes {
+		if n := &e.st.nodes[id]; n.indexed && s.any.has(n.class) {
+			return "none of the nodes that suit it takes it now"
+		}
+	}
+	return "no node that suits it is up"
+}
+
+func countText(n int32) string {
+	if n == 1 {
+		return "1 task"
+	}
+	return fmt.Sprintf("%d tasks", n)
 }
 
 // seatsText says of GPUs with room for a share that MPS takes no more clients there.

@@ -89,6 +89,7 @@ func (d *Driver) move(p *pod, gone bool) {
 		n := d.nodeNamed(p.where)
 		delete(n.pods, p)
 		d.count1(p.where, n)
+		d.dropNode(p.where)
 	}
 	delete(d.repel, p)
 	if len(p.claimed.keys) > 0 { // whether a pod of ours pays for them is another matter now
@@ -126,7 +127,7 @@ func (n *node) podsLeft() int {
 	if !ok {
 		return math.MaxInt32
 	}
-	return int(most.Value()) - len(n.pods)
+	return int(min(countOf(&most), math.MaxInt32)) - len(n.pods)
 }
 
 // minds reports whether it matters to a gang what is around it.
@@ -390,7 +391,7 @@ func (l *looker) other(need *needs) {
 				continue
 			}
 			have := n.obj.Status.Allocatable[name]
-			left := have.Value()
+			left := countOf(&have)
 			for q := range n.pods {
 				if q.needs != nil {
 					left -= q.needs.other[name]
@@ -513,7 +514,7 @@ func (d *Driver) lookAround(g *gang, pods []*pod, spec *cluster.Job) bool {
 			return false
 		}
 	}
-	l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
+	l := d.fence(g, pods, d.confine(g, d.limitsOf(pods, g.fails > 0, true)))
 	if l.why != "" {
 		g.refused, d.waits[g] = l.why, true
 		return false
@@ -579,8 +580,9 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 	if len(g.spec.NodeLimits) == 0 && g.spec.PerNode == 0 && !d.minds(pods) {
 		return engine.Event{}, false
 	}
-	l := d.confine(g, d.limitsFor(g, pods, g.fails > 0, true))
+	l := d.fence(g, pods, d.confine(g, d.limitsFor(g, pods, g.fails > 0, true)))
 	if why := l.why; why != "" || stays(l.rivals) != "" { // it was possible before: nobody takes it for now
+		g.fenced = false
 		if l = (limits{nodes: []cluster.NodeLimit{{Nodes: slices.Sorted(slices.Values(d.order))}}}); why != "" {
 			l.text = "all: " + why
 		}

@@ -36,28 +36,6 @@ type planned struct {
 	Tasks int    `json:"tasks"`
 }
 
-// planOf reads the plan that a pod carries; nil: it has none that makes sense.
-func planOf(obj *v1.Pod) *plan {
-	var p plan
-	if json.Unmarshal([]byte(obj.Annotations[AnnotationPlan]), &p) != nil || len(p.Tasks) == 0 || len(p.On) == 0 {
-		return nil
-	}
-	count := make([]int, len(p.Tasks))
-	for _, on := range p.On {
-		if on.Set < 0 || on.Set >= len(p.Tasks) || on.Tasks < 1 || on.Tasks > cluster.MaxTasks || on.Node == "" {
-			return nil
-		}
-		count[on.Set] += on.Tasks
-	}
-	for i := range p.Tasks {
-		r := &p.Tasks[i].Request
-		if count[i] != p.Tasks[i].Count || r.GPUs < 0 || r.GPUs > cluster.MaxGPUsPerNode || r.CPU < 0 || r.RAM < 0 {
-			return nil
-		}
-	}
-	return &p
-}
-
 // start binds a gang as the engine wants it.
 func (d *Driver) start(g *gang, a *engine.Action) {
 	if g.phase != waiting {
@@ -69,6 +47,10 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	}
 	if why := d.overdrawn(g, a); why != "" {
 		d.distrust(g, why)
+		return
+	}
+	if why := d.outgrown(g, a); why != "" {
+		d.sendBack(g, why)
 		return
 	}
 	was := g.spec
@@ -184,7 +166,7 @@ const bindTries = 8
 func (d *Driver) bind(g *gang, p *pod, node string) {
 	p.binding, p.assumed = true, node
 	d.move(p, false)
-	obj, run, notes := p.obj, g.run, d.notesFor(g)
+	obj, run, notes := p.obj, g.run, d.notesFor(g, p.obj.UID)
 	if d.opt.Authority != "" && reports(obj) {
 		notes[AnnotationSum] = d.opt.Authority
 	}
@@ -210,9 +192,10 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 	d.do(func(ctx context.Context) { d.mounted(ctx, obj, node, mounts, 0, bind, done) })
 }
 
-// notesFor is what is written to the pods of a gang with their bindings.
-func (d *Driver) notesFor(g *gang) map[string]string {
-	notes := map[string]string{AnnotationPlan: g.plan}
+// notesFor is what is written to a pod of a gang with its binding.
+func (d *Driver) notesFor(g *gang, uid types.UID) map[string]string {
+	notes := map[string]string{}
+	d.opt.Seal.write(notes, uid, AnnotationPlan, g.plan)
 	if every := d.opt.Saving.Told(g.spec, &d.losses); every > 0 {
 		notes[AnnotationEvery] = strconv.FormatInt(int64(max(time.Second, every)/time.Second), 10)
 	}
@@ -293,6 +276,9 @@ func (d *Driver) bound(g *gang, p *pod, run int, node string, err error) {
 	p.assumed = ""
 	if d.pods[p.obj.UID] == p {
 		d.move(p, false)
+		if p.gang == nil && p.node != "" && !p.over() { // it was set aside while its binding was on its way
+			d.addForeign(p.node, p)
+		}
 	}
 	switch {
 	case err == nil:
@@ -330,7 +316,7 @@ func (d *Driver) stop(g *gang, a *engine.Action) {
 	kind, event, why := d.dismissal(g, a, to)
 	for _, p := range g.sorted() {
 		if d.occupies(p) && !p.leaving {
-			d.told.event(p.obj, kind, event, why)
+			d.notices.put(p.obj.UID, notice{kind, event, why})
 			d.evict(g, p)
 		}
 	}
@@ -381,6 +367,7 @@ func (d *Driver) evictNow(ctx context.Context, obj *v1.Pod, seconds int64, try i
 	ev := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name},
 		DeleteOptions: deleteOptions(obj.UID, seconds)}
 	err := d.opt.Client.PolicyV1().Evictions(obj.Namespace).Evict(ctx, ev)
+	d.tellEvicted(obj, err)
 	d.tryAgain(ctx, obj, err, try, func(ctx context.Context) { d.evictNow(ctx, obj, seconds, try+1) })
 }
 

@@ -69,9 +69,9 @@ func capacityOf(name string, c *storagev1.CSIStorageCapacity) *capacity {
 	if err != nil {
 		return nil
 	}
-	p := &capacity{name: name, nodes: sel, largest: limit.Value(), left: limit.Value()}
+	p := &capacity{name: name, nodes: sel, largest: bytesOf(limit), left: bytesOf(limit)}
 	if c.Capacity != nil {
-		p.left = max(p.left, c.Capacity.Value())
+		p.left = max(p.left, bytesOf(c.Capacity))
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.NodeTopology.MatchLabels)) {
 		p.key, p.value = key, c.NodeTopology.MatchLabels[key]
@@ -124,7 +124,7 @@ func (l *capacities) of(n *v1.Node) (list []*capacity) {
 func (d *Driver) sized(w *late) (bytes int64, ok bool) {
 	want, asks := w.claim.Spec.Resources.Requests[v1.ResourceStorage]
 	driver := d.csiDrivers[w.class.Provisioner]
-	return want.Value(), asks && driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+	return bytesOf(&want), asks && driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 }
 
 // canMake reports whether the driver of a claim's class has what it takes to make a

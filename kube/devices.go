@@ -166,11 +166,12 @@ func fraction(draws, have map[string]resourceapi.Counter) (milli int64) {
 	places, taken := int64(0), int64(0)
 	for name, all := range have {
 		c := draws[name]
-		switch total := all.Value.Value(); {
+		total := countOf(&all.Value)
+		switch drawn := min(countOf(&c.Value), total); {
 		case total == 1:
-			places, taken = places+1, taken+c.Value.Value()
+			places, taken = places+1, taken+drawn
 		case total > 0:
-			milli = max(milli, c.Value.Value()*cluster.Whole/total)
+			milli = max(milli, drawn*cluster.Whole/total)
 		}
 	}
 	if places > 0 {

@@ -37,7 +37,10 @@ type Driver struct {
 
 	nodes map[string]*node
 	order []string // the engine's nodes
-	pods  map[types.UID]*pod
+	// The same as a set, and those of them that are gone.
+	hasNumber map[string]bool
+	goneNodes leftNodes
+	pods      map[types.UID]*pod
 	// Pods of gangs that came to their end before this scheduler was there.
 	earlier []*v1.Pod
 	jobs    map[types.UID]*batchv1.Job
@@ -70,6 +73,7 @@ type Driver struct {
 	tellAt  cluster.Time     // when gangs that wait are told next
 	queued  []engine.Event   // for the next batch
 	renewed cluster.Time     // when the engine last began anew
+	took    time.Duration    // ... and how long that took
 	ended   int              // jobs that ended since
 	checked cluster.Time     // when engine and cluster were last compared
 	retries map[string]*gang // by key: to be looked at again at their time
@@ -92,6 +96,8 @@ type Driver struct {
 	mig      partitioning
 	lifts    lifts
 	dra      devices
+	aside    asides
+	notices  notices
 
 	work    chan func(context.Context)
 	workers sync.WaitGroup
@@ -117,8 +123,10 @@ const (
 	renewEvery = 24 * time.Hour
 	renewJobs  = 10_000
 	checkEvery = time.Minute
-	// Nodes change their size with every foreign pod: they are looked at so often.
+	// Nodes change their size with every foreign pod, and pods can be resized all the time: that is looked at so often,
+	// and no more than a part of the time goes into it.
 	resizeEvery = time.Second
+	resizePart  = 10
 )
 
 // New makes a driver; Run connects it to its cluster.
@@ -139,11 +147,11 @@ func New(opt Options) *Driver {
 		opt.Await = awaitMoved
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
-	d := &Driver{opt: opt, nodes: map[string]*node{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
+	d := &Driver{opt: opt, nodes: map[string]*node{}, hasNumber: map[string]bool{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
 		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
 		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, parts: map[string]bool{}, sets: map[string]nodeSet{}, wake: cluster.Never,
-		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(),
+		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
 	d.inbox.Init()
 	d.initPower()
@@ -244,7 +252,7 @@ func (d *Driver) clock() cluster.Time {
 // collect takes in what happened since the last time.
 func (d *Driver) collect() {
 	for _, it := range d.inbox.Take() {
-		it()
+		d.guarded("an object that changed", it)
 	}
 }
 
@@ -253,9 +261,9 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(), d.nextRound(now), d.nextPower(), d.nextLoan(), d.nextMIG(), d.nextReports(), d.nextLeft())
 		if d.sizesAt {
-			until = min(until, d.renewed.Add(resizeEvery))
+			until = min(until, d.nextResize())
 		}
 		if d.seen != d.moves {
 			until = min(until, d.lookAt)
@@ -277,8 +285,9 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.loanTick(now)
 		d.migRound(now)
 		d.round(now)
+		d.forgetDue(now)
 		events := d.events(now)
-		if d.sizesAt && now >= d.renewed.Add(resizeEvery) {
+		if d.sizesAt && now >= d.nextResize() {
 			if d.sizesAt = false; d.resized() {
 				d.stale = cmp.Or(d.stale, "size of nodes")
 			}
@@ -331,8 +340,10 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 		d.dirty = nil
 		for _, g := range list {
 			g.dirty = false
-			events = append(events, d.settle(g, now)...)
-			d.note(g, now)
+			d.guarded("gang "+g.name, func() {
+				events = append(events, d.settle(g, now)...)
+				d.note(g, now)
+			})
 		}
 	}
 	return append(events, d.liftNext(events, now)...)
@@ -404,7 +415,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 				g.home++
 				d.withdraw(g)
 			default:
-				g.phase, g.refused, g.refusedIn, g.refusedFor = gathering, a.Text, d.life, g.members
+				g.phase, g.refused, g.refusedIn, g.refusedFor, g.refusedAs = gathering, a.Text, d.life, g.members, g.facts
 				if len(g.spec.Partitions) > 0 {
 					g.wants = g.spec.Partitions[0] // so that the next engine has it, too, and does not have to begin anew for it
 				}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/journal"
 )
 
 // What events cannot tell an engine - nodes of another size, other sets of
@@ -27,8 +29,15 @@ const maxParts = 63
 // found is what a scheduler knows that has just started.
 func (d *Driver) found() *engine.Snapshot { return &engine.Snapshot{Now: d.clock()} }
 
+// nextResize is when nodes and pods are looked at next whose size may be another.
+func (d *Driver) nextResize() cluster.Time {
+	return d.renewed.Add(max(resizeEvery, resizePart*d.took))
+}
+
 // renew begins anew with what the engine knows.
 func (d *Driver) renew() error {
+	start := d.opt.Now()
+	defer func() { d.took = d.opt.Now().Sub(start) }()
 	snap := d.eng.Snapshot()
 	snap.Now = d.clock()
 	snap.Jobs = slices.DeleteFunc(snap.Jobs, func(r engine.JobRecord) bool { return r.State == engine.Done })
@@ -40,40 +49,38 @@ func (d *Driver) renew() error {
 func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.stale, d.sets, d.sizesAt = "", map[string]nodeSet{}, false
 	d.life++
+	d.forgetNodes(snap)
 	d.nodeOrder()
 	for _, n := range d.nodes {
 		n.mig.stays, d.nodesAt = false, d.nodesAt || n.mig.stays
 	}
 	d.shyNodes()
+	d.forgetAsides()
+	clear(d.aside.nodes)
+	before := d.next
 	adopted := d.adoptAll(snap)
+	fresh := map[cluster.JobID]bool{}
+	for id := before; id < d.next; id++ {
+		fresh[id] = true
+	}
 	d.repairAll(snap)
 	d.divide(snap)
-	helds := d.helds(snap)
-	spec := cluster.Spec{Name: "kubernetes"}
-	for _, name := range d.order {
-		spec.Nodes = append(spec.Nodes, d.nodeSpec(name, d.nodes[name], helds[name]))
-	}
-	spec.Models = d.models(spec.Nodes)
-	spec.Weigh(d.opt.Rules.Spec.Models)
-	if err := d.reslice(snap, &spec); err != nil {
+	d.reshapeAll(snap)
+	var rules journal.Header
+	var cfg engine.Config
+	build := func() (err error) {
+		rules, cfg, err = d.build(snap)
 		return err
 	}
-	spec.Partitions = d.partitions(snap)
-	snap.Nodes = d.nodeStates(snap.Nodes, spec.Nodes)
-	d.lend(snap, &spec)
-	snap.Next, snap.Fresh = d.next, true
-	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
-	rules, cfg, err := d.rules(spec)
-	if err != nil {
-		return err
+	err := d.safely(build)
+	for ; err != nil; err = d.safely(build) {
+		if !d.withoutCulprit(snap, err, fresh) {
+			return fmt.Errorf("the engine cannot be made for this cluster: %w", err)
+		}
 	}
-	e, err := engine.Restore(cfg, snap)
-	if err != nil {
-		return fmt.Errorf("the engine cannot be made for this cluster: %w", err)
-	}
-	d.chronicleCluster(&spec)
+	d.chronicleCluster(&rules.Spec)
 	d.fitted, d.refit = rules.Spec.Queues, false
-	d.eng, d.cfg, d.renewed, d.ended, d.wake = e, cfg, d.now, 0, cluster.Never
+	d.cfg, d.renewed, d.ended, d.wake = cfg, d.now, 0, cluster.Never
 	if err := d.closeJournal(); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -84,7 +91,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 		}
 	}
 	d.opt.Observe.Renewed(reason)
-	d.opt.Log.Debug("the engine begins anew", "reason", reason, "nodes", len(spec.Nodes), "partitions", len(spec.Partitions), "adopted", adopted)
+	d.opt.Log.Debug("the engine begins anew", "reason", reason, "nodes", len(rules.Spec.Nodes), "partitions", len(rules.Spec.Partitions), "adopted", adopted)
 	// It is compared with the cluster in its first batch, and not here: what is seen
 	// by then would be compared with what it has yet to hear.
 	d.queued, d.checked = append(d.queued, engine.Event{Type: engine.Tick}), d.now.Add(-checkEvery)
@@ -97,16 +104,46 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	return nil
 }
 
-// nodeOrder adds new nodes to the engine's, by name. One that is gone keeps its
-// number, and is down.
-func (d *Driver) nodeOrder() {
-	known := map[string]bool{}
+// build makes the engine of a snapshot, and completes the snapshot for it.
+func (d *Driver) build(snap *engine.Snapshot) (rules journal.Header, cfg engine.Config, err error) {
+	helds := d.helds(snap)
+	spec := cluster.Spec{Name: "kubernetes"}
 	for _, name := range d.order {
-		known[name] = true
+		spec.Nodes = append(spec.Nodes, d.nodeSpec(name, d.nodes[name], helds[name]))
 	}
+	d.limitKinds(spec.Nodes, helds)
+	spec.Models = d.models(spec.Nodes)
+	spec.Weigh(d.opt.Rules.Spec.Models)
+	if err := d.reslice(snap, &spec); err != nil {
+		return rules, cfg, err
+	}
+	spec.Partitions = d.partitions(snap, spec.Nodes)
+	snap.Nodes = d.nodeStates(snap.Nodes, spec.Nodes)
+	d.lend(snap, &spec)
+	snap.Next, snap.Fresh = d.next, true
+	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
+	if rules, cfg, err = d.rules(spec); err != nil {
+		return rules, cfg, err
+	}
+	e, err := engine.Restore(cfg, snap)
+	if err == nil {
+		d.eng = e
+	}
+	return rules, cfg, err
+}
+
+// nodeOrder adds new nodes to the engine's, by name. One that is gone keeps its
+// number, and is down, until it is forgotten.
+func (d *Driver) nodeOrder() {
 	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
-		if !known[name] && d.nodes[name].obj != nil {
+		if !d.hasNumber[name] && d.nodes[name].obj != nil {
 			d.order = append(d.order, name)
+		}
+	}
+	d.renumber()
+	for name := range d.goneNodes {
+		if n := d.nodes[name]; n != nil && n.obj != nil {
+			delete(d.goneNodes, name) // it is back
 		}
 	}
 }
@@ -152,20 +189,8 @@ func (d *Driver) nodeStates(before, now []cluster.Node) []cluster.Node {
 
 // partitions are the sets of nodes that gangs ask for; what waits is told which
 // of them is its own.
-func (d *Driver) partitions(snap *engine.Snapshot) (list []cluster.Partition) {
-	d.parts, d.full = map[string]bool{}, false
-	add := func(s *nodeSet) bool {
-		if d.parts[s.name] {
-			return true
-		}
-		if len(list) == maxParts-len(d.opt.Loans) {
-			d.full = true
-			return false
-		}
-		d.parts[s.name] = true
-		list = append(list, cluster.Partition{Name: s.name, Nodes: s.names})
-		return true
-	}
+func (d *Driver) partitions(snap *engine.Snapshot, nodes []cluster.Node) []cluster.Partition {
+	parts := d.partitioner(nodes)
 	for i := range snap.Jobs {
 		r := &snap.Jobs[i]
 		g := d.byID[r.Spec.ID]
@@ -179,26 +204,31 @@ func (d *Driver) partitions(snap *engine.Snapshot) (list []cluster.Partition) {
 		}
 		spec := *r.Spec // the engine before this one still has it
 		spec.Partitions = nil
-		if s := d.partition(pods); len(pods) > 0 && add(s) {
-			spec.Partitions = []string{s.name}
+		if len(pods) > 0 {
+			s := d.partition(pods)
+			d.place(g, &spec, s, parts.add(s))
 		}
 		r.Spec = &spec
 		if g != nil {
-			d.comesBack(g, &spec, add)
+			d.comesBack(g, &spec, parts.add)
 			g.spec = &spec
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
 		if g := d.gangs[key]; g.phase == gathering && g.wants != "" {
 			if s := d.partition(d.needed(g)); s.why == "" {
-				add(s)
+				parts.add(s)
 			}
 		}
 	}
-	if len(list) == 0 { // so that a job's partition is always one that it names
-		list = append(list, cluster.Partition{Name: "none"})
+	d.parts, d.full = parts.known, parts.full
+	if d.full {
+		parts.list = append(parts.list, cluster.Partition{Name: everyNode, Nodes: slices.Clone(d.order)})
 	}
-	return list
+	if len(parts.list) == 0 { // so that a job's partition is always one that it names
+		parts.list = append(parts.list, cluster.Partition{Name: "none"})
+	}
+	return parts.list
 }
 
 // adoptAll turns gangs that are found bound into jobs of the engine.
@@ -206,13 +236,12 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 	taken := d.inUse(snap)
 	keys := slices.Sorted(maps.Keys(d.gangs))
 	slices.SortStableFunc(keys, func(a, b string) int { // places that nobody has may have been given to others since
-		return cmp.Compare(d.gangs[a].unseated(), d.gangs[b].unseated())
+		return cmp.Compare(d.unseated(d.gangs[a]), d.unseated(d.gangs[b]))
 	})
 	for _, key := range keys {
 		if g := d.gangs[key]; g.phase == gathering && g.boundByPlan() {
 			if err := d.adopt(g, snap, taken); err != nil {
-				d.opt.Log.Error("pods that are bound count as foreign", "gang", g.name, "error", err)
-				d.expel(g)
+				d.expel(g, err.Error())
 				continue
 			}
 			n++
@@ -221,49 +250,34 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 	return n
 }
 
-// expel makes the bound pods of a gang foreign: they take room, no more.
-func (d *Driver) expel(g *gang) {
-	for _, p := range g.sorted() {
-		if p.node != "" {
-			d.disown(p)
-		}
-	}
-}
-
 // disown makes a bound pod foreign.
 func (d *Driver) disown(p *pod) {
 	d.unpay(p)
 	d.leave(p)
 	p.request = d.requestOf(p.obj)
-	if !p.over() {
+	if p.node != "" && !p.over() {
 		d.addForeign(p.node, p)
 	}
 }
 
-// adopt makes a job of a gang from the plan that its pods carry. Whether its
-// start was complete cannot be seen. If pods wait for all places that are
-// empty, it goes on being bound; else it counts as running, and its owner makes
-// the pods that it lacks.
+// adopt makes a job of a gang that is found bound, from what its pods hold and the plan that they carry. Whether its
+// start was complete cannot be seen. If pods wait for all places that are empty, it goes on being bound; else it counts
+// as running, and its owner makes the pods that it lacks.
 func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) error {
-	p, pods := g.latest()
-	var from time.Time
-	for _, q := range pods {
-		at := q.obj.CreationTimestamp.Time
-		if q.obj.Status.StartTime != nil {
-			at = q.obj.Status.StartTime.Time
-		}
-		if from.IsZero() || at.Before(from) {
-			from = at
-		}
-	}
+	p, trusted, pods := d.latest(g)
 	if p == nil {
 		return fmt.Errorf("their annotation %s cannot be read", AnnotationPlan)
 	}
 	g.slots, g.nth = slotsOf(p), p.Repair
-	empty := d.seat(g, pods, p)
+	empty, without := d.seat(g, pods, p)
+	if d.refuseForeign(without); len(without) == len(pods) {
+		return fmt.Errorf("annotation %s does not say where they are", AnnotationPlan)
+	}
+	pods = slices.DeleteFunc(pods, func(q *pod) bool { return q.gang != g })
+	p = d.asHeld(g, p, trusted)
 	spec, unclear := d.specOf(g, pods, membership{})
-	away := d.givenAway(g, p)
-	if away {
+	away := d.givenAway(g, p) || empty > 0 && trusted && d.lostPlace(g)
+	if away || empty > 0 && !d.openPlaces(g, trusted) {
 		p, empty = g.shrunk(p), 0
 	}
 	allocs, err := d.allocs(p, taken)
@@ -278,58 +292,58 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]inUse) e
 		g.missing = nil
 		defer d.leaveAll(g, "its gang lost a node, and others have its place")
 	}
+	from := began(pods)
 	if unclear != nil { // it is bound all the same
-		spec = &cluster.Job{Name: g.name, User: pods[0].obj.Namespace, Tier: cluster.Standard, Submit: cluster.Time(from.UnixNano())}
+		spec = &cluster.Job{Name: g.name, User: pods[0].obj.Namespace, Tier: cluster.Standard, Submit: from}
 	}
 	spec.NoRequeue, spec.Tasks, spec.Topology, spec.ID = true, p.Tasks, cluster.Topology{}, d.next
-	if !d.hasQueue(spec.Queue) {
-		spec.Queue = d.opt.DefaultQueue
+	if text := engine.CheckTasks(spec); text != "" {
+		return errors.New(text)
 	}
+	d.queueFound(spec, snap)
 	d.next++
-	n, open := 0, 0
+	n := 0
 	for i := range p.Tasks {
 		n += p.Tasks[i].Count
 	}
 	rec := engine.JobRecord{Spec: spec, State: engine.Running, Allocs: allocs, Tasks: int32(n), Rate: 1_000_000, Hungry: cluster.Never,
-		Since: spec.Submit, Lined: spec.Submit, Started: cluster.Time(from.UnixNano()), LimitAt: cluster.Never, Promise: 0}
+		Since: spec.Submit, Lined: spec.Submit, Started: from, LimitAt: cluster.Never, Promise: 0}
 	rec.FirstStart, rec.Acc = rec.Started, rec.Started
 	if p.Before.goesOn(&rec, rec.Started) {
 		g.worked = p.Before.Work
 	}
 	g.id, g.spec, g.phase, g.members, g.refused = spec.ID, spec, running, nil, ""
 	d.byID[g.id] = g
-	if open = d.fill(g); empty > 0 && open == 0 {
+	if open := d.fill(g); empty > 0 && open == 0 {
 		g.phase, rec.State = starting, engine.Starting
 	}
 	snap.Jobs = append(snap.Jobs, rec)
 	return nil
 }
 
-// seat finds the place of each bound pod and returns how many places are left.
-func (d *Driver) seat(g *gang, pods []*pod, p *plan) int {
-	empty := len(g.slots)
+// began is when the first of some pods began, or was created.
+func began(pods []*pod) cluster.Time {
+	var from time.Time
 	for _, q := range pods {
-		at := slices.IndexFunc(g.slots, func(s slot) bool {
-			return s.pod == "" && s.node == q.node && q.asks(&p.Tasks[s.set].Request)
-		})
-		if at < 0 && q.needs != nil && q.needs.devices { // which of them counts a claim that they share, or what it has, may be another now
-			at = slices.IndexFunc(g.slots, func(s slot) bool {
-				r := p.Tasks[s.set].Request
-				return s.pod == "" && s.node == q.node && r.CPU == q.request.CPU && r.RAM == q.request.RAM
-			})
+		at := q.obj.CreationTimestamp.Time
+		if q.obj.Status.StartTime != nil {
+			at = q.obj.Status.StartTime.Time
 		}
-		if at >= 0 {
-			g.slots[at].pod = q.obj.UID
-			q.give(&p.Tasks[g.slots[at].set].Request)
-			empty--
+		if from.IsZero() || at.Before(from) {
+			from = at
 		}
 	}
-	for _, q := range g.sorted() { // those that are over have had a place
-		if q.over() && q.node != "" && empty > 0 {
-			empty--
-		}
+	return cluster.Time(from.UnixNano())
+}
+
+// queueFound gives a gang that is found bound a queue that takes it: labels may have changed since it was bound.
+func (d *Driver) queueFound(spec *cluster.Job, snap *engine.Snapshot) {
+	if !d.hasQueue(spec.Queue) || d.admits(spec) != nil {
+		spec.Queue = d.opt.DefaultQueue
 	}
-	return empty
+	if !d.hasQueue(spec.Queue) {
+		snap.Queues = nil // so that the engine makes a closed queue for it
+	}
 }
 
 // fill binds pods that wait to the empty places of a gang that was found, if
@@ -440,8 +454,13 @@ func (d *Driver) nodeEvents() []engine.Event {
 }
 
 // resized reports whether nodes are not of the size any more that the
-// engine knows.
+// engine knows, or pods do not hold what it knows.
 func (d *Driver) resized() bool {
+	for _, g := range d.byID {
+		if g.resized {
+			return true
+		}
+	}
 	snap := d.eng.Snapshot()
 	helds := d.helds(&snap)
 	for i, believed := range snap.Nodes {

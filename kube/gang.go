@@ -52,7 +52,11 @@ type gang struct {
 	// An engine refused these pods in this life of it: it would again.
 	refusedIn  int
 	refusedFor []types.UID
+	refusedAs  uint64 // ... with these facts
+	facts      uint64 // waiting: factsOf when it was submitted
+	resized    bool   // pods of it hold other amounts of CPU and memory than the engine knows
 	wants      string // partition that the engine does not have yet
+	fenced     bool   // the first of its job's NodeLimits is what is outside its set of nodes
 	leaves     string // why it was told to leave as a whole
 	dirty      bool
 	waking     bool   // it is held until nodes are back that were off

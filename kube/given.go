@@ -90,7 +90,7 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 	}
 	var said *before
 	for i := 0; i < len(pods) && said == nil; i++ {
-		said = beforeOf(pods[i].obj)
+		said = d.beforeOf(pods[i].obj)
 	}
 	if len(d.legacies) == 0 && said == nil {
 		return
@@ -113,10 +113,10 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 	}
 }
 
-// beforeOf reads what a pod carries that waits; nil: nothing that makes sense.
-func beforeOf(obj *v1.Pod) *before {
+// beforeOf reads what a pod carries that waits; nil: nothing that makes sense, or that a scheduler wrote.
+func (d *Driver) beforeOf(obj *v1.Pod) *before {
 	var b before
-	if text := obj.Annotations[AnnotationBefore]; text == "" || json.Unmarshal([]byte(text), &b) != nil {
+	if text := obj.Annotations[AnnotationBefore]; text == "" || json.Unmarshal([]byte(text), &b) != nil || b.Submit < 0 || !d.opt.Seal.holds(obj, AnnotationBefore) {
 		return nil
 	}
 	return &b
@@ -129,7 +129,9 @@ func (d *Driver) carry(g *gang, obj *v1.Pod) {
 	if err != nil {
 		panic(err) // of numbers
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": map[string]string{AnnotationBefore: string(text)}}})
+	notes := map[string]string{}
+	d.opt.Seal.write(notes, obj.UID, AnnotationBefore, string(text))
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
 	if err != nil {
 		panic(err) // of text
 	}
@@ -170,7 +172,7 @@ func (b *before) works(spec *cluster.Job) {
 // goesOn books in the record of a gang that is found bound what it was given before its
 // pods were bound, as their plan says; false: that says nothing.
 func (b *before) goesOn(r *engine.JobRecord, now cluster.Time) bool {
-	if b == nil || !b.To(r, now) {
+	if b == nil || b.Submit < 0 || !b.To(r, now) {
 		return false
 	}
 	r.Spec.Submit = min(r.Spec.Submit, b.Submit)

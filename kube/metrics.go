@@ -22,6 +22,7 @@ type Metrics struct {
 	moved, partitioned      *prometheus.CounterVec
 	reports                 *prometheus.CounterVec
 	unwound                 prometheus.Counter
+	aside                   *prometheus.CounterVec
 	gangs                   *prometheus.GaugeVec
 	leading                 prometheus.Gauge
 	gpus, inQueue, oldest   *prometheus.GaugeVec
@@ -49,6 +50,8 @@ func NewMetrics() *Metrics {
 			Help: "What pods told of their progress, by what became of it: taken; token, who it was could not be told; often, too soon after the one before; nonsense; unknown, not of a pod that Muster started; later, the scheduler did not lead, or could not ask."}, []string{"outcome"}),
 		unwound: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_kube_gangs_unwound_total",
 			Help: "Gangs that could not be bound as a whole: what was bound of them was deleted."}),
+		aside: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_kube_set_aside_total",
+			Help: "What was set aside so that everything else goes on: a pod that cannot be managed and only takes room, a node whose GPUs are not used (each has an event that says why), a handler that failed inside the scheduler."}, []string{"what"}),
 		gangs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_gangs",
 			Help: "Gangs: gathering, their pods are not all there; waiting; bound, or being so."}, []string{"state"}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_kube_leading",
@@ -63,7 +66,7 @@ func NewMetrics() *Metrics {
 			Help: "GPUs that are free on nodes that take pods, parts counted as parts."}),
 		usable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_usable_gpus",
 			Help: "Of them what the pods submitted last could use on average; the rest are fragments."})}
-	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.partitioned, m.reports, m.unwound, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
+	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.partitioned, m.reports, m.unwound, m.aside, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -94,6 +97,9 @@ func (m *Metrics) Reported(outcome string) { m.reports.WithLabelValues(outcome).
 
 // Unwound implements Observer.
 func (m *Metrics) Unwound() { m.unwound.Inc() }
+
+// SetAside implements Observer.
+func (m *Metrics) SetAside(what string) { m.aside.WithLabelValues(what).Inc() }
 
 // Renewed implements Observer.
 func (m *Metrics) Renewed(reason string) { m.renews.WithLabelValues(reason).Inc() }

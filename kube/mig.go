@@ -50,11 +50,11 @@ func sliceName(profile string) v1.ResourceName {
 func (d *Driver) slicesOf(list v1.ResourceList) map[string]int {
 	var count map[string]int
 	for name, q := range list {
-		if profile, ok := d.sliceOf(name); ok && q.Value() > 0 {
+		if profile, ok := d.sliceOf(name); ok && countOf(&q) > 0 {
 			if count == nil {
 				count = map[string]int{}
 			}
-			count[profile] += int(min(q.Value(), 1<<16))
+			count[profile] += int(min(countOf(&q), 1<<16))
 		}
 	}
 	return count
@@ -81,7 +81,7 @@ func (d *Driver) slice(r *cluster.Request, sum v1.ResourceList) {
 func (d *Driver) migOf(n *node, model *cluster.GPUModel, whole int, held map[string]int) (mig string, gpus int) {
 	count := map[string]int{}
 	if n != nil && n.obj != nil {
-		count = d.slicesOf(n.obj.Status.Allocatable)
+		maps.Copy(count, d.slicesOf(n.obj.Status.Allocatable))
 		for p := range n.pods {
 			if p.gang != nil && p.request.Profile != "" {
 				continue // the engine's own
@@ -245,7 +245,7 @@ func (d *Driver) reslice(snap *engine.Snapshot, spec *cluster.Spec) error {
 			model, _ := spec.Model(n.Model)
 			geometry, _, err := n.Geometry(&model)
 			if err != nil {
-				return fmt.Errorf("node %s: mig: %w", n.Name, err)
+				return &engine.NodeError{Node: n.Name, Text: "mig: " + err.Error()}
 			}
 			if used[a.Node] == nil {
 				used[a.Node] = make([]uint8, n.GPUs)

@@ -159,7 +159,7 @@ func devicesOf(list v1.ResourceList, o *config.MIGOffer) v1.ResourceList {
 // migOffer is what a list says of GPUs and slices.
 func (d *Driver) migOffer(list v1.ResourceList) config.MIGOffer {
 	q := list[migWhole]
-	o := config.MIGOffer{Whole: int(min(q.Value(), 1<<16)), Slices: d.slicesOf(list)}
+	o := config.MIGOffer{Whole: int(min(countOf(&q), 1<<16)), Slices: d.slicesOf(list)}
 	if o.Slices == nil {
 		o.Slices = map[string]int{}
 	}

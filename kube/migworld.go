@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	resourcehelper "k8s.io/component-helpers/resource"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -246,7 +244,7 @@ func (d *Driver) wouldSuit(pods []*pod, n *node) bool {
 		if slices.ContainsFunc(pods[:i], func(q *pod) bool { return q.signature == p.signature }) {
 			continue
 		}
-		list := resourcehelper.PodRequests(p.obj, resourcehelper.PodResourcesOptions{})
+		list := requestsOf(p.obj)
 		if d.suits(p.obj, list, n.obj) != "" || d.replicaSuits(p, name) != "" || d.wantSuits(p, list, name) != "" {
 			return false
 		}

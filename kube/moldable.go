@@ -221,9 +221,9 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 		if !s.beyond {
 			continue
 		}
-		al := d.cutTask(&allocs, s)
+		al, held := d.cutTask(&allocs, s)
 		p := g.pods[s.pod]
-		if p == nil || !p.ready() || d.mounts(p, s.node) != "" || d.grant(p, s.node) != "" {
+		if !held || p == nil || !p.ready() || d.mounts(p, s.node) != "" || d.grant(p, s.node) != "" {
 			continue
 		}
 		one := *rec
@@ -235,8 +235,8 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 	return ones
 }
 
-// cutTask takes the devices of one place out of a gang's.
-func (d *Driver) cutTask(allocs *[]engine.Alloc, s slot) engine.Alloc {
+// cutTask takes the devices of one place out of a gang's; false: they are not among them.
+func (d *Driver) cutTask(allocs *[]engine.Alloc, s slot) (al engine.Alloc, held bool) {
 	list := *allocs
 	for i := len(list) - 1; i >= 0; i-- {
 		a := list[i]
@@ -246,14 +246,14 @@ func (d *Driver) cutTask(allocs *[]engine.Alloc, s slot) engine.Alloc {
 		if a.Tasks == 1 {
 			*allocs = slices.Delete(list, i, i+1)
 			a.Set = 0
-			return a
+			return a, true
 		}
 		rest := fewer(a, 1)
 		list[i] = rest
 		a.Tasks, a.GPUs, a.CPU, a.RAM, a.Set = 1, a.GPUs&^rest.GPUs, a.CPU-rest.CPU, a.RAM-rest.RAM, 0
-		return a
+		return a, true
 	}
-	panic("kube: a place of a gang is not among what it holds")
+	return al, false
 }
 
 // follow makes a gang of one of a pod that started with its gang, and binds it.

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -187,14 +186,14 @@ func portsOf(obj *v1.Pod) (list []hostPort) {
 
 // otherOf is what a pod asks for that the engine does not count.
 func (d *Driver) otherOf(obj *v1.Pod, p *pod) (list map[v1.ResourceName]int64) {
-	for name, q := range resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{}) {
-		if d.counted(name) || q.IsZero() || d.isSlice(&p.request, name) || p.replica.one && name == p.replica.name {
+	for name, q := range requestsOf(obj) {
+		if d.counted(name) || countOf(&q) == 0 || d.isSlice(&p.request, name) || p.replica.one && name == p.replica.name {
 			continue
 		}
 		if list == nil {
 			list = map[v1.ResourceName]int64{}
 		}
-		list[name] = q.Value()
+		list[name] = countOf(&q)
 	}
 	return list
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -47,6 +46,7 @@ func (d *Driver) dropForeign(name string, p *pod) {
 	delete(n.foreign, p)
 	n.count(p, -1)
 	d.nodesAt, d.sizesAt = true, true
+	d.dropNode(name)
 }
 
 func (n *node) count(p *pod, by int64) {
@@ -108,7 +108,7 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 		return d.sliced(s, n, &h)
 	}
 	have := n.obj.Status.Allocatable
-	s.CPU = max(s.CPU, have.Cpu().MilliValue()-n.other.cpu)
+	s.CPU = max(s.CPU, milliOf(have.Cpu())-n.other.cpu)
 	s.RAM = max(s.RAM, mebi(have.Memory(), false)-n.other.ram)
 	replicas, _ := d.onlyShared(n)
 	s.GPUs = min(max(s.GPUs, d.gpusOf(n.obj.Status.Capacity), d.gpusOf(have), d.pools().gpus[name], replicas.gpus()), cluster.MaxGPUsPerNode)
@@ -123,7 +123,10 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 func (d *Driver) sliced(s cluster.Node, n *node, h *held) cluster.Node {
 	name := d.modelOf(n, 1)
 	model, _ := cluster.FindModel(name)
-	if s.MIG, s.GPUs = d.migOf(n, &model, s.GPUs, h.slices); s.GPUs > 0 {
+	if s.MIG, s.GPUs = d.migOf(n, &model, s.GPUs, h.slices); d.aside.nodes[s.Name] != "" {
+		s.MIG, s.GPUs = "", 0
+	}
+	if s.GPUs > 0 {
 		s.Model = name
 	}
 	return s
@@ -251,7 +254,7 @@ func cmpZero(list v1.ResourceList, name v1.ResourceName) bool {
 // signature is what of a pod decides which nodes suit it, as text.
 func signature(d *Driver, obj *v1.Pod) string {
 	var gpus []string
-	sum := resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{})
+	sum := requestsOf(obj)
 	for _, name := range d.opt.GPUs {
 		if q := sum[v1.ResourceName(name)]; !q.IsZero() {
 			gpus = append(gpus, name)
@@ -275,10 +278,10 @@ func signature(d *Driver, obj *v1.Pod) string {
 }
 
 // nodeSet is the nodes on which all pods of a gang may run: a partition of the
-// engine. why says what keeps them off the others, if there are none.
+// engine. off counts the others by what keeps them off; why says so in full if there are no such nodes.
 type nodeSet struct {
-	names     []string
-	name, why string
+	names          []string
+	name, off, why string
 }
 
 // sign writes down what decides on which nodes a pod may run.
@@ -316,7 +319,7 @@ func (d *Driver) match(pods []*pod) (s nodeSet) {
 	reasons := map[string]int{}
 	lists := make([]v1.ResourceList, len(pods))
 	for i, p := range pods {
-		lists[i] = resourcehelper.PodRequests(p.obj, resourcehelper.PodResourcesOptions{})
+		lists[i] = requestsOf(p.obj)
 	}
 	nodes := 0
 	for _, name := range d.order {
@@ -336,15 +339,16 @@ func (d *Driver) match(pods []*pod) (s nodeSet) {
 			s.names = append(s.names, name)
 		}
 	}
-	if s.name = partitionName(s.names); len(s.names) > 0 {
-		return s
-	}
 	var parts []string
 	for r, k := range reasons {
 		parts = append(parts, fmt.Sprintf("%d: %s", k, r))
 	}
 	slices.Sort(parts)
-	s.why = fmt.Sprintf("none of %d nodes suits it (%s)", nodes, strings.Join(parts, "; "))
+	s.off = strings.Join(parts, "; ")
+	if s.name = partitionName(s.names); len(s.names) > 0 {
+		return s
+	}
+	s.why = fmt.Sprintf("none of %d nodes suits it (%s)", nodes, s.off)
 	if slices.ContainsFunc(pods, func(p *pod) bool { return p.want != want{} }) {
 		s.why += "; there are " + d.offers()
 	}

@@ -49,6 +49,7 @@ const (
 	AnnotationSum    = Prefix + "report-ca"  // written with the binding of a pod that reports: the SHA-256 of who vouches for the scheduler
 	AnnotationPlan   = Prefix + "plan"       // written with the binding: where the whole gang is
 	AnnotationBefore = Prefix + "before"     // written to a pod that waits: what its gang received before it had to leave
+	// The two that are for the next scheduler are sealed (sealKey), each by an annotation with the suffix -seal.
 )
 
 // Labels are the labels of nodes that say what is where; an empty one is not
@@ -112,6 +113,9 @@ type Options struct {
 	Saving *perf.Saving
 	// Authority is the SHA-256 of the authority that vouches for the schedulers' certificate, for pods that report; "": they are not told.
 	Authority string
+	// Seal is the key by which what is written to pods for the next scheduler is sealed, the same for all schedulers of
+	// a cluster; empty: nothing is sealed, and what pods carry is checked against what they hold alone.
+	Seal sealKey
 	// History is told what became of gangs; nil: nobody is.
 	History History
 	// Crash, if it is set, is called where a test lets the scheduler die.
@@ -127,6 +131,7 @@ type Observer interface {
 	Unwound()                            // a gang that could not be bound as a whole
 	Moved(outcome string)                // a gang: others took the place that was kept for it (done), or it was let go
 	Partitioned(outcome string)          // a node: done, failed, late, or dropped, because somebody else changed it or nobody needs it any more
+	SetAside(what string)                // a pod or node that cannot be understood, or something whose handling failed
 	Renewed(reason string)               // the engine began anew from a snapshot
 	Gangs(gathering, waiting, bound int) // after a step
 	Leading(bool)                        // whether this scheduler schedules
@@ -143,6 +148,7 @@ func (nobody) Evicted(string)          {}
 func (nobody) Unwound()                {}
 func (nobody) Moved(string)            {}
 func (nobody) Partitioned(string)      {}
+func (nobody) SetAside(string)         {}
 func (nobody) Renewed(string)          {}
 func (nobody) Gangs(int, int, int)     {}
 func (nobody) Leading(bool)            {}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"maps"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -25,7 +26,7 @@ func jobGang(d *Driver, obj *v1.Pod) *claim {
 		if s := j.Spec.Suspend; s != nil && *s {
 			return membership{}, &suspendedError{"its Job " + j.Name}
 		}
-		m := membership{size: jobSize(&j.Spec, &j.Status), submit: j.CreationTimestamp.Time}
+		m := membership{size: jobSize(&j.Spec, &j.Status), stated: parallelism(&j.Spec), submit: j.CreationTimestamp.Time}
 		return m, minAvailable(g, &m, notNil(j.Annotations), kueueJobMin, kaiMinMember)
 	}}
 }
@@ -43,14 +44,19 @@ func isGang(j *batchv1.Job) bool {
 
 // jobSize is how many pods a Job runs at a time, of those that have yet to succeed.
 func jobSize(spec *batchv1.JobSpec, status *batchv1.JobStatus) int {
-	size := int32(1)
-	if spec.Parallelism != nil {
-		size = *spec.Parallelism
-	}
+	size := parallelism(spec)
 	if c := spec.Completions; c != nil {
-		size = min(size, *c-status.Succeeded)
+		size = min(size, int(*c-status.Succeeded))
 	}
-	return int(size)
+	return size
+}
+
+// parallelism is how many pods a Job runs at a time.
+func parallelism(spec *batchv1.JobSpec) int {
+	if spec.Parallelism == nil {
+		return 1
+	}
+	return int(*spec.Parallelism)
 }
 
 func notNil(m map[string]string) map[string]string {
@@ -85,6 +91,12 @@ func (d *Driver) jobChanged(j *batchv1.Job) {
 		}
 	case g != nil:
 		d.regroup(g)
+	case old != nil && !(maps.Equal(old.Labels, j.Labels) && maps.Equal(old.Annotations, j.Annotations)): // its pods are gangs of one, which look at it
+		for _, p := range d.pods {
+			if ref := owner(p.obj, "batch", "Job"); ref != nil && ref.UID == j.UID && p.gang != nil {
+				d.touch(p.gang)
+			}
+		}
 	}
 }
 

@@ -272,7 +272,10 @@ func kaiPods(b *bench) (pods []*v1.Pod) {
 func testOwners(b *bench) {
 	b.define(jobSetKind, trainJobKind, lwsKind, pyTorchKind, tfKind, mpiKind, rayClusterKind, volcanoKind, kaiKind)
 	b.nodes(4, "n1", "n2")
-	_, stop := b.schedule(func(o *Options) { o.Dynamic = b.dynamic() })
+	_, stop := b.schedule(func(o *Options) {
+		o.Dynamic = b.dynamic()
+		o.Rules.Spec.Queues = []cluster.Queue{{Name: "default", Limit: cluster.Unlimited, Lend: cluster.Unlimited}, {Name: "research", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
+	})
 	defer stop()
 	for _, k := range []kindOfGang{{"JobSet", jobSetPods, 0}, {"TrainJob", trainJobPods, 0}, {"LeaderWorkerSet", lwsPods, 0},
 		kubeflowPods(pyTorchKind, "pytorchReplicaSpecs", 3, 1, object{"Master": object{"replicas": int64(1)}, "Worker": object{"replicas": int64(3)}}),

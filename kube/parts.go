@@ -48,14 +48,14 @@ func (f *pools) cuts(p pool, list []*resourceapi.ResourceSlice, have map[string]
 				names[c.CounterSet] = slices.Sorted(maps.Keys(have[c.CounterSet]))
 				for _, name := range names[c.CounterSet] {
 					v := have[c.CounterSet][name].Value
-					g.have = append(g.have, v.Value())
+					g.have = append(g.have, countOf(&v))
 				}
 				gpus[c.CounterSet], order = g, append(order, c.CounterSet)
 			}
 			part := cutPart{id: structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, dev.Name), milli: max(1, fraction(c.Counters, have[c.CounterSet]))}
 			for _, name := range names[c.CounterSet] {
 				v := c.Counters[name].Value
-				part.draws = append(part.draws, v.Value())
+				part.draws = append(part.draws, countOf(&v))
 			}
 			amounts := slices.Sorted(slices.Values(part.draws))
 			part.like = fmt.Sprint(amounts)

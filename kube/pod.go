@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -35,6 +34,7 @@ type pod struct {
 	want      want
 	report    *api.Report  // what it told last; nil: nothing
 	reported  cluster.Time // ... as of when
+	beyondAt  cluster.Time // when it is told that its gang has enough pods; 0: it is not known to be beyond
 	// signature is what of it decides on which nodes it may run; base is that
 	// without how large its replica of a shared GPU is.
 	signature, base string
@@ -58,13 +58,15 @@ func (p *pod) name() string { return p.obj.Namespace + "/" + p.obj.Name }
 // requestOf is what a pod asks for of what the engine counts.
 func (d *Driver) requestOf(obj *v1.Pod) cluster.Request {
 	sum := requestsOf(obj)
-	r := cluster.Request{GPUs: d.gpusOf(sum), CPU: sum.Cpu().MilliValue(), RAM: mebi(sum.Memory(), true)}
+	r := cluster.Request{GPUs: d.gpusOf(sum), CPU: milliOf(sum.Cpu()), RAM: mebi(sum.Memory(), true)}
 	d.slice(&r, sum)
 	return r
 }
 
+// requestsOf is what a pod asks for or holds, as kube-scheduler counts it: of a pod that is being resized in place the
+// most of what is specified, what its node set aside for it and what it has.
 func requestsOf(obj *v1.Pod) v1.ResourceList {
-	return resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{})
+	return resourcehelper.PodRequests(obj, resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
 }
 
 // gpusOf adds the resources that count as GPUs.
@@ -72,20 +74,10 @@ func (d *Driver) gpusOf(list v1.ResourceList) int {
 	n := int64(0)
 	for _, name := range d.opt.GPUs {
 		if q, ok := list[v1.ResourceName(name)]; ok {
-			n += q.Value()
+			n += min(countOf(&q), 1<<20)
 		}
 	}
 	return int(min(n, 1<<20))
-}
-
-// mebi is an amount of memory in MiB; up: what is asked for is rounded up, what
-// is there down.
-func mebi(q *resource.Quantity, up bool) cluster.MiB {
-	v := q.Value()
-	if up {
-		v += 1<<20 - 1
-	}
-	return v >> 20
 }
 
 // owner is the controller of a pod, if it is of this kind.

@@ -80,6 +80,8 @@ type queueTree struct {
 	specs map[string]string            // ... and the text of the spec that is in force
 	bad   map[string]string            // objects whose present spec cannot be used, and why
 	over  []string                     // queues of the file for which an object counts
+
+	fallback string // the queue of pods that name none, as the configuration has it
 }
 
 // mergeQueues puts Queue objects beside the queues of the configuration file; of
@@ -89,7 +91,7 @@ type queueTree struct {
 // make no sense with it - stays what it was, or out, and the others go on. All
 // of that is a function of what the API server has, so a restart changes nothing.
 func mergeQueues(file []cluster.Queue, objects map[string]*queueObject, fallback string) *queueTree {
-	t := &queueTree{list: slices.Clone(file), rules: map[string]*config.KubeQueue{}, specs: map[string]string{}, bad: map[string]string{}}
+	t := &queueTree{list: slices.Clone(file), rules: map[string]*config.KubeQueue{}, specs: map[string]string{}, bad: map[string]string{}, fallback: fallback}
 	if len(objects) == 0 {
 		return t
 	}
@@ -187,6 +189,9 @@ func (t *queueTree) path(name string) (list []string) {
 func (t *queueTree) admits(name, namespace string, tier cluster.Tier) error {
 	if !t.has(name) && t.bad[name] != "" {
 		return fmt.Errorf("queue %s cannot be used: %s", name, t.bad[name])
+	}
+	if len(t.list) == 0 && name != "default" && name != t.fallback { // of those that there are, the engine knows
+		return fmt.Errorf("queue %q does not exist, and no queue is configured: make it (kubectl get queues), or take the label %s off", name, LabelQueue)
 	}
 	space, tiers := false, false
 	for _, at := range t.path(name) {

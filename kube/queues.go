@@ -153,6 +153,7 @@ func (d *Driver) queueEvents() []engine.Event {
 		if g.phase <= waiting {
 			g.refusedFor = nil
 			d.touch(g)
+			g.since(d.now, d.opt.TellAfter) // what it waits for may be something else now
 		}
 	}
 	fitted := d.fitQueues()

@@ -419,30 +419,6 @@ func (d *Driver) widen(g *gang) bool {
 	return true
 }
 
-// latest is the plan that counts of a gang that is found bound, with its pods
-// that are: of a gang that was repaired, the last.
-func (g *gang) latest() (p *plan, pods []*pod) {
-	for _, q := range g.sorted() {
-		if q.node == "" || q.over() {
-			continue
-		}
-		pods = append(pods, q)
-		if o := planOf(q.obj); o != nil && (p == nil || o.Repair > p.Repair) {
-			p, g.plan = o, q.obj.Annotations[AnnotationPlan]
-		}
-	}
-	return p, pods
-}
-
-// unseated counts the places of a gang's plan that no pod has.
-func (g *gang) unseated() int {
-	p, pods := g.latest()
-	if p == nil {
-		return 0
-	}
-	return max(0, len(slotsOf(p))-len(pods))
-}
-
 // givenAway reports whether others have the places of a gang's plan that no pod of it has:
 // then they were lost once.
 func (d *Driver) givenAway(g *gang, p *plan) bool {

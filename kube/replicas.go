@@ -55,7 +55,7 @@ func (d *Driver) replicaOf(obj *v1.Pod, r *cluster.Request) (rep replica) {
 	for name, q := range requestsOf(obj) {
 		if d.isShared(name) && !q.IsZero() {
 			kinds++
-			rep = replica{name: name, n: q.Value()}
+			rep = replica{name: name, n: countOf(&q)}
 		}
 	}
 	rep.one = kinds == 1 && rep.n == 1 && r.GPUs == 0 && len(obj.Spec.ResourceClaims) == 0
@@ -101,7 +101,7 @@ func (d *Driver) sharedOn(n *node) (s shared) {
 		if !d.isShared(name) || most.IsZero() && have.IsZero() {
 			continue
 		}
-		s.name, s.most, s.free = name, max(most.Value(), have.Value()), have.Value()
+		s.name, s.most, s.free = name, max(countOf(&most), countOf(&have)), countOf(&have)
 		s.aside = s.most - s.free
 		break
 	}

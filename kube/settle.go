@@ -30,7 +30,11 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 	if p.where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) || (p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
 		d.moves++
 	}
+	was := p.obj
 	p.obj = obj
+	if !sameFacts(was, obj) {
+		d.reread(p)
+	}
 	defer d.move(p, false)
 	if d.resolve(p); p.over() {
 		d.unpay(p)
@@ -68,6 +72,7 @@ func (d *Driver) podGone(obj *v1.Pod) {
 		return
 	}
 	delete(d.pods, obj.UID)
+	d.notices.drop(obj.UID)
 	d.move(p, true)
 	d.unpay(p)
 	if p.gang == nil {
@@ -83,6 +88,9 @@ func (d *Driver) join(p *pod) {
 	if p.obj.Spec.SchedulerName != d.opt.Scheduler || p.node != "" && planOf(p.obj) == nil {
 		if p.node != "" {
 			d.addForeign(p.node, p)
+		}
+		if p.node != "" && p.obj.Spec.SchedulerName == d.opt.Scheduler && p.obj.Annotations[AnnotationPlan] != "" {
+			d.setPodAside(p, "annotation "+AnnotationPlan+" makes no sense")
 		}
 		return
 	}
@@ -158,7 +166,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return events
 	}
 	pods := slices.Concat(need, more)
-	if g.refusedIn == d.life && slices.Equal(g.refusedFor, uids(pods)) {
+	if g.refusedIn == d.life && slices.Equal(g.refusedFor, uids(pods)) && g.refusedAs == d.factsOf(g, pods) {
 		return nil
 	}
 	spec := d.propose(g, pods, len(more), m)
@@ -185,7 +193,11 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
 func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.Job {
-	if err := d.wants(g, pods); err != nil {
+	err := d.checkKeys(g, pods)
+	if err == nil {
+		err = d.wants(g, pods)
+	}
+	if err != nil {
 		g.refused = err.Error()
 		return nil
 	}
@@ -211,8 +223,7 @@ func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.
 		g.refused = set.why
 		return nil
 	case !d.parts[part] && d.full:
-		g.refused = fmt.Sprintf("the gangs that wait ask for more than %d different sets of nodes; this one's has to wait", maxParts)
-		return nil
+		part = everyNode
 	case !d.parts[part]:
 		d.stale = "constraints"
 		g.wants = part
@@ -228,6 +239,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	spec.ID = d.next
 	d.next++
 	g.id, g.spec, g.members, g.phase = spec.ID, spec, uids(pods), waiting
+	g.facts = d.factsOf(g, d.membersOf(g))
 	d.byID[g.id] = g
 	g.since(now, d.opt.TellAfter)
 	g.asked, g.tried, d.lifts.done = d.seq+1, stamp{}, stamp{}
@@ -286,7 +298,7 @@ func (d *Driver) settleWaiting(g *gang) []engine.Event {
 	m, err := g.need()
 	if err == nil && !d.widen(g) {
 		need, more, _ := d.crew(g, &m)
-		if len(need) == max(1, m.size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil {
+		if len(need) == max(1, m.size) && d.asSubmitted(g, need, more) && !g.boundByPlan() && d.admits(g.spec) == nil && g.facts == d.factsOf(g, d.membersOf(g)) {
 			return nil
 		}
 	}
@@ -461,6 +473,9 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	if err == nil {
 		d.release(g, &m)
 	}
+	if g.of == "" && len(g.missing) == 0 && !m.open {
+		d.tellBeyond(g, d.now)
+	}
 	return nil
 }
 
@@ -529,7 +544,8 @@ func (d *Driver) replace(g *gang) {
 		if s.pod != "" {
 			continue
 		}
-		fits := func(p *pod) bool { return p.asks(&g.spec.Tasks[s.set].Request) && !p.binding }
+		r := &g.spec.Tasks[s.set].Request
+		fits := func(p *pod) bool { return d.takesPlace(p, r, s.node) && !p.binding }
 		if n := d.nodes[s.node]; g.repair.wanted && (n == nil || n.state() != cluster.Up) && slices.ContainsFunc(pods, fits) {
 			s.lost = true // it may be elsewhere, if others of its gang are left
 			if d.hurt(g) {
@@ -547,7 +563,9 @@ func (d *Driver) replace(g *gang) {
 			return
 		}
 		s.pod, s.done = pods[k].obj.UID, false
-		pods[k].give(&g.spec.Tasks[s.set].Request)
+		if pods[k].give(r); pods[k].request != *r {
+			g.resized, d.sizesAt = true, true
+		}
 		d.bind(g, pods[k], s.node)
 		pods = slices.Delete(pods, k, k+1)
 	}

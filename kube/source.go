@@ -58,6 +58,8 @@ type membership struct {
 	// a pod has.
 	roles []role
 	role  func(*v1.Pod) string
+	// stated is how many pods the gang is said to have in all, at most of which it may start with; 0: nobody says.
+	stated int
 	// open: pods beyond these start too, one by one, once the gang runs.
 	open bool
 }

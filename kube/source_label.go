@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -43,7 +44,7 @@ func counted(g *gang, by, annotation string) (membership, error) {
 		}
 		size, from = n, p.obj.Name
 	}
-	return membership{size: size - g.ahead(size)}, nil
+	return membership{size: size - g.ahead(size), stated: size}, nil
 }
 
 // ahead counts the pods of a gang that a scheduler had bound when it died, and
@@ -107,8 +108,8 @@ func minAvailable(g *gang, m *membership, object map[string]string, keys ...stri
 			continue
 		}
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return fmt.Errorf("%s: annotation %s: %q is not a number from 1 to the gang's size, %d", what, key, text, m.size)
+		if err != nil || n < 1 || m.stated > 0 && n > m.stated {
+			return fmt.Errorf("%s: annotation %s: %q is not a number from 1 to the gang's size, %d", what, key, text, cmp.Or(m.stated, m.size))
 		}
 		m.lower(n)
 		return nil

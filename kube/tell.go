@@ -211,7 +211,7 @@ func (d *Driver) why(g *gang, now cluster.Time) (stem, text string) {
 		stem = strings.TrimSpace("waits for its turn " + y.Text)
 	}
 	if g.around != "" {
-		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.order), g.around)
+		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodeNames()), g.around)
 	}
 	stem = d.withAnswer(g, d.besides(g, stem))
 	text = stem

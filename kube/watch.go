@@ -249,7 +249,10 @@ func (d *Driver) nodeGone(name string) {
 	n.obj, n.power, n.mig = nil, nodePower{busy: n.power.busy}, nodeMIG{busy: n.mig.busy}
 	delete(d.power.nodes, name)
 	delete(d.mig.under, name)
-	d.nodesAt = true
+	if d.nodesAt = true; d.hasNumber[name] {
+		d.goneNodes[name] = d.now.Add(forgetEvery)
+	}
+	d.dropNode(name)
 	for _, g := range d.gangs {
 		if g.phase > waiting {
 			d.touch(g)

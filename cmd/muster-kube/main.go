@@ -151,7 +151,9 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	opt.Authority = sum
+	if opt.Authority = sum; sum != "" { // the authority is kept, so the next scheduler has the same
+		opt.Seal = own.Seal()
+	}
 	d := kube.New(opt)
 	served, err := f.serve(ctx, d, metrics, log)
 	if err != nil {

@@ -132,7 +132,7 @@ func (d *demo) stay() {
 		"  ./muster --context test top              # or queue, nodes, usage",
 		"  ./muster --context test dashboard        # the same in a browser",
 		"  kubectl get queues -w",
-		"  kubectl edit queue research       # a limit of 48, say: what waits for it starts at once",
+		"  kubectl edit queue research       # a limit of 56, say: what waits for it starts at once",
 		"  kubectl -n lab delete job sweep   # its GPUs go to whoever is next",
 		"  kubectl get events -A | grep Scheduling")
 	<-d.Context().Done()

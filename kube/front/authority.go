@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
@@ -84,6 +85,13 @@ func (a *Authority) Sum() string { return Sum(a.der) }
 func Sum(der []byte) string {
 	sum := sha256.Sum256(der)
 	return hex.EncodeToString(sum[:])
+}
+
+// Seal is a key for seals that whoever keeps the authority's own key has, too, and nobody else.
+func (a *Authority) Seal() []byte {
+	h := hmac.New(sha256.New, a.key.D.Bytes())
+	_, _ = h.Write([]byte("muster: what is written to pods"))
+	return h.Sum(nil)
 }
 
 // Certificate makes the certificate for a connection (Certificate), and keeps it.

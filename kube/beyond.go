@@ -1,0 +1,41 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// beyondAgain is how long a pod beyond its gang's size is left alone before it is told again what it waits for, if the
+// first time was lost.
+const beyondAgain = 30 * time.Second
+
+// tellBeyond tells the pods that wait beside a gang that runs and is whole why they wait: the gang has as many as it is to
+// have. One that was just made may take the place of one that is about to end, so it is told after a while.
+func (d *Driver) tellBeyond(g *gang, now cluster.Time) {
+	if d.opt.Tell == nil {
+		return
+	}
+	for _, p := range g.ready() {
+		if p.binding || slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == p.obj.UID }) {
+			continue
+		}
+		text := fmt.Sprintf("its gang %s runs with the %d pods that it is to have (%s): this one is beyond them and waits until one of them is gone", g.name, len(g.slots), AnnotationSize)
+		switch {
+		case p.beyondAt == 0:
+			p.beyondAt = now.Add(d.opt.TellAfter)
+		case now < p.beyondAt || scheduledText(p.obj) == text || d.told.full(1):
+		default:
+			d.told.unschedulable(p.obj, text, time.Unix(0, int64(now)))
+			d.told.event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
+			p.beyondAt = now.Add(beyondAgain)
+		}
+		if scheduledText(p.obj) != text {
+			d.later(g, max(p.beyondAt, now.Add(d.opt.TellAfter)))
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A plan on a pod is a claim until it is checked. What a bound pod holds - its node, and what its specification and
+// its status ask for - is a fact, and all that a plan without a valid seal can do is to say which task such a pod is.
+// Places that no pod has are kept only by a sealed plan, and no more of them than the gang's size leaves open.
+
+// planOf reads the plan that a pod carries; nil: it has none that makes sense.
+func planOf(obj *v1.Pod) *plan {
+	text := obj.Annotations[AnnotationPlan]
+	if text == "" {
+		return nil
+	}
+	var p plan
+	if json.Unmarshal([]byte(text), &p) != nil || len(p.Tasks) == 0 || len(p.On) == 0 || p.Repair < 0 {
+		return nil
+	}
+	count := make([]int, len(p.Tasks))
+	for _, on := range p.On {
+		if on.Set < 0 || on.Set >= len(p.Tasks) || on.Tasks < 1 || on.Tasks > cluster.MaxTasks || on.Node == "" {
+			return nil
+		}
+		count[on.Set] += on.Tasks
+	}
+	for i := range p.Tasks {
+		if count[i] != p.Tasks[i].Count {
+			return nil
+		}
+	}
+	if engine.CheckTasks(&cluster.Job{Tasks: p.Tasks}) != "" {
+		return nil
+	}
+	return &p
+}
+
+// latest is the plan that counts of a gang that is found bound, with its pods that are; trusted: a scheduler wrote it.
+// A sealed plan comes before one that is not, and of a gang that was repaired the last.
+func (d *Driver) latest(g *gang) (p *plan, trusted bool, pods []*pod) {
+	for _, q := range g.sorted() {
+		if q.node == "" || q.over() {
+			continue
+		}
+		pods = append(pods, q)
+		o := planOf(q.obj)
+		if o == nil {
+			continue
+		}
+		sealed := d.opt.Seal.holds(q.obj, AnnotationPlan)
+		if p == nil || sealed && !trusted || sealed == trusted && o.Repair > p.Repair {
+			p, trusted, g.plan = o, sealed, q.obj.Annotations[AnnotationPlan]
+		}
+	}
+	return p, trusted, pods
+}
+
+// unseated counts the places of a gang's plan that no pod has.
+func (d *Driver) unseated(g *gang) int {
+	p, _, pods := d.latest(g)
+	if p == nil {
+		return 0
+	}
+	n := 0
+	for i := range p.Tasks {
+		n += p.Tasks[i].Count
+	}
+	return max(0, n-len(pods))
+}
+
+// seat finds the place of each bound pod and returns how many places are left, and the pods that have none. A pod that
+// asks for exactly what a place is for comes first; one whose CPU or memory was resized since has it all the same.
+func (d *Driver) seat(g *gang, pods []*pod, p *plan) (empty int, without []*pod) {
+	empty = len(g.slots)
+	take := func(q *pod, fits func(r *cluster.Request) bool) bool {
+		at := slices.IndexFunc(g.slots, func(s slot) bool { return s.pod == "" && s.node == q.node && fits(&p.Tasks[s.set].Request) })
+		if at >= 0 {
+			g.slots[at].pod = q.obj.UID
+			empty--
+		}
+		return at >= 0
+	}
+	var rest []*pod
+	for _, q := range pods {
+		if !take(q, q.asks) {
+			rest = append(rest, q)
+		}
+	}
+	for _, q := range rest {
+		if !take(q, q.sameDevices) {
+			without = append(without, q)
+		}
+	}
+	for _, q := range g.sorted() { // those that are over have had a place
+		if q.over() && q.node != "" && empty > 0 {
+			empty--
+		}
+	}
+	return empty, without
+}
+
+// sameDevices reports whether a task is for the GPUs that a pod has, whatever else it asks for. GPUs cannot be resized;
+// what a pod has by its claims is not in its specification.
+func (p *pod) sameDevices(r *cluster.Request) bool {
+	switch {
+	case p.replica.one:
+		return r.GPUs <= 1 && r.Profile == ""
+	case p.needs != nil && p.needs.devices:
+		return true
+	}
+	return p.request.GPUs == r.GPUs && p.request.Share == r.Share && p.request.Profile == r.Profile && p.request.Memory == r.Memory
+}
+
+// holds is what a pod has of its place: its own CPU and memory, and of devices what it asks for. Only a plan that is
+// trusted says what a shared claim or a replica counts for.
+func (d *Driver) holds(p *pod, place cluster.Request, trusted bool) cluster.Request {
+	own := p.request
+	if byPlan := p.replica.one || p.needs != nil && p.needs.devices; byPlan && trusted {
+		own = place
+		own.CPU, own.RAM = p.request.CPU, p.request.RAM
+	} else if of := d.sharedOn(d.nodes[p.node]).of; p.replica.one && of > 0 {
+		own.GPUs, own.Share = 1, 0
+		if of > 1 {
+			own.Share = cluster.Whole / cluster.Milli(of)
+		}
+	}
+	return own
+}
+
+// asHeld is a gang's plan with each place as the pod that has it holds it.
+func (d *Driver) asHeld(g *gang, p *plan, trusted bool) *plan {
+	now := plan{Repair: p.Repair, Alone: p.Alone}
+	if trusted {
+		now.Before = p.Before
+	}
+	slots, same := slices.Clone(g.slots), true
+	for i := range slots {
+		s := &slots[i]
+		r := p.Tasks[s.set].Request
+		if q := g.pods[s.pod]; q != nil {
+			r = d.holds(q, r, trusted)
+			q.give(&r)
+			same = same && r == p.Tasks[s.set].Request
+		}
+		now.Tasks = addTasks(now.Tasks, cluster.TaskSet{Count: 1, Request: r})
+		s.set = setOf(now.Tasks, &r)
+	}
+	if same {
+		now.Tasks, now.On = p.Tasks, p.On
+		return &now
+	}
+	g.slots = slots
+	now.place(slots)
+	return &now
+}
+
+// lostPlace reports whether a place that no pod has is on a node that is not there.
+func (d *Driver) lostPlace(g *gang) bool {
+	return slices.ContainsFunc(g.slots, func(s slot) bool { n := d.nodes[s.node]; return s.pod == "" && (n == nil || n.obj == nil) })
+}
+
+// openPlaces reports whether the places of a plan that no pod has are to be kept: a scheduler wrote it, and the gang is
+// that large.
+func (d *Driver) openPlaces(g *gang, trusted bool) bool {
+	if !trusted {
+		return false
+	}
+	m, err := g.need()
+	return err != nil || g.of != "" || len(g.slots) <= max(1, m.size) || len(g.slots) <= len(g.pods)
+}
+
+// refuseForeign makes pods foreign that have no place in their gang's plan.
+func (d *Driver) refuseForeign(pods []*pod) {
+	for _, q := range pods {
+		d.setPodAside(q, fmt.Sprintf("annotation %s of its gang has no place for it on node %s", AnnotationPlan, q.node))
+		d.disown(q)
+	}
+}

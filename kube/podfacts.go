@@ -1,0 +1,252 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What decides about a pod can change after it was created: labels, annotations and owners at any time, tolerations
+// while it waits, its node selector and affinity while it has scheduling gates, CPU and memory in place while it runs.
+// Each change of a pod is compared with what was read of it, and what differs is read again.
+
+// sameFacts reports whether two states of a pod are the same in all that is read of it.
+func sameFacts(a, b *v1.Pod) bool {
+	x, y := &a.Spec, &b.Spec
+	return maps.Equal(a.Labels, b.Labels) && sameNotes(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
+		equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations) && maps.Equal(x.NodeSelector, y.NodeSelector) && equality.Semantic.DeepEqual(x.Affinity, y.Affinity) &&
+		equality.Semantic.DeepEqual(x.ActiveDeadlineSeconds, y.ActiveDeadlineSeconds) && equality.Semantic.DeepEqual(requestsOf(a), requestsOf(b))
+}
+
+// sameNotes compares annotations but for those that Muster writes itself.
+func sameNotes(a, b map[string]string) bool {
+	if maps.Equal(a, b) {
+		return true
+	}
+	people := func(m map[string]string) map[string]string {
+		m = maps.Clone(m)
+		maps.DeleteFunc(m, func(key, _ string) bool { return writtenByMuster(key) })
+		return m
+	}
+	return maps.Equal(people(a), people(b))
+}
+
+// writtenByMuster reports whether an annotation of pods is Muster's own word.
+func writtenByMuster(key string) bool {
+	switch strings.TrimSuffix(key, sealSuffix) {
+	case AnnotationPlan, AnnotationBefore, AnnotationEvery, AnnotationSum:
+		return true
+	}
+	return false
+}
+
+// reread reads again what changed of a pod.
+func (d *Driver) reread(p *pod) {
+	d.moves++
+	g := p.gang
+	switch {
+	case g == nil:
+		d.rereadForeign(p)
+	case p.node != "" || p.binding || g.phase != gathering && g.phase != waiting:
+		d.rereadBound(p)
+	case d.claimOf(p.obj).key != g.key && g.of == "":
+		d.read(p)
+		d.rejoin(p)
+	default:
+		d.endTurn(g)
+		d.read(p)
+		p.base, p.around = signature(d, p.obj), aroundKey(p.obj)+p.claimed.wants
+		p.sign()
+		d.touch(g)
+		g.since(d.now, d.opt.TellAfter)
+	}
+}
+
+// read reads what a pod asks for.
+func (d *Driver) read(p *pod) {
+	p.request = d.requestOf(p.obj)
+	p.replica = d.replicaOf(p.obj, &p.request)
+	p.needs = d.needsOf(p.obj, p)
+	if p.claimed.known {
+		p.request = p.claimed.counts.add(p.request)
+	}
+}
+
+// rereadForeign counts what a foreign pod holds now.
+func (d *Driver) rereadForeign(p *pod) {
+	counts := d.nodes[p.node] != nil && d.nodes[p.node].foreign[p]
+	d.dropForeign(p.node, p)
+	d.read(p)
+	if counts {
+		d.addForeign(p.node, p)
+	}
+	if delete(d.repel, p); p.where != "" && p.needs != nil && p.needs.anti != nil {
+		d.repel[p] = true
+	}
+	d.nodesAt, d.sizesAt = true, true
+}
+
+// rereadBound notes what CPU and memory a pod of ours holds now; its GPUs cannot change.
+func (d *Driver) rereadBound(p *pod) {
+	now := d.requestOf(p.obj)
+	if p.request.CPU == now.CPU && p.request.RAM == now.RAM {
+		return
+	}
+	p.request.CPU, p.request.RAM = now.CPU, now.RAM
+	p.gang.resized, d.sizesAt = true, true
+}
+
+// factsOf is the terms of a gang and what these pods ask for, as a number: the same as long as the engine's job of it
+// would be the same.
+func (d *Driver) factsOf(g *gang, pods []*pod) uint64 {
+	if len(pods) == 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	t, err := d.terms(g, pods[0].obj)
+	_, _ = fmt.Fprintf(h, "%+v %v", t, err) // a hash's Write never fails
+	for _, p := range pods {
+		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.obj.UID, p.base, p.around, p.request, p.obj.Spec.PreemptionPolicy != nil && *p.obj.Spec.PreemptionPolicy == v1.PreemptNever)
+	}
+	return h.Sum64()
+}
+
+// reshapeAll books what the pods of gangs that were resized hold now.
+func (d *Driver) reshapeAll(snap *engine.Snapshot) {
+	for i := range snap.Jobs {
+		rec := &snap.Jobs[i]
+		g := d.byID[rec.Spec.ID]
+		if g == nil || !g.resized {
+			continue
+		}
+		if (g.phase == running || g.phase == starting) && (rec.State == engine.Running || rec.State == engine.Starting) && rec.Spec.Elastic == (cluster.Elastic{}) {
+			d.reshape(g, rec)
+		}
+		g.resized = false
+	}
+}
+
+// reshape makes the task sets of a gang what its pods hold.
+func (d *Driver) reshape(g *gang, rec *engine.JobRecord) {
+	type place struct {
+		node string
+		set  int
+	}
+	var sets []cluster.TaskSet
+	slots, now := slices.Clone(g.slots), map[place][]int{}
+	for i := range slots {
+		s := &slots[i]
+		r := rec.Spec.Tasks[s.set].Request
+		if p := g.pods[s.pod]; p != nil && !p.over() {
+			r.CPU, r.RAM = p.request.CPU, p.request.RAM
+		}
+		sets = addTasks(sets, cluster.TaskSet{Count: 1, Request: r})
+		at := place{s.node, s.set}
+		s.set = setOf(sets, &r)
+		now[at] = append(now[at], s.set)
+	}
+	if engine.CheckTasks(&cluster.Job{Tasks: sets}) != "" {
+		return // what was resized is larger than anything that can run
+	}
+	var allocs []engine.Alloc
+	for _, a := range rec.Allocs {
+		at := place{d.order[a.Node], int(a.Set)}
+		if len(now[at]) < int(a.Tasks) {
+			return // its places are others than the engine's, as while it is repaired
+		}
+		allocs = append(allocs, resetTasks(a, now[at][:a.Tasks], sets)...)
+		now[at] = now[at][a.Tasks:]
+	}
+	d.reform(g, rec, sets, allocs, slots)
+}
+
+// resetTasks is an allocation whose tasks are of other sets now, one for each set.
+func resetTasks(a engine.Alloc, of []int, sets []cluster.TaskSet) (list []engine.Alloc) {
+	each, left := bits.OnesCount64(a.GPUs)/len(of), a.GPUs
+	for _, set := range of {
+		i := slices.IndexFunc(list, func(b engine.Alloc) bool { return int(b.Set) == set })
+		if i < 0 {
+			b := a
+			b.Set, b.Tasks, b.GPUs, b.CPU, b.RAM = int32(set), 0, 0, 0, 0
+			i, list = len(list), append(list, b)
+		}
+		b, r := &list[i], &sets[set].Request
+		b.Tasks++
+		b.CPU, b.RAM = b.CPU+r.CPU, b.RAM+r.RAM
+		for range each {
+			dev := left & -left
+			b.GPUs, left = b.GPUs|dev, left&^dev
+		}
+	}
+	return list
+}
+
+// takesPlace reports whether a pod that is new can have a place of its gang: it asks for what the place is for, or for
+// the same GPUs and as much CPU and memory as the node has left - the pod before it may have been resized.
+func (d *Driver) takesPlace(p *pod, r *cluster.Request, node string) bool {
+	if p.asks(r) {
+		return true
+	}
+	n := d.nodes[node]
+	if n == nil || n.obj == nil || p.replica.one || p.needs != nil && p.needs.devices || !p.sameDevices(r) {
+		return false
+	}
+	cpu, ram := d.roomOn(n, nil)
+	return p.request.CPU <= cpu && p.request.RAM <= ram
+}
+
+// outgrown says on which node a start would find less CPU or memory than the engine believes, because pods there were
+// resized and it has yet to hear of that; "": on none.
+func (d *Driver) outgrown(g *gang, a *engine.Action) string {
+	if !d.sizesAt {
+		return ""
+	}
+	more := map[string]cluster.Request{}
+	for i := range a.Allocs {
+		name := d.order[a.Allocs[i].Node]
+		r := more[name]
+		r.CPU, r.RAM = r.CPU+a.Allocs[i].CPU, r.RAM+a.Allocs[i].RAM
+		more[name] = r
+	}
+	for name, r := range more {
+		n := d.nodes[name]
+		if n == nil || n.obj == nil {
+			continue
+		}
+		if cpu, ram := d.roomOn(n, g); r.CPU > cpu || r.RAM > ram {
+			return fmt.Sprintf("node %s has %d milli-cores and %d MiB left, and it needs %d and %d", name, cpu, ram, r.CPU, r.RAM)
+		}
+	}
+	return ""
+}
+
+// sendBack takes a gang back until the engine has begun anew with what pods hold now.
+func (d *Driver) sendBack(g *gang, why string) {
+	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.name, "reason", why)
+	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id}, engine.Event{Type: engine.Cancelled, Job: g.id})
+	d.later(g, d.now.Add(resizeEvery))
+	d.withdraw(g)
+	d.stale = cmp.Or(d.stale, "size of nodes")
+}
+
+// roomOn is how much CPU and memory the pods on a node, or on their way there, leave, but for those of a gang.
+func (d *Driver) roomOn(n *node, but *gang) (cpu cluster.Milli, ram cluster.MiB) {
+	cpu, ram = milliOf(n.obj.Status.Allocatable.Cpu()), mebi(n.obj.Status.Allocatable.Memory(), false)
+	for p := range n.pods {
+		if p.gang == but && but != nil || p.node == "" && p.assumed == "" { // that one is only nominated
+			continue
+		}
+		cpu, ram = cpu-p.request.CPU, ram-p.request.RAM
+	}
+	return cpu, ram
+}
