@@ -20,7 +20,8 @@ import (
 
 // Requests per second of what is not on the way of a binding.
 const (
-	tellQPS  = 50
+	tellQPS  = 500 // 10,000 pods are told why they wait within half a minute
+	queueQPS = 50
 	leaseQPS = 20
 	ownQPS   = 20
 )
@@ -54,7 +55,7 @@ func (f *kubeFlags) clients(fence *lead.Fence) (c clients, err error) {
 		config *rest.Config
 	}{
 		{&c.schedule, limited(f.qps, int(f.qps), true)},
-		{&c.tell, limited(tellQPS, 2*tellQPS, true)},
+		{&c.tell, limited(tellQPS, tellQPS, true)},
 		{&c.lease, limited(leaseQPS, leaseQPS, false)},
 		{&c.own, limited(ownQPS, ownQPS, false)},
 	} {
@@ -62,7 +63,7 @@ func (f *kubeFlags) clients(fence *lead.Fence) (c clients, err error) {
 			return c, err
 		}
 	}
-	plain := limited(tellQPS, 2*tellQPS, true)
+	plain := limited(queueQPS, 2*queueQPS, true)
 	plain.ContentType, plain.AcceptContentTypes = "", "" // no protobuf for what the API server knows by definition only
 	c.objects, err = dynamic.NewForConfig(plain)
 	return c, err

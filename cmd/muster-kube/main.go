@@ -113,7 +113,7 @@ func newKube() *cobra.Command {
 	c.Flags().BoolVar(&f.elect, "leader-elect", true, "of several schedulers one leads; the others wait")
 	c.Flags().StringVar(&f.namespace, "namespace", "kube-system", "namespace of the lease of the leader")
 	c.Flags().DurationVar(&f.lease, "lease", lead.Length, "how long the lead lasts without a sign of life: a leader that is killed costs so long, and up to a second more")
-	c.Flags().Float32Var(&f.qps, "qps", 2000, "most requests per second that bind and evict; conditions and events have 50 more")
+	c.Flags().Float32Var(&f.qps, "qps", 2000, "most requests per second that bind and evict; conditions and events have 500 more")
 	c.Flags().IntVar(&f.workers, "workers", 32, "how many requests bind or evict at a time")
 	c.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error; the configuration's if not given")
 	c.AddCommand(newProxy(), newReport())
