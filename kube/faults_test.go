@@ -35,7 +35,7 @@ func testFaults(b *bench) {
 		name string
 		f    func(*bench)
 	}{{"rival", testRival}, {"wire", testWire}, {"flap", testFlap}, {"budget", testBudget}, {"reclaim", testReclaim}, {"clique", testClique},
-		{"failover", testFailover}, {"paused", testPaused}, {"apiserver", testServerDies}, {"etcd", testStoreDies}} {
+		{"failover", testFailover}, {"handover", testHandover}, {"paused", testPaused}, {"apiserver", testServerDies}, {"etcd", testStoreDies}} {
 		b.sub(c.name, c.f)
 	}
 }
@@ -327,6 +327,28 @@ func testFailover(b *bench) {
 		b.Errorf("%q leads", l)
 	}
 	second.kill()
+}
+
+// A leader that is told to end in the middle of its work hands over at once: its lease would last for an hour, so it is
+// not the end of that which the other waited for.
+func testHandover(b *bench) {
+	b.eights("n1", "n2")
+	c := b.crew()
+	for i := range 12 {
+		c.add(fmt.Sprintf("g%d", i), 4, 2, map[string]string{runs: "300ms"})
+	}
+	first, stop := b.joins("first", time.Hour)
+	b.wait("the first leads", first.Ready)
+	second, end := b.joins("second", time.Hour)
+	defer end()
+	c.tend()
+	b.wait("some are bound", func() bool { c.tend(); return b.holding("g0")+b.holding("g1") > 0 })
+	stop()
+	b.wait("the second leads", second.Ready)
+	c.finish()
+	if c.made != 4*12 {
+		b.Errorf("%d pods were made for %d: some had to leave", c.made, 4*12)
+	}
 }
 
 func (b *bench) leader() string {

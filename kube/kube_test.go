@@ -651,29 +651,32 @@ func (b *bench) fenced(f *lead.Fence) *kubernetes.Clientset {
 	return kubernetes.NewForConfigOrDie(rc)
 }
 
+// joins runs a scheduler that waits for the lead, with a lease of this length, until the function is called that it
+// returns.
+func (b *bench) joins(name string, length time.Duration) (*Driver, func()) {
+	log := slog.New(slog.NewTextHandler(b.log, nil))
+	fence := lead.NewFence()
+	d := New(testOptions(b.fenced(fence), log))
+	l := &lead.Lease{Client: b.p.Client(), Namespace: "kube-system", Name: "muster", Identity: name, Length: length, Fence: fence, Log: log}
+	ctx, cancel := context.WithCancel(b.ctx)
+	done := make(chan error, 1)
+	go func() { done <- l.Lead(ctx, d.Run) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			b.Error(err)
+		}
+	})
+	b.Cleanup(stop)
+	return d, stop
+}
+
 // Of two schedulers one leads; when it ends, the other goes on.
 func testLead(b *bench) {
 	b.nodes(8, "n1")
-	log := slog.New(slog.NewTextHandler(b.log, nil))
-	join := func(name string) (*Driver, func()) {
-		fence := lead.NewFence()
-		d := New(testOptions(b.fenced(fence), log))
-		l := &lead.Lease{Client: b.c, Namespace: "kube-system", Name: "muster", Identity: name, Length: 3 * time.Second, Fence: fence, Log: log}
-		ctx, cancel := context.WithCancel(b.ctx)
-		done := make(chan error, 1)
-		go func() { done <- l.Lead(ctx, d.Run) }()
-		stop := sync.OnceFunc(func() {
-			cancel()
-			if err := <-done; err != nil && ctx.Err() == nil {
-				b.Error(err)
-			}
-		})
-		b.Cleanup(stop)
-		return d, stop
-	}
-	a, stopA := join("a")
+	a, stopA := b.joins("a", 3*time.Second)
 	b.wait("a leads", a.Ready)
-	c, stopC := join("c")
+	c, stopC := b.joins("c", 3*time.Second)
 	defer stopC()
 	b.create(controlplane.Pod("one", 1, nil))
 	b.wait("one is bound", func() bool { return live(b.pod("one")) })

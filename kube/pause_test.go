@@ -61,13 +61,13 @@ func (b *bench) paused(r *rand.Rand) {
 		b.wait("the other leads", func() bool { c.tend(); return b.leader() != paused })
 		begin = over()
 		b.wait("the other schedules", func() bool { return over() > begin+2+r.IntN(8) })
-		more(30)
-		c.tend()
+		more(40)
+		c.tend() // there is much to do for both
+		begin = over()
 		if err := p.Signal(syscall.SIGCONT); err != nil {
 			b.Fatal(err)
 		}
-		begin = over()
-		b.wait(fmt.Sprintf("more have run since the one that slept in round %d woke", round), func() bool { return over() > begin+20 })
+		b.wait(fmt.Sprintf("more have run since the one that slept in round %d woke", round), func() bool { return over() > begin+30 })
 	}
 	c.finish()
 	if c.made != wanted {
