@@ -175,7 +175,7 @@ func TestAdmission(t *testing.T) {
 	foreign := k.pod("default", "foreign", "default-scheduler")
 	k.wait("the policies are in force", func() bool {
 		return apierrors.IsForbidden(c.CoreV1().Pods("default").Delete(ctx, "foreign", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})) &&
-			apierrors.IsForbidden(bindPod(ctx, c, k.ghost("kube-system")))
+			apierrors.IsForbidden(bindPod(ctx, c, k.ghost("kube-system"))) && k.volumesGuarded(c)
 	})
 	for what, try := range map[string]func() error{
 		"delete another scheduler's pod":    func() error { return deletePod(ctx, c, foreign) },
@@ -194,8 +194,8 @@ func TestAdmission(t *testing.T) {
 		"take a volume from its claim": func() error {
 			return k.volume(c, "bound", func(v *v1.PersistentVolume) { v.Spec.ClaimRef.UID = "another" })
 		},
-		"enlarge a claim": func() error { return k.claim(c, "large", `{"spec": {"resources": {"requests": {"storage": "9Gi"}}}}`) },
-		"label a claim":   func() error { return k.claim(c, "label", `{"metadata": {"labels": {"a": "b"}}}`) },
+		"give a claim a volume itself": func() error { return k.claim(c, "itself", `{"spec": {"volumeName": "v9"}}`) },
+		"label a claim":                func() error { return k.claim(c, "label", `{"metadata": {"labels": {"a": "b"}}}`) },
 	} {
 		if err := try(); !apierrors.IsForbidden(err) {
 			t.Errorf("it may %s: %v", what, err)
@@ -220,6 +220,20 @@ func TestAdmission(t *testing.T) {
 			t.Errorf("it may not %s: %v", what, err)
 		}
 	}
+}
+
+// volumesGuarded reports whether the account may not label a volume.
+func (k *guarded) volumesGuarded(c kubernetes.Interface) bool {
+	v, err := k.c.CoreV1().PersistentVolumes().Get(k.Context(), "probe", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_ = k.volume(c, "probe", func(*v1.PersistentVolume) {})
+		return false
+	} else if err != nil {
+		return false
+	}
+	v.Labels = map[string]string{"a": "b"}
+	_, err = c.CoreV1().PersistentVolumes().Update(k.Context(), v, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	return apierrors.IsForbidden(err)
 }
 
 // ghost is a pod that is not there.

@@ -50,9 +50,9 @@ func (b *bench) paused(r *rand.Rand) {
 	b.wait("a leads", func() bool { return b.leader() == "a" })
 	schedulers["b"] = b.scheduler("|b")
 	for round := range 2 {
-		more(60)
-		begin := over()
-		b.wait("some have run", func() bool { return over() > begin+r.IntN(4) })
+		more(40)
+		begin, some := over(), r.IntN(4)
+		b.wait("some have run", func() bool { return over() > begin+some })
 		paused := b.leader()
 		p := schedulers[paused].c.Process
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
@@ -60,18 +60,18 @@ func (b *bench) paused(r *rand.Rand) {
 		}
 		b.wait("the other leads", func() bool { c.tend(); return b.leader() != paused })
 		begin = over()
-		b.wait("the other schedules", func() bool { return over() > begin+2+r.IntN(8) })
-		more(40)
-		c.tend() // there is much to do for both
-		begin = over()
+		more(10)
+		b.wait("the other schedules", func() bool { return over() > begin+2 })
 		if err := p.Signal(syscall.SIGCONT); err != nil {
 			b.Fatal(err)
 		}
-		b.wait(fmt.Sprintf("more have run since the one that slept in round %d woke", round), func() bool { return over() > begin+30 })
-	}
-	c.finish()
-	if c.made != wanted {
-		b.Errorf("%d pods were made for %d: some were made to leave", c.made, wanted)
+		begin = over()
+		more(50) // there is much to do for both
+		b.wait(fmt.Sprintf("more have run since the one that slept in round %d woke", round), func() bool { return over() > begin+40 })
+		c.finish()
+		if c.made != wanted {
+			b.Fatalf("%d pods were made for %d: some were made to leave", c.made, wanted)
+		}
 	}
 	for _, p := range b.pods() {
 		if slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget }) {
