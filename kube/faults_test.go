@@ -342,7 +342,10 @@ func testHandover(b *bench) {
 	second, end := b.joins("second", time.Hour)
 	defer end()
 	c.tend()
-	b.wait("some are bound", func() bool { c.tend(); return b.holding("g0")+b.holding("g1") > 0 })
+	b.wait("some have run", func() bool {
+		c.tend()
+		return slices.ContainsFunc(c.list, func(t *team) bool { return t.done })
+	})
 	stop()
 	b.wait("the second leads", second.Ready)
 	c.finish()
