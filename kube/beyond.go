@@ -30,7 +30,8 @@ func (d *Driver) tellBeyond(g *gang, now cluster.Time) {
 			p.beyondAt = now.Add(d.opt.TellAfter)
 		case now < p.beyondAt || scheduledText(p.obj) == text || d.told.full(1):
 		default:
-			d.told.unschedulable(p.obj, text, time.Unix(0, int64(now)))
+			d.told.box.put(&letter{obj: p.obj, text: text, at: time.Unix(0, int64(now)), news: true,
+				changed: func() { d.inbox.Put(func() { p.beyondAt = 0 }) }})
 			d.told.event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
 			p.beyondAt = now.Add(beyondAgain)
 		}

@@ -3,7 +3,6 @@ package kube
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -302,124 +300,4 @@ func (d *Driver) bound(g *gang, p *pod, run int, node string, err error) {
 			g.slots[i].pod = ""
 		}
 	}
-}
-
-// stop lets a gang leave.
-func (d *Driver) stop(g *gang, a *engine.Action) {
-	if g.phase != starting && g.phase != running && g.phase != unwinding {
-		return
-	}
-	g.run++
-	g.phase, g.grace = stopping, max(1, int64(a.Grace/time.Second))
-	to := d.setOut(g, a)
-	d.departs(g, a)
-	kind, event, why := d.dismissal(g, a, to)
-	for _, p := range g.sorted() {
-		if d.occupies(p) && !p.leaving {
-			d.notices.put(p.obj.UID, notice{kind, event, why})
-			d.evict(g, p)
-		}
-	}
-	if to != "" {
-		d.opt.Observe.Evicted("moved")
-	} else {
-		d.opt.Observe.Evicted(a.Reason.String())
-	}
-	d.recall(g, true)
-	d.touch(g)
-}
-
-// dismissal is what a gang is told that has to leave: to is where it is moved.
-func (d *Driver) dismissal(g *gang, a *engine.Action, to string) (kind, event, why string) {
-	other := ""
-	if o := d.byID[a.For]; o != nil && a.For != cluster.NoJob {
-		other = o.name
-	}
-	switch {
-	case to != "" && other != "":
-		return v1.EventTypeNormal, "Moved", fmt.Sprintf("moved to %s, so that %s fits: its place there is kept for the pod that its owner makes", to, other)
-	case to != "":
-		return v1.EventTypeNormal, "Moved", fmt.Sprintf("moved to %s: its place there is kept for the pod that its owner makes", to)
-	case a.Reason == engine.NodeLost:
-		why = "its gang lost a node"
-	case a.Reason == engine.WasCancelled && g.leaves != "":
-		why = g.leaves
-	case other != "":
-		why = "preempted for " + other
-	case d.goesBack(g):
-		why = "its node is given back to who lends it"
-	default:
-		why = "preempted: Muster needs its place"
-	}
-	return v1.EventTypeWarning, "Preempted", why
-}
-
-// evict asks for a pod's eviction until it is granted: a disruption budget may
-// refuse it for a while.
-func (d *Driver) evict(g *gang, p *pod) {
-	p.leaving = true
-	obj, seconds := p.obj, grace(p.obj, g.grace)
-	d.do(func(ctx context.Context) { d.evictNow(ctx, obj, seconds, 0) })
-}
-
-func (d *Driver) evictNow(ctx context.Context, obj *v1.Pod, seconds int64, try int) {
-	d.crash("kube-evicting")
-	ev := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name},
-		DeleteOptions: deleteOptions(obj.UID, seconds)}
-	err := d.opt.Client.PolicyV1().Evictions(obj.Namespace).Evict(ctx, ev)
-	d.tellEvicted(obj, err)
-	d.tryAgain(ctx, obj, err, try, func(ctx context.Context) { d.evictNow(ctx, obj, seconds, try+1) })
-}
-
-// remove deletes a pod of a gang that is unwound, or of a node that is gone.
-func (d *Driver) remove(p *pod) {
-	p.leaving = true
-	obj, seconds := p.obj, grace(p.obj, 30)
-	if !d.occupies(p) {
-		p.ended, seconds = true, 0 // nobody is there to end it
-	}
-	d.do(func(ctx context.Context) { d.removeNow(ctx, obj, seconds, 0) })
-}
-
-func (d *Driver) removeNow(ctx context.Context, obj *v1.Pod, seconds int64, try int) {
-	_, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, disrupted(obj, seconds == 0, d.opt.Now()), metav1.PatchOptions{}, "status")
-	if err == nil {
-		err = d.opt.Client.CoreV1().Pods(obj.Namespace).Delete(ctx, obj.Name, *deleteOptions(obj.UID, seconds))
-	}
-	d.tryAgain(ctx, obj, err, try, func(ctx context.Context) { d.removeNow(ctx, obj, seconds, try+1) })
-}
-
-// disrupted says on a pod that its end is no fault of its own, which a Job's
-// podFailurePolicy can leave uncounted; dead: nobody else will say that it ended.
-func disrupted(obj *v1.Pod, dead bool, now time.Time) []byte {
-	status := map[string]any{"conditions": []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "GangEndedByMuster",
-		Message: "its gang cannot run as a whole", LastTransitionTime: metav1.NewTime(now)}}}
-	if dead {
-		status["phase"] = v1.PodFailed
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID}, "status": status})
-	if err != nil {
-		panic(err) // of texts
-	}
-	return patch
-}
-
-func deleteOptions(uid types.UID, seconds int64) *metav1.DeleteOptions {
-	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid}}
-}
-
-// tryAgain repeats a request until it is granted, or the pod is another or gone.
-func (d *Driver) tryAgain(ctx context.Context, obj *v1.Pod, err error, try int, again func(context.Context)) {
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || ctx.Err() != nil {
-		return
-	}
-	if try%10 == 0 {
-		d.opt.Log.Warn("a pod does not go yet", "pod", obj.Namespace+"/"+obj.Name, "error", err)
-	}
-	time.AfterFunc(min(time.Second<<min(try, 5), 30*time.Second), func() {
-		select {
-		case d.work <- again:
-		case <-ctx.Done():
-		}
-	})
 }

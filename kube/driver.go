@@ -97,7 +97,6 @@ type Driver struct {
 	lifts    lifts
 	dra      devices
 	aside    asides
-	notices  notices
 
 	work    chan func(context.Context)
 	workers sync.WaitGroup

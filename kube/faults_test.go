@@ -35,7 +35,7 @@ func testFaults(b *bench) {
 		name string
 		f    func(*bench)
 	}{{"rival", testRival}, {"wire", testWire}, {"flap", testFlap}, {"budget", testBudget}, {"reclaim", testReclaim}, {"clique", testClique},
-		{"failover", testFailover}, {"apiserver", testServerDies}, {"etcd", testStoreDies}} {
+		{"failover", testFailover}, {"handover", testHandover}, {"paused", testPaused}, {"apiserver", testServerDies}, {"etcd", testStoreDies}} {
 		b.sub(c.name, c.f)
 	}
 }
@@ -217,12 +217,16 @@ func testBudget(b *bench) {
 		return err == nil && now.Status.ObservedGeneration > 0 && now.Status.CurrentHealthy == 4
 	})
 	b.create(controlplane.Gang("high", 2, 4, map[string]string{LabelTier: "critical"})...)
-	b.wait("low is asked to leave", func() bool {
+	told := func(reason string) bool {
 		list, err := b.c.CoreV1().Events("default").List(b.ctx, metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(list.Items, func(e v1.Event) bool {
-			return e.Reason == "Preempted" && strings.HasPrefix(e.InvolvedObject.Name, "low")
+			return e.Reason == reason && strings.HasPrefix(e.InvolvedObject.Name, "low")
 		})
-	})
+	}
+	b.wait("low is told that it is to leave when its budget allows it", func() bool { return told("EvictionRefused") })
+	if told("Preempted") {
+		b.Error("low is told that it was preempted while its budget protects it")
+	}
 	if n, m := b.holding("low"), b.holding("high"); n != 4 || m != 0 {
 		b.Errorf("the budget forbids evictions: %d of 4 pods of low run, and %d of high", n, m)
 	}
@@ -230,6 +234,7 @@ func testBudget(b *bench) {
 		b.Fatal(err)
 	}
 	b.wait("high runs", func() bool { return b.holding("high") == 2 })
+	b.wait("low is told that it was preempted", func() bool { return told("Preempted") })
 	for i := range 4 {
 		if s := g.grace(fmt.Sprintf("low-%d", i)); s != 7 {
 			b.Errorf("low-%d was given %d s to end, not the 7 of its tier", i, s)
@@ -322,6 +327,31 @@ func testFailover(b *bench) {
 		b.Errorf("%q leads", l)
 	}
 	second.kill()
+}
+
+// A leader that is told to end in the middle of its work hands over at once: its lease would last for an hour, so it is
+// not the end of that which the other waited for.
+func testHandover(b *bench) {
+	b.eights("n1", "n2")
+	c := b.crew()
+	for i := range 12 {
+		c.add(fmt.Sprintf("g%d", i), 4, 2, map[string]string{runs: "300ms"})
+	}
+	first, stop := b.joins("first", time.Hour)
+	b.wait("the first leads", first.Ready)
+	second, end := b.joins("second", time.Hour)
+	defer end()
+	c.tend()
+	b.wait("some have run", func() bool {
+		c.tend()
+		return slices.ContainsFunc(c.list, func(t *team) bool { return t.done })
+	})
+	stop()
+	b.wait("the second leads", second.Ready)
+	c.finish()
+	if c.made != 4*12 {
+		b.Errorf("%d pods were made for %d: some had to leave", c.made, 4*12)
+	}
 }
 
 func (b *bench) leader() string {

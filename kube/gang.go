@@ -44,6 +44,7 @@ type gang struct {
 	plan    string // ... as it is written to the pods
 	run     int    // counts starts: what is on its way for an earlier one is void
 	grace   int64  // stopping: seconds that its tier has
+	notice  notice // stopping: why
 	failed  bool   // a pod of this run failed
 	done    bool   // a pod of this run succeeded
 	fails   int    // starts that failed, since the last that did not

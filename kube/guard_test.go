@@ -295,6 +295,10 @@ func (c *crew) remove(p *v1.Pod) {
 	}
 }
 
+func deleteOptions(uid types.UID, seconds int64) *metav1.DeleteOptions {
+	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid}}
+}
+
 // finish tends until all have run, and then says who they were if they have not.
 func (c *crew) finish() {
 	c.b.Helper()

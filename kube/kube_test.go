@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,11 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/lead"
 )
 
 // childVariable makes the test binary a scheduler that may be killed: the
@@ -49,6 +52,10 @@ func TestMain(m *testing.M) {
 	if point == "bare" {
 		panic(bare(rc))
 	}
+	fence := lead.NewFence()
+	if elect {
+		rc.Wrap(fence.Wrap)
+	}
 	opt := testOptions(kubernetes.NewForConfigOrDie(rc), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	opt.Workers = 2 // so that it can die between two
 	name, count, _ := strings.Cut(point, ":")
@@ -70,8 +77,18 @@ func TestMain(m *testing.M) {
 	}
 	run := New(opt).Run
 	if elect {
-		l := &Lease{Client: opt.Client, Namespace: "default", Name: "muster", Identity: identity, Length: 3 * time.Second, Log: opt.Log}
-		run = func(ctx context.Context) error { return l.Lead(ctx, New(opt).Run) }
+		plain, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			panic(err)
+		}
+		l := &lead.Lease{Client: kubernetes.NewForConfigOrDie(plain), Namespace: "default", Name: "muster", Identity: identity, Length: 3 * time.Second, Fence: fence, Log: opt.Log}
+		run = func(ctx context.Context) error {
+			for {
+				if err := l.Lead(ctx, New(opt).Run); !errors.Is(err, lead.ErrLost) {
+					return err
+				}
+			}
+		}
 	}
 	if err := run(context.Background()); err != nil {
 		panic(err)
@@ -626,28 +643,40 @@ func testPredicates(b *bench) {
 	b.wait("one of them is on n2", func() bool { return b.pod("three").Spec.NodeName == "n2" || b.pod("cpu").Spec.NodeName == "n2" })
 }
 
+// fenced is a client of an admin that writes only while its scheduler leads.
+func (b *bench) fenced(f *lead.Fence) *kubernetes.Clientset {
+	rc := rest.CopyConfig(b.p.Admin)
+	rc.QPS = -1
+	rc.Wrap(f.Wrap)
+	return kubernetes.NewForConfigOrDie(rc)
+}
+
+// joins runs a scheduler that waits for the lead, with a lease of this length, until the function is called that it
+// returns.
+func (b *bench) joins(name string, length time.Duration) (*Driver, func()) {
+	log := slog.New(slog.NewTextHandler(b.log, nil))
+	fence := lead.NewFence()
+	d := New(testOptions(b.fenced(fence), log))
+	l := &lead.Lease{Client: b.p.Client(), Namespace: "kube-system", Name: "muster", Identity: name, Length: length, Fence: fence, Log: log}
+	ctx, cancel := context.WithCancel(b.ctx)
+	done := make(chan error, 1)
+	go func() { done <- l.Lead(ctx, d.Run) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			b.Error(err)
+		}
+	})
+	b.Cleanup(stop)
+	return d, stop
+}
+
 // Of two schedulers one leads; when it ends, the other goes on.
 func testLead(b *bench) {
 	b.nodes(8, "n1")
-	log := slog.New(slog.NewTextHandler(b.log, nil))
-	lead := func(name string) (*Driver, func()) {
-		d := New(testOptions(b.p.Client(), log))
-		l := &Lease{Client: b.c, Namespace: "kube-system", Name: "muster", Identity: name, Length: 3 * time.Second, Log: log}
-		ctx, cancel := context.WithCancel(b.ctx)
-		done := make(chan error, 1)
-		go func() { done <- l.Lead(ctx, d.Run) }()
-		stop := sync.OnceFunc(func() {
-			cancel()
-			if err := <-done; err != nil && ctx.Err() == nil {
-				b.Error(err)
-			}
-		})
-		b.Cleanup(stop)
-		return d, stop
-	}
-	a, stopA := lead("a")
+	a, stopA := b.joins("a", 3*time.Second)
 	b.wait("a leads", a.Ready)
-	c, stopC := lead("c")
+	c, stopC := b.joins("c", 3*time.Second)
 	defer stopC()
 	b.create(controlplane.Pod("one", 1, nil))
 	b.wait("one is bound", func() bool { return live(b.pod("one")) })

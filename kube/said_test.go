@@ -76,21 +76,3 @@ func TestWhyWithoutGPUs(t *testing.T) {
 		t.Errorf("it says %q", text)
 	}
 }
-
-// A pod that a disruption budget keeps is not told that it was preempted until it was.
-func TestNoticeOfEviction(t *testing.T) {
-	var n notices
-	n.put("a", notice{"Warning", "Preempted", "preempted for b"})
-	if _, ok := n.take("a", false); !ok {
-		t.Error("it is told once that a budget keeps it")
-	}
-	if _, ok := n.take("a", false); ok {
-		t.Error("it is told twice")
-	}
-	if got, ok := n.take("a", true); !ok || got.event != "Preempted" {
-		t.Errorf("%+v", got)
-	}
-	if _, ok := n.take("a", true); ok {
-		t.Error("it is told again that it was evicted")
-	}
-}

@@ -72,7 +72,6 @@ func (d *Driver) podGone(obj *v1.Pod) {
 		return
 	}
 	delete(d.pods, obj.UID)
-	d.notices.drop(obj.UID)
 	d.move(p, true)
 	d.unpay(p)
 	if p.gang == nil {

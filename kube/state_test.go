@@ -252,7 +252,7 @@ func testSaid(b *bench) {
 	b.create(controlplane.Pod("low", 2, map[string]string{"app": "low", LabelTier: "best-effort"}))
 	b.wait("low runs", func() bool { p := b.pod("low"); return p.Status.Phase == v1.PodRunning })
 	b.create(controlplane.Pod("high", 2, map[string]string{LabelTier: "critical"}))
-	b.event("low", "EvictionDelayed")
+	b.event("low", "EvictionRefused")
 	list, err := b.c.CoreV1().Events("default").List(b.ctx, metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)

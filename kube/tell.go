@@ -1,11 +1,13 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
 )
 
 // Every waiting pod says why it waits: in the condition PodScheduled, which
@@ -29,8 +32,7 @@ const (
 	tellAfter = time.Second
 	tellFirst = 5 * time.Second
 	tellLast  = 5 * time.Minute
-	tellMost  = 16   // gangs explained in one go
-	tellQueue = 1024 // pods that wait for their condition to be written
+	tellQueue = 1024 // of what else is to be written
 )
 
 // teller is what is remembered of what a gang was told.
@@ -40,6 +42,7 @@ type teller struct {
 	text     string
 	toldTo   []types.UID
 	wrote    string // the condition, in full
+	unheard  bool   // a pod changed just when it was to be told
 }
 
 // scheduledText is what a pod's condition says of why it waits.
@@ -60,12 +63,14 @@ func (t *teller) since(now cluster.Time, after time.Duration) {
 type tells struct {
 	client kubernetes.Interface
 	queue  chan func(context.Context)
+	box    outbox
 	rec    record.EventRecorder
 	cast   record.EventBroadcaster
 }
 
 func (t *tells) init(client kubernetes.Interface, name string) {
 	t.queue = make(chan func(context.Context), tellQueue)
+	t.box.init(client)
 	if t.client = client; client != nil {
 		t.cast = record.NewBroadcaster()
 		t.rec = t.cast.NewRecorder(scheme.Scheme, v1.EventSource{Component: name})
@@ -78,6 +83,9 @@ func (t *tells) run(ctx context.Context) {
 	}
 	t.cast.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: t.client.CoreV1().Events("")})
 	defer t.cast.Shutdown()
+	var box sync.WaitGroup
+	box.Go(func() { t.box.run(ctx) })
+	defer box.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -113,19 +121,9 @@ func (t *tells) owner(obj *v1.Pod, kind, reason, text string) {
 // full reports whether no more can be queued.
 func (t *tells) full(n int) bool { return len(t.queue)+n > cap(t.queue) }
 
-// unschedulable writes the condition of a pod that waits. A pod that changed
-// since, perhaps because it was bound, is left alone.
-func (t *tells) unschedulable(obj *v1.Pod, text string, now time.Time) {
-	t.condition(obj, map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion}, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse,
-		Reason: v1.PodReasonUnschedulable, Message: text, LastTransitionTime: metav1.NewTime(now)})
-}
-
 // condition writes a condition of a pod, if the pod is the one that these metadata name.
 func (t *tells) condition(obj *v1.Pod, metadata map[string]any, c v1.PodCondition) {
-	patch, err := json.Marshal(map[string]any{"metadata": metadata, "status": map[string]any{"conditions": []v1.PodCondition{c}}})
-	if err != nil {
-		panic(err) // of texts
-	}
+	patch := conditionPatch(metadata, c)
 	t.queue <- func(ctx context.Context) {
 		_, _ = t.client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
@@ -165,47 +163,85 @@ func (d *Driver) tell(now cluster.Time) {
 		}
 	}
 	slices.SortFunc(due, func(a, b *gang) int {
-		if a.nextTell != b.nextTell {
-			return int(min(max(a.nextTell-b.nextTell, -1), 1))
+		if a, b := len(a.toldTo) > 0, len(b.toldTo) > 0; a != b { // those that nothing was said to yet come first
+			if b {
+				return -1
+			}
+			return 1
 		}
-		return strings.Compare(a.key, b.key)
+		return cmp.Or(cmp.Compare(a.nextTell, b.nextTell), strings.Compare(a.key, b.key))
 	})
-	for _, g := range due[:min(len(due), tellMost)] {
-		g.nextTell, g.every = now.Add(g.every), min(2*g.every, tellLast)
-		d.tellGang(g, now)
+	look := d.explanations(now)
+	for _, g := range due {
+		if look.late() {
+			return
+		}
+		if d.tellGang(g, now, look) {
+			g.nextTell, g.every = now.Add(g.every), min(2*g.every, tellLast)
+		}
 	}
 }
 
-// tellGang writes to the pods of a gang what it waits for, if that is news.
-func (d *Driver) tellGang(g *gang, now cluster.Time) {
+// tellGang writes to the pods of a gang what it waits for, if that is news; false: what that is, is not known yet.
+func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 	stem := d.besides(g, g.refused)
 	text := stem
 	switch {
 	case g.phase == waiting:
-		stem, text = d.why(g, now)
+		y, ok := look.of(g)
+		if !ok {
+			return false
+		}
+		stem, text = d.whyText(g, &y, now)
 	case g.waking:
 		stem, text = d.wakingText(g, now)
 	}
 	pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return !p.waits() })
 	to := uids(pods)
-	missed := g.waking && slices.ContainsFunc(pods, func(p *pod) bool { return scheduledText(p.obj) != g.wrote }) // it changed just then: it was nominated
-	if stem == g.text && slices.Equal(to, g.toldTo) && !missed || d.told.full(len(pods)) {
-		return
+	knows := func(p *pod) bool { return scheduledText(p.obj) == g.wrote }
+	missed := (g.waking || g.unheard) && !all(pods, knows) // a pod changed just then: it was nominated, for example
+	if stem == g.text && slices.Equal(to, g.toldTo) && !missed {
+		return true
 	}
 	fresh := stem != g.text
-	g.text, g.toldTo, g.wrote = stem, to, text
+	if g.text == "" && all(pods, func(p *pod) bool { return strings.HasPrefix(scheduledText(p.obj), stem) }) { // a scheduler before this one said so
+		g.text, g.toldTo, g.wrote, g.unheard = stem, to, scheduledText(pods[0].obj), false
+		return true
+	}
+	if !fresh {
+		text = g.wrote
+		pods = slices.DeleteFunc(pods, knows)
+	}
+	g.text, g.toldTo, g.wrote, g.unheard = stem, to, text, false
 	for i, p := range pods {
-		d.told.unschedulable(p.obj, text, time.Unix(0, int64(now)))
+		d.told.box.put(&letter{obj: p.obj, text: text, at: time.Unix(0, int64(now)), news: fresh, changed: func() { d.inbox.Put(func() { d.missed(g) }) }})
 		if i == 0 && fresh { // one event for a gang
 			d.told.event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
 		}
 	}
+	return true
 }
 
-// why is what blocks a gang; stem is that part of it that is news when it is
-// another.
+// missed looks at a gang again soon, because a pod of it could not be told why it waits.
+func (d *Driver) missed(g *gang) {
+	if g.waits() || g.waking {
+		g.unheard, g.nextTell = true, min(g.nextTell, d.now.Add(d.opt.TellAfter))
+	}
+}
+
+// all reports whether there are pods and something holds for each of them.
+func all(pods []*pod, so func(*pod) bool) bool {
+	return len(pods) > 0 && !slices.ContainsFunc(pods, func(p *pod) bool { return !so(p) })
+}
+
+// why is what blocks a gang; stem is that part of it that is news when it is another.
 func (d *Driver) why(g *gang, now cluster.Time) (stem, text string) {
 	y := d.explain(g, now)
+	return d.whyText(g, &y, now)
+}
+
+// whyText says in words what blocks a gang.
+func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text string) {
 	stem = strings.Join(y.Blockers, "; ")
 	if stem == "" {
 		stem = strings.TrimSpace("waits for its turn " + y.Text)

@@ -17,7 +17,7 @@ import (
 // watch starts the informers and returns when all that is there is in the
 // inbox. A relist reaches us as the differences that it found.
 func (d *Driver) watch(ctx context.Context) error {
-	f := informers.NewSharedInformerFactoryWithOptions(d.opt.Client, 0, informers.WithTransform(trim))
+	f := informers.NewSharedInformerFactoryWithOptions(d.opt.Client, 0, informers.WithTransform(trim), informers.WithTweakListOptions(current))
 	d.workers.Go(func() {
 		<-ctx.Done()
 		f.Shutdown()
@@ -102,6 +102,14 @@ func (d *Driver) watchThese(ctx context.Context, f informers.SharedInformerFacto
 		return errors.Join(ctx.Err(), fmt.Errorf("the cluster's pods, nodes and jobs could not be listed"))
 	}
 	return nil
+}
+
+// current has a list show all that was written before it was asked for. A client takes what a cache of an API server
+// has otherwise, and what a scheduler before this one bound last may be missing there.
+func current(o *metav1.ListOptions) {
+	if o.ResourceVersion == "0" {
+		o.ResourceVersion = ""
+	}
 }
 
 // another reports whether an object is not the one that had its name before.

@@ -18,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/front"
+	"github.com/muster-gpu/muster/kube/lead"
 )
 
 // apiFlags say where the cluster can be looked at.
@@ -35,7 +36,7 @@ func (a *apiFlags) add(c *cobra.Command) {
 const apiQPS = 100
 
 // serve answers those who look at the cluster. What it sends ends the scheduler.
-func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *kube.Metrics, own *front.Authority, log *slog.Logger, served chan<- error) error {
+func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *kube.Metrics, own *front.Authority, fence *lead.Fence, log *slog.Logger, served chan<- error) error {
 	if a.off() {
 		return nil
 	}
@@ -44,6 +45,13 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *k
 		return err
 	}
 	rc.QPS, rc.Burst = apiQPS, 2*apiQPS
+	asks, err := kubernetes.NewForConfig(rest.CopyConfig(rc)) // with limits of its own
+	if err != nil {
+		return err
+	}
+	if fence != nil { // where to ask, only the leader says
+		rc.Wrap(fence.Wrap)
+	}
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return err
@@ -57,10 +65,6 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *k
 		return fmt.Errorf("--api-listen: %w", err)
 	}
 	address, err := a.reachable(ctx, l, rc.Host)
-	if err != nil {
-		return err
-	}
-	asks, err := kubernetes.NewForConfig(rest.CopyConfig(rc)) // with limits of its own
 	if err != nil {
 		return err
 	}

@@ -22,8 +22,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -31,6 +29,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube"
+	"github.com/muster-gpu/muster/kube/lead"
 )
 
 // wallClock is what time it is.
@@ -77,6 +76,7 @@ type kubeFlags struct {
 	api                         apiFlags
 	qps                         float32
 	workers                     int
+	lease                       time.Duration
 }
 
 func newKube() *cobra.Command {
@@ -112,7 +112,8 @@ func newKube() *cobra.Command {
 	c.Flags().StringVar(&f.history, "history", "", "add a line to this file for each gang that ends, for muster tune --trace and muster sim --trace")
 	c.Flags().BoolVar(&f.elect, "leader-elect", true, "of several schedulers one leads; the others wait")
 	c.Flags().StringVar(&f.namespace, "namespace", "kube-system", "namespace of the lease of the leader")
-	c.Flags().Float32Var(&f.qps, "qps", 2000, "most requests per second that bind and evict; conditions and events have 50 more")
+	c.Flags().DurationVar(&f.lease, "lease", lead.Length, "how long the lead lasts without a sign of life: a leader that is killed costs so long, and up to a second more")
+	c.Flags().Float32Var(&f.qps, "qps", 2000, "most requests per second that bind and evict; conditions and events have 500 more")
 	c.Flags().IntVar(&f.workers, "workers", 32, "how many requests bind or evict at a time")
 	c.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error; the configuration's if not given")
 	c.AddCommand(newProxy(), newReport())
@@ -124,17 +125,25 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
+	if err := f.checkLease(); err != nil {
+		return err
+	}
 	if f.check {
 		return tellChecked(c.OutOrStdout(), cmp.Or(f.config, "no file"), conf)
 	}
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: conf.LogLevel}))
-	client, tell, objects, err := f.clients()
+	var fence *lead.Fence
+	if f.elect {
+		fence = lead.NewFence()
+	}
+	cs, err := f.clients(fence)
 	if err != nil {
 		return err
 	}
 	metrics := kube.NewMetrics()
 	opt := f.options(conf)
-	opt.Client, opt.Tell, opt.Dynamic, opt.Log, opt.Observe = client, tell, objects, log, metrics
+	opt.Client, opt.Tell, opt.Dynamic, opt.Log, opt.Observe = cs.schedule, cs.tell, cs.objects, log, metrics
+	opt.Program = fenced(fence, switchNode)
 	if f.history != "" {
 		h, err := openHistory(f.history)
 		switch {
@@ -147,7 +156,7 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 			opt.History = h
 		}
 	}
-	own, sum, err := f.api.authority(ctx, tell, f.namespace, log)
+	own, sum, err := f.api.authority(ctx, cs.own, f.namespace, log)
 	if err != nil {
 		return err
 	}
@@ -159,7 +168,7 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := f.api.serve(ctx, f, d, metrics, own, log, served); err != nil {
+	if err := f.api.serve(ctx, f, d, metrics, own, fence, log, served); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -167,12 +176,7 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	if !f.elect {
 		err = d.Run(ctx)
 	} else {
-		host, e := os.Hostname()
-		if e != nil {
-			return e
-		}
-		l := &kube.Lease{Client: tell, Namespace: f.namespace, Name: conf.Scheduler, Identity: fmt.Sprintf("%s-%d", host, os.Getpid()), Log: log}
-		err = l.Lead(ctx, d.Run)
+		err = f.lead(ctx, d, cs, conf.Scheduler, fence, log)
 	}
 	if errors.Is(err, context.Canceled) {
 		err = nil
@@ -218,7 +222,7 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 		rules.Spec.Zone = *conf.Zone
 	}
 	opt := kube.Options{Rules: rules, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers, Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await, Classes: conf.Classes, Saving: conf.Saving,
-		Workers: f.workers, Now: time.Now, Program: switchNode, Namespace: f.namespace}
+		Workers: f.workers, Now: time.Now, Namespace: f.namespace}
 	for _, p := range conf.Power {
 		opt.Power = append(opt.Power, kube.Power(p))
 	}
@@ -244,29 +248,6 @@ func reach(kubeconfig, context string) (*rest.Config, error) {
 	}
 	rc.UserAgent = "muster/" + version()
 	return rc, nil
-}
-
-// clients are one that schedules, one that only tells, and one for Queue objects
-// and what makes gangs, with the limits of the second.
-func (f *kubeFlags) clients() (client, tell *kubernetes.Clientset, objects dynamic.Interface, err error) {
-	rc, err := reach(f.kubeconfig, f.context)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	rc.ContentType, rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
-	rc.QPS, rc.Burst = f.qps, int(f.qps)
-	if client, err = kubernetes.NewForConfig(rc); err != nil {
-		return nil, nil, nil, err
-	}
-	slow := rest.CopyConfig(rc)
-	slow.QPS, slow.Burst = 50, 100
-	if tell, err = kubernetes.NewForConfig(slow); err != nil {
-		return nil, nil, nil, err
-	}
-	plain := rest.CopyConfig(slow)
-	plain.ContentType, plain.AcceptContentTypes = "", "" // no protobuf for what the API server knows by definition only
-	objects, err = dynamic.NewForConfig(plain)
-	return client, tell, objects, err
 }
 
 // serve answers those who look after the scheduler. What it sends ends it.

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/muster-gpu/muster/kube"
+	"github.com/muster-gpu/muster/kube/lead"
+)
+
+// Requests per second of what is not on the way of a binding.
+const (
+	tellQPS  = 500 // 10,000 pods are told why they wait within half a minute
+	queueQPS = 50
+	leaseQPS = 20
+	ownQPS   = 20
+)
+
+// clients speak to the cluster, each with its own rate limit.
+type clients struct {
+	schedule *kubernetes.Clientset // binds and evicts
+	tell     *kubernetes.Clientset // conditions and events
+	objects  dynamic.Interface     // Queue objects and what makes gangs
+	lease    *kubernetes.Clientset // renewals: nothing else may hold them up, and no fence stands before them
+	own      *kubernetes.Clientset // what belongs to this process rather than to the cluster's scheduling
+}
+
+// clients makes them. While fence is closed, the first three only read; nil: they always write.
+func (f *kubeFlags) clients(fence *lead.Fence) (c clients, err error) {
+	rc, err := reach(f.kubeconfig, f.context)
+	if err != nil {
+		return c, err
+	}
+	rc.ContentType, rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	limited := func(qps float32, burst int, fenced bool) *rest.Config {
+		with := rest.CopyConfig(rc)
+		with.QPS, with.Burst = qps, burst
+		if fenced && fence != nil {
+			with.Wrap(fence.Wrap)
+		}
+		return with
+	}
+	for _, set := range []struct {
+		to     **kubernetes.Clientset
+		config *rest.Config
+	}{
+		{&c.schedule, limited(f.qps, int(f.qps), true)},
+		{&c.tell, limited(tellQPS, tellQPS, true)},
+		{&c.lease, limited(leaseQPS, leaseQPS, false)},
+		{&c.own, limited(ownQPS, ownQPS, false)},
+	} {
+		if *set.to, err = kubernetes.NewForConfig(set.config); err != nil {
+			return c, err
+		}
+	}
+	plain := limited(queueQPS, 2*queueQPS, true)
+	plain.ContentType, plain.AcceptContentTypes = "", "" // no protobuf for what the API server knows by definition only
+	c.objects, err = dynamic.NewForConfig(plain)
+	return c, err
+}
+
+// identity is what this process is called in the election. A container that starts again in its pod is the same as
+// before, as the one before it is dead, and need not wait for its lease to run out; anywhere else each process is its own.
+func identity() (string, error) {
+	if pod := os.Getenv("POD_NAME"); pod != "" {
+		return pod, nil
+	}
+	host, err := os.Hostname()
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text()[:6]), err
+}
+
+// lead runs the scheduler while it leads. One that loses the lead begins again as one that waits for it: as a new
+// process, because the whole state of the old one is out of date, and in place, because a container that ends is not
+// started again at once.
+func (f *kubeFlags) lead(ctx context.Context, d *kube.Driver, c clients, name string, fence *lead.Fence, log *slog.Logger) error {
+	id, err := identity()
+	if err != nil {
+		return err
+	}
+	l := &lead.Lease{Client: c.lease, Namespace: f.namespace, Name: name, Identity: id, Length: f.lease, Fence: fence, Log: log}
+	err = l.Lead(ctx, d.Run)
+	if !errors.Is(err, lead.ErrLost) || ctx.Err() != nil {
+		return err
+	}
+	log.Error("this scheduler begins again and waits for the lead", "error", err)
+	program, failed := os.Executable()
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	return errors.Join(err, syscall.Exec(program, os.Args, os.Environ()))
+}
+
+// checkLease refuses a length of the lease that the election cannot keep.
+func (f *kubeFlags) checkLease() error {
+	if f.lease < time.Second || f.lease%time.Second != 0 {
+		return fmt.Errorf("%w: --lease %s: it has to be whole seconds, at least 1s", errUsage, f.lease)
+	}
+	return nil
+}
+
+// fenced is a program that is only called while the lease is surely held.
+func fenced(fence *lead.Fence, call func(ctx context.Context, program, node string) error) func(ctx context.Context, program, node string) error {
+	return func(ctx context.Context, program, node string) error {
+		if fence != nil {
+			if err := fence.Check(); err != nil {
+				return err
+			}
+		}
+		return call(ctx, program, node)
+	}
+}

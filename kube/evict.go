@@ -1,0 +1,191 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// notice is the event that tells a pod why it leaves.
+type notice struct{ kind, reason, text string }
+
+// departure is a request for a pod to go. It holds for the pod as it was seen when that was decided: the API server
+// refuses it if the pod has changed since, and then it is decided again.
+type departure struct {
+	p       *pod
+	obj     *v1.Pod
+	seconds int64 // that it has to end
+	force   bool  // its node is gone: nobody else will say that it ended
+	evict   bool  // a disruption budget may refuse it
+	notice        // evict: told when it is granted
+	try     int
+}
+
+// stop lets a gang leave.
+func (d *Driver) stop(g *gang, a *engine.Action) {
+	if g.phase != starting && g.phase != running && g.phase != unwinding {
+		return
+	}
+	g.run++
+	g.phase, g.grace = stopping, max(1, int64(a.Grace/time.Second))
+	to := d.setOut(g, a)
+	d.departs(g, a)
+	g.notice = d.dismissal(g, a, to)
+	for _, p := range g.sorted() {
+		if d.occupies(p) && !p.leaving {
+			d.evict(g, p)
+		}
+	}
+	if to != "" {
+		d.opt.Observe.Evicted("moved")
+	} else {
+		d.opt.Observe.Evicted(a.Reason.String())
+	}
+	d.recall(g, true)
+	d.touch(g)
+}
+
+// dismissal is what a gang is told that has to leave: to is where it is moved.
+func (d *Driver) dismissal(g *gang, a *engine.Action, to string) notice {
+	other := ""
+	if o := d.byID[a.For]; o != nil && a.For != cluster.NoJob {
+		other = o.name
+	}
+	why := ""
+	switch {
+	case to != "" && other != "":
+		return notice{v1.EventTypeNormal, "Moved", fmt.Sprintf("moved to %s, so that %s fits: its place there is kept for the pod that its owner makes", to, other)}
+	case to != "":
+		return notice{v1.EventTypeNormal, "Moved", fmt.Sprintf("moved to %s: its place there is kept for the pod that its owner makes", to)}
+	case a.Reason == engine.NodeLost:
+		why = "its gang lost a node"
+	case a.Reason == engine.WasCancelled && g.leaves != "":
+		why = g.leaves
+	case other != "":
+		why = "preempted for " + other
+	case d.goesBack(g):
+		why = "its node is given back to who lends it"
+	default:
+		why = "preempted: Muster needs its place"
+	}
+	return notice{v1.EventTypeWarning, "Preempted", why}
+}
+
+// evict asks for a pod's eviction until it is granted: a disruption budget may
+// refuse it for a while.
+func (d *Driver) evict(g *gang, p *pod) {
+	d.depart(departure{p: p, seconds: grace(p.obj, g.grace), evict: true, notice: g.notice})
+}
+
+// remove deletes a pod of a gang that is unwound, or of a node that is gone.
+func (d *Driver) remove(p *pod) {
+	l := departure{p: p, seconds: grace(p.obj, 30)}
+	if !d.occupies(p) {
+		p.ended, l.force, l.seconds = true, true, 0
+	}
+	d.depart(l)
+}
+
+// depart lets a worker ask for a pod to go as it is now.
+func (d *Driver) depart(l departure) {
+	l.p.leaving, l.obj = true, l.p.obj
+	d.do(func(ctx context.Context) {
+		err := d.departNow(ctx, &l)
+		if err == nil {
+			if l.evict {
+				d.told.event(l.obj, l.kind, l.reason, l.text)
+			}
+			return
+		}
+		if !apierrors.IsNotFound(err) && ctx.Err() == nil {
+			d.departLater(&l, err)
+		}
+	})
+}
+
+func (d *Driver) departNow(ctx context.Context, l *departure) error {
+	pods := d.opt.Client.CoreV1().Pods(l.obj.Namespace)
+	if l.evict {
+		d.crash("kube-evicting")
+		return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: l.obj.Namespace, Name: l.obj.Name},
+			DeleteOptions: deleteAsSeen(l.obj, l.seconds)})
+	}
+	now, err := pods.Patch(ctx, l.obj.Name, types.StrategicMergePatchType, disrupted(l.obj, l.force, d.opt.Now()), metav1.PatchOptions{}, "status")
+	if err != nil {
+		return err
+	}
+	return pods.Delete(ctx, l.obj.Name, *deleteAsSeen(now, l.seconds))
+}
+
+// departLater asks again after a while what was refused or not answered.
+func (d *Driver) departLater(l *departure, err error) {
+	after := min(time.Second<<min(l.try, 5), 30*time.Second)
+	switch {
+	case apierrors.IsConflict(err):
+		after = min(100*time.Millisecond<<min(l.try, 8), 10*time.Second)
+	case l.evict && apierrors.IsTooManyRequests(err) && l.try == 0:
+		d.told.event(l.obj, v1.EventTypeNormal, "EvictionRefused", "it is to leave, when its disruption budget allows that: "+l.text)
+		fallthrough
+	default:
+		if l.try%10 == 0 {
+			d.opt.Log.Warn("a pod does not go yet", "pod", l.obj.Namespace+"/"+l.obj.Name, "error", err)
+		}
+	}
+	l.try++
+	changed := apierrors.IsConflict(err)
+	time.AfterFunc(after, func() { d.inbox.Put(func() { d.departAgain(l, changed) }) })
+}
+
+// departAgain asks again for a pod to go as it is by now. Where the API server knew another version of it, the gang is
+// settled again instead, as soon as that one has been seen here.
+func (d *Driver) departAgain(l *departure, changed bool) {
+	p := l.p
+	seen := p.obj.ResourceVersion != l.obj.ResourceVersion
+	switch {
+	case d.pods[p.obj.UID] != p, p.over() && !l.force:
+		return // it is gone, or holds nothing any more
+	case changed && !seen:
+		l.try++
+		time.AfterFunc(min(100*time.Millisecond<<min(l.try, 8), 10*time.Second), func() { d.inbox.Put(func() { d.departAgain(l, true) }) })
+	case changed && p.gang != nil && !p.over():
+		p.leaving, p.ended = false, false
+		d.touch(p.gang)
+	default:
+		if l.force && d.occupies(p) { // its node is back
+			l.force, l.seconds = false, grace(p.obj, 30)
+		}
+		d.depart(*l)
+	}
+}
+
+// disrupted says on a pod that its end is no fault of its own, which a Job's
+// podFailurePolicy can leave uncounted; dead: nobody else will say that it ended.
+func disrupted(obj *v1.Pod, dead bool, now time.Time) []byte {
+	status := map[string]any{"conditions": []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "GangEndedByMuster",
+		Message: "its gang cannot run as a whole", LastTransitionTime: metav1.NewTime(now)}}}
+	if dead {
+		status["phase"] = v1.PodFailed
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion}, "status": status})
+	if err != nil {
+		panic(err) // of texts
+	}
+	return patch
+}
+
+// deleteAsSeen deletes a pod only if it is still as it was seen: what was decided of it may not hold for another, or
+// for what it has become.
+func deleteAsSeen(obj *v1.Pod, seconds int64) *metav1.DeleteOptions {
+	uid, version := obj.UID, obj.ResourceVersion
+	return &metav1.DeleteOptions{GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+}

@@ -1,0 +1,83 @@
+package kube
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+const (
+	// explainMost is how many gangs are explained one by one each time; what is found out of one holds for all that
+	// ask for the same.
+	explainMost = 16
+	// explainTime is how long the loop may take each time, beyond those.
+	explainTime = 50 * time.Millisecond
+)
+
+// likeness is all that decides what blocks a gang besides its place in the line: gangs of the same likeness wait for
+// the same.
+type likeness struct {
+	User, Queue, Reservation string
+	Kind                     cluster.Kind
+	Tier                     cluster.Tier
+	Tasks                    []cluster.TaskSet
+	GPUTypes, Partitions     []string
+	Topology                 cluster.Topology
+	Elastic                  cluster.Elastic
+	PerNode                  int
+	NodeLimits               []cluster.NodeLimit
+	Isolation                cluster.Isolation
+	MinSpeed                 int64
+	NoPreempt                bool
+	Model                    string
+}
+
+func likenessOf(j *cluster.Job) string {
+	text, err := json.Marshal(likeness{j.User, j.Queue, j.Reservation, j.Kind, j.Tier, j.Tasks, j.GPUTypes, j.Partitions, j.Topology, j.Elastic,
+		j.PerNode, j.NodeLimits, j.Isolation, j.MinSpeed, j.NoPreempt, j.Model})
+	if err != nil {
+		panic(err) // of numbers and texts
+	}
+	return string(text)
+}
+
+// explanations are why gangs wait, as found out within one look at them.
+type explanations struct {
+	d     *Driver
+	now   cluster.Time
+	began time.Time
+	left  int
+	like  map[string]engine.Why
+}
+
+func (d *Driver) explanations(now cluster.Time) *explanations {
+	return &explanations{d: d, now: now, began: d.opt.Now(), left: explainMost, like: map[string]engine.Why{}}
+}
+
+// late reports whether the rest has to wait for the next look.
+func (x *explanations) late() bool {
+	return x.left <= 0 && x.d.opt.Now().Sub(x.began) > explainTime
+}
+
+// of is why a gang waits; false: finding that out has to wait for the next look.
+func (x *explanations) of(g *gang) (engine.Why, bool) {
+	key := likenessOf(g.spec)
+	if x.left <= 0 {
+		if y, ok := x.like[key]; ok {
+			return y, true
+		}
+		if x.late() {
+			return engine.Why{}, false
+		}
+	}
+	x.left--
+	y := x.d.explain(g, x.now)
+	if y.Ahead != 0 && len(y.Blockers) > 0 { // what the first in line waits for is not what those behind it do
+		shared := y
+		shared.Expected = cluster.Never // each has its own
+		x.like[key] = shared
+	}
+	return y, true
+}

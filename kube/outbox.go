@@ -1,0 +1,119 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// outboxWorkers is how many conditions are written at a time.
+const outboxWorkers = 16
+
+// outbox holds what waiting pods are to be told, which is written in its own time. A pod has one place in it: what is
+// written late is written as it is by then. What is news to a pod goes before what only a part of its gang has missed.
+type outbox struct {
+	client kubernetes.Interface
+	ready  chan struct{} // something is there for a worker
+
+	mu      sync.Mutex
+	letters map[types.UID]*letter
+	lines   [2][]types.UID // of news, and of the rest; one that is not in letters any more was written
+}
+
+// letter is why a pod waits.
+type letter struct {
+	obj     *v1.Pod
+	text    string
+	at      time.Time
+	news    bool
+	changed func() // on a worker's goroutine: the pod is another by now, and was not told
+}
+
+func (o *outbox) init(client kubernetes.Interface) {
+	o.client, o.letters, o.ready = client, map[types.UID]*letter{}, make(chan struct{}, outboxWorkers)
+}
+
+// put queues what a pod is to be told.
+func (o *outbox) put(l *letter) {
+	o.mu.Lock()
+	was := o.letters[l.obj.UID]
+	if was != nil {
+		l.news = l.news || was.news
+	}
+	if o.letters[l.obj.UID] = l; was == nil || was.news != l.news {
+		line := &o.lines[0]
+		if !l.news {
+			line = &o.lines[1]
+		}
+		*line = append(*line, l.obj.UID)
+	}
+	o.mu.Unlock()
+	select {
+	case o.ready <- struct{}{}:
+	default: // enough workers are awake
+	}
+}
+
+// next takes what is to be written next; nil: nothing is.
+func (o *outbox) next() *letter {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.lines {
+		for len(o.lines[i]) > 0 {
+			uid := o.lines[i][0]
+			o.lines[i] = o.lines[i][1:]
+			if l := o.letters[uid]; l != nil {
+				delete(o.letters, uid)
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// run writes until the context ends.
+func (o *outbox) run(ctx context.Context) {
+	var workers sync.WaitGroup
+	for range outboxWorkers {
+		workers.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-o.ready:
+				}
+				for l := o.next(); l != nil && ctx.Err() == nil; l = o.next() {
+					o.write(ctx, l)
+				}
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// write writes the condition of a pod that waits. A pod that changed since, perhaps because it was bound, is left
+// alone.
+func (o *outbox) write(ctx context.Context, l *letter) {
+	patch := conditionPatch(map[string]any{"uid": l.obj.UID, "resourceVersion": l.obj.ResourceVersion}, v1.PodCondition{Type: v1.PodScheduled,
+		Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: l.text, LastTransitionTime: metav1.NewTime(l.at)})
+	_, err := o.client.CoreV1().Pods(l.obj.Namespace).Patch(ctx, l.obj.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		l.changed()
+	}
+}
+
+// conditionPatch sets a condition of a pod, if the pod is the one that these metadata name.
+func conditionPatch(metadata map[string]any, c v1.PodCondition) []byte {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "status": map[string]any{"conditions": []v1.PodCondition{c}}})
+	if err != nil {
+		panic(err) // of texts
+	}
+	return patch
+}

@@ -1,0 +1,215 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/muster-gpu/muster/internal/controlplane"
+)
+
+// patches counts the conditions that are written, by pod.
+type patches struct {
+	mu   sync.Mutex
+	last map[string]string
+	n    int
+	fail func(pod string, n int) error
+}
+
+// listenTo has a driver tell what it has to, and returns what reaches the API server.
+func listenTo(t *testing.T, d *Driver) *patches {
+	t.Helper()
+	p := &patches{last: map[string]string{}}
+	client := fake.NewClientset()
+	client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		patch, ok := a.(k8stesting.PatchAction)
+		if !ok || patch.GetSubresource() != "status" {
+			return true, nil, fmt.Errorf("not a patch of a status")
+		}
+		p.n++
+		if p.fail != nil {
+			if err := p.fail(patch.GetName(), p.n); err != nil {
+				return true, nil, err
+			}
+		}
+		p.last[patch.GetName()] = string(patch.GetPatch())
+		return true, &v1.Pod{}, nil
+	})
+	d.opt.Tell = client
+	d.told.init(client, "muster")
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { d.told.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		done.Wait()
+	})
+	return p
+}
+
+// await waits until so many pods were told.
+func (p *patches) await(t *testing.T, what string, want int) {
+	t.Helper()
+	have := 0
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		have = len(p.last)
+		p.mu.Unlock()
+		if have >= want {
+			return
+		}
+	}
+	t.Fatalf("%s: %d pods were told, not %d", what, have, want)
+}
+
+// All that wait are told at the first look at them, however many they are, and not again while nothing is new.
+func TestTellMany(t *testing.T) {
+	var pods []*v1.Pod
+	for i := range 600 {
+		pods = append(pods, controlplane.Pod(fmt.Sprintf("p%d", i), 1+i%8, nil))
+	}
+	d, now := still(t, 2, pods...)
+	open := 0
+	for _, g := range d.gangs {
+		if g.phase == waiting {
+			open++
+		}
+	}
+	if open < 500 {
+		t.Fatalf("%d pods wait", open)
+	}
+	p := listenTo(t, d)
+	d.tellAt = 0
+	d.tell(d.clock()) // they are seen to wait
+	*now = now.Add(2 * time.Second)
+	d.tell(d.clock())
+	p.await(t, "after the first look", open)
+	p.mu.Lock()
+	for name, patch := range p.last {
+		if !strings.Contains(patch, "GPU") || !strings.Contains(patch, "Unschedulable") {
+			t.Errorf("pod %s is told %s", name, patch)
+		}
+	}
+	p.mu.Unlock()
+	*now = now.Add(time.Minute)
+	d.tell(d.clock())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n != open {
+		t.Errorf("%d conditions were written for %d pods", p.n, open)
+	}
+}
+
+// A gang that was never told comes before any number of others that are only looked at again.
+func TestTellFirst(t *testing.T) {
+	var pods []*v1.Pod
+	for i := range 64 { // no two ask for the same
+		pods = append(pods, controlplane.Gang(fmt.Sprintf("old%d", i), 1, 1+i%8, map[string]string{LabelQueue: "default", "!" + AnnotationModel: fmt.Sprint("m", i)})...)
+	}
+	d, now := still(t, 1, append(pods, controlplane.Pod("full", 8, map[string]string{LabelTier: "critical"}))...)
+	d.opt.Now = func() time.Time { // as slow as can be
+		*now = now.Add(2 * explainTime)
+		return *now
+	}
+	p := listenTo(t, d)
+	for n := 0; n < 1000; n++ {
+		*now = now.Add(2 * time.Second)
+		d.tell(d.clock())
+		told := 0
+		for _, g := range d.gangs {
+			if len(g.toldTo) > 0 {
+				told++
+			}
+		}
+		if told == len(d.gangs)-1 { // all but the one that runs
+			break
+		}
+	}
+	p.await(t, "in the end", 64)
+	*now = now.Add(tellLast) // all are due
+	late := controlplane.Pod("late", 1, nil)
+	late.UID = types.UID("late")
+	d.podChanged(late)
+	steps(t, d)
+	d.tell(d.clock()) // it is seen to wait
+	d.pods["late"].gang.nextTell = d.clock()
+	for _, g := range d.gangs {
+		if len(g.toldTo) > 0 {
+			g.nextTell = 0 // due for longer
+		}
+	}
+	d.tellAt = 0
+	d.tell(d.clock())
+	if len(d.pods["late"].gang.toldTo) == 0 {
+		t.Error("who was never told has to wait until others are looked at again")
+	}
+}
+
+// What could not be written because the pod is another by now is written to that soon after.
+func TestTellConflict(t *testing.T) {
+	d, now := still(t, 0, controlplane.Pod("a", 1, nil))
+	p := listenTo(t, d)
+	p.fail = func(pod string, n int) error {
+		if n == 1 {
+			return apierrors.NewConflict(v1.Resource("pods"), pod, fmt.Errorf("it was changed"))
+		}
+		return nil
+	}
+	tried := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.n
+	}
+	d.tell(d.clock())
+	*now = now.Add(2 * time.Second)
+	d.tell(d.clock())
+	for deadline := time.Now().Add(time.Minute); tried() == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	for deadline := time.Now().Add(time.Minute); len(p.names()) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		d.collect()
+		*now = now.Add(2 * time.Second)
+		d.tell(d.clock())
+	}
+	p.await(t, "after a conflict", 1)
+}
+
+func (p *patches) names() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+// What is news goes first; a pod has one place, and is told the latest.
+func TestOutbox(t *testing.T) {
+	var o outbox
+	o.init(nil)
+	for _, c := range []struct {
+		name, text string
+		news       bool
+	}{{"a", "1", false}, {"b", "1", false}, {"c", "1", true}, {"b", "2", true}, {"a", "2", false}, {"c", "2", false}} {
+		pod := controlplane.Pod(c.name, 0, nil)
+		pod.UID = types.UID(c.name)
+		o.put(&letter{obj: pod, text: c.text, news: c.news})
+	}
+	var order []string
+	for l := o.next(); l != nil; l = o.next() {
+		order = append(order, l.obj.Name+l.text)
+	}
+	if want := []string{"c2", "b2", "a2"}; !slices.Equal(order, want) {
+		t.Errorf("%v, not %v", order, want)
+	}
+}
