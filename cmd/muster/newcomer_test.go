@@ -122,3 +122,19 @@ func TestOverlayHasAllFlags(t *testing.T) {
 		}
 	})
 }
+
+// The number of an array stands for its elements, not for the first of them, also where they run.
+func TestArrayVerbs(t *testing.T) {
+	d := startDaemon(t, "2xA100-80GB")
+	d.must("submit", "--gpus", "1", "--array", "0-2", "-o", "/dev/null", "--", "sleep", "1000")
+	d.untilSays(`"state": "running"`, "show", "2")
+	if out := d.must("suspend", "1"); strings.Count(out, "suspended") != 2 {
+		t.Errorf("two of three elements run:\n%s", out)
+	}
+	if out, code := d.try("requeue", "1"); code != exitFailed || !strings.Contains(out, "no element of array 1 is running") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if out := d.must("resume", "1"); strings.Count(out, "running") != 2 {
+		t.Errorf("both go on:\n%s", out)
+	}
+}

@@ -68,24 +68,57 @@ func findJobs(ctx context.Context, cl *client.Client, args []string) (ids []int,
 	return ids, nil
 }
 
+// elementsOf puts in the place of an array's number those of its elements that are in a state. The number is that of the first
+// element, too, which alone would be taken for the whole.
+func elementsOf(ctx context.Context, cl *client.Client, ids []int, state string) (list []int, err error) {
+	for _, id := range ids {
+		j, err := cl.Job(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if j.Array != id {
+			list = append(list, id)
+			continue
+		}
+		jobs, err := cl.List(ctx, url.Values{"state": {state}, "brief": {"true"}})
+		if err != nil {
+			return nil, err
+		}
+		before := len(list)
+		for i := range jobs {
+			if jobs[i].Array == id {
+				list = append(list, jobs[i].ID)
+			}
+		}
+		if len(list) == before {
+			return nil, fmt.Errorf("no element of array %d is %s", id, state)
+		}
+		slices.Sort(list[before:])
+	}
+	return list, nil
+}
+
 // newVerbs are the commands that do one thing to jobs.
 func newVerbs() (list []*cobra.Command) {
 	list = append(list, newManyVerb("cancel", "End jobs, whether they run or wait", "cancelled"),
 		newManyVerb("hold", "Keep waiting jobs from starting", "held"), newManyVerb("release", "Let held jobs start", "released"))
-	for _, v := range []struct{ name, short string }{
-		{"requeue", "Stop running jobs, checkpoint first, and let them wait again"},
-		{"suspend", "Freeze running jobs on their GPUs"},
-		{"resume", "Let suspended jobs go on"},
+	for _, v := range []struct{ name, from, short string }{
+		{"requeue", api.StateRunning, "Stop running jobs, checkpoint first, and let them wait again"},
+		{"suspend", api.StateRunning, "Freeze running jobs on their GPUs"},
+		{"resume", api.StateSuspended, "Let suspended jobs go on"},
 	} {
 		var asJSON bool
 		c := &cobra.Command{
 			Use: v.name + " JOB...", Short: v.short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(),
 			RunE: func(c *cobra.Command, args []string) error {
-				ids, err := jobIDs(args)
+				cl := client.Connect()
+				ids, err := findJobs(c.Context(), cl, args)
+				if err == nil {
+					ids, err = elementsOf(c.Context(), cl, ids, v.from)
+				}
 				if err != nil {
 					return err
 				}
-				cl := client.Connect()
 				for _, id := range ids {
 					j, err := cl.Act(c.Context(), id, v.name)
 					if err != nil {
