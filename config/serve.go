@@ -159,6 +159,38 @@ func (f *serveFile) serve() (*Serve, error) {
 			return nil, err
 		}
 	}
+	names, err := c.takeQueues(f)
+	if err != nil {
+		return nil, err
+	}
+	if c.Urgency, err = f.Urgent.urgency(names); err != nil {
+		return nil, At(err, "urgent")
+	}
+	if c.Idle, err = f.Idle.idle(names); err != nil {
+		return nil, At(err, "idle")
+	}
+	if c.Saving, err = f.Saving.saving(); err != nil {
+		return nil, At(err, "checkpoints")
+	}
+	if c.Sharing, err = f.Sharing.sharing(); err != nil {
+		return nil, At(err, "sharing")
+	}
+	if c.Defrag, err = f.Defrag.defrag(f.Timezone); err != nil {
+		return nil, At(err, "defragment")
+	}
+	if c.Models, err = weights(f.Models); err != nil {
+		return nil, err
+	}
+	if f.Perf != nil {
+		if c.Perf, err = f.Perf.table(); err != nil {
+			return nil, At(err, "performance")
+		}
+	}
+	return c, nil
+}
+
+// takeQueues takes over queues and partitions, and whose jobs they take; it returns the queues' names.
+func (c *Serve) takeQueues(f *serveFile) ([]string, error) {
 	var spec cluster.Spec
 	if err := addQueues(&spec, f.Queues, ""); err != nil {
 		return nil, err
@@ -188,31 +220,7 @@ func (f *serveFile) serve() (*Serve, error) {
 			}
 		}
 	}
-	var err error
-	if c.Urgency, err = f.Urgent.urgency(names); err != nil {
-		return nil, At(err, "urgent")
-	}
-	if c.Idle, err = f.Idle.idle(names); err != nil {
-		return nil, At(err, "idle")
-	}
-	if c.Saving, err = f.Saving.saving(); err != nil {
-		return nil, At(err, "checkpoints")
-	}
-	if c.Sharing, err = f.Sharing.sharing(); err != nil {
-		return nil, At(err, "sharing")
-	}
-	if c.Defrag, err = f.Defrag.defrag(f.Timezone); err != nil {
-		return nil, At(err, "defragment")
-	}
-	if c.Models, err = weights(f.Models); err != nil {
-		return nil, err
-	}
-	if f.Perf != nil {
-		if c.Perf, err = f.Perf.table(); err != nil {
-			return nil, At(err, "performance")
-		}
-	}
-	return c, nil
+	return names, nil
 }
 
 var defaultAuditKeep = Duration(365 * 24 * time.Hour)

@@ -161,6 +161,9 @@ func (e *Engine) reserve(j *jobState) {
 	r, ok := e.earliest(j, false)
 	if e.holdDue(j) && (!ok || e.outOfSight(r.at)) {
 		if hold, found := e.holdFor(j); found {
+			if e.mode == Conservative && j.promise != cluster.Never { // its record has the promise
+				e.touch(j)
+			}
 			j.promise, j.plan = cluster.Never, nil
 			e.resv = append(e.resv, hold)
 			return
