@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/local/cgroup"
+	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/shim"
 )
 
@@ -66,7 +67,7 @@ func TestFolderOfAnother(t *testing.T) {
 	for _, name := range []string{"checkpoint", "1/0"} {
 		m := alive(t)
 		path := filepath.Join(m.opt.Dir, "jobs", "1", name)
-		if err := errors.Join(os.MkdirAll(path, 0o700), os.Chown(path, stranger, -1)); err != nil {
+		if err := errors.Join(evidence.Folder(filepath.Join(m.opt.Dir, "jobs"), m.store.ID(), 1), os.MkdirAll(path, 0o700), os.Chown(path, stranger, -1)); err != nil {
 			t.Fatal(err)
 		}
 		id := submit(t, m, "true")

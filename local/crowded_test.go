@@ -81,10 +81,10 @@ func TestCrowded(t *testing.T) {
 			t.Fatalf("%d tries, then %s: %s (%v)", tries, v.State, v.Reason, err)
 		}
 	}
-	v, err := m.Job(t.Context(), id)
-	if err != nil || !strings.Contains(v.Reason, "too many open files") {
-		t.Errorf("it does not say why it waits: %q, %v", v.Reason, err)
-	}
+	wait(t, "it says why it waits", func() bool { // between two attempts
+		v, err := m.Job(t.Context(), id)
+		return err == nil && strings.Contains(v.Reason, "too many open files")
+	})
 	release(100)
 	until(t, m, id, api.StateCompleted)
 }
