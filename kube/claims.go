@@ -85,7 +85,10 @@ func (s size) add(r cluster.Request) cluster.Request {
 
 // watchDevices watches claims and devices, where the API server has them.
 func (d *Driver) watchDevices(ctx context.Context, f informers.SharedInformerFactory) error {
-	_, err := d.opt.Client.Discovery().ServerResourcesForGroupVersion(resourceapi.SchemeGroupVersion.String())
+	err := d.untilAnswered(ctx, "are there resource claims?", func(context.Context) error {
+		_, err := d.opt.Client.Discovery().ServerResourcesForGroupVersion(resourceapi.SchemeGroupVersion.String())
+		return err
+	})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

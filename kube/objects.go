@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -128,6 +129,9 @@ type watching struct {
 // rescan is how often Muster looks which kinds are served, if nobody says otherwise.
 const rescan = time.Minute
 
+// firstKinds is how long a start waits for the API server to say which kinds are served.
+const firstKinds = 15 * time.Second
+
 // watchKinds watches the kinds that are served now, and in the background those
 // that come to be served; it returns when all that is there is in the inbox.
 func (d *Driver) watchKinds(ctx context.Context) error {
@@ -135,7 +139,20 @@ func (d *Driver) watchKinds(ctx context.Context) error {
 		return nil
 	}
 	w := &kindWatch{d: d, running: map[*objectKind]*watching{}, said: map[*objectKind]string{}}
-	if !cache.WaitForCacheSync(ctx.Done(), w.look(ctx)...) {
+	// A kind that is missed now would have its pods taken for ones without an owner. One that somebody's broken
+	// webhook keeps from being listed must not keep all the others waiting for ever.
+	var synced []cache.InformerSynced
+	limited, cancel := context.WithTimeout(ctx, firstKinds)
+	defer cancel()
+	err := d.untilAnswered(limited, "which objects make gangs?", func(context.Context) error {
+		more, err := w.look(ctx)
+		synced = append(synced, more...)
+		return err
+	})
+	if err != nil {
+		d.opt.Log.Warn("which APIs are served is not known", "error", err)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return fmt.Errorf("the objects that make gangs could not be listed: %w", ctx.Err())
 	}
 	every := d.opt.Rescan
@@ -144,14 +161,17 @@ func (d *Driver) watchKinds(ctx context.Context) error {
 	}
 	d.workers.Go(func() {
 		for pause(ctx, every) {
-			w.look(ctx)
+			if _, err := w.look(ctx); err != nil {
+				d.opt.Log.Warn("which APIs are served is not known", "error", err)
+			}
 		}
 	})
 	return nil
 }
 
-// look starts to watch the kinds that are served and not watched yet.
-func (w *kindWatch) look(ctx context.Context) (synced []cache.InformerSynced) {
+// look starts to watch the kinds that are served and not watched yet. Its error says that the API server did not
+// answer for one of them.
+func (w *kindWatch) look(ctx context.Context) (synced []cache.InformerSynced, err error) {
 	for k, r := range w.running {
 		if r.ended.Load() {
 			r.stop()
@@ -161,23 +181,24 @@ func (w *kindWatch) look(ctx context.Context) (synced []cache.InformerSynced) {
 	}
 	groups, err := w.d.opt.Client.Discovery().ServerGroups()
 	if err != nil {
-		w.d.opt.Log.Warn("which APIs are served is not known", "error", err)
-		return nil
+		return nil, err
 	}
 	for _, k := range objectKinds {
 		if w.running[k] != nil {
 			continue
 		}
-		if s := w.try(ctx, k, groups); s != nil {
+		s, failed := w.try(ctx, k, groups)
+		if s != nil {
 			synced = append(synced, s)
 		}
+		err = errors.Join(err, failed)
 	}
-	return synced
+	return synced, err
 }
 
 // try watches a kind, if it is served and may be read; what it returns says when
-// all of its objects are in the inbox.
-func (w *kindWatch) try(ctx context.Context, k *objectKind, groups *metav1.APIGroupList) cache.InformerSynced {
+// all of its objects are in the inbox. Its error says that the API server did not answer.
+func (w *kindWatch) try(ctx context.Context, k *objectKind, groups *metav1.APIGroupList) (cache.InformerSynced, error) {
 	gvr := schema.GroupVersionResource{Group: k.group, Resource: k.resource}
 	for i := range groups.Groups {
 		g := &groups.Groups[i]
@@ -188,21 +209,23 @@ func (w *kindWatch) try(ctx context.Context, k *objectKind, groups *metav1.APIGr
 		}
 	}
 	if gvr.Version == "" {
-		return nil
+		return nil, nil
 	}
 	_, err := w.d.opt.Dynamic.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1})
 	switch {
 	case apierrors.IsNotFound(err) || ctx.Err() != nil:
-		return nil
+		return nil, nil
+	case err != nil && unanswered(err):
+		return nil, fmt.Errorf("%s: %w", k, err)
 	case err != nil:
 		if text := err.Error(); w.said[k] != text {
 			w.said[k] = text
 			w.d.opt.Log.Warn("Muster goes by the labels of pods alone, because it may not read "+k.String(), "error", err)
 		}
-		return nil
+		return nil, nil
 	}
 	delete(w.said, k)
-	return w.start(ctx, k, gvr)
+	return w.start(ctx, k, gvr), nil
 }
 
 func (w *kindWatch) start(ctx context.Context, k *objectKind, gvr schema.GroupVersionResource) cache.InformerSynced {

@@ -111,7 +111,11 @@ func (d *Driver) loadPower(ctx context.Context) {
 	if len(d.power.groups) == 0 || d.opt.Namespace == "" {
 		return
 	}
-	m, err := d.opt.Client.CoreV1().ConfigMaps(d.opt.Namespace).Get(ctx, d.powerMap(), metav1.GetOptions{})
+	var m *v1.ConfigMap
+	err := d.untilAnswered(ctx, "what is known of the nodes' weeks?", func(ctx context.Context) (err error) {
+		m, err = d.opt.Client.CoreV1().ConfigMaps(d.opt.Namespace).Get(ctx, d.powerMap(), metav1.GetOptions{})
+		return err
+	})
 	if err != nil {
 		if !apierrors.IsNotFound(err) {
 			d.opt.Log.Warn("what is known of the nodes' weeks cannot be read", "error", err)

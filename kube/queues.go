@@ -39,7 +39,12 @@ func (d *Driver) watchQueues(ctx context.Context) ([]cache.InformerSynced, error
 	if d.opt.Dynamic == nil {
 		return nil, nil
 	}
-	switch served, err := d.servesQueues(ctx); {
+	var served bool
+	err := d.untilAnswered(ctx, "are there Queue objects?", func(ctx context.Context) (err error) {
+		served, err = d.servesQueues(ctx)
+		return err
+	})
+	switch {
 	case err != nil:
 		return nil, err
 	case served:

@@ -1,0 +1,106 @@
+package kube
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+)
+
+// A scheduler that starts while the API server does not answer, or answers that it is not up to it, asks again: it
+// neither ends nor takes silence for "there is none".
+func TestStartUnanswered(t *testing.T) {
+	broken := &url.Error{Op: "Get", URL: "https://192.0.2.1/apis", Err: io.ErrUnexpectedEOF}
+	for name, fault := range map[string]error{"broken": broken, "overloaded": apierrors.NewTooManyRequests("later", 1),
+		"starting": apierrors.NewServiceUnavailable("starting"), "internal": apierrors.NewInternalError(io.ErrClosedPipe)} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			asked := map[string]int{}
+			fail := func(a k8stesting.Action) (bool, runtime.Object, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				key := a.GetVerb() + " " + a.GetResource().Resource
+				asked[key]++
+				if asked[key] <= 2 {
+					return true, nil, fault
+				}
+				return false, nil, nil
+			}
+			client := fake.NewClientset()
+			client.PrependReactor("get", "resource", fail)
+			client.PrependReactor("get", "group", fail)
+			kinds := map[schema.GroupVersionResource]string{QueueResource: "QueueList"}
+			dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+			dynamic.PrependReactor("list", QueueResource.Resource, fail)
+			opt := testOptions(client, slog.New(slog.DiscardHandler))
+			opt.Dynamic = dynamic
+			d := New(opt)
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			go func() { ended <- d.Run(ctx) }()
+			defer func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}()
+			for deadline := time.Now().Add(time.Minute); !d.Ready(); time.Sleep(time.Millisecond) {
+				select {
+				case err := <-ended:
+					ended <- nil
+					t.Fatal("the scheduler ended:", err)
+				default:
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("the scheduler is not ready")
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, key := range []string{"get resource", "get group", "list queues"} {
+				if asked[key] < 3 {
+					t.Errorf("%q was asked %d times", key, asked[key])
+				}
+			}
+		})
+	}
+}
+
+// What the API server refuses is an answer, and is not asked again and again.
+func TestAnswers(t *testing.T) {
+	d := &Driver{opt: Options{Log: slog.New(slog.DiscardHandler)}}
+	queues := schema.GroupResource{Group: "muster.sh", Resource: "queues"}
+	for _, answer := range []error{nil, apierrors.NewNotFound(queues, "x"), apierrors.NewForbidden(queues, "x", nil), apierrors.NewUnauthorized("x")} {
+		n := 0
+		err := d.untilAnswered(context.Background(), "?", func(context.Context) error {
+			n++
+			return answer
+		})
+		if err != answer || n != 1 {
+			t.Errorf("%v: asked %d times, answered %v", answer, n, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var seen []error
+	err := d.untilAnswered(ctx, "?", func(context.Context) error {
+		seen = append(seen, io.ErrUnexpectedEOF)
+		if cancel(); len(seen) > 1 {
+			t.Fatal("asked after the end")
+		}
+		return io.ErrUnexpectedEOF
+	})
+	if !slices.Contains(seen, err) {
+		t.Errorf("at the end: %v", err)
+	}
+}
