@@ -35,7 +35,7 @@ func testFaults(b *bench) {
 		name string
 		f    func(*bench)
 	}{{"rival", testRival}, {"wire", testWire}, {"flap", testFlap}, {"budget", testBudget}, {"reclaim", testReclaim}, {"clique", testClique},
-		{"failover", testFailover}, {"handover", testHandover}, {"paused", testPaused}, {"apiserver", testServerDies}, {"etcd", testStoreDies}} {
+		{"failover", testFailover}, {"handover", testHandover}, {"paused", testPaused}, {"woken", testWoken}, {"apiserver", testServerDies}, {"etcd", testStoreDies}} {
 		b.sub(c.name, c.f)
 	}
 }

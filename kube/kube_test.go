@@ -30,8 +30,9 @@ import (
 )
 
 // childVariable makes the test binary a scheduler that may be killed: the
-// kubeconfig, at which crash point it kills itself, and as who it takes part in
-// the election of a leader, where it does.
+// kubeconfig, at which crash point it kills itself ("point:3") or stops until
+// it is continued ("point:3:stop"), and as who it takes part in the election of
+// a leader, where it does.
 const childVariable = "MUSTER_TEST_KUBE"
 
 // movesVariable makes it move whom it may, all the time.
@@ -59,6 +60,7 @@ func TestMain(m *testing.M) {
 	opt := testOptions(kubernetes.NewForConfigOrDie(rc), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	opt.Workers = 2 // so that it can die between two
 	name, count, _ := strings.Cut(point, ":")
+	count, stops := strings.CutSuffix(count, ":stop")
 	if os.Getenv(movesVariable) != "" {
 		opt.Rules.Defrag, opt.Await = &engine.Defrag{Auto: true, Every: 200 * time.Millisecond, PerHour: 1000}, 2*time.Second
 	}
@@ -69,7 +71,10 @@ func TestMain(m *testing.M) {
 		mu.Lock()
 		defer mu.Unlock()
 		if at == name {
-			if left--; left == 0 {
+			if left--; left == 0 && stops {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+				time.Sleep(10 * time.Millisecond) // it takes effect meanwhile
+			} else if left == 0 {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				select {}
 			}

@@ -3,8 +3,11 @@ package kube
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,4 +85,52 @@ func (b *bench) paused(r *rand.Rand) {
 	for _, p := range schedulers {
 		p.kill()
 	}
+}
+
+// A leader is stopped right before it binds a gang, and wakes when its successor has given the same GPUs to another:
+// what it was about to write is not written.
+func testWoken(b *bench) {
+	b.eights("n1", "n2")
+	if err := b.c.CoordinationV1().Leases("default").DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	first := b.scheduler("kube-binding:1:stop|first")
+	b.wait("the first leads", func() bool { return b.leader() == "first" })
+	c := b.crew()
+	c.add("late", 2, 8, map[string]string{runs: "200ms"})
+	c.tend()
+	b.wait("the first is stopped", func() bool { return stopped(b, first.c.Process.Pid) })
+	soon := c.add("soon", 2, 8, map[string]string{LabelTier: "critical"})
+	c.tend()
+	second := b.scheduler("|second")
+	b.wait("the successor has given away all GPUs", func() bool { return b.holding("soon") == 2 })
+	if n := b.holding("late"); n != 0 {
+		b.Fatalf("%d pods were bound before their scheduler was stopped", n)
+	}
+	if err := first.c.Process.Signal(syscall.SIGCONT); err != nil {
+		b.Fatal(err)
+	}
+	pause(b.ctx, 500*time.Millisecond) // in which it would write
+	second.kill()
+	b.wait("the first leads again", func() bool { return b.leader() == "first" })
+	if waits, runs := b.holding("late"), b.holding("soon"); waits != 0 || runs != 2 {
+		b.Errorf("%d pods of the gang that waits are bound, and %d of the gang that runs", waits, runs)
+	}
+	soon.dropped = true
+	c.finish()
+	if c.made != 4 {
+		b.Errorf("%d pods were made for 4: some were made to leave", c.made)
+	}
+	first.kill()
+}
+
+// stopped reports whether a process is stopped by a signal.
+func stopped(b *bench, pid int) bool {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return strings.HasPrefix(rest, "T")
 }
