@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube"
 )
 
@@ -26,7 +27,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 	if testing.Short() {
 		t.Skip("helm is built first")
 	}
-	controlplane.Reads(t, "..")
+	shared.Reads(t, "..")
 	program, err := controlplane.Helm(t.Context(), t.Logf)
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ import (
 
 	"github.com/muster-gpu/muster/internal/browser"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/front"
 )
 
@@ -47,6 +48,7 @@ func newStage(t *testing.T) *stage {
 	s := &stage{T: t, bin: t.TempDir(), ip: ownAddress(t)}
 	s.p = controlplane.Start(t, controlplane.Options{Controllers: true, Args: []string{"--enable-aggregator-routing"}}) // nothing here routes Services' addresses
 	s.c = s.p.Client()
+	shared.Reads(t, "../..")
 	cmd := exec.Command("go", "build", "-o", s.bin, "github.com/muster-gpu/muster/cmd/muster", "github.com/muster-gpu/muster/cmd/muster-kube")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

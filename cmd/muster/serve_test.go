@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // daemon is a real muster serve with a state of its own; devices are simulated.
@@ -76,6 +78,7 @@ var musterBinary string
 func buildMuster(t *testing.T) string {
 	t.Helper()
 	if musterBinary == "" {
+		shared.Reads(t, "../..")
 		dir, err := os.MkdirTemp("", "muster")
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // The demo shows what it promises.
@@ -20,7 +21,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	controlplane.Reads(t, root)
+	shared.Reads(t, root)
 	var out bytes.Buffer
 	d := &demo{Host: t, root: root, program: filepath.Join(t.TempDir(), "muster-kube"), out: &out}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Dir(d.program), "./cmd/muster-kube", "./cmd/muster")

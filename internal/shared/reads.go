@@ -1,16 +1,17 @@
-package controlplane
+package shared
 
 import (
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 )
 
 // Reads looks at the files of a folder that other programs will read for a test:
 // go test keeps a result as long as what the test itself looked at is the same,
 // and a program that it builds, or a chart, is not among that.
-func Reads(t Host, dir string) {
+func Reads(t testing.TB, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
