@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,7 @@ type Driver struct {
 	life    int              // of the engine: counts how often it began
 	tellAt  cluster.Time     // when gangs that wait are told next
 	queued  []engine.Event   // for the next batch
+	step    []engine.Event   // the last batch
 	renewed cluster.Time     // when the engine last began anew
 	took    time.Duration    // ... and how long that took
 	ended   int              // jobs that ended since
@@ -190,7 +192,7 @@ func (d *Driver) Run(ctx context.Context) (err error) {
 	d.opt.Observe.Leading(true)
 	d.opt.Log.Info("scheduling", "nodes", len(d.order), "pods", len(d.pods), "policy", d.opt.Rules.Policy)
 	for {
-		err := driver.Run(ctx, d.eng, d, d)
+		err := d.drive(ctx)
 		if !errors.Is(err, errRenew) {
 			return err
 		}
@@ -299,6 +301,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		}
 		if len(events) > 0 || now >= d.wake {
 			d.seq++
+			d.step = events
 			return engine.Batch{Seq: d.seq, Now: now, Events: events}, nil
 		}
 		d.sample(now)
@@ -337,7 +340,11 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	for len(d.dirty) > 0 {
 		list := d.dirty
 		d.dirty = nil
-		for _, g := range list {
+		for i, g := range list {
+			if d.opt.Failures != nil && slices.ContainsFunc(events, submits) { // one gang at a time
+				d.dirty = list[i:]
+				return append(events, d.liftNext(events, now)...)
+			}
 			g.dirty = false
 			d.guarded("gang "+g.name, func() {
 				events = append(events, d.settle(g, now)...)

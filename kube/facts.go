@@ -240,7 +240,13 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 	})
 	for _, key := range keys {
 		if g := d.gangs[key]; g.phase == gathering && g.boundByPlan() {
-			if err := d.adopt(g, snap, taken); err != nil {
+			var err error
+			if why := d.blamed(g.sorted()); why != "" {
+				err = errors.New(why)
+			} else {
+				err = d.adopt(g, snap, taken)
+			}
+			if err != nil {
 				d.expel(g, err.Error())
 				continue
 			}

@@ -34,7 +34,7 @@ func testFaults(b *bench) {
 	for _, c := range []struct {
 		name string
 		f    func(*bench)
-	}{{"rival", testRival}, {"wire", testWire}, {"flap", testFlap}, {"budget", testBudget}, {"reclaim", testReclaim}, {"clique", testClique}, {"hold", testHold},
+	}{{"rival", testRival}, {"wire", testWire}, {"flap", testFlap}, {"budget", testBudget}, {"reclaim", testReclaim}, {"clique", testClique}, {"hold", testHold}, {"failed", testFailed},
 		{"failover", testFailover}, {"handover", testHandover}, {"paused", testPaused}, {"woken", testWoken}, {"apiserver", testServerDies}, {"etcd", testStoreDies}} {
 		b.sub(c.name, c.f)
 	}

@@ -118,6 +118,8 @@ type Options struct {
 	Seal sealKey
 	// History is told what became of gangs; nil: nobody is.
 	History History
+	// Failures are what schedulers before this one, in the same process's place, failed at; nil: none failed.
+	Failures *Failures
 	// Crash, if it is set, is called where a test lets the scheduler die.
 	Crash func(point string)
 }

@@ -192,6 +192,11 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
 func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.Job {
+	if why := d.blamed(pods); why != "" {
+		g.refused = why
+		d.setGangAside(pods, why)
+		return nil
+	}
 	err := d.checkKeys(g, pods)
 	if err == nil {
 		err = d.wants(g, pods)

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -93,11 +96,52 @@ func (f *kubeFlags) lead(ctx context.Context, d *kube.Driver, c clients, name st
 		return err
 	}
 	log.Error("this scheduler begins again and waits for the lead", "error", err)
-	program, failed := os.Executable()
+	return errors.Join(err, beginAgain(os.Environ()))
+}
+
+// beginAgain makes this process a new one of the same program. It returns only if that fails.
+func beginAgain(environ []string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(program, os.Args, environ)
+}
+
+// failuresVariable tells a scheduler that begins again what the one before it failed at.
+const failuresVariable = "MUSTER_KUBE_FAILURES"
+
+// earlierFailures are what the schedulers before this one, in this process, failed at.
+func earlierFailures() (*kube.Failures, error) {
+	text := os.Getenv(failuresVariable)
+	if text == "" {
+		return nil, nil
+	}
+	f := &kube.Failures{}
+	if err := json.Unmarshal([]byte(text), f); err != nil {
+		return nil, fmt.Errorf("%s: %w", failuresVariable, err)
+	}
+	return f, nil
+}
+
+// afterFailure begins again after a failure inside the scheduler, without the gang that it failed at; if that is of no
+// use, it returns the failure.
+func afterFailure(err error, before *kube.Failures, log *slog.Logger) error {
+	var failure *kube.Failure
+	if !errors.As(err, &failure) {
+		return err
+	}
+	after, useful := before.After(failure)
+	if !useful {
+		return err
+	}
+	text, failed := json.Marshal(after)
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	return errors.Join(err, syscall.Exec(program, os.Args, os.Environ()))
+	log.Error("this scheduler begins again", "error", err, "set aside", len(after.Culprits))
+	environ := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, failuresVariable+"=") })
+	return errors.Join(err, beginAgain(append(environ, failuresVariable+"="+string(text))))
 }
 
 // checkLease refuses a length of the lease that the election cannot keep.

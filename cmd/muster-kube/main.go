@@ -163,6 +163,9 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	if opt.Authority = sum; sum != "" { // the authority is kept, so the next scheduler has the same
 		opt.Seal = own.Seal()
 	}
+	if opt.Failures, err = earlierFailures(); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
 	d := kube.New(opt)
 	served, err := f.serve(ctx, d, metrics, log)
 	if err != nil {
@@ -177,6 +180,9 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 		err = d.Run(ctx)
 	} else {
 		err = f.lead(ctx, d, cs, conf.Scheduler, fence, log)
+	}
+	if ctx.Err() == nil {
+		err = afterFailure(err, opt.Failures, log)
 	}
 	if errors.Is(err, context.Canceled) {
 		err = nil

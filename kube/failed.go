@@ -1,0 +1,106 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// Failure is that a scheduler failed inside while it decided, which leaves its state of no use. The scheduler that
+// comes next goes on from what the cluster says, with Options.Failures.
+type Failure struct {
+	Cause    any
+	Culprits []Culprit // gangs that were submitted in the step that failed
+}
+
+// Culprit is a gang that a scheduler failed at.
+type Culprit struct {
+	Pod  string `json:"pod"` // UID of the first of its pods
+	Name string `json:"name"`
+	Text string `json:"text"` // how the scheduler failed
+}
+
+// Error says how the scheduler failed.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("the scheduler failed while it decided: %v", f.Cause)
+}
+
+// mostCulprits is how many gangs are set aside because schedulers failed at them. With more, it is something else.
+const mostCulprits = 8
+
+// Failures are what the schedulers before this one failed at.
+type Failures struct {
+	// Culprits are set aside. Each is surely one: from the first failure on gangs are submitted one at a time.
+	Culprits []Culprit `json:"culprits,omitempty"`
+	// Blameless counts failures in a row in which no single gang was submitted.
+	Blameless int `json:"blameless,omitempty"`
+}
+
+// After are the failures that the next scheduler has to know; false: going on is of no use.
+func (f *Failures) After(next *Failure) (Failures, bool) {
+	if f != nil && len(next.Culprits) == 1 {
+		list := append(slices.Clone(f.Culprits), next.Culprits[0])
+		return Failures{Culprits: list}, len(list) <= mostCulprits
+	}
+	after := Failures{Blameless: 1}
+	if f != nil {
+		after = Failures{Culprits: f.Culprits, Blameless: f.Blameless + 1}
+	}
+	return after, after.Blameless <= 2
+}
+
+// blamed is why a gang with these pods is set aside, because an earlier scheduler failed at it; "": none did.
+func (d *Driver) blamed(pods []*pod) string {
+	if d.opt.Failures == nil {
+		return ""
+	}
+	for _, p := range pods {
+		for _, c := range d.opt.Failures.Culprits {
+			if c.Pod == string(p.obj.UID) {
+				return "the scheduler failed at it: " + c.Text
+			}
+		}
+	}
+	return ""
+}
+
+// setGangAside says once that a gang is not scheduled, because an earlier scheduler failed at it.
+func (d *Driver) setGangAside(pods []*pod, why string) {
+	first := pods[0]
+	if d.aside.pods[first.obj.UID] == why {
+		return
+	}
+	d.aside.pods[first.obj.UID] = why
+	d.opt.Observe.SetAside(asidePod)
+	d.opt.Log.Error("a gang is set aside: it is not scheduled", "pod", first.name(), "pods", len(pods), "reason", why)
+	d.told.event(first.obj, v1.EventTypeWarning, "SetAside", "Muster does not schedule this pod and its gang: "+why)
+}
+
+// drive steps the engine until it has to begin anew. A failure inside is an error that says at which gangs.
+func (d *Driver) drive(ctx context.Context) (err error) {
+	defer func() {
+		x := recover()
+		if x == nil {
+			return
+		}
+		d.opt.Observe.SetAside(asideHandler)
+		d.opt.Log.Error("the scheduler failed while it decided", "error", x, "stack", string(debug.Stack()))
+		f := &Failure{Cause: x}
+		for i := range d.step {
+			g := d.byID[d.step[i].Job]
+			if submits(d.step[i]) && g != nil && len(g.members) > 0 {
+				f.Culprits = append(f.Culprits, Culprit{Pod: string(g.members[0]), Name: g.name, Text: fmt.Sprint(x)})
+			}
+		}
+		err = f
+	}()
+	return driver.Run(ctx, d.eng, d, d)
+}
+
+func submits(ev engine.Event) bool { return ev.Type == engine.Submitted }
