@@ -126,9 +126,9 @@ func earlierFailures() (*kube.Failures, error) {
 
 // afterFailure begins again after a failure inside the scheduler, without the gang that it failed at; if that is of no
 // use, it returns the failure.
-func afterFailure(err error, before *kube.Failures, log *slog.Logger) error {
+func afterFailure(ctx context.Context, err error, before *kube.Failures, log *slog.Logger) error {
 	var failure *kube.Failure
-	if !errors.As(err, &failure) {
+	if ctx.Err() != nil || !errors.As(err, &failure) {
 		return err
 	}
 	after, useful := before.After(failure)

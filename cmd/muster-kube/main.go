@@ -181,9 +181,7 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 	} else {
 		err = f.lead(ctx, d, cs, conf.Scheduler, fence, log)
 	}
-	if ctx.Err() == nil {
-		err = afterFailure(err, opt.Failures, log)
-	}
+	err = afterFailure(ctx, err, opt.Failures, log)
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
