@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/store"
 )
@@ -317,12 +317,12 @@ func folderOwner(path string) int {
 	return ownerOf(fi)
 }
 
+// ownerOf is the user whose file that is; -1: the file system does not say.
 func ownerOf(fi os.FileInfo) int {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return -1
+	if uid, ok := evidence.OwnerOf(fi); ok {
+		return uid
 	}
-	return int(st.Uid)
+	return -1
 }
 
 // parseLock reads the numbers in jobs/ID/RUN/RANK.lock.

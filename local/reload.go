@@ -66,8 +66,14 @@ func (m *Machine) settings() Settings {
 	defer m.conf.RUnlock()
 	o := &m.opt
 	r := &o.Rules
-	return Settings{r.Policy, r.Placer, r.Backfill, r.MinRuntime, r.Starvation, r.HoldAfter, r.Stop, r.Spec.Queues, r.Spec.Partitions,
-		o.Members, o.DefaultQueues, o.Limits, o.Urgency, o.KillWait, o.Keep, o.AuditKeep, o.HourCost, r.Spec.Zone, o.Idle, r.Perf, r.Defrag, o.Saving, r.Spec.Models}
+	return Settings{
+		Policy: r.Policy, Placer: r.Placer, Backfill: r.Backfill,
+		MinRuntime: r.MinRuntime, Starvation: r.Starvation, HoldAfter: r.HoldAfter, Stop: r.Stop,
+		Queues: r.Spec.Queues, Partitions: r.Spec.Partitions, Members: o.Members, DefaultQueues: o.DefaultQueues,
+		Limits: o.Limits, Urgency: o.Urgency, KillWait: o.KillWait, Keep: o.Keep, AuditKeep: o.AuditKeep,
+		HourCost: o.HourCost, Zone: r.Spec.Zone, Idle: o.Idle, Perf: r.Perf, Defrag: r.Defrag, Saving: o.Saving,
+		Models: r.Spec.Models,
+	}
 }
 
 // rules are how the engine is built at the moment.

@@ -8,16 +8,14 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/local/shim"
 )
 
 func newExec() *cobra.Command {
@@ -70,7 +68,7 @@ func become(in *api.Joined, argv []string) error {
 	if err := os.Chdir(in.Dir); err != nil {
 		return fmt.Errorf("the job's folder: %w", err)
 	}
-	path, err := program(argv[0], in.Env)
+	path, err := shim.LookPath(argv[0], in.Env, in.Dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "muster:", err)
 		return exitCode(127)
@@ -78,24 +76,4 @@ func become(in *api.Joined, argv []string) error {
 	err = syscall.Exec(path, argv, in.Env)
 	fmt.Fprintf(os.Stderr, "muster: %s: %v\n", path, err)
 	return exitCode(126)
-}
-
-// program finds a program by the PATH of an environment.
-func program(name string, env []string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	list := "/usr/local/bin:/usr/bin:/bin"
-	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-			list = v
-		}
-	}
-	for _, dir := range filepath.SplitList(list) {
-		path := filepath.Join(dir, name)
-		if fi, err := os.Stat(path); err == nil && !fi.IsDir() && unix.Access(path, unix.X_OK) == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%s: command not found", name)
 }

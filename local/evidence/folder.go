@@ -71,7 +71,7 @@ func checkFolder(path, state string) error {
 
 func ownedBy(fi fs.FileInfo, uids ...int) bool {
 	for _, uid := range uids {
-		if owner, ok := ownerOf(fi); ok && owner == uid {
+		if owner, ok := OwnerOf(fi); ok && owner == uid {
 			return true
 		}
 	}
@@ -136,7 +136,8 @@ func held(path string) bool {
 	return errors.Is(unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-func ownerOf(fi fs.FileInfo) (uid int, ok bool) {
+// OwnerOf is the user whose file that is; false: the file system does not say.
+func OwnerOf(fi fs.FileInfo) (uid int, ok bool) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 0, false

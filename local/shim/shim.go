@@ -214,7 +214,7 @@ func execute(t *Task, o *output) (*os.Process, error) {
 	if err := enterable(t.Dir); err != nil {
 		return nil, err
 	}
-	path, err := lookPath(t)
+	path, err := LookPath(t.Argv[0], t.Env, t.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -230,17 +230,17 @@ func execute(t *Task, o *output) (*os.Process, error) {
 	return p, err
 }
 
-// lookPath finds the program as a shell in the task's folder and environment would.
-func lookPath(t *Task) (string, error) {
-	name := t.Argv[0]
+// LookPath finds a program as a shell in dir would: by the PATH of an environment, of which relative folders are below
+// dir, with the effective rights of this process. A name with a slash is a path already.
+func LookPath(name string, env []string, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
-	for _, dir := range filepath.SplitList(value(t.Env, "PATH", "/usr/local/bin:/usr/bin:/bin")) {
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(t.Dir, dir)
+	for _, folder := range filepath.SplitList(value(env, "PATH", "/usr/local/bin:/usr/bin:/bin")) {
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(dir, folder)
 		}
-		if path := filepath.Join(dir, name); unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS) == nil {
+		if path := filepath.Join(folder, name); unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS) == nil {
 			if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
 				return path, nil
 			}
