@@ -84,3 +84,11 @@ func (e *Engine) CheckBooks() error {
 	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(), e.checkLists(),
 		e.checkLanes(), e.checkPools(), e.checkUsage(), e.checkWaits())
 }
+
+// Rank has the engine rank victims always, or never (its dumb twin).
+func (e *Engine) Rank(always bool) {
+	e.ranking.mode = rankNever
+	if always {
+		e.ranking.mode = rankAlways
+	}
+}
