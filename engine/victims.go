@@ -58,7 +58,7 @@ func (e *Engine) victims(j *jobState, s *shape, most int) *victims {
 	if l.lazy = !l.tiers && !e.limits.byQueue; l.lazy {
 		e.rankAgain()
 		e.ranking.unasked = 0
-		l.next = e.tail.gone
+		l.next = 0
 		return l
 	}
 	for at := e.running.back(); at.item() != nil; at.move() {
@@ -102,14 +102,13 @@ func (l *victims) all() []victim {
 func (l *victims) look() {
 	t := &l.e.tail
 	for {
-		v := t.at(l.e, l.next)
+		i := t.alive(l.next)
+		v := t.at(l.e, i)
 		if l.lazy = v != nil && v.key0 > l.key0; !l.lazy {
 			return // those before come even earlier in the order
 		}
-		if l.next++; v.gone() {
-			if l.next == t.gone+1 {
-				t.gone = l.next // not looked at again
-			}
+		if l.next = i + 1; v.gone() {
+			t.gone[i] = 1
 			continue
 		}
 		if x, ok := l.e.mayTake(l.j, v.j, l.key0, l.reclaim); ok && l.e.useful(l.s, v.j, l.lacks) {
@@ -140,7 +139,7 @@ func (l *victims) take(v *jobState) (x victim, ok bool) {
 // change of whom it lists, but for those who have left meanwhile.
 type tail struct {
 	list   []victim
-	gone   int            // so many of the first have left
+	gone   []int32        // of each in the list, how many from it on have left, as far as is known: they are not looked at again
 	levels firsts[victim] // those of whole levels, as far as levels are listed; of a ranking, only who is not steady
 	least  int64          // the last of these levels
 	next   int            // so many of them are in the list
@@ -180,15 +179,31 @@ func (t *tail) extend(e *Engine) bool {
 			}
 			if first == nil || worse(x, &y) < 0 {
 				t.next++
-				t.list = append(t.list, *x)
+				t.add(x)
 				return true
 			}
 		}
 		t.last, t.begun = *first, true
 		t.steady.move()
-		t.list = append(t.list, e.victimAt(&t.last))
+		x := e.victimAt(&t.last)
+		t.add(&x)
 		return true
 	}
+}
+
+func (t *tail) add(x *victim) { t.list, t.gone = append(t.list, *x), append(t.gone, 0) }
+
+// alive is the first from the i-th on of whom it is not known that he has left. Who has left is skipped
+// together with those who have left after him, so that all of them cost about as much as each once.
+func (t *tail) alive(i int) int {
+	for i < len(t.gone) && t.gone[i] > 0 {
+		n := t.gone[i]
+		if next := i + int(n); next < len(t.gone) {
+			t.gone[i] += t.gone[next]
+		}
+		i += int(n)
+	}
+	return i
 }
 
 // nextSteady is the next of those that are kept in order; nil: there are no more.
@@ -248,7 +263,7 @@ func (t *tail) drop() {
 }
 
 // restart has the tail put together anew from the levels that are listed.
-func (t *tail) restart() { t.list, t.gone, t.next, t.begun = t.list[:0], 0, 0, false }
+func (t *tail) restart() { t.list, t.gone, t.next, t.begun = t.list[:0], t.gone[:0], 0, false }
 
 // came notes that somebody is in the order now with a first element, or is another victim
 // there than before.
