@@ -144,6 +144,7 @@ type Engine struct {
 	stats   Stats
 	scratch scratch
 	tail    tail
+	ranking ranking
 }
 
 // Stats counts what the engine did, for benchmarks and reports.

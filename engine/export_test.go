@@ -84,3 +84,17 @@ func (e *Engine) CheckBooks() error {
 	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(), e.checkLists(),
 		e.checkLanes(), e.checkPools(), e.checkUsage(), e.checkWaits())
 }
+
+// Rank has the engine rank victims always, or never (its dumb twin).
+func (e *Engine) Rank(always bool) {
+	e.ranking.mode = rankNever
+	if always {
+		e.ranking.mode = rankAlways
+	}
+}
+
+// Ranks reports whether the engine ranks victims at present, and how many of them change what they lose as time goes by.
+func (e *Engine) Ranks() (on bool, growing int) { return e.ranking.on, e.ranking.growing.n }
+
+// CheckRanking compares the ranking with the jobs that hold devices.
+func (e *Engine) CheckRanking() error { return e.checkRanking(e.running.n) }

@@ -1,5 +1,7 @@
 package engine
 
+import "math/bits"
+
 // firsts is a list of which only the first few are wanted as a rule, in order: it is
 // sorted as far as it is looked at. Its dumb twin, a sorted list, is in the test. Elements are
 // compared where they are: a copy of which cmp is given the address would be one on the heap.
@@ -37,23 +39,32 @@ func (f *firsts[T]) extend() {
 		return
 	}
 	k := min(max(fewFirst, f.sorted), len(rest))
-	f.sort(rest, k)
+	f.sort(rest, k, mostParts(rest))
 	f.sorted += k
 }
 
 // all sorts the whole list.
 func (f *firsts[T]) all() []T {
-	f.sort(f.list[f.sorted:], len(f.list)-f.sorted)
+	rest := f.list[f.sorted:]
+	f.sort(rest, len(rest), mostParts(rest))
 	f.sorted = len(f.list)
 	return f.list
 }
 
-// sort has the first k of a list come first, in order (Hoare's quicksort, of which what
-// comes later is left out).
-func (f *firsts[T]) sort(list []T, k int) {
+// mostParts is how often a list is parted, each time the larger part of it, before its order is taken
+// to be one that makes bad pivots: twice as often as if they were in the middle.
+func mostParts[T any](list []T) int { return 2 * bits.Len(uint(len(list))) }
+
+// sort has the first k of a list come first, in order (Hoare's quicksort, of which what comes later is
+// left out). What has been parted in vain is sorted as a heap: bad pivots do not make it quadratic.
+func (f *firsts[T]) sort(list []T, k, parts int) {
 	for k > 0 && len(list) > fewFirst {
+		if parts--; parts < 0 {
+			f.heapSort(list)
+			return
+		}
 		at := f.part(list)
-		f.sort(list[:at], min(k, at))
+		f.sort(list[:at], min(k, at), parts)
 		list, k = list[at+1:], k-at-1
 	}
 	if k <= 0 {
@@ -66,15 +77,40 @@ func (f *firsts[T]) sort(list []T, k int) {
 	}
 }
 
+// heapSort sorts a list, whatever its order, in n log n.
+func (f *firsts[T]) heapSort(list []T) {
+	for i := len(list)/2 - 1; i >= 0; i-- {
+		f.sink(list, i)
+	}
+	for n := len(list) - 1; n > 0; n-- {
+		list[0], list[n] = list[n], list[0]
+		f.sink(list[:n], 0)
+	}
+}
+
+// sink has the i-th of a heap, whose root is the last in order, come below those after it.
+func (f *firsts[T]) sink(heap []T, i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(heap) {
+			return
+		}
+		if child+1 < len(heap) && f.cmp(&heap[child], &heap[child+1]) < 0 {
+			child++
+		}
+		if f.cmp(&heap[child], &heap[i]) <= 0 {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
+}
+
 // part has one of a list come to its place, with those before it on one side of it and those
 // after it on the other, and says where that is.
 func (f *firsts[T]) part(list []T) int {
-	mid, last := len(list)/2, len(list)-1
-	for _, x := range [3][2]int{{0, mid}, {mid, last}, {0, mid}} { // the median of three is in the middle
-		if f.cmp(&list[x[1]], &list[x[0]]) < 0 {
-			list[x[0]], list[x[1]] = list[x[1]], list[x[0]]
-		}
-	}
+	last := len(list) - 1
+	mid := f.pivot(list)
 	list[0], list[mid] = list[mid], list[0]
 	i, j := 1, last
 	for {
@@ -92,4 +128,32 @@ func (f *firsts[T]) part(list []T) int {
 	}
 	list[0], list[j] = list[j], list[0]
 	return j
+}
+
+// manyFirst is from how many on the pivot is the median of three medians.
+const manyFirst = 64
+
+// pivot is where the median of three is, or of three medians of three, all of them inside the list: a list
+// that is made of two or three in order, as those of jobs often are, has its ends where the extremes are.
+func (f *firsts[T]) pivot(list []T) int {
+	n := len(list)
+	a, b, c := n/4, n/2, n/4*3
+	if n >= manyFirst {
+		d := n / 12
+		a, b, c = f.median(list, a-d, a, a+d), f.median(list, b-d, b, b+d), f.median(list, c-d, c, c+d)
+	}
+	return f.median(list, a, b, c)
+}
+
+// median is which of three is between the others.
+func (f *firsts[T]) median(list []T, a, b, c int) int {
+	if f.cmp(&list[b], &list[a]) < 0 {
+		a, b = b, a
+	}
+	if f.cmp(&list[c], &list[b]) < 0 {
+		if b = c; f.cmp(&list[b], &list[a]) < 0 {
+			b = a
+		}
+	}
+	return b
 }

@@ -30,3 +30,70 @@ func TestFirsts(t *testing.T) {
 		}
 	}
 }
+
+// Whatever order a list comes in, what is looked at of it costs no more comparisons than a sort does.
+func TestFirstsOfAnyOrder(t *testing.T) {
+	const n = 1 << 13
+	for name, at := range map[string]func(i int) int{
+		"in order":         func(i int) int { return i },
+		"backwards":        func(i int) int { return n - i },
+		"all alike":        func(int) int { return 0 },
+		"up and down":      func(i int) int { return min(i, n-i) },
+		"down and up":      func(i int) int { return max(i, n-i) },
+		"two in order":     func(i int) int { return i % (n / 2) },
+		"two of unequals":  func(i int) int { return (i + n/8) % n },
+		"many in order":    func(i int) int { return i % 100 },
+		"one of each half": func(i int) int { return i%2*n + i },
+		"thinned out":      func(i int) int { return i % 3 * n / (1 + i%7) },
+	} {
+		for _, k := range []int{1, 20, n / 4, n} {
+			list := make([][2]int, n)
+			for i := range list {
+				list[i] = [2]int{at(i), i}
+			}
+			compared := 0
+			f := firsts[[2]int]{list: list, cmp: func(a, b *[2]int) int {
+				compared++
+				return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(b[1], a[1]))
+			}}
+			for i := range k {
+				f.at(i)
+			}
+			if most := 6 * n * 13; compared > most {
+				t.Errorf("%s: the first %d of %d cost %d comparisons, more than %d", name, k, n, compared, most)
+			}
+		}
+	}
+}
+
+// A list against which the pivots are chosen so that they part next to nothing (McIlroy, 1999, A killer
+// adversary for quicksort): which of two is first is decided when they are compared.
+func TestFirstsAgainstAnAdversary(t *testing.T) {
+	const n = 1 << 12
+	gas := n // greater than all that is decided
+	order, list := make([]int, n), make([]int, n)
+	for i := range list {
+		order[i], list[i] = gas, i
+	}
+	solid, candidate, compared := 0, 0, 0
+	f := firsts[int]{list: list, cmp: func(a, b *int) int {
+		x, y := *a, *b
+		compared++
+		if order[x] == gas && order[y] == gas && x != y {
+			if x != candidate {
+				x, y = y, x
+			}
+			order[x], solid = solid, solid+1
+			x, y = *a, *b
+		}
+		if order[x] == gas {
+			candidate = x
+		} else if order[y] == gas {
+			candidate = y
+		}
+		return cmp.Compare(order[x], order[y])
+	}}
+	if most := 6 * n * 12; len(f.all()) != n || compared > most {
+		t.Errorf("%d cost %d comparisons, more than %d", n, compared, most)
+	}
+}

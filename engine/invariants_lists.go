@@ -135,6 +135,9 @@ func (e *Engine) checkLists() error {
 			}
 		}
 	}
+	if err := e.checkRanking(n); err != nil {
+		return err
+	}
 	if n != len(run) || n != len(ends) || holding != e.holding {
 		return fmt.Errorf("%d jobs with devices (%v by tier); lists have %d and %d (%v)", n, holding, len(run), len(ends), e.holding)
 	}

@@ -43,8 +43,11 @@ type jobState struct {
 	inPlaced int32 // 1 + its place among those placed; 0: it is not there
 	lifted   bool  // while victims are looked for: it is one
 	gen      uint32
-	touched  bool // its record changed in this step
-	demoted  bool // while it runs: it counts as best-effort
+	touched  bool  // its record changed in this step
+	demoted  bool  // while it runs: it counts as best-effort
+	rank     rank  // where it is in the ranking,
+	rerank   bool  // which may be another place now
+	loss     int64 // what stopping it wasted when it was ranked
 
 	allocs   []Alloc
 	home     []Alloc       // of a suspended job: its memory is there, it resumes nowhere else
@@ -166,10 +169,15 @@ func (r *JobRecord) DoneAt(now cluster.Time) time.Duration {
 }
 
 func doneBy(now cluster.Time, s State, resizing bool, done time.Duration, acc cluster.Time, rate int64) time.Duration {
-	if s < Starting || s >= Stopping || rate == 0 || resizing { // it waits, starts anew, or saves what it has
+	if !computes(s, resizing, rate) {
 		return done
 	}
 	return done + scale(now.Sub(acc), rate)
+}
+
+// computes reports whether a job gets further: it does not wait, start anew, or save what it has.
+func computes(s State, resizing bool, rate int64) bool {
+	return s >= Starting && s < Stopping && rate != 0 && !resizing
 }
 
 // scale returns d*ppm/1e6 without overflow for any accepted duration.

@@ -253,10 +253,14 @@ func (l *olist) back() back {
 
 // below begins at the highest item whose first element is less than key0.
 func (l *olist) below(key0 int64) back {
-	it := item{key: Key{key0, math.MinInt64, math.MinInt64}, submit: math.MinInt64, id: math.MinInt32}
-	b := back{l: l, chunk: l.chunkOf(&it)}
+	return l.before(&item{key: Key{key0, math.MinInt64, math.MinInt64}, submit: math.MinInt64, id: math.MinInt32})
+}
+
+// before begins at the highest item that comes before one, which need not be in the list.
+func (l *olist) before(it *item) back {
+	b := back{l: l, chunk: l.chunkOf(it)}
 	if b.chunk < len(l.chunks) {
-		b.left = search(l.chunks[b.chunk], &it)
+		b.left = search(l.chunks[b.chunk], it)
 	}
 	if b.left == 0 {
 		if b.chunk--; b.chunk >= 0 {

@@ -57,6 +57,7 @@ func (e *Engine) pass() {
 	e.resv = e.resv[:0]
 	e.blockedBy = nil
 	e.tail.drop()
+	e.rankIfWorthIt()
 	e.refreshEnds()
 	p := &e.ps
 	if p.short = false; e.pending == 0 {

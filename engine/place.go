@@ -316,7 +316,8 @@ func (e *Engine) list(j *jobState) {
 	e.touch(j)
 	j.key = e.runItem(j)
 	e.running.insert(j.key)
-	e.tail.came(j.key.key[0])
+	e.enrank(j)
+	e.tail.came(j)
 	j.endKey = item{key: Key{int64(e.endOf(j))}, id: int32(j.spec.ID)}
 	e.ends.insert(j.endKey)
 	e.holding[j.tier()]++
@@ -333,6 +334,7 @@ func (e *Engine) notePlaced(j *jobState) {
 
 func (e *Engine) unlist(j *jobState) {
 	e.touch(j)
+	e.derank(j)
 	e.running.remove(j.key)
 	e.ends.remove(j.endKey)
 	e.holding[j.tier()]--
@@ -447,11 +449,13 @@ func (e *Engine) runItem(j *jobState) item {
 func (e *Engine) rerun(j *jobState) {
 	e.touch(j)
 	if it := e.runItem(j); it != j.key {
+		e.derank(j)
 		e.running.remove(j.key)
 		j.key = it
 		e.running.insert(it)
+		e.enrank(j)
 	}
-	e.tail.came(j.key.key[0])
+	e.tail.came(j)
 	e.listEnd(j, int64(e.endOf(j)))
 	e.watchKey(j)
 }
@@ -468,6 +472,7 @@ func (e *Engine) relistRunning() {
 		}
 		return
 	}
+	e.unrank()
 	e.tail.drop()
 	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
 		j := e.jobs[old.id]

@@ -100,6 +100,8 @@ func play(sc *scenario, keepLog bool) (w *randomWorld, err error) {
 	if w.twin, err = engine.New(sc.cfg); err != nil {
 		return w, err
 	}
+	w.e.Rank(sc.seed%3 > 0)
+	w.twin.Rank(sc.seed%3 == 0)
 	for _, n := range sc.cfg.Spec.Nodes {
 		w.addNode(n)
 	}

@@ -263,6 +263,7 @@ func (e *Engine) Changed() []cluster.JobID { return e.touched }
 
 // touch notes that a job's record changes.
 func (e *Engine) touch(j *jobState) {
+	e.noteRank(j)
 	if !j.touched {
 		j.touched = true
 		e.touched = append(e.touched, j.spec.ID)

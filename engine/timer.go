@@ -128,6 +128,7 @@ func (e *Engine) runTimers() {
 
 // rerunAll evaluates the keys of all jobs with devices again.
 func (e *Engine) rerunAll() {
+	e.unrank()
 	e.tail.drop()
 	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
 		j := e.jobs[old.id]

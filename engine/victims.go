@@ -56,7 +56,9 @@ func (e *Engine) victims(j *jobState, s *shape, most int) *victims {
 		l.cmp = l.worstFirst
 	}
 	if l.lazy = !l.tiers && !e.limits.byQueue; l.lazy {
-		l.next = e.tail.gone
+		e.rankAgain()
+		e.ranking.unasked = 0
+		l.next = 0
 		return l
 	}
 	for at := e.running.back(); at.item() != nil; at.move() {
@@ -100,14 +102,13 @@ func (l *victims) all() []victim {
 func (l *victims) look() {
 	t := &l.e.tail
 	for {
-		v := t.at(l.e, l.next)
+		i := t.alive(l.next)
+		v := t.at(l.e, i)
 		if l.lazy = v != nil && v.key0 > l.key0; !l.lazy {
 			return // those before come even earlier in the order
 		}
-		if l.next++; v.gone() {
-			if l.next == t.gone+1 {
-				t.gone = l.next // not looked at again
-			}
+		if l.next = i + 1; v.gone() {
+			t.gone[i] = 1
 			continue
 		}
 		if x, ok := l.e.mayTake(l.j, v.j, l.key0, l.reclaim); ok && l.e.useful(l.s, v.j, l.lacks) {
@@ -137,40 +138,143 @@ func (l *victims) take(v *jobState) (x victim, ok bool) {
 // it has been looked at: one preemption is seldom the last of a pass. It is as of the last
 // change of whom it lists, but for those who have left meanwhile.
 type tail struct {
-	firsts[victim]
-	least int64 // who comes with so much as first element, or more, is in the list
-	gone  int   // so many of the first have left
+	list   []victim
+	gone   []int32        // of each in the list, how many from it on have left, as far as is known: they are not looked at again
+	levels firsts[victim] // those of whole levels, as far as levels are listed; of a ranking, only who is not steady
+	least  int64          // the last of these levels
+	next   int            // so many of them are in the list
+	last   item           // of the steady, the last in the list,
+	begun  bool           // if any is
+	steady back           // the next of them,
+	as     int            // while their list has changed so often
 }
 
 // at returns the i-th, who may have left; nil: there are no more.
 func (t *tail) at(e *Engine, i int) *victim {
 	for i >= len(t.list) {
-		next := e.running.back()
-		if len(t.list) > 0 {
-			next = e.running.below(t.least)
-		}
-		if next.item() == nil {
+		if !t.extend(e) {
 			return nil
 		}
-		for t.least = next.item().key[0]; next.item() != nil && next.item().key[0] == t.least; next.move() {
-			v := e.jobs[next.item().id]
-			t.list = append(t.list, victim{j: v, key0: t.least, tier: v.tier(), lost: v.lostAt(e.now, e.howToStop(v))})
+	}
+	return &t.list[i]
+}
+
+// extend adds the next to the list, of the steady and the others; false: there are no more.
+func (t *tail) extend(e *Engine) bool {
+	for {
+		first := t.nextSteady(e)
+		if t.next == len(t.levels.list) {
+			if t.listLevel(e, first) {
+				continue // of whom some may be steady now
+			}
+			if first == nil {
+				return false
+			}
 		}
+		if t.next < len(t.levels.list) {
+			x := t.levels.at(t.next)
+			var y victim
+			if first != nil {
+				y = e.victimAt(first)
+			}
+			if first == nil || worse(x, &y) < 0 {
+				t.next++
+				t.add(x)
+				return true
+			}
+		}
+		t.last, t.begun = *first, true
+		t.steady.move()
+		x := e.victimAt(&t.last)
+		t.add(&x)
+		return true
 	}
-	if t.cmp == nil {
-		t.cmp = e.scratch.victims.worstFirst
+}
+
+func (t *tail) add(x *victim) { t.list, t.gone = append(t.list, *x), append(t.gone, 0) }
+
+// alive is the first from the i-th on of whom it is not known that he has left. Who has left is skipped
+// together with those who have left after him, so that all of them cost about as much as each once.
+func (t *tail) alive(i int) int {
+	for i < len(t.gone) && t.gone[i] > 0 {
+		n := t.gone[i]
+		if next := i + int(n); next < len(t.gone) {
+			t.gone[i] += t.gone[next]
+		}
+		i += int(n)
 	}
-	return t.firsts.at(i)
+	return i
+}
+
+// nextSteady is the next of those that are kept in order; nil: there are no more.
+func (t *tail) nextSteady(e *Engine) *item {
+	r := &e.ranking
+	if !r.on {
+		return nil
+	}
+	if !t.begun {
+		t.steady = r.steady.back()
+	} else if t.as != r.steady.changes {
+		t.steady = r.steady.before(&t.last)
+	}
+	t.as = r.steady.changes
+	return t.steady.item()
+}
+
+// listLevel lists the next level, unless the first of the steady comes before it; false: there is none.
+func (t *tail) listLevel(e *Engine, first *item) bool {
+	from := &e.running
+	if e.ranking.on {
+		from = &e.ranking.growing
+	}
+	at := from.back()
+	if len(t.levels.list) > 0 {
+		at = from.below(t.least)
+	}
+	if at.item() == nil || first != nil && at.item().key[0] < first.key[0] {
+		return false
+	}
+	before := len(t.levels.list)
+	var steady []*jobState
+	for t.least = at.item().key[0]; at.item() != nil && at.item().key[0] == t.least; at.move() {
+		v := e.jobs[at.item().id]
+		lost, settled := e.lossOf(v)
+		if settled && e.ranking.on {
+			steady = append(steady, v)
+			continue
+		}
+		t.levels.list = append(t.levels.list, victim{j: v, key0: t.least, tier: v.tier(), lost: lost})
+	}
+	if n := len(t.levels.list) - before; n >= largeLevel {
+		e.ranking.listed += n
+	}
+	for _, v := range steady {
+		e.derank(v)
+		e.enrank(v)
+	}
+	t.levels.cmp = worse
+	return true
 }
 
 // drop has the tail looked at anew.
-func (t *tail) drop() { t.list, t.sorted, t.gone = t.list[:0], 0, 0 }
+func (t *tail) drop() {
+	t.restart()
+	t.levels.list, t.levels.sorted = t.levels.list[:0], 0
+}
+
+// restart has the tail put together anew from the levels that are listed.
+func (t *tail) restart() { t.list, t.gone, t.next, t.begun = t.list[:0], t.gone[:0], 0, false }
 
 // came notes that somebody is in the order now with a first element, or is another victim
 // there than before.
-func (t *tail) came(key0 int64) {
-	if len(t.list) > 0 && key0 >= t.least {
+func (t *tail) came(j *jobState) {
+	key0 := j.key.key[0]
+	among := len(t.list) > 0 && key0 >= t.list[len(t.list)-1].key0
+	switch {
+	case j.rank != rankedSteady && (among || len(t.levels.list) > 0 && key0 >= t.least):
 		t.drop()
+	case among:
+		t.restart()
 	}
 }
 

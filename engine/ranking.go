@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// ranking keeps the jobs that hold devices in the order of victims from one pass to the next, where passes
+// would otherwise list many of them only to look at a few: levels of thousands of jobs. What a job would
+// lose is part of that order. For most jobs it stays as it is until something happens to them (they save
+// their work before they leave); these are kept in order. The others are ordered whenever they are looked at.
+// Its dumb twin is the tail of an engine that never ranks.
+type ranking struct {
+	mode    rankMode
+	on      bool
+	steady  olist   // jobs whose loss does not change with time: see rankItem
+	growing olist   // the others, by first key element
+	touched []int32 // ranked jobs whose records have changed since they were ranked
+	listed  int     // jobs that passes listed in large levels since the ranking was last worth nothing
+	unasked int     // changes of the ranking since it was last asked
+}
+
+type rankMode uint8
+
+const (
+	rankIfWorth rankMode = iota
+	rankAlways           // tests
+	rankNever            // tests
+)
+
+// rank says in which list of the ranking a job is.
+type rank uint8
+
+const (
+	unranked rank = iota
+	rankedSteady
+	rankedGrowing
+)
+
+const (
+	// largeLevel is from how many jobs on listing a level counts as work that a ranking spares.
+	largeLevel = 64
+	// worthListed is how many times as many jobs as hold devices are listed before they are ranked, and how
+	// many changes of a ranking that nobody asks end it: either costs about as much as making one.
+	worthListed = 4
+)
+
+// rankItem is the place of a job among the steady: backwards it is the order of victims (worse).
+func rankItem(j *jobState) item {
+	return item{key: Key{j.key.key[0], int64(j.tier()), -j.loss}, submit: j.started, id: int32(j.spec.ID)}
+}
+
+// victimAt is the victim at a place among the steady.
+func (e *Engine) victimAt(it *item) victim {
+	return victim{j: e.jobs[it.id], key0: it.key[0], tier: cluster.Tier(it.key[1]), lost: -it.key[2]}
+}
+
+// worse orders victims by their keys, as rankItem does.
+func worse(a, b *victim) int {
+	switch {
+	case a.key0 != b.key0:
+		return cmp.Compare(b.key0, a.key0)
+	case a.tier != b.tier:
+		return cmp.Compare(b.tier, a.tier)
+	case a.lost != b.lost:
+		return cmp.Compare(a.lost, b.lost)
+	case a.j.started != b.j.started:
+		return cmp.Compare(b.j.started, a.j.started)
+	}
+	return cmp.Compare(b.j.spec.ID, a.j.spec.ID)
+}
+
+// lossOf is what stopping a job wastes now, and whether that stays so until its record changes.
+func (e *Engine) lossOf(j *jobState) (lost int64, steady bool) {
+	how := e.howToStop(j)
+	lost = j.lostAt(e.now, how)
+	switch {
+	case j.state == Placed:
+		return lost, true
+	case e.cfg.Stop[j.spec.Tier].How == Suspend:
+		return lost, false // whether its memory may stay depends on more than its record
+	case !computes(j.state, j.resizing, j.rate):
+		return lost, true
+	case how != Checkpoint || j.deaf:
+		return lost, false
+	}
+	c := &j.spec.Checkpoint // no more than saving costs, which it has reached: for good, unless it saves by itself
+	return lost, (c.Cost == 0 || c.Interval == 0) && j.unsavedAt(e.now) >= c.Cost
+}
+
+// enrank takes a listed job into the ranking.
+func (e *Engine) enrank(j *jobState) {
+	r := &e.ranking
+	if !r.on {
+		return
+	}
+	r.unasked++
+	loss, steady := e.lossOf(j)
+	if j.loss = loss; steady {
+		j.rank = rankedSteady
+		r.steady.insert(rankItem(j))
+		return
+	}
+	j.rank = rankedGrowing
+	r.growing.insert(item{key: Key{j.key.key[0]}, id: int32(j.spec.ID)})
+}
+
+// derank takes a job out of the ranking, before its key, its tier or its start changes.
+func (e *Engine) derank(j *jobState) {
+	r, was := &e.ranking, true
+	switch j.rank {
+	case rankedSteady:
+		was = r.steady.remove(rankItem(j))
+	case rankedGrowing:
+		was = r.growing.remove(item{key: Key{j.key.key[0]}, id: int32(j.spec.ID)})
+	case unranked:
+		return
+	}
+	if !was {
+		panic("engine: a job is not where it is ranked")
+	}
+	j.rank = unranked
+}
+
+// noteRank notes that the record of a ranked job changes: what it would lose may be something else.
+func (e *Engine) noteRank(j *jobState) {
+	if j.rank != unranked && !j.rerank {
+		j.rerank = true
+		e.ranking.touched = append(e.ranking.touched, int32(j.spec.ID))
+	}
+}
+
+// rankAgain has the ranking be as the jobs are now.
+func (e *Engine) rankAgain() {
+	r := &e.ranking
+	for _, id := range r.touched {
+		j := e.jobs[id]
+		if j.rerank = false; j.rank == unranked {
+			continue
+		}
+		was := j.rank
+		loss, steady := e.lossOf(j)
+		if steady == (was == rankedSteady) && (!steady || loss == j.loss) {
+			continue
+		}
+		e.derank(j)
+		e.enrank(j)
+		e.tail.drop()
+	}
+	r.touched = r.touched[:0]
+}
+
+// rankIfWorthIt begins a ranking where listing has cost more, and ends one that nobody asks.
+func (e *Engine) rankIfWorthIt() {
+	r := &e.ranking
+	worth := worthListed*e.running.n + largeLevel
+	switch {
+	case r.on && r.mode == rankIfWorth && r.unasked > worth:
+		e.unrank()
+	case !r.on && r.mode != rankNever && e.traits.Preempts && (r.mode == rankAlways || r.listed > worth):
+		e.rankAll()
+	}
+}
+
+// rankAll begins a ranking.
+func (e *Engine) rankAll() {
+	r := &e.ranking
+	r.on, r.listed, r.unasked = true, 0, 0
+	var steady, growing []item
+	e.running.walk(func(it item) bool {
+		j := e.jobs[it.id]
+		loss, isSteady := e.lossOf(j)
+		if j.loss = loss; isSteady {
+			j.rank = rankedSteady
+			steady = append(steady, rankItem(j))
+		} else {
+			j.rank = rankedGrowing
+			growing = append(growing, item{key: Key{it.key[0]}, id: it.id})
+		}
+		return true
+	})
+	r.steady.fill(steady)
+	r.growing.fill(growing)
+	e.tail.drop()
+}
+
+// unrank ends the ranking: passes list levels again.
+func (e *Engine) unrank() {
+	r := &e.ranking
+	if !r.on {
+		return
+	}
+	e.running.walk(func(it item) bool {
+		e.jobs[it.id].rank = unranked
+		return true
+	})
+	for _, id := range r.touched {
+		e.jobs[id].rerank = false
+	}
+	r.on, r.touched, r.listed, r.steady, r.growing = false, r.touched[:0], 0, olist{}, olist{}
+	e.tail.drop()
+}
+
+// fill makes the list one of these items, which it sorts.
+func (l *olist) fill(items []item) {
+	slices.SortFunc(items, func(a, b item) int {
+		if a.Before(&b) {
+			return -1
+		}
+		return 1
+	})
+	const full = chunkMax * 3 / 4 // there is room for some more in each chunk
+	*l = olist{n: len(items), changes: l.changes + 1}
+	for chunk := range slices.Chunk(items, full) {
+		l.chunks = append(l.chunks, append(make([]item, 0, chunkMax), chunk...))
+	}
+}
+
+// checkRanking compares the ranking with the jobs that hold devices, of which there are so many.
+func (e *Engine) checkRanking(booked int) error {
+	r := &e.ranking
+	if !r.on {
+		booked = 0
+	}
+	steady, err := r.steady.items()
+	if err != nil {
+		return fmt.Errorf("ranking: %w", err)
+	}
+	growing, err := r.growing.items()
+	if err != nil {
+		return fmt.Errorf("ranking, those who grow: %w", err)
+	}
+	if len(steady)+len(growing) != booked {
+		return fmt.Errorf("ranking: %d and %d of %d jobs", len(steady), len(growing), booked)
+	}
+	for i := range steady {
+		j := e.jobs[steady[i].id]
+		loss, stays := e.lossOf(j)
+		if j.rank != rankedSteady || steady[i] != rankItem(j) || !j.rerank && (loss != j.loss || !stays) {
+			return fmt.Errorf("ranking: job %d (%s) is at %+v, its loss is %d (it stays so: %v)", j.spec.ID, j.state, steady[i], loss, stays)
+		}
+	}
+	for i := range growing {
+		if j := e.jobs[growing[i].id]; j.rank != rankedGrowing || growing[i].key[0] != j.key.key[0] {
+			return fmt.Errorf("ranking: job %d (%s) is at %+v among those who grow", j.spec.ID, j.state, growing[i])
+		}
+	}
+	return nil
+}
