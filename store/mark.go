@@ -191,11 +191,8 @@ func (s *Store) identify(path string) error {
 			return err
 		}
 	}
-	s.commits.Store(k.Commits)
+	s.commits = k.Commits
 	if _, err := s.write.Exec(`INSERT OR IGNORE INTO meta VALUES (?,?)`, metaCommits, k.Commits); err != nil {
-		return err
-	}
-	if s.count, err = s.write.Prepare(`UPDATE meta SET value = ? WHERE key = '` + metaCommits + `'`); err != nil {
 		return err
 	}
 	s.marker, err = openMarker(path, k)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -123,5 +124,33 @@ func TestFile(t *testing.T) {
 	}
 	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "version 99") {
 		t.Errorf("a file of a later version: %v", err)
+	}
+}
+
+// A transaction that is given up half-way leaves nothing behind, and the next one is written.
+func TestGivenUp(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "muster.db"))
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.Write(ctx, func(tx *Tx) error {
+		if err := tx.PutMeta("a", []byte("1")); err != nil {
+			return err
+		}
+		cancel()
+		return tx.PutMeta("b", []byte("1"))
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if err := s.Write(ctx, func(*Tx) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("begun after it was given up: %v", err)
+	}
+	if _, err := s.Meta(t.Context(), "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("half of it is there: %v", err)
+	}
+	if err := s.Write(t.Context(), func(tx *Tx) error { return tx.PutMeta("a", []byte("2")) }); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.Meta(t.Context(), "a"); string(v) != "2" || err != nil {
+		t.Errorf("%s, %v", v, err)
 	}
 }
