@@ -14,8 +14,9 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// version is the schema's. A file of a later version is refused.
-const version = 1
+// version is the schema's. A file of a later version is refused; one of an earlier version becomes one of this.
+// 2: arrays have records.
+const version = 2
 
 const schema = `
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -118,7 +119,7 @@ func (s *Store) init(path string) error {
 	if err := sound(s.write); err != nil {
 		return err
 	}
-	if _, err := s.write.Exec(schema + tokenSchema + usageSchema + auditSchema); err != nil {
+	if _, err := s.write.Exec(schema + arraySchema + tokenSchema + usageSchema + auditSchema); err != nil {
 		return err
 	}
 	var have int
@@ -132,6 +133,10 @@ func (s *Store) init(path string) error {
 		return err
 	case have > version:
 		return fmt.Errorf("the file is of version %d; this program writes version %d: use a newer one", have, version)
+	case have < version:
+		if _, err = s.write.Exec(`UPDATE meta SET value = ? WHERE key = 'version'`, version); err != nil {
+			return err
+		}
 	}
 	return s.identify(path)
 }
@@ -147,7 +152,7 @@ type Job struct {
 	User, Name, Queue, State  string
 	Active                    bool
 	Submitted, Started, Ended int64
-	Submission                []byte // nil in PutJob: it stays as it is
+	Submission                []byte // nil in PutJob: it stays as it is; empty: it is the array's
 	Data                      []byte
 }
 
