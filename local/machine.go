@@ -435,7 +435,7 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 // can, or the daemon ends.
 func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	decided := m.opt.Now()
-	batch, err := json.Marshal(b)
+	batch, err := encodeBatch(b, m.arrived)
 	if err != nil {
 		return err
 	}
