@@ -54,7 +54,7 @@ func (m *Machine) live(f *store.Filter) []api.Job {
 // chooses reports whether a filter chooses a job that is not over.
 func (m *Machine) chooses(f *store.Filter, j *job) bool {
 	spec := j.info.Record.Spec
-	return j.row && (f.Before == 0 || int(j.id) < f.Before) && (f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&
+	return j.stored != unstored && (f.Before == 0 || int(j.id) < f.Before) && (f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&
 		(f.Name == "" || f.Name == spec.Name) && found(f.Search, j) && slices.Contains(f.States, j.info.State)
 }
 
@@ -72,20 +72,28 @@ func alike(a, b *job) bool {
 // submissions reads stored submissions. The elements of an array that say the
 // same share one, as they did when they were submitted.
 type submissions struct {
-	array int
-	text  string
-	sub   *api.Submission
+	last map[int]submission // by array
 }
 
-// read reads the submission of a job, given in order of their numbers.
+type submission struct {
+	text string
+	sub  *api.Submission
+}
+
+// read reads the submission of a job, or of an array.
 func (s *submissions) read(array int, text []byte) (*api.Submission, error) {
-	if array > 0 && array == s.array && string(text) == s.text {
-		return s.sub, nil
+	if last, ok := s.last[array]; ok && string(text) == last.text {
+		return last.sub, nil
 	}
 	sub := &api.Submission{}
 	if err := json.Unmarshal(text, sub); err != nil {
 		return nil, err
 	}
-	*s = submissions{array, string(text), sub}
+	if array > 0 {
+		if s.last == nil {
+			s.last = map[int]submission{}
+		}
+		s.last[array] = submission{string(text), sub}
+	}
 	return sub, nil
 }

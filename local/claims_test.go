@@ -103,6 +103,10 @@ func TestWhose(t *testing.T) {
 			pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 			return err == nil && pid > 0
 		})
+		wait(t, "it is sleep: while a process becomes another program, its environment cannot be read", func() bool {
+			name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
+			return err == nil && string(name) == "sleep\n"
+		})
 		if got, rank, ok := m.taskOf(pid); !ok || got != cluster.JobID(id) || rank != 0 {
 			t.Errorf("the job's process is of job %d, task %d, %v", got, rank, ok)
 		}

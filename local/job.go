@@ -116,7 +116,9 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 	if r.FirstStart != cluster.Never {
 		row.Started = int64(r.FirstStart)
 	}
-	if !j.row || j.edited {
+	if j.becomes = byItself; j.stored != byItself && j.ofArray() {
+		row.Submission = []byte{}
+	} else if j.stored != byItself || j.edited {
 		if row.Submission, err = json.Marshal(j.sub); err != nil {
 			return err
 		}
@@ -147,7 +149,8 @@ func (m *Machine) settle(id cluster.JobID) {
 	if j == nil {
 		return
 	}
-	j.row, j.edited, j.was, j.said, j.foretell = true, false, j.info.State, nil, 0
+	j.settleForm()
+	j.edited, j.was, j.said, j.foretell = false, j.info.State, nil, 0
 	for _, o := range j.then {
 		if j.run != nil {
 			j.run.stop(o)

@@ -32,8 +32,8 @@ func (m *Machine) Journal(ctx context.Context, segment int, w io.Writer) error {
 	}
 	next := first
 	err = m.store.Steps(ctx, first, last, func(batch []byte, hash string) error {
-		var b engine.Batch
-		if err := json.Unmarshal(batch, &b); err != nil {
+		b, err := decodeBatch(batch)
+		if err != nil {
 			return fmt.Errorf("step %d: %w", next, err)
 		}
 		if b.Seq != next {

@@ -103,6 +103,7 @@ type Machine struct {
 	acks        []func(error) // to be told when the batch is in the store
 	moved       []api.Moves   // what was found when somebody last looked for moves
 	keys        []submissionKey
+	arrived     []*jobArray             // in this step
 	trail       trail                   // what was done in this step
 	drained     atomic.Pointer[drained] // why the node takes no jobs
 	ready       atomic.Bool             // the last step could be stored
@@ -132,7 +133,9 @@ type job struct {
 	id        cluster.JobID
 	info      Info
 	sub       *api.Submission
-	row       bool         // it is in the store
+	stored    form
+	becomes   form         // ... with the present step
+	array     *jobArray    // by whose record it is stored, or was
 	foretold  cluster.Time // start that was foretold first; 0: nobody asked yet
 	told      time.Time    // expected start that somebody was told last
 	edited    bool         // its submission changed since it was stored
@@ -359,10 +362,10 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[cluster.JobID]bool{}
+	var list []*job
 	var subs submissions
 	for i := range rows {
-		j := &job{id: cluster.JobID(rows[i].ID), row: true}
+		j := &job{id: cluster.JobID(rows[i].ID), stored: byItself, becomes: byItself}
 		err := json.Unmarshal(rows[i].Data, &j.info)
 		if err == nil {
 			j.sub, err = subs.read(j.info.Array, rows[i].Submission)
@@ -370,6 +373,14 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("stored job %d: %w", rows[i].ID, err)
 		}
+		list = append(list, j)
+	}
+	elements, err := m.storedElements(ctx, &subs)
+	if err != nil {
+		return nil, err
+	}
+	known := map[cluster.JobID]bool{}
+	for _, j := range append(list, elements...) {
 		j.was = j.info.State
 		m.jobs[j.id], known[j.id] = j, true
 		m.tally.count(j)
@@ -424,7 +435,7 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 // can, or the daemon ends.
 func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	decided := m.opt.Now()
-	batch, err := json.Marshal(b)
+	batch, err := encodeBatch(b, m.arrived)
 	if err != nil {
 		return err
 	}
@@ -459,7 +470,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	for _, ack := range m.acks {
 		ack(nil)
 	}
-	m.acks, m.keys, m.trail = m.acks[:0], m.keys[:0], m.trail[:0]
+	m.acks, m.keys, m.arrived, m.trail = m.acks[:0], m.keys[:0], m.arrived[:0], m.trail[:0]
 	return nil
 }
 
@@ -472,7 +483,13 @@ type pastAt struct {
 func (m *Machine) pastNow() pastAt { return pastAt{m.eng, m.eng.PastRevision()} }
 
 func (m *Machine) write(t *store.Tx, b *engine.Batch, batch []byte, d *engine.Decision) error {
+	if err := errors.Join(m.writeArrays(t), m.closeArrays(t)); err != nil {
+		return err
+	}
 	for _, id := range m.eng.Changed() {
+		if j := m.jobs[id]; j != nil && j.stored == unstored && j.becomes == inArray {
+			continue
+		}
 		if err := m.writeJob(t, id); err != nil {
 			return err
 		}

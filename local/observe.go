@@ -92,7 +92,7 @@ func (m *Machine) Counts() Counts {
 	c := Counts{Jobs: map[string]int{}, Idle: map[string]int{}}
 	now := cluster.Time(m.opt.Now().UnixNano())
 	for _, j := range m.jobs {
-		if !j.row {
+		if j.stored == unstored {
 			continue
 		}
 		c.Jobs[j.info.State]++

@@ -95,7 +95,7 @@ func (m *Machine) Overview() api.Overview {
 	now := m.clock.now(m.opt.Now())
 	var ids []cluster.JobID
 	for id, j := range m.jobs {
-		if !j.row {
+		if j.stored == unstored {
 			continue
 		}
 		o.Counts[j.info.State]++
@@ -109,7 +109,7 @@ func (m *Machine) Overview() api.Overview {
 	}
 	for i := range line.list {
 		j := m.jobs[line.list[i].Job]
-		if j == nil || !j.row || j.info.Record.State != engine.Pending {
+		if j == nil || j.stored == unstored || j.info.Record.State != engine.Pending {
 			continue // it started meanwhile
 		}
 		if len(o.Waiting) == promised {

@@ -21,7 +21,7 @@ import (
 // Job returns a job, done or not.
 func (m *Machine) Job(ctx context.Context, id int) (api.Job, error) {
 	m.mu.RLock()
-	if j := m.jobs[cluster.JobID(id)]; j != nil && j.row {
+	if j := m.jobs[cluster.JobID(id)]; j != nil && j.stored != unstored {
 		v := m.view(j)
 		m.mu.RUnlock()
 		return v, nil
@@ -98,6 +98,7 @@ func (m *Machine) list(ctx context.Context, f store.Filter) ([]api.Job, error) {
 	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(liveStates, s) }) {
 		return m.live(&f), nil
 	}
+	elements := m.elements(&f)
 	rows, err := m.store.List(ctx, f)
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (m *Machine) list(ctx context.Context, f store.Filter) ([]api.Job, error) {
 		list = append(list, v)
 	}
 	m.mu.RUnlock()
-	return list, nil
+	return together(list, elements, f.Limit), nil
 }
 
 // mostExplained bounds how many waiting jobs of a list are explained, the

@@ -72,15 +72,15 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 			return nil, &api.FieldError{Field: "submission", Text: text}
 		}
 		var events []engine.Event
+		of := m.newArray(s, array)
 		for k, index := range array.Indices {
 			spec.After = after(k)
 			j := m.newJob(u, s, spec)
 			j.info.Guessed, j.info.Sharing, j.info.Folder = guessed, sharing, folder
-			if s.Array != "" {
-				first := j.id - cluster.JobID(k)
-				j.info.Record.Spec.Array = &cluster.Array{ID: first, Index: index, Cap: array.Cap}
-				j.info.Array, j.info.Index = int(first), index
-				j.info.Indices = rangeOf(array)
+			if of != nil {
+				j.array = of
+				j.info.Record.Spec.Array = &cluster.Array{ID: of.first, Index: index, Cap: array.Cap}
+				j.info.Array, j.info.Index, j.info.Indices = int(of.first), index, &of.extent
 			}
 			ids = append(ids, int(j.id))
 			events = append(events, engine.Event{Type: engine.Submitted, Job: j.id, Spec: j.info.Record.Spec})
@@ -173,9 +173,19 @@ func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) error 
 	return m.mayUrge(u, spec, nil)
 }
 
-func rangeOf(a api.Array) *ArrayRange {
+// newArray makes an array known of which the next job will be the first element; nil: it is a single job.
+func (m *Machine) newArray(s *api.Submission, list api.Array) *jobArray {
+	if s.Array == "" {
+		return nil
+	}
+	a := &jobArray{first: m.next, indices: list.Indices, sub: s, extent: rangeOf(list)}
+	m.arrived = append(m.arrived, a)
+	return a
+}
+
+func rangeOf(a api.Array) ArrayRange {
 	n := len(a.Indices)
-	return &ArrayRange{Count: n, Min: a.Indices[0], Max: a.Indices[n-1], Step: a.Step()}
+	return ArrayRange{Count: n, Min: a.Indices[0], Max: a.Indices[n-1], Step: a.Step()}
 }
 
 // newJob makes a job known under the next number.

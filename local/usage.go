@@ -110,17 +110,13 @@ func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (api.Us
 	if !slices.Contains(UsageBy, by) {
 		return out, &api.FieldError{Field: "by", Text: cluster.Unknown("way to add up", by, UsageBy).Error()}
 	}
-	rows, err := m.store.List(ctx, store.Filter{Since: since.UnixNano()})
+	list, err := m.asStored(ctx, store.Filter{Since: since.UnixNano()})
 	if err != nil {
 		return out, err
 	}
 	sums, total := map[string]*sum{}, &sum{}
-	for i := range rows {
-		j, err := m.stored(&rows[i])
-		if err != nil {
-			return out, err
-		}
-		v := &meter{}
+	for i := range list {
+		j, v := list[i], &meter{}
 		if j.FirstStart != nil { // of what never ran nothing was measured
 			if v, err = m.meterOf(ctx, j.ID); err != nil {
 				return out, err

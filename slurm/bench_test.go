@@ -28,6 +28,7 @@ func BenchmarkBeside(b *testing.B) {
 			b.Run("submit", func(b *testing.B) { u.submissions(b, 1) })
 			b.Run("submit-4-clients", func(b *testing.B) { u.submissions(b, 4) })
 			b.Run("submit-arrays", u.arrays)
+			b.Run("submit-50000", u.bigArray)
 			b.Run("submit-to-exec", u.latency)
 			b.Run("2000-jobs", u.throughput)
 			b.Run("list-10000", u.listing)
@@ -170,6 +171,20 @@ func (u *subject) arrays(b *testing.B) {
 		}
 		b.ReportMetric(50*100/time.Since(start).Seconds(), "jobs/s")
 		u.run(b, "scancel", "-u", me(b))
+		u.drain(b)
+	}
+}
+
+// bigArray measures the submission of one array of 50,000 jobs, what memory it takes, and its cancellation.
+func (u *subject) bigArray(b *testing.B) {
+	for range b.N {
+		used, start := u.memory(), time.Now()
+		u.run(b, "sbatch", "--hold", "--array=0-49999", "-o", "/dev/null", "--wrap", "true")
+		b.ReportMetric(time.Since(start).Seconds()*1000, "ms")
+		b.ReportMetric((u.memory()-used)*(1<<20)/50_000, "B/job")
+		start = time.Now()
+		u.run(b, "scancel", "-u", me(b))
+		b.ReportMetric(time.Since(start).Seconds()*1000, "cancel-ms")
 		u.drain(b)
 	}
 }

@@ -49,7 +49,8 @@ JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 MailProg=/bin/true
 ReturnToService=2
-MaxJobCount=30000
+MaxJobCount=120000
+MaxArraySize=100001
 KillWait=2
 DefMemPerNode=64
 NodeName=box NodeHostname=%[1]s NodeAddr=127.0.0.1 CPUs=64 Sockets=1 CoresPerSocket=64 ThreadsPerCore=1 RealMemory=20000 Gres=gpu:h100:8 State=UNKNOWN

@@ -191,11 +191,8 @@ func (s *Store) identify(path string) error {
 			return err
 		}
 	}
-	s.commits.Store(k.Commits)
+	s.commits = k.Commits
 	if _, err := s.write.Exec(`INSERT OR IGNORE INTO meta VALUES (?,?)`, metaCommits, k.Commits); err != nil {
-		return err
-	}
-	if s.count, err = s.write.Prepare(`UPDATE meta SET value = ? WHERE key = '` + metaCommits + `'`); err != nil {
 		return err
 	}
 	s.marker, err = openMarker(path, k)
@@ -204,8 +201,19 @@ func (s *Store) identify(path string) error {
 
 // markOf is the mark that the content of a database deserves.
 func markOf(db *sql.DB) (k Mark, err error) {
+	var arrays bool // there are records of them
+	if err := db.QueryRow(`SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'arrays')`).Scan(&arrays); err != nil {
+		return k, err
+	}
+	if arrays {
+		if err := db.QueryRow(`SELECT COALESCE((SELECT first + count - 1 FROM arrays ORDER BY first DESC LIMIT 1), 0)`).Scan(&k.Job); err != nil {
+			return k, err
+		}
+	}
+	highest := k.Job
 	err = db.QueryRow(`SELECT COALESCE((SELECT value FROM meta WHERE key = ?), ''), COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?), 0),
 		COALESCE((SELECT MAX(id) FROM jobs), 0)`, metaID, metaCommits).Scan(&k.ID, &k.Commits, &k.Job)
+	k.Job = max(k.Job, highest)
 	k.Reserved = k.Job
 	return k, err
 }

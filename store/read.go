@@ -21,11 +21,13 @@ func (s *Store) Meta(ctx context.Context, key string) ([]byte, error) {
 // Last returns the number of the last step and the highest job number that was given; 0 and -1: none.
 func (s *Store) Last(ctx context.Context) (seq int64, job int, err error) {
 	err = s.read.QueryRowContext(ctx, `SELECT MAX(COALESCE((SELECT MAX(seq) FROM steps), 0), COALESCE((SELECT MAX(first) FROM segments), 1) - 1), MAX(COALESCE((SELECT MAX(id) FROM jobs), -1),
+		COALESCE((SELECT first + count - 1 FROM arrays ORDER BY first DESC LIMIT 1), -1),
 		COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?), -1))`, metaFloor).Scan(&seq, &job)
 	return seq, job, err
 }
 
-const columns = `SELECT id, user, name, queue, state, active, submitted, started, ended, submission, data FROM jobs `
+const columns = `SELECT id, user, name, queue, state, active, submitted, started, ended,
+	CASE WHEN submission = x'' THEN (SELECT a.submission FROM arrays a WHERE a.first <= jobs.id ORDER BY a.first DESC LIMIT 1) ELSE submission END, data FROM jobs `
 
 // Active returns the jobs that are not done, by number.
 func (s *Store) Active(ctx context.Context) ([]Job, error) {
@@ -149,7 +151,10 @@ func (s *Store) History(ctx context.Context, job int) (list []Moment, err error)
 		}
 		list = append(list, m)
 	}
-	return list, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return s.asElement(ctx, job, list)
 }
 
 // Segment is a stretch of the journal under one set of rules.

@@ -4,20 +4,19 @@
 package store
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// version is the schema's. A file of a later version is refused.
-const version = 1
+// version is the schema's. A file of a later version is refused; one of an earlier version becomes one of this.
+// 2: arrays have records.
+const version = 2
 
 const schema = `
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -48,10 +47,10 @@ CREATE TABLE IF NOT EXISTS keys (
 // Store is an open file. Its methods are safe for concurrent use.
 type Store struct {
 	write   *sql.DB // one connection
+	writer  writer  // which has it
 	read    *sql.DB
-	commits atomic.Int64 // the number of the last transaction
+	commits int64 // the number of the last transaction
 	marker  *marker
-	count   *sql.Stmt // stores the number of a transaction
 }
 
 // ErrNotFound is returned for what is not in the store.
@@ -74,12 +73,15 @@ func Open(path string) (*Store, error) {
 	dsn := "file:" + escapePath(path) +
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 	s := &Store{}
-	if s.write, err = sql.Open("sqlite", dsn+"&_txlock=immediate"); err != nil {
+	if s.write, err = sql.Open("sqlite", dsn); err != nil {
 		return nil, err
 	}
 	s.write.SetMaxOpenConns(1)
 	if err := s.init(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), s.write.Close())
+	}
+	if s.writer, err = newWriter(s.write); err != nil {
+		return nil, errors.Join(err, s.write.Close())
 	}
 	if s.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(1)"); err != nil {
 		return nil, err
@@ -117,7 +119,7 @@ func (s *Store) init(path string) error {
 	if err := sound(s.write); err != nil {
 		return err
 	}
-	if _, err := s.write.Exec(schema + tokenSchema + usageSchema + auditSchema); err != nil {
+	if _, err := s.write.Exec(schema + arraySchema + tokenSchema + usageSchema + auditSchema); err != nil {
 		return err
 	}
 	var have int
@@ -131,13 +133,17 @@ func (s *Store) init(path string) error {
 		return err
 	case have > version:
 		return fmt.Errorf("the file is of version %d; this program writes version %d: use a newer one", have, version)
+	case have < version:
+		if _, err = s.write.Exec(`UPDATE meta SET value = ? WHERE key = 'version'`, version); err != nil {
+			return err
+		}
 	}
 	return s.identify(path)
 }
 
 // Close closes the file.
 func (s *Store) Close() error {
-	return errors.Join(s.read.Close(), s.write.Close(), s.marker.f.Close())
+	return errors.Join(s.read.Close(), s.writer.close(), s.write.Close(), s.marker.f.Close())
 }
 
 // Job is a job as it is stored. Times are Unix nanoseconds; 0: not yet.
@@ -146,42 +152,8 @@ type Job struct {
 	User, Name, Queue, State  string
 	Active                    bool
 	Submitted, Started, Ended int64
-	Submission                []byte // nil in PutJob: it stays as it is
+	Submission                []byte // nil in PutJob: it stays as it is; empty: it is the array's
 	Data                      []byte
-}
-
-// Tx is a transaction being written.
-type Tx struct {
-	ctx context.Context
-	tx  *sql.Tx
-	job int // highest number of a job that is new in it
-}
-
-// Write runs f in a transaction; when it returns nil, what f wrote is durable.
-func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	n, t := s.commits.Add(1), &Tx{ctx: ctx, tx: tx}
-	err = f(t)
-	if err == nil {
-		_, err = tx.StmtContext(ctx, s.count).ExecContext(ctx, n)
-		err = errors.Join(err, s.marker.reserve(t.job))
-	}
-	if err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	s.marker.committed(n, t.job)
-	return nil
-}
-
-func (t *Tx) exec(query string, args ...any) error {
-	_, err := t.tx.ExecContext(t.ctx, query, args...)
-	return err
 }
 
 // PutJob writes a job: a new one with its submission, or the change of one.

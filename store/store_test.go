@@ -1,9 +1,11 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -123,5 +125,93 @@ func TestFile(t *testing.T) {
 	}
 	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "version 99") {
 		t.Errorf("a file of a later version: %v", err)
+	}
+}
+
+// A transaction that is given up half-way leaves nothing behind, and the next one is written.
+func TestGivenUp(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "muster.db"))
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.Write(ctx, func(tx *Tx) error {
+		if err := tx.PutMeta("a", []byte("1")); err != nil {
+			return err
+		}
+		cancel()
+		return tx.PutMeta("b", []byte("1"))
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if err := s.Write(ctx, func(*Tx) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("begun after it was given up: %v", err)
+	}
+	if _, err := s.Meta(t.Context(), "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("half of it is there: %v", err)
+	}
+	if err := s.Write(t.Context(), func(tx *Tx) error { return tx.PutMeta("a", []byte("2")) }); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.Meta(t.Context(), "a"); string(v) != "2" || err != nil {
+		t.Errorf("%s, %v", v, err)
+	}
+}
+
+// The record of an array has the submission and the history of its elements, until they have their own.
+func TestArray(t *testing.T) {
+	ctx, path := t.Context(), filepath.Join(t.TempDir(), "muster.db")
+	s := open(t, path)
+	row := func(id int, submission string) *Job {
+		return &Job{ID: id, User: "ann", State: "running", Active: true, Submission: []byte(submission), Data: []byte(`{}`)}
+	}
+	if err := s.Write(ctx, func(tx *Tx) error {
+		return errors.Join(tx.PutJob(row(1, "one")), tx.PutArray(&Array{First: 2, Count: 5, At: 10, What: "pending", Data: []byte("d"), Submission: []byte("all")}),
+			tx.PutJob(row(3, "")), tx.PutHistory(3, 10, "starting", ""), tx.PutPrediction(Prediction{Job: 4, At: 10}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(ctx, func(tx *Tx) error {
+		return errors.Join(tx.PutJob(row(5, "")), tx.PutHistory(5, 12, "starting", ""), tx.PutJob(row(7, "seven")))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[int]string{1: "one", 3: "all", 5: "all", 7: "seven"} {
+		if j, err := s.Job(ctx, id); err != nil || string(j.Submission) != want {
+			t.Errorf("job %d: %v, %v", id, j, err)
+		}
+	}
+	if ids, err := s.Rows(ctx, 2, 6); err != nil || !slices.Equal(ids, []int{3, 5}) {
+		t.Errorf("elements with rows: %v, %v", ids, err)
+	}
+	for id, want := range map[int][]Moment{1: nil, 3: {{10, "starting", ""}}, 4: {{10, "pending", ""}}, 5: {{10, "pending", ""}, {12, "starting", ""}}, 7: nil} {
+		if list, err := s.History(ctx, id); err != nil || !slices.Equal(list, want) {
+			t.Errorf("history of %d: %v, %v", id, list, err)
+		}
+	}
+	if list, err := s.Predictions(ctx, 0); err != nil || len(list) != 1 || list[0].Happened != 0 {
+		t.Errorf("what an element without a row was told: %v, %v", list, err)
+	}
+	if err := s.Write(ctx, func(tx *Tx) error {
+		return tx.PutArray(&Array{First: 20, Count: 100, What: "pending", Data: []byte("d"), Submission: []byte("s")})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, last, err := s.Last(ctx); last != 119 || err != nil {
+		t.Errorf("the last number is %d, %v", last, err)
+	}
+	if err := s.Write(ctx, func(tx *Tx) error { return tx.CloseArray(2) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := ReadMark(path); err != nil || k.Job != 119 || k.Reserved < 119 {
+		t.Errorf("the mark says %+v, %v", k, err)
+	}
+	s = open(t, path)
+	if list, err := s.Arrays(ctx); err != nil || len(list) != 1 || list[0].First != 20 || string(list[0].Data) != "d" {
+		t.Errorf("open arrays: %v, %v", list, err)
+	}
+	if j, err := s.Job(ctx, 3); err != nil || string(j.Submission) != "all" {
+		t.Errorf("an element of a closed array: %v, %v", j, err)
 	}
 }

@@ -27,7 +27,7 @@ type Token struct {
 
 // PutToken stores a new token and returns its number.
 func (t *Tx) PutToken(k *Token) (int64, error) {
-	r, err := t.tx.ExecContext(t.ctx, `INSERT INTO tokens (hash, name, user, role, created, expires) VALUES (?,?,?,?,?,?)`,
+	r, err := t.result(`INSERT INTO tokens (hash, name, user, role, created, expires) VALUES (?,?,?,?,?,?)`,
 		k.Hash, k.Name, k.User, k.Role, k.Created, k.Expires)
 	if err != nil {
 		return 0, err

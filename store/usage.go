@@ -90,9 +90,9 @@ func (s *Store) Hours(ctx context.Context, since int64) (list []Hour, err error)
 // Predictions returns what jobs were told from a time on (Unix nanoseconds), by
 // job and time.
 func (s *Store) Predictions(ctx context.Context, since int64) (list []Prediction, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT p.job, p.at, p.expected, p.low, p.high, j.started,
+	rows, err := s.read.QueryContext(ctx, `SELECT p.job, p.at, p.expected, p.low, p.high, COALESCE(j.started, 0),
 		EXISTS (SELECT 1 FROM told o WHERE o.job = p.job AND o.at < p.at) FROM told p
-		JOIN jobs j ON j.id = p.job WHERE p.at >= ? ORDER BY p.job, p.at`, since)
+		LEFT JOIN jobs j ON j.id = p.job WHERE p.at >= ? ORDER BY p.job, p.at`, since)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"reflect"
+	"testing"
+)
+
+// Two records with one value for Untouched do not differ, but in their specs: each other field is part of the value, or makes it that
+// something happened to the job.
+func TestUntouched(t *testing.T) {
+	was, ok := (&JobRecord{}).Untouched()
+	if !ok {
+		t.Fatal("an empty record is not one of a job that only waited")
+	}
+	typ := reflect.TypeFor[JobRecord]()
+	for i := range typ.NumField() {
+		if typ.Field(i).Name == "Spec" {
+			continue
+		}
+		var r JobRecord
+		f := reflect.ValueOf(&r).Elem().Field(i)
+		switch f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
+		case reflect.Array:
+			f.Index(0).SetInt(1)
+		case reflect.Uint8:
+			f.SetUint(1)
+		default:
+			f.SetInt(1)
+		}
+		if u, ok := r.Untouched(); ok && u == was {
+			t.Errorf("%s is not looked at", typ.Field(i).Name)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+)
+
+// writer is the one connection that writes. Its statements are compiled once.
+type writer struct {
+	mu    *sync.Mutex // held by a transaction
+	conn  *sql.Conn
+	ready map[string]*sql.Stmt
+}
+
+func newWriter(db *sql.DB) (writer, error) {
+	conn, err := db.Conn(context.Background())
+	return writer{mu: &sync.Mutex{}, conn: conn, ready: map[string]*sql.Stmt{}}, err
+}
+
+func (w *writer) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var errs []error
+	for _, st := range w.ready {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(append(errs, w.conn.Close())...)
+}
+
+// exec runs a statement. All of them are constants, so that few are kept.
+func (w *writer) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	st := w.ready[query]
+	if st == nil {
+		var err error
+		if st, err = w.conn.PrepareContext(ctx, query); err != nil {
+			return nil, err
+		}
+		w.ready[query] = st
+	}
+	return st.ExecContext(ctx, args...)
+}
+
+// Tx is a transaction being written.
+type Tx struct {
+	ctx context.Context
+	w   *writer
+	job int // highest number of a job that is new in it
+}
+
+// Write runs f in a transaction; when it returns nil, what f wrote is durable.
+func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
+	w := &s.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, err := w.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	t := &Tx{ctx: ctx, w: w}
+	n := s.commits + 1
+	err := f(t)
+	if err == nil {
+		err = errors.Join(t.exec(`UPDATE meta SET value = ? WHERE key = '`+metaCommits+`'`, n), s.marker.reserve(t.job))
+	}
+	if err == nil {
+		_, err = w.exec(ctx, `COMMIT`)
+	}
+	if err != nil { // it may have been rolled back already: a full disk does that
+		_, _ = w.exec(context.WithoutCancel(ctx), `ROLLBACK`)
+		return err
+	}
+	s.commits = n
+	s.marker.committed(n, t.job)
+	return nil
+}
+
+func (t *Tx) exec(query string, args ...any) error {
+	_, err := t.result(query, args...)
+	return err
+}
+
+// result runs a statement of the transaction. Whether it was given up is seen between two statements: to watch for it
+// during one costs as much as the statement.
+func (t *Tx) result(query string, args ...any) (sql.Result, error) {
+	if err := t.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return t.w.exec(context.WithoutCancel(t.ctx), query, args...)
+}
