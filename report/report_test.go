@@ -72,6 +72,9 @@ Jobs
 * best of the policies; runs cut short, or that ended fewer jobs, do not compete
 placer: best-fit
 backfill: none (fifo), skip (las, cut)
+not alike: where there is no backfill nothing passes a blocked job, under the
+  others jobs do; what is due to the order alone shows with the same backfill
+  for all (--backfill easy)
 fifo, las: 2 of 1,000 jobs rejected, not in the completion times
 cut: 98 of 1,000 jobs not finished, 2 of 1,000 jobs rejected, not in the
   completion times
