@@ -274,6 +274,16 @@ func (c *Client) Queues(ctx context.Context) (list []api.Queue, err error) {
 	return list, c.do(ctx, http.MethodGet, "/v1/queues", nil, &list)
 }
 
+// Fair says what fair shares and priorities are made of.
+func (c *Client) Fair(ctx context.Context) (f api.Fair, err error) {
+	return f, c.do(ctx, http.MethodGet, "/v1/fair", nil, &f)
+}
+
+// Samples returns what was measured of a job.
+func (c *Client) Samples(ctx context.Context, id int) (s api.Samples, err error) {
+	return s, c.do(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/samples", nil, &s)
+}
+
 // Log copies what there is of a task's output to w.
 func (c *Client) Log(ctx context.Context, id, task int, stream string, w io.Writer) error {
 	q := url.Values{"task": {strconv.Itoa(task)}, "stream": {stream}}

@@ -220,19 +220,11 @@ func (e *Engine) association(q, user int32) *assoc {
 // shares) and users (one share each).
 func (e *Engine) fairRanks() {
 	l := &e.limits
-	n := e.tree.Len()
-	assocs := make([]quota.Assoc, n, n+len(l.users))
-	for q := range assocs {
-		assocs[q] = quota.Assoc{Parent: max(0, e.tree.Parent(q)), Shares: max(1, e.tree.Spec(q).Shares)}
-	}
 	for i := range l.users {
-		u := &l.users[i]
-		u.accrue(l.decay, e.now)
-		assocs = append(assocs, quota.Assoc{Parent: int(u.queue), Shares: 1, Usage: u.usage.Work, User: true})
+		l.users[i].accrue(l.decay, e.now)
 	}
-	quota.SumUsage(assocs)
-	ranks, users := quota.FairTree(assocs)
-	l.ranks, l.ranked = ranks[n:], users
+	_, ranks, users := e.fairTree()
+	l.ranks, l.ranked = ranks[e.tree.Len():], users
 }
 
 // overQuota says what forbids the job to hold m, if anything does.

@@ -76,16 +76,27 @@ func (p *multifactorPolicy) Key(_ engine.View, j engine.JobView) engine.Key {
 // age + fairshare + size + partition factors in [0,1] times their weights,
 // plus the job's own priority (site factor, minus nice).
 func (p *multifactorPolicy) HeadKey(v engine.View, j engine.JobView) engine.Key {
+	f := p.Factors(v, j, j.FairShare())
+	points := p.age*f.Age + p.fair*f.FairShare + p.size*f.Size + p.partition*f.Partition
+	return engine.Key{-points - f.Own}
+}
+
+// Factors are what HeadKey adds up.
+func (p *multifactorPolicy) Factors(v engine.View, j engine.JobView, fair int64) engine.Factors {
 	const one = 1_000_000
-	age := min(one, int64(j.Age())/max(1, int64(p.maxAge)/one))
-	size := min(one, j.Milli()*one/max(1, v.Capacity()))
+	f := engine.Factors{FairShare: fair, Own: j.Spec().Priority * one}
+	f.Age = min(one, int64(j.Age())/max(1, int64(p.maxAge)/one))
+	f.Size = min(one, j.Milli()*one/max(1, v.Capacity()))
 	if p.small {
-		size = one - size
+		f.Size = one - f.Size
 	}
-	part := int64(0)
 	if own, most := j.PriorityTier(); most > 0 {
-		part = own * one / most
+		f.Partition = own * one / most
 	}
-	points := p.age*age + p.fair*j.FairShare() + p.size*size + p.partition*part
-	return engine.Key{-points - j.Spec().Priority*one}
+	return f
+}
+
+// Weights are what a factor of 1 is worth.
+func (p *multifactorPolicy) Weights() engine.Factors {
+	return engine.Factors{Age: p.age, FairShare: p.fair, Size: p.size, Partition: p.partition}
 }

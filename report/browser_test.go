@@ -293,3 +293,54 @@ func TestOddPages(t *testing.T) {
 	}
 	b.Clean("file://", "data:")
 }
+
+// TestFewFirst: a page of many policies opens with five, says why these, and shows the others at a click.
+func TestFewFirst(t *testing.T) {
+	b := &pageView{browser.Open(t)}
+	runs, _ := fixtures()
+	var many []Run
+	var sums []Summary
+	for i := range 12 {
+		r := runs[i%3]
+		r.Policy = fmt.Sprintf("policy-%d", i)
+		if i == 7 {
+			r.Policy = "multifactor:age=0"
+		}
+		if i == 9 {
+			r.Policy = "fifo"
+		}
+		many, sums = append(many, r), append(sums, r.Summarise())
+		sums[i].JCT.Mean += float64(i) // so that there is one best
+	}
+	b.Look(360, 740, "light")
+	b.Do(chromedp.Navigate(writePage(t, "Many", many, sums)))
+	b.Settle()
+	const lines = `[...document.querySelectorAll(".picks li")].map(e => e.textContent).join("\n")`
+	opens := b.JS(lines)
+	for _, want := range []string{"best by job completion time, mean", "multifactor:age=0what muster serve runs by default", "fifothe baseline"} {
+		if !strings.Contains(opens, want) {
+			t.Errorf("%q is missing in the reasons:\n%s", want, opens)
+		}
+	}
+	const shown = `[document.querySelectorAll(".picks li").length, document.querySelectorAll("#summary tbody tr").length, document.querySelectorAll("#policies .chip").length,
+		document.querySelectorAll(".glance .bars")[0].querySelectorAll(".n").length].join()`
+	if got := b.JS(shown); got != "5,5,5,5" {
+		t.Errorf("reasons, rows, chips and bars: %s, want 5 each", got)
+	}
+	b.Shoot("few-first")
+	if b.same(useImage, func() { b.Do(chromedp.Click(chromedp.CSS(".opening button.all"))) }) {
+		t.Error("the plots show no more policies than before")
+	}
+	if got := b.JS(shown); got != "5,12,12,12" {
+		t.Errorf("after a click: %s, want all 12", got)
+	}
+	if got := b.JS(`document.documentElement.scrollWidth`); got != "360" {
+		t.Errorf("the page is %s wide on a phone of 360", got)
+	}
+	b.Do(chromedp.Click(chromedp.CSS("#policies button.all")))
+	b.Settle()
+	if got := b.JS(shown); got != "5,5,5,5" {
+		t.Errorf("after another: %s", got)
+	}
+	b.Clean("file://", "data:")
+}

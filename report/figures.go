@@ -193,31 +193,19 @@ func shown(all []figure, sums []Summary) []figure {
 // figures over ended jobs, runs that ended less than 99 % of the most.
 func best(f *figure, sums []Summary) []bool {
 	out := make([]bool, len(sums))
-	top, differ := -1, false
-	in := func(i int) bool {
-		_, ok := f.get(&sums[i])
-		return ok && !sums[i].Partial && !(f.ended && !competes(&sums[i], sums))
-	}
+	differ := false
 	for i := range sums {
-		if v, ok := f.get(&sums[i]); ok && f.better != 0 {
+		if _, ok := f.get(&sums[i]); ok && f.better != 0 {
 			differ = differ || f.show(&sums[i]) != f.show(&sums[0])
-			if !in(i) {
-				continue
-			}
-			if top >= 0 {
-				if w, _ := f.get(&sums[top]); (v-w)*float64(f.better) <= 0 {
-					continue
-				}
-			}
-			top = i
 		}
 	}
+	top := leader(f, sums, nil)
 	if top < 0 || !differ {
 		return out
 	}
 	marked := 0
 	for i := range sums {
-		if in(i) && f.show(&sums[i]) == f.show(&sums[top]) {
+		if contends(f, sums, i) && f.show(&sums[i]) == f.show(&sums[top]) {
 			out[i] = true
 			marked++
 		}
@@ -226,6 +214,26 @@ func best(f *figure, sums []Summary) []bool {
 		clear(out)
 	}
 	return out
+}
+
+// contends tells whether a run's figure may be the best.
+func contends(f *figure, sums []Summary, i int) bool {
+	_, ok := f.get(&sums[i])
+	return ok && !sums[i].Partial && !(f.ended && !competes(&sums[i], sums))
+}
+
+// leader is the first of the runs whose figure is the best, but for some; -1: none.
+func leader(f *figure, sums []Summary, but func(i int) bool) int {
+	top, most := -1, 0.0
+	for i := range sums {
+		if f.better == 0 || !contends(f, sums, i) || but != nil && but(i) {
+			continue
+		}
+		if v, _ := f.get(&sums[i]); top < 0 || (v-most)*float64(f.better) > 0 {
+			top, most = i, v
+		}
+	}
+	return top
 }
 
 // competes tells whether a run ended enough jobs for its times to be compared.

@@ -56,6 +56,8 @@ type page struct {
 	Figures  []pageFigure `json:"figures"`
 	Queues   []string     `json:"queues"`
 	Runs     []pageRun    `json:"runs"`
+	Picks    []pick       `json:"picks,omitempty"` // what the page opens with; none: all
+	Unlike   string       `json:"unlike,omitempty"`
 }
 
 type pageFigure struct {
@@ -138,7 +140,7 @@ type pageJob struct {
 }
 
 func newPage(title string, runs []Run, sums []Summary) *page {
-	p := &page{Title: title, Figures: []pageFigure{}, Queues: []string{}, Runs: make([]pageRun, len(sums))}
+	p := &page{Title: title, Figures: []pageFigure{}, Queues: []string{}, Runs: make([]pageRun, len(sums)), Picks: picks(sums), Unlike: unlike(sums)}
 	figs := shown(figures(), sums)
 	names := labels(sums)
 	marks := make([][]bool, len(figs))

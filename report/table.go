@@ -234,7 +234,28 @@ func (t *table) notes(sums []Summary) {
 	}
 	t.setups("placer", sums, func(s *Summary) string { return s.Placer })
 	t.setups("backfill", sums, func(s *Summary) string { return s.Backfill })
+	if text := unlike(sums); text != "" {
+		t.wrap(text)
+	}
 	t.grouped(sums, note, func(text, who string) { t.wrap(who + ": " + text) })
+}
+
+// unlike warns of a comparison of two things at once: the order, and whether jobs may pass a blocked one.
+func unlike(sums []Summary) string {
+	strict, others := 0, 0
+	for i := range sums {
+		switch sums[i].Backfill {
+		case "":
+		case "none":
+			strict++
+		default:
+			others++
+		}
+	}
+	if strict == 0 || others == 0 {
+		return ""
+	}
+	return "not alike: where there is no backfill nothing passes a blocked job, under the others jobs do; what is due to the order alone shows with the same backfill for all (--backfill easy)"
 }
 
 // fewer explains why a seemingly best value has no mark.

@@ -53,6 +53,7 @@ var access = map[string]string{
 	"GET /v1/nodes":                api.RoleUser,
 	"GET /v1/partitions":           api.RoleUser,
 	"GET /v1/queues":               api.RoleUser,
+	"GET /v1/fair":                 api.RoleUser,
 	"GET /v1/usage":                api.RoleUser,
 	"GET /v1/jobs/{id}/samples":    api.RoleUser,
 	"GET /v1/events":               api.RoleUser,

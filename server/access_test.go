@@ -152,6 +152,7 @@ var mayUse = map[string]string{
 	"GET /v1/nodes":                "ospa",
 	"GET /v1/partitions":           "ospa",
 	"GET /v1/queues":               "ospa",
+	"GET /v1/fair":                 "ospa",
 	"GET /v1/usage":                "ospa",
 	"GET /v1/jobs/{id}/samples":    "ospa",
 	"GET /v1/events":               "ospa",

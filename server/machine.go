@@ -74,6 +74,10 @@ func (s *Server) look(a huma.API) {
 		func(context.Context, *none) (*struct{ Body []api.Partition }, error) {
 			return &struct{ Body []api.Partition }{s.m.Partitions()}, nil
 		})
+	huma.Register(a, huma.Operation{OperationID: "fair", Method: http.MethodGet, Path: "/v1/fair", Summary: "What fair shares and priorities are made of"},
+		func(context.Context, *none) (*struct{ Body api.Fair }, error) {
+			return &struct{ Body api.Fair }{s.m.Fair()}, nil
+		})
 	s.handle("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s.handle("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.m.Ready() {

@@ -22,7 +22,12 @@ type fake struct {
 	nodes []api.Node
 	parts []api.Partition
 	log   []string // what was called, with its arguments
-	fail  error    // what Submit and Test answer
+
+	queues []api.Queue
+	fair   api.Fair
+	meter  api.Samples
+	revoke bool  // jobs are cancelled instead of started
+	fail   error // what Submit and Test answer
 }
 
 func newFake() *fake {
@@ -31,7 +36,8 @@ func newFake() *fake {
 		gpus[i] = api.GPU{Index: i, UUID: fmt.Sprintf("GPU-%d", i), Model: "H100-80GB", Memory: 81920, Healthy: true, Free: 1000}
 	}
 	return &fake{now: time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC), user: "ann",
-		nodes: []api.Node{{Name: "box", State: "up", CPU: 64000, RAM: 20000, GPUs: gpus}},
+		queues: []api.Queue{{Name: "lab", Limit: -1}, {Name: "vision", Parent: "lab", Guarantee: 2000, Limit: 4000}},
+		nodes:  []api.Node{{Name: "box", State: "up", CPU: 64000, RAM: 20000, GPUs: gpus}},
 		parts: []api.Partition{{Name: "gpu", Default: true, MaxTime: api.Duration(7 * 24 * time.Hour), DefaultTime: api.Duration(time.Hour), Nodes: []string{"box"}},
 			{Name: "debug", MaxTime: api.Duration(30 * time.Minute), Nodes: []string{"box"}}}}
 }
@@ -156,7 +162,18 @@ func (f *fake) Update(id int, u *api.Update) error {
 	f.jobs[id-1].Submission = u.Apply(f.jobs[id-1].Submission)
 	return f.call("update %d", id)
 }
-func (f *fake) Nodes() ([]api.Node, error)           { return f.nodes, nil }
+func (f *fake) Nodes() ([]api.Node, error)       { return f.nodes, nil }
+func (f *fake) Queues() ([]api.Queue, error)     { return f.queues, nil }
+func (f *fake) Fair() (api.Fair, error)          { return f.fair, nil }
+func (f *fake) Samples(int) (api.Samples, error) { return f.meter, nil }
+func (f *fake) Started(id int) (api.Job, error) {
+	if f.revoke {
+		f.jobs[id-1].State = api.StateCancelled
+	} else if f.jobs[id-1].State == api.StatePending {
+		f.start(id)
+	}
+	return f.Job(id)
+}
 func (f *fake) Partitions() ([]api.Partition, error) { return f.parts, nil }
 func (f *fake) SetNode(name, state, reason string) error {
 	return f.call("node %s %s %s", name, state, reason)

@@ -15,7 +15,7 @@ import (
 )
 
 // Commands are the names that Main answers to.
-var Commands = []string{"sacct", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun"}
+var Commands = []string{"sacct", "sacctmgr", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "sprio", "squeue", "srun", "sshare", "sstat"}
 
 // version is the Slurm whose man pages and formats were followed.
 const version = "slurm 22.05.8"
@@ -37,23 +37,9 @@ func Main(name string, args, env []string, stdin io.Reader, stdout, stderr io.Wr
 		svc = shown{svc}
 	}
 	c := &command{name, args, env, stdin, stdout, stderr, svc}
-	var run func() (int, error)
-	switch name {
-	case "sacct":
-		run = c.sacct
-	case "sbatch":
-		run = c.sbatch
-	case "scancel":
-		run = c.scancel
-	case "scontrol":
-		run = c.scontrol
-	case "sinfo":
-		run = c.sinfo
-	case "squeue":
-		run = c.squeue
-	case "srun":
-		run = c.srun
-	default:
+	run := map[string]func() (int, error){"sacct": c.sacct, "sacctmgr": c.sacctmgr, "salloc": c.salloc, "sbatch": c.sbatch, "scancel": c.scancel, "scontrol": c.scontrol,
+		"sinfo": c.sinfo, "sprio": c.sprio, "squeue": c.squeue, "srun": c.srun, "sshare": c.sshare, "sstat": c.sstat}[name]
+	if run == nil {
 		c.fail(cluster.Unknown("Slurm command", name, Commands))
 		return 2
 	}
@@ -116,7 +102,7 @@ func (c *command) machine() (machine, error) {
 		return machine{}, err
 	}
 	parts, err := c.svc.Partitions()
-	return machine{now: c.svc.Now(), nodes: nodes, parts: parts, jobs: c.recent, job: c.svc.Job, env: c.env, dir: dir}, err
+	return machine{now: c.svc.Now(), nodes: nodes, parts: parts, queues: c.svc.Queues, jobs: c.recent, job: c.svc.Job, env: c.env, dir: dir}, err
 }
 
 // recent are the jobs that are there and those of the last day.

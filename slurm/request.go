@@ -22,6 +22,8 @@ type machine struct {
 	job   func(int) (api.Job, error) // to find the others of a dependency
 	env   []string
 	dir   string
+
+	queues func() ([]api.Queue, error) // to find out whether accounts mean something
 }
 
 // tiers are what --qos can name: how much a job may preempt and be preempted.
@@ -39,7 +41,7 @@ func (s *settings) submission(m machine) (api.Submission, resources, error) {
 	if err != nil {
 		return sub, r, err
 	}
-	for _, step := range []func(*api.Submission, *resources, machine) error{s.own, s.amounts, s.gpuTypes, s.where, s.times, s.order, s.jobArray, s.after, s.signal, s.environment} {
+	for _, step := range []func(*api.Submission, *resources, machine) error{s.own, s.amounts, s.gpuTypes, s.account, s.where, s.times, s.order, s.jobArray, s.after, s.signal, s.environment} {
 		if err := step(&sub, &r, m); err != nil {
 			return sub, r, err
 		}
@@ -205,6 +207,30 @@ func features(opt, s string) ([]string, error) {
 		return nil, fmt.Errorf("--%s=%s: a feature is empty", opt, s)
 	}
 	return out, nil
+}
+
+// account takes the queue. Where none is configured an account has nothing to count for: the scripts that
+// name one run all the same, and are told.
+func (s *settings) account(sub *api.Submission, _ *resources, m machine) error {
+	if sub.Queue == "" || sub.Queue == noQueue {
+		return nil
+	}
+	queues, err := m.queues()
+	if err != nil {
+		return err
+	}
+	if unconfigured(queues) {
+		s.warnings = append(s.warnings, fmt.Sprintf("--account=%s counts for nothing: no queue is configured here, and all jobs are in the queue %s", sub.Queue, noQueue))
+		sub.Queue = ""
+	}
+	return nil
+}
+
+// noQueue is where all jobs are while no queue is configured.
+const noQueue = "default"
+
+func unconfigured(queues []api.Queue) bool {
+	return len(queues) == 0 || len(queues) == 1 && queues[0].Name == noQueue
 }
 
 // where takes partitions, node lists and the directory.

@@ -177,9 +177,32 @@ func (s *settings) nodes() error {
 	case !ok || !ok2 || a > b || b == 0:
 		return fmt.Errorf("invalid number of nodes (-N %s)", text)
 	case a > 1:
-		return fmt.Errorf("--nodes=%s: %s: %s", text, notHere, oneNode)
+		return fmt.Errorf("--nodes=%s: %s: %s; %s", text, notHere, oneNode, s.onOneNode(a))
 	}
 	return nil
+}
+
+// onOneNode says how as much as on so many nodes is asked of one.
+func (s *settings) onOneNode(nodes int64) string {
+	tasks := nodes
+	if n, err := s.count("ntasks"); err == nil && n > 0 {
+		tasks = int64(n)
+	} else if each, err := s.count("ntasks-per-node"); err == nil && each > 0 {
+		tasks = int64(each) * nodes
+	}
+	text := fmt.Sprintf("--nodes=1 --ntasks=%d", tasks)
+	for _, name := range []string{"gpus-per-node", "gres"} {
+		a, err := parseGPUs(name, strings.TrimPrefix(s.get(name), "gpu:"))
+		if err != nil || a.count == 0 {
+			continue
+		}
+		if a.typ != "" {
+			a.typ += ":"
+		}
+		text += fmt.Sprintf(" --gpus=%s%d", a.typ, int64(a.count)*nodes)
+		break
+	}
+	return "for as much on it write " + text
 }
 
 func (s *settings) taskCounts(r *resources) (err error) {

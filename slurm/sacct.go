@@ -7,10 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/muster-gpu/muster/api"
-	"github.com/muster-gpu/muster/cluster"
 )
 
 const (
@@ -61,19 +59,6 @@ type record struct {
 	step string // "batch"; empty: the job
 }
 
-type acctField struct {
-	name  string
-	width int
-	left  bool
-	get   func(v *view, r record) string
-}
-
-type acctColumn struct {
-	*acctField
-	width int
-	left  bool
-}
-
 func (c *command) sacct() (int, error) {
 	l, rest, done, err := c.common(sacctOptions, "sacct [OPTIONS]")
 	if done || err != nil {
@@ -83,10 +68,10 @@ func (c *command) sacct() (int, error) {
 		return 1, says("Unrecognized option: %s", rest[0])
 	}
 	if l.set.has("helpformat") {
-		c.printf("%s", acctNames())
+		c.printf("%s", acctNames(acctFields))
 		return 0, nil
 	}
-	cols, err := c.acctColumns(&l.set)
+	cols, err := c.acctFormat(&l.set)
 	if err != nil {
 		return 1, err
 	}
@@ -186,7 +171,7 @@ func (c *command) acctFilter(l *listing) (err error) {
 	return err
 }
 
-func (c *command) acctColumns(s *settings) ([]acctColumn, error) {
+func (c *command) acctFormat(s *settings) ([]acctColumn[record], error) {
 	format := sacctDefault
 	env, hasEnv := lookupEnv(c.env, "SACCT_FORMAT")
 	switch {
@@ -199,90 +184,7 @@ func (c *command) acctColumns(s *settings) ([]acctColumn, error) {
 	case hasEnv:
 		format = env
 	}
-	var out []acctColumn
-	for _, part := range strings.Split(format, ",") {
-		name, size, hasSize := strings.Cut(strings.TrimSpace(part), "%")
-		k := slices.IndexFunc(acctFields, func(f acctField) bool { return strings.EqualFold(f.name, name) })
-		if k < 0 {
-			names := make([]string, len(acctFields))
-			for i := range acctFields {
-				names[i] = acctFields[i].name
-			}
-			return nil, says("Invalid field requested: %w", cluster.Unknown("field", name, names))
-		}
-		col := acctColumn{&acctFields[k], acctFields[k].width, acctFields[k].left}
-		if hasSize {
-			digits, left := strings.CutPrefix(size, "-")
-			n, ok := number(digits, 4096)
-			if !ok {
-				return nil, says("Invalid field requested: %q: after %% stands a width", part)
-			}
-			if col.width = int(n); left {
-				col.left = true
-			}
-		}
-		out = append(out, col)
-	}
-	return out, nil
-}
-
-func acctText(s *settings, v *view, cols []acctColumn, rows []record) string {
-	var b strings.Builder
-	sep, last, bare := " ", " ", s.has("parsable") || s.has("parsable2")
-	if bare {
-		if sep = "|"; s.has("delimiter") {
-			sep = s.get("delimiter")
-		}
-		if last = ""; s.has("parsable") && !s.has("parsable2") {
-			last = sep
-		}
-	}
-	line := func(text func(c *acctColumn) string, cut bool) {
-		for i := range cols {
-			t := text(&cols[i])
-			if !bare {
-				t = plus(t, cols[i].width, !cols[i].left, cut)
-			}
-			if b.WriteString(t); i+1 < len(cols) {
-				b.WriteString(sep)
-			}
-		}
-		b.WriteString(last + "\n")
-	}
-	if !s.has("noheader") {
-		line(func(c *acctColumn) string { return c.name }, false)
-		if !bare {
-			line(func(c *acctColumn) string { return strings.Repeat("-", c.width) }, false)
-		}
-	}
-	for _, r := range rows {
-		line(func(c *acctColumn) string { return c.get(v, r) }, true)
-	}
-	return b.String()
-}
-
-// plus is fit, with a + at the end of what was cut, as sacct has it.
-func plus(s string, width int, right, mark bool) string {
-	if mark && width > 0 && utf8.RuneCountInString(s) > width {
-		return string([]rune(s)[:width-1]) + "+"
-	}
-	if width == 0 {
-		return ""
-	}
-	return fit(s, width, right)
-}
-
-// acctNames lists the fields as --helpformat does, four in a line.
-func acctNames() string {
-	var b strings.Builder
-	for i, f := range acctFields {
-		if b.WriteString(fit(f.name, 19, false)); i%4 == 3 || i == len(acctFields)-1 {
-			b.WriteByte('\n')
-		} else {
-			b.WriteByte(' ')
-		}
-	}
-	return b.String()
+	return acctColumns(format, acctFields)
 }
 
 // only makes a field that the batch step does not show.
@@ -293,6 +195,31 @@ func only(get func(v *view, r record) string) func(*view, record) string {
 		}
 		return get(v, r)
 	}
+}
+
+// ofBatch makes a field that only the batch step shows, as Slurm has it for what is measured of steps.
+func ofBatch(get func(r record) string) func(*view, record) string {
+	return func(_ *view, r record) string {
+		if r.step == "" {
+			return ""
+		}
+		return get(r)
+	}
+}
+
+// usedCPU and peak are of the runs that are over; empty: nothing was measured.
+func usedCPU(r record) string {
+	if r.CPUTime == 0 {
+		return ""
+	}
+	return longClock(time.Duration(r.CPUTime))
+}
+
+func peak(r record) string {
+	if r.RAMPeak == 0 {
+		return ""
+	}
+	return kib(r.RAMPeak)
 }
 
 func unmeasured(*view, record) string { return "" }
@@ -318,13 +245,13 @@ func planned(v *view, r record) time.Duration {
 }
 
 // acctFields are sacct's fields, in the order of its --helpformat.
-var acctFields = []acctField{
+var acctFields = []acctField[record]{
 	{"Account", 10, false, func(_ *view, r record) string { return r.Submission.Queue }},
 	{"AllocCPUS", 10, false, func(_ *view, r record) string { return strconv.FormatInt(cpus(r.Job), 10) }},
 	{"AllocNodes", 10, false, func(_ *view, r record) string { return "1" }},
 	{"AllocTRES", 10, false, func(_ *view, r record) string { return tresText(r.Job) }},
-	{"AveCPU", 10, false, unmeasured},
-	{"AveRSS", 10, false, unmeasured},
+	{"AveCPU", 10, false, ofBatch(usedCPU)},
+	{"AveRSS", 10, false, ofBatch(peak)},
 	{"AveVMSize", 10, false, unmeasured},
 	{"Cluster", 10, false, func(*view, record) string { return "muster" }},
 	{"Comment", 14, false, only(func(_ *view, r record) string { return r.Submission.Comment })},
@@ -342,7 +269,7 @@ var acctFields = []acctField{
 	{"JobID", 12, true, func(_ *view, r record) string { return r.text((&row{Job: r.Job}).idText()) }},
 	{"JobIDRaw", 12, true, func(_ *view, r record) string { return r.text(strconv.Itoa(r.ID)) }},
 	{"JobName", 10, false, func(_ *view, r record) string { return cmpOr(r.step, r.Submission.Name) }},
-	{"MaxRSS", 10, false, unmeasured},
+	{"MaxRSS", 10, false, ofBatch(peak)},
 	{"MaxRSSNode", 10, false, unmeasured},
 	{"MaxVMSize", 10, false, unmeasured},
 	{"MaxVMSizeNode", 14, false, unmeasured},
@@ -367,7 +294,7 @@ var acctFields = []acctField{
 	{"Suspended", 10, false, only(suspended)},
 	{"Timelimit", 10, false, only(func(_ *view, r record) string { return longLimit(&r.Submission) })},
 	{"TimelimitRaw", 12, false, only(func(_ *view, r record) string { return limitMinutes(r.Job) })},
-	{"TotalCPU", 10, false, unmeasured},
+	{"TotalCPU", 10, false, func(_ *view, r record) string { return usedCPU(r) }},
 	{"UID", 6, false, only(func(_ *view, r record) string { return idOf(r.User) })},
 	{"User", 9, false, only(func(_ *view, r record) string { return r.User })},
 	{"WorkDir", 20, false, only(func(_ *view, r record) string { return r.Submission.Dir })},

@@ -36,6 +36,10 @@ type Service interface {
 	// Attach ties a job that was submitted with Attached to these streams and
 	// returns it when it is over.
 	Attach(id int, stdin io.Reader, stdout, stderr io.Writer) (api.Job, error)
+	// Started returns a job when it runs, or when it is over without having run.
+	Started(id int) (api.Job, error)
+	// Samples is what was measured of a job.
+	Samples(id int) (api.Samples, error)
 	// Step is the command that runs Main as srun inside a job; arguments are
 	// appended to it.
 	Step() []string
@@ -57,6 +61,9 @@ type Service interface {
 	// SetNode puts a node up, draining or down, with a reason.
 	SetNode(name, state, reason string) error
 	Partitions() ([]api.Partition, error)
+	Queues() ([]api.Queue, error)
+	// Fair is what fair shares and priorities are made of.
+	Fair() (api.Fair, error)
 }
 
 // Receivers are the processes of a job that a signal goes to.

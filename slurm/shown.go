@@ -27,6 +27,12 @@ func (s shown) History(since, until time.Time) ([]api.Job, error) {
 	return cleaned(s.Service.History(since, until))
 }
 
+func (s shown) Started(id int) (api.Job, error) { return cleaned(s.Service.Started(id)) }
+
+func (s shown) Queues() ([]api.Queue, error) { return cleaned(s.Service.Queues()) }
+
+func (s shown) Fair() (api.Fair, error) { return cleaned(s.Service.Fair()) }
+
 func (s shown) Wait(id int) (api.Job, error) { return cleaned(s.Service.Wait(id)) }
 
 func (s shown) Nodes() ([]api.Node, error) { return cleaned(s.Service.Nodes()) }

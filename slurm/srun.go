@@ -103,7 +103,11 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 	if err != nil {
 		return 1, err
 	}
+	told := len(s.warnings)
 	sub, r, err := s.submission(m)
+	if !s.has("quiet") {
+		c.warn(s.warnings[told:])
+	}
 	if err != nil {
 		return 1, err
 	}

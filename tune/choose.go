@@ -149,6 +149,9 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 	if r.Alone == "" {
 		r.By, r.Changes = changes(&runs[0], c.scores[current], c.scores[best])
 	}
+	if b.N > 1 {
+		r.LeftOut = c.leaveOut()
+	}
 	if opt.Holdout {
 		if b.N < 2 {
 			return nil, fmt.Errorf("--holdout: the history is one block; it needs two weeks (or days, --block 1d) at least")
@@ -156,7 +159,6 @@ func Choose(names []string, runs []report.Run, current int, opt Options) (*Resul
 		for _, odd := range []bool{true, false} {
 			r.Holdout = append(r.Holdout, c.holdout(odd))
 		}
-		r.LeftOut = c.leaveOut()
 	}
 	r.order(best, least, current)
 	return r, nil

@@ -15,6 +15,9 @@ type LeftOut struct {
 	Best    string  `json:"best_single"`  // the best candidate, one for all blocks, in hindsight
 	Least   float64 `json:"best_cost"`
 	Behind  float64 `json:"behind"` // by what part choosing is worse than that: 0.03 is 3 %
+	Blocks  int     `json:"blocks"` // that were scored
+	Better  int     `json:"better"` // those in which what was chosen is better than the policy in force
+	Worse   int     `json:"worse"`
 }
 
 // surely is the share of resamples in which the candidate of least cost has to beat
@@ -132,17 +135,20 @@ func (c *chooser) behind(blocks []int, grain float64) []float64 {
 func (c *chooser) leaveOut() *LeftOut {
 	l := &LeftOut{}
 	sums, jobs := make([]float64, len(c.scores)), 0.0
-	times, one := make([]int, c.blocks.N), make([]int, c.blocks.N)
+	times, alone := make([]int, c.blocks.N), make([]int, c.blocks.N)
 	for k := range times {
 		for i := range times {
-			times[i], one[i] = 1, 0
+			times[i], alone[i] = 1, 0
 		}
-		times[k], one[k] = 0, 1
-		chosen, costs, n := c.choose(times, true), c.costs(one), float64(c.scores[c.measure].ended[k])
+		times[k], alone[k] = 0, 1
+		chosen, costs, n := c.choose(times, true), c.costs(alone), float64(c.scores[c.measure].ended[k])
 		if chosen < 0 || math.IsNaN(costs[c.measure]) || math.IsNaN(costs[chosen]) {
 			continue
 		}
 		jobs += n
+		l.Blocks++
+		l.Better += one(costs[chosen] < costs[c.measure])
+		l.Worse += one(costs[chosen] > costs[c.measure])
 		l.Cost += n * costs[chosen]
 		for i, v := range costs {
 			sums[i] += n * v

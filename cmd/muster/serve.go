@@ -35,6 +35,9 @@ type serveFlags struct {
 	demo, acceptLoss          bool
 }
 
+// daemonPolicy is what a daemon runs unless it is told otherwise, and so what others are compared to.
+const daemonPolicy = "multifactor"
+
 func newServe() *cobra.Command {
 	f := &serveFlags{}
 	c := &cobra.Command{
@@ -63,7 +66,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&f.cpus, "cpus", runtime.NumCPU(), "CPU cores to give to jobs; more than there are overcommits them")
 	c.Flags().DurationVar(&f.sample, "sample-every", 10*time.Second, "how often GPUs and jobs are measured; 0: never")
 	c.Flags().Float64Var(&f.hourCost, "gpu-hour-cost", 0, "what an hour of a GPU costs, for muster usage")
-	c.Flags().StringVar(&f.policy, "policy", "multifactor", "who is next (see muster policy list)")
+	c.Flags().StringVar(&f.policy, "policy", daemonPolicy, "who is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
 	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, roles, and what flags do not say (docs/config.md; default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")

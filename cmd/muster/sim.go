@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
+	"github.com/muster-gpu/muster/tune"
 )
 
 // simFlags are the flags of muster sim.
@@ -88,7 +89,7 @@ func newSim() *cobra.Command {
 		Use:   "sim [flags]",
 		Short: "Replay a workload under one or more policies and compare them",
 		Example: "  muster sim --demo --html report.html\n" +
-			"  muster sim --trace philly.csv --cluster 48x8xV100-32GB --policies fifo,las,srtf\n" +
+			"  muster sim --trace philly.csv --cluster 48x8xV100-32GB --policies fifo,las,srtf --backfill easy\n" +
 			"  muster sim --trace jobs.jsonl --load 0.9 --policies all --place topology --backfill easy",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -99,7 +100,7 @@ func newSim() *cobra.Command {
 	f.profiles.register(c.Flags())
 	fl := c.Flags()
 	f.registerWorld(fl, "auto", "0s", "0s")
-	fl.StringVar(&f.policies, "policies", "fifo,las", "policies to compare, with knobs as name:knob=value; all for every one (muster policy list)")
+	fl.StringVar(&f.policies, "policies", "fifo+easy,"+daemonPolicy+",las+easy", "policies to compare, as POLICY[:knob=value,...][+BACKFILL]; all for every one (muster policy list)")
 	fl.StringVar(&f.placers, "place", "best-fit", "placers to combine them with: "+placerNames())
 	fl.StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative (default: the policy's own)")
 	fl.StringVar(&f.until, "until", "", "end the simulation at this time after its start")
@@ -394,11 +395,20 @@ func (f *simFlags) setups() ([]sim.Setup, error) {
 	var setups []sim.Setup
 	for _, pl := range strings.Split(f.placers, ",") {
 		for _, po := range policy.Split(f.policies) {
-			if _, err := policy.New(po); err != nil {
+			try := tune.Parse(po)
+			if _, err := policy.New(try.Policy); err != nil {
 				return nil, err
 			}
 			s := base
-			s.Policy, s.Placer = po, strings.TrimSpace(pl)
+			s.Policy, s.Placer = try.Policy, strings.TrimSpace(pl)
+			if try.Backfill != "" {
+				if f.backfill != "" {
+					return nil, fmt.Errorf("--policies %s names a backfill, and --backfill %s another: one of them", po, f.backfill)
+				}
+				if err := s.SetBackfill(try.Backfill); err != nil {
+					return nil, fmt.Errorf("--policies %s: %w", po, err)
+				}
+			}
 			setups = append(setups, s)
 		}
 	}

@@ -102,3 +102,68 @@ func TestSrunInput(t *testing.T) {
 		}
 	}
 }
+
+// salloc waits for its GPUs, runs a command or a shell with them, and gives them back; inside, srun makes
+// steps.
+func TestSalloc(t *testing.T) {
+	d := startDaemon(t, "2xH100-80GB")
+	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
+	d.must("submit", "--gpus", "2", "--name", "first", "--", "sh", "-c", "until test -e go; do sleep 0.1; done")
+	done := make(chan string, 1)
+	go func() {
+		cmd := exec.Command("timeout", "60", filepath.Join(d.dir, "bin", "salloc"), "--gpus=1", "-n2", "sh", "-c",
+			"echo job $SLURM_JOB_ID on $CUDA_VISIBLE_DEVICES; srun -l sh -c 'echo rank $SLURM_PROCID'; exit 6")
+		cmd.Dir, cmd.Env = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket, "PATH="+filepath.Join(d.dir, "bin")+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		done <- string(out) + err.Error()
+	}()
+	d.eventually("the allocation to wait", func() bool { return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "2 PD") })
+	d.want(d.slurm("sprio", "-h", "-o", "%i %r"), "2 main")
+	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.want(<-done, "salloc: Pending job allocation 2", "salloc: Granted job allocation 2", "job 2 on GPU-simulated-", "0: rank 0", "1: rank 1",
+		"salloc: Relinquishing job allocation 2", "exit status 6")
+	s := d.sitAt(filepath.Join(d.dir, "bin", "salloc"), "--gpus=2", "sh", "-i")
+	s.see("salloc: Granted job allocation 3")
+	s.see("$ ")
+	s.write("tty | cut -c1-8; echo on $CUDA_VISIBLE_DEVICES; exit 7\n")
+	s.see("/dev/pts")
+	s.see("on GPU-simulated-0,GPU-simulated-1")
+	s.see("salloc: Relinquishing job allocation 3")
+	if code := s.leaves(); code != 7 {
+		t.Errorf("exit code %d, not the shell's 7\n%s", code, s.shown())
+	}
+	d.want(d.slurm("salloc", "--no-shell", "--gpus=1"), "Granted job allocation 4")
+	d.want(d.slurm("sstat", "-n", "-j", "4", "-o", "JobID"), "4.batch")
+	d.slurm("scancel", "4")
+}
+
+// The accounting of queues and users, under Slurm's names, from what the daemon decides by.
+func TestSlurmAccounting(t *testing.T) {
+	d := prepareDaemon(t, "2xH100-80GB")
+	file := filepath.Join(d.dir, "muster.yaml")
+	if err := os.WriteFile(file, []byte("queues: [{name: lab, shares: 3, children: [{name: vision, guarantee: 1, limit: 2}]}, {name: ops}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.args = []string{"--config", file}
+	d.start()
+	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
+	d.slurm("srun", "-A", "vision", "--gpus=2", "sleep", "1.5")
+	me := strings.TrimSpace(d.slurm("sacct", "-nPX", "-o", "User"))
+	var share []string
+	for _, line := range strings.Split(d.slurm("sshare", "-nP"), "\n") {
+		if strings.Contains(line, "vision|"+me) {
+			share = strings.Split(line, "|")
+		}
+	}
+	if len(share) != 7 || share[4] < "2" || share[5] != "1.000000" || share[6] != "1.000000" {
+		t.Errorf("%q: the user's own line should say 3 or more GPU-seconds, all of the queue's", share)
+	}
+	d.want(d.slurm("sshare", "-nPl", "-A", "lab"), " lab||3|0.750000|")
+	d.want(d.slurm("sacctmgr", "-nP", "show", "assoc", "format=account,user,share,grptres,parentname"), "lab||3||root", "vision||1|gres/gpu=2|lab", "vision|"+me+"|1||", "ops||1||root")
+	d.want(d.slurm("sprio", "-w"), "FAIRSHARE", "10000")
+	if out, code := d.try("slurm", "sacctmgr", "add", "account", "x"); code != 1 || !strings.Contains(out, "stand in the configuration of muster serve") {
+		t.Errorf("%d %s", code, out)
+	}
+}

@@ -21,7 +21,7 @@ import (
 func newSlurm() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "slurm",
-		Short: "Slurm's commands: sbatch, srun, squeue, scancel, sinfo, scontrol, sacct",
+		Short: "Slurm's commands: sbatch, srun, salloc, squeue, scancel, sinfo, scontrol, sacct, sprio, sshare, sstat, sacctmgr",
 		Long: "muster slurm install DIR puts links into a folder of your PATH, so that Slurm's scripts and habits work.\n" +
 			"What works, what differs and what is refused is in docs/slurm.md.",
 	}

@@ -93,10 +93,10 @@ func (f *tuneFlags) flags(c *cobra.Command) {
 	fl.StringVar(&f.placers, "place", "", "placer: "+placerNames()+" (default: the journal's, else best-fit)")
 	fl.StringSliceVar(&f.journals, "from-journal", nil, "journals of one daemon in their order (muster journal export --segment N): their jobs, cluster and policy in force")
 	fl.StringVar(&f.objective, "objective", "mean-jct", "what is to be least: mean-jct, p95-wait, fairness, deadlines or weighted:NAME=WEIGHT,...")
-	fl.StringVar(&f.current, "current", "", "the policy in force, against which gains are counted, as POLICY[:knob=value,...][+BACKFILL] (default: the journal's, else fifo)")
+	fl.StringVar(&f.current, "current", "", "the policy in force, against which gains are counted, as POLICY[:knob=value,...][+BACKFILL] (default: the journal's, else "+daemonPolicy+", as muster serve has it)")
 	fl.StringVar(&f.block, "block", "", "length of the stretches that the bootstrap draws (default: 7d, or 1d where there are fewer than four weeks)")
 	fl.IntVar(&f.resamples, "resamples", 1000, "how often the bootstrap draws")
-	fl.BoolVar(&f.holdout, "holdout", false, "also choose by all weeks but one, and by every second one, and score the choice on the others")
+	fl.BoolVar(&f.holdout, "holdout", false, "also choose by every second week, and score the choice on the others (each week under what all others choose is always said)")
 	fl.BoolVar(&f.apply, "apply", false, "set what was chosen as the daemon's policy, as muster policy set does, after saying what that does to its jobs")
 	fl.Float64Var(&f.sure, "sure", 0.95, "with --apply: only if the choice is better than the policy in force in this share of the resamples")
 	fl.BoolVar(&f.anyway, "force", false, "with --apply: also where there is nothing to compare the choice to, because the replay of the policy in force did not end")
@@ -315,11 +315,8 @@ func (t *tuned) write(w io.Writer) error {
 		t.Fit.write(w, t.Rows[t.Current].Policy)
 	}
 	t.verdict(w)
+	t.heldBack(w)
 	t.whom(w)
-	if l := t.LeftOut; l != nil {
-		fmt.Fprintf(w, "holdout: each of the %s under what all others choose: %.1f %% behind the best single candidate (%s)%s\n",
-			blockName(t.Block), 100*l.Behind, l.Best, t.than(l.Cost, l.Current))
-	}
 	for _, h := range t.Holdout {
 		t.held(w, &h)
 	}
@@ -445,6 +442,25 @@ func (t *tuned) whom(w io.Writer) {
 	}
 	tw.Flush()
 	fmt.Fprintln(w)
+}
+
+// heldBack says how choosing did on parts of the history that it did not choose on.
+func (t *tuned) heldBack(w io.Writer) {
+	l := t.LeftOut
+	if l == nil {
+		fmt.Fprintln(w, "held back: nothing could be; how the choice does on jobs that it was not chosen by is not known")
+		return
+	}
+	fmt.Fprintf(w, "held back: each of the %d %s in turn, under what the others choose: ", l.Blocks, blockName(t.Block))
+	if force := t.Rows[t.Current].Policy; t.Alone == "" {
+		gain := 100 * (1 - l.Cost/max(l.Current, 1e-9))
+		word := "better"
+		if gain < 0 {
+			gain, word = -gain, "worse"
+		}
+		fmt.Fprintf(w, "%.1f %% %s than %s over them all, better in %d of them, worse in %d; ", gain, word, force, l.Better, l.Worse)
+	}
+	fmt.Fprintf(w, "%.1f %% behind %s, in hindsight the best one for all\n", 100*l.Behind, l.Best)
 }
 
 // held says what a choice by half of the history was worth on the other half.

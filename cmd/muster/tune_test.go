@@ -25,7 +25,7 @@ func tunes(t *testing.T, args ...string) tuned {
 // TestTuneDemo: the choice on the demo is the least of all, its figures are
 // those of muster sim, everything is said, and said twice the same.
 func TestTuneDemo(t *testing.T) {
-	args := []string{"--demo", "--policies", "fifo+skip,las,las:base=5m,tiresias-l,fifo", "--holdout"}
+	args := []string{"--demo", "--policies", "fifo+skip,las,las:base=5m,tiresias-l,fifo", "--current", "fifo", "--holdout"}
 	r := tunes(t, args...)
 	if len(r.Rows) != 5 || r.Rows[r.Current].Policy != "fifo" || *r.Rows[r.Current].Gain != 0 {
 		t.Fatalf("%+v", r.Result)
@@ -160,6 +160,55 @@ func TestTuneList(t *testing.T) {
 	for _, name := range policy.Names() {
 		if !strings.Contains(all+" ", " "+name+" ") {
 			t.Errorf("%s is neither tried nor left out", name)
+		}
+	}
+}
+
+// TestTuneAgainstTheDaemon: without --current the measure is what a daemon runs by default, as it runs it,
+// and how choosing did on days that it did not know is said without being asked.
+func TestTuneAgainstTheDaemon(t *testing.T) {
+	args := []string{"--demo", "--policies", "fifo,fifo+easy,las,tiresias-l"}
+	r := tunes(t, args...)
+	force := r.Rows[r.Current]
+	if force.Policy != daemonPolicy || force.Backfill != "easy" {
+		t.Errorf("measured against %s with backfill %s", force.Policy, force.Backfill)
+	}
+	l := r.LeftOut
+	if l == nil || l.Blocks != r.Blocks || l.Better+l.Worse > l.Blocks || l.Better == 0 || l.Behind < 0 || len(r.Holdout) != 0 {
+		t.Fatalf("%+v", l)
+	}
+	out, notes, err := muster(t, context.Background(), append([]string{"tune"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out += notes
+	for _, part := range []string{"gains are over multifactor, which muster serve runs unless told otherwise", "held back: each of the 10 days in turn, under what the others choose: ",
+		"than multifactor over them all, better in ", "in hindsight the best one for all"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is missing in\n%s", part, out)
+		}
+	}
+	if out = ok(t, append([]string{"tune", "--block", "52w"}, args...)...); !strings.Contains(out, "held back: nothing could be") {
+		t.Errorf("one block, of which nothing can be held back:\n%s", out)
+	}
+}
+
+// TestSimAlike: what muster sim compares by itself has one backfill; where backfills differ that is said.
+func TestSimAlike(t *testing.T) {
+	const warning = "not alike: where there is no backfill nothing passes a blocked job"
+	if out := ok(t, "sim", "--demo"); !strings.Contains(out, "backfill: easy\n") || !strings.Contains(out, daemonPolicy) || strings.Contains(out, "not alike") {
+		t.Errorf("%s", out)
+	}
+	if out := ok(t, "sim", "--demo", "--policies", "fifo,las"); !strings.Contains(out, warning) {
+		t.Errorf("fifo without backfill, las with it, and no word:\n%s", out)
+	}
+	if out := ok(t, "sim", "--demo", "--policies", "fifo+skip,las"); !strings.Contains(out, "backfill: skip\n") || strings.Contains(out, "not alike") {
+		t.Errorf("%s", out)
+	}
+	for args, want := range map[string]string{"--policies fifo+easy --backfill skip": "one of them", "--policies fifo+eazy": "easy"} {
+		_, _, err := muster(t, context.Background(), append([]string{"sim", "--demo"}, strings.Fields(args)...)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
 		}
 	}
 }

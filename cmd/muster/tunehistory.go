@@ -25,7 +25,10 @@ func (f *tuneFlags) history(c *cobra.Command) (*trace.Workload, *cluster.Spec, e
 	h := &pastJobs{at: map[cluster.JobID]int{}}
 	switch {
 	case f.trace != "" || f.demo:
-		f.defaults("fifo", "best-fit")
+		if f.current == "" {
+			f.notes = append(f.notes, "gains are over "+daemonPolicy+", which muster serve runs unless told otherwise; --current names the policy in force")
+		}
+		f.defaults(daemonPolicy, "best-fit")
 		return f.load1()
 	case len(f.journals) > 0:
 		for _, path := range f.journals {

@@ -114,7 +114,30 @@ function square(c) {
 
 /* ---- state shared by the plots ---- */
 
-var state = { on: runs.map(function () { return true; }), range: null, focus: -1 };
+/* A page of many policies opens with a few; all() shows the others, too. */
+var few = {};
+(D.picks || []).forEach(function (p) { few[p.run] = p.why; });
+var state = { few: !!D.picks, on: runs.map(function (_, i) { return !D.picks || i in few; }), range: null, focus: -1 };
+
+function listed(i) { return !state.few || i in few; }
+
+/* showAll shows every policy everywhere, or the few again. */
+function showAll(all) {
+  state.few = !all;
+  state.on = runs.map(function (_, i) { return all || i in few; });
+  state.focus = -1;
+  tell("draw");
+}
+
+/* allButton is the way to the others and back. */
+function allButton() {
+  return el("button", { type: "button", class: "all", text: state.few ? "Show all " + runs.length + " policies" : "Show only the " + D.picks.length + " of the opening",
+    onclick: function () {
+      var where = this.closest("#policies") ? "#policies" : ".opening";
+      showAll(state.few);
+      document.querySelector(where + " button.all").focus(); /* what was clicked has been made anew */
+    } });
+}
 var whole = (function () {
   var from = Math.min.apply(null, runs.map(function (r) { return r.series.first * r.series.width; }));
   var to = ended(runs);

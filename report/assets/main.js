@@ -11,12 +11,14 @@ function policies() {
   function draw() {
     bar.textContent = "";
     runs.forEach(function (r, i) {
+      if (!listed(i)) return;
       var c = chip(r.label, swatch(i), state.on[i], function (on) { state.on[i] = on; state.focus = -1; tell("toggled"); });
       c.addEventListener("mouseenter", function () { state.focus = state.on[i] ? i : -1; tell("focused"); });
       c.addEventListener("mouseleave", function () { state.focus = -1; tell("focused"); });
       bar.append(c);
     });
-    if (runs.length > 2) {
+    if (D.picks) bar.append(allButton());
+    if (runs.length > 2 && !state.few) {
       [["all", true], ["none", false]].forEach(function (p) {
         bar.append(el("button", { type: "button", class: "small", text: p[0], "aria-label": "Show " + p[0] + " policies", onclick: function () { state.on.fill(p[1]); draw(); tell("toggled"); } }));
       });

@@ -22,8 +22,18 @@ var KEYS = ["jct.mean", "jct.p50", "jct.p99", "queueing_delay.mean", "makespan",
 function glance() {
   var box = document.querySelector(".glance");
   if (runs.length < 2) { $("glance").hidden = true; return; }
+  var opening = D.picks ? el("div", { class: "opening" }) : null;
+  if (opening) box.before(opening);
+  function open() {
+    opening.textContent = "";
+    opening.append(el("p", { class: "lead", text: state.few ? runs.length + " policies were replayed. The page opens with these " + D.picks.length + ":" : "All " + runs.length + " policies. The page opened with " + D.picks.length + " of them:" }));
+    var list = el("ul", { class: "picks" });
+    D.picks.forEach(function (p) { list.append(el("li", {}, swatch(p.run), el("b", { text: runs[p.run].label }), el("span", { text: p.why }))); });
+    opening.append(list, allButton());
+  }
   function draw() {
     box.textContent = "";
+    if (opening) open();
     ["jct.mean", "jct.p99", "queueing_delay.mean", "goodput"].forEach(function (key) {
       var f = keyAt(key);
       if (f >= 0) box.append(bars(f));
@@ -34,9 +44,10 @@ function glance() {
 
 function bars(f) {
   var fig = D.figures[f], top = 0, list = el("div", { class: "bars", role: "list" });
-  runs.forEach(function (r) { top = Math.max(top, r.values[f] || 0); });
+  runs.forEach(function (r, i) { if (listed(i)) top = Math.max(top, r.values[f] || 0); });
   if (fig.unit === "share") top = 1;
   runs.forEach(function (r, i) {
+    if (!listed(i)) return;
     var b = el("div", { class: "b" });
     b.style.width = (top ? (r.values[f] || 0) / top * 100 : 0) + "%";
     b.style.background = colour(i);
@@ -67,6 +78,7 @@ function summary() {
     sec.append(el("div", { class: "tools" }, seg("Figures shown", ["Key figures", "All figures"], "Key figures", function (n) { all = n === "All figures"; draw(); })), body);
   }
   var notes = el("ul", { class: "notes" });
+  if (D.unlike) notes.append(el("li", { text: D.unlike.charAt(0).toUpperCase() + D.unlike.slice(1) + "." }));
   var said = {};
   runs.forEach(function (r) { if (r.note) (said[r.note] = said[r.note] || []).push(r.label); });
   Object.keys(said).forEach(function (n) {
@@ -83,7 +95,7 @@ function summary() {
     if (b) b.focus();
   }
   function order() {
-    var o = runs.map(function (_, i) { return i; });
+    var o = runs.map(function (_, i) { return i; }).filter(listed);
     if (by === -1) return up ? o : o.reverse();
     var big = up ? Infinity : -Infinity;
     function v(i) { var x = runs[i].values[by]; return x === null ? big : x; }

@@ -94,6 +94,38 @@ func (s *service) Wait(id int) (api.Job, error) {
 	return j, noJob(err)
 }
 
+// Started asks again whenever something changed.
+func (s *service) Started(id int) (j api.Job, err error) {
+	if j, err = s.c.Job(s.ctx, id); err != nil || begun(&j) {
+		return j, noJob(err)
+	}
+	ctx, enough := context.WithCancel(s.ctx)
+	defer enough()
+	stream := s.c.Changes(ctx, func() {
+		if ctx.Err() != nil {
+			return
+		}
+		if j, err = s.c.Job(ctx, id); err != nil || begun(&j) {
+			enough()
+		}
+	})
+	if err == nil && !begun(&j) {
+		err = stream
+	}
+	return j, noJob(err)
+}
+
+func begun(j *api.Job) bool { return j.State == api.StateRunning || j.Ended != nil }
+
+func (s *service) Samples(id int) (api.Samples, error) {
+	v, err := s.c.Samples(s.ctx, id)
+	return v, noJob(err)
+}
+
+func (s *service) Queues() ([]api.Queue, error) { return s.c.Queues(s.ctx) }
+
+func (s *service) Fair() (api.Fair, error) { return s.c.Fair(s.ctx) }
+
 func (s *service) Attach(id int, stdin io.Reader, stdout, stderr io.Writer) (api.Job, error) {
 	j, err := s.c.Job(s.ctx, id)
 	if err != nil {

@@ -8,13 +8,15 @@ export function overview({ box }) {
     gpus: el("ul", { class: "gpus" }), queues: el("tbody"), running: el("tbody"), waiting: el("tbody"), state: el("div"),
   };
   const plot = hour(parts.chart);
-  box.append(parts.head, parts.acts, parts.refused, parts.state, parts.figures, parts.left,
-    section("GPUs", parts.gpus),
-    section("The last hour", parts.chart),
-    section("Queues", table("Queues", ["Queue", "", ["Holds", 1], ["Fair share", 1], ["Guarantee", 1], ["Limit", 1], ["Running", 1], ["Waiting", 1]], parts.queues, "queues")),
+  // First what somebody looks for: how full it is, who runs, who waits. What the devices do comes after that, and what changes the node last.
+  box.append(parts.head, parts.state, parts.figures,
     el("div", { class: "pair" },
       section("Running", table("Running jobs", ["Job", ["GPUs", 1], "State", ["Time", 1]], parts.running, "slim"), el("a", { href: "/jobs?state=running", "data-link": true, text: "all running" })),
-      section("Next in line", table("Waiting jobs, the next first", [["", 1], "Job", ["GPUs", 1], "Expected start"], parts.waiting, "slim"), el("a", { href: "/jobs?state=pending", "data-link": true, text: "all waiting" }))));
+      section("Next in line", table("Waiting jobs, the next first", [["", 1], "Job", ["GPUs", 1], "Expected start"], parts.waiting, "slim"), el("a", { href: "/jobs?state=pending", "data-link": true, text: "all waiting" }))),
+    section("GPUs", parts.gpus, parts.left),
+    section("The last hour", parts.chart),
+    section("Queues", table("Queues", ["Queue", "", ["Holds", 1], ["Fair share", 1], ["Guarantee", 1], ["Limit", 1], ["Running", 1], ["Waiting", 1]], parts.queues, "queues")),
+    parts.acts, parts.refused);
   fill(parts.head, el("h1", { text: "Overview" }));
   let node = null;
 
@@ -113,24 +115,17 @@ function figures(box, o, all) {
   fill(box,
     figure("GPUs held", gpus(used), `of ${count}`, total ? used / total * 100 : null),
     figure("Utilisation", mean === null ? "–" : num(mean), mean === null ? "not measured" : "%", mean),
-    figure("Running", String(run), run === 1 ? "job" : "jobs", null),
     figure("Waiting", String(c.pending || 0), (c.pending || 0) === 1 ? "job" : "jobs", null),
-    left(o.left, figure),
+    figure("Running", String(run), run === 1 ? "job" : "jobs", null),
     c.suspended ? figure("Suspended", String(c.suspended), "", null) : null,
     bad ? figure("Unhealthy", String(bad), bad === 1 ? "GPU" : "GPUs", null, "bad") : null);
 }
 
-/* left is how much of the free GPUs is of no use to what people ask for (docs/gpus.md). */
-function left(l, figure) {
-  if (!l?.free) return null;
-  const lost = Math.round((1 - l.usable / l.free) * 100);
-  return figure("Fragmentation", String(lost), "% of what is free", lost);
-}
-
+/* leftText is how much of the free GPUs is of no use to what people ask for (docs/gpus.md). */
 function leftText(l) {
   if (!l?.free) return [];
   return el("p", { class: "sub left" }, `${about(l.free)} ${l.free === 1000 ? "GPU" : "GPUs"} free, ${about(l.usable)} usable by the tasks submitted last`,
-    l.usable < l.free ? "; the rest are fragments: parts too small for what people ask for, too few GPUs on one node, or no CPU or RAM beside them." : ".");
+    l.usable < l.free ? `; the rest, ${Math.round((1 - l.usable / l.free) * 100)} %, are fragments: parts too small for what people ask for, too few GPUs on one node, or no CPU or RAM beside them.` : ".");
 }
 
 const about = (milli) => String(Math.round(milli / 10) / 100);
@@ -186,9 +181,10 @@ function queue(q, total, all) {
       el("span", { class: "own", "width%": own / scale * 100 }), over ? el("span", { class: "over", "width%": (q.used - q.guarantee) / scale * 100 }) : null,
       q.guarantee > 0 ? el("i", { class: "mark", title: "guarantee", "left%": q.guarantee / scale * 100 }) : null,
       q.limit >= 0 ? el("i", { class: "mark limit", title: "limit", "left%": q.limit / scale * 100 }) : null)),
-    el("td", { class: "n" }, gpus(q.used), over ? el("span", { class: "sub", text: ` ${gpus(q.used - q.guarantee)} borrowed` }) : null),
-    el("td", { class: "n fair", title: "what the multifactor order aims at over time, by the queues' shares", text: String(+(q.share * total / 1e6).toFixed(1)) }), el("td", { class: "n", text: gpus(q.guarantee) }), el("td", { class: "n", text: q.limit < 0 ? "none" : gpus(q.limit) }),
-    el("td", { class: "n", text: q.running }), el("td", { class: "n", text: q.pending }));
+    el("td", { class: "n", "data-of": "holds" }, gpus(q.used), over ? el("span", { class: "sub", text: ` ${gpus(q.used - q.guarantee)} borrowed` }) : null),
+    el("td", { class: "n fair", "data-of": "fair share", title: "what the multifactor order aims at over time, by the queues' shares", text: String(+(q.share * total / 1e6).toFixed(1)) }),
+    el("td", { class: "n", "data-of": "guarantee", text: gpus(q.guarantee) }), el("td", { class: "n", "data-of": "limit", text: q.limit < 0 ? "none" : gpus(q.limit) }),
+    el("td", { class: "n", "data-of": "running", text: q.running }), el("td", { class: "n", "data-of": "waiting", text: q.pending }));
 }
 
 function who(j) {
