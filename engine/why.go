@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -291,35 +290,11 @@ func (e *Engine) fitsNow(j *jobState, s *shape) bool {
 	return ok
 }
 
-// before lists the eligible jobs that come before j, the next first.
+// before lists the eligible jobs that come before j in line, the first in line first. A pass picks the best
+// of the heads again and again: comparing two jobs deep in their groups could give several jobs one place.
 func (e *Engine) before(j *jobState) []*jobState {
-	var list []*jobState
-	mine := e.groups[j.group].lane
-	head := e.groupItem(&e.groups[j.group], j.key)
-	for li := range e.lanes {
-		e.lanes[li].groups.walk(func(gi item) bool {
-			g := &e.groups[e.jobs[gi.id].group]
-			g.jobs.walk(func(it item) bool {
-				o := e.jobs[it.id]
-				if o == j {
-					return false
-				}
-				key := e.groupItem(g, it)
-				if e.laneLess(li, &key, int(mine), &head) {
-					list = append(list, o)
-					return true
-				}
-				return false
-			})
-			return true
-		})
-	}
-	sort.SliceStable(list, func(a, b int) bool {
-		x, y := list[a], list[b]
-		kx, ky := e.groupItem(&e.groups[x.group], x.key), e.groupItem(&e.groups[y.group], y.key)
-		return e.laneLess(int(e.groups[x.group].lane), &kx, int(e.groups[y.group].lane), &ky)
-	})
-	return list
+	list := e.inLine()
+	return list[:max(0, slices.Index(list, j))]
 }
 
 // roomText says what the job needs and the best there is.
