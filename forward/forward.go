@@ -22,6 +22,9 @@ type Options struct {
 	// Events happen at Now before anything else; none: the engine is not stepped
 	// before something is due.
 	Events []engine.Event
+	// Arrivals are jobs that are expected to be submitted later, in the order of their submission. Their numbers are new, and
+	// the engine knows them (engine.Snapshot.Next).
+	Arrivals []cluster.Job
 	// Work is the whole of a job's useful work, on the reference GPU, of which
 	// done is done; 0: unknown, it ends at its limit only. nil: Expected.
 	Work func(r *engine.JobRecord, done time.Duration) time.Duration
@@ -178,6 +181,7 @@ type world struct {
 	wake  cluster.Time
 	last  cluster.Time // when something was done
 	idle  int          // steps since then
+	next  int          // of the arrivals
 	end   cluster.Time // the horizon
 	res   *Result
 }
@@ -285,6 +289,9 @@ func (w *world) due() cluster.Time {
 	if len(w.queue) > 0 {
 		at = min(at, w.queue[0].at)
 	}
+	if w.next < len(w.opt.Arrivals) {
+		at = min(at, w.opt.Arrivals[w.next].Submit)
+	}
 	return max(at, w.now)
 }
 
@@ -317,6 +324,10 @@ func (w *world) happened() []engine.Event {
 			}
 			evs = append(evs, w.happen(&d, j))
 		}
+	}
+	for ; w.next < len(w.opt.Arrivals) && w.opt.Arrivals[w.next].Submit <= w.now; w.next++ {
+		j := &w.opt.Arrivals[w.next]
+		evs = append(evs, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j})
 	}
 	w.pool = evs
 	return evs
