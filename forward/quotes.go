@@ -27,7 +27,11 @@ const (
 	openKept = 1024
 	// tail is the part of starts that may be below an interval, and above it; step is how fast its levels follow.
 	tail = 0.10
-	step = 0.01
+	step = 0.02
+	// beyond is by how much, as a logarithm, an end moves for each hundredth that its level is outside the known answers, and
+	// farthest the most that it is.
+	beyond   = 0.07
+	farthest = 0.30
 	// WideAt is the ratio of an interval's ends from which on it is of no use as a date.
 	WideAt = 4
 )
@@ -121,12 +125,21 @@ func (q *Quotes) Quote(a *Asked) Quote {
 	return Quote{Start: at(mid), Low: at(low), High: at(high), Open: math.Exp(high-low) > WideAt}
 }
 
-// bounds are the ends of an interval.
+// bounds are the ends of an interval. A level outside the known answers, because too many starts were beyond them all, is
+// as much farther out.
 func (q *Quotes) bounds(ratios []float64) (low, high float64) {
-	n := float64(len(ratios))
-	i := int(math.Floor((tail + q.below) * (n + 1)))
-	k := int(math.Ceil((1 - tail - q.above) * (n + 1)))
-	return ratios[min(max(i-1, 0), len(ratios)-1)], ratios[min(max(k-1, 0), len(ratios)-1)]
+	n, last := float64(len(ratios)), len(ratios)-1
+	if level := tail + q.below; level >= 0 {
+		low = ratios[min(max(int(math.Floor(level*(n+1)))-1, 0), last)]
+	} else {
+		low = ratios[0] + level*100*beyond
+	}
+	if level := tail + q.above; level >= 0 {
+		high = ratios[min(max(int(math.Ceil((1-level)*(n+1)))-1, 0), last)]
+	} else {
+		high = ratios[last] - level*100*beyond
+	}
+	return low, high
 }
 
 // densest is the middle of the shortest range that holds half of the ratios: what is off by the least factor from half of them.
@@ -207,7 +220,7 @@ func (q *Quotes) learn(o *open, ratio float64) {
 // follow moves a level: outward after a miss, inward otherwise, so that in the long run as many are missed as may be.
 func follow(level float64, missed bool) float64 {
 	if missed {
-		return max(level-step*(1-tail), -tail)
+		return max(level-step*(1-tail), -farthest)
 	}
 	return min(level+step*tail, tail)
 }
