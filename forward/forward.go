@@ -196,7 +196,7 @@ type world struct {
 	held    map[cluster.JobID]bool // those that held devices at the beginning; looked up only
 	limited map[int32]uint64       // devices by node whose being free rests on a time limit; looked up only
 	atLimit bool                   // what happens now does, too
-	res   *Result
+	res     *Result
 }
 
 func newWorld(e *engine.Engine, opt Options) *world {

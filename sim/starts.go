@@ -16,16 +16,16 @@ import (
 // jobs suggest, and what became of earlier answers says how far off such answers are. What a replay knows besides is not
 // looked at.
 type Starts struct {
-	Every   int             // jobs that have to wait, from one question to the next; 0: each
-	Answers []Answer        // scored ones, in the order of the starts
-	Asked   int             // questions
-	Unknown int             // ... about jobs that had not started when the replay ended
-	Late    int             // ... whose look ahead was cut short
-	quotes  forward.Quotes  // what became of earlier answers
-	runs    forward.Runs    // what completed jobs tell
-	recent  []cluster.Job   // the latest submissions, the latest last
+	Every   int                        // jobs that have to wait, from one question to the next; 0: each
+	Answers []Answer                   // scored ones, in the order of the starts
+	Asked   int                        // questions
+	Unknown int                        // ... about jobs that had not started when the replay ended
+	Late    int                        // ... whose look ahead was cut short
+	quotes  forward.Quotes             // what became of earlier answers
+	runs    forward.Runs               // what completed jobs tell
+	recent  []cluster.Job              // the latest submissions, the latest last
 	asked   map[cluster.JobID][]Answer // open questions by job; looked up only
-	waited  int             // jobs that had to wait
+	waited  int                        // jobs that had to wait
 	last    cluster.Time
 }
 
