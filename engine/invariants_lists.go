@@ -509,7 +509,7 @@ func (e *Engine) checkWhys() error {
 			return fmt.Errorf("job %d waits and nothing says why: %+v", j.spec.ID, y)
 		}
 		if y.Ahead >= 0 {
-			if err := e.checkLine(j, y.Expected); err != nil {
+			if err := e.checkLine(j, y.Ahead, y.Expected); err != nil {
 				return err
 			}
 		}
@@ -517,10 +517,9 @@ func (e *Engine) checkWhys() error {
 	return nil
 }
 
-// checkLine holds the line against what a pass looks at first and, where a job
-// has the same ones ahead of it as its explanation says, against that.
-func (e *Engine) checkLine(j *jobState, expected cluster.Time) error {
-	list, before := e.inLine(), e.before(j)
+// checkLine holds the line against what a pass looks at first and against a job's explanation.
+func (e *Engine) checkLine(j *jobState, ahead int, expected cluster.Time) error {
+	list := e.inLine()
 	if list[0].spec.ID != cluster.JobID(e.firstInLine()) {
 		return fmt.Errorf("the line begins with job %d; a pass looks at job %d first", list[0].spec.ID, e.firstInLine())
 	}
@@ -528,7 +527,10 @@ func (e *Engine) checkLine(j *jobState, expected cluster.Time) error {
 	if at < 0 {
 		return fmt.Errorf("job %d is eligible and not in the line", j.spec.ID)
 	}
-	if at >= maxAhead || e.stats.Steps%32 != 0 || !slices.Equal(list[:at], before) {
+	if at != ahead {
+		return fmt.Errorf("job %d is number %d in the line; its explanation says that %d jobs are ahead of it", j.spec.ID, at+1, ahead)
+	}
+	if at >= maxAhead || e.stats.Steps%32 != 0 {
 		return nil
 	}
 	if w := e.Line(at + 1)[at]; w.Expected != expected {

@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -54,15 +53,18 @@ func (e *Engine) FindJob(name string) (cluster.JobID, bool) {
 func (e *Engine) Look(at cluster.Time) { e.now = max(e.now, at) }
 
 // Why explains a job. It does not change what the engine will decide.
-func (e *Engine) Why(id cluster.JobID) Why {
-	y := e.whyNow(id)
+func (e *Engine) Why(id cluster.JobID) Why { return e.WhyForeseen(id, nil) }
+
+// WhyForeseen is Why, where others are said to leave as was foreseen: by the same look ahead as the start that is told.
+func (e *Engine) WhyForeseen(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Why {
+	y := e.whyNow(id, ends)
 	if j := e.job(id); j != nil && j.state != Done && j.target != nil && j.target.Deadline != DeadlineUnanswered {
 		y.Text = strings.TrimPrefix(y.Text+"; "+j.target.Deadline.String(), "; ")
 	}
 	return y
 }
 
-func (e *Engine) whyNow(id cluster.JobID) Why {
+func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Why {
 	j := e.job(id)
 	if j == nil {
 		return Why{Job: id, State: "unknown", Ahead: -1, Expected: cluster.Never}
@@ -78,7 +80,7 @@ func (e *Engine) whyNow(id cluster.JobID) Why {
 			}
 			return y
 		}
-		e.whyPending(j, &y)
+		e.whyPending(j, &y, ends)
 	case Done:
 		y.Text = "ended " + j.reason.String() + " at " + e.clock(j.ended)
 	case Placed:
@@ -238,7 +240,7 @@ func (e *Engine) dependencyText(j *jobState) string {
 	return "waits for " + strings.Join(texts, ", ")
 }
 
-func (e *Engine) whyPending(j *jobState, y *Why) {
+func (e *Engine) whyPending(j *jobState, y *Why, ends map[cluster.JobID]ForeseenEnd) {
 	before := e.before(j)
 	y.Ahead = len(before)
 	s := e.shapeAt(j.shape)
@@ -274,7 +276,7 @@ func (e *Engine) whyPending(j *jobState, y *Why) {
 	if list, from := e.protected(j, s); len(list) > 0 {
 		y.Blockers = append(y.Blockers, fmt.Sprintf("minimum run time: %s on what it needs; the first may be preempted from %s on", jobsText(len(list)), e.clock(from)))
 	}
-	y.Holders = e.holders(j, s)
+	y.Holders = e.holders(j, s, ends)
 	y.Expected = e.expectedStart(j, before)
 	if y.Expected != cluster.Never && len(before) > maxAhead {
 		y.Expected, y.Rough = max(y.Expected, e.workAhead(before)), true
@@ -291,35 +293,11 @@ func (e *Engine) fitsNow(j *jobState, s *shape) bool {
 	return ok
 }
 
-// before lists the eligible jobs that come before j, the next first.
+// before lists the eligible jobs that come before j in line, the first in line first. A pass picks the best
+// of the heads again and again: comparing two jobs deep in their groups could give several jobs one place.
 func (e *Engine) before(j *jobState) []*jobState {
-	var list []*jobState
-	mine := e.groups[j.group].lane
-	head := e.groupItem(&e.groups[j.group], j.key)
-	for li := range e.lanes {
-		e.lanes[li].groups.walk(func(gi item) bool {
-			g := &e.groups[e.jobs[gi.id].group]
-			g.jobs.walk(func(it item) bool {
-				o := e.jobs[it.id]
-				if o == j {
-					return false
-				}
-				key := e.groupItem(g, it)
-				if e.laneLess(li, &key, int(mine), &head) {
-					list = append(list, o)
-					return true
-				}
-				return false
-			})
-			return true
-		})
-	}
-	sort.SliceStable(list, func(a, b int) bool {
-		x, y := list[a], list[b]
-		kx, ky := e.groupItem(&e.groups[x.group], x.key), e.groupItem(&e.groups[y.group], y.key)
-		return e.laneLess(int(e.groups[x.group].lane), &kx, int(e.groups[y.group].lane), &ky)
-	})
-	return list
+	list := e.inLine()
+	return list[:max(0, slices.Index(list, j))]
 }
 
 // roomText says what the job needs and the best there is.
@@ -475,7 +453,7 @@ func (e *Engine) reservationText(j *jobState) string {
 }
 
 // holders lists running jobs on devices that suit the job, soonest end first.
-func (e *Engine) holders(j *jobState, s *shape) []string {
+func (e *Engine) holders(j *jobState, s *shape, ends map[cluster.JobID]ForeseenEnd) []string {
 	const most = 5
 	var out []string
 	more, lacks := 0, e.lacksQuota(j)
@@ -488,7 +466,7 @@ func (e *Engine) holders(j *jobState, s *shape) []string {
 			more++
 			return true
 		}
-		out = append(out, fmt.Sprintf("%s: %s on %s, expected to end %s", v.label(), e.holdsText(v), e.where(v), e.endText(e.endOf(v))))
+		out = append(out, fmt.Sprintf("%s: %s on %s, %s", v.label(), e.holdsText(v), e.where(v), e.leavesText(v, ends)))
 		return true
 	})
 	if more > 0 {
@@ -531,15 +509,39 @@ func gpuText(n int) string {
 	return fmt.Sprintf("%d GPUs", n)
 }
 
-// endText rounds: an expectation is no better than to the second.
-func (e *Engine) endText(t cluster.Time) string {
-	switch {
-	case t >= cluster.Time(cluster.MaxDuration):
-		return "at an unknown time"
-	case t > cluster.Time(time.Minute):
+// leavesText says when a job leaves its devices: as was foreseen, else as was stated. A time limit is when it ends at the latest.
+func (e *Engine) leavesText(v *jobState, ends map[cluster.JobID]ForeseenEnd) string {
+	if f, ok := ends[v.spec.ID]; ok {
+		return EndText(f.Limit, e.seconds(f.At))
+	}
+	switch at := e.endOf(v); {
+	case at >= cluster.Time(cluster.MaxDuration):
+		return "expected to end at an unknown time"
+	default:
+		return EndText(v.spec.Estimate == 0 || v.state != Placed && at == v.limitAt, e.seconds(at))
+	}
+}
+
+// EndText says when a job ends: as is expected, or at its time limit if it runs so long.
+func EndText(limit bool, at string) string {
+	if limit {
+		return "ends at the latest at " + at + ", its time limit"
+	}
+	return "expected to end at " + at
+}
+
+// seconds writes an instant that is expected: no better than to the second.
+func (e *Engine) seconds(t cluster.Time) string {
+	if t > cluster.Time(time.Minute) {
 		t = cluster.Time(time.Duration(t).Round(time.Second))
 	}
-	return "at " + e.clock(t)
+	return e.clock(t)
+}
+
+// ForeseenEnd is when a job was seen to leave its devices, by a look ahead.
+type ForeseenEnd struct {
+	At    cluster.Time
+	Limit bool // at its time limit
 }
 
 // workAhead is when the work of those ahead would be done if it were a fluid

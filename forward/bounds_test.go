@@ -96,6 +96,39 @@ func TestLengths(t *testing.T) {
 	}
 }
 
+// When those that run leave their devices, and why, is told; a start that rests on a time limit is, too, also through others:
+// but not one on devices that a job leaves when it is done.
+func TestLeaves(t *testing.T) {
+	limited := lasts(0)
+	limited.Limit = time.Minute
+	r := forward.Run(small(t, nil, limited, lasts(5), lasts(5)), forward.Options{})
+	if got := r.Leaves[0]; got != (forward.Leaving{At: at(60), Reason: engine.TimedOut}) {
+		t.Errorf("the first leaves %+v", got)
+	}
+	if _, ok := r.Leaves[1]; ok || !r.Limits[1] || !r.Limits[2] {
+		t.Errorf("leaves %+v, at limits %+v", r.Leaves, r.Limits)
+	}
+	known := lasts(10)
+	known.Limit = time.Minute
+	r = forward.Run(small(t, nil, known, lasts(5), lasts(5)), forward.Options{})
+	if got := r.Leaves[0]; got != (forward.Leaving{At: at(10), Reason: engine.Completed}) || len(r.Limits) > 0 {
+		t.Errorf("leaves %+v, at limits %+v", got, r.Limits)
+	}
+}
+
+// What is expected to be submitted later is in the way of what waits, where it comes first.
+func TestArrivals(t *testing.T) {
+	e := small(t, nil, lasts(10), lasts(5))
+	snap := e.Snapshot()
+	later := lasts(7, func(j *cluster.Job) {
+		j.ID, j.Tier, j.Submit = snap.Next, cluster.Critical, at(4)
+		j.Tasks = []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}
+	})
+	want(t, forward.Run(e, forward.Options{Arrivals: []cluster.Job{later}}), forward.AllStarted, 11, 17)
+	later.Tier = cluster.Standard
+	want(t, forward.Run(small(t, nil, lasts(10), lasts(5)), forward.Options{Arrivals: []cluster.Job{later}}), forward.AllStarted, -1, 10)
+}
+
 // Who runs for longer than expected ends a bit later than now, as the engine
 // expects, and what is asked later counts from then.
 func TestOverdue(t *testing.T) {

@@ -7,6 +7,7 @@ package forward
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -22,6 +23,9 @@ type Options struct {
 	// Events happen at Now before anything else; none: the engine is not stepped
 	// before something is due.
 	Events []engine.Event
+	// Arrivals are jobs that are expected to be submitted later, in the order of their submission. Their numbers are new, and
+	// the engine knows them (engine.Snapshot.Next).
+	Arrivals []cluster.Job
 	// Work is the whole of a job's useful work, on the reference GPU, of which
 	// done is done; 0: unknown, it ends at its limit only. nil: Expected.
 	Work func(r *engine.JobRecord, done time.Duration) time.Duration
@@ -74,8 +78,16 @@ type Result struct {
 	Until  cluster.Time                   // the last instant that was looked at
 	Starts map[cluster.JobID]cluster.Time // when jobs that did not run at Now start first
 	Never  map[cluster.JobID]string       // jobs that will be refused, and why
+	Leaves map[cluster.JobID]Leaving      // when jobs that held devices at Now leave them first
+	Limits map[cluster.JobID]bool         // starts that rest on a job's running to its time limit: they may be earlier
 	Steps  int
 	End    End
+}
+
+// Leaving is when a job leaves its devices, and why: completed, at its time limit, preempted.
+type Leaving struct {
+	At     cluster.Time
+	Reason engine.StopReason
 }
 
 // Complete reports whether a job without a start has none in sight.
@@ -178,8 +190,13 @@ type world struct {
 	wake  cluster.Time
 	last  cluster.Time // when something was done
 	idle  int          // steps since then
+	next  int          // of the arrivals
 	end   cluster.Time // the horizon
-	res   *Result
+
+	held    map[cluster.JobID]bool // those that held devices at the beginning; looked up only
+	limited map[int32]uint64       // devices by node whose being free rests on a time limit; looked up only
+	atLimit bool                   // what happens now does, too
+	res     *Result
 }
 
 func newWorld(e *engine.Engine, opt Options) *world {
@@ -197,7 +214,8 @@ func newWorld(e *engine.Engine, opt Options) *world {
 	}
 	now := max(opt.Now, e.Now())
 	w := &world{e: e, opt: opt, runs: map[cluster.JobID]*run{}, asked: map[cluster.JobID]struct{}{}, now: now, wake: cluster.Never, last: now,
-		end: now.Add(opt.Horizon), res: &Result{Now: now, Starts: map[cluster.JobID]cluster.Time{}, Never: map[cluster.JobID]string{}}}
+		end: now.Add(opt.Horizon), res: &Result{Now: now, Starts: map[cluster.JobID]cluster.Time{}, Never: map[cluster.JobID]string{},
+			Leaves: map[cluster.JobID]Leaving{}, Limits: map[cluster.JobID]bool{}}, held: map[cluster.JobID]bool{}, limited: map[int32]uint64{}}
 	ids := opt.For
 	if ids == nil {
 		ids = e.Waiting()
@@ -206,6 +224,7 @@ func newWorld(e *engine.Engine, opt Options) *world {
 		w.asked[id] = struct{}{}
 	}
 	for _, b := range e.Beliefs() {
+		w.held[b.Job] = true
 		w.adopt(e.Record(b.Job))
 	}
 	return w
@@ -285,6 +304,9 @@ func (w *world) due() cluster.Time {
 	if len(w.queue) > 0 {
 		at = min(at, w.queue[0].at)
 	}
+	if w.next < len(w.opt.Arrivals) {
+		at = min(at, w.opt.Arrivals[w.next].Submit)
+	}
 	return max(at, w.now)
 }
 
@@ -309,17 +331,48 @@ func (w *world) bounded(at cluster.Time) (End, bool) {
 // happened is what is due by now.
 func (w *world) happened() []engine.Event {
 	evs := w.pool[:0]
+	w.atLimit = false
 	for len(w.queue) > 0 && w.queue[0].at <= w.now {
 		d := heap.Pop(&w.queue)
 		if j := w.runs[d.id]; j.gen == d.gen {
+			if d.kind != dueReady {
+				w.left(&d, j)
+			}
 			if d.kind == dueReady {
 				evs = w.awake(evs, d.id)
 			}
 			evs = append(evs, w.happen(&d, j))
 		}
 	}
+	for ; w.next < len(w.opt.Arrivals) && w.opt.Arrivals[w.next].Submit <= w.now; w.next++ {
+		j := &w.opt.Arrivals[w.next]
+		evs = append(evs, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j})
+	}
 	w.pool = evs
 	return evs
+}
+
+// left notes that a job leaves its devices, and whether that rests on a time limit: its own, or that of a job that it waited for.
+func (w *world) left(d *due, j *run) {
+	reason := j.stop
+	if d.kind == dueFinish {
+		reason = engine.Completed
+	}
+	if _, ok := w.res.Leaves[d.id]; w.held[d.id] && !ok {
+		w.res.Leaves[d.id] = Leaving{At: w.now, Reason: reason}
+	}
+	if reason != engine.TimedOut && !w.res.Limits[d.id] {
+		return
+	}
+	w.atLimit = true
+	for _, a := range w.e.Record(d.id).Allocs {
+		w.limited[a.Node] |= a.GPUs
+	}
+}
+
+// restsOnLimit reports whether a start at this instant would be earlier if a job ended before its time limit.
+func (w *world) restsOnLimit(allocs []engine.Alloc) bool {
+	return w.atLimit || slices.ContainsFunc(allocs, func(a engine.Alloc) bool { return w.limited[a.Node]&a.GPUs != 0 })
 }
 
 // awake tells of the nodes of a job that were asleep: they are there when it computes.
@@ -392,6 +445,9 @@ func (w *world) step(events []engine.Event) {
 func (w *world) start(a *engine.Action) {
 	if _, ok := w.res.Starts[a.Job]; !ok {
 		w.res.Starts[a.Job] = w.now
+		if w.restsOnLimit(a.Allocs) {
+			w.res.Limits[a.Job] = true
+		}
 	}
 	delete(w.asked, a.Job)
 	r := w.e.Record(a.Job)

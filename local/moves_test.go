@@ -79,7 +79,7 @@ func TestMoves(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	mover := list[0].Moves[0].Job
-	if w, err := m.Why(t.Context(), gang, true); err != nil || !strings.Contains(w.Moves, fmt.Sprintf("job %d (1 GPU) from n1:", mover)) {
+	if w, err := m.Why(t.Context(), gang, &User{}); err != nil || !strings.Contains(w.Moves, fmt.Sprintf("job %d (1 GPU) from n1:", mover)) {
 		t.Errorf("why: %q, %v", w.Moves, err)
 	}
 	if _, err := m.PlanMoves(&api.MovesRequest{Job: 99}); err == nil {

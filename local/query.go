@@ -177,12 +177,12 @@ func (m *Machine) explain(list []api.Job) {
 	}
 }
 
-// Why explains why a job waits and, if changes are wanted, what single change
-// would start it now.
-func (m *Machine) Why(ctx context.Context, id int, changes bool) (api.Why, error) {
-	w, spec, snap, err := m.why(ctx, id, changes, m.foreseen(id))
+// Why explains why a job waits and what single change, of those that who asks may
+// make, would start it now; nil: changes are not asked for.
+func (m *Machine) Why(ctx context.Context, id int, who *User) (api.Why, error) {
+	w, spec, snap, err := m.why(ctx, id, who != nil, m.foreseen(id))
 	if err == nil && snap != nil {
-		if w.Changes, err = m.tryChanges(spec, snap); err == nil {
+		if w.Changes, err = m.tryChanges(who, spec, snap); err == nil {
 			w.Moves, err = m.tryMoves(cluster.JobID(id), snap)
 		}
 	}

@@ -139,7 +139,7 @@ func TestSetPolicy(t *testing.T) {
 	go func() { // whoever looks sees the state between two steps
 		defer close(stop)
 		for range 50 {
-			_, _ = m.Why(t.Context(), second, true)
+			_, _ = m.Why(t.Context(), second, &User{})
 			m.Overview()
 			m.Partitions()
 			_, _ = m.Usage(t.Context(), "user", m.opt.Now())

@@ -174,8 +174,9 @@ func (m *Machine) changes(spec *cluster.Job) (list []change) {
 // mostChanges is how many single changes are tried.
 const mostChanges = 12
 
-// tryChanges returns the single changes that would give the job devices now.
-func (m *Machine) tryChanges(spec *cluster.Job, snap *engine.Snapshot) (list []string, err error) {
+// tryChanges returns the single changes that would give the job devices now, of those that
+// who asks may make.
+func (m *Machine) tryChanges(who *User, spec *cluster.Job, snap *engine.Snapshot) (list []string, err error) {
 	tasks := false
 	for _, c := range m.changes(spec) {
 		if tasks && c.text[0] >= '1' && c.text[0] <= '9' {
@@ -187,7 +188,7 @@ func (m *Machine) tryChanges(spec *cluster.Job, snap *engine.Snapshot) (list []s
 		}
 		other := *spec
 		c.edit(&other)
-		if e.Check(&other) != "" {
+		if e.Check(&other) != "" || !m.mayAsk(who, &other, spec) {
 			continue
 		}
 		e.Step(engine.Batch{Now: snap.Now, Events: []engine.Event{{Type: engine.Updated, Job: spec.ID, Spec: &other}}})
@@ -197,4 +198,11 @@ func (m *Machine) tryChanges(spec *cluster.Job, snap *engine.Snapshot) (list []s
 		}
 	}
 	return list, nil
+}
+
+// mayAsk reports whether a user has the right to what a changed job asks for.
+func (m *Machine) mayAsk(who *User, spec, was *cluster.Job) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.mayUrge(who, spec, was) == nil
 }

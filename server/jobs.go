@@ -132,7 +132,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 	if out.Body.Job, err = s.m.Job(ctx, ids[0]); err != nil {
 		return nil, problem(err)
 	}
-	out.Body.Why, err = s.m.Why(ctx, ids[0], false)
+	out.Body.Why, err = s.m.Why(ctx, ids[0], nil)
 	if err == nil { // what it is told is compared with what happens; that must not fail a submission
 		_ = s.m.Told(ctx, &out.Body.Why.Job)
 	}

@@ -31,7 +31,11 @@ func (m source) Jobs(ctx context.Context, f api.Filter) ([]api.Job, error) {
 // Why explains a job. What it is told is compared later with what happens, as at
 // a submission.
 func (m source) Why(ctx context.Context, id int) (api.Why, error) {
-	w, err := m.Machine.Why(ctx, id, true)
+	who, err := caller(ctx)
+	if err != nil {
+		return api.Why{}, err
+	}
+	w, err := m.Machine.Why(ctx, id, &who.User)
 	if err == nil {
 		_ = m.Told(ctx, &w.Job)
 	}

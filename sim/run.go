@@ -178,6 +178,7 @@ type Setup struct {
 	Config   engine.Config // rules besides policy and placer; Spec is set by Run
 	World    Options
 	Journal  driver.Journal
+	Starts   *Starts // asks when jobs will start, and scores the answers; nil: nobody asks
 }
 
 // Outcome is what a replay gave.
@@ -193,11 +194,8 @@ type Outcome struct {
 // Run replays the entries on the cluster under one setup.
 func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup) Outcome {
 	out := Outcome{Setup: s, Label: s.Policy}
-	cfg := s.Config
-	cfg.Spec = *spec
-	cfg.Backfill = s.Backfill
-	var err error
-	if cfg.Policy, err = policy.New(s.Policy); err != nil {
+	cfg, err := s.config(spec)
+	if err != nil {
 		out.Err = err
 		return out
 	}
@@ -206,13 +204,6 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 		if out.Err = p.Fits(spec); out.Err != nil {
 			return out
 		}
-	}
-	if cfg.Placer, err = place.New(s.Placer); err != nil {
-		out.Err = err
-		return out
-	}
-	if cfg.Speeds == nil && s.World.Model != nil {
-		cfg.Speeds = perf.Belief{Model: s.World.Model}
 	}
 	e, err := engine.New(cfg)
 	if err != nil {
@@ -228,8 +219,14 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	w := NewWorld(spec, entries, world)
 	w.book.frag, w.answer = e.Fragmentation, e.DeadlineAnswer
 	h := &hashKeeper{next: s.Journal}
+	if s.Starts != nil {
+		h.seen = s.Starts.watch(e, s.restorer(spec))
+	}
 	out.Err = driver.Run(ctx, e, w, h)
 	out.Hash, out.Stats = h.hash, e.Stats()
+	if s.Starts != nil {
+		s.Starts.Close()
+	}
 	if w.opt.Search != nil {
 		w.opt.Search.conclude(w)
 	}
@@ -239,14 +236,47 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	return out
 }
 
+// config is the engine's configuration under a setup, with a policy and a placer of its own.
+func (s *Setup) config(spec *cluster.Spec) (cfg engine.Config, err error) {
+	cfg = s.Config
+	cfg.Spec, cfg.Backfill = *spec, s.Backfill
+	if cfg.Policy, err = policy.New(s.Policy); err != nil {
+		return cfg, err
+	}
+	if cfg.Placer, err = place.New(s.Placer); err != nil {
+		return cfg, err
+	}
+	if cfg.Speeds == nil && s.World.Model != nil {
+		cfg.Speeds = perf.Belief{Model: s.World.Model}
+	}
+	return cfg, nil
+}
+
+// restorer makes further engines under a setup.
+func (s *Setup) restorer(spec *cluster.Spec) func(*engine.Snapshot) (*engine.Engine, error) {
+	return func(snap *engine.Snapshot) (*engine.Engine, error) {
+		cfg, err := s.config(spec)
+		if err != nil {
+			return nil, err
+		}
+		return engine.Restore(cfg, snap)
+	}
+}
+
 // hashKeeper remembers the last hash and passes everything on.
 type hashKeeper struct {
 	hash uint64
 	next driver.Journal
+	seen func(*engine.Batch, *engine.Decision) error // nil: nobody looks
 }
 
 func (h *hashKeeper) Record(b *engine.Batch, d *engine.Decision) error {
 	h.hash = d.Hash
+	if h.seen != nil {
+		if err := h.seen(b, d); err != nil {
+			return err
+		}
+	}
 	if h.next == nil {
 		return nil
 	}

@@ -87,6 +87,35 @@ func TestUrgentRight(t *testing.T) {
 	}
 }
 
+// What would start a waiting job now is said of what the one who asks may ask for: the tier critical to an operator, and in a queue
+// that grants it.
+func TestUrgentSuggestion(t *testing.T) {
+	rootOnly(t)
+	d := withConfig(t, "1xH100-80GB", "queues:\n- {name: research}\n- {name: serving}\noperators: {users: [daemon]}\nurgent: {queues: [serving]}\n")
+	d.start()
+	as := d.others()
+	must := func(user, line string) string {
+		t.Helper()
+		out, err := as(user, strings.Fields(line)...)
+		if err != nil {
+			t.Fatalf("%s: muster %s: %v, %s", user, line, err, out)
+		}
+		return out
+	}
+	must("nobody", "submit --gpus 1 --queue research -o /dev/null -- sleep 100")
+	must("nobody", "submit --gpus 1 --queue research -o /dev/null -- true")
+	must("nobody", "submit --gpus 1 --queue serving -o /dev/null -- true")
+	for _, c := range []struct {
+		user, job string
+		said      bool
+	}{{"nobody", "2", false}, {"daemon", "2", true}, {"nobody", "3", true}} {
+		if out := must(c.user, "why "+c.job); strings.Contains(out, "tier critical") != c.said {
+			t.Errorf("%s asks about job %s; the tier critical is to be suggested: %v\n%s", c.user, c.job, c.said, out)
+		}
+	}
+	must("nobody", "cancel 1")
+}
+
 // What one user can ask for is bounded, and the refusal says by what.
 func TestUserLimits(t *testing.T) {
 	rootOnly(t)

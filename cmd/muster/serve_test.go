@@ -256,7 +256,7 @@ func TestWhy(t *testing.T) {
 	d.must("submit", "--gpus", "3", "--time", "1h", "--name", "big", "--", "sleep", "100")
 	d.must("submit", "--gpus", "2", "--name", "next", "--", "true")
 	out := d.must("why", "2")
-	d.want(out, "needs 2 GPUs on one node; best", "job 1 big: 3 GPUs", "expected to end at", "would start now with: ", "1 GPUs per task instead of 2", "tier critical")
+	d.want(out, "needs 2 GPUs on one node; best", "job 1 big: 3 GPUs", "ends at the latest at", ", its time limit", "would start now with: ", "1 GPUs per task instead of 2", "tier critical")
 	if strings.Contains(out, "20777d") {
 		t.Errorf("an instant is shown as a time since 1970:\n%s", out)
 	}

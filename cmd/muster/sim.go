@@ -54,6 +54,7 @@ type simFlags struct {
 	seed                           uint64
 	html, json, csv, jobs, journal string
 	search, methods, atOnce        string
+	starts                         int
 	profiles                       runProfiles
 }
 
@@ -111,6 +112,7 @@ func newSim() *cobra.Command {
 	fl.StringVar(&f.search, "search", "", "play a hyper-parameter search beside the workload, or alone on --cluster (docs/search.md)")
 	fl.StringVar(&f.methods, "methods", "", "methods to compare with --search (default: the file's): muster search methods, asha:stopping, hydro:fused, hydro:narrow")
 	fl.StringVar(&f.atOnce, "at-once", "", "with --search: how many runs at once, several with commas (default: the file's)")
+	fl.IntVar(&f.starts, "score-starts", 0, "ask when jobs will start, at the submission of each Nth that has to wait and later of others, and score the answers (docs/simulator.md)")
 	fl.StringVar(&f.journal, "journal", "", "write a journal to this file (several policies: their names are added)")
 	return c
 }
@@ -201,6 +203,9 @@ func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.S
 	var closers []func() error
 	for i := range setups {
 		part := bar.Part(len(entries))
+		if f.starts > 0 {
+			setups[i].Starts = &sim.Starts{Every: f.starts}
+		}
 		setups[i].World.Progress = func(done, _ int, _ cluster.Time) { part.Update(done, "") }
 		if f.journal != "" {
 			closeIt, err := f.openJournal(&setups[i], spec, len(setups) > 1)
@@ -232,6 +237,11 @@ func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.S
 	}
 	if err := f.write(out, errw, runs, sums); err != nil {
 		return err
+	}
+	if f.starts > 0 {
+		if err := writeStartScores(out, outs); err != nil {
+			return err
+		}
 	}
 	sayRejected(errw, runs)
 	if c.Context().Err() != nil {

@@ -59,7 +59,7 @@ var arrows = map[string]string{
 	"trace":              "cluster",
 	"report":             "cluster internal/plot",
 	"tune":               "cluster trace report",
-	"sim":                "learn search cluster perf power engine policy place driver trace report internal/heap",
+	"sim":                "forward learn search cluster perf power engine policy place driver trace report internal/heap",
 	"sim/compat":         "cluster engine policy place driver trace solve",
 	"scenario":           "cluster perf engine policy place driver trace report sim config journal quota",
 	"results":            "cluster perf engine policy place driver trace report sim sim/compat config serving internal/csvfile",

@@ -1,0 +1,231 @@
+package forward
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// What a look ahead says of a wait is off in ways that repeat themselves: under a policy that lets later submissions pass, it
+// is too early; where jobs state limits, too late. Quotes learn from what became of earlier answers between when and when a
+// job starts: of the answers that were most like this one, the ratio of the real wait to the one foreseen (conformal
+// prediction, Vovk et al. 2005), at levels that follow how often intervals have held (Gibbs and Candès, 2021, "Adaptive
+// conformal inference under distribution shift").
+
+const (
+	// Floor is added to waits before they are compared: seconds are all the same.
+	Floor = time.Minute
+	// scoresKept, scoresLike and scoresLeast are how many answers are remembered, how many of these are compared with a new
+	// one, and how few say nothing.
+	scoresKept  = 512
+	scoresLike  = 96
+	scoresLeast = 24
+	// openKept bounds how many answers wait for their jobs to start; the oldest are dropped.
+	openKept = 1024
+	// tail is the part of starts that may be below an interval, and above it; step is how fast its levels follow.
+	tail = 0.10
+	step = 0.02
+	// beyond is by how much, as a logarithm, an end moves for each hundredth that its level is outside the known answers, and
+	// farthest the most that it is.
+	beyond   = 0.07
+	farthest = 0.30
+	// WideAt is the ratio of an interval's ends from which on it is of no use as a date.
+	WideAt = 4
+)
+
+// Asked is what is known of a waiting job when its start is foreseen.
+type Asked struct {
+	Job     cluster.JobID
+	Now     cluster.Time
+	Start   cluster.Time // as foreseen; Never: none is in sight
+	Waited  time.Duration
+	Milli   cluster.Milli
+	Tier    cluster.Tier
+	Promise cluster.Time // a start that the engine has promised, if any
+}
+
+// Quote is when a job is expected to start.
+type Quote struct {
+	Start     cluster.Time // the best single answer; Never: there is none
+	Low, High cluster.Time // four of five start between these; High Never: nobody knows
+	Open      bool         // too wide, or from too few answers, for a date: "at the earliest Low"
+}
+
+// likeness is what makes two answers alike, as coordinates.
+type likeness [4]float64
+
+func (a *likeness) distance(b *likeness) (d float64) {
+	for i := range a {
+		d += math.Abs(a[i] - b[i])
+	}
+	return d
+}
+
+// score is an answer, and what became of it.
+type score struct {
+	like  likeness
+	ratio float64 // log of the real wait over the one foreseen, both with Floor
+	seq   int64
+}
+
+// open is an answer whose job has not started.
+type open struct {
+	asked    Asked
+	like     likeness
+	low, hi  float64
+	bounded  bool // it said an interval
+	foreseen float64
+}
+
+// Quotes remember what became of answers. The zero value knows nothing. It is the memory of one policy.
+type Quotes struct {
+	scores  []score // the latest last
+	open    []open  // the latest last
+	below   float64 // levels of the ends of intervals, as offsets from tail
+	above   float64
+	counted int64
+}
+
+func (a *Asked) wait() float64 {
+	if a.Start == cluster.Never {
+		return 0
+	}
+	return max(0, a.Start.Sub(a.Now).Seconds())
+}
+
+func (a *Asked) likeness() likeness {
+	never := 0.0
+	if a.Start == cluster.Never {
+		never = 10
+	}
+	return likeness{math.Log(1 + a.wait()/Floor.Seconds()), 0.3 * math.Log2(1+float64(a.Milli)/1000),
+		0.3 * math.Log(1+a.Waited.Seconds()/Floor.Seconds()), never + 3*float64(a.Tier)}
+}
+
+// Quote says when a job will start, as earlier answers turned out.
+func (q *Quotes) Quote(a *Asked) Quote {
+	if a.Start == cluster.Never && len(q.scores) < scoresLeast {
+		return Quote{Start: cluster.Never, Low: a.Now, High: cluster.Never, Open: true}
+	}
+	like := a.likeness()
+	ratios := q.ratios(a, &like)
+	foreseen := a.wait() + Floor.Seconds()
+	at := func(ratio float64) cluster.Time {
+		wait := max(0, min(math.Exp(ratio)*foreseen-Floor.Seconds(), cluster.MaxDuration.Seconds()/4))
+		return a.Now.Add(time.Duration(wait * float64(time.Second)).Round(time.Second))
+	}
+	if len(ratios) < scoresLeast {
+		return Quote{Start: max(a.Start, a.Now), Low: max(a.Now, a.Start), High: cluster.Never, Open: true}
+	}
+	low, high := q.bounds(ratios)
+	mid := min(max(densest(ratios), low), high)
+	return Quote{Start: at(mid), Low: at(low), High: at(high), Open: math.Exp(high-low) > WideAt}
+}
+
+// bounds are the ends of an interval. A level outside the known answers, because too many starts were beyond them all, is
+// as much farther out.
+func (q *Quotes) bounds(ratios []float64) (low, high float64) {
+	n, last := float64(len(ratios)), len(ratios)-1
+	if level := tail + q.below; level >= 0 {
+		low = ratios[min(max(int(math.Floor(level*(n+1)))-1, 0), last)]
+	} else {
+		low = ratios[0] + level*100*beyond
+	}
+	if level := tail + q.above; level >= 0 {
+		high = ratios[min(max(int(math.Ceil((1-level)*(n+1)))-1, 0), last)]
+	} else {
+		high = ratios[last] - level*100*beyond
+	}
+	return low, high
+}
+
+// densest is the middle of the shortest range that holds half of the ratios: what is off by the least factor from half of them.
+func densest(ratios []float64) float64 {
+	half := len(ratios)/2 + 1
+	best := 0
+	for i := 0; i+half <= len(ratios); i++ {
+		if ratios[i+half-1]-ratios[i] < ratios[best+half-1]-ratios[best] {
+			best = i
+		}
+	}
+	return (ratios[best] + ratios[best+half-1]) / 2
+}
+
+// ratios are those of the answers that are most like this one, sorted. Jobs that still wait, and longer than foreseen, count
+// with the least that can become of them: else, while a backlog grows, only those that start soon would be known.
+func (q *Quotes) ratios(a *Asked, like *likeness) []float64 {
+	type near struct {
+		d, ratio float64
+		seq      int64
+	}
+	list := make([]near, 0, len(q.scores)+len(q.open))
+	for i := range q.scores {
+		s := &q.scores[i]
+		list = append(list, near{s.like.distance(like) + 0.5*float64(q.counted-s.seq)/scoresKept, s.ratio, s.seq})
+	}
+	for i := range q.open {
+		o := &q.open[i]
+		least := math.Log((a.Now.Sub(o.asked.Now).Seconds() + Floor.Seconds()) / o.foreseen)
+		if o.asked.Job != a.Job && least > 0 {
+			list = append(list, near{o.like.distance(like), least, math.MaxInt64})
+		}
+	}
+	slices.SortStableFunc(list, func(x, y near) int { return cmp.Or(cmp.Compare(x.d, y.d), cmp.Compare(y.seq, x.seq)) })
+	list = list[:min(len(list), scoresLike)]
+	ratios := make([]float64, len(list))
+	for i := range list {
+		ratios[i] = list[i].ratio
+	}
+	slices.Sort(ratios)
+	return ratios
+}
+
+// Told remembers an answer until its job starts.
+func (q *Quotes) Told(a *Asked) {
+	o := open{asked: *a, like: a.likeness(), foreseen: a.wait() + Floor.Seconds()}
+	if ratios := q.ratios(a, &o.like); len(ratios) >= scoresLeast {
+		o.bounded = true
+		o.low, o.hi = q.bounds(ratios)
+	}
+	if q.open = append(q.open, o); len(q.open) > openKept {
+		q.open = slices.Delete(q.open, 0, 1)
+	}
+}
+
+// Started says that a job started.
+func (q *Quotes) Started(id cluster.JobID, at cluster.Time) {
+	q.open = slices.DeleteFunc(q.open, func(o open) bool {
+		if o.asked.Job != id {
+			return false
+		}
+		q.learn(&o, math.Log((at.Sub(o.asked.Now).Seconds()+Floor.Seconds())/o.foreseen))
+		return true
+	})
+}
+
+func (q *Quotes) learn(o *open, ratio float64) {
+	if o.bounded {
+		q.below = follow(q.below, ratio < o.low)
+		q.above = follow(q.above, ratio > o.hi)
+	}
+	q.counted++
+	if q.scores = append(q.scores, score{o.like, ratio, q.counted}); len(q.scores) > scoresKept {
+		q.scores = slices.Delete(q.scores, 0, 1)
+	}
+}
+
+// follow moves a level: outward after a miss, inward otherwise, so that in the long run as many are missed as may be.
+func follow(level float64, missed bool) float64 {
+	if missed {
+		return max(level-step*(1-tail), -farthest)
+	}
+	return min(level+step*tail, tail)
+}
+
+// Gone says that a job is not going to start.
+func (q *Quotes) Gone(id cluster.JobID) {
+	q.open = slices.DeleteFunc(q.open, func(o open) bool { return o.asked.Job == id })
+}

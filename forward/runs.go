@@ -1,0 +1,212 @@
+package forward
+
+import (
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What is kept of earlier runs, and how many say something.
+const (
+	runsKept  = 64
+	kindsKept = 20_000
+	leastSame = 3 // of one user, name and size
+	leastLike = 8 // of a wider kind
+)
+
+// kind is what earlier runs have in common with a job, from the narrowest on; ratios to what was stated have kinds of
+// their own.
+type kind struct {
+	level             uint8
+	user, name, queue string
+	milli             cluster.Milli
+	profile           string
+}
+
+// The levels of a kind.
+const (
+	sameJob uint8 = iota // user, name and size
+	sameUserAndSize
+	sameQueueAndSize
+	sameSize
+	anyJob
+	estimateOfUser // ratios of run times to estimates, in ppm
+	estimateOfAny
+	limitOfUser // ... to time limits
+	limitOfAny
+)
+
+// Runs is what completed jobs tell of how long others will take. The zero value knows nothing.
+type Runs struct {
+	kinds map[kind]*runsOf
+	order []kind // the oldest first
+}
+
+// runsOf are the latest runs of a kind.
+type runsOf struct {
+	latest []int64 // the latest last
+	sorted []int64 // nil: to be sorted again
+}
+
+func (r *runsOf) add(v int64) {
+	if r.latest = append(r.latest, v); len(r.latest) > runsKept {
+		r.latest = slices.Delete(r.latest, 0, 1)
+	}
+	r.sorted = nil
+}
+
+// over returns a quantile, in per mille, of the runs that are longer than so much; false: there are none.
+func (r *runsOf) over(done int64, perMille int) (int64, bool) {
+	if r.sorted == nil {
+		r.sorted = slices.Clone(r.latest)
+		slices.Sort(r.sorted)
+	}
+	from, _ := slices.BinarySearch(r.sorted, done+1)
+	left := r.sorted[from:]
+	if len(left) == 0 {
+		return 0, false
+	}
+	return left[((len(left)-1)*perMille+500)/1000], true
+}
+
+func sizeOf(spec *cluster.Job) (milli cluster.Milli, profile string) {
+	if len(spec.Tasks) > 0 {
+		profile = spec.Tasks[0].Request.Profile
+	}
+	return spec.GPUMilli(), profile
+}
+
+// kindsOf lists the kinds of a job by which run times are found, the narrowest first.
+func kindsOf(spec *cluster.Job) []kind {
+	milli, profile := sizeOf(spec)
+	list := make([]kind, 0, 5)
+	if spec.Name != "" {
+		list = append(list, kind{level: sameJob, user: spec.User, name: spec.Name, milli: milli, profile: profile})
+	}
+	if spec.User != "" {
+		list = append(list, kind{level: sameUserAndSize, user: spec.User, milli: milli, profile: profile})
+	}
+	return append(list, kind{level: sameQueueAndSize, queue: spec.Queue, milli: milli, profile: profile},
+		kind{level: sameSize, milli: milli, profile: profile}, kind{level: anyJob})
+}
+
+// Add takes note of the useful work of a job that has completed.
+func (r *Runs) Add(spec *cluster.Job, work time.Duration) {
+	if work <= 0 {
+		return
+	}
+	for _, k := range kindsOf(spec) {
+		r.add(k, int64(work))
+	}
+	if spec.Estimate > 0 {
+		r.addRatio(estimateOfUser, spec.User, work, spec.Estimate)
+	}
+	if spec.Limit > 0 {
+		r.addRatio(limitOfUser, spec.User, work, spec.Limit)
+	}
+}
+
+func (r *Runs) addRatio(level uint8, user string, work, stated time.Duration) {
+	ratio := int64(float64(work) / float64(stated) * million)
+	r.add(kind{level: level, user: user}, ratio)
+	r.add(kind{level: level + 1}, ratio)
+}
+
+func (r *Runs) add(k kind, v int64) {
+	if r.kinds == nil {
+		r.kinds = map[kind]*runsOf{}
+	}
+	of := r.kinds[k]
+	if of == nil {
+		if len(r.order) >= kindsKept {
+			delete(r.kinds, r.order[0])
+			r.order = slices.Delete(r.order, 0, 1)
+		}
+		of = &runsOf{}
+		r.kinds[k] = of
+		r.order = append(r.order, k)
+	}
+	of.add(v)
+}
+
+// Work is how much work a job is believed to be, of which done is done: a quantile, in per mille, of what earlier runs tell
+// that were longer. What its user states counts as much as earlier statements turned out to be worth.
+func (r *Runs) Work(spec *cluster.Job, done time.Duration, perMille int) time.Duration {
+	if spec.Estimate > 0 {
+		if d := r.scaled(estimateOfUser, spec.User, spec.Estimate, done, perMille); d > 0 {
+			return d
+		}
+		if done < spec.Estimate {
+			return spec.Estimate
+		}
+		return done + max(time.Minute, done/20)
+	}
+	for _, k := range kindsOf(spec) {
+		least := leastLike
+		if k.level == sameJob {
+			least = leastSame
+		} else if spec.Limit > 0 { // wider kinds say less than what is stated
+			break
+		}
+		if d := r.quantile(k, int64(done), perMille, least); d > 0 {
+			return time.Duration(d)
+		}
+	}
+	if spec.Limit > 0 {
+		return r.scaled(limitOfUser, spec.User, spec.Limit, done, perMille) // 0: it ends at its limit
+	}
+	for _, k := range kindsOf(spec) {
+		if d := r.quantile(k, int64(done), perMille, leastLike); d > 0 {
+			return time.Duration(d)
+		}
+	}
+	if len(r.kinds) == 0 {
+		return 0
+	}
+	return done + max(time.Minute, done/2) // longer than all that is known
+}
+
+func (r *Runs) quantile(k kind, done int64, perMille, least int) int64 {
+	of := r.kinds[k]
+	if of == nil || len(of.latest) < least {
+		return 0
+	}
+	v, _ := of.over(done, perMille)
+	return v
+}
+
+// scaled is what was stated, times the ratio that holds for the user's earlier statements, else for all; 0: none is known.
+func (r *Runs) scaled(level uint8, user string, stated, done time.Duration, perMille int) time.Duration {
+	doneRatio := int64(float64(done) / float64(stated) * million)
+	for _, k := range []kind{{level: level, user: user}, {level: level + 1}} {
+		if ratio := r.quantile(k, doneRatio, perMille, leastLike); ratio > 0 {
+			return max(done+time.Second, time.Duration(min(float64(ratio)/million*float64(stated), float64(cluster.MaxDuration))))
+		}
+	}
+	return 0
+}
+
+// Draw is Work for a whole look ahead: of each job another quantile, drawn by its number and the draw's, so that a few long
+// jobs are among many short ones as they are in fact. Draw 0 takes the median of each. guessed is set when other draws may
+// give another run time.
+func (r *Runs) Draw(draw int, guessed *bool) func(*engine.JobRecord, time.Duration) time.Duration {
+	return func(j *engine.JobRecord, done time.Duration) time.Duration {
+		perMille := 500
+		if draw > 0 {
+			perMille = int(mixed(uint64(j.Spec.ID)<<8|uint64(draw)) % 1000)
+		}
+		d := r.Work(j.Spec, done, perMille)
+		*guessed = *guessed || draw == 0 && (d != r.Work(j.Spec, done, 50) || d != r.Work(j.Spec, done, 950))
+		return d
+	}
+}
+
+// mixed spreads numbers evenly (SplitMix64).
+func mixed(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

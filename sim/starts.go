@@ -1,0 +1,258 @@
+package sim
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/forward"
+)
+
+// Starts asks in a replay when waiting jobs will start, some when they are submitted and some later, and scores the answers
+// by what happens. Answers come about as in a daemon: the engine goes on in virtual time with the run times that completed
+// jobs suggest, and what became of earlier answers says how far off such answers are. What a replay knows besides is not
+// looked at.
+type Starts struct {
+	Every   int                        // jobs that have to wait, from one question to the next; 0: each
+	Answers []Answer                   // scored ones, in the order of the starts
+	Asked   int                        // questions
+	Unknown int                        // ... about jobs that had not started when the replay ended
+	Late    int                        // ... whose look ahead was cut short
+	quotes  forward.Quotes             // what became of earlier answers
+	runs    forward.Runs               // what completed jobs tell
+	recent  []cluster.Job              // the latest submissions, the latest last
+	asked   map[cluster.JobID][]Answer // open questions by job; looked up only
+	waited  int                        // jobs that had to wait
+	last    cluster.Time
+}
+
+// Answer is what was said of a start, and what became of it.
+type Answer struct {
+	Job   cluster.JobID
+	At    cluster.Time // when it was asked
+	Later bool         // not at the submission
+	Ahead cluster.Time // the look ahead alone; Never: no start in sight
+	Quote forward.Quote
+	Start cluster.Time // what happened
+}
+
+const (
+	recentKept = 4000           // submissions that are remembered, to expect more like them
+	likeBefore = 24 * time.Hour // what is expected to be submitted is what was so long ago
+	draws      = 5              // looks ahead, each with other run times
+	lookSteps  = 20_000         // steps that a look ahead may take
+	alsoAsked  = 3              // jobs that wait already and are asked about, too
+)
+
+// watch returns what is called after each step.
+func (s *Starts) watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error)) func(*engine.Batch, *engine.Decision) error {
+	s.asked = map[cluster.JobID][]Answer{}
+	return func(b *engine.Batch, d *engine.Decision) error {
+		for i := range d.Actions {
+			if a := &d.Actions[i]; a.Type == engine.Start {
+				s.started(a.Job, b.Now)
+			}
+		}
+		var arrived []*cluster.Job
+		for i := range b.Events {
+			switch ev := &b.Events[i]; ev.Type {
+			case engine.Submitted:
+				arrived = append(arrived, ev.Spec)
+				if s.recent = append(s.recent, *ev.Spec); len(s.recent) > recentKept {
+					s.recent = slices.Delete(s.recent, 0, 1)
+				}
+			case engine.Stopped:
+				if j := e.Spec(ev.Job); j != nil && ev.Reason != engine.Preempted {
+					s.runs.Add(j, ev.Done)
+				}
+			case engine.Cancelled:
+				s.quotes.Gone(ev.Job)
+			}
+		}
+		s.last = b.Now
+		for _, j := range arrived {
+			if r := e.Record(j.ID); r == nil || r.State != engine.Pending || r.Parked != engine.NotParked {
+				continue
+			}
+			if s.waited++; (s.waited-1)%max(1, s.Every) == 0 {
+				if err := s.ask(e, restore, j, b.Now); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+}
+
+func (s *Starts) started(id cluster.JobID, at cluster.Time) {
+	list, ok := s.asked[id]
+	if !ok {
+		return
+	}
+	delete(s.asked, id)
+	for i := range list {
+		list[i].Start = at
+		s.Answers = append(s.Answers, list[i])
+	}
+	s.quotes.Started(id, at)
+}
+
+// ask asks about a job that was just submitted, and about some others that wait.
+func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error), j *cluster.Job, now cluster.Time) error {
+	ids := []cluster.JobID{j.ID}
+	others := slices.DeleteFunc(e.Waiting(), func(id cluster.JobID) bool {
+		r := e.Record(id)
+		return id == j.ID || r.State != engine.Pending || r.Parked != engine.NotParked || r.FirstStart != cluster.Never || e.Spec(id).Submit == now
+	})
+	for i := range min(alsoAsked, len(others)) {
+		ids = append(ids, others[(s.Asked*7919+i*len(others)/alsoAsked)%len(others)])
+	}
+	snap := e.Snapshot()
+	seen, err := s.ahead(restore, &snap, ids, now)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		spec := e.Spec(id)
+		a := forward.Asked{Job: id, Now: now, Start: seen[i], Waited: now.Sub(spec.Submit), Milli: spec.GPUMilli(), Tier: spec.Tier}
+		q := s.quotes.Quote(&a)
+		s.quotes.Told(&a)
+		s.Asked++
+		s.asked[id] = append(s.asked[id], Answer{Job: id, At: now, Later: i > 0, Ahead: seen[i], Quote: q})
+	}
+	return nil
+}
+
+// ahead looks ahead several times, each with other run times, and returns the middle start of each job.
+func (s *Starts) ahead(restore func(*engine.Snapshot) (*engine.Engine, error), snap *engine.Snapshot, ids []cluster.JobID, now cluster.Time) ([]cluster.Time, error) {
+	starts := make([][]cluster.Time, len(ids))
+	arrivals := s.arrivals(snap, now)
+	guessed := false
+	for draw := range draws {
+		if draw > 0 && !guessed {
+			break // the others would be the same
+		}
+		e, err := restore(snap)
+		if err != nil {
+			return nil, err
+		}
+		r := forward.Run(e, forward.Options{Now: now, For: ids, Work: s.runs.Draw(draw, &guessed), Arrivals: arrivals, Steps: lookSteps})
+		if !r.Complete() {
+			s.Late++
+		}
+		for i, id := range ids {
+			at, ok := r.Starts[id]
+			if !ok {
+				at = cluster.Never
+			}
+			starts[i] = append(starts[i], at)
+		}
+	}
+	out := make([]cluster.Time, len(ids))
+	for i := range starts {
+		slices.Sort(starts[i])
+		out[i] = starts[i][len(starts[i])/2]
+	}
+	return out, nil
+}
+
+// arrivals are the submissions that are expected: those of the last day once more, or of as much of it as is known, again
+// and again.
+func (s *Starts) arrivals(snap *engine.Snapshot, now cluster.Time) (list []cluster.Job) {
+	if len(s.recent) == 0 {
+		return nil
+	}
+	from := max(now.Add(-likeBefore), s.recent[0].Submit)
+	span := now.Sub(from)
+	if span < time.Hour || s.recent[len(s.recent)-1].Submit < from {
+		return nil
+	}
+	i, _ := slices.BinarySearchFunc(s.recent, from, func(j cluster.Job, t cluster.Time) int { return cmp.Compare(j.Submit, t) })
+	for round := 1; len(list) < recentKept; round++ {
+		for k := i; k < len(s.recent); k++ {
+			j := s.recent[k]
+			j.ID = snap.Next
+			snap.Next++
+			j.Submit = j.Submit.Add(time.Duration(round) * span)
+			j.After, j.Array, j.Deadline, j.Begin = nil, nil, 0, 0
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// StartScore sums answers up.
+type StartScore struct {
+	Answers  int
+	Within   float64       // share of the real starts that were inside the interval, of those that said one
+	Bounded  int           // answers that said an interval
+	Error    float64       // median of the error of the best single answer, relative to the real wait (at least Floor)
+	Dated    int           // answers that gave a date
+	DatedErr float64       // ... the median of their errors
+	Open     int           // answers that said "at the earliest"
+	AheadErr float64       // median error of the look ahead alone
+	Early    float64       // share of the looks ahead that were too early, by more than Floor
+	Wait     time.Duration // median of the real waits from the question on
+	Width    float64       // median ratio of the ends of the intervals
+}
+
+// Score sums up the answers that a filter takes; nil: all.
+func (s *Starts) Score(take func(*Answer) bool) (v StartScore) {
+	var errs, dated, ahead, waits, widths []float64
+	early, within := 0, 0
+	for i := range s.Answers {
+		a := &s.Answers[i]
+		if take != nil && !take(a) {
+			continue
+		}
+		v.Answers++
+		waits = append(waits, a.Start.Sub(a.At).Seconds())
+		if a.Ahead != cluster.Never {
+			ahead = append(ahead, a.off(a.Ahead))
+			if a.Ahead.Add(forward.Floor) < a.Start {
+				early++
+			}
+		}
+		if a.Quote.High != cluster.Never {
+			v.Bounded++
+			if a.Quote.Low <= a.Start && a.Start <= a.Quote.High {
+				within++
+			}
+			errs = append(errs, a.off(a.Quote.Start))
+			widths = append(widths, (a.Quote.High.Sub(a.At)+forward.Floor).Seconds()/(a.Quote.Low.Sub(a.At)+forward.Floor).Seconds())
+		}
+		if a.Quote.Open {
+			v.Open++
+		} else {
+			v.Dated++
+			dated = append(dated, a.off(a.Quote.Start))
+		}
+	}
+	v.Within, v.Early = float64(within)/float64(max(1, v.Bounded)), float64(early)/float64(max(1, len(ahead)))
+	v.Error, v.DatedErr, v.AheadErr, v.Width = middle(errs), middle(dated), middle(ahead), middle(widths)
+	v.Wait = time.Duration(middle(waits) * float64(time.Second))
+	return v
+}
+
+// off is how far an answer is off, relative to the real wait.
+func (a *Answer) off(said cluster.Time) float64 {
+	return math.Abs(said.Sub(a.Start).Seconds()) / max(forward.Floor, a.Start.Sub(a.At)).Seconds()
+}
+
+func middle(list []float64) float64 {
+	if len(list) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// Close counts what was asked about jobs that have not started.
+func (s *Starts) Close() {
+	for _, list := range s.asked {
+		s.Unknown += len(list)
+	}
+}
