@@ -124,7 +124,8 @@ func (c *command) granted(j api.Job, noShell bool, say func(string, ...any)) (in
 		if again := c.svc.Cancel(id); again != nil {
 			c.errorf("salloc: error: job %d may go on: %v\n", id, again)
 		}
-		return 1, says("Job allocation %d has been revoked: %w", id, err)
+		why, _, _ := strings.Cut(err.Error(), "\n")
+		return 1, says("Job allocation %d has been revoked: %s", id, why)
 	case j.Started == nil:
 		return 1, says("Job allocation %d has been revoked: %s", j.ID, cmp.Or(j.Reason, stateOf(&j).name))
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -136,6 +137,17 @@ func TestSalloc(t *testing.T) {
 	}
 	d.want(d.slurm("salloc", "--no-shell", "--gpus=1"), "Granted job allocation 4")
 	d.want(d.slurm("sstat", "-n", "-j", "4", "-o", "JobID"), "4.batch")
+	cmd := exec.Command(filepath.Join(d.dir, "bin", "salloc"), "--gpus=2", "true")
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d.eventually("another allocation to wait", func() bool { return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "5 PD") })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	d.eventually("it to be cancelled, as nobody waits for it any more", func() bool { return d.slurm("squeue", "-h", "-o", "%i") == "4\n" })
 	d.slurm("scancel", "4")
 }
 

@@ -162,12 +162,26 @@ func (s *service) Attach(id int, stdin io.Reader, stdout, stderr io.Writer) (api
 
 func (s *service) Step() []string { return s.step }
 
+// cancelPatience is how long a command that has been told to end waits for a job to be cancelled.
+const cancelPatience = 10 * time.Second
+
 func (s *service) act(id int, verb string) error {
 	_, err := s.c.Act(s.ctx, id, verb)
 	return noJob(err)
 }
 
-func (s *service) Cancel(id int) error  { return s.act(id, "cancel") }
+// Cancel works when this command has been told to end, too: it gives back what it asked for.
+func (s *service) Cancel(id int) error {
+	ctx := s.ctx
+	if ctx.Err() != nil {
+		lasting, done := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
+		defer done()
+		ctx = lasting
+	}
+	_, err := s.c.Act(ctx, id, "cancel")
+	return noJob(err)
+}
+
 func (s *service) Hold(id int) error    { return s.act(id, "hold") }
 func (s *service) Release(id int) error { return s.act(id, "release") }
 func (s *service) Requeue(id int) error { return s.act(id, "requeue") }
