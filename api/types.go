@@ -136,8 +136,11 @@ type Job struct {
 	FirstStart     *time.Time `json:"first_start,omitempty"`
 	Ended          *time.Time `json:"ended,omitempty"`
 	Expected       *time.Time `json:"expected,omitempty" doc:"When a waiting job is expected to start"`
-	Earliest       *time.Time `json:"earliest,omitempty" doc:"... and not before, as earlier runs of the jobs ahead suggest"`
+	Earliest       *time.Time `json:"earliest,omitempty" doc:"... and not before: four of five jobs like it start between earliest and latest"`
 	Latest         *time.Time `json:"latest,omitempty" doc:"... and not after, likewise"`
+	AtEarliest     bool       `json:"at_earliest,omitempty" doc:"No date can be given: it starts at expected at the earliest or, where that is known, between earliest and latest"`
+	ByLimits       bool       `json:"by_limits,omitempty" doc:"The expectation is that jobs ahead run to their time limits: if they end sooner, it starts sooner"`
+	Scored         bool       `json:"scored,omitempty" doc:"Expected, earliest and latest are corrected by what became of earlier answers under this policy"`
 	ExpectedEnd    *time.Time `json:"expected_end,omitempty" doc:"When a running job is expected to end"`
 	EndBy          string     `json:"end_by,omitempty" enum:"progress,estimate,history,limit" doc:"How that is known: from its progress, the stated estimate, earlier runs, its time limit"`
 	Rough          bool       `json:"rough,omitempty" doc:"The expectation is an estimate from the amount of work ahead: going on in virtual time did not reach it"`

@@ -18,9 +18,9 @@ import (
 const (
 	// Floor is added to waits before they are compared: seconds are all the same.
 	Floor = time.Minute
-	// scoresKept, scoresLike and scoresLeast are how many answers are remembered, how many of these are compared with a new
+	// ScoresKept, scoresLike and scoresLeast are how many answers are remembered, how many of these are compared with a new
 	// one, and how few say nothing.
-	scoresKept  = 512
+	ScoresKept  = 512
 	scoresLike  = 96
 	scoresLeast = 24
 	// openKept bounds how many answers wait for their jobs to start; the oldest are dropped.
@@ -164,7 +164,7 @@ func (q *Quotes) ratios(a *Asked, like *likeness) []float64 {
 	list := make([]near, 0, len(q.scores)+len(q.open))
 	for i := range q.scores {
 		s := &q.scores[i]
-		list = append(list, near{s.like.distance(like) + 0.5*float64(q.counted-s.seq)/scoresKept, s.ratio, s.seq})
+		list = append(list, near{s.like.distance(like) + 0.5*float64(q.counted-s.seq)/ScoresKept, s.ratio, s.seq})
 	}
 	for i := range q.open {
 		o := &q.open[i]
@@ -212,7 +212,7 @@ func (q *Quotes) learn(o *open, ratio float64) {
 		q.above = follow(q.above, ratio > o.hi)
 	}
 	q.counted++
-	if q.scores = append(q.scores, score{o.like, ratio, q.counted}); len(q.scores) > scoresKept {
+	if q.scores = append(q.scores, score{o.like, ratio, q.counted}); len(q.scores) > ScoresKept {
 		q.scores = slices.Delete(q.scores, 0, 1)
 	}
 }

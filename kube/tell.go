@@ -260,9 +260,9 @@ func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text s
 	switch {
 	case y.Expected == cluster.Never || y.Expected <= now:
 	case y.Rough:
-		text += ". Expected to start about " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
+		text += ". Expected to start at the earliest about " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
 	default:
-		text += ". Expected to start at " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
+		text += ". Expected to start at the earliest " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
 	}
 	return stem, text
 }

@@ -245,7 +245,7 @@ func (f *forecast) tell(v *api.Job, now cluster.Time) bool {
 		return false
 	}
 	if v.Expected, v.Rough = nil, false; at != cluster.Never {
-		v.Expected = instant(max(at, now))
+		v.Expected, v.AtEarliest = instant(max(at, now)), true
 	}
 	return true
 }
@@ -254,4 +254,5 @@ func (f *forecast) tell(v *api.Job, now cluster.Time) bool {
 // work ahead.
 func tellRoughly(v *api.Job, at cluster.Time) {
 	v.Expected, v.Rough = instant(at), at != cluster.Never
+	v.AtEarliest = v.Rough
 }

@@ -90,7 +90,22 @@ func (m *Machine) Told(ctx context.Context, j *api.Job) error {
 	if j.Earliest != nil && j.Latest != nil {
 		p.Low, p.High = j.Earliest.UnixNano(), j.Latest.UnixNano()
 	}
-	return m.store.Write(ctx, func(t *store.Tx) error { return t.PutPrediction(p) })
+	m.mu.Lock()
+	var row *store.Asked
+	if l := m.jobs[cluster.JobID(j.ID)]; l != nil && l.asked.Now != 0 {
+		r := askedRow(&l.asked, m.opt.Rules.Policy)
+		row = &r
+		m.quotes.Told(&l.asked)
+	}
+	m.mu.Unlock()
+	return m.store.Write(ctx, func(t *store.Tx) error {
+		if row != nil {
+			if err := t.PutAsked(row); err != nil {
+				return err
+			}
+		}
+		return t.PutPrediction(p)
+	})
 }
 
 // news reports whether an expected start differs from the one that the job was

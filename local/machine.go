@@ -22,6 +22,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
@@ -119,6 +120,7 @@ type Machine struct {
 	groups      *cgroup.Manager
 	reserve     reserve // of file descriptors, for starts
 	history     history
+	quotes      forward.Quotes // what became of what waiting jobs were told
 	mps         *mpsDaemons
 	cutting     sync.Mutex // held while GPUs are partitioned
 	sampler     atomic.Pointer[sampler]
@@ -134,11 +136,12 @@ type job struct {
 	info      Info
 	sub       *api.Submission
 	stored    form
-	becomes   form         // ... with the present step
-	array     *jobArray    // by whose record it is stored, or was
-	foretold  cluster.Time // start that was foretold first; 0: nobody asked yet
-	told      time.Time    // expected start that somebody was told last
-	edited    bool         // its submission changed since it was stored
+	becomes   form          // ... with the present step
+	array     *jobArray     // by whose record it is stored, or was
+	foretold  cluster.Time  // start that was foretold first; 0: nobody asked yet
+	told      time.Time     // expected start that somebody was told last
+	asked     forward.Asked // what was foreseen when it was explained last
+	edited    bool          // its submission changed since it was stored
 	run       *runner
 	was       string        // the state that is stored
 	then      []order       // for the runner, when the step is stored
@@ -285,6 +288,9 @@ func (m *Machine) restore(ctx context.Context) error {
 		return err
 	}
 	if err := m.remember(ctx); err != nil {
+		return err
+	}
+	if err := m.relearn(ctx); err != nil {
 		return err
 	}
 	snap, err := m.snapshot(ctx)

@@ -51,6 +51,9 @@ func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 	for i := range d.Actions {
 		a := &d.Actions[i]
 		j := m.jobs[a.Job]
+		if a.Type == engine.Start {
+			m.quotes.Started(a.Job, b.Now)
+		}
 		switch {
 		case j == nil:
 		case a.Type == engine.Preempt && a.Reason == engine.Preempted:

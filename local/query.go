@@ -143,6 +143,7 @@ func (m *Machine) explain(list []api.Job) {
 	defer m.mu.Unlock()
 	now := m.clock.now(m.opt.Now())
 	m.eng.Look(now)
+	ends := seen.ends(now)
 	n := 0
 	for i := len(list) - 1; i >= 0; i-- {
 		v := &list[i]
@@ -160,7 +161,7 @@ func (m *Machine) explain(list []api.Job) {
 			seen.tell(v, now)
 			continue
 		}
-		y := m.eng.Why(cluster.JobID(v.ID))
+		y := m.eng.WhyForeseen(cluster.JobID(v.ID), ends)
 		v.Position = y.Ahead + 1
 		if y.Ahead == 0 {
 			v.Code = "Resources"
@@ -171,9 +172,8 @@ func (m *Machine) explain(list []api.Job) {
 		if text := m.jobs[cluster.JobID(v.ID)].noWay; text != "" {
 			v.Reason = text
 		}
-		if !seen.tell(v, now) {
-			tellRoughly(v, y.Expected)
-		}
+		tellWhen(v, seen, &y, now)
+		m.quoted(v, m.jobs[cluster.JobID(v.ID)], seen, now)
 	}
 }
 
@@ -214,7 +214,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 	defer m.mu.Unlock()
 	now := m.clock.now(m.opt.Now())
 	m.eng.Look(now)
-	y := m.eng.Why(j.id)
+	y := m.eng.WhyForeseen(j.id, seen.ends(now))
 	w := api.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
 	w.Job.Position = y.Ahead + 1
 	if j.noWay != "" {
@@ -225,6 +225,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 	}
 	if j.info.Record.State <= engine.Placed {
 		tellWhen(&w.Job, seen, &y, now)
+		m.quoted(&w.Job, j, seen, now)
 		if at := w.Job.Expected; at != nil && j.foretold == 0 && j.info.Run == 0 {
 			j.foretold = cluster.Time(at.UnixNano())
 		}

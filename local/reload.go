@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/store"
@@ -163,6 +164,9 @@ func (m *Machine) turn(t *turn) error {
 		return err
 	}
 	m.crash("turned")
+	if opt.Rules.Policy != m.opt.Rules.Policy {
+		m.quotes = forward.Quotes{} // another policy errs in other ways
+	}
 	m.install(&s, &p)
 	m.eng, m.lines = e, lines{}
 	m.outlook.forget()

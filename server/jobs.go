@@ -137,6 +137,8 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 		_ = s.m.Told(ctx, &out.Body.Why.Job)
 	}
 	j := &out.Body.Why.Job
-	out.Body.Job.Expected, out.Body.Job.Rough, out.Body.Job.Position = j.Expected, j.Rough, j.Position
+	to := &out.Body.Job
+	to.Expected, to.Rough, to.Position, to.AtEarliest, to.ByLimits = j.Expected, j.Rough, j.Position, j.AtEarliest, j.ByLimits
+	to.Earliest, to.Latest, to.Scored = j.Earliest, j.Latest, j.Scored
 	return out, problem(err)
 }

@@ -19,6 +19,9 @@ CREATE TABLE IF NOT EXISTS told (
 CREATE TABLE IF NOT EXISTS predictions (job, at, expected, low, high); -- of earlier versions: a job's first ones
 INSERT OR IGNORE INTO told SELECT job, at, expected, low, high FROM predictions;
 DROP TABLE predictions;
+CREATE TABLE IF NOT EXISTS asked ( -- what was foreseen when a job was told something, before it was corrected
+	job INTEGER NOT NULL, at INTEGER NOT NULL, start INTEGER NOT NULL, -- Unix nanoseconds
+	waited INTEGER NOT NULL, milli INTEGER NOT NULL, tier INTEGER NOT NULL, policy TEXT NOT NULL, PRIMARY KEY (job, at)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ends (job INTEGER PRIMARY KEY, at INTEGER NOT NULL, expected INTEGER NOT NULL); -- of running jobs, Unix nanoseconds
 `
 
@@ -37,6 +40,36 @@ type Prediction struct {
 	Job                               int
 	At, Expected, Low, High, Happened int64
 	Later                             bool // it is not the first that the job was told
+}
+
+// Asked is what was foreseen of a job's start when it was told something, and when it did start. Unix nanoseconds.
+type Asked struct {
+	Job, Tier                          int
+	At, Start, Waited, Milli, Happened int64
+	Policy                             string
+}
+
+// PutAsked stores what was foreseen.
+func (t *Tx) PutAsked(a *Asked) error {
+	return t.exec(`INSERT INTO asked VALUES (?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`, a.Job, a.At, a.Start, a.Waited, a.Milli, a.Tier, a.Policy)
+}
+
+// Asked returns the latest of what was foreseen under a policy of jobs that have started since, in the order of the starts.
+func (s *Store) Asked(ctx context.Context, policy string, most int) (list []Asked, err error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT job, at, start, waited, milli, tier, started FROM (SELECT a.*, j.started FROM asked a
+		JOIN jobs j ON j.id = a.job WHERE a.policy = ? AND j.started >= a.at ORDER BY j.started DESC, a.job DESC LIMIT ?) ORDER BY started, job, at`, policy, most)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		a := Asked{Policy: policy}
+		if err := rows.Scan(&a.Job, &a.At, &a.Start, &a.Waited, &a.Milli, &a.Tier, &a.Happened); err != nil {
+			return nil, err
+		}
+		list = append(list, a)
+	}
+	return list, rows.Err()
 }
 
 // PutUsage stores what was measured of a job.

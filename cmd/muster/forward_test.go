@@ -55,3 +55,31 @@ func TestForeseenChain(t *testing.T) {
 	}
 	d.want(d.must("usage", "--predictions"), "3 jobs waited and were told when they would start; 3 of them have started", "half of them within")
 }
+
+// A time limit is said to be one: the holder ends at the latest then, and what waits for it starts by then if it runs so long.
+// The start that is told is that of the look ahead which says when the holder leaves. Each waiting job has its own place.
+func TestLimitIsNoRunTime(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	began := time.Now()
+	d.must("submit", "--gpus", "1", "--time", "1h", "--", "sleep", "100")
+	out := d.must("submit", "--gpus", "1", "--estimate", "60s", "--", "true")
+	d.want(out, "number 1 in the line", "if those ahead run to their time limits, sooner if they end sooner", "ends at the latest at", ", its time limit")
+	d.must("submit", "--gpus", "1", "--estimate", "60s", "--", "true")
+	var at []time.Time
+	for i, id := range []string{"2", "3"} {
+		var w api.Why
+		if err := json.Unmarshal([]byte(d.must("why", id, "--json")), &w); err != nil {
+			t.Fatal(err)
+		}
+		if w.Job.Position != i+1 || !w.Job.ByLimits || w.Job.AtEarliest || w.Job.Expected == nil {
+			t.Fatalf("job %s: %+v", id, w.Job)
+		}
+		at = append(at, *w.Job.Expected)
+	}
+	if off := at[0].Sub(began.Add(time.Hour)).Abs(); off > 30*time.Second || at[1].Sub(at[0]) != time.Minute {
+		t.Errorf("they are expected to start at %v", at)
+	}
+	d.want(d.must("queue", "-o", "job,expected"), "by "+at[0].Local().Format("2006-01-02T15:04:05"))
+	d.must("cancel", "1")
+	d.must("wait", "3")
+}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -296,16 +297,7 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 	if j.Position > 0 {
 		fmt.Fprintf(&b, ", number %d in the line", j.Position)
 	}
-	if e := out.Why.Job.Expected; e != nil {
-		about := ""
-		if out.Why.Job.Rough {
-			about = "about "
-		}
-		fmt.Fprintf(&b, ", expected to %s %s%s", to, about, e.Local().Format("15:04:05 Mon 2 Jan"))
-		if from, to := out.Why.Job.Earliest, out.Why.Job.Latest; from != nil && to != nil {
-			fmt.Fprintf(&b, ", between %s and %s as earlier runs suggest", from.Local().Format("15:04:05"), to.Local().Format("15:04:05 Mon 2 Jan"))
-		}
-	}
+	b.WriteString(startText(&out.Why.Job, to))
 	b.WriteString(withoutGPUs(&j.Submission) + answerText(j) + sharingText(j) + "\n")
 	for _, t := range out.Why.Blockers {
 		fmt.Fprintf(&b, "  %s\n", t)
@@ -321,6 +313,28 @@ func tellAccepted(w io.Writer, out *client.Submitted) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// startText says when a waiting job is expected to start or go on, with an interval where there is one: "at the earliest"
+// where no date can be given.
+func startText(j *api.Job, to string) string {
+	if j.Expected == nil {
+		return ""
+	}
+	day := func(t *time.Time) string { return t.Local().Format("15:04:05 Mon 2 Jan") }
+	switch {
+	case j.AtEarliest && j.Scored:
+		return fmt.Sprintf(", expected to %s at the earliest %s; four of five do by %s", to, day(j.Earliest), day(j.Latest))
+	case j.AtEarliest:
+		return fmt.Sprintf(", expected to %s at the earliest %s", to, day(j.Expected))
+	case j.ByLimits:
+		return fmt.Sprintf(", expected to %s at %s if those ahead run to their time limits, sooner if they end sooner", to, day(j.Expected))
+	case j.Earliest != nil && j.Latest != nil && j.Scored:
+		return fmt.Sprintf(", expected to %s %s, four of five do between %s and %s", to, day(j.Expected), j.Earliest.Local().Format("15:04:05"), day(j.Latest))
+	case j.Earliest != nil && j.Latest != nil:
+		return fmt.Sprintf(", expected to %s %s, between %s and %s as earlier runs suggest", to, day(j.Expected), j.Earliest.Local().Format("15:04:05"), day(j.Latest))
+	}
+	return fmt.Sprintf(", expected to %s about %s", to, day(j.Expected)) // of a service that says nothing of what the expectation rests on
 }
 
 // withoutGPUs says that a job asked for no GPU, which is seldom what its owner wants here.

@@ -37,6 +37,22 @@ func instant(at *time.Time) string {
 	return at.Local().Format("2006-01-02T15:04:05")
 }
 
+// expectedText is when a waiting job is expected to start: "from" where that is at the earliest, "by" where those ahead would
+// run to their time limits.
+func expectedText(j *api.Job) string {
+	switch {
+	case j.Expected == nil:
+		return ""
+	case j.AtEarliest && j.Earliest != nil:
+		return "from " + instant(j.Earliest)
+	case j.AtEarliest:
+		return "from " + instant(j.Expected)
+	case j.ByLimits:
+		return "by " + instant(j.Expected)
+	}
+	return instant(j.Expected)
+}
+
 func seconds(at *time.Time) float64 {
 	if at == nil {
 		return 0
@@ -99,7 +115,7 @@ var columns = []column{
 	{"submitted", "SUBMITTED", func(j *api.Job) string { return instant(&j.Submitted) }, func(j *api.Job) float64 { return seconds(&j.Submitted) }},
 	{"started", "STARTED", func(j *api.Job) string { return instant(j.Started) }, func(j *api.Job) float64 { return seconds(j.Started) }},
 	{"ended", "ENDED", func(j *api.Job) string { return instant(j.Ended) }, func(j *api.Job) float64 { return seconds(j.Ended) }},
-	{"expected", "EXPECTED", func(j *api.Job) string { return instant(j.Expected) }, func(j *api.Job) float64 { return seconds(j.Expected) }},
+	{"expected", "EXPECTED", func(j *api.Job) string { return expectedText(j) }, func(j *api.Job) float64 { return seconds(j.Expected) }},
 	{"end", "EXPECTED END", func(j *api.Job) string { return instant(j.ExpectedEnd) }, func(j *api.Job) float64 { return seconds(j.ExpectedEnd) }},
 	{"position", "POSITION", func(j *api.Job) string { return strconv.Itoa(j.Position) }, func(j *api.Job) float64 { return float64(j.Position) }},
 	{"priority", "PRIORITY", func(j *api.Job) string { return strconv.FormatInt(j.Submission.Priority, 10) }, func(j *api.Job) float64 { return float64(j.Submission.Priority) }},

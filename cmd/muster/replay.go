@@ -139,9 +139,9 @@ func writeWhy(w io.Writer, y engine.Why) {
 		if y.Expected == cluster.Never {
 			fmt.Fprintln(w, "  expected start: unknown (run times ahead of it are not known)")
 		} else if y.Rough {
-			fmt.Fprintf(w, "  expected start: about %v (from the work ahead of it)\n", y.Expected)
+			fmt.Fprintf(w, "  expected start: at the earliest about %v (from the work ahead of it)\n", y.Expected)
 		} else {
-			fmt.Fprintf(w, "  expected start: %v\n", y.Expected)
+			fmt.Fprintf(w, "  expected start: at the earliest %v (if the jobs ahead run as they state)\n", y.Expected)
 		}
 	}
 }

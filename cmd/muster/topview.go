@@ -267,7 +267,7 @@ func (m *topModel) detailLines(room int) []string {
 	for _, f := range [][2]string{{"user", j.User}, {"queue", s.Queue}, {"state", j.State}, {"where", topWhere(j)}, {"gpus", gpuCount(j)},
 		{"tasks", strconv.Itoa(max(1, s.Tasks))}, {"command", command}, {"submitted", instant(&j.Submitted)}, {"started", instant(j.Started)},
 		{"waited", spanText(j.Waited)}, {"ran", spanText(j.Ran)}, {"limit", limitText(s.Limit)}, {"restarts", strconv.Itoa(j.Restarts)},
-		{"output", j.StdOut}, {"expected", instant(j.Expected)}, {"ends", instant(j.ExpectedEnd)}, {"idle", idleText(j)}, {"saves", j.SavesNothing}} {
+		{"output", j.StdOut}, {"expected", expectedText(j)}, {"ends", instant(j.ExpectedEnd)}, {"idle", idleText(j)}, {"saves", j.SavesNothing}} {
 		if f[1] != "" {
 			lines = append(lines, pad(f[0], 12)+plain.Text(f[1]))
 		}

@@ -1,0 +1,64 @@
+package sim_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/sim"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// line is n jobs of one to ten minutes for one GPU, one every five and a half minutes, so that a line forms.
+func line(n int, known bool) (list []trace.Entry) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := range n {
+		run := time.Duration(1+r.IntN(10)) * time.Minute
+		e := trace.Entry{Run: run, Job: cluster.Job{ID: cluster.JobID(i), User: "u", Name: "n", Submit: cluster.Time(i) * cluster.Time(330*time.Second),
+			Tier: cluster.Standard, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}
+		if known {
+			e.Job.Estimate = run
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// With run times that are known, every start is said exactly once enough is known of earlier answers; with run times that are not, most
+// are inside the intervals. That it is asked changes no decision.
+func TestStarts(t *testing.T) {
+	spec, err := cluster.ParseShort("1x1xT4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []bool{true, false} {
+		plain := sim.Run(context.Background(), spec, line(400, known), sim.Setup{Policy: "fifo", Placer: "best-fit"})
+		s := &sim.Starts{Every: 2}
+		out := sim.Run(context.Background(), spec, line(400, known), sim.Setup{Policy: "fifo", Placer: "best-fit", Starts: s})
+		if out.Err != nil || out.Hash != plain.Hash {
+			t.Fatalf("hash %x, %x without questions: %v", out.Hash, plain.Hash, out.Err)
+		}
+		v := s.Score(nil)
+		if v.Answers < 100 || v.Answers+s.Unknown != s.Asked || v.Bounded == 0 || v.Bounded == v.Answers {
+			t.Fatalf("%+v of %d, %d unknown", v, s.Asked, s.Unknown)
+		}
+		switch {
+		case known && (v.Error != 0 || v.AheadErr != 0 || v.DatedErr != 0 || v.Within != 1 || v.Dated < v.Bounded):
+			t.Errorf("run times are known: %+v", v)
+		case !known && (v.Within < 0.7 || v.Within > 0.95):
+			t.Errorf("run times are not known: %+v", v)
+		}
+		for i := range s.Answers {
+			a := &s.Answers[i]
+			if q := &a.Quote; q.High == cluster.Never && !q.Open || q.High != cluster.Never && (q.Low > q.Start || q.Start > q.High || q.Low < a.At) {
+				t.Fatalf("%+v", a)
+			}
+		}
+	}
+	if forward.Floor != time.Minute {
+		t.Error("the documents say that errors are relative to a minute at least")
+	}
+}
