@@ -41,8 +41,9 @@ const (
 )
 
 const (
-	// largeLevel is from how many jobs on listing a level counts as work that a ranking spares.
-	largeLevel = 64
+	// largeLevel is from how many jobs on listing a level counts as work that a ranking spares: with some
+	// hundreds (Philly's list on 48 nodes of 8 GPUs, las) keeping it up to date costs more.
+	largeLevel = 256
 	// worthListed is how many times as many jobs as hold devices are listed before they are ranked, and how
 	// many changes of a ranking that nobody asks end it: either costs about as much as making one.
 	worthListed = 4

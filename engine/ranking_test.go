@@ -11,7 +11,7 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// crowd is a driver of one cluster with a few hundred jobs on it, for engines that are to decide alike.
+// crowd is a driver of one cluster with a thousand jobs on it, for engines that are to decide alike.
 type crowd struct {
 	rng     *rand.Rand
 	engines []*engine.Engine
@@ -26,7 +26,7 @@ func (c *crowd) draw() engine.Event {
 	id := c.next
 	c.next++
 	j := &cluster.Job{ID: id, Submit: c.now, Tier: cluster.Standard, User: "u",
-		Tasks: cluster.GroupTasks([]int{1, 1, 1, 2, 4, 8, 16}[c.rng.IntN(7)], 8, cluster.Request{GPUs: 1}), Estimate: time.Duration(1+c.rng.IntN(100)) * time.Minute}
+		Tasks: cluster.GroupTasks([]int{1, 1, 1, 1, 1, 1, 1, 2, 4, 16}[c.rng.IntN(10)], 8, cluster.Request{GPUs: 1}), Estimate: time.Duration(1+c.rng.IntN(100)) * time.Minute}
 	switch c.rng.IntN(5) {
 	case 0:
 		j.Checkpoint = cluster.Checkpoint{Cost: time.Duration(c.rng.IntN(5)) * time.Minute, Restart: time.Duration(c.rng.IntN(60)) * time.Second}
@@ -101,7 +101,7 @@ func (c *crowd) step(evs []engine.Event) bool {
 func newCrowd(t *testing.T, pol string, seed uint64) *crowd {
 	c := &crowd{rng: rand.New(rand.NewPCG(seed, 9))}
 	for range 3 {
-		spec, err := cluster.ParseShort("40x8xA100-80GB")
+		spec, err := cluster.ParseShort("150x8xA100-80GB")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,19 +125,19 @@ func newCrowd(t *testing.T, pol string, seed uint64) *crowd {
 }
 
 // TestRankingTwin: engines that rank victims always, never, and where that is worth it decide alike, with levels of
-// hundreds of jobs in which what stopping a job wastes changes with time or does not.
+// many jobs in which what stopping a job wastes changes with time or does not.
 func TestRankingTwin(t *testing.T) {
 	for _, pol := range []string{"las:base=1m", "las:base=10m,levels=3", "tiresias-l:thresholds=60/600", "tiresias-g:thresholds=600", "gittins", "srtf"} {
 		t.Run(pol, func(t *testing.T) {
 			t.Parallel()
 			began, grew := 0, 0
-			for seed := range uint64(4) {
+			for seed := range uint64(2) {
 				c := newCrowd(t, pol, seed)
-				evs := make([]engine.Event, 600)
+				evs := make([]engine.Event, 1600)
 				for i := range evs {
 					evs[i] = c.draw()
 				}
-				for i := range 300 {
+				for i := range 200 {
 					if !c.step(evs) {
 						t.Fatalf("seed %d, step %d, %v: engines that rank victims, and one that does not, decide otherwise", seed, i, c.now)
 					}
