@@ -223,13 +223,14 @@ func parvaGPUs(dir string, set int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	gpus := 0
+	gpus := map[[2]int]bool{} // a server and a GPU of it: each server counts its own from 0
 	for _, r := range rows[1:] {
-		n, err := strconv.Atoi(r[1])
-		if err != nil {
-			return 0, fmt.Errorf("%s: row %v: no number of a GPU", path, r)
+		server, err := strconv.Atoi(r[0])
+		n, err2 := strconv.Atoi(r[1])
+		if err != nil || err2 != nil {
+			return 0, fmt.Errorf("%s: row %v: no numbers of a server and a GPU", path, r)
 		}
-		gpus = max(gpus, n+1)
+		gpus[[2]int{server, n}] = true
 	}
-	return gpus, nil
+	return len(gpus), nil
 }

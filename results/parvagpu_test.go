@@ -2,6 +2,7 @@ package results
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,5 +69,17 @@ func TestParvaChanges(t *testing.T) {
 		if r.Ours > r.Published || !strings.Contains(r.Case, "0 spare GPUs") || strings.Contains(r.Case, ": 0 of") {
 			t.Errorf("%s: %s: %g", r.Case, r.Figure, r.Ours)
 		}
+	}
+}
+
+// TestParvaServers: a deployment on two servers has the GPUs of both.
+func TestParvaServers(t *testing.T) {
+	dir := t.TempDir()
+	text := "Num instance,Num GPU,Model,Placement,Instance size,Batch size,Num proc\n0,0,a,0,3,1,1\n0,0,a,4,3,1,1\n0,7,a,0,7,1,1\n1,0,a,0,7,1,1\n"
+	if err := os.WriteFile(filepath.Join(dir, "deployment_SLO1_SLO1_ParvaGPU_deploy.csv"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := parvaGPUs(dir, 1); n != 3 || err != nil {
+		t.Errorf("%d GPUs, %v; want 3", n, err)
 	}
 }

@@ -16,7 +16,9 @@ const mostSpare = 1000
 // planFrom plans services: from nothing, or near what is deployed, with the way there.
 func planFrom(m *cluster.GPUModel, services []serving.Service, o *sloOptions) (*serving.Plan, *serving.Change, error) {
 	if o.from == "" {
-		plan, err := serving.Make(m, services, o.headroom)
+		plan, err := o.plan(services, func(list []serving.Service, headroom float64) (*serving.Plan, error) {
+			return serving.Make(m, list, headroom)
+		})
 		return plan, nil, err
 	}
 	data, err := os.ReadFile(o.from)
@@ -27,12 +29,40 @@ func planFrom(m *cluster.GPUModel, services []serving.Service, o *sloOptions) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := serving.MakeNear(m, services, o.headroom, old)
+	plan, err := o.plan(services, func(list []serving.Service, headroom float64) (*serving.Plan, error) {
+		return serving.MakeNear(m, list, headroom, old)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	change := old.To(m, plan, services, o.spare)
 	return change.Plan, change, nil
+}
+
+// plan makes a plan with the headroom that was asked for, or with as much as keeps what is promised.
+func (o *sloOptions) plan(services []serving.Service, with func([]serving.Service, float64) (*serving.Plan, error)) (*serving.Plan, error) {
+	if o.headroom != 0 {
+		return with(services, o.headroom)
+	}
+	plan, times, kept, err := serving.Kept(services, func(list []serving.Service) (*serving.Plan, error) { return with(list, 1) })
+	if err != nil {
+		return nil, err
+	}
+	var more []string
+	for k, t := range times {
+		if t > 1 {
+			more = append(more, fmt.Sprintf("%s %.2f", services[k].Name, t))
+		}
+	}
+	switch {
+	case !kept:
+		o.note = "Not kept: with Poisson arrivals more than 1 % of some service's requests are late, however much it is planned for (" + strings.Join(more, ", ") + " times its rate)."
+	case len(more) == 0:
+		o.note = "With Poisson arrivals at most 1 % of each service's requests are late, without headroom."
+	default:
+		o.note = "So that with Poisson arrivals at most 1 % of each service's requests are late, these are planned for more than their rates: " + strings.Join(more, ", ") + " times (--headroom 1: for the rates alone)."
+	}
+	return plan, nil
 }
 
 // writeChange says the steps from what is deployed to the plan, and what services keep

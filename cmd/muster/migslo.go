@@ -23,12 +23,13 @@ type sloOptions struct {
 	seed           uint64
 	from, out      string
 	spare          int
+	note           string // on the headroom that was found
 }
 
 func (o *sloOptions) flags(c *cobra.Command) {
 	c.Flags().StringVar(&o.file, "slo", "", "services to plan for: CSV with the columns service, rate, latency_ms")
 	c.Flags().StringVar(&o.measured, "measured", "", "with --slo: directory of the services' measurements")
-	c.Flags().Float64Var(&o.headroom, "headroom", 1, "with --slo: plan for so many times the rates")
+	c.Flags().Float64Var(&o.headroom, "headroom", 0, "with --slo: plan for so many times the rates (default: for each service as many as keep 99 % of its requests in time with Poisson arrivals)")
 	c.Flags().DurationVar(&o.play, "play", time.Minute, "with --slo: play requests for so long; 0: do not")
 	c.Flags().Uint64Var(&o.seed, "seed", 1, "with --slo: of the requests' arrivals")
 	c.Flags().StringVar(&o.out, "out", "", "with --slo: write the plan to this file, for --from")
@@ -41,7 +42,7 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 	switch {
 	case o.measured == "":
 		return badUsage("--slo needs --measured: the directory of the services' measurements")
-	case !(o.headroom >= 1 && o.headroom <= 100):
+	case !(o.headroom >= 1 && o.headroom <= 100) && c.Flags().Changed("headroom"):
 		return badUsage("--headroom %g: 1 to 100 are possible", o.headroom)
 	case o.play < 0 || o.play > time.Hour:
 		return badUsage("--play %v: up to an hour is possible", o.play)
@@ -80,6 +81,9 @@ func planServices(c *cobra.Command, m *cluster.GPUModel, o *sloOptions) error {
 	fmt.Fprintf(w, "mig: %q\n\n", cluster.GeometryText(geometry))
 	if change != nil {
 		writeChange(w, change)
+	}
+	if o.note != "" {
+		fmt.Fprintf(w, "%s\n\n", o.note)
 	}
 	writeServed(w, plan, services, o)
 	writeStarts(w, m, plan, services, o)

@@ -540,7 +540,7 @@ func endTuner(c *cobra.Command, name string) error {
 		if _, err := cl.Act(c.Context(), list[i].ID, "cancel"); err != nil {
 			return err
 		}
-		j, err := cl.Wait(c.Context(), list[i].ID)
+		j, err := cl.WaitOn(c.Context(), list[i].ID) // over the daemon's death
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/cgroup"
@@ -117,6 +118,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	r := &reloader{f: f, c: c, spec: &dev.spec, level: &slog.LevelVar{}, running: conf.Serve}
 	r.level.Set(conf.LogLevel)
 	r.log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: r.level}))
+	r.log.Info("writes", "state", state, "socket", conf.Socket, "why", f.whyThere(c, conf))
 	groups := cgroup.Open()
 	opt, err := f.options(ctx, conf, dev, r.log)
 	if err != nil {
@@ -142,7 +144,52 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	f.startDemo(ctx, r.m, len(dev.gpus), filepath.Join(state, "demo"), r.log)
 	go r.onHangup(ctx, hup)
 	go keepGuard(ctx, r.m, r.log, opt.Now)
-	return together(ctx, r.m, r.s, r.door, conf.Socket)
+	err = together(ctx, r.m, r.s, r.door, conf.Socket)
+	if ctx.Err() != nil {
+		r.log.Info("ended", "left", leftBehind(r.m.Overview().Counts))
+	}
+	return err
+}
+
+// whyThere says why state and socket are where they are: a newcomer is surprised by what a program writes
+// outside of its folder.
+func (f *serveFlags) whyThere(c *cobra.Command, conf *configFile) string {
+	dir, socket := defaultPlaces()
+	given := c.Flags().Changed("state") || c.Flags().Changed("socket") || conf.State != dir || conf.Socket != socket
+	switch {
+	case given:
+		return "as flags and configuration say"
+	case os.Getuid() == 0:
+		return "it runs as root, so as the scheduler of the whole machine; --state DIR and --socket FILE name other places"
+	}
+	return "it runs for one user; --state DIR and --socket FILE name other places"
+}
+
+// leftBehind says what goes on without the scheduler, and how to end it.
+func leftBehind(counts map[string]int) string {
+	running, waiting := 0, counts[api.StatePending]
+	for _, s := range []string{api.StateStarting, api.StateRunning, api.StateSuspended, api.StateStopping} {
+		running += counts[s]
+	}
+	if running+waiting == 0 {
+		return "nothing runs or waits"
+	}
+	kept := countOf(waiting, "waiting job is", "waiting jobs are") + " kept"
+	if running == 0 {
+		return kept + ", for the next start of muster serve"
+	}
+	text := countOf(running, "job goes", "jobs go") + " on running on the same GPUs"
+	if waiting > 0 {
+		text += "; " + kept
+	}
+	return text + ". To end them: start muster serve again, which takes them over, and muster cancel --all (or a JOB of muster queue)"
+}
+
+func countOf(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // together schedules and answers until the context ends, or one of them fails.

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
@@ -380,4 +383,46 @@ func TestSubmitFile(t *testing.T) {
 	d.want(out, "worse.yaml:2: gpus:", "int")
 	out, _ = d.try("submit", "nowhere.sh")
 	d.want(out, "nowhere.sh", "after --")
+}
+
+// A daemon says where it writes and why there, and when it ends by Ctrl-C what goes on without it and how to end that.
+func TestServeSays(t *testing.T) {
+	d := startDaemon(t, "2xH100-80GB")
+	d.want(d.log.String(), "msg=writes state="+filepath.Join(d.dir, "state"), "as flags and configuration say")
+	interrupt := func() string {
+		t.Helper()
+		if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		_ = d.cmd.Wait()
+		return d.log.String()
+	}
+	d.want(interrupt(), "msg=ended left=\"nothing runs or waits\"")
+	d.start()
+	d.must("submit", "--gpus", "2", "--", "sleep", "300")
+	d.must("submit", "--gpus", "2", "--", "sleep", "300")
+	d.waitFor("the first to run", func() bool { return strings.Contains(d.must("show", "1"), `"state": "running"`) })
+	d.want(interrupt(), "1 job goes on running on the same GPUs; 1 waiting job is kept. To end them: start muster serve again, which takes them over, and muster cancel --all")
+	d.start()
+	d.want(d.must("show", "1"), `"state": "running"`, `"restarts": 0`)
+	d.must("cancel", "--all")
+}
+
+// TestWhyThere: root is told that its default places are those of the whole machine.
+func TestWhyThere(t *testing.T) {
+	f, c := &serveFlags{}, &cobra.Command{}
+	f.add(c)
+	conf := &configFile{Serve: &config.Serve{}}
+	conf.State, conf.Socket = defaultPlaces()
+	want := "it runs for one user"
+	if os.Getuid() == 0 {
+		want = "it runs as root, so as the scheduler of the whole machine"
+	}
+	if got := f.whyThere(c, conf); !strings.HasPrefix(got, want) || !strings.Contains(got, "--state DIR") {
+		t.Errorf("%s", got)
+	}
+	conf.State = "/elsewhere"
+	if got := f.whyThere(c, conf); got != "as flags and configuration say" {
+		t.Errorf("%s", got)
+	}
 }

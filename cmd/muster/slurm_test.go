@@ -3,12 +3,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // slurm runs one of the installed commands.
@@ -178,4 +180,29 @@ func TestSlurmAccounting(t *testing.T) {
 	if out, code := d.try("slurm", "sacctmgr", "add", "account", "x"); code != 1 || !strings.Contains(out, "stand in the configuration of muster serve") {
 		t.Errorf("%d %s", code, out)
 	}
+}
+
+// sbatch --wait and salloc outlive a daemon that is killed and started again.
+func TestSlurmWaitsOn(t *testing.T) {
+	d := startDaemon(t, "1xH100-80GB")
+	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
+	outs := make(chan string, 2)
+	wait := func(name string, args ...string) {
+		cmd := exec.Command("timeout", append([]string{"60", filepath.Join(d.dir, "bin", name)}, args...)...)
+		cmd.Dir, cmd.Env = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+		out, err := cmd.CombinedOutput()
+		outs <- fmt.Sprint(name, ": ", string(out), err)
+	}
+	go wait("sbatch", "--wait", "--gpus=1", "--wrap", "until test -e go; do sleep 0.1; done; exit 3")
+	d.eventually("the job to run", func() bool { return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "1 R") })
+	go wait("salloc", "--gpus=1", "echo", "granted at last")
+	d.eventually("the allocation to wait", func() bool { return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "2 PD") })
+	time.Sleep(300 * time.Millisecond) // both wait at the daemon
+	d.kill()
+	d.start()
+	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	both := <-outs + "\n" + <-outs
+	d.want(both, "Submitted batch job 1\nexit status 3", "granted at last", "Relinquishing job allocation 2\n<nil>")
 }

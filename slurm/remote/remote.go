@@ -90,7 +90,7 @@ func (s *service) History(since, until time.Time) ([]api.Job, error) {
 }
 
 func (s *service) Wait(id int) (api.Job, error) {
-	j, err := s.c.Wait(s.ctx, id)
+	j, err := s.c.WaitOn(s.ctx, id)
 	return j, noJob(err)
 }
 
@@ -105,12 +105,20 @@ func (s *service) Started(id int) (j api.Job, err error) {
 		if ctx.Err() != nil {
 			return
 		}
-		if j, err = s.c.Job(ctx, id); err != nil || begun(&j) {
+		now, asked := s.c.Job(ctx, id)
+		var no *client.Error
+		switch {
+		case asked == nil:
+			if j = now; begun(&j) {
+				enough()
+			}
+		case errors.As(asked, &no) && no.Status != http.StatusServiceUnavailable:
+			err = asked
 			enough()
 		}
 	})
 	if err == nil && !begun(&j) {
-		err = stream
+		err = stream // the daemon stayed away, or the caller has enough
 	}
 	return j, noJob(err)
 }
