@@ -32,7 +32,10 @@ const (
 	tellAfter = time.Second
 	tellFirst = 5 * time.Second
 	tellLast  = 5 * time.Minute
-	tellQueue = 1024 // of what else is to be written
+	// tellRefresh is from which distance of looks on a gang is written to, too, when who holds what it needs, or when it
+	// is expected to start, is another: that is no news, and need not be told at once.
+	tellRefresh = time.Minute
+	tellQueue   = 1024 // of what else is to be written
 )
 
 // teller is what is remembered of what a gang was told.
@@ -200,7 +203,8 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 	to := uids(pods)
 	knows := func(p *pod) bool { return scheduledText(p.obj) == g.wrote }
 	missed := (g.waking || g.unheard) && !all(pods, knows) // a pod changed just then: it was nominated, for example
-	if stem == g.text && slices.Equal(to, g.toldTo) && !missed {
+	dated := g.every >= tellRefresh && text != g.wrote
+	if stem == g.text && slices.Equal(to, g.toldTo) && !missed && !dated {
 		return true
 	}
 	fresh := stem != g.text
@@ -208,7 +212,7 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 		g.text, g.toldTo, g.wrote, g.unheard = stem, to, scheduledText(pods[0].obj), false
 		return true
 	}
-	if !fresh {
+	if !fresh && !dated {
 		text = g.wrote
 		pods = slices.DeleteFunc(pods, knows)
 	}

@@ -113,6 +113,42 @@ func TestTellMany(t *testing.T) {
 	}
 }
 
+// What a pod waits for stays the same while others come and go that hold it: who these are is told anew, in time.
+func TestTellHolders(t *testing.T) {
+	pods := []*v1.Pod{controlplane.Pod("a", 4, nil), controlplane.Pod("b", 4, nil), controlplane.Pod("big", 8, nil), controlplane.Pod("c", 4, nil)}
+	d, now := still(t, 1, pods...)
+	p := listenTo(t, d)
+	big := func() string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.last["big"]
+	}
+	d.tell(d.clock())
+	*now = now.Add(2 * time.Second)
+	d.tell(d.clock())
+	p.await(t, "at first", 2)
+	if !strings.Contains(big(), "default/a:") {
+		t.Fatalf("who waits is told %s", big())
+	}
+	d.podGone(pods[0])
+	steps(t, d)
+	if d.pods[pods[3].UID].gang.phase == waiting {
+		t.Fatal("nothing came in the place of what left")
+	}
+	for range 20 {
+		*now = now.Add(tellRefresh / 2)
+		d.tell(d.clock())
+	}
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(big(), "default/c:"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("who waits is still told %s", big())
+		}
+	}
+	if strings.Contains(big(), "default/a:") {
+		t.Errorf("it is told of one that has left: %s", big())
+	}
+}
+
 // A gang that was never told comes before any number of others that are only looked at again.
 func TestTellFirst(t *testing.T) {
 	var pods []*v1.Pod

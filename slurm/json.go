@@ -75,7 +75,7 @@ func jobsJSON(v *view, rows []row) any {
 			StdIn: j.Submission.Input, StdOut: j.StdOut, Submit: unix(&j.Submitted), Limit: int64(limit(&j.Submission) / time.Minute),
 			TresReq: tresText(j), TresPerNode: strings.TrimPrefix(gresText(j), "N/A"), User: j.User, GPUHours: j.GPUHours, Devices: []int{}}
 		if j.State == api.StatePending {
-			x.Start = unix(j.Expected)
+			x.Start = unix(expectedStart(j))
 		}
 		switch {
 		case r.indices != nil:

@@ -181,3 +181,19 @@ func TestSacctMeasured(t *testing.T) {
 	f.jobs[0].CPUTime, f.jobs[0].RAMPeak = api.Duration(90*time.Second), 3
 	f.check(t, map[string]string{"sacct -nP -o JobID,MaxRSS,AveCPU,TotalCPU": "1|||00:01:30\n1.batch|3072K|00:01:30|00:01:30\n"})
 }
+
+// TestAtTheEarliest: a time before which a job does not start is not given as its start.
+func TestAtTheEarliest(t *testing.T) {
+	f := newFake()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	for _, open := range []bool{true, false} {
+		f.jobs = append(f.jobs, api.Job{ID: len(f.jobs) + 1, State: api.StatePending, Expected: &at, AtEarliest: open, Submitted: at})
+	}
+	code, out, errs := f.do(t, "", "squeue", "--start", "-h", "-o", "%i %S")
+	if want := "2 2026-03-01T12:00:00\n1 N/A\n"; code != 0 || out != want {
+		t.Errorf("%d %q %s; want %q", code, out, errs, want)
+	}
+	if text := testText(f.jobs[0]); !strings.Contains(text, "to start at the earliest at 2026-03-01T12:00:00") {
+		t.Error(text)
+	}
+}

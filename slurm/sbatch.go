@@ -81,7 +81,11 @@ func testText(j api.Job) string {
 	if node == "" {
 		node = "the machine"
 	}
-	return fmt.Sprintf("Job %d to start at %s using %d processors on nodes %s in partition %s", j.ID, stamp(j.Expected, "an unknown time"), cpus(&j), node, parts)
+	at := "at"
+	if j.AtEarliest {
+		at = "at the earliest at"
+	}
+	return fmt.Sprintf("Job %d to start %s %s using %d processors on nodes %s in partition %s", j.ID, at, stamp(j.Expected, "an unknown time"), cpus(&j), node, parts)
 }
 
 // waitFor waits for a job, or all elements of its array, and returns the

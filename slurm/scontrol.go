@@ -305,7 +305,7 @@ func memoryText(j *api.Job) string {
 
 func startOf(j *api.Job) string {
 	if j.State == api.StatePending {
-		return stamp(j.Expected, "Unknown")
+		return stamp(expectedStart(j), "Unknown")
 	}
 	return stamp(j.Started, "Unknown")
 }

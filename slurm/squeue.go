@@ -166,15 +166,16 @@ func (c *command) squeueTable(s *settings) (table[row], error) {
 func startOrder(rows []row) []row {
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.State != api.StatePending })
 	slices.SortStableFunc(rows, func(a, b row) int {
+		x, y := expectedStart(a.Job), expectedStart(b.Job)
 		switch {
-		case a.Expected == nil && b.Expected == nil:
+		case x == nil && y == nil:
 			return 0
-		case a.Expected == nil:
+		case x == nil:
 			return 1
-		case b.Expected == nil:
+		case y == nil:
 			return -1
 		}
-		return a.Expected.Compare(*b.Expected)
+		return x.Compare(*y)
 	})
 	return rows
 }
@@ -183,7 +184,7 @@ func fixed(s string) func(*view, row) string { return func(*view, row) string { 
 
 func startText(r row) string {
 	if r.State == api.StatePending {
-		return stamp(r.Expected, "N/A")
+		return stamp(expectedStart(r.Job), "N/A")
 	}
 	return stamp(r.Started, "N/A")
 }

@@ -106,6 +106,15 @@ func ranFor(j *api.Job, now time.Time) time.Duration {
 	return max(now.Sub(*j.Started), 0)
 }
 
+// expectedStart is when a waiting job is expected to start; nil: nobody knows. Slurm's formats have room for a date
+// only, and when it starts at the earliest is none.
+func expectedStart(j *api.Job) *time.Time {
+	if j.AtEarliest {
+		return nil
+	}
+	return j.Expected
+}
+
 // endOf is when the job ended or will at its limit.
 func endOf(j *api.Job) *time.Time {
 	if j.Ended != nil {
@@ -113,7 +122,7 @@ func endOf(j *api.Job) *time.Time {
 	}
 	start := j.Started
 	if j.State == api.StatePending {
-		start = j.Expected
+		start = expectedStart(j)
 	}
 	if start == nil || limit(&j.Submission) == 0 {
 		return nil

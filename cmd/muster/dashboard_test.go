@@ -307,6 +307,7 @@ func TestDashboardPhone(t *testing.T) {
 	b.must("submit", "--queue", "self-supervised-pretraining", "--gpus", "2", "--time", "10m", "--name", "vit", "--", "sleep", "300")
 	b.must("submit", "--queue", "operations", "--gpus", "4", "--time", "10m", "--name", "next-one", "--", "sleep", "300")
 	b.Await("who runs and who waits", has(".slim td", "vit")+` && `+has(".slim td", "next-one")+` && `+has(".queues td", "borrowed"))
+	b.Await("that it starts by the limit of who runs", has(".slim td", "by "))
 	const order = `[...document.querySelectorAll("main .figures dt, main h2, main .acts button")].filter(e => e.checkVisibility()).map(e => e.textContent).join()`
 	if got, want := b.JS(order), "GPUs held,Utilisation,Waiting,Running,Running,Next in line,GPUs,The last hour,Queues,Drain this node"; got != want {
 		t.Errorf("the overview has %s, want %s", got, want)

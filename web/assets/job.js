@@ -1,5 +1,5 @@
 // A job: what it does, why it waits, what happened to it, its output.
-import { alive, ask, asked, badge, clock, confirmed, devices, el, failure, fill, gpus, held, mib, msOf, now, num, poller, queueOf, say, session, since, span, stateClass } from "./lib.js";
+import { alive, ask, asked, badge, clock, confirmed, devices, el, failure, fill, gpus, held, mib, msOf, now, num, poller, queueOf, say, session, since, span, startOf, stateClass } from "./lib.js";
 import { curves } from "./curves.js";
 import { follow } from "./log.js";
 import { section, table } from "./overview.js";
@@ -84,12 +84,20 @@ export function job({ box, args, title }) {
 /* how the expected end of a running job is known */
 const how = { progress: " by its progress", estimate: " as was stated", history: " as earlier runs suggest", limit: " at its time limit" };
 
+/* when a waiting job is expected to start, as the command line says it */
+function expectation(j) {
+  if (!j.expected) return "";
+  if (j.at_earliest) return [", expected to start at the earliest ", clock(j.earliest || j.expected), j.scored ? ["; four of five do by ", clock(j.latest)] : ""];
+  if (j.by_limits) return [", expected to start at ", clock(j.expected), " if those ahead run to their time limits, sooner if they end sooner"];
+  return [", expected to start ", ...startOf(j), j.earliest && j.latest
+    ? [", ", j.scored ? "four of five do " : "", "between ", clock(j.earliest), " and ", clock(j.latest), j.scored ? "" : " as earlier runs suggest"] : ""];
+}
+
 function sentence(j) {
   switch (j.state) {
     case "pending":
       return ["Waiting for ", since(j.submitted && new Date(now()).toISOString(), msOf(j.waited)), held(j) ? ", held until it is released" : j.position ? `, number ${j.position} in the line` : "",
-        j.expected ? [j.rough ? ", expected to start about " : ", expected to start ", clock(j.expected)].flat() : "",
-        j.expected && j.earliest && j.latest ? [", between ", clock(j.earliest), " and ", clock(j.latest), " as earlier runs suggest"] : "", "."].flat();
+        expectation(j), "."].flat(2);
     case "running": case "starting": case "stopping":
       return [`${j.state === "starting" ? "Starting" : j.state === "stopping" ? "Stopping" : "Running"} on ${devices(j)} of ${j.node || "this machine"} since `, j.started ? clock(j.started) : "now", ", in all ", since(new Date(now()).toISOString(), msOf(j.ran)),
         j.submission.limit ? ` of at most ${j.submission.limit}` : "", j.state === "stopping" && j.reason ? `: ${j.reason}` : "", j.expected_end ? [", expected to end ", clock(j.expected_end), how[j.end_by] || ""].flat() : "", ".", j.idle ? ` It is ${j.idle.text}.` : ""].flat();

@@ -236,13 +236,20 @@ export function progress(j) {
     el("span", { class: "pct", text: `${Math.round(part * 100)}%` }));
 }
 
+/* when a waiting job is expected to start: "from" where that is at the earliest, "by" where those ahead would run to their limits */
+export function startOf(j) {
+  if (j.at_earliest) return ["from ", clock(j.earliest || j.expected)];
+  if (j.by_limits) return ["by ", clock(j.expected)];
+  return [j.rough ? "about " : "", clock(j.expected)];
+}
+
 /* where it runs, or why it waits, in a line */
 export function whereOrWhy(j) {
   if (j.state === "pending") {
     const parts = [];
     if (j.position) parts.push(`${j.position}. in line`);
     else if (j.code && j.code !== "Priority") parts.push(waits[j.code] || j.code);
-    if (j.expected) parts.push(el("span", null, j.rough ? "expected about " : "expected ", clock(j.expected)));
+    if (j.expected) parts.push(el("span", null, "expected ", ...startOf(j)));
     const line = parts.flatMap((p, i) => i ? [" · ", p] : [p]);
     return j.reason ? [...line, el("span", { class: "sub", text: j.reason })] : line;
   }

@@ -1,5 +1,5 @@
 // The machine at a glance: figures, the last hour, GPUs, queues, who runs, who is next.
-import { ask, badge, clock, confirmed, el, failure, fill, gpus, asked, jobLink, mib, num, owner, poller, progress, queueOf, rows, say, session, timeOf } from "./lib.js";
+import { ask, badge, clock, confirmed, el, failure, fill, gpus, asked, jobLink, mib, num, owner, poller, progress, queueOf, rows, say, session, startOf, timeOf } from "./lib.js";
 import { hour } from "./plots.js";
 
 export function overview({ box }) {
@@ -198,5 +198,5 @@ function running(j) {
 
 function waiting(j) {
   return el("tr", null, el("td", { class: "n", text: j.position }), who(j), el("td", { class: "n", text: asked(j.submission) }),
-    el("td", null, j.expected ? (j.rough ? el("span", null, "about ", clock(j.expected)) : clock(j.expected)) : el("span", { class: "muted", text: "not in sight" })));
+    el("td", null, j.expected ? el("span", null, ...startOf(j)) : el("span", { class: "muted", text: "not in sight" })));
 }
