@@ -143,12 +143,14 @@ func TestMovesChain(t *testing.T) {
 	go func() { gone <- m.Run(ctx) }()
 	dir := t.TempDir()
 	leave := func(id int) string { return filepath.Join(dir, fmt.Sprintf("leave-%d", id)) } // job id leaves when it is told to and this is there
+	pidFile := func(id string) string { return filepath.Join(dir, "pid-"+id) } // is there when its job can be told to leave
 	var ids, over []int
 	for k := range 12 {
-		id := submit(t, m, "echo $$ > "+filepath.Join(dir, "pid-$MUSTER_JOB_ID")+"; trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+" ]; do sleep 0.05; done; exit 143' TERM; sleep 1000 & wait", func(s *api.Submission) {
+		id := submit(t, m, "trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+" ]; do sleep 0.05; done; exit 143' TERM; echo $$ > "+pidFile("$MUSTER_JOB_ID")+"; sleep 1000 & wait", func(s *api.Submission) {
 			s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true, api.Duration(10*time.Hour)
 		})
 		until(t, m, id, api.StateRunning)
+		wait(t, "the job catches the signal", func() bool { return exists(pidFile(strconv.Itoa(id))) })
 		if ids = append(ids, id); k%3 == 2 {
 			over = append(over, id)
 		}
@@ -192,7 +194,7 @@ func TestMovesChain(t *testing.T) {
 		t.Errorf("the one that makes room is %v and goes to %+v", r.State, r.Dest)
 	}
 	m.mu.RUnlock()
-	pid, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("pid-%d", behind.After[0])))
+	pid, err := os.ReadFile(pidFile(strconv.Itoa(behind.After[0])))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func TestTuneEnds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
 	ok(t, "trace", "synth", "preset=philly-like,jobs=8,gpus=8,load=0.5,seed=7", file)
 	_, _, err := muster(t, context.Background(), "tune", "--trace", file, "--cluster", "1x8xT4", "--policies", "fifo,las", "--node-mtbf", "1m", "--repair", "1s")
-	if err == nil || !strings.Contains(err.Error(), "no replay ended: fifo: ") || !strings.Contains(err.Error(), "had not ended after") {
+	if err == nil || !strings.Contains(err.Error(), "no replay ended: multifactor: ") || !strings.Contains(err.Error(), "had not ended after") {
 		t.Errorf("nothing is said of jobs that do not end: %v", err)
 	}
 }
