@@ -245,7 +245,8 @@ func (f *forecast) tell(v *api.Job, now cluster.Time) bool {
 		return false
 	}
 	if v.Expected, v.Rough = nil, false; at != cluster.Never {
-		v.Expected, v.AtEarliest = instant(max(at, now)), true
+		v.Expected, v.ByLimits = instant(max(at, now)), f.mid.Limits[cluster.JobID(v.ID)]
+		v.AtEarliest = !v.ByLimits
 	}
 	return true
 }
