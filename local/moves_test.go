@@ -130,6 +130,7 @@ func mark(t *testing.T, file string) {
 func TestMovesChain(t *testing.T) {
 	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 16, Islands: 4}}})
 	opt.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Minute}, {How: engine.Kill}}
+	opt.KillWait = time.Minute // a job that is told to leave does when its file is there, and not before
 	opt.Rules.Defrag, opt.GPUs = &engine.Defrag{}, nil
 	for i := range 16 {
 		opt.GPUs = append(opt.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
