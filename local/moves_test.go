@@ -144,7 +144,7 @@ func TestMovesChain(t *testing.T) {
 	go func() { gone <- m.Run(ctx) }()
 	dir := t.TempDir()
 	leave := func(id int) string { return filepath.Join(dir, fmt.Sprintf("leave-%d", id)) } // job id leaves when it is told to and this is there
-	pidFile := func(id string) string { return filepath.Join(dir, "pid-"+id) } // is there when its job can be told to leave
+	pidFile := func(id string) string { return filepath.Join(dir, "pid-"+id) }              // is there when its job can be told to leave
 	var ids, over []int
 	for k := range 12 {
 		id := submit(t, m, "trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+" ]; do sleep 0.05; done; exit 143' TERM; echo $$ > "+pidFile("$MUSTER_JOB_ID")+"; sleep 1000 & wait", func(s *api.Submission) {
