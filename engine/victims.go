@@ -297,13 +297,5 @@ func (l *victims) worstFirst(a, b *victim) int {
 			return c
 		}
 	}
-	switch {
-	case a.key0 != b.key0:
-		return cmp.Compare(b.key0, a.key0)
-	case a.lost != b.lost:
-		return cmp.Compare(a.lost, b.lost)
-	case a.j.started != b.j.started:
-		return cmp.Compare(b.j.started, a.j.started)
-	}
-	return cmp.Compare(b.j.spec.ID, a.j.spec.ID)
+	return worse(a, b)
 }

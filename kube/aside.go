@@ -38,13 +38,24 @@ const (
 
 // setPodAside says once that a pod is not managed.
 func (d *Driver) setPodAside(p *pod, why string) {
+	d.sayAside(p, why, "a pod is set aside: it takes room where it is bound and is not managed",
+		"Muster does not manage this pod, it only counts what it holds: ")
+}
+
+// setGangAside says once that a gang is not scheduled.
+func (d *Driver) setGangAside(pods []*pod, why string) {
+	d.sayAside(pods[0], why, "a gang is set aside: it is not scheduled", "Muster does not schedule this pod and its gang: ")
+}
+
+// sayAside says once, in the log and in an event of a pod, that something is set aside.
+func (d *Driver) sayAside(p *pod, why, logged, told string) {
 	if d.aside.pods[p.obj.UID] == why {
 		return
 	}
 	d.aside.pods[p.obj.UID] = why
 	d.opt.Observe.SetAside(asidePod)
-	d.opt.Log.Error("a pod is set aside: it takes room where it is bound and is not managed", "pod", p.name(), "reason", why)
-	d.told.event(p.obj, v1.EventTypeWarning, "SetAside", "Muster does not manage this pod, it only counts what it holds: "+why)
+	d.opt.Log.Error(logged, "pod", p.name(), "reason", why)
+	d.told.event(p.obj, v1.EventTypeWarning, "SetAside", told+why)
 }
 
 // setNodeAside takes the GPUs of a node out of the next engine.

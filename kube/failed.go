@@ -6,8 +6,6 @@ import (
 	"runtime/debug"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 )
@@ -68,18 +66,6 @@ func (d *Driver) blamed(pods []*pod) string {
 		}
 	}
 	return ""
-}
-
-// setGangAside says once that a gang is not scheduled, because an earlier scheduler failed at it.
-func (d *Driver) setGangAside(pods []*pod, why string) {
-	first := pods[0]
-	if d.aside.pods[first.obj.UID] == why {
-		return
-	}
-	d.aside.pods[first.obj.UID] = why
-	d.opt.Observe.SetAside(asidePod)
-	d.opt.Log.Error("a gang is set aside: it is not scheduled", "pod", first.name(), "pods", len(pods), "reason", why)
-	d.told.event(first.obj, v1.EventTypeWarning, "SetAside", "Muster does not schedule this pod and its gang: "+why)
 }
 
 // drive steps the engine until it has to begin anew. A failure inside is an error that says at which gangs.
