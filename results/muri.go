@@ -48,10 +48,6 @@ const (
 	muriMixed  = "the published row is of two runs: its mean JCT with \"unpack\" on, the rest with it off; with it off the mean is 89025.2295, as ours"
 )
 
-// muriResidue is why one case is not exact: with all jobs at time 0 many reach a
-// limit at once, at 3249.999999999999 in doubles.
-const muriResidue = "their sum of run time in doubles misses the limit of a level by 1e-12 s: demoted one event later, which stalls everybody once more; ours counts in integers"
-
 // Muri replays the traces of Muri in the world of its simulator.
 func Muri(ctx context.Context, traces string) (Table, error) {
 	return muriOn(ctx, traces, "trace1", "trace3", "trace3_pr", "trace4")
@@ -64,7 +60,7 @@ func muriOn(ctx context.Context, traces string, slow ...string) (Table, error) {
 			"Our engine and policies decide; the world is that of the published simulator, a profile of `sim/compat`: every iteration takes 1.5 % longer; " +
 			"at each event of the cluster every running job loses 4 to 46 seconds of progress, moved or not; jobs that end within a relative 1e-9 end " +
 			"together; the scheduler is asked at arrivals, ends and demotions only; stopping and moving are free, GPUs are counted and not placed; the " +
-			"percentile is the one at floor(0.99 n). Tiresias-L's levels and service are those of our `tiresias-l`; the order inside a level is that " +
+			"percentile is the one at floor(0.99 n). Tiresias-L's levels are those of our `tiresias-l`; service is summed up in doubles, and the order inside a level is that " +
 			"simulator's, whose lists put who runs before who waits, whoever started first. The rows \"its own order\" show what the paper's order, which " +
 			"`tiresias-l` has by itself, comes to in the same world. Under Muri-S and Muri-L our `muri` has the order, the groups and who gets GPUs; the world " +
 			"has how fast groups are (Muri's cycle of stages, and factors of 1.33, 1.5 and 1.37 for two, three and four jobs) and, in the rows without \"its own pairs\", that " +
@@ -107,8 +103,6 @@ func muriOn(ctx context.Context, traces string, slow ...string) (Table, error) {
 				reason := p.reason
 				switch {
 				case reason != "":
-				case p.theirs == "Tiresias_L" && name == "trace3_pr":
-					reason = muriResidue
 				case p.theirs == "Muri_L" && name == "trace3" && r.key == "avg_jct":
 					reason = muriMixed
 				}

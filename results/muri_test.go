@@ -25,9 +25,6 @@ func TestMuri(t *testing.T) {
 		t.Errorf("%d rows, want 102; beyond the tolerance are %v", len(tab.Rows), tab.Failed())
 	}
 	for _, r := range tab.Rows {
-		if r.Reason == muriResidue && math.Abs(r.Off()) > 0.002 {
-			t.Errorf("%s, %s: off by %+.3f %%", r.Case, r.Figure, 100*r.Off())
-		}
 		if r.Reason == muriMixed && math.Abs(r.Ours-89025.229503) > 1e-6 {
 			t.Errorf("%s, %s: %f, want 89025.229503 (G-muri-simulator, 10)", r.Case, r.Figure, r.Ours)
 		}
@@ -75,6 +72,38 @@ func TestMuriEvents(t *testing.T) {
 		f, err := compat.Run(context.Background(), c.world, wl.Jobs, 64, c.pol)
 		if err != nil || f.Stirs != c.want {
 			t.Errorf("%s under %s: %d events, %v; want %d", c.trace, c.pol, f.Stirs, err, c.want)
+		}
+	}
+}
+
+// TestMuriAllAtOnce: with all jobs at time 0, as in the lists that the paper calls trace1' and trace4', many reach the
+// limit of a level at one instant, and the last bit of the sum of their run times decides who is demoted when. The
+// figures were computed apart, from the simulator's rules alone.
+func TestMuriAllAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		trace              string
+		jct, makespan, p99 float64
+		events             int
+	}{
+		{"trace1", 6921682.793319, 21990477.824095, 21765400.784095, 3246},
+		{"trace3", 2213110.127711, 6761641.419945, 6739568.998770, 2383},
+		{"trace4", 2674022.635595, 12584603.563650, 11219877.952119, 4771},
+	} {
+		wl, err := trace.Open(shared.Path(t, fmt.Sprintf("traces/muri/%s.csv", c.trace)), trace.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range wl.Jobs {
+			wl.Jobs[i].Job.Submit = 0
+		}
+		f, err := compat.Run(context.Background(), compat.MuriLevels(), wl.Jobs, 64, "tiresias-l:thresholds=3250/7200")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range [][2]float64{{f.JCT, c.jct}, {f.Makespan, c.makespan}, {f.P99, c.p99}, {float64(f.Stirs), float64(c.events)}} {
+			if math.Abs(v[0]-v[1]) > half(6) {
+				t.Errorf("%s: %f, want %f", c.trace, v[0], v[1])
+			}
 		}
 	}
 }

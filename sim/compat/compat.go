@@ -373,6 +373,14 @@ func (l *listed) Key(_ engine.View, j engine.JobView) engine.Key {
 	return engine.Key{int64(level)<<40 + l.place(j.Spec().ID)}
 }
 
+// service is what a job's level goes by where the order inside it is the world's: the time in the running state that
+// the world summed up, in doubles. Where many jobs reach a limit at one instant, what the sum is off by decides whether
+// one of them is demoted at this event or at the next, and every event stalls everybody.
+func (w *World) service(id cluster.JobID) int64 {
+	j := &w.jobs[id]
+	return int64(float64(j.used*j.gpus) * 1_000_000)
+}
+
 // believed is the work that the engine counts by now: the wall time that the job ran.
 func (w *World) believed(j *job) time.Duration { return j.done + w.clock.Sub(j.clock) }
 
@@ -500,7 +508,7 @@ func Run(ctx context.Context, p Profile, entries []trace.Entry, gpus int, pol st
 		if !ok {
 			return Figures{}, fmt.Errorf("compat: profile %s goes with a policy of levels, not with %s", p.Name, pol)
 		}
-		cfg.Policy = &listed{leveller: levels, place: func(id cluster.JobID) int64 { return w.jobs[id].place }}
+		cfg.Policy = &listed{leveller: levels, place: func(id cluster.JobID) int64 { return w.jobs[id].place }, service: w.service}
 	}
 	if p.sharing != nil {
 		w.clock = 0 // the engine takes "last planned at 0" for "in this instant"
