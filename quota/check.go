@@ -64,7 +64,10 @@ func (r Refusal) OK() bool { return r.Rule == Allowed }
 
 // String says it in one line, in GPUs.
 func (r Refusal) String() string {
-	used, limit, asked := FormatGPUs(r.Used), FormatGPUs(r.Limit), FormatGPUs(r.Asked)
+	used, limit, asked := FormatGPUs(r.Used), FormatGPUs(r.Limit), FormatGPUs(r.Asked)+" GPUs"
+	if r.Asked == 1000 {
+		asked = "1 GPU"
+	}
 	who := "queue " + strconv.Quote(r.Name)
 	if r.Queue == Root {
 		who = "the cluster"
@@ -73,15 +76,15 @@ func (r Refusal) String() string {
 	case Allowed:
 		return "allowed"
 	case RuleLimit:
-		return fmt.Sprintf("%s: %s GPUs asked, %s used, limit %s", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked, %s used, limit %s", who, asked, used, limit)
 	case RuleCritical:
-		return fmt.Sprintf("%s: %s GPUs asked for a critical job, %s used by critical jobs, guarantee %s", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked for a critical job, %s used by critical jobs, guarantee %s", who, asked, used, limit)
 	case RuleReserve:
-		return fmt.Sprintf("%s: %s GPUs asked, %s of %s used or kept for the critical tier", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked, %s of %s used or kept for the critical tier", who, asked, used, limit)
 	case RuleAvailable:
-		return fmt.Sprintf("%s: %s GPUs asked, %s of %s used", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked, %s of %s used", who, asked, used, limit)
 	case RuleUserGPUs:
-		return fmt.Sprintf("%s: %s GPUs asked, the user holds %s, user limit %s", who, asked, used, limit)
+		return fmt.Sprintf("%s: %s asked, the user holds %s, user limit %s", who, asked, used, limit)
 	case RuleMaxJobs:
 		return fmt.Sprintf("%s: %d jobs running, at most %d", who, r.Used, r.Limit)
 	case RuleUserJobs:
