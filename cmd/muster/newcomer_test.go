@@ -97,17 +97,21 @@ func TestQueueFolds(t *testing.T) {
 	}
 }
 
-// A table is never wider than its terminal, as long as eight letters a column fit.
-func TestFitWidth(t *testing.T) {
-	rows := [][]string{{"JOB", "NAME", "WHERE OR WHY"}, {"1", strings.Repeat("ä", 60), strings.Repeat("b", 90)}, {"2", "short", "no GPU"}}
-	fitWidth(rows, 60)
-	for _, r := range rows {
-		if n := len([]rune(strings.Join(r, "  "))); n > 60 {
-			t.Errorf("%d columns: %q", n, r)
+// A table is never wider than its terminal: cells are shortened, and where eight letters a column do not fit, columns go.
+func TestTableFits(t *testing.T) {
+	for _, terminal := range []int{60, 24} {
+		tab := table{heads: []string{"JOB", "QUEUE", "NAME", "WHERE OR WHY"}, rows: [][]string{
+			{"1", "research", strings.Repeat("ä", 60), strings.Repeat("b", 90)}, {"2", "serving", "short", "no GPU"}}}
+		tab.fit(terminal, "QUEUE", "NAME")
+		for _, r := range tab.lines() {
+			if n := len([]rune(strings.Join(r, "  "))); n > terminal {
+				t.Errorf("%d columns: %q", n, r)
+			}
 		}
-	}
-	if rows[2][1] != "short" || rows[2][2] != "no GPU" || !strings.HasSuffix(rows[1][2], "…") {
-		t.Errorf("%q", rows)
+		last := tab.rows[1]
+		if last[len(last)-2] != "short" || last[len(last)-1] != "no GPU" || !strings.HasSuffix(tab.rows[0][len(last)-2], "…") || (len(last) == 3) != (terminal == 24) {
+			t.Errorf("%q", tab.lines())
+		}
 	}
 }
 

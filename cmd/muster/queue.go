@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -325,7 +324,11 @@ func (f *queueFlags) show(ctx context.Context, w io.Writer, q url.Values, cols [
 	if !f.elements {
 		rows = foldArrays(list)
 	}
-	return printRows(w, rows, cols, !f.noHeader)
+	var spare []string
+	if f.columns == usualColumns {
+		spare = spareColumns
+	}
+	return printRows(w, rows, cols, !f.noHeader, spare...)
 }
 
 // stateColours are shown on a terminal.
@@ -340,16 +343,14 @@ func singleRows(list []api.Job) (rows []row) {
 	return rows
 }
 
-// printRows writes a table. A terminal's lines are not exceeded; colours have no width, so they are
-// put in when the columns are aligned.
-func printRows(w io.Writer, list []row, cols []column, header bool) error {
-	rows := make([][]string, 0, len(list)+1)
-	if header {
-		var heads []string
-		for i := range cols {
-			heads = append(heads, cols[i].head)
-		}
-		rows = append(rows, heads)
+// spareColumns are left out where the usual ones do not fit a terminal, the first ones first.
+var spareColumns = []string{"QUEUE", "USER", "EXIT", "RAN", "WAITED", "TIME", "ENDED", "NAME", "GPU-HOURS"}
+
+// printRows writes a table. A terminal's lines are not exceeded, unless more columns were asked for than fit.
+func printRows(w io.Writer, list []row, cols []column, header bool, spare ...string) error {
+	t := table{bare: !header}
+	for i := range cols {
+		t.heads = append(t.heads, cols[i].head)
 	}
 	for i := range list {
 		var cells []string
@@ -360,41 +361,16 @@ func printRows(w io.Writer, list []row, cols []column, header bool) error {
 			}
 			cells = append(cells, cols[k].text(list[i].job))
 		}
-		rows = append(rows, cells)
+		t.rows = append(t.rows, cells)
 	}
-	terminal := isTTY(w)
-	if terminal {
-		fitWidth(rows, width(w))
+	if !isTTY(w) {
+		return t.show(w)
 	}
-	return writeTable(w, rows, func(column int, text string) string {
-		if c := stateColours[text]; c != "" && terminal && os.Getenv("NO_COLOR") == "" && cols[column].name == "state" {
+	t.fit(width(w), spare...)
+	return t.write(w, func(head, text string) string {
+		if c := stateColours[text]; c != "" && os.Getenv("NO_COLOR") == "" && head == "STATE" {
 			return c + text + "\x1b[0m"
 		}
 		return text
 	})
-}
-
-// writeTable writes rows with their columns aligned; dress adds what has no width to a cell.
-func writeTable(w io.Writer, rows [][]string, dress func(column int, text string) string) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	wide := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for k, text := range row {
-			wide[k] = max(wide[k], utf8.RuneCountInString(text))
-		}
-	}
-	var b strings.Builder
-	for _, row := range rows {
-		for k, text := range row {
-			b.WriteString(dress(k, text))
-			if k < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", wide[k]-utf8.RuneCountInString(text)+2))
-			}
-		}
-		b.WriteString("\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/muster-gpu/muster/api"
 )
@@ -65,39 +64,4 @@ func ranges(list []int) string {
 		i = end + 1
 	}
 	return strings.Join(parts, ",")
-}
-
-// fitWidth shortens the cells of a table until its lines fit a terminal: the widest column first, none
-// below the width of a short word. Columns are two blanks apart.
-func fitWidth(rows [][]string, terminal int) {
-	if len(rows) == 0 || terminal <= 0 {
-		return
-	}
-	const least = 8
-	wide, total := make([]int, len(rows[0])), 2*(len(rows[0])-1)
-	for k := range wide {
-		for _, r := range rows {
-			wide[k] = max(wide[k], utf8.RuneCountInString(r[k]))
-		}
-		total += wide[k]
-	}
-	for ; total > terminal; total-- {
-		widest := 0
-		for k := range wide {
-			if wide[k] >= wide[widest] {
-				widest = k
-			}
-		}
-		if wide[widest] <= least {
-			break
-		}
-		wide[widest]--
-	}
-	for _, r := range rows {
-		for k, text := range r {
-			if letters := []rune(text); len(letters) > wide[k] {
-				r[k] = string(letters[:wide[k]-1]) + "…"
-			}
-		}
-	}
 }

@@ -241,5 +241,9 @@ func endedJobs(c *cobra.Command, since, userName, cols string, asJSON bool) erro
 	if err := sortJobs(list, "ended"); err != nil {
 		return err
 	}
-	return printRows(c.OutOrStdout(), singleRows(list), shown, true)
+	var spare []string
+	if !c.Flags().Changed("columns") {
+		spare = spareColumns
+	}
+	return printRows(c.OutOrStdout(), singleRows(list), shown, true, spare...)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -57,14 +58,14 @@ func known(v *float64, format string) string {
 }
 
 func printUsage(w io.Writer, u *api.Usage) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(t, "%s\tJOBS\tGPU-HOURS\tCOST\tUTIL %%\tKWH\tCPU-HOURS\tWAITED\tPREEMPTED\tLOST GPU-H\tSWITCH GPU-H\tSAMPLES/GPU-H\n", strings.ToUpper(u.By))
+	t := table{heads: []string{strings.ToUpper(u.By), "JOBS", "GPU-HOURS", "COST", "UTIL %", "KWH", "CPU-HOURS", "WAITED", "PREEMPTED", "LOST GPU-H",
+		"SWITCH GPU-H", "SAMPLES/GPU-H"}}
 	for _, r := range append(u.Rows, u.Total) {
-		fmt.Fprintf(t, "%s\t%d\t%.2f\t%s\t%s\t%s\t%.2f\t%s\t%d\t%.2f\t%.2f\t%s\n", r.Key, r.Jobs, r.GPUHours, known(r.Cost, "%.2f"), known(r.Utilisation, "%.0f"),
-			known(r.KWh, "%.2f"), r.CPUHours, cluster.FormatDuration(time.Duration(r.Waited).Round(time.Second)), r.Preemptions, r.LostHours, r.SwitchHours,
-			known(r.Samples, "%.0f"))
+		t.rows = append(t.rows, []string{r.Key, strconv.Itoa(r.Jobs), fmt.Sprintf("%.2f", r.GPUHours), known(r.Cost, "%.2f"), known(r.Utilisation, "%.0f"),
+			known(r.KWh, "%.2f"), fmt.Sprintf("%.2f", r.CPUHours), cluster.FormatDuration(time.Duration(r.Waited).Round(time.Second)),
+			strconv.Itoa(int(r.Preemptions)), fmt.Sprintf("%.2f", r.LostHours), fmt.Sprintf("%.2f", r.SwitchHours), known(r.Samples, "%.0f")})
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.show(w, "SAMPLES/GPU-H", "SWITCH GPU-H", "CPU-HOURS", "KWH", "LOST GPU-H", "PREEMPTED", "COST", "WAITED"); err != nil {
 		return err
 	}
 	return printNotes(w, u)
