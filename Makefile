@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_CFLAGS = -O2 -g -Wno-deprecated-declarations # of NVML's header
 
-.PHONY: run sim kube-demo test build lint bench bench-kube soak results
+.PHONY: run sim kube-demo test build lint bench bench-kube soak results pictures
 
 # Without an NVIDIA driver the devices are simulated; the jobs are real processes.
 GPUS ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo --gpus sim:8xH100-80GB)
@@ -50,6 +50,9 @@ soak: ## a million random events per policy, with all invariants; a thousand dea
 	MUSTER_SOAK=1000 $(GO) test -timeout 1h -run 'TestCrash$$' -v ./cmd/muster
 	MUSTER_SOAK=200 $(GO) test -timeout 2h -run 'TestKube$$/^(deaths|many|scenarios)$$' -v ./kube
 	./scripts/fuzz.sh 30s
+
+pictures: ## the pictures of docs/img, of made-up jobs
+	MUSTER_SCREENSHOTS=$(CURDIR)/docs/img $(GO) test -tags pictures -run TestPictures ./cmd/muster
 
 results: ## replay the published experiments and write docs/results.md
 	$(GO) run ./cmd/muster results --traces ../shared/traces --out docs/results.md

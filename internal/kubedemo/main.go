@@ -125,6 +125,9 @@ func (d *demo) run() {
 	d.look()
 }
 
+// roomy is a limit of queue research with which what waits for it starts.
+const roomy = 44
+
 // stay lets whoever started it go on with it.
 func (d *demo) stay() {
 	d.say("It runs until Ctrl-C. In a second terminal:",
@@ -132,7 +135,7 @@ func (d *demo) stay() {
 		"  ./muster --context test top              # or queue, nodes, usage",
 		"  ./muster --context test dashboard        # the same in a browser",
 		"  kubectl get queues -w",
-		"  kubectl edit queue research       # a limit of 56, say: what waits for it starts at once",
+		fmt.Sprintf("  kubectl edit queue research       # a limit of %d, say: what waits for it starts at once", roomy),
 		"  kubectl -n lab delete job sweep   # its GPUs go to whoever is next",
 		"  kubectl get events -A | grep Scheduling")
 	<-d.Context().Done()
