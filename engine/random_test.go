@@ -17,7 +17,7 @@ import (
 // scenario with its memory of failed attempts disabled). MUSTER_SOAK is the
 // number of events per policy; MUSTER_SEED replays one scenario.
 func TestRandom(t *testing.T) {
-	want := 20_000
+	want := 8_000
 	if s := os.Getenv("MUSTER_SOAK"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil {
