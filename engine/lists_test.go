@@ -167,6 +167,7 @@ func TestBitsetTwin(t *testing.T) {
 // TestTimerHeapTwin compares the heap with a sorted slice; void timers never
 // come up.
 func TestTimerHeapTwin(t *testing.T) {
+	scanned, popped := 0, 0
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		e := &Engine{}
@@ -198,7 +199,27 @@ func TestTimerHeapTwin(t *testing.T) {
 				}
 				twin = twin[1:]
 			}
+			if now := cluster.Time(r.IntN(60)); r.IntN(40) == 0 { // few of them are due, or many
+				due := h.take(nil, now)
+				for _, tm := range due {
+					at := slices.Index(twin, tm)
+					if tm.at > now || at < 0 && e.jobs[tm.id].gen == tm.gen {
+						t.Fatalf("seed %d: %+v is taken at %v", seed, tm, now)
+					}
+					if at >= 0 {
+						twin = slices.Delete(twin, at, at+1)
+					}
+				}
+				if len(twin) > 0 && twin[0].at <= now {
+					t.Fatalf("seed %d: %+v is not taken at %v", seed, twin[0], now)
+				}
+				scanned += count(len(due)*4 > len(due)+len(h))
+				popped += count(len(due) > 0 && len(due)*16 < len(due)+len(h))
+			}
 		}
+	}
+	if scanned == 0 || popped == 0 {
+		t.Errorf("many timers were due %d times, few of many %d times", scanned, popped)
 	}
 	var h timerHeap
 	if h.push(timer{at: cluster.Never}); len(h) != 0 {

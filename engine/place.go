@@ -21,6 +21,7 @@ type scratch struct {
 	ends    []ending
 	items   []item
 	waiters []*jobState
+	due     []timer
 }
 
 // askedMilli is the milli-GPU that a job asks for at full size; a MIG slice
