@@ -20,6 +20,7 @@ type scratch struct {
 	placer  any // what a placer needs meanwhile, a *T
 	ends    []ending
 	items   []item
+	booked  []item
 	waiters []*jobState
 	due     []timer
 }
@@ -465,7 +466,7 @@ func (e *Engine) rerun(j *jobState) {
 // often all of them are.
 func (e *Engine) relistRunning() {
 	p := &e.plans
-	if 8*len(p.aimed) < e.running.n {
+	if 8*len(p.aimed) < e.bookedJobs() {
 		for _, j := range p.aimed {
 			if j.booked() && e.runItem(j) != j.key {
 				e.rerun(j)
@@ -475,7 +476,7 @@ func (e *Engine) relistRunning() {
 	}
 	e.unrank()
 	e.tail.drop()
-	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
+	e.scratch.items = e.byKey().rewrite(e.scratch.items, func(old item) item {
 		j := e.jobs[old.id]
 		it := e.runItem(j)
 		if it == old {

@@ -166,7 +166,7 @@ func (e *Engine) runTimers() {
 func (e *Engine) rerunAll() {
 	e.unrank()
 	e.tail.drop()
-	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
+	e.scratch.items = e.byKey().rewrite(e.scratch.items, func(old item) item {
 		j := e.jobs[old.id]
 		if it := e.runItem(j); it != old {
 			e.touch(j)

@@ -61,7 +61,7 @@ func (e *Engine) victims(j *jobState, s *shape, most int) *victims {
 		l.next = 0
 		return l
 	}
-	for at := e.running.back(); at.item() != nil; at.move() {
+	for at := e.byKey().back(); at.item() != nil; at.move() {
 		it := at.item()
 		if !l.tiers && !l.reclaim && it.key[0] <= l.key0 {
 			break // those before come even earlier in the order
@@ -223,7 +223,7 @@ func (t *tail) nextSteady(e *Engine) *item {
 
 // listLevel lists the next level, unless the first of the steady comes before it; false: there is none.
 func (t *tail) listLevel(e *Engine, first *item) bool {
-	from := &e.running
+	from := e.byKey()
 	if e.ranking.on {
 		from = &e.ranking.growing
 	}
