@@ -1,5 +1,7 @@
 package engine
 
+import "slices"
+
 // keptList is the jobs that hold devices, in some order. It is kept in order while it is read: where jobs come
 // and go by the thousand and nobody reads it, because the ranking says all that passes ask for, it is dropped,
 // and made anew for whoever reads it next. A list that is always kept is its dumb twin.
@@ -28,7 +30,7 @@ func (k *keptList) read(e *Engine, buf []item, place func(j *jobState) item) []i
 	if k.unread = 0; !k.dropped {
 		return buf
 	}
-	buf = e.eachBooked(buf[:0], place)
+	buf = e.eachBooked(slices.Grow(buf[:0], e.bookedJobs()), place)
 	k.list.fill(buf)
 	k.dropped = false
 	return buf
@@ -83,3 +85,12 @@ func (e *Engine) dropUnread() {
 
 // bookedJobs counts the jobs that hold devices.
 func (e *Engine) bookedJobs() int { return e.holding[0] + e.holding[1] + e.holding[2] }
+
+// double makes room for twice as many where a list is full: append grows large ones by a quarter only, so that
+// one that becomes as long as there are jobs in a single step is copied five times.
+func double[T any](list []T) []T {
+	if len(list) < cap(list) {
+		return list
+	}
+	return slices.Grow(list, max(8, len(list)))
+}

@@ -421,7 +421,7 @@ func (e *Engine) start(j *jobState) {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
-	e.actions = append(e.actions, Action{Type: Start, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob, Yield: j.yields()})
+	e.actions = append(double(e.actions), Action{Type: Start, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob, Yield: j.yields()})
 }
 
 // limitOf is the job's time limit: its own, else its partition's default.
@@ -556,7 +556,7 @@ func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cl
 	if reason == Preempted {
 		e.stats.Preempted++
 	}
-	e.actions = append(e.actions, Action{Type: Preempt, Job: j.spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
+	e.actions = append(double(e.actions), Action{Type: Preempt, Job: j.spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
 }
 
 // noteLeaver notes that a job still holds devices of a node that the books have promised on.

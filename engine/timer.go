@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/heap"
@@ -78,6 +79,7 @@ func (h *timerHeap) take(buf []timer, now cluster.Time) []timer {
 		}
 		return buf
 	}
+	buf = slices.Grow(buf, n)
 	rest := (*h)[:0]
 	for _, t := range *h {
 		if t.at <= now {
