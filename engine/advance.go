@@ -121,7 +121,7 @@ func (e *Engine) onlyInside(h *holds, a *advance, from, end cluster.Time) {
 // insideUse counts the GPUs that the reservation's own jobs hold on a node.
 func (e *Engine) insideUse(a *advance, node int32) int32 {
 	var used int32
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		if j := e.jobs[it.id]; e.insider(a, j) {
 			for i := range j.allocs {
 				if j.allocs[i].Node == node {
@@ -219,7 +219,7 @@ func (e *Engine) clear(a *advance) {
 func (e *Engine) outsiderOn(a *advance, node int32) *jobState {
 	var best *jobState
 	var bestLost int64
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		v := e.jobs[it.id]
 		if v.spec.Tier == cluster.Critical || e.insider(a, v) || !holdsNode(v, node) {
 			return true

@@ -376,7 +376,7 @@ func (e *Engine) timeline() timeline {
 
 // listed returns the next entry of the list of expected ends.
 func (tl *timeline) listed() (ending, bool) {
-	l := &tl.e.ends
+	l := tl.e.byEnd()
 	if tl.chunk == len(l.chunks) {
 		return ending{}, false
 	}
@@ -385,7 +385,7 @@ func (tl *timeline) listed() (ending, bool) {
 }
 
 func (tl *timeline) skip() {
-	if tl.pos++; tl.pos == len(tl.e.ends.chunks[tl.chunk]) {
+	if tl.pos++; tl.pos == len(tl.e.ends.list.chunks[tl.chunk]) {
 		tl.chunk, tl.pos = tl.chunk+1, 0
 	}
 }
@@ -441,7 +441,7 @@ func (e *Engine) refreshEnds() {
 	if e.mode < EASY && e.cfg.Starvation == 0 {
 		return
 	}
-	for it, ok := e.ends.first(); ok && cluster.Time(it.key[0]) <= e.now; it, ok = e.ends.first() {
+	for it, ok := e.byEnd().first(); ok && cluster.Time(it.key[0]) <= e.now; it, ok = e.byEnd().first() {
 		j := e.jobs[it.id]
 		e.ends.remove(it)
 		j.endKey.key[0] = int64(max(e.endOf(j), e.now+1))

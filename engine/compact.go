@@ -128,7 +128,7 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 // lookAround collects who is where, and what each node is worth as it is.
 func (e *Engine) lookAround(by Compact) *compaction {
 	c := &compaction{by: by, until: e.now.Add(e.defrag.Horizon), stays: make([][]stay, len(e.st.nodes))}
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		v := e.jobs[it.id]
 		c.add(v.spec.ID, v.allocs, e.endOf(v))
 		return true

@@ -95,7 +95,7 @@ func (e *Engine) vacateAny(h *hunt, blocks []block) {
 // and says what keeps others where they are.
 func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 	young, often := 0, 0
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		v := e.jobs[it.id]
 		switch {
 		case !e.mayMove(v) || v.tier() < tier:

@@ -16,7 +16,7 @@ func (e *Engine) grow() {
 		return
 	}
 	ids := e.scratch.ids[:0]
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		if j := e.jobs[it.id]; j.state == Running && j.tasks < e.mostTasks(j) && !j.resizing {
 			ids = append(ids, it.id)
 		}
@@ -124,7 +124,7 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 	}
 	s := e.shapeAt(j.shape)
 	ids := e.scratch.ids[:0]
-	e.running.walkBack(func(it item) bool {
+	e.byKey().walkBack(func(it item) bool {
 		v := e.jobs[it.id]
 		if v.state == Running && v.tasks > e.leastTasks(v) && v.tier() >= j.spec.Tier && !v.resizing {
 			ids = append(ids, it.id)

@@ -103,8 +103,8 @@ type Engine struct {
 	wanted    slicesWanted    // ... for slices
 	owing     []*jobState     // liftUntilFits: lifted of the job's own queue, and not borrowed
 	ready     []cluster.JobID // placed jobs whose devices became free in this step
-	running   olist           // jobs with devices (and not told to leave) by run key
-	ends      olist           // the same jobs by expected end
+	running   keptList        // jobs with devices (and not told to leave) by run key
+	ends      keptList        // the same jobs by expected end
 	holding   [3]int          // jobs in that list, by tier
 	beingLeft []int32         // nodes of which stopping jobs still hold something, in order
 	placed    []*jobState     // those of them that wait for their devices, in no order

@@ -36,7 +36,7 @@ func (e *Engine) comeAfter(j *jobState, s *shape) (list []sooner, from cluster.T
 	reclaim := e.limits.byQueue && j.milli > 0 && e.entitled(j)
 	lacks := e.lacksQuota(j)
 	from = cluster.Never
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		v := e.jobs[it.id]
 		at := e.safeUntil(j, v)
 		key0 := j.key.key[0]

@@ -117,7 +117,7 @@ func (e *Engine) allocsOn(nodes []int32) [][]holder {
 	for i, id := range nodes {
 		at[id] = int32(i) + 1
 	}
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		j := e.jobs[it.id]
 		for i := range j.allocs {
 			if k := at[j.allocs[i].Node]; k > 0 {

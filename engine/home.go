@@ -217,7 +217,7 @@ func (e *Engine) holdersOf(j *jobState) (list []mover) {
 
 // eachOn calls f for each job that holds part of some devices, in their order.
 func (e *Engine) eachOn(devices []Alloc, f func(v *jobState)) {
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		if v := e.jobs[it.id]; overlap(v.allocs, devices) {
 			f(v)
 		}

@@ -96,13 +96,27 @@ func (l *olist) items() (items []item, err error) {
 	return items, nil
 }
 
+// items returns the items of a list that is kept, or what it would be made of, without reading it.
+func (k *keptList) items(e *Engine, place func(j *jobState) item) ([]item, error) {
+	if !k.dropped {
+		return k.list.items()
+	}
+	if k.list.n > 0 {
+		return nil, fmt.Errorf("it was dropped, and has %d jobs", k.list.n)
+	}
+	return e.eachBooked(nil, place), nil
+}
+
 // checkLists compares the lists of jobs with devices with the jobs.
 func (e *Engine) checkLists() error {
-	run, err := e.running.items()
+	if e.running.dropped && !e.ranking.on {
+		return fmt.Errorf("the jobs with devices are listed nowhere")
+	}
+	run, err := e.running.items(e, func(j *jobState) item { return j.key })
 	if err != nil {
 		return fmt.Errorf("running list: %w", err)
 	}
-	ends, err := e.ends.items()
+	ends, err := e.ends.items(e, func(j *jobState) item { return j.endKey })
 	if err != nil {
 		return fmt.Errorf("list of ends: %w", err)
 	}

@@ -24,21 +24,36 @@ func TestOlistTwin(t *testing.T) {
 		var twin, spare []item
 		keys := []int{3, 50, 1 << 30}[seed%3] // many ties, some, none
 		ascending := seed%4 == 0              // as fifo's lists grow
+		beside := 0                           // in the twin, where the last change was
 		for step := range 6000 {
-			it := item{key: Key{int64(r.IntN(keys))}, submit: cluster.Time(r.IntN(3)), id: int32(r.IntN(4000))}
+			it := item{key: Key{int64(r.IntN(keys)), int64(r.IntN(2)), int64(r.IntN(2))}, submit: cluster.Time(r.IntN(3)), id: int32(r.IntN(4000))}
 			if ascending {
 				it = item{key: Key{int64(step)}, id: int32(step)}
 			}
 			at, have := slices.BinarySearchFunc(twin, it, compareItems)
 			switch grow := step%2000 < 1400; {
 			case !have && (grow || r.IntN(4) == 0):
+				if near := twin[min(beside, max(0, len(twin)-1)):]; r.IntN(2) == 0 && len(near) > 0 { // beside the last change
+					it = near[0]
+					it.submit += cluster.Time(r.IntN(3) - 1)
+					it.id += int32(r.IntN(3) - 1)
+					if at, have = slices.BinarySearchFunc(twin, it, compareItems); have {
+						break
+					}
+				}
 				l.insert(it)
-				twin = slices.Insert(twin, at, it)
+				twin, beside = slices.Insert(twin, at, it), at
 			case len(twin) > 0:
 				k := r.IntN(len(twin))
-				if r.IntN(2) == 0 {
+				switch r.IntN(6) {
+				case 0, 1:
 					k = 0 // the head leaves most often
+				case 2, 3:
+					k = min(beside, len(twin)-1) // who comes after the last one,
+				case 4:
+					k = min(max(0, beside-1), len(twin)-1) // or before it
 				}
+				beside = k
 				if !l.remove(twin[k]) {
 					t.Fatalf("seed %d, step %d: %+v is missing", seed, step, twin[k])
 				}
@@ -152,6 +167,7 @@ func TestBitsetTwin(t *testing.T) {
 // TestTimerHeapTwin compares the heap with a sorted slice; void timers never
 // come up.
 func TestTimerHeapTwin(t *testing.T) {
+	scanned, popped := 0, 0
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		e := &Engine{}
@@ -183,7 +199,27 @@ func TestTimerHeapTwin(t *testing.T) {
 				}
 				twin = twin[1:]
 			}
+			if now := cluster.Time(r.IntN(60)); r.IntN(40) == 0 { // few of them are due, or many
+				due := h.take(nil, now)
+				for _, tm := range due {
+					at := slices.Index(twin, tm)
+					if tm.at > now || at < 0 && e.jobs[tm.id].gen == tm.gen {
+						t.Fatalf("seed %d: %+v is taken at %v", seed, tm, now)
+					}
+					if at >= 0 {
+						twin = slices.Delete(twin, at, at+1)
+					}
+				}
+				if len(twin) > 0 && twin[0].at <= now {
+					t.Fatalf("seed %d: %+v is not taken at %v", seed, twin[0], now)
+				}
+				scanned += count(len(due)*4 > len(due)+len(h))
+				popped += count(len(due) > 0 && len(due)*16 < len(due)+len(h))
+			}
 		}
+	}
+	if scanned == 0 || popped == 0 {
+		t.Errorf("many timers were due %d times, few of many %d times", scanned, popped)
 	}
 	var h timerHeap
 	if h.push(timer{at: cluster.Never}); len(h) != 0 {

@@ -148,7 +148,7 @@ func (e *Engine) reclaim(nodes []int32, n int) int {
 	}
 	lent := lentNodes{loads: make([][]load, len(nodes))}
 	var jobs []*jobState
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		if j := e.jobs[it.id]; (j.state == Starting || j.state == Running) && e.loadOf(&lent, j, nodes) {
 			jobs = append(jobs, j)
 		}

@@ -61,7 +61,8 @@ func (s *Site) Crowds(buf []int32) []int32 {
 		n = append(n, 0)
 	}
 	var at place
-	for it, ok := s.e.running.at(&at); ok; it, ok = s.e.running.at(&at) {
+	running := s.e.byKey()
+	for it, ok := running.at(&at); ok; it, ok = running.at(&at) {
 		at.pos++
 		allocs := s.e.jobs[it.id].allocs
 		if len(allocs) < 2 || s.e.together(allocs, cluster.LevelNode) {

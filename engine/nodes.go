@@ -100,7 +100,7 @@ func (e *Engine) loseHomes(id int32) {
 // wholeHeld reports whether a job holds the whole device in the books.
 func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 	held := false
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		for _, a := range e.jobs[it.id].allocs {
 			held = held || a.Node == id && a.Share == 0 && a.GPUs&dev != 0
 		}
@@ -113,7 +113,7 @@ func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 func (e *Engine) displace(id int32) {
 	e.dropDests(id, anyDevice)
 	var placed []*jobState
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		if j := e.jobs[it.id]; j.state == Placed && holdsNode(j, id) {
 			placed = append(placed, j)
 		}
@@ -131,7 +131,7 @@ func (e *Engine) displace(id int32) {
 func (e *Engine) loseJobs(id int32, mask uint64) {
 	e.dropDests(id, mask)
 	ids := e.scratch.ids[:0]
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		for _, a := range e.jobs[it.id].allocs {
 			if a.Node == id && (a.GPUs&mask != 0 || mask == ^uint64(0)) {
 				ids = append(ids, it.id)

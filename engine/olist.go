@@ -21,12 +21,14 @@ type item struct {
 
 // Before orders items by key, submit time and id: a total order.
 func (a *item) Before(b *item) bool {
-	for i := range a.key {
-		if a.key[i] != b.key[i] {
-			return a.key[i] < b.key[i]
-		}
-	}
-	if a.submit != b.submit {
+	switch {
+	case a.key[0] != b.key[0]:
+		return a.key[0] < b.key[0]
+	case a.key[1] != b.key[1]:
+		return a.key[1] < b.key[1]
+	case a.key[2] != b.key[2]:
+		return a.key[2] < b.key[2]
+	case a.submit != b.submit:
 		return a.submit < b.submit
 	}
 	return a.id < b.id
@@ -37,12 +39,14 @@ func (a *item) Before(b *item) bool {
 const chunkMax = 128
 
 // olist is an ordered list of items: chunks of sorted slices. Insertion and
-// removal cost a binary search and a short move; walking in order is a scan.
-// The dumb twin (a plain sorted slice) is in olist_test.go.
+// removal cost a binary search and a short move, or next to nothing beside the
+// last change: jobs that started together are listed again one after the other.
+// Walking in order is a scan. The dumb twin (a plain sorted slice) is in lists_test.go.
 type olist struct {
 	chunks  [][]item
 	n       int
 	changes int    // so far: a position is good until the next
+	near    place  // of the last change; there need not be such a place any more
 	spare   []item // memory of a chunk that is gone: a short list is often emptied and filled again
 }
 
@@ -50,9 +54,25 @@ type olist struct {
 // let go from the front.
 const shiftMax = 16
 
-// chunkOf returns the first chunk whose last item is not before it.
+// chunkOf returns the first chunk whose last item is not before it. It looks at the chunk of the
+// last change first, then at the next one.
 func (l *olist) chunkOf(it *item) int {
 	lo, hi := 0, len(l.chunks)
+	for near := l.near.chunk; near < min(l.near.chunk+2, len(l.chunks)); near++ {
+		if c := l.chunks[near]; c[len(c)-1].Before(it) {
+			lo = near + 1
+			continue
+		}
+		hi = near
+		if near == lo {
+			return near
+		}
+		if c := l.chunks[near-1]; c[len(c)-1].Before(it) {
+			return near
+		}
+		hi--
+		break
+	}
 	for lo < hi {
 		mid := (lo + hi) / 2
 		c := l.chunks[mid]
@@ -65,9 +85,20 @@ func (l *olist) chunkOf(it *item) int {
 	return lo
 }
 
-// search returns the first position in c that is not before it.
-func search(c []item, it *item) int {
+// search returns the first position in c that is not before it. It looks at a position and at the one
+// before that first.
+func search(c []item, it *item, near int) int {
 	lo, hi := 0, len(c)
+	if near = min(near, hi-1); near >= 0 {
+		if c[near].Before(it) {
+			lo = near + 1
+		} else if hi = near; near > 0 {
+			if c[near-1].Before(it) {
+				return near
+			}
+			hi--
+		}
+	}
 	for lo < hi {
 		mid := (lo + hi) / 2
 		if c[mid].Before(it) {
@@ -86,7 +117,7 @@ func (l *olist) insert(it item) {
 		if l.spare == nil {
 			l.spare = make([]item, 0, 8)
 		}
-		l.chunks, l.spare = append(l.chunks, append(l.spare, it)), nil
+		l.chunks, l.spare, l.near = append(l.chunks, append(l.spare, it)), nil, place{pos: 1}
 		return
 	}
 	i := l.chunkOf(&it)
@@ -94,12 +125,12 @@ func (l *olist) insert(it item) {
 		i-- // beyond the end: append to the last chunk
 	}
 	c := l.chunks[i]
-	j := search(c, &it)
+	j := search(c, &it, l.near.pos)
 	c = append(c, item{})
 	copy(c[j+1:], c[j:])
 	c[j] = it
 	l.chunks[i] = c
-	if len(c) < chunkMax {
+	if l.near = (place{chunk: i, pos: j + 1}); len(c) < chunkMax {
 		return
 	}
 	// Split. A list that grows at its end (fifo) keeps its chunks full.
@@ -111,7 +142,9 @@ func (l *olist) insert(it item) {
 	l.chunks[i] = c[:cut]
 	l.chunks = append(l.chunks, nil)
 	copy(l.chunks[i+2:], l.chunks[i+1:])
-	l.chunks[i+1] = right
+	if l.chunks[i+1] = right; j >= cut {
+		l.near = place{chunk: i + 1, pos: j + 1 - cut}
+	}
 }
 
 // remove deletes the item; it reports whether it was there.
@@ -121,13 +154,17 @@ func (l *olist) remove(it item) bool {
 		return false
 	}
 	c := l.chunks[i]
-	j := search(c, &it)
+	j := search(c, &it, l.near.pos)
 	if j == len(c) || c[j] != it {
 		return false
 	}
 	l.n--
 	l.changes++
+	l.near = place{chunk: i, pos: j}
 	if len(c) == 1 {
+		if i > 0 { // the next that leaves is as likely before it as after it
+			l.near = place{chunk: i - 1, pos: len(l.chunks[i-1]) - 1}
+		}
 		if l.chunks = append(l.chunks[:i], l.chunks[i+1:]...); cap(c) > cap(l.spare) {
 			l.spare = c[:0]
 		}
@@ -201,7 +238,7 @@ func (l *olist) seek(it *item) place {
 		return place{i, 0}
 	}
 	c := l.chunks[i]
-	j := search(c, it)
+	j := search(c, it, l.near.pos)
 	if j < len(c) && c[j] == *it {
 		j++
 	}
@@ -260,7 +297,7 @@ func (l *olist) below(key0 int64) back {
 func (l *olist) before(it *item) back {
 	b := back{l: l, chunk: l.chunkOf(it)}
 	if b.chunk < len(l.chunks) {
-		b.left = search(l.chunks[b.chunk], it)
+		b.left = search(l.chunks[b.chunk], it, l.near.pos)
 	}
 	if b.left == 0 {
 		if b.chunk--; b.chunk >= 0 {

@@ -58,6 +58,7 @@ func (e *Engine) pass() {
 	e.blockedBy = nil
 	e.tail.drop()
 	e.rankIfWorthIt()
+	e.dropUnread()
 	e.refreshEnds()
 	p := &e.ps
 	if p.short = false; e.pending == 0 {

@@ -100,7 +100,7 @@ func (e *Engine) learn() {
 	e.past.count(len(e.past.jobs), e.traits.Alike)
 	e.rekey()
 	e.rerunAll()
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		if j := e.jobs[it.id]; j.state != Placed {
 			e.watchKey(j)
 		}

@@ -20,7 +20,9 @@ type scratch struct {
 	placer  any // what a placer needs meanwhile, a *T
 	ends    []ending
 	items   []item
+	booked  []item
 	waiters []*jobState
+	due     []timer
 }
 
 // askedMilli is the milli-GPU that a job asks for at full size; a MIG slice
@@ -419,7 +421,7 @@ func (e *Engine) start(j *jobState) {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
-	e.actions = append(e.actions, Action{Type: Start, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob, Yield: j.yields()})
+	e.actions = append(double(e.actions), Action{Type: Start, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob, Yield: j.yields()})
 }
 
 // limitOf is the job's time limit: its own, else its partition's default.
@@ -464,7 +466,7 @@ func (e *Engine) rerun(j *jobState) {
 // often all of them are.
 func (e *Engine) relistRunning() {
 	p := &e.plans
-	if 8*len(p.aimed) < e.running.n {
+	if 8*len(p.aimed) < e.bookedJobs() {
 		for _, j := range p.aimed {
 			if j.booked() && e.runItem(j) != j.key {
 				e.rerun(j)
@@ -474,7 +476,7 @@ func (e *Engine) relistRunning() {
 	}
 	e.unrank()
 	e.tail.drop()
-	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
+	e.scratch.items = e.byKey().rewrite(e.scratch.items, func(old item) item {
 		j := e.jobs[old.id]
 		it := e.runItem(j)
 		if it == old {
@@ -554,7 +556,7 @@ func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cl
 	if reason == Preempted {
 		e.stats.Preempted++
 	}
-	e.actions = append(e.actions, Action{Type: Preempt, Job: j.spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
+	e.actions = append(double(e.actions), Action{Type: Preempt, Job: j.spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
 }
 
 // noteLeaver notes that a job still holds devices of a node that the books have promised on.

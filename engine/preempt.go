@@ -17,7 +17,7 @@ import (
 
 // mayPreempt is a quick necessary condition.
 func (e *Engine) mayPreempt(j *jobState) bool {
-	if e.running.n == 0 || e.shapeAt(j.shape).meek {
+	if e.bookedJobs() == 0 || e.shapeAt(j.shape).meek {
 		return false
 	}
 	return e.limits.byQueue && j.milli > 0 && e.entitled(j) || e.outranks(j.spec.Tier)
@@ -493,7 +493,7 @@ func (e *Engine) dismiss(v *jobState) bool {
 func (e *Engine) leastIn(q int) *jobState {
 	var best *jobState
 	var bestLost int64
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		v := e.jobs[it.id]
 		if v.spec.Tier == cluster.Critical || v.milli == 0 || !slices.Contains(e.tree.Path(int(v.queue)), q) {
 			return true

@@ -157,7 +157,7 @@ func (e *Engine) rankAgain() {
 // rankIfWorthIt begins a ranking where listing has cost more, and ends one that nobody asks.
 func (e *Engine) rankIfWorthIt() {
 	r := &e.ranking
-	worth := worthListed*e.running.n + largeLevel
+	worth := worthListed*e.bookedJobs() + largeLevel
 	switch {
 	case r.on && r.mode == rankIfWorth && r.unasked > worth:
 		e.unrank()
@@ -171,7 +171,7 @@ func (e *Engine) rankAll() {
 	r := &e.ranking
 	r.on, r.listed, r.unasked = true, 0, 0
 	var steady, growing []item
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		j := e.jobs[it.id]
 		loss, isSteady := e.lossOf(j)
 		if j.loss = loss; isSteady {
@@ -194,7 +194,7 @@ func (e *Engine) unrank() {
 	if !r.on {
 		return
 	}
-	e.running.walk(func(it item) bool {
+	e.byKey().walk(func(it item) bool {
 		e.jobs[it.id].rank = unranked
 		return true
 	})

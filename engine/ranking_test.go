@@ -130,7 +130,7 @@ func TestRankingTwin(t *testing.T) {
 	for _, pol := range []string{"las:base=1m", "las:base=10m,levels=3", "tiresias-l:thresholds=60/600", "tiresias-g:thresholds=600", "gittins", "srtf"} {
 		t.Run(pol, func(t *testing.T) {
 			t.Parallel()
-			began, grew := 0, 0
+			began, grew, dropped := 0, 0, 0
 			for seed := range uint64(2) {
 				c := newCrowd(t, pol, seed)
 				evs := make([]engine.Event, 1600)
@@ -151,12 +151,26 @@ func TestRankingTwin(t *testing.T) {
 					}
 					_, n := c.engines[1].Ranks()
 					grew = max(grew, n)
+					if byKey, byEnd := c.engines[1].Dropped(); byKey && byEnd {
+						dropped++
+					}
+					if c.rng.IntN(20) == 0 {
+						if err := c.engines[1].ReadLists(); err != nil {
+							t.Fatalf("seed %d, step %d: lists made anew: %v", seed, i, err)
+						}
+					}
+					if byKey, byEnd := c.engines[2].Dropped(); byKey || byEnd {
+						t.Fatal("the twin drops lists")
+					}
 					if on, _ := c.engines[2].Ranks(); on {
 						t.Fatal("the twin ranks victims")
 					}
 					c.now = c.now.Add(time.Duration(c.rng.Int64N(int64(40 * time.Second))))
 					evs = c.happens()
 				}
+			}
+			if dropped < 100 {
+				t.Errorf("lists of jobs with devices are dropped in %d steps", dropped)
 			}
 			if largeLevels := pol != "srtf"; (began > 0) != largeLevels || grew < 20 {
 				t.Errorf("an engine ranked victims in %d steps, where it is worth it; at most %d of them lose more with time", began, grew)

@@ -266,7 +266,7 @@ func (e *Engine) touch(j *jobState) {
 	e.noteRank(j)
 	if !j.touched {
 		j.touched = true
-		e.touched = append(e.touched, j.spec.ID)
+		e.touched = append(double(e.touched), j.spec.ID)
 	}
 }
 

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"math/bits"
+	"slices"
+
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/heap"
 )
@@ -60,6 +63,44 @@ func (h *timerHeap) peek(e *Engine) (cluster.Time, bool) {
 	return 0, false
 }
 
+// dueKeys takes the timers of keys that are due, void ones too; the list is good until the next.
+func (e *Engine) dueKeys() []timer {
+	e.scratch.due = e.keyTimes.take(e.scratch.due[:0], e.now)
+	return e.scratch.due
+}
+
+// take appends to buf all timers that are due, and drops them. Jobs that started together change their keys together:
+// where that is a large part of all timers, what is left is made a heap again at once. Their order says nothing.
+func (h *timerHeap) take(buf []timer, now cluster.Time) []timer {
+	n := h.due(0, now)
+	if n == 0 || n*bits.Len(uint(len(*h))) < len(*h) {
+		for range n {
+			buf = append(buf, h.pop())
+		}
+		return buf
+	}
+	buf = slices.Grow(buf, n)
+	rest := (*h)[:0]
+	for _, t := range *h {
+		if t.at <= now {
+			buf = append(buf, t)
+		} else {
+			rest = append(rest, t)
+		}
+	}
+	*h = rest
+	heap.Init(rest)
+	return buf
+}
+
+// due counts the timers that are due from the i-th of the heap down.
+func (h *timerHeap) due(i int, now cluster.Time) int {
+	if i >= len(*h) || (*h)[i].at > now {
+		return 0
+	}
+	return 1 + h.due(2*i+1, now) + h.due(2*i+2, now)
+}
+
 // holds reports whether a timer would do anything. One that would not is dropped:
 // should its job come to need it again, it is set again.
 func (t *timer) holds(e *Engine, j *jobState) bool {
@@ -99,15 +140,12 @@ func (e *Engine) runTimers() {
 		t := e.timers.pop()
 		e.fire(e.jobs[t.id], t.kind)
 	}
-	for {
-		at, ok := e.keyTimes.peek(e)
-		if !ok || at > e.now {
-			break
-		}
-		t := e.keyTimes.pop()
-		if j := e.jobs[t.id]; j.state == Running || j.state == Starting {
-			e.rerun(j)
-			e.epoch++ // it may be a victim now
+	for due := e.dueKeys(); len(due) > 0; due = e.dueKeys() {
+		for i := range due {
+			if j := e.jobs[due[i].id]; due[i].holds(e, j) && (j.state == Running || j.state == Starting) {
+				e.rerun(j)
+				e.epoch++ // it may be a victim now
+			}
 		}
 	}
 	e.learn()
@@ -130,7 +168,7 @@ func (e *Engine) runTimers() {
 func (e *Engine) rerunAll() {
 	e.unrank()
 	e.tail.drop()
-	e.scratch.items = e.running.rewrite(e.scratch.items, func(old item) item {
+	e.scratch.items = e.byKey().rewrite(e.scratch.items, func(old item) item {
 		j := e.jobs[old.id]
 		if it := e.runItem(j); it != old {
 			e.touch(j)

@@ -61,7 +61,7 @@ func (e *Engine) victims(j *jobState, s *shape, most int) *victims {
 		l.next = 0
 		return l
 	}
-	for at := e.running.back(); at.item() != nil; at.move() {
+	for at := e.byKey().back(); at.item() != nil; at.move() {
 		it := at.item()
 		if !l.tiers && !l.reclaim && it.key[0] <= l.key0 {
 			break // those before come even earlier in the order
@@ -191,7 +191,9 @@ func (t *tail) extend(e *Engine) bool {
 	}
 }
 
-func (t *tail) add(x *victim) { t.list, t.gone = append(t.list, *x), append(t.gone, 0) }
+func (t *tail) add(x *victim) {
+	t.list, t.gone = append(double(t.list), *x), append(double(t.gone), 0)
+}
 
 // alive is the first from the i-th on of whom it is not known that he has left. Who has left is skipped
 // together with those who have left after him, so that all of them cost about as much as each once.
@@ -223,9 +225,9 @@ func (t *tail) nextSteady(e *Engine) *item {
 
 // listLevel lists the next level, unless the first of the steady comes before it; false: there is none.
 func (t *tail) listLevel(e *Engine, first *item) bool {
-	from := &e.running
-	if e.ranking.on {
-		from = &e.ranking.growing
+	from := &e.ranking.growing
+	if !e.ranking.on {
+		from = e.byKey()
 	}
 	at := from.back()
 	if len(t.levels.list) > 0 {

@@ -457,7 +457,7 @@ func (e *Engine) holders(j *jobState, s *shape, ends map[cluster.JobID]ForeseenE
 	const most = 5
 	var out []string
 	more, lacks := 0, e.lacksQuota(j)
-	e.ends.walk(func(it item) bool {
+	e.byEnd().walk(func(it item) bool {
 		v := e.jobs[it.id]
 		if !e.useful(s, v, lacks) || j.home != nil && !lacks && !overlap(v.allocs, j.home) {
 			return true
@@ -555,9 +555,9 @@ func (e *Engine) workAhead(before []*jobState) cluster.Time {
 		}
 	}
 	free, at := e.capacity, e.now
-	e.running.walk(func(it item) bool { free -= e.jobs[it.id].milli; return true })
+	e.byKey().walk(func(it item) bool { free -= e.jobs[it.id].milli; return true })
 	done := false
-	e.ends.walk(func(it item) bool {
+	e.byEnd().walk(func(it item) bool {
 		v := e.jobs[it.id]
 		end := e.endOf(v)
 		if could := max(0, free) * int64(end.Sub(at)/time.Second); could >= work {
@@ -617,7 +617,7 @@ func (e *Engine) quotaFree(j *jobState) cluster.Time {
 	}
 	var gone []*jobState
 	at := cluster.Never
-	e.ends.walk(func(it item) bool {
+	e.byEnd().walk(func(it item) bool {
 		v := e.jobs[it.id]
 		e.forget(v, 1)
 		gone = append(gone, v)

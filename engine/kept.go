@@ -1,0 +1,96 @@
+package engine
+
+import "slices"
+
+// keptList is the jobs that hold devices, in some order. It is kept in order while it is read: where jobs come
+// and go by the thousand and nobody reads it, because the ranking says all that passes ask for, it is dropped,
+// and made anew for whoever reads it next. A list that is always kept is its dumb twin.
+type keptList struct {
+	list    olist
+	dropped bool
+	unread  int // changes since it was last read
+}
+
+func (k *keptList) insert(it item) {
+	if k.unread++; !k.dropped {
+		k.list.insert(it)
+	}
+}
+
+func (k *keptList) remove(it item) {
+	if k.unread++; !k.dropped {
+		k.list.remove(it)
+	}
+}
+
+func (k *keptList) drop() { k.list, k.dropped = olist{}, true }
+
+// read returns the list of jobs, each where place says. The memory of buf is used.
+func (k *keptList) read(e *Engine, buf []item, place func(j *jobState) item) []item {
+	if k.unread = 0; !k.dropped {
+		return buf
+	}
+	buf = e.eachBooked(slices.Grow(buf[:0], e.bookedJobs()), place)
+	k.list.fill(buf)
+	k.dropped = false
+	return buf
+}
+
+// byKey lists the jobs that hold devices (and were not told to leave) by their keys.
+func (e *Engine) byKey() *olist {
+	e.scratch.booked = e.running.read(e, e.scratch.booked, func(j *jobState) item { return j.key })
+	return &e.running.list
+}
+
+// byEnd lists the same jobs by their expected ends.
+func (e *Engine) byEnd() *olist {
+	e.scratch.booked = e.ends.read(e, e.scratch.booked, func(j *jobState) item { return j.endKey })
+	return &e.ends.list
+}
+
+// eachBooked appends what place says of each job that holds devices, in no order.
+func (e *Engine) eachBooked(buf []item, place func(j *jobState) item) []item {
+	add := func(it item) bool {
+		buf = append(buf, place(e.jobs[it.id]))
+		return true
+	}
+	switch {
+	case !e.running.dropped:
+		e.running.list.walk(add)
+	case e.ranking.on:
+		e.ranking.steady.walk(add)
+		e.ranking.growing.walk(add)
+	default:
+		panic("engine: the jobs that hold devices are not listed")
+	}
+	return buf
+}
+
+// dropUnread drops the lists of jobs with devices that nobody has read for longer than it takes to make them
+// anew. The one by keys is dropped only while there is a ranking: it lists the same jobs.
+func (e *Engine) dropUnread() {
+	worth := e.bookedJobs() + largeLevel
+	if r := &e.ranking; r.mode == rankAlways {
+		worth = 0
+	} else if r.mode == rankNever {
+		return
+	}
+	if e.ranking.on && e.running.unread > worth {
+		e.running.drop()
+	}
+	if e.ends.unread > worth {
+		e.ends.drop()
+	}
+}
+
+// bookedJobs counts the jobs that hold devices.
+func (e *Engine) bookedJobs() int { return e.holding[0] + e.holding[1] + e.holding[2] }
+
+// double makes room for twice as many where a list is full: append grows large ones by a quarter only, so that
+// one that becomes as long as there are jobs in a single step is copied five times.
+func double[T any](list []T) []T {
+	if len(list) < cap(list) {
+		return list
+	}
+	return slices.Grow(list, max(8, len(list)))
+}
