@@ -89,7 +89,7 @@ func (t tally) add(user string, jobs, bare int) {
 }
 
 func (t tally) count(j *job) {
-	j.bare = bareTasks(j.info.Record.Spec)
+	j.bare = bareTasks(j.spec)
 	t.add(j.info.User.Name, 1, j.bare)
 }
 

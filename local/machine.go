@@ -133,7 +133,9 @@ type Machine struct {
 // job is a job that is not done.
 type job struct {
 	id        cluster.JobID
-	info      Info
+	index     int          // as an element of an array
+	spec      *cluster.Job // as of its record
+	info      *Info        // elements of an array share one: what it says of a job, it says by whole, and it is changed by own
 	sub       *api.Submission
 	stored    form
 	becomes   form          // ... with the present step
@@ -322,7 +324,7 @@ func (m *Machine) endHomeless(ctx context.Context) error {
 		if rec := m.eng.Record(j.id); rec.State != engine.Done || j.info.Record.State == engine.Done {
 			continue
 		}
-		j.info.Text = fmt.Sprintf("queue %q was removed while the job waited", j.info.Record.Spec.Queue)
+		j.own().Text = fmt.Sprintf("queue %q was removed while the job waited", j.spec.Queue)
 		m.opt.Log.Warn("a waiting job ends", "job", j.id, "reason", j.info.Text)
 		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
 			return err
@@ -371,8 +373,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 	var list []*job
 	var subs submissions
 	for i := range rows {
-		j := &job{id: cluster.JobID(rows[i].ID), stored: byItself, becomes: byItself}
-		err := json.Unmarshal(rows[i].Data, &j.info)
+		j, err := jobOf(&rows[i])
 		if err == nil {
 			j.sub, err = subs.read(j.info.Array, rows[i].Submission)
 		}
@@ -390,7 +391,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 		j.was = j.info.State
 		m.jobs[j.id], known[j.id] = j, true
 		m.tally.count(j)
-		snap.Jobs = append(snap.Jobs, j.info.Record)
+		snap.Jobs = append(snap.Jobs, j.whole().Record)
 	}
 	return snap, m.doneBefore(ctx, snap, known)
 }
