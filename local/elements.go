@@ -205,9 +205,7 @@ func (m *Machine) elementsOf(ctx context.Context, r *store.Array, subs *submissi
 			apart = apart[1:]
 			continue
 		}
-		spec, of := *like, *like.Array
-		spec.ID, of.Index, spec.Array = id, index, &of
-		list = append(list, &job{id: id, index: index, spec: &spec, sub: sub, array: a, stored: inArray, becomes: inArray, info: a.common})
+		list = append(list, &job{id: id, index: index, spec: elementOf(like, id, index), sub: sub, array: a, stored: inArray, becomes: inArray, info: a.common})
 		a.members++
 	}
 	return list, nil
