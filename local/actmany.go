@@ -35,7 +35,9 @@ func (m *Machine) ActOnAll(ctx context.Context, sel *api.Selection, verb string,
 		return done, err
 	}
 	err = m.commit(ctx, func(now cluster.Time) (events []engine.Event, err error) {
-		for _, j := range m.chosen(c) {
+		list := m.chosen(c)
+		events, done.Jobs, m.trail = make([]engine.Event, 0, len(list)), make([]int, 0, len(list)), slices.Grow(m.trail, len(list))
+		for _, j := range list {
 			ev, err := wish(j, verb)
 			switch {
 			case !who.Owns(j.info.User.Name):

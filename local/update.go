@@ -81,8 +81,8 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 		m.trail.note(ctx, now, "update", j, string(text))
 		j.said = append(j.said, fmt.Sprintf("%s changed by %s", changedFields(text), by.Name))
 		j.sub, j.edited, j.own().Sharing, j.noWay = &sub, true, sharing, ""
-		m.tally.add(j.info.User.Name, 0, bareTasks(&spec)-j.bare)
-		j.bare = bareTasks(&spec)
+		m.tally.add(j.info.User.Name, 0, bareTasks(&spec)-int(j.bare))
+		j.bare = int32(bareTasks(&spec))
 		return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}, nil
 	})
 }
@@ -101,7 +101,7 @@ func (m *Machine) mayChange(j *job, sub *api.Submission, spec *cluster.Job, by *
 	if err := errors.Join(m.opt.Limits.checkSizes(sub), sub.CheckTexts()); err != nil {
 		return err
 	}
-	if err := m.tally.room(&m.opt.Limits, by, 0, bareTasks(spec)-j.bare); err != nil {
+	if err := m.tally.room(&m.opt.Limits, by, 0, bareTasks(spec)-int(j.bare)); err != nil {
 		return err
 	}
 	return m.mayUrge(by, spec, j.spec)
