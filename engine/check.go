@@ -13,7 +13,7 @@ func (e *Engine) Check(s *cluster.Job) string {
 	if _, text := e.check(s); text != "" {
 		return text
 	}
-	j := &jobState{spec: s, shape: e.shapeOf(s), user: e.users.id(s.User)}
+	j := &jobState{tenure: &e.none, spec: s, shape: e.shapeOf(s), user: e.users.id(s.User)}
 	q, _ := e.queueOf(s)
 	j.queue = int32(q)
 	j.milli = e.askedMilli(j)

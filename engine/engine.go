@@ -89,7 +89,8 @@ type Engine struct {
 	limits   limits
 
 	jobs      []*jobState
-	live      int // jobs that are not done
+	none      tenure // of jobs that were given nothing so far
+	live      int    // jobs that are not done
 	users     intern
 	shapes    []shape
 	shapeID   map[string]int32

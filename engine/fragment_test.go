@@ -15,7 +15,7 @@ func wants(e *Engine, kinds ...wanted) {
 	e.jobs = nil
 	for _, k := range kinds {
 		for range k.jobs {
-			e.jobs = append(e.jobs, &jobState{spec: &cluster.Job{ID: cluster.JobID(len(e.jobs)), GPUTypes: k.types,
+			e.jobs = append(e.jobs, &jobState{tenure: &tenure{}, spec: &cluster.Job{ID: cluster.JobID(len(e.jobs)), GPUTypes: k.types,
 				Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, state: Done})
 		}
 	}
@@ -377,7 +377,7 @@ func TestDemand(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6)) // what is counted on and off is what is counted anew
 	grown := store(t, "V100-16GB", cluster.Node{GPUs: 8})
 	for id := range 4000 {
-		grown.jobs = append(grown.jobs, &jobState{spec: &cluster.Job{ID: cluster.JobID(id), Tasks: []cluster.TaskSet{{Count: 1 + r.IntN(3), Request: share(int64(1 + r.IntN(9)))}}}})
+		grown.jobs = append(grown.jobs, &jobState{tenure: &tenure{}, spec: &cluster.Job{ID: cluster.JobID(id), Tasks: []cluster.TaskSet{{Count: 1 + r.IntN(3), Request: share(int64(1 + r.IntN(9)))}}}})
 		if r.IntN(5) > 0 && id > 10 && id%700 < 500 {
 			continue // it is not looked at with every job
 		}

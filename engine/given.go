@@ -67,6 +67,7 @@ func (e *Engine) goOn(j *jobState, b *Given) {
 	if b == nil || !b.valid(e.now) {
 		return
 	}
+	e.give(j)
 	j.attained, j.weighted, j.unweighted = b.Attained, b.Service, b.Attained
 	j.ran, j.done, j.saved, j.speed, j.preemptions = b.Ran, b.Done, b.Done, b.Rate, b.Preemptions
 	j.servedBefore, j.ranBefore, j.doneBefore, j.promotion = b.Before, b.RanBefore, b.DoneBefore, b.Promotion

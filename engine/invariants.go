@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"reflect"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -34,6 +35,8 @@ func (e *Engine) checkIdleState() error {
 		return errors.New("what a candidate must leave alone is set between steps")
 	case e.blockedBy != nil:
 		return errors.New("blocked classes are set between steps")
+	case !reflect.ValueOf(&e.none).Elem().IsZero():
+		return fmt.Errorf("something was given to all that were given nothing: %+v", e.none)
 	}
 	return nil
 }

@@ -23,95 +23,109 @@ const (
 // jobState is a job as the engine sees it. Times that accrue (attained, ran,
 // done) hold up to acc and are continued from there with what the job holds.
 type jobState struct {
-	spec     *cluster.Job
+	spec    *cluster.Job
+	*tenure      // Engine.none of a job that was given nothing so far
+	key     item // while eligible: in the group; while running: in the running list; while in a pool: there
+	nextKey cluster.Time
+
 	state    State
+	reason   StopReason
+	parked   Parked
+	how      How  // while it stops: how it was told to
+	rank     rank // where it is in the ranking,
+	rerank   bool // which may be another place now
 	eligible bool // pending and in its group's list
 	inArray  bool // it has one of its array's places
 	promoted bool // waits longer than the starvation bound
-	reason   StopReason
-	parked   Parked
-	queue    int32
-	user     int32
-	shape    int32
-	base     int32 // the shape of its spec; shape is narrow while it waits in line under a plan
-	narrow   int32 // the shape of its spec as its target has it
-	group    int32 // while eligible
-	key      item  // while eligible: in the group; while running: in the running list; while in a pool: there
-	endKey   item  // while it holds devices: in the list of expected ends
-	nextKey  cluster.Time
-	waited   bool  // listed while it was placed
-	inPlaced int32 // 1 + its place among those placed; 0: it is not there
-	lifted   bool  // while victims are looked for: it is one
-	gen      uint32
-	touched  bool  // its record changed in this step
-	demoted  bool  // while it runs: it counts as best-effort
-	rank     rank  // where it is in the ranking,
-	rerank   bool  // which may be another place now
-	loss     int64 // what stopping it wasted when it was ranked
+	waited   bool // listed while it was placed
+	lifted   bool // while victims are looked for: it is one
+	touched  bool // its record changed in this step
+	demoted  bool // while it runs: it counts as best-effort
+	warm     bool // it was suspended while it computed; while it has devices: and went on in place
+	resizing bool // a Resize was decided, Resized has not come back
+	packed   bool // in this run others were on its devices, or it on theirs
+	deaf     bool // asked for a checkpoint it saves nothing, as its driver found
+	inPlan   bool // plans may be about it, and are shown it
+	whole    bool // plans only divide GPUs (Traits.OnlyDivides), and none that can be divided suits it
+	pooled   bool // ... and may draw it,
 
-	allocs   []Alloc
-	home     []Alloc       // of a suspended job: its memory is there, it resumes nowhere else
-	frozen   []Alloc       // where its memory is, also when it may go on elsewhere
-	asleep   time.Duration // useful work that it has in memory
-	warm     bool          // it was suspended while it computed; while it has devices: and went on in place
-	how      How           // while it stops: how it was told to
-	leaving  []Alloc       // given back by a shrink, physically still held
-	dest     []Alloc       // while it stops to be moved: where it goes, booked for it
-	resizing bool          // a Resize was decided, Resized has not come back
-	milli    cluster.Milli // held, or asked for at full size
-	weight   int64         // what an hour of its GPU model counts for, thousandths, as it was booked
-	devices  int32         // held, or asked for
-	tasks    int32         // of the (elastic) first set
-	waits    int32         // stopping jobs that must leave before it can start
-	waiters  []cluster.JobID
-	beside   int32           // 1 + the job whose guest it is; 0: none's
-	guests   []cluster.JobID // who runs beside it, the first to come first
-	inPlan   bool            // plans may be about it, and are shown it
-	whole    bool            // plans only divide GPUs (Traits.OnlyDivides), and none that can be divided suits it
-	pooled   bool            // ... and may draw it,
-	pool     int32           // from here: key is its place
-	poolless cluster.Time    // it has no place in a pool before
-	packed   bool            // in this run others were on its devices, or it on theirs
-	claims   []Claim         // what they count on of its CPU and RAM
-	fails    int32           // failed launches in a row
-	moved    []cluster.Time  // when, as far back as keepMoves
-
+	pool        int32 // from here: key is its place
+	queue       int32
+	user        int32
+	shape       int32
+	base        int32 // the shape of its spec; shape is narrow while it waits in line under a plan
+	narrow      int32 // the shape of its spec as its target has it
+	group       int32 // while eligible
+	inPlaced    int32 // 1 + its place among those placed; 0: it is not there
+	gen         uint32
+	devices     int32 // held, or asked for
+	tasks       int32 // of the (elastic) first set
+	waits       int32 // stopping jobs that must leave before it can start
+	beside      int32 // 1 + the job whose guest it is; 0: none's
+	fails       int32 // failed launches in a row
 	preemptions int32
-	since       cluster.Time // last became pending
-	lined       cluster.Time // last became eligible
-	hungry      cluster.Time // in line since then, for the starvation bound; Never: not in line
-	started     cluster.Time // of the current run
-	firstStart  cluster.Time
-	ended       cluster.Time
-	acc         cluster.Time
-	attained    int64         // milli-GPU-milliseconds
-	weighted    int64         // ... by the weights of the GPU models, up to the last change of weight
-	unweighted  int64         // ... of attained, what was received up to then
-	ran         time.Duration // wall time on devices
-	done        time.Duration // useful, on the reference GPU
-	saved       time.Duration // ... of which safe in a checkpoint
-	deaf        bool          // asked for a checkpoint it saves nothing, as its driver found
 
-	predicted    time.Duration // how long such jobs ran, as of its submission
+	milli      cluster.Milli // held, or asked for at full size
+	weight     int64         // what an hour of its GPU model counts for, thousandths, as it was booked
+	poolless   cluster.Time  // it has no place in a pool before
+	since      cluster.Time  // last became pending
+	lined      cluster.Time  // last became eligible
+	hungry     cluster.Time  // in line since then, for the starvation bound; Never: not in line
+	firstStart cluster.Time
+	ended      cluster.Time
+	predicted  time.Duration // how long such jobs ran, as of its submission
+	promoteAt  cluster.Time  // while eligible: the next one, if it waits on
+	promise    cluster.Time  // expected start from a reservation; Never: none
+	plan       []Alloc       // conservative: where the promise would have it run
+	anchor     anchor        // how measurements of its model become its speeds
+	target     *Target       // what the policy's plan gives it; nil: not planned yet
+}
+
+// tenure is what comes of the devices that a job was given. Of the many that wait in line most were given none yet:
+// they share an empty one, which is only read. Who is given something gets its own first (give).
+type tenure struct {
+	allocs  []Alloc
+	home    []Alloc         // of a suspended job: its memory is there, it resumes nowhere else
+	frozen  []Alloc         // where its memory is, also when it may go on elsewhere
+	asleep  time.Duration   // useful work that it has in memory
+	leaving []Alloc         // given back by a shrink, physically still held
+	dest    []Alloc         // while it stops to be moved: where it goes, booked for it
+	waiters []cluster.JobID // who is to start where it leaves
+	claims  []Claim         // what they count on of its CPU and RAM
+	guests  []cluster.JobID // who runs beside it, the first to come first
+	moved   []cluster.Time  // when, as far back as keepMoves
+	endKey  item            // while it holds devices: in the list of expected ends
+	loss    int64           // what stopping it wasted when it was ranked
+
+	started    cluster.Time // of the current run
+	limitAt    cluster.Time // when the time limit strikes
+	acc        cluster.Time
+	attained   int64         // milli-GPU-milliseconds
+	weighted   int64         // ... by the weights of the GPU models, up to the last change of weight
+	unweighted int64         // ... of attained, what was received up to then
+	ran        time.Duration // wall time on devices
+	done       time.Duration // useful, on the reference GPU
+	saved      time.Duration // ... of which safe in a checkpoint
+	served     []Served      // wall time on devices by GPU model, where a policy plans
+
 	servedBefore int64         // of its weighted service, what was received before the last promotion
 	ranBefore    time.Duration // of ran, likewise
 	doneBefore   time.Duration // useful work that it had at the last promotion
 	promotion    cluster.Time  // the last one; 0: there was none
-	promoteAt    cluster.Time  // while eligible: the next one, if it waits on
 
-	rate    int64           // ppm of the reference; 0 until Started
-	speed   int64           // the last rate known with its GPUs for itself; 0: none
-	memory  cluster.MiB     // the most that it was measured to use of any of its GPUs; 0: nobody measured it
-	solo    int64           // the last rate known with nobody else in shares of its GPUs; 0: none
-	among   []cluster.JobID // who computed in shares of its GPUs when its speed was measured last
-	slow    cluster.Time    // since then it is measured to be slower among them than it accepts; 0: it is not
-	limitAt cluster.Time    // when the time limit strikes
-	promise cluster.Time    // expected start from a reservation; Never: none
-	plan    []Alloc         // conservative: where the promise would have it run
+	rate   int64           // ppm of the reference; 0 until Started
+	speed  int64           // the last rate known with its GPUs for itself; 0: none
+	memory cluster.MiB     // the most that it was measured to use of any of its GPUs; 0: nobody measured it
+	solo   int64           // the last rate known with nobody else in shares of its GPUs; 0: none
+	among  []cluster.JobID // who computed in shares of its GPUs when its speed was measured last
+	slow   cluster.Time    // since then it is measured to be slower among them than it accepts; 0: it is not
+}
 
-	anchor anchor   // how measurements of its model become its speeds
-	target *Target  // what the policy's plan gives it; nil: not planned yet
-	served []Served // wall time on devices by GPU model, where a policy plans
+// give lets a job have something: it shares nothing with those that wait.
+func (e *Engine) give(j *jobState) {
+	if j.tenure == &e.none {
+		j.tenure = &tenure{}
+	}
 }
 
 func (j *jobState) holding() bool { return j.state >= Starting && j.state <= Stopping }
@@ -263,6 +277,9 @@ func (e *Engine) loseMemory(j *jobState) {
 // freeze notes where the memory of a suspended job is and how much useful work is in it;
 // nil: it has none any more. Nodes count who has memory there.
 func (e *Engine) freeze(j *jobState, at []Alloc, work time.Duration) {
+	if j.frozen == nil && at == nil {
+		return
+	}
 	for i := range j.frozen {
 		e.st.nodes[j.frozen[i].Node].frozen--
 	}

@@ -172,7 +172,7 @@ func TestTimerHeapTwin(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		e := &Engine{}
 		for range 20 {
-			e.jobs = append(e.jobs, &jobState{})
+			e.jobs = append(e.jobs, &jobState{tenure: &tenure{}})
 		}
 		var h timerHeap
 		var twin []timer
@@ -276,7 +276,7 @@ func (nowhere) Place(*Site) bool { return false }
 
 // siteFor makes a site for one task set on all classes.
 func siteFor(e *Engine, r cluster.Request, count int) *Site {
-	j := &jobState{spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
+	j := &jobState{tenure: &tenure{}, spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
 	s := &Site{e: e, job: j, req: j.spec.Tasks}
 	for ci := range e.st.classes {
 		s.stage.classes = append(s.stage.classes, int32(ci))
@@ -341,7 +341,7 @@ func TestStoreTwin(t *testing.T) {
 			e.st.commit()
 			e.jobs = e.jobs[:0]
 			for i, allocs := range held { // so that the books can be recomputed
-				e.jobs = append(e.jobs, &jobState{spec: &cluster.Job{ID: cluster.JobID(i)}, state: Running, allocs: allocs})
+				e.jobs = append(e.jobs, &jobState{spec: &cluster.Job{ID: cluster.JobID(i)}, state: Running, tenure: &tenure{allocs: allocs}})
 			}
 			if err := e.checkBooks(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)

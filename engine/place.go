@@ -291,6 +291,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	}
 	e.dequeue(j)
 	e.st.commit()
+	e.give(j)
 	j.allocs = append([]Alloc(nil), allocs...)
 	j.home = nil
 	s := &e.shapes[j.shape]

@@ -175,13 +175,11 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 		return fmt.Errorf("snapshot: a job without a number of its own below %d", len(e.jobs))
 	}
 	j := &jobState{spec: r.Spec, state: r.State, reason: r.Reason, parked: r.Parked, inArray: r.InArray, promoted: r.Promoted, demoted: r.Demoted,
-		how: r.How, waiters: slices.Clone(r.Waiters), claims: slices.Clone(r.Claims), fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry,
-		started: r.Started, firstStart: r.FirstStart, ended: r.Ended, acc: r.Acc, attained: r.Attained, weighted: r.Weighted, unweighted: r.Unweighted, weight: cmp.Or(r.Weight, cluster.Whole), ran: r.Ran, done: r.Done,
-		saved: r.Saved, deaf: r.Deaf, rate: r.Rate, speed: r.Speed, memory: r.Memory, solo: r.Solo, among: slices.Clone(r.Among), slow: r.Slow, limitAt: r.LimitAt, promise: cluster.Never, group: -1,
-		promotion: r.Promotion, servedBefore: r.Before, ranBefore: r.RanBefore, doneBefore: r.DoneBefore, predicted: r.Predicted,
-		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs()), moved: slices.Clone(r.Moved)}
-	if e.plans.planner != nil {
-		j.served = slices.Clone(r.Served)
+		how: r.How, fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry, firstStart: r.FirstStart, ended: r.Ended,
+		weight: cmp.Or(r.Weight, cluster.Whole), deaf: r.Deaf, predicted: r.Predicted, promise: cluster.Never, group: -1,
+		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs()), tenure: &e.none}
+	if _, untouched := r.Untouched(); !untouched {
+		j.tenure = e.tenureOf(r)
 	}
 	e.jobs[r.Spec.ID] = j
 	if j.state == Done {
@@ -197,6 +195,18 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 	j.whole = e.indivisible(j)
 	e.include(j)
 	return nil
+}
+
+// tenureOf is what a job was given according to its record, besides devices.
+func (e *Engine) tenureOf(r *JobRecord) *tenure {
+	t := &tenure{waiters: slices.Clone(r.Waiters), claims: slices.Clone(r.Claims), moved: slices.Clone(r.Moved), started: r.Started, limitAt: r.LimitAt,
+		acc: r.Acc, attained: r.Attained, weighted: r.Weighted, unweighted: r.Unweighted, ran: r.Ran, done: r.Done, saved: r.Saved,
+		servedBefore: r.Before, ranBefore: r.RanBefore, doneBefore: r.DoneBefore, promotion: r.Promotion,
+		rate: r.Rate, speed: r.Speed, memory: r.Memory, solo: r.Solo, among: slices.Clone(r.Among), slow: r.Slow}
+	if e.plans.planner != nil {
+		t.served = slices.Clone(r.Served)
+	}
+	return t
 }
 
 // resume puts a job where it was, or reports that it cannot. All jobs are
@@ -217,8 +227,8 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 	if j.inArray && j.spec.Array != nil {
 		e.deps.array(j.spec.Array.ID).active++
 	}
-	if j.home = inName(j, r.Home); !e.validAllocs(r.Home, false) {
-		j.home = nil
+	if r.Home != nil && e.validAllocs(r.Home, false) {
+		j.home = inName(j, r.Home)
 	}
 	j.warm = r.Warm
 	switch {

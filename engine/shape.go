@@ -108,7 +108,7 @@ func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
 	shape := e.shapeOf(&spec)
 	s := e.shapeAt(shape)
 	if s.judged != len(e.st.nodes) {
-		s.judged, s.verdict = len(e.st.nodes), e.judge(&jobState{spec: &spec, shape: shape}, s)
+		s.judged, s.verdict = len(e.st.nodes), e.judge(&jobState{tenure: &e.none, spec: &spec, shape: shape}, s)
 	}
 	if b := &e.shapes[base]; model && b.onModel(t.GPU) < 0 {
 		b.models = append(b.models, modelShape{t.GPU, shape})

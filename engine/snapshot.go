@@ -221,6 +221,9 @@ func (e *Engine) Usage() (usage []UsageRecord, budgets []BudgetRecord) {
 	return usage, budgets
 }
 
+// Knows reports whether the engine knows a job, which may be done.
+func (e *Engine) Knows(id cluster.JobID) bool { return e.job(id) != nil }
+
 // Record writes down what the engine knows of a job; nil: nothing.
 func (e *Engine) Record(id cluster.JobID) *JobRecord {
 	j := e.job(id)

@@ -126,7 +126,7 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	for int(spec.ID) >= len(e.jobs) {
 		e.jobs = append(e.jobs, nil)
 	}
-	j := &jobState{spec: spec, firstStart: cluster.Never, promise: cluster.Never, since: e.now, hungry: cluster.Never, group: -1,
+	j := &jobState{tenure: &e.none, spec: spec, firstStart: cluster.Never, promise: cluster.Never, since: e.now, hungry: cluster.Never, group: -1,
 		user: e.users.id(spec.User), milli: spec.GPUMilli(), devices: int32(spec.GPUs()), weight: cluster.Whole}
 	e.jobs[spec.ID] = j
 	e.live++

@@ -10,7 +10,7 @@ import (
 // The engine writes a new target over the old one; who was given a record of the job
 // must not see it change. A policy may give back the memo that it was shown.
 func TestRecordKeepsTarget(t *testing.T) {
-	j := &jobState{spec: &cluster.Job{}}
+	j := &jobState{tenure: &tenure{}, spec: &cluster.Job{}}
 	e := &Engine{jobs: []*jobState{j}}
 	e.setTarget(j, &Target{Rank: 1, Memo: []int64{1, 2}, Slice: &Slice{Node: 3}})
 	r := e.Record(0)

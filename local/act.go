@@ -36,8 +36,9 @@ func (m *Machine) Act(ctx context.Context, id int, verb, by string) error {
 			return nil, err
 		}
 		j.said = append(j.said, doneBy(verb, by))
-		if j.info.FrozenBy = ""; j.info.Frozen {
-			j.info.FrozenBy = by
+		info := j.own()
+		if info.FrozenBy = ""; info.Frozen {
+			info.FrozenBy = by
 		}
 		return []engine.Event{{Type: engine.Progress, Job: j.id}}, nil // so that it is stored
 	})
@@ -57,17 +58,18 @@ func (m *Machine) actRunning(j *job, verb string, now cluster.Time) error {
 	case verb == "suspend" && (!running || j.info.Frozen):
 		return fmt.Errorf("job %d is %s: only a running job can be suspended", j.id, j.info.State)
 	}
+	info := j.own()
 	switch verb {
 	case "requeue":
 		grace := m.grace(j)
-		j.info.Requeue, j.info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)
+		info.Requeue, info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)
 		j.then = append(j.then, order{how: engine.Checkpoint, grace: grace})
 	case "suspend":
-		j.info.Frozen = true
+		info.Frozen = true
 		j.then = append(j.then, order{freeze: true})
 	case "resume":
-		j.info.Frozen = false
-		j.info.Pace.Run = -1 // its clock went on: the speed is measured anew
+		info.Frozen = false
+		info.Pace.Run = -1 // its clock went on: the speed is measured anew
 		j.then = append(j.then, order{thaw: true})
 	default:
 		return fmt.Errorf("%q cannot be done to a job", verb)
@@ -81,5 +83,5 @@ func (m *Machine) grace(j *job) time.Duration {
 	if s := m.rules().Stop; s != nil {
 		rules = *s
 	}
-	return rules[j.info.Record.Spec.Tier].Grace
+	return rules[j.spec.Tier].Grace
 }

@@ -35,7 +35,9 @@ func (m *Machine) ActOnAll(ctx context.Context, sel *api.Selection, verb string,
 		return done, err
 	}
 	err = m.commit(ctx, func(now cluster.Time) (events []engine.Event, err error) {
-		for _, j := range m.chosen(c) {
+		list := m.chosen(c)
+		events, done.Jobs, m.trail = make([]engine.Event, 0, len(list)), make([]int, 0, len(list)), slices.Grow(m.trail, len(list))
+		for _, j := range list {
 			ev, err := wish(j, verb)
 			switch {
 			case !who.Owns(j.info.User.Name):
@@ -82,7 +84,7 @@ func wish(j *job, verb string) (engine.Event, error) {
 // applyWish notes on the job what its record does not say.
 func applyWish(j *job, verb, by string) {
 	if verb == "cancel" {
-		j.info.Text = doneBy(verb, by)
+		j.own().Text = doneBy(verb, by)
 		return
 	}
 	j.said = append(j.said, doneBy(verb, by))
@@ -139,7 +141,7 @@ func (c *picked) includes(j *job) bool {
 		c.jobs[array] = true
 		return true
 	}
-	if array > 0 && c.elements[array][j.info.Index] {
+	if array > 0 && c.elements[array][j.index] {
 		c.found[array] = true
 		return true
 	}
@@ -152,14 +154,14 @@ func (c *picked) passes(j *job) bool {
 		return false
 	}
 	among := func(list []string, text string) bool { return len(list) == 0 || slices.Contains(list, text) }
-	spec := j.info.Record.Spec
+	spec := j.spec
 	return among(c.Users, j.info.User.Name) && among(c.Names, spec.Name) && among(c.States, j.info.State) && among(c.Queues, spec.Queue)
 }
 
 // named reports whether a job itself was named, not only an array or a filter that includes it.
 func (c *picked) named(j *job) bool {
 	_, named := c.jobs[int(j.id)]
-	return named && j.info.Array != int(j.id) || c.elements[j.info.Array][j.info.Index]
+	return named && j.info.Array != int(j.id) || c.elements[j.info.Array][j.index]
 }
 
 // missing lists what was named and is not there, or is over.

@@ -92,14 +92,15 @@ func (m *Machine) adopt() error {
 // have in memory, and writes that down.
 func (m *Machine) noteCold(ctx context.Context) error {
 	for _, j := range m.sorted() {
-		if r := &j.info.Record; r.State != engine.Pending || r.Home == nil || m.eng.Record(j.id).Home != nil {
+		if r := j.whole().Record; r.State != engine.Pending || r.Home == nil || m.eng.Record(j.id).Home != nil {
 			continue
 		}
 		run := &runner{m: m, id: j.id, job: j, n: j.info.Run}
 		run.seek(j.info.On)
 		run.endAll()
-		j.info.Use.add(run.tasks)
-		j.info.Frozen = false
+		info := j.own()
+		info.Use.add(run.tasks)
+		info.Frozen = false
 		j.said = append(j.said, "what it had in memory is given up: GPUs are shared in another way than when it was suspended, or are not there any more")
 		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
 			return err
@@ -112,7 +113,7 @@ func (m *Machine) noteCold(ctx context.Context) error {
 // adoptSuspended finds the jobs that are frozen, and not on devices.
 func (m *Machine) adoptSuspended() (mine []*runner) {
 	for _, j := range m.sorted() {
-		if r := &j.info.Record; r.State == engine.Pending && r.Home != nil {
+		if r := j.whole().Record; r.State == engine.Pending && r.Home != nil {
 			run := m.newRunner(j)
 			run.frozen, run.asleep = true, true
 			if run.find(j.info.On) {
@@ -121,7 +122,7 @@ func (m *Machine) adoptSuspended() (mine []*runner) {
 			}
 			run.forget()
 			m.event(engine.Event{Type: engine.Cancelled, Job: j.id})
-			j.info.Text = "killed while it was suspended"
+			j.own().Text = "killed while it was suspended"
 		}
 	}
 	return mine
@@ -146,7 +147,7 @@ func (m *Machine) sorted() (list []*job) {
 // owed is what a job was told, and may not have heard, when the daemon died. One
 // that was told to stop gets the rest of its time.
 func (r *runner) owed() (list []order) {
-	rec := &r.job.info.Record
+	rec := r.job.whole().Record
 	if rec.State == engine.Running && rec.LimitAt != cluster.Never {
 		r.limit = time.Unix(0, int64(rec.LimitAt))
 	}
@@ -226,7 +227,7 @@ func (r *runner) seek(allocs []engine.Alloc) (n int) {
 	}
 	for rank := range n {
 		t := r.m.leftTask(r.id, r.n, rank, r.job.info.User.UID)
-		t.asked = r.job.info.Record.Spec.Tasks[setOf(allocs, rank)].Request
+		t.asked = r.job.spec.Tasks[setOf(allocs, rank)].Request
 		if r.examine(t) {
 			r.tasks = append(r.tasks, t)
 		}

@@ -28,16 +28,17 @@ func (r *runner) again(says engine.EventType) bool {
 		}
 		j := r.job
 		ev := engine.Event{Type: engine.Progress, Job: r.id, Saves: r.tells()}
-		j.info.Use.add(r.tasks)
-		j.info.Run++
-		j.info.InPlace++
+		info := j.own()
+		info.Use.add(r.tasks)
+		info.Run++
+		info.InPlace++
 		reason := "the daemon died while it was being started"
 		if says == engine.Resized {
 			reason = "its devices changed"
 		}
-		j.said = append(j.said, fmt.Sprintf("run %d begins in place: %s", j.info.Run, reason))
-		j.info.On = slices.Clone(rec.Allocs)
-		r.on, r.next, r.n = j.info.On, nil, j.info.Run
+		j.said = append(j.said, fmt.Sprintf("run %d begins in place: %s", info.Run, reason))
+		info.On = slices.Clone(rec.Allocs)
+		r.on, r.next, r.n = info.On, nil, info.Run
 		tasks = r.plan(r.on)
 		return []engine.Event{ev}, func(err error) { stored <- err == nil }
 	})

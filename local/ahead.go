@@ -173,7 +173,7 @@ func (m *Machine) expectations() *expectations {
 			x.frozen[id] = true
 		}
 		if j.info.Guessed && j.info.Pace.Rate == 0 {
-			x.guess(id, j.info.Record.Spec, m.history)
+			x.guess(id, j.spec, m.history)
 		}
 	}
 	return x

@@ -43,7 +43,7 @@ func (m *Machine) live(f *store.Filter) []api.Job {
 		}
 		if f.Arrays && last != nil && waiting >= mostExplained && alike(last, j) { // those that are explained stand alone
 			v := &list[len(list)-1]
-			v.Elements = append(v.Elements, api.Element{int(j.id), j.info.Index})
+			v.Elements = append(v.Elements, api.Element{int(j.id), j.index})
 			continue
 		}
 		list, last = append(list, m.view(j)), j
@@ -53,7 +53,7 @@ func (m *Machine) live(f *store.Filter) []api.Job {
 
 // chooses reports whether a filter chooses a job that is not over.
 func (m *Machine) chooses(f *store.Filter, j *job) bool {
-	spec := j.info.Record.Spec
+	spec := j.spec
 	return j.stored != unstored && (f.Before == 0 || int(j.id) < f.Before) && (f.User == "" || f.User == j.info.User.Name) && (f.Queue == "" || f.Queue == spec.Queue) &&
 		(f.Name == "" || f.Name == spec.Name) && found(f.Search, j) && slices.Contains(f.States, j.info.State)
 }
@@ -61,7 +61,7 @@ func (m *Machine) chooses(f *store.Filter, j *job) bool {
 // alike reports whether two jobs are waiting elements of an array of which a
 // list says the same, but for their numbers.
 func alike(a, b *job) bool {
-	x, y := &a.info, &b.info
+	x, y := a.whole(), b.whole()
 	r, s := &x.Record, &y.Record
 	return x.Array > 0 && x.Array == y.Array && a.sub == b.sub && x.State == api.StatePending && y.State == api.StatePending &&
 		x.Run == 0 && y.Run == 0 && x.Text == y.Text && x.Waited == y.Waited && x.Progress == nil && y.Progress == nil &&

@@ -3,10 +3,12 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -72,7 +74,7 @@ func (m *Machine) dependency(a *api.After, index int) (d cluster.Dependency, dec
 	}
 	unknown := 0
 	for id := d.Job; id <= d.Last(); id++ {
-		if m.eng.Record(id) == nil {
+		if !m.eng.Knows(id) {
 			unknown++
 		}
 	}
@@ -85,23 +87,38 @@ func (m *Machine) dependency(a *api.After, index int) (d cluster.Dependency, dec
 // sameIndex narrows a condition on an array to its element with an index. If
 // there is none, nothing is waited for.
 func (m *Machine) sameIndex(d cluster.Dependency, index int) (cluster.Dependency, bool, error) {
-	for id := d.Job; id <= d.Last(); id++ {
-		info, err := m.infoOf(int(id))
-		if err != nil {
-			return d, false, err
-		}
-		if info.Index == index {
-			d.Job, d.Elements = id, 0
-			return d, false, nil
-		}
+	var failed error
+	k, found := sort.Find(d.Elements, func(k int) int { // elements are numbered in the order of their indices
+		of, err := m.indexOf(d.Job + cluster.JobID(k))
+		failed = errors.Join(failed, err)
+		return cmp.Compare(index, of)
+	})
+	if failed != nil {
+		return d, false, failed
 	}
-	return d, true, nil
+	if found {
+		d.Job, d.Elements = d.Job+cluster.JobID(k), 0
+	}
+	return d, !found, nil
+}
+
+// indexOf is the index of an element of an array, done or not.
+func (m *Machine) indexOf(id cluster.JobID) (int, error) {
+	if j := m.jobs[id]; j != nil {
+		return j.index, nil
+	}
+	info, err := m.infoOf(int(id))
+	if err != nil {
+		return 0, err
+	}
+	return info.Index, nil
 }
 
 // infoOf is what is known of a job, done or not.
 func (m *Machine) infoOf(id int) (*Info, error) {
 	if j := m.jobs[cluster.JobID(id)]; j != nil {
-		return &j.info, nil
+		info := j.whole()
+		return &info, nil
 	}
 	row, err := m.store.Job(m.running, id)
 	if errors.Is(err, store.ErrNotFound) {

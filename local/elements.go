@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/muster-gpu/muster/api"
@@ -32,13 +31,34 @@ const (
 type jobArray struct {
 	first   cluster.JobID
 	indices []int
-	extent  ArrayRange
 	sub     *api.Submission
-	leader  *job // while it is new: an element of which the record says what all of them are
+	common  *Info // of elements to which nothing happened, without what each has of its own: its spec and its index
+	leader  *job  // while it is new: an element of which the record says what all of them are
 	alike   engine.Untouched
 	members int // elements that are stored by the record
 
 	recorded bool // there is a record
+}
+
+// shares reports whether what is stored of a job is that of its array.
+func (j *job) shares() bool { return j.array != nil && j.info == j.array.common }
+
+// whole is what is stored of a job, with what each element of an array has of its own.
+func (j *job) whole() Info {
+	info := *j.info
+	if j.shares() {
+		info.Record.Spec, info.Index = j.spec, j.index
+	}
+	return info
+}
+
+// own is what is stored of a job, for a change: an element no longer shares it with its array.
+func (j *job) own() *Info {
+	if j.shares() {
+		info := j.whole()
+		j.info = &info
+	}
+	return j.info
 }
 
 // arrayData is what a record says of elements that have no rows.
@@ -53,7 +73,7 @@ func (m *Machine) writeArrays(t *store.Tx) error {
 		if a.recorded = m.gather(a); !a.recorded {
 			continue
 		}
-		data, err := json.Marshal(arrayData{api.Ranges(a.indices), a.leader.info})
+		data, err := json.Marshal(arrayData{api.Ranges(a.indices), a.leader.whole()})
 		if err != nil {
 			return err
 		}
@@ -61,7 +81,7 @@ func (m *Machine) writeArrays(t *store.Tx) error {
 		if err != nil {
 			return err
 		}
-		if err := t.PutArray(&store.Array{First: int(a.first), Count: len(a.indices), At: int64(m.eng.Now()), What: a.leader.info.State,
+		if err := t.PutArray(&store.Array{First: int(a.first), Count: len(a.indices), At: int64(m.eng.Now()), What: a.common.State,
 			Data: data, Submission: sub}); err != nil {
 			return err
 		}
@@ -82,11 +102,13 @@ func (m *Machine) gather(a *jobArray) bool {
 		}
 		if a.leader == nil {
 			a.leader, a.alike = j, u
+			a.common.Record, a.common.State = *rec, stateOf(rec, false)
+			a.common.Record.Spec = nil
 		}
-		if u != a.alike || !slices.Equal(rec.Spec.After, a.leader.info.Record.Spec.After) || j.info.Sharing != a.leader.info.Sharing {
+		if u != a.alike || !slices.Equal(rec.Spec.After, a.leader.spec.After) {
 			continue
 		}
-		j.info.Record, j.info.State, j.becomes = *rec, stateOf(rec, false), inArray
+		j.spec, j.becomes = rec.Spec, inArray
 		n++
 	}
 	if n == 1 {
@@ -97,10 +119,7 @@ func (m *Machine) gather(a *jobArray) bool {
 
 // plain reports whether nothing is known of a new element that another one does not have in common with it.
 func (j *job) plain(a *jobArray) bool {
-	rest := j.info
-	rest.Record, rest.User, rest.State, rest.Guessed, rest.Sharing, rest.Folder = engine.JobRecord{}, User{}, "", false, "", 0
-	rest.Array, rest.Index, rest.Indices = 0, 0, nil
-	return j.sub == a.sub && !j.edited && len(j.said) == 0 && j.foretell == 0 && reflect.ValueOf(&rest).Elem().IsZero()
+	return j.info == a.common && j.sub == a.sub && !j.edited && len(j.said) == 0 && j.foretell == 0
 }
 
 // ofArray reports whether the record of its array has a job's submission.
@@ -178,17 +197,15 @@ func (m *Machine) elementsOf(ctx context.Context, r *store.Array, subs *submissi
 	if err != nil {
 		return nil, err
 	}
-	a := &jobArray{first: cluster.JobID(r.First), indices: indices.Indices, sub: sub, recorded: true}
+	a := &jobArray{first: cluster.JobID(r.First), indices: indices.Indices, sub: sub, common: &data.Info, recorded: true}
+	a.common.Record.Spec, a.common.Index = nil, 0
 	for k, index := range a.indices {
 		id := a.first + cluster.JobID(k)
 		if len(apart) > 0 && apart[0] == int(id) {
 			apart = apart[1:]
 			continue
 		}
-		j := &job{id: id, sub: sub, array: a, stored: inArray, becomes: inArray, info: data.Info}
-		spec, of := *like, *like.Array
-		spec.ID, of.Index, spec.Array, j.info.Index, j.info.Record.Spec = id, index, &of, index, &spec
-		list = append(list, j)
+		list = append(list, &job{id: id, index: index, spec: elementOf(like, id, index), sub: sub, array: a, stored: inArray, becomes: inArray, info: a.common})
 		a.members++
 	}
 	return list, nil

@@ -46,11 +46,12 @@ func (r *runner) describe(t *task, devices []api.Device) {
 
 // environment is the user's, with what Muster says of the job.
 func (r *runner) environment(t *task, size int) []string {
-	s, u := r.job.sub, &r.job.info.User
+	s, u := r.job.sub, r.job.info.User
 	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + u.Home, "USER=" + u.Name,
 		"LOGNAME=" + u.Name, "SHELL=/bin/sh"}, s.Env...)
 	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, savingName) }) // of a job from within which it was submitted
-	view := view(&r.job.info, s, int(r.id), r.m.opt.Now())
+	info := r.job.whole()
+	view := view(&info, s, int(r.id), r.m.opt.Now())
 	view.Node = r.m.opt.Rules.Spec.Nodes[0].Name
 	env = append(append(env, slurm.Env(view)...), slurm.TaskEnv(t.rank)...)
 	rank, world := strconv.Itoa(t.rank), strconv.Itoa(size)
@@ -58,7 +59,7 @@ func (r *runner) environment(t *task, size int) []string {
 	env = append(append(env, r.trialVariables(t)...), r.savingVariable()...)
 	return lastOnes(append(env,
 		"MUSTER_JOB_ID="+strconv.Itoa(int(r.id)), "MUSTER_JOB_NAME="+s.Name, "MUSTER_QUEUE="+s.Queue,
-		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()), "MUSTER_CHECKPOINT_DIR="+r.m.checkpointDir(r.id, &r.job.info),
+		"MUSTER_RESTART_COUNT="+strconv.Itoa(r.job.info.restarts()), "MUSTER_CHECKPOINT_DIR="+r.m.checkpointDir(r.job),
 		"MUSTER_CHECKPOINT_SIGNAL="+strings.TrimPrefix(unix.SignalName(r.checkpointSignal()), "SIG"),
 		"MUSTER_PROGRESS="+filepath.Join(t.dir, shim.ProgressFile), "MUSTER_RANK="+rank, "MUSTER_WORLD_SIZE="+world,
 		"RANK="+rank, "LOCAL_RANK="+rank, "WORLD_SIZE="+world, "LOCAL_WORLD_SIZE="+world,

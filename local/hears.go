@@ -92,7 +92,7 @@ func (j *job) hear(h hearing, asked bool) bool {
 	if h == notKnown || h == j.info.Hearing || !asked && (j.info.Hearing == dies || j.info.Hearing == kept) {
 		return false
 	}
-	j.info.Hearing = h
+	j.own().Hearing = h
 	return true
 }
 

@@ -165,7 +165,7 @@ func (m *Machine) setIdle(s *sampled, r *IdleRules, since time.Time, stage strin
 		if old := j.info.Idle; old != nil {
 			since = old.Since
 		}
-		j.info.Idle = &idleness{Since: since.UTC(), Stage: stage, Text: r.text(stage, since, s.tier), Requeue: r.Requeue}
+		j.own().Idle = &idleness{Since: since.UTC(), Stage: stage, Text: r.text(stage, since, s.tier), Requeue: r.Requeue}
 		j.said = append(j.said, j.info.Idle.Text)
 		m.opt.Log.Info("a job is idle", "job", j.id, "user", j.info.User.Name, "what", j.info.Idle.Text)
 		ev := engine.Event{Type: engine.Progress, Job: j.id} // so that it is stored
@@ -174,7 +174,8 @@ func (m *Machine) setIdle(s *sampled, r *IdleRules, since time.Time, stage strin
 			ev = engine.Event{Type: engine.Demoted, Job: j.id}
 		case api.IdleStopped: // asked for a checkpoint, as everybody is who has to leave
 			grace := m.grace(j)
-			j.info.Requeue, j.info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)
+			info := j.own()
+			info.Requeue, info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)
 			j.then = append(j.then, order{how: engine.Checkpoint, grace: grace})
 		}
 		return []engine.Event{ev}, nil
@@ -184,7 +185,7 @@ func (m *Machine) setIdle(s *sampled, r *IdleRules, since time.Time, stage strin
 // busyAgain takes back what was begun with an idle job.
 func (m *Machine) busyAgain(j *job) []engine.Event {
 	was := j.info.Idle.Stage
-	j.info.Idle = nil
+	j.own().Idle = nil
 	j.said = append(j.said, "no longer idle")
 	if was == api.IdleDemoted {
 		return []engine.Event{{Type: engine.Demoted, Job: j.id, Undo: true}}

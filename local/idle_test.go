@@ -65,7 +65,7 @@ func TestIdleCount(t *testing.T) {
 	src.set(2, 0, 100, 100)
 	hold(t, m, 1, "ann", false, 0, 1)
 	hold(t, m, 2, "bob", false, 2)
-	m.jobs[2].info.Record.Spec.Queue = "spared"
+	m.jobs[2].spec.Queue = "spared"
 	s := watch(m) // for an hour
 	still := func(want time.Duration, what string) {
 		t.Helper()

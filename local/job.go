@@ -49,6 +49,18 @@ var endStates = map[engine.StopReason]string{
 	engine.LaunchFailed: api.StateFailed, engine.Impossible: api.StateRejected, engine.NeverReady: api.StateCancelled,
 }
 
+// jobOf is the job of a row, without its submission.
+func jobOf(row *store.Job) (*job, error) {
+	j := &job{id: cluster.JobID(row.ID), stored: byItself, becomes: byItself, info: &Info{}}
+	if err := json.Unmarshal(row.Data, j.info); err != nil {
+		return nil, err
+	}
+	if j.spec, j.index = j.info.Record.Spec, j.info.Index; j.spec == nil {
+		return nil, errors.New("it says nothing of what the job asks for")
+	}
+	return j, nil
+}
+
 // noteActions prepares what is stored with a step: a start is a run of its own
 // with a number of its own before anything is started.
 func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
@@ -58,35 +70,36 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 		if j == nil {
 			continue
 		}
+		info := j.own()
 		switch a.Type {
 		case engine.Start:
-			j.info.Idle, j.noWay = nil, ""
+			info.Idle, j.noWay = nil, ""
 			if j.run == nil { // else it resumes where it is
-				if j.info.Run++; j.info.Run > 1 {
-					j.said = append(j.said, fmt.Sprintf("run %d begins: %s", j.info.Run, cmp.Or(j.info.Text, "it was requeued")))
+				if info.Run++; info.Run > 1 {
+					j.said = append(j.said, fmt.Sprintf("run %d begins: %s", info.Run, cmp.Or(info.Text, "it was requeued")))
 				}
-				j.info.On = slices.Clone(a.Allocs)
-				j.info.Frozen, j.info.Requeue = false, false
-				j.info.Waited += b.Now.Sub(j.info.Record.Since)
-				j.info.Exit, j.info.Signal, j.info.Text, j.info.Progress = 0, 0, "", nil
-				j.info.StdOut, j.info.StdErr = m.outputs(j, 0)
+				info.On = slices.Clone(a.Allocs)
+				info.Frozen, info.Requeue = false, false
+				info.Waited += b.Now.Sub(info.Record.Since)
+				info.Exit, info.Signal, info.Text, info.Progress = 0, 0, "", nil
+				info.StdOut, info.StdErr = m.outputs(j, 0)
 			}
-			j.info.Devices = m.devices(a.Allocs)
+			info.Devices = m.devices(a.Allocs)
 		case engine.Resize:
-			j.info.Devices = m.devices(a.Allocs)
+			info.Devices = m.devices(a.Allocs)
 		case engine.Preempt:
 			if a.Reason == engine.TimedOut {
-				j.info.Text = "its time limit is over"
+				info.Text = "its time limit is over"
 			} else if a.Reason == engine.NodeLost {
-				j.info.Text = m.lostText(j)
+				info.Text = m.lostText(j)
 			} else if a.For != cluster.NoJob {
-				j.info.Text = fmt.Sprintf("%s%d", preemptedFor, a.For)
+				info.Text = fmt.Sprintf("%s%d", preemptedFor, a.For)
 			} else if a.Reason == engine.Preempted {
-				j.info.Text = "preempted by the policy"
+				info.Text = "preempted by the policy"
 			}
-			j.info.StopUntil = time.Unix(0, int64(b.Now)).Add(a.Grace)
+			info.StopUntil = time.Unix(0, int64(b.Now)).Add(a.Grace)
 		case engine.Reject:
-			j.info.Text = a.Text
+			info.Text = a.Text
 		}
 	}
 }
@@ -100,14 +113,15 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 	if j == nil {
 		return nil // done, and stored as such
 	}
-	j.info.Record = *m.eng.Record(id)
-	r := &j.info.Record
-	j.info.State = stateOf(r, j.info.Frozen)
-	j.info.giveBack(m.eng.Now())
+	info := j.own()
+	info.Record = *m.eng.Record(id)
+	r := &info.Record
+	j.spec, info.State = r.Spec, stateOf(r, info.Frozen)
+	info.giveBack(m.eng.Now())
 	if r.State == engine.Pending {
-		j.info.Idle = nil // what it computes is seen when it runs again
+		info.Idle = nil // what it computes is seen when it runs again
 	}
-	data, err := json.Marshal(&j.info)
+	data, err := json.Marshal(info)
 	if err != nil {
 		return err
 	}
@@ -161,8 +175,8 @@ func (m *Machine) settle(id cluster.JobID) {
 		return
 	}
 	m.quotes.Gone(id)
-	if r := &j.info.Record; r.Reason == engine.Completed {
-		m.history.add(r.Spec, r.Ran)
+	if r := &j.own().Record; r.Reason == engine.Completed {
+		m.history.add(j.spec, r.Ran)
 	}
 	if j.run != nil { // it was suspended when it was cancelled
 		j.run.stop(order{how: engine.Kill, grace: 0})
@@ -211,7 +225,7 @@ func (m *Machine) outputs(j *job, task int) (out, errs string) {
 	if s.Attached {
 		return m.attachedLog(j.id, task, "out"), m.attachedLog(j.id, task, "err")
 	}
-	n := slurm.Names{Job: int(j.id), Array: j.info.Array, Index: j.info.Index, User: j.info.User.Name, JobName: s.Name,
+	n := slurm.Names{Job: int(j.id), Array: j.info.Array, Index: j.index, User: j.info.User.Name, JobName: s.Name,
 		Node: m.opt.Rules.Spec.Nodes[0].Name, Task: task, Step: "batch", Restart: j.info.restarts()}
 	pattern := s.Output
 	if pattern == "" {
@@ -244,10 +258,14 @@ func (m *Machine) LogPath(id, task int, errs bool) (string, User, error) {
 		if err != nil {
 			return "", User{}, err
 		}
-		j = &job{id: cluster.JobID(id), sub: &api.Submission{}}
-		if err := errors.Join(json.Unmarshal(row.Data, &j.info), json.Unmarshal(row.Submission, j.sub)); err != nil {
+		sub := &api.Submission{}
+		if j, err = jobOf(row); err == nil {
+			err = json.Unmarshal(row.Submission, sub)
+		}
+		if err != nil {
 			return "", User{}, err
 		}
+		j.sub = sub
 	}
 	if j.info.Run == 0 {
 		return "", j.info.User, nil

@@ -80,8 +80,10 @@ func (m *Machine) segment(ctx context.Context, n int) (h journal.Header, first, 
 	if last = 1 << 62; n < len(list) {
 		last = list[n].First - 1
 	}
-	h.Snapshot = &engine.Snapshot{}
-	if err := errors.Join(json.Unmarshal(g.Header, &h), json.Unmarshal(g.Snapshot, h.Snapshot)); err != nil {
+	if err = json.Unmarshal(g.Header, &h); err == nil {
+		h.Snapshot, err = decodeSnapshot(g.Snapshot)
+	}
+	if err != nil {
 		return h, 0, 0, fmt.Errorf("segment %d of the journal: %w", n, err)
 	}
 	return h, g.First, last, nil

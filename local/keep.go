@@ -109,7 +109,7 @@ func (m *Machine) begin(ctx context.Context, rules *journal.Header, snap *engine
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(snap)
+	text, err := encodeSnapshot(snap)
 	if err != nil {
 		return err
 	}

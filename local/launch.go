@@ -87,14 +87,14 @@ func (r *runner) makeDirs(t *task) error {
 		return err
 	}
 	if r.job.info.Folder != 0 {
-		if err := r.m.noteFolder(r.id, &r.job.info); err != nil {
+		if err := r.m.noteFolder(r.id, r.job.info.Folder); err != nil {
 			return err
 		}
 	}
 	if err := evidence.UserFolder(t.dir, os.Getuid()); err != nil { // the daemon's until it is prepared
 		return err
 	}
-	saves := r.m.checkpointDir(r.id, &r.job.info)
+	saves := r.m.checkpointDir(r.job)
 	if of := filepath.Dir(saves); filepath.Dir(of) == r.m.opt.Checkpoints { // on a file system of its own, signed like the job's folder
 		id, err := strconv.Atoi(filepath.Base(of))
 		if err := errors.Join(err, evidence.Folder(r.m.opt.Checkpoints, r.m.store.ID(), id)); err != nil {
@@ -230,7 +230,7 @@ var devNull = sync.OnceValues(func() (*os.File, error) { return os.OpenFile(os.D
 
 // shimUser is the user that the task runs as; nil: the daemon's.
 func (r *runner) shimUser() *shim.User {
-	u := &r.job.info.User
+	u := r.job.info.User
 	if os.Getuid() != 0 {
 		return nil
 	}

@@ -89,11 +89,11 @@ func (t tally) add(user string, jobs, bare int) {
 }
 
 func (t tally) count(j *job) {
-	j.bare = bareTasks(j.info.Record.Spec)
-	t.add(j.info.User.Name, 1, j.bare)
+	j.bare = int32(bareTasks(j.spec))
+	t.add(j.info.User.Name, 1, int(j.bare))
 }
 
-func (t tally) drop(j *job) { t.add(j.info.User.Name, -1, -j.bare) }
+func (t tally) drop(j *job) { t.add(j.info.User.Name, -1, -int(j.bare)) }
 
 // room says why a user may not have so much more, if so.
 func (t tally) room(l *Limits, u *User, jobs, bare int) error {

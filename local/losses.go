@@ -47,7 +47,7 @@ func (m *Machine) notBefore(id cluster.JobID, at cluster.Time) engine.Event {
 // bookLoss counts a run that lost its shim; one that did not ends the count. The
 // event says what the end of the run counts as, and the text why.
 func (r *runner) bookLoss(ev *engine.Event, text *string, lost bool, now cluster.Time) []engine.Event {
-	l := &r.job.info.Losses
+	l := &r.job.own().Losses
 	if !lost {
 		*l = 0
 		return nil

@@ -133,27 +133,29 @@ type Machine struct {
 // job is a job that is not done.
 type job struct {
 	id        cluster.JobID
-	info      Info
-	sub       *api.Submission
+	heldFor   cluster.JobID // 1 + for whom; 0: nobody
+	bare      int32         // its tasks that ask for neither GPUs nor CPUs
 	stored    form
-	becomes   form          // ... with the present step
+	becomes   form         // ... with the present step
+	edited    bool         // its submission changed since it was stored
+	stale     bool         // what was chosen for it was so by the service before
+	index     int          // as an element of an array
+	spec      *cluster.Job // as of its record
+	info      *Info        // elements of an array share one: what it says of a job, it says by whole, and it is changed by own
+	sub       *api.Submission
 	array     *jobArray     // by whose record it is stored, or was
 	foretold  cluster.Time  // start that was foretold first; 0: nobody asked yet
 	told      time.Time     // expected start that somebody was told last
 	asked     forward.Asked // what was foreseen when it was explained last
-	edited    bool          // its submission changed since it was stored
 	run       *runner
-	was       string        // the state that is stored
-	then      []order       // for the runner, when the step is stored
-	said      []string      // for its history, with the next step
-	throttled cluster.Time  // when it last had to stand still
-	stale     bool          // what was chosen for it was so by the service before
-	noWay     string        // why it cannot have what it asked for, as GPUs are shared now; "": it can
-	duty      int           // as a guest: thousandths of the time that it runs; 0: it was never held back
-	heldFor   cluster.JobID // 1 + for whom; 0: nobody
-	window    window        // as one with guests
-	foretell  cluster.Time  // expected end that is stored with the next step; 0: none
-	bare      int           // its tasks that ask for neither GPUs nor CPUs
+	was       string       // the state that is stored
+	then      []order      // for the runner, when the step is stored
+	said      []string     // for its history, with the next step
+	throttled cluster.Time // when it last had to stand still
+	noWay     string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
+	duty      int          // as a guest: thousandths of the time that it runs; 0: it was never held back
+	window    window       // as one with guests
+	foretell  cluster.Time // expected end that is stored with the next step; 0: none
 }
 
 // Info is what is stored of a job besides its submission.
@@ -322,7 +324,7 @@ func (m *Machine) endHomeless(ctx context.Context) error {
 		if rec := m.eng.Record(j.id); rec.State != engine.Done || j.info.Record.State == engine.Done {
 			continue
 		}
-		j.info.Text = fmt.Sprintf("queue %q was removed while the job waited", j.info.Record.Spec.Queue)
+		j.own().Text = fmt.Sprintf("queue %q was removed while the job waited", j.spec.Queue)
 		m.opt.Log.Warn("a waiting job ends", "job", j.id, "reason", j.info.Text)
 		if err := m.store.Write(ctx, func(t *store.Tx) error { return m.writeJob(t, j.id) }); err != nil {
 			return err
@@ -371,8 +373,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 	var list []*job
 	var subs submissions
 	for i := range rows {
-		j := &job{id: cluster.JobID(rows[i].ID), stored: byItself, becomes: byItself}
-		err := json.Unmarshal(rows[i].Data, &j.info)
+		j, err := jobOf(&rows[i])
 		if err == nil {
 			j.sub, err = subs.read(j.info.Array, rows[i].Submission)
 		}
@@ -390,7 +391,7 @@ func (m *Machine) snapshot(ctx context.Context) (*engine.Snapshot, error) {
 		j.was = j.info.State
 		m.jobs[j.id], known[j.id] = j, true
 		m.tally.count(j)
-		snap.Jobs = append(snap.Jobs, j.info.Record)
+		snap.Jobs = append(snap.Jobs, j.whole().Record)
 	}
 	return snap, m.doneBefore(ctx, snap, known)
 }
@@ -418,7 +419,11 @@ func (m *Machine) Next(ctx context.Context) (engine.Batch, error) {
 		b := engine.Batch{Now: m.clock.now(m.opt.Now())}
 		for _, it := range items {
 			events, ack := it(b.Now)
-			b.Events = append(b.Events, events...)
+			if b.Events == nil {
+				b.Events = events
+			} else {
+				b.Events = append(b.Events, events...)
+			}
 			if ack != nil {
 				m.acks = append(m.acks, ack)
 			}
@@ -476,7 +481,7 @@ func (m *Machine) Record(b *engine.Batch, d *engine.Decision) error {
 	for _, ack := range m.acks {
 		ack(nil)
 	}
-	m.acks, m.keys, m.arrived, m.trail = m.acks[:0], m.keys[:0], m.arrived[:0], m.trail[:0]
+	m.acks, m.keys, m.arrived, m.trail = m.acks[:0], m.keys[:0], m.arrived[:0], nil
 	return nil
 }
 

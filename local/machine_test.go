@@ -126,9 +126,10 @@ func newConform(t *testing.T, f *drivertest.Fixture) driver.Driver {
 			spec := j.Job
 			spec.Submit = now
 			m.next = spec.ID
-			made := m.newJob(u, &api.Submission{Name: "job", Command: command(j), Dir: "/", Output: "/dev/null"}, spec)
+			made := m.newJob(&api.Submission{Name: "job", Command: command(j), Dir: "/", Output: "/dev/null"}, spec,
+				&Info{User: u, Record: engine.JobRecord{Since: spec.Submit}})
 			m.next = max(m.next, cluster.JobID(len(f.Jobs)))
-			return []engine.Event{{Type: engine.Submitted, Job: made.id, Spec: made.info.Record.Spec}}
+			return []engine.Event{{Type: engine.Submitted, Job: made.id, Spec: made.spec}}
 		}})
 		if j.Cancel > 0 {
 			list = append(list, happening{j.Cancel, func(cluster.Time) []engine.Event { return []engine.Event{{Type: engine.Cancelled, Job: j.Job.ID}} }})

@@ -98,7 +98,8 @@ func (r *runner) repartitioned(uuid string, mig bool, list []api.MIG) {
 		if r.job.run != r {
 			return nil, nil
 		}
-		r.job.info.Devices = r.m.devices(r.job.info.On)
+		info := r.job.own()
+		info.Devices = r.m.devices(info.On)
 		return []engine.Event{{Type: engine.Progress, Job: r.id}}, nil // so that it is stored
 	})
 }

@@ -30,7 +30,7 @@ func shareUnderMPS(t *testing.T, m *Machine, src *played, text string) (uuid, pr
 		t.Fatal(err)
 	}
 	uuid = src.devices[1].UUID
-	m.jobs[7] = &job{id: 7, info: Info{Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}}}
+	m.jobs[7] = &job{id: 7, info: &Info{Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250}}}}}
 	if err := m.mps.need(uuid); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestServerLogged(t *testing.T) {
 		uuid, _ := shareUnderMPS(t, m, src, playedServers+list+"\n")
 		clear(m.jobs)
 		for _, id := range []cluster.JobID{7, 8} {
-			m.jobs[id] = &job{id: id, info: Info{User: User{UID: 5}, Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}}}}
+			m.jobs[id] = &job{id: id, info: &Info{User: User{UID: 5}, Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}}}}
 		}
 		d := m.mps.of(uuid)
 		d.known = mpsKnown{} // what there is first was there before
@@ -201,7 +201,7 @@ func TestFaultAwaitsLog(t *testing.T) {
 // failing is the run of a job of that user in a share of the second GPU, whose task failed then.
 func failing(m *Machine, id cluster.JobID, uid int, failed time.Time) *runner {
 	on := []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}
-	j := &job{id: id, info: Info{User: User{UID: uid}, On: on, Record: engine.JobRecord{Allocs: on}}}
+	j := &job{id: id, info: &Info{User: User{UID: uid}, On: on, Record: engine.JobRecord{Allocs: on}}}
 	m.jobs[id] = j
 	return &runner{m: m, id: id, job: j, tasks: []*task{{state: &shim.State{Started: failed, Ended: failed, Exit: 3}}}}
 }

@@ -71,7 +71,7 @@ func (m *Machine) whyPreempted(victim *job, by cluster.JobID) string {
 	if by == cluster.NoJob || other == nil {
 		return "other"
 	}
-	v := victim.info.Record.Spec
+	v := victim.spec
 	switch {
 	case other.Spec.Tier < v.Tier, victim.info.Record.Demoted && other.Spec.Tier < cluster.BestEffort:
 		return "tier"

@@ -51,7 +51,8 @@ func (m *Machine) stored(row *store.Job) (api.Job, error) {
 
 // view is a job that is not done.
 func (m *Machine) view(j *job) api.Job {
-	v := view(&j.info, j.sub, int(j.id), m.opt.Now())
+	info := j.whole()
+	v := view(&info, j.sub, int(j.id), m.opt.Now())
 	if j.info.Record.State != engine.Pending {
 		v.Node = m.opt.Rules.Spec.Nodes[0].Name
 	}
@@ -88,7 +89,7 @@ func found(text string, j *job) bool {
 		return true
 	}
 	text = strings.ToLower(text)
-	return slices.ContainsFunc([]string{j.info.Record.Spec.Name, j.info.User.Name, j.info.Record.Spec.Queue}, func(s string) bool {
+	return slices.ContainsFunc([]string{j.spec.Name, j.info.User.Name, j.spec.Queue}, func(s string) bool {
 		return strings.Contains(strings.ToLower(s), text)
 	})
 }
@@ -237,23 +238,23 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 		w.Blockers = []string{}
 	}
 	// one that is suspended cannot be changed (Update), nor moved
-	if rec := &j.info.Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked && len(rec.Spec.Tasks) == 1 && j.run == nil && rec.Home == nil {
+	if rec := j.whole().Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked && len(j.spec.Tasks) == 1 && j.run == nil && rec.Home == nil {
 		snap := m.eng.Snapshot()
-		return w, rec.Spec, &snap, nil
+		return w, j.spec, &snap, nil
 	}
 	return w, nil, nil, nil
 }
 
 // asleepText says by whom a job was suspended, and who lets it go on; "": it is not suspended.
 func (m *Machine) asleepText(j *job) string {
-	switch rec := &j.info.Record; {
+	switch rec := j.whole().Record; {
 	case rec.State == engine.Pending && rec.Home != nil:
 		id, found := strings.CutPrefix(j.info.Text, preemptedFor)
 		if !found {
 			return "suspended by the policy"
 		}
-		if n, err := strconv.Atoi(id); err == nil && m.jobs[cluster.JobID(n)] != nil && m.jobs[cluster.JobID(n)].info.Record.Spec.Name != "" {
-			id += " " + m.jobs[cluster.JobID(n)].info.Record.Spec.Name
+		if n, err := strconv.Atoi(id); err == nil && m.jobs[cluster.JobID(n)] != nil && m.jobs[cluster.JobID(n)].spec.Name != "" {
+			id += " " + m.jobs[cluster.JobID(n)].spec.Name
 		}
 		return "suspended for job " + id
 	case rec.State == engine.Running && j.info.Frozen:
@@ -351,7 +352,7 @@ func (m *Machine) Queues() []api.Queue {
 		shares = append(shares, q.Spec.Shares)
 		v := api.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used}
 		for _, j := range m.jobs {
-			name := j.info.Record.Spec.Queue
+			name := j.spec.Queue
 			if name == "" {
 				name = "default"
 			}

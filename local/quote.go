@@ -22,7 +22,7 @@ func (m *Machine) quoted(v *api.Job, j *job, seen *forecast, now cluster.Time) {
 	if !ok || v.Expected == nil {
 		return
 	}
-	spec := j.info.Record.Spec
+	spec := j.spec
 	j.asked = forward.Asked{Job: j.id, Now: now, Start: max(start, now), Waited: now.Sub(spec.Submit), Milli: spec.GPUMilli(), Tier: spec.Tier}
 	q := m.quotes.Quote(&j.asked)
 	if q.High == cluster.Never { // a limit is when it starts at the latest; what is as earlier runs suggest has an interval already

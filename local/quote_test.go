@@ -17,7 +17,7 @@ import (
 func TestQuoted(t *testing.T) {
 	at := func(s int64) cluster.Time { return cluster.Time(s * 1e9) }
 	spec := &cluster.Job{ID: 1, Submit: at(10), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	j := &job{id: 1, info: Info{Record: engine.JobRecord{Spec: spec}}}
+	j := &job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}
 	m := &Machine{}
 	f := &forecast{waiting: map[cluster.JobID]bool{1: true}, mid: &forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
 		Limits: map[cluster.JobID]bool{}, Leaves: map[cluster.JobID]forward.Leaving{7: {At: at(900), Reason: engine.TimedOut}, 8: {At: at(50), Reason: engine.Completed}}}}

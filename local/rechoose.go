@@ -82,7 +82,7 @@ func (m *Machine) another(j *job, rec *engine.JobRecord) []engine.Event {
 	if text != j.info.Sharing {
 		j.said = append(j.said, fmt.Sprintf("GPUs are shared otherwise since the service started: gets %s", text))
 	}
-	j.info.Sharing = text
+	j.own().Sharing = text
 	return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}
 }
 

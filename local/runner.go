@@ -470,8 +470,9 @@ func (r *runner) hears(ended bool) {
 		r.news.Said = nil
 		r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 			if r.job.run == r {
-				r.job.info.measured(r.job.sub.Trial, said, time.Unix(0, int64(now)).UTC())
-				r.job.info.Falling = progress.Converges(r.job.sub.Converge, r.job.info.Falling, said, p)
+				info := r.job.own()
+				info.measured(r.job.sub.Trial, said, time.Unix(0, int64(now)).UTC())
+				info.Falling = progress.Converges(r.job.sub.Converge, info.Falling, said, p)
 			}
 			return r.progressed(now, p, saved), nil
 		})
@@ -484,12 +485,13 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 		return nil
 	}
 	p.At = time.Unix(0, int64(now)).UTC()
-	if old := r.job.info.Progress; old != nil && p.Checkpoint == "" {
+	info := r.job.own()
+	if old := info.Progress; old != nil && p.Checkpoint == "" {
 		p.Checkpoint = old.Checkpoint
 	}
-	r.job.info.Progress = p
+	info.Progress = p
 	rec := r.m.eng.Record(r.id)
-	pace, ran := &r.job.info.Pace, progress.RanAt(rec, now)
+	pace, ran := &info.Pace, progress.RanAt(rec, now)
 	if rec.Spec.Shares() {
 		pace.Meet(fmt.Sprint(r.m.eng.Company(r.id)))
 	}
@@ -499,7 +501,7 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 	h.Speed, events = r.m.holdBack(r.job, rec, p.Step, ran) // the present one: with guests that are held back the mean since they came says little
 	ev := pace.Event(&h, p)
 	if !r.frozen {
-		ev.Switch = r.job.info.Switch.back(p.Step, ran, milliOf(rec.Allocs), pace.Beside)
+		ev.Switch = info.Switch.back(p.Step, ran, milliOf(rec.Allocs), pace.Beside)
 	}
 	if h.Paced && pace.Told != r.n {
 		pace.Told, r.job.foretell = r.n, now.Add(h.Left)
@@ -511,7 +513,8 @@ func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []eng
 func (r *runner) suspended() {
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
 		r.asleep = true
-		r.job.info.Switch.left(&r.job.info.Pace, stop{run: r.n, on: milliOf(r.on), frozen: true})
+		info := r.job.own()
+		info.Switch.left(&info.Pace, stop{run: r.n, on: milliOf(r.on), frozen: true})
 		return []engine.Event{{Type: engine.Stopped, Job: r.id, Reason: engine.Preempted, Done: r.m.eng.Record(r.id).DoneAt(now)}}, nil
 	})
 }
@@ -542,11 +545,11 @@ func (r *runner) finish() {
 	}
 	r.m.crash("ended")
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
-		j := r.job
-		j.info.Frozen = false
+		j, info := r.job, r.job.own()
+		info.Frozen = false
 		rec := r.m.eng.Record(r.id)
 		if others != "" {
-			if j.info.Faults++; j.info.Faults < mpsHits {
+			if info.Faults++; info.Faults < mpsHits {
 				ev.Reason, lost, text = engine.NodeLost, true, others
 				j.said = append(j.said, others)
 			} else {
@@ -560,19 +563,19 @@ func (r *runner) finish() {
 		}
 		back := r.bookLoss(&ev, &text, lost && others == "" && !r.told, now)
 		r.noteRun(rec, now, lost)
-		j.info.Exit, j.info.Signal = exit, signal
-		j.info.Use.add(r.tasks)
+		info.Exit, info.Signal = exit, signal
+		info.Use.add(r.tasks)
 		if lost || r.told && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {
-			j.info.Use.lose(rec, now, ev.Done)
+			info.Use.lose(rec, now, ev.Done)
 		}
 		if r.told {
 			ev.Switch = r.switched(rec, now, ev.Reason)
 		}
-		if ev.Reason == engine.Preempted && j.info.endsIdle() {
-			ev.Reason, text = engine.WasCancelled, j.info.Idle.Text
+		if ev.Reason == engine.Preempted && info.endsIdle() {
+			ev.Reason, text = engine.WasCancelled, info.Idle.Text
 		}
-		if text != "" && (j.info.Text == "" || !r.told) {
-			j.info.Text = text
+		if text != "" && (info.Text == "" || !r.told) {
+			info.Text = text
 		}
 		if j.run = nil; rec.State == engine.Pending { // it was suspended: its memory is gone
 			if r.frozen {
@@ -586,7 +589,7 @@ func (r *runner) finish() {
 
 // switched is what the end of a run that was told to stop says of what stopping and starting takes.
 func (r *runner) switched(rec *engine.JobRecord, now cluster.Time, why engine.StopReason) (c engine.SwitchCost) {
-	info := &r.job.info
+	info := r.job.own()
 	if why == engine.Preempted {
 		c.Save = r.saveTook()
 	}
@@ -605,7 +608,7 @@ func (r *runner) finished() bool {
 
 // fellAsleep ends a job that died while it was suspended.
 func (r *runner) fellAsleep() []engine.Event {
-	r.job.info.Text = "killed while it was suspended"
+	r.job.own().Text = "killed while it was suspended"
 	return []engine.Event{{Type: engine.Cancelled, Job: r.id}}
 }
 
@@ -619,7 +622,7 @@ func (r *runner) notStarted(ev engine.Event, why error) {
 		if errors.Is(why, errCalledOff) {
 			return []engine.Event{ev}, nil
 		}
-		r.job.info.Text = "it could not be started: " + why.Error()
+		r.job.own().Text = "it could not be started: " + why.Error()
 		if !crowded(why) {
 			return []engine.Event{ev}, nil
 		}

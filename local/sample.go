@@ -180,10 +180,10 @@ func (m *Machine) sampled() (list []sampled, healthy int, held float64) {
 		}
 	}
 	for _, j := range m.jobs {
-		r := &j.info.Record
-		if r.State < engine.Starting || r.State > engine.Stopping {
+		if s := j.info.Record.State; s < engine.Starting || s > engine.Stopping {
 			continue
 		}
+		r := j.whole().Record
 		v := sampled{id: j.id, run: j.info.Run, devices: j.info.Devices, began: r.Started, tier: r.Spec.Tier, idle: j.info.idleStage(), may: m.memoryOf(r.Spec), on: r.Allocs}
 		if rules := m.idle.Load(); rules != nil {
 			v.spared = m.spared(rules, r.Spec)

@@ -44,7 +44,7 @@ const savingName = "MUSTER_CHECKPOINT_EVERY="
 
 // savingVariable tells a run how often to write a checkpoint, in whole seconds.
 func (r *runner) savingVariable() []string {
-	every := r.m.saveEvery(r.job.info.Record.Spec)
+	every := r.m.saveEvery(r.job.spec)
 	if every <= 0 {
 		return nil
 	}

@@ -99,7 +99,7 @@ func (m *Machine) over(id cluster.JobID, run, rank int, used, may int64) {
 			text = fmt.Sprintf("uses %d MiB of a GPU beside another job, it asked for %d", used, may)
 		}
 		if !j.info.Over {
-			j.info.Over = true
+			j.own().Over = true
 			j.said = append(j.said, text)
 			m.opt.Log.Warn("a job uses more memory of a GPU than its share's", "job", id, "user", j.info.User.Name, "used_mib", used, "share_mib", may)
 			events = []engine.Event{{Type: engine.Progress, Job: id}} // so that it is stored
@@ -112,7 +112,7 @@ func (m *Machine) over(id cluster.JobID, run, rank int, used, may int64) {
 				m.pause(j.run, every)
 			}
 		case StopOver:
-			j.info.Text = text + ": it was stopped"
+			j.own().Text = text + ": it was stopped"
 			events = []engine.Event{{Type: engine.Cancelled, Job: id}}
 		}
 		return events, nil

@@ -81,9 +81,9 @@ func decodeBatch(text []byte) (b engine.Batch, err error) {
 			return b, fmt.Errorf("event %d has the elements %s of no array", i, ev.Elements)
 		}
 		for k, index := range list.Indices {
-			one, spec, of := ev.Event, *ev.Spec, *ev.Spec.Array
-			spec.ID, of.Index = ev.Spec.ID+cluster.JobID(k), index
-			spec.Array, one.Job, one.Spec = &of, spec.ID, &spec
+			one := ev.Event
+			one.Spec = elementOf(ev.Spec, ev.Spec.ID+cluster.JobID(k), index)
+			one.Job = one.Spec.ID
 			b.Events = append(b.Events, one)
 		}
 	}

@@ -71,19 +71,17 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 		if text := m.eng.Check(&spec); text != "" {
 			return nil, &api.FieldError{Field: "submission", Text: text}
 		}
-		var events []engine.Event
-		of := m.newArray(s, array)
+		info := Info{User: u, Record: engine.JobRecord{Since: now}, Guessed: guessed, Sharing: sharing, Folder: folder}
+		events := make([]engine.Event, 0, len(array.Indices))
+		of := m.newArray(s, array, &info)
 		for k, index := range array.Indices {
-			spec.After = after(k)
-			j := m.newJob(u, s, spec)
-			j.info.Guessed, j.info.Sharing, j.info.Folder = guessed, sharing, folder
-			if of != nil {
-				j.array = of
-				j.info.Record.Spec.Array = &cluster.Array{ID: of.first, Index: index, Cap: array.Cap}
-				j.info.Array, j.info.Index, j.info.Indices = int(of.first), index, &of.extent
+			j := m.newJob(s, spec, &info)
+			if j.spec.After = after(k); of != nil {
+				j.array, j.index = of, index
+				j.spec.Array = &cluster.Array{ID: of.first, Index: index, Cap: array.Cap}
 			}
 			ids = append(ids, int(j.id))
-			events = append(events, engine.Event{Type: engine.Submitted, Job: j.id, Spec: j.info.Record.Spec})
+			events = append(events, engine.Event{Type: engine.Submitted, Job: j.id, Spec: j.spec})
 		}
 		if key != "" {
 			m.keys = append(m.keys, submissionKey{u.Name, key, ids})
@@ -173,12 +171,15 @@ func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) error 
 	return m.mayUrge(u, spec, nil)
 }
 
-// newArray makes an array known of which the next job will be the first element; nil: it is a single job.
-func (m *Machine) newArray(s *api.Submission, list api.Array) *jobArray {
+// newArray makes an array known of which the next job will be the first element; nil: it is a single job. info is what the elements have
+// in common.
+func (m *Machine) newArray(s *api.Submission, list api.Array, info *Info) *jobArray {
 	if s.Array == "" {
 		return nil
 	}
-	a := &jobArray{first: m.next, indices: list.Indices, sub: s, extent: rangeOf(list)}
+	extent := rangeOf(list)
+	info.Array, info.Indices = int(m.next), &extent
+	a := &jobArray{first: m.next, indices: list.Indices, sub: s, common: info}
 	m.arrived = append(m.arrived, a)
 	return a
 }
@@ -189,10 +190,13 @@ func rangeOf(a api.Array) ArrayRange {
 }
 
 // newJob makes a job known under the next number.
-func (m *Machine) newJob(u User, s *api.Submission, spec cluster.Job) *job {
+func (m *Machine) newJob(s *api.Submission, spec cluster.Job, info *Info) *job {
 	spec.ID = m.next
 	m.next++
-	j := &job{id: spec.ID, sub: s, info: Info{User: u, Record: engine.JobRecord{Spec: &spec, Since: spec.Submit}}}
+	j := &job{id: spec.ID, sub: s, spec: &spec, info: info}
+	if info.Array == 0 {
+		info.Record.Spec = j.spec
+	}
 	m.jobs[j.id] = j
 	m.tally.count(j)
 	return j

@@ -181,7 +181,7 @@ func (r *runner) plan(allocs []engine.Alloc) (tasks []*task) {
 				own = devices[k*each : (k+1)*each]
 			}
 			rank := len(tasks)
-			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), uid: r.job.info.User.UID, asked: r.job.info.Record.Spec.Tasks[a.Set].Request}
+			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), uid: r.job.info.User.UID, asked: r.job.spec.Tasks[a.Set].Request}
 			t.spec = &shim.Task{Mark: r.m.mark(r.id, r.n, rank), User: r.shimUser()}
 			t.group = r.m.groupOf(t.spec.Mark)
 			r.describe(t, own)

@@ -4,6 +4,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,12 +90,7 @@ func (m *Machine) mayFuse(s *api.Submission, u *User) error {
 }
 
 // checkpointDir is the folder for a job's checkpoints.
-func (m *Machine) checkpointDir(id cluster.JobID, info *Info) string {
-	if info.Folder != 0 {
-		id = info.Folder
-	}
-	return m.checkpoints(id)
-}
+func (m *Machine) checkpointDir(j *job) string { return m.checkpoints(cmp.Or(j.info.Folder, j.id)) }
 
 // checkpoints is the folder for checkpoints of the job with a number: where it is already, else where the configuration says.
 func (m *Machine) checkpoints(id cluster.JobID) string {
@@ -111,8 +107,8 @@ const lastUser = "goes-on"
 
 // noteFolder notes in whose folder a job is about to go on, so that the folder is
 // kept as long as the job's own would be.
-func (m *Machine) noteFolder(id cluster.JobID, info *Info) error {
-	path := filepath.Join(m.jobDir(info.Folder), lastUser)
+func (m *Machine) noteFolder(id, folder cluster.JobID) error {
+	path := filepath.Join(m.jobDir(folder), lastUser)
 	if err := os.WriteFile(path+".new", []byte(strconv.Itoa(int(id))), 0o600); err != nil {
 		return err
 	}
@@ -192,7 +188,7 @@ func (r *runner) writeTrials(t *task) error {
 	if s == nil || len(s.Fused) == 0 {
 		return nil
 	}
-	own := r.m.checkpointDir(r.id, &r.job.info)
+	own := r.m.checkpointDir(r.job)
 	list := []fusedTrial{}
 	for _, f := range s.Fused {
 		v := fusedTrial{Trial: f.Number, Config: f.Config, Budget: s.Budget, Dir: trialDir(own, f.Number)}

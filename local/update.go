@@ -29,7 +29,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 		if old != nil && (old.State > engine.Placed || j.run != nil) {
 			return nil, fmt.Errorf("job %d is %s: only a waiting job can be changed", id, j.info.State)
 		}
-		was := j.info.Record.Spec
+		was := j.spec
 		sub := u.Apply(*j.sub)
 		spec, err := sub.Job()
 		if err != nil {
@@ -52,7 +52,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 		if u.After != nil || u.AnyOf != nil {
 			index := notElement
 			if j.info.Array != 0 {
-				index = j.info.Index
+				index = j.index
 			}
 			if spec.After, err = m.dependencies(&sub, index); err != nil {
 				return nil, err
@@ -64,7 +64,8 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 			a := *spec.Array
 			a.Cap, spec.Array = *u.Cap, &a
 		}
-		if err := m.maySubmit(&j.info.User, spec.Queue); u.Queue != nil && err != nil {
+		owner := j.info.User
+		if err := m.maySubmit(&owner, spec.Queue); u.Queue != nil && err != nil {
 			return nil, err
 		}
 		if err := m.mayChange(j, &sub, &spec, by); err != nil {
@@ -79,9 +80,9 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 		}
 		m.trail.note(ctx, now, "update", j, string(text))
 		j.said = append(j.said, fmt.Sprintf("%s changed by %s", changedFields(text), by.Name))
-		j.sub, j.edited, j.info.Sharing, j.noWay = &sub, true, sharing, ""
-		m.tally.add(j.info.User.Name, 0, bareTasks(&spec)-j.bare)
-		j.bare = bareTasks(&spec)
+		j.sub, j.edited, j.own().Sharing, j.noWay = &sub, true, sharing, ""
+		m.tally.add(j.info.User.Name, 0, bareTasks(&spec)-int(j.bare))
+		j.bare = int32(bareTasks(&spec))
 		return []engine.Event{{Type: engine.Updated, Job: j.id, Spec: &spec}}, nil
 	})
 }
@@ -100,10 +101,10 @@ func (m *Machine) mayChange(j *job, sub *api.Submission, spec *cluster.Job, by *
 	if err := errors.Join(m.opt.Limits.checkSizes(sub), sub.CheckTexts()); err != nil {
 		return err
 	}
-	if err := m.tally.room(&m.opt.Limits, by, 0, bareTasks(spec)-j.bare); err != nil {
+	if err := m.tally.room(&m.opt.Limits, by, 0, bareTasks(spec)-int(j.bare)); err != nil {
 		return err
 	}
-	return m.mayUrge(by, spec, j.info.Record.Spec)
+	return m.mayUrge(by, spec, j.spec)
 }
 
 // drained is what is kept of a node that a person drained.

@@ -105,7 +105,7 @@ func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int)
 		info.Record.State, info.Record.Ran, info.Record.Ended = engine.Done, time.Hour, cluster.Time(row.Ended)
 		info.Record.Attained = int64(len(gpus)) * 3_600_000_000
 	} else {
-		m.jobs[spec.ID] = &job{id: spec.ID, info: info, sub: &api.Submission{Name: "train"}, stored: byItself, becomes: byItself}
+		m.jobs[spec.ID] = &job{id: spec.ID, spec: spec, info: &info, sub: &api.Submission{Name: "train"}, stored: byItself, becomes: byItself}
 	}
 	var err error
 	if row.Data, err = json.Marshal(&info); err != nil {

@@ -34,15 +34,14 @@ type Audit struct {
 
 // PutAudit adds to the audit trail.
 func (t *Tx) PutAudit(a *Audit) error {
-	return t.exec(`INSERT INTO audit (at, user, role, origin, action, job, owner, subject, text) VALUES (?,?,?,?,?,?,?,?,?)`,
-		a.At, a.User, a.Role, a.From, a.Action, a.Job, a.Owner, a.Subject, a.Text)
+	return t.add(auditRows, a.At, a.User, a.Role, a.From, a.Action, a.Job, a.Owner, a.Subject, a.Text)
 }
 
 // ForgetAudit removes what is older than a time in Unix nanoseconds, and what is more than is kept.
 func (t *Tx) ForgetAudit(before int64) error {
 	const beyond = `DELETE FROM audit WHERE (user = owner) = ?1 AND id <=
 		COALESCE((SELECT id FROM audit WHERE (user = owner) = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)`
-	return errors.Join(t.exec(`DELETE FROM audit WHERE at < ?`, before), t.exec(beyond, 0, mostAudit), t.exec(beyond, 1, mostAudit))
+	return errors.Join(t.flush(), t.exec(`DELETE FROM audit WHERE at < ?`, before), t.exec(beyond, 0, mostAudit), t.exec(beyond, 1, mostAudit))
 }
 
 // AuditFilter chooses entries. Zero fields choose all.

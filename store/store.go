@@ -195,7 +195,7 @@ func (t *Tx) PutMeta(key string, value []byte) error {
 
 // PutHistory notes something that happened to a job.
 func (t *Tx) PutHistory(job int, at int64, what, text string) error {
-	return t.exec(`INSERT INTO history VALUES (?,?,?,?)`, job, at, what, text)
+	return t.add(historyRows, job, at, what, text)
 }
 
 // PutKey remembers which jobs came of a submission with an idempotency key.

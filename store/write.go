@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -47,6 +49,55 @@ type Tx struct {
 	ctx context.Context
 	w   *writer
 	job int // highest number of a job that is new in it
+
+	waiting [len(lists)][]any // values of rows that are not inserted yet
+}
+
+// list is a table to whose end rows are added, many at once: a statement of its own for each costs more than the row.
+type list struct {
+	columns   int
+	one, many string // statements for one row, and for rowsAtOnce
+}
+
+const rowsAtOnce = 50
+
+// lists are the tables to which rows are added so. Whoever reads or changes one of them in a transaction that may have added to it calls flush before.
+var lists = [...]list{
+	historyRows: listOf(`INSERT INTO history VALUES `, 4),
+	auditRows:   listOf(`INSERT INTO audit (at, user, role, origin, action, job, owner, subject, text) VALUES `, 9),
+}
+
+const (
+	historyRows = iota
+	auditRows
+)
+
+func listOf(insert string, columns int) list {
+	row := "(?" + strings.Repeat(",?", columns-1) + ")"
+	return list{columns: columns, one: insert + row, many: insert + row + strings.Repeat(","+row, rowsAtOnce-1)}
+}
+
+// add adds a row to a list.
+func (t *Tx) add(to int, values ...any) error {
+	t.waiting[to] = append(t.waiting[to], values...)
+	if l := &lists[to]; len(t.waiting[to]) == rowsAtOnce*l.columns {
+		defer func() { t.waiting[to] = t.waiting[to][:0] }()
+		return t.exec(l.many, t.waiting[to]...)
+	}
+	return nil
+}
+
+// flush inserts the rows that still wait.
+func (t *Tx) flush() error {
+	for to := range lists {
+		for row := range slices.Chunk(t.waiting[to], lists[to].columns) {
+			if err := t.exec(lists[to].one, row...); err != nil {
+				return err
+			}
+		}
+		t.waiting[to] = t.waiting[to][:0]
+	}
+	return nil
 }
 
 // Write runs f in a transaction; when it returns nil, what f wrote is durable.
@@ -60,6 +111,9 @@ func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
 	t := &Tx{ctx: ctx, w: w}
 	n := s.commits + 1
 	err := f(t)
+	if err == nil {
+		err = t.flush()
+	}
 	if err == nil {
 		err = errors.Join(t.exec(`UPDATE meta SET value = ? WHERE key = '`+metaCommits+`'`, n), s.marker.reserve(t.job))
 	}

@@ -1,0 +1,110 @@
+//go:build linux
+
+package local
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// A segment of the journal begins with a snapshot. It is stored with one record for the elements of an array that follow
+// each other, have only waited so far and differ in their numbers only. Whoever reads it gets a record for each again.
+
+type storedSnapshot struct {
+	engine.Snapshot
+	Jobs []storedRecord `json:"jobs,omitempty"`
+}
+
+type storedRecord struct {
+	engine.JobRecord
+	Elements string `json:"elements,omitempty"` // indices of an array, of which the record's job is the first
+}
+
+// encodeSnapshot writes the snapshot with which a segment begins.
+func encodeSnapshot(snap *engine.Snapshot) ([]byte, error) {
+	s := storedSnapshot{Snapshot: *snap}
+	for i := 0; i < len(snap.Jobs); {
+		r := storedRecord{JobRecord: snap.Jobs[i]}
+		n := likeFirst(snap.Jobs[i:])
+		if n > 1 {
+			var indices []int
+			for k := range n {
+				indices = append(indices, snap.Jobs[i+k].Spec.Array.Index)
+			}
+			r.Elements = api.Ranges(indices)
+		}
+		s.Jobs = append(s.Jobs, r)
+		i += n
+	}
+	return json.Marshal(&s)
+}
+
+// likeFirst counts the records at the beginning of a list that differ from the first one as elements of one array do: in
+// numbers and indices, which both rise.
+func likeFirst(list []engine.JobRecord) int {
+	first := &list[0]
+	was, ok := first.Untouched()
+	if !ok || first.Spec == nil || first.Spec.Array == nil {
+		return 1
+	}
+	n := 1
+	for ; n < len(list); n++ {
+		spec, before := list[n].Spec, list[n-1].Spec
+		if spec == nil || spec.Array == nil || spec.ID != before.ID+1 || spec.Array.Index <= before.Array.Index {
+			break
+		}
+		if u, ok := list[n].Untouched(); !ok || u != was || !sameElement(spec, first.Spec) {
+			break
+		}
+	}
+	return n
+}
+
+// sameElement reports whether two elements ask for the same.
+func sameElement(a, b *cluster.Job) bool {
+	x, y := *a, *b
+	of, other := *a.Array, *b.Array
+	x.ID, y.ID, x.Array, y.Array, of.Index, other.Index = 0, 0, nil, nil, 0, 0
+	return of == other && reflect.DeepEqual(&x, &y)
+}
+
+// decodeSnapshot reads a snapshot as it was.
+func decodeSnapshot(text []byte) (*engine.Snapshot, error) {
+	var s storedSnapshot
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, err
+	}
+	snap := &s.Snapshot
+	for i := range s.Jobs {
+		r := &s.Jobs[i]
+		if r.Elements == "" {
+			snap.Jobs = append(snap.Jobs, r.JobRecord)
+			continue
+		}
+		list, err := api.ParseArray(r.Elements)
+		if err != nil {
+			return nil, fmt.Errorf("job %d of the snapshot: %w", i, err)
+		}
+		if r.Spec == nil || r.Spec.Array == nil {
+			return nil, fmt.Errorf("job %d of the snapshot has the elements %s of no array", i, r.Elements)
+		}
+		for k, index := range list.Indices {
+			one := r.JobRecord
+			one.Spec = elementOf(r.Spec, r.Spec.ID+cluster.JobID(k), index)
+			snap.Jobs = append(snap.Jobs, one)
+		}
+	}
+	return snap, nil
+}
+
+// elementOf is what an element asks for, made of what another one of its array does.
+func elementOf(like *cluster.Job, id cluster.JobID, index int) *cluster.Job {
+	spec, of := *like, *like.Array
+	spec.ID, of.Index, spec.Array = id, index, &of
+	return &spec
+}
