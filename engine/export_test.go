@@ -96,8 +96,8 @@ func (e *Engine) Rank(always bool) {
 // Ranks reports whether the engine ranks victims at present, and how many of them change what they lose as time goes by.
 func (e *Engine) Ranks() (on bool, growing int) { return e.ranking.on, e.ranking.growing.n }
 
-// CheckRanking compares the ranking, and the lists of jobs with devices, with these jobs.
-func (e *Engine) CheckRanking() error { return e.checkLists() }
+// CheckRanking compares the ranking with the jobs that hold devices.
+func (e *Engine) CheckRanking() error { return e.checkRanking(e.bookedJobs()) }
 
 // Dropped reports which lists of jobs with devices are not kept at present: by key, and by expected end.
 func (e *Engine) Dropped() (byKey, byEnd bool) { return e.running.dropped, e.ends.dropped }

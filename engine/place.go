@@ -21,8 +21,11 @@ type scratch struct {
 	ends    []ending
 	items   []item
 	booked  []item
+	steady  []item
+	growing []item
 	waiters []*jobState
 	due     []timer
+	changed []*jobState
 }
 
 // askedMilli is the milli-GPU that a job asks for at full size; a MIG slice

@@ -18,6 +18,7 @@ type ranking struct {
 	on      bool
 	steady  olist   // jobs whose loss does not change with time: see rankItem
 	growing olist   // the others, by first key element
+	anew    bool    // it is made anew when what is going on is over: nobody changes his place
 	touched []int32 // ranked jobs whose records have changed since they were ranked
 	listed  int     // jobs that passes listed in large levels since the ranking was last worth nothing
 	unasked int     // changes of the ranking since it was last asked
@@ -95,7 +96,7 @@ func (e *Engine) lossOf(j *jobState) (lost int64, steady bool) {
 // enrank takes a listed job into the ranking.
 func (e *Engine) enrank(j *jobState) {
 	r := &e.ranking
-	if !r.on {
+	if !r.on || r.anew {
 		return
 	}
 	r.unasked++
@@ -112,13 +113,13 @@ func (e *Engine) enrank(j *jobState) {
 // derank takes a job out of the ranking, before its key, its tier or its start changes.
 func (e *Engine) derank(j *jobState) {
 	r, was := &e.ranking, true
-	switch j.rank {
-	case rankedSteady:
-		was = r.steady.remove(rankItem(j))
-	case rankedGrowing:
-		was = r.growing.remove(item{key: Key{j.key.key[0]}, id: int32(j.spec.ID)})
-	case unranked:
+	switch {
+	case j.rank == unranked || r.anew:
 		return
+	case j.rank == rankedSteady:
+		was = r.steady.remove(rankItem(j))
+	case j.rank == rankedGrowing:
+		was = r.growing.remove(item{key: Key{j.key.key[0]}, id: int32(j.spec.ID)})
 	}
 	if !was {
 		panic("engine: a job is not where it is ranked")
@@ -128,7 +129,7 @@ func (e *Engine) derank(j *jobState) {
 
 // noteRank notes that the record of a ranked job changes: what it would lose may be something else.
 func (e *Engine) noteRank(j *jobState) {
-	if j.rank != unranked && !j.rerank {
+	if j.rank != unranked && !j.rerank && !e.ranking.anew {
 		j.rerank = true
 		e.ranking.touched = append(e.ranking.touched, int32(j.spec.ID))
 	}
@@ -169,23 +170,47 @@ func (e *Engine) rankIfWorthIt() {
 // rankAll begins a ranking.
 func (e *Engine) rankAll() {
 	r := &e.ranking
+	e.byKey() // there is no other list of the jobs yet
 	r.on, r.listed, r.unasked = true, 0, 0
-	var steady, growing []item
-	e.byKey().walk(func(it item) bool {
+	e.rankBooked()
+}
+
+// rankBooked ranks all jobs that hold devices.
+func (e *Engine) rankBooked() {
+	r := &e.ranking
+	e.scratch.booked = e.eachBooked(e.scratch.booked[:0], func(j *jobState) item { return j.key })
+	steady, growing := e.scratch.steady[:0], e.scratch.growing[:0]
+	for i := range e.scratch.booked {
+		it := &e.scratch.booked[i]
 		j := e.jobs[it.id]
 		loss, isSteady := e.lossOf(j)
 		if j.loss = loss; isSteady {
 			j.rank = rankedSteady
-			steady = append(steady, rankItem(j))
+			steady = append(double(steady), rankItem(j))
 		} else {
 			j.rank = rankedGrowing
-			growing = append(growing, item{key: Key{it.key[0]}, id: it.id})
+			growing = append(double(growing), item{key: Key{it.key[0]}, id: it.id})
 		}
-		return true
-	})
+	}
 	r.steady.fill(steady)
 	r.growing.fill(growing)
+	e.scratch.steady, e.scratch.growing = steady, growing
 	e.tail.drop()
+}
+
+// rerunAllOf books that the keys of running jobs may be others. Where they are a large part of all, these are ranked
+// anew, which takes less time than to have each change its place.
+func (e *Engine) rerunAllOf(jobs []*jobState) {
+	r := &e.ranking
+	r.anew = r.on && len(jobs) >= largeLevel && len(jobs) >= e.bookedJobs()/8
+	for _, j := range jobs {
+		e.rerun(j)
+	}
+	if r.anew {
+		r.anew = false
+		r.unasked += len(jobs)
+		e.rankBooked()
+	}
 }
 
 // unrank ends the ranking: passes list levels again.

@@ -141,12 +141,16 @@ func (e *Engine) runTimers() {
 		e.fire(e.jobs[t.id], t.kind)
 	}
 	for due := e.dueKeys(); len(due) > 0; due = e.dueKeys() {
+		changed := e.scratch.changed[:0]
 		for i := range due {
 			if j := e.jobs[due[i].id]; due[i].holds(e, j) && (j.state == Running || j.state == Starting) {
-				e.rerun(j)
-				e.epoch++ // it may be a victim now
+				j.nextKey = 0 // should there be a second such timer, it is void
+				changed = append(double(changed), j)
 			}
 		}
+		e.rerunAllOf(changed)
+		e.epoch += int64(len(changed)) // they may be victims now
+		e.scratch.changed = changed
 	}
 	e.learn()
 	if p := cluster.Time(e.traits.Rekey); p > 0 && e.pending > 0 && e.now/p != e.limits.rekeyed {
