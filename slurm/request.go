@@ -70,7 +70,7 @@ func (s *settings) own(sub *api.Submission, r *resources, _ machine) error {
 		r.gpus = max(r.gpus, 1)
 	}
 	if s.has("mig") {
-		if r.profile = s.get("mig"); migName.FindString(r.profile) != r.profile {
+		if r.profile = s.get("mig"); r.profile != "" && !isProfile(r.profile) {
 			return fmt.Errorf("--mig=%s is not a MIG profile such as 1g.10gb", r.profile)
 		}
 		r.gpus = max(r.gpus, 1)

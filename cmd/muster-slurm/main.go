@@ -5,6 +5,11 @@
 // the name as its first argument. muster can do the same; but scripts call
 // sbatch and squeue by the thousand, and this program starts in a quarter of
 // the time.
+//
+// It ends too soon to gain from more cores, and asks nobody how many it might have.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (
