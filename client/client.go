@@ -187,6 +187,24 @@ func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out
 	return out, c.do(ctx, post, "/v1/jobs", s, &out, header...)
 }
 
+// SubmitOnly submits a job of which only the number is wanted: its own or, of an array, that of the array.
+func (c *Client) SubmitOnly(ctx context.Context, s *api.Submission) (int, error) {
+	var out struct {
+		ID   int   `json:"id"`
+		Jobs []int `json:"jobs"` // of a server that knows no short answers
+	}
+	if err := c.do(ctx, post, "/v1/jobs", s, &out, "Prefer", "return=minimal"); err != nil {
+		return 0, err
+	}
+	if out.ID == 0 && len(out.Jobs) > 0 {
+		out.ID = out.Jobs[0]
+	}
+	if out.ID == 0 {
+		return 0, errors.New("the server took the job and does not say under which number: muster queue lists it")
+	}
+	return out.ID, nil
+}
+
 // Test says what Submit would; nothing is submitted.
 func (c *Client) Test(ctx context.Context, s *api.Submission) (out Submitted, err error) {
 	return out, c.do(ctx, post, "/v1/jobs?test=true", s, &out)

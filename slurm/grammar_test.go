@@ -232,7 +232,11 @@ func FuzzDirectives(f *testing.F) {
 		if s.has("export-file") {
 			return // it would read files
 		}
-		sub, r, err := s.submission(machine{now: svc.now, nodes: svc.nodes, jobs: svc.Jobs, job: svc.Job, dir: "/"})
+		m := machine{now: svc.now, nodes: svc.Nodes, parts: svc.Partitions, jobs: svc.Jobs, job: svc.Job, dir: "/"}
+		sub, r, err := s.submission(m)
+		if err == nil {
+			err = m.refusal(&sub, &r)
+		}
 		if err != nil {
 			return
 		}

@@ -83,7 +83,10 @@ func (c *command) allocation(s *settings, rest []string) (api.Submission, error)
 	if err != nil {
 		return api.Submission{}, err
 	}
-	sub, _, err := s.submission(m)
+	sub, r, err := s.submission(m)
+	if err == nil {
+		err = m.refusal(&sub, &r)
+	}
 	if err != nil {
 		return sub, err
 	}

@@ -106,6 +106,9 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 	}
 	told := len(s.warnings)
 	sub, r, err := s.submission(m)
+	if err == nil {
+		err = m.refusal(&sub, &r)
+	}
 	if !s.has("quiet") {
 		c.warn(s.warnings[told:])
 	}

@@ -64,6 +64,8 @@ func (s *service) Submit(sub api.Submission) (api.Job, error) {
 	return out.Job, err
 }
 
+func (s *service) SubmitBatch(sub api.Submission) (int, error) { return s.c.SubmitOnly(s.ctx, &sub) }
+
 func (s *service) Test(sub api.Submission) (api.Job, error) {
 	out, err := s.c.Test(s.ctx, &sub)
 	return out.Job, err
