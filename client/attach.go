@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +29,7 @@ func away(ctx context.Context, err error) bool {
 	case err == nil || ctx.Err() != nil || errors.As(err, new(*sinkError)):
 		return false
 	case errors.As(err, &no):
-		return no.Status == http.StatusServiceUnavailable || strings.Contains(no.Detail, "daemon is ending")
+		return no.Unavailable() || strings.Contains(no.Detail, "daemon is ending")
 	}
 	return true
 }
@@ -84,8 +82,8 @@ func (c *Client) FollowLog(ctx context.Context, id, task int, stream string, w i
 	out := &sink{w: w}
 	return patiently(ctx, func() error {
 		for {
-			q := url.Values{"task": {strconv.Itoa(task)}, "stream": {stream}, "follow": {"true"}, "from": {strconv.FormatInt(at, 10)}}
-			resp, err := c.open(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/log?"+q.Encode(), nil)
+			q := map[string][]string{"task": {strconv.Itoa(task)}, "stream": {stream}, "follow": {"true"}, "from": {strconv.FormatInt(at, 10)}}
+			resp, err := c.open(ctx, get, "/v1/jobs/"+strconv.Itoa(id)+"/log?"+query(q), nil)
 			if err != nil {
 				return err
 			}
@@ -103,13 +101,13 @@ func (c *Client) FollowLog(ctx context.Context, id, task int, stream string, w i
 
 // terminal connects to a job's terminal, or its standard input.
 func (c *Client) terminal(ctx context.Context, id int, input bool) (io.ReadWriteCloser, error) {
-	resp, err := c.open(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d/tty?input=%t", id, input), nil, "Connection", "Upgrade", "Upgrade", "muster-tty")
+	resp, err := c.open(ctx, get, fmt.Sprintf("/v1/jobs/%d/tty?input=%t", id, input), nil, "Connection", "Upgrade", "Upgrade", "muster-tty")
 	if err != nil {
 		return nil, err
 	}
 	conn, ok := resp.Body.(io.ReadWriteCloser)
-	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
-		return nil, errors.Join(fmt.Errorf("the server answers %s where it should switch to the terminal", resp.Status), resp.Body.Close())
+	if resp.Status != switchingProtocols || !ok {
+		return nil, errors.Join(fmt.Errorf("the server answers %s where it should switch to the terminal", resp.Reason), resp.Body.Close())
 	}
 	return conn, nil
 }
@@ -233,7 +231,7 @@ func (c *Client) Feed(ctx context.Context, id int, in io.Reader) error {
 			conn, err := c.terminal(ctx, id, true)
 			if err != nil {
 				var no *Error
-				if errors.As(err, &no) && no.Status == http.StatusConflict && !away(ctx, err) {
+				if errors.As(err, &no) && no.Status == conflict && !away(ctx, err) {
 					return nil // it is over
 				}
 				return err
@@ -321,7 +319,7 @@ func (f *feeder) feed(conn io.ReadWriter) error {
 func (c *Client) Changes(ctx context.Context, tell func()) error {
 	return patiently(ctx, func() error {
 		for {
-			resp, err := c.open(ctx, http.MethodGet, "/v1/events", nil)
+			resp, err := c.open(ctx, get, "/v1/events", nil)
 			if err != nil {
 				return err
 			}

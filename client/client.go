@@ -2,18 +2,13 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"maps"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,7 +21,7 @@ import (
 
 // Client is a connection to a server.
 type Client struct {
-	http   *http.Client
+	via    Transport
 	base   string
 	name   string // of the server, in errors
 	token  string
@@ -34,10 +29,22 @@ type Client struct {
 	err    error // why there is no connection
 }
 
+// New returns a client of a server that is reached over a transport, at a base address.
+func New(via Transport, base string, l Login) *Client {
+	return &Client{via: via, base: base, name: l.Host, token: l.Token}
+}
+
+// Failed returns a client whose calls say why there is no connection.
+func Failed(err error) *Client { return &Client{err: err} }
+
+// Err says why there is no connection, if that is known before one is tried.
+func (c *Client) Err() error { return c.err }
+
 // Server says in a few letters, fit for a file's name, which server it is.
 func (c *Client) Server() string {
-	sum := sha256.Sum256([]byte(c.base + " " + c.name))
-	return hex.EncodeToString(sum[:4])
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, c.base+" "+c.name)
+	return strconv.FormatUint(uint64(h.Sum32()), 16)
 }
 
 // RootSocket is where a daemon of root listens.
@@ -73,11 +80,7 @@ func UserSocket() string {
 
 // Unix returns a client of the daemon behind a socket.
 func Unix(path string) *Client {
-	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", path)
-	}}
-	return &Client{http: &http.Client{Transport: t}, base: "http://muster", name: path, socket: true}
+	return &Client{via: unixSocket(path), base: "http://muster", name: path, socket: true}
 }
 
 // Error is an answer that says no (problem+json).
@@ -115,7 +118,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, heade
 		return err
 	}
 	defer resp.Body.Close()
-	if out == nil || resp.StatusCode == http.StatusNoContent {
+	if out == nil || resp.Status == noContent {
 		return nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
@@ -133,45 +136,35 @@ var onTerminal atomic.Bool
 // act on. Otherwise it is data, and stays as it is.
 func OnTerminal(yes bool) { onTerminal.Store(yes) }
 
-func (c *Client) open(ctx context.Context, method, path string, in any, header ...string) (*http.Response, error) {
+func (c *Client) open(ctx context.Context, method, path string, in any, header ...string) (*Response, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	var body io.Reader
+	r := &Request{Method: method, Path: path, Header: header}
 	if in != nil {
 		text, err := json.Marshal(in)
 		if err != nil {
 			return nil, err
 		}
-		body = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
-	if err != nil {
-		return nil, err
-	}
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
+		r.Body, r.Header = text, append(r.Header, "Content-Type", "application/json")
 	}
 	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
+		r.Header = append(r.Header, "Authorization", "Bearer "+c.token)
 	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := c.http.Do(req)
+	resp, err := c.via.Exchange(ctx, r)
 	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) && op.Op == "dial" {
-			return nil, fmt.Errorf("%w at %s: start one with muster serve, or name its socket in MUSTER_SOCKET or its address with muster login (%w)", ErrNoServer, c.name, op.Err)
+		var dial *DialError
+		if errors.As(err, &dial) {
+			return nil, fmt.Errorf("%w at %s: start one with muster serve, or name its socket in MUSTER_SOCKET or its address with muster login (%w)", ErrNoServer, c.name, dial.Err)
 		}
 		return nil, err
 	}
-	if resp.StatusCode >= 400 {
+	if resp.Status >= badRequest {
 		defer resp.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 		e := &Error{}
 		if json.Unmarshal(text, e) != nil || e.Status == 0 {
-			e = &Error{Status: resp.StatusCode, Detail: strings.TrimSpace(string(text))}
+			e = &Error{Status: resp.Status, Detail: strings.TrimSpace(string(text))}
 		}
 		return nil, c.explain(e)
 	}
@@ -191,53 +184,73 @@ func (c *Client) Submit(ctx context.Context, s *api.Submission, key string) (out
 	if key != "" {
 		header = []string{"Idempotency-Key", key}
 	}
-	return out, c.do(ctx, http.MethodPost, "/v1/jobs", s, &out, header...)
+	return out, c.do(ctx, post, "/v1/jobs", s, &out, header...)
+}
+
+// SubmitOnly submits a job of which only the number is wanted: its own or, of an array, that of the array.
+func (c *Client) SubmitOnly(ctx context.Context, s *api.Submission) (int, error) {
+	var out struct {
+		ID   int   `json:"id"`
+		Jobs []int `json:"jobs"` // of a server that knows no short answers
+	}
+	if err := c.do(ctx, post, "/v1/jobs", s, &out, "Prefer", "return=minimal"); err != nil {
+		return 0, err
+	}
+	if out.ID == 0 && len(out.Jobs) > 0 {
+		out.ID = out.Jobs[0]
+	}
+	if out.ID == 0 {
+		return 0, errors.New("the server took the job and does not say under which number: muster queue lists it")
+	}
+	return out.ID, nil
 }
 
 // Test says what Submit would; nothing is submitted.
 func (c *Client) Test(ctx context.Context, s *api.Submission) (out Submitted, err error) {
-	return out, c.do(ctx, http.MethodPost, "/v1/jobs?test=true", s, &out)
+	return out, c.do(ctx, post, "/v1/jobs?test=true", s, &out)
 }
 
 // Job returns a job.
 func (c *Client) Job(ctx context.Context, id int) (j api.Job, err error) {
-	return j, c.do(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id), nil, &j)
+	return j, c.do(ctx, get, "/v1/jobs/"+strconv.Itoa(id), nil, &j)
 }
 
 // Wait returns a job when it is over.
 func (c *Client) Wait(ctx context.Context, id int) (j api.Job, err error) {
-	return j, c.do(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/wait", nil, &j)
+	return j, c.do(ctx, get, "/v1/jobs/"+strconv.Itoa(id)+"/wait", nil, &j)
 }
 
 // Why explains a job.
 func (c *Client) Why(ctx context.Context, id int) (w api.Why, err error) {
-	return w, c.do(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/why", nil, &w)
+	return w, c.do(ctx, get, "/v1/jobs/"+strconv.Itoa(id)+"/why", nil, &w)
 }
 
 // Act does something to a job: cancel, hold, release, requeue, suspend, resume.
 func (c *Client) Act(ctx context.Context, id int, verb string) (j api.Job, err error) {
-	return j, c.do(ctx, http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/"+verb, nil, &j)
+	return j, c.do(ctx, post, "/v1/jobs/"+strconv.Itoa(id)+"/"+verb, nil, &j)
 }
 
 // ActOnAll cancels, holds or releases many jobs in one step.
 func (c *Client) ActOnAll(ctx context.Context, sel *api.Selection, verb string) (done api.Acted, err error) {
-	return done, c.do(ctx, http.MethodPost, "/v1/jobs/"+verb, sel, &done)
+	return done, c.do(ctx, post, "/v1/jobs/"+verb, sel, &done)
 }
 
 // most is how many jobs a page may hold.
 const most = "10000"
 
 // List returns the jobs that a query chooses, the latest first, all pages.
-func (c *Client) List(ctx context.Context, q url.Values) (list []api.Job, err error) {
+func (c *Client) List(ctx context.Context, q map[string][]string) (list []api.Job, err error) {
 	q = maps.Clone(q)
-	q.Set("arrays", "true")
-	q.Set("limit", most)
+	if q == nil {
+		q = map[string][]string{}
+	}
+	q["arrays"], q["limit"] = []string{"true"}, []string{most}
 	for {
 		var page struct {
 			Jobs []api.Job `json:"jobs"`
 			Next int       `json:"next"`
 		}
-		if err := c.do(ctx, http.MethodGet, "/v1/jobs?"+q.Encode(), nil, &page); err != nil {
+		if err := c.do(ctx, get, "/v1/jobs?"+query(q), nil, &page); err != nil {
 			return nil, err
 		}
 		if page.Jobs = api.Expand(page.Jobs); list == nil {
@@ -248,46 +261,46 @@ func (c *Client) List(ctx context.Context, q url.Values) (list []api.Job, err er
 		if page.Next == 0 {
 			return list, nil
 		}
-		q.Set("before", strconv.Itoa(page.Next))
+		q["before"] = []string{strconv.Itoa(page.Next)}
 	}
 }
 
 // Nodes lists the machines.
 func (c *Client) Nodes(ctx context.Context) (list []api.Node, err error) {
-	return list, c.do(ctx, http.MethodGet, "/v1/nodes", nil, &list)
+	return list, c.do(ctx, get, "/v1/nodes", nil, &list)
 }
 
 // Speeds returns how fast jobs were measured to go.
 func (c *Client) Speeds(ctx context.Context) (s api.Speeds, err error) {
-	err = c.do(ctx, http.MethodGet, "/v1/speeds", nil, &s)
+	err = c.do(ctx, get, "/v1/speeds", nil, &s)
 	return s, err
 }
 
 // Usage reports what was used since a time, or so long ago.
 func (c *Client) Usage(ctx context.Context, by, since string) (u api.Usage, err error) {
-	q := url.Values{"by": {by}, "since": {since}}
-	return u, c.do(ctx, http.MethodGet, "/v1/usage?"+q.Encode(), nil, &u)
+	q := map[string][]string{"by": {by}, "since": {since}}
+	return u, c.do(ctx, get, "/v1/usage?"+query(q), nil, &u)
 }
 
 // Queues lists the queues.
 func (c *Client) Queues(ctx context.Context) (list []api.Queue, err error) {
-	return list, c.do(ctx, http.MethodGet, "/v1/queues", nil, &list)
+	return list, c.do(ctx, get, "/v1/queues", nil, &list)
 }
 
 // Fair says what fair shares and priorities are made of.
 func (c *Client) Fair(ctx context.Context) (f api.Fair, err error) {
-	return f, c.do(ctx, http.MethodGet, "/v1/fair", nil, &f)
+	return f, c.do(ctx, get, "/v1/fair", nil, &f)
 }
 
 // Samples returns what was measured of a job.
 func (c *Client) Samples(ctx context.Context, id int) (s api.Samples, err error) {
-	return s, c.do(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/samples", nil, &s)
+	return s, c.do(ctx, get, "/v1/jobs/"+strconv.Itoa(id)+"/samples", nil, &s)
 }
 
 // Log copies what there is of a task's output to w.
 func (c *Client) Log(ctx context.Context, id, task int, stream string, w io.Writer) error {
-	q := url.Values{"task": {strconv.Itoa(task)}, "stream": {stream}}
-	resp, err := c.open(ctx, http.MethodGet, "/v1/jobs/"+strconv.Itoa(id)+"/log?"+q.Encode(), nil)
+	q := map[string][]string{"task": {strconv.Itoa(task)}, "stream": {stream}}
+	resp, err := c.open(ctx, get, "/v1/jobs/"+strconv.Itoa(id)+"/log?"+query(q), nil)
 	if err != nil {
 		return err
 	}
@@ -297,10 +310,10 @@ func (c *Client) Log(ctx context.Context, id, task int, stream string, w io.Writ
 
 // Signal sends a signal to a running job.
 func (c *Client) Signal(ctx context.Context, id int, r api.SignalRequest) error {
-	return c.do(ctx, http.MethodPost, "/v1/jobs/"+strconv.Itoa(id)+"/signal", &r, nil)
+	return c.do(ctx, post, "/v1/jobs/"+strconv.Itoa(id)+"/signal", &r, nil)
 }
 
 // Partitions lists the partitions.
 func (c *Client) Partitions(ctx context.Context) (list []api.Partition, err error) {
-	return list, c.do(ctx, http.MethodGet, "/v1/partitions", nil, &list)
+	return list, c.do(ctx, get, "/v1/partitions", nil, &list)
 }

@@ -2,18 +2,11 @@ package client
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -84,6 +77,22 @@ func Saved() (*Login, error) {
 	return l, nil
 }
 
+// ErrNoTCP is what a program says that only speaks with daemons of its own machine, and is told to speak with another.
+var ErrNoTCP = errors.New("this program does not speak TCP")
+
+// overTCP makes a client of a server over TCP, in programs that speak it.
+var overTCP func(Login) *Client
+
+// RegisterTCP says how servers over TCP are spoken to.
+func RegisterTCP(dial func(Login) *Client) { overTCP = dial }
+
+func tcp(l Login) *Client {
+	if overTCP == nil {
+		return Failed(ErrNoTCP)
+	}
+	return overTCP(l)
+}
+
 // Connect returns a client of the server that the user means: MUSTER_HOST (with
 // MUSTER_TOKEN), MUSTER_SOCKET, the saved login, or else the daemon of this
 // machine. What is wrong with them, the client's calls say.
@@ -96,73 +105,23 @@ func Connect() *Client {
 		if token := os.Getenv("MUSTER_TOKEN"); token != "" {
 			l.Token = token
 		}
-		return TCP(l)
+		return tcp(l)
 	}
 	if os.Getenv("MUSTER_SOCKET") == "" {
 		switch saved, err := Saved(); {
 		case err != nil:
-			return &Client{err: err}
+			return Failed(err)
 		case saved != nil:
-			return TCP(*saved)
+			return tcp(*saved)
 		}
 	}
 	return Unix(Socket())
 }
 
-// TCP returns a client of a server over TCP.
-func TCP(l Login) *Client {
-	u, err := url.Parse(l.Host)
-	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		err = errors.New("write http://HOST:PORT or https://HOST:PORT")
-	}
-	if err != nil {
-		return &Client{err: fmt.Errorf("the server's address %q: %w", l.Host, err)}
-	}
-	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && l.Token != "" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) &&
-		os.Getenv("MUSTER_INSECURE") == "" {
-		return &Client{err: fmt.Errorf("%s: a token is not sent unencrypted over a network; use https, or set MUSTER_INSECURE=1", l.Host)}
-	}
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	if t.TLSClientConfig, err = l.tls(); err != nil {
-		return &Client{err: err}
-	}
-	return &Client{http: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		base: strings.TrimRight(l.Host, "/"), name: l.Host, token: l.Token}
-}
-
-// errFingerprint is returned for a server with another certificate.
-var errFingerprint = errors.New("the server's certificate is not the one that muster login was told to trust")
-
-func (l *Login) tls() (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if l.CA != "" {
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM([]byte(l.CA)) {
-			return nil, errors.New("the saved login holds no readable certificate of an authority")
-		}
-	}
-	if l.Fingerprint == "" {
-		return cfg, nil
-	}
-	want, err := ParseFingerprint(l.Fingerprint)
-	if err != nil {
-		return nil, err
-	}
-	cfg.InsecureSkipVerify = true // instead, it has to be exactly this certificate
-	cfg.VerifyConnection = func(s tls.ConnectionState) error {
-		have := sha256.Sum256(s.PeerCertificates[0].Raw)
-		if subtle.ConstantTimeCompare(have[:], want) != 1 {
-			return errFingerprint
-		}
-		return nil
-	}
-	return cfg, nil
-}
-
 // ParseFingerprint reads a SHA-256 in hexadecimal, with colons or without.
 func ParseFingerprint(text string) ([]byte, error) {
 	b, err := hex.DecodeString(strings.ReplaceAll(strings.ToLower(text), ":", ""))
-	if err != nil || len(b) != sha256.Size {
+	if err != nil || len(b) != 32 {
 		return nil, fmt.Errorf("fingerprint %q: write the SHA-256 of the certificate, 64 hexadecimal digits", text)
 	}
 	return b, nil
@@ -170,7 +129,7 @@ func ParseFingerprint(text string) ([]byte, error) {
 
 // explain says which server refused a token.
 func (c *Client) explain(e *Error) error {
-	if e.Status == http.StatusUnauthorized && c.token != "" {
+	if e.Status == unauthorized && c.token != "" {
 		return fmt.Errorf("%s: %w", c.name, e)
 	}
 	return e
@@ -191,7 +150,7 @@ func (c *Client) URL() string {
 
 // Journal opens a segment of the journal; 0 is the last, 1 the first.
 func (c *Client) Journal(ctx context.Context, segment int) (io.ReadCloser, error) {
-	resp, err := c.open(ctx, http.MethodGet, "/v1/journal?segment="+strconv.Itoa(segment), nil)
+	resp, err := c.open(ctx, get, "/v1/journal?segment="+strconv.Itoa(segment), nil)
 	if err != nil {
 		return nil, err
 	}

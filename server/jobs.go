@@ -16,17 +16,34 @@ import (
 )
 
 type submitInput struct {
-	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"A second submission with the same key answers with the jobs of the first"`
-	Test bool   `query:"test" doc:"Submit nothing: say whether it would be accepted, and when it would be expected to start"`
-	Body api.Submission
+	Key    string `header:"Idempotency-Key" maxLength:"200" doc:"A second submission with the same key answers with the jobs of the first"`
+	Prefer string `header:"Prefer" maxLength:"200" doc:"return=minimal (RFC 7240): the answer holds the number of the job and nothing else, and comes sooner"`
+	Test   bool   `query:"test" doc:"Submit nothing: say whether it would be accepted, and when it would be expected to start"`
+	Body   api.Submission
 }
 
 type submitOutput struct {
-	Body struct {
-		Jobs []int   `json:"jobs" doc:"Numbers of the jobs: one, or the elements of the array"`
-		Job  api.Job `json:"job" doc:"The first of them"`
-		Why  api.Why `json:"why" doc:"Why it waits, if it does"`
+	Applied string `header:"Preference-Applied" doc:"The preference that was followed, if any"`
+	Body    struct {
+		ID   int      `json:"id,omitempty" doc:"Number of the job or, of an array, of the array, which is that of its first element; absent of a test"`
+		Jobs *[]int   `json:"jobs,omitempty" doc:"Numbers of the jobs: one, or the elements of the array; absent of a minimal answer, as what follows"`
+		Job  *api.Job `json:"job,omitempty" doc:"The first of them"`
+		Why  *api.Why `json:"why,omitempty" doc:"Why it waits, if it does"`
 	}
+}
+
+// minimal is what a client prefers that only wants to know the number of its job.
+const minimal = "return=minimal"
+
+// prefersMinimal reads the header Prefer: preferences between commas, each perhaps with parameters.
+func prefersMinimal(header string) bool {
+	for p := range strings.SplitSeq(header, ",") {
+		p, _, _ = strings.Cut(p, ";")
+		if strings.EqualFold(strings.ReplaceAll(strings.TrimSpace(p), `"`, ""), minimal) {
+			return true
+		}
+	}
+	return false
 }
 
 type idInput struct {
@@ -120,7 +137,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 	if in.Test {
 		j, err := s.m.Test(who.User, &in.Body)
 		out := &submitOutput{}
-		out.Body.Jobs, out.Body.Job, out.Body.Why.Blockers = []int{}, j, []string{}
+		out.Body.Jobs, out.Body.Job, out.Body.Why = &[]int{}, &j, &api.Why{Blockers: []string{}}
 		return out, problem(err)
 	}
 	ids, err := s.m.Submit(ctx, who.User, &in.Body, in.Key)
@@ -128,17 +145,27 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*submitOutput, er
 		return nil, problem(err)
 	}
 	out := &submitOutput{}
-	out.Body.Jobs = ids
-	if out.Body.Job, err = s.m.Job(ctx, ids[0]); err != nil {
-		return nil, problem(err)
+	out.Body.ID = ids[0]
+	if prefersMinimal(in.Prefer) {
+		out.Applied = minimal
+		return out, nil
 	}
-	out.Body.Why, err = s.m.Why(ctx, ids[0], nil)
+	return out, problem(s.describe(ctx, out, ids))
+}
+
+// describe adds to the answer what became of a submission.
+func (s *Server) describe(ctx context.Context, out *submitOutput, ids []int) error {
+	to, err := s.m.Job(ctx, ids[0])
+	if err != nil {
+		return err
+	}
+	why, err := s.m.Why(ctx, ids[0], nil)
 	if err == nil { // what it is told is compared with what happens; that must not fail a submission
-		_ = s.m.Told(ctx, &out.Body.Why.Job)
+		_ = s.m.Told(ctx, &why.Job)
 	}
-	j := &out.Body.Why.Job
-	to := &out.Body.Job
+	j := &why.Job
 	to.Expected, to.Rough, to.Position, to.AtEarliest, to.ByLimits = j.Expected, j.Rough, j.Position, j.AtEarliest, j.ByLimits
 	to.Earliest, to.Latest, to.Scored = j.Earliest, j.Latest, j.Scored
-	return out, problem(err)
+	out.Body.Jobs, out.Body.Job, out.Body.Why = &ids, &to, &why
+	return err
 }

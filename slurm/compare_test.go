@@ -322,7 +322,7 @@ func dateless(s string) string {
 // both took, by the name of their output (which has no number in it).
 func (d *differences) squeue(t *testing.T, o *oracle, f *fake) {
 	var all []string
-	for _, x := range jobFields {
+	for _, x := range jobFields() {
 		if x.letter != 0 {
 			all = append(all, "%"+string(rune(x.letter)))
 		}
@@ -337,7 +337,7 @@ func (d *differences) squeue(t *testing.T, o *oracle, f *fake) {
 			d.add("squeue "+strings.Join(args, " "), "\n%q\n%q %s", want, got, errs)
 		}
 	}
-	for _, x := range jobFields { // every name of -O, with its header
+	for _, x := range jobFields() { // every name of -O, with its header
 		if x.name == "" {
 			continue
 		}
@@ -393,7 +393,7 @@ func (d *differences) sacct(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range acctFields {
+	for _, x := range acctFields() {
 		if !regexp.MustCompile(`(?i)\b` + x.name + `\b`).Match(text) {
 			d.add("sacct "+x.name, "the manual does not name it")
 		}

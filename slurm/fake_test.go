@@ -2,9 +2,11 @@ package slurm
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ type fake struct {
 	queues []api.Queue
 	fair   api.Fair
 	meter  api.Samples
+	asked  int   // how often it was asked for nodes or partitions
 	revoke bool  // jobs are cancelled instead of started
 	fail   error // what Submit and Test answer
 }
@@ -49,6 +52,9 @@ func (f *fake) Step() []string { return []string{"muster", "slurm", "srun"} }
 func (f *fake) Submit(s api.Submission) (api.Job, error) {
 	if f.fail != nil {
 		return api.Job{}, f.fail
+	}
+	if text := f.never(&s); text != "" {
+		return api.Job{}, errors.New(text)
 	}
 	indices := []int{0}
 	array := 0
@@ -81,6 +87,11 @@ func (f *fake) Submit(s api.Submission) (api.Job, error) {
 	return f.jobs[first], nil
 }
 
+func (f *fake) SubmitBatch(s api.Submission) (int, error) {
+	j, err := f.Submit(s)
+	return j.ID, err
+}
+
 // fileNames are what the patterns of a job's file names stand for, as the
 // server has it.
 func fileNames(j api.Job) Names {
@@ -94,7 +105,23 @@ func abs(dir, file string) string {
 	return filepath.Join(dir, file)
 }
 
+// never refuses what the server would, in words that are not Slurm's.
+func (f *fake) never(s *api.Submission) string {
+	for _, p := range s.Partitions {
+		if !slices.ContainsFunc(f.parts, func(k api.Partition) bool { return k.Name == p }) {
+			return "there is no such partition"
+		}
+	}
+	if n := &f.nodes[0]; s.GPUs > len(n.GPUs) && s.Profile == "" || s.CPU > n.CPU || s.RAM > n.RAM {
+		return "no node has that much"
+	}
+	return ""
+}
+
 func (f *fake) Test(s api.Submission) (api.Job, error) {
+	if text := f.never(&s); text != "" {
+		return api.Job{}, errors.New(text)
+	}
 	t := f.now
 	return api.Job{ID: len(f.jobs) + 1, Expected: &t, Node: "box", Submission: s}, f.fail
 }
@@ -162,7 +189,7 @@ func (f *fake) Update(id int, u *api.Update) error {
 	f.jobs[id-1].Submission = u.Apply(f.jobs[id-1].Submission)
 	return f.call("update %d", id)
 }
-func (f *fake) Nodes() ([]api.Node, error)       { return f.nodes, nil }
+func (f *fake) Nodes() ([]api.Node, error)       { f.asked++; return f.nodes, nil }
 func (f *fake) Queues() ([]api.Queue, error)     { return f.queues, nil }
 func (f *fake) Fair() (api.Fair, error)          { return f.fair, nil }
 func (f *fake) Samples(int) (api.Samples, error) { return f.meter, nil }
@@ -174,7 +201,7 @@ func (f *fake) Started(id int) (api.Job, error) {
 	}
 	return f.Job(id)
 }
-func (f *fake) Partitions() ([]api.Partition, error) { return f.parts, nil }
+func (f *fake) Partitions() ([]api.Partition, error) { f.asked++; return f.parts, nil }
 func (f *fake) SetNode(name, state, reason string) error {
 	return f.call("node %s %s %s", name, state, reason)
 }

@@ -232,7 +232,11 @@ func FuzzDirectives(f *testing.F) {
 		if s.has("export-file") {
 			return // it would read files
 		}
-		sub, r, err := s.submission(machine{now: svc.now, nodes: svc.nodes, jobs: svc.Jobs, job: svc.Job, dir: "/"})
+		m := machine{now: svc.now, nodes: svc.Nodes, parts: svc.Partitions, jobs: svc.Jobs, job: svc.Job, dir: "/"}
+		sub, r, err := s.submission(m)
+		if err == nil {
+			err = m.refusal(&sub, &r)
+		}
 		if err != nil {
 			return
 		}
@@ -240,4 +244,14 @@ func FuzzDirectives(f *testing.F) {
 			t.Fatalf("%q %q: %+v", script, line, sub)
 		}
 	})
+}
+
+// TestProfileOfType: a type may end in the name of a MIG profile, by itself or after an underscore.
+func TestProfileOfType(t *testing.T) {
+	for typ, want := range map[string]int{"1g.10gb": 0, "7g.80gb+me": 0, "h100_1g.10gb": 5, "a_b_2g.20gb": 4, "_3g.40gb": 1,
+		"": -1, "h100": -1, "8g.10gb": -1, "0g.5gb": -1, "11g.10gb": -1, "1g.gb": -1, "1g.1xgb": -1, "1g.10gb+mex": -1, "1g.10gb_x": -1, "x1g.10gb": -1, "1g.10": -1, "h100-1g.10gb": -1, "gb": -1, "1g.+me": -1, "1g.5+megb": -1} {
+		if got := splitProfile(typ); got != want {
+			t.Errorf("%q: %d, not %d", typ, got, want)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
@@ -91,18 +92,11 @@ func (c *command) help(usage string, table []option) {
 	c.printf("%s", b.Bytes())
 }
 
-// machine gathers what a submission depends on.
+// machine gathers what a submission depends on. What most submissions do not need is asked for when it is needed.
 func (c *command) machine() (machine, error) {
 	dir, err := os.Getwd()
-	if err != nil {
-		return machine{}, err
-	}
-	nodes, err := c.svc.Nodes()
-	if err != nil {
-		return machine{}, err
-	}
-	parts, err := c.svc.Partitions()
-	return machine{now: c.svc.Now(), nodes: nodes, parts: parts, queues: c.svc.Queues, jobs: c.recent, job: c.svc.Job, env: c.env, dir: dir}, err
+	return machine{now: c.svc.Now(), nodes: sync.OnceValues(c.svc.Nodes), parts: sync.OnceValues(c.svc.Partitions),
+		queues: c.svc.Queues, jobs: c.recent, job: c.svc.Job, env: c.env, dir: dir}, err
 }
 
 // recent are the jobs that are there and those of the last day.

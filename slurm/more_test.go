@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -195,5 +196,44 @@ func TestAtTheEarliest(t *testing.T) {
 	}
 	if text := testText(f.jobs[0]); !strings.Contains(text, "to start at the earliest at 2026-03-01T12:00:00") {
 		t.Error(text)
+	}
+}
+
+// TestSubmitAsksOnce: a submission that names no model, node or whole machine is one request; what the machine has not is
+// still refused in Slurm's words, which need to know the machine.
+func TestSubmitAsksOnce(t *testing.T) {
+	for words, asked := range map[string]bool{
+		"sbatch --wrap x": false, "sbatch -G2 -c4 --mem=1G -p debug -t 10 -a 0-3 --wrap x": false,
+		"sbatch --gres=gpu:h100:1 --wrap x": true, "sbatch --exclusive --wrap x": true, "sbatch --mem=0 --wrap x": true, "sbatch -w box --wrap x": true,
+	} {
+		f := newFake()
+		if code, out, errs := f.do(t, "", strings.Fields(words)...); code != 0 || out != "Submitted batch job 1\n" || f.asked > 0 != asked {
+			t.Errorf("%s: %d %s%s, asked %d times", words, code, out, errs, f.asked)
+		}
+	}
+	for words, want := range map[string]string{
+		"sbatch -G9 --wrap x":               "Requested node configuration is not available: 9 GPUs, and the machine has 8",
+		"sbatch -n 65 --wrap x":             "Requested node configuration is not available: 65 CPUs, and the machine has 64",
+		"sbatch --mem=30000 --wrap x":       "Requested node configuration is not available: 30000 MiB of memory, and the machine has 20000",
+		"sbatch -p gpu,no --wrap x":         "Invalid partition name specified: no",
+		"sbatch --test-only -G9 --wrap x":   "Requested node configuration is not available: 9 GPUs, and the machine has 8",
+		"sbatch --test-only -p no --wrap x": "Invalid partition name specified: no",
+		"srun -p no x":                      "Invalid partition name specified: no",
+		"srun -G9 x":                        "Requested node configuration is not available: 9 GPUs, and the machine has 8",
+		"salloc -G9 x":                      "Requested node configuration is not available: 9 GPUs, and the machine has 8",
+	} {
+		f := newFake()
+		name, _, _ := strings.Cut(words, " ")
+		if code, _, errs := f.do(t, "", strings.Fields(words)...); code != 1 || errs != name+": error: "+want+"\n" || len(f.jobs) > 0 {
+			t.Errorf("%s: %d %s", words, code, errs)
+		}
+	}
+	f := newFake()
+	if _, _, err := ReadScript([]string{"testdata/gpus-too-many.sh"}, nil, f); err == nil || !strings.Contains(err.Error(), "and the machine has 8") {
+		t.Errorf("a script that is read without being submitted: %v", err)
+	}
+	f.fail = errors.New("no room")
+	if _, _, errs := f.do(t, "", "sbatch", "--wrap", "x"); errs != "sbatch: error: Batch job submission failed: no room\n" {
+		t.Error(errs)
 	}
 }

@@ -16,8 +16,8 @@ import (
 // machine is what of the outside a submission depends on.
 type machine struct {
 	now   time.Time
-	nodes []api.Node
-	parts []api.Partition
+	nodes func() ([]api.Node, error)
+	parts func() ([]api.Partition, error)
 	jobs  func() ([]api.Job, error)  // to find elements of arrays
 	job   func(int) (api.Job, error) // to find the others of a dependency
 	env   []string
@@ -70,7 +70,7 @@ func (s *settings) own(sub *api.Submission, r *resources, _ machine) error {
 		r.gpus = max(r.gpus, 1)
 	}
 	if s.has("mig") {
-		if r.profile = s.get("mig"); migName.FindString(r.profile) != r.profile {
+		if r.profile = s.get("mig"); r.profile != "" && !isProfile(r.profile) {
 			return fmt.Errorf("--mig=%s is not a MIG profile such as 1g.10gb", r.profile)
 		}
 		r.gpus = max(r.gpus, 1)
@@ -119,41 +119,89 @@ func (s *settings) killOnInvalid() error {
 
 // amounts fills in devices, cores and memory; --exclusive takes the machine.
 func (s *settings) amounts(sub *api.Submission, r *resources, m machine) error {
-	var gpus int
-	var cpu, ram int64
-	for _, n := range m.nodes {
-		gpus, cpu, ram = max(gpus, len(n.GPUs)), max(cpu, n.CPU), max(ram, n.RAM)
+	var most machineSize
+	if s.has("exclusive") || r.ram < 0 {
+		nodes, err := m.nodes()
+		if err != nil {
+			return err
+		}
+		most = largest(nodes)
 	}
 	if s.has("exclusive") {
 		if text := s.get("exclusive"); text != "" && text != "1" && text != "yes" {
 			return fmt.Errorf("--exclusive=%s is not supported: a job has the machine to itself or shares it with all", text)
 		}
-		if len(m.nodes) == 0 {
+		if !most.known {
 			return fmt.Errorf("--exclusive: the server names no machine")
 		}
-		r.gpus, r.cpus = max(r.gpus, gpus), max(r.cpus, int(cpu/1000))
+		r.gpus, r.cpus = max(r.gpus, most.gpus), max(r.cpus, int(most.cpu/1000))
 	}
 	if r.ram < 0 {
-		if r.ram = ram; ram == 0 {
+		if r.ram = most.ram; most.ram == 0 {
 			return fmt.Errorf("--mem=0, all of the node's memory: the server does not say how much that is")
-		}
-	}
-	for _, lack := range []struct {
-		what       string
-		asked, has int64
-	}{{"GPUs", int64(r.gpus), int64(gpus)}, {"CPUs", int64(r.cpus), cpu / 1000}, {"MiB of memory", r.ram, ram}} {
-		whole := lack.what != "GPUs" || r.profile == ""
-		if len(m.nodes) > 0 && lack.asked > lack.has && whole && (lack.has > 0 || lack.what == "GPUs") {
-			return fmt.Errorf("%s: %d %s, and the machine has %d", notHere, lack.asked, lack.what, lack.has)
 		}
 	}
 	sub.GPUs, sub.Share, sub.Profile, sub.CPU, sub.RAM = r.gpus, r.share, r.profile, int64(r.cpus)*1000, r.ram
 	return nil
 }
 
+// machineSize is the most of each that a machine has.
+type machineSize struct {
+	known    bool
+	gpus     int
+	cpu, ram int64
+}
+
+func largest(nodes []api.Node) machineSize {
+	most := machineSize{known: len(nodes) > 0}
+	for _, n := range nodes {
+		most.gpus, most.cpu, most.ram = max(most.gpus, len(n.GPUs)), max(most.cpu, n.CPU), max(most.ram, n.RAM)
+	}
+	return most
+}
+
+// refusal says in Slurm's words what the machine has not of what a job asks for. The server refuses such a job by
+// itself, so a submission that is made by the thousand need not ask for the machine before.
+func (m *machine) refusal(sub *api.Submission, r *resources) error {
+	nodes, err := m.nodes()
+	if err != nil {
+		return err
+	}
+	most := largest(nodes)
+	for _, lack := range []struct {
+		what       string
+		asked, has int64
+	}{{"GPUs", int64(r.gpus), int64(most.gpus)}, {"CPUs", int64(r.cpus), most.cpu / 1000}, {"MiB of memory", r.ram, most.ram}} {
+		whole := lack.what != "GPUs" || r.profile == ""
+		if most.known && lack.asked > lack.has && whole && (lack.has > 0 || lack.what == "GPUs") {
+			return fmt.Errorf("%s: %d %s, and the machine has %d", notHere, lack.asked, lack.what, lack.has)
+		}
+	}
+	if len(sub.Partitions) == 0 {
+		return nil
+	}
+	parts, err := m.parts()
+	if err != nil {
+		return err
+	}
+	for _, p := range sub.Partitions {
+		if len(parts) > 0 && !slices.ContainsFunc(parts, func(k api.Partition) bool { return k.Name == p }) {
+			return says("Invalid partition name specified: %s", p)
+		}
+	}
+	return nil
+}
+
 // gpuTypes takes types from the devices asked for, --constraint and --prefer.
 func (s *settings) gpuTypes(sub *api.Submission, r *resources, m machine) error {
-	types, err := resolveTypes(r.types, m.nodes)
+	if len(r.types) == 0 && s.get("constraint") == "" && s.get("prefer") == "" {
+		return nil
+	}
+	nodes, err := m.nodes()
+	if err != nil {
+		return err
+	}
+	types, err := resolveTypes(r.types, nodes)
 	if err != nil {
 		return err
 	}
@@ -162,7 +210,7 @@ func (s *settings) gpuTypes(sub *api.Submission, r *resources, m machine) error 
 		if err != nil {
 			return err
 		}
-		allowed, err := resolveTypes(want, m.nodes)
+		allowed, err := resolveTypes(want, nodes)
 		if err != nil {
 			return fmt.Errorf("--constraint=%s: Invalid feature specification: %w", c, err)
 		}
@@ -178,10 +226,10 @@ func (s *settings) gpuTypes(sub *api.Submission, r *resources, m machine) error 
 			return err
 		}
 		if types == nil {
-			types = models(m.nodes)
+			types = models(nodes)
 		}
 		liked := func(t string) bool {
-			return slices.ContainsFunc(want, func(w string) bool { return slices.Contains(modelsLike(w, m.nodes), t) })
+			return slices.ContainsFunc(want, func(w string) bool { return slices.Contains(modelsLike(w, nodes), t) })
 		}
 		var first, then []string
 		for _, t := range types {
@@ -239,9 +287,6 @@ func (s *settings) where(sub *api.Submission, _ *resources, m machine) error {
 		if p == "" {
 			continue
 		}
-		if len(m.parts) > 0 && !slices.ContainsFunc(m.parts, func(k api.Partition) bool { return k.Name == p }) {
-			return says("Invalid partition name specified: %s", p)
-		}
 		sub.Partitions = append(sub.Partitions, p)
 	}
 	for _, name := range []string{"nodelist", "exclude"} {
@@ -249,12 +294,19 @@ func (s *settings) where(sub *api.Submission, _ *resources, m machine) error {
 		if err != nil {
 			return fmt.Errorf("--%s: %w", name, err)
 		}
+		if len(hosts) == 0 {
+			continue
+		}
+		nodes, err := m.nodes()
+		if err != nil {
+			return err
+		}
 		for _, h := range hosts {
-			known := slices.ContainsFunc(m.nodes, func(n api.Node) bool { return n.Name == h })
+			known := slices.ContainsFunc(nodes, func(n api.Node) bool { return n.Name == h })
 			if !known {
 				return fmt.Errorf("--%s=%s: Invalid node name specified", name, h)
 			}
-			if name == "exclude" && len(m.nodes) == 1 {
+			if name == "exclude" && len(nodes) == 1 {
 				return fmt.Errorf("--exclude=%s: %s: %s", h, notHere, oneNode)
 			}
 		}

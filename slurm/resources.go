@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +65,7 @@ func parseGres(opt, s string) (gpuAsk, error) {
 	}
 	f := strings.Split(strings.Replace(body, "=", ":", 1), ":")
 	ask := gpuAsk{count: 1}
-	if last := f[len(f)-1]; len(f) > 1 && last != "" && last[0] >= '0' && last[0] <= '9' && !migName.MatchString(last) {
+	if last := f[len(f)-1]; len(f) > 1 && last != "" && last[0] >= '0' && last[0] <= '9' && !endsInProfile(last) {
 		n, ok := number(last, cluster.MaxGPUsPerNode)
 		if !ok && f[0] == "gpu" {
 			return gpuAsk{}, fmt.Errorf("--%s=%s: %q is not a number of GPUs up to %d", opt, s, last, cluster.MaxGPUsPerNode)
@@ -95,8 +94,28 @@ func parseMPS(opt, s, percent string) (gpuAsk, error) {
 	return gpuAsk{count: 1, share: n * 10}, nil
 }
 
-// migName matches the names of MIG profiles, which sites use as types.
-var migName = regexp.MustCompile(`(?:^|_)([1-7]g\.[0-9]+gb(?:\+me)?)$`)
+// splitProfile finds the MIG profile that a type ends in, as sites name types: by itself or after an underscore. It
+// returns where the profile begins, or -1. (It is written out because compiling a pattern would cost each start of
+// sbatch more than reading its options does.)
+func splitProfile(typ string) int {
+	at := strings.LastIndexByte(typ, '_') + 1
+	if !isProfile(typ[at:]) {
+		return -1
+	}
+	return at
+}
+
+func endsInProfile(typ string) bool { return splitProfile(typ) >= 0 }
+
+// isProfile reports whether a text is the name of a MIG profile, such as 1g.10gb or 1g.10gb+me.
+func isProfile(s string) bool {
+	slices, memory, ok := strings.Cut(s, "g.")
+	memory, whole := strings.CutSuffix(strings.TrimSuffix(memory, "+me"), "gb")
+	if !ok || !whole || len(slices) != 1 || slices[0] < '1' || slices[0] > '7' || memory == "" {
+		return false
+	}
+	return strings.Trim(memory, "0123456789") == ""
+}
 
 // take merges a request for devices into r.
 func (r *resources) take(opt string, a gpuAsk, total int) error {
@@ -111,9 +130,9 @@ func (r *resources) take(opt string, a gpuAsk, total int) error {
 		return nil
 	}
 	typ := a.typ
-	if m := migName.FindStringSubmatchIndex(strings.ToLower(typ)); m != nil {
-		r.profile = strings.ToLower(typ[m[2]:])
-		if typ = strings.TrimSuffix(typ[:m[2]], "_"); typ == "" {
+	if at := splitProfile(strings.ToLower(typ)); at >= 0 {
+		r.profile = strings.ToLower(typ[at:])
+		if typ = strings.TrimSuffix(typ[:at], "_"); typ == "" {
 			return nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -68,7 +69,7 @@ func (c *command) sacct() (int, error) {
 		return 1, says("Unrecognized option: %s", rest[0])
 	}
 	if l.set.has("helpformat") {
-		c.printf("%s", acctNames(acctFields))
+		c.printf("%s", acctNames(acctFields()))
 		return 0, nil
 	}
 	cols, err := c.acctFormat(&l.set)
@@ -184,7 +185,7 @@ func (c *command) acctFormat(s *settings) ([]acctColumn[record], error) {
 	case hasEnv:
 		format = env
 	}
-	return acctColumns(format, acctFields)
+	return acctColumns(format, acctFields())
 }
 
 // only makes a field that the batch step does not show.
@@ -245,60 +246,62 @@ func planned(v *view, r record) time.Duration {
 }
 
 // acctFields are sacct's fields, in the order of its --helpformat.
-var acctFields = []acctField[record]{
-	{"Account", 10, false, func(_ *view, r record) string { return r.Submission.Queue }},
-	{"AllocCPUS", 10, false, func(_ *view, r record) string { return strconv.FormatInt(cpus(r.Job), 10) }},
-	{"AllocNodes", 10, false, func(_ *view, r record) string { return "1" }},
-	{"AllocTRES", 10, false, func(_ *view, r record) string { return tresText(r.Job) }},
-	{"AveCPU", 10, false, ofBatch(usedCPU)},
-	{"AveRSS", 10, false, ofBatch(peak)},
-	{"AveVMSize", 10, false, unmeasured},
-	{"Cluster", 10, false, func(*view, record) string { return "muster" }},
-	{"Comment", 14, false, only(func(_ *view, r record) string { return r.Submission.Comment })},
-	{"Constraints", 10, false, only(func(_ *view, r record) string { return strings.Join(r.Submission.GPUTypes, "|") })},
-	{"CPUTime", 10, false, func(v *view, r record) string { return longClock(ranFor(r.Job, v.now) * time.Duration(cpus(r.Job))) }},
-	{"CPUTimeRAW", 10, false, func(v *view, r record) string { return seconds(ranFor(r.Job, v.now) * time.Duration(cpus(r.Job))) }},
-	{"DerivedExitCode", 15, false, only(func(_ *view, r record) string { return exitText(r.Job) })},
-	{"Elapsed", 10, false, func(v *view, r record) string { return longClock(ranFor(r.Job, v.now)) }},
-	{"ElapsedRaw", 10, false, func(v *view, r record) string { return seconds(ranFor(r.Job, v.now)) }},
-	{"Eligible", 19, false, only(func(_ *view, r record) string { return stamp(r.Eligible, "Unknown") })},
-	{"End", 19, false, func(_ *view, r record) string { return stamp(r.Ended, "Unknown") }},
-	{"ExitCode", 8, false, func(_ *view, r record) string { return exitText(r.Job) }},
-	{"GPUHours", 10, false, only(func(_ *view, r record) string { return strconv.FormatFloat(r.GPUHours, 'f', 2, 64) })},
-	{"Group", 9, false, only(func(_ *view, r record) string { return groupName(r.User) })},
-	{"JobID", 12, true, func(_ *view, r record) string { return r.text((&row{Job: r.Job}).idText()) }},
-	{"JobIDRaw", 12, true, func(_ *view, r record) string { return r.text(strconv.Itoa(r.ID)) }},
-	{"JobName", 10, false, func(_ *view, r record) string { return cmpOr(r.step, r.Submission.Name) }},
-	{"MaxRSS", 10, false, ofBatch(peak)},
-	{"MaxRSSNode", 10, false, unmeasured},
-	{"MaxVMSize", 10, false, unmeasured},
-	{"MaxVMSizeNode", 14, false, unmeasured},
-	{"NCPUS", 10, false, func(_ *view, r record) string { return strconv.FormatInt(cpus(r.Job), 10) }},
-	{"NNodes", 8, false, func(*view, record) string { return "1" }},
-	{"NodeList", 15, false, func(_ *view, r record) string { return cmpOr(nodeOf(row{Job: r.Job}), "None assigned") }},
-	{"NTasks", 8, false, func(_ *view, r record) string { return map[bool]string{true: "1"}[r.step != ""] }},
-	{"Partition", 10, false, only(func(v *view, r record) string { return v.partitionText(r.Job) })},
-	{"Planned", 10, false, only(func(v *view, r record) string { return longClock(planned(v, r)) })},
-	{"Priority", 10, false, only(func(_ *view, r record) string { return strconv.FormatInt(priority(r.Job), 10) })},
-	{"QOS", 10, false, only(func(_ *view, r record) string { return r.Submission.Tier })},
-	{"Reason", 22, false, only(func(_ *view, r record) string { return reason(r.Job) })},
-	{"ReqCPUS", 8, false, func(_ *view, r record) string { return strconv.FormatInt(cpus(r.Job), 10) }},
-	{"ReqMem", 10, false, only(func(_ *view, r record) string { return memoryText(r.Job) })},
-	{"ReqNodes", 8, false, func(*view, record) string { return "1" }},
-	{"ReqTRES", 10, false, only(func(_ *view, r record) string { return tresText(r.Job) })},
-	{"Reservation", 20, false, only(func(_ *view, r record) string { return r.Submission.Reservation })},
-	{"Restarts", 8, false, only(func(_ *view, r record) string { return strconv.Itoa(r.Restarts) })},
-	{"Start", 19, false, func(_ *view, r record) string { return stamp(r.Started, "Unknown") }},
-	{"State", 10, false, func(_ *view, r record) string { return stateOf(r.Job).name }},
-	{"Submit", 19, false, func(_ *view, r record) string { return stamp(&r.Submitted, "Unknown") }},
-	{"Suspended", 10, false, only(suspended)},
-	{"Timelimit", 10, false, only(func(_ *view, r record) string { return longLimit(&r.Submission) })},
-	{"TimelimitRaw", 12, false, only(func(_ *view, r record) string { return limitMinutes(r.Job) })},
-	{"TotalCPU", 10, false, func(_ *view, r record) string { return usedCPU(r) }},
-	{"UID", 6, false, only(func(_ *view, r record) string { return idOf(r.User) })},
-	{"User", 9, false, only(func(_ *view, r record) string { return r.User })},
-	{"WorkDir", 20, false, only(func(_ *view, r record) string { return r.Submission.Dir })},
-}
+var acctFields = sync.OnceValue(func() []acctField[record] {
+	return []acctField[record]{
+		{"Account", 10, false, func(_ *view, r record) string { return r.Submission.Queue }},
+		{"AllocCPUS", 10, false, func(_ *view, r record) string { return strconv.FormatInt(cpus(r.Job), 10) }},
+		{"AllocNodes", 10, false, func(_ *view, r record) string { return "1" }},
+		{"AllocTRES", 10, false, func(_ *view, r record) string { return tresText(r.Job) }},
+		{"AveCPU", 10, false, ofBatch(usedCPU)},
+		{"AveRSS", 10, false, ofBatch(peak)},
+		{"AveVMSize", 10, false, unmeasured},
+		{"Cluster", 10, false, func(*view, record) string { return "muster" }},
+		{"Comment", 14, false, only(func(_ *view, r record) string { return r.Submission.Comment })},
+		{"Constraints", 10, false, only(func(_ *view, r record) string { return strings.Join(r.Submission.GPUTypes, "|") })},
+		{"CPUTime", 10, false, func(v *view, r record) string { return longClock(ranFor(r.Job, v.now) * time.Duration(cpus(r.Job))) }},
+		{"CPUTimeRAW", 10, false, func(v *view, r record) string { return seconds(ranFor(r.Job, v.now) * time.Duration(cpus(r.Job))) }},
+		{"DerivedExitCode", 15, false, only(func(_ *view, r record) string { return exitText(r.Job) })},
+		{"Elapsed", 10, false, func(v *view, r record) string { return longClock(ranFor(r.Job, v.now)) }},
+		{"ElapsedRaw", 10, false, func(v *view, r record) string { return seconds(ranFor(r.Job, v.now)) }},
+		{"Eligible", 19, false, only(func(_ *view, r record) string { return stamp(r.Eligible, "Unknown") })},
+		{"End", 19, false, func(_ *view, r record) string { return stamp(r.Ended, "Unknown") }},
+		{"ExitCode", 8, false, func(_ *view, r record) string { return exitText(r.Job) }},
+		{"GPUHours", 10, false, only(func(_ *view, r record) string { return strconv.FormatFloat(r.GPUHours, 'f', 2, 64) })},
+		{"Group", 9, false, only(func(_ *view, r record) string { return groupName(r.User) })},
+		{"JobID", 12, true, func(_ *view, r record) string { return r.text((&row{Job: r.Job}).idText()) }},
+		{"JobIDRaw", 12, true, func(_ *view, r record) string { return r.text(strconv.Itoa(r.ID)) }},
+		{"JobName", 10, false, func(_ *view, r record) string { return cmpOr(r.step, r.Submission.Name) }},
+		{"MaxRSS", 10, false, ofBatch(peak)},
+		{"MaxRSSNode", 10, false, unmeasured},
+		{"MaxVMSize", 10, false, unmeasured},
+		{"MaxVMSizeNode", 14, false, unmeasured},
+		{"NCPUS", 10, false, func(_ *view, r record) string { return strconv.FormatInt(cpus(r.Job), 10) }},
+		{"NNodes", 8, false, func(*view, record) string { return "1" }},
+		{"NodeList", 15, false, func(_ *view, r record) string { return cmpOr(nodeOf(row{Job: r.Job}), "None assigned") }},
+		{"NTasks", 8, false, func(_ *view, r record) string { return map[bool]string{true: "1"}[r.step != ""] }},
+		{"Partition", 10, false, only(func(v *view, r record) string { return v.partitionText(r.Job) })},
+		{"Planned", 10, false, only(func(v *view, r record) string { return longClock(planned(v, r)) })},
+		{"Priority", 10, false, only(func(_ *view, r record) string { return strconv.FormatInt(priority(r.Job), 10) })},
+		{"QOS", 10, false, only(func(_ *view, r record) string { return r.Submission.Tier })},
+		{"Reason", 22, false, only(func(_ *view, r record) string { return reason(r.Job) })},
+		{"ReqCPUS", 8, false, func(_ *view, r record) string { return strconv.FormatInt(cpus(r.Job), 10) }},
+		{"ReqMem", 10, false, only(func(_ *view, r record) string { return memoryText(r.Job) })},
+		{"ReqNodes", 8, false, func(*view, record) string { return "1" }},
+		{"ReqTRES", 10, false, only(func(_ *view, r record) string { return tresText(r.Job) })},
+		{"Reservation", 20, false, only(func(_ *view, r record) string { return r.Submission.Reservation })},
+		{"Restarts", 8, false, only(func(_ *view, r record) string { return strconv.Itoa(r.Restarts) })},
+		{"Start", 19, false, func(_ *view, r record) string { return stamp(r.Started, "Unknown") }},
+		{"State", 10, false, func(_ *view, r record) string { return stateOf(r.Job).name }},
+		{"Submit", 19, false, func(_ *view, r record) string { return stamp(&r.Submitted, "Unknown") }},
+		{"Suspended", 10, false, only(suspended)},
+		{"Timelimit", 10, false, only(func(_ *view, r record) string { return longLimit(&r.Submission) })},
+		{"TimelimitRaw", 12, false, only(func(_ *view, r record) string { return limitMinutes(r.Job) })},
+		{"TotalCPU", 10, false, func(_ *view, r record) string { return usedCPU(r) }},
+		{"UID", 6, false, only(func(_ *view, r record) string { return idOf(r.User) })},
+		{"User", 9, false, only(func(_ *view, r record) string { return r.User })},
+		{"WorkDir", 20, false, only(func(_ *view, r record) string { return r.Submission.Dir })},
+	}
+})
 
 func limitMinutes(j *api.Job) string {
 	if limit(&j.Submission) == 0 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
@@ -133,7 +134,7 @@ func (c *command) entities(s *settings, kind string, words []string) error {
 	if kind == "user" && with && !strings.Contains(strings.Join(words, " "), "ormat") {
 		format = "User,Def Acct,Admin,Cluster,Account,Partition,Share,QOS"
 	}
-	cols, err := acctColumns(renamed(format), entityFields)
+	cols, err := acctColumns(renamed(format), entityFields())
 	if err != nil {
 		return err
 	}
@@ -260,50 +261,52 @@ func text(get func(e entity) string) func(*view, entity) string {
 }
 
 // entityFields are those of all of sacctmgr's tables: each shows what it has of them.
-var entityFields = []acctField[entity]{
-	{"Account", 10, false, text(func(e entity) string { return e.Name })},
-	{"Admin", 9, false, text(func(e entity) string { return "None" })},
-	{"Cluster", 10, false, text(func(e entity) string { return "muster" })},
-	{"ControlHost", 15, false, text(func(entity) string { return hostName() })},
-	{"ControlPort", 12, false, text(func(entity) string { return "0" })},
-	{"Def Acct", 10, false, text(func(e entity) string { return e.Name })},
-	{"Def QOS", 9, false, text(func(entity) string { return "standard" })},
-	{"Descr", 20, false, text(func(e entity) string { return e.Name })},
-	{"Flags", 20, false, text(func(entity) string { return "" })},
-	{"GraceTime", 10, false, text(func(entity) string { return "" })},
-	{"GrpTRES", 13, false, text(func(e entity) string {
-		if e.user != "" {
-			return ""
-		}
-		return gpuText(e.Limit)
-	})},
-	{"MaxJobs", 7, false, text(func(entity) string { return "" })},
-	{"MaxTRES", 13, false, text(func(entity) string { return "" })},
-	{"MaxWall", 11, false, text(func(entity) string { return "" })},
-	{"Name", 10, false, text(func(e entity) string { return e.name })},
-	{"Org", 20, false, text(func(e entity) string { return cmp.Or(e.Parent, "root") })},
-	{"Par Name", 10, false, text(func(e entity) string {
-		if e.user != "" || e.name == "root" {
-			return ""
-		}
-		return cmp.Or(e.Parent, "root")
-	})},
-	{"Partition", 10, false, text(func(entity) string { return "" })},
-	{"Preempt", 20, false, text(func(e entity) string { return e.about })},
-	{"PreemptMode", 11, false, text(func(e entity) string {
-		if e.name == "critical" {
-			return "off" // it is never preempted
-		}
-		return "requeue"
-	})},
-	{"Priority", 10, false, text(func(e entity) string { return strconv.Itoa(e.rank) })},
-	{"QOS", 29, false, text(func(entity) string { return strings.Join(slices.Sorted(slices.Values(tiers)), ",") })},
-	{"RPC", 5, false, text(func(entity) string { return "0" })},
-	{"Share", 9, false, text(func(e entity) string {
-		if e.user != "" {
-			return "1"
-		}
-		return strconv.FormatInt(max(1, e.Share), 10)
-	})},
-	{"User", 10, false, text(func(e entity) string { return e.user })},
-}
+var entityFields = sync.OnceValue(func() []acctField[entity] {
+	return []acctField[entity]{
+		{"Account", 10, false, text(func(e entity) string { return e.Name })},
+		{"Admin", 9, false, text(func(e entity) string { return "None" })},
+		{"Cluster", 10, false, text(func(e entity) string { return "muster" })},
+		{"ControlHost", 15, false, text(func(entity) string { return hostName() })},
+		{"ControlPort", 12, false, text(func(entity) string { return "0" })},
+		{"Def Acct", 10, false, text(func(e entity) string { return e.Name })},
+		{"Def QOS", 9, false, text(func(entity) string { return "standard" })},
+		{"Descr", 20, false, text(func(e entity) string { return e.Name })},
+		{"Flags", 20, false, text(func(entity) string { return "" })},
+		{"GraceTime", 10, false, text(func(entity) string { return "" })},
+		{"GrpTRES", 13, false, text(func(e entity) string {
+			if e.user != "" {
+				return ""
+			}
+			return gpuText(e.Limit)
+		})},
+		{"MaxJobs", 7, false, text(func(entity) string { return "" })},
+		{"MaxTRES", 13, false, text(func(entity) string { return "" })},
+		{"MaxWall", 11, false, text(func(entity) string { return "" })},
+		{"Name", 10, false, text(func(e entity) string { return e.name })},
+		{"Org", 20, false, text(func(e entity) string { return cmp.Or(e.Parent, "root") })},
+		{"Par Name", 10, false, text(func(e entity) string {
+			if e.user != "" || e.name == "root" {
+				return ""
+			}
+			return cmp.Or(e.Parent, "root")
+		})},
+		{"Partition", 10, false, text(func(entity) string { return "" })},
+		{"Preempt", 20, false, text(func(e entity) string { return e.about })},
+		{"PreemptMode", 11, false, text(func(e entity) string {
+			if e.name == "critical" {
+				return "off" // it is never preempted
+			}
+			return "requeue"
+		})},
+		{"Priority", 10, false, text(func(e entity) string { return strconv.Itoa(e.rank) })},
+		{"QOS", 29, false, text(func(entity) string { return strings.Join(slices.Sorted(slices.Values(tiers)), ",") })},
+		{"RPC", 5, false, text(func(entity) string { return "0" })},
+		{"Share", 9, false, text(func(e entity) string {
+			if e.user != "" {
+				return "1"
+			}
+			return strconv.FormatInt(max(1, e.Share), 10)
+		})},
+		{"User", 10, false, text(func(e entity) string { return e.user })},
+	}
+})

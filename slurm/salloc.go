@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/term"
 
@@ -15,7 +16,7 @@ import (
 const sallocUsage = "salloc [OPTIONS] [COMMAND [ARGS]]"
 
 // sallocOptions are sbatch's that mean something to a command at a terminal, and salloc's own.
-var sallocOptions = func() []option {
+var sallocOptions = sync.OnceValue(func() []option {
 	var out []option
 	for _, o := range batchOptions {
 		switch o.name {
@@ -34,24 +35,24 @@ var sallocOptions = func() []option {
 		option{name: "no-bell"},
 		option{name: "no-shell"},
 		option{name: "x11", arg: optional, use: refused, note: "ssh -X to this machine, and start salloc there"})
-}()
+})
 
 // salloc waits for resources and runs a command with them, a shell if none is named: inside the job, on
 // this terminal. The allocation ends with the command.
 func (c *command) salloc() (int, error) {
-	opts, rest, err := parseArgs(c.args, sallocOptions, true)
+	opts, rest, err := parseArgs(c.args, sallocOptions(), true)
 	if err != nil {
 		return 1, err
 	}
 	var s settings
-	if err = s.applyEnv(c.env, sallocOptions); err == nil {
+	if err = s.applyEnv(c.env, sallocOptions()); err == nil {
 		err = s.apply(opts, fromLine, "")
 	}
 	switch {
 	case err != nil:
 		return 1, err
 	case s.has("help") || s.has("usage"):
-		c.help(sallocUsage, sallocOptions)
+		c.help(sallocUsage, sallocOptions())
 		return 0, nil
 	case s.has("version"):
 		c.printf("%s\n", version)
@@ -82,7 +83,10 @@ func (c *command) allocation(s *settings, rest []string) (api.Submission, error)
 	if err != nil {
 		return api.Submission{}, err
 	}
-	sub, _, err := s.submission(m)
+	sub, r, err := s.submission(m)
+	if err == nil {
+		err = m.refusal(&sub, &r)
+	}
 	if err != nil {
 		return sub, err
 	}

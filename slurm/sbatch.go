@@ -19,6 +19,7 @@ type batch struct {
 	warnings []string
 	set      settings
 	res      resources
+	on       machine
 }
 
 func (c *command) sbatch() (int, error) {
@@ -47,18 +48,20 @@ func (c *command) sbatch() (int, error) {
 	if b.set.has("test-only") {
 		j, err := c.svc.Test(b.sub)
 		if err != nil {
+			if known := b.on.refusal(&b.sub, &b.res); known != nil {
+				return 1, known
+			}
 			return 1, fmt.Errorf("allocation failure: %w", err)
 		}
 		c.errorf("sbatch: %s\n", testText(j))
 		return 0, nil
 	}
-	j, err := c.svc.Submit(b.sub)
+	id, err := c.svc.SubmitBatch(b.sub)
 	if err != nil {
+		if known := b.on.refusal(&b.sub, &b.res); known != nil {
+			return 1, known
+		}
 		return 1, says("Batch job submission failed: %w", err)
-	}
-	id := j.ID
-	if j.Array != 0 {
-		id = j.Array
 	}
 	switch {
 	case b.set.has("parsable"):
@@ -67,7 +70,7 @@ func (c *command) sbatch() (int, error) {
 		c.printf("Submitted batch job %d\n", id)
 	}
 	if b.set.has("wait") {
-		return c.waitFor(j)
+		return c.waitFor(id, b.sub.Array != "")
 	}
 	return 0, nil
 }
@@ -90,16 +93,16 @@ func testText(j api.Job) string {
 
 // waitFor waits for a job, or all elements of its array, and returns the
 // highest exit status among them, as sbatch --wait does.
-func (c *command) waitFor(j api.Job) (int, error) {
-	ids := []int{j.ID}
-	if j.Array != 0 {
+func (c *command) waitFor(job int, array bool) (int, error) {
+	ids := []int{job}
+	if array {
 		all, err := c.recent()
 		if err != nil {
 			return 1, err
 		}
 		ids = nil
 		for _, e := range all {
-			if e.Array == j.Array {
+			if e.Array == job {
 				ids = append(ids, e.ID)
 			}
 		}
@@ -141,11 +144,10 @@ func (c *command) readBatch(line []found, rest []string) (batch, error) {
 		b.warnings = b.set.warnings
 		return b, err
 	}
-	m, err := c.machine()
-	if err != nil {
+	if b.on, err = c.machine(); err != nil {
 		return b, err
 	}
-	b.sub, b.res, err = b.set.submission(m)
+	b.sub, b.res, err = b.set.submission(b.on)
 	b.warnings = b.set.warnings
 	if err != nil {
 		return b, err
@@ -238,6 +240,9 @@ func (c *command) readScript(name string) ([]byte, string, error) {
 func ReadScript(args, env []string, svc Service) (api.Submission, []string, error) {
 	c := &command{name: "sbatch", env: env, in: strings.NewReader(""), out: io.Discard, errOut: io.Discard, svc: svc}
 	b, err := c.readBatch(nil, args)
+	if err == nil {
+		err = b.on.refusal(&b.sub, &b.res)
+	}
 	if !b.set.has("output") {
 		b.sub.Output = "" // Muster's own name for it
 	}

@@ -23,6 +23,8 @@ type Service interface {
 	// Submit submits a job. Of an array it returns the first element, whose
 	// Array is the array's number: that of its first element.
 	Submit(s api.Submission) (api.Job, error)
+	// SubmitBatch submits a job of which only the number is wanted: its own or, of an array, that of the array.
+	SubmitBatch(s api.Submission) (int, error)
 	// Test says what Submit would: the error, or a job with Expected.
 	Test(s api.Submission) (api.Job, error)
 	// Jobs are all jobs that are not over.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -218,7 +219,7 @@ func (c *command) sinfoTable(s *settings) (table[nodeRow], error) {
 	long := s.has("long")
 	switch {
 	case s.has("Format"):
-		return parseLongFormat(s.get("Format"), nodeFields)
+		return parseLongFormat(s.get("Format"), nodeFields())
 	case s.has("format"):
 		format = s.get("format")
 	case s.has("list-reasons") && long:
@@ -236,7 +237,7 @@ func (c *command) sinfoTable(s *settings) (table[nodeRow], error) {
 	case hasEnv:
 		format = env
 	}
-	return parseFormat(format, nodeFields)
+	return parseFormat(format, nodeFields())
 }
 
 // counts are nodes as allocated/idle/other/total.
@@ -325,62 +326,64 @@ func stateText(short bool) func(*view, nodeRow) string {
 }
 
 // nodeFields are sinfo's fields by letter and by name.
-var nodeFields = []field[nodeRow]{
-	{'a', "available", "AVAIL", "", nodeText("up")},
-	{'A', "nodeai", "NODES(A/I)", "", func(_ *view, r nodeRow) string {
-		a, i, _ := r.counts()
-		return fmt.Sprintf("%d/%d", a, i)
-	}},
-	{'b', "features_act", "ACTIVE_FEATURES", "", nodeText("(null)")},
-	{'B', "maxcpuspernode", "MAX_CPUS_PER_NODE", "", nodeText("UNLIMITED")},
-	{'c', "cpus", "CPUS", "", first(func(n *nodeState) string { return strconv.FormatInt(n.CPU/1000, 10) })},
-	{'C', "cpusstate", "CPUS(A/I/O/T)", "", func(_ *view, r nodeRow) string { return r.cpuCounts() }},
-	{'d', "disk", "TMP_DISK", "", nodeText("0")},
-	{'D', "nodes", "NODES", "", func(_ *view, r nodeRow) string { return strconv.Itoa(len(r.nodes)) }},
-	{'e', "freemem", "FREE_MEM", "", first(func(n *nodeState) string { return strconv.FormatInt(max(n.RAM-n.ram, 0), 10) })},
-	{'E', "reason", "REASON", "", first(func(n *nodeState) string { return n.reason })},
-	{'f', "features", "AVAIL_FEATURES", "", nodeText("(null)")},
-	{'F', "nodeaiot", "NODES(A/I/O/T)", "", func(_ *view, r nodeRow) string {
-		a, i, o := r.counts()
-		return fmt.Sprintf("%d/%d/%d/%d", a, i, o, len(r.nodes))
-	}},
-	{'g', "groups", "GROUPS", "", nodeText("all")},
-	{'G', "gres", "GRES", "", first(nodeGres)},
-	{'h', "oversubscribe", "OVERSUBSCRIBE", "", nodeText("NO")},
-	{'H', "timestamp", "TIMESTAMP", "", nodeText("Unknown")},
-	{'l', "time", "TIMELIMIT", "", func(_ *view, r nodeRow) string {
-		if r.part.MaxTime == 0 {
-			return "infinite"
-		}
-		return clockText(time.Duration(r.part.MaxTime))
-	}},
-	{'L', "defaulttime", "DEFAULTTIME", "", func(_ *view, r nodeRow) string {
-		if r.part.DefaultTime == 0 {
-			return "n/a"
-		}
-		return clockText(time.Duration(r.part.DefaultTime))
-	}},
-	{'m', "memory", "MEMORY", "", first(func(n *nodeState) string { return strconv.FormatInt(n.RAM, 10) })},
-	{'n', "nodehost", "HOSTNAMES", "", first(func(n *nodeState) string { return n.Name })},
-	{'N', "nodelist", "NODELIST", "", func(_ *view, r nodeRow) string { return CompressHosts(r.names()) }},
-	{'o', "nodeaddr", "NODE_ADDR", "", first(func(n *nodeState) string { return n.Name })},
-	{'p', "prioritytier", "PRIO_TIER", "", func(_ *view, r nodeRow) string { return strconv.FormatInt(max(r.part.PriorityTier, 1), 10) }},
-	{'P', "partition", "PARTITION", "", func(_ *view, r nodeRow) string { return starred(r.part) }},
-	{'r', "root", "ROOT", "", nodeText("no")},
-	{'R', "partitionname", "PARTITION", "", func(_ *view, r nodeRow) string { return r.part.Name }},
-	{'s', "size", "JOB_SIZE", "", nodeText("1-infinite")},
-	{'t', "statecompact", "STATE", "", stateText(true)},
-	{'T', "statelong", "STATE", "", stateText(false)},
-	{'u', "user", "USER", "", nodeText("Unknown")},
-	{'U', "userlong", "USER", "", nodeText("Unknown")},
-	{'v', "version", "VERSION", "", nodeText("muster")},
-	{'w', "weight", "WEIGHT", "", nodeText("1")},
-	{'X', "sockets", "SOCKETS", "", nodeText("1")},
-	{'Y', "cores", "CORES", "", first(func(n *nodeState) string { return strconv.FormatInt(n.CPU/1000, 10) })},
-	{'Z', "threads", "THREADS", "", nodeText("1")},
-	{'z', "socketcorethread", "S:C:T", "", first(func(n *nodeState) string { return fmt.Sprintf("1:%d:1", n.CPU/1000) })},
-	{0, "gresused", "GRES_USED", "", first(gresUsed)},
-}
+var nodeFields = sync.OnceValue(func() []field[nodeRow] {
+	return []field[nodeRow]{
+		{'a', "available", "AVAIL", "", nodeText("up")},
+		{'A', "nodeai", "NODES(A/I)", "", func(_ *view, r nodeRow) string {
+			a, i, _ := r.counts()
+			return fmt.Sprintf("%d/%d", a, i)
+		}},
+		{'b', "features_act", "ACTIVE_FEATURES", "", nodeText("(null)")},
+		{'B', "maxcpuspernode", "MAX_CPUS_PER_NODE", "", nodeText("UNLIMITED")},
+		{'c', "cpus", "CPUS", "", first(func(n *nodeState) string { return strconv.FormatInt(n.CPU/1000, 10) })},
+		{'C', "cpusstate", "CPUS(A/I/O/T)", "", func(_ *view, r nodeRow) string { return r.cpuCounts() }},
+		{'d', "disk", "TMP_DISK", "", nodeText("0")},
+		{'D', "nodes", "NODES", "", func(_ *view, r nodeRow) string { return strconv.Itoa(len(r.nodes)) }},
+		{'e', "freemem", "FREE_MEM", "", first(func(n *nodeState) string { return strconv.FormatInt(max(n.RAM-n.ram, 0), 10) })},
+		{'E', "reason", "REASON", "", first(func(n *nodeState) string { return n.reason })},
+		{'f', "features", "AVAIL_FEATURES", "", nodeText("(null)")},
+		{'F', "nodeaiot", "NODES(A/I/O/T)", "", func(_ *view, r nodeRow) string {
+			a, i, o := r.counts()
+			return fmt.Sprintf("%d/%d/%d/%d", a, i, o, len(r.nodes))
+		}},
+		{'g', "groups", "GROUPS", "", nodeText("all")},
+		{'G', "gres", "GRES", "", first(nodeGres)},
+		{'h', "oversubscribe", "OVERSUBSCRIBE", "", nodeText("NO")},
+		{'H', "timestamp", "TIMESTAMP", "", nodeText("Unknown")},
+		{'l', "time", "TIMELIMIT", "", func(_ *view, r nodeRow) string {
+			if r.part.MaxTime == 0 {
+				return "infinite"
+			}
+			return clockText(time.Duration(r.part.MaxTime))
+		}},
+		{'L', "defaulttime", "DEFAULTTIME", "", func(_ *view, r nodeRow) string {
+			if r.part.DefaultTime == 0 {
+				return "n/a"
+			}
+			return clockText(time.Duration(r.part.DefaultTime))
+		}},
+		{'m', "memory", "MEMORY", "", first(func(n *nodeState) string { return strconv.FormatInt(n.RAM, 10) })},
+		{'n', "nodehost", "HOSTNAMES", "", first(func(n *nodeState) string { return n.Name })},
+		{'N', "nodelist", "NODELIST", "", func(_ *view, r nodeRow) string { return CompressHosts(r.names()) }},
+		{'o', "nodeaddr", "NODE_ADDR", "", first(func(n *nodeState) string { return n.Name })},
+		{'p', "prioritytier", "PRIO_TIER", "", func(_ *view, r nodeRow) string { return strconv.FormatInt(max(r.part.PriorityTier, 1), 10) }},
+		{'P', "partition", "PARTITION", "", func(_ *view, r nodeRow) string { return starred(r.part) }},
+		{'r', "root", "ROOT", "", nodeText("no")},
+		{'R', "partitionname", "PARTITION", "", func(_ *view, r nodeRow) string { return r.part.Name }},
+		{'s', "size", "JOB_SIZE", "", nodeText("1-infinite")},
+		{'t', "statecompact", "STATE", "", stateText(true)},
+		{'T', "statelong", "STATE", "", stateText(false)},
+		{'u', "user", "USER", "", nodeText("Unknown")},
+		{'U', "userlong", "USER", "", nodeText("Unknown")},
+		{'v', "version", "VERSION", "", nodeText("muster")},
+		{'w', "weight", "WEIGHT", "", nodeText("1")},
+		{'X', "sockets", "SOCKETS", "", nodeText("1")},
+		{'Y', "cores", "CORES", "", first(func(n *nodeState) string { return strconv.FormatInt(n.CPU/1000, 10) })},
+		{'Z', "threads", "THREADS", "", nodeText("1")},
+		{'z', "socketcorethread", "S:C:T", "", first(func(n *nodeState) string { return fmt.Sprintf("1:%d:1", n.CPU/1000) })},
+		{0, "gresused", "GRES_USED", "", first(gresUsed)},
+	}
+})
 
 func gresUsed(n *nodeState) string {
 	var held []int

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -149,7 +150,7 @@ func (c *command) squeueTable(s *settings) (table[row], error) {
 	env, hasEnv := lookupEnv(c.env, "SQUEUE_FORMAT")
 	switch {
 	case s.has("Format"):
-		return parseLongFormat(s.get("Format"), jobFields)
+		return parseLongFormat(s.get("Format"), jobFields())
 	case s.has("format"):
 		format = s.get("format")
 	case s.has("start"):
@@ -159,7 +160,7 @@ func (c *command) squeueTable(s *settings) (table[row], error) {
 	case hasEnv:
 		format = env
 	}
-	return parseFormat(format, jobFields)
+	return parseFormat(format, jobFields())
 }
 
 // startOrder keeps waiting jobs, those with the earliest expected start first.
@@ -215,83 +216,85 @@ func groupOf(name string) (group, id string) {
 func groupName(name string) string { g, _ := groupOf(name); return g }
 
 // jobFields are squeue's fields by letter and by name.
-var jobFields = []field[row]{
-	{'A', "jobid", "JOBID", "", func(_ *view, r row) string { return strconv.Itoa(r.ID) }},
-	{'a', "account", "ACCOUNT", "", func(_ *view, r row) string { return orNull(r.Submission.Queue) }},
-	{'B', "batchhost", "EXEC_HOST", "", func(_ *view, r row) string {
-		if n := nodeOf(r); n != "" {
-			return n
-		}
-		return "n/a"
-	}},
-	{'b', "tres-per-node", "TRES_PER_NODE", "", func(_ *view, r row) string { return gresText(r.Job) }},
-	{'c', "mincpus", "MIN_CPUS", "", func(_ *view, r row) string { return strconv.FormatInt(cpus(r.Job), 10) }},
-	{'C', "numcpus", "CPUS", "", func(_ *view, r row) string { return strconv.FormatInt(cpus(r.Job), 10) }},
-	{'d', "mintmpdisk", "MIN_TMP_DISK", "", fixed("0")},
-	{'D', "numnodes", "NODES", "", fixed("1")},
-	{'e', "endtime", "END_TIME", "", func(_ *view, r row) string { return stamp(endOf(r.Job), "N/A") }},
-	{'E', "dependency", "DEPENDENCY", "", func(_ *view, r row) string { return dependencyText(r.Job) }},
-	{'f', "feature", "FEATURES", "", func(_ *view, r row) string { return orNull(strings.Join(r.Submission.GPUTypes, "|")) }},
-	{'F', "arrayjobid", "ARRAY_JOB_ID", "", func(_ *view, r row) string {
-		if r.Array != 0 {
-			return strconv.Itoa(r.Array)
-		}
-		return strconv.Itoa(r.ID)
-	}},
-	{'g', "groupname", "GROUP", "", func(_ *view, r row) string { return groupName(r.User) }},
-	{'h', "oversubscribe", "OVER_SUBSCRIBE", "", fixed("OK")},
-	{'i', "jobarrayid", "JOBID", "", func(_ *view, r row) string { return r.idText() }},
-	{'j', "name", "NAME", "", func(_ *view, r row) string { return r.Submission.Name }},
-	{'k', "comment", "COMMENT", "", func(_ *view, r row) string { return orNull(r.Submission.Comment) }},
-	{'K', "arraytaskid", "ARRAY_TASK_ID", "", func(_ *view, r row) string { return r.indexText() }},
-	{'l', "timelimit", "TIME_LIMIT", "", func(_ *view, r row) string { return limitText(limit(&r.Submission)) }},
-	{'L', "timeleft", "TIME_LEFT", "", func(v *view, r row) string {
-		if limit(&r.Submission) == 0 {
-			return "UNLIMITED"
-		}
-		return clockText(limit(&r.Submission) - ranFor(r.Job, v.now))
-	}},
-	{'m', "minmemory", "MIN_MEMORY", "", func(_ *view, r row) string { return sizeText(memory(r.Job)) }},
-	{'M', "timeused", "TIME", "", func(v *view, r row) string { return clockText(ranFor(r.Job, v.now)) }},
-	{'n', "reqnodes", "REQ_NODES", "", fixed("")},
-	{'N', "nodelist", "NODELIST", "", func(_ *view, r row) string { return nodeOf(r) }},
-	{'o', "command", "COMMAND", "", func(_ *view, r row) string { return commandText(r.Job) }},
-	{'p', "priority", "PRIORITY", "", func(_ *view, r row) string { return fmt.Sprintf("%.14f", float64(priority(r.Job))/(1<<32)) }},
-	{'P', "partition", "PARTITION", "", func(v *view, r row) string { return v.partitionText(r.Job) }},
-	{'q', "qos", "QOS", "", func(_ *view, r row) string { return orNull(r.Submission.Tier) }},
-	{'Q', "prioritylong", "PRIORITY", "", func(_ *view, r row) string { return strconv.FormatInt(priority(r.Job), 10) }},
-	{'r', "reason", "REASON", "", func(_ *view, r row) string { return reason(r.Job) }},
-	{'R', "reasonlist", "NODELIST(REASON)", "", func(_ *view, r row) string {
-		if n := nodeOf(r); n != "" {
-			return n
-		}
-		return "(" + reason(r.Job) + ")"
-	}},
-	{'S', "starttime", "START_TIME", "", func(_ *view, r row) string { return startText(r) }},
-	{'t', "statecompact", "ST", "", func(_ *view, r row) string { return stateOf(r.Job).code }},
-	{'T', "state", "STATE", "", func(_ *view, r row) string { return stateOf(r.Job).name }},
-	{'u', "username", "USER", "", func(_ *view, r row) string { return r.User }},
-	{'U', "userid", "UID", "", func(_ *view, r row) string { return idOf(r.User) }},
-	{'v', "reservation", "RESERVATION", "", func(_ *view, r row) string { return orNull(r.Submission.Reservation) }},
-	{'V', "submittime", "SUBMIT_TIME", "", func(_ *view, r row) string { return stamp(&r.Submitted, "N/A") }},
-	{'x', "", "EXC_NODES", "", fixed("")},
-	{'y', "nice", "NICE", "", func(_ *view, r row) string { return strconv.FormatInt(nice(r.Job), 10) }},
-	{'Y', "schednodes", "SCHEDNODES", "", fixed("(null)")},
-	{'z', "sct", "S:C:T", "", fixed("*:*:*")},
-	{'Z', "workdir", "WORK_DIR", "", func(_ *view, r row) string { return r.Submission.Dir }},
-	{0, "stdout", "STDOUT", "", func(_ *view, r row) string { return r.StdOut }},
-	{0, "stderr", "STDERR", "", func(_ *view, r row) string { return r.StdErr }},
-	{0, "restartcnt", "RESTART_COUNT", "", func(_ *view, r row) string { return strconv.Itoa(r.Restarts) }},
-	{0, "eligibletime", "ELIGIBLE_TIME", "", func(_ *view, r row) string { return stamp(r.Eligible, "N/A") }},
-	{0, "deadline", "DEADLINE", "", func(_ *view, r row) string { return stamp(r.Submission.Deadline, "N/A") }},
-	{0, "tres-alloc", "TRES_ALLOC", "", func(_ *view, r row) string { return tresText(r.Job) }},
-	{0, "tres", "TRES_ALLOC", "", func(_ *view, r row) string { return tresText(r.Job) }},
-	{0, "tres-per-job", "TRES_PER_JOB", "", func(_ *view, r row) string { return gresText(r.Job) }},
-	{0, "gres", "TRES_PER_NODE", "", func(_ *view, r row) string { return gresText(r.Job) }},
-	{0, "exit_code", "EXIT_CODE", "", func(_ *view, r row) string { return exitText(r.Job) }},
-	{0, "pendingtime", "PENDING_TIME", "", func(_ *view, r row) string { return strconv.FormatInt(int64(time.Duration(r.Waited)/time.Second), 10) }},
-	{0, "jobposition", "POSITION", "", func(_ *view, r row) string { return strconv.Itoa(r.Position) }},
-}
+var jobFields = sync.OnceValue(func() []field[row] {
+	return []field[row]{
+		{'A', "jobid", "JOBID", "", func(_ *view, r row) string { return strconv.Itoa(r.ID) }},
+		{'a', "account", "ACCOUNT", "", func(_ *view, r row) string { return orNull(r.Submission.Queue) }},
+		{'B', "batchhost", "EXEC_HOST", "", func(_ *view, r row) string {
+			if n := nodeOf(r); n != "" {
+				return n
+			}
+			return "n/a"
+		}},
+		{'b', "tres-per-node", "TRES_PER_NODE", "", func(_ *view, r row) string { return gresText(r.Job) }},
+		{'c', "mincpus", "MIN_CPUS", "", func(_ *view, r row) string { return strconv.FormatInt(cpus(r.Job), 10) }},
+		{'C', "numcpus", "CPUS", "", func(_ *view, r row) string { return strconv.FormatInt(cpus(r.Job), 10) }},
+		{'d', "mintmpdisk", "MIN_TMP_DISK", "", fixed("0")},
+		{'D', "numnodes", "NODES", "", fixed("1")},
+		{'e', "endtime", "END_TIME", "", func(_ *view, r row) string { return stamp(endOf(r.Job), "N/A") }},
+		{'E', "dependency", "DEPENDENCY", "", func(_ *view, r row) string { return dependencyText(r.Job) }},
+		{'f', "feature", "FEATURES", "", func(_ *view, r row) string { return orNull(strings.Join(r.Submission.GPUTypes, "|")) }},
+		{'F', "arrayjobid", "ARRAY_JOB_ID", "", func(_ *view, r row) string {
+			if r.Array != 0 {
+				return strconv.Itoa(r.Array)
+			}
+			return strconv.Itoa(r.ID)
+		}},
+		{'g', "groupname", "GROUP", "", func(_ *view, r row) string { return groupName(r.User) }},
+		{'h', "oversubscribe", "OVER_SUBSCRIBE", "", fixed("OK")},
+		{'i', "jobarrayid", "JOBID", "", func(_ *view, r row) string { return r.idText() }},
+		{'j', "name", "NAME", "", func(_ *view, r row) string { return r.Submission.Name }},
+		{'k', "comment", "COMMENT", "", func(_ *view, r row) string { return orNull(r.Submission.Comment) }},
+		{'K', "arraytaskid", "ARRAY_TASK_ID", "", func(_ *view, r row) string { return r.indexText() }},
+		{'l', "timelimit", "TIME_LIMIT", "", func(_ *view, r row) string { return limitText(limit(&r.Submission)) }},
+		{'L', "timeleft", "TIME_LEFT", "", func(v *view, r row) string {
+			if limit(&r.Submission) == 0 {
+				return "UNLIMITED"
+			}
+			return clockText(limit(&r.Submission) - ranFor(r.Job, v.now))
+		}},
+		{'m', "minmemory", "MIN_MEMORY", "", func(_ *view, r row) string { return sizeText(memory(r.Job)) }},
+		{'M', "timeused", "TIME", "", func(v *view, r row) string { return clockText(ranFor(r.Job, v.now)) }},
+		{'n', "reqnodes", "REQ_NODES", "", fixed("")},
+		{'N', "nodelist", "NODELIST", "", func(_ *view, r row) string { return nodeOf(r) }},
+		{'o', "command", "COMMAND", "", func(_ *view, r row) string { return commandText(r.Job) }},
+		{'p', "priority", "PRIORITY", "", func(_ *view, r row) string { return fmt.Sprintf("%.14f", float64(priority(r.Job))/(1<<32)) }},
+		{'P', "partition", "PARTITION", "", func(v *view, r row) string { return v.partitionText(r.Job) }},
+		{'q', "qos", "QOS", "", func(_ *view, r row) string { return orNull(r.Submission.Tier) }},
+		{'Q', "prioritylong", "PRIORITY", "", func(_ *view, r row) string { return strconv.FormatInt(priority(r.Job), 10) }},
+		{'r', "reason", "REASON", "", func(_ *view, r row) string { return reason(r.Job) }},
+		{'R', "reasonlist", "NODELIST(REASON)", "", func(_ *view, r row) string {
+			if n := nodeOf(r); n != "" {
+				return n
+			}
+			return "(" + reason(r.Job) + ")"
+		}},
+		{'S', "starttime", "START_TIME", "", func(_ *view, r row) string { return startText(r) }},
+		{'t', "statecompact", "ST", "", func(_ *view, r row) string { return stateOf(r.Job).code }},
+		{'T', "state", "STATE", "", func(_ *view, r row) string { return stateOf(r.Job).name }},
+		{'u', "username", "USER", "", func(_ *view, r row) string { return r.User }},
+		{'U', "userid", "UID", "", func(_ *view, r row) string { return idOf(r.User) }},
+		{'v', "reservation", "RESERVATION", "", func(_ *view, r row) string { return orNull(r.Submission.Reservation) }},
+		{'V', "submittime", "SUBMIT_TIME", "", func(_ *view, r row) string { return stamp(&r.Submitted, "N/A") }},
+		{'x', "", "EXC_NODES", "", fixed("")},
+		{'y', "nice", "NICE", "", func(_ *view, r row) string { return strconv.FormatInt(nice(r.Job), 10) }},
+		{'Y', "schednodes", "SCHEDNODES", "", fixed("(null)")},
+		{'z', "sct", "S:C:T", "", fixed("*:*:*")},
+		{'Z', "workdir", "WORK_DIR", "", func(_ *view, r row) string { return r.Submission.Dir }},
+		{0, "stdout", "STDOUT", "", func(_ *view, r row) string { return r.StdOut }},
+		{0, "stderr", "STDERR", "", func(_ *view, r row) string { return r.StdErr }},
+		{0, "restartcnt", "RESTART_COUNT", "", func(_ *view, r row) string { return strconv.Itoa(r.Restarts) }},
+		{0, "eligibletime", "ELIGIBLE_TIME", "", func(_ *view, r row) string { return stamp(r.Eligible, "N/A") }},
+		{0, "deadline", "DEADLINE", "", func(_ *view, r row) string { return stamp(r.Submission.Deadline, "N/A") }},
+		{0, "tres-alloc", "TRES_ALLOC", "", func(_ *view, r row) string { return tresText(r.Job) }},
+		{0, "tres", "TRES_ALLOC", "", func(_ *view, r row) string { return tresText(r.Job) }},
+		{0, "tres-per-job", "TRES_PER_JOB", "", func(_ *view, r row) string { return gresText(r.Job) }},
+		{0, "gres", "TRES_PER_NODE", "", func(_ *view, r row) string { return gresText(r.Job) }},
+		{0, "exit_code", "EXIT_CODE", "", func(_ *view, r row) string { return exitText(r.Job) }},
+		{0, "pendingtime", "PENDING_TIME", "", func(_ *view, r row) string { return strconv.FormatInt(int64(time.Duration(r.Waited)/time.Second), 10) }},
+		{0, "jobposition", "POSITION", "", func(_ *view, r row) string { return strconv.Itoa(r.Position) }},
+	}
+})
 
 // exitText is the exit status as Slurm writes it, code:signal.
 func exitText(j *api.Job) string { return fmt.Sprintf("%d:%d", j.ExitCode, j.ExitSignal) }

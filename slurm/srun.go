@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -35,7 +36,7 @@ var srunOnly = []option{
 }
 
 // srunOptions are srun's; some of sbatch's mean nothing to it.
-var srunOptions = func() []option {
+var srunOptions = sync.OnceValue(func() []option {
 	var out []option
 	for _, o := range batchOptions {
 		switch o.name {
@@ -61,12 +62,12 @@ var srunOptions = func() []option {
 	out = append(out, option{name: "wait", short: 'W', arg: needs, use: warned, note: "tasks end by themselves; --kill-on-bad-exit ends the others"},
 		option{name: "test-only"})
 	return append(out, srunOnly...)
-}()
+})
 
 // srun runs a command: inside a job as a step of it, on this machine's
 // processes; outside as a job that it waits for.
 func (c *command) srun() (int, error) {
-	opts, rest, err := parseArgs(c.args, srunOptions, true)
+	opts, rest, err := parseArgs(c.args, srunOptions(), true)
 	if err != nil {
 		return 1, err
 	}
@@ -76,7 +77,7 @@ func (c *command) srun() (int, error) {
 	}
 	switch {
 	case s.has("help") || s.has("usage"):
-		c.help("srun [OPTIONS] COMMAND [ARGS]", srunOptions)
+		c.help("srun [OPTIONS] COMMAND [ARGS]", srunOptions())
 		return 0, nil
 	case s.has("version"):
 		c.printf("%s\n", version)
@@ -105,6 +106,9 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 	}
 	told := len(s.warnings)
 	sub, r, err := s.submission(m)
+	if err == nil {
+		err = m.refusal(&sub, &r)
+	}
 	if !s.has("quiet") {
 		c.warn(s.warnings[told:])
 	}
@@ -191,14 +195,14 @@ type layoutOf struct {
 func (s *settings) stepLayout(env []string) (layoutOf, error) {
 	var l layoutOf
 	with := &settings{of: map[string]setting{}}
-	if err := with.applyEnv(onlyEnv(env, "SLURM_NTASKS", "SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU"), srunOptions); err != nil {
+	if err := with.applyEnv(onlyEnv(env, "SLURM_NTASKS", "SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU"), srunOptions()); err != nil {
 		return l, err
 	}
 	if s.has("gpus") || s.has("gres") || s.has("gpus-per-node") {
 		delete(with.of, "gpus-per-task")
 		delete(with.of, "ntasks-per-gpu")
 	}
-	for _, o := range srunOptions { // in the order of the table, to be definite
+	for _, o := range srunOptions() { // in the order of the table, to be definite
 		if v, ok := s.of[o.name]; ok {
 			with.of[o.name] = v
 		}

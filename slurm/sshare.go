@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/muster-gpu/muster/api"
 )
@@ -51,7 +52,7 @@ func (c *command) sshare() (int, error) {
 		return 1, says("Unrecognized option: %s", rest[0])
 	}
 	if l.set.has("helpformat") {
-		c.printf("%s", acctNames(sshareFields))
+		c.printf("%s", acctNames(sshareFields()))
 		return 0, nil
 	}
 	format := sshareDefault
@@ -61,7 +62,7 @@ func (c *command) sshare() (int, error) {
 	case l.set.has("long"):
 		format = sshareLong
 	}
-	cols, err := acctColumns(format, sshareFields)
+	cols, err := acctColumns(format, sshareFields())
 	if err != nil {
 		return 1, err
 	}
@@ -123,30 +124,32 @@ func (c *command) shares(s *settings, fair *api.Fair) []share {
 }
 
 // sshareFields are sshare's, as under Slurm's Fair Tree.
-var sshareFields = []acctField[share]{
-	{"Account", 20, true, func(_ *view, r share) string { return strings.Repeat(" ", r.depth) + r.Queue }},
-	{"Cluster", 10, false, func(*view, share) string { return "muster" }},
-	{"User", 10, false, func(_ *view, r share) string { return r.User }},
-	{"RawShares", 10, false, belowRoot(func(r share) string { return strconv.FormatInt(r.Shares, 10) })},
-	{"NormShares", 11, false, func(_ *view, r share) string { return ratio(r.Part) }},
-	{"RawUsage", 11, false, func(_ *view, r share) string { return whole(r.Usage) }},
-	{"NormUsage", 11, false, func(_ *view, r share) string { return ratio(r.Usage / max(r.whole, 1e-9)) }},
-	{"EffectvUsage", 13, false, func(_ *view, r share) string { return ratio(r.UsagePart) }},
-	{"FairShare", 10, false, func(_ *view, r share) string {
-		if r.User == "" {
-			return "" // of an account Slurm's Fair Tree has none
-		}
-		return ratio(r.Factor)
-	}},
-	{"LevelFS", 10, false, belowRoot(func(r share) string {
-		if r.UsagePart == 0 {
-			return "inf"
-		}
-		return ratio(r.Part / r.UsagePart)
-	})},
-	{"GrpTRESMins", 30, false, func(*view, share) string { return "" }},
-	{"TRESRunMins", 30, false, func(*view, share) string { return "" }},
-}
+var sshareFields = sync.OnceValue(func() []acctField[share] {
+	return []acctField[share]{
+		{"Account", 20, true, func(_ *view, r share) string { return strings.Repeat(" ", r.depth) + r.Queue }},
+		{"Cluster", 10, false, func(*view, share) string { return "muster" }},
+		{"User", 10, false, func(_ *view, r share) string { return r.User }},
+		{"RawShares", 10, false, belowRoot(func(r share) string { return strconv.FormatInt(r.Shares, 10) })},
+		{"NormShares", 11, false, func(_ *view, r share) string { return ratio(r.Part) }},
+		{"RawUsage", 11, false, func(_ *view, r share) string { return whole(r.Usage) }},
+		{"NormUsage", 11, false, func(_ *view, r share) string { return ratio(r.Usage / max(r.whole, 1e-9)) }},
+		{"EffectvUsage", 13, false, func(_ *view, r share) string { return ratio(r.UsagePart) }},
+		{"FairShare", 10, false, func(_ *view, r share) string {
+			if r.User == "" {
+				return "" // of an account Slurm's Fair Tree has none
+			}
+			return ratio(r.Factor)
+		}},
+		{"LevelFS", 10, false, belowRoot(func(r share) string {
+			if r.UsagePart == 0 {
+				return "inf"
+			}
+			return ratio(r.Part / r.UsagePart)
+		})},
+		{"GrpTRESMins", 30, false, func(*view, share) string { return "" }},
+		{"TRESRunMins", 30, false, func(*view, share) string { return "" }},
+	}
+})
 
 func belowRoot(get func(r share) string) func(*view, share) string {
 	return func(_ *view, r share) string {

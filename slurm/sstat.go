@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
@@ -41,7 +42,7 @@ func (c *command) sstat() (int, error) {
 		return 0, err
 	}
 	if l.set.has("helpformat") {
-		c.printf("%s", acctNames(sstatFields))
+		c.printf("%s", acctNames(sstatFields()))
 		return 0, nil
 	}
 	for _, word := range rest { // sstat takes jobs without -j, too
@@ -55,7 +56,7 @@ func (c *command) sstat() (int, error) {
 		return 1, argError{"No jobs are named: sstat -j JOB[,JOB...]"}
 	}
 	format := cmpOr(l.set.get("format"), cmpOr(l.set.get("fields"), sstatDefault))
-	cols, err := acctColumns(format, sstatFields)
+	cols, err := acctColumns(format, sstatFields())
 	if err != nil {
 		return 1, err
 	}
@@ -138,31 +139,33 @@ func (s *stat) mean() string {
 func notMeasured(*view, stat) string { return "" }
 
 // sstatFields are sstat's that mean something here.
-var sstatFields = []acctField[stat]{
-	{"AveCPU", 10, false, func(_ *view, r stat) string { return longClock(r.cpuTime()) }},
-	{"AveCPUFreq", 10, false, notMeasured},
-	{"AveDiskRead", 14, false, notMeasured},
-	{"AveDiskWrite", 14, false, notMeasured},
-	{"AvePages", 10, false, notMeasured},
-	{"AveRSS", 10, false, func(_ *view, r stat) string { return kib(r.last().RAM) }},
-	{"AveVMSize", 10, false, notMeasured},
-	{"ConsumedEnergy", 14, false, func(_ *view, r stat) string {
-		if r.Measured.Energy == nil {
-			return ""
-		}
-		return whole(*r.Measured.Energy)
-	}},
-	{"JobID", 12, true, func(_ *view, r stat) string { return (&row{Job: r.Job}).idText() + ".batch" }},
-	{"MaxDiskRead", 12, false, notMeasured},
-	{"MaxDiskWrite", 12, false, notMeasured},
-	{"MaxPages", 8, false, notMeasured},
-	{"MaxRSS", 10, false, func(_ *view, r stat) string { return kib(r.Measured.RAM) }},
-	{"MaxRSSNode", 10, false, func(_ *view, r stat) string { return r.Node }},
-	{"MaxRSSTask", 10, false, func(*view, stat) string { return "0" }},
-	{"MaxVMSize", 10, false, notMeasured},
-	{"MinCPU", 10, false, func(_ *view, r stat) string { return longClock(r.cpuTime()) }},
-	{"NTasks", 8, false, func(*view, stat) string { return "1" }},
-	{"Nodelist", 15, false, func(_ *view, r stat) string { return r.Node }},
-	{"TRESUsageInAve", 14, false, func(_ *view, r stat) string { return r.mean() }},
-	{"TRESUsageInMax", 14, false, func(_ *view, r stat) string { return r.most() }},
-}
+var sstatFields = sync.OnceValue(func() []acctField[stat] {
+	return []acctField[stat]{
+		{"AveCPU", 10, false, func(_ *view, r stat) string { return longClock(r.cpuTime()) }},
+		{"AveCPUFreq", 10, false, notMeasured},
+		{"AveDiskRead", 14, false, notMeasured},
+		{"AveDiskWrite", 14, false, notMeasured},
+		{"AvePages", 10, false, notMeasured},
+		{"AveRSS", 10, false, func(_ *view, r stat) string { return kib(r.last().RAM) }},
+		{"AveVMSize", 10, false, notMeasured},
+		{"ConsumedEnergy", 14, false, func(_ *view, r stat) string {
+			if r.Measured.Energy == nil {
+				return ""
+			}
+			return whole(*r.Measured.Energy)
+		}},
+		{"JobID", 12, true, func(_ *view, r stat) string { return (&row{Job: r.Job}).idText() + ".batch" }},
+		{"MaxDiskRead", 12, false, notMeasured},
+		{"MaxDiskWrite", 12, false, notMeasured},
+		{"MaxPages", 8, false, notMeasured},
+		{"MaxRSS", 10, false, func(_ *view, r stat) string { return kib(r.Measured.RAM) }},
+		{"MaxRSSNode", 10, false, func(_ *view, r stat) string { return r.Node }},
+		{"MaxRSSTask", 10, false, func(*view, stat) string { return "0" }},
+		{"MaxVMSize", 10, false, notMeasured},
+		{"MinCPU", 10, false, func(_ *view, r stat) string { return longClock(r.cpuTime()) }},
+		{"NTasks", 8, false, func(*view, stat) string { return "1" }},
+		{"Nodelist", 15, false, func(_ *view, r stat) string { return r.Node }},
+		{"TRESUsageInAve", 14, false, func(_ *view, r stat) string { return r.mean() }},
+		{"TRESUsageInMax", 14, false, func(_ *view, r stat) string { return r.most() }},
+	}
+})

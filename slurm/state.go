@@ -26,14 +26,38 @@ var states = []state{
 	{"SIGNALING", "SI", false}, {"SPECIAL_EXIT", "SE", false}, {"STAGE_OUT", "SO", false}, {"STOPPED", "ST", false}, {"RESV_DEL_HOLD", "RD", false},
 }
 
-var fromAPI = map[string]string{api.StatePending: "PENDING", api.StateStarting: "CONFIGURING", api.StateRunning: "RUNNING",
-	api.StateSuspended: "SUSPENDED", api.StateStopping: "COMPLETING", api.StateCompleted: "COMPLETED", api.StateFailed: "FAILED",
-	api.StateCancelled: "CANCELLED", api.StateTimeout: "TIMEOUT", api.StatePreempted: "PREEMPTED", api.StateLost: "NODE_FAIL",
-	api.StateRejected: "CANCELLED"}
+// slurmState is what Slurm calls a state.
+func slurmState(state string) string {
+	switch state {
+	case api.StatePending:
+		return "PENDING"
+	case api.StateStarting:
+		return "CONFIGURING"
+	case api.StateRunning:
+		return "RUNNING"
+	case api.StateSuspended:
+		return "SUSPENDED"
+	case api.StateStopping:
+		return "COMPLETING"
+	case api.StateCompleted:
+		return "COMPLETED"
+	case api.StateFailed:
+		return "FAILED"
+	case api.StateCancelled, api.StateRejected:
+		return "CANCELLED"
+	case api.StateTimeout:
+		return "TIMEOUT"
+	case api.StatePreempted:
+		return "PREEMPTED"
+	case api.StateLost:
+		return "NODE_FAIL"
+	}
+	return ""
+}
 
 // stateOf is the job's state in Slurm's words.
 func stateOf(j *api.Job) *state {
-	name := fromAPI[j.State]
+	name := slurmState(j.State)
 	switch {
 	case j.Code == "OutOfMemory" && name == "FAILED":
 		name = "OUT_OF_MEMORY"

@@ -5,10 +5,16 @@
 // the name as its first argument. muster can do the same; but scripts call
 // sbatch and squeue by the thousand, and this program starts in a quarter of
 // the time.
+//
+// It ends too soon to gain from more cores, and asks nobody how many it might have.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/slurm"
 	"github.com/muster-gpu/muster/slurm/remote"
 )
@@ -40,11 +47,27 @@ func main() {
 	if err != nil {
 		exe = "muster-slurm"
 	}
-	debug.SetGCPercent(400) // it ends soon: memory is cheaper than looking for some
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := remote.Main(ctx, name, args, []string{exe, "srun"}, time.Now)
+	server := client.Connect()
+	if errors.Is(server.Err(), client.ErrNoTCP) {
+		os.Exit(leave(filepath.Join(filepath.Dir(exe), "muster"), name, args))
+	}
+	ctx, stop := context.Background(), func() {}
+	if name != "sbatch" { // it has nothing to give back, and ends too soon to need memory again
+		debug.SetGCPercent(400) // memory is cheaper than looking for some
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	}
+	code := remote.Main(ctx, server, name, args, []string{exe, "srun"}, time.Now)
 	stop()
 	os.Exit(code)
+}
+
+// leave leaves a command to muster, which speaks with servers over TCP: what that takes would slow every start of this program
+// down. It returns only if it cannot.
+func leave(muster, name string, args []string) int {
+	err := syscall.Exec(muster, append([]string{name}, args...), os.Environ())
+	fmt.Fprintf(os.Stderr, "%s: error: the server is meant to be reached over TCP (MUSTER_HOST, muster login), which muster-slurm leaves to %s: %v; "+
+		"put it there, or name the socket of a daemon of this machine in MUSTER_SOCKET\n", name, muster, err)
+	return 1
 }
 
 // version is that of the module this program was built from, as muster knows

@@ -98,7 +98,7 @@ func (f *jobFlags) submission(ctx context.Context) (*api.Submission, error) {
 		return nil, err
 	}
 	if f.dependency != "" {
-		svc := remote.New(ctx, nil, wallTime) // one grammar, Slurm's
+		svc := remote.New(ctx, client.Connect(), nil, wallTime) // one grammar, Slurm's
 		var err error
 		if s.After, s.AnyOf, err = slurm.Dependencies(f.dependency, svc.Jobs, svc.Job); err != nil {
 			return nil, err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/client/tcp"
 )
 
 func newToken() *cobra.Command {
@@ -137,7 +138,7 @@ func newLogin() *cobra.Command {
 				l.Token = strings.TrimSpace(line)
 			}
 			var me api.Me
-			if err := client.TCP(l).Do(c.Context(), http.MethodGet, "/v1/me", nil, &me); err != nil {
+			if err := tcp.New(l).Do(c.Context(), http.MethodGet, "/v1/me", nil, &me); err != nil {
 				return err
 			}
 			path, err := l.Save()

@@ -5,6 +5,7 @@ package main
 import (
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -45,6 +46,16 @@ func TestLogin(t *testing.T) {
 	d.env = d.env[:3]
 	d.want(d.must("nodes"), "H100-80GB")
 	d.want(d.must("run", "--gpus", "1", "--", "echo", "hello"), "hello")
+	squeue := exec.Command(filepath.Join(filepath.Dir(d.bin), slurmProgram), "squeue", "-h")
+	squeue.Env = append(os.Environ(), d.env...)
+	if out, err := squeue.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%s over TCP: %v\n%s", slurmProgram, err, out)
+	}
+	alone := exec.Command(installed(t, squeue.Path, filepath.Join(d.dir, "alone", slurmProgram)), "squeue")
+	alone.Env = squeue.Env
+	if out, err := alone.CombinedOutput(); err == nil || !strings.Contains(string(out), "alone/muster: no such file or directory") {
+		t.Errorf("%s without muster beside it: %v\n%s", slurmProgram, err, out)
+	}
 	d.want(d.must("token", "revoke", "1"), "revoked")
 	if out, code := d.try("nodes"); code != exitFailed || !strings.Contains(out, "revoked or has expired") {
 		t.Errorf("a revoked token: exit code %d\n%s", code, out)

@@ -331,8 +331,9 @@ func passing(err error) bool {
 		return false
 	}
 	var way *url.Error // of a request that was sent, or an answer that broke off; not of one that could not be written
+	var broken *client.BrokenError
 	var conn net.Error
-	return errors.Is(err, client.ErrNoServer) || errors.As(err, &way) || errors.As(err, &conn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.Is(err, client.ErrNoServer) || errors.As(err, &way) || errors.As(err, &broken) || errors.As(err, &conn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // turn looks at the jobs once and does what follows.

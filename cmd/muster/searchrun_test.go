@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/client/tcp"
 	"github.com/muster-gpu/muster/search"
 )
 
@@ -157,7 +158,7 @@ func TestTunerBeginsAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := ""
-	tn := &tuner{cl: client.TCP(client.Login{Host: srv.URL}), f: f, s: s, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{2: 11, 3: 12}, full: map[int]int{},
+	tn := &tuner{cl: tcp.New(client.Login{Host: srv.URL}), f: f, s: s, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{2: 11, 3: 12}, full: map[int]int{},
 		tell: func(format string, args ...any) { told += fmt.Sprintf(format, args...) + "\n" }}
 	d := search.Decision{Trials: []int{2, 3}, Rung: 1, From: 1, Budget: 2, Marks: []int64{2}}
 	if err := tn.submit(t.Context(), &d); err != nil {
@@ -185,7 +186,7 @@ func TestPassing(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want bool
-	}{{client.ErrNoServer, true}, {&url.Error{Op: "Get", Err: io.EOF}, true}, {io.ErrUnexpectedEOF, true}, {&client.Error{Status: 503}, true}, {&client.Error{Status: 409, Detail: "the daemon is ending"}, true},
+	}{{client.ErrNoServer, true}, {&url.Error{Op: "Get", Err: io.EOF}, true}, {&client.BrokenError{Method: "GET", Err: errors.New("connection reset")}, true}, {io.ErrUnexpectedEOF, true}, {&client.Error{Status: 503}, true}, {&client.Error{Status: 409, Detail: "the daemon is ending"}, true},
 		{&client.Error{Status: 422}, false}, {&client.Error{Status: 409}, false}, {nan, false}, {errors.New("something else"), false}} {
 		if passing(c.err) != c.want {
 			t.Errorf("%v: %v", c.err, !c.want)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/slurm"
 	"github.com/muster-gpu/muster/slurm/remote"
 )
@@ -108,7 +109,7 @@ func slurmName() string {
 
 // runSlurm runs one of Slurm's commands.
 func runSlurm(ctx context.Context, name string, args []string) int {
-	return remote.Main(ctx, name, args, srunAgain(), wallTime)
+	return remote.Main(ctx, client.Connect(), name, args, srunAgain(), wallTime)
 }
 
 // srunAgain is the command that runs srun inside a job.

@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/slurm"
 	"github.com/muster-gpu/muster/slurm/remote"
@@ -33,7 +34,7 @@ func fromFile(ctx context.Context, c *cobra.Command, args []string) (*api.Submis
 		}
 		return readSubmission(args[0])
 	}
-	s, warnings, err := slurm.ReadScript(args, os.Environ(), remote.New(ctx, srunAgain(), wallTime))
+	s, warnings, err := slurm.ReadScript(args, os.Environ(), remote.New(ctx, client.Connect(), srunAgain(), wallTime))
 	for _, w := range warnings {
 		fmt.Fprintf(c.ErrOrStderr(), "muster: %s: warning: %s\n", args[0], w)
 	}

@@ -41,6 +41,7 @@ var arrows = map[string]string{
 	"api":                "cluster perf internal/plain",
 	"slurm":              "cluster api internal/plain",
 	"client":             "api internal/frames internal/plain",
+	"client/tcp":         "client",
 	"client/terminal":    "client",
 	"slurm/remote":       "api client client/terminal slurm",
 	"store":              "",
@@ -66,10 +67,10 @@ var arrows = map[string]string{
 	"kube":               "cluster perf progress power quota config engine driver journal api internal/inbox",
 	"kube/lead":          "",
 	"kube/front":         "api server/view web",
-	"cmd/muster":         "learn search cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote internal/plain",
+	"cmd/muster":         "learn search cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/tcp client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote internal/plain",
 	"cmd/muster-kube":    "cluster config engine journal kube kube/front kube/lead place policy progress server/view trace web api",
 	"cmd/muster-shim":    "local/shim",
-	"cmd/muster-slurm":   "slurm slurm/remote",
+	"cmd/muster-slurm":   "client slurm slurm/remote",
 	"internal/shared":    "",
 	"internal/plot":      "",
 	"internal/browser":   "",
@@ -180,6 +181,21 @@ func TestArrows(t *testing.T) {
 			case pure[f.pkg] && (p == "math/rand" || p == "math/rand/v2" || p == "log" || p == "log/slog" || p == "os" || p == "sync"):
 				t.Errorf("%s imports %s: no chance, log, I/O or goroutine in %s", f.path, p, f.pkg)
 			}
+		}
+	}
+}
+
+// TestSmallProgram: Slurm's commands, which scripts start by the thousand, hold nothing that takes long to be made ready.
+func TestSmallProgram(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "./cmd/muster-slurm")
+	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range strings.Fields(string(out)) {
+		if p == "net" || p == "regexp" || p == "unique" || strings.HasPrefix(p, "net/") || strings.HasPrefix(p, "crypto/") {
+			t.Errorf("muster-slurm holds %s: go list -deps says through which package", p)
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"os/user"
 	"slices"
@@ -22,16 +20,16 @@ import (
 	"github.com/muster-gpu/muster/slurm"
 )
 
-// New returns the daemon, as Slurm's commands see it. Inside a job, step and
-// srun's arguments are a command that runs srun again.
-func New(ctx context.Context, step []string, now func() time.Time) slurm.Service {
-	return &service{ctx, client.Connect(), now, step}
+// New returns the daemon that a client reaches, as Slurm's commands see it.
+// Inside a job, step and srun's arguments are a command that runs srun again.
+func New(ctx context.Context, c *client.Client, step []string, now func() time.Time) slurm.Service {
+	return &service{ctx, c, now, step}
 }
 
 // Main runs one of Slurm's commands on this process's streams and returns its
 // exit status.
-func Main(ctx context.Context, name string, args, step []string, now func() time.Time) int {
-	return slurm.Main(name, args, os.Environ(), os.Stdin, os.Stdout, os.Stderr, New(ctx, step, now))
+func Main(ctx context.Context, c *client.Client, name string, args, step []string, now func() time.Time) int {
+	return slurm.Main(name, args, os.Environ(), os.Stdin, os.Stdout, os.Stderr, New(ctx, c, step, now))
 }
 
 // service is the daemon, to Slurm's commands.
@@ -45,7 +43,7 @@ type service struct {
 // noJob translates the answer for a job that is not there.
 func noJob(err error) error {
 	var e *client.Error
-	if errors.As(err, &e) && e.Status == http.StatusNotFound {
+	if errors.As(err, &e) && e.Gone() {
 		return slurm.ErrNoJob
 	}
 	return err
@@ -66,13 +64,15 @@ func (s *service) Submit(sub api.Submission) (api.Job, error) {
 	return out.Job, err
 }
 
+func (s *service) SubmitBatch(sub api.Submission) (int, error) { return s.c.SubmitOnly(s.ctx, &sub) }
+
 func (s *service) Test(sub api.Submission) (api.Job, error) {
 	out, err := s.c.Test(s.ctx, &sub)
 	return out.Job, err
 }
 
 func (s *service) Jobs() ([]api.Job, error) {
-	list, err := s.c.List(s.ctx, url.Values{"state": {"active"}})
+	list, err := s.c.List(s.ctx, map[string][]string{"state": {"active"}})
 	slices.Reverse(list)
 	return list, err
 }
@@ -83,7 +83,7 @@ func (s *service) Job(id int) (api.Job, error) {
 }
 
 func (s *service) History(since, until time.Time) ([]api.Job, error) {
-	list, err := s.c.List(s.ctx, url.Values{"since": {since.UTC().Format(time.RFC3339)}})
+	list, err := s.c.List(s.ctx, map[string][]string{"since": {since.UTC().Format(time.RFC3339)}})
 	list = slices.DeleteFunc(list, func(j api.Job) bool { return j.Submitted.After(until) })
 	slices.Reverse(list)
 	return list, err
@@ -112,7 +112,7 @@ func (s *service) Started(id int) (j api.Job, err error) {
 			if j = now; begun(&j) {
 				enough()
 			}
-		case errors.As(asked, &no) && no.Status != http.StatusServiceUnavailable:
+		case errors.As(asked, &no) && !no.Unavailable():
 			err = asked
 			enough()
 		}
@@ -228,7 +228,7 @@ func (s *service) Signal(id int, signal string, to slurm.Receivers) error {
 }
 
 func (s *service) Update(id int, u *api.Update) error {
-	return noJob(s.c.Do(s.ctx, http.MethodPatch, "/v1/jobs/"+strconv.Itoa(id), u, nil))
+	return noJob(s.c.Do(s.ctx, "PATCH", "/v1/jobs/"+strconv.Itoa(id), u, nil))
 }
 
 func (s *service) Nodes() ([]api.Node, error) { return s.c.Nodes(s.ctx) }
@@ -238,7 +238,7 @@ func (s *service) SetNode(name, state, reason string) error {
 	if !ok {
 		return fmt.Errorf("this machine cannot be set %s; it can be drained and resumed", state)
 	}
-	return s.c.Do(s.ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(name)+"/"+verb, &api.Drain{Reason: reason}, nil)
+	return s.c.Do(s.ctx, "POST", "/v1/nodes/"+client.Escape(name)+"/"+verb, &api.Drain{Reason: reason}, nil)
 }
 
 func (s *service) Partitions() ([]api.Partition, error) { return s.c.Partitions(s.ctx) }
