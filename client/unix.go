@@ -8,8 +8,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
+	"time"
 )
 
 // unixSocket speaks HTTP/1.1 with a daemon behind a Unix socket, with a connection for each request. It is written out
@@ -30,7 +30,7 @@ func (path unixSocket) Exchange(ctx context.Context, r *Request) (*Response, err
 	if err != nil {
 		return nil, &DialError{Err: err}
 	}
-	unwatch := context.AfterFunc(ctx, c.hangUp)
+	unwatch := context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) }) // ends what waits for the connection
 	_, sent := c.Write(text)
 	in := bufio.NewReader(c)
 	resp, body, err := readResponse(in) // a daemon that refuses a request may not have read all of it
@@ -51,6 +51,8 @@ func (path unixSocket) Exchange(ctx context.Context, r *Request) (*Response, err
 	}
 	return resp, nil
 }
+
+var longAgo = time.Unix(1, 0)
 
 // encode is the request as it is sent.
 func (r *Request) encode() ([]byte, error) {
@@ -81,7 +83,7 @@ func (r *Request) encode() ([]byte, error) {
 // answer is the body of an answer, and the connection that it comes on.
 type answer struct {
 	ctx     context.Context
-	conn    *conn
+	conn    *os.File
 	body    io.Reader
 	unwatch func() bool
 }
@@ -107,16 +109,9 @@ type switched struct{ *answer }
 // Write writes to the connection.
 func (s *switched) Write(b []byte) (int, error) { return s.conn.Write(b) }
 
-// conn is a connection. Its descriptor blocks: whoever makes a request has nothing else to do meanwhile.
-type conn struct {
-	*os.File
-	fd     int
-	mu     sync.Mutex
-	closed bool
-}
-
-// dial connects to a Unix socket.
-func dial(path string) (*conn, error) {
+// dial connects to a Unix socket. Connecting waits where many do so at once; after that the descriptor does not block,
+// so that whoever waits for an answer can be told to stop.
+func dial(path string) (*os.File, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
@@ -127,30 +122,12 @@ func dial(path string) (*conn, error) {
 			break
 		}
 	}
+	if err = os.NewSyscallError("connect", err); err == nil {
+		err = os.NewSyscallError("fcntl", syscall.SetNonblock(fd, true))
+	}
 	if err != nil {
 		_ = syscall.Close(fd)
-		return nil, os.NewSyscallError("connect", err)
+		return nil, err
 	}
-	return &conn{File: os.NewFile(uintptr(fd), path), fd: fd}, nil
-}
-
-// hangUp ends what waits for the connection.
-func (c *conn) hangUp() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		_ = syscall.Shutdown(c.fd, syscall.SHUT_RDWR)
-	}
-}
-
-// Close closes the connection, also while somebody reads from it.
-func (c *conn) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil
-	}
-	c.closed = true
-	_ = syscall.Shutdown(c.fd, syscall.SHUT_RDWR) // a reader would keep the descriptor open
-	return c.File.Close()
+	return os.NewFile(uintptr(fd), path), nil
 }

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -77,6 +79,16 @@ func musterAsSlurm(t testing.TB) *subject {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+	return serveAsSlurm(t, bin)
+}
+
+// serveAsSlurm starts a daemon, and makes Slurm's commands for it.
+func serveAsSlurm(t testing.TB, bin string) *subject {
+	dir, err := os.MkdirTemp("", "mus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	u := &subject{dir: filepath.Join(dir, "work"), bin: filepath.Join(dir, "bin"), env: append(os.Environ(), "MUSTER_SOCKET="+dir+"/s")}
 	if err := os.Mkdir(u.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -116,6 +128,13 @@ func musterAsSlurm(t testing.TB) *subject {
 
 func (u *subject) run(t testing.TB, name string, args ...string) string {
 	t.Helper()
+	out, _ := u.runTimed(t, name, args...)
+	return out
+}
+
+// runTimed also returns the processor time that the command took.
+func (u *subject) runTimed(t testing.TB, name string, args ...string) (string, time.Duration) {
+	t.Helper()
 	cmd := exec.Command(filepath.Join(u.bin, name), args...)
 	if u.bin == "" {
 		cmd = exec.Command(name, args...)
@@ -125,7 +144,7 @@ func (u *subject) run(t testing.TB, name string, args ...string) string {
 	if err != nil {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
 // drain waits until nothing is left in the queue.
@@ -144,21 +163,63 @@ const submissions = 100
 // submissions measures durable submissions per second.
 func (u *subject) submissions(b *testing.B, clients int) {
 	for range b.N {
-		start := time.Now()
-		var wg sync.WaitGroup
-		for range clients {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				for range submissions / clients {
-					u.run(b, "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")
+		r := u.submit(b, clients)
+		b.ReportMetric(r.perSecond, "jobs/s")
+		b.ReportMetric(r.client, "client-ms")
+		b.ReportMetric(r.daemons, "daemon-ms")
+	}
+}
+
+// round is what a hundred submissions took.
+type round struct {
+	perSecond       float64
+	client, daemons float64 // processor time of one submission, in milliseconds
+}
+
+func (u *subject) submit(t testing.TB, clients int) round {
+	var wg sync.WaitGroup
+	var took atomic.Int64
+	before, start := u.ticks(), time.Now()
+	for range clients {
+		wg.Go(func() {
+			for range submissions / clients {
+				_, d := u.runTimed(t, "sbatch", "--hold", "-o", "/dev/null", "--wrap", "true")
+				took.Add(int64(d))
+			}
+		})
+	}
+	wg.Wait()
+	r := round{submissions / time.Since(start).Seconds(), float64(took.Load()) / 1e6 / submissions, float64(u.ticks()-before) * 10 / submissions}
+	u.run(t, "scancel", "-u", me(t))
+	u.drain(t)
+	return r
+}
+
+// BenchmarkInTurns holds submissions to Muster against those to a real Slurm while the machine has other work: rounds
+// of a hundred in turn, the medians of nine. MUSTER_BESIDE is a muster to hold against both, for a comparison with what
+// was before (its muster-slurm lies beside it).
+func BenchmarkInTurns(b *testing.B) {
+	subjects := map[string]*subject{"slurm": realSlurm(b), "muster": musterAsSlurm(b)}
+	if bin := os.Getenv("MUSTER_BESIDE"); bin != "" {
+		subjects["before"] = serveAsSlurm(b, bin)
+	}
+	for range b.N {
+		got := map[string][]round{}
+		for range 9 {
+			for _, clients := range []int{1, 4} {
+				for name, u := range subjects {
+					key := fmt.Sprintf("%s-%d", name, clients)
+					got[key] = append(got[key], u.submit(b, clients))
 				}
-			}()
+			}
 		}
-		wg.Wait()
-		b.ReportMetric(submissions/time.Since(start).Seconds(), "jobs/s")
-		u.run(b, "scancel", "-u", me(b))
-		u.drain(b)
+		for key, rounds := range got {
+			for unit, of := range map[string]func(round) float64{"jobs/s": func(r round) float64 { return r.perSecond },
+				"client-ms": func(r round) float64 { return r.client }, "daemon-ms": func(r round) float64 { return r.daemons }} {
+				slices.SortFunc(rounds, func(a, b round) int { return cmp.Compare(of(a), of(b)) })
+				b.ReportMetric(of(rounds[len(rounds)/2]), key+":"+unit)
+			}
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
@@ -105,18 +106,25 @@ func (c *command) recent() ([]api.Job, error) {
 	return c.svc.History(now.AddDate(0, 0, -1), now)
 }
 
-// umask is the caller's, without changing it for an instant to learn it.
+// umask is the caller's, without changing it for an instant to learn it. It stands among the first lines; the file is
+// read without the runtime, which would prepare to wait for it.
 func umask() string {
-	text, err := os.ReadFile("/proc/self/status")
+	fd, err := syscall.Open("/proc/self/status", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}
-	for _, line := range strings.Split(string(text), "\n") {
-		if v, ok := strings.CutPrefix(line, "Umask:"); ok {
-			return strings.TrimSpace(v)
-		}
+	defer syscall.Close(fd)
+	text := make([]byte, 256)
+	n, err := syscall.Read(fd, text)
+	if err != nil {
+		return ""
 	}
-	return ""
+	_, rest, _ := strings.Cut(string(text[:n]), "\nUmask:")
+	line, _, whole := strings.Cut(rest, "\n")
+	if !whole {
+		return ""
+	}
+	return strings.TrimSpace(line)
 }
 
 // says is an error in Slurm's own words, which people search for.
