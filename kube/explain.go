@@ -12,7 +12,7 @@ const (
 	// explainMost is how many gangs are explained one by one each time; what is found out of one holds for all that
 	// ask for the same.
 	explainMost = 16
-	// explainTime is how long the loop may take each time, beyond those.
+	// explainTime is how long the loop may take each time to find out, and as long again to say it to others like those.
 	explainTime = 50 * time.Millisecond
 )
 
@@ -48,7 +48,8 @@ type explanations struct {
 	d     *Driver
 	now   cluster.Time
 	began time.Time
-	left  int
+	spent time.Duration // of the time since then, in finding out
+	left  int           // to be explained one by one
 	like  map[string]engine.Why
 }
 
@@ -56,24 +57,23 @@ func (d *Driver) explanations(now cluster.Time) *explanations {
 	return &explanations{d: d, now: now, began: d.opt.Now(), left: explainMost, like: map[string]engine.Why{}}
 }
 
-// late reports whether the rest has to wait for the next look.
+// late reports whether the rest has to wait for the next look. Where ten thousand gangs wait, finding out of one takes
+// longer than telling a hundred others, so that does not count. One is found out of in any case.
 func (x *explanations) late() bool {
-	return x.left <= 0 && x.d.opt.Now().Sub(x.began) > explainTime
+	return x.left < explainMost && x.d.opt.Now().Sub(x.began)-x.spent > explainTime
 }
 
 // of is why a gang waits; false: finding that out has to wait for the next look.
 func (x *explanations) of(g *gang) (engine.Why, bool) {
 	key := likenessOf(g.spec)
-	if x.left <= 0 {
-		if y, ok := x.like[key]; ok {
-			return y, true
-		}
-		if x.late() {
-			return engine.Why{}, false
-		}
+	y, known := x.like[key]
+	if x.spent > explainTime || known && x.left <= 0 {
+		return y, known
 	}
+	from := x.d.opt.Now()
+	y = x.d.explain(g, x.now)
+	x.spent += x.d.opt.Now().Sub(from)
 	x.left--
-	y := x.d.explain(g, x.now)
 	if y.Ahead != 0 && len(y.Blockers) > 0 { // what the first in line waits for is not what those behind it do
 		shared := y
 		shared.Expected = cluster.Never // each has its own

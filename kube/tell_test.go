@@ -249,3 +249,29 @@ func TestOutbox(t *testing.T) {
 		t.Errorf("%v, not %v", order, want)
 	}
 }
+
+// TestTellAlike: where finding out of one gang takes as long as a look may, all that ask for the same are told in that look, too.
+func TestTellAlike(t *testing.T) {
+	var pods []*v1.Pod
+	for i := range 200 {
+		pods = append(pods, controlplane.Gang(fmt.Sprintf("alike%d", i), 1, 1, map[string]string{LabelQueue: "default"})...)
+	}
+	d, now := still(t, 1, append(pods, controlplane.Pod("full", 8, map[string]string{LabelTier: "critical"}))...)
+	look := d.explanations(d.clock())
+	n, shared := 0, 0
+	for _, g := range d.gangs {
+		if g.phase != waiting {
+			continue
+		}
+		if n++; n == 3 { // finding out of two took longer than a look may
+			look.spent = 2 * explainTime
+			*now = now.Add(look.spent)
+		}
+		if _, known := look.of(g); known && n > 2 && !look.late() {
+			shared++
+		}
+	}
+	if n != 200 || shared != 198 {
+		t.Errorf("%d of %d gangs that ask for the same are told at once, want 198 of 200", shared, n)
+	}
+}
