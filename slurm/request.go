@@ -160,6 +160,15 @@ func largest(nodes []api.Node) machineSize {
 	return most
 }
 
+// checked is submission, with what the machine has not refused at once.
+func (s *settings) checked(m machine) (api.Submission, resources, error) {
+	sub, r, err := s.submission(m)
+	if err == nil {
+		err = m.refusal(&sub, &r)
+	}
+	return sub, r, err
+}
+
 // refusal says in Slurm's words what the machine has not of what a job asks for. The server refuses such a job by
 // itself, so a submission that is made by the thousand need not ask for the machine before.
 func (m *machine) refusal(sub *api.Submission, r *resources) error {

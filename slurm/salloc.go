@@ -83,10 +83,7 @@ func (c *command) allocation(s *settings, rest []string) (api.Submission, error)
 	if err != nil {
 		return api.Submission{}, err
 	}
-	sub, r, err := s.submission(m)
-	if err == nil {
-		err = m.refusal(&sub, &r)
-	}
+	sub, _, err := s.checked(m)
 	if err != nil {
 		return sub, err
 	}

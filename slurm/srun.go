@@ -105,10 +105,7 @@ func (c *command) attached(s *settings, opts []found, rest []string) (int, error
 		return 1, err
 	}
 	told := len(s.warnings)
-	sub, r, err := s.submission(m)
-	if err == nil {
-		err = m.refusal(&sub, &r)
-	}
+	sub, r, err := s.checked(m)
 	if !s.has("quiet") {
 		c.warn(s.warnings[told:])
 	}
