@@ -178,15 +178,15 @@ func (e *Engine) rankAll() {
 // rankBooked ranks all jobs that hold devices.
 func (e *Engine) rankBooked() {
 	r := &e.ranking
-	e.scratch.booked = e.eachBooked(e.scratch.booked[:0], func(j *jobState) item { return j.key })
-	steady, growing := e.scratch.steady[:0], e.scratch.growing[:0]
+	e.scratch.booked = e.eachBooked(slices.Grow(e.scratch.booked[:0], e.bookedJobs()), func(j *jobState) item { return j.key })
+	steady, growing := slices.Grow(e.scratch.steady[:0], len(e.scratch.booked)), e.scratch.growing[:0]
 	for i := range e.scratch.booked {
 		it := &e.scratch.booked[i]
 		j := e.jobs[it.id]
 		loss, isSteady := e.lossOf(j)
 		if j.loss = loss; isSteady {
 			j.rank = rankedSteady
-			steady = append(double(steady), rankItem(j))
+			steady = append(steady, rankItem(j))
 		} else {
 			j.rank = rankedGrowing
 			growing = append(double(growing), item{key: Key{it.key[0]}, id: it.id})
@@ -198,11 +198,11 @@ func (e *Engine) rankBooked() {
 	e.tail.drop()
 }
 
-// rerunAllOf books that the keys of running jobs may be others. Where they are a large part of all, these are ranked
+// rerunAllOf books that the keys of running jobs may be others. Where they are half of all, these are ranked
 // anew, which takes less time than to have each change its place.
 func (e *Engine) rerunAllOf(jobs []*jobState) {
 	r := &e.ranking
-	r.anew = r.on && len(jobs) >= largeLevel && len(jobs) >= e.bookedJobs()/8
+	r.anew = r.on && len(jobs) >= largeLevel && len(jobs) >= e.bookedJobs()/2
 	for _, j := range jobs {
 		e.rerun(j)
 	}
