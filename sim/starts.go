@@ -43,8 +43,9 @@ const (
 	alsoAsked = 3      // jobs that wait already and are asked about, too
 )
 
-// watch returns what is called after each step.
-func (s *Starts) watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error)) func(*engine.Batch, *engine.Decision) error {
+// Watch returns what is called after each step of an engine; restore makes others in the same state. When all steps are
+// taken, Close is called.
+func (s *Starts) Watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error)) func(*engine.Batch, *engine.Decision) error {
 	s.asked = map[cluster.JobID][]Answer{}
 	return func(b *engine.Batch, d *engine.Decision) error {
 		for i := range d.Actions {
