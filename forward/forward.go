@@ -28,7 +28,7 @@ type Options struct {
 	Arrivals []cluster.Job
 	// Work is the whole of a job's useful work, on the reference GPU, of which
 	// done is done; 0: unknown, it ends at its limit only. nil: Expected.
-	Work func(r *engine.JobRecord, done time.Duration) time.Duration
+	Work Work
 	// Rate is the speed, in ppm of the reference, of a job on what it holds; nil:
 	// the last one known, else a million.
 	Rate func(r *engine.JobRecord) int64

@@ -34,6 +34,13 @@ const (
 	farthest = 0.30
 	// WideAt is the ratio of an interval's ends from which on it is of no use as a date.
 	WideAt = 4
+	// DateError is what the median error of dates is to be under, relative to the real wait. Of the latest datesKept answers
+	// that could have been dates, datesLeast and more must say so, and sure is how many standard deviations more than half of
+	// them must have been as good: nineteen of twenty times that is no luck.
+	DateError  = 0.25
+	datesKept  = 96
+	datesLeast = 24
+	sure       = 1.645
 )
 
 // Asked is what is known of a waiting job when its start is foreseen.
@@ -64,23 +71,30 @@ func (a *likeness) distance(b *likeness) (d float64) {
 	return d
 }
 
+// Said is what an answer said, as logarithms of ratios to the wait foreseen. It is kept until the job starts.
+type Said struct {
+	Low, High, Mid float64
+	Bounded        bool // an interval
+}
+
 // score is an answer, and what became of it.
 type score struct {
-	like  likeness
-	ratio float64 // log of the real wait over the one foreseen, both with Floor
-	seq   int64
+	open
+	ratio   float64 // log of the real wait over the one foreseen, both with Floor
+	started cluster.Time
+	seq     int64
 }
 
 // open is an answer whose job has not started.
 type open struct {
 	asked    Asked
 	like     likeness
-	low, hi  float64
-	bounded  bool // it said an interval
+	said     Said
 	foreseen float64
 }
 
-// Quotes remember what became of answers. The zero value knows nothing. It is the memory of one policy.
+// Quotes remember what became of answers. The zero value knows nothing. It is the memory of one policy, and nothing but its
+// scores and open answers counts: who recalls these knows as much.
 type Quotes struct {
 	scores  []score // the latest last
 	open    []open  // the latest last
@@ -120,9 +134,80 @@ func (q *Quotes) Quote(a *Asked) Quote {
 	if len(ratios) < scoresLeast {
 		return Quote{Start: max(a.Start, a.Now), Low: max(a.Now, a.Start), High: cluster.Never, Open: true}
 	}
-	low, high := q.bounds(ratios)
-	mid := min(max(densest(ratios), low), high)
-	return Quote{Start: at(mid), Low: at(low), High: at(high), Open: math.Exp(high-low) > WideAt}
+	v := q.said(ratios)
+	return Quote{Start: at(v.Mid), Low: at(v.Low), High: at(v.High), Open: v.High-v.Low > q.dates(a.Now)}
+}
+
+// said is what an answer says.
+func (q *Quotes) said(ratios []float64) (v Said) {
+	if len(ratios) < scoresLeast {
+		return v
+	}
+	v.Bounded = true
+	v.Low, v.High = q.bounds(ratios)
+	v.Mid = min(max(densest(ratios), v.Low), v.High)
+	return v
+}
+
+// dates is the width of the widest interval that is given as a date: of the latest answers with an interval no wider, the
+// median error is surely under DateError. Negative: none is.
+func (q *Quotes) dates(now cluster.Time) float64 {
+	list := q.dated(now)
+	slices.SortStableFunc(list, func(x, y outcome) int { return cmp.Compare(x.width, y.width) })
+	widest, good := -1.0, 0.0
+	for i, p := range list {
+		if p.good {
+			good++
+		}
+		if i+1 < len(list) && list[i+1].width == p.width || i+1 < datesLeast {
+			continue
+		}
+		if n := float64(i + 1); good-0.5-n/2 >= sure*math.Sqrt(n)/2 {
+			widest = p.width
+		}
+	}
+	return widest
+}
+
+// outcome is what became of an answer that could have been a date.
+type outcome struct {
+	width float64
+	known cluster.Time
+	good  bool // off by less than DateError
+}
+
+// dated lists the latest answers of which it is known whether they would have been good dates, in the order in which that
+// became known. Of a job that still waits it is once its date has passed by too much: else, in a backlog, only those that
+// start soon would count.
+func (q *Quotes) dated(now cluster.Time) (list []outcome) {
+	for i := range q.scores {
+		if o, ok := q.scores[i].outcome(q.scores[i].started); ok {
+			list = append(list, o)
+		}
+	}
+	for i := range q.open {
+		if o, ok := q.open[i].outcome(cluster.Never); ok && o.known <= now {
+			list = append(list, o)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y outcome) int { return cmp.Compare(x.known, y.known) })
+	return list[max(0, len(list)-datesKept):]
+}
+
+// outcome is what becomes of an answer if its job starts at an instant; false: it could not have been a date.
+func (o *open) outcome(started cluster.Time) (v outcome, ok bool) {
+	v.width = o.said.High - o.said.Low
+	if !o.said.Bounded || v.width > math.Log(WideAt) {
+		return v, false
+	}
+	wait := max(0, min(math.Exp(o.said.Mid)*o.foreseen-Floor.Seconds(), cluster.MaxDuration.Seconds()/4))
+	late := max(wait/(1-DateError), min(wait+DateError*Floor.Seconds(), Floor.Seconds()))
+	if v.known = o.asked.Now.Add(time.Duration(late * float64(time.Second))); v.known <= started {
+		return v, true
+	}
+	waited := started.Sub(o.asked.Now).Seconds()
+	v.known, v.good = started, math.Abs(wait-waited) < DateError*max(Floor.Seconds(), waited)
+	return v, true
 }
 
 // bounds are the ends of an interval. A level outside the known answers, because too many starts were beyond them all, is
@@ -183,14 +268,18 @@ func (q *Quotes) ratios(a *Asked, like *likeness) []float64 {
 	return ratios
 }
 
-// Told remembers an answer until its job starts.
-func (q *Quotes) Told(a *Asked) {
-	o := open{asked: *a, like: a.likeness(), foreseen: a.wait() + Floor.Seconds()}
-	if ratios := q.ratios(a, &o.like); len(ratios) >= scoresLeast {
-		o.bounded = true
-		o.low, o.hi = q.bounds(ratios)
-	}
-	if q.open = append(q.open, o); len(q.open) > openKept {
+// Told remembers an answer until its job starts. It returns what to Recall it by.
+func (q *Quotes) Told(a *Asked) Said {
+	like := a.likeness()
+	said := q.said(q.ratios(a, &like))
+	q.Recall(a, said)
+	return said
+}
+
+// Recall remembers an answer that was given earlier.
+func (q *Quotes) Recall(a *Asked, said Said) {
+	q.open = append(q.open, open{asked: *a, like: a.likeness(), said: said, foreseen: a.wait() + Floor.Seconds()})
+	if len(q.open) > openKept {
 		q.open = slices.Delete(q.open, 0, 1)
 	}
 }
@@ -201,19 +290,23 @@ func (q *Quotes) Started(id cluster.JobID, at cluster.Time) {
 		if o.asked.Job != id {
 			return false
 		}
-		q.learn(&o, math.Log((at.Sub(o.asked.Now).Seconds()+Floor.Seconds())/o.foreseen))
+		q.learn(&o, at)
 		return true
 	})
 }
 
-func (q *Quotes) learn(o *open, ratio float64) {
-	if o.bounded {
-		q.below = follow(q.below, ratio < o.low)
-		q.above = follow(q.above, ratio > o.hi)
-	}
+func (q *Quotes) learn(o *open, at cluster.Time) {
 	q.counted++
-	if q.scores = append(q.scores, score{o.like, ratio, q.counted}); len(q.scores) > ScoresKept {
+	q.scores = append(q.scores, score{open: *o, started: at, seq: q.counted, ratio: math.Log((at.Sub(o.asked.Now).Seconds() + Floor.Seconds()) / o.foreseen)})
+	if len(q.scores) > ScoresKept {
 		q.scores = slices.Delete(q.scores, 0, 1)
+	}
+	q.below, q.above = 0, 0
+	for i := range q.scores {
+		if s := &q.scores[i]; s.said.Bounded {
+			q.below = follow(q.below, s.ratio < s.said.Low)
+			q.above = follow(q.above, s.ratio > s.said.High)
+		}
 	}
 }
 

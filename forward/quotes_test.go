@@ -1,8 +1,10 @@
 package forward_test
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,6 +94,109 @@ func TestQuotesOpen(t *testing.T) {
 	q.Started(1, at(1))
 	if got := q.Quote(&a); got.Low != at(10) {
 		t.Errorf("a job that was cancelled teaches: %+v", got)
+	}
+}
+
+// A date is said only while those that could have been said before were good: an interval may be narrow, but not what is left of
+// the wait. What is sure to be wrong counts before the job starts.
+func TestQuotesDate(t *testing.T) {
+	var q forward.Quotes
+	now, id := cluster.Time(0), cluster.JobID(0)
+	ask := func(factor float64) forward.Quote {
+		id++
+		a := forward.Asked{Job: id, Now: now, Start: now.Add(time.Hour), Milli: 1000}
+		got := q.Quote(&a)
+		q.Told(&a)
+		now = now.Add(time.Duration(factor * float64(time.Hour)))
+		q.Started(id, now)
+		return got
+	}
+	for i := range 24 + 24 { // as many until there are intervals, and as many until they are a record
+		if got := ask(1); !got.Open || (got.High == cluster.Never) != (i < 24) {
+			t.Fatalf("answer %d: %+v", i, got)
+		}
+	}
+	if got := ask(1); got.Open || got.Start.Sub(now) != 0 {
+		t.Errorf("all that could have been dates were right: %+v", got)
+	}
+	dated := 0
+	for i := range 400 { // a third sooner, a third later, by a factor of 1.6: within an interval of four, and off by more than a quarter
+		if got := ask([]float64{1, 1.6, 0.625}[i%3]); i > 100 && !got.Open {
+			dated++
+		} else if i > 200 && got.High.Sub(now) > 4*got.Low.Sub(now)+10*time.Hour {
+			t.Fatalf("the interval is wide: %+v", got)
+		}
+	}
+	if dated > 0 {
+		t.Errorf("%d dates are said of which two of three are off by more than a quarter", dated)
+	}
+	for range 200 {
+		ask(1)
+	}
+	if got := ask(1); got.Open {
+		t.Errorf("the latest were right again: %+v", got)
+	}
+	for i := range 60 { // those that wait are told that they start within an hour, and do not
+		q.Told(&forward.Asked{Job: 10_000 + cluster.JobID(i), Now: now, Start: now.Add(time.Hour), Milli: 1000})
+	}
+	a := forward.Asked{Job: 1, Now: now.Add(59 * time.Minute), Start: now.Add(119 * time.Minute), Milli: 1000}
+	if got := q.Quote(&a); got.Open {
+		t.Errorf("they may still be good: %+v", got)
+	}
+	a.Now, a.Start = now.Add(82*time.Minute), now.Add(142*time.Minute)
+	if got := q.Quote(&a); !got.Open {
+		t.Errorf("an hour was said, and after 82 minutes none has started: %+v", got)
+	}
+}
+
+// What is recalled answer by answer, as it was said, is known as well as before.
+func TestQuotesRecall(t *testing.T) {
+	var q, again forward.Quotes
+	r := rand.New(rand.NewPCG(7, 8))
+	type answer struct {
+		asked   forward.Asked
+		said    forward.Said
+		started cluster.Time
+	}
+	var list []answer
+	now := cluster.Time(0)
+	for i := range 1500 {
+		a := forward.Asked{Job: cluster.JobID(i), Now: now, Start: now.Add(time.Duration(1+r.IntN(90)) * time.Minute), Milli: cluster.Milli(1000 * (1 + r.IntN(4)))}
+		list = append(list, answer{asked: a, said: q.Told(&a)})
+		now = now.Add(time.Duration(r.IntN(600)) * time.Second)
+		for k := max(0, i-20); k <= i; k++ {
+			if o := &list[k]; o.started == 0 && r.IntN(8) == 0 {
+				o.started = now
+				q.Started(o.asked.Job, now)
+			}
+		}
+	}
+	started := slices.DeleteFunc(slices.Clone(list), func(a answer) bool { return a.started == 0 })
+	slices.SortStableFunc(started, func(a, b answer) int {
+		return cmp.Or(cmp.Compare(a.started, b.started), cmp.Compare(a.asked.Job, b.asked.Job))
+	})
+	for _, a := range started[len(started)-forward.ScoresKept:] {
+		again.Recall(&a.asked, a.said)
+		again.Started(a.asked.Job, a.started)
+	}
+	for _, a := range list {
+		if a.started == 0 {
+			again.Recall(&a.asked, a.said)
+		}
+	}
+	dated := 0
+	for i := range 60 {
+		a := forward.Asked{Job: 5000, Now: now, Start: now.Add(time.Duration(5*i) * time.Minute), Milli: 2000}
+		want, got := q.Quote(&a), again.Quote(&a)
+		if got != want {
+			t.Fatalf("a start in %d minutes: %+v, before %+v", 5*i, got, want)
+		}
+		if !want.Open || want.High != cluster.Never {
+			dated++
+		}
+	}
+	if dated == 0 {
+		t.Error("no answer rests on what is known")
 	}
 }
 

@@ -1,19 +1,20 @@
 package forward
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
 )
 
 // What is kept of earlier runs, and how many say something.
 const (
 	runsKept  = 64
 	kindsKept = 20_000
-	leastSame = 3 // of one user, name and size
-	leastLike = 8 // of a wider kind
+	leastSame = 3  // of one user, name and size
+	leastLike = 8  // of a wider kind
+	usualRuns = 50 // the latest that a guessed estimate rests on
 )
 
 // kind is what earlier runs have in common with a job, from the narrowest on; ratios to what was stated have kinds of
@@ -41,28 +42,26 @@ const (
 // Runs is what completed jobs tell of how long others will take. The zero value knows nothing.
 type Runs struct {
 	kinds map[kind]*runsOf
-	order []kind // the oldest first
+	order []kind        // kinds in the order in which they may be forgotten
+	used  map[kind]bool // a run was added since the kind's turn to be forgotten came last
 }
 
-// runsOf are the latest runs of a kind.
+// runsOf are the latest runs of a kind. They do not change, so that clones may share them.
 type runsOf struct {
 	latest []int64 // the latest last
-	sorted []int64 // nil: to be sorted again
+	sorted []int64
 }
 
-func (r *runsOf) add(v int64) {
-	if r.latest = append(r.latest, v); len(r.latest) > runsKept {
-		r.latest = slices.Delete(r.latest, 0, 1)
-	}
-	r.sorted = nil
+func (r *runsOf) with(v int64) *runsOf {
+	latest := make([]int64, 0, len(r.latest)+1)
+	latest = append(append(latest, r.latest[max(0, len(r.latest)+1-runsKept):]...), v)
+	sorted := slices.Clone(latest)
+	slices.Sort(sorted)
+	return &runsOf{latest: latest, sorted: sorted}
 }
 
 // over returns a quantile, in per mille, of the runs that are longer than so much; false: there are none.
 func (r *runsOf) over(done int64, perMille int) (int64, bool) {
-	if r.sorted == nil {
-		r.sorted = slices.Clone(r.latest)
-		slices.Sort(r.sorted)
-	}
 	from, _ := slices.BinarySearch(r.sorted, done+1)
 	left := r.sorted[from:]
 	if len(left) == 0 {
@@ -71,6 +70,9 @@ func (r *runsOf) over(done int64, perMille int) (int64, bool) {
 	return left[((len(left)-1)*perMille+500)/1000], true
 }
 
+// Clone is a copy that later runs do not change. It is for asking only.
+func (r *Runs) Clone() Runs { return Runs{kinds: maps.Clone(r.kinds)} }
+
 func sizeOf(spec *cluster.Job) (milli cluster.Milli, profile string) {
 	if len(spec.Tasks) > 0 {
 		profile = spec.Tasks[0].Request.Profile
@@ -78,12 +80,18 @@ func sizeOf(spec *cluster.Job) (milli cluster.Milli, profile string) {
 	return spec.GPUMilli(), profile
 }
 
+// jobKind is the narrowest kind of a job.
+func jobKind(spec *cluster.Job) kind {
+	milli, profile := sizeOf(spec)
+	return kind{level: sameJob, user: spec.User, name: spec.Name, milli: milli, profile: profile}
+}
+
 // kindsOf lists the kinds of a job by which run times are found, the narrowest first.
 func kindsOf(spec *cluster.Job) []kind {
 	milli, profile := sizeOf(spec)
 	list := make([]kind, 0, 5)
 	if spec.Name != "" {
-		list = append(list, kind{level: sameJob, user: spec.User, name: spec.Name, milli: milli, profile: profile})
+		list = append(list, jobKind(spec))
 	}
 	if spec.User != "" {
 		list = append(list, kind{level: sameUserAndSize, user: spec.User, milli: milli, profile: profile})
@@ -99,6 +107,9 @@ func (r *Runs) Add(spec *cluster.Job, work time.Duration) {
 	}
 	for _, k := range kindsOf(spec) {
 		r.add(k, int64(work))
+	}
+	if spec.Name == "" && spec.User != "" { // jobs without a name are alike only for a guess
+		r.add(jobKind(spec), int64(work))
 	}
 	if spec.Estimate > 0 {
 		r.addRatio(estimateOfUser, spec.User, work, spec.Estimate)
@@ -116,19 +127,45 @@ func (r *Runs) addRatio(level uint8, user string, work, stated time.Duration) {
 
 func (r *Runs) add(k kind, v int64) {
 	if r.kinds == nil {
-		r.kinds = map[kind]*runsOf{}
+		r.kinds, r.used = map[kind]*runsOf{}, map[kind]bool{}
 	}
 	of := r.kinds[k]
 	if of == nil {
-		if len(r.order) >= kindsKept {
-			delete(r.kinds, r.order[0])
-			r.order = slices.Delete(r.order, 0, 1)
+		if len(r.kinds) >= kindsKept {
+			r.forget()
 		}
 		of = &runsOf{}
-		r.kinds[k] = of
+		r.order = append(r.order, k)
+	} else {
+		r.used[k] = true
+	}
+	r.kinds[k] = of.with(v)
+}
+
+// forget drops the kind to which no run was added for longest, roughly: names that occur once do not push out what all jobs
+// have in common.
+func (r *Runs) forget() {
+	for {
+		k := r.order[0]
+		r.order = r.order[1:]
+		if !r.used[k] {
+			delete(r.kinds, k)
+			return
+		}
+		delete(r.used, k)
 		r.order = append(r.order, k)
 	}
-	of.add(v)
+}
+
+// Usual is the median of the latest runs of jobs of the same user, name and size; 0: there are too few.
+func (r *Runs) Usual(spec *cluster.Job) time.Duration {
+	of := r.kinds[jobKind(spec)]
+	if of == nil || len(of.latest) < leastSame {
+		return 0
+	}
+	latest := slices.Clone(of.latest[max(0, len(of.latest)-usualRuns):])
+	slices.Sort(latest)
+	return time.Duration(latest[len(latest)/2])
 }
 
 // Work is how much work a job is believed to be, of which done is done: a quantile, in per mille, of what earlier runs tell
@@ -191,14 +228,14 @@ func (r *Runs) scaled(level uint8, user string, stated, done time.Duration, perM
 // Draw is Work for a whole look ahead: of each job another quantile, drawn by its number and the draw's, so that a few long
 // jobs are among many short ones as they are in fact. Draw 0 takes the median of each. guessed is set when other draws may
 // give another run time.
-func (r *Runs) Draw(draw int, guessed *bool) func(*engine.JobRecord, time.Duration) time.Duration {
-	return func(j *engine.JobRecord, done time.Duration) time.Duration {
+func (r *Runs) Draw(draw int, guessed *bool) func(id cluster.JobID, spec *cluster.Job, done time.Duration) time.Duration {
+	return func(id cluster.JobID, spec *cluster.Job, done time.Duration) time.Duration {
 		perMille := 500
 		if draw > 0 {
-			perMille = int(mixed(uint64(j.Spec.ID)<<8|uint64(draw)) % 1000)
+			perMille = int(mixed(uint64(id)<<8|uint64(draw)) % 1000)
 		}
-		d := r.Work(j.Spec, done, perMille)
-		*guessed = *guessed || draw == 0 && (d != r.Work(j.Spec, done, 50) || d != r.Work(j.Spec, done, 950))
+		d := r.Work(spec, done, perMille)
+		*guessed = *guessed || draw == 0 && (d != r.Work(spec, done, 50) || d != r.Work(spec, done, 950))
 		return d
 	}
 }

@@ -204,13 +204,24 @@ var ErrDiffers = errors.New("this program decides differently")
 // Replay feeds the journal to a new engine until just after the instant until,
 // comparing each hash. It returns the engine in the state it then has.
 func Replay(j *Reader, until cluster.Time) (e *engine.Engine, steps int64, err error) {
+	return Watch(j, until, nil)
+}
+
+// Watcher looks at the engine after a step.
+type Watcher func(b *engine.Batch, d *engine.Decision) error
+
+// Watch is a Replay that lets somebody look on: watcher is given the engine before the first step. nil: nobody does.
+func Watch(j *Reader, until cluster.Time, watcher func(*engine.Engine) Watcher) (e *engine.Engine, steps int64, err error) {
 	e, err = j.Header.NewEngine()
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", j.name, err)
 	}
-	last := cluster.Time(0)
+	last, look := cluster.Time(0), Watcher(nil)
 	if s := j.Header.Snapshot; s != nil {
 		last = s.Now
+	}
+	if watcher != nil {
+		look = watcher(e)
 	}
 	for {
 		b, want, err := j.Next()
@@ -227,10 +238,30 @@ func Replay(j *Reader, until cluster.Time) (e *engine.Engine, steps int64, err e
 			return e, steps, nil
 		}
 		last = b.Now
-		if d := e.Step(b); d.Hash != want {
+		d := e.Step(b)
+		if d.Hash != want {
 			return e, steps, fmt.Errorf("%s: step %d at %v: decision hash %x, recorded %x: %w",
 				j.name, j.step, b.Now, d.Hash, want, ErrDiffers)
 		}
 		steps++
+		if look != nil {
+			if err := look(&b, &d); err != nil {
+				return e, steps, fmt.Errorf("%s: step %d at %v: %w", j.name, j.step, b.Now, err)
+			}
+		}
+	}
+}
+
+// Restorer makes further engines of a header, in the state of a snapshot.
+func (h *Header) Restorer() func(*engine.Snapshot) (*engine.Engine, error) {
+	return func(snap *engine.Snapshot) (*engine.Engine, error) {
+		cfg, err := h.Config()
+		if err != nil {
+			return nil, err
+		}
+		if snap.Queues != nil { // they may have changed since the header was written
+			cfg.Spec.Queues = snap.Queues
+		}
+		return engine.Restore(cfg, snap)
 	}
 }

@@ -413,6 +413,7 @@ func (r *row) job(now cluster.Time) api.Job {
 		}
 		if r.expected > now {
 			j.Expected = instant(r.expected)
+			j.AtEarliest = j.Expected != nil // nothing is known of how such answers turn out
 		}
 	}
 	j.Submission = api.Submission{Name: r.name, Queue: cmp.Or(s.Queue, "default"), Tier: s.Tier.String(), Priority: s.Priority, Estimate: api.Duration(s.Estimate), Deadline: instant(s.Deadline), GPUTypes: s.GPUTypes}

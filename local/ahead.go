@@ -15,30 +15,29 @@ import (
 
 // When waiting jobs will start, a second engine says that goes on from the
 // present state in virtual time, with the run times that are expected
-// (package forward). One such run answers for all jobs that wait.
+// (package forward). One such look answers for all jobs that wait. It is taken several times where run times are guessed.
 
 const (
-	lookFor    = 3 * time.Second        // most that one run may take
+	lookFor    = 3 * time.Second        // most that the looks may take together
 	lookApart  = 20                     // from one look to the next passes this many times what it takes
 	lookSooner = 4                      // ... if somebody asks about a job that is new, and it takes no longer than
-	lookCheap  = 50 * time.Millisecond  // ... this
+	lookCheap  = 200 * time.Millisecond // ... this
 	lookAgain  = 5 * time.Second        // after which it is looked again although nothing happened: jobs may be overdue
 	waitToTell = 2 * time.Second        // for how long who asks about one job waits for a look
 	waitToList = 100 * time.Millisecond // ... and who lists them
 )
 
-// quantiles are those of earlier runs between which a start is expected, in percent.
-var quantiles = [2]int{10, 90}
-
 // forecast is what was seen when it was looked ahead.
 type forecast struct {
 	seq     int64 // the last step before it
-	made    time.Time
+	at      time.Time
 	took    time.Duration
 	waiting map[cluster.JobID]bool // who waited then
-	mid     *forward.Result        // nil: it could not be looked
-	edges   [2]*forward.Result     // if the jobs whose run times are guessed are short, and if they are long; nil: none are
+	seen    forward.Outlook        // the first with the run times that are most likely; empty: it could not be looked
 }
+
+// made reports whether it could be looked.
+func (f *forecast) made() bool { return f != nil && len(f.seen) > 0 }
 
 // outlook keeps the last forecast.
 type outlook struct {
@@ -52,7 +51,7 @@ type outlook struct {
 // fresh reports whether a forecast still holds for a job (noJob: for a list of
 // them), or is too costly to be made anew.
 func (f *forecast) fresh(id cluster.JobID, seq int64, now time.Time) bool {
-	age, apart := now.Sub(f.made), lookApart*f.took
+	age, apart := now.Sub(f.at), lookApart*f.took
 	if id != noJob && !f.waiting[id] && f.took <= lookCheap {
 		apart = lookSooner * f.took
 	}
@@ -122,120 +121,128 @@ func (m *Machine) look() *forecast {
 	ids := m.eng.Waiting()
 	if len(ids) == 0 { // nobody to look for
 		m.mu.RUnlock()
-		f.mid, f.made = &forward.Result{Now: now, Until: now}, began
+		f.seen, f.at = forward.Outlook{{Now: now, Until: now}}, began
 		return f
 	}
 	snap, x := m.eng.Snapshot(), m.expectations()
-	edges := len(x.guessed) > 0 && len(m.jobs) <= mostForked
 	m.mu.RUnlock()
 	for _, id := range ids {
 		f.waiting[id] = true
 	}
 	var err error
-	f.mid, err = m.ahead(&rules, &snap, forward.Options{Now: now, Work: x.work(50)})
-	for i, percent := range quantiles {
-		if err == nil && edges {
-			f.edges[i], err = m.ahead(&rules, &snap, forward.Options{Now: now, Work: x.work(percent)})
-		}
-	}
-	if err != nil {
+	if f.seen, err = m.outlooks(&rules, &snap, forward.Options{Now: now}, x); err != nil {
 		m.opt.Log.Warn("when jobs will start cannot be foreseen", "error", err)
 	}
-	f.made = m.opt.Now()
-	f.took = f.made.Sub(began)
+	f.at = m.opt.Now()
+	f.took = f.at.Sub(began)
 	return f
 }
 
-// ahead lets a second engine go on from a snapshot, for at most lookFor.
-func (m *Machine) ahead(rules *journal.Header, snap *engine.Snapshot, opt forward.Options) (*forward.Result, error) {
+// outlooks lets second engines go on from a snapshot, for at most lookFor together: with the submissions that are expected,
+// and several times where run times are guessed, unless there are too many jobs for that.
+func (m *Machine) outlooks(rules *journal.Header, snap *engine.Snapshot, opt forward.Options, x *expectations) (forward.Outlook, error) {
+	began, most := m.opt.Now(), 1
+	if !x.crowded {
+		most = forward.Draws
+		opt.Arrivals = x.arrivals(snap.Next, opt.Now)
+		snap.Next += cluster.JobID(len(opt.Arrivals))
+	}
+	opt.Stop = func() bool { return m.running.Err() != nil || m.opt.Now().Sub(began) > lookFor }
+	return forward.Look(func() (*engine.Engine, error) { return m.restored(rules, snap) }, opt, most, x.work)
+}
+
+// ahead lets a second engine go on from a snapshot, for at most lookFor, with the run times that are most likely.
+func (m *Machine) ahead(rules *journal.Header, snap *engine.Snapshot, opt forward.Options, x *expectations) (*forward.Result, error) {
 	began := m.opt.Now()
-	e, err := m.restored(rules, snap)
+	opt.Stop = func() bool { return m.running.Err() != nil || m.opt.Now().Sub(began) > lookFor }
+	list, err := forward.Look(func() (*engine.Engine, error) { return m.restored(rules, snap) }, opt, 1, x.work)
 	if err != nil {
 		return nil, err
 	}
-	opt.Stop = func() bool { return m.running.Err() != nil || m.opt.Now().Sub(began) > lookFor }
-	return forward.Run(e, opt), nil
+	return list[0], nil
 }
 
-// expectations is what is known of how long jobs take.
+// expectations is what is known of how long jobs take, and of what will be submitted.
 type expectations struct {
-	frozen  map[cluster.JobID]bool // by a person: nobody knows until when
-	guessed map[cluster.JobID]bool // their run times are those of earlier runs
-	runs    history                // ... which are these
+	frozen  map[cluster.JobID]bool         // by a person: nobody knows until when
+	paced   map[cluster.JobID]bool         // their own progress says how long they take
+	stated  map[cluster.JobID]*cluster.Job // as their users stated them, where their estimates are from earlier runs
+	runs    forward.Runs
+	recent  forward.Recent
+	crowded bool // there are too many jobs to look more than once
 }
 
 // expectations collects what is known of the jobs that are not done. The state
 // is locked.
 func (m *Machine) expectations() *expectations {
-	x := &expectations{map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, history{}}
+	x := &expectations{frozen: map[cluster.JobID]bool{}, paced: map[cluster.JobID]bool{}, stated: map[cluster.JobID]*cluster.Job{},
+		runs: m.runs.Clone(), recent: m.recent.Clone(), crowded: len(m.jobs) > mostForked}
 	for id, j := range m.jobs {
 		if j.info.Frozen {
 			x.frozen[id] = true
 		}
-		if j.info.Guessed && j.info.Pace.Rate == 0 {
-			x.guess(id, j.spec, m.history)
+		if j.info.Pace.Rate > 0 {
+			x.paced[id] = true
+		} else if j.info.Guessed {
+			x.guess(j.spec)
 		}
 	}
 	return x
 }
 
-// guess lets a job take as long as earlier ones did.
-func (x *expectations) guess(id cluster.JobID, spec *cluster.Job, h history) {
-	x.guessed[id] = true
-	if k := keyOf(spec); x.runs[k] == nil {
-		x.runs[k] = append([]time.Duration(nil), h[k]...)
+// guess lets a job take as long as earlier ones did: its estimate is not its user's.
+func (x *expectations) guess(spec *cluster.Job) { x.stated[spec.ID] = stated(spec, 0) }
+
+// arrivals are the submissions that are expected, with the estimates that they would get.
+func (x *expectations) arrivals(next cluster.JobID, now cluster.Time) []cluster.Job {
+	list := x.recent.Arrivals(next, now)
+	for i := range list {
+		if j := &list[i]; j.Estimate == 0 {
+			if j.Estimate = x.runs.Usual(j); j.Estimate > 0 {
+				x.guess(j)
+			}
+		}
 	}
+	return list
 }
 
-// work says how much work a job is: as it was stated or as its progress tells,
-// else a quantile of the earlier runs that took longer than it does already.
-func (x *expectations) work(percent int) func(*engine.JobRecord, time.Duration) time.Duration {
+// work says how much work a job is in a draw: as its progress tells, else as earlier runs suggest, and as what its user
+// stated was worth earlier.
+func (x *expectations) work(draw int, guessed *bool) forward.Work {
+	drawn := x.runs.Draw(draw, guessed)
 	return func(r *engine.JobRecord, done time.Duration) time.Duration {
-		switch id := r.Spec.ID; {
+		id := r.Spec.ID
+		switch {
 		case x.frozen[id]:
 			return 0
-		case !x.guessed[id], percent == 50 && done < r.Spec.Estimate:
+		case x.paced[id]:
 			return forward.Expected(r, done)
+		case x.stated[id] != nil:
+			return drawn(id, x.stated[id], done)
 		}
-		if d := x.runs.of(r.Spec, done, percent); d > 0 {
-			return d
-		}
-		return forward.Expected(r, done)
+		return drawn(id, r.Spec, done)
 	}
 }
 
 // start is when a job is expected to start: Never if no start is in sight.
 // false: that was not looked at, or not until then.
 func (f *forecast) start(id cluster.JobID) (cluster.Time, bool) {
-	if f == nil || f.mid == nil || !f.waiting[id] {
+	if !f.made() || !f.waiting[id] {
 		return cluster.Never, false
 	}
-	if at, ok := f.mid.Starts[id]; ok {
+	if at := f.seen.Start(id); at != cluster.Never {
 		return at, true
 	}
-	return cluster.Never, f.mid.Complete()
+	return cluster.Never, f.seen[0].Complete()
 }
 
-// interval is between when and when a job is expected to start, if all whose
-// run times are guessed are short or long; false: that makes no difference, or
+// interval is between when and when a job is expected to start, as run times differ; false: that makes no difference, or
 // nobody can say until when.
 func (f *forecast) interval(id cluster.JobID) (first, last cluster.Time, ok bool) {
-	first, ok = f.start(id)
-	if !ok || first == cluster.Never {
+	if !f.made() || !f.waiting[id] {
 		return 0, 0, false
 	}
-	last = first
-	for _, r := range f.edges {
-		if r == nil {
-			return 0, 0, false
-		}
-		at, ok := r.Starts[id]
-		if !ok {
-			return 0, 0, false
-		}
-		first, last = min(first, at), max(last, at)
-	}
-	return first, last, first < last
+	return f.seen.Span(id)
 }
 
 // tell says of a waiting job when it is expected to start; false: it is not foreseen.
@@ -245,7 +252,7 @@ func (f *forecast) tell(v *api.Job, now cluster.Time) bool {
 		return false
 	}
 	if v.Expected, v.Rough = nil, false; at != cluster.Never {
-		v.Expected, v.ByLimits = instant(max(at, now)), f.mid.Limits[cluster.JobID(v.ID)]
+		v.Expected, v.ByLimits = instant(max(at, now)), f.seen[0].Limits[cluster.JobID(v.ID)]
 		v.AtEarliest = !v.ByLimits
 	}
 	return true

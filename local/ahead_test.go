@@ -28,7 +28,7 @@ func TestForecastHolds(t *testing.T) {
 		{time.Millisecond, 6 * time.Second, 7, false, noJob}, {time.Second, 19 * time.Second, 8, true, noJob}, {time.Second, 21 * time.Second, 7, false, noJob},
 		{time.Millisecond, 19 * time.Millisecond, 8, true, 1}, {time.Millisecond, 5 * time.Millisecond, 8, false, 2}, {time.Second, 5 * time.Second, 8, true, 2},
 	} {
-		f := &forecast{seq: 7, made: made, took: c.took, waiting: map[cluster.JobID]bool{1: true}}
+		f := &forecast{seq: 7, at: made, took: c.took, waiting: map[cluster.JobID]bool{1: true}}
 		if got := f.fresh(c.job, c.seq, made.Add(c.age)); got != c.want {
 			t.Errorf("one of step 7 that took %v holds after %v, in step %d: %v", c.took, c.age, c.seq, got)
 		}
@@ -46,8 +46,8 @@ func TestForecastTells(t *testing.T) {
 		}
 		return &forward.Result{End: end, Starts: m}
 	}
-	f := &forecast{waiting: map[cluster.JobID]bool{1: true, 2: true, 3: true}, mid: r(forward.Idle, 100, 200),
-		edges: [2]*forward.Result{r(forward.Idle, 100, 150), r(forward.Idle, 100, 300)}}
+	f := &forecast{waiting: map[cluster.JobID]bool{1: true, 2: true, 3: true},
+		seen: forward.Outlook{r(forward.Idle, 100, 200), r(forward.Idle, 100, 150), r(forward.Idle, 100, 300)}}
 	y := &engine.Why{Expected: at(500)}
 	for _, c := range []struct {
 		f                    *forecast
@@ -56,7 +56,7 @@ func TestForecastTells(t *testing.T) {
 		rough                bool
 	}{
 		{f, 1, 100, 0, 0, false}, {f, 2, 200, 150, 300, false}, {f, 3, 0, 0, 0, false}, {f, 4, 500, 0, 0, true}, {nil, 1, 500, 0, 0, true},
-		{&forecast{waiting: f.waiting, mid: r(forward.StepsSpent, 100)}, 3, 500, 0, 0, true}, {&forecast{waiting: f.waiting}, 1, 500, 0, 0, true},
+		{&forecast{waiting: f.waiting, seen: forward.Outlook{r(forward.StepsSpent, 100)}}, 3, 500, 0, 0, true}, {&forecast{waiting: f.waiting}, 1, 500, 0, 0, true},
 	} {
 		v := api.Job{ID: c.id}
 		tellWhen(&v, c.f, y, at(50))
@@ -76,34 +76,74 @@ func TestForecastTells(t *testing.T) {
 	}
 }
 
-// How long a job takes: what is stated, else a quantile of its like that ran for
-// longer; nobody knows of one that a person froze.
+// How long a job takes: as its progress says; else what its user stated, as far as such statements were worth something; else as
+// its like did that ran for longer, in each draw another of them. Nobody knows of one that a person froze.
 func TestExpectations(t *testing.T) {
 	spec := &cluster.Job{ID: 1, User: "ann", Name: "train", Estimate: 6 * time.Minute, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	h := history{}
+	m := &Machine{jobs: map[cluster.JobID]*job{1: {id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}}}
 	for i := range 11 {
-		h.add(spec, time.Duration(i+1)*time.Minute)
+		m.runs.Add(stated(spec, 0), time.Duration(i+1)*time.Minute)
 	}
-	x := &expectations{map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, history{}}
 	rec := &engine.JobRecord{Spec: spec}
-	work := func(percent int, done, want time.Duration) {
+	work := func(x *expectations, draw int, done, want time.Duration) bool {
 		t.Helper()
-		if d := x.work(percent)(rec, done); d != want {
-			t.Errorf("at %d %%, with %v done: %v, not %v", percent, done, d, want)
+		guessed := false
+		d := x.work(draw, &guessed)(rec, done)
+		if want > 0 && d != want {
+			t.Errorf("in draw %d, with %v done: %v, not %v", draw, done, d, want)
 		}
+		return guessed
 	}
-	work(10, 0, 6*time.Minute)
-	work(90, 7*time.Minute, 8*time.Minute)
-	x.guess(1, spec, h)
-	h.add(spec, time.Hour) // it has its own copy
-	work(10, 0, 2*time.Minute)
-	work(50, 0, 6*time.Minute)
-	work(90, 0, 10*time.Minute)
-	work(10, 9*time.Minute, 10*time.Minute)
-	work(50, 9*time.Minute, 11*time.Minute)
-	work(50, 20*time.Minute, 21*time.Minute)
-	x.frozen[1] = true
-	work(50, 0, 0)
+	if work(m.expectations(), 0, 0, 6*time.Minute); work(m.expectations(), 0, 7*time.Minute, 8*time.Minute) {
+		t.Error("what is stated is guessed")
+	}
+	j := m.jobs[1]
+	j.info.Guessed = true
+	x := m.expectations()
+	m.runs.Add(stated(spec, 0), time.Hour) // it has its own copy
+	if !work(x, 0, 0, 6*time.Minute) {
+		t.Error("what earlier runs suggest is not guessed")
+	}
+	work(x, 0, 9*time.Minute, 11*time.Minute)
+	differ := map[time.Duration]bool{}
+	for draw := range forward.Draws {
+		guessed := false
+		differ[x.work(draw, &guessed)(rec, 0)] = true
+	}
+	if len(differ) < 3 {
+		t.Errorf("the draws give only %v", differ)
+	}
+	j.info.Pace.Rate = 1
+	work(m.expectations(), 3, 0, 6*time.Minute) // as its progress says
+	j.info.Frozen = true
+	work(m.expectations(), 0, 0, 0)
+	guessed := false
+	if d := m.expectations().work(0, &guessed)(rec, 0); d != 0 {
+		t.Errorf("a frozen job takes %v", d)
+	}
+	for range 10 { // what ann states is three times too much
+		m.runs.Add(&cluster.Job{User: "ann", Name: "x", Estimate: 6 * time.Minute, Tasks: spec.Tasks}, 2*time.Minute)
+	}
+	*j = job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}
+	guessed = false
+	if d := m.expectations().work(0, &guessed)(rec, 0); d.Round(time.Second) != 2*time.Minute {
+		t.Errorf("ann's statements are three times too long, hers of six minutes takes %v", d)
+	}
+}
+
+// What is expected to be submitted is what was so a day ago, with the estimate that it would get.
+func TestExpectedSubmissions(t *testing.T) {
+	m := &Machine{}
+	for i := range 3 {
+		j := &cluster.Job{ID: cluster.JobID(i), User: "ann", Name: "train", Submit: cluster.Time(i) * cluster.Time(time.Hour), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+		m.recent.Add(j)
+		m.runs.Add(j, time.Duration(i+1)*time.Minute)
+	}
+	x := m.expectations()
+	list := x.arrivals(100, cluster.Time(3*time.Hour))
+	if len(list) < 3 || list[0].ID != 100 || list[1].Submit != cluster.Time(4*time.Hour) || list[1].Estimate != 2*time.Minute || x.stated[101] == nil || x.stated[101].Estimate != 0 {
+		t.Errorf("%d jobs are expected, the first two %+v", len(list), list[:min(2, len(list))])
+	}
 }
 
 // A list tells of each waiting job when it will start, also of those beyond the

@@ -3,84 +3,103 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/store"
 )
 
-// Earlier runs of jobs of one user, name and size say how long the next one
-// will take, where its user does not.
+// Earlier runs say how long the next ones will take (forward.Runs), and what was submitted of late says what to expect
+// (forward.Recent).
 const (
-	leastRuns  = 3    // fewer say nothing
-	mostRuns   = 50   // the latest count
-	readBack   = 5000 // jobs that are read when the daemon starts
-	mostForked = 2000 // live jobs up to which an interval is computed: it takes three times as long
+	readBack   = 5000 // completed jobs that are read when the daemon starts
+	mostForked = 2000 // live jobs up to which it is looked ahead more than once, and submissions are expected
 )
-
-// runKey is what earlier runs must have in common with a job.
-type runKey struct {
-	user, name string
-	milli      cluster.Milli
-	profile    string
-}
-
-func keyOf(spec *cluster.Job) runKey {
-	k := runKey{user: spec.User, name: spec.Name, milli: spec.GPUMilli()}
-	if len(spec.Tasks) > 0 {
-		k.profile = spec.Tasks[0].Request.Profile
-	}
-	return k
-}
-
-// history is how long jobs ran that completed, the latest last.
-type history map[runKey][]time.Duration
-
-func (h history) add(spec *cluster.Job, ran time.Duration) {
-	k := keyOf(spec)
-	if h[k] = append(h[k], ran); len(h[k]) > mostRuns {
-		h[k] = slices.Delete(h[k], 0, 1)
-	}
-}
-
-// of returns a quantile, in percent, of the runs that took longer than over;
-// 0: there are too few.
-func (h history) of(spec *cluster.Job, over time.Duration, percent int) time.Duration {
-	runs := h[keyOf(spec)]
-	if len(runs) < leastRuns {
-		return 0
-	}
-	runs = slices.Clone(runs)
-	slices.Sort(runs)
-	for len(runs) > 0 && runs[0] <= over {
-		runs = runs[1:]
-	}
-	if len(runs) == 0 {
-		return 0
-	}
-	return max(time.Second, runs[((len(runs)-1)*percent+50)/100])
-}
 
 // remember reads how long earlier jobs ran.
 func (m *Machine) remember(ctx context.Context) error {
-	m.history = history{}
+	m.runs = forward.Runs{}
 	rows, err := m.store.List(ctx, store.Filter{States: []string{api.StateCompleted}, Limit: readBack})
 	if err != nil {
 		return err
 	}
-	for i := len(rows) - 1; i >= 0; i-- {
-		var info Info
-		if err := json.Unmarshal(rows[i].Data, &info); err != nil {
-			return fmt.Errorf("stored job %d: %w", rows[i].ID, err)
+	slices.SortStableFunc(rows, func(a, b store.Job) int { return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.ID, b.ID)) })
+	for i := range rows {
+		spec, info, err := statedIn(&rows[i])
+		if err != nil {
+			return err
 		}
-		m.history.add(info.Record.Spec, info.Record.Ran)
+		m.runs.Add(spec, info.Record.Ran)
 	}
 	return nil
+}
+
+// rememberSubmissions reads what was submitted of late. Jobs that have no row of their own are among those that wait.
+func (m *Machine) rememberSubmissions(ctx context.Context) error {
+	m.recent = forward.Recent{}
+	rows, err := m.store.List(ctx, store.Filter{Limit: forward.RecentKept})
+	if err != nil {
+		return err
+	}
+	specs := map[cluster.JobID]*cluster.Job{}
+	since := m.opt.Now().Add(-forward.LikeBefore).UnixNano()
+	for i := range rows {
+		spec, _, err := statedIn(&rows[i])
+		if err != nil {
+			return err
+		}
+		specs[spec.ID] = spec
+		if rows[i].Submitted < since { // one of before the time that counts says that all of it is known
+			break
+		}
+	}
+	for id, j := range m.jobs {
+		specs[id] = stated(j.spec, time.Duration(j.sub.Estimate))
+	}
+	for _, id := range slices.Sorted(maps.Keys(specs)) {
+		m.recent.Add(specs[id])
+	}
+	return nil
+}
+
+// statedIn is a stored job with the estimate that its user stated.
+func statedIn(row *store.Job) (*cluster.Job, *Info, error) {
+	var info Info
+	var sub struct {
+		Estimate api.Duration `json:"estimate"`
+	}
+	if err := errors.Join(json.Unmarshal(row.Data, &info), json.Unmarshal(row.Submission, &sub)); err != nil {
+		return nil, nil, fmt.Errorf("stored job %d: %w", row.ID, err)
+	}
+	return stated(info.Record.Spec, time.Duration(sub.Estimate)), &info, nil
+}
+
+// stated is a job with the estimate that its user stated: what it has else is from earlier runs, or its own progress.
+func stated(spec *cluster.Job, estimate time.Duration) *cluster.Job {
+	if spec.Estimate == estimate {
+		return spec
+	}
+	other := *spec
+	other.Estimate = estimate
+	return &other
+}
+
+// learn takes note of what a job that is done tells of others. The state is locked.
+func (m *Machine) learn(j *job) {
+	m.quotes.Gone(j.id)
+	if j.info.Record.Reason == engine.Completed {
+		m.runs.Add(stated(j.spec, time.Duration(j.sub.Estimate)), j.info.Record.Ran)
+	}
 }
 
 // guess fills in the estimate of a job whose user states none. It reports
@@ -89,6 +108,6 @@ func (m *Machine) guess(spec *cluster.Job) bool {
 	if spec.Estimate > 0 {
 		return false
 	}
-	spec.Estimate = m.history.of(spec, 0, 50)
+	spec.Estimate = m.runs.Usual(spec)
 	return spec.Estimate > 0
 }

@@ -9,51 +9,51 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// Earlier runs of the same user, name and size give the estimate; what a user
+// The latest runs of the same user, name and size give the estimate; what a user
 // states stays.
 func TestHistory(t *testing.T) {
 	spec := func(user, name string, gpus int) *cluster.Job {
 		return &cluster.Job{User: user, Name: name, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}
 	}
-	h := history{}
-	ann := spec("ann", "train", 2)
-	for i := range 2 {
-		h.add(ann, time.Duration(i+1)*time.Minute)
-	}
-	if d := h.of(ann, 0, 50); d != 0 {
-		t.Errorf("two runs say %v", d)
-	}
-	for i := 2; i < 11; i++ {
-		h.add(ann, time.Duration(i+1)*time.Minute)
-	}
-	for percent, want := range map[int]time.Duration{10: 2 * time.Minute, 50: 6 * time.Minute, 90: 10 * time.Minute} {
-		if d := h.of(ann, 0, percent); d != want {
-			t.Errorf("%d %% of runs of 1 to 11 minutes: %v, not %v", percent, d, want)
+	for _, name := range []string{"train", ""} {
+		m := &Machine{}
+		ann := func() *cluster.Job { return spec("ann", name, 2) }
+		for i := range 2 {
+			m.runs.Add(ann(), time.Duration(i+1)*time.Minute)
 		}
-	}
-	if d := h.of(ann, 9*time.Minute, 10); d != 10*time.Minute {
-		t.Errorf("after 9 minutes the shortest is %v", d)
-	}
-	if d := h.of(ann, time.Hour, 50); d != 0 {
-		t.Errorf("a job that outlasts all earlier ones: %v", d)
-	}
-	for _, other := range []*cluster.Job{spec("bob", "train", 2), spec("ann", "eval", 2), spec("ann", "train", 4)} {
-		if d := h.of(other, 0, 50); d != 0 {
-			t.Errorf("%s's %s on %d GPUs is another job, but gets %v", other.User, other.Name, other.GPUs(), d)
+		if m.guess(ann()) {
+			t.Error("two runs say something")
 		}
-	}
-	m := &Machine{history: h}
-	if again := spec("ann", "train", 2); !m.guess(again) || again.Estimate != 6*time.Minute {
-		t.Errorf("the guess is %v", again.Estimate)
-	}
-	stated := spec("ann", "train", 2)
-	if stated.Estimate = time.Hour; m.guess(stated) || stated.Estimate != time.Hour {
-		t.Errorf("what the user stated became %v", stated.Estimate)
-	}
-	for range 2 * mostRuns {
-		h.add(ann, time.Hour)
-	}
-	if n := len(h[keyOf(ann)]); n != mostRuns || h.of(ann, 0, 1) != time.Hour {
-		t.Errorf("%d runs are kept", n)
+		for i := 2; i < 11; i++ {
+			m.runs.Add(ann(), time.Duration(i+1)*time.Minute)
+		}
+		for _, other := range []*cluster.Job{spec("bob", name, 2), spec("ann", "eval", 2), spec("ann", name, 4)} {
+			if m.guess(other) {
+				t.Errorf("%s's %q on %d GPUs is another job, but gets %v", other.User, other.Name, other.GPUs(), other.Estimate)
+			}
+		}
+		if again := ann(); !m.guess(again) || again.Estimate != 6*time.Minute {
+			t.Errorf("the guess is %v", again.Estimate)
+		}
+		own := ann()
+		if own.Estimate = time.Hour; m.guess(own) || own.Estimate != time.Hour {
+			t.Errorf("what the user stated became %v", own.Estimate)
+		}
+		for range 50 {
+			m.runs.Add(ann(), time.Hour)
+		}
+		m.runs.Add(ann(), time.Minute)
+		if again := ann(); !m.guess(again) || again.Estimate != time.Hour {
+			t.Errorf("of the latest fifty the median is %v", again.Estimate)
+		}
+		for range 24 { // with those of a minute before them 25 of fifty: the others are an hour
+			m.runs.Add(ann(), 2*time.Minute)
+		}
+		if again := ann(); !m.guess(again) || again.Estimate != time.Hour {
+			t.Errorf("25 of fifty are an hour and longer, the guess is %v", again.Estimate)
+		}
+		if m.runs.Add(ann(), 2*time.Minute); !m.guess(ann()) || m.runs.Usual(ann()) != 2*time.Minute {
+			t.Errorf("26 of fifty are two minutes at most, the guess is %v", m.runs.Usual(ann()))
+		}
 	}
 }

@@ -69,7 +69,7 @@ func (m *Machine) future(rules *journal.Header, snap *engine.Snapshot, now clust
 		events = f.follow(&d, now)
 	}
 	tick := []engine.Event{{Type: engine.Tick}}
-	if f.seen, err = m.ahead(rules, snap, forward.Options{Now: now, Events: tick, Work: known.work(50)}); err != nil {
+	if f.seen, err = m.ahead(rules, snap, forward.Options{Now: now, Events: tick}, known); err != nil {
 		return nil, err
 	}
 	most := mostForeseen

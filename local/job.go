@@ -174,10 +174,7 @@ func (m *Machine) settle(id cluster.JobID) {
 	if j.info.Record.State != engine.Done {
 		return
 	}
-	m.quotes.Gone(id)
-	if r := &j.own().Record; r.Reason == engine.Completed {
-		m.history.add(j.spec, r.Ran)
-	}
+	m.learn(j)
 	if j.run != nil { // it was suspended when it was cancelled
 		j.run.stop(order{how: engine.Kill, grace: 0})
 	}

@@ -93,9 +93,8 @@ func (m *Machine) Told(ctx context.Context, j *api.Job) error {
 	m.mu.Lock()
 	var row *store.Asked
 	if l := m.jobs[cluster.JobID(j.ID)]; l != nil && l.asked.Now != 0 {
-		r := askedRow(&l.asked, m.opt.Rules.Policy)
-		row = &r
-		m.quotes.Told(&l.asked)
+		said := m.quotes.Told(&l.asked)
+		row = askedRow(&l.asked, &said, m.opt.Rules.Policy)
 	}
 	m.mu.Unlock()
 	return m.store.Write(ctx, func(t *store.Tx) error {

@@ -118,8 +118,9 @@ type Machine struct {
 	stopped     context.CancelFunc
 	running     context.Context // ends when the daemon does
 	groups      *cgroup.Manager
-	reserve     reserve // of file descriptors, for starts
-	history     history
+	reserve     reserve        // of file descriptors, for starts
+	runs        forward.Runs   // how long completed jobs ran
+	recent      forward.Recent // what was submitted of late, as users stated it
 	quotes      forward.Quotes // what became of what waiting jobs were told
 	mps         *mpsDaemons
 	cutting     sync.Mutex // held while GPUs are partitioned
@@ -292,11 +293,11 @@ func (m *Machine) restore(ctx context.Context) error {
 	if err := m.remember(ctx); err != nil {
 		return err
 	}
-	if err := m.relearn(ctx); err != nil {
-		return err
-	}
 	snap, err := m.snapshot(ctx)
 	if err != nil {
+		return err
+	}
+	if err := errors.Join(m.rememberSubmissions(ctx), m.relearn(ctx)); err != nil {
 		return err
 	}
 	m.clock.start(m.opt.Now(), snap.Now)

@@ -41,19 +41,20 @@ func (nobody) Idle(string)                {}
 func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 	submitted := 0
 	for i := range b.Events {
-		if b.Events[i].Type == engine.Submitted {
+		if ev := &b.Events[i]; ev.Type == engine.Submitted {
 			submitted++
+			if j := m.jobs[ev.Job]; j != nil {
+				m.recent.Add(stated(ev.Spec, time.Duration(j.sub.Estimate)))
+			}
 		}
 	}
+	m.tellStarts(b, d)
 	if submitted > 0 {
 		m.opt.Observe.Submitted(submitted)
 	}
 	for i := range d.Actions {
 		a := &d.Actions[i]
 		j := m.jobs[a.Job]
-		if a.Type == engine.Start {
-			m.quotes.Started(a.Job, b.Now)
-		}
 		switch {
 		case j == nil:
 		case a.Type == engine.Preempt && a.Reason == engine.Preempted:

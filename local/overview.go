@@ -143,7 +143,7 @@ type lines struct {
 func (m *Machine) line(seen *forecast) *lineNow {
 	now := m.opt.Now()
 	most := 0
-	if seen == nil || seen.mid == nil || !seen.mid.Complete() {
+	if !seen.made() || !seen.seen[0].Complete() {
 		most = promised
 	}
 	m.mu.Lock()

@@ -4,6 +4,9 @@ package local
 
 import (
 	"context"
+	"math"
+	"slices"
+	"time"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
@@ -22,11 +25,23 @@ func (m *Machine) quoted(v *api.Job, j *job, seen *forecast, now cluster.Time) {
 	if !ok || v.Expected == nil {
 		return
 	}
-	spec := j.spec
-	j.asked = forward.Asked{Job: j.id, Now: now, Start: max(start, now), Waited: now.Sub(spec.Submit), Milli: spec.GPUMilli(), Tier: spec.Tier}
-	q := m.quotes.Quote(&j.asked)
+	a := askedOf(j.spec, start, now)
+	if j.info.Record.FirstStart == cluster.Never { // answers are about first starts
+		j.asked = a
+	}
+	m.correct(v, &a, seen)
+}
+
+// askedOf is what is known of a waiting job.
+func askedOf(spec *cluster.Job, start, now cluster.Time) forward.Asked {
+	return forward.Asked{Job: spec.ID, Now: now, Start: max(start, now), Waited: now.Sub(spec.Submit), Milli: spec.GPUMilli(), Tier: spec.Tier}
+}
+
+// correct says when a job will start as earlier answers turned out.
+func (m *Machine) correct(v *api.Job, a *forward.Asked, seen *forecast) {
+	q := m.quotes.Quote(a)
 	if q.High == cluster.Never { // a limit is when it starts at the latest; what is as earlier runs suggest has an interval already
-		v.ByLimits = seen.mid.Limits[j.id]
+		v.ByLimits = seen.seen[0].Limits[a.Job]
 		v.AtEarliest = v.Latest == nil && !v.ByLimits
 		return
 	}
@@ -36,11 +51,11 @@ func (m *Machine) quoted(v *api.Job, j *job, seen *forecast, now cluster.Time) {
 
 // ends are when jobs leave their devices, as was foreseen together with the starts.
 func (f *forecast) ends(now cluster.Time) map[cluster.JobID]engine.ForeseenEnd {
-	if f == nil || f.mid == nil {
+	if !f.made() {
 		return nil
 	}
 	ends := map[cluster.JobID]engine.ForeseenEnd{}
-	for id, l := range f.mid.Leaves {
+	for id, l := range f.seen[0].Leaves {
 		if l.At > now { // what was to have ended by now says nothing
 			ends[id] = engine.ForeseenEnd{At: l.At, Limit: l.Reason == engine.TimedOut}
 		}
@@ -48,24 +63,63 @@ func (f *forecast) ends(now cluster.Time) map[cluster.JobID]engine.ForeseenEnd {
 	return ends
 }
 
-// relearn reads what became of the latest answers under the policy that is followed.
+// tellStarts notes which of the jobs that were told something start. Those of one instant are noted by number, as they will
+// be read again.
+func (m *Machine) tellStarts(b *engine.Batch, d *engine.Decision) {
+	var ids []cluster.JobID
+	for i := range d.Actions {
+		if d.Actions[i].Type == engine.Start {
+			ids = append(ids, d.Actions[i].Job)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		m.quotes.Started(id, b.Now)
+	}
+}
+
+// relearn reads what became of the latest answers under the policy that is followed, and which are open.
 func (m *Machine) relearn(ctx context.Context) error {
+	m.quotes = forward.Quotes{}
 	list, err := m.store.Asked(ctx, m.opt.Rules.Policy, forward.ScoresKept)
 	if err != nil {
 		return err
 	}
-	m.quotes = forward.Quotes{}
 	for i := range list {
-		p := &list[i]
-		a := forward.Asked{Job: cluster.JobID(p.Job), Now: cluster.Time(p.At), Start: cluster.Time(p.Start), Waited: cluster.Time(p.Waited).Sub(0),
-			Milli: cluster.Milli(p.Milli), Tier: cluster.Tier(p.Tier)}
-		m.quotes.Told(&a)
-		m.quotes.Started(a.Job, cluster.Time(p.Happened))
+		a, said := recalled(&list[i])
+		m.quotes.Recall(&a, said)
+		m.quotes.Started(a.Job, cluster.Time(list[i].Happened))
 	}
-	return nil
+	oldest := cluster.JobID(math.MaxInt32)
+	for id, j := range m.jobs {
+		if j.waitsFirst() {
+			oldest = min(oldest, id)
+		}
+	}
+	list, err = m.store.AskedOf(ctx, m.opt.Rules.Policy, int(oldest), func(id int) bool {
+		j := m.jobs[cluster.JobID(id)]
+		return j != nil && j.waitsFirst()
+	})
+	for i := range list {
+		a, said := recalled(&list[i])
+		m.quotes.Recall(&a, said)
+	}
+	return err
+}
+
+// waitsFirst reports whether a job waits for its first start.
+func (j *job) waitsFirst() bool {
+	return j.info.Record.State <= engine.Placed && j.info.Record.FirstStart == cluster.Never
 }
 
 // askedRow is what is stored of an answer.
-func askedRow(a *forward.Asked, policy string) store.Asked {
-	return store.Asked{Job: int(a.Job), At: int64(a.Now), Start: int64(a.Start), Waited: int64(a.Waited), Milli: int64(a.Milli), Tier: int(a.Tier), Policy: policy}
+func askedRow(a *forward.Asked, said *forward.Said, policy string) *store.Asked {
+	return &store.Asked{Job: int(a.Job), At: int64(a.Now), Start: int64(a.Start), Waited: int64(a.Waited), Milli: int64(a.Milli), Tier: int(a.Tier), Policy: policy,
+		Bounded: said.Bounded, Low: said.Low, High: said.High, Mid: said.Mid}
+}
+
+// recalled is an answer as it was stored.
+func recalled(r *store.Asked) (forward.Asked, forward.Said) {
+	return forward.Asked{Job: cluster.JobID(r.Job), Now: cluster.Time(r.At), Start: cluster.Time(r.Start), Waited: time.Duration(r.Waited),
+		Milli: cluster.Milli(r.Milli), Tier: cluster.Tier(r.Tier)}, forward.Said{Bounded: r.Bounded, Low: r.Low, High: r.High, Mid: r.Mid}
 }

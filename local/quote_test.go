@@ -3,6 +3,12 @@
 package local
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -10,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/store"
 )
 
 // What a waiting job is told: at the earliest while nothing is known, at the latest where others run to their limits, and what
@@ -17,10 +24,10 @@ import (
 func TestQuoted(t *testing.T) {
 	at := func(s int64) cluster.Time { return cluster.Time(s * 1e9) }
 	spec := &cluster.Job{ID: 1, Submit: at(10), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
-	j := &job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}
+	j := &job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec, FirstStart: cluster.Never}}}
 	m := &Machine{}
-	f := &forecast{waiting: map[cluster.JobID]bool{1: true}, mid: &forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
-		Limits: map[cluster.JobID]bool{}, Leaves: map[cluster.JobID]forward.Leaving{7: {At: at(900), Reason: engine.TimedOut}, 8: {At: at(50), Reason: engine.Completed}}}}
+	f := &forecast{waiting: map[cluster.JobID]bool{1: true}, seen: forward.Outlook{&forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
+		Limits: map[cluster.JobID]bool{}, Leaves: map[cluster.JobID]forward.Leaving{7: {At: at(900), Reason: engine.TimedOut}, 8: {At: at(50), Reason: engine.Completed}}}}}
 	told := func() api.Job {
 		v := api.Job{ID: 1}
 		f.tell(&v, at(100))
@@ -30,7 +37,7 @@ func TestQuoted(t *testing.T) {
 	if v := told(); !v.AtEarliest || v.ByLimits || v.Latest != nil || !v.Expected.Equal(time.Unix(1000, 0)) {
 		t.Errorf("nothing is known: %+v", v)
 	}
-	f.mid.Limits[1] = true
+	f.seen[0].Limits[1] = true
 	if v := told(); v.AtEarliest || !v.ByLimits {
 		t.Errorf("it rests on a limit: %+v", v)
 	}
@@ -45,4 +52,111 @@ func TestQuoted(t *testing.T) {
 	if ends := f.ends(at(100)); len(ends) != 1 || ends[7] != (engine.ForeseenEnd{At: at(900), Limit: true}) {
 		t.Errorf("ends %+v", ends)
 	}
+}
+
+// A daemon that begins again knows as much as before: how long jobs run, what was submitted, and what became of its answers. So it
+// says the same of a job that waits.
+func TestKnowsAsMuchAgain(t *testing.T) {
+	m := alive(t)
+	if err := m.teach(t.Context()); err != nil { // what became of sixty answers, as a day of waiting would leave it
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		until(t, m, submit(t, m, "true"), api.StateCompleted)
+		if i == 2 {
+			until(t, m, submit(t, m, "exit 1"), api.StateFailed)
+		}
+	}
+	u := self(t)
+	ask := func(m *Machine, id int) api.Job {
+		t.Helper()
+		w, err := m.Why(t.Context(), id, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.Job
+	}
+	long := &api.Submission{Command: []string{"sleep", "1000"}, Dir: "/", Output: "/dev/null", GPUs: 2, Estimate: api.Duration(time.Hour)}
+	holder, err := m.Submit(t.Context(), u, long, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, m, holder[0], api.StateRunning)
+	var waiting []int
+	for range 3 {
+		ids, err := m.Submit(t.Context(), u, long, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, ids[0])
+	}
+	for _, id := range waiting {
+		v := ask(m, id)
+		if !v.Scored {
+			t.Fatalf("nothing is known of earlier answers: %+v", v)
+		}
+		if err := m.Told(t.Context(), &v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(folder(t), "state")
+	m.mu.Lock()
+	err = os.CopyFS(dir, os.DirFS(m.opt.Dir))
+	m.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := openMachine(t, func() Options {
+		o := m.opt
+		o.Dir = dir
+		return o
+	}())
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if !reflect.DeepEqual(again.runs.Clone(), m.runs.Clone()) {
+		t.Errorf("runs %+v, before %+v", again.runs.Clone(), m.runs.Clone())
+	}
+	now := m.clock.now(m.opt.Now())
+	if got, want := again.recent.Arrivals(1000, now.Add(2*time.Hour)), m.recent.Arrivals(1000, now.Add(2*time.Hour)); len(want) == 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%d submissions are expected, before %d", len(got), len(want))
+	}
+	if !reflect.DeepEqual(again.quotes, m.quotes) {
+		t.Errorf("answers\n%+v, before\n%+v", again.quotes, m.quotes)
+	}
+	for i, id := range waiting {
+		spec := m.jobs[cluster.JobID(id)].spec
+		a := askedOf(spec, now.Add(time.Duration(i+1)*time.Hour), now)
+		if got, want := again.quotes.Quote(&a), m.quotes.Quote(&a); got != want || want.High == cluster.Never {
+			t.Errorf("job %d is told %+v, before %+v", id, got, want)
+		}
+	}
+}
+
+// teach stores answers about jobs that started since, and lets the machine know of them as if it had given them.
+func (m *Machine) teach(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := m.next
+	return m.store.Write(ctx, func(tx *store.Tx) error {
+		for i := range 60 {
+			id := first + cluster.JobID(i)
+			at := cluster.Time(m.opt.Now().UnixNano()).Add(time.Duration(i-61) * 20 * time.Minute)
+			a := forward.Asked{Job: id, Now: at, Start: at.Add(10 * time.Minute), Milli: 2000, Tier: cluster.Standard}
+			said := m.quotes.Told(&a)
+			started := at.Add(time.Duration(8+i%5) * time.Minute)
+			m.quotes.Started(id, started)
+			spec := &cluster.Job{ID: id, User: "u", Name: "n", Submit: at, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 2}}}}
+			data, err := json.Marshal(&Info{State: api.StateFailed, Record: engine.JobRecord{Spec: spec, State: engine.Done, FirstStart: started, Ended: started}})
+			if err != nil {
+				return err
+			}
+			m.recent.Add(spec)
+			if err := errors.Join(tx.PutAsked(askedRow(&a, &said, m.opt.Rules.Policy)),
+				tx.PutJob(&store.Job{ID: int(id), State: api.StateFailed, Submitted: int64(at), Started: int64(started), Ended: int64(started), Data: data, Submission: []byte("{}")})); err != nil {
+				return err
+			}
+		}
+		m.next += 60
+		return nil
+	})
 }

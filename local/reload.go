@@ -14,7 +14,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/store"
@@ -164,10 +163,13 @@ func (m *Machine) turn(t *turn) error {
 		return err
 	}
 	m.crash("turned")
-	if opt.Rules.Policy != m.opt.Rules.Policy {
-		m.quotes = forward.Quotes{} // another policy errs in other ways
-	}
+	other := opt.Rules.Policy != m.opt.Rules.Policy
 	m.install(&s, &p)
+	if other { // another policy errs in other ways
+		if err := m.relearn(m.running); err != nil {
+			m.opt.Log.Warn("what became of earlier expected starts is not known", "error", err)
+		}
+	}
 	m.eng, m.lines = e, lines{}
 	m.outlook.forget()
 	m.event(engine.Event{Type: engine.Tick})

@@ -51,12 +51,18 @@ func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
 	}
 	y := e.Why(spec.ID)
 	v.Position = y.Ahead + 1
-	r, err := m.ahead(&q.rules, &q.snap, forward.Options{Now: q.now, Events: asked, Work: q.known.work(50), For: []cluster.JobID{spec.ID}})
+	o, err := m.outlooks(&q.rules, &q.snap, forward.Options{Now: q.now, Events: asked, For: []cluster.JobID{spec.ID}}, q.known)
 	if err != nil {
 		return api.Job{}, err
 	}
-	seen := forecast{mid: r, waiting: map[cluster.JobID]bool{spec.ID: true}}
+	seen := forecast{seen: o, waiting: map[cluster.JobID]bool{spec.ID: true}}
 	tellWhen(&v, &seen, &y, q.now)
+	if start, ok := seen.start(spec.ID); ok && v.Expected != nil {
+		a := askedOf(&spec, start, q.now)
+		m.mu.RLock()
+		m.correct(&v, &a, &seen)
+		m.mu.RUnlock()
+	}
 	return v, nil
 }
 
@@ -83,7 +89,7 @@ func (m *Machine) question(s *api.Submission, spec *cluster.Job) (q question, er
 	}
 	q.snap, q.known = m.eng.Snapshot(), m.expectations()
 	if guessed {
-		q.known.guess(spec.ID, spec, m.history)
+		q.known.guess(spec)
 	}
 	q.snap.Next++
 	return q, nil

@@ -220,7 +220,7 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 	w.book.frag, w.answer = e.Fragmentation, e.DeadlineAnswer
 	h := &hashKeeper{next: s.Journal}
 	if s.Starts != nil {
-		h.seen = s.Starts.watch(e, s.restorer(spec))
+		h.seen = s.Starts.Watch(e, s.restorer(spec))
 	}
 	out.Err = driver.Run(ctx, e, w, h)
 	out.Hash, out.Stats = h.hash, e.Stats()

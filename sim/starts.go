@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -23,7 +22,7 @@ type Starts struct {
 	Late    int                        // ... whose look ahead was cut short
 	quotes  forward.Quotes             // what became of earlier answers
 	runs    forward.Runs               // what completed jobs tell
-	recent  []cluster.Job              // the latest submissions, the latest last
+	recent  forward.Recent             // what was submitted of late
 	asked   map[cluster.JobID][]Answer // open questions by job; looked up only
 	waited  int                        // jobs that had to wait
 	last    cluster.Time
@@ -40,15 +39,13 @@ type Answer struct {
 }
 
 const (
-	recentKept = 4000           // submissions that are remembered, to expect more like them
-	likeBefore = 24 * time.Hour // what is expected to be submitted is what was so long ago
-	draws      = 5              // looks ahead, each with other run times
-	lookSteps  = 20_000         // steps that a look ahead may take
-	alsoAsked  = 3              // jobs that wait already and are asked about, too
+	lookSteps = 20_000 // steps that a look ahead may take
+	alsoAsked = 3      // jobs that wait already and are asked about, too
 )
 
-// watch returns what is called after each step.
-func (s *Starts) watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error)) func(*engine.Batch, *engine.Decision) error {
+// Watch returns what is called after each step of an engine; restore makes others in the same state. When all steps are
+// taken, Close is called.
+func (s *Starts) Watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine.Engine, error)) func(*engine.Batch, *engine.Decision) error {
 	s.asked = map[cluster.JobID][]Answer{}
 	return func(b *engine.Batch, d *engine.Decision) error {
 		for i := range d.Actions {
@@ -61,11 +58,9 @@ func (s *Starts) watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine
 			switch ev := &b.Events[i]; ev.Type {
 			case engine.Submitted:
 				arrived = append(arrived, ev.Spec)
-				if s.recent = append(s.recent, *ev.Spec); len(s.recent) > recentKept {
-					s.recent = slices.Delete(s.recent, 0, 1)
-				}
+				s.recent.Add(ev.Spec)
 			case engine.Stopped:
-				if j := e.Spec(ev.Job); j != nil && ev.Reason != engine.Preempted {
+				if j := e.Spec(ev.Job); j != nil && ev.Reason == engine.Completed {
 					s.runs.Add(j, ev.Done)
 				}
 			case engine.Cancelled:
@@ -128,60 +123,27 @@ func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.E
 
 // ahead looks ahead several times, each with other run times, and returns the middle start of each job.
 func (s *Starts) ahead(restore func(*engine.Snapshot) (*engine.Engine, error), snap *engine.Snapshot, ids []cluster.JobID, now cluster.Time) ([]cluster.Time, error) {
-	starts := make([][]cluster.Time, len(ids))
-	arrivals := s.arrivals(snap, now)
-	guessed := false
-	for draw := range draws {
-		if draw > 0 && !guessed {
-			break // the others would be the same
-		}
-		e, err := restore(snap)
-		if err != nil {
-			return nil, err
-		}
-		r := forward.Run(e, forward.Options{Now: now, For: ids, Work: s.runs.Draw(draw, &guessed), Arrivals: arrivals, Steps: lookSteps})
+	opt := forward.Options{Now: now, For: ids, Steps: lookSteps}
+	opt.Arrivals = s.recent.Arrivals(snap.Next, now)
+	snap.Next += cluster.JobID(len(opt.Arrivals))
+	work := func(draw int, guessed *bool) forward.Work {
+		of := s.runs.Draw(draw, guessed)
+		return func(r *engine.JobRecord, done time.Duration) time.Duration { return of(r.Spec.ID, r.Spec, done) }
+	}
+	seen, err := forward.Look(func() (*engine.Engine, error) { return restore(snap) }, opt, forward.Draws, work)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range seen {
 		if !r.Complete() {
 			s.Late++
 		}
-		for i, id := range ids {
-			at, ok := r.Starts[id]
-			if !ok {
-				at = cluster.Never
-			}
-			starts[i] = append(starts[i], at)
-		}
 	}
 	out := make([]cluster.Time, len(ids))
-	for i := range starts {
-		slices.Sort(starts[i])
-		out[i] = starts[i][len(starts[i])/2]
+	for i, id := range ids {
+		out[i] = seen.Start(id)
 	}
 	return out, nil
-}
-
-// arrivals are the submissions that are expected: those of the last day once more, or of as much of it as is known, again
-// and again.
-func (s *Starts) arrivals(snap *engine.Snapshot, now cluster.Time) (list []cluster.Job) {
-	if len(s.recent) == 0 {
-		return nil
-	}
-	from := max(now.Add(-likeBefore), s.recent[0].Submit)
-	span := now.Sub(from)
-	if span < time.Hour || s.recent[len(s.recent)-1].Submit < from {
-		return nil
-	}
-	i, _ := slices.BinarySearchFunc(s.recent, from, func(j cluster.Job, t cluster.Time) int { return cmp.Compare(j.Submit, t) })
-	for round := 1; len(list) < recentKept; round++ {
-		for k := i; k < len(s.recent); k++ {
-			j := s.recent[k]
-			j.ID = snap.Next
-			snap.Next++
-			j.Submit = j.Submit.Add(time.Duration(round) * span)
-			j.After, j.Array, j.Deadline, j.Begin = nil, nil, 0, 0
-			list = append(list, j)
-		}
-	}
-	return list
 }
 
 // StartScore sums answers up.

@@ -19,9 +19,15 @@ CREATE TABLE IF NOT EXISTS told (
 CREATE TABLE IF NOT EXISTS predictions (job, at, expected, low, high); -- of earlier versions: a job's first ones
 INSERT OR IGNORE INTO told SELECT job, at, expected, low, high FROM predictions;
 DROP TABLE predictions;
-CREATE TABLE IF NOT EXISTS asked ( -- what was foreseen when a job was told something, before it was corrected
+CREATE TABLE IF NOT EXISTS answers ( -- what was foreseen when a job was told something, and what was said then
 	job INTEGER NOT NULL, at INTEGER NOT NULL, start INTEGER NOT NULL, -- Unix nanoseconds
-	waited INTEGER NOT NULL, milli INTEGER NOT NULL, tier INTEGER NOT NULL, policy TEXT NOT NULL, PRIMARY KEY (job, at)) WITHOUT ROWID;
+	waited INTEGER NOT NULL, milli INTEGER NOT NULL, tier INTEGER NOT NULL, policy TEXT NOT NULL,
+	bounded INTEGER NOT NULL,     -- 1: it said an interval
+	low REAL NOT NULL, high REAL NOT NULL, mid REAL NOT NULL, -- logarithms of ratios to the wait foreseen
+	PRIMARY KEY (job, at)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS asked (job, at, start, waited, milli, tier, policy); -- of earlier versions: nothing of what was said
+INSERT OR IGNORE INTO answers SELECT job, at, start, waited, milli, tier, policy, 0, 0, 0, 0 FROM asked;
+DROP TABLE asked;
 CREATE TABLE IF NOT EXISTS ends (job INTEGER PRIMARY KEY, at INTEGER NOT NULL, expected INTEGER NOT NULL); -- of running jobs, Unix nanoseconds
 `
 
@@ -42,32 +48,47 @@ type Prediction struct {
 	Later                             bool // it is not the first that the job was told
 }
 
-// Asked is what was foreseen of a job's start when it was told something, and when it did start. Unix nanoseconds.
+// Asked is what was foreseen of a job's start when it was told something, what it was told, and when it did start. Unix nanoseconds.
 type Asked struct {
 	Job, Tier                          int
 	At, Start, Waited, Milli, Happened int64
 	Policy                             string
+	Bounded                            bool // it was told an interval
+	Low, High, Mid                     float64
 }
 
 // PutAsked stores what was foreseen.
 func (t *Tx) PutAsked(a *Asked) error {
-	return t.exec(`INSERT INTO asked VALUES (?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`, a.Job, a.At, a.Start, a.Waited, a.Milli, a.Tier, a.Policy)
+	return t.exec(`INSERT INTO answers VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`, a.Job, a.At, a.Start, a.Waited, a.Milli, a.Tier, a.Policy,
+		a.Bounded, a.Low, a.High, a.Mid)
 }
 
 // Asked returns the latest of what was foreseen under a policy of jobs that have started since, in the order of the starts.
-func (s *Store) Asked(ctx context.Context, policy string, most int) (list []Asked, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT job, at, start, waited, milli, tier, started FROM (SELECT a.*, j.started FROM asked a
-		JOIN jobs j ON j.id = a.job WHERE a.policy = ? AND j.started >= a.at ORDER BY j.started DESC, a.job DESC LIMIT ?) ORDER BY started, job, at`, policy, most)
+func (s *Store) Asked(ctx context.Context, policy string, most int) ([]Asked, error) {
+	return s.asked(ctx, nil, `SELECT job, at, start, waited, milli, tier, policy, bounded, low, high, mid, started FROM (SELECT a.*, j.started FROM answers a
+		JOIN jobs j ON j.id = a.job WHERE a.policy = ? AND j.started >= a.at ORDER BY j.started DESC, a.job DESC, a.at DESC LIMIT ?) ORDER BY started, job, at`, policy, most)
+}
+
+// AskedOf returns what was foreseen under a policy of jobs of which takes says so, in the order in which it was; no job has a number below from.
+func (s *Store) AskedOf(ctx context.Context, policy string, from int, takes func(job int) bool) ([]Asked, error) {
+	return s.asked(ctx, takes, `SELECT job, at, start, waited, milli, tier, policy, bounded, low, high, mid, 0 FROM answers
+		WHERE job >= ? AND policy = ? ORDER BY at, job`, from, policy)
+}
+
+func (s *Store) asked(ctx context.Context, takes func(job int) bool, query string, args ...any) (list []Asked, err error) {
+	rows, err := s.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		a := Asked{Policy: policy}
-		if err := rows.Scan(&a.Job, &a.At, &a.Start, &a.Waited, &a.Milli, &a.Tier, &a.Happened); err != nil {
+		var a Asked
+		if err := rows.Scan(&a.Job, &a.At, &a.Start, &a.Waited, &a.Milli, &a.Tier, &a.Policy, &a.Bounded, &a.Low, &a.High, &a.Mid, &a.Happened); err != nil {
 			return nil, err
 		}
-		list = append(list, a)
+		if takes == nil || takes(a.Job) {
+			list = append(list, a)
+		}
 	}
 	return list, rows.Err()
 }

@@ -34,3 +34,34 @@ func TestAsked(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// What was said is stored with what was foreseen, and found of the jobs that are asked for; answers that an earlier version stored
+// are known as far as it did.
+func TestAskedOf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "muster.db")
+	s, ctx := open(t, path), t.Context()
+	want := Asked{Job: 7, At: 300, Start: 400, Waited: 5, Milli: 1000, Tier: 1, Policy: "fifo", Bounded: true, Low: -0.5, High: 1.25, Mid: 0.125}
+	if err := s.Write(ctx, func(tx *Tx) error {
+		other := want
+		other.Policy, other.Job = "las", 8
+		early := want
+		early.Job = 3
+		gone := want
+		gone.Job = 9
+		return errors.Join(tx.PutAsked(&want), tx.PutAsked(&other), tx.PutAsked(&early), tx.PutAsked(&gone),
+			tx.exec(`CREATE TABLE asked (job, at, start, waited, milli, tier, policy)`), tx.exec(`INSERT INTO asked VALUES (7, 100, 200, 5, 2000, 1, 'fifo')`))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	list, err := s.AskedOf(ctx, "fifo", 4, func(job int) bool { return job != 9 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old := (Asked{Job: 7, At: 100, Start: 200, Waited: 5, Milli: 2000, Tier: 1, Policy: "fifo"}); len(list) != 2 || list[0] != old || list[1] != want {
+		t.Errorf("%+v", list)
+	}
+}

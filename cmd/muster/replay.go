@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/sim"
 )
 
 // openJournal opens a journal, compressed or not.
@@ -63,12 +64,25 @@ func newReplay() *cobra.Command {
 
 func newExplain() *cobra.Command {
 	var job, at string
+	var score bool
+	every := 20
 	c := &cobra.Command{
-		Use:     "explain JOURNAL --job X --at T",
-		Short:   "Say why a job waits (or where it runs) at an instant of a journal",
-		Example: "  muster explain las.journal --job 4711 --at 2h30m",
+		Use:   "explain JOURNAL {--job X | --score} [--at T]",
+		Short: "Say why a job waits (or where it runs) at an instant of a journal; or how good expected starts are in it",
+		Long: "With --score it is asked, as muster sim --score-starts does, when jobs will start: at the submission of each\n" +
+			"Nth that has to wait (--every) and of some others, and the answers are compared with what happens. See docs/simulator.md.",
+		Example: "  muster explain las.journal --job 4711 --at 2h30m\n  muster explain incident.journal --score --every 5",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if every < 1 {
+				return usage(fmt.Errorf("--every %d: want a number from 1", every))
+			}
+			if c.Flags().Changed("every") && !score {
+				return usage(errors.New("--every is for --score"))
+			}
+			if score {
+				return scoreJournal(c.OutOrStdout(), args[0], at, every)
+			}
 			e, err := replayTo(args[0], at)
 			if err != nil {
 				return err
@@ -83,10 +97,43 @@ func newExplain() *cobra.Command {
 	}
 	c.Flags().StringVar(&job, "job", "", "the job's number or name")
 	c.Flags().StringVar(&at, "at", "", "the instant, since the start (default: the end of the journal)")
-	if err := c.MarkFlagRequired("job"); err != nil {
-		panic(err) // the flag is defined one line above
-	}
+	c.Flags().BoolVar(&score, "score", false, "ask in the journal when waiting jobs will start, and score the answers")
+	c.Flags().IntVar(&every, "every", every, "with --score: ask at the submission of each Nth job that has to wait")
+	c.MarkFlagsOneRequired("job", "score")
+	c.MarkFlagsMutuallyExclusive("job", "score")
 	return c
+}
+
+// scoreJournal asks in a journal, until an instant, when jobs will start, and scores the answers.
+func scoreJournal(w io.Writer, file, at string, every int) error {
+	until, err := instantFlag(at)
+	if err != nil {
+		return err
+	}
+	j, done, err := openJournal(file)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s := &sim.Starts{Every: every}
+	if _, _, err := journal.Watch(j, until, func(e *engine.Engine) journal.Watcher { return s.Watch(e, j.Header.Restorer()) }); err != nil {
+		return err
+	}
+	s.Close()
+	if s.Asked == 0 {
+		fmt.Fprintf(w, "%s: no job had to wait: nothing is asked\n", file)
+		return nil
+	}
+	return writeStartScores(w, []scoredStarts{{label: j.Header.Policy, starts: s}})
+}
+
+// instantFlag reads an instant since the start; Never: none is given.
+func instantFlag(at string) (cluster.Time, error) {
+	if at == "" {
+		return cluster.Never, nil
+	}
+	d, err := durationFlag("at", at)
+	return cluster.Time(d), usage(err)
 }
 
 // replayTo is the engine of a journal as it was at an instant since the start; "": at the
@@ -97,13 +144,9 @@ func replayTo(file, at string) (*engine.Engine, error) {
 		return nil, err
 	}
 	defer done()
-	until := cluster.Never
-	if at != "" {
-		d, err := durationFlag("at", at)
-		if err != nil {
-			return nil, usage(err)
-		}
-		until = cluster.Time(d)
+	until, err := instantFlag(at)
+	if err != nil {
+		return nil, err
 	}
 	e, _, err := journal.Replay(j, until)
 	if err == nil && until != cluster.Never {

@@ -239,7 +239,11 @@ func (f *simFlags) compare(c *cobra.Command, wl *trace.Workload, spec *cluster.S
 		return err
 	}
 	if f.starts > 0 {
-		if err := writeStartScores(out, outs); err != nil {
+		var list []scoredStarts
+		for i := range outs {
+			list = append(list, scoredStarts{label: outs[i].Label, starts: outs[i].Setup.Starts})
+		}
+		if err := writeStartScores(out, list); err != nil {
 			return err
 		}
 	}
