@@ -60,13 +60,14 @@ var arrows = map[string]string{
 	"report":             "cluster internal/plot",
 	"tune":               "cluster trace report",
 	"sim":                "forward learn search cluster perf power engine policy place driver trace report internal/heap",
-	"sim/compat":         "cluster engine policy place driver trace solve",
 	"scenario":           "cluster perf engine policy place driver trace report sim config journal quota",
-	"results":            "cluster perf engine policy place driver trace report sim sim/compat config serving internal/csvfile",
+	"experiments":         "experiments/results",
+	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config serving internal/csvfile",
+	"experiments/compat":  "cluster engine policy place driver trace solve",
 	"kube":               "cluster perf progress power quota config engine driver journal api internal/inbox",
 	"kube/lead":          "",
 	"kube/front":         "api server/view web",
-	"cmd/muster":         "learn search cluster quota perf engine policy place journal config driver trace report sim tune scenario results serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote internal/plain",
+	"cmd/muster":         "learn search cluster quota perf engine policy place journal config driver trace report sim tune scenario serving api client client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote internal/plain",
 	"cmd/muster-kube":    "cluster config engine journal kube kube/front kube/lead place policy progress server/view trace web api",
 	"cmd/muster-shim":    "local/shim",
 	"cmd/muster-slurm":   "slurm slurm/remote",
@@ -102,7 +103,7 @@ var (
 )
 
 // clockAllowed are files that measure wall time for people.
-var clockAllowed = map[string]bool{"cmd/muster/main.go": true, "cmd/muster/serve.go": true, "cmd/muster-shim/main.go": true, "cmd/muster-slurm/main.go": true, "cmd/muster-kube/main.go": true}
+var clockAllowed = map[string]bool{"experiments/main.go": true, "cmd/muster/main.go": true, "cmd/muster/serve.go": true, "cmd/muster-shim/main.go": true, "cmd/muster-slurm/main.go": true, "cmd/muster-kube/main.go": true}
 
 const maxFunc, maxFile = 70, 700
 
