@@ -32,7 +32,9 @@ build: ## the muster binary, and the small programs beside it that start faster 
 test: ## everything that CI checks; installs the browser that the report is tested in
 	./scripts/install-test-deps.sh
 	$(GO) vet ./...
+	cd experiments && $(GO) vet ./...
 	$(GO) test -timeout 40m ./...
+	cd experiments && $(GO) test ./...
 	@test -d ../shared/traces || echo "note: the recorded traces are not beside the repository; tests on them were skipped"
 
 lint: ## the linters of .golangci.yml
@@ -54,5 +56,5 @@ soak: ## a million random events per policy, with all invariants; a thousand dea
 pictures: ## the pictures of docs/img, of made-up jobs
 	MUSTER_SCREENSHOTS=$(CURDIR)/docs/img $(GO) test -tags pictures -run TestPictures ./cmd/muster
 
-results: ## replay the published experiments and write docs/results.md
-	$(GO) run ./cmd/muster results --traces ../shared/traces --out docs/results.md
+results: ## replay the published experiments and write docs/results.md and its pages (an hour)
+	cd experiments && $(GO) run . --traces ../../shared/traces --out ../docs

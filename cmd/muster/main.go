@@ -117,7 +117,7 @@ func commandGroups() []commandGroup {
 		{"operate", "Operate a machine or a cluster:", append([]*cobra.Command{newServe(), newKube(), newPolicy(), newConfig(), newClusterCmd(),
 			newAudit(), newToken(), newLogin(), newLogout(), newDefrag(), newMIG(), newMPS(), newPerf(), newSlurm()}, newDrains()...)},
 		{"simulate", "Simulate and compare:", []*cobra.Command{newSim(), newTune(), newTrace(), newLearn(), newReplay(), newExplain(), newJournal()}},
-		{"develop", "Develop, and about this program:", []*cobra.Command{newCheck(), newResults(), newMan(), newVersion()}},
+		{"develop", "Develop, and about this program:", []*cobra.Command{newCheck(), newMan(), newVersion()}},
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-gpu/muster/experiments/compat"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/sim/compat"
 )
 
 // TestFGD holds the replay to the published table: equal in every cell, Random

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/muster-gpu/muster/experiments/compat"
 	"github.com/muster-gpu/muster/internal/csvfile"
-	"github.com/muster-gpu/muster/sim/compat"
 )
 
 // fgdLists are the lists of pods that lie beside the published figures.
@@ -27,7 +27,7 @@ func FGD(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "FGD: openb, 1,213 nodes with 6,212 GPUs", Tolerance: 1e-8,
 		About: "GPUs allocated, in per cent, when so many per cent of the cluster's GPUs have been asked for; means of ten seeds, as published " +
 			"(ATC'23). Nobody leaves: pods are drawn until they ask for 130 %, and a pod that does not fit is lost. The world is that of the published " +
-			"simulator (`sim/compat`): its order of arrivals, its scores of 0 to 100 and its random ranks for ties. The placers `fgd`, `weighted-fit`, " +
+			"simulator (`experiments/compat`): its order of arrivals, its scores of 0 to 100 and its random ranks for ties. The placers `fgd`, `weighted-fit`, " +
 			"`dot-product`, `gpu-packing` and `gpu-clustering` are the same rules without the rounding (docs/policies.md). " +
 			"Rooms is ours, without foresight. Nine tenths of what FGD leaves free are parts of GPUs, three fifths of all of it the 0.19 that pods of 0.81 " +
 			"leave (default, seed 42: 2.95 of 4.86 points), which nearly nothing asks for: a placer that turns nobody away has to leave them."}

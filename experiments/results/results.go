@@ -1,5 +1,5 @@
 // Package results replays published experiments and sets our figures beside
-// the published ones. Its output is docs/results.md.
+// the published ones. Its output is docs/results.md, with a page per experiment in docs/results.
 package results
 
 import (
@@ -36,6 +36,7 @@ func (r *Row) Off() float64 {
 
 // Table is one published table.
 type Table struct {
+	Name      string // of the experiment, and of its page
 	Title     string
 	About     string
 	Tolerance float64 // relative; rows beyond it carry a reason
@@ -53,7 +54,7 @@ func (t *Table) Failed() []Row {
 	return bad
 }
 
-// Comparing is the part of docs/results.md that replays nothing published: Compare.
+// Comparing is the page that replays nothing published: Compare.
 const Comparing = "comparison"
 
 // experiments are what is replayed, in the order of docs/results.md.
@@ -62,23 +63,31 @@ var experiments = []struct {
 	run  func(context.Context, string) (Table, error)
 }{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself}, {"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU}, {"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}}
 
+// Names are the pages.
+func Names() (list []string) {
+	for _, e := range experiments {
+		list = append(list, e.name)
+	}
+	return append(list, Comparing)
+}
+
 // All replays every experiment, or the one of that name. traces is the directory of
 // recorded traces.
 func All(ctx context.Context, traces, only string) ([]Table, error) {
 	var out []Table
-	var names []string
 	for _, e := range experiments {
-		if names = append(names, e.name); only != "" && only != e.name {
+		if only != "" && only != e.name {
 			continue
 		}
 		t, err := e.run(ctx, traces)
 		if err != nil {
 			return nil, err
 		}
+		t.Name = e.name
 		out = append(out, t)
 	}
 	if out == nil {
-		return nil, cluster.Unknown("experiment", only, append(names, Comparing))
+		return nil, cluster.Unknown("experiment", only, Names())
 	}
 	return out, nil
 }
@@ -187,18 +196,48 @@ func readMeasured(path string) (map[string]measured, error) {
 	return out, nil
 }
 
-// Write writes the tables as Markdown.
-func Write(w io.Writer, tables []Table) error {
+// generated stands on every page.
+const generated = "Written by `make results`; do not edit."
+
+// Index writes the first page: what agrees and what does not, a line for each experiment.
+func Index(w io.Writer, tables []Table) error {
 	p := &printer{w: w}
-	p.f("# Published figures beside ours\n\nWritten by `make results` (`muster results --traces DIR --out docs/results.md`); do not edit.\n")
+	p.f("# Published figures beside ours\n\n%s\n\nEach published figure is replayed by our engine and our policies in the world of the simulator that printed it "+
+		"(`experiments/compat`); what is peculiar to that world, and why a figure differs, stands on the experiment's page.\n\n", generated)
+	p.f("| experiment | figures | equal | within the tolerance | beyond it, with a reason | without a reason |\n|---|---|---|---|---|---|\n")
 	for i := range tables {
 		t := &tables[i]
-		p.f("\n## %s\n\n%s\n\nTolerance: %.1f %%. Rows beyond it: %d unexplained.\n\n", t.Title, t.About, 100*t.Tolerance, len(t.Failed()))
-		p.f("| case | figure | published | ours | difference | reason |\n|---|---|---|---|---|---|\n")
-		for k := range t.Rows {
-			r := &t.Rows[k]
-			p.f("| %s | %s | %s | %s | %+.2f %% | %s |\n", r.Case, r.Figure, num(r.Published), num(r.Ours), math.Round(1e4*r.Off())/100+0, r.Reason) // no -0.00
+		equal, near, apart := t.agree()
+		p.f("| [%s](results/%s.md) | %d | %d | %d (%.1f %%) | %d | %d |\n", t.Title, t.Name, len(t.Rows), equal, near, 100*t.Tolerance, apart, len(t.Failed()))
+	}
+	p.f("\n\"Equal\" is to the hundredth of a per cent. Most reasons are that a row has our own rules in that world, beside theirs. [All policies on the same six workloads](results/%s.md) is ours alone: nobody has published such a table.\n", Comparing)
+	return p.err
+}
+
+// agree counts the rows that are equal as they are printed, those that differ by no more than the tolerance, and those that
+// differ by more, for a reason.
+func (t *Table) agree() (equal, near, apart int) {
+	for i := range t.Rows {
+		switch off := math.Abs(t.Rows[i].Off()); {
+		case off < 5e-5:
+			equal++
+		case off <= t.Tolerance:
+			near++
+		case t.Rows[i].Reason != "":
+			apart++
 		}
+	}
+	return equal, near, apart
+}
+
+// Write writes an experiment's page.
+func (t *Table) Write(w io.Writer) error {
+	p := &printer{w: w}
+	p.f("# %s\n\n%s\n\n%s\n\nTolerance: %.1f %%. Rows beyond it: %d unexplained.\n\n", t.Title, generated, t.About, 100*t.Tolerance, len(t.Failed()))
+	p.f("| case | figure | published | ours | difference | reason |\n|---|---|---|---|---|---|\n")
+	for k := range t.Rows {
+		r := &t.Rows[k]
+		p.f("| %s | %s | %s | %s | %+.2f %% | %s |\n", r.Case, r.Figure, num(r.Published), num(r.Ours), math.Round(1e4*r.Off())/100+0, r.Reason) // no -0.00
 	}
 	return p.err
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/muster-gpu/muster/sim/compat"
+	"github.com/muster-gpu/muster/experiments/compat"
 )
 
 // Pollux replays the workloads of Pollux in the world of its simulator.
@@ -13,7 +13,7 @@ func Pollux(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "Pollux: Tiresias and Optimus, 64 GPUs", Tolerance: 1e-9,
 		About: "Mean JCT in seconds, as published with the artifact of Pollux (OSDI'21), at half, the whole and one and a half of its load; ours are equal, " +
 			"under Tiresias for each of the 640 jobs at the whole load. Our engine decides who runs and on how many GPUs, under our `tiresias-l` and `optimus`; the world " +
-			"is that of the published simulator, a profile of `sim/compat`: rounds of a minute, 16 nodes of 4 T4, measured step times (those of five and " +
+			"is that of the published simulator, a profile of `experiments/compat`: rounds of a minute, 16 nodes of 4 T4, measured step times (those of five and " +
 			"more nodes from the companion table), progress by the gradient statistics of each epoch, half a minute of standstill after every start, epochs that end at " +
 			"whole seconds. Inside a level of `tiresias-l` the order is that simulator's, first come, first served; who runs stays where it is, others are placed by the world, on the " +
 			"nodes with most free GPUs. `optimus` is told the step times and the steps left that the published one reads."}

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/muster-gpu/muster/experiments/compat"
 	"github.com/muster-gpu/muster/internal/csvfile"
-	"github.com/muster-gpu/muster/sim/compat"
 )
 
 // slotCell is a cluster, or some jobs of its trace, and the share of deadlines that the
@@ -74,7 +74,7 @@ func ElasticFlow(ctx context.Context, traces string) (Table, error) {
 func elasticFlowOn(ctx context.Context, traces string, rows []slotRow) (Table, error) {
 	t := Table{Title: "ElasticFlow: deadlines met", Tolerance: 0.002,
 		About: "Share of the deadlines that are met, of Figure 8b (ASPLOS'23): as its released simulator gives it on the released traces (\"re-run\"), and as it was printed. " +
-			"The world is that of the simulator, profiles of `sim/compat`: arrivals and ends within a minute are taken together. Under Tiresias our engine and our `tiresias-l` decide; demotions are taken together, too, " +
+			"The world is that of the simulator, profiles of `experiments/compat`: arrivals and ends within a minute are taken together. Under Tiresias our engine and our `tiresias-l` decide; demotions are taken together, too, " +
 			"a start costs 7 seconds and two for every doubling of GPUs (only if something else happens before the end), everybody restarts at each sixtieth event; " +
 			"service counts without starts, and the order inside a level is that of the simulator's lists. EDF there plans everybody to the end, with as many GPUs as fit, up to 64 or one per sample, " +
 			"at speeds that were measured, and a change of size costs nothing: rules that no policy of ours has (\"the simulator's own\"), so the world has them, and the engine books who runs on how many GPUs; beside them stands what our `edf` comes to in the same world. " +

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-gpu/muster/sim/compat"
+	"github.com/muster-gpu/muster/experiments/compat"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -57,7 +57,7 @@ func Muri(ctx context.Context, traces string) (Table, error) {
 func muriOn(ctx context.Context, traces string, slow ...string) (Table, error) {
 	t := Table{Title: "Muri: Figures 9 and 10, 64 GPUs", Tolerance: 1e-8,
 		About: "Mean JCT, makespan and 99th percentile in seconds, as published (SIGCOMM'22); ours are equal to the last printed digit, but for the rows with a reason. " +
-			"Our engine and policies decide; the world is that of the published simulator, a profile of `sim/compat`: every iteration takes 1.5 % longer; " +
+			"Our engine and policies decide; the world is that of the published simulator, a profile of `experiments/compat`: every iteration takes 1.5 % longer; " +
 			"at each event of the cluster every running job loses 4 to 46 seconds of progress, moved or not; jobs that end within a relative 1e-9 end " +
 			"together; the scheduler is asked at arrivals, ends and demotions only; stopping and moving are free, GPUs are counted and not placed; the " +
 			"percentile is the one at floor(0.99 n). Tiresias-L's levels are those of our `tiresias-l`; service is summed up in doubles, and the order inside a level is that " +

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-gpu/muster/experiments/compat"
 	"github.com/muster-gpu/muster/internal/shared"
-	"github.com/muster-gpu/muster/sim/compat"
 	"github.com/muster-gpu/muster/trace"
 )
 

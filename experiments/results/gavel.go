@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/muster-gpu/muster/experiments/compat"
 	"github.com/muster-gpu/muster/internal/csvfile"
-	"github.com/muster-gpu/muster/sim/compat"
 )
 
 // gavelOrder is the order in which that simulator goes through the GPU models.
@@ -69,7 +69,7 @@ var (
 
 const gavelAbout = "Mean completion time in hours of jobs 4000 to 4999, by jobs that arrive per hour, as printed by the published evaluation (OSDI'20): one seed, 0. " +
 	"FIFO and FIFO-het. are equal to the printed digit in all 58 cells. Our engine and our policies decide; jobs, arrivals and the world are those of " +
-	"the published simulator, a profile of `sim/compat`: rounds of at most 360 s in which every job makes whole steps, ends and arrivals " +
+	"the published simulator, a profile of `experiments/compat`: rounds of at most 360 s in which every job makes whole steps, ends and arrivals " +
 	"are heard of when the slowest job of a round is done, moving is free. `solve=resets` has the program solved every 32 minutes at most, as " +
 	"there; `order` goes through the models as there. What is peculiar to that simulator is in the profile: a job that was not there at the last " +
 	"solution may keep a GPU from others, but does not run; and FIFO without heterogeneity, which draws lots for models with a slip. A job that makes no steps on K80 is passed over there, in both. " +
