@@ -22,34 +22,39 @@ const (
 
 // Recent is the latest submissions, from which those to come are expected. The zero value knows none.
 type Recent struct {
-	list []*cluster.Job // the latest last; never changed in place
+	list []*cluster.Job // the latest last; up to twice as many as are remembered, so that forgetting costs little
 }
 
 // Add takes note of a submission.
 func (r *Recent) Add(spec *cluster.Job) {
-	job := *spec
-	if r.list = append(r.list, &job); len(r.list) > RecentKept {
-		r.list = slices.Delete(r.list, 0, 1)
+	if len(r.list) >= 2*RecentKept {
+		r.list = slices.Delete(r.list, 0, RecentKept)
 	}
+	job := *spec
+	r.list = append(r.list, &job)
 }
 
+// latest are the submissions that are remembered.
+func (r *Recent) latest() []*cluster.Job { return r.list[max(0, len(r.list)-RecentKept):] }
+
 // Clone is a copy that later submissions do not change.
-func (r *Recent) Clone() Recent { return Recent{list: slices.Clone(r.list)} }
+func (r *Recent) Clone() Recent { return Recent{list: slices.Clone(r.latest())} }
 
 // Arrivals are the submissions that are expected: those of the last day once more, or of as much of it as is known, again and
 // again. Their numbers begin with next.
 func (r *Recent) Arrivals(next cluster.JobID, now cluster.Time) (list []cluster.Job) {
-	if len(r.list) == 0 {
+	latest := r.latest()
+	if len(latest) == 0 {
 		return nil
 	}
-	from := max(now.Add(-LikeBefore), r.list[0].Submit)
+	from := max(now.Add(-LikeBefore), latest[0].Submit)
 	span := now.Sub(from)
-	if span < leastSpan || r.list[len(r.list)-1].Submit < from {
+	if span < leastSpan || latest[len(latest)-1].Submit < from {
 		return nil
 	}
-	first, _ := slices.BinarySearchFunc(r.list, from, func(j *cluster.Job, t cluster.Time) int { return cmp.Compare(j.Submit, t) })
+	first, _ := slices.BinarySearchFunc(latest, from, func(j *cluster.Job, t cluster.Time) int { return cmp.Compare(j.Submit, t) })
 	for round := 1; len(list) < RecentKept; round++ {
-		for _, known := range r.list[first:] {
+		for _, known := range latest[first:] {
 			j := *known
 			j.ID = next + cluster.JobID(len(list))
 			j.Submit = j.Submit.Add(time.Duration(round) * span)
