@@ -225,7 +225,7 @@ func (h *pastJobs) event(now cluster.Time, ev *engine.Event) {
 func (h *pastJobs) stopped(j *pastJob, now cluster.Time, ev *engine.Event) {
 	did := ev.Done
 	if did == 0 && j.runs {
-		did = j.done + now.Sub(j.started)
+		did = max(1, j.done+now.Sub(j.started)) // a daemon that was busy hears of the start and the end at once
 	}
 	j.runs = false
 	switch ev.Reason {

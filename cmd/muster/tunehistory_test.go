@@ -35,3 +35,17 @@ func TestHistorySavesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A job whose start and end a busy daemon hears of in one step ran, however short.
+func TestStartAndEndAtOnce(t *testing.T) {
+	h := &pastJobs{at: map[cluster.JobID]int{}}
+	spec := cluster.Job{ID: 7, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+	now := cluster.Time(0).Add(1)
+	h.event(now, &engine.Event{Type: engine.Submitted, Job: 7, Spec: &spec})
+	h.event(now, &engine.Event{Type: engine.Started, Job: 7})
+	h.event(now, &engine.Event{Type: engine.Stopped, Job: 7, Reason: engine.Completed})
+	wl, _, err := h.workload()
+	if err != nil || len(wl.Jobs) != 1 || wl.Jobs[0].Run <= 0 {
+		t.Errorf("%+v, %v", wl, err)
+	}
+}
