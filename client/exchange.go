@@ -50,7 +50,7 @@ func (e *Error) Gone() bool { return e.Status == notFound }
 // Unavailable reports whether the server cannot answer at the moment.
 func (e *Error) Unavailable() bool { return e.Status == unavailable }
 
-// DialError says why nobody could be reached.
+// DialError says why the server could not be reached.
 type DialError struct{ Err error }
 
 func (e *DialError) Error() string { return e.Err.Error() }

@@ -12,7 +12,7 @@ import (
 // mostHeaders bounds the header lines of an answer; a line fits into the reader's buffer.
 const mostHeaders = 100
 
-var errNotHTTP = errors.New("whoever answers does not speak HTTP/1.1")
+var errNotHTTP = errors.New("the server does not speak HTTP/1.1")
 
 // readResponse reads the head of an answer (RFC 9112) and returns it with a reader of its body.
 func readResponse(in *bufio.Reader) (*Response, io.Reader, error) {

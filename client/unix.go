@@ -110,7 +110,7 @@ type switched struct{ *answer }
 func (s *switched) Write(b []byte) (int, error) { return s.conn.Write(b) }
 
 // dial connects to a Unix socket. Connecting waits where many do so at once; after that the descriptor does not block,
-// so that whoever waits for an answer can be told to stop.
+// so that a read that waits for an answer can be ended.
 func dial(path string) (*os.File, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -172,8 +172,8 @@ func TestUnixEnds(t *testing.T) {
 	<-read
 }
 
-// TestUnixNobody: that nobody answers is said with what to do; a daemon that goes away in between is a broken request.
-func TestUnixNobody(t *testing.T) {
+// TestUnixWithoutServer: a missing server is reported with what to do; a daemon that ends in between is a broken request.
+func TestUnixWithoutServer(t *testing.T) {
 	_, err := Unix(filepath.Join(t.TempDir(), "none")).Nodes(t.Context())
 	if !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), "connect: no such file or directory") {
 		t.Errorf("%v", err)

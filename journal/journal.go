@@ -252,16 +252,14 @@ func Watch(j *Reader, until cluster.Time, watcher func(*engine.Engine) Watcher) 
 	}
 }
 
-// Restorer makes further engines of a header, in the state of a snapshot.
-func (h *Header) Restorer() func(*engine.Snapshot) (*engine.Engine, error) {
-	return func(snap *engine.Snapshot) (*engine.Engine, error) {
-		cfg, err := h.Config()
-		if err != nil {
-			return nil, err
-		}
-		if snap.Queues != nil { // they may have changed since the header was written
-			cfg.Spec.Queues = snap.Queues
-		}
-		return engine.Restore(cfg, snap)
+// Restore makes another engine of the header, in the state of a snapshot.
+func (h *Header) Restore(snap *engine.Snapshot) (*engine.Engine, error) {
+	cfg, err := h.Config()
+	if err != nil {
+		return nil, err
 	}
+	if snap.Queues != nil { // they may have changed since the header was written
+		cfg.Spec.Queues = snap.Queues
+	}
+	return engine.Restore(cfg, snap)
 }

@@ -4,7 +4,7 @@
 // itself. muster can do the same and does where this program is missing; but
 // muster is large, and one that holds nothing else starts in a fifth of the time.
 //
-// It runs on one core and asks nobody how many it might have.
+// It runs on one core and does not look up how many there are.
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0

@@ -6,7 +6,7 @@
 // sbatch and squeue by the thousand, and this program starts in a quarter of
 // the time.
 //
-// It ends too soon to gain from more cores, and asks nobody how many it might have.
+// It ends too soon to gain from more cores, and does not look up how many there are.
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0

@@ -324,11 +324,7 @@ func (f *queueFlags) show(ctx context.Context, w io.Writer, q url.Values, cols [
 	if !f.elements {
 		rows = foldArrays(list)
 	}
-	var spare []string
-	if f.columns == usualColumns {
-		spare = spareColumns
-	}
-	return printRows(w, rows, cols, !f.noHeader, spare...)
+	return printRows(w, rows, cols, !f.noHeader, f.columns == usualColumns)
 }
 
 // stateColours are shown on a terminal.
@@ -346,8 +342,9 @@ func singleRows(list []api.Job) (rows []row) {
 // spareColumns are left out where the usual ones do not fit a terminal, the first ones first.
 var spareColumns = []string{"QUEUE", "USER", "EXIT", "RAN", "WAITED", "TIME", "ENDED", "NAME", "GPU-HOURS"}
 
-// printRows writes a table. A terminal's lines are not exceeded, unless more columns were asked for than fit.
-func printRows(w io.Writer, list []row, cols []column, header bool, spare ...string) error {
+// printRows writes a table. A terminal's lines are not exceeded, unless more columns than fit were asked for: only where they
+// are the usual ones are some left out.
+func printRows(w io.Writer, list []row, cols []column, header, usual bool) error {
 	t := table{bare: !header}
 	for i := range cols {
 		t.heads = append(t.heads, cols[i].head)
@@ -363,14 +360,14 @@ func printRows(w io.Writer, list []row, cols []column, header bool, spare ...str
 		}
 		t.rows = append(t.rows, cells)
 	}
-	if !isTTY(w) {
-		return t.show(w)
+	var spare []string
+	if usual {
+		spare = spareColumns
 	}
-	t.fit(width(w), spare...)
-	return t.write(w, func(head, text string) string {
+	return t.show(w, func(head, text string) string {
 		if c := stateColours[text]; c != "" && os.Getenv("NO_COLOR") == "" && head == "STATE" {
 			return c + text + "\x1b[0m"
 		}
 		return text
-	})
+	}, spare...)
 }

@@ -28,11 +28,13 @@ func (t *table) lines() [][]string {
 // widths are those of the columns, and of a line; columns are two blanks apart.
 func (t *table) widths() (wide []int, total int) {
 	wide, total = make([]int, len(t.heads)), 2*(len(t.heads)-1)
-	for k := range wide {
-		for _, r := range t.lines() {
-			wide[k] = max(wide[k], utf8.RuneCountInString(r[k]))
+	for _, r := range t.lines() {
+		for k, text := range r {
+			wide[k] = max(wide[k], utf8.RuneCountInString(text))
 		}
-		total += wide[k]
+	}
+	for _, w := range wide {
+		total += w
 	}
 	return wide, total
 }
@@ -90,13 +92,23 @@ func (t *table) drop(head string) {
 	}
 }
 
-// write aligns the columns; dress adds what has no width to a cell of the column with a head.
-func (t *table) write(w io.Writer, dress func(head, text string) string) error {
+// show writes the table with its columns aligned; on a terminal no wider than that, and each cell as dress has it, which may
+// add only what has no width. nil: as it is.
+func (t *table) show(w io.Writer, dress func(head, text string) string, spare ...string) error {
+	if isTTY(w) {
+		t.fit(width(w), spare...)
+	} else {
+		dress = nil
+	}
 	wide, _ := t.widths()
 	var b strings.Builder
 	for _, row := range t.lines() {
 		for k, text := range row {
-			b.WriteString(dress(t.heads[k], text))
+			shown := text
+			if dress != nil {
+				shown = dress(t.heads[k], text)
+			}
+			b.WriteString(shown)
 			if k < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", wide[k]-utf8.RuneCountInString(text)+2))
 			}
@@ -105,12 +117,4 @@ func (t *table) write(w io.Writer, dress func(head, text string) string) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// show writes the table, on a terminal no wider than that.
-func (t *table) show(w io.Writer, spare ...string) error {
-	if isTTY(w) {
-		t.fit(width(w), spare...)
-	}
-	return t.write(w, func(_, text string) string { return text })
 }

@@ -241,9 +241,5 @@ func endedJobs(c *cobra.Command, since, userName, cols string, asJSON bool) erro
 	if err := sortJobs(list, "ended"); err != nil {
 		return err
 	}
-	var spare []string
-	if !c.Flags().Changed("columns") {
-		spare = spareColumns
-	}
-	return printRows(c.OutOrStdout(), singleRows(list), shown, true, spare...)
+	return printRows(c.OutOrStdout(), singleRows(list), shown, true, !c.Flags().Changed("columns"))
 }

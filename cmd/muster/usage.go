@@ -65,7 +65,7 @@ func printUsage(w io.Writer, u *api.Usage) error {
 			known(r.KWh, "%.2f"), fmt.Sprintf("%.2f", r.CPUHours), cluster.FormatDuration(time.Duration(r.Waited).Round(time.Second)),
 			strconv.Itoa(int(r.Preemptions)), fmt.Sprintf("%.2f", r.LostHours), fmt.Sprintf("%.2f", r.SwitchHours), known(r.Samples, "%.0f")})
 	}
-	if err := t.show(w, "SAMPLES/GPU-H", "SWITCH GPU-H", "CPU-HOURS", "KWH", "LOST GPU-H", "PREEMPTED", "COST", "WAITED"); err != nil {
+	if err := t.show(w, nil, "SAMPLES/GPU-H", "SWITCH GPU-H", "CPU-HOURS", "KWH", "LOST GPU-H", "PREEMPTED", "COST", "WAITED"); err != nil {
 		return err
 	}
 	return printNotes(w, u)

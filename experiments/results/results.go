@@ -210,7 +210,7 @@ func Index(w io.Writer, tables []Table) error {
 		equal, near, apart := t.agree()
 		p.f("| [%s](results/%s.md) | %d | %d | %d (%.1f %%) | %d | %d |\n", t.Title, t.Name, len(t.Rows), equal, near, 100*t.Tolerance, apart, len(t.Failed()))
 	}
-	p.f("\n\"Equal\" is to the hundredth of a per cent. Most reasons are that a row has our own rules in that world, beside theirs. [All policies on the same six workloads](results/%s.md) is ours alone: nobody has published such a table.\n", Comparing)
+	p.f("\n\"Equal\" is to the hundredth of a per cent. Most of the rows with a reason replay a policy of ours, with its own rules, beside the published one. [All policies on the same six workloads](results/%s.md) is ours alone: nobody has published such a table.\n", Comparing)
 	return p.err
 }
 
