@@ -126,13 +126,15 @@ type pastJob struct {
 	runs    bool
 	done    time.Duration // useful work before the present run
 	ended   bool
-	deaf    bool // asked for a checkpoint it saved nothing, as the daemon found
-	saved   bool // ... but of its own accord, now and then
-	why     engine.StopReason
-	took    stopCosts
-	wrote   bool         // a checkpoint, when it was stopped last
-	end     cluster.Time // if it has ended
-	under   reign        // when it came; zero: that has changed since
+	// cancelled: a person asked for its end, whatever its driver then says it stopped for.
+	cancelled bool
+	deaf      bool // asked for a checkpoint it saved nothing, as the daemon found
+	saved     bool // ... but of its own accord, now and then
+	why       engine.StopReason
+	took      stopCosts
+	wrote     bool         // a checkpoint, when it was stopped last
+	end       cluster.Time // if it has ended
+	under     reign        // when it came; zero: that has changed since
 }
 
 // add reads a journal to its end. Those of one daemon share their clock and
@@ -215,6 +217,8 @@ func (h *pastJobs) event(now cluster.Time, ev *engine.Event) {
 		j.spec = *ev.Spec
 	case engine.Started:
 		j.started, j.runs = now, true
+	case engine.Cancelled:
+		j.cancelled, j.ended, j.why, j.end = true, !j.runs, engine.WasCancelled, now // if it runs, Stopped follows
 	case engine.Stopped:
 		h.stopped(j, now, ev)
 	}
@@ -228,8 +232,10 @@ func (h *pastJobs) stopped(j *pastJob, now cluster.Time, ev *engine.Event) {
 		did = max(1, j.done+now.Sub(j.started)) // a daemon that was busy hears of the start and the end at once
 	}
 	j.runs = false
-	switch ev.Reason {
-	case engine.Preempted, engine.NodeLost:
+	switch again := ev.Reason == engine.Preempted || ev.Reason == engine.NodeLost; {
+	case again && j.cancelled:
+		j.done, j.ended, j.end = did, true, now
+	case again:
 		j.done = ev.Done
 	default:
 		j.done, j.ended, j.why, j.end = did, true, ev.Reason, now

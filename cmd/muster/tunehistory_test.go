@@ -1,11 +1,13 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/trace"
 )
 
 // What the daemon found of a job that saves nothing holds in the replays of its history, too,
@@ -47,5 +49,32 @@ func TestStartAndEndAtOnce(t *testing.T) {
 	wl, _, err := h.workload()
 	if err != nil || len(wl.Jobs) != 1 || wl.Jobs[0].Run <= 0 {
 		t.Errorf("%+v, %v", wl, err)
+	}
+}
+
+// A running job that is cancelled has ended, though its driver says that it was
+// stopped for the engine; so has one that is cancelled while it waits again.
+func TestCancelledHasEnded(t *testing.T) {
+	h := &pastJobs{at: map[cluster.JobID]int{}}
+	minute := cluster.Time(time.Minute)
+	for id := range cluster.JobID(3) {
+		h.event(0, &engine.Event{Type: engine.Submitted, Spec: &cluster.Job{ID: id, Name: "j", Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
+		h.event(minute, &engine.Event{Type: engine.Started, Job: id})
+	}
+	h.event(2*minute, &engine.Event{Type: engine.Cancelled, Job: 0})
+	h.event(3*minute, &engine.Event{Type: engine.Stopped, Job: 0, Reason: engine.Preempted})
+	h.event(3*minute, &engine.Event{Type: engine.Stopped, Job: 1, Reason: engine.Preempted, Done: time.Minute})
+	h.event(4*minute, &engine.Event{Type: engine.Cancelled, Job: 1})
+	h.event(4*minute, &engine.Event{Type: engine.Cancelled, Job: 2}) // it has not stopped yet
+	wl, _, err := h.workload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(wl.Jobs) != 2 || wl.Jobs[0].Run != 2*time.Minute || wl.Jobs[1].Run != time.Minute ||
+		wl.Jobs[0].Outcome != trace.Cancelled || wl.Jobs[1].Outcome != trace.Cancelled {
+		t.Errorf("the history holds %+v", wl.Jobs)
+	}
+	if len(h.notes) != 1 || !strings.Contains(h.notes[0], "1 jobs that have not ended, 0 that never ran") {
+		t.Errorf("notes: %q", h.notes)
 	}
 }
