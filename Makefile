@@ -16,7 +16,7 @@ sim: build ## replay a sample cluster under all policies and write report.html
 	@echo "Open report.html in a browser for the plots. Then try:"
 	@echo "  ./muster policy list                                   what can be selected, and its knobs"
 	@echo "  ./muster sim --demo --policies fifo,srtf --backfill easy --cluster 3x8xH100-80GB   fewer machines"
-	@echo "  ./muster trace inspect YOUR-TRACE                      what your own history holds (docs/traces.md)"
+	@echo "  ./muster trace inspect YOUR-TRACE                      what your own history holds (docs/reference/traces.md)"
 	@echo "  ./muster sim --trace YOUR-TRACE --load 0.9 --policies all"
 
 kube-demo: build ## a Kubernetes control plane of this machine, Muster installed on it, a team's worth of work

@@ -9,9 +9,16 @@ import (
 
 // Every cluster file in the documentation can be read as it stands there.
 func TestDocumentation(t *testing.T) {
-	files, err := filepath.Glob("../docs/*.md")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("%d pages, %v", len(files), err)
+	var files []string
+	for _, pattern := range []string{"../docs/*.md", "../docs/*/*.md", "../docs/*/*/*.md"} {
+		list, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, list...)
+	}
+	if len(files) < 60 {
+		t.Fatalf("%d pages", len(files))
 	}
 	read := 0
 	for _, f := range append(files, "../README.md") {

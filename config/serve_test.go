@@ -91,7 +91,7 @@ func TestCompare(t *testing.T) {
 
 // Every key of the file is in the documentation's table, and nothing else is.
 func TestKeysDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/config.md")
+	text, err := os.ReadFile("../docs/reference/config.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestKeysDocumented(t *testing.T) {
 	slices.Sort(rows)
 	slices.Sort(keys)
 	if !slices.Equal(rows, keys) {
-		t.Errorf("docs/config.md lists %v; the file has %v", rows, keys)
+		t.Errorf("docs/reference/config.md lists %v; the file has %v", rows, keys)
 	}
 }
 

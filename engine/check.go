@@ -361,7 +361,7 @@ func (e *Engine) noInstanceText(s *shape) string {
 		if e.cfg.Unshared { // somebody else's GPUs: what to do there is not ours to say
 			return text
 		}
-		return text + "; " + by + ", or sharing.mig: dynamic has Muster do it (docs/sharing.md)"
+		return text + "; " + by + ", or sharing.mig: dynamic has Muster do it (docs/howto/share-a-gpu.md)"
 	}
 	return ""
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Labels and annotations that people put on pods (and on Jobs, for gangs of
-// their pods), and what Muster writes there. docs/kubernetes.md lists them.
+// their pods), and what Muster writes there. docs/reference/kubernetes.md lists them.
 const (
 	Prefix = "muster.sh/"
 

@@ -118,7 +118,7 @@ func TestPlacing(t *testing.T) {
 }
 
 // The weights that are shipped place better than best fit where jobs communicate, and adapting them to
-// a workload does no harm to it. (How much better: docs/policies.md.)
+// a workload does no harm to it. (How much better: docs/reference/policies/README.md.)
 func TestMetaWeights(t *testing.T) {
 	a, err := Load(SystemMetaRL, "", "", nil)
 	if err != nil {

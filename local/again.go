@@ -76,7 +76,7 @@ func sameAllocs(a, b []engine.Alloc) bool {
 }
 
 // CrashPoints are the places at which a daemon can be made to die, for tests of
-// what survives (docs/reliability.md).
+// what survives (docs/design/reliability.md).
 var CrashPoints = []string{"before-commit", "in-commit", "after-commit", "applied", "before-fork", "after-fork", "after-go", "started",
 	"before-signal", "after-signal", "frozen", "ended", "resize-ended", "again-stored", "again-started", "adopting", "adopted", "turned"}
 

@@ -153,5 +153,5 @@ func (i *Info) savesText(sub *api.Submission) string {
 	if h == dies {
 		how = fmt.Sprintf("%s ends it", name)
 	}
-	return fmt.Sprintf("it saves nothing when it is asked for a checkpoint: %s (docs/checkpointing.md)", how)
+	return fmt.Sprintf("it saves nothing when it is asked for a checkpoint: %s (docs/howto/checkpointing.md)", how)
 }

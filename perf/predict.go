@@ -12,7 +12,7 @@ import (
 // the one in question: those that were about as fast where both were measured. This
 // is Gavel's estimator (OSDI'20, section 6: a few measurements are a fingerprint, and
 // what the nearest reference job has stands for the rest) with three references
-// instead of one, which is nearer the truth on its own measurements (docs/sharing.md).
+// instead of one, which is nearer the truth on its own measurements (docs/howto/share-a-gpu.md).
 // For pairs there are other ways, too (pairs.go).
 
 // references is how many like job models an estimate is made from.

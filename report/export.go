@@ -29,7 +29,7 @@ type jsonReport struct {
 	Runs     []jsonRun `json:"runs"`
 }
 
-// WriteJSON writes the figures of the runs; docs/report.md has the schema.
+// WriteJSON writes the figures of the runs; docs/reference/report.md has the schema.
 func WriteJSON(w io.Writer, runs []Run, sums []Summary) error {
 	r := jsonReport{Schema: Schema, Runs: make([]jsonRun, len(sums))}
 	if len(runs) > 0 {

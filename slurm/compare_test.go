@@ -17,7 +17,7 @@ import (
 )
 
 // chosen are the differences from a real Slurm (22.05) that are meant, by
-// script and, if only a field differs, field. docs/slurm.md says the same.
+// script and, if only a field differs, field. docs/guide/slurm.md says the same.
 var chosen = map[string]string{
 	// what can never run or cannot have been meant is refused at once; Slurm lets some of it wait for ever
 	"cores-too-many":    "more than there is",

@@ -4,5 +4,5 @@
 // prints; who runs the jobs stands behind the Service interface.
 //
 // An option that has no meaning here is named on standard error; one without
-// which something else would run is refused. docs/slurm.md lists both.
+// which something else would run is refused. docs/guide/slurm.md lists both.
 package slurm

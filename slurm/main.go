@@ -89,7 +89,7 @@ func (c *command) help(usage string, table []option) {
 		note := map[use]string{used: "", warned: "ignored: " + o.note, refused: "refused: " + o.note}[o.use]
 		fmt.Fprintf(&b, "  %s%-28s %s\n", short, "--"+o.name+arg, note)
 	}
-	b.WriteString("\nThe options mean what Slurm's manual says; docs/slurm.md lists the differences.\n")
+	b.WriteString("\nThe options mean what Slurm's manual says; docs/guide/slurm.md lists the differences.\n")
 	c.printf("%s", b.Bytes())
 }
 

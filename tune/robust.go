@@ -64,7 +64,7 @@ func (c *chooser) choose(times []int, others bool) int {
 }
 
 // proven is the candidate that was least behind the best over five ITP clusters of
-// docs/simulator.md, of those that are told nothing of jobs: 3 % in the mean, for mean JCT,
+// docs/howto/choose-a-policy.md, of those that are told nothing of jobs: 3 % in the mean, for mean JCT,
 // the next ones 12 to 19 %. A few weeks of one history say less than that. So each such
 // candidate counts as behind it by a tenth in as many blocks more.
 const (

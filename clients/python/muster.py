@@ -28,7 +28,7 @@ their workers out of the signal's reach:
 
     muster run --gpus 4 -- python muster.py torchrun --nproc-per-node 4 train.py
 
-docs/checkpointing.md explains what happens when.
+docs/howto/checkpointing.md explains what happens when.
 """
 
 import contextlib
@@ -173,7 +173,7 @@ def _tell(note: Mapping[str, Any]) -> None:
 
 
 class Trial(NamedTuple):
-    """What a search wants to be tried (docs/search.md)."""
+    """What a search wants to be tried (docs/howto/search.md)."""
 
     number: int  #: which trial it is, from 0
     config: Dict[str, Any]  #: its parameters by name

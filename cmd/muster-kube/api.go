@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/front"
 	"github.com/muster-gpu/muster/kube/lead"
@@ -71,7 +72,7 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *k
 	report := func(ctx context.Context, namespace, pod, uid string, r *api.Report) error {
 		return d.Report(ctx, namespace, pod, types.UID(uid), r)
 	}
-	fr := front.New(front.Options{Source: d.View(), Move: d.View().MakeMoves, Speeds: d.View().Speeds, Report: report, Reported: m.Reported, Pods: asks, Client: client, Build: version(), Now: wallClock, Log: log,
+	fr := front.New(front.Options{Source: d.View(), Move: d.View().MakeMoves, Speeds: d.View().Speeds, Report: report, Reported: m.Reported, Pods: asks, Client: client, Build: version.Release, Now: wallClock, Log: log,
 		Missing: func(err error) bool { return errors.Is(err, kube.ErrNoJob) || errors.Is(err, kube.ErrNoPod) }, Refused: func(err error) bool {
 			return errors.Is(err, kube.ErrNoMoves) || errors.Is(err, kube.ErrProtected) || errors.Is(err, kube.ErrMoving)
 		},

@@ -27,6 +27,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/lead"
@@ -59,14 +60,6 @@ func run(args []string) int {
 // errUsage marks mistakes of the caller.
 var errUsage = errors.New("usage")
 
-// version is that of the module this program was built from.
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
-	}
-	return "unknown"
-}
-
 type kubeFlags struct {
 	kubeconfig, context, config string
 	listen, journal, namespace  string
@@ -86,11 +79,12 @@ func newKube() *cobra.Command {
 		Short: "Schedule pods on a Kubernetes cluster",
 		Long: "Runs an independent scheduler for pods with schedulerName: muster, with the engine of muster sim and muster serve.\n" +
 			"Gangs start together or not at all. It keeps nothing of its own: killed at any moment, it goes on from what it\n" +
-			"finds bound. docs/kubernetes.md says what it looks at and what it does not yet.",
+			"finds bound. docs/guide/kubernetes.md says what it looks at and what it does not yet.",
 		Example: "  muster kube --kubeconfig ~/.kube/config --config kube.yaml\n  muster kube --leader-elect=false --journal kube.journal",
-		Args:    cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
+		Args:    cobra.NoArgs, SilenceErrors: true, SilenceUsage: true, Version: version.Read().String(),
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c) },
 	}
+	c.SetVersionTemplate("muster-kube {{.Version}}\n")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) {
@@ -104,7 +98,7 @@ func newKube() *cobra.Command {
 	})
 	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says which cluster and who asks; inside a cluster not needed (default $KUBECONFIG or ~/.kube/config)")
 	c.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig")
-	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, resource names and labels (docs/kubernetes.md)")
+	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, resource names and labels (docs/reference/kubernetes.md)")
 	c.Flags().BoolVar(&f.check, "check", false, "read the configuration, say what is wrong with it or what is understood, and end")
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9095", "where /healthz, /readyz and /metrics answer; none: nowhere")
 	f.api.add(c)
@@ -250,7 +244,7 @@ func reach(kubeconfig, context string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("how to reach the cluster: %w (give --kubeconfig)", err)
 	}
-	rc.UserAgent = "muster/" + version()
+	rc.UserAgent = "muster/" + version.Release
 	return rc, nil
 }
 

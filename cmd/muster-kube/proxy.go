@@ -144,7 +144,7 @@ func translate(r *http.Response) error {
 	}
 	switch r.StatusCode {
 	case http.StatusNotFound:
-		detail = fmt.Sprintf("this cluster does not show what Muster does: it has no APIService %s (docs/kubernetes.md, \"Looking at it\")", front.Service)
+		detail = fmt.Sprintf("this cluster does not show what Muster does: it has no APIService %s (docs/guide/kubernetes.md, \"Looking at it\")", front.Service)
 	case http.StatusServiceUnavailable:
 		detail = fmt.Sprintf("no scheduler answers behind the APIService %s: is muster kube running there, with --api-listen? (%s)", front.Service, detail)
 	case http.StatusForbidden:

@@ -33,7 +33,7 @@ type reportFlags struct {
 func newReport() *cobra.Command {
 	f := &reportFlags{}
 	c := &cobra.Command{
-		Use: "report", Short: "Report what the job of this pod writes to MUSTER_PROGRESS (a sidecar; docs/kubernetes.md, Progress)", Args: cobra.NoArgs,
+		Use: "report", Short: "Report what the job of this pod writes to MUSTER_PROGRESS (a sidecar; docs/howto/kubernetes-progress.md, Progress)", Args: cobra.NoArgs,
 		Long: "Runs beside a training container and tells the scheduler what that one writes to its progress file: steps, speed, checkpoints,\n" +
 			"metrics, the lines that muster serve reads on a machine. What it tells is the last of everything, so that nothing is lost\n" +
 			"when the scheduler is not there for a while. It ends when it is told to (SIGTERM), after a last report.",

@@ -113,7 +113,7 @@ func (s *stage) create(list ...runtime.Object) {
 	}
 }
 
-// register registers the API as docs/kubernetes.md has it.
+// register registers the API as docs/guide/kubernetes.md has it.
 func (s *stage) register() {
 	s.create(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "muster-view"}, Spec: v1.ServiceSpec{Ports: []v1.ServicePort{{Port: 443, Protocol: v1.ProtocolTCP}}}})
 	body := fmt.Sprintf(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":%q},"spec":{"group":%q,"version":%q,

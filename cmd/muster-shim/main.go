@@ -15,6 +15,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/local/shim"
 )
 
@@ -24,6 +25,8 @@ func main() {
 		os.Exit(shim.Main(a[1], time.Now))
 	case len(a) == 1 && a[0] == shim.BuildVerb:
 		fmt.Println(shim.Build())
+	case len(a) == 1 && a[0] == "--version":
+		fmt.Println("muster-shim", version.Read())
 	default:
 		fmt.Fprintln(os.Stderr, "muster-shim: muster serve starts this program, one for each task; it is of no use by itself")
 		os.Exit(2)

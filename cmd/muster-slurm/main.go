@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/slurm"
 	"github.com/muster-gpu/muster/slurm/remote"
 )
@@ -33,7 +34,11 @@ import (
 func main() {
 	name, args := filepath.Base(os.Args[0]), os.Args[1:]
 	if len(args) == 1 && args[0] == "--build" && !slices.Contains(slurm.Commands, name) { // muster asks whether we belong together
-		fmt.Println(version())
+		fmt.Println(version.Build())
+		return
+	}
+	if len(args) == 1 && args[0] == "--version" && !slices.Contains(slurm.Commands, name) {
+		fmt.Println("muster-slurm", version.Read())
 		return
 	}
 	if !slices.Contains(slurm.Commands, name) && len(args) > 0 {
@@ -68,13 +73,4 @@ func leave(muster, name string, args []string) int {
 	fmt.Fprintf(os.Stderr, "%s: error: the server is meant to be reached over TCP (MUSTER_HOST, muster login), which muster-slurm leaves to %s: %v; "+
 		"put it there, or name the socket of a daemon of this machine in MUSTER_SOCKET\n", name, muster, err)
 	return 1
-}
-
-// version is that of the module this program was built from, as muster knows
-// its own.
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
-	}
-	return "unknown"
 }

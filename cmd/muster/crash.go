@@ -16,7 +16,7 @@ import (
 )
 
 // crashVariable makes the daemon kill itself at a named point, the n-th time
-// that it comes by: POINT or POINT:N (docs/reliability.md).
+// that it comes by: POINT or POINT:N (docs/design/reliability.md).
 const crashVariable = "MUSTER_CRASH"
 
 // crashPoint is what the variable asks for; nil: nothing.

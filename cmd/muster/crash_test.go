@@ -74,7 +74,7 @@ type promise struct {
 
 // TestCrash: the daemon dies at random instants and at named places, while jobs
 // are submitted, started, suspended, requeued, resized, preempted and
-// cancelled, and the policy changes; nothing of docs/reliability.md is broken.
+// cancelled, and the policy changes; nothing of docs/design/reliability.md is broken.
 func TestCrash(t *testing.T) {
 	points, seed := 30, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("MUSTER_SOAK")); err == nil {

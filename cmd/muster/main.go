@@ -17,9 +17,10 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/plain"
+	"github.com/muster-gpu/muster/internal/version"
 )
 
-// Exit codes, documented in docs/cli.md.
+// Exit codes, documented in docs/reference/cli.md.
 const (
 	exitOK          = 0
 	exitFailed      = 1   // the command did not do what was asked
@@ -82,9 +83,11 @@ func newRoot() *cobra.Command {
 		Short: "A GPU scheduler: every GPU present and accounted for",
 		Long: "Muster decides which job gets which GPU, when, for how long and next to whom.\n" +
 			"One engine, tried on recorded workloads (muster sim) before it runs your machines.",
+		Version:       version.Read().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("muster {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	kubeCluster.add(root)
 	cobra.EnableCommandSorting = false // within a group they stand as people need them

@@ -70,7 +70,7 @@ func newExplain() *cobra.Command {
 		Use:   "explain JOURNAL {--job X | --score} [--at T]",
 		Short: "Say why a job waits (or where it runs) at an instant of a journal; or how good expected starts are in it",
 		Long: "With --score it is asked, as muster sim --score-starts does, when jobs will start: at the submission of each\n" +
-			"Nth that has to wait (--every) and of some others, and the answers are compared with what happens. See docs/simulator.md.",
+			"Nth that has to wait (--every) and of some others, and the answers are compared with what happens. See docs/design/expected-starts.md.",
 		Example: "  muster explain las.journal --job 4711 --at 2h30m\n  muster explain incident.journal --score --every 5",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -34,7 +34,7 @@ func newSearchRun() *cobra.Command {
 	name := ""
 	c := &cobra.Command{
 		Use: "run FILE", Short: "Search, attached: what happens is told here, the best trial in the end",
-		Long: "Runs a search (docs/search.md describes the file; - is standard input). What was begun goes on: nothing is\n" +
+		Long: "Runs a search (docs/howto/search.md describes the file; - is standard input). What was begun goes on: nothing is\n" +
 			"submitted twice. Ctrl-C ends the tuner only; the trials that run go on, and so does the search when it is run again.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -25,7 +25,7 @@ import (
 	"github.com/muster-gpu/muster/search"
 )
 
-// searchFile is what a search file says (docs/search.md).
+// searchFile is what a search file says (docs/howto/search.md).
 type searchFile struct {
 	path     string
 	text     []byte
@@ -59,7 +59,7 @@ type fusionProfile struct {
 	One, Two int64
 }
 
-// searchModel is how the simulator plays trials (docs/search.md, Simulated).
+// searchModel is how the simulator plays trials (docs/howto/search.md, Simulated).
 type searchModel struct {
 	Step, Begin   string
 	Spread, Noise float64
@@ -96,7 +96,7 @@ func parseNamed(path, name string, text []byte) (*searchFile, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s: a search is described by fields such as method: asha (docs/search.md)", path)
+		return nil, fmt.Errorf("%s: a search is described by fields such as method: asha (docs/howto/search.md)", path)
 	}
 	f := &searchFile{path: path, text: text, atOnce: 1, seed: 1, name: strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))}
 	f.method = search.Method{Name: search.ASHA, Eta: 3, Min: 1}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/shim"
@@ -70,7 +71,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.policy, "policy", daemonPolicy, "who is next (see muster policy list)")
 	c.Flags().StringVar(&f.placer, "place", "best-fit", "where")
 	c.Flags().StringVar(&f.backfill, "backfill", "", "none, skip, easy or conservative; the policy's own if empty")
-	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, roles, and what flags do not say (docs/config.md; default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
+	c.Flags().StringVar(&f.config, "config", "", "file with queues, rules, roles, and what flags do not say (docs/reference/config.md; default /etc/muster/muster.yaml, or muster/muster.yaml in the user's configuration folder)")
 	c.Flags().BoolVar(&f.demo, "demo", false, "submit made-up jobs all the time, in a state of its own with simulated GPUs, to look at")
 	c.Flags().BoolVar(&f.acceptLoss, "accept-loss", false, "go on with a database that has lost something: what it does not know is set aside, and its tasks are ended")
 	c.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -129,7 +130,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if r.m, err = local.Open(ctx, opt); err != nil {
 		return err
 	}
-	r.s = server.New(r.m, server.Options{Metrics: metrics, Log: r.log, Reload: r.reload, Info: server.Info{Version: version(),
+	r.s = server.New(r.m, server.Options{Metrics: metrics, Log: r.log, Reload: r.reload, Info: server.Info{Version: version.Release,
 		NotEnforced: groups.Notes(), Simulated: len(dev.gpus) > 0 && dev.gpus[0].Simulated}})
 	if r.door, err = openDoor(ctx, conf.Serve, time.Now()); err != nil {
 		return errors.Join(err, r.m.Close())

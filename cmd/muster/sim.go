@@ -109,10 +109,10 @@ func newSim() *cobra.Command {
 	fl.StringVar(&f.json, "json", "", "write the figures as JSON to this file (- for the terminal)")
 	fl.StringVar(&f.csv, "csv", "", "write the figures as CSV to this file (- for the terminal)")
 	fl.StringVar(&f.jobs, "jobs-csv", "", "write one line per job to this file (several policies: their names are added)")
-	fl.StringVar(&f.search, "search", "", "play a hyper-parameter search beside the workload, or alone on --cluster (docs/search.md)")
+	fl.StringVar(&f.search, "search", "", "play a hyper-parameter search beside the workload, or alone on --cluster (docs/howto/search.md)")
 	fl.StringVar(&f.methods, "methods", "", "methods to compare with --search (default: the file's): muster search methods, asha:stopping, hydro:fused, hydro:narrow")
 	fl.StringVar(&f.atOnce, "at-once", "", "with --search: how many runs at once, several with commas (default: the file's)")
-	fl.IntVar(&f.starts, "score-starts", 0, "ask when jobs will start, at the submission of each Nth that has to wait and later of others, and score the answers (docs/simulator.md)")
+	fl.IntVar(&f.starts, "score-starts", 0, "ask when jobs will start, at the submission of each Nth that has to wait and later of others, and score the answers (docs/design/expected-starts.md)")
 	fl.StringVar(&f.journal, "journal", "", "write a journal to this file (several policies: their names are added)")
 	return c
 }
@@ -128,7 +128,7 @@ func (f *simFlags) registerWorld(fl *pflag.FlagSet, estimates, ckptCost, restart
 	fl.StringVar(&f.estimates, "estimates", estimates, "what the scheduler knows of run times: auto (what a job states, exact where it states none), exact, stated (no more than that), none, or noise:SIGMA (log-normal); exact and noise replace what jobs state")
 	fl.StringVar(&f.gang, "gang", "node", "what \"n GPUs\" means: node (as few nodes as possible) or gpu (anywhere)")
 	fl.StringVar(&f.queues, "queues", "auto", "without queues in the cluster file: auto (one for each name in the trace) or none")
-	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/simulator.md)")
+	fl.StringVar(&f.perf, "perf", "", "performance table: speeds by GPU model, placement and co-location (docs/reference/speeds.md)")
 	fl.StringVar(&f.believed, "believed", "", "performance table that the scheduler goes by instead of --perf, to see what its errors do")
 	fl.BoolVar(&f.measured, "measured", false, "the scheduler is told how fast jobs go on what they hold, as by their progress under muster serve; what it knows before is --believed, or nothing")
 	fl.StringVar(&f.startup, "startup", "0s", "time from a start until the job computes")

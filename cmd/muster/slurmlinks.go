@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/slurm"
 	"github.com/muster-gpu/muster/slurm/remote"
 )
@@ -24,7 +25,7 @@ func newSlurm() *cobra.Command {
 		Use:   "slurm",
 		Short: "Slurm's commands: sbatch, srun, salloc, squeue, scancel, sinfo, scontrol, sacct, sprio, sshare, sstat, sacctmgr",
 		Long: "muster slurm install DIR puts links into a folder of your PATH, so that Slurm's scripts and habits work.\n" +
-			"What works, what differs and what is refused is in docs/slurm.md.",
+			"What works, what differs and what is refused is in docs/guide/slurm.md.",
 	}
 	c.AddCommand(newSlurmInstall())
 	for _, name := range slurm.Commands {
@@ -55,7 +56,7 @@ func newSlurmInstall() *cobra.Command {
 			}
 			small := filepath.Join(filepath.Dir(exe), slurmProgram)
 			programs := []string{small, exe} // the first is linked to
-			if err := fits(c.Context(), exe, small, slurmBuildVerb, version()); err != nil {
+			if err := fits(c.Context(), exe, small, slurmBuildVerb, version.Build()); err != nil {
 				slices.Reverse(programs)
 				if !errors.Is(err, os.ErrNotExist) {
 					fmt.Fprintf(c.ErrOrStderr(), "muster: %v; the commands become links to muster itself, which takes some milliseconds more for each\n", err)

@@ -75,7 +75,7 @@ func traceSynth() *cobra.Command {
 		Use:   "synth SPEC OUT",
 		Short: "Invent a workload from documented distributions and a seed",
 		Long: "SPEC is a preset or settings, or both: " + strings.Join(trace.Presets(), ", ") +
-			".\n\nSettings:\n  " + strings.Join(trace.SynthHelp(), "\n  ") + "\n\nThe distributions are described in docs/traces.md.",
+			".\n\nSettings:\n  " + strings.Join(trace.SynthHelp(), "\n  ") + "\n\nThe distributions are described in docs/reference/traces.md.",
 		Example: "  muster trace synth preset=philly-like,jobs=5000,gpus=256,load=0.9,seed=7 week.jsonl",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -387,7 +387,7 @@ func (t *tuned) verdict(w io.Writer) {
 	if t.Least != t.Winner {
 		why := "taken one by one, it is farther behind in the " + blockName(t.Block)
 		if t.Others {
-			why = win.Policy + " was less behind over other histories (docs/simulator.md), and this one is too short to say otherwise"
+			why = win.Policy + " was less behind over other histories (docs/howto/choose-a-policy.md), and this one is too short to say otherwise"
 		}
 		better := percent(t.Rows[t.Least].Gain) + " better"
 		if t.Alone != "" {

@@ -53,7 +53,7 @@ func newUpdate() *cobra.Command {
 	fl.StringVarP(&f.gpus, "gpus", "G", "0", "GPUs of each task, a fraction such as 0.5, or a MIG profile such as 3g.40gb")
 	fl.StringVar(&f.gpuMem, "gpu-mem", "", "GPU memory needed on each GPU, such as 8GiB")
 	fl.StringVar(&f.gpuCores, "gpu-cores", "", "part of a GPU's compute, such as 30%: the same as --gpus 0.3; with --gpus 2, of each of two GPUs of a node")
-	fl.StringVar(&f.s.Isolation, "isolation", "", "what must be kept apart on a shared GPU: none, memory, or full (docs/sharing.md)")
+	fl.StringVar(&f.s.Isolation, "isolation", "", "what must be kept apart on a shared GPU: none, memory, or full (docs/howto/share-a-gpu.md)")
 	fl.Float64Var(&f.s.MinSpeed, "min-speed", 0, "least part of its speed alone that it accepts beside others in a share of a GPU; 0: the configured one")
 	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
 	fl.Float64VarP(&f.cpus, "cpus", "c", 0, "CPU cores of each task")

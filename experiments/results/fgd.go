@@ -28,7 +28,7 @@ func FGD(ctx context.Context, traces string) (Table, error) {
 		About: "GPUs allocated, in per cent, when so many per cent of the cluster's GPUs have been asked for; means of ten seeds, as published " +
 			"(ATC'23). Nobody leaves: pods are drawn until they ask for 130 %, and a pod that does not fit is lost. The world is that of the published " +
 			"simulator (`experiments/compat`): its order of arrivals, its scores of 0 to 100 and its random ranks for ties. The placers `fgd`, `weighted-fit`, " +
-			"`dot-product`, `gpu-packing` and `gpu-clustering` are the same rules without the rounding (docs/policies.md). " +
+			"`dot-product`, `gpu-packing` and `gpu-clustering` are the same rules without the rounding (docs/reference/policies/README.md). " +
 			"Rooms is ours, without foresight. Nine tenths of what FGD leaves free are parts of GPUs, three fifths of all of it the 0.19 that pods of 0.81 " +
 			"leave (default, seed 42: 2.95 of 4.86 points), which nearly nothing asks for: a placer that turns nobody away has to leave them."}
 	dir := filepath.Join(traces, "openb-v2023")

@@ -53,7 +53,7 @@ func ParvaGPU(ctx context.Context, traces string) (Table, error) {
 func ParvaShares(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "ParvaGPU's SLO sets on parts of GPUs, A100-80GB", Tolerance: 0,
 		About: fmt.Sprintf("The same services on gpulets (ATC'22): parts of GPUs under MPS, of 20, 40, 50, 60, 80 per cent, in which services take turns, planned by `muster mps plan`; GPUs beside those of ParvaGPU's released deployments, which are on MIG instances. "+
-			"How fast services are on a part is estimated from what was measured on instances and of several processes on a whole GPU (docs/sharing.md); what different services do to each other was not measured, and is not counted. Requests are played for %v, with Poisson arrivals %d times. "+
+			"How fast services are on a part is estimated from what was measured on instances and of several processes on a whole GPU (docs/howto/plan-services.md); what different services do to each other was not measured, and is not counted. Requests are played for %v, with Poisson arrivals %d times. "+
 			"gpulet plans for the rates as they are; by `--headroom` it has more GPUs, and fewer are late.", parvaPlay, parvaSeeds)}
 	dir := filepath.Join(traces, "parvagpu-mig")
 	m, _ := cluster.FindModel("A100-80GB")

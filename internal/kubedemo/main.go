@@ -144,7 +144,7 @@ func (d *demo) stay() {
 
 // install installs Muster from deploy/ and starts the scheduler.
 func (d *demo) install() {
-	d.say("Muster, as docs/kubernetes.md installs it: the definition of queues, an account with its rights, a Deployment.")
+	d.say("Muster, as docs/guide/kubernetes.md installs it: the definition of queues, an account with its rights, a Deployment.")
 	d.show("kubectl", "apply", "--server-side", "-k", "deploy/base")
 	d.p.Wait("queues are served", func(context.Context) bool { _, err := d.try("kubectl", "get", "queues"); return err == nil })
 	d.apply(queues)

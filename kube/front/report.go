@@ -145,7 +145,7 @@ func (p *reporters) may(uid string, now time.Time) bool {
 }
 
 // howToReport is the answer to those whose token is not one to report with.
-const howToReport = "a pod reports with a projected service account token with the audience " + api.ReportAudience + " (Authorization: Bearer; docs/kubernetes.md, Progress)"
+const howToReport = "a pod reports with a projected service account token with the audience " + api.ReportAudience + " (Authorization: Bearer; docs/howto/kubernetes-progress.md, Progress)"
 
 // reporter is the pod whose token a request shows, as the API server says.
 func (f *Front) reporter(ctx context.Context, header string) (*reporter, error) {

@@ -121,7 +121,7 @@ function figures(box, o, all) {
     bad ? figure("Unhealthy", String(bad), bad === 1 ? "GPU" : "GPUs", null, "bad") : null);
 }
 
-/* leftText is how much of the free GPUs is of no use to what people ask for (docs/gpus.md). */
+/* leftText is how much of the free GPUs is of no use to what people ask for (docs/reference/gpus.md). */
 function leftText(l) {
   if (!l?.free) return [];
   return el("p", { class: "sub left" }, `${about(l.free)} ${l.free === 1000 ? "GPU" : "GPUs"} free, ${about(l.usable)} usable by the tasks submitted last`,
