@@ -339,15 +339,15 @@ const noResv = -1
 // ends of jobs (those that are leaving have left the books already), and the
 // beginnings and ends of reservations.
 type timeline struct {
-	e     *Engine
+	ends  *olist   // jobs by their expected ends; it does not change meanwhile
 	late  []ending // overdue jobs, expected to end soon
 	extra []ending // reservations
-	chunk int      // position in e.ends
+	chunk int      // position in ends
 	pos   int
 }
 
 func (e *Engine) timeline() timeline {
-	tl := timeline{e: e, late: e.scratch.ends[:0]}
+	tl := timeline{ends: e.byEnd(), late: e.scratch.ends[:0]}
 	for i := range e.resv {
 		r := &e.resv[i]
 		r.masks = r.masks[:0] // the last one may have been left half-way
@@ -376,16 +376,15 @@ func (e *Engine) timeline() timeline {
 
 // listed returns the next entry of the list of expected ends.
 func (tl *timeline) listed() (ending, bool) {
-	l := tl.e.byEnd()
-	if tl.chunk == len(l.chunks) {
+	if tl.chunk == len(tl.ends.chunks) {
 		return ending{}, false
 	}
-	it := &l.chunks[tl.chunk][tl.pos]
+	it := &tl.ends.chunks[tl.chunk][tl.pos]
 	return ending{at: cluster.Time(it.key[0]), job: cluster.JobID(it.id)}, true
 }
 
 func (tl *timeline) skip() {
-	if tl.pos++; tl.pos == len(tl.e.ends.list.chunks[tl.chunk]) {
+	if tl.pos++; tl.pos == len(tl.ends.chunks[tl.chunk]) {
 		tl.chunk, tl.pos = tl.chunk+1, 0
 	}
 }

@@ -351,26 +351,29 @@ func TestWorkingDirectory(t *testing.T) {
 	d.want(d.must("show", "1"), "the working directory "+filepath.Join(d.dir, "nowhere")+" does not exist")
 }
 
+// background starts a command whose output goes to a file of its name (output).
+func (d *daemon) background(args ...string) *exec.Cmd {
+	d.Helper()
+	c := exec.Command(d.bin, args...)
+	f, err := os.Create(filepath.Join(d.dir, args[0]+".out"))
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer f.Close()
+	c.Stdout, c.Stderr, c.Env = f, f, append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+	if err := c.Start(); err != nil {
+		d.Fatal(err)
+	}
+	d.Cleanup(func() { _ = c.Process.Kill() })
+	return c
+}
+
 // Whoever waits for a job, or follows its output, does so over a restart of the daemon.
 func TestWaitOverRestart(t *testing.T) {
 	d, _ := configured(t, "1xH100-80GB", quick)
 	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c", "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last; exit 7")
 	d.untilSays(`"state": "running"`, "show", "1")
-	start := func(args ...string) *exec.Cmd {
-		c := exec.Command(d.bin, args...)
-		f, err := os.Create(filepath.Join(d.dir, args[0]+".out"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		c.Stdout, c.Stderr, c.Env = f, f, append(os.Environ(), "MUSTER_SOCKET="+d.socket)
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Process.Kill() })
-		return c
-	}
-	waits, logs := start("wait", "1"), start("logs", "-f", "1")
+	waits, logs := d.background("wait", "1"), d.background("logs", "-f", "1")
 	d.eventually("the output is followed", func() bool { return d.output("logs.out") == "first\n" })
 	d.eventually("the daemon was asked to wait", func() bool {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", waits.Process.Pid))
