@@ -8,9 +8,9 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
-	"github.com/muster-gpu/muster/journal"
 )
 
 // mostForeseen is for how many waiting jobs an expected start is estimated where
@@ -56,7 +56,7 @@ type future struct {
 
 // future lets a second engine go on from a snapshot until nothing happens any
 // more at this instant; who is told to leave leaves at once.
-func (m *Machine) future(rules *journal.Header, snap *engine.Snapshot, now cluster.Time, known *expectations) (*future, error) {
+func (m *Machine) future(rules *config.Rules, snap *engine.Snapshot, now cluster.Time, known *expectations) (*future, error) {
 	e, err := m.restored(rules, snap)
 	if err != nil {
 		return nil, err

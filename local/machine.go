@@ -20,11 +20,11 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/internal/inbox"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
@@ -36,7 +36,7 @@ import (
 // Options configures a machine.
 type Options struct {
 	Dir   string // of the state
-	Rules journal.Header
+	Rules config.Rules
 	GPUs  []api.GPU // in the order of the node's devices
 	// Devices are asked how the GPUs are and what they do; nil: nobody asks.
 	Devices     gpu.Source
@@ -97,7 +97,7 @@ type Machine struct {
 
 	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
 	policy *policyNow
-	held   *journal.Files // that the policy names
+	held   *config.Files // that the policy names
 	turns  []*turn        // changes of the rules that wait for the end of a step
 
 	inbox       inbox.Inbox[item]
@@ -336,7 +336,7 @@ func (m *Machine) endHomeless(ctx context.Context) error {
 }
 
 // config is the engine's, which explains itself in local time.
-func (m *Machine) config(rules *journal.Header) (engine.Config, error) {
+func (m *Machine) config(rules *config.Rules) (engine.Config, error) {
 	cfg, err := rules.Config()
 	cfg.Clock = func(t cluster.Time) string {
 		at := time.Unix(0, int64(t))

@@ -17,10 +17,10 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/driver/drivertest"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/journal"
 )
 
 // testOptions are those of a machine with a state of its own and these nodes.
@@ -32,7 +32,7 @@ func testOptions(t testing.TB, spec *cluster.Spec) Options {
 	}
 	opt := Options{Dir: filepath.Join(folder(t), "state"), Now: time.Now, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 		Shim: []string{exe, shimWord}, KillWait: 200 * time.Millisecond,
-		Rules: journal.Header{Version: journal.Version, Spec: *spec, Policy: "fifo", Placer: "best-fit",
+		Rules: config.Rules{Spec: *spec, Policy: "fifo", Placer: "best-fit",
 			Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second}, {How: engine.Kill, Grace: 50 * time.Millisecond}}}}
 	for i := range spec.Nodes[0].GPUs {
 		opt.GPUs = append(opt.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})

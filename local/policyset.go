@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
-	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -82,7 +82,7 @@ func (m *Machine) choosePolicy(ctx context.Context) error {
 	if old != nil && old.Configured == file && (old.Live || old.choice == file) {
 		h := *r
 		h.Policy, h.Placer, h.Backfill = old.Policy, old.Placer, old.Backfill
-		held, err := journal.Hold(h.Policy, h.Placer)
+		held, err := config.Hold(h.Policy, h.Placer)
 		if err == nil {
 			err = h.Check()
 		}
@@ -93,7 +93,7 @@ func (m *Machine) choosePolicy(ctx context.Context) error {
 			return nil
 		}
 	}
-	held, err := journal.Hold(file.Policy, file.Placer)
+	held, err := config.Hold(file.Policy, file.Placer)
 	if err != nil {
 		return err
 	}
@@ -147,11 +147,11 @@ func (m *Machine) wanted(r *api.PolicyRequest, p *policyNow) (choice, error) {
 	m.conf.RLock()
 	spec := m.opt.Rules.Spec
 	m.conf.RUnlock()
-	try := func(field, value string, set func(h *journal.Header)) error {
+	try := func(field, value string, set func(h *config.Rules)) error {
 		if value == "" {
 			return nil
 		}
-		h := journal.Header{Policy: "fifo", Placer: "best-fit", Spec: spec}
+		h := config.Rules{Policy: "fifo", Placer: "best-fit", Spec: spec}
 		set(&h)
 		if err := h.Check(); err != nil {
 			return &api.FieldError{Field: field, Text: err.Error()}
@@ -169,9 +169,9 @@ func (m *Machine) wanted(r *api.PolicyRequest, p *policyNow) (choice, error) {
 	if r.Place != "" {
 		c.Placer = r.Place
 	}
-	return c, errors.Join(try("policy", r.Policy, func(h *journal.Header) { h.Policy = c.Policy }),
-		try("place", r.Place, func(h *journal.Header) { h.Placer = c.Placer }),
-		try("backfill", r.Backfill, func(h *journal.Header) { h.Backfill = c.Backfill }))
+	return c, errors.Join(try("policy", r.Policy, func(h *config.Rules) { h.Policy = c.Policy }),
+		try("place", r.Place, func(h *config.Rules) { h.Placer = c.Placer }),
+		try("backfill", r.Backfill, func(h *config.Rules) { h.Backfill = c.Backfill }))
 }
 
 // SetPolicy changes the policy between two steps. When it returns, the change is
@@ -210,7 +210,7 @@ func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string
 }
 
 // filesOf reads the files that a request comes to, before anything is locked: a disk that hangs keeps only who asked.
-func (m *Machine) filesOf(r *api.PolicyRequest) (*journal.Files, error) {
+func (m *Machine) filesOf(r *api.PolicyRequest) (*config.Files, error) {
 	m.conf.RLock()
 	c := m.policy.choice
 	if r.FromConfig {
@@ -218,7 +218,7 @@ func (m *Machine) filesOf(r *api.PolicyRequest) (*journal.Files, error) {
 	}
 	m.conf.RUnlock()
 	c.Policy, c.Placer = cmp.Or(r.Policy, c.Policy), cmp.Or(r.Place, c.Placer)
-	f, err := journal.Hold(c.Policy, c.Placer)
+	f, err := config.Hold(c.Policy, c.Placer)
 	if err != nil {
 		field := "policy"
 		if r.Policy == "" && r.Place != "" {
@@ -231,7 +231,7 @@ func (m *Machine) filesOf(r *api.PolicyRequest) (*journal.Files, error) {
 
 // hold keeps the contents of the files of the policy that counts now, or lets them go if it
 // does not count: what is built later (a reload, a forecast) reads no file, and has the weights that count.
-func (m *Machine) hold(f *journal.Files, counts bool) {
+func (m *Machine) hold(f *config.Files, counts bool) {
 	if counts {
 		m.conf.Lock()
 		f, m.held = m.held, f

@@ -17,8 +17,8 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/place"
@@ -73,7 +73,7 @@ func accounts(t *testing.T) (*Machine, *played) {
 	now := t0.Add(2 * time.Hour)
 	m := &Machine{store: st, jobs: map[cluster.JobID]*job{}, groups: &cgroup.Manager{}, faults: make([]string, 4), running: t.Context()}
 	m.opt = Options{Dir: t.TempDir(), Devices: src, GPUs: DescribeGPUs(src.devices), SampleEvery: 10 * time.Second, HourCost: 2, Log: slog.Default(),
-		Now: func() time.Time { return now }, Rules: journal.Header{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "here", Model: "H100-80GB", GPUs: 4}}}}}
+		Now: func() time.Time { return now }, Rules: config.Rules{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "here", Model: "H100-80GB", GPUs: 4}}}}}
 	cfg := engine.Config{Spec: m.opt.Rules.Spec}
 	if cfg.Policy, err = policy.New("fifo"); err != nil {
 		t.Fatal(err)

@@ -8,9 +8,9 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
-	"github.com/muster-gpu/muster/journal"
 )
 
 // What-if questions are answered by a second engine, restored from a snapshot
@@ -69,7 +69,7 @@ func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
 // question is the state in which it is asked what would become of a submission.
 type question struct {
 	now   cluster.Time
-	rules journal.Header
+	rules config.Rules
 	snap  engine.Snapshot
 	known *expectations
 }

@@ -1,4 +1,4 @@
-package journal
+package config
 
 import (
 	"os"
@@ -93,7 +93,7 @@ func TestFileKnobs(t *testing.T) {
 	}
 }
 
-// A journal names also the weights that come with the program, and a replay under others is refused.
+// Pinned rules name also the weights that come with the program, and rules with others are refused.
 func TestPinShipped(t *testing.T) {
 	digest := func(system string) string {
 		a, err := learn.Read(system, learn.Shipped(system))
@@ -102,7 +102,7 @@ func TestPinShipped(t *testing.T) {
 		}
 		return a.Digest()
 	}
-	h := Header{Policy: "sched2:check=2m", Placer: "meta-rl"}
+	h := Rules{Policy: "sched2:check=2m", Placer: "meta-rl"}
 	h.Pin()
 	if want := "sched2:check=2m,digest=" + digest("sched2"); h.Policy != want {
 		t.Errorf("%s, want %s", h.Policy, want)
@@ -117,7 +117,7 @@ func TestPinShipped(t *testing.T) {
 	if _, err := h.Config(); err != nil {
 		t.Error(err)
 	}
-	for _, other := range []Header{{Policy: "sched2:digest=00000000", Placer: "meta-rl"}, {Policy: "fifo", Placer: "meta-rl:digest=00000000"}} {
+	for _, other := range []Rules{{Policy: "sched2:digest=00000000", Placer: "meta-rl"}, {Policy: "fifo", Placer: "meta-rl:digest=00000000"}} {
 		if _, err := other.Config(); err == nil || !strings.Contains(err.Error(), "the weights that come with Muster: their digest is") {
 			t.Errorf("%+v: %v", other, err)
 		}
@@ -126,7 +126,7 @@ func TestPinShipped(t *testing.T) {
 			t.Errorf("pinned over: %+v", other)
 		}
 	}
-	plain := Header{Policy: "las:levels=4", Placer: "pack"}
+	plain := Rules{Policy: "las:levels=4", Placer: "pack"}
 	if plain.Pin(); plain.Policy != "las:levels=4" || plain.Placer != "pack" {
 		t.Errorf("%+v", plain)
 	}
