@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/show"
 )
 
 // When waiting jobs will start, a second engine says that goes on from the
@@ -246,7 +246,7 @@ func (f *forecast) interval(id cluster.JobID) (first, last cluster.Time, ok bool
 }
 
 // tell says of a waiting job when it is expected to start; false: it is not foreseen.
-func (f *forecast) tell(v *api.Job, now cluster.Time) bool {
+func (f *forecast) tell(v *show.Job, now cluster.Time) bool {
 	at, ok := f.start(cluster.JobID(v.ID))
 	if !ok {
 		return false
@@ -260,7 +260,7 @@ func (f *forecast) tell(v *api.Job, now cluster.Time) bool {
 
 // tellRoughly is for what was not foreseen: what the engine estimates from the
 // work ahead.
-func tellRoughly(v *api.Job, at cluster.Time) {
+func tellRoughly(v *show.Job, at cluster.Time) {
 	v.Expected, v.Rough = instant(at), at != cluster.Never
 	v.AtEarliest = v.Rough
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/search"
+	"github.com/muster-gpu/muster/show"
 )
 
 // tuner submits, promotes and stops the trials of a search. All it knows it has
@@ -186,7 +187,7 @@ type result struct {
 }
 
 // over reports whether a job has ended for good.
-func over(j *api.Job) bool { return !slices.Contains(api.Live, j.State) }
+func over(j *api.Job) bool { return !slices.Contains(show.Live, j.State) }
 
 // results are what a job says of one of its trials. The metric of a run to a
 // rung counts when the run is over, and with it its checkpoint; where trials run on

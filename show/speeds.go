@@ -1,4 +1,4 @@
-package api
+package show
 
 // Speeds is what was measured of how fast jobs go, by the progress that they reported.
 type Speeds struct {

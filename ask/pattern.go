@@ -1,4 +1,4 @@
-package slurm
+package ask
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Names are what the patterns of a file name stand for.
-type Names struct {
+// FileNames are what the patterns of a file name stand for.
+type FileNames struct {
 	Job     int    // %j
 	Array   int    // %A; 0: not an array, then %A is the job and %a 4294967294, as in Slurm
 	Index   int    // %a, and %b modulo 10
@@ -26,7 +26,7 @@ const noIndex = 4294967294
 // ExpandPattern writes the file name that a pattern stands for. A number
 // between % and the letter pads numbers with zeros (at most ten digits); a
 // backslash anywhere switches the patterns off and disappears; %% is %.
-func ExpandPattern(p string, n Names) string {
+func ExpandPattern(p string, n FileNames) string {
 	if strings.Contains(p, `\`) {
 		return strings.ReplaceAll(p, `\`, "")
 	}
@@ -55,7 +55,7 @@ func ExpandPattern(p string, n Names) string {
 	return b.String()
 }
 
-func (n Names) expand(letter byte, width int) (string, bool) {
+func (n FileNames) expand(letter byte, width int) (string, bool) {
 	pad := func(v int) (string, bool) { return fmt.Sprintf("%0*d", width, v), true }
 	array, index := n.Array, n.Index
 	if array == 0 {

@@ -1,9 +1,11 @@
-package api
+package show
 
 import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/muster-gpu/muster/ask"
 )
 
 // Moves is what would let one waiting job start, or empty a node, or why nothing does.
@@ -19,7 +21,7 @@ type Moves struct {
 	Cost    float64    `json:"cost" doc:"GPU-seconds that the moves lose together"`
 	Without *time.Time `json:"without,omitempty" doc:"Its expected start if nobody moves; absent: none is in sight"`
 	Start   *time.Time `json:"start,omitempty" doc:"Its start if they move now"`
-	Saved   Duration   `json:"saved" doc:"The wait that this saves, at most the horizon of the configuration"`
+	Saved   ask.Duration   `json:"saved" doc:"The wait that this saves, at most the horizon of the configuration"`
 	Weight  float64    `json:"weight" doc:"What an hour that it waits less counts for against one that is lost, by its tier"`
 	Benefit float64    `json:"benefit" doc:"GPU-seconds: what is saved times GPUs, or the part of one, times weight; of an emptied node, by which more GPUs are usable, or on empty nodes, up to the horizon"`
 	Worth   bool       `json:"worth" doc:"The benefit exceeds the cost"`
@@ -36,17 +38,11 @@ type Move struct {
 	From    []string `json:"from" doc:"Nodes; of shares with the GPU (n1:0), of slices also with the first memory slice (n1:0@4)"`
 	To      []string `json:"to" doc:"Likewise; its GPUs there are booked before it stops"`
 	After   []int    `json:"after,omitempty" doc:"Jobs that leave these GPUs for it: it starts there when they have"`
-	Stop    Duration `json:"stop" doc:"Until it has left: what a checkpoint takes"`
-	Wait    Duration `json:"wait,omitempty" doc:"Until those that leave for it have left"`
-	Restart Duration `json:"restart" doc:"Until it computes again"`
-	Lost    Duration `json:"lost" doc:"Work since its last checkpoint, where it writes none when it leaves"`
+	Stop    ask.Duration `json:"stop" doc:"Until it has left: what a checkpoint takes"`
+	Wait    ask.Duration `json:"wait,omitempty" doc:"Until those that leave for it have left"`
+	Restart ask.Duration `json:"restart" doc:"Until it computes again"`
+	Lost    ask.Duration `json:"lost" doc:"Work since its last checkpoint, where it writes none when it leaves"`
 	Cost    float64  `json:"cost" doc:"GPU-seconds: its GPUs times the longer of stop and wait, the restart and what is lost"`
-}
-
-// MovesRequest asks for moves to be made.
-type MovesRequest struct {
-	Job     int    `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: whichever it helps"`
-	Compact string `json:"compact,omitempty" enum:"usable,nodes" doc:"Instead, empty nodes: so that more of the free GPUs are usable by the tasks submitted last, or for the empty nodes"`
 }
 
 // Needs is what the job asks for of GPUs, in a few words.

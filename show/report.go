@@ -1,8 +1,10 @@
-package api
+package show
 
 import (
 	"fmt"
 	"math"
+
+	"github.com/muster-gpu/muster/ask"
 )
 
 // Report is what a pod of a cluster tells of itself: the last of everything, each time, so
@@ -34,7 +36,7 @@ const (
 // not known, as those who mean -1 by that have it.
 func (r *Report) Check() error {
 	wrong := func(field, format string, args ...any) error {
-		return &FieldError{Field: field, Text: fmt.Sprintf(format, args...)}
+		return &ask.FieldError{Field: field, Text: fmt.Sprintf(format, args...)}
 	}
 	number := func(v float64) bool { return v >= 0 && v <= maxStep }
 	p := &r.Progress

@@ -1,6 +1,4 @@
-package api
-
-import "time"
+package ask
 
 // Trial says of a job that it is a run of a hyper-parameter search: of one trial
 // or of a fused group of several towards a budget, or the search's tuner.
@@ -29,12 +27,3 @@ type FusedTrial struct {
 	From   int            `json:"from,omitempty" minimum:"0" doc:"Job whose checkpoint of the trial it goes on from; 0: it begins"`
 }
 
-// Metrics are what a job, or a trial of a fused group, reported of itself at a
-// step.
-type Metrics struct {
-	Trial int                 `json:"trial" doc:"Which trial of a fused group; 0 otherwise"`
-	Mark  int64               `json:"mark,omitempty" doc:"The step that was asked for; 0: the last report"`
-	Step  float64             `json:"step"`
-	At    time.Time           `json:"at"`
-	Of    map[string]*float64 `json:"of" doc:"By name; null: not a number, or infinite"`
-}

@@ -1,4 +1,4 @@
-package api
+package show
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/muster-gpu/muster/ask"
 )
 
 // A report that keeps to all limits is not too large, however its names are written, and one metric more is refused.
@@ -27,7 +29,7 @@ func TestReportAtLimits(t *testing.T) {
 		t.Errorf("it is %d bytes long, and %d may be: %v", len(text), MaxReport, err)
 	}
 	r.Metrics[5].Of = map[string]*float64{"a": &v, "b": &v}
-	var field *FieldError
+	var field *ask.FieldError
 	if err := r.Check(); !errors.As(err, &field) || field.Field != fmt.Sprintf("metrics[%d].of", maxValues-1) {
 		t.Errorf("one more: %v", err)
 	}

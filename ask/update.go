@@ -1,4 +1,4 @@
-package api
+package ask
 
 import "time"
 
@@ -77,14 +77,3 @@ func (u *Update) Apply(s Submission) Submission {
 	return s
 }
 
-// Moment is something that happened to a job.
-type Moment struct {
-	At    time.Time `json:"at"`
-	State string    `json:"state"`
-	Text  string    `json:"text,omitempty"`
-}
-
-// Drain says why a node takes no more jobs.
-type Drain struct {
-	Reason string `json:"reason,omitempty" maxLength:"500"`
-}

@@ -1,4 +1,4 @@
-package api
+package show
 
 // Fair is what the order of waiting jobs follows from, where the policy's is a sum of weighted factors, and
 // what fair shares were computed from.

@@ -1,6 +1,10 @@
-package api
+package show
 
-import "time"
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/ask"
+)
 
 // Measured is what was measured of a job's GPUs and host. What the devices do
 // not tell, as simulated ones do, is absent.
@@ -14,7 +18,7 @@ type Measured struct {
 	Idle        float64  `json:"idle,omitempty" doc:"GPU-seconds at less than one percent"`
 	Holding     float64  `json:"holding,omitempty" doc:"... of these with GPU memory in use"`
 	Unused      int      `json:"unused,omitempty" doc:"GPUs that it held and never used"`
-	CPU         Duration `json:"cpu,omitempty" doc:"CPU time"`
+	CPU         ask.Duration `json:"cpu,omitempty" doc:"CPU time"`
 	RAM         int64    `json:"ram,omitempty" doc:"MiB of host memory, peak"`
 }
 
@@ -48,7 +52,7 @@ type UsageRow struct {
 	Utilisation *float64 `json:"utilisation,omitempty" doc:"Percent, by GPU time; absent: not measured"`
 	KWh         *float64 `json:"kwh,omitempty"`
 	CPUHours    float64  `json:"cpu_hours"`
-	Waited      Duration `json:"waited" doc:"Mean"`
+	Waited      ask.Duration `json:"waited" doc:"Mean"`
 	Preemptions int      `json:"preemptions"`
 	LostHours   float64  `json:"lost_gpu_hours" doc:"GPU-hours whose work stopped runs did not save"`
 	SwitchHours float64  `json:"switch_gpu_hours" doc:"GPU-hours that stops and starts took, of jobs that report progress"`
@@ -70,25 +74,25 @@ type Waste struct {
 type Score struct {
 	Told        int      `json:"told" doc:"Jobs that waited and were told when they would start"`
 	Started     int      `json:"started" doc:"Those that have started since"`
-	Median      Duration `json:"median_error"`
-	Ninety      Duration `json:"ninety_error" doc:"Nine of ten were not farther off"`
+	Median      ask.Duration `json:"median_error"`
+	Ninety      ask.Duration `json:"ninety_error" doc:"Nine of ten were not farther off"`
 	Intervals   int      `json:"intervals" doc:"Those that were told an interval"`
 	Within      int      `json:"within" doc:"Those that started within it"`
 	Early       int      `json:"early" doc:"Those that started earlier than expected"`
 	Later       int      `json:"later" doc:"What else waiting jobs were told, when somebody asked again and it had changed"`
-	LaterMedian Duration `json:"later_median_error"`
-	LaterNinety Duration `json:"later_ninety_error" doc:"Nine of ten were not farther off"`
+	LaterMedian ask.Duration `json:"later_median_error"`
+	LaterNinety ask.Duration `json:"later_ninety_error" doc:"Nine of ten were not farther off"`
 	EndsTold    int      `json:"ends_told" doc:"Jobs whose progress said when they would end"`
 	Ended       int      `json:"ended" doc:"Those that have completed since"`
-	EndMedian   Duration `json:"end_median_error"`
-	EndNinety   Duration `json:"end_ninety_error" doc:"Nine of ten were not farther off"`
+	EndMedian   ask.Duration `json:"end_median_error"`
+	EndNinety   ask.Duration `json:"end_ninety_error" doc:"Nine of ten were not farther off"`
 	Off         []Off    `json:"off" doc:"How many were how far off"`
 }
 
 // Off counts the jobs whose start was off by at most a time, and by more than
 // the one before.
 type Off struct {
-	UpTo Duration `json:"up_to,omitempty" doc:"Absent: any farther off"`
+	UpTo ask.Duration `json:"up_to,omitempty" doc:"Absent: any farther off"`
 	Jobs int      `json:"jobs"`
 }
 

@@ -1,4 +1,4 @@
-package api
+package ask
 
 // Selection says to which jobs something is done: those that are named, and those that pass all
 // filters, if there are any. Jobs that are over are never among them.
@@ -34,4 +34,21 @@ type Refusal struct {
 	Job  int    `json:"job"`
 	Text string `json:"text"`
 	Gone bool   `json:"gone,omitempty" doc:"It is not there, or over"`
+}
+
+// Filter chooses jobs of a list.
+type Filter struct {
+	User, Queue, Name string
+	Search            string // part of the name, the user or the queue, or the number
+	States            []string
+	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not done are in, too
+	Before            int   // number below; 0: any
+	Limit             int   // most; 0: all
+	Arrays            bool  // waiting elements of an array may come as one; a wish
+}
+
+// MovesRequest asks for moves to be made.
+type MovesRequest struct {
+	Job     int    `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: whichever it helps"`
+	Compact string `json:"compact,omitempty" enum:"usable,nodes" doc:"Instead, empty nodes: so that more of the free GPUs are usable by the tasks submitted last, or for the empty nodes"`
 }
