@@ -26,4 +26,3 @@ type FusedTrial struct {
 	Config map[string]any `json:"config"`
 	From   int            `json:"from,omitempty" minimum:"0" doc:"Job whose checkpoint of the trial it goes on from; 0: it begins"`
 }
-

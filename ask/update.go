@@ -76,4 +76,3 @@ func (u *Update) Apply(s Submission) Submission {
 	set(&s.Comment, u.Comment)
 	return s
 }
-

@@ -102,11 +102,11 @@ type Machine struct {
 	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
 	policy *policyNow
 	held   *config.Files // that the policy names
-	turns  []*turn        // changes of the rules that wait for the end of a step
+	turns  []*turn       // changes of the rules that wait for the end of a step
 
 	inbox       inbox.Inbox[item]
 	acks        []func(error) // to be told when the batch is in the store
-	moved       []show.Moves   // what was found when somebody last looked for moves
+	moved       []show.Moves  // what was found when somebody last looked for moves
 	keys        []submissionKey
 	arrived     []*jobArray             // in this step
 	trail       trail                   // what was done in this step
@@ -177,7 +177,7 @@ type Info struct {
 	Faults    int               `json:"faults,omitempty"`  // of the server of its GPU, which ended it and others
 	Exit      int               `json:"exit,omitempty"`
 	Signal    int               `json:"signal,omitempty"`
-	Devices   []show.Device      `json:"devices,omitempty"`
+	Devices   []show.Device     `json:"devices,omitempty"`
 	StdOut    string            `json:"stdout,omitempty"`
 	StdErr    string            `json:"stderr,omitempty"`
 	Array     int               `json:"array,omitempty"`
@@ -188,8 +188,8 @@ type Info struct {
 	FrozenBy  string            `json:"frozen_by,omitempty"`
 	StopUntil time.Time         `json:"stop_until,omitzero"`
 	Requeue   bool              `json:"requeue,omitempty"` // a person wants it to stop and wait again
-	Progress  *show.Progress     `json:"progress,omitempty"`
-	Metrics   []show.Metrics     `json:"metrics,omitempty"`
+	Progress  *show.Progress    `json:"progress,omitempty"`
+	Metrics   []show.Metrics    `json:"metrics,omitempty"`
 	Falling   *progress.Falling `json:"falling,omitempty"` // the metric by which it converges; never changed in place
 	Folder    cluster.JobID     `json:"folder,omitempty"`  // job whose checkpoint folder it uses; 0: its own
 	Use       Use               `json:"use,omitzero"`

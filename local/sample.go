@@ -38,7 +38,7 @@ type meter struct {
 	Idle    float64            `json:"idle,omitempty"`
 	Holding float64            `json:"holding,omitempty"`
 	Every   int                `json:"every"`
-	Points  []show.Point        `json:"points,omitempty"`
+	Points  []show.Point       `json:"points,omitempty"`
 	Began   cluster.Time       `json:"began,omitempty"` // the run that Still is of
 	Still   float64            `json:"still,omitempty"` // seconds for which its GPUs have been below the threshold, without a break
 	cpu     time.Duration      // of the run, at the last sample

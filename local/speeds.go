@@ -3,7 +3,6 @@
 package local
 
 import (
-
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
 )

@@ -1,7 +1,6 @@
 package progress
 
 import (
-
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/show"
 )

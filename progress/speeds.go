@@ -1,7 +1,6 @@
 package progress
 
 import (
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/perf"

@@ -29,55 +29,55 @@ const (
 
 // Job is a job as it is now.
 type Job struct {
-	ID             int        `json:"id"`
-	Array          int        `json:"array,omitempty" doc:"Number of the array that it belongs to; 0: none"`
-	Index          int        `json:"index,omitempty" doc:"Its index in the array"`
-	User           string     `json:"user"`
-	State          string     `json:"state" doc:"pending, starting, running, suspended, stopping, completed, failed, cancelled, timeout, preempted, lost, rejected"`
-	Reason         string     `json:"reason,omitempty" doc:"One line: why it waits, or how it ended"`
-	Code           string     `json:"code,omitempty" doc:"The reason as one of Slurm's codes: Resources, Priority, Dependency, BeginTime, JobHeldUser, ..."`
-	Submitted      time.Time  `json:"submitted"`
-	Eligible       *time.Time `json:"eligible,omitempty"`
-	Started        *time.Time `json:"started,omitempty" doc:"Start of the present or last run"`
-	FirstStart     *time.Time `json:"first_start,omitempty"`
-	Ended          *time.Time `json:"ended,omitempty"`
-	Expected       *time.Time `json:"expected,omitempty" doc:"When a waiting job is expected to start"`
-	Earliest       *time.Time `json:"earliest,omitempty" doc:"... and not before: four of five jobs like it start between earliest and latest"`
-	Latest         *time.Time `json:"latest,omitempty" doc:"... and not after, likewise"`
-	AtEarliest     bool       `json:"at_earliest,omitempty" doc:"No date can be given: it starts at expected at the earliest or, where that is known, between earliest and latest"`
-	ByLimits       bool       `json:"by_limits,omitempty" doc:"The expectation is that jobs ahead run to their time limits: if they end sooner, it starts sooner"`
-	Scored         bool       `json:"scored,omitempty" doc:"Expected, earliest and latest are corrected by what became of earlier answers under this policy"`
-	ExpectedEnd    *time.Time `json:"expected_end,omitempty" doc:"When a running job is expected to end"`
-	EndBy          string     `json:"end_by,omitempty" enum:"progress,estimate,history,limit" doc:"How that is known: from its progress, the stated estimate, earlier runs, its time limit"`
-	Rough          bool       `json:"rough,omitempty" doc:"The expectation is an estimate from the amount of work ahead: going on in virtual time did not reach it"`
-	Promise        string     `json:"deadline_answer,omitempty" enum:"accepted,declined" doc:"What a policy that answers deadlines said of its; declined: it runs when it can"`
-	Position       int        `json:"position,omitempty" doc:"Place in the line, from 1; 0: it is not in line"`
+	ID             int            `json:"id"`
+	Array          int            `json:"array,omitempty" doc:"Number of the array that it belongs to; 0: none"`
+	Index          int            `json:"index,omitempty" doc:"Its index in the array"`
+	User           string         `json:"user"`
+	State          string         `json:"state" doc:"pending, starting, running, suspended, stopping, completed, failed, cancelled, timeout, preempted, lost, rejected"`
+	Reason         string         `json:"reason,omitempty" doc:"One line: why it waits, or how it ended"`
+	Code           string         `json:"code,omitempty" doc:"The reason as one of Slurm's codes: Resources, Priority, Dependency, BeginTime, JobHeldUser, ..."`
+	Submitted      time.Time      `json:"submitted"`
+	Eligible       *time.Time     `json:"eligible,omitempty"`
+	Started        *time.Time     `json:"started,omitempty" doc:"Start of the present or last run"`
+	FirstStart     *time.Time     `json:"first_start,omitempty"`
+	Ended          *time.Time     `json:"ended,omitempty"`
+	Expected       *time.Time     `json:"expected,omitempty" doc:"When a waiting job is expected to start"`
+	Earliest       *time.Time     `json:"earliest,omitempty" doc:"... and not before: four of five jobs like it start between earliest and latest"`
+	Latest         *time.Time     `json:"latest,omitempty" doc:"... and not after, likewise"`
+	AtEarliest     bool           `json:"at_earliest,omitempty" doc:"No date can be given: it starts at expected at the earliest or, where that is known, between earliest and latest"`
+	ByLimits       bool           `json:"by_limits,omitempty" doc:"The expectation is that jobs ahead run to their time limits: if they end sooner, it starts sooner"`
+	Scored         bool           `json:"scored,omitempty" doc:"Expected, earliest and latest are corrected by what became of earlier answers under this policy"`
+	ExpectedEnd    *time.Time     `json:"expected_end,omitempty" doc:"When a running job is expected to end"`
+	EndBy          string         `json:"end_by,omitempty" enum:"progress,estimate,history,limit" doc:"How that is known: from its progress, the stated estimate, earlier runs, its time limit"`
+	Rough          bool           `json:"rough,omitempty" doc:"The expectation is an estimate from the amount of work ahead: going on in virtual time did not reach it"`
+	Promise        string         `json:"deadline_answer,omitempty" enum:"accepted,declined" doc:"What a policy that answers deadlines said of its; declined: it runs when it can"`
+	Position       int            `json:"position,omitempty" doc:"Place in the line, from 1; 0: it is not in line"`
 	Waited         ask.Duration   `json:"waited" doc:"Time that it waited so far, all waits together"`
 	Ran            ask.Duration   `json:"ran" doc:"Time on devices so far, all runs together"`
-	GPUHours       float64    `json:"gpu_hours"`
-	LostGPUHours   float64    `json:"lost_gpu_hours,omitempty" doc:"GPU-hours whose work stopped runs did not save"`
+	GPUHours       float64        `json:"gpu_hours"`
+	LostGPUHours   float64        `json:"lost_gpu_hours,omitempty" doc:"GPU-hours whose work stopped runs did not save"`
 	SwitchCost     ask.Duration   `json:"switch_cost,omitempty" doc:"What one stop and the start after it took on its devices, by its progress: to save, to start, and to be where it was; mean"`
-	SwitchGPUHours float64    `json:"switch_gpu_hours,omitempty" doc:"GPU-hours that stops and starts took, as far as its progress told"`
-	SavesNothing   string     `json:"saves_nothing,omitempty" doc:"Why it saves nothing when it is asked for a checkpoint, as was found; empty: it saves, or nobody knows yet"`
-	StepRate       *float64   `json:"steps_per_gpu_hour,omitempty" doc:"Steps that it did per GPU-hour, of those that it reported; repeated ones are not counted"`
-	SampleRate     *float64   `json:"samples_per_gpu_hour,omitempty" doc:"Training samples that it computed per GPU-hour, from the samples_per_s that it reported"`
+	SwitchGPUHours float64        `json:"switch_gpu_hours,omitempty" doc:"GPU-hours that stops and starts took, as far as its progress told"`
+	SavesNothing   string         `json:"saves_nothing,omitempty" doc:"Why it saves nothing when it is asked for a checkpoint, as was found; empty: it saves, or nobody knows yet"`
+	StepRate       *float64       `json:"steps_per_gpu_hour,omitempty" doc:"Steps that it did per GPU-hour, of those that it reported; repeated ones are not counted"`
+	SampleRate     *float64       `json:"samples_per_gpu_hour,omitempty" doc:"Training samples that it computed per GPU-hour, from the samples_per_s that it reported"`
 	CPUTime        ask.Duration   `json:"cpu_time,omitempty" doc:"CPU time of the runs that are over"`
-	RAMPeak        int64      `json:"ram_peak,omitempty" doc:"MiB of host memory, the most of a run that is over"`
-	Restarts       int        `json:"restarts" doc:"How often it was started again"`
-	Preemptions    int        `json:"preemptions"`
-	ExitCode       int        `json:"exit_code"`
-	ExitSignal     int        `json:"exit_signal,omitempty"`
-	Node           string     `json:"node,omitempty"`
-	Devices        []Device   `json:"devices,omitempty" doc:"What it holds, or held last"`
-	Sharing        string     `json:"sharing,omitempty" doc:"How it shares a GPU, and who enforces that"`
-	StdOut         string     `json:"stdout,omitempty" doc:"Path of the output, of the first task"`
-	StdErr         string     `json:"stderr,omitempty"`
-	Progress       *Progress  `json:"progress,omitempty"`
-	Metrics        []Metrics  `json:"metrics,omitempty" doc:"The metrics that it reported: the last ones, and those at the marks of a trial"`
-	Idle           *Idle      `json:"idle,omitempty" doc:"It holds GPUs and does not use them; present from the warning on"`
-	Tasks          []Task     `json:"tasks,omitempty" doc:"On a cluster, of one job: its pods, and where they are"`
+	RAMPeak        int64          `json:"ram_peak,omitempty" doc:"MiB of host memory, the most of a run that is over"`
+	Restarts       int            `json:"restarts" doc:"How often it was started again"`
+	Preemptions    int            `json:"preemptions"`
+	ExitCode       int            `json:"exit_code"`
+	ExitSignal     int            `json:"exit_signal,omitempty"`
+	Node           string         `json:"node,omitempty"`
+	Devices        []Device       `json:"devices,omitempty" doc:"What it holds, or held last"`
+	Sharing        string         `json:"sharing,omitempty" doc:"How it shares a GPU, and who enforces that"`
+	StdOut         string         `json:"stdout,omitempty" doc:"Path of the output, of the first task"`
+	StdErr         string         `json:"stderr,omitempty"`
+	Progress       *Progress      `json:"progress,omitempty"`
+	Metrics        []Metrics      `json:"metrics,omitempty" doc:"The metrics that it reported: the last ones, and those at the marks of a trial"`
+	Idle           *Idle          `json:"idle,omitempty" doc:"It holds GPUs and does not use them; present from the warning on"`
+	Tasks          []Task         `json:"tasks,omitempty" doc:"On a cluster, of one job: its pods, and where they are"`
 	Submission     ask.Submission `json:"submission"`
-	Elements       []Element  `json:"elements,omitempty" doc:"In a list with arrays=true: more waiting elements of the array, of which all else is the same"`
+	Elements       []Element      `json:"elements,omitempty" doc:"In a list with arrays=true: more waiting elements of the array, of which all else is the same"`
 }
 
 // Element is one of many that are alike: the number of a job, and its index in
@@ -216,12 +216,12 @@ type Queue struct {
 
 // Partition is a named group of nodes with rules of its own.
 type Partition struct {
-	Name         string   `json:"name"`
-	Default      bool     `json:"default,omitempty"`
-	Nodes        []string `json:"nodes"`
+	Name         string       `json:"name"`
+	Default      bool         `json:"default,omitempty"`
+	Nodes        []string     `json:"nodes"`
 	MaxTime      ask.Duration `json:"max_time,omitempty" doc:"A longer limit is rejected; absent: none"`
 	DefaultTime  ask.Duration `json:"default_time,omitempty" doc:"Limit of jobs that state none; absent: none"`
-	PriorityTier int64    `json:"priority_tier,omitempty" doc:"Higher is considered first"`
+	PriorityTier int64        `json:"priority_tier,omitempty" doc:"Higher is considered first"`
 }
 
 // Task is a task of a job on a cluster: a pod.

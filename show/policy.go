@@ -65,4 +65,3 @@ type PolicyJob struct {
 	ExpectedBefore *time.Time `json:"expected_before,omitempty" doc:"Expected start; absent: not in sight"`
 	ExpectedAfter  *time.Time `json:"expected_after,omitempty"`
 }
-

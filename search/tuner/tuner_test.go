@@ -1,4 +1,4 @@
-package main
+package tuner
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/v1/jobs" && r.Method == http.MethodGet:
 		list := a.jobs
 		if r.URL.Query().Get("state") == "active" {
-			list = slices.DeleteFunc(slices.Clone(list), func(j api.Job) bool { return over(&j) })
+			list = slices.DeleteFunc(slices.Clone(list), func(j api.Job) bool { return Over(&j) })
 		}
 		say(map[string]any{"jobs": list})
 	case r.URL.Path == "/v1/jobs":
@@ -67,22 +67,21 @@ func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // tunerOf is a tuner of a search that talks to a daemon.
-func tunerOf(t *testing.T, a *answering, text string) *tuner {
+func tunerOf(t *testing.T, a *answering, text string) *Tuner {
 	t.Helper()
-	f, err := parseSearch("f.yaml", []byte(text))
+	f, err := parse("f.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range a.jobs {
 		if s := a.jobs[i].Submission.Trial; !s.Tuner {
-			s.Search, s.Spec = f.name, f.spec
+			s.Search, s.Spec = f.Name, f.Spec
 		}
 	}
 	a.t = t
 	srv := httptest.NewServer(a)
 	t.Cleanup(srv.Close)
-	t.Setenv("MUSTER_HOST", srv.URL)
-	tn, err := newTuner(t.Context(), f, nil)
+	tn, err := New(t.Context(), tcp.New(client.Login{Host: srv.URL}), f, func(string) {}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +128,7 @@ func TestTunerAnsweredWithTheEnd(t *testing.T) {
 	tn := tunerOf(t, a, searchOf("method: random\ntrials: 3\nbudget: {max: 3}"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := tn.run(ctx); err != nil {
+	if err := tn.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if r, ok := tn.s.Best(); !ok || r.Trial != 0 || r.Metric != 1 || len(a.sent) != 3 {
@@ -140,7 +139,7 @@ func TestTunerAnsweredWithTheEnd(t *testing.T) {
 // A trial whose checkpoints are gone begins anew, and so does that one of a fused
 // group; what is refused for something else ends the tuner.
 func TestTunerBeginsAnew(t *testing.T) {
-	f, err := parseSearch("f.yaml", []byte(searchOf("method: hydro\nscale: 1\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}")))
+	f, err := parse("f.yaml", []byte(searchOf("method: hydro\nscale: 1\nfusion: {memory: 9GiB, one: 1GiB, two: 2GiB}\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +152,12 @@ func TestTunerBeginsAnew(t *testing.T) {
 	}}
 	srv := httptest.NewServer(a)
 	defer srv.Close()
-	s, err := search.New(f.method)
+	s, err := search.New(f.Method)
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := ""
-	tn := &tuner{cl: tcp.New(client.Login{Host: srv.URL}), f: f, s: s, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{2: 11, 3: 12}, full: map[int]int{},
+	tn := &Tuner{cl: tcp.New(client.Login{Host: srv.URL}), f: f, s: s, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{2: 11, 3: 12}, full: map[int]int{},
 		tell: func(format string, args ...any) { told += fmt.Sprintf(format, args...) + "\n" }}
 	d := search.Decision{Trials: []int{2, 3}, Rung: 1, From: 1, Budget: 2, Marks: []int64{2}}
 	if err := tn.submit(t.Context(), &d); err != nil {
@@ -171,7 +170,7 @@ func TestTunerBeginsAnew(t *testing.T) {
 		t.Errorf("%v, %d submissions", err, len(a.sent))
 	}
 	a.sent, refusals = nil, refusals[1:2]
-	f.method.Fusion = nil
+	f.Method.Fusion = nil
 	if err := tn.submit(t.Context(), &search.Decision{Trials: []int{2}, Rung: 1, From: 1, Budget: 2, Marks: []int64{2}}); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +196,7 @@ func TestPassing(t *testing.T) {
 // Of two tuners that were submitted at once the first one runs; one that is started
 // beside a tuner that runs does not.
 func TestTunerRivals(t *testing.T) {
-	tn := &tuner{f: &searchFile{name: "a"}, user: "me"}
+	tn := &Tuner{f: &File{Name: "a"}, user: "me"}
 	list := []api.Job{{ID: 5}, {ID: 6}, {ID: 7}}
 	for i := range list {
 		list[i].User, list[i].State, list[i].Submission.Trial = "me", api.StateRunning, &api.Trial{Search: "a", Tuner: true}

@@ -1,4 +1,4 @@
-package main
+package tuner
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,11 +23,11 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// tuner submits, promotes and stops the trials of a search. All it knows it has
+// Tuner submits, promotes and stops the trials of a search. All it knows it has
 // from the daemon's jobs, so it may be killed at any moment and started again.
-type tuner struct {
+type Tuner struct {
 	cl    *client.Client
-	f     *searchFile
+	f     *File
 	s     *search.Search
 	spec  string
 	user  string
@@ -43,20 +42,15 @@ type tuner struct {
 	todo  []search.Decision // who is to stop, by what was found at the start or at a submission
 }
 
-// newTuner begins, or goes on with, a search.
-func newTuner(ctx context.Context, f *searchFile, errw io.Writer) (*tuner, error) {
-	s, err := search.New(f.method)
+// New begins a search, or goes on with it. say is told what happens, a line at a time; progress, how far it is, in a line that
+// replaces the one before.
+func New(ctx context.Context, cl *client.Client, f *File, say, progress func(text string)) (*Tuner, error) {
+	s, err := search.New(f.Method)
 	if err != nil {
 		return nil, err
 	}
-	t := &tuner{cl: client.Connect(), f: f, s: s, spec: f.spec, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{}, full: map[int]int{}, tell: func(string, ...any) {}, state: func(string) {}}
-	if errw != nil {
-		t.tell = func(format string, args ...any) { fmt.Fprintf(errw, format+"\n", args...) }
-	}
-	if isTTY(errw) { // a line that stays below what is told
-		t.tell = func(format string, args ...any) { fmt.Fprintf(errw, "\r\x1b[K"+format+"\n", args...) }
-		t.state = func(text string) { fmt.Fprintf(errw, "\r\x1b[K%.*s", width(errw)-1, text) }
-	}
+	t := &Tuner{cl: cl, f: f, s: s, spec: f.Spec, jobs: map[int]*api.Job{}, last: map[[2]int]int{}, saved: map[int]int{}, full: map[int]int{},
+		tell: func(format string, args ...any) { say(fmt.Sprintf(format, args...)) }, state: progress}
 	var me api.Me
 	if err := t.cl.Do(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 		return nil, err
@@ -66,14 +60,14 @@ func newTuner(ctx context.Context, f *searchFile, errw io.Writer) (*tuner, error
 }
 
 // mine reports whether a job is a run of this search's.
-func (t *tuner) mine(j *api.Job) bool {
+func (t *Tuner) mine(j *api.Job) bool {
 	s := j.Submission.Trial
-	return s != nil && !s.Tuner && s.Search == t.f.name && j.User == t.user
+	return s != nil && !s.Tuner && s.Search == t.f.Name && j.User == t.user
 }
 
 // find reads what there is of the search.
-func (t *tuner) find(ctx context.Context) error {
-	list, err := t.cl.List(ctx, url.Values{"search": {t.f.name}, "brief": {"true"}})
+func (t *Tuner) find(ctx context.Context) error {
+	list, err := t.cl.List(ctx, url.Values{"search": {t.f.Name}, "brief": {"true"}})
 	if err != nil {
 		return err
 	}
@@ -83,25 +77,25 @@ func (t *tuner) find(ctx context.Context) error {
 	for i := range list {
 		j := &list[i]
 		if t.rival(j, own) {
-			return fmt.Errorf("search %s has a tuner already, job %d: muster search show %s says how far it is, muster search cancel %s ends it", t.f.name, j.ID, t.f.name, t.f.name)
+			return fmt.Errorf("search %s has a tuner already, job %d: muster search show %s says how far it is, muster search cancel %s ends it", t.f.Name, j.ID, t.f.Name, t.f.Name)
 		}
 		if !t.mine(j) {
 			continue
 		}
 		if j.Submission.Trial.Spec != t.spec {
-			return fmt.Errorf("%s: there is a search %s that searches something else (job %d): give this one another name, or the other's settings", t.f.path, t.f.name, j.ID)
+			return fmt.Errorf("%s: there is a search %s that searches something else (job %d): give this one another name, or the other's settings", t.f.Path, t.f.Name, j.ID)
 		}
 		found = append(found, j)
 	}
 	if len(found) > 0 {
-		t.tell("search %s goes on: %d runs of trials are known", t.f.name, len(found))
+		t.tell("search %s goes on: %d runs of trials are known", t.f.Name, len(found))
 	}
 	t.todo, err = t.hear(found)
 	return err
 }
 
 // ownJob is the job that this tuner is; 0: it is none.
-func (t *tuner) ownJob(list []api.Job) int {
+func (t *Tuner) ownJob(list []api.Job) int {
 	for i := range list {
 		if strconv.Itoa(list[i].ID) == os.Getenv("MUSTER_JOB_ID") && t.tunes(&list[i]) {
 			return list[i].ID
@@ -111,20 +105,20 @@ func (t *tuner) ownJob(list []api.Job) int {
 }
 
 // tunes reports whether a job is a tuner of this search.
-func (t *tuner) tunes(j *api.Job) bool {
+func (t *Tuner) tunes(j *api.Job) bool {
 	s := j.Submission.Trial
-	return s != nil && s.Tuner && s.Search == t.f.name && j.User == t.user
+	return s != nil && s.Tuner && s.Search == t.f.Name && j.User == t.user
 }
 
 // rival reports whether a job is a tuner that goes before this one: of two that were
 // submitted at once the first.
-func (t *tuner) rival(j *api.Job, own int) bool {
-	return t.tunes(j) && !over(j) && (own == 0 || j.ID < own)
+func (t *Tuner) rival(j *api.Job, own int) bool {
+	return t.tunes(j) && !Over(j) && (own == 0 || j.ID < own)
 }
 
 // hear tells the search what became of jobs, and stops those that it finds too many.
-func (t *tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
-	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j *api.Job) bool { return t.jobs[j.ID] != nil && over(t.jobs[j.ID]) }) // all is said of those
+func (t *Tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
+	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j *api.Job) bool { return t.jobs[j.ID] != nil && Over(t.jobs[j.ID]) }) // all is said of those
 	var list []result
 	for _, j := range jobs {
 		s, old := j.Submission.Trial, t.jobs[j.ID]
@@ -154,7 +148,7 @@ func (t *tuner) hear(jobs []*api.Job) ([]search.Decision, error) {
 }
 
 // note notes that a job is a run of a trial.
-func (t *tuner) note(trial int, j *api.Job) {
+func (t *Tuner) note(trial int, j *api.Job) {
 	s := j.Submission.Trial
 	t.last[lastKey(trial, s.Target)] = j.ID
 	if s.Target {
@@ -186,16 +180,16 @@ type result struct {
 	ev search.Event
 }
 
-// over reports whether a job has ended for good.
-func over(j *api.Job) bool { return !slices.Contains(show.Live, j.State) }
+// Over reports whether a job has ended for good.
+func Over(j *api.Job) bool { return !slices.Contains(show.Live, j.State) }
 
 // results are what a job says of one of its trials. The metric of a run to a
 // rung counts when the run is over, and with it its checkpoint; where trials run on
 // through the rungs, at once.
-func (t *tuner) results(j *api.Job, trial int) (list []result) {
+func (t *Tuner) results(j *api.Job, trial int) (list []result) {
 	s := j.Submission.Trial
-	ended := over(j)
-	if !ended && !t.f.method.Stopping || s.Target && t.last[lastKey(trial, true)] != j.ID {
+	ended := Over(j)
+	if !ended && !t.f.Method.Stopping || s.Target && t.last[lastKey(trial, true)] != j.ID {
 		return nil
 	}
 	at := j.Submitted
@@ -210,13 +204,13 @@ func (t *tuner) results(j *api.Job, trial int) (list []result) {
 			m, ok = metricsAt(j, trial, 0), false
 		}
 		v, named := (*float64)(nil), false
-		if m != nil && (j.State == api.StateCompleted || t.f.method.Stopping) {
-			v, named = m.Of[t.f.metric]
+		if m != nil && (j.State == api.StateCompleted || t.f.Method.Stopping) {
+			v, named = m.Of[t.f.Metric]
 		}
 		switch {
 		case named:
 			ev.Type, ev.Metric = search.Reported, t.cost(v)
-			if t.f.method.Stopping && m.Mark != 0 {
+			if t.f.Method.Stopping && m.Mark != 0 {
 				list = append(list, result{m.At, ev})
 				continue
 			}
@@ -235,11 +229,11 @@ func (t *tuner) results(j *api.Job, trial int) (list []result) {
 }
 
 // cost is a metric of which less is better.
-func (t *tuner) cost(v *float64) float64 {
+func (t *Tuner) cost(v *float64) float64 {
 	switch {
 	case v == nil:
 		return math.Inf(1)
-	case t.f.maximise:
+	case t.f.Maximise:
 		return -*v
 	}
 	return *v
@@ -259,9 +253,9 @@ func metricsAt(j *api.Job, trial int, mark int64) *api.Metrics {
 }
 
 // live is how many runs are not over.
-func (t *tuner) live() (n int) {
+func (t *Tuner) live() (n int) {
 	for _, j := range t.jobs {
-		if !over(j) {
+		if !Over(j) {
 			n++ // the sum is the same in any order
 		}
 	}
@@ -274,9 +268,9 @@ const (
 	lookSlow = time.Second
 )
 
-// try asks the daemon whether it would accept a trial of the search.
-func (t *tuner) try(ctx context.Context) error {
-	s, err := search.New(t.f.method)
+// Try asks the daemon whether it would accept a trial of the search.
+func (t *Tuner) Try(ctx context.Context) error {
+	s, err := search.New(t.f.Method)
 	if err != nil {
 		return err
 	}
@@ -291,9 +285,9 @@ func (t *tuner) try(ctx context.Context) error {
 	return nil
 }
 
-// run goes on until the search is done, or the context ends. A daemon that does
+// Run goes on until the search is done, or the context ends. A daemon that does
 // not answer is waited for.
-func (t *tuner) run(ctx context.Context) error {
+func (t *Tuner) Run(ctx context.Context) error {
 	pause, silent := lookSoon, false
 	for {
 		changed, err := t.turn(ctx)
@@ -338,7 +332,7 @@ func passing(err error) bool {
 }
 
 // turn looks at the jobs once and does what follows.
-func (t *tuner) turn(ctx context.Context) (changed bool, err error) {
+func (t *Tuner) turn(ctx context.Context) (changed bool, err error) {
 	news, err := t.look(ctx)
 	if err != nil {
 		return false, err
@@ -352,7 +346,7 @@ func (t *tuner) turn(ctx context.Context) (changed bool, err error) {
 	if err := t.stops(ctx); err != nil {
 		return true, err
 	}
-	for t.live() < t.f.atOnce {
+	for t.live() < t.f.AtOnce {
 		list, err := t.s.Step(nil, 1)
 		if err != nil {
 			return true, err
@@ -380,7 +374,7 @@ func (t *tuner) turn(ctx context.Context) (changed bool, err error) {
 }
 
 // stops ends the runs that are to stop.
-func (t *tuner) stops(ctx context.Context) error {
+func (t *Tuner) stops(ctx context.Context) error {
 	for len(t.todo) > 0 {
 		if err := t.stop(ctx, &t.todo[0]); err != nil {
 			return err
@@ -391,8 +385,8 @@ func (t *tuner) stops(ctx context.Context) error {
 }
 
 // look returns the jobs of which there is something new.
-func (t *tuner) look(ctx context.Context) (news []*api.Job, err error) {
-	list, err := t.cl.List(ctx, url.Values{"search": {t.f.name}, "state": {"active"}, "brief": {"true"}})
+func (t *Tuner) look(ctx context.Context) (news []*api.Job, err error) {
+	list, err := t.cl.List(ctx, url.Values{"search": {t.f.Name}, "state": {"active"}, "brief": {"true"}})
 	if err != nil {
 		return nil, err
 	}
@@ -409,7 +403,7 @@ func (t *tuner) look(ctx context.Context) (news []*api.Job, err error) {
 		}
 	}
 	for _, id := range sortedJobs(t.jobs) {
-		if over(t.jobs[id]) || seen[id] {
+		if Over(t.jobs[id]) || seen[id] {
 			continue
 		}
 		j, err := t.cl.Job(ctx, id)
@@ -432,13 +426,13 @@ func sortedJobs(m map[int]*api.Job) (ids []int) {
 
 // submit starts a trial, or a fused group, towards a rung. The key is that of the
 // run: whoever submits it again is answered with the job that there is.
-func (t *tuner) submit(ctx context.Context, d *search.Decision) error {
+func (t *Tuner) submit(ctx context.Context, d *search.Decision) error {
 	s := t.submission(d)
 	kind := "rung"
 	if d.Target {
 		kind = fmt.Sprintf("full-%d", t.full[d.Trials[0]])
 	}
-	key := fmt.Sprintf("search/%s/%s/%dx%d/%s/%d", t.f.name, t.spec, d.Trials[0], len(d.Trials), kind, d.Rung)
+	key := fmt.Sprintf("search/%s/%s/%dx%d/%s/%d", t.f.Name, t.spec, d.Trials[0], len(d.Trials), kind, d.Rung)
 	out, err := t.cl.Submit(ctx, s, key)
 	for err != nil && ctx.Err() == nil {
 		switch {
@@ -458,7 +452,7 @@ func (t *tuner) submit(ctx context.Context, d *search.Decision) error {
 		return err
 	}
 	j := out.Job
-	if over(&j) { // it was submitted before, or refused at once: its end is news
+	if Over(&j) { // it was submitted before, or refused at once: its end is news
 		t.tell("job %d: %s: %s %s", j.ID, runText(s.Trial), j.State, j.Reason)
 		list, err := t.hear([]*api.Job{&j})
 		t.todo = append(t.todo, list...)
@@ -516,26 +510,26 @@ func texts(list []int) (out []string) {
 	return out
 }
 
-func (t *tuner) configsText(s *api.Trial) string {
+func (t *Tuner) configsText(s *api.Trial) string {
 	if len(s.Fused) > 1 {
 		return fmt.Sprintf("%d configurations", len(s.Fused))
 	}
-	return configText(s.Config)
+	return ConfigText(s.Config)
 }
 
 // submission is the job of a run.
-func (t *tuner) submission(d *search.Decision) *api.Submission {
-	s := t.f.job
-	scale := t.f.method.Scale
+func (t *Tuner) submission(d *search.Decision) *api.Submission {
+	s := t.f.Job
+	scale := t.f.Method.Scale
 	if d.Target || scale == 0 {
 		scale = 1
 	}
 	first := d.Trials[0]
-	c := t.f.config(first, scale)
-	s.Trial = &api.Trial{Search: t.f.name, Spec: t.spec, Method: t.f.method.Name, Metric: t.f.metric, Maximise: t.f.maximise, Trials: t.s.Trials(),
+	c := t.f.Config(first, scale)
+	s.Trial = &api.Trial{Search: t.f.Name, Spec: t.spec, Method: t.f.Method.Name, Metric: t.f.Metric, Maximise: t.f.Maximise, Trials: t.s.Trials(),
 		Number: first, Rung: d.Rung, Budget: d.Budget, Marks: d.Marks, Scale: scale, Target: d.Target, Config: c}
-	fused := len(t.f.method.Fusion) > 0 && !d.Target
-	if before := t.jobs[t.last[lastKey(first, true)]]; d.Target && before != nil && before.Started != nil && over(before) {
+	fused := len(t.f.Method.Fusion) > 0 && !d.Target
+	if before := t.jobs[t.last[lastKey(first, true)]]; d.Target && before != nil && before.Started != nil && Over(before) {
 		s.CheckpointOf = before.ID // it was overtaken, and is the best again
 	}
 	for _, n := range d.Trials {
@@ -544,25 +538,17 @@ func (t *tuner) submission(d *search.Decision) *api.Submission {
 			from = t.saved[n]
 		}
 		if fused {
-			s.Trial.Fused = append(s.Trial.Fused, api.FusedTrial{Number: n, Config: t.f.config(n, scale), From: from})
+			s.Trial.Fused = append(s.Trial.Fused, api.FusedTrial{Number: n, Config: t.f.Config(n, scale), From: from})
 		} else if !d.Target {
 			s.CheckpointOf = from
 		}
 	}
-	s.Name = t.f.name + "." + strings.Join(texts(d.Trials[:1]), "")
+	s.Name = t.f.Name + "." + strings.Join(texts(d.Trials[:1]), "")
 	if s.Kind == "" {
 		s.Kind = "trial"
 	}
-	if s.Dir == "" {
-		s.Dir, _ = os.Getwd()
-	} else if abs, err := filepath.Abs(s.Dir); err == nil {
-		s.Dir = abs
-	}
-	if s.Umask == "" {
-		s.Umask = fmt.Sprintf("%04o", umask())
-	}
 	if s.Output == "" {
-		s.Output = fmt.Sprintf("%s.trial-%d.out", t.f.name, first)
+		s.Output = fmt.Sprintf("%s.trial-%d.out", t.f.Name, first)
 	}
 	values := map[string]string{"trial": strconv.Itoa(first), "budget": strconv.FormatInt(d.Budget, 10), "scale": strconv.Itoa(scale)}
 	for k, v := range c {
@@ -586,10 +572,10 @@ func fill(args []string, values map[string]string) (out []string) {
 }
 
 // stop ends a run that is not worth its budget.
-func (t *tuner) stop(ctx context.Context, d *search.Decision) error {
+func (t *Tuner) stop(ctx context.Context, d *search.Decision) error {
 	id := t.last[lastKey(d.Trials[0], d.Target)]
 	j := t.jobs[id]
-	if j == nil || over(j) {
+	if j == nil || Over(j) {
 		return nil
 	}
 	t.tell("job %d: %s is stopped: others are better", id, runText(j.Submission.Trial))
@@ -608,9 +594,9 @@ func (t *tuner) stop(ctx context.Context, d *search.Decision) error {
 }
 
 // say tells what is new.
-func (t *tuner) say(news []*api.Job) {
+func (t *Tuner) say(news []*api.Job) {
 	for _, j := range news {
-		if !over(j) {
+		if !Over(j) {
 			continue
 		}
 		for _, n := range trialsOf(j.Submission.Trial) {
@@ -623,49 +609,50 @@ func (t *tuner) say(news []*api.Job) {
 				t.tell("job %d: %s: %s %s", j.ID, name, j.State, j.Reason)
 				continue
 			}
-			t.tell("job %d: %s: %s %s at step %g", j.ID, name, t.f.metric, metricText(m.Of[t.f.metric]), m.Step)
+			t.tell("job %d: %s: %s %s at step %g", j.ID, name, t.f.Metric, MetricText(m.Of[t.f.Metric]), m.Step)
 		}
 	}
 	if r, ok := t.s.Best(); ok && (!t.known || r != t.best) {
 		t.best, t.known = r, true
-		t.tell("best so far: trial %d, %s %s at step %d", r.Trial, t.f.metric, t.costText(r.Metric), r.Budget)
+		t.tell("best so far: trial %d, %s %s at step %d", r.Trial, t.f.Metric, t.costText(r.Metric), r.Budget)
 	}
 }
 
 // count says how far the search is.
-func (t *tuner) count() {
+func (t *Tuner) count() {
 	ended := 0
 	for _, j := range t.jobs {
-		if over(j) {
+		if Over(j) {
 			ended++ // the sum is the same in any order
 		}
 	}
-	text := fmt.Sprintf("%s: %d runs over, %d not", t.f.name, ended, len(t.jobs)-ended)
+	text := fmt.Sprintf("%s: %d runs over, %d not", t.f.Name, ended, len(t.jobs)-ended)
 	if t.known {
-		text += fmt.Sprintf(", best %s %s (trial %d, step %d)", t.f.metric, t.costText(t.best.Metric), t.best.Trial, t.best.Budget)
+		text += fmt.Sprintf(", best %s %s (trial %d, step %d)", t.f.Metric, t.costText(t.best.Metric), t.best.Trial, t.best.Budget)
 	}
 	t.state(text)
 }
 
-func (t *tuner) costText(v float64) string {
-	if t.f.maximise {
+func (t *Tuner) costText(v float64) string {
+	if t.f.Maximise {
 		v = -v
 	}
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-func metricText(v *float64) string {
+// MetricText writes a metric; nil: it was not a number.
+func MetricText(v *float64) string {
 	if v == nil {
 		return "not a number"
 	}
 	return strconv.FormatFloat(*v, 'g', 6, 64)
 }
 
-// conclude says what was found.
-func (t *tuner) conclude(w io.Writer) error {
+// Conclude says what was found.
+func (t *Tuner) Conclude(w io.Writer) error {
 	r, ok := t.s.Best()
 	if !ok {
-		return fmt.Errorf("search %s: no trial reported %s: muster search show %s says what became of them", t.f.name, t.f.metric, t.f.name)
+		return fmt.Errorf("search %s: no trial reported %s: muster search show %s says what became of them", t.f.Name, t.f.Metric, t.f.Name)
 	}
 	id := t.last[lastKey(r.Trial, r.Target)]
 	if done := t.saved[r.Trial]; done > 0 && !r.Target {
@@ -675,11 +662,11 @@ func (t *tuner) conclude(w io.Writer) error {
 	if r.Target {
 		size = ", at full size"
 	}
-	scale := max(1, t.f.method.Scale)
+	scale := max(1, t.f.Method.Scale)
 	if r.Target {
 		scale = 1
 	}
-	_, err := fmt.Fprintf(w, "best: trial %d, %s %s at step %d%s (job %d): %s\n", r.Trial, t.f.metric, t.costText(r.Metric), r.Budget, size, id, configText(t.f.config(r.Trial, scale)))
+	_, err := fmt.Fprintf(w, "best: trial %d, %s %s at step %d%s (job %d): %s\n", r.Trial, t.f.Metric, t.costText(r.Metric), r.Budget, size, id, ConfigText(t.f.Config(r.Trial, scale)))
 	return err
 }
 
