@@ -1,8 +1,7 @@
-package main
+package tune
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -53,17 +52,17 @@ func (j *pastJob) measured(ev *engine.Event) {
 	}
 }
 
-// costBook is what is known of the stops of each of a history's jobs, in its order.
-type costBook struct {
+// Costs is what is known of the stops of each of a history's jobs, in its order.
+type Costs struct {
 	jobs   []stopCosts
 	stated []cluster.Checkpoint
 	others []stopCosts // of jobs that are not replayed
 }
 
-// fill has the replay of each job cost what was measured of it, in the middle; else what it
+// Fill has the replay of each job cost what was measured of it, in the middle; else what it
 // states; else what is measured of the others, in the middle, unless a flag says something
 // (given); else what stands there. It returns what was done, for people.
-func (b *costBook) fill(entries []trace.Entry, given func(flag string) bool) (said []string) {
+func (b *Costs) Fill(entries []trace.Entry, given func(flag string) bool) (said []string) {
 	measured := false
 	for k, part := range costParts {
 		var all timings
@@ -113,8 +112,8 @@ func roughly(d time.Duration) string {
 	return cluster.FormatDuration(d.Round(time.Second))
 }
 
-// fit is how far the replay of the policy in force is from what happened.
-type fit struct {
+// Fit is how far the replay of the policy in force is from what happened.
+type Fit struct {
 	Jobs     int     `json:"jobs"`              // that came and ended under it, and end in its replay
 	Recorded float64 `json:"recorded_mean_jct"` // seconds
 	Replayed float64 `json:"replayed_mean_jct"`
@@ -125,19 +124,15 @@ type fit struct {
 // not matter.
 const misfit = 0.25
 
-// fitOf compares the replay of the policy in force with the history; nil: nothing of it
-// ran under that policy and on that cluster.
-func (f *tuneFlags) fitOf(run *report.Run) *fit {
-	if f.cluster != "" || f.load != 0 || len(f.past) != len(run.Records) {
+// Fit compares a replay of the policy in force with what happened; nil: nothing of the history ran under that policy.
+func (h *History) Fit(run *report.Run) *Fit {
+	force, m := reignOf(&h.Header), &Fit{}
+	if len(h.past) != len(run.Records) {
 		return nil
 	}
-	now, m := tuneName(f.force.policy, f.force.backfill), &fit{}
-	if f.current != now || f.placers != f.force.placer {
-		return nil // it is another one that it is weighed against
-	}
-	for i := range f.past {
-		rec, was := &run.Records[i], &f.past[i]
-		if was.under != f.force || rec.Outcome != report.Completed && rec.Outcome != report.Failed || was.jct <= 0 {
+	for i := range h.past {
+		rec, was := &run.Records[i], &h.past[i]
+		if was.under != force || rec.Outcome != report.Completed && rec.Outcome != report.Failed || was.jct <= 0 {
 			continue
 		}
 		m.Jobs++
@@ -152,33 +147,9 @@ func (f *tuneFlags) fitOf(run *report.Run) *fit {
 	return m
 }
 
-// far reports whether what is recommended rests on a model that does not fit.
-func (m *fit) far() bool {
+// Far reports whether what is recommended rests on a model that does not fit.
+func (m *Fit) Far() bool {
 	return math.Abs(m.Off) > misfit && math.Abs(m.Replayed-m.Recorded) > 1
-}
-
-func (m *fit) write(w io.Writer, policy string) {
-	by := fmt.Sprintf("%.0f %% longer", 100*m.Off)
-	if m.Off < 0 {
-		by = fmt.Sprintf("%.0f %% shorter", -100*m.Off)
-	}
-	warning := ""
-	if m.far() {
-		warning = "warning: the recommendation rests on a model that does not fit what happened: "
-	}
-	fmt.Fprintf(w, "%smean JCT of the %d jobs that came and ended under %s: recorded %s, in its replay %s, %s\n",
-		warning, m.Jobs, policy, precisely(m.Recorded), precisely(m.Replayed), by)
-	if warning != "" {
-		fmt.Fprintf(w, "  (a replay knows no nodes that were away, no slower GPUs and neighbours than --perf says, and no costs but those below)\n\n")
-	}
-}
-
-// precisely prints seconds, short ones to a tenth.
-func precisely(s float64) string {
-	if s < 60 {
-		return fmt.Sprintf("%.1f s", s)
-	}
-	return lasted(&s)
 }
 
 // reign is what a daemon followed.

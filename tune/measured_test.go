@@ -1,7 +1,7 @@
-package main
+package tune
 
 import (
-	"bytes"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +13,11 @@ import (
 )
 
 // measuredHistory is what a daemon's journal says of jobs: how long their stops took.
-func measuredHistory(t *testing.T) *pastJobs {
+func measuredHistory(t *testing.T) *History {
 	t.Helper()
 	const s = cluster.Time(time.Second)
-	h := &pastJobs{at: map[cluster.JobID]int{}}
-	h.header.Policy, h.header.Placer = "fifo", "best-fit"
+	h := NewHistory()
+	h.Header.Policy, h.Header.Placer = "fifo", "best-fit"
 	submit := func(id cluster.JobID, ck cluster.Checkpoint) {
 		h.event(cluster.Time(id)*s, &engine.Event{Type: engine.Submitted, Spec: &cluster.Job{ID: id, Checkpoint: ck, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
 		h.event(cluster.Time(id)*s, &engine.Event{Type: engine.Started, Job: id})
@@ -47,17 +47,18 @@ func measuredHistory(t *testing.T) *pastJobs {
 // is measured of others, in the middle.
 func TestHistoryMeasuresStops(t *testing.T) {
 	h := measuredHistory(t)
-	wl, _, err := h.workload()
+	wl, _, err := h.Workload()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, given := range []bool{false, true} {
 		entries := slices.Clone(wl.Jobs)
-		f := &simFlags{ckptEvery: "0s", ckptCost: "30s", restart: "1m", suspendCost: "0s"}
-		if err := f.checkpoints(entries); err != nil {
-			t.Fatal(err)
+		for i := range entries { // what muster tune fills in where nothing is stated
+			if c := &entries[i].Job.Checkpoint; !c.None && c.Cost == 0 {
+				c.Cost, c.Restart = 30*time.Second, time.Minute
+			}
 		}
-		said := h.book.fill(entries, func(flag string) bool { return given && flag == "checkpoint-cost" })
+		said := h.Costs.Fill(entries, func(flag string) bool { return given && flag == "checkpoint-cost" })
 		want := [][2]time.Duration{{3 * time.Second, 11 * time.Second}, {9 * time.Second, 20 * time.Second}, {3 * time.Second, 11 * time.Second},
 			{3 * time.Second, 11 * time.Second}, {7 * time.Second, 8 * time.Second}, {0, 0}}
 		if given {
@@ -76,14 +77,14 @@ func TestHistoryMeasuresStops(t *testing.T) {
 	}
 	h = measuredHistory(t) // jobs that have not ended say what stops take, too
 	h.jobs[0].ended = false
-	if wl, _, err = h.workload(); err != nil {
+	if wl, _, err = h.Workload(); err != nil {
 		t.Fatal(err)
 	}
-	if h.book.fill(wl.Jobs, func(string) bool { return false }); wl.Jobs[1].Job.Checkpoint.Cost != 3*time.Second {
+	if h.Costs.Fill(wl.Jobs, func(string) bool { return false }); wl.Jobs[1].Job.Checkpoint.Cost != 3*time.Second {
 		t.Errorf("%+v", wl.Jobs[1].Job.Checkpoint)
 	}
-	none := costBook{jobs: make([]stopCosts, 1), stated: make([]cluster.Checkpoint, 1)}
-	if said := none.fill(wl.Jobs[:1], func(string) bool { return false }); len(said) != 1 || !strings.Contains(said[0], "assumed, none was measured") {
+	none := Costs{jobs: make([]stopCosts, 1), stated: make([]cluster.Checkpoint, 1)}
+	if said := none.Fill(wl.Jobs[:1], func(string) bool { return false }); len(said) != 1 || !strings.Contains(said[0], "assumed, none was measured") {
 		t.Errorf("%q", said)
 	}
 }
@@ -93,39 +94,32 @@ func TestHistoryMeasuresStops(t *testing.T) {
 func TestFit(t *testing.T) {
 	h := measuredHistory(t)
 	h.jobs[1].under = reign{} // the policy changed while it was there
-	wl, _, err := h.workload()
+	wl, _, err := h.Workload()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &tuneFlags{past: h.past, force: reign{policy: "fifo", placer: "best-fit"}}
-	f.current, f.placers = "fifo", "best-fit"
 	run := report.Run{Records: make([]report.Record, len(wl.Jobs))}
 	for _, c := range []struct {
 		took time.Duration // in the replay; recorded are 100 to 95 s, in the mean of those under fifo 97.2
 		far  bool
-		want string
-	}{
-		{90 * time.Second, false, "mean JCT of the 5 jobs that came and ended under fifo: recorded 1m37s, in its replay 1m30s, 7 % shorter\n"},
-		{60 * time.Second, true, "warning: the recommendation rests on a model that does not fit what happened: mean JCT of the 5 jobs that came and ended under fifo: recorded"},
-		{200 * time.Second, true, "106 % longer"},
-	} {
+		off  float64
+	}{{90 * time.Second, false, -0.074}, {60 * time.Second, true, -0.383}, {200 * time.Second, true, 1.058}} {
 		for i := range run.Records {
 			run.Records[i] = report.Record{Submit: wl.Jobs[i].Job.Submit, End: wl.Jobs[i].Job.Submit.Add(c.took), Outcome: report.Completed}
 		}
-		m := f.fitOf(&run)
+		m := h.Fit(&run)
 		if m == nil {
 			t.Fatal("nothing to compare")
 		}
-		var b bytes.Buffer
-		if m.write(&b, "fifo"); m.far() != c.far || !strings.Contains(b.String(), c.want) {
-			t.Errorf("%v: far %v: %s", c.took, m.far(), b.String())
+		if m.Jobs != 5 || m.Far() != c.far || math.Abs(m.Off-c.off) > 0.001 {
+			t.Errorf("%v: %+v", c.took, m)
 		}
 	}
-	if m := (&fit{Jobs: 1, Recorded: 0.2, Replayed: 0.1, Off: -0.5}); m.far() {
+	if m := (&Fit{Jobs: 1, Recorded: 0.2, Replayed: 0.1, Off: -0.5}); m.Far() {
 		t.Error("a tenth of a second is far")
 	}
-	f.current = "las"
-	if f.fitOf(&run) != nil {
+	h.Header.Policy = "las"
+	if h.Fit(&run) != nil {
 		t.Error("nothing ran under las")
 	}
 }
