@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/internal/plain"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Client is a connection to a server.
@@ -253,7 +254,7 @@ func (c *Client) List(ctx context.Context, q map[string][]string) (list []api.Jo
 		if err := c.do(ctx, get, "/v1/jobs?"+query(q), nil, &page); err != nil {
 			return nil, err
 		}
-		if page.Jobs = api.Expand(page.Jobs); list == nil {
+		if page.Jobs = show.Expand(page.Jobs); list == nil {
 			list = page.Jobs
 		} else {
 			list = append(list, page.Jobs...)

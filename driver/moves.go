@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // ErrProtected is what is asked for in a time in which nobody is moved.
@@ -23,35 +24,35 @@ func MayMove(d *engine.Defrag, at cluster.Time) error {
 }
 
 // Asked is what nodes are to be emptied for, if that is asked and not which moves let a
-// job start; an error is a *api.FieldError.
-func Asked(r *api.MovesRequest) (by engine.Compact, err error) {
+// job start; an error is a *ask.FieldError.
+func Asked(r *ask.MovesRequest) (by engine.Compact, err error) {
 	switch {
 	case r.Compact == "":
 		return engine.NoCompact, nil
 	case r.Job != 0:
-		return by, &api.FieldError{Field: "compact", Text: "a job and compact do not go together: nodes are emptied for nobody in particular"}
+		return by, &ask.FieldError{Field: "compact", Text: "a job and compact do not go together: nodes are emptied for nobody in particular"}
 	}
 	if by, err = engine.ParseCompact(r.Compact); err != nil {
-		return by, &api.FieldError{Field: "compact", Text: err.Error()}
+		return by, &ask.FieldError{Field: "compact", Text: err.Error()}
 	}
 	return by, nil
 }
 
 // Moves is what the engine says of moves, for people and programs; number is the number
 // that they know a job by.
-func Moves(list []engine.Moves, number func(cluster.JobID) int) []api.Moves {
-	out := make([]api.Moves, 0, len(list))
+func Moves(list []engine.Moves, number func(cluster.JobID) int) []show.Moves {
+	out := make([]show.Moves, 0, len(list))
 	for i := range list {
 		p := &list[i]
-		v := api.Moves{Name: p.Name, Empties: p.Empties, GPUs: p.GPUs, Part: p.Part, Milli: p.Milli, On: p.On, Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: api.Duration(p.Saved),
+		v := show.Moves{Name: p.Name, Empties: p.Empties, GPUs: p.GPUs, Part: p.Part, Milli: p.Milli, On: p.On, Cost: p.Cost.Seconds(), Without: instant(p.Without), Start: instant(p.Start), Saved: ask.Duration(p.Saved),
 			Weight: float64(p.Weight) / 1000, Benefit: p.Benefit.Seconds(), Worth: p.Worth, Made: p.Made, Text: p.Text}
 		if p.Job != cluster.NoJob {
 			v.Job = number(p.Job)
 		}
 		for k := range p.Moves {
 			x := &p.Moves[k]
-			v.Moves = append(v.Moves, api.Move{Job: number(x.Job), Name: x.Name, GPUs: x.GPUs, Part: x.Part, From: x.From, To: x.To, Stop: api.Duration(x.Stop), Restart: api.Duration(x.Restart),
-				Lost: api.Duration(x.Lost), Wait: api.Duration(x.Wait), Cost: x.Cost.Seconds()})
+			v.Moves = append(v.Moves, show.Move{Job: number(x.Job), Name: x.Name, GPUs: x.GPUs, Part: x.Part, From: x.From, To: x.To, Stop: ask.Duration(x.Stop), Restart: ask.Duration(x.Restart),
+				Lost: ask.Duration(x.Lost), Wait: ask.Duration(x.Wait), Cost: x.Cost.Seconds()})
 			for _, id := range x.After {
 				v.Moves[k].After = append(v.Moves[k].After, number(id))
 			}

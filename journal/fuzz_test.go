@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 )
 
@@ -18,7 +19,7 @@ func FuzzReader(f *testing.F) {
 	}
 	for _, pol := range []string{"fifo", "las:base=1m", "multifactor"} {
 		var b bytes.Buffer
-		h := Header{Spec: *spec, Policy: pol, Placer: "best-fit"}
+		h := Header{Rules: config.Rules{Spec: *spec, Policy: pol, Placer: "best-fit"}}
 		h.Spec.Queues = []cluster.Queue{{Name: "a", Guarantee: 1000, Limit: cluster.Unlimited, Lend: cluster.Unlimited}}
 		e, err := h.NewEngine()
 		if err != nil {

@@ -10,13 +10,10 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/perf"
-	"github.com/muster-gpu/muster/place"
-	"github.com/muster-gpu/muster/policy"
 )
 
 // Version is the format's.
@@ -24,73 +21,21 @@ const Version = "muster.journal/v1"
 
 // Header says how to build the engine that took the decisions.
 type Header struct {
-	Version    string              `json:"version"`
-	Spec       cluster.Spec        `json:"spec"`
-	Policy     string              `json:"policy"` // with its knobs
-	Placer     string              `json:"placer"`
-	Backfill   string              `json:"backfill,omitempty"` // empty: the policy's own
-	Depth      int                 `json:"depth,omitempty"`
-	Reserve    int                 `json:"reserve,omitempty"`
-	MinRuntime time.Duration       `json:"min_runtime,omitempty"`
-	Starvation time.Duration       `json:"starvation,omitempty"`
-	HoldAfter  time.Duration       `json:"hold_after,omitempty"` // absent: nothing is held
-	Launches   int                 `json:"launches,omitempty"`
-	Unshared   bool                `json:"unshared,omitempty"` // whole GPUs are handed out once
-	Stop       *[3]engine.StopRule `json:"stop,omitempty"`     // absent: the default
-	Defrag     *engine.Defrag      `json:"defrag,omitempty"`   // absent: nobody is moved
-	Perf       *perf.Table         `json:"perf,omitempty"`     // what policies that plan know of speeds; absent: nothing
-	Snapshot   *engine.Snapshot    `json:"snapshot,omitempty"` // what the engine knew already; absent: nothing
+	Version string `json:"version"`
+	config.Rules
+	Snapshot *engine.Snapshot `json:"snapshot,omitempty"` // what the engine knew already; absent: nothing
 }
 
 // NewEngine builds the engine that the header describes.
 func (h *Header) NewEngine() (*engine.Engine, error) {
+	if h.Snapshot == nil {
+		return h.Rules.NewEngine()
+	}
 	cfg, err := h.Config()
 	if err != nil {
 		return nil, err
 	}
-	if h.Snapshot != nil {
-		return engine.Restore(cfg, h.Snapshot)
-	}
-	return engine.New(cfg)
-}
-
-// Config is the configuration of that engine.
-func (h *Header) Config() (engine.Config, error) {
-	cfg := engine.Config{Spec: h.Spec, Depth: h.Depth, Reserve: h.Reserve, MinRuntime: h.MinRuntime,
-		Starvation: h.Starvation, HoldAfter: h.HoldAfter, Launches: h.Launches, Unshared: h.Unshared, Stop: h.Stop, Defrag: h.Defrag}
-	if h.Perf != nil {
-		cfg.Speeds = perf.Belief{Model: h.Perf}
-	}
-	var err error
-	if cfg.Policy, err = policy.New(h.Policy); err != nil {
-		return cfg, err
-	}
-	if cfg.Placer, err = place.New(h.Placer); err != nil {
-		return cfg, err
-	}
-	if h.Backfill != "" {
-		m, err := engine.ParseBackfill(h.Backfill)
-		if err != nil {
-			return cfg, err
-		}
-		cfg.Backfill = &m
-	}
-	return cfg, nil
-}
-
-// Check reports what of the configuration is wrong, also where settings of the policy name
-// what the cluster does not have. A journal that was written replays all the same.
-func (h *Header) Check() error {
-	cfg, err := h.Config()
-	if err != nil {
-		return err
-	}
-	if p, ok := cfg.Policy.(engine.Fitter); ok {
-		if err := p.Fits(&h.Spec); err != nil {
-			return fmt.Errorf("policy %s: %w", cfg.Policy.Name(), err)
-		}
-	}
-	return nil
+	return engine.Restore(cfg, h.Snapshot)
 }
 
 // line is one step. The hash is text: JSON numbers lose 64-bit integers.
@@ -103,21 +48,6 @@ type line struct {
 type Writer struct {
 	w   *bufio.Writer
 	enc *json.Encoder
-}
-
-// Pin names the weights of a learned policy or placer by their digest, also those that come with
-// the program, so that a replay with others is refused. What is named already stays.
-func (h *Header) Pin() {
-	if p, err := policy.New(h.Policy); err == nil {
-		if p, ok := p.(policy.Pinned); ok {
-			h.Policy = p.Pinned()
-		}
-	}
-	if p, err := place.New(h.Placer); err == nil {
-		if p, ok := p.(policy.Pinned); ok {
-			h.Placer = p.Pinned()
-		}
-	}
 }
 
 // NewWriter writes the header and returns a writer for the steps.
@@ -250,16 +180,4 @@ func Watch(j *Reader, until cluster.Time, watcher func(*engine.Engine) Watcher) 
 			}
 		}
 	}
-}
-
-// Restore makes another engine of the header, in the state of a snapshot.
-func (h *Header) Restore(snap *engine.Snapshot) (*engine.Engine, error) {
-	cfg, err := h.Config()
-	if err != nil {
-		return nil, err
-	}
-	if snap.Queues != nil { // they may have changed since the header was written
-		cfg.Spec.Queues = snap.Queues
-	}
-	return engine.Restore(cfg, snap)
 }

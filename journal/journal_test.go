@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 )
 
@@ -19,7 +20,7 @@ func record(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := Header{Spec: *spec, Policy: "las:base=1h", Placer: "best-fit", Backfill: "easy"}
+	h := Header{Rules: config.Rules{Spec: *spec, Policy: "las:base=1h", Placer: "best-fit", Backfill: "easy"}}
 	e, err := h.NewEngine()
 	if err != nil {
 		t.Fatal(err)

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/perf"
 )
 
@@ -465,10 +465,10 @@ func (d *Driver) count() {
 }
 
 // rules are how an engine is built for the cluster as it is.
-func (d *Driver) rules(spec cluster.Spec) (journal.Header, engine.Config, error) {
+func (d *Driver) rules(spec cluster.Spec) (config.Rules, engine.Config, error) {
 	r := d.opt.Rules
 	spec.Queues, spec.Zone, spec.Epoch = scaled(d.tree.list, spec.GPUs()), r.Spec.Zone, r.Spec.Epoch // MinSpeed stands in each job
-	r.Spec, r.Version, r.Unshared = spec, journal.Version, true
+	r.Spec, r.Unshared = spec, true
 	if r.Defrag != nil { // the driver looks for moves first, and asks for them
 		asked := *r.Defrag
 		asked.Auto = false

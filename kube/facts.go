@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
@@ -66,7 +67,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.repairAll(snap)
 	d.divide(snap)
 	d.reshapeAll(snap)
-	var rules journal.Header
+	var rules config.Rules
 	var cfg engine.Config
 	build := func() (err error) {
 		rules, cfg, err = d.build(snap)
@@ -85,8 +86,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	if d.opt.Journal != nil {
-		rules.Snapshot = snap
-		if d.journal, err = d.opt.Journal(rules); err != nil {
+		if d.journal, err = d.opt.Journal(journal.Header{Rules: rules, Snapshot: snap}); err != nil {
 			return fmt.Errorf("journal: %w", err)
 		}
 	}
@@ -105,7 +105,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 }
 
 // build makes the engine of a snapshot, and completes the snapshot for it.
-func (d *Driver) build(snap *engine.Snapshot) (rules journal.Header, cfg engine.Config, err error) {
+func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Config, err error) {
 	helds := d.helds(snap)
 	spec := cluster.Spec{Name: "kubernetes"}
 	for _, name := range d.order {

@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube/lead"
 )
 
@@ -103,7 +103,7 @@ func TestMain(m *testing.M) {
 func testOptions(c kubernetes.Interface, log *slog.Logger) Options {
 	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"}, Drivers: []string{testDriver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond, StatusEvery: 100 * time.Millisecond,
 		Labels: Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory", Replicas: "nvidia.com/gpu.replicas", Sharing: "nvidia.com/gpu.sharing-strategy", Clique: "nvidia.com/gpu.clique"},
-		Rules: journal.Header{Policy: "fifo", Placer: "best-fit", Backfill: "skip",
+		Rules: config.Rules{Policy: "fifo", Placer: "best-fit", Backfill: "skip",
 			Stop: &[3]engine.StopRule{{How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second}}}}
 }
 

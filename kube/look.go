@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Those who look at the cluster ask the loop for a copy, small rows without
@@ -298,7 +299,7 @@ func (r *row) matches(f *api.Filter) bool {
 // choose lists the rows that a filter chooses, the latest first.
 func (l *sight) choose(f api.Filter) (list []*row) {
 	live, past := l.rows, slices.Clone(l.past)
-	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(api.Live, s) }) {
+	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(show.Live, s) }) {
 		past = nil
 	}
 	slices.SortFunc(past, func(a, b *row) int { return b.number - a.number })

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/show"
 )
 
 // still is a driver without an API server, whose clock stands: what would be
@@ -140,7 +141,7 @@ func TestBook(t *testing.T) {
 	for _, c := range []struct {
 		f    api.Filter
 		want int
-	}{{api.Filter{}, 2}, {api.Filter{States: api.Live}, 1}, {api.Filter{Name: "high"}, 1}, {api.Filter{Name: "default/high"}, 1}, {api.Filter{Search: "IGH"}, 1},
+	}{{api.Filter{}, 2}, {api.Filter{States: show.Live}, 1}, {api.Filter{Name: "high"}, 1}, {api.Filter{Name: "default/high"}, 1}, {api.Filter{Search: "IGH"}, 1},
 		{api.Filter{Before: 2}, 1}, {api.Filter{Limit: 1}, 1}, {api.Filter{User: "nobody"}, 0}, {api.Filter{Since: now.Add(time.Minute).UnixNano()}, 1}} {
 		if got := len(d.see().choose(c.f)); got != c.want {
 			t.Errorf("%+v chooses %d, not %d", c.f, got, c.want)
@@ -177,7 +178,7 @@ func BenchmarkLook(b *testing.B) {
 	l := d.see()
 	b.Run("jobs", func(b *testing.B) {
 		for b.Loop() {
-			for _, r := range l.choose(api.Filter{States: api.Live}) {
+			for _, r := range l.choose(api.Filter{States: show.Live}) {
 				r.job(l.at)
 			}
 		}

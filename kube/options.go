@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -78,7 +79,7 @@ type Options struct {
 	StatusEvery time.Duration
 	// Rules are those of the engine, without nodes and partitions: the cluster
 	// itself says what there is. Of their GPU models the weights count.
-	Rules        journal.Header
+	Rules        config.Rules
 	Scheduler    string   // the schedulerName of our pods
 	GPUs         []string // extended resources that count as GPUs
 	Drivers      []string // of dynamic resource allocation, whose devices count as GPUs

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/progress"
+	"github.com/muster-gpu/muster/show"
 )
 
 // View is the cluster as the interface shows it: what muster queue, why,
@@ -274,7 +275,7 @@ func (l *sight) listQueues() []api.Queue {
 		shares = append(shares, q.Spec.Shares)
 		at[q.Spec.Name] = i
 	}
-	api.FairShares(list, shares)
+	show.FairShares(list, shares)
 	for _, r := range l.rows {
 		i, ok := at[cmp.Or(r.spec.Queue, "default")]
 		switch {
@@ -337,7 +338,7 @@ func (v View) Overview(ctx context.Context) (api.Overview, error) {
 		return api.Overview{}, err
 	}
 	o := api.Overview{At: *instant(l.at), Counts: map[string]int{}, Nodes: l.listNodes(), Queues: l.listQueues(), Running: []api.Job{}, Waiting: []api.Job{}, Series: l.series}
-	o.Left = api.LeftOf(o.Nodes)
+	o.Left = show.LeftOf(o.Nodes)
 	o.Whole = whole(o.Nodes)
 	slices.SortFunc(o.Nodes, func(a, b api.Node) int { return cmp.Or(worst(&a)-worst(&b), cmp.Compare(a.Name, b.Name)) })
 	o.Nodes = o.Nodes[:min(len(o.Nodes), mostShown)]

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 )
@@ -28,8 +28,8 @@ var errNoneActed = errors.New("nothing to do")
 
 // ActOnAll cancels, holds or releases all jobs of a selection in one step, so that none of them
 // starts in between. What cannot be done to a job does not keep it from being done to the others.
-func (m *Machine) ActOnAll(ctx context.Context, sel *api.Selection, verb string, who Requester) (api.Acted, error) {
-	done := api.Acted{Jobs: []int{}, Refused: []api.Refusal{}}
+func (m *Machine) ActOnAll(ctx context.Context, sel *ask.Selection, verb string, who Requester) (ask.Acted, error) {
+	done := ask.Acted{Jobs: []int{}, Refused: []ask.Refusal{}}
 	c, err := newPicked(sel, who)
 	if err != nil {
 		return done, err
@@ -51,7 +51,7 @@ func (m *Machine) ActOnAll(ctx context.Context, sel *api.Selection, verb string,
 			case !c.named(j):
 				continue // a filter, or an array, chooses those to which it can be done
 			}
-			done.Refused = append(done.Refused, api.Refusal{Job: int(j.id), Text: err.Error()})
+			done.Refused = append(done.Refused, ask.Refusal{Job: int(j.id), Text: err.Error()})
 		}
 		done.Refused = append(done.Refused, c.missing()...)
 		if len(events) == 0 {
@@ -92,23 +92,23 @@ func applyWish(j *job, verb, by string) {
 
 // picked is a selection, ready to be compared with jobs.
 type picked struct {
-	*api.Selection
+	*ask.Selection
 	who      string
 	jobs     map[int]bool         // named; true: found
 	elements map[int]map[int]bool // arrays' elements that are named
 	found    map[int]bool         // arrays of which an element was found
 }
 
-func newPicked(sel *api.Selection, who Requester) (*picked, error) {
+func newPicked(sel *ask.Selection, who Requester) (*picked, error) {
 	c := &picked{Selection: sel, who: who.Name, jobs: map[int]bool{}, elements: map[int]map[int]bool{}, found: map[int]bool{}}
 	for _, id := range sel.Jobs {
 		c.jobs[id] = false
 	}
 	for i := range sel.Elements {
 		e := &sel.Elements[i]
-		list, err := api.ParseArray(e.Indices)
+		list, err := ask.ParseArray(e.Indices)
 		if err != nil {
-			return nil, &api.FieldError{Field: fmt.Sprintf("elements[%d].indices", i), Text: err.Error()}
+			return nil, &ask.FieldError{Field: fmt.Sprintf("elements[%d].indices", i), Text: err.Error()}
 		}
 		if c.elements[e.Array] == nil {
 			c.elements[e.Array] = map[int]bool{}
@@ -165,15 +165,15 @@ func (c *picked) named(j *job) bool {
 }
 
 // missing lists what was named and is not there, or is over.
-func (c *picked) missing() (list []api.Refusal) {
+func (c *picked) missing() (list []ask.Refusal) {
 	for _, id := range c.Jobs {
 		if !c.jobs[id] {
-			list = append(list, api.Refusal{Job: id, Text: ErrNoJob.Error(), Gone: true})
+			list = append(list, ask.Refusal{Job: id, Text: ErrNoJob.Error(), Gone: true})
 		}
 	}
 	for i := range c.Elements {
 		if e := &c.Elements[i]; !c.found[e.Array] {
-			list = append(list, api.Refusal{Job: e.Array, Text: fmt.Sprintf("no element %s of array %d waits or runs", e.Indices, e.Array), Gone: true})
+			list = append(list, ask.Refusal{Job: e.Array, Text: fmt.Sprintf("no element %s of array %d waits or runs", e.Indices, e.Array), Gone: true})
 		}
 	}
 	return list

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
-	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/show"
 )
 
 // When waiting jobs will start, a second engine says that goes on from the
@@ -140,7 +140,7 @@ func (m *Machine) look() *forecast {
 
 // outlooks lets second engines go on from a snapshot, for at most lookFor together: with the submissions that are expected,
 // and several times where run times are guessed, unless there are too many jobs for that.
-func (m *Machine) outlooks(rules *journal.Header, snap *engine.Snapshot, opt forward.Options, x *expectations) (forward.Outlook, error) {
+func (m *Machine) outlooks(rules *config.Rules, snap *engine.Snapshot, opt forward.Options, x *expectations) (forward.Outlook, error) {
 	began, most := m.opt.Now(), 1
 	if !x.crowded {
 		most = forward.Draws
@@ -152,7 +152,7 @@ func (m *Machine) outlooks(rules *journal.Header, snap *engine.Snapshot, opt for
 }
 
 // ahead lets a second engine go on from a snapshot, for at most lookFor, with the run times that are most likely.
-func (m *Machine) ahead(rules *journal.Header, snap *engine.Snapshot, opt forward.Options, x *expectations) (*forward.Result, error) {
+func (m *Machine) ahead(rules *config.Rules, snap *engine.Snapshot, opt forward.Options, x *expectations) (*forward.Result, error) {
 	began := m.opt.Now()
 	opt.Stop = func() bool { return m.running.Err() != nil || m.opt.Now().Sub(began) > lookFor }
 	list, err := forward.Look(func() (*engine.Engine, error) { return m.restored(rules, snap) }, opt, 1, x.work)
@@ -246,7 +246,7 @@ func (f *forecast) interval(id cluster.JobID) (first, last cluster.Time, ok bool
 }
 
 // tell says of a waiting job when it is expected to start; false: it is not foreseen.
-func (f *forecast) tell(v *api.Job, now cluster.Time) bool {
+func (f *forecast) tell(v *show.Job, now cluster.Time) bool {
 	at, ok := f.start(cluster.JobID(v.ID))
 	if !ok {
 		return false
@@ -260,7 +260,7 @@ func (f *forecast) tell(v *api.Job, now cluster.Time) bool {
 
 // tellRoughly is for what was not foreseen: what the engine estimates from the
 // work ahead.
-func tellRoughly(v *api.Job, at cluster.Time) {
+func tellRoughly(v *show.Job, at cluster.Time) {
 	v.Expected, v.Rough = instant(at), at != cluster.Never
 	v.AtEarliest = v.Rough
 }

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -58,7 +59,7 @@ func TestForecastTells(t *testing.T) {
 		{f, 1, 100, 0, 0, false}, {f, 2, 200, 150, 300, false}, {f, 3, 0, 0, 0, false}, {f, 4, 500, 0, 0, true}, {nil, 1, 500, 0, 0, true},
 		{&forecast{waiting: f.waiting, seen: forward.Outlook{r(forward.StepsSpent, 100)}}, 3, 500, 0, 0, true}, {&forecast{waiting: f.waiting}, 1, 500, 0, 0, true},
 	} {
-		v := api.Job{ID: c.id}
+		v := show.Job{ID: c.id}
 		tellWhen(&v, c.f, y, at(50))
 		for i, p := range []*time.Time{v.Expected, v.Earliest, v.Latest} {
 			want := []int64{c.want, c.earliest, c.last}[i]
@@ -70,7 +71,7 @@ func TestForecastTells(t *testing.T) {
 			t.Errorf("job %d: rough %v", c.id, v.Rough)
 		}
 	}
-	v := api.Job{ID: 1}
+	v := show.Job{ID: 1}
 	if f.tell(&v, at(120)); v.Expected.Unix() != 120 {
 		t.Errorf("a start that should have been is expected at %v", v.Expected)
 	}
@@ -152,13 +153,13 @@ func TestExpectedSubmissions(t *testing.T) {
 func TestListForetells(t *testing.T) {
 	m := alive(t)
 	u := self(t)
-	submit := func(s *api.Submission) *api.Submission {
+	submit := func(s *ask.Submission) *ask.Submission {
 		s.Command, s.Dir, s.Output = []string{"sleep", "1000"}, "/", "/dev/null"
 		return s
 	}
 	const n = mostExplained + 10
 	for range n + 1 {
-		if _, err := m.Submit(t.Context(), u, submit(&api.Submission{GPUs: len(m.opt.GPUs), Estimate: api.Duration(time.Minute)}), ""); err != nil {
+		if _, err := m.Submit(t.Context(), u, submit(&ask.Submission{GPUs: len(m.opt.GPUs), Estimate: ask.Duration(time.Minute)}), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,7 +168,7 @@ func TestListForetells(t *testing.T) {
 	f.took = time.Hour
 	m.outlook.last = f
 	m.outlook.mu.Unlock()
-	list, err := m.Jobs(t.Context(), store.Filter{States: []string{api.StatePending}})
+	list, err := m.Jobs(t.Context(), store.Filter{States: []string{show.StatePending}})
 	if err != nil || len(list) != n {
 		t.Fatalf("%d jobs wait (%v)", len(list), err)
 	}
@@ -180,7 +181,7 @@ func TestListForetells(t *testing.T) {
 	if len(o.Waiting) != promised || o.Waiting[0].Expected == nil || !o.Waiting[0].Expected.Equal(*list[n-1].Expected) {
 		t.Errorf("the overview tells of %d jobs, of the first %v", len(o.Waiting), o.Waiting)
 	}
-	v, err := m.Test(u, submit(&api.Submission{GPUs: 1, After: []api.After{{Type: "afterany", Job: list[0].ID}}}))
+	v, err := m.Test(u, submit(&ask.Submission{GPUs: 1, After: []ask.After{{Type: "afterany", Job: list[0].ID}}}))
 	if err != nil || v.Expected == nil || v.Rough || v.Expected.Before(list[0].Expected.Add(30*time.Second)) {
 		t.Errorf("a job after the last one would start at %v, that is not a minute after %v (%v)", v.Expected, list[0].Expected, err)
 	}

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // otherThan is all that is known of jobs except one, as it is asked for and as it is kept.
@@ -35,7 +36,7 @@ func TestApart(t *testing.T) {
 	m, end := running(t, twoGPUs(t))
 	t.Cleanup(func() { end(); m.jobs = nil; _ = m.sweep() })
 	u := self(t)
-	ask := func(s api.Submission) []int {
+	submit := func(s ask.Submission) []int {
 		t.Helper()
 		s.Command, s.Dir, s.Output, s.Env = []string{"sleep", "1000"}, "/", "/dev/null", []string{"A=B"}
 		ids, err := m.Submit(t.Context(), u, &s, "")
@@ -44,26 +45,26 @@ func TestApart(t *testing.T) {
 		}
 		return ids
 	}
-	held := ask(api.Submission{Array: "0-9", Hold: true})
-	capped := ask(api.Submission{Array: "1-9%1", GPUs: 1}) // one of them runs
-	until(t, m, capped[0], api.StateRunning)
-	name, limit := "renamed", api.Duration(time.Hour)
+	held := submit(ask.Submission{Array: "0-9", Hold: true})
+	capped := submit(ask.Submission{Array: "1-9%1", GPUs: 1}) // one of them runs
+	until(t, m, capped[0], show.StateRunning)
+	name, limit := "renamed", ask.Duration(time.Hour)
 	for _, c := range []struct {
 		what string
 		id   int
 		do   func(id int) error
 		then string // the state that it gets to
 	}{
-		{"cancel", held[0], func(id int) error { return m.Act(t.Context(), id, "cancel", u.Name) }, api.StateCancelled},
-		{"name", held[1], func(id int) error { return m.Update(t.Context(), id, &api.Update{Name: &name}, &u) }, api.StatePending},
-		{"limit", held[2], func(id int) error { return m.Update(t.Context(), id, &api.Update{Limit: &limit}, &u) }, api.StatePending},
-		{"hold again", held[3], func(id int) error { return m.Act(t.Context(), id, "hold", u.Name) }, api.StatePending},
-		{"start", held[4], func(id int) error { return m.Act(t.Context(), id, "release", u.Name) }, api.StateRunning},
-		{"suspend", held[4], func(id int) error { return m.Act(t.Context(), id, "suspend", u.Name) }, api.StateSuspended},
-		{"resume", held[4], func(id int) error { return m.Act(t.Context(), id, "resume", u.Name) }, api.StateRunning},
-		{"requeue", held[4], func(id int) error { return m.Act(t.Context(), id, "requeue", u.Name) }, api.StateRunning},
-		{"stop", held[4], func(id int) error { return m.Act(t.Context(), id, "cancel", u.Name) }, api.StateCancelled},
-		{"hold", capped[3], func(id int) error { return m.Act(t.Context(), id, "hold", u.Name) }, api.StatePending},
+		{"cancel", held[0], func(id int) error { return m.Act(t.Context(), id, "cancel", u.Name) }, show.StateCancelled},
+		{"name", held[1], func(id int) error { return m.Update(t.Context(), id, &ask.Update{Name: &name}, &u) }, show.StatePending},
+		{"limit", held[2], func(id int) error { return m.Update(t.Context(), id, &ask.Update{Limit: &limit}, &u) }, show.StatePending},
+		{"hold again", held[3], func(id int) error { return m.Act(t.Context(), id, "hold", u.Name) }, show.StatePending},
+		{"start", held[4], func(id int) error { return m.Act(t.Context(), id, "release", u.Name) }, show.StateRunning},
+		{"suspend", held[4], func(id int) error { return m.Act(t.Context(), id, "suspend", u.Name) }, show.StateSuspended},
+		{"resume", held[4], func(id int) error { return m.Act(t.Context(), id, "resume", u.Name) }, show.StateRunning},
+		{"requeue", held[4], func(id int) error { return m.Act(t.Context(), id, "requeue", u.Name) }, show.StateRunning},
+		{"stop", held[4], func(id int) error { return m.Act(t.Context(), id, "cancel", u.Name) }, show.StateCancelled},
+		{"hold", capped[3], func(id int) error { return m.Act(t.Context(), id, "hold", u.Name) }, show.StatePending},
 	} {
 		was := otherThan(t, m, c.id)
 		if err := c.do(c.id); err != nil {

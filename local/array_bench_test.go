@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/local/evidence"
 )
 
@@ -30,7 +30,7 @@ func benchArray(b *testing.B, n int) {
 		used, written := heapNow(), stateSize(b, m)
 		b.StartTimer()
 		start, cpu := time.Now(), processorTime(b)
-		ids, err := m.Submit(b.Context(), u, &api.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", GPUs: 1,
+		ids, err := m.Submit(b.Context(), u, &ask.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", GPUs: 1,
 			Env: []string{"A=B"}, Array: "1-" + strconv.Itoa(n)}, "")
 		if err != nil || len(ids) != n {
 			b.Fatal(len(ids), err)
@@ -43,7 +43,7 @@ func benchArray(b *testing.B, n int) {
 		b.ReportMetric(float64(stateSize(b, m)-written)/float64(n), "stored-B/element")
 		b.StartTimer()
 		start, cpu = time.Now(), processorTime(b)
-		done, err := m.ActOnAll(b.Context(), &api.Selection{Jobs: ids[:1]}, "cancel", Requester{Name: u.Name, Owns: func(string) bool { return true }})
+		done, err := m.ActOnAll(b.Context(), &ask.Selection{Jobs: ids[:1]}, "cancel", Requester{Name: u.Name, Owns: func(string) bool { return true }})
 		if err != nil || len(done.Jobs) != n {
 			b.Fatal(len(done.Jobs), err)
 		}

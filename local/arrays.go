@@ -7,8 +7,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -17,7 +18,7 @@ import (
 // gets them as one entry of a list.
 
 // live lists jobs that are not over from memory.
-func (m *Machine) live(f *store.Filter) []api.Job {
+func (m *Machine) live(f *store.Filter) []show.Job {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	ids := slices.Sorted(maps.Keys(m.jobs))
@@ -30,20 +31,20 @@ func (m *Machine) live(f *store.Filter) []api.Job {
 		}
 		if j := m.jobs[id]; m.chooses(f, j) {
 			chosen = append(chosen, j)
-			if j.info.State == api.StatePending {
+			if j.info.State == show.StatePending {
 				waiting++
 			}
 		}
 	}
-	list := []api.Job{}
+	list := []show.Job{}
 	var last *job
 	for _, j := range chosen {
-		if j.info.State == api.StatePending {
+		if j.info.State == show.StatePending {
 			waiting--
 		}
 		if f.Arrays && last != nil && waiting >= mostExplained && alike(last, j) { // those that are explained stand alone
 			v := &list[len(list)-1]
-			v.Elements = append(v.Elements, api.Element{int(j.id), j.index})
+			v.Elements = append(v.Elements, show.Element{int(j.id), j.index})
 			continue
 		}
 		list, last = append(list, m.view(j)), j
@@ -63,7 +64,7 @@ func (m *Machine) chooses(f *store.Filter, j *job) bool {
 func alike(a, b *job) bool {
 	x, y := a.whole(), b.whole()
 	r, s := &x.Record, &y.Record
-	return x.Array > 0 && x.Array == y.Array && a.sub == b.sub && x.State == api.StatePending && y.State == api.StatePending &&
+	return x.Array > 0 && x.Array == y.Array && a.sub == b.sub && x.State == show.StatePending && y.State == show.StatePending &&
 		x.Run == 0 && y.Run == 0 && x.Text == y.Text && x.Waited == y.Waited && x.Progress == nil && y.Progress == nil &&
 		r.State == engine.Pending && s.State == engine.Pending && r.Home == nil && s.Home == nil && r.Parked == s.Parked &&
 		r.Since == s.Since && r.Lined == s.Lined && r.Spec.Submit == s.Spec.Submit && r.Ran == s.Ran && r.Attained == s.Attained
@@ -77,15 +78,15 @@ type submissions struct {
 
 type submission struct {
 	text string
-	sub  *api.Submission
+	sub  *ask.Submission
 }
 
 // read reads the submission of a job, or of an array.
-func (s *submissions) read(array int, text []byte) (*api.Submission, error) {
+func (s *submissions) read(array int, text []byte) (*ask.Submission, error) {
 	if last, ok := s.last[array]; ok && string(text) == last.text {
 		return last.sub, nil
 	}
-	sub := &api.Submission{}
+	sub := &ask.Submission{}
 	if err := json.Unmarshal(text, sub); err != nil {
 		return nil, err
 	}

@@ -7,8 +7,9 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -24,7 +25,7 @@ func TestListArrays(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- m.Run(ctx) }()
 	u := self(t)
-	submit := func(s api.Submission) []int {
+	submit := func(s ask.Submission) []int {
 		t.Helper()
 		s.Command, s.Dir, s.Output, s.Hold, s.Env = []string{"true"}, "/", "/dev/null", true, []string{"A=B"}
 		ids, err := m.Submit(t.Context(), u, &s, "")
@@ -33,11 +34,11 @@ func TestListArrays(t *testing.T) {
 		}
 		return ids
 	}
-	alone := submit(api.Submission{})
-	first := submit(api.Submission{Array: "0-298:2"})
-	second := submit(api.Submission{Array: "1-100"})
+	alone := submit(ask.Submission{})
+	first := submit(ask.Submission{Array: "0-298:2"})
+	second := submit(ask.Submission{Array: "1-100"})
 	name := "renamed"
-	if err := m.Update(t.Context(), first[120], &api.Update{Name: &name}, &User{}); err != nil {
+	if err := m.Update(t.Context(), first[120], &ask.Update{Name: &name}, &User{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Act(t.Context(), first[130], "cancel", ""); err != nil {
@@ -46,7 +47,7 @@ func TestListArrays(t *testing.T) {
 	same := func(m *Machine, entries int) {
 		t.Helper()
 		for _, limit := range []int{0, 100} {
-			f := store.Filter{States: []string{api.StatePending}, Limit: limit, Before: alone[0] + 10_000}
+			f := store.Filter{States: []string{show.StatePending}, Limit: limit, Before: alone[0] + 10_000}
 			each, err := m.Jobs(t.Context(), f)
 			if err != nil {
 				t.Fatal(err)
@@ -59,8 +60,8 @@ func TestListArrays(t *testing.T) {
 			if limit == 0 && len(list) != entries {
 				t.Errorf("%d entries, not %d", len(list), entries)
 			}
-			list = api.Expand(list)
-			for _, l := range [][]api.Job{each, list} {
+			list = show.Expand(list)
+			for _, l := range [][]show.Job{each, list} {
 				for i := range l {
 					l[i].Waited = 0 // it grows meanwhile
 				}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -67,12 +67,12 @@ func (m *Machine) Audit(ctx context.Context, action, subject, text string) error
 }
 
 // AuditTrail returns what was done, the latest first.
-func (m *Machine) AuditTrail(ctx context.Context, f store.AuditFilter) ([]api.Audit, error) {
+func (m *Machine) AuditTrail(ctx context.Context, f store.AuditFilter) ([]show.Audit, error) {
 	rows, err := m.store.AuditTrail(ctx, f)
-	list := []api.Audit{}
+	list := []show.Audit{}
 	for i := range rows {
 		r := &rows[i]
-		list = append(list, api.Audit{ID: r.ID, At: time.Unix(0, r.At).UTC(), User: r.User, Role: r.Role, From: r.From, Action: r.Action, Job: r.Job,
+		list = append(list, show.Audit{ID: r.ID, At: time.Unix(0, r.At).UTC(), User: r.User, Role: r.Role, From: r.From, Action: r.Action, Job: r.Job,
 			Owner: r.Owner, Subject: r.Subject, Text: r.Text})
 	}
 	return list, err

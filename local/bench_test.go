@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -18,7 +19,7 @@ func BenchmarkQueue10000(b *testing.B) {
 	m, u, per := crowd(b, 10_000)
 	b.Run("list", func(b *testing.B) {
 		for b.Loop() {
-			list, err := m.Jobs(b.Context(), store.Filter{States: []string{api.StatePending}, Limit: 10_000})
+			list, err := m.Jobs(b.Context(), store.Filter{States: []string{show.StatePending}, Limit: 10_000})
 			if err != nil || len(list) < 10_000 {
 				b.Fatal(len(list), err)
 			}
@@ -27,7 +28,7 @@ func BenchmarkQueue10000(b *testing.B) {
 	})
 	b.Run("submit-cancel", func(b *testing.B) {
 		for b.Loop() {
-			ids, err := m.Submit(b.Context(), u, &api.Submission{Command: []string{"true"}, Dir: "/", GPUs: 1}, "")
+			ids, err := m.Submit(b.Context(), u, &ask.Submission{Command: []string{"true"}, Dir: "/", GPUs: 1}, "")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -43,14 +44,14 @@ func crowd(b *testing.B, n int) (m *Machine, u User, perJob float64) {
 	b.Helper()
 	m = alive(b)
 	u = self(b)
-	s := func(gpus int, command ...string) *api.Submission {
-		return &api.Submission{Command: command, Dir: "/", Output: "/dev/null", GPUs: gpus, Env: []string{"A=B"}}
+	s := func(gpus int, command ...string) *ask.Submission {
+		return &ask.Submission{Command: command, Dir: "/", Output: "/dev/null", GPUs: gpus, Env: []string{"A=B"}}
 	}
 	ids, err := m.Submit(b.Context(), u, s(2, "sleep", "1000"), "")
 	if err != nil {
 		b.Fatal(err)
 	}
-	for j := (api.Job{}); j.State != api.StateRunning; time.Sleep(time.Millisecond) {
+	for j := (show.Job{}); j.State != show.StateRunning; time.Sleep(time.Millisecond) {
 		if j, err = m.Job(b.Context(), ids[0]); err != nil {
 			b.Fatal(err)
 		}

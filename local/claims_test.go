@@ -14,11 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/show"
 )
 
 // stranger is the user number of somebody else.
@@ -72,12 +73,12 @@ func TestFolderOfAnother(t *testing.T) {
 		}
 		id := submit(t, m, "true")
 		if name == "checkpoint" { // a second attempt has a folder of its own for its tasks
-			j := until(t, m, id, api.StateFailed)
+			j := until(t, m, id, show.StateFailed)
 			if !strings.Contains(j.Reason, path) {
 				t.Errorf("it failed because %q", j.Reason)
 			}
 		} else {
-			until(t, m, id, api.StateCompleted)
+			until(t, m, id, show.StateCompleted)
 		}
 		if got := folderOwner(path); got != stranger {
 			t.Errorf("%s was given to user %d", path, got)
@@ -96,7 +97,7 @@ func TestWhose(t *testing.T) {
 			}
 		})
 		dir := t.TempDir()
-		id := submit(t, m, "echo $$ > pid.new; mv pid.new pid; exec sleep 1000", func(s *api.Submission) { s.Dir = dir })
+		id := submit(t, m, "echo $$ > pid.new; mv pid.new pid; exec sleep 1000", func(s *ask.Submission) { s.Dir = dir })
 		pid := 0
 		wait(t, "the job says who it is", func() bool {
 			text, err := os.ReadFile(filepath.Join(dir, "pid"))
@@ -130,7 +131,7 @@ func TestWhose(t *testing.T) {
 		if err := m.Act(t.Context(), id, "cancel", ""); err != nil {
 			t.Fatal(err)
 		}
-		until(t, m, id, api.StateCancelled)
+		until(t, m, id, show.StateCancelled)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 )
 
 // exhaust takes all file descriptors that this process may have, and returns what gives some of them back.
@@ -50,11 +50,11 @@ func exhaust(t *testing.T) (release func(n int)) {
 // Where others have taken all file descriptors, jobs start with those that are kept back for that.
 func TestReserve(t *testing.T) {
 	m := alive(t)
-	until(t, m, submit(t, m, "true"), api.StateCompleted) // what is opened once is open
+	until(t, m, submit(t, m, "true"), show.StateCompleted) // what is opened once is open
 	exhaust(t)
 	for range 3 {
 		id := submit(t, m, "true")
-		if j := until(t, m, id, api.StateCompleted); j.Restarts != 0 {
+		if j := until(t, m, id, show.StateCompleted); j.Restarts != 0 {
 			t.Errorf("job %d was started %d times more", id, j.Restarts)
 		}
 	}
@@ -63,7 +63,7 @@ func TestReserve(t *testing.T) {
 // Where those are gone as well, a job waits: it is no fault of its own.
 func TestCrowded(t *testing.T) {
 	m := alive(t)
-	until(t, m, submit(t, m, "true"), api.StateCompleted)
+	until(t, m, submit(t, m, "true"), show.StateCompleted)
 	m.reserve.end()
 	release := exhaust(t)
 	id := submit(t, m, "true")
@@ -86,5 +86,5 @@ func TestCrowded(t *testing.T) {
 		return err == nil && strings.Contains(v.Reason, "too many open files")
 	})
 	release(100)
-	until(t, m, id, api.StateCompleted)
+	until(t, m, id, show.StateCompleted)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -38,11 +38,11 @@ func (m *Machine) defaultQueue(u *User) (string, error) {
 	}
 	switch len(takes) {
 	case 0:
-		return "", &api.FieldError{Field: "queue", Text: fmt.Sprintf("no queue takes jobs of %s: whoever runs this machine can add %s to one (members)", u.Name, u.Name)}
+		return "", &ask.FieldError{Field: "queue", Text: fmt.Sprintf("no queue takes jobs of %s: whoever runs this machine can add %s to one (members)", u.Name, u.Name)}
 	case 1:
 		return takes[0], nil
 	}
-	return "", &api.FieldError{Field: "queue", Text: fmt.Sprintf("several queues take jobs of %s: name one with --queue (%s); default_queue in the configuration makes one of them the default",
+	return "", &ask.FieldError{Field: "queue", Text: fmt.Sprintf("several queues take jobs of %s: name one with --queue (%s); default_queue in the configuration makes one of them the default",
 		u.Name, strings.Join(takes, ", "))}
 }
 
@@ -52,5 +52,5 @@ func checkQueue(queues []cluster.Queue, name string) error {
 	if len(queues) > 0 || name == "" || name == "default" {
 		return nil
 	}
-	return &api.FieldError{Field: "queue", Text: fmt.Sprintf("there is no queue %s: none is configured here; leave it out", name)}
+	return &ask.FieldError{Field: "queue", Text: fmt.Sprintf("there is no queue %s: none is configured here; leave it out", name)}
 }

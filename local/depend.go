@@ -11,9 +11,10 @@ import (
 	"sort"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -24,10 +25,10 @@ const notElement = -1
 // element of an array that it is for. The number of an array stands for all its
 // elements. What is decided already, by jobs that were done before the daemon
 // started, is left out.
-func (m *Machine) dependencies(s *api.Submission, index int) (list []cluster.Dependency, err error) {
+func (m *Machine) dependencies(s *ask.Submission, index int) (list []cluster.Dependency, err error) {
 	lost := 0
 	for i := range s.After {
-		wrong := func(err error) error { return &api.FieldError{Field: fmt.Sprintf("after[%d]", i), Text: err.Error()} }
+		wrong := func(err error) error { return &ask.FieldError{Field: fmt.Sprintf("after[%d]", i), Text: err.Error()} }
 		d, decided, err := m.dependency(&s.After[i], index)
 		switch {
 		case errors.Is(err, errNever):
@@ -49,7 +50,7 @@ func (m *Machine) dependencies(s *api.Submission, index int) (list []cluster.Dep
 var errNever = errors.New("the condition can never hold")
 
 // dependency translates one condition; decided: it holds.
-func (m *Machine) dependency(a *api.After, index int) (d cluster.Dependency, decided bool, err error) {
+func (m *Machine) dependency(a *ask.After, index int) (d cluster.Dependency, decided bool, err error) {
 	typ := a.Type
 	if typ == "aftercorr" {
 		typ = "afterok"
@@ -143,7 +144,7 @@ func (m *Machine) decided(d *cluster.Dependency) error {
 		if err != nil {
 			return err
 		}
-		if info.State != api.StateCompleted {
+		if info.State != show.StateCompleted {
 			failed++
 		}
 		if d.Type == cluster.AfterOK && failed > 0 {
@@ -156,7 +157,7 @@ func (m *Machine) decided(d *cluster.Dependency) error {
 		}
 	}
 	if d.Type == cluster.AfterNotOK && failed == 0 {
-		return fmt.Errorf("job %d is %s: %w", d.Job, api.StateCompleted, errNever)
+		return fmt.Errorf("job %d is %s: %w", d.Job, show.StateCompleted, errNever)
 	}
 	return nil
 }

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -22,13 +22,13 @@ import (
 const healthEvery = 2 * time.Second
 
 // DescribeGPUs lists devices as the interface shows them.
-func DescribeGPUs(devices []gpu.Device) (list []api.GPU) {
+func DescribeGPUs(devices []gpu.Device) (list []show.GPU) {
 	for _, d := range devices {
-		list = append(list, api.GPU{Index: d.Index, UUID: d.UUID, Model: d.Model, Memory: d.Memory, Simulated: d.Simulated,
+		list = append(list, show.GPU{Index: d.Index, UUID: d.UUID, Model: d.Model, Memory: d.Memory, Simulated: d.Simulated,
 			MIG: d.MIG, Healthy: true})
 		for _, in := range d.Instances {
 			g := &list[len(list)-1]
-			g.Instances = append(g.Instances, api.MIG{Profile: in.Profile, Start: in.Start, UUID: in.UUID})
+			g.Instances = append(g.Instances, show.MIG{Profile: in.Profile, Start: in.Start, UUID: in.UUID})
 		}
 	}
 	return list
@@ -36,7 +36,7 @@ func DescribeGPUs(devices []gpu.Device) (list []api.GPU) {
 
 // Geometry is the MIG instances of devices, as cluster.Node has it: they stay as
 // they are.
-func Geometry(gpus []api.GPU) string {
+func Geometry(gpus []show.GPU) string {
 	list := make([][]cluster.Instance, len(gpus))
 	for i, g := range gpus {
 		if g.MIG {
@@ -50,26 +50,26 @@ func Geometry(gpus []api.GPU) string {
 }
 
 // geometry is what the engine is told of the instances that there are.
-func geometry(way cluster.MIGWay, gpus []api.GPU) string {
+func geometry(way cluster.MIGWay, gpus []show.GPU) string {
 	if way == cluster.DynamicMIG {
 		return ""
 	}
 	list := slices.Clone(gpus)
 	for i := range list {
 		if list[i].MIG && way == cluster.InstancesMIG {
-			list[i].Instances = []api.MIG{{Profile: cluster.AsNeeded}}
+			list[i].Instances = []show.MIG{{Profile: cluster.AsNeeded}}
 		}
 	}
 	return Geometry(list)
 }
 
 // known keeps those of a GPU's instances that can be what they say.
-func known(model *cluster.GPUModel, g *api.GPU) {
+func known(model *cluster.GPUModel, g *show.GPU) {
 	all := g.Instances
 	g.Instances = nil
 	for _, in := range all {
 		g.Instances = append(g.Instances, in)
-		node := cluster.Node{GPUs: 1, MIG: Geometry([]api.GPU{*g})}
+		node := cluster.Node{GPUs: 1, MIG: Geometry([]show.GPU{*g})}
 		if _, _, err := node.Geometry(model); err != nil {
 			g.Instances = g.Instances[:len(g.Instances)-1]
 		}
@@ -80,7 +80,7 @@ func known(model *cluster.GPUModel, g *api.GPU) {
 // counts anew when one is gone. While jobs hold devices, one that is gone keeps
 // its place, as unhealthy, and new ones come last.
 func (m *Machine) steady(ctx context.Context) error {
-	var old []api.GPU
+	var old []show.GPU
 	text, err := m.store.Meta(ctx, "devices")
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -138,9 +138,9 @@ func (m *Machine) anyHeld(ctx context.Context) (bool, error) {
 }
 
 // inOrder lists the devices that there are in the order of an earlier list.
-func inOrder(old, now []api.GPU) (list []api.GPU) {
+func inOrder(old, now []show.GPU) (list []show.GPU) {
 	for _, o := range old {
-		i := slices.IndexFunc(now, func(g api.GPU) bool { return g.UUID == o.UUID })
+		i := slices.IndexFunc(now, func(g show.GPU) bool { return g.UUID == o.UUID })
 		if i >= 0 {
 			list = append(list, now[i])
 			continue
@@ -149,7 +149,7 @@ func inOrder(old, now []api.GPU) (list []api.GPU) {
 		list = append(list, o)
 	}
 	for _, g := range now {
-		if !slices.ContainsFunc(old, func(o api.GPU) bool { return o.UUID == g.UUID }) && len(list) < cluster.MaxGPUsPerNode {
+		if !slices.ContainsFunc(old, func(o show.GPU) bool { return o.UUID == g.UUID }) && len(list) < cluster.MaxGPUsPerNode {
 			list = append(list, g)
 		}
 	}
@@ -216,7 +216,7 @@ func (m *Machine) healthEvents(faults []string) (events []engine.Event) {
 // lostText says which GPU of a job failed.
 func (m *Machine) lostText(j *job) string {
 	for i, g := range m.opt.GPUs {
-		if f := m.faults[i]; f != "" && slices.ContainsFunc(j.info.Devices, func(d api.Device) bool { return d.GPU() == g.UUID }) {
+		if f := m.faults[i]; f != "" && slices.ContainsFunc(j.info.Devices, func(d show.Device) bool { return d.GPU() == g.UUID }) {
 			return fmt.Sprintf("GPU %d failed: %s", g.Index, f)
 		}
 	}

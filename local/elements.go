@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -31,7 +32,7 @@ const (
 type jobArray struct {
 	first   cluster.JobID
 	indices []int
-	sub     *api.Submission
+	sub     *ask.Submission
 	common  *Info // of elements to which nothing happened, without what each has of its own: its spec and its index
 	leader  *job  // while it is new: an element of which the record says what all of them are
 	alike   engine.Untouched
@@ -73,7 +74,7 @@ func (m *Machine) writeArrays(t *store.Tx) error {
 		if a.recorded = m.gather(a); !a.recorded {
 			continue
 		}
-		data, err := json.Marshal(arrayData{api.Ranges(a.indices), a.leader.whole()})
+		data, err := json.Marshal(arrayData{ask.Ranges(a.indices), a.leader.whole()})
 		if err != nil {
 			return err
 		}
@@ -181,7 +182,7 @@ func (m *Machine) elementsOf(ctx context.Context, r *store.Array, subs *submissi
 	if err := json.Unmarshal(r.Data, &data); err != nil {
 		return nil, err
 	}
-	indices, err := api.ParseArray(data.Indices)
+	indices, err := ask.ParseArray(data.Indices)
 	if err != nil {
 		return nil, err
 	}
@@ -212,15 +213,15 @@ func (m *Machine) elementsOf(ctx context.Context, r *store.Array, subs *submissi
 }
 
 // elements are the elements without rows that a filter chooses, as the store would list them.
-func (m *Machine) elements(f *store.Filter) map[int]api.Job {
-	if len(f.States) > 0 && !slices.Contains(f.States, api.StatePending) {
+func (m *Machine) elements(f *store.Filter) map[int]show.Job {
+	if len(f.States) > 0 && !slices.Contains(f.States, show.StatePending) {
 		return nil
 	}
 	own := *f
-	own.States = []string{api.StatePending}
+	own.States = []string{show.StatePending}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	list := map[int]api.Job{}
+	list := map[int]show.Job{}
 	for id, j := range m.jobs {
 		if j.stored == inArray && m.chooses(&own, j) {
 			list[int(id)] = m.view(j)
@@ -230,13 +231,13 @@ func (m *Machine) elements(f *store.Filter) map[int]api.Job {
 }
 
 // asStored are the jobs that a filter chooses as they were when something happened to them last.
-func (m *Machine) asStored(ctx context.Context, f store.Filter) ([]api.Job, error) {
+func (m *Machine) asStored(ctx context.Context, f store.Filter) ([]show.Job, error) {
 	elements := m.elements(&f)
 	rows, err := m.store.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]api.Job, 0, len(rows))
+	list := make([]show.Job, 0, len(rows))
 	for i := range rows {
 		v, err := m.stored(&rows[i])
 		if err != nil {
@@ -248,7 +249,7 @@ func (m *Machine) asStored(ctx context.Context, f store.Filter) ([]api.Job, erro
 }
 
 // together merges jobs that have rows with elements that have none, the latest first. What has both got its row meanwhile.
-func together(rows []api.Job, elements map[int]api.Job, most int) []api.Job {
+func together(rows []show.Job, elements map[int]show.Job, most int) []show.Job {
 	for i := range rows {
 		delete(elements, rows[i].ID)
 	}
@@ -258,7 +259,7 @@ func together(rows []api.Job, elements map[int]api.Job, most int) []api.Job {
 	for _, v := range elements {
 		rows = append(rows, v)
 	}
-	slices.SortFunc(rows, func(a, b api.Job) int { return b.ID - a.ID })
+	slices.SortFunc(rows, func(a, b show.Job) int { return b.ID - a.ID })
 	if most > 0 && len(rows) > most {
 		rows = rows[:most]
 	}

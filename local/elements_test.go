@@ -15,9 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/local/evidence"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -113,7 +114,7 @@ func TestArrayRecord(t *testing.T) {
 	opt := twoGPUs(t)
 	m, end := running(t, opt)
 	u := self(t)
-	ask := func(s api.Submission) []int {
+	submit := func(s ask.Submission) []int {
 		t.Helper()
 		s.Command, s.Dir, s.Output, s.Env = []string{"sleep", "1000"}, "/", "/dev/null", []string{"A=B"}
 		ids, err := m.Submit(t.Context(), u, &s, "")
@@ -122,16 +123,16 @@ func TestArrayRecord(t *testing.T) {
 		}
 		return ids
 	}
-	plain := ask(api.Submission{GPUs: 1, Array: "0-98:2"}) // two of them start
-	capped := ask(api.Submission{GPUs: 1, Array: "5,7-20%3"})
-	held := ask(api.Submission{Array: "1-30", Hold: true})
-	after := ask(api.Submission{Array: "1-30", After: []api.After{{Type: "aftercorr", Job: held[0]}}})
+	plain := submit(ask.Submission{GPUs: 1, Array: "0-98:2"}) // two of them start
+	capped := submit(ask.Submission{GPUs: 1, Array: "5,7-20%3"})
+	held := submit(ask.Submission{Array: "1-30", Hold: true})
+	after := submit(ask.Submission{Array: "1-30", After: []ask.After{{Type: "aftercorr", Job: held[0]}}})
 	later := time.Now().Add(time.Hour).Truncate(time.Second)
-	begin := ask(api.Submission{Array: "1-2", Begin: &later})
-	until(t, m, plain[0], api.StateRunning)
-	until(t, m, plain[1], api.StateRunning)
+	begin := submit(ask.Submission{Array: "1-2", Begin: &later})
+	until(t, m, plain[0], show.StateRunning)
+	until(t, m, plain[1], show.StateRunning)
 	name := "renamed"
-	if err := m.Update(t.Context(), held[7], &api.Update{Name: &name}, &u); err != nil {
+	if err := m.Update(t.Context(), held[7], &ask.Update{Name: &name}, &u); err != nil {
 		t.Fatal(err)
 	}
 	for _, act := range []struct {
@@ -165,14 +166,14 @@ func TestArrayRecord(t *testing.T) {
 	if now := rows(t, m); !reflect.DeepEqual(now, apart) {
 		t.Errorf("a restart made rows: %v, %v", apart, now)
 	}
-	if ids := ask(api.Submission{Hold: true}); ids[0] != last+1 {
+	if ids := submit(ask.Submission{Hold: true}); ids[0] != last+1 {
 		t.Errorf("the next job is %d, not %d", ids[0], last+1)
 	}
-	if _, err := m.ActOnAll(t.Context(), &api.Selection{All: true}, "cancel", Requester{Name: u.Name, Owns: func(string) bool { return true }}); err != nil {
+	if _, err := m.ActOnAll(t.Context(), &ask.Selection{All: true}, "cancel", Requester{Name: u.Name, Owns: func(string) bool { return true }}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, m, plain[0], api.StateCancelled)
-	until(t, m, plain[1], api.StateCancelled)
+	until(t, m, plain[0], show.StateCancelled)
+	until(t, m, plain[1], show.StateCancelled)
 	if n := len(rows(t, m)); n != last+1 {
 		t.Errorf("%d of %d jobs that are over have rows", n, last+1)
 	}
@@ -233,12 +234,12 @@ func TestArrayCrash(t *testing.T) {
 		armed, answered = false, append(answered, name)
 		m.mu.Unlock()
 	}
-	s := api.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", Array: "0-39", Hold: true, GPUs: 1}
+	s := ask.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", Array: "0-39", Hold: true, GPUs: 1}
 	submitted := func(m *Machine) ([]int, error) { again := s; return m.Submit(t.Context(), u, &again, "key") }
 	change("submit", func() error { _, err := submitted(m); return err })
 	change("cancel", func() error { return m.Act(t.Context(), 5, "cancel", u.Name) })
 	change("all", func() error {
-		_, err := m.ActOnAll(t.Context(), &api.Selection{Jobs: []int{1}}, "cancel", Requester{Name: u.Name, Owns: func(string) bool { return true }})
+		_, err := m.ActOnAll(t.Context(), &ask.Selection{Jobs: []int{1}}, "cancel", Requester{Name: u.Name, Owns: func(string) bool { return true }})
 		return err
 	})
 	end()
@@ -259,7 +260,7 @@ func TestArrayCrash(t *testing.T) {
 			}
 		}
 		may := [][2]int{{0, 0}, {40, 0}, {39, 1}, {0, 40}} // pending, cancelled: before each change, and after the last
-		got := [2]int{states[api.StatePending], states[api.StateCancelled]}
+		got := [2]int{states[show.StatePending], states[show.StateCancelled]}
 		if at := slices.Index(may, got); at != len(d.answered) && at != len(d.answered)+1 {
 			t.Errorf("%s after %v: %v", d.point, d.answered, states)
 		}
@@ -311,7 +312,7 @@ func TestStateOfVersion1(t *testing.T) {
 		t.Errorf("%s\nnot\n%s", got, want)
 	}
 	u := User{Name: "ann", UID: 1000, GID: 1000, Home: "/"}
-	ids, err := m.Submit(t.Context(), u, &api.Submission{Command: []string{"true"}, Dir: "/", Hold: true, Array: "1-3"}, "")
+	ids, err := m.Submit(t.Context(), u, &ask.Submission{Command: []string{"true"}, Dir: "/", Hold: true, Array: "1-3"}, "")
 	if err != nil || !slices.Equal(ids, []int{8, 9, 10}) {
 		t.Errorf("%v, %v", ids, err)
 	}

@@ -11,16 +11,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local/shim"
-	"github.com/muster-gpu/muster/slurm"
+	"github.com/muster-gpu/muster/show"
 )
 
 // logRoom is what logs in the state's folder leave free on its disk, bytes.
 const logRoom = 64 << 20
 
 // describe fills in what a task executes, and with which files.
-func (r *runner) describe(t *task, devices []api.Device) {
+func (r *runner) describe(t *task, devices []show.Device) {
 	s := r.job.sub
 	t.devices = devices
 	t.spec.Dir, t.spec.Input, t.spec.Truncate = s.Dir, "/dev/null", s.Truncate
@@ -50,10 +49,12 @@ func (r *runner) environment(t *task, size int) []string {
 	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + u.Home, "USER=" + u.Name,
 		"LOGNAME=" + u.Name, "SHELL=/bin/sh"}, s.Env...)
 	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, savingName) }) // of a job from within which it was submitted
-	info := r.job.whole()
-	view := view(&info, s, int(r.id), r.m.opt.Now())
-	view.Node = r.m.opt.Rules.Spec.Nodes[0].Name
-	env = append(append(env, slurm.Env(view)...), slurm.TaskEnv(t.rank)...)
+	if more := r.m.opt.Variables; more != nil {
+		info := r.job.whole()
+		view := view(&info, s, int(r.id), r.m.opt.Now())
+		view.Node = r.m.opt.Rules.Spec.Nodes[0].Name
+		env = append(env, more(&view, t.rank)...)
+	}
 	rank, world := strconv.Itoa(t.rank), strconv.Itoa(size)
 	env = append(append(env, r.deviceVariables(t.devices)...), r.m.mpsVariables(t, s.Env)...)
 	env = append(append(env, r.trialVariables(t)...), r.savingVariable()...)
@@ -84,7 +85,7 @@ func lastOnes(env []string) []string {
 }
 
 // deviceVariables say which GPUs a task may see; that it may see none is said, too.
-func (r *runner) deviceVariables(devices []api.Device) []string {
+func (r *runner) deviceVariables(devices []show.Device) []string {
 	var uuids, index []string
 	for _, d := range devices {
 		uuids, index = append(uuids, d.UUID), append(index, strconv.Itoa(d.Index))

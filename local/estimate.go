@@ -12,10 +12,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -29,7 +30,7 @@ const (
 // remember reads how long earlier jobs ran.
 func (m *Machine) remember(ctx context.Context) error {
 	m.runs = forward.Runs{}
-	rows, err := m.store.List(ctx, store.Filter{States: []string{api.StateCompleted}, Limit: readBack})
+	rows, err := m.store.List(ctx, store.Filter{States: []string{show.StateCompleted}, Limit: readBack})
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func (m *Machine) rememberSubmissions(ctx context.Context) error {
 func statedIn(row *store.Job) (*cluster.Job, *Info, error) {
 	var info Info
 	var sub struct {
-		Estimate api.Duration `json:"estimate"`
+		Estimate ask.Duration `json:"estimate"`
 	}
 	if err := errors.Join(json.Unmarshal(row.Data, &info), json.Unmarshal(row.Submission, &sub)); err != nil {
 		return nil, nil, fmt.Errorf("stored job %d: %w", row.ID, err)

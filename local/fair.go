@@ -6,15 +6,15 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Fair says what fair shares and the priorities of waiting jobs are made of.
-func (m *Machine) Fair() api.Fair {
+func (m *Machine) Fair() show.Fair {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	v := api.Fair{Policy: m.rules().Policy, Shares: []api.Share{}}
+	v := show.Fair{Policy: m.rules().Policy, Shares: []show.Share{}}
 	list, counted := m.eng.FairShares()
 	v.Counted = counted
 	type family struct{ queue, user string } // siblings: queues below one, or users in one
@@ -30,7 +30,7 @@ func (m *Machine) Fair() api.Fair {
 	}
 	for i := range list {
 		s := &list[i]
-		row := api.Share{Queue: s.Queue, Parent: s.Parent, User: s.User, Shares: s.Shares, Usage: float64(s.Usage) / 1e6, Factor: float64(s.Factor) / 1e6}
+		row := show.Share{Queue: s.Queue, Parent: s.Parent, User: s.User, Shares: s.Shares, Usage: float64(s.Usage) / 1e6, Factor: float64(s.Factor) / 1e6}
 		row.Part = float64(s.Shares) / float64(max(1, sum[of(s)]))
 		row.UsagePart = float64(s.Usage) / float64(max(1, s.Of))
 		v.Shares = append(v.Shares, row)
@@ -45,14 +45,14 @@ func (m *Machine) Fair() api.Fair {
 		if m.jobs[id] == nil {
 			continue
 		}
-		p := api.Priority{Job: int(id), Own: f.Own / 1e6, Factors: factors(&f, 1e6)}
+		p := show.Priority{Job: int(id), Own: f.Own / 1e6, Factors: factors(&f, 1e6)}
 		p.Points = w.Age*p.Factors.Age + w.FairShare*p.Factors.FairShare + w.Size*p.Factors.Size + w.Partition*p.Factors.Partition + float64(p.Own)
 		v.Jobs = append(v.Jobs, p)
 	}
-	slices.SortFunc(v.Jobs, func(a, b api.Priority) int { return cmp.Compare(a.Job, b.Job) })
+	slices.SortFunc(v.Jobs, func(a, b show.Priority) int { return cmp.Compare(a.Job, b.Job) })
 	return v
 }
 
-func factors(f *engine.Factors, unit float64) api.Factors {
-	return api.Factors{Age: float64(f.Age) / unit, FairShare: float64(f.FairShare) / unit, Size: float64(f.Size) / unit, Partition: float64(f.Partition) / unit}
+func factors(f *engine.Factors, unit float64) show.Factors {
+	return show.Factors{Age: float64(f.Age) / unit, FairShare: float64(f.FairShare) / unit, Size: float64(f.Size) / unit, Partition: float64(f.Partition) / unit}
 }

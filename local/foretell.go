@@ -6,11 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
-	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/show"
 )
 
 // mostForeseen is for how many waiting jobs an expected start is estimated where
@@ -19,13 +20,13 @@ const mostForeseen = 50
 
 // ForetellPolicy says what another policy would change: two engines go on from
 // the present state, one under each policy, and what they do is compared.
-func (m *Machine) ForetellPolicy(r *api.PolicyRequest) (api.PolicyChange, error) {
+func (m *Machine) ForetellPolicy(r *ask.PolicyRequest) (show.PolicyChange, error) {
 	m.conf.RLock()
 	p, old := *m.policy, m.opt.Rules
 	m.conf.RUnlock()
 	to, err := m.wanted(r, &p)
 	if err != nil {
-		return api.PolicyChange{}, err
+		return show.PolicyChange{}, err
 	}
 	rules := old
 	rules.Policy, rules.Placer, rules.Backfill = to.Policy, to.Placer, to.Backfill
@@ -34,14 +35,14 @@ func (m *Machine) ForetellPolicy(r *api.PolicyRequest) (api.PolicyChange, error)
 	m.mu.RUnlock()
 	before, err := m.future(&old, &snap, now, known)
 	if err != nil {
-		return api.PolicyChange{}, err
+		return show.PolicyChange{}, err
 	}
 	snap.Fresh = true
 	after, err := m.future(&rules, &snap, now, known)
 	if err != nil {
-		return api.PolicyChange{}, err
+		return show.PolicyChange{}, err
 	}
-	return compare(before, after, api.PolicyChange{Before: p.view(), After: to.view(), DryRun: true}), nil
+	return compare(before, after, show.PolicyChange{Before: p.view(), After: to.view(), DryRun: true}), nil
 }
 
 // future is what an engine does at once, and the line of those who then wait.
@@ -56,7 +57,7 @@ type future struct {
 
 // future lets a second engine go on from a snapshot until nothing happens any
 // more at this instant; who is told to leave leaves at once.
-func (m *Machine) future(rules *journal.Header, snap *engine.Snapshot, now cluster.Time, known *expectations) (*future, error) {
+func (m *Machine) future(rules *config.Rules, snap *engine.Snapshot, now cluster.Time, known *expectations) (*future, error) {
 	e, err := m.restored(rules, snap)
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func (f *future) follow(d *engine.Decision, now cluster.Time) (events []engine.E
 }
 
 // compare says how two futures differ.
-func compare(before, after *future, v api.PolicyChange) api.PolicyChange {
+func compare(before, after *future, v show.PolicyChange) show.PolicyChange {
 	var starts []cluster.JobID
 	for id := range after.starts {
 		if !before.starts[id] {
@@ -142,9 +143,9 @@ func compare(before, after *future, v api.PolicyChange) api.PolicyChange {
 }
 
 // row is a job in two futures.
-func row(before, after *future, id cluster.JobID) api.PolicyJob {
+func row(before, after *future, id cluster.JobID) show.PolicyJob {
 	spec := after.eng.Spec(id)
-	j := api.PolicyJob{Job: int(id), Name: spec.Name, User: spec.User, Queue: spec.Queue, GPUs: float64(spec.GPUMilli()) / float64(cluster.Whole),
+	j := show.PolicyJob{Job: int(id), Name: spec.Name, User: spec.User, Queue: spec.Queue, GPUs: float64(spec.GPUMilli()) / float64(cluster.Whole),
 		Before: before.pos[id], After: after.pos[id]}
 	if j.Before > 0 {
 		j.ExpectedBefore = before.start(id)

@@ -12,10 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/show"
 )
 
 // alive is a machine with two GPUs that schedules until the test ends.
@@ -46,9 +47,9 @@ func alive(t testing.TB, change ...func(*Options)) *Machine {
 }
 
 // submit submits a shell script that holds a GPU.
-func submit(t *testing.T, m *Machine, script string, change ...func(*api.Submission)) int {
+func submit(t *testing.T, m *Machine, script string, change ...func(*ask.Submission)) int {
 	t.Helper()
-	s := &api.Submission{Command: []string{"sh", "-c", script}, Dir: t.TempDir(), Output: "/dev/null", GPUs: 1}
+	s := &ask.Submission{Command: []string{"sh", "-c", script}, Dir: t.TempDir(), Output: "/dev/null", GPUs: 1}
 	for _, f := range change {
 		f(s)
 	}
@@ -60,9 +61,9 @@ func submit(t *testing.T, m *Machine, script string, change ...func(*api.Submiss
 }
 
 // until waits until a job is in a state.
-func until(t *testing.T, m *Machine, id int, state string) api.Job {
+func until(t *testing.T, m *Machine, id int, state string) show.Job {
 	t.Helper()
-	var j api.Job
+	var j show.Job
 	for range 2000 {
 		var err error
 		if j, err = m.Job(t.Context(), id); err != nil {
@@ -93,18 +94,18 @@ func TestNobodyGetsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := submit(t, m, script)
-			until(t, m, id, api.StateCompleted)
+			until(t, m, id, show.StateCompleted)
 			if pids := left(m, id, 1); len(pids) > 0 {
 				t.Errorf("processes %v are left", pids)
 			}
 		})
 	}
 	stubborn := submit(t, m, "trap '' TERM USR1; setsid sh -c \"trap '' TERM; while :; do sleep 0.01; done\" & while :; do sleep 0.01; done")
-	until(t, m, stubborn, api.StateRunning)
+	until(t, m, stubborn, show.StateRunning)
 	if err := m.Act(t.Context(), stubborn, "cancel", ""); err != nil {
 		t.Fatal(err)
 	}
-	until(t, m, stubborn, api.StateCancelled)
+	until(t, m, stubborn, show.StateCancelled)
 	if pids := left(m, stubborn, 1); len(pids) > 0 {
 		t.Errorf("of a cancelled job that ignores SIGTERM processes %v are left", pids)
 	}
@@ -114,7 +115,7 @@ func TestNobodyGetsAway(t *testing.T) {
 func TestShimKilled(t *testing.T) {
 	m := alive(t)
 	id := submit(t, m, `[ "$MUSTER_RESTART_COUNT" = 1 ] && exit 0; setsid sleep 1000 & sleep 1000`)
-	until(t, m, id, api.StateRunning)
+	until(t, m, id, show.StateRunning)
 	s, err := shim.ReadState(m.taskDir(cluster.JobID(id), 1, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestShimKilled(t *testing.T) {
 	if err := unix.Kill(s.Shim, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	j := until(t, m, id, api.StateCompleted)
+	j := until(t, m, id, show.StateCompleted)
 	if pids := left(m, id, 1); len(pids) > 0 || j.Restarts != 1 {
 		t.Errorf("%d restarts; processes %v of the first run are left", j.Restarts, pids)
 	}
@@ -142,12 +143,12 @@ func TestCannotStart(t *testing.T) {
 		})
 	})
 	id := submit(t, m, "true")
-	j := until(t, m, id, api.StateFailed)
+	j := until(t, m, id, show.StateFailed)
 	if !strings.Contains(j.Reason, path+": no such file") {
 		t.Errorf("the job failed because %q", j.Reason)
 	}
 	id = submit(t, m, "exit 0")
-	until(t, m, id, api.StateCompleted)
+	until(t, m, id, show.StateCompleted)
 }
 
 // The wall clock may be set as anybody likes: jobs neither time out at once nor
@@ -156,18 +157,18 @@ func TestClockIsSet(t *testing.T) {
 	for name, off := range map[string]time.Duration{"forward": 24 * time.Hour, "back": -24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			m := alive(t)
-			limit := func(s *api.Submission) { s.Limit = api.Duration(3 * time.Second) }
+			limit := func(s *ask.Submission) { s.Limit = ask.Duration(3 * time.Second) }
 			short := submit(t, m, "sleep 0.5", limit)
 			long := submit(t, m, "sleep 1000", limit)
-			until(t, m, short, api.StateRunning)
-			until(t, m, long, api.StateRunning)
+			until(t, m, short, show.StateRunning)
+			until(t, m, long, show.StateRunning)
 			begin := time.Now()
 			m.clock.mu.Lock()
 			m.clock.off = off
 			m.clock.mu.Unlock()
 			m.event(engine.Event{Type: engine.Tick})
-			until(t, m, short, api.StateCompleted)
-			until(t, m, long, api.StateTimeout)
+			until(t, m, short, show.StateCompleted)
+			until(t, m, long, show.StateTimeout)
 			if took := time.Since(begin); took < 2*time.Second {
 				t.Errorf("the limit of three seconds struck after %v", took)
 			}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
@@ -140,13 +140,13 @@ func (r *runner) diedOf(s unix.Signal) bool {
 }
 
 // savesText says that a job saves nothing, and what follows from it; "": it does, or nobody knows.
-func (i *Info) savesText(sub *api.Submission) string {
+func (i *Info) savesText(sub *ask.Submission) string {
 	h := i.Hearing
 	if h != deaf && h != dies {
 		return ""
 	}
 	name := "SIGUSR1"
-	if n, _, err := api.ParseSignal(sub.Signal); err == nil {
+	if n, _, err := ask.ParseSignal(sub.Signal); err == nil {
 		name = "SIG" + n
 	}
 	how := fmt.Sprintf("no process of it handles %s", name)

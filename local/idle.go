@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // A job that holds GPUs and does not use them is warned, then counts as
@@ -39,7 +39,7 @@ type idleness struct {
 }
 
 // stages of an idle job, in their order.
-var idleStages = []string{"", api.IdleWarned, api.IdleDemoted, api.IdleStopped}
+var idleStages = []string{"", show.IdleWarned, show.IdleDemoted, show.IdleStopped}
 
 // stage is how far a job of a tier is that has been idle for so long.
 func (r *IdleRules) stage(idle time.Duration, tier cluster.Tier) string {
@@ -47,7 +47,7 @@ func (r *IdleRules) stage(idle time.Duration, tier cluster.Tier) string {
 	for _, s := range []struct {
 		after time.Duration
 		name  string
-	}{{r.Warn, api.IdleWarned}, {r.demoteAfter(tier), api.IdleDemoted}, {r.Stop, api.IdleStopped}} {
+	}{{r.Warn, show.IdleWarned}, {r.demoteAfter(tier), show.IdleDemoted}, {r.Stop, show.IdleStopped}} {
 		if s.after > 0 && idle >= s.after {
 			at = s.name
 		}
@@ -72,13 +72,13 @@ func (r *IdleRules) text(stage string, since time.Time, tier cluster.Tier) strin
 		stopped = "stopped to wait again"
 	}
 	demoted := ""
-	if stage == api.IdleDemoted {
+	if stage == show.IdleDemoted {
 		demoted = "; it counts as best-effort until it computes again"
-	} else if d := r.demoteAfter(tier); d > 0 && stage == api.IdleWarned {
+	} else if d := r.demoteAfter(tier); d > 0 && stage == show.IdleWarned {
 		demoted = fmt.Sprintf("; after %s of that it counts as best-effort", cluster.FormatDuration(d))
 	}
 	switch {
-	case stage == api.IdleStopped:
+	case stage == show.IdleStopped:
 		return fmt.Sprintf("%s as idle: its GPUs computed less than %g %% for %s", stopped, r.Below, cluster.FormatDuration(r.Stop))
 	case r.Stop > 0:
 		return fmt.Sprintf("%s%s; after %s it is %s", idle, demoted, cluster.FormatDuration(r.Stop), stopped)
@@ -170,9 +170,9 @@ func (m *Machine) setIdle(s *sampled, r *IdleRules, since time.Time, stage strin
 		m.opt.Log.Info("a job is idle", "job", j.id, "user", j.info.User.Name, "what", j.info.Idle.Text)
 		ev := engine.Event{Type: engine.Progress, Job: j.id} // so that it is stored
 		switch stage {
-		case api.IdleDemoted:
+		case show.IdleDemoted:
 			ev = engine.Event{Type: engine.Demoted, Job: j.id}
-		case api.IdleStopped: // asked for a checkpoint, as everybody is who has to leave
+		case show.IdleStopped: // asked for a checkpoint, as everybody is who has to leave
 			grace := m.grace(j)
 			info := j.own()
 			info.Requeue, info.StopUntil = true, time.Unix(0, int64(now)).Add(grace)
@@ -187,7 +187,7 @@ func (m *Machine) busyAgain(j *job) []engine.Event {
 	was := j.info.Idle.Stage
 	j.own().Idle = nil
 	j.said = append(j.said, "no longer idle")
-	if was == api.IdleDemoted {
+	if was == show.IdleDemoted {
 		return []engine.Event{{Type: engine.Demoted, Job: j.id, Undo: true}}
 	}
 	return []engine.Event{{Type: engine.Progress, Job: j.id}}
@@ -202,4 +202,4 @@ func (i *Info) idleStage() string {
 }
 
 // endsIdle reports whether a run that was stopped as idle is the job's last.
-func (i *Info) endsIdle() bool { return i.idleStage() == api.IdleStopped && !i.Idle.Requeue }
+func (i *Info) endsIdle() bool { return i.idleStage() == show.IdleStopped && !i.Idle.Requeue }

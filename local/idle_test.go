@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -28,13 +28,13 @@ func TestIdleStages(t *testing.T) {
 		text  string
 	}{
 		{all, cluster.Standard, 29 * time.Minute, "", ""},
-		{all, cluster.Standard, 30 * time.Minute, api.IdleWarned, "idle since 03:04:05: its GPUs compute less than 5 %; after 1h of that it counts as best-effort; after 2h it is stopped"},
-		{all, cluster.Standard, time.Hour, api.IdleDemoted, "it counts as best-effort until it computes again; after 2h it is stopped"},
-		{all, cluster.Standard, 3 * time.Hour, api.IdleStopped, "stopped as idle: its GPUs computed less than 5 % for 2h"},
-		{all, cluster.BestEffort, 90 * time.Minute, api.IdleWarned, "less than 5 %; after 2h it is stopped"},
+		{all, cluster.Standard, 30 * time.Minute, show.IdleWarned, "idle since 03:04:05: its GPUs compute less than 5 %; after 1h of that it counts as best-effort; after 2h it is stopped"},
+		{all, cluster.Standard, time.Hour, show.IdleDemoted, "it counts as best-effort until it computes again; after 2h it is stopped"},
+		{all, cluster.Standard, 3 * time.Hour, show.IdleStopped, "stopped as idle: its GPUs computed less than 5 % for 2h"},
+		{all, cluster.BestEffort, 90 * time.Minute, show.IdleWarned, "less than 5 %; after 2h it is stopped"},
 		{&again, cluster.Standard, 30 * time.Minute, "", ""},
 		{&again, cluster.Critical, 90 * time.Minute, "", ""},
-		{&again, cluster.Standard, 2 * time.Hour, api.IdleStopped, "stopped to wait again as idle"},
+		{&again, cluster.Standard, 2 * time.Hour, show.IdleStopped, "stopped to wait again as idle"},
 	} {
 		if got := c.rules.stage(c.idle, c.tier); got != c.stage {
 			t.Errorf("%v, %v idle: %q, not %q", c.tier, c.idle, got, c.stage)

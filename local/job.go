@@ -12,11 +12,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/progress"
-	"github.com/muster-gpu/muster/slurm"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -25,28 +25,28 @@ func stateOf(r *engine.JobRecord, frozen bool) string {
 	switch r.State {
 	case engine.Pending:
 		if r.Home != nil {
-			return api.StateSuspended
+			return show.StateSuspended
 		}
-		return api.StatePending
+		return show.StatePending
 	case engine.Placed:
-		return api.StatePending
+		return show.StatePending
 	case engine.Starting:
-		return api.StateStarting
+		return show.StateStarting
 	case engine.Running:
 		if frozen {
-			return api.StateSuspended
+			return show.StateSuspended
 		}
-		return api.StateRunning
+		return show.StateRunning
 	case engine.Stopping:
-		return api.StateStopping
+		return show.StateStopping
 	}
 	return endStates[r.Reason]
 }
 
 var endStates = map[engine.StopReason]string{
-	engine.Completed: api.StateCompleted, engine.Failed: api.StateFailed, engine.WasCancelled: api.StateCancelled,
-	engine.TimedOut: api.StateTimeout, engine.Preempted: api.StatePreempted, engine.NodeLost: api.StateLost,
-	engine.LaunchFailed: api.StateFailed, engine.Impossible: api.StateRejected, engine.NeverReady: api.StateCancelled,
+	engine.Completed: show.StateCompleted, engine.Failed: show.StateFailed, engine.WasCancelled: show.StateCancelled,
+	engine.TimedOut: show.StateTimeout, engine.Preempted: show.StatePreempted, engine.NodeLost: show.StateLost,
+	engine.LaunchFailed: show.StateFailed, engine.Impossible: show.StateRejected, engine.NeverReady: show.StateCancelled,
 }
 
 // jobOf is the job of a row, without its submission.
@@ -185,11 +185,11 @@ func (m *Machine) settle(id cluster.JobID) {
 }
 
 // devices lists what allocations hold of this machine's GPUs.
-func (m *Machine) devices(allocs []engine.Alloc) (list []api.Device) {
+func (m *Machine) devices(allocs []engine.Alloc) (list []show.Device) {
 	for i := range allocs {
 		a := &allocs[i]
 		for slot, g := range m.opt.GPUs {
-			if a.GPUs>>slot&1 == 1 && !slices.ContainsFunc(list, func(d api.Device) bool { return d.Index == g.Index && d.Share == 0 }) {
+			if a.GPUs>>slot&1 == 1 && !slices.ContainsFunc(list, func(d show.Device) bool { return d.Index == g.Index && d.Share == 0 }) {
 				list = append(list, m.device(&g, a))
 			}
 		}
@@ -198,8 +198,8 @@ func (m *Machine) devices(allocs []engine.Alloc) (list []api.Device) {
 }
 
 // device is what an allocation holds of a GPU.
-func (m *Machine) device(g *api.GPU, a *engine.Alloc) api.Device {
-	d := api.Device{Index: g.Index, UUID: g.UUID, Share: int64(a.Share)}
+func (m *Machine) device(g *show.GPU, a *engine.Alloc) show.Device {
+	d := show.Device{Index: g.Index, UUID: g.UUID, Share: int64(a.Share)}
 	spec := &m.opt.Rules.Spec
 	model, _ := spec.Model(spec.Nodes[0].Model)
 	p, start, ok := model.Held(a.Slots, int(a.Compute), a.Media)
@@ -222,7 +222,7 @@ func (m *Machine) outputs(j *job, task int) (out, errs string) {
 	if s.Attached {
 		return m.attachedLog(j.id, task, "out"), m.attachedLog(j.id, task, "err")
 	}
-	n := slurm.Names{Job: int(j.id), Array: j.info.Array, Index: j.index, User: j.info.User.Name, JobName: s.Name,
+	n := ask.FileNames{Job: int(j.id), Array: j.info.Array, Index: j.index, User: j.info.User.Name, JobName: s.Name,
 		Node: m.opt.Rules.Spec.Nodes[0].Name, Task: task, Step: "batch", Restart: j.info.restarts()}
 	pattern := s.Output
 	if pattern == "" {
@@ -230,9 +230,9 @@ func (m *Machine) outputs(j *job, task int) (out, errs string) {
 			pattern = "muster-%A_%a.out"
 		}
 	}
-	out = inDir(s.Dir, slurm.ExpandPattern(pattern, n))
+	out = inDir(s.Dir, ask.ExpandPattern(pattern, n))
 	if s.Error != "" {
-		errs = inDir(s.Dir, slurm.ExpandPattern(s.Error, n))
+		errs = inDir(s.Dir, ask.ExpandPattern(s.Error, n))
 	}
 	if errs == out {
 		errs = ""
@@ -255,7 +255,7 @@ func (m *Machine) LogPath(id, task int, errs bool) (string, User, error) {
 		if err != nil {
 			return "", User{}, err
 		}
-		sub := &api.Submission{}
+		sub := &ask.Submission{}
 		if j, err = jobOf(row); err == nil {
 			err = json.Unmarshal(row.Submission, sub)
 		}
@@ -275,7 +275,7 @@ func (m *Machine) LogPath(id, task int, errs bool) (string, User, error) {
 }
 
 // view is a job as the interface shows it.
-func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
+func view(info *Info, sub *ask.Submission, id int, now time.Time) show.Job {
 	r := &info.Record
 	at := func(t cluster.Time) *time.Time {
 		if t <= 0 || t == cluster.Never {
@@ -284,12 +284,12 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 		v := time.Unix(0, int64(t)).UTC()
 		return &v
 	}
-	j := api.Job{ID: id, Array: info.Array, Index: info.Index, User: info.User.Name, State: info.State, Reason: info.Text,
+	j := show.Job{ID: id, Array: info.Array, Index: info.Index, User: info.User.Name, State: info.State, Reason: info.Text,
 		Submitted: time.Unix(0, int64(r.Spec.Submit)).UTC(), Eligible: at(r.Lined), Started: at(r.Started), FirstStart: at(r.FirstStart),
-		Ended: at(r.Ended), Waited: api.Duration(info.Waited), Ran: api.Duration(r.Ran), GPUHours: float64(r.Attained) / 3.6e9,
+		Ended: at(r.Ended), Waited: ask.Duration(info.Waited), Ran: ask.Duration(r.Ran), GPUHours: float64(r.Attained) / 3.6e9,
 		Restarts: info.restarts(), Preemptions: int(r.Preemptions), ExitCode: info.Exit, ExitSignal: info.Signal,
 		Devices: info.Devices, StdOut: info.StdOut, StdErr: info.StdErr, Progress: info.Progress, Metrics: info.Metrics, Submission: *sub,
-		Sharing: info.Sharing, LostGPUHours: info.Use.Lost.Hours(), CPUTime: api.Duration(info.Use.CPU), RAMPeak: info.Use.Peak >> 20}
+		Sharing: info.Sharing, LostGPUHours: info.Use.Lost.Hours(), CPUTime: ask.Duration(info.Use.CPU), RAMPeak: info.Use.Peak >> 20}
 	if r.State == engine.Done && r.Reason == engine.NeverReady {
 		j.Code = "DependencyNeverSatisfied"
 	}
@@ -299,9 +299,9 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 	t := cluster.Time(now.UnixNano())
 	switch {
 	case r.State == engine.Pending || r.State == engine.Placed:
-		j.Waited += api.Duration(max(0, t.Sub(r.Since)))
+		j.Waited += ask.Duration(max(0, t.Sub(r.Since)))
 	case r.State < engine.Done:
-		j.Ran += api.Duration(max(0, t.Sub(r.Acc)))
+		j.Ran += ask.Duration(max(0, t.Sub(r.Acc)))
 		for _, d := range info.Devices {
 			share := d.Share
 			if share == 0 {
@@ -313,7 +313,7 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 	j.GPUHours += info.backHours(t)
 	j.StepRate, j.SampleRate = progress.PerHour(info.Pace.Steps, j.GPUHours), progress.PerHour(info.Pace.Sample, j.GPUHours)
 	if s := &info.Switch; s.Count > 0 {
-		j.SwitchCost, j.SwitchGPUHours = api.Duration(s.Took/time.Duration(s.Count)), s.GPU.Hours()
+		j.SwitchCost, j.SwitchGPUHours = ask.Duration(s.Took/time.Duration(s.Count)), s.GPU.Hours()
 	}
 	if r.State < engine.Done {
 		j.SavesNothing = info.savesText(sub)
@@ -322,7 +322,7 @@ func view(info *Info, sub *api.Submission, id int, now time.Time) api.Job {
 		j.ExpectedEnd, j.EndBy = at(end), by
 	}
 	if i := info.Idle; i != nil && r.State < engine.Done {
-		j.Idle = &api.Idle{Since: i.Since, Stage: i.Stage, Text: i.Text}
+		j.Idle = &show.Idle{Since: i.Since, Stage: i.Stage, Text: i.Text}
 		j.Reason = i.Text
 	}
 	return j

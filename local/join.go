@@ -14,10 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -27,39 +28,39 @@ type Process struct{ PID, UID int }
 // Join puts a process into the control group of a running job's task, so that it has the task's limits
 // and devices and ends with it, and returns what else makes it one of the task's. The process must be
 // the job's user's, or root's, who becomes that user itself.
-func (m *Machine) Join(ctx context.Context, id, rank int, p Process) (api.Joined, error) {
+func (m *Machine) Join(ctx context.Context, id, rank int, p Process) (show.Joined, error) {
 	m.mu.RLock()
 	j := m.jobs[cluster.JobID(id)]
 	if j == nil {
 		m.mu.RUnlock()
-		return api.Joined{}, ErrNoJob
+		return show.Joined{}, ErrNoJob
 	}
 	state, frozen, u, run := j.info.Record.State, j.info.Frozen, j.info.User, j.info.Run
 	m.mu.RUnlock()
 	switch {
 	case state != engine.Running || frozen:
-		return api.Joined{}, fmt.Errorf("job %d does not run at the moment: a command can be run in a running job only", id)
+		return show.Joined{}, fmt.Errorf("job %d does not run at the moment: a command can be run in a running job only", id)
 	case p.UID != 0 && p.UID != u.UID:
-		return api.Joined{}, fmt.Errorf("a command in job %d runs as %s: only %s and root can start one", id, u.Name, u.Name)
+		return show.Joined{}, fmt.Errorf("a command in job %d runs as %s: only %s and root can start one", id, u.Name, u.Name)
 	}
 	t, err := m.taskAsStarted(j.id, run, rank)
 	if err != nil {
-		return api.Joined{}, err
+		return show.Joined{}, err
 	}
 	if err := m.enter(t, p); err != nil {
-		return api.Joined{}, err
+		return show.Joined{}, err
 	}
 	a := audited(ctx, m.opt.Now(), "exec", "", "")
 	a.Job, a.Owner = id, u.Name
 	err = m.store.Write(ctx, func(tx *store.Tx) error { return tx.PutAudit(a) })
-	return api.Joined{Env: t.Env, Dir: t.Dir, UID: u.UID, GID: u.GID, Groups: u.Groups}, err
+	return show.Joined{Env: t.Env, Dir: t.Dir, UID: u.UID, GID: u.GID, Groups: u.Groups}, err
 }
 
 // taskAsStarted is what a task's shim was asked to run.
 func (m *Machine) taskAsStarted(id cluster.JobID, run, rank int) (*shim.Task, error) {
 	text, err := os.ReadFile(shim.TaskFile(m.taskDir(id, run, rank)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &api.FieldError{Field: "task", Text: fmt.Sprintf("job %d has no task %d, or it was started by an earlier version", id, rank)}
+		return nil, &ask.FieldError{Field: "task", Text: fmt.Sprintf("job %d has no task %d, or it was started by an earlier version", id, rank)}
 	}
 	if err != nil {
 		return nil, err

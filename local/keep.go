@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
@@ -89,7 +90,7 @@ func (m *Machine) facts(ctx context.Context) (*engine.Snapshot, error) {
 }
 
 // restored makes an engine that goes on from a snapshot under these rules.
-func (m *Machine) restored(rules *journal.Header, snap *engine.Snapshot) (*engine.Engine, error) {
+func (m *Machine) restored(rules *config.Rules, snap *engine.Snapshot) (*engine.Engine, error) {
 	if err := rules.Check(); err != nil {
 		return nil, err
 	}
@@ -102,10 +103,10 @@ func (m *Machine) restored(rules *journal.Header, snap *engine.Snapshot) (*engin
 
 // begin begins a segment of the journal with a snapshot; what also is to be
 // stored is stored in the same moment.
-func (m *Machine) begin(ctx context.Context, rules *journal.Header, snap *engine.Snapshot, also func(*store.Tx) error) error {
-	pinned := *rules
-	pinned.Pin()
-	header, err := json.Marshal(&pinned)
+func (m *Machine) begin(ctx context.Context, rules *config.Rules, snap *engine.Snapshot, also func(*store.Tx) error) error {
+	h := journal.Header{Version: journal.Version, Rules: *rules}
+	h.Pin()
+	header, err := json.Marshal(&h)
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // What is older than it is to be kept goes, and nothing else: jobs that run or
@@ -17,12 +18,12 @@ import (
 func TestForget(t *testing.T) {
 	m := alive(t, func(o *Options) { o.Keep = time.Millisecond })
 	old := submit(t, m, "true")
-	until(t, m, old, api.StateCompleted)
+	until(t, m, old, show.StateCompleted)
 	failed := submit(t, m, "exit 1")
-	until(t, m, failed, api.StateFailed)
+	until(t, m, failed, show.StateFailed)
 	running := submit(t, m, "sleep 2; exit 0")
-	until(t, m, running, api.StateRunning)
-	waiting := submit(t, m, "true", func(s *api.Submission) { s.After = []api.After{{Type: "afterok", Job: running}} })
+	until(t, m, running, show.StateRunning)
+	waiting := submit(t, m, "true", func(s *ask.Submission) { s.After = []ask.After{{Type: "afterok", Job: running}} })
 	for try := 0; ; try++ { // segments end when the next one is old enough
 		m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 			m.ended = renewJobs
@@ -56,10 +57,10 @@ func TestForget(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	until(t, m, running, api.StateCompleted)
-	until(t, m, waiting, api.StateCompleted)
-	until(t, m, submit(t, m, "true", func(s *api.Submission) { s.After = []api.After{{Type: "afternotok", Job: failed}} }), api.StateCompleted)
-	if j := until(t, m, old, api.StateCompleted); j.ExitCode != 0 || j.Ended == nil {
+	until(t, m, running, show.StateCompleted)
+	until(t, m, waiting, show.StateCompleted)
+	until(t, m, submit(t, m, "true", func(s *ask.Submission) { s.After = []ask.After{{Type: "afternotok", Job: failed}} }), show.StateCompleted)
+	if j := until(t, m, old, show.StateCompleted); j.ExitCode != 0 || j.Ended == nil {
 		t.Errorf("the row of the old job: %+v", j)
 	}
 }

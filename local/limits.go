@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -36,7 +36,7 @@ func raise(key string) string {
 }
 
 // checkSizes says which part of a submission is too large, if one is.
-func (l *Limits) checkSizes(s *api.Submission) error {
+func (l *Limits) checkSizes(s *ask.Submission) error {
 	env := 0
 	for _, kv := range s.Env {
 		env += len(kv) + 1
@@ -63,7 +63,7 @@ func (l *Limits) checkSizes(s *api.Submission) error {
 }
 
 func tooLarge(field, key string, size, most int) error {
-	return &api.FieldError{Field: field, Text: fmt.Sprintf("%d bytes are more than the %d allowed; %s", size, most, raise(key))}
+	return &ask.FieldError{Field: field, Text: fmt.Sprintf("%d bytes are more than the %d allowed; %s", size, most, raise(key))}
 }
 
 // tally counts what users have that is not over.
@@ -132,7 +132,7 @@ func (m *Machine) mayUrge(u *User, spec, was *cluster.Job) error {
 	if len(rule.Queues) > 0 {
 		how += fmt.Sprintf(", or submit to a queue that grants it (%v)", rule.Queues)
 	}
-	return &api.FieldError{Field: field, Text: fmt.Sprintf("%s needs a right that %s does not have here: %s (urgent in the daemon's configuration)", what, u.Name, how)}
+	return &ask.FieldError{Field: field, Text: fmt.Sprintf("%s needs a right that %s does not have here: %s (urgent in the daemon's configuration)", what, u.Name, how)}
 }
 
 // grants reports whether a queue, or one above it, lets its jobs go before others'.

@@ -7,8 +7,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 )
 
 // An array of which a later element's dependency can never hold is refused as a whole: no element of it is left behind, and nothing
@@ -25,12 +26,12 @@ func TestRefusedArray(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- m.Run(ctx) }()
 	u := self(t)
-	first, err := m.Submit(t.Context(), u, &api.Submission{Command: []string{"sh", "-c", "exit $SLURM_ARRAY_TASK_ID"}, Dir: "/", Output: "/dev/null", Array: "0-1"}, "")
+	first, err := m.Submit(t.Context(), u, &ask.Submission{Command: []string{"sh", "-c", "exit $SLURM_ARRAY_TASK_ID"}, Dir: "/", Output: "/dev/null", Array: "0-1"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, m, first[0], api.StateCompleted)
-	until(t, m, first[1], api.StateFailed)
+	until(t, m, first[0], show.StateCompleted)
+	until(t, m, first[1], show.StateFailed)
 	cancel()
 	if err := <-over; err != nil {
 		t.Fatal(err)
@@ -39,8 +40,8 @@ func TestRefusedArray(t *testing.T) {
 	m.mu.Lock()
 	next, jobs, counted := m.next, len(m.jobs), m.tally[u.Name]
 	m.mu.Unlock()
-	s := &api.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", Array: "0-1", After: []api.After{{Type: "aftercorr", Job: first[0]}}}
-	var field *api.FieldError
+	s := &ask.Submission{Command: []string{"true"}, Dir: "/", Output: "/dev/null", Array: "0-1", After: []ask.After{{Type: "aftercorr", Job: first[0]}}}
+	var field *ask.FieldError
 	if ids, err := m.Submit(t.Context(), u, s, ""); !errors.As(err, &field) {
 		t.Fatalf("%v, %v", ids, err)
 	}

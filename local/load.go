@@ -8,8 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -20,13 +21,13 @@ const weekHours = 7 * 24
 
 // load adds what became of the machine's GPUs hour by hour, the hours of the
 // week, and those in which the machine stands empty.
-func (m *Machine) load(ctx context.Context, since time.Time, out *api.Usage) error {
+func (m *Machine) load(ctx context.Context, since time.Time, out *show.Usage) error {
 	hours, err := m.store.Hours(ctx, since.Truncate(time.Hour).Unix())
 	if err != nil {
 		return err
 	}
 	out.Daily = out.Until.Sub(since) > daily
-	out.Load, out.Week = []api.Load{}, make([]api.WeekHour, weekHours)
+	out.Load, out.Week = []show.Load{}, make([]show.WeekHour, weekHours)
 	for i := range hours {
 		h := &hours[i]
 		at := time.Unix(h.At, 0).Local()
@@ -43,9 +44,9 @@ func (m *Machine) load(ctx context.Context, since time.Time, out *api.Usage) err
 }
 
 // addLoad adds an hour to the span that begins at a time.
-func addLoad(out *api.Usage, at int64, h *store.Hour) {
+func addLoad(out *show.Usage, at int64, h *store.Hour) {
 	if n := len(out.Load); n == 0 || out.Load[n-1].At != at {
-		out.Load = append(out.Load, api.Load{At: at})
+		out.Load = append(out.Load, show.Load{At: at})
 	}
 	l := &out.Load[len(out.Load)-1]
 	l.Total += h.Total / 3600
@@ -57,7 +58,7 @@ func addLoad(out *api.Usage, at int64, h *store.Hour) {
 }
 
 // emptyHours lists the hours of the week in which the machine stands empty.
-func emptyHours(week []api.WeekHour) (list []api.Waste) {
+func emptyHours(week []show.WeekHour) (list []show.Waste) {
 	empty := func(i int) bool { return week[i].Total > 0 && week[i].Held < week[i].Total/10 }
 	for i := 0; i < len(week); {
 		if !empty(i) {
@@ -69,7 +70,7 @@ func emptyHours(week []api.WeekHour) (list []api.Waste) {
 			free += week[i].Total - week[i].Held
 		}
 		if free >= leastWaste {
-			list = append(list, api.Waste{Kind: "empty-hours", GPUHours: free,
+			list = append(list, show.Waste{Kind: "empty-hours", GPUHours: free,
 				Text: fmt.Sprintf("%s to %s: nine tenths of the GPUs and more are free", hourOf(from), hourOf(i))})
 		}
 	}
@@ -82,8 +83,8 @@ func hourOf(i int) string {
 
 // Told remembers when a waiting job was told that it would start, unless it was
 // told about the same before.
-func (m *Machine) Told(ctx context.Context, j *api.Job) error {
-	if j.Expected == nil || j.State != api.StatePending || !m.news(j) {
+func (m *Machine) Told(ctx context.Context, j *show.Job) error {
+	if j.Expected == nil || j.State != show.StatePending || !m.news(j) {
 		return nil
 	}
 	p := store.Prediction{Job: j.ID, At: m.opt.Now().UnixNano(), Expected: j.Expected.UnixNano()}
@@ -109,7 +110,7 @@ func (m *Machine) Told(ctx context.Context, j *api.Job) error {
 
 // news reports whether an expected start differs from the one that the job was
 // told last: by more than a second and a hundredth of what it still has to wait.
-func (m *Machine) news(v *api.Job) bool {
+func (m *Machine) news(v *show.Job) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j := m.jobs[cluster.JobID(v.ID)]
@@ -127,10 +128,10 @@ func (m *Machine) news(v *api.Job) bool {
 var offUpTo = []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 0}
 
 // score compares what jobs were told with what happened.
-func (m *Machine) score(ctx context.Context, since time.Time) (s api.Score, err error) {
-	s.Off = []api.Off{}
+func (m *Machine) score(ctx context.Context, since time.Time) (s show.Score, err error) {
+	s.Off = []show.Off{}
 	for _, d := range offUpTo {
-		s.Off = append(s.Off, api.Off{UpTo: api.Duration(d)})
+		s.Off = append(s.Off, show.Off{UpTo: ask.Duration(d)})
 	}
 	list, err := m.store.Predictions(ctx, since.UnixNano())
 	if err != nil {
@@ -169,7 +170,7 @@ func (m *Machine) score(ctx context.Context, since time.Time) (s api.Score, err 
 }
 
 // scoreEnds compares when jobs were to end by their own account with when they did.
-func (m *Machine) scoreEnds(ctx context.Context, since time.Time, s *api.Score) error {
+func (m *Machine) scoreEnds(ctx context.Context, since time.Time, s *show.Score) error {
 	list, err := m.store.Ends(ctx, since.UnixNano())
 	if err != nil {
 		return err
@@ -187,9 +188,9 @@ func (m *Machine) scoreEnds(ctx context.Context, since time.Time, s *api.Score) 
 }
 
 // spread is the median of errors, and what nine of ten are not beyond.
-func spread(errs []int64) (median, ninety api.Duration) {
+func spread(errs []int64) (median, ninety ask.Duration) {
 	if slices.Sort(errs); len(errs) == 0 {
 		return 0, 0
 	}
-	return api.Duration(errs[len(errs)/2]), api.Duration(errs[len(errs)*9/10])
+	return ask.Duration(errs[len(errs)/2]), ask.Duration(errs[len(errs)*9/10])
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -27,8 +27,8 @@ func BenchmarkLook1000(b *testing.B) {
 				m.runs.Add(j, time.Duration(1+i*i%97)*time.Minute)
 			}
 			m.mu.Unlock()
-			s := func(i int) *api.Submission {
-				return &api.Submission{Command: []string{"sleep", "1000"}, Dir: "/", Output: "/dev/null", GPUs: 1, Name: fmt.Sprint("train", i%10)}
+			s := func(i int) *ask.Submission {
+				return &ask.Submission{Command: []string{"sleep", "1000"}, Dir: "/", Output: "/dev/null", GPUs: 1, Name: fmt.Sprint("train", i%10)}
 			}
 			for i := range 1002 {
 				if _, err := m.Submit(b.Context(), u, s(i), ""); err != nil {

@@ -18,26 +18,27 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/internal/inbox"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/progress"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
 // Options configures a machine.
 type Options struct {
 	Dir   string // of the state
-	Rules journal.Header
-	GPUs  []api.GPU // in the order of the node's devices
+	Rules config.Rules
+	GPUs  []show.GPU // in the order of the node's devices
 	// Devices are asked how the GPUs are and what they do; nil: nobody asks.
 	Devices     gpu.Source
 	SampleEvery time.Duration // 0: nothing is measured
@@ -50,6 +51,9 @@ type Options struct {
 	Now    func() time.Time
 	Log    *slog.Logger
 	Shim   []string // the command that runs a shim; the task's folder is appended
+	// Variables are what a task finds in its environment besides what its user and Muster say, such as Slurm's;
+	// nil: nothing more.
+	Variables func(j *show.Job, task int) []string
 	// Members says who may submit to a queue and those below it; a queue that is
 	// not named takes jobs of everybody.
 	Members map[string]Members
@@ -97,12 +101,12 @@ type Machine struct {
 
 	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
 	policy *policyNow
-	held   *journal.Files // that the policy names
-	turns  []*turn        // changes of the rules that wait for the end of a step
+	held   *config.Files // that the policy names
+	turns  []*turn       // changes of the rules that wait for the end of a step
 
 	inbox       inbox.Inbox[item]
 	acks        []func(error) // to be told when the batch is in the store
-	moved       []api.Moves   // what was found when somebody last looked for moves
+	moved       []show.Moves  // what was found when somebody last looked for moves
 	keys        []submissionKey
 	arrived     []*jobArray             // in this step
 	trail       trail                   // what was done in this step
@@ -143,7 +147,7 @@ type job struct {
 	index     int          // as an element of an array
 	spec      *cluster.Job // as of its record
 	info      *Info        // elements of an array share one: what it says of a job, it says by whole, and it is changed by own
-	sub       *api.Submission
+	sub       *ask.Submission
 	array     *jobArray     // by whose record it is stored, or was
 	foretold  cluster.Time  // start that was foretold first; 0: nobody asked yet
 	told      time.Time     // expected start that somebody was told last
@@ -173,7 +177,7 @@ type Info struct {
 	Faults    int               `json:"faults,omitempty"`  // of the server of its GPU, which ended it and others
 	Exit      int               `json:"exit,omitempty"`
 	Signal    int               `json:"signal,omitempty"`
-	Devices   []api.Device      `json:"devices,omitempty"`
+	Devices   []show.Device     `json:"devices,omitempty"`
 	StdOut    string            `json:"stdout,omitempty"`
 	StdErr    string            `json:"stderr,omitempty"`
 	Array     int               `json:"array,omitempty"`
@@ -184,8 +188,8 @@ type Info struct {
 	FrozenBy  string            `json:"frozen_by,omitempty"`
 	StopUntil time.Time         `json:"stop_until,omitzero"`
 	Requeue   bool              `json:"requeue,omitempty"` // a person wants it to stop and wait again
-	Progress  *api.Progress     `json:"progress,omitempty"`
-	Metrics   []api.Metrics     `json:"metrics,omitempty"`
+	Progress  *show.Progress    `json:"progress,omitempty"`
+	Metrics   []show.Metrics    `json:"metrics,omitempty"`
 	Falling   *progress.Falling `json:"falling,omitempty"` // the metric by which it converges; never changed in place
 	Folder    cluster.JobID     `json:"folder,omitempty"`  // job whose checkpoint folder it uses; 0: its own
 	Use       Use               `json:"use,omitzero"`
@@ -336,7 +340,7 @@ func (m *Machine) endHomeless(ctx context.Context) error {
 }
 
 // config is the engine's, which explains itself in local time.
-func (m *Machine) config(rules *journal.Header) (engine.Config, error) {
+func (m *Machine) config(rules *config.Rules) (engine.Config, error) {
 	cfg, err := rules.Config()
 	cfg.Clock = func(t cluster.Time) string {
 		at := time.Unix(0, int64(t))

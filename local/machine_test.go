@@ -15,12 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/driver/drivertest"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/show"
+	"github.com/muster-gpu/muster/slurm"
 )
 
 // testOptions are those of a machine with a state of its own and these nodes.
@@ -31,11 +33,11 @@ func testOptions(t testing.TB, spec *cluster.Spec) Options {
 		t.Fatal(err)
 	}
 	opt := Options{Dir: filepath.Join(folder(t), "state"), Now: time.Now, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
-		Shim: []string{exe, shimWord}, KillWait: 200 * time.Millisecond,
-		Rules: journal.Header{Version: journal.Version, Spec: *spec, Policy: "fifo", Placer: "best-fit",
+		Shim: []string{exe, shimWord}, KillWait: 200 * time.Millisecond, Variables: slurm.Variables,
+		Rules: config.Rules{Spec: *spec, Policy: "fifo", Placer: "best-fit",
 			Stop: &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Second}, {How: engine.Kill, Grace: 50 * time.Millisecond}}}}
 	for i := range spec.Nodes[0].GPUs {
-		opt.GPUs = append(opt.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
+		opt.GPUs = append(opt.GPUs, show.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
 	}
 	return opt
 }
@@ -126,7 +128,7 @@ func newConform(t *testing.T, f *drivertest.Fixture) driver.Driver {
 			spec := j.Job
 			spec.Submit = now
 			m.next = spec.ID
-			made := m.newJob(&api.Submission{Name: "job", Command: command(j), Dir: "/", Output: "/dev/null"}, spec,
+			made := m.newJob(&ask.Submission{Name: "job", Command: command(j), Dir: "/", Output: "/dev/null"}, spec,
 				&Info{User: u, Record: engine.JobRecord{Since: spec.Submit}})
 			m.next = max(m.next, cluster.JobID(len(f.Jobs)))
 			return []engine.Event{{Type: engine.Submitted, Job: made.id, Spec: made.spec}}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -46,7 +46,7 @@ func (m *Machine) maySubmit(u *User, queue string) error {
 	for at := queue; at != ""; {
 		if who, ok := m.opt.Members[at]; ok {
 			if !who.Has(u) {
-				return &api.FieldError{Field: "queue", Text: fmt.Sprintf("%s is not a member of %s: another queue is needed, or who runs this machine adds %s", u.Name, at, u.Name)}
+				return &ask.FieldError{Field: "queue", Text: fmt.Sprintf("%s is not a member of %s: another queue is needed, or who runs this machine adds %s", u.Name, at, u.Name)}
 			}
 			return nil
 		}

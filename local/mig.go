@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // toBeMade begins the UUID of an instance that does not exist yet.
@@ -43,7 +43,7 @@ func (r *runner) serveMIG(tasks []*task) error {
 }
 
 // makeInstance makes one, and tells the task its name.
-func (r *runner) makeInstance(t *task, d *api.Device) error {
+func (r *runner) makeInstance(t *task, d *show.Device) error {
 	start := 0
 	if _, err := fmt.Sscanf(d.UUID[strings.LastIndex(d.UUID, "/"):], "/%d", &start); err != nil {
 		return err
@@ -59,11 +59,11 @@ func (r *runner) makeInstance(t *task, d *api.Device) error {
 				t.spec.Env[i] = strings.ReplaceAll(t.spec.Env[i], d.UUID, in.UUID)
 			}
 			d.UUID = in.UUID
-			var all []api.MIG
+			var all []show.MIG
 			for _, in := range list {
-				all = append(all, api.MIG{Profile: in.Profile, Start: in.Start, UUID: in.UUID})
+				all = append(all, show.MIG{Profile: in.Profile, Start: in.Start, UUID: in.UUID})
 			}
-			slices.SortFunc(all, func(a, b api.MIG) int { return a.Start - b.Start })
+			slices.SortFunc(all, func(a, b show.MIG) int { return a.Start - b.Start })
 			r.repartitioned(d.Parent, true, all)
 			return nil
 		}
@@ -88,7 +88,7 @@ func (r *runner) inUse() func(uuid string) bool {
 }
 
 // repartitioned books what a GPU's instances are now, and which of them the job has.
-func (r *runner) repartitioned(uuid string, mig bool, list []api.MIG) {
+func (r *runner) repartitioned(uuid string, mig bool, list []show.MIG) {
 	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 		for i := range r.m.opt.GPUs {
 			if g := &r.m.opt.GPUs[i]; g.UUID == uuid {

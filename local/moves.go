@@ -7,17 +7,18 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // sameNumber is the number of a job for people: the engine's.
 func sameNumber(id cluster.JobID) int { return int(id) }
 
 // asked is the event by which moves are asked for, if there is the job.
-func (m *Machine) asked(r *api.MovesRequest) (engine.Event, error) {
+func (m *Machine) asked(r *ask.MovesRequest) (engine.Event, error) {
 	ev := engine.Event{Type: engine.Defragment, Job: cluster.NoJob}
 	by, err := driver.Asked(r)
 	if ev.Compact = by; err == nil && r.Job != 0 {
@@ -30,7 +31,7 @@ func (m *Machine) asked(r *api.MovesRequest) (engine.Event, error) {
 
 // PlanMoves says which moves of running jobs would let waiting ones start, or empty
 // nodes. Nothing is changed: a second engine is asked.
-func (m *Machine) PlanMoves(r *api.MovesRequest) ([]api.Moves, error) {
+func (m *Machine) PlanMoves(r *ask.MovesRequest) ([]show.Moves, error) {
 	m.mu.Lock()
 	ev, err := m.asked(r)
 	if err != nil {
@@ -51,7 +52,7 @@ func (m *Machine) PlanMoves(r *api.MovesRequest) ([]api.Moves, error) {
 }
 
 // MakeMoves makes the moves that are worth it, and returns what was found.
-func (m *Machine) MakeMoves(ctx context.Context, r *api.MovesRequest) ([]api.Moves, error) {
+func (m *Machine) MakeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
 	if rules := m.rules(); rules.Defrag == nil {
 		return nil, errors.New("the configuration says that nobody is moved (defragment: {mode: off})")
 	} else if err := driver.MayMove(rules.Defrag, m.clock.now(m.opt.Now())); err != nil {

@@ -15,10 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Two of four GPUs are free, one on each of two NVLink islands, and a job needs two on
@@ -30,15 +31,15 @@ func TestMoves(t *testing.T) {
 		o.Rules.Stop = &[3]engine.StopRule{{How: engine.Kill}, {How: engine.Checkpoint, Grace: time.Minute}, {How: engine.Kill}}
 		o.GPUs = nil
 		for i := range 4 {
-			o.GPUs = append(o.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
+			o.GPUs = append(o.GPUs, show.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
 		}
 	})
-	long := func(s *api.Submission) { s.GPUs, s.Estimate = 1, api.Duration(10*time.Hour) }
+	long := func(s *ask.Submission) { s.GPUs, s.Estimate = 1, ask.Duration(10*time.Hour) }
 	var ids []int
 	leave := filepath.Join(t.TempDir(), "leave") // who is told to stop does when it is there
 	for range 4 {
 		id := submit(t, m, "trap 'while [ ! -e "+leave+" ]; do sleep 0.05; done; exit 143' TERM; sleep 1000 & wait", long)
-		until(t, m, id, api.StateRunning)
+		until(t, m, id, show.StateRunning)
 		ids = append(ids, id)
 	}
 	for _, id := range []int{ids[1], ids[3]} { // one on each island
@@ -48,15 +49,15 @@ func TestMoves(t *testing.T) {
 	}
 	mark(t, leave)
 	for _, id := range []int{ids[1], ids[3]} {
-		until(t, m, id, api.StateCancelled)
+		until(t, m, id, show.StateCancelled)
 	}
 	if err := os.Remove(leave); err != nil {
 		t.Fatal(err)
 	}
-	gang := submit(t, m, "sleep 1000", func(s *api.Submission) {
-		s.GPUs, s.Level, s.Required, s.Estimate = 2, "nvlink", true, api.Duration(time.Hour)
+	gang := submit(t, m, "sleep 1000", func(s *ask.Submission) {
+		s.GPUs, s.Level, s.Required, s.Estimate = 2, "nvlink", true, ask.Duration(time.Hour)
 	})
-	if _, err := m.MakeMoves(t.Context(), &api.MovesRequest{Job: gang}); err == nil || !strings.Contains(err.Error(), "off") {
+	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); err == nil || !strings.Contains(err.Error(), "off") {
 		t.Fatalf("moves that the configuration does not allow: %v", err)
 	}
 	s := m.settings()
@@ -64,17 +65,17 @@ func TestMoves(t *testing.T) {
 	if _, err := m.Reconfigure(t.Context(), s, "ann", "defragment: off -> plan, protected now"); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := m.PlanMoves(&api.MovesRequest{}); err != nil || len(list) != 1 || list[0].Worth || len(list[0].Moves) != 1 || !strings.HasPrefix(list[0].Text, "protected until ") {
+	if list, err := m.PlanMoves(&ask.MovesRequest{}); err != nil || len(list) != 1 || list[0].Worth || len(list[0].Moves) != 1 || !strings.HasPrefix(list[0].Text, "protected until ") {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if _, err := m.MakeMoves(t.Context(), &api.MovesRequest{Job: gang}); !errors.Is(err, driver.ErrProtected) || !strings.Contains(err.Error(), "nobody is moved now: protected until ") {
+	if _, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); !errors.Is(err, driver.ErrProtected) || !strings.Contains(err.Error(), "nobody is moved now: protected until ") {
 		t.Fatalf("moves in a protected time: %v", err)
 	}
 	s.Defrag = &engine.Defrag{}
 	if _, err := m.Reconfigure(t.Context(), s, "ann", "defragment: never protected"); err != nil {
 		t.Fatal(err)
 	}
-	list, err := m.PlanMoves(&api.MovesRequest{})
+	list, err := m.PlanMoves(&ask.MovesRequest{})
 	if err != nil || len(list) != 1 || !list[0].Worth || list[0].Made || len(list[0].Moves) != 1 || list[0].Job != gang {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -82,11 +83,11 @@ func TestMoves(t *testing.T) {
 	if w, err := m.Why(t.Context(), gang, &User{}); err != nil || !strings.Contains(w.Moves, fmt.Sprintf("job %d (1 GPU) from n1:", mover)) {
 		t.Errorf("why: %q, %v", w.Moves, err)
 	}
-	if _, err := m.PlanMoves(&api.MovesRequest{Job: 99}); err == nil {
+	if _, err := m.PlanMoves(&ask.MovesRequest{Job: 99}); err == nil {
 		t.Error("moves for a job that there is not")
 	}
-	until(t, m, gang, api.StatePending) // a question changes nothing
-	if list, err = m.MakeMoves(t.Context(), &api.MovesRequest{Job: gang}); err != nil || len(list) != 1 || !list[0].Made {
+	until(t, m, gang, show.StatePending) // a question changes nothing
+	if list, err = m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang}); err != nil || len(list) != 1 || !list[0].Made {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	s = m.settings() // the engine begins anew from what is stored, as when a daemon dies
@@ -100,8 +101,8 @@ func TestMoves(t *testing.T) {
 	}
 	m.mu.RUnlock()
 	mark(t, leave)
-	until(t, m, gang, api.StateRunning)
-	if j := until(t, m, mover, api.StateRunning); j.Restarts != 1 {
+	until(t, m, gang, show.StateRunning)
+	if j := until(t, m, mover, show.StateRunning); j.Restarts != 1 {
 		t.Errorf("the moved job: %+v", j)
 	}
 	cancelAll(t, m, ids[0], ids[2], gang)
@@ -133,7 +134,7 @@ func TestMovesChain(t *testing.T) {
 	opt.KillWait = time.Minute // a job that is told to leave does when its file is there, and not before
 	opt.Rules.Defrag, opt.GPUs = &engine.Defrag{}, nil
 	for i := range 16 {
-		opt.GPUs = append(opt.GPUs, api.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
+		opt.GPUs = append(opt.GPUs, show.GPU{Index: i, UUID: fmt.Sprintf("GPU-simulated-%d", i), Simulated: true, Healthy: true})
 	}
 	m, err := Open(t.Context(), opt)
 	if err != nil {
@@ -147,10 +148,10 @@ func TestMovesChain(t *testing.T) {
 	pidFile := func(id string) string { return filepath.Join(dir, "pid-"+id) }              // is there when its job can be told to leave
 	var ids, over []int
 	for k := range 12 {
-		id := submit(t, m, "trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+" ]; do sleep 0.05; done; exit 143' TERM; echo $$ > "+pidFile("$MUSTER_JOB_ID")+"; sleep 1000 & wait", func(s *api.Submission) {
-			s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true, api.Duration(10*time.Hour)
+		id := submit(t, m, "trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+" ]; do sleep 0.05; done; exit 143' TERM; echo $$ > "+pidFile("$MUSTER_JOB_ID")+"; sleep 1000 & wait", func(s *ask.Submission) {
+			s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true, ask.Duration(10*time.Hour)
 		})
-		until(t, m, id, api.StateRunning)
+		until(t, m, id, show.StateRunning)
 		wait(t, "the job catches the signal", func() bool { return exists(pidFile(strconv.Itoa(id))) })
 		if ids = append(ids, id); k%3 == 2 {
 			over = append(over, id)
@@ -160,14 +161,14 @@ func TestMovesChain(t *testing.T) {
 		mark(t, leave(id))
 	}
 	cancelAll(t, m, over...)
-	gang := submit(t, m, "sleep 1000", func(s *api.Submission) {
-		s.GPUs, s.Level, s.Required, s.Estimate = 4, "nvlink", true, api.Duration(time.Hour)
+	gang := submit(t, m, "sleep 1000", func(s *ask.Submission) {
+		s.GPUs, s.Level, s.Required, s.Estimate = 4, "nvlink", true, ask.Duration(time.Hour)
 	})
-	list, err := m.MakeMoves(t.Context(), &api.MovesRequest{Job: gang})
+	list, err := m.MakeMoves(t.Context(), &ask.MovesRequest{Job: gang})
 	if err != nil || len(list) != 1 || !list[0].Made || len(list[0].Moves) != 3 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	var behind *api.Move
+	var behind *show.Move
 	for i := range list[0].Moves {
 		if x := &list[0].Moves[i]; len(x.After) > 0 {
 			behind = x
@@ -181,7 +182,7 @@ func TestMovesChain(t *testing.T) {
 			mark(t, leave(x.Job))
 		}
 	}
-	until(t, m, gang, api.StateRunning)
+	until(t, m, gang, show.StateRunning)
 	end()
 	if err := <-gone; err != nil {
 		t.Fatal(err)
@@ -202,16 +203,16 @@ func TestMovesChain(t *testing.T) {
 	if n, err := strconv.Atoi(strings.TrimSpace(string(pid))); err != nil || unix.Kill(n, unix.SIGKILL) != nil {
 		t.Fatalf("process %q, %v", pid, err)
 	}
-	until(t, m, behind.Job, api.StateRunning)
+	until(t, m, behind.Job, show.StateRunning)
 	for _, x := range list[0].Moves {
-		if j := until(t, m, x.Job, api.StateRunning); j.Restarts != 1 {
+		if j := until(t, m, x.Job, show.StateRunning); j.Restarts != 1 {
 			t.Errorf("a moved job: %+v", j)
 		}
 	}
 	for k, id := range ids {
 		if k%3 != 2 {
 			mark(t, leave(id))
-			if j := until(t, m, id, api.StateRunning); j.Restarts > 1 {
+			if j := until(t, m, id, show.StateRunning); j.Restarts > 1 {
 				t.Errorf("%+v", j)
 			}
 		}

@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Under MPS each GPU on which shares are has a control daemon of its own, with its
@@ -264,7 +264,7 @@ func (s *mpsDaemons) tendOne(d *mpsDaemon) {
 func (m *Machine) sharers(uuid string) (ids []cluster.JobID) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	at := slices.IndexFunc(m.opt.GPUs, func(g api.GPU) bool { return g.UUID == uuid })
+	at := slices.IndexFunc(m.opt.GPUs, func(g show.GPU) bool { return g.UUID == uuid })
 	on := func(a engine.Alloc) bool { return a.Share > 0 && a.Slots == 0 && a.GPUs>>at&1 == 1 }
 	for id, j := range m.jobs {
 		if at >= 0 && (slices.ContainsFunc(j.info.Record.Allocs, on) || slices.ContainsFunc(j.info.Record.Leaving, on) || j.run != nil && slices.ContainsFunc(j.info.On, on)) {
@@ -276,7 +276,7 @@ func (m *Machine) sharers(uuid string) (ids []cluster.JobID) {
 }
 
 // underMPS reports whether a device is a share that MPS enforces.
-func (m *Machine) underMPS(d *api.Device) bool {
+func (m *Machine) underMPS(d *show.Device) bool {
 	return m.opt.Rules.Spec.Sharing == cluster.MPS && d.Share > 0 && d.Profile == ""
 }
 

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/show"
 )
 
 // shareUnderMPS has job 7 have a share of the second GPU under MPS, whose control program is
@@ -87,18 +87,18 @@ func TestMPSLeaves(t *testing.T) {
 		"[ $c = quit ] && { : >$up.quit; exit; }\n[ -e $up.quit ] || exit 0\nn=$(cat $up); [ $n = 0 ] && { rm $up; exit 1; }\necho $((n-1)) >$up\n"
 	uuid, _ := shareUnderMPS(t, m, src, text)
 	other := &runner{m: m, id: 8}
-	task := func(d api.Device) []*task { return []*task{{devices: []api.Device{d}}} }
+	task := func(d show.Device) []*task { return []*task{{devices: []show.Device{d}}} }
 	for _, step := range []struct {
 		what   string
 		job    bool
-		device api.Device
+		device show.Device
 		alone  bool
 	}{
-		{"another share", true, api.Device{UUID: uuid, Share: 250}, true},
-		{"a whole GPU beside", true, api.Device{UUID: src.devices[0].UUID}, true},
-		{"a share when nobody is there", false, api.Device{UUID: uuid, Share: 250}, true},
-		{"an instance", false, api.Device{UUID: toBeMade + uuid + "/0", Parent: uuid, Profile: "3g.40gb", Share: 428}, false},
-		{"the whole GPU", false, api.Device{UUID: uuid}, false},
+		{"another share", true, show.Device{UUID: uuid, Share: 250}, true},
+		{"a whole GPU beside", true, show.Device{UUID: src.devices[0].UUID}, true},
+		{"a share when nobody is there", false, show.Device{UUID: uuid, Share: 250}, true},
+		{"an instance", false, show.Device{UUID: toBeMade + uuid + "/0", Parent: uuid, Profile: "3g.40gb", Share: 428}, false},
+		{"the whole GPU", false, show.Device{UUID: uuid}, false},
 	} {
 		if !step.job {
 			delete(m.jobs, 7)

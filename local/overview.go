@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // series are the samples of the last hour.
 type series struct {
 	mu   sync.Mutex
-	list []api.Sample
+	list []show.Sample
 }
 
 // keepSeries samples until the daemon ends.
@@ -49,8 +49,8 @@ func (m *Machine) keepSeries() {
 }
 
 // present is the machine as it is now.
-func (m *Machine) present() api.Sample {
-	s := api.Sample{At: m.opt.Now().UTC()}
+func (m *Machine) present() show.Sample {
+	s := show.Sample{At: m.opt.Now().UTC()}
 	var sum float64
 	measured := 0
 	for _, n := range m.Nodes() {
@@ -81,9 +81,9 @@ func (m *Machine) present() api.Sample {
 }
 
 // Overview is the whole machine in one answer.
-func (m *Machine) Overview() api.Overview {
-	o := api.Overview{At: m.opt.Now().UTC(), Counts: map[string]int{}, Nodes: m.Nodes(), Queues: m.Queues(), Running: []api.Job{}, Waiting: []api.Job{}}
-	o.Left = api.LeftOf(o.Nodes)
+func (m *Machine) Overview() show.Overview {
+	o := show.Overview{At: m.opt.Now().UTC(), Counts: map[string]int{}, Nodes: m.Nodes(), Queues: m.Queues(), Running: []show.Job{}, Waiting: []show.Job{}}
+	o.Left = show.LeftOf(o.Nodes)
 	m.series.mu.Lock()
 	o.Series = slices.Clone(m.series.list)
 	m.series.mu.Unlock()
@@ -161,9 +161,9 @@ func (m *Machine) line(seen *forecast) *lineNow {
 }
 
 // place says where in the line a job is, and roughly when it will start.
-func (l *lineNow) place(v *api.Job) {
+func (l *lineNow) place(v *show.Job) {
 	i, ok := l.pos[cluster.JobID(v.ID)]
-	if !ok || v.State != api.StatePending {
+	if !ok || v.State != show.StatePending {
 		return
 	}
 	v.Position = i + 1

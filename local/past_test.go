@@ -9,9 +9,9 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // What a policy learns from completed jobs is stored when it changes, apart from
@@ -20,9 +20,9 @@ func TestPastIsKept(t *testing.T) {
 	qssf := func(o *Options) { o.Rules.Policy = "qssf" }
 	m := alive(t, qssf)
 	for range 3 {
-		until(t, m, submit(t, m, "true"), api.StateCompleted)
+		until(t, m, submit(t, m, "true"), show.StateCompleted)
 	}
-	until(t, m, submit(t, m, "exit 1"), api.StateFailed) // a step that nothing is learned from
+	until(t, m, submit(t, m, "exit 1"), show.StateFailed) // a step that nothing is learned from
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	want := m.eng.Past()

@@ -10,8 +10,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
-	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/ask"
+	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -31,8 +32,8 @@ func (c *choice) text() string {
 	return fmt.Sprintf("%s (place %s, backfill %s)", c.Policy, c.Placer, backfill)
 }
 
-func (c *choice) view() api.PolicyChoice {
-	return api.PolicyChoice{Policy: c.Policy, Place: c.Placer, Backfill: c.Backfill}
+func (c *choice) view() show.PolicyChoice {
+	return show.PolicyChoice{Policy: c.Policy, Place: c.Placer, Backfill: c.Backfill}
 }
 
 // policyNow is what is stored of the policy: what counts, since when and by
@@ -45,7 +46,7 @@ type policyNow struct {
 	At         time.Time `json:"at"`
 	By         string    `json:"by"`
 
-	Guard *api.PolicyWatch `json:"guard,omitempty"`
+	Guard *show.PolicyWatch `json:"guard,omitempty"`
 }
 
 const policyKey = "policy"
@@ -82,7 +83,7 @@ func (m *Machine) choosePolicy(ctx context.Context) error {
 	if old != nil && old.Configured == file && (old.Live || old.choice == file) {
 		h := *r
 		h.Policy, h.Placer, h.Backfill = old.Policy, old.Placer, old.Backfill
-		held, err := journal.Hold(h.Policy, h.Placer)
+		held, err := config.Hold(h.Policy, h.Placer)
 		if err == nil {
 			err = h.Check()
 		}
@@ -93,7 +94,7 @@ func (m *Machine) choosePolicy(ctx context.Context) error {
 			return nil
 		}
 	}
-	held, err := journal.Hold(file.Policy, file.Placer)
+	held, err := config.Hold(file.Policy, file.Placer)
 	if err != nil {
 		return err
 	}
@@ -111,17 +112,17 @@ func (m *Machine) choosePolicy(ctx context.Context) error {
 const mostTold = 20
 
 // Policy says which policy counts, since when, and what changed lately.
-func (m *Machine) Policy(ctx context.Context) (api.Policy, error) {
+func (m *Machine) Policy(ctx context.Context) (show.Policy, error) {
 	rows, err := m.store.History(ctx, noJob)
 	if err != nil {
-		return api.Policy{}, err
+		return show.Policy{}, err
 	}
 	m.conf.RLock()
 	p := *m.policy
 	m.conf.RUnlock()
-	v := api.Policy{PolicyChoice: p.view(), Since: p.At, By: p.By, Live: p.Live, Configured: p.Configured.view(), Guard: p.Guard, Changes: []api.Moment{}}
+	v := show.Policy{PolicyChoice: p.view(), Since: p.At, By: p.By, Live: p.Live, Configured: p.Configured.view(), Guard: p.Guard, Changes: []show.Moment{}}
 	for _, r := range rows[max(0, len(rows)-mostTold):] {
-		v.Changes = append(v.Changes, api.Moment{At: time.Unix(0, r.At).UTC(), State: r.What, Text: r.Text})
+		v.Changes = append(v.Changes, show.Moment{At: time.Unix(0, r.At).UTC(), State: r.What, Text: r.Text})
 	}
 	return v, nil
 }
@@ -134,27 +135,27 @@ func (m *Machine) Scheduling() (policy, placer string) {
 
 // wanted is what a request comes to beside what counts now; it says what of it
 // is wrong.
-func (m *Machine) wanted(r *api.PolicyRequest, p *policyNow) (choice, error) {
+func (m *Machine) wanted(r *ask.PolicyRequest, p *policyNow) (choice, error) {
 	c := p.choice
 	switch {
 	case r.FromConfig && (r.Policy != "" || r.Place != "" || r.Backfill != ""):
-		return c, &api.FieldError{Field: "from_config", Text: "the configuration says which policy it is: name none"}
+		return c, &ask.FieldError{Field: "from_config", Text: "the configuration says which policy it is: name none"}
 	case r.FromConfig:
 		return p.Configured, nil
 	case r.Policy == "" && r.Place == "" && r.Backfill == "":
-		return c, &api.FieldError{Field: "policy", Text: "name a policy, a placer or a backfill"}
+		return c, &ask.FieldError{Field: "policy", Text: "name a policy, a placer or a backfill"}
 	}
 	m.conf.RLock()
 	spec := m.opt.Rules.Spec
 	m.conf.RUnlock()
-	try := func(field, value string, set func(h *journal.Header)) error {
+	try := func(field, value string, set func(h *config.Rules)) error {
 		if value == "" {
 			return nil
 		}
-		h := journal.Header{Policy: "fifo", Placer: "best-fit", Spec: spec}
+		h := config.Rules{Policy: "fifo", Placer: "best-fit", Spec: spec}
 		set(&h)
 		if err := h.Check(); err != nil {
-			return &api.FieldError{Field: field, Text: err.Error()}
+			return &ask.FieldError{Field: field, Text: err.Error()}
 		}
 		return nil
 	}
@@ -169,14 +170,14 @@ func (m *Machine) wanted(r *api.PolicyRequest, p *policyNow) (choice, error) {
 	if r.Place != "" {
 		c.Placer = r.Place
 	}
-	return c, errors.Join(try("policy", r.Policy, func(h *journal.Header) { h.Policy = c.Policy }),
-		try("place", r.Place, func(h *journal.Header) { h.Placer = c.Placer }),
-		try("backfill", r.Backfill, func(h *journal.Header) { h.Backfill = c.Backfill }))
+	return c, errors.Join(try("policy", r.Policy, func(h *config.Rules) { h.Policy = c.Policy }),
+		try("place", r.Place, func(h *config.Rules) { h.Placer = c.Placer }),
+		try("backfill", r.Backfill, func(h *config.Rules) { h.Backfill = c.Backfill }))
 }
 
 // SetPolicy changes the policy between two steps. When it returns, the change is
 // stored: it survives the daemon.
-func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string) (v api.PolicyChange, err error) {
+func (m *Machine) SetPolicy(ctx context.Context, r *ask.PolicyRequest, by string) (v show.PolicyChange, err error) {
 	files, err := m.filesOf(r)
 	if err != nil {
 		return v, err
@@ -188,7 +189,7 @@ func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string
 		if err != nil {
 			return "", "", err
 		}
-		v = api.PolicyChange{Before: p.view(), After: to.view()}
+		v = show.PolicyChange{Before: p.view(), After: to.view()}
 		if to == p.choice && p.Live != r.FromConfig {
 			return "", "", errNothing
 		}
@@ -210,7 +211,7 @@ func (m *Machine) SetPolicy(ctx context.Context, r *api.PolicyRequest, by string
 }
 
 // filesOf reads the files that a request comes to, before anything is locked: a disk that hangs keeps only who asked.
-func (m *Machine) filesOf(r *api.PolicyRequest) (*journal.Files, error) {
+func (m *Machine) filesOf(r *ask.PolicyRequest) (*config.Files, error) {
 	m.conf.RLock()
 	c := m.policy.choice
 	if r.FromConfig {
@@ -218,20 +219,20 @@ func (m *Machine) filesOf(r *api.PolicyRequest) (*journal.Files, error) {
 	}
 	m.conf.RUnlock()
 	c.Policy, c.Placer = cmp.Or(r.Policy, c.Policy), cmp.Or(r.Place, c.Placer)
-	f, err := journal.Hold(c.Policy, c.Placer)
+	f, err := config.Hold(c.Policy, c.Placer)
 	if err != nil {
 		field := "policy"
 		if r.Policy == "" && r.Place != "" {
 			field = "place"
 		}
-		return nil, &api.FieldError{Field: field, Text: err.Error()}
+		return nil, &ask.FieldError{Field: field, Text: err.Error()}
 	}
 	return f, nil
 }
 
 // hold keeps the contents of the files of the policy that counts now, or lets them go if it
 // does not count: what is built later (a reload, a forecast) reads no file, and has the weights that count.
-func (m *Machine) hold(f *journal.Files, counts bool) {
+func (m *Machine) hold(f *config.Files, counts bool) {
 	if counts {
 		m.conf.Lock()
 		f, m.held = m.held, f
@@ -241,28 +242,28 @@ func (m *Machine) hold(f *journal.Files, counts bool) {
 }
 
 // usual is what a guard does where nothing is said.
-var usual = api.PolicyGuard{Every: api.Duration(10 * time.Minute), Objective: "mean-jct", Bound: 0.05, Jobs: 20}
+var usual = ask.PolicyGuard{Every: ask.Duration(10 * time.Minute), Objective: "mean-jct", Bound: 0.05, Jobs: 20}
 
 // guardOf is a guard from now on; nil: none was asked for.
-func guardOf(g *api.PolicyGuard, before api.PolicyChoice, now time.Time) *api.PolicyWatch {
+func guardOf(g *ask.PolicyGuard, before show.PolicyChoice, now time.Time) *show.PolicyWatch {
 	if g == nil || g.For <= 0 {
 		return nil
 	}
-	w := &api.PolicyWatch{PolicyGuard: *g, Against: before, Until: now.Add(time.Duration(g.For))}
+	w := &show.PolicyWatch{PolicyGuard: *g, Against: before, Until: now.Add(time.Duration(g.For))}
 	w.Every, w.Objective = cmp.Or(w.Every, usual.Every), cmp.Or(w.Objective, usual.Objective)
 	w.Bound, w.Jobs = cmp.Or(w.Bound, usual.Bound), cmp.Or(w.Jobs, usual.Jobs)
 	return w
 }
 
 // Guarded is the policy that counts with its guard; nil: it has none.
-func (m *Machine) Guarded() (now api.PolicyChoice, since time.Time, by *api.PolicyWatch) {
+func (m *Machine) Guarded() (now show.PolicyChoice, since time.Time, by *show.PolicyWatch) {
 	m.conf.RLock()
 	defer m.conf.RUnlock()
 	return m.policy.view(), m.policy.At, m.policy.Guard
 }
 
 // Looked stores what a guard's look found; over: it was the last.
-func (m *Machine) Looked(ctx context.Context, of *api.PolicyWatch, text string, over bool) error {
+func (m *Machine) Looked(ctx context.Context, of *show.PolicyWatch, text string, over bool) error {
 	return m.turnTo(ctx, func(_ *Settings, p *policyNow) (string, string, error) {
 		if p.Guard != of {
 			return "", "", errNothing // another policy was set meanwhile

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/progress"
+	"github.com/muster-gpu/muster/show"
 )
 
 // reports remembers how far each task's progress file was read, and what it told.
@@ -31,7 +31,7 @@ const mostEnd = 1 << 10
 // read returns what the tasks reported since the last time, the latest values,
 // and whether a checkpoint was among it; nil: nothing. When they have ended, a last
 // line is complete without its end.
-func (p *reports) read(tasks []*task, ended bool) (news *api.Progress, saved bool) {
+func (p *reports) read(tasks []*task, ended bool) (news *show.Progress, saved bool) {
 	if p.at == nil {
 		p.at = map[int]int64{}
 	}

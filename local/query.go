@@ -12,14 +12,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
 // Job returns a job, done or not.
-func (m *Machine) Job(ctx context.Context, id int) (api.Job, error) {
+func (m *Machine) Job(ctx context.Context, id int) (show.Job, error) {
 	m.mu.RLock()
 	if j := m.jobs[cluster.JobID(id)]; j != nil && j.stored != unstored {
 		v := m.view(j)
@@ -29,20 +30,20 @@ func (m *Machine) Job(ctx context.Context, id int) (api.Job, error) {
 	m.mu.RUnlock()
 	row, err := m.store.Job(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return api.Job{}, fmt.Errorf("%w: %d", ErrNoJob, id)
+		return show.Job{}, fmt.Errorf("%w: %d", ErrNoJob, id)
 	}
 	if err != nil {
-		return api.Job{}, err
+		return show.Job{}, err
 	}
 	return m.stored(row)
 }
 
 // stored is a job as its row says.
-func (m *Machine) stored(row *store.Job) (api.Job, error) {
+func (m *Machine) stored(row *store.Job) (show.Job, error) {
 	var info Info
-	var sub api.Submission
+	var sub ask.Submission
 	if err := errors.Join(json.Unmarshal(row.Data, &info), json.Unmarshal(row.Submission, &sub)); err != nil {
-		return api.Job{}, fmt.Errorf("stored job %d: %w", row.ID, err)
+		return show.Job{}, fmt.Errorf("stored job %d: %w", row.ID, err)
 	}
 	v := view(&info, &sub, row.ID, m.opt.Now())
 	v.Node = m.opt.Rules.Spec.Nodes[0].Name
@@ -50,7 +51,7 @@ func (m *Machine) stored(row *store.Job) (api.Job, error) {
 }
 
 // view is a job that is not done.
-func (m *Machine) view(j *job) api.Job {
+func (m *Machine) view(j *job) show.Job {
 	info := j.whole()
 	v := view(&info, j.sub, int(j.id), m.opt.Now())
 	if j.info.Record.State != engine.Pending {
@@ -71,7 +72,7 @@ var codes = map[engine.Parked]string{engine.NotParked: "Priority", engine.Parked
 
 // Jobs lists jobs, the latest first, without what is long and seldom wanted:
 // environments and scripts.
-func (m *Machine) Jobs(ctx context.Context, f store.Filter) ([]api.Job, error) {
+func (m *Machine) Jobs(ctx context.Context, f store.Filter) ([]show.Job, error) {
 	list, err := m.list(ctx, f)
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func found(text string, j *job) bool {
 }
 
 // list finds the jobs that a filter chooses.
-func (m *Machine) list(ctx context.Context, f store.Filter) ([]api.Job, error) {
+func (m *Machine) list(ctx context.Context, f store.Filter) ([]show.Job, error) {
 	if len(f.States) > 0 && !slices.ContainsFunc(f.States, func(s string) bool { return !slices.Contains(liveStates, s) }) {
 		return m.live(&f), nil
 	}
@@ -104,7 +105,7 @@ func (m *Machine) list(ctx context.Context, f store.Filter) ([]api.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]api.Job, 0, len(rows))
+	list := make([]show.Job, 0, len(rows))
 	m.mu.RLock()
 	for i := range rows {
 		if j := m.jobs[cluster.JobID(rows[i].ID)]; j != nil {
@@ -134,8 +135,8 @@ const (
 
 // explain says of waiting jobs where in the line they are, what blocks them
 // first, and when they are expected to start.
-func (m *Machine) explain(list []api.Job) {
-	if !slices.ContainsFunc(list, func(v api.Job) bool { return v.State == api.StatePending }) {
+func (m *Machine) explain(list []show.Job) {
+	if !slices.ContainsFunc(list, func(v show.Job) bool { return v.State == show.StatePending }) {
 		return
 	}
 	seen := m.forecast(noJob, waitToList)
@@ -148,7 +149,7 @@ func (m *Machine) explain(list []api.Job) {
 	n := 0
 	for i := len(list) - 1; i >= 0; i-- {
 		v := &list[i]
-		if v.State != api.StatePending || len(v.Elements) > 0 || m.jobs[cluster.JobID(v.ID)] == nil {
+		if v.State != show.StatePending || len(v.Elements) > 0 || m.jobs[cluster.JobID(v.ID)] == nil {
 			continue
 		}
 		if n++; n > mostExplained {
@@ -180,7 +181,7 @@ func (m *Machine) explain(list []api.Job) {
 
 // Why explains why a job waits and what single change, of those that who asks may
 // make, would start it now; nil: changes are not asked for.
-func (m *Machine) Why(ctx context.Context, id int, who *User) (api.Why, error) {
+func (m *Machine) Why(ctx context.Context, id int, who *User) (show.Why, error) {
 	w, spec, snap, err := m.why(ctx, id, who != nil, m.foreseen(id))
 	if err == nil && snap != nil {
 		if w.Changes, err = m.tryChanges(who, spec, snap); err == nil {
@@ -204,19 +205,19 @@ func (m *Machine) foreseen(id int) *forecast {
 
 // why is what the engine says, and what was foreseen. It looks ahead for it,
 // which needs the state for itself; a snapshot is for questions that take longer.
-func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast) (api.Why, *cluster.Job, *engine.Snapshot, error) {
+func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast) (show.Why, *cluster.Job, *engine.Snapshot, error) {
 	m.mu.Lock()
 	j := m.jobs[cluster.JobID(id)]
 	if j == nil {
 		m.mu.Unlock()
 		v, err := m.Job(ctx, id)
-		return api.Why{Job: v, Text: v.Reason, Blockers: []string{}}, nil, nil, err
+		return show.Why{Job: v, Text: v.Reason, Blockers: []string{}}, nil, nil, err
 	}
 	defer m.mu.Unlock()
 	now := m.clock.now(m.opt.Now())
 	m.eng.Look(now)
 	y := m.eng.WhyForeseen(j.id, seen.ends(now))
-	w := api.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
+	w := show.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
 	w.Job.Position = y.Ahead + 1
 	if j.noWay != "" {
 		w.Blockers, w.Text = append([]string{j.noWay}, w.Blockers...), j.noWay+"; "+w.Text
@@ -265,7 +266,7 @@ func (m *Machine) asleepText(j *job) string {
 
 // tellWhen says when a waiting job is expected to start, and between when and
 // when: as was foreseen, else roughly.
-func tellWhen(v *api.Job, seen *forecast, y *engine.Why, now cluster.Time) {
+func tellWhen(v *show.Job, seen *forecast, y *engine.Why, now cluster.Time) {
 	if !seen.tell(v, now) {
 		tellRoughly(v, y.Expected)
 		return
@@ -276,7 +277,7 @@ func tellWhen(v *api.Job, seen *forecast, y *engine.Why, now cluster.Time) {
 }
 
 // Wait returns a job when it is done.
-func (m *Machine) Wait(ctx context.Context, id int) (api.Job, error) {
+func (m *Machine) Wait(ctx context.Context, id int) (show.Job, error) {
 	for {
 		changed := m.watch.changed()
 		v, err := m.Job(ctx, id)
@@ -293,18 +294,18 @@ func (m *Machine) Wait(ctx context.Context, id int) (api.Job, error) {
 	}
 }
 
-var liveStates = []string{api.StatePending, api.StateStarting, api.StateRunning, api.StateSuspended, api.StateStopping}
+var liveStates = []string{show.StatePending, show.StateStarting, show.StateRunning, show.StateSuspended, show.StateStopping}
 
 // Changed returns a channel that is closed when something changed.
 func (m *Machine) Changed() <-chan struct{} { return m.watch.changed() }
 
 // Nodes lists this machine.
-func (m *Machine) Nodes() []api.Node {
+func (m *Machine) Nodes() []show.Node {
 	m.mu.Lock() // what is usable is remembered
 	defer m.mu.Unlock()
 	n := m.eng.Nodes()[0]
 	usable := m.eng.FragmentationByNode()[0].Usable
-	v := api.Node{Usable: &usable, Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
+	v := show.Node{Usable: &usable, Name: n.Name, State: n.State.String(), Reason: m.drainReason(), CPU: n.CPU, RAM: n.RAM, GPUs: slices.Clone(m.opt.GPUs)}
 	for i := range v.GPUs {
 		v.GPUs[i].Instances = slices.Clone(v.GPUs[i].Instances)
 	}
@@ -328,11 +329,11 @@ func (m *Machine) Nodes() []api.Node {
 			}
 		}
 	}
-	return []api.Node{v}
+	return []show.Node{v}
 }
 
 // occupy says on a GPU's instances whose they are.
-func (m *Machine) occupy(g *api.GPU, id int, a *engine.Alloc) {
+func (m *Machine) occupy(g *show.GPU, id int, a *engine.Alloc) {
 	d := m.device(g, a)
 	for i := range g.Instances {
 		if g.Instances[i].UUID == d.UUID {
@@ -342,15 +343,15 @@ func (m *Machine) occupy(g *api.GPU, id int, a *engine.Alloc) {
 }
 
 // Queues lists the queues with what they hold.
-func (m *Machine) Queues() []api.Queue {
+func (m *Machine) Queues() []show.Queue {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	list := []api.Queue{}
+	list := []show.Queue{}
 	queues := m.eng.QueueUse()
 	var shares []int64
 	for _, q := range queues {
 		shares = append(shares, q.Spec.Shares)
-		v := api.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used}
+		v := show.Queue{Name: q.Spec.Name, Parent: q.Spec.Parent, Guarantee: q.Spec.Guarantee, Limit: q.Spec.Limit, Used: q.Used}
 		for _, j := range m.jobs {
 			name := j.spec.Queue
 			if name == "" {
@@ -366,22 +367,22 @@ func (m *Machine) Queues() []api.Queue {
 		}
 		list = append(list, v)
 	}
-	api.FairShares(list, shares)
+	show.FairShares(list, shares)
 	return list
 }
 
 // Partitions lists the partitions; without any there is one of everything.
-func (m *Machine) Partitions() []api.Partition {
+func (m *Machine) Partitions() []show.Partition {
 	rules := m.rules()
 	spec := &rules.Spec
-	list := []api.Partition{}
+	list := []show.Partition{}
 	for i := range spec.Partitions {
 		p := &spec.Partitions[i]
-		list = append(list, api.Partition{Name: p.Name, Default: p.Default, Nodes: p.Nodes, MaxTime: api.Duration(p.MaxTime),
-			DefaultTime: api.Duration(p.DefaultTime), PriorityTier: p.PriorityTier})
+		list = append(list, show.Partition{Name: p.Name, Default: p.Default, Nodes: p.Nodes, MaxTime: ask.Duration(p.MaxTime),
+			DefaultTime: ask.Duration(p.DefaultTime), PriorityTier: p.PriorityTier})
 	}
 	if len(list) == 0 {
-		list = append(list, api.Partition{Name: "main", Default: true, Nodes: []string{spec.Nodes[0].Name}})
+		list = append(list, show.Partition{Name: "main", Default: true, Nodes: []string{spec.Nodes[0].Name}})
 	}
 	return list
 }

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -20,7 +20,7 @@ import (
 
 // quoted says of a waiting job when it will start, as earlier answers turned out; where these are too few or differ too much,
 // only when it will start at the earliest. The state is locked.
-func (m *Machine) quoted(v *api.Job, j *job, seen *forecast, now cluster.Time) {
+func (m *Machine) quoted(v *show.Job, j *job, seen *forecast, now cluster.Time) {
 	start, ok := seen.start(j.id)
 	if !ok || v.Expected == nil {
 		return
@@ -38,7 +38,7 @@ func askedOf(spec *cluster.Job, start, now cluster.Time) forward.Asked {
 }
 
 // correct says when a job will start as earlier answers turned out.
-func (m *Machine) correct(v *api.Job, a *forward.Asked, seen *forecast) {
+func (m *Machine) correct(v *show.Job, a *forward.Asked, seen *forecast) {
 	q := m.quotes.Quote(a)
 	if q.High == cluster.Never { // a limit is when it starts at the latest; what is as earlier runs suggest has an interval already
 		v.ByLimits = seen.seen[0].Limits[a.Job]

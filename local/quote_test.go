@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -28,8 +29,8 @@ func TestQuoted(t *testing.T) {
 	m := &Machine{}
 	f := &forecast{waiting: map[cluster.JobID]bool{1: true}, seen: forward.Outlook{&forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
 		Limits: map[cluster.JobID]bool{}, Leaves: map[cluster.JobID]forward.Leaving{7: {At: at(900), Reason: engine.TimedOut}, 8: {At: at(50), Reason: engine.Completed}}}}}
-	told := func() api.Job {
-		v := api.Job{ID: 1}
+	told := func() show.Job {
+		v := show.Job{ID: 1}
 		f.tell(&v, at(100))
 		m.quoted(&v, j, f, at(100))
 		return v
@@ -62,13 +63,13 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 5 {
-		until(t, m, submit(t, m, "true"), api.StateCompleted)
+		until(t, m, submit(t, m, "true"), show.StateCompleted)
 		if i == 2 {
-			until(t, m, submit(t, m, "exit 1"), api.StateFailed)
+			until(t, m, submit(t, m, "exit 1"), show.StateFailed)
 		}
 	}
 	u := self(t)
-	ask := func(m *Machine, id int) api.Job {
+	submit := func(m *Machine, id int) show.Job {
 		t.Helper()
 		w, err := m.Why(t.Context(), id, nil)
 		if err != nil {
@@ -76,12 +77,12 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 		}
 		return w.Job
 	}
-	long := &api.Submission{Command: []string{"sleep", "1000"}, Dir: "/", Output: "/dev/null", GPUs: 2, Estimate: api.Duration(time.Hour)}
+	long := &ask.Submission{Command: []string{"sleep", "1000"}, Dir: "/", Output: "/dev/null", GPUs: 2, Estimate: ask.Duration(time.Hour)}
 	holder, err := m.Submit(t.Context(), u, long, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, m, holder[0], api.StateRunning)
+	until(t, m, holder[0], show.StateRunning)
 	var waiting []int
 	for range 3 {
 		ids, err := m.Submit(t.Context(), u, long, "")
@@ -91,7 +92,7 @@ func TestKnowsAsMuchAgain(t *testing.T) {
 		waiting = append(waiting, ids[0])
 	}
 	for _, id := range waiting {
-		v := ask(m, id)
+		v := submit(m, id)
 		if !v.Scored {
 			t.Fatalf("nothing is known of earlier answers: %+v", v)
 		}
@@ -146,13 +147,13 @@ func (m *Machine) teach(ctx context.Context) error {
 			started := at.Add(time.Duration(8+i%5) * time.Minute)
 			m.quotes.Started(id, started)
 			spec := &cluster.Job{ID: id, User: "u", Name: "n", Submit: at, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 2}}}}
-			data, err := json.Marshal(&Info{State: api.StateFailed, Record: engine.JobRecord{Spec: spec, State: engine.Done, FirstStart: started, Ended: started}})
+			data, err := json.Marshal(&Info{State: show.StateFailed, Record: engine.JobRecord{Spec: spec, State: engine.Done, FirstStart: started, Ended: started}})
 			if err != nil {
 				return err
 			}
 			m.recent.Add(spec)
 			if err := errors.Join(tx.PutAsked(askedRow(&a, &said, m.opt.Rules.Policy)),
-				tx.PutJob(&store.Job{ID: int(id), State: api.StateFailed, Submitted: int64(at), Started: int64(started), Ended: int64(started), Data: data, Submission: []byte("{}")})); err != nil {
+				tx.PutJob(&store.Job{ID: int(id), State: show.StateFailed, Submitted: int64(at), Started: int64(started), Ended: int64(started), Data: data, Submission: []byte("{}")})); err != nil {
 				return err
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/store"
 )
@@ -77,7 +77,7 @@ func (m *Machine) settings() Settings {
 }
 
 // rules are how the engine is built at the moment.
-func (m *Machine) rules() journal.Header {
+func (m *Machine) rules() config.Rules {
 	m.conf.RLock()
 	defer m.conf.RUnlock()
 	return m.opt.Rules
@@ -192,7 +192,7 @@ const noJob = 0
 
 // allStay says why rules cannot count while the jobs are what they are: no job
 // that was accepted is lost to a change of the rules. e is the engine under them.
-func (m *Machine) allStay(rules *journal.Header, e *engine.Engine) error {
+func (m *Machine) allStay(rules *config.Rules, e *engine.Engine) error {
 	var parts []string
 	for i := range rules.Spec.Partitions {
 		parts = append(parts, rules.Spec.Partitions[i].Name)
@@ -237,7 +237,7 @@ func fewOf(ids []string) string {
 // who wanted it and text what changes, for the record. It returns what is worth
 // knowing besides.
 func (m *Machine) Reconfigure(ctx context.Context, s Settings, by, text string) (notes []string, err error) {
-	files, err := journal.Hold(s.Policy, s.Placer)
+	files, err := config.Hold(s.Policy, s.Placer)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/show"
 )
 
 // open2 are two queues without limits.
@@ -26,16 +27,16 @@ func open2(names ...string) (list []cluster.Queue) {
 	return list
 }
 
-func inQueue(name string) func(*api.Submission) {
-	return func(s *api.Submission) { s.Queue = name }
+func inQueue(name string) func(*ask.Submission) {
+	return func(s *ask.Submission) { s.Queue = name }
 }
 
 // New settings count as a whole or not at all, and cost no job: who would lose
 // its queue or its partition keeps the old ones in force.
 func TestReconfigure(t *testing.T) {
 	m := alive(t, func(o *Options) { o.Rules.Spec.Queues = open2("a", "b") })
-	running := submit(t, m, "sleep 1000", inQueue("a"), func(s *api.Submission) { s.GPUs = 2 })
-	until(t, m, running, api.StateRunning)
+	running := submit(t, m, "sleep 1000", inQueue("a"), func(s *ask.Submission) { s.GPUs = 2 })
+	until(t, m, running, show.StateRunning)
 	waiting := submit(t, m, "sleep 1000", inQueue("b"))
 	old := m.settings()
 	for name, c := range map[string]struct {
@@ -66,13 +67,13 @@ func TestReconfigure(t *testing.T) {
 	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], `queue "a" is gone`) {
 		t.Fatalf("%v %v", notes, err)
 	}
-	if j := until(t, m, running, api.StateRunning); j.Restarts != 0 {
+	if j := until(t, m, running, show.StateRunning); j.Restarts != 0 {
 		t.Errorf("the running job was started again: %+v", j)
 	}
-	if _, err := m.Submit(t.Context(), self(t), &api.Submission{Command: []string{"true"}, Queue: "c"}, ""); err == nil {
+	if _, err := m.Submit(t.Context(), self(t), &ask.Submission{Command: []string{"true"}, Queue: "c"}, ""); err == nil {
 		t.Error("the new members do not count")
 	}
-	if _, err := m.Submit(t.Context(), self(t), &api.Submission{Command: []string{"true"}, Queue: "b", Limit: api.Duration(2 * time.Hour)}, ""); err == nil {
+	if _, err := m.Submit(t.Context(), self(t), &ask.Submission{Command: []string{"true"}, Queue: "b", Limit: ask.Duration(2 * time.Hour)}, ""); err == nil {
 		t.Error("the new partition's longest time does not count")
 	}
 	if u, err := m.Usage(t.Context(), "user", m.opt.Now().Add(-time.Hour)); err != nil || u.HourCost != 2 {
@@ -85,7 +86,7 @@ func TestReconfigure(t *testing.T) {
 	if err := m.Act(t.Context(), running, "cancel", ""); err != nil {
 		t.Fatal(err)
 	}
-	until(t, m, waiting, api.StateRunning)
+	until(t, m, waiting, show.StateRunning)
 	if m.idle.Load() != s.Idle {
 		t.Error("the new rules for idle jobs do not count")
 	}
@@ -98,8 +99,8 @@ func TestPartitionStays(t *testing.T) {
 	m := alive(t, func(o *Options) {
 		o.Rules.Spec.Partitions = []cluster.Partition{{Name: "p", Nodes: []string{"n1"}, Default: true}}
 	})
-	id := submit(t, m, "sleep 1000", func(s *api.Submission) { s.Partitions = []string{"p"} })
-	until(t, m, id, api.StateRunning)
+	id := submit(t, m, "sleep 1000", func(s *ask.Submission) { s.Partitions = []string{"p"} })
+	until(t, m, id, show.StateRunning)
 	s := m.settings()
 	s.Partitions = nil
 	if _, err := m.Reconfigure(t.Context(), s, "ann", ""); err == nil || !strings.Contains(err.Error(), "partition p would be gone") {
@@ -114,23 +115,23 @@ func TestPartitionStays(t *testing.T) {
 func TestSetPolicy(t *testing.T) {
 	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 2}}})
 	m := alive(t, func(o *Options) { o.Dir = opt.Dir })
-	first := submit(t, m, "sleep 1000", func(s *api.Submission) { s.GPUs = 2; s.Estimate = api.Duration(time.Hour) })
-	until(t, m, first, api.StateRunning)
-	second := submit(t, m, "sleep 1000", func(s *api.Submission) { s.GPUs = 2; s.Estimate = api.Duration(time.Minute) })
+	first := submit(t, m, "sleep 1000", func(s *ask.Submission) { s.GPUs = 2; s.Estimate = ask.Duration(time.Hour) })
+	until(t, m, first, show.StateRunning)
+	second := submit(t, m, "sleep 1000", func(s *ask.Submission) { s.GPUs = 2; s.Estimate = ask.Duration(time.Minute) })
 	hash := func() uint64 { m.mu.RLock(); defer m.mu.RUnlock(); s := m.eng.Snapshot(); return s.Hash }
 	was := hash()
-	v, err := m.ForetellPolicy(&api.PolicyRequest{Policy: "srtf"})
+	v, err := m.ForetellPolicy(&ask.PolicyRequest{Policy: "srtf"})
 	if err != nil || len(v.Starts) != 1 || v.Starts[0].Job != second || v.Starts[0].Before != 1 ||
 		len(v.Preempted) != 1 || v.Preempted[0].Job != first || v.Preempted[0].For != second || len(v.Waiting) != 1 || v.Waiting[0].Job != first {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if v, err := m.ForetellPolicy(&api.PolicyRequest{Policy: "fifo"}); err != nil || len(v.Starts)+len(v.Preempted) > 0 {
+	if v, err := m.ForetellPolicy(&ask.PolicyRequest{Policy: "fifo"}); err != nil || len(v.Starts)+len(v.Preempted) > 0 {
 		t.Errorf("the same policy: %+v, %v", v, err)
 	}
 	if hash() != was {
 		t.Error("a question changed the engine")
 	}
-	for _, r := range []api.PolicyRequest{{}, {Policy: "fifo:x=1"}, {Place: "nowhere"}, {Backfill: "never"}, {FromConfig: true, Policy: "las"}} {
+	for _, r := range []ask.PolicyRequest{{}, {Policy: "fifo:x=1"}, {Place: "nowhere"}, {Backfill: "never"}, {FromConfig: true, Policy: "las"}} {
 		if _, err := m.SetPolicy(t.Context(), &r, "ann"); err == nil {
 			t.Errorf("%+v is accepted", r)
 		}
@@ -146,12 +147,12 @@ func TestSetPolicy(t *testing.T) {
 		}
 	}()
 	for _, name := range []string{"las", "sjf", "multifactor", "srtf"} {
-		if _, err := m.SetPolicy(t.Context(), &api.PolicyRequest{Policy: name, Backfill: "own"}, "ann"); err != nil {
+		if _, err := m.SetPolicy(t.Context(), &ask.PolicyRequest{Policy: name, Backfill: "own"}, "ann"); err != nil {
 			t.Error(err)
 		}
 	}
 	<-stop
-	until(t, m, second, api.StateRunning)
+	until(t, m, second, show.StateRunning)
 	cancelAll(t, m, first, second)
 	replaysAll(t, m)
 }
@@ -166,7 +167,7 @@ func cancelAll(t *testing.T, m *Machine, ids ...int) {
 		}
 	}
 	for _, id := range ids {
-		until(t, m, id, api.StateCancelled)
+		until(t, m, id, show.StateCancelled)
 	}
 }
 
@@ -250,7 +251,7 @@ func TestQueueGone(t *testing.T) {
 	}
 	over := make(chan error, 1)
 	go func() { over <- m.Run(ctx) }()
-	id := submit(t, m, "true", inQueue("b"), func(s *api.Submission) { s.Hold = true })
+	id := submit(t, m, "true", inQueue("b"), func(s *ask.Submission) { s.Hold = true })
 	stop()
 	if err := <-over; err != nil {
 		t.Fatal(err)
@@ -258,7 +259,7 @@ func TestQueueGone(t *testing.T) {
 	opt.Rules.Spec.Queues = open2("a")
 	m = openMachine(t, opt)
 	j, err := m.Job(t.Context(), id)
-	if err != nil || j.State != api.StateRejected || !strings.Contains(j.Reason, `queue "b" was removed`) || j.Ended == nil {
+	if err != nil || j.State != show.StateRejected || !strings.Contains(j.Reason, `queue "b" was removed`) || j.Ended == nil {
 		t.Errorf("%+v, %v", j, err)
 	}
 }
@@ -275,13 +276,13 @@ func TestPolicyFiles(t *testing.T) {
 	if err := os.WriteFile(samples, []byte("GPU-seconds\n10\n20\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []api.PolicyRequest{{Policy: "sched2:weights=" + pipe}, {Policy: "tiresias-g:samples=" + pipe}, {Place: "meta-rl:weights=" + pipe}} {
+	for _, r := range []ask.PolicyRequest{{Policy: "sched2:weights=" + pipe}, {Policy: "tiresias-g:samples=" + pipe}, {Place: "meta-rl:weights=" + pipe}} {
 		if _, err := m.SetPolicy(t.Context(), &r, "ann"); err == nil || !strings.Contains(err.Error(), "only a regular file") {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
 	name := "tiresias-g:samples=" + samples
-	if _, err := m.SetPolicy(t.Context(), &api.PolicyRequest{Policy: name}, "ann"); err != nil {
+	if _, err := m.SetPolicy(t.Context(), &ask.PolicyRequest{Policy: name}, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(samples); err != nil {
@@ -295,12 +296,12 @@ func TestPolicyFiles(t *testing.T) {
 	if now, _ := m.Scheduling(); now != name {
 		t.Errorf("policy %s, want %s", now, name)
 	}
-	if _, err := m.SetPolicy(t.Context(), &api.PolicyRequest{Policy: "fifo"}, "ann"); err != nil {
+	if _, err := m.SetPolicy(t.Context(), &ask.PolicyRequest{Policy: "fifo"}, "ann"); err != nil {
 		t.Error(err)
 	}
-	if _, err := m.SetPolicy(t.Context(), &api.PolicyRequest{Policy: name}, "ann"); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := m.SetPolicy(t.Context(), &ask.PolicyRequest{Policy: name}, "ann"); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("set again without its file: %v", err)
 	}
 	id := submit(t, m, "true") // the loop goes on
-	until(t, m, id, api.StateCompleted)
+	until(t, m, id, show.StateCompleted)
 }

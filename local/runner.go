@@ -13,11 +13,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/progress"
+	"github.com/muster-gpu/muster/show"
 )
 
 // order tells a runner what to do with its job.
@@ -447,7 +448,7 @@ func (r *runner) send(s unix.Signal, shell bool) {
 
 // checkpointSignal is the one that the job asked for.
 func (r *runner) checkpointSignal() unix.Signal {
-	if _, n, err := api.ParseSignal(r.job.sub.Signal); err == nil {
+	if _, n, err := ask.ParseSignal(r.job.sub.Signal); err == nil {
 		return unix.Signal(n)
 	}
 	return unix.SIGUSR1 // none was asked for
@@ -480,7 +481,7 @@ func (r *runner) hears(ended bool) {
 }
 
 // progressed books what the job reported.
-func (r *runner) progressed(now cluster.Time, p *api.Progress, saved bool) []engine.Event {
+func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []engine.Event {
 	if r.job.run != r {
 		return nil
 	}

@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -38,7 +38,7 @@ type meter struct {
 	Idle    float64            `json:"idle,omitempty"`
 	Holding float64            `json:"holding,omitempty"`
 	Every   int                `json:"every"`
-	Points  []api.Point        `json:"points,omitempty"`
+	Points  []show.Point       `json:"points,omitempty"`
 	Began   cluster.Time       `json:"began,omitempty"` // the run that Still is of
 	Still   float64            `json:"still,omitempty"` // seconds for which its GPUs have been below the threshold, without a break
 	cpu     time.Duration      // of the run, at the last sample
@@ -50,7 +50,7 @@ type sampled struct {
 	id         cluster.JobID
 	run        int
 	tasks      int
-	devices    []api.Device
+	devices    []show.Device
 	began      cluster.Time // of the run
 	tier       cluster.Tier
 	idle       string  // stage
@@ -299,7 +299,7 @@ func (s *sampler) parts(j *sampled) (list []part) {
 
 // measure books one sample of a job.
 func (s *sampler) measure(v *meter, j *sampled, values []gpu.Sample, users []map[cluster.JobID]*used, dt float64, now time.Time, hour *store.Hour) {
-	p := api.Point{At: now.Unix(), Step: j.step, Rate: j.rate}
+	p := show.Point{At: now.Unix(), Step: j.step, Rate: j.rate}
 	n, busiest := 0.0, 0.0
 	parts := s.parts(j)
 	for _, d := range parts {
@@ -407,7 +407,7 @@ func (v *meter) book(uuid string, util float64, memory *int64, dt float64) {
 }
 
 // host adds what the job's tasks use of the host.
-func (s *sampler) host(v *meter, j *sampled, p *api.Point, dt float64) {
+func (s *sampler) host(v *meter, j *sampled, p *show.Point, dt float64) {
 	var cpu time.Duration
 	for rank := range j.tasks {
 		if u, ok := s.m.groupOf(s.m.mark(j.id, j.run, rank)).Usage(); ok {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 )
@@ -34,7 +34,7 @@ const (
 func (m *Machine) ways() cluster.Ways { return m.opt.Rules.Spec.Ways(nil) }
 
 // choose decides which way a job shares GPUs; the text says what is enforced.
-func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err error) {
+func (m *Machine) choose(s *ask.Submission, spec *cluster.Job) (text string, err error) {
 	w := m.ways()
 	for i := range spec.Tasks {
 		r := &spec.Tasks[i].Request
@@ -46,7 +46,7 @@ func (m *Machine) choose(s *api.Submission, spec *cluster.Job) (text string, err
 		}
 		*r, text = w.Choose(*r, spec.Isolation, s.Prompt)
 		if no := r.Unshareable(w.Sharing); no != "" {
-			return "", &api.FieldError{Field: "gpus", Text: no}
+			return "", &ask.FieldError{Field: "gpus", Text: no}
 		}
 	}
 	if strings.Contains(text, "enforced: ") && m.opt.GPUs[0].Simulated {

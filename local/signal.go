@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 )
@@ -16,9 +16,9 @@ import (
 // Signal sends a signal to a running job: to its process groups, or to the
 // first process of each task only.
 func (m *Machine) Signal(ctx context.Context, id int, signal string, shell bool) error {
-	_, n, err := api.ParseSignal(signal)
+	_, n, err := ask.ParseSignal(signal)
 	if err != nil {
-		return &api.FieldError{Field: "signal", Text: err.Error()}
+		return &ask.FieldError{Field: "signal", Text: err.Error()}
 	}
 	return m.commit(ctx, func(now cluster.Time) ([]engine.Event, error) {
 		j := m.jobs[cluster.JobID(id)]

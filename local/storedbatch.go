@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 )
@@ -50,7 +50,7 @@ func encodeBatch(b *engine.Batch, arrived []*jobArray) ([]byte, error) {
 			}
 			e := storedEvent{Event: b.Events[i+k]}
 			if n > 1 {
-				e.Elements = api.Ranges(a.indices[k : k+n])
+				e.Elements = ask.Ranges(a.indices[k : k+n])
 			}
 			s.Events = append(s.Events, e)
 			k += n
@@ -73,7 +73,7 @@ func decodeBatch(text []byte) (b engine.Batch, err error) {
 			b.Events = append(b.Events, ev.Event)
 			continue
 		}
-		list, err := api.ParseArray(ev.Elements)
+		list, err := ask.ParseArray(ev.Elements)
 		if err != nil {
 			return b, fmt.Errorf("event %d: %w", i, err)
 		}

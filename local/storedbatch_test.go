@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/show"
 )
 
 // An array is one event of the stored journal, and many of the exported one, which replays to the same hash.
@@ -19,7 +20,7 @@ func TestJournalOfArrays(t *testing.T) {
 	m, end := running(t, twoGPUs(t))
 	u := self(t)
 	first := 0
-	for _, s := range []api.Submission{{Array: "0-998:2%7", Hold: true}, {}, {Array: "997-1200", Hold: true, After: []api.After{{Type: "aftercorr", Job: 1}}}, {Array: "3,9,11", GPUs: 1}} {
+	for _, s := range []ask.Submission{{Array: "0-998:2%7", Hold: true}, {}, {Array: "997-1200", Hold: true, After: []ask.After{{Type: "aftercorr", Job: 1}}}, {Array: "3,9,11", GPUs: 1}} {
 		s.Command, s.Dir, s.Output = []string{"true"}, "/", "/dev/null"
 		ids, err := m.Submit(t.Context(), u, &s, "")
 		if err != nil {
@@ -27,7 +28,7 @@ func TestJournalOfArrays(t *testing.T) {
 		}
 		first = max(first, ids[0])
 	}
-	until(t, m, first+2, api.StateCompleted)
+	until(t, m, first+2, show.StateCompleted)
 	var stored int
 	var elements []string
 	if err := m.store.Steps(t.Context(), 0, 1<<40, func(batch []byte, _ string) error {
@@ -42,7 +43,7 @@ func TestJournalOfArrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(elements, " ")
-	for _, want := range []string{api.Ranges(must(t, "0-998:2").Indices), "3,9,11", "999-1200"} { // 998 waits for an element that there is
+	for _, want := range []string{ask.Ranges(must(t, "0-998:2").Indices), "3,9,11", "999-1200"} { // 998 waits for an element that there is
 		if !strings.Contains(text, want) {
 			t.Errorf("no event has the elements %.40s", want)
 		}
@@ -65,9 +66,9 @@ func TestJournalOfArrays(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, text string) api.Array {
+func must(t *testing.T, text string) ask.Array {
 	t.Helper()
-	a, err := api.ParseArray(text)
+	a, err := ask.ParseArray(text)
 	if err != nil {
 		t.Fatal(err)
 	}

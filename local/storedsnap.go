@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 )
@@ -36,7 +36,7 @@ func encodeSnapshot(snap *engine.Snapshot) ([]byte, error) {
 			for k := range n {
 				indices = append(indices, snap.Jobs[i+k].Spec.Array.Index)
 			}
-			r.Elements = api.Ranges(indices)
+			r.Elements = ask.Ranges(indices)
 		}
 		s.Jobs = append(s.Jobs, r)
 		i += n
@@ -86,7 +86,7 @@ func decodeSnapshot(text []byte) (*engine.Snapshot, error) {
 			snap.Jobs = append(snap.Jobs, r.JobRecord)
 			continue
 		}
-		list, err := api.ParseArray(r.Elements)
+		list, err := ask.ParseArray(r.Elements)
 		if err != nil {
 			return nil, fmt.Errorf("job %d of the snapshot: %w", i, err)
 		}

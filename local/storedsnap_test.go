@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/show"
 )
 
 // An array of which nothing was touched is one record of a segment's snapshot, and many of the exported one, which is what a snapshot with a
@@ -22,7 +23,7 @@ func TestSnapshotOfArrays(t *testing.T) {
 	m, end := running(t, opt)
 	u := self(t)
 	var ids [][]int
-	for _, s := range []api.Submission{{Array: "0-998:2%7", Hold: true}, {Hold: true}, {Array: "990-1200", Hold: true, After: []api.After{{Type: "aftercorr", Job: 1}}},
+	for _, s := range []ask.Submission{{Array: "0-998:2%7", Hold: true}, {Hold: true}, {Array: "990-1200", Hold: true, After: []ask.After{{Type: "aftercorr", Job: 1}}},
 		{Array: "3,9,11-400", GPUs: 3, Hold: true}} {
 		s.Command, s.Dir, s.Output = []string{"true"}, "/", "/dev/null"
 		if s.GPUs == 3 {
@@ -35,7 +36,7 @@ func TestSnapshotOfArrays(t *testing.T) {
 		ids = append(ids, list)
 	}
 	name := "renamed"
-	if err := m.Update(t.Context(), ids[0][100], &api.Update{Name: &name}, &u); err != nil {
+	if err := m.Update(t.Context(), ids[0][100], &ask.Update{Name: &name}, &u); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Act(t.Context(), ids[0][200], "cancel", u.Name); err != nil {
@@ -76,7 +77,7 @@ func TestSnapshotOfArrays(t *testing.T) {
 	if err := m.Act(t.Context(), ids[3][50], "release", u.Name); err != nil {
 		t.Fatal(err)
 	}
-	until(t, m, ids[3][50], api.StateCompleted)
+	until(t, m, ids[3][50], show.StateCompleted)
 	var out bytes.Buffer
 	if err := m.Journal(t.Context(), 0, &out); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/plain"
@@ -26,7 +26,7 @@ var ErrStuck = errors.New("the state cannot be written (is its disk full?); what
 // Submit accepts a job, or an array, for a user. When it returns, the jobs are
 // stored: they survive whatever happens next. A second submission of the user
 // with the same key answers with the jobs of the first.
-func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key string) ([]int, error) {
+func (m *Machine) Submit(ctx context.Context, u User, s *ask.Submission, key string) ([]int, error) {
 	if err := mayRun(&u); err != nil {
 		return nil, err
 	}
@@ -42,10 +42,10 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 	if err != nil {
 		return nil, err
 	}
-	array := api.Array{Indices: []int{notElement}}
+	array := ask.Array{Indices: []int{notElement}}
 	if s.Array != "" {
-		if array, err = api.ParseArray(s.Array); err != nil {
-			return nil, &api.FieldError{Field: "array", Text: err.Error()}
+		if array, err = ask.ParseArray(s.Array); err != nil {
+			return nil, &ask.FieldError{Field: "array", Text: err.Error()}
 		}
 	}
 	var ids []int
@@ -69,7 +69,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 		}
 		guessed := m.guess(&spec)
 		if text := m.eng.Check(&spec); text != "" {
-			return nil, &api.FieldError{Field: "submission", Text: text}
+			return nil, &ask.FieldError{Field: "submission", Text: text}
 		}
 		info := Info{User: u, Record: engine.JobRecord{Since: now}, Guessed: guessed, Sharing: sharing, Folder: folder}
 		events := make([]engine.Event, 0, len(array.Indices))
@@ -93,7 +93,7 @@ func (m *Machine) Submit(ctx context.Context, u User, s *api.Submission, key str
 
 // afterEach translates what the elements of an array wait for: each for its like, or all for the same. All of it is known before
 // the first job is made, so that a submission that is refused leaves none behind.
-func (m *Machine) afterEach(s *api.Submission, indices []int) (after func(k int) []cluster.Dependency, err error) {
+func (m *Machine) afterEach(s *ask.Submission, indices []int) (after func(k int) []cluster.Dependency, err error) {
 	n := 1
 	if s.Corresponds() {
 		n = len(indices)
@@ -135,7 +135,7 @@ func (m *Machine) sameKey(user, key string) ([]int, error) {
 }
 
 // defaults fills what the user left open.
-func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) error {
+func (m *Machine) defaults(s *ask.Submission, spec *cluster.Job, u *User) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if s.Dir == "" {
@@ -173,7 +173,7 @@ func (m *Machine) defaults(s *api.Submission, spec *cluster.Job, u *User) error 
 
 // newArray makes an array known of which the next job will be the first element; nil: it is a single job. info is what the elements have
 // in common.
-func (m *Machine) newArray(s *api.Submission, list api.Array, info *Info) *jobArray {
+func (m *Machine) newArray(s *ask.Submission, list ask.Array, info *Info) *jobArray {
 	if s.Array == "" {
 		return nil
 	}
@@ -184,13 +184,13 @@ func (m *Machine) newArray(s *api.Submission, list api.Array, info *Info) *jobAr
 	return a
 }
 
-func rangeOf(a api.Array) ArrayRange {
+func rangeOf(a ask.Array) ArrayRange {
 	n := len(a.Indices)
 	return ArrayRange{Count: n, Min: a.Indices[0], Max: a.Indices[n-1], Step: a.Step()}
 }
 
 // newJob makes a job known under the next number.
-func (m *Machine) newJob(s *api.Submission, spec cluster.Job, info *Info) *job {
+func (m *Machine) newJob(s *ask.Submission, spec cluster.Job, info *Info) *job {
 	spec.ID = m.next
 	m.next++
 	j := &job{id: spec.ID, sub: s, spec: &spec, info: info}

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/progress"
+	"github.com/muster-gpu/muster/show"
 )
 
 // A job of two GPUs that does ten steps a second. Reports are given by step and by time
@@ -19,7 +19,7 @@ func TestSwitching(t *testing.T) {
 	play := func(t *testing.T) (p *progress.Pace, s *switching, tell func(run int, at, step float64) engine.SwitchCost) {
 		p, s = &progress.Pace{}, &switching{}
 		tell = func(run int, at, step float64) engine.SwitchCost {
-			p.Hear(run, sec(at), &api.Progress{Step: step}, false)
+			p.Hear(run, sec(at), &show.Progress{Step: step}, false)
 			return s.back(step, sec(at), gpus, false)
 		}
 		for at := 1.0; at <= 10; at++ {
@@ -92,10 +92,10 @@ func TestSwitching(t *testing.T) {
 	t.Run("turns too short for a speed", func(t *testing.T) { // ten steps in the one second between two reports
 		p, s := &progress.Pace{}, &switching{}
 		for at := 1.0; at <= 2; at++ {
-			p.Hear(1, sec(at), &api.Progress{Step: 10 * at}, false)
+			p.Hear(1, sec(at), &show.Progress{Step: 10 * at}, false)
 		}
 		s.left(p, stop{1, sec(3), gpus, sec(1), false})
-		p.Hear(2, sec(5), &api.Progress{Step: 25}, false)
+		p.Hear(2, sec(5), &show.Progress{Step: 25}, false)
 		near(t, "the restart", s.back(25, sec(5), gpus, false).Restart, sec(5-2-0.5-1))
 	})
 	t.Run("other GPUs", func(t *testing.T) { // its speed is another there

@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/show"
 )
 
 // task is one process of a gang, with its shim.
@@ -27,7 +27,7 @@ type task struct {
 	dir      string
 	uid      int // of its job's user
 	spec     *shim.Task
-	devices  []api.Device
+	devices  []show.Device
 	state    *shim.State
 	shim     int         // process number of its shim; 0: not known for sure
 	child    *os.Process // ... which is a child of this daemon; nil: it is not

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/local/shim"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Terminal connects to the terminal of a job's first task, or, with input, to
@@ -29,7 +29,7 @@ func (m *Machine) Terminal(ctx context.Context, id int, input bool) (net.Conn, e
 		case v.Ended != nil:
 			return nil, fmt.Errorf("job %d is over: %s", id, v.State)
 		}
-		if v.State == api.StateRunning || v.State == api.StateSuspended || v.State == api.StateStopping {
+		if v.State == show.StateRunning || v.State == show.StateSuspended || v.State == show.StateStopping {
 			if c, err := m.dialTask(id); err == nil { // else it is ending, and its end will be heard of
 				return c, nil
 			}

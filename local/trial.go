@@ -16,9 +16,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/progress"
+	"github.com/muster-gpu/muster/show"
 )
 
 // The trials of a hyper-parameter search are jobs like others. The daemon keeps
@@ -27,7 +28,7 @@ import (
 
 // goesOn finds whose checkpoint folder a submission goes on in; 0: its own. Two
 // jobs never have one folder at the same time.
-func (m *Machine) goesOn(s *api.Submission, u *User) (cluster.JobID, error) {
+func (m *Machine) goesOn(s *ask.Submission, u *User) (cluster.JobID, error) {
 	if err := m.mayFuse(s, u); err != nil {
 		return 0, err
 	}
@@ -35,7 +36,7 @@ func (m *Machine) goesOn(s *api.Submission, u *User) (cluster.JobID, error) {
 		return 0, nil
 	}
 	wrong := func(format string, args ...any) (cluster.JobID, error) {
-		return 0, &api.FieldError{Field: "checkpoint_of", Text: fmt.Sprintf(format, args...)}
+		return 0, &ask.FieldError{Field: "checkpoint_of", Text: fmt.Sprintf(format, args...)}
 	}
 	if s.Array != "" {
 		return wrong("the elements of an array cannot share a folder")
@@ -66,7 +67,7 @@ func (m *Machine) goesOn(s *api.Submission, u *User) (cluster.JobID, error) {
 }
 
 // mayFuse checks that a fused group goes on from jobs of the same user.
-func (m *Machine) mayFuse(s *api.Submission, u *User) error {
+func (m *Machine) mayFuse(s *ask.Submission, u *User) error {
 	if s.Trial == nil {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (m *Machine) mayFuse(s *api.Submission, u *User) error {
 			err = fmt.Errorf("job %d has no checkpoint folder of trial %d: it made none, or the folder was removed", f.From, f.Number)
 		}
 		if err != nil {
-			return &api.FieldError{Field: fmt.Sprintf("trial.fused[%d].from", i), Text: err.Error()}
+			return &ask.FieldError{Field: fmt.Sprintf("trial.fused[%d].from", i), Text: err.Error()}
 		}
 	}
 	return nil
@@ -120,7 +121,7 @@ func (m *Machine) noteFolder(id, folder cluster.JobID) error {
 func (m *Machine) folderNeeded(id cluster.JobID, before cluster.Time) bool {
 	m.mu.RLock()
 	for _, j := range m.jobs {
-		if j.info.Folder == id || j.sub.Trial != nil && slices.ContainsFunc(j.sub.Trial.Fused, func(f api.FusedTrial) bool { return f.From == int(id) }) {
+		if j.info.Folder == id || j.sub.Trial != nil && slices.ContainsFunc(j.sub.Trial.Fused, func(f ask.FusedTrial) bool { return f.From == int(id) }) {
 			m.mu.RUnlock()
 			return true
 		}
@@ -207,10 +208,10 @@ func (r *runner) writeTrials(t *task) error {
 // measured keeps the metrics that a job reported: the last, and the first at or
 // after each mark that have the metric by which trials are compared. What a run that
 // went back to a checkpoint repeats changes no mark.
-func (i *Info) measured(s *api.Trial, said []progress.Measure, now time.Time) {
+func (i *Info) measured(s *ask.Trial, said []progress.Measure, now time.Time) {
 	for _, n := range said {
 		of := bounded(s, n.Of)
-		if s == nil || !slices.ContainsFunc(s.Fused, func(f api.FusedTrial) bool { return f.Number == n.Trial }) {
+		if s == nil || !slices.ContainsFunc(s.Fused, func(f ask.FusedTrial) bool { return f.Number == n.Trial }) {
 			if n.Trial = 0; s != nil && len(s.Fused) > 0 {
 				continue // of a trial that is not of the group
 			}
@@ -223,20 +224,20 @@ func (i *Info) measured(s *api.Trial, said []progress.Measure, now time.Time) {
 				last[s.Metric] = v
 			}
 		}
-		i.keep(api.Metrics{Trial: n.Trial, Step: n.Step, At: now, Of: last})
+		i.keep(show.Metrics{Trial: n.Trial, Step: n.Step, At: now, Of: last})
 		if s == nil || !counts && s.Metric != "" {
 			continue
 		}
 		for _, mark := range s.Marks {
 			if n.Step >= float64(mark) {
-				i.keep(api.Metrics{Trial: n.Trial, Mark: mark, Step: n.Step, At: now, Of: of})
+				i.keep(show.Metrics{Trial: n.Trial, Mark: mark, Step: n.Step, At: now, Of: of})
 			}
 		}
 	}
 }
 
 // metricOf is the metric by which a search compares trials; "": none.
-func metricOf(s *api.Trial) string {
+func metricOf(s *ask.Trial) string {
 	if s == nil {
 		return ""
 	}
@@ -245,15 +246,15 @@ func metricOf(s *api.Trial) string {
 
 // bounded are the first metrics by name, no more than are kept; the one by which
 // trials are compared is always among them.
-func bounded(s *api.Trial, of map[string]*float64) map[string]*float64 {
-	kept, most := map[string]*float64{}, api.MaxMetrics
-	if v, ok := of[metricOf(s)]; ok && len(metricOf(s)) <= api.MaxMetric {
+func bounded(s *ask.Trial, of map[string]*float64) map[string]*float64 {
+	kept, most := map[string]*float64{}, show.MaxMetrics
+	if v, ok := of[metricOf(s)]; ok && len(metricOf(s)) <= show.MaxMetric {
 		kept[s.Metric] = v
 	} else if metricOf(s) != "" {
 		most-- // its place is kept: it may stand on a line of its own
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if len(kept) < most && len(name) <= api.MaxMetric {
+		if len(kept) < most && len(name) <= show.MaxMetric {
 			kept[name] = of[name]
 		}
 	}
@@ -261,8 +262,8 @@ func bounded(s *api.Trial, of map[string]*float64) map[string]*float64 {
 }
 
 // lastOf are the last metrics of a trial; nil: there are none.
-func (i *Info) lastOf(trial int) *api.Metrics {
-	k := slices.IndexFunc(i.Metrics, func(o api.Metrics) bool { return o.Trial == trial && o.Mark == 0 })
+func (i *Info) lastOf(trial int) *show.Metrics {
+	k := slices.IndexFunc(i.Metrics, func(o show.Metrics) bool { return o.Trial == trial && o.Mark == 0 })
 	if k < 0 {
 		return nil
 	}
@@ -270,8 +271,8 @@ func (i *Info) lastOf(trial int) *api.Metrics {
 }
 
 // keep adds metrics, over the last ones of the trial; those of a mark stay.
-func (i *Info) keep(v api.Metrics) {
-	k := slices.IndexFunc(i.Metrics, func(o api.Metrics) bool { return o.Trial == v.Trial && o.Mark == v.Mark })
+func (i *Info) keep(v show.Metrics) {
+	k := slices.IndexFunc(i.Metrics, func(o show.Metrics) bool { return o.Trial == v.Trial && o.Mark == v.Mark })
 	switch {
 	case k < 0:
 		i.Metrics = append(slices.Clip(i.Metrics), v)

@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/progress"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Metrics are kept: the last ones, and the first at or after each mark, of each
@@ -38,28 +39,28 @@ my own words
 		t.Fatalf("%+v, %d lines with metrics", news, len(p.Said))
 	}
 	var info Info
-	info.measured(&api.Trial{Marks: []int64{2, 5}}, p.Said, time.Unix(1, 0))
-	got := map[int64]api.Metrics{}
+	info.measured(&ask.Trial{Marks: []int64{2, 5}}, p.Said, time.Unix(1, 0))
+	got := map[int64]show.Metrics{}
 	for _, m := range info.Metrics {
 		got[m.Mark] = m
 	}
 	if len(info.Metrics) != 3 || *got[0].Of["loss"] != 2 || got[2].Step != 2 || got[2].Of["loss"] != nil || *got[5].Of["loss"] != 1 || *got[5].Of["accuracy"] != 0.5 {
 		t.Errorf("%+v", info.Metrics)
 	}
-	group := &api.Trial{Marks: []int64{3}, Fused: []api.FusedTrial{{Number: 4}, {Number: 7}}}
+	group := &ask.Trial{Marks: []int64{3}, Fused: []ask.FusedTrial{{Number: 4}, {Number: 7}}}
 	info = Info{}
 	one, two := 1.0, 2.0
 	info.measured(group, []progress.Measure{{Trial: 4, Step: 3, Of: map[string]*float64{"a": &one}}, {Trial: 7, Step: 3, Of: map[string]*float64{"a": &two}}, {Trial: 9, Step: 3, Of: map[string]*float64{"a": &two}}}, time.Unix(1, 0))
 	if len(info.Metrics) != 4 || info.Metrics[0].Trial != 4 || info.Metrics[3].Trial != 7 || info.Metrics[3].Mark != 3 {
 		t.Errorf("%+v", info.Metrics)
 	}
-	many := map[string]*float64{strings.Repeat("x", api.MaxMetric+1): &one}
+	many := map[string]*float64{strings.Repeat("x", show.MaxMetric+1): &one}
 	for i := range 40 {
 		many[string(rune('a'+i))] = &one
 	}
 	info = Info{}
 	info.measured(nil, []progress.Measure{{Trial: 0, Step: 3, Of: many}}, time.Unix(1, 0))
-	if n := len(info.Metrics[0].Of); n != api.MaxMetrics {
+	if n := len(info.Metrics[0].Of); n != show.MaxMetrics {
 		t.Errorf("%d metrics are kept", n)
 	}
 }
@@ -73,14 +74,14 @@ func TestMeasuredMetric(t *testing.T) {
 	for i := range 40 {
 		many[string(rune('A'+i))] = v(0)
 	}
-	s := &api.Trial{Metric: "val", Marks: []int64{3}}
+	s := &ask.Trial{Metric: "val", Marks: []int64{3}}
 	var info Info
 	info.measured(s, []progress.Measure{{Trial: 0, Step: 3, Of: map[string]*float64{"train": v(9)}}, {Trial: 0, Step: 4, Of: many}, {Trial: 0, Step: 5, Of: map[string]*float64{"train": v(8)}}}, time.Unix(1, 0))
-	got := map[int64]api.Metrics{}
+	got := map[int64]show.Metrics{}
 	for _, m := range info.Metrics {
 		got[m.Mark] = m
 	}
-	if m := got[3]; m.Step != 4 || m.Of["val"] == nil || *m.Of["val"] != 1 || len(m.Of) != api.MaxMetrics {
+	if m := got[3]; m.Step != 4 || m.Of["val"] == nil || *m.Of["val"] != 1 || len(m.Of) != show.MaxMetrics {
 		t.Errorf("at the mark: step %g, %d metrics", m.Step, len(m.Of))
 	}
 	if m := got[0]; m.Step != 5 || *m.Of["train"] != 8 || m.Of["val"] == nil || *m.Of["val"] != 1 {
@@ -93,9 +94,9 @@ func TestMeasuredMetric(t *testing.T) {
 func TestProgressToTheEnd(t *testing.T) {
 	m := alive(t)
 	id := submit(t, m, `i=0; while [ $i -lt 40000 ]; do i=$((i+1)); printf '{"step": %d, "metric": {"loss": 3, "filler": 12345678901234567890}}\n' $i; done > $MUSTER_PROGRESS
-printf '{"step": 40001, "metric": {"loss": 0.25}}' >> $MUSTER_PROGRESS`, func(s *api.Submission) { s.Trial = &api.Trial{Search: "s", Metric: "loss", Marks: []int64{40001}} })
-	j := until(t, m, id, api.StateCompleted)
-	k := slices.IndexFunc(j.Metrics, func(v api.Metrics) bool { return v.Mark == 40001 })
+printf '{"step": 40001, "metric": {"loss": 0.25}}' >> $MUSTER_PROGRESS`, func(s *ask.Submission) { s.Trial = &ask.Trial{Search: "s", Metric: "loss", Marks: []int64{40001}} })
+	j := until(t, m, id, show.StateCompleted)
+	k := slices.IndexFunc(j.Metrics, func(v show.Metrics) bool { return v.Mark == 40001 })
 	if k < 0 || *j.Metrics[k].Of["loss"] != 0.25 {
 		t.Errorf("%+v", j.Metrics)
 	}
@@ -126,30 +127,30 @@ func TestCheckpointOf(t *testing.T) {
 	m := alive(t, func(o *Options) { o.Keep = time.Millisecond })
 	write := `cat $MUSTER_CHECKPOINT_DIR/log 2>/dev/null; echo $MUSTER_JOB_ID >> $MUSTER_CHECKPOINT_DIR/log`
 	first := submit(t, m, write)
-	refused := func(want string, change func(*api.Submission)) {
+	refused := func(want string, change func(*ask.Submission)) {
 		t.Helper()
-		s := &api.Submission{Command: []string{"true"}}
+		s := &ask.Submission{Command: []string{"true"}}
 		change(s)
-		var wrong *api.FieldError
+		var wrong *ask.FieldError
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if _, err := m.Submit(ctx, self(t), s, ""); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	until(t, m, first, api.StateCompleted)
-	goOn := func(of int) func(*api.Submission) { return func(s *api.Submission) { s.CheckpointOf = of } }
+	until(t, m, first, show.StateCompleted)
+	goOn := func(of int) func(*ask.Submission) { return func(s *ask.Submission) { s.CheckpointOf = of } }
 	gate := filepath.Join(t.TempDir(), "gate")
 	second := submit(t, m, write+"; test $(wc -l < $MUSTER_CHECKPOINT_DIR/log) = 2 && while ! test -e "+gate+"; do sleep 0.02; done", goOn(first))
 	refused("goes on in its folder", goOn(first))
 	refused("is not over", goOn(second))
 	refused("there is no job 99", goOn(99))
-	refused("the elements of an array", func(s *api.Submission) { s.CheckpointOf, s.Array = first, "0-1" })
-	refused("there is no job 99", func(s *api.Submission) { s.Trial = &api.Trial{Search: "a", Fused: []api.FusedTrial{{From: 99}}} })
-	refused("has no checkpoint folder of trial 4", func(s *api.Submission) {
-		s.Trial = &api.Trial{Search: "a", Fused: []api.FusedTrial{{Number: 4, From: first}}}
+	refused("the elements of an array", func(s *ask.Submission) { s.CheckpointOf, s.Array = first, "0-1" })
+	refused("there is no job 99", func(s *ask.Submission) { s.Trial = &ask.Trial{Search: "a", Fused: []ask.FusedTrial{{From: 99}}} })
+	refused("has no checkpoint folder of trial 4", func(s *ask.Submission) {
+		s.Trial = &ask.Trial{Search: "a", Fused: []ask.FusedTrial{{Number: 4, From: first}}}
 	})
-	never := submit(t, m, "true", func(s *api.Submission) { s.Hold = true })
+	never := submit(t, m, "true", func(s *ask.Submission) { s.Hold = true })
 	if err := m.commit(t.Context(), func(cluster.Time) ([]engine.Event, error) {
 		return []engine.Event{{Type: engine.Cancelled, Job: cluster.JobID(never)}}, nil
 	}); err != nil {
@@ -165,10 +166,10 @@ func TestCheckpointOf(t *testing.T) {
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, m, second, api.StateCompleted)
+	until(t, m, second, show.StateCompleted)
 	third := submit(t, m, write+"; test $(wc -l < $MUSTER_CHECKPOINT_DIR/log) = 3", goOn(second))
-	until(t, m, third, api.StateCompleted)
-	j := until(t, m, third, api.StateCompleted)
+	until(t, m, third, show.StateCompleted)
+	j := until(t, m, third, show.StateCompleted)
 	m.removeFolders(cluster.Time(j.Ended.UnixNano())) // all before the third's end
 	if text, err := os.ReadFile(log); err != nil || len(strings.Fields(string(text))) != 3 {
 		t.Errorf("%q, %v", text, err)
@@ -183,11 +184,11 @@ func TestCheckpointOf(t *testing.T) {
 // file.
 func TestTrialVariables(t *testing.T) {
 	m := alive(t)
-	trial := &api.Trial{Search: "s", Number: 3, Rung: 1, Budget: 9, Marks: []int64{3, 9}, Scale: 8, Metric: "loss", Config: map[string]any{"lr": 0.5, "opt": "sgd"},
-		Fused: []api.FusedTrial{{Number: 3, Config: map[string]any{"lr": 0.5}}}}
+	trial := &ask.Trial{Search: "s", Number: 3, Rung: 1, Budget: 9, Marks: []int64{3, 9}, Scale: 8, Metric: "loss", Config: map[string]any{"lr": 0.5, "opt": "sgd"},
+		Fused: []ask.FusedTrial{{Number: 3, Config: map[string]any{"lr": 0.5}}}}
 	out := filepath.Join(t.TempDir(), "out")
-	id := submit(t, m, `env | grep ^MUSTER_TRIAL | grep -v TRIALS | sort > `+out+`; tr -d ' \n' < $MUSTER_TRIALS >> `+out, func(s *api.Submission) { s.Trial = trial })
-	until(t, m, id, api.StateCompleted)
+	id := submit(t, m, `env | grep ^MUSTER_TRIAL | grep -v TRIALS | sort > `+out+`; tr -d ' \n' < $MUSTER_TRIALS >> `+out, func(s *ask.Submission) { s.Trial = trial })
+	until(t, m, id, show.StateCompleted)
 	text, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)

@@ -12,14 +12,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
 // Update changes a waiting job: what is refused at submission is refused here.
-func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) error {
+func (m *Machine) Update(ctx context.Context, id int, u *ask.Update, by *User) error {
 	return m.commit(ctx, func(now cluster.Time) ([]engine.Event, error) {
 		j := m.jobs[cluster.JobID(id)]
 		if j == nil {
@@ -59,7 +60,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 			}
 		}
 		if u.Cap != nil && spec.Array == nil {
-			return nil, &api.FieldError{Field: "cap", Text: fmt.Sprintf("job %d is no element of an array", id)}
+			return nil, &ask.FieldError{Field: "cap", Text: fmt.Sprintf("job %d is no element of an array", id)}
 		} else if u.Cap != nil {
 			a := *spec.Array
 			a.Cap, spec.Array = *u.Cap, &a
@@ -72,7 +73,7 @@ func (m *Machine) Update(ctx context.Context, id int, u *api.Update, by *User) e
 			return nil, err
 		}
 		if text := m.eng.Check(&spec); text != "" {
-			return nil, &api.FieldError{Field: "update", Text: text}
+			return nil, &ask.FieldError{Field: "update", Text: text}
 		}
 		text, err := json.Marshal(u)
 		if err != nil {
@@ -97,7 +98,7 @@ func changedFields(update []byte) string {
 }
 
 // mayChange says why a job may not become this, if so.
-func (m *Machine) mayChange(j *job, sub *api.Submission, spec *cluster.Job, by *User) error {
+func (m *Machine) mayChange(j *job, sub *ask.Submission, spec *cluster.Job, by *User) error {
 	if err := errors.Join(m.opt.Limits.checkSizes(sub), sub.CheckTexts()); err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func (m *Machine) drainReason() string {
 }
 
 // History returns what happened to a job, in order.
-func (m *Machine) History(ctx context.Context, id int) ([]api.Moment, error) {
+func (m *Machine) History(ctx context.Context, id int) ([]show.Moment, error) {
 	if _, err := m.Job(ctx, id); err != nil {
 		return nil, err
 	}
@@ -180,9 +181,9 @@ func (m *Machine) History(ctx context.Context, id int) ([]api.Moment, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []api.Moment{}
+	list := []show.Moment{}
 	for _, r := range rows {
-		list = append(list, api.Moment{At: time.Unix(0, r.At).UTC(), State: r.What, Text: r.Text})
+		list = append(list, show.Moment{At: time.Unix(0, r.At).UTC(), State: r.What, Text: r.Text})
 	}
 	return list, nil
 }

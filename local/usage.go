@@ -11,9 +11,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -27,7 +28,7 @@ func (m *Machine) setSeen(values []gpu.Sample) {
 }
 
 // show fills in what a GPU did when it was last looked at.
-func (m *Machine) show(g *api.GPU) {
+func (m *Machine) show(g *show.GPU) {
 	if seen := m.seen.Load(); seen != nil {
 		v := (*seen)[g.UUID]
 		g.Utilisation, g.MemoryUsed, g.Power, g.Temperature = v.Utilisation, v.MemoryUsed, v.Power, v.Temperature
@@ -35,21 +36,21 @@ func (m *Machine) show(g *api.GPU) {
 }
 
 // Samples returns what was measured of a job.
-func (m *Machine) Samples(ctx context.Context, id int) (api.Samples, error) {
+func (m *Machine) Samples(ctx context.Context, id int) (show.Samples, error) {
 	j, err := m.Job(ctx, id)
 	if err != nil {
-		return api.Samples{}, err
+		return show.Samples{}, err
 	}
 	v := m.meterNow(id)
 	if v == nil {
 		if v, err = m.meterOf(ctx, id); err != nil {
-			return api.Samples{}, err
+			return show.Samples{}, err
 		}
 	}
-	s := api.Samples{Measured: v.measured(), Every: max(1, v.Every), Points: v.Points, Cost: cost(j.GPUHours, m.opt.HourCost)}
+	s := show.Samples{Measured: v.measured(), Every: max(1, v.Every), Points: v.Points, Cost: cost(j.GPUHours, m.opt.HourCost)}
 	s.Measured.CPU, s.Measured.RAM = j.CPUTime, j.RAMPeak
 	if s.Points == nil {
-		s.Points = []api.Point{}
+		s.Points = []show.Point{}
 	}
 	for i := range s.Points {
 		s.Measured.RAM = max(s.Measured.RAM, s.Points[i].RAM)
@@ -70,8 +71,8 @@ func (m *Machine) meterOf(ctx context.Context, id int) (*meter, error) {
 }
 
 // measured is a meter as the interface shows it.
-func (v *meter) measured() api.Measured {
-	out := api.Measured{Samples: v.Samples, Seconds: v.Seconds, MemoryMost: v.Memory, Energy: v.Energy, Idle: v.Idle, Holding: v.Holding}
+func (v *meter) measured() show.Measured {
+	out := show.Measured{Samples: v.Samples, Seconds: v.Seconds, MemoryMost: v.Memory, Energy: v.Energy, Idle: v.Idle, Holding: v.Holding}
 	if v.GPU > 0 {
 		mean := v.Util / v.GPU
 		out.Utilisation = &mean
@@ -90,7 +91,7 @@ func (v *meter) measured() api.Measured {
 // UsageBy are the ways to add up usage.
 var UsageBy = []string{"user", "queue", "job", "model"}
 
-func usageKey(j *api.Job, by string) string {
+func usageKey(j *show.Job, by string) string {
 	switch by {
 	case "queue":
 		return cmp.Or(j.Submission.Queue, "default")
@@ -104,11 +105,11 @@ func usageKey(j *api.Job, by string) string {
 
 // Usage reports what was used since a time, by user, queue, job (its name) or
 // model (what it computes).
-func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (api.Usage, error) {
+func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (show.Usage, error) {
 	hourly := m.settings().HourCost
-	out := api.Usage{Since: since.UTC(), Until: m.opt.Now().UTC(), By: by, HourCost: hourly, Rows: []api.UsageRow{}, Waste: []api.Waste{}}
+	out := show.Usage{Since: since.UTC(), Until: m.opt.Now().UTC(), By: by, HourCost: hourly, Rows: []show.UsageRow{}, Waste: []show.Waste{}}
 	if !slices.Contains(UsageBy, by) {
-		return out, &api.FieldError{Field: "by", Text: cluster.Unknown("way to add up", by, UsageBy).Error()}
+		return out, &ask.FieldError{Field: "by", Text: cluster.Unknown("way to add up", by, UsageBy).Error()}
 	}
 	list, err := m.asStored(ctx, store.Filter{Since: since.UnixNano()})
 	if err != nil {
@@ -133,7 +134,7 @@ func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (api.Us
 	for key, s := range sums {
 		out.Rows = append(out.Rows, s.row(key, hourly))
 	}
-	slices.SortFunc(out.Rows, func(a, b api.UsageRow) int {
+	slices.SortFunc(out.Rows, func(a, b show.UsageRow) int {
 		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), cmp.Compare(a.Key, b.Key))
 	})
 	out.Total = total.row("all", hourly)
@@ -143,7 +144,7 @@ func (m *Machine) Usage(ctx context.Context, by string, since time.Time) (api.Us
 	if err := m.load(ctx, since, &out); err != nil {
 		return out, err
 	}
-	slices.SortStableFunc(out.Waste, func(a, b api.Waste) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
+	slices.SortStableFunc(out.Waste, func(a, b show.Waste) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
 	for i := range out.Waste {
 		out.Waste[i].Cost = cost(out.Waste[i].GPUHours, hourly)
 	}
@@ -161,14 +162,14 @@ func cost(hours, each float64) *float64 {
 
 // sum adds jobs up.
 type sum struct {
-	out                  api.UsageRow
+	out                  show.UsageRow
 	util, gpu            float64
 	waited               time.Duration
 	energy               *float64
 	samples, sampleHours float64
 }
 
-func (s *sum) add(j *api.Job, v *meter) {
+func (s *sum) add(j *show.Job, v *meter) {
 	s.out.Jobs++
 	s.out.GPUHours += j.GPUHours
 	s.out.CPUHours += time.Duration(j.CPUTime).Hours()
@@ -183,11 +184,11 @@ func (s *sum) add(j *api.Job, v *meter) {
 	}
 }
 
-func (s *sum) row(key string, each float64) api.UsageRow {
+func (s *sum) row(key string, each float64) show.UsageRow {
 	r := s.out
 	r.Key, r.Cost = key, cost(r.GPUHours, each)
 	if r.Jobs > 0 {
-		r.Waited = api.Duration(s.waited / time.Duration(r.Jobs))
+		r.Waited = ask.Duration(s.waited / time.Duration(r.Jobs))
 	}
 	if s.gpu > 0 {
 		mean := s.util / s.gpu
@@ -212,9 +213,9 @@ const (
 )
 
 // wasteOf lists what a job held and did not need.
-func (m *Machine) wasteOf(j *api.Job, v *meter) (list []api.Waste) {
+func (m *Machine) wasteOf(j *show.Job, v *meter) (list []show.Waste) {
 	add := func(kind string, hours float64, format string, args ...any) {
-		list = append(list, api.Waste{Kind: kind, Job: j.ID, User: j.User, Name: j.Submission.Name, GPUHours: hours, Text: fmt.Sprintf(format, args...)})
+		list = append(list, show.Waste{Kind: kind, Job: j.ID, User: j.User, Name: j.Submission.Name, GPUHours: hours, Text: fmt.Sprintf(format, args...)})
 	}
 	ran := time.Duration(j.Ran)
 	gpus := len(j.Devices)
@@ -230,7 +231,7 @@ func (m *Machine) wasteOf(j *api.Job, v *meter) (list []api.Waste) {
 	} else if less := m.smaller(j, v, &seen); less != "" && ran >= leastUnused {
 		add("fits-less", j.GPUHours*(1-*seen.Utilisation/100), "%s", less)
 	}
-	if l := time.Duration(j.Submission.Limit); j.State == api.StateCompleted && l > leastLimit*ran && l-ran > time.Hour {
+	if l := time.Duration(j.Submission.Limit); j.State == show.StateCompleted && l > leastLimit*ran && l-ran > time.Hour {
 		add("long-limit", 0, "its time limit was %s and it ran %s: with a nearer limit it would have been backfilled sooner", cluster.FormatDuration(l), spanOf(ran))
 	}
 	return list
@@ -239,7 +240,7 @@ func (m *Machine) wasteOf(j *api.Job, v *meter) (list []api.Waste) {
 func spanOf(d time.Duration) string { return cluster.FormatDuration(d.Round(time.Second)) }
 
 // smaller says which slice or share would have done for a job of whole GPUs.
-func (m *Machine) smaller(j *api.Job, v *meter, seen *api.Measured) string {
+func (m *Machine) smaller(j *show.Job, v *meter, seen *show.Measured) string {
 	if len(j.Devices) != 1 || j.Devices[0].Share > 0 || seen.Most == nil || v.Memory == nil || seen.Utilisation == nil {
 		return ""
 	}

@@ -15,14 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -73,7 +74,7 @@ func accounts(t *testing.T) (*Machine, *played) {
 	now := t0.Add(2 * time.Hour)
 	m := &Machine{store: st, jobs: map[cluster.JobID]*job{}, groups: &cgroup.Manager{}, faults: make([]string, 4), running: t.Context()}
 	m.opt = Options{Dir: t.TempDir(), Devices: src, GPUs: DescribeGPUs(src.devices), SampleEvery: 10 * time.Second, HourCost: 2, Log: slog.Default(),
-		Now: func() time.Time { return now }, Rules: journal.Header{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "here", Model: "H100-80GB", GPUs: 4}}}}}
+		Now: func() time.Time { return now }, Rules: config.Rules{Spec: cluster.Spec{Nodes: []cluster.Node{{Name: "here", Model: "H100-80GB", GPUs: 4}}}}}
 	cfg := engine.Config{Spec: m.opt.Rules.Spec}
 	if cfg.Policy, err = policy.New("fifo"); err != nil {
 		t.Fatal(err)
@@ -91,21 +92,21 @@ func accounts(t *testing.T) (*Machine, *played) {
 func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int) {
 	t.Helper()
 	spec := &cluster.Job{ID: cluster.JobID(id), User: user, Submit: cluster.Time(t0.UnixNano())}
-	info := Info{Run: 1, State: api.StateRunning, User: User{Name: user}}
+	info := Info{Run: 1, State: show.StateRunning, User: User{Name: user}}
 	info.Record = engine.JobRecord{Spec: spec, State: engine.Running, Acc: cluster.Time(t0.UnixNano()), Started: cluster.Time(t0.UnixNano()), FirstStart: cluster.Time(t0.UnixNano())}
 	a := engine.Alloc{Tasks: 1}
 	for _, g := range gpus {
 		a.GPUs |= 1 << g
-		info.Devices = append(info.Devices, api.Device{Index: g, UUID: m.opt.GPUs[g].UUID})
+		info.Devices = append(info.Devices, show.Device{Index: g, UUID: m.opt.GPUs[g].UUID})
 	}
 	info.Record.Allocs = []engine.Alloc{a}
 	row := store.Job{ID: id, User: user, Active: true, State: info.State, Submitted: t0.UnixNano(), Submission: []byte(`{"name":"train","limit":"24h"}`)}
 	if over {
-		info.State, row.State, row.Active, row.Ended = api.StateCompleted, api.StateCompleted, false, t0.Add(time.Hour).UnixNano()
+		info.State, row.State, row.Active, row.Ended = show.StateCompleted, show.StateCompleted, false, t0.Add(time.Hour).UnixNano()
 		info.Record.State, info.Record.Ran, info.Record.Ended = engine.Done, time.Hour, cluster.Time(row.Ended)
 		info.Record.Attained = int64(len(gpus)) * 3_600_000_000
 	} else {
-		m.jobs[spec.ID] = &job{id: spec.ID, spec: spec, info: &info, sub: &api.Submission{Name: "train"}, stored: byItself, becomes: byItself}
+		m.jobs[spec.ID] = &job{id: spec.ID, spec: spec, info: &info, sub: &ask.Submission{Name: "train"}, stored: byItself, becomes: byItself}
 	}
 	var err error
 	if row.Data, err = json.Marshal(&info); err != nil {
@@ -170,7 +171,7 @@ func TestSampling(t *testing.T) {
 	if err != nil || !near(total, 4*3600) || !near(held, 3*3600) || !near(busy, 0.9*3600) {
 		t.Errorf("GPU-seconds: %v in all, %v held, %v busy: %v", total, held, busy, err)
 	}
-	nodes := &api.GPU{UUID: "GPU-d"}
+	nodes := &show.GPU{UUID: "GPU-d"}
 	if m.show(nodes); nodes.Utilisation == nil || *nodes.Utilisation != 50 {
 		t.Error("the list of GPUs does not show what they do")
 	}
@@ -186,7 +187,7 @@ func TestSamplingParts(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
 	memory, util, power := int64(6000), 40.0, 300.0
-	for _, d := range [][]api.Device{{{UUID: "GPU-a", Share: 250}, {UUID: "GPU-a", Share: 250}},
+	for _, d := range [][]show.Device{{{UUID: "GPU-a", Share: 250}, {UUID: "GPU-a", Share: 250}},
 		{{UUID: "MIG-1", Parent: "GPU-a", Profile: "2g.20gb", Share: 250}, {UUID: "MIG-2", Parent: "GPU-a", Profile: "2g.20gb", Share: 250}}} {
 		clear(m.jobs)
 		src.values[0] = gpu.Sample{PerProcess: true, Power: &power, Processes: []gpu.Process{{PID: c.Process.Pid, Memory: &memory, Utilisation: &util}}}
@@ -225,7 +226,7 @@ func TestUsage(t *testing.T) {
 		!near(*u.Rows[0].KWh, 0.7) || u.Total.GPUHours != 4 || u.Total.Jobs != 3 || len(u.Notes) != 0 {
 		t.Errorf("usage %+v, notes %q", u.Rows, u.Notes)
 	}
-	found := map[string]api.Waste{}
+	found := map[string]show.Waste{}
 	for _, w := range u.Waste {
 		found[w.Kind+" "+w.User] = w
 	}
@@ -263,7 +264,7 @@ func TestScore(t *testing.T) {
 		hold(t, m, id+1, "ann", true, 0)
 		start := t0.Add(30 * time.Minute)
 		told, low, high := start.Add(-off), start.Add(-off-6*time.Minute), start.Add(-off+6*time.Minute)
-		j := api.Job{ID: id + 1, State: api.StatePending, Expected: &told, Earliest: &low, Latest: &high}
+		j := show.Job{ID: id + 1, State: show.StatePending, Expected: &told, Earliest: &low, Latest: &high}
 		if err := m.Told(t.Context(), &j); err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +305,7 @@ func TestLoad(t *testing.T) {
 	m, src := accounts(t)
 	src.set(0, 80, 40_000, 600)
 	hold(t, m, 1, "ann", false, 0)
-	m.jobs[1].info.Progress = &api.Progress{Step: 30, Steps: 100, SamplesPerSec: 12}
+	m.jobs[1].info.Progress = &show.Progress{Step: 30, Steps: 100, SamplesPerSec: 12}
 	s := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: map[string]int{src.devices[0].UUID: 0}, hours: map[int64]*store.Hour{}, last: t0, flush: t0}
 	m.sampler.Store(s)
 	s.look(t0.Add(10 * time.Second))
@@ -324,11 +325,11 @@ func TestLoad(t *testing.T) {
 		most int // spans
 	}{{time.Hour, 4}, {60 * 24 * time.Hour, 2}} {
 		m.opt.Now = func() time.Time { return t0.Add(3 * time.Hour) }
-		u := api.Usage{Until: t0.Add(3 * time.Hour)}
+		u := show.Usage{Until: t0.Add(3 * time.Hour)}
 		if err := m.load(t.Context(), t0.Add(-c.back), &u); err != nil {
 			t.Fatal(err)
 		}
-		var sum, week api.WeekHour
+		var sum, week show.WeekHour
 		var busy float64
 		for _, l := range u.Load {
 			sum.Total, sum.Held = sum.Total+l.Total, sum.Held+l.Held
@@ -354,7 +355,7 @@ func TestToldNews(t *testing.T) {
 		news bool
 	}{{time.Hour, true}, {time.Hour, false}, {time.Hour + 30*time.Second, false}, {time.Hour + time.Minute, true}, {time.Hour, true}, {2 * time.Second, true}, {time.Second, false}} {
 		at := now.Add(x.in)
-		if got := m.news(&api.Job{ID: 1, Expected: &at}); got != x.news {
+		if got := m.news(&show.Job{ID: 1, Expected: &at}); got != x.news {
 			t.Errorf("a start in %s: news %v, want %v", x.in, got, x.news)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 )
 
 // there is what can be had by what the machine finds on its GPUs: the dumb twin of ways.
@@ -38,9 +38,9 @@ func (m *Machine) there() cluster.Ways {
 // The simulator takes what a machine offers to shares from the description of the cluster:
 // it has to be what the machine itself finds.
 func TestWaysAsSimulated(t *testing.T) {
-	cut := api.GPU{Model: "A100-80GB", MIG: true, Instances: []api.MIG{{Profile: "3g.40gb", Start: 0}, {Profile: "1g.10gb", Start: 4}}}
+	cut := show.GPU{Model: "A100-80GB", MIG: true, Instances: []show.MIG{{Profile: "3g.40gb", Start: 0}, {Profile: "1g.10gb", Start: 4}}}
 	for _, mig := range []cluster.MIGWay{cluster.StaticMIG, cluster.InstancesMIG, cluster.DynamicMIG} {
-		for _, gpus := range [][]api.GPU{{{Model: "A100-80GB"}}, {{Model: "A100-80GB"}, cut}, {{Model: "A100-80GB", MIG: true}}, {{Model: "T4-16GB"}}} {
+		for _, gpus := range [][]show.GPU{{{Model: "A100-80GB"}}, {{Model: "A100-80GB"}, cut}, {{Model: "A100-80GB", MIG: true}}, {{Model: "T4-16GB"}}} {
 			m := &Machine{opt: Options{GPUs: gpus}}
 			m.opt.Rules.Spec = cluster.Spec{Sharing: cluster.MPS, MIG: mig, Nodes: []cluster.Node{{Model: gpus[0].Model, GPUs: len(gpus), MIG: geometry(mig, gpus)}}}
 			there, offered := m.there(), m.ways()

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
-	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/show"
 )
 
 // What-if questions are answered by a second engine, restored from a snapshot
@@ -18,27 +19,27 @@ import (
 
 // Test says what would become of a submission: an error, or a job that is not
 // there with the time at which it would be expected to start.
-func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
+func (m *Machine) Test(u User, s *ask.Submission) (show.Job, error) {
 	if err := mayRun(&u); err != nil {
-		return api.Job{}, err
+		return show.Job{}, err
 	}
 	spec, err := s.Job()
 	if err != nil {
-		return api.Job{}, err
+		return show.Job{}, err
 	}
 	spec.User = u.Name
 	if err := m.defaults(s, &spec, &u); err != nil {
-		return api.Job{}, err
+		return show.Job{}, err
 	}
 	q, err := m.question(s, &spec)
 	if err != nil {
-		return api.Job{}, err
+		return show.Job{}, err
 	}
 	m.outlook.tests.Lock()
 	defer m.outlook.tests.Unlock()
 	e, err := m.restored(&q.rules, &q.snap)
 	if err != nil {
-		return api.Job{}, err
+		return show.Job{}, err
 	}
 	asked := []engine.Event{{Type: engine.Submitted, Job: spec.ID, Spec: &spec}}
 	d := e.Step(engine.Batch{Now: max(q.now, e.Now()), Events: asked})
@@ -53,7 +54,7 @@ func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
 	v.Position = y.Ahead + 1
 	o, err := m.outlooks(&q.rules, &q.snap, forward.Options{Now: q.now, Events: asked, For: []cluster.JobID{spec.ID}}, q.known)
 	if err != nil {
-		return api.Job{}, err
+		return show.Job{}, err
 	}
 	seen := forecast{seen: o, waiting: map[cluster.JobID]bool{spec.ID: true}}
 	tellWhen(&v, &seen, &y, q.now)
@@ -69,13 +70,13 @@ func (m *Machine) Test(u User, s *api.Submission) (api.Job, error) {
 // question is the state in which it is asked what would become of a submission.
 type question struct {
 	now   cluster.Time
-	rules journal.Header
+	rules config.Rules
 	snap  engine.Snapshot
 	known *expectations
 }
 
 // question prepares a job for a place among those that there are.
-func (m *Machine) question(s *api.Submission, spec *cluster.Job) (q question, err error) {
+func (m *Machine) question(s *ask.Submission, spec *cluster.Job) (q question, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if spec.After, err = m.dependencies(s, firstIndex(s)); err != nil {
@@ -85,7 +86,7 @@ func (m *Machine) question(s *api.Submission, spec *cluster.Job) (q question, er
 	spec.ID, spec.Submit = m.next, q.now
 	guessed := m.guess(spec)
 	if text := m.eng.Check(spec); text != "" {
-		return q, &api.FieldError{Field: "submission", Text: text}
+		return q, &ask.FieldError{Field: "submission", Text: text}
 	}
 	q.snap, q.known = m.eng.Snapshot(), m.expectations()
 	if guessed {
@@ -96,8 +97,8 @@ func (m *Machine) question(s *api.Submission, spec *cluster.Job) (q question, er
 }
 
 // firstIndex is the index of the first element that a submission asks for.
-func firstIndex(s *api.Submission) int {
-	a, err := api.ParseArray(s.Array)
+func firstIndex(s *ask.Submission) int {
+	a, err := ask.ParseArray(s.Array)
 	if err != nil {
 		return notElement
 	}

@@ -1,8 +1,8 @@
 package progress
 
 import (
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Falling is how the metric of a job fell by which it converges: at most mostLosses reports, of
@@ -19,7 +19,7 @@ const mostLosses = 256
 // (C-optimus-afs): from then on that is what its progress is measured by. stated is how it converges
 // (perf.ParseConvergence), "" or nonsense: it states nothing. f is what is known so far, nil: nothing; it is
 // never changed in place. p is changed.
-func Converges(stated string, f *Falling, said []Measure, p *api.Progress) *Falling {
+func Converges(stated string, f *Falling, said []Measure, p *show.Progress) *Falling {
 	c, err := perf.ParseConvergence(stated)
 	if stated == "" || err != nil {
 		return f

@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/show"
 )
 
 // A job's end is foretold by its loss, however many reports there were, and after it went back.
@@ -14,9 +14,9 @@ func TestConverges(t *testing.T) {
 	end := c.End(curve, 10)
 	var f *Falling
 	const stated = "loss:0.001:2"
-	tell := func(step, steps float64) api.Progress {
+	tell := func(step, steps float64) show.Progress {
 		v, other := curve.At(step), 3.0
-		p := api.Progress{Step: step, Steps: steps}
+		p := show.Progress{Step: step, Steps: steps}
 		f = Converges(stated, f, []Measure{{Step: step, Of: map[string]*float64{"loss": &v}}, {Step: step, Of: map[string]*float64{"other": &other}}, {Trial: 2, Step: step, Of: map[string]*float64{"loss": &other}}}, &p)
 		return p
 	}
@@ -39,11 +39,11 @@ func TestConverges(t *testing.T) {
 	if p := tell(end+50, 0); p.Steps != end+70 || !p.Foretold {
 		t.Errorf("it goes on beyond its end: %+v", p)
 	}
-	p := api.Progress{Step: end + 55}
+	p := show.Progress{Step: end + 55}
 	if f = Converges(stated, f, nil, &p); p.Steps != end+75 {
 		t.Errorf("without a new report: %+v", p)
 	}
-	p = api.Progress{Step: 1}
+	p = show.Progress{Step: 1}
 	if Converges("", f, nil, &p); p.Steps != 0 {
 		t.Errorf("a job that states nothing: %+v", p)
 	}

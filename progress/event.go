@@ -3,9 +3,9 @@ package progress
 import (
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Heard is a report of a running job, as it is booked.
@@ -21,7 +21,7 @@ type Heard struct {
 }
 
 // Event is what the engine is to know of a report that Hear booked.
-func (p *Pace) Event(h *Heard, n *api.Progress) engine.Event {
+func (p *Pace) Event(h *Heard, n *show.Progress) engine.Event {
 	ev := engine.Event{Type: engine.Progress, Job: h.Job.Spec.ID}
 	if est := h.Job.Spec.Estimate; est > 0 && n.Steps > 0 && !h.Paced { // part of what was expected, until its speed is known
 		ev.Done = time.Duration(float64(est) * min(1, max(0, n.Step/n.Steps)))

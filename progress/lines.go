@@ -7,12 +7,12 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Lines is what the lines of progress files told so far.
 type Lines struct {
-	Last     api.Progress
+	Last     show.Progress
 	Said     []Measure // metrics, in the order in which they came; who takes them, takes them away
 	Finished bool      // somebody said that the work is finished
 	Count    int       // lines that were understood

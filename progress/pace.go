@@ -4,10 +4,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Pace is how fast a job goes by its own account. Its clock is the time on
@@ -38,7 +38,7 @@ const leastPace = 2 * time.Second
 // needs if it goes on as it does; false: nobody can say. A step below the one
 // before (it went back to a checkpoint), a new run, and others who come onto its
 // GPUs or leave them begin the measurement anew, with the speed so far until there is another.
-func (p *Pace) Hear(run int, at time.Duration, n *api.Progress, beside bool) (left time.Duration, ok bool) {
+func (p *Pace) Hear(run int, at time.Duration, n *show.Progress, beside bool) (left time.Duration, ok bool) {
 	switch {
 	case p.Run == 0: // the first report of all
 		p.From, p.Since, p.Top = n.Step, at, n.Step
@@ -89,7 +89,7 @@ func (p *Pace) Speed() int64 {
 // Tell is what the policy is to know of how fast the job goes on what it has for itself, in
 // millionths of samples or, if it reports none, steps per second; 0: nothing new. What it
 // learnt of an earlier run says nothing of this one, which may be on other GPUs.
-func (p *Pace) Tell(n *api.Progress) (perSecond int64, unit engine.PaceUnit) {
+func (p *Pace) Tell(n *show.Progress) (perSecond int64, unit engine.PaceUnit) {
 	if p.Beside || p.Heard-p.Since < leastPace || p.Last <= p.From {
 		return 0, 0
 	}

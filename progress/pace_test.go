@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/show"
 )
 
 // A job's pace is measured on its own clock, from the first report of a run on;
@@ -13,7 +13,7 @@ func TestPace(t *testing.T) {
 	var p Pace
 	at := func(run int, seconds float64, step float64, want float64) {
 		t.Helper()
-		left, ok := p.Hear(run, time.Duration(seconds*float64(time.Second)), &api.Progress{Step: step, Steps: 1000, SamplesPerSec: 10}, false)
+		left, ok := p.Hear(run, time.Duration(seconds*float64(time.Second)), &show.Progress{Step: step, Steps: 1000, SamplesPerSec: 10}, false)
 		if ok != (want >= 0) || ok && left != time.Duration(want*float64(time.Second)) {
 			t.Errorf("run %d, step %v after %v s: %v left (known: %v), not %v s", run, step, seconds, left, ok, want)
 		}
@@ -28,10 +28,10 @@ func TestPace(t *testing.T) {
 	if p.Steps != 450 || p.Sample != 10*(1+9+40+10) {
 		t.Errorf("%v steps and %v samples", p.Steps, p.Sample)
 	}
-	if _, ok := p.Hear(2, 200*time.Second, &api.Progress{Step: 600}, false); ok {
+	if _, ok := p.Hear(2, 200*time.Second, &show.Progress{Step: 600}, false); ok {
 		t.Error("without a number of steps, an end is expected")
 	}
-	if left, ok := p.Hear(2, 200*time.Second, &api.Progress{Step: 600, Steps: 1e300}, false); ok {
+	if left, ok := p.Hear(2, 200*time.Second, &show.Progress{Step: 600, Steps: 1e300}, false); ok {
 		t.Errorf("an end in %v", left)
 	}
 	if w := Work(100*time.Second, 50*time.Second, 150*time.Second+500*time.Millisecond); w != 0 {
@@ -50,7 +50,7 @@ func TestPaceBeside(t *testing.T) {
 	run := func(d time.Duration, perSecond float64, beside bool) int64 {
 		for range int(d / time.Second) {
 			step, at = step+perSecond, at+time.Second
-			p.Hear(1, at, &api.Progress{Step: step, Steps: 1000}, beside)
+			p.Hear(1, at, &show.Progress{Step: step, Steps: 1000}, beside)
 		}
 		return p.Speed()
 	}

@@ -1,24 +1,24 @@
 package progress
 
 import (
-	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Speeds is what jobs' progress told an engine of their speeds (Engine.Paces, Engine.Measured).
-func Speeds(e *engine.Engine) api.Speeds {
-	s := api.Speeds{Paces: []api.Pace{}, Pairs: []api.Pair{}}
+func Speeds(e *engine.Engine) show.Speeds {
+	s := show.Speeds{Paces: []show.Pace{}, Pairs: []show.Pair{}}
 	for _, r := range e.Paces() {
 		unit := "steps"
 		if r.Unit == engine.PaceSamples {
 			unit = "samples"
 		}
-		s.Paces = append(s.Paces, api.Pace{Model: r.Model, GPU: r.GPU, GPUs: int(r.Per / cluster.Whole), Tasks: r.Tasks, Pace: float64(r.Pace) / perf.Million, Unit: unit, Runs: r.Runs})
+		s.Paces = append(s.Paces, show.Pace{Model: r.Model, GPU: r.GPU, GPUs: int(r.Per / cluster.Whole), Tasks: r.Tasks, Pace: float64(r.Pace) / perf.Million, Unit: unit, Runs: r.Runs})
 	}
 	for _, r := range e.Measured() {
-		s.Pairs = append(s.Pairs, api.Pair{Model: r.Model, Beside: r.Beside, Speed: float64(r.Speed) / perf.Million})
+		s.Pairs = append(s.Pairs, show.Pair{Model: r.Model, Beside: r.Beside, Speed: float64(r.Speed) / perf.Million})
 	}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/perf"
@@ -198,8 +199,9 @@ func (r *runCmd) setupOf(v variant, spec *cluster.Spec) (sim.Setup, journal.Head
 	if belief != nil {
 		su.Config.Speeds = perf.Belief{Model: belief}
 	}
-	return su, journal.Header{Perf: belief, Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill, Depth: r.depth, Reserve: r.reserve,
-		MinRuntime: r.minRuntime, Starvation: r.starvation, HoldAfter: r.holdAfter, Stop: su.Config.Stop, Defrag: r.defrag}
+	return su, journal.Header{Rules: config.Rules{Perf: belief, Spec: *spec, Policy: v.policy, Placer: v.place, Backfill: v.backfill,
+		Depth: r.depth, Reserve: r.reserve, MinRuntime: r.minRuntime, Starvation: r.starvation, HoldAfter: r.holdAfter,
+		Stop: su.Config.Stop, Defrag: r.defrag}}
 }
 
 // at replays the journal up to an instant and looks from there.

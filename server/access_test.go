@@ -21,7 +21,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/store"
 )
@@ -50,7 +50,7 @@ func newWorld(t testing.TB) *world {
 	spec.Nodes[0].Name = "box"
 	ctx, stop := context.WithCancel(t.Context())
 	m, err := local.Open(ctx, local.Options{Dir: t.TempDir(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Shim: []string{"false"},
-		Rules: journal.Header{Version: journal.Version, Spec: *spec, Policy: "fifo", Placer: "best-fit"}})
+		Rules: config.Rules{Spec: *spec, Policy: "fifo", Placer: "best-fit"}})
 	if err != nil {
 		t.Fatal(err)
 	}

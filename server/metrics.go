@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Metrics counts what happens, for Prometheus. It is the machine's observer.
@@ -127,7 +128,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	policy, placer := s.m.Scheduling()
 	put(s.build, 1, s.info.Version, policy, placer, strconv.FormatBool(s.info.Simulated))
 	c := s.m.Counts()
-	for _, st := range api.Live {
+	for _, st := range show.Live {
 		put(s.jobs, float64(c.Jobs[st]), st)
 	}
 	for _, stage := range []string{api.IdleWarned, api.IdleDemoted, api.IdleStopped} {

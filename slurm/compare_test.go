@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 )
 
 // chosen are the differences from a real Slurm (22.05) that are meant, by
@@ -420,7 +421,7 @@ func (d *differences) running(t *testing.T, o *oracle) {
 			t.Fatalf("%v: %s", words, errs)
 		}
 		id, _ := strconv.Atoi(strings.TrimSpace(out))
-		n := Names{Job: id, User: me(t), JobName: "pat", Node: hostName()} // the node's name is box, its host's is not
+		n := ask.FileNames{Job: id, User: me(t), JobName: "pat", Node: hostName()} // the node's name is box, its host's is not
 		if len(r.args) > 0 {
 			n.Array = id
 			n.Index, _ = strconv.Atoi(r.args[1])
@@ -428,7 +429,7 @@ func (d *differences) running(t *testing.T, o *oracle) {
 				n.JobName = r.args[3]
 			}
 		}
-		want[fmt.Sprint(i, " ", r.pattern)] = ExpandPattern(r.pattern, n)
+		want[fmt.Sprint(i, " ", r.pattern)] = ask.ExpandPattern(r.pattern, n)
 	}
 	o.run("#!/bin/sh\nenv\n", nil, "sbatch", "-J", "env", "-o", "env-%a.txt", "-n", "4", "-c", "2", "--gpus-per-task=1", "-t", "10", "--mem=1G", "-a", "1-5:2")
 	o.until("the jobs to end", func() bool { _, out, _ := o.run("", nil, "squeue", "-h"); return out == "" })

@@ -6,7 +6,11 @@ import (
 	"strings"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 )
+
+// Variables are what a task of a job finds in its environment beside what was submitted.
+func Variables(j *api.Job, task int) []string { return append(Env(*j), TaskEnv(task)...) }
 
 // Env is what a job finds in its environment beside what was submitted: the
 // SLURM_* variables, as NAME=VALUE in a fixed order. Which devices CUDA shows
@@ -78,7 +82,7 @@ func Env(j api.Job) []string {
 }
 
 func arrayEnv(j *api.Job) []string {
-	a, err := api.ParseArray(j.Submission.Array)
+	a, err := ask.ParseArray(j.Submission.Array)
 	if j.Array == 0 || err != nil {
 		return nil
 	}

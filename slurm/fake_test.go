@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 )
 
 // fake is a stand-in for the server: it keeps jobs in memory and runs nothing.
@@ -59,7 +60,7 @@ func (f *fake) Submit(s api.Submission) (api.Job, error) {
 	indices := []int{0}
 	array := 0
 	if s.Array != "" {
-		a, err := api.ParseArray(s.Array)
+		a, err := ask.ParseArray(s.Array)
 		if err != nil {
 			return api.Job{}, err
 		}
@@ -77,9 +78,9 @@ func (f *fake) Submit(s api.Submission) (api.Job, error) {
 			j.Code = "JobHeldUser"
 		}
 		j.Node = "box"
-		j.StdOut = abs(s.Dir, ExpandPattern(s.Output, fileNames(j)))
+		j.StdOut = abs(s.Dir, ask.ExpandPattern(s.Output, fileNames(j)))
 		if s.Error != "" {
-			j.StdErr = abs(s.Dir, ExpandPattern(s.Error, fileNames(j)))
+			j.StdErr = abs(s.Dir, ask.ExpandPattern(s.Error, fileNames(j)))
 		}
 		j.Node = ""
 		f.jobs = append(f.jobs, j)
@@ -94,8 +95,8 @@ func (f *fake) SubmitBatch(s api.Submission) (int, error) {
 
 // fileNames are what the patterns of a job's file names stand for, as the
 // server has it.
-func fileNames(j api.Job) Names {
-	return Names{Job: j.ID, Array: j.Array, Index: j.Index, User: j.User, JobName: j.Submission.Name, Node: j.Node, Step: "batch"}
+func fileNames(j api.Job) ask.FileNames {
+	return ask.FileNames{Job: j.ID, Array: j.Array, Index: j.Index, User: j.User, JobName: j.Submission.Name, Node: j.Node, Step: "batch"}
 }
 
 func abs(dir, file string) string {

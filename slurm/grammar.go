@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -131,7 +131,7 @@ func ParseSignal(s string) (Signal, error) {
 	}
 	name, at, hasAt := strings.Cut(rest, "@")
 	var err error
-	if v.Name, _, err = api.ParseSignal(name); err != nil {
+	if v.Name, _, err = ask.ParseSignal(name); err != nil {
 		return Signal{}, fmt.Errorf("%q: %w", s, err)
 	}
 	v.Before = time.Minute
@@ -227,7 +227,7 @@ func dependencyJob(typ, s string) (Term, error) {
 	}
 	t.Job = int(n)
 	if hasIndex && index != "*" {
-		i, ok := number(index, api.MaxArrayIndex)
+		i, ok := number(index, ask.MaxArrayIndex)
 		if !ok {
 			return t, fmt.Errorf("%q is not an element of an array", s)
 		}

@@ -106,19 +106,6 @@ func TestParseWhen(t *testing.T) {
 	}
 }
 
-func TestExpandPattern(t *testing.T) {
-	n := Names{Job: 12, Array: 10, Index: 3, User: "ann", JobName: "train", Node: "box", Task: 1, Restart: 2}
-	for in, want := range map[string]string{"slurm-%j.out": "slurm-12.out", "%A_%a": "10_3", "%4j": "0012", "%A_%3a": "10_003", "%x-%u-%N-%n-%t-%r-%s": "train-ann-box-0-1-2-batch", "%%j": "%j",
-		`\%j`: "%j", "%q%": "%q%", "%99j": "0000000012", "%b": "3", "%J": "12", "%": "%", "%12": "%12", "": ""} {
-		if got := ExpandPattern(in, n); got != want {
-			t.Errorf("ExpandPattern(%q) = %q; want %q", in, got, want)
-		}
-	}
-	if got := ExpandPattern("%A_%a", Names{Job: 5}); got != "5_4294967294" {
-		t.Errorf("no array: %q", got)
-	}
-}
-
 func TestHosts(t *testing.T) {
 	for in, want := range map[string]string{"n1": "n1", "n[1-3]": "n1 n2 n3", "n[01-03,7],x": "n01 n02 n03 n7 x", "a[1-2]b[3-4]": "a1b3 a1b4 a2b3 a2b4", "": "", "n[3-1]": "!", "n[1": "!", "n1]": "!", "n[1-99999999]": "!"} {
 		h, err := ExpandHosts(in)
@@ -205,11 +192,6 @@ func FuzzExpandHosts(f *testing.F) {
 			CompressHosts(h)
 		}
 	})
-}
-
-func FuzzExpandPattern(f *testing.F) {
-	f.Add("%A_%4a.%x")
-	f.Fuzz(func(_ *testing.T, s string) { ExpandPattern(s, Names{Job: 1, JobName: "x"}) })
 }
 
 func FuzzDirectives(f *testing.F) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -396,7 +397,7 @@ func (s *settings) order(sub *api.Submission, _ *resources, _ machine) error {
 
 func (s *settings) jobArray(sub *api.Submission, _ *resources, _ machine) error {
 	if text := s.get("array"); text != "" {
-		a, err := api.ParseArray(text)
+		a, err := ask.ParseArray(text)
 		if err != nil {
 			return says("Invalid job array specification: %w", err)
 		}

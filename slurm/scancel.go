@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 )
 
 var scancelOptions = []option{
@@ -135,7 +136,7 @@ func (c *command) cancelOne(s *settings, j *api.Job) error {
 	sig := "KILL"
 	if s.has("signal") {
 		var err error
-		if sig, _, err = api.ParseSignal(s.get("signal")); err != nil {
+		if sig, _, err = ask.ParseSignal(s.get("signal")); err != nil {
 			return err
 		}
 	}

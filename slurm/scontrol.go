@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -323,7 +324,7 @@ func deviceText(j *api.Job) string {
 		v[i] = d.Index
 	}
 	slices.Sort(v)
-	return api.Ranges(v)
+	return ask.Ranges(v)
 }
 
 // taskLayout is how many tasks srun starts by itself, and their cores. sbatch

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -395,5 +396,5 @@ func gresUsed(n *nodeState) string {
 	if len(held) == 0 {
 		return "gpu:0(IDX:N/A)"
 	}
-	return fmt.Sprintf("gpu:%d(IDX:%s)", len(held), api.Ranges(held))
+	return fmt.Sprintf("gpu:%d(IDX:%s)", len(held), ask.Ranges(held))
 }

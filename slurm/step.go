@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/muster-gpu/muster/ask"
 )
 
 // step runs the tasks of a step and waits for them; the status is the highest
@@ -334,7 +336,7 @@ func (r *stepRun) task(i int) (*exec.Cmd, func(), error) {
 		}
 	}
 	open := func(opt string, how int) (*os.File, error) {
-		f, err := os.OpenFile(ExpandPattern(r.s.get(opt), r.names(i)), how, 0o666)
+		f, err := os.OpenFile(ask.ExpandPattern(r.s.get(opt), r.names(i)), how, 0o666)
 		if err == nil {
 			files = append(files, f)
 		}
@@ -376,10 +378,10 @@ func (r *stepRun) task(i int) (*exec.Cmd, func(), error) {
 	return cmd, func() { flush(cmd.Stdout); flush(cmd.Stderr); closeAll() }, nil
 }
 
-func (r *stepRun) names(task int) Names {
+func (r *stepRun) names(task int) ask.FileNames {
 	get := func(n string) string { v, _ := lookupEnv(r.env, n); return v }
 	num := func(n string) int { v, _ := number(get(n), 1<<31); return int(v) }
-	return Names{Job: num("SLURM_JOB_ID"), Array: num("SLURM_ARRAY_JOB_ID"), Index: num("SLURM_ARRAY_TASK_ID"), User: get("SLURM_JOB_USER"),
+	return ask.FileNames{Job: num("SLURM_JOB_ID"), Array: num("SLURM_ARRAY_JOB_ID"), Index: num("SLURM_ARRAY_TASK_ID"), User: get("SLURM_JOB_USER"),
 		JobName: get("SLURM_JOB_NAME"), Node: get("SLURMD_NODENAME"), Task: task, Step: strconv.Itoa(r.number), Restart: num("SLURM_RESTART_COUNT")}
 }
 

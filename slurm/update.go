@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -126,7 +127,7 @@ func changeNumber(u *api.Update, field, text string) error {
 		}
 		u.Priority = &n
 	case "arraytaskthrottle":
-		if err != nil || n < 0 || n > api.MaxArrayIndex {
+		if err != nil || n < 0 || n > ask.MaxArrayIndex {
 			return bad
 		}
 		limit := int(n)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 )
 
 // view is what the listings print from.
@@ -59,7 +60,7 @@ func parseRef(s string) (jobRef, error) {
 	}
 	r := jobRef{id: int(n)}
 	if isArray && idx != "*" {
-		a, err := api.ParseArray(strings.SplitN(idx, ".", 2)[0])
+		a, err := ask.ParseArray(strings.SplitN(idx, ".", 2)[0])
 		if err != nil {
 			return jobRef{}, says("Invalid job id %s", s)
 		}
@@ -183,7 +184,7 @@ func (r *row) idText() string {
 	case r.Array == 0:
 		return strconv.Itoa(r.ID)
 	case r.indices != nil:
-		return fmt.Sprintf("%d_[%s]", r.Array, api.Array{Indices: r.indices, Cap: arrayCap(r.Job)}.String())
+		return fmt.Sprintf("%d_[%s]", r.Array, ask.Array{Indices: r.indices, Cap: arrayCap(r.Job)}.String())
 	}
 	return fmt.Sprintf("%d_%d", r.Array, r.Index)
 }
@@ -193,13 +194,13 @@ func (r *row) indexText() string {
 	case r.Array == 0:
 		return "N/A"
 	case r.indices != nil:
-		return api.Array{Indices: r.indices, Cap: arrayCap(r.Job)}.String()
+		return ask.Array{Indices: r.indices, Cap: arrayCap(r.Job)}.String()
 	}
 	return strconv.Itoa(r.Index)
 }
 
 func arrayCap(j *api.Job) int {
-	a, err := api.ParseArray(j.Submission.Array)
+	a, err := ask.ParseArray(j.Submission.Array)
 	if err != nil {
 		return 0
 	}

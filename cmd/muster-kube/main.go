@@ -27,7 +27,6 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/version"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/lead"
 )
@@ -213,7 +212,7 @@ func tellChecked(w io.Writer, name string, conf *config.Kube) error {
 // options are what the configuration says; the rules are tried on an empty
 // cluster first.
 func (f *kubeFlags) options(conf *config.Kube) kube.Options {
-	rules := journal.Header{Spec: cluster.Spec{Queues: conf.Queues, Models: conf.Models, MinSpeed: conf.MinSpeed}, Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill,
+	rules := config.Rules{Spec: cluster.Spec{Queues: conf.Queues, Models: conf.Models, MinSpeed: conf.MinSpeed}, Policy: conf.Policy, Placer: conf.Placer, Backfill: conf.Backfill,
 		MinRuntime: conf.MinRuntime, Starvation: conf.Starvation, HoldAfter: conf.HoldAfter, Stop: &conf.Stop, Perf: conf.Perf, Defrag: conf.Defrag}
 	if _, rules.Spec.Zone = time.Now().Zone(); conf.Zone != nil {
 		rules.Spec.Zone = *conf.Zone

@@ -23,7 +23,6 @@ import (
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
-	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local"
 )
 
@@ -182,7 +181,7 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Sett
 // fits holds a configuration against the machine: guarantees, for instance,
 // against its GPUs.
 func (f *serveFlags) fits(conf *configFile, spec *cluster.Spec) (local.Options, error) {
-	opt := local.Options{Rules: journal.Header{Version: journal.Version, Spec: *spec}}
+	opt := local.Options{Rules: config.Rules{Spec: *spec}}
 	s := f.settings(conf.Serve, spec)
 	s.Apply(&opt)
 	_, err := opt.Rules.NewEngine()

@@ -141,7 +141,7 @@ func endedSince(ctx context.Context, m *local.Machine, f *tuneFlags, since time.
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &pastJobs{at: map[cluster.JobID]int{}}
+	h := tune.NewHistory()
 	for n := range began {
 		if n+1 < len(began) && began[n+1] <= cluster.Time(since.UnixNano()) {
 			continue // it was over by then
@@ -152,15 +152,15 @@ func endedSince(ctx context.Context, m *local.Machine, f *tuneFlags, since time.
 		}
 		j, err := journal.NewReader(fmt.Sprintf("segment %d", n+1), &text)
 		if err == nil {
-			err = h.add(j)
+			err = h.Add(j)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	h.jobs = slices.DeleteFunc(h.jobs, func(j pastJob) bool { return j.submit < cluster.Time(since.UnixNano()) })
-	wl, spec, err := h.workload()
-	if errors.Is(err, errNoHistory) {
+	h.Since(cluster.Time(since.UnixNano()))
+	wl, spec, err := h.Workload()
+	if errors.Is(err, tune.ErrNoHistory) {
 		return nil, nil, nil
 	}
 	if err != nil {
@@ -168,7 +168,7 @@ func endedSince(ctx context.Context, m *local.Machine, f *tuneFlags, since time.
 	}
 	entries, err := f.prepare(wl, spec)
 	if err == nil {
-		h.book.fill(entries, func(string) bool { return false })
+		h.Costs.Fill(entries, func(string) bool { return false })
 	}
 	return entries, spec, err
 }

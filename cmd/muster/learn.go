@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/learn"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
@@ -70,7 +70,7 @@ func (f *learnFlags) run(c *cobra.Command, system string) error {
 	t.Progress = tellProgress(c.ErrOrStderr(), wallClock())
 	if f.from != "" {
 		var err error
-		if t.From, err = learn.Load(system, f.from, "", journal.ReadFile); err != nil {
+		if t.From, err = learn.Load(system, f.from, "", config.ReadFile); err != nil {
 			return usage(fmt.Errorf("--from: %w", err))
 		}
 	}

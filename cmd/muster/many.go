@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/client"
+	"github.com/muster-gpu/muster/show"
 )
 
 // mostTold bounds how many jobs are listed one by one after a command.
@@ -57,8 +59,8 @@ func newManyVerb(verb, short, past string) *cobra.Command {
 // selectJobs reads numbers of jobs and of elements of arrays.
 func selectJobs(sel *api.Selection, args []string) error {
 	for _, state := range sel.States {
-		if !strings.Contains(" "+strings.Join(api.Live, " ")+" ", " "+state+" ") {
-			return usage(fmt.Errorf("--state %q is none of %s", state, strings.Join(api.Live, ", ")))
+		if !strings.Contains(" "+strings.Join(show.Live, " ")+" ", " "+state+" ") {
+			return usage(fmt.Errorf("--state %q is none of %s", state, strings.Join(show.Live, ", ")))
 		}
 	}
 	for _, arg := range args {
@@ -74,7 +76,7 @@ func selectJobs(sel *api.Selection, args []string) error {
 		if err != nil || id < 1 {
 			return usage(fmt.Errorf("%q: %s is not the number of an array", arg, m[1]))
 		}
-		if _, err := api.ParseArray(m[2]); err != nil {
+		if _, err := ask.ParseArray(m[2]); err != nil {
 			return usage(fmt.Errorf("%s: %w", arg, err))
 		}
 		sel.Elements = append(sel.Elements, api.Elements{Array: id, Indices: m[2]})

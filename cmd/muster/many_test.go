@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/show"
 )
 
 // jobs lists all jobs, also those that are over.
@@ -20,7 +21,7 @@ func (d *daemon) jobs(args ...string) (list []api.Job) {
 	if err := json.Unmarshal([]byte(d.must(append([]string{"queue", "--all", "--json"}, args...)...)), &list); err != nil {
 		d.t.Fatal(err)
 	}
-	return api.Expand(list)
+	return show.Expand(list)
 }
 
 // inStates counts jobs by state.

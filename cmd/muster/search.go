@@ -8,11 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -22,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/search"
+	"github.com/muster-gpu/muster/search/tuner"
 )
 
 func newSearch() *cobra.Command {
@@ -38,47 +36,60 @@ func newSearchRun() *cobra.Command {
 			"submitted twice. Ctrl-C ends the tuner only; the trials that run go on, and so does the search when it is run again.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f, err := readSearch(args[0], name, c.InOrStdin())
+			f, err := readSearch(args[0], name, c)
 			if err != nil {
 				return usage(err)
 			}
 			errw := c.ErrOrStderr()
-			fmt.Fprint(errw, f.shortfall())
-			t, err := newTuner(c.Context(), f, errw)
+			say, progress := narrator(errw)
+			t, err := tuner.New(c.Context(), client.Connect(), f, say, progress)
 			if err != nil {
 				return err
 			}
-			unlock, err := lockSearch(f.name)
+			unlock, err := lockSearch(f.Name)
 			if err != nil {
 				return err
 			}
 			defer unlock()
-			if err := t.run(c.Context()); errors.Is(err, context.Canceled) {
-				fmt.Fprintf(errw, "muster: the tuner ends, trials that run go on: muster search run %s goes on, muster search cancel %s ends them\n", args[0], f.name)
+			if err := t.Run(c.Context()); errors.Is(err, context.Canceled) {
+				fmt.Fprintf(errw, "muster: the tuner ends, trials that run go on: muster search run %s goes on, muster search cancel %s ends them\n", args[0], f.Name)
 				return exitCode(exitInterrupted)
 			} else if err != nil {
 				return err
 			}
-			return t.conclude(c.OutOrStdout())
+			return t.Conclude(c.OutOrStdout())
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the search, instead of the file's")
 	return c
 }
 
-// shortfall is a line that says that trials are not promoted up to the budget's end;
-// empty: they are.
-func (f *searchFile) shortfall() string {
-	m := &f.method
-	reached := m.Reached()
-	if reached >= m.Max {
-		return ""
+// readSearch reads a search whose trials run with this process's folder and file mode mask, unless the file says
+// otherwise, and warns if trials are not promoted up to the budget's end.
+func readSearch(path, name string, c *cobra.Command) (*tuner.File, error) {
+	f, err := tuner.Read(path, name, c.InOrStdin())
+	if err != nil {
+		return nil, err
 	}
-	why := fmt.Sprintf("%d trials are too few for more rungs", m.Trials)
-	if next := reached * m.Eta; next > m.Max {
-		why = fmt.Sprintf("the next rung would be at %d", next)
+	if f.Job.Dir, err = filepath.Abs(f.Job.Dir); err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("muster: no trial is promoted beyond step %d, though budget.max is %d: %s\n", reached, m.Max, why)
+	if f.Job.Umask == "" {
+		f.Job.Umask = fmt.Sprintf("%04o", umask())
+	}
+	if text := f.Shortfall(); text != "" {
+		fmt.Fprintln(c.ErrOrStderr(), "muster:", text)
+	}
+	return f, nil
+}
+
+// narrator tells what happens, line by line; on a terminal how far it is stays below that.
+func narrator(w io.Writer) (say, progress func(text string)) {
+	if !isTTY(w) {
+		return func(text string) { fmt.Fprintln(w, text) }, func(string) {}
+	}
+	return func(text string) { fmt.Fprintf(w, "\r\x1b[K%s\n", text) },
+		func(text string) { fmt.Fprintf(w, "\r\x1b[K%.*s", width(w)-1, text) }
 }
 
 func newSearchSubmit() *cobra.Command {
@@ -87,21 +98,21 @@ func newSearchSubmit() *cobra.Command {
 		Use: "submit FILE", Short: "Search in the background: the tuner is a job without GPUs",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f, err := readSearch(args[0], name, c.InOrStdin())
+			f, err := readSearch(args[0], name, c)
 			if err != nil {
 				return usage(err)
 			}
-			fmt.Fprint(c.ErrOrStderr(), f.shortfall())
-			t, err := newTuner(c.Context(), f, nil) // what the job would say
+			silent := func(string) {} // what happens, the job says
+			t, err := tuner.New(c.Context(), client.Connect(), f, silent, silent)
 			if err != nil {
 				return err
 			}
-			unlock, err := lockSearch(f.name)
+			unlock, err := lockSearch(f.Name)
 			if err != nil {
 				return err
 			}
 			unlock()
-			if err := t.try(c.Context()); err != nil {
+			if err := t.Try(c.Context()); err != nil {
 				return err
 			}
 			s, err := tunerJob(f)
@@ -164,15 +175,15 @@ func isFile(file *os.File, path string) bool {
 
 // tunerJob is the job of a search's tuner: a script that holds the file as it is
 // now, whatever becomes of it.
-func tunerJob(f *searchFile) (*api.Submission, error) {
+func tunerJob(f *tuner.File) (*api.Submission, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	end := "END-OF-SEARCH-" + f.spec // quoted, so that the shell leaves the text as it is
-	s := &api.Submission{Name: f.name + ".tuner", Env: os.Environ(), Queue: f.job.Queue, Output: f.name + ".tuner.out", ScriptName: f.name,
-		Script: fmt.Sprintf("#!/bin/sh\nexec '%s' search run --name '%s' - <<'%s'\n%s\n%s\n", strings.ReplaceAll(exe, "'", `'\''`), f.name, end, bytes.TrimRight(f.text, "\n"), end),
-		Trial:  &api.Trial{Search: f.name, Spec: f.spec, Method: f.method.Name, Metric: f.metric, Maximise: f.maximise, Tuner: true}}
+	end := "END-OF-SEARCH-" + f.Spec // quoted, so that the shell leaves the text as it is
+	s := &api.Submission{Name: f.Name + ".tuner", Env: os.Environ(), Queue: f.Job.Queue, Output: f.Name + ".tuner.out", ScriptName: f.Name,
+		Script: fmt.Sprintf("#!/bin/sh\nexec '%s' search run --name '%s' - <<'%s'\n%s\n%s\n", strings.ReplaceAll(exe, "'", `'\''`), f.Name, end, bytes.TrimRight(f.Text, "\n"), end),
+		Trial:  &api.Trial{Search: f.Name, Spec: f.Spec, Method: f.Method.Name, Metric: f.Metric, Maximise: f.Maximise, Tuner: true}}
 	if os.Getenv("MUSTER_HOST") == "" {
 		s.Env = append(s.Env, "MUSTER_SOCKET="+client.Socket())
 	}
@@ -186,7 +197,7 @@ func newSearchPlan() *cobra.Command {
 		Use: "plan FILE", Short: "Say what a search would do: brackets, rungs, budgets, fused groups; nothing is submitted",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f, err := readSearch(args[0], "", c.InOrStdin())
+			f, err := tuner.Read(args[0], "", c.InOrStdin())
 			if err != nil {
 				return usage(err)
 			}
@@ -196,19 +207,19 @@ func newSearchPlan() *cobra.Command {
 }
 
 // writePlan writes the brackets of a search, and its first configurations.
-func writePlan(out io.Writer, f *searchFile) error {
-	s, err := search.New(f.method)
+func writePlan(out io.Writer, f *tuner.File) error {
+	s, err := search.New(f.Method)
 	if err != nil {
 		return usage(err)
 	}
-	fmt.Fprintf(out, "%s: %s, %d trials, %d at once; %s\n", f.name, f.method.Name, s.Trials(), f.atOnce, f.job.Command)
+	fmt.Fprintf(out, "%s: %s, %d trials, %d at once; %s\n", f.Name, f.Method.Name, s.Trials(), f.AtOnce, f.Job.Command)
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "BRACKET\tRUNG\tTRIALS\tTO STEP\tSTEPS\tPROCESSES")
 	paid, anew := int64(0), int64(0)
 	for i, b := range s.Brackets() {
 		before := int64(0)
 		for k, r := range b.Rungs {
-			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%s\n", i, k, r.Trials, r.Budget, int64(r.Trials)*(r.Budget-before), processes(f, r.Trials, k))
+			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%s\n", i, k, r.Trials, r.Budget, int64(r.Trials)*(r.Budget-before), f.Processes(r.Trials, k))
 			before = r.Budget
 		}
 		paid, anew = paid+b.Paid(false), anew+b.Paid(true)
@@ -216,14 +227,16 @@ func writePlan(out io.Writer, f *searchFile) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprint(out, f.shortfall())
+	if text := f.Shortfall(); text != "" {
+		fmt.Fprintln(out, "muster:", text)
+	}
 	fmt.Fprintf(out, "%d steps at most, as promoted trials go on from their checkpoints (from the beginning it would be %d); every trial to the end: %d\n",
-		paid, anew, int64(s.Trials())*f.method.Max)
-	if f.method.Scale > 1 {
-		fmt.Fprintf(out, "models of 1/%d of the width; when %g of the trials are over, the best begins at full size\n", f.method.Scale, float64(f.method.Eager)/1000)
+		paid, anew, int64(s.Trials())*f.Method.Max)
+	if f.Method.Scale > 1 {
+		fmt.Fprintf(out, "models of 1/%d of the width; when %g of the trials are over, the best begins at full size\n", f.Method.Scale, float64(f.Method.Eager)/1000)
 	}
 	for t := range min(5, s.Trials()) {
-		fmt.Fprintf(out, "trial %d: %s\n", t, configText(f.config(t, max(1, f.method.Scale))))
+		fmt.Fprintf(out, "trial %d: %s\n", t, tuner.ConfigText(f.Config(t, max(1, f.Method.Scale))))
 	}
 	if n := s.Trials(); n > 5 {
 		fmt.Fprintf(out, "... and %d more\n", n-5)
@@ -231,152 +244,16 @@ func writePlan(out io.Writer, f *searchFile) error {
 	return nil
 }
 
-// processes says in how many processes the trials of a rung run. Which trials get
-// there is not known before the first rung is over, so of later ones only the most.
-func processes(f *searchFile, trials, rung int) string {
-	if len(f.method.Fusion) == 0 {
-		return fmt.Sprint(trials)
-	}
-	if len(f.method.Fusion) == 1 {
-		return groupText(search.Even(trials, f.method.Fusion[0]))
-	}
-	if rung > 0 {
-		return fmt.Sprintf("by %s", f.fusion.By)
-	}
-	counts := make([]int, len(f.method.Fusion))
-	for t := range trials {
-		counts[f.method.Group(t)]++
-	}
-	var parts []string
-	for g, n := range counts {
-		if n > 0 {
-			parts = append(parts, groupText(search.Even(n, f.method.Fusion[g])))
-		}
-	}
-	return strings.Join(parts, "; ")
-}
-
-func groupText(sizes []int) string {
-	return fmt.Sprintf("%d (%s)", len(sizes), strings.Join(texts(sizes), ", "))
-}
-
-// searchJobs are the runs of searches, the first first; name "": of all.
-func searchJobs(ctx context.Context, name string) ([]api.Job, error) {
-	q := url.Values{"brief": {"true"}}
-	if name != "" {
-		q.Set("search", name)
-	}
-	cl := client.Connect()
-	list, err := cl.List(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	list = slices.DeleteFunc(list, func(j api.Job) bool {
-		return j.Submission.Trial == nil || name != "" && j.Submission.Trial.Search != name
-	})
-	slices.Reverse(list)
-	if name == "" {
-		return list, nil
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("there is no search %s: muster search list lists them", name)
-	}
-	if user := list[0].User; slices.ContainsFunc(list, func(j api.Job) bool { return j.User != user }) { // several people's: one's own
-		var me api.Me
-		if err := cl.Do(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
-			return nil, err
-		}
-		list = slices.DeleteFunc(list, func(j api.Job) bool { return j.User != me.User })
-		if len(list) == 0 {
-			return nil, fmt.Errorf("several people have a search %s, and none of them is yours", name)
-		}
-	}
-	return list, nil
-}
-
-// trialRow is what is shown of a trial.
-type trialRow struct {
-	Trial  int            `json:"trial"`
-	Job    int            `json:"job"`
-	State  string         `json:"state"`
-	Reason string         `json:"reason,omitempty"`
-	Rung   int            `json:"rung"`
-	Step   float64        `json:"step"`
-	Metric *float64       `json:"metric"`
-	Target bool           `json:"target,omitempty"`
-	Config map[string]any `json:"config"`
-}
-
-// searchRows are the trials of a search, the best first.
-func searchRows(list []api.Job) (rows []trialRow) {
-	at := map[[2]int]int{}
-	maximise := false
-	for i := range list {
-		j := &list[i]
-		s := j.Submission.Trial
-		if s.Tuner {
-			continue
-		}
-		maximise = s.Maximise
-		for k, n := range trialsOf(s) {
-			row := trialRow{Trial: n, Job: j.ID, State: j.State, Reason: j.Reason, Rung: s.Rung, Target: s.Target, Config: s.Config}
-			if len(s.Fused) > 0 {
-				row.Config = s.Fused[k].Config
-			}
-			if m := metricsAt(j, n, 0); m != nil {
-				row.Step, row.Metric = m.Step, m.Of[s.Metric]
-			}
-			pos, again := at[lastKey(n, s.Target)]
-			if !again {
-				at[lastKey(n, s.Target)] = len(rows)
-				rows = append(rows, row)
-				continue
-			}
-			if row.Metric == nil { // it has just begun its next rung
-				row.Metric, row.Step = rows[pos].Metric, rows[pos].Step
-			}
-			rows[pos] = row
-		}
-	}
-	slices.SortStableFunc(rows, func(a, b trialRow) int {
-		if a.Target != b.Target {
-			return map[bool]int{true: -1, false: 1}[a.Target]
-		}
-		if (a.Metric == nil) != (b.Metric == nil) {
-			return map[bool]int{true: 1, false: -1}[a.Metric == nil]
-		}
-		if a.Metric == nil {
-			return a.Trial - b.Trial
-		}
-		c := cmp.Compare(*a.Metric, *b.Metric)
-		if maximise {
-			c = -c
-		}
-		return cmp.Or(c, a.Trial-b.Trial)
-	})
-	return rows
-}
-
-// begunOf is how many trials have begun. A run at full size is of one that has.
-func begunOf(rows []trialRow) (n int) {
-	for i := range rows {
-		if !rows[i].Target {
-			n++
-		}
-	}
-	return n
-}
-
 func newSearchShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "show NAME", Short: "Show the trials of a search, the best first", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			list, err := searchJobs(c.Context(), args[0])
+			list, err := tuner.Jobs(c.Context(), client.Connect(), args[0])
 			if err != nil {
 				return err
 			}
-			rows := searchRows(list)
+			rows := tuner.Trials(list)
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(rows)
 			}
@@ -387,44 +264,30 @@ func newSearchShow() *cobra.Command {
 	return c
 }
 
-func writeRows(out io.Writer, list []api.Job, rows []trialRow) error {
+func writeRows(out io.Writer, list []api.Job, rows []tuner.TrialRow) error {
 	s := list[0].Submission.Trial
-	tuner := "no tuner runs as a job"
+	by := "no tuner runs as a job"
 	for i := range list {
-		if t := list[i].Submission.Trial; t.Tuner && !over(&list[i]) {
-			tuner = fmt.Sprintf("its tuner is job %d", list[i].ID)
+		if t := list[i].Submission.Trial; t.Tuner && !tuner.Over(&list[i]) {
+			by = fmt.Sprintf("its tuner is job %d", list[i].ID)
 		} else if !t.Tuner {
 			s = t
 		}
 	}
-	fmt.Fprintf(out, "%s: %s over %d trials, %d begun; %s\n", s.Search, s.Method, s.Trials, begunOf(rows), tuner)
+	fmt.Fprintf(out, "%s: %s over %d trials, %d begun; %s\n", s.Search, s.Method, s.Trials, tuner.Begun(rows), by)
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "TRIAL\tRUNG\tSTEP\t%s\tSTATE\tJOB\tCONFIGURATION\n", strings.ToUpper(cmp.Or(s.Metric, "metric")))
 	for _, r := range rows {
 		metric, trial := "-", fmt.Sprint(r.Trial)
 		if r.Metric != nil {
-			metric = metricText(r.Metric)
+			metric = tuner.MetricText(r.Metric)
 		}
 		if r.Target {
 			trial += " (full size)"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%g\t%s\t%s\t%d\t%s\n", trial, r.Rung, r.Step, metric, r.State, r.Job, configText(r.Config))
+		fmt.Fprintf(w, "%s\t%d\t%g\t%s\t%s\t%d\t%s\n", trial, r.Rung, r.Step, metric, r.State, r.Job, tuner.ConfigText(r.Config))
 	}
 	return w.Flush()
-}
-
-// searchRow is what is shown of a search.
-type searchRow struct {
-	Name   string   `json:"name"`
-	User   string   `json:"user"`
-	Method string   `json:"method"`
-	Trials int      `json:"trials"`
-	Begun  int      `json:"begun"`
-	Live   int      `json:"live"`
-	Metric string   `json:"metric"`
-	Best   *float64 `json:"best"`
-	Trial  int      `json:"trial"`
-	Tuner  int      `json:"tuner,omitempty"`
 }
 
 func newSearchList() *cobra.Command {
@@ -432,65 +295,31 @@ func newSearchList() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List the searches", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			list, err := searchJobs(c.Context(), "")
+			list, err := tuner.Jobs(c.Context(), client.Connect(), "")
 			if err != nil {
 				return err
 			}
-			rows := listSearches(list)
+			rows := tuner.Searches(list)
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(rows)
 			}
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
 			fmt.Fprintln(w, "SEARCH\tUSER\tMETHOD\tTRIALS\tBEGUN\tRUNS NOT OVER\tTUNER\tBEST")
 			for _, r := range rows {
-				best, tuner := "-", "-"
+				best, job := "-", "-"
 				if r.Best != nil {
-					best = fmt.Sprintf("%s %s (trial %d)", r.Metric, metricText(r.Best), r.Trial)
+					best = fmt.Sprintf("%s %s (trial %d)", r.Metric, tuner.MetricText(r.Best), r.Trial)
 				}
 				if r.Tuner > 0 {
-					tuner = fmt.Sprintf("job %d", r.Tuner)
+					job = fmt.Sprintf("job %d", r.Tuner)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", r.Name, r.User, r.Method, r.Trials, r.Begun, r.Live, tuner, best)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", r.Name, r.User, r.Method, r.Trials, r.Begun, r.Live, job, best)
 			}
 			return w.Flush()
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
 	return c
-}
-
-// listSearches adds up the runs of each search, in the order in which they began.
-func listSearches(list []api.Job) []searchRow {
-	rows := []searchRow{}
-	jobs := map[[2]string][]api.Job{}
-	for i := range list {
-		key := [2]string{list[i].User, list[i].Submission.Trial.Search}
-		if jobs[key] == nil {
-			rows = append(rows, searchRow{Name: key[1], User: key[0]})
-		}
-		jobs[key] = append(jobs[key], list[i])
-	}
-	for k := range rows {
-		r := &rows[k]
-		own := jobs[[2]string{r.User, r.Name}]
-		for i := range own {
-			s := own[i].Submission.Trial
-			r.Method, r.Metric, r.Trials = s.Method, s.Metric, max(r.Trials, s.Trials)
-			switch {
-			case over(&own[i]):
-			case s.Tuner:
-				r.Tuner = own[i].ID
-			default:
-				r.Live++
-			}
-		}
-		trials := searchRows(own)
-		r.Begun = begunOf(trials)
-		if i := slices.IndexFunc(trials, func(t trialRow) bool { return t.Metric != nil }); i >= 0 {
-			r.Best, r.Trial = trials[i].Metric, trials[i].Trial
-		}
-	}
-	return rows
 }
 
 func newSearchCancel() *cobra.Command {
@@ -505,12 +334,12 @@ func newSearchCancel() *cobra.Command {
 				return fmt.Errorf("%w; end it first (Ctrl-C), it would start other trials", err)
 			}
 			defer unlock()
-			list, err := searchJobs(c.Context(), args[0])
+			list, err := tuner.Jobs(c.Context(), client.Connect(), args[0])
 			if err != nil {
 				return err
 			}
 			for i := range list {
-				if over(&list[i]) {
+				if tuner.Over(&list[i]) {
 					continue
 				}
 				j, err := client.Connect().Act(c.Context(), list[i].ID, "cancel")
@@ -528,13 +357,13 @@ func newSearchCancel() *cobra.Command {
 
 // endTuner cancels the job of a search's tuner and waits until it is gone.
 func endTuner(c *cobra.Command, name string) error {
-	list, err := searchJobs(c.Context(), name)
+	list, err := tuner.Jobs(c.Context(), client.Connect(), name)
 	if err != nil {
 		return err
 	}
 	cl := client.Connect()
 	for i := range list {
-		if !list[i].Submission.Trial.Tuner || over(&list[i]) {
+		if !list[i].Submission.Trial.Tuner || tuner.Over(&list[i]) {
 			continue
 		}
 		if _, err := cl.Act(c.Context(), list[i].ID, "cancel"); err != nil {

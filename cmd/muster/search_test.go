@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/muster-gpu/muster/search/tuner"
 )
 
 // searched is a program that a search tries: its loss is the distance of x from
@@ -49,7 +51,7 @@ func (d *daemon) write(name, text string) string {
 }
 
 // trialRows are the trials of a search.
-func (d *daemon) trialRows(name string) (rows []trialRow) {
+func (d *daemon) trialRows(name string) (rows []tuner.TrialRow) {
 	d.t.Helper()
 	if err := json.Unmarshal([]byte(d.must("search", "show", name, "--json")), &rows); err != nil {
 		d.t.Fatal(err)
@@ -322,7 +324,7 @@ func TestSearchHurt(t *testing.T) {
 	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
 	d.must("wait", "1")
 	rows := d.trialRows("hurt")
-	state := map[int]trialRow{}
+	state := map[int]tuner.TrialRow{}
 	worst := 0.0
 	for _, r := range rows {
 		if state[r.Trial] = r; r.Metric != nil && (worst == 0 || *r.Metric < worst) {

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/search"
+	"github.com/muster-gpu/muster/search/tuner"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
 )
@@ -27,7 +28,7 @@ func simSearch(c *cobra.Command, f *simFlags) error {
 	if f.json != "" && f.json != "-" || f.csv != "" || f.html != "" || f.jobs != "" || f.journal != "" {
 		return usage(errors.New("--search: writes its table, or with --json - that as JSON; --csv, --html, --jobs-csv and --journal are not for it"))
 	}
-	file, err := readSearch(f.search, "", c.InOrStdin())
+	file, err := tuner.Read(f.search, "", c.InOrStdin())
 	if err != nil {
 		return usage(err)
 	}
@@ -59,7 +60,7 @@ func simSearch(c *cobra.Command, f *simFlags) error {
 		if s := outs[i].Setup.World.Search; !s.Found.Known {
 			why := "they wait for ever"
 			if s.Found.Refused > 0 {
-				why = fmt.Sprintf("the cluster cannot run what the job of %s asks for", file.path)
+				why = fmt.Sprintf("the cluster cannot run what the job of %s asks for", file.Path)
 			}
 			return fmt.Errorf("%s, %s: no trial ran to a report: %s", labels[i].method, outs[i].Label, why)
 		}
@@ -81,14 +82,14 @@ func (f *simFlags) searchWorld() (*trace.Workload, *cluster.Spec, error) {
 
 // searchJob is the job of a run of the search's trials, fitted to the cluster like
 // those of the workload.
-func (f *simFlags) searchJob(file *searchFile, wl *trace.Workload, spec *cluster.Spec) (cluster.Job, error) {
-	sub := file.job
+func (f *simFlags) searchJob(file *tuner.File, wl *trace.Workload, spec *cluster.Spec) (cluster.Job, error) {
+	sub := file.Job
 	if sub.Kind == "" {
 		sub.Kind = "trial"
 	}
 	job, err := sub.Job()
 	if err != nil {
-		return job, fmt.Errorf("%s: job: %w", file.path, err)
+		return job, fmt.Errorf("%s: job: %w", file.Path, err)
 	}
 	job.User = "search"
 	both := *wl
@@ -112,19 +113,19 @@ type searchLabel struct {
 }
 
 // searches makes of each setup one for each method and number of runs at once.
-func (f *simFlags) searches(file *searchFile, job cluster.Job, setups []sim.Setup) (all []sim.Setup, labels []searchLabel, err error) {
-	step, err := cluster.ParseDuration(file.model.Step)
+func (f *simFlags) searches(file *tuner.File, job cluster.Job, setups []sim.Setup) (all []sim.Setup, labels []searchLabel, err error) {
+	step, err := cluster.ParseDuration(file.Model.Step)
 	if err != nil || step <= 0 {
-		return nil, nil, fmt.Errorf("%s: simulate.step: %q is not a time such as 30s", file.path, file.model.Step)
+		return nil, nil, fmt.Errorf("%s: simulate.step: %q is not a time such as 30s", file.Path, file.Model.Step)
 	}
-	begin, err := cluster.ParseDuration(file.model.Begin)
+	begin, err := cluster.ParseDuration(file.Model.Begin)
 	if err != nil || begin < 0 {
-		return nil, nil, fmt.Errorf("%s: simulate.begin: %q is not a time such as 1d", file.path, file.model.Begin)
+		return nil, nil, fmt.Errorf("%s: simulate.begin: %q is not a time such as 1d", file.Path, file.Model.Begin)
 	}
-	if m := &file.model; !(m.Spread >= 0 && m.Spread < 5 && m.Noise >= 0 && m.Noise < 5 && m.Scaled > 0 && m.Scaled <= 1 && m.Fused >= 0 && m.Fused <= 100) {
-		return nil, nil, fmt.Errorf("%s: simulate: spread and noise are 0 or more, scaled is above 0 and at most 1, fused 0 or more", file.path)
+	if m := &file.Model; !(m.Spread >= 0 && m.Spread < 5 && m.Noise >= 0 && m.Noise < 5 && m.Scaled > 0 && m.Scaled <= 1 && m.Fused >= 0 && m.Fused <= 100) {
+		return nil, nil, fmt.Errorf("%s: simulate: spread and noise are 0 or more, scaled is above 0 and at most 1, fused 0 or more", file.Path)
 	}
-	atOnce := []int{file.atOnce}
+	atOnce := []int{file.AtOnce}
 	if f.atOnce != "" {
 		atOnce = nil
 		for _, part := range strings.Split(f.atOnce, ",") {
@@ -137,7 +138,7 @@ func (f *simFlags) searches(file *searchFile, job cluster.Job, setups []sim.Setu
 	}
 	for _, set := range setups {
 		for _, name := range strings.Split(f.methods, ",") {
-			m, err := file.as(strings.TrimSpace(name))
+			m, err := file.As(strings.TrimSpace(name))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -147,69 +148,14 @@ func (f *simFlags) searches(file *searchFile, job cluster.Job, setups []sim.Setu
 					return nil, nil, err
 				}
 				one := set
-				one.World.Search = &sim.Searching{Search: s, Scale: m.Scale, AtOnce: n, Job: job, After: begin, Unknown: f.estimates == "none", Curves: sim.Curves{Params: file.params,
-					Seed: f.seed, Unit: file.method.Min, Step: step, Spread: file.model.Spread, Noise: file.model.Noise, Scaled: file.model.Scaled, Fused: file.model.Fused}}
+				one.World.Search = &sim.Searching{Search: s, Scale: m.Scale, AtOnce: n, Job: job, After: begin, Unknown: f.estimates == "none", Curves: sim.Curves{Params: file.Params,
+					Seed: f.seed, Unit: file.Method.Min, Step: step, Spread: file.Model.Spread, Noise: file.Model.Noise, Scaled: file.Model.Scaled, Fused: file.Model.Fused}}
 				all = append(all, one)
-				labels = append(labels, searchLabel{methodText(&m), n})
+				labels = append(labels, searchLabel{tuner.MethodText(&m), n})
 			}
 		}
 	}
 	return all, labels, nil
-}
-
-// methodText names a method with what makes it another one.
-func methodText(m *search.Method) string {
-	text := m.Name
-	if m.Stopping {
-		text += ":stopping"
-	}
-	if m.Skip > 0 {
-		text += fmt.Sprintf(":skip=%d", m.Skip)
-	}
-	if m.Name == search.Hydro {
-		text += fmt.Sprintf(":scale=%d", m.Scale)
-		if len(m.Fusion) == 0 {
-			text += ",alone"
-		}
-	}
-	return text
-}
-
-// as is the file's method, or another one with the same trials and budgets:
-// asha:stopping; hydro:fused has models at full size, hydro:narrow no fusion.
-func (f *searchFile) as(name string) (search.Method, error) {
-	if name == "" {
-		return f.method, nil
-	}
-	base, form, _ := strings.Cut(name, ":")
-	m := search.Method{Name: base, Trials: f.method.Trials, Min: f.method.Min, Max: f.method.Max, Eta: f.method.Eta}
-	switch {
-	case base == search.Hydro && slices.Contains([]string{"", "fused", "narrow"}, form):
-		m.Scale, m.Eager, m.Fusion, m.Group = max(1, f.method.Scale), max(1, f.method.Eager), f.method.Fusion, f.method.Group
-		if f.method.Name != search.Hydro {
-			return m, fmt.Errorf("--methods %s: %s says nothing of scale and fusion: it is a file for %s", name, f.path, f.method.Name)
-		}
-		switch form {
-		case "fused":
-			m.Scale = 1
-		case "narrow":
-			m.Fusion, m.Group = nil, nil
-		}
-	case base == search.ASHA && (form == "" || form == "stopping"):
-		m.Stopping = form != ""
-	case form != "" || !slices.Contains(search.Names(), base):
-		return m, fmt.Errorf("--methods: %w", cluster.Unknown("method", name, append(search.Names(), "asha:stopping", "hydro:fused", "hydro:narrow")))
-	}
-	if base != search.Band && m.Trials == 0 { // the file's is hyperband: as many
-		of := f.method
-		for _, b := range of.Plan() {
-			m.Trials += b.Trials()
-		}
-	}
-	if base == search.Band {
-		m.Trials = 0
-	}
-	return m, m.Check()
 }
 
 // simSearchRow is a line of the table.

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/server"
+	"github.com/muster-gpu/muster/slurm"
 )
 
 type serveFlags struct {
@@ -227,7 +228,7 @@ func (f *serveFlags) options(ctx context.Context, conf *configFile, dev *devices
 		log.Info(note)
 	}
 	opt.Dir, opt.GPUs, opt.Devices, opt.SampleEvery, opt.Now = conf.State, dev.gpus, dev.source, *conf.SampleEvery, time.Now
-	opt.Sharing, opt.AcceptLoss = dev.sharing, f.acceptLoss
+	opt.Sharing, opt.AcceptLoss, opt.Variables = dev.sharing, f.acceptLoss, slurm.Variables
 	if conf.Checkpoints != "" {
 		opt.Checkpoints = filepath.Clean(conf.Checkpoints)
 	}

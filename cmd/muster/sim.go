@@ -530,8 +530,9 @@ func (f *simFlags) openJournal(s *sim.Setup, spec *cluster.Spec, several bool) (
 	if err != nil {
 		return nil, err
 	}
-	h := journal.Header{Spec: *spec, Policy: s.Policy, Placer: s.Placer, Depth: s.Config.Depth, Reserve: s.Config.Reserve,
-		MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation, HoldAfter: s.Config.HoldAfter, Stop: s.Config.Stop, Defrag: s.Config.Defrag}
+	h := journal.Header{Rules: config.Rules{Spec: *spec, Policy: s.Policy, Placer: s.Placer, Depth: s.Config.Depth,
+		Reserve: s.Config.Reserve, MinRuntime: s.Config.MinRuntime, Starvation: s.Config.Starvation,
+		HoldAfter: s.Config.HoldAfter, Stop: s.Config.Stop, Defrag: s.Config.Defrag}}
 	if b, ok := s.Config.Speeds.(perf.Belief); ok {
 		h.Perf, _ = b.Model.(*perf.Table)
 	}

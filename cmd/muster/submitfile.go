@@ -1,22 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
-	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/slurm"
 	"github.com/muster-gpu/muster/slurm/remote"
 )
@@ -56,55 +51,7 @@ func readSubmission(path string) (*api.Submission, error) {
 		return nil, fmt.Errorf("%s: a job is described by fields such as command: [python, train.py]", path)
 	}
 	s := &api.Submission{}
-	return s, submissionFields(path, doc.Content[0], s)
-}
-
-// submissionFields reads the fields of a submission from a part of a file.
-func submissionFields(path string, node *yaml.Node, s *api.Submission) error {
-	keys, fields := submissionKeys(), node.Content
-	for i := 0; i+1 < len(fields); i += 2 {
-		name, line := fields[i].Value, fields[i].Line
-		if keys[name] == "" {
-			return fmt.Errorf("%s:%d: %w", path, line, cluster.Unknown("field", name, fieldNames()))
-		}
-		var v any
-		if err := fields[i+1].Decode(&v); err != nil {
-			return fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
-		}
-		one, err := json.Marshal(map[string]any{name: v})
-		if err != nil {
-			return fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
-		}
-		if err := json.NewDecoder(bytes.NewReader(one)).Decode(s); err != nil {
-			var wrong *json.UnmarshalTypeError
-			if errors.As(err, &wrong) {
-				err = fmt.Errorf("a %s is needed, not a %s", keys[name], wrong.Value)
-			}
-			return fmt.Errorf("%s:%d: %s: %w", path, line, name, err)
-		}
-	}
-	s.Env = append(os.Environ(), s.Env...)
-	return nil
-}
-
-// submissionKeys are the names of a submission's fields with their types.
-func submissionKeys() map[string]string {
-	keys := map[string]string{}
-	t := reflect.TypeFor[api.Submission]()
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		keys[name] = t.Field(i).Type.String()
-	}
-	return keys
-}
-
-func fieldNames() (names []string) {
-	t := reflect.TypeFor[api.Submission]()
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		names = append(names, name)
-	}
-	return names
+	return s, config.Submission(path, doc.Content[0], s)
 }
 
 // overlay puts what was given on the command line over what the file says.

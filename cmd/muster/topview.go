@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/plain"
+	"github.com/muster-gpu/muster/show"
 )
 
 // How muster top looks. What matters is said in words as well as in colour;
@@ -47,7 +48,7 @@ func (m *topModel) lines() []string {
 		return []string{fmt.Sprintf("muster top needs %d columns and %d rows; here are %d and %d (q leaves)", topColumns, topRows, m.width, m.height)}
 	}
 	lines := []string{m.summary()}
-	if text := api.LeftText(m.nodes); text != "" {
+	if text := show.LeftText(m.nodes); text != "" {
 		lines = append(lines, "            "+text)
 	}
 	lines = append(append(lines, m.gpuLines()...), "")

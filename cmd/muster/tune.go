@@ -32,11 +32,9 @@ type tuneFlags struct {
 	objective, current, block string
 	guard                     string
 	bound                     float64
-	notes                     []string // of the history
-	past                      []wasRun // of its jobs, if it is a journal
-	force                     reign    // what the daemon followed last
-	book                      *costBook
-	costs                     []string // what is said of stops
+	notes                     []string      // of the history
+	past                      *tune.History // nil: it is no journal
+	costs                     []string      // what is said of stops
 	resamples                 int
 	holdout, asJSON, apply    bool
 	anyway                    bool // --force
@@ -52,7 +50,7 @@ type tuned struct {
 	Assumptions []string    `json:"assumptions"`
 	Left        []tune.Left `json:"left_out,omitempty"`
 	Notes       []string    `json:"notes,omitempty"`
-	Fit         *fit        `json:"fit,omitempty"`
+	Fit         *tune.Fit   `json:"fit,omitempty"`
 	*tune.Result
 	Applied *api.PolicyChange `json:"applied,omitempty"` // with who started and left by it, as the dry run foretold
 }
@@ -118,8 +116,8 @@ func (f *tuneFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if f.book != nil {
-		f.costs = f.book.fill(entries, c.Flags().Changed)
+	if f.past != nil {
+		f.costs = f.past.Costs.Fill(entries, c.Flags().Changed)
 	}
 	base, err := f.baseSetup()
 	if err != nil {
@@ -312,7 +310,7 @@ func (t *tuned) write(w io.Writer) error {
 	t.table(w)
 	t.leftOut(w)
 	if t.Fit != nil {
-		t.Fit.write(w, t.Rows[t.Current].Policy)
+		writeFit(w, t.Fit, t.Rows[t.Current].Policy)
 	}
 	t.verdict(w)
 	t.heldBack(w)
@@ -368,6 +366,43 @@ func (t *tuned) leftOut(w io.Writer) {
 		fmt.Fprintf(w, "left out: %s: %s\n", strings.Join(who[why], ", "), why)
 	}
 	fmt.Fprintln(w)
+}
+
+// fitOf compares the replay of the policy in force with the history, if that is what was replayed.
+func (f *tuneFlags) fitOf(run *report.Run) *tune.Fit {
+	if f.past == nil || f.cluster != "" || f.load != 0 {
+		return nil
+	}
+	h := &f.past.Header
+	if f.current != tuneName(h.Policy, h.Backfill) || f.placers != h.Placer {
+		return nil // it is another one that it is weighed against
+	}
+	return f.past.Fit(run)
+}
+
+// writeFit says how far the replay of the policy in force is from what happened.
+func writeFit(w io.Writer, m *tune.Fit, policy string) {
+	by := fmt.Sprintf("%.0f %% longer", 100*m.Off)
+	if m.Off < 0 {
+		by = fmt.Sprintf("%.0f %% shorter", -100*m.Off)
+	}
+	warning := ""
+	if m.Far() {
+		warning = "warning: the recommendation rests on a model that does not fit what happened: "
+	}
+	fmt.Fprintf(w, "%smean JCT of the %d jobs that came and ended under %s: recorded %s, in its replay %s, %s\n",
+		warning, m.Jobs, policy, precisely(m.Recorded), precisely(m.Replayed), by)
+	if warning != "" {
+		fmt.Fprintf(w, "  (a replay knows no nodes that were away, no slower GPUs and neighbours than --perf says, and no costs but those below)\n\n")
+	}
+}
+
+// precisely prints seconds, short ones to a tenth.
+func precisely(s float64) string {
+	if s < 60 {
+		return fmt.Sprintf("%.1f s", s)
+	}
+	return lasted(&s)
 }
 
 // verdict says what was chosen and how sure it is.

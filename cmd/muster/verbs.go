@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 )
 
 // jobIDs reads job numbers.
@@ -333,7 +334,7 @@ func newNodes() *cobra.Command {
 			if err := print(c.OutOrStdout(), list); err != nil {
 				return err
 			}
-			if text := api.LeftText(list); text != "" {
+			if text := show.LeftText(list); text != "" {
 				fmt.Fprintln(c.OutOrStdout(), text)
 			}
 			return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Source is what is looked at.
@@ -179,7 +180,7 @@ func (r *routes) list(ctx context.Context, who Who, in *listInput) (out List, er
 		switch st {
 		case "":
 		case "active":
-			f.States = append(f.States, api.Live...)
+			f.States = append(f.States, show.Live...)
 		default:
 			f.States = append(f.States, st)
 		}

@@ -1,0 +1,54 @@
+package ask
+
+// Selection says to which jobs something is done: those that are named, and those that pass all
+// filters, if there are any. Jobs that are over are never among them.
+type Selection struct {
+	Jobs     []int      `json:"jobs,omitempty" maxItems:"100000" doc:"Numbers of jobs; that of an array stands for all of its elements"`
+	Elements []Elements `json:"elements,omitempty" maxItems:"10000" doc:"Elements of arrays"`
+	Users    []string   `json:"users,omitempty" maxItems:"1000" doc:"Filter: jobs of these users; without it filters choose the caller's own"`
+	Names    []string   `json:"names,omitempty" maxItems:"1000" doc:"Filter: jobs with these names"`
+	States   []string   `json:"states,omitempty" maxItems:"10" doc:"Filter: pending, starting, running, suspended, stopping"`
+	Queues   []string   `json:"queues,omitempty" maxItems:"1000" doc:"Filter: jobs in these queues"`
+	All      bool       `json:"all,omitempty" doc:"A filter that all jobs pass"`
+}
+
+// Elements are elements of an array.
+type Elements struct {
+	Array   int    `json:"array" minimum:"1" doc:"Number of the array"`
+	Indices string `json:"indices" doc:"Such as 3, 3-9 or 1,4"`
+}
+
+// Filters reports whether jobs are chosen by filters.
+func (s *Selection) Filters() bool {
+	return s.All || len(s.Users)+len(s.Names)+len(s.States)+len(s.Queues) > 0
+}
+
+// Acted says what was done to the jobs of a selection.
+type Acted struct {
+	Jobs    []int     `json:"jobs" doc:"Numbers of the jobs to which it was done"`
+	Refused []Refusal `json:"refused" doc:"Jobs that were named and to which it could not be done"`
+}
+
+// Refusal is why something was not done to a job.
+type Refusal struct {
+	Job  int    `json:"job"`
+	Text string `json:"text"`
+	Gone bool   `json:"gone,omitempty" doc:"It is not there, or over"`
+}
+
+// Filter chooses jobs of a list.
+type Filter struct {
+	User, Queue, Name string
+	Search            string // part of the name, the user or the queue, or the number
+	States            []string
+	Since             int64 // ended at or after, Unix nanoseconds; jobs that are not done are in, too
+	Before            int   // number below; 0: any
+	Limit             int   // most; 0: all
+	Arrays            bool  // waiting elements of an array may come as one; a wish
+}
+
+// MovesRequest asks for moves to be made.
+type MovesRequest struct {
+	Job     int    `json:"job,omitempty" minimum:"1" doc:"The waiting job; absent: whichever it helps"`
+	Compact string `json:"compact,omitempty" enum:"usable,nodes" doc:"Instead, empty nodes: so that more of the free GPUs are usable by the tasks submitted last, or for the empty nodes"`
+}

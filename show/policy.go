@@ -1,0 +1,67 @@
+package show
+
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/ask"
+)
+
+// PolicyChoice is who is next, where, and what may pass a blocked job.
+type PolicyChoice struct {
+	Policy   string `json:"policy" doc:"Who is next, with its knobs: las or las:base=1h"`
+	Place    string `json:"place" doc:"Where"`
+	Backfill string `json:"backfill,omitempty" doc:"What may pass a blocked job; absent: as the policy wants it"`
+}
+
+// Text is the choice in one line.
+func (c *PolicyChoice) Text() string {
+	text := c.Policy + ", place " + c.Place
+	if c.Backfill != "" {
+		text += ", backfill " + c.Backfill
+	}
+	return text
+}
+
+// Policy is what counts now.
+type Policy struct {
+	PolicyChoice
+	Since      time.Time    `json:"since"`
+	By         string       `json:"by" doc:"Who set it"`
+	Live       bool         `json:"live" doc:"It was set while the daemon ran, and counts until the configuration says something new"`
+	Configured PolicyChoice `json:"configured" doc:"What file and flags say"`
+	Guard      *PolicyWatch `json:"guard,omitempty" doc:"It is watched against the policy before"`
+	Changes    []Moment     `json:"changes" doc:"The latest changes of policy and configuration, the oldest first"`
+}
+
+// PolicyWatch is a guard at work.
+type PolicyWatch struct {
+	ask.PolicyGuard
+	Against PolicyChoice `json:"against" doc:"The policy before"`
+	Until   time.Time    `json:"until"`
+	Text    string       `json:"text,omitempty" doc:"What the last look found"`
+}
+
+// PolicyChange is a change of the policy and, of a dry run, what would come of it.
+type PolicyChange struct {
+	Before    PolicyChoice `json:"before"`
+	After     PolicyChoice `json:"after"`
+	DryRun    bool         `json:"dry_run,omitempty"`
+	Starts    []PolicyJob  `json:"starts,omitempty" doc:"Jobs that would start now, or as soon as those have left that are preempted"`
+	Preempted []PolicyJob  `json:"preempted,omitempty" doc:"Jobs that would be preempted"`
+	Waiting   []PolicyJob  `json:"waiting,omitempty" doc:"Jobs that would still wait, in their new order"`
+}
+
+// PolicyJob is a job under two policies.
+type PolicyJob struct {
+	Job            int        `json:"job"`
+	Name           string     `json:"name"`
+	User           string     `json:"user"`
+	Queue          string     `json:"queue,omitempty"`
+	GPUs           float64    `json:"gpus"`
+	How            string     `json:"how,omitempty" doc:"Of those preempted: suspend, checkpoint or kill"`
+	For            int        `json:"for,omitempty" doc:"Of those preempted: the job that needs the devices; absent: nobody in particular"`
+	Before         int        `json:"before,omitempty" doc:"Position in the line; absent: it runs"`
+	After          int        `json:"after,omitempty" doc:"Position in the line; absent: it runs"`
+	ExpectedBefore *time.Time `json:"expected_before,omitempty" doc:"Expected start; absent: not in sight"`
+	ExpectedAfter  *time.Time `json:"expected_after,omitempty"`
+}

@@ -1,0 +1,80 @@
+package tune
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/trace"
+)
+
+// What the daemon found of a job that saves nothing holds in the replays of its history, too,
+// unless the job reported checkpoints of its own.
+func TestHistorySavesNothing(t *testing.T) {
+	h := NewHistory()
+	for id := range 3 {
+		id := cluster.JobID(id)
+		spec := cluster.Job{ID: id, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+		h.event(0, &engine.Event{Type: engine.Submitted, Spec: &spec})
+		h.event(0, &engine.Event{Type: engine.Started, Job: id})
+		if id > 0 {
+			h.event(1, &engine.Event{Type: engine.Progress, Job: id, Saves: engine.SavesNothing})
+		}
+		if id > 1 {
+			h.event(1, &engine.Event{Type: engine.Progress, Job: id, Saved: time.Second})
+		}
+		h.event(2, &engine.Event{Type: engine.Stopped, Job: id, Reason: engine.Completed, Done: time.Minute})
+	}
+	wl, _, err := h.Workload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true, false} {
+		if got := wl.Jobs[i].Job.Checkpoint.None; got != want {
+			t.Errorf("job %d saves nothing: %v, want %v", i, got, want)
+		}
+	}
+}
+
+// A job whose start and end a busy daemon hears of in one step ran, however short.
+func TestStartAndEndAtOnce(t *testing.T) {
+	h := NewHistory()
+	spec := cluster.Job{ID: 7, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+	now := cluster.Time(0).Add(1)
+	h.event(now, &engine.Event{Type: engine.Submitted, Job: 7, Spec: &spec})
+	h.event(now, &engine.Event{Type: engine.Started, Job: 7})
+	h.event(now, &engine.Event{Type: engine.Stopped, Job: 7, Reason: engine.Completed})
+	wl, _, err := h.Workload()
+	if err != nil || len(wl.Jobs) != 1 || wl.Jobs[0].Run <= 0 {
+		t.Errorf("%+v, %v", wl, err)
+	}
+}
+
+// A running job that is cancelled has ended, though its driver says that it was
+// stopped for the engine; so has one that is cancelled while it waits again.
+func TestCancelledHasEnded(t *testing.T) {
+	h := NewHistory()
+	minute := cluster.Time(time.Minute)
+	for id := range cluster.JobID(3) {
+		h.event(0, &engine.Event{Type: engine.Submitted, Spec: &cluster.Job{ID: id, Name: "j", Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
+		h.event(minute, &engine.Event{Type: engine.Started, Job: id})
+	}
+	h.event(2*minute, &engine.Event{Type: engine.Cancelled, Job: 0})
+	h.event(3*minute, &engine.Event{Type: engine.Stopped, Job: 0, Reason: engine.Preempted})
+	h.event(3*minute, &engine.Event{Type: engine.Stopped, Job: 1, Reason: engine.Preempted, Done: time.Minute})
+	h.event(4*minute, &engine.Event{Type: engine.Cancelled, Job: 1})
+	h.event(4*minute, &engine.Event{Type: engine.Cancelled, Job: 2}) // it has not stopped yet
+	wl, _, err := h.Workload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(wl.Jobs) != 2 || wl.Jobs[0].Run != 2*time.Minute || wl.Jobs[1].Run != time.Minute ||
+		wl.Jobs[0].Outcome != trace.Cancelled || wl.Jobs[1].Outcome != trace.Cancelled {
+		t.Errorf("the history holds %+v", wl.Jobs)
+	}
+	if len(h.Notes) != 1 || !strings.Contains(h.Notes[0], "1 jobs that have not ended, 0 that never ran") {
+		t.Errorf("notes: %q", h.Notes)
+	}
+}
