@@ -353,18 +353,18 @@ func TestWorkingDirectory(t *testing.T) {
 
 // background starts a command whose output goes to a file of its name (output).
 func (d *daemon) background(args ...string) *exec.Cmd {
-	d.Helper()
+	d.t.Helper()
 	c := exec.Command(d.bin, args...)
 	f, err := os.Create(filepath.Join(d.dir, args[0]+".out"))
 	if err != nil {
-		d.Fatal(err)
+		d.t.Fatal(err)
 	}
 	defer f.Close()
 	c.Stdout, c.Stderr, c.Env = f, f, append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	if err := c.Start(); err != nil {
-		d.Fatal(err)
+		d.t.Fatal(err)
 	}
-	d.Cleanup(func() { _ = c.Process.Kill() })
+	d.t.Cleanup(func() { _ = c.Process.Kill() })
 	return c
 }
 
