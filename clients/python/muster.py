@@ -1,8 +1,8 @@
-"""What a Python program says to Muster, and asks of it.
+"""Muster for Python programs: progress and checkpoints inside a job, submission outside.
 
 One file, the standard library only, Python 3.8 or later: copy it beside your
 program. Inside a job it reports progress, saves when the job is preempted and
-finds the checkpoint again; outside of one, all of that does nothing, so the
+finds the checkpoint again; outside a job all of that does nothing, so the
 same program runs on a laptop. It also submits jobs to the daemon of this
 machine.
 
@@ -68,7 +68,7 @@ def in_job() -> bool:
 
 
 def job_id() -> Optional[int]:
-    """Number of the job; None outside of one."""
+    """Number of the job; None outside a job."""
     return _number("MUSTER_JOB_ID", None)
 
 
@@ -84,13 +84,13 @@ def world_size() -> int:
     """How many tasks the gang has now.
 
     An elastic job that is resized is asked for a checkpoint and started again
-    with another number: read it at the start, do not keep it in a checkpoint.
+    with another size: read it at the start, and do not keep it in a checkpoint.
     """
     return _number("WORLD_SIZE", 1) or 1
 
 
 def restart_count() -> int:
-    """How often the job was started again."""
+    """How often the job was restarted."""
     return _number("MUSTER_RESTART_COUNT", 0) or 0
 
 
@@ -116,17 +116,17 @@ def progress(
     metric: Optional[Mapping[str, float]] = None,
     trial: Optional[int] = None,
 ) -> None:
-    """Say how far the job is; call it once per step.
+    """Report how far the job is; call it once per step.
 
     At most one line per `every` seconds is written, so it may be called in
     every step however short; the last step is always written. Inside
-    checkpoint_on_signal, it is also the point between two steps at which a
-    checkpoint that was asked for is written. Outside of a job nothing is written.
+    checkpoint_on_signal it is also the point between two steps at which a
+    requested checkpoint is written. Outside a job nothing is written.
 
-    metric: what trials of a search are compared by, such as {"loss": 0.3}; at the
-    first step at or after each one at which the search needs it, the line is always written. Numbers that
-    are not finite count as the worst. trial: which one, where a process runs
-    several (trials()); a checkpoint is then written only when you call checkpoint_point().
+    metric: what trials of a search are compared by, such as {"loss": 0.3}. The line
+    is always written at the first step at or after one at which the search needs it.
+    Numbers that are not finite count as the worst. trial: the trial's number, where a
+    process runs several (trials()); a checkpoint is then written only when you call checkpoint_point().
     """
     global _said, _reached
     now = time.monotonic()
@@ -146,10 +146,10 @@ def progress(
 
 
 def done() -> None:
-    """Say that the work is finished.
+    """Report that the work is finished.
 
     A job that ends within the grace of a checkpoint waits again, whatever its
-    exit code. After done() and with exit code 0 it is complete all the same.
+    exit code. After done() and with exit code 0 it is complete nevertheless.
     """
     _tell({"finished": True})
 
@@ -173,18 +173,18 @@ def _tell(note: Mapping[str, Any]) -> None:
 
 
 class Trial(NamedTuple):
-    """What a search wants to be tried (docs/howto/search.md)."""
+    """A trial of a search (docs/howto/search.md)."""
 
-    number: int  #: which trial it is, from 0
+    number: int  #: the trial's number, from 0
     config: Dict[str, Any]  #: its parameters by name
-    budget: int  #: the step at which it ends for now; it goes on from there if it is promoted
-    scale: int  #: the model's width is to be divided by it; 1: full size
-    checkpoint_dir: str  #: where its checkpoints are to be written
-    load_from: Optional[str]  #: where its last run wrote them, if that is another folder and nothing is in its own yet
+    budget: int  #: the step at which this run ends; the trial continues from there if it is promoted
+    scale: int  #: divide the model's width by it; 1: full size
+    checkpoint_dir: str  #: where to write its checkpoints
+    load_from: Optional[str]  #: the folder of its last run, if that is another one and its own is still empty
 
 
 def trial() -> Optional[Trial]:
-    """The trial that this process is to run; None: it is not part of a search.
+    """The trial that this process runs; None: it is not part of a search.
 
     Load latest_checkpoint() if there is one, train up to step trial().budget,
     report the metric with progress(step, steps=budget, metric=...), save, and end.
@@ -197,12 +197,12 @@ def trial() -> Optional[Trial]:
 
 
 def trials() -> List[Trial]:
-    """The trials that this process is to run: those of a fused group, or the one.
+    """The trials that this process runs: those of a fused group, or a single one.
 
-    Each trial of a group has its checkpoints in a folder of its own. When it was
-    promoted, load_from is the folder of its last run: read from there if there is
-    nothing in checkpoint_dir, and write to checkpoint_dir only. What atomic_write
-    has not finished there counts as nothing.
+    Each trial of a group has a checkpoint folder of its own. After a promotion
+    load_from is the folder of its last run: read from there if checkpoint_dir is
+    empty, and write to checkpoint_dir only. Files that atomic_write has not
+    finished do not count.
     """
     path = os.environ.get("MUSTER_TRIALS")
     if not path:
@@ -229,10 +229,10 @@ def _marks() -> List[float]:
 
 
 def checkpoint_dir() -> str:
-    """The job's folder for checkpoints, which is kept over restarts.
+    """The job's folder for checkpoints, which is kept across restarts.
 
-    Outside of a job: the folder named in MUSTER_CHECKPOINT_DIR, else
-    "checkpoint" in the working directory. It is made if it does not exist.
+    Outside a job: the folder named in MUSTER_CHECKPOINT_DIR, else
+    "checkpoint" in the working directory. It is created if it does not exist.
     """
     path = os.environ.get("MUSTER_CHECKPOINT_DIR") or os.path.abspath("checkpoint")
     os.makedirs(path, exist_ok=True)
@@ -242,8 +242,8 @@ def checkpoint_dir() -> str:
 def latest_checkpoint() -> Optional[str]:
     """Path of the last checkpoint in checkpoint_dir(); None: there is none.
 
-    It is the one last given to report_checkpoint(), else the newest file or
-    folder there. What atomic_write has not finished is never returned.
+    It is the one last passed to report_checkpoint(), else the newest file or
+    folder there. A file that atomic_write has not finished is never returned.
     """
     where = checkpoint_dir()
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -258,10 +258,10 @@ def latest_checkpoint() -> Optional[str]:
 
 
 def report_checkpoint(path: Union[str, "os.PathLike[str]"]) -> None:
-    """Say that a checkpoint is complete: the work up to here is safe.
+    """Report that a checkpoint is complete: the work up to here is safe.
 
     latest_checkpoint() returns it from now on, and the scheduler knows that the
-    job loses little when it is stopped. In a gang one task says it for all.
+    job loses little when it is stopped. In a gang one task reports it for all.
     """
     where, path = checkpoint_dir(), os.path.abspath(os.fspath(path))
     inside = os.path.relpath(path, where)
@@ -272,10 +272,10 @@ def report_checkpoint(path: Union[str, "os.PathLike[str]"]) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: Union[str, "os.PathLike[str]"]) -> Iterator[BinaryIO]:
-    """A file to write to that appears under its name complete, or not at all.
+    """A file that appears under its name complete, or not at all.
 
-    It is written under another name in the same folder, brought to the disk and
-    renamed: whatever happens meanwhile, the old content or the new one is there.
+    It is written under another name in the same folder, synced to disk and
+    renamed: whatever happens meanwhile, either the old or the new content is there.
     """
     path = os.path.abspath(os.fspath(path))
     folder = os.path.dirname(path)
@@ -318,9 +318,9 @@ def _on_signal(_number: int, _frame: Any) -> None:
 
 
 def should_checkpoint(agree: Optional[Callable[[bool], bool]] = None) -> bool:
-    """Whether a checkpoint was asked for; ask once per step, from the main thread on.
+    """Whether a checkpoint was requested; call it once per step, first from the main thread.
 
-    The first call begins to listen for the signal, so make it before the work
+    The first call installs the signal handler, so make it before the work
     begins. In a gang the signal reaches the tasks at different steps: give a
     function that takes this task's answer and returns whether any task's is yes
     (for example an all_reduce with MAX), and call this in every step.
@@ -330,7 +330,7 @@ def should_checkpoint(agree: Optional[Callable[[bool], bool]] = None) -> bool:
 
 
 def _listen() -> Any:
-    """Catches the signal and returns what was done with it before."""
+    """Installs the signal handler and returns the previous one."""
     global _listening
     if _listening is not None:
         return None
@@ -342,16 +342,15 @@ def _listen() -> Any:
 
 @contextlib.contextmanager
 def checkpoint_on_signal(save: Callable[[], Any], agree: Optional[Callable[[bool], bool]] = None) -> Iterator[None]:
-    """Within the block, a checkpoint that is asked for is written between two steps.
+    """Within the block, a requested checkpoint is written between two steps.
 
-    That is in progress() or checkpoint_point(), whichever you call once per
+    This happens in progress() or checkpoint_point(), whichever you call once per
     step. save() writes the checkpoint; if it returns a path, that is reported.
     Then the process exits with EXIT_SAVED and the job waits for its next turn.
-    agree: as in should_checkpoint. A signal that comes too late for the last
-    step changes nothing.
+    agree: as in should_checkpoint. A signal after the last step has no effect.
 
-    Where the daemon says how often to save (checkpoint_every()), save() is also
-    called between two steps whenever that time is over, and the work goes on.
+    If the daemon states how often to save (checkpoint_every()), save() is also
+    called between two steps whenever that time has passed, and the work continues.
     """
     global _save, _agree, _listening, _saved_at
     before = _listen()
@@ -368,18 +367,18 @@ def checkpoint_on_signal(save: Callable[[], Any], agree: Optional[Callable[[bool
 
 
 def checkpoint_every() -> Optional[float]:
-    """Seconds between two checkpoints that lose least, to writing them and to what interrupts the job.
+    """Seconds between checkpoints at which least is lost, to writing them and to interruptions.
 
-    The daemon says so if its configuration has checkpoints; None: it does not.
+    The daemon states it if its configuration has checkpoints; None: it does not.
     """
     every = _number("MUSTER_CHECKPOINT_EVERY", None)
     return float(every) if every is not None and every > 0 else None
 
 
 def checkpoint_point() -> None:
-    """A point between two steps: saves and exits if that was asked for.
+    """A point between two steps: saves and exits if a checkpoint was requested.
 
-    It also saves, and goes on, if the last checkpoint is older than checkpoint_every().
+    It also saves, and continues, if the last checkpoint is older than checkpoint_every().
     """
     global _saved_at
     if _save is None:
@@ -404,7 +403,7 @@ def checkpoint_point() -> None:
 
 
 class JobError(Exception):
-    """The daemon said no; status is the HTTP status."""
+    """The daemon refused; status is the HTTP status."""
 
     def __init__(self, status: int, text: str):
         super().__init__(text)
@@ -412,7 +411,7 @@ class JobError(Exception):
 
 
 class NoDaemon(ConnectionError):
-    """Nobody answers at the socket."""
+    """No daemon answers at the socket."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -430,7 +429,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _socket_path() -> str:
-    """Where the command line looks, too."""
+    """The socket, found as the command line finds it."""
     if os.environ.get("MUSTER_SOCKET"):
         return os.environ["MUSTER_SOCKET"]
     if os.getuid() != 0:
@@ -444,7 +443,7 @@ def _socket_path() -> str:
 def request(method: str, path: str, body: Any = None, headers: Optional[Mapping[str, str]] = None) -> Any:
     """One request to the daemon's API, such as request("GET", "/v1/nodes").
 
-    What it answers is described by the daemon itself, at /openapi.json.
+    The daemon describes its API at /openapi.json.
     """
     c = _UnixConnection(_socket_path())
     try:
@@ -486,8 +485,8 @@ def submit(
     more: any other field of a submission in /openapi.json, such as
     tier="critical", queue="nlp", output="train-%j.log", min_tasks=2.
 
-    While no daemon answers (it may be restarting) it is tried again for so many
-    seconds of patience; the job is submitted once, however often it is tried.
+    While no daemon answers (it may be restarting) the request is repeated for
+    `patience` seconds; the job is submitted once, however often that happens.
     """
     if isinstance(command, str):
         raise TypeError('muster: command is a list of program and arguments, such as ["python", "train.py"], not one text')
@@ -515,14 +514,14 @@ def wait(id: int, patience: float = 60) -> Dict[str, Any]:
     """Wait until a job is over and return it as a dict.
 
     state is then completed, failed, cancelled, timeout, preempted, lost or
-    rejected; exit_code is the job's. A daemon that is restarted meanwhile is
-    waited for, for so many seconds of patience.
+    rejected; exit_code is the job's. If the daemon is restarted meanwhile, it
+    waits `patience` seconds for it.
     """
     return _patiently(lambda: request("GET", "/v1/jobs/%d/wait" % id), patience)
 
 
 def job(id: int) -> Dict[str, Any]:
-    """A job as it is now: state, devices, progress, and so on."""
+    """The present state of a job: state, devices, progress, and so on."""
     return request("GET", "/v1/jobs/%d" % id)
 
 
@@ -537,7 +536,7 @@ def cancel(id: int) -> None:
 
 
 def _patiently(ask: Callable[[], Any], patience: float) -> Any:
-    until, last = None, 0.0  # how long to try when nobody answers; when it was last tried
+    until, last = None, 0.0  # how long to try while no daemon answers; when it was last tried
     while True:
         try:
             return ask()
@@ -557,7 +556,7 @@ def _patiently(ask: Callable[[], Any], patience: float) -> Any:
 
 
 def _catchers(number: int) -> Iterator[int]:
-    """The processes of this task, except this one, that catch the signal."""
+    """The processes of this task, except this one, that handle the signal."""
     mark = ("MUSTER_TASK_ID=" + os.environ.get("MUSTER_TASK_ID", "")).encode()
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
