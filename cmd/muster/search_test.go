@@ -71,6 +71,7 @@ var bestTrial = regexp.MustCompile(`(?m)^best: trial (\d+), loss (\S+) at step (
 // is started again each time, finds what an undisturbed one finds: nothing is
 // submitted twice, and promoted trials go on where they were.
 func TestSearchSurvives(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "3xH100-80GB")
 	method := "method: asha\ntrials: 9\nbudget: {min: 2, max: 18}"
 	whole := d.must("search", "run", d.write("whole.yaml", searchText("whole", method)))
@@ -85,7 +86,9 @@ func TestSearchSurvives(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		d.waitFor(fmt.Sprintf("%d runs", 2*k+2), func() bool { return len(d.begun("parts")) >= 2*k+2 || cmd.Process.Signal(syscall.Signal(0)) != nil })
+		d.eventually(fmt.Sprintf("%d runs", 2*k+2), func() bool {
+			return len(d.begun("parts")) >= 2*k+2 || cmd.Process.Signal(syscall.Signal(0)) != nil
+		})
 		if k == 3 { // the tuner waits for it
 			d.kill()
 			d.start()
@@ -118,6 +121,7 @@ func TestSearchSurvives(t *testing.T) {
 
 // The tuner may be a job itself. Another search of the same name is refused.
 func TestSearchSubmitted(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "3xH100-80GB")
 	file := d.write("back.yaml", searchText("back", "method: successive-halving\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}"))
 	d.want(d.must("search", "submit", file), "job 1 (back.tuner)")
@@ -140,7 +144,7 @@ func TestSearchSubmitted(t *testing.T) {
 		if out, code := d.try("search", "submit", "--name", name, d.write(name+".yaml", text)); code != 0 {
 			t.Fatalf("%s: %s", text, out)
 		}
-		d.waitFor(name, func() bool { return strings.Contains(d.read(name+".tuner.out"), "best: trial 0") })
+		d.eventually(name, func() bool { return strings.Contains(d.read(name+".tuner.out"), "best: trial 0") })
 	}
 	if out, code := d.try("search", "submit", d.write("wide.yaml", strings.Replace(searchText("wide", "method: random\ntrials: 1\nbudget: {max: 1}"), "gpus: 1", "gpus: 16", 1))); code == 0 {
 		t.Errorf("a tuner whose trials can never run is accepted: %s", out)
@@ -160,11 +164,12 @@ func TestSearchSubmitted(t *testing.T) {
 
 // A search that is cancelled ends with its tuner and its trials.
 func TestSearchCancelled(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.must("search", "submit", d.write("long.yaml", searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")))
-	d.waitFor("two runs", func() bool { return len(d.begun("long")) >= 2 })
+	d.eventually("two runs", func() bool { return len(d.begun("long")) >= 2 })
 	d.must("search", "cancel", "long")
-	d.waitFor("the end", func() bool { return strings.Count(d.must("queue"), "long.") == 0 })
+	d.eventually("the end", func() bool { return strings.Count(d.must("queue"), "long.") == 0 })
 	n := len(d.trialRows("long"))
 	time.Sleep(300 * time.Millisecond)
 	if m := len(d.trialRows("long")); m != n || m > 4 {
@@ -175,6 +180,7 @@ func TestSearchCancelled(t *testing.T) {
 // The examples work, as the documentation calls them: asha, and Hydro with fused
 // groups, which are formed anew at the next rung from checkpoints of several jobs.
 func TestSearchExamples(t *testing.T) {
+	t.Parallel()
 	exe, client, examples := python(t)
 	d := startDaemon(t, "3xH100-80GB")
 	for name, dir := range map[string]string{"examples": examples, "clients": filepath.Dir(client)} {
@@ -230,6 +236,7 @@ func TestSearchExamples(t *testing.T) {
 // Trials that run on are stopped at a rung where others are better, also by a
 // tuner that did not see them begin; the best runs to the end.
 func TestSearchStopping(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "3xH100-80GB")
 	text := searchText("stop", "method: asha\nstopping: true\ntrials: 9\nbudget: {min: 5, max: 45}")
 	file := d.write("stop.yaml", strings.Replace(text, "sleep 0.02", "sleep 0.1", 1)) // reports are read once a second
@@ -238,7 +245,7 @@ func TestSearchStopping(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d.waitFor("trials", func() bool { return len(d.begun("stop")) >= 4 })
+	d.eventually("trials", func() bool { return len(d.begun("stop")) >= 4 })
 	_ = cmd.Process.Signal(syscall.SIGKILL)
 	_ = cmd.Wait()
 	m := bestTrial.FindStringSubmatch(d.must("search", "run", file))
@@ -262,12 +269,13 @@ func TestSearchStopping(t *testing.T) {
 // Trials may be preempted: they come back by themselves and go on; one that fails
 // is passed over, one that reports no number is the worst; more may be better.
 func TestSearchHurt(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	slower := strings.Replace(fmt.Sprintf(searched, "hurt"), "sleep 0.02", "sleep 0.1", 1) // reports are read once a second
 	script := strings.Replace(slower, "while", `case $MUSTER_TRIAL in 0) exit 3;; 1) echo '{"step": 40, "metric": {"loss": NaN}}' >> $MUSTER_PROGRESS; exit 0;; esac; while`, 1)
 	text := fmt.Sprintf("name: hurt\nmethod: random\ntrials: 4\nbudget: {max: 40}\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\ngoal: maximise\nat_once: 4\njob: {command: [sh, -c, %q, \"{x}\"], gpus: 1, tier: best-effort}\n", script)
 	d.must("search", "submit", d.write("hurt.yaml", text))
-	d.waitFor("trial 2", func() bool { return d.begun("hurt")["2 from 0 to 40"] == 1 })
+	d.eventually("trial 2", func() bool { return d.begun("hurt")["2 from 0 to 40"] == 1 })
 	d.untilSays(`"step": `, "show", "4") // the tuner is job 1: it has saved, and said so
 	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
 	d.must("wait", "1")
@@ -301,6 +309,7 @@ func TestSearchHurt(t *testing.T) {
 // Where several trials in one process are too much, each runs alone; nothing is
 // lost but the time.
 func TestSearchFusedTooMuch(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	script := `n=$(grep -c '"trial"' $MUSTER_TRIALS); echo "$MUSTER_TRIAL of $n" >> much.log; test $n = 1 || exit 3
 echo "{\"trial\": $MUSTER_TRIAL, \"step\": $MUSTER_TRIAL_BUDGET, \"metric\": {\"loss\": $0}}" >> $MUSTER_PROGRESS`
