@@ -265,9 +265,12 @@ func TestDeadlineAnswered(t *testing.T) {
 func answersLive(t *testing.T, policy string) {
 	t.Parallel()
 	d, _ := configured(t, "2xH100-80GB", "policy: '"+policy+"'\n")
-	d.want(d.must("submit", "--gpus", "2", "--estimate", "2s", "--deadline", "now+60", "-o", "/dev/null", "--", "sleep", "0.5"), "its deadline is accepted")
+	run := "while [ ! -e " + filepath.Join(d.dir, "go") + " ]; do sleep 0.05; done"
+	d.want(d.must("submit", "--gpus", "2", "--estimate", "2s", "--deadline", "now+60", "-o", "/dev/null", "--", "sh", "-c", run),
+		"its deadline is accepted")
 	d.want(d.must("submit", "--gpus", "2", "--estimate", "2h", "--deadline", "now+60", "-o", "/dev/null", "--", "true"), "its deadline cannot be promised")
 	d.want(d.must("why", "1"), "its deadline is accepted")
+	d.write("go", "")
 	d.must("wait", "1", "2")
 	d.want(d.must("show", "1"), `"deadline_answer": "accepted"`, `"state": "completed"`)
 	if out, code := d.try("submit", "--deadline", "soon", "--", "true"); code != exitUsage || !strings.Contains(out, "--deadline") {
