@@ -19,6 +19,15 @@ import (
 	"github.com/muster-gpu/muster/kube"
 )
 
+// programs are what runs on a cluster.
+var programs = shared.Programs{Plain: []string{"muster-kube"}}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	programs.Remove()
+	os.Exit(code)
+}
+
 var update = flag.Bool("update", false, "write base and monitoring from the chart")
 
 // helm runs helm and returns what it wrote to its standard output.

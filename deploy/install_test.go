@@ -224,18 +224,10 @@ func (k *cluster) looked() {
 	})
 }
 
-// build makes the program.
-func (k *cluster) build(program string) {
-	k.Helper()
-	if out, err := exec.CommandContext(k.Context(), "go", "build", "-o", program, "../cmd/muster-kube").CombinedOutput(); err != nil {
-		k.Fatalf("%v: %s", err, out)
-	}
-}
-
 // launch runs the program until the test is over; then it has ended well, and nothing was forbidden to it.
-func (k *cluster) launch(program string, args ...string) {
+func (k *cluster) launch(args ...string) {
 	k.Helper()
-	c := exec.Command(program, args...)
+	c := exec.Command(programs.Path(k, "muster-kube"), args...)
 	var log bytes.Buffer
 	c.Stdout, c.Stderr = &log, &log
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -258,8 +250,7 @@ func (k *cluster) scheduler() string {
 	if err != nil {
 		k.Fatal(err)
 	}
-	program, conf := filepath.Join(k.TempDir(), "muster-kube"), filepath.Join(k.TempDir(), "muster.yaml")
-	k.build(program)
+	conf := filepath.Join(k.TempDir(), "muster.yaml")
 	text := configuration(k.T) + "stop: {best-effort: {how: kill, grace: 1s}}\n"
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		k.Fatal(err)
@@ -270,7 +261,7 @@ func (k *cluster) scheduler() string {
 	for _, a := range d.Spec.Template.Spec.Containers[0].Args {
 		args = append(args, strings.NewReplacer("/etc/muster/muster.yaml", conf, "=:9095", "="+address, "=:8443", "="+api, "$(POD_NAMESPACE)", namespace).Replace(a))
 	}
-	k.launch(program, args...)
+	k.launch(args...)
 	return address
 }
 

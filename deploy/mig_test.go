@@ -66,11 +66,9 @@ func (k *cluster) installed() {
 	if err != nil {
 		k.Fatal(err)
 	}
-	dir := k.TempDir()
-	program, conf := filepath.Join(dir, "muster-kube"), filepath.Join(dir, "muster.yaml")
-	k.build(program)
+	conf := filepath.Join(k.TempDir(), "muster.yaml")
 	if err := os.WriteFile(conf, []byte(m.Data["muster.yaml"]), 0o600); err != nil {
 		k.Fatal(err)
 	}
-	k.launch(program, "--kubeconfig", k.kubeconfig(), "--config", conf, "--namespace", namespace, "--listen", "none")
+	k.launch("--kubeconfig", k.kubeconfig(), "--config", conf, "--namespace", namespace, "--listen", "none")
 }

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -68,16 +69,31 @@ func cutAt(n *cluster.Node, dev int) bool {
 	return cut
 }
 
+// partition is what a geometry is read from.
+type partition struct {
+	model, text string
+	gpus        int
+}
+
+// partitions are geometries by what they were read from: reading takes longer than all else that the twin does.
+var partitions sync.Map
+
 // instancesOf lists the MIG instances that stay as they are on a device; cut: it
 // has nothing else.
 func instancesOf(n *cluster.Node, dev int) (cut bool, list []cluster.Instance) {
-	geometry, fixed, err := n.Geometry(modelOf(n))
-	if err != nil {
-		panic(err)
-	}
-	if !fixed {
+	if n.MIG == "" {
 		return false, nil
 	}
+	from := partition{n.Model, n.MIG, n.GPUs}
+	known, ok := partitions.Load(from)
+	if !ok {
+		geometry, _, err := n.Geometry(modelOf(n))
+		if err != nil {
+			panic(err)
+		}
+		known, _ = partitions.LoadOrStore(from, geometry)
+	}
+	geometry := known.([][]cluster.Instance)
 	return geometry[dev] != nil, geometry[dev]
 }
 
@@ -108,7 +124,12 @@ func capacityOf(v int64) int64 {
 var models = cluster.Models()
 
 func modelOf(n *cluster.Node) *cluster.GPUModel {
-	return &models[slices.IndexFunc(models, func(m cluster.GPUModel) bool { return m.Name == n.Model })]
+	for i := range models {
+		if models[i].Name == n.Model {
+			return &models[i]
+		}
+	}
+	panic("there is no model " + n.Model)
 }
 
 // gpu is one device as it is: what is left, and who is on it.

@@ -19,8 +19,9 @@ import (
 // TestHistory has pods end under two schedulers, the first of which is killed, and replays what they wrote down:
 // the cluster's past, on its own nodes, with muster sim and muster tune.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
-	file, conf := filepath.Join(s.bin, "history.jsonl"), filepath.Join(s.bin, "kube.yaml")
+	file, conf := filepath.Join(s.dir, "history.jsonl"), filepath.Join(s.dir, "kube.yaml")
 	if err := os.WriteFile(conf, []byte("queues: [{name: vision, guarantee: 4}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +57,8 @@ func TestHistory(t *testing.T) {
 		args  string
 		wants []string
 	}{{"sim --policies fifo,las --trace", []string{"2 jobs", "las"}}, {"tune --trace", []string{"fifo"}}} {
-		cmd := exec.CommandContext(t.Context(), filepath.Join(s.bin, "muster"), append(strings.Fields(c.args), file)...)
-		cmd.Env = append(os.Environ(), "TMPDIR="+s.bin)
+		cmd := exec.CommandContext(t.Context(), programs.Path(s, "muster"), append(strings.Fields(c.args), file)...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+s.dir)
 		out, err := cmd.CombinedOutput()
 		for _, want := range c.wants {
 			if err != nil || !strings.Contains(string(out), want) {

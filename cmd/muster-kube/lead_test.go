@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -50,9 +49,11 @@ func (s *stage) takeLease(holder string, seconds int32) (before string) {
 // TestLoseLead takes the lead from a scheduler that runs, as a successor does: it begins again in its place, as the
 // same process, and schedules when it leads again.
 func TestLoseLead(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.create(controlplane.Node("n1", 8, nil))
-	c := exec.Command(filepath.Join(s.bin, "muster-kube"), "--kubeconfig", s.p.Kubeconfig, "--listen", "none", "--api-listen", "none", "--lease", "2s")
+	c := exec.Command(programs.Path(s, "muster-kube"), "--kubeconfig", s.p.Kubeconfig,
+		"--listen", "none", "--api-listen", "none", "--lease", "2s")
 	c.Stderr = s.Output()
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
@@ -82,6 +83,7 @@ func TestLoseLead(t *testing.T) {
 
 // TestTakeover kills leaders, one after the other, and says how long nothing was bound. MUSTER_SOAK is how many.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	kills := 2
 	if text := os.Getenv("MUSTER_SOAK"); text != "" {
 		var err error
@@ -94,7 +96,7 @@ func TestTakeover(t *testing.T) {
 	kill := map[string]func(){}
 	for i := range kills + 1 {
 		name := fmt.Sprintf("scheduler-%d", i)
-		t.Setenv("POD_NAME", name) // is its identity
+		s.env = []string{"POD_NAME=" + name} // is its identity
 		kill[name] = s.start("--api-listen", "none")
 	}
 	s.bound("first")

@@ -21,13 +21,14 @@ import (
 // TestDefrag has a replica moved as people do: by muster defrag --apply, through the
 // cluster's API server, with the programs as they are built. Who may only look, may not.
 func TestDefrag(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
-	conf := filepath.Join(s.bin, "kube.yaml")
+	conf := filepath.Join(s.dir, "kube.yaml")
 	if err := os.WriteFile(conf, []byte("policy: fifo\ndefragment: {mode: plan, await: 1m}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	hour := func(d time.Duration) string { return time.Now().UTC().Add(d).Format("15:00") }
-	guarded := filepath.Join(s.bin, "protected.yaml")
+	guarded := filepath.Join(s.dir, "protected.yaml")
 	if err := os.WriteFile(guarded, []byte(fmt.Sprintf("policy: fifo\ndefragment: {mode: auto, every: 1s, zone: UTC, protected: [\"%s-%s\"]}\n", hour(-time.Hour), hour(2*time.Hour))), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,8 @@ func (r *reporting) sidecar(p *v1.Pod) (end func()) {
 	if err := os.WriteFile(token, []byte(r.token(p, api.ReportAudience)), 0o600); err != nil {
 		r.Fatal(err)
 	}
-	c := exec.Command(filepath.Join(r.bin, "muster-kube"), "report", "--to", "https://"+r.address, "--token", token, "--every", "1s")
+	c := exec.Command(programs.Path(r, "muster-kube"), "report", "--to", "https://"+r.address,
+		"--token", token, "--every", "1s")
 	c.Env = append(os.Environ(), "MUSTER_PROGRESS="+file, "MUSTER_REPORT_CA="+p.Annotations[kube.AnnotationSum])
 	c.Stderr = r.Output()
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -175,8 +176,9 @@ func (r *reporting) says(args []string, wants ...string) func(context.Context) b
 // TestReport has pods report their progress. By it e-las takes the GPUs of one that has hardly begun, which without it would keep
 // them; the end of another is foretold, and foretold again when the scheduler was killed.
 func TestReport(t *testing.T) {
+	t.Parallel()
 	r := newReporting(t)
-	conf := filepath.Join(r.bin, "kube.yaml")
+	conf := filepath.Join(r.dir, "kube.yaml")
 	if err := os.WriteFile(conf, []byte("policy: e-las:beta=0.001,T0=1s\nmin_runtime: 0s\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -222,6 +224,7 @@ func TestReport(t *testing.T) {
 
 // A pod reports for itself, with a token that was made for that; all else is refused, and says what would be right.
 func TestReportRefused(t *testing.T) {
+	t.Parallel()
 	r := newReporting(t)
 	r.lead("--listen", "127.0.0.1:0")
 	r.create(controlplane.Node("n1", 8, nil))

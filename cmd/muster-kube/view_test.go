@@ -38,21 +38,26 @@ type stage struct {
 	*testing.T
 	p   *controlplane.Plane
 	c   *kubernetes.Clientset
-	bin string
+	dir string   // for files
+	env []string // more of the schedulers'
 	ip  string
 }
 
-// newStage builds the programs, starts a cluster and registers the API.
+// programs are what a cluster is scheduled and looked at with.
+var programs = shared.Programs{Plain: []string{"muster", "muster-kube"}}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	programs.Remove()
+	os.Exit(code)
+}
+
+// newStage starts a cluster and registers the API.
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{T: t, bin: t.TempDir(), ip: ownAddress(t)}
+	s := &stage{T: t, dir: t.TempDir(), ip: ownAddress(t)}
 	s.p = controlplane.Start(t, controlplane.Options{Controllers: true, Args: []string{"--enable-aggregator-routing"}}) // nothing here routes Services' addresses
 	s.c = s.p.Client()
-	shared.Reads(t, "../..")
-	cmd := exec.Command("go", "build", "-o", s.bin, "github.com/muster-gpu/muster/cmd/muster", "github.com/muster-gpu/muster/cmd/muster-kube")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	s.register()
 	return s
 }
@@ -134,9 +139,10 @@ func (s *stage) let(subject rbacv1.Subject) {
 // start starts a scheduler; the function that it returns kills it.
 func (s *stage) start(args ...string) (kill func()) {
 	s.Helper()
-	c := exec.Command(filepath.Join(s.bin, "muster-kube"), append([]string{"--kubeconfig", s.p.Kubeconfig, "--listen", "none", "--log-level", "debug",
-		"--api-listen", s.ip + ":0"}, args...)...)
-	c.Stderr = s.Output()
+	args = append([]string{"--kubeconfig", s.p.Kubeconfig, "--listen", "none", "--log-level", "debug",
+		"--api-listen", s.ip + ":0"}, args...)
+	c := exec.Command(programs.Path(s, "muster-kube"), args...)
+	c.Stderr, c.Env = s.Output(), append(os.Environ(), s.env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
 		s.Fatal(err)
@@ -151,8 +157,9 @@ func (s *stage) start(args ...string) (kill func()) {
 // muster runs the command line as a user does.
 func (s *stage) muster(kubeconfig string, args ...string) (string, error) {
 	s.Helper()
-	c := exec.CommandContext(s.Context(), filepath.Join(s.bin, "muster"), append([]string{"--kubeconfig", kubeconfig, "--context", "test"}, args...)...)
-	c.Env = append(os.Environ(), "MUSTER_HOST=http://203.0.113.1:1", "TMPDIR="+s.bin)
+	args = append([]string{"--kubeconfig", kubeconfig, "--context", "test"}, args...)
+	c := exec.CommandContext(s.Context(), programs.Path(s, "muster"), args...)
+	c.Env = append(os.Environ(), "MUSTER_HOST=http://203.0.113.1:1", "TMPDIR="+s.dir)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	err := c.Run()
@@ -193,6 +200,7 @@ func namespace(name string) *v1.Namespace {
 // TestLook looks at a cluster as people do: through its API server, with the
 // programs as they are built.
 func TestLook(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.create(controlplane.Node("n1", 8, nil), controlplane.Node("n2", 8, nil), namespace("vision"), namespace("speech"))
 	kill := s.start()
@@ -231,7 +239,7 @@ func verbs(s *stage, ann string) {
 			s.Errorf("muster %s: %v %s", c.args, err, out)
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(s.bin, "muster-cluster-*"))
+	left, err := filepath.Glob(filepath.Join(s.dir, "muster-cluster-*"))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -243,7 +251,7 @@ func verbs(s *stage, ann string) {
 // hangup: a terminal that is closed takes the folder of the socket away with
 // whoever had it made.
 func hangup(s *stage, ann string) {
-	dir := filepath.Join(s.bin, "closed")
+	dir := filepath.Join(s.dir, "closed")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		s.Fatal(err)
 	}
@@ -251,7 +259,8 @@ func hangup(s *stage, ann string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	c := exec.CommandContext(s.Context(), filepath.Join(s.bin, "muster-kube"), "proxy", "--kubeconfig", ann, "--context", "test", "--socket", filepath.Join(dir, "s"))
+	c := exec.CommandContext(s.Context(), programs.Path(s, "muster-kube"), "proxy", "--kubeconfig", ann,
+		"--context", "test", "--socket", filepath.Join(dir, "s"))
 	c.ExtraFiles = []*os.File{theirs}
 	out, err := c.StdoutPipe()
 	if err == nil {
@@ -399,7 +408,7 @@ func leader(s *stage, ann string, kill func()) {
 // board: the dashboard shows the cluster to the browser that has the link, to
 // nobody else, and offers no buttons that would do nothing.
 func board(s *stage, ann string) {
-	c := exec.Command(filepath.Join(s.bin, "muster"), "--kubeconfig", ann, "dashboard", "--no-open")
+	c := exec.Command(programs.Path(s, "muster"), "--kubeconfig", ann, "dashboard", "--no-open")
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := c.StdoutPipe()
 	if err == nil {

@@ -56,6 +56,7 @@ func (d *daemon) sitAt(program string, args ...string) *seat {
 	s.resize(30, 100)
 	s.cmd = exec.Command(program, args...)
 	s.cmd.Dir, s.cmd.Env = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket, "TERM=xterm", "PS1=$ ", "ENV=")
+	s.cmd.Env = append(s.cmd.Env, d.env...)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = s.tty, s.tty, s.tty
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := s.cmd.Start(); err != nil {
@@ -113,13 +114,9 @@ func (s *seat) shown() string {
 // see waits until the terminal shows a text.
 func (s *seat) see(text string) {
 	s.t.Helper()
-	for range 2000 {
-		if strings.Contains(s.shown(), text) {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	if !until(func() bool { return strings.Contains(s.shown(), text) }) {
+		s.t.Fatalf("%q is not shown:\n%s", text, s.shown())
 	}
-	s.t.Fatalf("%q is not shown:\n%s", text, s.shown())
 }
 
 // leaves waits for the end and says with which code; the terminal must be as it was.
@@ -129,7 +126,7 @@ func (s *seat) leaves() int {
 	go func() { _ = s.cmd.Wait(); close(over) }()
 	select {
 	case <-over:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute): // the grace of a job is two
 		s.t.Fatalf("it does not end:\n%s", s.shown())
 	}
 	tio, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
@@ -145,6 +142,7 @@ func (s *seat) leaves() int {
 // A shell on a GPU: what is typed is echoed, the window has our size, Ctrl-C
 // reaches what runs in it, and the exit code comes back.
 func TestRunOnTerminal(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	s := d.sit("run", "--gpus", "1", "--pty", "--", "sh", "-i")
 	s.write("stty size; echo on:$CUDA_VISIBLE_DEVICES; tty\n")
@@ -154,9 +152,8 @@ func TestRunOnTerminal(t *testing.T) {
 	s.resize(40, 120)
 	s.write("while test \"$(stty size)\" != '40 120'; do :; done; echo re''sized\n")
 	s.see("resized")
-	s.write("sleep 100\n")
-	s.see("sleep 100\r\n")
-	time.Sleep(300 * time.Millisecond) // it must run before it can be interrupted
+	s.write("sh -c 'echo as\"\"leep; exec sleep 100'\n")
+	s.see("asleep") // it must run before it can be interrupted
 	s.write("\x03")
 	s.write("echo inter''rupted\n")
 	s.see("interrupted")
@@ -170,6 +167,7 @@ func TestRunOnTerminal(t *testing.T) {
 // Who leaves comes back to the same shell; two see the same; a daemon that is
 // killed meanwhile makes no difference, and nothing is shown twice.
 func TestAttach(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.must("submit", "--gpus", "1", "--pty", "--", "sh", "-i")
 	a := d.sit("attach", "1")
@@ -216,6 +214,7 @@ func TestAttach(t *testing.T) {
 
 // A cancelled shell goes at once: its terminal hangs up.
 func TestCancelTerminal(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	s := d.sit("run", "--gpus", "1", "--pty", "--", "bash", "--norc", "-i")
 	s.write("echo he''re\n")
@@ -228,6 +227,7 @@ func TestCancelTerminal(t *testing.T) {
 
 // A pipe goes through whole and in order, over the daemon's death.
 func TestPipeThrough(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	var in bytes.Buffer
 	for i := range 200_000 {
@@ -238,7 +238,7 @@ func TestPipeThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd := exec.Command("timeout", "100", d.bin, "run", "--gpus", "1", "--", "sh", "-c", "cat; echo end; exit 5")
+	cmd := patient(d.bin, "run", "--gpus", "1", "--", "sh", "-c", "cat; echo end; exit 5")
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = r, &out, os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -268,6 +268,7 @@ func TestPipeThrough(t *testing.T) {
 
 // The first Ctrl-C is the job's, the second cancels it.
 func TestSignalsOfRun(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	s := d.sit("run", "--gpus", "1", "--", "sh", "-c", "trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done")
 	s.see("ready")
@@ -284,6 +285,7 @@ func TestSignalsOfRun(t *testing.T) {
 
 // A folder whose path is too long for a socket has one all the same.
 func TestTerminalInLongFolder(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.kill()
 	d.dir = filepath.Join(d.dir, strings.Repeat("long", 40))

@@ -20,7 +20,8 @@ import (
 // cancelled it. Admins see everything, others what concerns them. Wrong tokens are noted and logged, never themselves, and
 // answered more and more briefly.
 func TestAudit(t *testing.T) {
-	rootOnly(t)
+	t.Parallel()
+	needsRoot(t)
 	d := withConfig(t, "1xH100-80GB", "operators: {users: [daemon]}\n")
 	d.start()
 	as := d.others()
@@ -103,6 +104,7 @@ func TestAudit(t *testing.T) {
 
 // A value of the environment that has commas is one value; why a log cannot be read is said; why a job ran again stands in its history.
 func TestSmallTruths(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.want(d.must("run", "-e", "LIST=a,b", "-e", "OTHER=c", "--", "sh", "-c", "echo $LIST and $OTHER"), "a,b and c")
 	d.want(d.must("run", "-e", "A=1,B=2", "--", "sh", "-c", "echo $A"), "1,B=2")

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,14 +11,11 @@ import (
 // The daemon schedules by its configuration; a wrong one is named by file and
 // line, and nothing starts.
 func TestConfig(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "4xH100-80GB")
 	d.kill()
 	file := filepath.Join(d.dir, "muster.yaml")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(text string) { d.write("muster.yaml", text) }
 	write("policy: fifo\nqueues:\n  - {name: research, guarantee: 3}\n  - {name: closed, guarantee: 1}\nmembers:\n  closed: {users: [nobody-at-all]}\nstop:\n  standard: {how: kill, grace: 1s}\n")
 	d.want(d.must("config", "check", file), "fine; 2 queues")
 	write("kind: MusterConfiguration\npolicy: fifo\n") // of another program

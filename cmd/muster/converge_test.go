@@ -15,6 +15,7 @@ import (
 // A job that reports its loss, and how it will have converged, is expected to end when the curve
 // says so; what makes no sense is refused when it is submitted.
 func TestConverge(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	if out, code := d.try("submit", "--converge", "loss:2", "--", "true"); code == 0 || !strings.Contains(out, "converge") || !strings.Contains(out, "such as loss:0.01:3") {
 		t.Errorf("exit code %d: %s", code, out)
@@ -28,7 +29,7 @@ done
 `)
 	d.must("submit", "--converge", "loss:0.002:3", "-o", "/dev/null", "--", "sh", "train.sh")
 	var j api.Job
-	d.waitFor("its end is foretold", func() bool {
+	d.eventually("its end is foretold", func() bool {
 		if err := json.Unmarshal([]byte(d.must("show", "1")), &j); err != nil {
 			t.Fatal(err)
 		}

@@ -76,6 +76,7 @@ type promise struct {
 // are submitted, started, suspended, requeued, resized, preempted and
 // cancelled, and the policy changes; nothing of docs/design/reliability.md is broken.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	points, seed := 30, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("MUSTER_SOAK")); err == nil {
 		points = n
@@ -187,10 +188,8 @@ func (s *storm) rage(points int) {
 		}
 	}
 	s.start("")
-	for try := 0; len(s.asks) > 0; try++ { // what was to be submitted is
-		if time.Sleep(10 * time.Millisecond); try == 3000 {
-			s.t.Fatalf("submissions hang\n%s", s.log.String())
-		}
+	if !until(func() bool { return len(s.asks) == 0 }) { // what was to be submitted is
+		s.t.Fatalf("submissions hang\n%s", s.log.String())
 	}
 	cancel()
 	work.Wait()

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,6 +24,7 @@ func (b *board) press(text string) {
 // A running job is suspended, resumed and requeued from its page; what the
 // daemon refuses is said in its words.
 func TestDashboardSuspend(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "1xH100-80GB")
 	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "worker", "--", "sh", "-c", "trap 'exit 0' USR1; while :; do sleep 0.05; done")
 	b.visit("/jobs/1")
@@ -53,6 +53,7 @@ func TestDashboardSuspend(t *testing.T) {
 // An operator drains the node from the overview, with a reason, and takes it
 // back; a GPU that fails says why.
 func TestDashboardDrain(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "2xH100-80GB")
 	b.press("Drain this node")
 	b.Await("the question, with a field for the reason", `document.querySelector("#ask").open && document.activeElement.matches("#ask-field input")`)
@@ -73,6 +74,7 @@ func TestDashboardDrain(t *testing.T) {
 // The history is filtered, searched and paged; what is chosen is in the
 // address, so that it can be passed on.
 func TestDashboardHistory(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "2xH100-80GB")
 	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "bad-one", "--", "sh", "-c", "exit 7")
 	b.must("submit", "--gpus", "0", "--name", "sweep", "--array", "0-59", "--", "true")
@@ -106,6 +108,7 @@ func TestDashboardHistory(t *testing.T) {
 
 // Ten thousand waiting jobs are no more work for the page than fifty.
 func TestDashboardManyJobs(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "1xH100-80GB")
 	b.must("submit", "--gpus", "1", "--name", "holder", "--", "sleep", "600")
 	b.must("submit", "--gpus", "1", "--time", "1h", "--name", "many", "--array", "0-9999", "--", "true")
@@ -125,9 +128,8 @@ func TestDashboardManyJobs(t *testing.T) {
 // Whoever is not the owner of a job, nor an operator, sees it without buttons,
 // without what it runs and without its output, and cannot drain the node.
 func TestDashboardOthers(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can ask as somebody else")
-	}
+	t.Parallel()
+	needsRoot(t)
 	d := startDaemon(t, "1xH100-80GB")
 	d.must("submit", "--gpus", "1", "--time", "10m", "--name", "not-yours", "--", "sh", "-c", "echo hush-hush; sleep 300")
 	link, err := d.others()("nobody", "dashboard", "--no-open")
@@ -151,6 +153,7 @@ func TestDashboardOthers(t *testing.T) {
 
 // A lost connection is said, once.
 func TestDashboardLost(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "1xH100-80GB")
 	b.kill()
 	b.Await("what is wrong", `document.querySelector("#live.off") && document.querySelector("#said.bad")?.textContent.includes("does not answer")`)

@@ -65,6 +65,7 @@ func has(sel, text string) string {
 // Jobs appear while one looks: on the GPUs, in the queue, in the line, and
 // leave again.
 func TestDashboardLive(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "4xH100-80GB")
 	b.Await("four idle GPUs", `document.querySelectorAll(".gpu.idle").length === 4`)
 	b.want(b.text(".head .note"), "Simulated GPUs")
@@ -91,6 +92,7 @@ func TestDashboardLive(t *testing.T) {
 // A job's page says why it waits, lets it be held, released and cancelled, and
 // shows its output while it is written.
 func TestDashboardJob(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "2xH100-80GB")
 	b.must("submit", "--gpus", "2", "--time", "10m", "--name", "first", "-o", "first.out", "--", "sh", "-c",
 		`printf 'loss \033[31m0.5\033[0m\n'; printf '10%%\r20%%\r30%%\n'; echo '<b>bold</b>'; echo '{"step": 40, "steps": 200, "samples_per_s": 12.5}' > $MUSTER_PROGRESS; while ! [ -e go ]; do sleep 0.05; done; echo last; exit 3`)
@@ -140,6 +142,7 @@ func TestDashboardJob(t *testing.T) {
 
 // The form submits what it says, and errors come to their fields.
 func TestDashboardSubmit(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "2xH100-80GB")
 	b.visit("/submit")
 	set := func(id, v string) {
@@ -175,6 +178,7 @@ func TestDashboardSubmit(t *testing.T) {
 
 // The list is filtered, searched and paged; everything is reached by keys.
 func TestDashboardList(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "1xH100-80GB")
 	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "holder", "--", "sleep", "300")
 	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "sweep", "--array", "0-59", "--", "true")
@@ -215,6 +219,7 @@ func TestDashboardList(t *testing.T) {
 // Every page, in every look: no sideways scrolling, names for all controls,
 // enough contrast, one h1, landmarks.
 func TestDashboardLooks(t *testing.T) {
+	t.Parallel()
 	b := openBoard(t, "4xH100-80GB")
 	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "a-rather-long-name-of-a-job-that-does-not-end-"+strings.Repeat("x", 60), "--", "sleep", "300")
 	b.must("submit", "--gpus", "4", "--time", "10m", "--name", "big", "--", "sleep", "300")
@@ -278,6 +283,7 @@ return [...bad].join("\n") })()`
 
 // Without a session a page says how to get one, and nothing else.
 func TestDashboardSignIn(t *testing.T) {
+	t.Parallel()
 	b := &board{Browser: browser.Open(t), daemon: startDaemon(t, "1xH100-80GB")}
 	b.must("submit", "--gpus", "1", "--name", "secret-work", "--", "sleep", "300")
 	link := strings.TrimSpace(b.must("dashboard", "--no-open"))
@@ -295,13 +301,9 @@ func TestDashboardSignIn(t *testing.T) {
 // The overview opens with how full the machine is and what waits, then who runs and who is next; on phones
 // the tables fit, whatever queues are called.
 func TestDashboardPhone(t *testing.T) {
-	d := prepareDaemon(t, "4xH100-80GB")
-	file := filepath.Join(d.dir, "muster.yaml")
-	if err := os.WriteFile(file, []byte("queues:\n  - {name: research-and-development-of-vision, guarantee: 1.5, limit: 3.5, children: [{name: self-supervised-pretraining, guarantee: 0.5}, {name: evaluation_of_checkpoints}]}\n"+
-		"  - {name: operations, guarantee: 1}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d.args = []string{"--config", file}
+	t.Parallel()
+	d := withConfig(t, "4xH100-80GB", "queues:\n  - {name: research-and-development-of-vision, guarantee: 1.5, limit: 3.5, children: [{name: self-supervised-pretraining, guarantee: 0.5}, {name: evaluation_of_checkpoints}]}\n"+
+		"  - {name: operations, guarantee: 1}\n")
 	d.start()
 	b := signIn(t, d)
 	b.must("submit", "--queue", "self-supervised-pretraining", "--gpus", "2", "--time", "10m", "--name", "vit", "--", "sleep", "300")

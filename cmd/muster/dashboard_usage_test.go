@@ -97,6 +97,7 @@ func measured(t *testing.T) *board {
 // The usage page shows who used what and what it cost, the load of the
 // machine, what was wasted, the empty hours, and how good expected starts were.
 func TestDashboardUsage(t *testing.T) {
+	t.Parallel()
 	b := measured(t)
 	b.visit("/usage?since=7d")
 	b.Await("who used it", has(".usage th", "root")+` || `+has(".usage tbody th", ""))
@@ -122,6 +123,7 @@ func TestDashboardUsage(t *testing.T) {
 // A job's page shows what was measured of it as curves, how far it was, and
 // what it used and cost.
 func TestDashboardCurves(t *testing.T) {
+	t.Parallel()
 	b := measured(t)
 	b.visit("/jobs/1")
 	b.Await("curves", `document.querySelectorAll(".plots canvas").length === 7`)
@@ -139,6 +141,7 @@ func TestDashboardCurves(t *testing.T) {
 
 // What a running job uses is drawn while it runs.
 func TestDashboardCurvesLive(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "1xH100-80GB")
 	d.args = []string{"--sample-every", "200ms"}
 	d.start()

@@ -12,6 +12,7 @@ import (
 // jobs take turns, however long they are: one that saves nothing keeps its GPUs, and
 // everybody is told why.
 func TestPlainJobsEndLive(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"themis:lease=2s", "astraea:lease=2s", "gandiva:round=1s,pack=false", "gavel:round=1s,reset=1s", "muri:round=1s,group=1"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
@@ -36,6 +37,7 @@ func TestPlainJobsEndLive(t *testing.T) {
 // TestDiesOfTheSignal: a program that handles the signal and dies of it has saved nothing,
 // and is left alone once that was seen.
 func TestDiesOfTheSignal(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", "policy: 'gandiva:round=2s,pack=false'\n")
 	die := `trap 'trap - USR1; kill -USR1 $$' USR1; n=%d; while [ $n -gt 0 ]; do sleep 0.1; n=$((n-1)); done`
 	for range 2 {

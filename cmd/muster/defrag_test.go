@@ -99,6 +99,7 @@ func TestDefragSim(t *testing.T) {
 
 // A daemon says that no move would help, and moves nobody; who asks must be an operator.
 func TestDefragServe(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.want(d.must("defrag"), "no job waits for room", "nothing was changed")
 	d.must("submit", "--gpus", "2", "--", "sleep", "100")

@@ -16,6 +16,7 @@ import (
 // it. The 4g starts where the 1g was, the 1g goes on from its checkpoint on another start, and the
 // instance that somebody else uses all the while stays as it is.
 func TestDefragMIG(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{mig: dynamic}")
 	leave := filepath.Join(d.dir, "leave")
 	script := `env; at=$MUSTER_CHECKPOINT_DIR/at; echo "pid $$ goes on at $(cat $at 2>/dev/null || echo 0)";

@@ -14,6 +14,7 @@ import (
 // be moved: it writes a checkpoint, leaves both of its GPUs and goes on from there on others, beside the one
 // for which it left; the other one never notices.
 func TestDefragWide(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "4xH100-80GB", "{shares: time-slicing}")
 	script := `env; at=$MUSTER_CHECKPOINT_DIR/at; echo "pid $$ goes on at $(cat $at 2>/dev/null || echo 0)";
 trap 'echo 41 > $at; exit 75' USR1; while :; do sleep 0.05; done`

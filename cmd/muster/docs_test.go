@@ -72,11 +72,14 @@ var inlineCode = regexp.MustCompile("`(muster [^`\n]+)`")
 // commandLines returns what a page says to type: in blocks of code and between backquotes.
 func commandLines(text string) []string {
 	var found []string
-	code := false
+	code, shell := false, false
 	text = strings.ReplaceAll(text, "\\\n", " ")
 	for line := range strings.SplitSeq(text, "\n") {
 		if strings.HasPrefix(line, "```") {
-			code = line == "```" && !code || line == "```sh" || line == "```bash"
+			code, shell = !code, line == "```" || line == "```sh" || line == "```bash"
+			continue
+		}
+		if code && !shell {
 			continue
 		}
 		if !code {

@@ -19,6 +19,7 @@ const hostile = "x\x1b]0;owned\x07\x1b[31m\n999 root running\t\u202egnp\u009b2J\
 // What a job's user can say reaches other people's terminals without anything that a terminal would act on; in JSON it stays what it
 // is. Names and comments that hold such characters are refused.
 func TestEscape(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	cl := client.Unix(d.socket)
 	for _, s := range []api.Submission{{Name: "a\x1b[0m"}, {Name: "a\nb"}, {Name: "a\x00b"}, {Name: "a\u202eb"}, {Comment: "a\x1b]0;b\x07"}, {Comment: "a\x00"}} {

@@ -13,6 +13,7 @@ import (
 
 // A command runs in a running job with its environment, folder, user and control group, and ends with it.
 func TestExec(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	dir := t.TempDir()
 	d.must("submit", "--gpus", "1", "--name", "train", "-D", dir, "-e", "LESSON=one,two", "-o", "/dev/null", "--", "sleep", "1000")
@@ -44,7 +45,7 @@ func TestExec(t *testing.T) {
 		out, code := d.try("exec", "1", "sh", "-c", "touch "+mark+"; sleep 1000")
 		done <- fmt.Sprint(code, out)
 	}()
-	d.waitFor("the command to run", func() bool { _, err := os.Stat(mark); return err == nil })
+	d.eventually("the command to run", func() bool { _, err := os.Stat(mark); return err == nil })
 	d.must("cancel", "1")
 	if text := <-done; strings.HasPrefix(text, "0") {
 		t.Errorf("the command outlived its job: %s", text)

@@ -28,6 +28,7 @@ func (d *daemon) expected(id string) time.Time {
 // start, by the submission, by why, in the list, and what comes after them would
 // be, too. That is what happens, and it is scored.
 func TestForeseenChain(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	began := time.Now()
 	d.must("submit", "--gpus", "1", "--estimate", "8s", "--", "sleep", "8")
@@ -59,6 +60,7 @@ func TestForeseenChain(t *testing.T) {
 // A time limit is said to be one: the holder ends at the latest then, and what waits for it starts by then if it runs so long.
 // The start that is told is that of the look ahead which says when the holder leaves. Each waiting job has its own place.
 func TestLimitIsNoRunTime(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	began := time.Now()
 	d.must("submit", "--gpus", "1", "--time", "1h", "--", "sleep", "100")

@@ -13,6 +13,7 @@ import (
 // TestFreeBeforeLeaving: while a cancelled job still holds three of eight GPUs, a job of one
 // GPU runs on another at once; a job that needs those three waits for them, and says so.
 func TestFreeBeforeLeaving(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "8xH100-80GB")
 	gone := filepath.Join(d.dir, "gone")
 	d.must("submit", "-o", "/dev/null", "--name", "slow", "--gpus", "3", "--", "sh", "-c",
@@ -46,6 +47,7 @@ func TestFreeBeforeLeaving(t *testing.T) {
 // TestHoldAfter: jobs that say nothing of how long they run pass a larger one for as long as the
 // configuration says; then GPUs are held for it, which is said to it and to those behind it.
 func TestHoldAfter(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "2xH100-80GB", "policy: fifo\nbackfill: easy\nhold_after: 1ms\n")
 	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", "while [ ! -e gone ]; do sleep 0.1; done")
 	d.untilSays(`"state": "running"`, "show", "1")

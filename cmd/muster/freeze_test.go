@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/muster-gpu/muster/local/shim"
 )
@@ -23,6 +22,7 @@ import (
 // save nothing keep their GPUs and end. A control daemon of MPS comes to a GPU when nobody
 // else is there.
 func TestNobodyIsFrozen(t *testing.T) {
+	t.Parallel()
 	rules := "policy: 'gandiva:round=1s,pack=false'\nstop: {standard: {how: suspend}}\nsharing: "
 	for name, c := range map[string]struct {
 		sharing string
@@ -65,17 +65,19 @@ func TestNobodyIsFrozen(t *testing.T) {
 // kept in memory: the job begins again, and only once. Nothing is left of its first run, also
 // where its shim was killed meanwhile.
 func TestSharedOtherwiseLive(t *testing.T) {
+	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "all there", true: "shim killed"}[killed], func(t *testing.T) { sharedOtherwise(t, killed) })
 	}
 }
 
 func sharedOtherwise(t *testing.T, killed bool) {
+	t.Parallel()
 	rules := "policy: srtf\nstop: {standard: {how: suspend}}\n"
 	d, write := configured(t, "1xH100-80GB", rules)
 	runs := filepath.Join(d.dir, "runs")
 	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c", "sleep 999 & echo $$ $! >>"+runs+"; exec sleep 1000")
-	d.eventually("it runs", func() bool { return strings.HasSuffix(d.output("runs"), "\n") })
+	d.eventually("it runs", func() bool { return strings.HasSuffix(d.read("runs"), "\n") })
 	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1m", "--", "sleep", "1000")
 	d.untilSays(`"state": "suspended"`, "show", "1")
 	d.kill()
@@ -85,7 +87,7 @@ func sharedOtherwise(t *testing.T, killed bool) {
 	if err != nil || s.Phase != shim.Running {
 		t.Fatalf("the suspended run: %+v, %v", s, err)
 	}
-	left := append(strings.Fields(d.output("runs")), strconv.Itoa(s.Shim))
+	left := append(strings.Fields(d.read("runs")), strconv.Itoa(s.Shim))
 	if killed {
 		_ = syscall.Kill(s.Shim, syscall.SIGKILL)
 	}
@@ -99,7 +101,7 @@ func sharedOtherwise(t *testing.T, killed bool) {
 		})
 	}
 	d.must("cancel", "2")
-	d.eventually("it runs again", func() bool { return strings.Count(d.output("runs"), "\n") == 2 })
+	d.eventually("it runs again", func() bool { return strings.Count(d.read("runs"), "\n") == 2 })
 	d.must("cancel", "1")
 	d.replays()
 }
@@ -107,6 +109,7 @@ func sharedOtherwise(t *testing.T, killed bool) {
 // TestNobodyIsFrozenSimulated: as live, so in the simulator: to suspend is to ask for a checkpoint
 // where GPUs are partitioned by demand, or shared under MPS, decision by decision.
 func TestNobodyIsFrozenSimulated(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	hash := func(head, preempt string) string {
 		if err := os.WriteFile(file, []byte(head+"nodes: [{name: 'n[1-2]', model: A100-80GB, gpus: 4}]\n"), 0o600); err != nil {
@@ -131,6 +134,7 @@ func TestNobodyIsFrozenSimulated(t *testing.T) {
 // TestWhySuspended: of a suspended job it is said for whom it was suspended, or by whom, where its
 // memory is, who has its GPUs, and when it is expected to go on.
 func TestWhySuspended(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "2xH100-80GB", "policy: srtf\nstop: {standard: {how: suspend}}\n")
 	run := func(name, gpus, takes string) {
 		d.must("submit", "-o", "/dev/null", "--name", name, "--gpus", gpus, "--estimate", takes, "--", "sleep", "1000")
@@ -172,6 +176,7 @@ func TestWhySuspended(t *testing.T) {
 // TestNobodyIsFrozenIsSaid: where the rules suspend jobs and GPUs are shared so that they cannot,
 // it is said at the start and whenever the configuration is read again.
 func TestNobodyIsFrozenIsSaid(t *testing.T) {
+	t.Parallel()
 	how := "stop: {standard: {how: suspend}}\n"
 	for sharing, want := range map[string]string{
 		"{mig: instances}": "nobody is suspended on a MIG instance, but asked for a checkpoint, because sharing.mig is instances",
@@ -194,19 +199,15 @@ func TestNobodyIsFrozenIsSaid(t *testing.T) {
 // TestTurnsInPlace: who is suspended for another goes on in the same processes when it has
 // its GPUs back, in the service that suspended it.
 func TestTurnsInPlace(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", "policy: srtf\nstop: {standard: {how: suspend}}\n")
 	runs, steps := filepath.Join(d.dir, "runs"), filepath.Join(d.dir, "steps")
 	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c",
 		"echo $$ >>"+runs+"; while [ ! -e "+filepath.Join(d.dir, "go")+" ]; do echo >>"+steps+"; sleep 0.05; done")
 	grows := func(from int) int {
-		for range 2400 {
-			if b, err := os.ReadFile(steps); err == nil && len(b) > from {
-				return len(b)
-			}
-			time.Sleep(25 * time.Millisecond)
-		}
-		t.Fatal("job 1 does not go on")
-		return 0
+		t.Helper()
+		d.eventually("job 1 goes on", func() bool { return len(d.read("steps")) > from })
+		return len(d.read("steps"))
 	}
 	n := grows(0)
 	for i := range 2 {
@@ -231,6 +232,7 @@ func TestTurnsInPlace(t *testing.T) {
 // a checkpoint, and the suspended job goes on in its processes. Where nobody can be moved, it is started
 // again on the idle GPU after a while, and nothing of its old processes stays.
 func TestHomeCleared(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "6xH100-80GB", "policy: srtf\nstop: {standard: {how: suspend}}\n")
 	file := func(name string) string { return filepath.Join(d.dir, name) }
 	pids := func(id string) []string {

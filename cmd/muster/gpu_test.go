@@ -18,24 +18,11 @@ func (d *daemon) fault(text string) {
 	}
 }
 
-// untilSays waits until a command's output contains the text.
-func (d *daemon) untilSays(text string, args ...string) string {
-	d.t.Helper()
-	out := ""
-	for range 2400 {
-		if out, _ = d.try(args...); strings.Contains(out, text) {
-			return out
-		}
-		time.Sleep(25 * time.Millisecond)
-	}
-	d.t.Fatalf("%q does not come in\n%s", text, out)
-	return ""
-}
-
 // A GPU that fails takes its job with it: the job waits again and starts on a
 // GPU that is well. The bad one stays out, over a restart of the daemon too,
 // until it is well.
 func TestGPUFails(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done")
 	d.untilSays("running", "queue")
@@ -75,6 +62,7 @@ func TestNoDriver(t *testing.T) {
 // A job that takes more memory than it asked for fails, and is told why; what
 // is not enforced on this machine is told at the start.
 func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	if strings.Contains(d.log.String(), "not enforced: memory") {
 		t.Skip("NOT TESTED: memory is not enforced here")
@@ -91,6 +79,7 @@ func TestOutOfMemory(t *testing.T) {
 
 // Suspending a job stops all of it, also what left its process group.
 func TestSuspendAll(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED: only root can make control groups")
@@ -104,28 +93,17 @@ func TestSuspendAll(t *testing.T) {
 		}
 		return fi.Size()
 	}
-	for try := 0; size() == 0 || !strings.Contains(d.must("show", "1"), `"state": "running"`); try++ {
-		if try > 1000 {
-			t.Fatalf("it does not run: %s", d.must("show", "1"))
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.eventually("it counts", func() bool { return size() > 0 })
 	d.must("suspend", "1")
-	for try, last := 0, int64(-1); size() != last; try++ {
-		if try > 50 {
-			t.Fatal("it goes on while it is suspended")
-		}
-		last = size()
+	d.eventually("it stands still", func() bool {
+		last := size()
 		time.Sleep(100 * time.Millisecond)
-	}
+		return size() == last
+	})
 	before := size()
 	d.must("resume", "1")
-	for try := 0; size() == before; try++ {
-		if try > 400 {
-			t.Fatal("it does not go on after it was resumed")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	d.eventually("it goes on after it was resumed", func() bool { return size() > before })
 	d.must("suspend", "1")
 	d.must("cancel", "1") // frozen processes die, too
 	d.must("queue")
@@ -138,6 +116,7 @@ func TestSuspendAll(t *testing.T) {
 // that; it keeps it over a death of the daemon; a GPU in MIG mode is never handed
 // out whole, and one that is not never in slices.
 func TestInstances(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xA100-80GB/0:3g.40gb@4,1g.10gb@0")
 	d.want(d.must("nodes"), "3g.40gb@4", "1g.10gb@0")
 	until := "env | grep VISIBLE; trap 'exit 0' TERM; while [ ! -e go ]; do sleep 0.05; done"

@@ -37,6 +37,12 @@ func smallDisk(t *testing.T, d *daemon, size string) string {
 	return state
 }
 
+// serves has another daemon begin, and returns what it says until it ends.
+func (d *daemon) serves(state, socket string) (string, error) {
+	out, err := patient(d.bin, "serve", "--gpus", "sim:"+d.simulated, "--state", state, "--socket", socket).CombinedOutput()
+	return string(out), err
+}
+
 // ready asks the daemon whether it is ready.
 func (d *daemon) ready() int {
 	c := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -54,13 +60,12 @@ func (d *daemon) ready() int {
 // On a full disk nothing new is accepted, and said so at once; jobs go on, and
 // their ends are not lost.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "2xH100-80GB")
 	state := smallDisk(t, d, "8m")
 	d.start()
 	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "sh", "-c", "sleep 1; exit 5")
-	for !strings.Contains(d.must("show", "1"), `"state": "running"`) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	d.untilSays(`"state": "running"`, "show", "1")
 	fill, err := os.Create(filepath.Join(state, "fill"))
 	if err != nil {
 		t.Fatal(err)
@@ -95,10 +100,8 @@ func TestDiskFull(t *testing.T) {
 	if err := fill.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
-	for try := 0; d.ready() != http.StatusOK; try++ {
-		if time.Sleep(50 * time.Millisecond); try == 200 {
-			t.Fatal("there is room again, and the daemon does not go on")
-		}
+	if !until(func() bool { return d.ready() == http.StatusOK }) {
+		t.Fatal("there is room again, and the daemon does not go on")
 	}
 	if out, code := d.try("wait", "1"); code != 5 {
 		t.Errorf("the job that ended meanwhile: exit code %d, not 5: %s", code, out)
@@ -109,6 +112,7 @@ func TestDiskFull(t *testing.T) {
 // A state that becomes read-only is like a full disk; one that is so from the
 // beginning is refused.
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "2xH100-80GB")
 	state := smallDisk(t, d, "8m")
 	d.start()
@@ -117,8 +121,8 @@ func TestReadOnly(t *testing.T) {
 	if err := unix.Mount("", state, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("timeout", "20", d.bin, "serve", "--gpus", "sim:2xH100-80GB", "--state", state, "--socket", d.socket).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), state) || !strings.Contains(string(out), "read-only") {
+	out, err := d.serves(state, d.socket)
+	if err == nil || !strings.Contains(out, state) || !strings.Contains(out, "read-only") {
 		t.Errorf("on a read-only state: %v\n%s", err, out)
 	}
 	if err := unix.Mount("", state, "", unix.MS_REMOUNT, ""); err != nil {
@@ -130,6 +134,7 @@ func TestReadOnly(t *testing.T) {
 
 // Output that fills the disk of the state costs output, not the state.
 func TestLogFillsDisk(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "2xH100-80GB")
 	state := smallDisk(t, d, "16m")
 	d.start()
@@ -145,14 +150,15 @@ func TestLogFillsDisk(t *testing.T) {
 
 // A second daemon on a state is refused, and the first goes on.
 func TestTwoDaemons(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	state := filepath.Join(d.dir, "state")
-	out, err := exec.Command("timeout", "20", d.bin, "serve", "--gpus", "sim:2xH100-80GB", "--state", state, "--socket", d.socket+"2").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), state+": another daemon runs on this state") {
+	out, err := d.serves(state, d.socket+"2")
+	if err == nil || !strings.Contains(out, state+": another daemon runs on this state") {
 		t.Errorf("a second daemon: %v\n%s", err, out)
 	}
-	out, err = exec.Command("timeout", "20", d.bin, "serve", "--gpus", "sim:2xH100-80GB", "--state", state+"2", "--socket", d.socket).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "a daemon answers there already") {
+	out, err = d.serves(state+"2", d.socket)
+	if err == nil || !strings.Contains(out, "a daemon answers there already") {
 		t.Errorf("a second daemon on the socket: %v\n%s", err, out)
 	}
 	d.must("run", "--gpus", "1", "--", "true")
@@ -161,6 +167,7 @@ func TestTwoDaemons(t *testing.T) {
 // A state that is damaged is refused, with what to do about it; nothing is
 // overwritten.
 func TestDamagedState(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	for range 30 {
 		d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "true")
@@ -185,8 +192,8 @@ func TestDamagedState(t *testing.T) {
 	if err := os.WriteFile(db, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("timeout", "20", d.bin, "serve", "--gpus", "sim:2xH100-80GB", "--state", filepath.Join(d.dir, "state"), "--socket", d.socket).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), db) || !strings.Contains(string(out), "damaged") {
+	out, err := d.serves(filepath.Join(d.dir, "state"), d.socket)
+	if err == nil || !strings.Contains(out, db) || !strings.Contains(out, "damaged") {
 		t.Errorf("on a damaged state: %v\n%s", err, out)
 	}
 	if now, err := os.ReadFile(db); err != nil || string(now) != string(text) {
@@ -196,12 +203,12 @@ func TestDamagedState(t *testing.T) {
 
 // A time limit that strikes while no daemon runs is kept by the next one.
 func TestLimitWhileDown(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.must("submit", "--gpus", "1", "--time", "1s", "-o", "/dev/null", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "1", "--time", "1h", "-o", "/dev/null", "--", "sleep", "1000")
-	for !strings.Contains(d.must("show", "1"), `"state": "running"`) || !strings.Contains(d.must("show", "2"), `"state": "running"`) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	d.untilSays(`"state": "running"`, "show", "1")
+	d.untilSays(`"state": "running"`, "show", "2")
 	d.kill()
 	time.Sleep(time.Second)
 	d.start()

@@ -66,10 +66,8 @@ func bystander(t *testing.T) (pid int, lives func(when string)) {
 	over := make(chan struct{})
 	go func() { _ = c.Wait(); close(over) }()
 	t.Cleanup(func() { _ = c.Process.Kill(); <-over })
-	for try := 0; shim.Owner(c.Process.Pid) == 0; try++ { // until setpriv has done its work
-		if time.Sleep(5 * time.Millisecond); try > 2000 {
-			t.Fatal("the bystander is still root's")
-		}
+	if !until(func() bool { return shim.Owner(c.Process.Pid) != 0 }) { // setpriv has done its work
+		t.Fatal("the bystander is still root's")
 	}
 	return c.Process.Pid, func(when string) {
 		t.Helper()
@@ -95,9 +93,11 @@ func forged(t *testing.T, pid int) string {
 // nothing of what the daemon believes, and nobody else's process is touched, with and without a
 // restart of the daemon.
 func TestForgedState(t *testing.T) {
+	t.Parallel()
 	needsRoot(t)
 	for _, restart := range []bool{false, true} {
 		t.Run(map[bool]string{false: "one daemon", true: "restart"}[restart], func(t *testing.T) {
+			t.Parallel()
 			d, _ := configured(t, "1xH100-80GB", quick)
 			as := d.others()
 			home := d.home(attacker)
@@ -113,7 +113,9 @@ echo ready; trap '' TERM USR1; while :; do sleep 0.05; done`
 			if out, err := as(attacker, "submit", "--gpus", "1", "-o", filepath.Join(home, "out"), "--", "sh", "-c", script); err != nil {
 				t.Fatal(err, out)
 			}
-			d.eventually("the job has done its worst", func() bool { return strings.Contains(d.output("home-"+attacker+"/out"), "ready") })
+			d.eventually("the job has done its worst", func() bool {
+				return strings.Contains(d.read("home-"+attacker+"/out"), "ready")
+			})
 			if restart {
 				d.kill()
 				d.start()
@@ -125,7 +127,7 @@ echo ready; trap '' TERM USR1; while :; do sleep 0.05; done`
 			d.must("cancel", "1")
 			d.untilSays(`"state": "cancelled"`, "show", "1")
 			lives("after the job was cancelled")
-			if out := d.output("home-" + attacker + "/out"); strings.Contains(out, "traced") {
+			if out := d.read("home-" + attacker + "/out"); strings.Contains(out, "traced") {
 				t.Errorf("the job sees into the process that watches over it: %s", out)
 			}
 			d.want(d.must("show", "1"), `"restarts": 0`)
@@ -151,6 +153,7 @@ func (d *daemon) nothingOf(id int) {
 // A task that a daemon of an earlier version began has its state in its user's folder. It goes on
 // after an upgrade; a state that names others' processes harms nobody, and the job ends all the same.
 func TestForgedEarlierState(t *testing.T) {
+	t.Parallel()
 	needsRoot(t)
 	d, _ := configured(t, "2xH100-80GB", quick)
 	as := d.others()
@@ -162,7 +165,7 @@ func TestForgedEarlierState(t *testing.T) {
 			t.Fatal(err, out)
 		}
 		d.untilSays(`"state": "running"`, "show", strconv.Itoa(i+1))
-		d.eventually("it runs", func() bool { return strings.HasSuffix(d.output("home-"+attacker+"/"+name), "\n") })
+		d.eventually("it runs", func() bool { return strings.HasSuffix(d.read("home-"+attacker+"/"+name), "\n") })
 	}
 	d.kill()
 	for id := 1; id <= 2; id++ { // as it lay in the folder of the task then
@@ -186,12 +189,13 @@ func TestForgedEarlierState(t *testing.T) {
 		d.nothingOf(id)
 	}
 	lives("after the jobs were cancelled")
-	d.want(d.output("home-"+attacker+"/honest.out"), "told")
+	d.want(d.read("home-"+attacker+"/honest.out"), "told")
 }
 
 // Files that wait for somebody keep no GPU and no daemon: a fifo as output or input. What its reader
 // or writer sees is what the job wrote or is to read.
 func TestFifos(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", quick)
 	for _, name := range []string{"out", "never", "in", "none"} {
 		if err := unix.Mkfifo(filepath.Join(d.dir, name), 0o600); err != nil {
@@ -225,7 +229,7 @@ func TestFifos(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.must("wait", "1", "3")
-	if got := d.output("in.out"); got != "typed\n" {
+	if got := d.read("in.out"); got != "typed\n" {
 		t.Errorf("a job whose input is a fifo read %q", got)
 	}
 	d.must("cancel", "2")
@@ -239,6 +243,7 @@ func TestFifos(t *testing.T) {
 // A job that stops the process that watches over it, where it can, keeps its GPU no longer than it
 // has to stop.
 func TestStoppedShim(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", quick)
 	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c", "setsid sleep 1000 & kill -STOP $PPID; touch stopped; sleep 1000")
 	d.eventually("it has stopped it", func() bool { _, err := os.Stat(filepath.Join(d.dir, "stopped")); return err == nil })
@@ -254,6 +259,7 @@ func TestStoppedShim(t *testing.T) {
 // A job that kills the process that watches over it, where it can, leaves nothing behind, is not
 // started again at once, and not for ever.
 func TestKilledShim(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", quick)
 	script := `date +%s%N >> starts; env -i setsid sh -c 'exec sleep 1234567' & setsid sleep 1234567 & kill -9 $PPID; sleep 1234567`
 	if os.Getuid() != 0 {
@@ -264,7 +270,7 @@ func TestKilledShim(t *testing.T) {
 	if out := d.must("show", "1"); !strings.Contains(out, "was killed in 5 runs in a row") && !strings.Contains(out, "it could not be started") {
 		t.Errorf("it does not say why it failed: %s", out)
 	}
-	starts := strings.Fields(d.output("starts"))
+	starts := strings.Fields(d.read("starts"))
 	if n := len(starts); n < 3 || n > 15 { // three in a row that are killed before they are known to run count as well
 		t.Fatalf("it was started %d times", n)
 	}
@@ -283,6 +289,7 @@ func TestKilledShim(t *testing.T) {
 
 // What a daemon inherits from whoever started it reaches no job, and a job has no more open files than that one may have.
 func TestInheritedFiles(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "1xH100-80GB")
 	secret := filepath.Join(d.dir, "secret")
 	if err := os.WriteFile(secret, []byte("key"), 0o600); err != nil {
@@ -308,6 +315,7 @@ func TestInheritedFiles(t *testing.T) {
 
 // A log is read with the rights of its job's user, whatever stands there by then, and who may not read it is told why.
 func TestLogElsewhere(t *testing.T) {
+	t.Parallel()
 	needsRoot(t)
 	d, _ := configured(t, "1xH100-80GB", quick)
 	as := d.others()
@@ -345,6 +353,7 @@ func TestLogElsewhere(t *testing.T) {
 
 // What is wrong is named: the folder in which a job is to begin, not its program.
 func TestWorkingDirectory(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", quick)
 	d.must("submit", "--gpus", "1", "-o", filepath.Join(d.dir, "out"), "--chdir", filepath.Join(d.dir, "nowhere"), "--", "true")
 	_, _ = d.try("wait", "1")
@@ -370,11 +379,13 @@ func (d *daemon) background(args ...string) *exec.Cmd {
 
 // Whoever waits for a job, or follows its output, does so over a restart of the daemon.
 func TestWaitOverRestart(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", quick)
 	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c", "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last; exit 7")
 	d.untilSays(`"state": "running"`, "show", "1")
 	waits, logs := d.background("wait", "1"), d.background("logs", "-f", "1")
-	d.eventually("the output is followed", func() bool { return d.output("logs.out") == "first\n" })
+	d.eventually("the output is followed", func() bool { return d.read("logs.out") == "first
+" })
 	d.eventually("the daemon was asked to wait", func() bool {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", waits.Process.Pid))
 		return slices.ContainsFunc(files, func(f string) bool { to, _ := os.Readlink(f); return strings.HasPrefix(to, "socket:") })
@@ -389,15 +400,16 @@ func TestWaitOverRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := waits.Wait(); waits.ProcessState.ExitCode() != 7 {
-		t.Errorf("wait: %v: %s", err, d.output("wait.out"))
+		t.Errorf("wait: %v: %s", err, d.read("wait.out"))
 	}
-	if err := logs.Wait(); err != nil || d.output("logs.out") != "first\nlast\n" {
-		t.Errorf("logs: %v: %q", err, d.output("logs.out"))
+	if err := logs.Wait(); err != nil || d.read("logs.out") != "first\nlast\n" {
+		t.Errorf("logs: %v: %q", err, d.read("logs.out"))
 	}
 }
 
 // SIGTERM ends a daemon whatever it is about: nothing can be stored, or a start hangs.
 func TestEndsAnyway(t *testing.T) {
+	t.Parallel()
 	ends := func(t *testing.T, d *daemon) {
 		t.Helper()
 		if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -407,13 +419,14 @@ func TestEndsAnyway(t *testing.T) {
 		go func() { _ = d.cmd.Wait(); close(over) }()
 		select {
 		case <-over:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			_ = d.cmd.Process.Kill()
 			<-over
-			t.Error("it did not end within 20 seconds")
+			t.Error("it did not end within a minute")
 		}
 	}
 	t.Run("full disk", func(t *testing.T) {
+		t.Parallel()
 		d := prepareDaemon(t, "2xH100-80GB")
 		state := smallDisk(t, d, "8m")
 		d.start()
@@ -433,6 +446,7 @@ func TestEndsAnyway(t *testing.T) {
 		ends(t, d)
 	})
 	t.Run("hanging start", func(t *testing.T) {
+		t.Parallel()
 		d := prepareDaemon(t, "1xH100-80GB")
 		dir := filepath.Join(d.dir, "programs") // with a shim that says nothing
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -452,7 +466,7 @@ func TestEndsAnyway(t *testing.T) {
 		begin := time.Now()
 		d.must("cancel", "1")
 		d.untilSays(`"state": "`+api.StateCancelled+`"`, "show", "1")
-		if took := time.Since(begin); took > 20*time.Second {
+		if took := time.Since(begin); took > time.Minute {
 			t.Errorf("the cancellation of a job whose start hangs took %v", took)
 		}
 		if err := os.Remove(filepath.Join(d.dir, "hangs")); err != nil {
@@ -466,6 +480,7 @@ func TestEndsAnyway(t *testing.T) {
 
 // A user's own daemon runs jobs on a machine where root's has made its control groups.
 func TestOwnDaemonBesideRoots(t *testing.T) {
+	t.Parallel()
 	needsRoot(t)
 	d, _ := configured(t, "1xH100-80GB", quick)
 	as := d.others()
@@ -490,6 +505,7 @@ func TestOwnDaemonBesideRoots(t *testing.T) {
 // The GPU of a process that does not die of SIGKILL is nobody else's until it does, and the job's
 // history names it. A freezer of version 1, in which the dead wait, stands for a device.
 func TestUnkillable(t *testing.T) {
+	t.Parallel()
 	needsRoot(t)
 	freezer := fmt.Sprintf("/sys/fs/cgroup/freezer/muster-test-%d", os.Getpid())
 	if err := os.Mkdir(freezer, 0o755); err != nil {
@@ -504,20 +520,15 @@ func TestUnkillable(t *testing.T) {
 	d, _ := configured(t, "1xH100-80GB", quick)
 	t.Cleanup(func() {
 		put("freezer.state", "THAWED")
-		for range 200 {
-			if os.Remove(freezer) == nil {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+		until(func() bool { return os.Remove(freezer) == nil })
 	})
 	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "sh", "-c", "echo $$ > pid.new; mv pid.new pid; exec sleep 1000")
-	d.eventually("it says who it is", func() bool { return d.output("pid") != "" })
+	d.eventually("it says who it is", func() bool { return d.read("pid") != "" })
 	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "true")
-	put("cgroup.procs", strings.TrimSpace(d.output("pid")))
+	put("cgroup.procs", strings.TrimSpace(d.read("pid")))
 	put("freezer.state", "FROZEN")
 	d.must("cancel", "1")
-	d.untilSays("process "+strings.TrimSpace(d.output("pid"))+` ("`, "history", "1")
+	d.untilSays("process "+strings.TrimSpace(d.read("pid"))+` ("`, "history", "1")
 	d.want(d.must("history", "1"), "was killed and has not ended")
 	d.want(d.must("show", "2"), `"state": "pending"`)
 	put("freezer.state", "THAWED")

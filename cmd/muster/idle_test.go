@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,12 +30,9 @@ func (d *daemon) play(use string) {
 // rules restarts the daemon, as a power cut would, with a configuration.
 func (d *daemon) rules(text string) {
 	d.t.Helper()
-	path := filepath.Join(d.dir, "muster.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		d.t.Fatal(err)
-	}
 	d.kill()
-	d.args = []string{"--sample-every", "50ms", "--config", path}
+	d.configure(text)
+	d.args = append(d.args, "--sample-every", "50ms")
 	d.start()
 }
 
@@ -51,7 +47,7 @@ func (d *daemon) job(id string) (j api.Job) {
 // untilJob waits for a job to be as wanted.
 func (d *daemon) untilJob(id, what string, ok func(j *api.Job) bool) (j api.Job) {
 	d.t.Helper()
-	d.waitFor("job "+id+" "+what, func() bool { j = d.job(id); return ok(&j) })
+	d.eventually("job "+id+" "+what, func() bool { j = d.job(id); return ok(&j) })
 	return j
 }
 
@@ -63,6 +59,7 @@ func atStage(stage string) func(j *api.Job) bool {
 // is killed meanwhile goes on where it was. Who computes again is what it was;
 // whoever is still idle makes room for its equals, with a checkpoint.
 func TestIdleHolders(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "2xH100-80GB")
 	d.play("0 90 40000\n1 0 2000\n")
 	d.rules("idle: {below: 10%, warn: 100ms, demote: 1h}")
@@ -93,7 +90,7 @@ func TestIdleHolders(t *testing.T) {
 	d.play("0 90 40000\n1 50 2000\n")
 	d.untilJob("2", "computes again", func(j *api.Job) bool { return j.Idle == nil })
 	d.want(d.must("history", "2"), "no longer idle")
-	d.want(d.must("submit", "--gpus", "1", "--time", "1m", "--", "sleep", "1000"), "waiting")
+	d.want(d.must("submit", "--gpus", "1", "--time", "1m", "--kind", "service", "--", "sleep", "1000"), "waiting") // which is excepted
 	d.play("0 90 40000\n1 0 2000\n")
 	d.untilJob("3", "has the idle one's GPU", func(j *api.Job) bool { return j.State == api.StateRunning })
 	if j := d.job("2"); j.State != api.StatePending || j.Idle != nil || j.Preemptions != 1 || j.LostGPUHours != 0 {
@@ -107,14 +104,15 @@ func TestIdleHolders(t *testing.T) {
 // An idle job is stopped in the end, with time to save, also when the daemon
 // dies meanwhile; it is cancelled, or waits again where that is wanted.
 func TestIdleStopped(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "1xH100-80GB")
 	d.play("0 90\n")
 	d.rules("idle: {stop: 100ms}")
 	saves := `trap 'echo asked >> ` + d.dir + `/$0; while [ ! -e ` + d.dir + `/go ]; do sleep 0.05; done; echo saved >> ` + d.dir + `/$0; exit 75' USR1; echo ready > ` + d.dir + `/$0.ready; while :; do sleep 0.05; done`
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", saves, "one")
-	d.waitFor("the job can be asked", func() bool { return d.read("one.ready") != "" })
+	d.eventually("the job can be asked", func() bool { return d.read("one.ready") != "" })
 	d.play("0 0\n")
-	d.waitFor("the job is asked for a checkpoint", func() bool { return d.read("one") == "asked\n" })
+	d.eventually("the job is asked for a checkpoint", func() bool { return d.read("one") == "asked\n" })
 	d.untilJob("1", "is stopped", atStage(api.IdleStopped))
 	d.kill()
 	d.start()
@@ -138,6 +136,7 @@ func TestIdleStopped(t *testing.T) {
 // scored. A job that goes back to its checkpoint, and a daemon that is killed,
 // change nothing about it.
 func TestExpectedEnd(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	script := `s=$MUSTER_CHECKPOINT_DIR/step; i=0; [ -f $s ] && i=$(cat $s)
 trap 'echo $i > $s; exit 75' USR1
@@ -176,13 +175,14 @@ until [ $i -ge 60 ]; do sleep 0.1; i=$((i+1)); echo "{\"step\": $i, \"steps\": 6
 // GPUs that an elastic job was told to give back are its own, and are counted,
 // until it has left them, also by another daemon.
 func TestGivingBackCounts(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "4xH100-80GB")
 	script := `trap 'echo asked >> ` + d.dir + `/asked; until [ -e ` + d.dir + `/go ]; do sleep 0.05; done; exit 75' USR1
 echo $MUSTER_WORLD_SIZE >> ` + d.dir + `/sizes; while :; do sleep 0.05; done`
 	d.must("submit", "--gpus", "1", "--min-tasks", "1", "--max-tasks", "4", "--", "sh", "-c", script)
-	d.waitFor("the job is there", func() bool { return strings.Count(d.read("sizes"), "4\n") == 4 })
+	d.eventually("the job is there", func() bool { return strings.Count(d.read("sizes"), "4\n") == 4 })
 	d.must("submit", "--gpus", "3", "--", "true")
-	d.waitFor("all tasks are asked to shrink", func() bool { return strings.Count(d.read("asked"), "asked") == 4 })
+	d.eventually("all tasks are asked to shrink", func() bool { return strings.Count(d.read("asked"), "asked") == 4 })
 	held := func(a, b *api.Job) float64 {
 		return (b.GPUHours - a.GPUHours) / (time.Duration(b.Ran) - time.Duration(a.Ran)).Hours()
 	}
@@ -211,6 +211,7 @@ echo $MUSTER_WORLD_SIZE >> ` + d.dir + `/sizes; while :; do sleep 0.05; done`
 
 // Whoever is attached to an idle job is told.
 func TestIdleNotice(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "1xH100-80GB")
 	d.play("0 0\n")
 	d.rules("idle: {warn: 100ms}")
@@ -219,13 +220,13 @@ func TestIdleNotice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command("timeout", "120", d.bin, "run", "--gpus", "1", "--", "sh", "-c", "until [ -e "+d.dir+"/go ]; do sleep 0.05; done; exit 3")
+	cmd := patient(d.bin, "run", "--gpus", "1", "--", "sh", "-c", "until [ -e "+d.dir+"/go ]; do sleep 0.05; done; exit 3")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, out, out
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d.waitFor("it is told", func() bool { return strings.Contains(d.read("shown"), "muster: job 1: idle since") })
+	d.eventually("it is told", func() bool { return strings.Contains(d.read("shown"), "muster: job 1: idle since") })
 	if err := os.WriteFile(filepath.Join(d.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 // A live daemon's journal is replayed hash by hash: since its first start,
 // and since a restart in the middle of things, from the snapshot then.
 func TestJournalExport(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.env = []string{"API_KEY=hunter2"}
 	d.must("run", "--gpus", "1", "--", "true")

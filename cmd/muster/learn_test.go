@@ -12,6 +12,7 @@ import (
 // Weights are trained by a command, twice the same from one seed; a policy and a placer take them; the journal
 // names them, and a replay with others in that file is refused.
 func TestLearn(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, c := range []struct{ system, flags string }{
 		{"sched2", "--policies sched2:weights=FILE"},
@@ -52,6 +53,7 @@ func TestLearn(t *testing.T) {
 
 // Of a trace the last part is held out.
 func TestLearnTrace(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	wl, file := filepath.Join(dir, "w.jsonl"), filepath.Join(dir, "w.json")
 	ok(t, "trace", "synth", "preset=philly-like,jobs=700,gpus=64,load=0.9,seed=7", wl)

@@ -15,6 +15,7 @@ import (
 // Over TCP a token says who calls; a login is kept for its user's eyes only;
 // a certificate of our own is trusted by its fingerprint and no other.
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.kill()
 	d.args = []string{"--tls-self-signed"}
@@ -78,6 +79,7 @@ func TestLogin(t *testing.T) {
 // The link of muster dashboard lets a browser in; what is wrong with where to
 // listen is said before anything starts.
 func TestListen(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	resp, err := http.Get(strings.TrimSpace(d.must("dashboard", "--no-open")))
 	if err != nil {

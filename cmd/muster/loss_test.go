@@ -6,11 +6,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,7 +45,7 @@ func (d *daemon) put(f files) {
 // refuses starts the daemon, which must end by itself, and returns what it said.
 func (d *daemon) refuses(args ...string) string {
 	d.t.Helper()
-	cmd := exec.Command("timeout", append([]string{"60", d.bin, "serve", "--gpus", "sim:" + d.simulated, "--state", filepath.Join(d.dir, "state"),
+	cmd := patient(d.bin, append([]string{"serve", "--gpus", "sim:" + d.simulated, "--state", filepath.Join(d.dir, "state"),
 		"--socket", d.socket}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err == nil || cmd.ProcessState.ExitCode() == 124 {
@@ -59,14 +57,9 @@ func (d *daemon) refuses(args ...string) string {
 // appears waits until a file has this many lines.
 func (d *daemon) appears(path string, lines int) {
 	d.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		text, _ := os.ReadFile(path)
-		if bytes.Count(text, []byte("\n")) >= lines {
-			return
-		}
-		if time.Now().After(end) {
-			d.t.Fatalf("%s has not %d lines: %q", path, lines, text)
-		}
+	var text []byte
+	if !until(func() bool { text, _ = os.ReadFile(path); return bytes.Count(text, []byte("\n")) >= lines }) {
+		d.t.Fatalf("%s has not %d lines: %q", path, lines, text)
 	}
 }
 
@@ -109,6 +102,7 @@ func lossy(t *testing.T) (d *daemon, old, last files, alive func() bool) {
 // A daemon whose database has lost something refuses to start, says what is missing, ends nothing and changes nothing; with the
 // database back in its place it goes on.
 func TestLostState(t *testing.T) {
+	t.Parallel()
 	d, old, last, alive := lossy(t)
 	wal := last["muster.db-wal"]
 	if len(wal) < 8*4096 {
@@ -176,6 +170,7 @@ func TestLostState(t *testing.T) {
 // A loss that is accepted costs what was lost and no more: the tasks that the database does not know are ended, their folders are
 // kept under another name, numbers go on above all that were given, and no new job is taken for an old one.
 func TestAcceptLoss(t *testing.T) {
+	t.Parallel()
 	for name, of := range map[string]func(old, last files) files{
 		"older copy": func(old, last files) files {
 			return files{"muster.db": old["muster.db"], "muster.db-wal": old["muster.db-wal"], "muster.db.mark": last["muster.db.mark"]}
@@ -189,6 +184,7 @@ func TestAcceptLoss(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d, old, last, alive := lossy(t)
 			d.put(of(old, last))
 			d.refuses()
@@ -223,6 +219,7 @@ func TestAcceptLoss(t *testing.T) {
 
 // A folder in the place of a job's that is another state's, or another user's, is neither used nor given away.
 func TestForeignFolder(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.must("submit", "--gpus", "1", "--", "true")
 	d.must("wait", "1")

@@ -41,6 +41,7 @@ func ok(t *testing.T, args ...string) string {
 
 // TestFirstScreen does what the README's first screen says, on the demo.
 func TestFirstScreen(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	page, js, jr := filepath.Join(dir, "r.html"), filepath.Join(dir, "r.json"), filepath.Join(dir, "las.journal")
 	out := ok(t, "sim", "--demo", "--policies", "fifo,las", "--html", page, "--json", js, "--csv", filepath.Join(dir, "r.csv"),
@@ -108,6 +109,7 @@ var planning = []string{"lucid", "antman", "salus", "miso", "afs", "optimus", "l
 // TestPhilly is the acceptance run: every policy that only orders over the whole
 // list, those that plan over its first days.
 func TestPhilly(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
@@ -237,6 +239,7 @@ func writer(t *testing.T) (dir string, write func(name, text string)) {
 // muster mig plan --slo: services on instances, requests played; mistakes say what
 // is wrong.
 func TestMIGServices(t *testing.T) {
+	t.Parallel()
 	dir, write := writer(t)
 	write("slo.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\n")
 	write("chat.csv", "slices,batch,processes,rate,seconds\n1,4,1,40,0.1\n2,4,1,100,0.04\n3,8,1,0,0\n")
@@ -323,6 +326,7 @@ func TestMIGChange(t *testing.T) {
 // muster mps plan: services on parts of GPUs, some of which take turns; what they do to each
 // other; mistakes say what is wrong.
 func TestMPSPlan(t *testing.T) {
+	t.Parallel()
 	dir, write := writer(t)
 	write("slo.csv", "service,rate,latency_ms\nchat,90,200\nvision,150,100\nrare,1,100\n")
 	write("chat.csv", "percent,batch,processes,rate,seconds,use_compute,use_memory\n40,8,1,100,0.08,0,0\n60,8,1,130,0.061,0,0\n100,8,1,150,0.053,0.9,0.5\n")

@@ -5,7 +5,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,13 +45,14 @@ func (d *daemon) started() (n int) {
 // TestCancelMany: an array, part of one, and what filters choose is cancelled, held and released in
 // one step: no element starts because another ends.
 func TestCancelMany(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
 	array := func(indices, name string) { // its first element's number is the array's
 		d.must("submit", "-o", "/dev/null", "--gpus", "1", "--array", indices, "--name", name, "--", "sleep", "1000")
 	}
 	array("0-1999", "first")
-	d.waitFor("two elements run", func() bool { return d.inStates()[api.StateRunning] == 2 })
+	d.eventually("two elements run", func() bool { return d.inStates()[api.StateRunning] == 2 })
 
 	if out := d.must("hold", "--state", "pending"); !strings.Contains(out, "1998 jobs: held") {
 		t.Errorf("hold: %s", out)
@@ -71,15 +71,15 @@ func TestCancelMany(t *testing.T) {
 		t.Errorf("cancel: %s", out)
 	}
 	t.Logf("cancelled in %v", time.Since(from))
-	d.waitFor("all are over", func() bool { return d.inStates()[api.StateCancelled] == 2000 })
+	d.eventually("all are over", func() bool { return d.inStates()[api.StateCancelled] == 2000 })
 	if n := d.started(); n != 2 {
 		t.Errorf("%d elements started; two ran when the others were cancelled", n)
 	}
 
 	array("0-999", "second")
-	d.waitFor("two elements run", func() bool { return d.inStates()[api.StateRunning] == 2 })
+	d.eventually("two elements run", func() bool { return d.inStates()[api.StateRunning] == 2 })
 	d.slurm("scancel", "--name", "second")
-	d.waitFor("all are over", func() bool { return d.inStates()[api.StateCancelled] == 3000 })
+	d.eventually("all are over", func() bool { return d.inStates()[api.StateCancelled] == 3000 })
 	if n := d.started(); n != 4 {
 		t.Errorf("%d elements started with scancel", n)
 	}
@@ -105,9 +105,8 @@ func TestCancelMany(t *testing.T) {
 
 // Another's jobs are refused by name and by filter, whatever else is chosen.
 func TestCancelManyOfOthers(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can be another user")
-	}
+	t.Parallel()
+	needsRoot(t)
 	d := startDaemon(t, "1xH100-80GB")
 	as := d.others()
 	d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sleep", "1000")

@@ -11,6 +11,7 @@ import (
 
 // A scraper on this machine finds what happens in Prometheus's format.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "4xH100-80GB")
 	// A job that is told when it will start, and starts, is scored.
 	d.must("submit", "--gpus", "4", "--time", "1h", "--", "sleep", "3600")

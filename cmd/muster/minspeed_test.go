@@ -12,6 +12,7 @@ import (
 // A share goes beside others only if everybody keeps what it asks for, by what is
 // known of pairs; who waits for that is told so, and may ask for less.
 func TestMinSpeed(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xA100-80GB", "{min_speed: 0.5}\nperformance: {pairs: {a/b: 0.9, b/a: 0.6, c/a: 0.4}}")
 	share := func(more ...string) {
 		t.Helper()
@@ -38,6 +39,7 @@ func TestMinSpeed(t *testing.T) {
 // A job that waits for a whole GPU may ask for a part of one instead, in all the ways
 // in which a new one may.
 func TestUpdateShare(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xA100-80GB", "{}")
 	d.must("submit", "--gpus", "0.5", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "1", "--", "sleep", "1000")
@@ -55,6 +57,7 @@ func TestUpdateShare(t *testing.T) {
 // A job tells by its progress that it is too slow beside another: after a minute that
 // one leaves, and goes where it disturbs nobody. The daemon has no table at all.
 func TestTooSlow(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it measures for a minute")
 	}
@@ -81,6 +84,7 @@ func TestTooSlow(t *testing.T) {
 // nobody asks for a speed and there is no other GPU: whoever came last waits, is told why,
 // and goes on when the other has left.
 func TestParted(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it measures for a minute")
 	}
@@ -115,6 +119,7 @@ func TestParted(t *testing.T) {
 // Pairs that nobody measured are estimated from what the two use of a GPU, or how they
 // take turns, in a daemon as elsewhere; config check says so.
 func TestMinSpeedEstimated(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xA100-80GB", "{min_speed: 0.8}\nperformance: {predict: true, time_slicing: {switch: 0.02, duty: {f: 1}}, use: {h: {compute: 0.5, memory: 0.8}, k: {compute: 0.3, memory: 0.7}, l: {compute: 0.2, memory: 0.1}}}")
 	for _, model := range []string{"h", "k", "l"} {
 		d.must("submit", "--gpus", "0.25", "--model", model, "--", "sleep", "1000")

@@ -19,6 +19,7 @@ import (
 // percentage of MPS, those of one GPU are together, and services that take turns are
 // processes of one job. The control program is played.
 func TestMPSPlanLive(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "3xA100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
 	t.Cleanup(func() {
 		for gpu := range 3 {

@@ -11,6 +11,7 @@ import (
 // A server that ends right after its clients came is seldom seen: that it was there stands in the control daemon's
 // log, and its clients' jobs start again. When it lives they go on.
 func TestMPSServerBetweenLooks(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
 	d.endMPS(1)
 	come := filepath.Join(d.dir, "come")

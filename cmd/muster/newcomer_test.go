@@ -16,6 +16,7 @@ import (
 
 // What users of Slurm and of other schedulers type first is understood, or answered with what to type instead.
 func TestFirstCommands(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xA100-80GB")
 	d.want(d.must("submit", "--", "true"), "without a GPU (--gpus 1 asks for one)")
 	if out := d.must("submit", "--gpus", "1", "--", "sleep", "100"); strings.Contains(out, "without a GPU") {
@@ -129,6 +130,7 @@ func TestOverlayHasAllFlags(t *testing.T) {
 
 // The number of an array stands for its elements, not for the first of them, also where they run.
 func TestArrayVerbs(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xA100-80GB")
 	d.must("submit", "--gpus", "1", "--array", "0-2", "-o", "/dev/null", "--", "sleep", "1000")
 	d.untilSays(`"state": "running"`, "show", "2")

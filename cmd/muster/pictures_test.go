@@ -19,6 +19,7 @@ import (
 // TestPictures makes the pictures of the documents: the dashboard of made-up jobs on simulated GPUs, after some minutes
 // (make pictures).
 func TestPictures(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "8xH100-80GB")
 	d.args = []string{"--demo"}
 	d.start()

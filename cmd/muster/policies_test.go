@@ -29,6 +29,7 @@ touch done; echo '{"finished": true}' >> "$MUSTER_PROGRESS"`
 // preempted, resized and resumed as the policy says, none loses a step, and the
 // engine of the simulator, given what happened, takes every decision again.
 func TestPoliciesLive(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		policy string
 		jobs   []string // in order, a moment apart; the number is of steps
@@ -150,6 +151,7 @@ func counted(t *testing.T, file, last string) {
 // Under policy miso jobs that ask for a GPU get instances of one, the best first; who
 // finds none waits, and gets the first that is free.
 func TestDividedLive(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "1xA100-80GB/0:3g.40gb@4,2g.20gb@0", "policy: miso\n")
 	script := func(name, memory string) string {
 		text := "#!/bin/sh\n#MUSTER --gpus=1 --gpu-memory=" + memory + "\nenv | grep CUDA_VISIBLE\ntrap 'exit 0' TERM\nwhile [ ! -e go ]; do sleep 0.05; done\n"
@@ -177,6 +179,7 @@ func TestDividedLive(t *testing.T) {
 // Two jobs on the same GPUs, as processes: the second starts beside the first, holds
 // them when that ends, and a daemon that dies meanwhile finds both.
 func TestPackedLive(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: 'lucid:pack=always'\nperformance: {pairs: {'*/*': 0.96}}\n")
 	d.must("submit", "--gpus", "4", "-o", "/dev/null", "--estimate", "1h", "--", "sh", "-c", "while [ ! -e "+d.dir+"/first ]; do sleep 0.1; done")
 	d.untilSays(`"state": "running"`, "show", "1")
@@ -210,6 +213,7 @@ func TestPackedLive(t *testing.T) {
 // Four jobs that use different resources, as processes: none waits, those that run
 // are stopped where that is needed and go on beside others from their checkpoints.
 func TestInterleavedLive(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: 'muri:round=1s'\nperformance: {stages: {load: [10, 1], compute: [1, 10]}}\n")
 	const steps = 120
 	for i, model := range []string{"load", "compute", "load", "compute"} {
@@ -232,6 +236,7 @@ func TestInterleavedLive(t *testing.T) {
 // Two jobs that share GPUs by gavel's program, as processes: the second joins the first
 // at a round, neither is stopped, and both take every step once.
 func TestSpaceSharingLive(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: 'gavel:space_sharing=true,round=1s'\nperformance: {pairs: {'*/*': 0.9}}\n")
 	const steps = 80
 	for i := range 2 {
@@ -251,17 +256,21 @@ func TestSpaceSharingLive(t *testing.T) {
 
 // A deadline is answered with the submission, and an accepted one is kept.
 func TestDeadlineAnswered(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"elasticflow:slot=1s", "chronus:lease=1s"} {
 		t.Run(policy, func(t *testing.T) { answersLive(t, policy) })
 	}
 }
 
 func answersLive(t *testing.T, policy string) {
-	t.Helper()
+	t.Parallel()
 	d, _ := configured(t, "2xH100-80GB", "policy: '"+policy+"'\n")
-	d.want(d.must("submit", "--gpus", "2", "--estimate", "2s", "--deadline", "now+60", "-o", "/dev/null", "--", "sleep", "0.5"), "its deadline is accepted")
+	run := "while [ ! -e " + filepath.Join(d.dir, "go") + " ]; do sleep 0.05; done"
+	d.want(d.must("submit", "--gpus", "2", "--estimate", "2s", "--deadline", "now+60", "-o", "/dev/null", "--", "sh", "-c", run),
+		"its deadline is accepted")
 	d.want(d.must("submit", "--gpus", "2", "--estimate", "2h", "--deadline", "now+60", "-o", "/dev/null", "--", "true"), "its deadline cannot be promised")
 	d.want(d.must("why", "1"), "its deadline is accepted")
+	d.write("go", "")
 	d.must("wait", "1", "2")
 	d.want(d.must("show", "1"), `"deadline_answer": "accepted"`, `"state": "completed"`)
 	if out, code := d.try("submit", "--deadline", "soon", "--", "true"); code != exitUsage || !strings.Contains(out, "--deadline") {
@@ -274,6 +283,7 @@ func answersLive(t *testing.T, policy string) {
 // job comes, and whole again when it goes: the first leaves at a checkpoint each time,
 // and starts again in its part.
 func TestDividedAnewLive(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", "policy: miso\nsharing: {mig: dynamic}\n")
 	for _, flag := range []string{"go1", "go2"} {
 		d.must("submit", "--gpus", "1", "--", "sh", "-c", "trap 'exit 0' USR1 TERM; env | grep CUDA_VISIBLE; while [ ! -e "+flag+" ]; do sleep 0.05; done")
@@ -302,6 +312,7 @@ func TestDividedAnewLive(t *testing.T) {
 // The learned policy and placer on real processes: what the network chose is said, the policy is changed to it and back
 // while jobs run, and a replay takes every decision again.
 func TestLearnedLive(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: sched2\nplace: meta-rl\n")
 	d.must("submit", "--gpus", "4", "--estimate", "1h", "-o", "/dev/null", "--", "sh", "-c", "while [ ! -e "+d.dir+"/go ]; do sleep 0.1; done")
 	d.untilSays("the network chose it among 1 things", "why", "1")

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // python is the interpreter and the folders of the client and the examples.
@@ -27,18 +26,7 @@ func python(t *testing.T) (exe, client, examples string) {
 	return exe, filepath.Join(root, "clients", "python"), filepath.Join(root, "examples")
 }
 
-// waitFor waits for something to become true.
-func (d *daemon) waitFor(what string, ok func() bool) {
-	d.t.Helper()
-	for range 3000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	d.t.Fatalf("waited in vain: %s\n%s", what, d.must("queue", "--all"))
-}
-
+// read is what a file in the daemon's folder holds; there need not be one.
 func (d *daemon) read(name string) string {
 	text, err := os.ReadFile(filepath.Join(d.dir, name))
 	if err != nil && !os.IsNotExist(err) {
@@ -49,9 +37,10 @@ func (d *daemon) read(name string) string {
 
 // What muster.py promises is tested in Python, with a daemon to talk to.
 func TestPythonClient(t *testing.T) {
+	t.Parallel()
 	exe, dir, _ := python(t)
 	d := startDaemon(t, "2xH100-80GB")
-	cmd := exec.Command("timeout", "120", exe, "-m", "unittest", "-v", "test_muster")
+	cmd := patient(exe, "-m", "unittest", "-v", "test_muster")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket, "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
@@ -74,6 +63,7 @@ func TestExamplesAreParsed(t *testing.T) {
 // A training that is preempted twice, while the daemon is killed as well, ends
 // with the same weights, bit for bit, as one that was never interrupted.
 func TestTrainingSurvivesBitForBit(t *testing.T) {
+	t.Parallel()
 	exe, client, examples := python(t)
 	d := startDaemon(t, "1xH100-80GB")
 	train := func(out, pause string) []string {
@@ -83,7 +73,7 @@ func TestTrainingSurvivesBitForBit(t *testing.T) {
 	d.want(d.must(append([]string{"run"}, train("whole.json", "0")...)...), "begins at step 0, start 1", "finished at step 400")
 	d.must(append([]string{"submit", "-o", "parts.out"}, train("parts.json", "0.01")...)...) // job 2
 	for k := range 2 {
-		d.waitFor(fmt.Sprintf("start %d", k+1), func() bool {
+		d.eventually(fmt.Sprintf("start %d", k+1), func() bool {
 			_, later, ok := strings.Cut(d.read("parts.out"), fmt.Sprintf("start %d\n", k+1))
 			return ok && strings.Contains(later, "loss")
 		})
@@ -110,10 +100,11 @@ func TestTrainingSurvivesBitForBit(t *testing.T) {
 // A job that has said that it has finished, and is about to end well when it is to be asked
 // for a checkpoint, cannot hear that any more: it is complete, and does not begin anew.
 func TestFinishedBeforeItIsAsked(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	script := `trap 'exit 0' TERM; mkfifo never; echo '{"finished": true}' >> $MUSTER_PROGRESS; : > said; read x <> never` // a shell that forks blocks signals for a moment
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", script)
-	d.waitFor("job 1", func() bool { _, err := os.Stat(filepath.Join(d.dir, "said")); return err == nil })
+	d.eventually("job 1", func() bool { _, err := os.Stat(filepath.Join(d.dir, "said")); return err == nil })
 	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
 	d.untilSays(`"state": "completed"`, "show", "1")
 	d.want(d.must("show", "1"), `"preemptions": 0`)
@@ -122,13 +113,14 @@ func TestFinishedBeforeItIsAsked(t *testing.T) {
 // A job that says it has finished, and ends well within its grace, is complete;
 // one that says nothing waits again.
 func TestFinishedWithinTheGrace(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	script := `trap 'test $MUSTER_JOB_ID = 1 && echo "{\"finished\": true}" >> $MUSTER_PROGRESS; exit 0' USR1
 test $MUSTER_RESTART_COUNT = 0 || exit 0; touch started.$MUSTER_JOB_ID; while :; do sleep 0.05; done`
 	for id, want := range []string{`"preemptions": 0`, `"preemptions": 1`} {
 		job := fmt.Sprint(2*id + 1)
 		d.must("submit", "--gpus", "1", "--", "sh", "-c", script)
-		d.waitFor("job "+job, func() bool { _, err := os.Stat(filepath.Join(d.dir, "started."+job)); return err == nil })
+		d.eventually("job "+job, func() bool { _, err := os.Stat(filepath.Join(d.dir, "started."+job)); return err == nil })
 		if out, code := d.try("run", "--gpus", "1", "--tier", "critical", "--", "true"); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, out)
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/muster-gpu/muster/api"
 )
@@ -14,6 +13,7 @@ import (
 // Waiting jobs are changed and start when they fit; running ones are not; the
 // changes outlive the daemon; the queue is listed as it was asked for.
 func TestUpdateAndQueue(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.must("submit", "--gpus", "2", "--name", "holder", "--", "sleep", "100")
 	d.must("submit", "--gpus", "2", "--name", "big", "--time", "1h", "--", "true")
@@ -86,6 +86,7 @@ func TestGPUCount(t *testing.T) {
 // A drained node takes no jobs and says why, also after a restart; what runs
 // there goes on.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.must("submit", "--gpus", "1", "--", "sleep", "100")
 	d.want(d.must("drain", "--reason", "new fans"), "draining", "new fans")
@@ -93,12 +94,7 @@ func TestDrain(t *testing.T) {
 	d.kill()
 	d.start()
 	d.want(d.must("nodes"), "draining", "new fans")
-	for try := 0; !strings.Contains(d.must("queue"), "running"); try++ { // its start was on its way when the daemon died
-		if try > 1000 {
-			t.Fatal(d.must("queue"))
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	d.untilSays("running", "queue") // its start was on its way when the daemon died
 	d.want(d.must("queue"), "pending")
 	if out, code := d.try("drain", "elsewhere"); code != exitFailed || !strings.Contains(out, "no such node") {
 		t.Errorf("another node: exit code %d\n%s", code, out)

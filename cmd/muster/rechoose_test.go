@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,9 +17,7 @@ import (
 func (d *daemon) reshare(sharing string) {
 	d.t.Helper()
 	d.kill()
-	if err := os.WriteFile(filepath.Join(d.dir, "muster.yaml"), []byte("sharing: "+sharing+"\nsample_every: 100ms\n"), 0o600); err != nil {
-		d.t.Fatal(err)
-	}
+	d.configure(sharingRules(sharing))
 	d.start()
 }
 
@@ -37,15 +34,10 @@ func (d *daemon) endMPS(gpus int) {
 	})
 }
 
-// output is what a job wrote.
-func (d *daemon) output(name string) string {
-	b, _ := os.ReadFile(filepath.Join(d.dir, name))
-	return string(b)
-}
-
 // Jobs that wait when the service starts without MPS get what keeps them apart without it;
 // what runs keeps its limits until it comes back.
 func TestChosenAgainWithoutMPS(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "2xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
 	d.endMPS(2)
 	d.must("submit", "--gpus", "0.25", "--isolation", "memory", "--", stand(t, "mps-client"))
@@ -63,7 +55,7 @@ func TestChosenAgainWithoutMPS(t *testing.T) {
 	d.must("cancel", "2")
 	d.must("release", "3")
 	d.eventually("job 3 has a whole GPU", func() bool {
-		return strings.Contains(d.output("env"), "CUDA_VISIBLE_DEVICES=GPU-simulated-1\n")
+		return strings.Contains(d.read("env"), "CUDA_VISIBLE_DEVICES=GPU-simulated-1\n")
 	})
 	if text := d.must("show", "3"); strings.Contains(text, "by MPS") || strings.Contains(text, `"share": 250,`) && !strings.Contains(text, "a whole GPU") {
 		t.Error(text)
@@ -77,6 +69,7 @@ func TestChosenAgainWithoutMPS(t *testing.T) {
 // Jobs that wait for instances when the service starts and makes none get a whole GPU,
 // or say that sharing.mig is in the way; when it makes them again, they have theirs.
 func TestChosenAgainWithoutMIG(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{mig: dynamic}")
 	d.must("submit", "--gpus", "1", "--", "sleep", "1000")
 	d.want(d.must("submit", "--gpus", "0.25", "--isolation", "full", "-o", filepath.Join(d.dir, "env2"), "--", "sh", "-c", "env; exec sleep 1000"), "gets 2g.20gb")
@@ -91,7 +84,7 @@ func TestChosenAgainWithoutMIG(t *testing.T) {
 	}
 	d.must("cancel", "1")
 	d.eventually("job 2 has a whole GPU", func() bool {
-		return strings.Contains(d.output("env2"), "CUDA_VISIBLE_DEVICES=GPU-simulated-0\n")
+		return strings.Contains(d.read("env2"), "CUDA_VISIBLE_DEVICES=GPU-simulated-0\n")
 	})
 	d.reshare("{mig: dynamic}")
 	d.untilSays("a MIG instance: enforced", "why", "3")
@@ -100,7 +93,7 @@ func TestChosenAgainWithoutMIG(t *testing.T) {
 	}
 	d.must("cancel", "2")
 	d.eventually("job 3 has its instance", func() bool {
-		return strings.Contains(d.output("env3"), "CUDA_VISIBLE_DEVICES=MIG-simulated-0-3g.40gb-")
+		return strings.Contains(d.read("env3"), "CUDA_VISIBLE_DEVICES=MIG-simulated-0-3g.40gb-")
 	})
 	d.must("cancel", "3")
 }
@@ -108,6 +101,7 @@ func TestChosenAgainWithoutMIG(t *testing.T) {
 // Who gets a GPU whole, or an instance of it, after a share has left it, does not find a
 // control daemon there.
 func TestMPSGivesBack(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{shares: mps, mig: dynamic, mps_program: "+stand(t, "mps-control")+"}")
 	d.endMPS(1)
 	dir := filepath.Join(d.dir, "state", "mps", "GPU-simulated-0")
@@ -118,8 +112,8 @@ func TestMPSGivesBack(t *testing.T) {
 		out := filepath.Join(d.dir, "out"+share)
 		d.must("submit", "--gpus", what, "-o", out, "--", "sh", "-c", "[ -e "+dir+" ] && echo MPS || echo free")
 		d.must("cancel", share)
-		d.eventually("the next one has run", func() bool { return d.output("out"+share) != "" })
-		if got := d.output("out" + share); got != "free\n" {
+		d.eventually("the next one has run", func() bool { return d.read("out"+share) != "" })
+		if got := d.read("out" + share); got != "free\n" {
 			t.Errorf("a job with %s finds %q", what, got)
 		}
 	}
@@ -127,6 +121,7 @@ func TestMPSGivesBack(t *testing.T) {
 
 // MPS takes so many clients on a GPU and no more: one share more waits, and says why.
 func TestMPSClientsLive(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xP100-16GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
 	d.endMPS(1)
 	d.want(d.log.String(), "on P100-16GB, as on all GPUs before Volta, MPS enforces neither")

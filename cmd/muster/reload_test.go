@@ -20,27 +20,19 @@ import (
 	"github.com/muster-gpu/muster/server"
 )
 
-// configured is a daemon with a configuration that can be written anew.
+// configured is a daemon that has its policy from a configuration, which can be written anew.
 func configured(t *testing.T, gpus, text string) (d *daemon, write func(string)) {
 	t.Helper()
-	d = prepareDaemon(t, gpus)
-	file := filepath.Join(d.dir, "muster.yaml")
-	write = func(text string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(text)
-	d.args = []string{"--config", file}
+	d = withConfig(t, gpus, text)
 	d.policy = ""
 	d.start()
-	return d, write
+	return d, d.configure
 }
 
 // A configuration that is read again counts at once; running jobs go on,
 // waiting jobs wait on; a wrong one changes nothing and is named by its line.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	d, write := configured(t, "2xH100-80GB", "policy: fifo\nqueues:\n  - {name: a, limit: 1}\n  - {name: b}\n")
 	d.must("submit", "--queue", "a", "--gpus", "1", "--name", "first", "--", "sleep", "1000")
 	d.must("submit", "--queue", "a", "--gpus", "1", "--name", "second", "--", "sleep", "1000")
@@ -102,13 +94,9 @@ func (d *daemon) hangup(done func() bool) {
 	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		d.t.Fatal(err)
 	}
-	for range 600 {
-		if done() {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+	if !until(done) {
+		d.t.Fatal("SIGHUP has no effect")
 	}
-	d.t.Fatal("SIGHUP has no effect")
 }
 
 // replays checks every segment of the journal that there is, hash by hash.
@@ -129,6 +117,7 @@ func (d *daemon) replays() {
 // A policy is tried, then set, while jobs run and wait; the change survives a
 // kill straight after it, until the configuration speaks again.
 func TestPolicySet(t *testing.T) {
+	t.Parallel()
 	d, write := configured(t, "2xH100-80GB", "policy: fifo\nstop: {standard: {how: kill, grace: 1s}}\n")
 	d.want(d.must("policy", "show"), "fifo, place best-fit", "set by the configuration")
 	d.must("submit", "--gpus", "2", "--name", "old", "--time", "2h", "--", "sleep", "1000")
@@ -179,6 +168,7 @@ func TestPolicySet(t *testing.T) {
 // and names that the server answers to change with it; a broken one changes
 // nothing.
 func TestReloadTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	made := func(name string) string {
 		if _, err := server.SelfSigned(filepath.Join(dir, name), nil, time.Now()); err != nil {

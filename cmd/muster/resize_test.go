@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -15,20 +14,16 @@ import (
 // An elastic job is resized in place: asked for a checkpoint, stopped, started
 // with other tasks on other devices, without waiting again.
 func TestElasticResize(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "4xH100-80GB")
 	script := `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/$MUSTER_RANK; exit 0' USR1
 [ "$MUSTER_RANK" = 0 ] && echo "size=$MUSTER_WORLD_SIZE restart=$MUSTER_RESTART_COUNT $(cat $MUSTER_CHECKPOINT_DIR/0)" >> ` + d.dir + `/sizes
 while :; do sleep 0.05; done`
 	sizes := func(want string) {
 		t.Helper()
-		var text []byte
-		for range 6000 {
-			if text, _ = os.ReadFile(d.dir + "/sizes"); string(text) == want {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
+		if !until(func() bool { return d.read("sizes") == want }) {
+			t.Fatalf("the job noted\n%swanted\n%s%s", d.read("sizes"), want, d.must("nodes"))
 		}
-		t.Fatalf("the job noted\n%swanted\n%s%s", text, want, d.must("nodes"))
 	}
 	d.must("submit", "--gpus", "1", "--min-tasks", "1", "--max-tasks", "4", "-o", "train.out", "--", "sh", "-c", script)
 	sizes("size=4 restart=0 \n")
@@ -42,6 +37,7 @@ while :; do sleep 0.05; done`
 // Tasks of a gang that reach their handler late are asked for a checkpoint when
 // they do; those that have none do not hold up the others until the grace is over.
 func TestAskedTaskByTask(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	for id, script := range []string{
 		`cd $MUSTER_CHECKPOINT_DIR; [ -e 1 ] && exit 0; [ $MUSTER_RANK = 1 ] && sleep 1.5
@@ -53,15 +49,8 @@ trap 'touch 0; exit 0' USR1; touch up; while :; do sleep 0.05; done`,
 		number := strconv.Itoa(id + 1)
 		d.must("submit", "--gpus", "1", "--tasks", "2", "-o", "/dev/null", "--", "sh", "-c", script)
 		up := filepath.Join(d.dir, "state", "jobs", number, "checkpoint", "up")
-		for try := 0; ; try++ {
-			if _, err := os.Stat(up); err == nil && strings.Contains(d.must("show", number), `"state": "running"`) {
-				break
-			}
-			if try > 3000 {
-				t.Fatalf("there is no %s: %s", up, d.must("show", number))
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		d.untilSays(`"state": "running"`, "show", number)
+		d.eventually("there is "+up, func() bool { _, err := os.Stat(up); return err == nil })
 		d.must("requeue", number)
 		if out, code := d.try("wait", number); code != 0 {
 			t.Fatalf("job %s does not end: %s %s", number, out, d.must("show", number))
@@ -72,15 +61,14 @@ trap 'touch 0; exit 0' USR1; touch up; while :; do sleep 0.05; done`,
 
 // A person suspends a job, which stays on its GPU over a restart of the daemon.
 func TestSuspend(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do echo $i >> `+d.dir+`/ticks; sleep 0.2; done`)
 	ticks := func() int {
 		text, _ := os.ReadFile(d.dir + "/ticks")
 		return bytes.Count(text, []byte("\n"))
 	}
-	for !strings.Contains(d.must("show", "1"), `"state": "running"`) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	d.untilSays(`"state": "running"`, "show", "1")
 	if out, code := d.try("resume", "1"); code == 0 {
 		t.Errorf("a running job was resumed: %s", out)
 	}

@@ -19,25 +19,20 @@ import (
 func withConfig(t *testing.T, gpus, conf string) *daemon {
 	t.Helper()
 	d := prepareDaemon(t, gpus)
-	path := filepath.Join(d.dir, "muster.yaml")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d.args = []string{"--config", path}
+	d.configure(conf)
 	return d
 }
 
-// rootOnly skips what needs several users.
-func rootOnly(t *testing.T) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can act as several users")
-	}
+// configure writes the configuration that the daemon starts with, or reads again.
+func (d *daemon) configure(text string) {
+	d.t.Helper()
+	d.args = []string{"--config", d.write("muster.yaml", text)}
 }
 
 // Under a daemon that serves several users, jobs that go before others' need a right, however they are asked for.
 func TestUrgentRight(t *testing.T) {
-	rootOnly(t)
+	t.Parallel()
+	needsRoot(t)
 	d := withConfig(t, "1xH100-80GB", "queues:\n- {name: research}\n- {name: serving}\n- {name: web, parent: serving}\n- {name: api, parent: serving}\noperators: {users: [daemon]}\nurgent: {queues: [serving]}\n")
 	d.start()
 	as := d.others()
@@ -90,7 +85,8 @@ func TestUrgentRight(t *testing.T) {
 // What would start a waiting job now is said of what the one who asks may ask for: the tier critical to an operator, and in a queue
 // that grants it.
 func TestUrgentSuggestion(t *testing.T) {
-	rootOnly(t)
+	t.Parallel()
+	needsRoot(t)
 	d := withConfig(t, "1xH100-80GB", "queues:\n- {name: research}\n- {name: serving}\noperators: {users: [daemon]}\nurgent: {queues: [serving]}\n")
 	d.start()
 	as := d.others()
@@ -118,7 +114,8 @@ func TestUrgentSuggestion(t *testing.T) {
 
 // What one user can ask for is bounded, and the refusal says by what.
 func TestUserLimits(t *testing.T) {
-	rootOnly(t)
+	t.Parallel()
+	needsRoot(t)
 	d := withConfig(t, "1xH100-80GB", "limits: {jobs: 10, bare_tasks: 6, comment: 100, name: 20, environment: 64KiB, request: 100KiB}\n")
 	d.start()
 	as := d.others()
@@ -154,7 +151,8 @@ func TestUserLimits(t *testing.T) {
 
 // Jobs that save into a file system of their own cannot fill that of the state: others go on submitting.
 func TestCheckpointsApart(t *testing.T) {
-	rootOnly(t)
+	t.Parallel()
+	needsRoot(t)
 	small := t.TempDir()
 	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=4m"); err != nil {
 		t.Skip("no tmpfs can be mounted: ", err)
@@ -185,11 +183,12 @@ const crowdVariable = "MUSTER_TEST_CROWD"
 
 // A user who holds as many connections and event streams as they can does not keep others from the daemon.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	if socket := os.Getenv(crowdVariable); socket != "" {
 		hold(socket)
 		return
 	}
-	rootOnly(t)
+	needsRoot(t)
 	d := withConfig(t, "1xH100-80GB", "limits: {connections: 40, streams: 10}\n")
 	d.start()
 	as := d.others()

@@ -17,6 +17,7 @@ import (
 // counted: standard ones never less often than was promised, those that say how often
 // they save neither, best-effort ones more often once one was killed.
 func TestCheckpointsTold(t *testing.T) {
+	t.Parallel()
 	const rules = "policy: fifo\ncheckpoints: {node_mtbf: 1d, max: 10m}\n"
 	d, write := configured(t, "4xH100-80GB", rules)
 	told := func(args ...string) string {
@@ -38,7 +39,7 @@ func TestCheckpointsTold(t *testing.T) {
 	} {
 		out := filepath.Join(d.dir, fmt.Sprintf("told%d", i))
 		d.must("submit", d.write(fmt.Sprintf("job%d.yaml", i), fmt.Sprintf("command: [sh, -c, 'echo ${MUSTER_CHECKPOINT_EVERY-nothing}']\ngpus: 1\noutput: %s\n%s\n", out, c.fields)))
-		d.waitFor(c.fields, func() bool { return d.read(filepath.Base(out)) != "" })
+		d.eventually(c.fields, func() bool { return d.read(filepath.Base(out)) != "" })
 		if got := strings.TrimSpace(d.read(filepath.Base(out))); got != c.want {
 			t.Errorf("%q is told %s, want %s", c.fields, got, c.want)
 		}
@@ -47,9 +48,9 @@ func TestCheckpointsTold(t *testing.T) {
 
 	said := filepath.Join(d.dir, "said")
 	d.must("submit", "-o", "/dev/null", "--gpus", "4", "--tier", "best-effort", "--", "sh", "-c", `echo "$MUSTER_CHECKPOINT_EVERY" >> `+said+`; sleep 1000`)
-	d.waitFor("the best-effort job", func() bool { return d.read("said") != "" })
+	d.eventually("the best-effort job", func() bool { return d.read("said") != "" })
 	d.must("run", "--gpus", "4", "--", "true") // which kills it
-	d.waitFor("it starts again", func() bool { return strings.Count(d.read("said"), "\n") == 2 })
+	d.eventually("it starts again", func() bool { return strings.Count(d.read("said"), "\n") == 2 })
 	list := strings.Fields(d.read("said"))                         // one loss in a minute counts as one in a day
 	want := int(perf.Daly(30*time.Second, 12*time.Hour).Seconds()) // beside the machine's failures, which come as often
 	if got, err := strconv.Atoi(list[1]); err != nil || list[0] != strconv.Itoa(daly) || got < want-1 || got > want+1 {

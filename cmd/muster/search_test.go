@@ -74,6 +74,7 @@ var bestTrial = regexp.MustCompile(`(?m)^best: trial (\d+), loss (\S+) at step (
 // is started again each time, finds what an undisturbed one finds: nothing is
 // submitted twice, and promoted trials go on where they were.
 func TestSearchSurvives(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "3xH100-80GB")
 	method := "method: asha\ntrials: 9\nbudget: {min: 2, max: 18}"
 	whole := d.must("search", "run", d.write("whole.yaml", searchText("whole", method)))
@@ -88,7 +89,9 @@ func TestSearchSurvives(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		d.waitFor(fmt.Sprintf("%d runs", 2*k+2), func() bool { return len(d.begun("parts")) >= 2*k+2 || cmd.Process.Signal(syscall.Signal(0)) != nil })
+		d.eventually(fmt.Sprintf("%d runs", 2*k+2), func() bool {
+			return len(d.begun("parts")) >= 2*k+2 || cmd.Process.Signal(syscall.Signal(0)) != nil
+		})
 		if k == 3 { // the tuner waits for it
 			d.kill()
 			d.start()
@@ -121,6 +124,7 @@ func TestSearchSurvives(t *testing.T) {
 
 // The tuner may be a job itself. Another search of the same name is refused.
 func TestSearchSubmitted(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "3xH100-80GB")
 	file := d.write("back.yaml", searchText("back", "method: successive-halving\ntrials: 4\neta: 2\nbudget: {min: 1, max: 4}"))
 	d.want(d.must("search", "submit", file), "job 1 (back.tuner)")
@@ -143,7 +147,7 @@ func TestSearchSubmitted(t *testing.T) {
 		if out, code := d.try("search", "submit", "--name", name, d.write(name+".yaml", text)); code != 0 {
 			t.Fatalf("%s: %s", text, out)
 		}
-		d.waitFor(name, func() bool { return strings.Contains(d.read(name+".tuner.out"), "best: trial 0") })
+		d.eventually(name, func() bool { return strings.Contains(d.read(name+".tuner.out"), "best: trial 0") })
 	}
 	if out, code := d.try("search", "submit", d.write("wide.yaml", strings.Replace(searchText("wide", "method: random\ntrials: 1\nbudget: {max: 1}"), "gpus: 1", "gpus: 16", 1))); code == 0 {
 		t.Errorf("a tuner whose trials can never run is accepted: %s", out)
@@ -163,11 +167,12 @@ func TestSearchSubmitted(t *testing.T) {
 
 // A search that is cancelled ends with its tuner and its trials.
 func TestSearchCancelled(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.must("search", "submit", d.write("long.yaml", searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")))
-	d.waitFor("two runs", func() bool { return len(d.begun("long")) >= 2 })
+	d.eventually("two runs", func() bool { return len(d.begun("long")) >= 2 })
 	d.must("search", "cancel", "long")
-	d.waitFor("the end", func() bool { return strings.Count(d.must("queue"), "long.") == 0 })
+	d.eventually("the end", func() bool { return strings.Count(d.must("queue"), "long.") == 0 })
 	n := len(d.trialRows("long"))
 	time.Sleep(300 * time.Millisecond)
 	if m := len(d.trialRows("long")); m != n || m > 4 {
@@ -177,9 +182,10 @@ func TestSearchCancelled(t *testing.T) {
 
 // A search is cancelled also where the daemon ends while its tuner is waited for.
 func TestSearchCancelledOverRestart(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "2xH100-80GB", "stop: {standard: {how: checkpoint, grace: 3s}}\nkill_wait: 3s\n")
 	d.must("search", "submit", d.write("long.yaml", searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")))
-	d.waitFor("two runs", func() bool { return len(d.begun("long")) >= 2 })
+	d.eventually("two runs", func() bool { return len(d.begun("long")) >= 2 })
 	stopped := 0
 	for _, pid := range running(t, "search\x00run\x00") {
 		if environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && strings.Contains(string(environ), "MUSTER_SOCKET="+d.socket) {
@@ -200,9 +206,9 @@ func TestSearchCancelledOverRestart(t *testing.T) {
 	_ = d.cmd.Wait()
 	d.start()
 	if err := cancel.Wait(); err != nil {
-		t.Errorf("cancel: %v: %s", err, d.output("search.out"))
+		t.Errorf("cancel: %v: %s", err, d.read("search.out"))
 	}
-	d.waitFor("the end", func() bool { return strings.Count(d.must("queue"), "long") == 0 })
+	d.eventually("the end", func() bool { return strings.Count(d.must("queue"), "long") == 0 })
 }
 
 // running lists the processes whose command line holds a text; its words are ended by NUL.
@@ -227,6 +233,7 @@ func running(t *testing.T, text string) (pids []int) {
 // The examples work, as the documentation calls them: asha, and Hydro with fused
 // groups, which are formed anew at the next rung from checkpoints of several jobs.
 func TestSearchExamples(t *testing.T) {
+	t.Parallel()
 	exe, client, examples := python(t)
 	d := startDaemon(t, "3xH100-80GB")
 	for name, dir := range map[string]string{"examples": examples, "clients": filepath.Dir(client)} {
@@ -282,6 +289,7 @@ func TestSearchExamples(t *testing.T) {
 // Trials that run on are stopped at a rung where others are better, also by a
 // tuner that did not see them begin; the best runs to the end.
 func TestSearchStopping(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "3xH100-80GB")
 	text := searchText("stop", "method: asha\nstopping: true\ntrials: 9\nbudget: {min: 5, max: 45}")
 	file := d.write("stop.yaml", strings.Replace(text, "sleep 0.02", "sleep 0.1", 1)) // reports are read once a second
@@ -290,7 +298,7 @@ func TestSearchStopping(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d.waitFor("trials", func() bool { return len(d.begun("stop")) >= 4 })
+	d.eventually("trials", func() bool { return len(d.begun("stop")) >= 4 })
 	_ = cmd.Process.Signal(syscall.SIGKILL)
 	_ = cmd.Wait()
 	m := bestTrial.FindStringSubmatch(d.must("search", "run", file))
@@ -314,12 +322,13 @@ func TestSearchStopping(t *testing.T) {
 // Trials may be preempted: they come back by themselves and go on; one that fails
 // is passed over, one that reports no number is the worst; more may be better.
 func TestSearchHurt(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	slower := strings.Replace(fmt.Sprintf(searched, "hurt"), "sleep 0.02", "sleep 0.1", 1) // reports are read once a second
 	script := strings.Replace(slower, "while", `case $MUSTER_TRIAL in 0) exit 3;; 1) echo '{"step": 40, "metric": {"loss": NaN}}' >> $MUSTER_PROGRESS; exit 0;; esac; while`, 1)
 	text := fmt.Sprintf("name: hurt\nmethod: random\ntrials: 4\nbudget: {max: 40}\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\ngoal: maximise\nat_once: 4\njob: {command: [sh, -c, %q, \"{x}\"], gpus: 1, tier: best-effort}\n", script)
 	d.must("search", "submit", d.write("hurt.yaml", text))
-	d.waitFor("trial 2", func() bool { return d.begun("hurt")["2 from 0 to 40"] == 1 })
+	d.eventually("trial 2", func() bool { return d.begun("hurt")["2 from 0 to 40"] == 1 })
 	d.untilSays(`"step": `, "show", "4") // the tuner is job 1: it has saved, and said so
 	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
 	d.must("wait", "1")
@@ -353,6 +362,7 @@ func TestSearchHurt(t *testing.T) {
 // Where several trials in one process are too much, each runs alone; nothing is
 // lost but the time.
 func TestSearchFusedTooMuch(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	script := `n=$(grep -c '"trial"' $MUSTER_TRIALS); echo "$MUSTER_TRIAL of $n" >> much.log; test $n = 1 || exit 3
 echo "{\"trial\": $MUSTER_TRIAL, \"step\": $MUSTER_TRIAL_BUDGET, \"metric\": {\"loss\": $0}}" >> $MUSTER_PROGRESS`

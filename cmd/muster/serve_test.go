@@ -5,9 +5,11 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,39 +69,39 @@ func TestMain(m *testing.M) {
 	}
 	cache := privateCache()
 	leaves(cache)
+	var err error
+	if programs.Dir, err = os.MkdirTemp("", "muster"); err != nil {
+		panic(err)
+	}
+	leaves(programs.Dir)
+	beside(6)
 	code := m.Run()
 	_ = os.RemoveAll(cache)
-	if musterBinary != "" {
-		_ = os.RemoveAll(filepath.Dir(musterBinary))
-	}
+	programs.Remove()
 	os.Exit(code)
 }
 
-var musterBinary string
+// beside has so many tests run at once, unless go test is told otherwise: most of them wait for
+// processes, which the number of processors says nothing of.
+func beside(tests int) {
+	flag.Parse()
+	told := false
+	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
+	if told {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
+		panic(err)
+	}
+}
 
-// buildMuster builds the programs as make build does.
+// programs are built as make build does.
+var programs = shared.Programs{Plain: []string{"muster"}, Static: []string{shimProgram, slurmProgram}}
+
+// buildMuster builds the programs and returns the path of the first.
 func buildMuster(t *testing.T) string {
 	t.Helper()
-	if musterBinary == "" {
-		shared.Reads(t, "../..")
-		dir, err := os.MkdirTemp("", "muster")
-		if err != nil {
-			t.Fatal(err)
-		}
-		leaves(dir)
-		bin := filepath.Join(dir, "muster")
-		for _, name := range []string{"muster", shimProgram, slurmProgram} {
-			cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../"+name)
-			if cmd.Env = os.Environ(); name != "muster" {
-				cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
-			}
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("go build: %v\n%s", err, out)
-			}
-		}
-		musterBinary = bin
-	}
-	return musterBinary
+	return programs.Path(t, "muster")
 }
 
 func (d *daemon) start() {
@@ -110,13 +112,19 @@ func (d *daemon) start() {
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
-	for range 500 {
-		if _, code := d.try("nodes"); code == 0 {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
+	answers := func() bool {
+		_, code := d.try("nodes")
+		return code == 0
 	}
-	d.t.Fatalf("the daemon does not answer:\n%s", d.log.String())
+	if !until(func() bool { return d.over() || answers() }) || !answers() {
+		d.t.Fatalf("the daemon does not answer:\n%s", d.log.String())
+	}
+}
+
+// over reports whether the daemon has ended by itself.
+func (d *daemon) over() bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(d.cmd.Process.Pid), "stat"))
+	return err != nil || bytes.Contains(stat, []byte(") Z "))
 }
 
 // flags are the daemon's besides those that every daemon has.
@@ -137,7 +145,7 @@ func (d *daemon) kill() {
 
 // try runs a command and returns its output and exit code.
 func (d *daemon) try(args ...string) (string, int) {
-	cmd := exec.Command("timeout", append([]string{"60", d.bin}, args...)...)
+	cmd := patient(d.bin, args...)
 	cmd.Dir = d.dir
 	cmd.Env = append(append(os.Environ(), "MUSTER_SOCKET="+d.socket), d.env...)
 	out, err := cmd.CombinedOutput()
@@ -173,6 +181,7 @@ func (d *daemon) want(out string, parts ...string) {
 
 // A job's output, errors and exit code come to whoever runs it.
 func TestRunAttached(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "4xH100-80GB")
 	out, code := d.try("run", "--gpus", "2", "--", "sh", "-c", `echo "on $CUDA_VISIBLE_DEVICES"; echo oops >&2; exit 3`)
 	if code != 3 {
@@ -194,17 +203,13 @@ func TestRunAttached(t *testing.T) {
 // A daemon that is killed loses nothing: running jobs go on, their exit codes
 // are found, waiting jobs start, and none runs twice.
 func TestKillDaemon(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	once := `echo "$MUSTER_JOB_ID $MUSTER_RESTART_COUNT" >> ` + d.dir + `/runs; `
 	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c", once+"sleep 2; exit 7"), "job 1")
 	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c", once+"sleep 0.5; exit 5"), "job 2")
 	d.want(d.must("submit", "--gpus", "2", "--", "sh", "-c", once+"true"), "job 3", "waiting, number 1 in the line", "needs 2 GPUs")
-	for range 200 {
-		if text, _ := os.ReadFile(d.dir + "/runs"); bytes.Count(text, []byte("\n")) == 2 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	d.eventually("two jobs run", func() bool { return strings.Count(d.read("runs"), "\n") == 2 })
 	d.kill()
 	time.Sleep(time.Second) // job 2 ends while nobody watches
 	d.start()
@@ -227,17 +232,13 @@ func TestKillDaemon(t *testing.T) {
 // A standard job that is preempted is asked for a checkpoint, waits, and starts
 // again under its number.
 func TestPreemptResume(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	script := `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/x; exit 0' USR1
 if [ -e $MUSTER_CHECKPOINT_DIR/x ]; then echo "resumed $MUSTER_RESTART_COUNT"; exit 0; fi
 echo started; while :; do sleep 0.05; done`
 	d.must("submit", "--gpus", "1", "--name", "train", "-o", "train.out", "--", "sh", "-c", script)
-	for range 200 {
-		if text, _ := os.ReadFile(d.dir + "/train.out"); len(text) > 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	d.eventually("the job can be asked", func() bool { return d.read("train.out") != "" })
 	out, code := d.try("run", "--gpus", "1", "--tier", "critical", "--", "echo", "urgent")
 	if code != 0 {
 		t.Fatalf("the critical job: exit code %d\n%s", code, out)
@@ -255,6 +256,7 @@ echo started; while :; do sleep 0.05; done`
 // A waiting job is told everything: what blocks it, who holds it, until when,
 // and what single change would start it now.
 func TestWhy(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "4xH100-80GB")
 	d.must("submit", "--gpus", "3", "--time", "1h", "--name", "big", "--", "sleep", "100")
 	d.must("submit", "--gpus", "2", "--name", "next", "--", "true")
@@ -271,6 +273,7 @@ func TestWhy(t *testing.T) {
 // around the program does not die of it, and a program that handles nothing is
 // not waited for.
 func TestCheckpointSignal(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	program := `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/x; exit 0' USR1
 if [ -e $MUSTER_CHECKPOINT_DIR/x ]; then echo resumed; exit 0; fi
@@ -279,12 +282,7 @@ echo started; while :; do sleep 0.05; done`
 		t.Fatal(err)
 	}
 	d.must("submit", "--gpus", "1", "-o", "wrapped.out", "--", "sh", "-c", "sh program; echo left with $?")
-	for range 500 {
-		if text, _ := os.ReadFile(d.dir + "/wrapped.out"); len(text) > 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	d.eventually("the program can be asked", func() bool { return d.read("wrapped.out") != "" })
 	d.must("run", "--gpus", "1", "--tier", "critical", "--", "true")
 	d.must("wait", "1")
 	text, err := os.ReadFile(d.dir + "/wrapped.out")
@@ -318,7 +316,7 @@ func (d *daemon) others() func(user string, args ...string) (string, error) {
 		}
 	}
 	return func(user string, args ...string) (string, error) {
-		cmd := exec.Command("setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups", "timeout", "60", d.bin}, args...)...)
+		cmd := patient("setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups", d.bin}, args...)...)
 		cmd.Dir, cmd.Env = "/tmp", append(os.Environ(), "MUSTER_SOCKET="+d.socket, "HOME=/tmp")
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -329,9 +327,8 @@ func (d *daemon) others() func(user string, args ...string) (string, error) {
 // also under a daemon that was started with a strict umask; others can neither
 // see into their folders nor end them.
 func TestOtherUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can run jobs of other users")
-	}
+	t.Parallel()
+	needsRoot(t)
 	d := startDaemon(t, "1xH100-80GB")
 	as := d.others()
 	out, err := as("nobody", "run", "--gpus", "1", "--", "sh", "-c", "id -un; id -gn; touch $MUSTER_CHECKPOINT_DIR/mine && echo can write; cat "+d.dir+"/state/muster.db || echo cannot read")
@@ -352,6 +349,7 @@ func TestOtherUser(t *testing.T) {
 // A job is submitted as a script with directives, or as a file; the command line
 // counts more than either, and mistakes are named with their line.
 func TestSubmitFile(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "8xH100-80GB")
 	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o644); err != nil {
@@ -387,6 +385,7 @@ func TestSubmitFile(t *testing.T) {
 
 // A daemon says where it writes and why there, and when it ends by Ctrl-C what goes on without it and how to end that.
 func TestServeSays(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.want(d.log.String(), "msg=writes state="+filepath.Join(d.dir, "state"), "as flags and configuration say")
 	interrupt := func() string {
@@ -401,7 +400,7 @@ func TestServeSays(t *testing.T) {
 	d.start()
 	d.must("submit", "--gpus", "2", "--", "sleep", "300")
 	d.must("submit", "--gpus", "2", "--", "sleep", "300")
-	d.waitFor("the first to run", func() bool { return strings.Contains(d.must("show", "1"), `"state": "running"`) })
+	d.eventually("the first to run", func() bool { return strings.Contains(d.must("show", "1"), `"state": "running"`) })
 	d.want(interrupt(), "1 job goes on running on the same GPUs; 1 waiting job is kept. To end them: start muster serve again, which takes them over, and muster cancel --all")
 	d.start()
 	d.want(d.must("show", "1"), `"state": "running"`, `"restarts": 0`)

@@ -16,15 +16,12 @@ import (
 // shares starts a daemon with a configuration of how GPUs are shared.
 func shares(t *testing.T, gpus, sharing string) *daemon {
 	t.Helper()
-	d := prepareDaemon(t, gpus)
-	conf := filepath.Join(d.dir, "muster.yaml")
-	if err := os.WriteFile(conf, []byte("sharing: "+sharing+"\nsample_every: 100ms\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d.args = []string{"--config", conf}
+	d := withConfig(t, gpus, sharingRules(sharing))
 	d.start()
 	return d
 }
+
+func sharingRules(sharing string) string { return "sharing: " + sharing + "\nsample_every: 100ms\n" }
 
 // stand is the path of a program of testdata.
 func stand(t *testing.T, name string) string {
@@ -46,32 +43,13 @@ func (d *daemon) pidIn(gpu int, name string) int {
 	return pid
 }
 
-// eventually waits for something to be so.
-func (d *daemon) eventually(what string, f func() bool) {
-	d.t.Helper()
-	for range 2400 {
-		if f() {
-			return
-		}
-		time.Sleep(25 * time.Millisecond)
-	}
-	d.t.Fatalf("%s: not so\n%s", what, d.must("queue"))
-}
-
 // Shares under MPS: a control daemon for their GPU, which outlives the service, is
 // started again when it ends, and the limits of each client. A fault of the server
 // hits all that are on the GPU: they start again. The control program is played.
 func TestMPS(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "2xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
-	t.Cleanup(func() {
-		for gpu := range 2 {
-			for _, name := range []string{"server", "nvidia-cuda-mps-control.pid"} {
-				if pid := d.pidIn(gpu, name); pid > 0 {
-					_ = syscall.Kill(pid, syscall.SIGKILL)
-				}
-			}
-		}
-	})
+	d.endMPS(2)
 	client := stand(t, "mps-client")
 	out := filepath.Join(d.dir, "out")
 	d.want(d.must("submit", "--gpus", "0.25", "-o", out, "--", client), "gets a share: enforced: memory by MPS; compute by MPS")
@@ -126,6 +104,7 @@ func TestMPS(t *testing.T) {
 // A server that ends while the service is down, too: what its clients ended by is its fault,
 // however long ago that was. Who fails meanwhile on another GPU fails by itself.
 func TestMPSFaultWhileDown(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "2xH100-80GB", "{shares: mps, mps_program: "+stand(t, "mps-control")+"}")
 	d.endMPS(2)
 	client := stand(t, "mps-client")
@@ -162,6 +141,7 @@ func TestMPSFaultWhileDown(t *testing.T) {
 
 // A job says what has to be kept apart, and gets the least that does.
 func TestIsolation(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "2xA100-80GB/0:3g.40gb@0,2g.20gb@4,1g.10gb@6", "{shares: time-slicing}")
 	for _, c := range [][]string{
 		{"--gpus 0.25", "gets a share: declared only: neither memory nor compute is enforced"},
@@ -191,13 +171,10 @@ func TestIsolation(t *testing.T) {
 // was known, as far as that is measured to leave memory, and leaves when it needs more.
 // One that uses more than it asked for is found. The driver's list of processes is played.
 func TestMeasuredMemory(t *testing.T) {
-	d := prepareDaemon(t, "1xH100-80GB")
-	conf := filepath.Join(d.dir, "muster.yaml")
-	text := "policy: 'antman:memory=measured,check=1s'\nsharing: {over_memory: warn}\nsample_every: 100ms\nperformance: {pairs: {'*/*': 0.99}}\n"
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d.policy, d.args = "antman:memory=measured,check=1s", []string{"--config", conf}
+	t.Parallel()
+	const policy = "antman:memory=measured,check=1s"
+	d := withConfig(t, "1xH100-80GB", "policy: '"+policy+"'\nsharing: {over_memory: warn}\nsample_every: 100ms\nperformance: {pairs: {'*/*': 0.99}}\n")
+	d.policy = policy
 	d.start()
 	run := func(n string, more ...string) (pid string) {
 		file := filepath.Join(d.dir, "pid"+n)
@@ -235,6 +212,7 @@ func TestMeasuredMemory(t *testing.T) {
 // A share that fits beside one who is leaving the GPU starts at once; one that needs what that one
 // has waits for it, and says so.
 func TestShareBesideLeaver(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{shares: time-slicing}")
 	deaf := filepath.Join(d.dir, "deaf")
 	d.must("submit", "-o", "/dev/null", "--tier", "best-effort", "--gpus", "0.5", "--", "sh", "-c", "trap '' TERM; : >"+deaf+"; sleep 1000 & wait; sleep 1000")
@@ -253,6 +231,7 @@ func TestShareBesideLeaver(t *testing.T) {
 // Without MPS, too, what a share may use of a GPU's memory is kept for it: nobody with a larger
 // memory of its own comes beside it, nor it beside one.
 func TestShareMemoryKept(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{shares: time-slicing}")
 	submit := func(args ...string) {
 		d.must(append(append([]string{"submit", "-o", "/dev/null"}, args...), "--", "sleep", "1000")...)
@@ -272,8 +251,10 @@ func TestShareMemoryKept(t *testing.T) {
 // Who uses more memory of a GPU than its share's, where nothing enforces that, is
 // told, or stopped, as the operator says. The driver's list of processes is played.
 func TestOverMemory(t *testing.T) {
+	t.Parallel()
 	for _, what := range []string{"warn", "stop", "throttle"} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			d := shares(t, "1xH100-80GB", "{shares: time-slicing, over_memory: "+what+"}")
 			pidfile := filepath.Join(d.dir, "pid")
 			d.must("submit", "--gpus", "0.25", "--gpu-mem", "8GiB", "--", "sh", "-c", "echo $$ >"+pidfile+".new; mv "+pidfile+".new "+pidfile+"; exec sleep 1000")
@@ -317,9 +298,10 @@ func TestOverMemory(t *testing.T) {
 // Each task of a gang has the memory of its own share, what is not said is the share's part of the
 // GPU's, and a job with two shares of a GPU is on it once.
 func TestOverMemoryByTask(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "1xH100-80GB", "{shares: time-slicing, over_memory: stop}")
 	pids := func(name string, n int) (list []string) {
-		d.eventually("they run", func() bool { list = strings.Fields(d.output(name)); return len(list) == n })
+		d.eventually("they run", func() bool { list = strings.Fields(d.read(name)); return len(list) == n })
 		return list
 	}
 	run := func(name string, more ...string) string {
@@ -363,6 +345,7 @@ func TestOverMemoryByTask(t *testing.T) {
 // the way of others go when nobody is on them; a GPU is whole again for who needs it
 // whole. The service may die in between.
 func TestDynamicMIG(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "2xH100-80GB", "{mig: dynamic}")
 	out := func(id int) string {
 		b, _ := os.ReadFile(filepath.Join(d.dir, fmt.Sprintf("out%d", id)))
@@ -413,6 +396,7 @@ func (d *daemon) ends(id int) {
 
 // GPUs in MIG mode get instances as jobs ask for them, the others stay whole.
 func TestInstancesMIG(t *testing.T) {
+	t.Parallel()
 	d := shares(t, "2xH100-80GB/1:*", "{mig: instances}")
 	for i, c := range [][2]string{{"1", "GPU-simulated-0"}, {"3g.40gb", "MIG-simulated-1-3g.40gb-4"}} {
 		out := filepath.Join(d.dir, fmt.Sprintf("out%d", i))

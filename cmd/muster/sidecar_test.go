@@ -16,6 +16,7 @@ import (
 // The small programs are used where they are, and muster does without them
 // where they are not.
 func TestSmallShim(t *testing.T) {
+	t.Parallel()
 	owner := []string{"run", "--", "sh", "-c", "readlink /proc/$PPID/exe"}
 	d := startDaemon(t, "1xH100-80GB")
 	if out := strings.TrimSpace(d.must(owner...)); filepath.Base(out) != shimProgram {
@@ -45,6 +46,7 @@ func installed(t *testing.T, from, to string) string {
 
 // A program that is put beside a daemon while it runs is not for that daemon.
 func TestShimReplaced(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "1xH100-80GB")
 	bin, small := filepath.Join(d.dir, "bin", "muster"), filepath.Join(d.dir, "bin", shimProgram)
 	installed(t, filepath.Join(filepath.Dir(d.bin), shimProgram), small)

@@ -17,7 +17,7 @@ import (
 func (d *daemon) slurm(name string, args ...string) string {
 	d.t.Helper()
 	bin := filepath.Join(d.dir, "bin")
-	cmd := exec.Command("timeout", append([]string{"60", filepath.Join(bin, name)}, args...)...)
+	cmd := patient(filepath.Join(bin, name), args...)
 	cmd.Dir = d.dir
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket, "PATH="+bin+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
@@ -30,6 +30,7 @@ func (d *daemon) slurm(name string, args ...string) string {
 // Slurm's commands, installed as links, talk to the daemon: a script with
 // directives, a step inside it, a dependency, a listing, the accounting.
 func TestSlurmCommands(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "8xH100-80GB")
 	d.want(d.must("slurm", "install", filepath.Join(d.dir, "bin")), "sbatch", "export PATH=")
 	script := `#!/bin/bash
@@ -69,6 +70,7 @@ srun bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS on $CUDA_VISIBLE_DEVICES'
 
 // srun --pty is a shell on a GPU; Ctrl-\ leaves it, and it goes on.
 func TestSrunPty(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
 	s := d.sitAt(filepath.Join(d.dir, "bin", "srun"), "--gpus=1", "--pty", "sh", "-i")
@@ -94,10 +96,11 @@ func TestSrunPty(t *testing.T) {
 
 // What is piped into srun reaches the command, and nothing does with -i none.
 func TestSrunInput(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
 	for args, want := range map[string]string{"cat": "one\ntwo\n", "-n2 -l cat": "0: one\n0: two\n", "-i none cat": ""} {
-		cmd := exec.Command("timeout", append([]string{"60", filepath.Join(d.dir, "bin", "srun"), "-Q"}, strings.Fields(args)...)...)
+		cmd := patient(filepath.Join(d.dir, "bin", "srun"), append([]string{"-Q"}, strings.Fields(args)...)...)
 		cmd.Dir, cmd.Env, cmd.Stdin = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket), strings.NewReader("one\ntwo\n")
 		out, err := cmd.CombinedOutput()
 		if err != nil || string(out) != want {
@@ -109,12 +112,13 @@ func TestSrunInput(t *testing.T) {
 // salloc waits for its GPUs, runs a command or a shell with them, and gives them back; inside, srun makes
 // steps.
 func TestSalloc(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
 	d.must("submit", "--gpus", "2", "--name", "first", "--", "sh", "-c", "until test -e go; do sleep 0.1; done")
 	done := make(chan string, 1)
 	go func() {
-		cmd := exec.Command("timeout", "60", filepath.Join(d.dir, "bin", "salloc"), "--gpus=1", "-n2", "sh", "-c",
+		cmd := patient(filepath.Join(d.dir, "bin", "salloc"), "--gpus=1", "-n2", "sh", "-c",
 			"echo job $SLURM_JOB_ID on $CUDA_VISIBLE_DEVICES; srun -l sh -c 'echo rank $SLURM_PROCID'; exit 6")
 		cmd.Dir, cmd.Env = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket, "PATH="+filepath.Join(d.dir, "bin")+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
@@ -140,11 +144,18 @@ func TestSalloc(t *testing.T) {
 	d.want(d.slurm("salloc", "--no-shell", "--gpus=1"), "Granted job allocation 4")
 	d.want(d.slurm("sstat", "-n", "-j", "4", "-o", "JobID"), "4.batch")
 	cmd := exec.Command(filepath.Join(d.dir, "bin", "salloc"), "--gpus=2", "true")
-	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+	said, err := os.Create(filepath.Join(d.dir, "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	cmd.Env, cmd.Stderr = append(os.Environ(), "MUSTER_SOCKET="+d.socket), said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d.eventually("another allocation to wait", func() bool { return strings.Contains(d.slurm("squeue", "-h", "-o", "%i %t"), "5 PD") })
+	d.eventually("another allocation to wait", func() bool {
+		return strings.Contains(d.read("said"), "Pending job allocation 5") // it can be told to end
+	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -155,12 +166,8 @@ func TestSalloc(t *testing.T) {
 
 // The accounting of queues and users, under Slurm's names, from what the daemon decides by.
 func TestSlurmAccounting(t *testing.T) {
-	d := prepareDaemon(t, "2xH100-80GB")
-	file := filepath.Join(d.dir, "muster.yaml")
-	if err := os.WriteFile(file, []byte("queues: [{name: lab, shares: 3, children: [{name: vision, guarantee: 1, limit: 2}]}, {name: ops}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d.args = []string{"--config", file}
+	t.Parallel()
+	d := withConfig(t, "2xH100-80GB", "queues: [{name: lab, shares: 3, children: [{name: vision, guarantee: 1, limit: 2}]}, {name: ops}]\n")
 	d.start()
 	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
 	d.slurm("srun", "-A", "vision", "--gpus=2", "sleep", "1.5")
@@ -184,11 +191,12 @@ func TestSlurmAccounting(t *testing.T) {
 
 // sbatch --wait and salloc outlive a daemon that is killed and started again.
 func TestSlurmWaitsOn(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.must("slurm", "install", filepath.Join(d.dir, "bin"))
 	outs := make(chan string, 2)
 	wait := func(name string, args ...string) {
-		cmd := exec.Command("timeout", append([]string{"60", filepath.Join(d.dir, "bin", name)}, args...)...)
+		cmd := patient(filepath.Join(d.dir, "bin", name), args...)
 		cmd.Dir, cmd.Env = d.dir, append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 		out, err := cmd.CombinedOutput()
 		outs <- fmt.Sprint(name, ": ", string(out), err)

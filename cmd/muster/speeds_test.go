@@ -25,6 +25,7 @@ echo '{"finished": true}' >> "$MUSTER_PROGRESS"`
 // other one gets the rest; what was measured survives a restart, and is written as a table
 // that the simulator reads.
 func TestSpeedsMeasured(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: 'pollux:round=1s,restart=0s'\n")
 	d.want(d.must("perf", "measured"), "nothing was measured so far")
 	end := filepath.Join(d.dir, "end")

@@ -30,27 +30,12 @@ done`
 // TestSwitchCost: what a stop and the start after it took is measured, shown, and
 // charged to who used it.
 func TestSwitchCost(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: fifo\n")
 	d.must("submit", "-o", "/dev/null", "--gpus", "2", "--", "sh", "-c", slow)
-	job := func() (j api.Job) {
-		if err := json.Unmarshal([]byte(d.must("show", "1")), &j); err != nil {
-			t.Fatal(err)
-		}
-		return j
-	}
-	until := func(what string, ok func(*api.Job) bool) api.Job {
-		for range 600 {
-			if j := job(); ok(&j) {
-				return j
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		t.Fatalf("it was never %s: %+v", what, job())
-		return api.Job{}
-	}
-	until("at a known speed", func(j *api.Job) bool { return j.EndBy == api.EndByProgress })
+	d.untilJob("1", "is at a known speed", func(j *api.Job) bool { return j.EndBy == api.EndByProgress })
 	d.must("requeue", "1")
-	j := until("where it was", func(j *api.Job) bool { return j.SwitchCost > 0 })
+	j := d.untilJob("1", "is where it was", func(j *api.Job) bool { return j.SwitchCost > 0 })
 	if c := time.Duration(j.SwitchCost); c < 5*time.Second { // eight, to a second or two: reports are read once a second
 		t.Errorf("a switch took %v; saving and starting alone are eight seconds", c)
 	}
@@ -87,14 +72,11 @@ func TestTurnsLive(t *testing.T) {
 	d.must("submit", "-o", "/dev/null", "--gpus", "4", "--", "sh", "-c", dear)
 	file := filepath.Join(d.dir, "journal")
 	checked := 0
-	for range 600 {
+	if !until(func() bool {
 		d.must("journal", "export", "-o", file)
-		if checked = turnsChecked(t, file, 0.5); checked >= 2 || t.Failed() {
-			break
-		}
-		time.Sleep(500 * time.Millisecond)
-	}
-	if checked < 2 {
+		checked = turnsChecked(t, file, 0.5)
+		return checked >= 2 || t.Failed()
+	}) {
 		t.Errorf("%d turns ended of which it is known what stopping and starting takes", checked)
 	}
 	d.must("cancel", "1", "2")

@@ -218,8 +218,9 @@ var coloured = regexp.MustCompile(`\x1b\[[0-9;]*[34][0-7]m`)
 
 // The real program on a real terminal, with a real daemon.
 func TestTopOnTerminal(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
-	t.Setenv("NO_COLOR", "1")
+	d.env = []string{"NO_COLOR=1"}
 	s := d.sit("top")
 	s.see("2 GPUs (simulated): 0 in use, 2 free")
 	d.must("submit", "--gpus", "1", "--name", "at-once", "--", "sleep", "100")
@@ -228,7 +229,7 @@ func TestTopOnTerminal(t *testing.T) {
 	s.write("c")
 	s.see("cancel job 1 (at-once)?")
 	s.write("y")
-	d.waitFor("the cancellation", func() bool { return strings.Contains(d.must("show", "1"), `"state": "cancelled"`) })
+	d.eventually("the cancellation", func() bool { return strings.Contains(d.must("show", "1"), `"state": "cancelled"`) })
 	d.kill()
 	s.see("no news")
 	d.start()

@@ -25,6 +25,7 @@ func tunes(t *testing.T, args ...string) tuned {
 // TestTuneDemo: the choice on the demo is the least of all, its figures are
 // those of muster sim, everything is said, and said twice the same.
 func TestTuneDemo(t *testing.T) {
+	t.Parallel()
 	args := []string{"--demo", "--policies", "fifo+skip,las,las:base=5m,tiresias-l,fifo", "--current", "fifo", "--holdout"}
 	r := tunes(t, args...)
 	if len(r.Rows) != 5 || r.Rows[r.Current].Policy != "fifo" || *r.Rows[r.Current].Gain != 0 {
@@ -102,6 +103,7 @@ func TestTuneBadInput(t *testing.T) {
 // TestTuneJournal: what ran under fifo, read back from its journal, runs the
 // same under fifo, and fifo is known as the policy in force.
 func TestTuneJournal(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "j.journal")
 	world := []string{"--estimates", "stated", "--checkpoint-cost", "30s", "--restart-cost", "1m"}
 	out := ok(t, append([]string{"sim", "--demo", "--policies", "fifo", "--backfill", "skip", "--place", "first-fit", "--journal", file, "--json", "-"}, world...)...)
@@ -130,6 +132,7 @@ func TestTuneJournal(t *testing.T) {
 // TestTuneEnds: a replay in which a job never ends, because it starts anew at each
 // failure, is cut; where all are, nothing can be chosen.
 func TestTuneEnds(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
 	ok(t, "trace", "synth", "preset=philly-like,jobs=8,gpus=8,load=0.5,seed=7", file)
 	_, _, err := muster(t, context.Background(), "tune", "--trace", file, "--cluster", "1x8xT4", "--policies", "fifo,las", "--node-mtbf", "1m", "--repair", "1s")
@@ -167,6 +170,7 @@ func TestTuneList(t *testing.T) {
 // TestTuneAgainstTheDaemon: without --current the measure is what a daemon runs by default, as it runs it,
 // and how choosing did on days that it did not know is said without being asked.
 func TestTuneAgainstTheDaemon(t *testing.T) {
+	t.Parallel()
 	args := []string{"--demo", "--policies", "fifo,fifo+easy,las,tiresias-l"}
 	r := tunes(t, args...)
 	force := r.Rows[r.Current]
@@ -195,6 +199,7 @@ func TestTuneAgainstTheDaemon(t *testing.T) {
 
 // TestSimAlike: what muster sim compares by itself has one backfill; where backfills differ that is said.
 func TestSimAlike(t *testing.T) {
+	t.Parallel()
 	const warning = "not alike: where there is no backfill nothing passes a blocked job"
 	if out := ok(t, "sim", "--demo"); !strings.Contains(out, "backfill: easy\n") || !strings.Contains(out, daemonPolicy) || strings.Contains(out, "not alike") {
 		t.Errorf("%s", out)

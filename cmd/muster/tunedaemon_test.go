@@ -16,6 +16,7 @@ import (
 // A daemon's own history is what ran on it since its first start, over all
 // segments, against the policy that it follows.
 func TestTuneDaemon(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	for range 3 {
 		d.must("run", "--gpus", "1", "--", "true")
@@ -38,6 +39,7 @@ func TestTuneDaemon(t *testing.T) {
 // What was chosen is applied to a daemon only if it was weighed against what
 // the daemon follows and is sure enough; then it counts there.
 func TestTuneApply(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "2xH100-80GB")
 	d.policy = "fifo"
 	d.start()
@@ -76,6 +78,7 @@ func TestTuneApply(t *testing.T) {
 // Where the replay of the policy in force does not end there is nothing to compare the choice
 // to: it is applied only if that is asked for.
 func TestTuneApplyAnyway(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "2xH100-80GB")
 	d.policy = "gandiva:pack=false,round=1s"
 	d.start()
@@ -98,6 +101,7 @@ func TestTuneApplyAnyway(t *testing.T) {
 // since is replayed under both, and if the one before would have served it better, it
 // comes back; when the time is over and it would not, the guard ends.
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	d := prepareDaemon(t, "1xH100-80GB")
 	d.policy = "sjf"
 	d.start()

@@ -9,6 +9,7 @@ import (
 // What jobs used is told by user and priced; what a simulated machine cannot
 // know is said; a waiting job that was told when it would start is scored.
 func TestUsageReports(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	d.kill()
 	d.args = []string{"--sample-every", "100ms", "--gpu-hour-cost", "2"}
@@ -30,6 +31,7 @@ func TestUsageReports(t *testing.T) {
 // before, also by a daemon that was started since; who waits for it is told
 // between when and when.
 func TestEstimates(t *testing.T) {
+	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	for _, span := range []string{"0.1", "1", "3"} {
 		d.must("run", "--gpus", "1", "--name", "eval", "--", "sleep", span)

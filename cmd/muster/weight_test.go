@@ -8,6 +8,7 @@ import "testing"
 // counts at a reload: a job falls from the first level of las by it, long before it has had
 // the GPU time of that level.
 func TestWeightLive(t *testing.T) {
+	t.Parallel()
 	text := "policy: \"las:base=10m\"\nstop: {standard: {how: kill}}\n"
 	d, write := configured(t, "1xT4-16GB", text)
 	d.must("submit", "--gpus", "1", "--name", "first", "--", "sleep", "1000")

@@ -12,6 +12,7 @@ import (
 // TestGuestsYield: a best-effort job runs beside one whose steps take three times as long
 // while it computes. It is held back, and goes on when the other has ended.
 func TestGuestsYield(t *testing.T) {
+	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", "policy: 'antman:throttle=true'\nperformance: {pairs: {'host/guest': 0.6, 'guest/host': 0.9}}\n")
 	beats := filepath.Join(t.TempDir(), "beats")
 	write := func(suffix string) {

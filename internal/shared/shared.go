@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 )
 
@@ -30,8 +29,7 @@ func Unzip(t testing.TB, rel string) io.Reader {
 // Path returns the path of a file under ../shared, seen from the repository.
 func Path(t testing.TB, rel string) string {
 	t.Helper()
-	_, self, _, _ := runtime.Caller(0)
-	p := filepath.Join(filepath.Dir(self), "..", "..", "..", "shared", filepath.FromSlash(rel))
+	p := filepath.Join(root(), "..", "shared", filepath.FromSlash(rel))
 	if _, err := os.Stat(p); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("SKIP-SHARED: %s is missing, and CI may not skip", rel)

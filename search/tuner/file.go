@@ -61,7 +61,7 @@ type fusionProfile struct {
 	One, Two int64
 }
 
-// Model is how the simulator plays trials (docs/howto/search.md, Simulated).
+// Model is how the simulator plays trials (docs/howto/search.md, In the simulator).
 type Model struct {
 	Step, Begin   string
 	Spread, Noise float64
