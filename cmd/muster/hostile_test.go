@@ -384,8 +384,7 @@ func TestWaitOverRestart(t *testing.T) {
 	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c", "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last; exit 7")
 	d.untilSays(`"state": "running"`, "show", "1")
 	waits, logs := d.background("wait", "1"), d.background("logs", "-f", "1")
-	d.eventually("the output is followed", func() bool { return d.read("logs.out") == "first
-" })
+	d.eventually("the output is followed", func() bool { return d.read("logs.out") == "first\n" })
 	d.eventually("the daemon was asked to wait", func() bool {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", waits.Process.Pid))
 		return slices.ContainsFunc(files, func(f string) bool { to, _ := os.Readlink(f); return strings.HasPrefix(to, "socket:") })
