@@ -183,19 +183,19 @@ func TestSearchCancelled(t *testing.T) {
 // A search is cancelled also where the daemon ends while its tuner is waited for.
 func TestSearchCancelledOverRestart(t *testing.T) {
 	t.Parallel()
-	d, _ := configured(t, "2xH100-80GB", "stop: {standard: {how: checkpoint, grace: 3s}}\nkill_wait: 3s\n")
+	d, _ := configured(t, "2xH100-80GB", "stop: {standard: {how: checkpoint, grace: 5m}}\nkill_wait: 5m\n")
 	d.must("search", "submit", d.write("long.yaml", searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")))
 	d.eventually("two runs", func() bool { return len(d.begun("long")) >= 2 })
-	stopped := 0
+	var stopped []int
 	for _, pid := range running(t, "search\x00run\x00") {
 		if environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && strings.Contains(string(environ), "MUSTER_SOCKET="+d.socket) {
-			stopped++
+			stopped = append(stopped, pid)
 			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // so that the tuner does not end at once
 				t.Fatal(err)
 			}
 		}
 	}
-	if stopped == 0 {
+	if len(stopped) == 0 {
 		t.Fatal("the tuner was not found")
 	}
 	cancel := d.background("search", "cancel", "long")
@@ -205,6 +205,11 @@ func TestSearchCancelledOverRestart(t *testing.T) {
 	}
 	_ = d.cmd.Wait()
 	d.start()
+	for _, pid := range stopped {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && err != syscall.ESRCH {
+			t.Fatal(err)
+		}
+	}
 	if err := cancel.Wait(); err != nil {
 		t.Errorf("cancel: %v: %s", err, d.read("search.out"))
 	}
