@@ -24,17 +24,7 @@ func (e *Engine) nodeAsleep(ev *Event) {
 		wake = 0
 		e.fresh = true // elastic jobs may grow there
 	}
-	e.setAsleep(id, wake)
-}
-
-func (e *Engine) setAsleep(id int32, wake time.Duration) {
-	n := &e.st.nodes[id]
-	if n.spec.Asleep > 0 {
-		e.st.asleep--
-	}
-	if n.spec.Asleep = wake; wake > 0 {
-		e.st.asleep++
-	}
+	e.st.setAsleep(id, wake)
 }
 
 // WakeTime is how long it takes until all nodes of some allocations are awake; 0: they are.

@@ -287,36 +287,8 @@ func (e *Engine) blank() *nodeStore {
 	if e.empty != nil && len(e.empty.nodes) == len(e.st.nodes) {
 		return e.empty
 	}
-	b := &nodeStore{nodes: make([]nodeState, len(e.st.nodes)), classes: make([]class, len(e.st.classes))}
-	for i := range e.st.classes {
-		c := e.st.classes[i]
-		c.free = 0
-		c.buckets = make([]bitset, c.gpus+1)
-		c.partial = bitset{}
-		b.classes[i] = c
-		b.classes[i].grow(len(c.nodes))
-	}
-	for i := range e.st.nodes {
-		n := e.st.nodes[i]
-		n.cpu, n.ram = n.spec.CPU, n.spec.RAM
-		if n.cpu == 0 {
-			n.cpu = notModelled
-		}
-		if n.ram == 0 {
-			n.ram = notModelled
-		}
-		n.healthy = uint64(1)<<n.spec.GPUs - 1
-		n.free, n.nfree, n.indexed, n.stopping, n.sizes = n.whole(), int16(popcount(n.whole())), false, nil, sizes{}
-		n.hosts, n.guested, n.tenants = 0, 0, nil
-		n.devs = make([]device, n.spec.GPUs)
-		for k := range n.devs {
-			n.devs[k] = device{milli: int32(cluster.Whole), mem: b.classes[n.class].model.Memory}
-		}
-		b.nodes[i] = n
-		b.index(&b.nodes[i], true)
-	}
-	e.empty = b
-	return b
+	e.empty = e.st.blank()
+	return e.empty
 }
 
 // askedText says what a gang that never fits asks for.

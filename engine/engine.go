@@ -80,7 +80,6 @@ type Engine struct {
 	now      cluster.Time
 	st       nodeStore
 	nodeID   map[string]int32 // looked up only
-	domains  map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
 	parts    []partition
 	capacity cluster.Milli
 	totalCPU cluster.Milli // of nodes that state it
@@ -180,7 +179,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	}
 	cfg.Stop = &stop
 	e := &Engine{cfg: cfg, traits: cfg.Policy.Traits(),
-		nodeID: map[string]int32{}, domains: map[string]int32{}, shapeID: map[string]int32{},
+		nodeID: map[string]int32{}, shapeID: map[string]int32{},
 		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}
 	e.keyer, _ = cfg.Policy.(KeyChanger)
 	e.heads, _ = cfg.Policy.(HeadKeyer)
@@ -305,104 +304,36 @@ func (e *Engine) addNode(n cluster.Node) error {
 			return &NodeError{n.Name, fmt.Sprintf("unknown GPU model %q; define it under models", n.Model)}
 		}
 	}
-	id := int32(len(e.st.nodes))
-	e.totalCPU += n.CPU
-	e.totalRAM += n.RAM
-	e.nodeID[n.Name] = id
-	ns := nodeState{spec: n, cpu: n.CPU, ram: n.RAM, devs: make([]device, n.GPUs), drained: n.State == cluster.Draining}
-	if n.CPU == 0 {
-		ns.cpu = notModelled
-	}
-	if n.RAM == 0 {
-		ns.ram = notModelled
-	}
-	var err error
-	if ns.fixed, err = fixedOf(&n, &model); err != nil {
-		return &NodeError{n.Name, err.Error()}
-	}
-	for i := range ns.devs {
-		ns.devs[i] = device{milli: int32(cluster.Whole), mem: model.Memory}
-	}
-	ns.healthy = (uint64(1)<<n.GPUs - 1) &^ n.Bad
-	ns.free = ns.whole()
-	for m := ns.free; m != 0; m &= m - 1 {
-		ns.nfree++
-	}
-	ns.rack, ns.fabric = e.domain("rack", n.Rack), e.domain("fabric", n.Fabric)
-	if n.NVLink != "" {
-		ns.nvlink = e.domain("nvlink", n.NVLink)
-	} else {
-		ns.nvlink, ns.split = e.domain("node", n.Name), ns.islands() > 1
-	}
-	e.st.nodes = append(e.st.nodes, ns)
-	if err := e.classify(id, model); err != nil {
-		return err
-	}
-	nodes := &e.st.nodes[id]
-	if n.Asleep > 0 {
-		e.st.asleep++
-	}
-	e.st.index(nodes, n.State == cluster.Up)
-	if n.State != cluster.Down {
-		e.capacity += cluster.Whole * int64(popcount(nodes.healthy))
-	}
-	e.epoch++
-	return nil
-}
-
-// domain numbers the named domain; nodes that name none share one domain.
-func (e *Engine) domain(level, name string) int32 {
-	key := level + "/" + name
-	id, ok := e.domains[key]
-	if !ok {
-		id = int32(len(e.domains))
-		e.domains[key] = id
-	}
-	return id
-}
-
-// classify puts the node into the class of its like.
-func (e *Engine) classify(id int32, model cluster.GPUModel) error {
-	n := &e.st.nodes[id]
-	var parts uint64
+	parts := uint64(0)
 	for i := range e.parts {
-		if e.parts[i].member[n.spec.Name] {
+		if e.parts[i].member[n.Name] {
 			parts |= 1 << i
 		}
 	}
 	if len(e.parts) == 0 {
 		parts = 1
 	}
-	n.class = -1
-	for ci := range e.st.classes {
-		c := &e.st.classes[ci]
-		if c.model.Name == model.Name && c.gpus == n.spec.GPUs && c.parts == parts {
-			n.class = int32(ci)
-			break
-		}
+	clients := 0
+	if e.cfg.Spec.Sharing == cluster.MPS {
+		clients = model.MPSClients()
 	}
-	if n.class < 0 {
-		if len(e.st.classes) == MaxKinds {
-			return &NodeError{n.spec.Name, fmt.Sprintf("more than %d kinds of node (GPU model x GPUs per node x partitions)", MaxKinds)}
-		}
-		n.class = int32(len(e.st.classes))
-		c := class{model: model, gpus: n.spec.GPUs, parts: parts, buckets: make([]bitset, n.spec.GPUs+1)}
-		if e.cfg.Spec.Sharing == cluster.MPS {
-			c.clients = model.MPSClients()
-		}
-		e.st.classes = append(e.st.classes, c)
+	first, err := e.st.add(n, model, parts, clients)
+	if err != nil {
+		return &NodeError{n.Name, err.Error()}
+	}
+	if first {
 		for i := range e.shapes {
 			e.shapes[i].stale = true
 		}
 		e.demand.stale = true
 	}
-	c := &e.st.classes[n.class]
-	n.pos = int32(len(c.nodes))
-	c.nodes = append(c.nodes, id)
-	c.cpu, c.ram, c.split = max(c.cpu, n.cpu), max(c.ram, n.ram), c.split || n.split
-	c.grow(len(c.nodes))
+	id := int32(len(e.st.nodes)) - 1
+	e.nodeID[n.Name] = id
+	e.totalCPU += n.CPU
+	e.totalRAM += n.RAM
+	if n.State != cluster.Down {
+		e.capacity += cluster.Whole * int64(popcount(e.st.nodes[id].healthy))
+	}
+	e.epoch++
 	return nil
 }
-
-// MaxKinds bounds the kinds of node (GPU model, GPUs per node, partitions): a set of them is four machine words.
-const MaxKinds = 256

@@ -280,12 +280,8 @@ func (e *Engine) freeze(j *jobState, at []Alloc, work time.Duration) {
 	if j.frozen == nil && at == nil {
 		return
 	}
-	for i := range j.frozen {
-		e.st.nodes[j.frozen[i].Node].frozen--
-	}
-	for i := range at {
-		e.st.nodes[at[i].Node].frozen++
-	}
+	e.st.thaw(j.frozen)
+	e.st.freeze(at)
 	j.frozen, j.asleep = at, work
 }
 

@@ -35,7 +35,8 @@ func (e *Engine) initLoans() error {
 			if other := lent[id]; other != "" {
 				return fmt.Errorf("loans: %s: node %s is in %s, too, of which another loan is", l.Partition, e.st.nodes[id].spec.Name, other)
 			}
-			lent[id], e.st.nodes[id].lent = l.Partition, true
+			lent[id] = l.Partition
+			e.st.setLent(id)
 		}
 	}
 	return nil
@@ -123,8 +124,8 @@ func (e *Engine) instant(unix int64) cluster.Time {
 
 // takeLent has a node take jobs again.
 func (e *Engine) takeLent(id int32) {
-	n := &e.st.nodes[id]
-	if n.given = false; n.spec.State == cluster.Draining && !n.drained {
+	e.st.setGiven(id, false)
+	if n := &e.st.nodes[id]; n.spec.State == cluster.Draining && !n.drained {
 		e.setNode(id, cluster.Up)
 	}
 }
@@ -156,9 +157,8 @@ func (e *Engine) reclaim(nodes []int32, n int) int {
 	})
 	back := lent.reclaim(n)
 	for _, i := range back {
-		nd := &e.st.nodes[nodes[i]]
-		nd.given = true
-		if nd.spec.State == cluster.Up {
+		e.st.setGiven(nodes[i], true)
+		if e.st.nodes[nodes[i]].spec.State == cluster.Up {
 			e.setNode(nodes[i], cluster.Draining)
 		}
 		e.displace(nodes[i])

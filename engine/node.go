@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 )
@@ -109,6 +112,7 @@ func (b *bitset) grow(n int) {
 type nodeStore struct {
 	nodes   []nodeState
 	classes []class
+	domains map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
 	undo    []undoRec
 	changes uint64 // counts versions of nodes
 	asleep  int    // nodes that are
@@ -120,6 +124,183 @@ type undoRec struct {
 	alloc   Alloc
 	taken   bool
 	version uint64 // of the node before
+}
+
+// MaxKinds bounds the kinds of node (GPU model, GPUs per node, partitions): a set of them is four machine words.
+const MaxKinds = 256
+
+// add adds a node with GPUs of a model. It is in some partitions, a bit each, and a device of it takes shares
+// of so many clients at most (0: of any number). first: the node is the first of its class.
+func (st *nodeStore) add(n cluster.Node, model cluster.GPUModel, parts uint64, clients int) (first bool, err error) {
+	ns := nodeState{spec: n, drained: n.State == cluster.Draining}
+	if ns.fixed, err = fixedOf(&n, &model); err != nil {
+		return false, err
+	}
+	ns.class = int32(slices.IndexFunc(st.classes, func(c class) bool {
+		return c.model.Name == model.Name && c.gpus == n.GPUs && c.parts == parts
+	}))
+	if first = ns.class < 0; first {
+		if len(st.classes) == MaxKinds {
+			return false, fmt.Errorf("more than %d kinds of node (GPU model x GPUs per node x partitions)", MaxKinds)
+		}
+		ns.class = int32(len(st.classes))
+		st.classes = append(st.classes, class{model: model, gpus: n.GPUs, parts: parts, buckets: make([]bitset, n.GPUs+1), clients: clients})
+	}
+	ns.empty(&model)
+	ns.setHealthy(n.Bad)
+	ns.rack, ns.fabric = st.domain("rack", n.Rack), st.domain("fabric", n.Fabric)
+	if n.NVLink != "" {
+		ns.nvlink = st.domain("nvlink", n.NVLink)
+	} else {
+		ns.nvlink, ns.split = st.domain("node", n.Name), ns.islands() > 1
+	}
+	c := &st.classes[ns.class]
+	ns.pos = int32(len(c.nodes))
+	c.nodes = append(c.nodes, int32(len(st.nodes)))
+	c.cpu, c.ram, c.split = max(c.cpu, ns.cpu), max(c.ram, ns.ram), c.split || ns.split
+	c.grow(len(c.nodes))
+	st.nodes = append(st.nodes, ns)
+	if n.Asleep > 0 {
+		st.asleep++
+	}
+	st.index(&st.nodes[len(st.nodes)-1], n.State == cluster.Up)
+	return first, nil
+}
+
+// empty makes a node one on which nothing is.
+func (n *nodeState) empty(model *cluster.GPUModel) {
+	n.cpu, n.ram = cmp.Or(n.spec.CPU, notModelled), cmp.Or(n.spec.RAM, notModelled)
+	n.devs = make([]device, n.spec.GPUs)
+	for i := range n.devs {
+		n.devs[i] = device{milli: int32(cluster.Whole), mem: model.Memory}
+	}
+	n.hosts, n.guested, n.tenants, n.sizes, n.stopping, n.frozen = 0, 0, nil, sizes{}, nil, 0
+}
+
+// setHealthy makes all of the devices healthy but some, of a node on which nothing is and that is not in the index.
+func (n *nodeState) setHealthy(bad uint64) {
+	n.healthy = (uint64(1)<<n.spec.GPUs - 1) &^ bad
+	n.free = n.whole()
+	n.nfree = int16(bits.OnesCount64(n.free))
+}
+
+// domain numbers the named domain; nodes that name none share one domain.
+func (st *nodeStore) domain(level, name string) int32 {
+	if st.domains == nil {
+		st.domains = map[string]int32{}
+	}
+	key := level + "/" + name
+	id, ok := st.domains[key]
+	if !ok {
+		id = int32(len(st.domains))
+		st.domains[key] = id
+	}
+	return id
+}
+
+// blank makes a store of the same nodes as they would be empty and healthy.
+func (st *nodeStore) blank() *nodeStore {
+	b := &nodeStore{nodes: make([]nodeState, len(st.nodes)), classes: make([]class, len(st.classes))}
+	for i := range st.classes {
+		c := st.classes[i]
+		c.free = 0
+		c.buckets = make([]bitset, c.gpus+1)
+		c.partial = bitset{}
+		b.classes[i] = c
+		b.classes[i].grow(len(c.nodes))
+	}
+	for i := range st.nodes {
+		n := &b.nodes[i]
+		*n = st.nodes[i]
+		n.indexed = false
+		n.empty(&b.classes[n.class].model)
+		n.setHealthy(0)
+		b.index(n, true)
+	}
+	return b
+}
+
+// setState notes whether a node is up, draining or down.
+func (st *nodeStore) setState(id int32, s cluster.NodeState) {
+	n := &st.nodes[id]
+	n.spec.State = s
+	st.index(n, s == cluster.Up)
+}
+
+// setDrained notes that a person drained a node, or took it back.
+func (st *nodeStore) setDrained(id int32, drained bool) { st.nodes[id].drained = drained }
+
+// setLent notes that a node is of a loan, setGiven that it is given back to who lends it.
+func (st *nodeStore) setLent(id int32) { st.nodes[id].lent = true }
+
+func (st *nodeStore) setGiven(id int32, given bool) { st.nodes[id].given = given }
+
+// setAsleep notes that a node is switched off and takes so long to wake; 0: that it is on.
+func (st *nodeStore) setAsleep(id int32, wake time.Duration) {
+	n := &st.nodes[id]
+	if n.spec.Asleep > 0 {
+		st.asleep--
+	}
+	if n.spec.Asleep = wake; wake > 0 {
+		st.asleep++
+	}
+}
+
+// spoil marks devices of a node bad. Nothing is on them.
+func (st *nodeStore) spoil(id int32, mask uint64) {
+	n := &st.nodes[id]
+	n.healthy &^= mask
+	st.setFree(n, n.free&^mask)
+	st.changed(n)
+	st.indexPartial(n)
+}
+
+// heal marks devices of a node healthy; held reports whether a job has a device (one bit) whole.
+func (st *nodeStore) heal(id int32, mask uint64, held func(dev uint64) bool) {
+	n := &st.nodes[id]
+	back := mask & (uint64(1)<<n.spec.GPUs - 1) &^ n.healthy
+	n.healthy |= back
+	for i := range n.devs {
+		if dev := uint64(1) << i; back&n.whole()&dev != 0 && n.devs[i].tenants == 0 && !held(dev) {
+			st.setFree(n, n.free|dev)
+		}
+	}
+	st.changed(n)
+	st.indexPartial(n)
+}
+
+// resume sets a node on which nothing is to the health that a snapshot has of it.
+func (st *nodeStore) resume(id int32, bad uint64) {
+	n := &st.nodes[id]
+	n.healthy = (uint64(1)<<n.spec.GPUs - 1) &^ bad
+	st.setFree(n, n.whole())
+	st.changed(n)
+}
+
+// leaving notes that a job still holds devices of a node that the books have promised on.
+func (st *nodeStore) leaving(id int32, job cluster.JobID) {
+	if n := &st.nodes[id]; !slices.Contains(n.stopping, job) {
+		n.stopping = append(n.stopping, job)
+	}
+}
+
+// left is the inverse of leaving.
+func (st *nodeStore) left(id int32, job cluster.JobID) {
+	n := &st.nodes[id]
+	n.stopping = without(n.stopping, job)
+}
+
+// freeze notes that the memory of a suspended job is where it has these allocations, thaw that it no longer is.
+func (st *nodeStore) freeze(allocs []Alloc) {
+	for i := range allocs {
+		st.nodes[allocs[i].Node].frozen++
+	}
+}
+
+func (st *nodeStore) thaw(allocs []Alloc) {
+	for i := range allocs {
+		st.nodes[allocs[i].Node].frozen--
+	}
 }
 
 // changed gives a node a new version.

@@ -25,12 +25,12 @@ func (e *Engine) nodeEvent(ev *Event) {
 			e.setNode(id, cluster.Up)
 		}
 	case NodeDown:
-		e.setAsleep(id, 0)
+		e.st.setAsleep(id, 0)
 		e.setNode(id, cluster.Down)
 		e.loseHomes(id)
 		e.loseJobs(id, ^uint64(0))
 	case NodeDrained:
-		n.drained = !ev.Undo
+		e.st.setDrained(id, !ev.Undo)
 		switch {
 		case !ev.Undo && n.spec.State == cluster.Up:
 			e.setNode(id, cluster.Draining)
@@ -45,34 +45,20 @@ func (e *Engine) nodeEvent(ev *Event) {
 }
 
 func (e *Engine) setNode(id int32, s cluster.NodeState) {
-	n := &e.st.nodes[id]
-	n.spec.State = s
-	e.st.index(n, s == cluster.Up)
+	e.st.setState(id, s)
 	e.epoch++
 	e.fresh = true
 }
 
 // setHealth marks devices good or bad. Jobs on bad devices are lost.
 func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
-	n := &e.st.nodes[id]
-	all := uint64(1)<<n.spec.GPUs - 1
-	mask &= all
-	e.st.changed(n)
+	mask &= uint64(1)<<e.st.nodes[id].spec.GPUs - 1
 	if bad {
 		e.loseJobs(id, mask)
-		n.healthy &^= mask
-		e.st.setFree(n, n.free&^mask)
+		e.st.spoil(id, mask)
 	} else {
-		back := mask &^ n.healthy
-		n.healthy |= back
-		for i := range n.devs {
-			if back&n.whole()>>i&1 == 1 && n.devs[i].tenants == 0 && !e.wholeHeld(id, uint64(1)<<i) {
-				e.st.setFree(n, n.free|uint64(1)<<i)
-			}
-		}
+		e.st.heal(id, mask, func(dev uint64) bool { return e.wholeHeld(id, dev) })
 	}
-	e.st.changed(n)
-	e.st.indexPartial(n)
 	e.epoch++
 	e.fresh = true
 }

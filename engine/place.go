@@ -565,12 +565,8 @@ func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cl
 
 // noteLeaver notes that a job still holds devices of a node that the books have promised on.
 func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
-	n := &e.st.nodes[node]
 	e.forgetResidue(node)
-	if hasID(n.stopping, id) {
-		return
-	}
-	n.stopping = append(n.stopping, id)
+	e.st.leaving(node, id)
 	if at, known := slices.BinarySearch(e.beingLeft, node); !known {
 		e.beingLeft = slices.Insert(e.beingLeft, at, node)
 	}
@@ -578,10 +574,9 @@ func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
 
 // noteLeft is the inverse of noteLeaver.
 func (e *Engine) noteLeft(node int32, id cluster.JobID) {
-	n := &e.st.nodes[node]
 	e.forgetResidue(node)
-	n.stopping = without(n.stopping, id)
-	if at, known := slices.BinarySearch(e.beingLeft, node); known && len(n.stopping) == 0 {
+	e.st.left(node, id)
+	if at, known := slices.BinarySearch(e.beingLeft, node); known && len(e.st.nodes[node].stopping) == 0 {
 		e.beingLeft = slices.Delete(e.beingLeft, at, at+1)
 	}
 }

@@ -126,18 +126,15 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 		n := &s.Nodes[i]
 		id := e.nodeID[n.Name]
 		ns := &e.st.nodes[id]
-		ns.spec.State = n.State
-		e.setAsleep(id, n.Asleep)
-		ns.drained = drained[n.Name]
-		if ns.given = given[n.Name]; ns.given && !ns.lent {
-			if ns.given = false; !ns.drained && n.State == cluster.Draining {
-				ns.spec.State = cluster.Up // it was of a loan that is no more
-			}
+		state := n.State
+		if given[n.Name] && !ns.lent && !drained[n.Name] && state == cluster.Draining {
+			state = cluster.Up // it was of a loan that is no more
 		}
-		ns.healthy = (uint64(1)<<ns.spec.GPUs - 1) &^ n.Bad
-		e.st.setFree(ns, ns.whole())
-		e.st.changed(ns)
-		e.st.index(ns, ns.spec.State == cluster.Up)
+		e.st.setAsleep(id, n.Asleep)
+		e.st.setDrained(id, drained[n.Name])
+		e.st.setGiven(id, given[n.Name] && ns.lent)
+		e.st.resume(id, n.Bad)
+		e.st.setState(id, state)
 	}
 	e.capacityChanged()
 }
