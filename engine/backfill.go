@@ -291,7 +291,7 @@ func (y *shyness) off(node int32) bool { return y.on && y.keep[node] == y.now }
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
 // as few of the idle nodes as suffice, the first ones.
-func (e *Engine) spareIdle(j *jobState, s *shape, allocs []Alloc, before int) []Alloc {
+func (e *Engine) spareIdle(j *jobState, s *shape, allocs []Alloc, before Mark) []Alloc {
 	uses := false
 	for i := range allocs {
 		uses = uses || e.shy.freed[allocs[i].Node] != e.shy.now

@@ -186,6 +186,7 @@ func (e *Engine) inherit(j *jobState) {
 	over := e.limits.byQueue && e.overQuota(j, m).code != notRefused
 	j.milli = m
 	e.charge(j, 1)
+	e.st.commit()
 	e.rerun(j)
 	switch {
 	case !over:

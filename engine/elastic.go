@@ -61,8 +61,8 @@ func (e *Engine) growJob(j *jobState) {
 		return
 	}
 	e.st.takeAll(more)
-	e.st.commit()
 	e.charge(j, -1)
+	e.st.commit()
 	e.accrue(j)
 	j.allocs = append(append([]Alloc(nil), j.allocs...), more...)
 	e.resized(j, tasks)
@@ -93,6 +93,7 @@ func (e *Engine) resized(j *jobState, tasks int) {
 	j.tasks, j.devices = int32(tasks), int32(s.devices(tasks))
 	j.milli = e.heldMilli(j)
 	e.charge(j, 1)
+	e.st.commit()
 	e.gotMore()
 	e.watchKey(j)     // what it attains grows at another rate
 	j.resizing = true // one at a time, so that the driver's answer is to this one
@@ -170,6 +171,7 @@ func (e *Engine) shrink(v *jobState, keep, gone []Alloc) {
 		return
 	}
 	e.charge(v, -1)
+	e.st.commit()
 	e.accrue(v)
 	v.allocs, v.leaving = keep, gone
 	tasks := 0

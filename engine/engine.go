@@ -181,6 +181,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e := &Engine{cfg: cfg, traits: cfg.Policy.Traits(),
 		nodeID: map[string]int32{}, shapeID: map[string]int32{},
 		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}
+	e.st.billWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.keyer, _ = cfg.Policy.(KeyChanger)
 	e.heads, _ = cfg.Policy.(HeadKeyer)
 	e.queues, _ = cfg.Policy.(QueueOrder)

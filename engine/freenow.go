@@ -11,7 +11,7 @@ import (
 
 // preferFree replaces a contested placement by one that can start at once, if there is one.
 // The allocations are in the books from mark on, and in scratch memory.
-func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) ([]Alloc, int32) {
+func (e *Engine) preferFree(j *jobState, mark Mark, allocs []Alloc, tasks int32) ([]Alloc, int32) {
 	s := e.shapeAt(j.shape)
 	if j.home != nil || s.noneFree == e.freed || !e.contested(allocs) {
 		return allocs, tasks
@@ -85,9 +85,10 @@ func (e *Engine) updateResidues() {
 		*r = residue{known: true, version: n.version, allocs: r.allocs[:0]}
 		mark := e.st.mark()
 		e.takeLeavingOn(node)
-		for _, u := range e.st.undo[mark:] {
-			if r.allocs = append(r.allocs, u.alloc); u.alloc.Share == 0 {
-				r.gpus += popcount(u.alloc.GPUs)
+		r.allocs = e.st.taken(r.allocs, mark)
+		for i := range r.allocs {
+			if r.allocs[i].Share == 0 {
+				r.gpus += popcount(r.allocs[i].GPUs)
 			}
 		}
 		e.st.rollback(mark)

@@ -29,8 +29,8 @@ func (e *Engine) CheckInvariants() error {
 // checkIdleState checks that nothing tentative is left.
 func (e *Engine) checkIdleState() error {
 	switch {
-	case len(e.st.undo) != 0:
-		return fmt.Errorf("the undo log has %d entries between steps", len(e.st.undo))
+	case e.st.tentative():
+		return fmt.Errorf("%d changes of nodes and %d of queues could be undone between steps", len(e.st.undo), len(e.st.notes))
 	case e.held != nil:
 		return errors.New("what a candidate must leave alone is set between steps")
 	case e.blockedBy != nil:

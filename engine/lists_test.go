@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -297,8 +298,24 @@ func snapshot(st *nodeStore) string {
 	return s
 }
 
+// TestCommittedStays: what was committed cannot be taken back by accident.
+func TestCommittedStays(t *testing.T) {
+	e := store(t, "A100-80GB", cluster.Node{GPUs: 4})
+	mark := e.st.mark()
+	e.st.commit() // of nothing
+	e.st.rollback(mark)
+	e.st.take(&Alloc{GPUs: 1, Tasks: 1})
+	e.st.commit()
+	defer func() {
+		if recover() == nil {
+			t.Error("a rollback went past a commit")
+		}
+	}()
+	e.st.rollback(mark)
+}
+
 // TestStoreTwin books and releases at random, with marks and rollbacks: a
-// rollback restores every bit, and the books and the index hold throughout.
+// rollback restores every bit, also of what queues were charged, and the books and the index hold throughout.
 func TestStoreTwin(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -306,7 +323,14 @@ func TestStoreTwin(t *testing.T) {
 		requests := []cluster.Request{{GPUs: 1}, {GPUs: 2, CPU: 3000}, {GPUs: 1, Share: 300, Memory: 20000}, {GPUs: 2, Share: 500, RAM: 1000},
 			{GPUs: 1, Profile: "1g"}, {GPUs: 1, Profile: "3g"}, {GPUs: 1, Profile: "1g.10gb+me"}, {CPU: 1000, RAM: 500}}
 		var held [][]Alloc
+		charged := map[int32]int64{} // by job, how often more than it was taken back
+		e.st.billWith(func(job int32, sign int64) { charged[job] += sign })
 		step := func() {
+			if r.IntN(3) == 0 {
+				job, sign := int32(r.IntN(4)), int64(1-2*r.IntN(2))
+				e.st.note(cluster.JobID(job), sign)
+				charged[job] += sign
+			}
 			if len(held) > 0 && r.IntN(5) < 2 {
 				k := r.IntN(len(held))
 				for i := range held[k] {
@@ -326,7 +350,7 @@ func TestStoreTwin(t *testing.T) {
 			for range r.IntN(6) {
 				step()
 			}
-			before, kept := snapshot(&e.st), slices.Clone(held)
+			before, kept, owed := snapshot(&e.st), slices.Clone(held), maps.Clone(charged)
 			mark := e.st.mark()
 			for range r.IntN(8) {
 				step()
@@ -336,6 +360,11 @@ func TestStoreTwin(t *testing.T) {
 				held = kept
 				if after := snapshot(&e.st); after != before {
 					t.Fatalf("seed %d: rolled back to\n%s\nfrom\n%s", seed, after, before)
+				}
+				for job := range int32(4) {
+					if charged[job] != owed[job] {
+						t.Fatalf("seed %d: job %d is charged %d times, %d before", seed, job, charged[job], owed[job])
+					}
 				}
 			}
 			e.st.commit()

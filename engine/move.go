@@ -135,8 +135,8 @@ func (e *Engine) dropDest(v *jobState) []Alloc {
 	v.dest = nil
 	e.freed++
 	e.st.releaseAll(dest)
-	e.st.commit()
 	e.charge(v, -1)
+	e.st.commit()
 	e.epoch++
 	e.defrag.movers = without(e.defrag.movers, v.spec.ID)
 	return dest

@@ -110,14 +110,17 @@ func (b *bitset) grow(n int) {
 // nodeStore is all nodes with their index, and the log that undoes tentative
 // changes. What-if is: mark, change, look, rollback.
 type nodeStore struct {
-	nodes   []nodeState
-	classes []class
-	domains map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
-	undo    []undoRec
-	changes uint64 // counts versions of nodes
-	asleep  int    // nodes that are
-	frag    fragCache
-	kinds   kindsMemo
+	nodes    []nodeState
+	classes  []class
+	domains  map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
+	undo     []undoRec
+	notes    []note
+	recharge func(job int32, sign int64) // undoes a note: books what a job holds in its queue (1), or takes it back (-1)
+	commits  int                         // so many that forgot something
+	changes  uint64                      // counts versions of nodes
+	asleep   int                         // nodes that are
+	frag     fragCache
+	kinds    kindsMemo
 }
 
 type undoRec struct {
@@ -303,6 +306,19 @@ func (st *nodeStore) thaw(allocs []Alloc) {
 	}
 }
 
+// note is a job whose queue was charged for what it holds (sign 1), or no longer is (-1).
+type note struct {
+	job, sign int32
+}
+
+// Mark is a point to which changes are taken back: of nodes, their devices and slices, and of what queues use.
+type Mark struct {
+	undo, notes, commits int
+}
+
+// billWith sets what undoes notes (note).
+func (st *nodeStore) billWith(recharge func(job int32, sign int64)) { st.recharge = recharge }
+
 // changed gives a node a new version.
 func (st *nodeStore) changed(n *nodeState) {
 	st.changes++
@@ -377,20 +393,49 @@ func (st *nodeStore) book(a *Alloc, taken bool) {
 	st.changed(n)
 }
 
-func (st *nodeStore) mark() int { return len(st.undo) }
+// note logs that what a job holds was booked in its queue (sign 1) or taken back (-1), so that a rollback undoes that,
+// too. Until then, or the commit, the job must keep its size, its weight, its queue and what it has.
+func (st *nodeStore) note(job cluster.JobID, sign int64) {
+	st.notes = append(st.notes, note{int32(job), int32(sign)})
+}
+
+func (st *nodeStore) mark() Mark { return Mark{len(st.undo), len(st.notes), st.commits} }
 
 // rollback undoes everything since the mark.
-func (st *nodeStore) rollback(mark int) {
-	for i := len(st.undo) - 1; i >= mark; i-- {
+func (st *nodeStore) rollback(m Mark) {
+	if m.commits != st.commits {
+		panic("engine: what is to be undone was committed")
+	}
+	for i := len(st.notes) - 1; i >= m.notes; i-- {
+		st.recharge(st.notes[i].job, -int64(st.notes[i].sign))
+	}
+	st.notes = st.notes[:m.notes]
+	for i := len(st.undo) - 1; i >= m.undo; i-- {
 		u := &st.undo[i]
 		st.apply(&u.alloc, !u.taken)
 		st.nodes[u.alloc.Node].version = u.version
 	}
-	st.undo = st.undo[:mark]
+	st.undo = st.undo[:m.undo]
 }
 
 // commit forgets how to undo: the changes stay.
-func (st *nodeStore) commit() { st.undo = st.undo[:0] }
+func (st *nodeStore) commit() {
+	if st.tentative() {
+		st.commits++
+		st.undo, st.notes = st.undo[:0], st.notes[:0]
+	}
+}
+
+// tentative reports whether there are changes that were not committed.
+func (st *nodeStore) tentative() bool { return len(st.undo) > 0 || len(st.notes) > 0 }
+
+// taken appends what was taken and not released since the mark to buf; nothing may have been released since.
+func (st *nodeStore) taken(buf []Alloc, since Mark) []Alloc {
+	for i := since.undo; i < len(st.undo); i++ {
+		buf = append(buf, st.undo[i].alloc)
+	}
+	return buf
+}
 
 func (st *nodeStore) apply(a *Alloc, taken bool) {
 	n := &st.nodes[a.Node]

@@ -293,7 +293,6 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 		panic("engine: a job that is not pending is placed")
 	}
 	e.dequeue(j)
-	e.st.commit()
 	e.give(j)
 	j.allocs = append([]Alloc(nil), allocs...)
 	j.home = nil
@@ -303,6 +302,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	j.devices = int32(s.devices(int(tasks)))
 	e.reweigh(j)
 	e.charge(j, 1)
+	e.st.commit()
 	e.gotMore()
 	e.stats.Placed++
 	j.state = Placed
@@ -508,8 +508,8 @@ func (e *Engine) watchKey(j *jobState) {
 func (e *Engine) unbook(j *jobState) {
 	e.unlist(j)
 	e.st.releaseAll(j.allocs)
-	e.st.commit()
 	e.charge(j, -1)
+	e.st.commit()
 	e.part(j)
 	e.epoch++
 }

@@ -86,9 +86,6 @@ func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Al
 			return lifted, allocs, true
 		}
 		e.st.rollback(mark)
-		for _, v := range lifted {
-			e.charge(v, 1)
-		}
 		if !victims.cut {
 			return e.liftOnNode(j, s, victims.all())
 		}
@@ -128,9 +125,6 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 			return lifted, allocs, true
 		}
 		e.st.rollback(mark)
-		for _, v := range lifted {
-			e.charge(v, 1)
-		}
 	}
 	return nil, nil, false
 }

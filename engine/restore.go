@@ -339,19 +339,20 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		if r.Dest != nil && e.validAllocs(r.Dest, true) {
 			e.reserveDest(j, inName(j, r.Dest))
 			e.charge(j, 1)
+			e.st.commit()
 		}
 		return
 	}
 	for i := range j.allocs {
 		e.st.take(&j.allocs[i])
 	}
-	e.st.commit()
 	if j.beside = r.Beside; j.hosted() {
 		h := e.host(j)
 		h.guests = append(h.guests, j.spec.ID)
 	}
 	e.reweigh(j)
 	e.charge(j, 1)
+	e.st.commit()
 	j.waited = j.state == Placed
 	e.list(j)
 	if same {

@@ -70,10 +70,10 @@ func (s *Site) Sets() []cluster.TaskSet { return s.req }
 func (s *Site) Within(d Domain) { s.within = d }
 
 // Mark and Undo try something and take it back.
-func (s *Site) Mark() (int, int) { return s.e.st.mark(), len(s.allocs) }
+func (s *Site) Mark() (Mark, int) { return s.e.st.mark(), len(s.allocs) }
 
 // Undo takes back every Take since the mark.
-func (s *Site) Undo(mark, allocs int) {
+func (s *Site) Undo(mark Mark, allocs int) {
 	s.e.st.rollback(mark)
 	s.allocs = s.allocs[:allocs]
 }
