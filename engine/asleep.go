@@ -67,8 +67,8 @@ func (e *Engine) checkAsleep() error {
 			n++
 		}
 	}
-	if n != e.st.asleep || e.sober {
-		return fmt.Errorf("%d nodes are asleep, not %d; placed on those awake only: %v", n, e.st.asleep, e.sober)
+	if n != e.st.asleep {
+		return fmt.Errorf("%d nodes are asleep, not %d", n, e.st.asleep)
 	}
 	return nil
 }

@@ -93,16 +93,21 @@ func (h *holds) room(id int32, bound Alloc, r *cluster.Request, most int) int {
 
 // constrain sets e.held to what a candidate must leave alone, if anything.
 func (e *Engine) constrain(j *jobState) bool {
-	e.held = nil
-	if len(e.resv) == 0 && len(e.advance) == 0 {
-		return false
-	}
-	return e.constrainAt(j, e.now, false)
+	e.held = e.reserved(j)
+	return e.held != nil
 }
 
-// constrainAt sets e.held for a run from an instant on; booked says that
+// reserved is what a job that starts now must leave alone; nil: nothing. It is good until the next is asked for.
+func (e *Engine) reserved(j *jobState) *holds {
+	if len(e.resv) == 0 && len(e.advance) == 0 {
+		return nil
+	}
+	return e.reservedAt(j, e.now, false)
+}
+
+// reservedAt is reserved for a run from an instant on; booked says that
 // reservations which have begun by then are in the books themselves.
-func (e *Engine) constrainAt(j *jobState, from cluster.Time, booked bool) bool {
+func (e *Engine) reservedAt(j *jobState, from cluster.Time, booked bool) *holds {
 	h := &e.holds
 	h.reset(len(e.st.nodes))
 	end := from.Add(j.expectedRun(e.limitOf(j)))
@@ -117,13 +122,10 @@ func (e *Engine) constrainAt(j *jobState, from cluster.Time, booked bool) bool {
 			h.limit(&r.nodes[k])
 		}
 	}
-	met = e.constrainAdvance(h, j, from, end) || met
-	if met {
-		e.held = h
-	} else {
-		e.held = nil
+	if met = e.constrainAdvance(h, j, from, end) || met; !met {
+		return nil
 	}
-	return met
+	return h
 }
 
 // consume books a job that started in this pass against the slack of the
@@ -203,16 +205,12 @@ func (r *reservation) share(o *reservation) {
 func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 	s := e.shapeAt(j.shape)
 	mark := e.st.mark()
-	held, blocked := e.held, e.blockedBy
-	e.blockedBy = nil
-	defer func() {
-		e.st.rollback(mark)
-		e.held, e.blockedBy = held, blocked
-	}()
+	defer func() { e.st.rollback(mark) }()
+	r := e.anywhere()
 	single := s.min == 1 && len(s.sets) == 1
 	if now {
-		e.constrainAt(j, e.now, false)
-		if allocs, ok := e.placeSize(j, s, s.min); ok {
+		r.reserved = e.reservedAt(j, e.now, false)
+		if allocs, ok := e.placeFor(r, j, s, s.min); ok {
 			return e.promiseOf(j, s, e.now, allocs), true
 		}
 	}
@@ -229,15 +227,15 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 			continue
 		}
 		at = max(at, e.now)
-		e.constrainAt(j, at, true)
+		r.reserved = e.reservedAt(j, at, true)
 		before := e.st.mark()
 		if at == j.promise {
-			if allocs, ok := e.placePlanned(j, s); ok {
+			if allocs, ok := e.placePlanned(r, j, s); ok {
 				return e.promiseOf(j, s, at, allocs), true
 			}
 		}
-		if allocs, ok := e.placeSize(j, s, s.min); ok {
-			return e.promiseOf(j, s, at, e.spareIdle(j, s, allocs, before)), true
+		if allocs, ok := e.placeFor(r, j, s, s.min); ok {
+			return e.promiseOf(j, s, at, e.spareIdle(r, j, s, allocs, before)), true
 		}
 	}
 	return reservation{}, false
@@ -247,11 +245,11 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 // Plans are made anew in every pass; were a job planned on other nodes at the
 // same time as before, or did it start on others, those behind it might not find
 // what they were promised.
-func (e *Engine) placePlanned(j *jobState, s *shape) ([]Alloc, bool) {
+func (e *Engine) placePlanned(r request, j *jobState, s *shape) ([]Alloc, bool) {
 	if len(j.plan) == 0 || j.home != nil {
 		return nil, false
 	}
-	site := &Site{e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
+	site := &Site{request: r, e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
 	mark := e.st.mark()
 	for i := range j.plan {
 		a := &j.plan[i]
@@ -276,7 +274,6 @@ type shyness struct {
 	freed []int32 // stamp: released something
 	keep  []int32 // stamp: keep off
 	now   int32
-	on    bool
 }
 
 func (y *shyness) reset(n int) {
@@ -286,12 +283,12 @@ func (y *shyness) reset(n int) {
 	y.now++
 }
 
-func (y *shyness) off(node int32) bool { return y.on && y.keep[node] == y.now }
+func (y *shyness) off(node int32) bool { return y.keep[node] == y.now }
 
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
 // as few of the idle nodes as suffice, the first ones.
-func (e *Engine) spareIdle(j *jobState, s *shape, allocs []Alloc, before Mark) []Alloc {
+func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []Alloc, before Mark) []Alloc {
 	uses := false
 	for i := range allocs {
 		uses = uses || e.shy.freed[allocs[i].Node] != e.shy.now
@@ -308,8 +305,7 @@ func (e *Engine) spareIdle(j *jobState, s *shape, allocs []Alloc, before Mark) [
 		}
 	}
 	e.scratch.idle = idle
-	e.shy.on = true
-	defer func() { e.shy.on = false }()
+	r.avoid = &e.shy
 	with := func(k int) bool { // the first k idle nodes may be used
 		for i, id := range idle {
 			e.shy.keep[id] = 0
@@ -318,7 +314,7 @@ func (e *Engine) spareIdle(j *jobState, s *shape, allocs []Alloc, before Mark) [
 			}
 		}
 		var ok bool
-		allocs, ok = e.placeSize(j, s, s.min)
+		allocs, ok = e.placeFor(r, j, s, s.min)
 		return ok
 	}
 	k := sort.Search(len(idle), func(k int) bool {

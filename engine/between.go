@@ -241,7 +241,7 @@ func (e *Engine) shunnedText(j *jobState, s *shape) (text string) {
 	if !e.knowsPairs() || !r.Fractional() || r.Profile != "" {
 		return ""
 	}
-	site := Site{e: e, job: j, req: s.sets}
+	site := Site{request: e.anywhere(), e: e, job: j, req: s.sets}
 	for id := range e.st.nodes {
 		n := &e.st.nodes[id]
 		if !n.indexed || !s.any.has(n.class) {

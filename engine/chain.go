@@ -72,7 +72,7 @@ func (e *Engine) settle(h *hunt, gang []Alloc, done, todo []mover) (stuck *jobSt
 func (e *Engine) settleFirst(h *hunt, gang []Alloc, done, todo []mover) bool {
 	mark, m := e.st.mark(), todo[0]
 	defer e.st.rollback(mark)
-	dest, ok := e.destination(m.j)
+	dest, ok := e.destination(m.j, nil)
 	if !ok || e.noMove(m.j.allocs, dest) {
 		return false
 	}

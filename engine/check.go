@@ -214,14 +214,10 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 	if s.any.empty() {
 		return e.whyNoClass(s)
 	}
-	blank := e.blank()
-	st, held, blocked := e.st, e.held, e.blockedBy
-	e.st, e.held, e.blockedBy, e.possible = *blank, nil, nil, true
-	mark := e.st.mark()
-	_, ok := e.placeSize(j, s, s.min)
-	e.st.rollback(mark)
-	*blank = e.st
-	e.st, e.held, e.blockedBy, e.possible = st, held, blocked, false
+	r := request{in: e.blank(), placer: e.cfg.Placer, ignoreUsage: true}
+	mark := r.in.mark()
+	_, ok := e.placeFor(r, j, s, s.min)
+	r.in.rollback(mark)
 	if ok {
 		return ""
 	}

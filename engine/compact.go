@@ -244,7 +244,6 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 	mark := e.st.mark()
 	defer e.st.rollback(mark)
 	e.hideIdle(c, x.node)
-	defer func() { e.shy.on = false }()
 	way := &relocation{movers: slices.Clone(x.movers), cost: x.cost}
 	for i := range way.movers {
 		e.st.releaseAll(way.movers[i].j.allocs)
@@ -257,7 +256,7 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 	changed := nodesLeft(way.movers)
 	for i := range way.movers {
 		m, ok := &way.movers[i], false
-		if m.dest, ok = e.destination(m.j); !ok {
+		if m.dest, ok = e.destination(m.j, &e.shy); !ok {
 			return nil, 0
 		}
 		for k := range m.dest {
@@ -275,7 +274,7 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 	return way, gain
 }
 
-// hideIdle keeps who is placed off a node, and off those on which nobody is or from
+// hideIdle marks as to be avoided a node, and those on which nobody is or from
 // which somebody is still leaving.
 func (e *Engine) hideIdle(c *compaction, node int32) {
 	y := &e.shy
@@ -285,5 +284,4 @@ func (e *Engine) hideIdle(c *compaction, node int32) {
 			y.keep[id] = y.now
 		}
 	}
-	y.on = true
 }

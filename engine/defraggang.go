@@ -158,7 +158,7 @@ func (r *gangRoom) nodeOf(o *opening) int32 {
 
 // roomsFor counts what there is room for as it is.
 func (e *Engine) roomsFor(s *shape, j *jobState, g *stage, d Domain) *gangRoom {
-	r := &gangRoom{e: e, site: Site{e: e, job: j, req: s.sets, home: d, most: s.bounds(), stage: *g}, room: make([]int, len(e.st.nodes)), missing: int(s.min)}
+	r := &gangRoom{e: e, site: Site{request: e.request(), e: e, job: j, req: s.sets, home: d, most: s.bounds(), stage: *g}, room: make([]int, len(e.st.nodes)), missing: int(s.min)}
 	for id := range e.st.nodes {
 		if n := &e.st.nodes[id]; n.indexed && slices.Contains(g.classes, n.class) && d.covers(n, int32(id)) {
 			r.nodes = append(r.nodes, int32(id))

@@ -457,7 +457,7 @@ func (e *Engine) tryMoves(h *hunt, d Domain, chosen []mover) (stuck *jobState) {
 		e.st.releaseAll(chosen[i].j.allocs)
 	}
 	e.constrain(h.j)
-	allocs, ok := e.placeWithin(h.j, h.s, h.s.min, d, nil)
+	allocs, ok := e.placeWithin(e.request(), h.j, h.s, h.s.min, d)
 	if !ok {
 		return nil
 	}

@@ -33,7 +33,7 @@ func (e *Engine) wideChoices(s *shape, j *jobState, movers []mover, most cluster
 			continue
 		}
 		for _, d := range e.nooks(s, int32(id)) {
-			k := nook{e: e, node: int32(id), site: Site{e: e, job: j, req: s.sets, home: d, most: s.bounds()}}
+			k := nook{e: e, node: int32(id), site: Site{request: e.request(), e: e, job: j, req: s.sets, home: d, most: s.bounds()}}
 			for _, i := range on {
 				if e.gpusIn(&movers[i], d) > 0 {
 					k.movers = append(k.movers, movers[i])

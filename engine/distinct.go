@@ -69,9 +69,9 @@ func (s *Site) scarce(node, set, unbound int) (mask uint64, few int) {
 	if t < 2 {
 		return 0, math.MaxInt
 	}
-	n := &s.e.st.nodes[node]
+	n := &s.in.nodes[node]
 	var fits [cluster.MaxGPUsPerNode]int16
-	s.e.st.sharesOn(n, r, s.devices(n), &fits)
+	s.in.sharesOn(n, r, s.devices(n), &fits)
 	few = -r.GPUs * (t - 1)
 	for i, k := range fits[:len(n.devs)] {
 		if few += min(int(k), t-1); k > 0 && int(k) < t {

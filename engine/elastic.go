@@ -43,8 +43,10 @@ func (e *Engine) growJob(j *jobState) {
 		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, tasks+1)-e.milliOf(s, int(j.tasks))).code != notRefused {
 			break
 		}
-		site := &Site{e: e, job: j, req: one, home: home, awake: true, most: s.bounds(), has: append(more[:len(more):len(more)], j.allocs...)}
-		e.constrain(j)
+		r := e.request()
+		r.reserved = e.reserved(j)
+		has := append(more[:len(more):len(more)], j.allocs...)
+		site := &Site{request: r, e: e, job: j, req: one, home: home, awake: true, most: s.bounds(), has: has}
 		mark := e.st.mark()
 		if !e.placeStage(site, &open) {
 			break
@@ -55,7 +57,6 @@ func (e *Engine) growJob(j *jobState) {
 		}
 		more, tasks = append(more, site.allocs...), tasks+1
 	}
-	e.held = nil
 	e.st.rollback(before)
 	if len(more) == 0 {
 		return

@@ -125,8 +125,6 @@ type Engine struct {
 	holds     holds
 	restoring bool      // being built from a snapshot: nodes are not yet in their states
 	straddled bool      // which of a queue's jobs could leave depended on who left first
-	sober     bool      // nobody is placed on nodes that are asleep
-	possible  bool      // asking what could ever be: bounds of the moment do not count
 	blockedBy *classSet // strict order: classes behind a blocked job; nil: none
 	thorough  bool      // tests: every candidate is really tried
 	shy       shyness

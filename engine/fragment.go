@@ -270,11 +270,11 @@ func (e *Engine) fragmentation(f func(id int, n *fragNode, weight int64)) {
 func (s *Site) Candidates(set int, f func(node int) bool) { s.nodes(s.stage.of(set), f) }
 
 // FreeMilli returns what is free of a node's GPUs, in milli-GPU.
-func (s *Site) FreeMilli(node int) cluster.Milli { return s.e.st.nodes[node].left() }
+func (s *Site) FreeMilli(node int) cluster.Milli { return s.in.nodes[node].left() }
 
 // Free appends what is free of each GPU of a node to buf, in milli-GPU.
 func (s *Site) Free(node int, buf []int64) []int64 {
-	n := &s.e.st.nodes[node]
+	n := &s.in.nodes[node]
 	for i := range n.devs {
 		buf = append(buf, n.leftOn(i))
 	}
@@ -283,7 +283,7 @@ func (s *Site) Free(node int, buf []int64) []int64 {
 
 // FreeCPU returns what is free of a node's CPU; 0 where it is not modelled.
 func (s *Site) FreeCPU(node int) cluster.Milli {
-	n := &s.e.st.nodes[node]
+	n := &s.in.nodes[node]
 	if n.spec.CPU == 0 {
 		return 0
 	}
@@ -293,7 +293,7 @@ func (s *Site) FreeCPU(node int) cluster.Milli {
 // Sizes returns the sizes of the tasks on a node: bit 0 stands for shares and
 // slices, bit k for tasks of k GPUs (63: that many or more).
 func (s *Site) Sizes(node int) (mask uint64) {
-	for k, n := range s.e.st.nodes[node].sizes {
+	for k, n := range s.in.nodes[node].sizes {
 		if n > 0 {
 			mask |= 1 << k
 		}
@@ -304,7 +304,7 @@ func (s *Site) Sizes(node int) (mask uint64) {
 // Devices returns the devices of a node that have room for a share of one device;
 // none where tasks ask for anything else.
 func (s *Site) Devices(node, set int) (mask uint64) {
-	n, r := &s.e.st.nodes[node], &s.req[set].Request
+	n, r := &s.in.nodes[node], &s.req[set].Request
 	if !oneShare(r) {
 		return 0
 	}
@@ -324,9 +324,9 @@ func (s *Site) Devices(node, set int) (mask uint64) {
 // them, in steps of 60 milli-GPU of the mean over the tasks.
 func (s *Site) Growth(node, set int, measure Measure) (growth int64, dev int, ok bool) {
 	d := s.e.demandNow()
-	n, r := &s.e.st.nodes[node], &s.req[set].Request
-	c := &s.e.st.frag
-	c.fresh(d, len(s.e.st.nodes))
+	n, r := &s.in.nodes[node], &s.req[set].Request
+	c := &s.in.frag
+	c.fresh(d, len(s.in.nodes))
 	if on := s.devices(n); on != anyDevice {
 		e := s.growth(node, set, d, on, measure)
 		return e.value, int(e.device), e.device != noRoom
@@ -348,7 +348,7 @@ func (s *Site) Growth(node, set int, measure Measure) (growth int64, dev int, ok
 
 // growth computes an entry of a row: it tries, looks and takes back.
 func (s *Site) growth(node, set int, d *demand, on uint64, measure Measure) fragEntry {
-	st, r := &s.e.st, &s.req[set].Request
+	st, r := s.in, &s.req[set].Request
 	n := &st.nodes[node]
 	if st.roomOn(n, r, 1, on) < 1 {
 		return fragEntry{device: noRoom}
@@ -395,7 +395,7 @@ func (s *Site) growth(node, set int, d *demand, on uint64, measure Measure) frag
 
 // alike reports whether an earlier device has as much free as this one.
 func (s *Site) alike(n *nodeState, dev int, on uint64) bool {
-	c := &s.e.st.classes[n.class]
+	c := &s.in.classes[n.class]
 	for i := range dev {
 		if on>>i&1 == 1 && n.leftOn(i) == n.leftOn(dev) && n.devs[i].mem == n.devs[dev].mem && n.devs[i].slots == n.devs[dev].slots && n.isCut(i) == n.isCut(dev) &&
 			c.seats(&n.devs[i]) == c.seats(&n.devs[dev]) {

@@ -34,9 +34,6 @@ func (e *Engine) outOfSight(at cluster.Time) bool { return at >= e.now.Add(clust
 // choice can change only to nodes that are nearer to being free.
 func (e *Engine) holdFor(j *jobState) (reservation, bool) {
 	s := e.shapeAt(j.shape)
-	held, blocked := e.held, e.blockedBy
-	e.held, e.blockedBy = nil, nil
-	defer func() { e.held, e.blockedBy = held, blocked }()
 	nodes := e.leastBusy(s)
 	on := e.allocsOn(nodes)
 	mark := e.st.mark()
@@ -47,7 +44,7 @@ func (e *Engine) holdFor(j *jobState) (reservation, bool) {
 				e.st.release(h.a)
 			}
 		}
-		return e.placeSize(j, s, s.min)
+		return e.placeFor(e.anywhere(), j, s, s.min)
 	}
 	defer func() { e.st.rollback(mark) }()
 	least, most := 0, min(1, len(nodes))

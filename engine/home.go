@@ -156,7 +156,7 @@ func (e *Engine) clearing(j *jobState, movers []mover) *relocation {
 // clearedBy is how those leave who were lifted, but for whom there is room beside the suspended job.
 func (e *Engine) clearedBy(j *jobState, lifted []mover) *relocation {
 	e.constrain(j)
-	home, fits := e.placeHome(j)
+	home, fits := e.placeHome(e.request(), j)
 	if !fits {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (e *Engine) settleAll(movers []mover) bool {
 	for i := range movers {
 		m := &movers[i]
 		var ok bool
-		if m.dest, ok = e.destination(m.j); !ok {
+		if m.dest, ok = e.destination(m.j, nil); !ok {
 			return false
 		}
 		e.holdSlack(m.j, m.dest, 1)

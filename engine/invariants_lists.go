@@ -486,7 +486,7 @@ func (e *Engine) checkWork() error {
 		if e.overQuota(j, e.leastMilli(j)).code != notRefused {
 			continue
 		}
-		if e.fitsNow(j, s) {
+		if e.fitsNow(j, s, e.held) {
 			return fmt.Errorf("job %d (mode %s) fits now and waits", it.id, e.mode)
 		}
 	}

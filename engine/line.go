@@ -23,9 +23,6 @@ func (e *Engine) Line(most int) []Waiting {
 	for i, j := range list {
 		out[i] = Waiting{j.spec.ID, cluster.Never}
 	}
-	held := e.held
-	e.held = nil
-	defer func() { e.held = held }()
 	for i := range min(most, maxAhead, len(list)) {
 		out[i].Expected = e.expectedStart(list[i], list[:i])
 	}

@@ -278,7 +278,7 @@ func (nowhere) Place(*Site) bool { return false }
 // siteFor makes a site for one task set on all classes.
 func siteFor(e *Engine, r cluster.Request, count int) *Site {
 	j := &jobState{tenure: &tenure{}, spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
-	s := &Site{e: e, job: j, req: j.spec.Tasks}
+	s := &Site{request: e.request(), e: e, job: j, req: j.spec.Tasks}
 	for ci := range e.st.classes {
 		s.stage.classes = append(s.stage.classes, int32(ci))
 	}

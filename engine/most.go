@@ -67,14 +67,13 @@ func (m *nodeMost) on(node int32) int {
 	return most
 }
 
-// bounded is how many more tasks a node takes of the job for its own bounds. The
-// possible is asked for without those of the moment.
+// bounded is how many more tasks a node takes of the job for its own bounds.
 func (s *Site) bounded(node int32) int {
 	left := s.most.each()
 	if left < math.MaxInt {
 		left -= s.tasksOn(func(id int32) bool { return id == node })
 	}
-	if s.e.possible || int(node) >= len(s.most.of) {
+	if s.ignoreUsage || int(node) >= len(s.most.of) {
 		return max(0, left)
 	}
 	for _, g := range s.most.of[node] {

@@ -33,20 +33,14 @@ func (e *Engine) holdSlack(j *jobState, allocs []Alloc, sign int64) {
 	}
 }
 
-// placeWithin is placeSize within a domain, with a placer of the engine's own where
-// one is given.
-func (e *Engine) placeWithin(j *jobState, s *shape, tasks int32, d Domain, by Placer) ([]Alloc, bool) {
+// placeWithin is placeFor within a domain.
+func (e *Engine) placeWithin(r request, j *jobState, s *shape, tasks int32, d Domain) ([]Alloc, bool) {
 	sets := s.sets
 	if int(tasks) != sets[0].Count {
 		sets = slices.Clone(sets)
 		sets[0].Count = int(tasks)
 	}
-	own := e.cfg.Placer
-	defer func() { e.cfg.Placer = own }()
-	if by != nil {
-		e.cfg.Placer = by
-	}
-	return e.placeStages(&Site{e: e, job: j, req: sets, home: d, most: s.bounds()}, s)
+	return e.placeStages(&Site{request: r, e: e, job: j, req: sets, home: d, most: s.bounds()}, s)
 }
 
 // tightest places a single task where it leaves the fewest GPUs free.
@@ -64,16 +58,17 @@ func (tightest) Place(s *Site) bool {
 
 // destination finds the tightest place for a job that was lifted, at the size that it has,
 // and takes it. It is never spread over more than the job is now, nor, where queues have
-// limits, does it count for more: a slice can be another part of another model.
-func (e *Engine) destination(v *jobState) ([]Alloc, bool) {
+// limits, does it count for more: a slice can be another part of another model. avoid: nodes to keep off.
+func (e *Engine) destination(v *jobState, avoid *shyness) ([]Alloc, bool) {
 	s := e.shapeAt(v.asks()) // of the model that a plan says
-	var by Placer
-	if v.tasks == 1 && !s.topo.Required {
-		by = tightest{}
-	}
 	e.constrain(v)
+	r := e.request()
+	r.avoid = avoid
+	if v.tasks == 1 && !s.topo.Required {
+		r.placer = tightest{}
+	}
 	mark := e.st.mark()
-	allocs, ok := e.placeWithin(v, s, v.tasks, Domain{}, by)
+	allocs, ok := e.placeWithin(r, v, s, v.tasks, Domain{})
 	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
 		ok = ok && (!e.together(v.allocs, l) || e.together(allocs, l))
 	}

@@ -57,7 +57,7 @@ func (v View) Apart(j JobView, gpu string, l cluster.Level) (ppm int64, known bo
 // tasks use its links. It uses the memory of buf.
 func (s *Site) Crowds(buf []int32) []int32 {
 	n := buf[:0]
-	for range s.e.st.nodes {
+	for range s.in.nodes {
 		n = append(n, 0)
 	}
 	var at place
@@ -86,7 +86,7 @@ const skewed = 0.3
 func (s *Site) Losses() [2]float64 {
 	gpu := ""
 	if len(s.stage.classes) > 0 {
-		gpu = s.e.st.classes[s.stage.classes[0]].model.Name
+		gpu = s.in.classes[s.stage.classes[0]].model.Name
 	}
 	return View{s.e}.Losses(s.Job(), gpu)
 }

@@ -367,9 +367,8 @@ func (e *Engine) gotMore() {
 
 // fitsUnconstrained reports whether only a reservation keeps the job waiting.
 func (e *Engine) fitsUnconstrained(j *jobState, s *shape) bool {
-	held := e.held
-	e.held = nil
-	_, ok := e.placeTrial(j, s, s.min)
-	e.held = held
+	r := e.request()
+	r.reserved = nil
+	_, ok := e.placeTrial(r, j, s, s.min)
 	return ok
 }

@@ -84,7 +84,7 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 	s := e.shapeAt(j.shape)
 	e.stats.Tried++
 	if e.mode == Conservative && j.promise <= e.now && j.home == nil && s.min == s.max {
-		if allocs, ok = e.placePlanned(j, s); ok {
+		if allocs, ok = e.placePlanned(e.request(), j, s); ok {
 			return allocs, s.max, true
 		}
 	}
@@ -97,46 +97,50 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 
 // findPlace is tryPlace in the books as they are.
 func (e *Engine) findPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
-	s := e.shapeAt(j.shape)
+	s, r := e.shapeAt(j.shape), e.request()
 	if j.home != nil {
-		allocs, ok = e.placeHome(j)
+		allocs, ok = e.placeHome(r, j)
 		return allocs, tasksOf(allocs), ok
 	}
 	if s.min == s.max {
-		allocs, ok = e.placeSize(j, s, s.max)
+		allocs, ok = e.placeFor(r, j, s, s.max)
 		return allocs, s.max, ok
 	}
 	lo, hi := s.min, s.max // binary search: less always fits where more does
-	e.sober = e.st.asleep > 0
-	_, ok = e.placeTrial(j, s, lo)
-	if !ok && e.sober { // nobody wakes a node for what a job does not need
-		e.sober, hi = false, lo
-		_, ok = e.placeTrial(j, s, lo)
+	r.skipSleeping = e.st.asleep > 0
+	_, ok = e.placeTrial(r, j, s, lo)
+	if !ok && r.skipSleeping { // no node is woken for what a job does not need
+		r.skipSleeping, hi = false, lo
+		_, ok = e.placeTrial(r, j, s, lo)
 	}
-	defer func() { e.sober = false }()
 	if !ok {
 		return nil, 0, false
 	}
 	for lo < hi {
 		mid := (lo + hi + 1) / 2
-		if _, ok := e.placeTrial(j, s, mid); ok {
+		if _, ok := e.placeTrial(r, j, s, mid); ok {
 			lo = mid
 		} else {
 			hi = mid - 1
 		}
 	}
-	allocs, ok = e.placeSize(j, s, lo)
+	allocs, ok = e.placeFor(r, j, s, lo)
 	return allocs, lo, ok
 }
 
 // placeHome puts a suspended job back where its memory is.
-func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) {
-	back := Site{e: e, job: j, req: j.spec.Tasks, most: e.shapeAt(j.shape).bounds()}
+func (e *Engine) placeHome(r request, j *jobState) ([]Alloc, bool) {
+	back := Site{request: r, e: e, job: j, req: j.spec.Tasks, most: e.shapeAt(j.shape).bounds()}
 	for i := range j.home {
 		a := &j.home[i]
-		r := &j.spec.Tasks[a.Set].Request
-		if !e.st.nodes[a.Node].indexed || back.most != nil && back.bounded(a.Node) < int(a.Tasks) || e.held != nil && e.held.room(a.Node, back.bound(a.Node), r, int(a.Tasks)) < int(a.Tasks) {
+		if !e.st.nodes[a.Node].indexed || back.most != nil && back.bounded(a.Node) < int(a.Tasks) {
 			return nil, false
+		}
+		if r.reserved != nil {
+			asks := &j.spec.Tasks[a.Set].Request
+			if r.reserved.room(a.Node, back.bound(a.Node), asks, int(a.Tasks)) < int(a.Tasks) {
+				return nil, false
+			}
 		}
 		back.allocs = j.home[:i+1]
 	}
@@ -157,17 +161,43 @@ func tasksOf(allocs []Alloc) (n int32) {
 	return n
 }
 
-func (e *Engine) placeTrial(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
-	mark := e.st.mark()
-	allocs, ok := e.placeSize(j, s, tasks)
-	e.st.rollback(mark)
+func (e *Engine) placeTrial(r request, j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
+	mark := r.in.mark()
+	allocs, ok := e.placeFor(r, j, s, tasks)
+	r.in.rollback(mark)
 	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.milliOf(s, int(tasks))).code == 0
 }
 
-// placeSize runs the placer for the gang at one size, stage by stage.
+// request is what a search for a place assumes, besides the job.
+type request struct {
+	in           *nodeStore // where it looks
+	placer       Placer
+	reserved     *holds    // what must be left alone; nil: nothing
+	blocked      *classSet // strict order: classes behind a blocked job; nil: none
+	avoid        *shyness  // nodes to keep off; nil: none
+	skipSleeping bool      // do not place on powered-down nodes
+	ignoreUsage  bool      // asking what could ever be: bounds of the moment do not count
+}
+
+// request is what a pass assumes at present.
+func (e *Engine) request() request {
+	r := e.anywhere()
+	r.reserved, r.blocked = e.held, e.blockedBy
+	return r
+}
+
+// anywhere assumes nothing.
+func (e *Engine) anywhere() request { return request{in: &e.st, placer: e.cfg.Placer} }
+
+// placeSize is placeFor as a pass assumes at present.
 func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
+	return e.placeFor(e.request(), j, s, tasks)
+}
+
+// placeFor runs the placer for the gang at one size, stage by stage.
+func (e *Engine) placeFor(r request, j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
 	if j.home != nil {
-		return e.placeHome(j)
+		return e.placeHome(r, j)
 	}
 	sets := s.sets
 	if int(tasks) != sets[0].Count {
@@ -175,7 +205,7 @@ func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
 		e.scratch.sets[0].Count = int(tasks)
 		sets = e.scratch.sets
 	}
-	e.scratch.site = Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
+	e.scratch.site = Site{request: r, e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
 	return e.placeStages(&e.scratch.site, s)
 }
 
@@ -186,12 +216,12 @@ func (e *Engine) placeStages(site *Site, s *shape) ([]Alloc, bool) {
 		stages = s.gangs
 	}
 	for i := range stages {
-		if e.st.asleep > 0 {
+		if site.in.asleep > 0 {
 			site.awake = true
 			if e.placeStage(site, &stages[i]) {
 				return site.allocs, true
 			}
-			if site.awake = false; e.sober {
+			if site.awake = false; site.skipSleeping {
 				continue
 			}
 		}
@@ -203,38 +233,37 @@ func (e *Engine) placeStages(site *Site, s *shape) ([]Alloc, bool) {
 }
 
 func (e *Engine) placeStage(site *Site, g *stage) bool {
-	if e.blockedBy != nil {
-		if g = e.unblocked(g); g == nil {
+	if site.blocked != nil {
+		if g = g.without(site.blocked); g == nil {
 			return false
 		}
 	}
-	if !e.enoughFree(site, g) {
+	if !enoughFree(site, g) {
 		return false
 	}
 	site.stage, site.within = *g, Domain{}
-	mark := e.st.mark()
+	mark := site.in.mark()
 	site.allocs = e.scratch.allocs[:0]
-	ok := e.cfg.Placer.Place(site)
+	ok := site.placer.Place(site)
 	e.scratch.allocs = site.allocs
 	if !ok {
-		e.st.rollback(mark)
+		site.in.rollback(mark)
 	}
 	return ok
 }
 
-// unblocked is the stage without the classes behind a blocked job; nil if a
-// task set has none left.
-func (e *Engine) unblocked(g *stage) *stage {
+// without is the stage without some classes; nil if a task set has none left.
+func (g *stage) without(blocked *classSet) *stage {
 	open := func(classes []int32) []int32 {
 		list := classes[:0:0]
 		for _, ci := range classes {
-			if !e.blockedBy.has(ci) {
+			if !blocked.has(ci) {
 				list = append(list, ci)
 			}
 		}
 		return list
 	}
-	o := stage{classes: open(g.classes), gpus: g.gpus.minus(e.blockedBy)}
+	o := stage{classes: open(g.classes), gpus: g.gpus.minus(blocked)}
 	if len(o.classes) == 0 {
 		return nil
 	}
@@ -249,7 +278,7 @@ func (e *Engine) unblocked(g *stage) *stage {
 
 // enoughFree is a quick necessary condition: so many GPUs are free at all, and a gang's
 // tasks, each of which is on one node, find them there.
-func (e *Engine) enoughFree(site *Site, g *stage) bool {
+func enoughFree(site *Site, g *stage) bool {
 	need := 0
 	for i := range site.req {
 		r := &site.req[i].Request
@@ -261,22 +290,22 @@ func (e *Engine) enoughFree(site *Site, g *stage) bool {
 	free := 0
 	for _, ci := range g.classes {
 		if g.gpus.has(ci) {
-			free += e.st.classes[ci].free
+			free += site.in.classes[ci].free
 		}
 	}
 	if r := &site.req[0]; free < need || len(site.req) > 1 || r.Count == 1 || r.Request.GPUs < 2 {
 		return free >= need
 	}
-	return e.holdTasks(g, site.req[0].Request.GPUs, site.req[0].Count)
+	return g.holdTasks(site.in, site.req[0].Request.GPUs, site.req[0].Count)
 }
 
 // holdTasks reports whether the nodes of a stage have so many times so many free GPUs on one node.
-func (e *Engine) holdTasks(g *stage, gpus, tasks int) bool {
+func (g *stage) holdTasks(in *nodeStore, gpus, tasks int) bool {
 	for _, ci := range g.classes {
 		if !g.gpus.has(ci) {
 			continue
 		}
-		c := &e.st.classes[ci]
+		c := &in.classes[ci]
 		for k := len(c.buckets) - 1; k >= gpus; k-- {
 			if tasks -= c.buckets[k].n * (k / gpus); tasks <= 0 {
 				return true

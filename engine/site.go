@@ -26,6 +26,7 @@ type Domain struct {
 // Site is what a placer works with: the room there is for one job, tentatively.
 // Node numbers are dense, in the order in which nodes joined.
 type Site struct {
+	request
 	e      *Engine
 	job    *jobState
 	req    []cluster.TaskSet // what to place (elastic jobs: at the size tried)
@@ -70,20 +71,20 @@ func (s *Site) Sets() []cluster.TaskSet { return s.req }
 func (s *Site) Within(d Domain) { s.within = d }
 
 // Mark and Undo try something and take it back.
-func (s *Site) Mark() (Mark, int) { return s.e.st.mark(), len(s.allocs) }
+func (s *Site) Mark() (Mark, int) { return s.in.mark(), len(s.allocs) }
 
 // Undo takes back every Take since the mark.
 func (s *Site) Undo(mark Mark, allocs int) {
-	s.e.st.rollback(mark)
+	s.in.rollback(mark)
 	s.allocs = s.allocs[:allocs]
 }
 
 // Room returns how many tasks of a set fit on a node now, at most most.
 func (s *Site) Room(node, set, most int) int {
-	n := &s.e.st.nodes[node]
+	n := &s.in.nodes[node]
 	r := &s.req[set].Request
-	k := s.e.st.roomOn(n, r, most, s.devices(n))
-	if h := s.e.held; k > 0 && h != nil {
+	k := s.in.roomOn(n, r, most, s.devices(n))
+	if h := s.reserved; k > 0 && h != nil {
 		k = min(k, h.room(int32(node), s.bound(int32(node)), r, most))
 	}
 	if k > 0 && s.most != nil {
@@ -106,7 +107,7 @@ func (s *Site) bound(node int32) (sum Alloc) {
 
 // FreeGPUs returns the wholly free GPUs of a node, as far as they suit the gang.
 func (s *Site) FreeGPUs(node int) int {
-	n := &s.e.st.nodes[node]
+	n := &s.in.nodes[node]
 	if s.stage.sets != nil && !s.stage.gpus.has(n.class) {
 		return 0
 	}
@@ -114,11 +115,11 @@ func (s *Site) FreeGPUs(node int) int {
 }
 
 // GPUs returns the GPUs of a node.
-func (s *Site) GPUs(node int) int { return s.e.st.nodes[node].spec.GPUs }
+func (s *Site) GPUs(node int) int { return s.in.nodes[node].spec.GPUs }
 
 // DomainOf returns the domain of a node at a level.
 func (s *Site) DomainOf(node int, l cluster.Level) Domain {
-	return s.e.st.nodes[node].domain(int32(node), l)
+	return s.in.nodes[node].domain(int32(node), l)
 }
 
 func (n *nodeState) domain(id int32, l cluster.Level) Domain {
@@ -138,7 +139,7 @@ func (n *nodeState) domain(id int32, l cluster.Level) Domain {
 // Domains calls f for each domain of a level that is on the node, with its
 // wholly free GPUs there: several where the node has NVLink islands.
 func (s *Site) Domains(node int, l cluster.Level, f func(d Domain, free int)) {
-	n := &s.e.st.nodes[node]
+	n := &s.in.nodes[node]
 	if l != cluster.LevelNVLink || !n.split {
 		f(n.domain(int32(node), l), s.FreeGPUs(node))
 		return
@@ -152,7 +153,7 @@ func (s *Site) Domains(node int, l cluster.Level, f func(d Domain, free int)) {
 // may be in several NVLink domains.
 func (s *Site) Islands() bool {
 	for _, ci := range s.stage.classes {
-		if s.e.st.classes[ci].split {
+		if s.in.classes[ci].split {
 			return true
 		}
 	}
@@ -160,20 +161,20 @@ func (s *Site) Islands() bool {
 }
 
 func (s *Site) inside(node int32) bool {
-	if s.e.shy.off(node) || s.awake && s.e.st.nodes[node].spec.Asleep > 0 {
+	if s.avoid != nil && s.avoid.off(node) || s.awake && s.in.nodes[node].spec.Asleep > 0 {
 		return false
 	}
-	return s.in(s.within, node) && s.in(s.home, node)
+	return s.inDomain(s.within, node) && s.inDomain(s.home, node)
 }
 
-func (s *Site) in(d Domain, node int32) bool {
+func (s *Site) inDomain(d Domain, node int32) bool {
 	if d.Level == cluster.LevelAny {
 		return true
 	}
 	if at, _, ok := d.island(); ok {
 		return at == node
 	}
-	return s.e.st.nodes[node].domain(node, d.Level).ID == d.ID
+	return s.in.nodes[node].domain(node, d.Level).ID == d.ID
 }
 
 // devices is the mask of the devices that the search is restricted to, on a
@@ -215,7 +216,7 @@ func (s *Site) only() (int32, bool) {
 
 // one is Find where there is only one node to look at.
 func (s *Site) one(id int32, set, n int) int {
-	nd := &s.e.st.nodes[id]
+	nd := &s.in.nodes[id]
 	if nd.indexed && s.inside(id) && slices.Contains(s.stage.of(set), nd.class) && s.Room(int(id), set, n) >= n {
 		return int(id)
 	}
@@ -228,14 +229,14 @@ func (s *Site) Nodes(f func(node int) bool) { s.nodes(s.stage.classes, f) }
 
 func (s *Site) nodes(classes []int32, f func(node int) bool) {
 	if id, ok := s.only(); ok {
-		if n := &s.e.st.nodes[id]; n.indexed && s.inside(id) && slices.Contains(classes, n.class) {
+		if n := &s.in.nodes[id]; n.indexed && s.inside(id) && slices.Contains(classes, n.class) {
 			f(int(id))
 		}
 		return
 	}
 	if len(classes) == 1 {
-		for _, id := range s.e.st.classes[classes[0]].nodes {
-			if s.e.st.nodes[id].indexed && s.inside(id) && !f(int(id)) {
+		for _, id := range s.in.classes[classes[0]].nodes {
+			if s.in.nodes[id].indexed && s.inside(id) && !f(int(id)) {
 				return
 			}
 		}
@@ -245,8 +246,8 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 	for _, c := range classes {
 		mask[c>>6] |= 1 << (c & 63)
 	}
-	for id := range s.e.st.nodes {
-		n := &s.e.st.nodes[id]
+	for id := range s.in.nodes {
+		n := &s.in.nodes[id]
 		if n.indexed && mask[n.class>>6]>>(n.class&63)&1 == 1 && s.inside(int32(id)) && !f(id) {
 			return
 		}
@@ -256,7 +257,7 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 // Find returns the preferred node with room for n tasks of the set, or -1: one that is awake, if there
 // is any.
 func (s *Site) Find(set, n int, pick Pick) int {
-	if s.awake || s.e.st.asleep == 0 {
+	if s.awake || s.in.asleep == 0 {
 		return s.find(set, n, pick)
 	}
 	s.awake = true
@@ -282,7 +283,7 @@ func (s *Site) find(set, n int, pick Pick) int {
 	best, bestFree := int32(-1), 0
 	var bestCPU cluster.Milli
 	for _, ci := range s.stage.of(set) {
-		c := &s.e.st.classes[ci]
+		c := &s.in.classes[ci]
 		if need > c.gpus {
 			continue
 		}
@@ -325,7 +326,7 @@ func (s *Site) scan(c *class, k, set, n int, pick Pick) (int32, cluster.Milli) {
 	}
 	r := &s.req[set].Request
 	_, _, narrow := s.home.island()
-	plain := r.CPU == 0 && r.RAM == 0 && s.e.held == nil && s.most == nil && !narrow // then every node of the bucket has room
+	plain := r.CPU == 0 && r.RAM == 0 && s.reserved == nil && s.most == nil && !narrow // then every node of the bucket has room
 	best, bestCPU := int32(-1), cluster.Milli(0)
 	for pos := b.next(0); pos >= 0; pos = b.next(pos + 1) {
 		id := c.nodes[pos]
@@ -335,7 +336,7 @@ func (s *Site) scan(c *class, k, set, n int, pick Pick) (int32, cluster.Milli) {
 		if r.CPU == 0 || pick == First {
 			return id, 0
 		}
-		if cpu := s.e.st.nodes[id].cpu; best < 0 || better(pick, id, cpu, best, bestCPU) {
+		if cpu := s.in.nodes[id].cpu; best < 0 || better(pick, id, cpu, best, bestCPU) {
 			best, bestCPU = id, cpu
 		}
 	}
@@ -369,7 +370,7 @@ func (s *Site) sharedScore(node, set int) int64 {
 	if dev < 0 {
 		return 2 * noTenants
 	}
-	n := &s.e.st.nodes[node]
+	n := &s.in.nodes[node]
 	d := &n.devs[dev]
 	switch r := &s.req[set].Request; {
 	case d.tenants == 0:
@@ -406,7 +407,7 @@ func (s *Site) uses(allocs []Alloc, node int32) bool {
 
 // FindOther is Find among the nodes on which nothing is bound yet: a scan.
 func (s *Site) FindOther(set, n int, pick Pick) int {
-	if !s.awake && s.e.st.asleep > 0 {
+	if !s.awake && s.in.asleep > 0 {
 		s.awake = true
 		node := s.FindOther(set, n, pick)
 		if s.awake = false; node >= 0 {
@@ -458,7 +459,7 @@ func (s *Site) Most(set, most int) (node, tasks int) {
 func bestPossible(s *Site, set, n int) int {
 	top, gpus := 0, s.req[set].Request.GPUs
 	for _, ci := range s.stage.of(set) {
-		c := &s.e.st.classes[ci]
+		c := &s.in.classes[ci]
 		for k := c.gpus; k > 0; k-- {
 			if c.buckets[k].n > 0 {
 				top = max(top, k/gpus)
@@ -484,7 +485,7 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 // takeOn is TakeOn where so many tasks of the set are not bound yet.
 func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 	r := &s.req[set].Request
-	st := &s.e.st
+	st := s.in
 	if !r.Fractional() && r.Profile == "" {
 		a := Alloc{Node: int32(node), Set: int32(set), Tasks: int32(n),
 			CPU: r.CPU * int64(n), RAM: r.RAM * int64(n)}
@@ -519,7 +520,7 @@ func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 }
 
 func (s *Site) bind(a *Alloc) {
-	s.e.st.take(a)
+	s.in.take(a)
 	s.allocs = append(s.allocs, *a)
 }
 
@@ -529,7 +530,7 @@ func (s *Site) bind(a *Alloc) {
 // only where no other has room: it could be had whole.
 func (s *Site) pickDevice(node, set int, pick Pick) int {
 	r := &s.req[set].Request
-	n := &s.e.st.nodes[node]
+	n := &s.in.nodes[node]
 	best, bestLeft := -1, int64(0)
 	on := n.healthy & s.devices(n)
 	for i := range n.devs {
@@ -567,7 +568,7 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 func (s *Site) deviceLeft(n *nodeState, dev int, r *cluster.Request) (int64, bool) {
 	d := &n.devs[dev]
 	if r.Profile == "" {
-		if n.isCut(dev) || d.slots != 0 || int64(d.milli) < r.Share || d.mem < r.Memory || s.e.st.classes[n.class].seats(d) == 0 {
+		if n.isCut(dev) || d.slots != 0 || int64(d.milli) < r.Share || d.mem < r.Memory || s.in.classes[n.class].seats(d) == 0 {
 			return 0, false
 		}
 		return int64(d.milli) - r.Share, true
@@ -575,7 +576,7 @@ func (s *Site) deviceLeft(n *nodeState, dev int, r *cluster.Request) (int64, boo
 	if d.tenants > 0 && d.slots == 0 {
 		return 0, false // shared by fractions: not in MIG mode
 	}
-	model := &s.e.st.classes[n.class].model
+	model := &s.in.classes[n.class].model
 	p, ok := model.Profile(r.Profile)
 	if !ok {
 		return 0, false
@@ -598,7 +599,7 @@ func (s *Site) spoils(n *nodeState, dev int, r *cluster.Request) int64 {
 	if n.stays(dev) {
 		return 0
 	}
-	model := &s.e.st.classes[n.class].model
+	model := &s.in.classes[n.class].model
 	p, _ := model.Profile(r.Profile)
 	d := &n.devs[dev]
 	wanted := s.e.wantedOf(n.class)
@@ -624,8 +625,8 @@ func startOf(m *cluster.GPUModel, p *cluster.SliceProfile, d *device, wanted []i
 }
 
 func (s *Site) sliceAlloc(a *Alloc, r *cluster.Request) {
-	n := &s.e.st.nodes[a.Node]
-	model := &s.e.st.classes[n.class].model
+	n := &s.in.nodes[a.Node]
+	model := &s.in.classes[n.class].model
 	p, _ := model.Profile(r.Profile)
 	dev := bits.TrailingZeros64(a.GPUs)
 	start, d := n.startOn(model, p, dev, s.e.wantedOf(n.class)), &n.devs[dev]

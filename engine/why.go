@@ -251,17 +251,15 @@ func (e *Engine) whyPending(j *jobState, y *Why, ends map[cluster.JobID]Foreseen
 	if r := e.overQuota(j, least); r.code != notRefused {
 		y.Blockers = append(y.Blockers, e.refusalText(&r))
 	}
-	e.constrain(j)
-	fits := e.fitsNow(j, s)
-	constrained := e.held != nil
-	e.held = nil
-	switch free := e.fitsNow(j, s); {
+	reserved := e.reserved(j)
+	fits := e.fitsNow(j, s, reserved)
+	switch free := e.fitsNow(j, s, nil); {
 	case !free:
 		y.Blockers = append(y.Blockers, cmp.Or(e.shunnedText(j, s), e.asleepText(j), e.roomText(j, s)))
 		if text := e.fragmentsText(j, s); text != "" {
 			y.Blockers = append(y.Blockers, text)
 		}
-	case !fits && constrained:
+	case !fits && reserved != nil:
 		y.Blockers = append(y.Blockers, "would delay a reservation: "+e.reservationText(j))
 	case len(y.Blockers) == 0 && len(before) > 0:
 		first := before[0]
@@ -283,13 +281,13 @@ func (e *Engine) whyPending(j *jobState, y *Why, ends map[cluster.JobID]Foreseen
 	}
 }
 
-func (e *Engine) fitsNow(j *jobState, s *shape) bool {
-	blocked := e.blockedBy
-	e.blockedBy = nil
+// fitsNow reports whether there is room for a job now, beside what is reserved.
+func (e *Engine) fitsNow(j *jobState, s *shape, reserved *holds) bool {
+	r := e.anywhere()
+	r.reserved = reserved
 	mark := e.st.mark()
-	_, ok := e.placeSize(j, s, s.min)
+	_, ok := e.placeFor(r, j, s, s.min)
 	e.st.rollback(mark)
-	e.blockedBy = blocked
 	return ok
 }
 
@@ -577,9 +575,9 @@ func (e *Engine) workAhead(before []*jobState) cluster.Time {
 
 // expectedStart promises starts to the jobs ahead, then to the job itself.
 func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
-	resv, held := e.resv, e.held
+	resv := e.resv
 	e.resv = nil
-	defer func() { e.resv, e.held = resv, held }()
+	defer func() { e.resv = resv }()
 	s := e.shapeAt(j.shape)
 	ends := e.foresee(j)
 	first := e.quotaFree(j)
