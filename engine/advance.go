@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // advance is an advance reservation: maintenance, a class, a promised gang.
@@ -121,8 +122,8 @@ func (e *Engine) onlyInside(h *holds, a *advance, from, end cluster.Time) {
 // insideUse counts the GPUs that the reservation's own jobs hold on a node.
 func (e *Engine) insideUse(a *advance, node int32) int32 {
 	var used int32
-	e.byKey().walk(func(it item) bool {
-		if j := e.jobs[it.id]; e.insider(a, j) {
+	e.byKey().Walk(func(it order.Item) bool {
+		if j := e.jobs[it.ID]; e.insider(a, j) {
 			for i := range j.allocs {
 				if j.allocs[i].Node == node {
 					used += int32(popcount(j.allocs[i].GPUs))
@@ -219,8 +220,8 @@ func (e *Engine) clear(a *advance) {
 func (e *Engine) outsiderOn(a *advance, node int32) *jobState {
 	var best *jobState
 	var bestLost int64
-	e.byKey().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		if v.spec.Tier == cluster.Critical || e.insider(a, v) || !holdsNode(v, node) {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Backfill: a blocked job is promised the earliest placement that the expected
@@ -336,10 +337,9 @@ const noResv = -1
 // beginnings and ends of reservations.
 type timeline struct {
 	e     *Engine
-	late  []ending // overdue jobs, expected to end soon
-	extra []ending // reservations
-	chunk int      // position in e.ends
-	pos   int
+	late  []ending     // overdue jobs, expected to end soon
+	extra []ending     // reservations
+	at    order.Cursor // in e.ends
 }
 
 func (e *Engine) timeline() timeline {
@@ -363,7 +363,7 @@ func (e *Engine) timeline() timeline {
 	for c, ok := tl.listed(); ok && c.at <= e.now; c, ok = tl.listed() {
 		c.at = e.endOf(e.jobs[c.job])
 		tl.late = append(tl.late, c)
-		tl.skip()
+		tl.at.Next()
 	}
 	sortEndings(tl.late)
 	e.scratch.ends = tl.late
@@ -372,18 +372,8 @@ func (e *Engine) timeline() timeline {
 
 // listed returns the next entry of the list of expected ends.
 func (tl *timeline) listed() (ending, bool) {
-	l := tl.e.byEnd()
-	if tl.chunk == len(l.chunks) {
-		return ending{}, false
-	}
-	it := &l.chunks[tl.chunk][tl.pos]
-	return ending{at: cluster.Time(it.key[0]), job: cluster.JobID(it.id)}, true
-}
-
-func (tl *timeline) skip() {
-	if tl.pos++; tl.pos == len(tl.e.ends.list.chunks[tl.chunk]) {
-		tl.chunk, tl.pos = tl.chunk+1, 0
-	}
+	it, ok := tl.e.byEnd().At(&tl.at)
+	return ending{at: cluster.Time(it.Key[0]), job: cluster.JobID(it.ID)}, ok
 }
 
 // peek returns the next change; at one instant jobs end first.
@@ -411,7 +401,7 @@ func (tl *timeline) pop() {
 	case late:
 		tl.late = tl.late[1:]
 	default:
-		tl.skip()
+		tl.at.Next()
 	}
 }
 
@@ -437,10 +427,10 @@ func (e *Engine) refreshEnds() {
 	if e.mode < EASY && e.cfg.Starvation == 0 {
 		return
 	}
-	for it, ok := e.byEnd().first(); ok && cluster.Time(it.key[0]) <= e.now; it, ok = e.byEnd().first() {
-		j := e.jobs[it.id]
+	for it, ok := e.byEnd().First(); ok && cluster.Time(it.Key[0]) <= e.now; it, ok = e.byEnd().First() {
+		j := e.jobs[it.ID]
 		e.ends.remove(it)
-		j.endKey.key[0] = int64(max(e.endOf(j), e.now+1))
+		j.endKey.Key[0] = int64(max(e.endOf(j), e.now+1))
 		e.ends.insert(j.endKey)
 	}
 }

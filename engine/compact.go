@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Compaction (D-defrag): while nobody waits for room, jobs are moved off nodes that
@@ -128,8 +129,8 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 // lookAround collects who is where, and what each node is worth as it is.
 func (e *Engine) lookAround(by Compact) *compaction {
 	c := &compaction{by: by, until: e.now.Add(e.defrag.Horizon), stays: make([][]stay, len(e.st.nodes))}
-	e.byKey().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		c.add(v.spec.ID, v.allocs, e.endOf(v))
 		return true
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // The search for moves (D-defrag): for each block in which the gang could be,
@@ -95,8 +96,8 @@ func (e *Engine) vacateAny(h *hunt, blocks []block) {
 // and says what keeps others where they are.
 func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 	young, often := 0, 0
-	e.byKey().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		switch {
 		case !e.mayMove(v) || v.tier() < tier:
 		case !e.mayStop(v):

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Elastic jobs start as large as fits and grow into what nobody waits for.
@@ -16,9 +17,9 @@ func (e *Engine) grow() {
 		return
 	}
 	ids := e.scratch.ids[:0]
-	e.byKey().walk(func(it item) bool {
-		if j := e.jobs[it.id]; j.state == Running && j.tasks < e.mostTasks(j) && !j.resizing {
-			ids = append(ids, it.id)
+	e.byKey().Walk(func(it order.Item) bool {
+		if j := e.jobs[it.ID]; j.state == Running && j.tasks < e.mostTasks(j) && !j.resizing {
+			ids = append(ids, it.ID)
 		}
 		return true
 	})
@@ -126,10 +127,10 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 	}
 	s := e.shapeAt(j.shape)
 	ids := e.scratch.ids[:0]
-	e.byKey().walkBack(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().WalkBack(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		if v.state == Running && v.tasks > e.leastTasks(v) && v.tier() >= j.spec.Tier && !v.resizing {
-			ids = append(ids, it.id)
+			ids = append(ids, it.ID)
 		}
 		return true
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // A blocked job is promised a start from the expected ends of running jobs. Where their run times
@@ -114,8 +115,8 @@ func (e *Engine) allocsOn(nodes []int32) [][]holder {
 	for i, id := range nodes {
 		at[id] = int32(i) + 1
 	}
-	e.byKey().walk(func(it item) bool {
-		j := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		j := e.jobs[it.ID]
 		for i := range j.allocs {
 			if k := at[j.allocs[i].Node]; k > 0 {
 				on[k-1] = append(on[k-1], holder{j, &j.allocs[i]})

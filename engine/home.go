@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // A suspended job goes on where its memory is (jobState.home). While others hold that, GPUs
@@ -217,8 +218,8 @@ func (e *Engine) holdersOf(j *jobState) (list []mover) {
 
 // eachOn calls f for each job that holds part of some devices, in their order.
 func (e *Engine) eachOn(devices []Alloc, f func(v *jobState)) {
-	e.byKey().walk(func(it item) bool {
-		if v := e.jobs[it.id]; overlap(v.allocs, devices) {
+	e.byKey().Walk(func(it order.Item) bool {
+		if v := e.jobs[it.ID]; overlap(v.allocs, devices) {
 			f(v)
 		}
 		return true

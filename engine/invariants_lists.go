@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // checkIndexes recomputes the classes' buckets and counts.
@@ -82,27 +83,13 @@ func (b *bitset) check() error {
 	return nil
 }
 
-// items returns the list's items, checked to be in order and counted.
-func (l *olist) items() (items []item, err error) {
-	l.walk(func(it item) bool { items = append(items, it); return true })
-	for i := 1; i < len(items); i++ {
-		if !items[i-1].Before(&items[i]) {
-			return nil, fmt.Errorf("%+v is not before %+v", items[i-1], items[i])
-		}
-	}
-	if len(items) != l.n {
-		return nil, fmt.Errorf("%d items, counted %d", l.n, len(items))
-	}
-	return items, nil
-}
-
 // items returns the items of a list that is kept, or what it would be made of, without reading it.
-func (k *keptList) items(e *Engine, place func(j *jobState) item) ([]item, error) {
+func (k *keptList) items(e *Engine, place func(j *jobState) order.Item) ([]order.Item, error) {
 	if !k.dropped {
-		return k.list.items()
+		return k.list.Items()
 	}
-	if k.list.n > 0 {
-		return nil, fmt.Errorf("it was dropped, and has %d jobs", k.list.n)
+	if k.list.Len() > 0 {
+		return nil, fmt.Errorf("it was dropped, and has %d jobs", k.list.Len())
 	}
 	return e.eachBooked(nil, place), nil
 }
@@ -112,15 +99,15 @@ func (e *Engine) checkLists() error {
 	if e.running.dropped && !e.ranking.on {
 		return fmt.Errorf("the jobs with devices are listed nowhere")
 	}
-	run, err := e.running.items(e, func(j *jobState) item { return j.key })
+	run, err := e.running.items(e, func(j *jobState) order.Item { return j.key })
 	if err != nil {
 		return fmt.Errorf("running list: %w", err)
 	}
-	ends, err := e.ends.items(e, func(j *jobState) item { return j.endKey })
+	ends, err := e.ends.items(e, func(j *jobState) order.Item { return j.endKey })
 	if err != nil {
 		return fmt.Errorf("list of ends: %w", err)
 	}
-	inRun, inEnds := map[item]bool{}, map[item]bool{} // looked up only
+	inRun, inEnds := map[order.Item]bool{}, map[order.Item]bool{} // looked up only
 	for i := range run {
 		inRun[run[i]] = true
 	}
@@ -140,7 +127,7 @@ func (e *Engine) checkLists() error {
 		if j.demoted && (j.spec.Tier == cluster.Critical || j.state == Placed) {
 			return fmt.Errorf("job %d (%s, %s) is demoted", j.spec.ID, j.spec.Tier, j.state)
 		}
-		if !inRun[j.key] || !inEnds[j.endKey] || j.key.id != int32(j.spec.ID) || j.endKey.id != int32(j.spec.ID) {
+		if !inRun[j.key] || !inEnds[j.endKey] || j.key.ID != int32(j.spec.ID) || j.endKey.ID != int32(j.spec.ID) {
 			return fmt.Errorf("job %d (%s) is not in the lists of jobs with devices", j.spec.ID, j.state)
 		}
 		if e.keyer != nil && j.state != Placed {
@@ -164,29 +151,29 @@ func (e *Engine) checkLanes() error {
 	perLane, listed := make([]int, len(e.lanes)), make([]int, len(e.lanes))
 	for gi := range e.groups {
 		g := &e.groups[gi]
-		items, err := g.jobs.items()
+		items, err := g.jobs.Items()
 		if err != nil {
 			return fmt.Errorf("group %d: %w", gi, err)
 		}
 		perLane[g.lane] += len(items)
 		for _, it := range items {
-			inGroup[it.id] = int32(gi)
+			inGroup[it.ID] = int32(gi)
 		}
-		if g.inUse != (len(items) > 0) || g.inUse && g.head.id != items[0].id {
-			return fmt.Errorf("group %d of %d jobs: listed %v as job %d", gi, len(items), g.inUse, g.head.id)
+		if g.inUse != (len(items) > 0) || g.inUse && g.head.ID != items[0].ID {
+			return fmt.Errorf("group %d of %d jobs: listed %v as job %d", gi, len(items), g.inUse, g.head.ID)
 		}
 		if g.inUse {
 			listed[g.lane]++
 		}
 	}
 	for li := range e.lanes {
-		heads, err := e.lanes[li].groups.items()
+		heads, err := e.lanes[li].groups.Items()
 		if err != nil || len(heads) != listed[li] || e.lanes[li].n != perLane[li] {
 			return fmt.Errorf("lane %d has %d groups and %d jobs, recomputed %d and %d (%w)", li, len(heads), e.lanes[li].n, listed[li], perLane[li], err)
 		}
 		for _, h := range heads {
-			if g, ok := inGroup[h.id]; !ok || e.groups[g].head != h || int(e.groups[g].lane) != li {
-				return fmt.Errorf("lane %d lists job %d, which heads no group of it", li, h.id)
+			if g, ok := inGroup[h.ID]; !ok || e.groups[g].head != h || int(e.groups[g].lane) != li {
+				return fmt.Errorf("lane %d lists job %d, which heads no group of it", li, h.ID)
 			}
 		}
 	}
@@ -355,13 +342,13 @@ func (e *Engine) checkPools() error {
 			return fmt.Errorf("job %d is in a pool and does not wait there: state %d, parked %d, idle %v, shown %v", j.spec.ID, j.state, j.parked, j.idle(), j.inPlan)
 		}
 		class, at, ok := e.pools.drawer.Pool(View{e}, JobView{e, j})
-		if id, known := e.pools.ids[poolKey{j.base, class}]; !ok || !known || id != j.pool || at != j.key.key {
-			return fmt.Errorf("job %d is in pool %d at %v instead of %d at %v", j.spec.ID, j.pool, j.key.key, id, at)
+		if id, known := e.pools.ids[poolKey{j.base, class}]; !ok || !known || id != j.pool || at != j.key.Key {
+			return fmt.Errorf("job %d is in pool %d at %v instead of %d at %v", j.spec.ID, j.pool, j.key.Key, id, at)
 		}
 		n++
 	}
 	for i := range e.pools.lists {
-		n -= e.pools.lists[i].n
+		n -= e.pools.lists[i].Len()
 	}
 	if n != 0 {
 		return fmt.Errorf("%d jobs more are in pools than pools have", n)
@@ -477,17 +464,17 @@ func (e *Engine) checkWork() error {
 	first := e.firstInLine()
 	for gi := range e.groups {
 		g := &e.groups[gi]
-		it, ok := g.jobs.first()
-		if !ok || e.mode != Skip && it.id != first {
+		it, ok := g.jobs.First()
+		if !ok || e.mode != Skip && it.ID != first {
 			continue
 		}
-		j := e.jobs[it.id]
+		j := e.jobs[it.ID]
 		s := e.shapeAt(j.shape)
 		if e.overQuota(j, e.leastMilli(j)).code != notRefused {
 			continue
 		}
 		if e.fitsNow(j, s, e.held) {
-			return fmt.Errorf("job %d (mode %s) fits now and waits", it.id, e.mode)
+			return fmt.Errorf("job %d (mode %s) fits now and waits", it.ID, e.mode)
 		}
 	}
 	return nil
@@ -496,11 +483,11 @@ func (e *Engine) checkWork() error {
 // firstInLine is the job that a pass would consider first, or -1.
 func (e *Engine) firstInLine() int32 {
 	best, id := -1, int32(-1)
-	var bestItem item
+	var bestItem order.Item
 	for li := range e.lanes {
-		it, ok := e.lanes[li].groups.first()
+		it, ok := e.lanes[li].groups.First()
 		if ok && (best < 0 || e.laneLess(li, &it, best, &bestItem)) {
-			best, bestItem, id = li, it, it.id
+			best, bestItem, id = li, it, it.ID
 		}
 	}
 	return id

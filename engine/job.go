@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -24,8 +25,8 @@ const (
 // done) hold up to acc and are continued from there with what the job holds.
 type jobState struct {
 	spec    *cluster.Job
-	*tenure      // Engine.none of a job that was given nothing so far
-	key     item // while eligible: in the group; while running: in the running list; while in a pool: there
+	*tenure            // Engine.none of a job that was given nothing so far
+	key     order.Item // while eligible: in the group; while running: in the running list; while in a pool: there
 	nextKey cluster.Time
 
 	state    State
@@ -94,7 +95,7 @@ type tenure struct {
 	claims  []Claim         // what they count on of its CPU and RAM
 	guests  []cluster.JobID // who runs beside it, the first to come first
 	moved   []cluster.Time  // when, as far back as keepMoves
-	endKey  item            // while it holds devices: in the list of expected ends
+	endKey  order.Item      // while it holds devices: in the list of expected ends
 	loss    int64           // what stopping it wasted when it was ranked
 
 	started    cluster.Time // of the current run

@@ -9,124 +9,8 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/internal/heap"
+	"github.com/muster-gpu/muster/engine/order"
 )
-
-func compareItems(a, b item) int {
-	return cmp.Or(slices.Compare(a.key[:], b.key[:]), cmp.Compare(a.submit, b.submit), cmp.Compare(a.id, b.id))
-}
-
-// TestOlistTwin plays random insertions and removals on the list and on a plain
-// sorted slice. Phases of growth and of shrinkage make chunks split and vanish.
-func TestOlistTwin(t *testing.T) {
-	for seed := range uint64(20) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		var l olist
-		var twin, spare []item
-		keys := []int{3, 50, 1 << 30}[seed%3] // many ties, some, none
-		ascending := seed%4 == 0              // as fifo's lists grow
-		beside := 0                           // in the twin, where the last change was
-		for step := range 6000 {
-			it := item{key: Key{int64(r.IntN(keys)), int64(r.IntN(2)), int64(r.IntN(2))}, submit: cluster.Time(r.IntN(3)), id: int32(r.IntN(4000))}
-			if ascending {
-				it = item{key: Key{int64(step)}, id: int32(step)}
-			}
-			at, have := slices.BinarySearchFunc(twin, it, compareItems)
-			switch grow := step%2000 < 1400; {
-			case !have && (grow || r.IntN(4) == 0):
-				if near := twin[min(beside, max(0, len(twin)-1)):]; r.IntN(2) == 0 && len(near) > 0 { // beside the last change
-					it = near[0]
-					it.submit += cluster.Time(r.IntN(3) - 1)
-					it.id += int32(r.IntN(3) - 1)
-					if at, have = slices.BinarySearchFunc(twin, it, compareItems); have {
-						break
-					}
-				}
-				l.insert(it)
-				twin, beside = slices.Insert(twin, at, it), at
-			case len(twin) > 0:
-				k := r.IntN(len(twin))
-				switch r.IntN(6) {
-				case 0, 1:
-					k = 0 // the head leaves most often
-				case 2, 3:
-					k = min(beside, len(twin)-1) // who comes after the last one,
-				case 4:
-					k = min(max(0, beside-1), len(twin)-1) // or before it
-				}
-				beside = k
-				if !l.remove(twin[k]) {
-					t.Fatalf("seed %d, step %d: %+v is missing", seed, step, twin[k])
-				}
-				twin = slices.Delete(twin, k, k+1)
-			}
-			if absent := (item{key: Key{-1}, id: int32(step)}); l.remove(absent) {
-				t.Fatalf("seed %d: removed what was never there", seed)
-			}
-			if step%89 == 0 { // all keys grow, or some of them change places
-				of := []int64{0, 1, 7}[r.IntN(3)]
-				change := func(it item) item {
-					it.key[0] += 5 + int64(it.id)*of%3*int64(keys)
-					return it
-				}
-				for k := range twin {
-					twin[k] = change(twin[k])
-				}
-				slices.SortFunc(twin, compareItems)
-				spare = l.rewrite(spare, change)
-			}
-			if step%97 == 0 {
-				checkOlist(t, &l, twin, it)
-			}
-		}
-	}
-}
-
-func checkOlist(t *testing.T, l *olist, twin []item, probe item) {
-	t.Helper()
-	items, err := l.items()
-	if err != nil || !slices.Equal(items, twin) {
-		t.Fatalf("the list has %d items, its twin %d: %v", len(items), len(twin), err)
-	}
-	var back []item
-	l.walkBack(func(it item) bool { back = append(back, it); return true })
-	slices.Reverse(back)
-	if !slices.Equal(back, twin) {
-		t.Fatal("backwards it is another list")
-	}
-	place := l.back()
-	for i := len(twin) - 1; i >= -1; i-- {
-		it := place.item()
-		if (it == nil) != (i < 0) || it != nil && *it != twin[i] {
-			t.Fatalf("backwards, one by one, item %d is %v", i, it)
-		}
-		if it != nil {
-			place.move()
-		}
-	}
-	n := 0
-	l.walk(func(item) bool { n++; return n < 5 })
-	if n != min(5, len(twin)) {
-		t.Fatalf("a walk that stops after 5 saw %d of %d", n, len(twin))
-	}
-	first, ok := l.first()
-	if ok != (len(twin) > 0) || ok && first != twin[0] {
-		t.Fatalf("first is %+v (%v)", first, ok)
-	}
-	at, have := slices.BinarySearchFunc(twin, probe, compareItems)
-	if have {
-		at++
-	}
-	next, ok := l.after(&probe)
-	if ok != (at < len(twin)) || ok && next != twin[at] {
-		t.Fatalf("after %+v comes %+v (%v), not item %d of %d", probe, next, ok, at, len(twin))
-	}
-	for _, c := range l.chunks {
-		if len(c) == 0 || len(c) > chunkMax {
-			t.Fatalf("a chunk of %d items", len(c))
-		}
-	}
-}
 
 // TestBitsetTwin compares the bitset with a slice of booleans.
 func TestBitsetTwin(t *testing.T) {
@@ -228,25 +112,6 @@ func TestTimerHeapTwin(t *testing.T) {
 	}
 }
 
-// TestCandidateHeap: the heap of jobs beyond their group's first is in order.
-func TestCandidateHeap(t *testing.T) {
-	r := rand.New(rand.NewPCG(4, 4))
-	var h, twin []item
-	for range 2000 {
-		if len(h) == 0 || r.IntN(5) < 3 {
-			it := item{key: Key{int64(r.IntN(9))}, id: int32(r.IntN(1 << 20))}
-			heap.Push(&h, it)
-			at, _ := slices.BinarySearchFunc(twin, it, compareItems)
-			twin = slices.Insert(twin, at, it)
-			continue
-		}
-		if got := heap.Pop(&h); got != twin[0] {
-			t.Fatalf("%+v comes out, not %+v", got, twin[0])
-		}
-		twin = twin[1:]
-	}
-}
-
 // store makes an engine's node store with nodes of one model.
 func store(t testing.TB, model string, nodes ...cluster.Node) *Engine {
 	t.Helper()
@@ -266,9 +131,9 @@ func store(t testing.TB, model string, nodes ...cluster.Node) *Engine {
 
 type nobody struct{}
 
-func (nobody) Name() string          { return "nobody" }
-func (nobody) Traits() Traits        { return Traits{} }
-func (nobody) Key(View, JobView) Key { return Key{} }
+func (nobody) Name() string                { return "nobody" }
+func (nobody) Traits() Traits              { return Traits{} }
+func (nobody) Key(View, JobView) order.Key { return order.Key{} }
 
 type nowhere struct{}
 

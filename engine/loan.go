@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Loans (cluster.Loan): nodes that somebody lends, and wants some of back in hours of the week. A
@@ -149,8 +150,8 @@ func (e *Engine) reclaim(nodes []int32, n int) int {
 	}
 	lent := lentNodes{loads: make([][]load, len(nodes))}
 	var jobs []*jobState
-	e.byKey().walk(func(it item) bool {
-		if j := e.jobs[it.id]; (j.state == Starting || j.state == Running) && e.loadOf(&lent, j, nodes) {
+	e.byKey().Walk(func(it order.Item) bool {
+		if j := e.jobs[it.ID]; (j.state == Starting || j.state == Running) && e.loadOf(&lent, j, nodes) {
 			jobs = append(jobs, j)
 		}
 		return true

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/muster-gpu/muster/cluster"
+import (
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
+)
 
 // NodeRoom is a node that takes jobs, as a policy sees it.
 type NodeRoom struct {
@@ -60,11 +63,11 @@ func (s *Site) Crowds(buf []int32) []int32 {
 	for range s.in.nodes {
 		n = append(n, 0)
 	}
-	var at place
+	var at order.Cursor
 	running := s.e.byKey()
-	for it, ok := running.at(&at); ok; it, ok = running.at(&at) {
-		at.pos++
-		allocs := s.e.jobs[it.id].allocs
+	for it, ok := running.At(&at); ok; it, ok = running.At(&at) {
+		at.Next()
+		allocs := s.e.jobs[it.ID].allocs
 		if len(allocs) < 2 || s.e.together(allocs, cluster.LevelNode) {
 			continue
 		}

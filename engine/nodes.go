@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // nodeEvent books a change of a node.
@@ -86,8 +87,8 @@ func (e *Engine) loseHomes(id int32) {
 // wholeHeld reports whether a job holds the whole device in the books.
 func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 	held := false
-	e.byKey().walk(func(it item) bool {
-		for _, a := range e.jobs[it.id].allocs {
+	e.byKey().Walk(func(it order.Item) bool {
+		for _, a := range e.jobs[it.ID].allocs {
 			held = held || a.Node == id && a.Share == 0 && a.GPUs&dev != 0
 		}
 		return !held
@@ -99,8 +100,8 @@ func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 func (e *Engine) displace(id int32) {
 	e.dropDests(id, anyDevice)
 	var placed []*jobState
-	e.byKey().walk(func(it item) bool {
-		if j := e.jobs[it.id]; j.state == Placed && holdsNode(j, id) {
+	e.byKey().Walk(func(it order.Item) bool {
+		if j := e.jobs[it.ID]; j.state == Placed && holdsNode(j, id) {
 			placed = append(placed, j)
 		}
 		return true
@@ -117,10 +118,10 @@ func (e *Engine) displace(id int32) {
 func (e *Engine) loseJobs(id int32, mask uint64) {
 	e.dropDests(id, mask)
 	ids := e.scratch.ids[:0]
-	e.byKey().walk(func(it item) bool {
-		for _, a := range e.jobs[it.id].allocs {
+	e.byKey().Walk(func(it order.Item) bool {
+		for _, a := range e.jobs[it.ID].allocs {
 			if a.Node == id && (a.GPUs&mask != 0 || mask == ^uint64(0)) {
-				ids = append(ids, it.id)
+				ids = append(ids, it.ID)
 				break
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // scratch is memory that is reused from step to step.
@@ -19,10 +20,10 @@ type scratch struct {
 	site    Site
 	placer  any // what a placer needs meanwhile, a *T
 	ends    []ending
-	items   []item
-	booked  []item
-	steady  []item
-	growing []item
+	items   []order.Item
+	booked  []order.Item
+	steady  []order.Item
+	growing []order.Item
 	waiters []*jobState
 	due     []timer
 	changed []*jobState
@@ -353,7 +354,7 @@ func (e *Engine) list(j *jobState) {
 	e.running.insert(j.key)
 	e.enrank(j)
 	e.tail.came(j)
-	j.endKey = item{key: Key{int64(e.endOf(j))}, id: int32(j.spec.ID)}
+	j.endKey = order.Item{Key: order.Key{int64(e.endOf(j))}, ID: int32(j.spec.ID)}
 	e.ends.insert(j.endKey)
 	e.holding[j.tier()]++
 	e.notePlaced(j)
@@ -428,7 +429,7 @@ func (a *Alloc) Milli() cluster.Milli {
 
 // start emits the Start of a job whose devices are free.
 func (e *Engine) start(j *jobState) {
-	before, waited := j.key.key[0], j.waited
+	before, waited := j.key.Key[0], j.waited
 	if waited {
 		e.unlist(j)
 		j.waited = false
@@ -450,7 +451,7 @@ func (e *Engine) start(j *jobState) {
 	}
 	e.watchSettled(j)
 	e.list(j)
-	if waited && e.traits.Preempts && j.key.key[0] > before {
+	if waited && e.traits.Preempts && j.key.Key[0] > before {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
@@ -472,10 +473,10 @@ func (e *Engine) limitOf(j *jobState) time.Duration {
 }
 
 // runItem is a holding job's place in the order of victims.
-func (e *Engine) runItem(j *jobState) item {
-	it := item{key: e.cfg.Policy.Key(View{e}, JobView{e, j}), submit: j.spec.Submit, id: int32(j.spec.ID)}
+func (e *Engine) runItem(j *jobState) order.Item {
+	it := order.Item{Key: e.cfg.Policy.Key(View{e}, JobView{e, j}), Submit: j.spec.Submit, ID: int32(j.spec.ID)}
 	if e.traits.Falling {
-		it.key[0] = addSat(it.key[0], int64(e.now))
+		it.Key[0] = order.AddSat(it.Key[0], int64(e.now))
 	}
 	return it
 }
@@ -509,8 +510,8 @@ func (e *Engine) relistRunning() {
 	}
 	e.unrank()
 	e.tail.drop()
-	e.scratch.items = e.byKey().rewrite(e.scratch.items, func(old item) item {
-		j := e.jobs[old.id]
+	e.scratch.items = e.byKey().Rewrite(e.scratch.items, func(old order.Item) order.Item {
+		j := e.jobs[old.ID]
 		it := e.runItem(j)
 		if it == old {
 			return old

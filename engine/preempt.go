@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -121,7 +122,7 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 			continue
 		}
 		mark := e.st.mark()
-		if lifted, allocs, ok = e.liftUntilFits(j, s, &victims{firsts: firsts[victim]{list: on[id], sorted: len(on[id])}}); ok {
+		if lifted, allocs, ok = e.liftUntilFits(j, s, &victims{Firsts: order.Firsts[victim]{List: on[id], Sorted: len(on[id])}}); ok {
 			return lifted, allocs, true
 		}
 		e.st.rollback(mark)
@@ -212,9 +213,9 @@ func (e *Engine) after(j, v *jobState, key0 int64, reclaim bool) (x victim, ok b
 // counts from the next refresh on.
 func (e *Engine) freshKey(v *jobState) int64 {
 	if e.traits.Rerun == 0 || v.state == Placed {
-		return v.key.key[0]
+		return v.key.Key[0]
 	}
-	return min(v.key.key[0], e.runItem(v).key[0])
+	return min(v.key.Key[0], e.runItem(v).Key[0])
 }
 
 // lacksQuota reports whether quotas keep the job from starting: then the
@@ -283,7 +284,7 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*
 	var straddle []int // jobs that now reach below their queue's guarantee: last
 	defer func() { e.straddled = e.straddled || len(straddle) > 0 }()
 	for i := 0; from.has(i) != nil; i++ {
-		x := from.at(i)
+		x := from.At(i)
 		if x.only && !e.stillReclaimable(j, x) {
 			straddle = append(straddle, i)
 		} else if leaves(x) {
@@ -291,7 +292,7 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*
 		}
 	}
 	for _, i := range straddle {
-		x := from.at(i)
+		x := from.At(i)
 		if e.tree.ReclaimableWhole(int(x.j.queue), int(j.queue), j.milli, j.spec.Tier) && leaves(x) {
 			return lifted, allocs, true
 		}
@@ -487,8 +488,8 @@ func (e *Engine) dismiss(v *jobState) bool {
 func (e *Engine) leastIn(q int) *jobState {
 	var best *jobState
 	var bestLost int64
-	e.byKey().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		if v.spec.Tier == cluster.Critical || v.milli == 0 || !slices.Contains(e.tree.Path(int(v.queue)), q) {
 			return true
 		}

@@ -290,10 +290,10 @@ func (e *Engine) resumePending(j *jobState, r *JobRecord, same bool) {
 		return
 	}
 	e.lineUp(j)
-	if g := &e.groups[j.group]; same && j.key.key != r.Key {
-		g.jobs.remove(j.key)
-		j.key.key = r.Key
-		g.jobs.insert(j.key)
+	if g := &e.groups[j.group]; same && j.key.Key != r.Key {
+		g.jobs.Remove(j.key)
+		j.key.Key = r.Key
+		g.jobs.Insert(j.key)
 		e.relist(g)
 	}
 	e.starveAgain(j)
@@ -357,7 +357,7 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 	e.list(j)
 	if same {
 		e.unlist(j)
-		j.key.key, j.endKey.key[0] = r.Key, r.EndKey
+		j.key.Key, j.endKey.Key[0] = r.Key, r.EndKey
 		e.running.insert(j.key)
 		e.ends.insert(j.endKey)
 		e.holding[j.tier()]++

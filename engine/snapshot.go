@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -111,7 +112,7 @@ type JobRecord struct {
 	Plan        []Alloc         `json:"plan,omitempty"`    // ... and where
 	Target      *Target         `json:"target,omitempty"`  // what the policy's plan gives it
 	Served      []Served        `json:"served,omitempty"`  // wall time on devices by GPU model, where a policy plans
-	Key         Key             `json:"key,omitzero"`
+	Key         order.Key       `json:"key,omitzero"`
 	EndKey      int64           `json:"end_key,omitempty"`
 }
 
@@ -253,9 +254,9 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 	}
 	switch {
 	case j.eligible:
-		r.Key = j.key.key
+		r.Key = j.key.Key
 	case j.state >= Placed && j.state <= Running:
-		r.Key, r.EndKey = j.key.key, j.endKey.key[0]
+		r.Key, r.EndKey = j.key.Key, j.endKey.Key[0]
 	}
 	return r
 }

@@ -352,7 +352,7 @@ func (e *Engine) report(j *jobState, ev *Event) {
 		return
 	}
 	if j.state != Stopping {
-		if e.rerun(j); e.traits.Preempts && j.key.key[0] > before {
+		if e.rerun(j); e.traits.Preempts && j.key.Key[0] > before {
 			e.epoch++ // it may be a victim now
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Why explains a job's present state: what blocks it, who holds what it needs,
@@ -455,8 +456,8 @@ func (e *Engine) holders(j *jobState, s *shape, ends map[cluster.JobID]ForeseenE
 	const most = 5
 	var out []string
 	more, lacks := 0, e.lacksQuota(j)
-	e.byEnd().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byEnd().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		if !e.useful(s, v, lacks) || j.home != nil && !lacks && !overlap(v.allocs, j.home) {
 			return true
 		}
@@ -553,10 +554,10 @@ func (e *Engine) workAhead(before []*jobState) cluster.Time {
 		}
 	}
 	free, at := e.capacity, e.now
-	e.byKey().walk(func(it item) bool { free -= e.jobs[it.id].milli; return true })
+	e.byKey().Walk(func(it order.Item) bool { free -= e.jobs[it.ID].milli; return true })
 	done := false
-	e.byEnd().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byEnd().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		end := e.endOf(v)
 		if could := max(0, free) * int64(end.Sub(at)/time.Second); could >= work {
 			done = true
@@ -615,12 +616,12 @@ func (e *Engine) quotaFree(j *jobState) cluster.Time {
 	}
 	var gone []*jobState
 	at := cluster.Never
-	e.byEnd().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byEnd().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		e.forget(v, 1)
 		gone = append(gone, v)
 		if r = e.overQuota(j, least); r.code == notRefused {
-			if at = cluster.Time(it.key[0]); at <= e.now {
+			if at = cluster.Time(it.Key[0]); at <= e.now {
 				at = e.endOf(v)
 			}
 			return false
