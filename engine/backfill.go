@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -20,9 +21,9 @@ type reservation struct {
 	until  cluster.Time
 	hold   bool // from now on, until the job fits; at is the earliest that it can
 	nodes  []slack
-	any    classSet
-	masks  []uint64 // devices that stand for it while the profile is walked
-	allocs []Alloc  // as it was planned: scratch memory, good until something else is placed
+	any    inventory.ClassSet
+	masks  []uint64          // devices that stand for it while the profile is walked
+	allocs []inventory.Alloc // as it was planned: scratch memory, good until something else is placed
 }
 
 // slack is what others may use of a node from a reservation's start on.
@@ -76,7 +77,7 @@ func (h *holds) limit(s *slack) {
 
 // room returns how many tasks the reservations leave room for on the node,
 // beside what the candidate has bound there already.
-func (h *holds) room(id int32, bound Alloc, r *cluster.Request, most int) int {
+func (h *holds) room(id int32, bound inventory.Alloc, r *cluster.Request, most int) int {
 	if h.stamp[id] != h.now {
 		return most
 	}
@@ -110,7 +111,7 @@ func (e *Engine) reserved(j *jobState) *holds {
 // reservations which have begun by then are in the books themselves.
 func (e *Engine) reservedAt(j *jobState, from cluster.Time, booked bool) *holds {
 	h := &e.holds
-	h.reset(len(e.st.nodes))
+	h.reset(len(e.st.Nodes()))
 	end := from.Add(j.expectedRun(e.limitOf(j)))
 	met := false
 	for i := range e.resv {
@@ -205,8 +206,8 @@ func (r *reservation) share(o *reservation) {
 // before when it returns.
 func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 	s := e.shapeAt(j.shape)
-	mark := e.st.mark()
-	defer func() { e.st.rollback(mark) }()
+	mark := e.st.Mark()
+	defer func() { e.st.Rollback(mark) }()
 	r := e.anywhere()
 	single := s.min == 1 && len(s.sets) == 1
 	if now {
@@ -216,7 +217,7 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 		}
 	}
 	tl := e.timeline()
-	e.shy.reset(len(e.st.nodes))
+	e.shy.reset(len(e.st.Nodes()))
 	for c, ok := tl.peek(); ok; c, ok = tl.peek() {
 		at := c.at
 		near := !single
@@ -229,7 +230,7 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 		}
 		at = max(at, e.now)
 		r.reserved = e.reservedAt(j, at, true)
-		before := e.st.mark()
+		before := e.st.Mark()
 		if at == j.promise {
 			if allocs, ok := e.placePlanned(r, j, s); ok {
 				return e.promiseOf(j, s, at, allocs), true
@@ -246,24 +247,24 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 // Plans are made anew in every pass; were a job planned on other nodes at the
 // same time as before, or did it start on others, those behind it might not find
 // what they were promised.
-func (e *Engine) placePlanned(r request, j *jobState, s *shape) ([]Alloc, bool) {
+func (e *Engine) placePlanned(r request, j *jobState, s *shape) ([]inventory.Alloc, bool) {
 	if len(j.plan) == 0 || j.home != nil {
 		return nil, false
 	}
 	site := &Site{request: r, e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
-	mark := e.st.mark()
+	mark := e.st.Mark()
 	for i := range j.plan {
 		a := &j.plan[i]
 		node, set, n := int(a.Node), int(a.Set), int(a.Tasks)
-		if a.Share != 0 || !e.st.nodes[node].indexed || site.Room(node, set, n) < n {
-			e.st.rollback(mark)
+		if a.Share != 0 || !e.st.Nodes()[node].TakesJobs() || site.Room(node, set, n) < n {
+			e.st.Rollback(mark)
 			return nil, false
 		}
 		site.Take(node, set, n)
 	}
 	e.scratch.allocs = site.allocs
-	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.together(site.allocs, l) {
-		e.st.rollback(mark) // on the same node, but not on the same island of it
+	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.st.Together(site.allocs, l) {
+		e.st.Rollback(mark) // on the same node, but not on the same island of it
 		return nil, false
 	}
 	return site.allocs, true
@@ -289,7 +290,7 @@ func (y *shyness) off(node int32) bool { return y.keep[node] == y.now }
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
 // as few of the idle nodes as suffice, the first ones.
-func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []Alloc, before Mark) []Alloc {
+func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
 	uses := false
 	for i := range allocs {
 		uses = uses || e.shy.freed[allocs[i].Node] != e.shy.now
@@ -297,11 +298,11 @@ func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []Alloc, bef
 	if !uses || j.home != nil {
 		return allocs
 	}
-	e.st.rollback(before)
+	e.st.Rollback(before)
 	idle := e.scratch.idle[:0]
-	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
-		if n.indexed && e.shy.freed[id] != e.shy.now && (n.nfree > 0 || n.spec.GPUs == 0) && s.any.has(n.class) {
+	for id := range e.st.Nodes() {
+		n := &e.st.Nodes()[id]
+		if n.TakesJobs() && e.shy.freed[id] != e.shy.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.any.Has(n.Class()) {
 			idle = append(idle, int32(id))
 		}
 	}
@@ -320,7 +321,7 @@ func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []Alloc, bef
 	}
 	k := sort.Search(len(idle), func(k int) bool {
 		ok := with(k)
-		e.st.rollback(before)
+		e.st.Rollback(before)
 		return ok
 	})
 	if !with(k) {
@@ -450,11 +451,11 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 	if j.state == Stopping {
 		allocs = j.dest
 	}
-	e.st.releaseAll(allocs)
+	e.st.ReleaseAll(allocs)
 	for i := range allocs {
 		e.shy.freed[allocs[i].Node] = e.shy.now
-		n := &e.st.nodes[allocs[i].Node]
-		near = near || n.indexed && e.st.room(n, r, 1) > 0
+		n := &e.st.Nodes()[allocs[i].Node]
+		near = near || n.TakesJobs() && e.st.Room(n, r, 1) > 0
 	}
 	return near
 }
@@ -467,16 +468,16 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 	}
 	for i := range r.nodes {
 		s := &r.nodes[i]
-		n := &e.st.nodes[s.node]
-		a := Alloc{Node: s.node, CPU: s.tookCPU, RAM: s.tookRAM}
+		n := &e.st.Nodes()[s.node]
+		a := inventory.Alloc{Node: s.node, CPU: s.tookCPU, RAM: s.tookRAM}
 		if take {
-			a.GPUs = n.pickWhole(min(int(s.tookGPUs), int(n.nfree)), anyDevice)
+			a.GPUs = n.PickWhole(min(int(s.tookGPUs), int(n.FreeGPUs())), inventory.AnyDevice)
 			r.masks = append(r.masks, a.GPUs)
-			e.st.take(&a)
+			e.st.Take(&a)
 			continue
 		}
 		a.GPUs = r.masks[i]
-		e.st.release(&a)
+		e.st.Release(&a)
 	}
 	if !take {
 		r.masks = r.masks[:0]
@@ -484,7 +485,7 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 }
 
 // promiseOf turns a tentative placement into a reservation.
-func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []Alloc) reservation {
+func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []inventory.Alloc) reservation {
 	r := reservation{job: j.spec.ID, at: at, until: at.Add(max(1, j.expectedRun(e.limitOf(j)))), any: s.any, allocs: allocs}
 	for i := range allocs {
 		a := &allocs[i]
@@ -504,8 +505,8 @@ func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []Allo
 		sl.tookRAM += a.RAM
 	}
 	for i := range r.nodes { // what is left beside it, as the books stand now
-		n := &e.st.nodes[r.nodes[i].node]
-		r.nodes[i].gpus, r.nodes[i].cpu, r.nodes[i].ram = int32(n.nfree), n.cpu, n.ram
+		n := &e.st.Nodes()[r.nodes[i].node]
+		r.nodes[i].gpus, r.nodes[i].cpu, r.nodes[i].ram = int32(n.FreeGPUs()), n.CPU(), n.RAM()
 	}
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -78,7 +79,7 @@ type Engine struct {
 	pools    poolState
 	mode     Backfill
 	now      cluster.Time
-	st       nodeStore
+	st       inventory.Store
 	nodeID   map[string]int32 // looked up only
 	parts    []partition
 	capacity cluster.Milli
@@ -97,19 +98,19 @@ type Engine struct {
 	laneID    map[laneKey]int32
 	groups    []group
 	groupID   map[groupKey]int32
-	pending   int             // eligible jobs
-	homing    int             // ... that are suspended: only where their memory is will do
-	greedy    int             // ... of several task sets, which a start can make fit
-	wanted    slicesWanted    // ... for slices
-	owing     []*jobState     // liftUntilFits: lifted of the job's own queue, and not borrowed
-	ready     []cluster.JobID // placed jobs whose devices became free in this step
-	running   keptList        // jobs with devices (and not told to leave) by run key
-	ends      keptList        // the same jobs by expected end
-	holding   [3]int          // jobs in that list, by tier
-	beingLeft []int32         // nodes of which stopping jobs still hold something, in order
-	placed    []*jobState     // those of them that wait for their devices, in no order
-	elastic   int             // jobs seen that can change their size
-	empty     *nodeStore      // the cluster empty and healthy, for never
+	pending   int              // eligible jobs
+	homing    int              // ... that are suspended: only where their memory is will do
+	greedy    int              // ... of several task sets, which a start can make fit
+	wanted    slicesWanted     // ... for slices
+	owing     []*jobState      // liftUntilFits: lifted of the job's own queue, and not borrowed
+	ready     []cluster.JobID  // placed jobs whose devices became free in this step
+	running   keptList         // jobs with devices (and not told to leave) by run key
+	ends      keptList         // the same jobs by expected end
+	holding   [3]int           // jobs in that list, by tier
+	beingLeft []int32          // nodes of which stopping jobs still hold something, in order
+	placed    []*jobState      // those of them that wait for their devices, in no order
+	elastic   int              // jobs seen that can change their size
+	empty     *inventory.Store // the cluster empty and healthy, for never
 	deps      depState
 
 	freed     int64 // grows when something may have become free that no stopping job still holds
@@ -123,10 +124,10 @@ type Engine struct {
 	resv      []reservation
 	held      *holds // what a candidate must leave alone; nil: nothing
 	holds     holds
-	restoring bool      // being built from a snapshot: nodes are not yet in their states
-	straddled bool      // which of a queue's jobs could leave depended on who left first
-	blockedBy *classSet // strict order: classes behind a blocked job; nil: none
-	thorough  bool      // tests: every candidate is really tried
+	restoring bool                // being built from a snapshot: nodes are not yet in their states
+	straddled bool                // which of a queue's jobs could leave depended on who left first
+	blockedBy *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
+	thorough  bool                // tests: every candidate is really tried
 	shy       shyness
 	ps        passState
 	advance   []advance
@@ -134,7 +135,7 @@ type Engine struct {
 	past      past
 	between   between
 	paces     paces
-	demand    demand
+	demand    inventory.Demand
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -179,7 +180,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e := &Engine{cfg: cfg, traits: cfg.Policy.Traits(),
 		nodeID: map[string]int32{}, shapeID: map[string]int32{},
 		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}
-	e.st.billWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
+	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.keyer, _ = cfg.Policy.(KeyChanger)
 	e.heads, _ = cfg.Policy.(HeadKeyer)
 	e.queues, _ = cfg.Policy.(QueueOrder)
@@ -316,7 +317,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 	if e.cfg.Spec.Sharing == cluster.MPS {
 		clients = model.MPSClients()
 	}
-	first, err := e.st.add(n, model, parts, clients)
+	first, err := e.st.Add(n, model, parts, clients)
 	if err != nil {
 		return &NodeError{n.Name, err.Error()}
 	}
@@ -324,14 +325,14 @@ func (e *Engine) addNode(n cluster.Node) error {
 		for i := range e.shapes {
 			e.shapes[i].stale = true
 		}
-		e.demand.stale = true
+		e.demand.Stale = true
 	}
-	id := int32(len(e.st.nodes)) - 1
+	id := int32(len(e.st.Nodes())) - 1
 	e.nodeID[n.Name] = id
 	e.totalCPU += n.CPU
 	e.totalRAM += n.RAM
 	if n.State != cluster.Down {
-		e.capacity += cluster.Whole * int64(popcount(e.st.nodes[id].healthy))
+		e.capacity += cluster.Whole * int64(popcount(e.st.Nodes()[id].Healthy()))
 	}
 	e.epoch++
 	return nil

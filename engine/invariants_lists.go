@@ -7,78 +7,21 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
-// checkIndexes recomputes the classes' buckets and counts.
+// CheckIndexes recomputes the classes' buckets and counts.
 func (e *Engine) checkIndexes() error {
 	if err := e.checkFrozen(); err != nil {
 		return err
 	}
-	var capacity cluster.Milli
-	for ci := range e.st.classes {
-		c := &e.st.classes[ci]
-		free, in, partial := 0, 0, 0
-		for pos, id := range c.nodes {
-			n := &e.st.nodes[id]
-			if int(n.class) != ci || int(n.pos) != pos || n.indexed != (n.spec.State == cluster.Up) {
-				return fmt.Errorf("index: node %d: class %d, position %d, indexed %v, %s", id, n.class, n.pos, n.indexed, n.spec.State)
-			}
-			if n.spec.State != cluster.Down {
-				capacity += cluster.Whole * int64(bits.OnesCount64(n.healthy))
-			}
-			part := false
-			for i := range n.devs {
-				part = part || n.indexed && n.devs[i].tenants > 0 && n.healthy>>i&1 == 1
-			}
-			if part {
-				partial++
-			}
-			if part != c.partial.has(int32(pos)) {
-				return fmt.Errorf("index: node %d: partly used %v, indexed %v", id, part, !part)
-			}
-			if !n.indexed {
-				continue
-			}
-			in++
-			free += int(n.nfree)
-			if !c.buckets[n.nfree].has(int32(pos)) {
-				return fmt.Errorf("index: node %d with %d free is not in its bucket", id, n.nfree)
-			}
-		}
-		sum := 0
-		for k := range c.buckets {
-			if err := c.buckets[k].check(); err != nil {
-				return fmt.Errorf("index: class %d, bucket %d: %w", ci, k, err)
-			}
-			sum += c.buckets[k].n
-		}
-		if err := c.partial.check(); err != nil || c.partial.n != partial {
-			return fmt.Errorf("index: class %d has %d partly used nodes, recomputed %d (%w)", ci, c.partial.n, partial, err)
-		}
-		if sum != in || free != c.free {
-			return fmt.Errorf("index: class %d has %d nodes and %d free GPUs, recomputed %d and %d", ci, sum, c.free, in, free)
-		}
+	capacity, err := e.st.CheckIndexes()
+	if err != nil {
+		return err
 	}
 	if capacity != e.capacity || capacity != e.tree.Capacity() {
 		return fmt.Errorf("capacity %d, of the tree %d, recomputed %d", e.capacity, e.tree.Capacity(), capacity)
-	}
-	return nil
-}
-
-func (b *bitset) has(i int32) bool { return b.words[i>>6]>>(i&63)&1 == 1 }
-
-// check compares a bitset's summary and count with its words.
-func (b *bitset) check() error {
-	n := 0
-	for w, word := range b.words {
-		n += bits.OnesCount64(word)
-		if (word != 0) != (b.sum[w>>6]>>(w&63)&1 == 1) {
-			return fmt.Errorf("word %d is %x, its summary says otherwise", w, word)
-		}
-	}
-	if n != b.n {
-		return fmt.Errorf("%d members, counted %d", b.n, n)
 	}
 	return nil
 }
@@ -275,10 +218,10 @@ func (e *Engine) checkWaits() error {
 			if a.Share > 0 { // whoever stopped later on the device was beside it
 				continue
 			}
-			if s := e.st.nodes[a.Node].spec.State; s != cluster.Up {
+			if s := e.st.Nodes()[a.Node].Spec().State; s != cluster.Up {
 				return fmt.Errorf("job %d is to start on node %d, which is %s", j.spec.ID, a.Node, s)
 			}
-			for _, id := range e.st.nodes[a.Node].stopping {
+			for _, id := range e.st.Nodes()[a.Node].Stopping() {
 				if v := e.jobs[id]; v.inTheWay(a) && !waitsFor(v, j.spec.ID) {
 					return fmt.Errorf("placed job %d does not wait for job %d on node %d", j.spec.ID, id, a.Node)
 				}
@@ -291,11 +234,11 @@ func (e *Engine) checkWaits() error {
 // checkClaims checks that whatever CPU, RAM and parts of GPUs the books promised is free, or
 // claimed by those who wait for it; and that nobody counts on more than there is.
 func (e *Engine) checkClaims() error {
-	for id := range e.st.nodes {
+	for id := range e.st.Nodes() {
 		if h := e.short(int32(id)); h.cpu > 0 || h.ram > 0 {
 			return fmt.Errorf("node %d: %+v is promised to jobs that do not wait for it", id, h)
 		}
-		for i := range e.st.nodes[id].devs {
+		for i := range e.st.Nodes()[id].Devices() {
 			p := e.shortPart(int32(id), 1<<i)
 			for _, v := range e.defrag.movers { // where they go they wait for others when they have left
 				p.add(partOn(e.jobs[v].dest, int32(id), 1<<i), -1)
@@ -543,7 +486,7 @@ func (e *Engine) checkLine(j *jobState, ahead int, expected cluster.Time) error 
 // checkTenants recomputes who has shares of which devices. Nobody is then disturbed
 // more than it accepts, as far as is believed.
 func (e *Engine) checkTenants() error {
-	want := make([][]tenant, len(e.st.nodes))
+	want := make([][]inventory.Tenant, len(e.st.Nodes()))
 	for _, j := range e.jobs {
 		if j == nil {
 			continue
@@ -558,24 +501,26 @@ func (e *Engine) checkTenants() error {
 				return fmt.Errorf("job %d has a share of %d: %+v", j.spec.ID, a.Tenant-1, *a)
 			}
 			if a.Tenant != 0 {
-				want[a.Node] = append(want[a.Node], tenant{int8(bits.TrailingZeros64(a.GPUs)), a.Tenant})
+				want[a.Node] = append(want[a.Node], inventory.Tenant{Device: int8(bits.TrailingZeros64(a.GPUs)), Job: a.Tenant})
 			}
 		}
 	}
 	for id := range want {
-		n := &e.st.nodes[id]
-		have := slices.Clone(n.tenants)
-		for _, list := range [][]tenant{have, want[id]} {
-			slices.SortFunc(list, func(a, b tenant) int { return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.job, b.job)) })
+		n := &e.st.Nodes()[id]
+		have := slices.Clone(n.Tenants())
+		for _, list := range [][]inventory.Tenant{have, want[id]} {
+			slices.SortFunc(list, func(a, b inventory.Tenant) int {
+				return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Job, b.Job))
+			})
 		}
 		if !slices.Equal(have, want[id]) {
 			return fmt.Errorf("node %d: shares are %v, recomputed %v", id, have, want[id])
 		}
 		for i := 0; i < len(have) && e.knowsPairs() && len(e.between.measured) == 0; i++ {
 			t := have[i]
-			j := e.jobs[t.job-1]
-			if v := e.speedAmong(j, e.company(n, int(t.device), j)...); v < e.minSpeed(j) {
-				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.spec.ID, v, t.device, e.minSpeed(j))
+			j := e.jobs[t.Job-1]
+			if v := e.speedAmong(j, e.company(n, int(t.Device), j)...); v < e.minSpeed(j) {
+				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.spec.ID, v, t.Device, e.minSpeed(j))
 			}
 		}
 	}
@@ -584,7 +529,7 @@ func (e *Engine) checkTenants() error {
 
 // checkFrozen recounts on which nodes memory of suspended jobs is.
 func (e *Engine) checkFrozen() error {
-	n := make([]int32, len(e.st.nodes))
+	n := make([]int32, len(e.st.Nodes()))
 	for _, j := range e.jobs {
 		if j == nil || j.frozen == nil {
 			continue
@@ -597,17 +542,17 @@ func (e *Engine) checkFrozen() error {
 			n[a.Node]++
 			for m := a.GPUs; m != 0; m &= m - 1 {
 				dev := bits.TrailingZeros64(m)
-				d := &e.st.nodes[a.Node].devs[dev]
-				shared := e.cfg.Spec.Sharing == cluster.MPS && d.tenants > 0 && d.slots == 0
-				if cut := d.slots != 0 && !e.st.nodes[a.Node].stays(dev) && (a.Slots != 0 || e.cfg.Spec.MIG == cluster.DynamicMIG); shared || cut {
+				d := &e.st.Nodes()[a.Node].Devices()[dev]
+				shared := e.cfg.Spec.Sharing == cluster.MPS && d.Tenants() > 0 && d.Slots() == 0
+				if cut := d.Slots() != 0 && !e.st.Nodes()[a.Node].Stays(dev) && (a.Slots != 0 || e.cfg.Spec.MIG == cluster.DynamicMIG); shared || cut {
 					return fmt.Errorf("job %d has memory on device %d of node %d, where others have parts", j.spec.ID, dev, a.Node)
 				}
 			}
 		}
 	}
 	for id := range n {
-		if n[id] != e.st.nodes[id].frozen {
-			return fmt.Errorf("node %d: memory of %d allocations of suspended jobs, counted %d", id, n[id], e.st.nodes[id].frozen)
+		if n[id] != e.st.Nodes()[id].Frozen() {
+			return fmt.Errorf("node %d: memory of %d allocations of suspended jobs, counted %d", id, n[id], e.st.Nodes()[id].Frozen())
 		}
 	}
 	return nil

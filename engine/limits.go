@@ -98,8 +98,8 @@ func (e *Engine) promised() cluster.Milli {
 		return e.capacity
 	}
 	var m cluster.Milli
-	for i := range e.st.nodes {
-		m += cluster.Whole * cluster.Milli(e.st.nodes[i].spec.GPUs)
+	for i := range e.st.Nodes() {
+		m += cluster.Whole * cluster.Milli(e.st.Nodes()[i].Spec().GPUs)
 	}
 	return m
 }
@@ -176,7 +176,7 @@ func (l *limits) nextChange(e *Engine) cluster.Time {
 
 // charge books a job's share in its queue and user (sign 1) or takes it back (-1), until that is committed or undone.
 func (e *Engine) charge(j *jobState, sign int64) {
-	e.st.note(j.spec.ID, sign)
+	e.st.Note(j.spec.ID, sign)
 	e.bill(j, sign)
 }
 

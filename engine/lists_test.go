@@ -9,45 +9,9 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/order"
 )
-
-// TestBitsetTwin compares the bitset with a slice of booleans.
-func TestBitsetTwin(t *testing.T) {
-	for _, size := range []int{1, 63, 64, 65, 4096, 4097, 300_000} {
-		r := rand.New(rand.NewPCG(uint64(size), 2))
-		var b bitset
-		b.grow(size)
-		twin := make([]bool, size)
-		for range 400 {
-			i := int32(r.IntN(size))
-			if r.IntN(3) == 0 {
-				b.del(i)
-				twin[i] = false
-			} else {
-				b.add(i)
-				twin[i] = true
-			}
-			if err := b.check(); err != nil {
-				t.Fatal(err)
-			}
-			from := r.IntN(size)
-			want := slices.Index(twin[from:], true)
-			if want >= 0 {
-				want += from
-			}
-			if got := b.next(int32(from)); int(got) != want {
-				t.Fatalf("size %d: next(%d) = %d, not %d", size, from, got, want)
-			}
-			if b.has(i) != twin[i] {
-				t.Fatalf("size %d: has(%d) = %v", size, i, b.has(i))
-			}
-		}
-		if b.next(int32(len(b.words)*64)) != -1 {
-			t.Fatal("a member beyond the end")
-		}
-	}
-}
 
 // TestTimerHeapTwin compares the heap with a sorted slice; void timers never
 // come up.
@@ -144,21 +108,21 @@ func (nowhere) Place(*Site) bool { return false }
 func siteFor(e *Engine, r cluster.Request, count int) *Site {
 	j := &jobState{tenure: &tenure{}, spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
 	s := &Site{request: e.request(), e: e, job: j, req: j.spec.Tasks}
-	for ci := range e.st.classes {
+	for ci := range e.st.Classes() {
 		s.stage.classes = append(s.stage.classes, int32(ci))
 	}
 	return s
 }
 
-func snapshot(st *nodeStore) string {
+func snapshot(st *inventory.Store) string {
 	s := ""
-	for i := range st.nodes {
-		n := &st.nodes[i]
-		s += fmt.Sprintln(n.free, n.nfree, n.cpu, n.ram, n.devs)
+	for i := range st.Nodes() {
+		n := &st.Nodes()[i]
+		s += fmt.Sprintln(n.Free(), n.FreeGPUs(), n.CPU(), n.RAM(), n.Devices())
 	}
-	for i := range st.classes {
-		c := &st.classes[i]
-		s += fmt.Sprintln(c.free, c.buckets, c.partial)
+	for i := range st.Classes() {
+		c := &st.Classes()[i]
+		s += fmt.Sprintln(c.Free(), c.Buckets(), *c.Partial())
 	}
 	return s
 }
@@ -166,17 +130,17 @@ func snapshot(st *nodeStore) string {
 // TestCommittedStays: what was committed cannot be taken back by accident.
 func TestCommittedStays(t *testing.T) {
 	e := store(t, "A100-80GB", cluster.Node{GPUs: 4})
-	mark := e.st.mark()
-	e.st.commit() // of nothing
-	e.st.rollback(mark)
-	e.st.take(&Alloc{GPUs: 1, Tasks: 1})
-	e.st.commit()
+	mark := e.st.Mark()
+	e.st.Commit() // of nothing
+	e.st.Rollback(mark)
+	e.st.Take(&inventory.Alloc{GPUs: 1, Tasks: 1})
+	e.st.Commit()
 	defer func() {
 		if recover() == nil {
 			t.Error("a rollback went past a commit")
 		}
 	}()
-	e.st.rollback(mark)
+	e.st.Rollback(mark)
 }
 
 // TestStoreTwin books and releases at random, with marks and rollbacks: a
@@ -187,19 +151,19 @@ func TestStoreTwin(t *testing.T) {
 		e := store(t, "A100-80GB", cluster.Node{GPUs: 4, CPU: 16000}, cluster.Node{GPUs: 8, RAM: 9000}, cluster.Node{GPUs: 2, CPU: 8000, RAM: 8000}, cluster.Node{GPUs: 4, CPU: 16000})
 		requests := []cluster.Request{{GPUs: 1}, {GPUs: 2, CPU: 3000}, {GPUs: 1, Share: 300, Memory: 20000}, {GPUs: 2, Share: 500, RAM: 1000},
 			{GPUs: 1, Profile: "1g"}, {GPUs: 1, Profile: "3g"}, {GPUs: 1, Profile: "1g.10gb+me"}, {CPU: 1000, RAM: 500}}
-		var held [][]Alloc
+		var held [][]inventory.Alloc
 		charged := map[int32]int64{} // by job, how often more than it was taken back
-		e.st.billWith(func(job int32, sign int64) { charged[job] += sign })
+		e.st.BillWith(func(job int32, sign int64) { charged[job] += sign })
 		step := func() {
 			if r.IntN(3) == 0 {
 				job, sign := int32(r.IntN(4)), int64(1-2*r.IntN(2))
-				e.st.note(cluster.JobID(job), sign)
+				e.st.Note(cluster.JobID(job), sign)
 				charged[job] += sign
 			}
 			if len(held) > 0 && r.IntN(5) < 2 {
 				k := r.IntN(len(held))
 				for i := range held[k] {
-					e.st.release(&held[k][i])
+					e.st.Release(&held[k][i])
 				}
 				held = slices.Delete(held, k, k+1)
 				return
@@ -216,12 +180,12 @@ func TestStoreTwin(t *testing.T) {
 				step()
 			}
 			before, kept, owed := snapshot(&e.st), slices.Clone(held), maps.Clone(charged)
-			mark := e.st.mark()
+			mark := e.st.Mark()
 			for range r.IntN(8) {
 				step()
 			}
 			if r.IntN(2) == 0 {
-				e.st.rollback(mark)
+				e.st.Rollback(mark)
 				held = kept
 				if after := snapshot(&e.st); after != before {
 					t.Fatalf("seed %d: rolled back to\n%s\nfrom\n%s", seed, after, before)
@@ -232,7 +196,7 @@ func TestStoreTwin(t *testing.T) {
 					}
 				}
 			}
-			e.st.commit()
+			e.st.Commit()
 			e.jobs = e.jobs[:0]
 			for i, allocs := range held { // so that the books can be recomputed
 				e.jobs = append(e.jobs, &jobState{spec: &cluster.Job{ID: cluster.JobID(i)}, state: Running, tenure: &tenure{allocs: allocs}})
@@ -246,12 +210,12 @@ func TestStoreTwin(t *testing.T) {
 		}
 		for i := range held {
 			for k := range held[i] {
-				e.st.release(&held[i][k])
+				e.st.Release(&held[i][k])
 			}
 		}
-		for i := range e.st.nodes {
-			if n := &e.st.nodes[i]; int(n.nfree) != n.spec.GPUs {
-				t.Fatalf("seed %d: node %d has %d free GPUs in the end", seed, i, n.nfree)
+		for i := range e.st.Nodes() {
+			if n := &e.st.Nodes()[i]; int(n.FreeGPUs()) != n.Spec().GPUs {
+				t.Fatalf("seed %d: node %d has %d free GPUs in the end", seed, i, n.FreeGPUs())
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // nodeMost is how many tasks of a job nodes take, beside what is free there.
@@ -90,7 +91,7 @@ func (s *Site) bounded(node int32) int {
 
 // tasksOn counts the tasks that the job has on some nodes so far.
 func (s *Site) tasksOn(among func(node int32) bool) (n int) {
-	for _, list := range [][]Alloc{s.allocs, s.has} {
+	for _, list := range [][]inventory.Alloc{s.allocs, s.has} {
 		for i := range list {
 			if among(list[i].Node) {
 				n += int(list[i].Tasks)
@@ -119,8 +120,8 @@ func (e *Engine) checkNodeLimits(limits []cluster.NodeLimit) string {
 		for _, name := range l.Nodes {
 			if _, ok := e.nodeID[name]; !ok {
 				var names []string
-				for k := range e.st.nodes {
-					names = append(names, e.st.nodes[k].spec.Name)
+				for k := range e.st.Nodes() {
+					names = append(names, e.st.Nodes()[k].Spec().Name)
 				}
 				return "node limits: " + cluster.Unknown("node", name, names).Error()
 			}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -17,26 +18,26 @@ func (e *Engine) nodeEvent(ev *Event) {
 		}
 		return
 	}
-	n := &e.st.nodes[id]
+	n := &e.st.Nodes()[id]
 	switch ev.Type {
 	case NodeUp:
-		if n.drained || n.given { // whoever drained it meant it: a reboot changes nothing
+		if n.Drained() || n.GivenBack() { // whoever drained it meant it: a reboot changes nothing
 			e.setNode(id, cluster.Draining)
 		} else {
 			e.setNode(id, cluster.Up)
 		}
 	case NodeDown:
-		e.st.setAsleep(id, 0)
+		e.st.SetAsleep(id, 0)
 		e.setNode(id, cluster.Down)
 		e.loseHomes(id)
 		e.loseJobs(id, ^uint64(0))
 	case NodeDrained:
-		e.st.setDrained(id, !ev.Undo)
+		e.st.SetDrained(id, !ev.Undo)
 		switch {
-		case !ev.Undo && n.spec.State == cluster.Up:
+		case !ev.Undo && n.Spec().State == cluster.Up:
 			e.setNode(id, cluster.Draining)
 			e.displace(id)
-		case ev.Undo && n.spec.State == cluster.Draining && !n.given:
+		case ev.Undo && n.Spec().State == cluster.Draining && !n.GivenBack():
 			e.setNode(id, cluster.Up)
 		}
 	case GPUBad:
@@ -46,19 +47,19 @@ func (e *Engine) nodeEvent(ev *Event) {
 }
 
 func (e *Engine) setNode(id int32, s cluster.NodeState) {
-	e.st.setState(id, s)
+	e.st.SetState(id, s)
 	e.epoch++
 	e.fresh = true
 }
 
 // setHealth marks devices good or bad. Jobs on bad devices are lost.
 func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
-	mask &= uint64(1)<<e.st.nodes[id].spec.GPUs - 1
+	mask &= uint64(1)<<e.st.Nodes()[id].Spec().GPUs - 1
 	if bad {
 		e.loseJobs(id, mask)
-		e.st.spoil(id, mask)
+		e.st.Spoil(id, mask)
 	} else {
-		e.st.heal(id, mask, func(dev uint64) bool { return e.wholeHeld(id, dev) })
+		e.st.Heal(id, mask, func(dev uint64) bool { return e.wholeHeld(id, dev) })
 	}
 	e.epoch++
 	e.fresh = true
@@ -67,11 +68,11 @@ func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
 // loseHomes forgets what suspended jobs had on a node: they start again from
 // their last checkpoint, anywhere.
 func (e *Engine) loseHomes(id int32) {
-	if e.st.nodes[id].frozen == 0 {
+	if e.st.Nodes()[id].Frozen() == 0 {
 		return
 	}
 	for _, j := range e.jobs {
-		if j == nil || !slices.ContainsFunc(j.frozen, func(a Alloc) bool { return a.Node == id }) {
+		if j == nil || !slices.ContainsFunc(j.frozen, func(a inventory.Alloc) bool { return a.Node == id }) {
 			continue
 		}
 		e.touch(j)
@@ -98,7 +99,7 @@ func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 
 // displace takes the jobs back that were to start on a node.
 func (e *Engine) displace(id int32) {
-	e.dropDests(id, anyDevice)
+	e.dropDests(id, inventory.AnyDevice)
 	var placed []*jobState
 	e.byKey().Walk(func(it order.Item) bool {
 		if j := e.jobs[it.ID]; j.state == Placed && holdsNode(j, id) {
@@ -154,10 +155,10 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 func (e *Engine) capacityChanged() {
 	e.replan()
 	var m cluster.Milli
-	for i := range e.st.nodes {
-		n := &e.st.nodes[i]
-		if n.spec.State != cluster.Down {
-			m += cluster.Whole * cluster.Milli(popcount(n.healthy))
+	for i := range e.st.Nodes() {
+		n := &e.st.Nodes()[i]
+		if n.Spec().State != cluster.Down {
+			m += cluster.Whole * cluster.Milli(popcount(n.Healthy()))
 		}
 	}
 	if m != e.capacity || m != e.tree.Capacity() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/internal/heap"
 )
@@ -47,7 +48,7 @@ func (c *laneCursor) group(l *lane) (order.Item, bool) {
 type passState struct {
 	cursors []laneCursor
 	depth   int // backfill candidates left
-	blocked classSet
+	blocked inventory.ClassSet
 	stop    bool
 	short   bool // somebody waits for room
 }
@@ -74,7 +75,7 @@ func (e *Engine) pass() {
 	for i := range p.cursors {
 		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0, upTo: e.lanes[i].groups.Changes(), as: -1}
 	}
-	p.depth, p.blocked, p.stop = e.cfg.Depth, classSet{}, false
+	p.depth, p.blocked, p.stop = e.cfg.Depth, inventory.ClassSet{}, false
 	e.settling = true
 	for !p.stop {
 		li, it := e.pickLane(p)
@@ -276,11 +277,11 @@ func (e *Engine) block(p *passState, j *jobState) {
 	s := e.shapeAt(j.shape)
 	switch mode {
 	case Strict:
-		p.blocked.union(&s.any)
+		p.blocked.Union(&s.any)
 		e.blockedBy = &p.blocked
 		all := true
-		for ci := range e.st.classes {
-			all = all && p.blocked.has(int32(ci))
+		for ci := range e.st.Classes() {
+			all = all && p.blocked.Has(int32(ci))
 		}
 		p.stop = all
 	case EASY:

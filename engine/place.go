@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -13,7 +14,7 @@ type scratch struct {
 	idle    []int32
 	key     []byte
 	ids     []int32
-	allocs  []Alloc
+	allocs  []inventory.Alloc
 	sets    []cluster.TaskSet
 	victims victims
 	lifted  []*jobState
@@ -68,10 +69,10 @@ func (e *Engine) leastMilli(j *jobState) cluster.Milli {
 	return m
 }
 
-func (e *Engine) sliceMilli(suits *classSet, profile string) (most cluster.Milli) {
-	for ci := range e.st.classes {
-		model := &e.st.classes[ci].model
-		if p, ok := model.Profile(profile); ok && suits.has(int32(ci)) {
+func (e *Engine) sliceMilli(suits *inventory.ClassSet, profile string) (most cluster.Milli) {
+	for ci := range e.st.Classes() {
+		model := e.st.Classes()[ci].Model()
+		if p, ok := model.Profile(profile); ok && suits.Has(int32(ci)) {
 			most = max(most, cluster.Milli(p.Compute)*cluster.Whole/cluster.Milli(model.Compute))
 		}
 	}
@@ -81,7 +82,7 @@ func (e *Engine) sliceMilli(suits *classSet, profile string) (most cluster.Milli
 // tryPlace looks for devices for the job, if possible for such as are free now, and books
 // them. The allocations are in scratch memory: book copies them. Elastic jobs get the largest
 // size between their bounds that fits; tasks is that of the first set.
-func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
+func (e *Engine) tryPlace(j *jobState) (allocs []inventory.Alloc, tasks int32, ok bool) {
 	s := e.shapeAt(j.shape)
 	e.stats.Tried++
 	if e.mode == Conservative && j.promise <= e.now && j.home == nil && s.min == s.max {
@@ -89,7 +90,7 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 			return allocs, s.max, true
 		}
 	}
-	mark := e.st.mark()
+	mark := e.st.Mark()
 	if allocs, tasks, ok = e.findPlace(j); ok {
 		allocs, tasks = e.preferFree(j, mark, allocs, tasks)
 	}
@@ -97,7 +98,7 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 }
 
 // findPlace is tryPlace in the books as they are.
-func (e *Engine) findPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
+func (e *Engine) findPlace(j *jobState) (allocs []inventory.Alloc, tasks int32, ok bool) {
 	s, r := e.shapeAt(j.shape), e.request()
 	if j.home != nil {
 		allocs, ok = e.placeHome(r, j)
@@ -108,7 +109,7 @@ func (e *Engine) findPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 		return allocs, s.max, ok
 	}
 	lo, hi := s.min, s.max // binary search: less always fits where more does
-	r.skipSleeping = e.st.asleep > 0
+	r.skipSleeping = e.st.Asleep() > 0
 	_, ok = e.placeTrial(r, j, s, lo)
 	if !ok && r.skipSleeping { // no node is woken for what a job does not need
 		r.skipSleeping, hi = false, lo
@@ -130,11 +131,11 @@ func (e *Engine) findPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 }
 
 // placeHome puts a suspended job back where its memory is.
-func (e *Engine) placeHome(r request, j *jobState) ([]Alloc, bool) {
+func (e *Engine) placeHome(r request, j *jobState) ([]inventory.Alloc, bool) {
 	back := Site{request: r, e: e, job: j, req: j.spec.Tasks, most: e.shapeAt(j.shape).bounds()}
 	for i := range j.home {
 		a := &j.home[i]
-		if !e.st.nodes[a.Node].indexed || back.most != nil && back.bounded(a.Node) < int(a.Tasks) {
+		if !e.st.Nodes()[a.Node].TakesJobs() || back.most != nil && back.bounded(a.Node) < int(a.Tasks) {
 			return nil, false
 		}
 		if r.reserved != nil {
@@ -153,7 +154,7 @@ func (e *Engine) placeHome(r request, j *jobState) ([]Alloc, bool) {
 }
 
 // tasksOf counts the tasks of the first set.
-func tasksOf(allocs []Alloc) (n int32) {
+func tasksOf(allocs []inventory.Alloc) (n int32) {
 	for i := range allocs {
 		if allocs[i].Set == 0 {
 			n += allocs[i].Tasks
@@ -162,22 +163,22 @@ func tasksOf(allocs []Alloc) (n int32) {
 	return n
 }
 
-func (e *Engine) placeTrial(r request, j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
-	mark := r.in.mark()
+func (e *Engine) placeTrial(r request, j *jobState, s *shape, tasks int32) ([]inventory.Alloc, bool) {
+	mark := r.in.Mark()
 	allocs, ok := e.placeFor(r, j, s, tasks)
-	r.in.rollback(mark)
+	r.in.Rollback(mark)
 	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.milliOf(s, int(tasks))).code == 0
 }
 
 // request is what a search for a place assumes, besides the job.
 type request struct {
-	in           *nodeStore // where it looks
+	in           *inventory.Store // where it looks
 	placer       Placer
-	reserved     *holds    // what must be left alone; nil: nothing
-	blocked      *classSet // strict order: classes behind a blocked job; nil: none
-	avoid        *shyness  // nodes to keep off; nil: none
-	skipSleeping bool      // do not place on powered-down nodes
-	ignoreUsage  bool      // asking what could ever be: bounds of the moment do not count
+	reserved     *holds              // what must be left alone; nil: nothing
+	blocked      *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
+	avoid        *shyness            // nodes to keep off; nil: none
+	skipSleeping bool                // do not place on powered-down nodes
+	ignoreUsage  bool                // asking what could ever be: bounds of the moment do not count
 }
 
 // request is what a pass assumes at present.
@@ -191,12 +192,12 @@ func (e *Engine) request() request {
 func (e *Engine) anywhere() request { return request{in: &e.st, placer: e.cfg.Placer} }
 
 // placeSize is placeFor as a pass assumes at present.
-func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
+func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]inventory.Alloc, bool) {
 	return e.placeFor(e.request(), j, s, tasks)
 }
 
 // placeFor runs the placer for the gang at one size, stage by stage.
-func (e *Engine) placeFor(r request, j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
+func (e *Engine) placeFor(r request, j *jobState, s *shape, tasks int32) ([]inventory.Alloc, bool) {
 	if j.home != nil {
 		return e.placeHome(r, j)
 	}
@@ -211,13 +212,13 @@ func (e *Engine) placeFor(r request, j *jobState, s *shape, tasks int32) ([]Allo
 }
 
 // placeStages tries a shape's stages, one after the other.
-func (e *Engine) placeStages(site *Site, s *shape) ([]Alloc, bool) {
+func (e *Engine) placeStages(site *Site, s *shape) ([]inventory.Alloc, bool) {
 	stages := s.stages
 	if len(site.req) > 1 || site.req[0].Count > 1 {
 		stages = s.gangs
 	}
 	for i := range stages {
-		if site.in.asleep > 0 {
+		if site.in.Asleep() > 0 {
 			site.awake = true
 			if e.placeStage(site, &stages[i]) {
 				return site.allocs, true
@@ -242,29 +243,29 @@ func (e *Engine) placeStage(site *Site, g *stage) bool {
 	if !enoughFree(site, g) {
 		return false
 	}
-	site.stage, site.within = *g, Domain{}
-	mark := site.in.mark()
+	site.stage, site.within = *g, inventory.Domain{}
+	mark := site.in.Mark()
 	site.allocs = e.scratch.allocs[:0]
 	ok := site.placer.Place(site)
 	e.scratch.allocs = site.allocs
 	if !ok {
-		site.in.rollback(mark)
+		site.in.Rollback(mark)
 	}
 	return ok
 }
 
 // without is the stage without some classes; nil if a task set has none left.
-func (g *stage) without(blocked *classSet) *stage {
+func (g *stage) without(blocked *inventory.ClassSet) *stage {
 	open := func(classes []int32) []int32 {
 		list := classes[:0:0]
 		for _, ci := range classes {
-			if !blocked.has(ci) {
+			if !blocked.Has(ci) {
 				list = append(list, ci)
 			}
 		}
 		return list
 	}
-	o := stage{classes: open(g.classes), gpus: g.gpus.minus(blocked)}
+	o := stage{classes: open(g.classes), gpus: g.gpus.Minus(blocked)}
 	if len(o.classes) == 0 {
 		return nil
 	}
@@ -290,8 +291,8 @@ func enoughFree(site *Site, g *stage) bool {
 	}
 	free := 0
 	for _, ci := range g.classes {
-		if g.gpus.has(ci) {
-			free += site.in.classes[ci].free
+		if g.gpus.Has(ci) {
+			free += site.in.Classes()[ci].Free()
 		}
 	}
 	if r := &site.req[0]; free < need || len(site.req) > 1 || r.Count == 1 || r.Request.GPUs < 2 {
@@ -301,14 +302,14 @@ func enoughFree(site *Site, g *stage) bool {
 }
 
 // holdTasks reports whether the nodes of a stage have so many times so many free GPUs on one node.
-func (g *stage) holdTasks(in *nodeStore, gpus, tasks int) bool {
+func (g *stage) holdTasks(in *inventory.Store, gpus, tasks int) bool {
 	for _, ci := range g.classes {
-		if !g.gpus.has(ci) {
+		if !g.gpus.Has(ci) {
 			continue
 		}
-		c := &in.classes[ci]
-		for k := len(c.buckets) - 1; k >= gpus; k-- {
-			if tasks -= c.buckets[k].n * (k / gpus); tasks <= 0 {
+		c := &in.Classes()[ci]
+		for k := len(c.Buckets()) - 1; k >= gpus; k-- {
+			if tasks -= c.Buckets()[k].Len() * (k / gpus); tasks <= 0 {
 				return true
 			}
 		}
@@ -318,13 +319,13 @@ func (g *stage) holdTasks(in *nodeStore, gpus, tasks int) bool {
 
 // book gives the placed devices to the job: it starts, or waits for those who
 // are told to leave them.
-func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
+func (e *Engine) book(j *jobState, allocs []inventory.Alloc, tasks int32) {
 	if j.state != Pending {
 		panic("engine: a job that is not pending is placed")
 	}
 	e.dequeue(j)
 	e.give(j)
-	j.allocs = append([]Alloc(nil), allocs...)
+	j.allocs = append([]inventory.Alloc(nil), allocs...)
 	j.home = nil
 	s := &e.shapes[j.shape]
 	j.tasks = tasks
@@ -332,7 +333,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	j.devices = int32(s.devices(int(tasks)))
 	e.reweigh(j)
 	e.charge(j, 1)
-	e.st.commit()
+	e.st.Commit()
 	e.gotMore()
 	e.stats.Placed++
 	j.state = Placed
@@ -402,30 +403,7 @@ func (s *shape) devices(tasks int) int {
 }
 
 // heldMilli is what the job's allocations count for.
-func (e *Engine) heldMilli(j *jobState) cluster.Milli { return milliIn(j.allocs) }
-
-func milliIn(allocs []Alloc) (m cluster.Milli) {
-	for i := range allocs {
-		m += allocs[i].Milli()
-	}
-	return m
-}
-
-// Milli returns the milli-GPU of an allocation; devices of a guest count for whom
-// it is beside.
-func (a *Alloc) Milli() cluster.Milli {
-	if a.Beside {
-		return 0
-	}
-	if a.Share > 0 {
-		return cluster.Milli(a.Share)
-	}
-	n := 0
-	for m := a.GPUs; m != 0; m &= m - 1 {
-		n++
-	}
-	return cluster.Milli(n) * cluster.Whole
-}
+func (e *Engine) heldMilli(j *jobState) cluster.Milli { return inventory.MilliIn(j.allocs) }
 
 // start emits the Start of a job whose devices are free.
 func (e *Engine) start(j *jobState) {
@@ -537,9 +515,9 @@ func (e *Engine) watchKey(j *jobState) {
 // unbook gives back what a job holds in the books.
 func (e *Engine) unbook(j *jobState) {
 	e.unlist(j)
-	e.st.releaseAll(j.allocs)
+	e.st.ReleaseAll(j.allocs)
 	e.charge(j, -1)
-	e.st.commit()
+	e.st.Commit()
 	e.part(j)
 	e.epoch++
 }
@@ -555,7 +533,7 @@ func (e *Engine) forgetPlacement(j *jobState) {
 	e.freed++
 	e.touch(j)
 	for i := range j.allocs {
-		for _, id := range e.st.nodes[j.allocs[i].Node].stopping {
+		for _, id := range e.st.Nodes()[j.allocs[i].Node].Stopping() {
 			e.stopWaiting(j, e.jobs[id])
 		}
 	}
@@ -596,7 +574,7 @@ func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cl
 // noteLeaver notes that a job still holds devices of a node that the books have promised on.
 func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
 	e.forgetResidue(node)
-	e.st.leaving(node, id)
+	e.st.Leaving(node, id)
 	if at, known := slices.BinarySearch(e.beingLeft, node); !known {
 		e.beingLeft = slices.Insert(e.beingLeft, at, node)
 	}
@@ -605,8 +583,8 @@ func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
 // noteLeft is the inverse of noteLeaver.
 func (e *Engine) noteLeft(node int32, id cluster.JobID) {
 	e.forgetResidue(node)
-	e.st.left(node, id)
-	if at, known := slices.BinarySearch(e.beingLeft, node); known && len(e.st.nodes[node].stopping) == 0 {
+	e.st.Left(node, id)
+	if at, known := slices.BinarySearch(e.beingLeft, node); known && len(e.st.Nodes()[node].Stopping()) == 0 {
 		e.beingLeft = slices.Delete(e.beingLeft, at, at+1)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Restore builds an engine that goes on from a snapshot. The configuration may
@@ -125,16 +126,16 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		id := e.nodeID[n.Name]
-		ns := &e.st.nodes[id]
+		ns := &e.st.Nodes()[id]
 		state := n.State
-		if given[n.Name] && !ns.lent && !drained[n.Name] && state == cluster.Draining {
+		if given[n.Name] && !ns.Lent() && !drained[n.Name] && state == cluster.Draining {
 			state = cluster.Up // it was of a loan that is no more
 		}
-		e.st.setAsleep(id, n.Asleep)
-		e.st.setDrained(id, drained[n.Name])
-		e.st.setGiven(id, given[n.Name] && ns.lent)
-		e.st.resume(id, n.Bad)
-		e.st.setState(id, state)
+		e.st.SetAsleep(id, n.Asleep)
+		e.st.SetDrained(id, drained[n.Name])
+		e.st.SetGiven(id, given[n.Name] && ns.Lent())
+		e.st.Resume(id, n.Bad)
+		e.st.SetState(id, state)
 	}
 	e.capacityChanged()
 }
@@ -261,19 +262,19 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 }
 
 // validAllocs reports whether all that is there, and free if it must be.
-func (e *Engine) validAllocs(allocs []Alloc, free bool) bool {
+func (e *Engine) validAllocs(allocs []inventory.Alloc, free bool) bool {
 	for i := range allocs {
 		a := &allocs[i]
-		if a.Node < 0 || int(a.Node) >= len(e.st.nodes) || a.GPUs>>e.st.nodes[a.Node].spec.GPUs != 0 {
+		if a.Node < 0 || int(a.Node) >= len(e.st.Nodes()) || a.GPUs>>e.st.Nodes()[a.Node].Spec().GPUs != 0 {
 			return false
 		}
 	}
 	if !free {
 		return true
 	}
-	mark := e.st.mark()
+	mark := e.st.Mark()
 	ok := e.takeBack(allocs, false)
-	e.st.rollback(mark)
+	e.st.Rollback(mark)
 	return ok
 }
 
@@ -339,12 +340,12 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		if r.Dest != nil && e.validAllocs(r.Dest, true) {
 			e.reserveDest(j, inName(j, r.Dest))
 			e.charge(j, 1)
-			e.st.commit()
+			e.st.Commit()
 		}
 		return
 	}
 	for i := range j.allocs {
-		e.st.take(&j.allocs[i])
+		e.st.Take(&j.allocs[i])
 	}
 	if j.beside = r.Beside; j.hosted() {
 		h := e.host(j)
@@ -352,7 +353,7 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 	}
 	e.reweigh(j)
 	e.charge(j, 1)
-	e.st.commit()
+	e.st.Commit()
 	j.waited = j.state == Placed
 	e.list(j)
 	if same {
