@@ -1,8 +1,8 @@
-# Ten targets, no more. CI calls `make test` and nothing else.
+# What people type. CI calls `make test` and nothing else.
 GO ?= go
 export CGO_CFLAGS = -O2 -g -Wno-deprecated-declarations # of NVML's header
 
-.PHONY: run sim kube-demo test build lint bench bench-kube soak results pictures
+.PHONY: run sim kube-demo test hashes build lint bench bench-kube soak results pictures
 
 # Without an NVIDIA driver the devices are simulated; the jobs are real processes.
 GPUS ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo --gpus sim:8xH100-80GB)
@@ -36,6 +36,9 @@ test: ## everything that CI checks; installs the browser that the report is test
 	$(GO) test -timeout 40m ./...
 	cd experiments && $(GO) test ./...
 	@test -d ../shared/traces || echo "note: the recorded traces are not beside the repository; tests on them were skipped"
+
+hashes: ## every decision hash of the scenarios and of recorded traces, compared with scenario/testdata/hashes.txt; some minutes
+	$(GO) test ./scenario -run 'TestHashes$$' -hashes -count 1 -v -timeout 30m
 
 lint: ## the linters of .golangci.yml
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run

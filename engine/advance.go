@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // advance is an advance reservation: maintenance, a class, a promised gang.
@@ -47,17 +48,17 @@ func (e *Engine) reserveNodes(a *advance) error {
 		if !ok {
 			return fmt.Errorf("reservation %q: no node is named %q", a.spec.Name, name)
 		}
-		a.nodes = append(a.nodes, slack{node: id, tookGPUs: int32(e.st.nodes[id].spec.GPUs)})
+		a.nodes = append(a.nodes, slack{node: id, tookGPUs: int32(e.st.Nodes()[id].Spec().GPUs)})
 	}
 	left := a.spec.GPUs
-	for id := len(e.st.nodes) - 1; id >= 0 && left > 0; id-- {
-		n := &e.st.nodes[id]
-		if n.spec.GPUs == 0 || n.spec.State == cluster.Down {
+	for id := len(e.st.Nodes()) - 1; id >= 0 && left > 0; id-- {
+		n := &e.st.Nodes()[id]
+		if n.Spec().GPUs == 0 || n.Spec().State == cluster.Down {
 			continue
 		}
-		take := min(left, n.spec.GPUs)
+		take := min(left, n.Spec().GPUs)
 		left -= take
-		s := slack{node: int32(id), tookGPUs: int32(take), gpus: int32(n.spec.GPUs - take), cpu: math.MaxInt64, ram: math.MaxInt64}
+		s := slack{node: int32(id), tookGPUs: int32(take), gpus: int32(n.Spec().GPUs - take), cpu: math.MaxInt64, ram: math.MaxInt64}
 		if s.gpus == 0 {
 			s.cpu, s.ram = 0, 0
 		}
@@ -89,8 +90,8 @@ func (e *Engine) constrainAdvance(h *holds, j *jobState, from, end cluster.Time)
 		for k := range a.nodes {
 			s := a.nodes[k]
 			if s.gpus > 0 { // part of a node: what others hold there counts
-				n := &e.st.nodes[s.node]
-				s.gpus = max(0, int32(n.nfree)-s.tookGPUs+e.insideUse(a, s.node))
+				n := &e.st.Nodes()[s.node]
+				s.gpus = max(0, int32(n.FreeGPUs())-s.tookGPUs+e.insideUse(a, s.node))
 			}
 			h.limit(&s)
 		}
@@ -102,12 +103,12 @@ func (e *Engine) constrainAdvance(h *holds, j *jobState, from, end cluster.Time)
 // onlyInside keeps a job that named a reservation to its nodes and its time.
 func (e *Engine) onlyInside(h *holds, a *advance, from, end cluster.Time) {
 	if from < a.start || from >= a.end {
-		for id := range e.st.nodes {
+		for id := range e.st.Nodes() {
 			h.limit(&slack{node: int32(id)})
 		}
 		return
 	}
-	for id := range e.st.nodes {
+	for id := range e.st.Nodes() {
 		mine := false
 		for k := range a.nodes {
 			mine = mine || a.nodes[k].node == int32(id)
@@ -121,8 +122,8 @@ func (e *Engine) onlyInside(h *holds, a *advance, from, end cluster.Time) {
 // insideUse counts the GPUs that the reservation's own jobs hold on a node.
 func (e *Engine) insideUse(a *advance, node int32) int32 {
 	var used int32
-	e.byKey().walk(func(it item) bool {
-		if j := e.jobs[it.id]; e.insider(a, j) {
+	e.byKey().Walk(func(it order.Item) bool {
+		if j := e.jobs[it.ID]; e.insider(a, j) {
 			for i := range j.allocs {
 				if j.allocs[i].Node == node {
 					used += int32(popcount(j.allocs[i].GPUs))
@@ -204,8 +205,8 @@ func (e *Engine) clear(a *advance) {
 	for k := range a.nodes {
 		s := &a.nodes[k]
 		for {
-			n := &e.st.nodes[s.node]
-			if int32(n.nfree)+e.insideUse(a, s.node) >= s.tookGPUs && (s.gpus > 0 || n.spec.GPUs > 0) {
+			n := &e.st.Nodes()[s.node]
+			if int32(n.FreeGPUs())+e.insideUse(a, s.node) >= s.tookGPUs && (s.gpus > 0 || n.Spec().GPUs > 0) {
 				break
 			}
 			v := e.outsiderOn(a, s.node)
@@ -219,8 +220,8 @@ func (e *Engine) clear(a *advance) {
 func (e *Engine) outsiderOn(a *advance, node int32) *jobState {
 	var best *jobState
 	var bestLost int64
-	e.byKey().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		if v.spec.Tier == cluster.Critical || e.insider(a, v) || !holdsNode(v, node) {
 			return true
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Nodes that are asleep (cluster.Power) are there for whoever needs them: who is placed on one starts at
@@ -16,7 +17,7 @@ import (
 // nodeAsleep books that a node is switched off, or there again.
 func (e *Engine) nodeAsleep(ev *Event) {
 	id, ok := e.nodeID[ev.Node]
-	if !ok || !ev.Undo && e.st.nodes[id].spec.State == cluster.Down {
+	if !ok || !ev.Undo && e.st.Nodes()[id].Spec().State == cluster.Down {
 		return
 	}
 	wake := ev.Wake
@@ -24,35 +25,25 @@ func (e *Engine) nodeAsleep(ev *Event) {
 		wake = 0
 		e.fresh = true // elastic jobs may grow there
 	}
-	e.setAsleep(id, wake)
-}
-
-func (e *Engine) setAsleep(id int32, wake time.Duration) {
-	n := &e.st.nodes[id]
-	if n.spec.Asleep > 0 {
-		e.st.asleep--
-	}
-	if n.spec.Asleep = wake; wake > 0 {
-		e.st.asleep++
-	}
+	e.st.SetAsleep(id, wake)
 }
 
 // WakeTime is how long it takes until all nodes of some allocations are awake; 0: they are.
-func (e *Engine) WakeTime(allocs []Alloc) (longest time.Duration) {
+func (e *Engine) WakeTime(allocs []inventory.Alloc) (longest time.Duration) {
 	for i := range allocs {
-		longest = max(longest, e.st.nodes[allocs[i].Node].spec.Asleep)
+		longest = max(longest, e.st.Nodes()[allocs[i].Node].Spec().Asleep)
 	}
 	return longest
 }
 
 // wakingText says for which nodes a job waits that starts.
 func (e *Engine) wakingText(j *jobState) string {
-	if e.st.asleep == 0 || j.state != Starting {
+	if e.st.Asleep() == 0 || j.state != Starting {
 		return ""
 	}
 	var names []string
 	for i := range j.allocs {
-		if n := &e.st.nodes[j.allocs[i].Node].spec; n.Asleep > 0 && !slices.Contains(names, n.Name) {
+		if n := e.st.Nodes()[j.allocs[i].Node].Spec(); n.Asleep > 0 && !slices.Contains(names, n.Name) {
 			names = append(names, n.Name)
 		}
 	}
@@ -70,15 +61,15 @@ func (e *Engine) wakingText(j *jobState) string {
 // checkAsleep checks how many nodes are asleep.
 func (e *Engine) checkAsleep() error {
 	n := 0
-	for i := range e.st.nodes {
-		if w := e.st.nodes[i].spec.Asleep; w < 0 || w > 0 && e.st.nodes[i].spec.State == cluster.Down {
-			return fmt.Errorf("node %s is %s, and asleep for %v", e.st.nodes[i].spec.Name, e.st.nodes[i].spec.State, w)
+	for i := range e.st.Nodes() {
+		if w := e.st.Nodes()[i].Spec().Asleep; w < 0 || w > 0 && e.st.Nodes()[i].Spec().State == cluster.Down {
+			return fmt.Errorf("node %s is %s, and asleep for %v", e.st.Nodes()[i].Spec().Name, e.st.Nodes()[i].Spec().State, w)
 		} else if w > 0 {
 			n++
 		}
 	}
-	if n != e.st.asleep || e.sober {
-		return fmt.Errorf("%d nodes are asleep, not %d; placed on those awake only: %v", n, e.st.asleep, e.sober)
+	if n != e.st.Asleep() {
+		return fmt.Errorf("%d nodes are asleep, not %d", n, e.st.Asleep())
 	}
 	return nil
 }

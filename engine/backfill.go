@@ -6,6 +6,8 @@ import (
 	"sort"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Backfill: a blocked job is promised the earliest placement that the expected
@@ -19,9 +21,9 @@ type reservation struct {
 	until  cluster.Time
 	hold   bool // from now on, until the job fits; at is the earliest that it can
 	nodes  []slack
-	any    classSet
-	masks  []uint64 // devices that stand for it while the profile is walked
-	allocs []Alloc  // as it was planned: scratch memory, good until something else is placed
+	any    inventory.ClassSet
+	masks  []uint64          // devices that stand for it while the profile is walked
+	allocs []inventory.Alloc // as it was planned: scratch memory, good until something else is placed
 }
 
 // slack is what others may use of a node from a reservation's start on.
@@ -75,7 +77,7 @@ func (h *holds) limit(s *slack) {
 
 // room returns how many tasks the reservations leave room for on the node,
 // beside what the candidate has bound there already.
-func (h *holds) room(id int32, bound Alloc, r *cluster.Request, most int) int {
+func (h *holds) room(id int32, bound inventory.Alloc, r *cluster.Request, most int) int {
 	if h.stamp[id] != h.now {
 		return most
 	}
@@ -93,18 +95,23 @@ func (h *holds) room(id int32, bound Alloc, r *cluster.Request, most int) int {
 
 // constrain sets e.held to what a candidate must leave alone, if anything.
 func (e *Engine) constrain(j *jobState) bool {
-	e.held = nil
-	if len(e.resv) == 0 && len(e.advance) == 0 {
-		return false
-	}
-	return e.constrainAt(j, e.now, false)
+	e.held = e.reserved(j)
+	return e.held != nil
 }
 
-// constrainAt sets e.held for a run from an instant on; booked says that
+// reserved is what a job that starts now must leave alone; nil: nothing. It is good until the next is asked for.
+func (e *Engine) reserved(j *jobState) *holds {
+	if len(e.resv) == 0 && len(e.advance) == 0 {
+		return nil
+	}
+	return e.reservedAt(j, e.now, false)
+}
+
+// reservedAt is reserved for a run from an instant on; booked says that
 // reservations which have begun by then are in the books themselves.
-func (e *Engine) constrainAt(j *jobState, from cluster.Time, booked bool) bool {
+func (e *Engine) reservedAt(j *jobState, from cluster.Time, booked bool) *holds {
 	h := &e.holds
-	h.reset(len(e.st.nodes))
+	h.reset(len(e.st.Nodes()))
 	end := from.Add(j.expectedRun(e.limitOf(j)))
 	met := false
 	for i := range e.resv {
@@ -117,13 +124,10 @@ func (e *Engine) constrainAt(j *jobState, from cluster.Time, booked bool) bool {
 			h.limit(&r.nodes[k])
 		}
 	}
-	met = e.constrainAdvance(h, j, from, end) || met
-	if met {
-		e.held = h
-	} else {
-		e.held = nil
+	if met = e.constrainAdvance(h, j, from, end) || met; !met {
+		return nil
 	}
-	return met
+	return h
 }
 
 // consume books a job that started in this pass against the slack of the
@@ -202,22 +206,18 @@ func (r *reservation) share(o *reservation) {
 // before when it returns.
 func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 	s := e.shapeAt(j.shape)
-	mark := e.st.mark()
-	held, blocked := e.held, e.blockedBy
-	e.blockedBy = nil
-	defer func() {
-		e.st.rollback(mark)
-		e.held, e.blockedBy = held, blocked
-	}()
+	mark := e.st.Mark()
+	defer func() { e.st.Rollback(mark) }()
+	r := e.anywhere()
 	single := s.min == 1 && len(s.sets) == 1
 	if now {
-		e.constrainAt(j, e.now, false)
-		if allocs, ok := e.placeSize(j, s, s.min); ok {
+		r.reserved = e.reservedAt(j, e.now, false)
+		if allocs, ok := e.placeFor(r, j, s, s.min); ok {
 			return e.promiseOf(j, s, e.now, allocs), true
 		}
 	}
 	tl := e.timeline()
-	e.shy.reset(len(e.st.nodes))
+	e.shy.reset(len(e.st.Nodes()))
 	for c, ok := tl.peek(); ok; c, ok = tl.peek() {
 		at := c.at
 		near := !single
@@ -229,15 +229,15 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 			continue
 		}
 		at = max(at, e.now)
-		e.constrainAt(j, at, true)
-		before := e.st.mark()
+		r.reserved = e.reservedAt(j, at, true)
+		before := e.st.Mark()
 		if at == j.promise {
-			if allocs, ok := e.placePlanned(j, s); ok {
+			if allocs, ok := e.placePlanned(r, j, s); ok {
 				return e.promiseOf(j, s, at, allocs), true
 			}
 		}
-		if allocs, ok := e.placeSize(j, s, s.min); ok {
-			return e.promiseOf(j, s, at, e.spareIdle(j, s, allocs, before)), true
+		if allocs, ok := e.placeFor(r, j, s, s.min); ok {
+			return e.promiseOf(j, s, at, e.spareIdle(r, j, s, allocs, before)), true
 		}
 	}
 	return reservation{}, false
@@ -247,24 +247,24 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 // Plans are made anew in every pass; were a job planned on other nodes at the
 // same time as before, or did it start on others, those behind it might not find
 // what they were promised.
-func (e *Engine) placePlanned(j *jobState, s *shape) ([]Alloc, bool) {
+func (e *Engine) placePlanned(r request, j *jobState, s *shape) ([]inventory.Alloc, bool) {
 	if len(j.plan) == 0 || j.home != nil {
 		return nil, false
 	}
-	site := &Site{e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
-	mark := e.st.mark()
+	site := &Site{request: r, e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
+	mark := e.st.Mark()
 	for i := range j.plan {
 		a := &j.plan[i]
 		node, set, n := int(a.Node), int(a.Set), int(a.Tasks)
-		if a.Share != 0 || !e.st.nodes[node].indexed || site.Room(node, set, n) < n {
-			e.st.rollback(mark)
+		if a.Share != 0 || !e.st.Nodes()[node].TakesJobs() || site.Room(node, set, n) < n {
+			e.st.Rollback(mark)
 			return nil, false
 		}
 		site.Take(node, set, n)
 	}
 	e.scratch.allocs = site.allocs
-	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.together(site.allocs, l) {
-		e.st.rollback(mark) // on the same node, but not on the same island of it
+	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.st.Together(site.allocs, l) {
+		e.st.Rollback(mark) // on the same node, but not on the same island of it
 		return nil, false
 	}
 	return site.allocs, true
@@ -276,7 +276,6 @@ type shyness struct {
 	freed []int32 // stamp: released something
 	keep  []int32 // stamp: keep off
 	now   int32
-	on    bool
 }
 
 func (y *shyness) reset(n int) {
@@ -286,12 +285,12 @@ func (y *shyness) reset(n int) {
 	y.now++
 }
 
-func (y *shyness) off(node int32) bool { return y.on && y.keep[node] == y.now }
+func (y *shyness) off(node int32) bool { return y.keep[node] == y.now }
 
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
 // as few of the idle nodes as suffice, the first ones.
-func (e *Engine) spareIdle(j *jobState, s *shape, allocs []Alloc, before int) []Alloc {
+func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
 	uses := false
 	for i := range allocs {
 		uses = uses || e.shy.freed[allocs[i].Node] != e.shy.now
@@ -299,17 +298,16 @@ func (e *Engine) spareIdle(j *jobState, s *shape, allocs []Alloc, before int) []
 	if !uses || j.home != nil {
 		return allocs
 	}
-	e.st.rollback(before)
+	e.st.Rollback(before)
 	idle := e.scratch.idle[:0]
-	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
-		if n.indexed && e.shy.freed[id] != e.shy.now && (n.nfree > 0 || n.spec.GPUs == 0) && s.any.has(n.class) {
+	for id := range e.st.Nodes() {
+		n := &e.st.Nodes()[id]
+		if n.TakesJobs() && e.shy.freed[id] != e.shy.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.any.Has(n.Class()) {
 			idle = append(idle, int32(id))
 		}
 	}
 	e.scratch.idle = idle
-	e.shy.on = true
-	defer func() { e.shy.on = false }()
+	r.avoid = &e.shy
 	with := func(k int) bool { // the first k idle nodes may be used
 		for i, id := range idle {
 			e.shy.keep[id] = 0
@@ -318,12 +316,12 @@ func (e *Engine) spareIdle(j *jobState, s *shape, allocs []Alloc, before int) []
 			}
 		}
 		var ok bool
-		allocs, ok = e.placeSize(j, s, s.min)
+		allocs, ok = e.placeFor(r, j, s, s.min)
 		return ok
 	}
 	k := sort.Search(len(idle), func(k int) bool {
 		ok := with(k)
-		e.st.rollback(before)
+		e.st.Rollback(before)
 		return ok
 	})
 	if !with(k) {
@@ -339,11 +337,10 @@ const noResv = -1
 // ends of jobs (those that are leaving have left the books already), and the
 // beginnings and ends of reservations.
 type timeline struct {
-	ends  *olist   // jobs by their expected ends; it does not change meanwhile
-	late  []ending // overdue jobs, expected to end soon
-	extra []ending // reservations
-	chunk int      // position in ends
-	pos   int
+	ends  *order.List  // jobs by their expected ends; it does not change meanwhile
+	late  []ending     // overdue jobs, expected to end soon
+	extra []ending     // reservations
+	at    order.Cursor // in ends
 }
 
 func (e *Engine) timeline() timeline {
@@ -367,7 +364,7 @@ func (e *Engine) timeline() timeline {
 	for c, ok := tl.listed(); ok && c.at <= e.now; c, ok = tl.listed() {
 		c.at = e.endOf(e.jobs[c.job])
 		tl.late = append(tl.late, c)
-		tl.skip()
+		tl.at.Next()
 	}
 	sortEndings(tl.late)
 	e.scratch.ends = tl.late
@@ -376,17 +373,8 @@ func (e *Engine) timeline() timeline {
 
 // listed returns the next entry of the list of expected ends.
 func (tl *timeline) listed() (ending, bool) {
-	if tl.chunk == len(tl.ends.chunks) {
-		return ending{}, false
-	}
-	it := &tl.ends.chunks[tl.chunk][tl.pos]
-	return ending{at: cluster.Time(it.key[0]), job: cluster.JobID(it.id)}, true
-}
-
-func (tl *timeline) skip() {
-	if tl.pos++; tl.pos == len(tl.ends.chunks[tl.chunk]) {
-		tl.chunk, tl.pos = tl.chunk+1, 0
-	}
+	it, ok := tl.ends.At(&tl.at)
+	return ending{at: cluster.Time(it.Key[0]), job: cluster.JobID(it.ID)}, ok
 }
 
 // peek returns the next change; at one instant jobs end first.
@@ -414,7 +402,7 @@ func (tl *timeline) pop() {
 	case late:
 		tl.late = tl.late[1:]
 	default:
-		tl.skip()
+		tl.at.Next()
 	}
 }
 
@@ -440,10 +428,10 @@ func (e *Engine) refreshEnds() {
 	if e.mode < EASY && e.cfg.Starvation == 0 {
 		return
 	}
-	for it, ok := e.byEnd().first(); ok && cluster.Time(it.key[0]) <= e.now; it, ok = e.byEnd().first() {
-		j := e.jobs[it.id]
+	for it, ok := e.byEnd().First(); ok && cluster.Time(it.Key[0]) <= e.now; it, ok = e.byEnd().First() {
+		j := e.jobs[it.ID]
 		e.ends.remove(it)
-		j.endKey.key[0] = int64(max(e.endOf(j), e.now+1))
+		j.endKey.Key[0] = int64(max(e.endOf(j), e.now+1))
 		e.ends.insert(j.endKey)
 	}
 }
@@ -463,11 +451,11 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 	if j.state == Stopping {
 		allocs = j.dest
 	}
-	e.st.releaseAll(allocs)
+	e.st.ReleaseAll(allocs)
 	for i := range allocs {
 		e.shy.freed[allocs[i].Node] = e.shy.now
-		n := &e.st.nodes[allocs[i].Node]
-		near = near || n.indexed && e.st.room(n, r, 1) > 0
+		n := &e.st.Nodes()[allocs[i].Node]
+		near = near || n.TakesJobs() && e.st.Room(n, r, 1) > 0
 	}
 	return near
 }
@@ -480,16 +468,16 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 	}
 	for i := range r.nodes {
 		s := &r.nodes[i]
-		n := &e.st.nodes[s.node]
-		a := Alloc{Node: s.node, CPU: s.tookCPU, RAM: s.tookRAM}
+		n := &e.st.Nodes()[s.node]
+		a := inventory.Alloc{Node: s.node, CPU: s.tookCPU, RAM: s.tookRAM}
 		if take {
-			a.GPUs = n.pickWhole(min(int(s.tookGPUs), int(n.nfree)), anyDevice)
+			a.GPUs = n.PickWhole(min(int(s.tookGPUs), int(n.FreeGPUs())), inventory.AnyDevice)
 			r.masks = append(r.masks, a.GPUs)
-			e.st.take(&a)
+			e.st.Take(&a)
 			continue
 		}
 		a.GPUs = r.masks[i]
-		e.st.release(&a)
+		e.st.Release(&a)
 	}
 	if !take {
 		r.masks = r.masks[:0]
@@ -497,7 +485,7 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 }
 
 // promiseOf turns a tentative placement into a reservation.
-func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []Alloc) reservation {
+func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []inventory.Alloc) reservation {
 	r := reservation{job: j.spec.ID, at: at, until: at.Add(max(1, j.expectedRun(e.limitOf(j)))), any: s.any, allocs: allocs}
 	for i := range allocs {
 		a := &allocs[i]
@@ -517,8 +505,8 @@ func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []Allo
 		sl.tookRAM += a.RAM
 	}
 	for i := range r.nodes { // what is left beside it, as the books stand now
-		n := &e.st.nodes[r.nodes[i].node]
-		r.nodes[i].gpus, r.nodes[i].cpu, r.nodes[i].ram = int32(n.nfree), n.cpu, n.ram
+		n := &e.st.Nodes()[r.nodes[i].node]
+		r.nodes[i].gpus, r.nodes[i].cpu, r.nodes[i].ram = int32(n.FreeGPUs()), n.CPU(), n.RAM()
 	}
 	return r
 }

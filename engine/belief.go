@@ -4,16 +4,17 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Belief is what the engine believes of a job that holds devices: a driver
 // compares it with what is really there (driver.Diff).
 type Belief struct {
 	Job      cluster.JobID
-	State    State      // Starting, Running or Stopping
-	Reason   StopReason // Stopping: why
-	Resizing bool       // a Resize to Allocs was decided and is not confirmed
-	Allocs   []Alloc    // a copy; node numbers are those of Nodes
+	State    State             // Starting, Running or Stopping
+	Reason   StopReason        // Stopping: why
+	Resizing bool              // a Resize to Allocs was decided and is not confirmed
+	Allocs   []inventory.Alloc // a copy; node numbers are those of Nodes
 }
 
 // Beliefs lists the jobs that hold devices, by number. Jobs that wait are not
@@ -31,11 +32,11 @@ func (e *Engine) Beliefs() []Belief {
 // Nodes returns the nodes in the order in which they joined, with the state
 // and the bad GPUs that the engine believes them to have.
 func (e *Engine) Nodes() []cluster.Node {
-	list := make([]cluster.Node, len(e.st.nodes))
+	list := make([]cluster.Node, len(e.st.Nodes()))
 	for i := range list {
-		n := &e.st.nodes[i]
-		list[i] = n.spec
-		list[i].Bad = (uint64(1)<<n.spec.GPUs - 1) &^ n.healthy
+		n := &e.st.Nodes()[i]
+		list[i] = *n.Spec()
+		list[i].Bad = (uint64(1)<<n.Spec().GPUs - 1) &^ n.Healthy()
 	}
 	return list
 }

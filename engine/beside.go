@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Two jobs and more on the same whole GPUs (D-packing, A-gandiva, C-lucid): the
@@ -57,7 +58,7 @@ func (e *Engine) moves(j *jobState) bool {
 
 // seat is where a job would run as the guest of another. What is looked at when it is to join
 // is also when it is stopped for that: else it would be stopped, started where it was, and so on.
-func (e *Engine) seat(j, h *jobState) (allocs []Alloc, ok bool) {
+func (e *Engine) seat(j, h *jobState) (allocs []inventory.Alloc, ok bool) {
 	if !e.joins(j, h) {
 		return nil, false
 	}
@@ -65,7 +66,7 @@ func (e *Engine) seat(j, h *jobState) (allocs []Alloc, ok bool) {
 	if allocs, ok = e.alongside(s, h); !ok || e.limits.byQueue && e.overQuota(j, 0).code != notRefused {
 		return nil, false
 	}
-	return allocs, !s.topo.Required || e.together(allocs, s.topo.Level)
+	return allocs, !s.topo.Required || e.st.Together(allocs, s.topo.Level)
 }
 
 func (e *Engine) joinTarget(j *jobState) {
@@ -88,7 +89,7 @@ func (e *Engine) join(j, h *jobState) bool {
 		j.thaw()
 	}
 	for i := range allocs {
-		e.st.take(&allocs[i])
+		e.st.Take(&allocs[i])
 	}
 	j.parked = NotParked
 	j.beside, j.packed, h.packed = int32(h.spec.ID)+1, true, true
@@ -111,7 +112,7 @@ func (e *Engine) joins(j, h *jobState) bool {
 func (e *Engine) stretches(j *jobState) bool { s := e.shapeAt(j.base); return s.min != s.max }
 
 // alongside is the allocations of a job of one task set on the devices of another.
-func (e *Engine) alongside(s *shape, h *jobState) (allocs []Alloc, ok bool) {
+func (e *Engine) alongside(s *shape, h *jobState) (allocs []inventory.Alloc, ok bool) {
 	r, left := &s.sets[0].Request, int(s.max)
 	if r.GPUs == 0 || r.Fractional() || r.Profile != "" {
 		return nil, false
@@ -121,20 +122,20 @@ func (e *Engine) alongside(s *shape, h *jobState) (allocs []Alloc, ok bool) {
 		if a.Share != 0 {
 			return nil, false
 		}
-		k := slices.IndexFunc(allocs, func(b Alloc) bool { return b.Node == a.Node })
+		k := slices.IndexFunc(allocs, func(b inventory.Alloc) bool { return b.Node == a.Node })
 		if k < 0 {
 			k = len(allocs)
-			allocs = append(allocs, Alloc{Node: a.Node, Beside: true})
+			allocs = append(allocs, inventory.Alloc{Node: a.Node, Beside: true})
 		}
 		allocs[k].GPUs |= a.GPUs
 	}
-	allocs = slices.DeleteFunc(allocs, func(a Alloc) bool { return a.GPUs == 0 })
+	allocs = slices.DeleteFunc(allocs, func(a inventory.Alloc) bool { return a.GPUs == 0 })
 	for i := range allocs {
 		a := &allocs[i]
-		n := &e.st.nodes[a.Node]
+		n := &e.st.Nodes()[a.Node]
 		tasks := popcount(a.GPUs) / r.GPUs
 		a.Tasks, a.CPU, a.RAM = int32(tasks), r.CPU*int64(tasks), r.RAM*int64(tasks)
-		if left -= tasks; tasks*r.GPUs != popcount(a.GPUs) || !n.indexed || !s.suits[0].has(n.class) || n.cpu < a.CPU || n.ram < a.RAM {
+		if left -= tasks; tasks*r.GPUs != popcount(a.GPUs) || !n.TakesJobs() || !s.suits[0].Has(n.Class()) || n.CPU() < a.CPU || n.RAM() < a.RAM {
 			return nil, false
 		}
 	}
@@ -176,16 +177,17 @@ func (e *Engine) leave(j *jobState) (heir *jobState) {
 // inherit has a guest hold the devices that it is on, if its queue may.
 func (e *Engine) inherit(j *jobState) {
 	e.charge(j, -1)
-	e.st.releaseAll(j.allocs)
+	e.st.ReleaseAll(j.allocs)
 	j.allocs = apart(j.allocs)
 	for i := range j.allocs {
-		e.st.take(&j.allocs[i])
+		e.st.Take(&j.allocs[i])
 	}
-	e.st.commit()
+	e.st.Commit()
 	m := e.heldMilli(j)
 	over := e.limits.byQueue && e.overQuota(j, m).code != notRefused
 	j.milli = m
 	e.charge(j, 1)
+	e.st.Commit()
 	e.rerun(j)
 	switch {
 	case !over:
@@ -198,7 +200,7 @@ func (e *Engine) inherit(j *jobState) {
 }
 
 // apart is a copy of a guest's allocations as those of a job of its own.
-func apart(allocs []Alloc) []Alloc {
+func apart(allocs []inventory.Alloc) []inventory.Alloc {
 	list := slices.Clone(allocs)
 	for i := range list {
 		list[i].Beside = false
@@ -227,8 +229,8 @@ func (e *Engine) companyText(j *jobState) string {
 
 // SameDevices reports whether two lists of allocations are the same but for who
 // holds the devices and who is a guest there.
-func SameDevices(a, b []Alloc) bool {
-	return slices.EqualFunc(a, b, func(x, y Alloc) bool {
+func SameDevices(a, b []inventory.Alloc) bool {
+	return slices.EqualFunc(a, b, func(x, y inventory.Alloc) bool {
 		x.Beside, y.Beside, x.Tenant, y.Tenant = false, false, 0, 0
 		return x == y
 	})

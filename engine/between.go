@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Jobs in shares of one GPU slow each other down (F-gpulet-interference). What is left
@@ -54,7 +56,7 @@ type between struct {
 func tenantOf(j *jobState) int32 { return int32(j.spec.ID) + 1 }
 
 // inName is a copy of a job's allocations in which shares are its own.
-func inName(j *jobState, allocs []Alloc) []Alloc {
+func inName(j *jobState, allocs []inventory.Alloc) []inventory.Alloc {
 	list := slices.Clone(allocs)
 	for i := range list {
 		if list[i].Share != 0 && list[i].Slots == 0 {
@@ -133,9 +135,9 @@ func (e *Engine) knowsPairs() bool {
 }
 
 // company lists the jobs with shares of a device, but for one, by number.
-func (e *Engine) company(n *nodeState, dev int, but *jobState) (list []*jobState) {
-	for _, t := range n.tenants {
-		if o := e.jobs[t.job-1]; int(t.device) == dev && t.job != tenantOf(but) && !slices.Contains(list, o) {
+func (e *Engine) company(n *inventory.Node, dev int, but *jobState) (list []*jobState) {
+	for _, t := range n.Tenants() {
+		if o := e.jobs[t.Job-1]; int(t.Device) == dev && t.Job != tenantOf(but) && !slices.Contains(list, o) {
 			list = append(list, o)
 		}
 	}
@@ -207,27 +209,27 @@ func (e *Engine) disturbs(j *jobState, others []*jobState) (d disturbed, yes boo
 
 // shunned is the devices of a node on which there are others beside whom the job must
 // not go.
-func (e *Engine) shunned(n *nodeState, j *jobState) (mask uint64) {
-	if len(n.tenants) == 0 || !e.knowsPairs() || !j.spec.Shares() {
+func (e *Engine) shunned(n *inventory.Node, j *jobState) (mask uint64) {
+	if len(n.Tenants()) == 0 || !e.knowsPairs() || !j.spec.Shares() {
 		return 0
 	}
 	seen := uint64(0)
-	for _, t := range n.tenants {
-		if seen>>t.device&1 == 1 {
+	for _, t := range n.Tenants() {
+		if seen>>t.Device&1 == 1 {
 			continue
 		}
-		seen |= 1 << t.device
-		if _, yes := e.disturbs(j, e.company(n, int(t.device), j)); yes {
-			mask |= 1 << t.device
+		seen |= 1 << t.Device
+		if _, yes := e.disturbs(j, e.company(n, int(t.Device), j)); yes {
+			mask |= 1 << t.Device
 		}
 	}
 	return mask
 }
 
 // bearsAll reports whether nobody is disturbed too much if a job has these shares again.
-func (e *Engine) bearsAll(allocs []Alloc) bool {
+func (e *Engine) bearsAll(allocs []inventory.Alloc) bool {
 	for i := range allocs {
-		if a := &allocs[i]; a.Tenant != 0 && e.shunned(&e.st.nodes[a.Node], e.jobs[a.Tenant-1])&a.GPUs != 0 {
+		if a := &allocs[i]; a.Tenant != 0 && e.shunned(&e.st.Nodes()[a.Node], e.jobs[a.Tenant-1])&a.GPUs != 0 {
 			return false
 		}
 	}
@@ -241,13 +243,13 @@ func (e *Engine) shunnedText(j *jobState, s *shape) (text string) {
 	if !e.knowsPairs() || !r.Fractional() || r.Profile != "" {
 		return ""
 	}
-	site := Site{e: e, job: j, req: s.sets}
-	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
-		if !n.indexed || !s.any.has(n.class) {
+	site := Site{request: e.anywhere(), e: e, job: j, req: s.sets}
+	for id := range e.st.Nodes() {
+		n := &e.st.Nodes()[id]
+		if !n.TakesJobs() || !s.any.Has(n.Class()) {
 			continue
 		}
-		for m := e.shunned(n, j) & n.healthy; m != 0; m &= m - 1 {
+		for m := e.shunned(n, j) & n.Healthy(); m != 0; m &= m - 1 {
 			dev := bits.TrailingZeros64(m)
 			others := e.company(n, dev, j)
 			if own := e.speedAmong(j, others...); own > best {

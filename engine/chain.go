@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Chains of moves (D-defrag, the buddy variant): where who moves finds no room, somebody
@@ -40,7 +41,7 @@ func (h *hunt) better(cost time.Duration, moves int) bool {
 // settle finds places for jobs that were lifted (todo, the largest first), besides those who
 // have one (done), and notes the way if it is the best so far. The books are as before when it returns.
 // Who finds no room is stuck.
-func (e *Engine) settle(h *hunt, gang []Alloc, done, todo []mover) (stuck *jobState) {
+func (e *Engine) settle(h *hunt, gang []inventory.Alloc, done, todo []mover) (stuck *jobState) {
 	cost := costOf(done) + costOf(todo)
 	if !h.better(cost, len(done)+len(todo)) {
 		return nil
@@ -69,10 +70,10 @@ func (e *Engine) settle(h *hunt, gang []Alloc, done, todo []mover) (stuck *jobSt
 
 // settleFirst settles the first of those who were lifted where there is room, and then the
 // others; false: there is none.
-func (e *Engine) settleFirst(h *hunt, gang []Alloc, done, todo []mover) bool {
-	mark, m := e.st.mark(), todo[0]
-	defer e.st.rollback(mark)
-	dest, ok := e.destination(m.j)
+func (e *Engine) settleFirst(h *hunt, gang []inventory.Alloc, done, todo []mover) bool {
+	mark, m := e.st.Mark(), todo[0]
+	defer e.st.Rollback(mark)
+	dest, ok := e.destination(m.j, nil)
 	if !ok || e.noMove(m.j.allocs, dest) {
 		return false
 	}
@@ -86,12 +87,12 @@ func (e *Engine) settleFirst(h *hunt, gang []Alloc, done, todo []mover) bool {
 }
 
 // settleAfter is settleFirst after some more have left.
-func (e *Engine) settleAfter(h *hunt, gang []Alloc, done, todo, more []mover) {
-	mark := e.st.mark()
-	defer e.st.rollback(mark)
+func (e *Engine) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more []mover) {
+	mark := e.st.Mark()
+	defer e.st.Rollback(mark)
 	all := slices.Clone(todo)
 	for _, x := range more {
-		e.st.releaseAll(x.j.allocs)
+		e.st.ReleaseAll(x.j.allocs)
 		x.link = todo[0].link + 1
 		all = append(all, x)
 	}
@@ -111,7 +112,7 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 		return slices.ContainsFunc(done, same) || slices.ContainsFunc(todo, same)
 	}
 	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-toll(done)-toll(todo)
-	h.work -= len(e.st.nodes) + len(h.movers)
+	h.work -= len(e.st.Nodes()) + len(h.movers)
 	if s.partly() && s.min > 1 {
 		h.work -= partWork * len(movers)
 		return e.gangChoices(s, m.j, movers, most)
@@ -125,7 +126,7 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	blocks := e.blocks(s, movers)
 	for i := range blocks[:min(len(blocks), mostBlocks)] {
 		b := &blocks[i]
-		if _, _, ok := b.single(); ok && len(b.movers) <= exactMovers {
+		if _, _, ok := b.Single(); ok && len(b.movers) <= exactMovers {
 			list = append(list, e.choices(s.gpus, b, most, true)...)
 		} else if who := e.chooseNodes(s, b, b.movers, most); len(who) > 0 {
 			list = append(list, choice{who: who, cost: costOf(who)})
@@ -144,24 +145,24 @@ func costOf(movers []mover) (sum time.Duration) {
 
 // noMove reports whether a job would be on the same nodes as before, where that makes no
 // difference to it.
-func (e *Engine) noMove(from, to []Alloc) bool {
-	same := func(a, b Alloc) bool {
-		return a.Node == b.Node && a.Tasks == b.Tasks && (a.Share == 0 && !e.st.nodes[a.Node].split || a.Share > 0 && a.GPUs == b.GPUs && a.Slots == b.Slots)
+func (e *Engine) noMove(from, to []inventory.Alloc) bool {
+	same := func(a, b inventory.Alloc) bool {
+		return a.Node == b.Node && a.Tasks == b.Tasks && (a.Share == 0 && !e.st.Nodes()[a.Node].Split() || a.Share > 0 && a.GPUs == b.GPUs && a.Slots == b.Slots)
 	}
 	return slices.EqualFunc(from, to, same) || len(from) > 1 && slices.EqualFunc(byDevice(from), byDevice(to), same)
 }
 
 // byDevice is allocations in the order of their devices: shares of several GPUs come in that
 // in which they were found, and the first has the task's CPU and RAM.
-func byDevice(allocs []Alloc) []Alloc {
+func byDevice(allocs []inventory.Alloc) []inventory.Alloc {
 	list := slices.Clone(allocs)
-	if slices.ContainsFunc(list, func(a Alloc) bool { return a.Share == 0 }) {
+	if slices.ContainsFunc(list, func(a inventory.Alloc) bool { return a.Share == 0 }) {
 		return list
 	}
 	for i := range list {
 		list[i].Tasks = 0
 	}
-	slices.SortFunc(list, func(a, b Alloc) int {
+	slices.SortFunc(list, func(a, b inventory.Alloc) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Slots, b.Slots))
 	})
 	return list
@@ -180,9 +181,9 @@ func (m *mover) waitFor(others []mover) {
 }
 
 // overlap reports whether two lists of allocations have a device in common.
-func overlap(a, b []Alloc) bool {
-	return slices.ContainsFunc(a, func(x Alloc) bool {
-		return slices.ContainsFunc(b, func(y Alloc) bool { return x.Node == y.Node && x.GPUs&y.GPUs != 0 })
+func overlap(a, b []inventory.Alloc) bool {
+	return slices.ContainsFunc(a, func(x inventory.Alloc) bool {
+		return slices.ContainsFunc(b, func(y inventory.Alloc) bool { return x.Node == y.Node && x.GPUs&y.GPUs != 0 })
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Check says why a job as specified is refused at once; "" if it is accepted.
@@ -187,8 +188,8 @@ func (e *Engine) treeIndex(name string) (int, bool) {
 // the gang on the cluster as if it were empty and healthy.
 func (e *Engine) never(j *jobState) string {
 	s := e.shapeAt(j.shape)
-	if s.judged != len(e.st.nodes) {
-		s.judged, s.verdict = len(e.st.nodes), e.judge(j, s)
+	if s.judged != len(e.st.Nodes()) {
+		s.judged, s.verdict = len(e.st.Nodes()), e.judge(j, s)
 	}
 	if s.verdict != "" && !(e.divided(j) && j.spec.Tier != cluster.Critical && e.instanceFor(s)) {
 		return s.verdict
@@ -211,24 +212,20 @@ func (e *Engine) beyondLimit(j *jobState, s *shape) string {
 }
 
 func (e *Engine) judge(j *jobState, s *shape) string {
-	if s.any.empty() {
+	if s.any.Empty() {
 		return e.whyNoClass(s)
 	}
-	blank := e.blank()
-	st, held, blocked := e.st, e.held, e.blockedBy
-	e.st, e.held, e.blockedBy, e.possible = *blank, nil, nil, true
-	mark := e.st.mark()
-	_, ok := e.placeSize(j, s, s.min)
-	e.st.rollback(mark)
-	*blank = e.st
-	e.st, e.held, e.blockedBy, e.possible = st, held, blocked, false
+	r := request{in: e.blank(), placer: e.cfg.Placer, ignoreUsage: true}
+	mark := r.in.Mark()
+	_, ok := e.placeFor(r, j, s, s.min)
+	r.in.Rollback(mark)
 	if ok {
 		return ""
 	}
 	most := 0
-	for ci := range e.st.classes {
-		if s.any.has(int32(ci)) {
-			most += e.st.classes[ci].gpus * len(e.st.classes[ci].nodes)
+	for ci := range e.st.Classes() {
+		if s.any.Has(int32(ci)) {
+			most += e.st.Classes()[ci].GPUs() * len(e.st.Classes()[ci].Nodes())
 		}
 	}
 	text := "asks for " + s.askedText()
@@ -246,16 +243,16 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 }
 
 func (e *Engine) whyNoClass(s *shape) string {
-	if len(e.st.classes) == 0 {
+	if len(e.st.Classes()) == 0 {
 		return "the cluster has no nodes"
 	}
 	if len(s.types) > 0 {
 		var have []string
 		found := false
-		for ci := range e.st.classes {
-			have = append(have, e.st.classes[ci].model.Name)
+		for ci := range e.st.Classes() {
+			have = append(have, e.st.Classes()[ci].Model().Name)
 			for _, t := range s.types {
-				found = found || matchType(e.st.classes[ci].model.Name, t)
+				found = found || matchType(e.st.Classes()[ci].Model().Name, t)
 			}
 		}
 		if !found {
@@ -265,9 +262,9 @@ func (e *Engine) whyNoClass(s *shape) string {
 	text, most := "", 0
 	for i := range s.sets { // the set that fits nowhere, else one that fits least
 		misfits, why := 0, ""
-		for ci := range e.st.classes {
-			if c := &e.st.classes[ci]; c.parts&e.partMask(s.parts) != 0 {
-				if t := whyNotClass(&s.sets[i].Request, c); t != "" {
+		for ci := range e.st.Classes() {
+			if c := &e.st.Classes()[ci]; c.Partitions()&e.partMask(s.parts) != 0 {
+				if t := inventory.WhyNotClass(&s.sets[i].Request, c); t != "" {
 					misfits, why = misfits+1, t
 				}
 			}
@@ -283,40 +280,12 @@ func (e *Engine) whyNoClass(s *shape) string {
 }
 
 // blank returns the nodes as they would be empty and healthy.
-func (e *Engine) blank() *nodeStore {
-	if e.empty != nil && len(e.empty.nodes) == len(e.st.nodes) {
+func (e *Engine) blank() *inventory.Store {
+	if e.empty != nil && len(e.empty.Nodes()) == len(e.st.Nodes()) {
 		return e.empty
 	}
-	b := &nodeStore{nodes: make([]nodeState, len(e.st.nodes)), classes: make([]class, len(e.st.classes))}
-	for i := range e.st.classes {
-		c := e.st.classes[i]
-		c.free = 0
-		c.buckets = make([]bitset, c.gpus+1)
-		c.partial = bitset{}
-		b.classes[i] = c
-		b.classes[i].grow(len(c.nodes))
-	}
-	for i := range e.st.nodes {
-		n := e.st.nodes[i]
-		n.cpu, n.ram = n.spec.CPU, n.spec.RAM
-		if n.cpu == 0 {
-			n.cpu = notModelled
-		}
-		if n.ram == 0 {
-			n.ram = notModelled
-		}
-		n.healthy = uint64(1)<<n.spec.GPUs - 1
-		n.free, n.nfree, n.indexed, n.stopping, n.sizes = n.whole(), int16(popcount(n.whole())), false, nil, sizes{}
-		n.hosts, n.guested, n.tenants = 0, 0, nil
-		n.devs = make([]device, n.spec.GPUs)
-		for k := range n.devs {
-			n.devs[k] = device{milli: int32(cluster.Whole), mem: b.classes[n.class].model.Memory}
-		}
-		b.nodes[i] = n
-		b.index(&b.nodes[i], true)
-	}
-	e.empty = b
-	return b
+	e.empty = e.st.Blank()
+	return e.empty
 }
 
 // askedText says what a gang that never fits asks for.
@@ -344,15 +313,15 @@ func (e *Engine) noInstanceText(s *shape) string {
 			continue
 		}
 		cut := false
-		for id := range e.st.nodes {
-			n := &e.st.nodes[id]
-			if !s.suits[i].has(n.class) {
+		for id := range e.st.Nodes() {
+			n := &e.st.Nodes()[id]
+			if !s.suits[i].Has(n.Class()) {
 				continue
 			}
-			if n.fixed == nil || n.fixed.made != 0 || n.hasInstance(&e.st.classes[n.class].model, r.Profile) {
+			if n.Fixed() == nil || n.Fixed().Made() != 0 || n.HasInstance(e.st.Classes()[n.Class()].Model(), r.Profile) {
 				return ""
 			}
-			cut = cut || n.fixed.cut != 0
+			cut = cut || n.Fixed().Cut() != 0
 		}
 		text, by := "no GPU in MIG mode has such a slice", "nvidia-smi mig -cgi makes one"
 		if !cut {
@@ -364,18 +333,4 @@ func (e *Engine) noInstanceText(s *shape) string {
 		return text + "; " + by + ", or sharing.mig: dynamic has Muster do it (docs/howto/share-a-gpu.md)"
 	}
 	return ""
-}
-
-// hasInstance reports whether a GPU of the node has an instance of the profile that
-// stays.
-func (n *nodeState) hasInstance(model *cluster.GPUModel, profile string) bool {
-	p, ok := model.Profile(profile)
-	for _, list := range n.fixed.instances {
-		for i := range list {
-			if ok && list[i].profile == p.Name {
-				return true
-			}
-		}
-	}
-	return false
 }

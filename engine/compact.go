@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Compaction (D-defrag): while nobody waits for room, jobs are moved off nodes that
@@ -36,7 +38,7 @@ func ParseCompact(s string) (Compact, error) {
 type stay struct {
 	job    cluster.JobID
 	end    cluster.Time
-	allocs []Alloc // on that node
+	allocs []inventory.Alloc // on that node
 }
 
 // emptying is a node that could be emptied.
@@ -114,8 +116,8 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 		m.Text = fmt.Sprintf("no node can be emptied by up to %g moves to others in use", float64(left)/float64(cluster.Whole)) + kept
 		return m, nil
 	}
-	n := &e.st.nodes[from]
-	m.Empties, m.GPUs, m.Cost, m.Benefit = n.spec.Name, n.spec.GPUs, best.cost, max(0, gain)
+	n := &e.st.Nodes()[from]
+	m.Empties, m.GPUs, m.Cost, m.Benefit = n.Spec().Name, n.Spec().GPUs, best.cost, max(0, gain)
 	for i := range best.movers {
 		m.Moves = append(m.Moves, e.moveOf(&best.movers[i]))
 	}
@@ -127,9 +129,9 @@ func (e *Engine) planEmptying(m Moves) (Moves, *relocation) {
 
 // lookAround collects who is where, and what each node is worth as it is.
 func (e *Engine) lookAround(by Compact) *compaction {
-	c := &compaction{by: by, until: e.now.Add(e.defrag.Horizon), stays: make([][]stay, len(e.st.nodes))}
-	e.byKey().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	c := &compaction{by: by, until: e.now.Add(e.defrag.Horizon), stays: make([][]stay, len(e.st.Nodes()))}
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		c.add(v.spec.ID, v.allocs, e.endOf(v))
 		return true
 	})
@@ -137,14 +139,14 @@ func (e *Engine) lookAround(by Compact) *compaction {
 		v := e.jobs[id]
 		c.add(id, v.dest, e.now.Add(v.expectedRun(e.limitOf(v))))
 	}
-	for id := range e.st.nodes {
+	for id := range e.st.Nodes() {
 		c.value = append(c.value, e.valueOf(c, int32(id), slices.Clone(c.stays[id])))
 	}
 	return c
 }
 
 // add notes that a job is on nodes until an instant.
-func (c *compaction) add(id cluster.JobID, allocs []Alloc, end cluster.Time) {
+func (c *compaction) add(id cluster.JobID, allocs []inventory.Alloc, end cluster.Time) {
 	for i := range allocs {
 		a := &allocs[i]
 		l := c.stays[a.Node]
@@ -159,33 +161,33 @@ func (c *compaction) add(id cluster.JobID, allocs []Alloc, end cluster.Time) {
 // valueOf is what a node is worth up to the horizon, in GPU time, if those who hold it
 // in the books end as expected. It sorts them.
 func (e *Engine) valueOf(c *compaction, id int32, stays []stay) time.Duration {
-	n := &e.st.nodes[id]
-	if !n.indexed {
+	n := &e.st.Nodes()[id]
+	if !n.TakesJobs() {
 		return 0
 	}
 	slices.SortStableFunc(stays, func(a, b stay) int { return cmp.Compare(a.end, b.end) })
 	d := e.demandNow()
-	e.st.frag.fresh(d, len(e.st.nodes))
-	mark, at, sum := e.st.mark(), e.now, int64(0)
+	e.st.Memory().Fresh(d, len(e.st.Nodes()))
+	mark, at, sum := e.st.Mark(), e.now, int64(0)
 	for i := 0; ; i++ {
 		end := c.until
 		if i < len(stays) {
 			end = min(c.until, max(at, stays[i].end))
 		}
 		milli := cluster.Milli(0)
-		switch f := e.st.usable(int(id), d); {
-		case c.by == EmptyNodes && i == len(stays), c.by == UsableGPUs && d.weight == 0:
-			milli = f.free
+		switch f := e.st.Usable(int(id), d); {
+		case c.by == EmptyNodes && i == len(stays), c.by == UsableGPUs && d.Weight == 0:
+			milli = f.Free()
 		case c.by == UsableGPUs:
-			milli = f.usable / d.weight
+			milli = f.Usable() / d.Weight
 		}
 		sum += milli * int64(end.Sub(at)/time.Millisecond)
 		if at = end; i == len(stays) {
 			break
 		}
-		e.st.releaseAll(stays[i].allocs)
+		e.st.ReleaseAll(stays[i].allocs)
 	}
-	e.st.rollback(mark)
+	e.st.Rollback(mark)
 	return times(time.Microsecond, min(sum, math.MaxInt64/int64(time.Microsecond))) // milli-GPU x ms
 }
 
@@ -193,24 +195,24 @@ func (e *Engine) valueOf(c *compaction, id int32, stays []stay) time.Duration {
 // at most.
 func (e *Engine) emptyable(c *compaction, movers []mover, most cluster.Milli) (list []emptying) {
 	for id, on := range e.byNode(movers) {
-		n := &e.st.nodes[id]
-		if len(on) == 0 || len(on) != len(c.stays[id]) || !n.indexed || len(n.stopping) > 0 || n.frozen > 0 {
+		n := &e.st.Nodes()[id]
+		if len(on) == 0 || len(on) != len(c.stays[id]) || !n.TakesJobs() || len(n.Stopping()) > 0 || n.Frozen() > 0 {
 			continue
 		}
-		x, mark := emptying{node: int32(id)}, e.st.mark()
+		x, mark := emptying{node: int32(id)}, e.st.Mark()
 		for _, i := range on {
 			x.movers = append(x.movers, movers[i])
 			x.cost += movers[i].cost
-			e.st.releaseAll(movers[i].j.allocs)
+			e.st.ReleaseAll(movers[i].j.allocs)
 		}
 		if toll(x.movers) > most {
-			e.st.rollback(mark)
+			e.st.Rollback(mark)
 			continue
 		}
 		for _, i := range nodesLeft(x.movers) {
 			x.top += e.valueOf(c, i, c.without(i, x.movers)) - c.value[i]
 		}
-		e.st.rollback(mark)
+		e.st.Rollback(mark)
 		list = append(list, x)
 	}
 	slices.SortStableFunc(list, func(a, b emptying) int { return cmp.Compare(b.top-b.cost, a.top-a.cost) })
@@ -241,23 +243,22 @@ func (c *compaction) without(id int32, movers []mover) (list []stay) {
 // tryEmptying finds room for the jobs of a node on others in use, the largest job
 // first, and says what is gained then. The books are as before when it returns.
 func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Duration) {
-	mark := e.st.mark()
-	defer e.st.rollback(mark)
+	mark := e.st.Mark()
+	defer e.st.Rollback(mark)
 	e.hideIdle(c, x.node)
-	defer func() { e.shy.on = false }()
 	way := &relocation{movers: slices.Clone(x.movers), cost: x.cost}
 	for i := range way.movers {
-		e.st.releaseAll(way.movers[i].j.allocs)
+		e.st.ReleaseAll(way.movers[i].j.allocs)
 	}
 	largestFirst(way.movers)
-	after := compaction{stays: make([][]stay, len(e.st.nodes))}
+	after := compaction{stays: make([][]stay, len(e.st.Nodes()))}
 	for _, id := range nodesLeft(way.movers) {
 		after.stays[id] = c.without(id, way.movers)
 	}
 	changed := nodesLeft(way.movers)
 	for i := range way.movers {
 		m, ok := &way.movers[i], false
-		if m.dest, ok = e.destination(m.j); !ok {
+		if m.dest, ok = e.destination(m.j, &e.shy); !ok {
 			return nil, 0
 		}
 		for k := range m.dest {
@@ -275,15 +276,14 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 	return way, gain
 }
 
-// hideIdle keeps who is placed off a node, and off those on which nobody is or from
+// hideIdle marks as to be avoided a node, and those on which nobody is or from
 // which somebody is still leaving.
 func (e *Engine) hideIdle(c *compaction, node int32) {
 	y := &e.shy
-	y.reset(len(e.st.nodes))
+	y.reset(len(e.st.Nodes()))
 	for id := range c.stays {
-		if int32(id) == node || len(c.stays[id]) == 0 || len(e.st.nodes[id].stopping) > 0 {
+		if int32(id) == node || len(c.stays[id]) == 0 || len(e.st.Nodes()[id].Stopping()) > 0 {
 			y.keep[id] = y.now
 		}
 	}
-	y.on = true
 }

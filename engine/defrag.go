@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Defragmentation (D-defrag): enough GPUs are free for a waiting gang, but not
@@ -363,9 +364,9 @@ func (e *Engine) freeFor(s *shape) (free, parted int) {
 	for _, g := range s.stagesOf() {
 		f, p := 0, 0
 		for _, ci := range g.classes {
-			f += e.st.classes[ci].free
+			f += e.st.Classes()[ci].Free()
 			if !e.cfg.Unshared {
-				p += e.st.parted(ci)
+				p += e.st.Parted(ci)
 			}
 		}
 		if f+p > free+parted {
@@ -373,22 +374,6 @@ func (e *Engine) freeFor(s *shape) (free, parted int) {
 		}
 	}
 	return free, parted
-}
-
-// parted counts the GPUs of a class on which only shares and slices are.
-func (st *nodeStore) parted(ci int32) (count int) {
-	if st.classes[ci].partial.n == 0 {
-		return 0
-	}
-	for _, id := range st.classes[ci].nodes {
-		n := &st.nodes[id]
-		for i := range n.devs {
-			if n.indexed && n.whole()>>i&1 == 1 && n.devs[i].tenants > 0 {
-				count++
-			}
-		}
-	}
-	return count
 }
 
 // describe writes down who goes where, and what that costs.
@@ -416,13 +401,13 @@ func (e *Engine) moveOf(x *mover) Move {
 // nodesOf lists the names of the nodes of allocations, each once, and the GPUs where a
 // node has islands or of which only parts are meant: somebody may move from one to the
 // other, or from one memory slice to another (GPU@slice).
-func (e *Engine) nodesOf(allocs []Alloc) (names []string) {
+func (e *Engine) nodesOf(allocs []inventory.Alloc) (names []string) {
 	for i := range allocs {
-		n := &e.st.nodes[allocs[i].Node]
-		name := n.spec.Name
+		n := &e.st.Nodes()[allocs[i].Node]
+		name := n.Spec().Name
 		if a := &allocs[i]; a.Slots != 0 {
 			name += fmt.Sprintf(":%d@%d", bits.TrailingZeros64(a.GPUs), bits.TrailingZeros8(a.Slots))
-		} else if n.split || a.Share > 0 {
+		} else if n.Split() || a.Share > 0 {
 			var list []string
 			for m := allocs[i].GPUs; m != 0; m &= m - 1 {
 				list = append(list, strconv.Itoa(bits.TrailingZeros64(m)))

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Moves for gangs of shares or slices. For each of the gang's tasks some jobs leave one GPU, as
@@ -57,11 +58,11 @@ func (e *Engine) gangChoices(s *shape, j *jobState, movers []mover, most cluster
 
 // tryGangs tries every choice of who leaves, the cheapest first, where so few may that it can;
 // false: they are more.
-func (e *Engine) tryGangs(h *hunt, g *stage, d Domain) bool {
+func (e *Engine) tryGangs(h *hunt, g *stage, d inventory.Domain) bool {
 	e.constrain(h.j)
 	r := e.roomsFor(h.s, h.j, g, d)
 	there := func(m mover) bool {
-		return slices.ContainsFunc(m.j.allocs, func(a Alloc) bool { return r.has(a.Node) })
+		return slices.ContainsFunc(m.j.allocs, func(a inventory.Alloc) bool { return r.has(a.Node) })
 	}
 	movers := slices.DeleteFunc(slices.Clone(h.movers), func(m mover) bool { return !there(m) })
 	if len(movers) > exactMovers {
@@ -90,21 +91,21 @@ func (e *Engine) tryGangs(h *hunt, g *stage, d Domain) bool {
 }
 
 // gangDomains lists the domains in one of which a gang must be; the zero Domain: anywhere.
-func (e *Engine) gangDomains(s *shape) (list []Domain) {
+func (e *Engine) gangDomains(s *shape) (list []inventory.Domain) {
 	level := s.topo.Level
 	if !s.topo.Required || level == cluster.LevelAny {
-		return []Domain{{}}
+		return []inventory.Domain{{}}
 	}
-	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
+	for id := range e.st.Nodes() {
+		n := &e.st.Nodes()[id]
 		switch {
-		case !n.indexed || !s.any.has(n.class):
-		case level == cluster.LevelNVLink && n.split:
-			for i := range n.islands() {
-				list = append(list, islandDomain(int32(id), i))
+		case !n.TakesJobs() || !s.any.Has(n.Class()):
+		case level == cluster.LevelNVLink && n.Split():
+			for i := range n.Islands() {
+				list = append(list, inventory.IslandDomain(int32(id), i))
 			}
 		default:
-			if d := n.domain(int32(id), level); !slices.Contains(list, d) {
+			if d := n.Domain(int32(id), level); !slices.Contains(list, d) {
 				list = append(list, d)
 			}
 		}
@@ -114,9 +115,9 @@ func (e *Engine) gangDomains(s *shape) (list []Domain) {
 
 // gangLeavers chooses who leaves so that there is room for all tasks of a gang on GPUs of a
 // stage in a domain, moves for most at most; nil: there is none.
-func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d Domain, movers []mover, most cluster.Milli) (chosen []mover) {
-	mark := e.st.mark()
-	defer e.st.rollback(mark)
+func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d inventory.Domain, movers []mover, most cluster.Milli) (chosen []mover) {
+	mark := e.st.Mark()
+	defer e.st.Rollback(mark)
 	e.constrain(j)
 	r := e.roomsFor(s, j, g, d)
 	if r.missing <= 0 {
@@ -136,7 +137,7 @@ func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d Domain, movers [
 			list = r.reopen(s, list, movers, chosen, last, most)
 		}
 	}
-	e.st.rollback(mark)
+	e.st.Rollback(mark)
 	return e.roomsFor(s, j, g, d).needed(chosen)
 }
 
@@ -152,15 +153,15 @@ func (r *gangRoom) openings(s *shape, movers []mover, most cluster.Milli) (list 
 
 // nodeOf is the node of which an opening is.
 func (r *gangRoom) nodeOf(o *opening) int32 {
-	id, _, _ := o.at.single()
+	id, _, _ := o.at.Single()
 	return id
 }
 
 // roomsFor counts what there is room for as it is.
-func (e *Engine) roomsFor(s *shape, j *jobState, g *stage, d Domain) *gangRoom {
-	r := &gangRoom{e: e, site: Site{e: e, job: j, req: s.sets, home: d, most: s.bounds(), stage: *g}, room: make([]int, len(e.st.nodes)), missing: int(s.min)}
-	for id := range e.st.nodes {
-		if n := &e.st.nodes[id]; n.indexed && slices.Contains(g.classes, n.class) && d.covers(n, int32(id)) {
+func (e *Engine) roomsFor(s *shape, j *jobState, g *stage, d inventory.Domain) *gangRoom {
+	r := &gangRoom{e: e, site: Site{request: e.request(), e: e, job: j, req: s.sets, home: d, most: s.bounds(), stage: *g}, room: make([]int, len(e.st.Nodes())), missing: int(s.min)}
+	for id := range e.st.Nodes() {
+		if n := &e.st.Nodes()[id]; n.TakesJobs() && slices.Contains(g.classes, n.Class()) && d.Covers(n, int32(id)) {
 			r.nodes = append(r.nodes, int32(id))
 			r.count(int32(id))
 		}
@@ -214,10 +215,10 @@ func (r *gangRoom) value(o *opening, chosen []mover) {
 // try says who of some jobs did not leave yet, and for how many more tasks there is room
 // without them. All is as before when it returns.
 func (r *gangRoom) try(who, chosen []mover) (more []mover, gain int) {
-	mark, room, missing := r.e.st.mark(), slices.Clone(r.room), r.missing
+	mark, room, missing := r.e.st.Mark(), slices.Clone(r.room), r.missing
 	more = r.lift(who, chosen)
 	gain = missing - r.missing
-	r.e.st.rollback(mark)
+	r.e.st.Rollback(mark)
 	r.room, r.missing = room, missing
 	return more, gain
 }
@@ -229,7 +230,7 @@ func (r *gangRoom) lift(who, chosen []mover) (more []mover) {
 			continue
 		}
 		more = append(more, m)
-		r.e.st.releaseAll(m.j.allocs)
+		r.e.st.ReleaseAll(m.j.allocs)
 	}
 	for _, id := range nodesLeft(more) {
 		if r.has(id) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Moves of shares and slices. One slice can be in the way of a larger one by where it
@@ -18,7 +19,7 @@ import (
 
 // on is what is free when the mover is gone: of who has parts of a GPU with others, that
 // GPU when all of them are, or several of a node.
-func (m *mover) on() []Alloc {
+func (m *mover) on() []inventory.Alloc {
 	if m.all != nil {
 		return m.gpu[:]
 	}
@@ -32,7 +33,7 @@ func (m *mover) has(j *jobState) bool {
 
 // parted reports whether a mover holds parts of GPUs.
 func (m *mover) parted() bool {
-	return slices.ContainsFunc(m.j.allocs, func(a Alloc) bool { return a.Share > 0 })
+	return slices.ContainsFunc(m.j.allocs, func(a inventory.Alloc) bool { return a.Share > 0 })
 }
 
 // each lists the jobs behind movers, each once.
@@ -67,17 +68,17 @@ func (e *Engine) gather(movers []mover) (list []mover) {
 		return list
 	}
 	for id, on := range e.byNode(parts) {
-		n, first := &e.st.nodes[id], len(list)
-		for dev := range n.devs {
-			if len(on) == 0 || n.whole()>>dev&1 == 0 {
+		n, first := &e.st.Nodes()[id], len(list)
+		for dev := range n.Devices() {
+			if len(on) == 0 || n.Whole()>>dev&1 == 0 {
 				continue
 			}
-			g := mover{gpu: [1]Alloc{{Node: int32(id), GPUs: 1 << dev}}}
+			g := mover{gpu: [1]inventory.Alloc{{Node: int32(id), GPUs: 1 << dev}}}
 			here := e.tenantsOf(int32(id), dev, parts, on)
 			for i := range here {
 				g.all = append(g.all, here[i].mover)
 			}
-			if g.all == nil || !coversAll(here, &n.devs[dev]) {
+			if g.all == nil || !coversAll(here, &n.Devices()[dev]) {
 				continue
 			}
 			same := func(x mover) bool {
@@ -148,12 +149,12 @@ func (e *Engine) tenantsOf(id int32, dev int, movers []mover, on []int) (list []
 }
 
 // coversAll reports whether nobody else has parts of the GPU.
-func coversAll(list []occupant, d *device) bool {
+func coversAll(list []occupant, d *inventory.Device) bool {
 	n := int16(0)
 	for i := range list {
 		n += list[i].tenants
 	}
-	return n == d.tenants
+	return n == d.Tenants()
 }
 
 // partChoices lists who could leave so that there may be room for one task with shares or a slice, at
@@ -164,17 +165,17 @@ func (e *Engine) partChoices(s *shape, j *jobState, movers []mover, most cluster
 	}
 	r := &s.sets[0].Request
 	for id, on := range e.byNode(movers) {
-		n := &e.st.nodes[id]
-		if len(on) == 0 || !n.indexed || !s.any.has(n.class) {
+		n := &e.st.Nodes()[id]
+		if len(on) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()) {
 			continue
 		}
-		for dev := range n.devs {
-			if n.healthy>>dev&1 == 0 {
+		for dev := range n.Devices() {
+			if n.Healthy()>>dev&1 == 0 {
 				continue
 			}
 			for _, who := range e.departures(int32(id), dev, r, j, movers, on) {
 				if len(who) > 0 && toll(who) <= most {
-					list = append(list, choice{who: who, cost: costOf(who), at: Domain{cluster.LevelNode, int32(id)}})
+					list = append(list, choice{who: who, cost: costOf(who), at: inventory.Domain{Level: cluster.LevelNode, ID: int32(id)}})
 				}
 			}
 		}
@@ -185,33 +186,33 @@ func (e *Engine) partChoices(s *shape, j *jobState, movers []mover, most cluster
 
 // departures lists who could leave a GPU for a share or a slice.
 func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *jobState, movers []mover, on []int) (list [][]mover) {
-	n := &e.st.nodes[id]
-	d := &n.devs[dev]
-	if d.tenants == 0 {
+	n := &e.st.Nodes()[id]
+	d := &n.Devices()[dev]
+	if d.Tenants() == 0 {
 		return e.holderOf(n, id, dev, movers, on)
 	}
 	here := e.tenantsOf(id, dev, movers, on)
 	if len(here) == 0 {
 		return nil
 	}
-	if !n.isCut(dev) && coversAll(here, d) {
+	if !n.IsCut(dev) && coversAll(here, d) {
 		list = append(list, jobsOf(here, 1<<len(here)-1))
 	}
 	switch {
-	case r.Profile == "" && (d.slots != 0 || e.cfg.Spec.Sharing == cluster.MPS && d.user != j.spec.User):
+	case r.Profile == "" && (d.Slots() != 0 || e.cfg.Spec.Sharing == cluster.MPS && d.User() != j.spec.User):
 		return list // only all of them make room
 	case r.Profile == "":
 		return append(list, e.fewest(n, d, r, here)...)
-	case d.slots == 0:
+	case d.Slots() == 0:
 		return list // likewise
 	}
-	model := &e.st.classes[n.class].model
+	model := e.st.Classes()[n.Class()].Model()
 	p, ok := model.Profile(r.Profile)
 	if !ok {
 		return nil
 	}
-	for _, mask := range n.masksOf(p, dev) {
-		who, slots, media := uint64(0), d.slots&mask, d.media && p.Media()
+	for _, mask := range n.MasksOf(p, dev) {
+		who, slots, media := uint64(0), d.Slots()&mask, d.Media() && p.Media()
 		for i := range here {
 			if o := &here[i]; o.slots&mask != 0 || o.media && p.Media() {
 				who, slots, media = who|1<<i, slots&^o.slots, media && !o.media
@@ -224,27 +225,11 @@ func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *jobState, 
 	return list
 }
 
-// masksOf lists the memory slices that an instance of a profile can have on a GPU.
-func (n *nodeState) masksOf(p *cluster.SliceProfile, dev int) (list []uint8) {
-	if !n.stays(dev) {
-		for _, s := range p.Starts {
-			list = append(list, p.Mask(s))
-		}
-		return list
-	}
-	for _, in := range n.fixed.instances[dev] {
-		if in.profile == p.Name {
-			list = append(list, in.mask)
-		}
-	}
-	return list
-}
-
 // holderOf is who has a whole GPU and may leave it.
-func (e *Engine) holderOf(n *nodeState, id int32, dev int, movers []mover, on []int) [][]mover {
+func (e *Engine) holderOf(n *inventory.Node, id int32, dev int, movers []mover, on []int) [][]mover {
 	for _, i := range on {
 		for k := range movers[i].j.allocs {
-			if a := &movers[i].j.allocs[k]; a.Node == id && a.Share == 0 && a.GPUs>>dev&1 == 1 && n.hosts>>dev&1 == 1 {
+			if a := &movers[i].j.allocs[k]; a.Node == id && a.Share == 0 && a.GPUs>>dev&1 == 1 && n.Hosts()>>dev&1 == 1 {
 				return [][]mover{{movers[i]}}
 			}
 		}
@@ -254,9 +239,9 @@ func (e *Engine) holderOf(n *nodeState, id int32, dev int, movers []mover, on []
 
 // fewest lists who could leave others with shares of a GPU so that one more has room, nobody
 // in vain: every choice where up to eight may, else the cheapest until there is.
-func (e *Engine) fewest(n *nodeState, d *device, r *cluster.Request, here []occupant) (list [][]mover) {
+func (e *Engine) fewest(n *inventory.Node, d *inventory.Device, r *cluster.Request, here []occupant) (list [][]mover) {
 	enough := func(who uint64) bool {
-		milli, mem, seats := d.milli, d.mem, e.st.classes[n.class].seats(d)
+		milli, mem, seats := d.Milli(), d.Mem(), e.st.Classes()[n.Class()].Seats(d)
 		for m := who; m != 0; m &= m - 1 {
 			o := &here[bits.TrailingZeros64(m)]
 			milli, mem, seats = milli+o.milli, mem+o.mem, seats+int(o.tenants)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // The search for moves (D-defrag): for each block in which the gang could be,
@@ -19,26 +21,26 @@ import (
 type mover struct {
 	j    *jobState
 	all  []mover // they; then only cost and gpu count besides
-	gpu  [1]Alloc
+	gpu  [1]inventory.Alloc
 	how  How
-	stop time.Duration // until it has left
-	lost time.Duration // work
-	cost time.Duration // GPU time
-	dest []Alloc       // where it goes
-	wait time.Duration // from now until those who have that have left it
-	link int           // 0: it moves for the gang; else for one that moves, of the link before
+	stop time.Duration     // until it has left
+	lost time.Duration     // work
+	cost time.Duration     // GPU time
+	dest []inventory.Alloc // where it goes
+	wait time.Duration     // from now until those who have that have left it
+	link int               // 0: it moves for the gang; else for one that moves, of the link before
 }
 
 // relocation is a way to let a gang start.
 type relocation struct {
 	movers []mover
-	allocs []Alloc // the gang's
+	allocs []inventory.Alloc // the gang's
 	cost   time.Duration
 }
 
 // block is where a gang could be: a domain of a topology level, or anywhere.
 type block struct {
-	Domain
+	inventory.Domain
 	movers []mover       // who holds devices there, and may be moved; by cost
 	least  time.Duration // they cost at least, where that is known
 }
@@ -95,8 +97,8 @@ func (e *Engine) vacateAny(h *hunt, blocks []block) {
 // and says what keeps others where they are.
 func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 	young, often := 0, 0
-	e.byKey().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		switch {
 		case !e.mayMove(v) || v.tier() < tier:
 		case !e.mayStop(v):
@@ -180,10 +182,10 @@ func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
 	case s.min > 1:
 		level = cluster.LevelAny
 	}
-	at := map[Domain]int{} // looked up only
+	at := map[inventory.Domain]int{} // looked up only
 	movers = e.gather(movers)
 	on := e.byNode(movers)
-	add := func(id int32, d Domain) {
+	add := func(id int32, d inventory.Domain) {
 		k, ok := at[d]
 		if !ok {
 			k = len(list)
@@ -197,18 +199,18 @@ func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
 			}
 		}
 	}
-	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
+	for id := range e.st.Nodes() {
+		n := &e.st.Nodes()[id]
 		switch {
-		case !n.indexed || !s.any.has(n.class):
+		case !n.TakesJobs() || !s.any.Has(n.Class()):
 		case level == cluster.LevelAny:
 			list = append(list[:0], block{movers: slices.Clone(movers)})
-		case level == cluster.LevelNVLink && n.split:
-			for i := range n.islands() {
-				add(int32(id), islandDomain(int32(id), i))
+		case level == cluster.LevelNVLink && n.Split():
+			for i := range n.Islands() {
+				add(int32(id), inventory.IslandDomain(int32(id), i))
 			}
 		default:
-			add(int32(id), n.domain(int32(id), level))
+			add(int32(id), n.Domain(int32(id), level))
 		}
 	}
 	for i := range list {
@@ -221,7 +223,7 @@ func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
 
 // byNode lists for each node who holds devices there, by index.
 func (e *Engine) byNode(movers []mover) [][]int {
-	on := make([][]int, len(e.st.nodes))
+	on := make([][]int, len(e.st.Nodes()))
 	for i := range movers {
 		for _, a := range movers[i].on() {
 			if l := on[a.Node]; len(l) == 0 || l[len(l)-1] != i {
@@ -236,28 +238,19 @@ func (e *Engine) byNode(movers []mover) [][]int {
 // there costs at least (MaxDuration: there cannot be any).
 func (e *Engine) priceBlock(s *shape, b *block) {
 	slices.SortStableFunc(b.movers, func(x, y mover) int { return cmp.Compare(x.cost, y.cost) })
-	if id, _, ok := b.single(); ok {
-		n := &e.st.nodes[id]
-		b.least, _ = e.cheapest(portions(b.movers), b.Domain, s.gpus-n.freeOn(b.devices(n)))
+	if id, _, ok := b.Single(); ok {
+		n := &e.st.Nodes()[id]
+		b.least, _ = e.cheapest(portions(b.movers), b.Domain, s.gpus-n.FreeOn(b.Devices(n)))
 	}
-}
-
-// single returns the node of a domain that is one, or part (on) of one.
-func (d Domain) single() (id int32, on, ok bool) {
-	if d.Level == cluster.LevelNode {
-		return d.ID, false, true
-	}
-	id, _, ok = d.island()
-	return id, true, ok
 }
 
 // gpusIn counts the GPUs in a domain that are free when somebody leaves.
-func (e *Engine) gpusIn(v *mover, d Domain) (k int) {
+func (e *Engine) gpusIn(v *mover, d inventory.Domain) (k int) {
 	on := v.on()
 	for i := range on {
 		a := &on[i]
-		if n := &e.st.nodes[a.Node]; d.covers(n, a.Node) {
-			k += popcount(a.GPUs & d.devices(n))
+		if n := &e.st.Nodes()[a.Node]; d.Covers(n, a.Node) {
+			k += popcount(a.GPUs & d.Devices(n))
 		}
 	}
 	return k
@@ -265,7 +258,7 @@ func (e *Engine) gpusIn(v *mover, d Domain) (k int) {
 
 // cheapest chooses the jobs of least cost that together hold at least so many GPUs
 // in a domain: the knapsack, exactly. MaxDuration: they do not.
-func (e *Engine) cheapest(movers []mover, d Domain, gpus int) (cost time.Duration, chosen []int) {
+func (e *Engine) cheapest(movers []mover, d inventory.Domain, gpus int) (cost time.Duration, chosen []int) {
 	if gpus <= 0 {
 		return 0, nil
 	}
@@ -293,7 +286,7 @@ func (e *Engine) cheapest(movers []mover, d Domain, gpus int) (cost time.Duratio
 // vacate looks for the cheapest way to have the gang in a block, if it costs less than the
 // best one so far.
 func (e *Engine) vacate(h *hunt, b *block) {
-	if _, _, ok := b.single(); ok && len(b.movers) <= exactMovers {
+	if _, _, ok := b.Single(); ok && len(b.movers) <= exactMovers {
 		for _, c := range e.choices(h.s.gpus, b, h.most, false) { // the cheapest first
 			if !h.better(c.cost, len(c.who)) {
 				return
@@ -307,7 +300,7 @@ func (e *Engine) vacate(h *hunt, b *block) {
 
 // tryWithout tries those who are chosen to leave a domain, and chooses again without whom
 // there was no room for elsewhere.
-func (e *Engine) tryWithout(h *hunt, d Domain, movers []mover, choose func([]mover) []mover) {
+func (e *Engine) tryWithout(h *hunt, d inventory.Domain, movers []mover, choose func([]mover) []mover) {
 	movers = slices.Clone(movers)
 	for range exactMovers {
 		chosen, before := choose(movers), h.best
@@ -326,14 +319,14 @@ func (e *Engine) tryWithout(h *hunt, d Domain, movers []mover, choose func([]mov
 type choice struct {
 	who  []mover
 	cost time.Duration
-	at   Domain
+	at   inventory.Domain
 }
 
 // choices lists who may leave a block within one node so that there are so many GPUs,
 // moves for most at most, the cheapest first; least: nobody of them in vain.
 func (e *Engine) choices(gpus int, b *block, most cluster.Milli, least bool) (list []choice) {
-	at, _, _ := b.single()
-	free := e.st.nodes[at].freeOn(b.devices(&e.st.nodes[at]))
+	at, _, _ := b.Single()
+	free := e.st.Nodes()[at].FreeOn(b.Devices(&e.st.Nodes()[at]))
 	held := make([]int, len(b.movers))
 	for i := range b.movers {
 		held[i] = e.gpusIn(&b.movers[i], b.Domain)
@@ -383,19 +376,19 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Mi
 	}
 	r, missing, on := &s.sets[0].Request, int(s.min), e.byNode(movers)
 	var nodes []offer
-	part := func(id int32) Domain {
-		if at, island, ok := b.single(); ok && island && at == id {
+	part := func(id int32) inventory.Domain {
+		if at, island, ok := b.Single(); ok && island && at == id {
 			return b.Domain
 		}
-		return Domain{cluster.LevelNode, id}
+		return inventory.Domain{Level: cluster.LevelNode, ID: id}
 	}
-	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
-		if !n.indexed || !s.any.has(n.class) || !b.covers(n, int32(id)) {
+	for id := range e.st.Nodes() {
+		n := &e.st.Nodes()[id]
+		if !n.TakesJobs() || !s.any.Has(n.Class()) || !b.Covers(n, int32(id)) {
 			continue
 		}
 		nodes = append(nodes, offer{id: int32(id)})
-		missing -= n.freeOn(part(int32(id)).devices(n)) / r.GPUs
+		missing -= n.FreeOn(part(int32(id)).Devices(n)) / r.GPUs
 	}
 	taken := make([]bool, len(movers))
 	for ; missing > 0; missing-- {
@@ -428,9 +421,9 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Mi
 }
 
 // nextTask is what room for one more task on a node costs, and who leaves for it.
-func (e *Engine) nextTask(gpus int, id int32, d Domain, extra int, movers []mover, on []int, taken []bool) (time.Duration, []int) {
-	n := &e.st.nodes[id]
-	need := gpus + extra - n.freeOn(d.devices(n))%gpus
+func (e *Engine) nextTask(gpus int, id int32, d inventory.Domain, extra int, movers []mover, on []int, taken []bool) (time.Duration, []int) {
+	n := &e.st.Nodes()[id]
+	need := gpus + extra - n.FreeOn(d.Devices(n))%gpus
 	var left []mover
 	var index []int
 	for _, i := range on {
@@ -450,14 +443,14 @@ func (e *Engine) nextTask(gpus int, id int32, d Domain, extra int, movers []move
 // tryMoves places the gang in a block that some jobs leave, and them elsewhere, and notes
 // that if it is the best way so far. The books are as before when it returns. Who finds
 // no room is stuck.
-func (e *Engine) tryMoves(h *hunt, d Domain, chosen []mover) (stuck *jobState) {
-	mark := e.st.mark()
-	defer e.st.rollback(mark)
+func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *jobState) {
+	mark := e.st.Mark()
+	defer e.st.Rollback(mark)
 	for i := range chosen {
-		e.st.releaseAll(chosen[i].j.allocs)
+		e.st.ReleaseAll(chosen[i].j.allocs)
 	}
 	e.constrain(h.j)
-	allocs, ok := e.placeWithin(h.j, h.s, h.s.min, d, nil)
+	allocs, ok := e.placeWithin(e.request(), h.j, h.s, h.s.min, d)
 	if !ok {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Moves for tasks with shares of several GPUs. Each of so many devices of one node must have
@@ -28,12 +29,12 @@ type nook struct {
 // with shares of several GPUs, moves for most at most, nobody in vain, the cheapest first.
 func (e *Engine) wideChoices(s *shape, j *jobState, movers []mover, most cluster.Milli) (list []choice) {
 	for id, on := range e.byNode(movers) {
-		n := &e.st.nodes[id]
-		if len(on) == 0 || !n.indexed || !s.any.has(n.class) {
+		n := &e.st.Nodes()[id]
+		if len(on) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()) {
 			continue
 		}
 		for _, d := range e.nooks(s, int32(id)) {
-			k := nook{e: e, node: int32(id), site: Site{e: e, job: j, req: s.sets, home: d, most: s.bounds()}}
+			k := nook{e: e, node: int32(id), site: Site{request: e.request(), e: e, job: j, req: s.sets, home: d, most: s.bounds()}}
 			for _, i := range on {
 				if e.gpusIn(&movers[i], d) > 0 {
 					k.movers = append(k.movers, movers[i])
@@ -52,13 +53,13 @@ func (e *Engine) wideChoices(s *shape, j *jobState, movers []mover, most cluster
 }
 
 // nooks lists the parts of a node in one of which a task must be.
-func (e *Engine) nooks(s *shape, id int32) (list []Domain) {
-	n := &e.st.nodes[id]
-	if !s.topo.Required || s.topo.Level != cluster.LevelNVLink || !n.split {
-		return []Domain{{cluster.LevelNode, id}}
+func (e *Engine) nooks(s *shape, id int32) (list []inventory.Domain) {
+	n := &e.st.Nodes()[id]
+	if !s.topo.Required || s.topo.Level != cluster.LevelNVLink || !n.Split() {
+		return []inventory.Domain{{Level: cluster.LevelNode, ID: id}}
 	}
-	for i := range n.islands() {
-		list = append(list, islandDomain(id, i))
+	for i := range n.Islands() {
+		list = append(list, inventory.IslandDomain(id, i))
 	}
 	return list
 }
@@ -67,10 +68,10 @@ func (k *nook) room() int { return k.site.Room(int(k.node), 0, k.site.req[0].Cou
 
 // opens reports whether there is room for one more task when some have left.
 func (k *nook) opens(who []mover) bool {
-	mark := k.e.st.mark()
-	defer k.e.st.rollback(mark)
+	mark := k.e.st.Mark()
+	defer k.e.st.Rollback(mark)
 	for i := range who {
-		k.e.st.releaseAll(who[i].j.allocs)
+		k.e.st.ReleaseAll(who[i].j.allocs)
 	}
 	return k.room() > k.had
 }
@@ -110,10 +111,10 @@ func (k *nook) cheap(j *jobState, most cluster.Milli) (list []choice) {
 	for i := range all {
 		all[i] = i
 	}
-	n := &k.e.st.nodes[k.node]
-	ways := make([][][]mover, len(n.devs))
-	for m := k.site.devices(n) & n.healthy; m != 0; m &= m - 1 {
-		if dev := bits.TrailingZeros64(m); dev < len(n.devs) {
+	n := &k.e.st.Nodes()[k.node]
+	ways := make([][][]mover, len(n.Devices()))
+	for m := k.site.devices(n) & n.Healthy(); m != 0; m &= m - 1 {
+		if dev := bits.TrailingZeros64(m); dev < len(n.Devices()) {
 			ways[dev] = k.e.departures(k.node, dev, &k.site.req[0].Request, j, k.movers, all)
 		}
 	}
@@ -180,7 +181,7 @@ func (r *gangRoom) reopen(s *shape, list []opening, movers, chosen, last []mover
 	list = slices.DeleteFunc(list, touched)
 	left := slices.DeleteFunc(slices.Clone(movers), func(m mover) bool {
 		gone := slices.ContainsFunc(chosen, func(x mover) bool { return x.j == m.j })
-		return gone || !slices.ContainsFunc(m.j.allocs, func(a Alloc) bool { return slices.Contains(at, a.Node) })
+		return gone || !slices.ContainsFunc(m.j.allocs, func(a inventory.Alloc) bool { return slices.Contains(at, a.Node) })
 	})
 	more := r.openings(s, left, most)
 	return append(list, slices.DeleteFunc(more, func(o opening) bool { return !touched(o) })...)

@@ -1,9 +1,9 @@
 package engine
 
 import (
-	"math/bits"
-
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Elastic jobs start as large as fits and grow into what nobody waits for.
@@ -16,9 +16,9 @@ func (e *Engine) grow() {
 		return
 	}
 	ids := e.scratch.ids[:0]
-	e.byKey().walk(func(it item) bool {
-		if j := e.jobs[it.id]; j.state == Running && j.tasks < e.mostTasks(j) && !j.resizing {
-			ids = append(ids, it.id)
+	e.byKey().Walk(func(it order.Item) bool {
+		if j := e.jobs[it.ID]; j.state == Running && j.tasks < e.mostTasks(j) && !j.resizing {
+			ids = append(ids, it.ID)
 		}
 		return true
 	})
@@ -31,40 +31,41 @@ func (e *Engine) grow() {
 func (e *Engine) growJob(j *jobState) {
 	s := e.shapeAt(j.shape)
 	open := e.growStage(j, s)
-	var home Domain
+	var home inventory.Domain
 	if s.topo.Required && s.topo.Level != cluster.LevelAny {
-		home = e.homeOf(j, s.topo.Level)
+		home = e.st.HomeOf(j.allocs, s.topo.Level)
 	}
 	one := []cluster.TaskSet{{Count: 1, Request: s.sets[0].Request}}
-	var more []Alloc
-	tasks, before := int(j.tasks), e.st.mark()
+	var more []inventory.Alloc
+	tasks, before := int(j.tasks), e.st.Mark()
 	e.takeLeaving() // it grows into what is free now only
 	for tasks < int(e.mostTasks(j)) {
 		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, tasks+1)-e.milliOf(s, int(j.tasks))).code != notRefused {
 			break
 		}
-		site := &Site{e: e, job: j, req: one, home: home, awake: true, most: s.bounds(), has: append(more[:len(more):len(more)], j.allocs...)}
-		e.constrain(j)
-		mark := e.st.mark()
+		r := e.request()
+		r.reserved = e.reserved(j)
+		has := append(more[:len(more):len(more)], j.allocs...)
+		site := &Site{request: r, e: e, job: j, req: one, home: home, awake: true, most: s.bounds(), has: has}
+		mark := e.st.Mark()
 		if !e.placeStage(site, &open) {
 			break
 		}
 		if e.contested(site.allocs) {
-			e.st.rollback(mark)
+			e.st.Rollback(mark)
 			break
 		}
 		more, tasks = append(more, site.allocs...), tasks+1
 	}
-	e.held = nil
-	e.st.rollback(before)
+	e.st.Rollback(before)
 	if len(more) == 0 {
 		return
 	}
-	e.st.takeAll(more)
-	e.st.commit()
+	e.st.TakeAll(more)
 	e.charge(j, -1)
+	e.st.Commit()
 	e.accrue(j)
-	j.allocs = append(append([]Alloc(nil), j.allocs...), more...)
+	j.allocs = append(append([]inventory.Alloc(nil), j.allocs...), more...)
 	e.resized(j, tasks)
 }
 
@@ -74,13 +75,13 @@ func (e *Engine) growStage(j *jobState, s *shape) stage {
 	model := ""
 	for i := range j.allocs {
 		if a := &j.allocs[i]; a.GPUs != 0 {
-			model = e.st.classes[e.st.nodes[a.Node].class].model.Name
+			model = e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model().Name
 			break
 		}
 	}
 	g := stage{gpus: s.suits[0]}
-	for ci := range e.st.classes {
-		if s.suits[0].has(int32(ci)) && (s.sets[0].Request.GPUs == 0 || e.st.classes[ci].model.Name == model) {
+	for ci := range e.st.Classes() {
+		if s.suits[0].Has(int32(ci)) && (s.sets[0].Request.GPUs == 0 || e.st.Classes()[ci].Model().Name == model) {
 			g.classes = append(g.classes, int32(ci))
 		}
 	}
@@ -93,6 +94,7 @@ func (e *Engine) resized(j *jobState, tasks int) {
 	j.tasks, j.devices = int32(tasks), int32(s.devices(tasks))
 	j.milli = e.heldMilli(j)
 	e.charge(j, 1)
+	e.st.Commit()
 	e.gotMore()
 	e.watchKey(j)     // what it attains grows at another rate
 	j.resizing = true // one at a time, so that the driver's answer is to this one
@@ -101,7 +103,7 @@ func (e *Engine) resized(j *jobState, tasks int) {
 
 // goingAllocs is what a job still holds physically although the books have
 // promised it on: everything while it stops, the surplus while it shrinks.
-func (j *jobState) goingAllocs() []Alloc {
+func (j *jobState) goingAllocs() []inventory.Alloc {
 	if j.state == Stopping && len(j.leaving) == 0 {
 		return j.allocs
 	}
@@ -114,7 +116,7 @@ func (j *jobState) goingAllocs() []Alloc {
 // cut is what a job could give back.
 type cut struct {
 	v          *jobState
-	keep, gone []Alloc
+	keep, gone []inventory.Alloc
 }
 
 // shrinkFor takes back surplus tasks of elastic jobs until the job fits.
@@ -124,25 +126,25 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 	}
 	s := e.shapeAt(j.shape)
 	ids := e.scratch.ids[:0]
-	e.byKey().walkBack(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().WalkBack(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		if v.state == Running && v.tasks > e.leastTasks(v) && v.tier() >= j.spec.Tier && !v.resizing {
-			ids = append(ids, it.id)
+			ids = append(ids, it.ID)
 		}
 		return true
 	})
 	e.scratch.ids = ids
-	mark := e.st.mark()
+	mark := e.st.Mark()
 	var cuts []cut
 	for _, id := range ids {
 		v := e.jobs[id]
-		c := cut{v: v, keep: append([]Alloc(nil), v.allocs...)}
+		c := cut{v: v, keep: append([]inventory.Alloc(nil), v.allocs...)}
 		for n := v.tasks; n > e.leastTasks(v); n-- {
-			gone := splitTask(&c.keep, &e.shapes[v.shape].sets[0].Request)
+			gone := inventory.SplitTask(&c.keep, &e.shapes[v.shape].sets[0].Request)
 			if gone == nil {
 				break
 			}
-			e.st.releaseAll(gone)
+			e.st.ReleaseAll(gone)
 			c.gone = append(c.gone, gone...)
 			allocs, ok := e.placeSize(j, s, s.min)
 			if !ok {
@@ -154,22 +156,23 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 				}
 			}
 			e.shrink(c.v, c.keep, c.gone)
-			e.st.commit()
+			e.st.Commit()
 			e.book(j, allocs, tasksOf(allocs))
 			return true
 		}
 		cuts = append(cuts, c)
 	}
-	e.st.rollback(mark)
+	e.st.Rollback(mark)
 	return false
 }
 
 // shrink books that a job gives back part of what it holds.
-func (e *Engine) shrink(v *jobState, keep, gone []Alloc) {
+func (e *Engine) shrink(v *jobState, keep, gone []inventory.Alloc) {
 	if len(gone) == 0 {
 		return
 	}
 	e.charge(v, -1)
+	e.st.Commit()
 	e.accrue(v)
 	v.allocs, v.leaving = keep, gone
 	tasks := 0
@@ -183,35 +186,6 @@ func (e *Engine) shrink(v *jobState, keep, gone []Alloc) {
 	}
 	e.resized(v, tasks)
 	e.epoch++
-}
-
-// splitTask cuts the last task of the first set out of the allocations.
-func splitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
-	list := *allocs
-	for i := len(list) - 1; i >= 0; i-- {
-		a := &list[i]
-		if a.Set != 0 || a.Tasks == 0 {
-			continue
-		}
-		if a.Share != 0 && r.GPUs > 1 {
-			return nil // a task over several shares is not cut
-		}
-		if a.Tasks == 1 {
-			gone := *a
-			*allocs = append(list[:i:i], list[i+1:]...)
-			return []Alloc{gone}
-		}
-		gone := *a
-		gone.Tasks, gone.CPU, gone.RAM, gone.GPUs = 1, r.CPU, r.RAM, 0
-		for range r.GPUs {
-			high := uint64(1) << (63 - bits.LeadingZeros64(a.GPUs))
-			gone.GPUs |= high
-			a.GPUs &^= high
-		}
-		a.Tasks, a.CPU, a.RAM = a.Tasks-1, a.CPU-r.CPU, a.RAM-r.RAM
-		return []Alloc{gone}
-	}
-	return nil
 }
 
 // leftDevices is called when a job that shrank, or that ends, has left devices.

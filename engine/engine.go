@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -78,9 +79,8 @@ type Engine struct {
 	pools    poolState
 	mode     Backfill
 	now      cluster.Time
-	st       nodeStore
+	st       inventory.Store
 	nodeID   map[string]int32 // looked up only
-	domains  map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
 	parts    []partition
 	capacity cluster.Milli
 	totalCPU cluster.Milli // of nodes that state it
@@ -98,19 +98,19 @@ type Engine struct {
 	laneID    map[laneKey]int32
 	groups    []group
 	groupID   map[groupKey]int32
-	pending   int             // eligible jobs
-	homing    int             // ... that are suspended: only where their memory is will do
-	greedy    int             // ... of several task sets, which a start can make fit
-	wanted    slicesWanted    // ... for slices
-	owing     []*jobState     // liftUntilFits: lifted of the job's own queue, and not borrowed
-	ready     []cluster.JobID // placed jobs whose devices became free in this step
-	running   keptList        // jobs with devices (and not told to leave) by run key
-	ends      keptList        // the same jobs by expected end
-	holding   [3]int          // jobs in that list, by tier
-	beingLeft []int32         // nodes of which stopping jobs still hold something, in order
-	placed    []*jobState     // those of them that wait for their devices, in no order
-	elastic   int             // jobs seen that can change their size
-	empty     *nodeStore      // the cluster empty and healthy, for never
+	pending   int              // eligible jobs
+	homing    int              // ... that are suspended: only where their memory is will do
+	greedy    int              // ... of several task sets, which a start can make fit
+	wanted    slicesWanted     // ... for slices
+	owing     []*jobState      // liftUntilFits: lifted of the job's own queue, and not borrowed
+	ready     []cluster.JobID  // placed jobs whose devices became free in this step
+	running   keptList         // jobs with devices (and not told to leave) by run key
+	ends      keptList         // the same jobs by expected end
+	holding   [3]int           // jobs in that list, by tier
+	beingLeft []int32          // nodes of which stopping jobs still hold something, in order
+	placed    []*jobState      // those of them that wait for their devices, in no order
+	elastic   int              // jobs seen that can change their size
+	empty     *inventory.Store // the cluster empty and healthy, for never
 	deps      depState
 
 	freed     int64 // grows when something may have become free that no stopping job still holds
@@ -124,12 +124,10 @@ type Engine struct {
 	resv      []reservation
 	held      *holds // what a candidate must leave alone; nil: nothing
 	holds     holds
-	restoring bool      // being built from a snapshot: nodes are not yet in their states
-	straddled bool      // which of a queue's jobs could leave depended on who left first
-	sober     bool      // nobody is placed on nodes that are asleep
-	possible  bool      // asking what could ever be: bounds of the moment do not count
-	blockedBy *classSet // strict order: classes behind a blocked job; nil: none
-	thorough  bool      // tests: every candidate is really tried
+	restoring bool                // being built from a snapshot: nodes are not yet in their states
+	straddled bool                // which of a queue's jobs could leave depended on who left first
+	blockedBy *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
+	thorough  bool                // tests: every candidate is really tried
 	shy       shyness
 	ps        passState
 	advance   []advance
@@ -137,7 +135,7 @@ type Engine struct {
 	past      past
 	between   between
 	paces     paces
-	demand    demand
+	demand    inventory.Demand
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -180,8 +178,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	}
 	cfg.Stop = &stop
 	e := &Engine{cfg: cfg, traits: cfg.Policy.Traits(),
-		nodeID: map[string]int32{}, domains: map[string]int32{}, shapeID: map[string]int32{},
+		nodeID: map[string]int32{}, shapeID: map[string]int32{},
 		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}
+	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.keyer, _ = cfg.Policy.(KeyChanger)
 	e.heads, _ = cfg.Policy.(HeadKeyer)
 	e.queues, _ = cfg.Policy.(QueueOrder)
@@ -305,104 +304,36 @@ func (e *Engine) addNode(n cluster.Node) error {
 			return &NodeError{n.Name, fmt.Sprintf("unknown GPU model %q; define it under models", n.Model)}
 		}
 	}
-	id := int32(len(e.st.nodes))
-	e.totalCPU += n.CPU
-	e.totalRAM += n.RAM
-	e.nodeID[n.Name] = id
-	ns := nodeState{spec: n, cpu: n.CPU, ram: n.RAM, devs: make([]device, n.GPUs), drained: n.State == cluster.Draining}
-	if n.CPU == 0 {
-		ns.cpu = notModelled
-	}
-	if n.RAM == 0 {
-		ns.ram = notModelled
-	}
-	var err error
-	if ns.fixed, err = fixedOf(&n, &model); err != nil {
-		return &NodeError{n.Name, err.Error()}
-	}
-	for i := range ns.devs {
-		ns.devs[i] = device{milli: int32(cluster.Whole), mem: model.Memory}
-	}
-	ns.healthy = (uint64(1)<<n.GPUs - 1) &^ n.Bad
-	ns.free = ns.whole()
-	for m := ns.free; m != 0; m &= m - 1 {
-		ns.nfree++
-	}
-	ns.rack, ns.fabric = e.domain("rack", n.Rack), e.domain("fabric", n.Fabric)
-	if n.NVLink != "" {
-		ns.nvlink = e.domain("nvlink", n.NVLink)
-	} else {
-		ns.nvlink, ns.split = e.domain("node", n.Name), ns.islands() > 1
-	}
-	e.st.nodes = append(e.st.nodes, ns)
-	if err := e.classify(id, model); err != nil {
-		return err
-	}
-	nodes := &e.st.nodes[id]
-	if n.Asleep > 0 {
-		e.st.asleep++
-	}
-	e.st.index(nodes, n.State == cluster.Up)
-	if n.State != cluster.Down {
-		e.capacity += cluster.Whole * int64(popcount(nodes.healthy))
-	}
-	e.epoch++
-	return nil
-}
-
-// domain numbers the named domain; nodes that name none share one domain.
-func (e *Engine) domain(level, name string) int32 {
-	key := level + "/" + name
-	id, ok := e.domains[key]
-	if !ok {
-		id = int32(len(e.domains))
-		e.domains[key] = id
-	}
-	return id
-}
-
-// classify puts the node into the class of its like.
-func (e *Engine) classify(id int32, model cluster.GPUModel) error {
-	n := &e.st.nodes[id]
-	var parts uint64
+	parts := uint64(0)
 	for i := range e.parts {
-		if e.parts[i].member[n.spec.Name] {
+		if e.parts[i].member[n.Name] {
 			parts |= 1 << i
 		}
 	}
 	if len(e.parts) == 0 {
 		parts = 1
 	}
-	n.class = -1
-	for ci := range e.st.classes {
-		c := &e.st.classes[ci]
-		if c.model.Name == model.Name && c.gpus == n.spec.GPUs && c.parts == parts {
-			n.class = int32(ci)
-			break
-		}
+	clients := 0
+	if e.cfg.Spec.Sharing == cluster.MPS {
+		clients = model.MPSClients()
 	}
-	if n.class < 0 {
-		if len(e.st.classes) == MaxKinds {
-			return &NodeError{n.spec.Name, fmt.Sprintf("more than %d kinds of node (GPU model x GPUs per node x partitions)", MaxKinds)}
-		}
-		n.class = int32(len(e.st.classes))
-		c := class{model: model, gpus: n.spec.GPUs, parts: parts, buckets: make([]bitset, n.spec.GPUs+1)}
-		if e.cfg.Spec.Sharing == cluster.MPS {
-			c.clients = model.MPSClients()
-		}
-		e.st.classes = append(e.st.classes, c)
+	first, err := e.st.Add(n, model, parts, clients)
+	if err != nil {
+		return &NodeError{n.Name, err.Error()}
+	}
+	if first {
 		for i := range e.shapes {
 			e.shapes[i].stale = true
 		}
-		e.demand.stale = true
+		e.demand.Stale = true
 	}
-	c := &e.st.classes[n.class]
-	n.pos = int32(len(c.nodes))
-	c.nodes = append(c.nodes, id)
-	c.cpu, c.ram, c.split = max(c.cpu, n.cpu), max(c.ram, n.ram), c.split || n.split
-	c.grow(len(c.nodes))
+	id := int32(len(e.st.Nodes())) - 1
+	e.nodeID[n.Name] = id
+	e.totalCPU += n.CPU
+	e.totalRAM += n.RAM
+	if n.State != cluster.Down {
+		e.capacity += cluster.Whole * int64(popcount(e.st.Nodes()[id].Healthy()))
+	}
+	e.epoch++
 	return nil
 }
-
-// MaxKinds bounds the kinds of node (GPU model, GPUs per node, partitions): a set of them is four machine words.
-const MaxKinds = 256

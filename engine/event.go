@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // EventType says what happened.
@@ -120,35 +121,17 @@ const (
 	Kill                  // stop after the grace; work since the last checkpoint is lost
 )
 
-// Alloc is what some tasks of one set hold on one node.
-type Alloc struct {
-	Node    int32         `json:"node"`              // index in the order in which nodes joined
-	Set     int32         `json:"set,omitempty"`     // index into Job.Tasks
-	Tasks   int32         `json:"tasks"`             // tasks of the set on this node; each has its devices in ascending order
-	GPUs    uint64        `json:"gpus,omitempty"`    // mask of devices
-	Share   int32         `json:"share,omitempty"`   // milli-GPU of each device; 0: whole
-	Beside  bool          `json:"beside,omitempty"`  // whole devices that another job holds, too: this one is its guest
-	Slots   uint8         `json:"slots,omitempty"`   // MIG memory slices held on the (single) device
-	Compute uint8         `json:"compute,omitempty"` // MIG compute slices held
-	Media   bool          `json:"media,omitempty"`   // ... with the GPU's media engines
-	Mem     cluster.MiB   `json:"mem,omitempty"`     // GPU memory on each shared device
-	User    string        `json:"user,omitempty"`    // whose share it is, where the shares of one device are one user's
-	Tenant  int32         `json:"-"`                 // 1 + the job whose share it is; 0: no share
-	CPU     cluster.Milli `json:"cpu,omitempty"`     // all tasks together
-	RAM     cluster.MiB   `json:"ram,omitempty"`     // all tasks together
-}
-
 // Action is one thing to do.
 type Action struct {
-	Type   ActionType    `json:"type"`
-	Job    cluster.JobID `json:"job"`
-	Allocs []Alloc       `json:"allocs,omitempty"` // Start, Resize
-	How    How           `json:"how,omitempty"`    // Preempt
-	Grace  time.Duration `json:"grace,omitempty"`  // Preempt
-	Reason StopReason    `json:"reason,omitempty"` // Preempt, Reject: what it counts as; Resize: NodeLost where tasks were lost
-	For    cluster.JobID `json:"for,omitempty"`    // Preempt: the job that needs the devices; NoJob: nobody
-	Yield  int64         `json:"yield,omitempty"`  // Start beside another: of that one's speed it is to keep so much, ppm (Target)
-	Text   string        `json:"text,omitempty"`   // Reject: what it asked and the most there is
+	Type   ActionType        `json:"type"`
+	Job    cluster.JobID     `json:"job"`
+	Allocs []inventory.Alloc `json:"allocs,omitempty"` // Start, Resize
+	How    How               `json:"how,omitempty"`    // Preempt
+	Grace  time.Duration     `json:"grace,omitempty"`  // Preempt
+	Reason StopReason        `json:"reason,omitempty"` // Preempt, Reject: what it counts as; Resize: NodeLost where tasks were lost
+	For    cluster.JobID     `json:"for,omitempty"`    // Preempt: the job that needs the devices; NoJob: nobody
+	Yield  int64             `json:"yield,omitempty"`  // Start beside another: of that one's speed it is to keep so much, ppm (Target)
+	Text   string            `json:"text,omitempty"`   // Reject: what it asked and the most there is
 }
 
 // Decision is the engine's answer to a batch. Actions is valid until the next

@@ -94,7 +94,7 @@ func (e *Engine) Rank(always bool) {
 }
 
 // Ranks reports whether the engine ranks victims at present, and how many of them change what they lose as time goes by.
-func (e *Engine) Ranks() (on bool, growing int) { return e.ranking.on, e.ranking.growing.n }
+func (e *Engine) Ranks() (on bool, growing int) { return e.ranking.on, e.ranking.growing.Len() }
 
 // CheckRanking compares the ranking with the jobs that hold devices.
 func (e *Engine) CheckRanking() error { return e.checkRanking(e.bookedJobs()) }

@@ -8,25 +8,26 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // scan is Find without an index.
 func scanFind(s *Site, set, n int, pick Pick) int {
 	r := s.req[set].Request
 	best := -1
-	for id := range s.e.st.nodes {
-		nd := &s.e.st.nodes[id]
-		if !nd.indexed || !slices.Contains(s.stage.classes, nd.class) || !s.inside(int32(id)) || s.Room(id, set, n) < n {
+	for id := range s.e.st.Nodes() {
+		nd := &s.e.st.Nodes()[id]
+		if !nd.TakesJobs() || !slices.Contains(s.stage.classes, nd.Class()) || !s.inside(int32(id)) || s.Room(id, set, n) < n {
 			continue
 		}
 		if best < 0 {
 			best = id
 			continue
 		}
-		b := &s.e.st.nodes[best]
-		free, cpu := int(nd.nfree)-int(b.nfree), int64(0)
+		b := &s.e.st.Nodes()[best]
+		free, cpu := int(nd.FreeGPUs())-int(b.FreeGPUs()), int64(0)
 		if r.CPU > 0 {
-			cpu = nd.cpu - b.cpu
+			cpu = nd.CPU() - b.CPU()
 		}
 		if pick == Fullest && (free < 0 || free == 0 && cpu < 0) || pick == Emptiest && (free > 0 || free == 0 && cpu > 0) {
 			best = id
@@ -85,56 +86,6 @@ func TestFindTwin(t *testing.T) {
 	}
 }
 
-// TestPickWhole: devices of one NVLink island where possible, of the island
-// with the fewest that suffice, the lowest numbers first.
-func TestPickWhole(t *testing.T) {
-	for _, c := range []struct {
-		free          uint64
-		gpus, islands int
-		k             int
-		want          uint64
-	}{
-		{0b11111111, 8, 1, 3, 0b111}, {0b11110000, 8, 0, 2, 0b110000},
-		{0b11111111, 8, 2, 4, 0b1111}, {0b11110110, 8, 2, 2, 0b110}, {0b11110110, 8, 2, 3, 0b1110000},
-		{0b10110001, 8, 2, 3, 0b10110000}, {0b10010011, 8, 2, 4, 0b10010011}, {0b11011011, 8, 2, 5, 0b1011011},
-		{0b11111100, 8, 4, 2, 0b1100}, {0b111110, 6, 3, 2, 0b1100}, {0b1111111, 7, 2, 3, 0b1110000}, {0b1110111, 7, 2, 3, 0b111},
-		{1 << 63, 64, 1, 1, 1 << 63}, {^uint64(0), 64, 2, 32, 1<<32 - 1},
-	} {
-		n := &nodeState{free: c.free, spec: cluster.Node{GPUs: c.gpus, Islands: c.islands}}
-		if got := n.pickWhole(c.k, anyDevice); got != c.want {
-			t.Errorf("%d of %08b in %d islands: %08b, want %08b", c.k, c.free, c.islands, got, c.want)
-		}
-	}
-	r := rand.New(rand.NewPCG(1, 7))
-	for range 20_000 {
-		n := &nodeState{spec: cluster.Node{GPUs: 1 + r.IntN(16), Islands: r.IntN(5)}}
-		n.free = r.Uint64() & (1<<n.spec.GPUs - 1)
-		if n.free == 0 {
-			continue
-		}
-		k := 1 + r.IntN(bits.OnesCount64(n.free))
-		got := n.pickWhole(k, anyDevice)
-		if got&^n.free != 0 || bits.OnesCount64(got) != k {
-			t.Fatalf("%d of %b: %b", k, n.free, got)
-		}
-		per := n.spec.GPUs
-		if n.spec.Islands > 1 {
-			per = (n.spec.GPUs + n.spec.Islands - 1) / n.spec.Islands
-		}
-		least := 99 // devices of the tightest island that suffices
-		var in uint64
-		for at := 0; at < n.spec.GPUs; at += per {
-			m := n.free & ((1<<per - 1) << at)
-			if c := bits.OnesCount64(m); c >= k && c < least {
-				least, in = c, m
-			}
-		}
-		if least < 99 && got&^in != 0 {
-			t.Fatalf("%d of %b in islands of %d: %b, one island has %b", k, n.free, per, got, in)
-		}
-	}
-}
-
 // mig places instances on one GPU and returns their first memory slices; -1
 // where there is no room.
 func mig(t *testing.T, model string, profiles ...string) (starts []int, e *Engine) {
@@ -149,7 +100,7 @@ func mig(t *testing.T, model string, profiles ...string) (starts []int, e *Engin
 		s.Take(0, 0, 1)
 		starts = append(starts, bits.TrailingZeros8(s.allocs[0].Slots))
 	}
-	e.st.commit()
+	e.st.Commit()
 	return starts, e
 }
 
@@ -269,10 +220,10 @@ func TestMIGReachable(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		e := store(t, "H100-80GB", cluster.Node{GPUs: 1})
-		empty := fmt.Sprint(e.st.nodes[0].devs)
+		empty := fmt.Sprint(e.st.Nodes()[0].Devices())
 		type held struct {
 			in instance
-			a  Alloc
+			a  inventory.Alloc
 		}
 		var list []held
 		for range 40 {
@@ -284,7 +235,7 @@ func TestMIGReachable(t *testing.T) {
 				list = append(list, held{instance{p, bits.TrailingZeros8(s.allocs[0].Slots)}, s.allocs[0]})
 			case len(list) > 0 && r.IntN(2) == 0:
 				k := r.IntN(len(list))
-				e.st.release(&list[k].a)
+				e.st.Release(&list[k].a)
 				list = slices.Delete(list, k, k+1)
 			}
 			var set []instance
@@ -297,9 +248,9 @@ func TestMIGReachable(t *testing.T) {
 			}
 		}
 		for _, h := range list {
-			e.st.release(&h.a)
+			e.st.Release(&h.a)
 		}
-		if got := fmt.Sprint(e.st.nodes[0].devs); got != empty {
+		if got := fmt.Sprint(e.st.Nodes()[0].Devices()); got != empty {
 			t.Fatalf("seed %d: in the end the device is %s, it was %s", seed, got, empty)
 		}
 	}
@@ -354,7 +305,7 @@ func TestMIGEvents(t *testing.T) {
 			}
 			r := rand.New(rand.NewPCG(7, uint64(len(name))))
 			e := store(t, name, cluster.Node{GPUs: 1})
-			have, held := uint64(0), map[int]Alloc{}
+			have, held := uint64(0), map[int]inventory.Alloc{}
 			for event := range 1_000_000/len(models) + 1 {
 				p := r.IntN(len(m.Profiles))
 				if k := r.IntN(len(places)); have != 0 && r.IntN(5) < 2 { // the first that is there goes
@@ -362,8 +313,8 @@ func TestMIGEvents(t *testing.T) {
 						k = (k + 1) % len(places)
 					}
 					a := held[k]
-					e.st.release(&a)
-					e.st.commit()
+					e.st.Release(&a)
+					e.st.Commit()
 					have &^= 1 << k
 					continue
 				}
@@ -381,7 +332,7 @@ func TestMIGEvents(t *testing.T) {
 				got := -1
 				if s.Room(0, 0, 1) > 0 {
 					s.Take(0, 0, 1)
-					e.st.commit()
+					e.st.Commit()
 					got = index[instance{p, bits.TrailingZeros8(s.allocs[0].Slots)}]
 					held[got] = s.allocs[0]
 				}

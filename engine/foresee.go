@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // What a minimum run time only delays is foreseen: a job that comes before
@@ -36,12 +37,12 @@ func (e *Engine) comeAfter(j *jobState, s *shape) (list []sooner, from cluster.T
 	reclaim := e.limits.byQueue && j.milli > 0 && e.entitled(j)
 	lacks := e.lacksQuota(j)
 	from = cluster.Never
-	e.byKey().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		at := e.safeUntil(j, v)
-		key0 := j.key.key[0]
+		key0 := j.key.Key[0]
 		if e.traits.Falling {
-			key0 = addSat(key0, int64(max(at, e.now))) // the victim is closer to its end by then
+			key0 = order.AddSat(key0, int64(max(at, e.now))) // the victim is closer to its end by then
 		}
 		if x, ok := e.after(j, v, key0, reclaim); ok && e.useful(s, v, lacks) {
 			list = append(list, sooner{x, at, at > e.now})
@@ -95,8 +96,8 @@ func (e *Engine) foresee(j *jobState) (out []moved) {
 	for i := range gone {
 		v := gone[i].j
 		e.forget(v, -1)
-		if at := int64(gone[i].at.Add(e.leaving(v))); at < v.endKey.key[0] {
-			out = append(out, moved{v, v.endKey.key[0]})
+		if at := int64(gone[i].at.Add(e.leaving(v))); at < v.endKey.Key[0] {
+			out = append(out, moved{v, v.endKey.Key[0]})
 			e.listEnd(v, at)
 		}
 	}
@@ -136,10 +137,10 @@ func (j JobView) SwitchTakes() time.Duration {
 
 // listEnd books when a listed job is expected to end.
 func (e *Engine) listEnd(j *jobState, at int64) {
-	if at == j.endKey.key[0] {
+	if at == j.endKey.Key[0] {
 		return
 	}
 	e.ends.remove(j.endKey)
-	j.endKey.key[0] = at
+	j.endKey.Key[0] = at
 	e.ends.insert(j.endKey)
 }

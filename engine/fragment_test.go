@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // wants makes the demand of an engine: so many single-task jobs of each request.
@@ -19,7 +20,7 @@ func wants(e *Engine, kinds ...wanted) {
 				Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, state: Done})
 		}
 	}
-	e.demand.stale = true
+	e.demand.Stale = true
 }
 
 type wanted struct {
@@ -34,23 +35,23 @@ func whole(gpus int) cluster.Request    { return cluster.Request{GPUs: gpus} }
 // fragments is the expected fragments of a node in milli-GPU.
 func fragments(e *Engine, id int) float64 {
 	d := e.demandNow()
-	n := &e.st.nodes[id]
-	return float64(n.left()) - float64(e.st.usableOf(n, d))/float64(d.weight)
+	n := &e.st.Nodes()[id]
+	return float64(n.FreeMilli()) - float64(e.st.UsableOf(n, d))/float64(d.Weight)
 }
 
 // occupy leaves so many milli-GPU free on each device of a node.
 func occupy(e *Engine, id int, free ...int64) {
 	for i, f := range free {
-		a := Alloc{Node: int32(id), GPUs: 1 << i, Tasks: 1}
+		a := inventory.Alloc{Node: int32(id), GPUs: 1 << i, Tasks: 1}
 		if f == cluster.Whole {
 			continue
 		}
 		if f > 0 {
 			a.Share = int32(cluster.Whole - f)
 		}
-		e.st.take(&a)
+		e.st.Take(&a)
 	}
-	e.st.commit()
+	e.st.Commit()
 }
 
 // TestFragmentVector is the one of D-fgd: tasks of 0.6 GPU with probability 0.5,
@@ -71,8 +72,8 @@ func TestFragmentVector(t *testing.T) {
 		t.Errorf("fragments of an idle node on which every kind fits: %v", f)
 	}
 	s := siteFor(e, share(500), 1)
-	g, dev, ok := s.Growth(0, 0, Fragments)
-	if d := e.demand.weight; !ok || dev != 0 || g != -500*d {
+	g, dev, ok := s.Growth(0, 0, inventory.Fragments)
+	if d := e.demand.Weight; !ok || dev != 0 || g != -500*d {
 		t.Errorf("a share of 0.5: device %d, growth %d, ok %v; want device 0, growth -0.5", dev, g/d, ok)
 	}
 	for dev, want := range []float64{200, 1000} {
@@ -87,12 +88,11 @@ func TestFragmentVector(t *testing.T) {
 		t.Errorf("fragmentation %+v, rate %v; want 3500 free, 2800 of use", f, f.Rate())
 	}
 	mix(9000) // too much for every node: nothing can be used, and such kinds do not count at all
-	if d := e.demandNow(); d.weight != 0 {
-		t.Errorf("kinds that no node can hold count: %+v", d.kinds)
+	if d := e.demandNow(); d.Weight != 0 {
+		t.Errorf("kinds that no node can hold count: %+v", d.Kinds)
 	}
 	mix(8000)
-	e.st.nodes[0].cpu -= 1
-	e.st.changed(&e.st.nodes[0])
+	e.st.Take(&inventory.Alloc{CPU: 1})
 	if f := fragments(e, 0); f != 1500 {
 		t.Errorf("fragments where CPU is short for every kind: %v, want all that is free, 1500", f)
 	}
@@ -124,46 +124,46 @@ func TestFragmentUsers(t *testing.T) {
 	for i, j := range e.jobs {
 		j.spec.User = []string{"ann", "bob", "bob", "bob"}[i]
 	}
-	a := Alloc{GPUs: 1, Tasks: 1, Share: 250, User: "ann"}
-	e.st.take(&a)
+	a := inventory.Alloc{GPUs: 1, Tasks: 1, Share: 250, User: "ann"}
+	e.st.Take(&a)
 	if f := e.Fragmentation(); f.Free != 1750 || f.Usable != 1000+750/4 {
 		t.Errorf("beside a quarter of ann's: %+v; want 1750 free, and of use 1000 and a quarter of 750", f)
 	}
 	s := siteFor(e, share(250), 1)
 	s.job.spec.User = "bob"
-	g, dev, ok := s.Growth(0, 0, Fragments)
-	if d := e.demand.weight; !ok || dev != 1 || g != 750 {
+	g, dev, ok := s.Growth(0, 0, inventory.Fragments)
+	if d := e.demand.Weight; !ok || dev != 1 || g != 750 {
 		t.Errorf("bob's share goes to GPU %d, growth %d of %d tasks (%v); want GPU 1, where 750 are lost to ann's task", dev, g, d, ok)
 	}
 	s.job.spec.User = "ann"
-	if g, dev, ok := s.Growth(0, 0, Fragments); !ok || dev != 0 || g != -3*250 {
+	if g, dev, ok := s.Growth(0, 0, inventory.Fragments); !ok || dev != 0 || g != -3*250 {
 		t.Errorf("ann's share goes to GPU %d, growth %d (%v); want GPU 0, where the three tasks of bob's lose less", dev, g, ok)
 	}
 }
 
 // dumbFragments is D-fgd as it is written: kind by kind, GPU by GPU, in milli-GPU
 // times tasks.
-func dumbFragments(e *Engine, n *nodeState) (sum int64) {
-	model := &e.st.classes[n.class].model
-	for _, k := range e.demandNow().kinds {
+func dumbFragments(e *Engine, n *inventory.Node) (sum int64) {
+	model := e.st.Classes()[n.Class()].Model()
+	for _, k := range e.demandNow().Kinds {
 		var total, fits, small int64
-		for i := range n.devs {
-			d := n.devs[i]
-			free := int64(d.milli)
-			held := n.free>>i&1 == 0 && d.tenants == 0 && !n.isCut(i)
-			if n.healthy>>i&1 == 0 || held || free == 0 {
+		for i := range n.Devices() {
+			d := n.Devices()[i]
+			free := int64(d.Milli())
+			held := n.Free()>>i&1 == 0 && d.Tenants() == 0 && !n.IsCut(i)
+			if n.Healthy()>>i&1 == 0 || held || free == 0 {
 				continue
 			}
 			total += free
 			can := false
-			switch r := k.request; {
+			switch r := k.Request; {
 			case r.Profile != "":
 				p, ok := model.Profile(r.Profile)
-				can = ok && (d.tenants == 0 || d.slots != 0) && n.startOn(model, p, i, nil) >= 0
+				can = ok && (d.Tenants() == 0 || d.Slots() != 0) && n.StartOn(model, p, i, nil) >= 0
 			case r.Share > 0:
-				can = free >= r.Share && d.mem >= r.Memory && d.slots == 0 && !n.isCut(i) && (d.tenants == 0 || d.user == k.user)
+				can = free >= r.Share && d.Mem() >= r.Memory && d.Slots() == 0 && !n.IsCut(i) && (d.Tenants() == 0 || d.User() == k.User)
 			default:
-				can = free == 1000 && n.free>>i&1 == 1
+				can = free == 1000 && n.Free()>>i&1 == 1
 			}
 			if can {
 				fits++
@@ -171,10 +171,10 @@ func dumbFragments(e *Engine, n *nodeState) (sum int64) {
 				small += free
 			}
 		}
-		if !k.suits.has(n.class) || fits < int64(k.request.GPUs) || n.cpu < k.request.CPU || n.ram < k.request.RAM {
+		if !k.Suits.Has(n.Class()) || fits < int64(k.Request.GPUs) || n.CPU() < k.Request.CPU || n.RAM() < k.Request.RAM {
 			small = total
 		}
-		sum += small * k.weight
+		sum += small * k.Weight
 	}
 	return sum
 }
@@ -182,29 +182,29 @@ func dumbFragments(e *Engine, n *nodeState) (sum int64) {
 // dumbRooms is what a node is worth under the measure Rooms, negative: kind by kind
 // what is free on devices that would take one more task, and tasks one after the
 // other, by counting down.
-func dumbRooms(e *Engine, n *nodeState) (sum int64) {
-	model := &e.st.classes[n.class].model
+func dumbRooms(e *Engine, n *inventory.Node) (sum int64) {
+	model := e.st.Classes()[n.Class()].Model()
 	d := e.demandNow()
-	for _, k := range d.kinds {
-		r := k.request
+	for _, k := range d.Kinds {
+		r := k.Request
 		var free, fits, each int64
 		devices := 0
-		for i := range n.devs {
-			left := n.leftOn(i)
+		for i := range n.Devices() {
+			left := n.FreeMilliOn(i)
 			p, _ := model.Profile(r.Profile)
 			switch {
 			case left == 0:
 			case r.Profile != "":
-				if (n.devs[i].tenants == 0 || n.devs[i].slots != 0) && p != nil && n.startOn(model, p, i, nil) >= 0 {
+				if (n.Devices()[i].Tenants() == 0 || n.Devices()[i].Slots() != 0) && p != nil && n.StartOn(model, p, i, nil) >= 0 {
 					free, fits, devices = free+left, fits+1, devices+1
 				}
 			case r.Share == 0:
-				if left == 1000 && n.free>>i&1 == 1 {
+				if left == 1000 && n.Free()>>i&1 == 1 {
 					free, fits, devices = free+left, fits+1, devices+1
 				}
 			default:
-				mem, ok := n.devs[i].mem, false
-				for rest := left; rest >= r.Share && mem >= r.Memory && n.devs[i].slots == 0 && (n.devs[i].tenants == 0 || n.devs[i].user == k.user); rest, mem = rest-r.Share, mem-r.Memory {
+				mem, ok := n.Devices()[i].Mem(), false
+				for rest := left; rest >= r.Share && mem >= r.Memory && n.Devices()[i].Slots() == 0 && (n.Devices()[i].Tenants() == 0 || n.Devices()[i].User() == k.User); rest, mem = rest-r.Share, mem-r.Memory {
 					if ok && r.GPUs > 1 {
 						break
 					}
@@ -216,11 +216,11 @@ func dumbRooms(e *Engine, n *nodeState) (sum int64) {
 				}
 			}
 		}
-		if !k.suits.has(n.class) || devices < r.GPUs {
+		if !k.Suits.Has(n.Class()) || devices < r.GPUs {
 			continue
 		}
 		tasks := int64(0)
-		for cpu, ram := n.cpu, n.ram; tasks < fits/int64(r.GPUs) && cpu >= r.CPU && ram >= r.RAM; cpu, ram = cpu-r.CPU, ram-r.RAM {
+		for cpu, ram := n.CPU(), n.RAM(); tasks < fits/int64(r.GPUs) && cpu >= r.CPU && ram >= r.RAM; cpu, ram = cpu-r.CPU, ram-r.RAM {
 			tasks++
 		}
 		if each = r.Milli(); r.Profile != "" {
@@ -228,7 +228,7 @@ func dumbRooms(e *Engine, n *nodeState) (sum int64) {
 			each = int64(p.Compute) * 1000 / int64(model.Compute)
 		}
 		if tasks > 0 {
-			sum -= k.weight * (free + tasks*each)
+			sum -= k.Weight * (free + tasks*each)
 		}
 	}
 	return sum
@@ -236,19 +236,19 @@ func dumbRooms(e *Engine, n *nodeState) (sum int64) {
 
 // dumbSteps is what dumbRooms loses in steps of 60 milli-GPU of the mean, and half.
 func dumbSteps(e *Engine, lost int64) int64 {
-	return int64(math.Ceil(float64(lost) / float64(2*60*max(1, e.demandNow().weight))))
+	return int64(math.Ceil(float64(lost) / float64(2*60*max(1, e.demandNow().Weight))))
 }
 
 // dumbGrowth tries every device that Room and deviceLeft allow.
-func dumbGrowth(s *Site, node int, measure Measure) (growth int64, dev int, ok bool) {
+func dumbGrowth(s *Site, node int, measure inventory.Measure) (growth int64, dev int, ok bool) {
 	dumbFragments := dumbFragments
 	after := func(now, before int64) int64 { return now - before }
-	if measure == Rooms {
+	if measure == inventory.Rooms {
 		dumbFragments = dumbRooms
 		after = func(now, before int64) int64 { return dumbSteps(s.e, now-before) }
 	}
 	e, r := s.e, &s.req[0].Request
-	n := &e.st.nodes[node]
+	n := &e.st.Nodes()[node]
 	if s.Room(node, 0, 1) < 1 {
 		return 0, 0, false
 	}
@@ -261,10 +261,10 @@ func dumbGrowth(s *Site, node int, measure Measure) (growth int64, dev int, ok b
 		return growth, -1, true
 	}
 	dev = -1
-	for i := range n.devs {
+	for i := range n.Devices() {
 		left, can := s.deviceLeft(n, i, r)
-		d := &n.devs[i]
-		if !can || n.leftOn(i) == 0 || d.tenants > 0 && d.user != e.ownerOf(s.job) {
+		d := &n.Devices()[i]
+		if !can || n.FreeMilliOn(i) == 0 || d.Tenants() > 0 && d.User() != e.ownerOf(s.job) {
 			continue
 		}
 		mark, k := s.Mark()
@@ -322,49 +322,49 @@ func TestFragmentTwin(t *testing.T) {
 				j.spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
 			}
 		}
-		var held []Alloc
+		var held []inventory.Alloc
 		for range 150 {
 			s := siteFor(e, request(), 1)
 			s.job.spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
 			var before []int64
-			for id := range e.st.nodes {
-				n := &e.st.nodes[id]
+			for id := range e.st.Nodes() {
+				n := &e.st.Nodes()[id]
 				f := dumbFragments(e, n)
 				before = append(before, f)
 				d := e.demandNow()
-				if f < 0 || f > n.left()*d.weight {
-					t.Fatalf("seed %d: fragments %d of %d free", seed, f, n.left())
+				if f < 0 || f > n.FreeMilli()*d.Weight {
+					t.Fatalf("seed %d: fragments %d of %d free", seed, f, n.FreeMilli())
 				}
-				e.st.frag.fresh(d, len(e.st.nodes))
-				if got := n.left()*d.weight - e.st.usable(id, d).usable; got != f {
-					t.Fatalf("seed %d: node %d %+v: fragments %d, by definition %d", seed, id, n.devs, got, f)
+				e.st.Memory().Fresh(d, len(e.st.Nodes()))
+				if got := n.FreeMilli()*d.Weight - e.st.Usable(id, d).Usable(); got != f {
+					t.Fatalf("seed %d: node %d %+v: fragments %d, by definition %d", seed, id, n.Devices(), got, f)
 				}
-				for _, m := range []Measure{Fragments, Rooms} {
+				for _, m := range []inventory.Measure{inventory.Fragments, inventory.Rooms} {
 					g, dev, ok := s.Growth(id, 0, m)
 					wantG, wantDev, wantOK := dumbGrowth(s, id, m)
 					if ok != wantOK || ok && (g != wantG || dev != wantDev) {
-						t.Fatalf("seed %d: measure %d, %+v on node %d %+v: growth %d on %d (%v), by definition %d on %d (%v)", seed, m, s.req[0].Request, id, n.devs, g, dev, ok, wantG, wantDev, wantOK)
+						t.Fatalf("seed %d: measure %d, %+v on node %d %+v: growth %d on %d (%v), by definition %d on %d (%v)", seed, m, s.req[0].Request, id, n.Devices(), g, dev, ok, wantG, wantDev, wantOK)
 					}
 				}
 			}
 			id := r.IntN(len(nodes))
 			if len(held) > 0 && r.IntN(3) == 0 {
 				k := r.IntN(len(held))
-				e.st.release(&held[k])
+				e.st.Release(&held[k])
 				id = int(held[k].Node)
 				held = slices.Delete(held, k, k+1)
-				e.st.commit()
-			} else if _, dev, ok := s.Growth(id, 0, Fragments); ok {
+				e.st.Commit()
+			} else if _, dev, ok := s.Growth(id, 0, inventory.Fragments); ok {
 				mark, k := s.Mark()
 				if s.TakeDevice(id, 0, dev); r.IntN(3) == 0 {
 					s.Undo(mark, k)
 				} else {
 					held = append(held, s.allocs...)
-					e.st.commit()
+					e.st.Commit()
 				}
 			}
 			for other := range before {
-				if other != id && dumbFragments(e, &e.st.nodes[other]) != before[other] {
+				if other != id && dumbFragments(e, &e.st.Nodes()[other]) != before[other] {
 					t.Fatalf("seed %d: a change of node %d changed the fragments of node %d", seed, id, other)
 				}
 			}
@@ -382,10 +382,10 @@ func TestDemand(t *testing.T) {
 			continue // it is not looked at with every job
 		}
 		got := *grown.demandNow()
-		anew := demand{}
+		anew := inventory.Demand{}
 		grown.countDemand(&anew, demandUpto(len(grown.jobs)))
-		if got.weight != anew.weight || !reflect.DeepEqual(got.kinds, anew.kinds) {
-			t.Fatalf("after %d jobs %+v, anew %+v", id+1, got.kinds, anew.kinds)
+		if got.Weight != anew.Weight || !reflect.DeepEqual(got.Kinds, anew.Kinds) {
+			t.Fatalf("after %d jobs %+v, anew %+v", id+1, got.Kinds, anew.Kinds)
 		}
 	}
 	for n, want := range map[int]int{0: 0, 1: 1, 15: 15, 16: 16, 17: 16, 31: 30, 33: 32, 1023: 960, 1024: 1024, 1151: 1024, 5000: 4992} {
@@ -399,22 +399,22 @@ func TestDemand(t *testing.T) {
 		mix = append(mix, wanted{1, share(int64(i + 1)), nil})
 	}
 	wants(e, mix...)
-	if d := e.demandNow(); len(d.kinds) != mostKinds || d.weight != mostKinds {
-		t.Errorf("%d kinds of %d tasks count; at most %d", len(d.kinds), d.weight, mostKinds)
+	if d := e.demandNow(); len(d.Kinds) != mostKinds || d.Weight != mostKinds {
+		t.Errorf("%d kinds of %d tasks count; at most %d", len(d.Kinds), d.Weight, mostKinds)
 	}
 	wants(e, wanted{96, whole(1), nil}, wanted{4, whole(2), nil})
-	if d := e.demandNow(); len(d.kinds) != 1 || d.kinds[0].weight != 96 {
-		t.Errorf("96 of 100 tasks are one kind, more than 95%%: %+v", d.kinds)
+	if d := e.demandNow(); len(d.Kinds) != 1 || d.Kinds[0].Weight != 96 {
+		t.Errorf("96 of 100 tasks are one kind, more than 95%%: %+v", d.Kinds)
 	}
 	wants(e, wanted{30, whole(1), nil}, wanted{1000, whole(2), nil})
 	e.jobs[1029].spec.Tasks[0].Count = 5000
-	if d := e.demandNow(); d.upto != 1024 || len(d.kinds) != 1 || d.kinds[0].weight != 994 {
+	if d := e.demandNow(); d.Upto != 1024 || len(d.Kinds) != 1 || d.Kinds[0].Weight != 994 {
 		t.Errorf("of 1030 jobs numbers 24 to 1023 count: 6 of one GPU, 994 of two: %+v", d)
 	}
 	for range 122 {
 		e.jobs = append(e.jobs, e.jobs[1029])
 	}
-	if d := e.demandNow(); d.upto != 1152 || d.weight != 877+123*mostWeight {
+	if d := e.demandNow(); d.Upto != 1152 || d.Weight != 877+123*mostWeight {
 		t.Errorf("jobs 152 to 1151 count, a set of theirs for %d tasks at most: %+v", mostWeight, d)
 	}
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"math/bits"
 	"slices"
+
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // A place on devices that a stopping job still holds costs its grace period. So a job whose
@@ -11,33 +13,33 @@ import (
 
 // preferFree replaces a contested placement by one that can start at once, if there is one.
 // The allocations are in the books from mark on, and in scratch memory.
-func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) ([]Alloc, int32) {
+func (e *Engine) preferFree(j *jobState, mark inventory.Mark, allocs []inventory.Alloc, tasks int32) ([]inventory.Alloc, int32) {
 	s := e.shapeAt(j.shape)
 	if j.home != nil || s.noneFree == e.freed || !e.contested(allocs) {
 		return allocs, tasks
 	}
 	contested := slices.Clone(allocs)
-	e.st.rollback(mark)
-	var free []Alloc
+	e.st.Rollback(mark)
+	var free []inventory.Alloc
 	var n int32
 	ok := e.enoughNow(s)
 	if ok {
 		e.takeLeaving()
 		free, n, ok = e.findPlace(j)
-		e.st.rollback(mark)
+		e.st.Rollback(mark)
 	}
 	if !ok && e.held == nil && e.blockedBy == nil && !s.several() {
 		s.noneFree = e.freed
 	}
 	if ok && (e.WakeTime(contested) > 0 || e.WakeTime(free) == 0) { // to wake a node takes longer than a grace period
-		e.st.takeAll(free)
+		e.st.TakeAll(free)
 		if !e.contested(free) {
 			return free, n
 		}
-		e.st.rollback(mark)
+		e.st.Rollback(mark)
 	}
 	e.scratch.allocs = append(e.scratch.allocs[:0], contested...)
-	e.st.takeAll(e.scratch.allocs)
+	e.st.TakeAll(e.scratch.allocs)
 	return e.scratch.allocs, tasks
 }
 
@@ -45,7 +47,7 @@ func (e *Engine) preferFree(j *jobState, mark int, allocs []Alloc, tasks int32) 
 func (e *Engine) takeLeaving() {
 	e.updateResidues()
 	for _, node := range e.beingLeft {
-		e.st.takeAll(e.residues[node].allocs)
+		e.st.TakeAll(e.residues[node].allocs)
 	}
 }
 
@@ -59,13 +61,13 @@ func (e *Engine) enoughNow(s *shape) bool {
 	}
 	e.updateResidues()
 	have := 0
-	for ci := range e.st.classes {
-		if s.any.has(int32(ci)) {
-			have += e.st.classes[ci].free
+	for ci := range e.st.Classes() {
+		if s.any.Has(int32(ci)) {
+			have += e.st.Classes()[ci].Free()
 		}
 	}
 	for _, node := range e.beingLeft {
-		if n := &e.st.nodes[node]; n.indexed && s.any.has(n.class) {
+		if n := &e.st.Nodes()[node]; n.TakesJobs() && s.any.Has(n.Class()) {
 			have -= e.residues[node].gpus
 		}
 	}
@@ -74,23 +76,24 @@ func (e *Engine) enoughNow(s *shape) bool {
 
 // updateResidues computes the residues of nodes that have changed.
 func (e *Engine) updateResidues() {
-	for len(e.residues) < len(e.st.nodes) {
+	for len(e.residues) < len(e.st.Nodes()) {
 		e.residues = append(e.residues, residue{})
 	}
 	for _, node := range e.beingLeft {
-		n, r := &e.st.nodes[node], &e.residues[node]
-		if r.known && r.version == n.version {
+		n, r := &e.st.Nodes()[node], &e.residues[node]
+		if r.known && r.version == n.Version() {
 			continue
 		}
-		*r = residue{known: true, version: n.version, allocs: r.allocs[:0]}
-		mark := e.st.mark()
+		*r = residue{known: true, version: n.Version(), allocs: r.allocs[:0]}
+		mark := e.st.Mark()
 		e.takeLeavingOn(node)
-		for _, u := range e.st.undo[mark:] {
-			if r.allocs = append(r.allocs, u.alloc); u.alloc.Share == 0 {
-				r.gpus += popcount(u.alloc.GPUs)
+		r.allocs = e.st.Taken(r.allocs, mark)
+		for i := range r.allocs {
+			if r.allocs[i].Share == 0 {
+				r.gpus += popcount(r.allocs[i].GPUs)
 			}
 		}
-		e.st.rollback(mark)
+		e.st.Rollback(mark)
 	}
 }
 
@@ -100,7 +103,7 @@ type residue struct {
 	known   bool
 	version uint64
 	gpus    int // whole ones
-	allocs  []Alloc
+	allocs  []inventory.Alloc
 }
 
 // forgetResidue is called when what stopping jobs have of a node and no placed job counts on changes.
@@ -111,16 +114,16 @@ func (e *Engine) forgetResidue(node int32) {
 }
 
 func (e *Engine) takeLeavingOn(node int32) {
-	n := &e.st.nodes[node]
-	ids := slices.Sorted(slices.Values(n.stopping))
-	var host Alloc
+	n := &e.st.Nodes()[node]
+	ids := slices.Sorted(slices.Values(n.Stopping()))
+	var host inventory.Alloc
 	for _, id := range ids {
 		h := e.jobs[id].unclaimed(node)
 		host.CPU, host.RAM = host.CPU+h.cpu, host.RAM+h.ram
 	}
-	host.Node, host.CPU, host.RAM = node, max(0, min(host.CPU, n.cpu)), max(0, min(host.RAM, n.ram))
+	host.Node, host.CPU, host.RAM = node, max(0, min(host.CPU, n.CPU())), max(0, min(host.RAM, n.RAM()))
 	if host.CPU > 0 || host.RAM > 0 {
-		e.st.take(&host)
+		e.st.Take(&host)
 	}
 	for _, id := range ids {
 		v := e.jobs[id]
@@ -140,52 +143,46 @@ func (e *Engine) takeLeavingOn(node int32) {
 
 // takeDevices books all that is left of some devices.
 func (e *Engine) takeDevices(node int32, mask uint64) {
-	n := &e.st.nodes[node]
-	if whole := n.free & mask; whole != 0 {
-		e.st.take(&Alloc{Node: node, GPUs: whole})
+	n := &e.st.Nodes()[node]
+	if whole := n.Free() & mask; whole != 0 {
+		e.st.Take(&inventory.Alloc{Node: node, GPUs: whole})
 		mask &^= whole
 	}
-	for mask &= n.healthy; mask != 0; mask &= mask - 1 {
+	for mask &= n.Healthy(); mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros64(mask)
-		if d := &n.devs[i]; d.tenants > 0 && d.milli > 0 {
-			rest := Alloc{Node: node, GPUs: 1 << i, Share: d.milli, Mem: d.mem, User: d.user}
-			if d.slots != 0 {
-				compute := e.st.classes[n.class].model.Compute
-				rest.Slots, rest.Compute, rest.Media = ^d.slots, uint8(max(0, compute-int(d.compute))), !d.media
+		if d := &n.Devices()[i]; d.Tenants() > 0 && d.Milli() > 0 {
+			rest := inventory.Alloc{Node: node, GPUs: 1 << i, Share: d.Milli(), Mem: d.Mem(), User: d.User()}
+			if d.Slots() != 0 {
+				compute := e.st.Classes()[n.Class()].Model().Compute
+				rest.Slots, rest.Compute, rest.Media = ^d.Slots(), uint8(max(0, compute-int(d.Compute()))), !d.Media()
 			}
-			e.st.take(&rest)
+			e.st.Take(&rest)
 		}
 	}
 }
 
 // takePart books what a leaving job has of a device that it shares: all that is left of the
 // device if others cannot be there together with it.
-func (e *Engine) takePart(v *jobState, a *Alloc, going []Alloc) {
-	n := &e.st.nodes[a.Node]
-	d := &n.devs[bits.TrailingZeros64(a.GPUs)]
-	if d.tenants > 0 && ((d.slots == 0) != (a.Slots == 0) || d.user != a.User) {
+func (e *Engine) takePart(v *jobState, a *inventory.Alloc, going []inventory.Alloc) {
+	n := &e.st.Nodes()[a.Node]
+	d := &n.Devices()[bits.TrailingZeros64(a.GPUs)]
+	if d.Tenants() > 0 && ((d.Slots() == 0) != (a.Slots == 0) || d.User() != a.User) {
 		e.takeDevices(a.Node, a.GPUs)
 		return
 	}
 	p := v.unclaimedPart(a.Node, a.GPUs)
-	part := Alloc{Node: a.Node, GPUs: a.GPUs, Share: int32(min(p.milli, int64(d.milli))), Mem: max(0, min(p.mem, d.mem)), User: a.User}
-	if part.Share <= 0 || d.tenants == 0 && n.free&a.GPUs == 0 && !n.isCut(bits.TrailingZeros64(a.GPUs)) {
+	part := inventory.Alloc{Node: a.Node, GPUs: a.GPUs, Share: int32(min(p.milli, int64(d.Milli()))), Mem: max(0, min(p.mem, d.Mem())), User: a.User}
+	if part.Share <= 0 || d.Tenants() == 0 && n.Free()&a.GPUs == 0 && !n.IsCut(bits.TrailingZeros64(a.GPUs)) {
 		return
 	}
 	if a.Slots != 0 {
 		for i := range going {
 			if o := &going[i]; o.Node == a.Node && o.GPUs == a.GPUs {
-				part.Slots, part.Media = part.Slots|o.Slots&^d.slots, part.Media || o.Media && !d.media
+				part.Slots, part.Media = part.Slots|o.Slots&^d.Slots(), part.Media || o.Media && !d.Media()
 			}
 		}
-		left := e.st.classes[n.class].model.Compute - int(d.compute)
+		left := e.st.Classes()[n.Class()].Model().Compute - int(d.Compute())
 		part.Compute = uint8(max(0, min(p.compute, int64(left))))
 	}
-	e.st.take(&part)
-}
-
-func (st *nodeStore) takeAll(allocs []Alloc) {
-	for i := range allocs {
-		st.take(&allocs[i])
-	}
+	e.st.Take(&part)
 }

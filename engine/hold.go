@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // A blocked job is promised a start from the expected ends of running jobs. Where their run times
@@ -34,22 +36,19 @@ func (e *Engine) outOfSight(at cluster.Time) bool { return at >= e.now.Add(clust
 // choice can change only to nodes that are nearer to being free.
 func (e *Engine) holdFor(j *jobState) (reservation, bool) {
 	s := e.shapeAt(j.shape)
-	held, blocked := e.held, e.blockedBy
-	e.held, e.blockedBy = nil, nil
-	defer func() { e.held, e.blockedBy = held, blocked }()
 	nodes := e.leastBusy(s)
 	on := e.allocsOn(nodes)
-	mark := e.st.mark()
-	with := func(k int) (allocs []Alloc, ok bool) { // the first k nodes are empty
-		e.st.rollback(mark)
+	mark := e.st.Mark()
+	with := func(k int) (allocs []inventory.Alloc, ok bool) { // the first k nodes are empty
+		e.st.Rollback(mark)
 		for i := range k {
 			for _, h := range on[i] {
-				e.st.release(h.a)
+				e.st.Release(h.a)
 			}
 		}
-		return e.placeSize(j, s, s.min)
+		return e.placeFor(e.anywhere(), j, s, s.min)
 	}
-	defer func() { e.st.rollback(mark) }()
+	defer func() { e.st.Rollback(mark) }()
 	least, most := 0, min(1, len(nodes))
 	for ; most < len(nodes); most = min(2*most, len(nodes)) {
 		if _, ok := with(most); ok {
@@ -63,12 +62,12 @@ func (e *Engine) holdFor(j *jobState) (reservation, bool) {
 		return reservation{}, false
 	}
 	r := e.promiseOf(j, s, e.now, allocs)
-	e.st.rollback(mark)
+	e.st.Rollback(mark)
 	r.hold, r.until = true, cluster.Never
 	for i := range r.nodes {
-		n := &e.st.nodes[r.nodes[i].node]
+		n := &e.st.Nodes()[r.nodes[i].node]
 		sl := &r.nodes[i]
-		sl.gpus, sl.cpu, sl.ram = max(0, int32(n.nfree)-sl.tookGPUs), max(0, n.cpu-sl.tookCPU), max(0, n.ram-sl.tookRAM)
+		sl.gpus, sl.cpu, sl.ram = max(0, int32(n.FreeGPUs())-sl.tookGPUs), max(0, n.CPU()-sl.tookCPU), max(0, n.RAM()-sl.tookRAM)
 		if at := slices.Index(nodes[:k], sl.node); at >= 0 {
 			r.at = max(r.at, e.freeAt(sl, on[at]))
 		}
@@ -85,17 +84,17 @@ func (e *Engine) leastBusy(s *shape) (nodes []int32) {
 			taken[e.resv[i].nodes[k].node] = true
 		}
 	}
-	for id := range e.st.nodes {
-		if n := &e.st.nodes[id]; n.indexed && s.any.has(n.class) && !taken[int32(id)] {
+	for id := range e.st.Nodes() {
+		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.any.Has(n.Class()) && !taken[int32(id)] {
 			nodes = append(nodes, int32(id))
 		}
 	}
 	busy := func(id int32) (gpus int, cpu cluster.Milli) {
-		n := &e.st.nodes[id]
-		if n.spec.CPU > 0 {
-			cpu = n.spec.CPU - n.cpu
+		n := &e.st.Nodes()[id]
+		if n.Spec().CPU > 0 {
+			cpu = n.Spec().CPU - n.CPU()
 		}
-		return popcount(n.healthy) - int(n.nfree), cpu
+		return popcount(n.Healthy()) - int(n.FreeGPUs()), cpu
 	}
 	slices.SortStableFunc(nodes, func(a, b int32) int {
 		ga, ca := busy(a)
@@ -108,17 +107,17 @@ func (e *Engine) leastBusy(s *shape) (nodes []int32) {
 // holder is an allocation of a job that holds devices.
 type holder struct {
 	j *jobState
-	a *Alloc
+	a *inventory.Alloc
 }
 
 // allocsOn lists what jobs hold of some nodes, by the nodes' places in the list.
 func (e *Engine) allocsOn(nodes []int32) [][]holder {
-	at, on := make([]int32, len(e.st.nodes)), make([][]holder, len(nodes))
+	at, on := make([]int32, len(e.st.Nodes())), make([][]holder, len(nodes))
 	for i, id := range nodes {
 		at[id] = int32(i) + 1
 	}
-	e.byKey().walk(func(it item) bool {
-		j := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		j := e.jobs[it.ID]
 		for i := range j.allocs {
 			if k := at[j.allocs[i].Node]; k > 0 {
 				on[k-1] = append(on[k-1], holder{j, &j.allocs[i]})
@@ -132,12 +131,12 @@ func (e *Engine) allocsOn(nodes []int32) [][]holder {
 // freeAt is the earliest instant at which a node can have the GPUs that a hold takes there, if jobs
 // of which no end is known end at once, and the others when they are expected to.
 func (e *Engine) freeAt(sl *slack, on []holder) cluster.Time {
-	n := &e.st.nodes[sl.node]
-	lacks := int(sl.tookGPUs) - int(n.nfree)
+	n := &e.st.Nodes()[sl.node]
+	lacks := int(sl.tookGPUs) - int(n.FreeGPUs())
 	var ends []ending
 	for _, h := range on {
 		end := e.endOf(h.j)
-		if h.a.Share > 0 || h.a.Beside || n.cpu < sl.tookCPU || n.ram < sl.tookRAM {
+		if h.a.Share > 0 || h.a.Beside || n.CPU() < sl.tookCPU || n.RAM() < sl.tookRAM {
 			return e.now
 		}
 		if e.outOfSight(end) {
@@ -159,7 +158,7 @@ func (e *Engine) freeAt(sl *slack, on []holder) cluster.Time {
 // not in sight: they hold nothing.
 func (e *Engine) openEnded(s *shape) bool {
 	for i := range e.resv {
-		if r := &e.resv[i]; s.any.minus(&r.any) != s.any && !e.outOfSight(r.at) {
+		if r := &e.resv[i]; s.any.Minus(&r.any) != s.any && !e.outOfSight(r.at) {
 			return false
 		}
 	}
@@ -176,9 +175,9 @@ func (e *Engine) holdText(j *jobState) string {
 	gpus, have := 0, 0
 	for k := range e.resv[i].nodes {
 		sl := &e.resv[i].nodes[k]
-		n := &e.st.nodes[sl.node]
-		gpus, have = gpus+int(sl.tookGPUs), have+min(int(sl.tookGPUs), int(n.nfree))
-		if names = append(names, n.spec.Name); len(names) > mostLeavers {
+		n := &e.st.Nodes()[sl.node]
+		gpus, have = gpus+int(sl.tookGPUs), have+min(int(sl.tookGPUs), int(n.FreeGPUs()))
+		if names = append(names, n.Spec().Name); len(names) > mostLeavers {
 			names[mostLeavers] = "..."
 			names = names[:mostLeavers+1]
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // A suspended job goes on where its memory is (jobState.home). While others hold that, GPUs
@@ -66,7 +68,7 @@ func (e *Engine) leaveHome(j *jobState) bool {
 	home, done := j.home, j.done
 	j.home, j.done = nil, done-j.unsavedAt(0)
 	constrained, ok := e.constrain(j), false // its run is longer now
-	var allocs []Alloc
+	var allocs []inventory.Alloc
 	var tasks int32
 	if e.overQuota(j, e.leastMilli(j)).code == notRefused {
 		if allocs, tasks, ok = e.tryPlace(j); !ok && !constrained && !s.several() {
@@ -114,9 +116,9 @@ func (e *Engine) clearHome(j *jobState) bool {
 		return false
 	}
 	movers := e.holdersOf(j)
-	mark := e.st.mark()
+	mark := e.st.Mark()
 	way := e.clearing(j, movers)
-	e.st.rollback(mark)
+	e.st.Rollback(mark)
 	e.constrain(j)
 	if way == nil {
 		return false
@@ -131,24 +133,24 @@ func (e *Engine) clearing(j *jobState, movers []mover) *relocation {
 	slices.SortStableFunc(movers, func(a, b mover) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
 	})
-	before := e.st.mark()
+	before := e.st.Mark()
 	for i := range movers {
-		e.st.releaseAll(movers[i].j.allocs)
+		e.st.ReleaseAll(movers[i].j.allocs)
 		if way := e.clearedBy(j, movers[i:i+1]); way != nil {
 			return way
 		}
-		e.st.rollback(before)
+		e.st.Rollback(before)
 	}
 	for n := range movers {
-		e.st.releaseAll(movers[n].j.allocs)
+		e.st.ReleaseAll(movers[n].j.allocs)
 		if n == 0 {
 			continue // has been tried
 		}
-		now := e.st.mark()
+		now := e.st.Mark()
 		if way := e.clearedBy(j, movers[:n+1]); way != nil {
 			return way
 		}
-		e.st.rollback(now)
+		e.st.Rollback(now)
 	}
 	return nil
 }
@@ -156,7 +158,7 @@ func (e *Engine) clearing(j *jobState, movers []mover) *relocation {
 // clearedBy is how those leave who were lifted, but for whom there is room beside the suspended job.
 func (e *Engine) clearedBy(j *jobState, lifted []mover) *relocation {
 	e.constrain(j)
-	home, fits := e.placeHome(j)
+	home, fits := e.placeHome(e.request(), j)
 	if !fits {
 		return nil
 	}
@@ -180,7 +182,7 @@ func (e *Engine) settleAll(movers []mover) bool {
 	for i := range movers {
 		m := &movers[i]
 		var ok bool
-		if m.dest, ok = e.destination(m.j); !ok {
+		if m.dest, ok = e.destination(m.j, nil); !ok {
 			return false
 		}
 		e.holdSlack(m.j, m.dest, 1)
@@ -196,8 +198,8 @@ func (j *jobState) staysFor(d time.Duration, now cluster.Time) bool {
 
 // idleGPUs counts the GPUs of which nobody has anything.
 func (e *Engine) idleGPUs() (n int) {
-	for i := range e.st.classes {
-		n += e.st.classes[i].free
+	for i := range e.st.Classes() {
+		n += e.st.Classes()[i].Free()
 	}
 	return n
 }
@@ -216,9 +218,9 @@ func (e *Engine) holdersOf(j *jobState) (list []mover) {
 }
 
 // eachOn calls f for each job that holds part of some devices, in their order.
-func (e *Engine) eachOn(devices []Alloc, f func(v *jobState)) {
-	e.byKey().walk(func(it item) bool {
-		if v := e.jobs[it.id]; overlap(v.allocs, devices) {
+func (e *Engine) eachOn(devices []inventory.Alloc, f func(v *jobState)) {
+	e.byKey().Walk(func(it order.Item) bool {
+		if v := e.jobs[it.ID]; overlap(v.allocs, devices) {
 			f(v)
 		}
 		return true
@@ -237,14 +239,14 @@ type homes struct{ whole, parts, stuck uint64 }
 
 // Homes is for one plan; nil: nobody is suspended, so that no plan need look at it.
 func (v View) Homes() *Homes {
-	if !v.e.freezes() || !v.e.st.anyFrozen() {
+	if !v.e.freezes() || !v.e.st.AnyFrozen() {
 		return nil
 	}
-	return &Homes{given: make([]homes, len(v.e.st.nodes))}
+	return &Homes{given: make([]homes, len(v.e.st.Nodes()))}
 }
 
 // on is the devices that a job has, or on which its memory is; none: it can go anywhere.
-func (j JobView) on() []Alloc {
+func (j JobView) on() []inventory.Alloc {
 	if j.Running() {
 		return j.j.allocs
 	}
@@ -277,7 +279,7 @@ func (h *Homes) Stuck(j JobView) bool {
 	if j.Running() {
 		return !j.portable()
 	}
-	return slices.ContainsFunc(j.j.home, func(a Alloc) bool { return h.given[a.Node].stuck&a.GPUs != 0 })
+	return slices.ContainsFunc(j.j.home, func(a inventory.Alloc) bool { return h.given[a.Node].stuck&a.GPUs != 0 })
 }
 
 // portable reports whether a job can go elsewhere with what it has done, by a checkpoint.
@@ -317,16 +319,6 @@ func (j JobView) MoveTakes() time.Duration {
 	return min(j.j.spec.Checkpoint.Cost, j.e.cfg.Stop[j.j.spec.Tier].Grace) + j.j.spec.Checkpoint.Restart
 }
 
-// anyFrozen reports whether a suspended job has memory anywhere.
-func (st *nodeStore) anyFrozen() bool {
-	for i := range st.nodes {
-		if st.nodes[i].frozen > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // asleepText says what keeps a suspended job from going on where its memory is; "": it is
 // not suspended.
 func (e *Engine) asleepText(j *jobState) string {
@@ -341,8 +333,8 @@ func (e *Engine) asleepText(j *jobState) string {
 		text += ", and it saves nothing: it goes on there only"
 	}
 	for i := range j.home {
-		if n := &e.st.nodes[j.home[i].Node]; !n.indexed {
-			return fmt.Sprintf("%s, and %s takes no jobs now", text, n.spec.Name)
+		if n := &e.st.Nodes()[j.home[i].Node]; !n.TakesJobs() {
+			return fmt.Sprintf("%s, and %s takes no jobs now", text, n.Spec().Name)
 		}
 	}
 	var ids []cluster.JobID
@@ -356,7 +348,7 @@ func (e *Engine) asleepText(j *jobState) string {
 }
 
 // commonText names the devices that are in both.
-func (e *Engine) commonText(a, b []Alloc) string {
+func (e *Engine) commonText(a, b []inventory.Alloc) string {
 	var list []string
 	for i := range a {
 		var devs uint64
@@ -368,7 +360,7 @@ func (e *Engine) commonText(a, b []Alloc) string {
 		if devs == 0 {
 			continue
 		}
-		if text := devicesText(devs) + e.ofNode(&e.st.nodes[a[i].Node]); !slices.Contains(list, text) {
+		if text := devicesText(devs) + e.ofNode(&e.st.Nodes()[a[i].Node]); !slices.Contains(list, text) {
 			list = append(list, text)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // CheckInvariants compares everything that the engine keeps up to date step by
@@ -18,7 +19,7 @@ import (
 func (e *Engine) CheckInvariants() error {
 	var errs []error
 	for _, check := range []func() error{e.checkIdleState, e.checkJobs, e.checkBeside, e.checkTenants, e.checkBooks, e.checkPhysical, e.checkIndexes,
-		e.checkLists, e.checkLanes, e.checkPools, e.checkUsage, e.checkPast, e.checkFragments, e.checkWaits, e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys} {
+		e.checkLists, e.checkLanes, e.checkPools, e.checkUsage, e.checkPast, func() error { return e.st.CheckFragments(&e.demand) }, e.checkWaits, e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys} {
 		if err := check(); err != nil {
 			errs = append(errs, err)
 		}
@@ -29,8 +30,8 @@ func (e *Engine) CheckInvariants() error {
 // checkIdleState checks that nothing tentative is left.
 func (e *Engine) checkIdleState() error {
 	switch {
-	case len(e.st.undo) != 0:
-		return fmt.Errorf("the undo log has %d entries between steps", len(e.st.undo))
+	case e.st.Tentative():
+		return errors.New("changes of nodes or of what queues use could be undone between steps")
 	case e.held != nil:
 		return errors.New("what a candidate must leave alone is set between steps")
 	case e.blockedBy != nil:
@@ -103,7 +104,7 @@ func (e *Engine) checkGang(j *jobState) error {
 	on := map[int32]int{} // looked up only
 	for i := range j.allocs {
 		a := &j.allocs[i]
-		if int(a.Node) >= len(e.st.nodes) || int(a.Set) >= len(s.sets) || a.Tasks < 0 {
+		if int(a.Node) >= len(e.st.Nodes()) || int(a.Set) >= len(s.sets) || a.Tasks < 0 {
 			return fmt.Errorf("holds %+v", *a)
 		}
 		if on[a.Node] += int(a.Tasks); on[a.Node] > s.most.each() {
@@ -115,7 +116,7 @@ func (e *Engine) checkGang(j *jobState) error {
 		gpus[a.Set] += n
 		shared := r.Fractional() || r.Profile != ""
 		switch {
-		case !s.suits[a.Set].has(e.st.nodes[a.Node].class) && !e.astrayByPlan(j, a.Node, r):
+		case !s.suits[a.Set].Has(e.st.Nodes()[a.Node].Class()) && !e.astrayByPlan(j, a.Node, r):
 			return fmt.Errorf("is on node %d, which does not suit it", a.Node)
 		case a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks):
 			return fmt.Errorf("holds %d CPU and %d RAM for %d tasks of %+v", a.CPU, a.RAM, a.Tasks, *r)
@@ -152,14 +153,14 @@ func (e *Engine) checkGang(j *jobState) error {
 }
 
 // checkSlice checks that a MIG slice is at a legal start.
-func (e *Engine) checkSlice(a *Alloc, r *cluster.Request) error {
-	model := &e.st.classes[e.st.nodes[a.Node].class].model
+func (e *Engine) checkSlice(a *inventory.Alloc, r *cluster.Request) error {
+	model := e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model()
 	p, ok := model.Profile(r.Profile)
 	if !ok {
 		return fmt.Errorf("holds a %s of a %s", r.Profile, model.Name)
 	}
-	n, dev := &e.st.nodes[a.Node], bits.TrailingZeros64(a.GPUs)
-	if n.stays(dev) && !slices.ContainsFunc(n.fixed.instances[dev], func(in existing) bool { return in.profile == p.Name && in.mask == a.Slots }) {
+	n, dev := &e.st.Nodes()[a.Node], bits.TrailingZeros64(a.GPUs)
+	if n.Stays(dev) && !slices.ContainsFunc(n.Fixed().Instances()[dev], func(in inventory.Instance) bool { return in.Profile() == p.Name && in.Mask() == a.Slots }) {
 		return fmt.Errorf("holds slots %08b of GPU %d for %s, where there is no such instance", a.Slots, dev, r.Profile)
 	}
 	for _, start := range p.Starts {
@@ -172,8 +173,8 @@ func (e *Engine) checkSlice(a *Alloc, r *cluster.Request) error {
 
 // checkDivided checks that an instance on which a plan has a job that asks for a
 // whole GPU suits it.
-func (e *Engine) checkDivided(a *Alloc, r *cluster.Request) error {
-	model := &e.st.classes[e.st.nodes[a.Node].class].model
+func (e *Engine) checkDivided(a *inventory.Alloc, r *cluster.Request) error {
+	model := e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model()
 	p, _, ok := model.Held(a.Slots, int(a.Compute), a.Media)
 	if !ok || p.Memory < r.Memory || r.GPUs != 1 || a.Tasks != 1 {
 		return fmt.Errorf("holds slots %08b of a %s for %+v", a.Slots, model.Name, *r)
@@ -189,7 +190,7 @@ func (e *Engine) checkSpan(j *jobState, s *shape) error {
 	model := ""
 	for i := range j.allocs {
 		if a := &j.allocs[i]; a.GPUs != 0 {
-			m := e.st.classes[e.st.nodes[a.Node].class].model.Name
+			m := e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model().Name
 			if model == "" {
 				model = m
 			}
@@ -198,118 +199,10 @@ func (e *Engine) checkSpan(j *jobState, s *shape) error {
 			}
 		}
 	}
-	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.together(j.allocs, l) {
+	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.st.Together(j.allocs, l) {
 		return fmt.Errorf("must be within one %s and holds %+v", l, j.allocs)
 	}
 	return nil
-}
-
-// tally is what some jobs hold of a node, added up.
-type tally struct {
-	whole uint64
-	among uint64 // ... by jobs that were not alone on them in this run
-	guest uint64 // devices on which guests are
-	cut   uint64 // devices in MIG mode
-	cpu   cluster.Milli
-	ram   cluster.MiB
-	devs  []device // used, not free
-	sizes sizes
-}
-
-// add counts an allocation; it fails where two cannot go together.
-func (t *tally) add(a *Alloc, packed bool) error {
-	t.cpu += a.CPU
-	t.ram += a.RAM
-	if a.GPUs == 0 {
-		return nil
-	}
-	if hi := 64 - bits.LeadingZeros64(a.GPUs); hi > len(t.devs) {
-		return fmt.Errorf("device %d does not exist", hi-1)
-	}
-	if a.Beside {
-		t.sizes[sizeOf(a)] += max(1, a.Tasks)
-		t.guest |= a.GPUs
-		for i := range t.devs {
-			t.devs[i].guests += int8(a.GPUs >> i & 1)
-		}
-		return nil
-	}
-	if t.whole&a.GPUs != 0 && !(packed && t.whole&a.GPUs&^t.among == 0) {
-		return fmt.Errorf("devices %b are held twice", t.whole&a.GPUs)
-	}
-	for i := range t.devs {
-		if a.GPUs>>i&1 == 0 {
-			continue
-		}
-		d := &t.devs[i]
-		if a.Slots == 0 && t.cut>>i&1 == 1 {
-			return fmt.Errorf("device %d is in MIG mode and not held in slices", i)
-		}
-		if a.Share == 0 {
-			if d.tenants > 0 {
-				return fmt.Errorf("device %d is held whole and shared", i)
-			}
-			continue
-		}
-		if d.media && a.Media {
-			return fmt.Errorf("device %d: two instances have its media engines", i)
-		}
-		d.media = d.media || a.Media
-		if d.slots&a.Slots != 0 {
-			return fmt.Errorf("device %d: slots %08b are held twice", i, d.slots&a.Slots)
-		}
-		if d.tenants > 0 && (d.slots == 0) != (a.Slots == 0) {
-			return fmt.Errorf("device %d is shared both by slices and by fractions", i)
-		}
-		if d.tenants > 0 && d.user != a.User {
-			return fmt.Errorf("device %d is shared by %q and %q", i, d.user, a.User)
-		}
-		d.user = a.User
-		d.tenants++
-		d.milli += a.Share
-		d.mem += a.Mem
-		d.slots |= a.Slots
-		d.compute += a.Compute
-	}
-	if a.GPUs != 0 {
-		t.sizes[sizeOf(a)] += max(1, a.Tasks)
-	}
-	if a.Share == 0 {
-		t.whole |= a.GPUs
-		if packed {
-			t.among |= a.GPUs
-		}
-	}
-	return nil
-}
-
-// fits checks a tally against what the node has.
-func (t *tally) fits(n *nodeState, c *class) error {
-	model := &c.model
-	if n.spec.CPU > 0 && t.cpu > n.spec.CPU || n.spec.RAM > 0 && t.ram > n.spec.RAM {
-		return fmt.Errorf("%d CPU and %d RAM are held of %d and %d", t.cpu, t.ram, n.spec.CPU, n.spec.RAM)
-	}
-	for i := range t.devs {
-		d := &t.devs[i]
-		if int64(d.milli) > cluster.Whole || d.mem > model.Memory || int(d.compute) > max(0, model.Compute) {
-			return fmt.Errorf("device %d: %d milli-GPU, %d MiB, %d compute slices are held", i, d.milli, d.mem, d.compute)
-		}
-		if c.clients > 0 && d.slots == 0 && int(d.tenants) > c.clients {
-			return fmt.Errorf("device %d: %d shares, MPS takes %d clients", i, d.tenants, c.clients)
-		}
-	}
-	return nil
-}
-
-func (e *Engine) tallies() []tally {
-	ts := make([]tally, len(e.st.nodes))
-	for i := range ts {
-		ts[i].devs = make([]device, e.st.nodes[i].spec.GPUs)
-		if f := e.st.nodes[i].fixed; f != nil {
-			ts[i].cut = f.cut
-		}
-	}
-	return ts
 }
 
 // checkBeside checks that guests and those on whose devices they are know of each
@@ -353,7 +246,7 @@ func (e *Engine) checkBeside() error {
 
 // checkBooks recomputes what is free on each node.
 func (e *Engine) checkBooks() error {
-	ts := e.tallies()
+	ts := e.st.Tallies()
 	for _, j := range e.jobs {
 		if j == nil {
 			continue
@@ -363,63 +256,25 @@ func (e *Engine) checkBooks() error {
 			allocs = j.allocs
 		}
 		for i := range allocs {
-			if err := ts[allocs[i].Node].add(&allocs[i], false); err != nil {
+			if err := ts[allocs[i].Node].Add(&allocs[i], false); err != nil {
 				return fmt.Errorf("books: node %d, job %d: %w", allocs[i].Node, j.spec.ID, err)
 			}
 		}
 	}
-	for id := range ts {
-		n, t := &e.st.nodes[id], &ts[id]
-		model := &e.st.classes[n.class].model
-		free := n.whole() &^ t.whole
-		for i := range t.devs {
-			d, u := &n.devs[i], &t.devs[i]
-			if u.tenants > 0 {
-				free &^= 1 << i
-			}
-			want := device{int32(cluster.Whole) - u.milli, u.slots, u.compute, u.tenants, u.guests, u.media, model.Memory - u.mem, u.user}
-			if *d != want {
-				return fmt.Errorf("books: node %d, device %d: %+v, recomputed %+v", id, i, *d, want)
-			}
-			if (u.tenants > 0 || t.whole>>i&1 == 1) && n.healthy>>i&1 == 0 {
-				return fmt.Errorf("books: node %d, device %d is held though it is bad", id, i)
-			}
-		}
-		cpu, ram := n.spec.CPU, n.spec.RAM
-		if cpu == 0 {
-			cpu = notModelled
-		}
-		if ram == 0 {
-			ram = notModelled
-		}
-		switch {
-		case t.guest&^t.whole != 0 || n.guested != t.guest || n.hosts != t.whole:
-			return fmt.Errorf("books: node %d: held %b with guests on %b, recomputed %b and %b", id, n.hosts, n.guested, t.whole, t.guest)
-		case n.free != free || int(n.nfree) != bits.OnesCount64(free):
-			return fmt.Errorf("books: node %d: free %b (%d), recomputed %b", id, n.free, n.nfree, free)
-		case n.sizes != t.sizes:
-			return fmt.Errorf("books: node %d: %v tasks by size, recomputed %v", id, n.sizes, t.sizes)
-		case n.cpu != cpu-t.cpu || n.ram != ram-t.ram:
-			return fmt.Errorf("books: node %d: %d CPU and %d RAM free, recomputed %d and %d", id, n.cpu, n.ram, cpu-t.cpu, ram-t.ram)
-		}
-		if err := t.fits(n, &e.st.classes[n.class]); err != nil {
-			return fmt.Errorf("books: node %d: %w", id, err)
-		}
-	}
-	return nil
+	return e.st.Compare(ts)
 }
 
 // checkPhysical checks that no two jobs are on one device at the same time,
 // those that are leaving included.
 func (e *Engine) checkPhysical() error {
-	ts := e.tallies()
+	ts := e.st.Tallies()
 	stops := make([][]cluster.JobID, len(ts))
 	for _, j := range e.jobs {
 		if j == nil || !j.holding() {
 			continue
 		}
 		for _, a := range append(slices.Clone(j.allocs), j.leaving...) {
-			if err := ts[a.Node].add(&a, j.packed); err != nil {
+			if err := ts[a.Node].Add(&a, j.packed); err != nil {
 				return fmt.Errorf("physically: node %d, job %d: %w", a.Node, j.spec.ID, err)
 			}
 		}
@@ -429,12 +284,12 @@ func (e *Engine) checkPhysical() error {
 			}
 		}
 	}
+	if err := e.st.Misfit(ts); err != nil {
+		return fmt.Errorf("physically: %w", err)
+	}
 	for id := range ts {
-		n := &e.st.nodes[id]
-		if err := ts[id].fits(n, &e.st.classes[n.class]); err != nil {
-			return fmt.Errorf("physically: node %d: %w", id, err)
-		}
-		have := slices.Clone(n.stopping)
+		n := &e.st.Nodes()[id]
+		have := slices.Clone(n.Stopping())
 		slices.Sort(have)
 		if !slices.Equal(have, stops[id]) {
 			return fmt.Errorf("node %d: jobs %v are leaving, recomputed %v", id, have, stops[id])
@@ -449,6 +304,6 @@ func (e *Engine) checkPhysical() error {
 // astrayByPlan reports whether but for its partition a node suits a job, which a plan
 // may have had run there.
 func (e *Engine) astrayByPlan(j *jobState, node int32, r *cluster.Request) bool {
-	c := &e.st.classes[e.st.nodes[node].class]
-	return e.plans.planner != nil && len(e.parts) > 0 && acceptsGPU(j.spec, c.model.Name) && whyNotClass(r, c) == ""
+	c := &e.st.Classes()[e.st.Nodes()[node].Class()]
+	return e.plans.planner != nil && len(e.parts) > 0 && acceptsGPU(j.spec, c.Model().Name) && inventory.WhyNotClass(r, c) == ""
 }

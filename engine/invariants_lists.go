@@ -7,57 +7,18 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
-// checkIndexes recomputes the classes' buckets and counts.
+// CheckIndexes recomputes the classes' buckets and counts.
 func (e *Engine) checkIndexes() error {
 	if err := e.checkFrozen(); err != nil {
 		return err
 	}
-	var capacity cluster.Milli
-	for ci := range e.st.classes {
-		c := &e.st.classes[ci]
-		free, in, partial := 0, 0, 0
-		for pos, id := range c.nodes {
-			n := &e.st.nodes[id]
-			if int(n.class) != ci || int(n.pos) != pos || n.indexed != (n.spec.State == cluster.Up) {
-				return fmt.Errorf("index: node %d: class %d, position %d, indexed %v, %s", id, n.class, n.pos, n.indexed, n.spec.State)
-			}
-			if n.spec.State != cluster.Down {
-				capacity += cluster.Whole * int64(bits.OnesCount64(n.healthy))
-			}
-			part := false
-			for i := range n.devs {
-				part = part || n.indexed && n.devs[i].tenants > 0 && n.healthy>>i&1 == 1
-			}
-			if part {
-				partial++
-			}
-			if part != c.partial.has(int32(pos)) {
-				return fmt.Errorf("index: node %d: partly used %v, indexed %v", id, part, !part)
-			}
-			if !n.indexed {
-				continue
-			}
-			in++
-			free += int(n.nfree)
-			if !c.buckets[n.nfree].has(int32(pos)) {
-				return fmt.Errorf("index: node %d with %d free is not in its bucket", id, n.nfree)
-			}
-		}
-		sum := 0
-		for k := range c.buckets {
-			if err := c.buckets[k].check(); err != nil {
-				return fmt.Errorf("index: class %d, bucket %d: %w", ci, k, err)
-			}
-			sum += c.buckets[k].n
-		}
-		if err := c.partial.check(); err != nil || c.partial.n != partial {
-			return fmt.Errorf("index: class %d has %d partly used nodes, recomputed %d (%w)", ci, c.partial.n, partial, err)
-		}
-		if sum != in || free != c.free {
-			return fmt.Errorf("index: class %d has %d nodes and %d free GPUs, recomputed %d and %d", ci, sum, c.free, in, free)
-		}
+	capacity, err := e.st.CheckIndexes()
+	if err != nil {
+		return err
 	}
 	if capacity != e.capacity || capacity != e.tree.Capacity() {
 		return fmt.Errorf("capacity %d, of the tree %d, recomputed %d", e.capacity, e.tree.Capacity(), capacity)
@@ -65,44 +26,13 @@ func (e *Engine) checkIndexes() error {
 	return nil
 }
 
-func (b *bitset) has(i int32) bool { return b.words[i>>6]>>(i&63)&1 == 1 }
-
-// check compares a bitset's summary and count with its words.
-func (b *bitset) check() error {
-	n := 0
-	for w, word := range b.words {
-		n += bits.OnesCount64(word)
-		if (word != 0) != (b.sum[w>>6]>>(w&63)&1 == 1) {
-			return fmt.Errorf("word %d is %x, its summary says otherwise", w, word)
-		}
-	}
-	if n != b.n {
-		return fmt.Errorf("%d members, counted %d", b.n, n)
-	}
-	return nil
-}
-
-// items returns the list's items, checked to be in order and counted.
-func (l *olist) items() (items []item, err error) {
-	l.walk(func(it item) bool { items = append(items, it); return true })
-	for i := 1; i < len(items); i++ {
-		if !items[i-1].Before(&items[i]) {
-			return nil, fmt.Errorf("%+v is not before %+v", items[i-1], items[i])
-		}
-	}
-	if len(items) != l.n {
-		return nil, fmt.Errorf("%d items, counted %d", l.n, len(items))
-	}
-	return items, nil
-}
-
 // items returns the items of a list that is kept, or what it would be made of, without reading it.
-func (k *keptList) items(e *Engine, place func(j *jobState) item) ([]item, error) {
+func (k *keptList) items(e *Engine, place func(j *jobState) order.Item) ([]order.Item, error) {
 	if !k.dropped {
-		return k.list.items()
+		return k.list.Items()
 	}
-	if k.list.n > 0 {
-		return nil, fmt.Errorf("it was dropped, and has %d jobs", k.list.n)
+	if k.list.Len() > 0 {
+		return nil, fmt.Errorf("it was dropped, and has %d jobs", k.list.Len())
 	}
 	return e.eachBooked(nil, place), nil
 }
@@ -112,15 +42,15 @@ func (e *Engine) checkLists() error {
 	if e.running.dropped && !e.ranking.on {
 		return fmt.Errorf("the jobs with devices are listed nowhere")
 	}
-	run, err := e.running.items(e, func(j *jobState) item { return j.key })
+	run, err := e.running.items(e, func(j *jobState) order.Item { return j.key })
 	if err != nil {
 		return fmt.Errorf("running list: %w", err)
 	}
-	ends, err := e.ends.items(e, func(j *jobState) item { return j.endKey })
+	ends, err := e.ends.items(e, func(j *jobState) order.Item { return j.endKey })
 	if err != nil {
 		return fmt.Errorf("list of ends: %w", err)
 	}
-	inRun, inEnds := map[item]bool{}, map[item]bool{} // looked up only
+	inRun, inEnds := map[order.Item]bool{}, map[order.Item]bool{} // looked up only
 	for i := range run {
 		inRun[run[i]] = true
 	}
@@ -140,7 +70,7 @@ func (e *Engine) checkLists() error {
 		if j.demoted && (j.spec.Tier == cluster.Critical || j.state == Placed) {
 			return fmt.Errorf("job %d (%s, %s) is demoted", j.spec.ID, j.spec.Tier, j.state)
 		}
-		if !inRun[j.key] || !inEnds[j.endKey] || j.key.id != int32(j.spec.ID) || j.endKey.id != int32(j.spec.ID) {
+		if !inRun[j.key] || !inEnds[j.endKey] || j.key.ID != int32(j.spec.ID) || j.endKey.ID != int32(j.spec.ID) {
 			return fmt.Errorf("job %d (%s) is not in the lists of jobs with devices", j.spec.ID, j.state)
 		}
 		if e.keyer != nil && j.state != Placed {
@@ -164,29 +94,29 @@ func (e *Engine) checkLanes() error {
 	perLane, listed := make([]int, len(e.lanes)), make([]int, len(e.lanes))
 	for gi := range e.groups {
 		g := &e.groups[gi]
-		items, err := g.jobs.items()
+		items, err := g.jobs.Items()
 		if err != nil {
 			return fmt.Errorf("group %d: %w", gi, err)
 		}
 		perLane[g.lane] += len(items)
 		for _, it := range items {
-			inGroup[it.id] = int32(gi)
+			inGroup[it.ID] = int32(gi)
 		}
-		if g.inUse != (len(items) > 0) || g.inUse && g.head.id != items[0].id {
-			return fmt.Errorf("group %d of %d jobs: listed %v as job %d", gi, len(items), g.inUse, g.head.id)
+		if g.inUse != (len(items) > 0) || g.inUse && g.head.ID != items[0].ID {
+			return fmt.Errorf("group %d of %d jobs: listed %v as job %d", gi, len(items), g.inUse, g.head.ID)
 		}
 		if g.inUse {
 			listed[g.lane]++
 		}
 	}
 	for li := range e.lanes {
-		heads, err := e.lanes[li].groups.items()
+		heads, err := e.lanes[li].groups.Items()
 		if err != nil || len(heads) != listed[li] || e.lanes[li].n != perLane[li] {
 			return fmt.Errorf("lane %d has %d groups and %d jobs, recomputed %d and %d (%w)", li, len(heads), e.lanes[li].n, listed[li], perLane[li], err)
 		}
 		for _, h := range heads {
-			if g, ok := inGroup[h.id]; !ok || e.groups[g].head != h || int(e.groups[g].lane) != li {
-				return fmt.Errorf("lane %d lists job %d, which heads no group of it", li, h.id)
+			if g, ok := inGroup[h.ID]; !ok || e.groups[g].head != h || int(e.groups[g].lane) != li {
+				return fmt.Errorf("lane %d lists job %d, which heads no group of it", li, h.ID)
 			}
 		}
 	}
@@ -288,10 +218,10 @@ func (e *Engine) checkWaits() error {
 			if a.Share > 0 { // whoever stopped later on the device was beside it
 				continue
 			}
-			if s := e.st.nodes[a.Node].spec.State; s != cluster.Up {
+			if s := e.st.Nodes()[a.Node].Spec().State; s != cluster.Up {
 				return fmt.Errorf("job %d is to start on node %d, which is %s", j.spec.ID, a.Node, s)
 			}
-			for _, id := range e.st.nodes[a.Node].stopping {
+			for _, id := range e.st.Nodes()[a.Node].Stopping() {
 				if v := e.jobs[id]; v.inTheWay(a) && !waitsFor(v, j.spec.ID) {
 					return fmt.Errorf("placed job %d does not wait for job %d on node %d", j.spec.ID, id, a.Node)
 				}
@@ -304,11 +234,11 @@ func (e *Engine) checkWaits() error {
 // checkClaims checks that whatever CPU, RAM and parts of GPUs the books promised is free, or
 // claimed by those who wait for it; and that nobody counts on more than there is.
 func (e *Engine) checkClaims() error {
-	for id := range e.st.nodes {
+	for id := range e.st.Nodes() {
 		if h := e.short(int32(id)); h.cpu > 0 || h.ram > 0 {
 			return fmt.Errorf("node %d: %+v is promised to jobs that do not wait for it", id, h)
 		}
-		for i := range e.st.nodes[id].devs {
+		for i := range e.st.Nodes()[id].Devices() {
 			p := e.shortPart(int32(id), 1<<i)
 			for _, v := range e.defrag.movers { // where they go they wait for others when they have left
 				p.add(partOn(e.jobs[v].dest, int32(id), 1<<i), -1)
@@ -355,13 +285,13 @@ func (e *Engine) checkPools() error {
 			return fmt.Errorf("job %d is in a pool and does not wait there: state %d, parked %d, idle %v, shown %v", j.spec.ID, j.state, j.parked, j.idle(), j.inPlan)
 		}
 		class, at, ok := e.pools.drawer.Pool(View{e}, JobView{e, j})
-		if id, known := e.pools.ids[poolKey{j.base, class}]; !ok || !known || id != j.pool || at != j.key.key {
-			return fmt.Errorf("job %d is in pool %d at %v instead of %d at %v", j.spec.ID, j.pool, j.key.key, id, at)
+		if id, known := e.pools.ids[poolKey{j.base, class}]; !ok || !known || id != j.pool || at != j.key.Key {
+			return fmt.Errorf("job %d is in pool %d at %v instead of %d at %v", j.spec.ID, j.pool, j.key.Key, id, at)
 		}
 		n++
 	}
 	for i := range e.pools.lists {
-		n -= e.pools.lists[i].n
+		n -= e.pools.lists[i].Len()
 	}
 	if n != 0 {
 		return fmt.Errorf("%d jobs more are in pools than pools have", n)
@@ -477,17 +407,17 @@ func (e *Engine) checkWork() error {
 	first := e.firstInLine()
 	for gi := range e.groups {
 		g := &e.groups[gi]
-		it, ok := g.jobs.first()
-		if !ok || e.mode != Skip && it.id != first {
+		it, ok := g.jobs.First()
+		if !ok || e.mode != Skip && it.ID != first {
 			continue
 		}
-		j := e.jobs[it.id]
+		j := e.jobs[it.ID]
 		s := e.shapeAt(j.shape)
 		if e.overQuota(j, e.leastMilli(j)).code != notRefused {
 			continue
 		}
-		if e.fitsNow(j, s) {
-			return fmt.Errorf("job %d (mode %s) fits now and waits", it.id, e.mode)
+		if e.fitsNow(j, s, e.held) {
+			return fmt.Errorf("job %d (mode %s) fits now and waits", it.ID, e.mode)
 		}
 	}
 	return nil
@@ -496,11 +426,11 @@ func (e *Engine) checkWork() error {
 // firstInLine is the job that a pass would consider first, or -1.
 func (e *Engine) firstInLine() int32 {
 	best, id := -1, int32(-1)
-	var bestItem item
+	var bestItem order.Item
 	for li := range e.lanes {
-		it, ok := e.lanes[li].groups.first()
+		it, ok := e.lanes[li].groups.First()
 		if ok && (best < 0 || e.laneLess(li, &it, best, &bestItem)) {
-			best, bestItem, id = li, it, it.id
+			best, bestItem, id = li, it, it.ID
 		}
 	}
 	return id
@@ -556,7 +486,7 @@ func (e *Engine) checkLine(j *jobState, ahead int, expected cluster.Time) error 
 // checkTenants recomputes who has shares of which devices. Nobody is then disturbed
 // more than it accepts, as far as is believed.
 func (e *Engine) checkTenants() error {
-	want := make([][]tenant, len(e.st.nodes))
+	want := make([][]inventory.Tenant, len(e.st.Nodes()))
 	for _, j := range e.jobs {
 		if j == nil {
 			continue
@@ -571,24 +501,26 @@ func (e *Engine) checkTenants() error {
 				return fmt.Errorf("job %d has a share of %d: %+v", j.spec.ID, a.Tenant-1, *a)
 			}
 			if a.Tenant != 0 {
-				want[a.Node] = append(want[a.Node], tenant{int8(bits.TrailingZeros64(a.GPUs)), a.Tenant})
+				want[a.Node] = append(want[a.Node], inventory.Tenant{Device: int8(bits.TrailingZeros64(a.GPUs)), Job: a.Tenant})
 			}
 		}
 	}
 	for id := range want {
-		n := &e.st.nodes[id]
-		have := slices.Clone(n.tenants)
-		for _, list := range [][]tenant{have, want[id]} {
-			slices.SortFunc(list, func(a, b tenant) int { return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.job, b.job)) })
+		n := &e.st.Nodes()[id]
+		have := slices.Clone(n.Tenants())
+		for _, list := range [][]inventory.Tenant{have, want[id]} {
+			slices.SortFunc(list, func(a, b inventory.Tenant) int {
+				return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Job, b.Job))
+			})
 		}
 		if !slices.Equal(have, want[id]) {
 			return fmt.Errorf("node %d: shares are %v, recomputed %v", id, have, want[id])
 		}
 		for i := 0; i < len(have) && e.knowsPairs() && len(e.between.measured) == 0; i++ {
 			t := have[i]
-			j := e.jobs[t.job-1]
-			if v := e.speedAmong(j, e.company(n, int(t.device), j)...); v < e.minSpeed(j) {
-				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.spec.ID, v, t.device, e.minSpeed(j))
+			j := e.jobs[t.Job-1]
+			if v := e.speedAmong(j, e.company(n, int(t.Device), j)...); v < e.minSpeed(j) {
+				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.spec.ID, v, t.Device, e.minSpeed(j))
 			}
 		}
 	}
@@ -597,7 +529,7 @@ func (e *Engine) checkTenants() error {
 
 // checkFrozen recounts on which nodes memory of suspended jobs is.
 func (e *Engine) checkFrozen() error {
-	n := make([]int32, len(e.st.nodes))
+	n := make([]int32, len(e.st.Nodes()))
 	for _, j := range e.jobs {
 		if j == nil || j.frozen == nil {
 			continue
@@ -610,17 +542,17 @@ func (e *Engine) checkFrozen() error {
 			n[a.Node]++
 			for m := a.GPUs; m != 0; m &= m - 1 {
 				dev := bits.TrailingZeros64(m)
-				d := &e.st.nodes[a.Node].devs[dev]
-				shared := e.cfg.Spec.Sharing == cluster.MPS && d.tenants > 0 && d.slots == 0
-				if cut := d.slots != 0 && !e.st.nodes[a.Node].stays(dev) && (a.Slots != 0 || e.cfg.Spec.MIG == cluster.DynamicMIG); shared || cut {
+				d := &e.st.Nodes()[a.Node].Devices()[dev]
+				shared := e.cfg.Spec.Sharing == cluster.MPS && d.Tenants() > 0 && d.Slots() == 0
+				if cut := d.Slots() != 0 && !e.st.Nodes()[a.Node].Stays(dev) && (a.Slots != 0 || e.cfg.Spec.MIG == cluster.DynamicMIG); shared || cut {
 					return fmt.Errorf("job %d has memory on device %d of node %d, where others have parts", j.spec.ID, dev, a.Node)
 				}
 			}
 		}
 	}
 	for id := range n {
-		if n[id] != e.st.nodes[id].frozen {
-			return fmt.Errorf("node %d: memory of %d allocations of suspended jobs, counted %d", id, n[id], e.st.nodes[id].frozen)
+		if n[id] != e.st.Nodes()[id].Frozen() {
+			return fmt.Errorf("node %d: memory of %d allocations of suspended jobs, counted %d", id, n[id], e.st.Nodes()[id].Frozen())
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -24,8 +26,8 @@ const (
 // done) hold up to acc and are continued from there with what the job holds.
 type jobState struct {
 	spec    *cluster.Job
-	*tenure      // Engine.none of a job that was given nothing so far
-	key     item // while eligible: in the group; while running: in the running list; while in a pool: there
+	*tenure            // Engine.none of a job that was given nothing so far
+	key     order.Item // while eligible: in the group; while running: in the running list; while in a pool: there
 	nextKey cluster.Time
 
 	state    State
@@ -73,29 +75,29 @@ type jobState struct {
 	hungry     cluster.Time  // in line since then, for the starvation bound; Never: not in line
 	firstStart cluster.Time
 	ended      cluster.Time
-	predicted  time.Duration // how long such jobs ran, as of its submission
-	promoteAt  cluster.Time  // while eligible: the next one, if it waits on
-	promise    cluster.Time  // expected start from a reservation; Never: none
-	plan       []Alloc       // conservative: where the promise would have it run
-	anchor     anchor        // how measurements of its model become its speeds
-	target     *Target       // what the policy's plan gives it; nil: not planned yet
+	predicted  time.Duration     // how long such jobs ran, as of its submission
+	promoteAt  cluster.Time      // while eligible: the next one, if it waits on
+	promise    cluster.Time      // expected start from a reservation; Never: none
+	plan       []inventory.Alloc // conservative: where the promise would have it run
+	anchor     anchor            // how measurements of its model become its speeds
+	target     *Target           // what the policy's plan gives it; nil: not planned yet
 }
 
 // tenure is what comes of the devices that a job was given. Of the many that wait in line most were given none yet:
 // they share an empty one, which is only read. Who is given something gets its own first (give).
 type tenure struct {
-	allocs  []Alloc
-	home    []Alloc         // of a suspended job: its memory is there, it resumes nowhere else
-	frozen  []Alloc         // where its memory is, also when it may go on elsewhere
-	asleep  time.Duration   // useful work that it has in memory
-	leaving []Alloc         // given back by a shrink, physically still held
-	dest    []Alloc         // while it stops to be moved: where it goes, booked for it
-	waiters []cluster.JobID // who is to start where it leaves
-	claims  []Claim         // what they count on of its CPU and RAM
-	guests  []cluster.JobID // who runs beside it, the first to come first
-	moved   []cluster.Time  // when, as far back as keepMoves
-	endKey  item            // while it holds devices: in the list of expected ends
-	loss    int64           // what stopping it wasted when it was ranked
+	allocs  []inventory.Alloc
+	home    []inventory.Alloc // of a suspended job: its memory is there, it resumes nowhere else
+	frozen  []inventory.Alloc // where its memory is, also when it may go on elsewhere
+	asleep  time.Duration     // useful work that it has in memory
+	leaving []inventory.Alloc // given back by a shrink, physically still held
+	dest    []inventory.Alloc // while it stops to be moved: where it goes, booked for it
+	waiters []cluster.JobID   // who is to start where it leaves
+	claims  []Claim           // what they count on of its CPU and RAM
+	guests  []cluster.JobID   // who runs beside it, the first to come first
+	moved   []cluster.Time    // when, as far back as keepMoves
+	endKey  order.Item        // while it holds devices: in the list of expected ends
+	loss    int64             // what stopping it wasted when it was ranked
 
 	started    cluster.Time // of the current run
 	limitAt    cluster.Time // when the time limit strikes
@@ -276,16 +278,12 @@ func (e *Engine) loseMemory(j *jobState) {
 
 // freeze notes where the memory of a suspended job is and how much useful work is in it;
 // nil: it has none any more. Nodes count who has memory there.
-func (e *Engine) freeze(j *jobState, at []Alloc, work time.Duration) {
+func (e *Engine) freeze(j *jobState, at []inventory.Alloc, work time.Duration) {
 	if j.frozen == nil && at == nil {
 		return
 	}
-	for i := range j.frozen {
-		e.st.nodes[j.frozen[i].Node].frozen--
-	}
-	for i := range at {
-		e.st.nodes[at[i].Node].frozen++
-	}
+	e.st.Thaw(j.frozen)
+	e.st.Freeze(at)
 	j.frozen, j.asleep = at, work
 }
 

@@ -1,65 +1,69 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/muster-gpu/muster/engine/order"
+)
 
 // keptList is the jobs that hold devices, in some order. It is kept in order while it is read: where jobs come
 // and go by the thousand and nobody reads it, because the ranking says all that passes ask for, it is dropped,
 // and made anew for whoever reads it next. A list that is always kept is its dumb twin.
 type keptList struct {
-	list    olist
+	list    order.List
 	dropped bool
 	unread  int // changes since it was last read
 }
 
-func (k *keptList) insert(it item) {
+func (k *keptList) insert(it order.Item) {
 	if k.unread++; !k.dropped {
-		k.list.insert(it)
+		k.list.Insert(it)
 	}
 }
 
-func (k *keptList) remove(it item) {
+func (k *keptList) remove(it order.Item) {
 	if k.unread++; !k.dropped {
-		k.list.remove(it)
+		k.list.Remove(it)
 	}
 }
 
-func (k *keptList) drop() { k.list, k.dropped = olist{}, true }
+func (k *keptList) drop() { k.list, k.dropped = order.List{}, true }
 
 // read returns the list of jobs, each where place says. The memory of buf is used.
-func (k *keptList) read(e *Engine, buf []item, place func(j *jobState) item) []item {
+func (k *keptList) read(e *Engine, buf []order.Item, place func(j *jobState) order.Item) []order.Item {
 	if k.unread = 0; !k.dropped {
 		return buf
 	}
 	buf = e.eachBooked(slices.Grow(buf[:0], e.bookedJobs()), place)
-	k.list.fill(buf)
+	k.list.Fill(buf)
 	k.dropped = false
 	return buf
 }
 
 // byKey lists the jobs that hold devices (and were not told to leave) by their keys.
-func (e *Engine) byKey() *olist {
-	e.scratch.booked = e.running.read(e, e.scratch.booked, func(j *jobState) item { return j.key })
+func (e *Engine) byKey() *order.List {
+	e.scratch.booked = e.running.read(e, e.scratch.booked, func(j *jobState) order.Item { return j.key })
 	return &e.running.list
 }
 
 // byEnd lists the same jobs by their expected ends.
-func (e *Engine) byEnd() *olist {
-	e.scratch.booked = e.ends.read(e, e.scratch.booked, func(j *jobState) item { return j.endKey })
+func (e *Engine) byEnd() *order.List {
+	e.scratch.booked = e.ends.read(e, e.scratch.booked, func(j *jobState) order.Item { return j.endKey })
 	return &e.ends.list
 }
 
 // eachBooked appends what place says of each job that holds devices, in no order.
-func (e *Engine) eachBooked(buf []item, place func(j *jobState) item) []item {
-	add := func(it item) bool {
-		buf = append(buf, place(e.jobs[it.id]))
+func (e *Engine) eachBooked(buf []order.Item, place func(j *jobState) order.Item) []order.Item {
+	add := func(it order.Item) bool {
+		buf = append(buf, place(e.jobs[it.ID]))
 		return true
 	}
 	switch {
 	case !e.running.dropped:
-		e.running.list.walk(add)
+		e.running.list.Walk(add)
 	case e.ranking.on:
-		e.ranking.steady.walk(add)
-		e.ranking.growing.walk(add)
+		e.ranking.steady.Walk(add)
+		e.ranking.growing.Walk(add)
 	default:
 		panic("engine: the jobs that hold devices are not listed")
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Pending work is kept in lanes and groups. A lane holds what the engine never
@@ -18,7 +19,7 @@ type laneKey struct {
 
 type lane struct {
 	laneKey
-	groups olist // by the key of each group's first job
+	groups order.List // by the key of each group's first job
 	n      int
 }
 
@@ -28,17 +29,17 @@ type groupKey struct {
 
 type group struct {
 	groupKey
-	jobs  olist
-	head  item  // as it is in the lane's list
-	inUse bool  // in the lane's list
-	stuck int64 // claims at which its first job could not even preempt
+	jobs  order.List
+	head  order.Item // as it is in the lane's list
+	inUse bool       // in the lane's list
+	stuck int64      // claims at which its first job could not even preempt
 }
 
 // first reports whether a job is the group's first: what one behind it may not take, which a
 // reservation keeps from more than that, says nothing of it.
 func (g *group) first(j *jobState) bool {
-	it, ok := g.jobs.first()
-	return ok && it.id == int32(j.spec.ID)
+	it, ok := g.jobs.First()
+	return ok && it.ID == int32(j.spec.ID)
 }
 
 // homed reports whether a suspended job is all of the group.
@@ -101,14 +102,14 @@ func (e *Engine) lineUp(j *jobState) {
 	j.key = e.pendingItem(j)
 	j.eligible = true
 	g := &e.groups[j.group]
-	g.jobs.insert(j.key)
+	g.jobs.Insert(j.key)
 	e.pending++
 	e.await(j, 1)
 	e.homing += count(g.homed())
 	e.watchHome(j)
 	e.greedy += count(e.several(j))
 	e.lanes[g.lane].n++
-	if first, _ := g.jobs.first(); first == j.key {
+	if first, _ := g.jobs.First(); first == j.key {
 		g.stuck = -1
 		e.relist(g)
 		e.fresh = true
@@ -126,19 +127,12 @@ func (e *Engine) several(j *jobState) bool { return e.shapeAt(j.shape).several()
 func (s *shape) several() bool { return len(s.sets) > 1 || s.most.groups != nil && s.max > 1 }
 
 // pendingItem is a waiting job's place in the order.
-func (e *Engine) pendingItem(j *jobState) item {
-	it := item{submit: j.spec.Submit, id: int32(j.spec.ID), group: j.group}
+func (e *Engine) pendingItem(j *jobState) order.Item {
+	it := order.Item{Submit: j.spec.Submit, ID: int32(j.spec.ID), Group: j.group}
 	if !j.promoted {
-		it.key = e.cfg.Policy.Key(View{e}, JobView{e, j})
+		it.Key = e.cfg.Policy.Key(View{e}, JobView{e, j})
 	}
 	return it
-}
-
-func addSat(a, b int64) int64 {
-	if c := a + b; c >= a {
-		return c
-	}
-	return int64(cluster.Never)
 }
 
 // dequeue takes a job out of its group.
@@ -149,7 +143,7 @@ func (e *Engine) dequeue(j *jobState) {
 	e.touch(j)
 	j.eligible = false
 	g := &e.groups[j.group]
-	if !g.jobs.remove(j.key) {
+	if !g.jobs.Remove(j.key) {
 		panic("engine: an eligible job is missing from its group")
 	}
 	e.pending--
@@ -164,26 +158,26 @@ func (e *Engine) dequeue(j *jobState) {
 // relist puts the group where its first job belongs.
 func (e *Engine) relist(g *group) {
 	l := &e.lanes[g.lane]
-	first, ok := g.jobs.first()
+	first, ok := g.jobs.First()
 	if g.inUse {
 		if ok && g.head == e.groupItem(g, first) {
 			return
 		}
-		l.groups.remove(g.head)
+		l.groups.Remove(g.head)
 		g.inUse = false
 	}
 	if ok {
 		g.head = e.groupItem(g, first)
 		g.inUse = true
-		l.groups.insert(g.head)
+		l.groups.Insert(g.head)
 	}
 }
 
 // groupItem is the group's entry in its lane: that of its first job, with a
 // key evaluated now where the policy says that heads must be compared so.
-func (e *Engine) groupItem(g *group, first item) item {
+func (e *Engine) groupItem(g *group, first order.Item) order.Item {
 	if e.heads != nil && e.lanes[g.lane].rank > 0 {
-		first.key = e.heads.HeadKey(View{e}, JobView{e, e.jobs[first.id]})
+		first.Key = e.heads.HeadKey(View{e}, JobView{e, e.jobs[first.ID]})
 	}
 	return first
 }
@@ -193,12 +187,12 @@ func (e *Engine) groupItem(g *group, first item) item {
 func (e *Engine) rekey() {
 	for gi := range e.groups {
 		g := &e.groups[gi]
-		if g.jobs.n == 0 || e.lanes[g.lane].rank == 0 {
+		if g.jobs.Len() == 0 || e.lanes[g.lane].rank == 0 {
 			continue
 		}
 		if e.heads == nil {
-			e.scratch.items = g.jobs.rewrite(e.scratch.items, func(old item) item {
-				j := e.jobs[old.id]
+			e.scratch.items = g.jobs.Rewrite(e.scratch.items, func(old order.Item) order.Item {
+				j := e.jobs[old.ID]
 				if it := e.pendingItem(j); it != old {
 					e.touch(j)
 					j.key = it

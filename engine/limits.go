@@ -98,8 +98,8 @@ func (e *Engine) promised() cluster.Milli {
 		return e.capacity
 	}
 	var m cluster.Milli
-	for i := range e.st.nodes {
-		m += cluster.Whole * cluster.Milli(e.st.nodes[i].spec.GPUs)
+	for i := range e.st.Nodes() {
+		m += cluster.Whole * cluster.Milli(e.st.Nodes()[i].Spec().GPUs)
 	}
 	return m
 }
@@ -174,8 +174,14 @@ func (l *limits) nextChange(e *Engine) cluster.Time {
 	return next
 }
 
-// charge books a job's share in its queue and user (sign 1) or takes it back (-1).
+// charge books a job's share in its queue and user (sign 1) or takes it back (-1), until that is committed or undone.
 func (e *Engine) charge(j *jobState, sign int64) {
+	e.st.Note(j.spec.ID, sign)
+	e.bill(j, sign)
+}
+
+// bill is charge for good.
+func (e *Engine) bill(j *jobState, sign int64) {
 	m := sign * j.milli
 	q := int(j.queue)
 	cpu, ram := j.cpuRAM()

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Waiting is a job in line. Expected is Never beyond the first ones, and where
@@ -23,9 +24,6 @@ func (e *Engine) Line(most int) []Waiting {
 	for i, j := range list {
 		out[i] = Waiting{j.spec.ID, cluster.Never}
 	}
-	held := e.held
-	e.held = nil
-	defer func() { e.held = held }()
 	for i := range min(most, maxAhead, len(list)) {
 		out[i].Expected = e.expectedStart(list[i], list[:i])
 	}
@@ -39,10 +37,10 @@ func (e *Engine) inLine() (list []*jobState) {
 	for li := range e.lanes {
 		l := &lanes[li]
 		l.e, l.lane = e, li
-		e.lanes[li].groups.walk(func(gi item) bool {
+		e.lanes[li].groups.Walk(func(gi order.Item) bool {
 			n := next{}
-			e.groups[e.jobs[gi.id].group].jobs.walk(func(it item) bool {
-				n.jobs = append(n.jobs, e.jobs[it.id])
+			e.groups[e.jobs[gi.ID].group].jobs.Walk(func(it order.Item) bool {
+				n.jobs = append(n.jobs, e.jobs[it.ID])
 				return true
 			})
 			n.rekey(e)
@@ -67,7 +65,7 @@ func (e *Engine) inLine() (list []*jobState) {
 
 // next is what is left of a group, in order, with the key of its first job.
 type next struct {
-	head item
+	head order.Item
 	jobs []*jobState
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Loans (cluster.Loan): nodes that somebody lends, and wants some of back in hours of the week. A
@@ -33,9 +35,10 @@ func (e *Engine) initLoans() error {
 		}
 		for _, id := range nodes {
 			if other := lent[id]; other != "" {
-				return fmt.Errorf("loans: %s: node %s is in %s, too, of which another loan is", l.Partition, e.st.nodes[id].spec.Name, other)
+				return fmt.Errorf("loans: %s: node %s is in %s, too, of which another loan is", l.Partition, e.st.Nodes()[id].Spec().Name, other)
 			}
-			lent[id], e.st.nodes[id].lent = l.Partition, true
+			lent[id] = l.Partition
+			e.st.SetLent(id)
 		}
 	}
 	return nil
@@ -56,12 +59,12 @@ func (e *Engine) loanNodes(l *cluster.Loan) (list []int32) {
 
 // givenBack lists those of a loan's nodes that are given back, by number.
 func (e *Engine) givenBack(l *cluster.Loan) []int32 {
-	return slices.DeleteFunc(e.loanNodes(l), func(id int32) bool { return !e.st.nodes[id].given })
+	return slices.DeleteFunc(e.loanNodes(l), func(id int32) bool { return !e.st.Nodes()[id].GivenBack() })
 }
 
 // givenAny reports whether some allocations are on a node that is given back.
-func (e *Engine) givenAny(allocs []Alloc) bool {
-	return slices.ContainsFunc(allocs, func(a Alloc) bool { return e.st.nodes[a.Node].given })
+func (e *Engine) givenAny(allocs []inventory.Alloc) bool {
+	return slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return e.st.Nodes()[a.Node].GivenBack() })
 }
 
 // GivenBack lists the nodes that are given back to who lends them, by number.
@@ -69,9 +72,9 @@ func (e *Engine) GivenBack() (names []string) {
 	if len(e.cfg.Spec.Loans) == 0 {
 		return nil
 	}
-	for i := range e.st.nodes {
-		if n := &e.st.nodes[i]; n.given {
-			names = append(names, n.spec.Name)
+	for i := range e.st.Nodes() {
+		if n := &e.st.Nodes()[i]; n.GivenBack() {
+			names = append(names, n.Spec().Name)
 		}
 	}
 	return names
@@ -80,7 +83,7 @@ func (e *Engine) GivenBack() (names []string) {
 // IsGivenBack reports whether a node is given back to who lends it; one that is not known is not.
 func (e *Engine) IsGivenBack(node string) bool {
 	id, ok := e.nodeID[node]
-	return ok && e.st.nodes[id].given
+	return ok && e.st.Nodes()[id].GivenBack()
 }
 
 // loansDue gives as many nodes back as are wanted now, and takes those that no longer are.
@@ -123,8 +126,8 @@ func (e *Engine) instant(unix int64) cluster.Time {
 
 // takeLent has a node take jobs again.
 func (e *Engine) takeLent(id int32) {
-	n := &e.st.nodes[id]
-	if n.given = false; n.spec.State == cluster.Draining && !n.drained {
+	e.st.SetGiven(id, false)
+	if n := &e.st.Nodes()[id]; n.Spec().State == cluster.Draining && !n.Drained() {
 		e.setNode(id, cluster.Up)
 	}
 }
@@ -133,8 +136,8 @@ func (e *Engine) takeLent(id int32) {
 func (e *Engine) giveBack(l *cluster.Loan, n int) {
 	for _, up := range []bool{true, false} {
 		nodes := slices.DeleteFunc(e.loanNodes(l), func(id int32) bool {
-			n := &e.st.nodes[id]
-			return n.given || (n.spec.State == cluster.Up) != up
+			n := &e.st.Nodes()[id]
+			return n.GivenBack() || (n.Spec().State == cluster.Up) != up
 		})
 		n -= e.reclaim(nodes, min(n, len(nodes)))
 	}
@@ -148,17 +151,16 @@ func (e *Engine) reclaim(nodes []int32, n int) int {
 	}
 	lent := lentNodes{loads: make([][]load, len(nodes))}
 	var jobs []*jobState
-	e.byKey().walk(func(it item) bool {
-		if j := e.jobs[it.id]; (j.state == Starting || j.state == Running) && e.loadOf(&lent, j, nodes) {
+	e.byKey().Walk(func(it order.Item) bool {
+		if j := e.jobs[it.ID]; (j.state == Starting || j.state == Running) && e.loadOf(&lent, j, nodes) {
 			jobs = append(jobs, j)
 		}
 		return true
 	})
 	back := lent.reclaim(n)
 	for _, i := range back {
-		nd := &e.st.nodes[nodes[i]]
-		nd.given = true
-		if nd.spec.State == cluster.Up {
+		e.st.SetGiven(nodes[i], true)
+		if e.st.Nodes()[nodes[i]].Spec().State == cluster.Up {
 			e.setNode(nodes[i], cluster.Draining)
 		}
 		e.displace(nodes[i])
@@ -214,10 +216,10 @@ func (e *Engine) leaveLent(j *jobState, all bool) {
 	if !j.booked() {
 		return // it left with another whose guest it was
 	}
-	keep, gone := j.allocs, []Alloc(nil)
+	keep, gone := j.allocs, []inventory.Alloc(nil)
 	for i := range j.allocs {
-		if id := j.allocs[i].Node; e.st.nodes[id].given {
-			k, g, ok := splitLost(keep, id, anyDevice, e.shapes[j.shape].sets[0].Request.GPUs)
+		if id := j.allocs[i].Node; e.st.Nodes()[id].GivenBack() {
+			k, g, ok := inventory.SplitLost(keep, id, inventory.AnyDevice, e.shapes[j.shape].sets[0].Request.GPUs)
 			if keep, gone = k, append(gone, g...); !ok {
 				all = true
 				break
@@ -228,8 +230,8 @@ func (e *Engine) leaveLent(j *jobState, all bool) {
 	case all:
 		e.evictLent(j)
 	case len(gone) > 0:
-		e.st.releaseAll(gone)
-		e.st.commit()
+		e.st.ReleaseAll(gone)
+		e.st.Commit()
 		e.shrink(j, keep, gone)
 		e.rerun(j)
 	}
@@ -257,13 +259,13 @@ func (e *Engine) givenText(j *jobState) string {
 	for i := range e.cfg.Spec.Loans {
 		l := &e.cfg.Spec.Loans[i]
 		given := e.givenBack(l)
-		given = slices.DeleteFunc(given, func(id int32) bool { return e.st.classes[e.st.nodes[id].class].parts&mask == 0 })
+		given = slices.DeleteFunc(given, func(id int32) bool { return e.st.Classes()[e.st.Nodes()[id].Class()].Partitions()&mask == 0 })
 		if len(given) == 0 {
 			continue
 		}
 		var names []string
 		for _, id := range given {
-			names = append(names, e.st.nodes[id].spec.Name)
+			names = append(names, e.st.Nodes()[id].Spec().Name)
 		}
 		list = append(list, strings.TrimSpace("given back: "+strings.Join(names, ",")+" "+l.Says(e.unix(e.now), len(e.givenBack(l)))))
 	}
@@ -280,17 +282,17 @@ func (e *Engine) checkLoans() error {
 			return fmt.Errorf("loan of %s: %d nodes are given back, want %d", l.Partition, n, l.Wanted(e.unix(e.now)))
 		}
 	}
-	for i := range e.st.nodes {
-		n := &e.st.nodes[i]
-		if !n.given {
+	for i := range e.st.Nodes() {
+		n := &e.st.Nodes()[i]
+		if !n.GivenBack() {
 			continue
 		}
-		if given--; n.spec.State == cluster.Up || n.indexed || n.frozen > 0 {
-			return fmt.Errorf("node %s is given back, and is %s, in the index %v, with %d suspended", n.spec.Name, n.spec.State, n.indexed, n.frozen)
+		if given--; n.Spec().State == cluster.Up || n.TakesJobs() || n.Frozen() > 0 {
+			return fmt.Errorf("node %s is given back, and is %s, in the index %v, with %d suspended", n.Spec().Name, n.Spec().State, n.TakesJobs(), n.Frozen())
 		}
 		for _, j := range e.jobs {
 			if j != nil && j.booked() && holdsNode(j, int32(i)) {
-				return fmt.Errorf("job %d is on node %s, which is given back", j.spec.ID, n.spec.Name)
+				return fmt.Errorf("job %d is on node %s, which is given back", j.spec.ID, n.Spec().Name)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // What jobs in shares of one GPU really do to each other is seen in the progress that
@@ -83,17 +84,17 @@ func (e *Engine) Company(id cluster.JobID) (ids []cluster.JobID) {
 	found := map[cluster.JobID]bool{}
 	for i := range j.allocs {
 		a := &j.allocs[i]
-		n := &e.st.nodes[a.Node]
+		n := &e.st.Nodes()[a.Node]
 		if a.Tenant == 0 {
 			continue
 		}
-		for _, t := range n.tenants {
-			if o := e.jobs[t.job-1]; a.GPUs>>t.device&1 == 1 && o != j && o.state == Running {
+		for _, t := range n.Tenants() {
+			if o := e.jobs[t.Job-1]; a.GPUs>>t.Device&1 == 1 && o != j && o.state == Running {
 				found[o.spec.ID] = true
 			}
 		}
-		for _, id := range n.stopping {
-			if id != j.spec.ID && slices.ContainsFunc(e.jobs[id].allocs, func(b Alloc) bool {
+		for _, id := range n.Stopping() {
+			if id != j.spec.ID && slices.ContainsFunc(e.jobs[id].allocs, func(b inventory.Alloc) bool {
 				return b.Tenant != 0 && b.Node == a.Node && b.GPUs&a.GPUs != 0
 			}) {
 				found[id] = true
@@ -295,8 +296,8 @@ func (e *Engine) worstFor(j *jobState, among []cluster.JobID) *jobState {
 
 // outOfPlace reports whether a job that left would not be put back where it has shares.
 func (e *Engine) outOfPlace(j *jobState) bool {
-	return slices.ContainsFunc(j.allocs, func(a Alloc) bool {
-		return a.Tenant != 0 && e.shunned(&e.st.nodes[a.Node], j)&a.GPUs != 0
+	return slices.ContainsFunc(j.allocs, func(a inventory.Alloc) bool {
+		return a.Tenant != 0 && e.shunned(&e.st.Nodes()[a.Node], j)&a.GPUs != 0
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // nodeMost is how many tasks of a job nodes take, beside what is free there.
@@ -67,14 +68,13 @@ func (m *nodeMost) on(node int32) int {
 	return most
 }
 
-// bounded is how many more tasks a node takes of the job for its own bounds. The
-// possible is asked for without those of the moment.
+// bounded is how many more tasks a node takes of the job for its own bounds.
 func (s *Site) bounded(node int32) int {
 	left := s.most.each()
 	if left < math.MaxInt {
 		left -= s.tasksOn(func(id int32) bool { return id == node })
 	}
-	if s.e.possible || int(node) >= len(s.most.of) {
+	if s.ignoreUsage || int(node) >= len(s.most.of) {
 		return max(0, left)
 	}
 	for _, g := range s.most.of[node] {
@@ -91,7 +91,7 @@ func (s *Site) bounded(node int32) int {
 
 // tasksOn counts the tasks that the job has on some nodes so far.
 func (s *Site) tasksOn(among func(node int32) bool) (n int) {
-	for _, list := range [][]Alloc{s.allocs, s.has} {
+	for _, list := range [][]inventory.Alloc{s.allocs, s.has} {
 		for i := range list {
 			if among(list[i].Node) {
 				n += int(list[i].Tasks)
@@ -120,8 +120,8 @@ func (e *Engine) checkNodeLimits(limits []cluster.NodeLimit) string {
 		for _, name := range l.Nodes {
 			if _, ok := e.nodeID[name]; !ok {
 				var names []string
-				for k := range e.st.nodes {
-					names = append(names, e.st.nodes[k].spec.Name)
+				for k := range e.st.Nodes() {
+					names = append(names, e.st.Nodes()[k].Spec().Name)
 				}
 				return "node limits: " + cluster.Unknown("node", name, names).Error()
 			}

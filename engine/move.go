@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // A job that is moved stops like one that is preempted, but what it goes to is
@@ -13,7 +14,7 @@ import (
 
 // holdSlack takes what a job would hold from the reservations that its run meets, or
 // (sign -1) gives it back.
-func (e *Engine) holdSlack(j *jobState, allocs []Alloc, sign int64) {
+func (e *Engine) holdSlack(j *jobState, allocs []inventory.Alloc, sign int64) {
 	end := e.now.Add(j.expectedRun(e.limitOf(j)))
 	for i := range e.resv {
 		r := &e.resv[i]
@@ -33,20 +34,14 @@ func (e *Engine) holdSlack(j *jobState, allocs []Alloc, sign int64) {
 	}
 }
 
-// placeWithin is placeSize within a domain, with a placer of the engine's own where
-// one is given.
-func (e *Engine) placeWithin(j *jobState, s *shape, tasks int32, d Domain, by Placer) ([]Alloc, bool) {
+// placeWithin is placeFor within a domain.
+func (e *Engine) placeWithin(r request, j *jobState, s *shape, tasks int32, d inventory.Domain) ([]inventory.Alloc, bool) {
 	sets := s.sets
 	if int(tasks) != sets[0].Count {
 		sets = slices.Clone(sets)
 		sets[0].Count = int(tasks)
 	}
-	own := e.cfg.Placer
-	defer func() { e.cfg.Placer = own }()
-	if by != nil {
-		e.cfg.Placer = by
-	}
-	return e.placeStages(&Site{e: e, job: j, req: sets, home: d, most: s.bounds()}, s)
+	return e.placeStages(&Site{request: r, e: e, job: j, req: sets, home: d, most: s.bounds()}, s)
 }
 
 // tightest places a single task where it leaves the fewest GPUs free.
@@ -64,21 +59,22 @@ func (tightest) Place(s *Site) bool {
 
 // destination finds the tightest place for a job that was lifted, at the size that it has,
 // and takes it. It is never spread over more than the job is now, nor, where queues have
-// limits, does it count for more: a slice can be another part of another model.
-func (e *Engine) destination(v *jobState) ([]Alloc, bool) {
+// limits, does it count for more: a slice can be another part of another model. avoid: nodes to keep off.
+func (e *Engine) destination(v *jobState, avoid *shyness) ([]inventory.Alloc, bool) {
 	s := e.shapeAt(v.asks()) // of the model that a plan says
-	var by Placer
-	if v.tasks == 1 && !s.topo.Required {
-		by = tightest{}
-	}
 	e.constrain(v)
-	mark := e.st.mark()
-	allocs, ok := e.placeWithin(v, s, v.tasks, Domain{}, by)
-	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
-		ok = ok && (!e.together(v.allocs, l) || e.together(allocs, l))
+	r := e.request()
+	r.avoid = avoid
+	if v.tasks == 1 && !s.topo.Required {
+		r.placer = tightest{}
 	}
-	if !ok || e.limits.byQueue && milliIn(allocs) > v.milli {
-		e.st.rollback(mark)
+	mark := e.st.Mark()
+	allocs, ok := e.placeWithin(r, v, s, v.tasks, inventory.Domain{})
+	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
+		ok = ok && (!e.st.Together(v.allocs, l) || e.st.Together(allocs, l))
+	}
+	if !ok || e.limits.byQueue && inventory.MilliIn(allocs) > v.milli {
+		e.st.Rollback(mark)
 		return nil, false
 	}
 	return slices.Clone(allocs), true
@@ -93,16 +89,16 @@ func (e *Engine) relocate(j *jobState, way *relocation) {
 
 // sendOff tells jobs to leave for the places that were found for them, and takes what
 // the job gets for whom they leave, if it is for one.
-func (e *Engine) sendOff(movers []mover, allocs []Alloc, forJob cluster.JobID) {
+func (e *Engine) sendOff(movers []mover, allocs []inventory.Alloc, forJob cluster.JobID) {
 	for i := range movers {
 		v := movers[i].j
 		e.unlist(v)
-		e.st.releaseAll(v.allocs)
+		e.st.ReleaseAll(v.allocs)
 	}
 	for i := range allocs {
-		e.st.take(&allocs[i])
+		e.st.Take(&allocs[i])
 	}
-	e.st.commit()
+	e.st.Commit()
 	e.epoch++
 	for i := range movers {
 		m := &movers[i]
@@ -115,18 +111,18 @@ func (e *Engine) sendOff(movers []mover, allocs []Alloc, forJob cluster.JobID) {
 
 // reserveDest books where a job that leaves goes. Its queue is charged all along:
 // relocate has not taken that back.
-func (e *Engine) reserveDest(v *jobState, dest []Alloc) {
+func (e *Engine) reserveDest(v *jobState, dest []inventory.Alloc) {
 	v.dest = dest
 	for i := range dest {
-		e.st.take(&dest[i])
+		e.st.Take(&dest[i])
 	}
-	e.st.commit()
+	e.st.Commit()
 	at, _ := slices.BinarySearch(e.defrag.movers, v.spec.ID)
 	e.defrag.movers = slices.Insert(e.defrag.movers, at, v.spec.ID)
 }
 
 // dropDest gives up what is booked for a job that leaves, and returns it.
-func (e *Engine) dropDest(v *jobState) []Alloc {
+func (e *Engine) dropDest(v *jobState) []inventory.Alloc {
 	dest := v.dest
 	if dest == nil {
 		return nil
@@ -134,9 +130,9 @@ func (e *Engine) dropDest(v *jobState) []Alloc {
 	e.touch(v)
 	v.dest = nil
 	e.freed++
-	e.st.releaseAll(dest)
-	e.st.commit()
+	e.st.ReleaseAll(dest)
 	e.charge(v, -1)
+	e.st.Commit()
 	e.epoch++
 	e.defrag.movers = without(e.defrag.movers, v.spec.ID)
 	return dest
@@ -147,7 +143,9 @@ func (e *Engine) dropDest(v *jobState) []Alloc {
 func (e *Engine) dropDests(node int32, mask uint64) {
 	for _, id := range slices.Clone(e.defrag.movers) {
 		v := e.jobs[id]
-		if node < 0 || slices.ContainsFunc(v.dest, func(a Alloc) bool { return a.Node == node && (a.GPUs&mask != 0 || mask == anyDevice) }) {
+		if node < 0 || slices.ContainsFunc(v.dest, func(a inventory.Alloc) bool {
+			return a.Node == node && (a.GPUs&mask != 0 || mask == inventory.AnyDevice)
+		}) {
 			e.dropDest(v)
 		}
 	}
@@ -156,13 +154,13 @@ func (e *Engine) dropDests(node int32, mask uint64) {
 // destHolds reports whether a device is booked for a job that leaves another.
 func (e *Engine) destHolds(node int32, dev uint64) bool {
 	return slices.ContainsFunc(e.defrag.movers, func(id cluster.JobID) bool {
-		return slices.ContainsFunc(e.jobs[id].dest, func(a Alloc) bool { return a.Node == node && a.GPUs&dev != 0 })
+		return slices.ContainsFunc(e.jobs[id].dest, func(a inventory.Alloc) bool { return a.Node == node && a.GPUs&dev != 0 })
 	})
 }
 
 // land starts a job that has left where it was, if it is in line, on what was booked
 // for it until just now.
-func (e *Engine) land(j *jobState, dest []Alloc) {
+func (e *Engine) land(j *jobState, dest []inventory.Alloc) {
 	if dest == nil || j.state != Pending || !j.eligible || !e.planAllows(j, dest) || !e.bearsAll(dest) || !e.takeBack(dest, false) {
 		return
 	}
@@ -171,7 +169,7 @@ func (e *Engine) land(j *jobState, dest []Alloc) {
 
 // planAllows reports whether a job is to start on these devices, by the plan in force,
 // which may be another than when they were booked.
-func (e *Engine) planAllows(j *jobState, allocs []Alloc) bool {
+func (e *Engine) planAllows(j *jobState, allocs []inventory.Alloc) bool {
 	t := j.target
 	return e.plans.planner == nil || t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == e.gpuOf(allocs)) && e.mayBe(j, tasksOf(allocs))
 }

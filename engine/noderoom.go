@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/muster-gpu/muster/cluster"
+import (
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
+)
 
 // NodeRoom is a node that takes jobs, as a policy sees it.
 type NodeRoom struct {
@@ -14,19 +18,19 @@ type NodeRoom struct {
 // What jobs hold that stop is not free, unless it is promised to nobody yet.
 func (v View) NodeRooms(buf []NodeRoom) []NodeRoom {
 	st := &v.e.st
-	kinds := make([]int32, len(st.classes)) // of each class
-	for ci := range st.classes {
+	kinds := make([]int32, len(st.Classes())) // of each class
+	for ci := range st.Classes() {
 		kinds[ci] = int32(ci)
 		for k := range ci {
-			if st.classes[k].model.Name == st.classes[ci].model.Name {
+			if st.Classes()[k].Model().Name == st.Classes()[ci].Model().Name {
 				kinds[ci] = kinds[k]
 				break
 			}
 		}
 	}
-	for i := range st.nodes {
-		if n := &st.nodes[i]; n.indexed {
-			buf = append(buf, NodeRoom{int32(popcount(n.healthy)), int32(n.nfree), kinds[n.class], n.class, n.rack})
+	for i := range st.Nodes() {
+		if n := &st.Nodes()[i]; n.TakesJobs() {
+			buf = append(buf, NodeRoom{int32(popcount(n.Healthy())), int32(n.FreeGPUs()), kinds[n.Class()], n.Class(), n.Rack()})
 		}
 	}
 	return buf
@@ -34,7 +38,7 @@ func (v View) NodeRooms(buf []NodeRoom) []NodeRoom {
 
 // Classes is the set of node classes on which tasks of the job with GPUs can ever run, a
 // bit each.
-func (j JobView) Classes() [MaxKinds / 64]uint64 { return j.e.shapeAt(j.j.base).any }
+func (j JobView) Classes() [inventory.MaxKinds / 64]uint64 { return j.e.shapeAt(j.j.base).any }
 
 // Distances is a Speeds that knows what distance between a gang's tasks costs.
 type Distances interface {
@@ -57,15 +61,15 @@ func (v View) Apart(j JobView, gpu string, l cluster.Level) (ppm int64, known bo
 // tasks use its links. It uses the memory of buf.
 func (s *Site) Crowds(buf []int32) []int32 {
 	n := buf[:0]
-	for range s.e.st.nodes {
+	for range s.in.Nodes() {
 		n = append(n, 0)
 	}
-	var at place
+	var at order.Cursor
 	running := s.e.byKey()
-	for it, ok := running.at(&at); ok; it, ok = running.at(&at) {
-		at.pos++
-		allocs := s.e.jobs[it.id].allocs
-		if len(allocs) < 2 || s.e.together(allocs, cluster.LevelNode) {
+	for it, ok := running.At(&at); ok; it, ok = running.At(&at) {
+		at.Next()
+		allocs := s.e.jobs[it.ID].allocs
+		if len(allocs) < 2 || s.e.st.Together(allocs, cluster.LevelNode) {
 			continue
 		}
 		for i := range allocs {
@@ -86,7 +90,7 @@ const skewed = 0.3
 func (s *Site) Losses() [2]float64 {
 	gpu := ""
 	if len(s.stage.classes) > 0 {
-		gpu = s.e.st.classes[s.stage.classes[0]].model.Name
+		gpu = s.in.Classes()[s.stage.classes[0]].Model().Name
 	}
 	return View{s.e}.Losses(s.Job(), gpu)
 }

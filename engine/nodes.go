@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // nodeEvent books a change of a node.
@@ -16,26 +18,26 @@ func (e *Engine) nodeEvent(ev *Event) {
 		}
 		return
 	}
-	n := &e.st.nodes[id]
+	n := &e.st.Nodes()[id]
 	switch ev.Type {
 	case NodeUp:
-		if n.drained || n.given { // whoever drained it meant it: a reboot changes nothing
+		if n.Drained() || n.GivenBack() { // whoever drained it meant it: a reboot changes nothing
 			e.setNode(id, cluster.Draining)
 		} else {
 			e.setNode(id, cluster.Up)
 		}
 	case NodeDown:
-		e.setAsleep(id, 0)
+		e.st.SetAsleep(id, 0)
 		e.setNode(id, cluster.Down)
 		e.loseHomes(id)
 		e.loseJobs(id, ^uint64(0))
 	case NodeDrained:
-		n.drained = !ev.Undo
+		e.st.SetDrained(id, !ev.Undo)
 		switch {
-		case !ev.Undo && n.spec.State == cluster.Up:
+		case !ev.Undo && n.Spec().State == cluster.Up:
 			e.setNode(id, cluster.Draining)
 			e.displace(id)
-		case ev.Undo && n.spec.State == cluster.Draining && !n.given:
+		case ev.Undo && n.Spec().State == cluster.Draining && !n.GivenBack():
 			e.setNode(id, cluster.Up)
 		}
 	case GPUBad:
@@ -45,34 +47,20 @@ func (e *Engine) nodeEvent(ev *Event) {
 }
 
 func (e *Engine) setNode(id int32, s cluster.NodeState) {
-	n := &e.st.nodes[id]
-	n.spec.State = s
-	e.st.index(n, s == cluster.Up)
+	e.st.SetState(id, s)
 	e.epoch++
 	e.fresh = true
 }
 
 // setHealth marks devices good or bad. Jobs on bad devices are lost.
 func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
-	n := &e.st.nodes[id]
-	all := uint64(1)<<n.spec.GPUs - 1
-	mask &= all
-	e.st.changed(n)
+	mask &= uint64(1)<<e.st.Nodes()[id].Spec().GPUs - 1
 	if bad {
 		e.loseJobs(id, mask)
-		n.healthy &^= mask
-		e.st.setFree(n, n.free&^mask)
+		e.st.Spoil(id, mask)
 	} else {
-		back := mask &^ n.healthy
-		n.healthy |= back
-		for i := range n.devs {
-			if back&n.whole()>>i&1 == 1 && n.devs[i].tenants == 0 && !e.wholeHeld(id, uint64(1)<<i) {
-				e.st.setFree(n, n.free|uint64(1)<<i)
-			}
-		}
+		e.st.Heal(id, mask, func(dev uint64) bool { return e.wholeHeld(id, dev) })
 	}
-	e.st.changed(n)
-	e.st.indexPartial(n)
 	e.epoch++
 	e.fresh = true
 }
@@ -80,11 +68,11 @@ func (e *Engine) setHealth(id int32, mask uint64, bad bool) {
 // loseHomes forgets what suspended jobs had on a node: they start again from
 // their last checkpoint, anywhere.
 func (e *Engine) loseHomes(id int32) {
-	if e.st.nodes[id].frozen == 0 {
+	if e.st.Nodes()[id].Frozen() == 0 {
 		return
 	}
 	for _, j := range e.jobs {
-		if j == nil || !slices.ContainsFunc(j.frozen, func(a Alloc) bool { return a.Node == id }) {
+		if j == nil || !slices.ContainsFunc(j.frozen, func(a inventory.Alloc) bool { return a.Node == id }) {
 			continue
 		}
 		e.touch(j)
@@ -100,8 +88,8 @@ func (e *Engine) loseHomes(id int32) {
 // wholeHeld reports whether a job holds the whole device in the books.
 func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 	held := false
-	e.byKey().walk(func(it item) bool {
-		for _, a := range e.jobs[it.id].allocs {
+	e.byKey().Walk(func(it order.Item) bool {
+		for _, a := range e.jobs[it.ID].allocs {
 			held = held || a.Node == id && a.Share == 0 && a.GPUs&dev != 0
 		}
 		return !held
@@ -111,10 +99,10 @@ func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 
 // displace takes the jobs back that were to start on a node.
 func (e *Engine) displace(id int32) {
-	e.dropDests(id, anyDevice)
+	e.dropDests(id, inventory.AnyDevice)
 	var placed []*jobState
-	e.byKey().walk(func(it item) bool {
-		if j := e.jobs[it.id]; j.state == Placed && holdsNode(j, id) {
+	e.byKey().Walk(func(it order.Item) bool {
+		if j := e.jobs[it.ID]; j.state == Placed && holdsNode(j, id) {
 			placed = append(placed, j)
 		}
 		return true
@@ -131,10 +119,10 @@ func (e *Engine) displace(id int32) {
 func (e *Engine) loseJobs(id int32, mask uint64) {
 	e.dropDests(id, mask)
 	ids := e.scratch.ids[:0]
-	e.byKey().walk(func(it item) bool {
-		for _, a := range e.jobs[it.id].allocs {
+	e.byKey().Walk(func(it order.Item) bool {
+		for _, a := range e.jobs[it.ID].allocs {
 			if a.Node == id && (a.GPUs&mask != 0 || mask == ^uint64(0)) {
-				ids = append(ids, it.id)
+				ids = append(ids, it.ID)
 				break
 			}
 		}
@@ -167,10 +155,10 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 func (e *Engine) capacityChanged() {
 	e.replan()
 	var m cluster.Milli
-	for i := range e.st.nodes {
-		n := &e.st.nodes[i]
-		if n.spec.State != cluster.Down {
-			m += cluster.Whole * cluster.Milli(popcount(n.healthy))
+	for i := range e.st.Nodes() {
+		n := &e.st.Nodes()[i]
+		if n.Spec().State != cluster.Down {
+			m += cluster.Whole * cluster.Milli(popcount(n.Healthy()))
 		}
 	}
 	if m != e.capacity || m != e.tree.Capacity() {

@@ -100,8 +100,8 @@ func (e *Engine) pace(j *jobState, pace int64, unit PaceUnit) {
 	if !ok || pace <= 0 || pace > math.MaxInt64/1000 || j.state != Running || j.resizing || j.hosted() || len(j.guests) > 0 || len(j.allocs) == 0 {
 		return
 	}
-	c := &e.st.classes[e.st.nodes[j.allocs[0].Node].class]
-	each, tasks := c.gpus/j.spec.Tasks[0].Request.GPUs, int(j.tasks)
+	c := &e.st.Classes()[e.st.Nodes()[j.allocs[0].Node].Class()]
+	each, tasks := c.GPUs()/j.spec.Tasks[0].Request.GPUs, int(j.tasks)
 	var nodes []int32 // a gang that has grown may have several parts of one
 	for i := range j.allocs {
 		if id := j.allocs[i].Node; !slices.Contains(nodes, id) {
@@ -111,7 +111,7 @@ func (e *Engine) pace(j *jobState, pace int64, unit PaceUnit) {
 	if each == 0 || len(nodes) > (tasks+each-1)/each {
 		return
 	}
-	r := PaceRecord{Model: k.model, Per: k.per, GPU: c.model.Name, Tasks: tasks, Pace: pace, Unit: unit, Runs: 1, Last: j.spec.ID, Began: j.started}
+	r := PaceRecord{Model: k.model, Per: k.per, GPU: c.Model().Name, Tasks: tasks, Pace: pace, Unit: unit, Runs: 1, Last: j.spec.ID, Began: j.started}
 	list := e.paces.list[k]
 	at, ok := slices.BinarySearchFunc(list, &r, comparePaces)
 	switch {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Words for what jobs hold and ask for of GPUs: whole ones, shares, slices.
@@ -79,8 +80,8 @@ func (e *Engine) holdsText(j *jobState) string {
 }
 
 // instanceOf is the profile of the instance that an allocation is.
-func (e *Engine) instanceOf(a *Alloc) string {
-	model := &e.st.classes[e.st.nodes[a.Node].class].model
+func (e *Engine) instanceOf(a *inventory.Alloc) string {
+	model := e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model()
 	if p, _, ok := model.Held(a.Slots, int(a.Compute), a.Media); ok {
 		return p.Name
 	}
@@ -158,9 +159,9 @@ func (e *Engine) partsText(j *jobState, s *shape) string {
 		return text + " on one node; none has that left"
 	}
 	room := 0
-	for id := range e.st.nodes {
-		if n := &e.st.nodes[id]; e.open(s, n, id) {
-			room += e.st.roomOn(n, r, cluster.MaxTasks, e.mineOn(n, j))
+	for id := range e.st.Nodes() {
+		if n := &e.st.Nodes()[id]; e.open(s, n, id) {
+			room += e.st.RoomOn(n, r, cluster.MaxTasks, e.mineOn(n, j))
 		}
 	}
 	if room == 0 {
@@ -170,14 +171,14 @@ func (e *Engine) partsText(j *jobState, s *shape) string {
 }
 
 // open reports whether a node takes jobs, and could take tasks of the shape.
-func (e *Engine) open(s *shape, n *nodeState, id int) bool {
-	return n.indexed && s.any.has(n.class) && s.most.on(int32(id)) > 0
+func (e *Engine) open(s *shape, n *inventory.Node, id int) bool {
+	return n.TakesJobs() && s.any.Has(n.Class()) && s.most.on(int32(id)) > 0
 }
 
 // suitable reports whether there is an open node.
 func (e *Engine) suitable(s *shape) bool {
-	for id := range e.st.nodes {
-		if e.open(s, &e.st.nodes[id], id) {
+	for id := range e.st.Nodes() {
+		if e.open(s, &e.st.Nodes()[id], id) {
 			return true
 		}
 	}
@@ -192,20 +193,20 @@ func (e *Engine) lacksHost(j *jobState, s *shape) bool {
 		return false
 	}
 	r.CPU, r.RAM = 0, 0
-	for id := range e.st.nodes {
-		if n := &e.st.nodes[id]; e.open(s, n, id) && e.st.roomOn(n, &r, 1, e.mineOn(n, j)) > 0 {
-			return e.st.roomOn(n, &s.sets[0].Request, 1, e.mineOn(n, j)) == 0
+	for id := range e.st.Nodes() {
+		if n := &e.st.Nodes()[id]; e.open(s, n, id) && e.st.RoomOn(n, &r, 1, e.mineOn(n, j)) > 0 {
+			return e.st.RoomOn(n, &s.sets[0].Request, 1, e.mineOn(n, j)) == 0
 		}
 	}
 	return false
 }
 
 // mineOn is the devices of a node that other users' shares do not keep from a job.
-func (e *Engine) mineOn(n *nodeState, j *jobState) uint64 {
+func (e *Engine) mineOn(n *inventory.Node, j *jobState) uint64 {
 	if e.cfg.Spec.Sharing != cluster.MPS {
-		return anyDevice
+		return inventory.AnyDevice
 	}
-	return ^n.others(j.spec.User)
+	return ^n.Others(j.spec.User)
 }
 
 // othersText says that there is room beside shares, but these are another user's;
@@ -220,21 +221,21 @@ func (e *Engine) othersText(j *jobState, s *shape) string {
 		if !r.Fractional() || r.Profile != "" {
 			continue
 		}
-		for id := range e.st.nodes {
-			n := &e.st.nodes[id]
-			if !e.open(s, n, id) || !s.suits[i].has(n.class) {
+		for id := range e.st.Nodes() {
+			n := &e.st.Nodes()[id]
+			if !e.open(s, n, id) || !s.suits[i].Has(n.Class()) {
 				continue
 			}
-			for m := n.others(j.spec.User) & n.whole(); m != 0; m &= m - 1 {
+			for m := n.Others(j.spec.User) & n.Whole(); m != 0; m &= m - 1 {
 				dev := bits.TrailingZeros64(m)
-				if d := &n.devs[dev]; cluster.Milli(d.milli) < r.Share || d.mem < r.Memory {
+				if d := &n.Devices()[dev]; cluster.Milli(d.Milli()) < r.Share || d.Mem() < r.Memory {
 					continue
 				}
 				if text != "" {
 					more++
 					continue
 				}
-				text = fmt.Sprintf("GPU %d%s serves user %s's shares until %s", dev, e.ofNode(n), n.devs[dev].user, e.tenantsText(n, dev))
+				text = fmt.Sprintf("GPU %d%s serves user %s's shares until %s", dev, e.ofNode(n), n.Devices()[dev].User(), e.tenantsText(n, dev))
 			}
 		}
 		break // one kind of task is reason enough
@@ -246,20 +247,20 @@ func (e *Engine) othersText(j *jobState, s *shape) string {
 }
 
 // ofNode names the node where there are several.
-func (e *Engine) ofNode(n *nodeState) string {
-	if len(e.st.nodes) == 1 {
+func (e *Engine) ofNode(n *inventory.Node) string {
+	if len(e.st.Nodes()) == 1 {
 		return ""
 	}
-	return " of " + n.spec.Name
+	return " of " + n.Spec().Name
 }
 
 // tenantsText says whose end leaves a shared device free.
-func (e *Engine) tenantsText(n *nodeState, dev int) string {
+func (e *Engine) tenantsText(n *inventory.Node, dev int) string {
 	jobs := map[int32]bool{}
 	last := cluster.NoJob
-	for _, t := range n.tenants {
-		if int(t.device) == dev {
-			jobs[t.job], last = true, cluster.JobID(t.job-1)
+	for _, t := range n.Tenants() {
+		if int(t.Device) == dev {
+			jobs[t.Job], last = true, cluster.JobID(t.Job-1)
 		}
 	}
 	if len(jobs) == 1 {

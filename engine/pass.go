@@ -4,6 +4,8 @@ import (
 	"cmp"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
@@ -23,30 +25,30 @@ const (
 
 // laneCursor is how far a pass has come in one lane.
 type laneCursor struct {
-	last  item
+	last  order.Item
 	begun bool
-	deep  []item // next jobs of groups that are walked beyond their first
-	done  bool   // nobody is left,
-	upTo  int    // unless the list has changed more often: a victim came back
-	next  place  // of the next group,
-	as    int    // while the list has changed so often
+	deep  []order.Item // next jobs of groups that are walked beyond their first
+	done  bool         // nobody is left,
+	upTo  int          // unless the list has changed more often: a victim came back
+	next  order.Cursor // of the next group,
+	as    int          // while the list has changed so often
 }
 
 // group returns the lane's next group.
-func (c *laneCursor) group(l *lane) (item, bool) {
-	if c.as != l.groups.changes {
-		c.next, c.as = place{}, l.groups.changes
+func (c *laneCursor) group(l *lane) (order.Item, bool) {
+	if c.as != l.groups.Changes() {
+		c.next, c.as = order.Cursor{}, l.groups.Changes()
 		if c.begun {
-			c.next = l.groups.seek(&c.last)
+			c.next = l.groups.Seek(&c.last)
 		}
 	}
-	return l.groups.at(&c.next)
+	return l.groups.At(&c.next)
 }
 
 type passState struct {
 	cursors []laneCursor
 	depth   int // backfill candidates left
-	blocked classSet
+	blocked inventory.ClassSet
 	stop    bool
 	short   bool // somebody waits for room
 }
@@ -71,9 +73,9 @@ func (e *Engine) pass() {
 		p.cursors = append(p.cursors, laneCursor{})
 	}
 	for i := range p.cursors {
-		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0, upTo: e.lanes[i].groups.changes, as: -1}
+		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0, upTo: e.lanes[i].groups.Changes(), as: -1}
 	}
-	p.depth, p.blocked, p.stop = e.cfg.Depth, classSet{}, false
+	p.depth, p.blocked, p.stop = e.cfg.Depth, inventory.ClassSet{}, false
 	e.settling = true
 	for !p.stop {
 		li, it := e.pickLane(p)
@@ -88,23 +90,23 @@ func (e *Engine) pass() {
 }
 
 // peekLane returns the next candidate of a lane.
-func (e *Engine) peekLane(p *passState, li int) (it item, fromDeep, ok bool) {
+func (e *Engine) peekLane(p *passState, li int) (it order.Item, fromDeep, ok bool) {
 	c, l := &p.cursors[li], &e.lanes[li]
-	if c.done && c.upTo == l.groups.changes {
-		return item{}, false, false
+	if c.done && c.upTo == l.groups.Changes() {
+		return order.Item{}, false, false
 	}
 	it, ok = c.group(l)
 	if len(c.deep) > 0 && (!ok || c.deep[0].Before(&it)) {
 		return c.deep[0], true, true
 	}
-	c.done, c.upTo = !ok, l.groups.changes
+	c.done, c.upTo = !ok, l.groups.Changes()
 	return it, false, ok
 }
 
 // pickLane chooses the lane to look at next, and takes its next candidate.
-func (e *Engine) pickLane(p *passState) (int, item) {
+func (e *Engine) pickLane(p *passState) (int, order.Item) {
 	best := -1
-	var bestItem item
+	var bestItem order.Item
 	var bestDeep bool
 	for len(p.cursors) < len(e.lanes) { // a victim went back to a lane of its own
 		p.cursors = append(p.cursors, laneCursor{as: -1})
@@ -119,14 +121,14 @@ func (e *Engine) pickLane(p *passState) (int, item) {
 		}
 	}
 	if best < 0 {
-		return -1, item{}
+		return -1, order.Item{}
 	}
 	c := &p.cursors[best]
 	if bestDeep {
 		heap.Pop(&c.deep)
 	} else {
 		c.last, c.begun = bestItem, true
-		c.next.pos++
+		c.next.Next()
 	}
 	return best, bestItem
 }
@@ -134,7 +136,7 @@ func (e *Engine) pickLane(p *passState) (int, item) {
 // laneLess orders the next candidates of two lanes: starving jobs, then tiers,
 // then partitions; then jobs within their queue's guarantee before borrowers;
 // then the policy's order of queues; then the jobs' own.
-func (e *Engine) laneLess(a int, ai *item, b int, bi *item) bool {
+func (e *Engine) laneLess(a int, ai *order.Item, b int, bi *order.Item) bool {
 	la, lb := &e.lanes[a], &e.lanes[b]
 	switch {
 	case la.tier != lb.tier && (la.tier == cluster.Critical || lb.tier == cluster.Critical):
@@ -148,7 +150,7 @@ func (e *Engine) laneLess(a int, ai *item, b int, bi *item) bool {
 	}
 	if la.queue != lb.queue {
 		if e.limits.byQueue {
-			ea, eb := e.entitled(e.jobs[ai.id]), e.entitled(e.jobs[bi.id])
+			ea, eb := e.entitled(e.jobs[ai.ID]), e.entitled(e.jobs[bi.ID])
 			if ea != eb {
 				return ea
 			}
@@ -192,23 +194,23 @@ func (e *Engine) compareQueues(a, b int) int {
 }
 
 // consider tries one candidate and draws the consequences for the rest.
-func (e *Engine) consider(p *passState, li int, it item) {
+func (e *Engine) consider(p *passState, li int, it order.Item) {
 	if p.depth < 0 {
 		p.stop = true
 		return
 	}
-	if e.hopeless(&e.groups[it.group]) {
+	if e.hopeless(&e.groups[it.Group]) {
 		p.short = true
 		if len(e.resv) > 0 {
 			p.depth--
 		}
 		return
 	}
-	j := e.jobs[it.id]
+	j := e.jobs[it.ID]
 	g := &e.groups[j.group]
 	gi := j.group
-	next, more := g.jobs.after(&j.key)
-	first, _ := g.jobs.first()
+	next, more := g.jobs.After(&j.key)
+	first, _ := g.jobs.First()
 	head := first == j.key // asked now: j.key is its place among running jobs once it starts
 	v, r := e.try(j)
 	p.short = p.short || r.code == refusedRoom || r.code == refusedBackfill || r.code == refusedOrder
@@ -218,7 +220,7 @@ func (e *Engine) consider(p *passState, li int, it item) {
 	}
 	switch {
 	case v == started && head:
-		if c := &p.cursors[li]; g.inUse && g.head.Before(&c.last) && g.head.id != it.id {
+		if c := &p.cursors[li]; g.inUse && g.head.Before(&c.last) && g.head.ID != it.ID {
 			heap.Push(&c.deep, g.head) // its next job comes before where the pass is
 		}
 		return // else the group is listed again with its next job, after this one
@@ -262,8 +264,8 @@ func (e *Engine) hopeless(g *group) bool {
 
 // mayHold reports whether nodes are to be held for the first job of a group.
 func (e *Engine) mayHold(s *shape, g *group) bool {
-	it, ok := g.jobs.first()
-	return ok && e.holdDue(e.jobs[it.id]) && e.openEnded(s)
+	it, ok := g.jobs.First()
+	return ok && e.holdDue(e.jobs[it.ID]) && e.openEnded(s)
 }
 
 // block draws the consequences of a job that cannot start for lack of room.
@@ -275,11 +277,11 @@ func (e *Engine) block(p *passState, j *jobState) {
 	s := e.shapeAt(j.shape)
 	switch mode {
 	case Strict:
-		p.blocked.union(&s.any)
+		p.blocked.Union(&s.any)
 		e.blockedBy = &p.blocked
 		all := true
-		for ci := range e.st.classes {
-			all = all && p.blocked.has(int32(ci))
+		for ci := range e.st.Classes() {
+			all = all && p.blocked.Has(int32(ci))
 		}
 		p.stop = all
 	case EASY:
@@ -367,9 +369,8 @@ func (e *Engine) gotMore() {
 
 // fitsUnconstrained reports whether only a reservation keeps the job waiting.
 func (e *Engine) fitsUnconstrained(j *jobState, s *shape) bool {
-	held := e.held
-	e.held = nil
-	_, ok := e.placeTrial(j, s, s.min)
-	e.held = held
+	r := e.request()
+	r.reserved = nil
+	_, ok := e.placeTrial(r, j, s, s.min)
 	return ok
 }

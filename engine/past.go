@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Earlier is what is kept of a job that completed, where the policy learns
@@ -100,8 +101,8 @@ func (e *Engine) learn() {
 	e.past.count(len(e.past.jobs), e.traits.Alike)
 	e.rekey()
 	e.rerunAll()
-	e.byKey().walk(func(it item) bool {
-		if j := e.jobs[it.id]; j.state != Placed {
+	e.byKey().Walk(func(it order.Item) bool {
+		if j := e.jobs[it.ID]; j.state != Placed {
 			e.watchKey(j)
 		}
 		return true

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // scratch is memory that is reused from step to step.
@@ -12,17 +14,17 @@ type scratch struct {
 	idle    []int32
 	key     []byte
 	ids     []int32
-	allocs  []Alloc
+	allocs  []inventory.Alloc
 	sets    []cluster.TaskSet
 	victims victims
 	lifted  []*jobState
 	site    Site
 	placer  any // what a placer needs meanwhile, a *T
 	ends    []ending
-	items   []item
-	booked  []item
-	steady  []item
-	growing []item
+	items   []order.Item
+	booked  []order.Item
+	steady  []order.Item
+	growing []order.Item
 	waiters []*jobState
 	due     []timer
 	changed []*jobState
@@ -67,10 +69,10 @@ func (e *Engine) leastMilli(j *jobState) cluster.Milli {
 	return m
 }
 
-func (e *Engine) sliceMilli(suits *classSet, profile string) (most cluster.Milli) {
-	for ci := range e.st.classes {
-		model := &e.st.classes[ci].model
-		if p, ok := model.Profile(profile); ok && suits.has(int32(ci)) {
+func (e *Engine) sliceMilli(suits *inventory.ClassSet, profile string) (most cluster.Milli) {
+	for ci := range e.st.Classes() {
+		model := e.st.Classes()[ci].Model()
+		if p, ok := model.Profile(profile); ok && suits.Has(int32(ci)) {
 			most = max(most, cluster.Milli(p.Compute)*cluster.Whole/cluster.Milli(model.Compute))
 		}
 	}
@@ -80,15 +82,15 @@ func (e *Engine) sliceMilli(suits *classSet, profile string) (most cluster.Milli
 // tryPlace looks for devices for the job, if possible for such as are free now, and books
 // them. The allocations are in scratch memory: book copies them. Elastic jobs get the largest
 // size between their bounds that fits; tasks is that of the first set.
-func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
+func (e *Engine) tryPlace(j *jobState) (allocs []inventory.Alloc, tasks int32, ok bool) {
 	s := e.shapeAt(j.shape)
 	e.stats.Tried++
 	if e.mode == Conservative && j.promise <= e.now && j.home == nil && s.min == s.max {
-		if allocs, ok = e.placePlanned(j, s); ok {
+		if allocs, ok = e.placePlanned(e.request(), j, s); ok {
 			return allocs, s.max, true
 		}
 	}
-	mark := e.st.mark()
+	mark := e.st.Mark()
 	if allocs, tasks, ok = e.findPlace(j); ok {
 		allocs, tasks = e.preferFree(j, mark, allocs, tasks)
 	}
@@ -96,47 +98,51 @@ func (e *Engine) tryPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
 }
 
 // findPlace is tryPlace in the books as they are.
-func (e *Engine) findPlace(j *jobState) (allocs []Alloc, tasks int32, ok bool) {
-	s := e.shapeAt(j.shape)
+func (e *Engine) findPlace(j *jobState) (allocs []inventory.Alloc, tasks int32, ok bool) {
+	s, r := e.shapeAt(j.shape), e.request()
 	if j.home != nil {
-		allocs, ok = e.placeHome(j)
+		allocs, ok = e.placeHome(r, j)
 		return allocs, tasksOf(allocs), ok
 	}
 	if s.min == s.max {
-		allocs, ok = e.placeSize(j, s, s.max)
+		allocs, ok = e.placeFor(r, j, s, s.max)
 		return allocs, s.max, ok
 	}
 	lo, hi := s.min, s.max // binary search: less always fits where more does
-	e.sober = e.st.asleep > 0
-	_, ok = e.placeTrial(j, s, lo)
-	if !ok && e.sober { // nobody wakes a node for what a job does not need
-		e.sober, hi = false, lo
-		_, ok = e.placeTrial(j, s, lo)
+	r.skipSleeping = e.st.Asleep() > 0
+	_, ok = e.placeTrial(r, j, s, lo)
+	if !ok && r.skipSleeping { // no node is woken for what a job does not need
+		r.skipSleeping, hi = false, lo
+		_, ok = e.placeTrial(r, j, s, lo)
 	}
-	defer func() { e.sober = false }()
 	if !ok {
 		return nil, 0, false
 	}
 	for lo < hi {
 		mid := (lo + hi + 1) / 2
-		if _, ok := e.placeTrial(j, s, mid); ok {
+		if _, ok := e.placeTrial(r, j, s, mid); ok {
 			lo = mid
 		} else {
 			hi = mid - 1
 		}
 	}
-	allocs, ok = e.placeSize(j, s, lo)
+	allocs, ok = e.placeFor(r, j, s, lo)
 	return allocs, lo, ok
 }
 
 // placeHome puts a suspended job back where its memory is.
-func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) {
-	back := Site{e: e, job: j, req: j.spec.Tasks, most: e.shapeAt(j.shape).bounds()}
+func (e *Engine) placeHome(r request, j *jobState) ([]inventory.Alloc, bool) {
+	back := Site{request: r, e: e, job: j, req: j.spec.Tasks, most: e.shapeAt(j.shape).bounds()}
 	for i := range j.home {
 		a := &j.home[i]
-		r := &j.spec.Tasks[a.Set].Request
-		if !e.st.nodes[a.Node].indexed || back.most != nil && back.bounded(a.Node) < int(a.Tasks) || e.held != nil && e.held.room(a.Node, back.bound(a.Node), r, int(a.Tasks)) < int(a.Tasks) {
+		if !e.st.Nodes()[a.Node].TakesJobs() || back.most != nil && back.bounded(a.Node) < int(a.Tasks) {
 			return nil, false
+		}
+		if r.reserved != nil {
+			asks := &j.spec.Tasks[a.Set].Request
+			if r.reserved.room(a.Node, back.bound(a.Node), asks, int(a.Tasks)) < int(a.Tasks) {
+				return nil, false
+			}
 		}
 		back.allocs = j.home[:i+1]
 	}
@@ -148,7 +154,7 @@ func (e *Engine) placeHome(j *jobState) ([]Alloc, bool) {
 }
 
 // tasksOf counts the tasks of the first set.
-func tasksOf(allocs []Alloc) (n int32) {
+func tasksOf(allocs []inventory.Alloc) (n int32) {
 	for i := range allocs {
 		if allocs[i].Set == 0 {
 			n += allocs[i].Tasks
@@ -157,17 +163,43 @@ func tasksOf(allocs []Alloc) (n int32) {
 	return n
 }
 
-func (e *Engine) placeTrial(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
-	mark := e.st.mark()
-	allocs, ok := e.placeSize(j, s, tasks)
-	e.st.rollback(mark)
+func (e *Engine) placeTrial(r request, j *jobState, s *shape, tasks int32) ([]inventory.Alloc, bool) {
+	mark := r.in.Mark()
+	allocs, ok := e.placeFor(r, j, s, tasks)
+	r.in.Rollback(mark)
 	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.milliOf(s, int(tasks))).code == 0
 }
 
-// placeSize runs the placer for the gang at one size, stage by stage.
-func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
+// request is what a search for a place assumes, besides the job.
+type request struct {
+	in           *inventory.Store // where it looks
+	placer       Placer
+	reserved     *holds              // what must be left alone; nil: nothing
+	blocked      *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
+	avoid        *shyness            // nodes to keep off; nil: none
+	skipSleeping bool                // do not place on powered-down nodes
+	ignoreUsage  bool                // asking what could ever be: bounds of the moment do not count
+}
+
+// request is what a pass assumes at present.
+func (e *Engine) request() request {
+	r := e.anywhere()
+	r.reserved, r.blocked = e.held, e.blockedBy
+	return r
+}
+
+// anywhere assumes nothing.
+func (e *Engine) anywhere() request { return request{in: &e.st, placer: e.cfg.Placer} }
+
+// placeSize is placeFor as a pass assumes at present.
+func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]inventory.Alloc, bool) {
+	return e.placeFor(e.request(), j, s, tasks)
+}
+
+// placeFor runs the placer for the gang at one size, stage by stage.
+func (e *Engine) placeFor(r request, j *jobState, s *shape, tasks int32) ([]inventory.Alloc, bool) {
 	if j.home != nil {
-		return e.placeHome(j)
+		return e.placeHome(r, j)
 	}
 	sets := s.sets
 	if int(tasks) != sets[0].Count {
@@ -175,23 +207,23 @@ func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]Alloc, bool) {
 		e.scratch.sets[0].Count = int(tasks)
 		sets = e.scratch.sets
 	}
-	e.scratch.site = Site{e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
+	e.scratch.site = Site{request: r, e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
 	return e.placeStages(&e.scratch.site, s)
 }
 
 // placeStages tries a shape's stages, one after the other.
-func (e *Engine) placeStages(site *Site, s *shape) ([]Alloc, bool) {
+func (e *Engine) placeStages(site *Site, s *shape) ([]inventory.Alloc, bool) {
 	stages := s.stages
 	if len(site.req) > 1 || site.req[0].Count > 1 {
 		stages = s.gangs
 	}
 	for i := range stages {
-		if e.st.asleep > 0 {
+		if site.in.Asleep() > 0 {
 			site.awake = true
 			if e.placeStage(site, &stages[i]) {
 				return site.allocs, true
 			}
-			if site.awake = false; e.sober {
+			if site.awake = false; site.skipSleeping {
 				continue
 			}
 		}
@@ -203,38 +235,37 @@ func (e *Engine) placeStages(site *Site, s *shape) ([]Alloc, bool) {
 }
 
 func (e *Engine) placeStage(site *Site, g *stage) bool {
-	if e.blockedBy != nil {
-		if g = e.unblocked(g); g == nil {
+	if site.blocked != nil {
+		if g = g.without(site.blocked); g == nil {
 			return false
 		}
 	}
-	if !e.enoughFree(site, g) {
+	if !enoughFree(site, g) {
 		return false
 	}
-	site.stage, site.within = *g, Domain{}
-	mark := e.st.mark()
+	site.stage, site.within = *g, inventory.Domain{}
+	mark := site.in.Mark()
 	site.allocs = e.scratch.allocs[:0]
-	ok := e.cfg.Placer.Place(site)
+	ok := site.placer.Place(site)
 	e.scratch.allocs = site.allocs
 	if !ok {
-		e.st.rollback(mark)
+		site.in.Rollback(mark)
 	}
 	return ok
 }
 
-// unblocked is the stage without the classes behind a blocked job; nil if a
-// task set has none left.
-func (e *Engine) unblocked(g *stage) *stage {
+// without is the stage without some classes; nil if a task set has none left.
+func (g *stage) without(blocked *inventory.ClassSet) *stage {
 	open := func(classes []int32) []int32 {
 		list := classes[:0:0]
 		for _, ci := range classes {
-			if !e.blockedBy.has(ci) {
+			if !blocked.Has(ci) {
 				list = append(list, ci)
 			}
 		}
 		return list
 	}
-	o := stage{classes: open(g.classes), gpus: g.gpus.minus(e.blockedBy)}
+	o := stage{classes: open(g.classes), gpus: g.gpus.Minus(blocked)}
 	if len(o.classes) == 0 {
 		return nil
 	}
@@ -249,7 +280,7 @@ func (e *Engine) unblocked(g *stage) *stage {
 
 // enoughFree is a quick necessary condition: so many GPUs are free at all, and a gang's
 // tasks, each of which is on one node, find them there.
-func (e *Engine) enoughFree(site *Site, g *stage) bool {
+func enoughFree(site *Site, g *stage) bool {
 	need := 0
 	for i := range site.req {
 		r := &site.req[i].Request
@@ -260,25 +291,25 @@ func (e *Engine) enoughFree(site *Site, g *stage) bool {
 	}
 	free := 0
 	for _, ci := range g.classes {
-		if g.gpus.has(ci) {
-			free += e.st.classes[ci].free
+		if g.gpus.Has(ci) {
+			free += site.in.Classes()[ci].Free()
 		}
 	}
 	if r := &site.req[0]; free < need || len(site.req) > 1 || r.Count == 1 || r.Request.GPUs < 2 {
 		return free >= need
 	}
-	return e.holdTasks(g, site.req[0].Request.GPUs, site.req[0].Count)
+	return g.holdTasks(site.in, site.req[0].Request.GPUs, site.req[0].Count)
 }
 
 // holdTasks reports whether the nodes of a stage have so many times so many free GPUs on one node.
-func (e *Engine) holdTasks(g *stage, gpus, tasks int) bool {
+func (g *stage) holdTasks(in *inventory.Store, gpus, tasks int) bool {
 	for _, ci := range g.classes {
-		if !g.gpus.has(ci) {
+		if !g.gpus.Has(ci) {
 			continue
 		}
-		c := &e.st.classes[ci]
-		for k := len(c.buckets) - 1; k >= gpus; k-- {
-			if tasks -= c.buckets[k].n * (k / gpus); tasks <= 0 {
+		c := &in.Classes()[ci]
+		for k := len(c.Buckets()) - 1; k >= gpus; k-- {
+			if tasks -= c.Buckets()[k].Len() * (k / gpus); tasks <= 0 {
 				return true
 			}
 		}
@@ -288,14 +319,13 @@ func (e *Engine) holdTasks(g *stage, gpus, tasks int) bool {
 
 // book gives the placed devices to the job: it starts, or waits for those who
 // are told to leave them.
-func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
+func (e *Engine) book(j *jobState, allocs []inventory.Alloc, tasks int32) {
 	if j.state != Pending {
 		panic("engine: a job that is not pending is placed")
 	}
 	e.dequeue(j)
-	e.st.commit()
 	e.give(j)
-	j.allocs = append([]Alloc(nil), allocs...)
+	j.allocs = append([]inventory.Alloc(nil), allocs...)
 	j.home = nil
 	s := &e.shapes[j.shape]
 	j.tasks = tasks
@@ -303,6 +333,7 @@ func (e *Engine) book(j *jobState, allocs []Alloc, tasks int32) {
 	j.devices = int32(s.devices(int(tasks)))
 	e.reweigh(j)
 	e.charge(j, 1)
+	e.st.Commit()
 	e.gotMore()
 	e.stats.Placed++
 	j.state = Placed
@@ -324,7 +355,7 @@ func (e *Engine) list(j *jobState) {
 	e.running.insert(j.key)
 	e.enrank(j)
 	e.tail.came(j)
-	j.endKey = item{key: Key{int64(e.endOf(j))}, id: int32(j.spec.ID)}
+	j.endKey = order.Item{Key: order.Key{int64(e.endOf(j))}, ID: int32(j.spec.ID)}
 	e.ends.insert(j.endKey)
 	e.holding[j.tier()]++
 	e.notePlaced(j)
@@ -372,34 +403,11 @@ func (s *shape) devices(tasks int) int {
 }
 
 // heldMilli is what the job's allocations count for.
-func (e *Engine) heldMilli(j *jobState) cluster.Milli { return milliIn(j.allocs) }
-
-func milliIn(allocs []Alloc) (m cluster.Milli) {
-	for i := range allocs {
-		m += allocs[i].Milli()
-	}
-	return m
-}
-
-// Milli returns the milli-GPU of an allocation; devices of a guest count for whom
-// it is beside.
-func (a *Alloc) Milli() cluster.Milli {
-	if a.Beside {
-		return 0
-	}
-	if a.Share > 0 {
-		return cluster.Milli(a.Share)
-	}
-	n := 0
-	for m := a.GPUs; m != 0; m &= m - 1 {
-		n++
-	}
-	return cluster.Milli(n) * cluster.Whole
-}
+func (e *Engine) heldMilli(j *jobState) cluster.Milli { return inventory.MilliIn(j.allocs) }
 
 // start emits the Start of a job whose devices are free.
 func (e *Engine) start(j *jobState) {
-	before, waited := j.key.key[0], j.waited
+	before, waited := j.key.Key[0], j.waited
 	if waited {
 		e.unlist(j)
 		j.waited = false
@@ -421,7 +429,7 @@ func (e *Engine) start(j *jobState) {
 	}
 	e.watchSettled(j)
 	e.list(j)
-	if waited && e.traits.Preempts && j.key.key[0] > before {
+	if waited && e.traits.Preempts && j.key.Key[0] > before {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
@@ -443,10 +451,10 @@ func (e *Engine) limitOf(j *jobState) time.Duration {
 }
 
 // runItem is a holding job's place in the order of victims.
-func (e *Engine) runItem(j *jobState) item {
-	it := item{key: e.cfg.Policy.Key(View{e}, JobView{e, j}), submit: j.spec.Submit, id: int32(j.spec.ID)}
+func (e *Engine) runItem(j *jobState) order.Item {
+	it := order.Item{Key: e.cfg.Policy.Key(View{e}, JobView{e, j}), Submit: j.spec.Submit, ID: int32(j.spec.ID)}
 	if e.traits.Falling {
-		it.key[0] = addSat(it.key[0], int64(e.now))
+		it.Key[0] = order.AddSat(it.Key[0], int64(e.now))
 	}
 	return it
 }
@@ -480,8 +488,8 @@ func (e *Engine) relistRunning() {
 	}
 	e.unrank()
 	e.tail.drop()
-	e.scratch.items = e.byKey().rewrite(e.scratch.items, func(old item) item {
-		j := e.jobs[old.id]
+	e.scratch.items = e.byKey().Rewrite(e.scratch.items, func(old order.Item) order.Item {
+		j := e.jobs[old.ID]
 		it := e.runItem(j)
 		if it == old {
 			return old
@@ -507,9 +515,9 @@ func (e *Engine) watchKey(j *jobState) {
 // unbook gives back what a job holds in the books.
 func (e *Engine) unbook(j *jobState) {
 	e.unlist(j)
-	e.st.releaseAll(j.allocs)
-	e.st.commit()
+	e.st.ReleaseAll(j.allocs)
 	e.charge(j, -1)
+	e.st.Commit()
 	e.part(j)
 	e.epoch++
 }
@@ -525,7 +533,7 @@ func (e *Engine) forgetPlacement(j *jobState) {
 	e.freed++
 	e.touch(j)
 	for i := range j.allocs {
-		for _, id := range e.st.nodes[j.allocs[i].Node].stopping {
+		for _, id := range e.st.Nodes()[j.allocs[i].Node].Stopping() {
 			e.stopWaiting(j, e.jobs[id])
 		}
 	}
@@ -565,12 +573,8 @@ func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cl
 
 // noteLeaver notes that a job still holds devices of a node that the books have promised on.
 func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
-	n := &e.st.nodes[node]
 	e.forgetResidue(node)
-	if hasID(n.stopping, id) {
-		return
-	}
-	n.stopping = append(n.stopping, id)
+	e.st.Leaving(node, id)
 	if at, known := slices.BinarySearch(e.beingLeft, node); !known {
 		e.beingLeft = slices.Insert(e.beingLeft, at, node)
 	}
@@ -578,10 +582,9 @@ func (e *Engine) noteLeaver(node int32, id cluster.JobID) {
 
 // noteLeft is the inverse of noteLeaver.
 func (e *Engine) noteLeft(node int32, id cluster.JobID) {
-	n := &e.st.nodes[node]
 	e.forgetResidue(node)
-	n.stopping = without(n.stopping, id)
-	if at, known := slices.BinarySearch(e.beingLeft, node); known && len(n.stopping) == 0 {
+	e.st.Left(node, id)
+	if at, known := slices.BinarySearch(e.beingLeft, node); known && len(e.st.Nodes()[node].Stopping()) == 0 {
 		e.beingLeft = slices.Delete(e.beingLeft, at, at+1)
 	}
 }

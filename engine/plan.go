@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // A policy that plans says from time to time how much of what each job gets.
@@ -485,10 +486,10 @@ func (j *jobState) partitions() []string {
 }
 
 // within reports whether allocations are on nodes of some partitions alone.
-func (e *Engine) within(allocs []Alloc, partitions []string) bool {
+func (e *Engine) within(allocs []inventory.Alloc, partitions []string) bool {
 	mask := e.partMask(partitions)
 	for i := range allocs {
-		if e.st.classes[e.st.nodes[allocs[i].Node].class].parts&mask == 0 {
+		if e.st.Classes()[e.st.Nodes()[allocs[i].Node].Class()].Partitions()&mask == 0 {
 			return false
 		}
 	}
@@ -496,7 +497,7 @@ func (e *Engine) within(allocs []Alloc, partitions []string) bool {
 }
 
 // gpuOf is the model of the first GPU among the allocations; "": there is none.
-func (e *Engine) gpuOf(allocs []Alloc) string {
+func (e *Engine) gpuOf(allocs []inventory.Alloc) string {
 	if m := e.modelOf(allocs); m != nil {
 		return m.Name
 	}
@@ -504,10 +505,10 @@ func (e *Engine) gpuOf(allocs []Alloc) string {
 }
 
 // modelOf is what the first GPU among the allocations is; nil: there is none.
-func (e *Engine) modelOf(allocs []Alloc) *cluster.GPUModel {
+func (e *Engine) modelOf(allocs []inventory.Alloc) *cluster.GPUModel {
 	for i := range allocs {
 		if a := &allocs[i]; a.GPUs != 0 {
-			return &e.st.classes[e.st.nodes[a.Node].class].model
+			return e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model()
 		}
 	}
 	return nil
@@ -543,17 +544,17 @@ func (e *Engine) mayStop(j *jobState) bool {
 
 // cutTo shrinks a running job to so many tasks of its first set.
 func (e *Engine) cutTo(j *jobState, tasks int) bool {
-	keep := append([]Alloc(nil), j.allocs...)
-	var gone []Alloc
+	keep := append([]inventory.Alloc(nil), j.allocs...)
+	var gone []inventory.Alloc
 	for n := int(j.tasks); n > tasks; n-- {
-		g := splitTask(&keep, &e.shapes[j.shape].sets[0].Request)
+		g := inventory.SplitTask(&keep, &e.shapes[j.shape].sets[0].Request)
 		if g == nil {
 			break
 		}
-		e.st.releaseAll(g)
+		e.st.ReleaseAll(g)
 		gone = append(gone, g...)
 	}
-	e.st.commit()
+	e.st.Commit()
 	e.shrink(j, keep, gone)
 	if len(gone) > 0 {
 		e.rerun(j)
@@ -627,7 +628,7 @@ func (e *Engine) planText(j *jobState) string {
 		text = "waits for policy " + e.plans.planner.Name() + " to plan"
 	case j.sliced():
 		t := j.target.Slice
-		text = fmt.Sprintf("waits for a %s of GPU %d of %s, as policy %s has it", t.Profile, t.GPU, e.st.nodes[t.Node].spec.Name, e.plans.planner.Name())
+		text = fmt.Sprintf("waits for a %s of GPU %d of %s, as policy %s has it", t.Profile, t.GPU, e.st.Nodes()[t.Node].Spec().Name, e.plans.planner.Name())
 	}
 	if at := e.planWake(); at != cluster.Never {
 		text += "; it plans again at " + e.clock(at)

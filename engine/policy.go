@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Backfill says what may pass a job that cannot start.
@@ -46,7 +47,7 @@ type Policy interface {
 	Traits() Traits
 	// Key orders jobs, lower first. Among pending jobs of one user, queue and
 	// shape the order must not change while they wait (except at Rekey).
-	Key(v View, j JobView) Key
+	Key(v View, j JobView) order.Key
 }
 
 // Fitter is a policy with settings that name things of a cluster.
@@ -65,7 +66,7 @@ type KeyChanger interface {
 // queues or shapes) changes with time, while Key orders jobs within a group for
 // good. HeadKey is evaluated when a group gets a new first job, and at Rekey.
 type HeadKeyer interface {
-	HeadKey(v View, j JobView) Key
+	HeadKey(v View, j JobView) order.Key
 }
 
 // QueueOrder is a policy that chooses among queues before it chooses a job.
@@ -128,7 +129,7 @@ func (j JobView) Until(more int64) cluster.Time {
 	}
 	missing := more
 	if weight != cluster.Whole {
-		missing = addSat(more, j.Service()-j.j.weighted) // of what is weighted so; then of what is not
+		missing = order.AddSat(more, j.Service()-j.j.weighted) // of what is weighted so; then of what is not
 		whole, rest := missing/weight, missing%weight
 		if whole > math.MaxInt64/cluster.Whole-1 {
 			return cluster.Never

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/muster-gpu/muster/engine/order"
+)
 
 // What a plan costs must not follow the backlog. Of the jobs that wait and are alike
 // to the policy, most get nothing as long as those before them get nothing. They wait
@@ -13,7 +17,7 @@ type Drawer interface {
 	// Pool returns the place of a job that waits for a plan among those of its shape and
 	// of a class, lower keys first, then who was submitted first; ok: it stands in a
 	// pool. It must not change while the job waits.
-	Pool(v View, j JobView) (class int64, at Key, ok bool)
+	Pool(v View, j JobView) (class int64, at order.Key, ok bool)
 	// Nothing is the target of a job while it stands in a pool: an idle one.
 	Nothing(j JobView) Target
 }
@@ -28,7 +32,7 @@ type poolKey struct {
 type poolState struct {
 	drawer Drawer // nil: the policy is shown all
 	ids    map[poolKey]int32
-	lists  []olist
+	lists  []order.List
 	n      int // jobs in pools
 	open   []Pool
 }
@@ -36,8 +40,8 @@ type poolState struct {
 // Pool is what a plan has not drawn yet of a pool.
 type Pool struct {
 	e    *Engine
-	jobs *olist
-	at   place
+	jobs *order.List
+	at   order.Cursor
 }
 
 // Pools lists the pools in which jobs wait, each from its head.
@@ -45,7 +49,7 @@ func (v View) Pools() []Pool {
 	p := &v.e.pools
 	p.open = p.open[:0]
 	for i := range p.lists {
-		if p.lists[i].n > 0 {
+		if p.lists[i].Len() > 0 {
 			p.open = append(p.open, Pool{e: v.e, jobs: &p.lists[i]})
 		}
 	}
@@ -54,22 +58,22 @@ func (v View) Pools() []Pool {
 
 // Head is the next job of the pool; ok: there is one.
 func (p *Pool) Head() (j JobView, ok bool) {
-	it, ok := p.jobs.at(&p.at)
+	it, ok := p.jobs.At(&p.at)
 	if !ok {
 		return JobView{}, false
 	}
-	return JobView{p.e, p.e.jobs[it.id]}, true
+	return JobView{p.e, p.e.jobs[it.ID]}, true
 }
 
 // Len is how many jobs stand in the pool, those included that this plan has drawn.
-func (p *Pool) Len() int { return p.jobs.n }
+func (p *Pool) Len() int { return p.jobs.Len() }
 
 // Draw takes the head. The plan has a target for it, behind those of the jobs that it was
 // shown and of those who were drawn before.
 func (p *Pool) Draw() {
 	j, _ := p.Head()
 	p.e.plans.jobs = append(p.e.plans.jobs, j)
-	p.at.pos++
+	p.at.Next()
 }
 
 // joinPool puts a job in a pool, if it is one that waits for a plan to give it something.
@@ -87,12 +91,12 @@ func (e *Engine) joinPool(j *jobState) bool {
 	id, ok := p.ids[k]
 	if !ok {
 		id = int32(len(p.lists))
-		p.lists = append(p.lists, olist{})
+		p.lists = append(p.lists, order.List{})
 		p.ids[k] = id
 	}
 	j.pool, j.pooled = id, true
-	j.key = item{key: at, submit: j.spec.Submit, id: int32(j.spec.ID)}
-	p.lists[id].insert(j.key)
+	j.key = order.Item{Key: at, Submit: j.spec.Submit, ID: int32(j.spec.ID)}
+	p.lists[id].Insert(j.key)
 	p.n++
 	if t := p.drawer.Nothing(JobView{e, j}); !t.same(j.target) {
 		e.touch(j)
@@ -106,7 +110,7 @@ func (e *Engine) leavePool(j *jobState) {
 	if !j.pooled {
 		return
 	}
-	if !e.pools.lists[j.pool].remove(j.key) {
+	if !e.pools.lists[j.pool].Remove(j.key) {
 		panic("engine: a job is missing from its pool")
 	}
 	e.pools.n--

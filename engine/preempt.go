@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -49,7 +51,7 @@ func (e *Engine) preemptFor(j *jobState) bool {
 	for _, v := range lifted {
 		e.unlist(v)
 	}
-	e.st.commit()
+	e.st.Commit()
 	heirs := e.leaveAll(lifted)
 	e.epoch++
 	for _, v := range lifted {
@@ -73,22 +75,19 @@ func (e *Engine) preemptFor(j *jobState) bool {
 
 // liftFor lifts victims until the job fits and leaves it placed, or leaves the
 // books as they were.
-func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Alloc, ok bool) {
+func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []inventory.Alloc, ok bool) {
 	e.straddled = false
 	for most := fewVictims; ; most = math.MaxInt {
 		victims := e.victims(j, s, most)
 		if victims.has(0) == nil {
 			return nil, nil, false
 		}
-		mark := e.st.mark()
+		mark := e.st.Mark()
 		lifted, allocs, ok = e.liftUntilFits(j, s, victims)
 		if ok {
 			return lifted, allocs, true
 		}
-		e.st.rollback(mark)
-		for _, v := range lifted {
-			e.charge(v, 1)
-		}
+		e.st.Rollback(mark)
 		if !victims.cut {
 			return e.liftOnNode(j, s, victims.all())
 		}
@@ -98,7 +97,7 @@ func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []Al
 // liftOnNode tries the victims of one node at a time, for a job of one task.
 // Reclaim stops at the victims' guarantees: those that come first in the order
 // may be spread over nodes of which none then has room for the whole task.
-func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobState, allocs []Alloc, ok bool) {
+func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobState, allocs []inventory.Alloc, ok bool) {
 	r := &s.sets[0].Request
 	if s.min != 1 || len(s.sets) != 1 || r.Fractional() || r.Profile != "" ||
 		!slices.ContainsFunc(all, func(x victim) bool { return x.only }) {
@@ -119,18 +118,15 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 		}
 	}
 	for _, id := range nodes {
-		n := &e.st.nodes[id]
-		if !n.indexed || !s.any.has(n.class) || int(n.nfree)+gain[id] < r.GPUs {
+		n := &e.st.Nodes()[id]
+		if !n.TakesJobs() || !s.any.Has(n.Class()) || int(n.FreeGPUs())+gain[id] < r.GPUs {
 			continue
 		}
-		mark := e.st.mark()
-		if lifted, allocs, ok = e.liftUntilFits(j, s, &victims{firsts: firsts[victim]{list: on[id], sorted: len(on[id])}}); ok {
+		mark := e.st.Mark()
+		if lifted, allocs, ok = e.liftUntilFits(j, s, &victims{Firsts: order.Firsts[victim]{List: on[id], Sorted: len(on[id])}}); ok {
 			return lifted, allocs, true
 		}
-		e.st.rollback(mark)
-		for _, v := range lifted {
-			e.charge(v, 1)
-		}
+		e.st.Rollback(mark)
 	}
 	return nil, nil, false
 }
@@ -149,12 +145,12 @@ func (e *Engine) howToStop(v *jobState) How {
 // mayFreeze reports whether the memory of a job can stay on the devices that it holds while
 // it is suspended. It would keep a GPU from being partitioned anew, and one on which shares
 // under MPS are, or come, has to be MPS' alone (A-timeslicing-mps).
-func (e *Engine) mayFreeze(allocs []Alloc) bool {
+func (e *Engine) mayFreeze(allocs []inventory.Alloc) bool {
 	for i := range allocs {
 		a := &allocs[i]
-		n := &e.st.nodes[a.Node]
+		n := &e.st.Nodes()[a.Node]
 		for m := a.GPUs; m != 0; m &= m - 1 {
-			recut := !n.stays(bits.TrailingZeros64(m)) && e.st.classes[n.class].model.MIG()
+			recut := !n.Stays(bits.TrailingZeros64(m)) && e.st.Classes()[n.Class()].Model().MIG()
 			if a.Slots != 0 && recut || a.Slots == 0 && (e.cfg.Spec.Sharing == cluster.MPS || e.cfg.Spec.MIG == cluster.DynamicMIG && recut) {
 				return false
 			}
@@ -218,9 +214,9 @@ func (e *Engine) after(j, v *jobState, key0 int64, reclaim bool) (x victim, ok b
 // counts from the next refresh on.
 func (e *Engine) freshKey(v *jobState) int64 {
 	if e.traits.Rerun == 0 || v.state == Placed {
-		return v.key.key[0]
+		return v.key.Key[0]
 	}
-	return min(v.key.key[0], e.runItem(v).key[0])
+	return min(v.key.Key[0], e.runItem(v).Key[0])
 }
 
 // lacksQuota reports whether quotas keep the job from starting: then the
@@ -237,12 +233,12 @@ func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
 	}
 	for i := range v.allocs {
 		a := &v.allocs[i]
-		class := e.st.nodes[a.Node].class
+		class := e.st.Nodes()[a.Node].Class()
 		if s.most.on(a.Node) == 0 {
 			continue
 		}
 		for k := range s.sets {
-			if r := &s.sets[k].Request; s.suits[k].has(class) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
+			if r := &s.sets[k].Request; s.suits[k].Has(class) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
 				return true
 			}
 		}
@@ -253,7 +249,7 @@ func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
 // liftUntilFits takes victims out of the books, best first, until the job
 // fits. What it lifted is returned even if the job does not fit in the end, and
 // good until the next call.
-func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*jobState, allocs []Alloc, ok bool) {
+func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*jobState, allocs []inventory.Alloc, ok bool) {
 	if !e.enoughWith(s, from) {
 		return nil, nil, false
 	}
@@ -289,7 +285,7 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*
 	var straddle []int // jobs that now reach below their queue's guarantee: last
 	defer func() { e.straddled = e.straddled || len(straddle) > 0 }()
 	for i := 0; from.has(i) != nil; i++ {
-		x := from.at(i)
+		x := from.At(i)
 		if x.only && !e.stillReclaimable(j, x) {
 			straddle = append(straddle, i)
 		} else if leaves(x) {
@@ -297,7 +293,7 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*
 		}
 	}
 	for _, i := range straddle {
-		x := from.at(i)
+		x := from.At(i)
 		if e.tree.ReclaimableWhole(int(x.j.queue), int(j.queue), j.milli, j.spec.Tier) && leaves(x) {
 			return lifted, allocs, true
 		}
@@ -341,9 +337,9 @@ func (e *Engine) enoughWith(s *shape, from *victims) bool {
 		}
 	}
 	have := 0
-	for ci := range e.st.classes {
-		if s.any.has(int32(ci)) {
-			have += e.st.classes[ci].free
+	for ci := range e.st.Classes() {
+		if s.any.Has(int32(ci)) {
+			have += e.st.Classes()[ci].Free()
 		}
 	}
 	for i := 0; have < s.gpus; i++ {
@@ -359,8 +355,8 @@ func (e *Engine) enoughWith(s *shape, from *victims) bool {
 // roomNear reports whether a node that v leaves has room for one task.
 func (e *Engine) roomNear(v *jobState, r *cluster.Request) bool {
 	for i := range v.allocs {
-		n := &e.st.nodes[v.allocs[i].Node]
-		if n.indexed && e.st.room(n, r, 1) > 0 {
+		n := &e.st.Nodes()[v.allocs[i].Node]
+		if n.TakesJobs() && e.st.Room(n, r, 1) > 0 {
 			return true
 		}
 	}
@@ -368,7 +364,7 @@ func (e *Engine) roomNear(v *jobState, r *cluster.Request) bool {
 }
 
 func (e *Engine) lift(v *jobState) {
-	e.st.releaseAll(v.allocs)
+	e.st.ReleaseAll(v.allocs)
 	e.charge(v, -1)
 }
 
@@ -414,43 +410,10 @@ func (e *Engine) owes(lifted []*jobState, but *jobState) bool {
 	return false
 }
 
-// takeBack books exactly these allocations again, all or none; guested: whole
+// TakeBack books exactly these allocations again, all or none; guested: whole
 // devices also where only the job's own guests are left.
-func (e *Engine) takeBack(allocs []Alloc, guested bool) bool {
-	mark := e.st.mark()
-	for i := range allocs {
-		if !e.canTake(&allocs[i], guested) {
-			e.st.rollback(mark)
-			return false
-		}
-		e.st.take(&allocs[i])
-	}
-	return true
-}
-
-// canTake reports whether exactly this allocation is free.
-func (e *Engine) canTake(a *Alloc, guested bool) bool {
-	n := &e.st.nodes[a.Node]
-	if n.cpu < a.CPU || n.ram < a.RAM {
-		return false
-	}
-	switch {
-	case a.Beside:
-		return n.hosts&a.GPUs == a.GPUs
-	case a.Share == 0 && guested:
-		return (n.free|n.guested&^n.hosts)&a.GPUs == a.GPUs
-	case a.Share == 0:
-		return n.free&a.GPUs == a.GPUs
-	}
-	d := &n.devs[bits.TrailingZeros64(a.GPUs)]
-	if n.free&a.GPUs != 0 {
-		return true
-	}
-	if a.Slots == 0 && !e.resuming && e.st.classes[n.class].seats(d) == 0 {
-		return false
-	}
-	return (d.tenants == 0 || d.user == a.User) && (d.tenants > 0 || n.isCut(bits.TrailingZeros64(a.GPUs))) && d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
-		(d.tenants == 0 || (a.Slots == 0) == (d.slots == 0)) && !(a.Media && d.media)
+func (e *Engine) takeBack(allocs []inventory.Alloc, guested bool) bool {
+	return e.st.TakeBack(allocs, guested, e.resuming)
 }
 
 // limitsChanged makes queues leave what a window's end took from them: first
@@ -493,8 +456,8 @@ func (e *Engine) dismiss(v *jobState) bool {
 func (e *Engine) leastIn(q int) *jobState {
 	var best *jobState
 	var bestLost int64
-	e.byKey().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byKey().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		if v.spec.Tier == cluster.Critical || v.milli == 0 || !slices.Contains(e.tree.Path(int(v.queue)), q) {
 			return true
 		}

@@ -57,6 +57,7 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 			e.lineUp(j)
 		} else if j.booked() || j.dest != nil {
 			e.charge(j, 1)
+			e.st.Commit()
 		}
 	}
 	for _, j := range orphans {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // ranking keeps the jobs that hold devices in the order of victims from one pass to the next, where passes
@@ -16,12 +17,12 @@ import (
 type ranking struct {
 	mode    rankMode
 	on      bool
-	steady  olist   // jobs whose loss does not change with time: see rankItem
-	growing olist   // the others, by first key element
-	anew    bool    // it is made anew when what is going on is over: nobody changes his place
-	touched []int32 // ranked jobs whose records have changed since they were ranked
-	listed  int     // jobs that passes listed in large levels since the ranking was last worth nothing
-	unasked int     // changes of the ranking since it was last asked
+	steady  order.List // jobs whose loss does not change with time: see rankItem
+	growing order.List // the others, by first key element
+	anew    bool       // it is made anew when what is going on is over: nobody changes his place
+	touched []int32    // ranked jobs whose records have changed since they were ranked
+	listed  int        // jobs that passes listed in large levels since the ranking was last worth nothing
+	unasked int        // changes of the ranking since it was last asked
 }
 
 type rankMode uint8
@@ -51,13 +52,13 @@ const (
 )
 
 // rankItem is the place of a job among the steady: backwards it is the order of victims (worse).
-func rankItem(j *jobState) item {
-	return item{key: Key{j.key.key[0], int64(j.tier()), -j.loss}, submit: j.started, id: int32(j.spec.ID)}
+func rankItem(j *jobState) order.Item {
+	return order.Item{Key: order.Key{j.key.Key[0], int64(j.tier()), -j.loss}, Submit: j.started, ID: int32(j.spec.ID)}
 }
 
 // victimAt is the victim at a place among the steady.
-func (e *Engine) victimAt(it *item) victim {
-	return victim{j: e.jobs[it.id], key0: it.key[0], tier: cluster.Tier(it.key[1]), lost: -it.key[2]}
+func (e *Engine) victimAt(it *order.Item) victim {
+	return victim{j: e.jobs[it.ID], key0: it.Key[0], tier: cluster.Tier(it.Key[1]), lost: -it.Key[2]}
 }
 
 // worse orders victims by their keys, as rankItem does.
@@ -103,11 +104,11 @@ func (e *Engine) enrank(j *jobState) {
 	loss, steady := e.lossOf(j)
 	if j.loss = loss; steady {
 		j.rank = rankedSteady
-		r.steady.insert(rankItem(j))
+		r.steady.Insert(rankItem(j))
 		return
 	}
 	j.rank = rankedGrowing
-	r.growing.insert(item{key: Key{j.key.key[0]}, id: int32(j.spec.ID)})
+	r.growing.Insert(order.Item{Key: order.Key{j.key.Key[0]}, ID: int32(j.spec.ID)})
 }
 
 // derank takes a job out of the ranking, before its key, its tier or its start changes.
@@ -117,9 +118,9 @@ func (e *Engine) derank(j *jobState) {
 	case j.rank == unranked || r.anew:
 		return
 	case j.rank == rankedSteady:
-		was = r.steady.remove(rankItem(j))
+		was = r.steady.Remove(rankItem(j))
 	case j.rank == rankedGrowing:
-		was = r.growing.remove(item{key: Key{j.key.key[0]}, id: int32(j.spec.ID)})
+		was = r.growing.Remove(order.Item{Key: order.Key{j.key.Key[0]}, ID: int32(j.spec.ID)})
 	}
 	if !was {
 		panic("engine: a job is not where it is ranked")
@@ -178,22 +179,22 @@ func (e *Engine) rankAll() {
 // rankBooked ranks all jobs that hold devices.
 func (e *Engine) rankBooked() {
 	r := &e.ranking
-	e.scratch.booked = e.eachBooked(slices.Grow(e.scratch.booked[:0], e.bookedJobs()), func(j *jobState) item { return j.key })
+	e.scratch.booked = e.eachBooked(slices.Grow(e.scratch.booked[:0], e.bookedJobs()), func(j *jobState) order.Item { return j.key })
 	steady, growing := slices.Grow(e.scratch.steady[:0], len(e.scratch.booked)), e.scratch.growing[:0]
 	for i := range e.scratch.booked {
 		it := &e.scratch.booked[i]
-		j := e.jobs[it.id]
+		j := e.jobs[it.ID]
 		loss, isSteady := e.lossOf(j)
 		if j.loss = loss; isSteady {
 			j.rank = rankedSteady
 			steady = append(steady, rankItem(j))
 		} else {
 			j.rank = rankedGrowing
-			growing = append(double(growing), item{key: Key{it.key[0]}, id: it.id})
+			growing = append(double(growing), order.Item{Key: order.Key{it.Key[0]}, ID: it.ID})
 		}
 	}
-	r.steady.fill(steady)
-	r.growing.fill(growing)
+	r.steady.Fill(steady)
+	r.growing.Fill(growing)
 	e.scratch.steady, e.scratch.growing = steady, growing
 	e.tail.drop()
 }
@@ -219,30 +220,15 @@ func (e *Engine) unrank() {
 	if !r.on {
 		return
 	}
-	e.byKey().walk(func(it item) bool {
-		e.jobs[it.id].rank = unranked
+	e.byKey().Walk(func(it order.Item) bool {
+		e.jobs[it.ID].rank = unranked
 		return true
 	})
 	for _, id := range r.touched {
 		e.jobs[id].rerank = false
 	}
-	r.on, r.touched, r.listed, r.steady, r.growing = false, r.touched[:0], 0, olist{}, olist{}
+	r.on, r.touched, r.listed, r.steady, r.growing = false, r.touched[:0], 0, order.List{}, order.List{}
 	e.tail.drop()
-}
-
-// fill makes the list one of these items, which it sorts.
-func (l *olist) fill(items []item) {
-	slices.SortFunc(items, func(a, b item) int {
-		if a.Before(&b) {
-			return -1
-		}
-		return 1
-	})
-	const full = chunkMax * 3 / 4 // there is room for some more in each chunk
-	*l = olist{n: len(items), changes: l.changes + 1}
-	for chunk := range slices.Chunk(items, full) {
-		l.chunks = append(l.chunks, append(make([]item, 0, chunkMax), chunk...))
-	}
 }
 
 // checkRanking compares the ranking with the jobs that hold devices, of which there are so many.
@@ -251,11 +237,11 @@ func (e *Engine) checkRanking(booked int) error {
 	if !r.on {
 		booked = 0
 	}
-	steady, err := r.steady.items()
+	steady, err := r.steady.Items()
 	if err != nil {
 		return fmt.Errorf("ranking: %w", err)
 	}
-	growing, err := r.growing.items()
+	growing, err := r.growing.Items()
 	if err != nil {
 		return fmt.Errorf("ranking, those who grow: %w", err)
 	}
@@ -263,14 +249,14 @@ func (e *Engine) checkRanking(booked int) error {
 		return fmt.Errorf("ranking: %d and %d of %d jobs", len(steady), len(growing), booked)
 	}
 	for i := range steady {
-		j := e.jobs[steady[i].id]
+		j := e.jobs[steady[i].ID]
 		loss, stays := e.lossOf(j)
 		if j.rank != rankedSteady || steady[i] != rankItem(j) || !j.rerank && (loss != j.loss || !stays) {
 			return fmt.Errorf("ranking: job %d (%s) is at %+v, its loss is %d (it stays so: %v)", j.spec.ID, j.state, steady[i], loss, stays)
 		}
 	}
 	for i := range growing {
-		if j := e.jobs[growing[i].id]; j.rank != rankedGrowing || growing[i].key[0] != j.key.key[0] {
+		if j := e.jobs[growing[i].ID]; j.rank != rankedGrowing || growing[i].Key[0] != j.key.Key[0] {
 			return fmt.Errorf("ranking: job %d (%s) is at %+v among those who grow", j.spec.ID, j.state, growing[i])
 		}
 	}

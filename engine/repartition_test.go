@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // migWorld plays the driver to an engine whose GPUs of two models are partitioned as jobs ask:
@@ -22,7 +23,7 @@ type migWorld struct {
 	e       *Engine
 	now     int
 	gpus    map[[2]int]*migGPU // by node and device; looked up only
-	on      map[cluster.JobID]Alloc
+	on      map[cluster.JobID]inventory.Alloc
 	waits   []cluster.JobID // in line
 	runs    []cluster.JobID
 	leave   []cluster.JobID // who was told to
@@ -54,7 +55,7 @@ var mig2 = [][]cluster.Node{
 }
 
 func newMIGWorld(t *testing.T, seed uint64, legal map[string]map[string]bool) *migWorld {
-	w := &migWorld{t: t, r: rand.New(rand.NewPCG(seed, 11)), gpus: map[[2]int]*migGPU{}, on: map[cluster.JobID]Alloc{}, legal: legal}
+	w := &migWorld{t: t, r: rand.New(rand.NewPCG(seed, 11)), gpus: map[[2]int]*migGPU{}, on: map[cluster.JobID]inventory.Alloc{}, legal: legal}
 	spec := cluster.Spec{Nodes: slices.Clone(mig2[seed%uint64(len(mig2))])}
 	for i := range spec.Nodes {
 		n := &spec.Nodes[i]
@@ -148,7 +149,7 @@ func (w *migWorld) step(evs ...Event) {
 }
 
 // start makes what a job starts on; nothing that is used may be in the way.
-func (w *migWorld) start(id cluster.JobID, allocs []Alloc) {
+func (w *migWorld) start(id cluster.JobID, allocs []inventory.Alloc) {
 	a := allocs[0]
 	g := w.gpus[[2]int{int(a.Node), bits.TrailingZeros64(a.GPUs)}]
 	w.places++

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Restore builds an engine that goes on from a snapshot. The configuration may
@@ -125,19 +126,16 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		id := e.nodeID[n.Name]
-		ns := &e.st.nodes[id]
-		ns.spec.State = n.State
-		e.setAsleep(id, n.Asleep)
-		ns.drained = drained[n.Name]
-		if ns.given = given[n.Name]; ns.given && !ns.lent {
-			if ns.given = false; !ns.drained && n.State == cluster.Draining {
-				ns.spec.State = cluster.Up // it was of a loan that is no more
-			}
+		ns := &e.st.Nodes()[id]
+		state := n.State
+		if given[n.Name] && !ns.Lent() && !drained[n.Name] && state == cluster.Draining {
+			state = cluster.Up // it was of a loan that is no more
 		}
-		ns.healthy = (uint64(1)<<ns.spec.GPUs - 1) &^ n.Bad
-		e.st.setFree(ns, ns.whole())
-		e.st.changed(ns)
-		e.st.index(ns, ns.spec.State == cluster.Up)
+		e.st.SetAsleep(id, n.Asleep)
+		e.st.SetDrained(id, drained[n.Name])
+		e.st.SetGiven(id, given[n.Name] && ns.Lent())
+		e.st.Resume(id, n.Bad)
+		e.st.SetState(id, state)
 	}
 	e.capacityChanged()
 }
@@ -264,19 +262,19 @@ func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
 }
 
 // validAllocs reports whether all that is there, and free if it must be.
-func (e *Engine) validAllocs(allocs []Alloc, free bool) bool {
+func (e *Engine) validAllocs(allocs []inventory.Alloc, free bool) bool {
 	for i := range allocs {
 		a := &allocs[i]
-		if a.Node < 0 || int(a.Node) >= len(e.st.nodes) || a.GPUs>>e.st.nodes[a.Node].spec.GPUs != 0 {
+		if a.Node < 0 || int(a.Node) >= len(e.st.Nodes()) || a.GPUs>>e.st.Nodes()[a.Node].Spec().GPUs != 0 {
 			return false
 		}
 	}
 	if !free {
 		return true
 	}
-	mark := e.st.mark()
+	mark := e.st.Mark()
 	ok := e.takeBack(allocs, false)
-	e.st.rollback(mark)
+	e.st.Rollback(mark)
 	return ok
 }
 
@@ -293,10 +291,10 @@ func (e *Engine) resumePending(j *jobState, r *JobRecord, same bool) {
 		return
 	}
 	e.lineUp(j)
-	if g := &e.groups[j.group]; same && j.key.key != r.Key {
-		g.jobs.remove(j.key)
-		j.key.key = r.Key
-		g.jobs.insert(j.key)
+	if g := &e.groups[j.group]; same && j.key.Key != r.Key {
+		g.jobs.Remove(j.key)
+		j.key.Key = r.Key
+		g.jobs.Insert(j.key)
 		e.relist(g)
 	}
 	e.starveAgain(j)
@@ -342,24 +340,25 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		if r.Dest != nil && e.validAllocs(r.Dest, true) {
 			e.reserveDest(j, inName(j, r.Dest))
 			e.charge(j, 1)
+			e.st.Commit()
 		}
 		return
 	}
 	for i := range j.allocs {
-		e.st.take(&j.allocs[i])
+		e.st.Take(&j.allocs[i])
 	}
-	e.st.commit()
 	if j.beside = r.Beside; j.hosted() {
 		h := e.host(j)
 		h.guests = append(h.guests, j.spec.ID)
 	}
 	e.reweigh(j)
 	e.charge(j, 1)
+	e.st.Commit()
 	j.waited = j.state == Placed
 	e.list(j)
 	if same {
 		e.unlist(j)
-		j.key.key, j.endKey.key[0] = r.Key, r.EndKey
+		j.key.Key, j.endKey.Key[0] = r.Key, r.EndKey
 		e.running.insert(j.key)
 		e.ends.insert(j.endKey)
 		e.holding[j.tier()]++

@@ -2,33 +2,11 @@ package engine
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
-
-// classSet is a set of node classes.
-type classSet [MaxKinds / 64]uint64
-
-func (s *classSet) add(c int32)      { s[c>>6] |= 1 << (c & 63) }
-func (s *classSet) has(c int32) bool { return s[c>>6]>>(c&63)&1 == 1 }
-
-// minus returns the members of s that are not in t; meets whether they share any.
-func (s *classSet) minus(t *classSet) (r classSet) {
-	for i := range s {
-		r[i] = s[i] &^ t[i]
-	}
-	return r
-}
-
-func (s *classSet) union(t *classSet) {
-	for i := range s {
-		s[i] |= t[i]
-	}
-}
-
-func (s *classSet) empty() bool { return *s == classSet{} }
 
 // shape is a class of identical requirements: what fits for one job of a shape
 // fits for all, and what failed for one fails for all.
@@ -41,11 +19,11 @@ type shape struct {
 	topo   cluster.Topology
 	resv   string
 	most   nodeMost
-	meek   bool       // its jobs preempt nobody
-	stale  bool       // classes must be computed again: a new class appeared
-	suits  []classSet // by task set: all classes on which its tasks can ever run
-	any    classSet   // those of the sets with GPUs (without any: of all): the part of the cluster that it competes for
-	stages []stage    // single tasks
+	meek   bool                 // its jobs preempt nobody
+	stale  bool                 // classes must be computed again: a new class appeared
+	suits  []inventory.ClassSet // by task set: all classes on which its tasks can ever run
+	any    inventory.ClassSet   // those of the sets with GPUs (without any: of all): the part of the cluster that it competes for
+	stages []stage              // single tasks
 	gangs  []stage
 	gpus   int // devices at the smallest size
 
@@ -81,7 +59,7 @@ func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
 		return base
 	}
 	model := t.Tasks == 0 && t.Partition == "" && t.Within == cluster.LevelAny
-	if shape := e.shapes[base].onModel(t.GPU); model && shape >= 0 && e.shapes[shape].judged == len(e.st.nodes) {
+	if shape := e.shapes[base].onModel(t.GPU); model && shape >= 0 && e.shapes[shape].judged == len(e.st.Nodes()) {
 		if e.shapes[shape].verdict != "" {
 			return -1
 		}
@@ -107,8 +85,8 @@ func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
 	}
 	shape := e.shapeOf(&spec)
 	s := e.shapeAt(shape)
-	if s.judged != len(e.st.nodes) {
-		s.judged, s.verdict = len(e.st.nodes), e.judge(&jobState{tenure: &e.none, spec: &spec, shape: shape}, s)
+	if s.judged != len(e.st.Nodes()) {
+		s.judged, s.verdict = len(e.st.Nodes()), e.judge(&jobState{tenure: &e.none, spec: &spec, shape: shape}, s)
 	}
 	if b := &e.shapes[base]; model && b.onModel(t.GPU) < 0 {
 		b.models = append(b.models, modelShape{t.GPU, shape})
@@ -210,9 +188,9 @@ func (e *Engine) shapeAt(id int32) *shape {
 
 // stage is a set of classes to try: where each task set can run.
 type stage struct {
-	classes []int32   // of all sets
-	sets    [][]int32 // of each set; nil: a single set
-	gpus    classSet  // where the gang's GPUs can be
+	classes []int32            // of all sets
+	sets    [][]int32          // of each set; nil: a single set
+	gpus    inventory.ClassSet // where the gang's GPUs can be
 }
 
 // of lists the classes of one task set.
@@ -228,8 +206,8 @@ func (g *stage) of(set int) []int32 {
 // divided by GPU model. Types and models are a matter of the sets that have
 // GPUs: a launcher without any runs wherever it fits.
 func (e *Engine) computeStages(s *shape) {
-	s.stale, s.stages, s.gangs, s.any = false, nil, nil, classSet{}
-	s.suits = make([]classSet, len(s.sets))
+	s.stale, s.stages, s.gangs, s.any = false, nil, nil, inventory.ClassSet{}
+	s.suits = make([]inventory.ClassSet, len(s.sets))
 	withGPUs := false
 	for i := range s.sets {
 		withGPUs = withGPUs || s.sets[i].Request.GPUs > 0
@@ -238,25 +216,25 @@ func (e *Engine) computeStages(s *shape) {
 	if len(types) == 0 {
 		types = []string{""}
 	}
-	seen := make([]classSet, len(s.sets))
+	seen := make([]inventory.ClassSet, len(s.sets))
 	for _, typ := range types {
 		fits := make([][]int32, len(s.sets))
 		for i := range s.sets {
 			bound := !withGPUs || s.sets[i].Request.GPUs > 0
-			for ci := range e.st.classes {
-				c := &e.st.classes[ci]
-				if bound && (seen[i].has(int32(ci)) || typ != "" && !matchType(c.model.Name, typ)) || !e.fitsClass(s, i, c) {
+			for ci := range e.st.Classes() {
+				c := &e.st.Classes()[ci]
+				if bound && (seen[i].Has(int32(ci)) || typ != "" && !matchType(c.Model().Name, typ)) || !e.fitsClass(s, i, c) {
 					continue
 				}
 				fits[i] = append(fits[i], int32(ci))
-				seen[i].add(int32(ci))
+				seen[i].Add(int32(ci))
 			}
 		}
 		e.addStages(s, fits, withGPUs)
 	}
 	for i := range s.sets {
 		if !withGPUs || s.sets[i].Request.GPUs > 0 {
-			s.any.union(&s.suits[i])
+			s.any.Union(&s.suits[i])
 		}
 	}
 }
@@ -270,7 +248,7 @@ func (e *Engine) addStages(s *shape, fits [][]int32, withGPUs bool) {
 		}
 		g := newStage(s, fits, withGPUs)
 		s.stages = append(s.stages, g)
-		s.suits[0].union(&g.gpus)
+		s.suits[0].Union(&g.gpus)
 	}
 	if !withGPUs {
 		e.addGang(s, fits, withGPUs)
@@ -279,7 +257,7 @@ func (e *Engine) addStages(s *shape, fits [][]int32, withGPUs bool) {
 	var models []string // a gang's GPUs are of one model
 	for i := range fits {
 		for _, ci := range fits[i] {
-			if m := e.st.classes[ci].model.Name; s.sets[i].Request.GPUs > 0 && !slices.Contains(models, m) {
+			if m := e.st.Classes()[ci].Model().Name; s.sets[i].Request.GPUs > 0 && !slices.Contains(models, m) {
 				models = append(models, m)
 			}
 		}
@@ -288,7 +266,7 @@ func (e *Engine) addStages(s *shape, fits [][]int32, withGPUs bool) {
 		same := make([][]int32, len(fits))
 		for i := range fits {
 			for _, ci := range fits[i] {
-				if s.sets[i].Request.GPUs == 0 || e.st.classes[ci].model.Name == m {
+				if s.sets[i].Request.GPUs == 0 || e.st.Classes()[ci].Model().Name == m {
 					same[i] = append(same[i], ci)
 				}
 			}
@@ -307,7 +285,7 @@ func (e *Engine) addGang(s *shape, fits [][]int32, withGPUs bool) {
 	s.gangs = append(s.gangs, newStage(s, fits, withGPUs))
 	for i := range fits {
 		for _, ci := range fits[i] {
-			s.suits[i].add(ci)
+			s.suits[i].Add(ci)
 		}
 	}
 }
@@ -317,7 +295,7 @@ func newStage(s *shape, fits [][]int32, withGPUs bool) stage {
 	for i := range fits {
 		for _, ci := range fits[i] {
 			if !withGPUs || s.sets[i].Request.GPUs > 0 {
-				g.gpus.add(ci)
+				g.gpus.Add(ci)
 			}
 		}
 	}
@@ -331,9 +309,9 @@ func newStage(s *shape, fits [][]int32, withGPUs bool) stage {
 }
 
 // shut reports whether one of the shape's task sets has no class outside t.
-func (s *shape) shut(t *classSet) bool {
+func (s *shape) shut(t *inventory.ClassSet) bool {
 	for i := range s.suits {
-		if s.suits[i].minus(t) == (classSet{}) {
+		if s.suits[i].Minus(t) == (inventory.ClassSet{}) {
 			return true
 		}
 	}
@@ -344,28 +322,8 @@ func (s *shape) shut(t *classSet) bool {
 func matchType(model, want string) bool { return cluster.MatchModel(model, want) }
 
 // fitsClass reports whether a task set could run on an empty node of c.
-func (e *Engine) fitsClass(s *shape, set int, c *class) bool {
-	return c.parts&e.partMask(s.parts) != 0 && whyNotClass(&s.sets[set].Request, c) == ""
-}
-
-// whyNotClass says why one task can never run on a node of the class.
-func whyNotClass(r *cluster.Request, c *class) string {
-	switch {
-	case r.GPUs > c.gpus:
-		return fmt.Sprintf("needs %d GPUs on one node; %s nodes have %d", r.GPUs, c.model.Name, c.gpus)
-	case r.GPUs > 0 && r.Memory > c.model.Memory:
-		return fmt.Sprintf("needs %d MiB of GPU memory; %s has %d", r.Memory, c.model.Name, c.model.Memory)
-	case r.CPU > c.cpu:
-		return fmt.Sprintf("needs %g CPU cores on one node; the largest has %g", float64(r.CPU)/1000, float64(c.cpu)/1000)
-	case r.RAM > c.ram:
-		return fmt.Sprintf("needs %d MiB of RAM on one node; the largest has %d", r.RAM, c.ram)
-	}
-	if r.Profile != "" {
-		if _, ok := c.model.Profile(r.Profile); !ok {
-			return c.model.Lacks(r.Profile).Error()
-		}
-	}
-	return ""
+func (e *Engine) fitsClass(s *shape, set int, c *inventory.Class) bool {
+	return c.Partitions()&e.partMask(s.parts) != 0 && inventory.WhyNotClass(&s.sets[set].Request, c) == ""
 }
 
 // partMask resolves partition names; none means the default partitions, or

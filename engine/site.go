@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Pick says which of several nodes with room a placer prefers.
@@ -17,30 +18,25 @@ const (
 	Emptiest             // most free GPUs, then most free CPU (worst fit)
 )
 
-// Domain restricts a search to one domain of a topology level.
-type Domain struct {
-	Level cluster.Level
-	ID    int32
-}
-
 // Site is what a placer works with: the room there is for one job, tentatively.
 // Node numbers are dense, in the order in which nodes joined.
 type Site struct {
+	request
 	e      *Engine
 	job    *jobState
 	req    []cluster.TaskSet // what to place (elastic jobs: at the size tried)
 	stage  stage             // candidate classes of this attempt
-	within Domain
-	awake  bool   // nodes that are asleep are left alone
-	home   Domain // of a gang that grows: where it must stay
-	allocs []Alloc
-	most   *nodeMost // nil: it has no bounds of its own
-	has    []Alloc   // what a job that grows holds already
-	own    uint64    // devices of the task that is being bound: its shares are on distinct ones
-	row    *fragRow  // what Growth remembers of the set rowSet, under demand rowRev
+	within inventory.Domain
+	awake  bool             // nodes that are asleep are left alone
+	home   inventory.Domain // of a gang that grows: where it must stay
+	allocs []inventory.Alloc
+	most   *nodeMost          // nil: it has no bounds of its own
+	has    []inventory.Alloc  // what a job that grows holds already
+	own    uint64             // devices of the task that is being bound: its shares are on distinct ones
+	row    *inventory.FragRow // what Growth remembers of the set rowSet, under demand rowRev
 	rowSet int
 	rowRev int64
-	rowOf  Measure
+	rowOf  inventory.Measure
 }
 
 // Job returns the job that is being placed.
@@ -67,23 +63,23 @@ func (s *Site) Topology() cluster.Topology { return s.e.shapes[s.job.shape].topo
 func (s *Site) Sets() []cluster.TaskSet { return s.req }
 
 // Within restricts Find, Most and Nodes to a domain; the zero Domain lifts it.
-func (s *Site) Within(d Domain) { s.within = d }
+func (s *Site) Within(d inventory.Domain) { s.within = d }
 
 // Mark and Undo try something and take it back.
-func (s *Site) Mark() (int, int) { return s.e.st.mark(), len(s.allocs) }
+func (s *Site) Mark() (inventory.Mark, int) { return s.in.Mark(), len(s.allocs) }
 
 // Undo takes back every Take since the mark.
-func (s *Site) Undo(mark, allocs int) {
-	s.e.st.rollback(mark)
+func (s *Site) Undo(mark inventory.Mark, allocs int) {
+	s.in.Rollback(mark)
 	s.allocs = s.allocs[:allocs]
 }
 
 // Room returns how many tasks of a set fit on a node now, at most most.
 func (s *Site) Room(node, set, most int) int {
-	n := &s.e.st.nodes[node]
+	n := &s.in.Nodes()[node]
 	r := &s.req[set].Request
-	k := s.e.st.roomOn(n, r, most, s.devices(n))
-	if h := s.e.held; k > 0 && h != nil {
+	k := s.in.RoomOn(n, r, most, s.devices(n))
+	if h := s.reserved; k > 0 && h != nil {
 		k = min(k, h.room(int32(node), s.bound(int32(node)), r, most))
 	}
 	if k > 0 && s.most != nil {
@@ -93,7 +89,7 @@ func (s *Site) Room(node, set, most int) int {
 }
 
 // bound sums what is bound on a node so far.
-func (s *Site) bound(node int32) (sum Alloc) {
+func (s *Site) bound(node int32) (sum inventory.Alloc) {
 	for i := range s.allocs {
 		if a := &s.allocs[i]; a.Node == node {
 			sum.GPUs |= a.GPUs
@@ -106,45 +102,31 @@ func (s *Site) bound(node int32) (sum Alloc) {
 
 // FreeGPUs returns the wholly free GPUs of a node, as far as they suit the gang.
 func (s *Site) FreeGPUs(node int) int {
-	n := &s.e.st.nodes[node]
-	if s.stage.sets != nil && !s.stage.gpus.has(n.class) {
+	n := &s.in.Nodes()[node]
+	if s.stage.sets != nil && !s.stage.gpus.Has(n.Class()) {
 		return 0
 	}
-	return int(n.nfree)
+	return int(n.FreeGPUs())
 }
 
 // GPUs returns the GPUs of a node.
-func (s *Site) GPUs(node int) int { return s.e.st.nodes[node].spec.GPUs }
+func (s *Site) GPUs(node int) int { return s.in.Nodes()[node].Spec().GPUs }
 
 // DomainOf returns the domain of a node at a level.
-func (s *Site) DomainOf(node int, l cluster.Level) Domain {
-	return s.e.st.nodes[node].domain(int32(node), l)
-}
-
-func (n *nodeState) domain(id int32, l cluster.Level) Domain {
-	switch l {
-	case cluster.LevelNVLink:
-		return Domain{l, n.nvlink}
-	case cluster.LevelNode:
-		return Domain{l, id}
-	case cluster.LevelRack:
-		return Domain{l, n.rack}
-	case cluster.LevelFabric:
-		return Domain{l, n.fabric}
-	}
-	return Domain{}
+func (s *Site) DomainOf(node int, l cluster.Level) inventory.Domain {
+	return s.in.Nodes()[node].Domain(int32(node), l)
 }
 
 // Domains calls f for each domain of a level that is on the node, with its
 // wholly free GPUs there: several where the node has NVLink islands.
-func (s *Site) Domains(node int, l cluster.Level, f func(d Domain, free int)) {
-	n := &s.e.st.nodes[node]
-	if l != cluster.LevelNVLink || !n.split {
-		f(n.domain(int32(node), l), s.FreeGPUs(node))
+func (s *Site) Domains(node int, l cluster.Level, f func(d inventory.Domain, free int)) {
+	n := &s.in.Nodes()[node]
+	if l != cluster.LevelNVLink || !n.Split() {
+		f(n.Domain(int32(node), l), s.FreeGPUs(node))
 		return
 	}
-	for i := range n.islands() {
-		f(islandDomain(int32(node), i), min(s.FreeGPUs(node), n.freeOn(n.island(i))))
+	for i := range n.Islands() {
+		f(inventory.IslandDomain(int32(node), i), min(s.FreeGPUs(node), n.FreeOn(n.Island(i))))
 	}
 }
 
@@ -152,7 +134,7 @@ func (s *Site) Domains(node int, l cluster.Level, f func(d Domain, free int)) {
 // may be in several NVLink domains.
 func (s *Site) Islands() bool {
 	for _, ci := range s.stage.classes {
-		if s.e.st.classes[ci].split {
+		if s.in.Classes()[ci].Split() {
 			return true
 		}
 	}
@@ -160,40 +142,30 @@ func (s *Site) Islands() bool {
 }
 
 func (s *Site) inside(node int32) bool {
-	if s.e.shy.off(node) || s.awake && s.e.st.nodes[node].spec.Asleep > 0 {
+	if s.avoid != nil && s.avoid.off(node) || s.awake && s.in.Nodes()[node].Spec().Asleep > 0 {
 		return false
 	}
-	return s.in(s.within, node) && s.in(s.home, node)
+	return s.inDomain(s.within, node) && s.inDomain(s.home, node)
 }
 
-func (s *Site) in(d Domain, node int32) bool {
+func (s *Site) inDomain(d inventory.Domain, node int32) bool {
 	if d.Level == cluster.LevelAny {
 		return true
 	}
-	if at, _, ok := d.island(); ok {
+	if at, _, ok := d.Island(); ok {
 		return at == node
 	}
-	return s.e.st.nodes[node].domain(node, d.Level).ID == d.ID
+	return s.in.Nodes()[node].Domain(node, d.Level).ID == d.ID
 }
 
 // devices is the mask of the devices that the search is restricted to, on a
 // node inside.
-func (s *Site) devices(n *nodeState) uint64 {
-	on := s.within.devices(n) & s.home.devices(n)
+func (s *Site) devices(n *inventory.Node) uint64 {
+	on := s.within.Devices(n) & s.home.Devices(n)
 	if s.e.cfg.Spec.Sharing == cluster.MPS {
-		on &^= n.others(s.job.spec.User)
+		on &^= n.Others(s.job.spec.User)
 	}
 	return on &^ s.e.shunned(n, s.job)
-}
-
-// others is the devices on which shares of somebody else are.
-func (n *nodeState) others(user string) (mask uint64) {
-	for i := range n.devs {
-		if d := &n.devs[i]; d.tenants > 0 && d.slots == 0 && d.user != user {
-			mask |= 1 << i
-		}
-	}
-	return mask
 }
 
 // ownerOf is whose a job's shares are, where that matters.
@@ -209,14 +181,14 @@ func (s *Site) only() (int32, bool) {
 	if s.within.Level == cluster.LevelNode {
 		return s.within.ID, true
 	}
-	node, _, ok := s.within.island()
+	node, _, ok := s.within.Island()
 	return node, ok
 }
 
 // one is Find where there is only one node to look at.
 func (s *Site) one(id int32, set, n int) int {
-	nd := &s.e.st.nodes[id]
-	if nd.indexed && s.inside(id) && slices.Contains(s.stage.of(set), nd.class) && s.Room(int(id), set, n) >= n {
+	nd := &s.in.Nodes()[id]
+	if nd.TakesJobs() && s.inside(id) && slices.Contains(s.stage.of(set), nd.Class()) && s.Room(int(id), set, n) >= n {
 		return int(id)
 	}
 	return -1
@@ -228,14 +200,14 @@ func (s *Site) Nodes(f func(node int) bool) { s.nodes(s.stage.classes, f) }
 
 func (s *Site) nodes(classes []int32, f func(node int) bool) {
 	if id, ok := s.only(); ok {
-		if n := &s.e.st.nodes[id]; n.indexed && s.inside(id) && slices.Contains(classes, n.class) {
+		if n := &s.in.Nodes()[id]; n.TakesJobs() && s.inside(id) && slices.Contains(classes, n.Class()) {
 			f(int(id))
 		}
 		return
 	}
 	if len(classes) == 1 {
-		for _, id := range s.e.st.classes[classes[0]].nodes {
-			if s.e.st.nodes[id].indexed && s.inside(id) && !f(int(id)) {
+		for _, id := range s.in.Classes()[classes[0]].Nodes() {
+			if s.in.Nodes()[id].TakesJobs() && s.inside(id) && !f(int(id)) {
 				return
 			}
 		}
@@ -245,9 +217,9 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 	for _, c := range classes {
 		mask[c>>6] |= 1 << (c & 63)
 	}
-	for id := range s.e.st.nodes {
-		n := &s.e.st.nodes[id]
-		if n.indexed && mask[n.class>>6]>>(n.class&63)&1 == 1 && s.inside(int32(id)) && !f(id) {
+	for id := range s.in.Nodes() {
+		n := &s.in.Nodes()[id]
+		if n.TakesJobs() && mask[n.Class()>>6]>>(n.Class()&63)&1 == 1 && s.inside(int32(id)) && !f(id) {
 			return
 		}
 	}
@@ -256,7 +228,7 @@ func (s *Site) nodes(classes []int32, f func(node int) bool) {
 // Find returns the preferred node with room for n tasks of the set, or -1: one that is awake, if there
 // is any.
 func (s *Site) Find(set, n int, pick Pick) int {
-	if s.awake || s.e.st.asleep == 0 {
+	if s.awake || s.in.Asleep() == 0 {
 		return s.find(set, n, pick)
 	}
 	s.awake = true
@@ -282,14 +254,14 @@ func (s *Site) find(set, n int, pick Pick) int {
 	best, bestFree := int32(-1), 0
 	var bestCPU cluster.Milli
 	for _, ci := range s.stage.of(set) {
-		c := &s.e.st.classes[ci]
-		if need > c.gpus {
+		c := &s.in.Classes()[ci]
+		if need > c.GPUs() {
 			continue
 		}
-		for i := need; i <= c.gpus; i++ {
+		for i := need; i <= c.GPUs(); i++ {
 			k := i
 			if pick == Emptiest {
-				k = c.gpus + need - i
+				k = c.GPUs() + need - i
 			}
 			if best >= 0 && (pick == Fullest && k > bestFree || pick == Emptiest && k < bestFree) {
 				break
@@ -318,24 +290,24 @@ func better(pick Pick, a int32, aCPU cluster.Milli, b int32, bCPU cluster.Milli)
 }
 
 // scan looks through one bucket of a class for the preferred node with room.
-func (s *Site) scan(c *class, k, set, n int, pick Pick) (int32, cluster.Milli) {
-	b := &c.buckets[k]
-	if b.n == 0 {
+func (s *Site) scan(c *inventory.Class, k, set, n int, pick Pick) (int32, cluster.Milli) {
+	b := &c.Buckets()[k]
+	if b.Len() == 0 {
 		return -1, 0
 	}
 	r := &s.req[set].Request
-	_, _, narrow := s.home.island()
-	plain := r.CPU == 0 && r.RAM == 0 && s.e.held == nil && s.most == nil && !narrow // then every node of the bucket has room
+	_, _, narrow := s.home.Island()
+	plain := r.CPU == 0 && r.RAM == 0 && s.reserved == nil && s.most == nil && !narrow // then every node of the bucket has room
 	best, bestCPU := int32(-1), cluster.Milli(0)
-	for pos := b.next(0); pos >= 0; pos = b.next(pos + 1) {
-		id := c.nodes[pos]
+	for pos := b.Next(0); pos >= 0; pos = b.Next(pos + 1) {
+		id := c.Nodes()[pos]
 		if !s.inside(id) || !plain && s.Room(int(id), set, n) < n {
 			continue
 		}
 		if r.CPU == 0 || pick == First {
 			return id, 0
 		}
-		if cpu := s.e.st.nodes[id].cpu; best < 0 || better(pick, id, cpu, best, bestCPU) {
+		if cpu := s.in.Nodes()[id].CPU(); best < 0 || better(pick, id, cpu, best, bestCPU) {
 			best, bestCPU = id, cpu
 		}
 	}
@@ -369,20 +341,20 @@ func (s *Site) sharedScore(node, set int) int64 {
 	if dev < 0 {
 		return 2 * noTenants
 	}
-	n := &s.e.st.nodes[node]
-	d := &n.devs[dev]
+	n := &s.in.Nodes()[node]
+	d := &n.Devices()[dev]
 	switch r := &s.req[set].Request; {
-	case d.tenants == 0:
-		return noTenants + int64(n.nfree)<<10
+	case d.Tenants() == 0:
+		return noTenants + int64(n.FreeGPUs())<<10
 	case r.Profile != "":
-		return s.spoils(n, dev, r)<<4 + d.freeSlots()
+		return s.spoils(n, dev, r)<<4 + d.FreeSlots()
 	}
-	return int64(d.milli)
+	return int64(d.Milli())
 }
 
 // Together reports whether all that is bound so far lies in one domain of a
 // level. Domains of different levels need not be nested.
-func (s *Site) Together(l cluster.Level) bool { return s.e.together(s.allocs, l) }
+func (s *Site) Together(l cluster.Level) bool { return s.e.st.Together(s.allocs, l) }
 
 // Spread returns the number of nodes on which tasks are bound so far.
 func (s *Site) Spread() int {
@@ -395,7 +367,7 @@ func (s *Site) Spread() int {
 	return n
 }
 
-func (s *Site) uses(allocs []Alloc, node int32) bool {
+func (s *Site) uses(allocs []inventory.Alloc, node int32) bool {
 	for i := range allocs {
 		if allocs[i].Node == node {
 			return true
@@ -406,7 +378,7 @@ func (s *Site) uses(allocs []Alloc, node int32) bool {
 
 // FindOther is Find among the nodes on which nothing is bound yet: a scan.
 func (s *Site) FindOther(set, n int, pick Pick) int {
-	if !s.awake && s.e.st.asleep > 0 {
+	if !s.awake && s.in.Asleep() > 0 {
 		s.awake = true
 		node := s.FindOther(set, n, pick)
 		if s.awake = false; node >= 0 {
@@ -458,9 +430,9 @@ func (s *Site) Most(set, most int) (node, tasks int) {
 func bestPossible(s *Site, set, n int) int {
 	top, gpus := 0, s.req[set].Request.GPUs
 	for _, ci := range s.stage.of(set) {
-		c := &s.e.st.classes[ci]
-		for k := c.gpus; k > 0; k-- {
-			if c.buckets[k].n > 0 {
+		c := &s.in.Classes()[ci]
+		for k := c.GPUs(); k > 0; k-- {
+			if c.Buckets()[k].Len() > 0 {
 				top = max(top, k/gpus)
 				break
 			}
@@ -484,12 +456,12 @@ func (s *Site) TakeOn(node, set, n int, pick Pick) {
 // takeOn is TakeOn where so many tasks of the set are not bound yet.
 func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 	r := &s.req[set].Request
-	st := &s.e.st
+	st := s.in
 	if !r.Fractional() && r.Profile == "" {
-		a := Alloc{Node: int32(node), Set: int32(set), Tasks: int32(n),
+		a := inventory.Alloc{Node: int32(node), Set: int32(set), Tasks: int32(n),
 			CPU: r.CPU * int64(n), RAM: r.RAM * int64(n)}
 		if k := n * r.GPUs; k > 0 {
-			a.GPUs = st.nodes[node].pickWhole(k, s.devices(&st.nodes[node]))
+			a.GPUs = st.Nodes()[node].PickWhole(k, s.devices(&st.Nodes()[node]))
 		}
 		s.bind(&a)
 		return
@@ -502,7 +474,7 @@ func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 				s.own |= scarce
 			}
 			dev := s.pickDevice(node, set, pick)
-			a := Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, User: s.e.ownerOf(s.job), Tenant: tenantOf(s.job)}
+			a := inventory.Alloc{Node: int32(node), Set: int32(set), GPUs: 1 << dev, Share: int32(r.Share), Mem: r.Memory, User: s.e.ownerOf(s.job), Tenant: tenantOf(s.job)}
 			if i == 0 { // CPU and RAM count once for each task
 				a.Tasks, a.CPU, a.RAM = 1, r.CPU, r.RAM
 			}
@@ -518,8 +490,8 @@ func (s *Site) takeOn(node, set, n int, pick Pick, unbound int) {
 	s.own = 0
 }
 
-func (s *Site) bind(a *Alloc) {
-	s.e.st.take(a)
+func (s *Site) bind(a *inventory.Alloc) {
+	s.in.Take(a)
 	s.allocs = append(s.allocs, *a)
 }
 
@@ -529,15 +501,15 @@ func (s *Site) bind(a *Alloc) {
 // only where no other has room: it could be had whole.
 func (s *Site) pickDevice(node, set int, pick Pick) int {
 	r := &s.req[set].Request
-	n := &s.e.st.nodes[node]
+	n := &s.in.Nodes()[node]
 	best, bestLeft := -1, int64(0)
-	on := n.healthy & s.devices(n)
-	for i := range n.devs {
+	on := n.Healthy() & s.devices(n)
+	for i := range n.Devices() {
 		if on>>i&1 == 0 {
 			continue
 		}
-		d := &n.devs[i]
-		if n.free>>i&1 == 0 && d.tenants == 0 && !n.isCut(i) || s.own>>i&1 == 1 {
+		d := &n.Devices()[i]
+		if n.Free()>>i&1 == 0 && d.Tenants() == 0 && !n.IsCut(i) || s.own>>i&1 == 1 {
 			continue
 		}
 		left, ok := s.deviceLeft(n, i, r)
@@ -550,7 +522,7 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 		case r.Profile == "":
 		case pick == Emptiest:
 			left = -left<<46 + s.spoils(n, i, r)
-		case d.slots == 0:
+		case d.Slots() == 0:
 			left = noTenants
 		default:
 			left += s.spoils(n, i, r) << 4
@@ -564,73 +536,52 @@ func (s *Site) pickDevice(node, set int, pick Pick) int {
 
 // deviceLeft returns what is left of a device after the request (lower is
 // fuller), or false if it has no room.
-func (s *Site) deviceLeft(n *nodeState, dev int, r *cluster.Request) (int64, bool) {
-	d := &n.devs[dev]
+func (s *Site) deviceLeft(n *inventory.Node, dev int, r *cluster.Request) (int64, bool) {
+	d := &n.Devices()[dev]
 	if r.Profile == "" {
-		if n.isCut(dev) || d.slots != 0 || int64(d.milli) < r.Share || d.mem < r.Memory || s.e.st.classes[n.class].seats(d) == 0 {
+		if n.IsCut(dev) || d.Slots() != 0 || int64(d.Milli()) < r.Share || d.Mem() < r.Memory || s.in.Classes()[n.Class()].Seats(d) == 0 {
 			return 0, false
 		}
-		return int64(d.milli) - r.Share, true
+		return int64(d.Milli()) - r.Share, true
 	}
-	if d.tenants > 0 && d.slots == 0 {
+	if d.Tenants() > 0 && d.Slots() == 0 {
 		return 0, false // shared by fractions: not in MIG mode
 	}
-	model := &s.e.st.classes[n.class].model
+	model := s.in.Classes()[n.Class()].Model()
 	p, ok := model.Profile(r.Profile)
 	if !ok {
 		return 0, false
 	}
-	if n.startOn(model, p, dev, nil) < 0 {
+	if n.StartOn(model, p, dev, nil) < 0 {
 		return 0, false
 	}
-	return d.freeSlots(), true
+	return d.FreeSlots(), true
 }
 
 // noTenants is more than any slice spoils: to a device with nobody on it only where there is
 // no other.
 const noTenants = 1 << 50
 
-// freeSlots is how many of its memory slices, of eight, a device has left.
-func (d *device) freeSlots() int64 { return int64(8 - bits.OnesCount8(d.slots)) }
-
-// spoils is what a slice costs others on a device, where it would go there (lossOfStart). Where instances stay as they are, nothing.
-func (s *Site) spoils(n *nodeState, dev int, r *cluster.Request) int64 {
-	if n.stays(dev) {
+// spoils is what a slice costs others on a device, where it would go there (LossOfStart). Where instances stay as they are, nothing.
+func (s *Site) spoils(n *inventory.Node, dev int, r *cluster.Request) int64 {
+	if n.Stays(dev) {
 		return 0
 	}
-	model := &s.e.st.classes[n.class].model
+	model := s.in.Classes()[n.Class()].Model()
 	p, _ := model.Profile(r.Profile)
-	d := &n.devs[dev]
-	wanted := s.e.wantedOf(n.class)
-	return lossOfStart(model, p, d.slots, startOf(model, p, d, wanted), wanted)
+	d := &n.Devices()[dev]
+	wanted := s.e.wantedOf(n.Class())
+	return inventory.LossOfStart(model, p, d.Slots(), inventory.StartOf(model, p, d, wanted), wanted)
 }
 
-// startOf returns the legal start with the least loss of future options, or -1.
-func startOf(m *cluster.GPUModel, p *cluster.SliceProfile, d *device, wanted []int64) int {
-	best, bestLoss := -1, int64(0)
-	if int(d.compute)+p.Compute > m.Compute || p.Media() && d.media {
-		return -1
-	}
-	for i := len(p.Starts) - 1; i >= 0; i-- { // high starts first: they keep 4g possible
-		s := p.Starts[i]
-		if d.slots&p.Mask(s) != 0 {
-			continue
-		}
-		if l := lossOfStart(m, p, d.slots, s, wanted); best < 0 || l < bestLoss {
-			best, bestLoss = s, l
-		}
-	}
-	return best
-}
-
-func (s *Site) sliceAlloc(a *Alloc, r *cluster.Request) {
-	n := &s.e.st.nodes[a.Node]
-	model := &s.e.st.classes[n.class].model
+func (s *Site) sliceAlloc(a *inventory.Alloc, r *cluster.Request) {
+	n := &s.in.Nodes()[a.Node]
+	model := s.in.Classes()[n.Class()].Model()
 	p, _ := model.Profile(r.Profile)
 	dev := bits.TrailingZeros64(a.GPUs)
-	start, d := n.startOn(model, p, dev, s.e.wantedOf(n.class)), &n.devs[dev]
+	start, d := n.StartOn(model, p, dev, s.e.wantedOf(n.Class())), &n.Devices()[dev]
 	a.Slots = p.Mask(start)
 	a.Compute, a.Media = uint8(p.Compute), p.Media()
 	a.Share = int32(int64(p.Compute) * cluster.Whole / int64(model.Compute))
-	a.Mem, a.User, a.Tenant = min(p.Memory, d.mem), "", 0
+	a.Mem, a.User, a.Tenant = min(p.Memory, d.Mem()), "", 0
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // A plan may have a job that asks for one GPU run on a MIG instance of one (A-mig;
@@ -55,8 +56,8 @@ func (e *Engine) indivisible(j *jobState) bool {
 		return false
 	}
 	suits := &e.shapeAt(j.base).suits[0]
-	for c := range e.st.classes {
-		if suits.has(int32(c)) && e.st.classes[c].model.MIG() {
+	for c := range e.st.Classes() {
+		if suits.Has(int32(c)) && e.st.Classes()[c].Model().MIG() {
 			return false
 		}
 	}
@@ -85,18 +86,18 @@ func (e *Engine) instanceFor(s *shape) bool {
 		return false
 	}
 	need := s.sets[0].Request.Memory
-	for i := range e.st.nodes {
-		n := &e.st.nodes[i]
-		if n.fixed == nil || !s.suits[0].has(n.class) {
+	for i := range e.st.Nodes() {
+		n := &e.st.Nodes()[i]
+		if n.Fixed() == nil || !s.suits[0].Has(n.Class()) {
 			continue
 		}
-		model := &e.st.classes[n.class].model
-		if n.fixed.made != 0 && slices.ContainsFunc(model.Profiles, func(p cluster.SliceProfile) bool { return p.Memory >= need }) {
+		model := e.st.Classes()[n.Class()].Model()
+		if n.Fixed().Made() != 0 && slices.ContainsFunc(model.Profiles, func(p cluster.SliceProfile) bool { return p.Memory >= need }) {
 			return true
 		}
-		for _, list := range n.fixed.instances {
-			if slices.ContainsFunc(list, func(in existing) bool {
-				p, ok := model.Profile(in.profile)
+		for _, list := range n.Fixed().Instances() {
+			if slices.ContainsFunc(list, func(in inventory.Instance) bool {
+				p, ok := model.Profile(in.Profile())
 				return ok && p.Memory >= need
 			}) {
 				return true
@@ -107,20 +108,20 @@ func (e *Engine) instanceFor(s *shape) bool {
 }
 
 // sliceOf is what a job holds of a GPU on an instance; false: it can never have it.
-func (e *Engine) sliceOf(j *jobState, t *Slice) (a Alloc, ok bool) {
+func (e *Engine) sliceOf(j *jobState, t *Slice) (a inventory.Alloc, ok bool) {
 	s := e.shapeAt(j.base)
-	if e.undivided() || !e.divided(j) || t.Node < 0 || int(t.Node) >= len(e.st.nodes) {
+	if e.undivided() || !e.divided(j) || t.Node < 0 || int(t.Node) >= len(e.st.Nodes()) {
 		return a, false
 	}
-	n := &e.st.nodes[t.Node]
-	model := &e.st.classes[n.class].model
+	n := &e.st.Nodes()[t.Node]
+	model := e.st.Classes()[n.Class()].Model()
 	p, known := model.Profile(t.Profile)
 	r := &s.sets[0].Request
-	if !known || t.GPU < 0 || t.GPU >= n.spec.GPUs || !slices.Contains(p.Starts, t.Start) || !s.suits[0].has(n.class) || p.Memory < r.Memory ||
-		n.stays(t.GPU) && !slices.ContainsFunc(n.fixed.instances[t.GPU], func(in existing) bool { return in.profile == p.Name && in.start == t.Start }) {
+	if !known || t.GPU < 0 || t.GPU >= n.Spec().GPUs || !slices.Contains(p.Starts, t.Start) || !s.suits[0].Has(n.Class()) || p.Memory < r.Memory ||
+		n.Stays(t.GPU) && !slices.ContainsFunc(n.Fixed().Instances()[t.GPU], func(in inventory.Instance) bool { return in.Profile() == p.Name && in.Start() == t.Start }) {
 		return a, false
 	}
-	return Alloc{Node: t.Node, Tasks: 1, GPUs: 1 << t.GPU, Share: int32(int64(p.Compute) * cluster.Whole / int64(model.Compute)),
+	return inventory.Alloc{Node: t.Node, Tasks: 1, GPUs: 1 << t.GPU, Share: int32(int64(p.Compute) * cluster.Whole / int64(model.Compute)),
 		Slots: p.Mask(t.Start), Compute: uint8(p.Compute), Media: p.Media(), Mem: min(p.Memory, model.Memory), CPU: r.CPU, RAM: r.RAM}, true
 }
 
@@ -130,31 +131,31 @@ func (e *Engine) divide(j *jobState) {
 	if !ok {
 		return
 	}
-	n := &e.st.nodes[a.Node]
-	d := &n.devs[bits.TrailingZeros64(a.GPUs)]
-	a.Mem = min(a.Mem, d.mem) // the nominal memory of all instances is a little more than the GPU's on some models
-	if !n.indexed || n.healthy&a.GPUs == 0 || !e.canTake(&a, false) || int(d.compute)+int(a.Compute) > e.st.classes[n.class].model.Compute ||
+	n := &e.st.Nodes()[a.Node]
+	d := &n.Devices()[bits.TrailingZeros64(a.GPUs)]
+	a.Mem = min(a.Mem, d.Mem()) // the nominal memory of all instances is a little more than the GPU's on some models
+	if !n.TakesJobs() || n.Healthy()&a.GPUs == 0 || !e.st.CanTake(&a, false, e.resuming) || int(d.Compute())+int(a.Compute) > e.st.Classes()[n.Class()].Model().Compute ||
 		e.limits.byQueue && e.overQuota(j, a.Milli()).code != notRefused {
 		return
 	}
-	allocs := []Alloc{a}
+	allocs := []inventory.Alloc{a}
 	if j.home != nil && !SameDevices(j.home, allocs) {
 		e.touch(j)
 		j.thaw()
 	}
-	e.st.take(&a)
+	e.st.Take(&a)
 	j.parked = NotParked
 	e.book(j, allocs, 1)
 }
 
 // onSlice reports whether a job that asks for a whole GPU holds an instance of one.
-func (e *Engine) onSlice(j *jobState, allocs []Alloc) bool {
+func (e *Engine) onSlice(j *jobState, allocs []inventory.Alloc) bool {
 	return len(allocs) == 1 && allocs[0].Slots != 0 && e.shapes[j.base].sets[0].Request.Profile == ""
 }
 
 // offSlice reports whether what a job holds, or where its memory is, is not where
 // its target has it: on an instance, on another, or on none.
-func (e *Engine) offSlice(j *jobState, allocs []Alloc) bool {
+func (e *Engine) offSlice(j *jobState, allocs []inventory.Alloc) bool {
 	if j.target.Slice == nil {
 		return e.onSlice(j, allocs)
 	}
@@ -169,7 +170,7 @@ func (j JobView) Slice() (Slice, bool) {
 		return Slice{}, false
 	}
 	a := &j.j.allocs[0]
-	model := &j.e.st.classes[j.e.st.nodes[a.Node].class].model
+	model := j.e.st.Classes()[j.e.st.Nodes()[a.Node].Class()].Model()
 	p, start, ok := model.Held(a.Slots, int(a.Compute), a.Media)
 	if !ok {
 		return Slice{}, false
@@ -183,7 +184,7 @@ func (j JobView) Divides() bool { return j.e.divided(j.j) && !j.j.planless() }
 
 // Suits reports whether the job could ever run on the node.
 func (j JobView) Suits(node int32) bool {
-	return j.e.shapeAt(j.j.base).suits[0].has(j.e.st.nodes[node].class)
+	return j.e.shapeAt(j.j.base).suits[0].Has(j.e.st.Nodes()[node].Class())
 }
 
 // Stops reports whether the job was told to leave what it holds.
@@ -206,20 +207,20 @@ func (v View) Devices() (list []Device) {
 	if v.e.undivided() {
 		return nil
 	}
-	for id := range v.e.st.nodes {
-		n := &v.e.st.nodes[id]
-		model := &v.e.st.classes[n.class].model
-		for dev := range n.devs {
-			d := &n.devs[dev]
-			if !n.indexed || !model.MIG() || n.healthy>>dev&1 == 0 || n.fixed != nil && !n.isCut(dev) {
+	for id := range v.e.st.Nodes() {
+		n := &v.e.st.Nodes()[id]
+		model := v.e.st.Classes()[n.Class()].Model()
+		for dev := range n.Devices() {
+			d := &n.Devices()[dev]
+			if !n.TakesJobs() || !model.MIG() || n.Healthy()>>dev&1 == 0 || n.Fixed() != nil && !n.IsCut(dev) {
 				continue
 			}
-			g := Device{Node: int32(id), GPU: dev, Model: model, Slots: d.slots, Compute: int(d.compute),
-				Busy: n.free>>dev&1 == 0 && d.slots == 0 && !n.isCut(dev)}
-			if n.stays(dev) {
+			g := Device{Node: int32(id), GPU: dev, Model: model, Slots: d.Slots(), Compute: int(d.Compute()),
+				Busy: n.Free()>>dev&1 == 0 && d.Slots() == 0 && !n.IsCut(dev)}
+			if n.Stays(dev) {
 				g.Fixed = []cluster.Instance{}
-				for _, in := range n.fixed.instances[dev] {
-					g.Fixed = append(g.Fixed, cluster.Instance{Profile: in.profile, Start: in.start})
+				for _, in := range n.Fixed().Instances()[dev] {
+					g.Fixed = append(g.Fixed, cluster.Instance{Profile: in.Profile(), Start: in.Start()})
 				}
 			}
 			list = append(list, g)
@@ -230,8 +231,8 @@ func (v View) Devices() (list []Device) {
 
 // Host returns the CPU and RAM of a node that nobody was given.
 func (v View) Host(node int32) (cpu cluster.Milli, ram cluster.MiB) {
-	n := &v.e.st.nodes[node]
-	return n.cpu, n.ram
+	n := &v.e.st.Nodes()[node]
+	return n.CPU(), n.RAM()
 }
 
 // SpeedOn returns what the scheduler believes of a job's speed on a MIG instance

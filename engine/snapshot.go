@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -52,67 +54,67 @@ type PlanRecord struct {
 // JobRecord is what the engine knows of one job. Attained, Ran and Done hold
 // up to Acc; what the job holds since then counts on.
 type JobRecord struct {
-	Spec        *cluster.Job    `json:"spec"`
-	State       State           `json:"state"`
-	Reason      StopReason      `json:"reason,omitempty"`
-	Parked      Parked          `json:"parked,omitempty"`
-	Eligible    bool            `json:"eligible,omitempty"`
-	InArray     bool            `json:"in_array,omitempty"`
-	Promoted    bool            `json:"promoted,omitempty"`
-	Demoted     bool            `json:"demoted,omitempty"` // while it runs: it counts as best-effort
-	Resizing    bool            `json:"resizing,omitempty"`
-	How         How             `json:"how,omitempty"`
-	Allocs      []Alloc         `json:"allocs,omitempty"`
-	Home        []Alloc         `json:"home,omitempty"`
-	Frozen      []Alloc         `json:"frozen,omitempty"` // with Asleep, where it is not Home
-	Asleep      time.Duration   `json:"asleep,omitempty"`
-	Warm        bool            `json:"warm,omitempty"` // it was suspended while it computed; while it has devices: and went on in place
-	Leaving     []Alloc         `json:"leaving,omitempty"`
-	Dest        []Alloc         `json:"dest,omitempty"`  // while it stops to be moved: where it goes
-	Moved       []cluster.Time  `json:"moved,omitempty"` // when it was, not long ago
-	Waiters     []cluster.JobID `json:"waiters,omitempty"`
-	Claims      []Claim         `json:"claims,omitempty"` // what the waiters count on of its CPU and RAM
-	Beside      int32           `json:"beside,omitempty"` // 1 + the job whose guest it is
-	Guests      []cluster.JobID `json:"guests,omitempty"` // its own, the first to come first
-	Packed      bool            `json:"packed,omitempty"` // in this run others were on its devices, or it on theirs
-	Waits       int32           `json:"waits,omitempty"`
-	Tasks       int32           `json:"tasks,omitempty"`
-	Fails       int32           `json:"fails,omitempty"`
-	Preemptions int32           `json:"preemptions,omitempty"`
-	Since       cluster.Time    `json:"since,omitempty"`
-	Lined       cluster.Time    `json:"lined,omitempty"`
-	Hungry      cluster.Time    `json:"hungry,omitempty"`
-	Started     cluster.Time    `json:"started,omitempty"`
-	FirstStart  cluster.Time    `json:"first_start,omitempty"`
-	Ended       cluster.Time    `json:"ended,omitempty"`
-	Acc         cluster.Time    `json:"acc,omitempty"`
-	Attained    int64           `json:"attained,omitempty"`   // milli-GPU-milliseconds
-	Weighted    int64           `json:"weighted,omitempty"`   // ... by the weights of the GPU models, up to the last change
-	Unweighted  int64           `json:"unweighted,omitempty"` // ... what of Attained was received up to then
-	Weight      int64           `json:"weight,omitempty"`     // ... since then, in thousandths; 0: 1000
-	Ran         time.Duration   `json:"ran,omitempty"`
-	Done        time.Duration   `json:"done,omitempty"`
-	Saved       time.Duration   `json:"saved,omitempty"`
-	Deaf        bool            `json:"deaf,omitempty"` // asked for a checkpoint it saves nothing, as its driver found
-	Rate        int64           `json:"rate,omitempty"`
-	Speed       int64           `json:"speed,omitempty"`
-	Memory      cluster.MiB     `json:"memory,omitempty"` // the most that it was measured to use of any of its GPUs
-	Solo        int64           `json:"solo,omitempty"`   // ... with nobody else in shares of its GPUs
-	Among       []cluster.JobID `json:"among,omitempty"`  // who computed in shares of its GPUs when its speed was measured last
-	Slow        cluster.Time    `json:"slow,omitempty"`   // ... among whom it is slower than it accepts, since then
-	LimitAt     cluster.Time    `json:"limit_at,omitempty"`
-	Promotion   cluster.Time    `json:"promotion,omitempty"`   // the last one by the policy (Promoter)
-	Before      int64           `json:"before,omitempty"`      // ... what of its weighted service was received before
-	RanBefore   time.Duration   `json:"ran_before,omitempty"`  // ... and of Ran
-	DoneBefore  time.Duration   `json:"done_before,omitempty"` // ... and the useful work that it had then
-	Predicted   time.Duration   `json:"predicted,omitempty"`
-	Singles     []cluster.JobID `json:"singles,omitempty"` // a singleton's: the jobs that it waits for
-	Promise     cluster.Time    `json:"promise,omitempty"` // conservative backfill: the start that it was promised
-	Plan        []Alloc         `json:"plan,omitempty"`    // ... and where
-	Target      *Target         `json:"target,omitempty"`  // what the policy's plan gives it
-	Served      []Served        `json:"served,omitempty"`  // wall time on devices by GPU model, where a policy plans
-	Key         Key             `json:"key,omitzero"`
-	EndKey      int64           `json:"end_key,omitempty"`
+	Spec        *cluster.Job      `json:"spec"`
+	State       State             `json:"state"`
+	Reason      StopReason        `json:"reason,omitempty"`
+	Parked      Parked            `json:"parked,omitempty"`
+	Eligible    bool              `json:"eligible,omitempty"`
+	InArray     bool              `json:"in_array,omitempty"`
+	Promoted    bool              `json:"promoted,omitempty"`
+	Demoted     bool              `json:"demoted,omitempty"` // while it runs: it counts as best-effort
+	Resizing    bool              `json:"resizing,omitempty"`
+	How         How               `json:"how,omitempty"`
+	Allocs      []inventory.Alloc `json:"allocs,omitempty"`
+	Home        []inventory.Alloc `json:"home,omitempty"`
+	Frozen      []inventory.Alloc `json:"frozen,omitempty"` // with Asleep, where it is not Home
+	Asleep      time.Duration     `json:"asleep,omitempty"`
+	Warm        bool              `json:"warm,omitempty"` // it was suspended while it computed; while it has devices: and went on in place
+	Leaving     []inventory.Alloc `json:"leaving,omitempty"`
+	Dest        []inventory.Alloc `json:"dest,omitempty"`  // while it stops to be moved: where it goes
+	Moved       []cluster.Time    `json:"moved,omitempty"` // when it was, not long ago
+	Waiters     []cluster.JobID   `json:"waiters,omitempty"`
+	Claims      []Claim           `json:"claims,omitempty"` // what the waiters count on of its CPU and RAM
+	Beside      int32             `json:"beside,omitempty"` // 1 + the job whose guest it is
+	Guests      []cluster.JobID   `json:"guests,omitempty"` // its own, the first to come first
+	Packed      bool              `json:"packed,omitempty"` // in this run others were on its devices, or it on theirs
+	Waits       int32             `json:"waits,omitempty"`
+	Tasks       int32             `json:"tasks,omitempty"`
+	Fails       int32             `json:"fails,omitempty"`
+	Preemptions int32             `json:"preemptions,omitempty"`
+	Since       cluster.Time      `json:"since,omitempty"`
+	Lined       cluster.Time      `json:"lined,omitempty"`
+	Hungry      cluster.Time      `json:"hungry,omitempty"`
+	Started     cluster.Time      `json:"started,omitempty"`
+	FirstStart  cluster.Time      `json:"first_start,omitempty"`
+	Ended       cluster.Time      `json:"ended,omitempty"`
+	Acc         cluster.Time      `json:"acc,omitempty"`
+	Attained    int64             `json:"attained,omitempty"`   // milli-GPU-milliseconds
+	Weighted    int64             `json:"weighted,omitempty"`   // ... by the weights of the GPU models, up to the last change
+	Unweighted  int64             `json:"unweighted,omitempty"` // ... what of Attained was received up to then
+	Weight      int64             `json:"weight,omitempty"`     // ... since then, in thousandths; 0: 1000
+	Ran         time.Duration     `json:"ran,omitempty"`
+	Done        time.Duration     `json:"done,omitempty"`
+	Saved       time.Duration     `json:"saved,omitempty"`
+	Deaf        bool              `json:"deaf,omitempty"` // asked for a checkpoint it saves nothing, as its driver found
+	Rate        int64             `json:"rate,omitempty"`
+	Speed       int64             `json:"speed,omitempty"`
+	Memory      cluster.MiB       `json:"memory,omitempty"` // the most that it was measured to use of any of its GPUs
+	Solo        int64             `json:"solo,omitempty"`   // ... with nobody else in shares of its GPUs
+	Among       []cluster.JobID   `json:"among,omitempty"`  // who computed in shares of its GPUs when its speed was measured last
+	Slow        cluster.Time      `json:"slow,omitempty"`   // ... among whom it is slower than it accepts, since then
+	LimitAt     cluster.Time      `json:"limit_at,omitempty"`
+	Promotion   cluster.Time      `json:"promotion,omitempty"`   // the last one by the policy (Promoter)
+	Before      int64             `json:"before,omitempty"`      // ... what of its weighted service was received before
+	RanBefore   time.Duration     `json:"ran_before,omitempty"`  // ... and of Ran
+	DoneBefore  time.Duration     `json:"done_before,omitempty"` // ... and the useful work that it had then
+	Predicted   time.Duration     `json:"predicted,omitempty"`
+	Singles     []cluster.JobID   `json:"singles,omitempty"` // a singleton's: the jobs that it waits for
+	Promise     cluster.Time      `json:"promise,omitempty"` // conservative backfill: the start that it was promised
+	Plan        []inventory.Alloc `json:"plan,omitempty"`    // ... and where
+	Target      *Target           `json:"target,omitempty"`  // what the policy's plan gives it
+	Served      []Served          `json:"served,omitempty"`  // wall time on devices by GPU model, where a policy plans
+	Key         order.Key         `json:"key,omitzero"`
+	EndKey      int64             `json:"end_key,omitempty"`
 }
 
 // ArrayRecord is the elements of an array that wait for a place, in order.
@@ -177,12 +179,12 @@ func (e *Engine) Common() Snapshot {
 	if p := &e.plans; p.planner != nil {
 		s.Planned = &PlanRecord{Last: p.last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.memo)}
 	}
-	for i := range e.st.nodes {
-		if n := &e.st.nodes[i]; n.drained {
-			s.Drained = append(s.Drained, n.spec.Name)
+	for i := range e.st.Nodes() {
+		if n := &e.st.Nodes()[i]; n.Drained() {
+			s.Drained = append(s.Drained, n.Spec().Name)
 		}
-		if n := &e.st.nodes[i]; n.given {
-			s.Given = append(s.Given, n.spec.Name)
+		if n := &e.st.Nodes()[i]; n.GivenBack() {
+			s.Given = append(s.Given, n.Spec().Name)
 		}
 	}
 	s.Queues, s.Closed = e.queueSpecs()
@@ -253,9 +255,9 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 	}
 	switch {
 	case j.eligible:
-		r.Key = j.key.key
+		r.Key = j.key.Key
 	case j.state >= Placed && j.state <= Running:
-		r.Key, r.EndKey = j.key.key, j.endKey.key[0]
+		r.Key, r.EndKey = j.key.Key, j.endKey.Key[0]
 	}
 	return r
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Step takes what happened at one instant and returns what to do about it.
@@ -223,7 +224,7 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 
 // comeBack ends a stopped job, or puts it back into the queue; home is where
 // its memory stays if it is suspended, dest where it goes if it is moved.
-func (e *Engine) comeBack(j *jobState, reason StopReason, home, dest []Alloc) {
+func (e *Engine) comeBack(j *jobState, reason StopReason, home, dest []inventory.Alloc) {
 	switch {
 	case reason == Preempted || reason == NodeLost:
 		j.preemptions++
@@ -352,7 +353,7 @@ func (e *Engine) report(j *jobState, ev *Event) {
 		return
 	}
 	if j.state != Stopping {
-		if e.rerun(j); e.traits.Preempts && j.key.key[0] > before {
+		if e.rerun(j); e.traits.Preempts && j.key.Key[0] > before {
 			e.epoch++ // it may be a victim now
 		}
 	}
@@ -442,7 +443,7 @@ func (e *Engine) update(j *jobState, spec *cluster.Job) {
 	if j.whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it
 		e.include(j)
 	}
-	e.demand.stale = true
+	e.demand.Stale = true
 	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
 	e.deps.join(e, j)                                        // its dependencies may be new
 	if e.admit(j); waits && j.eligible && j.lined != lined { // it keeps its age

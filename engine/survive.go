@@ -3,7 +3,7 @@ package engine
 import (
 	"slices"
 
-	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // An elastic gang that loses some of its tasks goes on with the others if they
@@ -23,12 +23,12 @@ func (e *Engine) survive(j *jobState, node int32, mask uint64) bool {
 	if j.resizing && same < 0 {
 		return false
 	}
-	keep, gone, ok := splitLost(j.allocs, node, mask, s.sets[0].Request.GPUs)
+	keep, gone, ok := inventory.SplitLost(j.allocs, node, mask, s.sets[0].Request.GPUs)
 	if !ok || tasksOf(keep) < s.min {
 		return false
 	}
-	e.st.releaseAll(gone)
-	e.st.commit()
+	e.st.ReleaseAll(gone)
+	e.st.Commit()
 	if same >= 0 {
 		e.actions = slices.Delete(e.actions, same, same+1)
 		gone = append(slices.Clone(j.leaving), gone...)
@@ -55,54 +55,4 @@ func (e *Engine) lossNow(j *jobState) int {
 	return slices.IndexFunc(e.actions, func(a Action) bool {
 		return a.Type == Resize && a.Job == j.spec.ID && a.Reason == NodeLost
 	})
-}
-
-// splitLost divides what a gang holds into what a loss leaves and what it
-// takes. The tasks of an allocation have its devices in ascending order. It
-// fails where more than tasks of the first set are hit, or a task that has
-// several shared devices.
-func splitLost(allocs []Alloc, node int32, mask uint64, gpus int) (keep, gone []Alloc, ok bool) {
-	for i := range allocs {
-		a := allocs[i]
-		all := a.Node == node && mask == anyDevice
-		switch {
-		case !all && (a.Node != node || a.GPUs&mask == 0):
-			keep = append(keep, a)
-		case a.Set != 0 || a.Share != 0 && gpus > 1:
-			return nil, nil, false
-		case all || a.Share != 0 || a.Tasks == 1:
-			gone = append(gone, a)
-		default:
-			k, g := a.divide(mask, gpus)
-			if k.Tasks > 0 {
-				keep = append(keep, k)
-			}
-			gone = append(gone, g)
-		}
-	}
-	return keep, gone, true
-}
-
-// divide splits an allocation of whole devices into the tasks that have none of
-// the lost devices and those that have one.
-func (a *Alloc) divide(lost uint64, gpus int) (keep, gone Alloc) {
-	keep, gone = *a, *a
-	keep.GPUs, keep.Tasks, gone.GPUs, gone.Tasks = 0, 0, 0, 0
-	for rest := a.GPUs; rest != 0; {
-		var task uint64
-		for range gpus {
-			task |= rest & -rest
-			rest &= rest - 1
-		}
-		to := &keep
-		if task&lost != 0 {
-			to = &gone
-		}
-		to.GPUs |= task
-		to.Tasks++
-	}
-	cpu, ram := a.CPU/cluster.Milli(a.Tasks), a.RAM/cluster.MiB(a.Tasks)
-	keep.CPU, keep.RAM = cpu*cluster.Milli(keep.Tasks), ram*cluster.MiB(keep.Tasks)
-	gone.CPU, gone.RAM = cpu*cluster.Milli(gone.Tasks), ram*cluster.MiB(gone.Tasks)
-	return keep, gone
 }

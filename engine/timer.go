@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
@@ -172,8 +173,8 @@ func (e *Engine) runTimers() {
 func (e *Engine) rerunAll() {
 	e.unrank()
 	e.tail.drop()
-	e.scratch.items = e.byKey().rewrite(e.scratch.items, func(old item) item {
-		j := e.jobs[old.id]
+	e.scratch.items = e.byKey().Rewrite(e.scratch.items, func(old order.Item) order.Item {
+		j := e.jobs[old.ID]
 		if it := e.runItem(j); it != old {
 			e.touch(j)
 			j.key = it

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Untouched is all that the engine knows, besides its spec, of a job that has only waited so far: elements of an array
@@ -18,7 +19,7 @@ type Untouched struct {
 	Start    cluster.Time // the first; Never: there was none
 	Weight   int64
 	Tasks    int32
-	Key      Key
+	Key      order.Key
 	// Predicted is how long such jobs ran.
 	Predicted time.Duration
 }
@@ -29,6 +30,6 @@ func (r *JobRecord) Untouched() (Untouched, bool) {
 		Key: r.Key, Predicted: r.Predicted, Start: r.FirstStart}
 	rest := *r
 	rest.Spec, rest.Parked, rest.Eligible, rest.Since, rest.Lined, rest.Hungry, rest.Weight = nil, 0, false, 0, 0, 0, 0
-	rest.Tasks, rest.Key, rest.Predicted, rest.FirstStart = 0, Key{}, 0, 0
+	rest.Tasks, rest.Key, rest.Predicted, rest.FirstStart = 0, order.Key{}, 0, 0
 	return u, reflect.ValueOf(&rest).Elem().IsZero() // so that a field that is new counts as something that happened
 }

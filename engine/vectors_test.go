@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // A-mig, vector 3: beside a 3g that begins at 0 there is no room for a 4g, but for a 2g
 // at 4 and a 1g at 6.
 func TestMIGBesideThree(t *testing.T) {
 	e := store(t, "A100-80GB", cluster.Node{GPUs: 1})
-	take := func(profile string) *Alloc {
+	take := func(profile string) *inventory.Alloc {
 		s := siteFor(e, cluster.Request{GPUs: 1, Profile: profile}, 1)
 		if s.Room(0, 0, 1) == 0 {
 			return nil
@@ -25,7 +26,7 @@ func TestMIGBesideThree(t *testing.T) {
 	if first := take("3g"); first == nil || bits.TrailingZeros8(first.Slots) != 0 {
 		t.Fatalf("the second 3g is at %+v, not at 0", first)
 	}
-	e.st.release(late)
+	e.st.Release(late)
 	if a := take("4g"); a != nil {
 		t.Errorf("a 4g beside a 3g at 0: %+v", a)
 	}
@@ -48,9 +49,9 @@ func TestFractionVector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	empty := fmt.Sprint(e.st.nodes[0].devs)
-	ways := cluster.Ways{Sharing: cluster.MPS, Model: e.st.classes[0].model}
-	take := func(r cluster.Request) *Alloc {
+	empty := fmt.Sprint(e.st.Nodes()[0].Devices())
+	ways := cluster.Ways{Sharing: cluster.MPS, Model: *e.st.Classes()[0].Model()}
+	take := func(r cluster.Request) *inventory.Alloc {
 		r, _ = ways.Choose(r, cluster.Open, false)
 		s := siteFor(e, r, 1)
 		if s.Room(0, 0, 1) == 0 {
@@ -76,9 +77,9 @@ func TestFractionVector(t *testing.T) {
 	if c := take(cluster.Request{GPUs: 1, Share: 1, Memory: 1}); c != nil {
 		t.Errorf("C on a full GPU: %+v", c)
 	}
-	e.st.release(a)
-	e.st.release(b)
-	if got := fmt.Sprint(e.st.nodes[0].devs); got != empty {
+	e.st.Release(a)
+	e.st.Release(b)
+	if got := fmt.Sprint(e.st.Nodes()[0].Devices()); got != empty {
 		t.Errorf("in the end the GPU is %s, it was %s", got, empty)
 	}
 }

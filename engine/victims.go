@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // victim is a job that may have to leave.
@@ -27,7 +28,7 @@ const fewVictims = 256
 // alone decides, and no queue's quota, they come as they are asked for, from the end
 // of the order: the first few suffice as a rule, of hundreds.
 type victims struct {
-	firsts[victim]
+	order.Firsts[victim]
 	e       *Engine
 	j       *jobState
 	s       *shape
@@ -44,16 +45,16 @@ type victims struct {
 // good until the next is made.
 func (e *Engine) victims(j *jobState, s *shape, most int) *victims {
 	l := &e.scratch.victims
-	*l = victims{firsts: firsts[victim]{list: l.list[:0], cmp: l.cmp}, e: e, j: j, s: s, key0: j.key.key[0], lacks: e.lacksQuota(j)}
+	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, e: e, j: j, s: s, key0: j.key.Key[0], lacks: e.lacksQuota(j)}
 	l.reclaim = e.limits.byQueue && j.milli > 0 && e.entitled(j) // guarantees are of GPUs: a job without any is owed none
 	for t := j.spec.Tier + 1; t <= cluster.BestEffort; t++ {
 		l.tiers = l.tiers || e.holding[t] > 0
 	}
 	if e.traits.Falling {
-		l.key0 = addSat(l.key0, int64(e.now))
+		l.key0 = order.AddSat(l.key0, int64(e.now))
 	}
-	if l.cmp == nil {
-		l.cmp = l.worstFirst
+	if l.Cmp == nil {
+		l.Cmp = l.worstFirst
 	}
 	if l.lazy = !l.tiers && !e.limits.byQueue; l.lazy {
 		e.rankAgain()
@@ -61,33 +62,33 @@ func (e *Engine) victims(j *jobState, s *shape, most int) *victims {
 		l.next = 0
 		return l
 	}
-	for at := e.byKey().back(); at.item() != nil; at.move() {
-		it := at.item()
-		if !l.tiers && !l.reclaim && it.key[0] <= l.key0 {
+	for at := e.byKey().Reverse(); at.Item() != nil; at.Next() {
+		it := at.Item()
+		if !l.tiers && !l.reclaim && it.Key[0] <= l.key0 {
 			break // those before come even earlier in the order
 		}
-		if l.cut = !l.tiers && !l.reclaim && len(l.list) >= most; l.cut {
+		if l.cut = !l.tiers && !l.reclaim && len(l.List) >= most; l.cut {
 			break
 		}
-		if x, ok := l.take(e.jobs[it.id]); ok {
-			l.list = append(l.list, x)
+		if x, ok := l.take(e.jobs[it.ID]); ok {
+			l.List = append(l.List, x)
 		}
 	}
 	if l.reclaim {
-		l.firsts.all() // who borrows most depends on who has been lifted
+		l.Firsts.All() // who borrows most depends on who has been lifted
 	}
 	return l
 }
 
 // has returns a victim that is not before the i-th in order; nil: there are no more than i.
 func (l *victims) has(i int) *victim {
-	for l.lazy && len(l.list) <= i {
+	for l.lazy && len(l.List) <= i {
 		l.look()
 	}
-	if i >= len(l.list) {
+	if i >= len(l.List) {
 		return nil
 	}
-	return &l.list[i]
+	return &l.List[i]
 }
 
 // all is the whole list, sorted.
@@ -95,7 +96,7 @@ func (l *victims) all() []victim {
 	for l.lazy {
 		l.look()
 	}
-	return l.firsts.all()
+	return l.Firsts.All()
 }
 
 // look finds one more.
@@ -113,8 +114,8 @@ func (l *victims) look() {
 		}
 		if x, ok := l.e.mayTake(l.j, v.j, l.key0, l.reclaim); ok && l.e.useful(l.s, v.j, l.lacks) {
 			x.tier, x.lost, x.key0 = v.tier, v.lost, v.key0
-			l.list = append(l.list, x)
-			l.sorted++
+			l.List = append(l.List, x)
+			l.Sorted++
 			return
 		}
 	}
@@ -129,7 +130,7 @@ func (l *victims) take(v *jobState) (x victim, ok bool) {
 	}
 	x.tier, x.lost = v.tier(), v.lostAt(e.now, e.howToStop(v))
 	if e.traits.Preempts {
-		x.key0 = v.key.key[0]
+		x.key0 = v.key.Key[0]
 	}
 	return x, true
 }
@@ -139,14 +140,14 @@ func (l *victims) take(v *jobState) (x victim, ok bool) {
 // change of whom it lists, but for those who have left meanwhile.
 type tail struct {
 	list   []victim
-	gone   []int32        // of each in the list, how many from it on have left, as far as is known: they are not looked at again
-	levels firsts[victim] // those of whole levels, as far as levels are listed; of a ranking, only who is not steady
-	least  int64          // the last of these levels
-	next   int            // so many of them are in the list
-	last   item           // of the steady, the last in the list,
-	begun  bool           // if any is
-	steady back           // the next of them,
-	as     int            // while their list has changed so often
+	gone   []int32              // of each in the list, how many from it on have left, as far as is known: they are not looked at again
+	levels order.Firsts[victim] // those of whole levels, as far as levels are listed; of a ranking, only who is not steady
+	least  int64                // the last of these levels
+	next   int                  // so many of them are in the list
+	last   order.Item           // of the steady, the last in the list,
+	begun  bool                 // if any is
+	steady order.Reverse        // the next of them,
+	as     int                  // while their list has changed so often
 }
 
 // at returns the i-th, who may have left; nil: there are no more.
@@ -163,7 +164,7 @@ func (t *tail) at(e *Engine, i int) *victim {
 func (t *tail) extend(e *Engine) bool {
 	for {
 		first := t.nextSteady(e)
-		if t.next == len(t.levels.list) {
+		if t.next == len(t.levels.List) {
 			if t.listLevel(e, first) {
 				continue // of whom some may be steady now
 			}
@@ -171,8 +172,8 @@ func (t *tail) extend(e *Engine) bool {
 				return false
 			}
 		}
-		if t.next < len(t.levels.list) {
-			x := t.levels.at(t.next)
+		if t.next < len(t.levels.List) {
+			x := t.levels.At(t.next)
 			var y victim
 			if first != nil {
 				y = e.victimAt(first)
@@ -184,7 +185,7 @@ func (t *tail) extend(e *Engine) bool {
 			}
 		}
 		t.last, t.begun = *first, true
-		t.steady.move()
+		t.steady.Next()
 		x := e.victimAt(&t.last)
 		t.add(&x)
 		return true
@@ -209,59 +210,59 @@ func (t *tail) alive(i int) int {
 }
 
 // nextSteady is the next of those that are kept in order; nil: there are no more.
-func (t *tail) nextSteady(e *Engine) *item {
+func (t *tail) nextSteady(e *Engine) *order.Item {
 	r := &e.ranking
 	if !r.on {
 		return nil
 	}
 	if !t.begun {
-		t.steady = r.steady.back()
-	} else if t.as != r.steady.changes {
-		t.steady = r.steady.before(&t.last)
+		t.steady = r.steady.Reverse()
+	} else if t.as != r.steady.Changes() {
+		t.steady = r.steady.Before(&t.last)
 	}
-	t.as = r.steady.changes
-	return t.steady.item()
+	t.as = r.steady.Changes()
+	return t.steady.Item()
 }
 
 // listLevel lists the next level, unless the first of the steady comes before it; false: there is none.
-func (t *tail) listLevel(e *Engine, first *item) bool {
+func (t *tail) listLevel(e *Engine, first *order.Item) bool {
 	from := &e.ranking.growing
 	if !e.ranking.on {
 		from = e.byKey()
 	}
-	at := from.back()
-	if len(t.levels.list) > 0 {
-		at = from.below(t.least)
+	at := from.Reverse()
+	if len(t.levels.List) > 0 {
+		at = from.Below(t.least)
 	}
-	if at.item() == nil || first != nil && at.item().key[0] < first.key[0] {
+	if at.Item() == nil || first != nil && at.Item().Key[0] < first.Key[0] {
 		return false
 	}
-	before := len(t.levels.list)
+	before := len(t.levels.List)
 	var steady []*jobState
-	for t.least = at.item().key[0]; at.item() != nil && at.item().key[0] == t.least; at.move() {
-		v := e.jobs[at.item().id]
+	for t.least = at.Item().Key[0]; at.Item() != nil && at.Item().Key[0] == t.least; at.Next() {
+		v := e.jobs[at.Item().ID]
 		lost, settled := e.lossOf(v)
 		if settled && e.ranking.on {
 			steady = append(steady, v)
 			continue
 		}
-		t.levels.list = append(t.levels.list, victim{j: v, key0: t.least, tier: v.tier(), lost: lost})
+		t.levels.List = append(t.levels.List, victim{j: v, key0: t.least, tier: v.tier(), lost: lost})
 	}
-	if n := len(t.levels.list) - before; n >= largeLevel {
+	if n := len(t.levels.List) - before; n >= largeLevel {
 		e.ranking.listed += n
 	}
 	for _, v := range steady {
 		e.derank(v)
 		e.enrank(v)
 	}
-	t.levels.cmp = worse
+	t.levels.Cmp = worse
 	return true
 }
 
 // drop has the tail looked at anew.
 func (t *tail) drop() {
 	t.restart()
-	t.levels.list, t.levels.sorted = t.levels.list[:0], 0
+	t.levels.List, t.levels.Sorted = t.levels.List[:0], 0
 }
 
 // restart has the tail put together anew from the levels that are listed.
@@ -270,10 +271,10 @@ func (t *tail) restart() { t.list, t.gone, t.next, t.begun = t.list[:0], t.gone[
 // came notes that somebody is in the order now with a first element, or is another victim
 // there than before.
 func (t *tail) came(j *jobState) {
-	key0 := j.key.key[0]
+	key0 := j.key.Key[0]
 	among := len(t.list) > 0 && key0 >= t.list[len(t.list)-1].key0
 	switch {
-	case j.rank != rankedSteady && (among || len(t.levels.list) > 0 && key0 >= t.least):
+	case j.rank != rankedSteady && (among || len(t.levels.List) > 0 && key0 >= t.least):
 		t.drop()
 	case among:
 		t.restart()
@@ -281,7 +282,7 @@ func (t *tail) came(j *jobState) {
 }
 
 // gone reports whether a job of the tail has left it.
-func (x *victim) gone() bool { return !x.j.booked() || x.j.key.key[0] != x.key0 }
+func (x *victim) gone() bool { return !x.j.booked() || x.j.key.Key[0] != x.key0 }
 
 // worstFirst is the order in which the job looks at its victims.
 func (l *victims) worstFirst(a, b *victim) int {

@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -149,55 +149,9 @@ func (v View) Memo() []int64 { return v.e.plans.memo }
 // Planned returns when the last plan was made; 0: none was yet.
 func (v View) Planned() cluster.Time { return v.e.plans.last }
 
-// Kind is a GPU model, and how much of it there is.
-type Kind struct {
-	GPU     string
-	GPUs    int   // healthy ones of nodes that take jobs
-	PerNode int   // of the largest node
-	Weight  int64 // what an hour of one counts for, in thousandths
-}
-
 // Kinds lists the GPU models of the cluster, in the order in which their first
 // nodes joined. The list is the engine's: it must not be changed.
-func (v View) Kinds() []Kind {
-	st := &v.e.st
-	if m := &st.kinds; m.list == nil || m.changes != st.changes || m.classes != len(st.classes) {
-		*m = kindsMemo{v.countKinds(), st.changes, len(st.classes)}
-	}
-	return st.kinds.list
-}
-
-// kindsMemo is what Kinds returned last, and as of when: a plan may ask for each job.
-type kindsMemo struct {
-	list    []Kind
-	changes uint64 // of nodes
-	classes int
-}
-
-// countKinds is Kinds without a memory.
-func (v View) countKinds() []Kind {
-	var list []Kind
-	for ci := range v.e.st.classes {
-		c := &v.e.st.classes[ci]
-		if c.gpus == 0 {
-			continue
-		}
-		k := 0
-		for k < len(list) && list[k].GPU != c.model.Name {
-			k++
-		}
-		if k == len(list) {
-			list = append(list, Kind{GPU: c.model.Name, Weight: cmp.Or(c.model.Weight, cluster.Whole)})
-		}
-		list[k].PerNode = max(list[k].PerNode, c.gpus)
-		for _, id := range c.nodes {
-			if n := &v.e.st.nodes[id]; n.indexed {
-				list[k].GPUs += popcount(n.healthy)
-			}
-		}
-	}
-	return list
-}
+func (v View) Kinds() []inventory.Kind { return v.e.st.ListKinds() }
 
 // Speed returns what the scheduler believes of the job's speed with so many
 // tasks of its first set on GPUs of a model, in ppm (see Speeds): without any
@@ -246,8 +200,8 @@ func (j JobView) Shape() int32 { return j.j.base }
 // that have it.
 func (j JobView) Accepts(gpu string) bool {
 	s := j.e.shapeAt(j.j.base)
-	for ci := range j.e.st.classes {
-		if s.any.has(int32(ci)) && j.e.st.classes[ci].model.Name == gpu {
+	for ci := range j.e.st.Classes() {
+		if s.any.Has(int32(ci)) && j.e.st.Classes()[ci].Model().Name == gpu {
 			return true
 		}
 	}

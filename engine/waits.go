@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 )
 
 // Who waits for whom. The books promise devices on as soon as their holder is
@@ -56,7 +57,7 @@ func leastPart(a, b part) part {
 }
 
 // partOn sums what allocations have of a device (one bit) in shares and slices.
-func partOn(allocs []Alloc, node int32, dev uint64) (p part) {
+func partOn(allocs []inventory.Alloc, node int32, dev uint64) (p part) {
 	for i := range allocs {
 		if a := &allocs[i]; a.Node == node && a.GPUs == dev && a.Share > 0 {
 			o := part{milli: int64(a.Share), mem: a.Mem, compute: int64(a.Compute)}
@@ -70,7 +71,7 @@ func partOn(allocs []Alloc, node int32, dev uint64) (p part) {
 }
 
 // hostOn sums what allocations have of a node's CPU and RAM.
-func hostOn(allocs []Alloc, node int32) (h host) {
+func hostOn(allocs []inventory.Alloc, node int32) (h host) {
 	for i := range allocs {
 		if a := &allocs[i]; a.Node == node {
 			h.add(host{a.CPU, a.RAM}, 1)
@@ -96,9 +97,9 @@ func (j *jobState) unclaimed(node int32) host {
 // short is how much CPU and RAM of a node, of what the books promised, is still
 // held by somebody who leaves and is counted on by nobody.
 func (e *Engine) short(node int32) host {
-	n := &e.st.nodes[node]
-	h := host{-n.cpu, -n.ram}
-	for _, id := range n.stopping {
+	n := &e.st.Nodes()[node]
+	h := host{-n.CPU(), -n.RAM()}
+	for _, id := range n.Stopping() {
 		h.add(e.jobs[id].unclaimed(node), 1)
 	}
 	return h
@@ -120,11 +121,11 @@ func (j *jobState) unclaimedPart(node int32, dev uint64) part {
 
 // shortPart is short for a device.
 func (e *Engine) shortPart(node int32, dev uint64) part {
-	n := &e.st.nodes[node]
-	c := &e.st.classes[n.class]
-	d := &n.devs[bits.TrailingZeros64(dev)]
-	h := part{-int64(d.milli), -d.mem, int64(d.compute) - int64(c.model.Compute), -int64(c.seats(d))}
-	for _, id := range n.stopping {
+	n := &e.st.Nodes()[node]
+	c := &e.st.Classes()[n.Class()]
+	d := &n.Devices()[bits.TrailingZeros64(dev)]
+	h := part{-int64(d.Milli()), -d.Mem(), int64(d.Compute()) - int64(c.Model().Compute), -int64(c.Seats(d))}
+	for _, id := range n.Stopping() {
 		h.add(e.jobs[id].unclaimedPart(node, dev), 1)
 	}
 	return h
@@ -138,7 +139,7 @@ func (e *Engine) waitForLeavers(j *jobState) {
 	j.waits = 0
 	for i := range j.allocs {
 		a := &j.allocs[i]
-		for _, id := range e.st.nodes[a.Node].stopping {
+		for _, id := range e.st.Nodes()[a.Node].Stopping() {
 			if v := e.jobs[id]; v.inTheWay(a) {
 				e.waitFor(j, v)
 			}
@@ -146,7 +147,7 @@ func (e *Engine) waitForLeavers(j *jobState) {
 	}
 	for i := range j.allocs {
 		a := &j.allocs[i]
-		if len(e.st.nodes[a.Node].stopping) == 0 || a.Share == 0 || holdsPartOf(j.allocs[:i], a) {
+		if len(e.st.Nodes()[a.Node].Stopping()) == 0 || a.Share == 0 || holdsPartOf(j.allocs[:i], a) {
 			continue
 		}
 		if need := leastPart(partOn(j.allocs, a.Node, a.GPUs), e.shortPart(a.Node, a.GPUs)); need != (part{}) {
@@ -155,7 +156,7 @@ func (e *Engine) waitForLeavers(j *jobState) {
 	}
 	for i := range j.allocs {
 		node := j.allocs[i].Node
-		if len(e.st.nodes[node].stopping) == 0 || holdsNodeOf(j.allocs[:i], node) {
+		if len(e.st.Nodes()[node].Stopping()) == 0 || holdsNodeOf(j.allocs[:i], node) {
 			continue
 		}
 		if need := least(hostOn(j.allocs, node), e.short(node)); need != (host{}) {
@@ -172,11 +173,11 @@ func (e *Engine) waitForLeavers(j *jobState) {
 func (e *Engine) claimRest(j *jobState) {
 	for i := range j.allocs {
 		a := &j.allocs[i]
-		if len(e.st.nodes[a.Node].stopping) == 0 || a.Share == 0 || holdsPartOf(j.allocs[:i], a) {
+		if len(e.st.Nodes()[a.Node].Stopping()) == 0 || a.Share == 0 || holdsPartOf(j.allocs[:i], a) {
 			continue
 		}
 		rest := partOn(j.allocs, a.Node, a.GPUs)
-		for _, id := range e.st.nodes[a.Node].stopping {
+		for _, id := range e.st.Nodes()[a.Node].Stopping() {
 			for _, c := range e.jobs[id].claims {
 				if c.By == j.spec.ID && c.Node == a.Node && c.GPUs == a.GPUs {
 					rest.add(part{c.Share, c.Mem, c.Compute, c.Clients}, -1)
@@ -194,7 +195,7 @@ func (e *Engine) claimRest(j *jobState) {
 // eachLeaver calls f for those who leave a node: first for whom the job waits already, by number,
 // then for the others.
 func (e *Engine) eachLeaver(j *jobState, node int32, f func(v *jobState)) {
-	ids := slices.Clone(e.st.nodes[node].stopping)
+	ids := slices.Clone(e.st.Nodes()[node].Stopping())
 	slices.Sort(ids)
 	for _, others := range []bool{false, true} {
 		for _, id := range ids {
@@ -206,8 +207,8 @@ func (e *Engine) eachLeaver(j *jobState, node int32, f func(v *jobState)) {
 }
 
 // holdsPartOf reports whether allocations have a part of the same device.
-func holdsPartOf(allocs []Alloc, a *Alloc) bool {
-	return slices.ContainsFunc(allocs, func(o Alloc) bool { return o.Node == a.Node && o.GPUs == a.GPUs && o.Share > 0 })
+func holdsPartOf(allocs []inventory.Alloc, a *inventory.Alloc) bool {
+	return slices.ContainsFunc(allocs, func(o inventory.Alloc) bool { return o.Node == a.Node && o.GPUs == a.GPUs && o.Share > 0 })
 }
 
 // claimPart is claimFrom for a device.
@@ -222,8 +223,8 @@ func (e *Engine) claimPart(j, v *jobState, node int32, dev uint64, need *part) {
 	e.waitFor(j, v)
 }
 
-func holdsNodeOf(allocs []Alloc, node int32) bool {
-	return slices.ContainsFunc(allocs, func(a Alloc) bool { return a.Node == node })
+func holdsNodeOf(allocs []inventory.Alloc, node int32) bool {
+	return slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return a.Node == node })
 }
 
 // claimFrom counts on what v leaves of a node's CPU and RAM, as far as needed.
@@ -287,42 +288,29 @@ func (e *Engine) stopWaiting(j, v *jobState) {
 
 // inTheWay reports whether a job that leaves keeps an allocation from its devices,
 // however much is free there.
-func (j *jobState) inTheWay(a *Alloc) bool {
+func (j *jobState) inTheWay(a *inventory.Alloc) bool {
 	for i := range j.leaving {
-		if j.leaving[i].excludes(a) {
+		if j.leaving[i].Excludes(a) {
 			return true
 		}
 	}
 	for i := range j.allocs {
-		if j.state == Stopping && j.allocs[i].excludes(a) {
+		if j.state == Stopping && j.allocs[i].Excludes(a) {
 			return true
 		}
 	}
 	return false
 }
 
-// excludes reports whether two allocations cannot be on a device at the same time: one has
-// it whole, it is in MIG mode for one and not for the other, they want the same of its
-// memory slices or its media engines, or its MPS server has one user at a time.
-func (a *Alloc) excludes(o *Alloc) bool {
-	switch {
-	case a.Node != o.Node || a.GPUs&o.GPUs == 0:
-		return false
-	case a.Share == 0 || o.Share == 0 || (a.Slots == 0) != (o.Slots == 0):
-		return true
-	}
-	return a.Slots&o.Slots != 0 || a.Media && o.Media || a.User != o.User
-}
-
 // contested reports whether a job that leaves still has part of what was taken.
-func (e *Engine) contested(allocs []Alloc) bool {
+func (e *Engine) contested(allocs []inventory.Alloc) bool {
 	for i := range allocs {
 		a := &allocs[i]
-		n := &e.st.nodes[a.Node]
-		if len(n.stopping) == 0 {
+		n := &e.st.Nodes()[a.Node]
+		if len(n.Stopping()) == 0 {
 			continue
 		}
-		for _, id := range n.stopping {
+		for _, id := range n.Stopping() {
 			if e.jobs[id].inTheWay(a) {
 				return true
 			}

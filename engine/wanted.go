@@ -42,7 +42,7 @@ func (e *Engine) await(j *jobState, by int32) {
 // wantedOf is what jobs in line ask for of the GPUs of a class, by profile; nil: nothing.
 func (e *Engine) wantedOf(ci int32) []int64 {
 	w := &e.wanted
-	for len(w.classes) < len(e.st.classes) {
+	for len(w.classes) < len(e.st.Classes()) {
 		w.classes = append(w.classes, wantedOn{})
 	}
 	c := &w.classes[ci]
@@ -55,7 +55,7 @@ func (e *Engine) wantedOf(ci int32) []int64 {
 
 // weighWanted computes wantedOf.
 func (e *Engine) weighWanted(ci int32) (weights []int64) {
-	model := &e.st.classes[ci].model
+	model := e.st.Classes()[ci].Model()
 	for _, id := range e.wanted.shapes {
 		if e.shapes[id].waiting == 0 {
 			continue
@@ -63,7 +63,7 @@ func (e *Engine) weighWanted(ci int32) (weights []int64) {
 		s := e.shapeAt(id)
 		for i := range s.sets {
 			p, ok := model.Profile(s.sets[i].Request.Profile)
-			if s.sets[i].Request.Profile == "" || !ok || !s.suits[i].has(ci) {
+			if s.sets[i].Request.Profile == "" || !ok || !s.suits[i].Has(ci) {
 				continue
 			}
 			tasks := int64(s.sets[i].Count)

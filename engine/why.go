@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
 )
 
 // Why explains a job's present state: what blocks it, who holds what it needs,
@@ -107,10 +109,10 @@ func (e *Engine) homeText(j *jobState) string {
 				devs |= o.GPUs
 			}
 		}
-		list = append(list, devicesText(devs)+" of "+e.st.nodes[a.Node].spec.Name)
+		list = append(list, devicesText(devs)+" of "+e.st.Nodes()[a.Node].Spec().Name)
 	}
 	if len(list) == 0 {
-		return e.st.nodes[j.home[0].Node].spec.Name
+		return e.st.Nodes()[j.home[0].Node].Spec().Name
 	}
 	return strings.Join(list, ", ")
 }
@@ -122,7 +124,7 @@ const mostLeavers = 5
 func (e *Engine) leaversText(j *jobState) string {
 	var ids []cluster.JobID
 	for i := range j.allocs {
-		for _, id := range e.st.nodes[j.allocs[i].Node].stopping {
+		for _, id := range e.st.Nodes()[j.allocs[i].Node].Stopping() {
 			if waitsFor(e.jobs[id], j.spec.ID) && !hasID(ids, id) {
 				ids = append(ids, id)
 			}
@@ -153,7 +155,7 @@ func (e *Engine) leftText(j, v *jobState) string {
 		a := &j.allocs[i]
 		var devs uint64
 		for _, o := range v.goingAllocs() {
-			if o.excludes(a) {
+			if o.Excludes(a) {
 				devs |= o.GPUs & a.GPUs
 			}
 		}
@@ -165,7 +167,7 @@ func (e *Engine) leftText(j, v *jobState) string {
 		if devs == 0 {
 			continue
 		}
-		if text := devicesText(devs) + e.ofNode(&e.st.nodes[a.Node]); !slices.Contains(list, text) {
+		if text := devicesText(devs) + e.ofNode(&e.st.Nodes()[a.Node]); !slices.Contains(list, text) {
 			list = append(list, text)
 		}
 	}
@@ -190,7 +192,7 @@ func devicesText(mask uint64) string {
 func (e *Engine) where(j *jobState) string {
 	var names []string
 	for i := range j.allocs {
-		n := e.st.nodes[j.allocs[i].Node].spec.Name
+		n := e.st.Nodes()[j.allocs[i].Node].Spec().Name
 		if len(names) == 0 || names[len(names)-1] != n {
 			names = append(names, n)
 		}
@@ -251,17 +253,15 @@ func (e *Engine) whyPending(j *jobState, y *Why, ends map[cluster.JobID]Foreseen
 	if r := e.overQuota(j, least); r.code != notRefused {
 		y.Blockers = append(y.Blockers, e.refusalText(&r))
 	}
-	e.constrain(j)
-	fits := e.fitsNow(j, s)
-	constrained := e.held != nil
-	e.held = nil
-	switch free := e.fitsNow(j, s); {
+	reserved := e.reserved(j)
+	fits := e.fitsNow(j, s, reserved)
+	switch free := e.fitsNow(j, s, nil); {
 	case !free:
 		y.Blockers = append(y.Blockers, cmp.Or(e.shunnedText(j, s), e.asleepText(j), e.roomText(j, s)))
 		if text := e.fragmentsText(j, s); text != "" {
 			y.Blockers = append(y.Blockers, text)
 		}
-	case !fits && constrained:
+	case !fits && reserved != nil:
 		y.Blockers = append(y.Blockers, "would delay a reservation: "+e.reservationText(j))
 	case len(y.Blockers) == 0 && len(before) > 0:
 		first := before[0]
@@ -283,13 +283,13 @@ func (e *Engine) whyPending(j *jobState, y *Why, ends map[cluster.JobID]Foreseen
 	}
 }
 
-func (e *Engine) fitsNow(j *jobState, s *shape) bool {
-	blocked := e.blockedBy
-	e.blockedBy = nil
-	mark := e.st.mark()
-	_, ok := e.placeSize(j, s, s.min)
-	e.st.rollback(mark)
-	e.blockedBy = blocked
+// fitsNow reports whether there is room for a job now, beside what is reserved.
+func (e *Engine) fitsNow(j *jobState, s *shape, reserved *holds) bool {
+	r := e.anywhere()
+	r.reserved = reserved
+	mark := e.st.Mark()
+	_, ok := e.placeFor(r, j, s, s.min)
+	e.st.Rollback(mark)
 	return ok
 }
 
@@ -315,8 +315,8 @@ func (e *Engine) mostText(s *shape) (text string) {
 	}
 	none, some := 0, 0
 	for id, groups := range s.most.of {
-		switch n := &e.st.nodes[id]; {
-		case len(groups) == 0 || !n.indexed || !s.any.has(n.class):
+		switch n := &e.st.Nodes()[id]; {
+		case len(groups) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()):
 		case s.most.on(int32(id)) == 0:
 			none++
 		case s.most.on(int32(id)) < int(s.min):
@@ -343,17 +343,17 @@ func (e *Engine) bestRoomText(s *shape) string {
 	r := &s.sets[0].Request
 	if len(s.sets) == 1 && s.min == 1 && r.GPUs > 0 {
 		best, bestFree := int32(-1), -1
-		for id := range e.st.nodes {
-			n := &e.st.nodes[id]
-			if n.indexed && s.any.has(n.class) && int(n.nfree) > bestFree && s.most.on(int32(id)) > 0 {
-				best, bestFree = int32(id), int(n.nfree)
+		for id := range e.st.Nodes() {
+			n := &e.st.Nodes()[id]
+			if n.TakesJobs() && s.any.Has(n.Class()) && int(n.FreeGPUs()) > bestFree && s.most.on(int32(id)) > 0 {
+				best, bestFree = int32(id), int(n.FreeGPUs())
 			}
 		}
 		if best < 0 {
 			return e.noNodeText(s)
 		}
-		name := e.st.nodes[best].spec.Name
-		if s.topo.Required && s.topo.Level == cluster.LevelNVLink && e.st.classes[e.st.nodes[best].class].split {
+		name := e.st.Nodes()[best].Spec().Name
+		if s.topo.Required && s.topo.Level == cluster.LevelNVLink && e.st.Classes()[e.st.Nodes()[best].Class()].Split() {
 			return e.islandText(s, r)
 		}
 		if bestFree >= r.GPUs {
@@ -362,9 +362,9 @@ func (e *Engine) bestRoomText(s *shape) string {
 		return fmt.Sprintf("needs %s on one node; best %s has %d", gpuText(r.GPUs), name, bestFree)
 	}
 	free := 0
-	for ci := range e.st.classes {
-		if s.any.has(int32(ci)) {
-			free += e.st.classes[ci].free
+	for ci := range e.st.Classes() {
+		if s.any.Has(int32(ci)) {
+			free += e.st.Classes()[ci].Free()
 		}
 	}
 	if s.gpus == 0 {
@@ -383,8 +383,8 @@ func (e *Engine) bestRoomText(s *shape) string {
 
 // noNodeText says why no node can be looked at for room: none that suits the shape is up, or none of these takes it now.
 func (e *Engine) noNodeText(s *shape) string {
-	for id := range e.st.nodes {
-		if n := &e.st.nodes[id]; n.indexed && s.any.has(n.class) {
+	for id := range e.st.Nodes() {
+		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.any.Has(n.Class()) {
 			return "none of the nodes that suit it takes it now"
 		}
 	}
@@ -401,12 +401,12 @@ func countText(n int32) string {
 // seatsText says of GPUs with room for a share that MPS takes no more clients there.
 func (e *Engine) seatsText(s *shape, r *cluster.Request) string {
 	full, most := 0, 0
-	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
-		c := &e.st.classes[n.class]
-		for i := range n.devs {
-			if d := &n.devs[i]; n.indexed && s.any.has(n.class) && n.leftOn(i) >= r.Share && d.mem >= r.Memory && d.slots == 0 && c.seats(d) == 0 {
-				full, most = full+1, max(most, c.clients)
+	for id := range e.st.Nodes() {
+		n := &e.st.Nodes()[id]
+		c := &e.st.Classes()[n.Class()]
+		for i := range n.Devices() {
+			if d := &n.Devices()[i]; n.TakesJobs() && s.any.Has(n.Class()) && n.FreeMilliOn(i) >= r.Share && d.Mem() >= r.Memory && d.Slots() == 0 && c.Seats(d) == 0 {
+				full, most = full+1, max(most, c.Clients())
 			}
 		}
 	}
@@ -419,19 +419,19 @@ func (e *Engine) seatsText(s *shape, r *cluster.Request) string {
 // islandText is roomText for a task that must stay in one NVLink island.
 func (e *Engine) islandText(s *shape, r *cluster.Request) string {
 	best, bestFree := int32(-1), -1
-	for id := range e.st.nodes {
-		n := &e.st.nodes[id]
-		for i := 0; i < n.islands() && n.indexed && s.any.has(n.class); i++ {
-			on := n.island(i)
-			if !n.split {
-				on = anyDevice
+	for id := range e.st.Nodes() {
+		n := &e.st.Nodes()[id]
+		for i := 0; i < n.Islands() && n.TakesJobs() && s.any.Has(n.Class()); i++ {
+			on := n.Island(i)
+			if !n.Split() {
+				on = inventory.AnyDevice
 			}
-			if k := n.freeOn(on); k > bestFree {
+			if k := n.FreeOn(on); k > bestFree {
 				best, bestFree = int32(id), k
 			}
 		}
 	}
-	return fmt.Sprintf("needs %s in one NVLink island; the best, on %s, has %d free", gpuText(r.GPUs), e.st.nodes[best].spec.Name, bestFree)
+	return fmt.Sprintf("needs %s in one NVLink island; the best, on %s, has %d free", gpuText(r.GPUs), e.st.Nodes()[best].Spec().Name, bestFree)
 }
 
 func (e *Engine) reservationText(j *jobState) string {
@@ -457,8 +457,8 @@ func (e *Engine) holders(j *jobState, s *shape, ends map[cluster.JobID]ForeseenE
 	const most = 5
 	var out []string
 	more, lacks := 0, e.lacksQuota(j)
-	e.byEnd().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byEnd().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		if !e.useful(s, v, lacks) || j.home != nil && !lacks && !overlap(v.allocs, j.home) {
 			return true
 		}
@@ -555,10 +555,10 @@ func (e *Engine) workAhead(before []*jobState) cluster.Time {
 		}
 	}
 	free, at := e.capacity, e.now
-	e.byKey().walk(func(it item) bool { free -= e.jobs[it.id].milli; return true })
+	e.byKey().Walk(func(it order.Item) bool { free -= e.jobs[it.ID].milli; return true })
 	done := false
-	e.byEnd().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byEnd().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		end := e.endOf(v)
 		if could := max(0, free) * int64(end.Sub(at)/time.Second); could >= work {
 			done = true
@@ -577,9 +577,9 @@ func (e *Engine) workAhead(before []*jobState) cluster.Time {
 
 // expectedStart promises starts to the jobs ahead, then to the job itself.
 func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
-	resv, held := e.resv, e.held
+	resv := e.resv
 	e.resv = nil
-	defer func() { e.resv, e.held = resv, held }()
+	defer func() { e.resv = resv }()
 	s := e.shapeAt(j.shape)
 	ends := e.foresee(j)
 	first := e.quotaFree(j)
@@ -590,7 +590,7 @@ func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
 		}
 		if r, ok := e.foreseen(o); ok {
 			e.resv = append(e.resv, r)
-			if e.mode == Strict && s.any.minus(&r.any) != s.any {
+			if e.mode == Strict && s.any.Minus(&r.any) != s.any {
 				first = max(first, r.at) // nothing passes it
 			}
 		}
@@ -617,12 +617,12 @@ func (e *Engine) quotaFree(j *jobState) cluster.Time {
 	}
 	var gone []*jobState
 	at := cluster.Never
-	e.byEnd().walk(func(it item) bool {
-		v := e.jobs[it.id]
+	e.byEnd().Walk(func(it order.Item) bool {
+		v := e.jobs[it.ID]
 		e.forget(v, 1)
 		gone = append(gone, v)
 		if r = e.overQuota(j, least); r.code == notRefused {
-			if at = cluster.Time(it.key[0]); at <= e.now {
+			if at = cluster.Time(it.Key[0]); at <= e.now {
 				at = e.endOf(v)
 			}
 			return false

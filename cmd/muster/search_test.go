@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -178,61 +177,6 @@ func TestSearchCancelled(t *testing.T) {
 	if m := len(d.trialRows("long")); m != n || m > 4 {
 		t.Errorf("%d trials, later %d", n, m)
 	}
-}
-
-// A search is cancelled also where the daemon ends while its tuner is waited for.
-func TestSearchCancelledOverRestart(t *testing.T) {
-	t.Parallel()
-	d, _ := configured(t, "2xH100-80GB", "stop: {standard: {how: checkpoint, grace: 5m}}\nkill_wait: 5m\n")
-	d.must("search", "submit", d.write("long.yaml", searchText("long", "method: random\ntrials: 40\nbudget: {max: 100000}")))
-	d.eventually("two runs", func() bool { return len(d.begun("long")) >= 2 })
-	var stopped []int
-	for _, pid := range running(t, "search\x00run\x00") {
-		if environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && strings.Contains(string(environ), "MUSTER_SOCKET="+d.socket) {
-			stopped = append(stopped, pid)
-			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // so that the tuner does not end at once
-				t.Fatal(err)
-			}
-		}
-	}
-	if len(stopped) == 0 {
-		t.Fatal("the tuner was not found")
-	}
-	cancel := d.background("search", "cancel", "long")
-	d.eventually("the tuner is told to stop", func() bool { return strings.Contains(d.must("queue", "--json"), `"stopping"`) })
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	_ = d.cmd.Wait()
-	d.start()
-	for _, pid := range stopped {
-		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && err != syscall.ESRCH {
-			t.Fatal(err)
-		}
-	}
-	if err := cancel.Wait(); err != nil {
-		t.Errorf("cancel: %v: %s", err, d.read("search.out"))
-	}
-	d.eventually("the end", func() bool { return strings.Count(d.must("queue"), "long") == 0 })
-}
-
-// running lists the processes whose command line holds a text; its words are ended by NUL.
-func running(t *testing.T, text string) (pids []int) {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		line, err := os.ReadFile(f)
-		if err != nil || !strings.Contains(string(line), text) {
-			continue // it may have ended
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 // The examples work, as the documentation calls them: asha, and Hydro with fused

@@ -1,4 +1,4 @@
-package engine
+package inventory
 
 import "math/bits"
 
@@ -32,8 +32,8 @@ func (b *bitset) del(i int32) {
 	}
 }
 
-// next returns the lowest member >= i, or -1.
-func (b *bitset) next(i int32) int32 {
+// Next returns the lowest member >= i, or -1.
+func (b *bitset) Next(i int32) int32 {
 	w := int(i >> 6)
 	if w >= len(b.words) {
 		return -1
@@ -55,4 +55,16 @@ func (b *bitset) next(i int32) int32 {
 	}
 	w = s<<6 + bits.TrailingZeros64(rest)
 	return int32(w<<6 + bits.TrailingZeros64(b.words[w]))
+}
+
+// Len is how many members there are.
+func (b *bitset) Len() int { return b.n }
+
+func (b *bitset) grow(n int) {
+	for len(b.words) < (n+63)/64 {
+		b.words = append(b.words, 0)
+	}
+	for len(b.sum) < (len(b.words)+63)/64 {
+		b.sum = append(b.sum, 0)
+	}
 }

@@ -1,4 +1,4 @@
-package engine
+package order
 
 import (
 	"cmp"
@@ -19,14 +19,14 @@ func TestFirsts(t *testing.T) {
 		order := func(a, b *[2]int) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) }
 		twin := slices.Clone(list)
 		slices.SortFunc(twin, func(a, b [2]int) int { return order(&a, &b) })
-		f := firsts[[2]int]{list: list, cmp: order}
+		f := Firsts[[2]int]{List: list, Cmp: order}
 		for i := range r.IntN(n + 1) {
-			if *f.at(i) != twin[i] {
-				t.Fatalf("%d of %d is %v, want %v", i, n, *f.at(i), twin[i])
+			if *f.At(i) != twin[i] {
+				t.Fatalf("%d of %d is %v, want %v", i, n, *f.At(i), twin[i])
 			}
 		}
-		if n%2 == 0 && !slices.Equal(f.all(), twin) {
-			t.Fatalf("all of %d: %v, want %v", n, f.list, twin)
+		if n%2 == 0 && !slices.Equal(f.All(), twin) {
+			t.Fatalf("all of %d: %v, want %v", n, f.List, twin)
 		}
 	}
 }
@@ -52,12 +52,12 @@ func TestFirstsOfAnyOrder(t *testing.T) {
 				list[i] = [2]int{at(i), i}
 			}
 			compared := 0
-			f := firsts[[2]int]{list: list, cmp: func(a, b *[2]int) int {
+			f := Firsts[[2]int]{List: list, Cmp: func(a, b *[2]int) int {
 				compared++
 				return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(b[1], a[1]))
 			}}
 			for i := range k {
-				f.at(i)
+				f.At(i)
 			}
 			if most := 6 * n * 13; compared > most {
 				t.Errorf("%s: the first %d of %d cost %d comparisons, more than %d", name, k, n, compared, most)
@@ -76,7 +76,7 @@ func TestFirstsAgainstAnAdversary(t *testing.T) {
 		order[i], list[i] = gas, i
 	}
 	solid, candidate, compared := 0, 0, 0
-	f := firsts[int]{list: list, cmp: func(a, b *int) int {
+	f := Firsts[int]{List: list, Cmp: func(a, b *int) int {
 		x, y := *a, *b
 		compared++
 		if order[x] == gas && order[y] == gas && x != y {
@@ -93,7 +93,7 @@ func TestFirstsAgainstAnAdversary(t *testing.T) {
 		}
 		return cmp.Compare(order[x], order[y])
 	}}
-	if most := 6 * n * 12; len(f.all()) != n || compared > most {
+	if most := 6 * n * 12; len(f.All()) != n || compared > most {
 		t.Errorf("%d cost %d comparisons, more than %d", n, compared, most)
 	}
 }

@@ -1,0 +1,141 @@
+package inventory
+
+import (
+	"math/bits"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Alloc is what some tasks of one set hold on one node.
+type Alloc struct {
+	Node    int32         `json:"node"`              // index in the order in which nodes joined
+	Set     int32         `json:"set,omitempty"`     // index into Job.Tasks
+	Tasks   int32         `json:"tasks"`             // tasks of the set on this node; each has its devices in ascending order
+	GPUs    uint64        `json:"gpus,omitempty"`    // mask of devices
+	Share   int32         `json:"share,omitempty"`   // milli-GPU of each device; 0: whole
+	Beside  bool          `json:"beside,omitempty"`  // whole devices that another job holds, too: this one is its guest
+	Slots   uint8         `json:"slots,omitempty"`   // MIG memory slices held on the (single) device
+	Compute uint8         `json:"compute,omitempty"` // MIG compute slices held
+	Media   bool          `json:"media,omitempty"`   // ... with the GPU's media engines
+	Mem     cluster.MiB   `json:"mem,omitempty"`     // GPU memory on each shared device
+	User    string        `json:"user,omitempty"`    // whose share it is, where the shares of one device are one user's
+	Tenant  int32         `json:"-"`                 // 1 + the job whose share it is; 0: no share
+	CPU     cluster.Milli `json:"cpu,omitempty"`     // all tasks together
+	RAM     cluster.MiB   `json:"ram,omitempty"`     // all tasks together
+}
+
+// MilliIn is the milli-GPU of allocations.
+func MilliIn(allocs []Alloc) (m cluster.Milli) {
+	for i := range allocs {
+		m += allocs[i].Milli()
+	}
+	return m
+}
+
+// Milli returns the milli-GPU of an allocation; devices of a guest count for whom
+// it is beside.
+func (a *Alloc) Milli() cluster.Milli {
+	if a.Beside {
+		return 0
+	}
+	if a.Share > 0 {
+		return cluster.Milli(a.Share)
+	}
+	n := 0
+	for m := a.GPUs; m != 0; m &= m - 1 {
+		n++
+	}
+	return cluster.Milli(n) * cluster.Whole
+}
+
+// SplitLost divides what a gang holds into what a loss leaves and what it
+// takes. The tasks of an allocation have its devices in ascending order. It
+// fails where more than tasks of the first set are hit, or a task that has
+// several shared devices.
+func SplitLost(allocs []Alloc, node int32, mask uint64, gpus int) (keep, gone []Alloc, ok bool) {
+	for i := range allocs {
+		a := allocs[i]
+		all := a.Node == node && mask == AnyDevice
+		switch {
+		case !all && (a.Node != node || a.GPUs&mask == 0):
+			keep = append(keep, a)
+		case a.Set != 0 || a.Share != 0 && gpus > 1:
+			return nil, nil, false
+		case all || a.Share != 0 || a.Tasks == 1:
+			gone = append(gone, a)
+		default:
+			k, g := a.divide(mask, gpus)
+			if k.Tasks > 0 {
+				keep = append(keep, k)
+			}
+			gone = append(gone, g)
+		}
+	}
+	return keep, gone, true
+}
+
+// divide splits an allocation of whole devices into the tasks that have none of
+// the lost devices and those that have one.
+func (a *Alloc) divide(lost uint64, gpus int) (keep, gone Alloc) {
+	keep, gone = *a, *a
+	keep.GPUs, keep.Tasks, gone.GPUs, gone.Tasks = 0, 0, 0, 0
+	for rest := a.GPUs; rest != 0; {
+		var task uint64
+		for range gpus {
+			task |= rest & -rest
+			rest &= rest - 1
+		}
+		to := &keep
+		if task&lost != 0 {
+			to = &gone
+		}
+		to.GPUs |= task
+		to.Tasks++
+	}
+	cpu, ram := a.CPU/cluster.Milli(a.Tasks), a.RAM/cluster.MiB(a.Tasks)
+	keep.CPU, keep.RAM = cpu*cluster.Milli(keep.Tasks), ram*cluster.MiB(keep.Tasks)
+	gone.CPU, gone.RAM = cpu*cluster.Milli(gone.Tasks), ram*cluster.MiB(gone.Tasks)
+	return keep, gone
+}
+
+// Excludes reports whether two allocations cannot be on a device at the same time: one has
+// it whole, it is in MIG mode for one and not for the other, they want the same of its
+// memory slices or its media engines, or its MPS server has one user at a time.
+func (a *Alloc) Excludes(o *Alloc) bool {
+	switch {
+	case a.Node != o.Node || a.GPUs&o.GPUs == 0:
+		return false
+	case a.Share == 0 || o.Share == 0 || (a.Slots == 0) != (o.Slots == 0):
+		return true
+	}
+	return a.Slots&o.Slots != 0 || a.Media && o.Media || a.User != o.User
+}
+
+// SplitTask cuts the last task of the first set out of the allocations.
+func SplitTask(allocs *[]Alloc, r *cluster.Request) []Alloc {
+	list := *allocs
+	for i := len(list) - 1; i >= 0; i-- {
+		a := &list[i]
+		if a.Set != 0 || a.Tasks == 0 {
+			continue
+		}
+		if a.Share != 0 && r.GPUs > 1 {
+			return nil // a task over several shares is not cut
+		}
+		if a.Tasks == 1 {
+			gone := *a
+			*allocs = append(list[:i:i], list[i+1:]...)
+			return []Alloc{gone}
+		}
+		gone := *a
+		gone.Tasks, gone.CPU, gone.RAM, gone.GPUs = 1, r.CPU, r.RAM, 0
+		for range r.GPUs {
+			high := uint64(1) << (63 - bits.LeadingZeros64(a.GPUs))
+			gone.GPUs |= high
+			a.GPUs &^= high
+		}
+		a.Tasks, a.CPU, a.RAM = a.Tasks-1, a.CPU-r.CPU, a.RAM-r.RAM
+		return []Alloc{gone}
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+// Package inventory is what the cluster has: nodes, their GPUs, shares and slices of them, CPU and RAM, what of
+// it is free, and the log by which changes are tried and taken back. It knows jobs by their numbers.
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+)
+
+// Store is all nodes with their index, and the log that undoes tentative
+// changes. What-if is: mark, change, look, rollback.
+type Store struct {
+	nodes    []Node
+	classes  []Class
+	domains  map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
+	undo     []undoRec
+	notes    []note
+	recharge func(job int32, sign int64) // undoes a note: books what a job holds in its queue (1), or takes it back (-1)
+	commits  int                         // so many that forgot something
+	changes  uint64                      // counts versions of nodes
+	asleep   int                         // nodes that are
+	frag     fragCache
+	kinds    kindsMemo
+}
+
+// Add adds a node with GPUs of a model. It is in some partitions, a bit each, and a device of it takes shares
+// of so many clients at most (0: of any number). first: the node is the first of its class.
+func (st *Store) Add(n cluster.Node, model cluster.GPUModel, parts uint64, clients int) (first bool, err error) {
+	ns := Node{spec: n, drained: n.State == cluster.Draining}
+	if ns.fixed, err = fixedOf(&n, &model); err != nil {
+		return false, err
+	}
+	ns.class = int32(slices.IndexFunc(st.classes, func(c Class) bool {
+		return c.model.Name == model.Name && c.gpus == n.GPUs && c.parts == parts
+	}))
+	if first = ns.class < 0; first {
+		if len(st.classes) == MaxKinds {
+			return false, fmt.Errorf("more than %d kinds of node (GPU model x GPUs per node x partitions)", MaxKinds)
+		}
+		ns.class = int32(len(st.classes))
+		st.classes = append(st.classes, Class{model: model, gpus: n.GPUs, parts: parts, buckets: make([]bitset, n.GPUs+1), clients: clients})
+	}
+	ns.empty(&model)
+	ns.setHealthy(n.Bad)
+	ns.rack, ns.fabric = st.domain("rack", n.Rack), st.domain("fabric", n.Fabric)
+	if n.NVLink != "" {
+		ns.nvlink = st.domain("nvlink", n.NVLink)
+	} else {
+		ns.nvlink, ns.split = st.domain("node", n.Name), ns.Islands() > 1
+	}
+	c := &st.classes[ns.class]
+	ns.pos = int32(len(c.nodes))
+	c.nodes = append(c.nodes, int32(len(st.nodes)))
+	c.cpu, c.ram, c.split = max(c.cpu, ns.cpu), max(c.ram, ns.ram), c.split || ns.split
+	c.grow(len(c.nodes))
+	st.nodes = append(st.nodes, ns)
+	if n.Asleep > 0 {
+		st.asleep++
+	}
+	st.index(&st.nodes[len(st.nodes)-1], n.State == cluster.Up)
+	return first, nil
+}
+
+// domain numbers the named domain; nodes that name none share one domain.
+func (st *Store) domain(level, name string) int32 {
+	if st.domains == nil {
+		st.domains = map[string]int32{}
+	}
+	key := level + "/" + name
+	id, ok := st.domains[key]
+	if !ok {
+		id = int32(len(st.domains))
+		st.domains[key] = id
+	}
+	return id
+}
+
+// Blank makes a store of the same nodes as they would be empty and healthy.
+func (st *Store) Blank() *Store {
+	b := &Store{nodes: make([]Node, len(st.nodes)), classes: make([]Class, len(st.classes))}
+	for i := range st.classes {
+		c := st.classes[i]
+		c.free = 0
+		c.buckets = make([]bitset, c.gpus+1)
+		c.partial = bitset{}
+		b.classes[i] = c
+		b.classes[i].grow(len(c.nodes))
+	}
+	for i := range st.nodes {
+		n := &b.nodes[i]
+		*n = st.nodes[i]
+		n.indexed = false
+		n.empty(&b.classes[n.class].model)
+		n.setHealthy(0)
+		b.index(n, true)
+	}
+	return b
+}
+
+// SetState notes whether a node is up, draining or down.
+func (st *Store) SetState(id int32, s cluster.NodeState) {
+	n := &st.nodes[id]
+	n.spec.State = s
+	st.index(n, s == cluster.Up)
+}
+
+// SetDrained notes that a person drained a node, or took it back.
+func (st *Store) SetDrained(id int32, drained bool) { st.nodes[id].drained = drained }
+
+// SetLent notes that a node is of a loan, SetGiven that it is given back to who lends it.
+func (st *Store) SetLent(id int32) { st.nodes[id].lent = true }
+
+// SetGiven notes that a node is given back to who lends it, or taken again.
+func (st *Store) SetGiven(id int32, given bool) { st.nodes[id].given = given }
+
+// SetAsleep notes that a node is switched off and takes so long to wake; 0: that it is on.
+func (st *Store) SetAsleep(id int32, wake time.Duration) {
+	n := &st.nodes[id]
+	if n.spec.Asleep > 0 {
+		st.asleep--
+	}
+	if n.spec.Asleep = wake; wake > 0 {
+		st.asleep++
+	}
+}
+
+// Spoil marks devices of a node bad. Nothing is on them.
+func (st *Store) Spoil(id int32, mask uint64) {
+	n := &st.nodes[id]
+	n.healthy &^= mask
+	st.setFree(n, n.free&^mask)
+	st.changed(n)
+	st.indexPartial(n)
+}
+
+// Heal marks devices of a node healthy; held reports whether a job has a device (one bit) whole.
+func (st *Store) Heal(id int32, mask uint64, held func(dev uint64) bool) {
+	n := &st.nodes[id]
+	back := mask & (uint64(1)<<n.spec.GPUs - 1) &^ n.healthy
+	n.healthy |= back
+	for i := range n.devs {
+		if dev := uint64(1) << i; back&n.Whole()&dev != 0 && n.devs[i].tenants == 0 && !held(dev) {
+			st.setFree(n, n.free|dev)
+		}
+	}
+	st.changed(n)
+	st.indexPartial(n)
+}
+
+// Resume sets a node on which nothing is to the health that a snapshot has of it.
+func (st *Store) Resume(id int32, bad uint64) {
+	n := &st.nodes[id]
+	n.healthy = (uint64(1)<<n.spec.GPUs - 1) &^ bad
+	st.setFree(n, n.Whole())
+	st.changed(n)
+}
+
+// Leaving notes that a job still holds devices of a node that the books have promised on.
+func (st *Store) Leaving(id int32, job cluster.JobID) {
+	if n := &st.nodes[id]; !slices.Contains(n.stopping, job) {
+		n.stopping = append(n.stopping, job)
+	}
+}
+
+// Left is the inverse of leaving.
+func (st *Store) Left(id int32, job cluster.JobID) {
+	n := &st.nodes[id]
+	if i := slices.Index(n.stopping, job); i >= 0 {
+		n.stopping = slices.Delete(n.stopping, i, i+1)
+	}
+}
+
+// Freeze notes that the memory of a suspended job is where it has these allocations, thaw that it no longer is.
+func (st *Store) Freeze(allocs []Alloc) {
+	for i := range allocs {
+		st.nodes[allocs[i].Node].frozen++
+	}
+}
+
+// Thaw notes that the memory of a suspended job is no longer where it has these allocations.
+func (st *Store) Thaw(allocs []Alloc) {
+	for i := range allocs {
+		st.nodes[allocs[i].Node].frozen--
+	}
+}
+
+// Nodes is all nodes, in the order in which they joined.
+func (s *Store) Nodes() []Node { return s.nodes }
+
+// Classes is the classes of nodes.
+func (s *Store) Classes() []Class { return s.classes }
+
+// Asleep is how many nodes are asleep.
+func (s *Store) Asleep() int { return s.asleep }
+
+// Memory is what was computed of nodes.
+func (s *Store) Memory() *fragCache { return &s.frag }
+
+// Parted counts the GPUs of a class on which only shares and slices are.
+func (st *Store) Parted(ci int32) (count int) {
+	if st.classes[ci].partial.n == 0 {
+		return 0
+	}
+	for _, id := range st.classes[ci].nodes {
+		n := &st.nodes[id]
+		for i := range n.devs {
+			if n.indexed && n.Whole()>>i&1 == 1 && n.devs[i].tenants > 0 {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// AnyFrozen reports whether a suspended job has memory anywhere.
+func (st *Store) AnyFrozen() bool {
+	for i := range st.nodes {
+		if st.nodes[i].frozen > 0 {
+			return true
+		}
+	}
+	return false
+}
