@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,8 +19,26 @@ import (
 	"github.com/muster-gpu/muster/internal/plain"
 )
 
-// onCluster are the commands that work against a cluster: those that look.
-var onCluster = []string{"queue", "show", "why", "nodes", "queues", "usage", "top", "defrag", "dashboard", "perf measured"}
+// onCluster annotates a command that works against a cluster, too: it looks, and changes nothing.
+var onCluster = map[string]string{clusterMark: "yes"}
+
+const clusterMark = "on cluster"
+
+// clusterCommands names the commands below one that work against a cluster.
+func clusterCommands(c *cobra.Command) (names []string) {
+	if c.Annotations[clusterMark] != "" {
+		names = append(names, pathOf(c))
+	}
+	for _, sub := range c.Commands() {
+		names = append(names, clusterCommands(sub)...)
+	}
+	return names
+}
+
+// pathOf is the command without the program's name.
+func pathOf(c *cobra.Command) string {
+	return strings.TrimPrefix(c.CommandPath(), c.Root().CommandPath()+" ")
+}
 
 // clusterFlags say that a command is meant for a Kubernetes cluster, and which.
 type clusterFlags struct {
@@ -44,8 +61,9 @@ func (f *clusterFlags) add(root *cobra.Command) {
 		if !f.given() {
 			return nil
 		}
-		if !slices.Contains(onCluster, strings.TrimPrefix(c.CommandPath(), root.CommandPath()+" ")) {
-			return usage(fmt.Errorf("%s works on a machine, not on a cluster: %s; against a cluster work %s", c.CommandPath(), instead(c, root), strings.Join(onCluster, ", ")))
+		if c.Annotations[clusterMark] == "" {
+			return usage(fmt.Errorf("%s works on a machine, not on a cluster: %s; against a cluster work %s",
+				c.CommandPath(), instead(c, root), strings.Join(clusterCommands(root), ", ")))
 		}
 		if c.Name() == "dashboard" {
 			return nil // it serves the page itself

@@ -28,7 +28,8 @@ type defragFlags struct {
 func newDefrag() *cobra.Command {
 	var f defragFlags
 	c := &cobra.Command{
-		Use: "defrag [JOB]", Short: "Say which running jobs to move so that a waiting one fits or nodes are empty, and what that costs", Args: cobra.MaximumNArgs(1),
+		Annotations: onCluster,
+		Use:         "defrag [JOB]", Short: "Say which running jobs to move so that a waiting one fits or nodes are empty, and what that costs", Args: cobra.MaximumNArgs(1),
 		Long: "Enough GPUs may be free for a gang, but not together, or enough of GPUs, but MIG slices and shares lie in the way: n1:0@4 is\n" +
 			"the slice of GPU 0 of n1 that begins at memory slice 4. Says for which waiting jobs moving others would help: who would go\n" +
 			"where, how much GPU time that loses, and how much earlier the job would start. Nothing is changed without --apply, which makes\n" +

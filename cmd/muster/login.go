@@ -173,7 +173,8 @@ func newLogout() *cobra.Command {
 func newDashboard() *cobra.Command {
 	var quiet bool
 	c := &cobra.Command{
-		Use: "dashboard", Short: "Open the dashboard in a browser: a link that works once, for two minutes", Args: cobra.NoArgs,
+		Annotations: onCluster,
+		Use:         "dashboard", Short: "Open the dashboard in a browser: a link that works once, for two minutes", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kubeCluster.given() {
 				return kubeCluster.dashboard(c, quiet)

@@ -91,37 +91,19 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	kubeCluster.add(root)
 	cobra.EnableCommandSorting = false // within a group they stand as people need them
-	for _, g := range commandGroups() {
+	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-		for _, c := range g.commands {
-			c.GroupID = g.id
-			completeJobFlags(c)
-			root.AddCommand(c)
-		}
+	}
+	for _, s := range subcommands() {
+		c := s.make()
+		c.GroupID = s.group
+		completeJobFlags(c)
+		root.AddCommand(c)
 	}
 	root.SetHelpCommandGroupID("develop")
 	root.SetCompletionCommandGroupID("develop")
 	argumentsAreUsage(root)
 	return root
-}
-
-// commandGroup is a part of muster help: what people come for.
-type commandGroup struct {
-	id, title string
-	commands  []*cobra.Command
-}
-
-// commandGroups lists all sub-commands.
-func commandGroups() []commandGroup {
-	return []commandGroup{
-		{"run", "Run jobs:", []*cobra.Command{newRun(), newSubmit(), newExec(), newAttach(), newLogs(), newWait(), newSearch()}},
-		{"look", "Look:", []*cobra.Command{newQueue(), newWhy(), newShow(), newHistory(), newTop(), newNodes(), newQueues(), newUsage(), newDashboard()}},
-		{"change", "Change jobs:", append(newVerbs(), newUpdate())},
-		{"operate", "Operate a machine or a cluster:", append([]*cobra.Command{newServe(), newKube(), newPolicy(), newConfig(), newClusterCmd(),
-			newAudit(), newToken(), newLogin(), newLogout(), newDefrag(), newMIG(), newMPS(), newPerf(), newSlurm()}, newDrains()...)},
-		{"simulate", "Simulate and compare:", []*cobra.Command{newSim(), newTune(), newTrace(), newLearn(), newReplay(), newExplain(), newJournal()}},
-		{"develop", "Develop, and about this program:", []*cobra.Command{newCheck(), newMan(), newVersion()}},
-	}
 }
 
 // argumentsAreUsage makes a wrong number of arguments a mistake of usage, for a command and those below it.

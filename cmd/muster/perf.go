@@ -32,8 +32,9 @@ The way that is the least off counts. Pairs named are listed with what they are 
 		RunE: func(c *cobra.Command, args []string) error { return checkPerf(c, args[0], args[1:]) },
 	})
 	c.AddCommand(&cobra.Command{
-		Use:   "measured",
-		Short: "How fast jobs of each model were measured to go, as a performance table",
+		Annotations: onCluster,
+		Use:         "measured",
+		Short:       "How fast jobs of each model were measured to go, as a performance table",
 		Long: `Asks the daemon for what the progress of jobs with --model told of their speeds, and
 writes it as a performance table (--perf of muster sim, performance: of muster serve): on GPU
 models relative to the fastest, with several numbers of tasks relative to the most. What was

@@ -211,7 +211,8 @@ type queueFlags struct {
 func newQueue() *cobra.Command {
 	f := &queueFlags{}
 	c := &cobra.Command{
-		Use: "queue", Aliases: []string{"ls"}, Args: cobra.NoArgs,
+		Annotations: onCluster,
+		Use:         "queue", Aliases: []string{"ls"}, Args: cobra.NoArgs,
 		Short:   "List the jobs that run and wait",
 		Long:    "Columns for -o and --sort: " + strings.Join(columnNames(), ", ") + ".",
 		Example: "  muster queue --mine\n  muster queue --state pending --sort -gpus,waited\n  muster queue -o job,name,gpus,expected",

@@ -26,7 +26,8 @@ import (
 
 func newTop() *cobra.Command {
 	return &cobra.Command{
-		Use: "top", Short: "Watch GPUs and jobs on the whole terminal", Args: cobra.NoArgs,
+		Annotations: onCluster,
+		Use:         "top", Short: "Watch GPUs and jobs on the whole terminal", Args: cobra.NoArgs,
 		Long: "Shows the GPUs and the jobs that run and wait, as they change.\n\n" +
 			"Up and down (or j and k) choose a job, Enter shows all about it. s sorts by the next column, S the other way\n" +
 			"round; / filters by number, name, user, queue or state, Esc shows all again. c cancels the chosen job, h holds it,\n" +

@@ -139,46 +139,51 @@ func completeJobs(states ...string) cobra.CompletionFunc {
 	}
 }
 
-// newDrains are muster drain and undrain.
-func newDrains() (list []*cobra.Command) {
-	for _, v := range []struct{ name, verb, short string }{
-		{"drain", "drain", "Let this machine, or a node, take no more jobs; what runs goes on"},
-		{"undrain", "resume", "Let a drained node take jobs again"},
-	} {
-		var reason string
-		var asJSON bool
-		c := &cobra.Command{Use: v.name + " [NODE]", Short: v.short, Args: cobra.MaximumNArgs(1), ValidArgsFunction: completeNames(nodeNames),
-			RunE: func(c *cobra.Command, args []string) error {
-				cl := client.Connect()
-				nodes, err := cl.Nodes(c.Context())
-				if err != nil {
-					return err
+func newDrain() *cobra.Command {
+	var reason string
+	c := newNodeVerb("drain", "drain", "Let this machine, or a node, take no more jobs; what runs goes on", &reason)
+	c.Flags().StringVar(&reason, "reason", "", "why, for those who ask")
+	return c
+}
+
+func newUndrain() *cobra.Command {
+	return newNodeVerb("undrain", "resume", "Let a drained node take jobs again", new(string))
+}
+
+// newNodeVerb does one thing to a node, the first one if none is named.
+func newNodeVerb(name, verb, short string, reason *string) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: name + " [NODE]", Short: short, Args: cobra.MaximumNArgs(1), ValidArgsFunction: completeNames(nodeNames),
+		RunE: func(c *cobra.Command, args []string) error {
+			cl := client.Connect()
+			nodes, err := cl.Nodes(c.Context())
+			if err != nil {
+				return err
+			}
+			node := nodes[0].Name
+			if len(args) > 0 {
+				node = args[0]
+			}
+			nodes = nil // what is decoded into it would keep what the answer does not have
+			path := "/v1/nodes/" + url.PathEscape(node) + "/" + verb
+			if err := cl.Do(c.Context(), http.MethodPost, path, &api.Drain{Reason: *reason}, &nodes); err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(c.OutOrStdout()).Encode(nodes)
+			}
+			for i := range nodes {
+				if nodes[i].Name == node {
+					text := fmt.Sprintf("node %s: %s %s", node, nodes[i].State, nodes[i].Reason)
+					fmt.Fprintln(c.OutOrStdout(), strings.TrimSpace(text))
 				}
-				name := nodes[0].Name
-				if len(args) > 0 {
-					name = args[0]
-				}
-				nodes = nil // what is decoded into it would keep what the answer does not have
-				if err := cl.Do(c.Context(), http.MethodPost, "/v1/nodes/"+url.PathEscape(name)+"/"+v.verb, &api.Drain{Reason: reason}, &nodes); err != nil {
-					return err
-				}
-				if asJSON {
-					return json.NewEncoder(c.OutOrStdout()).Encode(nodes)
-				}
-				for i := range nodes {
-					if nodes[i].Name == name {
-						fmt.Fprintln(c.OutOrStdout(), strings.TrimSpace(fmt.Sprintf("node %s: %s %s", name, nodes[i].State, nodes[i].Reason)))
-					}
-				}
-				return nil
-			}}
-		if v.name == "drain" {
-			c.Flags().StringVar(&reason, "reason", "", "why, for those who ask")
-		}
-		c.Flags().BoolVar(&asJSON, "json", false, "JSON")
-		list = append(list, c)
+			}
+			return nil
+		},
 	}
-	return list
+	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
+	return c
 }
 
 // newHistory shows what happened to a job, or which jobs are over.

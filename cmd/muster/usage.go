@@ -20,7 +20,8 @@ func newUsage() *cobra.Command {
 	var by, since string
 	var waste, predictions, asJSON bool
 	c := &cobra.Command{
-		Use: "usage", Short: "Report who used how much, what was wasted, and how good expected starts were", Args: cobra.NoArgs,
+		Annotations: onCluster,
+		Use:         "usage", Short: "Report who used how much, what was wasted, and how good expected starts were", Args: cobra.NoArgs,
 		Example: "  muster usage --by queue --since 7d\n  muster usage --waste",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if waste && predictions {

@@ -99,48 +99,64 @@ func elementsOf(ctx context.Context, cl *client.Client, ids []int, state string)
 	return list, nil
 }
 
-// newVerbs are the commands that do one thing to jobs.
-func newVerbs() (list []*cobra.Command) {
-	list = append(list, newManyVerb("cancel", "End jobs, whether they run or wait", "cancelled"),
-		newManyVerb("hold", "Keep waiting jobs from starting", "held"), newManyVerb("release", "Let held jobs start", "released"))
-	for _, v := range []struct{ name, from, short string }{
-		{"requeue", api.StateRunning, "Stop running jobs, checkpoint first, and let them wait again"},
-		{"suspend", api.StateRunning, "Freeze running jobs on their GPUs"},
-		{"resume", api.StateSuspended, "Let suspended jobs go on"},
-	} {
-		var asJSON bool
-		c := &cobra.Command{
-			Use: v.name + " JOB...", Short: v.short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(),
-			RunE: func(c *cobra.Command, args []string) error {
-				cl := client.Connect()
-				ids, err := findJobs(c.Context(), cl, args)
-				if err == nil {
-					ids, err = elementsOf(c.Context(), cl, ids, v.from)
-				}
+func newCancel() *cobra.Command {
+	return newManyVerb("cancel", "End jobs, whether they run or wait", "cancelled")
+}
+
+func newHold() *cobra.Command {
+	return newManyVerb("hold", "Keep waiting jobs from starting", "held")
+}
+
+func newRelease() *cobra.Command {
+	return newManyVerb("release", "Let held jobs start", "released")
+}
+
+func newRequeue() *cobra.Command {
+	return newVerb("requeue", api.StateRunning, "Stop running jobs, checkpoint first, and let them wait again")
+}
+
+func newSuspend() *cobra.Command {
+	return newVerb("suspend", api.StateRunning, "Freeze running jobs on their GPUs")
+}
+
+func newResume() *cobra.Command {
+	return newVerb("resume", api.StateSuspended, "Let suspended jobs go on")
+}
+
+// newVerb does one thing to jobs, one after the other; of an array, to the elements in a state.
+func newVerb(name, state, short string) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: name + " JOB...", Short: short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeJobs(),
+		RunE: func(c *cobra.Command, args []string) error {
+			cl := client.Connect()
+			ids, err := findJobs(c.Context(), cl, args)
+			if err == nil {
+				ids, err = elementsOf(c.Context(), cl, ids, state)
+			}
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				j, err := cl.Act(c.Context(), id, name)
 				if err != nil {
 					return err
 				}
-				for _, id := range ids {
-					j, err := cl.Act(c.Context(), id, v.name)
-					if err != nil {
-						return err
-					}
-					if err := tellJob(c, &j, asJSON); err != nil {
-						return err
-					}
+				if err := tellJob(c, &j, asJSON); err != nil {
+					return err
 				}
-				return nil
-			},
-		}
-		c.Flags().BoolVar(&asJSON, "json", false, "JSON")
-		list = append(list, c)
+			}
+			return nil
+		},
 	}
-	return list
+	c.Flags().BoolVar(&asJSON, "json", false, "JSON")
+	return c
 }
 
 func newShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show JOB", Short: "Show everything about a job, as JSON", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(jobStates[1:]...),
+		Annotations: onCluster,
+		Use:         "show JOB", Short: "Show everything about a job, as JSON", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(jobStates[1:]...),
 		Long: "Shows everything about a job, as JSON. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
@@ -163,7 +179,8 @@ func newShow() *cobra.Command {
 func newWhy() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "why JOB", Short: "Say why a job waits, for whom, and until when", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(),
+		Annotations: onCluster,
+		Use:         "why JOB", Short: "Say why a job waits, for whom, and until when", Args: cobra.ExactArgs(1), ValidArgsFunction: completeJobs(),
 		Long: "Says why a job waits, for whom, and until when. JOB is its number or its name.",
 		RunE: func(c *cobra.Command, args []string) error {
 			cl := client.Connect()
@@ -318,7 +335,8 @@ func newWait() *cobra.Command {
 func newNodes() *cobra.Command {
 	var asJSON, each bool
 	c := &cobra.Command{
-		Use: "nodes", Aliases: []string{"gpus"}, Short: "Show the GPUs and who holds them", Args: cobra.NoArgs,
+		Annotations: onCluster,
+		Use:         "nodes", Aliases: []string{"gpus"}, Short: "Show the GPUs and who holds them", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			list, err := client.Connect().Nodes(c.Context())
 			if err != nil {
@@ -421,7 +439,8 @@ func printMany(w io.Writer, list []api.Node) error {
 func newQueues() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "queues", Short: "Show the queues and what they hold", Args: cobra.NoArgs,
+		Annotations: onCluster,
+		Use:         "queues", Short: "Show the queues and what they hold", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			list, err := client.Connect().Queues(c.Context())
 			if err != nil {
