@@ -53,6 +53,9 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 	if text = e.checkNodeLimits(s.NodeLimits); text != "" {
 		return 0, text
 	}
+	if text = e.checkNodes(s); text != "" {
+		return 0, text
+	}
 	if s.Reservation != "" {
 		if text = e.mayUse(s.Reservation, s); text != "" {
 			return 0, text
@@ -225,12 +228,6 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 	if ok {
 		return ""
 	}
-	most := 0
-	for ci := range e.st.classes {
-		if s.any.has(int32(ci)) {
-			most += e.st.classes[ci].gpus * len(e.st.classes[ci].nodes)
-		}
-	}
 	text := "asks for " + s.askedText()
 	if s.most.any > 0 {
 		text += fmt.Sprintf(", at most %d on a node", s.most.any)
@@ -242,7 +239,7 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 	if help := e.noInstanceText(s); help != "" {
 		return text + ": " + help
 	}
-	return text + fmt.Sprintf(" (%d suitable GPUs)", most)
+	return text + fmt.Sprintf(" (%d suitable GPUs)", e.suitableGPUs(s))
 }
 
 func (e *Engine) whyNoClass(s *shape) string {
@@ -266,7 +263,7 @@ func (e *Engine) whyNoClass(s *shape) string {
 	for i := range s.sets { // the set that fits nowhere, else one that fits least
 		misfits, why := 0, ""
 		for ci := range e.st.classes {
-			if c := &e.st.classes[ci]; c.parts&e.partMask(s.parts) != 0 {
+			if c := &e.st.classes[ci]; c.parts&e.partMask(s.parts) != 0 && s.reachesClass(int32(ci)) {
 				if t := whyNotClass(&s.sets[i].Request, c); t != "" {
 					misfits, why = misfits+1, t
 				}
@@ -276,7 +273,10 @@ func (e *Engine) whyNoClass(s *shape) string {
 			text, most = why, misfits
 		}
 	}
-	if text == "" {
+	switch {
+	case text == "" && s.most.within != nil:
+		return "no node that it may be on has what it asks for"
+	case text == "":
 		return "no node of its partitions has what it asks for"
 	}
 	return text

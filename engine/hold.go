@@ -86,7 +86,7 @@ func (e *Engine) leastBusy(s *shape) (nodes []int32) {
 		}
 	}
 	for id := range e.st.nodes {
-		if n := &e.st.nodes[id]; n.indexed && s.any.has(n.class) && !taken[int32(id)] {
+		if n := &e.st.nodes[id]; n.indexed && s.any.has(n.class) && s.reaches(int32(id)) && !taken[int32(id)] {
 			nodes = append(nodes, int32(id))
 		}
 	}
@@ -159,7 +159,7 @@ func (e *Engine) freeAt(sl *slack, on []holder) cluster.Time {
 // not in sight: they hold nothing.
 func (e *Engine) openEnded(s *shape) bool {
 	for i := range e.resv {
-		if r := &e.resv[i]; s.any.minus(&r.any) != s.any && !e.outOfSight(r.at) {
+		if r := &e.resv[i]; e.meets(s, r) && !e.outOfSight(r.at) {
 			return false
 		}
 	}

@@ -35,6 +35,7 @@ type nodeState struct {
 	drained  bool  // by a person, until it is taken back: also through an outage
 	lent     bool  // of a loan (loan.go)
 	given    bool  // given back to who lends it
+	resized  bool  // its size is that of an event, not of the configuration
 	free     uint64
 	hosts    uint64 // devices that a job holds whole, not as a guest
 	guested  uint64 // devices on which guests are

@@ -120,7 +120,7 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 	}
 	for _, id := range nodes {
 		n := &e.st.nodes[id]
-		if !n.indexed || !s.any.has(n.class) || int(n.nfree)+gain[id] < r.GPUs {
+		if !n.indexed || !s.any.has(n.class) || !s.reaches(id) || int(n.nfree)+gain[id] < r.GPUs {
 			continue
 		}
 		mark := e.st.mark()

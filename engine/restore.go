@@ -32,6 +32,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	if err = e.restorePast(s.Past); err != nil {
 		return nil, err
 	}
+	e.nameAll(s.Sets)
 	e.jobs = make([]*jobState, s.Next)
 	for i := range s.Jobs {
 		if err := e.restoreJob(&s.Jobs[i]); err != nil {
@@ -121,11 +122,14 @@ func (s *Snapshot) joined(configured []cluster.Node) (list []cluster.Node) {
 // restoreNodes sets the nodes' states. It comes after the queues' guarantees
 // were compared with what the cluster has when it is whole.
 func (e *Engine) restoreNodes(s *Snapshot) {
-	drained, given := nameSet(s.Drained), nameSet(s.Given)
+	drained, given, resized := nameSet(s.Drained), nameSet(s.Given), nameSet(s.Resized)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		id := e.nodeID[n.Name]
 		ns := &e.st.nodes[id]
+		if resized[n.Name] {
+			e.resize(id, n.CPU, n.RAM)
+		}
 		ns.spec.State = n.State
 		e.setAsleep(id, n.Asleep)
 		ns.drained = drained[n.Name]
@@ -187,7 +191,7 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 		return nil
 	}
 	e.live++
-	if text := CheckTasks(r.Spec); text != "" {
+	if text := cmp.Or(CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
 		return &JobError{r.Spec.ID, text}
 	}
 	j.shape = e.shapeOf(r.Spec)

@@ -161,6 +161,7 @@ func shapeKey(buf []byte, j *cluster.Job) []byte {
 	if j.NoPreempt {
 		num(1)
 	}
+	str(j.Nodes)
 	str(j.Reservation)
 	return buf
 }
@@ -238,18 +239,18 @@ func (e *Engine) computeStages(s *shape) {
 	if len(types) == 0 {
 		types = []string{""}
 	}
-	seen := make([]classSet, len(s.sets))
+	seen, within := make([]classSet, len(s.sets)), e.classesOf(s)
 	for _, typ := range types {
 		fits := make([][]int32, len(s.sets))
 		for i := range s.sets {
 			bound := !withGPUs || s.sets[i].Request.GPUs > 0
-			for ci := range e.st.classes {
+			for _, ci := range within {
 				c := &e.st.classes[ci]
-				if bound && (seen[i].has(int32(ci)) || typ != "" && !matchType(c.model.Name, typ)) || !e.fitsClass(s, i, c) {
+				if bound && (seen[i].has(ci) || typ != "" && !matchType(c.model.Name, typ)) || !e.fitsClass(s, i, c) {
 					continue
 				}
-				fits[i] = append(fits[i], int32(ci))
-				seen[i].add(int32(ci))
+				fits[i] = append(fits[i], ci)
+				seen[i].add(ci)
 			}
 		}
 		e.addStages(s, fits, withGPUs)

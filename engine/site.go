@@ -160,7 +160,10 @@ func (s *Site) Islands() bool {
 }
 
 func (s *Site) inside(node int32) bool {
-	if s.e.shy.off(node) || s.awake && s.e.st.nodes[node].spec.Asleep > 0 {
+	switch {
+	case s.e.shy.off(node), s.awake && s.e.st.nodes[node].spec.Asleep > 0:
+		return false
+	case s.most != nil && s.most.within != nil && !s.most.within.in.has(node), s.e.blockedBy != nil && s.e.ps.shut.has(node):
 		return false
 	}
 	return s.in(s.within, node) && s.in(s.home, node)

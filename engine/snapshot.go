@@ -39,6 +39,9 @@ type Snapshot struct {
 	Pairs   []PairRecord    `json:"pairs,omitempty"`  // what jobs in shares of one GPU were measured to do to each other
 	Paces   []PaceRecord    `json:"paces,omitempty"`  // how fast jobs were measured to go
 	Looked  cluster.Time    `json:"looked,omitempty"` // the last round in which moves were looked for
+
+	Resized []string          `json:"resized,omitempty"` // nodes of which Nodes says the size, whatever the configuration says
+	Sets    []cluster.NodeSet `json:"sets,omitempty"`    // of nodes, that jobs name
 }
 
 // PlanRecord is where a policy that plans is.
@@ -148,7 +151,7 @@ type AdvanceRecord struct {
 // Snapshot writes down what the engine knows. It changes nothing.
 func (e *Engine) Snapshot() Snapshot {
 	s := e.Common()
-	s.Past = e.Past()
+	s.Past, s.Sets = e.Past(), e.nodeSets()
 	var arrays []cluster.JobID
 	for i := range e.jobs {
 		if e.jobs[i] == nil {
@@ -183,6 +186,9 @@ func (e *Engine) Common() Snapshot {
 		}
 		if n := &e.st.nodes[i]; n.given {
 			s.Given = append(s.Given, n.spec.Name)
+		}
+		if n := &e.st.nodes[i]; n.resized {
+			s.Resized = append(s.Resized, n.spec.Name)
 		}
 	}
 	s.Queues, s.Closed = e.queueSpecs()
