@@ -138,6 +138,12 @@ type NodeLimit struct {
 	Tasks int      `json:"tasks,omitempty"` // 0: none
 }
 
+// NodeSet is nodes under a name. What it contains never changes; nodes that join later are in none.
+type NodeSet struct {
+	Name  string   `json:"name"`
+	Nodes []string `json:"nodes"`
+}
+
 // Job is what a user asks for. It does not change while the engine holds it,
 // except through an Updated event.
 type Job struct {
@@ -152,6 +158,7 @@ type Job struct {
 	Tasks       []TaskSet     `json:"tasks"`
 	GPUTypes    []string      `json:"gpu_types,omitempty"`  // acceptable models in order of preference; none: any
 	Partitions  []string      `json:"partitions,omitempty"` // acceptable partitions; none: the default ones
+	Nodes       string        `json:"nodes,omitempty"`      // the set of nodes (NodeSet) that it runs on; none: any
 	Reservation string        `json:"reservation,omitempty"`
 	Topology    Topology      `json:"topology,omitzero"`
 	Elastic     Elastic       `json:"elastic,omitzero"`

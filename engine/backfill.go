@@ -22,6 +22,7 @@ type reservation struct {
 	hold   bool // from now on, until the job fits; at is the earliest that it can
 	nodes  []slack
 	any    inventory.ClassSet
+	within *nodeSet          // nil: all nodes of these classes
 	masks  []uint64          // devices that stand for it while the profile is walked
 	allocs []inventory.Alloc // as it was planned: scratch memory, good until something else is placed
 }
@@ -150,10 +151,8 @@ func popcount(m uint64) (n int) {
 // EASY makes one for each separate part of the cluster.
 func (e *Engine) reservedFor(s *shape) bool {
 	for i := range e.resv {
-		for k := range s.any {
-			if e.resv[i].any[k]&s.any[k] != 0 {
-				return true
-			}
+		if e.meets(s, &e.resv[i]) {
+			return true
 		}
 	}
 	return false
@@ -302,7 +301,7 @@ func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []inventory.
 	idle := e.scratch.idle[:0]
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if n.TakesJobs() && e.shy.freed[id] != e.shy.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.any.Has(n.Class()) {
+		if n.TakesJobs() && e.shy.freed[id] != e.shy.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.any.Has(n.Class()) && s.reaches(int32(id)) {
 			idle = append(idle, int32(id))
 		}
 	}
@@ -486,7 +485,7 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 
 // promiseOf turns a tentative placement into a reservation.
 func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []inventory.Alloc) reservation {
-	r := reservation{job: j.spec.ID, at: at, until: at.Add(max(1, j.expectedRun(e.limitOf(j)))), any: s.any, allocs: allocs}
+	r := reservation{job: j.spec.ID, at: at, until: at.Add(max(1, j.expectedRun(e.limitOf(j)))), any: s.any, within: s.most.within, allocs: allocs}
 	for i := range allocs {
 		a := &allocs[i]
 		k := -1

@@ -54,6 +54,9 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 	if text = e.checkNodeLimits(s.NodeLimits); text != "" {
 		return 0, text
 	}
+	if text = e.checkNodes(s); text != "" {
+		return 0, text
+	}
 	if s.Reservation != "" {
 		if text = e.mayUse(s.Reservation, s); text != "" {
 			return 0, text
@@ -222,12 +225,6 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 	if ok {
 		return ""
 	}
-	most := 0
-	for ci := range e.st.Classes() {
-		if s.any.Has(int32(ci)) {
-			most += e.st.Classes()[ci].GPUs() * len(e.st.Classes()[ci].Nodes())
-		}
-	}
 	text := "asks for " + s.askedText()
 	if s.most.any > 0 {
 		text += fmt.Sprintf(", at most %d on a node", s.most.any)
@@ -239,7 +236,7 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 	if help := e.noInstanceText(s); help != "" {
 		return text + ": " + help
 	}
-	return text + fmt.Sprintf(" (%d suitable GPUs)", most)
+	return text + fmt.Sprintf(" (%d suitable GPUs)", e.suitableGPUs(s))
 }
 
 func (e *Engine) whyNoClass(s *shape) string {
@@ -263,7 +260,7 @@ func (e *Engine) whyNoClass(s *shape) string {
 	for i := range s.sets { // the set that fits nowhere, else one that fits least
 		misfits, why := 0, ""
 		for ci := range e.st.Classes() {
-			if c := &e.st.Classes()[ci]; c.Partitions()&e.partMask(s.parts) != 0 {
+			if c := &e.st.Classes()[ci]; c.Partitions()&e.partMask(s.parts) != 0 && s.reachesClass(int32(ci)) {
 				if t := inventory.WhyNotClass(&s.sets[i].Request, c); t != "" {
 					misfits, why = misfits+1, t
 				}
@@ -273,7 +270,10 @@ func (e *Engine) whyNoClass(s *shape) string {
 			text, most = why, misfits
 		}
 	}
-	if text == "" {
+	switch {
+	case text == "" && s.most.within != nil:
+		return "no node that it may be on has what it asks for"
+	case text == "":
 		return "no node of its partitions has what it asks for"
 	}
 	return text

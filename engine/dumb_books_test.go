@@ -429,6 +429,12 @@ type kind struct {
 	model string
 	gpus  int
 	parts string // which partitions have it
+	node  int    // 1 + a node: of it alone
+}
+
+// inSet: the node is one of those that the job names, if it names any.
+func (d *dumb) inSet(j *dumbJob, i int) bool {
+	return j.Nodes == "" || slices.Contains(d.sets[j.Nodes], d.nodes[i].Name)
 }
 
 // inPart reports whether a node is of a partition; "": of one that is default, or of
@@ -450,7 +456,7 @@ func (d *dumb) fits(j *dumbJob, set, i int) bool {
 		}
 	}
 	_, ok := m.Profile(r.Profile)
-	return d.inPart(j.part, i) && d.nodes[i].GPUs >= r.GPUs && (r.GPUs == 0 || r.Memory <= m.Memory) && cpu >= r.CPU && ram >= r.RAM && (r.Profile == "" || ok)
+	return d.inPart(j.part, i) && d.inSet(j, i) && d.nodes[i].GPUs >= r.GPUs && (r.GPUs == 0 || r.Memory <= m.Memory) && cpu >= r.CPU && ram >= r.RAM && (r.Profile == "" || ok)
 }
 
 // suits: some stage has the node for the task set.
@@ -521,7 +527,7 @@ func (d *dumb) place(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc 
 	for _, stage := range d.stages(j) {
 		for set := range stage {
 			stage[set] = slices.DeleteFunc(stage[set], func(i int) bool {
-				return d.nodes[i].State != cluster.Up || blocked[d.kind(i)] || b.off[i]
+				return d.nodes[i].State != cluster.Up || blocked[d.kind(i)] || blocked[kind{node: i + 1}] || b.off[i]
 			})
 		}
 		awake := make([][]int, len(stage)) // a job is on nodes that are awake, if it fits there

@@ -11,7 +11,7 @@ import (
 // submit takes a job in, unless it can never run: even on the empty, healthy
 // cluster there is no place for it.
 func (d *dumb) submit(spec *cluster.Job, before *engine.Given) {
-	j := &dumbJob{Job: spec, hungry: cluster.Never, predicted: d.predict(spec), promoted: promoted{since: d.now}, firstStart: cluster.Never, hold: spec.Hold, shape: fmt.Sprint(spec.Tier, spec.Tasks, spec.GPUTypes, spec.PerNode, spec.NodeLimits, spec.NoPreempt)}
+	j := &dumbJob{Job: spec, hungry: cluster.Never, predicted: d.predict(spec), promoted: promoted{since: d.now}, firstStart: cluster.Never, hold: spec.Hold, shape: fmt.Sprint(spec.Tier, spec.Tasks, spec.GPUTypes, spec.PerNode, spec.NodeLimits, spec.Nodes, spec.NoPreempt)}
 	if before != nil {
 		j.stints = []stint{{weight: cluster.Whole, work: before.Attained}}
 		j.ran, j.done, j.saved, j.began, j.firstStart = before.Ran, before.Done, before.Done, true, before.FirstStart

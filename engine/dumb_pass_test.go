@@ -108,7 +108,11 @@ const (
 func (d *dumb) block(j *dumbJob, blocked map[kind]bool) bool {
 	all := true
 	for i := range d.nodes {
-		if d.competes(j, i) {
+		switch {
+		case !d.competes(j, i):
+		case j.Nodes != "":
+			blocked[kind{node: i + 1}] = true
+		default:
 			blocked[d.kind(i)] = true
 		}
 	}

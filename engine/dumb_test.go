@@ -38,7 +38,8 @@ type dumb struct {
 	pairs          pairs          // what is left of a job beside another in its share
 	minSpeed       int64          // of jobs that state none
 	parts          []cluster.Partition
-	weights        map[string]int64 // of GPU models; looked up only
+	sets           map[string][]string // of nodes, that jobs name; looked up only
+	weights        map[string]int64    // of GPU models; looked up only
 	jobs           []*dumbJob
 	turns          int
 	completed      []earlier
@@ -411,6 +412,8 @@ func (d *dumb) node(ev *engine.Event, i int) {
 		}
 	case ev.Type == engine.NodeDrained && ev.Undo && n.State == cluster.Draining:
 		n.State = cluster.Up
+	case ev.Type == engine.NodeResized:
+		n.CPU, n.RAM = ev.Size.CPU, ev.Size.RAM
 	case ev.Type == engine.GPUBad && ev.Undo:
 		n.Bad &^= ev.GPUs
 	case ev.Type == engine.GPUBad:
@@ -435,6 +438,8 @@ func (d *dumb) lose(lost func(a engine.Alloc) bool) {
 
 func (d *dumb) event(ev *engine.Event) {
 	switch ev.Type {
+	case engine.NodesNamed:
+		d.sets[ev.Set.Name] = ev.Set.Nodes
 	case engine.Submitted:
 		d.submit(ev.Spec, ev.Given)
 	case engine.Started:

@@ -82,6 +82,7 @@ type Engine struct {
 	st       inventory.Store
 	nodeID   map[string]int32 // looked up only
 	parts    []partition
+	sets     map[string]*nodeSet // by name; looked up only
 	capacity cluster.Milli
 	totalCPU cluster.Milli // of nodes that state it
 	totalRAM cluster.MiB
@@ -178,7 +179,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	}
 	cfg.Stop = &stop
 	e := &Engine{cfg: cfg, traits: cfg.Policy.Traits(),
-		nodeID: map[string]int32{}, shapeID: map[string]int32{},
+		nodeID: map[string]int32{}, sets: map[string]*nodeSet{}, shapeID: map[string]int32{},
 		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}
 	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.keyer, _ = cfg.Policy.(KeyChanger)

@@ -30,6 +30,8 @@ const (
 	Demoted                       // a running job counts as best-effort from now on, until this run is over (Undo: no more)
 	Defragment                    // a person asks for moves (Config.Defrag) that let a pending job start, or with NoJob whichever it helps; with Compact, that empty nodes
 	NodeAsleep                    // a node without jobs is switched off, and takes Wake to be there again (Undo: it is)
+	NodeResized                   // a node has other CPU and RAM than it had (Size)
+	NodesNamed                    // a set of nodes got a name that jobs can use (Job.Nodes)
 )
 
 // StopReason says why a job stopped.
@@ -71,6 +73,15 @@ type Event struct {
 	Queues   []cluster.Queue `json:"queues,omitempty"`   // QueueChanged
 	Compact  Compact         `json:"compact,omitempty"`  // Defragment
 	Wake     time.Duration   `json:"wake,omitempty"`     // NodeAsleep
+
+	Size *NodeSize        `json:"size,omitempty"` // NodeResized
+	Set  *cluster.NodeSet `json:"set,omitempty"`  // NodesNamed
+}
+
+// NodeSize is what a node has for jobs besides GPUs, what they hold included.
+type NodeSize struct {
+	CPU cluster.Milli `json:"cpu,omitempty"` // 0: it is not counted
+	RAM cluster.MiB   `json:"ram,omitempty"`
 }
 
 // SwitchCost is what stopping a job and starting it again was measured to take: time

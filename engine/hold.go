@@ -85,7 +85,7 @@ func (e *Engine) leastBusy(s *shape) (nodes []int32) {
 		}
 	}
 	for id := range e.st.Nodes() {
-		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.any.Has(n.Class()) && !taken[int32(id)] {
+		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.any.Has(n.Class()) && s.reaches(int32(id)) && !taken[int32(id)] {
 			nodes = append(nodes, int32(id))
 		}
 	}
@@ -158,7 +158,7 @@ func (e *Engine) freeAt(sl *slack, on []holder) cluster.Time {
 // not in sight: they hold nothing.
 func (e *Engine) openEnded(s *shape) bool {
 	for i := range e.resv {
-		if r := &e.resv[i]; s.any.Minus(&r.any) != s.any && !e.outOfSight(r.at) {
+		if r := &e.resv[i]; e.meets(s, r) && !e.outOfSight(r.at) {
 			return false
 		}
 	}

@@ -13,6 +13,7 @@ type nodeMost struct {
 	any    int32     // on every node; 0: no bound
 	groups []bounded // as things are now
 	of     [][]int32 // by node: the groups that it is in
+	within *nodeSet  // the nodes that take any at all; nil: all
 }
 
 // bounded is nodes that take so many together.
@@ -22,7 +23,7 @@ type bounded struct {
 }
 
 func (e *Engine) nodeMost(j *cluster.Job) nodeMost {
-	m := nodeMost{any: int32(j.PerNode)}
+	m := nodeMost{any: int32(j.PerNode), within: e.sets[j.Nodes]}
 	for i := range j.NodeLimits {
 		b := bounded{most: int32(j.NodeLimits[i].Tasks)}
 		for _, name := range j.NodeLimits[i].Nodes {
@@ -43,7 +44,7 @@ func (e *Engine) nodeMost(j *cluster.Job) nodeMost {
 
 // bounds is what nodes take of the shape's jobs; nil: whatever fits.
 func (s *shape) bounds() *nodeMost {
-	if s.most.any == 0 && s.most.groups == nil {
+	if s.most.any == 0 && s.most.groups == nil && s.most.within == nil {
 		return nil
 	}
 	return &s.most
@@ -59,6 +60,9 @@ func (m *nodeMost) each() int {
 
 // on returns how many tasks a node takes at most as things are now.
 func (m *nodeMost) on(node int32) int {
+	if m.within != nil && !m.within.in.has(node) {
+		return 0
+	}
 	most := m.each()
 	if int(node) < len(m.of) {
 		for _, g := range m.of[node] {
@@ -70,6 +74,9 @@ func (m *nodeMost) on(node int32) int {
 
 // bounded is how many more tasks a node takes of the job for its own bounds.
 func (s *Site) bounded(node int32) int {
+	if s.most.within != nil && !s.most.within.in.has(node) {
+		return 0
+	}
 	left := s.most.each()
 	if left < math.MaxInt {
 		left -= s.tasksOn(func(id int32) bool { return id == node })

@@ -4,7 +4,8 @@ import "github.com/muster-gpu/muster/cluster"
 
 var (
 	eventNames = []string{"tick", "stopped", "start-failed", "node-up", "node-down", "node-drained", "gpu-bad", "queue-changed",
-		"submitted", "updated", "cancelled", "held", "started", "resized", "progress", "demoted", "defragment", "node-asleep"}
+		"submitted", "updated", "cancelled", "held", "started", "resized", "progress", "demoted", "defragment", "node-asleep",
+		"node-resized", "nodes-named"}
 	reasonNames   = []string{"completed", "failed", "cancelled", "timed-out", "preempted", "node-lost", "launch-failed", "impossible", "never-ready"}
 	howNames      = []string{"suspend", "checkpoint", "kill"}
 	actionNames   = []string{"start", "preempt", "resize", "reject"}

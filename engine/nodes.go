@@ -42,6 +42,10 @@ func (e *Engine) nodeEvent(ev *Event) {
 		}
 	case GPUBad:
 		e.setHealth(id, ev.GPUs, !ev.Undo)
+	case NodeResized:
+		if ev.Size != nil {
+			e.nodeChanged(id, ev.Size.CPU, ev.Size.RAM)
+		}
 	}
 	e.capacityChanged()
 }

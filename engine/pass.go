@@ -49,6 +49,7 @@ type passState struct {
 	cursors []laneCursor
 	depth   int // backfill candidates left
 	blocked inventory.ClassSet
+	shut    nodeBits // nodes behind a blocked job that names a set of nodes
 	stop    bool
 	short   bool // somebody waits for room
 }
@@ -75,7 +76,7 @@ func (e *Engine) pass() {
 	for i := range p.cursors {
 		p.cursors[i] = laneCursor{deep: p.cursors[i].deep[:0], done: e.lanes[i].n == 0, upTo: e.lanes[i].groups.Changes(), as: -1}
 	}
-	p.depth, p.blocked, p.stop = e.cfg.Depth, inventory.ClassSet{}, false
+	p.depth, p.blocked, p.shut, p.stop = e.cfg.Depth, inventory.ClassSet{}, p.shut[:0], false
 	e.settling = true
 	for !p.stop {
 		li, it := e.pickLane(p)
@@ -277,8 +278,12 @@ func (e *Engine) block(p *passState, j *jobState) {
 	s := e.shapeAt(j.shape)
 	switch mode {
 	case Strict:
-		p.blocked.Union(&s.any)
 		e.blockedBy = &p.blocked
+		if s.most.within != nil {
+			e.blockNodes(p, s)
+			return
+		}
+		p.blocked.Union(&s.any)
 		all := true
 		for ci := range e.st.Classes() {
 			all = all && p.blocked.Has(int32(ci))
@@ -308,7 +313,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 		switch {
 		case s.failed == e.epoch && j.home == nil:
 			r.code = refusedRoom
-		case e.blockedBy != nil && s.shut(e.blockedBy):
+		case e.blockedBy != nil && (s.shut(e.blockedBy) || e.shutOut(s)):
 			return closed, refusal{code: refusedOrder}
 		default:
 			allocs, tasks, ok := e.tryPlace(j)

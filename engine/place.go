@@ -176,6 +176,7 @@ type request struct {
 	placer       Placer
 	reserved     *holds              // what must be left alone; nil: nothing
 	blocked      *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
+	shut         nodeBits            // ... and nodes behind one that names a set of nodes
 	avoid        *shyness            // nodes to keep off; nil: none
 	skipSleeping bool                // do not place on powered-down nodes
 	ignoreUsage  bool                // asking what could ever be: bounds of the moment do not count
@@ -185,6 +186,9 @@ type request struct {
 func (e *Engine) request() request {
 	r := e.anywhere()
 	r.reserved, r.blocked = e.held, e.blockedBy
+	if r.blocked != nil {
+		r.shut = e.ps.shut
+	}
 	return r
 }
 

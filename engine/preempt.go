@@ -119,7 +119,7 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 	}
 	for _, id := range nodes {
 		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.any.Has(n.Class()) || int(n.FreeGPUs())+gain[id] < r.GPUs {
+		if !n.TakesJobs() || !s.any.Has(n.Class()) || !s.reaches(id) || int(n.FreeGPUs())+gain[id] < r.GPUs {
 			continue
 		}
 		mark := e.st.Mark()

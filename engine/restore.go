@@ -33,6 +33,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	if err = e.restorePast(s.Past); err != nil {
 		return nil, err
 	}
+	e.nameAll(s.Sets)
 	e.jobs = make([]*jobState, s.Next)
 	for i := range s.Jobs {
 		if err := e.restoreJob(&s.Jobs[i]); err != nil {
@@ -122,11 +123,14 @@ func (s *Snapshot) joined(configured []cluster.Node) (list []cluster.Node) {
 // restoreNodes sets the nodes' states. It comes after the queues' guarantees
 // were compared with what the cluster has when it is whole.
 func (e *Engine) restoreNodes(s *Snapshot) {
-	drained, given := nameSet(s.Drained), nameSet(s.Given)
+	drained, given, resized := nameSet(s.Drained), nameSet(s.Given), nameSet(s.Resized)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		id := e.nodeID[n.Name]
 		ns := &e.st.Nodes()[id]
+		if resized[n.Name] {
+			e.resize(id, n.CPU, n.RAM)
+		}
 		state := n.State
 		if given[n.Name] && !ns.Lent() && !drained[n.Name] && state == cluster.Draining {
 			state = cluster.Up // it was of a loan that is no more
@@ -185,7 +189,7 @@ func (e *Engine) restoreJob(r *JobRecord) error {
 		return nil
 	}
 	e.live++
-	if text := CheckTasks(r.Spec); text != "" {
+	if text := cmp.Or(CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
 		return &JobError{r.Spec.ID, text}
 	}
 	j.shape = e.shapeOf(r.Spec)

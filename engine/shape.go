@@ -139,6 +139,7 @@ func shapeKey(buf []byte, j *cluster.Job) []byte {
 	if j.NoPreempt {
 		num(1)
 	}
+	str(j.Nodes)
 	str(j.Reservation)
 	return buf
 }
@@ -216,18 +217,18 @@ func (e *Engine) computeStages(s *shape) {
 	if len(types) == 0 {
 		types = []string{""}
 	}
-	seen := make([]inventory.ClassSet, len(s.sets))
+	seen, within := make([]inventory.ClassSet, len(s.sets)), e.classesOf(s)
 	for _, typ := range types {
 		fits := make([][]int32, len(s.sets))
 		for i := range s.sets {
 			bound := !withGPUs || s.sets[i].Request.GPUs > 0
-			for ci := range e.st.Classes() {
+			for _, ci := range within {
 				c := &e.st.Classes()[ci]
-				if bound && (seen[i].Has(int32(ci)) || typ != "" && !matchType(c.Model().Name, typ)) || !e.fitsClass(s, i, c) {
+				if bound && (seen[i].Has(ci) || typ != "" && !matchType(c.Model().Name, typ)) || !e.fitsClass(s, i, c) {
 					continue
 				}
-				fits[i] = append(fits[i], int32(ci))
-				seen[i].Add(int32(ci))
+				fits[i] = append(fits[i], ci)
+				seen[i].Add(ci)
 			}
 		}
 		e.addStages(s, fits, withGPUs)

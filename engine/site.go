@@ -142,7 +142,10 @@ func (s *Site) Islands() bool {
 }
 
 func (s *Site) inside(node int32) bool {
-	if s.avoid != nil && s.avoid.off(node) || s.awake && s.in.Nodes()[node].Spec().Asleep > 0 {
+	switch {
+	case s.avoid != nil && s.avoid.off(node), s.awake && s.in.Nodes()[node].Spec().Asleep > 0:
+		return false
+	case s.most != nil && s.most.within != nil && !s.most.within.in.has(node), s.shut.has(node):
 		return false
 	}
 	return s.inDomain(s.within, node) && s.inDomain(s.home, node)

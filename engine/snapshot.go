@@ -41,6 +41,9 @@ type Snapshot struct {
 	Pairs   []PairRecord    `json:"pairs,omitempty"`  // what jobs in shares of one GPU were measured to do to each other
 	Paces   []PaceRecord    `json:"paces,omitempty"`  // how fast jobs were measured to go
 	Looked  cluster.Time    `json:"looked,omitempty"` // the last round in which moves were looked for
+
+	Resized []string          `json:"resized,omitempty"` // nodes of which Nodes says the size, whatever the configuration says
+	Sets    []cluster.NodeSet `json:"sets,omitempty"`    // of nodes, that jobs name
 }
 
 // PlanRecord is where a policy that plans is.
@@ -150,7 +153,7 @@ type AdvanceRecord struct {
 // Snapshot writes down what the engine knows. It changes nothing.
 func (e *Engine) Snapshot() Snapshot {
 	s := e.Common()
-	s.Past = e.Past()
+	s.Past, s.Sets = e.Past(), e.nodeSets()
 	var arrays []cluster.JobID
 	for i := range e.jobs {
 		if e.jobs[i] == nil {
@@ -185,6 +188,9 @@ func (e *Engine) Common() Snapshot {
 		}
 		if n := &e.st.Nodes()[i]; n.GivenBack() {
 			s.Given = append(s.Given, n.Spec().Name)
+		}
+		if n := &e.st.Nodes()[i]; n.Resized() {
+			s.Resized = append(s.Resized, n.Spec().Name)
 		}
 	}
 	s.Queues, s.Closed = e.queueSpecs()

@@ -64,7 +64,7 @@ func phaseOf(t EventType) int {
 	switch t {
 	case Stopped, StartFailed:
 		return 0
-	case NodeDown, GPUBad, NodeDrained, NodeUp, NodeAsleep:
+	case NodeDown, GPUBad, NodeDrained, NodeUp, NodeAsleep, NodeResized:
 		return 1
 	}
 	return 2
@@ -75,7 +75,7 @@ func (e *Engine) handle(ev *Event) {
 	case Submitted:
 		e.submit(ev.Spec, ev.Given)
 		return
-	case NodeUp, NodeDown, NodeDrained, GPUBad:
+	case NodeUp, NodeDown, NodeDrained, GPUBad, NodeResized:
 		e.nodeEvent(ev)
 		return
 	case NodeAsleep:
@@ -83,6 +83,9 @@ func (e *Engine) handle(ev *Event) {
 		return
 	case QueueChanged:
 		e.replaceQueues(ev.Queues)
+		return
+	case NodesNamed:
+		e.nameNodes(ev.Set)
 		return
 	case Defragment:
 		e.askMoves(ev)

@@ -123,7 +123,9 @@ func twinEvents(t *testing.T) int {
 // pair is the engine, its twin, and a world that answers both.
 type pair struct {
 	r      *rand.Rand
-	more   *rand.Rand // for what running jobs tell
+	more   *rand.Rand        // for what running jobs tell
+	third  *rand.Rand        // for sets of nodes, and sizes; nil: there are none
+	sizes  []engine.NodeSize // of the nodes, as of the last event
 	e      *engine.Engine
 	d      *dumb
 	now    cluster.Time
@@ -185,7 +187,7 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		spec.Queues = queues(r)
 	}
 	among, least := randomPairs(seed)
-	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, parts: spec.Partitions, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, clients: clients, weights: weights, drained: map[int]bool{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
+	w := &pair{r: r, more: rand.New(rand.NewPCG(seed, 0x6d6f7265)), d: &dumb{policy: pol, parts: spec.Partitions, placer: placer, mode: mode, queues: spec.Queues, mps: spec.Sharing == cluster.MPS, clients: clients, weights: weights, drained: map[int]bool{}, sets: map[string][]string{}, nodes: slices.Clone(spec.Nodes), minRuntime: pick(r, 0, 0, time.Minute), mf: newMultifactor(pol, 20*time.Minute)}}
 	w.d.pairs, w.d.minSpeed, spec.MinSpeed = among, least, least
 	w.d.holdAfter = holdAfter(seed)
 	if w.e, err = engine.New(engine.Config{Spec: spec, Policy: p, Placer: pl, Backfill: &mode, Launches: 1 << 20, MinRuntime: w.d.minRuntime, HoldAfter: w.d.holdAfter, HalfLife: 20 * time.Minute, Speeds: w.d.pairs}); err != nil {
@@ -195,6 +197,12 @@ func twins(t *testing.T, pol, placer string, mode engine.Backfill, seed uint64, 
 		t.Fatal(err)
 	}
 	w.d.resized()
+	if seed%5 == 0 {
+		w.third = rand.New(rand.NewPCG(seed, 0x73657473))
+		for i := range spec.Nodes {
+			w.sizes = append(w.sizes, engine.NodeSize{CPU: spec.Nodes[i].CPU, RAM: spec.Nodes[i].RAM})
+		}
+	}
 	for at := cluster.Time(0); len(w.jobs) < 60; at = at.Add(seconds(r.IntN(40))) {
 		w.draw(at, spec.Nodes)
 	}
@@ -298,12 +306,41 @@ func (w *pair) job(at cluster.Time) *cluster.Job {
 	}
 	j.AnyOf = len(j.After) > 1 && chance(r, 30)
 	boundNodes(w.more, j, w.d.nodes)
+	w.confine(at, j)
 	randomModel(j)
 	if chance(r, 40) { // arrays are seven jobs with consecutive numbers, or the last of them
 		first := j.ID / 7 * 7
 		j.Array = &cluster.Array{ID: first, Index: int(j.ID - first), Cap: 1 + int(first)%3}
 	}
 	return j
+}
+
+// confine has a job run on a set of nodes only, which is named before; and now and then a node grows.
+func (w *pair) confine(at cluster.Time, j *cluster.Job) {
+	r := w.third
+	if r == nil {
+		return
+	}
+	if chance(r, 40) {
+		k := r.IntN(4)
+		set := &cluster.NodeSet{Name: fmt.Sprint("set", k)}
+		for i := range w.d.nodes {
+			if i%2 == k || i/2 == k-2 {
+				set.Nodes = append(set.Nodes, w.d.nodes[i].Name)
+			}
+		}
+		w.add(at, engine.Event{Type: engine.NodesNamed, Set: set})
+		j.Nodes = set.Name
+	}
+	if chance(r, 10) {
+		i := r.IntN(len(w.d.nodes))
+		w.sizes[i].CPU += 4000
+		if w.sizes[i].RAM > 0 {
+			w.sizes[i].RAM += 8192
+		}
+		size := w.sizes[i]
+		w.add(at, engine.Event{Type: engine.NodeResized, Node: w.d.nodes[i].Name, Size: &size})
+	}
 }
 
 // boundNodes has some nodes take only so many of a job's tasks.

@@ -590,7 +590,7 @@ func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
 		}
 		if r, ok := e.foreseen(o); ok {
 			e.resv = append(e.resv, r)
-			if e.mode == Strict && s.any.Minus(&r.any) != s.any {
+			if e.mode == Strict && e.meets(s, &r) {
 				first = max(first, r.at) // nothing passes it
 			}
 		}

@@ -514,7 +514,7 @@ func (d *Driver) lookAround(g *gang, pods []*pod, spec *cluster.Job) bool {
 			return false
 		}
 	}
-	l := d.fence(g, pods, d.confine(g, d.limitsOf(pods, g.fails > 0, true)))
+	l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
 	if l.why != "" {
 		g.refused, d.waits[g] = l.why, true
 		return false
@@ -580,9 +580,8 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 	if len(g.spec.NodeLimits) == 0 && g.spec.PerNode == 0 && !d.minds(pods) {
 		return engine.Event{}, false
 	}
-	l := d.fence(g, pods, d.confine(g, d.limitsFor(g, pods, g.fails > 0, true)))
+	l := d.confine(g, d.limitsFor(g, pods, g.fails > 0, true))
 	if why := l.why; why != "" || stays(l.rivals) != "" { // it was possible before: nobody takes it for now
-		g.fenced = false
 		if l = (limits{nodes: []cluster.NodeLimit{{Nodes: slices.Sorted(slices.Values(d.order))}}}); why != "" {
 			l.text = "all: " + why
 		}

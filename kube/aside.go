@@ -120,7 +120,7 @@ func (d *Driver) dropJobs(snap *engine.Snapshot, gone func(*engine.JobRecord) bo
 		}
 		if g := d.byID[r.Spec.ID]; g != nil {
 			d.expel(g, failed.Error())
-			g.refused, g.refusedIn, g.refusedFor, g.refusedAs = "it cannot be scheduled: "+failed.Error(), d.life, uids(g.ready()), g.facts
+			g.refused, g.refusedIn, g.refusedFor, g.refusedAs = "it cannot be scheduled: "+failed.Error(), d.era, uids(g.ready()), g.facts
 		}
 		return true
 	})

@@ -49,7 +49,7 @@ func TestCompany(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			d, _ := still(t, 0)
-			d.opt.Rules.Perf, d.opt.Rules.Spec.MinSpeed = table, c.least
+			d.opt.Rules.Perf, d.opt.Rules.Spec.MinSpeed, d.stale = table, c.least, "another table"
 			n := sharedNode("one", 2, 2)
 			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 			d.nodeChanged(n)
@@ -81,7 +81,8 @@ func TestCompany(t *testing.T) {
 	}
 	t.Run("a gang that slows itself down", func(t *testing.T) {
 		d, _ := still(t, 0)
-		d.opt.Rules.Perf = table
+		d.opt.Rules.Perf, d.stale = table, "another table"
+		steps(t, d)
 		for _, name := range []string{"one", "two"} {
 			n := sharedNode(name, 4, 2)
 			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
@@ -122,7 +123,8 @@ func companyInTurns(t *testing.T, pod func(name, model, least string) *v1.Pod) {
 		d, _ := still(t, 0)
 		table := pairs(map[string]int64{"a/b": 900_000, "b/a": 900_000})
 		table.Slicing = &perf.TimeSlicing{Switch: 10_000, Duty: map[string]int64{"a": 700_000, "b": 700_000}}
-		d.opt.Rules.Perf = table
+		d.opt.Rules.Perf, d.stale = table, "another table"
+		steps(t, d)
 		n := sharedNode("one", 2, 2)
 		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 		if c.how != "" {

@@ -108,7 +108,7 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 			events = append(events, ev)
 		}
 	}
-	if len(events) > 0 && !d.wouldStart(spec, events) {
+	if len(events) > 0 && !d.wouldStart(g, spec, events) {
 		g.refused, d.waits[g] = g.rivals[0].text()+", and without it there is no room either", true
 		return nil, false
 	}
@@ -122,9 +122,9 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 
 // wouldStart asks a second engine whether a job would have its places in the next
 // step, if these came before it.
-func (d *Driver) wouldStart(spec *cluster.Job, before []engine.Event) bool {
+func (d *Driver) wouldStart(g *gang, spec *cluster.Job, before []engine.Event) bool {
 	spec.ID = d.next
-	return d.foreseen(spec.ID, append(slices.Clone(before), engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})) != nil
+	return d.foreseen(spec.ID, append(slices.Concat(d.naming(g.nodes), before), engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})) != nil
 }
 
 // foreseen is what a second engine knows of a job that has its places after the next step

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +37,10 @@ type Driver struct {
 
 	nodes map[string]*node
 	order []string // the engine's nodes
-	// The same as a set, and those of them that are gone.
-	hasNumber map[string]bool
+	// Their numbers in it, and those of them that are gone.
+	number    map[string]int
 	goneNodes leftNodes
+	leftAt    cluster.Time // when they are looked at next
 	pods      map[types.UID]*pod
 	// Pods of gangs that came to their end before this scheduler was there.
 	earlier []*v1.Pod
@@ -56,9 +56,19 @@ type Driver struct {
 	gangs map[string]*gang
 	byID  map[cluster.JobID]*gang
 	dirty []*gang
-	parts map[string]bool // partitions of the present engine
-	full  bool            // it cannot have more
-	sets  map[string]nodeSet
+	sets  map[string]*nodeSet // by what decides which nodes suit
+	// Changes of nodes, by number, that sets of nodes may have to follow; the sets that the engine knows; the kinds of
+	// node that it has; and nodes that joined, of which it has yet to hear.
+	nodeLog []int
+	named   map[string][]string
+	kinds   map[kindOfNode]bool
+	joined  map[string]bool
+	// GPU models by labels, and by name, as they were looked up.
+	modelNames  map[labelled]string
+	modelsKnown map[string]cluster.GPUModel
+	joining     []cluster.Node // of which it hears in this step
+	setsAt      bool           // the set of nodes of a gang that waits may be another
+	era         int            // counts changes after which what was refused for good may be possible
 
 	eng     *engine.Engine
 	cfg     engine.Config // that it was made with
@@ -74,6 +84,7 @@ type Driver struct {
 	tellAt  cluster.Time     // when gangs that wait are told next
 	queued  []engine.Event   // for the next batch
 	step    []engine.Event   // the last batch
+	sizedAt cluster.Time     // when it was last looked whether they are
 	renewed cluster.Time     // when the engine last began anew
 	took    time.Duration    // ... and how long that took
 	ended   int              // jobs that ended since
@@ -123,6 +134,7 @@ var errRenew = errors.New("the engine begins anew")
 const (
 	renewEvery = 24 * time.Hour
 	renewJobs  = 10_000
+	renewSets  = 10_000 // of nodes
 	checkEvery = time.Minute
 	// Nodes change their size with every foreign pod, and pods can be resized all the time: that is looked at so often,
 	// and no more than a part of the time goes into it.
@@ -148,10 +160,10 @@ func New(opt Options) *Driver {
 		opt.Await = awaitMoved
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
-	d := &Driver{opt: opt, nodes: map[string]*node{}, hasNumber: map[string]bool{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
+	d := &Driver{opt: opt, nodes: map[string]*node{}, number: map[string]int{}, joined: map[string]bool{}, modelNames: map[labelled]string{}, modelsKnown: map[string]cluster.GPUModel{}, goneNodes: leftNodes{}, pods: map[types.UID]*pod{}, jobs: map[types.UID]*batchv1.Job{},
 		objects: map[objKey]*unstructured.Unstructured{}, readable: map[*objectKind]bool{}, children: map[objKey]map[types.UID]*batchv1.Job{},
 		uses: map[objKey]map[*gang]bool{}, ones: map[string]int{},
-		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, parts: map[string]bool{}, sets: map[string]nodeSet{}, wake: cluster.Never,
+		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
 		retries: map[string]*gang{}, queueObjects: map[string]*queueObject{}, tree: mergeQueues(opt.Rules.Spec.Queues, nil, ""), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
 	d.inbox.Init()
@@ -272,7 +284,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		if d.lifts.done != d.stamp() {
 			until = min(until, d.lifts.at)
 		}
-		if len(d.queued) == 0 && len(d.dirty) == 0 && !d.urgent && !d.nodesAt && !d.queuesAt && d.stale == "" {
+		if len(d.queued) == 0 && len(d.dirty) == 0 && !d.urgent && !d.nodesAt && !d.setsAt && !d.queuesAt && d.stale == "" {
 			if err := d.inbox.Wait(ctx, max(0, until.Sub(now))); err != nil {
 				return engine.Batch{}, err
 			}
@@ -289,11 +301,9 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.forgetDue(now)
 		events := d.events(now)
 		if d.sizesAt && now >= d.nextResize() {
-			if d.sizesAt = false; d.resized() {
-				d.stale = cmp.Or(d.stale, "size of nodes")
-			}
+			events = append(events, d.sizeEvents()...)
 		}
-		if d.stale == "" && (d.ended >= renewJobs || now.Sub(d.renewed) >= renewEvery) {
+		if d.stale == "" && (d.ended >= renewJobs || len(d.named) >= renewSets || now.Sub(d.renewed) >= renewEvery) {
 			d.stale = "age"
 		}
 		if d.outdated(events) {
@@ -318,6 +328,7 @@ func (d *Driver) outdated(events []engine.Event) bool {
 
 // events are what the engine has to know now.
 func (d *Driver) events(now cluster.Time) []engine.Event {
+	d.joining = nil
 	if told := d.reports(now); len(told) > 0 {
 		return told
 	}
@@ -329,6 +340,9 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 		events = append(events, d.compare(now)...)
 	} else if d.nodesAt {
 		events = append(events, d.nodeEvents()...)
+	}
+	if d.setsAt {
+		events = append(events, d.setEvents()...)
 	}
 	if d.queuesAt {
 		events = append(events, d.queueEvents()...)
@@ -421,10 +435,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 				g.home++
 				d.withdraw(g)
 			default:
-				g.phase, g.refused, g.refusedIn, g.refusedFor, g.refusedAs = gathering, a.Text, d.life, g.members, g.facts
-				if len(g.spec.Partitions) > 0 {
-					g.wants = g.spec.Partitions[0] // so that the next engine has it, too, and does not have to begin anew for it
-				}
+				g.phase, g.refused, g.refusedIn, g.refusedFor, g.refusedAs = gathering, a.Text, d.era, g.members, g.facts
 				d.forget(g)
 			}
 		case engine.Resize: // no gang is elastic here

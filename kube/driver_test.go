@@ -79,9 +79,7 @@ var own = drivertest.Own{
 	Again: "an evicted pod is deleted: its owner makes another, with another UID",
 }
 
-// newConform makes a driver for a fixture, whose first job is submitted already:
-// before it is, the driver does not know on which nodes such pods may run, and
-// that is not among the events.
+// newConform makes a driver for a fixture, whose first job is submitted already.
 func newConform(b *bench, f *drivertest.Fixture) *conform {
 	b.Helper()
 	c := &conform{bench: b, ids: map[cluster.JobID]*contract{}}
@@ -124,8 +122,7 @@ type unread struct{}
 func (unread) Record(*engine.Batch, *engine.Decision) error { return nil }
 func (unread) Close() error                                 { return nil }
 
-// start does what Run does before its loop, up to the time at which the first job
-// is about to be submitted.
+// start does what Run does before its loop, and submits the first job.
 func (c *conform) start(d *Driver) {
 	c.Helper()
 	c.d = d
@@ -142,21 +139,6 @@ func (c *conform) start(d *Driver) {
 		c.Fatal(err)
 	}
 	if err := c.submit(c.jobs[0]); err != nil {
-		c.Fatal(err)
-	}
-	for {
-		b, err := d.Next(c.ctx)
-		if errors.Is(err, errRenew) {
-			break
-		}
-		if err == nil {
-			err = d.Apply(c.ctx, d.eng.Step(b))
-		}
-		if err != nil {
-			c.Fatal(err)
-		}
-	}
-	if err := d.renew(); err != nil {
 		c.Fatal(err)
 	}
 	c.begin = time.Now()

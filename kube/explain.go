@@ -24,6 +24,7 @@ type likeness struct {
 	Tier                     cluster.Tier
 	Tasks                    []cluster.TaskSet
 	GPUTypes, Partitions     []string
+	Nodes                    string
 	Topology                 cluster.Topology
 	Elastic                  cluster.Elastic
 	PerNode                  int
@@ -35,7 +36,7 @@ type likeness struct {
 }
 
 func likenessOf(j *cluster.Job) string {
-	text, err := json.Marshal(likeness{j.User, j.Queue, j.Reservation, j.Kind, j.Tier, j.Tasks, j.GPUTypes, j.Partitions, j.Topology, j.Elastic,
+	text, err := json.Marshal(likeness{j.User, j.Queue, j.Reservation, j.Kind, j.Tier, j.Tasks, j.GPUTypes, j.Partitions, j.Nodes, j.Topology, j.Elastic,
 		j.PerNode, j.NodeLimits, j.Isolation, j.MinSpeed, j.NoPreempt, j.Model})
 	if err != nil {
 		panic(err) // of numbers and texts

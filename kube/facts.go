@@ -24,16 +24,8 @@ import (
 // found bound, in a new segment of the journal. A start of the scheduler is the
 // same thing with nothing known.
 
-// maxParts is how many different sets of nodes an engine tells apart.
-const maxParts = 63
-
 // found is what a scheduler knows that has just started.
 func (d *Driver) found() *engine.Snapshot { return &engine.Snapshot{Now: d.clock()} }
-
-// nextResize is when nodes and pods are looked at next whose size may be another.
-func (d *Driver) nextResize() cluster.Time {
-	return d.renewed.Add(max(resizeEvery, resizePart*d.took))
-}
 
 // renew begins anew with what the engine knows.
 func (d *Driver) renew() error {
@@ -48,8 +40,12 @@ func (d *Driver) renew() error {
 // begin builds the engine that goes on from a snapshot, and from what is found
 // bound besides.
 func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
-	d.stale, d.sets, d.sizesAt = "", map[string]nodeSet{}, false
+	d.stale, d.sets, d.nodeLog, d.sizesAt = "", map[string]*nodeSet{}, nil, false
 	d.life++
+	d.era++
+	clear(d.joined)
+	clear(d.modelNames)
+	clear(d.modelsKnown)
 	d.forgetNodes(snap)
 	d.nodeOrder()
 	for _, n := range d.nodes {
@@ -117,10 +113,10 @@ func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Co
 	if err := d.reslice(snap, &spec); err != nil {
 		return rules, cfg, err
 	}
-	spec.Partitions = d.partitions(snap, spec.Nodes)
+	d.setNodes(snap)
 	snap.Nodes = d.nodeStates(snap.Nodes, spec.Nodes)
 	d.lend(snap, &spec)
-	snap.Next, snap.Fresh = d.next, true
+	snap.Next, snap.Fresh, snap.Resized = d.next, true, nil
 	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
 	if rules, cfg, err = d.rules(spec); err != nil {
 		return rules, cfg, err
@@ -136,7 +132,7 @@ func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Co
 // number, and is down, until it is forgotten.
 func (d *Driver) nodeOrder() {
 	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
-		if !d.hasNumber[name] && d.nodes[name].obj != nil {
+		if !d.hasNumber(name) && d.nodes[name].obj != nil {
 			d.order = append(d.order, name)
 		}
 	}
@@ -185,50 +181,6 @@ func (d *Driver) nodeStates(before, now []cluster.Node) []cluster.Node {
 		}
 	}
 	return list
-}
-
-// partitions are the sets of nodes that gangs ask for; what waits is told which
-// of them is its own.
-func (d *Driver) partitions(snap *engine.Snapshot, nodes []cluster.Node) []cluster.Partition {
-	parts := d.partitioner(nodes)
-	for i := range snap.Jobs {
-		r := &snap.Jobs[i]
-		g := d.byID[r.Spec.ID]
-		var pods []*pod
-		if g != nil && g.phase == waiting {
-			for _, uid := range g.members {
-				if p := g.pods[uid]; p != nil {
-					pods = append(pods, p)
-				}
-			}
-		}
-		spec := *r.Spec // the engine before this one still has it
-		spec.Partitions = nil
-		if len(pods) > 0 {
-			s := d.partition(pods)
-			d.place(g, &spec, s, parts.add(s))
-		}
-		r.Spec = &spec
-		if g != nil {
-			d.comesBack(g, &spec, parts.add)
-			g.spec = &spec
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
-		if g := d.gangs[key]; g.phase == gathering && g.wants != "" {
-			if s := d.partition(d.needed(g)); s.why == "" {
-				parts.add(s)
-			}
-		}
-	}
-	d.parts, d.full = parts.known, parts.full
-	if d.full {
-		parts.list = append(parts.list, cluster.Partition{Name: everyNode, Nodes: slices.Clone(d.order)})
-	}
-	if len(parts.list) == 0 { // so that a job's partition is always one that it names
-		parts.list = append(parts.list, cluster.Partition{Name: "none"})
-	}
-	return parts.list
 }
 
 // adoptAll turns gangs that are found bound into jobs of the engine.
@@ -401,11 +353,10 @@ func (d *Driver) hasQueue(name string) bool {
 	return len(d.tree.list) == 0 || d.tree.has(cmp.Or(name, "default"))
 }
 
-// observed is what the cluster really has.
-func (d *Driver) observed() driver.Observed {
+// observed is what the cluster really has of these nodes, which the engine has.
+func (d *Driver) observed(names []cluster.Node) driver.Observed {
 	var o driver.Observed
 	helds := map[string]held{}
-	names := d.eng.Nodes()
 	for _, b := range d.eng.Beliefs() {
 		g := d.byID[b.Job]
 		if g == nil {
@@ -439,7 +390,12 @@ func (d *Driver) observed() driver.Observed {
 // being bound is found, but has yet to say so itself.
 func (d *Driver) compare(now cluster.Time) []engine.Event {
 	d.checked, d.nodesAt, d.queuesAt = now, false, d.queuesAt || d.refit
-	events, orphans := driver.Diff(d.observed(), driver.ViewOf(d.eng))
+	d.forgetSets()
+	joined, nodes := d.joinEvents()
+	d.tellHistory()
+	view := driver.ViewOf(d.eng)
+	view.Nodes = nodes
+	events, orphans := driver.Diff(d.observed(nodes), view)
 	for _, id := range orphans {
 		if g := d.byID[id]; g != nil {
 			d.opt.Log.Error("a gang is bound that the engine does not want", "gang", g.name)
@@ -449,38 +405,7 @@ func (d *Driver) compare(now cluster.Time) []engine.Event {
 		g := d.byID[ev.Job]
 		return ev.Type == engine.Started && g != nil && g.phase != running
 	})
-	return events
-}
-
-// nodeEvents are what the engine missed of nodes.
-func (d *Driver) nodeEvents() []engine.Event {
-	d.nodesAt, d.queuesAt = false, d.queuesAt || d.refit
-	events, _ := driver.Diff(driver.Observed{Nodes: d.observed().Nodes}, driver.View{Nodes: d.eng.Nodes()})
-	return events
-}
-
-// resized reports whether nodes are not of the size any more that the
-// engine knows, or pods do not hold what it knows.
-func (d *Driver) resized() bool {
-	for _, g := range d.byID {
-		if g.resized {
-			return true
-		}
-	}
-	snap := d.eng.Snapshot()
-	helds := d.helds(&snap)
-	for i, believed := range snap.Nodes {
-		n := d.nodes[believed.Name]
-		if n == nil || n.obj == nil {
-			continue
-		}
-		s := d.nodeSpec(d.order[i], n, helds[believed.Name])
-		s.State, s.Bad, s.Asleep = believed.State, believed.Bad, believed.Asleep
-		if s != believed {
-			return true
-		}
-	}
-	return false
+	return append(joined, events...)
 }
 
 // taintsOf is a node's taints as text, without those that stand for conditions.

@@ -50,15 +50,14 @@ type gang struct {
 	fails   int    // starts that failed, since the last that did not
 	retry   cluster.Time
 	refused string // why it is not in the engine though it is complete
-	// An engine refused these pods in this life of it: it would again.
+	// The engine refused these pods in this era of the nodes: it would again.
 	refusedIn  int
 	refusedFor []types.UID
-	refusedAs  uint64 // ... with these facts
-	facts      uint64 // waiting: factsOf when it was submitted
-	resized    bool   // pods of it hold other amounts of CPU and memory than the engine knows
-	wants      string // partition that the engine does not have yet
-	fenced     bool   // the first of its job's NodeLimits is what is outside its set of nodes
-	leaves     string // why it was told to leave as a whole
+	refusedAs  uint64   // ... with these facts
+	facts      uint64   // waiting: factsOf when it was submitted
+	resized    bool     // pods of it hold other amounts of CPU and memory than the engine knows
+	nodes      *nodeSet // that suit it, as of when it was last looked at; nil: it was not
+	leaves     string   // why it was told to leave as a whole
 	dirty      bool
 	waking     bool   // it is held until nodes are back that were off
 	around     string // what keeps it off some nodes, besides room

@@ -26,7 +26,7 @@ type chronicle struct {
 	at     cluster.Time
 	// It could not be written, and that was said; the cluster itself could not.
 	failed, missing bool
-	// The GPU models of partitions, by name, of this life of the engine.
+	// The GPU models of sets of nodes, by name, of this life of the engine.
 	life   int
 	models map[string][]string
 }
@@ -63,6 +63,13 @@ func (d *Driver) chronicleCluster(spec *cluster.Spec) {
 	d.chronicled(err)
 }
 
+// tellHistory tells the history what the cluster is now.
+func (d *Driver) tellHistory() {
+	spec := d.cfg.Spec
+	spec.Nodes = d.engineNodes()
+	d.chronicleCluster(&spec)
+}
+
 // chronicleEnd tells the history of a gang whose job ends now.
 func (d *Driver) chronicleEnd(g *gang, reason engine.StopReason) {
 	if d.opt.History == nil || g.spec == nil {
@@ -73,25 +80,25 @@ func (d *Driver) chronicleEnd(g *gang, reason engine.StopReason) {
 		return
 	}
 	if d.chronicle.missing {
-		d.chronicleCluster(&d.cfg.Spec)
+		d.tellHistory()
 	}
 	job := *g.spec
 	job.GPUTypes = d.modelsFor(&job)
-	job.ID, job.Partitions, job.NodeLimits, job.NoRequeue = 0, nil, nil, false
+	job.ID, job.Nodes, job.Partitions, job.NodeLimits, job.NoRequeue = 0, "", nil, nil, false
 	d.chronicled(d.opt.History.Ended(&job, r.DoneAt(d.now), reason, d.now))
 }
 
 // modelsFor is the GPU models to which a gang's constraints keep it; nil: to none of
 // those that there are.
 func (d *Driver) modelsFor(job *cluster.Job) []string {
-	if len(job.Partitions) == 0 || job.GPUs() == 0 {
+	if job.Nodes == "" || job.GPUs() == 0 {
 		return job.GPUTypes
 	}
 	c := &d.chronicle
 	if c.life != d.life {
 		c.life, c.models = d.life, map[string][]string{}
 	}
-	name := job.Partitions[0]
+	name := job.Nodes
 	list, ok := c.models[name]
 	if !ok {
 		list = d.modelsIn(name)
@@ -103,8 +110,8 @@ func (d *Driver) modelsFor(job *cluster.Job) []string {
 	return list
 }
 
-// modelsIn is the models of a partition's nodes, by name; nil: those of all nodes.
-func (d *Driver) modelsIn(partition string) []string {
+// modelsIn is the models of the nodes of a set, by name; nil: those of all nodes.
+func (d *Driver) modelsIn(set string) []string {
 	model, all := map[string]string{}, map[string]bool{} // by node
 	nodes := d.eng.Nodes()
 	for i := range nodes {
@@ -113,13 +120,9 @@ func (d *Driver) modelsIn(partition string) []string {
 		}
 	}
 	some := map[string]bool{}
-	for _, p := range d.cfg.Spec.Partitions {
-		if p.Name == partition {
-			for _, n := range p.Nodes {
-				if m, ok := model[n]; ok {
-					some[m] = true
-				}
-			}
+	for _, n := range d.named[set] {
+		if m, ok := model[n]; ok {
+			some[m] = true
 		}
 	}
 	if len(some) == 0 || len(some) == len(all) {

@@ -70,7 +70,8 @@ func (d *Driver) allocs(p *plan, taken map[string]inUse) (list []engine.Alloc, e
 		if at < 0 { // it is gone: the engine learns that in a moment
 			at = len(d.order)
 			d.order = append(d.order, on.Node)
-			d.hasNumber[on.Node], d.goneNodes[on.Node] = true, d.now.Add(forgetEvery)
+			d.number[on.Node] = at
+			d.noteLeft(on.Node)
 		}
 		r, use := p.Tasks[on.Set].Request, mine[on.Node]
 		a := engine.Alloc{Node: int32(at), Set: int32(on.Set), Tasks: int32(on.Tasks), CPU: r.CPU * cluster.Milli(on.Tasks), RAM: r.RAM * cluster.MiB(on.Tasks)}

@@ -323,7 +323,7 @@ func (d *Driver) sharingOf(g *gang) string {
 		if p.want == (want{}) || g.phase != waiting {
 			return ""
 		}
-		return fmt.Sprintf("what is enough for %s on %d of %d nodes", p.want.text(), len(d.partition(pods).names), len(d.nodeNames()))
+		return fmt.Sprintf("what is enough for %s on %d of %d nodes", p.want.text(), len(d.nodesFor(pods).names), len(d.nodeNames()))
 	}
 	n := d.nodes[p.at()]
 	if n == nil || n.obj == nil {

@@ -106,7 +106,7 @@ func TestIsolation(t *testing.T) {
 			p := d.pods["p"]
 			open := *p
 			open.settleOn(kind{}) // of several sizes of replicas it was given one
-			if got := strings.Join(ordered(d, d.partition([]*pod{&open}).names), " "); c.on != "" && got != c.on {
+			if got := strings.Join(ordered(d, d.nodesFor([]*pod{&open}).names), " "); c.on != "" && got != c.on {
 				t.Errorf("it may be on %q, not %q; %s", got, c.on, p.gang.refused)
 			}
 			if c.on != "" && c.asks != ofSlice && (p.assumed == "" || !strings.Contains(" "+c.on+" ", " "+p.assumed+" ")) {

@@ -120,6 +120,9 @@ type bench struct {
 }
 
 func newBench(t *testing.T, opt controlplane.Options) *bench {
+	if testing.Short() {
+		t.Skip("it needs a control plane")
+	}
 	b := &bench{T: t, ctx: t.Context(), log: t.Output(), bad: &verdicts{}}
 	t.Cleanup(func() { b.bad.sum(t) }) // the first to be asked for comes last
 	b.p = controlplane.Start(t, opt).For(b)

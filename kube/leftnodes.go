@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -8,45 +9,51 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// A node that was deleted keeps its number in the engine for as long as something refers to it. When nothing does, the
-// engine begins anew without it, and it is forgotten: a cluster whose nodes come and go all day stays as small as it is.
-
-// forgetEvery is how often an engine begins anew for the sake of nodes that left, at most, and forgetAgain how long one
-// that could not be forgotten is left alone.
+// A node that was deleted keeps its number in the engine, where it is down. Nodes that left and that nothing refers to are
+// forgotten together: the engine begins anew without them, when they are many, or one of them left long ago. So a cluster
+// whose nodes come and go all day stays about as small as it is, and hardly notices.
 const (
-	forgetEvery = 10 * time.Second
-	forgetAgain = 5 * time.Minute
+	forgetEvery = 10 * time.Second // between two looks
+	forgetAgain = 5 * time.Minute  // after some were forgotten, or could not be
+	forgetMany  = 16               // and an eighth of the nodes
+	forgetLate  = 24 * time.Hour
 )
 
-// leftNodes are nodes that are gone and that the engine still has, and when they may be looked at next.
+// leftNodes are nodes that are gone and that the engine still has, and since when.
 type leftNodes map[string]cluster.Time
 
 // nextLeft is when nodes that are gone are to be looked at.
 func (d *Driver) nextLeft() cluster.Time {
-	at := cluster.Never
-	for _, t := range d.goneNodes {
-		at = min(at, t)
+	if len(d.goneNodes) == 0 {
+		return cluster.Never
 	}
-	return at
+	return d.leftAt
 }
 
-// forgetDue has the engine begin anew if nodes can be forgotten.
+// noteLeft notes that a node of the engine is gone.
+func (d *Driver) noteLeft(name string) {
+	if len(d.goneNodes) == 0 {
+		d.leftAt = d.now.Add(forgetEvery)
+	}
+	d.goneNodes[name] = d.now
+}
+
+// forgetDue has the engine begin anew if nodes are to be forgotten.
 func (d *Driver) forgetDue(now cluster.Time) {
 	if now < d.nextLeft() {
 		return
 	}
+	d.leftAt = now.Add(forgetEvery)
+	unused, since := 0, now
 	for name, at := range d.goneNodes {
-		switch n := d.nodes[name]; {
-		case now < at:
-		case n != nil && (n.obj != nil || n.used()):
-			d.goneNodes[name] = now.Add(forgetEvery)
-		default:
-			if d.stale == "" {
-				d.stale = "nodes left"
-			}
-			d.goneNodes[name] = now.Add(forgetAgain)
+		if n := d.nodes[name]; n == nil || !n.used() {
+			unused, since = unused+1, min(since, at)
 		}
 	}
+	if unused == 0 || unused < max(forgetMany, len(d.order)/8) && now.Sub(since) < forgetLate {
+		return
+	}
+	d.stale, d.leftAt = cmp.Or(d.stale, "nodes left"), now.Add(forgetAgain)
 }
 
 // used reports whether something is on a node, or on its way there, or is being done to it.
@@ -56,7 +63,7 @@ func (n *node) used() bool {
 
 // dropNode forgets a node that is not there, that nothing uses, and that the engine does not have.
 func (d *Driver) dropNode(name string) {
-	if n := d.nodes[name]; n != nil && !n.used() && !d.hasNumber[name] {
+	if n := d.nodes[name]; n != nil && !n.used() && !d.hasNumber(name) {
 		delete(d.nodes, name)
 		delete(d.crowded, name)
 		delete(d.loans.marked, name)
@@ -100,7 +107,7 @@ func (d *Driver) forgetNodes(snap *engine.Snapshot) {
 	gone := d.order
 	d.order = kept
 	d.renumber()
-	snap.Nodes = slices.DeleteFunc(slices.Clone(snap.Nodes), func(n cluster.Node) bool { return !d.hasNumber[n.Name] })
+	snap.Nodes = slices.DeleteFunc(slices.Clone(snap.Nodes), func(n cluster.Node) bool { return !d.hasNumber(n.Name) })
 	for i, name := range gone {
 		if to[i] < 0 {
 			d.dropNode(name)
@@ -114,10 +121,16 @@ func allocsOf(r *engine.JobRecord) []*[]engine.Alloc {
 	return []*[]engine.Alloc{&r.Allocs, &r.Home, &r.Frozen, &r.Leaving, &r.Dest, &r.Plan}
 }
 
+// hasNumber reports whether the engine has a node.
+func (d *Driver) hasNumber(name string) bool {
+	_, ok := d.number[name]
+	return ok
+}
+
 // renumber notes which nodes the engine has.
 func (d *Driver) renumber() {
-	clear(d.hasNumber)
-	for _, name := range d.order {
-		d.hasNumber[name] = true
+	clear(d.number)
+	for i, name := range d.order {
+		d.number[name] = i
 	}
 }

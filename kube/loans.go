@@ -77,6 +77,9 @@ func (d *Driver) lend(snap *engine.Snapshot, spec *cluster.Spec) {
 		spec.Partitions = append(spec.Partitions, cluster.Partition{Name: loan.Partition, Nodes: names})
 		spec.Loans = append(spec.Loans, loan)
 	}
+	if len(d.opt.Loans) > 0 {
+		spec.Partitions = append(spec.Partitions, cluster.Partition{Name: everyNode, Nodes: slices.Clone(d.order)})
+	}
 	if d.eng != nil {
 		return
 	}

@@ -93,7 +93,7 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 	if err != nil || d.admits(spec) != nil {
 		return nil, nil
 	}
-	if g.refusedIn != d.life && d.partition(need).why == "" { // it is not for want of a node, nor was it rejected
+	if g.refusedIn != d.era && d.nodesFor(need).why == "" { // it is not for want of a node, nor was it rejected
 		return nil, nil
 	}
 	l := d.limitsOf(need, false, true)
@@ -135,7 +135,7 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 	}
 	withModels(&w.spec)
 	snap.Nodes = slices.Clone(w.spec.Nodes)
-	events := d.supposedParts(list, &snap, &w.spec, other)
+	events := d.supposedSets(list, &snap, &w.spec, other)
 	_, cfg, err := d.rules(w.spec)
 	if err != nil {
 		return nil, err
@@ -177,12 +177,21 @@ func (d *Driver) supposedNode(name string, o *config.MIGOffer) *node {
 	return as
 }
 
-// supposedParts tells those who wait which nodes suit them, as these would be, and returns how those are submitted that
+// supposedSets tells those who wait which nodes suit them, as these would be, and returns how those are submitted that
 // the engine does not have.
-func (d *Driver) supposedParts(list []*migWaiter, snap *engine.Snapshot, spec *cluster.Spec, other map[string]*node) (events []engine.Event) {
-	parts, known, sets := slices.Clone(spec.Partitions), map[string]bool{}, map[string]cluster.Partition{}
-	for i := range parts {
-		known[parts[i].Name] = true
+func (d *Driver) supposedSets(list []*migWaiter, snap *engine.Snapshot, spec *cluster.Spec, other map[string]*node) (events []engine.Event) {
+	known, sets := map[string]bool{}, map[string]cluster.NodeSet{}
+	for i := range snap.Sets {
+		known[snap.Sets[i].Name] = true
+	}
+	spec.Partitions = slices.Clone(spec.Partitions)
+	for i := range spec.Partitions {
+		if p := &spec.Partitions[i]; p.Name == everyNode {
+			p.Nodes = nil
+			for k := range spec.Nodes {
+				p.Nodes = append(p.Nodes, spec.Nodes[k].Name)
+			}
+		}
 	}
 	records := map[cluster.JobID]int{}
 	for i := range snap.Jobs {
@@ -195,43 +204,42 @@ func (d *Driver) supposedParts(list []*migWaiter, snap *engine.Snapshot, spec *c
 				key += p.signature + "\n"
 			}
 		}
-		part, ok := sets[key]
+		set, ok := sets[key]
 		if !ok {
-			part = d.supposedSet(w.pods, spec.Nodes, other)
-			sets[key] = part
+			set = d.supposedSet(w.pods, spec.Nodes, other)
+			sets[key] = set
 		}
-		if !known[part.Name] && len(part.Nodes) > 0 && len(parts) < maxParts {
-			parts, known[part.Name] = append(parts, part), true
-		}
-		if !known[part.Name] || len(part.Nodes) == 0 {
+		if len(set.Nodes) == 0 {
 			continue
+		}
+		if !known[set.Name] {
+			snap.Sets, known[set.Name] = append(snap.Sets, set), true
 		}
 		if w.spec != nil {
 			job := *w.spec
-			job.Partitions = []string{part.Name}
+			d.confineTo(&job, &nodeSet{name: set.Name, off: "others"})
 			events = append(events, engine.Event{Type: engine.Submitted, Job: job.ID, Spec: &job})
 		} else if i, ok := records[w.id]; ok {
 			job := *snap.Jobs[i].Spec
-			job.Partitions = []string{part.Name}
+			d.confineTo(&job, &nodeSet{name: set.Name, off: "others"})
 			snap.Jobs[i].Spec = &job
 		}
 	}
-	spec.Partitions = parts
 	return events
 }
 
 // supposedSet is the nodes that suit a gang's pods.
-func (d *Driver) supposedSet(pods []*pod, nodes []cluster.Node, other map[string]*node) (part cluster.Partition) {
-	now := d.partition(pods)
+func (d *Driver) supposedSet(pods []*pod, nodes []cluster.Node, other map[string]*node) (set cluster.NodeSet) {
+	now := d.nodesFor(pods)
 	for i := range nodes {
 		name := nodes[i].Name
 		n := other[name]
 		if n == nil && slices.Contains(now.names, name) || n != nil && d.wouldSuit(pods, n) {
-			part.Nodes = append(part.Nodes, name)
+			set.Nodes = append(set.Nodes, name)
 		}
 	}
-	part.Name = partitionName(part.Nodes)
-	return part
+	set.Name = setName(set.Nodes)
+	return set
 }
 
 // wouldSuit reports whether a node as it would be suits all pods of a gang.

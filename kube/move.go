@@ -288,21 +288,19 @@ func (d *Driver) takeOver(g, w *gang, pods []*pod) {
 }
 
 // comesBack makes a gang's job in the next engine one that comes back when it is
-// stopped, if it is to be moved, or on its way; else it ends then. add tells whether the
-// engine can have a set of nodes.
-func (d *Driver) comesBack(g *gang, spec *cluster.Job, add func(*nodeSet) bool) {
+// stopped, if it is to be moved, or on its way; else it ends then. confine has a job run on a set of nodes only.
+func (d *Driver) comesBack(g *gang, spec *cluster.Job, confine func(*cluster.Job, *nodeSet)) {
 	spec.NoRequeue, spec.Checkpoint = true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
 	switch p := g.passage; {
 	case p != nil:
 		spec.NoRequeue, spec.Checkpoint = false, p.spec.Checkpoint
-		if s := d.partition(p.pods); add(s) {
-			spec.Partitions = []string{s.name}
-		}
+		confine(spec, d.nodesFor(p.pods))
 		p.spec = spec
 	case d.chosen[g]:
 		free := *spec
-		if s, err := d.freed(g, &free); err == nil && add(s) {
+		if s, err := d.freed(g, &free); err == nil {
 			*spec = free
+			confine(spec, s)
 		}
 	default:
 		spec.Name = g.name // of the pods that it has now

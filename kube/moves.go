@@ -358,9 +358,9 @@ func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine
 		return snap, cfg, err
 	}
 	cfg.Spec.Queues = d.fitted
-	parts, known := cfg.Spec.Partitions[:len(cfg.Spec.Partitions):len(cfg.Spec.Partitions)], map[string]bool{}
-	for i := range parts {
-		known[parts[i].Name] = true
+	known := map[string]bool{}
+	for i := range snap.Sets {
+		known[snap.Sets[i].Name] = true
 	}
 	for i := range snap.Jobs {
 		j := &snap.Jobs[i]
@@ -374,14 +374,10 @@ func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine
 			continue
 		}
 		if !known[s.name] {
-			if len(parts) == maxParts {
-				continue
-			}
-			parts, known[s.name] = append(parts, cluster.Partition{Name: s.name, Nodes: s.names}), true
+			snap.Sets, known[s.name] = append(snap.Sets, cluster.NodeSet{Name: s.name, Nodes: s.names}), true
 		}
 		j.Spec = &spec
 	}
-	cfg.Spec.Partitions = parts
 	return snap, cfg, nil
 }
 
@@ -401,7 +397,7 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 			return nil, err
 		}
 	}
-	s := d.partition(pods)
+	s := d.nodesFor(pods)
 	if slices.ContainsFunc(pods, func(p *pod) bool { return !slices.Contains(s.names, p.node) }) {
 		return nil, errors.New("its node would not take it again")
 	}
@@ -409,7 +405,8 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 	if l.why != "" {
 		return nil, errors.New(l.why)
 	}
-	spec.NoRequeue, spec.Partitions, spec.PerNode, spec.NodeLimits, spec.Topology = false, []string{s.name}, l.each, l.nodes, t.topology
+	d.confineTo(spec, s)
+	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.each, l.nodes, t.topology
 	spec.Checkpoint = cluster.Checkpoint{None: true} // nobody says what its pods save
 	if t.saves > 0 {
 		// That they write one when they are told to leave, nobody says either: as if it took

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"math/bits"
 	"slices"
 	"strings"
@@ -122,7 +121,11 @@ func (d *Driver) nodeSpec(name string, n *node, h held) cluster.Node {
 // sliced adds the GPUs of a node that are partitioned, and says of what model all are.
 func (d *Driver) sliced(s cluster.Node, n *node, h *held) cluster.Node {
 	name := d.modelOf(n, 1)
-	model, _ := cluster.FindModel(name)
+	model, known := d.modelsKnown[name]
+	if !known {
+		model, _ = cluster.FindModel(name)
+		d.modelsKnown[name] = model
+	}
 	if s.MIG, s.GPUs = d.migOf(n, &model, s.GPUs, h.slices); d.aside.nodes[s.Name] != "" {
 		s.MIG, s.GPUs = "", 0
 	}
@@ -173,6 +176,20 @@ func (d *Driver) modelOf(n *node, gpus int) string {
 	if strings.Contains(product, "-MIG-") { // all of its GPUs are slices of one profile, and counted as GPUs
 		return product
 	}
+	key := labelled{product, n.obj.Labels[d.opt.Labels.Memory]}
+	name, known := d.modelNames[key]
+	if !known {
+		name = modelNamed(product, key.memory)
+		d.modelNames[key] = name
+	}
+	return name
+}
+
+// labelled is what labels say of a node's GPUs.
+type labelled struct{ product, memory string }
+
+// modelNamed is the model of GPUs with such labels.
+func modelNamed(product, memory string) string {
 	words := strings.FieldsFunc(strings.ToUpper(product), func(r rune) bool { return r == '-' || r == '_' || r == ' ' })
 	best := ""
 	for _, m := range cluster.Models() {
@@ -180,7 +197,7 @@ func (d *Driver) modelOf(n *node, gpus int) string {
 		if !slices.Contains(words, family) {
 			continue
 		}
-		if slices.Contains(words, size) || best == "" && near(n.obj.Labels[d.opt.Labels.Memory], m.Memory) {
+		if slices.Contains(words, size) || best == "" && near(memory, m.Memory) {
 			best = m.Name
 		}
 	}
@@ -277,13 +294,6 @@ func signature(d *Driver, obj *v1.Pod) string {
 	return string(text)
 }
 
-// nodeSet is the nodes on which all pods of a gang may run: a partition of the
-// engine. off counts the others by what keeps them off; why says so in full if there are no such nodes.
-type nodeSet struct {
-	names          []string
-	name, off, why string
-}
-
 // sign writes down what decides on which nodes a pod may run.
 func (p *pod) sign() {
 	p.signature = p.base
@@ -293,74 +303,4 @@ func (p *pod) sign() {
 	if p.replica.settled {
 		p.signature += fmt.Sprintf(" replicas=%+v", p.replica.kind)
 	}
-}
-
-// partition finds the node set of a gang with these pods.
-func (d *Driver) partition(pods []*pod) *nodeSet {
-	var distinct []*pod // pods of a gang are mostly alike
-	for _, p := range pods {
-		if !slices.ContainsFunc(distinct, func(q *pod) bool { return p.signature == q.signature }) {
-			distinct = append(distinct, p)
-		}
-	}
-	key := ""
-	for _, p := range distinct {
-		key += p.signature + "\n"
-	}
-	s, ok := d.sets[key]
-	if !ok {
-		s = d.match(distinct)
-		d.sets[key] = s
-	}
-	return &s
-}
-
-func (d *Driver) match(pods []*pod) (s nodeSet) {
-	reasons := map[string]int{}
-	lists := make([]v1.ResourceList, len(pods))
-	for i, p := range pods {
-		lists[i] = requestsOf(p.obj)
-	}
-	nodes := 0
-	for _, name := range d.order {
-		n := d.nodes[name]
-		if n == nil || n.obj == nil {
-			continue
-		}
-		nodes++
-		reason := ""
-		for i, p := range pods {
-			if reason = cmp.Or(d.suits(p.obj, lists[i], n.obj), d.replicaSuits(p, name), d.wantSuits(p, lists[i], name)); reason != "" {
-				reasons[reason]++
-				break
-			}
-		}
-		if reason == "" {
-			s.names = append(s.names, name)
-		}
-	}
-	var parts []string
-	for r, k := range reasons {
-		parts = append(parts, fmt.Sprintf("%d: %s", k, r))
-	}
-	slices.Sort(parts)
-	s.off = strings.Join(parts, "; ")
-	if s.name = partitionName(s.names); len(s.names) > 0 {
-		return s
-	}
-	s.why = fmt.Sprintf("none of %d nodes suits it (%s)", nodes, s.off)
-	if slices.ContainsFunc(pods, func(p *pod) bool { return p.want != want{} }) {
-		s.why += "; there are " + d.offers()
-	}
-	return s
-}
-
-// partitionName is that of a set of nodes.
-func partitionName(names []string) string {
-	h := fnv.New64a()
-	for _, n := range names {
-		_, _ = h.Write([]byte(n))
-		_, _ = h.Write([]byte{0})
-	}
-	return fmt.Sprintf("nodes-%016x", h.Sum64())
 }

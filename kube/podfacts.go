@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -230,13 +229,12 @@ func (d *Driver) outgrown(g *gang, a *engine.Action) string {
 	return ""
 }
 
-// sendBack takes a gang back until the engine has begun anew with what pods hold now.
+// sendBack takes a gang back until the engine knows what pods hold now.
 func (d *Driver) sendBack(g *gang, why string) {
 	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.name, "reason", why)
 	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id}, engine.Event{Type: engine.Cancelled, Job: g.id})
 	d.later(g, d.now.Add(resizeEvery))
 	d.withdraw(g)
-	d.stale = cmp.Or(d.stale, "size of nodes")
 }
 
 // roomOn is how much CPU and memory the pods on a node, or on their way there, leave, but for those of a gang.

@@ -24,16 +24,14 @@ func (w *world) change(t *testing.T, p *v1.Pod, how func(*v1.Pod)) *v1.Pod {
 }
 
 // settleDown takes steps and lets nodes be looked at for their size.
-func (w *world) settleDown(t *testing.T) {
+func (w *world) settleDown(t testing.TB) {
 	t.Helper()
 	for range 3 {
 		steps(t, w.Driver)
 		w.now = w.now.Add(2 * time.Second)
 		w.dueRetries(w.clock())
 		if w.sizesAt {
-			if w.sizesAt = false; w.resized() {
-				w.stale = "size of nodes"
-			}
+			w.queued = append(w.queued, w.sizeEvents()...)
 		}
 	}
 	steps(t, w.Driver)

@@ -59,7 +59,7 @@ func (d *Driver) prefers(p *pod) bool {
 // likedBest lists the sets of nodes that these pods like best, each with those
 // before it; not the set of all.
 func (d *Driver) likedBest(pods []*pod) (homes []home) {
-	names := d.partition(pods).names
+	names := d.nodesFor(pods).names
 	likes := map[string]int64{}
 	for _, p := range pods {
 		d.like(p.obj, names, likes)

@@ -162,18 +162,22 @@ func (d *Driver) queueEvents() []engine.Event {
 		}
 	}
 	fitted := d.fitQueues()
-	if slices.EqualFunc(fitted, d.fitted, func(a, b cluster.Queue) bool { return reflect.DeepEqual(a, b) }) {
+	if sameQueues(fitted, d.fitted) {
 		return nil
 	}
 	d.fitted = fitted
 	return []engine.Event{{Type: engine.QueueChanged, Queues: fitted}}
 }
 
+func sameQueues(a, b []cluster.Queue) bool {
+	return slices.EqualFunc(a, b, func(a, b cluster.Queue) bool { return reflect.DeepEqual(a, b) })
+}
+
 // fitQueues fits the tree to the cluster: to all nodes that there are, and where
 // the engine would refuse that because too many of them are down, to the others.
 func (d *Driver) fitQueues() []cluster.Queue {
 	all, up := 0, 0
-	for _, n := range d.observed().Nodes {
+	for _, n := range d.observed(d.engineNodes()).Nodes {
 		all += n.GPUs
 		if n.State != cluster.Down {
 			up += n.GPUs - bits.OnesCount64(n.Bad)

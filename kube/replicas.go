@@ -210,7 +210,7 @@ func (d *Driver) rooms(pods []*pod) map[kind]room {
 		list[i] = &open[i]
 	}
 	found := map[kind]room{}
-	for _, name := range d.partition(list).names {
+	for _, name := range d.nodesFor(list).names {
 		s := d.sharedOn(d.nodes[name])
 		k := d.kindFor(pods[0], name, s.of)
 		r := found[k]

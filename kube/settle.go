@@ -165,7 +165,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return events
 	}
 	pods := slices.Concat(need, more)
-	if g.refusedIn == d.life && slices.Equal(g.refusedFor, uids(pods)) && g.refusedAs == d.factsOf(g, pods) {
+	if g.refusedIn == d.era && slices.Equal(g.refusedFor, uids(pods)) && g.refusedAs == d.factsOf(g, pods) {
 		return nil
 	}
 	spec := d.propose(g, pods, len(more), m)
@@ -216,25 +216,18 @@ func (d *Driver) propose(g *gang, pods []*pod, more int, m membership) *cluster.
 	if !d.lookAround(g, pods, spec) {
 		return nil
 	}
-	set := d.partition(pods)
-	part := set.name
+	g.nodes = d.nodesFor(pods)
 	out := d.admits(spec)
 	switch {
 	case out != nil:
 		g.refused = out.Error()
 		return nil
-	case set.why != "":
-		g.refused = set.why
-		return nil
-	case !d.parts[part] && d.full:
-		part = everyNode
-	case !d.parts[part]:
-		d.stale = "constraints"
-		g.wants = part
+	case g.nodes.why != "":
+		g.refused = g.nodes.why
 		return nil
 	}
-	g.refused, g.wants = "", ""
-	spec.Partitions = []string{part}
+	g.refused = ""
+	d.confineTo(spec, g.nodes)
 	return spec
 }
 
@@ -250,7 +243,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	if g.atHome() {
 		d.later(g, now)
 	}
-	return []engine.Event{{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].obj, spec), Spec: spec}}
+	return append(d.name(g.nodes), engine.Event{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].obj, spec), Spec: spec})
 }
 
 // asks reports whether a pod of the gang wants to be bound, now or later.

@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -208,7 +207,7 @@ func (d *Driver) onNodeGone(obj any) {
 }
 
 // nodeChanged books a node as it is now. What the engine cannot be told by
-// events makes it begin anew.
+// events (nodeevents.go) makes it begin anew.
 func (d *Driver) nodeChanged(obj *v1.Node) {
 	n := d.nodeNamed(obj.Name)
 	old, was, slept := n.obj, n.state(), n.sleeps()
@@ -220,17 +219,15 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 	d.count1(obj.Name, n)
 	switch {
 	case old == nil:
-		d.stale = "node joined"
+		d.joined[obj.Name], d.nodesAt = true, true
+		d.nodeTurned(obj.Name)
+		d.lookAgain()
 		d.moves++
 	case (old.Labels[LabelMIG] == migChanging) != (obj.Labels[LabelMIG] == migChanging):
 		d.stale, n.mig.stays = "node partitioned", true
 		d.moves++
-	case !sameLabels(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj):
-		d.stale = "labels or taints"
-		d.moves++
-	case !equality.Semantic.DeepEqual(old.Status.Capacity, obj.Status.Capacity) || !equality.Semantic.DeepEqual(old.Status.Allocatable, obj.Status.Allocatable):
-		d.sizesAt, d.nodesAt = true, true
-		d.moves++
+	default:
+		d.nodeDiffers(old, obj)
 	}
 	d.nodesAt = d.nodesAt || n.state() != was || n.sleeps() != slept
 	if n.power.group > 0 && (n.sleeps() || slept) {
@@ -257,9 +254,10 @@ func (d *Driver) nodeGone(name string) {
 	n.obj, n.power, n.mig = nil, nodePower{busy: n.power.busy}, nodeMIG{busy: n.mig.busy}
 	delete(d.power.nodes, name)
 	delete(d.mig.under, name)
-	if d.nodesAt = true; d.hasNumber[name] {
-		d.goneNodes[name] = d.now.Add(forgetEvery)
+	if d.nodesAt = true; d.hasNumber(name) {
+		d.noteLeft(name)
 	}
+	delete(d.joined, name)
 	d.dropNode(name)
 	for _, g := range d.gangs {
 		if g.phase > waiting {

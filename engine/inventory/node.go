@@ -35,6 +35,7 @@ type Node struct {
 	drained  bool  // by a person, until it is taken back: also through an outage
 	lent     bool  // of a loan (loan.go)
 	given    bool  // given back to who lends it
+	resized  bool  // its size is that of an event, not of the configuration
 	free     uint64
 	hosts    uint64 // devices that a job holds whole, not as a guest
 	guested  uint64 // devices on which guests are
@@ -104,6 +105,12 @@ func (n *Node) FreeGPUs() int16 { return n.nfree }
 
 // TakesJobs reports whether it is up and not draining.
 func (n *Node) TakesJobs() bool { return n.indexed }
+
+// Resized reports whether its CPU and RAM are those of an event, not of the configuration.
+func (n *Node) Resized() bool { return n.resized }
+
+// Overcommitted reports whether its jobs hold more CPU or RAM than it has.
+func (n *Node) Overcommitted() bool { return n.cpu < 0 || n.ram < 0 }
 
 // Drained reports whether a person drained it.
 func (n *Node) Drained() bool { return n.drained }

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -109,6 +110,29 @@ func (st *Store) SetState(id int32, s cluster.NodeState) {
 
 // SetDrained notes that a person drained a node, or took it back.
 func (st *Store) SetDrained(id int32, drained bool) { st.nodes[id].drained = drained }
+
+// SetSize gives a node another total of CPU and RAM (0: not modelled). It reports whether the largest of its class changed:
+// then what fits on the class is another question.
+func (st *Store) SetSize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
+	n := &st.nodes[id]
+	hadCPU, hadRAM := modelled(n.spec.CPU), modelled(n.spec.RAM)
+	n.cpu += modelled(cpu) - hadCPU
+	n.ram += modelled(ram) - hadRAM
+	n.spec.CPU, n.spec.RAM, n.resized = cpu, ram, true
+	st.changed(n)
+	c := &st.classes[n.class]
+	if hadCPU < c.cpu && modelled(cpu) <= c.cpu && hadRAM < c.ram && modelled(ram) <= c.ram {
+		return false // another node is its largest
+	}
+	c.cpu, c.ram = 0, 0
+	for _, id := range c.nodes {
+		c.cpu, c.ram = max(c.cpu, modelled(st.nodes[id].spec.CPU)), max(c.ram, modelled(st.nodes[id].spec.RAM))
+	}
+	return true
+}
+
+// modelled is a node's total of CPU or RAM as it is counted: without bound where it states none.
+func modelled(total int64) int64 { return cmp.Or(total, notModelled) }
 
 // SetLent notes that a node is of a loan, SetGiven that it is given back to who lends it.
 func (st *Store) SetLent(id int32) { st.nodes[id].lent = true }

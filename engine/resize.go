@@ -1,0 +1,45 @@
+package engine
+
+import "github.com/muster-gpu/muster/cluster"
+
+// nodeChanged books that a node has more or less CPU and RAM than it had. What jobs hold there, they keep; a job that
+// has its place there and has not started gives it up where it does not fit any more.
+func (e *Engine) nodeChanged(id int32, cpu cluster.Milli, ram cluster.MiB) {
+	had := e.st.Nodes()[id].Spec()
+	more := larger(cpu, had.CPU) || larger(ram, had.RAM)
+	if !e.resize(id, cpu, ram) {
+		return
+	}
+	for i := range e.shapes { // what can never run is another question now
+		e.shapes[i].judged = 0
+	}
+	e.empty = nil
+	if e.st.Nodes()[id].Overcommitted() {
+		e.displace(id)
+	}
+	e.fresh = true
+	if more {
+		e.epoch++
+		e.reconsider()
+	}
+}
+
+// larger compares totals of CPU or RAM; a node that states none, 0, has no bound.
+func larger(a, b int64) bool { return b != 0 && (a == 0 || a > b) }
+
+// resize gives a node another size; false: it has that already.
+func (e *Engine) resize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
+	had := e.st.Nodes()[id].Spec()
+	if had.CPU == cpu && had.RAM == ram {
+		return false
+	}
+	e.totalCPU += cpu - had.CPU
+	e.totalRAM += ram - had.RAM
+	if e.st.SetSize(id, cpu, ram) {
+		for i := range e.shapes {
+			e.shapes[i].stale = true
+		}
+		e.demand.Stale = true
+	}
+	return true
+}

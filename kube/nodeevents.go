@@ -1,0 +1,180 @@
+package kube
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
+)
+
+// What events tell the engine of nodes: that they join, come back, leave, are closed or broken, are of another size, and
+// are taken or left by gangs that wait. Where its GPUs, their model or its place in the network are others, a node is
+// another to the engine, which then begins anew.
+
+// nodeEvents are what the engine missed of nodes.
+func (d *Driver) nodeEvents() []engine.Event {
+	d.nodesAt, d.queuesAt = false, d.queuesAt || d.refit
+	joined, nodes := d.joinEvents()
+	events, _ := driver.Diff(driver.Observed{Nodes: d.observed(nodes).Nodes}, driver.View{Nodes: nodes})
+	return append(joined, events...)
+}
+
+// engineNodes are the nodes as the engine has them, or will when it has heard of those that join.
+func (d *Driver) engineNodes() []cluster.Node { return append(d.eng.Nodes(), d.joining...) }
+
+// joinEvents tell the engine of nodes that it does not have yet, and returns the nodes that it has then: whole and awake,
+// as each of these comes. If one came back as another than it was, or cannot come by an event, the engine begins anew.
+func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
+	d.joining, nodes = nil, d.eng.Nodes()
+	for _, name := range slices.Sorted(maps.Keys(d.joined)) {
+		n := d.nodes[name]
+		if n == nil || n.obj == nil {
+			continue
+		}
+		if i, known := d.number[name]; known {
+			if d.cameBack(name, n, &nodes[i]) {
+				delete(d.goneNodes, name)
+				continue
+			}
+			d.stale = cmp.Or(d.stale, "node joined")
+			return events, d.engineNodes()
+		}
+		s := d.nodeSpec(name, n, held{})
+		if !d.canJoin(n, &s) {
+			d.stale = cmp.Or(d.stale, "node joined")
+			return events, d.engineNodes()
+		}
+		d.order = append(d.order, name)
+		d.number[name] = len(d.order) - 1
+		d.kinds[kindOfNode{s.Model, s.GPUs}] = true
+		d.joining = append(d.joining, s)
+		events = append(events, engine.Event{Type: engine.NodeUp, Node: name, Spare: &s})
+	}
+	clear(d.joined)
+	if len(events) > 0 {
+		d.setsAt, d.queuesAt = true, d.queuesAt || !sameQueues(d.fitted, d.tree.list)
+		d.shyNodes()
+		d.tellHistory()
+	}
+	return events, d.engineNodes()
+}
+
+// canJoin reports whether an engine that works can have a node, too.
+func (d *Driver) canJoin(n *node, s *cluster.Node) bool {
+	_, known := d.cfg.Spec.Model(s.Model)
+	return d.loanOf(n) < 0 && len(d.opt.Loans) == 0 && (s.GPUs == 0 || known) && (d.kinds[kindOfNode{s.Model, s.GPUs}] || len(d.kinds) < engine.MaxKinds)
+}
+
+// cameBack reports whether a node that was gone is what the engine knows.
+func (d *Driver) cameBack(name string, n *node, believed *cluster.Node) bool {
+	s := d.nodeSpec(name, n, d.heldOn(name))
+	d.sizesAt = d.sizesAt || s.CPU != believed.CPU || s.RAM != believed.RAM
+	return sameNode(s, *believed)
+}
+
+// sameNode reports whether a node is what the engine knows, but for its CPU and RAM.
+func sameNode(s, believed cluster.Node) bool {
+	s.State, s.Bad, s.Asleep, s.CPU, s.RAM = believed.State, believed.Bad, believed.Asleep, believed.CPU, believed.RAM
+	return s == believed
+}
+
+// nodeDiffers books what of a node is another: its size, its labels, its taints.
+func (d *Driver) nodeDiffers(old, obj *v1.Node) {
+	sized := !equality.Semantic.DeepEqual(old.Status.Capacity, obj.Status.Capacity) || !equality.Semantic.DeepEqual(old.Status.Allocatable, obj.Status.Allocatable)
+	labelled := !sameLabels(old.Labels, obj.Labels) || taintsOf(old) != taintsOf(obj)
+	if !sized && !labelled {
+		return
+	}
+	d.moves++
+	d.sizesAt, d.nodesAt = d.sizesAt || sized, d.nodesAt || sized
+	if labelled && d.isAnother(old, obj) {
+		d.stale = "labels or taints"
+		return
+	}
+	d.nodeTurned(obj.Name)
+	d.lookAgain()
+	if labelled {
+		d.shyNodes()
+	}
+}
+
+// isAnother reports whether labels that the engine goes by, or a loan, are others.
+func (d *Driver) isAnother(old, obj *v1.Node) bool {
+	for _, key := range []string{d.opt.Labels.Product, d.opt.Labels.Memory, d.opt.Labels.Replicas, d.opt.Labels.Sharing, d.opt.Labels.Clique, d.opt.Labels.Rack,
+		d.opt.Labels.Fabric, d.opt.Labels.Count, d.opt.Labels.Config, d.opt.Labels.State, d.opt.Labels.Strategy} {
+		if old.Labels[key] != obj.Labels[key] {
+			return true
+		}
+	}
+	for i := range d.opt.Loans {
+		if s := d.opt.Loans[i].Selector; matches(old.Labels, s) != matches(obj.Labels, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// heldNow is a snapshot of no more than what jobs hold of nodes.
+func (d *Driver) heldNow() *engine.Snapshot {
+	snap := &engine.Snapshot{}
+	for _, b := range d.eng.Beliefs() {
+		snap.Jobs = append(snap.Jobs, *d.eng.Record(b.Job))
+	}
+	return snap
+}
+
+// heldOn is what jobs hold of a node.
+func (d *Driver) heldOn(name string) held { return d.helds(d.heldNow())[name] }
+
+// overfull reports whether jobs hold more of a node than it has for them.
+func (n *node) overfull(h held) bool {
+	have := n.obj.Status.Allocatable
+	return milliOf(have.Cpu())-n.other.cpu < h.cpu || mebi(have.Memory(), false)-n.other.ram < h.ram
+}
+
+// nextResize is when nodes and pods are looked at next whose size may be another.
+func (d *Driver) nextResize() cluster.Time {
+	return max(d.sizedAt, d.renewed).Add(max(resizeEvery, resizePart*d.took))
+}
+
+// sizeEvents tell the engine of nodes of another size. If a node is another in more than that, or pods hold something
+// else than the engine knows, it begins anew.
+func (d *Driver) sizeEvents() (events []engine.Event) {
+	d.sizesAt, d.sizedAt = false, d.now
+	start := d.opt.Now()
+	defer func() { d.took = d.opt.Now().Sub(start) }()
+	for _, g := range d.byID {
+		if g.resized {
+			d.stale, d.sizesAt = cmp.Or(d.stale, "size of pods"), true
+			return nil
+		}
+	}
+	helds, grown := d.helds(d.heldNow()), false
+	for i, believed := range d.eng.Nodes() {
+		n := d.nodes[believed.Name]
+		if n == nil || n.obj == nil {
+			continue
+		}
+		h := helds[believed.Name]
+		s := d.nodeSpec(d.order[i], n, h)
+		switch {
+		case !sameNode(s, believed):
+			d.stale, d.sizesAt = cmp.Or(d.stale, "size of nodes"), true
+			return nil
+		case s.CPU != believed.CPU || s.RAM != believed.RAM:
+			grown = grown || s.CPU > believed.CPU || s.RAM > believed.RAM
+			events = append(events, engine.Event{Type: engine.NodeResized, Node: s.Name, Size: &engine.NodeSize{CPU: s.CPU, RAM: s.RAM}})
+		}
+		d.sizesAt = d.sizesAt || n.overfull(h) // it shrinks as these leave
+	}
+	if grown {
+		d.lookAgain()
+	}
+	return events
+}
