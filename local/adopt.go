@@ -61,7 +61,7 @@ func (m *Machine) adopt() error {
 	if err := m.sweep(); err != nil {
 		return err
 	}
-	m.mps.missed()
+	m.mps.Missed()
 	m.crash("adopted")
 	for _, r := range mine {
 		orders := r.owed()

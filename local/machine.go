@@ -28,6 +28,7 @@ import (
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
@@ -126,7 +127,7 @@ type Machine struct {
 	runs        forward.Runs   // how long completed jobs ran
 	recent      forward.Recent // what was submitted of late, as users stated it
 	quotes      forward.Quotes // what became of what waiting jobs were told
-	mps         *mpsDaemons
+	mps         *share.MPS
 	cutting     sync.Mutex // held while GPUs are partitioned
 	sampler     atomic.Pointer[sampler]
 	seen        atomic.Pointer[map[string]gpu.Sample] // by UUID
@@ -248,7 +249,10 @@ func (m *Machine) Run(ctx context.Context) error {
 	if m.opt.Devices != nil {
 		m.runners.Add(2)
 		go m.watchHealth()
-		go m.mps.tend()
+		go func() {
+			defer m.runners.Done()
+			m.mps.Tend(healthEvery)
+		}()
 		if m.opt.SampleEvery > 0 {
 			m.runners.Add(1)
 			go m.sample()

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
@@ -550,11 +551,11 @@ func (r *runner) finish() {
 		info.Frozen = false
 		rec := r.m.eng.Record(r.id)
 		if others != "" {
-			if info.Faults++; info.Faults < mpsHits {
+			if info.Faults++; info.Faults < share.MostFaults {
 				ev.Reason, lost, text = engine.NodeLost, true, others
 				j.said = append(j.said, others)
 			} else {
-				text += fmt.Sprintf("; %s, and this is the %d. time: it counts as its own fault", others, mpsHits)
+				text += fmt.Sprintf("; %s, and this is the %d. time: it counts as its own fault", others, share.MostFaults)
 			}
 		}
 		ev.Done = rec.DoneAt(now)

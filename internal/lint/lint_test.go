@@ -55,8 +55,9 @@ var arrows = map[string]string{
 	"local/cgroup":        "local/cgroup/spawn",
 	"local/cgroup/spawn":  "",
 	"local/evidence":      "store",
+	"local/share":         "cluster local/shim",
 	"progress":            "show cluster perf engine",
-	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence internal/inbox internal/plain",
+	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/share internal/inbox internal/plain",
 	"server":              "cluster ask show api local store internal/frames web server/view",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
@@ -105,7 +106,7 @@ var banned = map[string]string{
 
 // live packages wait for the real world; what time it is they are told, too.
 var (
-	live  = map[string]bool{"local": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
+	live  = map[string]bool{"local": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
 	waits = map[string]bool{"time.Sleep": true, "time.After": true}
 )
 
