@@ -28,6 +28,7 @@ import (
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/progress"
@@ -42,10 +43,10 @@ type Options struct {
 	GPUs  []show.GPU // in the order of the node's devices
 	// Devices are asked how the GPUs are and what they do; nil: nobody asks.
 	Devices     gpu.Source
-	SampleEvery time.Duration // 0: nothing is measured
-	HourCost    float64       // of a GPU; 0: unknown
-	Idle        *IdleRules    // what becomes of idle jobs; nil: they are left alone
-	Saving      *perf.Saving  // how often jobs are told to write checkpoints; nil: they are not told
+	SampleEvery time.Duration      // 0: nothing is measured
+	HourCost    float64            // of a GPU; 0: unknown
+	Idle        *observe.IdleRules // what becomes of idle jobs; nil: they are left alone
+	Saving      *perf.Saving       // how often jobs are told to write checkpoints; nil: they are not told
 	Sharing     Sharing
 	// Groups keep tasks to what they asked for; nil: nothing does.
 	Groups *cgroup.Manager
@@ -129,9 +130,9 @@ type Machine struct {
 	quotes      forward.Quotes // what became of what waiting jobs were told
 	mps         *share.MPS
 	cutting     sync.Mutex // held while GPUs are partitioned
-	sampler     atomic.Pointer[sampler]
+	sampler     atomic.Pointer[observe.Sampler]
 	seen        atomic.Pointer[map[string]gpu.Sample] // by UUID
-	idle        atomic.Pointer[IdleRules]
+	idle        atomic.Pointer[observe.IdleRules]
 	interrupted interrupted
 	faults      []string // what is wrong with each GPU; "": nothing
 }
@@ -197,7 +198,7 @@ type Info struct {
 	Guessed   bool              `json:"guessed,omitempty"` // its estimate is from earlier runs
 	Pace      progress.Pace     `json:"pace,omitzero"`
 	Switch    switching         `json:"switch,omitzero"`
-	Idle      *idleness         `json:"idle,omitempty"`
+	Idle      *observe.Idleness `json:"idle,omitempty"`
 	Hearing   hearing           `json:"hearing,omitempty"`
 	Back      *givenBack        `json:"back,omitempty"` // devices that it was told to give back and still holds
 	Losses    losses            `json:"losses,omitempty"`

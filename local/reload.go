@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/store"
 )
@@ -40,8 +41,8 @@ type Settings struct {
 	KillWait, Keep           time.Duration
 	AuditKeep                time.Duration
 	HourCost                 float64
-	Zone                     int        // of windows, in seconds ahead of UTC
-	Idle                     *IdleRules // nil: idle jobs are left alone
+	Zone                     int                // of windows, in seconds ahead of UTC
+	Idle                     *observe.IdleRules // nil: idle jobs are left alone
 	Perf                     *perf.Table
 	Defrag                   *engine.Defrag     // nil: nobody is moved
 	Saving                   *perf.Saving       // nil: jobs are not told how often to write checkpoints

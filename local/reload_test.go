@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -61,7 +62,7 @@ func TestReconfigure(t *testing.T) {
 	}
 	s := old
 	s.Queues, s.HourCost, s.Members = open2("b", "c"), 2, map[string]Members{"c": {Users: []string{"nobody-at-all"}}}
-	s.Idle = &IdleRules{Below: 5, Warn: time.Hour}
+	s.Idle = &observe.IdleRules{Below: 5, Warn: time.Hour}
 	s.Partitions = []cluster.Partition{{Name: "short", Nodes: []string{"n1"}, Default: true, MaxTime: time.Hour}}
 	notes, err := m.Reconfigure(t.Context(), s, "ann", "x: 1 -> 2")
 	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], `queue "a" is gone`) {
