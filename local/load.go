@@ -69,9 +69,9 @@ func (m *Machine) Told(ctx context.Context, j *show.Job) error {
 	}
 	m.mu.Lock()
 	var row *store.Asked
-	if l := m.jobs[cluster.JobID(j.ID)]; l != nil && l.asked.Now != 0 {
-		said := m.quotes.Told(&l.asked)
-		row = askedRow(&l.asked, &said, m.opt.Rules.Policy)
+	if l := m.jobs[cluster.JobID(j.ID)]; l != nil && l.lastForecast.Now != 0 {
+		said := m.quotes.Told(&l.lastForecast)
+		row = askedRow(&l.lastForecast, &said, m.opt.Rules.Policy)
 	}
 	m.mu.Unlock()
 	return m.store.Write(ctx, func(t *store.Tx) error {
@@ -93,10 +93,10 @@ func (m *Machine) news(v *show.Job) bool {
 	if j == nil {
 		return true
 	}
-	if off := v.Expected.Sub(j.told).Abs(); off <= max(time.Second, v.Expected.Sub(m.opt.Now())/100) {
+	if off := v.Expected.Sub(j.lastQuote).Abs(); off <= max(time.Second, v.Expected.Sub(m.opt.Now())/100) {
 		return false
 	}
-	j.told = *v.Expected
+	j.lastQuote = *v.Expected
 	return true
 }
 

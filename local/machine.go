@@ -98,7 +98,7 @@ type Machine struct {
 	past  pastAt    // what is stored of completed jobs
 	began time.Time // the present step
 
-	renewed cluster.Time // when the engine last began anew
+	renewed cluster.Time // when the engine last started over
 	ended   int          // jobs that ended since
 
 	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
@@ -139,30 +139,30 @@ type Machine struct {
 
 // job is a job that is not done.
 type job struct {
-	id        cluster.JobID
-	heldFor   cluster.JobID // 1 + for whom; 0: nobody
-	bare      int32         // its tasks that ask for neither GPUs nor CPUs
-	stored    form
-	becomes   form         // ... with the present step
-	edited    bool         // its submission changed since it was stored
-	stale     bool         // what was chosen for it was so by the service before
-	index     int          // as an element of an array
-	spec      *cluster.Job // as of its record
-	info      *Info        // elements of an array share one: what it says of a job, it says by whole, and it is changed by own
-	sub       *ask.Submission
-	array     *jobArray     // by whose record it is stored, or was
-	foretold  cluster.Time  // start that was foretold first; 0: nobody asked yet
-	told      time.Time     // expected start that somebody was told last
-	asked     forward.Asked // what was foreseen when it was explained last
-	run       *runner
-	was       string       // the state that is stored
-	then      []order      // for the runner, when the step is stored
-	said      []string     // for its history, with the next step
-	throttled cluster.Time // when it last had to stand still
-	noWay     string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
-	duty      int          // as a guest: thousandths of the time that it runs; 0: it was never held back
-	window    window       // as one with guests
-	foretell  cluster.Time // expected end that is stored with the next step; 0: none
+	id              cluster.JobID
+	heldFor         cluster.JobID // 1 + for whom; 0: nobody
+	bare            int32         // its tasks that ask for neither GPUs nor CPUs
+	stored          form
+	becomes         form         // ... with the present step
+	edited          bool         // its submission changed since it was stored
+	stale           bool         // what was chosen for it was so by the service before
+	index           int          // as an element of an array
+	spec            *cluster.Job // as of its record
+	info            *Info        // elements of an array share one: what it says of a job, it says by whole, and it is changed by own
+	sub             *ask.Submission
+	array           *jobArray     // by whose record it is stored, or was
+	firstPrediction cluster.Time  // of its start; 0: there was none yet
+	lastQuote       time.Time     // expected start that was reported last
+	lastForecast    forward.Asked // when it was explained last
+	run             *runner
+	was             string       // the state that is stored
+	then            []order      // for the runner, when the step is stored
+	said            []string     // for its history, with the next step
+	throttled       cluster.Time // when it last had to stand still
+	noWay           string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
+	duty            int          // as a guest: thousandths of the time that it runs; 0: it was never held back
+	window          window       // as one with guests
+	predictedEnd    cluster.Time // stored with the next step; 0: none
 }
 
 // Info is what is stored of a job besides its submission.
@@ -199,7 +199,7 @@ type Info struct {
 	Pace      progress.Pace     `json:"pace,omitzero"`
 	Switch    switching         `json:"switch,omitzero"`
 	Idle      *observe.Idleness `json:"idle,omitempty"`
-	Hearing   hearing           `json:"hearing,omitempty"`
+	Hearing   signalResponse    `json:"hearing,omitempty"`
 	Back      *givenBack        `json:"back,omitempty"` // devices that it was told to give back and still holds
 	Losses    losses            `json:"losses,omitempty"`
 }

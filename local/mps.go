@@ -91,7 +91,7 @@ func (m *Machine) mpsVariables(t *task, own []string) []string {
 	if len(t.devices) != 1 || !m.underMPS(&t.devices[0]) {
 		return nil
 	}
-	return m.mps.Variables(t.devices[0].UUID, t.devices[0].Share, t.asked.Memory, own)
+	return m.mps.Variables(t.devices[0].UUID, t.devices[0].Share, t.request.Memory, own)
 }
 
 // failedAt is when the first task of a run failed: the others were stopped then.

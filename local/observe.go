@@ -60,9 +60,9 @@ func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 		case j == nil:
 		case a.Type == engine.Preempt && a.Reason == engine.Preempted:
 			m.opt.Observe.Preempted(m.whyPreempted(j, a.For))
-		case a.Type == engine.Start && j.foretold != 0:
-			m.opt.Observe.Predicted(b.Now.Sub(j.foretold))
-			j.foretold = 0
+		case a.Type == engine.Start && j.firstPrediction != 0:
+			m.opt.Observe.Predicted(b.Now.Sub(j.firstPrediction))
+			j.firstPrediction = 0
 		}
 	}
 }

@@ -229,8 +229,8 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 	if j.info.Record.State <= engine.Placed {
 		tellWhen(&w.Job, seen, &y, now)
 		m.quoted(&w.Job, j, seen, now)
-		if at := w.Job.Expected; at != nil && j.foretold == 0 && j.info.Run == 0 {
-			j.foretold = cluster.Time(at.UnixNano())
+		if at := w.Job.Expected; at != nil && j.firstPrediction == 0 && j.info.Run == 0 {
+			j.firstPrediction = cluster.Time(at.UnixNano())
 		}
 	}
 	if text := w.Job.SavesNothing; text != "" && j.info.Record.State >= engine.Starting {

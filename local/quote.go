@@ -28,7 +28,7 @@ func (m *Machine) quoted(v *show.Job, j *job, seen *foresight.Forecast, now clus
 	}
 	a := askedOf(j.spec, start, now)
 	if j.info.Record.FirstStart == cluster.Never { // answers are about first starts
-		j.asked = a
+		j.lastForecast = a
 	}
 	m.correct(v, &a, seen)
 }

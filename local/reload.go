@@ -20,7 +20,7 @@ import (
 	"github.com/muster-gpu/muster/store"
 )
 
-// The rules can change while the machine runs. The engine then begins anew,
+// The rules can change while the machine runs. The engine then starts over,
 // between two steps, from a snapshot of what it knows, under the new rules and
 // in a new segment of the journal: what a restart of the daemon does, without
 // the restart. Nothing that runs is touched by the change itself; what the new

@@ -34,7 +34,7 @@ type Forecast struct {
 func (f *Forecast) Made() bool { return f != nil && len(f.Seen) > 0 }
 
 // Fresh reports whether a forecast still holds for a job (AnyJob: for a list of
-// them), or is too costly to be made anew.
+// them), or is too costly to be made again.
 func (f *Forecast) Fresh(id cluster.JobID, seq int64, now time.Time) bool {
 	age, gap := now.Sub(f.At), apart*f.Took
 	if id != AnyJob && !f.Waiting[id] && f.Took <= cheap {

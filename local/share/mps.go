@@ -39,7 +39,7 @@ const (
 	endsWithin    = 10 * time.Second // within which one that was told to quit has ended
 	pause         = 50 * time.Millisecond
 	// linger is how long one without shares stays, so that one notebook after
-	// the other does not start it anew.
+	// the other does not start it again.
 	linger = 30 * time.Second
 	// near is how long before the end of a server, or after it, its clients fail;
 	// who fails at another time does so by itself. That a server has ended is noticed
