@@ -69,8 +69,8 @@ func (m *Machine) actRunning(j *job, verb string, now cluster.Time) error {
 		j.then = append(j.then, order{freeze: true})
 	case "resume":
 		info.Frozen = false
-		info.Pace.Run = -1 // its clock went on: the speed is measured anew
-		j.then = append(j.then, order{thaw: true})
+		info.Pace.Run = -1 // its clock went on: the speed is measured again
+		j.then = append(j.then, order{unfreeze: true})
 	default:
 		return fmt.Errorf("%q cannot be done to a job", verb)
 	}

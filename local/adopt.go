@@ -61,7 +61,7 @@ func (m *Machine) adopt() error {
 	if err := m.sweep(); err != nil {
 		return err
 	}
-	m.mps.missed()
+	m.mps.Missed()
 	m.crash("adopted")
 	for _, r := range mine {
 		orders := r.owed()
@@ -115,7 +115,7 @@ func (m *Machine) adoptSuspended() (mine []*runner) {
 	for _, j := range m.sorted() {
 		if r := j.whole().Record; r.State == engine.Pending && r.Home != nil {
 			run := m.newRunner(j)
-			run.frozen, run.asleep = true, true
+			run.frozen, run.reportedSuspended = true, true
 			if run.find(j.info.On) {
 				mine = append(mine, run)
 				continue
@@ -156,10 +156,10 @@ func (r *runner) owed() (list []order) {
 		return []order{{how: r.m.eng.Record(r.id).How, grace: r.remaining()}} // GPUs may be shared in another way than when it was told
 	case rec.State == engine.Running && r.job.info.Requeue:
 		return []order{{how: engine.Checkpoint, grace: r.remaining()}}
-	case r.asleep, r.job.info.Frozen:
+	case r.reportedSuspended, r.job.info.Frozen:
 		list = append(list, order{freeze: true})
 	default:
-		list = append(list, order{thaw: true})
+		list = append(list, order{unfreeze: true})
 	}
 	if rec.State == engine.Running && rec.Resizing && !sameAllocs(r.on, rec.Allocs) {
 		list = append(list, order{resize: slices.Clone(rec.Allocs), grace: r.m.grace(r.job)})
@@ -227,7 +227,7 @@ func (r *runner) seek(allocs []engine.Alloc) (n int) {
 	}
 	for rank := range n {
 		t := r.m.leftTask(r.id, r.n, rank, r.job.info.User.UID)
-		t.asked = r.job.spec.Tasks[setOf(allocs, rank)].Request
+		t.request = r.job.spec.Tasks[setOf(allocs, rank)].Request
 		if r.examine(t) {
 			r.tasks = append(r.tasks, t)
 		}

@@ -22,12 +22,12 @@ func (r *runner) again(says engine.EventType) bool {
 	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
 		rec := r.m.eng.Record(r.id)
 		if rec.State == engine.Stopping { // somebody wants it to stop: it has
-			r.told = true
+			r.stopRequested = true
 			stored <- false
 			return nil, nil
 		}
 		j := r.job
-		ev := engine.Event{Type: engine.Progress, Job: r.id, Saves: r.tells()}
+		ev := engine.Event{Type: engine.Progress, Job: r.id, Saves: r.reportSignalResponse()}
 		info := j.own()
 		info.Use.add(r.tasks)
 		info.Run++
@@ -52,8 +52,8 @@ func (r *runner) again(says engine.EventType) bool {
 		}
 	}
 	r.m.crash("again-stored")
-	r.phase, r.saved, r.unheard, r.asks, r.askedAt, r.kept, r.news = calm, false, false, false, time.Time{}, false, reports{}
-	r.found, r.listenAt = notKnown, time.Time{}
+	r.phase, r.saved, r.unhandled, r.requestedHere, r.requestedAt, r.kept, r.news = calm, false, false, false, time.Time{}, false, reports{}
+	r.found, r.inspectAt = notKnown, time.Time{}
 	r.timer.Stop()
 	if err := r.spawnAll(tasks); err != nil {
 		ev := engine.Event{Type: engine.StartFailed, Job: r.id}

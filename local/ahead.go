@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
-	"github.com/muster-gpu/muster/show"
+	"github.com/muster-gpu/muster/local/foresight"
 )
 
 // When waiting jobs will start, a second engine says that goes on from the
@@ -19,49 +19,23 @@ import (
 
 const (
 	lookFor    = 3 * time.Second        // most that the looks may take together
-	lookApart  = 20                     // from one look to the next passes this many times what it takes
-	lookSooner = 4                      // ... if somebody asks about a job that is new, and it takes no longer than
-	lookCheap  = 200 * time.Millisecond // ... this
-	lookAgain  = 5 * time.Second        // after which it is looked again although nothing happened: jobs may be overdue
 	waitToTell = 2 * time.Second        // for how long who asks about one job waits for a look
 	waitToList = 100 * time.Millisecond // ... and who lists them
 )
 
-// forecast is what was seen when it was looked ahead.
-type forecast struct {
-	seq     int64 // the last step before it
-	at      time.Time
-	took    time.Duration
-	waiting map[cluster.JobID]bool // who waited then
-	seen    forward.Outlook        // the first with the run times that are most likely; empty: it could not be looked
-}
-
-// made reports whether it could be looked.
-func (f *forecast) made() bool { return f != nil && len(f.seen) > 0 }
-
 // outlook keeps the last forecast.
 type outlook struct {
 	mu   sync.Mutex
-	last *forecast
+	last *foresight.Forecast
 	busy chan struct{} // closed when the one that is being made is there; nil: none is
 
 	tests sync.Mutex // one question what would become of a submission at a time
 }
 
-// fresh reports whether a forecast still holds for a job (noJob: for a list of
-// them), or is too costly to be made anew.
-func (f *forecast) fresh(id cluster.JobID, seq int64, now time.Time) bool {
-	age, apart := now.Sub(f.at), lookApart*f.took
-	if id != noJob && !f.waiting[id] && f.took <= lookCheap {
-		apart = lookSooner * f.took
-	}
-	return age < apart || f.seq == seq && age < lookAgain
-}
-
 // forecast returns the latest look ahead. If it does not hold any more for the
-// job (noJob: a list of jobs), another is made; whoever asks waits for it for as
+// job (foresight.AnyJob: a list of jobs), another is made; whoever asks waits for it for as
 // long as they say. nil: there is none.
-func (m *Machine) forecast(id cluster.JobID, wait time.Duration) *forecast {
+func (m *Machine) forecast(id cluster.JobID, wait time.Duration) *foresight.Forecast {
 	c := &m.outlook
 	var over <-chan time.Time
 	for {
@@ -70,7 +44,7 @@ func (m *Machine) forecast(id cluster.JobID, wait time.Duration) *forecast {
 		m.mu.RUnlock()
 		c.mu.Lock()
 		last := c.last
-		if last != nil && last.fresh(id, seq, m.opt.Now()) {
+		if last != nil && last.Fresh(id, seq, m.opt.Now()) {
 			c.mu.Unlock()
 			return last
 		}
@@ -113,154 +87,69 @@ func (c *outlook) forget() {
 }
 
 // look looks ahead from the present state.
-func (m *Machine) look() *forecast {
+func (m *Machine) look() *foresight.Forecast {
 	began := m.opt.Now()
 	m.mu.RLock()
 	now, rules := m.clock.now(began), m.rules()
-	f := &forecast{seq: m.seq, waiting: map[cluster.JobID]bool{}}
+	f := &foresight.Forecast{Seq: m.seq, Waiting: map[cluster.JobID]bool{}}
 	ids := m.eng.Waiting()
 	if len(ids) == 0 { // nobody to look for
 		m.mu.RUnlock()
-		f.seen, f.at = forward.Outlook{{Now: now, Until: now}}, began
+		f.Seen, f.At = forward.Outlook{{Now: now, Until: now}}, began
 		return f
 	}
 	snap, x := m.eng.Snapshot(), m.expectations()
 	m.mu.RUnlock()
 	for _, id := range ids {
-		f.waiting[id] = true
+		f.Waiting[id] = true
 	}
 	var err error
-	if f.seen, err = m.outlooks(&rules, &snap, forward.Options{Now: now}, x); err != nil {
+	if f.Seen, err = m.outlooks(&rules, &snap, forward.Options{Now: now}, x); err != nil {
 		m.opt.Log.Warn("when jobs will start cannot be foreseen", "error", err)
 	}
-	f.at = m.opt.Now()
-	f.took = f.at.Sub(began)
+	f.At = m.opt.Now()
+	f.Took = f.At.Sub(began)
 	return f
 }
 
 // outlooks lets second engines go on from a snapshot, for at most lookFor together: with the submissions that are expected,
 // and several times where run times are guessed, unless there are too many jobs for that.
-func (m *Machine) outlooks(rules *config.Rules, snap *engine.Snapshot, opt forward.Options, x *expectations) (forward.Outlook, error) {
+func (m *Machine) outlooks(rules *config.Rules, snap *engine.Snapshot, opt forward.Options, x *foresight.Expectations) (forward.Outlook, error) {
 	began, most := m.opt.Now(), 1
-	if !x.crowded {
+	if !x.Crowded {
 		most = forward.Draws
-		opt.Arrivals = x.arrivals(snap.Next, opt.Now)
+		opt.Arrivals = x.Arrivals(snap.Next, opt.Now)
 		snap.Next += cluster.JobID(len(opt.Arrivals))
 	}
 	opt.Stop = func() bool { return m.running.Err() != nil || m.opt.Now().Sub(began) > lookFor }
-	return forward.Look(func() (*engine.Engine, error) { return m.restored(rules, snap) }, opt, most, x.work)
+	return forward.Look(func() (*engine.Engine, error) { return m.restored(rules, snap) }, opt, most, x.Work)
 }
 
 // ahead lets a second engine go on from a snapshot, for at most lookFor, with the run times that are most likely.
-func (m *Machine) ahead(rules *config.Rules, snap *engine.Snapshot, opt forward.Options, x *expectations) (*forward.Result, error) {
+func (m *Machine) ahead(rules *config.Rules, snap *engine.Snapshot, opt forward.Options, x *foresight.Expectations) (*forward.Result, error) {
 	began := m.opt.Now()
 	opt.Stop = func() bool { return m.running.Err() != nil || m.opt.Now().Sub(began) > lookFor }
-	list, err := forward.Look(func() (*engine.Engine, error) { return m.restored(rules, snap) }, opt, 1, x.work)
+	list, err := forward.Look(func() (*engine.Engine, error) { return m.restored(rules, snap) }, opt, 1, x.Work)
 	if err != nil {
 		return nil, err
 	}
 	return list[0], nil
 }
 
-// expectations is what is known of how long jobs take, and of what will be submitted.
-type expectations struct {
-	frozen  map[cluster.JobID]bool         // by a person: nobody knows until when
-	paced   map[cluster.JobID]bool         // their own progress says how long they take
-	stated  map[cluster.JobID]*cluster.Job // as their users stated them, where their estimates are from earlier runs
-	runs    forward.Runs
-	recent  forward.Recent
-	crowded bool // there are too many jobs to look more than once
-}
-
 // expectations collects what is known of the jobs that are not done. The state
 // is locked.
-func (m *Machine) expectations() *expectations {
-	x := &expectations{frozen: map[cluster.JobID]bool{}, paced: map[cluster.JobID]bool{}, stated: map[cluster.JobID]*cluster.Job{},
-		runs: m.runs.Clone(), recent: m.recent.Clone(), crowded: len(m.jobs) > mostForked}
+func (m *Machine) expectations() *foresight.Expectations {
+	x := &foresight.Expectations{Frozen: map[cluster.JobID]bool{}, Paced: map[cluster.JobID]bool{}, Stated: map[cluster.JobID]*cluster.Job{},
+		Runs: m.runs.Clone(), Recent: m.recent.Clone(), Crowded: len(m.jobs) > mostForked}
 	for id, j := range m.jobs {
 		if j.info.Frozen {
-			x.frozen[id] = true
+			x.Frozen[id] = true
 		}
 		if j.info.Pace.Rate > 0 {
-			x.paced[id] = true
+			x.Paced[id] = true
 		} else if j.info.Guessed {
-			x.guess(j.spec)
+			x.Guess(j.spec)
 		}
 	}
 	return x
-}
-
-// guess lets a job take as long as earlier ones did: its estimate is not its user's.
-func (x *expectations) guess(spec *cluster.Job) { x.stated[spec.ID] = stated(spec, 0) }
-
-// arrivals are the submissions that are expected, with the estimates that they would get.
-func (x *expectations) arrivals(next cluster.JobID, now cluster.Time) []cluster.Job {
-	list := x.recent.Arrivals(next, now)
-	for i := range list {
-		if j := &list[i]; j.Estimate == 0 {
-			if j.Estimate = x.runs.Usual(j); j.Estimate > 0 {
-				x.guess(j)
-			}
-		}
-	}
-	return list
-}
-
-// work says how much work a job is in a draw: as its progress tells, else as earlier runs suggest, and as what its user
-// stated was worth earlier.
-func (x *expectations) work(draw int, guessed *bool) forward.Work {
-	drawn := x.runs.Draw(draw, guessed)
-	return func(r *engine.JobRecord, done time.Duration) time.Duration {
-		id := r.Spec.ID
-		switch {
-		case x.frozen[id]:
-			return 0
-		case x.paced[id]:
-			return forward.Expected(r, done)
-		case x.stated[id] != nil:
-			return drawn(id, x.stated[id], done)
-		}
-		return drawn(id, r.Spec, done)
-	}
-}
-
-// start is when a job is expected to start: Never if no start is in sight.
-// false: that was not looked at, or not until then.
-func (f *forecast) start(id cluster.JobID) (cluster.Time, bool) {
-	if !f.made() || !f.waiting[id] {
-		return cluster.Never, false
-	}
-	if at := f.seen.Start(id); at != cluster.Never {
-		return at, true
-	}
-	return cluster.Never, f.seen[0].Complete()
-}
-
-// interval is between when and when a job is expected to start, as run times differ; false: that makes no difference, or
-// nobody can say until when.
-func (f *forecast) interval(id cluster.JobID) (first, last cluster.Time, ok bool) {
-	if !f.made() || !f.waiting[id] {
-		return 0, 0, false
-	}
-	return f.seen.Span(id)
-}
-
-// tell says of a waiting job when it is expected to start; false: it is not foreseen.
-func (f *forecast) tell(v *show.Job, now cluster.Time) bool {
-	at, ok := f.start(cluster.JobID(v.ID))
-	if !ok {
-		return false
-	}
-	if v.Expected, v.Rough = nil, false; at != cluster.Never {
-		v.Expected, v.ByLimits = instant(max(at, now)), f.seen[0].Limits[cluster.JobID(v.ID)]
-		v.AtEarliest = !v.ByLimits
-	}
-	return true
-}
-
-// tellRoughly is for what was not foreseen: what the engine estimates from the
-// work ahead.
-func tellRoughly(v *show.Job, at cluster.Time) {
-	v.Expected, v.Rough = instant(at), at != cluster.Never
-	v.AtEarliest = v.Rough
 }

@@ -10,31 +10,10 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
-
-// A forecast holds while nothing happens, for a few seconds; one that was
-// costly holds for longer, whatever happens.
-func TestForecastHolds(t *testing.T) {
-	made := time.Unix(1000, 0)
-	for _, c := range []struct {
-		took, age time.Duration
-		seq       int64
-		want      bool
-		job       cluster.JobID
-	}{
-		{time.Millisecond, 0, 8, true, noJob}, {time.Millisecond, 19 * time.Millisecond, 8, true, noJob},
-		{time.Millisecond, 21 * time.Millisecond, 8, false, noJob}, {time.Millisecond, 4 * time.Second, 7, true, noJob},
-		{time.Millisecond, 6 * time.Second, 7, false, noJob}, {time.Second, 19 * time.Second, 8, true, noJob}, {time.Second, 21 * time.Second, 7, false, noJob},
-		{time.Millisecond, 19 * time.Millisecond, 8, true, 1}, {time.Millisecond, 5 * time.Millisecond, 8, false, 2}, {time.Second, 5 * time.Second, 8, true, 2},
-	} {
-		f := &forecast{seq: 7, at: made, took: c.took, waiting: map[cluster.JobID]bool{1: true}}
-		if got := f.fresh(c.job, c.seq, made.Add(c.age)); got != c.want {
-			t.Errorf("one of step 7 that took %v holds after %v, in step %d: %v", c.took, c.age, c.seq, got)
-		}
-	}
-}
 
 // What a forecast says of a job: a start, none, or that it does not know; then
 // the engine's estimate is told, as a rough one.
@@ -47,17 +26,17 @@ func TestForecastTells(t *testing.T) {
 		}
 		return &forward.Result{End: end, Starts: m}
 	}
-	f := &forecast{waiting: map[cluster.JobID]bool{1: true, 2: true, 3: true},
-		seen: forward.Outlook{r(forward.Idle, 100, 200), r(forward.Idle, 100, 150), r(forward.Idle, 100, 300)}}
+	f := &foresight.Forecast{Waiting: map[cluster.JobID]bool{1: true, 2: true, 3: true},
+		Seen: forward.Outlook{r(forward.Idle, 100, 200), r(forward.Idle, 100, 150), r(forward.Idle, 100, 300)}}
 	y := &engine.Why{Expected: at(500)}
 	for _, c := range []struct {
-		f                    *forecast
+		f                    *foresight.Forecast
 		id                   int
 		want, earliest, last int64 // 0: none
 		rough                bool
 	}{
 		{f, 1, 100, 0, 0, false}, {f, 2, 200, 150, 300, false}, {f, 3, 0, 0, 0, false}, {f, 4, 500, 0, 0, true}, {nil, 1, 500, 0, 0, true},
-		{&forecast{waiting: f.waiting, seen: forward.Outlook{r(forward.StepsSpent, 100)}}, 3, 500, 0, 0, true}, {&forecast{waiting: f.waiting}, 1, 500, 0, 0, true},
+		{&foresight.Forecast{Waiting: f.Waiting, Seen: forward.Outlook{r(forward.StepsSpent, 100)}}, 3, 500, 0, 0, true}, {&foresight.Forecast{Waiting: f.Waiting}, 1, 500, 0, 0, true},
 	} {
 		v := show.Job{ID: c.id}
 		tellWhen(&v, c.f, y, at(50))
@@ -72,7 +51,7 @@ func TestForecastTells(t *testing.T) {
 		}
 	}
 	v := show.Job{ID: 1}
-	if f.tell(&v, at(120)); v.Expected.Unix() != 120 {
+	if f.Tell(&v, at(120)); v.Expected.Unix() != 120 {
 		t.Errorf("a start that should have been is expected at %v", v.Expected)
 	}
 }
@@ -83,13 +62,13 @@ func TestExpectations(t *testing.T) {
 	spec := &cluster.Job{ID: 1, User: "ann", Name: "train", Estimate: 6 * time.Minute, Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 	m := &Machine{jobs: map[cluster.JobID]*job{1: {id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}}}
 	for i := range 11 {
-		m.runs.Add(stated(spec, 0), time.Duration(i+1)*time.Minute)
+		m.runs.Add(foresight.Stated(spec, 0), time.Duration(i+1)*time.Minute)
 	}
 	rec := &engine.JobRecord{Spec: spec}
-	work := func(x *expectations, draw int, done, want time.Duration) bool {
+	work := func(x *foresight.Expectations, draw int, done, want time.Duration) bool {
 		t.Helper()
 		guessed := false
-		d := x.work(draw, &guessed)(rec, done)
+		d := x.Work(draw, &guessed)(rec, done)
 		if want > 0 && d != want {
 			t.Errorf("in draw %d, with %v done: %v, not %v", draw, done, d, want)
 		}
@@ -101,7 +80,7 @@ func TestExpectations(t *testing.T) {
 	j := m.jobs[1]
 	j.info.Guessed = true
 	x := m.expectations()
-	m.runs.Add(stated(spec, 0), time.Hour) // it has its own copy
+	m.runs.Add(foresight.Stated(spec, 0), time.Hour) // it has its own copy
 	if !work(x, 0, 0, 6*time.Minute) {
 		t.Error("what earlier runs suggest is not guessed")
 	}
@@ -109,7 +88,7 @@ func TestExpectations(t *testing.T) {
 	differ := map[time.Duration]bool{}
 	for draw := range forward.Draws {
 		guessed := false
-		differ[x.work(draw, &guessed)(rec, 0)] = true
+		differ[x.Work(draw, &guessed)(rec, 0)] = true
 	}
 	if len(differ) < 3 {
 		t.Errorf("the draws give only %v", differ)
@@ -119,7 +98,7 @@ func TestExpectations(t *testing.T) {
 	j.info.Frozen = true
 	work(m.expectations(), 0, 0, 0)
 	guessed := false
-	if d := m.expectations().work(0, &guessed)(rec, 0); d != 0 {
+	if d := m.expectations().Work(0, &guessed)(rec, 0); d != 0 {
 		t.Errorf("a frozen job takes %v", d)
 	}
 	for range 10 { // what ann states is three times too much
@@ -127,7 +106,7 @@ func TestExpectations(t *testing.T) {
 	}
 	*j = job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec}}}
 	guessed = false
-	if d := m.expectations().work(0, &guessed)(rec, 0); d.Round(time.Second) != 2*time.Minute {
+	if d := m.expectations().Work(0, &guessed)(rec, 0); d.Round(time.Second) != 2*time.Minute {
 		t.Errorf("ann's statements are three times too long, hers of six minutes takes %v", d)
 	}
 }
@@ -141,8 +120,8 @@ func TestExpectedSubmissions(t *testing.T) {
 		m.runs.Add(j, time.Duration(i+1)*time.Minute)
 	}
 	x := m.expectations()
-	list := x.arrivals(100, cluster.Time(3*time.Hour))
-	if len(list) < 3 || list[0].ID != 100 || list[1].Submit != cluster.Time(4*time.Hour) || list[1].Estimate != 2*time.Minute || x.stated[101] == nil || x.stated[101].Estimate != 0 {
+	list := x.Arrivals(100, cluster.Time(3*time.Hour))
+	if len(list) < 3 || list[0].ID != 100 || list[1].Submit != cluster.Time(4*time.Hour) || list[1].Estimate != 2*time.Minute || x.Stated[101] == nil || x.Stated[101].Estimate != 0 {
 		t.Errorf("%d jobs are expected, the first two %+v", len(list), list[:min(2, len(list))])
 	}
 }
@@ -165,7 +144,7 @@ func TestListForetells(t *testing.T) {
 	}
 	f := m.look() // what a list waits for, if the machine is not too slow
 	m.outlook.mu.Lock()
-	f.took = time.Hour
+	f.Took = time.Hour
 	m.outlook.last = f
 	m.outlook.mu.Unlock()
 	list, err := m.Jobs(t.Context(), store.Filter{States: []string{show.StatePending}})

@@ -155,3 +155,10 @@ func TestDescribeLeft(t *testing.T) {
 		t.Errorf("of a process that is not there: %s", got)
 	}
 }
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

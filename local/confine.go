@@ -26,7 +26,7 @@ func (m *Machine) groupOf(mark string) *cgroup.Group {
 
 // limits is what a task of a set is kept to.
 func (r *runner) limits(t *task) cgroup.Limits {
-	l := cgroup.Limits{Pids: mostPids(), CPU: t.asked.CPU, Memory: t.asked.RAM << 20}
+	l := cgroup.Limits{Pids: mostPids(), CPU: t.request.CPU, Memory: t.request.RAM << 20}
 	if r.m.opt.Devices == nil {
 		return l
 	}

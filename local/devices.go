@@ -77,7 +77,7 @@ func known(model *cluster.GPUModel, g *show.GPU) {
 }
 
 // steady keeps every GPU at the place by which the engine knows it: the driver
-// counts anew when one is gone. While jobs hold devices, one that is gone keeps
+// counts again when one is gone. While jobs hold devices, one that is gone keeps
 // its place, as unhealthy, and new ones come last.
 func (m *Machine) steady(ctx context.Context) error {
 	var old []show.GPU

@@ -120,7 +120,7 @@ func (m *Machine) gather(a *jobArray) bool {
 
 // plain reports whether nothing is known of a new element that another one does not have in common with it.
 func (j *job) plain(a *jobArray) bool {
-	return j.info == a.common && j.sub == a.sub && !j.edited && len(j.said) == 0 && j.foretell == 0
+	return j.info == a.common && j.sub == a.sub && !j.edited && len(j.said) == 0 && j.predictedEnd == 0
 }
 
 // ofArray reports whether the record of its array has a job's submission.

@@ -4,14 +4,11 @@ package local
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -275,50 +272,4 @@ func TestArrayCrash(t *testing.T) {
 			t.Errorf("%d deaths at %s", points[point], point)
 		}
 	}
-}
-
-// A state of the version before arrays had records opens, and its arrays are what they were.
-func TestStateOfVersion1(t *testing.T) {
-	opt := twoGPUs(t)
-	if err := os.MkdirAll(opt.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	dump, err := os.ReadFile("testdata/state-v1.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("sqlite", evidence.Database(opt.Dir))
-	if err == nil {
-		_, err = db.Exec(string(dump))
-	}
-	if err == nil {
-		err = db.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, end := running(t, opt)
-	list, err := m.Jobs(t.Context(), store.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var have []string
-	for i := range list {
-		v := &list[i]
-		have = append(have, fmt.Sprintf("%d %d_%d %s %s", v.ID, v.Array, v.Index, v.State, v.Submission.Array))
-	}
-	want := "7 2_11 pending 1-11:2%3\n6 2_9 pending 1-11:2%3\n5 2_7 pending 1-11:2%3\n4 2_5 cancelled 1-11:2%3\n3 2_3 pending 1-11:2%3\n2 2_1 pending 1-11:2%3\n1 0_0 pending "
-	if got := strings.Join(have, "\n"); got != want {
-		t.Errorf("%s\nnot\n%s", got, want)
-	}
-	u := User{Name: "ann", UID: 1000, GID: 1000, Home: "/"}
-	ids, err := m.Submit(t.Context(), u, &ask.Submission{Command: []string{"true"}, Dir: "/", Hold: true, Array: "1-3"}, "")
-	if err != nil || !slices.Equal(ids, []int{8, 9, 10}) {
-		t.Errorf("%v, %v", ids, err)
-	}
-	was := allKnown(t, m, 10)
-	end()
-	m, end = running(t, opt)
-	same(t, allKnown(t, m, 10), was)
-	end()
 }

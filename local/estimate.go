@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -65,7 +66,7 @@ func (m *Machine) rememberSubmissions(ctx context.Context) error {
 		}
 	}
 	for id, j := range m.jobs {
-		specs[id] = stated(j.spec, time.Duration(j.sub.Estimate))
+		specs[id] = foresight.Stated(j.spec, time.Duration(j.sub.Estimate))
 	}
 	for _, id := range slices.Sorted(maps.Keys(specs)) {
 		m.recent.Add(specs[id])
@@ -82,24 +83,14 @@ func statedIn(row *store.Job) (*cluster.Job, *Info, error) {
 	if err := errors.Join(json.Unmarshal(row.Data, &info), json.Unmarshal(row.Submission, &sub)); err != nil {
 		return nil, nil, fmt.Errorf("stored job %d: %w", row.ID, err)
 	}
-	return stated(info.Record.Spec, time.Duration(sub.Estimate)), &info, nil
-}
-
-// stated is a job with the estimate that its user stated: what it has else is from earlier runs, or its own progress.
-func stated(spec *cluster.Job, estimate time.Duration) *cluster.Job {
-	if spec.Estimate == estimate {
-		return spec
-	}
-	other := *spec
-	other.Estimate = estimate
-	return &other
+	return foresight.Stated(info.Record.Spec, time.Duration(sub.Estimate)), &info, nil
 }
 
 // learn takes note of what a job that is done tells of others. The state is locked.
 func (m *Machine) learn(j *job) {
 	m.quotes.Gone(j.id)
 	if j.info.Record.Reason == engine.Completed {
-		m.runs.Add(stated(j.spec, time.Duration(j.sub.Estimate)), j.info.Record.Ran)
+		m.runs.Add(foresight.Stated(j.spec, time.Duration(j.sub.Estimate)), j.info.Record.Ran)
 	}
 }
 

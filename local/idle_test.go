@@ -3,53 +3,20 @@
 package local
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/gpu"
-	"github.com/muster-gpu/muster/show"
-	"github.com/muster-gpu/muster/store"
+	"github.com/muster-gpu/muster/local/observe"
 )
-
-// How far it comes with an idle job depends on how long it is idle, and on its tier.
-func TestIdleStages(t *testing.T) {
-	all := &IdleRules{Below: 5, Warn: 30 * time.Minute, Demote: time.Hour, Stop: 2 * time.Hour}
-	again := *all
-	again.Warn, again.Requeue = 0, true
-	since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.Local)
-	for _, c := range []struct {
-		rules *IdleRules
-		tier  cluster.Tier
-		idle  time.Duration
-		stage string
-		text  string
-	}{
-		{all, cluster.Standard, 29 * time.Minute, "", ""},
-		{all, cluster.Standard, 30 * time.Minute, show.IdleWarned, "idle since 03:04:05: its GPUs compute less than 5 %; after 1h of that it counts as best-effort; after 2h it is stopped"},
-		{all, cluster.Standard, time.Hour, show.IdleDemoted, "it counts as best-effort until it computes again; after 2h it is stopped"},
-		{all, cluster.Standard, 3 * time.Hour, show.IdleStopped, "stopped as idle: its GPUs computed less than 5 % for 2h"},
-		{all, cluster.BestEffort, 90 * time.Minute, show.IdleWarned, "less than 5 %; after 2h it is stopped"},
-		{&again, cluster.Standard, 30 * time.Minute, "", ""},
-		{&again, cluster.Critical, 90 * time.Minute, "", ""},
-		{&again, cluster.Standard, 2 * time.Hour, show.IdleStopped, "stopped to wait again as idle"},
-	} {
-		if got := c.rules.stage(c.idle, c.tier); got != c.stage {
-			t.Errorf("%v, %v idle: %q, not %q", c.tier, c.idle, got, c.stage)
-		}
-		if c.stage != "" && !strings.Contains(c.rules.text(c.stage, since, c.tier), c.text) {
-			t.Errorf("%s", c.rules.text(c.stage, since, c.tier))
-		}
-	}
-}
 
 // idleFor looks at a machine for so long and returns the stage that a job is to
 // be taken to at the end, by what its sampler would do.
-func idleFor(s *sampler, from, span time.Duration) {
+func idleFor(s *observe.Sampler, from, span time.Duration) {
 	for at := from + 10*time.Second; at <= from+span; at += 10 * time.Second {
-		s.look(t0.Add(at))
+		s.Look(t0.Add(at))
 	}
 }
 
@@ -59,7 +26,7 @@ func idleFor(s *sampler, from, span time.Duration) {
 func TestIdleCount(t *testing.T) {
 	m, src := accounts(t)
 	m.inbox.Init()
-	m.SetIdle(&IdleRules{Below: 5, Warn: 24 * time.Hour, Queues: []string{"spared"}})
+	m.SetIdle(&observe.IdleRules{Below: 5, Warn: 24 * time.Hour, Queues: []string{"spared"}})
 	src.set(0, 4.9, 100, 100)
 	src.set(1, 0, 100, 100)
 	src.set(2, 0, 100, 100)
@@ -69,12 +36,12 @@ func TestIdleCount(t *testing.T) {
 	s := watch(m) // for an hour
 	still := func(want time.Duration, what string) {
 		t.Helper()
-		if got := s.jobs[1].Still; got != want.Seconds() {
+		if got := s.Meter(1).Still; got != want.Seconds() {
 			t.Errorf("%s: idle for %v s, not %v", what, got, want)
 		}
 	}
 	still(time.Hour, "all below")
-	if v := s.jobs[2].Still; v != 0 {
+	if v := s.Meter(2).Still; v != 0 {
 		t.Errorf("a job that is left alone is idle for %v s", v)
 	}
 	src.values[1] = gpu.Sample{}
@@ -83,9 +50,8 @@ func TestIdleCount(t *testing.T) {
 	src.set(1, 0, 100, 100)
 	idleFor(s, time.Hour+time.Minute, time.Minute)
 	still(time.Hour+time.Minute, "it tells again")
-	s.store(nil)
-	again := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: s.place, hours: map[int64]*store.Hour{}, last: t0.Add(2 * time.Hour)}
-	s = again
+	s.Store()
+	s = m.newSampler(t0.Add(2 * time.Hour))
 	idleFor(s, 2*time.Hour, time.Minute)
 	still(time.Hour+2*time.Minute, "another daemon")
 	src.set(0, 60, 100, 100)
@@ -108,7 +74,7 @@ func TestSharedWithoutProcess(t *testing.T) {
 		hold(t, m, 1, "ann", false, 0)
 		m.jobs[1].info.Devices[0].Share = 500
 		s := watch(m)
-		if v := s.jobs[1]; (v.GPU > 0) != tells || v.Util != 0 {
+		if v := s.Meter(1); (v.GPU > 0) != tells || v.Util != 0 {
 			t.Errorf("the driver tells %v: measured %v s at %v", tells, v.GPU, v.Util)
 		}
 	}

@@ -140,8 +140,8 @@ func (m *Machine) writeJob(t *store.Tx, id cluster.JobID) error {
 	if err := t.PutJob(&row); err != nil {
 		return err
 	}
-	if j.foretell != 0 {
-		if err := t.PutEnd(store.Prediction{Job: int(id), At: int64(m.eng.Now()), Expected: int64(j.foretell)}); err != nil {
+	if j.predictedEnd != 0 {
+		if err := t.PutEnd(store.Prediction{Job: int(id), At: int64(m.eng.Now()), Expected: int64(j.predictedEnd)}); err != nil {
 			return err
 		}
 	}
@@ -164,7 +164,7 @@ func (m *Machine) settle(id cluster.JobID) {
 		return
 	}
 	j.settleForm()
-	j.edited, j.was, j.said, j.foretell = false, j.info.State, nil, 0
+	j.edited, j.was, j.said, j.predictedEnd = false, j.info.State, nil, 0
 	for _, o := range j.then {
 		if j.run != nil {
 			j.run.stop(o)

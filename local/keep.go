@@ -23,7 +23,7 @@ import (
 // jobs that are over, and the engine's memory of them. The rows of jobs stay.
 
 // renewEvery and renewJobs are after what time, or after how many jobs that
-// ended, the engine begins anew from what is still of interest.
+// ended, the engine starts over from what is still of interest.
 const (
 	renewEvery = 24 * time.Hour
 	renewJobs  = 10_000
@@ -49,7 +49,7 @@ func (m *Machine) schedule(ctx context.Context) error {
 	}
 }
 
-// stale reports that the engine should begin anew.
+// stale reports that the engine should start over.
 func (m *Machine) stale(now cluster.Time) bool {
 	return m.ended >= renewJobs || now.Sub(m.renewed) >= renewEvery
 }

@@ -4,12 +4,12 @@ package local
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -39,7 +39,7 @@ func (m *Machine) load(ctx context.Context, since time.Time, out *show.Usage) er
 		}
 		addLoad(out, at.Unix(), h)
 	}
-	out.Waste = append(out.Waste, emptyHours(out.Week)...)
+	out.Waste = append(out.Waste, observe.EmptyHours(out.Week)...)
 	return nil
 }
 
@@ -53,32 +53,8 @@ func addLoad(out *show.Usage, at int64, h *store.Hour) {
 	l.Held += h.Held / 3600
 	if h.Measured > 0 {
 		busy := h.Busy / 3600
-		l.Busy = plus(l.Busy, &busy)
+		l.Busy = observe.Plus(l.Busy, &busy)
 	}
-}
-
-// emptyHours lists the hours of the week in which the machine stands empty.
-func emptyHours(week []show.WeekHour) (list []show.Waste) {
-	empty := func(i int) bool { return week[i].Total > 0 && week[i].Held < week[i].Total/10 }
-	for i := 0; i < len(week); {
-		if !empty(i) {
-			i++
-			continue
-		}
-		from, free := i, 0.0
-		for ; i < len(week) && empty(i); i++ {
-			free += week[i].Total - week[i].Held
-		}
-		if free >= leastWaste {
-			list = append(list, show.Waste{Kind: "empty-hours", GPUHours: free,
-				Text: fmt.Sprintf("%s to %s: nine tenths of the GPUs and more are free", hourOf(from), hourOf(i))})
-		}
-	}
-	return list
-}
-
-func hourOf(i int) string {
-	return fmt.Sprintf("%s %02d:00", time.Weekday(i / 24 % 7).String()[:3], i%24)
 }
 
 // Told remembers when a waiting job was told that it would start, unless it was
@@ -93,9 +69,9 @@ func (m *Machine) Told(ctx context.Context, j *show.Job) error {
 	}
 	m.mu.Lock()
 	var row *store.Asked
-	if l := m.jobs[cluster.JobID(j.ID)]; l != nil && l.asked.Now != 0 {
-		said := m.quotes.Told(&l.asked)
-		row = askedRow(&l.asked, &said, m.opt.Rules.Policy)
+	if l := m.jobs[cluster.JobID(j.ID)]; l != nil && l.lastForecast.Now != 0 {
+		said := m.quotes.Told(&l.lastForecast)
+		row = askedRow(&l.lastForecast, &said, m.opt.Rules.Policy)
 	}
 	m.mu.Unlock()
 	return m.store.Write(ctx, func(t *store.Tx) error {
@@ -117,10 +93,10 @@ func (m *Machine) news(v *show.Job) bool {
 	if j == nil {
 		return true
 	}
-	if off := v.Expected.Sub(j.told).Abs(); off <= max(time.Second, v.Expected.Sub(m.opt.Now())/100) {
+	if off := v.Expected.Sub(j.lastQuote).Abs(); off <= max(time.Second, v.Expected.Sub(m.opt.Now())/100) {
 		return false
 	}
-	j.told = *v.Expected
+	j.lastQuote = *v.Expected
 	return true
 }
 

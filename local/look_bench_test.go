@@ -38,8 +38,8 @@ func BenchmarkLook1000(b *testing.B) {
 			looks := 0
 			for b.Loop() {
 				f := m.look()
-				if looks = len(f.seen); looks == 0 || len(f.waiting) < 900 {
-					b.Fatalf("%d looks for %d jobs", looks, len(f.waiting))
+				if looks = len(f.Seen); looks == 0 || len(f.Waiting) < 900 {
+					b.Fatalf("%d looks for %d jobs", looks, len(f.Waiting))
 				}
 			}
 			b.ReportMetric(float64(looks), "looks")

@@ -28,6 +28,8 @@ import (
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/evidence"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/local/observe"
+	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
@@ -41,10 +43,10 @@ type Options struct {
 	GPUs  []show.GPU // in the order of the node's devices
 	// Devices are asked how the GPUs are and what they do; nil: nobody asks.
 	Devices     gpu.Source
-	SampleEvery time.Duration // 0: nothing is measured
-	HourCost    float64       // of a GPU; 0: unknown
-	Idle        *IdleRules    // what becomes of idle jobs; nil: they are left alone
-	Saving      *perf.Saving  // how often jobs are told to write checkpoints; nil: they are not told
+	SampleEvery time.Duration      // 0: nothing is measured
+	HourCost    float64            // of a GPU; 0: unknown
+	Idle        *observe.IdleRules // what becomes of idle jobs; nil: they are left alone
+	Saving      *perf.Saving       // how often jobs are told to write checkpoints; nil: they are not told
 	Sharing     Sharing
 	// Groups keep tasks to what they asked for; nil: nothing does.
 	Groups *cgroup.Manager
@@ -96,7 +98,7 @@ type Machine struct {
 	past  pastAt    // what is stored of completed jobs
 	began time.Time // the present step
 
-	renewed cluster.Time // when the engine last began anew
+	renewed cluster.Time // when the engine last started over
 	ended   int          // jobs that ended since
 
 	conf   sync.RWMutex // guards what of opt a reload changes, and policy; it is written with mu held
@@ -126,41 +128,41 @@ type Machine struct {
 	runs        forward.Runs   // how long completed jobs ran
 	recent      forward.Recent // what was submitted of late, as users stated it
 	quotes      forward.Quotes // what became of what waiting jobs were told
-	mps         *mpsDaemons
+	mps         *share.MPS
 	cutting     sync.Mutex // held while GPUs are partitioned
-	sampler     atomic.Pointer[sampler]
+	sampler     atomic.Pointer[observe.Sampler]
 	seen        atomic.Pointer[map[string]gpu.Sample] // by UUID
-	idle        atomic.Pointer[IdleRules]
+	idle        atomic.Pointer[observe.IdleRules]
 	interrupted interrupted
 	faults      []string // what is wrong with each GPU; "": nothing
 }
 
 // job is a job that is not done.
 type job struct {
-	id        cluster.JobID
-	heldFor   cluster.JobID // 1 + for whom; 0: nobody
-	bare      int32         // its tasks that ask for neither GPUs nor CPUs
-	stored    form
-	becomes   form         // ... with the present step
-	edited    bool         // its submission changed since it was stored
-	stale     bool         // what was chosen for it was so by the service before
-	index     int          // as an element of an array
-	spec      *cluster.Job // as of its record
-	info      *Info        // elements of an array share one: what it says of a job, it says by whole, and it is changed by own
-	sub       *ask.Submission
-	array     *jobArray     // by whose record it is stored, or was
-	foretold  cluster.Time  // start that was foretold first; 0: nobody asked yet
-	told      time.Time     // expected start that somebody was told last
-	asked     forward.Asked // what was foreseen when it was explained last
-	run       *runner
-	was       string       // the state that is stored
-	then      []order      // for the runner, when the step is stored
-	said      []string     // for its history, with the next step
-	throttled cluster.Time // when it last had to stand still
-	noWay     string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
-	duty      int          // as a guest: thousandths of the time that it runs; 0: it was never held back
-	window    window       // as one with guests
-	foretell  cluster.Time // expected end that is stored with the next step; 0: none
+	id              cluster.JobID
+	heldFor         cluster.JobID // 1 + for whom; 0: nobody
+	bare            int32         // its tasks that ask for neither GPUs nor CPUs
+	stored          form
+	becomes         form         // ... with the present step
+	edited          bool         // its submission changed since it was stored
+	stale           bool         // what was chosen for it was so by the service before
+	index           int          // as an element of an array
+	spec            *cluster.Job // as of its record
+	info            *Info        // elements of an array share one: what it says of a job, it says by whole, and it is changed by own
+	sub             *ask.Submission
+	array           *jobArray     // by whose record it is stored, or was
+	firstPrediction cluster.Time  // of its start; 0: there was none yet
+	lastQuote       time.Time     // expected start that was reported last
+	lastForecast    forward.Asked // when it was explained last
+	run             *runner
+	was             string       // the state that is stored
+	then            []order      // for the runner, when the step is stored
+	said            []string     // for its history, with the next step
+	throttled       cluster.Time // when it last had to stand still
+	noWay           string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
+	duty            int          // as a guest: thousandths of the time that it runs; 0: it was never held back
+	window          window       // as one with guests
+	predictedEnd    cluster.Time // stored with the next step; 0: none
 }
 
 // Info is what is stored of a job besides its submission.
@@ -196,8 +198,8 @@ type Info struct {
 	Guessed   bool              `json:"guessed,omitempty"` // its estimate is from earlier runs
 	Pace      progress.Pace     `json:"pace,omitzero"`
 	Switch    switching         `json:"switch,omitzero"`
-	Idle      *idleness         `json:"idle,omitempty"`
-	Hearing   hearing           `json:"hearing,omitempty"`
+	Idle      *observe.Idleness `json:"idle,omitempty"`
+	Hearing   signalResponse    `json:"hearing,omitempty"`
 	Back      *givenBack        `json:"back,omitempty"` // devices that it was told to give back and still holds
 	Losses    losses            `json:"losses,omitempty"`
 }
@@ -248,7 +250,10 @@ func (m *Machine) Run(ctx context.Context) error {
 	if m.opt.Devices != nil {
 		m.runners.Add(2)
 		go m.watchHealth()
-		go m.mps.tend()
+		go func() {
+			defer m.runners.Done()
+			m.mps.Tend(healthEvery)
+		}()
 		if m.opt.SampleEvery > 0 {
 			m.runners.Add(1)
 			go m.sample()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/foresight"
 )
 
 // Observer is told what happens, for metrics. Its methods return at once.
@@ -44,7 +45,7 @@ func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 		if ev := &b.Events[i]; ev.Type == engine.Submitted {
 			submitted++
 			if j := m.jobs[ev.Job]; j != nil {
-				m.recent.Add(stated(ev.Spec, time.Duration(j.sub.Estimate)))
+				m.recent.Add(foresight.Stated(ev.Spec, time.Duration(j.sub.Estimate)))
 			}
 		}
 	}
@@ -59,9 +60,9 @@ func (m *Machine) observe(b *engine.Batch, d *engine.Decision) {
 		case j == nil:
 		case a.Type == engine.Preempt && a.Reason == engine.Preempted:
 			m.opt.Observe.Preempted(m.whyPreempted(j, a.For))
-		case a.Type == engine.Start && j.foretold != 0:
-			m.opt.Observe.Predicted(b.Now.Sub(j.foretold))
-			j.foretold = 0
+		case a.Type == engine.Start && j.firstPrediction != 0:
+			m.opt.Observe.Predicted(b.Now.Sub(j.firstPrediction))
+			j.firstPrediction = 0
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -88,7 +89,7 @@ func (m *Machine) Overview() show.Overview {
 	o.Series = slices.Clone(m.series.list)
 	m.series.mu.Unlock()
 	o.Series = append(o.Series, m.present())
-	seen := m.forecast(noJob, waitToList)
+	seen := m.forecast(foresight.AnyJob, waitToList)
 	line := m.line(seen)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -117,7 +118,7 @@ func (m *Machine) Overview() show.Overview {
 		}
 		v := m.view(j)
 		line.place(&v)
-		seen.tell(&v, now)
+		seen.Tell(&v, now)
 		o.Waiting = append(o.Waiting, v)
 	}
 	return o
@@ -140,10 +141,10 @@ type lines struct {
 // line is the line of waiting jobs. The engine looks ahead for it, which needs
 // the state for itself; so it is looked at once for each step and second. Where
 // nothing was foreseen, it is estimated when the first jobs will start.
-func (m *Machine) line(seen *forecast) *lineNow {
+func (m *Machine) line(seen *foresight.Forecast) *lineNow {
 	now := m.opt.Now()
 	most := 0
-	if !seen.made() || !seen.seen[0].Complete() {
+	if !seen.Made() || !seen.Seen[0].Complete() {
 		most = promised
 	}
 	m.mu.Lock()
@@ -167,5 +168,5 @@ func (l *lineNow) place(v *show.Job) {
 		return
 	}
 	v.Position = i + 1
-	tellRoughly(v, l.list[i].Expected)
+	foresight.TellRoughly(v, l.list[i].Expected)
 }

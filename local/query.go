@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -139,13 +140,13 @@ func (m *Machine) explain(list []show.Job) {
 	if !slices.ContainsFunc(list, func(v show.Job) bool { return v.State == show.StatePending }) {
 		return
 	}
-	seen := m.forecast(noJob, waitToList)
+	seen := m.forecast(foresight.AnyJob, waitToList)
 	line := m.line(seen)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.now(m.opt.Now())
 	m.eng.Look(now)
-	ends := seen.ends(now)
+	ends := seen.Ends(now)
 	n := 0
 	for i := len(list) - 1; i >= 0; i-- {
 		v := &list[i]
@@ -154,13 +155,13 @@ func (m *Machine) explain(list []show.Job) {
 		}
 		if n++; n > mostExplained {
 			if v.Array == 0 { // the same is said of elements, whether they come as one or each alone
-				seen.tell(v, now)
+				seen.Tell(v, now)
 			}
 			continue
 		}
 		if _, ok := line.pos[cluster.JobID(v.ID)]; ok && len(line.list) > longLine && n > inLongLine {
 			line.place(v)
-			seen.tell(v, now)
+			seen.Tell(v, now)
 			continue
 		}
 		y := m.eng.WhyForeseen(cluster.JobID(v.ID), ends)
@@ -192,7 +193,7 @@ func (m *Machine) Why(ctx context.Context, id int, who *User) (show.Why, error) 
 }
 
 // foreseen looks ahead for a job, if it waits.
-func (m *Machine) foreseen(id int) *forecast {
+func (m *Machine) foreseen(id int) *foresight.Forecast {
 	m.mu.RLock()
 	j := m.jobs[cluster.JobID(id)]
 	waits := j != nil && j.info.Record.State <= engine.Placed
@@ -205,7 +206,7 @@ func (m *Machine) foreseen(id int) *forecast {
 
 // why is what the engine says, and what was foreseen. It looks ahead for it,
 // which needs the state for itself; a snapshot is for questions that take longer.
-func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast) (show.Why, *cluster.Job, *engine.Snapshot, error) {
+func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight.Forecast) (show.Why, *cluster.Job, *engine.Snapshot, error) {
 	m.mu.Lock()
 	j := m.jobs[cluster.JobID(id)]
 	if j == nil {
@@ -216,7 +217,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 	defer m.mu.Unlock()
 	now := m.clock.now(m.opt.Now())
 	m.eng.Look(now)
-	y := m.eng.WhyForeseen(j.id, seen.ends(now))
+	y := m.eng.WhyForeseen(j.id, seen.Ends(now))
 	w := show.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
 	w.Job.Position = y.Ahead + 1
 	if j.noWay != "" {
@@ -228,8 +229,8 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *forecast)
 	if j.info.Record.State <= engine.Placed {
 		tellWhen(&w.Job, seen, &y, now)
 		m.quoted(&w.Job, j, seen, now)
-		if at := w.Job.Expected; at != nil && j.foretold == 0 && j.info.Run == 0 {
-			j.foretold = cluster.Time(at.UnixNano())
+		if at := w.Job.Expected; at != nil && j.firstPrediction == 0 && j.info.Run == 0 {
+			j.firstPrediction = cluster.Time(at.UnixNano())
 		}
 	}
 	if text := w.Job.SavesNothing; text != "" && j.info.Record.State >= engine.Starting {
@@ -266,13 +267,13 @@ func (m *Machine) asleepText(j *job) string {
 
 // tellWhen says when a waiting job is expected to start, and between when and
 // when: as was foreseen, else roughly.
-func tellWhen(v *show.Job, seen *forecast, y *engine.Why, now cluster.Time) {
-	if !seen.tell(v, now) {
-		tellRoughly(v, y.Expected)
+func tellWhen(v *show.Job, seen *foresight.Forecast, y *engine.Why, now cluster.Time) {
+	if !seen.Tell(v, now) {
+		foresight.TellRoughly(v, y.Expected)
 		return
 	}
-	if first, last, ok := seen.interval(cluster.JobID(v.ID)); ok && last > now {
-		v.Earliest, v.Latest = instant(max(first, now)), instant(last)
+	if first, last, ok := seen.Interval(cluster.JobID(v.ID)); ok && last > now {
+		v.Earliest, v.Latest = foresight.Instant(max(first, now)), foresight.Instant(last)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -20,14 +21,14 @@ import (
 
 // quoted says of a waiting job when it will start, as earlier answers turned out; where these are too few or differ too much,
 // only when it will start at the earliest. The state is locked.
-func (m *Machine) quoted(v *show.Job, j *job, seen *forecast, now cluster.Time) {
-	start, ok := seen.start(j.id)
+func (m *Machine) quoted(v *show.Job, j *job, seen *foresight.Forecast, now cluster.Time) {
+	start, ok := seen.Start(j.id)
 	if !ok || v.Expected == nil {
 		return
 	}
 	a := askedOf(j.spec, start, now)
 	if j.info.Record.FirstStart == cluster.Never { // answers are about first starts
-		j.asked = a
+		j.lastForecast = a
 	}
 	m.correct(v, &a, seen)
 }
@@ -38,29 +39,15 @@ func askedOf(spec *cluster.Job, start, now cluster.Time) forward.Asked {
 }
 
 // correct says when a job will start as earlier answers turned out.
-func (m *Machine) correct(v *show.Job, a *forward.Asked, seen *forecast) {
+func (m *Machine) correct(v *show.Job, a *forward.Asked, seen *foresight.Forecast) {
 	q := m.quotes.Quote(a)
 	if q.High == cluster.Never { // a limit is when it starts at the latest; what is as earlier runs suggest has an interval already
-		v.ByLimits = seen.seen[0].Limits[a.Job]
+		v.ByLimits = seen.Seen[0].Limits[a.Job]
 		v.AtEarliest = v.Latest == nil && !v.ByLimits
 		return
 	}
 	v.AtEarliest, v.ByLimits, v.Scored = q.Open, false, true
-	v.Expected, v.Earliest, v.Latest = instant(q.Start), instant(q.Low), instant(q.High)
-}
-
-// ends are when jobs leave their devices, as was foreseen together with the starts.
-func (f *forecast) ends(now cluster.Time) map[cluster.JobID]engine.ForeseenEnd {
-	if !f.made() {
-		return nil
-	}
-	ends := map[cluster.JobID]engine.ForeseenEnd{}
-	for id, l := range f.seen[0].Leaves {
-		if l.At > now { // what was to have ended by now says nothing
-			ends[id] = engine.ForeseenEnd{At: l.At, Limit: l.Reason == engine.TimedOut}
-		}
-	}
-	return ends
+	v.Expected, v.Earliest, v.Latest = foresight.Instant(q.Start), foresight.Instant(q.Low), foresight.Instant(q.High)
 }
 
 // tellStarts notes which of the jobs that were told something start. Those of one instant are noted by number, as they will

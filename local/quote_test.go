@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
 )
@@ -27,18 +28,18 @@ func TestQuoted(t *testing.T) {
 	spec := &cluster.Job{ID: 1, Submit: at(10), Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
 	j := &job{id: 1, spec: spec, info: &Info{Record: engine.JobRecord{Spec: spec, FirstStart: cluster.Never}}}
 	m := &Machine{}
-	f := &forecast{waiting: map[cluster.JobID]bool{1: true}, seen: forward.Outlook{&forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
+	f := &foresight.Forecast{Waiting: map[cluster.JobID]bool{1: true}, Seen: forward.Outlook{&forward.Result{Starts: map[cluster.JobID]cluster.Time{1: at(1000)},
 		Limits: map[cluster.JobID]bool{}, Leaves: map[cluster.JobID]forward.Leaving{7: {At: at(900), Reason: engine.TimedOut}, 8: {At: at(50), Reason: engine.Completed}}}}}
 	told := func() show.Job {
 		v := show.Job{ID: 1}
-		f.tell(&v, at(100))
+		f.Tell(&v, at(100))
 		m.quoted(&v, j, f, at(100))
 		return v
 	}
 	if v := told(); !v.AtEarliest || v.ByLimits || v.Latest != nil || !v.Expected.Equal(time.Unix(1000, 0)) {
 		t.Errorf("nothing is known: %+v", v)
 	}
-	f.seen[0].Limits[1] = true
+	f.Seen[0].Limits[1] = true
 	if v := told(); v.AtEarliest || !v.ByLimits {
 		t.Errorf("it rests on a limit: %+v", v)
 	}
@@ -50,7 +51,7 @@ func TestQuoted(t *testing.T) {
 	if v := told(); v.AtEarliest || v.ByLimits || !v.Scored || v.Earliest == nil || !v.Expected.Equal(time.Unix(1480, 0)) {
 		t.Errorf("earlier answers are known: %+v", v)
 	}
-	if ends := f.ends(at(100)); len(ends) != 1 || ends[7] != (engine.ForeseenEnd{At: at(900), Limit: true}) {
+	if ends := f.Ends(at(100)); len(ends) != 1 || ends[7] != (engine.ForeseenEnd{At: at(900), Limit: true}) {
 		t.Errorf("ends %+v", ends)
 	}
 }

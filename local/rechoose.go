@@ -13,7 +13,7 @@ import (
 
 // A restart may change how GPUs are shared. What a job asked for is in its submission;
 // what it gets for it was chosen for the service before. So each job that waits is
-// chosen for anew, before anything is decided. What runs keeps what it has, until it
+// chosen for again, before anything is decided. What runs keeps what it has, until it
 // comes back to the line.
 
 // chooseAgain chooses for the jobs that wait when the service starts. It is called when

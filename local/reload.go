@@ -15,11 +15,12 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/store"
 )
 
-// The rules can change while the machine runs. The engine then begins anew,
+// The rules can change while the machine runs. The engine then starts over,
 // between two steps, from a snapshot of what it knows, under the new rules and
 // in a new segment of the journal: what a restart of the daemon does, without
 // the restart. Nothing that runs is touched by the change itself; what the new
@@ -40,8 +41,8 @@ type Settings struct {
 	KillWait, Keep           time.Duration
 	AuditKeep                time.Duration
 	HourCost                 float64
-	Zone                     int        // of windows, in seconds ahead of UTC
-	Idle                     *IdleRules // nil: idle jobs are left alone
+	Zone                     int                // of windows, in seconds ahead of UTC
+	Idle                     *observe.IdleRules // nil: idle jobs are left alone
 	Perf                     *perf.Table
 	Defrag                   *engine.Defrag     // nil: nobody is moved
 	Saving                   *perf.Saving       // nil: jobs are not told how often to write checkpoints

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -61,7 +62,7 @@ func TestReconfigure(t *testing.T) {
 	}
 	s := old
 	s.Queues, s.HourCost, s.Members = open2("b", "c"), 2, map[string]Members{"c": {Users: []string{"nobody-at-all"}}}
-	s.Idle = &IdleRules{Below: 5, Warn: time.Hour}
+	s.Idle = &observe.IdleRules{Below: 5, Warn: time.Hour}
 	s.Partitions = []cluster.Partition{{Name: "short", Nodes: []string{"n1"}, Default: true, MaxTime: time.Hour}}
 	notes, err := m.Reconfigure(t.Context(), s, "ann", "x: 1 -> 2")
 	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], `queue "a" is gone`) {
@@ -120,12 +121,12 @@ func TestSetPolicy(t *testing.T) {
 	second := submit(t, m, "sleep 1000", func(s *ask.Submission) { s.GPUs = 2; s.Estimate = ask.Duration(time.Minute) })
 	hash := func() uint64 { m.mu.RLock(); defer m.mu.RUnlock(); s := m.eng.Snapshot(); return s.Hash }
 	was := hash()
-	v, err := m.ForetellPolicy(&ask.PolicyRequest{Policy: "srtf"})
+	v, err := m.TryPolicy(&ask.PolicyRequest{Policy: "srtf"})
 	if err != nil || len(v.Starts) != 1 || v.Starts[0].Job != second || v.Starts[0].Before != 1 ||
 		len(v.Preempted) != 1 || v.Preempted[0].Job != first || v.Preempted[0].For != second || len(v.Waiting) != 1 || v.Waiting[0].Job != first {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if v, err := m.ForetellPolicy(&ask.PolicyRequest{Policy: "fifo"}); err != nil || len(v.Starts)+len(v.Preempted) > 0 {
+	if v, err := m.TryPolicy(&ask.PolicyRequest{Policy: "fifo"}); err != nil || len(v.Starts)+len(v.Preempted) > 0 {
 		t.Errorf("the same policy: %+v, %v", v, err)
 	}
 	if hash() != was {

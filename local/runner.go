@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/local/share"
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
@@ -23,61 +24,61 @@ import (
 
 // order tells a runner what to do with its job.
 type order struct {
-	how    engine.How
-	grace  time.Duration
-	resume bool           // a suspended job gets its devices back
-	freeze bool           // a person stops it on its devices
-	thaw   bool           // ... and lets it go on
-	signal unix.Signal    // sent as it is; 0: none
-	shell  bool           // ... to the first process only
-	resize []engine.Alloc // run on these from now on
+	how      engine.How
+	grace    time.Duration
+	resume   bool           // a suspended job gets its devices back
+	freeze   bool           // a person stops it on its devices
+	unfreeze bool           // ... and lets it go on
+	signal   unix.Signal    // sent as it is; 0: none
+	shell    bool           // ... to the first process only
+	resize   []engine.Alloc // run on these from now on
 }
 
 // ends reports whether an order ends the run, or suspends it.
 func (o *order) ends() bool {
-	return o.signal == 0 && !o.resume && !o.freeze && !o.thaw && o.resize == nil
+	return o.signal == 0 && !o.resume && !o.freeze && !o.unfreeze && o.resize == nil
 }
 
 // phase is how far a runner is in stopping its job.
 type phase uint8
 
 const (
-	calm  phase = iota
-	asked       // the checkpoint signal was sent
-	told        // SIGTERM was sent
+	calm          phase = iota
+	checkpointing       // the checkpoint signal was sent
+	terminating         // SIGTERM was sent
 	killed
 )
 
 // runner owns the processes of one run of a job.
 type runner struct {
-	m      *Machine
-	id     cluster.JobID
-	job    *job           // its id, submission and user never change; the rest belongs to the step
-	n      int            // number of the run
-	on     []engine.Alloc // what this run runs on
-	next   []engine.Alloc // what it shall run on when it has stopped; nil: it ends then
-	asleep bool           // suspended, and the engine knows; belongs to the step, like the job
-	tasks  []*task
-	orders chan order
-	later  []order // that came while its tasks were being started
-	ended  chan *task
-	timer  *time.Timer
+	m                 *Machine
+	id                cluster.JobID
+	job               *job           // its id, submission and user never change; the rest belongs to the step
+	n                 int            // number of the run
+	on                []engine.Alloc // what this run runs on
+	next              []engine.Alloc // what it shall run on when it has stopped; nil: it ends then
+	reportedSuspended bool           // belongs to the step, like the job
+	tasks             []*task
+	orders            chan order
+	later             []order // that came while its tasks were being started
+	ended             chan *task
+	timer             *time.Timer
 
-	phase   phase
-	saved   bool // it may have written a checkpoint when it was asked
-	unheard bool // none of its processes could hear that
-	told    bool // somebody wanted it to stop
-	frozen  bool // suspended: its devices are another's
-	live    int
-	limit   time.Time // when the time limit strikes; zero: never
-	alarm   bool      // the signal before the limit was sent
-	asks    bool      // it was this daemon that asked for a checkpoint
-	askedAt time.Time // when it was asked for a checkpoint; zero: it was not, or by another daemon
-	kept    bool      // since then it reported one
+	phase         phase
+	saved         bool // it may have written a checkpoint when one was requested
+	unhandled     bool // none of its processes handles the signal that asks for a checkpoint
+	stopRequested bool
+	frozen        bool // suspended: its devices are another's
+	live          int
+	limit         time.Time // when the time limit strikes; zero: never
+	alarm         bool      // the signal before the limit was sent
+	requestedHere bool      // a checkpoint, by this daemon
+	requestedAt   time.Time // a checkpoint, by this daemon; zero: it was not
+	kept          bool      // since then it reported one
 
-	found     hearing   // whether it would hear that it is asked, as its processes were seen
-	listenAt  time.Time // when they are looked at next
-	listenGap time.Duration
+	found      signalResponse // as far as the handlers of its processes tell
+	inspectAt  time.Time      // when those are inspected next
+	inspectGap time.Duration
 
 	news reports
 	port int // at which the tasks meet
@@ -112,8 +113,8 @@ func (m *Machine) act(a *engine.Action) {
 	switch a.Type {
 	case engine.Start:
 		if j.run != nil {
-			if j.run.asleep {
-				j.run.asleep = false
+			if j.run.reportedSuspended {
+				j.run.reportedSuspended = false
 				if o := (order{resume: true}); sameAllocs(a.Allocs, j.run.on) {
 					j.run.stop(o)
 				} else { // its memory is not there: it is stopped for good, and comes back from its checkpoint
@@ -244,11 +245,11 @@ func (r *runner) loop() bool {
 			r.live--
 			if r.live > 0 && r.phase == calm && t.failed() { // the others would wait for it for ever
 				r.signal(unix.SIGTERM)
-				r.to(told, r.m.killWait())
+				r.to(terminating, r.m.killWait())
 			}
-			if r.live > 0 && r.phase == asked && r.asks && !r.saving() {
+			if r.live > 0 && r.phase == checkpointing && r.requestedHere && !r.saving() {
 				r.signal(unix.SIGTERM)
-				r.to(told, r.m.opt.KillWait)
+				r.to(terminating, r.m.opt.KillWait)
 			}
 		case o := <-r.orders:
 			r.obey(o)
@@ -256,14 +257,14 @@ func (r *runner) loop() bool {
 			r.escalate()
 		case <-tick.C:
 			r.look()
-			r.listen()
-			if r.phase == asked && r.asks {
-				r.askTasks()
+			r.inspectHandlers()
+			if r.phase == checkpointing && r.requestedHere {
+				r.requestOfTasks()
 			}
 		}
 	}
 	for range mostEnd { // what it said last may be what it was run for
-		if r.hears(true); !r.news.more {
+		if r.readProgress(true); !r.news.more {
 			break
 		}
 	}
@@ -277,16 +278,16 @@ func (r *runner) obey(o order) {
 		r.send(o.signal, o.shell)
 	case o.freeze:
 		r.signal(unix.SIGSTOP)
-	case o.thaw:
+	case o.unfreeze:
 		r.signal(unix.SIGCONT)
 	case o.resume:
 		r.frozen = false
 		r.signal(unix.SIGCONT)
 		r.m.event(engine.Event{Type: engine.Started, Job: r.id, Rate: 1_000_000})
 	case o.resize != nil:
-		if !r.told && !sameAllocs(o.resize, r.on) && r.next == nil {
+		if !r.stopRequested && !sameAllocs(o.resize, r.on) && r.next == nil {
 			r.next = o.resize
-			r.ask(o.grace)
+			r.requestCheckpoint(o.grace)
 		}
 	case o.how == engine.Suspend && r.phase == calm:
 		if !r.frozen {
@@ -297,35 +298,35 @@ func (r *runner) obey(o order) {
 			r.suspended()
 		}
 	case o.how == engine.Checkpoint, o.how == engine.Suspend: // suspended while it leaves for a resize: it leaves
-		if r.phase <= asked || r.next != nil {
-			r.told, r.next = true, nil
+		if r.phase <= checkpointing || r.next != nil {
+			r.stopRequested, r.next = true, nil
 		}
-		r.ask(o.grace)
-	case r.phase == told && r.next != nil:
-		r.told, r.next = true, nil
-	case r.phase < told:
-		r.told, r.next = true, nil
+		r.requestCheckpoint(o.grace)
+	case r.phase == terminating && r.next != nil:
+		r.stopRequested, r.next = true, nil
+	case r.phase < terminating:
+		r.stopRequested, r.next = true, nil
 		if o.grace <= 0 {
 			r.kill()
 			return
 		}
 		r.signal(unix.SIGTERM)
 		r.signal(unix.SIGCONT)
-		r.to(told, o.grace)
+		r.to(terminating, o.grace)
 	}
 }
 
-// ask asks for a checkpoint, once in the life of a run: a handler that is called
+// requestCheckpoint asks for a checkpoint, once in the life of a run: a handler that is called
 // a second time while it writes may spoil what it wrote.
-func (r *runner) ask(grace time.Duration) {
+func (r *runner) requestCheckpoint(grace time.Duration) {
 	if r.phase != calm {
 		return
 	}
-	r.saved, r.askedAt = true, r.m.time()
+	r.saved, r.requestedAt = true, r.m.time()
 	heard := true
 	r.m.crash("before-signal")
 	if note := filepath.Join(r.m.jobDir(r.id), strconv.Itoa(r.n), "asked"); !exists(note) {
-		heard = r.askTasks()
+		heard = r.requestOfTasks()
 		if err := os.WriteFile(note, nil, 0o600); err != nil {
 			r.m.opt.Log.Warn("that a job was asked for a checkpoint cannot be noted", "job", r.id, "error", err)
 		}
@@ -333,26 +334,26 @@ func (r *runner) ask(grace time.Duration) {
 	r.m.crash("after-signal")
 	r.signal(unix.SIGCONT) // it may be stopped
 	if !heard {            // nobody would save anything: to wait for it is time lost
-		r.saved, r.unheard = false, true
+		r.saved, r.unhandled = false, true
 		r.signal(unix.SIGTERM)
-		r.to(told, r.m.killWait())
+		r.to(terminating, r.m.killWait())
 		return
 	}
-	r.to(asked, grace)
+	r.to(checkpointing, grace)
 }
 
-// tell sends a signal to those processes of the job that handle it, or to the
+// signalJob sends a signal to those processes of the job that handle it, or to the
 // first process of each task if the job wants that. It reports whether there
 // is one: to the others, such as a shell around the program that saves, the
 // signal would be the end before the program has saved.
-func (r *runner) tell(s unix.Signal) (heard bool) {
+func (r *runner) signalJob(s unix.Signal) (heard bool) {
 	for _, t := range r.tasks {
-		heard = r.tellTask(t, s) || heard
+		heard = r.signalHandlers(t, s) || heard
 	}
 	return heard
 }
 
-func (r *runner) tellTask(t *task, s unix.Signal) (heard bool) {
+func (r *runner) signalHandlers(t *task, s unix.Signal) (heard bool) {
 	if !t.alive || !t.there() {
 		return false
 	}
@@ -372,13 +373,13 @@ func (r *runner) tellTask(t *task, s unix.Signal) (heard bool) {
 	return heard
 }
 
-// askTasks asks each task for a checkpoint that was not asked so far: one that
+// requestOfTasks asks each task for a checkpoint that was not asked so far: one that
 // has just begun may not have got to its handler yet.
-func (r *runner) askTasks() (heard bool) {
-	r.asks = true
+func (r *runner) requestOfTasks() (heard bool) {
+	r.requestedHere = true
 	for _, t := range r.tasks {
-		t.heard = t.heard || r.tellTask(t, r.checkpointSignal())
-		heard = heard || t.heard
+		t.requested = t.requested || r.signalHandlers(t, r.checkpointSignal())
+		heard = heard || t.requested
 	}
 	return heard
 }
@@ -386,7 +387,7 @@ func (r *runner) askTasks() (heard bool) {
 // saving reports whether a task that was asked for a checkpoint is still there.
 // When none is, the others have nothing to wait for.
 func (r *runner) saving() bool {
-	return slices.ContainsFunc(r.tasks, func(t *task) bool { return t.heard && t.alive })
+	return slices.ContainsFunc(r.tasks, func(t *task) bool { return t.requested && t.alive })
 }
 
 func exists(path string) bool {
@@ -403,11 +404,11 @@ func (r *runner) to(p phase, d time.Duration) {
 // escalate is called when a phase is over and the job is still there.
 func (r *runner) escalate() {
 	switch r.phase {
-	case asked:
+	case checkpointing:
 		r.saved = false // what it has saved all the same it has reported
 		r.signal(unix.SIGTERM)
-		r.to(told, r.m.killWait())
-	case told:
+		r.to(terminating, r.m.killWait())
+	case terminating:
 		r.kill()
 	case killed: // its shim does not end: it goes, too
 		r.kill()
@@ -421,7 +422,7 @@ func (r *runner) escalate() {
 }
 
 func (r *runner) kill() {
-	if r.phase != asked {
+	if r.phase != checkpointing {
 		r.saved = false
 	}
 	for _, t := range r.tasks {
@@ -458,15 +459,15 @@ func (r *runner) checkpointSignal() unix.Signal {
 func (r *runner) look() {
 	if b := time.Duration(r.job.sub.SignalBefore); b > 0 && !r.alarm && !r.limit.IsZero() && r.m.time().Add(b).After(r.limit) && r.phase == calm {
 		r.alarm = true
-		r.tell(r.checkpointSignal())
+		r.signalJob(r.checkpointSignal())
 	}
-	r.hears(false)
+	r.readProgress(false)
 }
 
-// hears reads what the job tells of itself; when it has ended, its last line too.
-func (r *runner) hears(ended bool) {
+// readProgress reads what the job reports; when it has ended, its last line too.
+func (r *runner) readProgress(ended bool) {
 	if p, saved := r.news.read(r.tasks, ended); p != nil {
-		r.kept = r.kept || saved && !r.askedAt.IsZero()
+		r.kept = r.kept || saved && !r.requestedAt.IsZero()
 		said := r.news.Said
 		r.news.Said = nil
 		r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
@@ -505,7 +506,7 @@ func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []en
 		ev.Switch = info.Switch.back(p.Step, ran, milliOf(rec.Allocs), pace.Beside)
 	}
 	if h.Paced && pace.Told != r.n {
-		pace.Told, r.job.foretell = r.n, now.Add(h.Left)
+		pace.Told, r.job.predictedEnd = r.n, now.Add(h.Left)
 	}
 	return append(events, ev)
 }
@@ -513,7 +514,7 @@ func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []en
 // suspended tells the engine that the job is frozen: its devices are free.
 func (r *runner) suspended() {
 	r.m.inbox.Put(func(now cluster.Time) ([]engine.Event, func(error)) {
-		r.asleep = true
+		r.reportedSuspended = true
 		info := r.job.own()
 		info.Switch.left(&info.Pace, stop{run: r.n, on: milliOf(r.on), frozen: true})
 		return []engine.Event{{Type: engine.Stopped, Job: r.id, Reason: engine.Preempted, Done: r.m.eng.Record(r.id).DoneAt(now)}}, nil
@@ -530,8 +531,8 @@ func (r *runner) finish() {
 	}
 	switch {
 	case r.finished():
-		ev.Reason, r.told, text = engine.Completed, false, "finished when it was asked for a checkpoint"
-	case r.told:
+		ev.Reason, r.stopRequested, text = engine.Completed, false, "finished when it was asked for a checkpoint"
+	case r.stopRequested:
 		ev.Reason = engine.Preempted // or what the engine stopped it for, which it knows
 	case lost:
 		ev.Reason, text = engine.NodeLost, "the process that watched over it was killed"
@@ -550,32 +551,32 @@ func (r *runner) finish() {
 		info.Frozen = false
 		rec := r.m.eng.Record(r.id)
 		if others != "" {
-			if info.Faults++; info.Faults < mpsHits {
+			if info.Faults++; info.Faults < share.MostFaults {
 				ev.Reason, lost, text = engine.NodeLost, true, others
 				j.said = append(j.said, others)
 			} else {
-				text += fmt.Sprintf("; %s, and this is the %d. time: it counts as its own fault", others, mpsHits)
+				text += fmt.Sprintf("; %s, and this is the %d. time: it counts as its own fault", others, share.MostFaults)
 			}
 		}
 		ev.Done = rec.DoneAt(now)
-		ev.Saves = r.tells()
-		if r.told && !r.saved || lost {
+		ev.Saves = r.reportSignalResponse()
+		if r.stopRequested && !r.saved || lost {
 			ev.Done = rec.Saved
 		}
-		back := r.bookLoss(&ev, &text, lost && others == "" && !r.told, now)
+		back := r.bookLoss(&ev, &text, lost && others == "" && !r.stopRequested, now)
 		r.noteRun(rec, now, lost)
 		info.Exit, info.Signal = exit, signal
 		info.Use.add(r.tasks)
-		if lost || r.told && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {
+		if lost || r.stopRequested && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost) {
 			info.Use.lose(rec, now, ev.Done)
 		}
-		if r.told {
+		if r.stopRequested {
 			ev.Switch = r.switched(rec, now, ev.Reason)
 		}
 		if ev.Reason == engine.Preempted && info.endsIdle() {
 			ev.Reason, text = engine.WasCancelled, info.Idle.Text
 		}
-		if text != "" && (info.Text == "" || !r.told) {
+		if text != "" && (info.Text == "" || !r.stopRequested) {
 			info.Text = text
 		}
 		if j.run = nil; rec.State == engine.Pending { // it was suspended: its memory is gone
@@ -604,7 +605,7 @@ func (r *runner) switched(rec *engine.JobRecord, now cluster.Time, why engine.St
 // finished reports whether the job was asked for a checkpoint when there was
 // nothing left to do: it says so, and perhaps it was about to end and could not hear.
 func (r *runner) finished() bool {
-	return (r.saved || r.unheard) && r.news.Finished && !slices.ContainsFunc(r.tasks, (*task).failed)
+	return (r.saved || r.unhandled) && r.news.Finished && !slices.ContainsFunc(r.tasks, (*task).failed)
 }
 
 // fellAsleep ends a job that died while it was suspended.

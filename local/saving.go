@@ -27,7 +27,7 @@ func (x *interrupted) note(tier cluster.Tier, ran time.Duration, lost bool) {
 
 // noteRun counts a run that is over now for what is known of interruptions. lost: a task of it was.
 func (r *runner) noteRun(rec *engine.JobRecord, now cluster.Time, lost bool) {
-	stopped := r.told && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost)
+	stopped := r.stopRequested && (rec.State != engine.Stopping || rec.Reason == engine.Preempted || rec.Reason == engine.NodeLost)
 	if rec.Started > 0 && rec.Started <= now {
 		r.m.interrupted.note(rec.Spec.Tier, now.Sub(rec.Started), lost || stopped && !r.saved)
 	}

@@ -128,8 +128,8 @@ func (m *Machine) pause(r *runner, d time.Duration) {
 // unthrottle lets a run go on, unless a person has stopped it meanwhile.
 func (m *Machine) unthrottle(r *runner) {
 	m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
-		if r.job.run == r && !r.job.info.Frozen && !r.asleep {
-			r.stop(order{thaw: true})
+		if r.job.run == r && !r.job.info.Frozen && !r.reportedSuspended {
+			r.stop(order{unfreeze: true})
 		}
 		return nil, nil
 	})

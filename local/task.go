@@ -23,22 +23,22 @@ import (
 
 // task is one process of a gang, with its shim.
 type task struct {
-	rank     int
-	dir      string
-	uid      int // of its job's user
-	spec     *shim.Task
-	devices  []show.Device
-	state    *shim.State
-	shim     int         // process number of its shim; 0: not known for sure
-	child    *os.Process // ... which is a child of this daemon; nil: it is not
-	legacy   bool        // its shim is the user's, and so is what it says (shim.Legacy)
-	prepared bool        // its folder is made, and the user's
-	alive    bool        // it is not over, as far as the runner knows
-	heard    bool        // it was asked for a checkpoint, and handles that
-	lost     bool        // its shim ended without saying how the task did
-	asked    cluster.Request
-	group    *cgroup.Group
-	used     cgroup.Usage
+	rank      int
+	dir       string
+	uid       int // of its job's user
+	spec      *shim.Task
+	devices   []show.Device
+	state     *shim.State
+	shim      int         // process number of its shim; 0: not known for sure
+	child     *os.Process // ... which is a child of this daemon; nil: it is not
+	legacy    bool        // its shim is the user's, and so is what it says (shim.Legacy)
+	prepared  bool        // its folder is made, and the user's
+	alive     bool        // it is not over, as far as the runner knows
+	requested bool        // a checkpoint, by a signal that a process of it handles
+	lost      bool        // its shim ended without saying how the task did
+	request   cluster.Request
+	group     *cgroup.Group
+	used      cgroup.Usage
 }
 
 func (m *Machine) jobDir(id cluster.JobID) string {
@@ -181,7 +181,7 @@ func (r *runner) plan(allocs []engine.Alloc) (tasks []*task) {
 				own = devices[k*each : (k+1)*each]
 			}
 			rank := len(tasks)
-			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), uid: r.job.info.User.UID, asked: r.job.spec.Tasks[a.Set].Request}
+			t := &task{rank: rank, dir: r.m.taskDir(r.id, r.n, rank), uid: r.job.info.User.UID, request: r.job.spec.Tasks[a.Set].Request}
 			t.spec = &shim.Task{Mark: r.m.mark(r.id, r.n, rank), User: r.shimUser()}
 			t.group = r.m.groupOf(t.spec.Mark)
 			r.describe(t, own)

@@ -21,6 +21,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/cgroup"
 	"github.com/muster-gpu/muster/local/gpu"
+	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/show"
@@ -118,15 +119,12 @@ func hold(t *testing.T, m *Machine, id int, user string, over bool, gpus ...int)
 }
 
 // watch samples an hour of the machine, every ten seconds.
-func watch(m *Machine) *sampler {
-	s := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: map[string]int{}, hours: map[int64]*store.Hour{}, last: t0, flush: t0}
-	for i, d := range m.opt.Devices.Devices() {
-		s.place[d.UUID] = i
-	}
+func watch(m *Machine) *observe.Sampler {
+	s := m.newSampler(t0)
 	for at := 10 * time.Second; at <= time.Hour; at += 10 * time.Second {
-		s.look(t0.Add(at))
+		s.Look(t0.Add(at))
 	}
-	s.store(nil)
+	s.Store()
 	return s
 }
 
@@ -152,7 +150,7 @@ func TestSampling(t *testing.T) {
 		v.Holding != 0 || !near(*v.Energy, 700*3600) || *v.MemoryMost != 40_000 {
 		t.Errorf("job 1: %+v (utilisation %v, energy %v)", v, *v.Utilisation, *v.Energy)
 	}
-	if len(s.Points) > mostPoints || len(s.Points) < mostPoints/3 || s.Every != 2 || !near(*s.Points[3].Utilisation, 45) || !near(*s.Points[3].Power, 700) {
+	if len(s.Points) > observe.MostPoints || len(s.Points) < observe.MostPoints/3 || s.Every != 2 || !near(*s.Points[3].Utilisation, 45) || !near(*s.Points[3].Power, 700) {
 		t.Errorf("%d points, one of %d looks; the fourth is %+v", len(s.Points), s.Every, s.Points[3])
 	}
 	for i := 1; i < len(s.Points); i++ {
@@ -193,9 +191,9 @@ func TestSamplingParts(t *testing.T) {
 		src.values[0] = gpu.Sample{PerProcess: true, Power: &power, Processes: []gpu.Process{{PID: c.Process.Pid, Memory: &memory, Utilisation: &util}}}
 		hold(t, m, 1, "ann", false, 0)
 		m.jobs[1].info.Devices = d
-		s := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: map[string]int{"GPU-a": 0}, hours: map[int64]*store.Hour{}, last: t0, flush: t0}
-		s.look(t0.Add(10 * time.Second))
-		v, h := s.jobs[1], s.hour(t0)
+		s := m.newSampler(t0)
+		s.Look(t0.Add(10 * time.Second))
+		v, h := s.Meter(1), s.Hour(t0)
 		p := v.Points[len(v.Points)-1]
 		if v.GPU != 10 || v.Util != 400 || *v.Memory != 6000 || *p.Memory != 6000 || *p.Utilisation != 40 || !near(h.Busy, 4) || !near(h.Measured, 5) || !near(*v.Energy, 1500) {
 			t.Errorf("%s: %+v, point %+v (memory %d, utilisation %v), busy %v of %v", d[0].UUID, v, p, *p.Memory, *p.Utilisation, h.Busy, h.Measured)
@@ -306,17 +304,17 @@ func TestLoad(t *testing.T) {
 	src.set(0, 80, 40_000, 600)
 	hold(t, m, 1, "ann", false, 0)
 	m.jobs[1].info.Progress = &show.Progress{Step: 30, Steps: 100, SamplesPerSec: 12}
-	s := &sampler{m: m, jobs: map[cluster.JobID]*meter{}, place: map[string]int{src.devices[0].UUID: 0}, hours: map[int64]*store.Hour{}, last: t0, flush: t0}
+	s := m.newSampler(t0)
 	m.sampler.Store(s)
-	s.look(t0.Add(10 * time.Second))
+	s.Look(t0.Add(10 * time.Second))
 	got, err := m.Samples(t.Context(), 1)
 	if err != nil || len(got.Points) != 1 || *got.Points[0].Step != 30 || *got.Points[0].Rate != 12 || got.Cost == nil {
 		t.Fatalf("samples of a running job: %+v: %v", got, err)
 	}
 	for at := 20 * time.Second; at <= 3*time.Hour; at += 10 * time.Second {
-		s.look(t0.Add(at))
+		s.Look(t0.Add(at))
 	}
-	s.store(nil)
+	s.Store()
 	if len(got.Points) != 1 {
 		t.Error("what was handed out changes with what is measured")
 	}

@@ -40,14 +40,14 @@ func (r *runner) gone(t *task, shimEnds func()) {
 // vacate kills what is left of a task whose shim has ended, and returns when
 // there is nothing; false: the daemon ends before.
 func (r *runner) vacate(t *task) bool {
-	told := false
+	complained := false
 	for wait, waited := time.Millisecond, time.Duration(0); ; wait = min(2*wait, time.Second) {
 		left := t.killLeft(0)
 		if len(left) == 0 {
 			return true
 		}
-		if waited >= patience && !told {
-			told = true
+		if waited >= patience && !complained {
+			complained = true
 			r.complain(t, left)
 		}
 		select {

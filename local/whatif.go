@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
+	"github.com/muster-gpu/muster/local/foresight"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -47,7 +48,7 @@ func (m *Machine) Test(u User, s *ask.Submission) (show.Job, error) {
 	info.State = stateOf(&info.Record, false)
 	v := view(&info, s, int(spec.ID), m.opt.Now())
 	if starts(&d, spec.ID) {
-		v.Expected = instant(q.now)
+		v.Expected = foresight.Instant(q.now)
 		return v, nil
 	}
 	y := e.Why(spec.ID)
@@ -56,9 +57,9 @@ func (m *Machine) Test(u User, s *ask.Submission) (show.Job, error) {
 	if err != nil {
 		return show.Job{}, err
 	}
-	seen := forecast{seen: o, waiting: map[cluster.JobID]bool{spec.ID: true}}
+	seen := foresight.Forecast{Seen: o, Waiting: map[cluster.JobID]bool{spec.ID: true}}
 	tellWhen(&v, &seen, &y, q.now)
-	if start, ok := seen.start(spec.ID); ok && v.Expected != nil {
+	if start, ok := seen.Start(spec.ID); ok && v.Expected != nil {
 		a := askedOf(&spec, start, q.now)
 		m.mu.RLock()
 		m.correct(&v, &a, &seen)
@@ -72,7 +73,7 @@ type question struct {
 	now   cluster.Time
 	rules config.Rules
 	snap  engine.Snapshot
-	known *expectations
+	known *foresight.Expectations
 }
 
 // question prepares a job for a place among those that there are.
@@ -90,7 +91,7 @@ func (m *Machine) question(s *ask.Submission, spec *cluster.Job) (q question, er
 	}
 	q.snap, q.known = m.eng.Snapshot(), m.expectations()
 	if guessed {
-		q.known.guess(spec)
+		q.known.Guess(spec)
 	}
 	q.snap.Next++
 	return q, nil

@@ -39,7 +39,7 @@ type window struct {
 	rate int64         // ppm of its speed alone, as measured last; 0: it was not
 }
 
-// speed measures over the window, which begins anew; false: it is too early to say.
+// speed measures over the window, which starts over; false: it is too early to say.
 func (w *window) speed(run int, step float64, at time.Duration, alone float64) (rate int64, ok bool) {
 	if w.run != run || step < w.step || alone <= 0 {
 		*w = window{run: run, step: step, at: at}

@@ -48,7 +48,7 @@ func (s *Server) setPolicy(ctx context.Context, in *policyInput) (*struct{ Body 
 		return nil, err
 	}
 	if in.Body.DryRun {
-		v, err := s.m.ForetellPolicy(&in.Body)
+		v, err := s.m.TryPolicy(&in.Body)
 		return &struct{ Body api.PolicyChange }{v}, problem(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitWait)

@@ -36,6 +36,7 @@ func subcommands() []subcommand {
 		{"look", newTop},
 		{"look", newNodes},
 		{"look", newQueues},
+		{"look", newPartitions},
 		{"look", newUsage},
 		{"look", newDashboard},
 		{"change", newCancel},

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local"
+	"github.com/muster-gpu/muster/local/observe"
 )
 
 // configPath is where the configuration is if nobody says where.
@@ -168,7 +169,7 @@ func (f *serveFlags) settings(conf *config.Serve, spec *cluster.Spec) local.Sett
 	s.AuditKeep = conf.AuditKeep
 	s.Urgency = local.Urgency{Restricted: conf.Urgency.Restricts(several), Queues: conf.Urgency.Queues}
 	if conf.Idle != nil {
-		idle := local.IdleRules(*conf.Idle)
+		idle := observe.IdleRules(*conf.Idle)
 		s.Idle = &idle
 	}
 	if f.demo {

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/local/shim"
 	"github.com/muster-gpu/muster/server"
 	"github.com/muster-gpu/muster/slurm"
+	"github.com/muster-gpu/muster/tune/guard"
 )
 
 type serveFlags struct {
@@ -145,7 +146,11 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	r.door.tell(r.log)
 	f.startDemo(ctx, r.m, len(dev.gpus), filepath.Join(state, "demo"), r.log)
 	go r.onHangup(ctx, hup)
-	go keepGuard(ctx, r.m, r.log, opt.Now)
+	watch, err := newGuard(r.m, r.log, opt.Now)
+	if err != nil {
+		return errors.Join(err, r.m.Close())
+	}
+	go watch.Run(ctx)
 	err = together(ctx, r.m, r.s, r.door, conf.Socket)
 	if ctx.Err() != nil {
 		r.log.Info("ended", "left", leftBehind(r.m.Overview().Counts))
@@ -165,6 +170,15 @@ func (f *serveFlags) whyThere(c *cobra.Command, conf *configFile) string {
 		return "it runs as root, so as the scheduler of the whole machine; --state DIR and --socket FILE name other places"
 	}
 	return "it runs for one user; --state DIR and --socket FILE name other places"
+}
+
+// newGuard replays jobs as muster tune does unless it is told otherwise.
+func newGuard(m *local.Machine, log *slog.Logger, now func() time.Time) (*guard.Guard, error) {
+	f := &tuneFlags{}
+	f.flags(&cobra.Command{})
+	base, err := f.baseSetup()
+	replay := guard.Replay{Base: base, Prepare: f.prepare, Clock: wallClock()}
+	return &guard.Guard{Machine: m, Replay: replay, Log: log, Now: now}, err
 }
 
 // leftBehind says what goes on without the scheduler, and how to end it.

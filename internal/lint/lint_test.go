@@ -55,8 +55,11 @@ var arrows = map[string]string{
 	"local/cgroup":        "local/cgroup/spawn",
 	"local/cgroup/spawn":  "",
 	"local/evidence":      "store",
+	"local/foresight":     "cluster engine forward show",
+	"local/share":         "cluster local/shim",
+	"local/observe":       "ask cluster local/cgroup local/gpu show store",
 	"progress":            "show cluster perf engine",
-	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence internal/inbox internal/plain",
+	"local":               "cluster perf progress engine forward driver config journal ask show store local/shim local/gpu local/cgroup local/cgroup/spawn local/evidence local/foresight local/observe local/share internal/inbox internal/plain",
 	"server":              "cluster ask show api local store internal/frames web server/view",
 	"server/view":         "cluster show api",
 	"web":                 "internal/plot",
@@ -65,6 +68,7 @@ var arrows = map[string]string{
 	"trace":               "cluster",
 	"report":              "cluster internal/plot",
 	"tune":                "cluster engine journal trace report",
+	"tune/guard":          "ask cluster journal report show sim trace tune",
 	"sim":                 "forward learn search cluster perf power engine policy place driver trace report internal/heap",
 	"scenario":            "cluster perf engine policy place driver trace report sim config journal quota",
 	"experiments":         "experiments/results",
@@ -73,7 +77,7 @@ var arrows = map[string]string{
 	"kube":                "cluster perf progress power quota config engine driver journal show api internal/inbox",
 	"kube/lead":           "",
 	"kube/front":          "api server/view web",
-	"cmd/muster":          "learn search search/tuner cluster quota perf engine policy place journal config driver trace report sim tune scenario serving ask show api client client/tcp client/terminal local local/shim local/gpu local/cgroup server store slurm slurm/remote internal/plain internal/version",
+	"cmd/muster":          "learn search search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version",
 	"cmd/muster-kube":     "cluster config engine kube kube/front kube/lead place policy progress server/view trace web api internal/version",
 	"cmd/muster-shim":     "local/shim internal/version",
 	"cmd/muster-slurm":    "client slurm slurm/remote internal/version",
@@ -105,7 +109,7 @@ var banned = map[string]string{
 
 // live packages wait for the real world; what time it is they are told, too.
 var (
-	live  = map[string]bool{"local": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
+	live  = map[string]bool{"local": true, "local/share": true, "local/shim": true, "local/gpu": true, "server": true, "server/view": true, "client": true}
 	waits = map[string]bool{"time.Sleep": true, "time.After": true}
 )
 

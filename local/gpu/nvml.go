@@ -280,7 +280,7 @@ func (s *real) note(ev *nvml.EventData) bool {
 }
 
 // recovered reports whether the driver says that nothing is left to be done
-// about a GPU. Older drivers do not say: then a new start of the daemon looks anew.
+// about a GPU. Older drivers do not say: then a new start of the daemon looks again.
 func recovered(h nvml.Device) bool {
 	v := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
 	if h.GetFieldValues(v) != nvml.SUCCESS || nvml.Return(v[0].NvmlReturn) != nvml.SUCCESS {

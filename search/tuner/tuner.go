@@ -469,8 +469,8 @@ func (t *Tuner) submit(ctx context.Context, d *search.Decision) error {
 // fusedFrom is where the daemon finds fault with the checkpoint of a fused trial.
 var fusedFrom = regexp.MustCompile(`trial\.fused\[(\d+)\]\.from$`)
 
-// anew takes the checkpoint from a submission that the daemon refused for it, so that
-// its trial, or that trial of a fused group, begins anew: steps are lost, the search
+// again takes the checkpoint from a submission that the daemon refused for it, so that
+// its trial, or that trial of a fused group, starts over: steps are lost, the search
 // is not. False: the fault is another one.
 func anew(s *api.Submission, err error) bool {
 	var e *client.Error

@@ -1,6 +1,9 @@
-//go:build linux
-
-package main
+// Package guard watches a policy that was set with one before as its shadow.
+//
+// What was submitted since and has ended is replayed under both, from an empty cluster, as
+// muster tune does it. What really ran is not compared with what would have: both are
+// replayed, so that they differ in the policy only.
+package guard
 
 import (
 	"bytes"
@@ -8,93 +11,108 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/journal"
-	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/report"
+	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/sim"
 	"github.com/muster-gpu/muster/trace"
 	"github.com/muster-gpu/muster/tune"
 )
 
-// A policy that was set with a guard has the one before beside it as a shadow: what was
-// submitted since and has ended is replayed under both, from an empty cluster, as
-// muster tune does it. What really ran is not compared with what would have: both are
-// replayed, so that they differ in the policy only.
+// Machine is the daemon whose policy is guarded.
+type Machine interface {
+	// Guarded is the policy that counts with its guard; nil: it has none.
+	Guarded() (now show.PolicyChoice, since time.Time, by *show.PolicyWatch)
+	// Looked keeps what a look found; over: the guard ends with it.
+	Looked(ctx context.Context, of *show.PolicyWatch, text string, over bool) error
+	SetPolicy(ctx context.Context, r *ask.PolicyRequest, by string) (show.PolicyChange, error)
+	// Segments lists since when each segment of the journal goes on; Journal writes one, from 1.
+	Segments(ctx context.Context) ([]cluster.Time, error)
+	Journal(ctx context.Context, segment int, w io.Writer) error
+}
 
-// keepGuard looks until the daemon ends.
-func keepGuard(ctx context.Context, m *local.Machine, log *slog.Logger, clock func() time.Time) {
+// Replay is how jobs are replayed: what they cost and what is known of them.
+type Replay struct {
+	Base    sim.Setup
+	Prepare func(*trace.Workload, *cluster.Spec) ([]trace.Entry, error)
+	Clock   func() time.Duration
+}
+
+// Guard goes back to the policy before where that would have done better.
+type Guard struct {
+	Machine Machine
+	Replay  Replay
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Run looks until the context ends.
+func (g *Guard) Run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var next time.Time
-	var of api.PolicyChoice // whom the next look is about
+	var of show.PolicyChoice // the policy that the next look is about
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now, since, w := m.Guarded()
+		now, since, w := g.Machine.Guarded()
 		switch {
 		case w == nil:
 			continue
 		case of != now:
 			of, next = now, since.Add(time.Duration(w.Every))
 		}
-		t := clock()
+		t := g.Now()
 		if t.Before(next) && t.Before(w.Until) {
 			continue
 		}
 		next = t.Add(time.Duration(w.Every))
-		if err := lookOnce(ctx, m, now, since, w, !t.Before(w.Until)); err != nil && ctx.Err() == nil {
-			log.Warn("the guard of the policy cannot look", "error", err)
+		if err := g.look(ctx, now, since, w, !t.Before(w.Until)); err != nil && ctx.Err() == nil {
+			g.Log.Warn("the guard of the policy cannot look", "error", err)
 		}
 	}
 }
 
-// lookOnce judges by what there is, and goes back if that has to be.
-func lookOnce(ctx context.Context, m *local.Machine, now api.PolicyChoice, since time.Time, w *api.PolicyWatch, last bool) error {
-	text, worse, err := judge(ctx, m, now, since, w)
+// look judges by what there is, and goes back if that has to be.
+func (g *Guard) look(ctx context.Context, now show.PolicyChoice, since time.Time, w *show.PolicyWatch, last bool) error {
+	text, worse, err := g.judge(ctx, now, since, w)
 	if err != nil {
 		return err
 	}
 	if !worse {
-		return m.Looked(ctx, w, text, last)
+		return g.Machine.Looked(ctx, w, text, last)
 	}
-	_, err = m.SetPolicy(ctx, &api.PolicyRequest{Policy: w.Against.Policy, Place: w.Against.Place, Backfill: cmp.Or(w.Against.Backfill, "own")},
-		"the guard ("+text+")")
+	_, err = g.Machine.SetPolicy(ctx, &ask.PolicyRequest{Policy: w.Against.Policy, Place: w.Against.Place,
+		Backfill: cmp.Or(w.Against.Backfill, "own")}, "the guard ("+text+")")
 	return err
 }
 
 // judge replays what was submitted since the change under both policies.
-func judge(ctx context.Context, m *local.Machine, now api.PolicyChoice, since time.Time, w *api.PolicyWatch) (text string, worse bool, err error) {
+func (g *Guard) judge(ctx context.Context, now show.PolicyChoice, since time.Time, w *show.PolicyWatch) (text string, worse bool, err error) {
 	objective, err := tune.ParseObjective(w.Objective)
 	if err != nil {
 		return "", false, err
 	}
-	f := &tuneFlags{}
-	f.flags(&cobra.Command{})
-	entries, spec, err := endedSince(ctx, m, f, since)
+	entries, spec, err := g.endedSince(ctx, since)
 	if err != nil {
 		return "", false, err
 	}
 	if len(entries) < w.Jobs {
 		return fmt.Sprintf("%d jobs have been submitted and ended since; it is judged from %d on", len(entries), w.Jobs), false, nil
 	}
-	base, err := f.baseSetup()
-	if err != nil {
-		return "", false, err
-	}
 	var setups []sim.Setup
-	for _, c := range []api.PolicyChoice{now, w.Against} {
-		s := base
+	for _, c := range []show.PolicyChoice{now, w.Against} {
+		s := g.Replay.Base
 		s.Policy, s.Placer = c.Policy, c.Place
 		if c.Backfill != "" {
 			if err := s.SetBackfill(c.Backfill); err != nil {
@@ -104,7 +122,7 @@ func judge(ctx context.Context, m *local.Machine, now api.PolicyChoice, since ti
 		setups = append(setups, s)
 	}
 	var runs []report.Run
-	for _, out := range sim.RunAll(ctx, spec, entries, setups, wallClock()) {
+	for _, out := range sim.RunAll(ctx, spec, entries, setups, g.Replay.Clock) {
 		if out.Err != nil {
 			return "", false, fmt.Errorf("%s: %w", out.Label, out.Err)
 		}
@@ -121,7 +139,7 @@ func judge(ctx context.Context, m *local.Machine, now api.PolicyChoice, since ti
 
 // verdictOf says what a replay found; worse: the policy before is better beyond the
 // bound.
-func verdictOf(r *tune.Result, now *api.PolicyChoice, w *api.PolicyWatch, jobs int) (text string, worse bool) {
+func verdictOf(r *tune.Result, now *show.PolicyChoice, w *show.PolicyWatch, jobs int) (text string, worse bool) {
 	i := slices.IndexFunc(r.Rows, func(row tune.Row) bool { return row.Policy == w.Against.Text() })
 	if i < 0 || r.Rows[i].Out != "" || r.Rows[i].Gain == nil {
 		return fmt.Sprintf("%d jobs say nothing of %s", jobs, r.Objective), false
@@ -136,8 +154,8 @@ func verdictOf(r *tune.Result, now *api.PolicyChoice, w *api.PolicyWatch, jobs i
 }
 
 // endedSince gathers the jobs that were submitted since, and ended.
-func endedSince(ctx context.Context, m *local.Machine, f *tuneFlags, since time.Time) ([]trace.Entry, *cluster.Spec, error) {
-	began, err := m.Segments(ctx)
+func (g *Guard) endedSince(ctx context.Context, since time.Time) ([]trace.Entry, *cluster.Spec, error) {
+	began, err := g.Machine.Segments(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,7 +165,7 @@ func endedSince(ctx context.Context, m *local.Machine, f *tuneFlags, since time.
 			continue // it was over by then
 		}
 		var text bytes.Buffer
-		if err := m.Journal(ctx, n+1, &text); err != nil {
+		if err := g.Machine.Journal(ctx, n+1, &text); err != nil {
 			return nil, nil, err
 		}
 		j, err := journal.NewReader(fmt.Sprintf("segment %d", n+1), &text)
@@ -166,7 +184,7 @@ func endedSince(ctx context.Context, m *local.Machine, f *tuneFlags, since time.
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, err := f.prepare(wl, spec)
+	entries, err := g.Replay.Prepare(wl, spec)
 	if err == nil {
 		h.Costs.Fill(entries, func(string) bool { return false })
 	}

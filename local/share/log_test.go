@@ -1,9 +1,10 @@
 //go:build linux
 
-package local
+package share
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +12,6 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/local/shim"
 )
 
 // A server that began and ended between two looks is known from what the control daemon wrote: unless it exited because nobody
@@ -56,34 +55,28 @@ func TestServerLogged(t *testing.T) {
 		"another log":                    {[]string{before + before + before + before, start(5) + exit(2)}, false, []cluster.JobID{7, 8}},
 		"no log":                         {[]string{"", ""}, false, nil},
 	} {
-		m, src := accounts(t)
 		now := t0
-		m.opt.Now = func() time.Time { return now }
 		list := filepath.Join(t.TempDir(), "servers")
 		write(t, list, "\n")
-		uuid, _ := shareUnderMPS(t, m, src, playedServers+list+"\n")
+		m := shared(t, func() time.Time { return now }, playedServers+list+"\n")
 		clear(m.jobs)
-		for _, id := range []cluster.JobID{7, 8} {
-			m.jobs[id] = &job{id: id, info: &Info{User: User{UID: 5}, Record: engine.JobRecord{Allocs: []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}}}}
-		}
+		m.jobs[7], m.jobs[8] = 5, 5
 		d := m.mps.of(uuid)
-		d.known = mpsKnown{} // what there is first was there before
+		d.known = known{} // what there is first was there before
 		for i, text := range c.log {
 			now = now.Add(2 * time.Second)
 			if text != "" {
 				write(t, filepath.Join(d.dir, "log", "control.log"), text)
 			}
 			if c.down && i == len(c.log)-1 {
-				if err := m.findMPS(); err != nil {
-					t.Fatal(err)
-				}
-				m.mps.missed()
+				m.find(t)
+				m.mps.Missed()
 				d = m.mps.of(uuid)
 			} else if err := m.mps.look(d); err != nil {
 				t.Fatal(err)
 			}
 		}
-		var f *mpsFault
+		var f *fault
 		if n := len(d.known.Faults); n > 0 {
 			f = &d.known.Faults[n-1]
 		}
@@ -105,17 +98,13 @@ func TestServerLogged(t *testing.T) {
 // Servers of several users that end between two looks are faults of their own jobs each. The last few are remembered, also by the next
 // service, and that of which an earlier version kept is.
 func TestFaultsOfSeveral(t *testing.T) {
-	m, src := accounts(t)
 	now := t0
-	m.opt.Now = func() time.Time { return now }
 	list := filepath.Join(t.TempDir(), "servers")
 	write(t, list, "\n")
-	uuid, _ := shareUnderMPS(t, m, src, playedServers+list+"\n")
+	m := shared(t, func() time.Time { return now }, playedServers+list+"\n")
 	clear(m.jobs)
-	runs := map[cluster.JobID]*runner{}
-	for id, uid := range map[cluster.JobID]int{7: 5, 8: 5, 9: 6, 10: 6, 11: 7} {
-		runs[id] = failing(m, id, uid, t0.Add(2*time.Second))
-	}
+	maps.Copy(m.jobs, map[cluster.JobID]int{7: 5, 8: 5, 9: 6, 10: 6, 11: 7})
+	failed := t0.Add(2 * time.Second)
 	d, text := m.mps.of(uuid), ""
 	say := func(n, uid int) {
 		now = now.Add(2 * time.Second)
@@ -128,80 +117,63 @@ func TestFaultsOfSeveral(t *testing.T) {
 	write(t, filepath.Join(d.dir, "log", "control.log"), text)
 	check := func(when string) {
 		t.Helper()
-		for id, want := range map[cluster.JobID]string{7: "job 8 was", 8: "job 7 was", 9: "job 10 was", 10: "job 9 was", 11: ""} {
-			if want != "" {
-				want = "the MPS server of GPU 1 ended; " + want + " on it, too"
-			}
-			if got := runs[id].faultOfOthers(); got != want {
+		for id, want := range map[cluster.JobID]string{7: "8", 8: "7", 9: "10", 10: "9", 11: ""} {
+			if got := m.others(id, failed); got != want {
 				t.Errorf("%s: job %d: %q, want %q", when, id, got, want)
 			}
 		}
 	}
 	check("at once")
-	if err := m.findMPS(); err != nil {
-		t.Fatal(err)
-	}
+	m.find(t)
 	check("the next service")
 	d = m.mps.of(uuid)
-	for n := range 2 * mpsFaults {
+	for n := range 2 * mostFaults {
 		say(1<<30+3+n, 7)
 		write(t, filepath.Join(d.dir, "log", "control.log"), text)
 		if err := m.mps.look(d); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if f := d.known.Faults; len(f) != mpsFaults || f[mpsFaults-1].To != now {
+	if f := d.known.Faults; len(f) != mostFaults || f[mostFaults-1].To != now {
 		t.Errorf("after many there are %+v", f)
 	}
-	write(t, filepath.Join(d.dir, mpsKnownFile), `{"at":"`+t0.Format(time.RFC3339)+`","fault":{"from":"`+t0.Format(time.RFC3339)+`","to":"`+
+	write(t, filepath.Join(d.dir, knownFile), `{"at":"`+t0.Format(time.RFC3339)+`","fault":{"from":"`+t0.Format(time.RFC3339)+`","to":"`+
 		t0.Add(2*time.Second).Format(time.RFC3339)+`","hit":[9,10]}}`)
-	if err := m.findMPS(); err != nil {
-		t.Fatal(err)
-	}
-	if got := runs[9].faultOfOthers(); got != "the MPS server of GPU 1 ended; job 10 was on it, too" {
+	m.find(t)
+	if got := m.others(9, failed); got != "10" {
 		t.Errorf("what an earlier version kept: %q", got)
 	}
 }
 
 // Who fails with a server whose end is not written yet waits for that: it was no fault if nobody needed the server any more.
 func TestFaultAwaitsLog(t *testing.T) {
-	m, src := accounts(t)
-	m.opt.Now = time.Now
 	list := filepath.Join(t.TempDir(), "servers")
 	write(t, list, "\n")
-	uuid, _ := shareUnderMPS(t, m, src, playedServers+list+"\n")
+	m := shared(t, time.Now, playedServers+list+"\n")
 	clear(m.jobs)
-	const hit = "the MPS server of GPU 1 ended; job 8 was on it, too"
+	const hit = "8"
 	for what, c := range map[string]struct{ late, want string }{
 		"a fault": {"1", hit}, "nobody needed it": {"0", ""}, "without a word": {"", hit},
 	} {
-		r := failing(m, 7, 5, time.Now())
-		failing(m, 8, 5, time.Now())
-		d, server := m.mps.of(uuid), served(t)
-		d.known = mpsKnown{Log: new(int64)}
+		m.jobs[7], m.jobs[8] = 5, 5
+		failed := time.Now()
+		d, process := m.mps.of(uuid), served(t)
+		d.known = known{Log: new(int64)}
 		file := filepath.Join(d.dir, "log", "control.log")
-		text := fmt.Sprintf("[x] Starting new server %d for user 5\n", server.Pid)
+		text := fmt.Sprintf("[x] Starting new server %d for user 5\n", process.Pid)
 		write(t, file, text)
 		if err := m.mps.look(d); err != nil || len(d.known.Servers) != 1 {
 			t.Fatalf("%s: %v, there is %+v", what, err, d.known)
 		}
-		end(t, server)
+		end(t, process)
 		if err := m.mps.look(d); err != nil || len(d.known.Held) != 1 || len(d.known.Faults) != 0 {
 			t.Errorf("%s: %v, before it is written %+v", what, err, d.known)
 		}
 		if c.late != "" {
-			write(t, file, text+fmt.Sprintf("[x] Server %d exited with status %s\n", server.Pid, c.late))
+			write(t, file, text+fmt.Sprintf("[x] Server %d exited with status %s\n", process.Pid, c.late))
 		}
-		if got := r.faultOfOthers(); got != c.want || len(d.known.Held) != 0 {
+		if got := m.others(7, failed); got != c.want || len(d.known.Held) != 0 {
 			t.Errorf("%s: %q, want %q, %+v", what, got, c.want, d.known)
 		}
 	}
-}
-
-// failing is the run of a job of that user in a share of the second GPU, whose task failed then.
-func failing(m *Machine, id cluster.JobID, uid int, failed time.Time) *runner {
-	on := []engine.Alloc{{GPUs: 2, Share: 250, Tasks: 1}}
-	j := &job{id: id, info: &Info{User: User{UID: uid}, On: on, Record: engine.JobRecord{Allocs: on}}}
-	m.jobs[id] = j
-	return &runner{m: m, id: id, job: j, tasks: []*task{{state: &shim.State{Started: failed, Ended: failed, Exit: 3}}}}
 }

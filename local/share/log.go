@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package share
 
 import (
 	"bufio"
@@ -26,26 +26,26 @@ import (
 // (as of NVIDIA's driver 535). What else it says is not read, and the times are not: they are in whatever zone that
 // daemon is in.
 
-// mpsLog is what a control daemon wrote since it was read last.
-type mpsLog struct {
+// written is what a control daemon wrote since it was read last.
+type written struct {
 	read   bool        // nothing of it was missed
-	begun  []mpsBegun  // in that order
+	begun  []begun     // in that order
 	exited map[int]int // the status by process number, of those that were started before; looked up only
 }
 
-// mpsBegun is a server that was started since the log was read last.
-type mpsBegun struct {
-	mpsServer
+// begun is a server that was started since the log was read last.
+type begun struct {
+	server
 	exited bool // since then, with this status
 	status int
 }
 
-// mpsHead is how much of a log is kept to know it again: its first line begins with the time to the millisecond.
-const mpsHead = 128
+// headSize is how much of a log is kept to know it again: its first line begins with the time to the millisecond.
+const headSize = 128
 
 // logged reads what a control daemon wrote since it was read last (known.Log); if that is not known,
 // nothing: what was before is not news.
-func (d *mpsDaemon) logged() (l mpsLog, err error) {
+func (d *control) logged() (l written, err error) {
 	folder := filepath.Join(d.dir, "log")
 	f, err := os.Open(filepath.Join(folder, "control.log"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +62,7 @@ func (d *mpsDaemon) logged() (l mpsLog, err error) {
 	if err != nil {
 		return l, err
 	}
-	head := make([]byte, min(end, mpsHead))
+	head := make([]byte, min(end, headSize))
 	if _, err := f.ReadAt(head, 0); err != nil {
 		return l, err
 	}
@@ -79,7 +79,7 @@ func (d *mpsDaemon) logged() (l mpsLog, err error) {
 }
 
 // from notes what whole lines say, and returns where the next one begins. The rest of a line that is being written is read next time.
-func (l *mpsLog) from(text io.Reader, at int64) int64 {
+func (l *written) from(text io.Reader, at int64) int64 {
 	l.exited = map[int]int{}
 	r := bufio.NewReader(text)
 	for {
@@ -99,13 +99,13 @@ func (l *mpsLog) from(text io.Reader, at int64) int64 {
 }
 
 // add notes what one line says. A number may come again: an exit is that of the last one that had it.
-func (l *mpsLog) add(line string) {
+func (l *written) add(line string) {
 	_, text, ok := strings.Cut(line, "] ")
 	var pid, n int
 	switch {
 	case !ok:
 	case scans(text, "Starting new server %d for user %d", &pid, &n):
-		l.begun = append(l.begun, mpsBegun{mpsServer: mpsServer{PID: pid, UID: n}})
+		l.begun = append(l.begun, begun{server: server{PID: pid, UID: n}})
 	case scans(text, "Server %d exited with status %d", &pid, &n):
 		if v := l.last(pid); v != nil {
 			v.exited, v.status = true, n
@@ -116,7 +116,7 @@ func (l *mpsLog) add(line string) {
 }
 
 // last is the last server with this number that was started since; nil: there is none.
-func (l *mpsLog) last(pid int) *mpsBegun {
+func (l *written) last(pid int) *begun {
 	for i := len(l.begun) - 1; i >= 0; i-- {
 		if l.begun[i].PID == pid {
 			return &l.begun[i]
@@ -126,7 +126,7 @@ func (l *mpsLog) last(pid int) *mpsBegun {
 }
 
 // gone reports whether the last that was written of the server with this number is that it exited.
-func (l *mpsLog) gone(pid int) bool {
+func (l *written) gone(pid int) bool {
 	if v := l.last(pid); v != nil {
 		return v.exited
 	}

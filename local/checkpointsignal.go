@@ -14,23 +14,23 @@ import (
 	"github.com/muster-gpu/muster/local/shim"
 )
 
-// hearing is what is known of a job that is asked for a checkpoint.
-type hearing uint8
+// signalResponse is what is known of a job that is asked for a checkpoint by a signal.
+type signalResponse uint8
 
 const (
-	notKnown hearing = iota
-	deaf             // no process of it handles the signal
-	dies             // one did, and died of it: some runtimes (Go, Java) handle every signal, to end as if they did not
-	hears            // one handles it
-	kept             // one did, and the job left in time
+	notKnown          signalResponse = iota
+	ignoresCheckpoint                // no process of it handles the signal
+	diesOfSignal                     // one did, and died of it: some runtimes (Go, Java) handle every signal, to end as if they did not
+	handlesSignal                    // one handles it
+	kept                             // one did, and the job left in time
 )
 
 // saves is what the engine is told.
-func (h hearing) saves() engine.Saves {
+func (h signalResponse) saves() engine.Saves {
 	switch h {
-	case deaf, dies:
+	case ignoresCheckpoint, diesOfSignal:
 		return engine.SavesNothing
-	case hears, kept:
+	case handlesSignal, kept:
 		return engine.SavesWork
 	case notKnown:
 	}
@@ -44,24 +44,24 @@ const (
 	mostListen  = time.Minute
 )
 
-// listen looks, when it is time, whether any process of the job would hear that it is
+// inspectHandlers looks, when it is time, whether any process of the job would hear that it is
 // asked for a checkpoint: whom to stop had better be known before the first stop.
-func (r *runner) listen() {
+func (r *runner) inspectHandlers() {
 	now := r.m.time()
 	switch {
-	case r.phase != calm || r.frozen || r.found == hears:
+	case r.phase != calm || r.frozen || r.found == handlesSignal:
 		return
-	case r.listenAt.IsZero():
-		r.listenAt, r.listenGap = now.Add(firstListen), firstListen
+	case r.inspectAt.IsZero():
+		r.inspectAt, r.inspectGap = now.Add(firstListen), firstListen
 		return
-	case now.Before(r.listenAt):
+	case now.Before(r.inspectAt):
 		return
 	}
-	r.listenAt, r.listenGap = now.Add(r.listenGap), min(2*r.listenGap, mostListen)
-	found := deaf
+	r.inspectAt, r.inspectGap = now.Add(r.inspectGap), min(2*r.inspectGap, mostListen)
+	found := ignoresCheckpoint
 	for _, t := range r.tasks {
-		if r.listens(t) {
-			found = hears
+		if r.handlesCheckpoint(t) {
+			found = handlesSignal
 		}
 	}
 	if found == r.found {
@@ -69,14 +69,14 @@ func (r *runner) listen() {
 	}
 	r.found = found
 	r.m.inbox.Put(func(cluster.Time) ([]engine.Event, func(error)) {
-		if r.job.run != r || !r.job.hear(found, false) {
+		if r.job.run != r || !r.job.noteSignalResponse(found, false) {
 			return nil, nil
 		}
 		return []engine.Event{{Type: engine.Progress, Job: r.id, Saves: found.saves()}}, nil
 	})
 }
 
-func (r *runner) listens(t *task) bool {
+func (r *runner) handlesCheckpoint(t *task) bool {
 	if !t.alive || !t.there() {
 		return false
 	}
@@ -86,36 +86,36 @@ func (r *runner) listens(t *task) bool {
 	return shim.FamilyHandles(t.state.Pid, r.checkpointSignal())
 }
 
-// hear takes over what was found; false: nothing new. What became of a job that was
+// noteSignalResponse takes over what was found; false: nothing new. What became of a job that was
 // asked says more than what handlers it has.
-func (j *job) hear(h hearing, asked bool) bool {
-	if h == notKnown || h == j.info.Hearing || !asked && (j.info.Hearing == dies || j.info.Hearing == kept) {
+func (j *job) noteSignalResponse(h signalResponse, asked bool) bool {
+	if h == notKnown || h == j.info.Hearing || !asked && (j.info.Hearing == diesOfSignal || j.info.Hearing == kept) {
 		return false
 	}
 	j.own().Hearing = h
 	return true
 }
 
-// tells takes over what the end of a run tells; it returns what the engine is to know. Who
+// reportSignalResponse takes over what the end of a run tells; it returns what the engine is to know. Who
 // died of being asked has saved nothing.
-func (r *runner) tells() engine.Saves {
-	found := r.heard()
-	r.saved = r.saved && found != dies
-	if !r.job.hear(found, true) {
+func (r *runner) reportSignalResponse() engine.Saves {
+	found := r.signalResponse()
+	r.saved = r.saved && found != diesOfSignal
+	if !r.job.noteSignalResponse(found, true) {
 		return engine.SavesUnknown
 	}
 	return found.saves()
 }
 
-// heard is what the end of a run tells of a job that was asked for a checkpoint.
-func (r *runner) heard() hearing {
+// signalResponse is what the end of a run tells of a job that was asked for a checkpoint.
+func (r *runner) signalResponse() signalResponse {
 	switch {
-	case r.unheard:
-		return deaf
-	case !r.saved || !r.asks:
+	case r.unhandled:
+		return ignoresCheckpoint
+	case !r.saved || !r.requestedHere:
 		return notKnown
 	case !r.kept && r.diedOf(r.checkpointSignal()):
-		return dies
+		return diesOfSignal
 	}
 	return kept
 }
@@ -129,7 +129,7 @@ func (r *runner) diedOf(s unix.Signal) bool {
 	n := 0
 	for _, t := range r.tasks {
 		switch {
-		case !t.heard:
+		case !t.requested:
 		case t.state != nil && (t.state.Signal == int(s) || t.state.Exit == 128+int(s)): // the latter as a shell says it
 			n++
 		default:
@@ -142,7 +142,7 @@ func (r *runner) diedOf(s unix.Signal) bool {
 // savesText says that a job saves nothing, and what follows from it; "": it does, or nobody knows.
 func (i *Info) savesText(sub *ask.Submission) string {
 	h := i.Hearing
-	if h != deaf && h != dies {
+	if h != ignoresCheckpoint && h != diesOfSignal {
 		return ""
 	}
 	name := "SIGUSR1"
@@ -150,7 +150,7 @@ func (i *Info) savesText(sub *ask.Submission) string {
 		name = "SIG" + n
 	}
 	how := fmt.Sprintf("no process of it handles %s", name)
-	if h == dies {
+	if h == diesOfSignal {
 		how = fmt.Sprintf("%s ends it", name)
 	}
 	return fmt.Sprintf("it saves nothing when it is asked for a checkpoint: %s (docs/howto/checkpointing.md)", how)

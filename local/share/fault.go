@@ -1,6 +1,6 @@
 //go:build linux
 
-package local
+package share
 
 import (
 	"bytes"
@@ -24,68 +24,68 @@ import (
 // moments one ended: seconds apart while the service runs, and as long as it was down where
 // that happened meanwhile. What is known is kept beside the control daemon's own files.
 
-// mpsServer is a server of a control daemon: it takes clients of one user, whose it is.
-type mpsServer struct {
+// server is a server of a control daemon: it takes clients of one user, whose it is.
+type server struct {
 	PID   int    `json:"pid"`
 	UID   int    `json:"uid"`             // 0: root's, or nobody's in particular
 	Birth uint64 `json:"birth,omitempty"` // of its process, in clock ticks since boot; 0: it cannot be seen
 }
 
 // is reports whether two that were seen are one.
-func (v mpsServer) is(o mpsServer) bool {
+func (v server) is(o server) bool {
 	return v.PID == o.PID && (v.Birth == o.Birth || v.Birth == 0 || o.Birth == 0)
 }
 
-// mpsKnown is what is known of the servers of a GPU.
-type mpsKnown struct {
-	At      time.Time   `json:"at,omitzero"` // since when they were not looked at
-	Servers []mpsServer `json:"servers,omitempty"`
-	Held    []mpsHeld   `json:"held,omitempty"`   // they have gone, and what the log will say of that is awaited
-	Faults  []mpsFault  `json:"faults,omitempty"` // the last mpsFaults, the latest last
-	Fault   *mpsFault   `json:"fault,omitempty"`  // where an earlier version kept the last one: read only
-	Log     *int64      `json:"log,omitempty"`    // so much of the control daemon's log was read; nil: nobody knows
-	Head    []byte      `json:"head,omitempty"`   // that log begins so
+// known is what is known of the servers of a GPU.
+type known struct {
+	At      time.Time `json:"at,omitzero"` // since when they were not looked at
+	Servers []server  `json:"servers,omitempty"`
+	Held    []held    `json:"held,omitempty"`   // they have gone, and what the log will say of that is awaited
+	Faults  []fault   `json:"faults,omitempty"` // the last mostFaults, the latest last
+	Fault   *fault    `json:"fault,omitempty"`  // where an earlier version kept the last one: read only
+	Log     *int64    `json:"log,omitempty"`    // so much of the control daemon's log was read; nil: nobody knows
+	Head    []byte    `json:"head,omitempty"`   // that log begins so
 }
 
 const (
-	// mpsFaults is how many faults of a GPU are remembered: servers of several users may end between two looks.
-	mpsFaults = 8
-	// mpsWrites is within which a control daemon has written how a server exited.
-	mpsWrites = time.Second
+	// mostFaults is how many faults of a GPU are remembered: servers of several users may end between two looks.
+	mostFaults = 8
+	// writesWithin is within which a control daemon has written how a server exited.
+	writesWithin = time.Second
 )
 
-// mpsHeld is a server whose process has gone, and which is a fault unless the control daemon will have written that it exited with
+// held is a server whose process has gone, and which is a fault unless the control daemon will have written that it exited with
 // status 0.
-type mpsHeld struct {
-	mpsServer
-	Fault mpsFault `json:"fault"`
+type held struct {
+	server
+	Fault fault `json:"fault"`
 }
 
 // read is how much of the control daemon's log was read; -1: nobody knows.
-func (k *mpsKnown) read() int64 {
+func (k *known) read() int64 {
 	if k.Log == nil {
 		return -1
 	}
 	return *k.Log
 }
 
-// mpsFault is the end of a server whose clients were there.
-type mpsFault struct {
+// fault is the end of a server whose clients were there.
+type fault struct {
 	From time.Time       `json:"from"` // between which it ended
 	To   time.Time       `json:"to"`
 	Hit  []cluster.JobID `json:"hit"` // whose clients they may have been
 }
 
 // explains reports whether a job that failed at that time may have done so because of it.
-func (f *mpsFault) explains(id cluster.JobID, failed time.Time) bool {
-	return slices.Contains(f.Hit, id) && !failed.Before(f.From.Add(-mpsNear)) && !failed.After(f.To.Add(mpsNear))
+func (f *fault) explains(id cluster.JobID, failed time.Time) bool {
+	return slices.Contains(f.Hit, id) && !failed.Before(f.From.Add(-near)) && !failed.After(f.To.Add(near))
 }
 
-// mpsKnownFile, in a control daemon's folder, has what is known of its servers.
-const mpsKnownFile = "servers.json"
+// knownFile, in a control daemon's folder, has what is known of its servers.
+const knownFile = "servers.json"
 
-func (d *mpsDaemon) load() error {
-	path := filepath.Join(d.dir, mpsKnownFile)
+func (d *control) load() error {
+	path := filepath.Join(d.dir, knownFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -93,7 +93,7 @@ func (d *mpsDaemon) load() error {
 	if err != nil {
 		return err
 	}
-	var k mpsKnown
+	var k known
 	if err := json.Unmarshal(text, &k); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -106,12 +106,12 @@ func (d *mpsDaemon) load() error {
 
 // save writes what is known, all of it or nothing. It need not survive a power cut: no
 // server does.
-func (d *mpsDaemon) save() error {
+func (d *control) save() error {
 	text, err := json.Marshal(&d.known)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(d.dir, mpsKnownFile)
+	path := filepath.Join(d.dir, knownFile)
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
 		return err
 	}
@@ -120,14 +120,14 @@ func (d *mpsDaemon) save() error {
 
 // look asks a control daemon for its servers, and notes if one that was there has
 // gone. Its lock is held.
-func (s *mpsDaemons) look(d *mpsDaemon) error {
-	asked := s.m.opt.Now()
+func (s *MPS) look(d *control) error {
+	asked := s.opt.Now()
 	text, err := s.tell(d, "get_server_list")
 	if err != nil {
 		s.seen(d, asked, nil)
 		return err
 	}
-	var listed []mpsServer
+	var listed []server
 	for _, word := range strings.Fields(text) {
 		if pid, err := strconv.Atoi(word); err == nil {
 			listed = append(listed, s.serverOf(d, pid))
@@ -137,19 +137,19 @@ func (s *mpsDaemons) look(d *mpsDaemon) error {
 	return nil
 }
 
-// missed notes which servers ended while the service was down. It is called before it is said
+// Missed notes which servers ended while the service was down. It is called before it is said
 // which jobs ended meanwhile.
-func (s *mpsDaemons) missed() {
+func (s *MPS) Missed() {
 	for _, d := range s.all() {
 		d.mu.Lock()
-		s.seen(d, s.m.opt.Now(), nil)
+		s.seen(d, s.opt.Now(), nil)
 		d.mu.Unlock()
 	}
 }
 
 // serverOf is the server with this process number, and whose it is.
-func (s *mpsDaemons) serverOf(d *mpsDaemon, pid int) mpsServer {
-	v := mpsServer{PID: pid, Birth: shim.Birth(pid)}
+func (s *MPS) serverOf(d *control, pid int) server {
+	v := server{PID: pid, Birth: shim.Birth(pid)}
 	if i := slices.IndexFunc(d.known.Servers, v.is); i >= 0 {
 		return d.known.Servers[i]
 	}
@@ -167,13 +167,13 @@ func (s *mpsDaemons) serverOf(d *mpsDaemon, pid int) mpsServer {
 // were started since. One of which the log says that it exited has gone, whoever has its number now. Another one that is not listed,
 // because the control daemon does not answer or is another one by now, has gone only if its process has. One that makes room for another
 // user's has no clients any more, nor has one that exited with status 0: that is no fault.
-func (s *mpsDaemons) seen(d *mpsDaemon, asked time.Time, listed []mpsServer) {
+func (s *MPS) seen(d *control, asked time.Time, listed []server) {
 	was := d.known
 	log, err := d.logged()
 	if err != nil {
-		s.m.opt.Log.Warn("what a control daemon of MPS writes cannot be read", "uuid", d.uuid, "error", err)
+		s.opt.Log.Warn("what a control daemon of MPS writes cannot be read", "uuid", d.uuid, "error", err)
 	}
-	d.known = mpsKnown{At: asked, Faults: was.Faults, Log: d.known.Log, Head: d.known.Head}
+	d.known = known{At: asked, Faults: was.Faults, Log: d.known.Log, Head: d.known.Head}
 	s.settle(d, was.Held, &log)
 	left := s.exited(d, was, listed, &log)
 	for _, v := range listed {
@@ -194,18 +194,18 @@ func (s *mpsDaemons) seen(d *mpsDaemon, asked time.Time, listed []mpsServer) {
 		return
 	}
 	if err := d.save(); err != nil {
-		s.m.opt.Log.Warn("what is known of the MPS servers of a GPU cannot be kept", "uuid", d.uuid, "error", err)
+		s.opt.Log.Warn("what is known of the MPS servers of a GPU cannot be kept", "uuid", d.uuid, "error", err)
 	}
 }
 
 // settle decides of servers that had gone before what their end was.
-func (s *mpsDaemons) settle(d *mpsDaemon, held []mpsHeld, log *mpsLog) {
+func (s *MPS) settle(d *control, held []held, log *written) {
 	for _, h := range held {
 		status, exited := log.exited[h.PID]
 		delete(log.exited, h.PID)
 		switch {
 		case exited && status == 0:
-		case exited || !log.read || s.m.opt.Now().Sub(h.Fault.To) >= mpsWrites:
+		case exited || !log.read || s.opt.Now().Sub(h.Fault.To) >= writesWithin:
 			s.fault(d, h.Fault)
 		default:
 			d.known.Held = append(d.known.Held, h)
@@ -215,15 +215,15 @@ func (s *mpsDaemons) settle(d *mpsDaemon, held []mpsHeld, log *mpsLog) {
 
 // exited notes the servers of which the log says that they exited, and returns those that were known, or were started since, and of
 // which it says nothing.
-func (s *mpsDaemons) exited(d *mpsDaemon, was mpsKnown, listed []mpsServer, log *mpsLog) (left []mpsServer) {
-	note := func(v mpsServer, status int) {
+func (s *MPS) exited(d *control, was known, listed []server, log *written) (left []server) {
+	note := func(v server, status int) {
 		if status != 0 {
 			s.ended(d, v, was.At, false)
 		}
 	}
 	old := slices.Clone(was.Servers)
 	for _, v := range listed { // it exited after it was asked for
-		same := func(o mpsServer) bool { return o.PID == v.PID }
+		same := func(o server) bool { return o.PID == v.PID }
 		if _, exited := log.exited[v.PID]; exited && log.last(v.PID) == nil && !slices.ContainsFunc(old, same) {
 			old = append(old, v)
 		}
@@ -237,10 +237,10 @@ func (s *mpsDaemons) exited(d *mpsDaemon, was mpsKnown, listed []mpsServer, log 
 	}
 	for _, v := range log.begun {
 		if v.exited { // one that was known by this number is the same
-			left = slices.DeleteFunc(left, func(o mpsServer) bool { return o.PID == v.PID })
-			note(v.mpsServer, v.status)
+			left = slices.DeleteFunc(left, func(o server) bool { return o.PID == v.PID })
+			note(v.server, v.status)
 		} else if !slices.ContainsFunc(left, v.is) {
-			left = append(left, v.mpsServer)
+			left = append(left, v.server)
 		}
 	}
 	return left
@@ -248,71 +248,65 @@ func (s *mpsDaemons) exited(d *mpsDaemon, was mpsKnown, listed []mpsServer, log 
 
 // ended notes that a server has ended since a time, and whose clients it may have had. If how it exited may yet be written, that is
 // awaited.
-func (s *mpsDaemons) ended(d *mpsDaemon, old mpsServer, from time.Time, await bool) {
-	hit := slices.DeleteFunc(s.m.sharers(d.uuid), func(id cluster.JobID) bool { return old.UID > 0 && s.m.uidOf(id) != old.UID })
+func (s *MPS) ended(d *control, old server, from time.Time, await bool) {
+	hit := slices.DeleteFunc(s.opt.Host.Sharers(d.uuid), func(id cluster.JobID) bool { return old.UID > 0 && s.opt.Host.UserOf(id) != old.UID })
 	if len(hit) == 0 {
 		return
 	}
 	if from.IsZero() { // it was never looked at before: the server is no older than that
-		from = s.m.opt.Now()
+		from = s.opt.Now()
 	}
-	f := mpsFault{From: from, To: s.m.opt.Now(), Hit: hit}
+	f := fault{From: from, To: s.opt.Now(), Hit: hit}
 	if await {
-		d.known.Held = append(d.known.Held, mpsHeld{old, f})
+		d.known.Held = append(d.known.Held, held{old, f})
 		return
 	}
 	s.fault(d, f)
 }
 
 // fault remembers one; two of the same look that hit the same jobs are one.
-func (s *mpsDaemons) fault(d *mpsDaemon, f mpsFault) {
-	if slices.ContainsFunc(d.known.Faults, func(o mpsFault) bool {
+func (s *MPS) fault(d *control, f fault) {
+	if slices.ContainsFunc(d.known.Faults, func(o fault) bool {
 		return o.From.Equal(f.From) && o.To.Equal(f.To) && slices.Equal(o.Hit, f.Hit)
 	}) {
 		return
 	}
 	d.known.Faults = append(slices.Clone(d.known.Faults), f)
-	d.known.Faults = d.known.Faults[max(0, len(d.known.Faults)-mpsFaults):]
-	s.m.opt.Log.Warn("MPS: a server has ended, and its clients with it", "uuid", d.uuid, "jobs", numbers(f.Hit), "after", f.From.Format(time.TimeOnly))
+	d.known.Faults = d.known.Faults[max(0, len(d.known.Faults)-mostFaults):]
+	s.opt.Log.Warn("MPS: a server has ended, and its clients with it", "uuid", d.uuid, "jobs", Numbers(f.Hit), "after", f.From.Format(time.TimeOnly))
 }
 
 // faults are those of a GPU until now. Where a server has just gone and the control daemon has not written how it exited, that is awaited.
-func (s *mpsDaemons) faults(d *mpsDaemon) []mpsFault {
+func (s *MPS) faults(d *control) []fault {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_ = s.look(d)
-	for waited := time.Duration(0); len(d.known.Held) > 0 && waited < mpsWrites; waited += mpsLook {
+	for waited := time.Duration(0); len(d.known.Held) > 0 && waited < writesWithin; waited += pause {
 		d.mu.Unlock()
-		time.Sleep(mpsLook)
+		time.Sleep(pause)
 		d.mu.Lock()
-		s.seen(d, s.m.opt.Now(), nil)
+		s.seen(d, s.opt.Now(), nil)
 	}
 	return d.known.Faults
 }
 
-// faultOfOthers says, of a run that failed, that the server of its GPU ended about then,
-// while others were on it too: whose fault that was the driver does not tell. "": it
-// failed by itself. It is called without the state's lock.
-func (r *runner) faultOfOthers() string {
-	failed := r.failedAt()
-	r.m.mu.RLock()
-	devices := r.m.devices(r.job.info.On)
-	r.m.mu.RUnlock()
-	for _, device := range devices {
-		if !r.m.underMPS(&device) {
-			continue
-		}
-		for _, fault := range slices.Backward(r.m.mps.faults(r.m.mps.of(device.UUID))) {
-			others := slices.DeleteFunc(slices.Clone(fault.Hit), func(id cluster.JobID) bool { return id == r.id })
-			if len(others) == 0 || !fault.explains(r.id, failed) {
-				continue
-			}
-			was := "job %s was"
-			if len(others) > 1 {
-				was = "jobs %s were"
-			}
-			return fmt.Sprintf("the MPS server of GPU %d ended; "+was+" on it, too", device.Index, numbers(others))
+// Fault names the jobs that were on a GPU, too, when its server ended about the time at which a job failed: whose fault
+// that was the driver does not tell. None: the job failed by itself.
+func (s *MPS) Fault(uuid string, id cluster.JobID, failed time.Time) []cluster.JobID {
+	for _, f := range slices.Backward(s.faults(s.of(uuid))) {
+		others := slices.DeleteFunc(slices.Clone(f.Hit), func(other cluster.JobID) bool { return other == id })
+		if len(others) > 0 && f.explains(id, failed) {
+			return others
 		}
 	}
-	return ""
+	return nil
+}
+
+// Numbers are those of jobs, as a text.
+func Numbers(ids []cluster.JobID) string {
+	var words []string
+	for _, id := range ids {
+		words = append(words, strconv.Itoa(int(id)))
+	}
+	return strings.Join(words, ", ")
 }

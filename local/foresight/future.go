@@ -1,14 +1,10 @@
-//go:build linux
-
-package local
+package foresight
 
 import (
 	"slices"
 	"time"
 
-	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/forward"
 	"github.com/muster-gpu/muster/show"
@@ -18,35 +14,8 @@ import (
 // looking ahead did not reach.
 const mostForeseen = 50
 
-// ForetellPolicy says what another policy would change: two engines go on from
-// the present state, one under each policy, and what they do is compared.
-func (m *Machine) ForetellPolicy(r *ask.PolicyRequest) (show.PolicyChange, error) {
-	m.conf.RLock()
-	p, old := *m.policy, m.opt.Rules
-	m.conf.RUnlock()
-	to, err := m.wanted(r, &p)
-	if err != nil {
-		return show.PolicyChange{}, err
-	}
-	rules := old
-	rules.Policy, rules.Placer, rules.Backfill = to.Policy, to.Placer, to.Backfill
-	m.mu.RLock()
-	now, snap, known := m.clock.now(m.opt.Now()), m.eng.Snapshot(), m.expectations()
-	m.mu.RUnlock()
-	before, err := m.future(&old, &snap, now, known)
-	if err != nil {
-		return show.PolicyChange{}, err
-	}
-	snap.Fresh = true
-	after, err := m.future(&rules, &snap, now, known)
-	if err != nil {
-		return show.PolicyChange{}, err
-	}
-	return compare(before, after, show.PolicyChange{Before: p.view(), After: to.view(), DryRun: true}), nil
-}
-
-// future is what an engine does at once, and the line of those who then wait.
-type future struct {
+// Future is what an engine does at once, and the line of those who then wait.
+type Future struct {
 	eng       *engine.Engine
 	starts    map[cluster.JobID]bool
 	preempted []engine.Action
@@ -55,22 +24,17 @@ type future struct {
 	seen      *forward.Result
 }
 
-// future lets a second engine go on from a snapshot until nothing happens any
-// more at this instant; who is told to leave leaves at once.
-func (m *Machine) future(rules *config.Rules, snap *engine.Snapshot, now cluster.Time, known *expectations) (*future, error) {
-	e, err := m.restored(rules, snap)
-	if err != nil {
-		return nil, err
-	}
-	f := &future{eng: e, starts: map[cluster.JobID]bool{}, pos: map[cluster.JobID]int{}}
+// FutureOf lets an engine go on until nothing happens any more at this instant; a job that is to leave leaves at once.
+// ahead is how another of the same state goes on in virtual time.
+func FutureOf(e *engine.Engine, now cluster.Time, ahead func(forward.Options) (*forward.Result, error)) (f *Future, err error) {
+	f = &Future{eng: e, starts: map[cluster.JobID]bool{}, pos: map[cluster.JobID]int{}}
 	now = max(now, e.Now())
 	events := []engine.Event{{Type: engine.Tick}}
 	for round := 0; len(events) > 0 && round < mostRounds; round++ {
 		d := e.Step(engine.Batch{Now: now, Events: events})
 		events = f.follow(&d, now)
 	}
-	tick := []engine.Event{{Type: engine.Tick}}
-	if f.seen, err = m.ahead(rules, snap, forward.Options{Now: now, Events: tick}, known); err != nil {
+	if f.seen, err = ahead(forward.Options{Now: now, Events: []engine.Event{{Type: engine.Tick}}}); err != nil {
 		return nil, err
 	}
 	most := mostForeseen
@@ -88,7 +52,7 @@ func (m *Machine) future(rules *config.Rules, snap *engine.Snapshot, now cluster
 const mostRounds = 16
 
 // follow notes what is decided and returns what comes of it.
-func (f *future) follow(d *engine.Decision, now cluster.Time) (events []engine.Event) {
+func (f *Future) follow(d *engine.Decision, now cluster.Time) (events []engine.Event) {
 	for i := range d.Actions {
 		a := d.Actions[i]
 		switch a.Type {
@@ -113,8 +77,8 @@ func (f *future) follow(d *engine.Decision, now cluster.Time) (events []engine.E
 	return events
 }
 
-// compare says how two futures differ.
-func compare(before, after *future, v show.PolicyChange) show.PolicyChange {
+// Compare says how two futures differ.
+func Compare(before, after *Future, v show.PolicyChange) show.PolicyChange {
 	var starts []cluster.JobID
 	for id := range after.starts {
 		if !before.starts[id] {
@@ -143,7 +107,7 @@ func compare(before, after *future, v show.PolicyChange) show.PolicyChange {
 }
 
 // row is a job in two futures.
-func row(before, after *future, id cluster.JobID) show.PolicyJob {
+func row(before, after *Future, id cluster.JobID) show.PolicyJob {
 	spec := after.eng.Spec(id)
 	j := show.PolicyJob{Job: int(id), Name: spec.Name, User: spec.User, Queue: spec.Queue, GPUs: float64(spec.GPUMilli()) / float64(cluster.Whole),
 		Before: before.pos[id], After: after.pos[id]}
@@ -157,17 +121,9 @@ func row(before, after *future, id cluster.JobID) show.PolicyJob {
 }
 
 // start is when a job in line is expected to start.
-func (f *future) start(id cluster.JobID) *time.Time {
+func (f *Future) start(id cluster.JobID) *time.Time {
 	if at, ok := f.seen.Starts[id]; ok {
-		return instant(at)
+		return Instant(at)
 	}
-	return instant(f.line[f.pos[id]-1].Expected)
-}
-
-func instant(t cluster.Time) *time.Time {
-	if t == cluster.Never {
-		return nil
-	}
-	v := time.Unix(0, int64(t)).UTC()
-	return &v
+	return Instant(f.line[f.pos[id]-1].Expected)
 }
