@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -94,13 +95,13 @@ func (h *holds) room(id int32, bound inventory.Alloc, r *cluster.Request, most i
 }
 
 // constrain sets e.held to what a candidate must leave alone, if anything.
-func (e *Engine) constrain(j *jobState) bool {
+func (e *Engine) constrain(j *job.State) bool {
 	e.held = e.reserved(j)
 	return e.held != nil
 }
 
 // reserved is what a job that starts now must leave alone; nil: nothing. It is good until the next is asked for.
-func (e *Engine) reserved(j *jobState) *holds {
+func (e *Engine) reserved(j *job.State) *holds {
 	if len(e.resv) == 0 && len(e.advance) == 0 {
 		return nil
 	}
@@ -109,14 +110,14 @@ func (e *Engine) reserved(j *jobState) *holds {
 
 // reservedAt is reserved for a run from an instant on; booked says that
 // reservations which have begun by then are in the books themselves.
-func (e *Engine) reservedAt(j *jobState, from cluster.Time, booked bool) *holds {
+func (e *Engine) reservedAt(j *job.State, from cluster.Time, booked bool) *holds {
 	h := &e.holds
 	h.reset(len(e.st.Nodes()))
-	end := from.Add(j.expectedRun(e.limitOf(j)))
+	end := from.Add(j.ExpectedRun(e.limitOf(j)))
 	met := false
 	for i := range e.resv {
 		r := &e.resv[i]
-		if r.at >= end || r.until <= from || r.job == j.spec.ID || booked && r.at <= from {
+		if r.at >= end || r.until <= from || r.job == j.Spec.ID || booked && r.at <= from {
 			continue
 		}
 		met = true
@@ -132,11 +133,11 @@ func (e *Engine) reservedAt(j *jobState, from cluster.Time, booked bool) *holds 
 
 // consume books a job that started in this pass against the slack of the
 // reservations that it meets.
-func (e *Engine) consume(j *jobState) {
+func (e *Engine) consume(j *job.State) {
 	if len(e.resv) == 0 {
 		return
 	}
-	e.holdSlack(j, j.allocs, 1)
+	e.holdSlack(j, j.Allocs, 1)
 }
 
 func popcount(m uint64) (n int) {
@@ -161,14 +162,14 @@ func (e *Engine) reservedFor(s *shape) bool {
 
 // reserve promises the job its earliest placement. If there is none in sight
 // (running jobs whose end nobody knows), nothing is promised.
-func (e *Engine) reserve(j *jobState) {
+func (e *Engine) reserve(j *job.State) {
 	r, ok := e.earliest(j, false)
 	if e.holdDue(j) && (!ok || e.outOfSight(r.at)) {
 		if hold, found := e.holdFor(j); found {
-			if e.mode == Conservative && j.promise != cluster.Never { // its record has the promise
+			if e.mode == Conservative && j.Promise != cluster.Never { // its record has the promise
 				e.touch(j)
 			}
-			j.promise, j.plan = cluster.Never, nil
+			j.Promise, j.Plan = cluster.Never, nil
 			e.resv = append(e.resv, hold)
 			return
 		}
@@ -176,11 +177,11 @@ func (e *Engine) reserve(j *jobState) {
 	if !ok {
 		return
 	}
-	if e.mode == Conservative && (r.at != j.promise || !slices.Equal(r.allocs, j.plan)) {
+	if e.mode == Conservative && (r.at != j.Promise || !slices.Equal(r.allocs, j.Plan)) {
 		e.touch(j)
-		j.plan = append(j.plan[:0], r.allocs...)
+		j.Plan = append(j.Plan[:0], r.allocs...)
 	}
-	j.promise = r.at
+	j.Promise = r.at
 	for i := range e.resv { // it uses up what was left beside those that begin meanwhile
 		if o := &e.resv[i]; r.at < o.at && o.at < r.until {
 			o.share(&r)
@@ -204,8 +205,8 @@ func (r *reservation) share(o *reservation) {
 // or later), going through the
 // expected ends of running jobs and the reservations so far. The books are as
 // before when it returns.
-func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
-	s := e.shapeAt(j.shape)
+func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
+	s := e.shapeAt(j.Shape)
 	mark := e.st.Mark()
 	defer func() { e.st.Rollback(mark) }()
 	r := e.anywhere()
@@ -231,7 +232,7 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 		at = max(at, e.now)
 		r.reserved = e.reservedAt(j, at, true)
 		before := e.st.Mark()
-		if at == j.promise {
+		if at == j.Promise {
 			if allocs, ok := e.placePlanned(r, j, s); ok {
 				return e.promiseOf(j, s, at, allocs), true
 			}
@@ -247,14 +248,14 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 // Plans are made anew in every pass; were a job planned on other nodes at the
 // same time as before, or did it start on others, those behind it might not find
 // what they were promised.
-func (e *Engine) placePlanned(r request, j *jobState, s *shape) ([]inventory.Alloc, bool) {
-	if len(j.plan) == 0 || j.home != nil {
+func (e *Engine) placePlanned(r request, j *job.State, s *shape) ([]inventory.Alloc, bool) {
+	if len(j.Plan) == 0 || j.Home != nil {
 		return nil, false
 	}
 	site := &Site{request: r, e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
 	mark := e.st.Mark()
-	for i := range j.plan {
-		a := &j.plan[i]
+	for i := range j.Plan {
+		a := &j.Plan[i]
 		node, set, n := int(a.Node), int(a.Set), int(a.Tasks)
 		if a.Share != 0 || !e.st.Nodes()[node].TakesJobs() || site.Room(node, set, n) < n {
 			e.st.Rollback(mark)
@@ -290,12 +291,12 @@ func (y *shyness) off(node int32) bool { return y.keep[node] == y.now }
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
 // as few of the idle nodes as suffice, the first ones.
-func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
+func (e *Engine) spareIdle(r request, j *job.State, s *shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
 	uses := false
 	for i := range allocs {
 		uses = uses || e.shy.freed[allocs[i].Node] != e.shy.now
 	}
-	if !uses || j.home != nil {
+	if !uses || j.Home != nil {
 		return allocs
 	}
 	e.st.Rollback(before)
@@ -358,7 +359,7 @@ func (e *Engine) timeline() timeline {
 		}
 	}
 	for _, id := range e.defrag.movers {
-		tl.extra = append(tl.extra, ending{at: e.now.Add(e.jobs[id].expectedRun(e.limitOf(e.jobs[id]))), job: id})
+		tl.extra = append(tl.extra, ending{at: e.now.Add(e.jobs[id].ExpectedRun(e.limitOf(e.jobs[id]))), job: id})
 	}
 	sortEndings(tl.extra)
 	for c, ok := tl.listed(); ok && c.at <= e.now; c, ok = tl.listed() {
@@ -431,8 +432,8 @@ func (e *Engine) refreshEnds() {
 	for it, ok := e.byEnd().First(); ok && cluster.Time(it.Key[0]) <= e.now; it, ok = e.byEnd().First() {
 		j := e.jobs[it.ID]
 		e.ends.remove(it)
-		j.endKey.Key[0] = int64(max(e.endOf(j), e.now+1))
-		e.ends.insert(j.endKey)
+		j.EndKey.Key[0] = int64(max(e.endOf(j), e.now+1))
+		e.ends.insert(j.EndKey)
 	}
 }
 
@@ -447,9 +448,9 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 		return !c.take
 	}
 	j := e.jobs[c.job]
-	near, allocs := false, j.allocs
-	if j.state == Stopping {
-		allocs = j.dest
+	near, allocs := false, j.Allocs
+	if j.State == job.Stopping {
+		allocs = j.Dest
 	}
 	e.st.ReleaseAll(allocs)
 	for i := range allocs {
@@ -485,8 +486,8 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 }
 
 // promiseOf turns a tentative placement into a reservation.
-func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []inventory.Alloc) reservation {
-	r := reservation{job: j.spec.ID, at: at, until: at.Add(max(1, j.expectedRun(e.limitOf(j)))), any: s.any, allocs: allocs}
+func (e *Engine) promiseOf(j *job.State, s *shape, at cluster.Time, allocs []inventory.Alloc) reservation {
+	r := reservation{job: j.Spec.ID, at: at, until: at.Add(max(1, j.ExpectedRun(e.limitOf(j)))), any: s.any, allocs: allocs}
 	for i := range allocs {
 		a := &allocs[i]
 		k := -1

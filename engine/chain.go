@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Chains of moves (D-defrag, the buddy variant): where who moves finds no room, somebody
@@ -16,7 +17,7 @@ import (
 
 // hunt is the search for a way to let a gang start.
 type hunt struct {
-	j      *jobState
+	j      *job.State
 	s      *shape
 	movers []mover       // who may be moved, by number
 	most   cluster.Milli // moves, in thousandths (toll)
@@ -41,7 +42,7 @@ func (h *hunt) better(cost time.Duration, moves int) bool {
 // settle finds places for jobs that were lifted (todo, the largest first), besides those who
 // have one (done), and notes the way if it is the best so far. The books are as before when it returns.
 // Who finds no room is stuck.
-func (e *Engine) settle(h *hunt, gang []inventory.Alloc, done, todo []mover) (stuck *jobState) {
+func (e *Engine) settle(h *hunt, gang []inventory.Alloc, done, todo []mover) (stuck *job.State) {
 	cost := costOf(done) + costOf(todo)
 	if !h.better(cost, len(done)+len(todo)) {
 		return nil
@@ -74,7 +75,7 @@ func (e *Engine) settleFirst(h *hunt, gang []inventory.Alloc, done, todo []mover
 	mark, m := e.st.Mark(), todo[0]
 	defer e.st.Rollback(mark)
 	dest, ok := e.destination(m.j, nil)
-	if !ok || e.noMove(m.j.allocs, dest) {
+	if !ok || e.noMove(m.j.Allocs, dest) {
 		return false
 	}
 	m.dest = dest
@@ -92,7 +93,7 @@ func (e *Engine) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more [
 	defer e.st.Rollback(mark)
 	all := slices.Clone(todo)
 	for _, x := range more {
-		e.st.ReleaseAll(x.j.allocs)
+		e.st.ReleaseAll(x.j.Allocs)
 		x.link = todo[0].link + 1
 		all = append(all, x)
 	}
@@ -103,8 +104,8 @@ func (e *Engine) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more [
 // openings lists who could leave so that there may be room for one that moves, the cheapest
 // first.
 func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice) {
-	s := e.shapeAt(m.j.asks())
-	if int(m.j.devices) != s.gpus || h.work <= 0 {
+	s := e.shapeAt(m.j.Asks())
+	if int(m.j.Devices) != s.gpus || h.work <= 0 {
 		return nil
 	}
 	gone := func(x mover) bool {
@@ -172,9 +173,9 @@ func byDevice(allocs []inventory.Alloc) []inventory.Alloc {
 // does not compute meanwhile is part of its cost.
 func (m *mover) waitFor(others []mover) {
 	for i := range others {
-		if x := &others[i]; x.j != m.j && overlap(x.j.allocs, m.dest) {
+		if x := &others[i]; x.j != m.j && overlap(x.j.Allocs, m.dest) {
 			wait := max(m.wait, x.stop)
-			m.cost += gpusTime(max(wait, m.stop)-max(m.wait, m.stop), m.j.milli)
+			m.cost += gpusTime(max(wait, m.stop)-max(m.wait, m.stop), m.j.Milli)
 			m.wait = wait
 		}
 	}
@@ -190,8 +191,8 @@ func overlap(a, b []inventory.Alloc) bool {
 // behind lists the jobs of a way to whose devices one of them goes, by number.
 func (w *relocation) behind(m *mover) (list []cluster.JobID) {
 	for i := range w.movers {
-		if x := w.movers[i].j; x != m.j && overlap(x.allocs, m.dest) {
-			list = append(list, x.spec.ID)
+		if x := w.movers[i].j; x != m.j && overlap(x.Allocs, m.dest) {
+			list = append(list, x.Spec.ID)
 		}
 	}
 	slices.Sort(list)

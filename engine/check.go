@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Check says why a job as specified is refused at once; "" if it is accepted.
@@ -14,10 +15,10 @@ func (e *Engine) Check(s *cluster.Job) string {
 	if _, text := e.check(s); text != "" {
 		return text
 	}
-	j := &jobState{tenure: &e.none, spec: s, shape: e.shapeOf(s), user: e.users.id(s.User)}
+	j := &job.State{Tenure: &e.none, Spec: s, Shape: e.shapeOf(s), User: e.users.id(s.User)}
 	q, _ := e.queueOf(s)
-	j.queue = int32(q)
-	j.milli = e.askedMilli(j)
+	j.Queue = int32(q)
+	j.Milli = e.askedMilli(j)
 	return e.never(j)
 }
 
@@ -103,8 +104,8 @@ func CheckTasks(s *cluster.Job) string {
 		}
 		total += t.Count
 	}
-	if s.MinSpeed < 0 || s.MinSpeed > million {
-		return fmt.Sprintf("least speed %g; between 0 and 1 are possible", float64(s.MinSpeed)/million)
+	if s.MinSpeed < 0 || s.MinSpeed > job.Million {
+		return fmt.Sprintf("least speed %g; between 0 and 1 are possible", float64(s.MinSpeed)/job.Million)
 	}
 	if el := s.Elastic; el != (cluster.Elastic{}) && (el.Min < 1 || el.Max < el.Min || el.Max > cluster.MaxTasks) {
 		return fmt.Sprintf("elastic %d..%d: need 1 <= min <= max", el.Min, el.Max)
@@ -186,12 +187,12 @@ func (e *Engine) treeIndex(name string) (int, bool) {
 // never says why the job can never run on this cluster, what it asked and the
 // most there is; "" if it can. It is decided once for each shape, by placing
 // the gang on the cluster as if it were empty and healthy.
-func (e *Engine) never(j *jobState) string {
-	s := e.shapeAt(j.shape)
+func (e *Engine) never(j *job.State) string {
+	s := e.shapeAt(j.Shape)
 	if s.judged != len(e.st.Nodes()) {
 		s.judged, s.verdict = len(e.st.Nodes()), e.judge(j, s)
 	}
-	if s.verdict != "" && !(e.divided(j) && j.spec.Tier != cluster.Critical && e.instanceFor(s)) {
+	if s.verdict != "" && !(e.divided(j) && j.Spec.Tier != cluster.Critical && e.instanceFor(s)) {
 		return s.verdict
 	}
 	return e.beyondLimit(j, s)
@@ -199,19 +200,19 @@ func (e *Engine) never(j *jobState) string {
 
 // beyondLimit says that the job is larger than its queue's limit at all times.
 // That is the queue's matter, not the shape's.
-func (e *Engine) beyondLimit(j *jobState, s *shape) string {
-	if owed := e.tree.Guarantee(int(j.queue)); e.limits.byQueue && j.spec.Tier == cluster.Critical &&
-		e.milliOf(s, int(s.min)) > owed && len(e.tree.Spec(int(j.queue)).Windows) == 0 {
-		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.gpus, e.tree.Name(int(j.queue)), float64(owed)/1000)
+func (e *Engine) beyondLimit(j *job.State, s *shape) string {
+	if owed := e.tree.Guarantee(int(j.Queue)); e.limits.byQueue && j.Spec.Tier == cluster.Critical &&
+		e.milliOf(s, int(s.min)) > owed && len(e.tree.Spec(int(j.Queue)).Windows) == 0 {
+		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.gpus, e.tree.Name(int(j.Queue)), float64(owed)/1000)
 	}
-	lim := e.tree.Limit(int(j.queue))
-	if !e.limits.byQueue || lim < 0 || e.milliOf(s, int(s.min)) <= lim || len(e.tree.Spec(int(j.queue)).Windows) > 0 {
+	lim := e.tree.Limit(int(j.Queue))
+	if !e.limits.byQueue || lim < 0 || e.milliOf(s, int(s.min)) <= lim || len(e.tree.Spec(int(j.Queue)).Windows) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.gpus, e.tree.Name(int(j.queue)), float64(lim)/1000)
+	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.gpus, e.tree.Name(int(j.Queue)), float64(lim)/1000)
 }
 
-func (e *Engine) judge(j *jobState, s *shape) string {
+func (e *Engine) judge(j *job.State, s *shape) string {
 	if s.any.Empty() {
 		return e.whyNoClass(s)
 	}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Defragmentation (D-defrag): enough GPUs are free for a waiting gang, but not
 // together. Running jobs are moved, so that they are. A move is a preemption
 // whose victim has its next devices before it is told to leave: they are in the
-// books for it (jobState.dest), so that nothing can come between. The gang has
+// books for it (State.dest), so that nothing can come between. The gang has
 // its own likewise, and starts when those who leave them have left.
 
 // Defrag says whether jobs are moved, and how many.
@@ -48,7 +49,7 @@ type Defrag struct {
 // somebody asks), auto, or auto and nodes are emptied, for one gain or the other: compact,
 // compact-nodes.
 func ParseDefrag(s string) (*Defrag, error) {
-	v, err := parseName("way to defragment", s, defragNames)
+	v, err := job.ParseName("way to defragment", s, defragNames)
 	if err != nil || v == 0 {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (d *Defrag) String() string {
 	case d == nil:
 		return defragNames[0]
 	case d.Auto:
-		return nameOf(2+uint8(d.Compact), defragNames)
+		return job.NameOf(2+uint8(d.Compact), defragNames)
 	}
 	return defragNames[1]
 }
@@ -223,10 +224,10 @@ func (e *Engine) notLooked(id cluster.JobID) Moves {
 	if j == nil {
 		return m
 	}
-	m.Name, m.GPUs, m.Text = j.spec.Name, int(j.devices), "no moves are looked for: it is "+j.state.String()
+	m.Name, m.GPUs, m.Text = j.Spec.Name, int(j.Devices), "no moves are looked for: it is "+j.State.String()
 	switch {
-	case j.state != Pending:
-	case !j.eligible:
+	case j.State != job.Pending:
+	case !j.Eligible:
 		m.Text = "no move would help: " + e.parkedText(j)
 	case e.overQuota(j, e.leastMilli(j)).code != notRefused:
 		r := e.overQuota(j, e.leastMilli(j))
@@ -239,9 +240,9 @@ func (e *Engine) notLooked(id cluster.JobID) Moves {
 
 // moveFor looks for moves that let a job start that has no room, and makes them
 // if they are worth it.
-func (e *Engine) moveFor(j *jobState) bool {
+func (e *Engine) moveFor(j *job.State) bool {
 	d := &e.defrag
-	if !d.due || d.only != cluster.NoJob && d.only != j.spec.ID || d.tried >= mostGangs {
+	if !d.due || d.only != cluster.NoJob && d.only != j.Spec.ID || d.tried >= mostGangs {
 		return false
 	}
 	d.tried++
@@ -256,9 +257,9 @@ func (e *Engine) moveFor(j *jobState) bool {
 }
 
 // planMoves finds the cheapest moves for a job, and whether they are worth it.
-func (e *Engine) planMoves(j *jobState) (Moves, *relocation) {
-	s := e.shapeAt(j.shape)
-	m := Moves{Job: j.spec.ID, Name: j.spec.Name, GPUs: s.gpus, Milli: e.milliOf(s, int(s.min)), Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.spec.Tier)}
+func (e *Engine) planMoves(j *job.State) (Moves, *relocation) {
+	s := e.shapeAt(j.Shape)
+	m := Moves{Job: j.Spec.ID, Name: j.Spec.Name, GPUs: s.gpus, Milli: e.milliOf(s, int(s.min)), Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.Spec.Tier)}
 	if s.partly() {
 		m.Part = s.tasksText()
 	}
@@ -311,7 +312,7 @@ func gpusTime(d time.Duration, milli cluster.Milli) time.Duration {
 func gpuTime(d time.Duration) string { return cluster.FormatDuration(d.Round(time.Second)) }
 
 // unmoving says why moves cannot help the job; "": they may.
-func (e *Engine) unmoving(j *jobState, s *shape) string {
+func (e *Engine) unmoving(j *job.State, s *shape) string {
 	r := &s.sets[0].Request
 	if text := e.unmovable(); text != "" {
 		return text
@@ -323,7 +324,7 @@ func (e *Engine) unmoving(j *jobState, s *shape) string {
 		return "jobs are moved for whole GPUs only: here somebody else chooses the GPU of shares and slices"
 	case s.meek:
 		return "it asks that nobody is stopped for it"
-	case j.home != nil:
+	case j.Home != nil:
 		return "it is suspended, and goes on only where its memory is"
 	}
 	if isPart(r) {
@@ -390,8 +391,8 @@ func (e *Engine) describe(m *Moves, way *relocation) {
 
 // moveOf writes down one move.
 func (e *Engine) moveOf(x *mover) Move {
-	m := Move{Job: x.j.spec.ID, Name: x.j.spec.Name, GPUs: int(x.j.devices), From: e.nodesOf(x.j.allocs), To: e.nodesOf(x.dest),
-		Stop: x.stop, Restart: x.j.spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
+	m := Move{Job: x.j.Spec.ID, Name: x.j.Spec.Name, GPUs: int(x.j.Devices), From: e.nodesOf(x.j.Allocs), To: e.nodesOf(x.dest),
+		Stop: x.stop, Restart: x.j.Spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
 	if x.parted() {
 		m.Part = e.holdsText(x.j)
 	}

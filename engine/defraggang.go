@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Moves for gangs of shares or slices. For each of the gang's tasks some jobs leave one GPU, as
@@ -43,7 +44,7 @@ func (e *Engine) makeGangRoom(h *hunt) {
 
 // gangChoices lists who could leave for a gang that moves itself: for each domain and model
 // those who are chosen first.
-func (e *Engine) gangChoices(s *shape, j *jobState, movers []mover, most cluster.Milli) (list []choice) {
+func (e *Engine) gangChoices(s *shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
 	for _, d := range e.gangDomains(s) {
 		stages := s.stagesOf()
 		for i := range stages {
@@ -62,7 +63,7 @@ func (e *Engine) tryGangs(h *hunt, g *stage, d inventory.Domain) bool {
 	e.constrain(h.j)
 	r := e.roomsFor(h.s, h.j, g, d)
 	there := func(m mover) bool {
-		return slices.ContainsFunc(m.j.allocs, func(a inventory.Alloc) bool { return r.has(a.Node) })
+		return slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool { return r.has(a.Node) })
 	}
 	movers := slices.DeleteFunc(slices.Clone(h.movers), func(m mover) bool { return !there(m) })
 	if len(movers) > exactMovers {
@@ -115,7 +116,7 @@ func (e *Engine) gangDomains(s *shape) (list []inventory.Domain) {
 
 // gangLeavers chooses who leaves so that there is room for all tasks of a gang on GPUs of a
 // stage in a domain, moves for most at most; nil: there is none.
-func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d inventory.Domain, movers []mover, most cluster.Milli) (chosen []mover) {
+func (e *Engine) gangLeavers(s *shape, j *job.State, g *stage, d inventory.Domain, movers []mover, most cluster.Milli) (chosen []mover) {
 	mark := e.st.Mark()
 	defer e.st.Rollback(mark)
 	e.constrain(j)
@@ -158,7 +159,7 @@ func (r *gangRoom) nodeOf(o *opening) int32 {
 }
 
 // roomsFor counts what there is room for as it is.
-func (e *Engine) roomsFor(s *shape, j *jobState, g *stage, d inventory.Domain) *gangRoom {
+func (e *Engine) roomsFor(s *shape, j *job.State, g *stage, d inventory.Domain) *gangRoom {
 	r := &gangRoom{e: e, site: Site{request: e.request(), e: e, job: j, req: s.sets, home: d, most: s.bounds(), stage: *g}, room: make([]int, len(e.st.Nodes())), missing: int(s.min)}
 	for id := range e.st.Nodes() {
 		if n := &e.st.Nodes()[id]; n.TakesJobs() && slices.Contains(g.classes, n.Class()) && d.Covers(n, int32(id)) {
@@ -230,7 +231,7 @@ func (r *gangRoom) lift(who, chosen []mover) (more []mover) {
 			continue
 		}
 		more = append(more, m)
-		r.e.st.ReleaseAll(m.j.allocs)
+		r.e.st.ReleaseAll(m.j.Allocs)
 	}
 	for _, id := range nodesLeft(more) {
 		if r.has(id) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -19,10 +20,10 @@ import (
 // mover is a running job that may be moved, or (all) several that together leave GPUs of
 // a node of which they have parts.
 type mover struct {
-	j    *jobState
+	j    *job.State
 	all  []mover // they; then only cost and gpu count besides
 	gpu  [1]inventory.Alloc
-	how  How
+	how  job.How
 	stop time.Duration     // until it has left
 	lost time.Duration     // work
 	cost time.Duration     // GPU time
@@ -51,13 +52,13 @@ const (
 )
 
 // findMoves returns the cheapest way to let the job start, or says why there is none.
-func (e *Engine) findMoves(j *jobState, s *shape) (way *relocation, text string) {
+func (e *Engine) findMoves(j *job.State, s *shape) (way *relocation, text string) {
 	d := &e.defrag
 	left := e.movesLeft()
 	if left <= 0 {
 		return nil, e.onTheWay()
 	}
-	movers, kept := e.movable(j.spec.Tier)
+	movers, kept := e.movable(j.Spec.Tier)
 	if len(movers) == 0 {
 		return nil, "no running job may be moved" + kept
 	}
@@ -100,17 +101,17 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		switch {
-		case !e.mayMove(v) || v.tier() < tier:
+		case !e.mayMove(v) || v.Tier() < tier:
 		case !e.mayStop(v):
 			young++
-		case v.movedSince(e.now.Add(-keepMoves)) >= e.defrag.PerHour:
+		case v.MovedSince(e.now.Add(-keepMoves)) >= e.defrag.PerHour:
 			often++
 		default:
 			list = append(list, e.moverOf(v))
 		}
 		return true
 	})
-	slices.SortFunc(list, func(a, b mover) int { return cmp.Compare(a.j.spec.ID, b.j.spec.ID) })
+	slices.SortFunc(list, func(a, b mover) int { return cmp.Compare(a.j.Spec.ID, b.j.Spec.ID) })
 	if young > 0 {
 		kept += fmt.Sprintf("; %s within the minimum run time", jobsText(young))
 	}
@@ -123,53 +124,43 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 // mayMove reports whether a job may be moved at all: it runs on whole GPUs of its
 // own, or on shares or slices that it asked for where the engine chooses their GPUs; one kind of
 // task, at a size that it may keep, no plan says in which partition, and it comes back when it is stopped.
-func (e *Engine) mayMove(v *jobState) bool {
-	s := e.shapeAt(v.base)
+func (e *Engine) mayMove(v *job.State) bool {
+	s := e.shapeAt(v.Base)
 	r := &s.sets[0].Request
-	return v.state == Running && e.staysPlanned(v) && v.spec.Tier != cluster.Critical && !v.spec.NoRequeue && !v.spec.Hold && len(s.sets) == 1 &&
-		r.GPUs > 0 && (!isPart(r) || !e.cfg.Unshared) && !e.onSlice(v, v.allocs) && (v.target == nil || v.target.Partition == "") && !v.hosted() && len(v.guests) == 0 && !v.packed && !v.resizing &&
-		(e.limits.closed == 0 || !e.isClosed(int(v.queue)))
+	return v.State == job.Running && e.staysPlanned(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue && !v.Spec.Hold && len(s.sets) == 1 &&
+		r.GPUs > 0 && (!isPart(r) || !e.cfg.Unshared) && !e.onSlice(v, v.Allocs) && (v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed && !v.Resizing &&
+		(e.limits.closed == 0 || !e.isClosed(int(v.Queue)))
 }
 
 // staysPlanned reports whether a job would come back where it goes, as far as the plan in
 // force says.
-func (e *Engine) staysPlanned(v *jobState) bool {
-	return e.plans.planner == nil || v.target != nil && !v.idle() && v.target.Beside == 0 && !e.astray(v) && e.mayBe(v, v.tasks)
+func (e *Engine) staysPlanned(v *job.State) bool {
+	return e.plans.planner == nil || v.Target != nil && !v.Idle() && v.Target.Beside == 0 && !e.astray(v) && e.mayBe(v, v.Tasks)
 }
 
 // mayBe reports whether so many tasks are a size that a job asks for, by its plan if there is one.
-func (e *Engine) mayBe(v *jobState, tasks int32) bool {
-	s := e.shapeAt(v.asks())
+func (e *Engine) mayBe(v *job.State, tasks int32) bool {
+	s := e.shapeAt(v.Asks())
 	return s.min <= tasks && tasks <= s.max
-}
-
-// movedSince counts how often the job was moved from an instant on.
-func (j *jobState) movedSince(at cluster.Time) (n int) {
-	for _, t := range j.moved {
-		if t > at {
-			n++
-		}
-	}
-	return n
 }
 
 // moverOf says what moving a job costs (C-checkpoint): GPUs x (checkpoint + restore
 // + lost work). Suspending it would keep it where it is.
-func (e *Engine) moverOf(v *jobState) mover {
-	c, grace := &v.spec.Checkpoint, e.cfg.Stop[v.spec.Tier].Grace
+func (e *Engine) moverOf(v *job.State) mover {
+	c, grace := &v.Spec.Checkpoint, e.cfg.Stop[v.Spec.Tier].Grace
 	m := mover{j: v, how: e.howToStop(v)}
-	if m.how == Suspend {
-		if m.how = Checkpoint; c.None {
-			m.how = Kill
+	if m.how == job.Suspend {
+		if m.how = job.Checkpoint; c.None {
+			m.how = job.Kill
 		}
 	}
-	if m.how == Checkpoint && !v.deaf {
+	if m.how == job.Checkpoint && !v.IgnoresCheckpoint {
 		m.stop = min(c.Cost, grace)
 	}
-	if m.how == Kill || v.deaf || c.Cost > grace { // it does not get as far as to write one
-		m.lost = v.unsavedAt(e.now)
+	if m.how == job.Kill || v.IgnoresCheckpoint || c.Cost > grace { // it does not get as far as to write one
+		m.lost = v.UnsavedAt(e.now)
 	}
-	m.cost = gpusTime(m.stop+c.Restart+m.lost, v.milli)
+	m.cost = gpusTime(m.stop+c.Restart+m.lost, v.Milli)
 	return m
 }
 
@@ -443,11 +434,11 @@ func (e *Engine) nextTask(gpus int, id int32, d inventory.Domain, extra int, mov
 // tryMoves places the gang in a block that some jobs leave, and them elsewhere, and notes
 // that if it is the best way so far. The books are as before when it returns. Who finds
 // no room is stuck.
-func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *jobState) {
+func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *job.State) {
 	mark := e.st.Mark()
 	defer e.st.Rollback(mark)
 	for i := range chosen {
-		e.st.ReleaseAll(chosen[i].j.allocs)
+		e.st.ReleaseAll(chosen[i].j.Allocs)
 	}
 	e.constrain(h.j)
 	allocs, ok := e.placeWithin(e.request(), h.j, h.s, h.s.min, d)
@@ -464,6 +455,6 @@ func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *j
 
 func largestFirst(movers []mover) {
 	slices.SortStableFunc(movers, func(a, b mover) int {
-		return cmp.Or(cmp.Compare(extentOf(b.j), extentOf(a.j)), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
+		return cmp.Or(cmp.Compare(extentOf(b.j), extentOf(a.j)), cmp.Compare(a.j.Spec.ID, b.j.Spec.ID))
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Moves for tasks with shares of several GPUs. Each of so many devices of one node must have
@@ -27,7 +28,7 @@ type nook struct {
 
 // wideChoices lists who could leave some node so that there may be room for one more task
 // with shares of several GPUs, moves for most at most, nobody in vain, the cheapest first.
-func (e *Engine) wideChoices(s *shape, j *jobState, movers []mover, most cluster.Milli) (list []choice) {
+func (e *Engine) wideChoices(s *shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
 	for id, on := range e.byNode(movers) {
 		n := &e.st.Nodes()[id]
 		if len(on) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()) {
@@ -71,7 +72,7 @@ func (k *nook) opens(who []mover) bool {
 	mark := k.e.st.Mark()
 	defer k.e.st.Rollback(mark)
 	for i := range who {
-		k.e.st.ReleaseAll(who[i].j.allocs)
+		k.e.st.ReleaseAll(who[i].j.Allocs)
 	}
 	return k.room() > k.had
 }
@@ -106,7 +107,7 @@ func (k *nook) choice(who []mover) choice {
 
 // cheap clears, where there are too many to try every choice, one GPU after the other by those who cost least
 // for it, until there is room: once from each GPU.
-func (k *nook) cheap(j *jobState, most cluster.Milli) (list []choice) {
+func (k *nook) cheap(j *job.State, most cluster.Milli) (list []choice) {
 	all := make([]int, len(k.movers))
 	for i := range all {
 		all[i] = i
@@ -181,7 +182,7 @@ func (r *gangRoom) reopen(s *shape, list []opening, movers, chosen, last []mover
 	list = slices.DeleteFunc(list, touched)
 	left := slices.DeleteFunc(slices.Clone(movers), func(m mover) bool {
 		gone := slices.ContainsFunc(chosen, func(x mover) bool { return x.j == m.j })
-		return gone || !slices.ContainsFunc(m.j.allocs, func(a inventory.Alloc) bool { return slices.Contains(at, a.Node) })
+		return gone || !slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool { return slices.Contains(at, a.Node) })
 	})
 	more := r.openings(s, left, most)
 	return append(list, slices.DeleteFunc(more, func(o opening) bool { return !touched(o) })...)

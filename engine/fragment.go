@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // roomStep, in milli-GPU, is what rooms are counted in: what differs by less is no
@@ -208,7 +209,7 @@ func (s *Site) TakeDevice(node, set, dev int) {
 
 // fragmentsText says how much is free where the job may run, and how much of that is on
 // nodes, or devices, that one of its tasks could use; "": all is, or nothing is free.
-func (e *Engine) fragmentsText(j *jobState, s *shape) string {
+func (e *Engine) fragmentsText(j *job.State, s *shape) string {
 	free, usable := cluster.Milli(0), cluster.Milli(0)
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
@@ -221,13 +222,13 @@ func (e *Engine) fragmentsText(j *jobState, s *shape) string {
 			if r.GPUs == 0 || !s.suits[k].Has(n.Class()) || r.CPU > n.CPU() || r.RAM > n.RAM() {
 				continue
 			}
-			g := inventory.GroupOf(r, e.sharer(j.spec, r), c.Model())
+			g := inventory.GroupOf(r, e.sharer(j.Spec, r), c.Model())
 			sum, _ := n.UsableBy(c, &g)
 			most = max(most, sum)
 		}
 		free, usable = free+n.FreeMilli(), usable+most
 	}
-	if j.milli == 0 || free-usable < cluster.Whole/100 { // a GPU that is all slices lacks some thousandths of what they count for
+	if j.Milli == 0 || free-usable < cluster.Whole/100 { // a GPU that is all slices lacks some thousandths of what they count for
 		return ""
 	}
 	gpus := func(milli cluster.Milli) string { return fmt.Sprintf("%.4g", float64(milli)/float64(cluster.Whole)) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -24,8 +25,8 @@ import (
 const DefaultHoldAfter = 30 * time.Minute
 
 // holdDue reports whether a job has been in line for so long that nodes may be held for it.
-func (e *Engine) holdDue(j *jobState) bool {
-	return e.cfg.HoldAfter > 0 && j.hungry.Add(e.cfg.HoldAfter) <= e.now
+func (e *Engine) holdDue(j *job.State) bool {
+	return e.cfg.HoldAfter > 0 && j.StarvingSince.Add(e.cfg.HoldAfter) <= e.now
 }
 
 // outOfSight reports whether an instant stands for an end that is not known.
@@ -34,8 +35,8 @@ func (e *Engine) outOfSight(at cluster.Time) bool { return at >= e.now.Add(clust
 // holdFor returns a reservation of the nodes on which a job can start soonest as far as one can know:
 // those with the fewest busy GPUs. Of nodes that are held the busy GPUs only become fewer, so the
 // choice can change only to nodes that are nearer to being free.
-func (e *Engine) holdFor(j *jobState) (reservation, bool) {
-	s := e.shapeAt(j.shape)
+func (e *Engine) holdFor(j *job.State) (reservation, bool) {
+	s := e.shapeAt(j.Shape)
 	nodes := e.leastBusy(s)
 	on := e.allocsOn(nodes)
 	mark := e.st.Mark()
@@ -106,7 +107,7 @@ func (e *Engine) leastBusy(s *shape) (nodes []int32) {
 
 // holder is an allocation of a job that holds devices.
 type holder struct {
-	j *jobState
+	j *job.State
 	a *inventory.Alloc
 }
 
@@ -118,9 +119,9 @@ func (e *Engine) allocsOn(nodes []int32) [][]holder {
 	}
 	e.byKey().Walk(func(it order.Item) bool {
 		j := e.jobs[it.ID]
-		for i := range j.allocs {
-			if k := at[j.allocs[i].Node]; k > 0 {
-				on[k-1] = append(on[k-1], holder{j, &j.allocs[i]})
+		for i := range j.Allocs {
+			if k := at[j.Allocs[i].Node]; k > 0 {
+				on[k-1] = append(on[k-1], holder{j, &j.Allocs[i]})
 			}
 		}
 		return true
@@ -166,8 +167,8 @@ func (e *Engine) openEnded(s *shape) bool {
 }
 
 // holdText says what is held for a job; "": nothing is.
-func (e *Engine) holdText(j *jobState) string {
-	i := slices.IndexFunc(e.resv, func(r reservation) bool { return r.hold && r.job == j.spec.ID })
+func (e *Engine) holdText(j *job.State) string {
+	i := slices.IndexFunc(e.resv, func(r reservation) bool { return r.hold && r.job == j.Spec.ID })
 	if i < 0 {
 		return ""
 	}
@@ -194,4 +195,4 @@ func (e *Engine) holdText(j *jobState) string {
 }
 
 // heldSince is from when on nodes may be held for a job.
-func (e *Engine) heldSince(j *jobState) cluster.Time { return j.hungry.Add(e.cfg.HoldAfter) }
+func (e *Engine) heldSince(j *job.State) cluster.Time { return j.StarvingSince.Add(e.cfg.HoldAfter) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -175,16 +176,16 @@ func (l *limits) nextChange(e *Engine) cluster.Time {
 }
 
 // charge books a job's share in its queue and user (sign 1) or takes it back (-1), until that is committed or undone.
-func (e *Engine) charge(j *jobState, sign int64) {
-	e.st.Note(j.spec.ID, sign)
+func (e *Engine) charge(j *job.State, sign int64) {
+	e.st.Note(j.Spec.ID, sign)
 	e.bill(j, sign)
 }
 
 // bill is charge for good.
-func (e *Engine) bill(j *jobState, sign int64) {
-	m := sign * j.milli
-	q := int(j.queue)
-	cpu, ram := j.cpuRAM()
+func (e *Engine) bill(j *job.State, sign int64) {
+	m := sign * j.Milli
+	q := int(j.Queue)
+	cpu, ram := j.HeldCPUAndRAM()
 	for _, p := range e.tree.Path(q) {
 		if e.limits.budgets[p].Limit > 0 {
 			e.spend(p)
@@ -192,14 +193,14 @@ func (e *Engine) bill(j *jobState, sign int64) {
 		e.limits.queues[p].cpu += sign * cpu
 		e.limits.queues[p].ram += sign * ram
 	}
-	e.tree.Charge(q, m, j.spec.Tier == cluster.Critical)
+	e.tree.Charge(q, m, j.Spec.Tier == cluster.Critical)
 	if e.limits.byQueue {
-		e.limits.caps.Charge(q, int(j.user), m, int(sign))
+		e.limits.caps.Charge(q, int(j.User), m, int(sign))
 	}
 	if e.traits.ByUser {
-		a := e.association(j.queue, j.user)
+		a := e.association(j.Queue, j.User)
 		a.accrue(e.limits.decay, e.now)
-		a.milli += m * j.weight / cluster.Whole
+		a.milli += m * j.Weight / cluster.Whole
 	}
 }
 
@@ -234,28 +235,28 @@ func (e *Engine) fairRanks() {
 }
 
 // overQuota says what forbids the job to hold m, if anything does.
-func (e *Engine) overQuota(j *jobState, m cluster.Milli) refusal {
+func (e *Engine) overQuota(j *job.State, m cluster.Milli) refusal {
 	if !e.limits.byQueue {
 		return refusal{}
 	}
-	q := int(j.queue)
-	if r := e.tree.Check(q, m, j.spec.Tier); !r.OK() {
+	q := int(j.Queue)
+	if r := e.tree.Check(q, m, j.Spec.Tier); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
 	}
 	if e.limits.ahead {
 		now := e.wall()
 		e.tree.Apply(e.limits.nextWall(e))
-		r := e.tree.Check(q, m, j.spec.Tier)
+		r := e.tree.Check(q, m, j.Spec.Tier)
 		e.tree.Apply(now)
 		if !r.OK() {
 			return refusal{code: refusedQuota, quota: r}
 		}
 	}
 	jobs := 1
-	if j.booked() {
+	if j.Booked() {
 		jobs = 0 // it grows
 	}
-	if r := e.limits.caps.Check(q, int(j.user), m, jobs); !r.OK() {
+	if r := e.limits.caps.Check(q, int(j.User), m, jobs); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
 	}
 	for _, p := range e.tree.Path(q) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Words for what jobs hold and ask for of GPUs: whole ones, shares, slices.
@@ -62,10 +63,10 @@ func instanceText(profile string) string {
 }
 
 // holdsText says what a job holds of GPUs.
-func (e *Engine) holdsText(j *jobState) string {
+func (e *Engine) holdsText(j *job.State) string {
 	w := wholeOrParts{}
-	for i := range j.allocs {
-		a := &j.allocs[i]
+	for i := range j.Allocs {
+		a := &j.Allocs[i]
 		switch {
 		case a.GPUs == 0:
 		case a.Slots != 0:
@@ -137,7 +138,7 @@ func (s *shape) tasksText() string {
 }
 
 // partsText is roomText for tasks that ask for parts of GPUs.
-func (e *Engine) partsText(j *jobState, s *shape) string {
+func (e *Engine) partsText(j *job.State, s *shape) string {
 	r := &s.sets[0].Request
 	text := "needs " + s.tasksText()
 	if s.topo.Level != cluster.LevelAny && s.topo.Required {
@@ -187,7 +188,7 @@ func (e *Engine) suitable(s *shape) bool {
 
 // lacksHost reports whether a single task would have a part of a GPU, but not the
 // CPU or RAM beside it.
-func (e *Engine) lacksHost(j *jobState, s *shape) bool {
+func (e *Engine) lacksHost(j *job.State, s *shape) bool {
 	r := s.sets[0].Request
 	if s.min > 1 || r.CPU == 0 && r.RAM == 0 {
 		return false
@@ -202,16 +203,16 @@ func (e *Engine) lacksHost(j *jobState, s *shape) bool {
 }
 
 // mineOn is the devices of a node that other users' shares do not keep from a job.
-func (e *Engine) mineOn(n *inventory.Node, j *jobState) uint64 {
+func (e *Engine) mineOn(n *inventory.Node, j *job.State) uint64 {
 	if e.cfg.Spec.Sharing != cluster.MPS {
 		return inventory.AnyDevice
 	}
-	return ^n.Others(j.spec.User)
+	return ^n.Others(j.Spec.User)
 }
 
 // othersText says that there is room beside shares, but these are another user's;
 // "": that is not what the job waits for.
-func (e *Engine) othersText(j *jobState, s *shape) string {
+func (e *Engine) othersText(j *job.State, s *shape) string {
 	if e.cfg.Spec.Sharing != cluster.MPS {
 		return ""
 	}
@@ -226,7 +227,7 @@ func (e *Engine) othersText(j *jobState, s *shape) string {
 			if !e.open(s, n, id) || !s.suits[i].Has(n.Class()) {
 				continue
 			}
-			for m := n.Others(j.spec.User) & n.Whole(); m != 0; m &= m - 1 {
+			for m := n.Others(j.Spec.User) & n.Whole(); m != 0; m &= m - 1 {
 				dev := bits.TrailingZeros64(m)
 				if d := &n.Devices()[dev]; cluster.Milli(d.Milli()) < r.Share || d.Mem() < r.Memory {
 					continue

@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/internal/heap"
 )
@@ -167,8 +168,8 @@ func (e *Engine) laneLess(a int, ai *order.Item, b int, bi *order.Item) bool {
 	return ai.Before(bi)
 }
 
-func (e *Engine) entitled(j *jobState) bool {
-	return e.tree.Entitled(int(j.queue), j.milli, j.spec.Tier)
+func (e *Engine) entitled(j *job.State) bool {
+	return e.tree.Entitled(int(j.Queue), j.Milli, j.Spec.Tier)
 }
 
 // compareQueues compares two queues where their paths part.
@@ -207,11 +208,11 @@ func (e *Engine) consider(p *passState, li int, it order.Item) {
 		return
 	}
 	j := e.jobs[it.ID]
-	g := &e.groups[j.group]
-	gi := j.group
-	next, more := g.jobs.After(&j.key)
+	g := &e.groups[j.Group]
+	gi := j.Group
+	next, more := g.jobs.After(&j.Key)
 	first, _ := g.jobs.First()
-	head := first == j.key // asked now: j.key is its place among running jobs once it starts
+	head := first == j.Key // asked now: j.key is its place among running jobs once it starts
 	v, r := e.try(j)
 	p.short = p.short || r.code == refusedRoom || r.code == refusedBackfill || r.code == refusedOrder
 	g = &e.groups[gi]                   // try may have added groups
@@ -269,12 +270,12 @@ func (e *Engine) mayHold(s *shape, g *group) bool {
 }
 
 // block draws the consequences of a job that cannot start for lack of room.
-func (e *Engine) block(p *passState, j *jobState) {
+func (e *Engine) block(p *passState, j *job.State) {
 	mode := e.mode
-	if j.promoted && mode == Skip {
+	if j.Promoted && mode == Skip {
 		mode = EASY
 	}
-	s := e.shapeAt(j.shape)
+	s := e.shapeAt(j.Shape)
 	switch mode {
 	case Strict:
 		p.blocked.Union(&s.any)
@@ -297,16 +298,16 @@ func (e *Engine) block(p *passState, j *jobState) {
 
 // try starts the job if it can, with devices that are free or, if it may,
 // with those of jobs that it preempts.
-func (e *Engine) try(j *jobState) (verdict, refusal) {
-	g := &e.groups[j.group]
-	s := e.shapeAt(j.shape)
+func (e *Engine) try(j *job.State) (verdict, refusal) {
+	g := &e.groups[j.Group]
+	s := e.shapeAt(j.Shape)
 	least := e.leastMilli(j)
 	r := e.overQuota(j, least)
 	constrained := e.constrain(j)
 	deep := closed
 	if r.code == notRefused {
 		switch {
-		case s.failed == e.epoch && j.home == nil:
+		case s.failed == e.epoch && j.Home == nil:
 			r.code = refusedRoom
 		case e.blockedBy != nil && s.shut(e.blockedBy):
 			return closed, refusal{code: refusedOrder}
@@ -320,7 +321,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			r.code = refusedRoom
 			if constrained && e.fitsUnconstrained(j, s) {
 				deep, r.code = deeper, refusedBackfill
-			} else if e.blockedBy == nil && j.home == nil && !s.several() {
+			} else if e.blockedBy == nil && j.Home == nil && !s.several() {
 				// of several sets, where the first goes decides whether the next fits: that may change without a release
 				s.failed = e.epoch
 			}
@@ -368,7 +369,7 @@ func (e *Engine) gotMore() {
 }
 
 // fitsUnconstrained reports whether only a reservation keeps the job waiting.
-func (e *Engine) fitsUnconstrained(j *jobState, s *shape) bool {
+func (e *Engine) fitsUnconstrained(j *job.State, s *shape) bool {
 	r := e.request()
 	r.reserved = nil
 	_, ok := e.placeTrial(r, j, s, s.min)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // shape is a class of identical requirements: what fits for one job of a shape
@@ -54,7 +55,7 @@ func (s *shape) onModel(gpu string) int32 {
 
 // narrowed is the shape of a job as a target has it; -1: it can never run so. It
 // tries placements: not while one is being looked for.
-func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
+func (e *Engine) narrowed(of *cluster.Job, t *job.Target, base int32) int32 {
 	if t.Tasks == 0 && t.GPU == "" && t.Partition == "" && t.Within == cluster.LevelAny {
 		return base
 	}
@@ -86,7 +87,7 @@ func (e *Engine) narrowed(of *cluster.Job, t *Target, base int32) int32 {
 	shape := e.shapeOf(&spec)
 	s := e.shapeAt(shape)
 	if s.judged != len(e.st.Nodes()) {
-		s.judged, s.verdict = len(e.st.Nodes()), e.judge(&jobState{tenure: &e.none, spec: &spec, shape: shape}, s)
+		s.judged, s.verdict = len(e.st.Nodes()), e.judge(&job.State{Tenure: &e.none, Spec: &spec, Shape: shape}, s)
 	}
 	if b := &e.shapes[base]; model && b.onModel(t.GPU) < 0 {
 		b.models = append(b.models, modelShape{t.GPU, shape})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Pick says which of several nodes with room a placer prefers.
@@ -23,7 +24,7 @@ const (
 type Site struct {
 	request
 	e      *Engine
-	job    *jobState
+	job    *job.State
 	req    []cluster.TaskSet // what to place (elastic jobs: at the size tried)
 	stage  stage             // candidate classes of this attempt
 	within inventory.Domain
@@ -57,7 +58,7 @@ func SiteMemory[T any](s *Site) *T {
 }
 
 // Topology returns how near together the gang is to be: what the job asks for, or a plan (Target.Within).
-func (s *Site) Topology() cluster.Topology { return s.e.shapes[s.job.shape].topo }
+func (s *Site) Topology() cluster.Topology { return s.e.shapes[s.job.Shape].topo }
 
 // Sets returns the task sets to place.
 func (s *Site) Sets() []cluster.TaskSet { return s.req }
@@ -163,17 +164,17 @@ func (s *Site) inDomain(d inventory.Domain, node int32) bool {
 func (s *Site) devices(n *inventory.Node) uint64 {
 	on := s.within.Devices(n) & s.home.Devices(n)
 	if s.e.cfg.Spec.Sharing == cluster.MPS {
-		on &^= n.Others(s.job.spec.User)
+		on &^= n.Others(s.job.Spec.User)
 	}
 	return on &^ s.e.shunned(n, s.job)
 }
 
 // ownerOf is whose a job's shares are, where that matters.
-func (e *Engine) ownerOf(j *jobState) string {
+func (e *Engine) ownerOf(j *job.State) string {
 	if e.cfg.Spec.Sharing != cluster.MPS {
 		return ""
 	}
-	return j.spec.User
+	return j.Spec.User
 }
 
 // only returns the single node to which the search is restricted, if it is.

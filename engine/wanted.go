@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/muster-gpu/muster/engine/job"
+
 // Which slices jobs in line ask for. Where a new instance begins on a GPU is chosen so that
 // the fewest of their instances become impossible (A-mig: weights by profile), and only
 // then so that the fewest of any do.
@@ -32,8 +34,8 @@ func (s *shape) sliced() bool {
 }
 
 // await counts a job that comes into line (1), or leaves it (-1).
-func (e *Engine) await(j *jobState, by int32) {
-	if s := &e.shapes[j.shape]; s.sliced() {
+func (e *Engine) await(j *job.State, by int32) {
+	if s := &e.shapes[j.Shape]; s.sliced() {
 		s.waiting += by
 		e.wanted.rev++
 	}
