@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Backfill: a blocked job is promised the earliest placement that the expected
@@ -149,10 +150,10 @@ func popcount(m uint64) (n int) {
 
 // reservedFor reports whether a reservation already stands in the job's way:
 // EASY makes one for each separate part of the cluster.
-func (e *Engine) reservedFor(s *shape) bool {
+func (e *Engine) reservedFor(s *shape.Shape) bool {
 	for i := range e.resv {
-		for k := range s.any {
-			if e.resv[i].any[k]&s.any[k] != 0 {
+		for k := range s.Any {
+			if e.resv[i].any[k]&s.Any[k] != 0 {
 				return true
 			}
 		}
@@ -206,14 +207,14 @@ func (r *reservation) share(o *reservation) {
 // expected ends of running jobs and the reservations so far. The books are as
 // before when it returns.
 func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	mark := e.st.Mark()
 	defer func() { e.st.Rollback(mark) }()
 	r := e.anywhere()
-	single := s.min == 1 && len(s.sets) == 1
+	single := s.Min == 1 && len(s.Sets) == 1
 	if now {
 		r.reserved = e.reservedAt(j, e.now, false)
-		if allocs, ok := e.placeFor(r, j, s, s.min); ok {
+		if allocs, ok := e.placeFor(r, j, s, s.Min); ok {
 			return e.promiseOf(j, s, e.now, allocs), true
 		}
 	}
@@ -224,7 +225,7 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 		near := !single
 		for ; ok && c.at == at; c, ok = tl.peek() {
 			tl.pop()
-			near = e.applyChange(&c, &s.sets[0].Request) || near
+			near = e.applyChange(&c, &s.Sets[0].Request) || near
 		}
 		if !near {
 			continue
@@ -237,7 +238,7 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 				return e.promiseOf(j, s, at, allocs), true
 			}
 		}
-		if allocs, ok := e.placeFor(r, j, s, s.min); ok {
+		if allocs, ok := e.placeFor(r, j, s, s.Min); ok {
 			return e.promiseOf(j, s, at, e.spareIdle(r, j, s, allocs, before)), true
 		}
 	}
@@ -248,11 +249,11 @@ func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
 // Plans are made anew in every pass; were a job planned on other nodes at the
 // same time as before, or did it start on others, those behind it might not find
 // what they were promised.
-func (e *Engine) placePlanned(r request, j *job.State, s *shape) ([]inventory.Alloc, bool) {
+func (e *Engine) placePlanned(r request, j *job.State, s *shape.Shape) ([]inventory.Alloc, bool) {
 	if len(j.Plan) == 0 || j.Home != nil {
 		return nil, false
 	}
-	site := &Site{request: r, e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
+	site := &Site{request: r, e: e, job: j, req: s.Sets, allocs: e.scratch.allocs[:0], most: s.NodeBounds()}
 	mark := e.st.Mark()
 	for i := range j.Plan {
 		a := &j.Plan[i]
@@ -264,7 +265,7 @@ func (e *Engine) placePlanned(r request, j *job.State, s *shape) ([]inventory.Al
 		site.Take(node, set, n)
 	}
 	e.scratch.allocs = site.allocs
-	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.st.Together(site.allocs, l) {
+	if l := s.Topo.Level; s.Topo.Required && l != cluster.LevelAny && !e.st.Together(site.allocs, l) {
 		e.st.Rollback(mark) // on the same node, but not on the same island of it
 		return nil, false
 	}
@@ -291,7 +292,7 @@ func (y *shyness) off(node int32) bool { return y.keep[node] == y.now }
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
 // as few of the idle nodes as suffice, the first ones.
-func (e *Engine) spareIdle(r request, j *job.State, s *shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
+func (e *Engine) spareIdle(r request, j *job.State, s *shape.Shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
 	uses := false
 	for i := range allocs {
 		uses = uses || e.shy.freed[allocs[i].Node] != e.shy.now
@@ -303,7 +304,7 @@ func (e *Engine) spareIdle(r request, j *job.State, s *shape, allocs []inventory
 	idle := e.scratch.idle[:0]
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if n.TakesJobs() && e.shy.freed[id] != e.shy.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.any.Has(n.Class()) {
+		if n.TakesJobs() && e.shy.freed[id] != e.shy.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.Any.Has(n.Class()) {
 			idle = append(idle, int32(id))
 		}
 	}
@@ -317,7 +318,7 @@ func (e *Engine) spareIdle(r request, j *job.State, s *shape, allocs []inventory
 			}
 		}
 		var ok bool
-		allocs, ok = e.placeFor(r, j, s, s.min)
+		allocs, ok = e.placeFor(r, j, s, s.Min)
 		return ok
 	}
 	k := sort.Search(len(idle), func(k int) bool {
@@ -486,8 +487,8 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 }
 
 // promiseOf turns a tentative placement into a reservation.
-func (e *Engine) promiseOf(j *job.State, s *shape, at cluster.Time, allocs []inventory.Alloc) reservation {
-	r := reservation{job: j.Spec.ID, at: at, until: at.Add(max(1, j.ExpectedRun(e.limitOf(j)))), any: s.any, allocs: allocs}
+func (e *Engine) promiseOf(j *job.State, s *shape.Shape, at cluster.Time, allocs []inventory.Alloc) reservation {
+	r := reservation{job: j.Spec.ID, at: at, until: at.Add(max(1, j.ExpectedRun(e.limitOf(j)))), any: s.Any, allocs: allocs}
 	for i := range allocs {
 		a := &allocs[i]
 		k := -1

@@ -6,6 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Two jobs and more on the same whole GPUs (D-packing, A-gandiva, C-lucid): the
@@ -52,11 +53,11 @@ func (e *Engine) seat(j, h *job.State) (allocs []inventory.Alloc, ok bool) {
 	if !e.joins(j, h) {
 		return nil, false
 	}
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	if allocs, ok = e.alongside(s, h); !ok || e.limits.byQueue && e.overQuota(j, 0).code != notRefused {
 		return nil, false
 	}
-	return allocs, !s.topo.Required || e.st.Together(allocs, s.topo.Level)
+	return allocs, !s.Topo.Required || e.st.Together(allocs, s.Topo.Level)
 }
 
 func (e *Engine) joinTarget(j *job.State) {
@@ -85,7 +86,7 @@ func (e *Engine) join(j, h *job.State) bool {
 	j.GuestOf, j.Packed, h.Packed = int32(h.Spec.ID)+1, true, true
 	h.Guests = append(h.Guests, j.Spec.ID)
 	e.touch(h)
-	e.book(j, allocs, e.shapeAt(j.Shape).max)
+	e.book(j, allocs, e.shapes.At(j.Shape).Max)
 	return true
 }
 
@@ -94,16 +95,16 @@ func (e *Engine) joins(j, h *job.State) bool {
 	if h == nil || h == j || e.cfg.Unshared || h.Hosted() || !h.Booked() || h.Resizing || len(e.advance) > 0 {
 		return false
 	}
-	s := e.shapeAt(j.Shape)
-	return len(s.sets) == 1 && s.bounds() == nil && !e.stretches(j) && !e.stretches(h)
+	s := e.shapes.At(j.Shape)
+	return len(s.Sets) == 1 && s.NodeBounds() == nil && !e.stretches(j) && !e.stretches(h)
 }
 
 // stretches reports whether a job may be resized.
-func (e *Engine) stretches(j *job.State) bool { s := e.shapeAt(j.Base); return s.min != s.max }
+func (e *Engine) stretches(j *job.State) bool { s := e.shapes.At(j.Base); return s.Min != s.Max }
 
 // alongside is the allocations of a job of one task set on the devices of another.
-func (e *Engine) alongside(s *shape, h *job.State) (allocs []inventory.Alloc, ok bool) {
-	r, left := &s.sets[0].Request, int(s.max)
+func (e *Engine) alongside(s *shape.Shape, h *job.State) (allocs []inventory.Alloc, ok bool) {
+	r, left := &s.Sets[0].Request, int(s.Max)
 	if r.GPUs == 0 || r.Fractional() || r.Profile != "" {
 		return nil, false
 	}
@@ -125,7 +126,7 @@ func (e *Engine) alongside(s *shape, h *job.State) (allocs []inventory.Alloc, ok
 		n := &e.st.Nodes()[a.Node]
 		tasks := popcount(a.GPUs) / r.GPUs
 		a.Tasks, a.CPU, a.RAM = int32(tasks), r.CPU*int64(tasks), r.RAM*int64(tasks)
-		if left -= tasks; tasks*r.GPUs != popcount(a.GPUs) || !n.TakesJobs() || !s.suits[0].Has(n.Class()) || n.CPU() < a.CPU || n.RAM() < a.RAM {
+		if left -= tasks; tasks*r.GPUs != popcount(a.GPUs) || !n.TakesJobs() || !s.Suits[0].Has(n.Class()) || n.CPU() < a.CPU || n.RAM() < a.RAM {
 			return nil, false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Jobs in shares of one GPU slow each other down (F-gpulet-interference). What is left
@@ -239,15 +240,15 @@ func (e *Engine) bearsAll(allocs []inventory.Alloc) bool {
 
 // shunnedText says beside whom a job does not go that would have room there, of all
 // such devices on that where most would be left of its own speed; "": there is none.
-func (e *Engine) shunnedText(j *job.State, s *shape) (text string) {
-	r, best := &s.sets[0].Request, int64(-1)
+func (e *Engine) shunnedText(j *job.State, s *shape.Shape) (text string) {
+	r, best := &s.Sets[0].Request, int64(-1)
 	if !e.knowsPairs() || !r.Fractional() || r.Profile != "" {
 		return ""
 	}
-	site := Site{request: e.anywhere(), e: e, job: j, req: s.sets}
+	site := Site{request: e.anywhere(), e: e, job: j, req: s.Sets}
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.any.Has(n.Class()) {
+		if !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
 		for m := e.shunned(n, j) & n.Healthy(); m != 0; m &= m - 1 {

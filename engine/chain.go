@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Chains of moves (D-defrag, the buddy variant): where who moves finds no room, somebody
@@ -18,7 +19,7 @@ import (
 // hunt is the search for a way to let a gang start.
 type hunt struct {
 	j      *job.State
-	s      *shape
+	s      *shape.Shape
 	movers []mover       // who may be moved, by number
 	most   cluster.Milli // moves, in thousandths (toll)
 	deep   int           // so many links a chain may have beyond its first
@@ -104,8 +105,8 @@ func (e *Engine) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more [
 // openings lists who could leave so that there may be room for one that moves, the cheapest
 // first.
 func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice) {
-	s := e.shapeAt(m.j.Asks())
-	if int(m.j.Devices) != s.gpus || h.work <= 0 {
+	s := e.shapes.At(m.j.Asks())
+	if int(m.j.Devices) != s.GPUs || h.work <= 0 {
 		return nil
 	}
 	gone := func(x mover) bool {
@@ -114,11 +115,11 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	}
 	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-toll(done)-toll(todo)
 	h.work -= len(e.st.Nodes()) + len(h.movers)
-	if s.partly() && s.min > 1 {
+	if s.Partly() && s.Min > 1 {
 		h.work -= partWork * len(movers)
 		return e.gangChoices(s, m.j, movers, most)
 	}
-	if s.partly() {
+	if s.Partly() {
 		list = e.partChoices(s, m.j, movers, most)
 		list = list[:min(len(list), mostBlocks)]
 		h.work -= partWork * len(list)
@@ -128,7 +129,7 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	for i := range blocks[:min(len(blocks), mostBlocks)] {
 		b := &blocks[i]
 		if _, _, ok := b.Single(); ok && len(b.movers) <= exactMovers {
-			list = append(list, e.choices(s.gpus, b, most, true)...)
+			list = append(list, e.choices(s.GPUs, b, most, true)...)
 		} else if who := e.chooseNodes(s, b, b.movers, most); len(who) > 0 {
 			list = append(list, choice{who: who, cost: costOf(who)})
 		}

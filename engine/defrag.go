@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Defragmentation (D-defrag): enough GPUs are free for a waiting gang, but not
@@ -258,10 +259,10 @@ func (e *Engine) moveFor(j *job.State) bool {
 
 // planMoves finds the cheapest moves for a job, and whether they are worth it.
 func (e *Engine) planMoves(j *job.State) (Moves, *relocation) {
-	s := e.shapeAt(j.Shape)
-	m := Moves{Job: j.Spec.ID, Name: j.Spec.Name, GPUs: s.gpus, Milli: e.milliOf(s, int(s.min)), Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.Spec.Tier)}
-	if s.partly() {
-		m.Part = s.tasksText()
+	s := e.shapes.At(j.Shape)
+	m := Moves{Job: j.Spec.ID, Name: j.Spec.Name, GPUs: s.GPUs, Milli: e.shapes.MilliOf(s, int(s.Min)), Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.Spec.Tier)}
+	if s.Partly() {
+		m.Part = tasksText(s)
 	}
 	if m.Text = e.unmoving(j, s); m.Text != "" {
 		return m, nil
@@ -312,26 +313,26 @@ func gpusTime(d time.Duration, milli cluster.Milli) time.Duration {
 func gpuTime(d time.Duration) string { return cluster.FormatDuration(d.Round(time.Second)) }
 
 // unmoving says why moves cannot help the job; "": they may.
-func (e *Engine) unmoving(j *job.State, s *shape) string {
-	r := &s.sets[0].Request
+func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
+	r := &s.Sets[0].Request
 	if text := e.unmovable(); text != "" {
 		return text
 	}
 	switch {
-	case len(s.sets) != 1 || r.GPUs == 0:
+	case len(s.Sets) != 1 || r.GPUs == 0:
 		return "jobs are moved for gangs of one kind of task with GPUs only"
-	case isPart(r) && e.cfg.Unshared:
+	case shape.IsPart(r) && e.cfg.Unshared:
 		return "jobs are moved for whole GPUs only: here somebody else chooses the GPU of shares and slices"
-	case s.meek:
+	case s.NoPreempt:
 		return "it asks that nobody is stopped for it"
 	case j.Home != nil:
 		return "it is suspended, and goes on only where its memory is"
 	}
-	if isPart(r) {
+	if shape.IsPart(r) {
 		return ""
 	}
-	if have, parted := e.freeFor(s); have+parted < s.gpus {
-		text := fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.gpus), have)
+	if have, parted := e.freeFor(s); have+parted < s.GPUs {
+		text := fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.GPUs), have)
 		if parted > 0 {
 			text += fmt.Sprintf(", and on %d are only shares and slices", parted)
 		}
@@ -351,20 +352,12 @@ func (e *Engine) unmovable() string {
 	return ""
 }
 
-// stagesOf is the sets of classes among which the shape's GPUs can be.
-func (s *shape) stagesOf() []stage {
-	if s.min > 1 {
-		return s.gangs
-	}
-	return s.stages
-}
-
 // freeFor is the free GPUs, and those on which only shares and slices are, of the model of
 // which there are most of both. Where somebody else chooses the GPUs of these, none count.
-func (e *Engine) freeFor(s *shape) (free, parted int) {
-	for _, g := range s.stagesOf() {
+func (e *Engine) freeFor(s *shape.Shape) (free, parted int) {
+	for _, g := range s.StagesOf() {
 		f, p := 0, 0
-		for _, ci := range g.classes {
+		for _, ci := range g.Classes {
 			f += e.st.Classes()[ci].Free()
 			if !e.cfg.Unshared {
 				p += e.st.Parted(ci)

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Moves of shares and slices. One slice can be in the way of a larger one by where it
@@ -160,14 +161,14 @@ func coversAll(list []occupant, d *inventory.Device) bool {
 
 // partChoices lists who could leave so that there may be room for one task with shares or a slice, at
 // moves for most at most, the cheapest first.
-func (e *Engine) partChoices(s *shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
-	if s.wide() {
+func (e *Engine) partChoices(s *shape.Shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
+	if s.Wide() {
 		return e.wideChoices(s, j, movers, most)
 	}
-	r := &s.sets[0].Request
+	r := &s.Sets[0].Request
 	for id, on := range e.byNode(movers) {
 		n := &e.st.Nodes()[id]
-		if len(on) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()) {
+		if len(on) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
 		for dev := range n.Devices() {

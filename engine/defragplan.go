@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // The search for moves (D-defrag): for each block in which the gang could be,
@@ -52,7 +53,7 @@ const (
 )
 
 // findMoves returns the cheapest way to let the job start, or says why there is none.
-func (e *Engine) findMoves(j *job.State, s *shape) (way *relocation, text string) {
+func (e *Engine) findMoves(j *job.State, s *shape.Shape) (way *relocation, text string) {
 	d := &e.defrag
 	left := e.movesLeft()
 	if left <= 0 {
@@ -65,10 +66,10 @@ func (e *Engine) findMoves(j *job.State, s *shape) (way *relocation, text string
 	h := &hunt{j: j, s: s, movers: movers, most: left, work: chainWork}
 	var look func()
 	switch {
-	case !s.partly():
+	case !s.Partly():
 		blocks := e.blocks(s, movers)
 		look = func() { e.vacateAny(h, blocks) }
-	case s.min > 1:
+	case s.Min > 1:
 		look = func() { e.makeGangRoom(h) }
 	default:
 		look = func() { e.makeRoom(h, e.partChoices(s, j, movers, left)) }
@@ -125,10 +126,10 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 // own, or on shares or slices that it asked for where the engine chooses their GPUs; one kind of
 // task, at a size that it may keep, no plan says in which partition, and it comes back when it is stopped.
 func (e *Engine) mayMove(v *job.State) bool {
-	s := e.shapeAt(v.Base)
-	r := &s.sets[0].Request
-	return v.State == job.Running && e.staysPlanned(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue && !v.Spec.Hold && len(s.sets) == 1 &&
-		r.GPUs > 0 && (!isPart(r) || !e.cfg.Unshared) && !e.onSlice(v, v.Allocs) && (v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed && !v.Resizing &&
+	s := e.shapes.At(v.Base)
+	r := &s.Sets[0].Request
+	return v.State == job.Running && e.staysPlanned(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue && !v.Spec.Hold && len(s.Sets) == 1 &&
+		r.GPUs > 0 && (!shape.IsPart(r) || !e.cfg.Unshared) && !e.onSlice(v, v.Allocs) && (v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed && !v.Resizing &&
 		(e.limits.closed == 0 || !e.isClosed(int(v.Queue)))
 }
 
@@ -140,8 +141,8 @@ func (e *Engine) staysPlanned(v *job.State) bool {
 
 // mayBe reports whether so many tasks are a size that a job asks for, by its plan if there is one.
 func (e *Engine) mayBe(v *job.State, tasks int32) bool {
-	s := e.shapeAt(v.Asks())
-	return s.min <= tasks && tasks <= s.max
+	s := e.shapes.At(v.Asks())
+	return s.Min <= tasks && tasks <= s.Max
 }
 
 // moverOf says what moving a job costs (C-checkpoint): GPUs x (checkpoint + restore
@@ -165,12 +166,12 @@ func (e *Engine) moverOf(v *job.State) mover {
 }
 
 // blocks lists where the gang could be, the cheapest first as far as is known.
-func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
+func (e *Engine) blocks(s *shape.Shape, movers []mover) (list []block) {
 	level := cluster.LevelNode
 	switch {
-	case s.topo.Required && s.topo.Level != cluster.LevelAny && (s.min > 1 || s.topo.Level == cluster.LevelNVLink):
-		level = s.topo.Level
-	case s.min > 1:
+	case s.Topo.Required && s.Topo.Level != cluster.LevelAny && (s.Min > 1 || s.Topo.Level == cluster.LevelNVLink):
+		level = s.Topo.Level
+	case s.Min > 1:
 		level = cluster.LevelAny
 	}
 	at := map[inventory.Domain]int{} // looked up only
@@ -193,7 +194,7 @@ func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
 		switch {
-		case !n.TakesJobs() || !s.any.Has(n.Class()):
+		case !n.TakesJobs() || !s.Any.Has(n.Class()):
 		case level == cluster.LevelAny:
 			list = append(list[:0], block{movers: slices.Clone(movers)})
 		case level == cluster.LevelNVLink && n.Split():
@@ -227,11 +228,11 @@ func (e *Engine) byNode(movers []mover) [][]int {
 
 // priceBlock sorts who may leave a block by cost. Within one node it is known what room
 // there costs at least (MaxDuration: there cannot be any).
-func (e *Engine) priceBlock(s *shape, b *block) {
+func (e *Engine) priceBlock(s *shape.Shape, b *block) {
 	slices.SortStableFunc(b.movers, func(x, y mover) int { return cmp.Compare(x.cost, y.cost) })
 	if id, _, ok := b.Single(); ok {
 		n := &e.st.Nodes()[id]
-		b.least, _ = e.cheapest(portions(b.movers), b.Domain, s.gpus-n.FreeOn(b.Devices(n)))
+		b.least, _ = e.cheapest(portions(b.movers), b.Domain, s.GPUs-n.FreeOn(b.Devices(n)))
 	}
 }
 
@@ -278,7 +279,7 @@ func (e *Engine) cheapest(movers []mover, d inventory.Domain, gpus int) (cost ti
 // best one so far.
 func (e *Engine) vacate(h *hunt, b *block) {
 	if _, _, ok := b.Single(); ok && len(b.movers) <= exactMovers {
-		for _, c := range e.choices(h.s.gpus, b, h.most, false) { // the cheapest first
+		for _, c := range e.choices(h.s.GPUs, b, h.most, false) { // the cheapest first
 			if !h.better(c.cost, len(c.who)) {
 				return
 			}
@@ -357,7 +358,7 @@ func sortChoices(list []choice) {
 
 // chooseNodes chooses who leaves a block, moves for most at most: task by task where the next
 // one costs least.
-func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Milli) (chosen []mover) {
+func (e *Engine) chooseNodes(s *shape.Shape, b *block, movers []mover, most cluster.Milli) (chosen []mover) {
 	type offer struct {
 		id    int32
 		extra int // GPUs of the tasks that it was chosen for
@@ -365,7 +366,7 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Mi
 		who   []int
 		known bool
 	}
-	r, missing, on := &s.sets[0].Request, int(s.min), e.byNode(movers)
+	r, missing, on := &s.Sets[0].Request, int(s.Min), e.byNode(movers)
 	var nodes []offer
 	part := func(id int32) inventory.Domain {
 		if at, island, ok := b.Single(); ok && island && at == id {
@@ -375,7 +376,7 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Mi
 	}
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.any.Has(n.Class()) || !b.Covers(n, int32(id)) {
+		if !n.TakesJobs() || !s.Any.Has(n.Class()) || !b.Covers(n, int32(id)) {
 			continue
 		}
 		nodes = append(nodes, offer{id: int32(id)})
@@ -441,7 +442,7 @@ func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *j
 		e.st.ReleaseAll(chosen[i].j.Allocs)
 	}
 	e.constrain(h.j)
-	allocs, ok := e.placeWithin(e.request(), h.j, h.s, h.s.min, d)
+	allocs, ok := e.placeWithin(e.request(), h.j, h.s, h.s.Min, d)
 	if !ok {
 		return nil
 	}

@@ -7,15 +7,13 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Moves for tasks with shares of several GPUs. Each of so many devices of one node must have
 // the share left: who has parts of several of them, or has them whole, makes room on all at once,
 // so it is looked at node by node (in one NVLink island, where the job requires one) instead of
 // device by device.
-
-// wide reports whether tasks of the shape have shares of several GPUs of a node.
-func (s *shape) wide() bool { return s.partly() && s.sets[0].Request.GPUs > 1 }
 
 // nook is a node, or an island of one, in which there is to be room for one more task.
 type nook struct {
@@ -28,14 +26,14 @@ type nook struct {
 
 // wideChoices lists who could leave some node so that there may be room for one more task
 // with shares of several GPUs, moves for most at most, nobody in vain, the cheapest first.
-func (e *Engine) wideChoices(s *shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
+func (e *Engine) wideChoices(s *shape.Shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
 	for id, on := range e.byNode(movers) {
 		n := &e.st.Nodes()[id]
-		if len(on) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()) {
+		if len(on) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
 		for _, d := range e.nooks(s, int32(id)) {
-			k := nook{e: e, node: int32(id), site: Site{request: e.request(), e: e, job: j, req: s.sets, home: d, most: s.bounds()}}
+			k := nook{e: e, node: int32(id), site: Site{request: e.request(), e: e, job: j, req: s.Sets, home: d, most: s.NodeBounds()}}
 			for _, i := range on {
 				if e.gpusIn(&movers[i], d) > 0 {
 					k.movers = append(k.movers, movers[i])
@@ -54,9 +52,9 @@ func (e *Engine) wideChoices(s *shape, j *job.State, movers []mover, most cluste
 }
 
 // nooks lists the parts of a node in one of which a task must be.
-func (e *Engine) nooks(s *shape, id int32) (list []inventory.Domain) {
+func (e *Engine) nooks(s *shape.Shape, id int32) (list []inventory.Domain) {
 	n := &e.st.Nodes()[id]
-	if !s.topo.Required || s.topo.Level != cluster.LevelNVLink || !n.Split() {
+	if !s.Topo.Required || s.Topo.Level != cluster.LevelNVLink || !n.Split() {
 		return []inventory.Domain{{Level: cluster.LevelNode, ID: id}}
 	}
 	for i := range n.Islands() {
@@ -176,7 +174,7 @@ func (k *nook) trim(who []mover) []mover {
 
 // reopen is the openings for a gang of such tasks after some more have left (last): on nodes that
 // these left it is looked anew who may leave for one task more.
-func (r *gangRoom) reopen(s *shape, list []opening, movers, chosen, last []mover, most cluster.Milli) []opening {
+func (r *gangRoom) reopen(s *shape.Shape, list []opening, movers, chosen, last []mover, most cluster.Milli) []opening {
 	at := nodesLeft(last)
 	touched := func(o opening) bool { return slices.Contains(at, r.nodeOf(&o)) }
 	list = slices.DeleteFunc(list, touched)

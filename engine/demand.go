@@ -91,7 +91,7 @@ func (e *Engine) addDemand(d *inventory.Demand, a, b int, sign int64) {
 			k, ok := d.At[string(e.scratch.key)]
 			if !ok {
 				k = len(d.All)
-				d.All = append(d.All, inventory.TaskKind{Request: t.Request, User: e.sharer(j.Spec, &t.Request), Key: bytes.Clone(e.scratch.key), Suits: e.suitsOf(j.Spec, &t.Request)})
+				d.All = append(d.All, inventory.TaskKind{Request: t.Request, User: e.sharer(j.Spec, &t.Request), Key: bytes.Clone(e.scratch.key), Suits: e.shapes.SuitsOf(j.Spec, &t.Request)})
 				d.At[string(d.All[k].Key)] = k
 			}
 			d.All[k].Weight += sign * int64(min(t.Count, mostWeight))
@@ -119,17 +119,4 @@ func kindKey(buf []byte, j *cluster.Job, r *cluster.Request, user string) []byte
 		}
 	}
 	return buf
-}
-
-// suitsOf is the classes on which a task of the job can ever run.
-func (e *Engine) suitsOf(j *cluster.Job, r *cluster.Request) (suits inventory.ClassSet) {
-	parts := e.partMask(j.Partitions)
-	for ci := range e.st.Classes() {
-		c := &e.st.Classes()[ci]
-		if c.Partitions()&parts != 0 && inventory.WhyNotClass(r, c) == "" &&
-			(len(j.GPUTypes) == 0 || slices.ContainsFunc(j.GPUTypes, func(t string) bool { return matchType(c.Model().Name, t) })) {
-			suits.Add(int32(ci))
-		}
-	}
-	return suits
 }

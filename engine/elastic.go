@@ -5,6 +5,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Elastic jobs start as large as fits and grow into what nobody waits for.
@@ -30,24 +31,24 @@ func (e *Engine) grow() {
 }
 
 func (e *Engine) growJob(j *job.State) {
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	open := e.growStage(j, s)
 	var home inventory.Domain
-	if s.topo.Required && s.topo.Level != cluster.LevelAny {
-		home = e.st.HomeOf(j.Allocs, s.topo.Level)
+	if s.Topo.Required && s.Topo.Level != cluster.LevelAny {
+		home = e.st.HomeOf(j.Allocs, s.Topo.Level)
 	}
-	one := []cluster.TaskSet{{Count: 1, Request: s.sets[0].Request}}
+	one := []cluster.TaskSet{{Count: 1, Request: s.Sets[0].Request}}
 	var more []inventory.Alloc
 	tasks, before := int(j.Tasks), e.st.Mark()
 	e.takeLeaving() // it grows into what is free now only
 	for tasks < int(e.mostTasks(j)) {
-		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, tasks+1)-e.milliOf(s, int(j.Tasks))).code != notRefused {
+		if e.limits.byQueue && e.overQuota(j, e.shapes.MilliOf(s, tasks+1)-e.shapes.MilliOf(s, int(j.Tasks))).code != notRefused {
 			break
 		}
 		r := e.request()
 		r.reserved = e.reserved(j)
 		has := append(more[:len(more):len(more)], j.Allocs...)
-		site := &Site{request: r, e: e, job: j, req: one, home: home, awake: true, most: s.bounds(), has: has}
+		site := &Site{request: r, e: e, job: j, req: one, home: home, awake: true, most: s.NodeBounds(), has: has}
 		mark := e.st.Mark()
 		if !e.placeStage(site, &open) {
 			break
@@ -72,7 +73,7 @@ func (e *Engine) growJob(j *job.State) {
 
 // growStage is where a running job's first set may grow: if it has GPUs, on
 // nodes of the model that it has.
-func (e *Engine) growStage(j *job.State, s *shape) stage {
+func (e *Engine) growStage(j *job.State, s *shape.Shape) shape.Stage {
 	model := ""
 	for i := range j.Allocs {
 		if a := &j.Allocs[i]; a.GPUs != 0 {
@@ -80,10 +81,10 @@ func (e *Engine) growStage(j *job.State, s *shape) stage {
 			break
 		}
 	}
-	g := stage{gpus: s.suits[0]}
+	g := shape.Stage{GPUs: s.Suits[0]}
 	for ci := range e.st.Classes() {
-		if s.suits[0].Has(int32(ci)) && (s.sets[0].Request.GPUs == 0 || e.st.Classes()[ci].Model().Name == model) {
-			g.classes = append(g.classes, int32(ci))
+		if s.Suits[0].Has(int32(ci)) && (s.Sets[0].Request.GPUs == 0 || e.st.Classes()[ci].Model().Name == model) {
+			g.Classes = append(g.Classes, int32(ci))
 		}
 	}
 	return g
@@ -91,8 +92,8 @@ func (e *Engine) growStage(j *job.State, s *shape) stage {
 
 func (e *Engine) resized(j *job.State, tasks int) {
 	e.touch(j)
-	s := &e.shapes[j.Shape]
-	j.Tasks, j.Devices = int32(tasks), int32(s.devices(tasks))
+	s := e.shapes.Get(j.Shape)
+	j.Tasks, j.Devices = int32(tasks), int32(s.Devices(tasks))
 	j.Milli = e.heldMilli(j)
 	e.charge(j, 1)
 	e.st.Commit()
@@ -113,7 +114,7 @@ func (e *Engine) shrinkFor(j *job.State) bool {
 	if e.elastic == 0 {
 		return false
 	}
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	ids := e.scratch.ids[:0]
 	e.byKey().WalkBack(func(it order.Item) bool {
 		v := e.jobs[it.ID]
@@ -129,13 +130,13 @@ func (e *Engine) shrinkFor(j *job.State) bool {
 		v := e.jobs[id]
 		c := cut{v: v, keep: append([]inventory.Alloc(nil), v.Allocs...)}
 		for n := v.Tasks; n > e.leastTasks(v); n-- {
-			gone := inventory.SplitTask(&c.keep, &e.shapes[v.Shape].sets[0].Request)
+			gone := inventory.SplitTask(&c.keep, &e.shapes.Get(v.Shape).Sets[0].Request)
 			if gone == nil {
 				break
 			}
 			e.st.ReleaseAll(gone)
 			c.gone = append(c.gone, gone...)
-			allocs, ok := e.placeSize(j, s, s.min)
+			allocs, ok := e.placeSize(j, s, s.Min)
 			if !ok {
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -93,8 +94,7 @@ type Engine struct {
 	none      job.Tenure // of jobs that were given nothing so far
 	live      int        // jobs that are not done
 	users     intern
-	shapes    []shape
-	shapeID   map[string]int32
+	shapes    shape.Table
 	lanes     []lane
 	laneID    map[laneKey]int32
 	groups    []group
@@ -179,8 +179,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	}
 	cfg.Stop = &stop
 	e := &Engine{cfg: cfg, traits: cfg.Policy.Traits(),
-		nodeID: map[string]int32{}, shapeID: map[string]int32{},
+		nodeID: map[string]int32{},
 		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}
+	e.shapes = shape.NewTable(&e.st, e.nodeID, cfg.Spec.Sharing == cluster.MPS)
 	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.keyer, _ = cfg.Policy.(KeyChanger)
 	e.heads, _ = cfg.Policy.(HeadKeyer)
@@ -286,6 +287,7 @@ func (e *Engine) initPartitions(parts []cluster.Partition) error {
 			m[n] = true
 		}
 		e.parts = append(e.parts, partition{p, m})
+		e.shapes.AddPartition(p)
 	}
 	return nil
 }
@@ -323,9 +325,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 		return &NodeError{n.Name, err.Error()}
 	}
 	if first {
-		for i := range e.shapes {
-			e.shapes[i].stale = true
-		}
+		e.shapes.Recompute()
 		e.demand.Stale = true
 	}
 	id := int32(len(e.st.Nodes())) - 1

@@ -18,8 +18,9 @@ func (e *Engine) Forget() {
 	for i := range e.groups {
 		e.groups[i].stuck = -1
 	}
-	for i := range e.shapes {
-		e.shapes[i].failed, e.shapes[i].noneFree = -1, -1
+	for i := range e.shapes.Count() {
+		s := e.shapes.Get(int32(i))
+		s.Failed, s.NoneFree = -1, -1
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // What a minimum run time only delays is foreseen: a job that comes before
@@ -23,7 +24,7 @@ type sooner struct {
 
 // protected lists those who would have to leave for the job if they had run for
 // long enough, and the first time at which one has.
-func (e *Engine) protected(j *job.State, s *shape) (list []sooner, from cluster.Time) {
+func (e *Engine) protected(j *job.State, s *shape.Shape) (list []sooner, from cluster.Time) {
 	if e.cfg.MinRuntime == 0 {
 		return nil, cluster.Never
 	}
@@ -34,7 +35,7 @@ func (e *Engine) protected(j *job.State, s *shape) (list []sooner, from cluster.
 // comeAfter lists the running jobs whose devices the job may take now or once
 // their minimum run time is over, soonest first; none if no minimum run time
 // stands between them and it.
-func (e *Engine) comeAfter(j *job.State, s *shape) (list []sooner, from cluster.Time) {
+func (e *Engine) comeAfter(j *job.State, s *shape.Shape) (list []sooner, from cluster.Time) {
 	reclaim := e.limits.byQueue && j.Milli > 0 && e.entitled(j)
 	lacks := e.lacksQuota(j)
 	from = cluster.Never
@@ -84,7 +85,7 @@ func (e *Engine) foresee(j *job.State) (out []moved) {
 	if e.cfg.MinRuntime == 0 {
 		return nil
 	}
-	list, _ := e.comeAfter(j, e.shapeAt(j.Shape))
+	list, _ := e.comeAfter(j, e.shapes.At(j.Shape))
 	var gone []sooner
 	for i := range list {
 		x := &list[i]

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // A place on devices that a stopping job still holds costs its grace period. So a job whose
@@ -15,8 +16,8 @@ import (
 // preferFree replaces a contested placement by one that can start at once, if there is one.
 // The allocations are in the books from mark on, and in scratch memory.
 func (e *Engine) preferFree(j *job.State, mark inventory.Mark, allocs []inventory.Alloc, tasks int32) ([]inventory.Alloc, int32) {
-	s := e.shapeAt(j.Shape)
-	if j.Home != nil || s.noneFree == e.freed || !e.contested(allocs) {
+	s := e.shapes.At(j.Shape)
+	if j.Home != nil || s.NoneFree == e.freed || !e.contested(allocs) {
 		return allocs, tasks
 	}
 	contested := slices.Clone(allocs)
@@ -29,8 +30,8 @@ func (e *Engine) preferFree(j *job.State, mark inventory.Mark, allocs []inventor
 		free, n, ok = e.findPlace(j)
 		e.st.Rollback(mark)
 	}
-	if !ok && e.held == nil && e.blockedBy == nil && !s.several() {
-		s.noneFree = e.freed
+	if !ok && e.held == nil && e.blockedBy == nil && !s.Several() {
+		s.NoneFree = e.freed
 	}
 	if ok && (e.WakeTime(contested) > 0 || e.WakeTime(free) == 0) { // to wake a node takes longer than a grace period
 		e.st.TakeAll(free)
@@ -54,25 +55,25 @@ func (e *Engine) takeLeaving() {
 
 // enoughNow is a quick necessary condition: as many GPUs as a shape needs at its smallest size are
 // free, without those that are being left.
-func (e *Engine) enoughNow(s *shape) bool {
-	for i := range s.sets {
-		if r := &s.sets[i].Request; r.Fractional() || r.Profile != "" {
+func (e *Engine) enoughNow(s *shape.Shape) bool {
+	for i := range s.Sets {
+		if r := &s.Sets[i].Request; r.Fractional() || r.Profile != "" {
 			return true // several on one GPU
 		}
 	}
 	e.updateResidues()
 	have := 0
 	for ci := range e.st.Classes() {
-		if s.any.Has(int32(ci)) {
+		if s.Any.Has(int32(ci)) {
 			have += e.st.Classes()[ci].Free()
 		}
 	}
 	for _, node := range e.beingLeft {
-		if n := &e.st.Nodes()[node]; n.TakesJobs() && s.any.Has(n.Class()) {
+		if n := &e.st.Nodes()[node]; n.TakesJobs() && s.Any.Has(n.Class()) {
 			have -= e.residues[node].gpus
 		}
 	}
-	return have >= s.gpus
+	return have >= s.GPUs
 }
 
 // updateResidues computes the residues of nodes that have changed.

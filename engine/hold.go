@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // A blocked job is promised a start from the expected ends of running jobs. Where their run times
@@ -36,7 +37,7 @@ func (e *Engine) outOfSight(at cluster.Time) bool { return at >= e.now.Add(clust
 // those with the fewest busy GPUs. Of nodes that are held the busy GPUs only become fewer, so the
 // choice can change only to nodes that are nearer to being free.
 func (e *Engine) holdFor(j *job.State) (reservation, bool) {
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	nodes := e.leastBusy(s)
 	on := e.allocsOn(nodes)
 	mark := e.st.Mark()
@@ -47,7 +48,7 @@ func (e *Engine) holdFor(j *job.State) (reservation, bool) {
 				e.st.Release(h.a)
 			}
 		}
-		return e.placeFor(e.anywhere(), j, s, s.min)
+		return e.placeFor(e.anywhere(), j, s, s.Min)
 	}
 	defer func() { e.st.Rollback(mark) }()
 	least, most := 0, min(1, len(nodes))
@@ -78,7 +79,7 @@ func (e *Engine) holdFor(j *job.State) (reservation, bool) {
 
 // leastBusy lists the nodes that suit a shape and are not held for another job, those with the
 // fewest busy GPUs first, then with the least CPU in use, then as they joined.
-func (e *Engine) leastBusy(s *shape) (nodes []int32) {
+func (e *Engine) leastBusy(s *shape.Shape) (nodes []int32) {
 	taken := map[int32]bool{} // looked up only
 	for i := range e.resv {
 		for k := 0; e.resv[i].hold && k < len(e.resv[i].nodes); k++ {
@@ -86,7 +87,7 @@ func (e *Engine) leastBusy(s *shape) (nodes []int32) {
 		}
 	}
 	for id := range e.st.Nodes() {
-		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.any.Has(n.Class()) && !taken[int32(id)] {
+		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.Any.Has(n.Class()) && !taken[int32(id)] {
 			nodes = append(nodes, int32(id))
 		}
 	}
@@ -157,9 +158,9 @@ func (e *Engine) freeAt(sl *slack, on []holder) cluster.Time {
 
 // openEnded reports whether all reservations that stand in a shape's way are for starts that are
 // not in sight: they hold nothing.
-func (e *Engine) openEnded(s *shape) bool {
+func (e *Engine) openEnded(s *shape.Shape) bool {
 	for i := range e.resv {
-		if r := &e.resv[i]; s.any.Minus(&r.any) != s.any && !e.outOfSight(r.at) {
+		if r := &e.resv[i]; s.Any.Minus(&r.any) != s.Any && !e.outOfSight(r.at) {
 			return false
 		}
 	}

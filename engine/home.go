@@ -58,8 +58,8 @@ func (e *Engine) watchHome(j *job.State) {
 // leaveHome starts a suspended job that has waited for its devices for long enough from its last
 // checkpoint, where there is room. Else it keeps what it has in memory.
 func (e *Engine) leaveHome(j *job.State) bool {
-	s := e.shapeAt(j.Shape)
-	if e.leavesHomeAt(j) > e.now || s.failed == e.epoch || e.blockedBy != nil {
+	s := e.shapes.At(j.Shape)
+	if e.leavesHomeAt(j) > e.now || s.Failed == e.epoch || e.blockedBy != nil {
 		return false
 	}
 	home, done := j.Home, j.Done
@@ -68,8 +68,8 @@ func (e *Engine) leaveHome(j *job.State) bool {
 	var allocs []inventory.Alloc
 	var tasks int32
 	if e.overQuota(j, e.leastMilli(j)).code == notRefused {
-		if allocs, tasks, ok = e.tryPlace(j); !ok && !constrained && !s.several() {
-			s.failed = e.epoch
+		if allocs, tasks, ok = e.tryPlace(j); !ok && !constrained && !s.Several() {
+			s.Failed = e.epoch
 		}
 	}
 	if !ok {
@@ -101,8 +101,8 @@ func (e *Engine) clearHome(j *job.State) bool {
 	if j.Home == nil || e.blockedBy != nil || len(e.advance) > 0 {
 		return false
 	}
-	s := e.shapeAt(j.Shape)
-	if e.idleGPUs() == 0 || s.meek {
+	s := e.shapes.At(j.Shape)
+	if e.idleGPUs() == 0 || s.NoPreempt {
 		return false
 	}
 	movers := e.holdersOf(j)

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // CheckInvariants compares everything that the engine keeps up to date step by
@@ -94,25 +95,25 @@ func (e *Engine) checkJobs() error {
 
 // checkGang checks that a job holds exactly what it asked for, where it may.
 func (e *Engine) checkGang(j *job.State) error {
-	s := e.shapeAt(j.Shape)
-	tasks := make([]int, len(s.sets))
-	gpus := make([]int, len(s.sets))
+	s := e.shapes.At(j.Shape)
+	tasks := make([]int, len(s.Sets))
+	gpus := make([]int, len(s.Sets))
 	on := map[int32]int{} // looked up only
 	for i := range j.Allocs {
 		a := &j.Allocs[i]
-		if int(a.Node) >= len(e.st.Nodes()) || int(a.Set) >= len(s.sets) || a.Tasks < 0 {
+		if int(a.Node) >= len(e.st.Nodes()) || int(a.Set) >= len(s.Sets) || a.Tasks < 0 {
 			return fmt.Errorf("holds %+v", *a)
 		}
-		if on[a.Node] += int(a.Tasks); on[a.Node] > s.most.each() {
-			return fmt.Errorf("has %d tasks on node %d; at most %d may be on one", on[a.Node], a.Node, s.most.each())
+		if on[a.Node] += int(a.Tasks); on[a.Node] > s.Most.Each() {
+			return fmt.Errorf("has %d tasks on node %d; at most %d may be on one", on[a.Node], a.Node, s.Most.Each())
 		}
-		r := &s.sets[a.Set].Request
+		r := &s.Sets[a.Set].Request
 		n := bits.OnesCount64(a.GPUs)
 		tasks[a.Set] += int(a.Tasks)
 		gpus[a.Set] += n
 		shared := r.Fractional() || r.Profile != ""
 		switch {
-		case !s.suits[a.Set].Has(e.st.Nodes()[a.Node].Class()) && !e.astrayByPlan(j, a.Node, r):
+		case !s.Suits[a.Set].Has(e.st.Nodes()[a.Node].Class()) && !e.astrayByPlan(j, a.Node, r):
 			return fmt.Errorf("is on node %d, which does not suit it", a.Node)
 		case a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks):
 			return fmt.Errorf("holds %d CPU and %d RAM for %d tasks of %+v", a.CPU, a.RAM, a.Tasks, *r)
@@ -130,20 +131,20 @@ func (e *Engine) checkGang(j *job.State) error {
 			}
 		}
 	}
-	for i := range s.sets {
-		least, most := s.sets[i].Count, s.sets[i].Count
+	for i := range s.Sets {
+		least, most := s.Sets[i].Count, s.Sets[i].Count
 		if i == 0 {
-			least, most = int(s.min), int(s.max)
+			least, most = int(s.Min), int(s.Max)
 			if int(j.Tasks) != tasks[0] {
 				return fmt.Errorf("counts %d tasks and holds %d", j.Tasks, tasks[0])
 			}
 		}
-		if tasks[i] < least || tasks[i] > most || gpus[i] != tasks[i]*s.sets[i].Request.GPUs {
-			return fmt.Errorf("set %d has %d tasks on %d GPUs, wants %d to %d tasks of %d", i, tasks[i], gpus[i], least, most, s.sets[i].Request.GPUs)
+		if tasks[i] < least || tasks[i] > most || gpus[i] != tasks[i]*s.Sets[i].Request.GPUs {
+			return fmt.Errorf("set %d has %d tasks on %d GPUs, wants %d to %d tasks of %d", i, tasks[i], gpus[i], least, most, s.Sets[i].Request.GPUs)
 		}
 	}
-	if j.Milli != e.heldMilli(j) || int(j.Devices) != s.devices(int(j.Tasks)) {
-		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.Milli, j.Devices, e.heldMilli(j), s.devices(int(j.Tasks)))
+	if j.Milli != e.heldMilli(j) || int(j.Devices) != s.Devices(int(j.Tasks)) {
+		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.Milli, j.Devices, e.heldMilli(j), s.Devices(int(j.Tasks)))
 	}
 	return e.checkSpan(j, s)
 }
@@ -182,7 +183,7 @@ func (e *Engine) checkDivided(a *inventory.Alloc, r *cluster.Request) error {
 
 // checkSpan checks that a gang's GPUs are of one model, and that it is within
 // its domain.
-func (e *Engine) checkSpan(j *job.State, s *shape) error {
+func (e *Engine) checkSpan(j *job.State, s *shape.Shape) error {
 	model := ""
 	for i := range j.Allocs {
 		if a := &j.Allocs[i]; a.GPUs != 0 {
@@ -195,7 +196,7 @@ func (e *Engine) checkSpan(j *job.State, s *shape) error {
 			}
 		}
 	}
-	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.st.Together(j.Allocs, l) {
+	if l := s.Topo.Level; s.Topo.Required && l != cluster.LevelAny && !e.st.Together(j.Allocs, l) {
 		return fmt.Errorf("must be within one %s and holds %+v", l, j.Allocs)
 	}
 	return nil

@@ -128,7 +128,7 @@ func (e *Engine) checkLanes() error {
 		}
 		eligible++
 		greedy, homing = greedy+count(e.several(j)), homing+count(j.Home != nil)
-		if e.shapes[j.Shape].sliced() {
+		if e.shapes.Get(j.Shape).Sliced() {
 			waiting[j.Shape]++
 		}
 		if g, ok := inGroup[int32(j.Spec.ID)]; !ok || g != j.Group || g != e.groupOf(j) {
@@ -138,9 +138,10 @@ func (e *Engine) checkLanes() error {
 			return fmt.Errorf("job %d waits at %+v, its key is %+v", j.Spec.ID, j.Key, now)
 		}
 	}
-	for id := range e.shapes {
-		if e.shapes[id].waiting != waiting[int32(id)] {
-			return fmt.Errorf("%d jobs of shape %d are in line for slices, counted %d", waiting[int32(id)], id, e.shapes[id].waiting)
+	for i := range e.shapes.Count() {
+		id := int32(i)
+		if n := e.shapes.Get(id).Waiting; n != waiting[id] {
+			return fmt.Errorf("%d jobs of shape %d are in line for slices, counted %d", waiting[id], id, n)
 		}
 	}
 	if homing != e.homing {
@@ -413,7 +414,7 @@ func (e *Engine) checkWork() error {
 			continue
 		}
 		j := e.jobs[it.ID]
-		s := e.shapeAt(j.Shape)
+		s := e.shapes.At(j.Shape)
 		if e.overQuota(j, e.leastMilli(j)).code != notRefused {
 			continue
 		}

@@ -55,7 +55,7 @@ func (e *Engine) laneOf(j *job.State) int32 {
 		k.queue = j.Queue
 	}
 	for i := range e.parts {
-		if e.partMask(j.Spec.Partitions)>>i&1 == 1 {
+		if e.shapes.PartMask(j.Spec.Partitions)>>i&1 == 1 {
 			k.part = min(k.part, -e.parts[i].spec.PriorityTier)
 		}
 	}
@@ -122,10 +122,7 @@ func (e *Engine) lineUp(j *job.State) {
 // several reports whether a job has several task sets. They are placed one
 // after the other, so that where the first goes decides whether the next fits:
 // what somebody else takes may send the first elsewhere.
-func (e *Engine) several(j *job.State) bool { return e.shapeAt(j.Shape).several() }
-
-// several tasks of one set are alike in this where nodes are bounded together.
-func (s *shape) several() bool { return len(s.sets) > 1 || s.most.groups != nil && s.max > 1 }
+func (e *Engine) several(j *job.State) bool { return e.shapes.At(j.Shape).Several() }
 
 // pendingItem is a waiting job's place in the order.
 func (e *Engine) pendingItem(j *job.State) order.Item {

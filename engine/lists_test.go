@@ -110,7 +110,7 @@ func siteFor(e *Engine, r cluster.Request, count int) *Site {
 	j := &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
 	s := &Site{request: e.request(), e: e, job: j, req: j.Spec.Tasks}
 	for ci := range e.st.Classes() {
-		s.stage.classes = append(s.stage.classes, int32(ci))
+		s.stage.Classes = append(s.stage.Classes, int32(ci))
 	}
 	return s
 }

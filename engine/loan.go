@@ -176,8 +176,8 @@ func (e *Engine) reclaim(nodes []int32, n int) int {
 // loadOf adds what a job has on some nodes; false: nothing.
 func (e *Engine) loadOf(lent *lentNodes, j *job.State, nodes []int32) bool {
 	var on []int32
-	s, number, found := &e.shapes[j.Shape], len(lent.jobs), false
-	shrinks := j.State == job.Running && !j.Resizing && s.min < s.max
+	s, number, found := e.shapes.Get(j.Shape), len(lent.jobs), false
+	shrinks := j.State == job.Running && !j.Resizing && s.Min < s.Max
 	for i := range j.Allocs {
 		a := &j.Allocs[i]
 		if !slices.Contains(on, a.Node) {
@@ -190,7 +190,7 @@ func (e *Engine) loadOf(lent *lentNodes, j *job.State, nodes []int32) bool {
 		found = true
 		loads := lent.loads[at]
 		tasks := int(a.Tasks)
-		if !shrinks || a.Set != 0 || a.Share != 0 && s.sets[0].Request.GPUs > 1 {
+		if !shrinks || a.Set != 0 || a.Share != 0 && s.Sets[0].Request.GPUs > 1 {
 			tasks = 0
 		}
 		switch last := len(loads) - 1; {
@@ -205,7 +205,7 @@ func (e *Engine) loadOf(lent *lentNodes, j *job.State, nodes []int32) bool {
 	if found {
 		b := borrower{span: len(on)}
 		if shrinks {
-			b.surplus = int(j.Tasks - s.min)
+			b.surplus = int(j.Tasks - s.Min)
 		}
 		lent.jobs = append(lent.jobs, b)
 	}
@@ -220,7 +220,7 @@ func (e *Engine) leaveLent(j *job.State, all bool) {
 	keep, gone := j.Allocs, []inventory.Alloc(nil)
 	for i := range j.Allocs {
 		if id := j.Allocs[i].Node; e.st.Nodes()[id].GivenBack() {
-			k, g, ok := inventory.SplitLost(keep, id, inventory.AnyDevice, e.shapes[j.Shape].sets[0].Request.GPUs)
+			k, g, ok := inventory.SplitLost(keep, id, inventory.AnyDevice, e.shapes.Get(j.Shape).Sets[0].Request.GPUs)
 			if keep, gone = k, append(gone, g...); !ok {
 				all = true
 				break
@@ -256,7 +256,7 @@ func (e *Engine) evictLent(j *job.State) {
 
 // givenText says until when nodes are given back on which a job could run; "": none are.
 func (e *Engine) givenText(j *job.State) string {
-	mask, list := e.partMask(j.Partitions()), []string(nil)
+	mask, list := e.shapes.PartMask(j.Partitions()), []string(nil)
 	for i := range e.cfg.Spec.Loans {
 		l := &e.cfg.Spec.Loans[i]
 		given := e.givenBack(l)

@@ -6,6 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // A job that is moved stops like one that is preempted, but what it goes to is
@@ -36,13 +37,13 @@ func (e *Engine) holdSlack(j *job.State, allocs []inventory.Alloc, sign int64) {
 }
 
 // placeWithin is placeFor within a domain.
-func (e *Engine) placeWithin(r request, j *job.State, s *shape, tasks int32, d inventory.Domain) ([]inventory.Alloc, bool) {
-	sets := s.sets
+func (e *Engine) placeWithin(r request, j *job.State, s *shape.Shape, tasks int32, d inventory.Domain) ([]inventory.Alloc, bool) {
+	sets := s.Sets
 	if int(tasks) != sets[0].Count {
 		sets = slices.Clone(sets)
 		sets[0].Count = int(tasks)
 	}
-	return e.placeStages(&Site{request: r, e: e, job: j, req: sets, home: d, most: s.bounds()}, s)
+	return e.placeStages(&Site{request: r, e: e, job: j, req: sets, home: d, most: s.NodeBounds()}, s)
 }
 
 // tightest places a single task where it leaves the fewest GPUs free.
@@ -62,11 +63,11 @@ func (tightest) Place(s *Site) bool {
 // and takes it. It is never spread over more than the job is now, nor, where queues have
 // limits, does it count for more: a slice can be another part of another model. avoid: nodes to keep off.
 func (e *Engine) destination(v *job.State, avoid *shyness) ([]inventory.Alloc, bool) {
-	s := e.shapeAt(v.Asks()) // of the model that a plan says
+	s := e.shapes.At(v.Asks()) // of the model that a plan says
 	e.constrain(v)
 	r := e.request()
 	r.avoid = avoid
-	if v.Tasks == 1 && !s.topo.Required {
+	if v.Tasks == 1 && !s.Topo.Required {
 		r.placer = tightest{}
 	}
 	mark := e.st.Mark()

@@ -39,7 +39,7 @@ func (v View) NodeRooms(buf []NodeRoom) []NodeRoom {
 
 // Classes is the set of node classes on which tasks of the job with GPUs can ever run, a
 // bit each.
-func (j JobView) Classes() [inventory.MaxKinds / 64]uint64 { return j.e.shapeAt(j.j.Base).any }
+func (j JobView) Classes() [inventory.MaxKinds / 64]uint64 { return j.e.shapes.At(j.j.Base).Any }
 
 // Distances is a Speeds that knows what distance between a gang's tasks costs.
 type Distances interface {
@@ -90,8 +90,8 @@ const skewed = 0.3
 // rack, and of several racks, on the GPUs that it would get first.
 func (s *Site) Losses() [2]float64 {
 	gpu := ""
-	if len(s.stage.classes) > 0 {
-		gpu = s.in.Classes()[s.stage.classes[0]].Model().Name
+	if len(s.stage.Classes) > 0 {
+		gpu = s.in.Classes()[s.stage.Classes[0]].Model().Name
 	}
 	return View{s.e}.Losses(s.Job(), gpu)
 }

@@ -158,7 +158,7 @@ func (e *Engine) stated(j *job.State, gpu string, tasks int) int64 {
 	if s := e.cfg.Speeds; s != nil {
 		return s.Speed(j.Spec, gpu, tasks)
 	}
-	if n := e.shapes[j.Base].sets[0].Count; tasks != n {
+	if n := e.shapes.Get(j.Base).Sets[0].Count; tasks != n {
 		return job.Million * int64(tasks) / int64(n)
 	}
 	return job.Million

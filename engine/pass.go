@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
@@ -247,8 +248,8 @@ func (e *Engine) hopeless(g *group) bool {
 	if g.shape < 0 || e.limits.byQueue || e.elastic > 0 || e.thorough || e.defrag.due {
 		return false
 	}
-	s, l := &e.shapes[g.shape], &e.lanes[g.lane]
-	if s.failed != e.epoch || s.stale || g.stuck != e.claims() && e.outranks(l.tier) {
+	s, l := e.shapes.Get(g.shape), &e.lanes[g.lane]
+	if s.Failed != e.epoch || s.Stale || g.stuck != e.claims() && e.outranks(l.tier) {
 		return false
 	}
 	switch e.mode {
@@ -264,7 +265,7 @@ func (e *Engine) hopeless(g *group) bool {
 }
 
 // mayHold reports whether nodes are to be held for the first job of a group.
-func (e *Engine) mayHold(s *shape, g *group) bool {
+func (e *Engine) mayHold(s *shape.Shape, g *group) bool {
 	it, ok := g.jobs.First()
 	return ok && e.holdDue(e.jobs[it.ID]) && e.openEnded(s)
 }
@@ -275,10 +276,10 @@ func (e *Engine) block(p *passState, j *job.State) {
 	if j.Promoted && mode == Skip {
 		mode = EASY
 	}
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	switch mode {
 	case Strict:
-		p.blocked.Union(&s.any)
+		p.blocked.Union(&s.Any)
 		e.blockedBy = &p.blocked
 		all := true
 		for ci := range e.st.Classes() {
@@ -300,16 +301,16 @@ func (e *Engine) block(p *passState, j *job.State) {
 // with those of jobs that it preempts.
 func (e *Engine) try(j *job.State) (verdict, refusal) {
 	g := &e.groups[j.Group]
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	least := e.leastMilli(j)
 	r := e.overQuota(j, least)
 	constrained := e.constrain(j)
 	deep := closed
 	if r.code == notRefused {
 		switch {
-		case s.failed == e.epoch && j.Home == nil:
+		case s.Failed == e.epoch && j.Home == nil:
 			r.code = refusedRoom
-		case e.blockedBy != nil && s.shut(e.blockedBy):
+		case e.blockedBy != nil && s.Shut(e.blockedBy):
 			return closed, refusal{code: refusedOrder}
 		default:
 			allocs, tasks, ok := e.tryPlace(j)
@@ -321,9 +322,9 @@ func (e *Engine) try(j *job.State) (verdict, refusal) {
 			r.code = refusedRoom
 			if constrained && e.fitsUnconstrained(j, s) {
 				deep, r.code = deeper, refusedBackfill
-			} else if e.blockedBy == nil && j.Home == nil && !s.several() {
+			} else if e.blockedBy == nil && j.Home == nil && !s.Several() {
 				// of several sets, where the first goes decides whether the next fits: that may change without a release
-				s.failed = e.epoch
+				s.Failed = e.epoch
 			}
 		}
 	}
@@ -340,7 +341,7 @@ func (e *Engine) try(j *job.State) (verdict, refusal) {
 			e.consume(j)
 			return started, refusal{}
 		}
-		if !constrained && e.blockedBy == nil && !e.straddled && !s.several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
+		if !constrained && e.blockedBy == nil && !e.straddled && !s.Several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
 			g.stuck = e.claims()
 		}
 	}
@@ -369,9 +370,9 @@ func (e *Engine) gotMore() {
 }
 
 // fitsUnconstrained reports whether only a reservation keeps the job waiting.
-func (e *Engine) fitsUnconstrained(j *job.State, s *shape) bool {
+func (e *Engine) fitsUnconstrained(j *job.State, s *shape.Shape) bool {
 	r := e.request()
 	r.reserved = nil
-	_, ok := e.placeTrial(r, j, s, s.min)
+	_, ok := e.placeTrial(r, j, s, s.Min)
 	return ok
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // scratch is memory that is reused from step to step.
@@ -35,33 +36,16 @@ type scratch struct {
 // counts by its compute share on that of the possible models where it is
 // largest, so that what a quota allows never turns out to be more.
 func (e *Engine) askedMilli(j *job.State) cluster.Milli {
-	s := e.shapeAt(j.Shape)
-	return e.milliOf(s, int(s.max))
-}
-
-func (e *Engine) milliOf(s *shape, tasks int) cluster.Milli {
-	var sum cluster.Milli
-	for i := range s.sets {
-		n := s.sets[i].Count
-		if i == 0 {
-			n = tasks
-		}
-		r := &s.sets[i].Request
-		m := r.Milli()
-		if r.Profile != "" {
-			m = e.sliceMilli(&s.suits[i], r.Profile)
-		}
-		sum += cluster.Milli(n) * m
-	}
-	return sum
+	s := e.shapes.At(j.Shape)
+	return e.shapes.MilliOf(s, int(s.Max))
 }
 
 // leastMilli is the least that the job can start with: its smallest size, or
 // where it is suspended what it held.
 func (e *Engine) leastMilli(j *job.State) cluster.Milli {
 	if j.Home == nil {
-		s := e.shapeAt(j.Shape)
-		return e.milliOf(s, int(s.min))
+		s := e.shapes.At(j.Shape)
+		return e.shapes.MilliOf(s, int(s.Min))
 	}
 	var m cluster.Milli
 	for i := range j.Home {
@@ -70,25 +54,15 @@ func (e *Engine) leastMilli(j *job.State) cluster.Milli {
 	return m
 }
 
-func (e *Engine) sliceMilli(suits *inventory.ClassSet, profile string) (most cluster.Milli) {
-	for ci := range e.st.Classes() {
-		model := e.st.Classes()[ci].Model()
-		if p, ok := model.Profile(profile); ok && suits.Has(int32(ci)) {
-			most = max(most, cluster.Milli(p.Compute)*cluster.Whole/cluster.Milli(model.Compute))
-		}
-	}
-	return most
-}
-
 // tryPlace looks for devices for the job, if possible for such as are free now, and books
 // them. The allocations are in scratch memory: book copies them. Elastic jobs get the largest
 // size between their bounds that fits; tasks is that of the first set.
 func (e *Engine) tryPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	e.stats.Tried++
-	if e.mode == Conservative && j.Promise <= e.now && j.Home == nil && s.min == s.max {
+	if e.mode == Conservative && j.Promise <= e.now && j.Home == nil && s.Min == s.Max {
 		if allocs, ok = e.placePlanned(e.request(), j, s); ok {
-			return allocs, s.max, true
+			return allocs, s.Max, true
 		}
 	}
 	mark := e.st.Mark()
@@ -100,16 +74,16 @@ func (e *Engine) tryPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, 
 
 // findPlace is tryPlace in the books as they are.
 func (e *Engine) findPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
-	s, r := e.shapeAt(j.Shape), e.request()
+	s, r := e.shapes.At(j.Shape), e.request()
 	if j.Home != nil {
 		allocs, ok = e.placeHome(r, j)
 		return allocs, tasksOf(allocs), ok
 	}
-	if s.min == s.max {
-		allocs, ok = e.placeFor(r, j, s, s.max)
-		return allocs, s.max, ok
+	if s.Min == s.Max {
+		allocs, ok = e.placeFor(r, j, s, s.Max)
+		return allocs, s.Max, ok
 	}
-	lo, hi := s.min, s.max // binary search: less always fits where more does
+	lo, hi := s.Min, s.Max // binary search: less always fits where more does
 	r.skipSleeping = e.st.Asleep() > 0
 	_, ok = e.placeTrial(r, j, s, lo)
 	if !ok && r.skipSleeping { // no node is woken for what a job does not need
@@ -133,7 +107,7 @@ func (e *Engine) findPlace(j *job.State) (allocs []inventory.Alloc, tasks int32,
 
 // placeHome puts a suspended job back where its memory is.
 func (e *Engine) placeHome(r request, j *job.State) ([]inventory.Alloc, bool) {
-	back := Site{request: r, e: e, job: j, req: j.Spec.Tasks, most: e.shapeAt(j.Shape).bounds()}
+	back := Site{request: r, e: e, job: j, req: j.Spec.Tasks, most: e.shapes.At(j.Shape).NodeBounds()}
 	for i := range j.Home {
 		a := &j.Home[i]
 		if !e.st.Nodes()[a.Node].TakesJobs() || back.most != nil && back.bounded(a.Node) < int(a.Tasks) {
@@ -164,11 +138,11 @@ func tasksOf(allocs []inventory.Alloc) (n int32) {
 	return n
 }
 
-func (e *Engine) placeTrial(r request, j *job.State, s *shape, tasks int32) ([]inventory.Alloc, bool) {
+func (e *Engine) placeTrial(r request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
 	mark := r.in.Mark()
 	allocs, ok := e.placeFor(r, j, s, tasks)
 	r.in.Rollback(mark)
-	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.milliOf(s, int(tasks))).code == 0
+	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.shapes.MilliOf(s, int(tasks))).code == 0
 }
 
 // request is what a search for a place assumes, besides the job.
@@ -193,30 +167,30 @@ func (e *Engine) request() request {
 func (e *Engine) anywhere() request { return request{in: &e.st, placer: e.cfg.Placer} }
 
 // placeSize is placeFor as a pass assumes at present.
-func (e *Engine) placeSize(j *job.State, s *shape, tasks int32) ([]inventory.Alloc, bool) {
+func (e *Engine) placeSize(j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
 	return e.placeFor(e.request(), j, s, tasks)
 }
 
 // placeFor runs the placer for the gang at one size, stage by stage.
-func (e *Engine) placeFor(r request, j *job.State, s *shape, tasks int32) ([]inventory.Alloc, bool) {
+func (e *Engine) placeFor(r request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
 	if j.Home != nil {
 		return e.placeHome(r, j)
 	}
-	sets := s.sets
+	sets := s.Sets
 	if int(tasks) != sets[0].Count {
-		e.scratch.sets = append(e.scratch.sets[:0], s.sets...)
+		e.scratch.sets = append(e.scratch.sets[:0], s.Sets...)
 		e.scratch.sets[0].Count = int(tasks)
 		sets = e.scratch.sets
 	}
-	e.scratch.site = Site{request: r, e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
+	e.scratch.site = Site{request: r, e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.NodeBounds()}
 	return e.placeStages(&e.scratch.site, s)
 }
 
 // placeStages tries a shape's stages, one after the other.
-func (e *Engine) placeStages(site *Site, s *shape) ([]inventory.Alloc, bool) {
-	stages := s.stages
+func (e *Engine) placeStages(site *Site, s *shape.Shape) ([]inventory.Alloc, bool) {
+	stages := s.Stages
 	if len(site.req) > 1 || site.req[0].Count > 1 {
-		stages = s.gangs
+		stages = s.Gangs
 	}
 	for i := range stages {
 		if site.in.Asleep() > 0 {
@@ -235,9 +209,9 @@ func (e *Engine) placeStages(site *Site, s *shape) ([]inventory.Alloc, bool) {
 	return nil, false
 }
 
-func (e *Engine) placeStage(site *Site, g *stage) bool {
+func (e *Engine) placeStage(site *Site, g *shape.Stage) bool {
 	if site.blocked != nil {
-		if g = g.without(site.blocked); g == nil {
+		if g = g.Without(site.blocked); g == nil {
 			return false
 		}
 	}
@@ -255,33 +229,9 @@ func (e *Engine) placeStage(site *Site, g *stage) bool {
 	return ok
 }
 
-// without is the stage without some classes; nil if a task set has none left.
-func (g *stage) without(blocked *inventory.ClassSet) *stage {
-	open := func(classes []int32) []int32 {
-		list := classes[:0:0]
-		for _, ci := range classes {
-			if !blocked.Has(ci) {
-				list = append(list, ci)
-			}
-		}
-		return list
-	}
-	o := stage{classes: open(g.classes), gpus: g.gpus.Minus(blocked)}
-	if len(o.classes) == 0 {
-		return nil
-	}
-	for i := range g.sets {
-		o.sets = append(o.sets, open(g.sets[i]))
-		if len(o.sets[i]) == 0 {
-			return nil
-		}
-	}
-	return &o
-}
-
 // enoughFree is a quick necessary condition: so many GPUs are free at all, and a gang's
 // tasks, each of which is on one node, find them there.
-func enoughFree(site *Site, g *stage) bool {
+func enoughFree(site *Site, g *shape.Stage) bool {
 	need := 0
 	for i := range site.req {
 		r := &site.req[i].Request
@@ -291,31 +241,15 @@ func enoughFree(site *Site, g *stage) bool {
 		need += site.req[i].Count * r.GPUs
 	}
 	free := 0
-	for _, ci := range g.classes {
-		if g.gpus.Has(ci) {
+	for _, ci := range g.Classes {
+		if g.GPUs.Has(ci) {
 			free += site.in.Classes()[ci].Free()
 		}
 	}
 	if r := &site.req[0]; free < need || len(site.req) > 1 || r.Count == 1 || r.Request.GPUs < 2 {
 		return free >= need
 	}
-	return g.holdTasks(site.in, site.req[0].Request.GPUs, site.req[0].Count)
-}
-
-// holdTasks reports whether the nodes of a stage have so many times so many free GPUs on one node.
-func (g *stage) holdTasks(in *inventory.Store, gpus, tasks int) bool {
-	for _, ci := range g.classes {
-		if !g.gpus.Has(ci) {
-			continue
-		}
-		c := &in.Classes()[ci]
-		for k := len(c.Buckets()) - 1; k >= gpus; k-- {
-			if tasks -= c.Buckets()[k].Len() * (k / gpus); tasks <= 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return g.HoldTasks(site.in, site.req[0].Request.GPUs, site.req[0].Count)
 }
 
 // book gives the placed devices to the job: it starts, or waits for those who
@@ -328,10 +262,10 @@ func (e *Engine) book(j *job.State, allocs []inventory.Alloc, tasks int32) {
 	e.give(j)
 	j.Allocs = append([]inventory.Alloc(nil), allocs...)
 	j.Home = nil
-	s := &e.shapes[j.Shape]
+	s := e.shapes.Get(j.Shape)
 	j.Tasks = tasks
 	j.Milli = e.heldMilli(j)
-	j.Devices = int32(s.devices(int(tasks)))
+	j.Devices = int32(s.Devices(int(tasks)))
 	e.reweigh(j)
 	e.charge(j, 1)
 	e.st.Commit()
@@ -391,18 +325,6 @@ func (e *Engine) endOf(j *job.State) cluster.Time {
 	return j.ExpectedEnd(e.now)
 }
 
-func (s *shape) devices(tasks int) int {
-	n := 0
-	for i := range s.sets {
-		c := s.sets[i].Count
-		if i == 0 {
-			c = tasks
-		}
-		n += c * s.sets[i].Request.GPUs
-	}
-	return n
-}
-
 // heldMilli is what the job's allocations count for.
 func (e *Engine) heldMilli(j *job.State) cluster.Milli { return inventory.MilliIn(j.Allocs) }
 
@@ -442,7 +364,7 @@ func (e *Engine) limitOf(j *job.State) time.Duration {
 	if j.Spec.Limit > 0 || len(e.parts) == 0 {
 		return j.Spec.Limit
 	}
-	mask := e.partMask(j.Spec.Partitions)
+	mask := e.shapes.PartMask(j.Spec.Partitions)
 	for i := range e.parts {
 		if mask>>i&1 == 1 && e.parts[i].spec.DefaultTime > 0 {
 			return e.parts[i].spec.DefaultTime
@@ -540,8 +462,8 @@ func (e *Engine) forgetPlacement(j *job.State) {
 	}
 	j.Allocs, j.Waits, j.Waited, j.Packed, j.State = nil, 0, false, false, job.Pending
 	j.Gen++
-	s := e.shapeAt(j.Shape)
-	j.Milli, j.Tasks, j.Devices = e.milliOf(s, int(s.max)), s.max, int32(s.devices(int(s.max)))
+	s := e.shapes.At(j.Shape)
+	j.Milli, j.Tasks, j.Devices = e.shapes.MilliOf(s, int(s.Max)), s.Max, int32(s.Devices(int(s.Max)))
 }
 
 // stop tells a running job to leave. Its devices are promised on at once; who

@@ -228,16 +228,16 @@ func (e *Engine) aim(j *job.State, t *job.Target) {
 
 // tidy takes out of a target what does not concern the job.
 func (e *Engine) tidy(j *job.State, t *job.Target) {
-	s := &e.shapes[j.Base]
+	s := e.shapes.Get(j.Base)
 	switch {
-	case s.min == s.max || t.Tasks <= 0:
+	case s.Min == s.Max || t.Tasks <= 0:
 		t.Tasks, t.Least = 0, 0
 	default:
-		t.Tasks = min(max(t.Tasks, int(s.min)), int(s.max))
+		t.Tasks = min(max(t.Tasks, int(s.Min)), int(s.Max))
 		if t.Least == 0 {
 			t.Least = t.Tasks
 		}
-		t.Least = min(max(t.Least, int(s.min)), t.Tasks)
+		t.Least = min(max(t.Least, int(s.Min)), t.Tasks)
 	}
 	if t.Slice != nil {
 		if _, ok := e.sliceOf(j, t.Slice); ok && !t.Idle {
@@ -249,10 +249,10 @@ func (e *Engine) tidy(j *job.State, t *job.Target) {
 	if t.GPU != "" && !acceptsGPU(j.Spec, t.GPU) {
 		t.GPU = ""
 	}
-	if t.Partition != "" && (s.min < s.max || !e.admits(t.Partition, j.Spec)) { // what grows, grows where it may by itself
+	if t.Partition != "" && (s.Min < s.Max || !e.admits(t.Partition, j.Spec)) { // what grows, grows where it may by itself
 		t.Partition = ""
 	}
-	if t.Within != cluster.LevelAny && (s.min < s.max || s.topo.Level != cluster.LevelAny) {
+	if t.Within != cluster.LevelAny && (s.Min < s.Max || s.Topo.Level != cluster.LevelAny) {
 		t.Within = cluster.LevelAny
 	}
 }
@@ -329,7 +329,7 @@ func (e *Engine) gated(j *job.State) bool {
 // acceptsGPU reports whether the job may run on the model.
 func acceptsGPU(spec *cluster.Job, model string) bool {
 	for _, want := range spec.GPUTypes {
-		if matchType(model, want) {
+		if cluster.MatchModel(model, want) {
 			return true
 		}
 	}
@@ -353,8 +353,8 @@ func (e *Engine) reshape(j *job.State, shape int32) {
 		return
 	}
 	j.Shape, j.Promise, j.Plan = shape, cluster.Never, nil // its tasks are others
-	s := e.shapeAt(shape)
-	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.max, int32(s.devices(int(s.max)))
+	s := e.shapes.At(shape)
+	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.Max, int32(s.Devices(int(s.Max)))
 }
 
 // estranged reports whether a suspended job's target is not where its memory is.
@@ -386,7 +386,7 @@ func (e *Engine) astray(j *job.State) bool {
 
 // within reports whether allocations are on nodes of some partitions alone.
 func (e *Engine) within(allocs []inventory.Alloc, partitions []string) bool {
-	mask := e.partMask(partitions)
+	mask := e.shapes.PartMask(partitions)
 	for i := range allocs {
 		if e.st.Classes()[e.st.Nodes()[allocs[i].Node].Class()].Partitions()&mask == 0 {
 			return false
@@ -446,7 +446,7 @@ func (e *Engine) cutTo(j *job.State, tasks int) bool {
 	keep := append([]inventory.Alloc(nil), j.Allocs...)
 	var gone []inventory.Alloc
 	for n := int(j.Tasks); n > tasks; n-- {
-		g := inventory.SplitTask(&keep, &e.shapes[j.Shape].sets[0].Request)
+		g := inventory.SplitTask(&keep, &e.shapes.Get(j.Shape).Sets[0].Request)
 		if g == nil {
 			break
 		}
@@ -466,14 +466,14 @@ func (e *Engine) leastTasks(j *job.State) int32 {
 	if t := j.Target; t != nil && t.Tasks > 0 {
 		return int32(t.Least)
 	}
-	return e.shapes[j.Shape].min
+	return e.shapes.Get(j.Shape).Min
 }
 
 func (e *Engine) mostTasks(j *job.State) int32 {
 	if t := j.Target; t != nil && t.Tasks > 0 {
 		return int32(t.Tasks)
 	}
-	return e.shapes[j.Shape].max
+	return e.shapes.Get(j.Shape).Max
 }
 
 // replan notes that who could run has changed.

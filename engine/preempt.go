@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -20,7 +21,7 @@ import (
 
 // mayPreempt is a quick necessary condition.
 func (e *Engine) mayPreempt(j *job.State) bool {
-	if e.bookedJobs() == 0 || e.shapeAt(j.Shape).meek {
+	if e.bookedJobs() == 0 || e.shapes.At(j.Shape).NoPreempt {
 		return false
 	}
 	return e.limits.byQueue && j.Milli > 0 && e.entitled(j) || e.outranks(j.Spec.Tier)
@@ -43,7 +44,7 @@ func (e *Engine) outranks(tier cluster.Tier) bool {
 // preemptFor finds the least harmful set of victims whose devices let the job
 // start, tells them to leave and places the job on their devices.
 func (e *Engine) preemptFor(j *job.State) bool {
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	lifted, allocs, ok := e.liftFor(j, s)
 	if !ok {
 		return false
@@ -63,7 +64,7 @@ func (e *Engine) preemptFor(j *job.State) bool {
 		}
 		e.markStopping(v, e.howToStop(v), job.Preempted, j.Spec.ID)
 	}
-	tasks := s.min
+	tasks := s.Min
 	if j.Home != nil {
 		tasks = tasksOf(allocs)
 	}
@@ -76,7 +77,7 @@ func (e *Engine) preemptFor(j *job.State) bool {
 
 // liftFor lifts victims until the job fits and leaves it placed, or leaves the
 // books as they were.
-func (e *Engine) liftFor(j *job.State, s *shape) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
+func (e *Engine) liftFor(j *job.State, s *shape.Shape) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
 	e.straddled = false
 	for most := fewVictims; ; most = math.MaxInt {
 		victims := e.victims(j, s, most)
@@ -98,9 +99,9 @@ func (e *Engine) liftFor(j *job.State, s *shape) (lifted []*job.State, allocs []
 // liftOnNode tries the victims of one node at a time, for a job of one task.
 // Reclaim stops at the victims' guarantees: those that come first in the order
 // may be spread over nodes of which none then has room for the whole task.
-func (e *Engine) liftOnNode(j *job.State, s *shape, all []victim) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
-	r := &s.sets[0].Request
-	if s.min != 1 || len(s.sets) != 1 || r.Fractional() || r.Profile != "" ||
+func (e *Engine) liftOnNode(j *job.State, s *shape.Shape, all []victim) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
+	r := &s.Sets[0].Request
+	if s.Min != 1 || len(s.Sets) != 1 || r.Fractional() || r.Profile != "" ||
 		!slices.ContainsFunc(all, func(x victim) bool { return x.only }) {
 		return nil, nil, false
 	}
@@ -120,7 +121,7 @@ func (e *Engine) liftOnNode(j *job.State, s *shape, all []victim) (lifted []*job
 	}
 	for _, id := range nodes {
 		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.any.Has(n.Class()) || int(n.FreeGPUs())+gain[id] < r.GPUs {
+		if !n.TakesJobs() || !s.Any.Has(n.Class()) || int(n.FreeGPUs())+gain[id] < r.GPUs {
 			continue
 		}
 		mark := e.st.Mark()
@@ -228,18 +229,18 @@ func (e *Engine) lacksQuota(j *job.State) bool {
 
 // useful reports whether v's departure can help at all: it holds something that
 // the job needs on a node where the job can run, or quota that the job lacks.
-func (e *Engine) useful(s *shape, v *job.State, lacksQuota bool) bool {
+func (e *Engine) useful(s *shape.Shape, v *job.State, lacksQuota bool) bool {
 	if lacksQuota {
 		return true
 	}
 	for i := range v.Allocs {
 		a := &v.Allocs[i]
 		class := e.st.Nodes()[a.Node].Class()
-		if s.most.on(a.Node) == 0 {
+		if s.Most.On(a.Node) == 0 {
 			continue
 		}
-		for k := range s.sets {
-			if r := &s.sets[k].Request; s.suits[k].Has(class) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
+		for k := range s.Sets {
+			if r := &s.Sets[k].Request; s.Suits[k].Has(class) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
 				return true
 			}
 		}
@@ -250,14 +251,14 @@ func (e *Engine) useful(s *shape, v *job.State, lacksQuota bool) bool {
 // liftUntilFits takes victims out of the books, best first, until the job
 // fits. What it lifted is returned even if the job does not fit in the end, and
 // good until the next call.
-func (e *Engine) liftUntilFits(j *job.State, s *shape, from *victims) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
+func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
 	if !e.enoughWith(s, from) {
 		return nil, nil, false
 	}
 	lifted = e.scratch.lifted[:0]
 	defer func() { e.scratch.lifted = lifted }()
 	least := e.leastMilli(j)
-	single := s.min == 1 && len(s.sets) == 1
+	single := s.Min == 1 && len(s.Sets) == 1
 	quotaBound := e.lacksQuota(j)
 	e.owing = e.owing[:0]
 	leaves := func(x *victim) bool {
@@ -277,10 +278,10 @@ func (e *Engine) liftUntilFits(j *job.State, s *shape, from *victims) (lifted []
 		if len(e.owing) > 0 && !e.entitled(j) {
 			return false
 		}
-		if single && !e.roomNear(v, &s.sets[0].Request) {
+		if single && !e.roomNear(v, &s.Sets[0].Request) {
 			return false
 		}
-		allocs, ok = e.placeSize(j, s, s.min)
+		allocs, ok = e.placeSize(j, s, s.Min)
 		return ok
 	}
 	var straddle []int // jobs that now reach below their queue's guarantee: last
@@ -331,19 +332,19 @@ func (e *Engine) stillReclaimable(j *job.State, x *victim) bool {
 
 // enoughWith is a quick necessary condition: free GPUs and the victims' are
 // as many as the job needs at its smallest size.
-func (e *Engine) enoughWith(s *shape, from *victims) bool {
-	for i := range s.sets {
-		if r := &s.sets[i].Request; r.Fractional() || r.Profile != "" {
+func (e *Engine) enoughWith(s *shape.Shape, from *victims) bool {
+	for i := range s.Sets {
+		if r := &s.Sets[i].Request; r.Fractional() || r.Profile != "" {
 			return true // several on one GPU
 		}
 	}
 	have := 0
 	for ci := range e.st.Classes() {
-		if s.any.Has(int32(ci)) {
+		if s.Any.Has(int32(ci)) {
 			have += e.st.Classes()[ci].Free()
 		}
 	}
-	for i := 0; have < s.gpus; i++ {
+	for i := 0; have < s.GPUs; i++ {
 		x := from.has(i)
 		if x == nil {
 			return false

@@ -220,8 +220,8 @@ func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 		q, _ = e.tree.Index(closedName(j.Spec.Queue, queues))
 	}
 	j.Queue = int32(q)
-	s := e.shapeAt(j.Shape)
-	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.max, int32(j.Spec.GPUs())
+	s := e.shapes.At(j.Shape)
+	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.Max, int32(j.Spec.GPUs())
 	e.deps.rejoin(e, j, r.Singles)
 	if j.InArray && j.Spec.Array != nil {
 		e.deps.array(j.Spec.Array.ID).active++
@@ -323,9 +323,9 @@ func (e *Engine) resumeLost(j *job.State) {
 
 // resumeHolding books what a job holds, or what it still has to leave.
 func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	j.Allocs, j.Leaving, j.Resizing, j.Waits = inName(j, r.Allocs), inName(j, r.Leaving), r.Resizing, r.Waits
-	j.Tasks, j.Devices = r.Tasks, int32(s.devices(int(r.Tasks)))
+	j.Tasks, j.Devices = r.Tasks, int32(s.Devices(int(r.Tasks)))
 	j.Milli, j.Packed = e.heldMilli(j), r.Packed
 	leaves := j.Leaving
 	if j.State == job.Stopping {

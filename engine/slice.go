@@ -7,19 +7,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
-
-// A plan may have a job that asks for one GPU run on a MIG instance of one (A-mig;
-// MISO): Target.Slice says on which. Such a job is never in line, and no placer is
-// asked: it starts where the plan has it, as soon as that is free. Where the
-// instances of a GPU stay as they are, it must be one of them; else it is made.
-
-// divides reports whether jobs of the shape can run on an instance instead of the
-// GPU that they ask for.
-func (s *shape) divides() bool {
-	r := &s.sets[0].Request
-	return len(s.sets) == 1 && s.min == 1 && s.max == 1 && s.bounds() == nil && r.GPUs == 1 && !r.Fractional() && r.Profile == ""
-}
 
 // undivided reports whether GPUs are handed out as jobs ask for them, whatever a
 // plan says: elsewhere nobody could make an instance of one, and what an advance
@@ -29,7 +18,9 @@ func (e *Engine) undivided() bool { return e.cfg.Unshared || len(e.advance) > 0 
 // divided reports whether plans may have the job on an instance. Such a job is never
 // promoted, however long it waits: it would ask for a whole GPU then, and there may
 // be none.
-func (e *Engine) divided(j *job.State) bool { return e.traits.Divides && e.shapes[j.Base].divides() }
+func (e *Engine) divided(j *job.State) bool {
+	return e.traits.Divides && e.shapes.Get(j.Base).Divides()
+}
 
 // leaves reports whether plans that only divide GPUs (Traits.OnlyDivides) say nothing of the
 // job, because none that could be divided suits it. To whom an older plan, in another
@@ -43,7 +34,7 @@ func (e *Engine) indivisible(j *job.State) bool {
 	if !e.traits.OnlyDivides {
 		return false
 	}
-	suits := &e.shapeAt(j.Base).suits[0]
+	suits := &e.shapes.At(j.Base).Suits[0]
 	for c := range e.st.Classes() {
 		if suits.Has(int32(c)) && e.st.Classes()[c].Model().MIG() {
 			return false
@@ -69,14 +60,14 @@ func (e *Engine) reconsider() {
 
 // instanceFor reports whether a GPU in MIG mode has, or can have, an instance for
 // jobs of the shape: where all GPUs are in MIG mode, it could never run otherwise.
-func (e *Engine) instanceFor(s *shape) bool {
+func (e *Engine) instanceFor(s *shape.Shape) bool {
 	if e.undivided() {
 		return false
 	}
-	need := s.sets[0].Request.Memory
+	need := s.Sets[0].Request.Memory
 	for i := range e.st.Nodes() {
 		n := &e.st.Nodes()[i]
-		if n.Fixed() == nil || !s.suits[0].Has(n.Class()) {
+		if n.Fixed() == nil || !s.Suits[0].Has(n.Class()) {
 			continue
 		}
 		model := e.st.Classes()[n.Class()].Model()
@@ -97,15 +88,15 @@ func (e *Engine) instanceFor(s *shape) bool {
 
 // sliceOf is what a job holds of a GPU on an instance; false: it can never have it.
 func (e *Engine) sliceOf(j *job.State, t *job.Slice) (a inventory.Alloc, ok bool) {
-	s := e.shapeAt(j.Base)
+	s := e.shapes.At(j.Base)
 	if e.undivided() || !e.divided(j) || t.Node < 0 || int(t.Node) >= len(e.st.Nodes()) {
 		return a, false
 	}
 	n := &e.st.Nodes()[t.Node]
 	model := e.st.Classes()[n.Class()].Model()
 	p, known := model.Profile(t.Profile)
-	r := &s.sets[0].Request
-	if !known || t.GPU < 0 || t.GPU >= n.Spec().GPUs || !slices.Contains(p.Starts, t.Start) || !s.suits[0].Has(n.Class()) || p.Memory < r.Memory ||
+	r := &s.Sets[0].Request
+	if !known || t.GPU < 0 || t.GPU >= n.Spec().GPUs || !slices.Contains(p.Starts, t.Start) || !s.Suits[0].Has(n.Class()) || p.Memory < r.Memory ||
 		n.Stays(t.GPU) && !slices.ContainsFunc(n.Fixed().Instances()[t.GPU], func(in inventory.Instance) bool { return in.Profile() == p.Name && in.Start() == t.Start }) {
 		return a, false
 	}
@@ -138,7 +129,7 @@ func (e *Engine) divide(j *job.State) {
 
 // onSlice reports whether a job that asks for a whole GPU holds an instance of one.
 func (e *Engine) onSlice(j *job.State, allocs []inventory.Alloc) bool {
-	return len(allocs) == 1 && allocs[0].Slots != 0 && e.shapes[j.Base].sets[0].Request.Profile == ""
+	return len(allocs) == 1 && allocs[0].Slots != 0 && e.shapes.Get(j.Base).Sets[0].Request.Profile == ""
 }
 
 // offSlice reports whether what a job holds, or where its memory is, is not where
@@ -172,7 +163,7 @@ func (j JobView) Divides() bool { return j.e.divided(j.j) && !j.j.Planless() }
 
 // Suits reports whether the job could ever run on the node.
 func (j JobView) Suits(node int32) bool {
-	return j.e.shapeAt(j.j.Base).suits[0].Has(j.e.st.Nodes()[node].Class())
+	return j.e.shapes.At(j.j.Base).Suits[0].Has(j.e.st.Nodes()[node].Class())
 }
 
 // Stops reports whether the job was told to leave what it holds.

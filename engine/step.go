@@ -145,8 +145,8 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 		e.include(j)
 	}
 	j.Milli = e.askedMilli(j)
-	j.Tasks = e.shapes[j.Shape].max
-	if e.shapes[j.Shape].min < e.shapes[j.Shape].max {
+	j.Tasks = e.shapes.Get(j.Shape).Max
+	if e.shapes.Get(j.Shape).Min < e.shapes.Get(j.Shape).Max {
 		e.elastic++
 	}
 	if text = e.never(j); text != "" {
@@ -272,7 +272,7 @@ func without(ids []cluster.JobID, id cluster.JobID) []cluster.JobID {
 func (e *Engine) requeue(j *job.State) {
 	j.State, j.Since, j.StarvingSince = job.Pending, e.now, cluster.Never
 	j.Gen++
-	j.Milli, j.Tasks = e.askedMilli(j), e.shapes[j.Shape].max
+	j.Milli, j.Tasks = e.askedMilli(j), e.shapes.Get(j.Shape).Max
 	j.Devices = int32(j.Spec.GPUs())
 	e.admit(j)
 }
@@ -433,7 +433,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 		if j.Shape = shape; j.Home != nil {        // where its memory is, it does not fit any more
 			j.Thaw()
 		}
-		if e.shapes[shape].min < e.shapes[shape].max {
+		if e.shapes.Get(shape).Min < e.shapes.Get(shape).Max {
 			e.elastic++
 		}
 	}
@@ -445,7 +445,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 		e.include(j)
 	}
 	e.demand.Stale = true
-	j.Milli, j.Devices, j.Tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.Shape].max
+	j.Milli, j.Devices, j.Tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
 	e.deps.join(e, j)                                                // its dependencies may be new
 	if e.admit(j); waits && j.Eligible && j.EligibleSince != lined { // it keeps its age
 		e.dequeue(j)

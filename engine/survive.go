@@ -16,16 +16,16 @@ import (
 // if it cannot: another task set is hit, too few are left, it has not begun to
 // compute, or it is being resized already.
 func (e *Engine) survive(j *job.State, node int32, mask uint64) bool {
-	s := &e.shapes[j.Shape]
-	if j.State != job.Running || s.min == s.max {
+	s := e.shapes.Get(j.Shape)
+	if j.State != job.Running || s.Min == s.Max {
 		return false
 	}
 	same := e.lossNow(j)
 	if j.Resizing && same < 0 {
 		return false
 	}
-	keep, gone, ok := inventory.SplitLost(j.Allocs, node, mask, s.sets[0].Request.GPUs)
-	if !ok || tasksOf(keep) < s.min {
+	keep, gone, ok := inventory.SplitLost(j.Allocs, node, mask, s.Sets[0].Request.GPUs)
+	if !ok || tasksOf(keep) < s.Min {
 		return false
 	}
 	e.st.ReleaseAll(gone)
@@ -47,7 +47,7 @@ func (e *Engine) unshrink(j *job.State) {
 	j.Allocs = append(slices.Clone(j.Allocs), j.Leaving...)
 	j.Leaving, j.Resizing = nil, false
 	j.Tasks = tasksOf(j.Allocs)
-	j.Devices, j.Milli = int32(e.shapes[j.Shape].devices(int(j.Tasks))), e.heldMilli(j)
+	j.Devices, j.Milli = int32(e.shapes.Get(j.Shape).Devices(int(j.Tasks))), e.heldMilli(j)
 }
 
 // lossNow finds the resize that an earlier loss in this same step asks for, or

@@ -6,6 +6,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // victim is a job that may have to leave.
@@ -32,7 +33,7 @@ type victims struct {
 	order.Firsts[victim]
 	e       *Engine
 	j       *job.State
-	s       *shape
+	s       *shape.Shape
 	key0    int64
 	tiers   bool // there are jobs of a lower tier
 	reclaim bool // the job is owed what others borrow
@@ -44,7 +45,7 @@ type victims struct {
 
 // victims lists who may have to leave for the job; most bounds the list (fewVictims). It is
 // good until the next is made.
-func (e *Engine) victims(j *job.State, s *shape, most int) *victims {
+func (e *Engine) victims(j *job.State, s *shape.Shape, most int) *victims {
 	l := &e.scratch.victims
 	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, e: e, j: j, s: s, key0: j.Key.Key[0], lacks: e.lacksQuota(j)}
 	l.reclaim = e.limits.byQueue && j.Milli > 0 && e.entitled(j) // guarantees are of GPUs: a job without any is owed none

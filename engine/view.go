@@ -83,7 +83,7 @@ func (j JobView) Age() time.Duration {
 // PriorityTier returns the highest priority tier of the job's partitions, and
 // the highest of all.
 func (j JobView) PriorityTier() (own, most int64) {
-	mask := j.e.partMask(j.j.Spec.Partitions)
+	mask := j.e.shapes.PartMask(j.j.Spec.Partitions)
 	for i := range j.e.parts {
 		t := j.e.parts[i].spec.PriorityTier
 		most = max(most, t)
@@ -167,8 +167,8 @@ func (j JobView) Within(partition string) bool { return j.e.within(j.j.Allocs, [
 // MayEnter reports whether the job can be told to run on the nodes of a partition
 // (Target.Partition): the partition's rules let it in, and the nodes are large enough.
 func (j JobView) MayEnter(partition string) bool {
-	s := &j.e.shapes[j.j.Base]
-	return s.min == s.max && j.e.admits(partition, j.j.Spec) && j.e.narrowed(j.j.Spec, &job.Target{Partition: partition}, j.j.Base) >= 0
+	s := j.e.shapes.Get(j.j.Base)
+	return s.Min == s.Max && j.e.admits(partition, j.j.Spec) && j.e.narrowed(j.j.Spec, &job.Target{Partition: partition}, j.j.Base) >= 0
 }
 
 // Tasks returns how many tasks of its first set the job has running, 0 while it
@@ -177,12 +177,12 @@ func (j JobView) Tasks() (now, least, most int) {
 	if j.Running() {
 		now = int(j.j.Tasks)
 	}
-	s := &j.e.shapes[j.j.Base]
-	return now, int(s.min), int(s.max)
+	s := j.e.shapes.Get(j.j.Base)
+	return now, int(s.Min), int(s.Max)
 }
 
 // GPUs returns the devices that the job takes with so many tasks of its first set.
-func (j JobView) GPUs(tasks int) int { return j.e.shapes[j.j.Base].devices(tasks) }
+func (j JobView) GPUs(tasks int) int { return j.e.shapes.Get(j.j.Base).Devices(tasks) }
 
 // Shape is the same number for jobs that ask for the same, in everything that decides
 // where they may run.
@@ -191,9 +191,9 @@ func (j JobView) Shape() int32 { return j.j.Base }
 // Accepts reports whether the job may run on GPUs of the model, and fits nodes
 // that have it.
 func (j JobView) Accepts(gpu string) bool {
-	s := j.e.shapeAt(j.j.Base)
+	s := j.e.shapes.At(j.j.Base)
 	for ci := range j.e.st.Classes() {
-		if s.any.Has(int32(ci)) && j.e.st.Classes()[ci].Model().Name == gpu {
+		if s.Any.Has(int32(ci)) && j.e.st.Classes()[ci].Model().Name == gpu {
 			return true
 		}
 	}

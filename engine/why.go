@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Why explains a job's present state: what blocks it, who holds what it needs,
@@ -242,7 +243,7 @@ func (e *Engine) dependencyText(j *job.State) string {
 func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]ForeseenEnd) {
 	before := e.before(j)
 	y.Ahead = len(before)
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	if j.Home != nil {
 		y.Text = "its memory is on " + e.homeText(j)
 	}
@@ -281,11 +282,11 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 }
 
 // fitsNow reports whether there is room for a job now, beside what is reserved.
-func (e *Engine) fitsNow(j *job.State, s *shape, reserved *holds) bool {
+func (e *Engine) fitsNow(j *job.State, s *shape.Shape, reserved *holds) bool {
 	r := e.anywhere()
 	r.reserved = reserved
 	mark := e.st.Mark()
-	_, ok := e.placeFor(r, j, s, s.min)
+	_, ok := e.placeFor(r, j, s, s.Min)
 	e.st.Rollback(mark)
 	return ok
 }
@@ -298,25 +299,25 @@ func (e *Engine) before(j *job.State) []*job.State {
 }
 
 // roomText says what the job needs and the best there is.
-func (e *Engine) roomText(j *job.State, s *shape) string {
-	if s.partly() && e.suitable(s) {
+func (e *Engine) roomText(j *job.State, s *shape.Shape) string {
+	if s.Partly() && e.suitable(s) {
 		return e.partsText(j, s) + e.mostText(s)
 	}
 	return e.bestRoomText(s) + e.mostText(s)
 }
 
 // mostText says what of it single nodes take for its own bounds.
-func (e *Engine) mostText(s *shape) (text string) {
-	if s.most.any > 0 && s.most.any < s.min {
-		text = fmt.Sprintf("; at most %d of its tasks on a node", s.most.any)
+func (e *Engine) mostText(s *shape.Shape) (text string) {
+	if s.Most.Any > 0 && s.Most.Any < s.Min {
+		text = fmt.Sprintf("; at most %d of its tasks on a node", s.Most.Any)
 	}
 	none, some := 0, 0
-	for id, groups := range s.most.of {
+	for id, groups := range s.Most.Of {
 		switch n := &e.st.Nodes()[id]; {
-		case len(groups) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()):
-		case s.most.on(int32(id)) == 0:
+		case len(groups) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()):
+		case s.Most.On(int32(id)) == 0:
 			none++
-		case s.most.on(int32(id)) < int(s.min):
+		case s.Most.On(int32(id)) < int(s.Min):
 			some++
 		}
 	}
@@ -336,13 +337,13 @@ func take(n int) string {
 	return fmt.Sprintf("%d nodes take", n)
 }
 
-func (e *Engine) bestRoomText(s *shape) string {
-	r := &s.sets[0].Request
-	if len(s.sets) == 1 && s.min == 1 && r.GPUs > 0 {
+func (e *Engine) bestRoomText(s *shape.Shape) string {
+	r := &s.Sets[0].Request
+	if len(s.Sets) == 1 && s.Min == 1 && r.GPUs > 0 {
 		best, bestFree := int32(-1), -1
 		for id := range e.st.Nodes() {
 			n := &e.st.Nodes()[id]
-			if n.TakesJobs() && s.any.Has(n.Class()) && int(n.FreeGPUs()) > bestFree && s.most.on(int32(id)) > 0 {
+			if n.TakesJobs() && s.Any.Has(n.Class()) && int(n.FreeGPUs()) > bestFree && s.Most.On(int32(id)) > 0 {
 				best, bestFree = int32(id), int(n.FreeGPUs())
 			}
 		}
@@ -350,7 +351,7 @@ func (e *Engine) bestRoomText(s *shape) string {
 			return e.noNodeText(s)
 		}
 		name := e.st.Nodes()[best].Spec().Name
-		if s.topo.Required && s.topo.Level == cluster.LevelNVLink && e.st.Classes()[e.st.Nodes()[best].Class()].Split() {
+		if s.Topo.Required && s.Topo.Level == cluster.LevelNVLink && e.st.Classes()[e.st.Nodes()[best].Class()].Split() {
 			return e.islandText(s, r)
 		}
 		if bestFree >= r.GPUs {
@@ -360,28 +361,28 @@ func (e *Engine) bestRoomText(s *shape) string {
 	}
 	free := 0
 	for ci := range e.st.Classes() {
-		if s.any.Has(int32(ci)) {
+		if s.Any.Has(int32(ci)) {
 			free += e.st.Classes()[ci].Free()
 		}
 	}
-	if s.gpus == 0 {
+	if s.GPUs == 0 {
 		what := hostText(r)
 		if what == "" {
 			what = "no GPU"
 		}
-		return fmt.Sprintf("needs room for %s with %s; no node that may take it has that", countText(s.min), what)
+		return fmt.Sprintf("needs room for %s with %s; no node that may take it has that", countText(s.Min), what)
 	}
-	text := fmt.Sprintf("needs %d GPUs in %d tasks of %d", s.gpus, s.min, r.GPUs)
-	if s.topo.Level != cluster.LevelAny && s.topo.Required {
-		text += fmt.Sprintf(" within one %s", s.topo.Level)
+	text := fmt.Sprintf("needs %d GPUs in %d tasks of %d", s.GPUs, s.Min, r.GPUs)
+	if s.Topo.Level != cluster.LevelAny && s.Topo.Required {
+		text += fmt.Sprintf(" within one %s", s.Topo.Level)
 	}
 	return text + fmt.Sprintf("; %d suitable GPUs are free", free)
 }
 
 // noNodeText says why no node can be looked at for room: none that suits the shape is up, or none of these takes it now.
-func (e *Engine) noNodeText(s *shape) string {
+func (e *Engine) noNodeText(s *shape.Shape) string {
 	for id := range e.st.Nodes() {
-		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.any.Has(n.Class()) {
+		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.Any.Has(n.Class()) {
 			return "none of the nodes that suit it takes it now"
 		}
 	}
@@ -396,13 +397,13 @@ func countText(n int32) string {
 }
 
 // seatsText says of GPUs with room for a share that MPS takes no more clients there.
-func (e *Engine) seatsText(s *shape, r *cluster.Request) string {
+func (e *Engine) seatsText(s *shape.Shape, r *cluster.Request) string {
 	full, most := 0, 0
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
 		c := &e.st.Classes()[n.Class()]
 		for i := range n.Devices() {
-			if d := &n.Devices()[i]; n.TakesJobs() && s.any.Has(n.Class()) && n.FreeMilliOn(i) >= r.Share && d.Mem() >= r.Memory && d.Slots() == 0 && c.Seats(d) == 0 {
+			if d := &n.Devices()[i]; n.TakesJobs() && s.Any.Has(n.Class()) && n.FreeMilliOn(i) >= r.Share && d.Mem() >= r.Memory && d.Slots() == 0 && c.Seats(d) == 0 {
 				full, most = full+1, max(most, c.Clients())
 			}
 		}
@@ -414,11 +415,11 @@ func (e *Engine) seatsText(s *shape, r *cluster.Request) string {
 }
 
 // islandText is roomText for a task that must stay in one NVLink island.
-func (e *Engine) islandText(s *shape, r *cluster.Request) string {
+func (e *Engine) islandText(s *shape.Shape, r *cluster.Request) string {
 	best, bestFree := int32(-1), -1
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		for i := 0; i < n.Islands() && n.TakesJobs() && s.any.Has(n.Class()); i++ {
+		for i := 0; i < n.Islands() && n.TakesJobs() && s.Any.Has(n.Class()); i++ {
 			on := n.Island(i)
 			if !n.Split() {
 				on = inventory.AnyDevice
@@ -450,7 +451,7 @@ func (e *Engine) reservationText(j *job.State) string {
 }
 
 // holders lists running jobs on devices that suit the job, soonest end first.
-func (e *Engine) holders(j *job.State, s *shape, ends map[cluster.JobID]ForeseenEnd) []string {
+func (e *Engine) holders(j *job.State, s *shape.Shape, ends map[cluster.JobID]ForeseenEnd) []string {
 	const most = 5
 	var out []string
 	more, lacks := 0, e.lacksQuota(j)
@@ -569,7 +570,7 @@ func (e *Engine) expectedStart(j *job.State, before []*job.State) cluster.Time {
 	resv := e.resv
 	e.resv = nil
 	defer func() { e.resv = resv }()
-	s := e.shapeAt(j.Shape)
+	s := e.shapes.At(j.Shape)
 	ends := e.foresee(j)
 	first := e.quotaFree(j)
 	e.unforesee(ends)
@@ -579,7 +580,7 @@ func (e *Engine) expectedStart(j *job.State, before []*job.State) cluster.Time {
 		}
 		if r, ok := e.foreseen(o); ok {
 			e.resv = append(e.resv, r)
-			if e.mode == Strict && s.any.Minus(&r.any) != s.any {
+			if e.mode == Strict && s.Any.Minus(&r.any) != s.Any {
 				first = max(first, r.at) // nothing passes it
 			}
 		}
