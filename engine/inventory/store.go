@@ -110,10 +110,10 @@ func (st *Store) SetState(id int32, s cluster.NodeState) {
 // SetDrained notes that a person drained a node, or took it back.
 func (st *Store) SetDrained(id int32, drained bool) { st.nodes[id].drained = drained }
 
-// SetLent notes that a node is of a loan, SetGiven that it is given back to who lends it.
+// SetLent notes that a node is of a loan.
 func (st *Store) SetLent(id int32) { st.nodes[id].lent = true }
 
-// SetGiven notes that a node is given back to who lends it, or taken again.
+// SetGiven notes that a node is given back to its lender, or taken again.
 func (st *Store) SetGiven(id int32, given bool) { st.nodes[id].given = given }
 
 // SetAsleep notes that a node is switched off and takes so long to wake; 0: that it is on.

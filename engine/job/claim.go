@@ -73,7 +73,7 @@ func HostOn(allocs []inventory.Alloc, node int32) (h Host) {
 	return h
 }
 
-// Unclaimed is what a leaving job has of a node's CPU and RAM and nobody counts on.
+// Unclaimed is what a leaving job has of a node's CPU and RAM that no placed job counts on.
 func (j *State) Unclaimed(node int32) Host {
 	h := HostOn(j.Leaving, node)
 	if j.State == Stopping {

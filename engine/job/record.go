@@ -57,9 +57,9 @@ type Record struct {
 	Rate        int64             `json:"rate,omitempty"`
 	Speed       int64             `json:"speed,omitempty"`
 	Memory      cluster.MiB       `json:"memory,omitempty"` // the most that it was measured to use of any of its GPUs
-	Solo        int64             `json:"solo,omitempty"`   // ... with nobody else in shares of its GPUs
-	Among       []cluster.JobID   `json:"among,omitempty"`  // who computed in shares of its GPUs when its speed was measured last
-	Slow        cluster.Time      `json:"slow,omitempty"`   // ... among whom it is slower than it accepts, since then
+	Solo        int64             `json:"solo,omitempty"`   // ... while no other job had shares of its GPUs
+	Among       []cluster.JobID   `json:"among,omitempty"`  // jobs that computed in shares of its GPUs when its speed was measured last
+	Slow        cluster.Time      `json:"slow,omitempty"`   // ... among which it is slower than it accepts, since then
 	LimitAt     cluster.Time      `json:"limit_at,omitempty"`
 	Promotion   cluster.Time      `json:"promotion,omitempty"`   // the last one by the policy (Promoter)
 	Before      int64             `json:"before,omitempty"`      // ... what of its weighted service was received before

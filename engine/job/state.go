@@ -17,7 +17,7 @@ type Phase uint8
 // The states. A placed job has devices that its predecessors have not left yet.
 const (
 	Pending  Phase = iota
-	Placed         // devices chosen, waiting for those who leave them
+	Placed         // devices chosen, waiting for the jobs that leave them
 	Starting       // Start was decided, Started has not come back
 	Running
 	Stopping // Preempt was decided, Stopped has not come back
@@ -28,7 +28,7 @@ const (
 // done) hold up to acc and are continued from there with what the job holds.
 type State struct {
 	Spec    *cluster.Job
-	*Tenure            // Engine.none of a job that was given nothing so far
+	*Tenure            // one that is shared, while it was given nothing so far
 	Key     order.Item // while eligible: in the group; while running: in the running list; while in a pool: there
 	NextKey cluster.Time
 
@@ -42,7 +42,7 @@ type State struct {
 	InArray           bool // it has one of its array's places
 	Promoted          bool // waits longer than the starvation bound
 	Waited            bool // listed while it was placed
-	Lifted            bool // while victims are looked for: it is one
+	Lifted            bool // it is a victim, in the search for victims that goes on
 	Touched           bool // its record changed in this step
 	Demoted           bool // while it runs: it counts as best-effort
 	Warm              bool // it was suspended while it computed; while it has devices: and went on in place
@@ -51,9 +51,9 @@ type State struct {
 	IgnoresCheckpoint bool // asked for a checkpoint it saves nothing, as its driver found
 	InPlan            bool // plans may be about it, and are shown it
 	Whole             bool // plans only divide GPUs (Traits.OnlyDivides), and none that can be divided suits it
-	Pooled            bool // ... and may draw it,
+	Pooled            bool // plans may draw it from a pool,
 
-	Pool        int32 // from here: key is its place
+	Pool        int32 // this one, in which Key is its place
 	Queue       int32
 	User        int32
 	Shape       int32
@@ -65,7 +65,7 @@ type State struct {
 	Devices     int32 // held, or asked for
 	Tasks       int32 // of the (elastic) first set
 	Waits       int32 // stopping jobs that must leave before it can start
-	GuestOf     int32 // 1 + the job whose guest it is; 0: none's
+	GuestOf     int32 // 1 + the job whose guest it is; 0: of none
 	Fails       int32 // failed launches in a row
 	Preemptions int32
 
@@ -86,7 +86,7 @@ type State struct {
 }
 
 // Tenure is what comes of the devices that a job was given. Of the many that wait in line most were given none yet:
-// they share an empty one, which is only read. Who is given something gets its own first (give).
+// they share an empty one, which is only read. A job gets its own before it is given anything.
 type Tenure struct {
 	Allocs  []inventory.Alloc
 	Home    []inventory.Alloc // of a suspended job: its memory is there, it resumes nowhere else
@@ -94,10 +94,10 @@ type Tenure struct {
 	Asleep  time.Duration     // useful work that it has in memory
 	Leaving []inventory.Alloc // given back by a shrink, physically still held
 	Dest    []inventory.Alloc // while it stops to be moved: where it goes, booked for it
-	Waiters []cluster.JobID   // who is to start where it leaves
-	Claims  []Claim           // what they count on of its CPU and RAM
-	Guests  []cluster.JobID   // who runs beside it, the first to come first
-	Moved   []cluster.Time    // when, as far back as keepMoves
+	Waiters []cluster.JobID   // jobs that are to start where it leaves
+	Claims  []Claim           // what the waiters count on of its CPU and RAM
+	Guests  []cluster.JobID   // jobs that run beside it, the first to come first
+	Moved   []cluster.Time    // when it was moved, not long ago
 	EndKey  order.Item        // while it holds devices: in the list of expected ends
 	Loss    int64             // what stopping it wasted when it was ranked
 
@@ -119,9 +119,9 @@ type Tenure struct {
 
 	Rate   int64           // ppm of the reference; 0 until Started
 	Speed  int64           // the last rate known with its GPUs for itself; 0: none
-	Memory cluster.MiB     // the most that it was measured to use of any of its GPUs; 0: nobody measured it
-	Solo   int64           // the last rate known with nobody else in shares of its GPUs; 0: none
-	Among  []cluster.JobID // who computed in shares of its GPUs when its speed was measured last
+	Memory cluster.MiB     // the most that it was measured to use of any of its GPUs; 0: not measured
+	Solo   int64           // the last rate known while no other job had shares of its GPUs; 0: none
+	Among  []cluster.JobID // jobs that computed in shares of its GPUs when its speed was measured last
 	Slow   cluster.Time    // since then it is measured to be slower among them than it accepts; 0: it is not
 }
 
@@ -167,7 +167,7 @@ func (j *State) DoneAt(now cluster.Time) time.Duration {
 }
 
 // DoneAt is the useful work of the job of a record up to now, on the reference GPU, as the engine
-// counts it: while it starts anew, or saves what it has, it gets no further.
+// counts it: while it starts again, or saves what it has, it gets no further.
 func (r *Record) DoneAt(now cluster.Time) time.Duration {
 	return doneBy(now, r.State, r.Resizing, r.Done, r.Acc, r.Rate)
 }
@@ -179,7 +179,7 @@ func doneBy(now cluster.Time, s Phase, resizing bool, done time.Duration, acc cl
 	return done + scale(now.Sub(acc), rate)
 }
 
-// Computes reports whether a job gets further: it does not wait, start anew, or save what it has.
+// Computes reports whether a job gets further: it does not wait, start again, or save what it has.
 func Computes(s Phase, resizing bool, rate int64) bool {
 	return s >= Starting && s < Stopping && rate != 0 && !resizing
 }

@@ -17,7 +17,7 @@ type Shape struct {
 	Topo       cluster.Topology
 	resv       string
 	Most       Bounds
-	NoPreempt  bool                 // its jobs preempt nobody
+	NoPreempt  bool                 // its jobs preempt no others
 	Stale      bool                 // classes must be computed again: a new class appeared
 	Suits      []inventory.ClassSet // by task set: all classes on which its tasks can ever run
 	Any        inventory.ClassSet   // those of the sets with GPUs (without any: of all): the part of the cluster that it competes for

@@ -43,7 +43,7 @@ func (t *Table) Get(id int32) *Shape { return &t.list[id] }
 // Of is the shape of a job; first: there was none like it.
 func (t *Table) Of(j *cluster.Job) (id int32, first bool) {
 	t.key = shapeKey(t.key[:0], j)
-	if j.Shares() { // beside whom it may be
+	if j.Shares() { // which jobs it may be beside
 		t.key = append(binary.AppendVarint(t.key, int64(len(j.Model))), j.Model...)
 		t.key = binary.AppendVarint(t.key, j.MinSpeed)
 	}
