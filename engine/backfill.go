@@ -340,13 +340,14 @@ const noResv = -1
 // beginnings and ends of reservations.
 type timeline struct {
 	e     *Engine
-	late  []ending     // overdue jobs, expected to end soon
-	extra []ending     // reservations
-	at    order.Cursor // in e.ends
+	late  []ending    // overdue jobs, expected to end soon
+	extra []ending    // reservations
+	ends  *order.List // of the running jobs
+	at    order.Cursor
 }
 
 func (e *Engine) timeline() timeline {
-	tl := timeline{e: e, late: e.scratch.ends[:0]}
+	tl := timeline{e: e, ends: e.byEnd(), late: e.scratch.ends[:0]}
 	for i := range e.resv {
 		r := &e.resv[i]
 		r.masks = r.masks[:0] // the last one may have been left half-way
@@ -375,7 +376,7 @@ func (e *Engine) timeline() timeline {
 
 // listed returns the next entry of the list of expected ends.
 func (tl *timeline) listed() (ending, bool) {
-	it, ok := tl.e.byEnd().At(&tl.at)
+	it, ok := tl.ends.At(&tl.at)
 	return ending{at: cluster.Time(it.Key[0]), job: cluster.JobID(it.ID)}, ok
 }
 

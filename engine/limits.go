@@ -13,23 +13,24 @@ import (
 // queues, GPU-hour budgets; and who held how much, for fair shares. The
 // arithmetic is in package quota.
 type limits struct {
-	byQueue bool // a queue has a guarantee, limit or cap: queues matter
-	byUser  bool // a queue caps its users
-	windows bool
-	next    cluster.Time // when the windows change next
-	ahead   bool         // so soon that the coming amounts hold already, too
-	rekeyed cluster.Time // Now / Rekey when keys were last evaluated
-	rerun   cluster.Time // likewise for running jobs
-	caps    *quota.Caps
-	budgets []quota.Budget // by index in the tree
-	queues  []queueUse     // likewise
-	decay   quota.Decay
-	userID  map[[2]int32]int32 // (leaf, user) to association; looked up only
-	users   []assoc
-	closed  int    // queues at the end of the tree that are removed, but jobs of theirs still run
-	ranks   []int  // Fair Tree, by association; nil: to be computed
-	ranked  int    // associations that were ranked
-	nested  []bool // by queue: not all of its children are leaves
+	byQueue  bool // a queue has a guarantee, limit or cap: queues matter
+	byUser   bool // a queue caps its users
+	windows  bool
+	budgeted bool         // a queue has a budget
+	next     cluster.Time // when the windows change next
+	ahead    bool         // so soon that the coming amounts hold already, too
+	rekeyed  cluster.Time // Now / Rekey when keys were last evaluated
+	rerun    cluster.Time // likewise for running jobs
+	caps     *quota.Caps
+	budgets  []quota.Budget // by index in the tree
+	queues   []queueUse     // likewise
+	decay    quota.Decay
+	userID   map[[2]int32]int32 // (leaf, user) to association; looked up only
+	users    []assoc
+	closed   int    // queues at the end of the tree that are removed, but jobs of theirs still run
+	ranks    []int  // Fair Tree, by association; nil: to be computed
+	ranked   int    // associations that were ranked
+	nested   []bool // by queue: not all of its children are leaves
 }
 
 // queueUse is what a queue holds now, besides the GPUs in the tree.
@@ -66,7 +67,7 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 	}
 	e.tree = tree
 	l := &e.limits
-	l.queues, l.caps, l.budgets = make([]queueUse, tree.Len()), quota.NewCaps(tree), nil
+	l.queues, l.caps, l.budgets, l.budgeted = make([]queueUse, tree.Len()), quota.NewCaps(tree), nil, false
 	l.nested = make([]bool, tree.Len())
 	for q := range l.queues {
 		if parent := tree.Parent(q); parent >= 0 && !tree.Leaf(q) {
@@ -74,6 +75,7 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 		}
 		l.queues[q].since = e.now
 		l.budgets = append(l.budgets, quota.NewBudget(tree.Spec(q), 0))
+		l.budgeted = l.budgeted || l.budgets[q].Limit > 0
 	}
 	l.userID, l.users, l.ranks, l.closed = map[[2]int32]int32{}, nil, nil, 0
 	if l.decay, err = quota.NewDecay(quota.DefaultDecayPeriod, e.cfg.HalfLife); err != nil {
@@ -185,13 +187,14 @@ func (e *Engine) charge(j *job.State, sign int64) {
 func (e *Engine) bill(j *job.State, sign int64) {
 	m := sign * j.Milli
 	q := int(j.Queue)
-	cpu, ram := j.HeldCPUAndRAM()
-	for _, p := range e.tree.Path(q) {
-		if e.limits.budgets[p].Limit > 0 {
-			e.spend(p)
+	if cpu, ram := j.HeldCPUAndRAM(); cpu != 0 || ram != 0 || e.limits.budgeted {
+		for _, p := range e.tree.Path(q) {
+			if e.limits.budgets[p].Limit > 0 {
+				e.spend(p)
+			}
+			e.limits.queues[p].cpu += sign * cpu
+			e.limits.queues[p].ram += sign * ram
 		}
-		e.limits.queues[p].cpu += sign * cpu
-		e.limits.queues[p].ram += sign * ram
 	}
 	e.tree.Charge(q, m, j.Spec.Tier == cluster.Critical)
 	if e.limits.byQueue {
