@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -71,7 +72,7 @@ func (e *Engine) reserveNodes(a *advance) error {
 }
 
 // constrainAdvance adds the advance reservations that a run from..end meets.
-func (e *Engine) constrainAdvance(h *holds, j *jobState, from, end cluster.Time) bool {
+func (e *Engine) constrainAdvance(h *holds, j *job.State, from, end cluster.Time) bool {
 	met := false
 	for i := range e.advance {
 		a := &e.advance[i]
@@ -124,9 +125,9 @@ func (e *Engine) insideUse(a *advance, node int32) int32 {
 	var used int32
 	e.byKey().Walk(func(it order.Item) bool {
 		if j := e.jobs[it.ID]; e.insider(a, j) {
-			for i := range j.allocs {
-				if j.allocs[i].Node == node {
-					used += int32(popcount(j.allocs[i].GPUs))
+			for i := range j.Allocs {
+				if j.Allocs[i].Node == node {
+					used += int32(popcount(j.Allocs[i].GPUs))
 				}
 			}
 		}
@@ -136,8 +137,8 @@ func (e *Engine) insideUse(a *advance, node int32) int32 {
 }
 
 // insider reports whether the job runs in the reservation: it names it and may.
-func (e *Engine) insider(a *advance, j *jobState) bool {
-	return j.spec.Reservation != "" && j.spec.Reservation == a.spec.Name
+func (e *Engine) insider(a *advance, j *job.State) bool {
+	return j.Spec.Reservation != "" && j.Spec.Reservation == a.spec.Name
 }
 
 // mayUse says why a job may not use the reservation that it names; "" if it may.
@@ -217,15 +218,15 @@ func (e *Engine) clear(a *advance) {
 	}
 }
 
-func (e *Engine) outsiderOn(a *advance, node int32) *jobState {
-	var best *jobState
+func (e *Engine) outsiderOn(a *advance, node int32) *job.State {
+	var best *job.State
 	var bestLost int64
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		if v.spec.Tier == cluster.Critical || e.insider(a, v) || !holdsNode(v, node) {
+		if v.Spec.Tier == cluster.Critical || e.insider(a, v) || !holdsNode(v, node) {
 			return true
 		}
-		if lost := v.lostAt(e.now, e.howToStop(v)); best == nil || lost < bestLost {
+		if lost := v.LostAt(e.now, e.howToStop(v)); best == nil || lost < bestLost {
 			best, bestLost = v, lost
 		}
 		return true
@@ -233,9 +234,9 @@ func (e *Engine) outsiderOn(a *advance, node int32) *jobState {
 	return best
 }
 
-func holdsNode(j *jobState, node int32) bool {
-	for i := range j.allocs {
-		if j.allocs[i].Node == node {
+func holdsNode(j *job.State, node int32) bool {
+	for i := range j.Allocs {
+		if j.Allocs[i].Node == node {
 			return true
 		}
 	}

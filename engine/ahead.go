@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/muster-gpu/muster/cluster"
+import (
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
+)
 
 // Wake is when the engine wants to be called even if nothing happens, as the
 // last decision said: for whoever goes on with an engine that was restored.
@@ -23,8 +26,8 @@ func (e *Engine) WakeRare() cluster.Time {
 // for; those that a person holds are not listed.
 func (e *Engine) Waiting() (list []cluster.JobID) {
 	for _, j := range e.jobs {
-		if j != nil && j.state <= Placed && !j.spec.Hold {
-			list = append(list, j.spec.ID)
+		if j != nil && j.State <= job.Placed && !j.Spec.Hold {
+			list = append(list, j.Spec.ID)
 		}
 	}
 	return list

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -29,4 +30,97 @@ const MaxKinds = inventory.MaxKinds
 const (
 	Fragments = inventory.Fragments
 	Rooms     = inventory.Rooms
+)
+
+// State is where a job is in its life.
+type State = job.Phase
+
+// The states of a job.
+const (
+	Pending  = job.Pending
+	Placed   = job.Placed
+	Starting = job.Starting
+	Running  = job.Running
+	Stopping = job.Stopping
+	Done     = job.Done
+)
+
+// StopReason says why a job stopped.
+type StopReason = job.StopReason
+
+// The stop reasons.
+const (
+	Completed    = job.Completed
+	Failed       = job.Failed
+	WasCancelled = job.WasCancelled
+	TimedOut     = job.TimedOut
+	Preempted    = job.Preempted
+	NodeLost     = job.NodeLost
+	LaunchFailed = job.LaunchFailed
+	Impossible   = job.Impossible
+	NeverReady   = job.NeverReady
+)
+
+// How says how a job is stopped.
+type How = job.How
+
+// The ways to stop a job.
+const (
+	Suspend    = job.Suspend
+	Checkpoint = job.Checkpoint
+	Kill       = job.Kill
+)
+
+// ParseHow reads a way to stop a job by name.
+func ParseHow(s string) (How, error) { return job.ParseHow(s) }
+
+// Parked says why a pending job is not in line.
+type Parked = job.Parked
+
+// The reasons for which a job is parked.
+const (
+	NotParked        = job.NotParked
+	ParkedHold       = job.ParkedHold
+	ParkedBegin      = job.ParkedBegin
+	ParkedDependency = job.ParkedDependency
+	ParkedArray      = job.ParkedArray
+	ParkedSingleton  = job.ParkedSingleton
+	ParkedPlan       = job.ParkedPlan
+)
+
+// JobRecord is what the engine knows of one job.
+type JobRecord = job.Record
+
+// Untouched is all that the engine knows, besides its spec, of a job that has only waited so far.
+type Untouched = job.Untouched
+
+// Claim is what of a node a placed job counts on from one that leaves it.
+type Claim = job.Claim
+
+// Served is how long a job held GPUs of a model.
+type Served = job.Served
+
+// Target is what a plan gives a job.
+type Target = job.Target
+
+// Slice is a MIG instance of a node's GPU.
+type Slice = job.Slice
+
+// DeadlineAnswer is what a policy says of a job's deadline.
+type DeadlineAnswer = job.DeadlineAnswer
+
+// The answers.
+const (
+	DeadlineUnanswered = job.DeadlineUnanswered
+	DeadlineAccepted   = job.DeadlineAccepted
+	DeadlineDeclined   = job.DeadlineDeclined
+)
+
+// PaceUnit says what is counted when a pace is measured.
+type PaceUnit = job.PaceUnit
+
+// The units of paces.
+const (
+	PaceSteps   = job.PaceSteps
+	PaceSamples = job.PaceSamples
 )

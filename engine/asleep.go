@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Nodes that are asleep (cluster.Power) are there for whoever needs them: who is placed on one starts at
@@ -37,13 +38,13 @@ func (e *Engine) WakeTime(allocs []inventory.Alloc) (longest time.Duration) {
 }
 
 // wakingText says for which nodes a job waits that starts.
-func (e *Engine) wakingText(j *jobState) string {
-	if e.st.Asleep() == 0 || j.state != Starting {
+func (e *Engine) wakingText(j *job.State) string {
+	if e.st.Asleep() == 0 || j.State != job.Starting {
 		return ""
 	}
 	var names []string
-	for i := range j.allocs {
-		if n := e.st.Nodes()[j.allocs[i].Node].Spec(); n.Asleep > 0 && !slices.Contains(names, n.Name) {
+	for i := range j.Allocs {
+		if n := e.st.Nodes()[j.Allocs[i].Node].Spec(); n.Asleep > 0 && !slices.Contains(names, n.Name) {
 			names = append(names, n.Name)
 		}
 	}
@@ -54,7 +55,7 @@ func (e *Engine) wakingText(j *jobState) string {
 	case 1:
 		what = "node is waking"
 	}
-	ready := max(0, j.started.Add(e.WakeTime(j.allocs)).Sub(e.now))
+	ready := max(0, j.Started.Add(e.WakeTime(j.Allocs)).Sub(e.now))
 	return fmt.Sprintf("; %d %s, ready in about %s: %s", len(names), what, cluster.FormatDuration(ready.Round(time.Second)), strings.Join(names, ","))
 }
 

@@ -7,7 +7,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Backfill: a blocked job is promised the earliest placement that the expected
@@ -22,7 +24,7 @@ type reservation struct {
 	hold   bool // from now on, until the job fits; at is the earliest that it can
 	nodes  []slack
 	any    inventory.ClassSet
-	within *nodeSet          // nil: all nodes of these classes
+	within *shape.NodeSet    // nil: all nodes of these classes
 	masks  []uint64          // devices that stand for it while the profile is walked
 	allocs []inventory.Alloc // as it was planned: scratch memory, good until something else is placed
 }
@@ -95,13 +97,13 @@ func (h *holds) room(id int32, bound inventory.Alloc, r *cluster.Request, most i
 }
 
 // constrain sets e.held to what a candidate must leave alone, if anything.
-func (e *Engine) constrain(j *jobState) bool {
+func (e *Engine) constrain(j *job.State) bool {
 	e.held = e.reserved(j)
 	return e.held != nil
 }
 
 // reserved is what a job that starts now must leave alone; nil: nothing. It is good until the next is asked for.
-func (e *Engine) reserved(j *jobState) *holds {
+func (e *Engine) reserved(j *job.State) *holds {
 	if len(e.resv) == 0 && len(e.advance) == 0 {
 		return nil
 	}
@@ -110,14 +112,14 @@ func (e *Engine) reserved(j *jobState) *holds {
 
 // reservedAt is reserved for a run from an instant on; booked says that
 // reservations which have begun by then are in the books themselves.
-func (e *Engine) reservedAt(j *jobState, from cluster.Time, booked bool) *holds {
+func (e *Engine) reservedAt(j *job.State, from cluster.Time, booked bool) *holds {
 	h := &e.holds
 	h.reset(len(e.st.Nodes()))
-	end := from.Add(j.expectedRun(e.limitOf(j)))
+	end := from.Add(j.ExpectedRun(e.limitOf(j)))
 	met := false
 	for i := range e.resv {
 		r := &e.resv[i]
-		if r.at >= end || r.until <= from || r.job == j.spec.ID || booked && r.at <= from {
+		if r.at >= end || r.until <= from || r.job == j.Spec.ID || booked && r.at <= from {
 			continue
 		}
 		met = true
@@ -133,11 +135,11 @@ func (e *Engine) reservedAt(j *jobState, from cluster.Time, booked bool) *holds 
 
 // consume books a job that started in this pass against the slack of the
 // reservations that it meets.
-func (e *Engine) consume(j *jobState) {
+func (e *Engine) consume(j *job.State) {
 	if len(e.resv) == 0 {
 		return
 	}
-	e.holdSlack(j, j.allocs, 1)
+	e.holdSlack(j, j.Allocs, 1)
 }
 
 func popcount(m uint64) (n int) {
@@ -149,7 +151,7 @@ func popcount(m uint64) (n int) {
 
 // reservedFor reports whether a reservation already stands in the job's way:
 // EASY makes one for each separate part of the cluster.
-func (e *Engine) reservedFor(s *shape) bool {
+func (e *Engine) reservedFor(s *shape.Shape) bool {
 	for i := range e.resv {
 		if e.meets(s, &e.resv[i]) {
 			return true
@@ -160,14 +162,14 @@ func (e *Engine) reservedFor(s *shape) bool {
 
 // reserve promises the job its earliest placement. If there is none in sight
 // (running jobs whose end nobody knows), nothing is promised.
-func (e *Engine) reserve(j *jobState) {
+func (e *Engine) reserve(j *job.State) {
 	r, ok := e.earliest(j, false)
 	if e.holdDue(j) && (!ok || e.outOfSight(r.at)) {
 		if hold, found := e.holdFor(j); found {
-			if e.mode == Conservative && j.promise != cluster.Never { // its record has the promise
+			if e.mode == Conservative && j.Promise != cluster.Never { // its record has the promise
 				e.touch(j)
 			}
-			j.promise, j.plan = cluster.Never, nil
+			j.Promise, j.Plan = cluster.Never, nil
 			e.resv = append(e.resv, hold)
 			return
 		}
@@ -175,11 +177,11 @@ func (e *Engine) reserve(j *jobState) {
 	if !ok {
 		return
 	}
-	if e.mode == Conservative && (r.at != j.promise || !slices.Equal(r.allocs, j.plan)) {
+	if e.mode == Conservative && (r.at != j.Promise || !slices.Equal(r.allocs, j.Plan)) {
 		e.touch(j)
-		j.plan = append(j.plan[:0], r.allocs...)
+		j.Plan = append(j.Plan[:0], r.allocs...)
 	}
-	j.promise = r.at
+	j.Promise = r.at
 	for i := range e.resv { // it uses up what was left beside those that begin meanwhile
 		if o := &e.resv[i]; r.at < o.at && o.at < r.until {
 			o.share(&r)
@@ -203,15 +205,15 @@ func (r *reservation) share(o *reservation) {
 // or later), going through the
 // expected ends of running jobs and the reservations so far. The books are as
 // before when it returns.
-func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
-	s := e.shapeAt(j.shape)
+func (e *Engine) earliest(j *job.State, now bool) (reservation, bool) {
+	s := e.shapes.At(j.Shape)
 	mark := e.st.Mark()
 	defer func() { e.st.Rollback(mark) }()
 	r := e.anywhere()
-	single := s.min == 1 && len(s.sets) == 1
+	single := s.Min == 1 && len(s.Sets) == 1
 	if now {
 		r.reserved = e.reservedAt(j, e.now, false)
-		if allocs, ok := e.placeFor(r, j, s, s.min); ok {
+		if allocs, ok := e.placeFor(r, j, s, s.Min); ok {
 			return e.promiseOf(j, s, e.now, allocs), true
 		}
 	}
@@ -222,7 +224,7 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 		near := !single
 		for ; ok && c.at == at; c, ok = tl.peek() {
 			tl.pop()
-			near = e.applyChange(&c, &s.sets[0].Request) || near
+			near = e.applyChange(&c, &s.Sets[0].Request) || near
 		}
 		if !near {
 			continue
@@ -230,12 +232,12 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 		at = max(at, e.now)
 		r.reserved = e.reservedAt(j, at, true)
 		before := e.st.Mark()
-		if at == j.promise {
+		if at == j.Promise {
 			if allocs, ok := e.placePlanned(r, j, s); ok {
 				return e.promiseOf(j, s, at, allocs), true
 			}
 		}
-		if allocs, ok := e.placeFor(r, j, s, s.min); ok {
+		if allocs, ok := e.placeFor(r, j, s, s.Min); ok {
 			return e.promiseOf(j, s, at, e.spareIdle(r, j, s, allocs, before)), true
 		}
 	}
@@ -246,14 +248,14 @@ func (e *Engine) earliest(j *jobState, now bool) (reservation, bool) {
 // Plans are made anew in every pass; were a job planned on other nodes at the
 // same time as before, or did it start on others, those behind it might not find
 // what they were promised.
-func (e *Engine) placePlanned(r request, j *jobState, s *shape) ([]inventory.Alloc, bool) {
-	if len(j.plan) == 0 || j.home != nil {
+func (e *Engine) placePlanned(r request, j *job.State, s *shape.Shape) ([]inventory.Alloc, bool) {
+	if len(j.Plan) == 0 || j.Home != nil {
 		return nil, false
 	}
-	site := &Site{request: r, e: e, job: j, req: s.sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
+	site := &Site{request: r, e: e, job: j, req: s.Sets, allocs: e.scratch.allocs[:0], most: s.NodeBounds()}
 	mark := e.st.Mark()
-	for i := range j.plan {
-		a := &j.plan[i]
+	for i := range j.Plan {
+		a := &j.Plan[i]
 		node, set, n := int(a.Node), int(a.Set), int(a.Tasks)
 		if a.Share != 0 || !e.st.Nodes()[node].TakesJobs() || site.Room(node, set, n) < n {
 			e.st.Rollback(mark)
@@ -262,7 +264,7 @@ func (e *Engine) placePlanned(r request, j *jobState, s *shape) ([]inventory.All
 		site.Take(node, set, n)
 	}
 	e.scratch.allocs = site.allocs
-	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.st.Together(site.allocs, l) {
+	if l := s.Topo.Level; s.Topo.Required && l != cluster.LevelAny && !e.st.Together(site.allocs, l) {
 		e.st.Rollback(mark) // on the same node, but not on the same island of it
 		return nil, false
 	}
@@ -289,19 +291,19 @@ func (y *shyness) off(node int32) bool { return y.keep[node] == y.now }
 // spareIdle moves a promise off nodes that are idle already, as far as it can:
 // they are what others may run on until then, and beyond. It places anew with
 // as few of the idle nodes as suffice, the first ones.
-func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
+func (e *Engine) spareIdle(r request, j *job.State, s *shape.Shape, allocs []inventory.Alloc, before inventory.Mark) []inventory.Alloc {
 	uses := false
 	for i := range allocs {
 		uses = uses || e.shy.freed[allocs[i].Node] != e.shy.now
 	}
-	if !uses || j.home != nil {
+	if !uses || j.Home != nil {
 		return allocs
 	}
 	e.st.Rollback(before)
 	idle := e.scratch.idle[:0]
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if n.TakesJobs() && e.shy.freed[id] != e.shy.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.any.Has(n.Class()) && s.reaches(int32(id)) {
+		if n.TakesJobs() && e.shy.freed[id] != e.shy.now && (n.FreeGPUs() > 0 || n.Spec().GPUs == 0) && s.Any.Has(n.Class()) && s.Reaches(int32(id)) {
 			idle = append(idle, int32(id))
 		}
 	}
@@ -315,7 +317,7 @@ func (e *Engine) spareIdle(r request, j *jobState, s *shape, allocs []inventory.
 			}
 		}
 		var ok bool
-		allocs, ok = e.placeFor(r, j, s, s.min)
+		allocs, ok = e.placeFor(r, j, s, s.Min)
 		return ok
 	}
 	k := sort.Search(len(idle), func(k int) bool {
@@ -336,10 +338,10 @@ const noResv = -1
 // ends of jobs (those that are leaving have left the books already), and the
 // beginnings and ends of reservations.
 type timeline struct {
-	ends  *order.List  // jobs by their expected ends; it does not change meanwhile
-	late  []ending     // overdue jobs, expected to end soon
-	extra []ending     // reservations
-	at    order.Cursor // in ends
+	late  []ending    // overdue jobs, expected to end soon
+	extra []ending    // reservations
+	ends  *order.List // of the running jobs
+	at    order.Cursor
 }
 
 func (e *Engine) timeline() timeline {
@@ -357,7 +359,7 @@ func (e *Engine) timeline() timeline {
 		}
 	}
 	for _, id := range e.defrag.movers {
-		tl.extra = append(tl.extra, ending{at: e.now.Add(e.jobs[id].expectedRun(e.limitOf(e.jobs[id]))), job: id})
+		tl.extra = append(tl.extra, ending{at: e.now.Add(e.jobs[id].ExpectedRun(e.limitOf(e.jobs[id]))), job: id})
 	}
 	sortEndings(tl.extra)
 	for c, ok := tl.listed(); ok && c.at <= e.now; c, ok = tl.listed() {
@@ -430,8 +432,8 @@ func (e *Engine) refreshEnds() {
 	for it, ok := e.byEnd().First(); ok && cluster.Time(it.Key[0]) <= e.now; it, ok = e.byEnd().First() {
 		j := e.jobs[it.ID]
 		e.ends.remove(it)
-		j.endKey.Key[0] = int64(max(e.endOf(j), e.now+1))
-		e.ends.insert(j.endKey)
+		j.EndKey.Key[0] = int64(max(e.endOf(j), e.now+1))
+		e.ends.insert(j.EndKey)
 	}
 }
 
@@ -446,9 +448,9 @@ func (e *Engine) applyChange(c *ending, r *cluster.Request) bool {
 		return !c.take
 	}
 	j := e.jobs[c.job]
-	near, allocs := false, j.allocs
-	if j.state == Stopping {
-		allocs = j.dest
+	near, allocs := false, j.Allocs
+	if j.State == job.Stopping {
+		allocs = j.Dest
 	}
 	e.st.ReleaseAll(allocs)
 	for i := range allocs {
@@ -484,8 +486,8 @@ func (e *Engine) applyReservation(r *reservation, take bool) {
 }
 
 // promiseOf turns a tentative placement into a reservation.
-func (e *Engine) promiseOf(j *jobState, s *shape, at cluster.Time, allocs []inventory.Alloc) reservation {
-	r := reservation{job: j.spec.ID, at: at, until: at.Add(max(1, j.expectedRun(e.limitOf(j)))), any: s.any, within: s.most.within, allocs: allocs}
+func (e *Engine) promiseOf(j *job.State, s *shape.Shape, at cluster.Time, allocs []inventory.Alloc) reservation {
+	r := reservation{job: j.Spec.ID, at: at, until: at.Add(max(1, j.ExpectedRun(e.limitOf(j)))), any: s.Any, within: s.Most.Within, allocs: allocs}
 	for i := range allocs {
 		a := &allocs[i]
 		k := -1

@@ -5,14 +5,15 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Belief is what the engine believes of a job that holds devices: a driver
 // compares it with what is really there (driver.Diff).
 type Belief struct {
 	Job      cluster.JobID
-	State    State             // Starting, Running or Stopping
-	Reason   StopReason        // Stopping: why
+	State    job.Phase         // Starting, Running or Stopping
+	Reason   job.StopReason    // Stopping: why
 	Resizing bool              // a Resize to Allocs was decided and is not confirmed
 	Allocs   []inventory.Alloc // a copy; node numbers are those of Nodes
 }
@@ -22,8 +23,8 @@ type Belief struct {
 func (e *Engine) Beliefs() []Belief {
 	var list []Belief
 	for _, j := range e.jobs {
-		if j != nil && j.holding() {
-			list = append(list, Belief{Job: j.spec.ID, State: j.state, Reason: j.reason, Resizing: j.resizing, Allocs: slices.Clone(j.allocs)})
+		if j != nil && j.Holding() {
+			list = append(list, Belief{Job: j.Spec.ID, State: j.State, Reason: j.Reason, Resizing: j.Resizing, Allocs: slices.Clone(j.Allocs)})
 		}
 	}
 	return list
@@ -45,7 +46,7 @@ func (e *Engine) Nodes() []cluster.Node {
 // be changed.
 func (e *Engine) Spec(id cluster.JobID) *cluster.Job {
 	if j := e.job(id); j != nil {
-		return j.spec
+		return j.Spec
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Jobs in shares of one GPU slow each other down (F-gpulet-interference). What is left
@@ -53,10 +55,10 @@ type between struct {
 }
 
 // tenantOf is how the allocations of a job's shares name it (Alloc.Tenant).
-func tenantOf(j *jobState) int32 { return int32(j.spec.ID) + 1 }
+func tenantOf(j *job.State) int32 { return int32(j.Spec.ID) + 1 }
 
 // inName is a copy of a job's allocations in which shares are its own.
-func inName(j *jobState, allocs []inventory.Alloc) []inventory.Alloc {
+func inName(j *job.State, allocs []inventory.Alloc) []inventory.Alloc {
 	list := slices.Clone(allocs)
 	for i := range list {
 		if list[i].Share != 0 && list[i].Slots == 0 {
@@ -67,16 +69,16 @@ func inName(j *jobState, allocs []inventory.Alloc) []inventory.Alloc {
 }
 
 // minSpeed is the least part of its speed alone that a job accepts in a share, ppm.
-func (e *Engine) minSpeed(j *jobState) int64 { return cmp.Or(j.spec.MinSpeed, e.cfg.Spec.MinSpeed) }
+func (e *Engine) minSpeed(j *job.State) int64 { return cmp.Or(j.Spec.MinSpeed, e.cfg.Spec.MinSpeed) }
 
 // left is what is left of a job's speed beside another, in ppm. That a job would be
 // faster in company is not counted upon.
-func (e *Engine) left(j, beside *jobState) int64 {
-	key := [2]string{j.spec.Model, beside.spec.Model}
+func (e *Engine) left(j, beside *job.State) int64 {
+	key := [2]string{j.Spec.Model, beside.Spec.Model}
 	if f, ok := e.between.measured[key]; ok {
-		return min(f, million)
+		return min(f, job.Million)
 	}
-	return min(e.between.assumed(key), million)
+	return min(e.between.assumed(key), job.Million)
 }
 
 // assumed is what is taken for a pair that nobody measured, in ppm: what is estimated from
@@ -115,7 +117,7 @@ func (b *between) assumed(key [2]string) int64 {
 // stated is what the table says of a pair, in ppm.
 func (b *between) stated(key [2]string) int64 {
 	if b.table == nil {
-		return million
+		return job.Million
 	}
 	f, ok := b.believed[key]
 	if !ok {
@@ -135,22 +137,22 @@ func (e *Engine) knowsPairs() bool {
 }
 
 // company lists the jobs with shares of a device, but for one, by number.
-func (e *Engine) company(n *inventory.Node, dev int, but *jobState) (list []*jobState) {
+func (e *Engine) company(n *inventory.Node, dev int, but *job.State) (list []*job.State) {
 	for _, t := range n.Tenants() {
 		if o := e.jobs[t.Job-1]; int(t.Device) == dev && t.Job != tenantOf(but) && !slices.Contains(list, o) {
 			list = append(list, o)
 		}
 	}
-	slices.SortFunc(list, func(a, b *jobState) int { return cmp.Compare(a.spec.ID, b.spec.ID) })
+	slices.SortFunc(list, func(a, b *job.State) int { return cmp.Compare(a.Spec.ID, b.Spec.ID) })
 	return list
 }
 
 // speedAmong is what is left of a job's speed among others, in ppm.
-func (e *Engine) speedAmong(j *jobState, others ...*jobState) int64 {
-	v := int64(million)
+func (e *Engine) speedAmong(j *job.State, others ...*job.State) int64 {
+	v := int64(job.Million)
 	for _, o := range others {
 		if o != j {
-			v = v * e.left(j, o) / million
+			v = v * e.left(j, o) / job.Million
 		}
 	}
 	if e.between.turns != nil && len(others) > 1 {
@@ -162,35 +164,35 @@ func (e *Engine) speedAmong(j *jobState, others ...*jobState) int64 {
 // inTurns is what is left of a job's speed among others as far as their processes take
 // turns, which is less than pairs say; beside those others of whom that is not known, or
 // was measured otherwise, it is as in pairs. In ppm.
-func (e *Engine) inTurns(j *jobState, others []*jobState) int64 {
-	v, models := int64(million), []string(nil)
+func (e *Engine) inTurns(j *job.State, others []*job.State) int64 {
+	v, models := int64(job.Million), []string(nil)
 	for _, o := range others {
 		if o == j {
 			continue
 		}
-		key := [2]string{j.spec.Model, o.spec.Model}
+		key := [2]string{j.Spec.Model, o.Spec.Model}
 		_, measured := e.between.measured[key]
 		if _, ok := e.between.turns.Turns(key[0], key[1:]); ok && !measured {
 			models = append(models, key[1])
 		} else {
-			v = v * e.left(j, o) / million
+			v = v * e.left(j, o) / job.Million
 		}
 	}
-	if all, ok := e.between.turns.Turns(j.spec.Model, models); ok {
-		v = v * all / million
+	if all, ok := e.between.turns.Turns(j.Spec.Model, models); ok {
+		v = v * all / job.Million
 	}
 	return v
 }
 
 // disturbed says why a job does not go beside others on a device.
 type disturbed struct {
-	who  *jobState // who would be slower than it accepts; nil: the others would lose more than the job does
-	left int64     // what would be left of its speed, ppm
-	lost int64     // who is nil: what the others would lose together, ppm
+	who  *job.State // who would be slower than it accepts; nil: the others would lose more than the job does
+	left int64      // what would be left of its speed, ppm
+	lost int64      // who is nil: what the others would lose together, ppm
 }
 
 // disturbs reports whether the job must not go beside others, and why.
-func (e *Engine) disturbs(j *jobState, others []*jobState) (d disturbed, yes bool) {
+func (e *Engine) disturbs(j *job.State, others []*job.State) (d disturbed, yes bool) {
 	own, lost := e.speedAmong(j, others...), int64(0)
 	if own < e.minSpeed(j) {
 		return disturbed{who: j, left: own}, true
@@ -202,15 +204,15 @@ func (e *Engine) disturbs(j *jobState, others []*jobState) (d disturbed, yes boo
 				return disturbed{who: o, left: v}, true
 			}
 		}
-		lost += million - e.left(o, j)
+		lost += job.Million - e.left(o, j)
 	}
 	return disturbed{left: own, lost: lost}, own <= lost
 }
 
 // shunned is the devices of a node on which there are others beside whom the job must
 // not go.
-func (e *Engine) shunned(n *inventory.Node, j *jobState) (mask uint64) {
-	if len(n.Tenants()) == 0 || !e.knowsPairs() || !j.spec.Shares() {
+func (e *Engine) shunned(n *inventory.Node, j *job.State) (mask uint64) {
+	if len(n.Tenants()) == 0 || !e.knowsPairs() || !j.Spec.Shares() {
 		return 0
 	}
 	seen := uint64(0)
@@ -238,15 +240,15 @@ func (e *Engine) bearsAll(allocs []inventory.Alloc) bool {
 
 // shunnedText says beside whom a job does not go that would have room there, of all
 // such devices on that where most would be left of its own speed; "": there is none.
-func (e *Engine) shunnedText(j *jobState, s *shape) (text string) {
-	r, best := &s.sets[0].Request, int64(-1)
+func (e *Engine) shunnedText(j *job.State, s *shape.Shape) (text string) {
+	r, best := &s.Sets[0].Request, int64(-1)
 	if !e.knowsPairs() || !r.Fractional() || r.Profile != "" {
 		return ""
 	}
-	site := Site{request: e.anywhere(), e: e, job: j, req: s.sets}
+	site := Site{request: e.anywhere(), e: e, job: j, req: s.Sets}
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.any.Has(n.Class()) {
+		if !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
 		for m := e.shunned(n, j) & n.Healthy(); m != 0; m &= m - 1 {
@@ -264,10 +266,10 @@ func (e *Engine) shunnedText(j *jobState, s *shape) (text string) {
 }
 
 // disturbedText is why a job does not go beside others.
-func (e *Engine) disturbedText(j *jobState, others []*jobState, d disturbed) string {
+func (e *Engine) disturbedText(j *job.State, others []*job.State, d disturbed) string {
 	names := ""
 	for _, o := range others {
-		names += ", " + cmp.Or(o.spec.Model, o.label())
+		names += ", " + cmp.Or(o.Spec.Model, o.Label())
 	}
 	names = names[2:]
 	switch d.who {
@@ -276,11 +278,11 @@ func (e *Engine) disturbedText(j *jobState, others []*jobState, d disturbed) str
 	case nil:
 		return fmt.Sprintf("beside %s it would be at %s of its speed, and cost the others %s of theirs", names, partText(d.left), partText(d.lost))
 	}
-	return fmt.Sprintf("beside it %s would be at %s of its speed, and asks for %s", d.who.label(), partText(d.left), leastText(e.minSpeed(d.who)))
+	return fmt.Sprintf("beside it %s would be at %s of its speed, and asks for %s", d.who.Label(), partText(d.left), leastText(e.minSpeed(d.who)))
 }
 
 // partText writes ppm as a factor, to the hundredth and never more than it is.
 func partText(ppm int64) string { return fmt.Sprintf("%.2f", float64(ppm/10_000)/100) }
 
 // leastText writes the part of its speed that a job asks for as it was stated.
-func leastText(ppm int64) string { return fmt.Sprintf("%g", float64(ppm)/million) }
+func leastText(ppm int64) string { return fmt.Sprintf("%g", float64(ppm)/job.Million) }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Chains of moves (D-defrag, the buddy variant): where who moves finds no room, somebody
@@ -16,8 +18,8 @@ import (
 
 // hunt is the search for a way to let a gang start.
 type hunt struct {
-	j      *jobState
-	s      *shape
+	j      *job.State
+	s      *shape.Shape
 	movers []mover       // who may be moved, by number
 	most   cluster.Milli // moves, in thousandths (toll)
 	deep   int           // so many links a chain may have beyond its first
@@ -41,7 +43,7 @@ func (h *hunt) better(cost time.Duration, moves int) bool {
 // settle finds places for jobs that were lifted (todo, the largest first), besides those who
 // have one (done), and notes the way if it is the best so far. The books are as before when it returns.
 // Who finds no room is stuck.
-func (e *Engine) settle(h *hunt, gang []inventory.Alloc, done, todo []mover) (stuck *jobState) {
+func (e *Engine) settle(h *hunt, gang []inventory.Alloc, done, todo []mover) (stuck *job.State) {
 	cost := costOf(done) + costOf(todo)
 	if !h.better(cost, len(done)+len(todo)) {
 		return nil
@@ -74,7 +76,7 @@ func (e *Engine) settleFirst(h *hunt, gang []inventory.Alloc, done, todo []mover
 	mark, m := e.st.Mark(), todo[0]
 	defer e.st.Rollback(mark)
 	dest, ok := e.destination(m.j, nil)
-	if !ok || e.noMove(m.j.allocs, dest) {
+	if !ok || e.noMove(m.j.Allocs, dest) {
 		return false
 	}
 	m.dest = dest
@@ -92,7 +94,7 @@ func (e *Engine) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more [
 	defer e.st.Rollback(mark)
 	all := slices.Clone(todo)
 	for _, x := range more {
-		e.st.ReleaseAll(x.j.allocs)
+		e.st.ReleaseAll(x.j.Allocs)
 		x.link = todo[0].link + 1
 		all = append(all, x)
 	}
@@ -103,8 +105,8 @@ func (e *Engine) settleAfter(h *hunt, gang []inventory.Alloc, done, todo, more [
 // openings lists who could leave so that there may be room for one that moves, the cheapest
 // first.
 func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice) {
-	s := e.shapeAt(m.j.asks())
-	if int(m.j.devices) != s.gpus || h.work <= 0 {
+	s := e.shapes.At(m.j.Asks())
+	if int(m.j.Devices) != s.GPUs || h.work <= 0 {
 		return nil
 	}
 	gone := func(x mover) bool {
@@ -113,11 +115,11 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	}
 	movers, most := slices.DeleteFunc(slices.Clone(h.movers), gone), h.most-toll(done)-toll(todo)
 	h.work -= len(e.st.Nodes()) + len(h.movers)
-	if s.partly() && s.min > 1 {
+	if s.Partly() && s.Min > 1 {
 		h.work -= partWork * len(movers)
 		return e.gangChoices(s, m.j, movers, most)
 	}
-	if s.partly() {
+	if s.Partly() {
 		list = e.partChoices(s, m.j, movers, most)
 		list = list[:min(len(list), mostBlocks)]
 		h.work -= partWork * len(list)
@@ -127,7 +129,7 @@ func (e *Engine) openings(h *hunt, m *mover, done, todo []mover) (list []choice)
 	for i := range blocks[:min(len(blocks), mostBlocks)] {
 		b := &blocks[i]
 		if _, _, ok := b.Single(); ok && len(b.movers) <= exactMovers {
-			list = append(list, e.choices(s.gpus, b, most, true)...)
+			list = append(list, e.choices(s.GPUs, b, most, true)...)
 		} else if who := e.chooseNodes(s, b, b.movers, most); len(who) > 0 {
 			list = append(list, choice{who: who, cost: costOf(who)})
 		}
@@ -172,9 +174,9 @@ func byDevice(allocs []inventory.Alloc) []inventory.Alloc {
 // does not compute meanwhile is part of its cost.
 func (m *mover) waitFor(others []mover) {
 	for i := range others {
-		if x := &others[i]; x.j != m.j && overlap(x.j.allocs, m.dest) {
+		if x := &others[i]; x.j != m.j && overlap(x.j.Allocs, m.dest) {
 			wait := max(m.wait, x.stop)
-			m.cost += gpusTime(max(wait, m.stop)-max(m.wait, m.stop), m.j.milli)
+			m.cost += gpusTime(max(wait, m.stop)-max(m.wait, m.stop), m.j.Milli)
 			m.wait = wait
 		}
 	}
@@ -190,8 +192,8 @@ func overlap(a, b []inventory.Alloc) bool {
 // behind lists the jobs of a way to whose devices one of them goes, by number.
 func (w *relocation) behind(m *mover) (list []cluster.JobID) {
 	for i := range w.movers {
-		if x := w.movers[i].j; x != m.j && overlap(x.allocs, m.dest) {
-			list = append(list, x.spec.ID)
+		if x := w.movers[i].j; x != m.j && overlap(x.Allocs, m.dest) {
+			list = append(list, x.Spec.ID)
 		}
 	}
 	slices.Sort(list)

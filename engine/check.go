@@ -5,6 +5,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Check says why a job as specified is refused at once; "" if it is accepted.
@@ -14,10 +16,10 @@ func (e *Engine) Check(s *cluster.Job) string {
 	if _, text := e.check(s); text != "" {
 		return text
 	}
-	j := &jobState{tenure: &e.none, spec: s, shape: e.shapeOf(s), user: e.users.id(s.User)}
+	j := &job.State{Tenure: &e.none, Spec: s, Shape: e.shapeOf(s), User: e.users.id(s.User)}
 	q, _ := e.queueOf(s)
-	j.queue = int32(q)
-	j.milli = e.askedMilli(j)
+	j.Queue = int32(q)
+	j.Milli = e.askedMilli(j)
 	return e.never(j)
 }
 
@@ -106,8 +108,8 @@ func CheckTasks(s *cluster.Job) string {
 		}
 		total += t.Count
 	}
-	if s.MinSpeed < 0 || s.MinSpeed > million {
-		return fmt.Sprintf("least speed %g; between 0 and 1 are possible", float64(s.MinSpeed)/million)
+	if s.MinSpeed < 0 || s.MinSpeed > job.Million {
+		return fmt.Sprintf("least speed %g; between 0 and 1 are possible", float64(s.MinSpeed)/job.Million)
 	}
 	if el := s.Elastic; el != (cluster.Elastic{}) && (el.Min < 1 || el.Max < el.Min || el.Max > cluster.MaxTasks) {
 		return fmt.Sprintf("elastic %d..%d: need 1 <= min <= max", el.Min, el.Max)
@@ -134,7 +136,7 @@ func (e *Engine) checkPartitions(s *cluster.Job) string {
 			return cluster.Unknown("partition", n, names).Error()
 		}
 	}
-	mask, text := e.partMask(s.Partitions), ""
+	mask, text := e.shapes.PartMask(s.Partitions), ""
 	for i := range e.parts {
 		if mask>>i&1 == 0 {
 			continue
@@ -189,48 +191,48 @@ func (e *Engine) treeIndex(name string) (int, bool) {
 // never says why the job can never run on this cluster, what it asked and the
 // most there is; "" if it can. It is decided once for each shape, by placing
 // the gang on the cluster as if it were empty and healthy.
-func (e *Engine) never(j *jobState) string {
-	s := e.shapeAt(j.shape)
-	if s.judged != len(e.st.Nodes()) {
-		s.judged, s.verdict = len(e.st.Nodes()), e.judge(j, s)
+func (e *Engine) never(j *job.State) string {
+	s := e.shapes.At(j.Shape)
+	if s.Judged != len(e.st.Nodes()) {
+		s.Judged, s.Verdict = len(e.st.Nodes()), e.judge(j, s)
 	}
-	if s.verdict != "" && !(e.divided(j) && j.spec.Tier != cluster.Critical && e.instanceFor(s)) {
-		return s.verdict
+	if s.Verdict != "" && !(e.divided(j) && j.Spec.Tier != cluster.Critical && e.instanceFor(s)) {
+		return s.Verdict
 	}
 	return e.beyondLimit(j, s)
 }
 
 // beyondLimit says that the job is larger than its queue's limit at all times.
 // That is the queue's matter, not the shape's.
-func (e *Engine) beyondLimit(j *jobState, s *shape) string {
-	if owed := e.tree.Guarantee(int(j.queue)); e.limits.byQueue && j.spec.Tier == cluster.Critical &&
-		e.milliOf(s, int(s.min)) > owed && len(e.tree.Spec(int(j.queue)).Windows) == 0 {
-		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.gpus, e.tree.Name(int(j.queue)), float64(owed)/1000)
+func (e *Engine) beyondLimit(j *job.State, s *shape.Shape) string {
+	if owed := e.tree.Guarantee(int(j.Queue)); e.limits.byQueue && j.Spec.Tier == cluster.Critical &&
+		e.shapes.MilliOf(s, int(s.Min)) > owed && len(e.tree.Spec(int(j.Queue)).Windows) == 0 {
+		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.GPUs, e.tree.Name(int(j.Queue)), float64(owed)/1000)
 	}
-	lim := e.tree.Limit(int(j.queue))
-	if !e.limits.byQueue || lim < 0 || e.milliOf(s, int(s.min)) <= lim || len(e.tree.Spec(int(j.queue)).Windows) > 0 {
+	lim := e.tree.Limit(int(j.Queue))
+	if !e.limits.byQueue || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim || len(e.tree.Spec(int(j.Queue)).Windows) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.gpus, e.tree.Name(int(j.queue)), float64(lim)/1000)
+	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.GPUs, e.tree.Name(int(j.Queue)), float64(lim)/1000)
 }
 
-func (e *Engine) judge(j *jobState, s *shape) string {
-	if s.any.Empty() {
+func (e *Engine) judge(j *job.State, s *shape.Shape) string {
+	if s.Any.Empty() {
 		return e.whyNoClass(s)
 	}
 	r := request{in: e.blank(), placer: e.cfg.Placer, ignoreUsage: true}
 	mark := r.in.Mark()
-	_, ok := e.placeFor(r, j, s, s.min)
+	_, ok := e.placeFor(r, j, s, s.Min)
 	r.in.Rollback(mark)
 	if ok {
 		return ""
 	}
-	text := "asks for " + s.askedText()
-	if s.most.any > 0 {
-		text += fmt.Sprintf(", at most %d on a node", s.most.any)
+	text := "asks for " + askedText(s)
+	if s.Most.Any > 0 {
+		text += fmt.Sprintf(", at most %d on a node", s.Most.Any)
 	}
-	if s.topo.Required {
-		text += fmt.Sprintf(" within one %s", s.topo.Level)
+	if s.Topo.Required {
+		text += fmt.Sprintf(" within one %s", s.Topo.Level)
 	}
 	text += "; even the empty cluster cannot hold that"
 	if help := e.noInstanceText(s); help != "" {
@@ -239,29 +241,29 @@ func (e *Engine) judge(j *jobState, s *shape) string {
 	return text + fmt.Sprintf(" (%d suitable GPUs)", e.suitableGPUs(s))
 }
 
-func (e *Engine) whyNoClass(s *shape) string {
+func (e *Engine) whyNoClass(s *shape.Shape) string {
 	if len(e.st.Classes()) == 0 {
 		return "the cluster has no nodes"
 	}
-	if len(s.types) > 0 {
+	if len(s.Types) > 0 {
 		var have []string
 		found := false
 		for ci := range e.st.Classes() {
 			have = append(have, e.st.Classes()[ci].Model().Name)
-			for _, t := range s.types {
-				found = found || matchType(e.st.Classes()[ci].Model().Name, t)
+			for _, t := range s.Types {
+				found = found || cluster.MatchModel(e.st.Classes()[ci].Model().Name, t)
 			}
 		}
 		if !found {
-			return cluster.Unknown("GPU type", s.types[0], have).Error()
+			return cluster.Unknown("GPU type", s.Types[0], have).Error()
 		}
 	}
 	text, most := "", 0
-	for i := range s.sets { // the set that fits nowhere, else one that fits least
+	for i := range s.Sets { // the set that fits nowhere, else one that fits least
 		misfits, why := 0, ""
 		for ci := range e.st.Classes() {
-			if c := &e.st.Classes()[ci]; c.Partitions()&e.partMask(s.parts) != 0 && s.reachesClass(int32(ci)) {
-				if t := inventory.WhyNotClass(&s.sets[i].Request, c); t != "" {
+			if c := &e.st.Classes()[ci]; c.Partitions()&e.shapes.PartMask(s.Partitions) != 0 && s.ReachesClass(int32(ci)) {
+				if t := inventory.WhyNotClass(&s.Sets[i].Request, c); t != "" {
 					misfits, why = misfits+1, t
 				}
 			}
@@ -271,7 +273,7 @@ func (e *Engine) whyNoClass(s *shape) string {
 		}
 	}
 	switch {
-	case text == "" && s.most.within != nil:
+	case text == "" && s.Most.Within != nil:
 		return "no node that it may be on has what it asks for"
 	case text == "":
 		return "no node of its partitions has what it asks for"
@@ -289,33 +291,33 @@ func (e *Engine) blank() *inventory.Store {
 }
 
 // askedText says what a gang that never fits asks for.
-func (s *shape) askedText() string {
-	if s.partly() {
-		return s.tasksText()
+func askedText(s *shape.Shape) string {
+	if s.Partly() {
+		return tasksText(s)
 	}
-	text := gpuText(s.gpus)
-	for i := range s.sets {
-		n := s.sets[i].Count
+	text := gpuText(s.GPUs)
+	for i := range s.Sets {
+		n := s.Sets[i].Count
 		if i == 0 {
-			n = int(s.min)
+			n = int(s.Min)
 		}
-		text += fmt.Sprintf("%s %d x %d", [...]string{" in tasks of", " and"}[min(i, 1)], n, s.sets[i].Request.GPUs)
+		text += fmt.Sprintf("%s %d x %d", [...]string{" in tasks of", " and"}[min(i, 1)], n, s.Sets[i].Request.GPUs)
 	}
 	return text
 }
 
 // noInstanceText says what to do where no GPU can have an instance that the shape asks
 // for, because those that there are stay as they are; "": that is not so.
-func (e *Engine) noInstanceText(s *shape) string {
-	for i := range s.sets {
-		r := &s.sets[i].Request
+func (e *Engine) noInstanceText(s *shape.Shape) string {
+	for i := range s.Sets {
+		r := &s.Sets[i].Request
 		if r.Profile == "" {
 			continue
 		}
 		cut := false
 		for id := range e.st.Nodes() {
 			n := &e.st.Nodes()[id]
-			if !s.suits[i].Has(n.Class()) {
+			if !s.Suits[i].Has(n.Class()) {
 				continue
 			}
 			if n.Fixed() == nil || n.Fixed().Made() != 0 || n.HasInstance(e.st.Classes()[n.Class()].Model(), r.Profile) {

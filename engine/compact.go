@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -30,7 +31,7 @@ const (
 
 // ParseCompact reads what nodes are emptied for.
 func ParseCompact(s string) (Compact, error) {
-	v, err := parseName("gain to empty nodes for", s, compactNames)
+	v, err := job.ParseName("gain to empty nodes for", s, compactNames)
 	return Compact(v), err
 }
 
@@ -132,12 +133,12 @@ func (e *Engine) lookAround(by Compact) *compaction {
 	c := &compaction{by: by, until: e.now.Add(e.defrag.Horizon), stays: make([][]stay, len(e.st.Nodes()))}
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		c.add(v.spec.ID, v.allocs, e.endOf(v))
+		c.add(v.Spec.ID, v.Allocs, e.endOf(v))
 		return true
 	})
 	for _, id := range e.defrag.movers {
 		v := e.jobs[id]
-		c.add(id, v.dest, e.now.Add(v.expectedRun(e.limitOf(v))))
+		c.add(id, v.Dest, e.now.Add(v.ExpectedRun(e.limitOf(v))))
 	}
 	for id := range e.st.Nodes() {
 		c.value = append(c.value, e.valueOf(c, int32(id), slices.Clone(c.stays[id])))
@@ -203,7 +204,7 @@ func (e *Engine) emptyable(c *compaction, movers []mover, most cluster.Milli) (l
 		for _, i := range on {
 			x.movers = append(x.movers, movers[i])
 			x.cost += movers[i].cost
-			e.st.ReleaseAll(movers[i].j.allocs)
+			e.st.ReleaseAll(movers[i].j.Allocs)
 		}
 		if toll(x.movers) > most {
 			e.st.Rollback(mark)
@@ -222,8 +223,8 @@ func (e *Engine) emptyable(c *compaction, movers []mover, most cluster.Milli) (l
 // nodesLeft lists the nodes on which some jobs are, in order.
 func nodesLeft(movers []mover) (list []int32) {
 	for i := range movers {
-		for k := range movers[i].j.allocs {
-			list = append(list, movers[i].j.allocs[k].Node)
+		for k := range movers[i].j.Allocs {
+			list = append(list, movers[i].j.Allocs[k].Node)
 		}
 	}
 	slices.Sort(list)
@@ -233,7 +234,7 @@ func nodesLeft(movers []mover) (list []int32) {
 // without is who is on a node besides some jobs.
 func (c *compaction) without(id int32, movers []mover) (list []stay) {
 	for _, s := range c.stays[id] {
-		if !slices.ContainsFunc(movers, func(m mover) bool { return m.j.spec.ID == s.job }) {
+		if !slices.ContainsFunc(movers, func(m mover) bool { return m.j.Spec.ID == s.job }) {
 			list = append(list, s)
 		}
 	}
@@ -248,7 +249,7 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 	e.hideIdle(c, x.node)
 	way := &relocation{movers: slices.Clone(x.movers), cost: x.cost}
 	for i := range way.movers {
-		e.st.ReleaseAll(way.movers[i].j.allocs)
+		e.st.ReleaseAll(way.movers[i].j.Allocs)
 	}
 	largestFirst(way.movers)
 	after := compaction{stays: make([][]stay, len(e.st.Nodes()))}
@@ -267,7 +268,7 @@ func (e *Engine) tryEmptying(c *compaction, x *emptying) (*relocation, time.Dura
 				after.stays[id] = slices.Clone(c.stays[id])
 			}
 		}
-		after.add(m.j.spec.ID, m.dest, e.endOf(m.j).Add(m.stop+m.j.spec.Checkpoint.Restart+m.lost))
+		after.add(m.j.Spec.ID, m.dest, e.endOf(m.j).Add(m.stop+m.j.Spec.Checkpoint.Restart+m.lost))
 	}
 	gain := time.Duration(0)
 	for _, id := range changed {

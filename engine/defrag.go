@@ -11,12 +11,14 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Defragmentation (D-defrag): enough GPUs are free for a waiting gang, but not
 // together. Running jobs are moved, so that they are. A move is a preemption
 // whose victim has its next devices before it is told to leave: they are in the
-// books for it (jobState.dest), so that nothing can come between. The gang has
+// books for it (State.dest), so that nothing can come between. The gang has
 // its own likewise, and starts when those who leave them have left.
 
 // Defrag says whether jobs are moved, and how many.
@@ -48,7 +50,7 @@ type Defrag struct {
 // somebody asks), auto, or auto and nodes are emptied, for one gain or the other: compact,
 // compact-nodes.
 func ParseDefrag(s string) (*Defrag, error) {
-	v, err := parseName("way to defragment", s, defragNames)
+	v, err := job.ParseName("way to defragment", s, defragNames)
 	if err != nil || v == 0 {
 		return nil, err
 	}
@@ -61,7 +63,7 @@ func (d *Defrag) String() string {
 	case d == nil:
 		return defragNames[0]
 	case d.Auto:
-		return nameOf(2+uint8(d.Compact), defragNames)
+		return job.NameOf(2+uint8(d.Compact), defragNames)
 	}
 	return defragNames[1]
 }
@@ -223,10 +225,10 @@ func (e *Engine) notLooked(id cluster.JobID) Moves {
 	if j == nil {
 		return m
 	}
-	m.Name, m.GPUs, m.Text = j.spec.Name, int(j.devices), "no moves are looked for: it is "+j.state.String()
+	m.Name, m.GPUs, m.Text = j.Spec.Name, int(j.Devices), "no moves are looked for: it is "+j.State.String()
 	switch {
-	case j.state != Pending:
-	case !j.eligible:
+	case j.State != job.Pending:
+	case !j.Eligible:
 		m.Text = "no move would help: " + e.parkedText(j)
 	case e.overQuota(j, e.leastMilli(j)).code != notRefused:
 		r := e.overQuota(j, e.leastMilli(j))
@@ -239,9 +241,9 @@ func (e *Engine) notLooked(id cluster.JobID) Moves {
 
 // moveFor looks for moves that let a job start that has no room, and makes them
 // if they are worth it.
-func (e *Engine) moveFor(j *jobState) bool {
+func (e *Engine) moveFor(j *job.State) bool {
 	d := &e.defrag
-	if !d.due || d.only != cluster.NoJob && d.only != j.spec.ID || d.tried >= mostGangs {
+	if !d.due || d.only != cluster.NoJob && d.only != j.Spec.ID || d.tried >= mostGangs {
 		return false
 	}
 	d.tried++
@@ -256,11 +258,11 @@ func (e *Engine) moveFor(j *jobState) bool {
 }
 
 // planMoves finds the cheapest moves for a job, and whether they are worth it.
-func (e *Engine) planMoves(j *jobState) (Moves, *relocation) {
-	s := e.shapeAt(j.shape)
-	m := Moves{Job: j.spec.ID, Name: j.spec.Name, GPUs: s.gpus, Milli: e.milliOf(s, int(s.min)), Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.spec.Tier)}
-	if s.partly() {
-		m.Part = s.tasksText()
+func (e *Engine) planMoves(j *job.State) (Moves, *relocation) {
+	s := e.shapes.At(j.Shape)
+	m := Moves{Job: j.Spec.ID, Name: j.Spec.Name, GPUs: s.GPUs, Milli: e.shapes.MilliOf(s, int(s.Min)), Without: cluster.Never, Start: cluster.Never, Weight: weightOf(j.Spec.Tier)}
+	if s.Partly() {
+		m.Part = tasksText(s)
 	}
 	if m.Text = e.unmoving(j, s); m.Text != "" {
 		return m, nil
@@ -311,26 +313,26 @@ func gpusTime(d time.Duration, milli cluster.Milli) time.Duration {
 func gpuTime(d time.Duration) string { return cluster.FormatDuration(d.Round(time.Second)) }
 
 // unmoving says why moves cannot help the job; "": they may.
-func (e *Engine) unmoving(j *jobState, s *shape) string {
-	r := &s.sets[0].Request
+func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
+	r := &s.Sets[0].Request
 	if text := e.unmovable(); text != "" {
 		return text
 	}
 	switch {
-	case len(s.sets) != 1 || r.GPUs == 0:
+	case len(s.Sets) != 1 || r.GPUs == 0:
 		return "jobs are moved for gangs of one kind of task with GPUs only"
-	case isPart(r) && e.cfg.Unshared:
+	case shape.IsPart(r) && e.cfg.Unshared:
 		return "jobs are moved for whole GPUs only: here somebody else chooses the GPU of shares and slices"
-	case s.meek:
+	case s.NoPreempt:
 		return "it asks that nobody is stopped for it"
-	case j.home != nil:
+	case j.Home != nil:
 		return "it is suspended, and goes on only where its memory is"
 	}
-	if isPart(r) {
+	if shape.IsPart(r) {
 		return ""
 	}
-	if have, parted := e.freeFor(s); have+parted < s.gpus {
-		text := fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.gpus), have)
+	if have, parted := e.freeFor(s); have+parted < s.GPUs {
+		text := fmt.Sprintf("no move would help: it needs %s, %d suitable ones are free", gpuText(s.GPUs), have)
 		if parted > 0 {
 			text += fmt.Sprintf(", and on %d are only shares and slices", parted)
 		}
@@ -350,20 +352,12 @@ func (e *Engine) unmovable() string {
 	return ""
 }
 
-// stagesOf is the sets of classes among which the shape's GPUs can be.
-func (s *shape) stagesOf() []stage {
-	if s.min > 1 {
-		return s.gangs
-	}
-	return s.stages
-}
-
 // freeFor is the free GPUs, and those on which only shares and slices are, of the model of
 // which there are most of both. Where somebody else chooses the GPUs of these, none count.
-func (e *Engine) freeFor(s *shape) (free, parted int) {
-	for _, g := range s.stagesOf() {
+func (e *Engine) freeFor(s *shape.Shape) (free, parted int) {
+	for _, g := range s.StagesOf() {
 		f, p := 0, 0
-		for _, ci := range g.classes {
+		for _, ci := range g.Classes {
 			f += e.st.Classes()[ci].Free()
 			if !e.cfg.Unshared {
 				p += e.st.Parted(ci)
@@ -390,8 +384,8 @@ func (e *Engine) describe(m *Moves, way *relocation) {
 
 // moveOf writes down one move.
 func (e *Engine) moveOf(x *mover) Move {
-	m := Move{Job: x.j.spec.ID, Name: x.j.spec.Name, GPUs: int(x.j.devices), From: e.nodesOf(x.j.allocs), To: e.nodesOf(x.dest),
-		Stop: x.stop, Restart: x.j.spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
+	m := Move{Job: x.j.Spec.ID, Name: x.j.Spec.Name, GPUs: int(x.j.Devices), From: e.nodesOf(x.j.Allocs), To: e.nodesOf(x.dest),
+		Stop: x.stop, Restart: x.j.Spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
 	if x.parted() {
 		m.Part = e.holdsText(x.j)
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Moves for gangs of shares or slices. For each of the gang's tasks some jobs leave one GPU, as
@@ -32,7 +34,7 @@ type gangRoom struct {
 // which it may be, on each model.
 func (e *Engine) makeGangRoom(h *hunt) {
 	for _, d := range e.gangDomains(h.s) {
-		stages := h.s.stagesOf()
+		stages := h.s.StagesOf()
 		for i := range stages {
 			if !e.tryGangs(h, &stages[i], d) {
 				e.tryWithout(h, d, h.movers, func(movers []mover) []mover { return e.gangLeavers(h.s, h.j, &stages[i], d, movers, h.most) })
@@ -43,9 +45,9 @@ func (e *Engine) makeGangRoom(h *hunt) {
 
 // gangChoices lists who could leave for a gang that moves itself: for each domain and model
 // those who are chosen first.
-func (e *Engine) gangChoices(s *shape, j *jobState, movers []mover, most cluster.Milli) (list []choice) {
+func (e *Engine) gangChoices(s *shape.Shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
 	for _, d := range e.gangDomains(s) {
-		stages := s.stagesOf()
+		stages := s.StagesOf()
 		for i := range stages {
 			if who := e.gangLeavers(s, j, &stages[i], d, movers, most); len(who) > 0 {
 				list = append(list, choice{who: who, cost: costOf(who), at: d})
@@ -58,11 +60,11 @@ func (e *Engine) gangChoices(s *shape, j *jobState, movers []mover, most cluster
 
 // tryGangs tries every choice of who leaves, the cheapest first, where so few may that it can;
 // false: they are more.
-func (e *Engine) tryGangs(h *hunt, g *stage, d inventory.Domain) bool {
+func (e *Engine) tryGangs(h *hunt, g *shape.Stage, d inventory.Domain) bool {
 	e.constrain(h.j)
 	r := e.roomsFor(h.s, h.j, g, d)
 	there := func(m mover) bool {
-		return slices.ContainsFunc(m.j.allocs, func(a inventory.Alloc) bool { return r.has(a.Node) })
+		return slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool { return r.has(a.Node) })
 	}
 	movers := slices.DeleteFunc(slices.Clone(h.movers), func(m mover) bool { return !there(m) })
 	if len(movers) > exactMovers {
@@ -91,15 +93,15 @@ func (e *Engine) tryGangs(h *hunt, g *stage, d inventory.Domain) bool {
 }
 
 // gangDomains lists the domains in one of which a gang must be; the zero Domain: anywhere.
-func (e *Engine) gangDomains(s *shape) (list []inventory.Domain) {
-	level := s.topo.Level
-	if !s.topo.Required || level == cluster.LevelAny {
+func (e *Engine) gangDomains(s *shape.Shape) (list []inventory.Domain) {
+	level := s.Topo.Level
+	if !s.Topo.Required || level == cluster.LevelAny {
 		return []inventory.Domain{{}}
 	}
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
 		switch {
-		case !n.TakesJobs() || !s.any.Has(n.Class()):
+		case !n.TakesJobs() || !s.Any.Has(n.Class()):
 		case level == cluster.LevelNVLink && n.Split():
 			for i := range n.Islands() {
 				list = append(list, inventory.IslandDomain(int32(id), i))
@@ -115,7 +117,7 @@ func (e *Engine) gangDomains(s *shape) (list []inventory.Domain) {
 
 // gangLeavers chooses who leaves so that there is room for all tasks of a gang on GPUs of a
 // stage in a domain, moves for most at most; nil: there is none.
-func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d inventory.Domain, movers []mover, most cluster.Milli) (chosen []mover) {
+func (e *Engine) gangLeavers(s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain, movers []mover, most cluster.Milli) (chosen []mover) {
 	mark := e.st.Mark()
 	defer e.st.Rollback(mark)
 	e.constrain(j)
@@ -133,7 +135,7 @@ func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d inventory.Domain
 		if chosen = append(chosen, last...); toll(chosen) > most {
 			return nil
 		}
-		if list = append(list[:k], list[k+1:]...); s.wide() {
+		if list = append(list[:k], list[k+1:]...); s.Wide() {
 			list = r.reopen(s, list, movers, chosen, last, most)
 		}
 	}
@@ -142,7 +144,7 @@ func (e *Engine) gangLeavers(s *shape, j *jobState, g *stage, d inventory.Domain
 }
 
 // openings lists who may leave for one task more, at moves for most at most.
-func (r *gangRoom) openings(s *shape, movers []mover, most cluster.Milli) (list []opening) {
+func (r *gangRoom) openings(s *shape.Shape, movers []mover, most cluster.Milli) (list []opening) {
 	for _, c := range r.e.partChoices(s, r.site.job, movers, most) {
 		if o := (opening{choice: c}); r.has(r.nodeOf(&o)) {
 			list = append(list, o)
@@ -158,10 +160,10 @@ func (r *gangRoom) nodeOf(o *opening) int32 {
 }
 
 // roomsFor counts what there is room for as it is.
-func (e *Engine) roomsFor(s *shape, j *jobState, g *stage, d inventory.Domain) *gangRoom {
-	r := &gangRoom{e: e, site: Site{request: e.request(), e: e, job: j, req: s.sets, home: d, most: s.bounds(), stage: *g}, room: make([]int, len(e.st.Nodes())), missing: int(s.min)}
+func (e *Engine) roomsFor(s *shape.Shape, j *job.State, g *shape.Stage, d inventory.Domain) *gangRoom {
+	r := &gangRoom{e: e, site: Site{request: e.request(), e: e, job: j, req: s.Sets, home: d, most: s.NodeBounds(), stage: *g}, room: make([]int, len(e.st.Nodes())), missing: int(s.Min)}
 	for id := range e.st.Nodes() {
-		if n := &e.st.Nodes()[id]; n.TakesJobs() && slices.Contains(g.classes, n.Class()) && d.Covers(n, int32(id)) {
+		if n := &e.st.Nodes()[id]; n.TakesJobs() && slices.Contains(g.Classes, n.Class()) && d.Covers(n, int32(id)) {
 			r.nodes = append(r.nodes, int32(id))
 			r.count(int32(id))
 		}
@@ -230,7 +232,7 @@ func (r *gangRoom) lift(who, chosen []mover) (more []mover) {
 			continue
 		}
 		more = append(more, m)
-		r.e.st.ReleaseAll(m.j.allocs)
+		r.e.st.ReleaseAll(m.j.Allocs)
 	}
 	for _, id := range nodesLeft(more) {
 		if r.has(id) {

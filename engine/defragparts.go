@@ -8,6 +8,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Moves of shares and slices. One slice can be in the way of a larger one by where it
@@ -23,17 +25,17 @@ func (m *mover) on() []inventory.Alloc {
 	if m.all != nil {
 		return m.gpu[:]
 	}
-	return m.j.allocs
+	return m.j.Allocs
 }
 
 // has reports whether the job is the mover, or one of them.
-func (m *mover) has(j *jobState) bool {
+func (m *mover) has(j *job.State) bool {
 	return m.j == j || slices.ContainsFunc(m.all, func(x mover) bool { return x.j == j })
 }
 
 // parted reports whether a mover holds parts of GPUs.
 func (m *mover) parted() bool {
-	return slices.ContainsFunc(m.j.allocs, func(a inventory.Alloc) bool { return a.Share > 0 })
+	return slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool { return a.Share > 0 })
 }
 
 // each lists the jobs behind movers, each once.
@@ -134,8 +136,8 @@ type occupant struct {
 func (e *Engine) tenantsOf(id int32, dev int, movers []mover, on []int) (list []occupant) {
 	for _, i := range on {
 		o := occupant{mover: movers[i]}
-		for k := range o.j.allocs {
-			if a := &o.j.allocs[k]; a.Node == id && a.GPUs>>dev&1 == 1 && a.Share > 0 {
+		for k := range o.j.Allocs {
+			if a := &o.j.Allocs[k]; a.Node == id && a.GPUs>>dev&1 == 1 && a.Share > 0 {
 				o.tenants, o.slots, o.media = o.tenants+1, o.slots|a.Slots, o.media || a.Media
 				o.milli, o.mem = o.milli+a.Share, o.mem+a.Mem
 			}
@@ -159,14 +161,14 @@ func coversAll(list []occupant, d *inventory.Device) bool {
 
 // partChoices lists who could leave so that there may be room for one task with shares or a slice, at
 // moves for most at most, the cheapest first.
-func (e *Engine) partChoices(s *shape, j *jobState, movers []mover, most cluster.Milli) (list []choice) {
-	if s.wide() {
+func (e *Engine) partChoices(s *shape.Shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
+	if s.Wide() {
 		return e.wideChoices(s, j, movers, most)
 	}
-	r := &s.sets[0].Request
+	r := &s.Sets[0].Request
 	for id, on := range e.byNode(movers) {
 		n := &e.st.Nodes()[id]
-		if len(on) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()) {
+		if len(on) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
 		for dev := range n.Devices() {
@@ -185,7 +187,7 @@ func (e *Engine) partChoices(s *shape, j *jobState, movers []mover, most cluster
 }
 
 // departures lists who could leave a GPU for a share or a slice.
-func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *jobState, movers []mover, on []int) (list [][]mover) {
+func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *job.State, movers []mover, on []int) (list [][]mover) {
 	n := &e.st.Nodes()[id]
 	d := &n.Devices()[dev]
 	if d.Tenants() == 0 {
@@ -199,7 +201,7 @@ func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *jobState, 
 		list = append(list, jobsOf(here, 1<<len(here)-1))
 	}
 	switch {
-	case r.Profile == "" && (d.Slots() != 0 || e.cfg.Spec.Sharing == cluster.MPS && d.User() != j.spec.User):
+	case r.Profile == "" && (d.Slots() != 0 || e.cfg.Spec.Sharing == cluster.MPS && d.User() != j.Spec.User):
 		return list // only all of them make room
 	case r.Profile == "":
 		return append(list, e.fewest(n, d, r, here)...)
@@ -228,8 +230,8 @@ func (e *Engine) departures(id int32, dev int, r *cluster.Request, j *jobState, 
 // holderOf is who has a whole GPU and may leave it.
 func (e *Engine) holderOf(n *inventory.Node, id int32, dev int, movers []mover, on []int) [][]mover {
 	for _, i := range on {
-		for k := range movers[i].j.allocs {
-			if a := &movers[i].j.allocs[k]; a.Node == id && a.Share == 0 && a.GPUs>>dev&1 == 1 && n.Hosts()>>dev&1 == 1 {
+		for k := range movers[i].j.Allocs {
+			if a := &movers[i].j.Allocs[k]; a.Node == id && a.Share == 0 && a.GPUs>>dev&1 == 1 && n.Hosts()>>dev&1 == 1 {
 				return [][]mover{{movers[i]}}
 			}
 		}
@@ -290,9 +292,9 @@ func (e *Engine) makeRoom(h *hunt, list []choice) {
 
 // extentOf is how much room a job that moves needs, in thousandths of a GPU: a slice at least
 // its part of the memory slices, of eight.
-func extentOf(j *jobState) (sum int64) {
-	for i := range j.allocs {
-		a := &j.allocs[i]
+func extentOf(j *job.State) (sum int64) {
+	for i := range j.Allocs {
+		a := &j.Allocs[i]
 		sum += max(a.Milli(), int64(bits.OnesCount8(a.Slots))*cluster.Whole/8)
 	}
 	return sum

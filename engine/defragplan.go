@@ -9,7 +9,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // The search for moves (D-defrag): for each block in which the gang could be,
@@ -19,10 +21,10 @@ import (
 // mover is a running job that may be moved, or (all) several that together leave GPUs of
 // a node of which they have parts.
 type mover struct {
-	j    *jobState
+	j    *job.State
 	all  []mover // they; then only cost and gpu count besides
 	gpu  [1]inventory.Alloc
-	how  How
+	how  job.How
 	stop time.Duration     // until it has left
 	lost time.Duration     // work
 	cost time.Duration     // GPU time
@@ -51,23 +53,23 @@ const (
 )
 
 // findMoves returns the cheapest way to let the job start, or says why there is none.
-func (e *Engine) findMoves(j *jobState, s *shape) (way *relocation, text string) {
+func (e *Engine) findMoves(j *job.State, s *shape.Shape) (way *relocation, text string) {
 	d := &e.defrag
 	left := e.movesLeft()
 	if left <= 0 {
 		return nil, e.onTheWay()
 	}
-	movers, kept := e.movable(j.spec.Tier)
+	movers, kept := e.movable(j.Spec.Tier)
 	if len(movers) == 0 {
 		return nil, "no running job may be moved" + kept
 	}
 	h := &hunt{j: j, s: s, movers: movers, most: left, work: chainWork}
 	var look func()
 	switch {
-	case !s.partly():
+	case !s.Partly():
 		blocks := e.blocks(s, movers)
 		look = func() { e.vacateAny(h, blocks) }
-	case s.min > 1:
+	case s.Min > 1:
 		look = func() { e.makeGangRoom(h) }
 	default:
 		look = func() { e.makeRoom(h, e.partChoices(s, j, movers, left)) }
@@ -100,17 +102,17 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		switch {
-		case !e.mayMove(v) || v.tier() < tier:
+		case !e.mayMove(v) || v.Tier() < tier:
 		case !e.mayStop(v):
 			young++
-		case v.movedSince(e.now.Add(-keepMoves)) >= e.defrag.PerHour:
+		case v.MovedSince(e.now.Add(-keepMoves)) >= e.defrag.PerHour:
 			often++
 		default:
 			list = append(list, e.moverOf(v))
 		}
 		return true
 	})
-	slices.SortFunc(list, func(a, b mover) int { return cmp.Compare(a.j.spec.ID, b.j.spec.ID) })
+	slices.SortFunc(list, func(a, b mover) int { return cmp.Compare(a.j.Spec.ID, b.j.Spec.ID) })
 	if young > 0 {
 		kept += fmt.Sprintf("; %s within the minimum run time", jobsText(young))
 	}
@@ -123,63 +125,53 @@ func (e *Engine) movable(tier cluster.Tier) (list []mover, kept string) {
 // mayMove reports whether a job may be moved at all: it runs on whole GPUs of its
 // own, or on shares or slices that it asked for where the engine chooses their GPUs; one kind of
 // task, at a size that it may keep, no plan says in which partition, and it comes back when it is stopped.
-func (e *Engine) mayMove(v *jobState) bool {
-	s := e.shapeAt(v.base)
-	r := &s.sets[0].Request
-	return v.state == Running && e.staysPlanned(v) && v.spec.Tier != cluster.Critical && !v.spec.NoRequeue && !v.spec.Hold && len(s.sets) == 1 &&
-		r.GPUs > 0 && (!isPart(r) || !e.cfg.Unshared) && !e.onSlice(v, v.allocs) && (v.target == nil || v.target.Partition == "") && !v.hosted() && len(v.guests) == 0 && !v.packed && !v.resizing &&
-		(e.limits.closed == 0 || !e.isClosed(int(v.queue)))
+func (e *Engine) mayMove(v *job.State) bool {
+	s := e.shapes.At(v.Base)
+	r := &s.Sets[0].Request
+	return v.State == job.Running && e.staysPlanned(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue && !v.Spec.Hold && len(s.Sets) == 1 &&
+		r.GPUs > 0 && (!shape.IsPart(r) || !e.cfg.Unshared) && !e.onSlice(v, v.Allocs) && (v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed && !v.Resizing &&
+		(e.limits.closed == 0 || !e.isClosed(int(v.Queue)))
 }
 
 // staysPlanned reports whether a job would come back where it goes, as far as the plan in
 // force says.
-func (e *Engine) staysPlanned(v *jobState) bool {
-	return e.plans.planner == nil || v.target != nil && !v.idle() && v.target.Beside == 0 && !e.astray(v) && e.mayBe(v, v.tasks)
+func (e *Engine) staysPlanned(v *job.State) bool {
+	return e.plans.planner == nil || v.Target != nil && !v.Idle() && v.Target.Beside == 0 && !e.astray(v) && e.mayBe(v, v.Tasks)
 }
 
 // mayBe reports whether so many tasks are a size that a job asks for, by its plan if there is one.
-func (e *Engine) mayBe(v *jobState, tasks int32) bool {
-	s := e.shapeAt(v.asks())
-	return s.min <= tasks && tasks <= s.max
-}
-
-// movedSince counts how often the job was moved from an instant on.
-func (j *jobState) movedSince(at cluster.Time) (n int) {
-	for _, t := range j.moved {
-		if t > at {
-			n++
-		}
-	}
-	return n
+func (e *Engine) mayBe(v *job.State, tasks int32) bool {
+	s := e.shapes.At(v.Asks())
+	return s.Min <= tasks && tasks <= s.Max
 }
 
 // moverOf says what moving a job costs (C-checkpoint): GPUs x (checkpoint + restore
 // + lost work). Suspending it would keep it where it is.
-func (e *Engine) moverOf(v *jobState) mover {
-	c, grace := &v.spec.Checkpoint, e.cfg.Stop[v.spec.Tier].Grace
+func (e *Engine) moverOf(v *job.State) mover {
+	c, grace := &v.Spec.Checkpoint, e.cfg.Stop[v.Spec.Tier].Grace
 	m := mover{j: v, how: e.howToStop(v)}
-	if m.how == Suspend {
-		if m.how = Checkpoint; c.None {
-			m.how = Kill
+	if m.how == job.Suspend {
+		if m.how = job.Checkpoint; c.None {
+			m.how = job.Kill
 		}
 	}
-	if m.how == Checkpoint && !v.deaf {
+	if m.how == job.Checkpoint && !v.IgnoresCheckpoint {
 		m.stop = min(c.Cost, grace)
 	}
-	if m.how == Kill || v.deaf || c.Cost > grace { // it does not get as far as to write one
-		m.lost = v.unsavedAt(e.now)
+	if m.how == job.Kill || v.IgnoresCheckpoint || c.Cost > grace { // it does not get as far as to write one
+		m.lost = v.UnsavedAt(e.now)
 	}
-	m.cost = gpusTime(m.stop+c.Restart+m.lost, v.milli)
+	m.cost = gpusTime(m.stop+c.Restart+m.lost, v.Milli)
 	return m
 }
 
 // blocks lists where the gang could be, the cheapest first as far as is known.
-func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
+func (e *Engine) blocks(s *shape.Shape, movers []mover) (list []block) {
 	level := cluster.LevelNode
 	switch {
-	case s.topo.Required && s.topo.Level != cluster.LevelAny && (s.min > 1 || s.topo.Level == cluster.LevelNVLink):
-		level = s.topo.Level
-	case s.min > 1:
+	case s.Topo.Required && s.Topo.Level != cluster.LevelAny && (s.Min > 1 || s.Topo.Level == cluster.LevelNVLink):
+		level = s.Topo.Level
+	case s.Min > 1:
 		level = cluster.LevelAny
 	}
 	at := map[inventory.Domain]int{} // looked up only
@@ -202,7 +194,7 @@ func (e *Engine) blocks(s *shape, movers []mover) (list []block) {
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
 		switch {
-		case !n.TakesJobs() || !s.any.Has(n.Class()):
+		case !n.TakesJobs() || !s.Any.Has(n.Class()):
 		case level == cluster.LevelAny:
 			list = append(list[:0], block{movers: slices.Clone(movers)})
 		case level == cluster.LevelNVLink && n.Split():
@@ -236,11 +228,11 @@ func (e *Engine) byNode(movers []mover) [][]int {
 
 // priceBlock sorts who may leave a block by cost. Within one node it is known what room
 // there costs at least (MaxDuration: there cannot be any).
-func (e *Engine) priceBlock(s *shape, b *block) {
+func (e *Engine) priceBlock(s *shape.Shape, b *block) {
 	slices.SortStableFunc(b.movers, func(x, y mover) int { return cmp.Compare(x.cost, y.cost) })
 	if id, _, ok := b.Single(); ok {
 		n := &e.st.Nodes()[id]
-		b.least, _ = e.cheapest(portions(b.movers), b.Domain, s.gpus-n.FreeOn(b.Devices(n)))
+		b.least, _ = e.cheapest(portions(b.movers), b.Domain, s.GPUs-n.FreeOn(b.Devices(n)))
 	}
 }
 
@@ -287,7 +279,7 @@ func (e *Engine) cheapest(movers []mover, d inventory.Domain, gpus int) (cost ti
 // best one so far.
 func (e *Engine) vacate(h *hunt, b *block) {
 	if _, _, ok := b.Single(); ok && len(b.movers) <= exactMovers {
-		for _, c := range e.choices(h.s.gpus, b, h.most, false) { // the cheapest first
+		for _, c := range e.choices(h.s.GPUs, b, h.most, false) { // the cheapest first
 			if !h.better(c.cost, len(c.who)) {
 				return
 			}
@@ -366,7 +358,7 @@ func sortChoices(list []choice) {
 
 // chooseNodes chooses who leaves a block, moves for most at most: task by task where the next
 // one costs least.
-func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Milli) (chosen []mover) {
+func (e *Engine) chooseNodes(s *shape.Shape, b *block, movers []mover, most cluster.Milli) (chosen []mover) {
 	type offer struct {
 		id    int32
 		extra int // GPUs of the tasks that it was chosen for
@@ -374,7 +366,7 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Mi
 		who   []int
 		known bool
 	}
-	r, missing, on := &s.sets[0].Request, int(s.min), e.byNode(movers)
+	r, missing, on := &s.Sets[0].Request, int(s.Min), e.byNode(movers)
 	var nodes []offer
 	part := func(id int32) inventory.Domain {
 		if at, island, ok := b.Single(); ok && island && at == id {
@@ -384,7 +376,7 @@ func (e *Engine) chooseNodes(s *shape, b *block, movers []mover, most cluster.Mi
 	}
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.any.Has(n.Class()) || !b.Covers(n, int32(id)) {
+		if !n.TakesJobs() || !s.Any.Has(n.Class()) || !b.Covers(n, int32(id)) {
 			continue
 		}
 		nodes = append(nodes, offer{id: int32(id)})
@@ -443,14 +435,14 @@ func (e *Engine) nextTask(gpus int, id int32, d inventory.Domain, extra int, mov
 // tryMoves places the gang in a block that some jobs leave, and them elsewhere, and notes
 // that if it is the best way so far. The books are as before when it returns. Who finds
 // no room is stuck.
-func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *jobState) {
+func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *job.State) {
 	mark := e.st.Mark()
 	defer e.st.Rollback(mark)
 	for i := range chosen {
-		e.st.ReleaseAll(chosen[i].j.allocs)
+		e.st.ReleaseAll(chosen[i].j.Allocs)
 	}
 	e.constrain(h.j)
-	allocs, ok := e.placeWithin(e.request(), h.j, h.s, h.s.min, d)
+	allocs, ok := e.placeWithin(e.request(), h.j, h.s, h.s.Min, d)
 	if !ok {
 		return nil
 	}
@@ -464,6 +456,6 @@ func (e *Engine) tryMoves(h *hunt, d inventory.Domain, chosen []mover) (stuck *j
 
 func largestFirst(movers []mover) {
 	slices.SortStableFunc(movers, func(a, b mover) int {
-		return cmp.Or(cmp.Compare(extentOf(b.j), extentOf(a.j)), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
+		return cmp.Or(cmp.Compare(extentOf(b.j), extentOf(a.j)), cmp.Compare(a.j.Spec.ID, b.j.Spec.ID))
 	})
 }

@@ -6,15 +6,14 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Moves for tasks with shares of several GPUs. Each of so many devices of one node must have
 // the share left: who has parts of several of them, or has them whole, makes room on all at once,
 // so it is looked at node by node (in one NVLink island, where the job requires one) instead of
 // device by device.
-
-// wide reports whether tasks of the shape have shares of several GPUs of a node.
-func (s *shape) wide() bool { return s.partly() && s.sets[0].Request.GPUs > 1 }
 
 // nook is a node, or an island of one, in which there is to be room for one more task.
 type nook struct {
@@ -27,14 +26,14 @@ type nook struct {
 
 // wideChoices lists who could leave some node so that there may be room for one more task
 // with shares of several GPUs, moves for most at most, nobody in vain, the cheapest first.
-func (e *Engine) wideChoices(s *shape, j *jobState, movers []mover, most cluster.Milli) (list []choice) {
+func (e *Engine) wideChoices(s *shape.Shape, j *job.State, movers []mover, most cluster.Milli) (list []choice) {
 	for id, on := range e.byNode(movers) {
 		n := &e.st.Nodes()[id]
-		if len(on) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()) {
+		if len(on) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
 		for _, d := range e.nooks(s, int32(id)) {
-			k := nook{e: e, node: int32(id), site: Site{request: e.request(), e: e, job: j, req: s.sets, home: d, most: s.bounds()}}
+			k := nook{e: e, node: int32(id), site: Site{request: e.request(), e: e, job: j, req: s.Sets, home: d, most: s.NodeBounds()}}
 			for _, i := range on {
 				if e.gpusIn(&movers[i], d) > 0 {
 					k.movers = append(k.movers, movers[i])
@@ -53,9 +52,9 @@ func (e *Engine) wideChoices(s *shape, j *jobState, movers []mover, most cluster
 }
 
 // nooks lists the parts of a node in one of which a task must be.
-func (e *Engine) nooks(s *shape, id int32) (list []inventory.Domain) {
+func (e *Engine) nooks(s *shape.Shape, id int32) (list []inventory.Domain) {
 	n := &e.st.Nodes()[id]
-	if !s.topo.Required || s.topo.Level != cluster.LevelNVLink || !n.Split() {
+	if !s.Topo.Required || s.Topo.Level != cluster.LevelNVLink || !n.Split() {
 		return []inventory.Domain{{Level: cluster.LevelNode, ID: id}}
 	}
 	for i := range n.Islands() {
@@ -71,7 +70,7 @@ func (k *nook) opens(who []mover) bool {
 	mark := k.e.st.Mark()
 	defer k.e.st.Rollback(mark)
 	for i := range who {
-		k.e.st.ReleaseAll(who[i].j.allocs)
+		k.e.st.ReleaseAll(who[i].j.Allocs)
 	}
 	return k.room() > k.had
 }
@@ -106,7 +105,7 @@ func (k *nook) choice(who []mover) choice {
 
 // cheap clears, where there are too many to try every choice, one GPU after the other by those who cost least
 // for it, until there is room: once from each GPU.
-func (k *nook) cheap(j *jobState, most cluster.Milli) (list []choice) {
+func (k *nook) cheap(j *job.State, most cluster.Milli) (list []choice) {
 	all := make([]int, len(k.movers))
 	for i := range all {
 		all[i] = i
@@ -175,13 +174,13 @@ func (k *nook) trim(who []mover) []mover {
 
 // reopen is the openings for a gang of such tasks after some more have left (last): on nodes that
 // these left it is looked anew who may leave for one task more.
-func (r *gangRoom) reopen(s *shape, list []opening, movers, chosen, last []mover, most cluster.Milli) []opening {
+func (r *gangRoom) reopen(s *shape.Shape, list []opening, movers, chosen, last []mover, most cluster.Milli) []opening {
 	at := nodesLeft(last)
 	touched := func(o opening) bool { return slices.Contains(at, r.nodeOf(&o)) }
 	list = slices.DeleteFunc(list, touched)
 	left := slices.DeleteFunc(slices.Clone(movers), func(m mover) bool {
 		gone := slices.ContainsFunc(chosen, func(x mover) bool { return x.j == m.j })
-		return gone || !slices.ContainsFunc(m.j.allocs, func(a inventory.Alloc) bool { return slices.Contains(at, a.Node) })
+		return gone || !slices.ContainsFunc(m.j.Allocs, func(a inventory.Alloc) bool { return slices.Contains(at, a.Node) })
 	})
 	more := r.openings(s, left, most)
 	return append(list, slices.DeleteFunc(more, func(o opening) bool { return !touched(o) })...)

@@ -79,19 +79,19 @@ func (e *Engine) countDemand(d *inventory.Demand, upto int) {
 // addDemand counts the tasks of jobs from number a to b, or takes them back.
 func (e *Engine) addDemand(d *inventory.Demand, a, b int, sign int64) {
 	for _, j := range e.jobs[min(a, b):b] {
-		if j == nil || CheckTasks(j.spec) != "" {
+		if j == nil || CheckTasks(j.Spec) != "" {
 			continue
 		}
-		for i := range j.spec.Tasks {
-			t := &j.spec.Tasks[i]
+		for i := range j.Spec.Tasks {
+			t := &j.Spec.Tasks[i]
 			if t.Request.GPUs == 0 {
 				continue
 			}
-			e.scratch.key = kindKey(e.scratch.key[:0], j.spec, &t.Request, e.sharer(j.spec, &t.Request))
+			e.scratch.key = kindKey(e.scratch.key[:0], j.Spec, &t.Request, e.sharer(j.Spec, &t.Request))
 			k, ok := d.At[string(e.scratch.key)]
 			if !ok {
 				k = len(d.All)
-				d.All = append(d.All, inventory.TaskKind{Request: t.Request, User: e.sharer(j.spec, &t.Request), Key: bytes.Clone(e.scratch.key), Suits: e.suitsOf(j.spec, &t.Request)})
+				d.All = append(d.All, inventory.TaskKind{Request: t.Request, User: e.sharer(j.Spec, &t.Request), Key: bytes.Clone(e.scratch.key), Suits: e.shapes.SuitsOf(j.Spec, &t.Request)})
 				d.At[string(d.All[k].Key)] = k
 			}
 			d.All[k].Weight += sign * int64(min(t.Count, mostWeight))
@@ -119,17 +119,4 @@ func kindKey(buf []byte, j *cluster.Job, r *cluster.Request, user string) []byte
 		}
 	}
 	return buf
-}
-
-// suitsOf is the classes on which a task of the job can ever run.
-func (e *Engine) suitsOf(j *cluster.Job, r *cluster.Request) (suits inventory.ClassSet) {
-	parts := e.partMask(j.Partitions)
-	for ci := range e.st.Classes() {
-		c := &e.st.Classes()[ci]
-		if c.Partitions()&parts != 0 && inventory.WhyNotClass(r, c) == "" &&
-			(len(j.GPUTypes) == 0 || slices.ContainsFunc(j.GPUTypes, func(t string) bool { return matchType(c.Model().Name, t) })) {
-			suits.Add(int32(ci))
-		}
-	}
-	return suits
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // several are the jobs that one dependency names, such as the elements of an array.
@@ -45,10 +46,10 @@ func with(ids []cluster.JobID, id cluster.JobID) []cluster.JobID {
 }
 
 // quit is the inverse of join.
-func (d *depState) quit(j *jobState) {
-	id := j.spec.ID
-	for i := range j.spec.After {
-		switch dep := &j.spec.After[i]; {
+func (d *depState) quit(j *job.State) {
+	id := j.Spec.ID
+	for i := range j.Spec.After {
+		switch dep := &j.Spec.After[i]; {
 		case dep.Type == cluster.Singleton:
 		case dep.Elements <= 1:
 			d.waiting[dep.Job] = without(d.waiting[dep.Job], id)
@@ -76,11 +77,11 @@ func (d *depState) group(e *Engine, dep *cluster.Dependency) *depGroup {
 		switch {
 		case o == nil:
 			g.unknown++
-		case o.state == Done:
-			g.failed += count(o.reason != Completed)
+		case o.State == job.Done:
+			g.failed += count(o.Reason != job.Completed)
 		default:
 			g.live++
-			g.idle += count(!o.began())
+			g.idle += count(!o.Began())
 			d.members[id] = append(d.members[id], g)
 		}
 	}
@@ -97,12 +98,9 @@ func count(is bool) int {
 	return 0
 }
 
-// began reports whether the job ran at all: its devices did something.
-func (j *jobState) began() bool { return j.speed > 0 }
-
 // began tells those that wait for a job's start.
-func (d *depState) began(e *Engine, j *jobState) {
-	id := j.spec.ID
+func (d *depState) began(e *Engine, j *job.State) {
+	id := j.Spec.ID
 	for _, w := range d.waiting[id] {
 		e.readmit(e.jobs[w])
 	}
@@ -114,17 +112,17 @@ func (d *depState) began(e *Engine, j *jobState) {
 }
 
 // left books that one of the jobs is done.
-func (g *depGroup) left(e *Engine, j *jobState) {
+func (g *depGroup) left(e *Engine, j *job.State) {
 	g.live--
-	failed := j.reason != Completed
+	failed := j.Reason != job.Completed
 	g.failed += count(failed)
-	if !j.began() {
+	if !j.Began() {
 		g.idle--
 	}
 	if g.live == 0 {
 		delete(e.deps.groups, g.several)
 	}
-	if g.live == 0 || g.idle == 0 && !j.began() || failed && g.failed == 1 {
+	if g.live == 0 || g.idle == 0 && !j.Began() || failed && g.failed == 1 {
 		g.wake(e)
 	}
 }
@@ -146,38 +144,38 @@ const (
 
 // dependencies reports whether a job's dependencies hold, or never will. Those
 // that a delay is waited for have a timer afterwards.
-func (e *Engine) dependencies(j *jobState) (Parked, bool) {
-	park, gone, one := NotParked, 0, false
-	for i := range j.spec.After {
-		d := &j.spec.After[i]
+func (e *Engine) dependencies(j *job.State) (job.Parked, bool) {
+	park, gone, one := job.NotParked, 0, false
+	for i := range j.Spec.After {
+		d := &j.Spec.After[i]
 		v, at := e.dependency(j, d)
-		e.timers.push(timer{at, timerBegin, int32(j.spec.ID), j.gen})
+		e.timers.push(timer{at, timerBegin, int32(j.Spec.ID), j.Gen})
 		switch v {
 		case met:
 			one = true
 		case lost:
 			gone++
 		case unmet:
-			if park = ParkedDependency; d.Type == cluster.Singleton {
-				park = ParkedSingleton
+			if park = job.ParkedDependency; d.Type == cluster.Singleton {
+				park = job.ParkedSingleton
 			}
 		}
 	}
-	if j.spec.AnyOf {
+	if j.Spec.AnyOf {
 		if one {
-			return NotParked, false
+			return job.NotParked, false
 		}
-		return park, gone > 0 && gone == len(j.spec.After)
+		return park, gone > 0 && gone == len(j.Spec.After)
 	}
 	return park, gone > 0
 }
 
 // dependency says how a condition stands, and when it will hold if only a delay
 // is waited for; Never: something else is.
-func (e *Engine) dependency(j *jobState, d *cluster.Dependency) (condition, cluster.Time) {
+func (e *Engine) dependency(j *job.State, d *cluster.Dependency) (condition, cluster.Time) {
 	if d.Type == cluster.Singleton {
-		for _, id := range e.deps.singles[j.spec.ID] {
-			if e.jobs[id].state != Done {
+		for _, id := range e.deps.singles[j.Spec.ID] {
+			if e.jobs[id].State != job.Done {
 				return unmet, cluster.Never
 			}
 		}
@@ -188,8 +186,8 @@ func (e *Engine) dependency(j *jobState, d *cluster.Dependency) (condition, clus
 		g = *e.deps.group(e, d)
 	} else if o := e.job(d.Job); o == nil {
 		g.unknown = 1
-	} else if g.failed = count(o.state == Done && o.reason != Completed); o.state != Done {
-		g.live, g.idle = 1, count(!o.began())
+	} else if g.failed = count(o.State == job.Done && o.Reason != job.Completed); o.State != job.Done {
+		g.live, g.idle = 1, count(!o.Began())
 	}
 	switch {
 	case g.unknown > 0, d.Type == cluster.AfterOK && g.failed > 0:
@@ -213,8 +211,8 @@ func (e *Engine) delayed(d *cluster.Dependency) (at cluster.Time) {
 		return 0
 	}
 	for id := d.Job; id <= d.Last(); id++ {
-		if o := e.jobs[id]; o.firstStart != cluster.Never {
-			at = max(at, o.firstStart.Add(d.Delay))
+		if o := e.jobs[id]; o.FirstStart != cluster.Never {
+			at = max(at, o.FirstStart.Add(d.Delay))
 		}
 	}
 	return at

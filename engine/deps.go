@@ -2,20 +2,7 @@ package engine
 
 import (
 	"github.com/muster-gpu/muster/cluster"
-)
-
-// Parked says why a pending job is not considered at all.
-type Parked uint8
-
-// The reasons for which a job is parked.
-const (
-	NotParked Parked = iota
-	ParkedHold
-	ParkedBegin
-	ParkedDependency
-	ParkedArray
-	ParkedSingleton
-	ParkedPlan // the policy's plan gives it nothing now
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 type arrayState struct {
@@ -40,17 +27,17 @@ func (d *depState) init() {
 }
 
 // join registers a new job with those whose end it waits for.
-func (d *depState) join(e *Engine, j *jobState) {
-	id := j.spec.ID
-	for i := range j.spec.After {
-		if dep := &j.spec.After[i]; dep.Type != cluster.Singleton {
+func (d *depState) join(e *Engine, j *job.State) {
+	id := j.Spec.ID
+	for i := range j.Spec.After {
+		if dep := &j.Spec.After[i]; dep.Type != cluster.Singleton {
 			d.waitFor(e, dep, id)
 			continue
 		}
 		for _, o := range e.jobs[:id] { // rare enough for a scan
-			if o != nil && o.state != Done && o.user == j.user && o.spec.Name == j.spec.Name {
-				d.singles[id] = append(d.singles[id], o.spec.ID)
-				d.waiting[o.spec.ID] = with(d.waiting[o.spec.ID], id)
+			if o != nil && o.State != job.Done && o.User == j.User && o.Spec.Name == j.Spec.Name {
+				d.singles[id] = append(d.singles[id], o.Spec.ID)
+				d.waiting[o.Spec.ID] = with(d.waiting[o.Spec.ID], id)
 			}
 		}
 	}
@@ -58,10 +45,10 @@ func (d *depState) join(e *Engine, j *jobState) {
 
 // rejoin registers a restored job. Whom a singleton waits for was settled when it
 // came: jobs may have got other names since.
-func (d *depState) rejoin(e *Engine, j *jobState, singles []cluster.JobID) {
-	id := j.spec.ID
-	for i := range j.spec.After {
-		if dep := &j.spec.After[i]; dep.Type != cluster.Singleton {
+func (d *depState) rejoin(e *Engine, j *job.State, singles []cluster.JobID) {
+	id := j.Spec.ID
+	for i := range j.Spec.After {
+		if dep := &j.Spec.After[i]; dep.Type != cluster.Singleton {
 			d.waitFor(e, dep, id)
 		}
 	}
@@ -70,47 +57,47 @@ func (d *depState) rejoin(e *Engine, j *jobState, singles []cluster.JobID) {
 			continue // over, and forgotten
 		}
 		d.singles[id] = append(d.singles[id], o)
-		if e.jobs[o].state != Done {
+		if e.jobs[o].State != job.Done {
 			d.waiting[o] = with(d.waiting[o], id)
 		}
 	}
 }
 
 // admit makes a pending job eligible, or parks it and says why.
-func (e *Engine) admit(j *jobState) {
+func (e *Engine) admit(j *job.State) {
 	e.touch(j)
-	if e.limits.closed > 0 && e.isClosed(int(j.queue)) {
+	if e.limits.closed > 0 && e.isClosed(int(j.Queue)) {
 		e.refuseClosed(j)
 		return
 	}
-	s := j.spec
-	var park Parked
+	s := j.Spec
+	var park job.Parked
 	switch {
 	case s.Hold:
-		park = ParkedHold
+		park = job.ParkedHold
 		e.deps.leaveArray(e, j) // it may have run when it was held: others go on
 	case s.Begin > e.now:
-		park = ParkedBegin
-		e.timers.push(timer{s.Begin, timerBegin, int32(s.ID), j.gen})
+		park = job.ParkedBegin
+		e.timers.push(timer{s.Begin, timerBegin, int32(s.ID), j.Gen})
 	default:
 		var never bool
 		if park, never = e.dependencies(j); never {
-			e.reject(j, NeverReady, "a dependency can no longer be satisfied")
+			e.reject(j, job.NeverReady, "a dependency can no longer be satisfied")
 			return
 		}
 	}
-	if park == NotParked && s.Array != nil && s.Array.Cap > 0 && !e.deps.enterArray(j) {
-		park = ParkedArray
+	if park == job.NotParked && s.Array != nil && s.Array.Cap > 0 && !e.deps.enterArray(j) {
+		park = job.ParkedArray
 	}
-	if park == NotParked {
+	if park == job.NotParked {
 		if e.hunger(j); e.gated(j) {
-			park = ParkedPlan
+			park = job.ParkedPlan
 		}
 	}
-	if !j.idle() { // else it is as the plan has it
+	if !j.Idle() { // else it is as the plan has it
 		e.replan()
 	}
-	if j.parked = park; park == NotParked {
+	if j.Parked = park; park == job.NotParked {
 		e.enqueue(j)
 	}
 }
@@ -118,20 +105,20 @@ func (e *Engine) admit(j *jobState) {
 // hunger sets the time at which the job will have waited too long. Time for
 // which it was held, or waited for others' ends, does not count; a placement
 // that was taken back does not interrupt the waiting.
-func (e *Engine) hunger(j *jobState) {
+func (e *Engine) hunger(j *job.State) {
 	if e.cfg.HoldAfter > 0 {
-		j.hungry = min(j.hungry, e.now)
+		j.StarvingSince = min(j.StarvingSince, e.now)
 	}
-	if e.cfg.Starvation == 0 || j.promoted || e.divided(j) {
+	if e.cfg.Starvation == 0 || j.Promoted || e.divided(j) {
 		return
 	}
-	j.hungry = min(j.hungry, e.now)
-	at := j.hungry.Add(e.cfg.Starvation)
+	j.StarvingSince = min(j.StarvingSince, e.now)
+	at := j.StarvingSince.Add(e.cfg.Starvation)
 	if at <= e.now {
-		j.promoted = true
+		j.Promoted = true
 		return
 	}
-	e.timers.push(timer{at, timerStarving, int32(j.spec.ID), j.gen})
+	e.timers.push(timer{at, timerStarving, int32(j.Spec.ID), j.Gen})
 }
 
 // array returns what is known of an array.
@@ -145,47 +132,47 @@ func (d *depState) array(id cluster.JobID) *arrayState {
 }
 
 // enterArray takes one of the array's places, or waits for one.
-func (d *depState) enterArray(j *jobState) bool {
-	if j.inArray {
+func (d *depState) enterArray(j *job.State) bool {
+	if j.InArray {
 		return true // it was stopped and kept its place
 	}
-	a := d.array(j.spec.Array.ID)
-	if a.active >= j.spec.Array.Cap {
-		a.waiting = append(a.waiting, j.spec.ID)
+	a := d.array(j.Spec.Array.ID)
+	if a.active >= j.Spec.Array.Cap {
+		a.waiting = append(a.waiting, j.Spec.ID)
 		return false
 	}
 	a.active++
-	j.inArray = true
+	j.InArray = true
 	return true
 }
 
 // leaveArray gives the job's place in its array to the next element; one that
 // waits for a place will ask anew.
-func (d *depState) leaveArray(e *Engine, j *jobState) {
-	if !j.inArray {
-		if j.parked == ParkedArray {
-			a := d.arrays[j.spec.Array.ID]
-			a.waiting = without(a.waiting, j.spec.ID)
+func (d *depState) leaveArray(e *Engine, j *job.State) {
+	if !j.InArray {
+		if j.Parked == job.ParkedArray {
+			a := d.arrays[j.Spec.Array.ID]
+			a.waiting = without(a.waiting, j.Spec.ID)
 		}
 		return
 	}
 	e.touch(j)
-	j.inArray = false
-	a := d.arrays[j.spec.Array.ID]
+	j.InArray = false
+	a := d.arrays[j.Spec.Array.ID]
 	a.active--
-	for n := len(a.waiting); n > 0 && a.active < j.spec.Array.Cap; n-- { // each at most once: its own cap may be lower
+	for n := len(a.waiting); n > 0 && a.active < j.Spec.Array.Cap; n-- { // each at most once: its own cap may be lower
 		next := e.jobs[a.waiting[0]]
 		a.waiting = a.waiting[1:]
-		if next.state == Pending && next.parked == ParkedArray {
+		if next.State == job.Pending && next.Parked == job.ParkedArray {
 			e.admit(next)
 		}
 	}
 }
 
 // leave tells those that waited for a job's end.
-func (d *depState) leave(e *Engine, j *jobState) {
+func (d *depState) leave(e *Engine, j *job.State) {
 	d.leaveArray(e, j)
-	id := j.spec.ID
+	id := j.Spec.ID
 	waiting, groups := d.waiting[id], d.members[id]
 	delete(d.waiting, id)
 	delete(d.members, id)
@@ -197,8 +184,8 @@ func (d *depState) leave(e *Engine, j *jobState) {
 	}
 }
 
-func (e *Engine) readmit(j *jobState) {
-	if j.state == Pending && !j.eligible && j.parked != ParkedHold && j.parked != ParkedBegin && j.parked != ParkedArray && j.parked != ParkedPlan {
+func (e *Engine) readmit(j *job.State) {
+	if j.State == job.Pending && !j.Eligible && j.Parked != job.ParkedHold && j.Parked != job.ParkedBegin && j.Parked != job.ParkedArray && j.Parked != job.ParkedPlan {
 		e.admit(j)
 	}
 }

@@ -3,7 +3,9 @@ package engine
 import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Elastic jobs start as large as fits and grow into what nobody waits for.
@@ -17,7 +19,7 @@ func (e *Engine) grow() {
 	}
 	ids := e.scratch.ids[:0]
 	e.byKey().Walk(func(it order.Item) bool {
-		if j := e.jobs[it.ID]; j.state == Running && j.tasks < e.mostTasks(j) && !j.resizing {
+		if j := e.jobs[it.ID]; j.State == job.Running && j.Tasks < e.mostTasks(j) && !j.Resizing {
 			ids = append(ids, it.ID)
 		}
 		return true
@@ -28,25 +30,25 @@ func (e *Engine) grow() {
 	}
 }
 
-func (e *Engine) growJob(j *jobState) {
-	s := e.shapeAt(j.shape)
+func (e *Engine) growJob(j *job.State) {
+	s := e.shapes.At(j.Shape)
 	open := e.growStage(j, s)
 	var home inventory.Domain
-	if s.topo.Required && s.topo.Level != cluster.LevelAny {
-		home = e.st.HomeOf(j.allocs, s.topo.Level)
+	if s.Topo.Required && s.Topo.Level != cluster.LevelAny {
+		home = e.st.HomeOf(j.Allocs, s.Topo.Level)
 	}
-	one := []cluster.TaskSet{{Count: 1, Request: s.sets[0].Request}}
+	one := []cluster.TaskSet{{Count: 1, Request: s.Sets[0].Request}}
 	var more []inventory.Alloc
-	tasks, before := int(j.tasks), e.st.Mark()
+	tasks, before := int(j.Tasks), e.st.Mark()
 	e.takeLeaving() // it grows into what is free now only
 	for tasks < int(e.mostTasks(j)) {
-		if e.limits.byQueue && e.overQuota(j, e.milliOf(s, tasks+1)-e.milliOf(s, int(j.tasks))).code != notRefused {
+		if e.limits.byQueue && e.overQuota(j, e.shapes.MilliOf(s, tasks+1)-e.shapes.MilliOf(s, int(j.Tasks))).code != notRefused {
 			break
 		}
 		r := e.request()
 		r.reserved = e.reserved(j)
-		has := append(more[:len(more):len(more)], j.allocs...)
-		site := &Site{request: r, e: e, job: j, req: one, home: home, awake: true, most: s.bounds(), has: has}
+		has := append(more[:len(more):len(more)], j.Allocs...)
+		site := &Site{request: r, e: e, job: j, req: one, home: home, awake: true, most: s.NodeBounds(), has: has}
 		mark := e.st.Mark()
 		if !e.placeStage(site, &open) {
 			break
@@ -65,70 +67,58 @@ func (e *Engine) growJob(j *jobState) {
 	e.charge(j, -1)
 	e.st.Commit()
 	e.accrue(j)
-	j.allocs = append(append([]inventory.Alloc(nil), j.allocs...), more...)
+	j.Allocs = append(append([]inventory.Alloc(nil), j.Allocs...), more...)
 	e.resized(j, tasks)
 }
 
 // growStage is where a running job's first set may grow: if it has GPUs, on
 // nodes of the model that it has.
-func (e *Engine) growStage(j *jobState, s *shape) stage {
+func (e *Engine) growStage(j *job.State, s *shape.Shape) shape.Stage {
 	model := ""
-	for i := range j.allocs {
-		if a := &j.allocs[i]; a.GPUs != 0 {
+	for i := range j.Allocs {
+		if a := &j.Allocs[i]; a.GPUs != 0 {
 			model = e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model().Name
 			break
 		}
 	}
-	g := stage{gpus: s.suits[0]}
+	g := shape.Stage{GPUs: s.Suits[0]}
 	for ci := range e.st.Classes() {
-		if s.suits[0].Has(int32(ci)) && (s.sets[0].Request.GPUs == 0 || e.st.Classes()[ci].Model().Name == model) {
-			g.classes = append(g.classes, int32(ci))
+		if s.Suits[0].Has(int32(ci)) && (s.Sets[0].Request.GPUs == 0 || e.st.Classes()[ci].Model().Name == model) {
+			g.Classes = append(g.Classes, int32(ci))
 		}
 	}
 	return g
 }
 
-func (e *Engine) resized(j *jobState, tasks int) {
+func (e *Engine) resized(j *job.State, tasks int) {
 	e.touch(j)
-	s := &e.shapes[j.shape]
-	j.tasks, j.devices = int32(tasks), int32(s.devices(tasks))
-	j.milli = e.heldMilli(j)
+	s := e.shapes.Get(j.Shape)
+	j.Tasks, j.Devices = int32(tasks), int32(s.Devices(tasks))
+	j.Milli = e.heldMilli(j)
 	e.charge(j, 1)
 	e.st.Commit()
 	e.gotMore()
 	e.watchKey(j)     // what it attains grows at another rate
-	j.resizing = true // one at a time, so that the driver's answer is to this one
-	e.actions = append(e.actions, Action{Type: Resize, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob})
-}
-
-// goingAllocs is what a job still holds physically although the books have
-// promised it on: everything while it stops, the surplus while it shrinks.
-func (j *jobState) goingAllocs() []inventory.Alloc {
-	if j.state == Stopping && len(j.leaving) == 0 {
-		return j.allocs
-	}
-	if j.state == Stopping {
-		return append(j.leaving[:len(j.leaving):len(j.leaving)], j.allocs...)
-	}
-	return j.leaving
+	j.Resizing = true // one at a time, so that the driver's answer is to this one
+	e.actions = append(e.actions, Action{Type: Resize, Job: j.Spec.ID, Allocs: j.Allocs, For: cluster.NoJob})
 }
 
 // cut is what a job could give back.
 type cut struct {
-	v          *jobState
+	v          *job.State
 	keep, gone []inventory.Alloc
 }
 
 // shrinkFor takes back surplus tasks of elastic jobs until the job fits.
-func (e *Engine) shrinkFor(j *jobState) bool {
+func (e *Engine) shrinkFor(j *job.State) bool {
 	if e.elastic == 0 {
 		return false
 	}
-	s := e.shapeAt(j.shape)
+	s := e.shapes.At(j.Shape)
 	ids := e.scratch.ids[:0]
 	e.byKey().WalkBack(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		if v.state == Running && v.tasks > e.leastTasks(v) && v.tier() >= j.spec.Tier && !v.resizing {
+		if v.State == job.Running && v.Tasks > e.leastTasks(v) && v.Tier() >= j.Spec.Tier && !v.Resizing {
 			ids = append(ids, it.ID)
 		}
 		return true
@@ -138,15 +128,15 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 	var cuts []cut
 	for _, id := range ids {
 		v := e.jobs[id]
-		c := cut{v: v, keep: append([]inventory.Alloc(nil), v.allocs...)}
-		for n := v.tasks; n > e.leastTasks(v); n-- {
-			gone := inventory.SplitTask(&c.keep, &e.shapes[v.shape].sets[0].Request)
+		c := cut{v: v, keep: append([]inventory.Alloc(nil), v.Allocs...)}
+		for n := v.Tasks; n > e.leastTasks(v); n-- {
+			gone := inventory.SplitTask(&c.keep, &e.shapes.Get(v.Shape).Sets[0].Request)
 			if gone == nil {
 				break
 			}
 			e.st.ReleaseAll(gone)
 			c.gone = append(c.gone, gone...)
-			allocs, ok := e.placeSize(j, s, s.min)
+			allocs, ok := e.placeSize(j, s, s.Min)
 			if !ok {
 				continue
 			}
@@ -167,14 +157,14 @@ func (e *Engine) shrinkFor(j *jobState) bool {
 }
 
 // shrink books that a job gives back part of what it holds.
-func (e *Engine) shrink(v *jobState, keep, gone []inventory.Alloc) {
+func (e *Engine) shrink(v *job.State, keep, gone []inventory.Alloc) {
 	if len(gone) == 0 {
 		return
 	}
 	e.charge(v, -1)
 	e.st.Commit()
 	e.accrue(v)
-	v.allocs, v.leaving = keep, gone
+	v.Allocs, v.Leaving = keep, gone
 	tasks := 0
 	for i := range keep {
 		if keep[i].Set == 0 {
@@ -182,38 +172,38 @@ func (e *Engine) shrink(v *jobState, keep, gone []inventory.Alloc) {
 		}
 	}
 	for i := range gone {
-		e.noteLeaver(gone[i].Node, v.spec.ID)
+		e.noteLeaver(gone[i].Node, v.Spec.ID)
 	}
 	e.resized(v, tasks)
 	e.epoch++
 }
 
 // leftDevices is called when a job that shrank, or that ends, has left devices.
-func (e *Engine) leftDevices(j *jobState) {
+func (e *Engine) leftDevices(j *job.State) {
 	e.touch(j)
-	for i := range j.leaving {
-		e.noteLeft(j.leaving[i].Node, j.spec.ID)
+	for i := range j.Leaving {
+		e.noteLeft(j.Leaving[i].Node, j.Spec.ID)
 	}
-	j.leaving, j.resizing = nil, false
+	j.Leaving, j.Resizing = nil, false
 	e.fresh = e.fresh || e.elastic > 0 // somebody may grow onto them
-	for _, id := range j.waiters {
+	for _, id := range j.Waiters {
 		w := e.jobs[id]
-		if w.state != Placed {
+		if w.State != job.Placed {
 			continue
 		}
 		e.touch(w)
-		if w.waits--; w.waits == 0 {
+		if w.Waits--; w.Waits == 0 {
 			e.ready = append(e.ready, id)
 		}
 	}
-	j.waiters, j.claims = nil, nil
+	j.Waiters, j.Claims = nil, nil
 }
 
 // startReady starts the placed jobs whose devices have become free, when all
 // that happened at this instant is known: their node may be lost, too.
 func (e *Engine) startReady() {
 	for _, id := range e.ready {
-		if j := e.jobs[id]; j.state == Placed && j.waits == 0 {
+		if j := e.jobs[id]; j.State == job.Placed && j.Waits == 0 {
 			e.start(j)
 		}
 	}

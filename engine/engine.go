@@ -7,6 +7,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -54,14 +56,14 @@ type Config struct {
 
 // StopRule says how a job is preempted, and how long it has for it.
 type StopRule struct {
-	How   How
+	How   job.How
 	Grace time.Duration
 }
 
 // DefaultStop is the rule of each tier where Config.Stop is nil
 // (B-quotas-tiers): critical jobs are only ever stopped by a lost node.
 var DefaultStop = [3]StopRule{
-	{Checkpoint, 10 * time.Minute}, {Checkpoint, 2 * time.Minute}, {Kill, 15 * time.Second}}
+	{job.Checkpoint, 10 * time.Minute}, {job.Checkpoint, 2 * time.Minute}, {job.Kill, 15 * time.Second}}
 
 // Engine decides. It is a deterministic state machine: the same config and the
 // same batches give the same decisions, hash by hash.
@@ -82,19 +84,17 @@ type Engine struct {
 	st       inventory.Store
 	nodeID   map[string]int32 // looked up only
 	parts    []partition
-	sets     map[string]*nodeSet // by name; looked up only
 	capacity cluster.Milli
 	totalCPU cluster.Milli // of nodes that state it
 	totalRAM cluster.MiB
 	tree     *quota.Tree
 	limits   limits
 
-	jobs      []*jobState
-	none      tenure // of jobs that were given nothing so far
-	live      int    // jobs that are not done
+	jobs      []*job.State
+	none      job.Tenure // of jobs that were given nothing so far
+	live      int        // jobs that are not done
 	users     intern
-	shapes    []shape
-	shapeID   map[string]int32
+	shapes    shape.Table
 	lanes     []lane
 	laneID    map[laneKey]int32
 	groups    []group
@@ -103,13 +103,13 @@ type Engine struct {
 	homing    int              // ... that are suspended: only where their memory is will do
 	greedy    int              // ... of several task sets, which a start can make fit
 	wanted    slicesWanted     // ... for slices
-	owing     []*jobState      // liftUntilFits: lifted of the job's own queue, and not borrowed
+	owing     []*job.State     // liftUntilFits: lifted of the job's own queue, and not borrowed
 	ready     []cluster.JobID  // placed jobs whose devices became free in this step
 	running   keptList         // jobs with devices (and not told to leave) by run key
 	ends      keptList         // the same jobs by expected end
 	holding   [3]int           // jobs in that list, by tier
 	beingLeft []int32          // nodes of which stopping jobs still hold something, in order
-	placed    []*jobState      // those of them that wait for their devices, in no order
+	placed    []*job.State     // those of them that wait for their devices, in no order
 	elastic   int              // jobs seen that can change their size
 	empty     *inventory.Store // the cluster empty and healthy, for never
 	deps      depState
@@ -179,8 +179,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	}
 	cfg.Stop = &stop
 	e := &Engine{cfg: cfg, traits: cfg.Policy.Traits(),
-		nodeID: map[string]int32{}, sets: map[string]*nodeSet{}, shapeID: map[string]int32{},
+		nodeID: map[string]int32{},
 		laneID: map[laneKey]int32{}, groupID: map[groupKey]int32{}, hash: 14695981039346656037}
+	e.shapes = shape.NewTable(&e.st, e.nodeID, cfg.Spec.Sharing == cluster.MPS)
 	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.keyer, _ = cfg.Policy.(KeyChanger)
 	e.heads, _ = cfg.Policy.(HeadKeyer)
@@ -286,6 +287,7 @@ func (e *Engine) initPartitions(parts []cluster.Partition) error {
 			m[n] = true
 		}
 		e.parts = append(e.parts, partition{p, m})
+		e.shapes.AddPartition(p)
 	}
 	return nil
 }
@@ -323,9 +325,7 @@ func (e *Engine) addNode(n cluster.Node) error {
 		return &NodeError{n.Name, err.Error()}
 	}
 	if first {
-		for i := range e.shapes {
-			e.shapes[i].stale = true
-		}
+		e.shapes.Recompute()
 		e.demand.Stale = true
 	}
 	id := int32(len(e.st.Nodes())) - 1

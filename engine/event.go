@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // EventType says what happened.
@@ -34,29 +35,13 @@ const (
 	NodesNamed                    // a set of nodes got a name that jobs can use (Job.Nodes)
 )
 
-// StopReason says why a job stopped.
-type StopReason uint8
-
-// The stop reasons.
-const (
-	Completed StopReason = iota // by itself, successfully
-	Failed                      // by itself, unsuccessfully
-	WasCancelled
-	TimedOut     // at its time limit
-	Preempted    // by the engine; it waits again
-	NodeLost     // its node, or a GPU of it, was lost; it waits again
-	LaunchFailed // it could not be started too many times
-	Impossible   // it can never run here: rejected
-	NeverReady   // a dependency can no longer be satisfied
-)
-
 // Event is one fact. Which fields count depends on the type.
 type Event struct {
 	Type     EventType       `json:"type"`
 	Job      cluster.JobID   `json:"job,omitempty"`
 	Spec     *cluster.Job    `json:"spec,omitempty"`     // Submitted, Updated
 	Given    *Given          `json:"given,omitempty"`    // Submitted: what it was given under other numbers; nil: nothing
-	Reason   StopReason      `json:"reason,omitempty"`   // Stopped
+	Reason   job.StopReason  `json:"reason,omitempty"`   // Stopped
 	Done     time.Duration   `json:"done,omitempty"`     // Stopped, Progress: useful work so far, on the reference GPU
 	Saved    time.Duration   `json:"saved,omitempty"`    // Progress: ... of which a checkpoint is safe
 	Rate     int64           `json:"rate,omitempty"`     // Started, Resized, Progress: speed against the reference, in ppm; 0: unknown (taken as 1,000,000)
@@ -65,7 +50,7 @@ type Event struct {
 	Switch   SwitchCost      `json:"switch,omitzero"`    // Progress, Stopped: what its last stop and start were measured to take
 	Saves    Saves           `json:"saves,omitempty"`    // Progress, Stopped: whether it saves its work when it is asked for a checkpoint
 	Pace     int64           `json:"pace,omitempty"`     // Started, Resized, Progress: millionths of a unit of work per second, by its own account; 0: not measured
-	Unit     PaceUnit        `json:"unit,omitempty"`     // ... and of what
+	Unit     job.PaceUnit    `json:"unit,omitempty"`     // ... and of what
 	Node     string          `json:"node,omitempty"`     // Node*, GPUBad
 	Spare    *cluster.Node   `json:"spare,omitempty"`    // NodeUp of a node not seen before
 	GPUs     uint64          `json:"gpus,omitempty"`     // GPUBad: mask of devices
@@ -122,24 +107,14 @@ const (
 	Reject                    // the job cannot ever run; it is done
 )
 
-// How says how a job is stopped.
-type How uint8
-
-// The ways to stop a job.
-const (
-	Suspend    How = iota // freeze in place; memory stays, nothing is lost
-	Checkpoint            // ask for a checkpoint, wait for the grace, then stop
-	Kill                  // stop after the grace; work since the last checkpoint is lost
-)
-
 // Action is one thing to do.
 type Action struct {
 	Type   ActionType        `json:"type"`
 	Job    cluster.JobID     `json:"job"`
 	Allocs []inventory.Alloc `json:"allocs,omitempty"` // Start, Resize
-	How    How               `json:"how,omitempty"`    // Preempt
+	How    job.How           `json:"how,omitempty"`    // Preempt
 	Grace  time.Duration     `json:"grace,omitempty"`  // Preempt
-	Reason StopReason        `json:"reason,omitempty"` // Preempt, Reject: what it counts as; Resize: NodeLost where tasks were lost
+	Reason job.StopReason    `json:"reason,omitempty"` // Preempt, Reject: what it counts as; Resize: NodeLost where tasks were lost
 	For    cluster.JobID     `json:"for,omitempty"`    // Preempt: the job that needs the devices; NoJob: nobody
 	Yield  int64             `json:"yield,omitempty"`  // Start beside another: of that one's speed it is to keep so much, ppm (Target)
 	Text   string            `json:"text,omitempty"`   // Reject: what it asked and the most there is

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Forget makes the engine forget everything that it remembers of earlier
@@ -17,8 +18,9 @@ func (e *Engine) Forget() {
 	for i := range e.groups {
 		e.groups[i].stuck = -1
 	}
-	for i := range e.shapes {
-		e.shapes[i].failed, e.shapes[i].noneFree = -1, -1
+	for i := range e.shapes.Count() {
+		s := e.shapes.Get(int32(i))
+		s.Failed, s.NoneFree = -1, -1
 	}
 }
 
@@ -45,18 +47,18 @@ func (e *Engine) Believed(id cluster.JobID, gpu string, tasks int) int64 {
 
 // Attained is the service that the engine counted for a job, in
 // milli-GPU-milliseconds.
-func (e *Engine) Attained(id cluster.JobID) int64 { return e.jobs[id].attainedAt(e.now) }
+func (e *Engine) Attained(id cluster.JobID) int64 { return e.jobs[id].AttainedAt(e.now) }
 
 // StateOf is the state of a job; Done if there is none.
-func (e *Engine) StateOf(id cluster.JobID) State {
+func (e *Engine) StateOf(id cluster.JobID) job.Phase {
 	if j := e.job(id); j != nil {
-		return j.state
+		return j.State
 	}
-	return Done
+	return job.Done
 }
 
 // TierOf is the tier of a job as the engine has it: updates may change it.
-func (e *Engine) TierOf(id cluster.JobID) cluster.Tier { return e.jobs[id].spec.Tier }
+func (e *Engine) TierOf(id cluster.JobID) cluster.Tier { return e.jobs[id].Spec.Tier }
 
 // Queues lists the queues' names with what they use and may use, in tree order.
 func (e *Engine) Queues() (names []string, used, limit []cluster.Milli) {
@@ -69,7 +71,7 @@ func (e *Engine) Queues() (names []string, used, limit []cluster.Milli) {
 }
 
 // Promise is the start that a reservation promises to a pending job; Never: none.
-func (e *Engine) Promise(id cluster.JobID) cluster.Time { return e.jobs[id].promise }
+func (e *Engine) Promise(id cluster.JobID) cluster.Time { return e.jobs[id].Promise }
 
 // Reservations are the promises of the last pass: jobs and times.
 func (e *Engine) Reservations() (jobs []cluster.JobID, at []cluster.Time) {

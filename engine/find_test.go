@@ -17,7 +17,7 @@ func scanFind(s *Site, set, n int, pick Pick) int {
 	best := -1
 	for id := range s.e.st.Nodes() {
 		nd := &s.e.st.Nodes()[id]
-		if !nd.TakesJobs() || !slices.Contains(s.stage.classes, nd.Class()) || !s.inside(int32(id)) || s.Room(id, set, n) < n {
+		if !nd.TakesJobs() || !slices.Contains(s.stage.Classes, nd.Class()) || !s.inside(int32(id)) || s.Room(id, set, n) < n {
 			continue
 		}
 		if best < 0 {
@@ -65,7 +65,7 @@ func TestFindTwin(t *testing.T) {
 				s.within = s.DomainOf(r.IntN(len(nodes)), cluster.LevelRack)
 			}
 			if r.IntN(3) == 0 {
-				s.stage.classes = s.stage.classes[:1+r.IntN(len(s.stage.classes))]
+				s.stage.Classes = s.stage.Classes[:1+r.IntN(len(s.stage.Classes))]
 			}
 			n := 1 + r.IntN(4)
 			for _, pick := range []Pick{First, Fullest, Emptiest} {

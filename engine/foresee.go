@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // What a minimum run time only delays is foreseen: a job that comes before
@@ -22,7 +24,7 @@ type sooner struct {
 
 // protected lists those who would have to leave for the job if they had run for
 // long enough, and the first time at which one has.
-func (e *Engine) protected(j *jobState, s *shape) (list []sooner, from cluster.Time) {
+func (e *Engine) protected(j *job.State, s *shape.Shape) (list []sooner, from cluster.Time) {
 	if e.cfg.MinRuntime == 0 {
 		return nil, cluster.Never
 	}
@@ -33,14 +35,14 @@ func (e *Engine) protected(j *jobState, s *shape) (list []sooner, from cluster.T
 // comeAfter lists the running jobs whose devices the job may take now or once
 // their minimum run time is over, soonest first; none if no minimum run time
 // stands between them and it.
-func (e *Engine) comeAfter(j *jobState, s *shape) (list []sooner, from cluster.Time) {
-	reclaim := e.limits.byQueue && j.milli > 0 && e.entitled(j)
+func (e *Engine) comeAfter(j *job.State, s *shape.Shape) (list []sooner, from cluster.Time) {
+	reclaim := e.limits.byQueue && j.Milli > 0 && e.entitled(j)
 	lacks := e.lacksQuota(j)
 	from = cluster.Never
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		at := e.safeUntil(j, v)
-		key0 := j.key.Key[0]
+		key0 := j.Key.Key[0]
 		if e.traits.Falling {
 			key0 = order.AddSat(key0, int64(max(at, e.now))) // the victim is closer to its end by then
 		}
@@ -59,31 +61,31 @@ func (e *Engine) comeAfter(j *jobState, s *shape) (list []sooner, from cluster.T
 		list[i].at = max(list[i].at, from) // with whom it could leave already, the job does not fit
 	}
 	slices.SortFunc(list, func(a, b sooner) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.j.Spec.ID, b.j.Spec.ID))
 	})
 	return list, from
 }
 
 // foreseen is earliest, the minimum run times of those who come after the job
 // considered.
-func (e *Engine) foreseen(j *jobState) (reservation, bool) {
+func (e *Engine) foreseen(j *job.State) (reservation, bool) {
 	defer e.unforesee(e.foresee(j))
 	return e.earliest(j, true)
 }
 
 // moved is a job in the list of expected ends, and where it was.
 type moved struct {
-	j   *jobState
+	j   *job.State
 	end int64
 }
 
 // foresee lists those who will leave for the job as if they ended then, until
 // unforesee.
-func (e *Engine) foresee(j *jobState) (out []moved) {
+func (e *Engine) foresee(j *job.State) (out []moved) {
 	if e.cfg.MinRuntime == 0 {
 		return nil
 	}
-	list, _ := e.comeAfter(j, e.shapeAt(j.shape))
+	list, _ := e.comeAfter(j, e.shapes.At(j.Shape))
 	var gone []sooner
 	for i := range list {
 		x := &list[i]
@@ -96,8 +98,8 @@ func (e *Engine) foresee(j *jobState) (out []moved) {
 	for i := range gone {
 		v := gone[i].j
 		e.forget(v, -1)
-		if at := int64(gone[i].at.Add(e.leaving(v))); at < v.endKey.Key[0] {
-			out = append(out, moved{v, v.endKey.Key[0]})
+		if at := int64(gone[i].at.Add(e.leaving(v))); at < v.EndKey.Key[0] {
+			out = append(out, moved{v, v.EndKey.Key[0]})
 			e.listEnd(v, at)
 		}
 	}
@@ -112,22 +114,22 @@ func (e *Engine) unforesee(list []moved) {
 
 // leaving is how long a job that is preempted is expected to stay: as long as
 // it takes to write a checkpoint.
-func (e *Engine) leaving(j *jobState) time.Duration {
-	if e.howToStop(j) != Checkpoint || j.deaf || j.state == Placed {
+func (e *Engine) leaving(j *job.State) time.Duration {
+	if e.howToStop(j) != job.Checkpoint || j.IgnoresCheckpoint || j.State == job.Placed {
 		return 0
 	}
-	return min(j.spec.Checkpoint.Cost, e.cfg.Stop[j.spec.Tier].Grace)
+	return min(j.Spec.Checkpoint.Cost, e.cfg.Stop[j.Spec.Tier].Grace)
 }
 
 // SwitchTakes is how much time on its devices it costs to stop the job and to start it
 // again, as its policy stops it: as was stated, or measured since (SwitchCost).
 func (j JobView) SwitchTakes() time.Duration {
-	c := &j.j.spec.Checkpoint
+	c := &j.j.Spec.Checkpoint
 	switch j.e.howToStop(j.j) {
-	case Suspend:
+	case job.Suspend:
 		return c.Suspend
-	case Checkpoint:
-		if j.j.deaf {
+	case job.Checkpoint:
+		if j.j.IgnoresCheckpoint {
 			return c.Restart
 		}
 		return j.MoveTakes()
@@ -136,11 +138,11 @@ func (j JobView) SwitchTakes() time.Duration {
 }
 
 // listEnd books when a listed job is expected to end.
-func (e *Engine) listEnd(j *jobState, at int64) {
-	if at == j.endKey.Key[0] {
+func (e *Engine) listEnd(j *job.State, at int64) {
+	if at == j.EndKey.Key[0] {
 		return
 	}
-	e.ends.remove(j.endKey)
-	j.endKey.Key[0] = at
-	e.ends.insert(j.endKey)
+	e.ends.remove(j.EndKey)
+	j.EndKey.Key[0] = at
+	e.ends.insert(j.EndKey)
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // roomStep, in milli-GPU, is what rooms are counted in: what differs by less is no
@@ -53,7 +55,7 @@ func (e *Engine) fragmentation(f func(id int, n *inventory.FragNode, weight int6
 
 // Candidates calls f for each node on which the set might run, in order, until f
 // returns false.
-func (s *Site) Candidates(set int, f func(node int) bool) { s.nodes(s.stage.of(set), f) }
+func (s *Site) Candidates(set int, f func(node int) bool) { s.nodes(s.stage.Of(set), f) }
 
 // FreeMilli returns what is free of a node's GPUs, in milli-GPU.
 func (s *Site) FreeMilli(node int) cluster.Milli { return s.in.Nodes()[node].FreeMilli() }
@@ -208,26 +210,26 @@ func (s *Site) TakeDevice(node, set, dev int) {
 
 // fragmentsText says how much is free where the job may run, and how much of that is on
 // nodes, or devices, that one of its tasks could use; "": all is, or nothing is free.
-func (e *Engine) fragmentsText(j *jobState, s *shape) string {
+func (e *Engine) fragmentsText(j *job.State, s *shape.Shape) string {
 	free, usable := cluster.Milli(0), cluster.Milli(0)
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.any.Has(n.Class()) {
+		if !n.TakesJobs() || !s.Any.Has(n.Class()) {
 			continue
 		}
 		c, most := &e.st.Classes()[n.Class()], cluster.Milli(0)
-		for k := range s.sets {
-			r := &s.sets[k].Request
-			if r.GPUs == 0 || !s.suits[k].Has(n.Class()) || r.CPU > n.CPU() || r.RAM > n.RAM() {
+		for k := range s.Sets {
+			r := &s.Sets[k].Request
+			if r.GPUs == 0 || !s.Suits[k].Has(n.Class()) || r.CPU > n.CPU() || r.RAM > n.RAM() {
 				continue
 			}
-			g := inventory.GroupOf(r, e.sharer(j.spec, r), c.Model())
+			g := inventory.GroupOf(r, e.sharer(j.Spec, r), c.Model())
 			sum, _ := n.UsableBy(c, &g)
 			most = max(most, sum)
 		}
 		free, usable = free+n.FreeMilli(), usable+most
 	}
-	if j.milli == 0 || free-usable < cluster.Whole/100 { // a GPU that is all slices lacks some thousandths of what they count for
+	if j.Milli == 0 || free-usable < cluster.Whole/100 { // a GPU that is all slices lacks some thousandths of what they count for
 		return ""
 	}
 	gpus := func(milli cluster.Milli) string { return fmt.Sprintf("%.4g", float64(milli)/float64(cluster.Whole)) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // wants makes the demand of an engine: so many single-task jobs of each request.
@@ -16,8 +17,8 @@ func wants(e *Engine, kinds ...wanted) {
 	e.jobs = nil
 	for _, k := range kinds {
 		for range k.jobs {
-			e.jobs = append(e.jobs, &jobState{tenure: &tenure{}, spec: &cluster.Job{ID: cluster.JobID(len(e.jobs)), GPUTypes: k.types,
-				Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, state: Done})
+			e.jobs = append(e.jobs, &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{ID: cluster.JobID(len(e.jobs)), GPUTypes: k.types,
+				Tasks: []cluster.TaskSet{{Count: 1, Request: k.request}}}, State: job.Done})
 		}
 	}
 	e.demand.Stale = true
@@ -122,7 +123,7 @@ func TestFragmentUsers(t *testing.T) {
 	e.cfg.Spec.Sharing = cluster.MPS
 	wants(e, wanted{4, share(250), nil})
 	for i, j := range e.jobs {
-		j.spec.User = []string{"ann", "bob", "bob", "bob"}[i]
+		j.Spec.User = []string{"ann", "bob", "bob", "bob"}[i]
 	}
 	a := inventory.Alloc{GPUs: 1, Tasks: 1, Share: 250, User: "ann"}
 	e.st.Take(&a)
@@ -130,12 +131,12 @@ func TestFragmentUsers(t *testing.T) {
 		t.Errorf("beside a quarter of ann's: %+v; want 1750 free, and of use 1000 and a quarter of 750", f)
 	}
 	s := siteFor(e, share(250), 1)
-	s.job.spec.User = "bob"
+	s.job.Spec.User = "bob"
 	g, dev, ok := s.Growth(0, 0, inventory.Fragments)
 	if d := e.demand.Weight; !ok || dev != 1 || g != 750 {
 		t.Errorf("bob's share goes to GPU %d, growth %d of %d tasks (%v); want GPU 1, where 750 are lost to ann's task", dev, g, d, ok)
 	}
-	s.job.spec.User = "ann"
+	s.job.Spec.User = "ann"
 	if g, dev, ok := s.Growth(0, 0, inventory.Fragments); !ok || dev != 0 || g != -3*250 {
 		t.Errorf("ann's share goes to GPU %d, growth %d (%v); want GPU 0, where the three tasks of bob's lose less", dev, g, ok)
 	}
@@ -319,13 +320,13 @@ func TestFragmentTwin(t *testing.T) {
 		if seed%2 == 1 { // shares of several users keep apart
 			e.cfg.Spec.Sharing = cluster.MPS
 			for _, j := range e.jobs {
-				j.spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
+				j.Spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
 			}
 		}
 		var held []inventory.Alloc
 		for range 150 {
 			s := siteFor(e, request(), 1)
-			s.job.spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
+			s.job.Spec.User = []string{"", "ann", "bob"}[r.IntN(3)]
 			var before []int64
 			for id := range e.st.Nodes() {
 				n := &e.st.Nodes()[id]
@@ -377,7 +378,7 @@ func TestDemand(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6)) // what is counted on and off is what is counted anew
 	grown := store(t, "V100-16GB", cluster.Node{GPUs: 8})
 	for id := range 4000 {
-		grown.jobs = append(grown.jobs, &jobState{tenure: &tenure{}, spec: &cluster.Job{ID: cluster.JobID(id), Tasks: []cluster.TaskSet{{Count: 1 + r.IntN(3), Request: share(int64(1 + r.IntN(9)))}}}})
+		grown.jobs = append(grown.jobs, &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{ID: cluster.JobID(id), Tasks: []cluster.TaskSet{{Count: 1 + r.IntN(3), Request: share(int64(1 + r.IntN(9)))}}}})
 		if r.IntN(5) > 0 && id > 10 && id%700 < 500 {
 			continue // it is not looked at with every job
 		}
@@ -407,7 +408,7 @@ func TestDemand(t *testing.T) {
 		t.Errorf("96 of 100 tasks are one kind, more than 95%%: %+v", d.Kinds)
 	}
 	wants(e, wanted{30, whole(1), nil}, wanted{1000, whole(2), nil})
-	e.jobs[1029].spec.Tasks[0].Count = 5000
+	e.jobs[1029].Spec.Tasks[0].Count = 5000
 	if d := e.demandNow(); d.Upto != 1024 || len(d.Kinds) != 1 || d.Kinds[0].Weight != 994 {
 		t.Errorf("of 1030 jobs numbers 24 to 1023 count: 6 of one GPU, 994 of two: %+v", d)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // A place on devices that a stopping job still holds costs its grace period. So a job whose
@@ -13,9 +15,9 @@ import (
 
 // preferFree replaces a contested placement by one that can start at once, if there is one.
 // The allocations are in the books from mark on, and in scratch memory.
-func (e *Engine) preferFree(j *jobState, mark inventory.Mark, allocs []inventory.Alloc, tasks int32) ([]inventory.Alloc, int32) {
-	s := e.shapeAt(j.shape)
-	if j.home != nil || s.noneFree == e.freed || !e.contested(allocs) {
+func (e *Engine) preferFree(j *job.State, mark inventory.Mark, allocs []inventory.Alloc, tasks int32) ([]inventory.Alloc, int32) {
+	s := e.shapes.At(j.Shape)
+	if j.Home != nil || s.NoneFree == e.freed || !e.contested(allocs) {
 		return allocs, tasks
 	}
 	contested := slices.Clone(allocs)
@@ -28,8 +30,8 @@ func (e *Engine) preferFree(j *jobState, mark inventory.Mark, allocs []inventory
 		free, n, ok = e.findPlace(j)
 		e.st.Rollback(mark)
 	}
-	if !ok && e.held == nil && e.blockedBy == nil && !s.several() {
-		s.noneFree = e.freed
+	if !ok && e.held == nil && e.blockedBy == nil && !s.Several() {
+		s.NoneFree = e.freed
 	}
 	if ok && (e.WakeTime(contested) > 0 || e.WakeTime(free) == 0) { // to wake a node takes longer than a grace period
 		e.st.TakeAll(free)
@@ -53,25 +55,25 @@ func (e *Engine) takeLeaving() {
 
 // enoughNow is a quick necessary condition: as many GPUs as a shape needs at its smallest size are
 // free, without those that are being left.
-func (e *Engine) enoughNow(s *shape) bool {
-	for i := range s.sets {
-		if r := &s.sets[i].Request; r.Fractional() || r.Profile != "" {
+func (e *Engine) enoughNow(s *shape.Shape) bool {
+	for i := range s.Sets {
+		if r := &s.Sets[i].Request; r.Fractional() || r.Profile != "" {
 			return true // several on one GPU
 		}
 	}
 	e.updateResidues()
 	have := 0
 	for ci := range e.st.Classes() {
-		if s.any.Has(int32(ci)) {
+		if s.Any.Has(int32(ci)) {
 			have += e.st.Classes()[ci].Free()
 		}
 	}
 	for _, node := range e.beingLeft {
-		if n := &e.st.Nodes()[node]; n.TakesJobs() && s.any.Has(n.Class()) {
+		if n := &e.st.Nodes()[node]; n.TakesJobs() && s.Any.Has(n.Class()) {
 			have -= e.residues[node].gpus
 		}
 	}
-	return have >= s.gpus
+	return have >= s.GPUs
 }
 
 // updateResidues computes the residues of nodes that have changed.
@@ -118,8 +120,8 @@ func (e *Engine) takeLeavingOn(node int32) {
 	ids := slices.Sorted(slices.Values(n.Stopping()))
 	var host inventory.Alloc
 	for _, id := range ids {
-		h := e.jobs[id].unclaimed(node)
-		host.CPU, host.RAM = host.CPU+h.cpu, host.RAM+h.ram
+		h := e.jobs[id].Unclaimed(node)
+		host.CPU, host.RAM = host.CPU+h.CPU, host.RAM+h.RAM
 	}
 	host.Node, host.CPU, host.RAM = node, max(0, min(host.CPU, n.CPU())), max(0, min(host.RAM, n.RAM()))
 	if host.CPU > 0 || host.RAM > 0 {
@@ -127,7 +129,7 @@ func (e *Engine) takeLeavingOn(node int32) {
 	}
 	for _, id := range ids {
 		v := e.jobs[id]
-		going := v.goingAllocs()
+		going := v.GoingAllocs()
 		for i := range going {
 			if a := &going[i]; a.Node == node && a.GPUs != 0 && a.Share == 0 {
 				e.takeDevices(node, a.GPUs)
@@ -163,15 +165,15 @@ func (e *Engine) takeDevices(node int32, mask uint64) {
 
 // takePart books what a leaving job has of a device that it shares: all that is left of the
 // device if others cannot be there together with it.
-func (e *Engine) takePart(v *jobState, a *inventory.Alloc, going []inventory.Alloc) {
+func (e *Engine) takePart(v *job.State, a *inventory.Alloc, going []inventory.Alloc) {
 	n := &e.st.Nodes()[a.Node]
 	d := &n.Devices()[bits.TrailingZeros64(a.GPUs)]
 	if d.Tenants() > 0 && ((d.Slots() == 0) != (a.Slots == 0) || d.User() != a.User) {
 		e.takeDevices(a.Node, a.GPUs)
 		return
 	}
-	p := v.unclaimedPart(a.Node, a.GPUs)
-	part := inventory.Alloc{Node: a.Node, GPUs: a.GPUs, Share: int32(min(p.milli, int64(d.Milli()))), Mem: max(0, min(p.mem, d.Mem())), User: a.User}
+	p := v.UnclaimedPart(a.Node, a.GPUs)
+	part := inventory.Alloc{Node: a.Node, GPUs: a.GPUs, Share: int32(min(p.Milli, int64(d.Milli()))), Mem: max(0, min(p.Mem, d.Mem())), User: a.User}
 	if part.Share <= 0 || d.Tenants() == 0 && n.Free()&a.GPUs == 0 && !n.IsCut(bits.TrailingZeros64(a.GPUs)) {
 		return
 	}
@@ -182,7 +184,7 @@ func (e *Engine) takePart(v *jobState, a *inventory.Alloc, going []inventory.All
 			}
 		}
 		left := e.st.Classes()[n.Class()].Model().Compute - int(d.Compute())
-		part.Compute = uint8(max(0, min(p.compute, int64(left))))
+		part.Compute = uint8(max(0, min(p.Compute, int64(left))))
 	}
 	e.st.Take(&part)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Given is what a job was given under other numbers, before it was submitted under this
@@ -19,7 +20,7 @@ type Given struct {
 	Rate        int64         `json:"rate,omitempty"`        // the last speed known with its GPUs for itself, ppm; 0: none
 	Preemptions int32         `json:"preemptions,omitempty"` // how often it had to leave
 	FirstStart  cluster.Time  `json:"first_start,omitempty"` // 0: it never started
-	Served      []Served      `json:"served,omitempty"`      // of Ran, by GPU model, where a policy plans
+	Served      []job.Served  `json:"served,omitempty"`      // of Ran, by GPU model, where a policy plans
 	Promotion   cluster.Time  `json:"promotion,omitempty"`   // the last one by the policy (Promoter); 0: none
 	Before      int64         `json:"before,omitempty"`      // ... what of Service was received before
 	RanBefore   time.Duration `json:"ran_before,omitempty"`  // ... and of Ran
@@ -48,37 +49,37 @@ const (
 // on in its place; nil: nothing, or there is no such job.
 func (e *Engine) Given(id cluster.JobID, now cluster.Time) *Given {
 	j := e.job(id)
-	if j == nil || j.firstStart == cluster.Never {
+	if j == nil || j.FirstStart == cluster.Never {
 		return nil
 	}
-	b := &Given{Attained: j.attainedAt(now), Service: j.serviceAt(now), Ran: j.ranAt(now), Done: j.doneAt(now), Rate: j.speed, Preemptions: j.preemptions,
-		FirstStart: j.firstStart, Served: slices.Clone(j.served), Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, DoneBefore: j.doneBefore}
-	if j.holding() {
-		b.Done -= j.unsavedAt(now)
-		if gpu := e.gpuOf(j.allocs); e.plans.planner != nil && now > j.acc {
-			b.Served = serve(b.Served, gpu, now.Sub(j.acc))
+	b := &Given{Attained: j.AttainedAt(now), Service: j.ServiceAt(now), Ran: j.RanAt(now), Done: j.DoneAt(now), Rate: j.Speed, Preemptions: j.Preemptions,
+		FirstStart: j.FirstStart, Served: slices.Clone(j.Served), Promotion: j.Promotion, Before: j.ServedBefore, RanBefore: j.RanBefore, DoneBefore: j.DoneBefore}
+	if j.Holding() {
+		b.Done -= j.UnsavedAt(now)
+		if gpu := e.gpuOf(j.Allocs); e.plans.planner != nil && now > j.Acc {
+			b.Served = serve(b.Served, gpu, now.Sub(j.Acc))
 		}
 	}
 	return b
 }
 
 // goOn gives a job that is submitted what it was given before.
-func (e *Engine) goOn(j *jobState, b *Given) {
+func (e *Engine) goOn(j *job.State, b *Given) {
 	if b == nil || !b.valid(e.now) {
 		return
 	}
 	e.give(j)
-	j.attained, j.weighted, j.unweighted = b.Attained, b.Service, b.Attained
-	j.ran, j.done, j.saved, j.speed, j.preemptions = b.Ran, b.Done, b.Done, b.Rate, b.Preemptions
-	j.servedBefore, j.ranBefore, j.doneBefore, j.promotion = b.Before, b.RanBefore, b.DoneBefore, b.Promotion
-	if j.served = slices.Clone(b.Served); b.FirstStart > 0 {
-		j.firstStart = b.FirstStart
+	j.Attained, j.Weighted, j.Unweighted = b.Attained, b.Service, b.Attained
+	j.Ran, j.Done, j.Saved, j.Speed, j.Preemptions = b.Ran, b.Done, b.Done, b.Rate, b.Preemptions
+	j.ServedBefore, j.RanBefore, j.DoneBefore, j.Promotion = b.Before, b.RanBefore, b.DoneBefore, b.Promotion
+	if j.Served = slices.Clone(b.Served); b.FirstStart > 0 {
+		j.FirstStart = b.FirstStart
 	}
 }
 
 // To books it in the record of a job that started later, for an engine that goes on from
 // that record; false: it cannot be what a job was given.
-func (b *Given) To(r *JobRecord, now cluster.Time) bool {
+func (b *Given) To(r *job.Record, now cluster.Time) bool {
 	if !b.valid(now) {
 		return false
 	}

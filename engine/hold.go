@@ -10,7 +10,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // A blocked job is promised a start from the expected ends of running jobs. Where their run times
@@ -24,8 +26,8 @@ import (
 const DefaultHoldAfter = 30 * time.Minute
 
 // holdDue reports whether a job has been in line for so long that nodes may be held for it.
-func (e *Engine) holdDue(j *jobState) bool {
-	return e.cfg.HoldAfter > 0 && j.hungry.Add(e.cfg.HoldAfter) <= e.now
+func (e *Engine) holdDue(j *job.State) bool {
+	return e.cfg.HoldAfter > 0 && j.StarvingSince.Add(e.cfg.HoldAfter) <= e.now
 }
 
 // outOfSight reports whether an instant stands for an end that is not known.
@@ -34,8 +36,8 @@ func (e *Engine) outOfSight(at cluster.Time) bool { return at >= e.now.Add(clust
 // holdFor returns a reservation of the nodes on which a job can start soonest as far as one can know:
 // those with the fewest busy GPUs. Of nodes that are held the busy GPUs only become fewer, so the
 // choice can change only to nodes that are nearer to being free.
-func (e *Engine) holdFor(j *jobState) (reservation, bool) {
-	s := e.shapeAt(j.shape)
+func (e *Engine) holdFor(j *job.State) (reservation, bool) {
+	s := e.shapes.At(j.Shape)
 	nodes := e.leastBusy(s)
 	on := e.allocsOn(nodes)
 	mark := e.st.Mark()
@@ -46,7 +48,7 @@ func (e *Engine) holdFor(j *jobState) (reservation, bool) {
 				e.st.Release(h.a)
 			}
 		}
-		return e.placeFor(e.anywhere(), j, s, s.min)
+		return e.placeFor(e.anywhere(), j, s, s.Min)
 	}
 	defer func() { e.st.Rollback(mark) }()
 	least, most := 0, min(1, len(nodes))
@@ -77,7 +79,7 @@ func (e *Engine) holdFor(j *jobState) (reservation, bool) {
 
 // leastBusy lists the nodes that suit a shape and are not held for another job, those with the
 // fewest busy GPUs first, then with the least CPU in use, then as they joined.
-func (e *Engine) leastBusy(s *shape) (nodes []int32) {
+func (e *Engine) leastBusy(s *shape.Shape) (nodes []int32) {
 	taken := map[int32]bool{} // looked up only
 	for i := range e.resv {
 		for k := 0; e.resv[i].hold && k < len(e.resv[i].nodes); k++ {
@@ -85,7 +87,7 @@ func (e *Engine) leastBusy(s *shape) (nodes []int32) {
 		}
 	}
 	for id := range e.st.Nodes() {
-		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.any.Has(n.Class()) && s.reaches(int32(id)) && !taken[int32(id)] {
+		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.Any.Has(n.Class()) && s.Reaches(int32(id)) && !taken[int32(id)] {
 			nodes = append(nodes, int32(id))
 		}
 	}
@@ -106,7 +108,7 @@ func (e *Engine) leastBusy(s *shape) (nodes []int32) {
 
 // holder is an allocation of a job that holds devices.
 type holder struct {
-	j *jobState
+	j *job.State
 	a *inventory.Alloc
 }
 
@@ -118,9 +120,9 @@ func (e *Engine) allocsOn(nodes []int32) [][]holder {
 	}
 	e.byKey().Walk(func(it order.Item) bool {
 		j := e.jobs[it.ID]
-		for i := range j.allocs {
-			if k := at[j.allocs[i].Node]; k > 0 {
-				on[k-1] = append(on[k-1], holder{j, &j.allocs[i]})
+		for i := range j.Allocs {
+			if k := at[j.Allocs[i].Node]; k > 0 {
+				on[k-1] = append(on[k-1], holder{j, &j.Allocs[i]})
 			}
 		}
 		return true
@@ -156,7 +158,7 @@ func (e *Engine) freeAt(sl *slack, on []holder) cluster.Time {
 
 // openEnded reports whether all reservations that stand in a shape's way are for starts that are
 // not in sight: they hold nothing.
-func (e *Engine) openEnded(s *shape) bool {
+func (e *Engine) openEnded(s *shape.Shape) bool {
 	for i := range e.resv {
 		if r := &e.resv[i]; e.meets(s, r) && !e.outOfSight(r.at) {
 			return false
@@ -166,8 +168,8 @@ func (e *Engine) openEnded(s *shape) bool {
 }
 
 // holdText says what is held for a job; "": nothing is.
-func (e *Engine) holdText(j *jobState) string {
-	i := slices.IndexFunc(e.resv, func(r reservation) bool { return r.hold && r.job == j.spec.ID })
+func (e *Engine) holdText(j *job.State) string {
+	i := slices.IndexFunc(e.resv, func(r reservation) bool { return r.hold && r.job == j.Spec.ID })
 	if i < 0 {
 		return ""
 	}
@@ -194,4 +196,4 @@ func (e *Engine) holdText(j *jobState) string {
 }
 
 // heldSince is from when on nodes may be held for a job.
-func (e *Engine) heldSince(j *jobState) cluster.Time { return j.hungry.Add(e.cfg.HoldAfter) }
+func (e *Engine) heldSince(j *job.State) cluster.Time { return j.StarvingSince.Add(e.cfg.HoldAfter) }

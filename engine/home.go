@@ -9,10 +9,11 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
-// A suspended job goes on where its memory is (jobState.home). While others hold that, GPUs
+// A suspended job goes on where its memory is (Home of its tenure). While others hold that, GPUs
 // may be free elsewhere, of which it can make no use. Two things help. Who holds its devices
 // goes to the free ones instead, by a checkpoint: that costs little, and nothing of what the
 // suspended job has in memory. And where nobody can make room, it does not wait for ever:
@@ -21,14 +22,10 @@ import (
 // lost and waited for is no more than twice what the better of both would have cost; where
 // jobs take turns, which end such waits, it waits longer).
 
-// leastStay is how long at least a job has been where it is before it leaves that for
-// another's memory, or its own: what a start costs may not be known yet.
-const leastStay = 30 * time.Second
-
 // freezes reports whether jobs are suspended at all.
 func (e *Engine) freezes() bool {
 	for i := range e.cfg.Stop {
-		if e.cfg.Stop[i].How == Suspend {
+		if e.cfg.Stop[i].How == job.Suspend {
 			return true
 		}
 	}
@@ -38,45 +35,45 @@ func (e *Engine) freezes() bool {
 // leavesHomeAt is from when on a suspended job in line goes wherever there is room, if it has not
 // had its devices until then; Never: it has no checkpoint to go on from. Where jobs take turns
 // another turn comes, with others beside it: it waits ten times as long.
-func (e *Engine) leavesHomeAt(j *jobState) cluster.Time {
-	c := &j.spec.Checkpoint
-	if j.home == nil || !j.eligible || c.None || j.deaf {
+func (e *Engine) leavesHomeAt(j *job.State) cluster.Time {
+	c := &j.Spec.Checkpoint
+	if j.Home == nil || !j.Eligible || c.None || j.IgnoresCheckpoint {
 		return cluster.Never
 	}
-	wait := max(leastStay, j.unsavedAt(0)+c.Restart)
+	wait := max(job.LeastStay, j.UnsavedAt(0)+c.Restart)
 	if e.traits.Round > 0 {
 		wait = 10 * min(wait, cluster.MaxDuration/10)
 	}
-	return j.lined.Add(wait)
+	return j.EligibleSince.Add(wait)
 }
 
 // watchHome has the engine look for room elsewhere for a suspended job that comes into line, when
 // it may leave its memory.
-func (e *Engine) watchHome(j *jobState) {
+func (e *Engine) watchHome(j *job.State) {
 	if at := e.leavesHomeAt(j); at > e.now && at != cluster.Never {
-		e.timers.push(timer{at, timerHome, int32(j.spec.ID), j.gen})
+		e.timers.push(timer{at, timerHome, int32(j.Spec.ID), j.Gen})
 	}
 }
 
 // leaveHome starts a suspended job that has waited for its devices for long enough from its last
 // checkpoint, where there is room. Else it keeps what it has in memory.
-func (e *Engine) leaveHome(j *jobState) bool {
-	s := e.shapeAt(j.shape)
-	if e.leavesHomeAt(j) > e.now || s.failed == e.epoch || e.blockedBy != nil {
+func (e *Engine) leaveHome(j *job.State) bool {
+	s := e.shapes.At(j.Shape)
+	if e.leavesHomeAt(j) > e.now || s.Failed == e.epoch || e.blockedBy != nil {
 		return false
 	}
-	home, done := j.home, j.done
-	j.home, j.done = nil, done-j.unsavedAt(0)
+	home, done := j.Home, j.Done
+	j.Home, j.Done = nil, done-j.UnsavedAt(0)
 	constrained, ok := e.constrain(j), false // its run is longer now
 	var allocs []inventory.Alloc
 	var tasks int32
 	if e.overQuota(j, e.leastMilli(j)).code == notRefused {
-		if allocs, tasks, ok = e.tryPlace(j); !ok && !constrained && !s.several() {
-			s.failed = e.epoch
+		if allocs, tasks, ok = e.tryPlace(j); !ok && !constrained && !s.Several() {
+			s.Failed = e.epoch
 		}
 	}
 	if !ok {
-		j.home, j.done = home, done
+		j.Home, j.Done = home, done
 		e.constrain(j)
 		return false
 	}
@@ -85,18 +82,11 @@ func (e *Engine) leaveHome(j *jobState) bool {
 	return true
 }
 
-// settledAt is from when on a job that runs may leave where it is for another's memory: it
-// has been there for half as long as that takes, so that it gets on however often it moves.
-func (j *jobState) settledAt() cluster.Time {
-	c := &j.spec.Checkpoint
-	return j.started.Add(max(leastStay, (c.Cost+c.Restart)/2))
-}
-
 // watchSettled has the engine look again at who waits for its memory when a job that runs
 // may leave.
-func (e *Engine) watchSettled(j *jobState) {
-	if at := j.settledAt(); at > e.now && e.freezes() && e.mayFreeze(j.allocs) { // else nobody has memory there
-		e.timers.push(timer{at, timerSettled, int32(j.spec.ID), j.gen})
+func (e *Engine) watchSettled(j *job.State) {
+	if at := j.SettledAt(); at > e.now && e.freezes() && e.mayFreeze(j.Allocs) { // else nobody has memory there
+		e.timers.push(timer{at, timerSettled, int32(j.Spec.ID), j.Gen})
 	}
 }
 
@@ -107,12 +97,12 @@ func (e *Engine) settled() {
 
 // clearHome has those leave who hold the devices on which a suspended job in line has its
 // memory, if there is room for them elsewhere, and gives it these.
-func (e *Engine) clearHome(j *jobState) bool {
-	if j.home == nil || e.blockedBy != nil || len(e.advance) > 0 {
+func (e *Engine) clearHome(j *job.State) bool {
+	if j.Home == nil || e.blockedBy != nil || len(e.advance) > 0 {
 		return false
 	}
-	s := e.shapeAt(j.shape)
-	if e.idleGPUs() == 0 || s.meek {
+	s := e.shapes.At(j.Shape)
+	if e.idleGPUs() == 0 || s.NoPreempt {
 		return false
 	}
 	movers := e.holdersOf(j)
@@ -129,20 +119,20 @@ func (e *Engine) clearHome(j *jobState) bool {
 
 // clearing is who leaves so that a suspended job has its devices, each to a place of its own: one of
 // these, or as few as it takes, the cheapest first; nil: there is no way. It leaves that in the books.
-func (e *Engine) clearing(j *jobState, movers []mover) *relocation {
+func (e *Engine) clearing(j *job.State, movers []mover) *relocation {
 	slices.SortStableFunc(movers, func(a, b mover) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.j.spec.ID, b.j.spec.ID))
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.j.Spec.ID, b.j.Spec.ID))
 	})
 	before := e.st.Mark()
 	for i := range movers {
-		e.st.ReleaseAll(movers[i].j.allocs)
+		e.st.ReleaseAll(movers[i].j.Allocs)
 		if way := e.clearedBy(j, movers[i:i+1]); way != nil {
 			return way
 		}
 		e.st.Rollback(before)
 	}
 	for n := range movers {
-		e.st.ReleaseAll(movers[n].j.allocs)
+		e.st.ReleaseAll(movers[n].j.Allocs)
 		if n == 0 {
 			continue // has been tried
 		}
@@ -156,7 +146,7 @@ func (e *Engine) clearing(j *jobState, movers []mover) *relocation {
 }
 
 // clearedBy is how those leave who were lifted, but for whom there is room beside the suspended job.
-func (e *Engine) clearedBy(j *jobState, lifted []mover) *relocation {
+func (e *Engine) clearedBy(j *job.State, lifted []mover) *relocation {
 	e.constrain(j)
 	home, fits := e.placeHome(e.request(), j)
 	if !fits {
@@ -164,7 +154,7 @@ func (e *Engine) clearedBy(j *jobState, lifted []mover) *relocation {
 	}
 	way := &relocation{allocs: slices.Clone(home)}
 	for i := range lifted {
-		if !e.takeBack(lifted[i].j.allocs, false) {
+		if !e.takeBack(lifted[i].j.Allocs, false) {
 			way.movers = append(way.movers, lifted[i])
 		}
 	}
@@ -191,11 +181,6 @@ func (e *Engine) settleAll(movers []mover) bool {
 	return true
 }
 
-// staysFor reports whether a job that runs is not believed to end within a time.
-func (j *jobState) staysFor(d time.Duration, now cluster.Time) bool {
-	return j.remainingAt(now) > d && (j.limitAt <= 0 || j.limitAt > now.Add(d))
-}
-
 // idleGPUs counts the GPUs of which nobody has anything.
 func (e *Engine) idleGPUs() (n int) {
 	for i := range e.st.Classes() {
@@ -206,11 +191,11 @@ func (e *Engine) idleGPUs() (n int) {
 
 // holdersOf lists who holds part of the devices on which a suspended job has its memory, may leave
 // that for it, and is worth it.
-func (e *Engine) holdersOf(j *jobState) (list []mover) {
-	e.eachOn(j.home, func(v *jobState) {
+func (e *Engine) holdersOf(j *job.State) (list []mover) {
+	e.eachOn(j.Home, func(v *job.State) {
 		x := JobView{e, v}
-		if e.mayMove(v) && e.mayStop(v) && v.tier() >= j.spec.Tier && (e.traits.Preempts || v.tier() > j.spec.Tier) &&
-			x.portable() && v.settledAt() <= e.now && v.staysFor(x.MoveTakes(), e.now) {
+		if e.mayMove(v) && e.mayStop(v) && v.Tier() >= j.Spec.Tier && (e.traits.Preempts || v.Tier() > j.Spec.Tier) &&
+			x.portable() && v.SettledAt() <= e.now && v.StaysFor(x.MoveTakes(), e.now) {
 			list = append(list, e.moverOf(v))
 		}
 	})
@@ -218,9 +203,9 @@ func (e *Engine) holdersOf(j *jobState) (list []mover) {
 }
 
 // eachOn calls f for each job that holds part of some devices, in their order.
-func (e *Engine) eachOn(devices []inventory.Alloc, f func(v *jobState)) {
+func (e *Engine) eachOn(devices []inventory.Alloc, f func(v *job.State)) {
 	e.byKey().Walk(func(it order.Item) bool {
-		if v := e.jobs[it.ID]; overlap(v.allocs, devices) {
+		if v := e.jobs[it.ID]; overlap(v.Allocs, devices) {
 			f(v)
 		}
 		return true
@@ -248,9 +233,9 @@ func (v View) Homes() *Homes {
 // on is the devices that a job has, or on which its memory is; none: it can go anywhere.
 func (j JobView) on() []inventory.Alloc {
 	if j.Running() {
-		return j.j.allocs
+		return j.j.Allocs
 	}
-	return j.j.home
+	return j.j.Home
 }
 
 // Free reports whether the devices that a job has, or on which a suspended one has its memory,
@@ -279,19 +264,19 @@ func (h *Homes) Stuck(j JobView) bool {
 	if j.Running() {
 		return !j.portable()
 	}
-	return slices.ContainsFunc(j.j.home, func(a inventory.Alloc) bool { return h.given[a.Node].stuck&a.GPUs != 0 })
+	return slices.ContainsFunc(j.j.Home, func(a inventory.Alloc) bool { return h.given[a.Node].stuck&a.GPUs != 0 })
 }
 
 // portable reports whether a job can go elsewhere with what it has done, by a checkpoint.
 func (j JobView) portable() bool {
-	s := j.j.spec
-	return j.e.howToStop(j.j) != Kill && !s.Checkpoint.None && !j.j.deaf && s.Checkpoint.Cost <= j.e.cfg.Stop[s.Tier].Grace && s.Tier != cluster.Critical && !s.NoRequeue
+	s := j.j.Spec
+	return j.e.howToStop(j.j) != job.Kill && !s.Checkpoint.None && !j.j.IgnoresCheckpoint && s.Checkpoint.Cost <= j.e.cfg.Stop[s.Tier].Grace && s.Tier != cluster.Critical && !s.NoRequeue
 }
 
 // Forsakes reports whether a suspended job would lose what it has in memory by going to another's
 // devices.
 func (j JobView) Forsakes(host JobView) bool {
-	return j.j.frozen != nil && !SameDevices(j.j.frozen, host.on())
+	return j.j.Frozen != nil && !SameDevices(j.j.Frozen, host.on())
 }
 
 // Give notes that a job keeps what it has, or goes on where its memory is.
@@ -316,34 +301,34 @@ func (h *Homes) Give(j JobView) {
 // MoveTakes is how much time on its devices it costs to move the job: a checkpoint, and a
 // start from it.
 func (j JobView) MoveTakes() time.Duration {
-	return min(j.j.spec.Checkpoint.Cost, j.e.cfg.Stop[j.j.spec.Tier].Grace) + j.j.spec.Checkpoint.Restart
+	return min(j.j.Spec.Checkpoint.Cost, j.e.cfg.Stop[j.j.Spec.Tier].Grace) + j.j.Spec.Checkpoint.Restart
 }
 
 // asleepText says what keeps a suspended job from going on where its memory is; "": it is
 // not suspended.
-func (e *Engine) asleepText(j *jobState) string {
-	if j.home == nil {
+func (e *Engine) asleepText(j *job.State) string {
+	if j.Home == nil {
 		return ""
 	}
 	text := "suspended: its memory is on " + e.homeText(j)
 	switch at := e.leavesHomeAt(j); {
 	case at != cluster.Never:
 		text += ", which it leaves for any others at " + e.clock(at)
-	case j.spec.Checkpoint.None || j.deaf:
+	case j.Spec.Checkpoint.None || j.IgnoresCheckpoint:
 		text += ", and it saves nothing: it goes on there only"
 	}
-	for i := range j.home {
-		if n := &e.st.Nodes()[j.home[i].Node]; !n.TakesJobs() {
+	for i := range j.Home {
+		if n := &e.st.Nodes()[j.Home[i].Node]; !n.TakesJobs() {
 			return fmt.Sprintf("%s, and %s takes no jobs now", text, n.Spec().Name)
 		}
 	}
 	var ids []cluster.JobID
-	e.eachOn(j.home, func(v *jobState) { ids = append(ids, v.spec.ID) })
+	e.eachOn(j.Home, func(v *job.State) { ids = append(ids, v.Spec.ID) })
 	if len(ids) == 0 {
 		return text + ", and CPU cores or RAM beside it are not free"
 	}
-	return text + "; " + e.namedText(ids, "more jobs have others of them", func(v *jobState) string {
-		return v.label() + " has " + e.commonText(v.allocs, j.home)
+	return text + "; " + e.namedText(ids, "more jobs have others of them", func(v *job.State) string {
+		return v.Label() + " has " + e.commonText(v.Allocs, j.Home)
 	})
 }
 

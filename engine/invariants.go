@@ -9,6 +9,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // CheckInvariants compares everything that the engine keeps up to date step by
@@ -42,11 +44,6 @@ func (e *Engine) checkIdleState() error {
 	return nil
 }
 
-// booked reports whether the books count the job's allocations as taken.
-func (j *jobState) booked() bool {
-	return j.state == Placed || j.state == Starting || j.state == Running
-}
-
 // checkJobs checks each job by itself: a gang is whole or absent.
 func (e *Engine) checkJobs() error {
 	live := 0
@@ -54,40 +51,40 @@ func (e *Engine) checkJobs() error {
 		if j == nil {
 			continue
 		}
-		if j.state != Done {
+		if j.State != job.Done {
 			live++
 		}
 		var err error
 		switch {
-		case int(j.spec.ID) != id:
+		case int(j.Spec.ID) != id:
 			err = fmt.Errorf("is stored as job %d", id)
-		case j.state == Pending && j.eligible != (j.parked == NotParked):
-			err = fmt.Errorf("eligible %v, parked %d", j.eligible, j.parked)
-		case j.state != Pending && j.eligible:
+		case j.State == job.Pending && j.Eligible != (j.Parked == job.NotParked):
+			err = fmt.Errorf("eligible %v, parked %d", j.Eligible, j.Parked)
+		case j.State != job.Pending && j.Eligible:
 			err = errors.New("eligible, but not pending")
-		case (j.state == Pending || j.state == Done) && (len(j.allocs) > 0 || len(j.leaving) > 0 || j.waits != 0 || len(j.waiters) > 0):
-			err = fmt.Errorf("has %d allocations, %d leaving, waits for %d, %d wait for it", len(j.allocs), len(j.leaving), j.waits, len(j.waiters))
-		case (j.dest != nil) != slices.Contains(e.defrag.movers, j.spec.ID) || j.dest != nil && (j.state != Stopping || j.reason != Preempted && j.reason != NodeLost):
-			err = fmt.Errorf("goes to %+v, and %v are on their way", j.dest, e.defrag.movers)
-		case j.state == Done && j.inArray:
+		case (j.State == job.Pending || j.State == job.Done) && (len(j.Allocs) > 0 || len(j.Leaving) > 0 || j.Waits != 0 || len(j.Waiters) > 0):
+			err = fmt.Errorf("has %d allocations, %d leaving, waits for %d, %d wait for it", len(j.Allocs), len(j.Leaving), j.Waits, len(j.Waiters))
+		case (j.Dest != nil) != slices.Contains(e.defrag.movers, j.Spec.ID) || j.Dest != nil && (j.State != job.Stopping || j.Reason != job.Preempted && j.Reason != job.NodeLost):
+			err = fmt.Errorf("goes to %+v, and %v are on their way", j.Dest, e.defrag.movers)
+		case j.State == job.Done && j.InArray:
 			err = errors.New("keeps its array's place")
-		case j.servedBefore < 0 || j.servedBefore > j.serviceAt(e.now) || j.ranBefore < 0 || j.ranBefore > j.ran || j.promotion > e.now:
-			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.promotion, j.servedBefore, j.serviceAt(e.now), j.ranBefore, j.ran)
-		case j.eligible && e.promoter != nil && e.promotionOf(j) != j.promoteAt || j.eligible && e.promoter != nil && j.promoteAt <= e.now && j.lined != e.now:
-			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promotionOf(j), j.promoteAt)
-		case j.state != Done && j.shape != j.base && (!j.eligible || j.shape != j.asks()):
+		case j.ServedBefore < 0 || j.ServedBefore > j.ServiceAt(e.now) || j.RanBefore < 0 || j.RanBefore > j.Ran || j.Promotion > e.now:
+			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.Promotion, j.ServedBefore, j.ServiceAt(e.now), j.RanBefore, j.Ran)
+		case j.Eligible && e.promoter != nil && e.promotionOf(j) != j.PromoteAt || j.Eligible && e.promoter != nil && j.PromoteAt <= e.now && j.EligibleSince != e.now:
+			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promotionOf(j), j.PromoteAt)
+		case j.State != job.Done && j.Shape != j.Base && (!j.Eligible || j.Shape != j.Asks()):
 			err = errors.New("asks for something else than its spec and its plan say")
-		case j.eligible && e.gated(j):
+		case j.Eligible && e.gated(j):
 			err = errors.New("is in line although its plan gives it nothing")
-		case j.state == Placed && (j.waits < 1 || !j.waited):
-			err = fmt.Errorf("waits for %d jobs to leave", j.waits)
-		case j.state != Placed && j.waits != 0:
-			err = fmt.Errorf("waits for %d jobs to leave", j.waits)
-		case j.booked() || j.state == Stopping:
+		case j.State == job.Placed && (j.Waits < 1 || !j.Waited):
+			err = fmt.Errorf("waits for %d jobs to leave", j.Waits)
+		case j.State != job.Placed && j.Waits != 0:
+			err = fmt.Errorf("waits for %d jobs to leave", j.Waits)
+		case j.Booked() || j.State == job.Stopping:
 			err = e.checkGang(j)
 		}
 		if err != nil {
-			return fmt.Errorf("job %d (%s): %w", j.spec.ID, j.state, err)
+			return fmt.Errorf("job %d (%s): %w", j.Spec.ID, j.State, err)
 		}
 	}
 	if live != e.live {
@@ -97,30 +94,30 @@ func (e *Engine) checkJobs() error {
 }
 
 // checkGang checks that a job holds exactly what it asked for, where it may.
-func (e *Engine) checkGang(j *jobState) error {
-	s := e.shapeAt(j.shape)
-	tasks := make([]int, len(s.sets))
-	gpus := make([]int, len(s.sets))
+func (e *Engine) checkGang(j *job.State) error {
+	s := e.shapes.At(j.Shape)
+	tasks := make([]int, len(s.Sets))
+	gpus := make([]int, len(s.Sets))
 	on := map[int32]int{} // looked up only
-	for i := range j.allocs {
-		a := &j.allocs[i]
-		if int(a.Node) >= len(e.st.Nodes()) || int(a.Set) >= len(s.sets) || a.Tasks < 0 {
+	for i := range j.Allocs {
+		a := &j.Allocs[i]
+		if int(a.Node) >= len(e.st.Nodes()) || int(a.Set) >= len(s.Sets) || a.Tasks < 0 {
 			return fmt.Errorf("holds %+v", *a)
 		}
-		if on[a.Node] += int(a.Tasks); on[a.Node] > s.most.each() {
-			return fmt.Errorf("has %d tasks on node %d; at most %d may be on one", on[a.Node], a.Node, s.most.each())
+		if on[a.Node] += int(a.Tasks); on[a.Node] > s.Most.Each() {
+			return fmt.Errorf("has %d tasks on node %d; at most %d may be on one", on[a.Node], a.Node, s.Most.Each())
 		}
-		r := &s.sets[a.Set].Request
+		r := &s.Sets[a.Set].Request
 		n := bits.OnesCount64(a.GPUs)
 		tasks[a.Set] += int(a.Tasks)
 		gpus[a.Set] += n
 		shared := r.Fractional() || r.Profile != ""
 		switch {
-		case !s.suits[a.Set].Has(e.st.Nodes()[a.Node].Class()) && !e.astrayByPlan(j, a.Node, r):
+		case !s.Suits[a.Set].Has(e.st.Nodes()[a.Node].Class()) && !e.astrayByPlan(j, a.Node, r):
 			return fmt.Errorf("is on node %d, which does not suit it", a.Node)
 		case a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks):
 			return fmt.Errorf("holds %d CPU and %d RAM for %d tasks of %+v", a.CPU, a.RAM, a.Tasks, *r)
-		case e.onSlice(j, j.allocs):
+		case e.onSlice(j, j.Allocs):
 			if err := e.checkDivided(a, r); err != nil {
 				return err
 			}
@@ -134,20 +131,20 @@ func (e *Engine) checkGang(j *jobState) error {
 			}
 		}
 	}
-	for i := range s.sets {
-		least, most := s.sets[i].Count, s.sets[i].Count
+	for i := range s.Sets {
+		least, most := s.Sets[i].Count, s.Sets[i].Count
 		if i == 0 {
-			least, most = int(s.min), int(s.max)
-			if int(j.tasks) != tasks[0] {
-				return fmt.Errorf("counts %d tasks and holds %d", j.tasks, tasks[0])
+			least, most = int(s.Min), int(s.Max)
+			if int(j.Tasks) != tasks[0] {
+				return fmt.Errorf("counts %d tasks and holds %d", j.Tasks, tasks[0])
 			}
 		}
-		if tasks[i] < least || tasks[i] > most || gpus[i] != tasks[i]*s.sets[i].Request.GPUs {
-			return fmt.Errorf("set %d has %d tasks on %d GPUs, wants %d to %d tasks of %d", i, tasks[i], gpus[i], least, most, s.sets[i].Request.GPUs)
+		if tasks[i] < least || tasks[i] > most || gpus[i] != tasks[i]*s.Sets[i].Request.GPUs {
+			return fmt.Errorf("set %d has %d tasks on %d GPUs, wants %d to %d tasks of %d", i, tasks[i], gpus[i], least, most, s.Sets[i].Request.GPUs)
 		}
 	}
-	if j.milli != e.heldMilli(j) || int(j.devices) != s.devices(int(j.tasks)) {
-		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.milli, j.devices, e.heldMilli(j), s.devices(int(j.tasks)))
+	if j.Milli != e.heldMilli(j) || int(j.Devices) != s.Devices(int(j.Tasks)) {
+		return fmt.Errorf("counts for %d milli-GPU on %d devices, holds %d on %d", j.Milli, j.Devices, e.heldMilli(j), s.Devices(int(j.Tasks)))
 	}
 	return e.checkSpan(j, s)
 }
@@ -186,10 +183,10 @@ func (e *Engine) checkDivided(a *inventory.Alloc, r *cluster.Request) error {
 
 // checkSpan checks that a gang's GPUs are of one model, and that it is within
 // its domain.
-func (e *Engine) checkSpan(j *jobState, s *shape) error {
+func (e *Engine) checkSpan(j *job.State, s *shape.Shape) error {
 	model := ""
-	for i := range j.allocs {
-		if a := &j.allocs[i]; a.GPUs != 0 {
+	for i := range j.Allocs {
+		if a := &j.Allocs[i]; a.GPUs != 0 {
 			m := e.st.Classes()[e.st.Nodes()[a.Node].Class()].Model().Name
 			if model == "" {
 				model = m
@@ -199,8 +196,8 @@ func (e *Engine) checkSpan(j *jobState, s *shape) error {
 			}
 		}
 	}
-	if l := s.topo.Level; s.topo.Required && l != cluster.LevelAny && !e.st.Together(j.allocs, l) {
-		return fmt.Errorf("must be within one %s and holds %+v", l, j.allocs)
+	if l := s.Topo.Level; s.Topo.Required && l != cluster.LevelAny && !e.st.Together(j.Allocs, l) {
+		return fmt.Errorf("must be within one %s and holds %+v", l, j.Allocs)
 	}
 	return nil
 }
@@ -212,32 +209,32 @@ func (e *Engine) checkBeside() error {
 		if j == nil {
 			continue
 		}
-		for _, id := range j.guests {
-			if g := e.jobs[id]; int(g.beside) != int(j.spec.ID)+1 || j.hosted() || !j.booked() || !g.booked() {
-				return fmt.Errorf("job %d (%s) has guest %d (%s), a guest of %d", j.spec.ID, j.state, id, g.state, g.beside-1)
+		for _, id := range j.Guests {
+			if g := e.jobs[id]; int(g.GuestOf) != int(j.Spec.ID)+1 || j.Hosted() || !j.Booked() || !g.Booked() {
+				return fmt.Errorf("job %d (%s) has guest %d (%s), a guest of %d", j.Spec.ID, j.State, id, g.State, g.GuestOf-1)
 			}
 		}
-		for i := range j.allocs {
-			if j.allocs[i].Beside != j.hosted() && j.booked() {
-				return fmt.Errorf("job %d is a guest: %v, and holds %+v", j.spec.ID, j.hosted(), j.allocs[i])
+		for i := range j.Allocs {
+			if j.Allocs[i].Beside != j.Hosted() && j.Booked() {
+				return fmt.Errorf("job %d is a guest: %v, and holds %+v", j.Spec.ID, j.Hosted(), j.Allocs[i])
 			}
 		}
-		if !j.hosted() {
+		if !j.Hosted() {
 			continue
 		}
 		h := e.host(j)
-		if !hasID(h.guests, j.spec.ID) {
-			return fmt.Errorf("job %d is a guest of %d, which does not know of it", j.spec.ID, h.spec.ID)
+		if !hasID(h.Guests, j.Spec.ID) {
+			return fmt.Errorf("job %d is a guest of %d, which does not know of it", j.Spec.ID, h.Spec.ID)
 		}
-		for i := range j.allocs {
+		for i := range j.Allocs {
 			mask := uint64(0)
-			for k := range h.allocs {
-				if h.allocs[k].Node == j.allocs[i].Node {
-					mask |= h.allocs[k].GPUs
+			for k := range h.Allocs {
+				if h.Allocs[k].Node == j.Allocs[i].Node {
+					mask |= h.Allocs[k].GPUs
 				}
 			}
-			if mask != j.allocs[i].GPUs {
-				return fmt.Errorf("job %d, a guest of %d, holds %+v, that %+v", j.spec.ID, h.spec.ID, j.allocs, h.allocs)
+			if mask != j.Allocs[i].GPUs {
+				return fmt.Errorf("job %d, a guest of %d, holds %+v, that %+v", j.Spec.ID, h.Spec.ID, j.Allocs, h.Allocs)
 			}
 		}
 	}
@@ -251,13 +248,13 @@ func (e *Engine) checkBooks() error {
 		if j == nil {
 			continue
 		}
-		allocs := j.dest
-		if j.booked() {
-			allocs = j.allocs
+		allocs := j.Dest
+		if j.Booked() {
+			allocs = j.Allocs
 		}
 		for i := range allocs {
 			if err := ts[allocs[i].Node].Add(&allocs[i], false); err != nil {
-				return fmt.Errorf("books: node %d, job %d: %w", allocs[i].Node, j.spec.ID, err)
+				return fmt.Errorf("books: node %d, job %d: %w", allocs[i].Node, j.Spec.ID, err)
 			}
 		}
 	}
@@ -270,17 +267,17 @@ func (e *Engine) checkPhysical() error {
 	ts := e.st.Tallies()
 	stops := make([][]cluster.JobID, len(ts))
 	for _, j := range e.jobs {
-		if j == nil || !j.holding() {
+		if j == nil || !j.Holding() {
 			continue
 		}
-		for _, a := range append(slices.Clone(j.allocs), j.leaving...) {
-			if err := ts[a.Node].Add(&a, j.packed); err != nil {
-				return fmt.Errorf("physically: node %d, job %d: %w", a.Node, j.spec.ID, err)
+		for _, a := range append(slices.Clone(j.Allocs), j.Leaving...) {
+			if err := ts[a.Node].Add(&a, j.Packed); err != nil {
+				return fmt.Errorf("physically: node %d, job %d: %w", a.Node, j.Spec.ID, err)
 			}
 		}
-		for _, a := range j.goingAllocs() {
-			if !hasID(stops[a.Node], j.spec.ID) {
-				stops[a.Node] = append(stops[a.Node], j.spec.ID)
+		for _, a := range j.GoingAllocs() {
+			if !hasID(stops[a.Node], j.Spec.ID) {
+				stops[a.Node] = append(stops[a.Node], j.Spec.ID)
 			}
 		}
 	}
@@ -303,7 +300,7 @@ func (e *Engine) checkPhysical() error {
 
 // astrayByPlan reports whether but for its partition a node suits a job, which a plan
 // may have had run there.
-func (e *Engine) astrayByPlan(j *jobState, node int32, r *cluster.Request) bool {
+func (e *Engine) astrayByPlan(j *job.State, node int32, r *cluster.Request) bool {
 	c := &e.st.Classes()[e.st.Nodes()[node].Class()]
-	return e.plans.planner != nil && len(e.parts) > 0 && acceptsGPU(j.spec, c.Model().Name) && inventory.WhyNotClass(r, c) == ""
+	return e.plans.planner != nil && len(e.parts) > 0 && acceptsGPU(j.Spec, c.Model().Name) && inventory.WhyNotClass(r, c) == ""
 }

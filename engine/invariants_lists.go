@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -27,7 +28,7 @@ func (e *Engine) checkIndexes() error {
 }
 
 // items returns the items of a list that is kept, or what it would be made of, without reading it.
-func (k *keptList) items(e *Engine, place func(j *jobState) order.Item) ([]order.Item, error) {
+func (k *keptList) items(e *Engine, place func(j *job.State) order.Item) ([]order.Item, error) {
 	if !k.dropped {
 		return k.list.Items()
 	}
@@ -42,11 +43,11 @@ func (e *Engine) checkLists() error {
 	if e.running.dropped && !e.ranking.on {
 		return fmt.Errorf("the jobs with devices are listed nowhere")
 	}
-	run, err := e.running.items(e, func(j *jobState) order.Item { return j.key })
+	run, err := e.running.items(e, func(j *job.State) order.Item { return j.Key })
 	if err != nil {
 		return fmt.Errorf("running list: %w", err)
 	}
-	ends, err := e.ends.items(e, func(j *jobState) order.Item { return j.endKey })
+	ends, err := e.ends.items(e, func(j *job.State) order.Item { return j.EndKey })
 	if err != nil {
 		return fmt.Errorf("list of ends: %w", err)
 	}
@@ -59,23 +60,23 @@ func (e *Engine) checkLists() error {
 	}
 	n, holding := 0, [3]int{}
 	for _, j := range e.jobs {
-		if j == nil || !j.booked() {
+		if j == nil || !j.Booked() {
 			continue
 		}
 		n++
-		holding[j.tier()]++
-		if (j.inPlaced > 0) != (j.state == Placed) || j.inPlaced > 0 && e.placed[j.inPlaced-1] != j {
-			return fmt.Errorf("job %d (%s) has place %d among %d jobs that wait for their devices", j.spec.ID, j.state, j.inPlaced, len(e.placed))
+		holding[j.Tier()]++
+		if (j.InPlaced > 0) != (j.State == job.Placed) || j.InPlaced > 0 && e.placed[j.InPlaced-1] != j {
+			return fmt.Errorf("job %d (%s) has place %d among %d jobs that wait for their devices", j.Spec.ID, j.State, j.InPlaced, len(e.placed))
 		}
-		if j.demoted && (j.spec.Tier == cluster.Critical || j.state == Placed) {
-			return fmt.Errorf("job %d (%s, %s) is demoted", j.spec.ID, j.spec.Tier, j.state)
+		if j.Demoted && (j.Spec.Tier == cluster.Critical || j.State == job.Placed) {
+			return fmt.Errorf("job %d (%s, %s) is demoted", j.Spec.ID, j.Spec.Tier, j.State)
 		}
-		if !inRun[j.key] || !inEnds[j.endKey] || j.key.ID != int32(j.spec.ID) || j.endKey.ID != int32(j.spec.ID) {
-			return fmt.Errorf("job %d (%s) is not in the lists of jobs with devices", j.spec.ID, j.state)
+		if !inRun[j.Key] || !inEnds[j.EndKey] || j.Key.ID != int32(j.Spec.ID) || j.EndKey.ID != int32(j.Spec.ID) {
+			return fmt.Errorf("job %d (%s) is not in the lists of jobs with devices", j.Spec.ID, j.State)
 		}
-		if e.keyer != nil && j.state != Placed {
-			if at := e.keyer.NextChange(View{e}, JobView{e, j}); at != j.nextKey {
-				return fmt.Errorf("job %d (%s): its key changes at %v; it is watched for %v", j.spec.ID, j.state, at, j.nextKey)
+		if e.keyer != nil && j.State != job.Placed {
+			if at := e.keyer.NextChange(View{e}, JobView{e, j}); at != j.NextKey {
+				return fmt.Errorf("job %d (%s): its key changes at %v; it is watched for %v", j.Spec.ID, j.State, at, j.NextKey)
 			}
 		}
 	}
@@ -122,24 +123,25 @@ func (e *Engine) checkLanes() error {
 	}
 	eligible, greedy, homing, groups, lanes, waiting := 0, 0, 0, len(e.groups), len(e.lanes), map[int32]int32{}
 	for _, j := range e.jobs {
-		if j == nil || !j.eligible {
+		if j == nil || !j.Eligible {
 			continue
 		}
 		eligible++
-		greedy, homing = greedy+count(e.several(j)), homing+count(j.home != nil)
-		if e.shapes[j.shape].sliced() {
-			waiting[j.shape]++
+		greedy, homing = greedy+count(e.several(j)), homing+count(j.Home != nil)
+		if e.shapes.Get(j.Shape).Sliced() {
+			waiting[j.Shape]++
 		}
-		if g, ok := inGroup[int32(j.spec.ID)]; !ok || g != j.group || g != e.groupOf(j) {
-			return fmt.Errorf("job %d is in group %d (%v), belongs to %d or %d", j.spec.ID, g, ok, j.group, e.groupOf(j))
+		if g, ok := inGroup[int32(j.Spec.ID)]; !ok || g != j.Group || g != e.groupOf(j) {
+			return fmt.Errorf("job %d is in group %d (%v), belongs to %d or %d", j.Spec.ID, g, ok, j.Group, e.groupOf(j))
 		}
-		if now := e.pendingItem(j); e.traits.Rekey == 0 && j.key != now {
-			return fmt.Errorf("job %d waits at %+v, its key is %+v", j.spec.ID, j.key, now)
+		if now := e.pendingItem(j); e.traits.Rekey == 0 && j.Key != now {
+			return fmt.Errorf("job %d waits at %+v, its key is %+v", j.Spec.ID, j.Key, now)
 		}
 	}
-	for id := range e.shapes {
-		if e.shapes[id].waiting != waiting[int32(id)] {
-			return fmt.Errorf("%d jobs of shape %d are in line for slices, counted %d", waiting[int32(id)], id, e.shapes[id].waiting)
+	for i := range e.shapes.Count() {
+		id := int32(i)
+		if n := e.shapes.Get(id).Waiting; n != waiting[id] {
+			return fmt.Errorf("%d jobs of shape %d are in line for slices, counted %d", waiting[id], id, n)
 		}
 	}
 	if homing != e.homing {
@@ -160,16 +162,16 @@ func (e *Engine) checkUsage() error {
 	jobs := make([]int, e.tree.Len())
 	cpu, ram := make([]cluster.Milli, e.tree.Len()), make([]cluster.MiB, e.tree.Len())
 	for _, j := range e.jobs {
-		if j == nil || !j.booked() && j.dest == nil {
+		if j == nil || !j.Booked() && j.Dest == nil {
 			continue
 		}
-		for _, q := range e.tree.Path(int(j.queue)) {
-			used[q] += j.milli
+		for _, q := range e.tree.Path(int(j.Queue)) {
+			used[q] += j.Milli
 			jobs[q]++
-			c, r := j.cpuRAM()
+			c, r := j.HeldCPUAndRAM()
 			cpu[q], ram[q] = cpu[q]+c, ram[q]+r
-			if j.spec.Tier == cluster.Critical {
-				crit[q] += j.milli
+			if j.Spec.Tier == cluster.Critical {
+				crit[q] += j.Milli
 			}
 		}
 	}
@@ -195,10 +197,10 @@ func (e *Engine) checkWaits() error {
 		if v == nil {
 			continue
 		}
-		for i, id := range v.waiters {
+		for i, id := range v.Waiters {
 			w := e.job(id)
-			if w == nil || w.state != Placed || len(v.goingAllocs()) == 0 || slices.Contains(v.waiters[:i], id) {
-				return fmt.Errorf("job %d (%s) has waiter %d in vain", v.spec.ID, v.state, id)
+			if w == nil || w.State != job.Placed || len(v.GoingAllocs()) == 0 || slices.Contains(v.Waiters[:i], id) {
+				return fmt.Errorf("job %d (%s) has waiter %d in vain", v.Spec.ID, v.State, id)
 			}
 			waits[id]++
 		}
@@ -207,23 +209,23 @@ func (e *Engine) checkWaits() error {
 		return err
 	}
 	for _, j := range e.jobs {
-		if j == nil || j.state != Placed {
+		if j == nil || j.State != job.Placed {
 			continue
 		}
-		if waits[j.spec.ID] != j.waits {
-			return fmt.Errorf("placed job %d waits for %d jobs, recomputed %d", j.spec.ID, j.waits, waits[j.spec.ID])
+		if waits[j.Spec.ID] != j.Waits {
+			return fmt.Errorf("placed job %d waits for %d jobs, recomputed %d", j.Spec.ID, j.Waits, waits[j.Spec.ID])
 		}
-		for i := range j.allocs {
-			a := &j.allocs[i]
+		for i := range j.Allocs {
+			a := &j.Allocs[i]
 			if a.Share > 0 { // whoever stopped later on the device was beside it
 				continue
 			}
 			if s := e.st.Nodes()[a.Node].Spec().State; s != cluster.Up {
-				return fmt.Errorf("job %d is to start on node %d, which is %s", j.spec.ID, a.Node, s)
+				return fmt.Errorf("job %d is to start on node %d, which is %s", j.Spec.ID, a.Node, s)
 			}
 			for _, id := range e.st.Nodes()[a.Node].Stopping() {
-				if v := e.jobs[id]; v.inTheWay(a) && !waitsFor(v, j.spec.ID) {
-					return fmt.Errorf("placed job %d does not wait for job %d on node %d", j.spec.ID, id, a.Node)
+				if v := e.jobs[id]; v.InTheWay(a) && !waitsFor(v, j.Spec.ID) {
+					return fmt.Errorf("placed job %d does not wait for job %d on node %d", j.Spec.ID, id, a.Node)
 				}
 			}
 		}
@@ -235,15 +237,15 @@ func (e *Engine) checkWaits() error {
 // claimed by those who wait for it; and that nobody counts on more than there is.
 func (e *Engine) checkClaims() error {
 	for id := range e.st.Nodes() {
-		if h := e.short(int32(id)); h.cpu > 0 || h.ram > 0 {
+		if h := e.short(int32(id)); h.CPU > 0 || h.RAM > 0 {
 			return fmt.Errorf("node %d: %+v is promised to jobs that do not wait for it", id, h)
 		}
 		for i := range e.st.Nodes()[id].Devices() {
 			p := e.shortPart(int32(id), 1<<i)
 			for _, v := range e.defrag.movers { // where they go they wait for others when they have left
-				p.add(partOn(e.jobs[v].dest, int32(id), 1<<i), -1)
+				p.Add(job.PartOn(e.jobs[v].Dest, int32(id), 1<<i), -1)
 			}
-			if p.milli > 0 || p.mem > 0 || p.compute > 0 || p.clients > 0 {
+			if p.Milli > 0 || p.Mem > 0 || p.Compute > 0 || p.Clients > 0 {
 				return fmt.Errorf("node %d, device %d: %+v is promised to jobs that do not wait for it", id, i, p)
 			}
 		}
@@ -252,15 +254,15 @@ func (e *Engine) checkClaims() error {
 		if v == nil {
 			continue
 		}
-		for _, c := range v.claims {
+		for _, c := range v.Claims {
 			if !waitsFor(v, c.By) {
-				return fmt.Errorf("job %d counts on job %d and does not wait for it", c.By, v.spec.ID)
+				return fmt.Errorf("job %d counts on job %d and does not wait for it", c.By, v.Spec.ID)
 			}
-			if h := v.unclaimed(c.Node); h.cpu < 0 || h.ram < 0 {
-				return fmt.Errorf("more is claimed of job %d on node %d than it has: %+v", v.spec.ID, c.Node, h)
+			if h := v.Unclaimed(c.Node); h.CPU < 0 || h.RAM < 0 {
+				return fmt.Errorf("more is claimed of job %d on node %d than it has: %+v", v.Spec.ID, c.Node, h)
 			}
-			if p := v.unclaimedPart(c.Node, c.GPUs); c.GPUs != 0 && (p.milli < 0 || p.mem < 0 || p.compute < 0 || p.clients < 0) {
-				return fmt.Errorf("more is claimed of job %d on devices %b of node %d than it has: %+v", v.spec.ID, c.GPUs, c.Node, p)
+			if p := v.UnclaimedPart(c.Node, c.GPUs); c.GPUs != 0 && (p.Milli < 0 || p.Mem < 0 || p.Compute < 0 || p.Clients < 0) {
+				return fmt.Errorf("more is claimed of job %d on devices %b of node %d than it has: %+v", v.Spec.ID, c.GPUs, c.Node, p)
 			}
 		}
 	}
@@ -276,17 +278,17 @@ func (e *Engine) checkPools() error {
 			continue
 		}
 		switch {
-		case !j.pooled:
-			if e.pools.drawer != nil && j.plans() && !j.inPlan {
-				return fmt.Errorf("job %d is neither in a pool nor shown to plans", j.spec.ID)
+		case !j.Pooled:
+			if e.pools.drawer != nil && j.Plans() && !j.InPlan {
+				return fmt.Errorf("job %d is neither in a pool nor shown to plans", j.Spec.ID)
 			}
 			continue
-		case j.state != Pending || j.parked != ParkedPlan || !j.idle() || j.inPlan:
-			return fmt.Errorf("job %d is in a pool and does not wait there: state %d, parked %d, idle %v, shown %v", j.spec.ID, j.state, j.parked, j.idle(), j.inPlan)
+		case j.State != job.Pending || j.Parked != job.ParkedPlan || !j.Idle() || j.InPlan:
+			return fmt.Errorf("job %d is in a pool and does not wait there: state %d, parked %d, idle %v, shown %v", j.Spec.ID, j.State, j.Parked, j.Idle(), j.InPlan)
 		}
 		class, at, ok := e.pools.drawer.Pool(View{e}, JobView{e, j})
-		if id, known := e.pools.ids[poolKey{j.base, class}]; !ok || !known || id != j.pool || at != j.key.Key {
-			return fmt.Errorf("job %d is in pool %d at %v instead of %d at %v", j.spec.ID, j.pool, j.key.Key, id, at)
+		if id, known := e.pools.ids[poolKey{j.Base, class}]; !ok || !known || id != j.Pool || at != j.Key.Key {
+			return fmt.Errorf("job %d is in pool %d at %v instead of %d at %v", j.Spec.ID, j.Pool, j.Key.Key, id, at)
 		}
 		n++
 	}
@@ -307,25 +309,25 @@ func (e *Engine) checkDependencies() error {
 		if j == nil {
 			continue
 		}
-		if j.inArray {
-			active[j.spec.Array.ID]++
+		if j.InArray {
+			active[j.Spec.Array.ID]++
 		}
-		if j.state != Pending || j.eligible {
+		if j.State != job.Pending || j.Eligible {
 			continue
 		}
 		if err := e.checkParked(j); err != nil {
-			return fmt.Errorf("parked job %d: %w", j.spec.ID, err)
+			return fmt.Errorf("parked job %d: %w", j.Spec.ID, err)
 		}
 	}
 	if err := e.checkGroups(); err != nil {
 		return err
 	}
 	for _, j := range e.jobs {
-		if j == nil || j.spec.Array == nil {
+		if j == nil || j.Spec.Array == nil {
 			continue
 		}
-		if a := e.deps.arrays[j.spec.Array.ID]; a != nil && a.active != active[j.spec.Array.ID] {
-			return fmt.Errorf("array %d has %d active elements, recomputed %d", j.spec.Array.ID, a.active, active[j.spec.Array.ID])
+		if a := e.deps.arrays[j.Spec.Array.ID]; a != nil && a.active != active[j.Spec.Array.ID] {
+			return fmt.Errorf("array %d has %d active elements, recomputed %d", j.Spec.Array.ID, a.active, active[j.Spec.Array.ID])
 		}
 	}
 	return nil
@@ -335,11 +337,11 @@ func (e *Engine) checkDependencies() error {
 func (e *Engine) checkGroups() error {
 	fresh := depState{groups: map[several]*depGroup{}, members: map[cluster.JobID][]*depGroup{}}
 	for _, j := range e.jobs {
-		if j == nil || j.state == Done {
+		if j == nil || j.State == job.Done {
 			continue
 		}
-		for i := range j.spec.After {
-			d := &j.spec.After[i]
+		for i := range j.Spec.After {
+			d := &j.Spec.After[i]
 			g := e.deps.groups[several{d.Job, d.Last()}]
 			if d.Elements <= 1 || g == nil {
 				continue
@@ -353,27 +355,27 @@ func (e *Engine) checkGroups() error {
 	return nil
 }
 
-func (e *Engine) checkParked(j *jobState) error {
-	id := j.spec.ID
-	switch j.parked {
-	case ParkedHold:
-		if !j.spec.Hold {
+func (e *Engine) checkParked(j *job.State) error {
+	id := j.Spec.ID
+	switch j.Parked {
+	case job.ParkedHold:
+		if !j.Spec.Hold {
 			return fmt.Errorf("nobody holds it")
 		}
-	case ParkedBegin:
-		if j.spec.Begin <= e.now {
-			return fmt.Errorf("it may begin since %v", j.spec.Begin)
+	case job.ParkedBegin:
+		if j.Spec.Begin <= e.now {
+			return fmt.Errorf("it may begin since %v", j.Spec.Begin)
 		}
-	case ParkedDependency, ParkedSingleton:
+	case job.ParkedDependency, job.ParkedSingleton:
 		if !e.wakes(j) {
 			return fmt.Errorf("no live job will wake it, and no timer")
 		}
-	case ParkedPlan:
+	case job.ParkedPlan:
 		if !e.gated(j) {
 			return fmt.Errorf("the plan does not keep it from running")
 		}
-	case ParkedArray:
-		a := e.deps.arrays[j.spec.Array.ID]
+	case job.ParkedArray:
+		a := e.deps.arrays[j.Spec.Array.ID]
 		if a == nil || !slices.Contains(a.waiting, id) || a.active == 0 {
 			return fmt.Errorf("its array will not wake it")
 		}
@@ -384,17 +386,17 @@ func (e *Engine) checkParked(j *jobState) error {
 }
 
 // wakes reports whether somebody will look at a job again that waits for others.
-func (e *Engine) wakes(j *jobState) bool {
-	id := j.spec.ID
+func (e *Engine) wakes(j *job.State) bool {
+	id := j.Spec.ID
 	for _, o := range e.jobs {
-		if o == nil || o.state == Done {
+		if o == nil || o.State == job.Done {
 			continue
 		}
-		if slices.Contains(e.deps.waiting[o.spec.ID], id) || slices.ContainsFunc(e.deps.members[o.spec.ID], func(g *depGroup) bool { return slices.Contains(g.waiters, id) }) {
+		if slices.Contains(e.deps.waiting[o.Spec.ID], id) || slices.ContainsFunc(e.deps.members[o.Spec.ID], func(g *depGroup) bool { return slices.Contains(g.waiters, id) }) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(e.timers, func(t timer) bool { return t.kind == timerBegin && t.id == int32(id) && t.gen == j.gen && t.at > e.now })
+	return slices.ContainsFunc(e.timers, func(t timer) bool { return t.kind == timerBegin && t.id == int32(id) && t.gen == j.Gen && t.at > e.now })
 }
 
 // checkWork checks that no idle devices are left to a job that could have them
@@ -412,7 +414,7 @@ func (e *Engine) checkWork() error {
 			continue
 		}
 		j := e.jobs[it.ID]
-		s := e.shapeAt(j.shape)
+		s := e.shapes.At(j.Shape)
 		if e.overQuota(j, e.leastMilli(j)).code != notRefused {
 			continue
 		}
@@ -444,13 +446,13 @@ func (e *Engine) checkWhys() error {
 	from := int(e.stats.Steps * 7)
 	for n, asked := 0, 0; n < len(e.jobs) && asked < 1; n++ {
 		j := e.jobs[(from+n)%len(e.jobs)]
-		if j == nil || j.state != Pending {
+		if j == nil || j.State != job.Pending {
 			continue
 		}
 		asked++
-		y := e.Why(j.spec.ID)
+		y := e.Why(j.Spec.ID)
 		if len(y.Blockers) == 0 || y.Blockers[0] == "" || y.Blockers[0] == "not in line" {
-			return fmt.Errorf("job %d waits and nothing says why: %+v", j.spec.ID, y)
+			return fmt.Errorf("job %d waits and nothing says why: %+v", j.Spec.ID, y)
 		}
 		if y.Ahead >= 0 {
 			if err := e.checkLine(j, y.Ahead, y.Expected); err != nil {
@@ -462,23 +464,23 @@ func (e *Engine) checkWhys() error {
 }
 
 // checkLine holds the line against what a pass looks at first and against a job's explanation.
-func (e *Engine) checkLine(j *jobState, ahead int, expected cluster.Time) error {
+func (e *Engine) checkLine(j *job.State, ahead int, expected cluster.Time) error {
 	list := e.inLine()
-	if list[0].spec.ID != cluster.JobID(e.firstInLine()) {
-		return fmt.Errorf("the line begins with job %d; a pass looks at job %d first", list[0].spec.ID, e.firstInLine())
+	if list[0].Spec.ID != cluster.JobID(e.firstInLine()) {
+		return fmt.Errorf("the line begins with job %d; a pass looks at job %d first", list[0].Spec.ID, e.firstInLine())
 	}
 	at := slices.Index(list, j)
 	if at < 0 {
-		return fmt.Errorf("job %d is eligible and not in the line", j.spec.ID)
+		return fmt.Errorf("job %d is eligible and not in the line", j.Spec.ID)
 	}
 	if at != ahead {
-		return fmt.Errorf("job %d is number %d in the line; its explanation says that %d jobs are ahead of it", j.spec.ID, at+1, ahead)
+		return fmt.Errorf("job %d is number %d in the line; its explanation says that %d jobs are ahead of it", j.Spec.ID, at+1, ahead)
 	}
 	if at >= maxAhead || e.stats.Steps%32 != 0 {
 		return nil
 	}
 	if w := e.Line(at + 1)[at]; w.Expected != expected {
-		return fmt.Errorf("job %d is expected at %v; the line says %v", j.spec.ID, expected, w.Expected)
+		return fmt.Errorf("job %d is expected at %v; the line says %v", j.Spec.ID, expected, w.Expected)
 	}
 	return nil
 }
@@ -491,14 +493,14 @@ func (e *Engine) checkTenants() error {
 		if j == nil {
 			continue
 		}
-		allocs := j.dest
-		if j.booked() {
-			allocs = j.allocs
+		allocs := j.Dest
+		if j.Booked() {
+			allocs = j.Allocs
 		}
 		for i := range allocs {
 			a := &allocs[i]
 			if (a.Tenant != 0) != (a.Share != 0 && a.Slots == 0) || a.Tenant != 0 && a.Tenant != tenantOf(j) {
-				return fmt.Errorf("job %d has a share of %d: %+v", j.spec.ID, a.Tenant-1, *a)
+				return fmt.Errorf("job %d has a share of %d: %+v", j.Spec.ID, a.Tenant-1, *a)
 			}
 			if a.Tenant != 0 {
 				want[a.Node] = append(want[a.Node], inventory.Tenant{Device: int8(bits.TrailingZeros64(a.GPUs)), Job: a.Tenant})
@@ -520,7 +522,7 @@ func (e *Engine) checkTenants() error {
 			t := have[i]
 			j := e.jobs[t.Job-1]
 			if v := e.speedAmong(j, e.company(n, int(t.Device), j)...); v < e.minSpeed(j) {
-				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.spec.ID, v, t.Device, e.minSpeed(j))
+				return fmt.Errorf("node %d: job %d is at %d of its speed on device %d, it asks for %d", id, j.Spec.ID, v, t.Device, e.minSpeed(j))
 			}
 		}
 	}
@@ -531,21 +533,21 @@ func (e *Engine) checkTenants() error {
 func (e *Engine) checkFrozen() error {
 	n := make([]int32, len(e.st.Nodes()))
 	for _, j := range e.jobs {
-		if j == nil || j.frozen == nil {
+		if j == nil || j.Frozen == nil {
 			continue
 		}
-		if j.state == Done {
-			return fmt.Errorf("job %d is over and has memory somewhere", j.spec.ID)
+		if j.State == job.Done {
+			return fmt.Errorf("job %d is over and has memory somewhere", j.Spec.ID)
 		}
-		for i := range j.frozen {
-			a := &j.frozen[i]
+		for i := range j.Frozen {
+			a := &j.Frozen[i]
 			n[a.Node]++
 			for m := a.GPUs; m != 0; m &= m - 1 {
 				dev := bits.TrailingZeros64(m)
 				d := &e.st.Nodes()[a.Node].Devices()[dev]
 				shared := e.cfg.Spec.Sharing == cluster.MPS && d.Tenants() > 0 && d.Slots() == 0
 				if cut := d.Slots() != 0 && !e.st.Nodes()[a.Node].Stays(dev) && (a.Slots != 0 || e.cfg.Spec.MIG == cluster.DynamicMIG); shared || cut {
-					return fmt.Errorf("job %d has memory on device %d of node %d, where others have parts", j.spec.ID, dev, a.Node)
+					return fmt.Errorf("job %d has memory on device %d of node %d, where others have parts", j.Spec.ID, dev, a.Node)
 				}
 			}
 		}

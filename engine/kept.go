@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -30,7 +31,7 @@ func (k *keptList) remove(it order.Item) {
 func (k *keptList) drop() { k.list, k.dropped = order.List{}, true }
 
 // read returns the list of jobs, each where place says. The memory of buf is used.
-func (k *keptList) read(e *Engine, buf []order.Item, place func(j *jobState) order.Item) []order.Item {
+func (k *keptList) read(e *Engine, buf []order.Item, place func(j *job.State) order.Item) []order.Item {
 	if k.unread = 0; !k.dropped {
 		return buf
 	}
@@ -42,18 +43,18 @@ func (k *keptList) read(e *Engine, buf []order.Item, place func(j *jobState) ord
 
 // byKey lists the jobs that hold devices (and were not told to leave) by their keys.
 func (e *Engine) byKey() *order.List {
-	e.scratch.booked = e.running.read(e, e.scratch.booked, func(j *jobState) order.Item { return j.key })
+	e.scratch.booked = e.running.read(e, e.scratch.booked, func(j *job.State) order.Item { return j.Key })
 	return &e.running.list
 }
 
 // byEnd lists the same jobs by their expected ends.
 func (e *Engine) byEnd() *order.List {
-	e.scratch.booked = e.ends.read(e, e.scratch.booked, func(j *jobState) order.Item { return j.endKey })
+	e.scratch.booked = e.ends.read(e, e.scratch.booked, func(j *job.State) order.Item { return j.EndKey })
 	return &e.ends.list
 }
 
 // eachBooked appends what place says of each job that holds devices, in no order.
-func (e *Engine) eachBooked(buf []order.Item, place func(j *jobState) order.Item) []order.Item {
+func (e *Engine) eachBooked(buf []order.Item, place func(j *job.State) order.Item) []order.Item {
 	add := func(it order.Item) bool {
 		buf = append(buf, place(e.jobs[it.ID]))
 		return true

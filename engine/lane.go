@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -37,24 +38,24 @@ type group struct {
 
 // first reports whether a job is the group's first: what one behind it may not take, which a
 // reservation keeps from more than that, says nothing of it.
-func (g *group) first(j *jobState) bool {
+func (g *group) first(j *job.State) bool {
 	it, ok := g.jobs.First()
-	return ok && it.ID == int32(j.spec.ID)
+	return ok && it.ID == int32(j.Spec.ID)
 }
 
 // homed reports whether a suspended job is all of the group.
 func (g *group) homed() bool { return g.shape < 0 }
 
-func (e *Engine) laneOf(j *jobState) int32 {
-	k := laneKey{rank: 1, tier: j.spec.Tier, queue: -1}
-	if j.promoted {
+func (e *Engine) laneOf(j *job.State) int32 {
+	k := laneKey{rank: 1, tier: j.Spec.Tier, queue: -1}
+	if j.Promoted {
 		k.rank = 0
 	}
 	if e.limits.byQueue || e.queues != nil {
-		k.queue = j.queue
+		k.queue = j.Queue
 	}
 	for i := range e.parts {
-		if e.partMask(j.spec.Partitions)>>i&1 == 1 {
+		if e.shapes.PartMask(j.Spec.Partitions)>>i&1 == 1 {
 			k.part = min(k.part, -e.parts[i].spec.PriorityTier)
 		}
 	}
@@ -67,16 +68,16 @@ func (e *Engine) laneOf(j *jobState) int32 {
 	return id
 }
 
-func (e *Engine) groupOf(j *jobState) int32 {
-	k := groupKey{lane: e.laneOf(j), shape: j.shape, user: -1, queue: -1}
-	if j.home != nil { // only its own devices will do: a group of its own
-		k.shape = -1 - int32(j.spec.ID)
+func (e *Engine) groupOf(j *job.State) int32 {
+	k := groupKey{lane: e.laneOf(j), shape: j.Shape, user: -1, queue: -1}
+	if j.Home != nil { // only its own devices will do: a group of its own
+		k.shape = -1 - int32(j.Spec.ID)
 	}
 	if e.traits.ByUser || e.limits.byUser {
-		k.user, k.queue = j.user, j.queue
+		k.user, k.queue = j.User, j.Queue
 	}
 	if e.limits.byQueue || e.queues != nil {
-		k.queue = j.queue
+		k.queue = j.Queue
 	}
 	id, ok := e.groupID[k]
 	if !ok {
@@ -88,28 +89,28 @@ func (e *Engine) groupOf(j *jobState) int32 {
 }
 
 // enqueue makes a pending job eligible.
-func (e *Engine) enqueue(j *jobState) {
-	j.lined = e.now
+func (e *Engine) enqueue(j *job.State) {
+	j.EligibleSince = e.now
 	e.lineUp(j)
 }
 
 // lineUp is enqueue for a job that was in line already: its age is what it was.
-func (e *Engine) lineUp(j *jobState) {
+func (e *Engine) lineUp(j *job.State) {
 	e.touch(j)
 	e.awaitPromotion(j)
 	e.ask(j)
-	j.group = e.groupOf(j)
-	j.key = e.pendingItem(j)
-	j.eligible = true
-	g := &e.groups[j.group]
-	g.jobs.Insert(j.key)
+	j.Group = e.groupOf(j)
+	j.Key = e.pendingItem(j)
+	j.Eligible = true
+	g := &e.groups[j.Group]
+	g.jobs.Insert(j.Key)
 	e.pending++
 	e.await(j, 1)
 	e.homing += count(g.homed())
 	e.watchHome(j)
 	e.greedy += count(e.several(j))
 	e.lanes[g.lane].n++
-	if first, _ := g.jobs.First(); first == j.key {
+	if first, _ := g.jobs.First(); first == j.Key {
 		g.stuck = -1
 		e.relist(g)
 		e.fresh = true
@@ -121,29 +122,26 @@ func (e *Engine) lineUp(j *jobState) {
 // several reports whether a job has several task sets. They are placed one
 // after the other, so that where the first goes decides whether the next fits:
 // what somebody else takes may send the first elsewhere.
-func (e *Engine) several(j *jobState) bool { return e.shapeAt(j.shape).several() }
-
-// several tasks of one set are alike in this where nodes are bounded together.
-func (s *shape) several() bool { return len(s.sets) > 1 || s.most.groups != nil && s.max > 1 }
+func (e *Engine) several(j *job.State) bool { return e.shapes.At(j.Shape).Several() }
 
 // pendingItem is a waiting job's place in the order.
-func (e *Engine) pendingItem(j *jobState) order.Item {
-	it := order.Item{Submit: j.spec.Submit, ID: int32(j.spec.ID), Group: j.group}
-	if !j.promoted {
+func (e *Engine) pendingItem(j *job.State) order.Item {
+	it := order.Item{Submit: j.Spec.Submit, ID: int32(j.Spec.ID), Group: j.Group}
+	if !j.Promoted {
 		it.Key = e.cfg.Policy.Key(View{e}, JobView{e, j})
 	}
 	return it
 }
 
 // dequeue takes a job out of its group.
-func (e *Engine) dequeue(j *jobState) {
-	if !j.eligible {
+func (e *Engine) dequeue(j *job.State) {
+	if !j.Eligible {
 		return
 	}
 	e.touch(j)
-	j.eligible = false
-	g := &e.groups[j.group]
-	if !g.jobs.Remove(j.key) {
+	j.Eligible = false
+	g := &e.groups[j.Group]
+	if !g.jobs.Remove(j.Key) {
 		panic("engine: an eligible job is missing from its group")
 	}
 	e.pending--
@@ -152,7 +150,7 @@ func (e *Engine) dequeue(j *jobState) {
 	e.greedy -= count(e.several(j))
 	e.lanes[g.lane].n--
 	e.relist(g)
-	e.reshape(j, j.base)
+	e.reshape(j, j.Base)
 }
 
 // relist puts the group where its first job belongs.
@@ -195,9 +193,9 @@ func (e *Engine) rekey() {
 				j := e.jobs[old.ID]
 				if it := e.pendingItem(j); it != old {
 					e.touch(j)
-					j.key = it
+					j.Key = it
 				}
-				return j.key
+				return j.Key
 			})
 		}
 		g.stuck = -1

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -12,23 +13,24 @@ import (
 // queues, GPU-hour budgets; and who held how much, for fair shares. The
 // arithmetic is in package quota.
 type limits struct {
-	byQueue bool // a queue has a guarantee, limit or cap: queues matter
-	byUser  bool // a queue caps its users
-	windows bool
-	next    cluster.Time // when the windows change next
-	ahead   bool         // so soon that the coming amounts hold already, too
-	rekeyed cluster.Time // Now / Rekey when keys were last evaluated
-	rerun   cluster.Time // likewise for running jobs
-	caps    *quota.Caps
-	budgets []quota.Budget // by index in the tree
-	queues  []queueUse     // likewise
-	decay   quota.Decay
-	userID  map[[2]int32]int32 // (leaf, user) to association; looked up only
-	users   []assoc
-	closed  int    // queues at the end of the tree that are removed, but jobs of theirs still run
-	ranks   []int  // Fair Tree, by association; nil: to be computed
-	ranked  int    // associations that were ranked
-	nested  []bool // by queue: not all of its children are leaves
+	byQueue  bool // a queue has a guarantee, limit or cap: queues matter
+	byUser   bool // a queue caps its users
+	windows  bool
+	budgeted bool         // a queue has a budget
+	next     cluster.Time // when the windows change next
+	ahead    bool         // so soon that the coming amounts hold already, too
+	rekeyed  cluster.Time // Now / Rekey when keys were last evaluated
+	rerun    cluster.Time // likewise for running jobs
+	caps     *quota.Caps
+	budgets  []quota.Budget // by index in the tree
+	queues   []queueUse     // likewise
+	decay    quota.Decay
+	userID   map[[2]int32]int32 // (leaf, user) to association; looked up only
+	users    []assoc
+	closed   int    // queues at the end of the tree that are removed, but jobs of theirs still run
+	ranks    []int  // Fair Tree, by association; nil: to be computed
+	ranked   int    // associations that were ranked
+	nested   []bool // by queue: not all of its children are leaves
 }
 
 // queueUse is what a queue holds now, besides the GPUs in the tree.
@@ -65,7 +67,7 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 	}
 	e.tree = tree
 	l := &e.limits
-	l.queues, l.caps, l.budgets = make([]queueUse, tree.Len()), quota.NewCaps(tree), nil
+	l.queues, l.caps, l.budgets, l.budgeted = make([]queueUse, tree.Len()), quota.NewCaps(tree), nil, false
 	l.nested = make([]bool, tree.Len())
 	for q := range l.queues {
 		if parent := tree.Parent(q); parent >= 0 && !tree.Leaf(q) {
@@ -73,6 +75,7 @@ func (e *Engine) initQueues(queues []cluster.Queue) error {
 		}
 		l.queues[q].since = e.now
 		l.budgets = append(l.budgets, quota.NewBudget(tree.Spec(q), 0))
+		l.budgeted = l.budgeted || l.budgets[q].Limit > 0
 	}
 	l.userID, l.users, l.ranks, l.closed = map[[2]int32]int32{}, nil, nil, 0
 	if l.decay, err = quota.NewDecay(quota.DefaultDecayPeriod, e.cfg.HalfLife); err != nil {
@@ -175,31 +178,32 @@ func (l *limits) nextChange(e *Engine) cluster.Time {
 }
 
 // charge books a job's share in its queue and user (sign 1) or takes it back (-1), until that is committed or undone.
-func (e *Engine) charge(j *jobState, sign int64) {
-	e.st.Note(j.spec.ID, sign)
+func (e *Engine) charge(j *job.State, sign int64) {
+	e.st.Note(j.Spec.ID, sign)
 	e.bill(j, sign)
 }
 
 // bill is charge for good.
-func (e *Engine) bill(j *jobState, sign int64) {
-	m := sign * j.milli
-	q := int(j.queue)
-	cpu, ram := j.cpuRAM()
-	for _, p := range e.tree.Path(q) {
-		if e.limits.budgets[p].Limit > 0 {
-			e.spend(p)
+func (e *Engine) bill(j *job.State, sign int64) {
+	m := sign * j.Milli
+	q := int(j.Queue)
+	if cpu, ram := j.HeldCPUAndRAM(); cpu != 0 || ram != 0 || e.limits.budgeted {
+		for _, p := range e.tree.Path(q) {
+			if e.limits.budgets[p].Limit > 0 {
+				e.spend(p)
+			}
+			e.limits.queues[p].cpu += sign * cpu
+			e.limits.queues[p].ram += sign * ram
 		}
-		e.limits.queues[p].cpu += sign * cpu
-		e.limits.queues[p].ram += sign * ram
 	}
-	e.tree.Charge(q, m, j.spec.Tier == cluster.Critical)
+	e.tree.Charge(q, m, j.Spec.Tier == cluster.Critical)
 	if e.limits.byQueue {
-		e.limits.caps.Charge(q, int(j.user), m, int(sign))
+		e.limits.caps.Charge(q, int(j.User), m, int(sign))
 	}
 	if e.traits.ByUser {
-		a := e.association(j.queue, j.user)
+		a := e.association(j.Queue, j.User)
 		a.accrue(e.limits.decay, e.now)
-		a.milli += m * j.weight / cluster.Whole
+		a.milli += m * j.Weight / cluster.Whole
 	}
 }
 
@@ -234,28 +238,28 @@ func (e *Engine) fairRanks() {
 }
 
 // overQuota says what forbids the job to hold m, if anything does.
-func (e *Engine) overQuota(j *jobState, m cluster.Milli) refusal {
+func (e *Engine) overQuota(j *job.State, m cluster.Milli) refusal {
 	if !e.limits.byQueue {
 		return refusal{}
 	}
-	q := int(j.queue)
-	if r := e.tree.Check(q, m, j.spec.Tier); !r.OK() {
+	q := int(j.Queue)
+	if r := e.tree.Check(q, m, j.Spec.Tier); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
 	}
 	if e.limits.ahead {
 		now := e.wall()
 		e.tree.Apply(e.limits.nextWall(e))
-		r := e.tree.Check(q, m, j.spec.Tier)
+		r := e.tree.Check(q, m, j.Spec.Tier)
 		e.tree.Apply(now)
 		if !r.OK() {
 			return refusal{code: refusedQuota, quota: r}
 		}
 	}
 	jobs := 1
-	if j.booked() {
+	if j.Booked() {
 		jobs = 0 // it grows
 	}
-	if r := e.limits.caps.Check(q, int(j.user), m, jobs); !r.OK() {
+	if r := e.limits.caps.Check(q, int(j.User), m, jobs); !r.OK() {
 		return refusal{code: refusedQuota, quota: r}
 	}
 	for _, p := range e.tree.Path(q) {

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -22,7 +23,7 @@ func (e *Engine) Line(most int) []Waiting {
 	list := e.inLine()
 	out := make([]Waiting, len(list))
 	for i, j := range list {
-		out[i] = Waiting{j.spec.ID, cluster.Never}
+		out[i] = Waiting{j.Spec.ID, cluster.Never}
 	}
 	for i := range min(most, maxAhead, len(list)) {
 		out[i].Expected = e.expectedStart(list[i], list[:i])
@@ -32,14 +33,14 @@ func (e *Engine) Line(most int) []Waiting {
 
 // inLine lists the eligible jobs: of each lane the group whose next job is the
 // best, and of the lanes the best, as a pass picks them.
-func (e *Engine) inLine() (list []*jobState) {
+func (e *Engine) inLine() (list []*job.State) {
 	lanes := make([]laneLine, len(e.lanes))
 	for li := range e.lanes {
 		l := &lanes[li]
 		l.e, l.lane = e, li
 		e.lanes[li].groups.Walk(func(gi order.Item) bool {
 			n := next{}
-			e.groups[e.jobs[gi.ID].group].jobs.Walk(func(it order.Item) bool {
+			e.groups[e.jobs[gi.ID].Group].jobs.Walk(func(it order.Item) bool {
 				n.jobs = append(n.jobs, e.jobs[it.ID])
 				return true
 			})
@@ -66,12 +67,12 @@ func (e *Engine) inLine() (list []*jobState) {
 // next is what is left of a group, in order, with the key of its first job.
 type next struct {
 	head order.Item
-	jobs []*jobState
+	jobs []*job.State
 }
 
 func (n *next) rekey(e *Engine) {
 	j := n.jobs[0]
-	n.head = e.groupItem(&e.groups[j.group], j.key)
+	n.head = e.groupItem(&e.groups[j.Group], j.Key)
 }
 
 // laneLine is a heap of a lane's groups.
@@ -82,7 +83,7 @@ type laneLine struct {
 }
 
 // take removes the first job.
-func (l *laneLine) take() *jobState {
+func (l *laneLine) take() *job.State {
 	n := &l.groups[0]
 	j := n.jobs[0]
 	if n.jobs = n.jobs[1:]; len(n.jobs) == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -21,20 +22,20 @@ func TestTimerHeapTwin(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		e := &Engine{}
 		for range 20 {
-			e.jobs = append(e.jobs, &jobState{tenure: &tenure{}})
+			e.jobs = append(e.jobs, &job.State{Tenure: &job.Tenure{}})
 		}
 		var h timerHeap
 		var twin []timer
 		for range 400 {
 			if r.IntN(3) > 0 {
 				tm := timer{cluster.Time(r.IntN(50)), timerKind(r.IntN(2)), int32(r.IntN(20)), 0}
-				tm.gen = e.jobs[tm.id].gen
+				tm.gen = e.jobs[tm.id].Gen
 				h.push(tm)
 				twin = append(twin, tm)
 			} else {
-				e.jobs[r.IntN(20)].gen++ // its timers are void
+				e.jobs[r.IntN(20)].Gen++ // its timers are void
 			}
-			twin = slices.DeleteFunc(twin, func(tm timer) bool { return e.jobs[tm.id].gen != tm.gen })
+			twin = slices.DeleteFunc(twin, func(tm timer) bool { return e.jobs[tm.id].Gen != tm.gen })
 			slices.SortFunc(twin, func(a, b timer) int {
 				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id), cmp.Compare(a.kind, b.kind))
 			})
@@ -52,7 +53,7 @@ func TestTimerHeapTwin(t *testing.T) {
 				due := h.take(nil, now)
 				for _, tm := range due {
 					at := slices.Index(twin, tm)
-					if tm.at > now || at < 0 && e.jobs[tm.id].gen == tm.gen {
+					if tm.at > now || at < 0 && e.jobs[tm.id].Gen == tm.gen {
 						t.Fatalf("seed %d: %+v is taken at %v", seed, tm, now)
 					}
 					if at >= 0 {
@@ -106,10 +107,10 @@ func (nowhere) Place(*Site) bool { return false }
 
 // siteFor makes a site for one task set on all classes.
 func siteFor(e *Engine, r cluster.Request, count int) *Site {
-	j := &jobState{tenure: &tenure{}, spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
-	s := &Site{request: e.request(), e: e, job: j, req: j.spec.Tasks}
+	j := &job.State{Tenure: &job.Tenure{}, Spec: &cluster.Job{Tasks: []cluster.TaskSet{{Count: count, Request: r}}}}
+	s := &Site{request: e.request(), e: e, job: j, req: j.Spec.Tasks}
 	for ci := range e.st.Classes() {
-		s.stage.classes = append(s.stage.classes, int32(ci))
+		s.stage.Classes = append(s.stage.Classes, int32(ci))
 	}
 	return s
 }
@@ -199,7 +200,7 @@ func TestStoreTwin(t *testing.T) {
 			e.st.Commit()
 			e.jobs = e.jobs[:0]
 			for i, allocs := range held { // so that the books can be recomputed
-				e.jobs = append(e.jobs, &jobState{spec: &cluster.Job{ID: cluster.JobID(i)}, state: Running, tenure: &tenure{allocs: allocs}})
+				e.jobs = append(e.jobs, &job.State{Spec: &cluster.Job{ID: cluster.JobID(i)}, State: job.Running, Tenure: &job.Tenure{Allocs: allocs}})
 			}
 			if err := e.checkBooks(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -150,9 +151,9 @@ func (e *Engine) reclaim(nodes []int32, n int) int {
 		return 0
 	}
 	lent := lentNodes{loads: make([][]load, len(nodes))}
-	var jobs []*jobState
+	var jobs []*job.State
 	e.byKey().Walk(func(it order.Item) bool {
-		if j := e.jobs[it.ID]; (j.state == Starting || j.state == Running) && e.loadOf(&lent, j, nodes) {
+		if j := e.jobs[it.ID]; (j.State == job.Starting || j.State == job.Running) && e.loadOf(&lent, j, nodes) {
 			jobs = append(jobs, j)
 		}
 		return true
@@ -173,12 +174,12 @@ func (e *Engine) reclaim(nodes []int32, n int) int {
 }
 
 // loadOf adds what a job has on some nodes; false: nothing.
-func (e *Engine) loadOf(lent *lentNodes, j *jobState, nodes []int32) bool {
+func (e *Engine) loadOf(lent *lentNodes, j *job.State, nodes []int32) bool {
 	var on []int32
-	s, job, found := &e.shapes[j.shape], len(lent.jobs), false
-	shrinks := j.state == Running && !j.resizing && s.min < s.max
-	for i := range j.allocs {
-		a := &j.allocs[i]
+	s, number, found := e.shapes.Get(j.Shape), len(lent.jobs), false
+	shrinks := j.State == job.Running && !j.Resizing && s.Min < s.Max
+	for i := range j.Allocs {
+		a := &j.Allocs[i]
 		if !slices.Contains(on, a.Node) {
 			on = append(on, a.Node)
 		}
@@ -189,12 +190,12 @@ func (e *Engine) loadOf(lent *lentNodes, j *jobState, nodes []int32) bool {
 		found = true
 		loads := lent.loads[at]
 		tasks := int(a.Tasks)
-		if !shrinks || a.Set != 0 || a.Share != 0 && s.sets[0].Request.GPUs > 1 {
+		if !shrinks || a.Set != 0 || a.Share != 0 && s.Sets[0].Request.GPUs > 1 {
 			tasks = 0
 		}
 		switch last := len(loads) - 1; {
-		case last < 0 || loads[last].job != job:
-			lent.loads[at] = append(loads, load{job, tasks})
+		case last < 0 || loads[last].job != number:
+			lent.loads[at] = append(loads, load{number, tasks})
 		case tasks == 0 || loads[last].tasks == 0:
 			loads[last].tasks = 0
 		default:
@@ -204,7 +205,7 @@ func (e *Engine) loadOf(lent *lentNodes, j *jobState, nodes []int32) bool {
 	if found {
 		b := borrower{span: len(on)}
 		if shrinks {
-			b.surplus = int(j.tasks - s.min)
+			b.surplus = int(j.Tasks - s.Min)
 		}
 		lent.jobs = append(lent.jobs, b)
 	}
@@ -212,14 +213,14 @@ func (e *Engine) loadOf(lent *lentNodes, j *jobState, nodes []int32) bool {
 }
 
 // leaveLent has a job leave the nodes that are given back: all that it has, or what it has there.
-func (e *Engine) leaveLent(j *jobState, all bool) {
-	if !j.booked() {
+func (e *Engine) leaveLent(j *job.State, all bool) {
+	if !j.Booked() {
 		return // it left with another whose guest it was
 	}
-	keep, gone := j.allocs, []inventory.Alloc(nil)
-	for i := range j.allocs {
-		if id := j.allocs[i].Node; e.st.Nodes()[id].GivenBack() {
-			k, g, ok := inventory.SplitLost(keep, id, inventory.AnyDevice, e.shapes[j.shape].sets[0].Request.GPUs)
+	keep, gone := j.Allocs, []inventory.Alloc(nil)
+	for i := range j.Allocs {
+		if id := j.Allocs[i].Node; e.st.Nodes()[id].GivenBack() {
+			k, g, ok := inventory.SplitLost(keep, id, inventory.AnyDevice, e.shapes.Get(j.Shape).Sets[0].Request.GPUs)
 			if keep, gone = k, append(gone, g...); !ok {
 				all = true
 				break
@@ -238,15 +239,15 @@ func (e *Engine) leaveLent(j *jobState, all bool) {
 }
 
 // evictLent stops a job. It keeps no memory on a node that is another's.
-func (e *Engine) evictLent(j *jobState) {
+func (e *Engine) evictLent(j *job.State) {
 	how := e.howToStop(j)
-	if how == Suspend {
-		if how = Checkpoint; j.spec.Checkpoint.None {
-			how = Kill
+	if how == job.Suspend {
+		if how = job.Checkpoint; j.Spec.Checkpoint.None {
+			how = job.Kill
 		}
 	}
 	resize := e.lossNow(j)
-	e.stop(j, how, Preempted, cluster.NoJob)
+	e.stop(j, how, job.Preempted, cluster.NoJob)
 	if resize >= 0 {
 		e.actions = slices.Delete(e.actions, resize, resize+1)
 		e.unshrink(j)
@@ -254,8 +255,8 @@ func (e *Engine) evictLent(j *jobState) {
 }
 
 // givenText says until when nodes are given back on which a job could run; "": none are.
-func (e *Engine) givenText(j *jobState) string {
-	mask, list := e.partMask(j.partitions()), []string(nil)
+func (e *Engine) givenText(j *job.State) string {
+	mask, list := e.shapes.PartMask(j.Partitions()), []string(nil)
 	for i := range e.cfg.Spec.Loans {
 		l := &e.cfg.Spec.Loans[i]
 		given := e.givenBack(l)
@@ -291,8 +292,8 @@ func (e *Engine) checkLoans() error {
 			return fmt.Errorf("node %s is given back, and is %s, in the index %v, with %d suspended", n.Spec().Name, n.Spec().State, n.TakesJobs(), n.Frozen())
 		}
 		for _, j := range e.jobs {
-			if j != nil && j.booked() && holdsNode(j, int32(i)) {
-				return fmt.Errorf("job %d is on node %s, which is given back", j.spec.ID, n.Spec().Name)
+			if j != nil && j.Booked() && holdsNode(j, int32(i)) {
+				return fmt.Errorf("job %d is on node %s, which is given back", j.Spec.ID, n.Spec().Name)
 			}
 		}
 	}

@@ -8,89 +8,25 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 )
 
-// nodeMost is how many tasks of a job nodes take, beside what is free there.
-type nodeMost struct {
-	any    int32     // on every node; 0: no bound
-	groups []bounded // as things are now
-	of     [][]int32 // by node: the groups that it is in
-	within *nodeSet  // the nodes that take any at all; nil: all
-}
-
-// bounded is nodes that take so many together.
-type bounded struct {
-	most  int32
-	nodes []int32
-}
-
-func (e *Engine) nodeMost(j *cluster.Job) nodeMost {
-	m := nodeMost{any: int32(j.PerNode), within: e.sets[j.Nodes]}
-	for i := range j.NodeLimits {
-		b := bounded{most: int32(j.NodeLimits[i].Tasks)}
-		for _, name := range j.NodeLimits[i].Nodes {
-			id, ok := e.nodeID[name]
-			if !ok {
-				continue // checkNodeLimits says so, and the job is refused for it
-			}
-			for int(id) >= len(m.of) {
-				m.of = append(m.of, nil)
-			}
-			m.of[id] = append(m.of[id], int32(len(m.groups)))
-			b.nodes = append(b.nodes, id)
-		}
-		m.groups = append(m.groups, b)
-	}
-	return m
-}
-
-// bounds is what nodes take of the shape's jobs; nil: whatever fits.
-func (s *shape) bounds() *nodeMost {
-	if s.most.any == 0 && s.most.groups == nil && s.most.within == nil {
-		return nil
-	}
-	return &s.most
-}
-
-// each returns the bound that every node has.
-func (m *nodeMost) each() int {
-	if m.any > 0 {
-		return int(m.any)
-	}
-	return math.MaxInt
-}
-
-// on returns how many tasks a node takes at most as things are now.
-func (m *nodeMost) on(node int32) int {
-	if m.within != nil && !m.within.in.has(node) {
-		return 0
-	}
-	most := m.each()
-	if int(node) < len(m.of) {
-		for _, g := range m.of[node] {
-			most = min(most, int(m.groups[g].most))
-		}
-	}
-	return most
-}
-
 // bounded is how many more tasks a node takes of the job for its own bounds.
 func (s *Site) bounded(node int32) int {
-	if s.most.within != nil && !s.most.within.in.has(node) {
+	if s.most.Within != nil && !s.most.Within.In.Has(node) {
 		return 0
 	}
-	left := s.most.each()
+	left := s.most.Each()
 	if left < math.MaxInt {
 		left -= s.tasksOn(func(id int32) bool { return id == node })
 	}
-	if s.ignoreUsage || int(node) >= len(s.most.of) {
+	if s.ignoreUsage || int(node) >= len(s.most.Of) {
 		return max(0, left)
 	}
-	for _, g := range s.most.of[node] {
-		b := &s.most.groups[g]
-		if left = min(left, int(b.most)); left <= 0 {
+	for _, g := range s.most.Of[node] {
+		b := &s.most.Groups[g]
+		if left = min(left, int(b.Most)); left <= 0 {
 			return 0
 		}
-		left = min(left, int(b.most)-s.tasksOn(func(id int32) bool {
-			return int(id) < len(s.most.of) && has(s.most.of[id], g)
+		left = min(left, int(b.Most)-s.tasksOn(func(id int32) bool {
+			return int(id) < len(s.most.Of) && has(s.most.Of[id], g)
 		}))
 	}
 	return max(0, left)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // A job that is moved stops like one that is preempted, but what it goes to is
@@ -14,8 +16,8 @@ import (
 
 // holdSlack takes what a job would hold from the reservations that its run meets, or
 // (sign -1) gives it back.
-func (e *Engine) holdSlack(j *jobState, allocs []inventory.Alloc, sign int64) {
-	end := e.now.Add(j.expectedRun(e.limitOf(j)))
+func (e *Engine) holdSlack(j *job.State, allocs []inventory.Alloc, sign int64) {
+	end := e.now.Add(j.ExpectedRun(e.limitOf(j)))
 	for i := range e.resv {
 		r := &e.resv[i]
 		if r.at >= end {
@@ -35,13 +37,13 @@ func (e *Engine) holdSlack(j *jobState, allocs []inventory.Alloc, sign int64) {
 }
 
 // placeWithin is placeFor within a domain.
-func (e *Engine) placeWithin(r request, j *jobState, s *shape, tasks int32, d inventory.Domain) ([]inventory.Alloc, bool) {
-	sets := s.sets
+func (e *Engine) placeWithin(r request, j *job.State, s *shape.Shape, tasks int32, d inventory.Domain) ([]inventory.Alloc, bool) {
+	sets := s.Sets
 	if int(tasks) != sets[0].Count {
 		sets = slices.Clone(sets)
 		sets[0].Count = int(tasks)
 	}
-	return e.placeStages(&Site{request: r, e: e, job: j, req: sets, home: d, most: s.bounds()}, s)
+	return e.placeStages(&Site{request: r, e: e, job: j, req: sets, home: d, most: s.NodeBounds()}, s)
 }
 
 // tightest places a single task where it leaves the fewest GPUs free.
@@ -60,20 +62,20 @@ func (tightest) Place(s *Site) bool {
 // destination finds the tightest place for a job that was lifted, at the size that it has,
 // and takes it. It is never spread over more than the job is now, nor, where queues have
 // limits, does it count for more: a slice can be another part of another model. avoid: nodes to keep off.
-func (e *Engine) destination(v *jobState, avoid *shyness) ([]inventory.Alloc, bool) {
-	s := e.shapeAt(v.asks()) // of the model that a plan says
+func (e *Engine) destination(v *job.State, avoid *shyness) ([]inventory.Alloc, bool) {
+	s := e.shapes.At(v.Asks()) // of the model that a plan says
 	e.constrain(v)
 	r := e.request()
 	r.avoid = avoid
-	if v.tasks == 1 && !s.topo.Required {
+	if v.Tasks == 1 && !s.Topo.Required {
 		r.placer = tightest{}
 	}
 	mark := e.st.Mark()
-	allocs, ok := e.placeWithin(r, v, s, v.tasks, inventory.Domain{})
+	allocs, ok := e.placeWithin(r, v, s, v.Tasks, inventory.Domain{})
 	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
-		ok = ok && (!e.st.Together(v.allocs, l) || e.st.Together(allocs, l))
+		ok = ok && (!e.st.Together(v.Allocs, l) || e.st.Together(allocs, l))
 	}
-	if !ok || e.limits.byQueue && inventory.MilliIn(allocs) > v.milli {
+	if !ok || e.limits.byQueue && inventory.MilliIn(allocs) > v.Milli {
 		e.st.Rollback(mark)
 		return nil, false
 	}
@@ -82,8 +84,8 @@ func (e *Engine) destination(v *jobState, avoid *shyness) ([]inventory.Alloc, bo
 
 // relocate tells jobs to leave for the places that were found for them, and gives
 // the gang theirs.
-func (e *Engine) relocate(j *jobState, way *relocation) {
-	e.sendOff(way.movers, way.allocs, j.spec.ID)
+func (e *Engine) relocate(j *job.State, way *relocation) {
+	e.sendOff(way.movers, way.allocs, j.Spec.ID)
 	e.book(j, way.allocs, tasksOf(way.allocs))
 }
 
@@ -93,7 +95,7 @@ func (e *Engine) sendOff(movers []mover, allocs []inventory.Alloc, forJob cluste
 	for i := range movers {
 		v := movers[i].j
 		e.unlist(v)
-		e.st.ReleaseAll(v.allocs)
+		e.st.ReleaseAll(v.Allocs)
 	}
 	for i := range allocs {
 		e.st.Take(&allocs[i])
@@ -103,38 +105,38 @@ func (e *Engine) sendOff(movers []mover, allocs []inventory.Alloc, forJob cluste
 	for i := range movers {
 		m := &movers[i]
 		e.holdSlack(m.j, m.dest, 1)
-		e.markStopping(m.j, m.how, Preempted, forJob)
-		m.j.moved = append(slices.DeleteFunc(m.j.moved, func(t cluster.Time) bool { return t <= e.now.Add(-keepMoves) }), e.now)
+		e.markStopping(m.j, m.how, job.Preempted, forJob)
+		m.j.Moved = append(slices.DeleteFunc(m.j.Moved, func(t cluster.Time) bool { return t <= e.now.Add(-keepMoves) }), e.now)
 		e.reserveDest(m.j, m.dest)
 	}
 }
 
 // reserveDest books where a job that leaves goes. Its queue is charged all along:
 // relocate has not taken that back.
-func (e *Engine) reserveDest(v *jobState, dest []inventory.Alloc) {
-	v.dest = dest
+func (e *Engine) reserveDest(v *job.State, dest []inventory.Alloc) {
+	v.Dest = dest
 	for i := range dest {
 		e.st.Take(&dest[i])
 	}
 	e.st.Commit()
-	at, _ := slices.BinarySearch(e.defrag.movers, v.spec.ID)
-	e.defrag.movers = slices.Insert(e.defrag.movers, at, v.spec.ID)
+	at, _ := slices.BinarySearch(e.defrag.movers, v.Spec.ID)
+	e.defrag.movers = slices.Insert(e.defrag.movers, at, v.Spec.ID)
 }
 
 // dropDest gives up what is booked for a job that leaves, and returns it.
-func (e *Engine) dropDest(v *jobState) []inventory.Alloc {
-	dest := v.dest
+func (e *Engine) dropDest(v *job.State) []inventory.Alloc {
+	dest := v.Dest
 	if dest == nil {
 		return nil
 	}
 	e.touch(v)
-	v.dest = nil
+	v.Dest = nil
 	e.freed++
 	e.st.ReleaseAll(dest)
 	e.charge(v, -1)
 	e.st.Commit()
 	e.epoch++
-	e.defrag.movers = without(e.defrag.movers, v.spec.ID)
+	e.defrag.movers = without(e.defrag.movers, v.Spec.ID)
 	return dest
 }
 
@@ -143,7 +145,7 @@ func (e *Engine) dropDest(v *jobState) []inventory.Alloc {
 func (e *Engine) dropDests(node int32, mask uint64) {
 	for _, id := range slices.Clone(e.defrag.movers) {
 		v := e.jobs[id]
-		if node < 0 || slices.ContainsFunc(v.dest, func(a inventory.Alloc) bool {
+		if node < 0 || slices.ContainsFunc(v.Dest, func(a inventory.Alloc) bool {
 			return a.Node == node && (a.GPUs&mask != 0 || mask == inventory.AnyDevice)
 		}) {
 			e.dropDest(v)
@@ -154,14 +156,14 @@ func (e *Engine) dropDests(node int32, mask uint64) {
 // destHolds reports whether a device is booked for a job that leaves another.
 func (e *Engine) destHolds(node int32, dev uint64) bool {
 	return slices.ContainsFunc(e.defrag.movers, func(id cluster.JobID) bool {
-		return slices.ContainsFunc(e.jobs[id].dest, func(a inventory.Alloc) bool { return a.Node == node && a.GPUs&dev != 0 })
+		return slices.ContainsFunc(e.jobs[id].Dest, func(a inventory.Alloc) bool { return a.Node == node && a.GPUs&dev != 0 })
 	})
 }
 
 // land starts a job that has left where it was, if it is in line, on what was booked
 // for it until just now.
-func (e *Engine) land(j *jobState, dest []inventory.Alloc) {
-	if dest == nil || j.state != Pending || !j.eligible || !e.planAllows(j, dest) || !e.bearsAll(dest) || !e.takeBack(dest, false) {
+func (e *Engine) land(j *job.State, dest []inventory.Alloc) {
+	if dest == nil || j.State != job.Pending || !j.Eligible || !e.planAllows(j, dest) || !e.bearsAll(dest) || !e.takeBack(dest, false) {
 		return
 	}
 	e.book(j, dest, tasksOf(dest))
@@ -169,7 +171,7 @@ func (e *Engine) land(j *jobState, dest []inventory.Alloc) {
 
 // planAllows reports whether a job is to start on these devices, by the plan in force,
 // which may be another than when they were booked.
-func (e *Engine) planAllows(j *jobState, allocs []inventory.Alloc) bool {
-	t := j.target
+func (e *Engine) planAllows(j *job.State, allocs []inventory.Alloc) bool {
+	t := j.Target
 	return e.plans.planner == nil || t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == e.gpuOf(allocs)) && e.mayBe(j, tasksOf(allocs))
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -38,7 +39,7 @@ func (v View) NodeRooms(buf []NodeRoom) []NodeRoom {
 
 // Classes is the set of node classes on which tasks of the job with GPUs can ever run, a
 // bit each.
-func (j JobView) Classes() [inventory.MaxKinds / 64]uint64 { return j.e.shapeAt(j.j.base).any }
+func (j JobView) Classes() [inventory.MaxKinds / 64]uint64 { return j.e.shapes.At(j.j.Base).Any }
 
 // Distances is a Speeds that knows what distance between a gang's tasks costs.
 type Distances interface {
@@ -52,9 +53,9 @@ type Distances interface {
 func (v View) Apart(j JobView, gpu string, l cluster.Level) (ppm int64, known bool) {
 	d, ok := v.e.cfg.Speeds.(Distances)
 	if !ok {
-		return million, false
+		return job.Million, false
 	}
-	return d.Apart(j.j.spec, gpu, l), true
+	return d.Apart(j.j.Spec, gpu, l), true
 }
 
 // Crowds returns, by node, how many gangs that are on several nodes have tasks there: their
@@ -68,7 +69,7 @@ func (s *Site) Crowds(buf []int32) []int32 {
 	running := s.e.byKey()
 	for it, ok := running.At(&at); ok; it, ok = running.At(&at) {
 		at.Next()
-		allocs := s.e.jobs[it.ID].allocs
+		allocs := s.e.jobs[it.ID].Allocs
 		if len(allocs) < 2 || s.e.st.Together(allocs, cluster.LevelNode) {
 			continue
 		}
@@ -89,8 +90,8 @@ const skewed = 0.3
 // rack, and of several racks, on the GPUs that it would get first.
 func (s *Site) Losses() [2]float64 {
 	gpu := ""
-	if len(s.stage.classes) > 0 {
-		gpu = s.in.Classes()[s.stage.classes[0]].Model().Name
+	if len(s.stage.Classes) > 0 {
+		gpu = s.in.Classes()[s.stage.Classes[0]].Model().Name
 	}
 	return View{s.e}.Losses(s.Job(), gpu)
 }
@@ -101,7 +102,7 @@ func (v View) Losses(j JobView, gpu string) (loss [2]float64) {
 	for i, l := range []cluster.Level{cluster.LevelRack, cluster.LevelFabric} {
 		switch ppm, known := v.Apart(j, gpu, l); {
 		case known:
-			loss[i] = min(max(1-float64(ppm)/million, 0), 1)
+			loss[i] = min(max(1-float64(ppm)/job.Million, 0), 1)
 		case j.Spec().Skew > 100:
 			loss[i] = skewed
 		}
@@ -113,16 +114,16 @@ func (v View) Losses(j JobView, gpu string) (loss [2]float64) {
 type Explainer interface {
 	// Explain says what is in the memo of a job's target, or, of one that got nothing, in that of
 	// the last plan; "": nothing.
-	Explain(t *Target, plan []int64) string
+	Explain(t *job.Target, plan []int64) string
 }
 
 // explained is what the policy says of a job, to be put behind what the engine says.
-func (e *Engine) explained(j *jobState) string {
+func (e *Engine) explained(j *job.State) string {
 	x, ok := e.plans.planner.(Explainer)
-	if !ok || j.target == nil {
+	if !ok || j.Target == nil {
 		return ""
 	}
-	if text := x.Explain(j.target, e.plans.memo); text != "" {
+	if text := x.Explain(j.Target, e.plans.memo); text != "" {
 		return "; " + text
 	}
 	return ""

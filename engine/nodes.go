@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -76,11 +77,11 @@ func (e *Engine) loseHomes(id int32) {
 		return
 	}
 	for _, j := range e.jobs {
-		if j == nil || !slices.ContainsFunc(j.frozen, func(a inventory.Alloc) bool { return a.Node == id }) {
+		if j == nil || !slices.ContainsFunc(j.Frozen, func(a inventory.Alloc) bool { return a.Node == id }) {
 			continue
 		}
 		e.touch(j)
-		was := j.eligible // also without a home, which it gave up with a placement that was taken back
+		was := j.Eligible // also without a home, which it gave up with a placement that was taken back
 		e.dequeue(j)
 		e.loseMemory(j)
 		if was {
@@ -93,7 +94,7 @@ func (e *Engine) loseHomes(id int32) {
 func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 	held := false
 	e.byKey().Walk(func(it order.Item) bool {
-		for _, a := range e.jobs[it.ID].allocs {
+		for _, a := range e.jobs[it.ID].Allocs {
 			held = held || a.Node == id && a.Share == 0 && a.GPUs&dev != 0
 		}
 		return !held
@@ -104,9 +105,9 @@ func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 // displace takes the jobs back that were to start on a node.
 func (e *Engine) displace(id int32) {
 	e.dropDests(id, inventory.AnyDevice)
-	var placed []*jobState
+	var placed []*job.State
 	e.byKey().Walk(func(it order.Item) bool {
-		if j := e.jobs[it.ID]; j.state == Placed && holdsNode(j, id) {
+		if j := e.jobs[it.ID]; j.State == job.Placed && holdsNode(j, id) {
 			placed = append(placed, j)
 		}
 		return true
@@ -124,7 +125,7 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 	e.dropDests(id, mask)
 	ids := e.scratch.ids[:0]
 	e.byKey().Walk(func(it order.Item) bool {
-		for _, a := range e.jobs[it.ID].allocs {
+		for _, a := range e.jobs[it.ID].Allocs {
 			if a.Node == id && (a.GPUs&mask != 0 || mask == ^uint64(0)) {
 				ids = append(ids, it.ID)
 				break
@@ -135,17 +136,17 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 	e.scratch.ids = nil // requeueing may use it
 	for _, i := range ids {
 		j := e.jobs[i]
-		if !j.booked() {
+		if !j.Booked() {
 			continue // it left with another whose guest it was
 		}
-		if j.state == Placed {
+		if j.State == job.Placed {
 			e.unplace(j)
 			e.admit(j)
 			continue
 		}
 		if !e.survive(j, id, mask) {
 			resize := e.lossNow(j)
-			e.stop(j, Kill, NodeLost, cluster.NoJob)
+			e.stop(j, job.Kill, job.NodeLost, cluster.NoJob)
 			if resize >= 0 {
 				e.actions = slices.Delete(e.actions, resize, resize+1)
 				e.unshrink(j)

@@ -2,73 +2,16 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // A job that names a set of nodes (Job.Nodes) runs nowhere else: one that can never be placed within its set is refused.
-// An event names the set before the first job does. A set never changes, so shapes can refer to it for good, and there
-// can be any number of sets: unlike partitions they do not divide the kinds of node.
-
-// nodeBits is a set of nodes by number.
-type nodeBits []uint64
-
-func (b nodeBits) has(node int32) bool {
-	w := int(node >> 6)
-	return w < len(b) && b[w]>>(node&63)&1 == 1
-}
-
-func (b *nodeBits) add(node int32) {
-	for int(node>>6) >= len(*b) {
-		*b = append(*b, 0)
-	}
-	(*b)[node>>6] |= 1 << (node & 63)
-}
-
-// nodeSet is a set of nodes that jobs can name.
-type nodeSet struct {
-	nodes   []int32 // as they joined
-	in      nodeBits
-	classes inventory.ClassSet // of these nodes
-	order   []int32            // ... as the first node of each joined
-}
-
-// nameNodes makes a set of nodes known. Nodes that the engine does not have are left out.
-func (e *Engine) nameNodes(spec *cluster.NodeSet) {
-	if spec == nil || spec.Name == "" || e.sets[spec.Name] != nil {
-		return // a repeated report
-	}
-	set := &nodeSet{}
-	for _, name := range spec.Nodes {
-		id, ok := e.nodeID[name]
-		if !ok || set.in.has(id) {
-			continue
-		}
-		set.nodes = append(set.nodes, id)
-		set.in.add(id)
-	}
-	slices.Sort(set.nodes)
-	for _, id := range set.nodes {
-		if class := e.st.Nodes()[id].Class(); !set.classes.Has(class) {
-			set.classes.Add(class)
-			set.order = append(set.order, class)
-		}
-	}
-	e.sets[spec.Name] = set
-}
-
-// nameAll makes several sets known.
-func (e *Engine) nameAll(sets []cluster.NodeSet) {
-	for i := range sets {
-		e.nameNodes(&sets[i])
-	}
-}
 
 // checkNodes says what is wrong with the set of nodes that a job names.
 func (e *Engine) checkNodes(s *cluster.Job) string {
-	if s.Nodes != "" && e.sets[s.Nodes] == nil {
+	if s.Nodes != "" && e.shapes.NodeSet(s.Nodes) == nil {
 		return fmt.Sprintf("node set %q: no set has that name", s.Nodes)
 	}
 	return ""
@@ -76,21 +19,21 @@ func (e *Engine) checkNodes(s *cluster.Job) string {
 
 // nodeSets lists the sets that jobs name which are not done, in the order of these jobs.
 func (e *Engine) nodeSets() (list []cluster.NodeSet) {
-	if len(e.sets) == 0 {
+	if !e.shapes.HasNodeSets() {
 		return nil
 	}
 	listed := map[string]bool{} // looked up only
 	for _, j := range e.jobs {
-		if j == nil || j.state == Done || listed[j.spec.Nodes] {
+		if j == nil || j.State == Done || listed[j.Spec.Nodes] {
 			continue
 		}
-		set := e.sets[j.spec.Nodes]
+		set := e.shapes.NodeSet(j.Spec.Nodes)
 		if set == nil {
 			continue
 		}
-		listed[j.spec.Nodes] = true
-		spec := cluster.NodeSet{Name: j.spec.Nodes}
-		for _, id := range set.nodes {
+		listed[j.Spec.Nodes] = true
+		spec := cluster.NodeSet{Name: j.Spec.Nodes}
+		for _, id := range set.Nodes {
 			spec.Nodes = append(spec.Nodes, e.st.Nodes()[id].Spec().Name)
 		}
 		list = append(list, spec)
@@ -98,37 +41,17 @@ func (e *Engine) nodeSets() (list []cluster.NodeSet) {
 	return list
 }
 
-// reaches reports whether the shape's jobs may be on a node as far as their set of nodes goes.
-func (s *shape) reaches(node int32) bool { return s.most.within == nil || s.most.within.in.has(node) }
-
-// reachesClass reports whether a node of the class is in the shape's set.
-func (s *shape) reachesClass(class int32) bool {
-	return s.most.within == nil || s.most.within.classes.Has(class)
-}
-
-// classesOf lists the classes of the shape's set of nodes in their order, without a set all.
-func (e *Engine) classesOf(s *shape) []int32 {
-	if s.most.within != nil {
-		return s.most.within.order
-	}
-	all := make([]int32, len(e.st.Classes()))
-	for ci := range all {
-		all[ci] = int32(ci)
-	}
-	return all
-}
-
 // suitableGPUs counts the GPUs of the nodes that the shape competes for.
-func (e *Engine) suitableGPUs(s *shape) (n int) {
+func (e *Engine) suitableGPUs(s *shape.Shape) (n int) {
 	for ci := range e.st.Classes() {
 		c := &e.st.Classes()[ci]
 		switch {
-		case !s.any.Has(int32(ci)):
-		case s.most.within == nil:
+		case !s.Any.Has(int32(ci)):
+		case s.Most.Within == nil:
 			n += c.GPUs() * len(c.Nodes())
 		default:
 			for _, id := range c.Nodes() {
-				if s.reaches(id) {
+				if s.Reaches(id) {
 					n += c.GPUs()
 				}
 			}
@@ -138,20 +61,20 @@ func (e *Engine) suitableGPUs(s *shape) (n int) {
 }
 
 // meets reports whether the shape competes for a node that a reservation's job competes for, too.
-func (e *Engine) meets(s *shape, r *reservation) bool {
-	if s.any.Minus(&r.any) == s.any {
+func (e *Engine) meets(s *shape.Shape, r *reservation) bool {
+	if s.Any.Minus(&r.any) == s.Any {
 		return false
 	}
-	set := s.most.within
+	set := s.Most.Within
 	if set == nil {
 		set = r.within
 	}
 	if set == nil {
 		return true
 	}
-	for _, id := range set.nodes {
+	for _, id := range set.Nodes {
 		class := e.st.Nodes()[id].Class()
-		if s.any.Has(class) && r.any.Has(class) && s.reaches(id) && (r.within == nil || r.within.in.has(id)) {
+		if s.Any.Has(class) && r.any.Has(class) && s.Reaches(id) && (r.within == nil || r.within.In.Has(id)) {
 			return true
 		}
 	}
@@ -159,23 +82,23 @@ func (e *Engine) meets(s *shape, r *reservation) bool {
 }
 
 // blockNodes closes the nodes of a blocked shape's set to all that come after it (strict order).
-func (e *Engine) blockNodes(p *passState, s *shape) {
-	for _, id := range s.most.within.nodes {
-		if s.any.Has(e.st.Nodes()[id].Class()) {
-			p.shut.add(id)
+func (e *Engine) blockNodes(p *passState, s *shape.Shape) {
+	for _, id := range s.Most.Within.Nodes {
+		if s.Any.Has(e.st.Nodes()[id].Class()) {
+			p.shut.Add(id)
 		}
 	}
 }
 
 // shutOut reports whether all nodes of the shape's set are closed to it in this pass.
-func (e *Engine) shutOut(s *shape) bool {
-	set := s.most.within
+func (e *Engine) shutOut(s *shape.Shape) bool {
+	set := s.Most.Within
 	if set == nil || len(e.ps.shut) == 0 {
 		return false
 	}
-	for _, id := range set.nodes {
+	for _, id := range set.Nodes {
 		class := e.st.Nodes()[id].Class()
-		if s.any.Has(class) && !e.ps.shut.has(id) && !e.blockedBy.Has(class) {
+		if s.Any.Has(class) && !e.ps.shut.Has(id) && !e.blockedBy.Has(class) {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Jobs of one model do the same steps, so how fast one does them on GPUs of some model,
@@ -23,20 +24,11 @@ type PaceRecord struct {
 	GPU   string        `json:"gpu"`   // model
 	Tasks int           `json:"tasks"` // that it ran with
 	Pace  int64         `json:"pace"`  // millionths of a unit of work per second
-	Unit  PaceUnit      `json:"unit"`  // what is counted
+	Unit  job.PaceUnit  `json:"unit"`  // what is counted
 	Runs  int           `json:"runs"`  // that were measured, the present ones too
 	Last  cluster.JobID `json:"last"`  // the job that was measured last
 	Began cluster.Time  `json:"began"` // ... and in which run
 }
-
-// PaceUnit says what is counted when a pace is measured.
-type PaceUnit uint8
-
-// The units. What was measured in samples is not compared with what was in steps.
-const (
-	PaceSteps   PaceUnit = iota // steps of a job, or of its model
-	PaceSamples                 // samples: steps may hold more of them with more tasks
-)
 
 // Completer is a Speeds that estimates speeds on GPU models on which nobody measured a job
 // model from those on which somebody did.
@@ -51,7 +43,7 @@ type Completer interface {
 type paceKey struct {
 	model string
 	per   cluster.Milli
-	unit  PaceUnit
+	unit  job.PaceUnit
 }
 
 // paces is what was measured of them.
@@ -67,26 +59,17 @@ type paceAsked struct {
 	tasks int
 }
 
-// anchor is what a job's measurements are multiplied with to be its speeds.
-type anchor struct {
-	revision int32 // of paces, for which the rest holds; 0: nothing does
-	unit     PaceUnit
-	few      bool    // there are less than two measurements: the table holds
-	by       float64 // ppm per unit of pace
-	guessed  map[string]int64
-}
-
 // pacer is the key of a job whose speed says something of others of its model: it has
 // whole GPUs and is one gang of equal tasks.
-func (j *jobState) pacer(unit PaceUnit) (k paceKey, ok bool) {
-	if j.spec.Model == "" || len(j.spec.Tasks) != 1 {
+func pacer(j *job.State, unit job.PaceUnit) (k paceKey, ok bool) {
+	if j.Spec.Model == "" || len(j.Spec.Tasks) != 1 {
 		return k, false
 	}
-	r := &j.spec.Tasks[0].Request
+	r := &j.Spec.Tasks[0].Request
 	if r.GPUs == 0 || r.Fractional() || r.Profile != "" {
 		return k, false
 	}
-	return paceKey{j.spec.Model, cluster.Milli(r.GPUs) * cluster.Whole, unit}, true
+	return paceKey{j.Spec.Model, cluster.Milli(r.GPUs) * cluster.Whole, unit}, true
 }
 
 // paceChange is the least change of a pace that counts, a fiftieth: measurements are not
@@ -95,23 +78,23 @@ const paceChange = 50
 
 // pace books how fast a job goes by its own account on what it holds. Others on its GPUs,
 // or more nodes than it needs, would make it slower than its GPUs are.
-func (e *Engine) pace(j *jobState, pace int64, unit PaceUnit) {
-	k, ok := j.pacer(unit)
-	if !ok || pace <= 0 || pace > math.MaxInt64/1000 || j.state != Running || j.resizing || j.hosted() || len(j.guests) > 0 || len(j.allocs) == 0 {
+func (e *Engine) pace(j *job.State, pace int64, unit job.PaceUnit) {
+	k, ok := pacer(j, unit)
+	if !ok || pace <= 0 || pace > math.MaxInt64/1000 || j.State != job.Running || j.Resizing || j.Hosted() || len(j.Guests) > 0 || len(j.Allocs) == 0 {
 		return
 	}
-	c := &e.st.Classes()[e.st.Nodes()[j.allocs[0].Node].Class()]
-	each, tasks := c.GPUs()/j.spec.Tasks[0].Request.GPUs, int(j.tasks)
+	c := &e.st.Classes()[e.st.Nodes()[j.Allocs[0].Node].Class()]
+	each, tasks := c.GPUs()/j.Spec.Tasks[0].Request.GPUs, int(j.Tasks)
 	var nodes []int32 // a gang that has grown may have several parts of one
-	for i := range j.allocs {
-		if id := j.allocs[i].Node; !slices.Contains(nodes, id) {
+	for i := range j.Allocs {
+		if id := j.Allocs[i].Node; !slices.Contains(nodes, id) {
 			nodes = append(nodes, id)
 		}
 	}
 	if each == 0 || len(nodes) > (tasks+each-1)/each {
 		return
 	}
-	r := PaceRecord{Model: k.model, Per: k.per, GPU: c.Model().Name, Tasks: tasks, Pace: pace, Unit: unit, Runs: 1, Last: j.spec.ID, Began: j.started}
+	r := PaceRecord{Model: k.model, Per: k.per, GPU: c.Model().Name, Tasks: tasks, Pace: pace, Unit: unit, Runs: 1, Last: j.Spec.ID, Began: j.Started}
 	list := e.paces.list[k]
 	at, ok := slices.BinarySearchFunc(list, &r, comparePaces)
 	switch {
@@ -171,30 +154,30 @@ func (p *paces) restore(all []PaceRecord) {
 
 // stated is what the table of speeds says of a job (see Speeds): without one, as its tasks
 // are to those that it asks for.
-func (e *Engine) stated(j *jobState, gpu string, tasks int) int64 {
+func (e *Engine) stated(j *job.State, gpu string, tasks int) int64 {
 	if s := e.cfg.Speeds; s != nil {
-		return s.Speed(j.spec, gpu, tasks)
+		return s.Speed(j.Spec, gpu, tasks)
 	}
-	if n := e.shapes[j.base].sets[0].Count; tasks != n {
-		return million * int64(tasks) / int64(n)
+	if n := e.shapes.Get(j.Base).Sets[0].Count; tasks != n {
+		return job.Million * int64(tasks) / int64(n)
 	}
-	return million
+	return job.Million
 }
 
 // speed is what is believed of a job's speed, in ppm: as it was measured, else what is stated.
-func (e *Engine) speed(j *jobState, gpu string, tasks int) int64 {
+func (e *Engine) speed(j *job.State, gpu string, tasks int) int64 {
 	stated := e.stated(j, gpu, tasks)
 	if e.paces.revision == 0 {
 		return stated
 	}
-	if j.anchor.revision != e.paces.revision {
+	if j.Anchor.Revision != e.paces.revision {
 		e.fasten(j)
 	}
-	a := &j.anchor
-	if a.few {
+	a := &j.Anchor
+	if a.Few {
 		return stated
 	}
-	k, _ := j.pacer(a.unit)
+	k, _ := pacer(j, a.Unit)
 	nearest := -1
 	for i, r := range e.paces.list[k] {
 		if r.GPU == gpu && (nearest < 0 || farther(e.paces.list[k][nearest].Tasks, r.Tasks, tasks)) {
@@ -202,13 +185,13 @@ func (e *Engine) speed(j *jobState, gpu string, tasks int) int64 {
 		}
 	}
 	if nearest < 0 {
-		if v := a.guessed[gpu]; v > 0 {
-			return max(1, stated*v/million)
+		if v := a.Guessed[gpu]; v > 0 {
+			return max(1, stated*v/job.Million)
 		}
 		return stated
 	}
 	r := &e.paces.list[k][nearest]
-	v := float64(r.Pace) * a.by
+	v := float64(r.Pace) * a.By
 	if r.Tasks != tasks { // as the table goes on from there
 		v *= float64(stated) / float64(max(1, e.stated(j, gpu, r.Tasks)))
 	}
@@ -223,10 +206,10 @@ func farther(a, b, from int) bool {
 }
 
 // fasten finds what a job's measurements are multiplied with to be its speeds.
-func (e *Engine) fasten(j *jobState) {
-	j.anchor = anchor{revision: e.paces.revision, few: true}
-	for _, unit := range []PaceUnit{PaceSamples, PaceSteps} { // what counts samples knows more
-		k, ok := j.pacer(unit)
+func (e *Engine) fasten(j *job.State) {
+	j.Anchor = job.Anchor{Revision: e.paces.revision, Few: true}
+	for _, unit := range []job.PaceUnit{job.PaceSamples, job.PaceSteps} { // what counts samples knows more
+		k, ok := pacer(j, unit)
 		list := e.paces.list[k]
 		if !ok || len(list) < 2 {
 			continue
@@ -235,20 +218,20 @@ func (e *Engine) fasten(j *jobState) {
 		for _, r := range list {
 			sum += math.Log(float64(max(1, e.stated(j, r.GPU, r.Tasks))) / float64(r.Pace))
 		}
-		j.anchor.few, j.anchor.unit, j.anchor.by = false, unit, math.Exp(sum/float64(len(list)))
-		j.anchor.guessed = e.complete(j, k, list)
+		j.Anchor.Few, j.Anchor.Unit, j.Anchor.By = false, unit, math.Exp(sum/float64(len(list)))
+		j.Anchor.Guessed = e.complete(j, k, list)
 		return
 	}
 }
 
 // complete estimates the speeds on GPU models on which nobody measured the job's model, as
 // factors on what is stated of them.
-func (e *Engine) complete(j *jobState, k paceKey, list []PaceRecord) map[string]int64 {
+func (e *Engine) complete(j *job.State, k paceKey, list []PaceRecord) map[string]int64 {
 	t, ok := e.cfg.Speeds.(Completer)
 	if !ok {
 		return nil
 	}
-	count := j.spec.Tasks[0].Count
+	count := j.Spec.Tasks[0].Count
 	key := paceAsked{k, count}
 	if v, ok := e.paces.completed[key]; ok {
 		return v
@@ -258,13 +241,13 @@ func (e *Engine) complete(j *jobState, k paceKey, list []PaceRecord) map[string]
 		if at, ok := from[r.GPU]; ok && !farther(at, r.Tasks, count) {
 			continue
 		}
-		v := float64(r.Pace) * j.anchor.by * float64(e.stated(j, r.GPU, count)) / float64(max(1, e.stated(j, r.GPU, r.Tasks)))
+		v := float64(r.Pace) * j.Anchor.By * float64(e.stated(j, r.GPU, count)) / float64(max(1, e.stated(j, r.GPU, r.Tasks)))
 		known[r.GPU], from[r.GPU] = max(1, int64(math.Round(v))), r.Tasks
 	}
 	guessed := map[string]int64{}
 	if len(known) > 1 {
-		for gpu, v := range t.Completes(j.spec.Model, maps.Clone(known)) { // order does not matter: each is one entry
-			guessed[gpu] = max(1, v*million/max(1, e.stated(j, gpu, count)))
+		for gpu, v := range t.Completes(j.Spec.Model, maps.Clone(known)) { // order does not matter: each is one entry
+			guessed[gpu] = max(1, v*job.Million/max(1, e.stated(j, gpu, count)))
 		}
 	}
 	if e.paces.completed == nil {

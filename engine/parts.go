@@ -7,6 +7,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Words for what jobs hold and ask for of GPUs: whole ones, shares, slices.
@@ -62,10 +64,10 @@ func instanceText(profile string) string {
 }
 
 // holdsText says what a job holds of GPUs.
-func (e *Engine) holdsText(j *jobState) string {
+func (e *Engine) holdsText(j *job.State) string {
 	w := wholeOrParts{}
-	for i := range j.allocs {
-		a := &j.allocs[i]
+	for i := range j.Allocs {
+		a := &j.Allocs[i]
 		switch {
 		case a.GPUs == 0:
 		case a.Slots != 0:
@@ -86,19 +88,6 @@ func (e *Engine) instanceOf(a *inventory.Alloc) string {
 		return p.Name
 	}
 	return fmt.Sprintf("%dg", a.Compute)
-}
-
-// isPart reports whether tasks ask for parts of GPUs.
-func isPart(r *cluster.Request) bool { return r.Profile != "" || r.Fractional() }
-
-// partly reports whether some tasks of the shape ask for parts of GPUs.
-func (s *shape) partly() bool {
-	for i := range s.sets {
-		if isPart(&s.sets[i].Request) {
-			return true
-		}
-	}
-	return false
 }
 
 // taskText says what a task asks for of GPUs.
@@ -122,14 +111,14 @@ func shareText(r *cluster.Request) string {
 }
 
 // tasksText says what a gang asks for of GPUs, at its smallest.
-func (s *shape) tasksText() string {
+func tasksText(s *shape.Shape) string {
 	var list []string
-	for i := range s.sets {
-		n := s.sets[i].Count
+	for i := range s.Sets {
+		n := s.Sets[i].Count
 		if i == 0 {
-			n = int(s.min)
+			n = int(s.Min)
 		}
-		if r := &s.sets[i].Request; r.GPUs > 0 {
+		if r := &s.Sets[i].Request; r.GPUs > 0 {
 			list = append(list, timesText(n, taskText(r)))
 		}
 	}
@@ -137,25 +126,25 @@ func (s *shape) tasksText() string {
 }
 
 // partsText is roomText for tasks that ask for parts of GPUs.
-func (e *Engine) partsText(j *jobState, s *shape) string {
-	r := &s.sets[0].Request
-	text := "needs " + s.tasksText()
-	if s.topo.Level != cluster.LevelAny && s.topo.Required {
-		text += fmt.Sprintf(" within one %s", s.topo.Level)
+func (e *Engine) partsText(j *job.State, s *shape.Shape) string {
+	r := &s.Sets[0].Request
+	text := "needs " + tasksText(s)
+	if s.Topo.Level != cluster.LevelAny && s.Topo.Required {
+		text += fmt.Sprintf(" within one %s", s.Topo.Level)
 	}
 	if others := e.othersText(j, s); others != "" {
 		return text + "; " + others
 	}
 	switch {
-	case len(s.sets) == 1 && e.lacksHost(j, s):
+	case len(s.Sets) == 1 && e.lacksHost(j, s):
 		return text + fmt.Sprintf(" beside %s on one node; no node with that has them", hostText(r))
-	case len(s.sets) > 1:
+	case len(s.Sets) > 1:
 		return text + "; no room for all of it is free together"
-	case s.min == 1 && r.Profile != "":
+	case s.Min == 1 && r.Profile != "":
 		return text + "; no GPU has a legal start free"
-	case s.min == 1 && r.GPUs == 1:
+	case s.Min == 1 && r.GPUs == 1:
 		return text + "; no GPU has that left" + e.seatsText(s, r)
-	case s.min == 1:
+	case s.Min == 1:
 		return text + " on one node; none has that left"
 	}
 	room := 0
@@ -171,12 +160,12 @@ func (e *Engine) partsText(j *jobState, s *shape) string {
 }
 
 // open reports whether a node takes jobs, and could take tasks of the shape.
-func (e *Engine) open(s *shape, n *inventory.Node, id int) bool {
-	return n.TakesJobs() && s.any.Has(n.Class()) && s.most.on(int32(id)) > 0
+func (e *Engine) open(s *shape.Shape, n *inventory.Node, id int) bool {
+	return n.TakesJobs() && s.Any.Has(n.Class()) && s.Most.On(int32(id)) > 0
 }
 
 // suitable reports whether there is an open node.
-func (e *Engine) suitable(s *shape) bool {
+func (e *Engine) suitable(s *shape.Shape) bool {
 	for id := range e.st.Nodes() {
 		if e.open(s, &e.st.Nodes()[id], id) {
 			return true
@@ -187,46 +176,46 @@ func (e *Engine) suitable(s *shape) bool {
 
 // lacksHost reports whether a single task would have a part of a GPU, but not the
 // CPU or RAM beside it.
-func (e *Engine) lacksHost(j *jobState, s *shape) bool {
-	r := s.sets[0].Request
-	if s.min > 1 || r.CPU == 0 && r.RAM == 0 {
+func (e *Engine) lacksHost(j *job.State, s *shape.Shape) bool {
+	r := s.Sets[0].Request
+	if s.Min > 1 || r.CPU == 0 && r.RAM == 0 {
 		return false
 	}
 	r.CPU, r.RAM = 0, 0
 	for id := range e.st.Nodes() {
 		if n := &e.st.Nodes()[id]; e.open(s, n, id) && e.st.RoomOn(n, &r, 1, e.mineOn(n, j)) > 0 {
-			return e.st.RoomOn(n, &s.sets[0].Request, 1, e.mineOn(n, j)) == 0
+			return e.st.RoomOn(n, &s.Sets[0].Request, 1, e.mineOn(n, j)) == 0
 		}
 	}
 	return false
 }
 
 // mineOn is the devices of a node that other users' shares do not keep from a job.
-func (e *Engine) mineOn(n *inventory.Node, j *jobState) uint64 {
+func (e *Engine) mineOn(n *inventory.Node, j *job.State) uint64 {
 	if e.cfg.Spec.Sharing != cluster.MPS {
 		return inventory.AnyDevice
 	}
-	return ^n.Others(j.spec.User)
+	return ^n.Others(j.Spec.User)
 }
 
 // othersText says that there is room beside shares, but these are another user's;
 // "": that is not what the job waits for.
-func (e *Engine) othersText(j *jobState, s *shape) string {
+func (e *Engine) othersText(j *job.State, s *shape.Shape) string {
 	if e.cfg.Spec.Sharing != cluster.MPS {
 		return ""
 	}
 	text, more := "", 0
-	for i := range s.sets {
-		r := &s.sets[i].Request
+	for i := range s.Sets {
+		r := &s.Sets[i].Request
 		if !r.Fractional() || r.Profile != "" {
 			continue
 		}
 		for id := range e.st.Nodes() {
 			n := &e.st.Nodes()[id]
-			if !e.open(s, n, id) || !s.suits[i].Has(n.Class()) {
+			if !e.open(s, n, id) || !s.Suits[i].Has(n.Class()) {
 				continue
 			}
-			for m := n.Others(j.spec.User) & n.Whole(); m != 0; m &= m - 1 {
+			for m := n.Others(j.Spec.User) & n.Whole(); m != 0; m &= m - 1 {
 				dev := bits.TrailingZeros64(m)
 				if d := &n.Devices()[dev]; cluster.Milli(d.Milli()) < r.Share || d.Mem() < r.Memory {
 					continue

@@ -5,7 +5,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/internal/heap"
 )
 
@@ -49,7 +51,7 @@ type passState struct {
 	cursors []laneCursor
 	depth   int // backfill candidates left
 	blocked inventory.ClassSet
-	shut    nodeBits // nodes behind a blocked job that names a set of nodes
+	shut    shape.NodeBits // nodes behind a blocked job that names a set of nodes
 	stop    bool
 	short   bool // somebody waits for room
 }
@@ -168,8 +170,8 @@ func (e *Engine) laneLess(a int, ai *order.Item, b int, bi *order.Item) bool {
 	return ai.Before(bi)
 }
 
-func (e *Engine) entitled(j *jobState) bool {
-	return e.tree.Entitled(int(j.queue), j.milli, j.spec.Tier)
+func (e *Engine) entitled(j *job.State) bool {
+	return e.tree.Entitled(int(j.Queue), j.Milli, j.Spec.Tier)
 }
 
 // compareQueues compares two queues where their paths part.
@@ -208,11 +210,11 @@ func (e *Engine) consider(p *passState, li int, it order.Item) {
 		return
 	}
 	j := e.jobs[it.ID]
-	g := &e.groups[j.group]
-	gi := j.group
-	next, more := g.jobs.After(&j.key)
+	g := &e.groups[j.Group]
+	gi := j.Group
+	next, more := g.jobs.After(&j.Key)
 	first, _ := g.jobs.First()
-	head := first == j.key // asked now: j.key is its place among running jobs once it starts
+	head := first == j.Key // asked now: j.key is its place among running jobs once it starts
 	v, r := e.try(j)
 	p.short = p.short || r.code == refusedRoom || r.code == refusedBackfill || r.code == refusedOrder
 	g = &e.groups[gi]                   // try may have added groups
@@ -247,8 +249,8 @@ func (e *Engine) hopeless(g *group) bool {
 	if g.shape < 0 || e.limits.byQueue || e.elastic > 0 || e.thorough || e.defrag.due {
 		return false
 	}
-	s, l := &e.shapes[g.shape], &e.lanes[g.lane]
-	if s.failed != e.epoch || s.stale || g.stuck != e.claims() && e.outranks(l.tier) {
+	s, l := e.shapes.Get(g.shape), &e.lanes[g.lane]
+	if s.Failed != e.epoch || s.Stale || g.stuck != e.claims() && e.outranks(l.tier) {
 		return false
 	}
 	switch e.mode {
@@ -264,26 +266,26 @@ func (e *Engine) hopeless(g *group) bool {
 }
 
 // mayHold reports whether nodes are to be held for the first job of a group.
-func (e *Engine) mayHold(s *shape, g *group) bool {
+func (e *Engine) mayHold(s *shape.Shape, g *group) bool {
 	it, ok := g.jobs.First()
 	return ok && e.holdDue(e.jobs[it.ID]) && e.openEnded(s)
 }
 
 // block draws the consequences of a job that cannot start for lack of room.
-func (e *Engine) block(p *passState, j *jobState) {
+func (e *Engine) block(p *passState, j *job.State) {
 	mode := e.mode
-	if j.promoted && mode == Skip {
+	if j.Promoted && mode == Skip {
 		mode = EASY
 	}
-	s := e.shapeAt(j.shape)
+	s := e.shapes.At(j.Shape)
 	switch mode {
 	case Strict:
 		e.blockedBy = &p.blocked
-		if s.most.within != nil {
+		if s.Most.Within != nil {
 			e.blockNodes(p, s)
 			return
 		}
-		p.blocked.Union(&s.any)
+		p.blocked.Union(&s.Any)
 		all := true
 		for ci := range e.st.Classes() {
 			all = all && p.blocked.Has(int32(ci))
@@ -302,18 +304,18 @@ func (e *Engine) block(p *passState, j *jobState) {
 
 // try starts the job if it can, with devices that are free or, if it may,
 // with those of jobs that it preempts.
-func (e *Engine) try(j *jobState) (verdict, refusal) {
-	g := &e.groups[j.group]
-	s := e.shapeAt(j.shape)
+func (e *Engine) try(j *job.State) (verdict, refusal) {
+	g := &e.groups[j.Group]
+	s := e.shapes.At(j.Shape)
 	least := e.leastMilli(j)
 	r := e.overQuota(j, least)
 	constrained := e.constrain(j)
 	deep := closed
 	if r.code == notRefused {
 		switch {
-		case s.failed == e.epoch && j.home == nil:
+		case s.Failed == e.epoch && j.Home == nil:
 			r.code = refusedRoom
-		case e.blockedBy != nil && (s.shut(e.blockedBy) || e.shutOut(s)):
+		case e.blockedBy != nil && (s.Shut(e.blockedBy) || e.shutOut(s)):
 			return closed, refusal{code: refusedOrder}
 		default:
 			allocs, tasks, ok := e.tryPlace(j)
@@ -325,9 +327,9 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			r.code = refusedRoom
 			if constrained && e.fitsUnconstrained(j, s) {
 				deep, r.code = deeper, refusedBackfill
-			} else if e.blockedBy == nil && j.home == nil && !s.several() {
+			} else if e.blockedBy == nil && j.Home == nil && !s.Several() {
 				// of several sets, where the first goes decides whether the next fits: that may change without a release
-				s.failed = e.epoch
+				s.Failed = e.epoch
 			}
 		}
 	}
@@ -344,7 +346,7 @@ func (e *Engine) try(j *jobState) (verdict, refusal) {
 			e.consume(j)
 			return started, refusal{}
 		}
-		if !constrained && e.blockedBy == nil && !e.straddled && !s.several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
+		if !constrained && e.blockedBy == nil && !e.straddled && !s.Several() && g.first(j) { // else it might, were it first, or others first to leave, or where its first set goes taken
 			g.stuck = e.claims()
 		}
 	}
@@ -373,9 +375,9 @@ func (e *Engine) gotMore() {
 }
 
 // fitsUnconstrained reports whether only a reservation keeps the job waiting.
-func (e *Engine) fitsUnconstrained(j *jobState, s *shape) bool {
+func (e *Engine) fitsUnconstrained(j *job.State, s *shape.Shape) bool {
 	r := e.request()
 	r.reserved = nil
-	_, ok := e.placeTrial(r, j, s, s.min)
+	_, ok := e.placeTrial(r, j, s, s.Min)
 	return ok
 }

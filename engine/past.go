@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -67,16 +68,16 @@ type past struct {
 func (e *Engine) learns() bool { return e.traits.Learns > 0 || e.traits.Predicts }
 
 // completed keeps what a job tells that completed.
-func (e *Engine) completed(j *jobState) {
+func (e *Engine) completed(j *job.State) {
 	if !e.learns() {
 		return
 	}
-	c := Earlier{Milli: j.spec.GPUMilli(), Ran: j.ran, Served: j.serviceAt(e.now)}
+	c := Earlier{Milli: j.Spec.GPUMilli(), Ran: j.Ran, Served: j.ServiceAt(e.now)}
 	if e.traits.Predicts || e.traits.Alike {
-		c.User, c.Name = j.spec.User, j.spec.Name
+		c.User, c.Name = j.Spec.User, j.Spec.Name
 	}
 	if e.traits.Alike {
-		c.Submit = j.spec.Submit
+		c.Submit = j.Spec.Submit
 	}
 	p := &e.past
 	p.changes++
@@ -102,7 +103,7 @@ func (e *Engine) learn() {
 	e.rekey()
 	e.rerunAll()
 	e.byKey().Walk(func(it order.Item) bool {
-		if j := e.jobs[it.ID]; j.state != Placed {
+		if j := e.jobs[it.ID]; j.State != job.Placed {
 			e.watchKey(j)
 		}
 		return true

@@ -6,7 +6,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // scratch is memory that is reused from step to step.
@@ -17,7 +19,7 @@ type scratch struct {
 	allocs  []inventory.Alloc
 	sets    []cluster.TaskSet
 	victims victims
-	lifted  []*jobState
+	lifted  []*job.State
 	site    Site
 	placer  any // what a placer needs meanwhile, a *T
 	ends    []ending
@@ -25,69 +27,42 @@ type scratch struct {
 	booked  []order.Item
 	steady  []order.Item
 	growing []order.Item
-	waiters []*jobState
+	waiters []*job.State
 	due     []timer
-	changed []*jobState
+	changed []*job.State
 }
 
 // askedMilli is the milli-GPU that a job asks for at full size; a MIG slice
 // counts by its compute share on that of the possible models where it is
 // largest, so that what a quota allows never turns out to be more.
-func (e *Engine) askedMilli(j *jobState) cluster.Milli {
-	s := e.shapeAt(j.shape)
-	return e.milliOf(s, int(s.max))
-}
-
-func (e *Engine) milliOf(s *shape, tasks int) cluster.Milli {
-	var sum cluster.Milli
-	for i := range s.sets {
-		n := s.sets[i].Count
-		if i == 0 {
-			n = tasks
-		}
-		r := &s.sets[i].Request
-		m := r.Milli()
-		if r.Profile != "" {
-			m = e.sliceMilli(&s.suits[i], r.Profile)
-		}
-		sum += cluster.Milli(n) * m
-	}
-	return sum
+func (e *Engine) askedMilli(j *job.State) cluster.Milli {
+	s := e.shapes.At(j.Shape)
+	return e.shapes.MilliOf(s, int(s.Max))
 }
 
 // leastMilli is the least that the job can start with: its smallest size, or
 // where it is suspended what it held.
-func (e *Engine) leastMilli(j *jobState) cluster.Milli {
-	if j.home == nil {
-		s := e.shapeAt(j.shape)
-		return e.milliOf(s, int(s.min))
+func (e *Engine) leastMilli(j *job.State) cluster.Milli {
+	if j.Home == nil {
+		s := e.shapes.At(j.Shape)
+		return e.shapes.MilliOf(s, int(s.Min))
 	}
 	var m cluster.Milli
-	for i := range j.home {
-		m += j.home[i].Milli()
+	for i := range j.Home {
+		m += j.Home[i].Milli()
 	}
 	return m
-}
-
-func (e *Engine) sliceMilli(suits *inventory.ClassSet, profile string) (most cluster.Milli) {
-	for ci := range e.st.Classes() {
-		model := e.st.Classes()[ci].Model()
-		if p, ok := model.Profile(profile); ok && suits.Has(int32(ci)) {
-			most = max(most, cluster.Milli(p.Compute)*cluster.Whole/cluster.Milli(model.Compute))
-		}
-	}
-	return most
 }
 
 // tryPlace looks for devices for the job, if possible for such as are free now, and books
 // them. The allocations are in scratch memory: book copies them. Elastic jobs get the largest
 // size between their bounds that fits; tasks is that of the first set.
-func (e *Engine) tryPlace(j *jobState) (allocs []inventory.Alloc, tasks int32, ok bool) {
-	s := e.shapeAt(j.shape)
+func (e *Engine) tryPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
+	s := e.shapes.At(j.Shape)
 	e.stats.Tried++
-	if e.mode == Conservative && j.promise <= e.now && j.home == nil && s.min == s.max {
+	if e.mode == Conservative && j.Promise <= e.now && j.Home == nil && s.Min == s.Max {
 		if allocs, ok = e.placePlanned(e.request(), j, s); ok {
-			return allocs, s.max, true
+			return allocs, s.Max, true
 		}
 	}
 	mark := e.st.Mark()
@@ -98,17 +73,17 @@ func (e *Engine) tryPlace(j *jobState) (allocs []inventory.Alloc, tasks int32, o
 }
 
 // findPlace is tryPlace in the books as they are.
-func (e *Engine) findPlace(j *jobState) (allocs []inventory.Alloc, tasks int32, ok bool) {
-	s, r := e.shapeAt(j.shape), e.request()
-	if j.home != nil {
+func (e *Engine) findPlace(j *job.State) (allocs []inventory.Alloc, tasks int32, ok bool) {
+	s, r := e.shapes.At(j.Shape), e.request()
+	if j.Home != nil {
 		allocs, ok = e.placeHome(r, j)
 		return allocs, tasksOf(allocs), ok
 	}
-	if s.min == s.max {
-		allocs, ok = e.placeFor(r, j, s, s.max)
-		return allocs, s.max, ok
+	if s.Min == s.Max {
+		allocs, ok = e.placeFor(r, j, s, s.Max)
+		return allocs, s.Max, ok
 	}
-	lo, hi := s.min, s.max // binary search: less always fits where more does
+	lo, hi := s.Min, s.Max // binary search: less always fits where more does
 	r.skipSleeping = e.st.Asleep() > 0
 	_, ok = e.placeTrial(r, j, s, lo)
 	if !ok && r.skipSleeping { // no node is woken for what a job does not need
@@ -131,25 +106,25 @@ func (e *Engine) findPlace(j *jobState) (allocs []inventory.Alloc, tasks int32, 
 }
 
 // placeHome puts a suspended job back where its memory is.
-func (e *Engine) placeHome(r request, j *jobState) ([]inventory.Alloc, bool) {
-	back := Site{request: r, e: e, job: j, req: j.spec.Tasks, most: e.shapeAt(j.shape).bounds()}
-	for i := range j.home {
-		a := &j.home[i]
+func (e *Engine) placeHome(r request, j *job.State) ([]inventory.Alloc, bool) {
+	back := Site{request: r, e: e, job: j, req: j.Spec.Tasks, most: e.shapes.At(j.Shape).NodeBounds()}
+	for i := range j.Home {
+		a := &j.Home[i]
 		if !e.st.Nodes()[a.Node].TakesJobs() || back.most != nil && back.bounded(a.Node) < int(a.Tasks) {
 			return nil, false
 		}
 		if r.reserved != nil {
-			asks := &j.spec.Tasks[a.Set].Request
+			asks := &j.Spec.Tasks[a.Set].Request
 			if r.reserved.room(a.Node, back.bound(a.Node), asks, int(a.Tasks)) < int(a.Tasks) {
 				return nil, false
 			}
 		}
-		back.allocs = j.home[:i+1]
+		back.allocs = j.Home[:i+1]
 	}
-	if !e.bearsAll(j.home) || !e.takeBack(j.home, false) {
+	if !e.bearsAll(j.Home) || !e.takeBack(j.Home, false) {
 		return nil, false
 	}
-	e.scratch.allocs = append(e.scratch.allocs[:0], j.home...)
+	e.scratch.allocs = append(e.scratch.allocs[:0], j.Home...)
 	return e.scratch.allocs, true
 }
 
@@ -163,11 +138,11 @@ func tasksOf(allocs []inventory.Alloc) (n int32) {
 	return n
 }
 
-func (e *Engine) placeTrial(r request, j *jobState, s *shape, tasks int32) ([]inventory.Alloc, bool) {
+func (e *Engine) placeTrial(r request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
 	mark := r.in.Mark()
 	allocs, ok := e.placeFor(r, j, s, tasks)
 	r.in.Rollback(mark)
-	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.milliOf(s, int(tasks))).code == 0
+	return allocs, ok && !e.limits.byQueue || ok && e.overQuota(j, e.shapes.MilliOf(s, int(tasks))).code == 0
 }
 
 // request is what a search for a place assumes, besides the job.
@@ -176,7 +151,7 @@ type request struct {
 	placer       Placer
 	reserved     *holds              // what must be left alone; nil: nothing
 	blocked      *inventory.ClassSet // strict order: classes behind a blocked job; nil: none
-	shut         nodeBits            // ... and nodes behind one that names a set of nodes
+	shut         shape.NodeBits      // ... and nodes behind one that names a set of nodes
 	avoid        *shyness            // nodes to keep off; nil: none
 	skipSleeping bool                // do not place on powered-down nodes
 	ignoreUsage  bool                // asking what could ever be: bounds of the moment do not count
@@ -196,30 +171,30 @@ func (e *Engine) request() request {
 func (e *Engine) anywhere() request { return request{in: &e.st, placer: e.cfg.Placer} }
 
 // placeSize is placeFor as a pass assumes at present.
-func (e *Engine) placeSize(j *jobState, s *shape, tasks int32) ([]inventory.Alloc, bool) {
+func (e *Engine) placeSize(j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
 	return e.placeFor(e.request(), j, s, tasks)
 }
 
 // placeFor runs the placer for the gang at one size, stage by stage.
-func (e *Engine) placeFor(r request, j *jobState, s *shape, tasks int32) ([]inventory.Alloc, bool) {
-	if j.home != nil {
+func (e *Engine) placeFor(r request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
+	if j.Home != nil {
 		return e.placeHome(r, j)
 	}
-	sets := s.sets
+	sets := s.Sets
 	if int(tasks) != sets[0].Count {
-		e.scratch.sets = append(e.scratch.sets[:0], s.sets...)
+		e.scratch.sets = append(e.scratch.sets[:0], s.Sets...)
 		e.scratch.sets[0].Count = int(tasks)
 		sets = e.scratch.sets
 	}
-	e.scratch.site = Site{request: r, e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.bounds()}
+	e.scratch.site = Site{request: r, e: e, job: j, req: sets, allocs: e.scratch.allocs[:0], most: s.NodeBounds()}
 	return e.placeStages(&e.scratch.site, s)
 }
 
 // placeStages tries a shape's stages, one after the other.
-func (e *Engine) placeStages(site *Site, s *shape) ([]inventory.Alloc, bool) {
-	stages := s.stages
+func (e *Engine) placeStages(site *Site, s *shape.Shape) ([]inventory.Alloc, bool) {
+	stages := s.Stages
 	if len(site.req) > 1 || site.req[0].Count > 1 {
-		stages = s.gangs
+		stages = s.Gangs
 	}
 	for i := range stages {
 		if site.in.Asleep() > 0 {
@@ -238,9 +213,9 @@ func (e *Engine) placeStages(site *Site, s *shape) ([]inventory.Alloc, bool) {
 	return nil, false
 }
 
-func (e *Engine) placeStage(site *Site, g *stage) bool {
+func (e *Engine) placeStage(site *Site, g *shape.Stage) bool {
 	if site.blocked != nil {
-		if g = g.without(site.blocked); g == nil {
+		if g = g.Without(site.blocked); g == nil {
 			return false
 		}
 	}
@@ -258,33 +233,9 @@ func (e *Engine) placeStage(site *Site, g *stage) bool {
 	return ok
 }
 
-// without is the stage without some classes; nil if a task set has none left.
-func (g *stage) without(blocked *inventory.ClassSet) *stage {
-	open := func(classes []int32) []int32 {
-		list := classes[:0:0]
-		for _, ci := range classes {
-			if !blocked.Has(ci) {
-				list = append(list, ci)
-			}
-		}
-		return list
-	}
-	o := stage{classes: open(g.classes), gpus: g.gpus.Minus(blocked)}
-	if len(o.classes) == 0 {
-		return nil
-	}
-	for i := range g.sets {
-		o.sets = append(o.sets, open(g.sets[i]))
-		if len(o.sets[i]) == 0 {
-			return nil
-		}
-	}
-	return &o
-}
-
 // enoughFree is a quick necessary condition: so many GPUs are free at all, and a gang's
 // tasks, each of which is on one node, find them there.
-func enoughFree(site *Site, g *stage) bool {
+func enoughFree(site *Site, g *shape.Stage) bool {
 	need := 0
 	for i := range site.req {
 		r := &site.req[i].Request
@@ -294,158 +245,130 @@ func enoughFree(site *Site, g *stage) bool {
 		need += site.req[i].Count * r.GPUs
 	}
 	free := 0
-	for _, ci := range g.classes {
-		if g.gpus.Has(ci) {
+	for _, ci := range g.Classes {
+		if g.GPUs.Has(ci) {
 			free += site.in.Classes()[ci].Free()
 		}
 	}
 	if r := &site.req[0]; free < need || len(site.req) > 1 || r.Count == 1 || r.Request.GPUs < 2 {
 		return free >= need
 	}
-	return g.holdTasks(site.in, site.req[0].Request.GPUs, site.req[0].Count)
-}
-
-// holdTasks reports whether the nodes of a stage have so many times so many free GPUs on one node.
-func (g *stage) holdTasks(in *inventory.Store, gpus, tasks int) bool {
-	for _, ci := range g.classes {
-		if !g.gpus.Has(ci) {
-			continue
-		}
-		c := &in.Classes()[ci]
-		for k := len(c.Buckets()) - 1; k >= gpus; k-- {
-			if tasks -= c.Buckets()[k].Len() * (k / gpus); tasks <= 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return g.HoldTasks(site.in, site.req[0].Request.GPUs, site.req[0].Count)
 }
 
 // book gives the placed devices to the job: it starts, or waits for those who
 // are told to leave them.
-func (e *Engine) book(j *jobState, allocs []inventory.Alloc, tasks int32) {
-	if j.state != Pending {
+func (e *Engine) book(j *job.State, allocs []inventory.Alloc, tasks int32) {
+	if j.State != job.Pending {
 		panic("engine: a job that is not pending is placed")
 	}
 	e.dequeue(j)
 	e.give(j)
-	j.allocs = append([]inventory.Alloc(nil), allocs...)
-	j.home = nil
-	s := &e.shapes[j.shape]
-	j.tasks = tasks
-	j.milli = e.heldMilli(j)
-	j.devices = int32(s.devices(int(tasks)))
+	j.Allocs = append([]inventory.Alloc(nil), allocs...)
+	j.Home = nil
+	s := e.shapes.Get(j.Shape)
+	j.Tasks = tasks
+	j.Milli = e.heldMilli(j)
+	j.Devices = int32(s.Devices(int(tasks)))
 	e.reweigh(j)
 	e.charge(j, 1)
 	e.st.Commit()
 	e.gotMore()
 	e.stats.Placed++
-	j.state = Placed
-	j.promise, j.plan = cluster.Never, nil
+	j.State = job.Placed
+	j.Promise, j.Plan = cluster.Never, nil
 	e.include(j)
 	e.waitForLeavers(j)
-	if j.waits == 0 {
+	if j.Waits == 0 {
 		e.start(j)
 		return
 	}
-	j.waited = true
+	j.Waited = true
 	e.list(j)
 }
 
 // list and unlist keep the lists of jobs that hold devices.
-func (e *Engine) list(j *jobState) {
+func (e *Engine) list(j *job.State) {
 	e.touch(j)
-	j.key = e.runItem(j)
-	e.running.insert(j.key)
+	j.Key = e.runItem(j)
+	e.running.insert(j.Key)
 	e.enrank(j)
 	e.tail.came(j)
-	j.endKey = order.Item{Key: order.Key{int64(e.endOf(j))}, ID: int32(j.spec.ID)}
-	e.ends.insert(j.endKey)
-	e.holding[j.tier()]++
+	j.EndKey = order.Item{Key: order.Key{int64(e.endOf(j))}, ID: int32(j.Spec.ID)}
+	e.ends.insert(j.EndKey)
+	e.holding[j.Tier()]++
 	e.notePlaced(j)
 }
 
 // notePlaced notes a listed job that waits for its devices.
-func (e *Engine) notePlaced(j *jobState) {
-	if j.state == Placed {
+func (e *Engine) notePlaced(j *job.State) {
+	if j.State == job.Placed {
 		e.placed = append(e.placed, j)
-		j.inPlaced = int32(len(e.placed))
+		j.InPlaced = int32(len(e.placed))
 	}
 }
 
-func (e *Engine) unlist(j *jobState) {
+func (e *Engine) unlist(j *job.State) {
 	e.touch(j)
 	e.derank(j)
-	e.running.remove(j.key)
-	e.ends.remove(j.endKey)
-	e.holding[j.tier()]--
-	if j.inPlaced > 0 {
+	e.running.remove(j.Key)
+	e.ends.remove(j.EndKey)
+	e.holding[j.Tier()]--
+	if j.InPlaced > 0 {
 		last := e.placed[len(e.placed)-1]
-		e.placed[j.inPlaced-1], last.inPlaced = last, j.inPlaced
-		e.placed, j.inPlaced = e.placed[:len(e.placed)-1], 0
+		e.placed[j.InPlaced-1], last.InPlaced = last, j.InPlaced
+		e.placed, j.InPlaced = e.placed[:len(e.placed)-1], 0
 	}
 }
 
 // endOf is when a listed job is expected to end.
-func (e *Engine) endOf(j *jobState) cluster.Time {
-	if j.state == Placed {
-		return e.now.Add(j.expectedRun(e.limitOf(j)))
+func (e *Engine) endOf(j *job.State) cluster.Time {
+	if j.State == job.Placed {
+		return e.now.Add(j.ExpectedRun(e.limitOf(j)))
 	}
-	return j.expectedEnd(e.now)
-}
-
-func (s *shape) devices(tasks int) int {
-	n := 0
-	for i := range s.sets {
-		c := s.sets[i].Count
-		if i == 0 {
-			c = tasks
-		}
-		n += c * s.sets[i].Request.GPUs
-	}
-	return n
+	return j.ExpectedEnd(e.now)
 }
 
 // heldMilli is what the job's allocations count for.
-func (e *Engine) heldMilli(j *jobState) cluster.Milli { return inventory.MilliIn(j.allocs) }
+func (e *Engine) heldMilli(j *job.State) cluster.Milli { return inventory.MilliIn(j.Allocs) }
 
 // start emits the Start of a job whose devices are free.
-func (e *Engine) start(j *jobState) {
-	before, waited := j.key.Key[0], j.waited
+func (e *Engine) start(j *job.State) {
+	before, waited := j.Key.Key[0], j.Waited
 	if waited {
 		e.unlist(j)
-		j.waited = false
+		j.Waited = false
 	}
-	j.state = Starting
+	j.State = job.Starting
 	e.wake(j)
-	j.started, j.acc, j.rate = e.now, e.now, 0
-	j.nextKey = 0 // timers of an earlier run are void
-	j.among, j.slow = nil, 0
-	j.firstStart = min(j.firstStart, e.now)
-	j.gen++
-	j.limitAt = cluster.Never
+	j.Started, j.Acc, j.Rate = e.now, e.now, 0
+	j.NextKey = 0 // timers of an earlier run are void
+	j.Among, j.Slow = nil, 0
+	j.FirstStart = min(j.FirstStart, e.now)
+	j.Gen++
+	j.LimitAt = cluster.Never
 	if l := e.limitOf(j); l > 0 {
-		j.limitAt = e.now.Add(l)
-		e.timers.push(timer{j.limitAt, timerLimit, int32(j.spec.ID), j.gen})
+		j.LimitAt = e.now.Add(l)
+		e.timers.push(timer{j.LimitAt, timerLimit, int32(j.Spec.ID), j.Gen})
 	}
 	if e.cfg.MinRuntime > 0 {
-		e.timers.push(timer{e.now.Add(e.cfg.MinRuntime), timerSafe, int32(j.spec.ID), j.gen})
+		e.timers.push(timer{e.now.Add(e.cfg.MinRuntime), timerSafe, int32(j.Spec.ID), j.Gen})
 	}
 	e.watchSettled(j)
 	e.list(j)
-	if waited && e.traits.Preempts && j.key.Key[0] > before {
+	if waited && e.traits.Preempts && j.Key.Key[0] > before {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
 	e.watchKey(j)
-	e.actions = append(double(e.actions), Action{Type: Start, Job: j.spec.ID, Allocs: j.allocs, For: cluster.NoJob, Yield: j.yields()})
+	e.actions = append(double(e.actions), Action{Type: Start, Job: j.Spec.ID, Allocs: j.Allocs, For: cluster.NoJob, Yield: j.Yields()})
 }
 
 // limitOf is the job's time limit: its own, else its partition's default.
-func (e *Engine) limitOf(j *jobState) time.Duration {
-	if j.spec.Limit > 0 || len(e.parts) == 0 {
-		return j.spec.Limit
+func (e *Engine) limitOf(j *job.State) time.Duration {
+	if j.Spec.Limit > 0 || len(e.parts) == 0 {
+		return j.Spec.Limit
 	}
-	mask := e.partMask(j.spec.Partitions)
+	mask := e.shapes.PartMask(j.Spec.Partitions)
 	for i := range e.parts {
 		if mask>>i&1 == 1 && e.parts[i].spec.DefaultTime > 0 {
 			return e.parts[i].spec.DefaultTime
@@ -455,8 +378,8 @@ func (e *Engine) limitOf(j *jobState) time.Duration {
 }
 
 // runItem is a holding job's place in the order of victims.
-func (e *Engine) runItem(j *jobState) order.Item {
-	it := order.Item{Key: e.cfg.Policy.Key(View{e}, JobView{e, j}), Submit: j.spec.Submit, ID: int32(j.spec.ID)}
+func (e *Engine) runItem(j *job.State) order.Item {
+	it := order.Item{Key: e.cfg.Policy.Key(View{e}, JobView{e, j}), Submit: j.Spec.Submit, ID: int32(j.Spec.ID)}
 	if e.traits.Falling {
 		it.Key[0] = order.AddSat(it.Key[0], int64(e.now))
 	}
@@ -464,12 +387,12 @@ func (e *Engine) runItem(j *jobState) order.Item {
 }
 
 // rerun books a change of a running job's key.
-func (e *Engine) rerun(j *jobState) {
+func (e *Engine) rerun(j *job.State) {
 	e.touch(j)
-	if it := e.runItem(j); it != j.key {
+	if it := e.runItem(j); it != j.Key {
 		e.derank(j)
-		e.running.remove(j.key)
-		j.key = it
+		e.running.remove(j.Key)
+		j.Key = it
 		e.running.insert(it)
 		e.enrank(j)
 	}
@@ -484,7 +407,7 @@ func (e *Engine) relistRunning() {
 	p := &e.plans
 	if 8*len(p.aimed) < e.bookedJobs() {
 		for _, j := range p.aimed {
-			if j.booked() && e.runItem(j) != j.key {
+			if j.Booked() && e.runItem(j) != j.Key {
 				e.rerun(j)
 			}
 		}
@@ -499,27 +422,27 @@ func (e *Engine) relistRunning() {
 			return old
 		}
 		e.touch(j)
-		j.key = it
+		j.Key = it
 		e.listEnd(j, int64(e.endOf(j)))
 		e.watchKey(j)
 		return it
 	})
 }
 
-func (e *Engine) watchKey(j *jobState) {
+func (e *Engine) watchKey(j *job.State) {
 	if e.keyer == nil {
 		return
 	}
-	if at := e.keyer.NextChange(View{e}, JobView{e, j}); at != j.nextKey || at <= e.now {
-		j.nextKey = at
-		e.keyTimes.push(timer{at, timerKey, int32(j.spec.ID), j.gen})
+	if at := e.keyer.NextChange(View{e}, JobView{e, j}); at != j.NextKey || at <= e.now {
+		j.NextKey = at
+		e.keyTimes.push(timer{at, timerKey, int32(j.Spec.ID), j.Gen})
 	}
 }
 
 // unbook gives back what a job holds in the books.
-func (e *Engine) unbook(j *jobState) {
+func (e *Engine) unbook(j *job.State) {
 	e.unlist(j)
-	e.st.ReleaseAll(j.allocs)
+	e.st.ReleaseAll(j.Allocs)
 	e.charge(j, -1)
 	e.st.Commit()
 	e.part(j)
@@ -527,52 +450,52 @@ func (e *Engine) unbook(j *jobState) {
 }
 
 // unplace takes back a placement that has not started: nothing is lost.
-func (e *Engine) unplace(j *jobState) {
+func (e *Engine) unplace(j *job.State) {
 	e.unbook(j)
 	e.forgetPlacement(j)
 }
 
 // forgetPlacement puts a placed job, already unbooked, back to pending.
-func (e *Engine) forgetPlacement(j *jobState) {
+func (e *Engine) forgetPlacement(j *job.State) {
 	e.freed++
 	e.touch(j)
-	for i := range j.allocs {
-		for _, id := range e.st.Nodes()[j.allocs[i].Node].Stopping() {
+	for i := range j.Allocs {
+		for _, id := range e.st.Nodes()[j.Allocs[i].Node].Stopping() {
 			e.stopWaiting(j, e.jobs[id])
 		}
 	}
-	j.allocs, j.waits, j.waited, j.packed, j.state = nil, 0, false, false, Pending
-	j.gen++
-	s := e.shapeAt(j.shape)
-	j.milli, j.tasks, j.devices = e.milliOf(s, int(s.max)), s.max, int32(s.devices(int(s.max)))
+	j.Allocs, j.Waits, j.Waited, j.Packed, j.State = nil, 0, false, false, job.Pending
+	j.Gen++
+	s := e.shapes.At(j.Shape)
+	j.Milli, j.Tasks, j.Devices = e.shapes.MilliOf(s, int(s.Max)), s.Max, int32(s.Devices(int(s.Max)))
 }
 
 // stop tells a running job to leave. Its devices are promised on at once; who
 // gets them starts when they are really free.
-func (e *Engine) stop(j *jobState, how How, reason StopReason, forJob cluster.JobID) {
+func (e *Engine) stop(j *job.State, how job.How, reason job.StopReason, forJob cluster.JobID) {
 	e.unbook(j)
 	e.markStopping(j, how, reason, forJob)
 }
 
 // markStopping is stop for a job that is already unbooked.
-func (e *Engine) markStopping(j *jobState, how How, reason StopReason, forJob cluster.JobID) {
+func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, forJob cluster.JobID) {
 	e.touch(j)
 	e.accrue(j)
-	j.state, j.reason, j.how = Stopping, reason, how
-	j.warm = how == Suspend && j.rate > 0 && !j.resizing
-	j.gen++
-	for i := range j.allocs {
-		e.noteLeaver(j.allocs[i].Node, j.spec.ID)
+	j.State, j.Reason, j.How = job.Stopping, reason, how
+	j.Warm = how == job.Suspend && j.Rate > 0 && !j.Resizing
+	j.Gen++
+	for i := range j.Allocs {
+		e.noteLeaver(j.Allocs[i].Node, j.Spec.ID)
 	}
 	e.waitBeside(j)
-	grace := e.cfg.Stop[j.spec.Tier].Grace
-	if reason == NodeLost {
+	grace := e.cfg.Stop[j.Spec.Tier].Grace
+	if reason == job.NodeLost {
 		grace = 0
 	}
-	if reason == Preempted {
+	if reason == job.Preempted {
 		e.stats.Preempted++
 	}
-	e.actions = append(double(e.actions), Action{Type: Preempt, Job: j.spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
+	e.actions = append(double(e.actions), Action{Type: Preempt, Job: j.Spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
 }
 
 // noteLeaver notes that a job still holds devices of a node that the books have promised on.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // A policy that plans says from time to time how much of what each job gets.
@@ -38,61 +39,17 @@ type Chooser interface {
 
 // Plan is what a planner says at one instant.
 type Plan struct {
-	Targets []Target     // of the jobs that it was shown, then of those that it drew (Drawer)
+	Targets []job.Target // of the jobs that it was shown, then of those that it drew (Drawer)
 	Next    cluster.Time // plan again then, even if nothing happens; Never: no need
 	Memo    []int64      // what the policy wants to be shown next time (View.Memo); it stays the policy's
 }
 
-// Target is what one job gets until the next plan.
-type Target struct {
-	Rank  int64   `json:"rank,omitempty"`  // for the policy's own Key
-	GPU   string  `json:"gpu,omitempty"`   // the model that it runs on; "": any that it accepts
-	Tasks int     `json:"tasks,omitempty"` // size of an elastic job's first set; 0: what fits of its own range
-	Least int     `json:"least,omitempty"` // ... it may start with so few; 0: with Tasks
-	Idle  bool    `json:"idle,omitempty"`  // it gets nothing: it waits; if it runs, it is stopped
-	Memo  []int64 `json:"memo,omitempty"`  // what the policy wants to be shown next time
-
-	Beside int32 `json:"beside,omitempty"` // while it waits: 1 + the job on whose devices it starts, beside it, else (but if it is Idle) on its own; 0: on its own
-	Alone  bool  `json:"alone,omitempty"`  // if it is a guest of another than Beside, it is stopped
-	Move   bool  `json:"move,omitempty"`   // with Beside: it comes there from where it runs, too, as soon as it can: it is stopped for that
-
-	// Within: a gang of one size starts in one domain of the level only, if it can ever
-	// run so and asks for no level itself; cluster.LevelAny: anywhere.
-	Within cluster.Level `json:"within,omitempty"`
-
-	Partition string `json:"partition,omitempty"` // on whose nodes it runs, if it may, instead of those of the partitions that it names; "": of these
-
-	// Yield: as a guest it is held back, where the driver can do that, so that whom it is
-	// beside keeps so much of its speed, in ppm; 0: it is not.
-	Yield int64 `json:"yield,omitempty"`
-
-	Slice *Slice `json:"slice,omitempty"` // the MIG instance on which it runs, instead of the GPU that it asks for; nil: none
-
-	Deadline DeadlineAnswer `json:"deadline,omitempty"` // what the policy says of the job's deadline
-}
-
-// DeadlineAnswer is what a policy that plans says of a job's deadline.
-type DeadlineAnswer uint8
-
-// The answers. An accepted deadline is kept if nothing fails and the job is as
-// fast as it is believed to be.
-const (
-	DeadlineUnanswered DeadlineAnswer = iota
-	DeadlineAccepted
-	DeadlineDeclined // it cannot be promised; the job runs when it can
-)
-
 // DeadlineAnswer returns what the policy says of a job's deadline.
-func (e *Engine) DeadlineAnswer(id cluster.JobID) DeadlineAnswer {
-	if j := e.job(id); j != nil && j.target != nil {
-		return j.target.Deadline
+func (e *Engine) DeadlineAnswer(id cluster.JobID) job.DeadlineAnswer {
+	if j := e.job(id); j != nil && j.Target != nil {
+		return j.Target.Deadline
 	}
-	return DeadlineUnanswered
-}
-
-// String is the answer for people; "": there is none.
-func (a DeadlineAnswer) String() string {
-	return [...]string{"", "its deadline is accepted", "its deadline cannot be promised"}[a]
+	return job.DeadlineUnanswered
 }
 
 // Speeds is what a scheduler believes of how fast jobs run where.
@@ -120,11 +77,11 @@ type planState struct {
 	moves   []cluster.JobID // whose targets say Move
 	moving  bool            // there was a target that says Move
 	joining bool            // the plan puts somebody beside another, or on an instance
-	aimed   []*jobState     // who holds devices and got another target
-	live    []cluster.JobID // who may be planned, by number (jobState.inPlan); those that are done are dropped now and then
+	aimed   []*job.State    // who holds devices and got another target
+	live    []cluster.JobID // who may be planned, by number (State.InPlan); those that are done are dropped now and then
 	jobs    []JobView
-	targets []Target // memory for the next plan
-	scratch any      // ... for what a policy needs meanwhile, a *[]T
+	targets []job.Target // memory for the next plan
+	scratch any          // ... for what a policy needs meanwhile, a *[]T
 }
 
 // planDue reports whether it is time to plan.
@@ -156,34 +113,21 @@ func (e *Engine) planWake() cluster.Time {
 	return (at + r - 1) / r * r
 }
 
-// plans reports whether a job could run if it were given something.
-func (j *jobState) plans() bool {
-	switch j.state {
-	case Pending:
-		return j.eligible || j.parked == ParkedPlan
-	case Stopping:
-		return (j.reason == Preempted || j.reason == NodeLost) && !j.spec.NoRequeue
-	case Done:
-		return false
-	}
-	return true
-}
-
 // makePlan asks the policy for targets and sets out for them.
 func (e *Engine) makePlan() {
 	p := &e.plans
 	jobs, live := p.jobs[:0], p.live[:0]
 	for _, id := range p.live {
 		j := e.jobs[id]
-		if j.inPlan = j.state != Done && !e.leaves(j) && (j.state != Pending || e.chooses(j)); !j.inPlan {
+		if j.InPlan = j.State != job.Done && !e.leaves(j) && (j.State != job.Pending || e.chooses(j)); !j.InPlan {
 			continue
 		}
 		if e.joinPool(j) {
-			j.inPlan = false
+			j.InPlan = false
 			continue
 		}
 		live = append(live, id)
-		if j.plans() {
+		if j.Plans() {
 			jobs = append(jobs, JobView{e, j})
 		}
 	}
@@ -205,7 +149,7 @@ func (e *Engine) makePlan() {
 	for i := range jobs {
 		t := &plan.Targets[i]
 		p.joining, p.moving = p.joining || t.Beside > 0 || t.Slice != nil, p.moving || t.Move
-		if t.Move && jobs[i].j.hosted() { // before it inherits the devices of whom it leaves
+		if t.Move && jobs[i].j.Hosted() { // before it inherits the devices of whom it leaves
 			e.aim(jobs[i].j, t)
 		}
 	}
@@ -221,19 +165,19 @@ func (e *Engine) makePlan() {
 }
 
 // chooses reports whether plans are about a job while it waits.
-func (e *Engine) chooses(j *jobState) bool {
-	return !e.leaves(j) && (e.plans.chooser == nil || e.plans.chooser.Chooses(j.spec))
+func (e *Engine) chooses(j *job.State) bool {
+	return !e.leaves(j) && (e.plans.chooser == nil || e.plans.chooser.Chooses(j.Spec))
 }
 
 // include has plans be about a job from now on.
-func (e *Engine) include(j *jobState) {
+func (e *Engine) include(j *job.State) {
 	p := &e.plans
-	if p.planner == nil || j.inPlan {
+	if p.planner == nil || j.InPlan {
 		return
 	}
-	j.inPlan = true
-	i, _ := slices.BinarySearch(p.live, j.spec.ID)
-	p.live = slices.Insert(p.live, i, j.spec.ID)
+	j.InPlan = true
+	i, _ := slices.BinarySearch(p.live, j.Spec.ID)
+	p.live = slices.Insert(p.live, i, j.Spec.ID)
 }
 
 // listMoves notes who is to come to others' devices from where it runs.
@@ -244,76 +188,56 @@ func (e *Engine) listMoves() {
 		return
 	}
 	for _, id := range p.live {
-		if j := e.jobs[id]; j.state != Done && j.target != nil && j.target.Move {
+		if j := e.jobs[id]; j.State != job.Done && j.Target != nil && j.Target.Move {
 			p.moves = append(p.moves, id)
 		}
 	}
 }
 
 // aim gives a job its target.
-func (e *Engine) aim(j *jobState, t *Target) {
+func (e *Engine) aim(j *job.State, t *job.Target) {
 	e.tidy(j, t)
-	if !t.same(j.target) {
+	if !t.Same(j.Target) {
 		e.touch(j)
 		e.setTarget(j, t)
-		if j.booked() {
+		if j.Booked() {
 			e.plans.aimed = append(e.plans.aimed, j)
 		}
-	} else if j.state == Pending && (j.parked == ParkedPlan || j.eligible && j.asks() == j.shape && !j.idle() && !j.sliced()) {
+	} else if j.State == job.Pending && (j.Parked == job.ParkedPlan || j.Eligible && j.Asks() == j.Shape && !j.Idle() && !j.Sliced()) {
 		return
 	}
-	switch j.state {
-	case Pending:
+	switch j.State {
+	case job.Pending:
 		e.aimPending(j)
-	case Placed:
-		if j.idle() || e.astray(j) {
-			lined := j.lined
+	case job.Placed:
+		if j.Idle() || e.astray(j) {
+			lined := j.EligibleSince
 			e.unplace(j)
 			e.admit(j)
 			e.keepAge(j, lined)
 		}
-	case Starting, Running:
+	case job.Starting, job.Running:
 		if e.moves(j) {
-			e.stop(j, e.howToStop(j), Preempted, cluster.NoJob)
+			e.stop(j, e.howToStop(j), job.Preempted, cluster.NoJob)
 		} else {
 			e.follow(j)
 		}
-	case Stopping, Done: // what it holds it leaves anyhow
+	case job.Stopping, job.Done: // what it holds it leaves anyhow
 	}
-}
-
-// copied is a target of its own; nil: none.
-func (t *Target) copied() *Target {
-	if t == nil {
-		return nil
-	}
-	c := *t
-	c.Memo = slices.Clone(t.Memo)
-	if t.Slice != nil {
-		slice := *t.Slice
-		c.Slice = &slice
-	}
-	return &c
-}
-
-// same reports whether nothing changes with the new target.
-func (t *Target) same(old *Target) bool {
-	return old != nil && t.Rank == old.Rank && t.GPU == old.GPU && t.Tasks == old.Tasks && t.Least == old.Least && t.Idle == old.Idle && t.Beside == old.Beside && t.Alone == old.Alone && t.Move == old.Move && t.Partition == old.Partition && t.Within == old.Within && t.Yield == old.Yield && t.Deadline == old.Deadline &&
-		(t.Slice == nil) == (old.Slice == nil) && (t.Slice == nil || *t.Slice == *old.Slice) && slices.Equal(t.Memo, old.Memo)
 }
 
 // tidy takes out of a target what does not concern the job.
-func (e *Engine) tidy(j *jobState, t *Target) {
-	s := &e.shapes[j.base]
+func (e *Engine) tidy(j *job.State, t *job.Target) {
+	s := e.shapes.Get(j.Base)
 	switch {
-	case s.min == s.max || t.Tasks <= 0:
+	case s.Min == s.Max || t.Tasks <= 0:
 		t.Tasks, t.Least = 0, 0
 	default:
-		t.Tasks = min(max(t.Tasks, int(s.min)), int(s.max))
+		t.Tasks = min(max(t.Tasks, int(s.Min)), int(s.Max))
 		if t.Least == 0 {
 			t.Least = t.Tasks
 		}
-		t.Least = min(max(t.Least, int(s.min)), t.Tasks)
+		t.Least = min(max(t.Least, int(s.Min)), t.Tasks)
 	}
 	if t.Slice != nil {
 		if _, ok := e.sliceOf(j, t.Slice); ok && !t.Idle {
@@ -322,13 +246,13 @@ func (e *Engine) tidy(j *jobState, t *Target) {
 			t.Slice = nil
 		}
 	}
-	if t.GPU != "" && !acceptsGPU(j.spec, t.GPU) {
+	if t.GPU != "" && !acceptsGPU(j.Spec, t.GPU) {
 		t.GPU = ""
 	}
-	if t.Partition != "" && (s.min < s.max || !e.admits(t.Partition, j.spec)) { // what grows, grows where it may by itself
+	if t.Partition != "" && (s.Min < s.Max || !e.admits(t.Partition, j.Spec)) { // what grows, grows where it may by itself
 		t.Partition = ""
 	}
-	if t.Within != cluster.LevelAny && (s.min < s.max || s.topo.Level != cluster.LevelAny) {
+	if t.Within != cluster.LevelAny && (s.Min < s.Max || s.Topo.Level != cluster.LevelAny) {
 		t.Within = cluster.LevelAny
 	}
 }
@@ -346,11 +270,11 @@ func (e *Engine) admits(name string, spec *cluster.Job) bool {
 // setTarget notes a copy of a target, without what the job can never follow: what
 // most jobs keep must not hold on to the whole of an old plan. It takes the place of
 // the old one, whose memory it uses: a policy may change all of them with every plan.
-func (e *Engine) setTarget(j *jobState, t *Target) {
-	if j.target == nil {
-		j.target = &Target{}
+func (e *Engine) setTarget(j *job.State, t *job.Target) {
+	if j.Target == nil {
+		j.Target = &job.Target{}
 	}
-	c := j.target
+	c := j.Target
 	memo := c.Memo
 	*c = *t
 	if c.Memo = nil; len(t.Memo) > 0 {
@@ -360,69 +284,52 @@ func (e *Engine) setTarget(j *jobState, t *Target) {
 		slice := *t.Slice
 		c.Slice = &slice
 	}
-	j.narrow = e.narrowed(j.spec, c, j.base)
-	if j.narrow < 0 {
-		j.narrow, c.GPU, c.Tasks, c.Least, c.Partition, c.Within = j.base, "", 0, 0, "", cluster.LevelAny
+	j.Narrow = e.narrowed(j.Spec, c, j.Base)
+	if j.Narrow < 0 {
+		j.Narrow, c.GPU, c.Tasks, c.Least, c.Partition, c.Within = j.Base, "", 0, 0, "", cluster.LevelAny
 	}
 }
 
 // aimPending has a waiting job ask for what its target says.
-func (e *Engine) aimPending(j *jobState) {
+func (e *Engine) aimPending(j *job.State) {
 	switch {
-	case j.eligible && (j.idle() || j.sliced()):
+	case j.Eligible && (j.Idle() || j.Sliced()):
 		e.dequeue(j)
-		j.parked = ParkedPlan
-	case j.eligible:
-		if j.asks() == j.shape && e.pendingItem(j) == j.key {
+		j.Parked = job.ParkedPlan
+	case j.Eligible:
+		if j.Asks() == j.Shape && e.pendingItem(j) == j.Key {
 			return
 		}
-		lined := j.lined
+		lined := j.EligibleSince
 		e.dequeue(j)
 		e.lineUp(j)
 		e.keepAge(j, lined)
-	case j.parked == ParkedPlan && !j.idle() && !j.sliced():
+	case j.Parked == job.ParkedPlan && !j.Idle() && !j.Sliced():
 		e.admit(j)
 	}
 }
 
 // keepAge gives a job that is in line again the age that it had.
-func (e *Engine) keepAge(j *jobState, lined cluster.Time) {
-	if j.eligible && j.lined != lined {
+func (e *Engine) keepAge(j *job.State, lined cluster.Time) {
+	if j.Eligible && j.EligibleSince != lined {
 		e.dequeue(j)
-		j.lined = lined
+		j.EligibleSince = lined
 		e.lineUp(j)
 	}
 }
 
-// idle reports whether the plan in force gives the job nothing.
-func (j *jobState) idle() bool {
-	return j.target != nil && j.target.Idle && !j.planless() && !(j.packed && j.target.Beside > 0)
-}
-
-// planless reports whether no plan takes from the job: it has waited too long,
-// or it is critical.
-func (j *jobState) planless() bool { return j.promoted || j.spec.Tier == cluster.Critical }
-
 // gated reports whether a job that has become ready waits for a plan.
-func (e *Engine) gated(j *jobState) bool {
-	if e.plans.planner == nil || j.planless() {
+func (e *Engine) gated(j *job.State) bool {
+	if e.plans.planner == nil || j.Planless() {
 		return false
 	}
-	return j.target == nil && e.traits.Gated && e.chooses(j) || j.idle() || j.sliced()
-}
-
-// asks is the shape of a job while it waits in line.
-func (j *jobState) asks() int32 {
-	if j.promoted || j.target == nil {
-		return j.base
-	}
-	return j.narrow
+	return j.Target == nil && e.traits.Gated && e.chooses(j) || j.Idle() || j.Sliced()
 }
 
 // acceptsGPU reports whether the job may run on the model.
 func acceptsGPU(spec *cluster.Job, model string) bool {
 	for _, want := range spec.GPUTypes {
-		if matchType(model, want) {
+		if cluster.MatchModel(model, want) {
 			return true
 		}
 	}
@@ -430,64 +337,56 @@ func acceptsGPU(spec *cluster.Job, model string) bool {
 }
 
 // ask sets what a job that comes into line asks for.
-func (e *Engine) ask(j *jobState) {
+func (e *Engine) ask(j *job.State) {
 	if e.plans.planner == nil {
 		return
 	}
-	if j.home != nil && e.estranged(j) { // its memory is not where it is to run
-		j.thaw()
+	if j.Home != nil && e.estranged(j) { // its memory is not where it is to run
+		j.Thaw()
 	}
-	e.reshape(j, j.asks())
+	e.reshape(j, j.Asks())
 }
 
 // reshape has a waiting job ask for something else.
-func (e *Engine) reshape(j *jobState, shape int32) {
-	if shape == j.shape {
+func (e *Engine) reshape(j *job.State, shape int32) {
+	if shape == j.Shape {
 		return
 	}
-	j.shape, j.promise, j.plan = shape, cluster.Never, nil // its tasks are others
-	s := e.shapeAt(shape)
-	j.milli, j.tasks, j.devices = e.askedMilli(j), s.max, int32(s.devices(int(s.max)))
+	j.Shape, j.Promise, j.Plan = shape, cluster.Never, nil // its tasks are others
+	s := e.shapes.At(shape)
+	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.Max, int32(s.Devices(int(s.Max)))
 }
 
 // estranged reports whether a suspended job's target is not where its memory is.
-func (e *Engine) estranged(j *jobState) bool {
-	t := j.target
-	return t != nil && !j.planless() && (e.offSlice(j, j.home) || !e.within(j.home, j.partitions()) ||
-		t.Tasks > 0 && t.Tasks != int(tasksOf(j.home)) || t.GPU != "" && e.gpuOf(j.home) != t.GPU)
+func (e *Engine) estranged(j *job.State) bool {
+	t := j.Target
+	return t != nil && !j.Planless() && (e.offSlice(j, j.Home) || !e.within(j.Home, j.Partitions()) ||
+		t.Tasks > 0 && t.Tasks != int(tasksOf(j.Home)) || t.GPU != "" && e.gpuOf(j.Home) != t.GPU)
 }
 
 // astray reports whether a job holds devices of another model than its target's, or
 // of another partition, or another instance, or others' where it is to be alone.
-func (e *Engine) astray(j *jobState) bool {
-	t := j.target
-	if t == nil || j.planless() {
+func (e *Engine) astray(j *job.State) bool {
+	t := j.Target
+	if t == nil || j.Planless() {
 		return false
 	}
-	if j.state == Placed && t.Tasks > 0 && (int(j.tasks) > t.Tasks || int(j.tasks) < t.Least) {
+	if j.State == job.Placed && t.Tasks > 0 && (int(j.Tasks) > t.Tasks || int(j.Tasks) < t.Least) {
 		return true
 	}
-	if t.Alone && j.hosted() && j.beside != t.Beside || e.offSlice(j, j.allocs) || t.Partition != "" && !e.within(j.allocs, j.partitions()) {
+	if t.Alone && j.Hosted() && j.GuestOf != t.Beside || e.offSlice(j, j.Allocs) || t.Partition != "" && !e.within(j.Allocs, j.Partitions()) {
 		return true
 	}
 	if t.GPU == "" {
 		return false
 	}
-	held := e.gpuOf(j.allocs)
+	held := e.gpuOf(j.Allocs)
 	return held != "" && held != t.GPU
-}
-
-// partitions are those on whose nodes the job is to run.
-func (j *jobState) partitions() []string {
-	if t := j.target; t != nil && t.Partition != "" {
-		return []string{t.Partition}
-	}
-	return j.spec.Partitions
 }
 
 // within reports whether allocations are on nodes of some partitions alone.
 func (e *Engine) within(allocs []inventory.Alloc, partitions []string) bool {
-	mask := e.partMask(partitions)
+	mask := e.shapes.PartMask(partitions)
 	for i := range allocs {
 		if e.st.Classes()[e.st.Nodes()[allocs[i].Node].Class()].Partitions()&mask == 0 {
 			return false
@@ -517,18 +416,18 @@ func (e *Engine) modelOf(allocs []inventory.Alloc) *cluster.GPUModel {
 // follow has a running job go where its target is: it stops if it is to have
 // nothing, or another model; it gives back what it has too much. It reports
 // whether the job was told anything. Growing waits for the end of the pass.
-func (e *Engine) follow(j *jobState) bool {
-	t := j.target
-	if t == nil || j.planless() || j.state != Starting && j.state != Running {
+func (e *Engine) follow(j *job.State) bool {
+	t := j.Target
+	if t == nil || j.Planless() || j.State != job.Starting && j.State != job.Running {
 		return false
 	}
 	switch {
-	case j.idle() || e.astray(j):
+	case j.Idle() || e.astray(j):
 		if !e.mayStop(j) {
 			return false // when its minimum run time is over, it follows
 		}
-		e.stop(j, e.howToStop(j), Preempted, cluster.NoJob)
-	case t.Tasks > 0 && int(j.tasks) > t.Tasks && j.state == Running && !j.resizing:
+		e.stop(j, e.howToStop(j), job.Preempted, cluster.NoJob)
+	case t.Tasks > 0 && int(j.Tasks) > t.Tasks && j.State == job.Running && !j.Resizing:
 		return e.cutTo(j, t.Tasks)
 	default:
 		return false
@@ -538,16 +437,16 @@ func (e *Engine) follow(j *jobState) bool {
 
 // mayStop reports whether a running job has had its minimum run time. When its time
 // limit strikes in this very step, that is why it stops.
-func (e *Engine) mayStop(j *jobState) bool {
-	return j.started.Add(e.cfg.MinRuntime) <= e.now && (j.limitAt <= 0 || j.limitAt > e.now)
+func (e *Engine) mayStop(j *job.State) bool {
+	return j.Started.Add(e.cfg.MinRuntime) <= e.now && (j.LimitAt <= 0 || j.LimitAt > e.now)
 }
 
 // cutTo shrinks a running job to so many tasks of its first set.
-func (e *Engine) cutTo(j *jobState, tasks int) bool {
-	keep := append([]inventory.Alloc(nil), j.allocs...)
+func (e *Engine) cutTo(j *job.State, tasks int) bool {
+	keep := append([]inventory.Alloc(nil), j.Allocs...)
 	var gone []inventory.Alloc
-	for n := int(j.tasks); n > tasks; n-- {
-		g := inventory.SplitTask(&keep, &e.shapes[j.shape].sets[0].Request)
+	for n := int(j.Tasks); n > tasks; n-- {
+		g := inventory.SplitTask(&keep, &e.shapes.Get(j.Shape).Sets[0].Request)
 		if g == nil {
 			break
 		}
@@ -563,18 +462,18 @@ func (e *Engine) cutTo(j *jobState, tasks int) bool {
 }
 
 // leastTasks and mostTasks bound the first set of a job that holds devices.
-func (e *Engine) leastTasks(j *jobState) int32 {
-	if t := j.target; t != nil && t.Tasks > 0 {
+func (e *Engine) leastTasks(j *job.State) int32 {
+	if t := j.Target; t != nil && t.Tasks > 0 {
 		return int32(t.Least)
 	}
-	return e.shapes[j.shape].min
+	return e.shapes.Get(j.Shape).Min
 }
 
-func (e *Engine) mostTasks(j *jobState) int32 {
-	if t := j.target; t != nil && t.Tasks > 0 {
+func (e *Engine) mostTasks(j *job.State) int32 {
+	if t := j.Target; t != nil && t.Tasks > 0 {
 		return int32(t.Tasks)
 	}
-	return e.shapes[j.shape].max
+	return e.shapes.Get(j.Shape).Max
 }
 
 // replan notes that who could run has changed.
@@ -583,51 +482,45 @@ func (e *Engine) replan() { e.plans.dirty = e.plans.planner != nil }
 // Served returns the wall time that the job has held GPUs of the model.
 func (j JobView) Served(gpu string) time.Duration {
 	d := time.Duration(0)
-	for i := range j.j.served {
-		if j.j.served[i].GPU == gpu {
-			d = j.j.served[i].Time
+	for i := range j.j.Served {
+		if j.j.Served[i].GPU == gpu {
+			d = j.j.Served[i].Time
 		}
 	}
-	if j.j.holding() && j.e.gpuOf(j.j.allocs) == gpu {
-		d += j.e.now.Sub(j.j.acc)
+	if j.j.Holding() && j.e.gpuOf(j.j.Allocs) == gpu {
+		d += j.e.now.Sub(j.j.Acc)
 	}
 	return d
 }
 
-// Served is how long a job held GPUs of a model.
-type Served struct {
-	GPU  string        `json:"gpu"`
-	Time time.Duration `json:"time"`
-}
-
 // serve counts the time that a job has held what it holds. It comes before
 // accrue.
-func (e *Engine) serve(j *jobState) {
-	if e.plans.planner == nil || !j.holding() || e.now == j.acc {
+func (e *Engine) serve(j *job.State) {
+	if e.plans.planner == nil || !j.Holding() || e.now == j.Acc {
 		return
 	}
-	j.served = serve(j.served, e.gpuOf(j.allocs), e.now.Sub(j.acc))
+	j.Served = serve(j.Served, e.gpuOf(j.Allocs), e.now.Sub(j.Acc))
 }
 
 // serve adds time on GPUs of a model.
-func serve(list []Served, gpu string, d time.Duration) []Served {
+func serve(list []job.Served, gpu string, d time.Duration) []job.Served {
 	for i := range list {
 		if list[i].GPU == gpu {
 			list[i].Time += d
 			return list
 		}
 	}
-	return append(list, Served{gpu, d})
+	return append(list, job.Served{GPU: gpu, Time: d})
 }
 
 // planText says why a job waits for a plan.
-func (e *Engine) planText(j *jobState) string {
+func (e *Engine) planText(j *job.State) string {
 	text := "policy " + e.plans.planner.Name() + " gives it nothing for now"
 	switch {
-	case j.target == nil:
+	case j.Target == nil:
 		text = "waits for policy " + e.plans.planner.Name() + " to plan"
-	case j.sliced():
-		t := j.target.Slice
+	case j.Sliced():
+		t := j.Target.Slice
 		text = fmt.Sprintf("waits for a %s of GPU %d of %s, as policy %s has it", t.Profile, t.GPU, e.st.Nodes()[t.Node].Spec().Name, e.plans.planner.Name())
 	}
 	if at := e.planWake(); at != cluster.Never {
@@ -643,8 +536,8 @@ func (e *Engine) restoreTargets(s *Snapshot) {
 		return
 	}
 	for i := range s.Jobs {
-		if j, t := e.jobs[s.Jobs[i].Spec.ID], s.Jobs[i].Target; t != nil && j.state == Done {
-			j.target = t
+		if j, t := e.jobs[s.Jobs[i].Spec.ID], s.Jobs[i].Target; t != nil && j.State == job.Done {
+			j.Target = t
 		} else if t != nil {
 			c := *t
 			e.tidy(j, &c)

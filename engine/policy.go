@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -89,7 +90,7 @@ type View struct{ e *Engine }
 // JobView is what a policy may read of a job.
 type JobView struct {
 	e *Engine
-	j *jobState
+	j *job.State
 }
 
 // Now returns the time of the current step.
@@ -99,42 +100,42 @@ func (v View) Now() cluster.Time { return v.e.now }
 func (v View) Capacity() cluster.Milli { return v.e.capacity }
 
 // Spec returns the job as it was submitted. It must not be changed.
-func (j JobView) Spec() *cluster.Job { return j.j.spec }
+func (j JobView) Spec() *cluster.Job { return j.j.Spec }
 
 // Running reports whether the job holds devices.
-func (j JobView) Running() bool { return j.j.state != Pending && j.j.state != Done }
+func (j JobView) Running() bool { return j.j.State != job.Pending && j.j.State != job.Done }
 
 // Started returns when the job's current run started.
-func (j JobView) Started() cluster.Time { return j.j.started }
+func (j JobView) Started() cluster.Time { return j.j.Started }
 
 // FirstStart returns when the job started for the first time; Never: not yet.
-func (j JobView) FirstStart() cluster.Time { return j.j.firstStart }
+func (j JobView) FirstStart() cluster.Time { return j.j.FirstStart }
 
 // Milli returns the milli-GPU that the job holds, or asks for while it waits.
-func (j JobView) Milli() cluster.Milli { return j.j.serves() }
+func (j JobView) Milli() cluster.Milli { return j.j.Serves() }
 
 // Attained returns the GPU time received so far, in milli-GPU-milliseconds.
-func (j JobView) Attained() int64 { return j.j.attainedAt(j.e.now) }
+func (j JobView) Attained() int64 { return j.j.AttainedAt(j.e.now) }
 
 // Service returns what the job attained in GPU time that counts alike, in
 // milli-GPU-milliseconds: an hour of a GPU model counts by the model's weight.
-func (j JobView) Service() int64 { return j.j.serviceAt(j.e.now) }
+func (j JobView) Service() int64 { return j.j.ServiceAt(j.e.now) }
 
 // Until returns when a running job will have attained so much more of Service
 // (C-tiresias: the whole milliseconds that the missing service takes at its width).
 func (j JobView) Until(more int64) cluster.Time {
-	rate, weight := j.j.serves(), j.j.weight
+	rate, weight := j.j.Serves(), j.j.Weight
 	if more == math.MaxInt64 || rate <= 0 || weight <= 0 {
 		return cluster.Never
 	}
 	missing := more
 	if weight != cluster.Whole {
-		missing = order.AddSat(more, j.Service()-j.j.weighted) // of what is weighted so; then of what is not
+		missing = order.AddSat(more, j.Service()-j.j.Weighted) // of what is weighted so; then of what is not
 		whole, rest := missing/weight, missing%weight
 		if whole > math.MaxInt64/cluster.Whole-1 {
 			return cluster.Never
 		}
-		missing = whole*cluster.Whole + (rest*cluster.Whole+weight-1)/weight - (j.Attained() - j.j.unweighted)
+		missing = whole*cluster.Whole + (rest*cluster.Whole+weight-1)/weight - (j.Attained() - j.j.Unweighted)
 	}
 	ms := (missing + rate - 1) / rate
 	if ms > int64(cluster.MaxDuration/time.Millisecond) {
@@ -146,30 +147,30 @@ func (j JobView) Until(more int64) cluster.Time {
 }
 
 // Ran returns the wall time that the job has held devices, over all runs.
-func (j JobView) Ran() time.Duration { return j.j.ranAt(j.e.now) }
+func (j JobView) Ran() time.Duration { return j.j.RanAt(j.e.now) }
 
 // Done returns the useful work done, as run time on the reference GPU.
-func (j JobView) Done() time.Duration { return j.j.doneAt(j.e.now) }
+func (j JobView) Done() time.Duration { return j.j.DoneAt(j.e.now) }
 
 // Remaining returns the estimated run time left at the job's present speed, or
 // while it waits the one that it ran at last, so that being stopped changes
 // nothing in the order;
 // jobs without an estimate return a hundred years. It is never negative.
-func (j JobView) Remaining() time.Duration { return j.j.remainingAt(j.e.now) }
+func (j JobView) Remaining() time.Duration { return j.j.RemainingAt(j.e.now) }
 
 // Waiting returns how long the job has waited since it was submitted or last stopped.
 func (j JobView) Waiting() time.Duration {
 	if j.Running() {
 		return 0
 	}
-	return j.e.now.Sub(j.j.since)
+	return j.e.now.Sub(j.j.Since)
 }
 
 // Queue returns the index of the job's queue in the tree.
-func (j JobView) Queue() int { return int(j.j.queue) }
+func (j JobView) Queue() int { return int(j.j.Queue) }
 
 // User returns the dense number of the job's owner.
-func (j JobView) User() int { return int(j.j.user) }
+func (j JobView) User() int { return int(j.j.User) }
 
 // Preemptions returns how often the job was preempted.
-func (j JobView) Preemptions() int { return int(j.j.preemptions) }
+func (j JobView) Preemptions() int { return int(j.j.Preemptions) }

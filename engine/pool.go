@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -19,7 +20,7 @@ type Drawer interface {
 	// pool. It must not change while the job waits.
 	Pool(v View, j JobView) (class int64, at order.Key, ok bool)
 	// Nothing is the target of a job while it stands in a pool: an idle one.
-	Nothing(j JobView) Target
+	Nothing(j JobView) job.Target
 }
 
 // poolKey is what is alike of those who stand in one pool.
@@ -77,28 +78,28 @@ func (p *Pool) Draw() {
 }
 
 // joinPool puts a job in a pool, if it is one that waits for a plan to give it something.
-func (e *Engine) joinPool(j *jobState) bool {
+func (e *Engine) joinPool(j *job.State) bool {
 	p := &e.pools
-	if p.drawer == nil || j.state != Pending || e.now < j.poolless || j.parked != ParkedPlan || j.home != nil || j.frozen != nil || j.target != nil && !j.target.Idle {
+	if p.drawer == nil || j.State != job.Pending || e.now < j.Poolless || j.Parked != job.ParkedPlan || j.Home != nil || j.Frozen != nil || j.Target != nil && !j.Target.Idle {
 		return false
 	}
 	class, at, ok := p.drawer.Pool(View{e}, JobView{e, j})
 	if !ok {
-		j.poolless = e.now.Add(time.Minute) // to be shown meanwhile changes no plan
+		j.Poolless = e.now.Add(time.Minute) // to be shown meanwhile changes no plan
 		return false
 	}
-	k := poolKey{j.base, class}
+	k := poolKey{j.Base, class}
 	id, ok := p.ids[k]
 	if !ok {
 		id = int32(len(p.lists))
 		p.lists = append(p.lists, order.List{})
 		p.ids[k] = id
 	}
-	j.pool, j.pooled = id, true
-	j.key = order.Item{Key: at, Submit: j.spec.Submit, ID: int32(j.spec.ID)}
-	p.lists[id].Insert(j.key)
+	j.Pool, j.Pooled = id, true
+	j.Key = order.Item{Key: at, Submit: j.Spec.Submit, ID: int32(j.Spec.ID)}
+	p.lists[id].Insert(j.Key)
 	p.n++
-	if t := p.drawer.Nothing(JobView{e, j}); !t.same(j.target) {
+	if t := p.drawer.Nothing(JobView{e, j}); !t.Same(j.Target) {
 		e.touch(j)
 		e.setTarget(j, &t)
 	}
@@ -106,21 +107,21 @@ func (e *Engine) joinPool(j *jobState) bool {
 }
 
 // leavePool has plans be shown a job that stood in a pool.
-func (e *Engine) leavePool(j *jobState) {
-	if !j.pooled {
+func (e *Engine) leavePool(j *job.State) {
+	if !j.Pooled {
 		return
 	}
-	if !e.pools.lists[j.pool].Remove(j.key) {
+	if !e.pools.lists[j.Pool].Remove(j.Key) {
 		panic("engine: a job is missing from its pool")
 	}
 	e.pools.n--
-	j.pooled = false
+	j.Pooled = false
 	e.include(j)
 }
 
 // drawn has those leave their pools whom a plan drew and gave something; the others
 // are where they were.
-func (e *Engine) drawn(jobs []JobView, targets []Target) {
+func (e *Engine) drawn(jobs []JobView, targets []job.Target) {
 	for i := range jobs {
 		if !targets[i].Idle {
 			e.leavePool(jobs[i].j)

@@ -10,7 +10,7 @@ import (
 // Predicted returns how long earlier jobs of the kind ran, as of when this one
 // was submitted (C-qssf-helios, rolling estimate); 0: no job had completed yet,
 // or the policy does not predict (Traits.Predicts).
-func (j JobView) Predicted() time.Duration { return j.j.predicted }
+func (j JobView) Predicted() time.Duration { return j.j.Predicted }
 
 // predict estimates a job's run time from the jobs that completed last: of its
 // user and name, those of its size if there are any, else all; else of its name,

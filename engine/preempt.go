@@ -7,7 +7,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -18,11 +20,11 @@ import (
 // higher first key element in the same tier.
 
 // mayPreempt is a quick necessary condition.
-func (e *Engine) mayPreempt(j *jobState) bool {
-	if e.bookedJobs() == 0 || e.shapeAt(j.shape).meek {
+func (e *Engine) mayPreempt(j *job.State) bool {
+	if e.bookedJobs() == 0 || e.shapes.At(j.Shape).NoPreempt {
 		return false
 	}
-	return e.limits.byQueue && j.milli > 0 && e.entitled(j) || e.outranks(j.spec.Tier)
+	return e.limits.byQueue && j.Milli > 0 && e.entitled(j) || e.outranks(j.Spec.Tier)
 }
 
 // outranks reports whether a job of the tier may preempt some jobs as they are,
@@ -41,8 +43,8 @@ func (e *Engine) outranks(tier cluster.Tier) bool {
 
 // preemptFor finds the least harmful set of victims whose devices let the job
 // start, tells them to leave and places the job on their devices.
-func (e *Engine) preemptFor(j *jobState) bool {
-	s := e.shapeAt(j.shape)
+func (e *Engine) preemptFor(j *job.State) bool {
+	s := e.shapes.At(j.Shape)
 	lifted, allocs, ok := e.liftFor(j, s)
 	if !ok {
 		return false
@@ -55,15 +57,15 @@ func (e *Engine) preemptFor(j *jobState) bool {
 	heirs := e.leaveAll(lifted)
 	e.epoch++
 	for _, v := range lifted {
-		if v.state == Placed {
+		if v.State == job.Placed {
 			e.forgetPlacement(v)
 			e.admit(v)
 			continue
 		}
-		e.markStopping(v, e.howToStop(v), Preempted, j.spec.ID)
+		e.markStopping(v, e.howToStop(v), job.Preempted, j.Spec.ID)
 	}
-	tasks := s.min
-	if j.home != nil {
+	tasks := s.Min
+	if j.Home != nil {
 		tasks = tasksOf(allocs)
 	}
 	e.book(j, allocs, tasks)
@@ -75,7 +77,7 @@ func (e *Engine) preemptFor(j *jobState) bool {
 
 // liftFor lifts victims until the job fits and leaves it placed, or leaves the
 // books as they were.
-func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []inventory.Alloc, ok bool) {
+func (e *Engine) liftFor(j *job.State, s *shape.Shape) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
 	e.straddled = false
 	for most := fewVictims; ; most = math.MaxInt {
 		victims := e.victims(j, s, most)
@@ -97,9 +99,9 @@ func (e *Engine) liftFor(j *jobState, s *shape) (lifted []*jobState, allocs []in
 // liftOnNode tries the victims of one node at a time, for a job of one task.
 // Reclaim stops at the victims' guarantees: those that come first in the order
 // may be spread over nodes of which none then has room for the whole task.
-func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobState, allocs []inventory.Alloc, ok bool) {
-	r := &s.sets[0].Request
-	if s.min != 1 || len(s.sets) != 1 || r.Fractional() || r.Profile != "" ||
+func (e *Engine) liftOnNode(j *job.State, s *shape.Shape, all []victim) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
+	r := &s.Sets[0].Request
+	if s.Min != 1 || len(s.Sets) != 1 || r.Fractional() || r.Profile != "" ||
 		!slices.ContainsFunc(all, func(x victim) bool { return x.only }) {
 		return nil, nil, false
 	}
@@ -107,7 +109,7 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 	on := map[int32][]victim{} // looked up only
 	gain := map[int32]int{}    // looked up only
 	for i := range all {
-		for _, a := range all[i].j.allocs {
+		for _, a := range all[i].j.Allocs {
 			if on[a.Node] == nil {
 				nodes = append(nodes, a.Node)
 			}
@@ -119,7 +121,7 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 	}
 	for _, id := range nodes {
 		n := &e.st.Nodes()[id]
-		if !n.TakesJobs() || !s.any.Has(n.Class()) || !s.reaches(id) || int(n.FreeGPUs())+gain[id] < r.GPUs {
+		if !n.TakesJobs() || !s.Any.Has(n.Class()) || !s.Reaches(id) || int(n.FreeGPUs())+gain[id] < r.GPUs {
 			continue
 		}
 		mark := e.st.Mark()
@@ -131,13 +133,13 @@ func (e *Engine) liftOnNode(j *jobState, s *shape, all []victim) (lifted []*jobS
 	return nil, nil, false
 }
 
-func (e *Engine) howToStop(v *jobState) How {
-	how := e.cfg.Stop[v.spec.Tier].How
-	if how == Suspend && !e.mayFreeze(v.allocs) {
-		how = Checkpoint
+func (e *Engine) howToStop(v *job.State) job.How {
+	how := e.cfg.Stop[v.Spec.Tier].How
+	if how == job.Suspend && !e.mayFreeze(v.Allocs) {
+		how = job.Checkpoint
 	}
-	if how == Checkpoint && v.spec.Checkpoint.None {
-		return Kill
+	if how == job.Checkpoint && v.Spec.Checkpoint.None {
+		return job.Kill
 	}
 	return how
 }
@@ -163,7 +165,7 @@ func (e *Engine) mayFreeze(allocs []inventory.Alloc) bool {
 // another queue, that queue keeps its guarantee: what is borrowed may be taken
 // by order (lend) or reclaimed, and a job that straddles the guarantee last
 // (part). Both are asked again when others have been lifted.
-func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (x victim, ok bool) {
+func (e *Engine) mayTake(j, v *job.State, key0 int64, reclaim bool) (x victim, ok bool) {
 	if e.safeUntil(j, v) > e.now {
 		return x, false
 	}
@@ -171,74 +173,74 @@ func (e *Engine) mayTake(j, v *jobState, key0 int64, reclaim bool) (x victim, ok
 }
 
 // safeUntil is when v's minimum run time protects it from j no more.
-func (e *Engine) safeUntil(j, v *jobState) cluster.Time {
-	if v.state == Placed || j.spec.Tier == cluster.Critical {
+func (e *Engine) safeUntil(j, v *job.State) cluster.Time {
+	if v.State == job.Placed || j.Spec.Tier == cluster.Critical {
 		return 0
 	}
-	return v.started.Add(e.cfg.MinRuntime)
+	return v.Started.Add(e.cfg.MinRuntime)
 }
 
 // after is mayTake without regard to the minimum run time.
-func (e *Engine) after(j, v *jobState, key0 int64, reclaim bool) (x victim, ok bool) {
+func (e *Engine) after(j, v *job.State, key0 int64, reclaim bool) (x victim, ok bool) {
 	x.j = v
-	if v.spec.Tier == cluster.Critical {
+	if v.Spec.Tier == cluster.Critical {
 		return x, false
 	}
-	if v.tier() > j.spec.Tier {
+	if v.Tier() > j.Spec.Tier {
 		return x, true
 	}
-	if v.tier() < j.spec.Tier {
+	if v.Tier() < j.Spec.Tier {
 		return x, false
 	}
-	if e.traits.Preempts && key0 < e.freshKey(v) && !v.promoted {
-		if v.queue == j.queue || !e.limits.byQueue {
-			x.swap = e.limits.byQueue && v.milli < j.milli && j.spec.Tier != cluster.BestEffort
+	if e.traits.Preempts && key0 < e.freshKey(v) && !v.Promoted {
+		if v.Queue == j.Queue || !e.limits.byQueue {
+			x.swap = e.limits.byQueue && v.Milli < j.Milli && j.Spec.Tier != cluster.BestEffort
 			return x, true
 		}
 		x.lend = e.lends(v, j)
 	}
-	if v.queue == j.queue || !reclaim && !x.lend {
+	if v.Queue == j.Queue || !reclaim && !x.lend {
 		return x, false
 	}
 	x.only = true
-	if x.lend || e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier) {
+	if x.lend || e.tree.Reclaimable(int(v.Queue), int(j.Queue), v.Milli, j.Milli, j.Spec.Tier) {
 		return x, true
 	}
 	x.part = true
-	return x, e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier)
+	return x, e.tree.ReclaimableWhole(int(v.Queue), int(j.Queue), j.Milli, j.Spec.Tier)
 }
 
 // freshKey is the first element of a holding job's key. Where keys are
 // refreshed from time to time only, it is judged as it is now, too: who is taken
 // by an old key would take the devices back at once. What has grown meanwhile
 // counts from the next refresh on.
-func (e *Engine) freshKey(v *jobState) int64 {
-	if e.traits.Rerun == 0 || v.state == Placed {
-		return v.key.Key[0]
+func (e *Engine) freshKey(v *job.State) int64 {
+	if e.traits.Rerun == 0 || v.State == job.Placed {
+		return v.Key.Key[0]
 	}
-	return min(v.key.Key[0], e.runItem(v).Key[0])
+	return min(v.Key.Key[0], e.runItem(v).Key[0])
 }
 
 // lacksQuota reports whether quotas keep the job from starting: then the
 // departure of others helps wherever they are.
-func (e *Engine) lacksQuota(j *jobState) bool {
+func (e *Engine) lacksQuota(j *job.State) bool {
 	return e.limits.byQueue && e.overQuota(j, e.leastMilli(j)).code != notRefused
 }
 
 // useful reports whether v's departure can help at all: it holds something that
 // the job needs on a node where the job can run, or quota that the job lacks.
-func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
+func (e *Engine) useful(s *shape.Shape, v *job.State, lacksQuota bool) bool {
 	if lacksQuota {
 		return true
 	}
-	for i := range v.allocs {
-		a := &v.allocs[i]
+	for i := range v.Allocs {
+		a := &v.Allocs[i]
 		class := e.st.Nodes()[a.Node].Class()
-		if s.most.on(a.Node) == 0 {
+		if s.Most.On(a.Node) == 0 {
 			continue
 		}
-		for k := range s.sets {
-			if r := &s.sets[k].Request; s.suits[k].Has(class) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
+		for k := range s.Sets {
+			if r := &s.Sets[k].Request; s.Suits[k].Has(class) && (r.GPUs > 0 && a.GPUs != 0 || r.CPU > 0 && a.CPU > 0 || r.RAM > 0 && a.RAM > 0) {
 				return true
 			}
 		}
@@ -249,14 +251,14 @@ func (e *Engine) useful(s *shape, v *jobState, lacksQuota bool) bool {
 // liftUntilFits takes victims out of the books, best first, until the job
 // fits. What it lifted is returned even if the job does not fit in the end, and
 // good until the next call.
-func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*jobState, allocs []inventory.Alloc, ok bool) {
+func (e *Engine) liftUntilFits(j *job.State, s *shape.Shape, from *victims) (lifted []*job.State, allocs []inventory.Alloc, ok bool) {
 	if !e.enoughWith(s, from) {
 		return nil, nil, false
 	}
 	lifted = e.scratch.lifted[:0]
 	defer func() { e.scratch.lifted = lifted }()
 	least := e.leastMilli(j)
-	single := s.min == 1 && len(s.sets) == 1
+	single := s.Min == 1 && len(s.Sets) == 1
 	quotaBound := e.lacksQuota(j)
 	e.owing = e.owing[:0]
 	leaves := func(x *victim) bool {
@@ -276,10 +278,10 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*
 		if len(e.owing) > 0 && !e.entitled(j) {
 			return false
 		}
-		if single && !e.roomNear(v, &s.sets[0].Request) {
+		if single && !e.roomNear(v, &s.Sets[0].Request) {
 			return false
 		}
-		allocs, ok = e.placeSize(j, s, s.min)
+		allocs, ok = e.placeSize(j, s, s.Min)
 		return ok
 	}
 	var straddle []int // jobs that now reach below their queue's guarantee: last
@@ -294,7 +296,7 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*
 	}
 	for _, i := range straddle {
 		x := from.At(i)
-		if e.tree.ReclaimableWhole(int(x.j.queue), int(j.queue), j.milli, j.spec.Tier) && leaves(x) {
+		if e.tree.ReclaimableWhole(int(x.j.Queue), int(j.Queue), j.Milli, j.Spec.Tier) && leaves(x) {
 			return lifted, allocs, true
 		}
 	}
@@ -303,13 +305,13 @@ func (e *Engine) liftUntilFits(j *jobState, s *shape, from *victims) (lifted []*
 
 // lends reports whether v's queue, and every queue above it that is not above
 // the job's, holds that much more than its guarantee.
-func (e *Engine) lends(v, j *jobState) bool {
-	return v.milli > 0 && e.lendsUpTo(v, e.tree.LCA(int(v.queue), int(j.queue))) // without GPUs it borrows none; jobs could go round in a circle
+func (e *Engine) lends(v, j *job.State) bool {
+	return v.Milli > 0 && e.lendsUpTo(v, e.tree.LCA(int(v.Queue), int(j.Queue))) // without GPUs it borrows none; jobs could go round in a circle
 }
 
-func (e *Engine) lendsUpTo(v *jobState, top int) bool {
-	for q := int(v.queue); q != top; q = e.tree.Parent(q) {
-		if e.tree.Borrowed(q) < v.milli {
+func (e *Engine) lendsUpTo(v *job.State, top int) bool {
+	for q := int(v.Queue); q != top; q = e.tree.Parent(q) {
+		if e.tree.Borrowed(q) < v.Milli {
 			return false
 		}
 	}
@@ -317,45 +319,45 @@ func (e *Engine) lendsUpTo(v *jobState, top int) bool {
 }
 
 // stillReclaimable asks again, with the victims lifted so far gone.
-func (e *Engine) stillReclaimable(j *jobState, x *victim) bool {
+func (e *Engine) stillReclaimable(j *job.State, x *victim) bool {
 	v := x.j
 	if x.lend && e.lends(v, j) {
 		return true
 	}
 	if x.part {
-		return e.tree.ReclaimableWhole(int(v.queue), int(j.queue), j.milli, j.spec.Tier)
+		return e.tree.ReclaimableWhole(int(v.Queue), int(j.Queue), j.Milli, j.Spec.Tier)
 	}
-	return e.tree.Reclaimable(int(v.queue), int(j.queue), v.milli, j.milli, j.spec.Tier)
+	return e.tree.Reclaimable(int(v.Queue), int(j.Queue), v.Milli, j.Milli, j.Spec.Tier)
 }
 
 // enoughWith is a quick necessary condition: free GPUs and the victims' are
 // as many as the job needs at its smallest size.
-func (e *Engine) enoughWith(s *shape, from *victims) bool {
-	for i := range s.sets {
-		if r := &s.sets[i].Request; r.Fractional() || r.Profile != "" {
+func (e *Engine) enoughWith(s *shape.Shape, from *victims) bool {
+	for i := range s.Sets {
+		if r := &s.Sets[i].Request; r.Fractional() || r.Profile != "" {
 			return true // several on one GPU
 		}
 	}
 	have := 0
 	for ci := range e.st.Classes() {
-		if s.any.Has(int32(ci)) {
+		if s.Any.Has(int32(ci)) {
 			have += e.st.Classes()[ci].Free()
 		}
 	}
-	for i := 0; have < s.gpus; i++ {
+	for i := 0; have < s.GPUs; i++ {
 		x := from.has(i)
 		if x == nil {
 			return false
 		}
-		have += int(x.j.devices)
+		have += int(x.j.Devices)
 	}
 	return true
 }
 
 // roomNear reports whether a node that v leaves has room for one task.
-func (e *Engine) roomNear(v *jobState, r *cluster.Request) bool {
-	for i := range v.allocs {
-		n := &e.st.Nodes()[v.allocs[i].Node]
+func (e *Engine) roomNear(v *job.State, r *cluster.Request) bool {
+	for i := range v.Allocs {
+		n := &e.st.Nodes()[v.Allocs[i].Node]
 		if n.TakesJobs() && e.st.Room(n, r, 1) > 0 {
 			return true
 		}
@@ -363,24 +365,24 @@ func (e *Engine) roomNear(v *jobState, r *cluster.Request) bool {
 	return false
 }
 
-func (e *Engine) lift(v *jobState) {
-	e.st.ReleaseAll(v.allocs)
+func (e *Engine) lift(v *job.State) {
+	e.st.ReleaseAll(v.Allocs)
 	e.charge(v, -1)
 }
 
 // dropBack returns those victims to the books that the job does not need after
 // all, the most valuable first; what is left is minimal.
-func (e *Engine) dropBack(j *jobState, lifted []*jobState) []*jobState {
+func (e *Engine) dropBack(j *job.State, lifted []*job.State) []*job.State {
 	least := e.leastMilli(j)
 	for _, v := range lifted {
-		v.lifted = true
+		v.Lifted = true
 	}
 	for i := len(lifted) - 1; i >= 0; i-- {
 		v := lifted[i]
-		if v.hosted() && e.host(v).lifted {
+		if v.Hosted() && e.host(v).Lifted {
 			continue // it comes and goes with whom it is beside
 		}
-		if !e.bearsAll(v.allocs) || !e.takeBack(v.allocs, len(v.guests) > 0) {
+		if !e.bearsAll(v.Allocs) || !e.takeBack(v.Allocs, len(v.Guests) > 0) {
 			continue
 		}
 		e.charge(v, 1)
@@ -389,10 +391,10 @@ func (e *Engine) dropBack(j *jobState, lifted []*jobState) []*jobState {
 			continue
 		}
 		lifted = append(lifted[:i], lifted[i+1:]...)
-		v.lifted = false
+		v.Lifted = false
 	}
 	for _, v := range lifted {
-		v.lifted = false
+		v.Lifted = false
 	}
 	return lifted
 }
@@ -401,7 +403,7 @@ func (e *Engine) dropBack(j *jobState, lifted []*jobState) []*jobState {
 // what is not borrowed. It may do that only within the guarantee: else another
 // queue would reclaim it, who left would reclaim from others in turn, and so on
 // without an end.
-func (e *Engine) owes(lifted []*jobState, but *jobState) bool {
+func (e *Engine) owes(lifted []*job.State, but *job.State) bool {
 	for _, v := range e.owing {
 		if v != but && slices.Contains(lifted, v) {
 			return true
@@ -439,30 +441,30 @@ func (e *Engine) limitsChanged() {
 }
 
 // dismiss makes a job leave for nobody in particular; false: there is none.
-func (e *Engine) dismiss(v *jobState) bool {
+func (e *Engine) dismiss(v *job.State) bool {
 	switch {
 	case v == nil:
 		return false
-	case v.state == Placed:
+	case v.State == job.Placed:
 		e.unplace(v)
 		e.admit(v)
 	default:
-		e.stop(v, e.howToStop(v), Preempted, cluster.NoJob)
+		e.stop(v, e.howToStop(v), job.Preempted, cluster.NoJob)
 	}
 	return true
 }
 
 // leastIn returns the first job to leave a queue: lowest tier, least lost work.
-func (e *Engine) leastIn(q int) *jobState {
-	var best *jobState
+func (e *Engine) leastIn(q int) *job.State {
+	var best *job.State
 	var bestLost int64
 	e.byKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		if v.spec.Tier == cluster.Critical || v.milli == 0 || !slices.Contains(e.tree.Path(int(v.queue)), q) {
+		if v.Spec.Tier == cluster.Critical || v.Milli == 0 || !slices.Contains(e.tree.Path(int(v.Queue)), q) {
 			return true
 		}
-		lost := v.lostAt(e.now, e.howToStop(v))
-		if best == nil || v.tier() > best.tier() || v.tier() == best.tier() && lost < bestLost {
+		lost := v.LostAt(e.now, e.howToStop(v))
+		if best == nil || v.Tier() > best.Tier() || v.Tier() == best.Tier() && lost < bestLost {
 			best, bestLost = v, lost
 		}
 		return true

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -36,33 +37,33 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 	e.mustInitQueues(queues)
 	queues = e.keepClosed(queues, e.closedQueues(queues))
 	history.restore(e)
-	var orphans []*jobState
+	var orphans []*job.State
 	for _, j := range e.jobs {
-		if j == nil || j.state == Done {
+		if j == nil || j.State == job.Done {
 			continue
 		}
-		q, err := e.queueOf(j.spec)
+		q, err := e.queueOf(j.Spec)
 		switch {
 		case err == nil:
-			j.queue = int32(q)
-		case j.state == Pending: // last: a rejection may wake others, who must be where they belong
-			j.queue = int32(e.tree.Len() - 1)
+			j.Queue = int32(q)
+		case j.State == job.Pending: // last: a rejection may wake others, who must be where they belong
+			j.Queue = int32(e.tree.Len() - 1)
 			orphans = append(orphans, j)
 			continue
 		default:
-			q, _ = e.tree.Index(closedName(j.spec.Queue, queues))
-			j.queue = int32(q)
+			q, _ = e.tree.Index(closedName(j.Spec.Queue, queues))
+			j.Queue = int32(q)
 		}
-		if j.state == Pending && j.parked == NotParked {
+		if j.State == job.Pending && j.Parked == job.NotParked {
 			e.lineUp(j)
-		} else if j.booked() || j.dest != nil {
+		} else if j.Booked() || j.Dest != nil {
 			e.charge(j, 1)
 			e.st.Commit()
 		}
 	}
 	for _, j := range orphans {
-		if _, err := e.queueOf(j.spec); j.state == Pending { // else it was rejected with another
-			e.reject(j, Impossible, err.Error())
+		if _, err := e.queueOf(j.Spec); j.State == job.Pending { // else it was rejected with another
+			e.reject(j, job.Impossible, err.Error())
 		}
 	}
 	e.epoch++
@@ -92,13 +93,13 @@ func (e *Engine) mustInitQueues(queues []cluster.Queue) {
 // hold devices, in the order of the jobs.
 func (e *Engine) closedQueues(queues []cluster.Queue) (closed []cluster.Queue) {
 	for _, j := range e.jobs {
-		if j == nil || j.state == Done || j.state == Pending {
+		if j == nil || j.State == job.Done || j.State == job.Pending {
 			continue
 		}
-		if _, err := e.queueOf(j.spec); err == nil {
+		if _, err := e.queueOf(j.Spec); err == nil {
 			continue
 		}
-		q := cluster.Queue{Name: closedName(j.spec.Queue, queues), Limit: cluster.Unlimited, Lend: cluster.Unlimited}
+		q := cluster.Queue{Name: closedName(j.Spec.Queue, queues), Limit: cluster.Unlimited, Lend: cluster.Unlimited}
 		if !slices.ContainsFunc(closed, func(c cluster.Queue) bool { return c.Name == q.Name }) {
 			closed = append(closed, q)
 		}
@@ -140,8 +141,8 @@ func (e *Engine) queueName(s *cluster.Job) string {
 }
 
 // refuseClosed ends a job that would wait again in a queue that is gone.
-func (e *Engine) refuseClosed(j *jobState) {
-	e.reject(j, Impossible, fmt.Sprintf("queue %q was removed while the job ran", j.spec.Queue))
+func (e *Engine) refuseClosed(j *job.State) {
+	e.reject(j, job.Impossible, fmt.Sprintf("queue %q was removed while the job ran", j.Spec.Queue))
 }
 
 // history is what queues and users have used, by path of names: spent budgets

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 )
 
@@ -33,15 +34,6 @@ const (
 	rankNever            // tests
 )
 
-// rank says in which list of the ranking a job is.
-type rank uint8
-
-const (
-	unranked rank = iota
-	rankedSteady
-	rankedGrowing
-)
-
 const (
 	// largeLevel is from how many jobs on listing a level counts as work that a ranking spares: with some
 	// hundreds (Philly's list on 48 nodes of 8 GPUs, las) keeping it up to date costs more.
@@ -52,8 +44,8 @@ const (
 )
 
 // rankItem is the place of a job among the steady: backwards it is the order of victims (worse).
-func rankItem(j *jobState) order.Item {
-	return order.Item{Key: order.Key{j.key.Key[0], int64(j.tier()), -j.loss}, Submit: j.started, ID: int32(j.spec.ID)}
+func rankItem(j *job.State) order.Item {
+	return order.Item{Key: order.Key{j.Key.Key[0], int64(j.Tier()), -j.Loss}, Submit: j.Started, ID: int32(j.Spec.ID)}
 }
 
 // victimAt is the victim at a place among the steady.
@@ -70,69 +62,69 @@ func worse(a, b *victim) int {
 		return cmp.Compare(b.tier, a.tier)
 	case a.lost != b.lost:
 		return cmp.Compare(a.lost, b.lost)
-	case a.j.started != b.j.started:
-		return cmp.Compare(b.j.started, a.j.started)
+	case a.j.Started != b.j.Started:
+		return cmp.Compare(b.j.Started, a.j.Started)
 	}
-	return cmp.Compare(b.j.spec.ID, a.j.spec.ID)
+	return cmp.Compare(b.j.Spec.ID, a.j.Spec.ID)
 }
 
 // lossOf is what stopping a job wastes now, and whether that stays so until its record changes.
-func (e *Engine) lossOf(j *jobState) (lost int64, steady bool) {
+func (e *Engine) lossOf(j *job.State) (lost int64, steady bool) {
 	how := e.howToStop(j)
-	lost = j.lostAt(e.now, how)
+	lost = j.LostAt(e.now, how)
 	switch {
-	case j.state == Placed:
+	case j.State == job.Placed:
 		return lost, true
-	case e.cfg.Stop[j.spec.Tier].How == Suspend:
+	case e.cfg.Stop[j.Spec.Tier].How == job.Suspend:
 		return lost, false // whether its memory may stay depends on more than its record
-	case !computes(j.state, j.resizing, j.rate):
+	case !job.Computes(j.State, j.Resizing, j.Rate):
 		return lost, true
-	case how != Checkpoint || j.deaf:
+	case how != job.Checkpoint || j.IgnoresCheckpoint:
 		return lost, false
 	}
-	c := &j.spec.Checkpoint // no more than saving costs, which it has reached: for good, unless it saves by itself
-	return lost, (c.Cost == 0 || c.Interval == 0) && j.unsavedAt(e.now) >= c.Cost
+	c := &j.Spec.Checkpoint // no more than saving costs, which it has reached: for good, unless it saves by itself
+	return lost, (c.Cost == 0 || c.Interval == 0) && j.UnsavedAt(e.now) >= c.Cost
 }
 
 // enrank takes a listed job into the ranking.
-func (e *Engine) enrank(j *jobState) {
+func (e *Engine) enrank(j *job.State) {
 	r := &e.ranking
 	if !r.on || r.anew {
 		return
 	}
 	r.unasked++
 	loss, steady := e.lossOf(j)
-	if j.loss = loss; steady {
-		j.rank = rankedSteady
+	if j.Loss = loss; steady {
+		j.Rank = job.RankedSteady
 		r.steady.Insert(rankItem(j))
 		return
 	}
-	j.rank = rankedGrowing
-	r.growing.Insert(order.Item{Key: order.Key{j.key.Key[0]}, ID: int32(j.spec.ID)})
+	j.Rank = job.RankedGrowing
+	r.growing.Insert(order.Item{Key: order.Key{j.Key.Key[0]}, ID: int32(j.Spec.ID)})
 }
 
 // derank takes a job out of the ranking, before its key, its tier or its start changes.
-func (e *Engine) derank(j *jobState) {
+func (e *Engine) derank(j *job.State) {
 	r, was := &e.ranking, true
 	switch {
-	case j.rank == unranked || r.anew:
+	case j.Rank == job.Unranked || r.anew:
 		return
-	case j.rank == rankedSteady:
+	case j.Rank == job.RankedSteady:
 		was = r.steady.Remove(rankItem(j))
-	case j.rank == rankedGrowing:
-		was = r.growing.Remove(order.Item{Key: order.Key{j.key.Key[0]}, ID: int32(j.spec.ID)})
+	case j.Rank == job.RankedGrowing:
+		was = r.growing.Remove(order.Item{Key: order.Key{j.Key.Key[0]}, ID: int32(j.Spec.ID)})
 	}
 	if !was {
 		panic("engine: a job is not where it is ranked")
 	}
-	j.rank = unranked
+	j.Rank = job.Unranked
 }
 
 // noteRank notes that the record of a ranked job changes: what it would lose may be something else.
-func (e *Engine) noteRank(j *jobState) {
-	if j.rank != unranked && !j.rerank && !e.ranking.anew {
-		j.rerank = true
-		e.ranking.touched = append(e.ranking.touched, int32(j.spec.ID))
+func (e *Engine) noteRank(j *job.State) {
+	if j.Rank != job.Unranked && !j.Rerank && !e.ranking.anew {
+		j.Rerank = true
+		e.ranking.touched = append(e.ranking.touched, int32(j.Spec.ID))
 	}
 }
 
@@ -141,12 +133,12 @@ func (e *Engine) rankAgain() {
 	r := &e.ranking
 	for _, id := range r.touched {
 		j := e.jobs[id]
-		if j.rerank = false; j.rank == unranked {
+		if j.Rerank = false; j.Rank == job.Unranked {
 			continue
 		}
-		was := j.rank
+		was := j.Rank
 		loss, steady := e.lossOf(j)
-		if steady == (was == rankedSteady) && (!steady || loss == j.loss) {
+		if steady == (was == job.RankedSteady) && (!steady || loss == j.Loss) {
 			continue
 		}
 		e.derank(j)
@@ -179,17 +171,17 @@ func (e *Engine) rankAll() {
 // rankBooked ranks all jobs that hold devices.
 func (e *Engine) rankBooked() {
 	r := &e.ranking
-	e.scratch.booked = e.eachBooked(slices.Grow(e.scratch.booked[:0], e.bookedJobs()), func(j *jobState) order.Item { return j.key })
+	e.scratch.booked = e.eachBooked(slices.Grow(e.scratch.booked[:0], e.bookedJobs()), func(j *job.State) order.Item { return j.Key })
 	steady, growing := slices.Grow(e.scratch.steady[:0], len(e.scratch.booked)), e.scratch.growing[:0]
 	for i := range e.scratch.booked {
 		it := &e.scratch.booked[i]
 		j := e.jobs[it.ID]
 		loss, isSteady := e.lossOf(j)
-		if j.loss = loss; isSteady {
-			j.rank = rankedSteady
+		if j.Loss = loss; isSteady {
+			j.Rank = job.RankedSteady
 			steady = append(steady, rankItem(j))
 		} else {
-			j.rank = rankedGrowing
+			j.Rank = job.RankedGrowing
 			growing = append(double(growing), order.Item{Key: order.Key{it.Key[0]}, ID: it.ID})
 		}
 	}
@@ -201,7 +193,7 @@ func (e *Engine) rankBooked() {
 
 // rerunAllOf books that the keys of running jobs may be others. Where they are half of all, these are ranked
 // anew, which takes less time than to have each change its place.
-func (e *Engine) rerunAllOf(jobs []*jobState) {
+func (e *Engine) rerunAllOf(jobs []*job.State) {
 	r := &e.ranking
 	r.anew = r.on && len(jobs) >= largeLevel && len(jobs) >= e.bookedJobs()/2
 	for _, j := range jobs {
@@ -221,11 +213,11 @@ func (e *Engine) unrank() {
 		return
 	}
 	e.byKey().Walk(func(it order.Item) bool {
-		e.jobs[it.ID].rank = unranked
+		e.jobs[it.ID].Rank = job.Unranked
 		return true
 	})
 	for _, id := range r.touched {
-		e.jobs[id].rerank = false
+		e.jobs[id].Rerank = false
 	}
 	r.on, r.touched, r.listed, r.steady, r.growing = false, r.touched[:0], 0, order.List{}, order.List{}
 	e.tail.drop()
@@ -251,13 +243,13 @@ func (e *Engine) checkRanking(booked int) error {
 	for i := range steady {
 		j := e.jobs[steady[i].ID]
 		loss, stays := e.lossOf(j)
-		if j.rank != rankedSteady || steady[i] != rankItem(j) || !j.rerank && (loss != j.loss || !stays) {
-			return fmt.Errorf("ranking: job %d (%s) is at %+v, its loss is %d (it stays so: %v)", j.spec.ID, j.state, steady[i], loss, stays)
+		if j.Rank != job.RankedSteady || steady[i] != rankItem(j) || !j.Rerank && (loss != j.Loss || !stays) {
+			return fmt.Errorf("ranking: job %d (%s) is at %+v, its loss is %d (it stays so: %v)", j.Spec.ID, j.State, steady[i], loss, stays)
 		}
 	}
 	for i := range growing {
-		if j := e.jobs[growing[i].ID]; j.rank != rankedGrowing || growing[i].Key[0] != j.key.Key[0] {
-			return fmt.Errorf("ranking: job %d (%s) is at %+v among those who grow", j.spec.ID, j.state, growing[i])
+		if j := e.jobs[growing[i].ID]; j.Rank != job.RankedGrowing || growing[i].Key[0] != j.Key.Key[0] {
+			return fmt.Errorf("ranking: job %d (%s) is at %+v among those who grow", j.Spec.ID, j.State, growing[i])
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // migWorld plays the driver to an engine whose GPUs of two models are partitioned as jobs ask:
@@ -96,7 +97,7 @@ func (w *migWorld) draw() (evs []Event) {
 	if len(w.leave) > 0 && r.IntN(2) == 0 {
 		id := pop(&w.leave)
 		w.free(id)
-		return append(evs, Event{Type: Stopped, Job: id, Reason: Preempted})
+		return append(evs, Event{Type: Stopped, Job: id, Reason: job.Preempted})
 	}
 	switch k := r.IntN(20); {
 	case k < 10 && len(w.waits) < 4:
@@ -108,7 +109,7 @@ func (w *migWorld) draw() (evs []Event) {
 	case k < 18 && len(w.runs) > 0:
 		id := pop(&w.runs)
 		w.free(id)
-		return append(evs, Event{Type: Stopped, Job: id, Reason: Completed})
+		return append(evs, Event{Type: Stopped, Job: id, Reason: job.Completed})
 	case k < 19 && len(w.waits) > 0:
 		return append(evs, Event{Type: Cancelled, Job: pop(&w.waits)})
 	}
@@ -139,8 +140,8 @@ func (w *migWorld) step(evs ...Event) {
 		}
 	}
 	for _, id := range w.runs { // who runs stays where it is
-		if r := w.e.jobs[id]; r.allocs[0] != w.on[id] {
-			w.t.Fatalf("job %d began on %+v and is on %+v", id, w.on[id], r.allocs[0])
+		if r := w.e.jobs[id]; r.Allocs[0] != w.on[id] {
+			w.t.Fatalf("job %d began on %+v and is on %+v", id, w.on[id], r.Allocs[0])
 		}
 	}
 	if begun != nil {

@@ -10,9 +10,7 @@ func (e *Engine) nodeChanged(id int32, cpu cluster.Milli, ram cluster.MiB) {
 	if !e.resize(id, cpu, ram) {
 		return
 	}
-	for i := range e.shapes { // what can never run is another question now
-		e.shapes[i].judged = 0
-	}
+	e.shapes.Judge()
 	e.empty = nil
 	if e.st.Nodes()[id].Overcommitted() {
 		e.displace(id)
@@ -36,9 +34,7 @@ func (e *Engine) resize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
 	e.totalCPU += cpu - had.CPU
 	e.totalRAM += ram - had.RAM
 	if e.st.SetSize(id, cpu, ram) {
-		for i := range e.shapes {
-			e.shapes[i].stale = true
-		}
+		e.shapes.Recompute()
 		e.demand.Stale = true
 	}
 	return true

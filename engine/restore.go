@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Restore builds an engine that goes on from a snapshot. The configuration may
@@ -33,8 +34,8 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	if err = e.restorePast(s.Past); err != nil {
 		return nil, err
 	}
-	e.nameAll(s.Sets)
-	e.jobs = make([]*jobState, s.Next)
+	e.shapes.NameAll(s.Sets)
+	e.jobs = make([]*job.State, s.Next)
 	for i := range s.Jobs {
 		if err := e.restoreJob(&s.Jobs[i]); err != nil {
 			return nil, err
@@ -68,7 +69,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	for i := range s.Jobs {
 		r := &s.Jobs[i]
-		slices.SortFunc(e.jobs[r.Spec.ID].guests, func(a, b cluster.JobID) int { return slices.Index(r.Guests, a) - slices.Index(r.Guests, b) })
+		slices.SortFunc(e.jobs[r.Spec.ID].Guests, func(a, b cluster.JobID) int { return slices.Index(r.Guests, a) - slices.Index(r.Guests, b) })
 	}
 	e.settling, e.resuming = false, false
 	e.restoreUsage(s)
@@ -97,7 +98,7 @@ func (e *Engine) unlistedElements(s *Snapshot) {
 	}
 	for i := range s.Jobs {
 		r := &s.Jobs[i]
-		if r.State == Pending && r.Parked == ParkedArray && r.Spec.Array != nil && !listed[r.Spec.ID] {
+		if r.State == job.Pending && r.Parked == job.ParkedArray && r.Spec.Array != nil && !listed[r.Spec.ID] {
 			a := e.deps.array(r.Spec.Array.ID)
 			a.waiting = append(a.waiting, r.Spec.ID)
 		}
@@ -172,91 +173,91 @@ func (e *Engine) restoreUsage(s *Snapshot) {
 }
 
 // restoreJob makes the job known, so that others can refer to it.
-func (e *Engine) restoreJob(r *JobRecord) error {
+func (e *Engine) restoreJob(r *job.Record) error {
 	if r.Spec == nil || r.Spec.ID < 0 || int(r.Spec.ID) >= len(e.jobs) || e.jobs[r.Spec.ID] != nil {
 		return fmt.Errorf("snapshot: a job without a number of its own below %d", len(e.jobs))
 	}
-	j := &jobState{spec: r.Spec, state: r.State, reason: r.Reason, parked: r.Parked, inArray: r.InArray, promoted: r.Promoted, demoted: r.Demoted,
-		how: r.How, fails: r.Fails, preemptions: r.Preemptions, since: r.Since, lined: r.Lined, hungry: r.Hungry, firstStart: r.FirstStart, ended: r.Ended,
-		weight: cmp.Or(r.Weight, cluster.Whole), deaf: r.Deaf, predicted: r.Predicted, promise: cluster.Never, group: -1,
-		user: e.users.id(r.Spec.User), milli: r.Spec.GPUMilli(), devices: int32(r.Spec.GPUs()), tenure: &e.none}
+	j := &job.State{Spec: r.Spec, State: r.State, Reason: r.Reason, Parked: r.Parked, InArray: r.InArray, Promoted: r.Promoted, Demoted: r.Demoted,
+		How: r.How, Fails: r.Fails, Preemptions: r.Preemptions, Since: r.Since, EligibleSince: r.Lined, StarvingSince: r.Hungry, FirstStart: r.FirstStart, Ended: r.Ended,
+		Weight: cmp.Or(r.Weight, cluster.Whole), IgnoresCheckpoint: r.Deaf, Predicted: r.Predicted, Promise: cluster.Never, Group: -1,
+		User: e.users.id(r.Spec.User), Milli: r.Spec.GPUMilli(), Devices: int32(r.Spec.GPUs()), Tenure: &e.none}
 	if _, untouched := r.Untouched(); !untouched {
-		j.tenure = e.tenureOf(r)
+		j.Tenure = e.tenureOf(r)
 	}
 	e.jobs[r.Spec.ID] = j
-	if j.state == Done {
-		j.tasks = r.Tasks
+	if j.State == job.Done {
+		j.Tasks = r.Tasks
 		return nil
 	}
 	e.live++
 	if text := cmp.Or(CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
 		return &JobError{r.Spec.ID, text}
 	}
-	j.shape = e.shapeOf(r.Spec)
-	j.base = j.shape
-	j.whole = e.indivisible(j)
+	j.Shape = e.shapeOf(r.Spec)
+	j.Base = j.Shape
+	j.Whole = e.indivisible(j)
 	e.include(j)
 	return nil
 }
 
 // tenureOf is what a job was given according to its record, besides devices.
-func (e *Engine) tenureOf(r *JobRecord) *tenure {
-	t := &tenure{waiters: slices.Clone(r.Waiters), claims: slices.Clone(r.Claims), moved: slices.Clone(r.Moved), started: r.Started, limitAt: r.LimitAt,
-		acc: r.Acc, attained: r.Attained, weighted: r.Weighted, unweighted: r.Unweighted, ran: r.Ran, done: r.Done, saved: r.Saved,
-		servedBefore: r.Before, ranBefore: r.RanBefore, doneBefore: r.DoneBefore, promotion: r.Promotion,
-		rate: r.Rate, speed: r.Speed, memory: r.Memory, solo: r.Solo, among: slices.Clone(r.Among), slow: r.Slow}
+func (e *Engine) tenureOf(r *job.Record) *job.Tenure {
+	t := &job.Tenure{Waiters: slices.Clone(r.Waiters), Claims: slices.Clone(r.Claims), Moved: slices.Clone(r.Moved), Started: r.Started, LimitAt: r.LimitAt,
+		Acc: r.Acc, Attained: r.Attained, Weighted: r.Weighted, Unweighted: r.Unweighted, Ran: r.Ran, Done: r.Done, Saved: r.Saved,
+		ServedBefore: r.Before, RanBefore: r.RanBefore, DoneBefore: r.DoneBefore, Promotion: r.Promotion,
+		Rate: r.Rate, Speed: r.Speed, Memory: r.Memory, Solo: r.Solo, Among: slices.Clone(r.Among), Slow: r.Slow}
 	if e.plans.planner != nil {
-		t.served = slices.Clone(r.Served)
+		t.Served = slices.Clone(r.Served)
 	}
 	return t
 }
 
 // resume puts a job where it was, or reports that it cannot. All jobs are
 // known by now.
-func (e *Engine) resume(r *JobRecord, same bool, queues []cluster.Queue) bool {
+func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 	j := e.jobs[r.Spec.ID]
-	if j.state == Done {
+	if j.State == job.Done {
 		return true
 	}
-	q, err := e.queueOf(j.spec)
-	if err != nil && j.state != Pending {
-		q, _ = e.tree.Index(closedName(j.spec.Queue, queues))
+	q, err := e.queueOf(j.Spec)
+	if err != nil && j.State != job.Pending {
+		q, _ = e.tree.Index(closedName(j.Spec.Queue, queues))
 	}
-	j.queue = int32(q)
-	s := e.shapeAt(j.shape)
-	j.milli, j.tasks, j.devices = e.askedMilli(j), s.max, int32(j.spec.GPUs())
+	j.Queue = int32(q)
+	s := e.shapes.At(j.Shape)
+	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.Max, int32(j.Spec.GPUs())
 	e.deps.rejoin(e, j, r.Singles)
-	if j.inArray && j.spec.Array != nil {
-		e.deps.array(j.spec.Array.ID).active++
+	if j.InArray && j.Spec.Array != nil {
+		e.deps.array(j.Spec.Array.ID).active++
 	}
 	if r.Home != nil && e.validAllocs(r.Home, false) {
-		j.home = inName(j, r.Home)
+		j.Home = inName(j, r.Home)
 	}
-	j.warm = r.Warm
+	j.Warm = r.Warm
 	switch {
-	case r.Frozen == nil && j.home != nil:
-		e.freeze(j, j.home, j.done)
+	case r.Frozen == nil && j.Home != nil:
+		e.freeze(j, j.Home, j.Done)
 	case e.validAllocs(r.Frozen, false):
 		e.freeze(j, inName(j, r.Frozen), r.Asleep)
 	}
-	if j.frozen != nil && !e.mayFreeze(j.frozen) { // GPUs were shared in another way when it was suspended
+	if j.Frozen != nil && !e.mayFreeze(j.Frozen) { // GPUs were shared in another way when it was suspended
 		e.loseMemory(j)
 		same = false
 	}
 	switch {
-	case j.state == Pending && err != nil:
-		j.queue = int32(e.tree.Len() - 1)
-		e.finish(j, Impossible)
+	case j.State == job.Pending && err != nil:
+		j.Queue = int32(e.tree.Len() - 1)
+		e.finish(j, job.Impossible)
 		return false
-	case j.state == Pending && !e.validAllocs(r.Home, false):
+	case j.State == job.Pending && !e.validAllocs(r.Home, false):
 		e.resumeLost(j)
 		return false
-	case j.state == Pending:
+	case j.State == job.Pending:
 		e.resumePending(j, r, same)
 		if r.Promise != 0 && e.mode == Conservative && e.validAllocs(r.Plan, false) {
-			j.promise, j.plan = r.Promise, slices.Clone(r.Plan)
+			j.Promise, j.Plan = r.Promise, slices.Clone(r.Plan)
 		}
-	case !e.validAllocs(r.Allocs, j.state != Stopping):
+	case !e.validAllocs(r.Allocs, j.State != job.Stopping):
 		e.resumeLost(j)
 		return false
 	default:
@@ -282,64 +283,64 @@ func (e *Engine) validAllocs(allocs []inventory.Alloc, free bool) bool {
 	return ok
 }
 
-func (e *Engine) resumePending(j *jobState, r *JobRecord, same bool) {
+func (e *Engine) resumePending(j *job.State, r *job.Record, same bool) {
 	if !r.Eligible {
-		switch j.parked {
-		case ParkedBegin, NotParked:
+		switch j.Parked {
+		case job.ParkedBegin, job.NotParked:
 			e.admit(j)
-		case ParkedDependency, ParkedSingleton:
+		case job.ParkedDependency, job.ParkedSingleton:
 			e.dependencies(j) // sets the timers of delays again
-		case ParkedPlan:
+		case job.ParkedPlan:
 			e.starveAgain(j)
 		}
 		return
 	}
 	e.lineUp(j)
-	if g := &e.groups[j.group]; same && j.key.Key != r.Key {
-		g.jobs.Remove(j.key)
-		j.key.Key = r.Key
-		g.jobs.Insert(j.key)
+	if g := &e.groups[j.Group]; same && j.Key.Key != r.Key {
+		g.jobs.Remove(j.Key)
+		j.Key.Key = r.Key
+		g.jobs.Insert(j.Key)
 		e.relist(g)
 	}
 	e.starveAgain(j)
 }
 
 // starveAgain sets the time again at which the job will have waited too long.
-func (e *Engine) starveAgain(j *jobState) {
-	if e.cfg.Starvation > 0 && !j.promoted && !e.divided(j) && j.hungry != cluster.Never {
-		e.timers.push(timer{j.hungry.Add(e.cfg.Starvation), timerStarving, int32(j.spec.ID), j.gen})
+func (e *Engine) starveAgain(j *job.State) {
+	if e.cfg.Starvation > 0 && !j.Promoted && !e.divided(j) && j.StarvingSince != cluster.Never {
+		e.timers.push(timer{j.StarvingSince.Add(e.cfg.Starvation), timerStarving, int32(j.Spec.ID), j.Gen})
 	}
 }
 
 // resumeLost makes a job wait again whose devices are not there any more.
-func (e *Engine) resumeLost(j *jobState) {
+func (e *Engine) resumeLost(j *job.State) {
 	for _, v := range e.jobs {
-		if v != nil && j.state == Placed { // nobody's leaving is for this one any more
+		if v != nil && j.State == job.Placed { // nobody's leaving is for this one any more
 			e.stopWaiting(j, v)
 		}
 	}
-	j.state, j.since, j.hungry, j.rate, j.demoted = Pending, e.now, cluster.Never, 0, false
-	j.done = j.saved
+	j.State, j.Since, j.StarvingSince, j.Rate, j.Demoted = job.Pending, e.now, cluster.Never, 0, false
+	j.Done = j.Saved
 	e.freeze(j, nil, 0)
 	e.admit(j)
 }
 
 // resumeHolding books what a job holds, or what it still has to leave.
-func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
-	s := e.shapeAt(j.shape)
-	j.allocs, j.leaving, j.resizing, j.waits = inName(j, r.Allocs), inName(j, r.Leaving), r.Resizing, r.Waits
-	j.tasks, j.devices = r.Tasks, int32(s.devices(int(r.Tasks)))
-	j.milli, j.packed = e.heldMilli(j), r.Packed
-	leaves := j.leaving
-	if j.state == Stopping {
-		leaves = j.goingAllocs()
+func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
+	s := e.shapes.At(j.Shape)
+	j.Allocs, j.Leaving, j.Resizing, j.Waits = inName(j, r.Allocs), inName(j, r.Leaving), r.Resizing, r.Waits
+	j.Tasks, j.Devices = r.Tasks, int32(s.Devices(int(r.Tasks)))
+	j.Milli, j.Packed = e.heldMilli(j), r.Packed
+	leaves := j.Leaving
+	if j.State == job.Stopping {
+		leaves = j.GoingAllocs()
 	}
 	for i := range leaves {
-		e.noteLeaver(leaves[i].Node, j.spec.ID)
+		e.noteLeaver(leaves[i].Node, j.Spec.ID)
 	}
-	if j.state == Stopping {
-		if j.how == Suspend && !e.mayFreeze(j.allocs) {
-			j.how, j.warm = e.howToStop(j), false
+	if j.State == job.Stopping {
+		if j.How == job.Suspend && !e.mayFreeze(j.Allocs) {
+			j.How, j.Warm = e.howToStop(j), false
 		}
 		if r.Dest != nil && e.validAllocs(r.Dest, true) {
 			e.reserveDest(j, inName(j, r.Dest))
@@ -348,40 +349,40 @@ func (e *Engine) resumeHolding(j *jobState, r *JobRecord, same bool) {
 		}
 		return
 	}
-	for i := range j.allocs {
-		e.st.Take(&j.allocs[i])
+	for i := range j.Allocs {
+		e.st.Take(&j.Allocs[i])
 	}
-	if j.beside = r.Beside; j.hosted() {
+	if j.GuestOf = r.Beside; j.Hosted() {
 		h := e.host(j)
-		h.guests = append(h.guests, j.spec.ID)
+		h.Guests = append(h.Guests, j.Spec.ID)
 	}
 	e.reweigh(j)
 	e.charge(j, 1)
 	e.st.Commit()
-	j.waited = j.state == Placed
+	j.Waited = j.State == job.Placed
 	e.list(j)
 	if same {
 		e.unlist(j)
-		j.key.Key, j.endKey.Key[0] = r.Key, r.EndKey
-		e.running.insert(j.key)
-		e.ends.insert(j.endKey)
-		e.holding[j.tier()]++
+		j.Key.Key, j.EndKey.Key[0] = r.Key, r.EndKey
+		e.running.insert(j.Key)
+		e.ends.insert(j.EndKey)
+		e.holding[j.Tier()]++
 		e.notePlaced(j)
 	}
-	if j.state == Placed {
+	if j.State == job.Placed {
 		e.starveAgain(j) // its placement may be taken back
 		return
 	}
-	if j.limitAt != cluster.Never && j.limitAt != 0 {
-		e.timers.push(timer{j.limitAt, timerLimit, int32(j.spec.ID), j.gen})
+	if j.LimitAt != cluster.Never && j.LimitAt != 0 {
+		e.timers.push(timer{j.LimitAt, timerLimit, int32(j.Spec.ID), j.Gen})
 	}
-	if j.slow != 0 {
-		e.timers.push(timer{j.slow.Add(slowFor), timerSlow, int32(j.spec.ID), j.gen})
+	if j.Slow != 0 {
+		e.timers.push(timer{j.Slow.Add(slowFor), timerSlow, int32(j.Spec.ID), j.Gen})
 	}
-	if safe := j.started.Add(e.cfg.MinRuntime); e.cfg.MinRuntime > 0 && safe > e.now {
-		e.timers.push(timer{safe, timerSafe, int32(j.spec.ID), j.gen})
+	if safe := j.Started.Add(e.cfg.MinRuntime); e.cfg.MinRuntime > 0 && safe > e.now {
+		e.timers.push(timer{safe, timerSafe, int32(j.Spec.ID), j.Gen})
 	}
 	e.watchSettled(j)
-	j.nextKey = math.MinInt64
+	j.NextKey = math.MinInt64
 	e.watchKey(j)
 }

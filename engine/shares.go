@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -33,7 +34,7 @@ func (e *Engine) FairShares() ([]FairShare, bool) {
 		} else {
 			u := &e.limits.users[i-n]
 			s.Queue, s.User = e.tree.Spec(int(u.queue)).Name, e.users.names[u.user]
-			s.Factor = int64(ranks[i]) * million / int64(max(1, users))
+			s.Factor = int64(ranks[i]) * job.Million / int64(max(1, users))
 		}
 		list = append(list, s)
 	}
@@ -79,14 +80,14 @@ func (e *Engine) Factors() (weights *Factors, jobs map[cluster.JobID]Factors) {
 	_, ranks, users := e.fairTree()
 	jobs = map[cluster.JobID]Factors{}
 	for _, j := range e.jobs {
-		if j == nil || j.state != Pending {
+		if j == nil || j.State != job.Pending {
 			continue
 		}
 		fair := int64(0)
-		if id, known := e.limits.userID[[2]int32{j.queue, j.user}]; known {
-			fair = int64(ranks[e.tree.Len()+int(id)]) * million / int64(max(1, users))
+		if id, known := e.limits.userID[[2]int32{j.Queue, j.User}]; known {
+			fair = int64(ranks[e.tree.Len()+int(id)]) * job.Million / int64(max(1, users))
 		}
-		jobs[j.spec.ID] = p.Factors(View{e}, JobView{e, j}, fair)
+		jobs[j.Spec.ID] = p.Factors(View{e}, JobView{e, j}, fair)
 	}
 	return &w, jobs
 }

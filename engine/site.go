@@ -6,6 +6,8 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Pick says which of several nodes with room a placer prefers.
@@ -23,14 +25,14 @@ const (
 type Site struct {
 	request
 	e      *Engine
-	job    *jobState
+	job    *job.State
 	req    []cluster.TaskSet // what to place (elastic jobs: at the size tried)
-	stage  stage             // candidate classes of this attempt
+	stage  shape.Stage       // candidate classes of this attempt
 	within inventory.Domain
 	awake  bool             // nodes that are asleep are left alone
 	home   inventory.Domain // of a gang that grows: where it must stay
 	allocs []inventory.Alloc
-	most   *nodeMost          // nil: it has no bounds of its own
+	most   *shape.Bounds      // nil: it has no bounds of its own
 	has    []inventory.Alloc  // what a job that grows holds already
 	own    uint64             // devices of the task that is being bound: its shares are on distinct ones
 	row    *inventory.FragRow // what Growth remembers of the set rowSet, under demand rowRev
@@ -57,7 +59,7 @@ func SiteMemory[T any](s *Site) *T {
 }
 
 // Topology returns how near together the gang is to be: what the job asks for, or a plan (Target.Within).
-func (s *Site) Topology() cluster.Topology { return s.e.shapes[s.job.shape].topo }
+func (s *Site) Topology() cluster.Topology { return s.e.shapes.Get(s.job.Shape).Topo }
 
 // Sets returns the task sets to place.
 func (s *Site) Sets() []cluster.TaskSet { return s.req }
@@ -103,7 +105,7 @@ func (s *Site) bound(node int32) (sum inventory.Alloc) {
 // FreeGPUs returns the wholly free GPUs of a node, as far as they suit the gang.
 func (s *Site) FreeGPUs(node int) int {
 	n := &s.in.Nodes()[node]
-	if s.stage.sets != nil && !s.stage.gpus.Has(n.Class()) {
+	if s.stage.Sets != nil && !s.stage.GPUs.Has(n.Class()) {
 		return 0
 	}
 	return int(n.FreeGPUs())
@@ -133,7 +135,7 @@ func (s *Site) Domains(node int, l cluster.Level, f func(d inventory.Domain, fre
 // Islands reports whether a candidate node has NVLink islands: then one task
 // may be in several NVLink domains.
 func (s *Site) Islands() bool {
-	for _, ci := range s.stage.classes {
+	for _, ci := range s.stage.Classes {
 		if s.in.Classes()[ci].Split() {
 			return true
 		}
@@ -145,7 +147,7 @@ func (s *Site) inside(node int32) bool {
 	switch {
 	case s.avoid != nil && s.avoid.off(node), s.awake && s.in.Nodes()[node].Spec().Asleep > 0:
 		return false
-	case s.most != nil && s.most.within != nil && !s.most.within.in.has(node), s.shut.has(node):
+	case s.most != nil && s.most.Within != nil && !s.most.Within.In.Has(node), s.shut.Has(node):
 		return false
 	}
 	return s.inDomain(s.within, node) && s.inDomain(s.home, node)
@@ -166,17 +168,17 @@ func (s *Site) inDomain(d inventory.Domain, node int32) bool {
 func (s *Site) devices(n *inventory.Node) uint64 {
 	on := s.within.Devices(n) & s.home.Devices(n)
 	if s.e.cfg.Spec.Sharing == cluster.MPS {
-		on &^= n.Others(s.job.spec.User)
+		on &^= n.Others(s.job.Spec.User)
 	}
 	return on &^ s.e.shunned(n, s.job)
 }
 
 // ownerOf is whose a job's shares are, where that matters.
-func (e *Engine) ownerOf(j *jobState) string {
+func (e *Engine) ownerOf(j *job.State) string {
 	if e.cfg.Spec.Sharing != cluster.MPS {
 		return ""
 	}
-	return j.spec.User
+	return j.Spec.User
 }
 
 // only returns the single node to which the search is restricted, if it is.
@@ -191,7 +193,7 @@ func (s *Site) only() (int32, bool) {
 // one is Find where there is only one node to look at.
 func (s *Site) one(id int32, set, n int) int {
 	nd := &s.in.Nodes()[id]
-	if nd.TakesJobs() && s.inside(id) && slices.Contains(s.stage.of(set), nd.Class()) && s.Room(int(id), set, n) >= n {
+	if nd.TakesJobs() && s.inside(id) && slices.Contains(s.stage.Of(set), nd.Class()) && s.Room(int(id), set, n) >= n {
 		return int(id)
 	}
 	return -1
@@ -199,7 +201,7 @@ func (s *Site) one(id int32, set, n int) int {
 
 // Nodes calls f for each candidate node in order until f returns false. This is
 // the linear scan for placers that score every node.
-func (s *Site) Nodes(f func(node int) bool) { s.nodes(s.stage.classes, f) }
+func (s *Site) Nodes(f func(node int) bool) { s.nodes(s.stage.Classes, f) }
 
 func (s *Site) nodes(classes []int32, f func(node int) bool) {
 	if id, ok := s.only(); ok {
@@ -244,7 +246,7 @@ func (s *Site) Find(set, n int, pick Pick) int {
 
 func (s *Site) find(set, n int, pick Pick) int {
 	r := &s.req[set].Request
-	if s.most != nil && n > s.most.each() {
+	if s.most != nil && n > s.most.Each() {
 		return -1
 	}
 	if id, ok := s.only(); ok {
@@ -256,7 +258,7 @@ func (s *Site) find(set, n int, pick Pick) int {
 	need := n * r.GPUs
 	best, bestFree := int32(-1), 0
 	var bestCPU cluster.Milli
-	for _, ci := range s.stage.of(set) {
+	for _, ci := range s.stage.Of(set) {
 		c := &s.in.Classes()[ci]
 		if need > c.GPUs() {
 			continue
@@ -321,7 +323,7 @@ func (s *Site) scan(c *inventory.Class, k, set, n int, pick Pick) (int32, cluste
 // where a whole device must be opened (Emptiest: the other way round).
 func (s *Site) findShared(set, n int, pick Pick) int {
 	best, bestScore := -1, int64(0)
-	s.nodes(s.stage.of(set), func(node int) bool {
+	s.nodes(s.stage.Of(set), func(node int) bool {
 		if s.Room(node, set, n) < n {
 			return true
 		}
@@ -389,7 +391,7 @@ func (s *Site) FindOther(set, n int, pick Pick) int {
 		}
 	}
 	best, bestFree := -1, 0
-	s.nodes(s.stage.of(set), func(node int) bool {
+	s.nodes(s.stage.Of(set), func(node int) bool {
 		if s.uses(s.allocs, int32(node)) || s.Room(node, set, n) < n {
 			return true
 		}
@@ -407,7 +409,7 @@ func (s *Site) FindOther(set, n int, pick Pick) int {
 func (s *Site) Most(set, most int) (node, tasks int) {
 	r := &s.req[set].Request
 	if s.most != nil {
-		most = min(most, s.most.each())
+		most = min(most, s.most.Each())
 	}
 	if r.GPUs > 0 && !r.Fractional() && r.Profile == "" {
 		for n := most; n > 0; n = bestPossible(s, set, n-1) {
@@ -418,7 +420,7 @@ func (s *Site) Most(set, most int) (node, tasks int) {
 		return -1, 0
 	}
 	room := 0
-	s.nodes(s.stage.of(set), func(node int) bool {
+	s.nodes(s.stage.Of(set), func(node int) bool {
 		room = max(room, s.Room(node, set, most))
 		return room < most
 	})
@@ -432,7 +434,7 @@ func (s *Site) Most(set, most int) (node, tasks int) {
 // tasks' worth of free GPUs, so that Most does not try hopeless sizes.
 func bestPossible(s *Site, set, n int) int {
 	top, gpus := 0, s.req[set].Request.GPUs
-	for _, ci := range s.stage.of(set) {
+	for _, ci := range s.stage.Of(set) {
 		c := &s.in.Classes()[ci]
 		for k := c.GPUs(); k > 0; k-- {
 			if c.Buckets()[k].Len() > 0 {

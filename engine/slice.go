@@ -6,32 +6,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/shape"
 )
-
-// A plan may have a job that asks for one GPU run on a MIG instance of one (A-mig;
-// MISO): Target.Slice says on which. Such a job is never in line, and no placer is
-// asked: it starts where the plan has it, as soon as that is free. Where the
-// instances of a GPU stay as they are, it must be one of them; else it is made.
-
-// Slice is a MIG instance of a node's GPU.
-type Slice struct {
-	Node    int32  `json:"node,omitempty"` // index in the order in which nodes joined
-	GPU     int    `json:"gpu,omitempty"`
-	Profile string `json:"profile"`
-	Start   int    `json:"start,omitempty"` // its first memory slice
-}
-
-// sliced reports whether the plan has the job on an instance.
-func (j *jobState) sliced() bool {
-	return j.target != nil && j.target.Slice != nil && !j.planless()
-}
-
-// divides reports whether jobs of the shape can run on an instance instead of the
-// GPU that they ask for.
-func (s *shape) divides() bool {
-	r := &s.sets[0].Request
-	return len(s.sets) == 1 && s.min == 1 && s.max == 1 && s.bounds() == nil && r.GPUs == 1 && !r.Fractional() && r.Profile == ""
-}
 
 // undivided reports whether GPUs are handed out as jobs ask for them, whatever a
 // plan says: elsewhere nobody could make an instance of one, and what an advance
@@ -41,21 +18,23 @@ func (e *Engine) undivided() bool { return e.cfg.Unshared || len(e.advance) > 0 
 // divided reports whether plans may have the job on an instance. Such a job is never
 // promoted, however long it waits: it would ask for a whole GPU then, and there may
 // be none.
-func (e *Engine) divided(j *jobState) bool { return e.traits.Divides && e.shapes[j.base].divides() }
+func (e *Engine) divided(j *job.State) bool {
+	return e.traits.Divides && e.shapes.Get(j.Base).Divides()
+}
 
 // leaves reports whether plans that only divide GPUs (Traits.OnlyDivides) say nothing of the
 // job, because none that could be divided suits it. To whom an older plan, in another
 // cluster, gave nothing, or an instance, a plan has to give something else.
-func (e *Engine) leaves(j *jobState) bool {
-	return j.whole && (j.target == nil || !j.target.Idle && j.target.Slice == nil)
+func (e *Engine) leaves(j *job.State) bool {
+	return j.Whole && (j.Target == nil || !j.Target.Idle && j.Target.Slice == nil)
 }
 
 // indivisible reports whether plans only divide GPUs, and none that can be divided suits the job.
-func (e *Engine) indivisible(j *jobState) bool {
+func (e *Engine) indivisible(j *job.State) bool {
 	if !e.traits.OnlyDivides {
 		return false
 	}
-	suits := &e.shapeAt(j.base).suits[0]
+	suits := &e.shapes.At(j.Base).Suits[0]
 	for c := range e.st.Classes() {
 		if suits.Has(int32(c)) && e.st.Classes()[c].Model().MIG() {
 			return false
@@ -70,10 +49,10 @@ func (e *Engine) reconsider() {
 		return
 	}
 	for _, j := range e.jobs {
-		if j == nil || j.state == Done || j.pooled {
+		if j == nil || j.State == job.Done || j.Pooled {
 			continue
 		}
-		if j.whole = e.indivisible(j); e.chooses(j) {
+		if j.Whole = e.indivisible(j); e.chooses(j) {
 			e.include(j)
 		}
 	}
@@ -81,14 +60,14 @@ func (e *Engine) reconsider() {
 
 // instanceFor reports whether a GPU in MIG mode has, or can have, an instance for
 // jobs of the shape: where all GPUs are in MIG mode, it could never run otherwise.
-func (e *Engine) instanceFor(s *shape) bool {
+func (e *Engine) instanceFor(s *shape.Shape) bool {
 	if e.undivided() {
 		return false
 	}
-	need := s.sets[0].Request.Memory
+	need := s.Sets[0].Request.Memory
 	for i := range e.st.Nodes() {
 		n := &e.st.Nodes()[i]
-		if n.Fixed() == nil || !s.suits[0].Has(n.Class()) {
+		if n.Fixed() == nil || !s.Suits[0].Has(n.Class()) {
 			continue
 		}
 		model := e.st.Classes()[n.Class()].Model()
@@ -108,16 +87,16 @@ func (e *Engine) instanceFor(s *shape) bool {
 }
 
 // sliceOf is what a job holds of a GPU on an instance; false: it can never have it.
-func (e *Engine) sliceOf(j *jobState, t *Slice) (a inventory.Alloc, ok bool) {
-	s := e.shapeAt(j.base)
+func (e *Engine) sliceOf(j *job.State, t *job.Slice) (a inventory.Alloc, ok bool) {
+	s := e.shapes.At(j.Base)
 	if e.undivided() || !e.divided(j) || t.Node < 0 || int(t.Node) >= len(e.st.Nodes()) {
 		return a, false
 	}
 	n := &e.st.Nodes()[t.Node]
 	model := e.st.Classes()[n.Class()].Model()
 	p, known := model.Profile(t.Profile)
-	r := &s.sets[0].Request
-	if !known || t.GPU < 0 || t.GPU >= n.Spec().GPUs || !slices.Contains(p.Starts, t.Start) || !s.suits[0].Has(n.Class()) || p.Memory < r.Memory ||
+	r := &s.Sets[0].Request
+	if !known || t.GPU < 0 || t.GPU >= n.Spec().GPUs || !slices.Contains(p.Starts, t.Start) || !s.Suits[0].Has(n.Class()) || p.Memory < r.Memory ||
 		n.Stays(t.GPU) && !slices.ContainsFunc(n.Fixed().Instances()[t.GPU], func(in inventory.Instance) bool { return in.Profile() == p.Name && in.Start() == t.Start }) {
 		return a, false
 	}
@@ -126,8 +105,8 @@ func (e *Engine) sliceOf(j *jobState, t *Slice) (a inventory.Alloc, ok bool) {
 }
 
 // divide starts a waiting job on the instance that its plan names, if that is free.
-func (e *Engine) divide(j *jobState) {
-	a, ok := e.sliceOf(j, j.target.Slice)
+func (e *Engine) divide(j *job.State) {
+	a, ok := e.sliceOf(j, j.Target.Slice)
 	if !ok {
 		return
 	}
@@ -139,56 +118,56 @@ func (e *Engine) divide(j *jobState) {
 		return
 	}
 	allocs := []inventory.Alloc{a}
-	if j.home != nil && !SameDevices(j.home, allocs) {
+	if j.Home != nil && !SameDevices(j.Home, allocs) {
 		e.touch(j)
-		j.thaw()
+		j.Thaw()
 	}
 	e.st.Take(&a)
-	j.parked = NotParked
+	j.Parked = job.NotParked
 	e.book(j, allocs, 1)
 }
 
 // onSlice reports whether a job that asks for a whole GPU holds an instance of one.
-func (e *Engine) onSlice(j *jobState, allocs []inventory.Alloc) bool {
-	return len(allocs) == 1 && allocs[0].Slots != 0 && e.shapes[j.base].sets[0].Request.Profile == ""
+func (e *Engine) onSlice(j *job.State, allocs []inventory.Alloc) bool {
+	return len(allocs) == 1 && allocs[0].Slots != 0 && e.shapes.Get(j.Base).Sets[0].Request.Profile == ""
 }
 
 // offSlice reports whether what a job holds, or where its memory is, is not where
 // its target has it: on an instance, on another, or on none.
-func (e *Engine) offSlice(j *jobState, allocs []inventory.Alloc) bool {
-	if j.target.Slice == nil {
+func (e *Engine) offSlice(j *job.State, allocs []inventory.Alloc) bool {
+	if j.Target.Slice == nil {
 		return e.onSlice(j, allocs)
 	}
-	a, ok := e.sliceOf(j, j.target.Slice)
+	a, ok := e.sliceOf(j, j.Target.Slice)
 	return ok && (len(allocs) != 1 || a.Node != allocs[0].Node || a.GPUs != allocs[0].GPUs || a.Slots != allocs[0].Slots || a.Compute != allocs[0].Compute)
 }
 
 // Slice returns the instance that a job holds which asked for a whole GPU; false:
 // it holds none.
-func (j JobView) Slice() (Slice, bool) {
-	if !j.j.booked() || !j.e.onSlice(j.j, j.j.allocs) {
-		return Slice{}, false
+func (j JobView) Slice() (job.Slice, bool) {
+	if !j.j.Booked() || !j.e.onSlice(j.j, j.j.Allocs) {
+		return job.Slice{}, false
 	}
-	a := &j.j.allocs[0]
+	a := &j.j.Allocs[0]
 	model := j.e.st.Classes()[j.e.st.Nodes()[a.Node].Class()].Model()
 	p, start, ok := model.Held(a.Slots, int(a.Compute), a.Media)
 	if !ok {
-		return Slice{}, false
+		return job.Slice{}, false
 	}
-	return Slice{Node: a.Node, GPU: bits.TrailingZeros64(a.GPUs), Profile: p.Name, Start: start}, true
+	return job.Slice{Node: a.Node, GPU: bits.TrailingZeros64(a.GPUs), Profile: p.Name, Start: start}, true
 }
 
 // Divides reports whether the job could run on a MIG instance instead of the GPU
 // that it asks for: it is one task with one whole GPU, of one size.
-func (j JobView) Divides() bool { return j.e.divided(j.j) && !j.j.planless() }
+func (j JobView) Divides() bool { return j.e.divided(j.j) && !j.j.Planless() }
 
 // Suits reports whether the job could ever run on the node.
 func (j JobView) Suits(node int32) bool {
-	return j.e.shapeAt(j.j.base).suits[0].Has(j.e.st.Nodes()[node].Class())
+	return j.e.shapes.At(j.j.Base).Suits[0].Has(j.e.st.Nodes()[node].Class())
 }
 
 // Stops reports whether the job was told to leave what it holds.
-func (j JobView) Stops() bool { return j.j.state == Stopping }
+func (j JobView) Stops() bool { return j.j.State == job.Stopping }
 
 // Device is a GPU that can be divided into MIG instances, or that is.
 type Device struct {
@@ -241,7 +220,7 @@ func (v View) Host(node int32) (cpu cluster.Milli, ram cluster.MiB) {
 func (v View) SpeedOn(j JobView, model *cluster.GPUModel, p *cluster.SliceProfile) int64 {
 	part := int64(p.Compute) * cluster.Whole / int64(model.Compute)
 	if s := v.e.cfg.Speeds; s != nil {
-		return s.Slice(j.j.spec, model.Name, p.Name, part)
+		return s.Slice(j.j.Spec, model.Name, p.Name, part)
 	}
-	return part * (million / cluster.Whole)
+	return part * (job.Million / cluster.Whole)
 }

@@ -2,11 +2,9 @@ package engine
 
 import (
 	"slices"
-	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/inventory"
-	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -25,7 +23,7 @@ type Snapshot struct {
 	Queues  []cluster.Queue `json:"queues,omitempty"`  // as they were last set
 	Closed  []cluster.Queue `json:"closed,omitempty"`  // removed, but jobs of theirs still run
 	Users   []string        `json:"users,omitempty"`   // in the order in which they were first seen
-	Jobs    []JobRecord     `json:"jobs,omitempty"`    // by number
+	Jobs    []job.Record    `json:"jobs,omitempty"`    // by number
 	Arrays  []ArrayRecord   `json:"arrays,omitempty"`
 	Usage   []UsageRecord   `json:"usage,omitempty"`
 	Budgets []BudgetRecord  `json:"budgets,omitempty"`
@@ -52,72 +50,6 @@ type PlanRecord struct {
 	Next  cluster.Time `json:"next"`
 	Dirty bool         `json:"dirty,omitempty"` // who could run has changed since
 	Memo  []int64      `json:"memo,omitempty"`
-}
-
-// JobRecord is what the engine knows of one job. Attained, Ran and Done hold
-// up to Acc; what the job holds since then counts on.
-type JobRecord struct {
-	Spec        *cluster.Job      `json:"spec"`
-	State       State             `json:"state"`
-	Reason      StopReason        `json:"reason,omitempty"`
-	Parked      Parked            `json:"parked,omitempty"`
-	Eligible    bool              `json:"eligible,omitempty"`
-	InArray     bool              `json:"in_array,omitempty"`
-	Promoted    bool              `json:"promoted,omitempty"`
-	Demoted     bool              `json:"demoted,omitempty"` // while it runs: it counts as best-effort
-	Resizing    bool              `json:"resizing,omitempty"`
-	How         How               `json:"how,omitempty"`
-	Allocs      []inventory.Alloc `json:"allocs,omitempty"`
-	Home        []inventory.Alloc `json:"home,omitempty"`
-	Frozen      []inventory.Alloc `json:"frozen,omitempty"` // with Asleep, where it is not Home
-	Asleep      time.Duration     `json:"asleep,omitempty"`
-	Warm        bool              `json:"warm,omitempty"` // it was suspended while it computed; while it has devices: and went on in place
-	Leaving     []inventory.Alloc `json:"leaving,omitempty"`
-	Dest        []inventory.Alloc `json:"dest,omitempty"`  // while it stops to be moved: where it goes
-	Moved       []cluster.Time    `json:"moved,omitempty"` // when it was, not long ago
-	Waiters     []cluster.JobID   `json:"waiters,omitempty"`
-	Claims      []Claim           `json:"claims,omitempty"` // what the waiters count on of its CPU and RAM
-	Beside      int32             `json:"beside,omitempty"` // 1 + the job whose guest it is
-	Guests      []cluster.JobID   `json:"guests,omitempty"` // its own, the first to come first
-	Packed      bool              `json:"packed,omitempty"` // in this run others were on its devices, or it on theirs
-	Waits       int32             `json:"waits,omitempty"`
-	Tasks       int32             `json:"tasks,omitempty"`
-	Fails       int32             `json:"fails,omitempty"`
-	Preemptions int32             `json:"preemptions,omitempty"`
-	Since       cluster.Time      `json:"since,omitempty"`
-	Lined       cluster.Time      `json:"lined,omitempty"`
-	Hungry      cluster.Time      `json:"hungry,omitempty"`
-	Started     cluster.Time      `json:"started,omitempty"`
-	FirstStart  cluster.Time      `json:"first_start,omitempty"`
-	Ended       cluster.Time      `json:"ended,omitempty"`
-	Acc         cluster.Time      `json:"acc,omitempty"`
-	Attained    int64             `json:"attained,omitempty"`   // milli-GPU-milliseconds
-	Weighted    int64             `json:"weighted,omitempty"`   // ... by the weights of the GPU models, up to the last change
-	Unweighted  int64             `json:"unweighted,omitempty"` // ... what of Attained was received up to then
-	Weight      int64             `json:"weight,omitempty"`     // ... since then, in thousandths; 0: 1000
-	Ran         time.Duration     `json:"ran,omitempty"`
-	Done        time.Duration     `json:"done,omitempty"`
-	Saved       time.Duration     `json:"saved,omitempty"`
-	Deaf        bool              `json:"deaf,omitempty"` // asked for a checkpoint it saves nothing, as its driver found
-	Rate        int64             `json:"rate,omitempty"`
-	Speed       int64             `json:"speed,omitempty"`
-	Memory      cluster.MiB       `json:"memory,omitempty"` // the most that it was measured to use of any of its GPUs
-	Solo        int64             `json:"solo,omitempty"`   // ... with nobody else in shares of its GPUs
-	Among       []cluster.JobID   `json:"among,omitempty"`  // who computed in shares of its GPUs when its speed was measured last
-	Slow        cluster.Time      `json:"slow,omitempty"`   // ... among whom it is slower than it accepts, since then
-	LimitAt     cluster.Time      `json:"limit_at,omitempty"`
-	Promotion   cluster.Time      `json:"promotion,omitempty"`   // the last one by the policy (Promoter)
-	Before      int64             `json:"before,omitempty"`      // ... what of its weighted service was received before
-	RanBefore   time.Duration     `json:"ran_before,omitempty"`  // ... and of Ran
-	DoneBefore  time.Duration     `json:"done_before,omitempty"` // ... and the useful work that it had then
-	Predicted   time.Duration     `json:"predicted,omitempty"`
-	Singles     []cluster.JobID   `json:"singles,omitempty"` // a singleton's: the jobs that it waits for
-	Promise     cluster.Time      `json:"promise,omitempty"` // conservative backfill: the start that it was promised
-	Plan        []inventory.Alloc `json:"plan,omitempty"`    // ... and where
-	Target      *Target           `json:"target,omitempty"`  // what the policy's plan gives it
-	Served      []Served          `json:"served,omitempty"`  // wall time on devices by GPU model, where a policy plans
-	Key         order.Key         `json:"key,omitzero"`
-	EndKey      int64             `json:"end_key,omitempty"`
 }
 
 // ArrayRecord is the elements of an array that wait for a place, in order.
@@ -160,7 +92,7 @@ func (e *Engine) Snapshot() Snapshot {
 			continue
 		}
 		s.Jobs = append(s.Jobs, *e.Record(cluster.JobID(i)))
-		if a := e.jobs[i].spec.Array; a != nil && !slices.Contains(arrays, a.ID) {
+		if a := e.jobs[i].Spec.Array; a != nil && !slices.Contains(arrays, a.ID) {
 			arrays = append(arrays, a.ID)
 		}
 	}
@@ -233,37 +165,37 @@ func (e *Engine) Usage() (usage []UsageRecord, budgets []BudgetRecord) {
 func (e *Engine) Knows(id cluster.JobID) bool { return e.job(id) != nil }
 
 // Record writes down what the engine knows of a job; nil: nothing.
-func (e *Engine) Record(id cluster.JobID) *JobRecord {
+func (e *Engine) Record(id cluster.JobID) *job.Record {
 	j := e.job(id)
 	if j == nil {
 		return nil
 	}
-	r := &JobRecord{Spec: j.spec, State: j.state, Reason: j.reason, Parked: j.parked, Eligible: j.eligible, InArray: j.inArray,
-		Promoted: j.promoted, Demoted: j.demoted, Resizing: j.resizing, How: j.how, Allocs: slices.Clone(j.allocs), Home: slices.Clone(j.home),
-		Leaving: slices.Clone(j.leaving), Dest: slices.Clone(j.dest), Moved: slices.Clone(j.moved), Waiters: slices.Clone(j.waiters), Claims: slices.Clone(j.claims), Waits: j.waits, Tasks: j.tasks, Fails: j.fails,
-		Preemptions: j.preemptions, Since: j.since, Lined: j.lined, Hungry: j.hungry, Started: j.started, FirstStart: j.firstStart,
-		Ended: j.ended, Acc: j.acc, Attained: j.attained, Weighted: j.weighted, Unweighted: j.unweighted, Ran: j.ran, Done: j.done, Saved: j.saved, Deaf: j.deaf, Rate: j.rate, Speed: j.speed, Memory: j.memory, Solo: j.solo, Among: slices.Clone(j.among), Slow: j.slow,
-		LimitAt: j.limitAt, Promotion: j.promotion, Before: j.servedBefore, RanBefore: j.ranBefore, DoneBefore: j.doneBefore, Predicted: j.predicted,
-		Beside: j.beside, Guests: slices.Clone(j.guests), Packed: j.packed, Warm: j.warm, Target: j.target.copied(), Served: slices.Clone(j.served)}
-	if j.weight != cluster.Whole {
-		r.Weight = j.weight
+	r := &job.Record{Spec: j.Spec, State: j.State, Reason: j.Reason, Parked: j.Parked, Eligible: j.Eligible, InArray: j.InArray,
+		Promoted: j.Promoted, Demoted: j.Demoted, Resizing: j.Resizing, How: j.How, Allocs: slices.Clone(j.Allocs), Home: slices.Clone(j.Home),
+		Leaving: slices.Clone(j.Leaving), Dest: slices.Clone(j.Dest), Moved: slices.Clone(j.Moved), Waiters: slices.Clone(j.Waiters), Claims: slices.Clone(j.Claims), Waits: j.Waits, Tasks: j.Tasks, Fails: j.Fails,
+		Preemptions: j.Preemptions, Since: j.Since, Lined: j.EligibleSince, Hungry: j.StarvingSince, Started: j.Started, FirstStart: j.FirstStart,
+		Ended: j.Ended, Acc: j.Acc, Attained: j.Attained, Weighted: j.Weighted, Unweighted: j.Unweighted, Ran: j.Ran, Done: j.Done, Saved: j.Saved, Deaf: j.IgnoresCheckpoint, Rate: j.Rate, Speed: j.Speed, Memory: j.Memory, Solo: j.Solo, Among: slices.Clone(j.Among), Slow: j.Slow,
+		LimitAt: j.LimitAt, Promotion: j.Promotion, Before: j.ServedBefore, RanBefore: j.RanBefore, DoneBefore: j.DoneBefore, Predicted: j.Predicted,
+		Beside: j.GuestOf, Guests: slices.Clone(j.Guests), Packed: j.Packed, Warm: j.Warm, Target: j.Target.Copied(), Served: slices.Clone(j.Served)}
+	if j.Weight != cluster.Whole {
+		r.Weight = j.Weight
 	}
-	if j.state == Done {
+	if j.State == job.Done {
 		r.Home, r.Warm = nil, false
-	} else if j.frozen != nil && !(slices.Equal(j.frozen, j.home) && j.asleep == j.done) {
-		r.Frozen, r.Asleep = slices.Clone(j.frozen), j.asleep
+	} else if j.Frozen != nil && !(slices.Equal(j.Frozen, j.Home) && j.Asleep == j.Done) {
+		r.Frozen, r.Asleep = slices.Clone(j.Frozen), j.Asleep
 	}
-	if j.state == Pending {
+	if j.State == job.Pending {
 		r.Singles = slices.Clone(e.deps.singles[id])
 	}
-	if e.mode == Conservative && j.state == Pending && j.promise != cluster.Never {
-		r.Promise, r.Plan = j.promise, slices.Clone(j.plan)
+	if e.mode == Conservative && j.State == job.Pending && j.Promise != cluster.Never {
+		r.Promise, r.Plan = j.Promise, slices.Clone(j.Plan)
 	}
 	switch {
-	case j.eligible:
-		r.Key = j.key.Key
-	case j.state >= Placed && j.state <= Running:
-		r.Key, r.EndKey = j.key.Key, j.endKey.Key[0]
+	case j.Eligible:
+		r.Key = j.Key.Key
+	case j.State >= job.Placed && j.State <= job.Running:
+		r.Key, r.EndKey = j.Key.Key, j.EndKey.Key[0]
 	}
 	return r
 }
@@ -273,18 +205,18 @@ func (e *Engine) Record(id cluster.JobID) *JobRecord {
 func (e *Engine) Changed() []cluster.JobID { return e.touched }
 
 // touch notes that a job's record changes.
-func (e *Engine) touch(j *jobState) {
+func (e *Engine) touch(j *job.State) {
 	e.noteRank(j)
-	if !j.touched {
-		j.touched = true
-		e.touched = append(double(e.touched), j.spec.ID)
+	if !j.Touched {
+		j.Touched = true
+		e.touched = append(double(e.touched), j.Spec.ID)
 	}
 }
 
 // untouch begins a new step.
 func (e *Engine) untouch() {
 	for _, id := range e.touched {
-		e.jobs[id].touched = false
+		e.jobs[id].Touched = false
 	}
 	e.touched = e.touched[:0]
 }

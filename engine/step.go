@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Step takes what happened at one instant and returns what to do about it.
@@ -85,7 +86,7 @@ func (e *Engine) handle(ev *Event) {
 		e.replaceQueues(ev.Queues)
 		return
 	case NodesNamed:
-		e.nameNodes(ev.Set)
+		e.shapes.Name(ev.Set)
 		return
 	case Defragment:
 		e.askMoves(ev)
@@ -116,7 +117,7 @@ func (e *Engine) handle(ev *Event) {
 	e.settled() // it may leave for another's memory from now on
 }
 
-func (e *Engine) job(id cluster.JobID) *jobState {
+func (e *Engine) job(id cluster.JobID) *job.State {
 	if id < 0 || int(id) >= len(e.jobs) {
 		return nil
 	}
@@ -130,44 +131,44 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	for int(spec.ID) >= len(e.jobs) {
 		e.jobs = append(e.jobs, nil)
 	}
-	j := &jobState{tenure: &e.none, spec: spec, firstStart: cluster.Never, promise: cluster.Never, since: e.now, hungry: cluster.Never, group: -1,
-		user: e.users.id(spec.User), milli: spec.GPUMilli(), devices: int32(spec.GPUs()), weight: cluster.Whole}
+	j := &job.State{Tenure: &e.none, Spec: spec, FirstStart: cluster.Never, Promise: cluster.Never, Since: e.now, StarvingSince: cluster.Never, Group: -1,
+		User: e.users.id(spec.User), Milli: spec.GPUMilli(), Devices: int32(spec.GPUs()), Weight: cluster.Whole}
 	e.jobs[spec.ID] = j
 	e.live++
 	e.goOn(j, before)
 	q, text := e.check(spec)
 	if text != "" {
-		e.reject(j, Impossible, text)
+		e.reject(j, job.Impossible, text)
 		return
 	}
-	j.queue = int32(q)
-	j.shape = e.shapeOf(spec)
-	j.base = j.shape
-	if j.whole = e.indivisible(j); e.chooses(j) {
+	j.Queue = int32(q)
+	j.Shape = e.shapeOf(spec)
+	j.Base = j.Shape
+	if j.Whole = e.indivisible(j); e.chooses(j) {
 		e.include(j)
 	}
-	j.milli = e.askedMilli(j)
-	j.tasks = e.shapes[j.shape].max
-	if e.shapes[j.shape].min < e.shapes[j.shape].max {
+	j.Milli = e.askedMilli(j)
+	j.Tasks = e.shapes.Get(j.Shape).Max
+	if e.shapes.Get(j.Shape).Min < e.shapes.Get(j.Shape).Max {
 		e.elastic++
 	}
 	if text = e.never(j); text != "" {
-		e.reject(j, Impossible, text)
+		e.reject(j, job.Impossible, text)
 		return
 	}
-	j.predicted = e.predict(spec)
+	j.Predicted = e.predict(spec)
 	e.deps.join(e, j)
 	e.admit(j)
 }
 
-func (e *Engine) reject(j *jobState, reason StopReason, text string) {
+func (e *Engine) reject(j *job.State, reason job.StopReason, text string) {
 	e.finish(j, reason)
-	e.actions = append(e.actions, Action{Type: Reject, Job: j.spec.ID, Reason: reason, For: cluster.NoJob, Text: text})
+	e.actions = append(e.actions, Action{Type: Reject, Job: j.Spec.ID, Reason: reason, For: cluster.NoJob, Text: text})
 }
 
 // finish ends a job's life and wakes those that waited for its end.
-func (e *Engine) finish(j *jobState, reason StopReason) {
-	if j.state == Done {
+func (e *Engine) finish(j *job.State, reason job.StopReason) {
+	if j.State == job.Done {
 		return
 	}
 	e.touch(j)
@@ -175,10 +176,10 @@ func (e *Engine) finish(j *jobState, reason StopReason) {
 	e.freeze(j, nil, 0)
 	e.withdraw(j)
 	e.replan()
-	j.state, j.reason, j.ended, j.parked = Done, reason, e.now, NotParked
-	j.gen++
+	j.State, j.Reason, j.Ended, j.Parked = job.Done, reason, e.now, job.NotParked
+	j.Gen++
 	e.live--
-	if reason == Completed {
+	if reason == job.Completed {
 		e.completed(j)
 	}
 	e.deps.leave(e, j)
@@ -186,40 +187,40 @@ func (e *Engine) finish(j *jobState, reason StopReason) {
 
 // withdraw takes a job out of the line by somebody else's will: those whom it
 // blocked are looked at again.
-func (e *Engine) withdraw(j *jobState) {
-	j.hungry = cluster.Never // its waiting begins anew when it is in line again
+func (e *Engine) withdraw(j *job.State) {
+	j.StarvingSince = cluster.Never // its waiting begins anew when it is in line again
 	e.leavePool(j)
-	j.gen++
-	e.fresh = e.fresh || j.eligible
+	j.Gen++
+	e.fresh = e.fresh || j.Eligible
 	e.dequeue(j)
 }
 
 // stopped books that a job's devices are free again.
-func (e *Engine) stopped(j *jobState, ev *Event) {
-	if j.state != Starting && j.state != Running && j.state != Stopping {
+func (e *Engine) stopped(j *job.State, ev *Event) {
+	if j.State != job.Starting && j.State != job.Running && j.State != job.Stopping {
 		return
 	}
 	e.touch(j)
-	wanted := j.reason
-	was := j.state
+	wanted := j.Reason
+	was := j.State
 	e.accrue(j)
-	j.done = min(ev.Done, j.done)
-	if ev.Done > j.done {
-		j.done = ev.Done
+	j.Done = min(ev.Done, j.Done)
+	if ev.Done > j.Done {
+		j.Done = ev.Done
 	}
-	j.rate = 0
-	if was != Stopping || j.how != Suspend {
-		j.saved = j.done
+	j.Rate = 0
+	if was != job.Stopping || j.How != job.Suspend {
+		j.Saved = j.Done
 	}
 	e.costs(j, ev.Switch)
 	e.hears(j, ev.Saves)
-	held, dest := j.allocs, e.dropDest(j)
+	held, dest := j.Allocs, e.dropDest(j)
 	e.free(j, was)
 	reason := ev.Reason
-	if was == Stopping && (reason == Preempted || reason == NodeLost && wanted != Preempted) {
+	if was == job.Stopping && (reason == job.Preempted || reason == job.NodeLost && wanted != job.Preempted) {
 		reason = wanted // its node may be lost while it stops: a cancelled job does not come back
 	}
-	if was != Stopping || reason != Preempted || j.how != Suspend {
+	if was != job.Stopping || reason != job.Preempted || j.How != job.Suspend {
 		held = nil
 	}
 	e.comeBack(j, reason, apart(held), dest)
@@ -227,16 +228,16 @@ func (e *Engine) stopped(j *jobState, ev *Event) {
 
 // comeBack ends a stopped job, or puts it back into the queue; home is where
 // its memory stays if it is suspended, dest where it goes if it is moved.
-func (e *Engine) comeBack(j *jobState, reason StopReason, home, dest []inventory.Alloc) {
+func (e *Engine) comeBack(j *job.State, reason job.StopReason, home, dest []inventory.Alloc) {
 	switch {
-	case reason == Preempted || reason == NodeLost:
-		j.preemptions++
-		if j.spec.NoRequeue {
+	case reason == job.Preempted || reason == job.NodeLost:
+		j.Preemptions++
+		if j.Spec.NoRequeue {
 			e.finish(j, reason)
 			return
 		}
-		if j.home = home; home != nil {
-			e.freeze(j, home, j.done)
+		if j.Home = home; home != nil {
+			e.freeze(j, home, j.Done)
 			if e.givenAny(home) {
 				e.loseMemory(j) // a node was given back while it was being suspended there
 			}
@@ -249,15 +250,15 @@ func (e *Engine) comeBack(j *jobState, reason StopReason, home, dest []inventory
 }
 
 // free gives back what a job held, physically.
-func (e *Engine) free(j *jobState, was State) {
-	if was == Stopping { // the devices were promised on when it was told to stop
-		for i := range j.allocs {
-			e.noteLeft(j.allocs[i].Node, j.spec.ID)
+func (e *Engine) free(j *job.State, was job.Phase) {
+	if was == job.Stopping { // the devices were promised on when it was told to stop
+		for i := range j.Allocs {
+			e.noteLeft(j.Allocs[i].Node, j.Spec.ID)
 		}
 	} else {
 		e.unbook(j)
 	}
-	j.allocs, j.demoted, j.packed = nil, false, false
+	j.Allocs, j.Demoted, j.Packed = nil, false, false
 	e.leftDevices(j)
 }
 
@@ -271,24 +272,24 @@ func without(ids []cluster.JobID, id cluster.JobID) []cluster.JobID {
 }
 
 // requeue puts a job that was stopped back into the queue, at its old place.
-func (e *Engine) requeue(j *jobState) {
-	j.state, j.since, j.hungry = Pending, e.now, cluster.Never
-	j.gen++
-	j.milli, j.tasks = e.askedMilli(j), e.shapes[j.shape].max
-	j.devices = int32(j.spec.GPUs())
+func (e *Engine) requeue(j *job.State) {
+	j.State, j.Since, j.StarvingSince = job.Pending, e.now, cluster.Never
+	j.Gen++
+	j.Milli, j.Tasks = e.askedMilli(j), e.shapes.Get(j.Shape).Max
+	j.Devices = int32(j.Spec.GPUs())
 	e.admit(j)
 }
 
 // startFailed books that a start did not happen; excused: by no fault of the job.
-func (e *Engine) startFailed(j *jobState, excused bool) {
-	if j.state != Starting && j.state != Stopping {
+func (e *Engine) startFailed(j *job.State, excused bool) {
+	if j.State != job.Starting && j.State != job.Stopping {
 		return
 	}
 	e.touch(j)
-	was, wanted, dest := j.state, j.reason, e.dropDest(j)
+	was, wanted, dest := j.State, j.Reason, e.dropDest(j)
 	e.accrue(j)
 	e.free(j, was)
-	if was == Stopping { // it was called off: no fault of its own
+	if was == job.Stopping { // it was called off: no fault of its own
 		e.comeBack(j, wanted, nil, dest)
 		return
 	}
@@ -296,54 +297,54 @@ func (e *Engine) startFailed(j *jobState, excused bool) {
 		e.requeue(j)
 		return
 	}
-	if j.fails++; int(j.fails) >= e.cfg.Launches {
-		e.finish(j, LaunchFailed)
+	if j.Fails++; int(j.Fails) >= e.cfg.Launches {
+		e.finish(j, job.LaunchFailed)
 		return
 	}
 	e.requeue(j)
 }
 
 // report books what a running job tells of itself.
-func (e *Engine) report(j *jobState, ev *Event) {
-	if !j.holding() {
+func (e *Engine) report(j *job.State, ev *Event) {
+	if !j.Holding() {
 		return
 	}
 	e.touch(j)
 	e.accrue(j)
-	began, before := j.began(), int64(0)
-	if e.traits.Preempts && j.state != Stopping {
+	began, before := j.Began(), int64(0)
+	if e.traits.Preempts && j.State != job.Stopping {
 		before = e.freshKey(j) // as a job that wants to preempt sees it, however long ago it was listed
 	}
 	if ev.Type == Started {
-		if j.state == Starting {
-			j.state = Running
+		if j.State == job.Starting {
+			j.State = job.Running
 		}
-		j.fails = 0
-		if j.rate == 0 { // else a repeated report
-			j.rate = million
+		j.Fails = 0
+		if j.Rate == 0 { // else a repeated report
+			j.Rate = job.Million
 		}
 	}
 	if ev.Type == Progress {
-		j.done = max(j.done, ev.Done)
-		j.saved = max(j.saved, min(ev.Saved, j.done)) // nobody saves what is not done
-		j.memory = max(j.memory, ev.Memory)
+		j.Done = max(j.Done, ev.Done)
+		j.Saved = max(j.Saved, min(ev.Saved, j.Done)) // nobody saves what is not done
+		j.Memory = max(j.Memory, ev.Memory)
 		e.reckon(j, ev.Estimate)
 		e.costs(j, ev.Switch)
 		e.hears(j, ev.Saves)
 	}
 	if ev.Rate > 0 {
-		j.rate = ev.Rate
+		j.Rate = ev.Rate
 	}
-	if j.rate > 0 && !j.hosted() && len(j.guests) == 0 {
-		j.speed = j.rate // what it is alone
+	if j.Rate > 0 && !j.Hosted() && len(j.Guests) == 0 {
+		j.Speed = j.Rate // what it is alone
 	}
-	if j.spec.Shares() {
+	if j.Spec.Shares() {
 		e.listen(j, ev)
 	}
-	if !began && j.began() {
+	if !began && j.Began() {
 		e.deps.began(e, j)
 	}
-	if ev.Type == Resized && j.state != Stopping {
+	if ev.Type == Resized && j.State != job.Stopping {
 		e.leftDevices(j)
 	}
 	if ev.Pace != 0 {
@@ -355,37 +356,37 @@ func (e *Engine) report(j *jobState, ev *Event) {
 	if ev.Type != Progress && e.follow(j) {
 		return
 	}
-	if j.state != Stopping {
-		if e.rerun(j); e.traits.Preempts && j.key.Key[0] > before {
+	if j.State != job.Stopping {
+		if e.rerun(j); e.traits.Preempts && j.Key.Key[0] > before {
 			e.epoch++ // it may be a victim now
 		}
 	}
 }
 
 // reckon takes over how much work a job is, as its own progress tells.
-func (e *Engine) reckon(j *jobState, work time.Duration) {
-	if work <= 0 || work > cluster.MaxDuration || work == j.spec.Estimate {
+func (e *Engine) reckon(j *job.State, work time.Duration) {
+	if work <= 0 || work > cluster.MaxDuration || work == j.Spec.Estimate {
 		return
 	}
-	spec := *j.spec
+	spec := *j.Spec
 	spec.Estimate = work
-	j.spec = &spec
+	j.Spec = &spec
 	e.fresh = e.fresh || e.pending > 0 // what others were promised rests on it
 }
 
 // costs takes over what stopping a job and starting it again was measured to take:
 // whom to stop, and whether to move anybody, are judged by that from then on.
-func (e *Engine) costs(j *jobState, s SwitchCost) {
-	c := j.spec.Checkpoint
+func (e *Engine) costs(j *job.State, s SwitchCost) {
+	c := j.Spec.Checkpoint
 	c.Cost, c.Restart, c.Suspend = cmp.Or(max(0, s.Save), c.Cost), cmp.Or(max(0, s.Restart), c.Restart), cmp.Or(max(0, s.Suspend), c.Suspend)
-	if c == j.spec.Checkpoint {
+	if c == j.Spec.Checkpoint {
 		return
 	}
-	spec := *j.spec
+	spec := *j.Spec
 	spec.Checkpoint = c
-	j.spec = &spec
+	j.Spec = &spec
 	e.fresh = e.fresh || e.pending > 0
-	if j.state == Starting || j.state == Running {
+	if j.State == job.Starting || j.State == job.Running {
 		e.watchSettled(j)
 	}
 }
@@ -393,97 +394,97 @@ func (e *Engine) costs(j *jobState, s SwitchCost) {
 // hears takes over whether the job saves its work when it is asked to: who saves
 // nothing is left alone by policies that let jobs take turns (JobView.Loses), and
 // whom to stop is judged by what is lost.
-func (e *Engine) hears(j *jobState, s Saves) {
-	if s == SavesUnknown || j.deaf == (s == SavesNothing) {
+func (e *Engine) hears(j *job.State, s Saves) {
+	if s == SavesUnknown || j.IgnoresCheckpoint == (s == SavesNothing) {
 		return
 	}
-	j.deaf = s == SavesNothing
+	j.IgnoresCheckpoint = s == SavesNothing
 	e.fresh = e.fresh || e.pending > 0
 }
 
 // demote lets a running job count as best-effort, or no more: whoever is of a
 // higher tier may then take its devices. How it is stopped stays that of its own
 // tier. Critical jobs hold what their queue is owed, and stay what they are.
-func (e *Engine) demote(j *jobState, demoted bool) {
-	if j.state != Starting && j.state != Running || j.spec.Tier == cluster.Critical || j.demoted == demoted {
+func (e *Engine) demote(j *job.State, demoted bool) {
+	if j.State != job.Starting && j.State != job.Running || j.Spec.Tier == cluster.Critical || j.Demoted == demoted {
 		return // it stops or waits already, or a repeated report
 	}
 	e.unlist(j)
-	j.demoted = demoted
+	j.Demoted = demoted
 	e.list(j)
 	e.watchKey(j)
 	e.epoch++ // it may be a victim now
 }
 
-func (e *Engine) update(j *jobState, spec *cluster.Job) {
-	if j.state != Pending && j.state != Placed || spec == nil || spec.ID != j.spec.ID {
+func (e *Engine) update(j *job.State, spec *cluster.Job) {
+	if j.State != job.Pending && j.State != job.Placed || spec == nil || spec.ID != j.Spec.ID {
 		return
 	}
 	q, text := e.check(spec)
 	if text != "" {
 		return // the driver validates with Check before it accepts an update
 	}
-	if j.state == Placed { // it has not started: nothing is lost
+	if j.State == job.Placed { // it has not started: nothing is lost
 		e.unplace(j)
 	}
-	waits, lined := j.eligible, j.lined
+	waits, lined := j.Eligible, j.EligibleSince
 	e.withdraw(j)
 	e.deps.leaveArray(e, j)
 	e.deps.quit(j)
-	if shape := e.shapeOf(spec); shape != j.base {
-		j.plan, j.base, j.target = nil, shape, nil // its sets are others
-		if j.shape = shape; j.home != nil {        // where its memory is, it does not fit any more
-			j.thaw()
+	if shape := e.shapeOf(spec); shape != j.Base {
+		j.Plan, j.Base, j.Target = nil, shape, nil // its sets are others
+		if j.Shape = shape; j.Home != nil {        // where its memory is, it does not fit any more
+			j.Thaw()
 		}
-		if e.shapes[shape].min < e.shapes[shape].max {
+		if e.shapes.Get(shape).Min < e.shapes.Get(shape).Max {
 			e.elastic++
 		}
 	}
-	if spec.User != j.spec.User || spec.Name != j.spec.Name || spec.GPUMilli() != j.spec.GPUMilli() {
-		j.predicted = e.predict(spec)
+	if spec.User != j.Spec.User || spec.Name != j.Spec.Name || spec.GPUMilli() != j.Spec.GPUMilli() {
+		j.Predicted = e.predict(spec)
 	}
-	j.spec, j.queue, j.user, j.anchor = spec, int32(q), e.users.id(spec.User), anchor{}
-	if j.whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it
+	j.Spec, j.Queue, j.User, j.Anchor = spec, int32(q), e.users.id(spec.User), job.Anchor{}
+	if j.Whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it
 		e.include(j)
 	}
 	e.demand.Stale = true
-	j.milli, j.devices, j.tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes[j.shape].max
-	e.deps.join(e, j)                                        // its dependencies may be new
-	if e.admit(j); waits && j.eligible && j.lined != lined { // it keeps its age
+	j.Milli, j.Devices, j.Tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
+	e.deps.join(e, j)                                                // its dependencies may be new
+	if e.admit(j); waits && j.Eligible && j.EligibleSince != lined { // it keeps its age
 		e.dequeue(j)
-		j.lined = lined
+		j.EligibleSince = lined
 		e.lineUp(j)
 	}
 }
 
-func (e *Engine) cancel(j *jobState) {
-	switch j.state {
-	case Pending:
-		e.finish(j, WasCancelled)
-	case Placed:
+func (e *Engine) cancel(j *job.State) {
+	switch j.State {
+	case job.Pending:
+		e.finish(j, job.WasCancelled)
+	case job.Placed:
 		e.unplace(j)
-		e.finish(j, WasCancelled)
-	case Starting, Running:
-		e.stop(j, Kill, WasCancelled, cluster.NoJob)
-	case Stopping:
+		e.finish(j, job.WasCancelled)
+	case job.Starting, job.Running:
+		e.stop(j, job.Kill, job.WasCancelled, cluster.NoJob)
+	case job.Stopping:
 		e.touch(j)
 		e.dropDest(j)
-		j.reason = WasCancelled // what it stops for now: it does not come back
+		j.Reason = job.WasCancelled // what it stops for now: it does not come back
 	}
 }
 
-func (e *Engine) hold(j *jobState, hold bool) {
-	if j.spec.Hold == hold {
+func (e *Engine) hold(j *job.State, hold bool) {
+	if j.Spec.Hold == hold {
 		return // a repeated report: it keeps its place in the line
 	}
 	e.touch(j)
-	spec := *j.spec
+	spec := *j.Spec
 	spec.Hold = hold
-	j.spec = &spec
-	if j.state == Placed && hold {
+	j.Spec = &spec
+	if j.State == job.Placed && hold {
 		e.unplace(j)
 	}
-	if j.state == Pending {
+	if j.State == job.Pending {
 		e.withdraw(j)
 		e.deps.leaveArray(e, j)
 		e.admit(j)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // An elastic gang that loses some of its tasks goes on with the others if they
@@ -14,45 +15,45 @@ import (
 // survive shrinks a job to the tasks that do not use the lost devices; false
 // if it cannot: another task set is hit, too few are left, it has not begun to
 // compute, or it is being resized already.
-func (e *Engine) survive(j *jobState, node int32, mask uint64) bool {
-	s := &e.shapes[j.shape]
-	if j.state != Running || s.min == s.max {
+func (e *Engine) survive(j *job.State, node int32, mask uint64) bool {
+	s := e.shapes.Get(j.Shape)
+	if j.State != job.Running || s.Min == s.Max {
 		return false
 	}
 	same := e.lossNow(j)
-	if j.resizing && same < 0 {
+	if j.Resizing && same < 0 {
 		return false
 	}
-	keep, gone, ok := inventory.SplitLost(j.allocs, node, mask, s.sets[0].Request.GPUs)
-	if !ok || tasksOf(keep) < s.min {
+	keep, gone, ok := inventory.SplitLost(j.Allocs, node, mask, s.Sets[0].Request.GPUs)
+	if !ok || tasksOf(keep) < s.Min {
 		return false
 	}
 	e.st.ReleaseAll(gone)
 	e.st.Commit()
 	if same >= 0 {
 		e.actions = slices.Delete(e.actions, same, same+1)
-		gone = append(slices.Clone(j.leaving), gone...)
+		gone = append(slices.Clone(j.Leaving), gone...)
 	}
 	e.shrink(j, keep, gone)
-	e.actions[len(e.actions)-1].Reason = NodeLost
-	j.done -= j.unsavedAt(e.now)
+	e.actions[len(e.actions)-1].Reason = job.NodeLost
+	j.Done -= j.UnsavedAt(e.now)
 	e.rerun(j)
 	return true
 }
 
 // unshrink gives a job that stops the devices back that it shrank by in this
 // very step: nobody will tell it to, so it holds them until it has left them all.
-func (e *Engine) unshrink(j *jobState) {
-	j.allocs = append(slices.Clone(j.allocs), j.leaving...)
-	j.leaving, j.resizing = nil, false
-	j.tasks = tasksOf(j.allocs)
-	j.devices, j.milli = int32(e.shapes[j.shape].devices(int(j.tasks))), e.heldMilli(j)
+func (e *Engine) unshrink(j *job.State) {
+	j.Allocs = append(slices.Clone(j.Allocs), j.Leaving...)
+	j.Leaving, j.Resizing = nil, false
+	j.Tasks = tasksOf(j.Allocs)
+	j.Devices, j.Milli = int32(e.shapes.Get(j.Shape).Devices(int(j.Tasks))), e.heldMilli(j)
 }
 
 // lossNow finds the resize that an earlier loss in this same step asks for, or
 // -1: the driver gets one action for all of them.
-func (e *Engine) lossNow(j *jobState) int {
+func (e *Engine) lossNow(j *job.State) int {
 	return slices.IndexFunc(e.actions, func(a Action) bool {
-		return a.Type == Resize && a.Job == j.spec.ID && a.Reason == NodeLost
+		return a.Type == Resize && a.Job == j.Spec.ID && a.Reason == job.NodeLost
 	})
 }

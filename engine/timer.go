@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/internal/heap"
 )
@@ -104,31 +105,26 @@ func (h *timerHeap) due(i int, now cluster.Time) int {
 
 // holds reports whether a timer would do anything. One that would not is dropped:
 // should its job come to need it again, it is set again.
-func (t *timer) holds(e *Engine, j *jobState) bool {
+func (t *timer) holds(e *Engine, j *job.State) bool {
 	switch {
-	case j.gen != t.gen:
+	case j.Gen != t.gen:
 		return false
 	case t.kind == timerKey:
-		return t.at == j.nextKey
+		return t.at == j.NextKey
 	case t.kind == timerBegin:
-		return j.awaitsTime()
+		return j.AwaitsTime()
 	case t.kind == timerStarving:
-		return j.state == Pending && (j.eligible || j.parked == ParkedPlan) && !j.promoted
+		return j.State == job.Pending && (j.Eligible || j.Parked == job.ParkedPlan) && !j.Promoted
 	case t.kind == timerSlow:
-		return j.state == Running && j.slow != 0 && t.at == j.slow.Add(slowFor)
+		return j.State == job.Running && j.Slow != 0 && t.at == j.Slow.Add(slowFor)
 	case t.kind == timerPromote:
-		return j.eligible && t.at >= j.promoteAt
+		return j.Eligible && t.at >= j.PromoteAt
 	case t.kind == timerHome:
 		return t.at == e.leavesHomeAt(j)
 	case t.kind == timerSettled:
-		return (j.state == Starting || j.state == Running) && t.at == j.settledAt()
+		return (j.State == job.Starting || j.State == job.Running) && t.at == j.SettledAt()
 	}
 	return true
-}
-
-// awaitsTime reports whether a job may be considered as time goes by.
-func (j *jobState) awaitsTime() bool {
-	return j.state == Pending && !j.eligible && j.parked != ParkedHold && j.parked != ParkedArray && j.parked != ParkedPlan
 }
 
 // runTimers acts on everything that is due.
@@ -144,8 +140,8 @@ func (e *Engine) runTimers() {
 	for due := e.dueKeys(); len(due) > 0; due = e.dueKeys() {
 		changed := e.scratch.changed[:0]
 		for i := range due {
-			if j := e.jobs[due[i].id]; due[i].holds(e, j) && (j.state == Running || j.state == Starting) {
-				j.nextKey = 0 // should there be a second such timer, it is void
+			if j := e.jobs[due[i].id]; due[i].holds(e, j) && (j.State == job.Running || j.State == job.Starting) {
+				j.NextKey = 0 // should there be a second such timer, it is void
 				changed = append(double(changed), j)
 			}
 		}
@@ -177,28 +173,28 @@ func (e *Engine) rerunAll() {
 		j := e.jobs[old.ID]
 		if it := e.runItem(j); it != old {
 			e.touch(j)
-			j.key = it
+			j.Key = it
 		}
-		return j.key
+		return j.Key
 	})
 	e.epoch++
 }
 
-func (e *Engine) fire(j *jobState, kind timerKind) {
+func (e *Engine) fire(j *job.State, kind timerKind) {
 	switch kind {
 	case timerBegin:
-		if j.awaitsTime() {
+		if j.AwaitsTime() {
 			e.admit(j)
 		}
 	case timerLimit:
-		if j.state == Running || j.state == Starting {
-			e.stop(j, Kill, TimedOut, cluster.NoJob)
+		if j.State == job.Running || j.State == job.Starting {
+			e.stop(j, job.Kill, job.TimedOut, cluster.NoJob)
 		}
 	case timerStarving:
 		e.leavePool(j)
 		e.dequeue(j)
-		j.promoted = true
-		j.parked = NotParked
+		j.Promoted = true
+		j.Parked = job.NotParked
 		e.enqueue(j)
 		e.fresh = true
 	case timerSafe:

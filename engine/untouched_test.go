@@ -3,21 +3,23 @@ package engine
 import (
 	"reflect"
 	"testing"
+
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Two records with one value for Untouched do not differ, but in their specs: each other field is part of the value, or makes it that
 // something happened to the job.
 func TestUntouched(t *testing.T) {
-	was, ok := (&JobRecord{}).Untouched()
+	was, ok := (&job.Record{}).Untouched()
 	if !ok {
 		t.Fatal("an empty record is not one of a job that only waited")
 	}
-	typ := reflect.TypeFor[JobRecord]()
+	typ := reflect.TypeFor[job.Record]()
 	for i := range typ.NumField() {
 		if typ.Field(i).Name == "Spec" {
 			continue
 		}
-		var r JobRecord
+		var r job.Record
 		f := reflect.ValueOf(&r).Elem().Field(i)
 		switch f.Kind() {
 		case reflect.Bool:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // A-mig, vector 3: beside a 3g that begins at 0 there is no room for a 4g, but for a 2g
@@ -127,7 +128,7 @@ func TestMPSClients(t *testing.T) {
 			t.Errorf("%s under %v: %d shares, want %d", c.model, c.sharing, got, c.want)
 		}
 		spec := &cluster.Job{Tasks: []cluster.TaskSet{{Count: 1, Request: share(10)}}}
-		if text := e.roomText(&jobState{tenure: &tenure{}, spec: spec, shape: e.shapeOf(spec)}, e.shapeAt(e.shapeOf(spec))); strings.Contains(text, "MPS takes clients") != (c.sharing == cluster.MPS) {
+		if text := e.roomText(&job.State{Tenure: &job.Tenure{}, Spec: spec, Shape: e.shapeOf(spec)}, e.shapes.At(e.shapeOf(spec))); strings.Contains(text, "MPS takes clients") != (c.sharing == cluster.MPS) {
 			t.Errorf("%s under %v: %s", c.model, c.sharing, text)
 		}
 	}

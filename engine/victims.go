@@ -4,12 +4,14 @@ import (
 	"cmp"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // victim is a job that may have to leave.
 type victim struct {
-	j    *jobState
+	j    *job.State
 	key0 int64 // worst first, where the policy preempts by order
 	lost int64 // what stopping it wastes
 	tier cluster.Tier
@@ -30,8 +32,8 @@ const fewVictims = 256
 type victims struct {
 	order.Firsts[victim]
 	e       *Engine
-	j       *jobState
-	s       *shape
+	j       *job.State
+	s       *shape.Shape
 	key0    int64
 	tiers   bool // there are jobs of a lower tier
 	reclaim bool // the job is owed what others borrow
@@ -43,11 +45,11 @@ type victims struct {
 
 // victims lists who may have to leave for the job; most bounds the list (fewVictims). It is
 // good until the next is made.
-func (e *Engine) victims(j *jobState, s *shape, most int) *victims {
+func (e *Engine) victims(j *job.State, s *shape.Shape, most int) *victims {
 	l := &e.scratch.victims
-	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, e: e, j: j, s: s, key0: j.key.Key[0], lacks: e.lacksQuota(j)}
-	l.reclaim = e.limits.byQueue && j.milli > 0 && e.entitled(j) // guarantees are of GPUs: a job without any is owed none
-	for t := j.spec.Tier + 1; t <= cluster.BestEffort; t++ {
+	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, e: e, j: j, s: s, key0: j.Key.Key[0], lacks: e.lacksQuota(j)}
+	l.reclaim = e.limits.byQueue && j.Milli > 0 && e.entitled(j) // guarantees are of GPUs: a job without any is owed none
+	for t := j.Spec.Tier + 1; t <= cluster.BestEffort; t++ {
 		l.tiers = l.tiers || e.holding[t] > 0
 	}
 	if e.traits.Falling {
@@ -122,15 +124,15 @@ func (l *victims) look() {
 }
 
 // take is a job as a victim, if it may have to leave and that helps.
-func (l *victims) take(v *jobState) (x victim, ok bool) {
+func (l *victims) take(v *job.State) (x victim, ok bool) {
 	e := l.e
 	x, ok = e.mayTake(l.j, v, l.key0, l.reclaim)
 	if !ok || !e.useful(l.s, v, l.lacks) {
 		return x, false
 	}
-	x.tier, x.lost = v.tier(), v.lostAt(e.now, e.howToStop(v))
+	x.tier, x.lost = v.Tier(), v.LostAt(e.now, e.howToStop(v))
 	if e.traits.Preempts {
-		x.key0 = v.key.Key[0]
+		x.key0 = v.Key.Key[0]
 	}
 	return x, true
 }
@@ -238,7 +240,7 @@ func (t *tail) listLevel(e *Engine, first *order.Item) bool {
 		return false
 	}
 	before := len(t.levels.List)
-	var steady []*jobState
+	var steady []*job.State
 	for t.least = at.Item().Key[0]; at.Item() != nil && at.Item().Key[0] == t.least; at.Next() {
 		v := e.jobs[at.Item().ID]
 		lost, settled := e.lossOf(v)
@@ -246,7 +248,7 @@ func (t *tail) listLevel(e *Engine, first *order.Item) bool {
 			steady = append(steady, v)
 			continue
 		}
-		t.levels.List = append(t.levels.List, victim{j: v, key0: t.least, tier: v.tier(), lost: lost})
+		t.levels.List = append(t.levels.List, victim{j: v, key0: t.least, tier: v.Tier(), lost: lost})
 	}
 	if n := len(t.levels.List) - before; n >= largeLevel {
 		e.ranking.listed += n
@@ -270,11 +272,11 @@ func (t *tail) restart() { t.list, t.gone, t.next, t.begun = t.list[:0], t.gone[
 
 // came notes that somebody is in the order now with a first element, or is another victim
 // there than before.
-func (t *tail) came(j *jobState) {
-	key0 := j.key.Key[0]
+func (t *tail) came(j *job.State) {
+	key0 := j.Key.Key[0]
 	among := len(t.list) > 0 && key0 >= t.list[len(t.list)-1].key0
 	switch {
-	case j.rank != rankedSteady && (among || len(t.levels.List) > 0 && key0 >= t.least):
+	case j.Rank != job.RankedSteady && (among || len(t.levels.List) > 0 && key0 >= t.least):
 		t.drop()
 	case among:
 		t.restart()
@@ -282,7 +284,7 @@ func (t *tail) came(j *jobState) {
 }
 
 // gone reports whether a job of the tail has left it.
-func (x *victim) gone() bool { return !x.j.booked() || x.j.key.Key[0] != x.key0 }
+func (x *victim) gone() bool { return !x.j.Booked() || x.j.Key.Key[0] != x.key0 }
 
 // worstFirst is the order in which the job looks at its victims.
 func (l *victims) worstFirst(a, b *victim) int {
@@ -295,8 +297,8 @@ func (l *victims) worstFirst(a, b *victim) int {
 	if a.tier != b.tier {
 		return cmp.Compare(b.tier, a.tier)
 	}
-	if l.reclaim && a.j.queue != b.j.queue {
-		if c := l.e.tree.CompareVictims(int(a.j.queue), int(b.j.queue), int(l.j.queue)); c != 0 {
+	if l.reclaim && a.j.Queue != b.j.Queue {
+		if c := l.e.tree.CompareVictims(int(a.j.Queue), int(b.j.Queue), int(l.j.Queue)); c != 0 {
 			return c
 		}
 	}

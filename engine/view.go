@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -19,10 +20,10 @@ func ppm(num, den int64) int64 {
 		return 0
 	case den <= 0:
 		return 1 << 50
-	case num > (1<<62)/million:
-		return num / (den/million + 1)
+	case num > (1<<62)/job.Million:
+		return num / (den/job.Million + 1)
 	}
-	return num * million / den
+	return num * job.Million / den
 }
 
 // UsedShare returns what the queue holds relative to its capacity, in ppm: its
@@ -57,17 +58,17 @@ func (v View) DominantShare(q int) int64 {
 // and when a user appears who was not ranked yet.
 func (j JobView) FairShare() int64 {
 	e := j.e
-	e.association(j.j.queue, j.j.user)
-	id := e.limits.userID[[2]int32{j.j.queue, j.j.user}]
+	e.association(j.j.Queue, j.j.User)
+	id := e.limits.userID[[2]int32{j.j.Queue, j.j.User}]
 	if int(id) >= len(e.limits.ranks) {
 		e.fairRanks()
 		e.limits.rekeyed = -1 // everybody's rank may be another: compare all anew
 	}
-	return int64(e.limits.ranks[id]) * million / int64(max(1, e.limits.ranked))
+	return int64(e.limits.ranks[id]) * job.Million / int64(max(1, e.limits.ranked))
 }
 
 // Lined returns when the job became eligible in its present wait.
-func (j JobView) Lined() cluster.Time { return j.j.lined }
+func (j JobView) Lined() cluster.Time { return j.j.EligibleSince }
 
 // Age returns how long the job has been eligible in its present wait, as of
 // the last Rekey: so that heads listed at different moments can be compared.
@@ -76,13 +77,13 @@ func (j JobView) Age() time.Duration {
 	if p := cluster.Time(j.e.traits.Rekey); p > 0 {
 		at -= at % p
 	}
-	return max(0, at.Sub(j.j.lined))
+	return max(0, at.Sub(j.j.EligibleSince))
 }
 
 // PriorityTier returns the highest priority tier of the job's partitions, and
 // the highest of all.
 func (j JobView) PriorityTier() (own, most int64) {
-	mask := j.e.partMask(j.j.spec.Partitions)
+	mask := j.e.shapes.PartMask(j.j.Spec.Partitions)
 	for i := range j.e.parts {
 		t := j.e.parts[i].spec.PriorityTier
 		most = max(most, t)
@@ -93,15 +94,6 @@ func (j JobView) PriorityTier() (own, most int64) {
 	return own, most
 }
 
-// cpuRAM sums what the job's allocations hold of CPU and RAM.
-func (j *jobState) cpuRAM() (cpu cluster.Milli, ram cluster.MiB) {
-	for i := range j.allocs {
-		cpu += j.allocs[i].CPU
-		ram += j.allocs[i].RAM
-	}
-	return cpu, ram
-}
-
 // Stats returns what the engine did so far.
 func (e *Engine) Stats() Stats { return e.stats }
 
@@ -110,10 +102,10 @@ func (e *Engine) Backfill() Backfill { return e.mode }
 
 // Targets returns n empty targets for a plan, in memory that the engine uses
 // again: a policy has one plan at a time.
-func (v View) Targets(n int) []Target {
+func (v View) Targets(n int) []job.Target {
 	p := &v.e.plans
 	if cap(p.targets) < n {
-		p.targets = make([]Target, n+n/2)
+		p.targets = make([]job.Target, n+n/2)
 	}
 	clear(p.targets[:n])
 	return p.targets[:n]
@@ -164,44 +156,44 @@ func (v View) Speed(j JobView, gpu string, tasks int) int64 {
 func (v View) Measured() bool { return v.e.cfg.Speeds != nil || v.e.paces.revision > 0 }
 
 // Target returns what the last plan gave the job; nil: it was not there.
-func (j JobView) Target() *Target { return j.j.target }
+func (j JobView) Target() *job.Target { return j.j.Target }
 
 // GPU returns the model of the GPUs that the job holds; "" while it waits.
-func (j JobView) GPU() string { return j.e.gpuOf(j.j.allocs) }
+func (j JobView) GPU() string { return j.e.gpuOf(j.j.Allocs) }
 
 // Within reports whether the job holds devices, all on nodes of a partition.
-func (j JobView) Within(partition string) bool { return j.e.within(j.j.allocs, []string{partition}) }
+func (j JobView) Within(partition string) bool { return j.e.within(j.j.Allocs, []string{partition}) }
 
 // MayEnter reports whether the job can be told to run on the nodes of a partition
 // (Target.Partition): the partition's rules let it in, and the nodes are large enough.
 func (j JobView) MayEnter(partition string) bool {
-	s := &j.e.shapes[j.j.base]
-	return s.min == s.max && j.e.admits(partition, j.j.spec) && j.e.narrowed(j.j.spec, &Target{Partition: partition}, j.j.base) >= 0
+	s := j.e.shapes.Get(j.j.Base)
+	return s.Min == s.Max && j.e.admits(partition, j.j.Spec) && j.e.narrowed(j.j.Spec, &job.Target{Partition: partition}, j.j.Base) >= 0
 }
 
 // Tasks returns how many tasks of its first set the job has running, 0 while it
 // waits; least and most are its own bounds.
 func (j JobView) Tasks() (now, least, most int) {
 	if j.Running() {
-		now = int(j.j.tasks)
+		now = int(j.j.Tasks)
 	}
-	s := &j.e.shapes[j.j.base]
-	return now, int(s.min), int(s.max)
+	s := j.e.shapes.Get(j.j.Base)
+	return now, int(s.Min), int(s.Max)
 }
 
 // GPUs returns the devices that the job takes with so many tasks of its first set.
-func (j JobView) GPUs(tasks int) int { return j.e.shapes[j.j.base].devices(tasks) }
+func (j JobView) GPUs(tasks int) int { return j.e.shapes.Get(j.j.Base).Devices(tasks) }
 
 // Shape is the same number for jobs that ask for the same, in everything that decides
 // where they may run.
-func (j JobView) Shape() int32 { return j.j.base }
+func (j JobView) Shape() int32 { return j.j.Base }
 
 // Accepts reports whether the job may run on GPUs of the model, and fits nodes
 // that have it.
 func (j JobView) Accepts(gpu string) bool {
-	s := j.e.shapeAt(j.j.base)
+	s := j.e.shapes.At(j.j.Base)
 	for ci := range j.e.st.Classes() {
-		if s.any.Has(int32(ci)) && j.e.st.Classes()[ci].Model().Name == gpu {
+		if s.Any.Has(int32(ci)) && j.e.st.Classes()[ci].Model().Name == gpu {
 			return true
 		}
 	}
@@ -213,11 +205,11 @@ func (j JobView) Accepts(gpu string) bool {
 // was found not to (Event.Saves), or that is too slow, loses little if it saves now and then of its own accord.
 func (j JobView) Loses() bool {
 	switch j.e.howToStop(j.j) {
-	case Kill:
+	case job.Kill:
 		return true
-	case Checkpoint:
-		late := j.j.spec.Checkpoint.Cost > j.e.cfg.Stop[j.j.spec.Tier].Grace
-		return (j.j.deaf || late) && j.j.spec.Checkpoint.Interval == 0 && j.j.saved == 0
+	case job.Checkpoint:
+		late := j.j.Spec.Checkpoint.Cost > j.e.cfg.Stop[j.j.Spec.Tier].Grace
+		return (j.j.IgnoresCheckpoint || late) && j.j.Spec.Checkpoint.Interval == 0 && j.j.Saved == 0
 	}
 	return false
 }

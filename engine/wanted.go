@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/muster-gpu/muster/engine/job"
+
 // Which slices jobs in line ask for. Where a new instance begins on a GPU is chosen so that
 // the fewest of their instances become impossible (A-mig: weights by profile), and only
 // then so that the fewest of any do.
@@ -21,20 +23,10 @@ type wantedOn struct {
 // compared together with what breaks ties.
 const mostWanted = 1 << 24
 
-// sliced reports whether tasks of the shape ask for slices.
-func (s *shape) sliced() bool {
-	for i := range s.sets {
-		if s.sets[i].Request.Profile != "" {
-			return true
-		}
-	}
-	return false
-}
-
 // await counts a job that comes into line (1), or leaves it (-1).
-func (e *Engine) await(j *jobState, by int32) {
-	if s := &e.shapes[j.shape]; s.sliced() {
-		s.waiting += by
+func (e *Engine) await(j *job.State, by int32) {
+	if s := e.shapes.Get(j.Shape); s.Sliced() {
+		s.Waiting += by
 		e.wanted.rev++
 	}
 }
@@ -57,25 +49,25 @@ func (e *Engine) wantedOf(ci int32) []int64 {
 func (e *Engine) weighWanted(ci int32) (weights []int64) {
 	model := e.st.Classes()[ci].Model()
 	for _, id := range e.wanted.shapes {
-		if e.shapes[id].waiting == 0 {
+		if e.shapes.Get(id).Waiting == 0 {
 			continue
 		}
-		s := e.shapeAt(id)
-		for i := range s.sets {
-			p, ok := model.Profile(s.sets[i].Request.Profile)
-			if s.sets[i].Request.Profile == "" || !ok || !s.suits[i].Has(ci) {
+		s := e.shapes.At(id)
+		for i := range s.Sets {
+			p, ok := model.Profile(s.Sets[i].Request.Profile)
+			if s.Sets[i].Request.Profile == "" || !ok || !s.Suits[i].Has(ci) {
 				continue
 			}
-			tasks := int64(s.sets[i].Count)
+			tasks := int64(s.Sets[i].Count)
 			if i == 0 {
-				tasks = int64(s.min)
+				tasks = int64(s.Min)
 			}
 			if weights == nil {
 				weights = make([]int64, len(model.Profiles))
 			}
 			for k := range model.Profiles {
 				if &model.Profiles[k] == p {
-					weights[k] = min(mostWanted, weights[k]/int64(p.Slots)+tasks*int64(s.waiting)) * int64(p.Slots)
+					weights[k] = min(mostWanted, weights[k]/int64(p.Slots)+tasks*int64(s.Waiting)) * int64(p.Slots)
 				}
 			}
 		}

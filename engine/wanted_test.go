@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/job"
 )
 
 // Beside a 2g on the first slices a 1g goes to slice 3, where it leaves room for a 3g; where two
@@ -33,8 +34,8 @@ func TestStartServesNext(t *testing.T) {
 			e.Step(Batch{Events: []Event{submit(p), {Type: Started, Job: cluster.JobID(n - 1)}}})
 		}
 		for id := range c.first { // the one at the first slices stays
-			if e.jobs[id].allocs[0].Slots != 0b11 {
-				e.Step(Batch{Now: 1, Events: []Event{{Type: Stopped, Job: cluster.JobID(id), Reason: Completed}}})
+			if e.jobs[id].Allocs[0].Slots != 0b11 {
+				e.Step(Batch{Now: 1, Events: []Event{{Type: Stopped, Job: cluster.JobID(id), Reason: job.Completed}}})
 			}
 		}
 		var evs []Event
@@ -44,7 +45,7 @@ func TestStartServesNext(t *testing.T) {
 		e.Step(Batch{Now: 2, Events: evs})
 		for i, want := range c.want {
 			j := e.jobs[len(c.first)+i]
-			if got := j.allocs; len(got) != 1 || got[0].Slots != want {
+			if got := j.Allocs; len(got) != 1 || got[0].Slots != want {
 				t.Errorf("%v: the %s is on %+v, not on slices %08b", c.line, c.line[i], got, want)
 			}
 		}

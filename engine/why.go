@@ -12,7 +12,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // Why explains a job's present state: what blocks it, who holds what it needs,
@@ -33,17 +35,13 @@ type Why struct {
 // maxAhead bounds how many jobs ahead are promised a start before this one.
 const maxAhead = 64
 
-var stateNames = []string{"pending", "placed", "starting", "running", "stopping", "done"}
-
-func (s State) String() string { return nameOf(uint8(s), stateNames) }
-
 // FindJob finds a job by number or, the latest first, by name.
 func (e *Engine) FindJob(name string) (cluster.JobID, bool) {
 	if n, err := strconv.Atoi(name); err == nil && e.job(cluster.JobID(n)) != nil {
 		return cluster.JobID(n), true
 	}
 	for i := len(e.jobs) - 1; i >= 0; i-- {
-		if e.jobs[i] != nil && e.jobs[i].spec.Name == name {
+		if e.jobs[i] != nil && e.jobs[i].Spec.Name == name {
 			return cluster.JobID(i), true
 		}
 	}
@@ -60,8 +58,8 @@ func (e *Engine) Why(id cluster.JobID) Why { return e.WhyForeseen(id, nil) }
 // WhyForeseen is Why, where others are said to leave as was foreseen: by the same look ahead as the start that is told.
 func (e *Engine) WhyForeseen(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Why {
 	y := e.whyNow(id, ends)
-	if j := e.job(id); j != nil && j.state != Done && j.target != nil && j.target.Deadline != DeadlineUnanswered {
-		y.Text = strings.TrimPrefix(y.Text+"; "+j.target.Deadline.String(), "; ")
+	if j := e.job(id); j != nil && j.State != job.Done && j.Target != nil && j.Target.Deadline != job.DeadlineUnanswered {
+		y.Text = strings.TrimPrefix(y.Text+"; "+j.Target.Deadline.String(), "; ")
 	}
 	return y
 }
@@ -71,40 +69,40 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 	if j == nil {
 		return Why{Job: id, State: "unknown", Ahead: -1, Expected: cluster.Never}
 	}
-	y := Why{Job: id, Name: j.spec.Name, State: j.state.String(), Ahead: -1, Expected: cluster.Never}
-	switch j.state {
-	case Pending:
-		y.Waiting = e.now.Sub(j.since)
-		if !j.eligible {
+	y := Why{Job: id, Name: j.Spec.Name, State: j.State.String(), Ahead: -1, Expected: cluster.Never}
+	switch j.State {
+	case job.Pending:
+		y.Waiting = e.now.Sub(j.Since)
+		if !j.Eligible {
 			y.Blockers = []string{e.parkedText(j)}
-			if j.parked == ParkedBegin {
-				y.Expected = j.spec.Begin
+			if j.Parked == job.ParkedBegin {
+				y.Expected = j.Spec.Begin
 			}
 			return y
 		}
 		e.whyPending(j, &y, ends)
-	case Done:
-		y.Text = "ended " + j.reason.String() + " at " + e.clock(j.ended)
-	case Placed:
+	case job.Done:
+		y.Text = "ended " + j.Reason.String() + " at " + e.clock(j.Ended)
+	case job.Placed:
 		y.Text = fmt.Sprintf("has %s on %s", e.holdsText(j), e.where(j))
 		y.Blockers = []string{"waits for " + e.leaversText(j)}
 		y.Expected = e.now
 	default:
-		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.started), e.companyText(j), e.wakingText(j)+e.explained(j))
+		y.Text = fmt.Sprintf("%s on %s since %s%s%s", e.holdsText(j), e.where(j), e.clock(j.Started), e.companyText(j), e.wakingText(j)+e.explained(j))
 	}
 	return y
 }
 
 // homeText says where a suspended job's memory is.
-func (e *Engine) homeText(j *jobState) string {
+func (e *Engine) homeText(j *job.State) string {
 	var list []string
-	for i := range j.home {
-		a := &j.home[i]
-		if a.GPUs == 0 || holdsNodeOf(j.home[:i], a.Node) {
+	for i := range j.Home {
+		a := &j.Home[i]
+		if a.GPUs == 0 || holdsNodeOf(j.Home[:i], a.Node) {
 			continue
 		}
 		var devs uint64
-		for _, o := range j.home {
+		for _, o := range j.Home {
 			if o.Node == a.Node {
 				devs |= o.GPUs
 			}
@@ -112,7 +110,7 @@ func (e *Engine) homeText(j *jobState) string {
 		list = append(list, devicesText(devs)+" of "+e.st.Nodes()[a.Node].Spec().Name)
 	}
 	if len(list) == 0 {
-		return e.st.Nodes()[j.home[0].Node].Spec().Name
+		return e.st.Nodes()[j.Home[0].Node].Spec().Name
 	}
 	return strings.Join(list, ", ")
 }
@@ -121,20 +119,20 @@ func (e *Engine) homeText(j *jobState) string {
 const mostLeavers = 5
 
 // leaversText says for whom a placed job waits, by number, and what they are to leave.
-func (e *Engine) leaversText(j *jobState) string {
+func (e *Engine) leaversText(j *job.State) string {
 	var ids []cluster.JobID
-	for i := range j.allocs {
-		for _, id := range e.st.Nodes()[j.allocs[i].Node].Stopping() {
-			if waitsFor(e.jobs[id], j.spec.ID) && !hasID(ids, id) {
+	for i := range j.Allocs {
+		for _, id := range e.st.Nodes()[j.Allocs[i].Node].Stopping() {
+			if waitsFor(e.jobs[id], j.Spec.ID) && !hasID(ids, id) {
 				ids = append(ids, id)
 			}
 		}
 	}
-	return e.namedText(ids, "more", func(v *jobState) string { return v.label() + " to leave " + e.leftText(j, v) })
+	return e.namedText(ids, "more", func(v *job.State) string { return v.Label() + " to leave " + e.leftText(j, v) })
 }
 
 // namedText says something of each of some jobs, by number; of those beyond mostLeavers only how many they are.
-func (e *Engine) namedText(ids []cluster.JobID, rest string, text func(v *jobState) string) string {
+func (e *Engine) namedText(ids []cluster.JobID, rest string, text func(v *job.State) string) string {
 	slices.Sort(ids)
 	var list []string
 	for i, id := range ids {
@@ -149,18 +147,18 @@ func (e *Engine) namedText(ids []cluster.JobID, rest string, text func(v *jobSta
 
 // leftText says what of a placed job's devices one that leaves is in the way on, or is to
 // leave parts of; else it is CPU or RAM that it leaves.
-func (e *Engine) leftText(j, v *jobState) string {
+func (e *Engine) leftText(j, v *job.State) string {
 	var list []string
-	for i := range j.allocs {
-		a := &j.allocs[i]
+	for i := range j.Allocs {
+		a := &j.Allocs[i]
 		var devs uint64
-		for _, o := range v.goingAllocs() {
+		for _, o := range v.GoingAllocs() {
 			if o.Excludes(a) {
 				devs |= o.GPUs & a.GPUs
 			}
 		}
-		for k := range v.claims {
-			if c := &v.claims[k]; c.By == j.spec.ID && c.Node == a.Node {
+		for k := range v.Claims {
+			if c := &v.Claims[k]; c.By == j.Spec.ID && c.Node == a.Node {
 				devs |= c.GPUs & a.GPUs
 			}
 		}
@@ -189,10 +187,10 @@ func devicesText(mask uint64) string {
 	return "GPUs " + strings.Join(list, ",")
 }
 
-func (e *Engine) where(j *jobState) string {
+func (e *Engine) where(j *job.State) string {
 	var names []string
-	for i := range j.allocs {
-		n := e.st.Nodes()[j.allocs[i].Node].Spec().Name
+	for i := range j.Allocs {
+		n := e.st.Nodes()[j.Allocs[i].Node].Spec().Name
 		if len(names) == 0 || names[len(names)-1] != n {
 			names = append(names, n)
 		}
@@ -200,34 +198,34 @@ func (e *Engine) where(j *jobState) string {
 	return strings.Join(names, ",")
 }
 
-func (e *Engine) parkedText(j *jobState) string {
-	switch j.parked {
-	case ParkedHold:
+func (e *Engine) parkedText(j *job.State) string {
+	switch j.Parked {
+	case job.ParkedHold:
 		return "held by a person until it is released"
-	case ParkedBegin:
-		return "not to begin before " + e.clock(j.spec.Begin)
-	case ParkedDependency:
+	case job.ParkedBegin:
+		return "not to begin before " + e.clock(j.Spec.Begin)
+	case job.ParkedDependency:
 		return e.dependencyText(j)
-	case ParkedArray:
-		return fmt.Sprintf("its array runs at most %d at once", j.spec.Array.Cap)
-	case ParkedPlan:
+	case job.ParkedArray:
+		return fmt.Sprintf("its array runs at most %d at once", j.Spec.Array.Cap)
+	case job.ParkedPlan:
 		return e.planText(j)
-	case ParkedSingleton:
+	case job.ParkedSingleton:
 		return "singleton: an earlier job of its name and user is not done"
 	}
 	return "not in line"
 }
 
 // dependencyText says which conditions do not hold yet.
-func (e *Engine) dependencyText(j *jobState) string {
+func (e *Engine) dependencyText(j *job.State) string {
 	var texts []string
-	for i := range j.spec.After {
-		d := &j.spec.After[i]
+	for i := range j.Spec.After {
+		d := &j.Spec.After[i]
 		o := e.job(d.Job)
 		if v, _ := e.dependency(j, d); d.Type == cluster.Singleton || o == nil || v != unmet {
 			continue
 		}
-		text := fmt.Sprintf("%s of job %d (%s)", d.Type, d.Job, o.state)
+		text := fmt.Sprintf("%s of job %d (%s)", d.Type, d.Job, o.State)
 		if d.Elements > 1 {
 			text = fmt.Sprintf("%s of jobs %d to %d (%d of them not done)", d.Type, d.Job, d.Last(), e.deps.group(e, d).live)
 		}
@@ -236,17 +234,17 @@ func (e *Engine) dependencyText(j *jobState) string {
 		}
 		texts = append(texts, text)
 	}
-	if j.spec.AnyOf {
+	if j.Spec.AnyOf {
 		return "waits for " + strings.Join(texts, " or ")
 	}
 	return "waits for " + strings.Join(texts, ", ")
 }
 
-func (e *Engine) whyPending(j *jobState, y *Why, ends map[cluster.JobID]ForeseenEnd) {
+func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]ForeseenEnd) {
 	before := e.before(j)
 	y.Ahead = len(before)
-	s := e.shapeAt(j.shape)
-	if j.home != nil {
+	s := e.shapes.At(j.Shape)
+	if j.Home != nil {
 		y.Text = "its memory is on " + e.homeText(j)
 	}
 	least := e.leastMilli(j)
@@ -265,7 +263,7 @@ func (e *Engine) whyPending(j *jobState, y *Why, ends map[cluster.JobID]Foreseen
 		y.Blockers = append(y.Blockers, "would delay a reservation: "+e.reservationText(j))
 	case len(y.Blockers) == 0 && len(before) > 0:
 		first := before[0]
-		y.Blockers = append(y.Blockers, "order: "+first.label()+" comes first and does not fit yet")
+		y.Blockers = append(y.Blockers, "order: "+first.Label()+" comes first and does not fit yet")
 	}
 	if text := e.holdText(j); text != "" {
 		y.Blockers = append(y.Blockers, text)
@@ -284,42 +282,42 @@ func (e *Engine) whyPending(j *jobState, y *Why, ends map[cluster.JobID]Foreseen
 }
 
 // fitsNow reports whether there is room for a job now, beside what is reserved.
-func (e *Engine) fitsNow(j *jobState, s *shape, reserved *holds) bool {
+func (e *Engine) fitsNow(j *job.State, s *shape.Shape, reserved *holds) bool {
 	r := e.anywhere()
 	r.reserved = reserved
 	mark := e.st.Mark()
-	_, ok := e.placeFor(r, j, s, s.min)
+	_, ok := e.placeFor(r, j, s, s.Min)
 	e.st.Rollback(mark)
 	return ok
 }
 
 // before lists the eligible jobs that come before j in line, the first in line first. A pass picks the best
 // of the heads again and again: comparing two jobs deep in their groups could give several jobs one place.
-func (e *Engine) before(j *jobState) []*jobState {
+func (e *Engine) before(j *job.State) []*job.State {
 	list := e.inLine()
 	return list[:max(0, slices.Index(list, j))]
 }
 
 // roomText says what the job needs and the best there is.
-func (e *Engine) roomText(j *jobState, s *shape) string {
-	if s.partly() && e.suitable(s) {
+func (e *Engine) roomText(j *job.State, s *shape.Shape) string {
+	if s.Partly() && e.suitable(s) {
 		return e.partsText(j, s) + e.mostText(s)
 	}
 	return e.bestRoomText(s) + e.mostText(s)
 }
 
 // mostText says what of it single nodes take for its own bounds.
-func (e *Engine) mostText(s *shape) (text string) {
-	if s.most.any > 0 && s.most.any < s.min {
-		text = fmt.Sprintf("; at most %d of its tasks on a node", s.most.any)
+func (e *Engine) mostText(s *shape.Shape) (text string) {
+	if s.Most.Any > 0 && s.Most.Any < s.Min {
+		text = fmt.Sprintf("; at most %d of its tasks on a node", s.Most.Any)
 	}
 	none, some := 0, 0
-	for id, groups := range s.most.of {
+	for id, groups := range s.Most.Of {
 		switch n := &e.st.Nodes()[id]; {
-		case len(groups) == 0 || !n.TakesJobs() || !s.any.Has(n.Class()):
-		case s.most.on(int32(id)) == 0:
+		case len(groups) == 0 || !n.TakesJobs() || !s.Any.Has(n.Class()):
+		case s.Most.On(int32(id)) == 0:
 			none++
-		case s.most.on(int32(id)) < int(s.min):
+		case s.Most.On(int32(id)) < int(s.Min):
 			some++
 		}
 	}
@@ -339,13 +337,13 @@ func take(n int) string {
 	return fmt.Sprintf("%d nodes take", n)
 }
 
-func (e *Engine) bestRoomText(s *shape) string {
-	r := &s.sets[0].Request
-	if len(s.sets) == 1 && s.min == 1 && r.GPUs > 0 {
+func (e *Engine) bestRoomText(s *shape.Shape) string {
+	r := &s.Sets[0].Request
+	if len(s.Sets) == 1 && s.Min == 1 && r.GPUs > 0 {
 		best, bestFree := int32(-1), -1
 		for id := range e.st.Nodes() {
 			n := &e.st.Nodes()[id]
-			if n.TakesJobs() && s.any.Has(n.Class()) && int(n.FreeGPUs()) > bestFree && s.most.on(int32(id)) > 0 {
+			if n.TakesJobs() && s.Any.Has(n.Class()) && int(n.FreeGPUs()) > bestFree && s.Most.On(int32(id)) > 0 {
 				best, bestFree = int32(id), int(n.FreeGPUs())
 			}
 		}
@@ -353,7 +351,7 @@ func (e *Engine) bestRoomText(s *shape) string {
 			return e.noNodeText(s)
 		}
 		name := e.st.Nodes()[best].Spec().Name
-		if s.topo.Required && s.topo.Level == cluster.LevelNVLink && e.st.Classes()[e.st.Nodes()[best].Class()].Split() {
+		if s.Topo.Required && s.Topo.Level == cluster.LevelNVLink && e.st.Classes()[e.st.Nodes()[best].Class()].Split() {
 			return e.islandText(s, r)
 		}
 		if bestFree >= r.GPUs {
@@ -363,28 +361,28 @@ func (e *Engine) bestRoomText(s *shape) string {
 	}
 	free := 0
 	for ci := range e.st.Classes() {
-		if s.any.Has(int32(ci)) {
+		if s.Any.Has(int32(ci)) {
 			free += e.st.Classes()[ci].Free()
 		}
 	}
-	if s.gpus == 0 {
+	if s.GPUs == 0 {
 		what := hostText(r)
 		if what == "" {
 			what = "no GPU"
 		}
-		return fmt.Sprintf("needs room for %s with %s; no node that may take it has that", countText(s.min), what)
+		return fmt.Sprintf("needs room for %s with %s; no node that may take it has that", countText(s.Min), what)
 	}
-	text := fmt.Sprintf("needs %d GPUs in %d tasks of %d", s.gpus, s.min, r.GPUs)
-	if s.topo.Level != cluster.LevelAny && s.topo.Required {
-		text += fmt.Sprintf(" within one %s", s.topo.Level)
+	text := fmt.Sprintf("needs %d GPUs in %d tasks of %d", s.GPUs, s.Min, r.GPUs)
+	if s.Topo.Level != cluster.LevelAny && s.Topo.Required {
+		text += fmt.Sprintf(" within one %s", s.Topo.Level)
 	}
 	return text + fmt.Sprintf("; %d suitable GPUs are free", free)
 }
 
 // noNodeText says why no node can be looked at for room: none that suits the shape is up, or none of these takes it now.
-func (e *Engine) noNodeText(s *shape) string {
+func (e *Engine) noNodeText(s *shape.Shape) string {
 	for id := range e.st.Nodes() {
-		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.any.Has(n.Class()) {
+		if n := &e.st.Nodes()[id]; n.TakesJobs() && s.Any.Has(n.Class()) {
 			return "none of the nodes that suit it takes it now"
 		}
 	}
@@ -399,13 +397,13 @@ func countText(n int32) string {
 }
 
 // seatsText says of GPUs with room for a share that MPS takes no more clients there.
-func (e *Engine) seatsText(s *shape, r *cluster.Request) string {
+func (e *Engine) seatsText(s *shape.Shape, r *cluster.Request) string {
 	full, most := 0, 0
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
 		c := &e.st.Classes()[n.Class()]
 		for i := range n.Devices() {
-			if d := &n.Devices()[i]; n.TakesJobs() && s.any.Has(n.Class()) && n.FreeMilliOn(i) >= r.Share && d.Mem() >= r.Memory && d.Slots() == 0 && c.Seats(d) == 0 {
+			if d := &n.Devices()[i]; n.TakesJobs() && s.Any.Has(n.Class()) && n.FreeMilliOn(i) >= r.Share && d.Mem() >= r.Memory && d.Slots() == 0 && c.Seats(d) == 0 {
 				full, most = full+1, max(most, c.Clients())
 			}
 		}
@@ -417,11 +415,11 @@ func (e *Engine) seatsText(s *shape, r *cluster.Request) string {
 }
 
 // islandText is roomText for a task that must stay in one NVLink island.
-func (e *Engine) islandText(s *shape, r *cluster.Request) string {
+func (e *Engine) islandText(s *shape.Shape, r *cluster.Request) string {
 	best, bestFree := int32(-1), -1
 	for id := range e.st.Nodes() {
 		n := &e.st.Nodes()[id]
-		for i := 0; i < n.Islands() && n.TakesJobs() && s.any.Has(n.Class()); i++ {
+		for i := 0; i < n.Islands() && n.TakesJobs() && s.Any.Has(n.Class()); i++ {
 			on := n.Island(i)
 			if !n.Split() {
 				on = inventory.AnyDevice
@@ -434,13 +432,13 @@ func (e *Engine) islandText(s *shape, r *cluster.Request) string {
 	return fmt.Sprintf("needs %s in one NVLink island; the best, on %s, has %d free", gpuText(r.GPUs), e.st.Nodes()[best].Spec().Name, bestFree)
 }
 
-func (e *Engine) reservationText(j *jobState) string {
-	end := e.now.Add(j.expectedRun(e.limitOf(j)))
+func (e *Engine) reservationText(j *job.State) string {
+	end := e.now.Add(j.ExpectedRun(e.limitOf(j)))
 	var parts []string
 	for i := range e.resv {
-		if r := &e.resv[i]; r.hold && r.at < end && r.job != j.spec.ID {
+		if r := &e.resv[i]; r.hold && r.at < end && r.job != j.Spec.ID {
 			parts = append(parts, fmt.Sprintf("GPUs are being held for job %d since %s", r.job, e.clock(e.heldSince(e.jobs[r.job]))))
-		} else if r.at < end && r.job != j.spec.ID {
+		} else if r.at < end && r.job != j.Spec.ID {
 			parts = append(parts, fmt.Sprintf("job %d starts at %s", r.job, e.clock(r.at)))
 		}
 	}
@@ -453,20 +451,20 @@ func (e *Engine) reservationText(j *jobState) string {
 }
 
 // holders lists running jobs on devices that suit the job, soonest end first.
-func (e *Engine) holders(j *jobState, s *shape, ends map[cluster.JobID]ForeseenEnd) []string {
+func (e *Engine) holders(j *job.State, s *shape.Shape, ends map[cluster.JobID]ForeseenEnd) []string {
 	const most = 5
 	var out []string
 	more, lacks := 0, e.lacksQuota(j)
 	e.byEnd().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		if !e.useful(s, v, lacks) || j.home != nil && !lacks && !overlap(v.allocs, j.home) {
+		if !e.useful(s, v, lacks) || j.Home != nil && !lacks && !overlap(v.Allocs, j.Home) {
 			return true
 		}
 		if len(out) == most {
 			more++
 			return true
 		}
-		out = append(out, fmt.Sprintf("%s: %s on %s, %s", v.label(), e.holdsText(v), e.where(v), e.leavesText(v, ends)))
+		out = append(out, fmt.Sprintf("%s: %s on %s, %s", v.Label(), e.holdsText(v), e.where(v), e.leavesText(v, ends)))
 		return true
 	})
 	if more > 0 {
@@ -487,14 +485,6 @@ func hostText(r *cluster.Request) string {
 	return strings.Join(parts, " and ")
 }
 
-// label is the job's number, and its name if it has one.
-func (j *jobState) label() string {
-	if j.spec.Name == "" {
-		return fmt.Sprintf("job %d", j.spec.ID)
-	}
-	return fmt.Sprintf("job %d %s", j.spec.ID, j.spec.Name)
-}
-
 func jobsText(n int) string {
 	if n == 1 {
 		return "1 job"
@@ -510,15 +500,15 @@ func gpuText(n int) string {
 }
 
 // leavesText says when a job leaves its devices: as was foreseen, else as was stated. A time limit is when it ends at the latest.
-func (e *Engine) leavesText(v *jobState, ends map[cluster.JobID]ForeseenEnd) string {
-	if f, ok := ends[v.spec.ID]; ok {
+func (e *Engine) leavesText(v *job.State, ends map[cluster.JobID]ForeseenEnd) string {
+	if f, ok := ends[v.Spec.ID]; ok {
 		return EndText(f.Limit, e.seconds(f.At))
 	}
 	switch at := e.endOf(v); {
 	case at >= cluster.Time(cluster.MaxDuration):
 		return "expected to end at an unknown time"
 	default:
-		return EndText(v.spec.Estimate == 0 || v.state != Placed && at == v.limitAt, e.seconds(at))
+		return EndText(v.Spec.Estimate == 0 || v.State != job.Placed && at == v.LimitAt, e.seconds(at))
 	}
 }
 
@@ -547,15 +537,15 @@ type ForeseenEnd struct {
 // workAhead is when the work of those ahead would be done if it were a fluid
 // that fills every GPU as running jobs leave it: behind a long queue, a start
 // before it is not to be expected (jobs of unknown length count as nothing).
-func (e *Engine) workAhead(before []*jobState) cluster.Time {
+func (e *Engine) workAhead(before []*job.State) cluster.Time {
 	var work int64 // milli-GPU-seconds
 	for _, o := range before {
-		if d := o.expectedRun(e.limitOf(o)); d < cluster.MaxDuration {
-			work += o.milli * int64(d/time.Second)
+		if d := o.ExpectedRun(e.limitOf(o)); d < cluster.MaxDuration {
+			work += o.Milli * int64(d/time.Second)
 		}
 	}
 	free, at := e.capacity, e.now
-	e.byKey().Walk(func(it order.Item) bool { free -= e.jobs[it.ID].milli; return true })
+	e.byKey().Walk(func(it order.Item) bool { free -= e.jobs[it.ID].Milli; return true })
 	done := false
 	e.byEnd().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
@@ -566,7 +556,7 @@ func (e *Engine) workAhead(before []*jobState) cluster.Time {
 		} else if end > at {
 			work, at = work-could, end
 		}
-		free += v.milli
+		free += v.Milli
 		return true
 	})
 	if free <= 0 && !done {
@@ -576,11 +566,11 @@ func (e *Engine) workAhead(before []*jobState) cluster.Time {
 }
 
 // expectedStart promises starts to the jobs ahead, then to the job itself.
-func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
+func (e *Engine) expectedStart(j *job.State, before []*job.State) cluster.Time {
 	resv := e.resv
 	e.resv = nil
 	defer func() { e.resv = resv }()
-	s := e.shapeAt(j.shape)
+	s := e.shapes.At(j.Shape)
 	ends := e.foresee(j)
 	first := e.quotaFree(j)
 	e.unforesee(ends)
@@ -604,7 +594,7 @@ func (e *Engine) expectedStart(j *jobState, before []*jobState) cluster.Time {
 
 // quotaFree is when the quotas allow the job, as jobs are expected to end:
 // now, if they do already; Never, if that is not in sight.
-func (e *Engine) quotaFree(j *jobState) cluster.Time {
+func (e *Engine) quotaFree(j *job.State) cluster.Time {
 	least := e.leastMilli(j)
 	r := e.overQuota(j, least)
 	if r.code == notRefused {
@@ -615,7 +605,7 @@ func (e *Engine) quotaFree(j *jobState) cluster.Time {
 			e.spend(q)
 		}
 	}
-	var gone []*jobState
+	var gone []*job.State
 	at := cluster.Never
 	e.byEnd().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
@@ -646,7 +636,7 @@ const maxEdges = 64
 
 // windowFree is when a window of the queues first allows the job. The tree is
 // as before when it returns.
-func (e *Engine) windowFree(j *jobState, least cluster.Milli) cluster.Time {
+func (e *Engine) windowFree(j *job.State, least cluster.Milli) cluster.Time {
 	now, ahead := e.wall(), e.limits.ahead
 	e.limits.ahead = false
 	defer func() {
@@ -668,9 +658,9 @@ func (e *Engine) windowFree(j *jobState, least cluster.Milli) cluster.Time {
 }
 
 // forget takes a job out of the quotas (sign 1) and back (-1), for looking.
-func (e *Engine) forget(v *jobState, sign int64) {
-	e.tree.Charge(int(v.queue), -sign*v.milli, v.spec.Tier == cluster.Critical)
-	e.limits.caps.Charge(int(v.queue), int(v.user), -sign*v.milli, int(-sign))
+func (e *Engine) forget(v *job.State, sign int64) {
+	e.tree.Charge(int(v.Queue), -sign*v.Milli, v.Spec.Tier == cluster.Critical)
+	e.limits.caps.Charge(int(v.Queue), int(v.User), -sign*v.Milli, int(-sign))
 }
 
 // clock writes an instant as the configuration wants it.

@@ -32,8 +32,8 @@ func MilliIn(allocs []Alloc) (m cluster.Milli) {
 	return m
 }
 
-// Milli returns the milli-GPU of an allocation; devices of a guest count for whom
-// it is beside.
+// Milli returns the milli-GPU of an allocation; devices of a guest count for the job
+// that it is beside.
 func (a *Alloc) Milli() cluster.Milli {
 	if a.Beside {
 		return 0

@@ -186,7 +186,7 @@ func sizeOf(a *Alloc) int {
 	return min(63, bits.OnesCount64(a.GPUs)/int(max(1, a.Tasks)))
 }
 
-// applyWhole books who is on whole devices: one that holds them, and guests.
+// applyWhole books whole devices: for the job that holds them, or for guests.
 func (n *Node) applyWhole(a *Alloc, taken bool) {
 	switch {
 	case !a.Beside && taken:

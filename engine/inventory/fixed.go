@@ -36,7 +36,7 @@ func (n *Node) MasksOf(p *cluster.SliceProfile, dev int) (list []uint8) {
 	return list
 }
 
-// Where the GPUs of a node are partitioned by somebody else, slices go to the
+// Where the GPUs of a node are partitioned by others, slices go to the
 // instances that there are; a GPU in MIG mode is never handed out whole, and one
 // that is not, never in slices.
 

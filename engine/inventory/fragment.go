@@ -89,7 +89,7 @@ func (d *Demand) Group(classes []Class) {
 // Fragmentation (D-fgd): of what is free on a node, how much is of no use to the
 // tasks that people submit. A kind of task that fits on a node can use the free
 // parts of devices that are large enough for it; one that does not fit can use
-// nothing. Beside one user's shares nobody else's fit where these are apart (MPS).
+// nothing. Beside one user's shares no other's fit where users are kept apart (MPS).
 // Fragments are what is free less what can be used, averaged over the
 // kinds by their number of tasks. Everything here is counted in milli-GPU times
 // tasks, so that nothing is rounded.

@@ -24,8 +24,8 @@ type Device struct {
 }
 
 // Node is a node as the engine sees it: what is free after everything
-// that the engine decided (devices of a stopping job count as free here; who
-// gets them waits until they really are, see jobState.waits).
+// that the engine decided (devices of a stopping job count as free here; the job that
+// gets them waits until they really are, see Waits of job.State).
 type Node struct {
 	spec     cluster.Node
 	class    int32
@@ -34,7 +34,7 @@ type Node struct {
 	indexed  bool  // in the class's buckets: up and not draining
 	drained  bool  // by a person, until it is taken back: also through an outage
 	lent     bool  // of a loan (loan.go)
-	given    bool  // given back to who lends it
+	given    bool  // given back to its lender
 	resized  bool  // its size is that of an event, not of the configuration
 	free     uint64
 	hosts    uint64 // devices that a job holds whole, not as a guest
@@ -81,7 +81,7 @@ func (n *Node) setHealthy(bad uint64) {
 	n.nfree = int16(bits.OnesCount64(n.free))
 }
 
-// Others is the devices on which shares of somebody else are.
+// Others is the devices on which another user's shares are.
 func (n *Node) Others(user string) (mask uint64) {
 	for i := range n.devs {
 		if d := &n.devs[i]; d.tenants > 0 && d.slots == 0 && d.user != user {
@@ -118,7 +118,7 @@ func (n *Node) Drained() bool { return n.drained }
 // Lent reports whether it is of a loan.
 func (n *Node) Lent() bool { return n.lent }
 
-// GivenBack reports whether it is given back to who lends it.
+// GivenBack reports whether it is given back to its lender.
 func (n *Node) GivenBack() bool { return n.given }
 
 // Free is the mask of wholly free devices.

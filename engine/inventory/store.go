@@ -134,10 +134,10 @@ func (st *Store) SetSize(id int32, cpu cluster.Milli, ram cluster.MiB) bool {
 // modelled is a node's total of CPU or RAM as it is counted: without bound where it states none.
 func modelled(total int64) int64 { return cmp.Or(total, notModelled) }
 
-// SetLent notes that a node is of a loan, SetGiven that it is given back to who lends it.
+// SetLent notes that a node is of a loan.
 func (st *Store) SetLent(id int32) { st.nodes[id].lent = true }
 
-// SetGiven notes that a node is given back to who lends it, or taken again.
+// SetGiven notes that a node is given back to its lender, or taken again.
 func (st *Store) SetGiven(id int32, given bool) { st.nodes[id].given = given }
 
 // SetAsleep notes that a node is switched off and takes so long to wake; 0: that it is on.

@@ -1,0 +1,102 @@
+package job
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+	"github.com/muster-gpu/muster/engine/order"
+)
+
+// Record is what the engine knows of one job. Attained, Ran and Done hold
+// up to Acc; what the job holds since then counts on.
+type Record struct {
+	Spec        *cluster.Job      `json:"spec"`
+	State       Phase             `json:"state"`
+	Reason      StopReason        `json:"reason,omitempty"`
+	Parked      Parked            `json:"parked,omitempty"`
+	Eligible    bool              `json:"eligible,omitempty"`
+	InArray     bool              `json:"in_array,omitempty"`
+	Promoted    bool              `json:"promoted,omitempty"`
+	Demoted     bool              `json:"demoted,omitempty"` // while it runs: it counts as best-effort
+	Resizing    bool              `json:"resizing,omitempty"`
+	How         How               `json:"how,omitempty"`
+	Allocs      []inventory.Alloc `json:"allocs,omitempty"`
+	Home        []inventory.Alloc `json:"home,omitempty"`
+	Frozen      []inventory.Alloc `json:"frozen,omitempty"` // with Asleep, where it is not Home
+	Asleep      time.Duration     `json:"asleep,omitempty"`
+	Warm        bool              `json:"warm,omitempty"` // it was suspended while it computed; while it has devices: and went on in place
+	Leaving     []inventory.Alloc `json:"leaving,omitempty"`
+	Dest        []inventory.Alloc `json:"dest,omitempty"`  // while it stops to be moved: where it goes
+	Moved       []cluster.Time    `json:"moved,omitempty"` // when it was, not long ago
+	Waiters     []cluster.JobID   `json:"waiters,omitempty"`
+	Claims      []Claim           `json:"claims,omitempty"` // what the waiters count on of its CPU and RAM
+	Beside      int32             `json:"beside,omitempty"` // 1 + the job whose guest it is
+	Guests      []cluster.JobID   `json:"guests,omitempty"` // its own, the first to come first
+	Packed      bool              `json:"packed,omitempty"` // in this run others were on its devices, or it on theirs
+	Waits       int32             `json:"waits,omitempty"`
+	Tasks       int32             `json:"tasks,omitempty"`
+	Fails       int32             `json:"fails,omitempty"`
+	Preemptions int32             `json:"preemptions,omitempty"`
+	Since       cluster.Time      `json:"since,omitempty"`
+	Lined       cluster.Time      `json:"lined,omitempty"`
+	Hungry      cluster.Time      `json:"hungry,omitempty"`
+	Started     cluster.Time      `json:"started,omitempty"`
+	FirstStart  cluster.Time      `json:"first_start,omitempty"`
+	Ended       cluster.Time      `json:"ended,omitempty"`
+	Acc         cluster.Time      `json:"acc,omitempty"`
+	Attained    int64             `json:"attained,omitempty"`   // milli-GPU-milliseconds
+	Weighted    int64             `json:"weighted,omitempty"`   // ... by the weights of the GPU models, up to the last change
+	Unweighted  int64             `json:"unweighted,omitempty"` // ... what of Attained was received up to then
+	Weight      int64             `json:"weight,omitempty"`     // ... since then, in thousandths; 0: 1000
+	Ran         time.Duration     `json:"ran,omitempty"`
+	Done        time.Duration     `json:"done,omitempty"`
+	Saved       time.Duration     `json:"saved,omitempty"`
+	Deaf        bool              `json:"deaf,omitempty"` // asked for a checkpoint it saves nothing, as its driver found
+	Rate        int64             `json:"rate,omitempty"`
+	Speed       int64             `json:"speed,omitempty"`
+	Memory      cluster.MiB       `json:"memory,omitempty"` // the most that it was measured to use of any of its GPUs
+	Solo        int64             `json:"solo,omitempty"`   // ... while no other job had shares of its GPUs
+	Among       []cluster.JobID   `json:"among,omitempty"`  // jobs that computed in shares of its GPUs when its speed was measured last
+	Slow        cluster.Time      `json:"slow,omitempty"`   // ... among which it is slower than it accepts, since then
+	LimitAt     cluster.Time      `json:"limit_at,omitempty"`
+	Promotion   cluster.Time      `json:"promotion,omitempty"`   // the last one by the policy (Promoter)
+	Before      int64             `json:"before,omitempty"`      // ... what of its weighted service was received before
+	RanBefore   time.Duration     `json:"ran_before,omitempty"`  // ... and of Ran
+	DoneBefore  time.Duration     `json:"done_before,omitempty"` // ... and the useful work that it had then
+	Predicted   time.Duration     `json:"predicted,omitempty"`
+	Singles     []cluster.JobID   `json:"singles,omitempty"` // a singleton's: the jobs that it waits for
+	Promise     cluster.Time      `json:"promise,omitempty"` // conservative backfill: the start that it was promised
+	Plan        []inventory.Alloc `json:"plan,omitempty"`    // ... and where
+	Target      *Target           `json:"target,omitempty"`  // what the policy's plan gives it
+	Served      []Served          `json:"served,omitempty"`  // wall time on devices by GPU model, where a policy plans
+	Key         order.Key         `json:"key,omitzero"`
+	EndKey      int64             `json:"end_key,omitempty"`
+}
+
+// Untouched is all that the engine knows, besides its spec, of a job that has only waited so far: elements of an array
+// of which it is the same can be written down as one.
+type Untouched struct {
+	Parked   Parked
+	Eligible bool
+	Since    cluster.Time
+	Lined    cluster.Time
+	Hungry   cluster.Time
+	Start    cluster.Time // the first; Never: there was none
+	Weight   int64
+	Tasks    int32
+	Key      order.Key
+	// Predicted is how long such jobs ran.
+	Predicted time.Duration
+}
+
+// Untouched returns what is known of a job that has only waited so far; false: something happened to it.
+func (r *Record) Untouched() (Untouched, bool) {
+	u := Untouched{Parked: r.Parked, Eligible: r.Eligible, Since: r.Since, Lined: r.Lined, Hungry: r.Hungry, Weight: r.Weight, Tasks: r.Tasks,
+		Key: r.Key, Predicted: r.Predicted, Start: r.FirstStart}
+	rest := *r
+	rest.Spec, rest.Parked, rest.Eligible, rest.Since, rest.Lined, rest.Hungry, rest.Weight = nil, 0, false, 0, 0, 0, 0
+	rest.Tasks, rest.Key, rest.Predicted, rest.FirstStart = 0, order.Key{}, 0, 0
+	return u, reflect.ValueOf(&rest).Elem().IsZero() // so that a field that is new counts as something that happened
+}

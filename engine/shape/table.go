@@ -1,0 +1,213 @@
+package shape
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
+)
+
+// Table is all shapes that jobs have, by number, and what decides where jobs of them can run.
+type Table struct {
+	st    *inventory.Store
+	nodes map[string]int32 // numbers of nodes by name; looked up only
+	mps   bool             // what fits for one user may not for another
+	parts []cluster.Partition
+	list  []Shape
+	ids   map[string]int32    // looked up only
+	sets  map[string]*NodeSet // by name; looked up only
+	key   []byte              // scratch memory
+}
+
+// NewTable makes a table without shapes yet: of jobs on the nodes of a store, whose numbers are nodes, by name.
+func NewTable(st *inventory.Store, nodes map[string]int32, mps bool) Table {
+	return Table{st: st, nodes: nodes, mps: mps, ids: map[string]int32{}}
+}
+
+// AddPartition adds a partition: a bit of masks.
+func (t *Table) AddPartition(p cluster.Partition) { t.parts = append(t.parts, p) }
+
+// Recompute has the classes on which jobs can run be computed again: there is a new one.
+func (t *Table) Recompute() {
+	for i := range t.list {
+		t.list[i].Stale = true
+	}
+}
+
+// Judge has it decided again what can never run: a node is larger or smaller than it was.
+func (t *Table) Judge() {
+	for i := range t.list {
+		t.list[i].Judged = 0
+	}
+}
+
+// Count is how many shapes there are.
+func (t *Table) Count() int { return len(t.list) }
+
+// Get returns a shape; its classes may be those of before a node joined (at).
+func (t *Table) Get(id int32) *Shape { return &t.list[id] }
+
+// Of is the shape of a job; first: there was none like it.
+func (t *Table) Of(j *cluster.Job) (id int32, first bool) {
+	t.key = shapeKey(t.key[:0], j)
+	if j.Shares() { // which jobs it may be beside
+		t.key = append(binary.AppendVarint(t.key, int64(len(j.Model))), j.Model...)
+		t.key = binary.AppendVarint(t.key, j.MinSpeed)
+	}
+	if t.mps && j.Shares() { // what fits for one user may not for another
+		t.key = append(t.key, j.User...)
+	}
+	if id, ok := t.ids[string(t.key)]; ok {
+		return id, false
+	}
+	s := Shape{Sets: j.Tasks, Types: j.GPUTypes, Partitions: j.Partitions, Topo: j.Topology,
+		resv: j.Reservation, Most: t.nodeMost(j), NoPreempt: j.NoPreempt, Stale: true, Failed: -1, NoneFree: -1}
+	s.Min, s.Max = int32(j.Tasks[0].Count), int32(j.Tasks[0].Count)
+	if j.Elastic.Max > 0 {
+		s.Min, s.Max = int32(j.Elastic.Min), int32(j.Elastic.Max)
+	}
+	for i := range j.Tasks {
+		n := j.Tasks[i].Count
+		if i == 0 {
+			n = int(s.Min)
+		}
+		s.GPUs += n * j.Tasks[i].Request.GPUs
+	}
+	id = int32(len(t.list))
+	t.list = append(t.list, s)
+	t.ids[string(t.key)] = id
+	return id, true
+}
+
+// At returns the shape with its classes up to date.
+func (t *Table) At(id int32) *Shape {
+	s := &t.list[id]
+	if s.Stale {
+		t.computeStages(s)
+	}
+	return s
+}
+
+// fitsClass reports whether a task set could run on an empty node of c.
+func (t *Table) fitsClass(s *Shape, set int, c *inventory.Class) bool {
+	return c.Partitions()&t.PartMask(s.Partitions) != 0 && inventory.WhyNotClass(&s.Sets[set].Request, c) == ""
+}
+
+// PartMask resolves partition names; none means the default partitions, or
+// every partition where none is marked default.
+func (t *Table) PartMask(names []string) uint64 {
+	if len(t.parts) == 0 {
+		return 1
+	}
+	var mask, all uint64
+	for i := range t.parts {
+		all |= 1 << i
+		if len(names) == 0 && t.parts[i].Default {
+			mask |= 1 << i
+		}
+		for _, n := range names {
+			if n == t.parts[i].Name {
+				mask |= 1 << i
+			}
+		}
+	}
+	if len(names) == 0 && mask == 0 {
+		return all
+	}
+	return mask
+}
+
+// MilliOf is the milli-GPU of a job of the shape with so many tasks of its first set.
+func (t *Table) MilliOf(s *Shape, tasks int) cluster.Milli {
+	var sum cluster.Milli
+	for i := range s.Sets {
+		n := s.Sets[i].Count
+		if i == 0 {
+			n = tasks
+		}
+		r := &s.Sets[i].Request
+		m := r.Milli()
+		if r.Profile != "" {
+			m = t.sliceMilli(&s.Suits[i], r.Profile)
+		}
+		sum += cluster.Milli(n) * m
+	}
+	return sum
+}
+
+// sliceMilli is the milli-GPU of a MIG slice on that of some classes where it is largest.
+func (t *Table) sliceMilli(suits *inventory.ClassSet, profile string) (most cluster.Milli) {
+	for ci := range t.st.Classes() {
+		model := t.st.Classes()[ci].Model()
+		if p, ok := model.Profile(profile); ok && suits.Has(int32(ci)) {
+			most = max(most, cluster.Milli(p.Compute)*cluster.Whole/cluster.Milli(model.Compute))
+		}
+	}
+	return most
+}
+
+// SuitsOf is the classes on which a task of the job can ever run.
+func (t *Table) SuitsOf(j *cluster.Job, r *cluster.Request) (suits inventory.ClassSet) {
+	parts := t.PartMask(j.Partitions)
+	for ci := range t.st.Classes() {
+		c := &t.st.Classes()[ci]
+		if c.Partitions()&parts != 0 && inventory.WhyNotClass(r, c) == "" &&
+			(len(j.GPUTypes) == 0 || slices.ContainsFunc(j.GPUTypes, func(want string) bool { return cluster.MatchModel(c.Model().Name, want) })) {
+			suits.Add(int32(ci))
+		}
+	}
+	return suits
+}
+
+// A plan may have a job that asks for one GPU run on a MIG instance of one (A-mig;
+// MISO): Target.Slice says on which. Such a job is never in line, and no placer is
+// asked: it starts where the plan has it, as soon as that is free. Where the
+// instances of a GPU stay as they are, it must be one of them; else it is made.
+
+// shapeKey writes what makes up a shape into buf. It is compared byte by byte.
+func shapeKey(buf []byte, j *cluster.Job) []byte {
+	num := func(v int64) { buf = binary.AppendVarint(buf, v) }
+	str := func(s string) { num(int64(len(s))); buf = append(buf, s...) }
+	num(int64(len(j.Tasks)))
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		num(int64(t.Count))
+		num(int64(t.Request.GPUs))
+		num(t.Request.Share)
+		num(t.Request.Memory)
+		str(t.Request.Profile)
+		num(t.Request.CPU)
+		num(t.Request.RAM)
+	}
+	num(int64(len(j.GPUTypes)))
+	for _, s := range j.GPUTypes {
+		str(s)
+	}
+	num(int64(len(j.Partitions)))
+	for _, s := range j.Partitions {
+		str(s)
+	}
+	num(int64(j.Topology.Level) << 1)
+	if j.Topology.Required {
+		num(1)
+	}
+	num(int64(j.Elastic.Min))
+	num(int64(j.Elastic.Max))
+	num(j.Skew)
+	num(int64(j.PerNode))
+	num(int64(len(j.NodeLimits)))
+	for i := range j.NodeLimits {
+		num(int64(j.NodeLimits[i].Tasks))
+		num(int64(len(j.NodeLimits[i].Nodes)))
+		for _, n := range j.NodeLimits[i].Nodes {
+			str(n)
+		}
+	}
+	if j.NoPreempt {
+		num(1)
+	}
+	str(j.Nodes)
+	str(j.Reservation)
+	return buf
+}
