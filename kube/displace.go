@@ -131,7 +131,7 @@ func (d *Driver) wouldStart(g *gang, spec *cluster.Job, before []engine.Event) b
 // with these events; nil: it has none.
 func (d *Driver) foreseen(id cluster.JobID, events []engine.Event) *engine.JobRecord {
 	snap, cfg := d.eng.Snapshot(), d.cfg
-	cfg.Spec.Queues = d.fitted
+	cfg.Spec.Queues = d.queues.Fitted()
 	e, err := engine.Restore(cfg, &snap)
 	if err != nil {
 		d.opt.Log.Error("a second engine cannot be made", "error", err)

@@ -140,7 +140,7 @@ func (d *Driver) suppose(list []*migWaiter, as map[string]*config.MIGOffer, more
 	if err != nil {
 		return nil, err
 	}
-	cfg.Spec.Queues, snap.Fresh = d.fitted, true
+	cfg.Spec.Queues, snap.Fresh = d.queues.Fitted(), true
 	if w.eng, err = engine.Restore(cfg, &snap); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,8 @@ import (
 
 // nodeEvents are what the engine missed of nodes.
 func (d *Driver) nodeEvents() []engine.Event {
-	d.nodesAt, d.queuesAt = false, d.queuesAt || d.refit
+	d.nodesAt = false
+	d.queues.NodesChanged()
 	joined, nodes := d.joinEvents()
 	events, _ := driver.Diff(driver.Observed{Nodes: d.observed(nodes).Nodes}, driver.View{Nodes: nodes})
 	return append(joined, events...)
@@ -58,7 +59,8 @@ func (d *Driver) joinEvents() (events []engine.Event, nodes []cluster.Node) {
 	}
 	clear(d.joined)
 	if len(events) > 0 {
-		d.setsAt, d.queuesAt = true, d.queuesAt || !sameQueues(d.fitted, d.tree.list)
+		d.setsAt = true
+		d.queues.Grown()
 		d.shyNodes()
 		d.tellHistory()
 	}
