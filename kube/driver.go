@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -92,6 +93,7 @@ type Driver struct {
 	checked cluster.Time     // when engine and cluster were last compared
 	retries map[string]*gang // by key: to be looked at again at their time
 
+	fit        fit.Nodes // what pods may ask for of nodes
 	queues     *queues.Set
 	statusAt   bool          // the status of Queue objects may be another
 	statusOf   cluster.Time  // when it was last looked at
@@ -163,6 +165,8 @@ func New(opt Options) *Driver {
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
 		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue), neighbours: newNeighbours(), storage: newStorage(), shifting: shifting{passages: map[cluster.JobID]*gang{}}, dra: newDevices(), aside: newAsides(),
 		work: make(chan func(context.Context), 1<<16)}
+	slice := func(name v1.ResourceName) bool { _, ok := d.sliceOf(name); return ok }
+	d.fit = fit.NewNodes(fit.Devices{GPUs: opt.GPUs, Slice: slice, Shared: d.isShared})
 	d.inbox.Init()
 	d.initPower()
 	d.initMIG()

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/fit"
 )
 
 // What events cannot tell an engine - nodes of another size, other sets of
@@ -413,7 +414,7 @@ func (d *Driver) compare(now cluster.Time) []engine.Event {
 func taintsOf(n *v1.Node) string {
 	var list []string
 	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; !passing(t) {
+		if t := &n.Spec.Taints[i]; !fit.Passing(t) {
 			list = append(list, t.ToString())
 		}
 	}

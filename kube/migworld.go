@@ -253,7 +253,7 @@ func (d *Driver) wouldSuit(pods []*pod, n *node) bool {
 			continue
 		}
 		list := requestsOf(p.obj)
-		if d.suits(p.obj, list, n.obj) != "" || d.replicaSuits(p, name) != "" || d.wantSuits(p, list, name) != "" {
+		if d.unsuitable(p, list, name, n) != "" {
 			return false
 		}
 	}
