@@ -7,7 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// A job that names a set of nodes (Job.Nodes) runs nowhere else: one that can never be placed within its set is refused.
+// A job that names a set of nodes (Job.Nodes) runs nowhere else, and is refused if it can never be placed within it.
 // An event names the set before the first job does. A set never changes, so shapes can refer to it for good, and there
 // can be any number of sets: unlike partitions they do not divide the kinds of node.
 

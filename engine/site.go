@@ -163,7 +163,9 @@ func (s *Site) inside(node int32) bool {
 	switch {
 	case s.e.shy.off(node), s.awake && s.e.st.nodes[node].spec.Asleep > 0:
 		return false
-	case s.most != nil && s.most.within != nil && !s.most.within.in.has(node), s.e.blockedBy != nil && s.e.ps.shut.has(node):
+	case s.most != nil && s.most.within != nil && !s.most.within.in.has(node):
+		return false
+	case s.e.blockedBy != nil && s.e.ps.shut.has(node):
 		return false
 	}
 	return s.in(s.within, node) && s.in(s.home, node)

@@ -285,7 +285,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		if d.lifts.done != d.stamp() {
 			until = min(until, d.lifts.at)
 		}
-		if len(d.queued) == 0 && len(d.dirty) == 0 && !d.urgent && !d.nodesAt && !d.setsAt && !d.queues.Dirty() && d.stale == "" {
+		if !d.hasNews() {
 			if err := d.inbox.Wait(ctx, max(0, until.Sub(now))); err != nil {
 				return engine.Batch{}, err
 			}
@@ -319,6 +319,11 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		d.tell(now)
 		d.writeStatus(now)
 	}
+}
+
+// hasNews reports whether the engine is to hear of something at once.
+func (d *Driver) hasNews() bool {
+	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodesAt || d.setsAt || d.queues.Dirty() || d.stale != ""
 }
 
 // outdated reports whether the engine is to begin anew now: it has heard all that

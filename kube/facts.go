@@ -18,9 +18,8 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 )
 
-// What events cannot tell an engine - nodes of another size, other sets of
-// nodes that constraints select, gangs that somebody bound before it was there -
-// it learns by beginning anew, from a snapshot of what it knows and of what is
+// What events cannot tell an engine - nodes with other GPUs, pods that were
+// resized, gangs that somebody bound before it was there - it learns by beginning anew, from a snapshot of what it knows and of what is
 // found bound, in a new segment of the journal. A start of the scheduler is the
 // same thing with nothing known.
 

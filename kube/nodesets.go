@@ -14,9 +14,9 @@ import (
 	"github.com/muster-gpu/muster/engine"
 )
 
-// Which nodes suit the pods of a gang - labels, taints, what a node has at all - is a set of nodes (cluster.NodeSet) that
-// the gang's job names. Sets are named after what they contain, so all gangs that the same nodes suit have one, and a
-// change of a node makes other sets and changes none. There can be as many as there are.
+// Which nodes suit the pods of a gang - labels, taints, what a node has at all - is a set of nodes (cluster.NodeSet)
+// that the gang's job names. Sets are named after what they contain, so all gangs that the same nodes suit have one,
+// and a change of a node makes other sets and changes none. There can be any number of them.
 
 // everyNode is the partition of all nodes, where some are lent: else the engine has no partitions.
 const everyNode = "every node"
@@ -155,7 +155,7 @@ func (d *Driver) nodeTurned(name string) {
 	}
 }
 
-// lookAgain has gangs looked at again that are not in the engine: the nodes are others, which may be what they wait for.
+// lookAgain has gangs looked at again that are not in the engine: other nodes may be what they wait for.
 func (d *Driver) lookAgain() {
 	d.era++
 	for _, g := range d.gangs {

@@ -22,21 +22,26 @@ func TestNodes(t *testing.T) {
 	all := NewNodes(Devices{GPUs: []string{"nvidia.com/gpu", "amd.com/gpu"},
 		Slice:  func(n v1.ResourceName) bool { return strings.Contains(string(n), "/mig-") },
 		Shared: func(n v1.ResourceName) bool { return strings.HasSuffix(string(n), ".shared") }})
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}}, Status: v1.NodeStatus{Capacity: list("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")},
-		Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: "team", Effect: v1.TaintEffectNoSchedule}, {Key: "node.kubernetes.io/not-ready", Effect: v1.TaintEffectNoSchedule}, {Key: "shy", Effect: v1.TaintEffectPreferNoSchedule}}}}
+	no, shy := v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}}}
+	n.Status.Capacity = list("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")
+	n.Spec.Taints = []v1.Taint{{Key: "team", Effect: no}, {Key: "node.kubernetes.io/not-ready", Effect: no}, {Key: "shy", Effect: shy}}
 	tolerates := []v1.Toleration{{Key: "team", Operator: v1.TolerationOpExists}}
+	pod := func(tolerations []v1.Toleration, zone map[string]string, asks ...v1.ResourceName) Pod {
+		return Pod{&v1.Pod{Spec: v1.PodSpec{Tolerations: tolerations, NodeSelector: zone}}, list(asks...)}
+	}
 	seen := map[string]bool{}
 	for _, c := range []struct {
 		pod  Pod
 		want string
 	}{
-		{Pod{&v1.Pod{Spec: v1.PodSpec{Tolerations: tolerates}}, list("nvidia.com/gpu")}, ""},
-		{Pod{&v1.Pod{Spec: v1.PodSpec{Tolerations: tolerates}}, list("nvidia.com/mig-1g.10gb")}, ""},
-		{Pod{&v1.Pod{Spec: v1.PodSpec{Tolerations: tolerates}}, list("nvidia.com/gpu.shared")}, ""}, // another predicate's matter
-		{Pod{&v1.Pod{}, list("nvidia.com/gpu")}, "taint team"},
-		{Pod{&v1.Pod{Spec: v1.PodSpec{Tolerations: tolerates, NodeSelector: map[string]string{"zone": "b"}}}, nil}, "its node selector or affinity"},
-		{Pod{&v1.Pod{Spec: v1.PodSpec{Tolerations: tolerates}}, list("amd.com/gpu")}, "no amd.com/gpu"},
-		{Pod{&v1.Pod{Spec: v1.PodSpec{Tolerations: tolerates}}, list("nvidia.com/mig-2g.20gb")}, "no nvidia.com/mig-2g.20gb"},
+		{pod(tolerates, nil, "nvidia.com/gpu"), ""},
+		{pod(tolerates, nil, "nvidia.com/mig-1g.10gb"), ""},
+		{pod(tolerates, nil, "nvidia.com/gpu.shared"), ""}, // another predicate's matter
+		{pod(nil, nil, "nvidia.com/gpu"), "taint team"},
+		{pod(tolerates, map[string]string{"zone": "b"}), "its node selector or affinity"},
+		{pod(tolerates, nil, "amd.com/gpu"), "no amd.com/gpu"},
+		{pod(tolerates, nil, "nvidia.com/mig-2g.20gb"), "no nvidia.com/mig-2g.20gb"},
 	} {
 		if got := all.Suits(&c.pod, n); got != c.want {
 			t.Errorf("%+v: %q, not %q", c.pod, got, c.want)

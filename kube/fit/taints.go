@@ -18,9 +18,9 @@ func (Taints) Key(p *Pod) any { return p.Obj.Spec.Tolerations }
 
 // Suits looks for a taint that the pod does not tolerate.
 func (Taints) Suits(p *Pod, n *v1.Node) string {
-	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, p.Obj.Spec.Tolerations, func(t *v1.Taint) bool {
-		return t.Effect != v1.TaintEffectPreferNoSchedule && !Passing(t)
-	}, false)
+	counts := func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule && !Passing(t) }
+	tolerated := p.Obj.Spec.Tolerations
+	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, tolerated, counts, false)
 	if found {
 		return "taint " + taint.Key
 	}
